@@ -1,0 +1,27 @@
+/* artifact.h - everything into one .ftx file. The reader is runtime/artifact.h. */
+#ifndef FTXC_ARTIFACT_H
+#define FTXC_ARTIFACT_H
+
+#include "../instantiate/instantiate.h"
+#include "../passes/pass.h"
+#include "../spec/spec.h"
+#include "../weights/weights.h"
+
+typedef struct ArtifactParts {
+    const Spec *spec;
+    const Packing *packing;
+    const Plan *plans;
+    const Code *codes; /* one a plan; empty for the CPU */
+    size_t n_plans;
+    const Checkpoint *checkpoint;          /* NULL: no weights stored (random at open) */
+    const void *tokenizer;                 /* compiled tables; NULL: none */
+    size_t tokenizer_bytes;
+    const char *build;                     /* text of FTX_SEC_BUILD */
+    bool sidecar;                          /* weights into FILE.ftxw */
+} ArtifactParts;
+
+/* Same parts, same bytes. Written under another name, synced, renamed. */
+bool artifact_write(const char *path, const ArtifactParts *parts,
+                    void (*progress)(void *user, uint64_t done, uint64_t all), void *user, Diag *d);
+
+#endif

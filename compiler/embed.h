@@ -1,0 +1,14 @@
+/* embed.h - the texts inside ftxc: specs, templates, kernels. Made by cmake/embed.cmake. */
+#ifndef FTXC_EMBED_H
+#define FTXC_EMBED_H
+
+#include <stddef.h>
+
+typedef struct EmbeddedFile {
+    const char *name, *text; /* NUL-terminated */
+} EmbeddedFile;
+
+extern const EmbeddedFile embedded_files[]; /* sorted by path in the tree */
+extern const size_t embedded_count;
+
+#endif

@@ -1,0 +1,131 @@
+/* ir.h - the graph: what a model computes, between the spec and the kernels.
+ *
+ * A graph is an array of values in the order of computation. A value is an op, its arguments
+ * (earlier values, by Id), its attributes, and what comes out: shape, storage type, compute type.
+ * Ids are indices, so they print, compare, and survive a growing array. The text form
+ *
+ *     graph fable
+ *     limits sequences=16 context=1024 tokens=512
+ *     %1 = ids : [T] i32
+ *     %2 = weight {name="model.embed_tokens.weight"} : [4096,384] bf16
+ *     %3 = embed %1 %2 : [T,384] fp32                       ; specs/llama.lua:12
+ *     %9 = linear %3 %8 - : [T,640] fp32
+ *     output %120
+ *
+ * round-trips: print(parse(t)) == t. `-` is a missing argument. What a pass decides stands in
+ * the graph's later sections (groups, buffers), each printed and parsed too. */
+#ifndef FTXC_IR_H
+#define FTXC_IR_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "../../runtime/base/arena.h"
+#include "../../runtime/base/diag.h"
+#include "../../runtime/base/dtype.h"
+
+typedef uint32_t Id; /* 0: none */
+
+typedef enum Op {
+    OP_NONE,
+#define OP(id, name, args, attrs, result) OP_##id,
+#include "ops.def"
+#undef OP
+    OP_COUNT,
+} Op;
+
+enum { IR_MAX_ARGS = 4, IR_MAX_RANK = 4 };
+
+typedef enum DimKind { DIM_CONST, DIM_T, DIM_S } DimKind;
+typedef struct Dim {
+    DimKind kind;
+    int64_t n; /* DIM_CONST: the size; else the factor: [T*n] */
+} Dim;
+
+typedef struct Shape {
+    uint32_t rank;
+    Dim dim[IR_MAX_RANK];
+} Shape;
+
+typedef enum AttrKind { ATTR_INT, ATTR_FLOAT, ATTR_WORD } AttrKind;
+typedef struct Attr {
+    const char *name;
+    AttrKind kind;
+    int64_t i;
+    double f; /* printed with 17 digits, so it survives */
+    const char *s;
+} Attr;
+
+typedef struct Value {
+    Op op;
+    Id args[IR_MAX_ARGS];
+    Attr *attrs; /* sorted by name; in the graph's arena */
+    uint32_t n_attrs;
+    Shape shape;
+    DType type; /* storage */
+    Loc loc;    /* the spec line that made it */
+} Value;
+
+/* What the spec limits; every buffer follows from it. */
+typedef struct Limits {
+    int64_t sequences; /* S at most */
+    int64_t context;   /* tokens of one sequence at most */
+    int64_t tokens;    /* T at most */
+    int64_t kv_block;  /* tokens a page */
+    int64_t kv_pages;  /* pages of the pool, all layers alike */
+    int64_t logit_bias, end_ids; /* entries a request may bring */
+} Limits;
+
+typedef struct Graph {
+    const char *name;
+    Limits limits;
+    struct { Value *at; size_t n, cap; } values; /* [0] is unused */
+    Id output;       /* the sampled tokens */
+    Id logits;       /* what the sample op reads */
+    uint32_t facts;  /* which passes have run: pass.h */
+    Arena *keep;     /* lives as long as the graph */
+    Arena *scratch;  /* emptied after every pass */
+} Graph;
+
+Graph *ir_graph_new(const char *name);
+void ir_graph_close(Graph *g);
+
+/* Appends a value; checks nothing (ir_verify does). args: IR_MAX_ARGS ids, 0 where missing. */
+Id ir_value_add(Graph *g, Op op, const Id args[IR_MAX_ARGS], Shape shape, DType type, Loc loc);
+static inline Value *ir_value(const Graph *g, Id id) { return &g->values.at[id]; }
+
+void ir_attr_int(Graph *g, Id v, const char *name, int64_t i);
+void ir_attr_float(Graph *g, Id v, const char *name, double f);
+void ir_attr_word(Graph *g, Id v, const char *name, const char *s);
+const Attr *ir_attr(const Value *v, const char *name); /* NULL: not there */
+/* The value or the default of ops.def; asserts that the op has such an attribute. */
+int64_t ir_int(const Value *v, const char *name);
+double ir_float(const Value *v, const char *name);
+const char *ir_word(const Value *v, const char *name);
+
+Shape ir_shape(uint32_t rank, Dim a, Dim b, Dim c);
+Dim ir_const(int64_t n);
+Dim ir_T(void);
+Dim ir_S(void);
+bool ir_shape_equal(Shape a, Shape b);
+int64_t ir_shape_elements(Shape s, int64_t T, int64_t S); /* T, S: values for the symbols */
+const char *ir_shape_text(Arena *a, Shape s);             /* "[T,384]" */
+
+/* The shape and type an op gives for its arguments; the reason in d where they do not fit.
+ * `nn.*` and the verifier both stand on it. Weight-only ops keep the type of their arguments;
+ * activations get `type`. */
+bool ir_infer(const Graph *g, Op op, const Id args[IR_MAX_ARGS], const Value *attrs_of, DType type,
+              Loc loc, Shape *shape, DType *out, Diag *d);
+
+bool ir_verify(const Graph *g, Diag *d);
+void ir_print(const Graph *g, FILE *out);
+Graph *ir_parse(const char *file, const char *text, Diag *d); /* NULL: d says why */
+
+Op ir_op_parse(const char *name); /* OP_NONE: no such op */
+const char *ir_op_name(Op op);
+const char *ir_op_args(Op op);
+const char *ir_op_attrs(Op op);
+const char *ir_op_result(Op op);
+bool ir_op_is_weight(Op op); /* computed when compiling: WEIGHT .. ROPE_TABLE but IDS */
+
+#endif

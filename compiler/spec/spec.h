@@ -1,0 +1,35 @@
+/* spec.h - model.lua, or a Hugging Face checkout, to graph. The only room that sees Lua. */
+#ifndef FTXC_SPEC_H
+#define FTXC_SPEC_H
+
+#include "../ir/ir.h"
+#include "../passes/pass.h"
+
+typedef struct Spec {
+    const char *name;
+    const char *path;      /* the spec file or the checkout's folder, as given */
+    const char *text;      /* what goes into the artifact: the spec, or the config it came from */
+    Graph *graph;
+    Precision precision;
+    const char *weights;   /* path of the checkpoint, resolved; NULL: none (random weights) */
+    const char *tokenizer; /* path of tokenizer.json, resolved; NULL: none */
+    FtxDecode decode;
+    struct { const char **at; size_t n, cap; } prefixes; /* "transformer.": checkpoints may lack it */
+    struct { const char **at; size_t n, cap; } ignored;  /* tensor names (with * for digits) that may stay unused */
+    int32_t ends[FTX_MAX_ENDS];
+    uint32_t n_ends;
+    int32_t bos; /* -1: none */
+    uint32_t positions;
+    /* facts of the decoder */
+    uint32_t vocab, hidden, layers, heads, kv_heads, head_dim;
+} Spec;
+
+typedef struct Override { /* -D limits.context=256 */
+    const char *text;
+} Override;
+
+/* Reads a spec file or, for a folder with config.json, a checkout. False: d has file, line or
+ * field, what was expected and what was found. Everything lives in `keep`. */
+bool spec_read(const char *path, const Override *overrides, size_t n, Arena *keep, Spec *spec, Diag *d);
+
+#endif

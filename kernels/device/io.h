@@ -1,0 +1,83 @@
+/* io.h - what a step brings to the kernels and takes from them. Read by C and by CUDA: plain
+ * types only, no includes. All sizes are fixed; the arrays' lengths come from the spec's limits.
+ *
+ * Rows are sequences of this step, tokens are packed in row order. Rows that bring one token
+ * (decode rows) come first, so token t of a decode row is row t; prompt chunks follow. */
+#ifndef FTX_IO_H
+#define FTX_IO_H
+
+enum { FTX_OUT_RING = 8 }; /* results a row can have that the host has not read yet */
+
+/* $step: one, at the start of the IO block. */
+typedef struct FtxStep {
+    int tokens;       /* T: live tokens of this step */
+    int rows;         /* S: live rows */
+    int decode_rows;  /* rows [0, decode_rows) bring one token each */
+    int processors;   /* not 0: some row needs more than temperature 0 and the arg max */
+    int reserved[12];
+} FtxStep;
+
+/* $token [T] */
+typedef struct FtxToken {
+    int id;
+    int pos;  /* in its sequence, from 0: RoPE, learned positions, place in the cache */
+    int row;
+    int slot; /* of its row */
+} FtxToken;
+
+/* $rows [S]. A row's cache holds kv_len tokens once this step's q_len tokens are appended. */
+typedef struct FtxRow {
+    int q_start; /* first packed token */
+    int q_len;   /* tokens in this step */
+    int kv_len;  /* with this step's tokens */
+    int slot;    /* which page table and history: 0 .. sequences-1 */
+    int emit;    /* 1: this step's last token is to be followed by a sampled one */
+    int prompt;  /* prompt length: history from here on is generated */
+    int limit;   /* length (prompt + new) at which the row is done */
+    int done;    /* set by `sample` at an end id or at the limit; a done row no longer advances */
+} FtxRow;
+
+/* $params [S] */
+typedef struct FtxParams {
+    float temperature; /* 0: greedy */
+    float top_p;       /* 1: off */
+    float min_p;       /* 0: off */
+    float repetition;  /* 1: off */
+    float presence, frequency; /* 0: off */
+    int top_k;         /* 0: off */
+    int window;        /* of repetition; 0: the whole context */
+    int ngram;         /* no_repeat_ngram; 0: off */
+    int min_length;    /* end ids are banned while prompt + new < this */
+    int n_ends;        /* of $ends[row] */
+    int n_bias;        /* of $bias[row] */
+    unsigned seed_low, seed_high;
+    int sample;        /* index of this sample among those of one request */
+    int simple;        /* 1: greedy without any processor */
+} FtxParams;
+
+/* $bias [S][limits.logit_bias] */
+typedef struct FtxBias {
+    int id;
+    float value;
+} FtxBias;
+
+/* $ends [S][limits.end_ids] are ints.  $pages [sequences][ceil(context / kv_block)] ints, by slot.
+ * $history [sequences][context] ints, by slot: `embed` writes every token's id at its position.
+ *
+ * Cache of a layer: $k and $v, each [kv_pages][kv_heads][kv_block][head_dim].
+ *
+ * $out [FTX_OUT_RING][sequences]: the result of row r whose sampled token is number n of its
+ * sequence (n = kv_len of the step that sampled it, so its position will be n) stands at
+ * [n % FTX_OUT_RING][r]. `length` is written last, so a host that polls sees whole results. */
+typedef struct FtxOut {
+    int token;
+    float logprob; /* log-softmax of the raw logits at token */
+    int finish;    /* 0 running, 1 end id, 2 length */
+    int length;    /* n: length of the sequence before this token */
+} FtxOut;
+
+/* After `sample`, a row that is not done stands ready for the next decode step: its token
+ * (token index = row) becomes {id = sampled, pos + 1, row, slot}, its kv_len grows by one. Only
+ * programs of kind decode rely on it; the host writes the IO block anew for every other step. */
+
+#endif

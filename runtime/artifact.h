@@ -1,0 +1,54 @@
+/* artifact.h - an artifact, mapped and checked: after artifact_open every offset, count and index
+ * of its plan sections has been checked against what it points into. */
+#ifndef FTX_ARTIFACT_H
+#define FTX_ARTIFACT_H
+
+#include "base/error.h"
+#include "base/file.h"
+#include "ftx_format.h"
+
+typedef struct ArtifactPlan { /* borrowed from the map */
+    const FtxPlan *head;
+    const FtxKernel *kernels;
+    const int64_t *consts;
+    const FtxProgram *programs;
+    const FtxLaunch *launches;
+    const FtxOperand *operands;
+    const int64_t *exprs;
+    const FtxBuffer *buffers;
+    uint32_t n_kernels, n_consts, n_programs, n_launches, n_operands, n_exprs, n_buffers;
+    const void *cubin; /* NULL: none for this target */
+    size_t cubin_bytes;
+    const char *ptx; /* NULL: none */
+    const char *source;
+} ArtifactPlan;
+
+enum { ARTIFACT_MAX_PLANS = 16 };
+
+typedef struct Artifact {
+    FileMap map, sidecar;
+    const FtxHeader *header;
+    const FtxSection *sections;
+    const FtxFacts *facts;
+    const char *strings;
+    size_t strings_bytes;
+    const char *spec, *build; /* NUL-terminated */
+    const FtxWeight *weights;
+    uint32_t n_weights;
+    const void *weight_data; /* the block; NULL: not stored, random weights only */
+    const void *tokenizer;   /* NULL: none */
+    size_t tokenizer_bytes;
+    ArtifactPlan plans[ARTIFACT_MAX_PLANS];
+    uint32_t n_plans;
+} Artifact;
+
+/* Maps and checks structure; checksums of all sections but the weights. */
+FtxStatus artifact_open(const char *path, Artifact *a, FtxError *err);
+void artifact_close(Artifact *a);
+FtxStatus artifact_verify(const Artifact *a, FtxError *err); /* the weights' checksum too */
+
+/* The plan for a target: exact, else the same major's lower plain cubin, else PTX. NULL: none. */
+const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target);
+static inline const char *artifact_string(const Artifact *a, uint32_t str) { return a->strings + str; }
+
+#endif

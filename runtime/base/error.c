@@ -1,0 +1,53 @@
+/* error.c - fail in one line, with the reason. */
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+FtxStatus ftx_fail(FtxError *err, FtxStatus status, const char *format, ...)
+{
+    va_list ap;
+
+    if (!err)
+        return status;
+    err->status = status;
+    va_start(ap, format);
+    vsnprintf(err->text, sizeof err->text, format, ap);
+    va_end(ap);
+    return status;
+}
+
+FtxStatus ftx_context(FtxError *err, FtxStatus status, const char *format, ...)
+{
+    char before[sizeof err->text], after[sizeof err->text];
+    va_list ap;
+
+    if (!err || status == FTX_OK)
+        return status;
+    va_start(ap, format);
+    vsnprintf(before, sizeof before, format, ap);
+    va_end(ap);
+    memcpy(after, err->text, sizeof after);
+    after[sizeof after - 1] = '\0';
+    if (snprintf(err->text, sizeof err->text, "%.480s: %.510s", before, after) < 0)
+        err->text[0] = '\0';
+    err->status = status;
+    return status;
+}
+
+const char *ftx_status_name(FtxStatus status)
+{
+    switch (status) {
+    case FTX_OK: return "ok";
+    case FTX_EINVAL: return "invalid request";
+    case FTX_EFORMAT: return "bad file";
+    case FTX_EIO: return "input/output";
+    case FTX_ENOMEM: return "out of memory";
+    case FTX_EDEVICE: return "device";
+    case FTX_ENODEVICE: return "no device";
+    case FTX_EVERSION: return "version";
+    case FTX_EFULL: return "full";
+    }
+    return "unknown";
+}

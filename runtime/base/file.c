@@ -1,0 +1,196 @@
+/* file.c - files: mapped for reading, written whole or not at all. */
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { OPEN_MAX_FILES = 16, PATH_BYTES = 4096 };
+
+struct FileOut {
+    int fd;
+    char path[PATH_BYTES], part[PATH_BYTES + 32];
+};
+
+/* What file_abort_all removes; a slot is taken by storing the pointer last. */
+static FileOut *volatile open_files[OPEN_MAX_FILES];
+
+FtxStatus file_map(const char *path, FileMap *map, FtxError *err)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+
+    *map = (FileMap){0};
+    if (fd < 0)
+        return ftx_fail(err, FTX_EIO, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return ftx_fail(err, FTX_EIO, "%s: not a regular file", path);
+    }
+    if (st.st_size > 0) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+        if (p == MAP_FAILED) {
+            const int e = errno;
+
+            close(fd);
+            return ftx_fail(err, FTX_EIO, "%s: cannot map %lld bytes: %s", path,
+                            (long long)st.st_size, strerror(e));
+        }
+        map->at = p;
+        map->bytes = (size_t)st.st_size;
+    }
+    close(fd);
+    return FTX_OK;
+}
+
+void file_unmap(FileMap *map)
+{
+    if (map->at)
+        munmap((void *)(uintptr_t)map->at, map->bytes);
+    *map = (FileMap){0};
+}
+
+FtxStatus file_create(const char *path, FileOut **out, FtxError *err)
+{
+    FileOut *f = calloc(1, sizeof *f);
+
+    *out = NULL;
+    if (!f)
+        return ftx_fail(err, FTX_ENOMEM, "out of memory");
+    if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path) {
+        free(f);
+        return ftx_fail(err, FTX_EIO, "%.200s...: the path is too long", path);
+    }
+    snprintf(f->part, sizeof f->part, "%s.part-%ld", path, (long)getpid());
+    f->fd = open(f->part, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+    if (f->fd < 0 && errno == EEXIST) { /* left by a process of the same number that died */
+        unlink(f->part);
+        f->fd = open(f->part, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+    }
+    if (f->fd < 0) {
+        const FtxStatus s = ftx_fail(err, FTX_EIO, "%s: %s", path, strerror(errno));
+
+        free(f);
+        return s;
+    }
+    for (size_t i = 0; i < OPEN_MAX_FILES; i++)
+        if (!open_files[i]) {
+            open_files[i] = f;
+            break;
+        }
+    *out = f;
+    return FTX_OK;
+}
+
+static FtxStatus write_all(FileOut *f, const char *p, size_t bytes, int64_t at, FtxError *err)
+{
+    while (bytes) {
+        const ssize_t n = at < 0 ? write(f->fd, p, bytes) : pwrite(f->fd, p, bytes, (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return ftx_fail(err, FTX_EIO, "%s: %s", f->path, n ? strerror(errno) : "disk full");
+        p += n;
+        bytes -= (size_t)n;
+        if (at >= 0)
+            at += n;
+    }
+    return FTX_OK;
+}
+
+FtxStatus file_write(FileOut *out, const void *p, size_t bytes, FtxError *err)
+{
+    return write_all(out, p, bytes, -1, err);
+}
+
+FtxStatus file_write_at(FileOut *out, uint64_t offset, const void *p, size_t bytes, FtxError *err)
+{
+    return write_all(out, p, bytes, (int64_t)offset, err);
+}
+
+static void forget(FileOut *f)
+{
+    for (size_t i = 0; i < OPEN_MAX_FILES; i++)
+        if (open_files[i] == f)
+            open_files[i] = NULL;
+    free(f);
+}
+
+FtxStatus file_commit(FileOut *out, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    if (fsync(out->fd))
+        s = ftx_fail(err, FTX_EIO, "%s: %s", out->path, strerror(errno));
+    if (close(out->fd) && !s)
+        s = ftx_fail(err, FTX_EIO, "%s: %s", out->path, strerror(errno));
+    if (!s && rename(out->part, out->path))
+        s = ftx_fail(err, FTX_EIO, "%s: %s", out->path, strerror(errno));
+    if (s)
+        unlink(out->part);
+    forget(out);
+    return s;
+}
+
+void file_abort(FileOut *out)
+{
+    if (!out)
+        return;
+    close(out->fd);
+    unlink(out->part);
+    forget(out);
+}
+
+void file_abort_all(void)
+{
+    for (size_t i = 0; i < OPEN_MAX_FILES; i++)
+        if (open_files[i])
+            unlink(open_files[i]->part);
+}
+
+FtxStatus file_write_whole(const char *path, const void *p, size_t bytes, FtxError *err)
+{
+    FileOut *out;
+    FtxStatus s = file_create(path, &out, err);
+
+    if (s)
+        return s;
+    s = file_write(out, p, bytes, err);
+    if (s) {
+        file_abort(out);
+        return s;
+    }
+    return file_commit(out, err);
+}
+
+FtxStatus file_make_dirs(const char *path, FtxError *err)
+{
+    char part[PATH_BYTES];
+
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+        return ftx_fail(err, FTX_EIO, "%.200s...: the path is too long", path);
+    for (char *p = part + 1;; p++) {
+        const char c = *p;
+
+        if (c && c != '/')
+            continue;
+        *p = '\0';
+        if (mkdir(part, 0777) && errno != EEXIST)
+            return ftx_fail(err, FTX_EIO, "%s: %s", part, strerror(errno));
+        if (!c)
+            return FTX_OK;
+        *p = c;
+    }
+}
+
+bool file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}

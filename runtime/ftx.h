@@ -1,0 +1,204 @@
+/* ftx.h - run a compiled model: the whole public interface of libftx.
+ *
+ *     FtxError err;
+ *     FtxModel *model;
+ *     FtxEngine *engine;
+ *     uint64_t id;
+ *
+ *     if (ftx_model_open("fable.ftx", NULL, &model, &err) ||
+ *         ftx_engine_open(model, NULL, &engine, &err))
+ *         die(err.text);
+ *     FtxRequest r = ftx_request_default(model);
+ *     r.text = "Once upon a time";
+ *     ftx_engine_submit(engine, &r, &id, &err);
+ *     for (FtxEvent ev[16]; ftx_engine_busy(engine);) {
+ *         size_t n;
+ *         ftx_engine_step(engine, ev, 16, &n, &err);
+ *         for (size_t i = 0; i < n; i++)
+ *             fwrite(ev[i].text, 1, ev[i].text_bytes, stdout);
+ *     }
+ *
+ * Build:  cc -std=c11 -fopenmp app.c -lftx -lpcre2-8 -lutf8proc -lxxhash -lm -ldl
+ *
+ * Every call that can fail returns an FtxStatus, zero for success, and puts the reason into
+ * *err (which may be NULL). Nothing prints, nothing exits. After ftx_engine_open has returned,
+ * no call on that engine allocates host or device memory until ftx_engine_close.
+ *
+ * Threads: a model may be shared by engines; an engine belongs to one thread at a time. */
+#ifndef FTX_H
+#define FTX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FTX_VERSION_MAJOR 0
+#define FTX_VERSION_MINOR 1
+
+typedef enum FtxStatus {
+    FTX_OK = 0,
+    FTX_EINVAL,    /* an argument or a request asks for what cannot be */
+    FTX_EFORMAT,   /* a file is not what it claims to be */
+    FTX_EIO,       /* the file system said no */
+    FTX_ENOMEM,    /* no host memory */
+    FTX_EDEVICE,   /* the driver or a CUDA library said no */
+    FTX_ENODEVICE, /* no such device, no driver, or no code for it in the artifact */
+    FTX_EVERSION,  /* artifact and runtime are of different versions */
+    FTX_EFULL,     /* more than the compiled limits: sequences waiting, pages, context */
+} FtxStatus;
+
+typedef struct FtxError {
+    FtxStatus status;
+    char text[1000]; /* one line, no newline at the end */
+} FtxError;
+
+typedef struct FtxModel FtxModel;
+typedef struct FtxEngine FtxEngine;
+
+typedef enum FtxDeviceKind { FTX_DEVICE_AUTO = 0, FTX_DEVICE_CPU, FTX_DEVICE_CUDA } FtxDeviceKind;
+
+/* Replaceable allocator. `align` is a power of two; `release` takes what `alloc` gave. */
+typedef struct FtxAllocator {
+    void *(*alloc)(void *user, size_t bytes, size_t align);
+    void (*release)(void *user, void *p, size_t bytes);
+    void *user;
+} FtxAllocator;
+
+typedef struct FtxOptions {
+    FtxDeviceKind device;
+    int ordinal;                                        /* which CUDA device */
+    int threads;                                        /* CPU threads; 0: all the process may use */
+    const FtxAllocator *allocator;                      /* NULL: malloc */
+    void (*log)(void *user, int level, const char *text); /* NULL: silent. level 0 note, 1 warning */
+    void *log_user;
+    uint64_t random_weights; /* not 0: fill the weights from this seed, read none (benchmarks) */
+} FtxOptions;
+
+/* What a model is; strings live as long as the model. */
+typedef struct FtxModelInfo {
+    const char *name;
+    const char *device;        /* "cpu", or the GPU's name */
+    const char *device_reason; /* with FTX_DEVICE_AUTO: why not a GPU; else "" */
+    int vocab, context, sequences, step_tokens, layers, hidden;
+    int max_top_k;
+    uint64_t weight_bytes, engine_bytes; /* on the device */
+    bool has_tokenizer;
+} FtxModelInfo;
+
+FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel **model, FtxError *err);
+void ftx_model_info(const FtxModel *model, FtxModelInfo *info);
+void ftx_model_close(FtxModel *model); /* after all its engines; NULL is fine */
+
+/* Text to ids. Writes at most max ids and sets *n to the number there are (call again with more
+ * room if *n > max). special: add what the tokenizer's post-processor adds (BOS). */
+FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, bool special, int32_t *ids,
+                       size_t max, size_t *n, FtxError *err);
+
+/* Ids to text, all at once; same convention for max and *n, in bytes, no terminator.
+ * skip_special: leave special tokens out. */
+FtxStatus ftx_detokenize(const FtxModel *model, const int32_t *ids, size_t count, bool skip_special, char *text,
+                         size_t max, size_t *n, FtxError *err);
+
+/* One request. Get it from ftx_request_default and change fields; a value over its compiled
+ * maximum is refused with the field's name. Pointers need to live only during submit. */
+typedef struct FtxRequest {
+    const char *text;   /* prompt as text, UTF-8 ... */
+    size_t text_bytes;  /* 0: strlen(text) */
+    const int32_t *ids; /* ... or as token ids, taken as they are */
+    size_t ids_count;
+    bool no_bos; /* do not add what the tokenizer adds to a prompt */
+
+    int max_new; /* new tokens at most; 0: to the end of the context */
+    int min_new; /* end ids are banned before */
+
+    float temperature; /* 0: greedy */
+    int top_k;         /* 0: off */
+    float top_p;       /* 1: off */
+    float min_p;       /* 0: off */
+    float repetition_penalty; /* 1: off; over the last repetition_window tokens, prompt too */
+    int repetition_window;    /* 0: the whole context */
+    float presence_penalty, frequency_penalty; /* 0: off; over generated tokens */
+    int no_repeat_ngram;                       /* 0: off */
+    uint64_t seed;
+
+    const int32_t *bias_ids; /* logit bias: added before everything else */
+    const float *bias_values;
+    size_t bias_count;
+
+    const int32_t *stop_ids; /* beside the model's own end ids */
+    size_t stop_ids_count;
+    const char *const *stop; /* stop strings; the text ends before the first that appears */
+    size_t stop_count;
+    bool ignore_eos;
+
+    bool logprobs; /* fill FtxEvent.logprob: log-softmax of the raw logits */
+    bool logits;   /* keep the raw logits of the last prompt position: ftx_engine_logits */
+    void *user;    /* handed back in events */
+} FtxRequest;
+
+FtxRequest ftx_request_default(const FtxModel *model);
+
+typedef enum FtxFinish {
+    FTX_RUNNING = 0,
+    FTX_FINISH_END,    /* an end id */
+    FTX_FINISH_LENGTH, /* max_new, or the context is full */
+    FTX_FINISH_STOP,   /* a stop string */
+    FTX_FINISH_CANCEL,
+    FTX_FINISH_ERROR, /* the device failed; the engine is dead */
+} FtxFinish;
+
+/* What happened to one request in one step: one new token, and perhaps its end. */
+typedef struct FtxEvent {
+    uint64_t request;
+    void *user;
+    int32_t token;   /* -1: none (cancelled) */
+    float logprob;   /* of `token` under the raw logits */
+    FtxFinish finish;
+    const char *text; /* new text, whole characters only; valid until the next call on the engine */
+    size_t text_bytes;
+} FtxEvent;
+
+FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
+FtxStatus ftx_engine_submit(FtxEngine *engine, const FtxRequest *request, uint64_t *id, FtxError *err);
+
+/* Run one step: prompt chunks and new tokens of every request that is ready, as many as fit.
+ *
+ * events   filled with what happened, at most one event a request; caller's array, room for
+ *          at least FtxModelInfo.sequences of them
+ *
+ * Allocates nothing. Two engines may step at once; one engine may not. */
+FtxStatus ftx_engine_step(FtxEngine *engine, FtxEvent *events, size_t max, size_t *n, FtxError *err);
+
+bool ftx_engine_busy(const FtxEngine *engine); /* any request waiting or running */
+FtxStatus ftx_engine_cancel(FtxEngine *engine, uint64_t id, FtxError *err);
+
+/* Raw logits [vocab] of the last prompt position of a request that asked for them; valid from
+ * its first event to the next submit. NULL: not there. */
+const float *ftx_engine_logits(const FtxEngine *engine, uint64_t id);
+
+/* Time by kernel since open, for `ftxc run --profile`; profiling waits after every launch. */
+typedef struct FtxProfile {
+    const char *kernel;
+    uint64_t launches;
+    double time_us;
+    bool matmul;
+} FtxProfile;
+FtxStatus ftx_engine_profile(FtxEngine *engine, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
+
+/* Time one program with made-up state, for `ftxc bench`: S sequences of `context` tokens each
+ * bring `tokens` tokens. Median of `repeat` runs in microseconds, smallest and largest beside. */
+FtxStatus ftx_engine_bench(FtxEngine *engine, int sequences, int tokens, int context, int repeat, double *median_us,
+                           double *least_us, double *most_us, FtxError *err);
+
+void ftx_engine_close(FtxEngine *engine);
+
+const char *ftx_status_name(FtxStatus status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

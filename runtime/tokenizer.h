@@ -1,0 +1,40 @@
+/* tokenizer.h - text to ids and back, from tables that the compiler made. */
+#ifndef FTX_TOKENIZER_H
+#define FTX_TOKENIZER_H
+
+#include "base/error.h"
+
+typedef struct Tokenizer Tokenizer;
+
+/* tables: borrowed, must outlive the tokenizer; untrusted, checked here. Allocates; encoding and
+ * decoding allocate nothing for texts up to `max_text` bytes (more is refused with FTX_EFULL). */
+FtxStatus tokenizer_open(const void *tables, size_t bytes, Tokenizer **out, FtxError *err);
+void tokenizer_close(Tokenizer *t);
+
+/* See ftx_tokenize. Safe for several threads at once: scratch comes from the caller. */
+typedef struct TokenizerScratch TokenizerScratch;
+FtxStatus tokenizer_scratch_open(const Tokenizer *t, size_t max_text, TokenizerScratch **out, FtxError *err);
+void tokenizer_scratch_close(TokenizerScratch *s);
+
+/* As many bytes as this bound may be needed to encode `text_bytes`: size of scratch. */
+FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
+                           int32_t *ids, size_t max, size_t *n, FtxError *err);
+FtxStatus tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char *text,
+                           size_t max, size_t *n, FtxError *err);
+
+/* Streaming decode: bytes of one token after another; what comes out is whole UTF-8 characters
+ * (an invalid byte becomes U+FFFD). Zero-initialise. */
+typedef struct TokenizerStream {
+    unsigned char held[4]; /* the start of a character that is not complete */
+    uint32_t n_held;
+    uint32_t started; /* a decoder may treat the first token differently */
+} TokenizerStream;
+
+/* Writes what can be written now, at most tokenizer_token_bytes + 16 bytes. flush: the last call. */
+FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *s, int32_t id, bool flush, char *text, size_t max,
+                           size_t *n, FtxError *err);
+
+size_t tokenizer_vocab(const Tokenizer *t);
+size_t tokenizer_token_bytes(const Tokenizer *t); /* the longest token's text, in bytes */
+
+#endif
