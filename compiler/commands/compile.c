@@ -1,0 +1,105 @@
+/* commands/compile.c - ftxc compile. */
+#include "../compile.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "command.h"
+#include "options.h"
+
+typedef struct Options {
+    bool help, no_weights, sidecar, quiet, json;
+    const char *out, *targets, *emit, *dump, *dump_dir;
+    TextList defines;
+} Options;
+
+#define AT(field) offsetof(Options, field)
+static const Option table[] = {
+    {"--output", 'o', OPT_TEXT, "FILE", "the artifact to write (default: NAME.ftx, NAME from the spec)", AT(out), 0},
+    {"--target", 't', OPT_TEXT, "LIST", "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a, all (default: cpu and this GPU)", AT(targets), 0},
+    {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
+    {"--sidecar", 0, OPT_FLAG, NULL, "weights into FILE.ftxw beside the artifact", AT(sidecar), 0},
+    {"--no-weights", 0, OPT_FLAG, NULL, "store no weights: run and bench fill random ones", AT(no_weights), 0},
+    {"--emit-cuda", 0, OPT_TEXT, "DIR", "write every generated kernel as a file that compiles alone", AT(emit), 0},
+    {"--dump", 0, OPT_TEXT, "LETTERS", "write the graph after these passes (ftxc help opt lists them)", AT(dump), 0},
+    {"--dump-dir", 0, OPT_TEXT, "DIR", "where dumps go (default: the current folder)", AT(dump_dir), 0},
+    {"--json", 0, OPT_FLAG, NULL, "print the summary as JSON", AT(json), 0},
+    {"--quiet", 'q', OPT_FLAG, NULL, "no progress, no summary", AT(quiet), 0},
+    {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
+};
+#undef AT
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* specs/fable.lua -> fable.ftx, in the current folder */
+static const char *default_out(const char *spec, Arena *keep)
+{
+    size_t n = strlen(spec);
+    const char *base;
+
+    while (n > 1 && spec[n - 1] == '/')
+        n--;
+    spec = arena_strndup(keep, spec, n);
+    base = strrchr(spec, '/') ? strrchr(spec, '/') + 1 : spec;
+    n = strlen(base);
+    if (n > 4 && strcmp(base + n - 4, ".lua") == 0)
+        n -= 4;
+    return arena_printf(keep, "%.*s.ftx", (int)n, base);
+}
+
+int command_compile(int argc, char **argv)
+{
+    Options o = {0};
+    TextList rest = {0};
+    Override overrides[LEN(o.defines.at)];
+    CompileOptions c = {0};
+    CompileResult r = {0};
+    Diag d = {0};
+    char error[300];
+    const double start = seconds();
+    Arena *keep;
+    int code = EXIT_DONE;
+
+    if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
+        return command_mistake("compile", "%s", error);
+    if (o.help) {
+        printf("ftxc compile SPEC|DIR [options]\n\nCompiles a model spec (model.lua), or a folder with a Hugging Face checkout\n"
+               "(config.json, safetensors, tokenizer.json), into one artifact.\n\n");
+        options_help(table, LEN(table));
+        printf("\nExamples:\n  ftxc compile specs/fable.lua -o fable.ftx\n"
+               "  ftxc compile ~/models/Llama-3.2-1B -t sm_90a -D limits.context=8192 -D precision.weights=bf16\n");
+        return EXIT_DONE;
+    }
+    if (rest.n != 1)
+        return command_mistake("compile", "expected one spec or folder, found %zu arguments", rest.n);
+    keep = arena_open();
+    for (size_t i = 0; i < o.defines.n; i++)
+        overrides[i].text = o.defines.at[i];
+    c = (CompileOptions){
+        .spec = rest.at[0], .out = o.out ? o.out : default_out(rest.at[0], keep), .targets = o.targets,
+        .overrides = overrides, .n_overrides = o.defines.n, .no_weights = o.no_weights, .sidecar = o.sidecar,
+        .quiet = o.quiet, .emit = o.emit, .dump = {o.dump, o.dump_dir ? o.dump_dir : "."},
+    };
+    if (!compile(&c, keep, &r, &d)) {
+        fprintf(stderr, "ftxc: %s\n", d.text);
+        code = EXIT_MISTAKE;
+    } else if (o.json) {
+        printf("{\"artifact\": \"%s\", \"name\": \"%s\", \"targets\": \"%s\", \"kernels\": %zu, \"weight_bytes\": %llu, "
+               "\"work_bytes\": %llu, \"work_lower_bound\": %llu, \"seconds\": %.3f}\n",
+               c.out, r.name, r.targets, r.n_instances, (unsigned long long)r.weight_bytes,
+               (unsigned long long)r.work_bytes, (unsigned long long)r.lower_bound, seconds() - start);
+    } else if (!o.quiet) {
+        printf("%s: %s for %s; %zu kernels, weights %.1f MB, workspace %.2f MB (lower bound %.2f); %.2f s\n", c.out,
+               r.name, r.targets, r.n_instances, (double)r.weight_bytes * 1e-6, (double)r.work_bytes * 1e-6,
+               (double)r.lower_bound * 1e-6, seconds() - start);
+    }
+    arena_close(keep);
+    return code;
+}

@@ -1,0 +1,147 @@
+/* options.c - command lines: one table says what a command takes, what help prints, what is parsed. */
+#include "options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const Option *find_long(const Option *table, size_t n, const char *word, size_t length)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(table[i].name, word, length) == 0 && table[i].name[length] == '\0')
+            return &table[i];
+    return NULL;
+}
+
+static const Option *find_letter(const Option *table, size_t n, char letter)
+{
+    for (size_t i = 0; i < n; i++)
+        if (table[i].letter == letter)
+            return &table[i];
+    return NULL;
+}
+
+static bool store(const Option *o, const char *value, void *into, char *error, size_t bytes)
+{
+    char *field = (char *)into + o->at, *end = NULL;
+    TextList *list;
+
+    errno = 0;
+    switch (o->kind) {
+    case OPT_FLAG:
+        *(bool *)field = true;
+        break;
+    case OPT_TEXT:
+        *(const char **)field = value;
+        break;
+    case OPT_INT:
+        *(int64_t *)field = strtoll(value, &end, 10);
+        break;
+    case OPT_NUMBER:
+        *(double *)field = strtod(value, &end);
+        break;
+    case OPT_LIST:
+        list = (TextList *)field;
+        if (list->n == sizeof list->at / sizeof *list->at) {
+            snprintf(error, bytes, "%s: given more than %zu times", o->name, list->n);
+            return false;
+        }
+        list->at[list->n++] = value;
+        break;
+    }
+    if (end && (end == value || *end || errno)) {
+        snprintf(error, bytes, "%s: expected a number, found \"%s\"", o->name, value);
+        return false;
+    }
+    if (o->given)
+        *(bool *)((char *)into + o->given) = true;
+    return true;
+}
+
+bool options_parse(const Option *table, size_t n, int argc, char **argv, void *into, TextList *rest, char *error,
+                   size_t error_bytes)
+{
+    bool only_rest = false;
+
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i], *value = NULL;
+        const Option *o = NULL;
+
+        if (only_rest || word[0] != '-' || word[1] == '\0') {
+            if (rest->n == sizeof rest->at / sizeof *rest->at) {
+                snprintf(error, error_bytes, "too many arguments");
+                return false;
+            }
+            rest->at[rest->n++] = word;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            only_rest = true;
+            continue;
+        }
+        if (word[1] == '-') {
+            const char *equals = strchr(word, '=');
+
+            o = find_long(table, n, word, equals ? (size_t)(equals - word) : strlen(word));
+            value = equals ? equals + 1 : NULL;
+        } else {
+            o = find_letter(table, n, word[1]);
+            value = word[2] ? word + 2 : NULL;
+        }
+        if (!o) {
+            snprintf(error, error_bytes, "unknown option %s", word);
+            return false;
+        }
+        if (o->kind == OPT_FLAG && value) {
+            snprintf(error, error_bytes, "%s takes no value", o->name);
+            return false;
+        }
+        if (o->kind != OPT_FLAG && !value) {
+            if (i + 1 == argc) {
+                snprintf(error, error_bytes, "%s needs a value (%s)", o->name, o->arg);
+                return false;
+            }
+            value = argv[++i];
+        }
+        if (!store(o, value, into, error, error_bytes))
+            return false;
+    }
+    return true;
+}
+
+void options_help(const Option *table, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char left[64];
+        const Option *o = &table[i];
+
+        if (o->letter)
+            snprintf(left, sizeof left, "-%c, %s%s%s", o->letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+        else
+            snprintf(left, sizeof left, "    %s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+        printf("  %-32s %s\n", left, o->help);
+    }
+}
+
+bool options_numbers(const char *text, int32_t *at, size_t max, size_t *n)
+{
+    *n = 0;
+    for (const char *p = text;; p++) {
+        char *end;
+        long v;
+
+        errno = 0;
+        v = strtol(p, &end, 10);
+        if (end == p || errno || v < INT32_MIN || v > INT32_MAX || *n == max)
+            return false;
+        at[(*n)++] = (int32_t)v;
+        while (*end == ' ')
+            end++;
+        if (*end == '\0')
+            return true;
+        if (*end != ',')
+            return false;
+        p = end;
+    }
+}

@@ -1,0 +1,107 @@
+/* main.c - ftxc: finds the command and runs it. */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commands/command.h"
+#include "../runtime/base/arena.h"
+#include "../runtime/base/file.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *args, *what;
+} commands[] = {
+    {"compile", command_compile, "SPEC|DIR -o FILE.ftx", "compile a model spec or a Hugging Face checkout"},
+    {"run", command_run, "FILE.ftx [PROMPT]", "write text with a compiled model"},
+    {"bench", command_bench, "FILE.ftx", "time decode and prompt steps"},
+    {"show", command_show, "FILE.ftx", "what is in an artifact: facts, memory map, kernels"},
+    {"opt", command_opt, "FILE.ir --pass=NAME", "run one pass over a graph's text"},
+    {"why", command_why, "SPEC|DIR %VALUE", "candidates of a group and the reason for the choice"},
+    {"ops", command_ops, "", "the ops a graph is made of"},
+    {"help", command_help, "[COMMAND|env]", "this text, a command's options, environment variables"},
+};
+
+int command_mistake(const char *command, const char *format, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "ftxc %s: ", command);
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fprintf(stderr, "\ntry: ftxc help %s\n", command);
+    return EXIT_MISTAKE;
+}
+
+static int find(const char *name)
+{
+    for (size_t i = 0; i < LEN(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+int command_help(int argc, char **argv)
+{
+    char *help[] = {"--help"};
+
+    if (argc > 0) {
+        const int i = find(argv[0]);
+
+        if (i >= 0 && commands[i].run != command_help)
+            return commands[i].run(1, help);
+        if (strcmp(argv[0], "env") == 0) {
+#define ENV(name, value, what) printf("  %-12s %s\n", #name "=" value, what);
+#include "../runtime/base/env.def"
+#undef ENV
+            return EXIT_DONE;
+        }
+        if (i < 0)
+            return command_mistake("help", "no command \"%s\"", argv[0]);
+    }
+    printf("ftxc compiles a transformer's spec into fused kernels and one artifact, and runs it.\n\n");
+    for (size_t i = 0; i < LEN(commands); i++)
+        printf("  ftxc %-8s %-22s %s\n", commands[i].name, commands[i].args, commands[i].what);
+    printf("\nFirst steps:\n"
+           "  ftxc compile specs/fable.lua -o fable.ftx\n"
+           "  ftxc run fable.ftx \"Once upon a time\"\n"
+           "\nExit codes: 0 done, 1 failed (files, device), 2 a mistake in what was asked, 3 a bug of ftxc.\n");
+    return EXIT_DONE;
+}
+
+/* Ctrl-C while nothing better is set up: no half-written file stays. */
+static void interrupted(int sig)
+{
+    (void)sig;
+    file_abort_all();
+    _exit(EXIT_INTERRUPTED);
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction act = {.sa_handler = interrupted};
+    int i;
+
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    if (argc < 2)
+        return command_help(0, NULL) == EXIT_DONE ? EXIT_MISTAKE : EXIT_BUG;
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("ftxc %d.%d\n", FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
+        return EXIT_DONE;
+    }
+    i = find(strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ? "help" : argv[1]);
+    if (i < 0) {
+        fprintf(stderr, "ftxc: no command \"%s\"\ntry: ftxc help\n", argv[1]);
+        return EXIT_MISTAKE;
+    }
+    i = commands[i].run(argc - 2, argv + 2);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "ftxc: standard output could not be written\n");
+        return EXIT_FAILED;
+    }
+    return i;
+}
