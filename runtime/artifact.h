@@ -36,6 +36,7 @@ typedef struct Artifact {
     const FtxWeight *weights;
     uint32_t n_weights;
     const void *weight_data; /* the block; NULL: not stored, random weights only */
+    const void *tables;      /* where weight_data is NULL; see artifact_weight */
     const void *tokenizer;   /* NULL: none */
     size_t tokenizer_bytes;
     ArtifactPlan plans[ARTIFACT_MAX_PLANS];
@@ -46,6 +47,10 @@ typedef struct Artifact {
 FtxStatus artifact_open(const char *path, Artifact *a, FtxError *err);
 void artifact_close(Artifact *a);
 FtxStatus artifact_verify(const Artifact *a, FtxError *err); /* the weights' checksum too */
+
+/* The stored bytes of weight i (weights[i].bytes of them); NULL: not stored, draw them. Tables are
+ * always stored. */
+const void *artifact_weight(const Artifact *a, uint32_t i);
 
 /* The plan for a target: exact, else the same major's lower plain cubin, else PTX. NULL: none. */
 const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target);

@@ -35,6 +35,8 @@ typedef enum FtxSectionKind {
     FTX_SEC_CUBIN,        /* an ELF file with the kernels of a target */
     FTX_SEC_PTX,          /* text with a NUL, for targets that no cubin serves */
     FTX_SEC_SOURCE,       /* the CUDA text: what NVRTC was given */
+    FTX_SEC_TABLES,       /* bytes: without stored weights, those of kind TABLE in index order, each
+                             at a multiple of 256 */
 } FtxSectionKind;
 
 typedef struct FtxHeader { /* 64 bytes */

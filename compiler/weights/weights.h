@@ -18,10 +18,19 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d);
 
 /* Writes the packed block to `out` at `at`: each weight evaluated (transpose, concat, interleave,
  * pairs, rows, rope_table), converted, checked for NaN and infinity, padded with zeros to its
- * offset. c NULL: only tables are written, the rest stays zero. checksum: XXH3-64 of the block. */
+ * offset. c NULL: only the tables, one after another as in FTX_SEC_TABLES. checksum: XXH3-64 of
+ * what was written, which is weights_stored_bytes long. */
 bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, FileOut *out, uint64_t at,
                   uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user,
                   Diag *d);
+
+uint64_t weights_stored_bytes(const Packing *packing, bool tables_only);
+
+/* What a packed weight is called: its tensor's name; of several "layers.0.{q,k,v}_proj.weight". */
+const char *weights_name(const Graph *g, Id value, Arena *keep);
+
+/* Elements of all tensors the graph reads, each once: "parameters", for people. */
+uint64_t weights_parameters(const Graph *g, Arena *scratch);
 
 /* One packed weight as fp32, for tests: [elements], in `keep`. */
 bool weights_value(const Checkpoint *c, const Spec *spec, Id value, Arena *keep, float **out, size_t *n, Diag *d);

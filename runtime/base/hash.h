@@ -10,6 +10,12 @@ typedef struct Hash128 {
 } Hash128;
 
 uint64_t hash64(const void *p, size_t bytes);
+/* hash64 of bytes that come piece by piece: new, add..., end (which frees). NULL: no memory. */
+typedef struct HashStream HashStream;
+HashStream *hash_stream_new(void);
+void hash_stream_add(HashStream *h, const void *p, size_t bytes);
+uint64_t hash_stream_end(HashStream *h);
+
 Hash128 hash128(const void *p, size_t bytes);
 
 #endif
