@@ -13,7 +13,8 @@
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
 enum { FTX_FORMAT = 1 }; /* grows with every change of what is below */
 
-/* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901. */
+/* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
+ * that the driver translates for that GPU and all later ones: compute_80 is 802. */
 enum { FTX_TARGET_CPU = 0 };
 
 typedef enum FtxSectionKind {
@@ -32,8 +33,9 @@ typedef enum FtxSectionKind {
     FTX_SEC_OPERANDS,     /* FtxOperand[] */
     FTX_SEC_EXPRS,        /* int64[]: base/expr.h */
     FTX_SEC_BUFFERS,      /* FtxBuffer[]: the memory map, for people */
-    FTX_SEC_CUBIN,        /* an ELF file with the kernels of a target */
-    FTX_SEC_PTX,          /* text with a NUL, for targets that no cubin serves */
+    FTX_SEC_CUBIN,        /* code images, each 64-byte aligned; FtxKernel says which is whose. ELF
+                             files; for a PTX target texts that end in a NUL */
+    FTX_SEC_PTX,          /* not used: PTX is a target of its own */
     FTX_SEC_SOURCE,       /* the CUDA text: what NVRTC was given */
     FTX_SEC_TABLES,       /* bytes: without stored weights, those of kind TABLE in index order, each
                              at a multiple of 256 */
@@ -148,7 +150,8 @@ typedef struct FtxKernel { /* 80 bytes */
     uint32_t grid[3][2];   /* first word and number of words in EXPRS; variables VAR_T, VAR_S, VAR_SMS */
     uint32_t moves[2];     /* bytes, an expression too; 0 words: unknown */
     uint32_t matmul;       /* 1: counts as matrix work in profiles */
-    uint32_t reserved[2];
+    uint32_t code_at, code_bytes; /* FTX_KERNEL_CUDA: its image in FTX_SEC_CUBIN; several kernels may
+                                     name one image */
 } FtxKernel;
 
 /* y[M,N] = act(x[M,K] w[N,K]^T + b) + r.  Operands: x w b r y. M is T or S. */
