@@ -1,0 +1,108 @@
+/* commands/bench.c - ftxc bench: decode and prompt steps, timed, beside the bytes they must read. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "device.h"
+#include "options.h"
+#include "../../runtime/base/arena.h"
+
+typedef struct Options {
+    bool help, json, has_repeat;
+    const char *device, *sequences, *context, *prompt;
+    int64_t threads, random_weights, repeat;
+} Options;
+
+#define AT(field) offsetof(Options, field)
+static const Option table[] = {
+    {"--sequences", 0, OPT_TEXT, "1,8,64", "decode steps with so many sequences", AT(sequences), 0},
+    {"--context", 0, OPT_TEXT, "128,2048", "each with so many tokens before", AT(context), 0},
+    {"--prompt", 0, OPT_TEXT, "512,2048", "prompt steps of so many tokens, one sequence", AT(prompt), 0},
+    {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30)", AT(repeat), AT(has_repeat)},
+    {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
+    {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
+    {"--random-weights", 0, OPT_INT, "SEED", "fill the weights from a seed (not 0)", AT(random_weights), 0},
+    {"--json", 0, OPT_FLAG, NULL, "one object a line", AT(json), 0},
+    {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
+};
+#undef AT
+
+typedef struct Bench {
+    const Options *o;
+    FtxEngine *engine;
+    FtxModelInfo info;
+} Bench;
+
+static bool measure(const Bench *b, int sequences, int tokens, int context)
+{
+    FtxError err = {0};
+    double median, least, most;
+
+    if (ftx_engine_bench(b->engine, sequences, tokens, context, b->o->has_repeat ? (int)b->o->repeat : 30, &median,
+                         &least, &most, &err)) {
+        fprintf(stderr, "ftxc: %d x %d tokens after %d: %s\n", sequences, tokens, context, err.text);
+        return false;
+    }
+    const double rate = (double)sequences * tokens / median * 1e6;
+    const char *what = tokens == 1 ? "decode" : "prompt";
+
+    if (b->o->json)
+        printf("{\"step\": \"%s\", \"sequences\": %d, \"tokens\": %d, \"context\": %d, \"median_us\": %.2f, "
+               "\"least_us\": %.2f, \"most_us\": %.2f, \"tokens_per_second\": %.1f}\n",
+               what, sequences, tokens, context, median, least, most, rate);
+    else
+        printf("%-8s %9d %8d %9d %11.4f ms [%.4f .. %.4f] %12.0f tokens/s\n", what, sequences, tokens, context,
+               median * 1e-3, least * 1e-3, most * 1e-3, rate);
+    fflush(stdout);
+    return true;
+}
+
+int command_bench(int argc, char **argv)
+{
+    Options o = {0};
+    TextList rest = {0};
+    FtxOptions open;
+    FtxError err = {0};
+    FtxModel *model = NULL;
+    Bench b = {.o = &o};
+    int32_t sequences[32], contexts[32], prompts[32];
+    size_t n_sequences, n_contexts, n_prompts;
+    char error[300];
+    int code = EXIT_DONE;
+
+    if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
+        return command_mistake("bench", "%s", error);
+    if (o.help) {
+        printf("ftxc bench FILE.ftx [options]\n\nTimes single steps: on a GPU by its own events, on the CPU by the clock.\n\n");
+        options_help(table, LEN(table));
+        return EXIT_DONE;
+    }
+    if (rest.n != 1)
+        return command_mistake("bench", "expected one artifact, found %zu arguments", rest.n);
+    if (!options_numbers(o.sequences ? o.sequences : "1", sequences, LEN(sequences), &n_sequences) ||
+        !options_numbers(o.context ? o.context : "128", contexts, LEN(contexts), &n_contexts) ||
+        !options_numbers(o.prompt ? o.prompt : "0", prompts, LEN(prompts), &n_prompts))
+        return command_mistake("bench", "--sequences, --context, --prompt: expected numbers with commas between");
+    if (!device_parse(o.device, o.threads, o.random_weights, &open))
+        return command_mistake("bench", "--device: expected cpu, cuda, cuda:N or auto; --threads: 0 to 1024");
+    if (ftx_model_open(rest.at[0], &open, &model, &err) || ftx_engine_open(model, &open, &b.engine, &err)) {
+        fprintf(stderr, "ftxc: %s\n", err.text);
+        ftx_model_close(model);
+        return EXIT_FAILED;
+    }
+    ftx_model_info(model, &b.info);
+    if (!o.json)
+        printf("%s on %s, weights %.1f MB\n%-8s %9s %8s %9s\n", b.info.name, b.info.device,
+               (double)b.info.weight_bytes * 1e-6, "step", "sequences", "tokens", "context");
+    for (size_t i = 0; i < n_contexts; i++)
+        for (size_t k = 0; k < n_sequences; k++)
+            if (!measure(&b, sequences[k], 1, contexts[i]))
+                code = EXIT_FAILED;
+    for (size_t i = 0; i < n_prompts; i++)
+        if (prompts[i] > 0 && !measure(&b, 1, prompts[i], 0))
+            code = EXIT_FAILED;
+    ftx_engine_close(b.engine);
+    ftx_model_close(model);
+    return code;
+}

@@ -1,0 +1,497 @@
+/* commands/run.c - ftxc run: prompts in, text out. */
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "device.h"
+#include "options.h"
+#include "../../runtime/base/arena.h"
+
+typedef struct Options {
+    bool help, batch, json, logits, logprobs, greedy, ignore_eos, no_bos, profile, quiet;
+    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repetition, has_window, has_presence, has_frequency,
+        has_ngram, has_seed, has_max_new, has_min_new;
+    const char *device, *file, *ids;
+    int64_t threads, random_weights, top_k, window, ngram, seed, max_new, min_new;
+    double temperature, top_p, min_p, repetition, presence, frequency;
+    TextList stop, stop_ids, bias;
+} Options;
+
+#define AT(field) offsetof(Options, field)
+static const Option table[] = {
+    {"--prompt-file", 'f', OPT_TEXT, "FILE", "read the prompt from FILE (- or nothing at all: standard input)", AT(file), 0},
+    {"--batch", 'b', OPT_FLAG, NULL, "one prompt a line; all in flight together, answers in order", AT(batch), 0},
+    {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of text, taken as they are", AT(ids), 0},
+    {"--max-new", 'n', OPT_INT, "N", "new tokens at most", AT(max_new), AT(has_max_new)},
+    {"--min-new", 0, OPT_INT, "N", "no end of text before N new tokens", AT(min_new), AT(has_min_new)},
+    {"--greedy", 'g', OPT_FLAG, NULL, "always the likeliest token", AT(greedy), 0},
+    {"--temperature", 0, OPT_NUMBER, "X", "flatter (above 1) or sharper (below 1); 0 is greedy", AT(temperature), AT(has_temperature)},
+    {"--top-k", 0, OPT_INT, "K", "among the K likeliest; 0: off", AT(top_k), AT(has_top_k)},
+    {"--top-p", 0, OPT_NUMBER, "P", "among the likeliest that hold P of the mass; 1: off", AT(top_p), AT(has_top_p)},
+    {"--min-p", 0, OPT_NUMBER, "P", "among those at least P times as likely as the likeliest; 0: off", AT(min_p), AT(has_min_p)},
+    {"--repetition-penalty", 0, OPT_NUMBER, "X", "divide the logits of tokens already there; 1: off", AT(repetition), AT(has_repetition)},
+    {"--repetition-window", 0, OPT_INT, "N", "of the last N tokens only; 0: the whole context", AT(window), AT(has_window)},
+    {"--presence-penalty", 0, OPT_NUMBER, "X", "subtract from tokens already generated", AT(presence), AT(has_presence)},
+    {"--frequency-penalty", 0, OPT_NUMBER, "X", "subtract for each time generated", AT(frequency), AT(has_frequency)},
+    {"--no-repeat-ngram", 0, OPT_INT, "N", "no N tokens in a row twice; 0: off", AT(ngram), AT(has_ngram)},
+    {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
+    {"--seed", 's', OPT_INT, "N", "of the random choice (default: the clock)", AT(seed), AT(has_seed)},
+    {"--stop", 0, OPT_LIST, "TEXT", "end before this text; may be repeated", AT(stop), 0},
+    {"--stop-id", 0, OPT_LIST, "ID", "end at this token; may be repeated", AT(stop_ids), 0},
+    {"--ignore-eos", 0, OPT_FLAG, NULL, "do not end at the model's end tokens", AT(ignore_eos), 0},
+    {"--no-bos", 0, OPT_FLAG, NULL, "do not put the begin token before the prompt", AT(no_bos), 0},
+    {"--json", 0, OPT_FLAG, NULL, "one object a request: text, ids, logprobs, finish, timings", AT(json), 0},
+    {"--logprobs", 0, OPT_FLAG, NULL, "log-probabilities of the raw logits (with --json: always)", AT(logprobs), 0},
+    {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits of the last prompt position", AT(logits), 0},
+    {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
+    {"--threads", 0, OPT_INT, "N", "CPU threads (default: all this process may use)", AT(threads), 0},
+    {"--random-weights", 0, OPT_INT, "SEED", "fill the weights from a seed (artifacts without weights)", AT(random_weights), 0},
+    {"--profile", 0, OPT_FLAG, NULL, "time by kernel and the share of matmuls", AT(profile), 0},
+    {"--quiet", 'q', OPT_FLAG, NULL, "no statistics", AT(quiet), 0},
+    {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
+};
+#undef AT
+
+/* One prompt and what became of it. */
+typedef struct Job {
+    const char *text; /* NULL: the ids of --ids */
+    uint64_t id;
+    bool submitted, done, printed;
+    FtxFinish finish;
+    char *out;
+    size_t out_bytes, out_cap;
+    int32_t *ids;
+    float *logprobs;
+    size_t n, cap;
+    double start, first, end; /* seconds */
+    float *logits;
+} Job;
+
+typedef struct Run {
+    const Options *o;
+    FtxModel *model;
+    FtxEngine *engine;
+    FtxModelInfo info;
+    FtxRequest request; /* options applied */
+    int32_t ids[1 << 16], stop_ids[64], bias_ids[64];
+    float bias_values[64];
+    size_t n_ids;
+    Job *jobs;
+    size_t n_jobs, next, printed;
+    uint64_t tokens;
+} Run;
+
+static volatile sig_atomic_t stopping;
+
+static void stop(int sig)
+{
+    (void)sig;
+    stopping = 1;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void *must(void *p)
+{
+    if (!p) {
+        fprintf(stderr, "ftxc: out of memory\n");
+        exit(EXIT_BUG);
+    }
+    return p;
+}
+
+/* --- what is asked ---------------------------------------------------------------------------- */
+
+static char *read_stream(FILE *f)
+{
+    size_t n = 0, cap = 1 << 16;
+    char *text = must(malloc(cap));
+
+    for (size_t got; (got = fread(text + n, 1, cap - n - 1, f)) > 0;) {
+        n += got;
+        if (cap - n == 1)
+            text = must(realloc(text, cap *= 2));
+    }
+    text[n] = '\0';
+    return text;
+}
+
+static int read_prompt(const Options *o, const TextList *rest, char **text)
+{
+    if (rest->n > 1) {
+        *text = must(strdup(rest->at[1]));
+        return EXIT_DONE;
+    }
+    if (o->file && strcmp(o->file, "-") != 0) {
+        FILE *f = fopen(o->file, "rb");
+
+        if (!f) {
+            perror(o->file);
+            return EXIT_FAILED;
+        }
+        *text = read_stream(f);
+        fclose(f);
+        return EXIT_DONE;
+    }
+    if (isatty(0) && !o->file && !o->batch)
+        return command_mistake("run", "no prompt: give it as an argument, with --prompt-file, or on standard input");
+    *text = read_stream(stdin);
+    return EXIT_DONE;
+}
+
+/* The options over the spec's defaults; what exceeds a compiled maximum, submit refuses. */
+static int make_request(Run *r)
+{
+    const Options *o = r->o;
+    FtxRequest *q = &r->request;
+
+    *q = ftx_request_default(r->model);
+    if (o->greedy)
+        q->temperature = 0.0f;
+#define TAKE(has, field, value)                                                                    \
+    if (o->has)                                                                                    \
+        q->field = value;
+    TAKE(has_temperature, temperature, (float)o->temperature)
+    TAKE(has_top_k, top_k, (int)o->top_k)
+    TAKE(has_top_p, top_p, (float)o->top_p)
+    TAKE(has_min_p, min_p, (float)o->min_p)
+    TAKE(has_repetition, repetition_penalty, (float)o->repetition)
+    TAKE(has_window, repetition_window, (int)o->window)
+    TAKE(has_presence, presence_penalty, (float)o->presence)
+    TAKE(has_frequency, frequency_penalty, (float)o->frequency)
+    TAKE(has_ngram, no_repeat_ngram, (int)o->ngram)
+    TAKE(has_max_new, max_new, (int)o->max_new)
+    TAKE(has_min_new, min_new, (int)o->min_new)
+#undef TAKE
+    q->seed = o->has_seed ? (uint64_t)o->seed : (uint64_t)time(NULL) * 2654435761u;
+    q->ignore_eos = o->ignore_eos;
+    q->no_bos = o->no_bos;
+    q->logprobs = o->logprobs || o->json;
+    q->logits = o->logits;
+    q->stop = o->stop.at;
+    q->stop_count = o->stop.n;
+    for (size_t i = 0; i < o->stop_ids.n; i++) {
+        size_t n;
+
+        if (!options_numbers(o->stop_ids.at[i], &r->stop_ids[i], 1, &n))
+            return command_mistake("run", "--stop-id: expected a token id, found \"%s\"", o->stop_ids.at[i]);
+    }
+    q->stop_ids = r->stop_ids;
+    q->stop_ids_count = o->stop_ids.n;
+    for (size_t i = 0; i < o->bias.n; i++) {
+        char after;
+
+        if (sscanf(o->bias.at[i], "%d=%f%c", &r->bias_ids[i], &r->bias_values[i], &after) != 2)
+            return command_mistake("run", "--logit-bias: expected ID=NUMBER, found \"%s\"", o->bias.at[i]);
+    }
+    q->bias_ids = r->bias_ids;
+    q->bias_values = r->bias_values;
+    q->bias_count = o->bias.n;
+    return EXIT_DONE;
+}
+
+static void make_jobs(Run *r, char *text)
+{
+    size_t cap = 1;
+
+    if (r->o->batch)
+        for (const char *p = text; *p; p++)
+            cap += *p == '\n';
+    r->jobs = must(calloc(cap, sizeof *r->jobs));
+    if (!r->o->batch) {
+        r->jobs[r->n_jobs++].text = text;
+        return;
+    }
+    for (char *line = text, *end; *line; line = end) {
+        end = line + strcspn(line, "\n");
+        if (*end)
+            *end++ = '\0';
+        r->jobs[r->n_jobs++].text = line;
+    }
+}
+
+/* --- what comes back ---------------------------------------------------------------------------- */
+
+static const char *finish_name(FtxFinish f)
+{
+    switch (f) {
+    case FTX_RUNNING: return "running";
+    case FTX_FINISH_END: return "end";
+    case FTX_FINISH_LENGTH: return "length";
+    case FTX_FINISH_STOP: return "stop";
+    case FTX_FINISH_CANCEL: return "cancel";
+    case FTX_FINISH_ERROR: return "error";
+    }
+    return "unknown";
+}
+
+static void keep_event(Job *j, const FtxEvent *e)
+{
+    if (j->out_bytes + e->text_bytes + 1 > j->out_cap) {
+        j->out_cap = (j->out_bytes + e->text_bytes + 1) * 2;
+        j->out = must(realloc(j->out, j->out_cap));
+    }
+    if (e->text_bytes)
+        memcpy(j->out + j->out_bytes, e->text, e->text_bytes);
+    j->out_bytes += e->text_bytes;
+    if (e->token >= 0) {
+        if (j->n == j->cap) {
+            j->cap = j->cap * 2 + 64;
+            j->ids = must(realloc(j->ids, j->cap * sizeof *j->ids));
+            j->logprobs = must(realloc(j->logprobs, j->cap * sizeof *j->logprobs));
+        }
+        j->ids[j->n] = e->token;
+        j->logprobs[j->n++] = e->logprob;
+    }
+}
+
+static json_t *number(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+static void print_json(const Run *r, const Job *j)
+{
+    json_t *o = json_object(), *ids = json_array(), *logprobs = json_array(), *t = json_object();
+    char *line;
+
+    for (size_t i = 0; i < j->n; i++) {
+        json_array_append_new(ids, json_integer(j->ids[i]));
+        json_array_append_new(logprobs, number((double)j->logprobs[i]));
+    }
+    if (r->info.has_tokenizer)
+        json_object_set_new(o, "text", json_stringn(j->out ? j->out : "", j->out_bytes));
+    json_object_set_new(o, "ids", ids);
+    json_object_set_new(o, "logprobs", logprobs);
+    json_object_set_new(o, "finish", json_string(finish_name(j->finish)));
+    if (j->logits) {
+        json_t *l = json_array();
+
+        for (int i = 0; i < r->info.vocab; i++)
+            json_array_append_new(l, number((double)j->logits[i]));
+        json_object_set_new(o, "logits", l);
+    }
+    json_object_set_new(t, "first_token_ms", json_real((j->first - j->start) * 1e3));
+    json_object_set_new(t, "total_ms", json_real((j->end - j->start) * 1e3));
+    json_object_set_new(t, "tokens_per_second",
+                        j->n > 1 && j->end > j->first ? json_real((double)(j->n - 1) / (j->end - j->first)) : json_null());
+    json_object_set_new(o, "timings", t);
+    json_object_set_new(o, "device", json_string(r->info.device));
+    line = must(json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)));
+    puts(line);
+    free(line);
+    json_decref(o);
+}
+
+/* Finished jobs in the order of the prompts. */
+static void print_finished(Run *r)
+{
+    for (; r->printed < r->n_jobs && r->jobs[r->printed].done; r->printed++) {
+        Job *j = &r->jobs[r->printed];
+
+        if (r->o->json) {
+            print_json(r, j);
+        } else if (r->o->batch) {
+            fwrite(j->out, 1, j->out_bytes, stdout);
+            fputc('\n', stdout);
+        }
+        fflush(stdout);
+        free(j->out);
+        free(j->ids);
+        free(j->logprobs);
+        free(j->logits);
+    }
+}
+
+static void take_event(Run *r, const FtxEvent *e)
+{
+    Job *j = e->user;
+    const float *logits;
+
+    if (j->first == 0.0)
+        j->first = seconds();
+    r->tokens += e->token >= 0;
+    if (r->o->json || r->o->batch) {
+        keep_event(j, e);
+    } else if (r->info.has_tokenizer) {
+        fwrite(e->text, 1, e->text_bytes, stdout);
+        fflush(stdout);
+    } else if (e->token >= 0) {
+        printf("%d ", e->token);
+        fflush(stdout);
+    }
+    if (r->o->logits && !j->logits && (logits = ftx_engine_logits(r->engine, e->request))) {
+        j->logits = must(malloc((size_t)r->info.vocab * sizeof *logits));
+        memcpy(j->logits, logits, (size_t)r->info.vocab * sizeof *logits);
+    }
+    if (e->finish != FTX_RUNNING) {
+        j->done = true;
+        j->finish = e->finish;
+        j->end = seconds();
+    }
+}
+
+/* --- the loop ------------------------------------------------------------------------------------- */
+
+static FtxStatus submit_waiting(Run *r, FtxError *err)
+{
+    for (; r->next < r->n_jobs; r->next++) {
+        Job *j = &r->jobs[r->next];
+        FtxRequest q = r->request;
+        FtxStatus s;
+
+        q.user = j;
+        if (r->n_ids) {
+            q.ids = r->ids;
+            q.ids_count = r->n_ids;
+        } else {
+            q.text = j->text;
+            q.text_bytes = strlen(j->text);
+        }
+        q.seed += r->next; /* each prompt of a batch its own */
+        j->start = seconds();
+        s = ftx_engine_submit(r->engine, &q, &j->id, err);
+        if (s == FTX_EFULL && ftx_engine_busy(r->engine))
+            return FTX_OK; /* after the next steps */
+        if (s)
+            return s;
+        j->submitted = true;
+    }
+    return FTX_OK;
+}
+
+static FtxStatus loop(Run *r, FtxError *err)
+{
+    FtxEvent *events = must(calloc((size_t)r->info.sequences, sizeof *events));
+    FtxStatus s = FTX_OK;
+
+    for (;;) {
+        size_t n = 0;
+
+        s = submit_waiting(r, err);
+        if (s || stopping || !ftx_engine_busy(r->engine))
+            break;
+        s = ftx_engine_step(r->engine, events, (size_t)r->info.sequences, &n, err);
+        if (s)
+            break;
+        for (size_t i = 0; i < n; i++)
+            take_event(r, &events[i]);
+        print_finished(r);
+    }
+    free(events);
+    return s;
+}
+
+static void print_profile(Run *r)
+{
+    const FtxProfile *rows;
+    size_t n;
+    double all = 0.0, matmul = 0.0;
+
+    if (ftx_engine_profile(r->engine, true, &rows, &n, NULL))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        all += rows[i].time_us;
+        matmul += rows[i].matmul ? rows[i].time_us : 0.0;
+    }
+    fprintf(stderr, "%-44s %10s %12s %10s %7s\n", "kernel", "launches", "time", "each", "share");
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].launches)
+            fprintf(stderr, "%-44.44s %10llu %9.2f ms %7.2f us %6.1f%%\n", rows[i].kernel,
+                    (unsigned long long)rows[i].launches, rows[i].time_us * 1e-3,
+                    rows[i].time_us / (double)rows[i].launches, all > 0.0 ? 100.0 * rows[i].time_us / all : 0.0);
+    fprintf(stderr, "matmuls: %.1f%% of %.2f ms\n", all > 0.0 ? 100.0 * matmul / all : 0.0, all * 1e-3);
+}
+
+int command_run(int argc, char **argv)
+{
+    Options o = {0};
+    TextList rest = {0};
+    FtxOptions open;
+    FtxError err = {0};
+    Run *r;
+    char error[300], *text = NULL;
+    double start;
+    int code;
+
+    if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
+        return command_mistake("run", "%s", error);
+    if (o.help) {
+        printf("ftxc run FILE.ftx [PROMPT] [options]\n\nWrites text with a compiled model. The prompt is an argument, a file, or standard input.\n\n");
+        options_help(table, LEN(table));
+        printf("\nExamples:\n  ftxc run fable.ftx \"Once upon a time\" --seed 7\n"
+               "  ftxc run fable.ftx --batch --json --greedy < prompts.txt\n");
+        return EXIT_DONE;
+    }
+    if (rest.n < 1 || rest.n > 2)
+        return command_mistake("run", "expected an artifact and at most one prompt, found %zu arguments", rest.n);
+    if (!device_parse(o.device, o.threads, o.random_weights, &open))
+        return command_mistake("run", "--device: expected cpu, cuda, cuda:N or auto, found \"%s\"; --threads: 0 to 1024",
+                               o.device ? o.device : "auto");
+    r = must(calloc(1, sizeof *r));
+    r->o = &o;
+    if (o.ids && !options_numbers(o.ids, r->ids, LEN(r->ids), &r->n_ids)) {
+        free(r);
+        return command_mistake("run", "--ids: expected numbers with commas between, found \"%s\"", o.ids);
+    }
+    start = seconds();
+    if (ftx_model_open(rest.at[0], &open, &r->model, &err) || ftx_engine_open(r->model, &open, &r->engine, &err)) {
+        fprintf(stderr, "ftxc: %s\n", err.text);
+        code = err.status == FTX_EINVAL ? EXIT_MISTAKE : EXIT_FAILED;
+        goto end;
+    }
+    ftx_model_info(r->model, &r->info);
+    code = o.ids ? EXIT_DONE : read_prompt(&o, &rest, &text);
+    if (code == EXIT_DONE)
+        code = make_request(r);
+    if (code != EXIT_DONE)
+        goto end;
+    make_jobs(r, text);
+    if (o.profile && ftx_engine_profile(r->engine, true, &(const FtxProfile *){NULL}, &(size_t){0}, &err)) {
+        fprintf(stderr, "ftxc: %s\n", err.text);
+        code = EXIT_FAILED;
+        goto end;
+    }
+    signal(SIGINT, stop);
+    signal(SIGTERM, stop);
+
+    const double opened = seconds();
+    const FtxStatus s = loop(r, &err);
+
+    if (!o.json && !o.batch)
+        putchar('\n');
+    if (s) {
+        fprintf(stderr, "ftxc: %s\n", err.text);
+        code = s == FTX_EINVAL || s == FTX_EFULL ? EXIT_MISTAKE : EXIT_FAILED;
+    } else if (stopping) {
+        code = EXIT_INTERRUPTED;
+    }
+    if (o.profile)
+        print_profile(r);
+    if (!o.quiet) {
+        const double t = seconds() - opened;
+
+        fprintf(stderr, "[%s: %llu tokens in %.3f s, %.0f tokens/s; opened in %.0f ms; %s]\n", r->info.name,
+                (unsigned long long)r->tokens, t, t > 0.0 ? (double)r->tokens / t : 0.0, (opened - start) * 1e3,
+                r->info.device);
+    }
+end:
+    ftx_engine_close(r->engine);
+    ftx_model_close(r->model);
+    free(r->jobs);
+    free(text);
+    free(r);
+    return code;
+}

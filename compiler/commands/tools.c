@@ -1,0 +1,151 @@
+/* commands/tools.c - windows into the compiler: opt, why, ops. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "options.h"
+#include "../spec/spec.h"
+#include "../../runtime/base/file.h"
+
+int command_ops(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    for (int op = OP_NONE + 1; op < OP_COUNT; op++)
+        printf("%-12s %-24s -> %s\n%s%s%s", ir_op_name((Op)op), ir_op_args((Op)op), ir_op_result((Op)op),
+               *ir_op_attrs((Op)op) ? "             {" : "", ir_op_attrs((Op)op), *ir_op_attrs((Op)op) ? "}\n" : "");
+    return EXIT_DONE;
+}
+
+/* --- opt -------------------------------------------------------------------------------------------- */
+
+typedef struct OptOptions {
+    bool help;
+    const char *pass, *weights, *compute;
+} OptOptions;
+
+static const Option opt_table[] = {
+    {"--pass", 'p', OPT_TEXT, "NAME[,NAME]", "passes to run, in this order", offsetof(OptOptions, pass), 0},
+    {"--weights", 0, OPT_TEXT, "TYPE", "storage of matrices (default bf16)", offsetof(OptOptions, weights), 0},
+    {"--compute", 0, OPT_TEXT, "TYPE", "type of activations (default fp32)", offsetof(OptOptions, compute), 0},
+    {"--help", 'h', OPT_FLAG, NULL, "this text", offsetof(OptOptions, help), 0},
+};
+
+int command_opt(int argc, char **argv)
+{
+    OptOptions o = {0};
+    TextList rest = {0};
+    Precision precision = {.weights = DT_BF16, .compute = DT_FP32};
+    FileMap file;
+    FtxError err;
+    Diag d = {0};
+    char error[300], *names, *text;
+    Graph *g;
+    bool ok;
+
+    if (!options_parse(opt_table, LEN(opt_table), argc, argv, &o, &rest, error, sizeof error))
+        return command_mistake("opt", "%s", error);
+    if (o.help) {
+        printf("ftxc opt FILE.ir --pass=NAME[,NAME]\n\nRuns passes over a graph's text and prints what they leave.\n\n");
+        options_help(opt_table, LEN(opt_table));
+        printf("\nPasses:\n");
+#define PASS(key, name, needs, gives, what) printf("  %c  %-10s leaves the graph with %s\n", key, #name, what);
+#include "../passes/passes.def"
+#undef PASS
+        return EXIT_DONE;
+    }
+    if (rest.n != 1)
+        return command_mistake("opt", "expected one graph file, found %zu arguments", rest.n);
+    if (o.weights && !(precision.weights = dtype_parse(o.weights)))
+        return command_mistake("opt", "--weights: no type \"%s\"", o.weights);
+    if (o.compute && !(precision.compute = dtype_parse(o.compute)))
+        return command_mistake("opt", "--compute: no type \"%s\"", o.compute);
+    if (file_map(rest.at[0], &file, &err)) {
+        fprintf(stderr, "ftxc: %s\n", err.text);
+        return EXIT_FAILED;
+    }
+    text = calloc(file.bytes + 1, 1);
+    names = strdup(o.pass ? o.pass : "");
+    if (!text || !names)
+        die("out of memory");
+    if (file.bytes)
+        memcpy(text, file.at, file.bytes);
+    g = ir_parse(rest.at[0], text, &d);
+    ok = g != NULL;
+    for (char *save = NULL, *w = strtok_r(names, ",", &save); ok && w; w = strtok_r(NULL, ",", &save))
+        ok = passes_run_one(g, w, &precision, &d);
+    if (ok)
+        ir_print(g, stdout);
+    else
+        fprintf(stderr, "ftxc: %s\n", d.text);
+    if (g)
+        ir_graph_close(g);
+    free(names);
+    free(text);
+    file_unmap(&file);
+    return ok ? EXIT_DONE : EXIT_MISTAKE;
+}
+
+/* --- why -------------------------------------------------------------------------------------------- */
+
+typedef struct WhyOptions {
+    bool help;
+    const char *target;
+    TextList defines;
+} WhyOptions;
+
+static const Option why_table[] = {
+    {"--target", 't', OPT_TEXT, "NAME", "cpu, sm_80, sm_90a ... (default cpu)", offsetof(WhyOptions, target), 0},
+    {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec", offsetof(WhyOptions, defines), 0},
+    {"--help", 'h', OPT_FLAG, NULL, "this text", offsetof(WhyOptions, help), 0},
+};
+
+int command_why(int argc, char **argv)
+{
+    WhyOptions o = {0};
+    TextList rest = {0};
+    Override overrides[LEN(o.defines.at)];
+    Target target;
+    Catalog catalog;
+    Spec spec = {0};
+    Diag d = {0};
+    Arena *keep;
+    char error[300];
+    bool ok;
+
+    if (!options_parse(why_table, LEN(why_table), argc, argv, &o, &rest, error, sizeof error))
+        return command_mistake("why", "%s", error);
+    if (o.help) {
+        printf("ftxc why SPEC|DIR [%%VALUE]\n\nWithout a value: prints the graph after its passes. With one: the kernels that could\n"
+               "compute it, the cost of each, and the reason for the choice.\n\n");
+        options_help(why_table, LEN(why_table));
+        return EXIT_DONE;
+    }
+    if (rest.n < 1 || rest.n > 2)
+        return command_mistake("why", "expected a spec and at most one value, found %zu arguments", rest.n);
+    keep = arena_open();
+    for (size_t i = 0; i < o.defines.n; i++)
+        overrides[i].text = o.defines.at[i];
+    ok = target_parse(o.target ? o.target : "cpu", &target, &d) &&
+         spec_read(rest.at[0], overrides, o.defines.n, keep, &spec, &d) &&
+         passes_run_graph(spec.graph, &spec.precision, &(Dump){0}, &d) && catalog_open(keep, &catalog, &d);
+    if (ok && rest.n == 1)
+        ir_print(spec.graph, stdout);
+    if (ok && rest.n == 2) {
+        const char *v = rest.at[1] + (rest.at[1][0] == '%');
+        char *end;
+        const unsigned long id = strtoul(v, &end, 10);
+
+        if (end == v || *end || id == 0 || id >= spec.graph->values.n)
+            ok = diag_error(&d, (Loc){0}, "no value \"%s\"; the graph has %%1 to %%%zu", rest.at[1],
+                            spec.graph->values.n - 1);
+        else
+            ok = passes_why(spec.graph, &catalog, target, &spec.precision, (Id)id, stdout, &d);
+    }
+    if (!ok)
+        fprintf(stderr, "ftxc: %s\n", d.text);
+    if (spec.graph)
+        ir_graph_close(spec.graph);
+    arena_close(keep);
+    return ok ? EXIT_DONE : EXIT_MISTAKE;
+}
