@@ -4,16 +4,17 @@
  * (earlier values, by Id), its attributes, and what comes out: shape, storage type, compute type.
  * Ids are indices, so they print, compare, and survive a growing array. The text form
  *
- *     graph fable
- *     limits sequences=16 context=1024 tokens=512
+ *     graph "fable"
+ *     limits sequences=16 context=1024 tokens=512 kv_block=16 kv_pages=1024 logit_bias=0 end_ids=8
+ *     facts clean                                           passes that have run; none: no line
  *     %1 = ids : [T] i32
  *     %2 = weight {name="model.embed_tokens.weight"} : [4096,384] bf16
- *     %3 = embed %1 %2 : [T,384] fp32                       ; specs/llama.lua:12
+ *     %3 = embed %1 %2 : [T,384] fp32                       ; "specs/llama.lua":12
  *     %9 = linear %3 %8 - : [T,640] fp32
  *     output %120
  *
- * round-trips: print(parse(t)) == t. `-` is a missing argument. What a pass decides stands in
- * the graph's later sections (groups, buffers), each printed and parsed too. */
+ * round-trips: print(parse(t)) == t. `-` is a missing argument, `#` begins a line that is skipped,
+ * `;` the spec line. Strings take \" \\ and \xHH. */
 #ifndef FTXC_IR_H
 #define FTXC_IR_H
 
@@ -66,6 +67,12 @@ typedef struct Value {
     Loc loc;    /* the spec line that made it */
 } Value;
 
+/* What holds for a graph after a pass: needs and gives of passes.def. */
+enum {
+    IR_CLEAN = 1,   /* canonical: fused forms of ops.def, no dead value */
+    IR_PRECISE = 2, /* a storage type on every value */
+};
+
 /* What the spec limits; every buffer follows from it. */
 typedef struct Limits {
     int64_t sequences; /* S at most */
@@ -81,8 +88,8 @@ typedef struct Graph {
     Limits limits;
     struct { Value *at; size_t n, cap; } values; /* [0] is unused */
     Id output;       /* the sampled tokens */
-    Id logits;       /* what the sample op reads */
-    uint32_t facts;  /* which passes have run: pass.h */
+    Id logits;       /* what the sample op reads; 0: the output is no sample */
+    uint32_t facts;  /* which passes have run: IR_CLEAN ... */
     Arena *keep;     /* lives as long as the graph */
     Arena *scratch;  /* emptied after every pass */
 } Graph;
@@ -112,10 +119,16 @@ int64_t ir_shape_elements(Shape s, int64_t T, int64_t S); /* T, S: values for th
 const char *ir_shape_text(Arena *a, Shape s);             /* "[T,384]" */
 
 /* The shape and type an op gives for its arguments; the reason in d where they do not fit.
- * `nn.*` and the verifier both stand on it. Weight-only ops keep the type of their arguments;
- * activations get `type`. */
-bool ir_infer(const Graph *g, Op op, const Id args[IR_MAX_ARGS], const Value *attrs_of, DType type,
+ * `nn.*` and the verifier both stand on it. attrs: those set (sorted or not); what is missing has
+ * the default of ops.def. Weight-only ops keep the type of their arguments, tables are fp32, ids
+ * and tokens i32; activations get `type`. WEIGHT is a leaf: *shape is read, not written. */
+bool ir_infer(const Graph *g, Op op, const Id args[IR_MAX_ARGS], const Attr *attrs, uint32_t n_attrs, DType type,
               Loc loc, Shape *shape, DType *out, Diag *d);
+
+/* Removes what neither the output nor the logits need, and closes the gaps: ids change. */
+void ir_sweep(Graph *g);
+/* How many arguments of other values name each value; [values.n], in g->scratch. */
+uint32_t *ir_uses(const Graph *g);
 
 bool ir_verify(const Graph *g, Diag *d);
 void ir_print(const Graph *g, FILE *out);
@@ -126,6 +139,18 @@ const char *ir_op_name(Op op);
 const char *ir_op_args(Op op);
 const char *ir_op_attrs(Op op);
 const char *ir_op_result(Op op);
+/* Argument i as declared: its name ("w"), whether it may be missing. False: there is none. */
+bool ir_op_arg(Op op, int i, char name[16], bool *optional);
+/* Attribute i as declared in ops.def. False: there is none. */
+typedef struct AttrRule {
+    char name[24];
+    AttrKind kind;
+    bool required;
+    double f; /* default of a number or integer */
+    char s[24];
+} AttrRule;
+bool ir_op_attr(Op op, int i, AttrRule *rule);
+bool ir_op_attr_named(Op op, const char *name, AttrRule *rule);
 bool ir_op_is_weight(Op op); /* computed when compiling: WEIGHT .. ROPE_TABLE but IDS */
 
 #endif

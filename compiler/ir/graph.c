@@ -1,0 +1,242 @@
+/* graph.c - graphs, their values, attributes and shapes. */
+#include "ir.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+Graph *ir_graph_new(const char *name)
+{
+    Arena *keep = arena_open();
+    Graph *g = arena_new(keep, Graph);
+
+    g->keep = keep;
+    g->scratch = arena_open();
+    g->name = arena_strdup(keep, name);
+    arena_push(keep, g->values); /* [0]: no value */
+    return g;
+}
+
+void ir_graph_close(Graph *g)
+{
+    if (!g)
+        return;
+    arena_close(g->scratch);
+    arena_close(g->keep); /* holds g itself */
+}
+
+Id ir_value_add(Graph *g, Op op, const Id args[IR_MAX_ARGS], Shape shape, DType type, Loc loc)
+{
+    Value *v = arena_push(g->keep, g->values);
+
+    v->op = op;
+    if (args)
+        memcpy(v->args, args, sizeof v->args);
+    v->shape = shape;
+    v->type = type;
+    v->loc = loc;
+    return (Id)(g->values.n - 1);
+}
+
+/* --- attributes ------------------------------------------------------------------------------ */
+
+/* The attribute `name` of v, made at its place in the order of names if it is new. */
+static Attr *attr_place(Graph *g, Id id, const char *name)
+{
+    Value *v = ir_value(g, id);
+    uint32_t at = 0;
+
+    while (at < v->n_attrs && strcmp(v->attrs[at].name, name) < 0)
+        at++;
+    if (at < v->n_attrs && strcmp(v->attrs[at].name, name) == 0)
+        return &v->attrs[at];
+    v->attrs = arena_grow(g->keep, v->attrs, sizeof *v->attrs * v->n_attrs,
+                          sizeof *v->attrs * (v->n_attrs + 1));
+    memmove(v->attrs + at + 1, v->attrs + at, sizeof *v->attrs * (v->n_attrs - at));
+    v->n_attrs++;
+    v->attrs[at] = (Attr){.name = arena_strdup(g->keep, name)};
+    return &v->attrs[at];
+}
+
+void ir_attr_int(Graph *g, Id v, const char *name, int64_t i)
+{
+    Attr *a = attr_place(g, v, name);
+
+    a->kind = ATTR_INT;
+    a->i = i;
+}
+
+void ir_attr_float(Graph *g, Id v, const char *name, double f)
+{
+    Attr *a = attr_place(g, v, name);
+
+    a->kind = ATTR_FLOAT;
+    a->f = f;
+}
+
+void ir_attr_word(Graph *g, Id v, const char *name, const char *s)
+{
+    Attr *a = attr_place(g, v, name);
+
+    a->kind = ATTR_WORD;
+    a->s = arena_strdup(g->keep, s);
+}
+
+const Attr *ir_attr(const Value *v, const char *name)
+{
+    for (uint32_t i = 0; i < v->n_attrs; i++)
+        if (strcmp(v->attrs[i].name, name) == 0)
+            return &v->attrs[i];
+    return NULL;
+}
+
+/* What ops.def says of an attribute; asking for one that the op has not is our mistake. */
+static AttrRule rule_of(const Value *v, const char *name, AttrKind kind)
+{
+    AttrRule rule = {.kind = kind};
+    const bool known = ir_op_attr_named(v->op, name, &rule);
+
+    assert(known && rule.kind == kind);
+    (void)known;
+    return rule;
+}
+
+int64_t ir_int(const Value *v, const char *name)
+{
+    const AttrRule rule = rule_of(v, name, ATTR_INT);
+    const Attr *a = ir_attr(v, name);
+
+    return a ? a->i : (int64_t)rule.f;
+}
+
+double ir_float(const Value *v, const char *name)
+{
+    const AttrRule rule = rule_of(v, name, ATTR_FLOAT);
+    const Attr *a = ir_attr(v, name);
+
+    return a ? a->f : rule.f;
+}
+
+/* Default words are literals of ops.def, so the interned forms below cover all of them. */
+const char *ir_word(const Value *v, const char *name)
+{
+    static const char *const defaults[] = {"none", "half", ""};
+    const AttrRule rule = rule_of(v, name, ATTR_WORD);
+    const Attr *a = ir_attr(v, name);
+
+    if (a)
+        return a->s;
+    for (size_t i = 0; i < LEN(defaults); i++)
+        if (strcmp(defaults[i], rule.s) == 0)
+            return defaults[i];
+    assert(!"a default word of ops.def that ir_word does not know");
+    return "";
+}
+
+/* --- shapes ---------------------------------------------------------------------------------- */
+
+Shape ir_shape(uint32_t rank, Dim a, Dim b, Dim c)
+{
+    Shape s = {.rank = rank};
+    const Dim dims[] = {a, b, c};
+
+    for (uint32_t i = 0; i < rank && i < LEN(dims); i++)
+        s.dim[i] = dims[i];
+    return s;
+}
+
+Dim ir_const(int64_t n)
+{
+    return (Dim){DIM_CONST, n};
+}
+
+Dim ir_T(void)
+{
+    return (Dim){DIM_T, 1};
+}
+
+Dim ir_S(void)
+{
+    return (Dim){DIM_S, 1};
+}
+
+bool ir_shape_equal(Shape a, Shape b)
+{
+    if (a.rank != b.rank)
+        return false;
+    for (uint32_t i = 0; i < a.rank; i++)
+        if (a.dim[i].kind != b.dim[i].kind || a.dim[i].n != b.dim[i].n)
+            return false;
+    return true;
+}
+
+int64_t ir_shape_elements(Shape s, int64_t T, int64_t S)
+{
+    int64_t n = 1;
+
+    for (uint32_t i = 0; i < s.rank; i++) {
+        const Dim d = s.dim[i];
+
+        n *= d.kind == DIM_T ? d.n * T : d.kind == DIM_S ? d.n * S : d.n;
+    }
+    return n;
+}
+
+const char *ir_shape_text(Arena *a, Shape s)
+{
+    char *text = arena_strdup(a, "[");
+
+    for (uint32_t i = 0; i < s.rank; i++) {
+        const Dim d = s.dim[i];
+        const char *comma = i ? "," : "";
+
+        if (d.kind == DIM_CONST)
+            text = arena_printf(a, "%s%s%lld", text, comma, (long long)d.n);
+        else if (d.n == 1)
+            text = arena_printf(a, "%s%s%c", text, comma, d.kind == DIM_T ? 'T' : 'S');
+        else
+            text = arena_printf(a, "%s%s%c*%lld", text, comma, d.kind == DIM_T ? 'T' : 'S',
+                                (long long)d.n);
+    }
+    return arena_printf(a, "%s]", text);
+}
+
+/* --- what is needed -------------------------------------------------------------------------- */
+
+uint32_t *ir_uses(const Graph *g)
+{
+    uint32_t *uses = arena_array(g->scratch, uint32_t, g->values.n);
+
+    for (Id v = 1; v < g->values.n; v++)
+        for (int i = 0; i < IR_MAX_ARGS; i++)
+            if (ir_value(g, v)->args[i])
+                uses[ir_value(g, v)->args[i]]++;
+    if (g->output)
+        uses[g->output]++;
+    return uses;
+}
+
+void ir_sweep(Graph *g)
+{
+    bool *live = arena_array(g->scratch, bool, g->values.n);
+    Id *now = arena_array(g->scratch, Id, g->values.n);
+    Id n = 1;
+
+    live[g->output] = live[g->logits] = true;
+    for (Id v = (Id)g->values.n - 1; v > 0; v--)
+        for (int i = 0; live[v] && i < IR_MAX_ARGS; i++)
+            live[ir_value(g, v)->args[i]] = true;
+    for (Id v = 1; v < g->values.n; v++) {
+        Value *to = ir_value(g, n);
+
+        if (!live[v])
+            continue;
+        now[v] = n++;
+        *to = *ir_value(g, v);
+        for (int i = 0; i < IR_MAX_ARGS; i++)
+            to->args[i] = now[to->args[i]];
+    }
+    g->values.n = n;
+    g->output = now[g->output];
+    g->logits = now[g->logits];
+}

@@ -1,0 +1,466 @@
+/* infer.c - the shape and type an op gives, and the reason where its arguments do not fit.
+ *
+ * Each op states its rule once, here; spec builtins and the verifier both ask. */
+#include "ir.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One question: the op at hand, its arguments, and where the answer's reason goes. */
+typedef struct Ask {
+    const Graph *g;
+    Op op;
+    const Id *args;
+    const Value *attrs; /* carries op and attributes only */
+    Loc loc;
+    Diag *d;
+} Ask;
+
+static const Value *arg(const Ask *q, int i)
+{
+    return ir_value(q->g, q->args[i]);
+}
+
+static Shape shape_of(const Ask *q, int i)
+{
+    return arg(q, i)->shape;
+}
+
+static const char *text_of(const Ask *q, int i)
+{
+    return ir_shape_text(q->g->scratch, shape_of(q, i));
+}
+
+static const char *arg_name(const Ask *q, int i)
+{
+    char name[16];
+    bool optional;
+
+    return ir_op_arg(q->op, i, name, &optional) ? arena_strdup(q->g->scratch, name) : "?";
+}
+
+/* The size of a dimension that must be a constant; 0 where it is none, so that tests fail. */
+static int64_t size(Shape s, uint32_t i)
+{
+    return i < s.rank && s.dim[i].kind == DIM_CONST ? s.dim[i].n : 0;
+}
+
+static bool dim_equal(Dim a, Dim b)
+{
+    return a.kind == b.kind && a.n == b.n;
+}
+
+static bool want_rank(const Ask *q, int i, uint32_t rank)
+{
+    if (shape_of(q, i).rank == rank)
+        return true;
+    return diag_error(q->d, q->loc, "%s: %s is %s, it must have %u dimension%s", ir_op_name(q->op),
+                      arg_name(q, i), text_of(q, i), rank, rank == 1 ? "" : "s");
+}
+
+/* Argument i is a weight: known when the model is compiled. */
+static bool want_weight(const Ask *q, int i)
+{
+    if (ir_op_is_weight(arg(q, i)->op))
+        return true;
+    return diag_error(q->d, q->loc, "%s: %s must be a weight, it is the result of %s",
+                      ir_op_name(q->op), arg_name(q, i), ir_op_name(arg(q, i)->op));
+}
+
+/* Argument i is an activation. */
+static bool want_activation(const Ask *q, int i)
+{
+    if (!ir_op_is_weight(arg(q, i)->op) && arg(q, i)->op != OP_IDS)
+        return true;
+    return diag_error(q->d, q->loc, "%s: %s must be an activation, it is %s", ir_op_name(q->op),
+                      arg_name(q, i), arg(q, i)->op == OP_IDS ? "ids" : "a weight");
+}
+
+/* Argument i is a weight vector of n elements, as long as the last dimension of argument 0. */
+static bool want_vector(const Ask *q, int i, int64_t n)
+{
+    if (!want_weight(q, i))
+        return false;
+    if (shape_of(q, i).rank == 1 && size(shape_of(q, i), 0) == n)
+        return true;
+    return diag_error(q->d, q->loc, "%s: %s is %s, it must be [%lld]", ir_op_name(q->op),
+                      arg_name(q, i), text_of(q, i), (long long)n);
+}
+
+/* Both are weights, or both are not, of one shape. */
+static bool want_same(const Ask *q, int i, int j)
+{
+    if (ir_shape_equal(shape_of(q, i), shape_of(q, j)))
+        return true;
+    return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; they must be equal", ir_op_name(q->op),
+                      arg_name(q, i), text_of(q, i), arg_name(q, j), text_of(q, j));
+}
+
+static int64_t get(const Ask *q, const char *name)
+{
+    return ir_int(q->attrs, name);
+}
+
+/* An attribute lies in [low, high]. */
+static bool want_range(const Ask *q, const char *name, int64_t low, int64_t high)
+{
+    const int64_t i = get(q, name);
+
+    if (i >= low && i <= high)
+        return true;
+    return diag_error(q->d, q->loc, "%s: %s is %lld, it must be %lld to %lld", ir_op_name(q->op), name,
+                      (long long)i, (long long)low, (long long)high);
+}
+
+/* An attribute is one of the words in a list that spaces divide. */
+static bool want_word(const Ask *q, const char *name, const char *list)
+{
+    const char *s = ir_word(q->attrs, name);
+    const size_t n = strlen(s);
+
+    for (const char *at = list; n && (at = strstr(at, s)); at += n)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0))
+            return true;
+    return diag_error(q->d, q->loc, "%s: %s is \"%s\", it must be one of: %s", ir_op_name(q->op), name,
+                      s, list);
+}
+
+static const int64_t MANY = INT64_C(1) << 40; /* larger than any dimension, its square fits */
+
+static bool infer_weight_op(const Ask *q, Shape *out)
+{
+    const Shape a = q->args[0] ? shape_of(q, 0) : (Shape){0};
+
+    for (int i = 0; i < IR_MAX_ARGS; i++)
+        if (q->args[i] && !want_weight(q, i))
+            return false;
+    *out = a;
+    if (q->op == OP_TRANSPOSE) {
+        if (!want_rank(q, 0, 2))
+            return false;
+        out->dim[0] = a.dim[1];
+        out->dim[1] = a.dim[0];
+    } else if (q->op == OP_CONCAT) {
+        for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++) {
+            const Shape b = shape_of(q, i);
+
+            if (b.rank != a.rank || b.rank > 2 || (b.rank == 2 && !dim_equal(a.dim[1], b.dim[1])))
+                return diag_error(q->d, q->loc, "concat: %s is %s, %s is %s; only the first size may differ",
+                                  arg_name(q, 0), text_of(q, 0), arg_name(q, i), text_of(q, i));
+            out->dim[0].n += b.dim[0].n;
+        }
+    } else if (q->op == OP_INTERLEAVE) {
+        if (!want_same(q, 0, 1))
+            return false;
+        out->dim[0].n *= 2;
+    } else if (q->op == OP_PAIRS) {
+        const int64_t head_dim = get(q, "head_dim"), rot = get(q, "rot");
+
+        if (!want_range(q, "head_dim", 1, MANY) || !want_range(q, "rot", 2, head_dim))
+            return false;
+        if (rot % 2 || size(a, 0) % head_dim)
+            return diag_error(q->d, q->loc, "pairs: w is %s, rot %lld must be even and head_dim %lld divide the rows",
+                              text_of(q, 0), (long long)rot, (long long)head_dim);
+    } else if (q->op == OP_ROWS) {
+        if (!want_range(q, "from", 0, size(a, 0) - 1) ||
+            !want_range(q, "count", 1, size(a, 0) - get(q, "from")))
+            return false;
+        out->dim[0].n = get(q, "count");
+    } else if (q->op == OP_ROPE_TABLE) {
+        if (!want_range(q, "rot", 2, MANY) || !want_range(q, "positions", 1, MANY) ||
+            !want_word(q, "scaling", "none linear llama3"))
+            return false;
+        if (get(q, "rot") % 2)
+            return diag_error(q->d, q->loc, "rope_table: rot is %lld, it must be even", (long long)get(q, "rot"));
+        *out = ir_shape(3, ir_const(get(q, "positions")), ir_const(get(q, "rot") / 2), ir_const(2));
+    }
+    return true;
+}
+
+/* x [T,H,E] with H, E constants. */
+static bool want_heads(const Ask *q, int i)
+{
+    const Shape s = shape_of(q, i);
+
+    if (!want_rank(q, i, 3) || !want_activation(q, i))
+        return false;
+    if (s.dim[0].kind == DIM_T && size(s, 1) > 0 && size(s, 2) > 0)
+        return true;
+    return diag_error(q->d, q->loc, "%s: %s is %s, it must be [T,heads,head_dim]", ir_op_name(q->op),
+                      arg_name(q, i), text_of(q, i));
+}
+
+/* A rope table whose rows rotate `rot` values, at most head_dim of them. */
+static bool want_table(const Ask *q, int i, int64_t head_dim, int64_t *rot)
+{
+    const Shape s = shape_of(q, i);
+
+    *rot = 2 * size(s, 1);
+    if (!want_weight(q, i) || !want_rank(q, i, 3))
+        return false;
+    if (size(s, 2) == 2 && *rot > 0 && *rot <= head_dim)
+        return true;
+    return diag_error(q->d, q->loc, "%s: %s is %s, it must be [positions,rot/2,2] with rot at most head_dim %lld",
+                      ir_op_name(q->op), arg_name(q, i), text_of(q, i), (long long)head_dim);
+}
+
+static bool infer_linear(const Ask *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0), w = shape_of(q, 1);
+
+    if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_rank(q, 1, 2) || !want_weight(q, 1))
+        return false;
+    if (!dim_equal(x.dim[1], w.dim[1]))
+        return diag_error(q->d, q->loc, "linear: x is %s, w is %s", text_of(q, 0), text_of(q, 1));
+    if (q->args[2] && !want_vector(q, 2, size(w, 0)))
+        return false;
+    *out = ir_shape(2, x.dim[0], w.dim[0], (Dim){0});
+    return true;
+}
+
+static bool infer_norm(const Ask *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0);
+
+    if (!want_rank(q, 0, 2) || !want_activation(q, 0))
+        return false;
+    for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++)
+        if (!want_vector(q, i, size(x, 1)))
+            return false;
+    *out = x;
+    return true;
+}
+
+static bool infer_cache_and_attention(const Ask *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0);
+    const int64_t heads = size(x, 1), head_dim = size(x, 2);
+
+    if (!want_range(q, "layer", 0, 1 << 20))
+        return false;
+    if (q->op == OP_CACHE) {
+        *out = x;
+        return want_heads(q, 0) && want_heads(q, 1) && want_same(q, 0, 1);
+    }
+    if (q->op == OP_ATTEND) {
+        const Shape c = shape_of(q, 1);
+
+        if (!want_heads(q, 0))
+            return false;
+        if (arg(q, 1)->op != OP_CACHE)
+            return diag_error(q->d, q->loc, "attend: cache is the result of %s, it must be that of cache",
+                              ir_op_name(arg(q, 1)->op));
+        if (head_dim != size(c, 2) || size(c, 1) < 1 || heads % size(c, 1))
+            return diag_error(q->d, q->loc, "attend: q is %s, the cache holds %s: head_dim must be equal and "
+                              "kv_heads divide heads", text_of(q, 0), text_of(q, 1));
+        if (ir_int(arg(q, 1), "layer") != get(q, "layer"))
+            return diag_error(q->d, q->loc, "attend: layer is %lld, that of the cache %lld",
+                              (long long)get(q, "layer"), (long long)ir_int(arg(q, 1), "layer"));
+        *out = x;
+        return want_range(q, "window", 0, MANY) && want_range(q, "causal", 0, 1);
+    }
+    if (q->op == OP_ATTEND_PAGED) {
+        if (!want_heads(q, 0) || !want_range(q, "kv_heads", 1, heads) || !want_range(q, "window", 0, MANY))
+            return false;
+        if (heads % get(q, "kv_heads"))
+            return diag_error(q->d, q->loc, "attend_paged: q is %s, kv_heads %lld must divide the heads",
+                              text_of(q, 0), (long long)get(q, "kv_heads"));
+        *out = ir_shape(2, x.dim[0], ir_const(heads * head_dim), (Dim){0});
+        return true;
+    }
+    return true;
+}
+
+static bool infer_append(const Ask *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0);
+    int64_t rot = 0;
+
+    if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "layer", 0, 1 << 20) ||
+        !want_range(q, "heads", 1, 1 << 20) || !want_range(q, "kv_heads", 1, get(q, "heads")) ||
+        !want_range(q, "head_dim", 1, 1 << 20))
+        return false;
+    if (x.dim[0].kind != DIM_T || size(x, 1) != (get(q, "heads") + 2 * get(q, "kv_heads")) * get(q, "head_dim"))
+        return diag_error(q->d, q->loc, "append: x is %s, it must be [T,(%lld+2*%lld)*%lld]", text_of(q, 0),
+                          (long long)get(q, "heads"), (long long)get(q, "kv_heads"), (long long)get(q, "head_dim"));
+    if (q->args[1] && !want_table(q, 1, get(q, "head_dim"), &rot))
+        return false;
+    if (rot != get(q, "rot"))
+        return diag_error(q->d, q->loc, "append: rot is %lld, the table rotates %lld", (long long)get(q, "rot"),
+                          (long long)rot);
+    *out = ir_shape(3, x.dim[0], ir_const(get(q, "heads")), ir_const(get(q, "head_dim")));
+    return true;
+}
+
+static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
+{
+    const Shape x = q->args[0] ? shape_of(q, 0) : (Shape){0};
+    int64_t rot;
+
+    *out_type = type;
+    switch (q->op) {
+    case OP_WEIGHT:
+        if (out->rank < 1 || out->rank > 2)
+            return diag_error(q->d, q->loc, "weight: it must have 1 or 2 dimensions, not %u", out->rank);
+        for (uint32_t i = 0; i < out->rank; i++)
+            if (out->dim[i].kind != DIM_CONST || out->dim[i].n < 1 || out->dim[i].n > MANY)
+                return diag_error(q->d, q->loc, "weight: the shape is %s, it must be of positive constants",
+                                  ir_shape_text(q->g->scratch, *out));
+        return true;
+    case OP_IDS:
+        *out = ir_shape(1, ir_T(), (Dim){0}, (Dim){0});
+        *out_type = DT_I32;
+        return true;
+    case OP_TRANSPOSE:
+    case OP_CONCAT:
+    case OP_INTERLEAVE:
+    case OP_PAIRS:
+    case OP_ROWS:
+    case OP_ROPE_TABLE:
+        if (!infer_weight_op(q, out))
+            return false;
+        *out_type = q->op == OP_ROPE_TABLE ? DT_FP32 : arg(q, 0)->type;
+        for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++)
+            if (arg(q, i)->type != *out_type)
+                return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; their types must be equal",
+                                  ir_op_name(q->op), arg_name(q, 0), dtype_name(*out_type), arg_name(q, i),
+                                  dtype_name(arg(q, i)->type));
+        return true;
+    case OP_EMBED:
+        if (arg(q, 0)->op != OP_IDS)
+            return diag_error(q->d, q->loc, "embed: ids is the result of %s, it must be ids",
+                              ir_op_name(arg(q, 0)->op));
+        if (!want_rank(q, 1, 2) || !want_weight(q, 1))
+            return false;
+        *out = ir_shape(2, ir_T(), shape_of(q, 1).dim[1], (Dim){0});
+        return true;
+    case OP_POSITIONS:
+        if (!want_rank(q, 0, 2) || !want_weight(q, 0) || !want_range(q, "offset", 0, size(x, 0) - 1))
+            return false;
+        *out = ir_shape(2, ir_T(), x.dim[1], (Dim){0});
+        return true;
+    case OP_LINEAR:
+        return infer_linear(q, out);
+    case OP_ADD:
+    case OP_MUL:
+        *out = x;
+        return want_activation(q, 0) && want_activation(q, 1) && want_same(q, 0, 1);
+    case OP_SCALE:
+        *out = x;
+        return want_activation(q, 0);
+    case OP_RMSNORM:
+    case OP_LAYERNORM:
+        return infer_norm(q, out);
+    case OP_ACT:
+        *out = x;
+        return want_activation(q, 0) && want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu silu");
+    case OP_GLU:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) ||
+            !want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu silu"))
+            return false;
+        if (size(x, 1) % 2)
+            return diag_error(q->d, q->loc, "glu: x is %s, its rows must have an even length", text_of(q, 0));
+        *out = x;
+        out->dim[1].n /= 2;
+        return true;
+    case OP_SPLIT_HEADS:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "heads", 1, 1 << 20))
+            return false;
+        if (size(x, 1) % get(q, "heads"))
+            return diag_error(q->d, q->loc, "split_heads: x is %s, it cannot be divided into %lld heads",
+                              text_of(q, 0), (long long)get(q, "heads"));
+        *out = ir_shape(3, x.dim[0], ir_const(get(q, "heads")), ir_const(size(x, 1) / get(q, "heads")));
+        return true;
+    case OP_JOIN_HEADS:
+        if (!want_heads(q, 0))
+            return false;
+        *out = ir_shape(2, x.dim[0], ir_const(size(x, 1) * size(x, 2)), (Dim){0});
+        return true;
+    case OP_ROPE:
+        *out = x;
+        return want_heads(q, 0) && want_table(q, 1, size(x, 2), &rot) && want_word(q, "style", "half neighbour");
+    case OP_CACHE:
+    case OP_ATTEND:
+    case OP_ATTEND_PAGED:
+        return infer_cache_and_attention(q, out);
+    case OP_APPEND:
+        return infer_append(q, out);
+    case OP_SELECT_LAST:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0))
+            return false;
+        if (x.dim[0].kind != DIM_T)
+            return diag_error(q->d, q->loc, "select_last: x is %s, it must have a row for each token", text_of(q, 0));
+        *out = x;
+        out->dim[0] = ir_S();
+        return true;
+    case OP_SAMPLE:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0))
+            return false;
+        if (x.dim[0].kind != DIM_S)
+            return diag_error(q->d, q->loc, "sample: logits are %s, they must have a row for each sequence: "
+                              "select_last comes before", text_of(q, 0));
+        *out = ir_shape(1, ir_S(), (Dim){0}, (Dim){0});
+        *out_type = DT_I32;
+        return true;
+    case OP_NONE:
+    case OP_COUNT:
+        break;
+    }
+    return diag_error(q->d, q->loc, "no such op");
+}
+
+/* The right number of arguments, all known by now. */
+static bool check_args(const Ask *q)
+{
+    char name[16];
+    bool optional;
+
+    for (int i = 0; i < IR_MAX_ARGS; i++) {
+        const bool declared = ir_op_arg(q->op, i, name, &optional);
+
+        if (q->args[i] >= q->g->values.n)
+            return diag_error(q->d, q->loc, "%s: %%%u is no value yet", ir_op_name(q->op), q->args[i]);
+        if (q->args[i] && !declared)
+            return diag_error(q->d, q->loc, "%s takes %d argument%s: %s", ir_op_name(q->op), i, i == 1 ? "" : "s",
+                              ir_op_args(q->op));
+        if (!q->args[i] && declared && !optional)
+            return diag_error(q->d, q->loc, "%s: %s is missing", ir_op_name(q->op), name);
+        if (q->args[i] && arg(q, i)->op == OP_CACHE && q->op != OP_ATTEND)
+            return diag_error(q->d, q->loc, "%s: %s is a cache, only attend reads one", ir_op_name(q->op), name);
+    }
+    return true;
+}
+
+/* Attributes are known to the op, of the right kind, and none is missing. */
+static bool check_attrs(const Ask *q)
+{
+    AttrRule rule;
+
+    for (uint32_t i = 0; i < q->attrs->n_attrs; i++) {
+        const Attr *a = &q->attrs->attrs[i];
+
+        if (!ir_op_attr_named(q->op, a->name, &rule))
+            return diag_error(q->d, q->loc, "%s has no attribute \"%s\"; it has: %s", ir_op_name(q->op), a->name,
+                              ir_op_attrs(q->op));
+        if (rule.kind != a->kind)
+            return diag_error(q->d, q->loc, "%s: %s must be %s", ir_op_name(q->op), a->name,
+                              rule.kind == ATTR_INT     ? "an integer"
+                              : rule.kind == ATTR_FLOAT ? "a number"
+                                                        : "a word");
+        if (a->kind == ATTR_FLOAT && !isfinite(a->f))
+            return diag_error(q->d, q->loc, "%s: %s is not finite", ir_op_name(q->op), a->name);
+    }
+    for (int i = 0; ir_op_attr(q->op, i, &rule); i++)
+        if (rule.required && !ir_attr(q->attrs, rule.name))
+            return diag_error(q->d, q->loc, "%s: %s is missing", ir_op_name(q->op), rule.name);
+    return true;
+}
+
+bool ir_infer(const Graph *g, Op op, const Id args[IR_MAX_ARGS], const Attr *attrs, uint32_t n_attrs, DType type,
+              Loc loc, Shape *shape, DType *out, Diag *d)
+{
+    const Value with = {.op = op, .attrs = (Attr *)attrs, .n_attrs = n_attrs};
+    const Ask q = {g, op, args, &with, loc, d};
+
+    return check_args(&q) && check_attrs(&q) && infer(&q, type, shape, out);
+}

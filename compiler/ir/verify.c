@@ -1,0 +1,50 @@
+/* verify.c - what must hold of a graph after every pass. */
+#include "ir.h"
+
+#include <string.h>
+
+static bool verify_value(const Graph *g, Id id, Diag *d)
+{
+    const Value *v = ir_value(g, id);
+    Shape shape = v->shape;
+    DType type;
+
+    for (int i = 0; i < IR_MAX_ARGS; i++)
+        if (v->args[i] >= id)
+            return diag_error(d, v->loc, "%%%u = %s: %%%u is not computed before it", id, ir_op_name(v->op),
+                              v->args[i]);
+    for (uint32_t i = 1; i < v->n_attrs; i++)
+        if (strcmp(v->attrs[i - 1].name, v->attrs[i].name) >= 0)
+            return diag_error(d, v->loc, "%%%u: attributes out of order, or one twice: %s", id, v->attrs[i].name);
+    if (!ir_infer(g, v->op, v->args, v->attrs, v->n_attrs, v->type, v->loc, &shape, &type, d))
+        return false;
+    if (!ir_shape_equal(shape, v->shape))
+        return diag_error(d, v->loc, "%%%u = %s: the shape is said to be %s, it is %s", id, ir_op_name(v->op),
+                          ir_shape_text(g->scratch, v->shape), ir_shape_text(g->scratch, shape));
+    if (type != v->type)
+        return diag_error(d, v->loc, "%%%u = %s: the type is said to be %s, it is %s", id, ir_op_name(v->op),
+                          dtype_name(v->type), dtype_name(type));
+    if (v->type == DT_NONE && g->facts & IR_PRECISE)
+        return diag_error(d, v->loc, "%%%u = %s has no type after precision", id, ir_op_name(v->op));
+    if (v->type == DT_I32 && v->op != OP_IDS && v->op != OP_SAMPLE)
+        return diag_error(d, v->loc, "%%%u = %s: only ids and tokens are integers", id, ir_op_name(v->op));
+    return true;
+}
+
+bool ir_verify(const Graph *g, Diag *d)
+{
+    const Limits *l = &g->limits;
+    const Loc nowhere = {0};
+
+    if (l->sequences < 1 || l->context < 1 || l->tokens < 1 || l->kv_block < 1 || l->kv_pages < 1 ||
+        l->logit_bias < 0 || l->end_ids < 0)
+        return diag_error(d, nowhere, "limits: sequences, context, tokens, kv_block and kv_pages are positive");
+    for (Id id = 1; id < g->values.n; id++)
+        if (!verify_value(g, id, d))
+            return false;
+    if (!g->output || g->output >= g->values.n)
+        return diag_error(d, nowhere, "the graph has no output");
+    if (g->logits != (ir_value(g, g->output)->op == OP_SAMPLE ? ir_value(g, g->output)->args[0] : 0))
+        return diag_error(d, nowhere, "the logits %%%u are not what the output reads", g->logits);
+    return true;
+}

@@ -1,0 +1,187 @@
+/* test_ir.c - the graph's text form round-trips, the verifier names what is wrong, and mangled
+ * text never does harm. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/ir/ir.h"
+
+static const char *const model =
+    "graph \"tiny \\\"one\\\"\"\n"
+    "limits sequences=2 context=32 tokens=8 kv_block=4 kv_pages=16 logit_bias=0 end_ids=8\n"
+    "%1 = ids : [T] i32\n"
+    "%2 = weight {name=\"embed\"} : [10,8] bf16  ; \"specs/x.lua\":3\n"
+    "%3 = embed %1 %2 : [T,8] fp32  ; \"specs/x.lua\":4\n"
+    "%4 = weight {name=\"norm\"} : [8] bf16\n"
+    "%5 = rmsnorm %3 %4 {eps=1e-05} : [T,8] fp32\n"
+    "%6 = weight {name=\"qkv\"} : [16,8] bf16\n"
+    "%7 = linear %5 %6 - : [T,16] fp32\n"
+    "%8 = rope_table {positions=32 rot=4 theta=10000} : [32,2,2] fp32\n"
+    "%9 = append %7 %8 {head_dim=4 heads=2 kv_heads=1 layer=0 rot=4} : [T,2,4] fp32\n"
+    "%10 = attend_paged %9 {kv_heads=1 layer=0 scale=0.5} : [T,8] fp32\n"
+    "%11 = select_last %10 : [S,8] fp32\n"
+    "%12 = linear %11 %2 - : [S,10] fp32\n"
+    "%13 = sample %12 : [S] i32\n"
+    "output %13\n";
+
+static char *printed(const Graph *g)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+
+    ir_print(g, f);
+    fclose(f);
+    return text;
+}
+
+static void round_trip(void **state)
+{
+    Diag d = {0};
+    Graph *g = ir_parse("t.ir", model, &d);
+    char *text;
+
+    (void)state;
+    assert_non_null(g);
+    assert_true(ir_verify(g, &d));
+    text = printed(g);
+    /* [16,8] is append's [T,(2+2)*4]; what is printed is what was read */
+    assert_string_equal(text, model);
+    assert_int_equal(g->logits, 12);
+    assert_int_equal(ir_int(ir_value(g, 10), "window"), 0);
+    assert_string_equal(ir_word(ir_value(g, 8), "scaling"), "none");
+    free(text);
+    ir_graph_close(g);
+}
+
+/* Replaces the first `what` of the model by `with`, and gives the message that follows. */
+static const char *message(const char *what, const char *with)
+{
+    static Diag d;
+    char *text = malloc(strlen(model) + strlen(with) + 1);
+    const char *at = strstr(model, what);
+    Graph *g;
+
+    assert_non_null(at);
+    memcpy(text, model, (size_t)(at - model));
+    strcpy(text + (at - model), with);
+    strcat(text, at + strlen(what));
+    d = (Diag){0};
+    g = ir_parse("t.ir", text, &d);
+    if (g)
+        ir_verify(g, &d);
+    ir_graph_close(g);
+    free(text);
+    return d.text;
+}
+
+static void mistakes(void **state)
+{
+    (void)state;
+    assert_string_equal(message("[10,8] bf16  ;", "[10,9] bf16  ;"),
+                        "specs/x.lua:4: %3 = embed: the shape is said to be [T,8], it is [T,9]");
+    assert_string_equal(message("weight {name=\"norm\"} : [8]", "weight {name=\"norm\"} : [7]"),
+                        "rmsnorm: g is [7], it must be [8]");
+    assert_string_equal(message("%7 = linear %5 %6", "%7 = linear %5 %4"), "linear: w is [8], it must have 2 dimensions");
+    assert_string_equal(message("kv_heads=1 layer=0 rot=4", "kv_heads=1 layer=0 rot=2"),
+                        "append: rot is 2, the table rotates 4");
+    assert_string_equal(message("{eps=1e-05}", ""), "rmsnorm: eps is missing");
+    assert_string_equal(message("{eps=1e-05}", "{eps=1 ops=2}"), "t.ir:7: rmsnorm has no attribute \"ops\"");
+    assert_string_equal(message("rmsnorm %3", "rmsnorm %5"), "t.ir:7: %5 is no value before %5");
+    assert_string_equal(message("%9 = append", "%9 = upend"), "t.ir:11: no op is called \"upend\"");
+    assert_string_equal(message("%3 = embed", "%4 = embed"), "t.ir:5: value %4 stands where %3 is due");
+    assert_string_equal(message("[T,8] fp32", "[T,8] fp31"), "t.ir:5: no type is called \"fp31\"");
+    assert_string_equal(message("select_last %10", "select_last %10 %10"), "select_last takes 1 argument: x[T,D]");
+    assert_string_equal(message("linear %11 %2 -", "linear %10 %2 -"),
+                        "%12 = linear: the shape is said to be [S,10], it is [T,10]");
+    assert_string_equal(message("output %13", "output %12"), "");
+    assert_string_equal(message("output %13", ""), "the graph has no output");
+    assert_string_equal(message("sequences=2", "sequences=0"),
+                        "limits: sequences, context, tokens, kv_block and kv_pages are positive");
+}
+
+/* What is not needed goes, ids close up, and the rest prints as it was. */
+static void sweep(void **state)
+{
+    Diag d = {0};
+    Graph *g = ir_parse("t.ir", model, &d);
+    const Id two[IR_MAX_ARGS] = {3, 5};
+    char *before, *after;
+
+    (void)state;
+    before = printed(g);
+    ir_value_add(g, OP_ADD, two, ir_value(g, 3)->shape, DT_FP32, (Loc){0});
+    ir_sweep(g);
+    after = printed(g);
+    assert_string_equal(before, after);
+    free(before);
+    free(after);
+    ir_graph_close(g);
+}
+
+/* Bytes changed at random: a graph or a message, never harm; a graph that verifies round-trips. */
+static void mangled(void **state)
+{
+    uint64_t seed = 1;
+
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        char *text = strdup(model);
+        Diag d = {0};
+        Graph *g;
+
+        for (int k = 0; k < 1 + i % 4; k++) {
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            text[(seed >> 33) % strlen(model)] = (char)(9 + (seed >> 20) % 118);
+        }
+        g = ir_parse("m.ir", text, &d);
+        assert_true(g || d.failed);
+        if (g && ir_verify(g, &d)) {
+            char *one = printed(g), *two;
+            Graph *again = ir_parse("m.ir", one, &d);
+
+            assert_non_null(again);
+            two = printed(again);
+            assert_string_equal(one, two);
+            free(one);
+            free(two);
+            ir_graph_close(again);
+        }
+        ir_graph_close(g);
+        free(text);
+    }
+}
+
+/* Every op's declared arguments and attributes can be read, and names are unique. */
+static void table(void **state)
+{
+    char name[16];
+    bool optional;
+    AttrRule rule;
+
+    (void)state;
+    for (int op = 1; op < OP_COUNT; op++) {
+        assert_int_equal(ir_op_parse(ir_op_name((Op)op)), op);
+        for (int i = 0; ir_op_arg((Op)op, i, name, &optional); i++)
+            assert_true(i < IR_MAX_ARGS && name[0]);
+        for (int i = 0; ir_op_attr((Op)op, i, &rule); i++) {
+            Value v = {.op = (Op)op};
+
+            if (!rule.required && rule.kind == ATTR_WORD)
+                assert_string_equal(ir_word(&v, rule.name), rule.s);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip), cmocka_unit_test(mistakes), cmocka_unit_test(sweep),
+        cmocka_unit_test(mangled),    cmocka_unit_test(table),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
