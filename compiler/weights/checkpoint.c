@@ -1,0 +1,276 @@
+/* checkpoint.c - the files of a checkpoint as one set of named tensors, and whether they are the
+ * weights that a spec asks for. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tensors.h"
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const Tensor *)a)->name, ((const Tensor *)b)->name);
+}
+
+static bool add_file(Checkpoint *c, const char *path, Arena *keep, Diag *d)
+{
+    FileMap *map = arena_push(keep, c->maps);
+    FtxError err;
+
+    if (file_map(path, map, &err))
+        return diag_error(d, (Loc){0}, "%s", err.text);
+    return safetensors_read(path, map, keep, &c->tensors, d);
+}
+
+/* A file beside the index and nowhere else: no root, no "..". */
+static bool is_beside(const char *name)
+{
+    if (!*name || *name == '/')
+        return false;
+    for (const char *p = name; p; p = strchr(p, '/') ? strchr(p, '/') + 1 : NULL)
+        if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || !p[2]))
+            return false;
+    return true;
+}
+
+static const char *beside(const char *path, const char *name, Arena *keep)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? arena_printf(keep, "%.*s/%s", (int)(slash - path), path, name) : arena_strdup(keep, name);
+}
+
+/* {"weight_map": {"tensor": "model-00001-of-00002.safetensors"}} */
+static bool add_shards(Checkpoint *c, const json_t *root, Arena *keep, Diag *d)
+{
+    json_t *map = json_object_get(root, "weight_map"), *v;
+    struct { const char **at; size_t n, cap; } files = {0};
+    const Loc loc = {c->path, 0};
+    const char *name;
+
+    if (!json_is_object(map) || !json_object_size(map))
+        return diag_error(d, loc, "has no \"weight_map\"");
+    json_object_foreach(map, name, v) {
+        const char *file = json_string_value(v);
+        size_t i = 0;
+
+        if (!file || !is_beside(file))
+            return diag_error(d, loc, "\"weight_map\" sends tensor \"%.200s\" to %s%.200s%s, which is not a file beside it",
+                              name, file ? "\"" : "", file ? file : "no text", file ? "\"" : "");
+        while (i < files.n && strcmp(files.at[i], file) != 0)
+            i++;
+        if (i == files.n)
+            *arena_push(keep, files) = arena_strdup(keep, file);
+    }
+    for (size_t i = 0; i < files.n; i++) {
+        const size_t first = c->tensors.n;
+
+        if (!add_file(c, beside(c->path, files.at[i], keep), keep, d))
+            return false;
+        for (size_t k = first; k < c->tensors.n; k++)
+            c->tensors.at[k].file = files.at[i];
+    }
+    qsort(c->tensors.at, c->tensors.n, sizeof *c->tensors.at, by_name);
+    json_object_foreach(map, name, v) {
+        const Tensor key = {.name = name};
+        const Tensor *t = bsearch(&key, c->tensors.at, c->tensors.n, sizeof key, by_name);
+
+        if (!t || strcmp(t->file, json_string_value(v)) != 0)
+            return diag_error(d, loc, "\"weight_map\" says that tensor \"%.200s\" is in \"%.200s\"; it is not", name,
+                              json_string_value(v));
+    }
+    return true;
+}
+
+static bool add_index(Checkpoint *c, Arena *keep, Diag *d)
+{
+    json_error_t why;
+    json_t *root;
+    FileMap map;
+    FtxError err;
+    bool ok;
+
+    if (file_map(c->path, &map, &err))
+        return diag_error(d, (Loc){0}, "%s", err.text);
+    root = map.bytes ? json_loadb(map.at, map.bytes, JSON_REJECT_DUPLICATES, &why) : NULL;
+    file_unmap(&map);
+    if (!root)
+        return diag_error(d, (Loc){c->path, 0}, "is not JSON");
+    ok = add_shards(c, root, keep, d);
+    json_decref(root);
+    return ok;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* A folder stands for the one of the two usual names that it holds. */
+static const char *resolve(const char *path, Arena *keep)
+{
+    struct stat st;
+    const char *one, *index;
+
+    if (stat(path, &st) || !S_ISDIR(st.st_mode))
+        return arena_strdup(keep, path);
+    one = arena_printf(keep, "%s/model.safetensors", path);
+    index = arena_printf(keep, "%s/model.safetensors.index.json", path);
+    return !file_exists(one) && file_exists(index) ? index : one;
+}
+
+bool checkpoint_open(const char *path, Arena *keep, Checkpoint **out, Diag *d)
+{
+    Checkpoint *c = *out = arena_new(keep, Checkpoint);
+    bool ok;
+
+    c->path = resolve(path, keep);
+    if (ends_with(c->path, ".json"))
+        ok = add_index(c, keep, d);
+    else
+        ok = add_file(c, c->path, keep, d);
+    if (ok && c->tensors.n)
+        qsort(c->tensors.at, c->tensors.n, sizeof *c->tensors.at, by_name);
+    for (size_t i = 1; ok && i < c->tensors.n; i++)
+        if (strcmp(c->tensors.at[i - 1].name, c->tensors.at[i].name) == 0)
+            ok = diag_error(d, (Loc){c->path, 0}, "tensor \"%.200s\" is both in %s and in %s", c->tensors.at[i].name,
+                            c->tensors.at[i - 1].file, c->tensors.at[i].file);
+    if (!ok) {
+        checkpoint_close(c);
+        *out = NULL;
+    }
+    return ok;
+}
+
+void checkpoint_close(Checkpoint *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->maps.n; i++)
+        file_unmap(&c->maps.at[i]);
+    c->maps.n = 0;
+}
+
+static const Tensor *find_exact(const Checkpoint *c, const char *name)
+{
+    const Tensor key = {.name = name};
+
+    return c->tensors.n ? bsearch(&key, c->tensors.at, c->tensors.n, sizeof key, by_name) : NULL;
+}
+
+const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char *name)
+{
+    const Tensor *t = find_exact(c, name);
+
+    for (size_t i = 0; !t && i < spec->prefixes.n; i++) {
+        const char *prefix = spec->prefixes.at[i];
+        const size_t n = strlen(prefix);
+        char longer[1024];
+
+        if (strncmp(name, prefix, n) == 0)
+            t = find_exact(c, name + n);
+        else if (snprintf(longer, sizeof longer, "%s%s", prefix, name) < (int)sizeof longer)
+            t = find_exact(c, longer);
+    }
+    return t;
+}
+
+/* '*' stands for one or more digits. */
+static bool matches(const char *pattern, const char *s)
+{
+    for (; *pattern; pattern++, s++)
+        if (*pattern == '*') {
+            if (*s < '0' || *s > '9')
+                return false;
+            while (s[1] >= '0' && s[1] <= '9')
+                s++;
+        } else if (*pattern != *s) {
+            return false;
+        }
+    return !*s;
+}
+
+static bool is_ignored(const Spec *spec, const char *name)
+{
+    for (size_t i = 0; i < spec->ignored.n; i++) {
+        const char *pattern = spec->ignored.at[i];
+
+        if (matches(pattern, name))
+            return true;
+        for (size_t k = 0; k < spec->prefixes.n; k++) {
+            const char *prefix = spec->prefixes.at[k];
+            const size_t n = strlen(prefix);
+
+            if (strncmp(name, prefix, n) == 0 && matches(pattern, name + n))
+                return true;
+            if (strncmp(pattern, prefix, n) == 0 && matches(pattern + n, name))
+                return true;
+        }
+    }
+    return false;
+}
+
+static const char *tensor_shape(const Tensor *t, Arena *a)
+{
+    const char *s = "";
+
+    for (uint32_t i = 0; i < t->rank; i++)
+        s = arena_printf(a, "%s%s%" PRId64, s, i ? "," : "", t->dim[i]);
+    return arena_printf(a, "[%s]", s);
+}
+
+static bool same_shape(const Tensor *t, const Shape *s)
+{
+    if (t->rank != s->rank)
+        return false;
+    for (uint32_t i = 0; i < s->rank; i++)
+        if (s->dim[i].kind != DIM_CONST || s->dim[i].n != t->dim[i])
+            return false;
+    return true;
+}
+
+static bool check_weight(const Checkpoint *c, const Spec *spec, const Value *v, Arena *scratch, bool *used, Diag *d)
+{
+    const char *name = ir_word(v, "name");
+    const Tensor *t = checkpoint_find(c, spec, name);
+
+    if (!t)
+        return diag_error(d, v->loc, "weight \"%s\" %s is missing in %s", name, ir_shape_text(scratch, v->shape),
+                          c->path);
+    used[t - c->tensors.at] = true;
+    if (!same_shape(t, &v->shape))
+        return diag_error(d, v->loc, "weight \"%s\": expected %s, found %s as \"%s\" in %s", name,
+                          ir_shape_text(scratch, v->shape), tensor_shape(t, scratch), t->name, c->path);
+    if (t->type == DT_NONE)
+        return diag_error(d, v->loc, "weight \"%s\" is stored as %s in %s; F32, F16 and BF16 can be read", name,
+                          t->stored, c->path);
+    return true;
+}
+
+bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
+{
+    Arena *scratch = arena_open();
+    bool *used = arena_array(scratch, bool, c->tensors.n + 1), ok = true;
+    const Tensor *first = NULL;
+    size_t unused = 0;
+
+    for (Id id = 1; ok && id < spec->graph->values.n; id++)
+        if (ir_value(spec->graph, id)->op == OP_WEIGHT)
+            ok = check_weight(c, spec, ir_value(spec->graph, id), scratch, used, d);
+    for (size_t i = 0; i < c->tensors.n; i++)
+        if (!used[i] && !is_ignored(spec, c->tensors.at[i].name)) {
+            first = first ? first : &c->tensors.at[i];
+            unused++;
+        }
+    if (ok && unused == 1)
+        ok = diag_error(d, (Loc){c->path, 0}, "tensor \"%.200s\" %s is not used by %s", first->name,
+                        tensor_shape(first, scratch), spec->name);
+    else if (ok && unused)
+        ok = diag_error(d, (Loc){c->path, 0}, "tensor \"%.200s\" %s and %zu more are not used by %s", first->name,
+                        tensor_shape(first, scratch), unused - 1, spec->name);
+    arena_close(scratch);
+    return ok;
+}

@@ -1,0 +1,407 @@
+/* pack.c - weight-only values to bytes: evaluated row by row, converted, written in a stream.
+ *
+ * Every weight-only op is a rule that says where rows of its result come from, so any range of
+ * rows of any nest of them can be had without its inner values: 16 GB pass through a window of
+ * CHUNKS pieces. Threads fill the pieces of a window; one writes and hashes it.
+ *
+ *   value  [N,K] or [N]:  |-- chunk 0 --|-- chunk 1 --| ... |-- chunk 15 --|  next window ...
+ *
+ * Vectors are matrices of one column. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensors.h"
+#include "../../runtime/base/hash.h"
+
+enum { CHUNK_BYTES = 1 << 20, CHUNKS = 16, TABLE_ALIGN = 256 };
+
+typedef struct Source {
+    const Checkpoint *c; /* NULL: tables only */
+    const Spec *spec;
+    const Graph *g;
+} Source;
+
+/* The first value that cannot stand in a model. */
+typedef struct Fault {
+    bool found;
+    const Tensor *tensor; /* NULL: the value does not fit into the packed type */
+    uint64_t index;       /* element of the tensor, or of the packed value */
+    float value;
+} Fault;
+
+static int64_t rows_count(const Value *v)
+{
+    return v->shape.dim[0].n;
+}
+
+static int64_t row_elements(const Value *v)
+{
+    int64_t n = 1;
+
+    for (uint32_t i = 1; i < v->shape.rank; i++)
+        n *= v->shape.dim[i].n;
+    return n;
+}
+
+/* --- leaves ---------------------------------------------------------------------------------- */
+
+static uint16_t half_at(const unsigned char *p, uint64_t i)
+{
+    return (uint16_t)(p[2 * i] | p[2 * i + 1] << 8);
+}
+
+static float element(const Tensor *t, uint64_t i)
+{
+    float f;
+
+    if (t->type == DT_BF16)
+        return bf16_to_float(half_at(t->at, i));
+    if (t->type == DT_FP16)
+        return fp16_to_float(half_at(t->at, i));
+    memcpy(&f, t->at + 4 * i, 4);
+    return f;
+}
+
+static void note(Fault *f, const Tensor *t, uint64_t index, float value)
+{
+    if (!f->found)
+        *f = (Fault){true, t, index, value};
+}
+
+/* Elements [from, from + n) of a tensor. */
+static void read_elements(const Tensor *t, uint64_t from, uint64_t n, float *out, Fault *fault)
+{
+    const float largest = 3.402823466e38f;
+
+    switch (t->type) {
+    case DT_BF16:
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = bf16_to_float(half_at(t->at, from + i));
+        break;
+    case DT_FP16:
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = fp16_to_float(half_at(t->at, from + i));
+        break;
+    case DT_FP32: memcpy(out, t->at + 4 * from, 4 * n); break;
+    case DT_I32:
+    case DT_NONE: break; /* refused by checkpoint_check */
+    }
+    for (uint64_t i = 0; i < n; i++)
+        if (!(fabsf(out[i]) <= largest))
+            note(fault, t, from + i, out[i]);
+}
+
+/* Columns [from, from + count) of a stored matrix [K,N] as rows: [count, K]. */
+static void read_columns(const Tensor *t, int64_t from, int64_t count, float *out, Fault *fault)
+{
+    const int64_t rows = t->dim[0], columns = t->dim[1];
+
+    for (int64_t k = 0; k < rows; k++)
+        for (int64_t j = 0; j < count; j++) {
+            const uint64_t i = (uint64_t)(k * columns + from + j);
+            const float f = element(t, i);
+
+            out[j * rows + k] = f;
+            if (!isfinite(f))
+                note(fault, t, i, f);
+        }
+}
+
+/* --- rows of a value ------------------------------------------------------------------------- */
+
+static void read_rows(const Source *s, Id id, int64_t from, int64_t count, float *out, Fault *fault);
+
+static const Tensor *tensor_of(const Source *s, const Value *v)
+{
+    const Tensor *t = s->c ? checkpoint_find(s->c, s->spec, ir_word(v, "name")) : NULL;
+
+    if (!t)
+        die("weight %s is asked for and was not checked", ir_word(v, "name"));
+    return t;
+}
+
+static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count, float *out, Fault *fault)
+{
+    const Value *a = ir_value(s->g, arg);
+    const int64_t rows = rows_count(a), columns = row_elements(a);
+    float *row;
+
+    if (a->op == OP_WEIGHT) {
+        read_columns(tensor_of(s, a), from, count, out, fault);
+        return;
+    }
+    row = malloc((size_t)columns * sizeof *row); /* rare: a transpose of something computed */
+    if (!row)
+        die("out of memory: %" PRId64 " elements", columns);
+    for (int64_t k = 0; k < rows; k++) {
+        read_rows(s, arg, k, 1, row, fault);
+        for (int64_t j = 0; j < count; j++)
+            out[j * rows + k] = row[from + j];
+    }
+    free(row);
+}
+
+static void concat_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault)
+{
+    const int64_t row = row_elements(v);
+
+    for (int i = 0; i < IR_MAX_ARGS && count; i++) {
+        const int64_t have = v->args[i] ? rows_count(ir_value(s->g, v->args[i])) : 0;
+        const int64_t n = from >= have ? 0 : count < have - from ? count : have - from;
+
+        if (n) {
+            read_rows(s, v->args[i], from, n, out, fault);
+            out += n * row;
+            count -= n;
+            from += n;
+        }
+        from -= have;
+    }
+}
+
+/* In each head of E rows, row 2i is i of the argument and row 2i+1 is i + rot/2, for i < rot/2. */
+static void pairs_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault)
+{
+    const int64_t E = ir_int(v, "head_dim"), rot = ir_int(v, "rot"), row = row_elements(v);
+
+    for (int64_t r = from; r < from + count; r++, out += row) {
+        const int64_t i = r % E;
+        const int64_t at = i >= rot ? i : i / 2 + (i % 2 ? rot / 2 : 0);
+
+        read_rows(s, v->args[0], r - i + at, 1, out, fault);
+    }
+}
+
+static void read_rows(const Source *s, Id id, int64_t from, int64_t count, float *out, Fault *fault)
+{
+    const Value *v = ir_value(s->g, id);
+    const int64_t row = row_elements(v);
+
+    if (v->op == OP_WEIGHT)
+        read_elements(tensor_of(s, v), (uint64_t)(from * row), (uint64_t)(count * row), out, fault);
+    else if (v->op == OP_TRANSPOSE)
+        transpose_rows(s, v->args[0], from, count, out, fault);
+    else if (v->op == OP_CONCAT)
+        concat_rows(s, v, from, count, out, fault);
+    else if (v->op == OP_INTERLEAVE)
+        for (int64_t r = from; r < from + count; r++)
+            read_rows(s, v->args[r % 2], r / 2, 1, out + (r - from) * row, fault);
+    else if (v->op == OP_PAIRS)
+        pairs_rows(s, v, from, count, out, fault);
+    else if (v->op == OP_ROWS)
+        read_rows(s, v->args[0], from + ir_int(v, "from"), count, out, fault);
+    else if (v->op == OP_ROPE_TABLE)
+        rope_rows(v, from, count, out);
+    else
+        die("%s is no weight-only op", ir_op_name(v->op));
+}
+
+/* --- conversion ------------------------------------------------------------------------------ */
+
+static void convert(const float *in, uint64_t n, uint64_t first, DType type, void *out, Fault *fault)
+{
+    uint16_t *half = out;
+
+    switch (type) {
+    case DT_FP32: memcpy(out, in, n * sizeof *in); return;
+    case DT_BF16:
+        for (uint64_t i = 0; i < n; i++) {
+            half[i] = bf16_from_float(in[i]);
+            if ((half[i] & 0x7f80) == 0x7f80)
+                note(fault, NULL, first + i, in[i]);
+        }
+        return;
+    case DT_FP16:
+        for (uint64_t i = 0; i < n; i++) {
+            half[i] = fp16_from_float(in[i]);
+            if ((half[i] & 0x7c00) == 0x7c00)
+                note(fault, NULL, first + i, in[i]);
+        }
+        return;
+    case DT_I32:
+    case DT_NONE: break;
+    }
+    die("weights cannot be packed as %s", dtype_name(type));
+}
+
+static bool report(const Source *s, Id id, DType type, const Fault *f, Diag *d)
+{
+    const Value *v = ir_value(s->g, id);
+    Arena *a = arena_open();
+    const char *at = "";
+    uint64_t index = f->index;
+
+    const uint32_t rank = f->tensor ? f->tensor->rank : v->shape.rank;
+    for (uint32_t i = rank; i-- > 0;) {
+        const uint64_t n = (uint64_t)(f->tensor ? f->tensor->dim[i] : v->shape.dim[i].n);
+
+        at = arena_printf(a, "%" PRIu64 "%s%s", index % n, *at ? "," : "", at);
+        index /= n;
+    }
+    if (f->tensor)
+        diag_error(d, (Loc){s->c->path, 0}, "tensor \"%.200s\": element [%s] is %s", f->tensor->name, at,
+                   isnan(f->value) ? "NaN" : f->value < 0 ? "-infinity" : "infinity");
+    else
+        diag_error(d, (Loc){s->c->path, 0}, "weight \"%.200s\": element [%s] is %g, more than %s can hold",
+                   weights_name(s->g, id, a), at, (double)f->value, dtype_name(type));
+    arena_close(a);
+    return false;
+}
+
+/* --- the stream ------------------------------------------------------------------------------ */
+
+typedef struct Stream {
+    FileOut *out;
+    uint64_t at, done, all; /* file offset of byte 0; bytes so far and in all */
+    HashStream *hash;
+    unsigned char *window;   /* [CHUNKS][chunk bytes] */
+    size_t window_bytes;
+    void (*progress)(void *user, uint64_t done, uint64_t all);
+    void *user;
+    Diag *d;
+} Stream;
+
+static bool put(Stream *s, const void *p, size_t bytes)
+{
+    FtxError err;
+
+    if (!bytes)
+        return true;
+    if (file_write_at(s->out, s->at + s->done, p, bytes, &err))
+        return diag_error(s->d, (Loc){0}, "%s", err.text);
+    hash_stream_add(s->hash, p, bytes);
+    s->done += bytes;
+    if (s->progress)
+        s->progress(s->user, s->done, s->all);
+    return true;
+}
+
+static bool pad_to(Stream *s, uint64_t offset)
+{
+    static const unsigned char zeros[4096];
+
+    if (offset < s->done)
+        die("packed weights overlap at byte %" PRIu64, offset);
+    while (s->done < offset) {
+        const uint64_t n = offset - s->done;
+
+        if (!put(s, zeros, n < sizeof zeros ? (size_t)n : sizeof zeros))
+            return false;
+    }
+    return true;
+}
+
+static unsigned char *window_of(Stream *s, size_t bytes)
+{
+    if (s->window_bytes < bytes) {
+        free(s->window);
+        s->window = malloc(bytes);
+        if (!s->window)
+            die("out of memory: %zu bytes", bytes);
+        s->window_bytes = bytes;
+    }
+    return s->window;
+}
+
+static bool put_value(Stream *s, const Source *source, const PackedWeight *w)
+{
+    const Value *v = ir_value(source->g, w->value);
+    const int64_t rows = rows_count(v), row = row_elements(v), fit = CHUNK_BYTES / 4 / (row ? row : 1);
+    const int64_t step = fit > 0 ? fit : 1;
+    const size_t size = dtype_size(w->type), chunk_bytes = (size_t)(step * row) * size;
+
+    if (w->bytes != (uint64_t)rows * (uint64_t)row * size)
+        die("weight %%%u is planned as %" PRIu64 " bytes", w->value, w->bytes);
+    for (int64_t from = 0; from < rows; from += step * CHUNKS) {
+        const int64_t left = rows - from, n = left < step * CHUNKS ? left : step * CHUNKS;
+        const int chunks = (int)((n + step - 1) / step);
+        unsigned char *window = window_of(s, (size_t)chunks * chunk_bytes);
+        Fault faults[CHUNKS] = {0};
+
+#pragma omp parallel for schedule(dynamic, 1) if (chunks > 1)
+        for (int i = 0; i < chunks; i++) {
+            const int64_t first = from + i * step, count = from + n - first < step ? from + n - first : step;
+            float *f = malloc((size_t)(count * row) * sizeof *f);
+
+            if (!f)
+                die("out of memory: %" PRId64 " elements", count * row);
+            read_rows(source, w->value, first, count, f, &faults[i]);
+            if (!faults[i].found)
+                convert(f, (uint64_t)(count * row), (uint64_t)(first * row), w->type,
+                        window + (size_t)i * chunk_bytes, &faults[i]);
+            free(f);
+        }
+        for (int i = 0; i < chunks; i++)
+            if (faults[i].found)
+                return report(source, w->value, w->type, &faults[i], s->d);
+        if (!put(s, window, (size_t)(n * row) * size))
+            return false;
+    }
+    return true;
+}
+
+/* --- the door -------------------------------------------------------------------------------- */
+
+static int by_offset(const void *a, const void *b)
+{
+    const PackedWeight *x = a, *y = b;
+
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+uint64_t weights_stored_bytes(const Packing *packing, bool tables_only)
+{
+    uint64_t bytes = 0;
+
+    if (!tables_only)
+        return packing->bytes;
+    for (size_t i = 0; i < packing->weights.n; i++)
+        if (packing->weights.at[i].kind == FTX_WEIGHT_TABLE)
+            bytes = round_up(bytes, TABLE_ALIGN) + packing->weights.at[i].bytes;
+    return bytes;
+}
+
+bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, FileOut *out, uint64_t at,
+                  uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user,
+                  Diag *d)
+{
+    const Source source = {c, spec, spec->graph};
+    Stream s = {.out = out, .at = at, .all = weights_stored_bytes(packing, !c), .hash = hash_stream_new(),
+                .progress = progress, .user = user, .d = d};
+    const size_t n = packing->weights.n;
+    PackedWeight *order = malloc((n + 1) * sizeof *order);
+    bool ok = true;
+
+    if (!order || !s.hash)
+        die("out of memory: %zu weights", n);
+    memcpy(order, packing->weights.at, n * sizeof *order);
+    if (c)
+        qsort(order, n, sizeof *order, by_offset);
+    for (size_t i = 0; ok && i < n; i++)
+        if (c || order[i].kind == FTX_WEIGHT_TABLE)
+            ok = pad_to(&s, c ? order[i].offset : round_up(s.done, TABLE_ALIGN)) && put_value(&s, &source, &order[i]);
+    ok = ok && pad_to(&s, s.all);
+    *checksum = hash_stream_end(s.hash);
+    free(s.window);
+    free(order);
+    return ok;
+}
+
+bool weights_value(const Checkpoint *c, const Spec *spec, Id value, Arena *keep, float **out, size_t *n, Diag *d)
+{
+    const Source source = {c, spec, spec->graph};
+    const Value *v = ir_value(spec->graph, value);
+    Fault fault = {0};
+
+    *n = (size_t)(rows_count(v) * row_elements(v));
+    *out = arena_array(keep, float, *n);
+    read_rows(&source, value, 0, rows_count(v), *out, &fault);
+    return fault.found ? report(&source, value, DT_FP32, &fault, d) : true;
+}
