@@ -1,0 +1,62 @@
+// block.cuh - barriers and reductions of a block.
+#pragma once
+#include "device/warp.cuh"
+#include "device/shared.cuh"
+
+DEVICE void block_sync() { __syncthreads(); }
+
+// A named barrier (1..15) of `threads` threads, whole warps.
+DEVICE void part_sync(int id, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+DEVICE void part_arrive(int id, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// Sum over the block; every thread gets it. `room`: 33 floats of shared memory, free to use again
+// after the next barrier. The order of summation depends on THREADS alone.
+template <int THREADS> DEVICE float block_sum(float v, float *room)
+{
+    v = warp_sum(v);
+    if (THREADS == 32)
+        return v;
+    if (lane_id() == 0)
+        room[warp_id()] = v;
+    block_sync();
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < THREADS / 32; i++)
+        sum += room[i];
+    return sum;
+}
+template <int THREADS> DEVICE float block_max(float v, float *room)
+{
+    v = warp_max(v);
+    if (THREADS == 32)
+        return v;
+    if (lane_id() == 0)
+        room[warp_id()] = v;
+    block_sync();
+    float top = room[0];
+#pragma unroll
+    for (int i = 1; i < THREADS / 32; i++)
+        top = fmaxf(top, room[i]);
+    return top;
+}
+// room: 32 of Best.
+template <int THREADS> DEVICE Best block_best(Best v, Best *room)
+{
+    v = warp_best(v);
+    if (THREADS == 32)
+        return v;
+    if (lane_id() == 0)
+        room[warp_id()] = v;
+    block_sync();
+    Best top = room[0];
+#pragma unroll
+    for (int i = 1; i < THREADS / 32; i++)
+        top = better(top, room[i]);
+    return top;
+}

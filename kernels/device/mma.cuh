@@ -1,0 +1,53 @@
+// mma.cuh - the matrix units: D[16,8] += A[16,16] * B[8,16]^T, 16-bit inputs, fp32 sums.
+//
+// Lane 4g+t holds      a[0] A[g][2t,2t+1]     a[1] A[g+8][2t,2t+1]
+//                      a[2] A[g][2t+8,2t+9]   a[3] A[g+8][2t+8,2t+9]
+//                      b[0] B[g][2t,2t+1]     b[1] B[g][2t+8,2t+9]
+//                      d[0,1] D[g][2t,2t+1]   d[2,3] D[g+8][2t,2t+1]
+// The order of k is free as long as A and B agree.
+#pragma once
+#include "device/types.cuh"
+
+template <class T> DEVICE void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1);
+template <> DEVICE void mma<bf16>(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+template <> DEVICE void mma<half>(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+template <class T> DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2])
+{
+    mma<T>(d, a[0], a[1], a[2], a[3], b[0], b[1]);
+}
+
+// 8x8 matrices of 16-bit elements from shared memory: lane i gives the address of row i%8 of
+// matrix i/8 (16 bytes, aligned); lane 4g+t gets elements 2t, 2t+1 of row g of each.
+DEVICE void ldmatrix1(u32 &r, u32 row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(row) : "memory");
+}
+DEVICE void ldmatrix2(u32 (&r)[2], u32 row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(row) : "memory");
+}
+DEVICE void ldmatrix4(u32 (&r)[4], u32 row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
+}
+// The same, each matrix transposed: lane 4g+t gets rows 2t, 2t+1 of column g.
+DEVICE void ldmatrix2_trans(u32 (&r)[2], u32 row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(row) : "memory");
+}
+DEVICE void ldmatrix4_trans(u32 (&r)[4], u32 row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
+}

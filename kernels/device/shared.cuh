@@ -1,0 +1,29 @@
+// shared.cuh - shared memory: the block's dynamic bytes, its addresses, vector accesses.
+#pragma once
+#include "device/types.cuh"
+
+// The dynamic shared memory of the block, 1024-byte aligned.
+DEVICE char *shared_memory()
+{
+    extern __shared__ __align__(1024) char shared_bytes_[];
+    return shared_bytes_;
+}
+
+// A fixed array in shared memory: SHARED(float, sums, 32);
+#define SHARED(type, name, count) __shared__ type name[count]
+
+// The 32-bit address that PTX takes.
+DEVICE u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
+DEVICE uint4_ shared_load16(u32 a)
+{
+    uint4_ v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(a) : "memory");
+    return v;
+}
+DEVICE void shared_store16(u32 a, uint4_ v)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};"
+                 ::"r"(a), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}

@@ -1,0 +1,50 @@
+// warp.cuh - what the 32 lanes of a warp do together. All lanes take part.
+#pragma once
+#include "device/types.cuh"
+
+DEVICE int lane_id() { return threadIdx.x & 31; }
+DEVICE int warp_id() { return threadIdx.x >> 5; }
+
+template <class T> DEVICE T shuffle_xor(T v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
+template <class T> DEVICE T shuffle_down(T v, int by) { return __shfl_down_sync(~0u, v, by); }
+template <class T> DEVICE T shuffle(T v, int lane) { return __shfl_sync(~0u, v, lane); }
+
+// Over groups of W neighbouring lanes; every lane gets the result.
+template <int W = 32> DEVICE float warp_sum(float v)
+{
+#pragma unroll
+    for (int m = W / 2; m; m /= 2)
+        v += shuffle_xor(v, m);
+    return v;
+}
+template <int W = 32> DEVICE float warp_max(float v)
+{
+#pragma unroll
+    for (int m = W / 2; m; m /= 2)
+        v = fmaxf(v, shuffle_xor(v, m));
+    return v;
+}
+template <int W = 32> DEVICE int warp_sum(int v)
+{
+#pragma unroll
+    for (int m = W / 2; m; m /= 2)
+        v += shuffle_xor(v, m);
+    return v;
+}
+
+// The larger value with its id; of equal values the lower id.
+struct Best { float value; int id; };
+DEVICE Best better(Best a, Best b)
+{
+    return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
+}
+template <int W = 32> DEVICE Best warp_best(Best v)
+{
+#pragma unroll
+    for (int m = W / 2; m; m /= 2)
+        v = better(v, Best{shuffle_xor(v.value, m), shuffle_xor(v.id, m)});
+    return v;
+}
+
+DEVICE void warp_sync() { __syncwarp(); }
+DEVICE u32 warp_ballot(bool p) { return __ballot_sync(~0u, p); }
