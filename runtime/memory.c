@@ -1,0 +1,71 @@
+/* memory.c - host memory of the runtime: through FtxOptions.allocator, always zeroed. */
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* From here on a block is mapped on its own: fresh pages are zero and cost nothing untouched. */
+static const size_t mapped_bytes = 1 << 20;
+/* And from here on on huge pages, where the system has them. */
+static const size_t huge_bytes = 8 << 20;
+
+Memory memory_of(const FtxOptions *options)
+{
+    Memory m = {{NULL, NULL, NULL}};
+
+    if (options && options->allocator)
+        m.table = *options->allocator;
+    return m;
+}
+
+static void *map(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (p == MAP_FAILED)
+        return NULL;
+    if (bytes >= huge_bytes)
+        madvise(p, bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+void *memory_alloc(const Memory *m, size_t bytes, size_t align)
+{
+    void *p = NULL;
+
+    if (bytes == 0)
+        bytes = 1;
+    if (!m->table.alloc && bytes >= mapped_bytes && align <= 4096)
+        return map(bytes);
+    if (m->table.alloc)
+        p = m->table.alloc(m->table.user, bytes, align);
+    else if (posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes))
+        return NULL;
+    return p ? memset(p, 0, bytes) : NULL;
+}
+
+void memory_free(const Memory *m, void *p, size_t bytes)
+{
+    if (!p)
+        return;
+    if (m->table.alloc)
+        m->table.release(m->table.user, p, bytes ? bytes : 1);
+    else if (bytes >= mapped_bytes)
+        munmap(p, bytes);
+    else
+        free(p);
+}
+
+FtxStatus memory_fail(FtxError *err, const char *what, uint64_t bytes)
+{
+    return ftx_fail(err, FTX_ENOMEM, "no memory for %s: %.1f MB", what, (double)bytes * 1e-6);
+}
+
+void *carve(Carve *c, size_t count, size_t size)
+{
+    const size_t at = (c->at + 63) / 64 * 64;
+
+    c->at = at + count * size;
+    return c->base ? c->base + at : NULL;
+}

@@ -1,0 +1,67 @@
+/* random.c - weights drawn from a seed: random.h says how. */
+#include "random.h"
+
+#include <math.h>
+#include <string.h>
+
+float random_scale(const FtxWeight *w)
+{
+    const uint64_t last = w->rank ? w->dim[w->rank - 1] : 1;
+
+    return (float)sqrt(3.0 / (double)(last ? last : 1));
+}
+
+static void fill_constant(const FtxWeight *w, float value, uint64_t n, void *p)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dtype_store(p, i, w->type, value);
+}
+
+static void fill_fp32(uint32_t key, float scale, uint64_t first, uint64_t n, float *p)
+{
+    for (uint64_t i = 0; i < n; i++)
+        p[i] = random_value(key, first + i, scale);
+}
+
+/* Nearest even; the values are finite. */
+static void fill_bf16(uint32_t key, float scale, uint64_t first, uint64_t n, uint16_t *p)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        const float f = random_value(key, first + i, scale);
+        uint32_t u;
+
+        memcpy(&u, &f, sizeof u);
+        p[i] = (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    }
+}
+
+static void fill_other(uint32_t key, float scale, uint64_t first, uint64_t n, DType type, void *p)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dtype_store(p, i, type, random_value(key, first + i, scale));
+}
+
+void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t first, uint64_t last, void *p)
+{
+    const FtxWeight *w = &a->weights[index];
+    const uint32_t key = random_key(seed, index);
+    const float scale = random_scale(w);
+    const uint64_t n = last - first;
+    const size_t size = dtype_size(w->type);
+
+    switch ((FtxWeightKind)w->kind) {
+    case FTX_WEIGHT_TABLE:
+        memcpy(p, (const char *)artifact_weight(a, index) + first * size, n * size);
+        return;
+    case FTX_WEIGHT_GAIN: fill_constant(w, 1.0f, n, p); return;
+    case FTX_WEIGHT_BIAS: fill_constant(w, 0.0f, n, p); return;
+    case FTX_WEIGHT_MATRIX:
+        if (w->type == DT_FP32)
+            fill_fp32(key, scale, first, n, p);
+        else if (w->type == DT_BF16)
+            fill_bf16(key, scale, first, n, p);
+        else
+            fill_other(key, scale, first, n, w->type, p);
+        return;
+    }
+}
