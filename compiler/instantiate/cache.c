@@ -1,0 +1,90 @@
+/* cache.c - compiled kernels kept between runs, one small file each, named by their content.
+ *
+ * The key is a hash of everything the code follows from, so nothing ever has to be thrown away
+ * for being old, and two processes that write one file write the same bytes. A file is checked
+ * when read: one that does not hold what it should is as good as none. */
+#include "parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../runtime/base/file.h"
+
+enum { CACHE_FORMAT = 1, PATH_BYTES = 4096 };
+
+typedef struct Entry { /* then the bytes */
+    char magic[8];
+    uint64_t format;
+    Hash128 key;
+    uint64_t bytes, checksum;
+} Entry;
+
+/* $FTX_CACHE, else $XDG_CACHE_HOME/ftxc, else ~/.cache/ftxc. False: there is no such place. */
+static bool folder(char out[PATH_BYTES])
+{
+    const char *own = getenv("FTX_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = -1;
+
+    if (own)
+        n = *own ? snprintf(out, PATH_BYTES, "%s", own) : -1; /* empty: keep nothing */
+    else if (xdg && xdg[0] == '/')
+        n = snprintf(out, PATH_BYTES, "%s/ftxc", xdg);
+    else if (home && *home)
+        n = snprintf(out, PATH_BYTES, "%s/.cache/ftxc", home);
+    return n > 0 && n < PATH_BYTES - 64;
+}
+
+static bool path_of(Hash128 key, char out[PATH_BYTES])
+{
+    if (!folder(out))
+        return false;
+    const size_t n = strlen(out);
+    snprintf(out + n, PATH_BYTES - n, "/%016llx%016llx.code", (unsigned long long)key.high,
+             (unsigned long long)key.low);
+    return true;
+}
+
+static bool is_whole(const FileMap *m, Hash128 key)
+{
+    Entry e;
+
+    if (m->bytes < sizeof e)
+        return false;
+    memcpy(&e, m->at, sizeof e);
+    return !memcmp(e.magic, "ftxcode", 8) && e.format == CACHE_FORMAT && e.key.low == key.low &&
+           e.key.high == key.high && e.bytes > 0 && e.bytes == m->bytes - sizeof e &&
+           e.checksum == hash64((const char *)m->at + sizeof e, e.bytes);
+}
+
+bool cache_read(Hash128 key, Arena *keep, Bytes *out)
+{
+    char path[PATH_BYTES];
+    FileMap m;
+
+    if (!path_of(key, path) || file_map(path, &m, NULL))
+        return false;
+    const bool whole = is_whole(&m, key);
+    if (whole) {
+        void *copy = arena_alloc(keep, m.bytes - sizeof(Entry));
+
+        memcpy(copy, (const char *)m.at + sizeof(Entry), m.bytes - sizeof(Entry));
+        *out = (Bytes){copy, m.bytes - sizeof(Entry)};
+    }
+    file_unmap(&m);
+    return whole;
+}
+
+void cache_write(Hash128 key, Bytes b)
+{
+    const Entry e = {"ftxcode", CACHE_FORMAT, key, b.bytes, hash64(b.at, b.bytes)};
+    char path[PATH_BYTES];
+    FileOut *f;
+
+    if (!folder(path) || file_make_dirs(path, NULL) || !path_of(key, path) || file_create(path, &f, NULL))
+        return;
+    if (file_write(f, &e, sizeof e, NULL) || file_write(f, b.at, b.bytes, NULL))
+        file_abort(f);
+    else
+        file_commit(f, NULL);
+}

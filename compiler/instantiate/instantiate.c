@@ -1,0 +1,235 @@
+/* instantiate.c - the instances of a plan to code: from the cache, or through NVRTC.
+ *
+ *   instance -> text -> key -> cache? -> worker: NVRTC -> cache -> image in the code section
+ *
+ * Each instance is a program of its own: it compiles beside the others, is kept by its content,
+ * and serves every plan and every model that needs the same facts. */
+#include "parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_FORMAT = 1, MAX_HEADERS = 256, IMAGE_ALIGN = 64 };
+
+typedef struct Unit { /* one instance on its way */
+    Instance *instance;
+    const char *text;
+    Hash128 key;
+    Bytes code; /* at NULL: not compiled yet */
+} Unit;
+
+typedef struct Run {
+    Plan *plan;
+    Arena *keep;
+    Unit *units;     /* one an instance of the plan; instance NULL: not for NVRTC */
+    size_t *missing; /* units that the cache does not have */
+    size_t n_missing, n_done, n_all;
+    void (*progress)(void *user, size_t done, size_t all);
+    void *user;
+    Diag *d;
+} Run;
+
+/* A text that is put together piece by piece. */
+static FILE *text_open(char **at, size_t *n)
+{
+    FILE *f = open_memstream(at, n);
+
+    if (!f)
+        die("no memory");
+    return f;
+}
+
+/* Everything the code follows from: text, headers, flags, NVRTC. The entry's name is in the text. */
+static Hash128 key_of(const char *text, Target t)
+{
+    const char *const *names, *const *texts, *flags[NVRTC_MAX_FLAGS];
+    size_t headers[MAX_HEADERS];
+    char architecture[64], *all = NULL;
+    size_t bytes = 0;
+    FILE *f = text_open(&all, &bytes);
+
+    catalog_headers(&names, &texts);
+    fprintf(f, "%d NVRTC %s", KEY_FORMAT, nvrtc_version());
+    const size_t n_flags = nvrtc_flags(t, flags, architecture);
+    for (size_t i = 0; i < n_flags; i++)
+        fprintf(f, " %s", flags[i]);
+    fprintf(f, "%c%s%c", 0, text, 0);
+    const size_t n = text_headers(text, headers, MAX_HEADERS);
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "%s%c%s%c", names[headers[i]], 0, texts[headers[i]], 0);
+    fclose(f);
+    const Hash128 key = hash128(all, bytes);
+    free(all);
+    return key;
+}
+
+static void tell(Run *r)
+{
+    r->n_done++;
+    if (r->progress)
+        r->progress(r->user, r->n_done, r->n_all);
+}
+
+/* Takes the code of a unit and reads from it what the kernel takes. */
+static bool accept(Run *r, Unit *u, Bytes code)
+{
+    Resources res = {0};
+
+    if (!target_is_ptx(r->plan->target) && !cubin_resources(code, u->instance->entry, &res))
+        return diag_error(r->d, (Loc){u->instance->template_name, 0},
+                          "the compiled code has no kernel %s: the template must name it @NAME@",
+                          u->instance->entry);
+    u->code = code;
+    u->instance->registers = res.registers;
+    u->instance->stack_bytes = res.stack_bytes;
+    u->instance->spill_bytes = res.spill_bytes;
+    u->instance->static_smem = res.static_smem;
+    tell(r);
+    return true;
+}
+
+static bool compile_unit(void *user, size_t i, Bytes *out)
+{
+    const Run *r = user;
+
+    return nvrtc_compile(r->units[r->missing[i]].text, r->plan->target, out);
+}
+
+/* The first line of a log that says error, or its first line. */
+static const char *first_error(Arena *keep, const char *log)
+{
+    const char *line = strstr(log, "error");
+
+    if (!line)
+        line = log + strspn(log, "\n ");
+    while (line > log && line[-1] != '\n')
+        line--;
+    return arena_strndup(keep, line, strcspn(line, "\n"));
+}
+
+static bool unit_done(void *user, size_t i, bool ok, Bytes b)
+{
+    Run *r = user;
+    Unit *u = &r->units[r->missing[i]];
+
+    if (!ok) {
+        const char *log = b.bytes ? arena_strndup(r->keep, b.at, b.bytes) : "no reason given";
+
+        return diag_error(r->d, (Loc){0}, "%s does not compile for %s: %s", u->instance->entry,
+                          r->plan->target.name, first_error(r->keep, log));
+    }
+    char *copy = arena_alloc(r->keep, b.bytes);
+    memcpy(copy, b.at, b.bytes);
+    cache_write(u->key, b);
+    return accept(r, u, (Bytes){copy, b.bytes});
+}
+
+static bool is_ours(const Instance *i)
+{
+    return i->device == KD_CUDA;
+}
+
+/* Texts and keys of all units; what the cache has is taken at once. */
+static bool prepare(Run *r)
+{
+    for (size_t i = 0; i < r->plan->instances.n; i++) {
+        Instance *instance = r->plan->instances.at[i];
+        Unit *u = &r->units[i];
+        Bytes code;
+
+        if (!is_ours(instance))
+            continue;
+        u->instance = instance;
+        u->text = arena_printf(r->keep, "#line 1 \"%s\"\n%s", instance->template_name,
+                               text_body(instance, r->keep));
+        u->key = key_of(u->text, r->plan->target);
+        if (!cache_read(u->key, r->keep, &code))
+            r->missing[r->n_missing++] = i;
+        else if (!accept(r, u, code))
+            return false;
+    }
+    return true;
+}
+
+/* The images one after another, each at a multiple of 64 bytes. */
+static void join(Run *r, Code *code)
+{
+    const size_t n = r->plan->instances.n;
+    CodeImage *images = arena_array(r->keep, CodeImage, n + 1);
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        images[i] = (CodeImage){(uint32_t)bytes, (uint32_t)r->units[i].code.bytes};
+        bytes = (bytes + r->units[i].code.bytes + IMAGE_ALIGN - 1) / IMAGE_ALIGN * IMAGE_ALIGN;
+    }
+    if (bytes > UINT32_MAX)
+        die("%zu bytes of kernels for one target", bytes);
+    char *all = arena_alloc(r->keep, bytes + 1);
+    for (size_t i = 0; i < n; i++)
+        if (images[i].bytes)
+            memcpy(all + images[i].at, r->units[i].code.at, images[i].bytes);
+    code->cubin = all;
+    code->cubin_bytes = bytes;
+    code->images = images;
+}
+
+/* All texts under headings: the headers that any of them includes, then the instances. */
+static const char *join_sources(Run *r)
+{
+    const char *const *names, *const *texts;
+    const size_t count = catalog_headers(&names, &texts);
+    bool *used = arena_array(r->keep, bool, count + 1);
+    size_t headers[MAX_HEADERS], bytes = 0;
+    char *all = NULL;
+    FILE *f = text_open(&all, &bytes);
+    Arena *a = arena_open();
+
+    for (size_t i = 0; i < r->plan->instances.n; i++) {
+        const size_t n = r->units[i].text ? text_headers(r->units[i].text, headers, MAX_HEADERS) : 0;
+
+        for (size_t h = 0; h < n; h++)
+            used[headers[h]] = true;
+    }
+    for (size_t h = 0; h < count; h++)
+        if (used[h])
+            fprintf(f, "// ===== file %s\n%s\n", names[h], texts[h]);
+    for (size_t i = 0; i < r->plan->instances.n; i++)
+        if (r->units[i].text)
+            fprintf(f, "// ===== file %s.cu\n%s\n", r->units[i].instance->entry,
+                    instantiate_text(r->units[i].instance, r->plan->target, a));
+    fclose(f);
+    const char *source = arena_strndup(r->keep, all, bytes);
+    free(all);
+    arena_close(a);
+    return source;
+}
+
+bool instantiate_compile(Plan *plan, Arena *keep, Code *code,
+                         void (*progress)(void *user, size_t done, size_t all), void *user, Diag *d)
+{
+    const size_t n = plan->instances.n;
+    Run r = {.plan = plan, .keep = keep, .progress = progress, .user = user, .d = d};
+    size_t died;
+
+    *code = (Code){0};
+    for (size_t i = 0; i < n; i++)
+        r.n_all += is_ours(plan->instances.at[i]);
+    if (r.n_all == 0)
+        return true;
+    if (!nvrtc_version())
+        return diag_error(d, (Loc){0}, "target %s: %s", plan->target.name, nvrtc_missing());
+    r.units = arena_array(keep, Unit, n);
+    r.missing = arena_array(keep, size_t, n);
+    if (!prepare(&r))
+        return false;
+    if (!workers_run(r.n_missing, compile_unit, unit_done, &r, &died)) {
+        if (died < r.n_missing)
+            diag_error(d, (Loc){0}, "NVRTC %s broke off while it compiled %s for %s", nvrtc_version(),
+                       r.units[r.missing[died]].instance->entry, plan->target.name);
+        return false;
+    }
+    join(&r, code);
+    code->source = join_sources(&r);
+    return true;
+}

@@ -1,0 +1,205 @@
+/* text.c - an instance as CUDA text: its template with the constants filled in.
+ *
+ * The contract's lines stay as empty lines, so that NVRTC's line numbers are the template's, and
+ * so that a change of the contract alone leaves the code, and with it the cache's key, as it is. */
+#include "parts.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Buffer {
+    char *at;
+    size_t n, cap;
+} Buffer;
+
+static void append(Arena *keep, Buffer *b, const char *text, size_t n)
+{
+    if (b->n + n + 1 > b->cap) {
+        const size_t cap = (b->n + n + 1) * 2;
+
+        b->at = arena_grow(keep, b->at, b->n, cap);
+        b->cap = cap;
+    }
+    memcpy(b->at + b->n, text, n);
+    b->n += n;
+    b->at[b->n] = '\0';
+}
+
+static const char *type_name(DType t)
+{
+    switch (t) {
+    case DT_FP32: return "float";
+    case DT_FP16: return "half";
+    case DT_BF16: return "bf16";
+    case DT_I32: return "int";
+    case DT_NONE: break;
+    }
+    return "void";
+}
+
+/* A float as a literal that gives the same float back. */
+static const char *float_text(double f, char out[48])
+{
+    if (!isfinite(f))
+        die("a kernel's constant is not a finite number");
+    snprintf(out, 40, "%.9g", f);
+    if (!strpbrk(out, ".e"))
+        strcat(out, ".0");
+    strcat(out, "f");
+    return out;
+}
+
+static const char *const_text(const Const *c, char out[48])
+{
+    switch (c->kind) {
+    case CONST_INT:
+        snprintf(out, 48, "%lld", (long long)c->i);
+        return out;
+    case CONST_FLOAT:
+        return float_text(c->f, out);
+    case CONST_TYPE:
+        return type_name((DType)c->i);
+    }
+    return "";
+}
+
+/* The length of `@WORD@` at p, both signs included; 0: something else. */
+static size_t placeholder(const char *p)
+{
+    size_t n = 1;
+
+    while (isupper((unsigned char)p[n]) || p[n] == '_' || (n > 1 && isdigit((unsigned char)p[n])))
+        n++;
+    return n > 1 && p[n] == '@' ? n + 1 : 0;
+}
+
+static void append_word(const Instance *i, Arena *keep, Buffer *b, const char *word, size_t n)
+{
+    char text[48];
+
+    if (n == 4 && !memcmp(word, "NAME", 4)) {
+        append(keep, b, i->entry, strlen(i->entry));
+        return;
+    }
+    for (size_t c = 0; c < i->n_consts; c++) {
+        if (strlen(i->consts[c].name) == n && !memcmp(i->consts[c].name, word, n)) {
+            const char *value = const_text(&i->consts[c], text);
+
+            append(keep, b, value, strlen(value));
+            return;
+        }
+    }
+    die("%s names @%.*s@, which is no constant of its contract", i->template_name, (int)n, word);
+}
+
+const char *text_body(const Instance *i, Arena *keep)
+{
+    const char *p = catalog_text(i->template_name);
+    Buffer b = {0};
+
+    if (!p)
+        die("there is no template %s", i->template_name);
+    append(keep, &b, "", 0);
+    while (*p) {
+        const char *end = strchr(p, '\n');
+        const size_t n = end ? (size_t)(end - p) + 1 : strlen(p);
+
+        if (n >= 3 && !memcmp(p, "//@", 3)) {
+            append(keep, &b, "\n", 1);
+            p += n;
+            continue;
+        }
+        for (const char *stop = p + n; p < stop;) {
+            const size_t word = *p == '@' ? placeholder(p) : 0;
+
+            if (word)
+                append_word(i, keep, &b, p + 1, word - 2);
+            else
+                append(keep, &b, p, 1);
+            p += word ? word : 1;
+        }
+    }
+    return b.at;
+}
+
+void text_architecture(Target t, char out[32])
+{
+    const uint32_t major = t.id / 100, minor = t.id / 10 % 10;
+
+    if (target_is_ptx(t))
+        snprintf(out, 32, "compute_%u%u", major, minor);
+    else
+        snprintf(out, 32, "sm_%u%u%s", major, minor, t.id % 10 == 1 ? "a" : "");
+}
+
+static const char *nvcc_line(const Instance *i, Target t, Arena *keep)
+{
+    char arch[32];
+
+    text_architecture(t, arch);
+    if (target_is_ptx(t))
+        return arena_printf(keep, "nvcc -arch=%s -std=c++17 -I. -ptx %s.cu", arch, i->entry);
+    return arena_printf(keep, "nvcc -gencode=arch=compute_%s,code=%s -std=c++17 -I. -cubin %s.cu",
+                        arch + 3, arch, i->entry);
+}
+
+const char *instantiate_text(const Instance *i, Target t, Arena *keep)
+{
+    return arena_printf(keep, "// %s\n// made by ftxc from %s%s%s\n// %s\n#line 1 \"%s\"\n%s", i->entry,
+                        i->template_name, i->note ? ", " : "", i->note ? i->note : "",
+                        nvcc_line(i, t, keep), i->template_name, text_body(i, keep));
+}
+
+/* Finds the next `#include "NAME"` from *p on and steps behind it. */
+static bool next_include(const char **p, const char **name, size_t *n)
+{
+    for (const char *at = *p; (at = strstr(at, "#include")) != NULL;) {
+        at += 8;
+        const char *quote = at + strspn(at, " \t");
+
+        if (*quote != '"')
+            continue;
+        *name = quote + 1;
+        *n = strcspn(*name, "\"\n");
+        *p = *name + *n;
+        return true;
+    }
+    return false;
+}
+
+static void collect(const char *text, bool *seen)
+{
+    const char *const *names, *const *texts;
+    const size_t count = catalog_headers(&names, &texts);
+    const char *name;
+    size_t n;
+
+    while (next_include(&text, &name, &n)) {
+        for (size_t h = 0; h < count; h++) {
+            if (!seen[h] && strlen(names[h]) == n && !memcmp(names[h], name, n)) {
+                seen[h] = true;
+                collect(texts[h], seen);
+            }
+        }
+    }
+}
+
+size_t text_headers(const char *text, size_t *indices, size_t max)
+{
+    const char *const *names, *const *texts;
+    const size_t count = catalog_headers(&names, &texts);
+    bool *seen = calloc(count + 1, sizeof *seen);
+    size_t n = 0;
+
+    if (!seen)
+        die("no memory");
+    collect(text, seen);
+    for (size_t h = 0; h < count; h++)
+        if (seen[h] && n < max)
+            indices[n++] = h;
+    free(seen);
+    return n;
+}

@@ -1,0 +1,486 @@
+/* test_instantiate.c - template to code for every target: constants, cache, workers, resources,
+ * NVRTC's reasons.
+ *
+ * The templates are this file's own: it stands in for the catalog's texts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "compiler/instantiate/parts.h"
+#include "runtime/base/file.h"
+
+/* --- the catalog of this test ------------------------------------------------------------- */
+
+static const char *const header_names[] = {"device/types.cuh", "scale.cuh", "unused.cuh"};
+static const char *header_texts[] = {
+    "#pragma once\ntypedef unsigned short bf16;\n",
+    "#pragma once\n#include \"device/types.cuh\"\n"
+    "template <class K> __device__ void scale(const float *x, float *y)\n"
+    "{\n    y[threadIdx.x] = x[threadIdx.x] * K::F + K::N;\n}\n",
+    "#error never included\n",
+};
+
+static const char scale_template[] =
+    "//@ kernel scale\n"
+    "//@ consts N: 1\n"
+    "#include \"scale.cuh\"\n"
+    "struct Config {\n"
+    "    using T = @T@;\n"
+    "    static constexpr int N = @N@;\n"
+    "    static constexpr float F = @F@;\n"
+    "};\n"
+    "struct Args { const float *x; float *y; };\n"
+    "extern \"C\" __global__ void __launch_bounds__(32) @NAME@(Args a)\n"
+    "{\n    __shared__ float s[64];\n    s[threadIdx.x] = a.x[threadIdx.x];\n    __syncthreads();\n"
+    "    scale<Config>(s, a.y);\n}\n";
+
+/* More values than registers: the compiler must spill. */
+static const char spill_template[] =
+    "extern \"C\" __global__ void __launch_bounds__(1024, 2) @NAME@(const float *x, float *y)\n"
+    "{\n    float v[80];\n#pragma unroll\n    for (int i = 0; i < 80; i++) v[i] = x[i * 1024 + threadIdx.x];\n"
+    "    __syncthreads();\n#pragma unroll\n    for (int i = 0; i < 80; i++) y[(79 - i) * 1024 + threadIdx.x] = v[i] * v[(i * 7) % 80];\n}\n";
+
+static const char broken_template[] = "//@ kernel broken\n\nextern \"C\" __global__ void @NAME@()\n{\n    int a = nothing;\n}\n";
+static const char nameless_template[] = "extern \"C\" __global__ void other() {}\n";
+
+const char *catalog_text(const char *name)
+{
+    return !strcmp(name, "scale.cu")    ? scale_template
+           : !strcmp(name, "spill.cu")  ? spill_template
+           : !strcmp(name, "broken.cu") ? broken_template
+           : !strcmp(name, "none.cu")   ? nameless_template
+                                        : NULL;
+}
+
+size_t catalog_headers(const char *const **names, const char *const **texts)
+{
+    *names = header_names;
+    *texts = header_texts;
+    return LEN(header_names);
+}
+
+/* --- helpers ------------------------------------------------------------------------------- */
+
+static char cache[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(cache, "/tmp/ftx-test-instantiate-XXXXXX");
+    return !mkdtemp(cache) || setenv("FTX_CACHE", cache, 1);
+}
+
+static size_t cached(bool unlink_all)
+{
+    DIR *dir = opendir(cache);
+    size_t n = 0;
+
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        char path[400];
+
+        if (e->d_name[0] == '.')
+            continue;
+        n++;
+        snprintf(path, sizeof path, "%s/%s", cache, e->d_name);
+        if (unlink_all)
+            unlink(path);
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    cached(true);
+    return rmdir(cache);
+}
+
+static void need_nvrtc(void)
+{
+    if (nvrtc_version())
+        return;
+#ifdef FTX_HAVE_CUDA
+    fail_msg("%s", nvrtc_missing());
+#else
+    print_message("skipped: %s\n", nvrtc_missing());
+    skip();
+#endif
+}
+
+static Instance *instance(Arena *a, const char *template_name, int n)
+{
+    Instance *i = arena_new(a, Instance);
+
+    i->family = "scale";
+    i->entry = arena_printf(a, "scale__n%d", n);
+    i->template_name = template_name;
+    i->device = KD_CUDA;
+    i->note = "for %37 of llama.lua:48";
+    i->n_consts = 3;
+    i->consts = arena_array(a, Const, 3);
+    i->consts[0] = (Const){"T", CONST_TYPE, DT_BF16, 0};
+    i->consts[1] = (Const){"N", CONST_INT, n, 0};
+    i->consts[2] = (Const){"F", CONST_FLOAT, 0, 1e-5};
+    return i;
+}
+
+static Plan plan_of(uint32_t id, const char *name)
+{
+    return (Plan){.target = {id, name}};
+}
+
+static void check_image(const Plan *p, const Code *c, size_t i)
+{
+    Resources r;
+    const Bytes image = {(const char *)c->cubin + c->images[i].at, c->images[i].bytes};
+
+    assert_int_equal(c->images[i].at % 64, 0);
+    assert_true((size_t)c->images[i].at + c->images[i].bytes <= c->cubin_bytes);
+    assert_true(cubin_resources(image, p->instances.at[i]->entry, &r));
+    assert_int_equal(r.registers, p->instances.at[i]->registers);
+}
+
+/* --- tests --------------------------------------------------------------------------------- */
+
+static void text_has_constants_and_heading(void **state)
+{
+    (void)state;
+    Arena *a = arena_open();
+    const char *t = instantiate_text(instance(a, "scale.cu", -3), (Target){901, "sm_90a"}, a);
+
+    assert_non_null(strstr(t, "// made by ftxc from scale.cu, for %37 of llama.lua:48\n"));
+    assert_non_null(strstr(t, "nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++17 -I. -cubin scale__n-3.cu"));
+    assert_non_null(strstr(t, "using T = bf16;"));
+    assert_non_null(strstr(t, "N = -3;"));
+    assert_non_null(strstr(t, "F = 9.99999975e-06f;") ? "" : strstr(t, "F = 1e-05f;"));
+    assert_non_null(strstr(t, "__launch_bounds__(32) scale__n-3(Args a)"));
+    assert_null(strchr(strstr(t, "#line"), '@'));
+    t = instantiate_text(instance(a, "scale.cu", 1), (Target){1201, "sm_120a"}, a);
+    assert_non_null(strstr(t, "arch=compute_120a,code=sm_120a"));
+    t = instantiate_text(instance(a, "scale.cu", 1), (Target){802, "compute_80"}, a);
+    assert_non_null(strstr(t, "nvcc -arch=compute_80 -std=c++17 -I. -ptx"));
+    arena_close(a);
+}
+
+static void headers_are_those_included(void **state)
+{
+    (void)state;
+    size_t at[8];
+
+    assert_int_equal(text_headers(scale_template, at, 8), 2);
+    assert_int_equal(at[0], 0);
+    assert_int_equal(at[1], 1);
+    assert_int_equal(text_headers(spill_template, at, 8), 0);
+}
+
+static void all_targets_compile(void **state)
+{
+    static const Target targets[] = {{800, "sm_80"},   {860, "sm_86"},    {890, "sm_89"},  {901, "sm_90a"},
+                                     {1001, "sm_100a"}, {1201, "sm_120a"}, {802, "compute_80"}};
+    Arena *a = arena_open();
+
+    (void)state;
+    need_nvrtc();
+    for (size_t t = 0; t < LEN(targets); t++) {
+        Plan p = plan_of(targets[t].id, targets[t].name);
+        Code c;
+        Diag d = {0};
+
+        for (int n = 0; n < 3; n++)
+            *arena_push(a, p.instances) = instance(a, "scale.cu", n);
+        Instance *matmul = instance(a, NULL, 9);
+        matmul->device = KD_MATMUL;
+        *arena_push(a, p.instances) = matmul;
+        if (!instantiate_compile(&p, a, &c, NULL, NULL, &d))
+            fail_msg("%s", d.text);
+        assert_int_equal(c.images[3].bytes, 0);
+        for (int n = 0; n < 3; n++) {
+            if (targets[t].id == 802) {
+                const char *ptx = (const char *)c.cubin + c.images[n].at;
+
+                assert_int_equal(ptx[c.images[n].bytes - 1], '\0');
+                assert_non_null(strstr(ptx, p.instances.at[n]->entry));
+                continue;
+            }
+            check_image(&p, &c, (size_t)n);
+            assert_int_equal(p.instances.at[n]->static_smem, 256);
+            assert_int_equal(p.instances.at[n]->spill_bytes, 0);
+            assert_int_equal(p.instances.at[n]->stack_bytes, 0);
+            assert_in_range(p.instances.at[n]->registers, 4, 64);
+        }
+        assert_non_null(strstr(c.source, "// ===== file scale.cuh\n"));
+        assert_non_null(strstr(c.source, "// ===== file scale__n2.cu\n"));
+        assert_null(strstr(c.source, "never included"));
+    }
+    arena_close(a);
+}
+
+static void spills_are_seen(void **state)
+{
+    Arena *a = arena_open();
+    Plan p = plan_of(901, "sm_90a");
+    Code c;
+    Diag d = {0};
+
+    (void)state;
+    need_nvrtc();
+    *arena_push(a, p.instances) = instance(a, "spill.cu", 5);
+    if (!instantiate_compile(&p, a, &c, NULL, NULL, &d))
+        fail_msg("%s", d.text);
+    assert_int_equal(p.instances.at[0]->registers, 32);
+    assert_true(p.instances.at[0]->stack_bytes > 0);
+    assert_true(p.instances.at[0]->spill_bytes >= p.instances.at[0]->stack_bytes);
+    arena_close(a);
+}
+
+static void count_calls(void *user, size_t done, size_t all)
+{
+    size_t *n = user;
+
+    assert_true(done <= all);
+    ++*n;
+}
+
+static void compile_one(Arena *a, int n, uint32_t id, const char *target, Code *c)
+{
+    Plan p = plan_of(id, target);
+    Diag d = {0};
+    size_t calls = 0;
+
+    *arena_push(a, p.instances) = instance(a, "scale.cu", n);
+    if (!instantiate_compile(&p, a, c, count_calls, &calls, &d))
+        fail_msg("%s", d.text);
+    assert_int_equal(calls, 1);
+}
+
+/* What is in the cache is used (a marked entry comes back), what is not whole is not. */
+static void cache_is_used_and_checked(void **state)
+{
+    Arena *a = arena_open();
+    Code first, again;
+    Bytes b;
+
+    (void)state;
+    need_nvrtc();
+    compile_one(a, 70, 901, "sm_90a", &first);
+    const size_t n = cached(false);
+    compile_one(a, 70, 901, "sm_90a", &again);
+    assert_int_equal(cached(false), n);
+    assert_int_equal(first.images[0].bytes, again.images[0].bytes);
+    assert_memory_equal(first.cubin, again.cubin, first.cubin_bytes);
+    compile_one(a, 70, 890, "sm_89", &again);
+    assert_int_equal(cached(false), n + 1);
+    header_texts[0] = "#pragma once\ntypedef unsigned short bf16; // changed\n";
+    compile_one(a, 70, 901, "sm_90a", &again);
+    assert_int_equal(cached(false), n + 2);
+    header_texts[2] = "#error still not included\n";
+    compile_one(a, 70, 901, "sm_90a", &again);
+    assert_int_equal(cached(false), n + 2);
+
+    const Hash128 key = {1, 2};
+    char path[200];
+
+    cache_write(key, (Bytes){"hello", 6});
+    assert_true(cache_read(key, a, &b));
+    assert_string_equal(b.at, "hello");
+    snprintf(path, sizeof path, "%s/%016x%016x.code", cache, 2, 1);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    fseek(f, -2, SEEK_END);
+    fputc('x', f);
+    fclose(f);
+    assert_false(cache_read(key, a, &b));
+    assert_int_equal(truncate(path, 20), 0);
+    assert_false(cache_read(key, a, &b));
+    arena_close(a);
+}
+
+static void unwritable_cache_is_no_error(void **state)
+{
+    Arena *a = arena_open();
+    Code c;
+
+    (void)state;
+    need_nvrtc();
+    setenv("FTX_CACHE", "/proc/nowhere", 1);
+    compile_one(a, 71, 901, "sm_90a", &c);
+    setenv("FTX_CACHE", "", 1);
+    compile_one(a, 71, 901, "sm_90a", &c);
+    setenv("FTX_CACHE", cache, 1);
+    arena_close(a);
+}
+
+/* Two compilers at once, one cache, the same kernels: both succeed with the same bytes. */
+static void two_processes_share_the_cache(void **state)
+{
+    Arena *a = arena_open();
+    pid_t pids[2];
+    Code c;
+
+    (void)state;
+    need_nvrtc();
+    cached(true);
+    for (int i = 0; i < 2; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            Plan p = plan_of(901, "sm_90a");
+            Diag d = {0};
+
+            for (int n = 80; n < 86; n++)
+                *arena_push(a, p.instances) = instance(a, "scale.cu", n);
+            _exit(instantiate_compile(&p, a, &c, NULL, NULL, &d) ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        int status;
+
+        waitpid(pids[i], &status, 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    assert_int_equal(cached(false), 6);
+    compile_one(a, 80, 901, "sm_90a", &c);
+    assert_int_equal(cached(false), 6);
+    arena_close(a);
+}
+
+static void broken_kernels_say_why(void **state)
+{
+    Arena *a = arena_open();
+    Plan p = plan_of(901, "sm_90a"), q = plan_of(901, "sm_90a");
+    Code c;
+    Diag d = {0}, e = {0};
+
+    (void)state;
+    need_nvrtc();
+    *arena_push(a, p.instances) = instance(a, "scale.cu", 7);
+    *arena_push(a, p.instances) = instance(a, "broken.cu", 90);
+    assert_false(instantiate_compile(&p, a, &c, NULL, NULL, &d));
+    assert_string_equal(d.text, "scale__n90 does not compile for sm_90a: "
+                                "broken.cu(5): error: identifier \"nothing\" is undefined");
+    *arena_push(a, q.instances) = instance(a, "none.cu", 91);
+    assert_false(instantiate_compile(&q, a, &c, NULL, NULL, &e));
+    assert_non_null(strstr(e.text, "none.cu: the compiled code has no kernel scale__n91"));
+    arena_close(a);
+}
+
+static bool crash_at_two(void *user, size_t i, Bytes *out)
+{
+    (void)user;
+    if (i == 2)
+        abort();
+    *out = (Bytes){strdup("done"), 5};
+    return i != 4;
+}
+
+static bool count_done(void *user, size_t i, bool ok, Bytes b)
+{
+    size_t *n = user;
+
+    assert_string_equal(b.at, "done");
+    assert_int_equal(ok, i != 4);
+    ++*n;
+    return true;
+}
+
+static void a_dead_worker_is_named(void **state)
+{
+    size_t died, n = 0;
+
+    (void)state;
+    assert_true(workers_run(0, crash_at_two, count_done, &n, &died));
+    assert_true(workers_run(2, crash_at_two, count_done, &n, &died));
+    assert_int_equal(n, 2);
+    assert_false(workers_run(6, crash_at_two, count_done, &n, &died));
+    assert_int_equal(died, 2);
+}
+
+/* Any cut or changed cubin is read without harm. */
+static void broken_cubins_are_refused(void **state)
+{
+    Arena *a = arena_open();
+    Code c;
+    Resources r;
+
+    (void)state;
+    need_nvrtc();
+    compile_one(a, 75, 901, "sm_90a", &c);
+    for (size_t n = 0; n < c.images[0].bytes; n += 7) {
+        char *cut = malloc(n + 1);
+
+        memcpy(cut, c.cubin, n);
+        cubin_resources((Bytes){cut, n}, "scale__n75", &r);
+        free(cut);
+    }
+    uint32_t seed = 1;
+    for (int i = 0; i < 3000; i++) {
+        char *bad = malloc(c.images[0].bytes);
+
+        memcpy(bad, c.cubin, c.images[0].bytes);
+        for (int k = 0; k < 4; k++) {
+            seed = seed * 1664525 + 1013904223;
+            const size_t at = k < 2 ? seed / 7 % 64 : seed / 7 % c.images[0].bytes;
+            bad[at] = (char)(seed >> 24);
+        }
+        cubin_resources((Bytes){bad, c.images[0].bytes}, "scale__n75", &r);
+        free(bad);
+    }
+    assert_false(cubin_resources((Bytes){c.cubin, c.images[0].bytes}, "scale__n76", &r));
+    arena_close(a);
+}
+
+static void emitted_files_are_whole(void **state)
+{
+    Arena *a = arena_open();
+    Plan p = plan_of(901, "sm_90a");
+    Diag d = {0};
+    FileMap m;
+    char path[300];
+    static const char *const files[] = {"scale__n3.cu", "scale.cuh", "device/types.cuh"};
+
+    (void)state;
+    *arena_push(a, p.instances) = instance(a, "scale.cu", 3);
+    snprintf(path, sizeof path, "%s/emit", cache);
+    assert_true(instantiate_emit(&p, path, &d));
+    for (size_t i = 0; i < LEN(files); i++) {
+        snprintf(path, sizeof path, "%s/emit/%s", cache, files[i]);
+        assert_int_equal(file_map(path, &m, NULL), FTX_OK);
+        file_unmap(&m);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/emit/device", cache);
+    rmdir(path);
+    snprintf(path, sizeof path, "%s/emit", cache);
+    assert_int_equal(rmdir(path), 0);
+    assert_false(instantiate_emit(&p, "/proc/nowhere", &d));
+    assert_non_null(strstr(d.text, "/proc/nowhere"));
+    arena_close(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_has_constants_and_heading),
+        cmocka_unit_test(headers_are_those_included),
+        cmocka_unit_test(all_targets_compile),
+        cmocka_unit_test(spills_are_seen),
+        cmocka_unit_test(cache_is_used_and_checked),
+        cmocka_unit_test(unwritable_cache_is_no_error),
+        cmocka_unit_test(two_processes_share_the_cache),
+        cmocka_unit_test(broken_kernels_say_why),
+        cmocka_unit_test(a_dead_worker_is_named),
+        cmocka_unit_test(broken_cubins_are_refused),
+        cmocka_unit_test(emitted_files_are_whole),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
