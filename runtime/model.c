@@ -1,0 +1,262 @@
+/* model.c - open an artifact: choose its device, load weights and code, read the tokenizer. */
+#include "model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void model_log(const FtxModel *m, int level, const char *format, ...)
+{
+    char text[700];
+    va_list ap;
+
+    if (!m->log)
+        return;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    m->log(m->log_user, level, text);
+}
+
+/* --- one device ---------------------------------------------------------------------------------- */
+
+/* What the engine relies on beyond what artifact_open has checked. */
+static FtxStatus check_facts(const FtxFacts *f, FtxError *err)
+{
+    if (f->vocab == 0 || f->context < 2 || f->sequences == 0 || f->tokens == 0 || f->kv_block == 0 ||
+        f->kv_pages == 0)
+        return ftx_fail(err, FTX_EFORMAT,
+                        "facts: vocab %u, context %u, sequences %u, tokens %u, kv_block %u, kv_pages %u: none may be 0",
+                        f->vocab, f->context, f->sequences, f->tokens, f->kv_block, f->kv_pages);
+    if (f->n_ends > FTX_MAX_ENDS || f->n_ends > f->end_ids)
+        return ftx_fail(err, FTX_EFORMAT, "facts: %u end ids, room for %u", f->n_ends, f->end_ids);
+    return FTX_OK;
+}
+
+static FtxStatus fill_model(FtxModel *m, const FtxOptions *o, FtxError *err)
+{
+    FtxStatus s = check_facts(m->artifact.facts, err);
+
+    if (!s)
+        s = m->api->open(&m->artifact, m->plan, o, &m->device, err);
+    if (!s && m->artifact.tokenizer)
+        s = tokenizer_open(m->artifact.tokenizer, m->artifact.tokenizer_bytes, &m->tokenizer, err);
+    return s;
+}
+
+FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const char *reason, const FtxOptions *o,
+                   FtxModel **out, FtxError *err)
+{
+    const Memory memory = memory_of(o);
+    FtxModel *m = memory_alloc(&memory, sizeof *m, 64);
+    FtxStatus s;
+
+    *out = NULL;
+    if (!m) {
+        artifact_close(a);
+        return memory_fail(err, "the model", sizeof *m);
+    }
+    m->memory = memory;
+    m->artifact = *a;
+    memset(a, 0, sizeof *a);
+    m->plan = artifact_plan(&m->artifact, target);
+    m->api = api;
+    m->log = o ? o->log : NULL;
+    m->log_user = o ? o->log_user : NULL;
+    snprintf(m->device_reason, sizeof m->device_reason, "%s", reason);
+    atomic_init(&m->users, 1);
+    s = m->plan ? fill_model(m, o, err) : ftx_fail(err, FTX_ENODEVICE, "the artifact has no code for %s", api->name);
+    if (s) {
+        model_leave(m);
+        return s;
+    }
+    *out = m;
+    return FTX_OK;
+}
+
+void model_leave(FtxModel *m)
+{
+    if (!m || atomic_fetch_sub(&m->users, 1) > 1)
+        return;
+
+    const Memory memory = m->memory;
+
+    tokenizer_close(m->tokenizer);
+    if (m->device)
+        m->api->close(m->device);
+    artifact_close(&m->artifact);
+    memory_free(&memory, m, sizeof *m);
+}
+
+/* --- the choice ----------------------------------------------------------------------------------- */
+
+static void target_name(uint32_t target, char *text, size_t size)
+{
+    if (target == FTX_TARGET_CPU)
+        snprintf(text, size, "cpu");
+    else
+        snprintf(text, size, "%s_%u%s", target % 10 == 2 ? "compute" : "sm", target / 10,
+                 target % 10 == 1 ? "a" : "");
+}
+
+static void list_targets(const Artifact *a, char *text, size_t size)
+{
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < a->n_plans && n + 20 < size; i++) {
+        char name[20];
+
+        target_name(a->plans[i].head->target, name, sizeof name);
+        n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", name);
+    }
+}
+
+/* A device and code for it: FTX_OK and the target, or why not. */
+static FtxStatus find_cuda(const Artifact *a, int ordinal, uint32_t *target, FtxError *err)
+{
+    const FtxStatus s = device_cuda_probe(ordinal, target, err);
+    char name[20], all[200];
+
+    if (s)
+        return s;
+    if (artifact_plan(a, *target))
+        return FTX_OK;
+    target_name(*target, name, sizeof name);
+    list_targets(a, all, sizeof all);
+    return ftx_fail(err, FTX_ENODEVICE, "the artifact has no code for this GPU (%s): it was compiled for %s", name,
+                    all);
+}
+
+static FtxStatus open_cpu(Artifact *a, const char *reason, const FtxOptions *o, FtxModel **out, FtxError *err)
+{
+    char all[200];
+
+    if (artifact_plan(a, FTX_TARGET_CPU))
+        return model_on(&device_cpu, a, FTX_TARGET_CPU, reason, o, out, err);
+    list_targets(a, all, sizeof all);
+    artifact_close(a);
+    if (*reason)
+        return ftx_fail(err, FTX_ENODEVICE, "the artifact was compiled for %s, not for the CPU; and no GPU: %s", all,
+                        reason);
+    return ftx_fail(err, FTX_ENODEVICE, "the artifact was compiled for %s, not for the CPU", all);
+}
+
+static FtxStatus open_cuda(Artifact *a, const FtxOptions *o, FtxModel **out, FtxError *err)
+{
+    uint32_t target;
+    const FtxStatus s = find_cuda(a, o->ordinal, &target, err);
+
+    if (s) {
+        artifact_close(a);
+        return s;
+    }
+    return model_on(&device_cuda, a, target, "", o, out, err);
+}
+
+/* A GPU where there is one that the artifact serves. A GPU that is there and fails is said. */
+static FtxStatus open_auto(const char *path, Artifact *a, const FtxOptions *o, FtxModel **out, FtxError *err)
+{
+    FtxError why = {FTX_OK, ""};
+    uint32_t target;
+    FtxStatus s;
+
+    if (find_cuda(a, o->ordinal, &target, &why) == FTX_OK) {
+        if (model_on(&device_cuda, a, target, "", o, out, &why) == FTX_OK)
+            return FTX_OK;
+        s = artifact_open(path, a, err); /* the failed attempt has closed it */
+        if (s)
+            return s;
+    }
+    s = open_cpu(a, why.text, o, out, err);
+    if (!s)
+        model_log(*out, why.status == FTX_ENODEVICE ? 0 : 1, "running on the CPU: %s", why.text);
+    return s;
+}
+
+FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel **model, FtxError *err)
+{
+    static const FtxOptions none;
+    const FtxOptions *o = options ? options : &none;
+    Artifact a;
+    FtxStatus s;
+
+    if (!model)
+        return ftx_fail(err, FTX_EINVAL, "ftx_model_open: model is NULL");
+    *model = NULL;
+    if (!path)
+        return ftx_fail(err, FTX_EINVAL, "ftx_model_open: path is NULL");
+    if (o->allocator && (!o->allocator->alloc || !o->allocator->release))
+        return ftx_fail(err, FTX_EINVAL, "options.allocator: alloc and release must both be set");
+    s = artifact_open(path, &a, err);
+    if (s)
+        return s;
+    switch (o->device) {
+    case FTX_DEVICE_AUTO: return open_auto(path, &a, o, model, err);
+    case FTX_DEVICE_CPU: return open_cpu(&a, "", o, model, err);
+    case FTX_DEVICE_CUDA: return open_cuda(&a, o, model, err);
+    }
+    artifact_close(&a);
+    return ftx_fail(err, FTX_EINVAL, "options.device: no device kind %d", (int)o->device);
+}
+
+void ftx_model_close(FtxModel *model)
+{
+    model_leave(model);
+}
+
+/* --- what it is ------------------------------------------------------------------------------------ */
+
+void ftx_model_info(const FtxModel *m, FtxModelInfo *info)
+{
+    const FtxFacts *f = m->artifact.facts;
+    const uint64_t *space = m->plan->head->space_bytes;
+
+    *info = (FtxModelInfo){
+        .name = artifact_string(&m->artifact, f->name),
+        .device = m->api->describe(m->device),
+        .device_reason = m->device_reason,
+        .vocab = (int)f->vocab,
+        .context = (int)f->context,
+        .sequences = (int)f->sequences,
+        .step_tokens = (int)f->tokens,
+        .layers = (int)f->layers,
+        .hidden = (int)f->hidden,
+        .max_top_k = f->decode.max_top_k,
+        .weight_bytes = f->weight_bytes,
+        .engine_bytes = space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] + space[FTX_SPACE_OUT],
+        .has_tokenizer = m->tokenizer != NULL,
+    };
+}
+
+FtxStatus ftx_tokenize(const FtxModel *m, const char *text, size_t bytes, bool special, int32_t *ids, size_t max,
+                       size_t *n, FtxError *err)
+{
+    TokenizerScratch *scratch;
+    FtxStatus s;
+
+    *n = 0;
+    if (!m->tokenizer)
+        return ftx_fail(err, FTX_EINVAL, "the artifact has no tokenizer: use token ids");
+    if (!text && bytes)
+        return ftx_fail(err, FTX_EINVAL, "text is NULL");
+    s = tokenizer_scratch_open(m->tokenizer, bytes, &scratch, err);
+    if (s)
+        return s;
+    s = tokenizer_encode(m->tokenizer, scratch, text ? text : "", bytes, special, ids, max, n, err);
+    tokenizer_scratch_close(scratch);
+    return s;
+}
+
+FtxStatus ftx_detokenize(const FtxModel *m, const int32_t *ids, size_t count, bool skip_special, char *text,
+                         size_t max, size_t *n, FtxError *err)
+{
+    *n = 0;
+    if (!m->tokenizer)
+        return ftx_fail(err, FTX_EINVAL, "the artifact has no tokenizer");
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= (int32_t)m->artifact.facts->vocab)
+            return ftx_fail(err, FTX_EINVAL, "ids[%zu]: %d is no token id (0 to %u)", i, ids[i],
+                            m->artifact.facts->vocab - 1);
+    return tokenizer_decode(m->tokenizer, ids, count, skip_special, text, max, n, err);
+}
