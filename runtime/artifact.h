@@ -17,10 +17,9 @@ typedef struct ArtifactPlan { /* borrowed from the map */
     const int64_t *exprs;
     const FtxBuffer *buffers;
     uint32_t n_kernels, n_consts, n_programs, n_launches, n_operands, n_exprs, n_buffers;
-    const void *cubin; /* NULL: none for this target */
+    const void *cubin; /* code images, see FtxKernel.code_at; NULL: none (the CPU) */
     size_t cubin_bytes;
-    const char *ptx; /* NULL: none */
-    const char *source;
+    const char *source; /* NULL: none */
 } ArtifactPlan;
 
 enum { ARTIFACT_MAX_PLANS = 16 };
@@ -52,8 +51,11 @@ FtxStatus artifact_verify(const Artifact *a, FtxError *err); /* the weights' che
  * always stored. */
 const void *artifact_weight(const Artifact *a, uint32_t i);
 
-/* The plan for a target: exact, else the same major's lower plain cubin, else PTX. NULL: none. */
+/* The plan for a device: exact, else the highest plain target of the same major at or below it,
+ * else the highest PTX target at or below it. NULL: none. */
 const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target);
+
+const char *artifact_section_name(uint32_t kind); /* "weights" */
 static inline const char *artifact_string(const Artifact *a, uint32_t str) { return a->strings + str; }
 
 #endif
