@@ -7,9 +7,13 @@
  *     unary  := '-' unary | '!' unary | number | name | name '(' expr (',' expr)* ')' | '(' expr ')'
  *     functions: min max ceil_div(a,b) round_up(a,b) pow2(a)  (least power of two >= a)
  *
- * The compiled form is a postfix list of 64-bit words: an opcode, and for PUSH and LOAD an
- * operand after it. Division by zero, overflow, unknown words and deep stacks are errors, never
- * undefined: an artifact is untrusted. */
+ * Names may hold dots (`glu.kind`). Any other function takes one name and is itself looked up as
+ * a name, "sizeof(X)" or "has(b)". Of `? :`, `&&` and `||` only the side that counts is run, so
+ * `N ? T / N : 0` is safe.
+ *
+ * The compiled form is a postfix list of 64-bit words: an opcode, and for PUSH, LOAD and forward
+ * jumps an operand after it. Division by zero, overflow, unknown words and deep stacks are
+ * errors, never undefined: an artifact is untrusted. */
 #ifndef FTX_BASE_EXPR_H
 #define FTX_BASE_EXPR_H
 
