@@ -5,39 +5,54 @@
  *   //@ device  cuda | cpu | matmul        matmul: a cuBLASLt node, no text
  *   //@ args    x[M,K] w[N,K] g[K]:fp32 b[N]:fp32 r[M,N] $token $k -> y[M,N]
  *                 The kernel's pointers, in this order. A name the match line does not bind is
- *                 NULL. Capital letters bind dimensions. :type asks for that storage of a
- *                 weight (it is packed so); without it any type goes. $name is of named.def.
+ *                 NULL. Capital letters bind dimensions; other sizes (2*F, 64) must be equal. With
+ *                 fewer sizes than the value has, its last ones count as one; without [..] any
+ *                 shape goes. :type asks for that storage of a weight (it is packed so) and of an
+ *                 activation (or there is no match); :type(y) for that of another argument;
+ *                 without it any type goes. $name is of named.def; $k and $v are the layer's.
  *   //@ match   y = linear(rmsnorm(x, g), w, b?)  | NORM=1 RES=0
  *                 One line for each subgraph the kernel computes: a tree of ops of ops.def, its
- *                 inner values read by nobody else. `b?` may be missing. Constants after the bar.
+ *                 inner values read by nobody else. `b?` may be missing; ids() has no arguments.
+ *                 add and mul are tried both ways round. After the bar constants, each an
+ *                 expression without blanks; those that other lines name and this one does not
+ *                 are 0. An output that is $name, or not in args, has no buffer of its own.
  *   //@ rows    all | decode | prefill     attention: which rows it serves (default all). In a
  *                 step program an op is covered by one `all` kernel or by a decode and a
  *                 prefill kernel, launched one after the other on the same operands.
  *   //@ consts  X: type(x)  N: N  K: K  EPS: rmsnorm.eps  KIND: glu.kind  BIAS: has(b)
  *   //@ consts  TILE: 8 16 32              candidates: the first that `fits` (tuned later)
- *                 op.attr is an attribute of the op that matched; of two of one op the outer one;
- *                 words become numbers by FtxAct. A later expression may use an earlier constant.
- *   //@ fits    expression                 over constants, dims, T_MAX (bucket, or limits.tokens),
- *                 S_MAX, BUCKET (0: exact), DECODE (1 in decode programs), ARCH (80, 90 ...),
- *                 SMEM (shared memory a block may have on the target), CONTEXT, BLOCK (kv_block)
- *   //@ launch  grid E, E, E   block E   smem E       grid may use T, S, SMS
+ *                 op.attr is an attribute of the op that matched (0: it did not); of two of one
+ *                 op the outer one; words become numbers by FtxAct. `layer` is no constant: $k
+ *                 and $v know it. A later expression may use an earlier constant. Constants are
+ *                 numbered as the consts lines name them, then those of match lines.
+ *   //@ fits    expression
+ *   //@ launch  grid E, E, E   block E   smem E       grid may use T, S, SMS and live dimensions
  *   //@ scratch NAME bytes                 workspace for this launch; an operand after the outs
  *   //@ zeroed  NAME bytes                 zero at engine open, and left zero by the kernel
  *   //@ moves   bytes      //@ flops  operations     //@ matmul yes     //@ overlap yes
  *
- * Lines may repeat (match, consts, fits, scratch, zeroed) and add up. Expressions: base/expr.h.
+ * Lines may repeat (match, consts, fits, scratch, zeroed) and add up. Expressions (base/expr.h)
+ * are over the constants; the dimensions; X_MAX, the largest value of dimension X in the program,
+ * and X_IS_S, 1 if it counts sequences (a dimension that is T or S itself is known in launch and
+ * moves only; scratch and zeroed take its largest value); rows(x), 1 if x has a row a sequence;
+ * has(b); type(x); sizeof(x), bytes of an element of an argument or of a type constant; the types
+ * fp32 fp16 bf16; the kinds of FtxAct relu gelu_erf gelu_tanh quick_gelu silu; and
+ *   T_MAX (bucket, or limits.tokens)   S_MAX   BUCKET (0: exact)   DECODE (1 in decode programs)
+ *   ARCH (80, 90 ...; 0: CPU)   SMEM (shared memory a block may have on the target)
+ *   CONTEXT  BLOCK (kv_block)  PAGES (kv_pages)  SEQUENCES  TOKENS  LOGIT_BIAS  END_IDS
  * The instance text is the template with @NAME@ (the entry) and @CONST@ replaced: types become
  * `float`, `half`, `bf16` (device/types.cuh), floats get an f, ints stay. */
 #ifndef FTXC_CATALOG_H
 #define FTXC_CATALOG_H
 
+#include "../embed.h"
 #include "../ir/ir.h"
 #include "../../runtime/base/expr.h"
 
 typedef enum KernelDevice { KD_CUDA, KD_CPU, KD_MATMUL } KernelDevice;
 typedef enum RowsServed { ROWS_ALL, ROWS_DECODE, ROWS_PREFILL } RowsServed;
 
-typedef struct Contract Contract; /* catalog_internal of the room; fields other rooms need: */
+typedef struct Contract Contract; /* catalog/contract.h: for select and the tests */
 
 typedef enum ConstKind { CONST_INT, CONST_FLOAT, CONST_TYPE } ConstKind;
 typedef struct Const {
@@ -71,6 +86,9 @@ typedef struct Catalog {
 
 /* All contracts, parsed once; a mistake in one is a diagnostic with file and line. */
 bool catalog_open(Arena *keep, Catalog *c, Diag *d);
+
+/* The same from texts at hand: tests bring their own. */
+bool catalog_read(Arena *keep, const EmbeddedFile *files, size_t n, Catalog *c, Diag *d);
 
 /* Text of an embedded file: "rmsnorm.cu", "rmsnorm.cuh", "device/vec.cuh". NULL: none. */
 const char *catalog_text(const char *name);
