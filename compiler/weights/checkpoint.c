@@ -13,6 +13,18 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const Tensor *)a)->name, ((const Tensor *)b)->name);
 }
 
+/* Sorts the tensors by name; a name that stands twice is an error. */
+static bool sort_tensors(Checkpoint *c, Diag *d)
+{
+    if (c->tensors.n)
+        qsort(c->tensors.at, c->tensors.n, sizeof *c->tensors.at, by_name);
+    for (size_t i = 1; i < c->tensors.n; i++)
+        if (by_name(&c->tensors.at[i - 1], &c->tensors.at[i]) == 0)
+            return diag_error(d, (Loc){c->path, 0}, "tensor \"%.200s\" is both in %s and in %s",
+                              c->tensors.at[i].name, c->tensors.at[i - 1].file, c->tensors.at[i].file);
+    return true;
+}
+
 static bool add_file(Checkpoint *c, const char *path, Arena *keep, Diag *d)
 {
     FileMap *map = arena_push(keep, c->maps);
@@ -71,7 +83,8 @@ static bool add_shards(Checkpoint *c, const json_t *root, Arena *keep, Diag *d)
         for (size_t k = first; k < c->tensors.n; k++)
             c->tensors.at[k].file = files.at[i];
     }
-    qsort(c->tensors.at, c->tensors.n, sizeof *c->tensors.at, by_name);
+    if (!sort_tensors(c, d))
+        return false;
     json_object_foreach(map, name, v) {
         const Tensor key = {.name = name};
         const Tensor *t = bsearch(&key, c->tensors.at, c->tensors.n, sizeof key, by_name);
@@ -131,13 +144,7 @@ bool checkpoint_open(const char *path, Arena *keep, Checkpoint **out, Diag *d)
     if (ends_with(c->path, ".json"))
         ok = add_index(c, keep, d);
     else
-        ok = add_file(c, c->path, keep, d);
-    if (ok && c->tensors.n)
-        qsort(c->tensors.at, c->tensors.n, sizeof *c->tensors.at, by_name);
-    for (size_t i = 1; ok && i < c->tensors.n; i++)
-        if (strcmp(c->tensors.at[i - 1].name, c->tensors.at[i].name) == 0)
-            ok = diag_error(d, (Loc){c->path, 0}, "tensor \"%.200s\" is both in %s and in %s", c->tensors.at[i].name,
-                            c->tensors.at[i - 1].file, c->tensors.at[i].file);
+        ok = add_file(c, c->path, keep, d) && sort_tensors(c, d);
     if (!ok) {
         checkpoint_close(c);
         *out = NULL;

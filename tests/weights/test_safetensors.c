@@ -1,0 +1,249 @@
+/* test_safetensors.c - checkpoints that are right, and every way in which one can be wrong. */
+#include "files.h"
+
+typedef struct Fixture {
+    Arena *keep;
+    Spec spec;
+    Diag d;
+    Checkpoint *c;
+} Fixture;
+
+static Fixture begin(void)
+{
+    Fixture f = {.keep = arena_open()};
+
+    f.spec.name = "tiny";
+    f.spec.graph = ir_graph_new("tiny");
+    return f;
+}
+
+static void end(Fixture *f)
+{
+    checkpoint_close(f->c);
+    ir_graph_close(f->spec.graph);
+    arena_close(f->keep);
+}
+
+static void expect_refused(const char *header, size_t data_bytes, const char *reason)
+{
+    static const unsigned char data[64];
+    const char *path = temp_path("bad.safetensors");
+    Fixture f = begin();
+
+    write_safetensors(path, header, data, data_bytes);
+    assert_false(checkpoint_open(path, f.keep, &f.c, &f.d));
+    assert_null(f.c);
+    if (!strstr(f.d.text, reason))
+        fail_msg("expected \"%s\" in: %s", reason, f.d.text);
+    assert_non_null(strstr(f.d.text, "bad.safetensors"));
+    end(&f);
+}
+
+static void test_bad_headers(void **state)
+{
+    (void)state;
+    expect_refused("", 0, "not JSON");
+    expect_refused("[]", 0, "not a JSON object");
+    expect_refused("{\"a\":{\"dtype\":\"F32\"", 0, "not JSON");
+    expect_refused("{\"a\":5}", 0, "not described by an object");
+    expect_refused("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "no \"dtype\"");
+    expect_refused("{\"a\":{\"dtype\":\"Q7\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown type \"Q7\"");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "no \"shape\"");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "not a size");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4, "not a size");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,4]}}", 4,
+                   "more elements than there can be");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,4]}}", 4,
+                   "more elements than there can be");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
+                   "9 dimensions");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                   "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+                   8, "duplicate");
+}
+
+static void test_bad_extents(void **state)
+{
+    (void)state;
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "not [begin, end]");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "not [begin, end]");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, "not [begin, end]");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}}", 4, "not [begin, end]");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", 12, "cut off");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "has 4 bytes, its shape");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                   "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+                   12, "overlap");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                   "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}",
+                   12, "4 bytes before tensor \"b\"");
+    expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 9, "5 bytes at the end");
+}
+
+/* The first eight bytes claim what the file does not have. */
+static void test_header_length(void **state)
+{
+    static const uint64_t lengths[] = {1, 1000, (uint64_t)1 << 40, UINT64_MAX, UINT64_MAX - 7};
+    (void)state;
+
+    for (size_t i = 0; i < LEN(lengths); i++)
+        for (size_t bytes = 0; bytes <= 8; bytes++) {
+            const char *path = temp_path("length.safetensors");
+            Fixture f = begin();
+            FILE *out = fopen(path, "wb");
+
+            assert_non_null(out);
+            fwrite(&lengths[i], 1, bytes, out);
+            fclose(out);
+            assert_false(checkpoint_open(path, f.keep, &f.c, &f.d));
+            assert_non_null(strstr(f.d.text, bytes < 8 ? "at least 8" : "its header claims"));
+            end(&f);
+        }
+}
+
+static void write_two(const char *path)
+{
+    const float data[] = {1, 2, 3, 4, 5, 6, 7};
+
+    write_safetensors(path,
+                      "{\"__metadata__\":{\"format\":\"pt\"},"
+                      "\"net.w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+                      "\"net.b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[24,28]}}",
+                      data, sizeof data);
+}
+
+static void test_check(void **state)
+{
+    const char *path = temp_path("two.safetensors");
+    Fixture f = begin();
+    (void)state;
+
+    write_two(path);
+    assert_true(checkpoint_open(path, f.keep, &f.c, &f.d));
+    add_weight(f.spec.graph, "net.w", 2, 3);
+    assert_false(checkpoint_check(f.c, &f.spec, &f.d));
+    assert_non_null(strstr(f.d.text, "two.safetensors: tensor \"net.b\" [1] is not used by tiny"));
+
+    f.d = (Diag){0};
+    *arena_push(f.keep, f.spec.ignored) = "net.b";
+    assert_true(checkpoint_check(f.c, &f.spec, &f.d));
+
+    f.d = (Diag){0};
+    add_weight(f.spec.graph, "net.c", 5, 0);
+    assert_false(checkpoint_check(f.c, &f.spec, &f.d));
+    assert_non_null(strstr(f.d.text, "model.lua:7: weight \"net.c\" [5] is missing in"));
+    end(&f);
+}
+
+static void test_shape_and_prefix(void **state)
+{
+    const char *path = temp_path("two.safetensors");
+    Fixture f = begin();
+    (void)state;
+
+    write_two(path);
+    assert_true(checkpoint_open(path, f.keep, &f.c, &f.d));
+    *arena_push(f.keep, f.spec.prefixes) = "net.";
+    *arena_push(f.keep, f.spec.prefixes) = "model.";
+    add_weight(f.spec.graph, "w", 2, 3); /* the spec lacks the prefix */
+    add_weight(f.spec.graph, "model.net.b", 1, 0);
+    assert_true(checkpoint_check(f.c, &f.spec, &f.d));
+
+    add_weight(f.spec.graph, "net.w", 3, 2);
+    assert_false(checkpoint_check(f.c, &f.spec, &f.d));
+    assert_non_null(strstr(f.d.text, "model.lua:7: weight \"net.w\": expected [3,2], found [2,3] as \"net.w\" in "));
+    end(&f);
+}
+
+/* Masks of old GPT-2 files are bytes: legal where ignored, refused where the spec wants them. */
+static void test_other_types(void **state)
+{
+    const char *path = temp_path("types.safetensors");
+    Fixture f = begin();
+    (void)state;
+
+    write_safetensors(path,
+                      "{\"h.11.attn.bias\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+                      "\"h.x.attn.bias\":{\"dtype\":\"I64\",\"shape\":[0],\"data_offsets\":[2,2]}}",
+                      "\1\1", 2);
+    assert_true(checkpoint_open(path, f.keep, &f.c, &f.d));
+    *arena_push(f.keep, f.spec.ignored) = "h.*.attn.bias";
+    assert_false(checkpoint_check(f.c, &f.spec, &f.d)); /* x is no number */
+    assert_non_null(strstr(f.d.text, "\"h.x.attn.bias\""));
+
+    f.d = (Diag){0};
+    add_weight(f.spec.graph, "h.11.attn.bias", 2, 0);
+    assert_false(checkpoint_check(f.c, &f.spec, &f.d));
+    assert_non_null(strstr(f.d.text, "is stored as U8"));
+    end(&f);
+}
+
+static void write_index(const char *text, Fixture *f, bool good, const char *reason)
+{
+    char path[256];
+
+    strcpy(path, temp_path("model.safetensors.index.json"));
+    write_text(path, text);
+    checkpoint_close(f->c);
+    f->d = (Diag){0};
+    assert_int_equal(checkpoint_open(path, f->keep, &f->c, &f->d), good);
+    if (!good && !strstr(f->d.text, reason))
+        fail_msg("expected \"%s\" in: %s", reason, f->d.text);
+}
+
+static void test_shards(void **state)
+{
+    const float data[] = {1, 2};
+    Fixture f = begin();
+    (void)state;
+
+    write_safetensors(temp_path("1.safetensors"),
+                      "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", data, 4);
+    write_safetensors(temp_path("2.safetensors"),
+                      "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", data + 1, 4);
+    write_safetensors(temp_path("3.safetensors"),
+                      "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                      "\"c\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]}}",
+                      data + 1, 4);
+    add_weight(f.spec.graph, "a", 1, 0);
+    add_weight(f.spec.graph, "b", 1, 0);
+
+    write_index("{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}}", &f, true, NULL);
+    assert_true(checkpoint_check(f.c, &f.spec, &f.d));
+    write_index("{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\"}}", &f, false, "it is not");
+    write_index("{\"weight_map\":{\"b\":\"2.safetensors\",\"c\":\"3.safetensors\"}}", &f, false, "is both in");
+    write_index("{\"weight_map\":{\"a\":\"4.safetensors\"}}", &f, false, "No such file");
+    write_index("{\"weight_map\":{\"a\":\"../1.safetensors\"}}", &f, false, "not a file beside it");
+    write_index("{\"weight_map\":{\"a\":\"x/../../1.safetensors\"}}", &f, false, "not a file beside it");
+    write_index("{\"weight_map\":{\"a\":\"/etc/passwd\"}}", &f, false, "not a file beside it");
+    write_index("{\"weight_map\":{\"a\":3}}", &f, false, "not a file beside it");
+    write_index("{\"weight_map\":{}}", &f, false, "no \"weight_map\"");
+    write_index("{", &f, false, "not JSON");
+    end(&f);
+}
+
+static void test_real_files(void **state)
+{
+    static const char *const paths[] = {"specs/fable", "tests/models/tiny-llama/model.safetensors",
+                                        "tests/models/tiny-gpt2"};
+    (void)state;
+
+    for (size_t i = 0; i < LEN(paths); i++) {
+        Fixture f = begin();
+
+        assert_true(checkpoint_open(paths[i], f.keep, &f.c, &f.d));
+        end(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_headers),      cmocka_unit_test(test_bad_extents),
+        cmocka_unit_test(test_header_length),    cmocka_unit_test(test_check),
+        cmocka_unit_test(test_shape_and_prefix), cmocka_unit_test(test_other_types),
+        cmocka_unit_test(test_shards),           cmocka_unit_test(test_real_files),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
