@@ -1,0 +1,131 @@
+/* golden.h - what the model tests share: compile a model with the ftxc that was just built, open
+ * it, run a request to its end, read reference files. */
+#ifndef FTX_TEST_GOLDEN_H
+#define FTX_TEST_GOLDEN_H
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/ftx.h"
+
+/* Device the models run on: FTX_TEST_DEVICE=cuda takes the GPU; everything else the CPU. */
+static inline bool golden_on_cuda(void)
+{
+    const char *device = getenv("FTX_TEST_DEVICE");
+
+    return device && strcmp(device, "cuda") == 0;
+}
+
+/* Compiles spec (a file or a checkout) into the build folder and opens it. `extra`: more options
+ * of ftxc compile, or "". FTX_TEST_TARGET and FTX_TEST_DEFINE choose the target and -D values. */
+static inline FtxModel *golden_open(const char *spec, const char *name, const char *extra)
+{
+    const char *build = getenv("FTX_BUILD"), *ftxc = getenv("FTXC"), *target = getenv("FTX_TEST_TARGET"),
+               *artifacts = getenv("FTX_TEST_ARTIFACTS");
+    char path[1000], command[4000];
+    FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU};
+    FtxModel *model;
+    FtxError err;
+
+    if (artifacts) { /* compiled before, on another machine */
+        snprintf(path, sizeof path, "%s/%s.ftx", artifacts, name);
+    } else {
+        assert_non_null(build);
+        assert_non_null(ftxc);
+        snprintf(path, sizeof path, "%s/test-%s.ftx", build, name);
+        snprintf(command, sizeof command, "%s compile %s -o %s -q -t %s %s", ftxc, spec, path, target ? target : "cpu",
+                 extra);
+        assert_int_equal(system(command), 0);
+    }
+    if (ftx_model_open(path, &options, &model, &err))
+        fail_msg("%s: %s", path, err.text);
+    return model;
+}
+
+static inline FtxEngine *golden_engine(FtxModel *model)
+{
+    FtxEngine *engine;
+    FtxError err;
+
+    if (ftx_engine_open(model, NULL, &engine, &err))
+        fail_msg("%s", err.text);
+    return engine;
+}
+
+static inline json_t *golden_json(const char *path)
+{
+    json_error_t e;
+    json_t *j = json_load_file(path, 0, &e);
+
+    if (!j)
+        fail_msg("%s:%d: %s", path, e.line, e.text);
+    return j;
+}
+
+static inline size_t golden_ids(const json_t *array, int32_t *ids, size_t max)
+{
+    const size_t n = json_array_size(array);
+
+    assert_true(n <= max);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)json_integer_value(json_array_get(array, i));
+    return n;
+}
+
+typedef struct GoldenAnswer {
+    int32_t ids[1024];
+    float logprobs[1024];
+    size_t n;
+    char text[16384];
+    size_t bytes;
+    FtxFinish finish;
+} GoldenAnswer;
+
+static inline void golden_take(GoldenAnswer *a, const FtxEvent *e)
+{
+    if (e->token >= 0) {
+        assert_true(a->n < 1024);
+        a->logprobs[a->n] = e->logprob;
+        a->ids[a->n++] = e->token;
+    }
+    assert_true(a->bytes + e->text_bytes < sizeof a->text);
+    memcpy(a->text + a->bytes, e->text, e->text_bytes);
+    a->bytes += e->text_bytes;
+    a->finish = e->finish;
+}
+
+/* Runs what was submitted to the end; answers by FtxRequest.user. */
+static inline void golden_finish(FtxEngine *engine)
+{
+    FtxEvent events[256];
+    FtxError err;
+
+    while (ftx_engine_busy(engine)) {
+        size_t n;
+
+        if (ftx_engine_step(engine, events, 256, &n, &err))
+            fail_msg("%s", err.text);
+        for (size_t i = 0; i < n; i++)
+            golden_take(events[i].user, &events[i]);
+    }
+}
+
+static inline uint64_t golden_submit(FtxEngine *engine, const FtxRequest *request)
+{
+    FtxError err;
+    uint64_t id;
+
+    if (ftx_engine_submit(engine, request, &id, &err))
+        fail_msg("%s", err.text);
+    return id;
+}
+
+#endif
