@@ -131,7 +131,7 @@ typedef struct FtxRequest {
 
     const int32_t *stop_ids; /* beside the model's own end ids */
     size_t stop_ids_count;
-    const char *const *stop; /* stop strings; the text ends before the first that appears */
+    const char *const *stop; /* at most 16 stop strings of at most 255 bytes; the text ends before the first */
     size_t stop_count;
     bool ignore_eos;
 
@@ -158,10 +158,12 @@ typedef struct FtxEvent {
     int32_t token;   /* -1: none (cancelled) */
     float logprob;   /* of `token` under the raw logits */
     FtxFinish finish;
-    const char *text; /* new text, whole characters only; valid until the next call on the engine */
+    const char *text; /* new text, whole characters only, none of an end id; valid until the next call */
     size_t text_bytes;
 } FtxEvent;
 
+/* An engine has room for FtxModelInfo.sequences requests that run and four times as many that wait;
+ * more are refused with FTX_EFULL. options: the allocator, if it shall be another than the model's. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
 FtxStatus ftx_engine_submit(FtxEngine *engine, const FtxRequest *request, uint64_t *id, FtxError *err);
 
@@ -169,6 +171,9 @@ FtxStatus ftx_engine_submit(FtxEngine *engine, const FtxRequest *request, uint64
  *
  * events   filled with what happened, at most one event a request; caller's array, room for
  *          at least FtxModelInfo.sequences of them
+ *
+ * After an error the engine is dead: every request has had a FTX_FINISH_ERROR event (as far as
+ * there was room), and the engine can only be closed.
  *
  * Allocates nothing. Two engines may step at once; one engine may not. */
 FtxStatus ftx_engine_step(FtxEngine *engine, FtxEvent *events, size_t max, size_t *n, FtxError *err);

@@ -30,7 +30,8 @@ typedef struct TokenizerStream {
     uint32_t started; /* a decoder may treat the first token differently */
 } TokenizerStream;
 
-/* Writes what can be written now, at most tokenizer_token_bytes + 16 bytes. flush: the last call. */
+/* Writes what can be written now, at most tokenizer_token_bytes + 16 bytes. flush: the last call.
+ * id -1: no token, only what is held (with flush). */
 FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *s, int32_t id, bool flush, char *text, size_t max,
                            size_t *n, FtxError *err);
 

@@ -1,0 +1,160 @@
+/* bench.c - time a program with made-up state: ftx_engine_bench.
+ *
+ * Made-up sequences have pages of their own and a cache of whatever is there. A decode program
+ * advances its rows by itself, so runs follow one another as in real use, each with a token more
+ * of context; where the context or the pages end, the rows start anew. A prompt is run from its
+ * first chunk to its last for each figure. */
+#include <limits.h>
+
+#include "engine.h"
+
+enum { MAX_REPEAT = 1000 };
+
+typedef struct Bench {
+    FtxEngine *engine;
+    Request *request[1024];
+    int sequences, tokens, context;
+    int room; /* tokens that the pages of a sequence hold */
+} Bench;
+
+static FtxStatus check(const FtxEngine *e, int sequences, int tokens, int context, int repeat, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+
+    if (ftx_engine_busy(e))
+        return ftx_fail(err, FTX_EINVAL, "requests wait or run: bench needs the engine for itself");
+    if (sequences < 1 || (uint32_t)sequences > e->slots || sequences > 1024)
+        return ftx_fail(err, FTX_EINVAL, "sequences: expected 1 to %u, found %d", e->slots, sequences);
+    if (repeat < 1 || repeat > MAX_REPEAT)
+        return ftx_fail(err, FTX_EINVAL, "repeat: expected 1 to %d, found %d", MAX_REPEAT, repeat);
+    if (tokens < 1 || context < 0 || (int64_t)tokens + context > (int64_t)f->context)
+        return ftx_fail(err, FTX_EINVAL, "%d tokens after %d exceed the context of %u", tokens, context, f->context);
+    return FTX_OK;
+}
+
+static FtxStatus place(Bench *b, FtxError *err)
+{
+    FtxEngine *e = b->engine;
+    const uint32_t block = e->facts->kv_block;
+    const uint32_t share = e->pages.n / (uint32_t)b->sequences;
+    const uint32_t pages = share < e->pages_of_sequence ? share : e->pages_of_sequence;
+    FtxStatus s = FTX_OK;
+
+    b->room = (int)((uint64_t)pages * block < e->facts->context ? pages * block : e->facts->context);
+    if (b->tokens + b->context > b->room)
+        return ftx_fail(err, FTX_EFULL, "%d sequences of %d tokens need more than the %u pages of the cache",
+                        b->sequences, b->tokens + b->context, e->pages.all);
+    for (int i = 0; i < b->sequences && !s; i++) {
+        Request *r = e->unused.at[i];
+
+        b->request[i] = r;
+        r->id = 0;
+        r->wants_logits = false;
+        r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1};
+        r->limit = INT_MAX;
+        r->prompt = b->context + b->tokens;
+        for (int k = 0; k < r->prompt; k++)
+            r->ids[k] = (int32_t)(((uint32_t)k * 7919u + (uint32_t)i * 104729u) % e->facts->vocab);
+        r->n_pages = pages;
+        s = schedule_place(e, r, err);
+    }
+    return s;
+}
+
+static void leave(Bench *b)
+{
+    for (int i = b->sequences - 1; i >= 0; i--)
+        schedule_release(b->engine, b->request[i]);
+}
+
+/* Every row brings `count` tokens from position `from` on; `runs` times. */
+static FtxStatus measure(Bench *b, int from, int count, int runs, double *times, FtxError *err)
+{
+    FtxEngine *e = b->engine;
+    Flight *f = &e->flight;
+    FtxStatus s = e->api->wait(e->session, err);
+
+    if (s)
+        return s;
+    for (int i = 0; i < b->sequences; i++) {
+        f->row[i] = (Row){b->request[i], i * count, count, from, true};
+        b->request[i]->prompt = from + count;
+    }
+    f->rows = b->sequences;
+    f->tokens = b->sequences * count;
+    s = schedule_upload(e, err);
+    if (!s)
+        s = e->api->time(e->session, f->program, f->tokens, f->rows, runs, times, err);
+    if (!s)
+        s = e->api->wait(e->session, err);
+    f->pending = false;
+    return s;
+}
+
+static FtxStatus measure_decode(Bench *b, int repeat, double *times, FtxError *err)
+{
+    const int most = b->engine->decode.n ? b->room - b->context : 1;
+    FtxStatus s = measure(b, b->context, 1, 1, times, err); /* warm */
+
+    for (int done = 0, n; done < repeat && !s; done += n) {
+        n = repeat - done < most ? repeat - done : most;
+        s = measure(b, b->context, 1, n, times + done, err);
+    }
+    return s;
+}
+
+static FtxStatus measure_prompt(Bench *b, int repeat, double *times, FtxError *err)
+{
+    const int chunk = (int)b->engine->facts->tokens / b->sequences;
+    FtxStatus s = FTX_OK;
+
+    for (int i = -1; i < repeat && !s; i++) { /* -1: warm */
+        double all = 0.0, part;
+
+        for (int at = 0, n; at < b->tokens && !s; at += n) {
+            n = b->tokens - at < chunk ? b->tokens - at : chunk;
+            s = measure(b, b->context + at, n, 1, &part, err);
+            all += s ? 0.0 : part;
+        }
+        if (i >= 0)
+            times[i] = all;
+    }
+    return s;
+}
+
+/* By insertion: at most a thousand, and qsort may allocate. */
+static void sort(double *v, int n)
+{
+    for (int i = 1; i < n; i++) {
+        const double x = v[i];
+        int k = i;
+
+        for (; k && v[k - 1] > x; k--)
+            v[k] = v[k - 1];
+        v[k] = x;
+    }
+}
+
+FtxStatus ftx_engine_bench(FtxEngine *e, int sequences, int tokens, int context, int repeat, double *median_us,
+                           double *least_us, double *most_us, FtxError *err)
+{
+    double times[MAX_REPEAT];
+    Bench b = {.engine = e, .sequences = sequences, .tokens = tokens, .context = context};
+    FtxStatus s = e->dead.status ? ftx_fail(err, e->dead.status, "%s", e->dead.text)
+                                 : check(e, sequences, tokens, context, repeat, err);
+
+    if (!s)
+        s = place(&b, err);
+    if (s)
+        return s;
+    s = tokens == 1 ? measure_decode(&b, repeat, times, err) : measure_prompt(&b, repeat, times, err);
+    leave(&b);
+    e->flight = (Flight){.row = e->flight.row};
+    if (s)
+        return s;
+    sort(times, repeat);
+    *median_us = repeat % 2 ? times[repeat / 2] : 0.5 * (times[repeat / 2 - 1] + times[repeat / 2]);
+    *least_us = times[0];
+    *most_us = times[repeat - 1];
+    return FTX_OK;
+}

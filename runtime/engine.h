@@ -1,0 +1,165 @@
+/* engine.h - inside of an engine: requests, slots, pages, and the steps that are in flight.
+ *
+ *   submit            step                                            device
+ *   request.c ──▶ waiting ──admit──▶ running ──compose──▶ IO block ──▶ run, run, run
+ *                 (queue)   pages.c             schedule.c                  │
+ *                 events ◀── stream.c ◀── take ◀──────── OUT ring ◀─────────┘
+ *
+ * A flight is what was composed once and runs until its composition changes: a step with prompt
+ * chunks runs once, a decode step runs again and again, and on a GPU ahead of the reader. */
+#ifndef FTX_ENGINE_H
+#define FTX_ENGINE_H
+
+#include "../kernels/device/io.h"
+#include "model.h"
+
+enum {
+    WAITING_PER_SEQUENCE = 4, /* room of the queue */
+    MAX_STOPS = 16,           /* stop strings of a request, as ftx.h says */
+    STOP_BYTES = 256,         /* each */
+};
+
+/* --- stream.c: tokens to text, up to a stop string --------------------------------------------- */
+
+typedef struct Stream {
+    TokenizerStream decoder;
+    char *text;                   /* [cap]: what may be the start of a stop string stays here */
+    uint32_t bytes, out, cap;     /* in text; of them given out by the last call, dropped by the next */
+    uint32_t searched;            /* bytes known to hold no end of a stop string */
+    uint32_t n_stops;
+    uint16_t stop_bytes[MAX_STOPS];
+    char stop[MAX_STOPS][STOP_BYTES];
+} Stream;
+
+size_t stream_bytes(const Tokenizer *t); /* of Stream.text; 0 without a tokenizer */
+/* The next token; -1: none, only the end. Gives text that is valid until the next call, and
+ * whether a stop string has ended it. last: give out what is held back. */
+FtxStatus stream_token(Stream *s, const Tokenizer *t, int32_t id, bool last, const char **text, size_t *bytes,
+                       bool *stopped, FtxError *err);
+
+/* --- pages.c: the pages of the cache that nobody has --------------------------------------------- */
+
+typedef struct Pages {
+    int32_t *free; /* [all]: a stack */
+    uint32_t n, all;
+} Pages;
+
+void pages_init(Pages *p, int32_t *room, uint32_t all);
+bool pages_take(Pages *p, int32_t *to, uint32_t n); /* all or none */
+void pages_give(Pages *p, const int32_t *from, uint32_t n);
+
+/* --- requests -------------------------------------------------------------------------------------- */
+
+typedef enum RequestState {
+    REQUEST_FREE = 0, /* never used, or ended: the logits are still there */
+    REQUEST_WAITING,
+    REQUEST_RUNNING,
+    REQUEST_ENDING, /* cancelled while waiting: owes an event */
+} RequestState;
+
+typedef struct Request {
+    uint64_t id;
+    void *user;
+    RequestState state;
+    bool cancelled, wants_logits, has_logits, wants_logprob;
+    int prompt; /* tokens of it */
+    int limit;  /* prompt + new, at most */
+    int fed;    /* tokens that went to the device */
+    int length; /* tokens known: fed, or one more */
+    int32_t last; /* the one more */
+    int slot;
+    uint32_t n_pages;
+    FtxParams params;
+    int32_t *ids;   /* [context]: the prompt */
+    FtxBias *bias;  /* [limits.logit_bias] */
+    int32_t *ends;  /* [limits.end_ids] */
+    int32_t *pages; /* [pages of a sequence] */
+    float *logits;  /* [vocab] */
+    Stream stream;
+} Request;
+
+/* Requests in order. Room for all there are. */
+typedef struct RequestList {
+    Request **at;
+    uint32_t n;
+} RequestList;
+
+void list_add(RequestList *l, Request *r);
+void list_remove(RequestList *l, Request *r); /* keeps the order */
+
+/* --- the engine --------------------------------------------------------------------------------------- */
+
+typedef struct Row { /* of a flight */
+    Request *request; /* NULL: it has ended, its results are dropped */
+    int first;        /* its first token in the packed step */
+    int count;        /* tokens of the step */
+    int from;         /* their first position */
+    bool emit;        /* the last is followed by a sampled one */
+} Row;
+
+typedef struct Flight {
+    Row *row; /* [sequences] */
+    int rows, tokens;
+    uint32_t program;
+    bool again;         /* the device goes on by itself: run it again without a new IO block */
+    bool stop;          /* the composition has changed: no further runs */
+    int issued, taken;  /* runs enqueued; results read */
+    int most;           /* runs after which every row has reached its limit */
+    bool pending;       /* the device may not be idle: wait before IO is written */
+} Flight;
+
+typedef struct ProgramLadder { /* by bucket, ascending, exact (0) last */
+    uint32_t index[32], bucket[32];
+    uint32_t n;
+} ProgramLadder;
+
+struct FtxEngine {
+    FtxModel *model;
+    Memory memory;
+    size_t block_bytes; /* the engine itself and all arrays of it are one block */
+    const FtxFacts *facts;
+    const FtxPlan *plan;
+    const DeviceApi *api;
+    Session *session;
+    TokenizerScratch *scratch;
+    size_t max_text; /* bytes of a prompt */
+
+    char *io;
+    FtxOut *out;           /* [FTX_OUT_RING][sequences] */
+    ProgramLadder step, decode;
+    int ahead;             /* runs in flight at most */
+    uint32_t slots;        /* sequences that run at most */
+    uint32_t pages_of_sequence;
+
+    Request *request; /* [requests] */
+    uint32_t requests;
+    RequestList waiting, running, ending, unused;
+    int32_t *free_slot; /* [slots]: a stack */
+    uint32_t free_slots;
+    Pages pages;
+    Flight flight;
+    Row *scratch_rows; /* [sequences]: while composing */
+    uint64_t next_id;
+    FtxError dead; /* .status not 0: the device has failed */
+};
+
+/* request.c */
+FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *from, FtxError *err);
+
+/* schedule.c */
+void schedule_ladders(FtxEngine *e);              /* e->step, e->decode from the plan's programs */
+bool schedule_can_admit(const FtxEngine *e);      /* the first that waits */
+FtxStatus schedule_admit(FtxEngine *e, FtxError *err); /* waiting to running, while slots and pages last */
+FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err); /* a slot and pages, told to the device */
+void schedule_release(FtxEngine *e, Request *r);
+void schedule_compose(FtxEngine *e);              /* running to e->flight */
+/* e->flight to the IO block and to the device: its program, settings, tokens; nothing runs yet. */
+FtxStatus schedule_upload(FtxEngine *e, FtxError *err);
+
+/* A named buffer of the IO block. */
+static inline void *engine_io(const FtxEngine *e, int named)
+{
+    return e->io + e->plan->named[named];
+}
+
+#endif

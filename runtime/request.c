@@ -1,0 +1,310 @@
+/* request.c - a request as submitted: checked field by field, copied into what was planned for it. */
+#include <math.h>
+#include <string.h>
+
+#include "engine.h"
+
+FtxRequest ftx_request_default(const FtxModel *model)
+{
+    const FtxDecode *d = &model->artifact.facts->decode;
+
+    return (FtxRequest){
+        .max_new = d->max_new,
+        .min_new = d->min_new,
+        .temperature = d->temperature,
+        .top_k = d->top_k,
+        .top_p = d->top_p > 0.0f ? d->top_p : 1.0f,
+        .min_p = d->min_p,
+        .repetition_penalty = d->repetition > 0.0f ? d->repetition : 1.0f,
+        .repetition_window = d->window,
+        .presence_penalty = d->presence,
+        .frequency_penalty = d->frequency,
+        .no_repeat_ngram = d->ngram,
+    };
+}
+
+/* --- settings ------------------------------------------------------------------------------------- */
+
+static FtxStatus check_number(const char *field, float v, float least, float most, FtxError *err)
+{
+    if (v >= least && v <= most) /* false for NaN */
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "%s: expected %g to %g, found %g", field, (double)least, (double)most, (double)v);
+}
+
+static FtxStatus check_count(const char *field, int64_t v, int64_t most, FtxError *err)
+{
+    if (v >= 0 && v <= most)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "%s: expected 0 to %lld, found %lld", field, (long long)most, (long long)v);
+}
+
+static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+    const int context = (int)f->context;
+    const struct {
+        const char *field;
+        float v, least, most;
+    } number[] = {
+        {"temperature", q->temperature, 0.0f, 1e6f},
+        {"top_p", q->top_p, 0.0f, 1.0f},
+        {"min_p", q->min_p, 0.0f, 1.0f},
+        {"repetition_penalty", q->repetition_penalty, 1e-6f, 1e6f},
+        {"presence_penalty", q->presence_penalty, -1e6f, 1e6f},
+        {"frequency_penalty", q->frequency_penalty, -1e6f, 1e6f},
+    };
+    const struct {
+        const char *field;
+        int v, most;
+    } count[] = {
+        {"top_k", q->top_k, f->decode.max_top_k},
+        {"repetition_window", q->repetition_window, context},
+        {"no_repeat_ngram", q->no_repeat_ngram, context},
+        {"max_new", q->max_new, context},
+        {"min_new", q->min_new, q->max_new ? q->max_new : context},
+    };
+    FtxStatus s = FTX_OK;
+
+    for (size_t i = 0; i < sizeof number / sizeof *number && !s; i++)
+        s = check_number(number[i].field, number[i].v, number[i].least, number[i].most, err);
+    for (size_t i = 0; i < sizeof count / sizeof *count && !s; i++)
+        s = check_count(count[i].field, count[i].v, count[i].most, err);
+    return s;
+}
+
+/* Greedy, and the raw logits decide: no processor changes them. */
+static bool is_simple(const FtxRequest *q)
+{
+    return q->temperature == 0.0f && q->repetition_penalty == 1.0f && q->presence_penalty == 0.0f &&
+           q->frequency_penalty == 0.0f && q->no_repeat_ngram == 0 && q->min_new == 0 && q->bias_count == 0;
+}
+
+static void fill_params(Request *r, const FtxRequest *q)
+{
+    r->params = (FtxParams){
+        .temperature = q->temperature,
+        .top_p = q->top_p,
+        .min_p = q->min_p,
+        .repetition = q->repetition_penalty,
+        .presence = q->presence_penalty,
+        .frequency = q->frequency_penalty,
+        .top_k = q->top_k,
+        .window = q->repetition_window,
+        .ngram = q->no_repeat_ngram,
+        .min_length = r->prompt + q->min_new,
+        .n_ends = r->params.n_ends,
+        .n_bias = (int)q->bias_count,
+        .seed_low = (unsigned)q->seed,
+        .seed_high = (unsigned)(q->seed >> 32),
+        .simple = is_simple(q),
+    };
+}
+
+/* --- ids ------------------------------------------------------------------------------------------ */
+
+static FtxStatus check_id(const FtxEngine *e, const char *field, size_t i, int32_t id, FtxError *err)
+{
+    if (id >= 0 && id < (int32_t)e->facts->vocab)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "%s[%zu]: %d is no token id (0 to %u)", field, i, id, e->facts->vocab - 1);
+}
+
+static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    if (q->bias_count > e->facts->logit_bias)
+        return ftx_fail(err, FTX_EINVAL, "bias_count: %zu, but the spec's limits.logit_bias is %u", q->bias_count,
+                        e->facts->logit_bias);
+    if (q->bias_count && (!q->bias_ids || !q->bias_values))
+        return ftx_fail(err, FTX_EINVAL, "bias_ids or bias_values is NULL");
+    for (size_t i = 0; i < q->bias_count; i++) {
+        const FtxStatus s = check_id(e, "bias_ids", i, q->bias_ids[i], err);
+
+        if (s)
+            return s;
+        if (isnan(q->bias_values[i]) || q->bias_values[i] == INFINITY)
+            return ftx_fail(err, FTX_EINVAL, "bias_values[%zu]: expected a number or -infinity, found %g", i,
+                            (double)q->bias_values[i]);
+        r->bias[i] = (FtxBias){q->bias_ids[i], q->bias_values[i]};
+    }
+    return FTX_OK;
+}
+
+static FtxStatus fill_ends(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+    const uint32_t own = q->ignore_eos ? 0 : f->n_ends;
+
+    if (q->stop_ids_count > f->end_ids - own)
+        return ftx_fail(err, FTX_EINVAL,
+                        "stop_ids_count: %zu beside %u end ids of the model, but the spec's limits.end_ids is %u",
+                        q->stop_ids_count, own, f->end_ids);
+    if (q->stop_ids_count && !q->stop_ids)
+        return ftx_fail(err, FTX_EINVAL, "stop_ids is NULL");
+    memcpy(r->ends, f->ends, own * sizeof *r->ends);
+    for (size_t i = 0; i < q->stop_ids_count; i++) {
+        const FtxStatus s = check_id(e, "stop_ids", i, q->stop_ids[i], err);
+
+        if (s)
+            return s;
+        r->ends[own + i] = q->stop_ids[i];
+    }
+    r->params.n_ends = (int)(own + q->stop_ids_count);
+    return FTX_OK;
+}
+
+/* --- stop strings --------------------------------------------------------------------------------- */
+
+/* Length of the UTF-8 character at p, 0 where there is none. */
+static size_t utf8_length(const unsigned char *p)
+{
+    static const struct {
+        unsigned char mask, lead;
+        uint32_t least;
+    } form[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+
+    for (size_t n = 1; n <= 4; n++) {
+        uint32_t c = p[0] & (unsigned char)~form[n - 1].mask;
+
+        if ((p[0] & form[n - 1].mask) != form[n - 1].lead)
+            continue;
+        for (size_t i = 1; i < n; i++) {
+            if ((p[i] & 0xc0) != 0x80)
+                return 0;
+            c = c << 6 | (p[i] & 0x3f);
+        }
+        return c >= form[n - 1].least && c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) ? n : 0;
+    }
+    return 0;
+}
+
+static bool is_utf8(const char *text)
+{
+    for (size_t n; *text; text += n)
+        if ((n = utf8_length((const unsigned char *)text)) == 0)
+            return false;
+    return true;
+}
+
+static FtxStatus fill_stops(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    if (q->stop_count == 0)
+        return FTX_OK;
+    if (!e->model->tokenizer)
+        return ftx_fail(err, FTX_EINVAL, "stop: the artifact has no tokenizer, so there is no text to stop at");
+    if (q->stop_count > MAX_STOPS)
+        return ftx_fail(err, FTX_EINVAL, "stop_count: at most %d stop strings, found %zu", MAX_STOPS, q->stop_count);
+    for (size_t i = 0; i < q->stop_count; i++) {
+        const char *stop = q->stop ? q->stop[i] : NULL;
+        const size_t n = stop ? strlen(stop) : 0;
+
+        if (n == 0 || n >= STOP_BYTES || !is_utf8(stop))
+            return ftx_fail(err, FTX_EINVAL, "stop[%zu]: expected 1 to %d bytes of UTF-8, found %zu%s", i,
+                            STOP_BYTES - 1, n, n && n < STOP_BYTES ? " that are not" : "");
+        memcpy(r->stream.stop[i], stop, n);
+        r->stream.stop_bytes[i] = (uint16_t)n;
+    }
+    r->stream.n_stops = (uint32_t)q->stop_count;
+    return FTX_OK;
+}
+
+/* --- the prompt ----------------------------------------------------------------------------------- */
+
+static FtxStatus check_length(const FtxEngine *e, size_t n, FtxError *err)
+{
+    if (n == 0)
+        return ftx_fail(err, FTX_EINVAL, "the prompt is empty: a model needs at least one token");
+    if (n >= e->facts->context)
+        return ftx_fail(err, FTX_EFULL, "the prompt has %zu tokens; with one new token that exceeds the context of %u",
+                        n, e->facts->context);
+    return FTX_OK;
+}
+
+static FtxStatus fill_text(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const size_t bytes = q->text_bytes ? q->text_bytes : strlen(q->text);
+    size_t n;
+    FtxStatus s;
+
+    if (!e->model->tokenizer)
+        return ftx_fail(err, FTX_EINVAL, "text: the artifact has no tokenizer: use ids");
+    if (bytes > e->max_text)
+        return ftx_fail(err, FTX_EFULL, "the prompt has %zu bytes; a context of %u tokens has room for %zu at most",
+                        bytes, e->facts->context, e->max_text);
+    s = tokenizer_encode(e->model->tokenizer, e->scratch, q->text, bytes, !q->no_bos, r->ids, e->facts->context, &n,
+                         err);
+    if (s)
+        return s;
+    r->prompt = (int)(n < e->facts->context ? n : e->facts->context);
+    s = check_length(e, n, err);
+    for (int i = 0; i < r->prompt && !s; i++)
+        s = check_id(e, "text", (size_t)i, r->ids[i], err);
+    return s;
+}
+
+static FtxStatus fill_ids(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    FtxStatus s = check_length(e, q->ids_count, err);
+
+    for (size_t i = 0; i < q->ids_count && !s; i++) {
+        s = check_id(e, "ids", i, q->ids[i], err);
+        r->ids[i] = q->ids[i];
+    }
+    r->prompt = s ? 0 : (int)q->ids_count;
+    return s;
+}
+
+static FtxStatus fill_prompt(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    if (q->text && q->ids)
+        return ftx_fail(err, FTX_EINVAL, "text and ids are both set: a prompt is one of them");
+    if (q->text)
+        return fill_text(e, r, q, err);
+    if (q->ids)
+        return fill_ids(e, r, q, err);
+    return ftx_fail(err, FTX_EINVAL, "neither text nor ids is set: there is no prompt");
+}
+
+static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const int room = (int)e->facts->context - r->prompt;
+    const int fresh = q->max_new && q->max_new < room ? q->max_new : room;
+
+    r->limit = r->prompt + fresh;
+    /* The last token is given out and not fed, so it needs no place in the cache. */
+    r->n_pages = ((uint32_t)r->limit - 1 + e->facts->kv_block - 1) / e->facts->kv_block;
+    if (r->n_pages > e->pages.all)
+        return ftx_fail(err, FTX_EFULL,
+                        "a prompt of %d and %d new tokens need %u pages of the cache; there are %u: ask for less, or "
+                        "raise the spec's kv.pages",
+                        r->prompt, fresh, r->n_pages, e->pages.all);
+    return FTX_OK;
+}
+
+FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    FtxStatus s = check_settings(e, q, err);
+
+    memset(&r->stream.decoder, 0, sizeof r->stream.decoder);
+    r->stream.bytes = r->stream.out = r->stream.searched = r->stream.n_stops = 0;
+    r->cancelled = r->has_logits = false;
+    r->fed = 0;
+    if (!s)
+        s = fill_bias(e, r, q, err);
+    if (!s)
+        s = fill_ends(e, r, q, err);
+    if (!s)
+        s = fill_stops(e, r, q, err);
+    if (!s)
+        s = fill_prompt(e, r, q, err);
+    if (!s)
+        s = fill_limit(e, r, q, err);
+    if (s)
+        return s;
+    fill_params(r, q);
+    r->length = r->prompt;
+    r->wants_logits = q->logits;
+    r->wants_logprob = q->logprobs;
+    r->user = q->user;
+    return FTX_OK;
+}

@@ -1,0 +1,250 @@
+/* schedule.c - who runs in the next step, and the IO block that says so.
+ *
+ * A step has limits.tokens tokens. Rows that decode come first, one token each; what is left goes
+ * to prompts in order of admission, as much as fits (dynamic SplitFuse), so a long prompt comes in
+ * chunks and nobody waits for it. Pages for prompt and new tokens are taken at admission: a
+ * request that runs never lacks memory, and page tables change at admission only. */
+#include <assert.h>
+#include <limits.h>
+#include <string.h>
+
+#include "engine.h"
+
+void list_add(RequestList *l, Request *r)
+{
+    l->at[l->n++] = r;
+}
+
+void list_remove(RequestList *l, Request *r)
+{
+    uint32_t i = 0;
+
+    while (l->at[i] != r)
+        i++;
+    memmove(&l->at[i], &l->at[i + 1], (--l->n - i) * sizeof *l->at);
+}
+
+/* --- programs ------------------------------------------------------------------------------------- */
+
+static void ladder_add(ProgramLadder *l, uint32_t index, uint32_t bucket)
+{
+    uint32_t at = l->n;
+
+    if (l->n == sizeof l->index / sizeof *l->index)
+        return;
+    for (; at && bucket && (l->bucket[at - 1] == 0 || l->bucket[at - 1] > bucket); at--) {
+        l->bucket[at] = l->bucket[at - 1];
+        l->index[at] = l->index[at - 1];
+    }
+    l->bucket[at] = bucket;
+    l->index[at] = index;
+    l->n++;
+}
+
+void schedule_ladders(FtxEngine *e)
+{
+    const ArtifactPlan *p = e->model->plan;
+
+    for (uint32_t i = 0; i < p->n_programs; i++)
+        ladder_add(p->programs[i].kind == FTX_PROG_DECODE ? &e->decode : &e->step, i, p->programs[i].bucket);
+}
+
+static bool ladder_find(const ProgramLadder *l, int tokens, uint32_t *program)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->bucket[i] == 0 || l->bucket[i] >= (uint32_t)tokens) {
+            *program = l->index[i];
+            return true;
+        }
+    return false;
+}
+
+/* --- admission -------------------------------------------------------------------------------------- */
+
+bool schedule_can_admit(const FtxEngine *e)
+{
+    return e->waiting.n && e->free_slots && e->waiting.at[0]->n_pages <= e->pages.n;
+}
+
+FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
+{
+    const size_t row = (size_t)e->pages_of_sequence * sizeof(int32_t);
+    const size_t bytes = r->n_pages * sizeof(int32_t);
+    const size_t piece = 65536; /* of DeviceApi.write */
+    FtxStatus s = FTX_OK;
+    const bool taken = pages_take(&e->pages, r->pages, r->n_pages);
+
+    assert(taken && e->free_slots); /* schedule_can_admit */
+    (void)taken;
+    r->slot = e->free_slot[--e->free_slots];
+    for (size_t at = 0; at < bytes && !s; at += piece)
+        s = e->api->write(e->session, FTX_NAMED_pages, (size_t)r->slot * row + at, (const char *)r->pages + at,
+                          bytes - at < piece ? bytes - at : piece, err);
+    return s;
+}
+
+void schedule_release(FtxEngine *e, Request *r)
+{
+    pages_give(&e->pages, r->pages, r->n_pages);
+    e->free_slot[e->free_slots++] = r->slot;
+}
+
+FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    while (!s && schedule_can_admit(e)) {
+        Request *r = e->waiting.at[0];
+
+        list_remove(&e->waiting, r);
+        r->state = REQUEST_RUNNING;
+        list_add(&e->running, r);
+        s = schedule_place(e, r, err);
+    }
+    return s;
+}
+
+/* --- composition -------------------------------------------------------------------------------------- */
+
+static bool is_prompt(const Request *r)
+{
+    return r->fed < r->prompt;
+}
+
+static Row row_of(Request *r, int count)
+{
+    const bool emit = r->fed + count >= r->prompt;
+
+    return (Row){.request = r, .count = count, .from = r->fed, .emit = emit};
+}
+
+/* Rows of one token first: then token t of such a row is row t. */
+static void order_rows(Flight *f, const Row *rows, int n)
+{
+    int first = 0;
+
+    f->rows = 0;
+    for (int one = 1; one >= 0; one--)
+        for (int i = 0; i < n; i++)
+            if ((rows[i].count == 1) == one) {
+                f->row[f->rows] = rows[i];
+                f->row[f->rows++].first = first;
+                first += rows[i].count;
+            }
+    f->tokens = first;
+}
+
+void schedule_compose(FtxEngine *e)
+{
+    Flight *f = &e->flight;
+    Row *rows = e->scratch_rows;
+    int n = 0, left = (int)e->facts->tokens;
+
+    for (uint32_t i = 0; i < e->running.n; i++)
+        if (!is_prompt(e->running.at[i])) {
+            rows[n++] = row_of(e->running.at[i], 1);
+            left--;
+        }
+    for (uint32_t i = 0; i < e->running.n && left > 0; i++) {
+        Request *r = e->running.at[i];
+
+        if (is_prompt(r)) {
+            rows[n++] = row_of(r, r->prompt - r->fed < left ? r->prompt - r->fed : left);
+            left -= rows[n - 1].count;
+        }
+    }
+    order_rows(f, rows, n);
+    for (int i = 0; i < f->rows; i++)
+        f->row[i].request->fed += f->row[i].count;
+}
+
+/* A decode program where all rows bring one token and get one; it may go on by itself. */
+static void choose_program(FtxEngine *e)
+{
+    Flight *f = &e->flight;
+    bool decode = true, logits = false, found;
+
+    f->most = 0;
+    for (int i = 0; i < f->rows; i++) {
+        const Row *w = &f->row[i];
+        const int left = w->request->limit - (w->from + w->count);
+
+        decode = decode && w->count == 1 && w->emit;
+        logits = logits || (w->request->wants_logits && w->emit && w->from + w->count == w->request->prompt);
+        f->most = left > f->most ? left : f->most;
+    }
+    decode = decode && ladder_find(&e->decode, f->tokens, &f->program);
+    found = decode || ladder_find(&e->step, f->tokens, &f->program);
+    assert(found); /* ftx_engine_open has looked for a program of limits.tokens */
+    (void)found;
+    f->again = decode && e->api->asynchronous && !logits;
+}
+
+/* --- the IO block -------------------------------------------------------------------------------------- */
+
+static void write_row(FtxEngine *e, int i)
+{
+    const FtxFacts *f = e->facts;
+    const Row *w = &e->flight.row[i];
+    const Request *r = w->request;
+    FtxToken *token = (FtxToken *)engine_io(e, FTX_NAMED_token) + w->first;
+
+    ((FtxRow *)engine_io(e, FTX_NAMED_rows))[i] = (FtxRow){
+        .q_start = w->first,
+        .q_len = w->count,
+        .kv_len = w->from + w->count,
+        .slot = r->slot,
+        .emit = w->emit,
+        .prompt = r->prompt,
+        .limit = r->limit,
+    };
+    ((FtxParams *)engine_io(e, FTX_NAMED_params))[i] = r->params;
+    memcpy((int32_t *)engine_io(e, FTX_NAMED_ends) + (size_t)i * f->end_ids, r->ends,
+           (size_t)r->params.n_ends * sizeof *r->ends);
+    memcpy((FtxBias *)engine_io(e, FTX_NAMED_bias) + (size_t)i * f->logit_bias, r->bias,
+           (size_t)r->params.n_bias * sizeof *r->bias);
+    for (int k = 0; k < w->count; k++) {
+        const int pos = w->from + k;
+
+        token[k] = (FtxToken){pos < r->prompt ? r->ids[pos] : r->last, pos, i, r->slot};
+    }
+}
+
+/* No result of an earlier flight may pass for one of this: a row's length may be the same. */
+static void clear_out(FtxEngine *e)
+{
+    for (int ring = 0; ring < FTX_OUT_RING; ring++)
+        for (int i = 0; i < e->flight.rows; i++)
+            e->out[(size_t)ring * e->facts->sequences + (size_t)i].length = -1;
+}
+
+/* The part of IO that this step fills: buffers stand in the order of named.def, tokens last. */
+static size_t live_bytes(const FtxEngine *e)
+{
+    const uint64_t *at = e->plan->named;
+    const uint64_t tokens = at[FTX_NAMED_token] + sizeof(FtxToken) * (uint64_t)e->flight.tokens;
+
+    for (int i = 0; i < FTX_NAMED_token; i++)
+        if (at[i] > at[FTX_NAMED_token])
+            return e->plan->space_bytes[FTX_SPACE_IO];
+    return tokens;
+}
+
+FtxStatus schedule_upload(FtxEngine *e, FtxError *err)
+{
+    Flight *f = &e->flight;
+    FtxStep *step = engine_io(e, FTX_NAMED_step);
+
+    choose_program(e);
+    f->issued = f->taken = 0;
+    f->stop = false;
+    *step = (FtxStep){.tokens = f->tokens, .rows = f->rows};
+    for (int i = 0; i < f->rows; i++) {
+        step->decode_rows += f->row[i].count == 1;
+        step->processors |= !f->row[i].request->params.simple;
+        write_row(e, i);
+    }
+    clear_out(e);
+    f->pending = true;
+    return e->api->upload(e->session, live_bytes(e), err);
+}
