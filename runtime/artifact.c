@@ -220,10 +220,12 @@ static FtxStatus check_weight(const Artifact *a, const FtxWeight *w, FtxError *e
 /* Maps FILE.ftxw, a name without folders, beside the artifact. */
 static FtxStatus open_sidecar(Artifact *a, const char *path, FtxError *err)
 {
-    const char *name = artifact_string(a, a->facts->sidecar), *slash = strrchr(path, '/');
+    const char *name = artifact_string(a, a->facts->sidecar), *slash = path ? strrchr(path, '/') : NULL;
     char beside[4096];
     FtxStatus s;
 
+    if (!path)
+        return ftx_fail(err, FTX_EFORMAT, "its weights are in a file of their own, and it is in memory");
     if (strchr(name, '/') || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
         return ftx_fail(err, FTX_EFORMAT, "its weights are said to be in \"%.200s\", which is no plain file name", name);
     if (snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name) >=
@@ -550,9 +552,21 @@ FtxStatus artifact_open(const char *path, Artifact *a, FtxError *err)
     return FTX_OK;
 }
 
+FtxStatus artifact_open_bytes(const void *p, size_t bytes, Artifact *a, FtxError *err)
+{
+    FtxStatus s;
+
+    *a = (Artifact){.map = {p, bytes}, .borrowed = true};
+    s = check_all(a, NULL, err);
+    if (s)
+        artifact_close(a);
+    return s;
+}
+
 void artifact_close(Artifact *a)
 {
-    file_unmap(&a->map);
+    if (!a->borrowed)
+        file_unmap(&a->map);
     file_unmap(&a->sidecar);
     *a = (Artifact){0};
 }

@@ -26,6 +26,7 @@ enum { ARTIFACT_MAX_PLANS = 16 };
 
 typedef struct Artifact {
     FileMap map, sidecar;
+    bool borrowed; /* map is the caller's */
     const FtxHeader *header;
     const FtxSection *sections;
     const FtxFacts *facts;
@@ -44,6 +45,9 @@ typedef struct Artifact {
 
 /* Maps and checks structure; checksums of all sections but the weights. */
 FtxStatus artifact_open(const char *path, Artifact *a, FtxError *err);
+/* The same for bytes in memory (64-byte aligned, the caller's, must outlive the artifact), which
+ * can have no sidecar. */
+FtxStatus artifact_open_bytes(const void *p, size_t bytes, Artifact *a, FtxError *err);
 void artifact_close(Artifact *a);
 FtxStatus artifact_verify(const Artifact *a, FtxError *err); /* the weights' checksum too */
 
