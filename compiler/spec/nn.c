@@ -1,0 +1,638 @@
+/* nn.c - nn.*: each builtin appends one op, or the few that it stands for, to the graph.
+ *
+ * A graph value in Lua is a userdata that holds its Id. Whatever the op's own rule (ir/infer.c)
+ * refuses is raised at the line that called the builtin. */
+#include "reader.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char VALUE[] = "graph value"; /* the metatable's name, and what messages call it */
+
+enum { MAX_VALUES = 200000, MAX_NAME = 300 };
+#define MAX_SIZE INT32_MAX
+
+typedef struct Node {
+    Id id;
+} Node;
+
+/* --- arguments -------------------------------------------------------------------------------- */
+
+/* What is at i, for messages: "nil", "a number (3)". */
+static const char *found(lua_State *L, int i)
+{
+    switch (lua_type(L, i)) {
+    case LUA_TNONE:
+    case LUA_TNIL:
+        return "nil";
+    case LUA_TNUMBER:
+        return lua_pushfstring(L, "the number %s", sandbox_text(L, i));
+    case LUA_TSTRING:
+        return lua_pushfstring(L, "\"%s\"", lua_tostring(L, i));
+    case LUA_TUSERDATA:
+        return "a graph value";
+    default:
+        return lua_pushfstring(L, "a %s", luaL_typename(L, i));
+    }
+}
+
+Id nn_value(lua_State *L, int i, const char *what)
+{
+    const Node *n = luaL_testudata(L, i, VALUE);
+
+    if (!n)
+        sandbox_fail(L, "%s must be a graph value, got %s", what, found(L, i));
+    return n->id;
+}
+
+/* An optional value: nil, or false (so that `c.bias and nn.weight(...)` can be passed on). */
+static Id maybe_value(lua_State *L, int i, const char *what)
+{
+    return lua_toboolean(L, i) ? nn_value(L, i, what) : 0;
+}
+
+static int64_t count(lua_State *L, int i, int64_t low, int64_t high, const char *what)
+{
+    int whole;
+    const lua_Integer n = lua_type(L, i) == LUA_TNUMBER ? lua_tointegerx(L, i, &whole) : (whole = 0, 0);
+
+    if (!whole || n < low || n > high)
+        sandbox_fail(L, "%s must be a whole number from %lld to %lld, got %s", what, (long long)low,
+                     (long long)high, found(L, i));
+    return n;
+}
+
+static double number(lua_State *L, int i, const char *what)
+{
+    if (lua_type(L, i) != LUA_TNUMBER || !isfinite(lua_tonumber(L, i)))
+        sandbox_fail(L, "%s must be a finite number, got %s", what, found(L, i));
+    return lua_tonumber(L, i);
+}
+
+static const char *word(lua_State *L, int i, const char *what)
+{
+    if (lua_type(L, i) != LUA_TSTRING || !lua_tostring(L, i)[0] || lua_rawlen(L, i) > MAX_NAME ||
+        strlen(lua_tostring(L, i)) != lua_rawlen(L, i))
+        sandbox_fail(L, "%s must be a text of 1 to %d characters, got %s", what, MAX_NAME,
+                     lua_type(L, i) == LUA_TSTRING ? "one that is not" : found(L, i));
+    return lua_tostring(L, i);
+}
+
+/* The table of options at i may be missing, and has only fields of `known`: "scale window". */
+static bool options(lua_State *L, int i, const char *known, const char *who)
+{
+    if (lua_isnoneornil(L, i))
+        return false;
+    if (lua_type(L, i) != LUA_TTABLE)
+        sandbox_fail(L, "%s: options must be a table, got %s", who, found(L, i));
+    for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+        const char *at = strstr(known, key);
+        const size_t n = strlen(key);
+
+        while (at && n && !((at == known || at[-1] == ' ') && (at[n] == ' ' || !at[n])))
+            at = strstr(at + 1, key);
+        if (!at || !n)
+            sandbox_fail(L, "%s has no option '%s'; it has: %s", who, sandbox_text(L, -2), known);
+    }
+    return true;
+}
+
+static double option_number(lua_State *L, int i, const char *name, double missing, const char *who)
+{
+    double f = missing;
+
+    if (lua_getfield(L, i, name) != LUA_TNIL) {
+        lua_pushfstring(L, "%s: %s", who, name);
+        f = number(L, -2, lua_tostring(L, -1));
+    }
+    return f;
+}
+
+static int64_t option_count(lua_State *L, int i, const char *name, int64_t low, int64_t high, int64_t missing,
+                            const char *who)
+{
+    int64_t n = missing;
+
+    if (lua_getfield(L, i, name) != LUA_TNIL) {
+        lua_pushfstring(L, "%s: %s", who, name);
+        n = count(L, -2, low, high, lua_tostring(L, -1));
+    }
+    return n;
+}
+
+/* --- values ------------------------------------------------------------------------------------- */
+
+static int push(lua_State *L, Id id)
+{
+    Node *n = lua_newuserdatauv(L, sizeof *n, 0);
+
+    n->id = id;
+    luaL_setmetatable(L, VALUE);
+    return 1;
+}
+
+static Value *value(lua_State *L, Id id)
+{
+    return ir_value(reader_of(L)->graph, id);
+}
+
+/* Attributes of the op being added: few, and their names are literals. */
+typedef struct Attrs {
+    Attr at[8];
+    uint32_t n;
+} Attrs;
+
+static void set_int(Attrs *a, const char *name, int64_t i)
+{
+    a->at[a->n++] = (Attr){.name = name, .kind = ATTR_INT, .i = i};
+}
+
+static void set_float(Attrs *a, const char *name, double f)
+{
+    a->at[a->n++] = (Attr){.name = name, .kind = ATTR_FLOAT, .f = f};
+}
+
+static void set_word(Attrs *a, const char *name, const char *s)
+{
+    a->at[a->n++] = (Attr){.name = name, .kind = ATTR_WORD, .s = s};
+}
+
+/* Raises what a Diag says; it carries no place, on_error adds it. */
+static void check(lua_State *L, const Diag *d)
+{
+    if (d->failed)
+        sandbox_fail(L, "%s", d->text);
+}
+
+static Id add_shaped(lua_State *L, Op op, const Id args[IR_MAX_ARGS], const Attrs *attrs, Shape shape)
+{
+    Graph *g = reader_of(L)->graph;
+    Diag d = {0};
+    DType type = DT_NONE;
+    Id id;
+
+    if (g->values.n > MAX_VALUES)
+        sandbox_fail(L, "the graph has more than %d values", MAX_VALUES);
+    ir_infer(g, op, args, attrs->at, attrs->n, DT_NONE, (Loc){0}, &shape, &type, &d);
+    check(L, &d);
+    id = ir_value_add(g, op, args, shape, type, sandbox_here(L));
+    for (uint32_t i = 0; i < attrs->n; i++) {
+        const Attr *a = &attrs->at[i];
+
+        if (a->kind == ATTR_INT)
+            ir_attr_int(g, id, a->name, a->i);
+        else if (a->kind == ATTR_FLOAT)
+            ir_attr_float(g, id, a->name, a->f);
+        else
+            ir_attr_word(g, id, a->name, a->s);
+    }
+    return id;
+}
+
+static Id add(lua_State *L, Op op, Id a, Id b, Id c, const Attrs *attrs)
+{
+    static const Attrs none;
+
+    return add_shaped(L, op, (Id[IR_MAX_ARGS]){a, b, c}, attrs ? attrs : &none, (Shape){0});
+}
+
+/* The value that was made with this op and this attribute word, or 0: weights are shared. */
+static Id known_weight(lua_State *L, const char *name)
+{
+    const Graph *g = reader_of(L)->graph;
+
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_WEIGHT && strcmp(ir_word(ir_value(g, id), "name"), name) == 0)
+            return id;
+    return 0;
+}
+
+/* --- weights -------------------------------------------------------------------------------------- */
+
+/* nn.weight("name", {N, K}) */
+static int nn_weight(lua_State *L)
+{
+    const char *name = word(L, 1, "weight: the name");
+    Shape shape = {0};
+    Attrs attrs = {0};
+    Id id;
+
+    if (lua_type(L, 2) != LUA_TTABLE || lua_rawlen(L, 2) < 1 || lua_rawlen(L, 2) > 2)
+        return sandbox_fail(L, "weight %s: the shape must be {N} or {N, K}, got %s", name,
+                            lua_type(L, 2) == LUA_TTABLE ? "another table" : found(L, 2));
+    shape.rank = (uint32_t)lua_rawlen(L, 2);
+    for (uint32_t i = 0; i < shape.rank; i++) {
+        lua_rawgeti(L, 2, i + 1);
+        lua_pushfstring(L, "weight %s: size %d", name, (int)i + 1);
+        shape.dim[i] = ir_const(count(L, -2, 1, MAX_SIZE, lua_tostring(L, -1)));
+    }
+    id = known_weight(L, name);
+    if (id && !ir_shape_equal(value(L, id)->shape, shape)) {
+        Arena *a = reader_of(L)->graph->scratch;
+
+        return sandbox_fail(L, "weight %s: the shape is %s here and %s on line %d", name, ir_shape_text(a, shape),
+                            ir_shape_text(a, value(L, id)->shape), value(L, id)->loc.line);
+    }
+    if (id)
+        return push(L, id);
+    set_word(&attrs, "name", name);
+    return push(L, add_shaped(L, OP_WEIGHT, (Id[IR_MAX_ARGS]){0}, &attrs, shape));
+}
+
+static int nn_transpose(lua_State *L)
+{
+    return push(L, add(L, OP_TRANSPOSE, nn_value(L, 1, "transpose: w"), 0, 0, NULL));
+}
+
+/* nn.rows(w, from, count): from counts from 0, as in the checkpoint's own description */
+static int nn_rows(lua_State *L)
+{
+    const Id w = nn_value(L, 1, "rows: w");
+    Attrs attrs = {0};
+
+    set_int(&attrs, "from", count(L, 2, 0, MAX_SIZE, "rows: from"));
+    set_int(&attrs, "count", count(L, 3, 1, MAX_SIZE, "rows: count"));
+    return push(L, add(L, OP_ROWS, w, 0, 0, &attrs));
+}
+
+static int nn_concat(lua_State *L)
+{
+    return push(L, add(L, OP_CONCAT, nn_value(L, 1, "concat: the first weight"),
+                       nn_value(L, 2, "concat: the second weight"), maybe_value(L, 3, "concat: the third weight"),
+                       NULL));
+}
+
+/* nn.checkpoint { prefixes = {"model."}, unused = {"*.inv_freq"} }: how checkpoints may differ */
+static int nn_checkpoint(lua_State *L)
+{
+    Spec *spec = reader_of(L)->spec;
+    Arena *keep = sandbox_of(L)->keep;
+
+    luaL_checkstack(L, 8, NULL);
+    if (!options(L, 1, "prefixes unused", "checkpoint"))
+        return 0;
+    for (int which = 0; which < 2; which++) {
+        if (lua_getfield(L, 1, which ? "unused" : "prefixes") == LUA_TNIL)
+            continue;
+        if (lua_type(L, -1) != LUA_TTABLE)
+            return sandbox_fail(L, "checkpoint: %s must be a list of names", which ? "unused" : "prefixes");
+        for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
+            const char *name = arena_strdup(keep, word(L, -1, "checkpoint: a name"));
+
+            if (which)
+                *arena_push(keep, spec->ignored) = name;
+            else
+                *arena_push(keep, spec->prefixes) = name;
+            if (i > 1000)
+                return sandbox_fail(L, "checkpoint: more than 1000 names");
+        }
+        lua_pop(L, 1);
+    }
+    return 0;
+}
+
+/* --- activations ------------------------------------------------------------------------------------ */
+
+static int nn_ids(lua_State *L)
+{
+    const Graph *g = reader_of(L)->graph;
+
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_IDS)
+            return push(L, id);
+    return push(L, add(L, OP_IDS, 0, 0, 0, NULL));
+}
+
+static int nn_embed(lua_State *L)
+{
+    return push(L, add(L, OP_EMBED, nn_value(L, 1, "embed: ids"), nn_value(L, 2, "embed: w"), 0, NULL));
+}
+
+/* nn.positions(w [, offset]) */
+static int nn_positions(lua_State *L)
+{
+    Reader *r = reader_of(L);
+    const Id w = nn_value(L, 1, "positions: w");
+    const int64_t offset = lua_isnoneornil(L, 2) ? 0 : count(L, 2, 0, MAX_SIZE, "positions: offset");
+    Attrs attrs = {0};
+    Id id;
+
+    if (offset)
+        set_int(&attrs, "offset", offset);
+    id = add(L, OP_POSITIONS, w, 0, 0, &attrs);
+    if (!r->positions || value(L, w)->shape.dim[0].n - offset < r->positions)
+        r->positions = value(L, w)->shape.dim[0].n - offset;
+    return push(L, id);
+}
+
+static int nn_linear(lua_State *L)
+{
+    return push(L, add(L, OP_LINEAR, nn_value(L, 1, "linear: x"), nn_value(L, 2, "linear: w"),
+                       maybe_value(L, 3, "linear: b"), NULL));
+}
+
+static int nn_add(lua_State *L)
+{
+    return push(L, add(L, OP_ADD, nn_value(L, 1, "add: a"), nn_value(L, 2, "add: b"), 0, NULL));
+}
+
+static int nn_mul(lua_State *L)
+{
+    return push(L, add(L, OP_MUL, nn_value(L, 1, "mul: a"), nn_value(L, 2, "mul: b"), 0, NULL));
+}
+
+static int nn_scale(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "scale: x");
+    Attrs attrs = {0};
+
+    set_float(&attrs, "by", number(L, 2, "scale: by"));
+    return push(L, add(L, OP_SCALE, x, 0, 0, &attrs));
+}
+
+static void set_eps(lua_State *L, Attrs *attrs, int i, const char *what)
+{
+    const double eps = number(L, i, what);
+
+    if (eps < 0 || eps > 1)
+        sandbox_fail(L, "%s must be from 0 to 1, got %s", what, found(L, i));
+    set_float(attrs, "eps", eps);
+}
+
+static int nn_rmsnorm(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "rmsnorm: x"), g = nn_value(L, 2, "rmsnorm: g");
+    Attrs attrs = {0};
+
+    set_eps(L, &attrs, 3, "rmsnorm: eps");
+    return push(L, add(L, OP_RMSNORM, x, g, 0, &attrs));
+}
+
+static int nn_layernorm(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "layernorm: x"), g = nn_value(L, 2, "layernorm: g"),
+             b = nn_value(L, 3, "layernorm: b");
+    Attrs attrs = {0};
+
+    set_eps(L, &attrs, 4, "layernorm: eps");
+    return push(L, add(L, OP_LAYERNORM, x, g, b, &attrs));
+}
+
+/* nn.act(x, "silu"); "identity" gives x back */
+static int nn_act(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "act: x");
+    const char *kind = word(L, 2, "act: kind");
+    Attrs attrs = {0};
+
+    if (strcmp(kind, "identity") == 0)
+        return push(L, x);
+    set_word(&attrs, "kind", kind);
+    return push(L, add(L, OP_ACT, x, 0, 0, &attrs));
+}
+
+/* nn.glu(gate, up, kind) = kind(gate) * up */
+static int nn_glu(lua_State *L)
+{
+    const Id gate = nn_value(L, 1, "glu: gate"), up = nn_value(L, 2, "glu: up");
+    Attrs attrs = {0};
+
+    set_word(&attrs, "kind", word(L, 3, "glu: kind"));
+    return push(L, add(L, OP_MUL, add(L, OP_ACT, gate, 0, 0, &attrs), up, 0, NULL));
+}
+
+static int nn_split_heads(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "split_heads: x");
+    Attrs attrs = {0};
+
+    set_int(&attrs, "heads", count(L, 2, 1, 65536, "split_heads: heads"));
+    return push(L, add(L, OP_SPLIT_HEADS, x, 0, 0, &attrs));
+}
+
+static int nn_join_heads(lua_State *L)
+{
+    return push(L, add(L, OP_JOIN_HEADS, nn_value(L, 1, "join_heads: x"), 0, 0, NULL));
+}
+
+/* Options of a table of rotations: theta, dim, scaling = {kind, factor, low, high, original}. The
+ * number of positions is known only to ftx.model, which sets it. */
+static void rope_attrs(lua_State *L, int i, int64_t head_dim, Attrs *attrs)
+{
+    static const char *const kinds[] = {"none", "linear", "llama3"};
+    const char *kind = "none";
+    const int64_t dim = option_count(L, i, "dim", 2, head_dim, head_dim, "rope");
+    const double theta = option_number(L, i, "theta", 10000, "rope");
+
+    if (dim % 2)
+        sandbox_fail(L, "rope: dim is %lld, it must be even", (long long)dim);
+    if (theta <= 0)
+        sandbox_fail(L, "rope: theta is %g, it must be positive", theta);
+    set_int(attrs, "rot", dim);
+    set_float(attrs, "theta", theta);
+    set_int(attrs, "positions", 1);
+    if (lua_getfield(L, i, "scaling") == LUA_TNIL)
+        return;
+    i = lua_gettop(L);
+    options(L, i, "kind factor low high original", "rope: scaling");
+    lua_getfield(L, i, "kind");
+    kind = word(L, -1, "rope: scaling.kind");
+    for (size_t k = 0; k <= LEN(kinds); k++) {
+        if (k == LEN(kinds))
+            sandbox_fail(L, "rope: scaling.kind is \"%s\", it must be none, linear or llama3", kind);
+        if (strcmp(kind, kinds[k]) == 0)
+            break;
+    }
+    if (strcmp(kind, "none") == 0)
+        return;
+    set_word(attrs, "scaling", kind);
+    set_float(attrs, "factor", option_number(L, i, "factor", 0, "rope: scaling"));
+    if (attrs->at[attrs->n - 1].f < 1)
+        sandbox_fail(L, "rope: scaling.factor is %g, it must be 1 or more", attrs->at[attrs->n - 1].f);
+    if (strcmp(kind, "llama3") == 0) {
+        const double low = option_number(L, i, "low", 1, "rope: scaling");
+        const double high = option_number(L, i, "high", 4, "rope: scaling");
+
+        if (low <= 0 || high <= low)
+            sandbox_fail(L, "rope: scaling.low is %g and high %g, they must be positive and low < high", low, high);
+        set_float(attrs, "low", low);
+        set_float(attrs, "high", high);
+        set_int(attrs, "original", option_count(L, i, "original", 1, MAX_SIZE, 0, "rope: scaling"));
+        if (!attrs->at[attrs->n - 1].i)
+            sandbox_fail(L, "rope: scaling.original is missing: the context that the model was trained with first");
+    }
+}
+
+static bool same_attrs(const Value *v, const Attrs *a)
+{
+    if (v->n_attrs != a->n)
+        return false;
+    for (uint32_t i = 0; i < a->n; i++) {
+        const Attr *b = ir_attr(v, a->at[i].name);
+
+        if (!b || b->kind != a->at[i].kind || b->i != a->at[i].i || b->f != a->at[i].f ||
+            (b->kind == ATTR_WORD && strcmp(b->s, a->at[i].s) != 0))
+            return false;
+    }
+    return true;
+}
+
+/* nn.rope(x, {theta=, dim=, scaling=, style="half"}): layers with equal options share a table */
+static int nn_rope(lua_State *L)
+{
+    const Graph *g = reader_of(L)->graph;
+    const Id x = nn_value(L, 1, "rope: x");
+    const Shape shape = value(L, x)->shape;
+    Attrs table = {0}, attrs = {0};
+    Id found_table = 0;
+
+    lua_settop(L, 2);
+    if (shape.rank != 3)
+        return sandbox_fail(L, "rope: x is %s, it must be [T,heads,head_dim]: split_heads gives that",
+                            ir_shape_text(g->scratch, shape));
+    if (lua_isnil(L, 2))
+        lua_newtable(L), lua_replace(L, 2); /* all defaults */
+    options(L, 2, "theta dim scaling style", "rope");
+    rope_attrs(L, 2, shape.dim[2].n, &table);
+    for (Id id = 1; id < g->values.n && !found_table; id++)
+        if (ir_value(g, id)->op == OP_ROPE_TABLE && same_attrs(ir_value(g, id), &table))
+            found_table = id;
+    if (!found_table)
+        found_table = add(L, OP_ROPE_TABLE, 0, 0, 0, &table);
+    if (lua_getfield(L, 2, "style") != LUA_TNIL)
+        set_word(&attrs, "style", word(L, -1, "rope: style"));
+    return push(L, add(L, OP_ROPE, x, found_table, 0, &attrs));
+}
+
+/* nn.cache(k, v): each call is one layer's cache, in order */
+static int nn_cache(lua_State *L)
+{
+    Reader *r = reader_of(L);
+    const Id k = nn_value(L, 1, "cache: k"), v = nn_value(L, 2, "cache: v");
+    const Shape shape = value(L, k)->shape;
+    Attrs attrs = {0};
+    Id id;
+
+    set_int(&attrs, "layer", r->layers);
+    id = add(L, OP_CACHE, k, v, 0, &attrs);
+    if (shape.dim[2].n % 8 || shape.dim[2].n < 16 || shape.dim[2].n > 256)
+        return sandbox_fail(L, "cache: head_dim is %lld, it must be a multiple of 8 from 16 to 256",
+                            (long long)shape.dim[2].n);
+    r->layers++;
+    return push(L, id);
+}
+
+/* nn.attend(q, cache, {scale=, window=, softcap=}): scale 1/sqrt(head_dim), window in tokens */
+static int nn_attend(lua_State *L)
+{
+    const Id q = nn_value(L, 1, "attend: q"), cache = nn_value(L, 2, "attend: the cache");
+    const Shape shape = value(L, q)->shape;
+    Attrs attrs = {0};
+    double scale, softcap = 0;
+    int64_t window = 0;
+
+    lua_settop(L, 3);
+    if (value(L, cache)->op != OP_CACHE)
+        return sandbox_fail(L, "attend: the second argument is the result of %s, it must be that of cache",
+                            ir_op_name(value(L, cache)->op));
+    scale = shape.rank == 3 ? 1 / sqrt((double)shape.dim[2].n) : 1;
+    if (options(L, 3, "scale window softcap", "attend")) {
+        scale = option_number(L, 3, "scale", scale, "attend");
+        softcap = option_number(L, 3, "softcap", 0, "attend");
+        window = option_count(L, 3, "window", 0, MAX_SIZE, 0, "attend");
+    }
+    set_int(&attrs, "layer", ir_int(value(L, cache), "layer"));
+    set_float(&attrs, "scale", scale);
+    if (window)
+        set_int(&attrs, "window", window);
+    if (softcap != 0)
+        set_float(&attrs, "softcap", softcap);
+    return push(L, add(L, OP_ATTEND, q, cache, 0, &attrs));
+}
+
+static int nn_select_last(lua_State *L)
+{
+    return push(L, add(L, OP_SELECT_LAST, nn_value(L, 1, "select_last: x"), 0, 0, NULL));
+}
+
+static int nn_sample(lua_State *L)
+{
+    return push(L, add(L, OP_SAMPLE, nn_value(L, 1, "sample: logits"), 0, 0, NULL));
+}
+
+/* nn.width(x): the last size */
+static int nn_width(lua_State *L)
+{
+    const Shape shape = value(L, nn_value(L, 1, "width: x"))->shape;
+
+    lua_pushinteger(L, shape.rank ? shape.dim[shape.rank - 1].n : 0);
+    return 1;
+}
+
+/* --- operators ---------------------------------------------------------------------------------------- */
+
+/* a * b: of two values, or of a value and a number */
+static int multiply(lua_State *L)
+{
+    if (lua_type(L, 1) == LUA_TNUMBER)
+        lua_insert(L, 1);
+    return lua_type(L, 2) == LUA_TNUMBER ? nn_scale(L) : nn_mul(L);
+}
+
+static int describe(lua_State *L)
+{
+    const Graph *g = reader_of(L)->graph;
+    const Value *v = value(L, nn_value(L, 1, "a graph value"));
+
+    lua_pushfstring(L, "%s %s", ir_op_name(v->op), ir_shape_text(g->scratch, v->shape));
+    return 1;
+}
+
+static int no_field(lua_State *L)
+{
+    return sandbox_fail(L, "a graph value has no field '%s'; nn.width(x) gives its last size", sandbox_text(L, 2));
+}
+
+int nn_open(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"weight", nn_weight},
+        {"transpose", nn_transpose},
+        {"rows", nn_rows},
+        {"concat", nn_concat},
+        {"checkpoint", nn_checkpoint},
+        {"ids", nn_ids},
+        {"embed", nn_embed},
+        {"positions", nn_positions},
+        {"linear", nn_linear},
+        {"add", nn_add},
+        {"mul", nn_mul},
+        {"scale", nn_scale},
+        {"rmsnorm", nn_rmsnorm},
+        {"layernorm", nn_layernorm},
+        {"act", nn_act},
+        {"glu", nn_glu},
+        {"split_heads", nn_split_heads},
+        {"join_heads", nn_join_heads},
+        {"rope", nn_rope},
+        {"cache", nn_cache},
+        {"attend", nn_attend},
+        {"select_last", nn_select_last},
+        {"sample", nn_sample},
+        {"width", nn_width},
+        {NULL, NULL},
+    };
+    static const luaL_Reg operators[] = {
+        {"__add", nn_add}, {"__mul", multiply}, {"__tostring", describe}, {"__index", no_field}, {NULL, NULL},
+    };
+
+    luaL_newmetatable(L, VALUE);
+    luaL_setfuncs(L, operators, 0);
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+    luaL_newlib(L, functions);
+    sandbox_strict(L, "nn");
+    return 1;
+}

@@ -1,0 +1,51 @@
+/* reader.h - what one reading of a spec holds, and its parts: nn.*, ftx.*, checkouts. */
+#ifndef FTXC_SPEC_READER_H
+#define FTXC_SPEC_READER_H
+
+#include <jansson.h>
+
+#include "sandbox.h"
+#include "spec.h"
+
+typedef struct Reader {
+    Sandbox box;
+    Spec *spec;
+    Graph *graph;
+    const Override *overrides;
+    size_t n_overrides;
+    int64_t layers;      /* caches made so far */
+    int64_t positions;   /* rows of the shortest table of learned positions; 0: none */
+    bool finished;       /* ftx.model was called */
+    bool checkout;       /* a folder, not a file */
+} Reader;
+
+static inline Reader *reader_of(lua_State *L)
+{
+    return sandbox_of(L)->user;
+}
+
+/* nn.c. nn_open leaves the module on the stack. */
+int nn_open(lua_State *L);
+Id nn_value(lua_State *L, int i, const char *what); /* raises if it is none */
+
+/* model.c */
+int ftx_open(lua_State *L);
+
+/* checkout.c: the folder's files as one table, made in two steps so that nothing leaks: files are
+ * read before Lua runs. */
+typedef struct Checkout {
+    const char *folder;      /* "dir/" */
+    const char *config_path; /* "dir/config.json" */
+    const char *generation_path;
+    json_t *config, *generation; /* generation NULL: there is none */
+    const char *text;            /* both, for the artifact */
+} Checkout;
+
+bool checkout_read(const char *folder, Arena *keep, Checkout *c, Diag *d);
+void checkout_drop(Checkout *c);
+void checkout_push(lua_State *L, const Checkout *c); /* the table that specs/lib/checkout.lua gets */
+
+/* The file that holds the weights of `path`: itself, or of a folder model.safetensors or its index. */
+const char *checkpoint_path(Arena *keep, const char *path);
+
+#endif

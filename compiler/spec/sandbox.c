@@ -1,0 +1,417 @@
+/* sandbox.c - the bounded Lua state: memory, instructions, time, and how errors leave it.
+ *
+ * Memory comes from an allocator that counts, and that refuses a single block above 16 MB: with
+ * that no instruction and no builtin takes more than some milliseconds, so a hook that looks at
+ * the clock every hundred instructions is enough. Behind it stands a watchdog thread that ends
+ * the program, should something stay in C after all. Nothing is collected: a spec makes little,
+ * and what the collector does depends on addresses.
+ *
+ * Chunk names are "@\1N\1", N a number in `files`: Lua shortens names to 60 characters, and a
+ * message gets the whole one at the end. */
+#include "sandbox.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HOOK_EVERY = 100, MARK = '\1' };
+
+static double seconds_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+struct SandboxBlock {
+    SandboxBlock *next, *before;
+    size_t bytes;
+    size_t pad; /* what follows is aligned to 16 */
+};
+
+static void unlink_block(Sandbox *s, SandboxBlock *b)
+{
+    if (b->before)
+        b->before->next = b->next;
+    else
+        s->blocks = b->next;
+    if (b->next)
+        b->next->before = b->before;
+}
+
+static void link_block(Sandbox *s, SandboxBlock *b)
+{
+    b->before = NULL;
+    b->next = s->blocks;
+    if (b->next)
+        b->next->before = b;
+    s->blocks = b;
+}
+
+static void *allocate(void *user, void *p, size_t old, size_t bytes)
+{
+    Sandbox *s = user;
+    SandboxBlock *b = p ? (SandboxBlock *)p - 1 : NULL, *now;
+
+    old = b ? b->bytes : 0; /* for new blocks Lua passes a kind there */
+    if (bytes == 0) {
+        if (b) {
+            s->used_bytes -= old;
+            unlink_block(s, b);
+            free(b);
+        }
+        return NULL;
+    }
+    if (bytes > old && (bytes > SANDBOX_BLOCK || s->used_bytes - old + bytes > SANDBOX_MEMORY)) {
+        if (s->lua)
+            s->refused = sandbox_here(s->lua);
+        return NULL;
+    }
+    if (b)
+        unlink_block(s, b);
+    now = realloc(b, sizeof *b + bytes);
+    if (!now)
+        die("no memory");
+    s->used_bytes += bytes - old;
+    now->bytes = bytes;
+    link_block(s, now);
+    return now + 1;
+}
+
+/* --- time ------------------------------------------------------------------------------------- */
+
+struct Watchdog {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t done;
+    bool over;
+    char text[600];
+};
+
+static void *watch(void *user)
+{
+    Watchdog *w = user;
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += SANDBOX_SECONDS + SANDBOX_GRACE;
+    pthread_mutex_lock(&w->mutex);
+    while (!w->over)
+        if (pthread_cond_timedwait(&w->done, &w->mutex, &until) == ETIMEDOUT) {
+            if (write(STDERR_FILENO, w->text, strlen(w->text)) < 0)
+                _exit(3);
+            _exit(2);
+        }
+    pthread_mutex_unlock(&w->mutex);
+    return NULL;
+}
+
+static void watchdog_start(Sandbox *s)
+{
+    Watchdog *w = calloc(1, sizeof *w);
+    pthread_condattr_t clock;
+
+    if (!w)
+        die("no memory");
+    snprintf(w->text, sizeof w->text, "ftxc: %.500s: the spec ran for more than %d s\n", s->subject,
+             SANDBOX_SECONDS + SANDBOX_GRACE);
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->done, &clock);
+    pthread_condattr_destroy(&clock);
+    if (pthread_create(&w->thread, NULL, watch, w))
+        die("no thread for the watchdog of specs");
+    s->watchdog = w;
+}
+
+static void watchdog_stop(Watchdog *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    w->over = true;
+    pthread_cond_signal(&w->done);
+    pthread_mutex_unlock(&w->mutex);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->done);
+    pthread_mutex_destroy(&w->mutex);
+    free(w);
+}
+
+/* Not a Lua error: handlers of the spec (`local x <close>`) must not run and go on. */
+void sandbox_tick(lua_State *L)
+{
+    Sandbox *s = sandbox_of(L);
+
+    if (s->instructions > SANDBOX_INSTRUCTIONS)
+        diag_error(s->diag, sandbox_here(L), "the spec still runs after %d million instructions: is this loop endless?",
+                   SANDBOX_INSTRUCTIONS / 1000000);
+    else if (seconds_now() > s->deadline)
+        diag_error(s->diag, sandbox_here(L), "the spec still runs after %d s: is this loop endless?",
+                   SANDBOX_SECONDS);
+    else
+        return;
+    longjmp(s->out, 1);
+}
+
+static void on_count(lua_State *L, lua_Debug *ar)
+{
+    (void)ar;
+    sandbox_of(L)->instructions += HOOK_EVERY;
+    sandbox_tick(L);
+}
+
+/* --- places and messages ------------------------------------------------------------------------ */
+
+/* The number of a file in the list; it is added when new. */
+static size_t file_number(Sandbox *s, const char *file)
+{
+    size_t i = 0;
+
+    while (i < s->files.n && strcmp(s->files.at[i], file) != 0)
+        i++;
+    if (i == s->files.n)
+        *arena_push(s->keep, s->files) = arena_strdup(s->keep, file);
+    return i;
+}
+
+/* "\1N\1" to the file's name, and where it ends; NULL for anything else. */
+static const char *marked_file(const Sandbox *s, const char *text, const char **end)
+{
+    char *stop;
+    unsigned long i;
+
+    if (text[0] != MARK)
+        return NULL;
+    i = strtoul(text + 1, &stop, 10);
+    if (*stop != MARK || i >= s->files.n)
+        return NULL;
+    *end = stop + 1;
+    return s->files.at[i];
+}
+
+static Loc place(lua_State *L, bool outermost)
+{
+    Loc found = {0};
+    lua_Debug ar;
+
+    for (int level = 0; lua_getstack(L, level, &ar); level++) {
+        const char *file, *end;
+
+        lua_getinfo(L, "Sl", &ar);
+        file = ar.source[0] == '@' ? marked_file(sandbox_of(L), ar.source + 1, &end) : NULL;
+        if (!file || ar.currentline <= 0)
+            continue;
+        found = (Loc){file, ar.currentline};
+        if (!outermost)
+            break;
+    }
+    return found;
+}
+
+Loc sandbox_here(lua_State *L)
+{
+    return place(L, false);
+}
+
+int sandbox_fail(lua_State *L, const char *format, ...)
+{
+    char text[1600];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    lua_pushstring(L, text); /* on_error adds the place */
+    return lua_error(L);
+}
+
+int sandbox_fail_in(lua_State *L, const char *file, const char *format, ...)
+{
+    char text[1600];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    lua_pushfstring(L, "%c%d%c: %s", MARK, (int)file_number(sandbox_of(L), file), MARK, text);
+    return lua_error(L);
+}
+
+/* Whole names for marks, into `out`. */
+static void unmark(const Sandbox *s, const char *text, char *out, size_t room)
+{
+    size_t n = 0;
+
+    while (*text && n + 1 < room) {
+        const char *end, *file = marked_file(s, text, &end);
+
+        if (file) {
+            const int wrote = snprintf(out + n, room - n, "%s", file);
+
+            n = wrote < 0 || (size_t)wrote >= room - n ? room - 1 : n + (size_t)wrote;
+            text = end;
+        } else {
+            out[n++] = *text++;
+        }
+    }
+    out[n] = 0;
+}
+
+/* The message handler of every call: a place where there is none, and, where a message is about
+ * another file than the user's, the line of the user's file that led there. */
+static int on_error(lua_State *L)
+{
+    Sandbox *s = sandbox_of(L);
+    const Loc here = place(L, false), from = place(L, true);
+    const char *end, *file;
+
+    if (lua_type(L, 1) != LUA_TSTRING) {
+        const char *what = lua_typename(L, lua_type(L, 1));
+
+        lua_pushfstring(L, "error() was given a %s, it takes a text", what);
+        lua_replace(L, 1);
+    }
+    if (!marked_file(s, lua_tostring(L, 1), &end)) {
+        const char *of = here.file ? here.file : s->subject;
+
+        if (here.line)
+            lua_pushfstring(L, "%c%d%c:%d: %s", MARK, (int)file_number(s, of), MARK, here.line, lua_tostring(L, 1));
+        else
+            lua_pushfstring(L, "%c%d%c: %s", MARK, (int)file_number(s, of), MARK, lua_tostring(L, 1));
+        lua_replace(L, 1);
+    }
+    lua_settop(L, 1);
+    file = marked_file(s, lua_tostring(L, 1), &end);
+    if (strcmp(file, s->subject) == 0 || file[0] == '-')
+        return 1;
+    if (from.file && strcmp(from.file, s->subject) == 0)
+        lua_pushfstring(L, " (from %s:%d)", from.file, from.line);
+    else if (strncmp(file, s->folder, strlen(s->folder)) != 0)
+        lua_pushfstring(L, " (reading %s)", s->subject);
+    else
+        return 1;
+    lua_concat(L, 2);
+    return 1;
+}
+
+/* --- the state ---------------------------------------------------------------------------------- */
+
+void sandbox_load(lua_State *L, const char *file, const char *text, size_t bytes)
+{
+    char name[32];
+
+    if (bytes > SANDBOX_TEXT)
+        sandbox_fail_in(L, file, "the file is %zu bytes, %d are allowed", bytes, SANDBOX_TEXT);
+    snprintf(name, sizeof name, "@%c%zu%c", MARK, file_number(sandbox_of(L), file), MARK);
+    if (luaL_loadbufferx(L, text, bytes, name, "t") != LUA_OK)
+        lua_error(L);
+}
+
+static int missing_name(lua_State *L)
+{
+    static const char *const absent[] = {"io",      "os",   "debug",    "load",    "loadstring", "loadfile",
+                                         "dofile",  "next", "pcall",    "xpcall",  "coroutine",  "package",
+                                         "print",   "warn", "utf8",     "_G",      "_ENV",       "collectgarbage",
+                                         "find",    "match", "gmatch",  "gsub",    "random",     "randomseed",
+                                         "dump",    "pack", "unpack"};
+    const char *of = lua_tostring(L, lua_upvalueindex(1));
+    const char *name = sandbox_text(L, 2);
+    const char *dot = of[0] ? "." : "";
+
+    for (size_t i = 0; i < LEN(absent); i++)
+        if (strcmp(name, absent[i]) == 0)
+            return sandbox_fail(L, "%s%s%s is not there: a spec runs without files, clock, randomness, text "
+                                "patterns and loaded code", of, dot, name);
+    return sandbox_fail(L, of[0] ? "%s has no '%s'" : "%s'%s' is not defined here", of, name);
+}
+
+static int refuse_global(lua_State *L)
+{
+    return sandbox_fail(L, "'%s' would be a global: say `local %s`", sandbox_text(L, 2), sandbox_text(L, 2));
+}
+
+void sandbox_strict(lua_State *L, const char *name)
+{
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, name);
+    lua_pushcclosure(L, missing_name, 1);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, refuse_global);
+    lua_setfield(L, -2, "__newindex");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -2);
+}
+
+static int furnish(lua_State *L)
+{
+    sandbox_library(L);
+    sandbox_modules(L);
+    lua_pushglobaltable(L);
+    sandbox_strict(L, "");
+    return 0;
+}
+
+void sandbox_open(Sandbox *s, const char *subject, const char *folder, Arena *keep, Diag *d)
+{
+    lua_State *L;
+
+    *s = (Sandbox){.subject = subject, .folder = folder, .keep = keep, .diag = d,
+                   .deadline = seconds_now() + SANDBOX_SECONDS};
+    L = lua_newstate(allocate, s);
+    if (!L)
+        die("no memory");
+    *(Sandbox **)lua_getextraspace(L) = s;
+    s->lua = L;
+    lua_gc(L, LUA_GCSTOP);
+    if (!sandbox_call(s, furnish, NULL))
+        die("%s", d->text);
+    watchdog_start(s);
+    lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_EVERY);
+}
+
+/* Not lua_close: after a longjmp the state is no longer whole, its memory is. */
+void sandbox_close(Sandbox *s)
+{
+    if (s->watchdog)
+        watchdog_stop(s->watchdog);
+    for (SandboxBlock *b = s->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    *s = (Sandbox){0};
+}
+
+bool sandbox_call(Sandbox *s, lua_CFunction f, void *argument)
+{
+    lua_State *L = s->lua;
+    char text[sizeof s->diag->text];
+    int status;
+
+    if (setjmp(s->out)) /* sandbox_tick has said why */
+        return false;
+    lua_pushcfunction(L, on_error);
+    lua_pushcfunction(L, f);
+    lua_pushlightuserdata(L, argument);
+    status = lua_pcall(L, 1, 0, -3);
+    if (status == LUA_OK) {
+        lua_pop(L, 1);
+        return true;
+    }
+    if (status == LUA_ERRMEM)
+        return diag_error(s->diag, s->refused.file ? s->refused : (Loc){s->subject, 0},
+                          "the spec wants more memory than it may have: %d MB, and %d MB for one text or table",
+                          SANDBOX_MEMORY >> 20, SANDBOX_BLOCK >> 20);
+    if (lua_type(L, -1) == LUA_TSTRING)
+        unmark(s, lua_tostring(L, -1), text, sizeof text);
+    else
+        snprintf(text, sizeof text, "%s: an error without a text", s->subject);
+    return diag_error(s->diag, (Loc){0}, "%s", text);
+}

@@ -1,0 +1,317 @@
+/* stdlib.c - what remains of Lua's library in a spec, and what is written anew.
+ *
+ * Gone is what reads the world, loads code, catches errors, or can run long inside one call
+ * (patterns). Written anew is what would make two runs differ: `pairs` and `table.sort` (Lua
+ * walks tables by hash and picks pivots by the clock), `tostring` (addresses). */
+#include "sandbox.h"
+
+#include <lualib.h>
+#include <string.h>
+
+const char *sandbox_text(lua_State *L, int i)
+{
+    const int type = lua_type(L, i);
+    const bool named = luaL_getmetafield(L, i, "__tostring") != LUA_TNIL;
+
+    if (named)
+        lua_pop(L, 1);
+    if (named || (type != LUA_TTABLE && type != LUA_TFUNCTION && type != LUA_TUSERDATA &&
+                  type != LUA_TLIGHTUSERDATA && type != LUA_TTHREAD))
+        return luaL_tolstring(L, i, NULL);
+    return lua_pushstring(L, lua_typename(L, type));
+}
+
+static int to_string(lua_State *L)
+{
+    luaL_checkany(L, 1);
+    sandbox_text(L, 1);
+    return 1;
+}
+
+/* string.format with texts in place of addresses. Upvalue: Lua's own. */
+static int format(lua_State *L)
+{
+    const char *f = luaL_checkstring(L, 1);
+    const int n = lua_gettop(L);
+
+    while ((f = strchr(f, '%'))) {
+        f += 1 + strspn(f + 1, "-+ #0123456789.");
+        if (*f == 'p')
+            return sandbox_fail(L, "format: %%p would print an address");
+        if (*f)
+            f++;
+    }
+    for (int i = 2; i <= n; i++)
+        if (lua_type(L, i) >= LUA_TTABLE) {
+            sandbox_text(L, i);
+            lua_replace(L, i);
+        }
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, n, LUA_MULTRET);
+    return lua_gettop(L);
+}
+
+/* --- order -------------------------------------------------------------------------------------- */
+
+/* Is a (at index i) before b (at j)? f: index of a function that says so, 0: keys of a table, any
+ * other negative number: what `<` says. */
+enum { BY_KEY = 0, BY_LESS = -1 };
+
+static int key_rank(lua_State *L, int i)
+{
+    switch (lua_type(L, i)) {
+    case LUA_TNUMBER:
+        return 0;
+    case LUA_TSTRING:
+        return 1;
+    case LUA_TBOOLEAN:
+        return 2;
+    default:
+        return sandbox_fail(L, "pairs: keys of type %s have no order", luaL_typename(L, i));
+    }
+}
+
+static bool before(lua_State *L, int i, int j, int by)
+{
+    bool less;
+
+    if (by == BY_LESS)
+        return lua_compare(L, i, j, LUA_OPLT);
+    if (by == BY_KEY) {
+        const int a = key_rank(L, i), b = key_rank(L, j);
+        size_t an, bn;
+        const char *at, *bt;
+        int order;
+
+        if (a != b)
+            return a < b;
+        if (a == 0)
+            return lua_compare(L, i, j, LUA_OPLT);
+        if (a == 2)
+            return lua_toboolean(L, i) < lua_toboolean(L, j);
+        at = lua_tolstring(L, i, &an);
+        bt = lua_tolstring(L, j, &bn);
+        order = memcmp(at, bt, an < bn ? an : bn);
+        return order ? order < 0 : an < bn;
+    }
+    lua_pushvalue(L, by);
+    lua_pushvalue(L, i);
+    lua_pushvalue(L, j);
+    lua_call(L, 2, 1);
+    less = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return less;
+}
+
+/* Sorts t[1..n] by merging runs of 1, 2, 4 ...: stable, and the same whatever the comparison does. */
+static void sort(lua_State *L, int t, lua_Integer n, int by)
+{
+    int from = t, to;
+
+    lua_createtable(L, (int)n, 0);
+    to = lua_gettop(L);
+    for (lua_Integer run = 1; run < n; run *= 2) {
+        for (lua_Integer low = 1; low <= n; low += 2 * run) {
+            const lua_Integer middle = low + run < n + 1 ? low + run : n + 1;
+            const lua_Integer high = low + 2 * run < n + 1 ? low + 2 * run : n + 1;
+            lua_Integer a = low, b = middle;
+
+            for (lua_Integer k = low; k < high; k++) {
+                bool second = a == middle;
+
+                sandbox_tick(L);
+                if (!second && b < high) {
+                    lua_rawgeti(L, from, a);
+                    lua_rawgeti(L, from, b);
+                    second = before(L, lua_gettop(L), lua_gettop(L) - 1, by);
+                    lua_pop(L, 2);
+                }
+                lua_rawgeti(L, from, second ? b++ : a++);
+                lua_rawseti(L, to, k);
+            }
+        }
+        from = from == t ? to : t;
+        to = from == t ? lua_gettop(L) : t;
+    }
+    for (lua_Integer k = 1; from != t && k <= n; k++) {
+        lua_rawgeti(L, from, k);
+        lua_rawseti(L, t, k);
+    }
+    lua_pop(L, 1);
+}
+
+/* A table whose length and elements are its own: with metamethods a loop in C could be endless. */
+static lua_Integer plain_table(lua_State *L, const char *who)
+{
+    if (lua_type(L, 1) != LUA_TTABLE)
+        sandbox_fail(L, "%s: a table was expected, got %s", who, luaL_typename(L, 1));
+    if (lua_getmetatable(L, 1))
+        sandbox_fail(L, "%s: the table has a metatable, it must have none", who);
+    return (lua_Integer)lua_rawlen(L, 1);
+}
+
+static int table_sort(lua_State *L)
+{
+    const lua_Integer n = plain_table(L, "sort");
+    const bool given = !lua_isnoneornil(L, 2);
+
+    if (given && lua_type(L, 2) != LUA_TFUNCTION)
+        return sandbox_fail(L, "sort: the second argument is a %s, it must be a function", luaL_typename(L, 2));
+    lua_settop(L, 2);
+    sort(L, 1, n, given ? 2 : BY_LESS);
+    return 0;
+}
+
+/* table.insert, remove, concat, unpack of plain tables. Upvalues: Lua's own, its name. */
+static int plain(lua_State *L)
+{
+    plain_table(L, lua_tostring(L, lua_upvalueindex(2)));
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    return lua_gettop(L);
+}
+
+/* --- pairs -------------------------------------------------------------------------------------- */
+
+/* Upvalues: the keys in order, how many, how many are done. */
+static int pairs_step(lua_State *L)
+{
+    const lua_Integer n = lua_tointeger(L, lua_upvalueindex(2));
+    lua_Integer i = lua_tointeger(L, lua_upvalueindex(3));
+
+    for (i++; i <= n; i++) {
+        sandbox_tick(L);
+        lua_rawgeti(L, lua_upvalueindex(1), i);
+        lua_pushvalue(L, -1);
+        if (lua_rawget(L, 1) != LUA_TNIL) {
+            lua_pushinteger(L, i);
+            lua_replace(L, lua_upvalueindex(3));
+            return 2;
+        }
+        lua_pop(L, 2);
+    }
+    lua_pushnil(L);
+    return 1;
+}
+
+static int pairs(lua_State *L)
+{
+    lua_Integer n = 0;
+
+    if (lua_type(L, 1) != LUA_TTABLE)
+        return sandbox_fail(L, "pairs: a table was expected, got %s", luaL_typename(L, 1));
+    lua_settop(L, 1);
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+        key_rank(L, -2);
+        lua_pushvalue(L, -2);
+        lua_rawseti(L, 2, ++n);
+    }
+    sort(L, 2, n, BY_KEY);
+    lua_pushinteger(L, n);
+    lua_pushinteger(L, 0);
+    lua_pushcclosure(L, pairs_step, 3);
+    lua_pushvalue(L, 1);
+    lua_pushnil(L);
+    return 3;
+}
+
+/* __gc would run at any time, __mode would lose elements at any time, __close is of no use here. */
+static int set_metatable(lua_State *L)
+{
+    static const char *const refused[] = {"__gc", "__mode", "__close"};
+
+    for (size_t i = 0; lua_type(L, 2) == LUA_TTABLE && i < LEN(refused); i++) {
+        lua_pushstring(L, refused[i]);
+        if (lua_rawget(L, 2) != LUA_TNIL)
+            return sandbox_fail(L, "setmetatable: %s is not there in a spec", refused[i]);
+        lua_pop(L, 1);
+    }
+    lua_settop(L, 2);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, 2, 1);
+    return 1;
+}
+
+/* --- the tables of names -------------------------------------------------------------------------- */
+
+/* Moves the names of a list from the table at `from` to the one on the top. */
+static void take(lua_State *L, int from, const char *const *names)
+{
+    for (; *names; names++) {
+        lua_getfield(L, from, *names);
+        lua_setfield(L, -2, *names);
+    }
+}
+
+/* The field `name` of the table on the top becomes f(its old value, name). */
+static void wrap(lua_State *L, const char *name, lua_CFunction f)
+{
+    lua_getfield(L, -1, name);
+    lua_pushstring(L, name);
+    lua_pushcclosure(L, f, 2);
+    lua_setfield(L, -2, name);
+}
+
+static void open_one(lua_State *L, const char *name, lua_CFunction open, const char *const *names)
+{
+    luaL_requiref(L, name, open, 0);
+    lua_newtable(L);
+    take(L, lua_gettop(L) - 1, names);
+    lua_remove(L, -2);
+}
+
+void sandbox_library(lua_State *L)
+{
+    static const char *const base[] = {"assert",   "error",  "getmetatable", "ipairs",   "rawequal", "rawget", "rawlen",
+                                       "rawset",   "select", "setmetatable", "tonumber", "type",     NULL};
+    static const char *const strings[] = {"byte", "char",    "format", "len", "lower",
+                                          "rep",  "reverse", "sub",    "upper", NULL};
+    static const char *const tables[] = {"concat", "insert", "remove", "unpack", "pack", NULL};
+    static const char *const maths[] = {"abs",  "ceil", "cos", "exp", "floor", "fmod", "huge", "log", "max", "maxinteger",
+                                        "min",  "mininteger", "modf", "pi", "sin", "sqrt", "tan", "tointeger", "type",
+                                        "ult", NULL};
+    int all;
+
+    luaL_requiref(L, "_G", luaopen_base, 0); /* fills the globals */
+    all = lua_gettop(L);
+    lua_newtable(L); /* the new globals */
+    take(L, all, base);
+    wrap(L, "setmetatable", set_metatable);
+    lua_pushcfunction(L, pairs);
+    lua_setfield(L, -2, "pairs");
+    lua_pushcfunction(L, to_string);
+    lua_setfield(L, -2, "tostring");
+
+    open_one(L, "string", luaopen_string, strings);
+    wrap(L, "format", format);
+    sandbox_strict(L, "string");
+    lua_pushliteral(L, "");
+    lua_getmetatable(L, -1);
+    lua_pushvalue(L, -3);
+    lua_setfield(L, -2, "__index"); /* ("x"):rep(3) */
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 2);
+    lua_setfield(L, -2, "string");
+
+    open_one(L, "table", luaopen_table, tables);
+    wrap(L, "concat", plain);
+    wrap(L, "insert", plain);
+    wrap(L, "remove", plain);
+    wrap(L, "unpack", plain);
+    lua_pushcfunction(L, table_sort);
+    lua_setfield(L, -2, "sort");
+    sandbox_strict(L, "table");
+    lua_setfield(L, -2, "table");
+
+    open_one(L, "math", luaopen_math, maths);
+    sandbox_strict(L, "math");
+    lua_setfield(L, -2, "math");
+
+    lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    lua_pop(L, 1);
+}

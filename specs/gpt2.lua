@@ -1,0 +1,78 @@
+-- gpt2.lua - decoder: LayerNorm, learned positions, biases everywhere, GELU. Radford et al. 2019.
+-- Its model is specs/gpt2-124m.lua.
+--
+-- T tokens of a step, S sequences, D hidden, H heads, E head_dim, F ffn, V vocab.
+local nn = require "nn"
+local config = require "lib.config"
+
+local fields = {
+  vocab = config.count(2, 2 ^ 24),
+  hidden = config.count(1, 2 ^ 17),
+  layers = config.count(1, 1024),
+  heads = config.count(1, 1024),
+  ffn = config.count(0, 2 ^ 20, 0),                                 -- 0: 4 * hidden
+  positions = config.count(1, 2 ^ 20),
+  norm_eps = config.number(0, 1, 1e-5),
+  activation = config.word(config.activations, "gelu_tanh"),
+  scale_attention = config.flag(true),                              -- scores / sqrt(E)
+  scale_by_layer = config.flag(false),                              -- scores / (layer + 1)
+  tie_embeddings = config.flag(true),
+}
+
+-- The checkpoint keeps these matrices as [K, N], inputs first: y = x * w + b.
+local function weights(name, inputs, outputs)
+  return nn.transpose(nn.weight(name .. ".weight", { inputs, outputs })), nn.weight(name .. ".bias", { outputs })
+end
+
+local function project(x, name, outputs)
+  return nn.linear(x, weights(name, nn.width(x), outputs))
+end
+
+local function attention(c, x, name, layer)                         -- x [T, D]
+  local w, b = weights(name .. ".c_attn", c.hidden, 3 * c.hidden)   -- q, k, v one after another
+  local function part(i)
+    local from = i * c.hidden
+    return nn.split_heads(nn.linear(x, nn.rows(w, from, c.hidden), nn.rows(b, from, c.hidden)), c.heads)
+  end
+  local q, k, v = part(0), part(1), part(2)                         -- [T, H, E] each
+  local scale = (c.scale_attention and c.head_dim ^ -0.5 or 1) / (c.scale_by_layer and layer + 1 or 1)
+  local y = nn.attend(q, nn.cache(k, v), { scale = scale })         -- [T, H, E]
+  return project(nn.join_heads(y), name .. ".c_proj", c.hidden)
+end
+
+local function mlp(c, x, name)                                      -- x [T, D]
+  local y = nn.act(project(x, name .. ".c_fc", c.ffn), c.activation) -- [T, F]
+  return project(y, name .. ".c_proj", c.hidden)
+end
+
+local function norm(c, x, name)
+  return nn.layernorm(x, nn.weight(name .. ".weight", { c.hidden }), nn.weight(name .. ".bias", { c.hidden }),
+                      c.norm_eps)
+end
+
+return function(given)
+  local c = config.read("gpt2", given, fields)
+  if c.ffn == 0 then c.ffn = 4 * c.hidden end
+  if c.hidden % c.heads ~= 0 then
+    error(string.format("gpt2: hidden must be a multiple of heads, got %d and %d", c.hidden, c.heads), 2)
+  end
+  c.kv_heads, c.head_dim = c.heads, c.hidden // c.heads
+  config.check_heads("gpt2", c)
+
+  nn.checkpoint {
+    prefixes = { "transformer." },                                  -- the first checkpoints have none
+    unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", -- the causal mask
+               c.tie_embeddings and "lm_head.weight" or nil },
+  }
+  local embedding = nn.weight("transformer.wte.weight", { c.vocab, c.hidden })
+  local positions = nn.weight("transformer.wpe.weight", { c.positions, c.hidden })
+  local h = nn.embed(nn.ids(), embedding) + nn.positions(positions) -- [T, D]
+  for i = 0, c.layers - 1 do
+    local layer = "transformer.h." .. i
+    h = h + attention(c, norm(c, h, layer .. ".ln_1"), layer .. ".attn", i)
+    h = h + mlp(c, norm(c, h, layer .. ".ln_2"), layer .. ".mlp")
+  end
+  h = norm(c, nn.select_last(h), "transformer.ln_f")                -- [S, D]
+  local head = c.tie_embeddings and embedding or nn.weight("lm_head.weight", { c.vocab, c.hidden })
+  return nn.sample(nn.linear(h, head))                              -- [S, V] logits, then tokens
+end

@@ -1,0 +1,30 @@
+-- LlamaForCausalLM.lua - config.json of a LLaMA checkout to the family's fields.
+local hf = require "lib.hf"
+local llama = require "llama"
+
+return function(config)
+  local hidden = config:count("hidden_size", 1, 2 ^ 17)
+  local heads = config:count("num_attention_heads", 1, 1024)
+  local head_dim = config:count("head_dim", 1, 1024, hidden // heads)
+  local window = config:count("sliding_window", 0, 2 ^ 24, 0)
+  config:only("pretraining_tp", "1", 1)
+  return {
+    positions = config:count("max_position_embeddings", 1, 2 ^ 24, 2048),
+    graph = llama {
+      vocab = config:count("vocab_size", 2, 2 ^ 24),
+      hidden = hidden,
+      layers = config:count("num_hidden_layers", 1, 1024),
+      heads = heads,
+      kv_heads = config:count("num_key_value_heads", 1, 1024, heads),
+      head_dim = head_dim,
+      ffn = config:count("intermediate_size", 1, 2 ^ 20),
+      rope = hf.rope(config, head_dim),
+      norm_eps = config:number("rms_norm_eps", 1e-30, 1, 1e-6),
+      activation = config:word("hidden_act", hf.activations, "silu"),
+      window = window,
+      attention_bias = config:flag("attention_bias", false),
+      mlp_bias = config:flag("mlp_bias", false),
+      tie_embeddings = config:flag("tie_word_embeddings", false),
+    },
+  }
+end

@@ -1,0 +1,99 @@
+-- checkout.lua - a Hugging Face checkout to a model. ftxc calls this with the folder's files; what
+-- an architecture's config.json means stands in specs/hf/ARCHITECTURE.lua, one file each.
+local ftx = require "ftx"
+local hf = require "lib.hf"
+
+local MAX_CONTEXT = 4096 -- memory for more is asked for with -D limits.context=
+
+local function architecture(config)
+  local list = config.values.architectures
+  local name = type(list) == "table" and list[1]
+  if type(name) ~= "string" then config:refuse("architectures", "a list with one name") end
+  local module = "hf/" .. name
+  if not ftx.has(module) then
+    ftx.refuse(config.path, string.format("architectures: %s is not known; ftxc reads GPT2LMHeadModel, " ..
+      "LlamaForCausalLM, MistralForCausalLM, and what a file %s.lua beside config.json describes", name, module))
+  end
+  return require(module)
+end
+
+local function refuse_unknown_meaning(config)
+  if config.values.quantization_config ~= nil then
+    ftx.refuse(config.path, "quantization_config: quantised checkpoints are not read; take the original one")
+  end
+  config:only("is_encoder_decoder", "false", false)
+  config:only("add_cross_attention", "false", false)
+  config:only("is_decoder", "true", true, false)
+end
+
+local types = { bfloat16 = "bf16", float16 = "fp16", float32 = "fp32" }
+
+local function ends(file, vocab)
+  local list = file.values.eos_token_id
+  if list == nil then return nil end
+  if type(list) ~= "table" then list = { list } end
+  if #list > 8 then file:refuse("eos_token_id", "at most 8 ids") end
+  for _, id in ipairs(list) do
+    if not (math.type(id) == "integer" and id >= 0 and id < vocab) then
+      file:refuse("eos_token_id", "ids below vocab_size " .. vocab)
+    end
+  end
+  return list
+end
+
+-- Hugging Face's defaults: no sampling unless do_sample, and then the 50 best.
+local function decode(file)
+  file:only("num_beams", "1: beam search is not there yet", 1)
+  file:only("num_beam_groups", "1", 1)
+  file:only("num_return_sequences", "1", 1)
+  file:only("typical_p", "1", 1.0)
+  file:only("epsilon_cutoff", "0", 0.0)
+  file:only("eta_cutoff", "0", 0.0)
+  file:only("penalty_alpha", "0", 0.0)
+  file:only("encoder_repetition_penalty", "1", 1.0)
+  file:only("guidance_scale", "1", 1.0)
+  file:only("min_length", "0; min_new_tokens is read", 0)
+  for _, key in ipairs { "bad_words_ids", "force_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens",
+                         "begin_suppress_tokens", "sequence_bias", "stop_strings", "watermarking_config",
+                         "exponential_decay_length_penalty" } do
+    file:only(key, "empty")
+  end
+  local d = {
+    repetition_penalty = file:number("repetition_penalty", 0.01, 100, 1.0),
+    no_repeat_ngram = file:count("no_repeat_ngram_size", 0, 2 ^ 20, 0),
+    min_new = file:count("min_new_tokens", 0, 2 ^ 20, 0),
+    max_new = file:count("max_new_tokens", 0, 2 ^ 20, 0),
+  }
+  if not file:flag("do_sample", false) then return ftx.greedy(d) end
+  d.temperature = file:number("temperature", 0, 100, 1.0)
+  d.top_k = file:count("top_k", 0, 1024, 50)
+  d.top_p = file:number("top_p", 0, 1, 1.0)
+  d.min_p = file:number("min_p", 0, 1, 0.0)
+  return ftx.sample(d)
+end
+
+return function(checkout)
+  local config = hf.file(checkout.config_path, checkout.config)
+  -- Where there is a generation_config.json, it alone says how a model ends, as in Hugging Face.
+  local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
+  local read = architecture(config)
+  refuse_unknown_meaning(config)
+  local model = read(config)
+  local vocab = config:count("vocab_size", 2, 2 ^ 24)
+  local first = generation.values.bos_token_id ~= nil and generation or config
+  local bos = first.values.bos_token_id ~= nil and first:count("bos_token_id", 0, vocab - 1) or -1
+  if not checkout.weights and checkout.pickled then
+    ftx.refuse(checkout.path .. "pytorch_model.bin", "pickled weights are not read; save the model as safetensors")
+  end
+  ftx.model {
+    name = checkout.name,
+    graph = model.graph,
+    weights = checkout.weights,
+    tokenizer = checkout.tokenizer,
+    bos = bos,
+    eos = ends(generation, vocab),
+    precision = { weights = config:word(config.values.dtype ~= nil and "dtype" or "torch_dtype", types, "float32") },
+    limits = { sequences = 16, context = math.min(model.positions, MAX_CONTEXT), tokens = 512 },
+    decode = decode(generation),
+  }
+end

@@ -1,0 +1,112 @@
+-- hf.lua - reading the fields of a Hugging Face JSON file: each mistake names the file and the field.
+local ftx = require "ftx"
+
+local hf = {}
+
+local function shown(v)
+  if type(v) == "string" then return string.format("%q", v) end
+  if type(v) == "table" then return "a list or an object" end
+  return v == nil and "nothing" or tostring(v)
+end
+
+local File = {}
+File.__index = File
+
+-- values: the object; prefix: where it stands in the file, as in "rope_scaling."
+function hf.file(path, values, prefix)
+  return setmetatable({ path = path, values = values, prefix = prefix or "" }, File)
+end
+
+function File:refuse(key, expected)
+  ftx.refuse(self.path, string.format("%s%s must be %s, got %s", self.prefix, key, expected, shown(self.values[key])))
+end
+
+-- The value of a field, its default where it is missing, refused where it does not fit.
+function File:get(key, default, expected, fits)
+  local v = self.values[key]
+  if v == nil then v = default end
+  if v == nil or not fits(v) then self:refuse(key, expected) end
+  return v
+end
+
+function File:count(key, low, high, default)
+  local v = self:get(key, default, string.format("a whole number from %d to %d", low, high), function(v)
+    return math.type(v) and v == math.floor(v) and v >= low and v <= high
+  end)
+  return math.tointeger(v)
+end
+
+function File:number(key, low, high, default)
+  return self:get(key, default, string.format("a number from %g to %g", low, high), function(v)
+    return math.type(v) and v >= low and v <= high
+  end)
+end
+
+function File:flag(key, default)
+  return self:get(key, default, "true or false", function(v) return type(v) == "boolean" end)
+end
+
+-- One of the keys of `words`; gives what stands there for it.
+function File:word(key, words, default)
+  local names = {}
+  for name in pairs(words) do table.insert(names, name) end
+  local v = self:get(key, default, "one of " .. table.concat(names, ", "), function(v)
+    return type(v) == "string" and rawget(words, v) ~= nil
+  end)
+  return words[v]
+end
+
+-- An object inside, as a File; nil where it is missing.
+function File:inside(key)
+  local v = self.values[key]
+  if v == nil then return nil end
+  if type(v) ~= "table" then self:refuse(key, "an object") end
+  return hf.file(self.path, v, self.prefix .. key .. ".")
+end
+
+-- Refuses the field unless it is missing or one of the values that change nothing.
+function File:only(key, expected, ...)
+  local v = self.values[key]
+  if v == nil then return end
+  for i = 1, select("#", ...) do
+    if v == select(i, ...) then return end
+  end
+  if type(v) == "table" and #v == 0 and expected == "empty" then return end
+  self:refuse(key, expected)
+end
+
+-- Activation names of Hugging Face to those of nn.act.
+hf.activations = {
+  silu = "silu", swish = "silu", relu = "relu", gelu = "gelu_erf", quick_gelu = "quick_gelu",
+  gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh",
+}
+
+-- The options of nn.rope, from rope_parameters (newer) or rope_theta and rope_scaling (older).
+function hf.rope(config, head_dim)
+  local new, old = config:inside("rope_parameters"), config:inside("rope_scaling")
+  local at = new or old
+  local kinds = { default = "none", linear = "linear", llama3 = "llama3" }
+  local theta = config
+  if new and new.values.rope_theta ~= nil then theta = new end
+  local partial = new and new.values.partial_rotary_factor ~= nil and new or config
+  local dim = head_dim * partial:number("partial_rotary_factor", 0, 1, 1.0)
+  if dim ~= math.floor(dim) or dim % 2 ~= 0 or dim < 2 then
+    partial:refuse("partial_rotary_factor", "a part of head_dim " .. head_dim .. " that is even")
+  end
+  local rope = { theta = theta:number("rope_theta", 1, 1e12, 10000.0), dim = math.tointeger(dim) }
+  if not at then return rope end
+  local kind = at:word(at.values.rope_type ~= nil and "rope_type" or "type", kinds, new and "default" or nil)
+  if kind == "none" then return rope end
+  rope.scaling = { kind = kind, factor = at:number("factor", 1, 1e6) }
+  if kind == "llama3" then
+    rope.scaling.low = at:number("low_freq_factor", 1e-6, 1e6)
+    rope.scaling.high = at:number("high_freq_factor", 1e-6, 1e6)
+    rope.scaling.original = at:count("original_max_position_embeddings", 1, 2 ^ 30)
+    if rope.scaling.high <= rope.scaling.low then
+      at:refuse("high_freq_factor", "larger than low_freq_factor " .. rope.scaling.low)
+    end
+  end
+  return rope
+end
+
+return hf

@@ -1,0 +1,19 @@
+-- llama-3.2-1b.lua - the published shape of Llama 3.2 1B, for benchmarks: without a file of weights they are
+-- random. `-D weights=FOLDER -D tokenizer=FOLDER/tokenizer.json` gives it real ones.
+local ftx = require "ftx"
+local llama = require "llama"
+
+return ftx.model {
+  name = "llama-3.2-1b",
+  graph = llama {
+    vocab = 128256, hidden = 2048, layers = 16, heads = 32, kv_heads = 8, head_dim = 64, ffn = 8192,
+    rope = { theta = 500000, scaling = { kind = "llama3", factor = 32, low = 1, high = 4, original = 8192 } },
+    norm_eps = 1e-5, tie_embeddings = true,
+  },
+  bos = 128000,
+  eos = { 128001, 128008, 128009 },
+  precision = { weights = "bf16" },
+  limits = { sequences = 64, context = 2304, tokens = 2048 },
+  kv = { block_size = 16 },
+  decode = ftx.sample { temperature = 0.6, top_p = 0.9 },
+}
