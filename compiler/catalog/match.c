@@ -1,0 +1,218 @@
+/* match.c - does the tree of a match line stand in the graph, with its root at a value?
+ *
+ * A line with n adds and muls can be read in 2^n ways; each way is one straight comparison, so
+ * no search runs back. Inner values must be read by the tree alone: after it they are nowhere. */
+#include <string.h>
+
+#include "contract.h"
+
+typedef struct Matcher {
+    const ProgramFacts *f;
+    const uint32_t *uses;
+    const Contract *c;
+    uint32_t way;
+    Binding *b;
+    const char **reason;
+    Arena *scratch;
+} Matcher;
+
+#define because(m, ...) ((m)->reason ? (void)(*(m)->reason = arena_printf((m)->scratch, __VA_ARGS__)) : (void)0)
+
+static uint32_t turns(const Pattern *p)
+{
+    uint32_t n = p->op == OP_ADD || p->op == OP_MUL;
+
+    for (int i = 0; p->op && i < IR_MAX_ARGS; i++)
+        n += p->sub[i] ? turns(p->sub[i]) : 0;
+    return n;
+}
+
+uint32_t match_ways(const MatchLine *line)
+{
+    return 1u << turns(line->root);
+}
+
+static bool inner_may_vanish(const Matcher *m, Id v)
+{
+    const Graph *g = m->f->g;
+
+    if (ir_value(g, v)->op == OP_IDS)
+        return true; /* the host writes ids: nothing computes them */
+    if (v == g->logits) { /* they are asked for by name: the kernel must write them */
+        for (size_t i = 0; i < m->c->args.n; i++)
+            if (m->c->args.at[i].named == FTX_NAMED_logits && m->c->args.at[i].out)
+                return m->uses[v] == 1;
+        return false;
+    }
+    return m->uses[v] == 1 && v != g->output;
+}
+
+static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
+{
+    const Value *v = ir_value(m->f->g, id);
+
+    if (!p->op) {
+        if (m->b->arg[p->arg] && m->b->arg[p->arg] != id) {
+            because(m, "%s would be two values, %%%u and %%%u", m->c->args.at[p->arg].name, m->b->arg[p->arg], id);
+            return false;
+        }
+        if (v->op == OP_IDS) {
+            because(m, "ids have no buffer: $token holds them");
+            return false;
+        }
+        m->b->arg[p->arg] = id;
+        return true;
+    }
+    if (v->op != p->op) {
+        because(m, "%%%u is the result of %s, not of %s", id, ir_op_name(v->op), ir_op_name(p->op));
+        return false;
+    }
+    if (!root && !inner_may_vanish(m, id)) {
+        because(m, "%%%u = %s is read by others too", id, ir_op_name(v->op));
+        return false;
+    }
+    if (m->b->n_covered == CONTRACT_MAX_COVERED)
+        return false;
+    m->b->covered[m->b->n_covered++] = id;
+    bool turn = false;
+
+    if (p->op == OP_ADD || p->op == OP_MUL) {
+        turn = m->way & 1;
+        m->way >>= 1;
+    }
+    for (int i = 0; i < IR_MAX_ARGS; i++) {
+        const Pattern *sub = p->sub[i];
+        const Id arg = v->args[turn && i < 2 ? 1 - i : i];
+
+        if (!sub && arg) {
+            because(m, "%%%u = %s has an argument more", id, ir_op_name(v->op));
+            return false;
+        }
+        if (sub && !arg && !sub->optional) {
+            because(m, "%%%u = %s lacks an argument", id, ir_op_name(v->op));
+            return false;
+        }
+        if (sub && arg && !match_tree(m, sub, arg, false))
+            return false;
+    }
+    return true;
+}
+
+/* The value's shape with its last sizes multiplied together, down to `rank` of them. */
+static bool collapse(Shape *s, uint32_t rank)
+{
+    if (s->rank < rank || rank == 0)
+        return false;
+    for (; s->rank > rank; s->rank--) {
+        if (s->dim[s->rank - 1].kind != DIM_CONST)
+            return false;
+        s->dim[s->rank - 2].n *= s->dim[s->rank - 1].n;
+    }
+    return true;
+}
+
+static bool is_name(const char *s)
+{
+    return s[strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")] == 0 &&
+           (s[0] < '0' || s[0] > '9');
+}
+
+static Dim *dim_find(Binding *b, const char *s)
+{
+    for (uint32_t i = 0; i < b->n_dims; i++)
+        if (strcmp(b->dims[i].name, s) == 0)
+            return &b->dims[i].dim;
+    return NULL;
+}
+
+static bool lookup_dim(void *user, const char *s, ExprKind *kind, int64_t *value)
+{
+    const Dim *d = dim_find(user, s);
+
+    *kind = EXPR_CONSTANT;
+    *value = d ? d->n : 0;
+    return d && d->kind == DIM_CONST;
+}
+
+/* Binds plain names first, so that 2*F may stand before F. */
+static bool match_sizes(Matcher *m, const ContractArg *a, Id id, bool names)
+{
+    Shape s = ir_value(m->f->g, id)->shape;
+
+    if (!a->shaped)
+        return true;
+    if (!collapse(&s, a->rank)) {
+        because(m, "%s is %s, it has too few sizes", a->name, ir_shape_text(m->scratch, ir_value(m->f->g, id)->shape));
+        return false;
+    }
+    for (uint32_t i = 0; i < a->rank; i++) {
+        Dim *d = dim_find(m->b, a->dims[i]);
+        Expr e;
+        int64_t n = -1;
+
+        if (is_name(a->dims[i]) != names)
+            continue;
+        if (names && !d) {
+            if (m->b->n_dims == CONTRACT_MAX_DIMS)
+                return false;
+            m->b->dims[m->b->n_dims].name = a->dims[i];
+            m->b->dims[m->b->n_dims++].dim = s.dim[i];
+            continue;
+        }
+        if (names && d->kind == s.dim[i].kind && d->n == s.dim[i].n)
+            continue;
+        if (!names && s.dim[i].kind == DIM_CONST && expr_parse(a->dims[i], lookup_dim, m->b, &e, NULL) == FTX_OK &&
+            expr_run(e.words, e.n, NULL, 0, &n, NULL) == FTX_OK && n == s.dim[i].n)
+            continue;
+        because(m, "%s is %s, its size %s does not agree", a->name,
+                ir_shape_text(m->scratch, ir_value(m->f->g, id)->shape), a->dims[i]);
+        return false;
+    }
+    return true;
+}
+
+DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i)
+{
+    const ContractArg *a = &b->contract->args.at[i];
+
+    if (a->named == FTX_NAMED_k || a->named == FTX_NAMED_v)
+        return f->kv;
+    if (a->named == FTX_NAMED_logits)
+        return DT_FP32;
+    if (a->named >= 0)
+        return DT_I32;
+    if (a->type)
+        return a->type;
+    if (a->type_of)
+        for (size_t k = 0; k < b->contract->args.n; k++)
+            if (k != i && strcmp(b->contract->args.at[k].name, a->type_of) == 0 && !b->contract->args.at[k].type_of)
+                return contract_arg_type(f, b, k);
+    return b->arg[i] ? ir_value(f->g, b->arg[i])->type : DT_FP32;
+}
+
+bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, const MatchLine *line, uint32_t way,
+              Id v, Binding *b, const char **reason, Arena *scratch)
+{
+    Matcher m = {f, uses, c, way, b, reason, scratch};
+
+    *b = (Binding){.contract = c, .line = line, .root = v};
+    if (!match_tree(&m, line->root, v, true))
+        return false;
+    if (line->out >= 0)
+        b->arg[line->out] = v;
+    for (int names = 1; names >= 0; names--)
+        for (size_t i = 0; i < c->args.n; i++)
+            if (b->arg[i] && !match_sizes(&m, &c->args.at[i], b->arg[i], names))
+                return false;
+    for (size_t i = 0; i < c->args.n; i++) {
+        const ContractArg *a = &c->args.at[i];
+        const Value *value = ir_value(f->g, b->arg[i]);
+
+        if (!b->arg[i] || ir_op_is_weight(value->op) || value->type == contract_arg_type(f, b, i))
+            continue;
+        because(&m, "%s is %s, it must be %s", a->name, dtype_name(value->type),
+                dtype_name(contract_arg_type(f, b, i)));
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,556 @@
+/* read.c - `//@` lines to contracts. What is wrong with one is said with file and line, once, when
+ * ftxc starts; after that a contract can be believed. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "contract.h"
+
+typedef struct Reader {
+    Arena *keep;
+    Contract *c; /* the one being read; NULL before its `kernel` line */
+    struct { Contract **at; size_t n, cap; } all;
+    Loc loc;
+    const char *at; /* in the line */
+    Diag *d;
+} Reader;
+
+static bool fail(Reader *r, const char *what)
+{
+    return diag_error(r->d, r->loc, "contract: %s expected, found \"%.30s\"", what, r->at);
+}
+
+static void spaces(Reader *r)
+{
+    r->at += strspn(r->at, " \t");
+}
+
+static bool accept(Reader *r, const char *token)
+{
+    spaces(r);
+    if (strncmp(r->at, token, strlen(token)) != 0)
+        return false;
+    r->at += strlen(token);
+    return true;
+}
+
+/* A name, or NULL. */
+static const char *name(Reader *r)
+{
+    size_t n = 0;
+
+    spaces(r);
+    while (isalnum((unsigned char)r->at[n]) || r->at[n] == '_')
+        n++;
+    if (!n || isdigit((unsigned char)r->at[0]))
+        return NULL;
+    r->at += n;
+    return arena_strndup(r->keep, r->at - n, n);
+}
+
+/* The text up to one of `ends` outside parentheses, without blanks around it. */
+static const char *text_until(Reader *r, const char *ends)
+{
+    const char *from, *to;
+    int depth = 0;
+
+    spaces(r);
+    for (from = r->at; *r->at && (depth || !strchr(ends, *r->at)); r->at++)
+        depth += *r->at == '(' ? 1 : *r->at == ')' && depth ? -1 : 0;
+    for (to = r->at; to > from && isspace((unsigned char)to[-1]); to--)
+        ;
+    return arena_strndup(r->keep, from, (size_t)(to - from));
+}
+
+static int named_buffer(const char *s)
+{
+    static const char *const names[] = {
+#define NAMED(name, space, bytes, what) #name,
+#include "../../runtime/named.def"
+#undef NAMED
+    };
+
+    for (size_t i = 0; i < LEN(names); i++)
+        if (strcmp(names[i], s) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* The arg of that name, or -1. */
+static int arg_find(const Contract *c, const char *s)
+{
+    for (size_t i = 0; i < c->args.n; i++)
+        if (strcmp(c->args.at[i].name, s) == 0)
+            return (int)i;
+    return -1;
+}
+
+static ContractConst *const_find(Contract *c, const char *s)
+{
+    for (size_t i = 0; i < c->consts.n; i++)
+        if (strcmp(c->consts.at[i].value.name, s) == 0)
+            return &c->consts.at[i];
+    return NULL;
+}
+
+/* --- args ------------------------------------------------------------------------------------ */
+
+static bool read_arg(Reader *r, bool out)
+{
+    const bool is_named = accept(r, "$");
+    ContractArg *a;
+    const char *s = name(r);
+
+    if (!s)
+        return fail(r, "argument");
+    if (r->c->args.n == CONTRACT_MAX_ARGS || (!is_named && arg_find(r->c, s) >= 0))
+        return diag_error(r->d, r->loc, "contract: argument %s stands twice, or is one too many", s);
+    a = arena_push(r->keep, r->c->args);
+    *a = (ContractArg){.name = s, .named = is_named ? named_buffer(s) : -1, .out = out};
+    if (is_named && a->named < 0)
+        return diag_error(r->d, r->loc, "contract: no buffer of named.def is called $%s", s);
+    if (*r->at == '[') {
+        r->at++;
+        for (a->shaped = true; !accept(r, "]");) {
+            if (a->rank == IR_MAX_RANK)
+                return fail(r, "]");
+            a->dims[a->rank++] = text_until(r, ",]");
+            if (!*a->dims[a->rank - 1])
+                return fail(r, "size");
+            accept(r, ",");
+        }
+    }
+    if (*r->at == '?')
+        r->at++;
+    if (*r->at != ':')
+        return true;
+    r->at++;
+    s = name(r);
+    if (s && strcmp(s, "type") == 0 && accept(r, "(")) {
+        a->type_of = name(r);
+        return (a->type_of && accept(r, ")")) || fail(r, "type(argument)");
+    }
+    a->type = s ? dtype_parse(s) : DT_NONE;
+    return a->type || fail(r, "type");
+}
+
+static bool read_args(Reader *r)
+{
+    bool out = false;
+
+    for (spaces(r); *r->at; spaces(r)) {
+        if (accept(r, "->"))
+            out = true;
+        else if (!read_arg(r, out))
+            return false;
+    }
+    for (size_t i = 0; i < r->c->args.n; i++)
+        if (r->c->args.at[i].type_of && arg_find(r->c, r->c->args.at[i].type_of) < 0)
+            return diag_error(r->d, r->loc, "contract: type(%s) is no argument", r->c->args.at[i].type_of);
+    return true;
+}
+
+/* --- match lines ------------------------------------------------------------------------------ */
+
+static const Pattern *read_pattern(Reader *r, int depth)
+{
+    Pattern *p = arena_new(r->keep, Pattern);
+    const char *s = name(r);
+    char declared[16];
+    bool optional;
+    int n = 0;
+
+    if (!s || depth > 8) {
+        fail(r, "op or argument");
+        return NULL;
+    }
+    if (!accept(r, "(")) {
+        p->arg = arg_find(r->c, s);
+        p->optional = accept(r, "?");
+        if (p->arg < 0 || r->c->args.at[p->arg].named >= 0) {
+            diag_error(r->d, r->loc, "contract: no argument is called %s", s);
+            return NULL;
+        }
+        return p;
+    }
+    p->op = ir_op_parse(s);
+    if (!p->op) {
+        diag_error(r->d, r->loc, "contract: no op is called %s", s);
+        return NULL;
+    }
+    while (!accept(r, ")")) {
+        if (n == IR_MAX_ARGS || !ir_op_arg(p->op, n, declared, &optional)) {
+            diag_error(r->d, r->loc, "contract: %s takes %s", s, *ir_op_args(p->op) ? ir_op_args(p->op) : "no arguments");
+            return NULL;
+        }
+        p->sub[n] = read_pattern(r, depth + 1);
+        if (!p->sub[n++])
+            return NULL;
+        if (!accept(r, ",") && *r->at != ')') {
+            fail(r, "\",\" or \")\"");
+            return NULL;
+        }
+    }
+    for (; ir_op_arg(p->op, n, declared, &optional); n++)
+        if (!optional) {
+            diag_error(r->d, r->loc, "contract: %s: %s is missing", s, declared);
+            return NULL;
+        }
+    return p;
+}
+
+/* type(x), and op.attr of an attribute that is a number, are no integers. */
+static bool kind_of(Reader *r, const char *text, ConstKind *kind)
+{
+    const char *dot = strchr(text, '.');
+    char op[24];
+    AttrRule rule;
+
+    *kind = strncmp(text, "type(", 5) == 0 && strcspn(text, ")") == strlen(text) - 1 ? CONST_TYPE : CONST_INT;
+    if (!dot || (size_t)(dot - text) >= sizeof op || text[strspn(text, "abcdefghijklmnopqrstuvwxyz_.")])
+        return true;
+    memcpy(op, text, (size_t)(dot - text));
+    op[dot - text] = 0;
+    if (!ir_op_parse(op) || !ir_op_attr_named(ir_op_parse(op), dot + 1, &rule))
+        return diag_error(r->d, r->loc, "contract: %s is no attribute of an op", text);
+    if (rule.kind == ATTR_FLOAT)
+        *kind = CONST_FLOAT;
+    return true;
+}
+
+static bool read_match(Reader *r)
+{
+    MatchLine *m = arena_push(r->keep, r->c->matches);
+    const bool is_named = accept(r, "$");
+    const char *out = name(r);
+
+    m->loc = r->loc;
+    if (!out || !accept(r, "="))
+        return fail(r, "y = tree of ops");
+    m->out = is_named ? -1 : arg_find(r->c, out);
+    if (m->out >= 0 && (r->c->args.at[m->out].named >= 0 || !r->c->args.at[m->out].out))
+        m->out = -1;
+    m->root = read_pattern(r, 0);
+    if (!m->root)
+        return false;
+    if (!m->root->op)
+        return fail(r, "op");
+    if (accept(r, "|"))
+        for (spaces(r); *r->at; spaces(r)) {
+            NamedText *t = arena_push(r->keep, m->consts);
+            ContractConst *k;
+            ConstKind kind;
+
+            t->loc = r->loc;
+            t->name = name(r);
+            if (!t->name || !accept(r, "="))
+                return fail(r, "CONSTANT=value");
+            t->text = text_until(r, " \t");
+            if (!kind_of(r, t->text, &kind))
+                return false;
+            k = const_find(r->c, t->name);
+            if (k && !k->of_match)
+                continue; /* its place is that of the consts line */
+            if (!k) {
+                k = arena_push(r->keep, r->c->consts);
+                *k = (ContractConst){.value = {t->name, NULL, r->loc}, .of_match = true};
+            }
+            if (kind != CONST_INT)
+                k->kind = kind;
+        }
+    spaces(r);
+    return !*r->at || fail(r, "end of line");
+}
+
+/* --- constants and expressions ----------------------------------------------------------------- */
+
+/* All blank-divided words of a value are integers, or all are types: candidates. */
+static bool candidates(ContractConst *k, const char *text)
+{
+    k->n_candidates = 0;
+    for (const char *at = text; *at;) {
+        char word[24], *end;
+        const size_t n = strcspn(at, " \t");
+        DType type;
+
+        if (n >= sizeof word || k->n_candidates == CONTRACT_MAX_CANDIDATES)
+            return false;
+        memcpy(word, at, n);
+        word[n] = 0;
+        type = dtype_parse(word);
+        k->candidate[k->n_candidates] = type ? (int64_t)type : strtoll(word, &end, 10);
+        if (!type && *end)
+            return false;
+        if (k->n_candidates && (k->kind == CONST_TYPE) != (type != DT_NONE))
+            return false;
+        k->kind = type ? CONST_TYPE : CONST_INT;
+        k->n_candidates++;
+        at += n;
+        at += strspn(at, " \t");
+    }
+    return k->n_candidates > 0;
+}
+
+/* Where the next "NAME:" of a consts line begins, or the end of the line. */
+static const char *next_const(const char *at)
+{
+    for (; *at; at++) {
+        size_t n = 0;
+
+        if (!isupper((unsigned char)*at) || (!isspace((unsigned char)at[-1])))
+            continue;
+        while (isalnum((unsigned char)at[n]) || at[n] == '_')
+            n++;
+        if (at[n] == ':')
+            return at;
+    }
+    return at;
+}
+
+static bool read_consts(Reader *r)
+{
+    for (spaces(r); *r->at; spaces(r)) {
+        ContractConst k = {.value.loc = r->loc}, *place;
+        const char *end, *stop, *text;
+
+        k.value.name = name(r);
+        if (!k.value.name || *r->at != ':')
+            return fail(r, "CONSTANT: value");
+        r->at++;
+        end = stop = next_const(r->at);
+        while (stop > r->at && isspace((unsigned char)stop[-1]))
+            stop--;
+        spaces(r);
+        if (stop <= r->at)
+            return fail(r, "value");
+        text = arena_strndup(r->keep, r->at, (size_t)(stop - r->at));
+        r->at = end;
+        if (!candidates(&k, text)) {
+            k.n_candidates = 0;
+            k.value.text = text;
+            if (!kind_of(r, text, &k.kind))
+                return false;
+        }
+        place = const_find(r->c, k.value.name);
+        if (place && !place->of_match)
+            return diag_error(r->d, r->loc, "contract: constant %s stands twice", k.value.name);
+        if (place) { /* a match line named it before: the consts line gives it its place */
+            const size_t i = (size_t)(place - r->c->consts.at);
+
+            memmove(place, place + 1, sizeof *place * (r->c->consts.n - i - 1));
+            r->c->consts.n--;
+        }
+        *(ContractConst *)arena_push(r->keep, r->c->consts) = k;
+    }
+    return true;
+}
+
+/* Constants of match lines are numbered after those of consts lines. */
+static void order_consts(Contract *c)
+{
+    ContractConst sorted[CONTRACT_MAX_CONSTS];
+    size_t n = 0;
+
+    for (int of_match = 0; of_match <= 1; of_match++)
+        for (size_t i = 0; i < c->consts.n; i++)
+            if (c->consts.at[i].of_match == of_match)
+                sorted[n++] = c->consts.at[i];
+    if (n)
+        memcpy(c->consts.at, sorted, sizeof *sorted * n);
+}
+
+static bool word_at(const char *at, const char *from, const char *word)
+{
+    const size_t n = strlen(word);
+
+    return (at == from || isspace((unsigned char)at[-1])) && strncmp(at, word, n) == 0 &&
+           (at[n] == 0 || isspace((unsigned char)at[n]));
+}
+
+/* grid E, E, E  block E  smem E: each part runs to the next of the three words. */
+static bool read_launch(Reader *r)
+{
+    static const char *const words[] = {"grid", "block", "smem"};
+
+    while (spaces(r), *r->at) {
+        size_t w = 0, n = 0;
+        const char *from, *end;
+        Reader part = *r;
+
+        while (w < LEN(words) && !word_at(r->at, r->at, words[w]))
+            w++;
+        if (w == LEN(words))
+            return fail(r, "grid, block or smem");
+        from = r->at + strlen(words[w]);
+        for (end = from; *end; end++)
+            if (word_at(end, from, words[0]) || word_at(end, from, words[1]) || word_at(end, from, words[2]))
+                break;
+        part.at = arena_strndup(r->keep, from, (size_t)(end - from));
+        do {
+            NamedText t = {words[w], text_until(&part, ","), r->loc};
+
+            if (!*t.text || n == 3 || (w && n))
+                return fail(r, w ? "one expression" : "one to three expressions");
+            if (w == 0)
+                r->c->grid[n] = t;
+            else if (w == 1)
+                r->c->block = t;
+            else
+                r->c->smem = t;
+            n++;
+        } while (accept(&part, ","));
+        r->at = end;
+    }
+    return true;
+}
+
+static bool read_yes(Reader *r, bool *out)
+{
+    *out = accept(r, "yes");
+    return *out || accept(r, "no") || fail(r, "yes or no");
+}
+
+/* --- lines -------------------------------------------------------------------------------------- */
+
+static bool read_line(Reader *r, const char *file)
+{
+    const char *key = name(r);
+    NamedText t = {NULL, NULL, r->loc};
+
+    if (!key)
+        return fail(r, "word");
+    spaces(r);
+    if (strcmp(key, "kernel") == 0) {
+        r->c = arena_new(r->keep, Contract);
+        *(Contract **)arena_push(r->keep, r->all) = r->c;
+        r->c->loc = r->loc;
+        r->c->family = name(r);
+        r->c->device = strncmp(file, "cpu/", 4) == 0 ? KD_CPU : KD_CUDA;
+        r->c->template_name = r->c->device == KD_CUDA ? file : NULL;
+        return r->c->family || fail(r, "name of the kernel");
+    }
+    if (!r->c)
+        return diag_error(r->d, r->loc, "contract: the first line must be: kernel NAME");
+    if (strcmp(key, "device") == 0) {
+        const char *device = name(r);
+
+        if (!device)
+            return fail(r, "cuda, cpu or matmul");
+        r->c->device = strcmp(device, "matmul") == 0 ? KD_MATMUL : strcmp(device, "cpu") == 0 ? KD_CPU : KD_CUDA;
+        if (r->c->device != KD_CUDA)
+            r->c->template_name = NULL;
+        return r->c->device != KD_CUDA || strcmp(device, "cuda") == 0 ||
+               diag_error(r->d, r->loc, "contract: device is cuda, cpu or matmul, not %s", device);
+    }
+    if (strcmp(key, "args") == 0)
+        return read_args(r);
+    if (strcmp(key, "match") == 0)
+        return read_match(r);
+    if (strcmp(key, "consts") == 0)
+        return read_consts(r);
+    if (strcmp(key, "launch") == 0)
+        return read_launch(r);
+    if (strcmp(key, "matmul") == 0)
+        return read_yes(r, &r->c->matmul);
+    if (strcmp(key, "overlap") == 0)
+        return read_yes(r, &r->c->overlap);
+    if (strcmp(key, "rows") == 0) {
+        const char *rows = name(r);
+
+        if (!rows || (strcmp(rows, "all") && strcmp(rows, "decode") && strcmp(rows, "prefill")))
+            return fail(r, "all, decode or prefill");
+        r->c->rows = *rows == 'a' ? ROWS_ALL : *rows == 'd' ? ROWS_DECODE : ROWS_PREFILL;
+        return true;
+    }
+    if (strcmp(key, "scratch") == 0 || strcmp(key, "zeroed") == 0) {
+        t.name = name(r);
+        t.text = text_until(r, "");
+        if (!t.name || !*t.text)
+            return fail(r, "NAME bytes");
+        if (*key == 's')
+            *(NamedText *)arena_push(r->keep, r->c->scratch) = t;
+        else
+            *(NamedText *)arena_push(r->keep, r->c->zeroed) = t;
+        return (r->c->scratch.n <= 4 && r->c->zeroed.n <= 4) || fail(r, "at most four of them");
+    }
+    t.name = key;
+    t.text = text_until(r, "");
+    if (strcmp(key, "fits") == 0)
+        *(NamedText *)arena_push(r->keep, r->c->fits) = t;
+    else if (strcmp(key, "moves") == 0)
+        r->c->moves = t;
+    else if (strcmp(key, "flops") == 0)
+        r->c->flops = t;
+    else
+        return diag_error(r->d, r->loc, "contract: no line is called \"%s\"", key);
+    return *t.text || fail(r, "expression");
+}
+
+/* What must hold of a whole contract. */
+static bool finish(Contract *c, Diag *d)
+{
+    if (c->consts.n > CONTRACT_MAX_CONSTS)
+        return diag_error(d, c->loc, "contract: %s has %zu constants, %d are allowed", c->family, c->consts.n,
+                          CONTRACT_MAX_CONSTS);
+    order_consts(c);
+    if (!c->matches.n)
+        return diag_error(d, c->loc, "contract: %s has no match line", c->family);
+    if (c->device == KD_CUDA && !(c->grid[0].text && c->block.text))
+        return diag_error(d, c->loc, "contract: %s has no launch line with grid and block", c->family);
+    return contract_check(c, d);
+}
+
+static const char *tree_path(Arena *keep, const char *file)
+{
+    return arena_printf(keep, "%s/%s", strncmp(file, "cpu/", 4) == 0 ? "kernels" : "templates", file);
+}
+
+static bool is_contract_file(const char *file)
+{
+    const size_t n = strlen(file);
+
+    return (n > 3 && strcmp(file + n - 3, ".cu") == 0) ||
+           (strncmp(file, "cpu/", 4) == 0 && strcmp(file + n - 2, ".c") == 0);
+}
+
+/* The lines of one file; a `//@` may stand alone or behind the `*` of a comment. */
+static bool read_file(Reader *r, const EmbeddedFile *file)
+{
+    r->c = NULL;
+    r->loc = (Loc){tree_path(r->keep, file->name), 0};
+    for (const char *line = file->text; *line;) {
+        const size_t n = strcspn(line, "\n");
+        const char *at = line + strspn(line, " \t*");
+
+        r->loc.line++;
+        if (at < line + n && strncmp(at, "//@", 3) == 0) {
+            char *text = arena_strndup(r->keep, at + 3, n - (size_t)(at + 3 - line));
+            char *comment = strstr(text, "//");
+
+            if (comment)
+                *comment = 0;
+            for (char *end = text + strlen(text); end > text && isspace((unsigned char)end[-1]);)
+                *--end = 0;
+            r->at = text;
+            if (!read_line(r, file->name))
+                return false;
+        }
+        line += n + (line[n] == '\n');
+    }
+    return true;
+}
+
+bool catalog_read(Arena *keep, const EmbeddedFile *files, size_t n, Catalog *c, Diag *d)
+{
+    Reader r = {.keep = keep, .d = d};
+
+    for (size_t i = 0; i < n; i++)
+        if (is_contract_file(files[i].name) && !read_file(&r, &files[i]))
+            return false;
+    for (size_t i = 0; i < r.all.n; i++)
+        if (!finish(r.all.at[i], d))
+            return false;
+    c->at = r.all.at;
+    c->n = r.all.n;
+    return true;
+}

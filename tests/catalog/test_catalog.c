@@ -1,0 +1,227 @@
+/* test_catalog.c - contracts: those of the tree all parse, and mistakes are said with their line. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "compiler/catalog/contract.h"
+
+static void tree(void **state)
+{
+    Arena *keep = arena_open();
+    Catalog c = {0};
+    Diag d = {0};
+
+    (void)state;
+    if (!catalog_open(keep, &c, &d))
+        fail_msg("%s", d.text);
+    assert_true(c.n >= 10);
+    arena_close(keep);
+}
+
+static const char *message(const char *text)
+{
+    static Diag d;
+    const EmbeddedFile file = {"t.cu", text};
+    Arena *keep = arena_open();
+    Catalog c = {0};
+
+    d = (Diag){0};
+    catalog_read(keep, &file, 1, &c, &d);
+    arena_close(keep);
+    return d.text;
+}
+
+#define NORM                                                                                       \
+    "//@ kernel norm\n//@ args x[M,C] g[C]:fp32 -> y[M,C]\n//@ match y = rmsnorm(x, g)\n"          \
+    "//@ consts X: type(x) C: C EPS: rmsnorm.eps VEC: 8 4 2 1\n"
+#define LAUNCH "//@ launch grid M block 256\n"
+
+static void mistakes(void **state)
+{
+    (void)state;
+    assert_string_equal(message(NORM LAUNCH), "");
+    assert_string_equal(message(NORM "//@ launch grid M, (C /^ VEC), 1 block VEC * 32 smem C * sizeof(X)\n"), "");
+    assert_string_equal(message("//@ args x -> y\n"), "templates/t.cu:1: contract: the first line must be: kernel NAME");
+    assert_string_equal(message(NORM), "templates/t.cu:1: contract: norm has no launch line with grid and block");
+    assert_string_equal(message(NORM LAUNCH "//@ fits C % VEK == 0\n"),
+                        "templates/t.cu:6: contract: expression \"C % VEK == 0\": unknown name \"VEK\" at \"== 0\"");
+    assert_string_equal(message(NORM LAUNCH "//@ fits EPS > 0\n"),
+                        "templates/t.cu:6: contract: expression \"EPS > 0\": unknown name \"EPS\" at \"> 0\"");
+    assert_string_equal(message("//@ kernel a\n//@ args x $tokens -> y\n"),
+                        "templates/t.cu:2: contract: no buffer of named.def is called $tokens");
+    assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = norm(x)\n"),
+                        "templates/t.cu:3: contract: no op is called norm");
+    assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = rmsnorm(x)\n"),
+                        "templates/t.cu:3: contract: rmsnorm: g is missing");
+    assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(z)\n"),
+                        "templates/t.cu:3: contract: no argument is called z");
+    assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = append(x)\n//@ consts L: append.layer\n"
+                                LAUNCH), "templates/t.cu:4: contract: L: the layer is no constant, $k and $v know it");
+    assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(x)\n//@ consts L: scale.bye\n"),
+                        "templates/t.cu:4: contract: scale.bye is no attribute of an op");
+    assert_string_equal(message("//@ kernel a\n//@ grids 1\n"), "templates/t.cu:2: contract: no line is called \"grids\"");
+    assert_string_equal(message(NORM "//@ consts C: 5\n"), "templates/t.cu:5: contract: constant C stands twice");
+}
+
+/* --- meeting a graph ---------------------------------------------------------------------------- */
+
+static const char *const graph_text =
+    "graph \"t\"\n"
+    "limits sequences=4 context=64 tokens=32 kv_block=8 kv_pages=32 logit_bias=0 end_ids=8\n"
+    "%1 = ids : [T] i32\n"
+    "%2 = weight {name=\"e\"} : [10,12] bf16\n"
+    "%3 = embed %1 %2 : [T,12] bf16\n"
+    "%4 = weight {name=\"g\"} : [12] fp32\n"
+    "%5 = rmsnorm %3 %4 {eps=0.001} : [T,12] bf16\n"
+    "%6 = weight {name=\"w\"} : [12,12] bf16\n"
+    "%7 = linear %5 %6 - : [T,12] bf16\n"
+    "%8 = add %3 %7 : [T,12] bf16\n"
+    "%9 = select_last %8 : [S,12] bf16\n"
+    "%10 = linear %9 %2 - : [S,10] fp32\n"
+    "%11 = sample %10 : [S] i32\n"
+    "output %11\n";
+
+typedef struct Bench {
+    Arena *keep;
+    Graph *g;
+    Catalog c;
+    ProgramFacts f;
+    uint32_t *uses;
+} Bench;
+
+static Bench bench_open(const char *contract)
+{
+    Bench b = {.keep = arena_open()};
+    const EmbeddedFile file = {"t.cu", contract};
+    Diag d = {0};
+
+    b.g = ir_parse("t.ir", graph_text, &d);
+    if (!b.g || !ir_verify(b.g, &d) || !catalog_read(b.keep, &file, 1, &b.c, &d))
+        fail_msg("%s", d.text);
+    b.f = (ProgramFacts){.g = b.g, .bucket = 16, .t_max = 16, .s_max = 4, .arch = 90, .smem = 232448,
+                         .kv = DT_BF16, .target = 901};
+    b.uses = ir_uses(b.g);
+    return b;
+}
+
+static void bench_close(Bench *b)
+{
+    arena_close(b->keep);
+    ir_graph_close(b->g);
+}
+
+static bool matches(const Bench *t, uint32_t line, uint32_t way, Id v, Binding *b, const char **reason)
+{
+    return match_at(&t->f, t->uses, t->c.at[0], &t->c.at[0]->matches.at[line], way, v, b, reason, t->keep);
+}
+
+static const Const *constant(const Instance *in, const char *name)
+{
+    for (size_t i = 0; i < in->n_consts; i++)
+        if (strcmp(in->consts[i].name, name) == 0)
+            return &in->consts[i];
+    fail_msg("no constant %s", name);
+    return NULL;
+}
+
+static void fused(void **state)
+{
+    Bench t = bench_open("//@ kernel lin\n//@ args x[M,K] w[N,K] g[K]:fp32 b[N]:fp32 r[M,N] -> y[M,N]\n"
+                         "//@ match y = linear(x, w, b?)\n"
+                         "//@ match y = add(r, linear(rmsnorm(x, g), w, b?)) | NORM=1 RES=has(r)\n"
+                         "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2 BIAS: has(b) S1: rows(x)\n"
+                         "//@ fits K % TILE == 0 && M_MAX <= 64\n"
+                         "//@ launch grid N / TILE, M, SMS * 2 block 32 * TILE smem K * 2\n"
+                         "//@ scratch part 4 * M * N\n//@ moves N * K * sizeof(w) + M * 4\n");
+    Binding b;
+    Fitted fit;
+    const char *reason = "";
+    const int64_t variables[] = {5, 3, 132};
+    int64_t value;
+    FtxError err;
+
+    (void)state;
+    assert_int_equal(match_ways(&t.c.at[0]->matches.at[0]), 1);
+    assert_int_equal(match_ways(&t.c.at[0]->matches.at[1]), 2);
+    assert_true(matches(&t, 1, 0, 8, &b, &reason));
+    assert_int_equal(b.n_covered, 3);
+    assert_int_equal(b.arg[0], 3);
+    assert_int_equal(b.arg[4], 3);
+    assert_int_equal(b.arg[5], 8);
+    assert_false(matches(&t, 1, 1, 8, &b, &reason));
+    assert_string_equal(reason, "%3 is the result of embed, not of linear");
+
+    assert_true(matches(&t, 1, 0, 8, &b, &reason));
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_int_equal(constant(fit.instance, "TILE")->i, 4);
+    assert_int_equal(constant(fit.instance, "NORM")->i, 1);
+    assert_int_equal(constant(fit.instance, "RES")->i, 1);
+    assert_int_equal(constant(fit.instance, "BIAS")->i, 0);
+    assert_int_equal(constant(fit.instance, "S1")->i, 0);
+    assert_true(constant(fit.instance, "EPS")->f == 0.001);
+    assert_int_equal(constant(fit.instance, "X")->i, DT_BF16);
+    assert_string_equal(fit.instance->consts[0].name, "X");
+    assert_string_equal(fit.instance->consts[fit.instance->n_consts - 1].name, "RES");
+    assert_int_equal(fit.instance->block, 128);
+    assert_int_equal(fit.instance->smem, 24);
+    assert_int_equal(fit.scratch[0], 4 * 16 * 12);
+    assert_true(fit.moves == 12 * 12 * 2 + 16 * 4);
+    assert_int_equal(expr_run(fit.instance->grid[1].words, fit.instance->grid[1].n, variables, 3, &value, &err), 0);
+    assert_int_equal(value, 5);
+    assert_int_equal(expr_run(fit.instance->grid[2].words, fit.instance->grid[2].n, variables, 3, &value, &err), 0);
+    assert_int_equal(value, 264);
+
+    /* the LM head: M is S */
+    assert_true(matches(&t, 0, 0, 10, &b, &reason));
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_int_equal(constant(fit.instance, "S1")->i, 1);
+    assert_int_equal(constant(fit.instance, "NORM")->i, 0);
+    assert_int_equal(expr_run(fit.instance->grid[1].words, fit.instance->grid[1].n, variables, 3, &value, &err), 0);
+    assert_int_equal(value, 3);
+
+    t.f.t_max = 100;
+    assert_true(matches(&t, 0, 0, 7, &b, &reason));
+    assert_false(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_string_equal(reason, "templates/t.cu:6: fits K % TILE == 0 && M_MAX <= 64 (K = 12, TILE = 2, M_MAX = 100)");
+    bench_close(&t);
+}
+
+/* Types of activations are asked for, those of weights are given; inner values must vanish. */
+static void types(void **state)
+{
+    Bench t = bench_open("//@ kernel n\n//@ args x[M,C] r[M,2*H]:bf16 g[C]:type(y) -> y:fp32\n"
+                         "//@ match y = rmsnorm(x, g)\n//@ match y = select_last(add(x, r))\n"
+                         "//@ match y = linear(rmsnorm(x, g), r)\n"
+                         "//@ launch grid 1 block 1\n");
+    Binding b;
+    const char *reason = "";
+
+    (void)state;
+    assert_false(matches(&t, 0, 0, 5, &b, &reason));
+    assert_string_equal(reason, "y is bf16, it must be fp32");
+    ir_value(t.g, 5)->type = DT_FP32;
+    assert_true(matches(&t, 0, 0, 5, &b, &reason));
+    assert_int_equal(contract_arg_type(&t.f, &b, 2), DT_FP32);
+    ir_value(t.g, 9)->type = DT_FP32;
+    assert_false(matches(&t, 1, 0, 9, &b, &reason)); /* H is nobody's size: 2*H cannot be checked */
+    assert_string_equal(reason, "r is [T,12], its size 2*H does not agree");
+    assert_false(matches(&t, 2, 0, 8, &b, &reason));
+    t.uses[5] = 2;
+    assert_false(matches(&t, 2, 0, 7, &b, &reason));
+    assert_string_equal(reason, "%5 = rmsnorm is read by others too");
+    bench_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tree),
+        cmocka_unit_test(mistakes),
+        cmocka_unit_test(fused),
+        cmocka_unit_test(types),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
