@@ -1,0 +1,460 @@
+/* attend_paged.c - causal attention of this step's tokens over the pages of their sequences: single
+ * tokens and prompt chunks alike, grouped queries, sliding window, soft cap.
+ *
+ *   q [T,H,E], y [T,H*E] fp32; k, v [page][G][BLOCK][E] of type KV
+ *   y[t,h] = sum_j softmax_j(cap(scale * q[t,h] . k[j])) v[j],  j <= pos(t), j > pos(t) - window
+ *
+ * A piece of work is a few query vectors that read the same keys: the heads of one group for one
+ * or more neighbouring tokens. Its keys pass by in blocks of KEYS, with the running maximum of
+ * Milakov & Gimelshein 2018; K and V rows are read where they lie if they are fp32 of whole
+ * vectors, else widened into a buffer first.
+ *
+ * Blocks stand at multiples of KEYS, spans at multiples of SPAN positions. Each span starts a new
+ * (max, sum, value), and these are merged in order. So the bits of a result depend on the
+ * position alone, and the spans of a long sequence can be given to several threads where there are
+ * fewer pieces than threads (single tokens only): the thread that finishes last merges. */
+//@ kernel  attend_paged
+//@ device  cpu
+//@ args    q[T,H,E] $rows $pages $k $v -> y
+//@ match   y = attend_paged(q)
+//@ consts  H: H  G: attend_paged.kv_heads  E: E
+//@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
+//@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ consts  SPAN: round_up(max(256, ceil_div(CONTEXT, 32)), 32)
+//@ consts  SPANS: ceil_div(CONTEXT, SPAN)
+//@ fits    E <= 256
+//@ scratch parts 16 * SPANS * min(ceil_div(H, G), 16) * (E + 2) * 4
+//@ zeroed  ready 64
+#ifndef LEVEL
+#define BODY "attend_paged.c"
+#include "each.h"
+#else
+
+#ifndef ATTEND_ONCE
+#define ATTEND_ONCE
+enum { ATTEND_H, ATTEND_G, ATTEND_E, ATTEND_SCALE, ATTEND_WINDOW, ATTEND_SOFTCAP, ATTEND_BLOCK, ATTEND_PAGES,
+       ATTEND_KV, ATTEND_SPAN, ATTEND_SPANS };
+enum {
+    KEYS = 32,         /* of a block: 8 KB of keys at head_dim 64 */
+    MAX_VECTORS = 16,  /* query vectors of a piece of work */
+    MAX_HEAD_DIM = 256,
+    MAX_SPLIT = 16,    /* pieces whose spans may be spread; as in the contract's scratch and zeroed */
+};
+
+typedef struct AttendArgs {
+    const float *q;
+    const FtxRow *rows;
+    const int32_t *pages;
+    const char *k, *v;
+    float *y, *parts;
+    int *ready;
+    int64_t H, G, E, window, block, pages_of, kv, span, spans;
+    float scale, softcap;
+    int64_t group, heads_at_once, tokens_at_once;
+} AttendArgs;
+
+/* The query vectors [i0, i1) x [h0, h1): tokens of a row and heads of kv head g. */
+typedef struct AttendPiece {
+    int64_t row, g, i0, i1, h0, h1;
+} AttendPiece;
+#endif
+
+typedef struct AT(AttendState) {
+    float max[MAX_VECTORS], sum[MAX_VECTORS];
+    float value[MAX_VECTORS][MAX_HEAD_DIM];
+} AT(AttendState);
+
+typedef struct AT(AttendWork) {
+    float q[MAX_VECTORS][MAX_HEAD_DIM]; /* times scale, padded with zeros */
+    int64_t pos[MAX_VECTORS];
+    int64_t n, E, vectors; /* query vectors; head_dim, and in whole vectors */
+    float score[MAX_VECTORS][KEYS];
+    const float *key[KEYS], *val[KEYS];
+    float wide_k[KEYS][MAX_HEAD_DIM], wide_v[KEYS][MAX_HEAD_DIM];
+} AT(AttendWork);
+
+#define ATTEND_TILE (TILE_ROWS == 6 ? 4 : 2)
+
+/* score[q0..q0+rows) x [j..j+4) */
+ALWAYS_INLINE void AT(attend_scores)(int rows, AT(AttendWork) *w, int64_t q0, int64_t j)
+{
+    Vf sum[4][4];
+
+#pragma GCC unroll 4
+    for (int m = 0; m < rows; m++)
+#pragma GCC unroll 4
+        for (int n = 0; n < 4; n++)
+            sum[m][n] = vset(0.0f);
+    for (int64_t e = 0; e < w->vectors * LANES; e += LANES) {
+        Vf key[4];
+#pragma GCC unroll 4
+        for (int n = 0; n < 4; n++)
+            key[n] = vload(w->key[j + n] + e);
+#pragma GCC unroll 4
+        for (int m = 0; m < rows; m++) {
+            const Vf q = vload(w->q[q0 + m] + e);
+#pragma GCC unroll 4
+            for (int n = 0; n < 4; n++)
+                sum[m][n] += q * key[n];
+        }
+    }
+#pragma GCC unroll 4
+    for (int m = 0; m < rows; m++) {
+        const Quad s = vsum4(sum[m][0], sum[m][1], sum[m][2], sum[m][3]);
+
+        memcpy(&w->score[q0 + m][j], &s, sizeof s);
+    }
+}
+
+/* value[q0..q0+rows)[e..e+LANES*wide) += score . v over n keys */
+ALWAYS_INLINE void AT(attend_values)(int rows, int wide, const AT(AttendWork) *w, AT(AttendState) *st, int64_t q0,
+                                     int64_t e, int64_t n)
+{
+    Vf sum[4][4];
+
+#pragma GCC unroll 4
+    for (int m = 0; m < rows; m++)
+#pragma GCC unroll 4
+        for (int i = 0; i < wide; i++)
+            sum[m][i] = vload(st->value[q0 + m] + e + i * LANES);
+    for (int64_t j = 0; j < n; j++) {
+        Vf v[4];
+#pragma GCC unroll 4
+        for (int i = 0; i < wide; i++)
+            v[i] = vload(w->val[j] + e + i * LANES);
+#pragma GCC unroll 4
+        for (int m = 0; m < rows; m++) {
+            const Vf p = vset(w->score[q0 + m][j]);
+#pragma GCC unroll 4
+            for (int i = 0; i < wide; i++)
+                sum[m][i] += p * v[i];
+        }
+    }
+#pragma GCC unroll 4
+    for (int m = 0; m < rows; m++)
+#pragma GCC unroll 4
+        for (int i = 0; i < wide; i++)
+            vstore(st->value[q0 + m] + e + i * LANES, sum[m][i]);
+}
+
+#define ROWS_SWITCH(rows, CALL) \
+    switch (rows) { \
+    case 1: CALL(1); break; \
+    case 2: CALL(2); break; \
+    case 3: CALL(3); break; \
+    default: CALL(4); break; \
+    }
+
+static void AT(attend_all_scores)(AT(AttendWork) *w, int64_t keys)
+{
+    for (int64_t q = 0; q < w->n; q += ATTEND_TILE) {
+        const int64_t rows = w->n - q < ATTEND_TILE ? w->n - q : ATTEND_TILE;
+
+        for (int64_t j = 0; j < keys; j += 4) {
+#define CALL(n) AT(attend_scores)(n, w, q, j)
+            ROWS_SWITCH(rows, CALL)
+#undef CALL
+        }
+    }
+}
+
+static void AT(attend_all_values)(const AT(AttendWork) *w, AT(AttendState) *st, int64_t keys)
+{
+    for (int64_t q = 0; q < w->n; q += ATTEND_TILE) {
+        const int64_t rows = w->n - q < ATTEND_TILE ? w->n - q : ATTEND_TILE;
+        int64_t i = 0;
+
+        for (; i + 4 <= w->vectors; i += 4) {
+#define CALL(n) AT(attend_values)(n, 4, w, st, q, i * LANES, keys)
+            ROWS_SWITCH(rows, CALL)
+#undef CALL
+        }
+        for (; i < w->vectors; i++) {
+#define CALL(n) AT(attend_values)(n, 1, w, st, q, i * LANES, keys)
+            ROWS_SWITCH(rows, CALL)
+#undef CALL
+        }
+    }
+}
+#undef ROWS_SWITCH
+
+static void AT(attend_widen)(float *to, const char *from, int64_t type, int64_t E)
+{
+    const int64_t bytes = cpu_type_bytes(type);
+
+    for (int64_t e = 0; e < E; e += LANES) {
+        const int64_t n = E - e;
+        const char *p = from + e * bytes;
+        Vf v;
+
+        if (type == CPU_FP32)
+            v = n < LANES ? vload_as_n(p, CPU_FP32, n) : vload_as(p, CPU_FP32);
+        else if (type == CPU_FP16)
+            v = n < LANES ? vload_as_n(p, CPU_FP16, n) : vload_as(p, CPU_FP16);
+        else
+            v = n < LANES ? vload_as_n(p, CPU_BF16, n) : vload_as(p, CPU_BF16);
+        vstore(to + e, v);
+    }
+}
+
+/* Pointers to the rows of keys [j0, j0+n); up to a multiple of four the last one again. */
+static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) *w, const int32_t *pages, int64_t g, int64_t j0,
+                              int64_t n)
+{
+    const int64_t row_bytes = a->E * cpu_type_bytes(a->kv);
+    const int direct = a->kv == CPU_FP32 && a->E % LANES == 0;
+    int64_t j = 0;
+
+    while (j < n) {
+        const int64_t at = j0 + j, in_page = at % a->block;
+        const int64_t here = a->block - in_page < n - j ? a->block - in_page : n - j;
+        const int64_t offset = ((pages[at / a->block] * a->G + g) * a->block + in_page) * row_bytes;
+
+        for (int64_t i = 0; i < here; i++, j++) {
+            const char *k = a->k + offset + i * row_bytes, *v = a->v + offset + i * row_bytes;
+
+            if (direct) {
+                w->key[j] = (const float *)k;
+                w->val[j] = (const float *)v;
+            } else {
+                AT(attend_widen)(w->wide_k[j], k, a->kv, a->E);
+                AT(attend_widen)(w->wide_v[j], v, a->kv, a->E);
+                w->key[j] = w->wide_k[j];
+                w->val[j] = w->wide_v[j];
+            }
+        }
+    }
+    for (; j % 4; j++)
+        w->key[j] = w->key[n - 1];
+}
+
+/* One block of keys [j0, j0+n) into the state: mask, running maximum, exponentials, values. */
+static void AT(attend_block)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendState) *st, int64_t j0, int64_t n)
+{
+    AT(attend_all_scores)(w, n);
+    for (int64_t q = 0; q < w->n; q++) {
+        float *s = w->score[q];
+        const int64_t last = w->pos[q] - j0; /* the last key this query sees, in the block */
+        const int64_t first = a->window && last - a->window + 1 > 0 ? last - a->window + 1 : 0;
+        Vf top = vset(-__builtin_inff());
+
+        if (a->softcap > 0.0f)
+            for (int64_t j = 0; j < KEYS; j += LANES)
+                vstore(s + j, vtanh(vload(s + j) / a->softcap) * a->softcap);
+        for (int64_t j = 0; j < first && j < KEYS; j++)
+            s[j] = -__builtin_inff();
+        for (int64_t j = last + 1 < n ? (last < -1 ? 0 : last + 1) : n; j < KEYS; j++)
+            s[j] = -__builtin_inff();
+        for (int64_t j = 0; j < KEYS; j += LANES)
+            top = vmax(top, vload(s + j));
+
+        const float block_max = vmax_of(top);
+        const float max = block_max > st->max[q] ? block_max : st->max[q];
+
+        if (max == -__builtin_inff()) { /* sees none of these keys, nor any before */
+            memset(s, 0, KEYS * sizeof *s);
+            continue;
+        }
+        Vf sum = {0};
+
+        for (int64_t j = 0; j < KEYS; j += LANES) {
+            const Vf p = vexp(vload(s + j) - max);
+
+            vstore(s + j, p);
+            sum += p;
+        }
+        const float fade = vexp(vset(st->max[q] - max))[0];
+
+        st->sum[q] = st->sum[q] * fade + vsum(sum);
+        if (fade != 1.0f)
+            for (int64_t e = 0; e < w->vectors * LANES; e += LANES)
+                vstore(st->value[q] + e, vload(st->value[q] + e) * fade);
+        st->max[q] = max;
+    }
+    AT(attend_all_values)(w, st, n);
+}
+
+static void AT(attend_reset)(const AT(AttendWork) *w, AT(AttendState) *st)
+{
+    for (int64_t q = 0; q < w->n; q++) {
+        st->max[q] = -__builtin_inff();
+        st->sum[q] = 0.0f;
+        memset(st->value[q], 0, (size_t)(w->vectors * LANES) * sizeof(float));
+    }
+}
+
+/* Keys [from, to) of one span into a fresh state. */
+static void AT(attend_span)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendState) *st, const AttendPiece *p,
+                            int64_t from, int64_t to)
+{
+    const int32_t *pages = a->pages + a->rows[p->row].slot * a->pages_of;
+
+    AT(attend_reset)(w, st);
+    for (int64_t j = from; j < to; j += KEYS) {
+        const int64_t n = to - j < KEYS ? to - j : KEYS;
+
+        AT(attend_gather)(a, w, pages, p->g, j, n);
+        AT(attend_block)(a, w, st, j, n);
+    }
+}
+
+/* total := total and one more span (max, sum, value of query vector q) */
+static void AT(attend_merge)(const AT(AttendWork) *w, AT(AttendState) *total, int64_t q, float span_max, float span_sum,
+                             const float *value)
+{
+    const float max = span_max > total->max[q] ? span_max : total->max[q];
+
+    if (span_max == -__builtin_inff())
+        return;
+
+    const float old = vexp(vset(total->max[q] - max))[0], add = vexp(vset(span_max - max))[0];
+
+    total->max[q] = max;
+    total->sum[q] = total->sum[q] * old + span_sum * add;
+    for (int64_t e = 0; e < w->E; e++)
+        total->value[q][e] = total->value[q][e] * old + value[e] * add;
+}
+
+static void AT(attend_write)(const AttendArgs *a, const AT(AttendWork) *w, const AT(AttendState) *st,
+                             const AttendPiece *p)
+{
+    int64_t q = 0;
+
+    for (int64_t i = p->i0; i < p->i1; i++)
+        for (int64_t h = p->h0; h < p->h1; h++, q++) {
+            float *y = a->y + ((a->rows[p->row].q_start + i) * a->H + h) * a->E;
+            const float by = 1.0f / st->sum[q];
+
+            for (int64_t e = 0; e < w->E; e++)
+                y[e] = st->value[q][e] * by;
+        }
+}
+
+static void AT(attend_load)(const AttendArgs *a, AT(AttendWork) *w, const AttendPiece *p)
+{
+    const FtxRow *row = &a->rows[p->row];
+
+    w->n = 0;
+    w->E = a->E;
+    w->vectors = (a->E + LANES - 1) / LANES;
+    for (int64_t i = p->i0; i < p->i1; i++)
+        for (int64_t h = p->h0; h < p->h1; h++, w->n++) {
+            const float *from = a->q + ((row->q_start + i) * a->H + h) * a->E;
+            float *to = w->q[w->n];
+
+            w->pos[w->n] = row->kv_len - row->q_len + i;
+            for (int64_t e = 0; e < a->E; e++)
+                to[e] = from[e] * a->scale;
+            for (int64_t e = a->E; e < w->vectors * LANES; e++)
+                to[e] = 0.0f;
+        }
+}
+
+/* First key that any query of the piece sees, down to a block; and one past the last. */
+static void AT(attend_range)(const AttendArgs *a, const AT(AttendWork) *w, int64_t *first, int64_t *end)
+{
+    const int64_t low = a->window ? w->pos[0] - a->window + 1 : 0;
+
+    *first = low > 0 ? low / KEYS * KEYS : 0;
+    *end = w->pos[w->n - 1] + 1;
+}
+
+static void AT(attend_piece)(const AttendArgs *a, const AttendPiece *p)
+{
+    AT(AttendWork) w;
+    AT(AttendState) total, span;
+    int64_t first, end;
+
+    AT(attend_load)(a, &w, p);
+    AT(attend_range)(a, &w, &first, &end);
+    AT(attend_reset)(&w, &total);
+    for (int64_t j = first; j < end;) {
+        const int64_t next = (j / a->span + 1) * a->span, to = next < end ? next : end;
+
+        AT(attend_span)(a, &w, &span, p, j, to);
+        for (int64_t q = 0; q < w.n; q++)
+            AT(attend_merge)(&w, &total, q, span.max[q], span.sum[q], span.value[q]);
+        j = to;
+    }
+    AT(attend_write)(a, &w, &total, p);
+}
+
+/* One span of one piece, into `parts`; whoever brings a piece's last span merges them all. */
+static void AT(attend_part)(const AttendArgs *a, const AttendPiece *p, int64_t index, int64_t part)
+{
+    const int64_t stride = a->E + 2;
+    AT(AttendWork) w;
+    AT(AttendState) st;
+    int64_t first, end;
+
+    AT(attend_load)(a, &w, p);
+    AT(attend_range)(a, &w, &first, &end);
+
+    const int64_t from = part * a->span, to = from + a->span;
+    const int64_t first_part = first / a->span, parts = (end + a->span - 1) / a->span - first_part;
+
+    if (part < first_part || from >= end)
+        return;
+    AT(attend_span)(a, &w, &st, p, from > first ? from : first, to < end ? to : end);
+
+    float *out = a->parts + (index * a->spans + part) * a->heads_at_once * stride;
+
+    for (int64_t q = 0; q < w.n; q++) {
+        out[q * stride] = st.max[q];
+        out[q * stride + 1] = st.sum[q];
+        memcpy(out + q * stride + 2, st.value[q], (size_t)a->E * sizeof *out);
+    }
+    if (__atomic_add_fetch(&a->ready[index], 1, __ATOMIC_ACQ_REL) < parts)
+        return;
+    __atomic_store_n(&a->ready[index], 0, __ATOMIC_RELAXED);
+    AT(attend_reset)(&w, &st);
+    for (int64_t s = first_part; s < first_part + parts; s++) {
+        const float *in = a->parts + (index * a->spans + s) * a->heads_at_once * stride;
+
+        for (int64_t q = 0; q < w.n; q++)
+            AT(attend_merge)(&w, &st, q, in[q * stride], in[q * stride + 1], in + q * stride + 2);
+    }
+    AT(attend_write)(a, &w, &st, p);
+}
+
+void AT(attend_paged)(const CpuCall *c)
+{
+    AttendArgs a = {.q = c->arg[0], .rows = c->arg[1], .pages = c->arg[2], .k = c->arg[3], .v = c->arg[4],
+                    .y = c->arg[5], .parts = c->arg[6], .ready = c->arg[7],
+                    .H = c->k[ATTEND_H], .G = c->k[ATTEND_G], .E = c->k[ATTEND_E], .window = c->k[ATTEND_WINDOW],
+                    .block = c->k[ATTEND_BLOCK], .pages_of = c->k[ATTEND_PAGES], .kv = c->k[ATTEND_KV],
+                    .span = c->k[ATTEND_SPAN], .spans = c->k[ATTEND_SPANS], .scale = (float)cpu_number(c, ATTEND_SCALE),
+                    .softcap = (float)cpu_number(c, ATTEND_SOFTCAP)};
+
+    a.group = a.H / a.G;
+    a.heads_at_once = a.group < MAX_VECTORS ? a.group : MAX_VECTORS;
+    a.tokens_at_once = MAX_VECTORS / a.heads_at_once;
+
+    const int64_t subgroups = (a.group + a.heads_at_once - 1) / a.heads_at_once;
+    const int64_t single = a.G * subgroups; /* pieces of one token */
+    const int split = c->T == c->S && single * c->S < c->threads && single * c->S <= MAX_SPLIT && a.spans > 1;
+    int64_t at = 0;
+
+    /* Pieces go round: neighbours cost about the same. */
+    for (int64_t row = 0; row < c->S; row++) {
+        const int64_t n = a.rows[row].q_len;
+
+        for (int64_t i = 0; i < n; i += a.tokens_at_once)
+            for (int64_t j = 0; j < single; j++, at++) {
+                const int64_t h = j / subgroups * a.group, sub = j % subgroups * a.heads_at_once;
+                const int64_t rest = a.group - sub;
+                const AttendPiece p = {.row = row, .g = j / subgroups, .i0 = i,
+                                       .i1 = i + a.tokens_at_once < n ? i + a.tokens_at_once : n, .h0 = h + sub,
+                                       .h1 = h + sub + (rest < a.heads_at_once ? rest : a.heads_at_once)};
+
+                if (split) {
+                    for (int64_t s = 0; s < a.spans; s++)
+                        if ((at * a.spans + s) % c->threads == c->thread)
+                            AT(attend_part)(&a, &p, at, s);
+                } else if (at % c->threads == c->thread) {
+                    AT(attend_piece)(&a, &p);
+                }
+            }
+    }
+}
+#endif

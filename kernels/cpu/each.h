@@ -1,0 +1,62 @@
+/* each.h - compiles BODY, the file that includes this one, once for each level of the processor.
+ *
+ *     #ifndef LEVEL
+ *     #define BODY "rmsnorm.c"
+ *     #include "each.h"           // includes BODY again with LEVEL, LANES and a compiler target
+ *     #else
+ *     void AT(rmsnorm)(const CpuCall *c) { ... Vf ... }      // rmsnorm_plain, rmsnorm_avx2, ...
+ *     #endif
+ *
+ * So the build needs no -march flag: which level runs is decided when a kernel is asked for
+ * (cpu.c). `plain` is what the compiler assumes anyway: SSE2 on x86-64, NEON on AArch64. No include
+ * guard: every kernel includes it. */
+#include "levels.h"
+
+#define LEVEL plain
+#define LANES 4
+#define TILE_ROWS 2
+#include "vec.h"
+#include BODY
+#undef LEVEL
+#undef LANES
+#undef TILE_ROWS
+
+#if defined __x86_64__
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#endif
+#define LEVEL avx2
+#define LANES 8
+#define TILE_ROWS 2
+#include "vec.h"
+#include BODY
+#undef LEVEL
+#undef LANES
+#undef TILE_ROWS
+#ifdef __clang__
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")
+#endif
+#define LEVEL avx512
+#define LANES 16
+#define TILE_ROWS 6
+#include "vec.h"
+#include BODY
+#undef LEVEL
+#undef LANES
+#undef TILE_ROWS
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+#undef BODY

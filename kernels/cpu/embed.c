@@ -1,0 +1,62 @@
+/* embed.c - a row of the embedding for each token, plus learned positions where the model has them;
+ * and each token's id into its sequence's history, which the sampler reads.
+ *
+ *   y[t,:] = w[id,:] (+ p[pos + offset,:]),   w [V,D], p [P,D] of any storage type, y [T,D] fp32
+ *
+ * Ids and positions come from the host, which has checked them against V and P. */
+//@ kernel  embed
+//@ device  cpu
+//@ args    w[V,D] p[P,D] $token $history -> y
+//@ match   y = embed(ids(), w)                      | OFFSET=0 PT=0
+//@ match   y = add(embed(ids(), w), positions(p))   | OFFSET=positions.offset PT=type(p)
+//@ consts  D: D  WT: type(w)  CONTEXT: CONTEXT
+//@ moves   T * D * (4 + sizeof(w))
+#ifndef LEVEL
+#define BODY "embed.c"
+#include "each.h"
+#else
+
+#ifndef EMBED_ONCE
+#define EMBED_ONCE
+enum { EMBED_D, EMBED_WT, EMBED_CONTEXT, EMBED_OFFSET, EMBED_PT };
+#endif
+
+ALWAYS_INLINE Vf AT(embed_part)(const char *row, int64_t type, int64_t i, int64_t n)
+{
+    const char *p = row + i * cpu_type_bytes(type);
+
+    switch (type) {
+    case CPU_FP32: return n < LANES ? vload_as_n(p, CPU_FP32, n) : vload_as(p, CPU_FP32);
+    case CPU_FP16: return n < LANES ? vload_as_n(p, CPU_FP16, n) : vload_as(p, CPU_FP16);
+    default: return n < LANES ? vload_as_n(p, CPU_BF16, n) : vload_as(p, CPU_BF16);
+    }
+}
+
+void AT(embed)(const CpuCall *c)
+{
+    const char *w = c->arg[0], *p = c->arg[1];
+    const FtxToken *token = c->arg[2];
+    int32_t *history = c->arg[3];
+    float *y = c->arg[4];
+    const int64_t D = c->k[EMBED_D], wt = c->k[EMBED_WT], pt = c->k[EMBED_PT];
+    int64_t first, last;
+
+    cpu_share(c, c->T, &first, &last);
+    for (int64_t t = first; t < last; t++) {
+        const char *row = w + token[t].id * D * cpu_type_bytes(wt);
+        const char *place = p ? p + (token[t].pos + c->k[EMBED_OFFSET]) * D * cpu_type_bytes(pt) : NULL;
+
+        history[token[t].slot * c->k[EMBED_CONTEXT] + token[t].pos] = token[t].id;
+        for (int64_t i = 0; i < D; i += LANES) {
+            Vf v = AT(embed_part)(row, wt, i, D - i);
+
+            if (place)
+                v += AT(embed_part)(place, pt, i, D - i);
+            if (i + LANES <= D)
+                vstore(y + t * D + i, v);
+            else
+                vstore_n(y + t * D + i, v, D - i);
+        }
+    }
+}
+#endif

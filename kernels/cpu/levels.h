@@ -1,0 +1,45 @@
+/* levels.h - names for what exists once a level, and the table of kernels.
+ *
+ * AT(name) is name_plain, name_avx2 or name_avx512, by the LEVEL that is being compiled. */
+#ifndef FTX_CPU_LEVELS_H
+#define FTX_CPU_LEVELS_H
+
+#include "cpu.h"
+
+#if defined __x86_64__
+#include <immintrin.h>
+#endif
+
+#define AT_PASTE(name, level) name##_##level
+#define AT_LEVEL(name, level) AT_PASTE(name, level)
+#define AT(name) AT_LEVEL(name, LEVEL)
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
+
+/* Storage types, numbered as DType of runtime/base/dtype.h (kernels see no other room). */
+enum { CPU_FP32 = 1, CPU_FP16 = 2, CPU_BF16 = 3 };
+
+/* Activations, numbered as FtxAct. */
+enum { CPU_NONE, CPU_RELU, CPU_GELU_ERF, CPU_GELU_TANH, CPU_QUICK_GELU, CPU_SILU };
+
+static inline int64_t cpu_type_bytes(int64_t type)
+{
+    return type == CPU_FP32 ? 4 : 2;
+}
+
+/* Families by name; every one exists at every level. */
+#define CPU_FAMILIES(F) \
+    F(embed) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(scale) \
+    F(append) F(attend_paged) F(select_last) F(sample) F(sample_probs)
+
+#if defined __x86_64__
+#define CPU_LEVELS(name, X) X(name, plain) X(name, avx2) X(name, avx512)
+#else
+#define CPU_LEVELS(name, X) X(name, plain)
+#endif
+
+#define CPU_DECLARE_ONE(name, level) CpuKernel name##_##level;
+#define CPU_DECLARE(name) CPU_LEVELS(name, CPU_DECLARE_ONE)
+CPU_FAMILIES(CPU_DECLARE)
+
+#endif

@@ -1,0 +1,468 @@
+/* sample.c - from raw logits to the next token of each row: processors, selection, draw, and the row
+ * made ready for its next token.
+ *
+ * In the order of Hugging Face's generate: logit bias, repetition penalty, presence and frequency
+ * penalty, no-repeat n-gram, end ids banned before the least length; greedy stops here and takes
+ * the largest. Then temperature, top-k (ties at the k-th place stay), top-p (an id stays while
+ * the mass before it, larger values and lower ids first, is less than p), min-p. The draw takes
+ * the first id whose cumulative mass, in ascending id order, passes u; u are 24 bits of
+ * Philox4x32-10 keyed by the request's seed, counted by (position of the new token, sample).
+ *
+ * What stays is never listed: it is all logits above a threshold, plus the first `ties` of those
+ * equal to it. Thresholds are found by radix selection over the ordered bits of the floats, which
+ * sorts nothing; vectors that lie below the threshold are skipped, so after top-k every
+ * later step is one quick pass.
+ *
+ *   x [S,V] fp32, read only. z [S,V] fp32: processed logits. marks [S,V]: counts of ids, zero
+ *   between calls. A row with emit 0, or done, is left alone. */
+//@ kernel  sample
+//@ device  cpu
+//@ args    x[S,V] $rows $params $ends $bias $token $history $out -> y
+//@ match   y = sample(x)
+//@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS
+//@ scratch z 4 * S_MAX * V
+//@ zeroed  marks 4 * S_MAX * V
+//@ moves   12 * S * V
+#ifndef LEVEL
+#define BODY "sample.c"
+#include "each.h"
+#else
+
+#ifndef SAMPLE_ONCE
+#define SAMPLE_ONCE
+enum { SAMPLE_V, SAMPLE_CONTEXT, SAMPLE_SEQUENCES, SAMPLE_ENDS, SAMPLE_BIAS };
+enum { SAMPLE_SEEN = 0x40000000, SAMPLE_LEVELS = 3, SAMPLE_BUCKETS = 2048, SAMPLE_GROUPS = 2048 };
+
+/* What of z stays: values above `key`, and the first `ties` ids of those equal to it. */
+typedef struct SampleKept {
+    uint32_t key; /* ordered bits: sample_key */
+    float value;  /* the float of `key` */
+    int64_t ties;
+} SampleKept;
+
+typedef struct SampleRow {
+    const float *x;
+    float *z;
+    uint32_t *marks;
+    const FtxRow *row;
+    const FtxParams *p;
+    const int32_t *ends, *history;
+    const FtxBias *bias;
+    int64_t V;
+} SampleRow;
+
+/* Bits of a float as an unsigned integer of the same order. */
+static inline uint32_t sample_key(float f)
+{
+    uint32_t u;
+
+    f += 0.0f; /* -0 is 0 */
+    memcpy(&u, &f, sizeof u);
+    return u & 0x80000000 ? ~u : u | 0x80000000;
+}
+
+static inline float sample_value(uint32_t key)
+{
+    const uint32_t u = key & 0x80000000 ? key & 0x7fffffff : ~key;
+    float f;
+
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* Philox4x32-10: Salmon et al. 2011. The first of the four words. */
+static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t key1)
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+
+    for (int i = 0; i < 10; i++) {
+        const uint64_t a = (uint64_t)0xD2511F53 * c0, b = (uint64_t)0xCD9E8D57 * c2;
+
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ key0;
+        c1 = (uint32_t)b;
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ key1;
+        c3 = (uint32_t)a;
+        key0 += 0x9E3779B9;
+        key1 += 0xBB67AE85;
+    }
+    return c0;
+}
+
+/* Everything before temperature, on z, which holds the raw logits. */
+static void sample_penalties(const SampleRow *r)
+{
+    const FtxParams *p = r->p;
+    const int64_t length = r->row->kv_len;
+    const int32_t *past = r->history;
+    float *z = r->z;
+
+    for (int64_t i = 0; i < p->n_bias; i++)
+        if (r->bias[i].id >= 0 && r->bias[i].id < r->V)
+            z[r->bias[i].id] += r->bias[i].value;
+
+    if (p->repetition != 1.0f) {
+        const int64_t from = p->window > 0 && p->window < length ? length - p->window : 0;
+
+        for (int64_t i = from; i < length; i++) {
+            float *s = &z[past[i]];
+
+            if (r->marks[past[i]])
+                continue;
+            r->marks[past[i]] = SAMPLE_SEEN;
+            *s = *s < 0.0f ? *s * p->repetition : *s / p->repetition;
+        }
+        for (int64_t i = from; i < length; i++)
+            r->marks[past[i]] = 0;
+    }
+    if (p->presence != 0.0f || p->frequency != 0.0f) {
+        for (int64_t i = r->row->prompt; i < length; i++)
+            r->marks[past[i]]++;
+        for (int64_t i = r->row->prompt; i < length; i++) {
+            const uint32_t count = r->marks[past[i]];
+
+            if (count)
+                z[past[i]] -= p->presence + p->frequency * (float)count;
+            r->marks[past[i]] = 0;
+        }
+    }
+    if (p->ngram > 0 && length + 1 >= p->ngram) {
+        const int64_t n = p->ngram - 1;
+        const int32_t *tail = past + length - n; /* what the new token would follow */
+
+        for (int64_t i = 0; i + n < length; i++)
+            if (memcmp(past + i, tail, (size_t)n * sizeof *past) == 0)
+                z[past[i + n]] = -__builtin_inff();
+    }
+    if (length < p->min_length)
+        for (int64_t i = 0; i < p->n_ends; i++)
+            if (r->ends[i] >= 0 && r->ends[i] < r->V)
+                z[r->ends[i]] = -__builtin_inff();
+}
+#endif
+
+/* Runs the text at the end for every z[i] = f >= low in ascending order; mass = exp(f - max). */
+#define SAMPLE_EACH(z, V, low, max, i, f, mass, ...) \
+    for (int64_t base_ = 0; base_ < (V); base_ += LANES) { \
+        const int64_t n_ = (V) - base_ < LANES ? (V) - base_ : LANES; \
+        const Vf v_ = n_ < LANES ? vload_n((z) + base_, n_) : vload((z) + base_); \
+        float e_[LANES]; \
+        if (n_ == LANES && !AT(sample_any)(v_, (low))) \
+            continue; \
+        vstore(e_, vexp(v_ - (max))); \
+        for (int64_t i = base_; i < base_ + n_; i++) { \
+            const float f = (z)[i]; \
+            const double mass = (double)e_[i - base_]; \
+            if (f >= (low)) { \
+                (void)mass; \
+                __VA_ARGS__ \
+            } \
+        } \
+    }
+
+ALWAYS_INLINE int AT(sample_any)(Vf v, float low)
+{
+#if LANES == 16
+    return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(low), _CMP_GE_OQ) != 0;
+#elif LANES == 8
+    return _mm256_movemask_ps(_mm256_cmp_ps((__m256)v, _mm256_set1_ps(low), _CMP_GE_OQ)) != 0;
+#else
+    const Vi m = v >= low;
+
+    return (m[0] | m[1] | m[2] | m[3]) != 0;
+#endif
+}
+
+/* The largest value, and the lowest id that has it. */
+static float AT(sample_max)(const float *z, int64_t V, int64_t *where)
+{
+    Vf top = vset(-__builtin_inff());
+    int64_t i = 0;
+    float max;
+
+    for (; i + LANES <= V; i += LANES)
+        top = vmax(vload(z + i), top);
+    for (max = vmax_of(top); i < V; i++)
+        max = z[i] > max ? z[i] : max;
+    *where = 0;
+    for (i = 0; i + LANES <= V && !AT(sample_any)(vload(z + i), max); i += LANES)
+        continue;
+    for (; i < V; i++)
+        if (z[i] == max) {
+            *where = i;
+            break;
+        }
+    return max;
+}
+
+/* log(sum(exp(x))) given the largest; lanes in fp32 for 1024 elements at a time, those in double. */
+static double AT(sample_logsumexp)(const float *x, int64_t V, float max)
+{
+    double total = 0.0;
+
+    for (int64_t from = 0; from < V; from += 1024) {
+        const int64_t to = from + 1024 < V ? from + 1024 : V;
+        Vf sum = {0};
+        int64_t i = from;
+
+        for (; i + LANES <= to; i += LANES)
+            sum += vexp(vload(x + i) - max);
+        total += vsum(sum);
+        for (; i < to; i++)
+            total += vexp(vset(x[i] - max))[0];
+    }
+    return max + __builtin_log(total);
+}
+
+/* The largest key such that the values from it up weigh at least `want`, among those that stay:
+ * key by key from the top, weights 1 (top-k) or exp(z - max) (top-p). `above` gets the
+ * weight strictly above the key. If all together weigh less, what stays is unchanged. */
+static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, float max, int mass, double want,
+                                  double *above)
+{
+    static const int shift[SAMPLE_LEVELS] = {21, 10, 0}, bits[SAMPLE_LEVELS] = {11, 11, 10};
+    uint32_t prefix = 0;
+
+    *above = 0.0;
+    for (int level = 0; level < SAMPLE_LEVELS; level++) {
+        double weight[SAMPLE_BUCKETS];
+        const uint32_t mask = (1u << bits[level]) - 1;
+        int bucket = (int)mask, least = (int)mask;
+        int64_t ties = 0;
+
+        memset(weight, 0, sizeof weight);
+        SAMPLE_EACH(z, V, kept->value, max, i, f, m, {
+            const uint32_t key = sample_key(f);
+
+            if (key == kept->key && ties++ >= kept->ties)
+                continue;
+            if (level > 0 && key >> shift[level - 1] != prefix)
+                continue;
+            const int at = (int)(key >> shift[level] & mask);
+            weight[at] += mass ? m : 1.0;
+            least = at < least ? at : least;
+        })
+        for (; bucket > least && *above + weight[bucket] < want; bucket--)
+            *above += weight[bucket];
+        prefix = prefix << bits[level] | (uint32_t)bucket;
+    }
+    return prefix;
+}
+
+/* A lower bound of the k-th largest: the k-th largest of the maxima of groups, where there are
+ * enough groups. It lets the exact selection skip nearly everything. */
+static float AT(sample_bound)(const float *z, int64_t V, int64_t k)
+{
+    float best[SAMPLE_GROUPS];
+    const int64_t size = ((V + SAMPLE_GROUPS - 1) / SAMPLE_GROUPS + LANES - 1) / LANES * LANES;
+    const int64_t groups = V / size; /* whole ones */
+
+    if (groups < k || groups < 2)
+        return -__builtin_inff();
+    for (int64_t g = 0; g < groups; g++) {
+        Vf top = vload(z + g * size);
+
+        for (int64_t i = LANES; i < size; i += LANES)
+            top = vmax(vload(z + g * size + i), top);
+        best[g] = vmax_of(top);
+    }
+
+    const SampleKept all = {.key = 0, .value = -__builtin_inff(), .ties = groups};
+    double above;
+
+    return sample_value(AT(sample_select)(best, groups, &all, 0.0f, 0, (double)k, &above));
+}
+
+/* top-k, top-p and min-p over z, which temperature has divided already. */
+static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V, float max)
+{
+    SampleKept kept = {.key = sample_key(-__builtin_inff()), .value = -__builtin_inff(), .ties = V};
+    double above;
+
+    if (p->top_k > 0 && p->top_k < V) {
+        SampleKept bound = kept;
+
+        bound.value = AT(sample_bound)(z, V, p->top_k);
+        bound.key = sample_key(bound.value);
+        kept.key = AT(sample_select)(z, V, &bound, max, 0, p->top_k, &above);
+        kept.value = sample_value(kept.key);
+    }
+    if (p->top_p < 1.0f) {
+        double total = 0.0;
+
+        SAMPLE_EACH(z, V, kept.value, max, i, f, mass, total += mass;)
+
+        const double want = (double)p->top_p * total;
+        const uint32_t key = AT(sample_select)(z, V, &kept, max, 1, want, &above);
+        const float value = sample_value(key);
+        const double each = (double)vexp(vset(value - max))[0];
+
+        /* Of those equal to the key the n-th stays while above + (n-1) * each < want. */
+        kept = (SampleKept){.key = key, .value = value, .ties = 1};
+        while (kept.ties < V && each > 0.0 && above + (double)kept.ties * each < want)
+            kept.ties++;
+    }
+    if (p->min_p > 0.0f) {
+        float least = max;
+
+        /* min-p keeps whole ties, so the smallest value that passes is the new threshold. */
+        SAMPLE_EACH(z, V, kept.value, max, i, f, mass, {
+            if (f < least && mass >= (double)p->min_p)
+                least = f;
+        })
+        if (least > kept.value)
+            kept = (SampleKept){.key = sample_key(least), .value = least, .ties = V};
+    }
+    return kept;
+}
+
+/* Processed logits of a row in z, and what stays of them. Returns their maximum. */
+static float AT(sample_process)(const SampleRow *r, SampleKept *kept)
+{
+    const FtxParams *p = r->p;
+    int64_t where;
+
+    memcpy(r->z, r->x, (size_t)r->V * sizeof *r->z);
+    sample_penalties(r);
+    if (p->temperature > 0.0f && p->temperature != 1.0f)
+        for (int64_t i = 0; i < r->V; i++)
+            r->z[i] /= p->temperature;
+
+    const float max = AT(sample_max)(r->z, r->V, &where);
+
+    if (p->temperature > 0.0f)
+        *kept = AT(sample_keep)(p, r->z, r->V, max);
+    else
+        *kept = (SampleKept){.key = sample_key(max), .value = max, .ties = 1};
+    return max;
+}
+
+static int32_t AT(sample_draw)(const SampleRow *r, const SampleKept *kept, float max)
+{
+    const uint32_t counter[4] = {(uint32_t)r->row->kv_len, (uint32_t)r->p->sample, 0, 0};
+    const double u = (double)(sample_philox(counter, r->p->seed_low, r->p->seed_high) >> 8) * 0x1p-24;
+    double total = 0.0, sum = 0.0;
+    int64_t ties = 0, last = 0;
+
+    SAMPLE_EACH(r->z, r->V, kept->value, max, i, f, mass, {
+        if (f == kept->value && ties++ >= kept->ties)
+            continue;
+        total += mass;
+    })
+    ties = 0;
+    SAMPLE_EACH(r->z, r->V, kept->value, max, i, f, mass, {
+        if (f == kept->value && ties++ >= kept->ties)
+            continue;
+        if (mass == 0.0)
+            continue;
+        sum += mass;
+        last = i;
+        if (sum > u * total)
+            return (int32_t)i;
+    })
+    return (int32_t)last;
+}
+
+static SampleRow AT(sample_row)(const CpuCall *c, int64_t s)
+{
+    const int64_t V = c->k[SAMPLE_V];
+    const FtxRow *rows = c->arg[1];
+
+    return (SampleRow){
+        .x = (const float *)c->arg[0] + s * V,
+        .row = rows + s,
+        .p = (const FtxParams *)c->arg[2] + s,
+        .ends = (const int32_t *)c->arg[3] + s * c->k[SAMPLE_ENDS],
+        .bias = (const FtxBias *)c->arg[4] + s * c->k[SAMPLE_BIAS],
+        .history = (const int32_t *)c->arg[6] + rows[s].slot * c->k[SAMPLE_CONTEXT],
+        .z = (float *)c->arg[9] + s * V,
+        .marks = (uint32_t *)c->arg[10] + s * V,
+        .V = V,
+    };
+}
+
+void AT(sample)(const CpuCall *c)
+{
+    FtxRow *rows = c->arg[1];
+    FtxToken *token = c->arg[5];
+    FtxOut *out = c->arg[7];
+    int32_t *y = c->arg[8];
+    int64_t first, last;
+
+    cpu_share(c, c->S, &first, &last);
+    for (int64_t s = first; s < last; s++) {
+        FtxRow *row = rows + s;
+        const SampleRow r = AT(sample_row)(c, s);
+        const int n = row->kv_len;
+        int64_t best;
+        int32_t id;
+        int finish = 0;
+
+        if (!row->emit || row->done)
+            continue;
+
+        const float max = AT(sample_max)(r.x, r.V, &best);
+        const double logsumexp = AT(sample_logsumexp)(r.x, r.V, max);
+
+        if (r.p->simple) {
+            id = (int32_t)best;
+        } else {
+            SampleKept kept;
+            const float top = AT(sample_process)(&r, &kept);
+
+            if (r.p->temperature > 0.0f) {
+                id = AT(sample_draw)(&r, &kept, top);
+            } else {
+                AT(sample_max)(r.z, r.V, &best);
+                id = (int32_t)best;
+            }
+        }
+        for (int i = 0; i < r.p->n_ends; i++)
+            if (r.ends[i] == id)
+                finish = 1;
+        if (!finish && n + 1 >= row->limit)
+            finish = 2;
+
+        FtxOut *o = &out[(n % FTX_OUT_RING) * c->k[SAMPLE_SEQUENCES] + s];
+
+        y[s] = id;
+        o->token = id;
+        o->logprob = (float)(r.x[id] - logsumexp);
+        o->finish = finish;
+        __atomic_store_n(&o->length, n, __ATOMIC_RELEASE);
+        if (finish) {
+            row->done = 1;
+        } else {
+            token[s] = (FtxToken){.id = id, .pos = n, .row = (int)s, .slot = row->slot};
+            row->kv_len = n + 1;
+        }
+    }
+}
+
+/* For tests: the probabilities [S,V] that the processors leave, in place of a draw. Operands as
+ * those of sample; y is [S,V] fp32. */
+void AT(sample_probs)(const CpuCall *c)
+{
+    int64_t first, last;
+
+    cpu_share(c, c->S, &first, &last);
+    for (int64_t s = first; s < last; s++) {
+        const SampleRow r = AT(sample_row)(c, s);
+        float *y = (float *)c->arg[8] + s * r.V;
+        SampleKept kept;
+        const float max = AT(sample_process)(&r, &kept);
+        double total = 0.0;
+        int64_t ties = 0;
+
+        memset(y, 0, (size_t)r.V * sizeof *y);
+        SAMPLE_EACH(r.z, r.V, kept.value, max, i, f, mass, {
+            if (f == kept.value && ties++ >= kept.ties)
+                continue;
+            y[i] = (float)mass;
+            total += mass;
+        })
+        for (int64_t i = 0; i < r.V; i++)
+            y[i] = (float)(y[i] / total);
+    }
+}
+#undef SAMPLE_EACH
+#endif

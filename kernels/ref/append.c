@@ -1,0 +1,51 @@
+/* append.c - neighbour-pair RoPE (Su et al. 2021, eq. 15) and the write into paged K and V. */
+#include "ref.h"
+
+#include <math.h>
+
+void ref_rope_table(int positions, int rot, double theta, float *table)
+{
+    for (int pos = 0; pos < positions; pos++)
+        for (int i = 0; i < rot / 2; i++) {
+            const double angle = pos * pow(theta, -2.0 * i / rot);
+
+            table[(int64_t)pos * rot + 2 * i] = (float)cos(angle);
+            table[(int64_t)pos * rot + 2 * i + 1] = (float)sin(angle);
+        }
+}
+
+/* Element e of a head that starts at x[at], rotated. */
+static double turned(RefTensor x, int64_t at, int e, const float *turn, int rot)
+{
+    if (!turn || e >= rot)
+        return ref_at(x, at + e);
+
+    const double a = ref_at(x, at + e / 2 * 2), b = ref_at(x, at + e / 2 * 2 + 1);
+    const double cosine = turn[e / 2 * 2], sine = turn[e / 2 * 2 + 1];
+
+    return e % 2 ? b * cosine + a * sine : a * cosine - b * sine;
+}
+
+void ref_append(RefTensor x, const float *table, const FtxToken *token, int T, int H, int rot, const RefCache *cache,
+                float *q)
+{
+    const int G = cache->G, E = cache->E;
+
+    for (int64_t t = 0; t < T; t++) {
+        const int pos = token[t].pos;
+        const float *turn = table ? table + (int64_t)pos * rot : NULL;
+        const int64_t in = t * (H + 2 * G) * E;
+        const int64_t page = cache->pages[(int64_t)token[t].slot * cache->pages_of + pos / cache->block];
+
+        for (int h = 0; h < H; h++)
+            for (int e = 0; e < E; e++)
+                q[(t * H + h) * E + e] = (float)turned(x, in + h * E, e, turn, rot);
+        for (int g = 0; g < G; g++)
+            for (int e = 0; e < E; e++) {
+                const int64_t to = ((page * G + g) * cache->block + pos % cache->block) * E + e;
+
+                dtype_store(cache->k, (size_t)to, cache->type, (float)turned(x, in + (H + g) * E, e, turn, rot));
+                dtype_store(cache->v, (size_t)to, cache->type, (float)ref_at(x, in + (H + G + g) * E + e));
+            }
+    }
+}

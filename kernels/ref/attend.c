@@ -1,0 +1,54 @@
+/* attend.c - softmax attention over paged keys and values, two passes over the keys, in double. */
+#include "ref.h"
+
+#include <math.h>
+
+/* Offset of key or value `pos` of head g. */
+static int64_t place(const RefCache *c, int slot, int g, int pos)
+{
+    const int64_t page = c->pages[(int64_t)slot * c->pages_of + pos / c->block];
+
+    return ((page * c->G + g) * c->block + pos % c->block) * c->E;
+}
+
+static double score(RefTensor q, int64_t at, const RefCache *c, int slot, int g, int pos, double scale, double softcap)
+{
+    const RefTensor k = {c->k, c->type};
+    const int64_t from = place(c, slot, g, pos);
+    double sum = 0.0;
+
+    for (int e = 0; e < c->E; e++)
+        sum += ref_at(q, at + e) * ref_at(k, from + e);
+    sum *= scale;
+    return softcap > 0.0 ? softcap * tanh(sum / softcap) : sum;
+}
+
+void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int window, double softcap,
+                const RefCache *cache, float *y)
+{
+    const RefTensor v = {cache->v, cache->type};
+    const int E = cache->E;
+
+    for (int s = 0; s < S; s++)
+        for (int i = 0; i < rows[s].q_len; i++)
+            for (int h = 0; h < H; h++) {
+                const int64_t at = ((int64_t)(rows[s].q_start + i) * H + h) * E;
+                const int g = h / (H / cache->G), slot = rows[s].slot;
+                const int pos = rows[s].kv_len - rows[s].q_len + i;
+                const int first = window > 0 && pos - window + 1 > 0 ? pos - window + 1 : 0;
+                double max = -INFINITY, total = 0.0, sum[256] = {0};
+
+                for (int j = first; j <= pos; j++)
+                    max = fmax(max, score(q, at, cache, slot, g, j, scale, softcap));
+                for (int j = first; j <= pos; j++) {
+                    const double p = exp(score(q, at, cache, slot, g, j, scale, softcap) - max);
+                    const int64_t from = place(cache, slot, g, j);
+
+                    total += p;
+                    for (int e = 0; e < E; e++)
+                        sum[e] += p * ref_at(v, from + e);
+                }
+                for (int e = 0; e < E; e++)
+                    y[at + e] = (float)(sum[e] / total);
+            }
+}

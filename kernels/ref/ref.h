@@ -1,0 +1,108 @@
+/* ref.h - the plain truth: every op as loops that a reader can check against its formula. Both back
+ * ends are tested against these. Speed is no concern; all sums are in double, results are rounded
+ * once to fp32.
+ *
+ * A tensor is a pointer and its storage type; results are fp32. No function allocates but through
+ * the caller's arrays, and none looks at a processor's features. Usable from C and C++. */
+#ifndef FTX_REF_H
+#define FTX_REF_H
+
+#include <stdint.h>
+
+#include "../../runtime/base/dtype.h"
+#include "../../runtime/ftx_format.h" /* FtxAct */
+#include "../device/io.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct RefTensor {
+    const void *p; /* NULL: absent */
+    DType type;
+} RefTensor;
+
+static inline double ref_at(RefTensor t, int64_t i)
+{
+    return dtype_load(t.p, (size_t)i, t.type);
+}
+
+/* y[t,:] = w[token.id,:] + p[token.pos + offset,:] (p may be absent); history[slot][pos] = id. */
+void ref_embed(const FtxToken *token, int T, RefTensor w, RefTensor p, int offset, int D, int32_t *history,
+               int context, float *y);
+
+/* y[M,N] = x[M,K] w[N,K]^T + b[N] (b may be absent) */
+void ref_linear(RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, float *y);
+
+void ref_add(RefTensor a, RefTensor b, int64_t n, float *y);
+void ref_mul(RefTensor a, RefTensor b, int64_t n, float *y);
+void ref_scale(RefTensor x, double by, int64_t n, float *y);
+
+double ref_act_of(double x, FtxAct kind);
+void ref_act(RefTensor x, FtxAct kind, int64_t n, float *y);
+/* y[m,i] = kind(x[m,2i]) * x[m,2i+1], x [M,2F] */
+void ref_glu(RefTensor x, FtxAct kind, int M, int F, float *y);
+
+void ref_rmsnorm(RefTensor x, RefTensor g, double eps, int M, int C, float *y);
+void ref_layernorm(RefTensor x, RefTensor g, RefTensor b, double eps, int M, int C, float *y);
+
+/* y[s,:] = x[last token of row s,:] */
+void ref_select_last(RefTensor x, const FtxRow *rows, int S, int C, float *y);
+
+/* The cache of one layer: position p of a slot is row p % block of page pages[slot][p / block] in
+ * k and v, each [page][G][block][E] of `type`. */
+typedef struct RefCache {
+    void *k, *v;
+    DType type;
+    const int32_t *pages; /* [slots][pages_of] */
+    int pages_of, block, G, E;
+} RefCache;
+
+/* x [T,(H+2G)*E]: q, k, v. Pairs (2i,2i+1), i < rot/2, of q and k heads turn by table[pos][i] = {cos, sin}
+ * (table NULL: by nothing). Gives q [T,H*E]; k and v go to the cache, rounded to its type. */
+void ref_append(RefTensor x, const float *table, const FtxToken *token, int T, int H, int rot, const RefCache *cache,
+                float *q);
+
+/* [positions, rot/2, 2] of the plain RoPE: angle = pos * theta^(-2i/rot) */
+void ref_rope_table(int positions, int rot, double theta, float *table);
+
+/* Causal attention of each row's tokens over its pages; window and softcap 0: off. y [T,H*E] */
+void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int window, double softcap,
+                const RefCache *cache, float *y);
+
+/* --- the tail of a decoding step, one row at a time --------------------------------------------- */
+
+typedef struct RefRow {
+    const FtxRow *row;       /* kv_len, prompt */
+    const FtxParams *params;
+    const int32_t *history;  /* [kv_len] ids of the sequence so far */
+    const int32_t *ends;     /* [params.n_ends] */
+    const FtxBias *bias;     /* [params.n_bias] */
+} RefRow;
+
+/* Processors before temperature: logit bias, repetition, presence and frequency, no-repeat n-gram,
+ * end ids before the least length. */
+void ref_penalties(const RefRow *r, const float *logits, int V, double *z);
+
+/* All of the chain: what the processors and temperature, top-k, top-p, min-p leave, as
+ * probabilities; 0 where an id is out. Greedy: one 1. order [V] is scratch. */
+void ref_probabilities(const RefRow *r, const float *logits, int V, double *p, int32_t *order);
+
+/* Four words of Philox4x32-10. */
+void ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* The uniform number of the draw: 24 bits, in [0, 1). */
+double ref_uniform(const RefRow *r);
+
+/* First id whose cumulative probability, ids ascending, exceeds u. */
+int ref_draw(const double *p, int V, double u);
+
+/* The chosen id and its log-probability under the raw logits; p and order [V] are scratch. */
+int ref_sample(const RefRow *r, const float *logits, int V, double *p, int32_t *order, double *logprob);
+
+double ref_logsumexp(const float *logits, int V);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,197 @@
+/* test_cpu_attend.c - append and attention of the CPU over paged, ragged, windowed, capped cases against the
+ * reference; and a token's bits the same alone, in a chunk, and with its keys spread over threads. */
+#include "cpu_test.h"
+
+typedef struct Shape {
+    int H, G, E, rot, block, context, window;
+    double softcap;
+    DType kv;
+} Shape;
+
+typedef struct Row {
+    int had, brings; /* tokens in the cache before, tokens of this step */
+} Row;
+
+enum { MAX_ROWS = 6 };
+
+typedef struct Setup {
+    const Shape *s;
+    int S, T, pages_of, span, spans;
+    FtxRow rows[MAX_ROWS];
+    FtxToken *token;
+    int32_t *pages; /* [MAX_ROWS][pages_of], shuffled */
+    size_t cache;   /* elements */
+    void *k, *v;
+    float *x, *q, *table, *parts;
+    int ready[16];
+} Setup;
+
+static int ceil_div(int a, int b)
+{
+    return (a + b - 1) / b;
+}
+
+static void setup(Setup *u, const Shape *s, const Row *rows, int S)
+{
+    *u = (Setup){.s = s, .S = S, .pages_of = ceil_div(s->context, s->block)};
+    const int pages = MAX_ROWS * u->pages_of, group = s->H / s->G;
+
+    u->span = ceil_div(s->context, 32) > 256 ? ceil_div(ceil_div(s->context, 32), 32) * 32 : 256;
+    u->spans = ceil_div(s->context, u->span);
+    u->pages = malloc(sizeof *u->pages * pages);
+    for (int i = 0; i < pages; i++)
+        u->pages[i] = i;
+    for (int i = pages - 1; i > 0; i--) {
+        const int j = random_below(i + 1), t = u->pages[i];
+        u->pages[i] = u->pages[j];
+        u->pages[j] = t;
+    }
+    for (int i = 0; i < S; i++) {
+        u->rows[i] = (FtxRow){.q_start = u->T, .q_len = rows[i].brings, .kv_len = rows[i].had + rows[i].brings,
+                              .slot = MAX_ROWS - 1 - i};
+        u->T += rows[i].brings;
+    }
+    u->token = malloc(sizeof *u->token * u->T);
+    for (int i = 0; i < S; i++)
+        for (int j = 0; j < rows[i].brings; j++)
+            u->token[u->rows[i].q_start + j] = (FtxToken){0, rows[i].had + j, i, u->rows[i].slot};
+    u->cache = (size_t)pages * s->G * s->block * s->E;
+    u->k = random_tensor(u->cache, s->kv, 1.0f);
+    u->v = random_tensor(u->cache, s->kv, 1.0f);
+    u->x = random_tensor((size_t)u->T * (s->H + 2 * s->G) * s->E, DT_FP32, 1.0f);
+    u->q = malloc(sizeof *u->q * u->T * s->H * s->E);
+    u->table = malloc(sizeof *u->table * (s->context * s->rot + 1));
+    ref_rope_table(s->context, s->rot, 10000.0, u->table);
+    u->parts = malloc(sizeof *u->parts * 16 * u->spans * (group < 16 ? group : 16) * (s->E + 2));
+}
+
+static void teardown(Setup *u)
+{
+    free(u->pages), free(u->token), free(u->k), free(u->v), free(u->x), free(u->q), free(u->table), free(u->parts);
+}
+
+static void append(Setup *u, int level, int threads)
+{
+    const Shape *s = u->s;
+    const int64_t k[] = {s->H, s->G, s->E, s->rot, s->block, u->pages_of, s->kv};
+
+    call(kernel_at("append", level), (void *const[]){u->x, s->rot ? u->table : NULL, u->token, u->pages, u->k, u->v, u->q}, k,
+         u->T, u->S, threads);
+}
+
+static void attend(Setup *u, int level, int threads, FtxRow *rows, int S, int T, float *y)
+{
+    const Shape *s = u->s;
+    const int64_t k[] = {s->H, s->G, s->E, number_bits(1.0 / sqrt(s->E)), s->window, number_bits(s->softcap), s->block,
+                         u->pages_of, s->kv, u->span, u->spans};
+
+    call(kernel_at("attend_paged", level), (void *const[]){u->q, rows, u->pages, u->k, u->v, y, u->parts, u->ready}, k, T, S,
+         threads);
+}
+
+static void check(int level, const Shape *s, const Row *rows, int S)
+{
+    Setup u;
+    char what[200];
+
+    setup(&u, s, rows, S);
+    snprintf(what, sizeof what, "%s H=%d G=%d E=%d rot=%d block=%d window=%d softcap=%g %s", levels[level], s->H, s->G,
+             s->E, s->rot, s->block, s->window, s->softcap, dtype_name(s->kv));
+
+    const size_t n = (size_t)u.T * s->H * s->E, bytes = u.cache * dtype_size(s->kv);
+    float *want = malloc(n * sizeof *want), *y = malloc(n * sizeof *y), *alone = malloc(n * sizeof *y);
+    void *k = malloc(bytes), *v = malloc(bytes);
+    RefCache cache = {memcpy(k, u.k, bytes), memcpy(v, u.v, bytes), s->kv, u.pages, u.pages_of, s->block, s->G, s->E};
+
+    ref_append((RefTensor){u.x, DT_FP32}, s->rot ? u.table : NULL, u.token, u.T, s->H, s->rot, &cache, want);
+    append(&u, level, 3);
+    assert_close(u.q, want, n, 1e-6, what);
+    for (size_t i = 0; i < u.cache; i++) { /* a half-way case may round the other way: one unit */
+        const float unit = s->kv == DT_FP32 ? 1e-6f : s->kv == DT_FP16 ? 1e-3f : 8e-3f;
+        assert_true(fabsf(dtype_load(u.k, i, s->kv) - dtype_load(k, i, s->kv)) <= unit);
+    }
+    assert_memory_equal(u.v, v, bytes);
+
+    cache.k = u.k;
+    cache.v = u.v;
+    ref_attend((RefTensor){u.q, DT_FP32}, u.rows, S, s->H, 1.0 / sqrt(s->E), s->window, s->softcap, &cache, want);
+    attend(&u, level, 2, u.rows, S, u.T, y);
+    assert_close(y, want, n, 3e-6, what);
+
+    /* Each token as a row of its own with nobody beside it; 40 threads: its spans are spread. */
+    for (int t = 0; t < u.T; t += 1 + u.T / 7) {
+        const FtxRow *row = &u.rows[u.token[t].row];
+        FtxRow one = {.q_start = 0, .q_len = 1, .kv_len = u.token[t].pos + 1, .slot = row->slot};
+        const size_t width = (size_t)s->H * s->E;
+        Setup w = u;
+
+        w.q = u.q + t * width;
+        for (int threads = 1; threads < 80; threads += 39) {
+            memset(alone, 0, width * sizeof *alone);
+            attend(&w, level, threads, &one, 1, 1, alone);
+            assert_memory_equal(alone, y + t * width, width * sizeof *y);
+        }
+        for (int i = 0; i < 16; i++)
+            assert_int_equal(w.ready[i], 0);
+    }
+    free(want), free(y), free(alone), free(k), free(v);
+    teardown(&u);
+}
+
+static void shapes(void **state)
+{
+    static const int head_dims[] = {16, 24, 40, 64, 80, 96, 128, 256}, groups[] = {1, 3, 7, 8, 20};
+    static const int blocks[] = {8, 16, 32, 128};
+    static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
+    static const Row rows[] = {{0, 1}, {37, 1}, {0, 9}, {31, 33}, {62, 3}};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int e = 0; e < 8; e++)
+            for (int g = 0; g < 5; g++) {
+                const int G = 1 + (e + g) % 2, E = head_dims[e];
+                const Shape s = {.H = G * groups[g], .G = G, .E = E, .rot = g % 3 == 0 ? E : g % 3 == 1 ? E / 4 * 2 : 0,
+                                 .block = blocks[(e + g) % 4], .context = 100, .kv = types[(e + g) % 3]};
+
+                check(level, &s, rows, 5);
+            }
+}
+
+static void windows_and_caps(void **state)
+{
+    static const int windows[] = {1, 2, 7, 31, 32, 33, 64, 100};
+    static const Row rows[] = {{0, 1}, {70, 1}, {0, 40}, {31, 2}, {60, 40}};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int w = 0; w < 8; w++) {
+            check(level, &(Shape){.H = 6, .G = 2, .E = 40, .rot = 40, .block = 16, .context = 100, .window = windows[w],
+                                  .kv = DT_FP32}, rows, 5);
+            check(level, &(Shape){.H = 4, .G = 4, .E = 64, .rot = 64, .block = 8, .context = 100, .window = windows[w],
+                                  .softcap = 0.5, .kv = DT_FP32}, rows, 5);
+        }
+}
+
+/* Several spans, prompt chunks and single tokens around the edges of blocks, pages and spans. */
+static void long_context(void **state)
+{
+    static const Row rows[] = {{255, 1}, {256, 1}, {700, 1}, {254, 5}, {500, 30}, {999, 1}};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        check(level, &(Shape){.H = 6, .G = 2, .E = 64, .rot = 64, .block = 16, .context = 1000, .kv = DT_FP32}, rows, 6);
+        check(level, &(Shape){.H = 3, .G = 1, .E = 24, .rot = 24, .block = 128, .context = 1000, .window = 300,
+                              .kv = DT_BF16}, rows, 6);
+        check(level, &(Shape){.H = 20, .G = 1, .E = 16, .rot = 16, .block = 32, .context = 1000, .kv = DT_FP16}, rows, 6);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes),
+        cmocka_unit_test(windows_and_caps),
+        cmocka_unit_test(long_context),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+/* test_cpu_linear.c - the CPU's linear kernel against the reference, and its promise that a row's bits
+ * do not depend on the other rows or on threads. */
+#include "cpu_test.h"
+
+typedef struct Case {
+    int M, N, K;
+    DType type;
+    int bias, residual, kind, glu;
+} Case;
+
+static void run(int level, const Case *c, const float *x, void *w, const float *b, const float *r, int M, int threads,
+                float *y)
+{
+    const int64_t k[] = {c->N, c->K, c->type, 0, c->kind, c->glu};
+    void *const arg[] = {(void *)x, w, c->bias ? (void *)b : NULL, c->residual ? (void *)r : NULL, y};
+
+    call(kernel_at("linear", level), arg, k, M, 0, threads);
+}
+
+static void check(int level, const Case *c)
+{
+    const int width = c->glu ? c->N / 2 : c->N;
+    float *x = random_tensor((size_t)c->M * c->K, DT_FP32, 1.0f), *b = random_tensor(c->N, DT_FP32, 1.0f);
+    float *r = random_tensor((size_t)c->M * width, DT_FP32, 1.0f);
+    float *want = malloc(sizeof *want * c->M * c->N), *y = malloc(sizeof *y * c->M * width);
+    float *alone = malloc(sizeof *y * width);
+    void *w = random_tensor((size_t)c->N * c->K, c->type, 1.0f);
+    char what[200];
+
+    ref_linear((RefTensor){x, DT_FP32}, (RefTensor){w, c->type}, (RefTensor){c->bias ? b : NULL, DT_FP32}, c->M, c->N,
+               c->K, want);
+    if (c->glu)
+        ref_glu((RefTensor){want, DT_FP32}, (FtxAct)c->kind, c->M, width, want);
+    else
+        ref_act((RefTensor){want, DT_FP32}, (FtxAct)c->kind, (int64_t)c->M * width, want);
+    if (c->residual)
+        ref_add((RefTensor){want, DT_FP32}, (RefTensor){r, DT_FP32}, (int64_t)c->M * width, want);
+    snprintf(what, sizeof what, "linear %s M=%d N=%d K=%d %s bias=%d residual=%d kind=%d glu=%d", levels[level], c->M,
+             c->N, c->K, dtype_name(c->type), c->bias, c->residual, c->kind, c->glu);
+
+    run(level, c, x, w, b, r, c->M, 1, y);
+    assert_close(y, want, (size_t)c->M * width, 3e-6, what);
+
+    /* The same rows alone, and on more threads than there is work: the same bits. */
+    for (int m = 0; m < c->M; m += 1 + c->M / 3) {
+        run(level, c, x + (size_t)m * c->K, w, b, r + (size_t)m * width, 1, 1 + m % 3, alone);
+        assert_memory_equal(alone, y + (size_t)m * width, sizeof *y * width);
+    }
+    memcpy(want, y, sizeof *y * c->M * width);
+    run(level, c, x, w, b, r, c->M, 5, y);
+    assert_memory_equal(y, want, sizeof *y * c->M * width);
+    free(x), free(b), free(r), free(want), free(y), free(alone), free(w);
+}
+
+static void widths(void **state)
+{
+    static const int rows[] = {1, 2, 3, 5, 6, 7, 13, 50}, sizes[] = {1, 2, 7, 17, 33, 112, 300};
+    static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+            for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
+                const int K = sizes[(n + m) % 7];
+
+                check(level, &(Case){.M = rows[m], .N = sizes[n], .K = K, .type = types[(m + n) % 3]});
+            }
+}
+
+/* K over several chunks, rows over several blocks. */
+static void large(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        check(level, &(Case){.M = 2, .N = 37, .K = 1024, .type = DT_BF16});
+        check(level, &(Case){.M = 8, .N = 21, .K = 2051, .type = DT_BF16, .bias = 1});
+        check(level, &(Case){.M = 1, .N = 9, .K = 9000, .type = DT_FP16});
+        check(level, &(Case){.M = 101, .N = 130, .K = 40, .type = DT_BF16, .residual = 1});
+        check(level, &(Case){.M = 50, .N = 18, .K = 8200, .type = DT_BF16});
+    }
+}
+
+static void epilogues(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int kind = 0; kind <= FTX_ACT_SILU; kind++)
+            for (int bias = 0; bias < 2; bias++)
+                for (int M = 1; M < 60; M += 19) {
+                    const Case base = {.M = M, .N = 134, .K = 24, .type = DT_BF16, .bias = bias, .kind = kind};
+                    Case c = base;
+
+                    check(level, &c);
+                    c.glu = 1;
+                    check(level, &c);
+                    c.glu = 0;
+                    c.residual = 1;
+                    check(level, &c);
+                }
+}
+
+/* Every fp16 and bf16 number is read as what it is (NaN aside). */
+static void conversions(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (DType type = DT_FP16; type <= DT_BF16; type++) {
+            enum { N = 65536 };
+            uint16_t *w = malloc(N * sizeof *w);
+            float *y = malloc(N * sizeof *y);
+            const float one = 1.0f;
+            const Case c = {.M = 1, .N = N, .K = 1, .type = type};
+
+            for (int i = 0; i < N; i++)
+                w[i] = (uint16_t)i;
+            run(level, &c, &one, w, NULL, NULL, 1, 1, y);
+            for (size_t i = 0; i < N; i++) {
+                const float want = dtype_load(w, i, type);
+
+                if (!isnan(want) && y[i] != want)
+                    fail_msg("%s %s %04zx: %g, should be %g", levels[level], dtype_name(type), i, y[i], want);
+            }
+            free(w), free(y);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(widths),
+        cmocka_unit_test(large),
+        cmocka_unit_test(epilogues),
+        cmocka_unit_test(conversions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

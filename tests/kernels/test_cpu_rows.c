@@ -1,0 +1,155 @@
+/* test_cpu_rows.c - the CPU's row by row kernels against the reference: norms, activations, gates, sums,
+ * embedding, last rows; with rows counted by T and by S. */
+#include "cpu_test.h"
+
+static const int widths[] = {1, 2, 7, 16, 17, 33, 112, 300, 2048};
+enum { WIDTHS = sizeof widths / sizeof *widths, M = 5 };
+
+/* Runs on y with rows = M counted by T or S. */
+static void run(const char *family, int level, void *const *arg, const int64_t *k, int by_s, int threads)
+{
+    call(kernel_at(family, level), arg, k, by_s ? 1 : M, by_s ? M : 1, threads);
+}
+
+static void norms(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < WIDTHS * 2; i++) {
+            const int C = widths[i / 2], by_s = i % 2;
+            float *x = random_tensor((size_t)M * C, DT_FP32, 3.0f), *g = random_tensor(C, DT_FP32, 1.0f);
+            float *b = random_tensor(C, DT_FP32, 1.0f), *y = malloc(sizeof *y * M * C), *want = malloc(sizeof *y * M * C);
+            const int64_t k[] = {C, number_bits(1e-5), by_s};
+            const RefTensor rx = {x, DT_FP32}, rg = {g, DT_FP32}, rb = {b, DT_FP32};
+
+            for (int j = 0; j < M * C; j++)
+                x[j] += 10.0f; /* a mean that would cost digits */
+            ref_rmsnorm(rx, rg, 1e-5, M, C, want);
+            run("rmsnorm", level, (void *const[]){x, g, y}, k, by_s, 2);
+            assert_close(y, want, (size_t)M * C, 1e-6, "rmsnorm");
+            ref_layernorm(rx, rg, rb, 1e-5, M, C, want);
+            run("layernorm", level, (void *const[]){x, g, b, y}, k, by_s, 3);
+            assert_close(y, want, (size_t)M * C, 1e-5, "layernorm"); /* mean 10: half a digit lost */
+            run("layernorm", level, (void *const[]){x, g, b, x}, k, by_s, 1); /* in place */
+            assert_memory_equal(x, y, sizeof *y * M * C);
+            free(x), free(g), free(b), free(y), free(want);
+        }
+}
+
+static void activations(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < WIDTHS; i++)
+            for (int kind = 1; kind <= FTX_ACT_SILU; kind++) {
+                const int C = widths[i];
+                float *x = random_tensor((size_t)M * C * 2, DT_FP32, i % 2 ? 8.0f : 0.3f);
+                float *y = malloc(sizeof *y * M * C), *want = malloc(sizeof *y * M * C);
+                const int64_t k[] = {C, kind, i % 2};
+                const RefTensor rx = {x, DT_FP32};
+
+                ref_act(rx, (FtxAct)kind, M * C, want);
+                run("act", level, (void *const[]){x, y}, k, i % 2, 2);
+                assert_close(y, want, (size_t)M * C, 1e-6, "act");
+                ref_glu(rx, (FtxAct)kind, M, C, want);
+                run("glu", level, (void *const[]){x, y}, k, i % 2, 2);
+                assert_close(y, want, (size_t)M * C, 1e-6, "glu");
+                free(x), free(y), free(want);
+            }
+}
+
+/* Far from zero the activations neither overflow to NaN nor lose their limits. */
+static void extremes(void **state)
+{
+    static const float xs[] = {-INFINITY, -3e38f, -1000, -100, -88, -20, -1e-30f, 0, 1e-30f, 20, 88, 100, 1000, 3e38f};
+    enum { N = sizeof xs / sizeof *xs };
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int kind = 1; kind <= FTX_ACT_SILU; kind++) {
+            float y[N];
+
+            call(kernel_at("act", level), (void *const[]){(void *)(xs + 1), y + 1}, (const int64_t[]){N - 1, kind, 0}, 1, 1,
+                 1);
+            for (int i = 1; i < N; i++) {
+                const double want = ref_act_of(xs[i], (FtxAct)kind);
+
+                if (!(fabs(y[i] - want) <= 2e-6 * fabs(want) + 1e-30))
+                    fail_msg("%s kind %d of %g is %g, should be %g", levels[level], kind, xs[i], y[i], want);
+            }
+        }
+}
+
+static void sums(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < WIDTHS; i++) {
+            const int C = widths[i];
+            float *a = random_tensor((size_t)M * C, DT_FP32, 1.0f), *b = random_tensor((size_t)M * C, DT_FP32, 1.0f);
+            float *y = malloc(sizeof *y * M * C), *want = malloc(sizeof *y * M * C);
+            const RefTensor ra = {a, DT_FP32}, rb = {b, DT_FP32};
+
+            ref_add(ra, rb, M * C, want);
+            run("add", level, (void *const[]){a, b, y}, (const int64_t[]){C, i % 2}, i % 2, 2);
+            assert_memory_equal(y, want, sizeof *y * M * C);
+            ref_mul(ra, rb, M * C, want);
+            run("mul", level, (void *const[]){a, b, y}, (const int64_t[]){C, i % 2}, i % 2, 2);
+            assert_memory_equal(y, want, sizeof *y * M * C);
+            ref_scale(ra, 0.375, M * C, want);
+            run("scale", level, (void *const[]){a, y}, (const int64_t[]){C, number_bits(0.375), i % 2}, i % 2, 2);
+            assert_memory_equal(y, want, sizeof *y * M * C);
+            free(a), free(b), free(y), free(want);
+        }
+}
+
+static void embedding(void **state)
+{
+    enum { V = 300, P = 40, CONTEXT = 33, SLOTS = 3, T = 7 };
+    static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < WIDTHS * 6; i++) {
+            const int D = widths[i / 6], learned = i % 2;
+            const DType wt = types[i % 3], pt = types[(i + 1) % 3];
+            void *w = random_tensor((size_t)V * D, wt, 1.0f), *p = random_tensor((size_t)P * D, pt, 1.0f);
+            float *y = malloc(sizeof *y * T * D), *want = malloc(sizeof *y * T * D);
+            int32_t history[SLOTS][CONTEXT] = {{0}}, wanted[SLOTS][CONTEXT] = {{0}};
+            FtxToken token[T];
+
+            for (int t = 0; t < T; t++)
+                token[t] = (FtxToken){random_below(V), t < 4 ? 29 + t : t, t < 4 ? 0 : 1, t < 4 ? 2 : 0};
+            ref_embed(token, T, (RefTensor){w, wt}, (RefTensor){learned ? p : NULL, pt}, 2, D, wanted[0], CONTEXT, want);
+            call(kernel_at("embed", level), (void *const[]){w, learned ? p : NULL, token, history, y},
+                 (const int64_t[]){D, wt, CONTEXT, learned ? 2 : 0, learned ? (int64_t)pt : 0}, T, 2, 2);
+            assert_memory_equal(y, want, sizeof *y * T * D);
+            assert_memory_equal(history, wanted, sizeof history);
+            free(w), free(p), free(y), free(want);
+        }
+}
+
+static void last_rows(void **state)
+{
+    enum { S = 3, T = 9, C = 17 };
+    static const FtxRow rows[S] = {{.q_start = 0, .q_len = 1}, {.q_start = 1, .q_len = 6}, {.q_start = 7, .q_len = 2}};
+    float *x = random_tensor(T * C, DT_FP32, 1.0f), y[S * C], want[S * C];
+
+    (void)state;
+    ref_select_last((RefTensor){x, DT_FP32}, rows, S, C, want);
+    for (int level = 0; level < LEVELS; level++) {
+        call(kernel_at("select_last", level), (void *const[]){x, (void *)rows, y}, (const int64_t[]){C}, T, S, 2);
+        assert_memory_equal(y, want, sizeof y);
+        assert_memory_equal(y + C, x + 6 * C, C * sizeof *y);
+    }
+    free(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms), cmocka_unit_test(activations), cmocka_unit_test(extremes),
+        cmocka_unit_test(sums),  cmocka_unit_test(embedding),   cmocka_unit_test(last_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
