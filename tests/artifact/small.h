@@ -222,6 +222,21 @@ static inline void small_end(Small *s)
     arena_close(s->keep);
 }
 
+/* Makes all checksums right again, so that the checks behind them are what is tested. */
+static inline void small_seal(unsigned char *p, size_t n)
+{
+    FtxHeader *h = (FtxHeader *)p;
+    FtxSection *s;
+
+    if (h->sections_at > n || h->sections > (n - h->sections_at) / sizeof *s || h->sections_at % 8)
+        return;
+    s = (FtxSection *)(p + h->sections_at);
+    for (uint32_t i = 0; i < h->sections; i++)
+        if (s[i].offset <= n && s[i].bytes <= n - s[i].offset)
+            s[i].checksum = hash64(p + s[i].offset, s[i].bytes);
+    h->sections_checksum = hash64(s, h->sections * sizeof *s);
+}
+
 /* Touches every byte that an accepted artifact offers; the sum keeps the reads alive. */
 static inline uint64_t small_walk(const Artifact *a)
 {
