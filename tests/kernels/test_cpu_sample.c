@@ -1,1 +1,422 @@
-int main(void) { return 0; }
+/* test_cpu_sample.c - the decode tail: processors against the reference and against Hugging Face's stored
+ * probabilities, draws against their distribution, Philox against its published vectors, and what a
+ * row looks like afterwards. */
+#include "cpu_test.h"
+
+#include <jansson.h>
+
+enum { CONTEXT = 64, ENDS = 4, BIAS = 4, SEQUENCES = 4 };
+
+typedef struct Tail { /* one row's inputs; V is set by the test */
+    int V;
+    float *logits;
+    FtxRow row;
+    FtxParams params;
+    int32_t history[CONTEXT], ends[ENDS];
+    FtxBias bias[BIAS];
+} Tail;
+
+static const FtxParams off = {.temperature = 1.0f, .top_p = 1.0f, .repetition = 1.0f};
+
+typedef struct Result {
+    FtxRow row;
+    FtxToken token;
+    FtxOut out;
+    int32_t y;
+} Result;
+
+/* Runs `family` on the row in slot 2, as row 1 of two; the other row emits nothing. probs: [V] or NULL. */
+static Result run(const char *family, int level, const Tail *t, float *probs)
+{
+    const int64_t k[] = {t->V, CONTEXT, SEQUENCES, ENDS, BIAS};
+    float *x = malloc(sizeof *x * 2 * t->V), *z = malloc(sizeof *z * 2 * t->V);
+    float *y = malloc(sizeof *y * 2 * t->V);
+    uint32_t *marks = calloc(2 * t->V, sizeof *marks);
+    FtxRow rows[2] = {{.emit = 0}, t->row};
+    FtxParams params[2] = {off, t->params};
+    int32_t ends[2][ENDS] = {{0}}, history[3][CONTEXT] = {{0}};
+    FtxBias bias[2][BIAS] = {{{0, 0}}};
+    FtxToken token[2] = {{0}};
+    FtxOut out[FTX_OUT_RING][SEQUENCES] = {{{0}}};
+    Result r;
+
+    rows[1].slot = 2;
+    memcpy(x + t->V, t->logits, sizeof *x * t->V);
+    memcpy(ends[1], t->ends, sizeof t->ends);
+    memcpy(history[2], t->history, sizeof t->history);
+    memcpy(bias[1], t->bias, sizeof t->bias);
+    if (probs) {
+        rows[0] = rows[1];
+        params[0] = params[1];
+        memcpy(x, t->logits, sizeof *x * t->V);
+    }
+    call(kernel_at(family, level), (void *const[]){x, rows, params, ends, bias, token, history, out, y, z, marks}, k, 2, 2, 2);
+    for (int i = 0; i < 2 * t->V; i++)
+        assert_int_equal(marks[i], 0);
+    assert_memory_equal(x + t->V, t->logits, sizeof *x * t->V); /* raw logits stay */
+    if (probs)
+        memcpy(probs, y + t->V, sizeof *y * t->V);
+    r = (Result){rows[1], token[1], out[t->row.kv_len % FTX_OUT_RING][1], ((int32_t *)y)[1]};
+    free(x), free(y), free(z), free(marks);
+    return r;
+}
+
+static RefRow ref_row(const Tail *t)
+{
+    return (RefRow){&t->row, &t->params, t->history, t->ends, t->bias};
+}
+
+static void check(int level, const Tail *t, const char *what)
+{
+    double *p = malloc(sizeof *p * t->V), logprob;
+    int32_t *order = malloc(sizeof *order * t->V);
+    float *probs = malloc(sizeof *probs * t->V);
+    const RefRow r = ref_row(t);
+    Result got;
+    int id;
+
+    run("sample_probs", level, t, probs);
+    ref_probabilities(&r, t->logits, t->V, p, order);
+    for (int i = 0; i < t->V; i++)
+        if (!(fabs(probs[i] - p[i]) <= 2e-6))
+            fail_msg("%s %s: probability of %d is %.8g, should be %.8g", levels[level], what, i, probs[i], p[i]);
+    id = ref_sample(&r, t->logits, t->V, p, order, &logprob);
+    got = run("sample", level, t, NULL);
+    if (got.y != id)
+        fail_msg("%s %s: token %d, should be %d", levels[level], what, got.y, id);
+    assert_int_equal(got.out.token, id);
+    assert_int_equal(got.out.length, t->row.kv_len);
+    assert_true(fabs(got.out.logprob - logprob) < 1e-5);
+    free(p), free(order), free(probs);
+}
+
+static Tail new_tail(int V, int coarse)
+{
+    Tail t = {.V = V, .logits = random_tensor((size_t)V, DT_FP32, 6.0f), .params = off,
+              .row = {.q_len = 1, .kv_len = 40, .emit = 1, .prompt = 20, .limit = CONTEXT}};
+
+    for (int i = 0; coarse && i < V; i++) /* many ties */
+        t.logits[i] = roundf(t.logits[i]);
+    for (int i = 0; i < CONTEXT; i++)
+        t.history[i] = random_below(V < 25 ? V : 25);
+    t.params.seed_low = random_bits();
+    t.params.seed_high = random_bits();
+    return t;
+}
+
+/* Every processor on and off with every other. */
+static void combinations(void **state)
+{
+    static const int vocabularies[] = {1, 5, 300, 4097};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int set = 0; set < 1 << 10; set++) {
+            const int V = vocabularies[set * 7 % 11 % 4];
+            Tail t = new_tail(V, set % 3 == 0);
+            FtxParams *p = &t.params;
+            char what[64];
+
+            if (set & 1) {
+                p->n_bias = 3;
+                for (int i = 0; i < 3; i++)
+                    t.bias[i] = (FtxBias){random_below(V), 3.0f * random_float()};
+            }
+            if (set & 2)
+                p->repetition = 1.3f;
+            if (set & 4)
+                p->window = 1 + random_below(30);
+            if (set & 8)
+                p->presence = 0.5f, p->frequency = 0.25f;
+            if ((set & 16) && V > 30)
+                p->ngram = 1 + random_below(3);
+            if ((set & 32) && V > 30) {
+                p->min_length = 40 + set % 3;
+                p->n_ends = 2;
+                t.ends[0] = 0, t.ends[1] = 7;
+            }
+            p->temperature = set & 64 ? 0.7f : 1.5f;
+            if (set & 128)
+                p->top_k = 1 + random_below(set % 2 ? 12 : 400);
+            if (set & 256)
+                p->top_p = 0.5f + 0.49f * fabsf(random_float());
+            if (set & 512)
+                p->min_p = 0.05f;
+            if (set % 17 == 0)
+                p->temperature = 0.0f;
+            snprintf(what, sizeof what, "set %#x V=%d", set, V);
+            check(level, &t, what);
+            free(t.logits);
+        }
+}
+
+static void vocabularies(void **state)
+{
+    static const int sizes[] = {300, 4096, 32000, 50257, 128256};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < 5; i++)
+            for (int top_k = 0; top_k <= 2500; top_k = top_k ? top_k * 50 : 1) {
+                Tail t = new_tail(sizes[i], i % 2);
+                char what[64];
+
+                t.params.top_k = top_k;
+                t.params.top_p = top_k % 2 ? 1.0f : 0.9f;
+                snprintf(what, sizeof what, "V=%d top_k=%d", sizes[i], top_k);
+                check(level, &t, what);
+                free(t.logits);
+            }
+}
+
+/* All logits equal, zeros of both signs, banned ids only but one, very large values. */
+static void corners(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int kind = 0; kind < 4; kind++)
+            for (int top_k = 0; top_k < 4; top_k += 3) {
+                Tail t = new_tail(301, 0);
+
+                for (int i = 0; i < t.V; i++)
+                    t.logits[i] = kind == 0 ? 1.5f : kind == 1 ? (i % 2 ? 0.0f : -0.0f) : kind == 2 ? (i == 77 ? 0.0f : -INFINITY)
+                                                                                  : 1e4f * random_float();
+                t.params.top_k = top_k;
+                t.params.top_p = 0.5f;
+                t.params.min_p = 0.5f;
+                check(level, &t, "corner");
+                t.params.top_p = 1e-9f; /* the best one stays */
+                check(level, &t, "corner, tiny top_p");
+                free(t.logits);
+            }
+}
+
+static void simple_rows(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        Tail t = new_tail(1000, 0);
+        Result r;
+
+        t.params.temperature = 0.0f;
+        t.params.simple = 1;
+        t.logits[123] = t.logits[640] = 9.0f;
+        r = run("sample", level, &t, NULL);
+        assert_int_equal(r.y, 123); /* the lower id of equals */
+
+        /* Ready for the next decode step ... */
+        assert_int_equal(r.row.done, 0);
+        assert_int_equal(r.row.kv_len, 41);
+        assert_int_equal(r.token.id, 123);
+        assert_int_equal(r.token.pos, 40);
+        assert_int_equal(r.token.row, 1);
+        assert_int_equal(r.token.slot, 2);
+        assert_int_equal(r.out.finish, 0);
+
+        /* ... or at its end: an end id, the limit, both (the end id says why). */
+        t.row.limit = 41;
+        r = run("sample", level, &t, NULL);
+        assert_int_equal(r.out.finish, 2);
+        assert_int_equal(r.row.done, 1);
+        assert_int_equal(r.row.kv_len, 40);
+        t.params.n_ends = 2;
+        t.ends[1] = 123;
+        r = run("sample", level, &t, NULL);
+        assert_int_equal(r.out.finish, 1);
+
+        /* A row that is done, or brings no last token, is left alone. */
+        t.row.done = 1;
+        r = run("sample", level, &t, NULL);
+        assert_int_equal(r.out.length, 0);
+        assert_int_equal(r.row.kv_len, 40);
+        t.row.done = 0, t.row.emit = 0;
+        r = run("sample", level, &t, NULL);
+        assert_int_equal(r.out.length, 0);
+        assert_int_equal(r.row.kv_len, 40);
+        free(t.logits);
+    }
+}
+
+/* Random123's known answers (kat_vectors, philox4x32 10). */
+static void philox(void **state)
+{
+    static const uint32_t known[][10] = {
+        {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
+         0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
+         0x24126ea1},
+    };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        uint32_t out[4];
+
+        ref_philox(known[i], known[i] + 4, out);
+        assert_memory_equal(out, known[i] + 6, sizeof out);
+    }
+}
+
+/* 100,000 tokens at successive positions of one seed follow the distribution: chi-square. */
+static void distribution(void **state)
+{
+    enum { V = 300, DRAWS = 100000 };
+    Tail t = new_tail(V, 0);
+    const RefRow r = ref_row(&t);
+    double p[V], chi = 0.0;
+    int32_t order[V];
+    int counts[V] = {0}, cells = 0, degrees;
+
+    (void)state;
+    t.params.temperature = 0.8f;
+    t.params.top_k = 40;
+    t.params.top_p = 0.95f;
+    for (int i = 0; i < DRAWS; i++) {
+        t.row.kv_len = i; /* nothing here looks at the history */
+        t.row.limit = DRAWS + 1;
+        counts[run("sample", LEVELS - 1, &t, NULL).y]++;
+    }
+    t.row.kv_len = t.row.prompt;
+    ref_probabilities(&r, t.logits, V, p, order);
+    for (int i = 0; i < V; i++) {
+        if (p[i] == 0.0)
+            assert_int_equal(counts[i], 0);
+        else
+            chi += (counts[i] - DRAWS * p[i]) * (counts[i] - DRAWS * p[i]) / (DRAWS * p[i]), cells++;
+    }
+    degrees = cells - 1;
+    /* Wilson-Hilferty: above this once in a million fair runs. */
+    const double z = cbrt(chi / degrees) * sqrt(4.5 * degrees) - (1 - 2.0 / (9 * degrees)) * sqrt(4.5 * degrees);
+    assert_true(cells > 5 && z < 4.75);
+
+    /* The sample's index and the seed matter. */
+    int same = 0;
+    for (int i = 0; i < 100; i++) {
+        t.row.kv_len = i;
+        t.params.sample = 0;
+        const int a = run("sample", LEVELS - 1, &t, NULL).y;
+        t.params.sample = 1;
+        same += run("sample", LEVELS - 1, &t, NULL).y == a;
+    }
+    assert_true(same < 60);
+    free(t.logits);
+}
+
+/* --- Hugging Face's stored probabilities --------------------------------------------------------- */
+
+typedef struct Golden {
+    json_t *json, *header;
+    char *data;
+} Golden;
+
+static bool golden_open(const char *dir, Golden *g)
+{
+    const char *shared = getenv("FTX_SHARED");
+    char path[4096];
+    uint64_t n;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/golden/%s/processors.json", shared ? shared : "../shared", dir);
+    g->json = json_load_file(path, 0, NULL);
+    snprintf(path, sizeof path, "%s/golden/%s/processors.safetensors", shared ? shared : "../shared", dir);
+    f = fopen(path, "rb");
+    if (!g->json || !f)
+        return false;
+    assert_int_equal(fread(&n, sizeof n, 1, f), 1);
+    g->data = malloc(8 << 20);
+
+    const size_t bytes = fread(g->data, 1, 8 << 20, f);
+
+    assert_true(n < bytes && bytes < 8 << 20);
+    g->header = json_loadb(g->data, n, 0, NULL);
+    assert_non_null(g->header);
+    memmove(g->data, g->data + n, bytes - n);
+    fclose(f);
+    return true;
+}
+
+static const float *golden_tensor(const Golden *g, const char *name)
+{
+    json_t *at = json_object_get(g->header, name);
+
+    if (!at)
+        fail_msg("no tensor %s", name);
+    return (const float *)(g->data + json_integer_value(json_array_get(json_object_get(at, "data_offsets"), 0)));
+}
+
+static FtxParams params_of(const char *name)
+{
+    FtxParams p = off;
+
+    sscanf(name, "temperature_%f", &p.temperature);
+    sscanf(name, "top_k_%d", &p.top_k);
+    sscanf(name, "top_p_%f", &p.top_p);
+    sscanf(name, "min_p_%f", &p.min_p);
+    sscanf(name, "repetition_%f", &p.repetition);
+    sscanf(name, "no_repeat_ngram_%d", &p.ngram);
+    sscanf(name, "rep%f_temp%f_topk%d_topp%f", &p.repetition, &p.temperature, &p.top_k, &p.top_p);
+    sscanf(name, "temp%f_minp%f", &p.temperature, &p.min_p);
+    return p;
+}
+
+static void golden(void **state)
+{
+    static const char *const models[] = {"fable", "gpt2-fable"};
+
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        Golden g;
+        json_t *cases, *one, *processor;
+        size_t c, i;
+
+        if (!golden_open(models[m], &g)) {
+            print_message("the golden processors of %s are not here (FTX_SHARED)\n", models[m]);
+            skip();
+        }
+        cases = json_object_get(g.json, "cases");
+        assert_true(json_array_size(cases) > 0);
+        json_array_foreach(cases, c, one) {
+            Tail t = {.V = 4096, .row = {.emit = 1, .limit = CONTEXT}};
+            char name[200];
+
+            snprintf(name, sizeof name, "%zu.logits", c);
+            t.logits = (float *)golden_tensor(&g, name);
+            json_array_foreach(json_object_get(one, "ids"), i, processor)
+                t.history[t.row.kv_len++] = (int32_t)json_integer_value(processor);
+            t.row.prompt = t.row.kv_len;
+            json_array_foreach(json_object_get(g.json, "processors"), i, processor) {
+                const char *which = json_string_value(processor);
+
+                snprintf(name, sizeof name, "%zu.%s", c, which);
+                t.params = params_of(which);
+                assert_memory_not_equal(&t.params, &off, sizeof off);
+                for (int level = 0; level < LEVELS; level++) {
+                    const float *want = golden_tensor(&g, name);
+                    float probs[4096];
+                    int kept = 0;
+
+                    run("sample_probs", level, &t, probs);
+                    for (int id = 0; id < t.V; id++) {
+                        kept += probs[id] > 0.0f;
+                        if (!(fabsf(probs[id] - want[id]) <= 1e-5f))
+                            fail_msg("%s %s %s: probability of %d is %.8g, should be %.8g", models[m], name, levels[level],
+                                     id, probs[id], want[id]);
+                    }
+                    if (strncmp(which, "top_", 4) == 0)
+                        assert_int_equal(kept, json_integer_value(json_object_get(json_object_get(one, "kept"), which)));
+                }
+            }
+        }
+        json_decref(g.json), json_decref(g.header), free(g.data);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(philox),       cmocka_unit_test(combinations), cmocka_unit_test(vocabularies),
+        cmocka_unit_test(corners),      cmocka_unit_test(simple_rows),  cmocka_unit_test(distribution),
+        cmocka_unit_test(golden),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
