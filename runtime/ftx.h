@@ -185,6 +185,10 @@ FtxStatus ftx_engine_cancel(FtxEngine *engine, uint64_t id, FtxError *err);
  * its first event to the next submit. NULL: not there. */
 const float *ftx_engine_logits(const FtxEngine *engine, uint64_t id);
 
+/* Log-probabilities of a text: logprobs[i] = log p(ids[i + 1] | ids[0 .. i]) under the raw logits,
+ * n - 1 of them. No request may wait or run. */
+FtxStatus ftx_engine_score(FtxEngine *engine, const int32_t *ids, size_t n, float *logprobs, FtxError *err);
+
 /* Time by kernel since open, for `ftxc run --profile`; profiling waits after every launch. */
 typedef struct FtxProfile {
     const char *kernel;

@@ -7,6 +7,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISTAKE = 2, EXIT_BUG = 3, EXIT_INTE
 
 int command_compile(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_score(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_show(int argc, char **argv);
 int command_opt(int argc, char **argv);

@@ -176,6 +176,39 @@ static void logits_of_prompts(void **state)
     ftx_engine_close(engine);
 }
 
+/* A whole context of held-out text: the loss of every token. */
+static void losses_of_long_text(void **state)
+{
+    const Case *c = *state;
+    const char *tolerance_text = getenv("FTX_TEST_LOSS_TOLERANCE");
+    const double tolerance = tolerance_text ? atof(tolerance_text) : 1e-4;
+    static int32_t ids[4096];
+    static float logprobs[4096];
+    char path[1000];
+    FtxEngine *engine = golden_engine(c->model);
+    FtxError err;
+    json_t *j, *losses;
+    double worst = 0.0, sum = 0.0;
+    size_t n;
+
+    snprintf(path, sizeof path, "%s/long.json", c->folder);
+    j = golden_json(path);
+    n = golden_ids(json_object_get(j, "ids"), ids, 4096);
+    losses = json_object_get(j, "token_loss");
+    assert_int_equal(json_array_size(losses), n - 1);
+    if (ftx_engine_score(engine, ids, n, logprobs, &err))
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i + 1 < n; i++) {
+        worst = fmax(worst, fabs(-(double)logprobs[i] - json_number_value(json_array_get(losses, i))));
+        sum -= (double)logprobs[i];
+    }
+    print_message("largest difference of a loss: %.2e, of the mean: %.2e\n", worst,
+                  fabs(sum / (double)(n - 1) - json_number_value(json_object_get(j, "mean_loss"))));
+    assert_true(worst < tolerance);
+    json_decref(j);
+    ftx_engine_close(engine);
+}
+
 static int run(const char *spec, const char *name, const char *folder)
 {
     Case c = {.folder = folder};
@@ -183,6 +216,7 @@ static int run(const char *spec, const char *name, const char *folder)
         cmocka_unit_test_prestate(greedy_alone_and_together, &c),
         cmocka_unit_test_prestate(text_of_greedy, &c),
         cmocka_unit_test_prestate(logits_of_prompts, &c),
+        cmocka_unit_test_prestate(losses_of_long_text, &c),
     };
     const char *define = getenv("FTX_TEST_DEFINE");
     int failed;

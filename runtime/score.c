@@ -1,0 +1,86 @@
+/* score.c - log-probabilities of a given text: ftx_engine_score.
+ *
+ * The text's tokens go in as rows of one token each, all of one slot: a step appends all keys and
+ * values before its attention, and each row sees the cache up to its own position, so rows of one
+ * sequence may stand side by side. Their raw logits are what the next tokens are scored with. */
+#include <math.h>
+#include <string.h>
+
+#include "engine.h"
+
+static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, FtxError *err)
+{
+    if (e->dead.status)
+        return ftx_fail(err, e->dead.status, "%s", e->dead.text);
+    if (ftx_engine_busy(e))
+        return ftx_fail(err, FTX_EINVAL, "requests wait or run: score needs the engine for itself");
+    if (n < 2 || n > e->facts->context)
+        return ftx_fail(err, FTX_EINVAL, "ids: expected 2 to %u (limits.context), found %zu", e->facts->context, n);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= e->facts->vocab)
+            return ftx_fail(err, FTX_EINVAL, "ids[%zu]: %d is not below the vocabulary of %u", i, ids[i],
+                            e->facts->vocab);
+    return FTX_OK;
+}
+
+static float log_softmax_at(const float *logits, uint32_t vocab, int32_t id)
+{
+    float most = logits[0];
+    double sum = 0.0;
+
+    for (uint32_t v = 1; v < vocab; v++)
+        most = fmaxf(most, logits[v]);
+    for (uint32_t v = 0; v < vocab; v++)
+        sum += exp((double)(logits[v] - most));
+    return (float)((double)(logits[id] - most) - log(sum));
+}
+
+/* Tokens [at, at + rows) in one step; their log-probabilities of the tokens that follow. */
+static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *logprobs, FtxError *err)
+{
+    const size_t bytes = (size_t)e->facts->vocab * sizeof *r->logits;
+    Flight *f = &e->flight;
+    FtxStatus s;
+
+    for (int i = 0; i < rows; i++)
+        f->row[i] = (Row){.request = r, .first = i, .count = 1, .from = at + i};
+    f->rows = f->tokens = rows;
+    s = schedule_upload(e, err);
+    if (!s)
+        s = e->api->run(e->session, f->program, rows, rows, err);
+    if (!s)
+        s = e->api->wait(e->session, err);
+    f->pending = false;
+    for (int i = 0; i < rows && !s; i++) {
+        s = e->api->read(e->session, FTX_NAMED_logits, (size_t)i * bytes, r->logits, bytes, err);
+        if (!s)
+            logprobs[at + i] = log_softmax_at(r->logits, e->facts->vocab, r->ids[at + i + 1]);
+    }
+    return s;
+}
+
+FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *logprobs, FtxError *err)
+{
+    const uint32_t block = e->facts->kv_block;
+    Request *r = e->unused.at[0];
+    FtxStatus s = check(e, ids, n, err);
+
+    if (s)
+        return s;
+    r->id = 0;
+    r->wants_logits = false;
+    r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1};
+    r->prompt = r->limit = (int)n;
+    memcpy(r->ids, ids, n * sizeof *ids);
+    r->n_pages = ((uint32_t)n + block - 1) / block;
+    if (r->n_pages > e->pages.n)
+        return ftx_fail(err, FTX_EFULL, "%zu tokens need %u pages, the cache has %u", n, r->n_pages, e->pages.n);
+    s = schedule_place(e, r, err);
+    for (int at = 0, rows, last = (int)n - 1; at < last && !s; at += rows) {
+        rows = last - at < (int)e->slots ? last - at : (int)e->slots;
+        s = score_rows(e, r, at, rows, logprobs, err);
+    }
+    schedule_release(e, r);
+    e->flight = (Flight){.row = e->flight.row};
+    return s;
+}
