@@ -1,0 +1,118 @@
+/* memory.c - the memory map as a picture: one row a place, launches from left to right.
+ *
+ *        offset       bytes  launch 0 ------------------------------> 31
+ *             0    24.0 KiB  ########........####................####  x, h2 and 4 more
+ *     24.0 KiB    80.0 KiB  ..======##............................    qkv
+ *
+ * Buffers that take the same bytes at different times share a row; their bars change between
+ * # and = so that neighbours can be told apart. A '.' is a launch at which the place is free. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "window.h"
+#include "../../runtime/base/arena.h"
+
+enum { COLUMNS = 64 };
+
+typedef struct Row { /* a place: the buffers [first, first + n) of the sorted list */
+    size_t first, n;
+} Row;
+
+static int by_place(const void *a, const void *b)
+{
+    const FtxBuffer *x = *(const FtxBuffer *const *)a, *y = *(const FtxBuffer *const *)b;
+
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static void print_row(const Artifact *a, const FtxBuffer **b, size_t n, uint32_t launches, FILE *out)
+{
+    const uint32_t columns = launches < COLUMNS ? launches : COLUMNS;
+    char bar[COLUMNS + 1];
+
+    memset(bar, '.', columns);
+    bar[columns] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t from = (uint32_t)((uint64_t)b[i]->first * columns / launches);
+        const uint32_t to = (uint32_t)((uint64_t)b[i]->last * columns / launches);
+
+        memset(bar + from, i % 2 ? '=' : '#', to - from + 1);
+    }
+    fprintf(out, "    %10s  %10s  %s  %s", window_bytes(b[0]->offset), window_bytes(b[0]->bytes), bar,
+            artifact_string(a, b[0]->name));
+    if (n > 1)
+        fprintf(out, "%s%s", n == 2 ? " and " : ", ", artifact_string(a, b[1]->name));
+    if (n > 2)
+        fprintf(out, " and %zu more", n - 2);
+    fputc('\n', out);
+}
+
+static void show_program(const Artifact *a, const ArtifactPlan *p, uint32_t program, FILE *out)
+{
+    const FtxProgram *g = &p->programs[program];
+    const uint32_t columns = g->n_launches < COLUMNS ? g->n_launches : COLUMNS;
+    Arena *keep = arena_open();
+    const FtxBuffer **list = arena_array(keep, const FtxBuffer *, p->n_buffers + 1);
+    uint64_t end = 0, live;
+    uint32_t at;
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_buffers; i++)
+        if (p->buffers[i].space == FTX_SPACE_WORK && p->buffers[i].program == program) {
+            list[n++] = &p->buffers[i];
+            if (end < p->buffers[i].offset + p->buffers[i].bytes)
+                end = p->buffers[i].offset + p->buffers[i].bytes;
+        }
+    if (n)
+        qsort(list, n, sizeof *list, by_place);
+    live = window_live_peak(p, program, &at);
+    fprintf(out, "\n  %s: workspace %s, at most %s live at once (launch %u)%s\n", window_program(g),
+            window_bytes(end), window_bytes(live), at,
+            end == live ? ": as small as it can be" : "");
+    fprintf(out, "    %10s  %10s  launch 0%*s%u\n", "offset", "bytes",
+            columns > 11 ? (int)columns - 8 - (g->n_launches > 99 ? 3 : g->n_launches > 9 ? 2 : 1) : 1, "",
+            g->n_launches ? g->n_launches - 1 : 0);
+    for (size_t i = 0, k; i < n; i = k) {
+        for (k = i + 1; k < n && list[k]->offset == list[i]->offset && list[k]->bytes == list[i]->bytes;)
+            k++;
+        print_row(a, list + i, k - i, g->n_launches, out);
+    }
+    arena_close(keep);
+}
+
+void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
+{
+    static const struct {
+        const char *name, *what;
+        FtxSpace space;
+    } named[] = {
+#define NAMED(name, space, bytes, what) {#name, what, FTX_SPACE_##space},
+#include "../../runtime/named.def"
+#undef NAMED
+    };
+
+    fprintf(out, "\nmemory of %s: one block of weights a model; state, input, workspace and output an engine\n",
+            window_target(p->head->target));
+    for (int s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++) {
+        fprintf(out, "  %-10s %10s\n", window_space((uint32_t)s), window_bytes(p->head->space_bytes[s]));
+        for (size_t i = 0; i < FTX_NAMED_COUNT; i++)
+            if (named[i].space == (FtxSpace)s)
+                fprintf(out, "    %10s  %10s  $%-8s %s\n", window_bytes(p->head->named[i]),
+                        window_bytes(p->head->named_bytes[i]), named[i].name, named[i].what);
+        for (uint32_t i = 0; i < p->n_buffers; i++)
+            if (p->buffers[i].space == (uint32_t)s && s != FTX_SPACE_WORK && s != FTX_SPACE_WEIGHTS &&
+                artifact_string(a, p->buffers[i].name)[0] != '$')
+                fprintf(out, "    %10s  %10s  %s\n", window_bytes(p->buffers[i].offset),
+                        window_bytes(p->buffers[i].bytes), artifact_string(a, p->buffers[i].name));
+    }
+    fprintf(out, "  workspace is %s, its lower bound %s\n", window_bytes(p->head->space_bytes[FTX_SPACE_WORK]),
+            window_bytes(p->head->lower_bound));
+    for (uint32_t i = 0; i < p->n_programs; i++)
+        show_program(a, p, i, out);
+}

@@ -1,0 +1,218 @@
+/* show.c - `ftxc show FILE.ftx`: what is in an artifact, for people. */
+#include <string.h>
+
+#include "window.h"
+#include "../../runtime/base/dtype.h"
+
+/* --- the model ------------------------------------------------------------------------------- */
+
+static void show_decode(const FtxDecode *d, FILE *out)
+{
+    fprintf(out, "  decoding     ");
+    if (d->temperature <= 0)
+        fprintf(out, "greedy");
+    else
+        fprintf(out, "temperature %g, top_k %d, top_p %g, min_p %g", (double)d->temperature, d->top_k,
+                (double)d->top_p, (double)d->min_p);
+    fprintf(out, " (top_k at most %d)\n               repetition %g over %d%s, presence %g, frequency %g, no_repeat_ngram %d\n",
+            d->max_top_k, (double)d->repetition, d->window, d->window ? " tokens" : " (all tokens)",
+            (double)d->presence, (double)d->frequency, d->ngram);
+}
+
+static void show_model(const Artifact *a, const char *path, FILE *out)
+{
+    const FtxFacts *f = a->facts;
+
+    fprintf(out, "%s: %s, format %u, written by ftxc %u.%u\n\n", path, window_bytes(a->map.bytes), a->header->format,
+            a->header->version_major, a->header->version_minor);
+    fprintf(out, "  model        %s: %s parameters, %u layers, hidden %u, vocab %u\n", artifact_string(a, f->name),
+            window_count(f->parameters), f->layers, f->hidden, f->vocab);
+    fprintf(out, "  attention    %u heads of %u, %u for keys and values\n", f->heads, f->head_dim, f->kv_heads);
+    fprintf(out, "  limits       %u sequences, context %u, %u tokens a step; %u cache pages of %u tokens\n",
+            f->sequences, f->context, f->tokens, f->kv_pages, f->kv_block);
+    fprintf(out, "               %u logit biases and %u end ids a request\n", f->logit_bias, f->end_ids);
+    show_decode(&f->decode, out);
+    fprintf(out, "  ends         ");
+    for (uint32_t i = 0; i < f->n_ends; i++)
+        fprintf(out, "%s%d", i ? ", " : "", f->ends[i]);
+    if (f->bos >= 0)
+        fprintf(out, "%sfirst %d\n", f->n_ends ? "; " : "", f->bos);
+    else
+        fprintf(out, "%s\n", f->n_ends ? "" : "none");
+    fprintf(out, "  tokenizer    %s\n", a->tokenizer ? window_bytes(a->tokenizer_bytes) : "none: ids only");
+    fprintf(out, "  weights      %s%s%s\n", window_bytes(f->weight_bytes),
+            f->sidecar ? " in " : a->weight_data ? "" : ", not stored: drawn at random",
+            f->sidecar ? artifact_string(a, f->sidecar) : "");
+    for (const char *line = a->build, *end; *line; line = *end ? end + 1 : end) {
+        end = strchr(line, '\n');
+        end = end ? end : line + strlen(line);
+        fprintf(out, "  %-12s %.*s\n", line == a->build ? "build" : "", (int)(end - line), line);
+    }
+}
+
+static void show_sections(const Artifact *a, FILE *out)
+{
+    fprintf(out, "\nsections\n       offset       bytes  kind\n");
+    for (uint32_t i = 0; i < a->header->sections; i++) {
+        const FtxSection *s = &a->sections[i];
+        const bool planned = s->kind >= FTX_SEC_PLAN && s->kind <= FTX_SEC_SOURCE;
+
+        fprintf(out, "   %10s  %10s  %s%s%s\n", window_bytes(s->offset), window_bytes(s->bytes),
+                artifact_section_name(s->kind), planned ? " of " : "", planned ? window_target(s->target) : "");
+    }
+}
+
+static void show_weights(const Artifact *a, FILE *out)
+{
+    fprintf(out, "\nweights\n       offset       bytes  type  shape            kind    name\n");
+    for (uint32_t i = 0; i < a->n_weights; i++) {
+        const FtxWeight *w = &a->weights[i];
+
+        fprintf(out, "   %10s  %10s  %-4s  %-16s %-7s %s\n", window_bytes(w->offset), window_bytes(w->bytes),
+                dtype_name((DType)w->type), window_shape(w), window_weight_kind(w->kind),
+                artifact_string(a, w->name));
+    }
+}
+
+/* --- plans ----------------------------------------------------------------------------------- */
+
+/* "layer 3: qkv" -> 3, and what follows the colon; -1 and the whole label otherwise. */
+static int layer_of(const char *label, const char **rest)
+{
+    int layer = -1, n = 0;
+
+    *rest = label;
+    if (sscanf(label, "layer %d%n", &layer, &n) != 1)
+        return -1;
+    *rest = label + n;
+    return layer;
+}
+
+/* How many launches from `at` on belong to one layer; 0: it is of none. */
+static uint32_t layer_launches(const Artifact *a, const ArtifactPlan *p, const FtxProgram *g, uint32_t at)
+{
+    const FtxLaunch *l = p->launches + g->first_launch;
+    const char *rest;
+    const int layer = layer_of(artifact_string(a, l[at].label), &rest);
+    uint32_t n = 0;
+
+    while (layer >= 0 && at + n < g->n_launches && layer_of(artifact_string(a, l[at + n].label), &rest) == layer)
+        n++;
+    return n;
+}
+
+static bool same_layer(const Artifact *a, const ArtifactPlan *p, const FtxProgram *g, uint32_t x, uint32_t y, uint32_t n)
+{
+    const FtxLaunch *l = p->launches + g->first_launch;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const char *s, *t;
+
+        layer_of(artifact_string(a, l[x + i].label), &s);
+        layer_of(artifact_string(a, l[y + i].label), &t);
+        if (l[x + i].kernel != l[y + i].kernel || strcmp(s, t) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Layers that do the same as the one before them take one line. */
+static void show_launches(const Artifact *a, const ArtifactPlan *p, const FtxProgram *g, FILE *out)
+{
+    for (uint32_t i = 0; i < g->n_launches;) {
+        const uint32_t n = layer_launches(a, p, g, i);
+        uint32_t next = i + (n ? n : 1), alike = 0;
+
+        for (uint32_t k = i; k < next; k++) {
+            const FtxLaunch *l = &p->launches[g->first_launch + k];
+
+            fprintf(out, "      %4u  %-28s %s\n", k, artifact_string(a, l->label),
+                    artifact_string(a, p->kernels[l->kernel].entry));
+        }
+        while (n && next < g->n_launches && layer_launches(a, p, g, next) == n && same_layer(a, p, g, i, next, n)) {
+            next += n;
+            alike++;
+        }
+        if (alike)
+            fprintf(out, "            and %u more layer%s alike\n", alike, alike == 1 ? "" : "s");
+        i = next;
+    }
+}
+
+static void show_plan(const Artifact *a, const ArtifactPlan *p, bool all, FILE *out)
+{
+    const uint64_t *bytes = p->head->space_bytes;
+
+    fprintf(out, "\nplan for %s: weights %s, compute %s, cache %s\n", window_target(p->head->target),
+            dtype_name((DType)p->head->weight_type), dtype_name((DType)p->head->compute_type),
+            dtype_name((DType)p->head->kv_type));
+    fprintf(out, "  an engine takes %s: state %s, workspace %s (lower bound %s), input %s, output %s\n",
+            window_bytes(bytes[FTX_SPACE_STATE] + bytes[FTX_SPACE_WORK] + bytes[FTX_SPACE_IO] + bytes[FTX_SPACE_OUT]),
+            window_bytes(bytes[FTX_SPACE_STATE]), window_bytes(bytes[FTX_SPACE_WORK]),
+            window_bytes(p->head->lower_bound), window_bytes(bytes[FTX_SPACE_IO]),
+            window_bytes(bytes[FTX_SPACE_OUT]));
+    for (uint32_t i = 0; i < p->n_programs; i++) {
+        fprintf(out, "    %-32s %4u launches, workspace %s\n", window_program(&p->programs[i]),
+                p->programs[i].n_launches, window_bytes(p->programs[i].work_bytes));
+        if (all || i == 0)
+            show_launches(a, p, &p->programs[i], out);
+    }
+}
+
+/* --- kernels --------------------------------------------------------------------------------- */
+
+static void show_kernels(const Artifact *a, const ArtifactPlan *p, FILE *out)
+{
+    static const char *const kinds[] = {"", "cpu", "cuda", "cublasLt"};
+
+    fprintf(out, "\nkernels of %s\n  block   regs   stack  spills    smem (static + dynamic)  code        entry\n",
+            window_target(p->head->target));
+    for (uint32_t i = 0; i < p->n_kernels; i++) {
+        const FtxKernel *k = &p->kernels[i];
+        Resources r;
+
+        if (k->kind == FTX_KERNEL_CUDA && window_resources(a, p, k, &r))
+            fprintf(out, "  %5u  %5u  %6u  %6u  %6u + %-14u    %-10s  ", k->block, r.registers, r.stack_bytes,
+                    r.spill_bytes, r.static_smem, k->smem, window_bytes(k->code_bytes));
+        else if (k->kind == FTX_KERNEL_CUDA)
+            fprintf(out, "  %5u      -       -       -       - + %-14u    %-10s  ", k->block, k->smem,
+                    window_bytes(k->code_bytes));
+        else
+            fprintf(out, "  %-69s", kinds[k->kind]);
+        fprintf(out, "%s%s\n", artifact_string(a, k->entry), k->flags & FTX_KERNEL_OVERLAP ? "  (overlaps)" : "");
+    }
+}
+
+FtxStatus explain_show(const char *path, const ShowOptions *o, FILE *out, FtxError *err)
+{
+    Artifact a;
+    FtxStatus s = artifact_open(path, &a, err);
+
+    if (s)
+        return s;
+    if (o->verify && (s = artifact_verify(&a, err))) {
+        artifact_close(&a);
+        return ftx_context(err, s, "%s", path);
+    }
+    if (o->json) {
+        s = show_json(&a, path, o->verify, out, err);
+    } else {
+        show_model(&a, path, out);
+        if (!o->memory && !o->kernels) {
+            show_sections(&a, out);
+            show_weights(&a, out);
+        }
+        for (uint32_t i = 0; i < a.n_plans; i++) {
+            if (!o->memory)
+                show_plan(&a, &a.plans[i], o->kernels, out);
+            if (o->kernels)
+                show_kernels(&a, &a.plans[i], out);
+            if (o->memory)
+                show_memory(&a, &a.plans[i], out);
+        }
+        if (o->verify)
+            fprintf(out, "\nall checksums are right, those of the weights too\n");
+    }
+    artifact_close(&a);
+    return s;
+}

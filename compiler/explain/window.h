@@ -1,0 +1,27 @@
+/* window.h - what the files of this room share: numbers and names as people read them. */
+#ifndef FTXC_EXPLAIN_WINDOW_H
+#define FTXC_EXPLAIN_WINDOW_H
+
+#include "explain.h"
+#include "../instantiate/parts.h" /* cubin_resources: read back here as it was when compiled */
+#include "../../runtime/artifact.h"
+
+/* In a ring of static buffers: eight of them may stand in one printf. */
+const char *window_bytes(uint64_t bytes);   /* "20.9 MiB" */
+const char *window_count(uint64_t n);       /* "11,010,432" */
+const char *window_target(uint32_t target); /* "cpu", "sm_90a", "compute_80" */
+const char *window_program(const FtxProgram *p); /* "step, up to 16 tokens" */
+const char *window_shape(const FtxWeight *w);    /* "[640,384]" */
+const char *window_space(uint32_t space);        /* "workspace" */
+const char *window_weight_kind(uint32_t kind);   /* "matrix" */
+
+/* Registers, stack and shared memory of a CUDA kernel; false: not a cubin (CPU, cuBLASLt, PTX). */
+bool window_resources(const Artifact *a, const ArtifactPlan *p, const FtxKernel *k, Resources *r);
+
+/* The largest sum of live bytes over the launches of a program, and the launch where it is. */
+uint64_t window_live_peak(const ArtifactPlan *p, uint32_t program, uint32_t *launch);
+
+void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out);
+FtxStatus show_json(const Artifact *a, const char *path, bool verified, FILE *out, FtxError *err);
+
+#endif

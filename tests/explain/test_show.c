@@ -1,0 +1,120 @@
+/* test_show.c - what `ftxc show` says of a small artifact, as text, picture and JSON. */
+#include "tests/artifact/small.h"
+
+#include <jansson.h>
+
+#include "compiler/explain/explain.h"
+
+static char *show(ShowOptions o, const char *path)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    FtxError err;
+
+    assert_non_null(out);
+    if (explain_show(path, &o, out, &err))
+        fail_msg("%s", err.text);
+    fclose(out);
+    return text;
+}
+
+static void has(const char *text, const char *piece)
+{
+    if (!strstr(text, piece))
+        fail_msg("\"%s\" is not in:\n%s", piece, text);
+}
+
+static const char *small_file(void)
+{
+    const char *path = temp_path("show.ftx");
+    Small s;
+    Diag d = {0};
+
+    small_begin(&s);
+    if (!artifact_write(path, &s.parts, NULL, NULL, &d))
+        fail_msg("%s", d.text);
+    small_end(&s);
+    return path;
+}
+
+static void test_text(void **state)
+{
+    const char *path = small_file();
+    char *text = show((ShowOptions){.verify = true}, path);
+    (void)state;
+
+    has(text, "small: 40 parameters, 1 layers, hidden 16, vocab 16");
+    has(text, "2 sequences, context 8, 4 tokens a step; 4 cache pages of 4 tokens");
+    has(text, "temperature 1, top_k 0");
+    has(text, "build        ftxc test");
+    has(text, "kernels of sm_90a");
+    has(text, "[4,8]            matrix  a");
+    has(text, "plan for compute_80: weights bf16, compute fp32, cache fp32");
+    has(text, "step, any number of tokens          2 launches, workspace 4.0 KiB");
+    has(text, "0  layer 0: up                  linear__small");
+    has(text, "decode, up to 1 sequence ");
+    has(text, "all checksums are right");
+    free(text);
+}
+
+static void test_memory(void **state)
+{
+    char *text = show((ShowOptions){.memory = true}, small_file());
+    (void)state;
+
+    has(text, "memory of cpu");
+    has(text, "step, any number of tokens: workspace 4.0 KiB, at most 4.0 KiB live at once (launch 0): as small as it can be");
+    has(text, "           0 B     2.0 KiB  #.  x\n");
+    has(text, "       2.0 KiB     2.0 KiB  ##  h\n");
+    has(text, "$logits");
+    free(text);
+}
+
+static void test_kernels(void **state)
+{
+    char *text = show((ShowOptions){.kernels = true}, small_file());
+    (void)state;
+
+    has(text, "linear__small  (overlaps)");
+    has(text, "1024");
+    free(text);
+}
+
+static void test_json(void **state)
+{
+    char *text = show((ShowOptions){.json = true, .verify = true}, small_file());
+    json_error_t why;
+    json_t *j = json_loads(text, 0, &why), *plans = json_object_get(j, "plans");
+    (void)state;
+
+    assert_non_null(j);
+    assert_true(json_is_true(json_object_get(j, "verified")));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(j, "model"), "vocab")), 16);
+    assert_int_equal(json_array_size(json_object_get(j, "weights")), 4);
+    assert_int_equal(json_array_size(plans), 3);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(plans, 1), "target")), "sm_90a");
+    assert_int_equal(json_array_size(json_object_get(json_array_get(plans, 1), "programs")), 2);
+    json_decref(j);
+    free(text);
+}
+
+static void test_refused(void **state)
+{
+    const ShowOptions o = {0};
+    FtxError err;
+    (void)state;
+
+    assert_int_equal(explain_show("tests/CMakeLists.txt", &o, stdout, &err), FTX_EFORMAT);
+    has(err.text, "tests/CMakeLists.txt: is not an ftx artifact");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text), cmocka_unit_test(test_memory),  cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_json), cmocka_unit_test(test_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
