@@ -1,0 +1,245 @@
+// linear.cuh - y = epilogue(norm(x) * w^T + b) for up to 16 rows: the hot loop's form (sm_90).
+//
+//   x [M, K]  16-bit      w [N, K]  16-bit, row-major, K a multiple of 8      sums in fp32
+//
+// Bound by reading w, once. Each block takes a run of tiles of 8 weight rows; one warp streams
+// their chunks (8 rows x up to 1024 k) through a ring in shared memory by bulk copies, starting
+// before the kernel in front has ended; eight warps hold x in shared memory and multiply, the
+// weights as the B operand of m16n8k16, warp w taking the blocks of 32 k that are w mod 8.
+// A lane reads 8 consecutive k of its row with one 16-byte access for weights and for x alike:
+// two instructions of 16 k, no ldmatrix.
+//
+// At most FLIGHT bytes are requested and not yet arrived: 48 to 64 KB read at the full rate of an
+// H200's SM, and more only lengthens the queue in which everything else waits. Kernels with small
+// matrices take half an SM, so that the next one is resident early.
+#pragma once
+#include "device/async.cuh"
+#include "device/block.cuh"
+#include "device/mbarrier.cuh"
+#include "device/mma.cuh"
+#include "device/pdl.cuh"
+#include "part/linear.cuh"
+
+// Derived from the instance's constants; the template's contract computes the same bytes.
+template <class C> struct LinearShape {
+    static constexpr int M = pow2_at_least(C::M);                        // rows held
+    static constexpr int CHUNKS = ceil_div(C::K, 1024);                  // of a tile
+    static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256);  // k of a chunk
+    static constexpr int ROW = CHUNK * 2 + 64;         // bytes of a row in the ring: no bank twice
+    static constexpr int SLOT = 8 * ROW;
+    static constexpr int XROW = round_up(C::K * 2, 128) + 64;
+    static constexpr int ROUND = M >= 16 ? 1 : 16 / M;                   // tiles summed up at a time
+    static constexpr int SUMS = ROUND * 8 * 8 * M;                       // floats of a round
+    static constexpr int STAT_AT = 256;                                  // behind the mbarriers
+    static constexpr int SUM_AT = STAT_AT + 16 * 8;
+    static constexpr int X_AT = SUM_AT + 2 * SUMS * 4;
+    static constexpr int RING_AT = round_up(X_AT + M * XROW, 128);
+    static constexpr int FIT = (C::SMEM - RING_AT) / SLOT;
+    static constexpr int RING = FIT < 14 ? FIT : 14;                     // slots
+    static constexpr int WANT = C::FLIGHT / (8 * CHUNK * 2);
+    static constexpr int CAP = WANT < 1 ? 1 : WANT > RING ? RING : WANT; // chunks in flight
+    static_assert(RING >= 2, "shared memory holds fewer than two chunks: M * K is too large");
+    static_assert(C::K % 8 == 0, "rows of w must be 16-byte aligned");
+};
+
+// Walks the chunks of this block's tiles.
+template <class C> struct LinearWalk {
+    int row, chunk;
+    DEVICE void next()
+    {
+        if (++chunk == LinearShape<C>::CHUNKS) {
+            chunk = 0;
+            row += 8;
+        }
+    }
+};
+
+// One chunk into a slot, by one warp: a bulk copy a row.
+template <class C> DEVICE void linear_copy(const LinearArgs &a, const LinearWalk<C> &at, u32 slot, u32 full)
+{
+    typedef LinearShape<C> P;
+    const int k = at.chunk * P::CHUNK, rows = least(8, C::N - at.row);
+    const int bytes = least(P::CHUNK, C::K - k) * 2;
+    if (lane_id() == 0)
+        mbarrier_expect(full, bytes * rows);
+    warp_sync();
+    if (lane_id() < rows)
+        bulk_copy(slot + lane_id() * P::ROW,
+                  (const typename C::T *)a.w + (i64)(at.row + lane_id()) * C::K + k, bytes, full);
+}
+
+// x, gathered and normed, into shared memory. Rows beyond the live ones are left as they are: a
+// row of the product depends on its own row of x alone.
+template <class C> DEVICE void linear_gather(const LinearArgs &a, int live, char *shared)
+{
+    typedef LinearShape<C> P;
+    typedef typename C::T T;
+    constexpr int VECS = C::K / 8;
+    RowStat *stat = (RowStat *)(shared + P::STAT_AT);
+    if (C::NORM == 2) {
+        for (int m = warp_id(); m < live; m += 8) {
+            const RowStat s = row_stat<2, C::K>((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
+            if (lane_id() == 0)
+                stat[m] = s;
+        }
+        part_sync(1, 256);
+    }
+    for (int m = 0; m < live; m++) {
+        const T *row = (const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K;
+        const u32 to = shared_address(shared + P::X_AT + m * P::XROW);
+#pragma unroll 4
+        for (int v = threadIdx.x; v < VECS; v += 256) {
+            uint4_ x = load_l2(row + v * 8);
+            if (C::NORM) {
+                const RowStat s = C::NORM == 2 ? stat[m] : RowStat{0.0f, 1.0f};
+                x = norm_vector<C>(x, s, load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4),
+                                   C::NORM == 2 ? load<4>(a.c + v * 8) : Vec<float, 4>{},
+                                   C::NORM == 2 ? load<4>(a.c + v * 8 + 4) : Vec<float, 4>{});
+            }
+            shared_store16(to + v * 16, x);
+        }
+    }
+}
+
+// The products of one chunk that fall to this warp.
+template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int chunk)
+{
+    typedef LinearShape<C> P;
+    const int g = lane_id() >> 2, t = lane_id() & 3;
+    const int k0 = chunk * P::CHUNK + warp_id() * 32 + t * 8;  // of this lane
+    const u32 wa = slot + g * P::ROW + warp_id() * 64 + t * 16;
+    const u32 xa = x + (g & (P::M - 1)) * P::XROW + k0 * 2;
+#pragma unroll
+    for (int j = 0; j < P::CHUNK / 256; j++) {
+        if (P::CHUNKS * P::CHUNK > C::K && chunk * P::CHUNK + (warp_id() + 8 * j) * 32 >= C::K)
+            break;
+        uint4_ wv = shared_load16(wa + j * 512), xv = shared_load16(xa + j * 512);
+        if (C::K % 32 && k0 + j * 256 >= C::K)
+            wv = xv = uint4_{0, 0, 0, 0};
+        if constexpr (P::M > 8) {
+            uint4_ xh = shared_load16(xa + 8 * P::XROW + j * 512);
+            if (C::K % 32 && k0 + j * 256 >= C::K)
+                xh = uint4_{0, 0, 0, 0};
+            mma<typename C::T>(d, xv.x, xh.x, xv.y, xh.y, wv.x, wv.y);
+            mma<typename C::T>(d, xv.z, xh.z, xv.w, xh.w, wv.z, wv.w);
+        } else {
+            mma<typename C::T>(d, xv.x, xv.x, xv.y, xv.y, wv.x, wv.y);
+            mma<typename C::T>(d, xv.z, xv.z, xv.w, xv.w, wv.z, wv.w);
+        }
+    }
+}
+
+template <class C> DEVICE void linear(const LinearArgs &a)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    typedef LinearShape<C> P;
+    launch_dependents();
+    char *shared = shared_memory();
+    const u32 full = shared_address(shared), empty = full + 8 * P::RING;
+    const u32 ring = shared_address(shared + P::RING_AT);
+    const int tiles = ceil_div(C::N, 8);
+    const int first = (int)((i64)blockIdx.x * tiles / gridDim.x);
+    const int count = (int)((i64)(blockIdx.x + 1) * tiles / gridDim.x) - first;
+    const int total = count * P::CHUNKS;
+    LinearWalk<C> walk = {first * 8, 0};
+
+    if (warp_id() == 8) {
+        if (lane_id() == 0) {
+            for (int i = 0; i < P::RING; i++) {
+                mbarrier_init(full + 8 * i, 1);
+                mbarrier_init(empty + 8 * i, 8);
+            }
+            mbarrier_init_fence();
+        }
+        warp_sync();
+        for (int i = 0; i < P::CAP && i < total; i++, walk.next())
+            linear_copy<C>(a, walk, ring + i * P::SLOT, full + 8 * i);
+    }
+    block_sync();
+    if (warp_id() == 8) {
+        int slot = P::CAP % P::RING, oldest = 0;
+        u32 parity = P::CAP == P::RING ? 0 : 1, arrived = 0;
+        for (int i = P::CAP; i < total; i++, walk.next()) {
+            mbarrier_wait(empty + 8 * slot, parity);
+            mbarrier_wait(full + 8 * oldest, arrived);
+            if (++oldest == P::RING) {
+                oldest = 0;
+                arrived ^= 1;
+            }
+            linear_copy<C>(a, walk, ring + slot * P::SLOT, full + 8 * slot);
+            if (++slot == P::RING) {
+                slot = 0;
+                parity ^= 1;
+            }
+        }
+        return;
+    }
+
+    wait_for_previous();
+    const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
+    RowStat *stat = (RowStat *)(shared + P::STAT_AT);
+    linear_gather<C>(a, live, shared);
+    part_sync(1, 256);
+    if (C::NORM == 1)  // needed at the end only
+        for (int m = 7 - warp_id(); m < live; m += 8) {
+            const RowStat s = row_stat<1, C::K>((const typename C::T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
+            if (lane_id() == 0)
+                stat[m] = s;
+        }
+
+    const u32 x = shared_address(shared + P::X_AT);
+    float *sums = (float *)(shared + P::SUM_AT);  // [2][ROUND][chain 8][M][8]
+    int slot = 0;
+    u32 parity = 0;
+    for (int t0 = 0; t0 < count; t0 += P::ROUND) {
+        const int here = least(P::ROUND, count - t0);
+        for (int t = 0; t < here; t++) {
+            float d[4] = {};
+            for (int c = 0; c < P::CHUNKS; c++) {
+                mbarrier_wait(full + 8 * slot, parity);
+                linear_chunk<C>(d, ring + slot * P::SLOT, x, c);
+                warp_sync();
+                if (lane_id() == 0)
+                    mbarrier_arrive(empty + 8 * slot);
+                if (++slot == P::RING) {
+                    slot = 0;
+                    parity ^= 1;
+                }
+            }
+            const int g = lane_id() >> 2, n = (lane_id() & 3) * 2;
+            float *to = sums + ((t * 8 + warp_id()) * P::M + g) * 8 + n;
+            if (g < P::M) {
+                to[0] = d[0];
+                to[1] = d[1];
+            }
+            if (P::M > 8) {
+                to[64] = d[2];
+                to[65] = d[3];
+            }
+        }
+        part_sync(1, 256);
+        for (int i = threadIdx.x; i < P::M * here * 4; i += 256) {
+            const int m = i / (here * 4), pair = i - m * here * 4, t = pair >> 2;
+            const int n = (first + t0) * 8 + pair * 2;
+            if (m >= live || n >= C::N)
+                continue;
+            const float *from = sums + (t * 8 * P::M + m) * 8 + (pair & 3) * 2;
+            float v[2][2];
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    const float *f = from + h * 4 * P::M * 8 + e;
+                    v[h][e] = f[0] + f[P::M * 8] + f[2 * P::M * 8] + f[3 * P::M * 8];
+                }
+            float v0 = v[0][0] + v[1][0], v1 = v[0][1] + v[1][1];
+            if (C::NORM == 1) {
+                v0 *= stat[m].scale;
+                v1 *= stat[m].scale;
+            }
+            linear_out<C>(a, m, n, v0, v1);
+        }
+        sums = (float *)(shared + P::SUM_AT) + (sums == (float *)(shared + P::SUM_AT) ? P::SUMS : 0);
+    }
+#endif
+}

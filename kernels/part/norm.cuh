@@ -1,0 +1,60 @@
+// norm.cuh - statistics of a row in the one order that every kernel uses, so that a row gets the
+// same bits whoever reads it: lane l of a warp takes the vectors l, l+32, ... of VEC elements one
+// after another; then the lanes are added as a tree over 16, last the two halves.
+#pragma once
+#include "device/vec.cuh"
+#include "device/warp.cuh"
+
+DEVICE float stat_tree(float v)
+{
+#pragma unroll
+    for (int m = 8; m; m /= 2)
+        v += shuffle_xor(v, m);
+    return v + shuffle_xor(v, 16);
+}
+
+template <int VEC, class T> DEVICE float add_sum(float s, const Vec<T, VEC> &v)
+{
+#pragma unroll
+    for (int i = 0; i < VEC; i++)
+        s += to_float(v[i]);
+    return s;
+}
+// The sum of (x - mean)^2.
+template <int VEC, class T> DEVICE float add_squares(float s, const Vec<T, VEC> &v, float mean)
+{
+#pragma unroll
+    for (int i = 0; i < VEC; i++) {
+        const float d = to_float(v[i]) - mean;
+        s = fmaf(d, d, s);
+    }
+    return s;
+}
+
+struct RowStat { float mean, scale; };  // y = (x - mean) * scale * g + c
+
+template <int C> DEVICE float rms_scale(float sum, float eps) { return rsqrtf(sum / C + eps); }
+
+// By one warp. NORM 1: root mean square (mean 0), 2: mean and variance. C elements.
+template <int NORM, int C, class T> DEVICE RowStat row_stat(const T *x, float eps)
+{
+    constexpr int VEC = vec_width<T>(C), N = C / VEC;
+    float mean = 0.0f, s = 0.0f;
+    if (NORM == 2) {
+#pragma unroll 8
+        for (int v = lane_id(); v < N; v += 32)
+            s = add_sum(s, load<VEC>(x + v * VEC));
+        mean = stat_tree(s) / C;
+        s = 0.0f;
+    }
+#pragma unroll 8
+    for (int v = lane_id(); v < N; v += 32)
+        s = add_squares(s, load<VEC>(x + v * VEC), mean);
+    return RowStat{mean, rms_scale<C>(stat_tree(s), eps)};
+}
+
+// Rounded as written: no compiler may contract it differently in two places.
+DEVICE float norm_apply(float x, RowStat r, float g, float c)
+{
+    return __fmaf_rn(__fmul_rn(__fsub_rn(x, r.mean), r.scale), g, c);
+}

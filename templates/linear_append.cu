@@ -1,0 +1,36 @@
+// linear_append.cu - contract and instance of linear.cuh: up to 8 rows, one pass over w whose columns are rotated and appended to the cache
+//@ kernel  linear_append
+//@ device  cuda
+//@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ match   y = append(linear(x, w, b?), t?)                | NORM=0 EPS=0
+//@ match   y = append(linear(rmsnorm(x, g), w, b?), t?)    | NORM=1 EPS=rmsnorm.eps
+//@ match   y = append(linear(layernorm(x, g, c), w, b?), t?) | NORM=2 EPS=layernorm.eps
+//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
+//@ consts  H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
+//@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, 1024)), 256)  XROW: round_up(2 * K, 128) + 64
+//@ consts  HALF: (SMEM + 1024) / 2 - 1024
+//@ consts  BYTES: N * K >= 16777216 || M * XROW > 36864 ? SMEM : HALF
+//@ consts  FLIGHT: BYTES > HALF ? 65536 : 49152
+//@ fits    sizeof(x) == 2 && X == W && ARCH >= 90 && K % 8 == 0 && BUCKET > 0 && M <= 8
+//@ fits    8704 + M * XROW + 3 * 8 * (2 * CHUNK + 64) <= BYTES
+//@ launch  grid min(SMS, ceil_div(N, 8))   block 288   smem BYTES
+//@ moves   2 * N * K
+//@ flops   2 * T * N * K
+//@ matmul  yes
+//@ overlap yes
+#include "linear.cuh"
+
+struct Config {
+    using T = @X@;
+    using OUT = @Y@;
+    using KV = @KV@;
+    static constexpr int M = @M@, N = @N@, K = @K@;
+    static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = 0, GLU = 0, RES = 0, APPEND = 1;
+    static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
+    static constexpr int ROWS_S = 0, LAST = 0;
+    static constexpr float EPS = @EPS@;
+    static constexpr int SMEM = @BYTES@, FLIGHT = @FLIGHT@;
+};
+extern "C" __global__ void __launch_bounds__(288, 2)
+@NAME@(const LinearArgs a) { linear<Config>(a); }

@@ -1,0 +1,44 @@
+// linear_wide.cu - contract and instance of linear_wide.cuh: up to 64 rows
+//@ kernel  linear_wide
+//@ device  cuda
+//@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ match   y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
+//@ match   y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
+//@ match   y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
+//@ match   y = add(linear(x, w, b?), r)                    | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
+//@ match   y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
+//@ match   y = act(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
+//@ match   y = glu(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
+//@ match   y = linear(layernorm(x, g, c), w, b?)           | NORM=2 EPS=layernorm.eps ACT=0 GLU=0 RES=0
+//@ match   y = act(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=act.kind GLU=0 RES=0
+//@ match   y = glu(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=glu.kind GLU=1 RES=0
+//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
+//@ consts  ROWS_S: rows(x)
+//@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: ARCH >= 90 ? 2 : 1
+//@ consts  MOST: SMEM >= 200000 ? 128 : SMEM >= 150000 ? 64 : 32
+//@ consts  EACH: ceil_div(N, CL == 2 ? 66 : 108)
+//@ consts  NT: min(MOST, EACH <= 48 ? round_up(EACH, 16) : round_up(EACH, 32))  WN: NT <= 48 ? 16 : 32
+//@ consts  SUMS: NT / 2 * (MB * 8 + 8 + (CL == 2 ? MB * 4 + 8 : MB * 8 + 8)) + MB * 8
+//@ consts  STAGE: (NT + MB) * 256 + NORM * 512  HALF: (SMEM + 1024) / 2 - 1024
+//@ consts  WHOLE: N * K >= 16777216 || SUMS + 3 * STAGE > HALF ? 1 : 0
+//@ consts  STAGES: min(1 + ceil_div(65536, NT * 256), ((WHOLE == 1 ? SMEM : HALF) - SUMS) / STAGE)
+//@ consts  BYTES: SUMS + STAGES * STAGE  BLOCKS: WHOLE == 1 ? 1 : 2
+//@ fits    sizeof(x) == 2 && X == W && BUCKET > 0 && M <= 64 && STAGES >= 2
+//@ launch  grid max(1, min(SMS / CL, ceil_div(N, 8))) * CL   block 128 * NT / WN   smem BYTES
+//@ moves   2 * N * K
+//@ flops   2 * T * N * K
+//@ matmul  yes
+//@ overlap yes
+#include "linear_wide.cuh"
+
+struct Config {
+    using T = @X@;
+    using OUT = @Y@;
+    static constexpr int M = @M@, N = @N@, K = @K@;
+    static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = 0;
+    static constexpr int ROWS_S = @ROWS_S@, LAST = 0;
+    static constexpr float EPS = @EPS@;
+    static constexpr int NT = @NT@, WN = @WN@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
+};
+extern "C" __global__ void CLUSTER(Config::CL) __launch_bounds__(128 * Config::NT / Config::WN, @BLOCKS@)
+@NAME@(const LinearArgs a) { linear_wide<Config>(a); }

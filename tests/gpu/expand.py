@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""expand.py - instances of the templates for the device checks, without the compiler.
+
+    expand.py TEMPLATE.cu NAME CONST=value ...     text of the instance
+    as a module: Contract(file).fix(values) gives constants, grid, block, smem
+
+Evaluates the `//@` lines of a template as the catalog does; what the graph and the target would
+give (type(x), N, K, T_MAX, ARCH, SMEM ...) comes as values.
+"""
+import re
+import sys
+
+TYPES = {"fp32": 1, "fp16": 2, "bf16": 3}
+TEXT = {1: "float", 2: "half", 3: "bf16"}
+SIZE = {1: 4, 2: 2, 3: 2}
+
+
+class Expression:
+    """The grammar of runtime/base/expr.h, evaluated at once."""
+    LEVELS = [["||"], ["&&"], ["==", "!=", "<=", ">=", "<", ">"], ["+", "-"], ["*", "/^", "/", "%"]]
+
+    def __init__(self, text, env):
+        text = re.sub(r"(\w+)\.(\w+)", r"\1_\2", text.replace("$", ""))
+        text = re.sub(r"(sizeof|type|has|rows)\((\w+)\)", r"\1_\2", text)
+        self.words = re.findall(r"\w+|\|\||&&|[=!<>]=|/\^|\S", text)
+        self.at, self.env = 0, env
+
+    def accept(self, *words):
+        if self.at < len(self.words) and self.words[self.at] in words:
+            self.at += 1
+            return self.words[self.at - 1]
+        return None
+
+    def expr(self):
+        c = self.level(0)
+        if not self.accept("?"):
+            return c
+        a = self.expr()
+        assert self.accept(":"), self.words
+        b = self.expr()
+        return a if c else b
+
+    def level(self, i):
+        if i == len(self.LEVELS):
+            return self.unary()
+        v = self.level(i + 1)
+        while op := self.accept(*self.LEVELS[i]):
+            w = self.level(i + 1)
+            v = {"||": lambda: v or w, "&&": lambda: v and w, "==": lambda: v == w, "!=": lambda: v != w,
+                 "<=": lambda: v <= w, ">=": lambda: v >= w, "<": lambda: v < w, ">": lambda: v > w,
+                 "+": lambda: v + w, "-": lambda: v - w, "*": lambda: v * w, "/": lambda: v // w,
+                 "/^": lambda: -(-v // w), "%": lambda: v % w}[op]()
+        return v
+
+    def unary(self):
+        if self.accept("-"):
+            return -self.unary()
+        if self.accept("!"):
+            return not self.unary()
+        if self.accept("("):
+            v = self.expr()
+            assert self.accept(")"), self.words
+            return v
+        w = self.words[self.at]
+        self.at += 1
+        if w.isdigit():
+            return int(w)
+        if not self.accept("("):
+            return self.env[w]
+        args = [self.expr()]
+        while self.accept(","):
+            args.append(self.expr())
+        assert self.accept(")"), self.words
+        return FUNCTIONS[w](*args)
+
+
+def evaluate(text, env):
+    e = Expression(text, env)
+    v = e.expr()
+    if e.at != len(e.words):
+        raise SyntaxError(text)
+    return v
+
+
+FUNCTIONS = {
+    "min": min, "max": max,
+    "ceil_div": lambda a, b: -(-a // b),
+    "round_up": lambda a, b: -(-a // b) * b,
+    "pow2": lambda a: 1 << max(0, (a - 1).bit_length()),
+}
+
+
+class Contract:
+    def __init__(self, path):
+        self.text = open(path).read()
+        self.consts, self.fits, self.launch, self.matches = [], [], {}, []
+        for line in self.text.splitlines():
+            m = re.match(r"//@ (\w+)\s+(.*)", line)
+            if not m:
+                continue
+            key, rest = m.groups()
+            if key == "consts":
+                for n, v in re.findall(r"([A-Z]\w*):\s+(.*?)(?=\s+[A-Z]\w*:|$)", rest):
+                    self.consts.append((n, v))
+            elif key == "fits":
+                self.fits.append(rest)
+            elif key == "launch":
+                for n, v in re.findall(r"(grid|block|smem)\s+(.*?)(?=\s+(?:grid|block|smem)\b|$)", rest):
+                    self.launch[n] = v
+            elif key == "match":
+                self.matches.append(rest)
+
+    def fix(self, values, sms=132, force={}):
+        """All constants (force: instead of what an expression gives); raises ValueError where a `fits` line does not hold."""
+        env = dict(values)
+        for n, v in self.consts:
+            env[n] = force[n] if n in force else evaluate(v, env)
+        for f in self.fits:
+            if not evaluate(f, env):
+                raise ValueError("fits " + f)
+        env["SMS"] = sms
+        for n in ("grid", "block", "smem"):
+            parts, depth = [""], 0
+            for ch in self.launch.get(n, "0"):
+                depth += (ch == "(") - (ch == ")")
+                if ch == "," and depth == 0:
+                    parts.append("")
+                else:
+                    parts[-1] += ch
+            env["LAUNCH_" + n] = [int(evaluate(p, env)) for p in parts]
+        return env
+
+    def body(self, name, env):
+        types = {n for n, v in self.consts if v.startswith("type(")}
+
+        def word(m):
+            n = m.group(1)
+            if n == "NAME":
+                return name
+            v = env[n]
+            if n in types:
+                return TEXT[v]
+            return repr(v) + "f" if isinstance(v, float) else str(v)
+        lines = ["" if l.startswith("//@") else l for l in self.text.splitlines()]
+        return re.sub(r"@([A-Z_][A-Z0-9_]*)@", word, "\n".join(lines)) + "\n"
+
+
+if __name__ == "__main__":
+    c = Contract(sys.argv[1])
+    env = {}
+    for a in sys.argv[3:]:
+        n, v = a.split("=")
+        env[n] = TYPES[v] if v in TYPES else float(v) if "." in v else int(v)
+    sys.stdout.write(c.body(sys.argv[2], c.fix(env)))
