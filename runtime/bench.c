@@ -1,11 +1,9 @@
 /* bench.c - time a program with made-up state: ftx_engine_bench.
  *
  * Made-up sequences have pages of their own and a cache of whatever is there. A decode program
- * advances its rows by itself, so runs follow one another as in real use, each with a token more
+ * advances its rows by itself, so runs follow one another as in real use, each with one more token
  * of context; where the context or the pages end, the rows start anew. A prompt is run from its
  * first chunk to its last for each figure. */
-#include <limits.h>
-
 #include "engine.h"
 
 enum { MAX_REPEAT = 1000 };
@@ -51,7 +49,7 @@ static FtxStatus place(Bench *b, FtxError *err)
         r->id = 0;
         r->wants_logits = false;
         r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1};
-        r->limit = INT_MAX;
+        r->limit = (int)e->facts->context; /* reached by the last run of a series, if at all */
         r->prompt = b->context + b->tokens;
         for (int k = 0; k < r->prompt; k++)
             r->ids[k] = (int32_t)(((uint32_t)k * 7919u + (uint32_t)i * 104729u) % e->facts->vocab);
@@ -93,7 +91,8 @@ static FtxStatus measure(Bench *b, int from, int count, int runs, double *times,
 
 static FtxStatus measure_decode(Bench *b, int repeat, double *times, FtxError *err)
 {
-    const int most = b->engine->decode.n ? b->room - b->context : 1;
+    const int left = b->room - b->context - 1;
+    const int most = b->engine->decode.n && left > 1 ? left : 1;
     FtxStatus s = measure(b, b->context, 1, 1, times, err); /* warm */
 
     for (int done = 0, n; done < repeat && !s; done += n) {

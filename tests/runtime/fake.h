@@ -1,0 +1,62 @@
+/* fake.h - a device, a tokenizer and an artifact that exist for tests: the engine runs on them.
+ *
+ * The fake model's next token is a hash of all tokens before it and of the request's seed. The fake
+ * device computes it from its own cache, through page tables, so a page given to two sequences, a
+ * wrong position or a stale IO block changes the tokens; fake_next says what they must be.
+ *
+ * Synchronous, run is done when it returns. Asynchronous, a thread works through a queue: copies of
+ * IO are made when their turn comes, results appear late, `length` last. */
+#ifndef TESTS_RUNTIME_FAKE_H
+#define TESTS_RUNTIME_FAKE_H
+
+#include "runtime/engine.h"
+
+typedef struct FakeSizes {
+    uint32_t vocab, context, sequences, tokens, kv_block, kv_pages, logit_bias, end_ids, max_top_k;
+    uint32_t n_ends;
+    int32_t ends[FTX_MAX_ENDS];
+    bool decode_programs; /* buckets 1, 2, 4 ... beside the steps' 16 and exact */
+    bool tokenizer;
+    uint32_t target; /* of the plan; FTX_TARGET_CPU or 900 */
+} FakeSizes;
+
+/* What the device does wrong, and what it has seen; set and read between calls. */
+typedef struct FakeDevice {
+    bool asynchronous;
+    unsigned delay_us;    /* of a run at most, random */
+    int fail_at;          /* run number that fails; 0: none */
+    bool fail_late;       /* the failure shows in wait, not in run */
+    bool lose_results;    /* runs leave OUT alone */
+    FtxStatus probe;      /* of device_cuda_probe */
+    FtxStatus open;       /* of device_cuda.open */
+    int opens, closes, sessions;
+    int runs, decode_runs, uploads, most_ahead;
+    int most_tokens, most_rows;
+    char wrong[300]; /* the first thing that a plan or an IO block got wrong; "" */
+} FakeDevice;
+
+extern FakeDevice fake;
+extern const DeviceApi fake_device; /* synchronous; device_cuda is the asynchronous one here */
+
+/* An artifact in memory, good until fake_artifact_free. */
+typedef struct FakeArtifact {
+    FtxFacts facts;
+    FtxPlan plan;
+    FtxProgram program[16];
+    Artifact artifact;
+} FakeArtifact;
+
+FakeSizes fake_sizes(void);
+void fake_artifact(FakeArtifact *f, const FakeSizes *s);
+FtxStatus fake_model(FakeArtifact *f, const FtxOptions *o, FtxModel **model, FtxError *err);
+
+/* The model: the token after ids[0..n) of a request. Ends are avoided while n < min_length. */
+int32_t fake_next(const int32_t *ids, int n, uint64_t seed, uint32_t vocab, const int32_t *ends, int n_ends,
+                  int min_length);
+float fake_logit(const int32_t *ids, int n, uint32_t token);
+
+/* The tokenizer: texts of one to three bytes, with tokens that hold half a character. */
+extern bool fake_tokenizer_fails;
+const char *fake_piece(int32_t id);
+
+#endif

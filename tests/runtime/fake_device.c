@@ -1,0 +1,536 @@
+/* fake_device.c - a device for tests: fake.h says what it computes. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fake.h"
+
+FakeDevice fake;
+
+/* --- the model ------------------------------------------------------------------------------------ */
+
+static uint32_t hash_ids(const int32_t *ids, int n)
+{
+    uint32_t h = 2166136261u;
+
+    for (int i = 0; i < n; i++)
+        h = (h ^ ((uint32_t)ids[i] + 77u * (uint32_t)i)) * 16777619u;
+    return h ^ h >> 15;
+}
+
+int32_t fake_next(const int32_t *ids, int n, uint64_t seed, uint32_t vocab, const int32_t *ends, int n_ends,
+                  int min_length)
+{
+    uint32_t token = (hash_ids(ids, n) ^ (uint32_t)seed ^ (uint32_t)(seed >> 32) * 31u) % vocab;
+
+    for (int i = 0; i < n_ends && n < min_length; i++)
+        if ((int32_t)token == ends[i]) {
+            token = (token + 1) % vocab;
+            i = -1;
+        }
+    return (int32_t)token;
+}
+
+float fake_logit(const int32_t *ids, int n, uint32_t token)
+{
+    return (float)(hash_ids(ids, n) % 1000) + (float)token;
+}
+
+/* --- artifact ------------------------------------------------------------------------------------- */
+
+FakeSizes fake_sizes(void)
+{
+    return (FakeSizes){.vocab = 61,
+                       .context = 40,
+                       .sequences = 4,
+                       .tokens = 20,
+                       .kv_block = 4,
+                       .kv_pages = 30,
+                       .logit_bias = 2,
+                       .end_ids = 4,
+                       .max_top_k = 10,
+                       .n_ends = 1,
+                       .ends = {7},
+                       .decode_programs = true,
+                       .tokenizer = true,
+                       .target = 900};
+}
+
+static void fake_plan(FakeArtifact *f)
+{
+    const FtxFacts *a = &f->facts;
+    const uint64_t S = a->sequences, T = a->tokens, C = a->context, B = a->kv_block, P = a->kv_pages, V = a->vocab;
+    const uint64_t bytes[FTX_NAMED_COUNT] = {
+        [FTX_NAMED_step] = 64,
+        [FTX_NAMED_rows] = 32 * S,
+        [FTX_NAMED_params] = 64 * S,
+        [FTX_NAMED_ends] = 4 * S * a->end_ids,
+        [FTX_NAMED_bias] = 8 * S * a->logit_bias,
+        [FTX_NAMED_token] = 16 * T,
+        [FTX_NAMED_pages] = 4 * S * ((C + B - 1) / B),
+        [FTX_NAMED_history] = 4 * S * C,
+        [FTX_NAMED_k] = 4 * P * B,
+        [FTX_NAMED_v] = 0,
+        [FTX_NAMED_logits] = 4 * S * V,
+        [FTX_NAMED_out] = sizeof(FtxOut) * FTX_OUT_RING * S,
+    };
+    static const uint32_t space[FTX_NAMED_COUNT] = {
+#define NAMED(name, where, size, what) FTX_SPACE_##where,
+#include "runtime/named.def"
+#undef NAMED
+    };
+
+    for (int i = 0; i < FTX_NAMED_COUNT; i++) {
+        uint64_t *at = &f->plan.space_bytes[space[i]];
+
+        f->plan.named[i] = *at;
+        f->plan.named_bytes[i] = bytes[i];
+        *at += (bytes[i] + 63) / 64 * 64;
+    }
+}
+
+void fake_artifact(FakeArtifact *f, const FakeSizes *s)
+{
+    Artifact *a = &f->artifact;
+    ArtifactPlan *p = &a->plans[0];
+
+    memset(f, 0, sizeof *f);
+    f->facts = (FtxFacts){.vocab = s->vocab,
+                          .context = s->context,
+                          .sequences = s->sequences,
+                          .tokens = s->tokens,
+                          .kv_block = s->kv_block,
+                          .kv_pages = s->kv_pages,
+                          .logit_bias = s->logit_bias,
+                          .end_ids = s->end_ids,
+                          .n_ends = s->n_ends,
+                          .decode = {.max_top_k = (int32_t)s->max_top_k}};
+    memcpy(f->facts.ends, s->ends, sizeof s->ends);
+    f->plan.target = s->target;
+    fake_plan(f);
+    f->program[0] = (FtxProgram){.kind = FTX_PROG_STEP, .bucket = 0};
+    f->program[1] = (FtxProgram){.kind = FTX_PROG_STEP, .bucket = 16};
+    p->n_programs = 2;
+    for (uint32_t bucket = 1; s->decode_programs && bucket < 2 * s->sequences; bucket *= 2)
+        f->program[p->n_programs++] = (FtxProgram){.kind = FTX_PROG_DECODE, .bucket = bucket};
+    p->head = &f->plan;
+    p->programs = f->program;
+    a->facts = &f->facts;
+    a->strings = "";
+    a->n_plans = 1;
+    a->tokenizer = s->tokenizer ? "tables" : NULL;
+}
+
+FtxStatus fake_model(FakeArtifact *f, const FtxOptions *o, FtxModel **model, FtxError *err)
+{
+    Artifact copy = f->artifact;
+
+    return model_on(fake.asynchronous ? &device_cuda : &fake_device, &copy, f->plan.target, "", o, model, err);
+}
+
+/* --- device ----------------------------------------------------------------------------------------- */
+
+typedef enum CommandKind { COMMAND_UPLOAD, COMMAND_WRITE, COMMAND_RUN, COMMAND_END } CommandKind;
+
+typedef struct Command {
+    CommandKind kind;
+    size_t offset, bytes;
+    uint32_t program;
+    int T, S;
+    bool fails;
+    char data[1024]; /* of a write */
+} Command;
+
+enum { QUEUE = 64 };
+
+struct Device {
+    Memory memory;
+    const Artifact *artifact;
+    const ArtifactPlan *plan;
+};
+
+struct Session {
+    Device *device;
+    Memory memory;
+    char *block;
+    size_t bytes;
+    char *host_io, *io, *state, *out;
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    Command queue[QUEUE];
+    unsigned put, got; /* commands enqueued and done */
+    int issued, done;  /* runs */
+    bool failed;
+    unsigned random;
+};
+
+static void wrong(const char *format, ...)
+{
+    va_list ap;
+
+    if (fake.wrong[0])
+        return;
+    va_start(ap, format);
+    vsnprintf(fake.wrong, sizeof fake.wrong, format, ap);
+    va_end(ap);
+}
+
+#define EXPECT(what, ...)                                                                          \
+    do {                                                                                           \
+        if (!(what))                                                                               \
+            wrong(#what ": " __VA_ARGS__);                                                         \
+    } while (0)
+
+static void *named_io(Session *s, int name)
+{
+    return s->io + s->device->plan->head->named[name];
+}
+
+static void *named_state(Session *s, int name)
+{
+    return s->state + s->device->plan->head->named[name];
+}
+
+static int32_t *cache(Session *s, int slot, int pos)
+{
+    const FtxFacts *f = s->device->artifact->facts;
+    const int32_t *table = (int32_t *)named_state(s, FTX_NAMED_pages) +
+                           (size_t)slot * ((f->context + f->kv_block - 1) / f->kv_block);
+    const int32_t page = table[pos / (int)f->kv_block];
+
+    if (page < 0 || page >= (int32_t)f->kv_pages) {
+        wrong("page %d of slot %d at %d", page, slot, pos);
+        return (int32_t *)named_state(s, FTX_NAMED_k);
+    }
+    return (int32_t *)named_state(s, FTX_NAMED_k) + (size_t)page * f->kv_block + (size_t)pos % f->kv_block;
+}
+
+/* What io.h promises of a step. */
+static void check_step(Session *s, const Command *c)
+{
+    const FtxFacts *f = s->device->artifact->facts;
+    const FtxProgram *p = &s->device->plan->programs[c->program];
+    const FtxStep *step = named_io(s, FTX_NAMED_step);
+    const FtxRow *row = named_io(s, FTX_NAMED_rows);
+    const FtxToken *token = named_io(s, FTX_NAMED_token);
+    int at = 0, singles = 0;
+
+    EXPECT(step->tokens == c->T && step->rows == c->S, "%d %d, run with %d %d", step->tokens, step->rows, c->T, c->S);
+    EXPECT(c->T >= 1 && c->T <= (int)f->tokens && c->S >= 1 && c->S <= (int)f->sequences, "%d %d", c->T, c->S);
+    EXPECT(p->bucket == 0 || (int)p->bucket >= c->T, "bucket %u", p->bucket);
+    EXPECT(p->kind == FTX_PROG_STEP || c->T == c->S, "decode with %d tokens, %d rows", c->T, c->S);
+    for (int i = 0; i < c->S; i++) {
+        const FtxRow *r = &row[i];
+
+        EXPECT(r->q_start == at && r->q_len >= 1, "row %d: %d %d", i, r->q_start, r->q_len);
+        EXPECT(r->slot >= 0 && r->slot < (int)f->sequences, "row %d: slot %d", i, r->slot);
+        EXPECT(p->kind == FTX_PROG_STEP || r->emit, "row %d of a decode program emits nothing", i);
+        EXPECT(r->q_len > 1 || singles == i, "row %d of one token after longer ones", i);
+        EXPECT(r->kv_len <= r->limit && r->limit <= (int)f->context, "row %d: %d %d", i, r->kv_len, r->limit);
+        singles += r->q_len == 1;
+        for (int k = 0; k < i; k++)
+            EXPECT(row[k].slot != r->slot, "slot %d twice", r->slot);
+        for (int k = 0; k < r->q_len; k++)
+            EXPECT(token[at + k].row == i && token[at + k].slot == r->slot &&
+                       token[at + k].pos == r->kv_len - r->q_len + k && token[at + k].id >= 0 &&
+                       token[at + k].id < (int)f->vocab,
+                   "token %d of row %d", k, i);
+        at += r->q_len;
+    }
+    EXPECT(step->decode_rows == singles, "%d", step->decode_rows);
+    EXPECT(at == c->T, "%d", at);
+    fake.most_tokens = c->T > fake.most_tokens ? c->T : fake.most_tokens;
+    fake.most_rows = c->S > fake.most_rows ? c->S : fake.most_rows;
+}
+
+static void run_row(Session *s, int i)
+{
+    const FtxFacts *f = s->device->artifact->facts;
+    FtxRow *r = (FtxRow *)named_io(s, FTX_NAMED_rows) + i;
+    FtxToken *token = (FtxToken *)named_io(s, FTX_NAMED_token) + r->q_start;
+    const FtxParams *p = (FtxParams *)named_io(s, FTX_NAMED_params) + i;
+    const int32_t *ends = (int32_t *)named_io(s, FTX_NAMED_ends) + (size_t)i * f->end_ids;
+    float *logits = (float *)named_state(s, FTX_NAMED_logits) + (size_t)i * f->vocab;
+    const int n = r->kv_len;
+    volatile FtxOut *out =
+        (FtxOut *)(s->out + s->device->plan->head->named[FTX_NAMED_out]) + (size_t)(n % FTX_OUT_RING) * f->sequences + i;
+    int32_t ids[4096], next;
+    int finish = 0;
+
+    for (int k = 0; k < r->q_len; k++)
+        *cache(s, r->slot, token[k].pos) = token[k].id;
+    if (!r->emit || r->done)
+        return;
+    for (int k = 0; k < n; k++)
+        ids[k] = *cache(s, r->slot, k);
+    for (uint32_t v = 0; v < f->vocab; v++)
+        logits[v] = fake_logit(ids, n, v);
+    next = fake_next(ids, n, (uint64_t)p->seed_high << 32 | p->seed_low, f->vocab, ends, p->n_ends, p->min_length);
+    if (n + 1 >= r->limit)
+        finish = 2;
+    for (int k = 0; k < p->n_ends; k++)
+        if (ends[k] == next)
+            finish = 1;
+    if (!fake.lose_results) {
+        out->token = next;
+        out->logprob = -(float)next;
+        out->finish = finish;
+        __atomic_store_n(&out->length, n, __ATOMIC_RELEASE);
+    }
+    r->done = finish != 0;
+    if (r->done)
+        return;
+    r->kv_len++;
+    ((FtxToken *)named_io(s, FTX_NAMED_token))[i] = (FtxToken){next, n, i, r->slot};
+}
+
+static void do_run(Session *s, const Command *c)
+{
+    if (fake.delay_us) {
+        s->random = s->random * 1664525u + 1013904223u;
+        usleep((s->random >> 8) % fake.delay_us);
+    }
+    if (c->fails) {
+        s->failed = true;
+        return;
+    }
+    check_step(s, c);
+    for (int i = 0; i < c->S && !fake.wrong[0]; i++)
+        run_row(s, i);
+}
+
+static void do_command(Session *s, const Command *c)
+{
+    if (c->kind == COMMAND_UPLOAD) {
+        memset(s->io, 0xee, s->device->plan->head->space_bytes[FTX_SPACE_IO]);
+        memcpy(s->io, s->host_io, c->bytes);
+    } else if (c->kind == COMMAND_WRITE) {
+        memcpy((char *)named_state(s, FTX_NAMED_pages) + c->offset, c->data, c->bytes);
+    } else if (c->kind == COMMAND_RUN && !s->failed) {
+        do_run(s, c);
+    }
+}
+
+static void *work(void *p)
+{
+    Session *s = p;
+
+    for (bool end = false; !end;) {
+        Command *c;
+
+        pthread_mutex_lock(&s->lock);
+        while (s->put == s->got)
+            pthread_cond_wait(&s->changed, &s->lock);
+        c = &s->queue[s->got % QUEUE];
+        pthread_mutex_unlock(&s->lock);
+        do_command(s, c);
+        end = c->kind == COMMAND_END;
+        pthread_mutex_lock(&s->lock);
+        s->got++;
+        s->done += c->kind == COMMAND_RUN;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return NULL;
+}
+
+static void put(Session *s, const Command *c)
+{
+    if (!fake.asynchronous) {
+        do_command(s, c);
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    while (s->put - s->got == QUEUE)
+        pthread_cond_wait(&s->changed, &s->lock);
+    s->queue[s->put++ % QUEUE] = *c;
+    s->issued += c->kind == COMMAND_RUN;
+    if (s->issued - s->done > fake.most_ahead)
+        fake.most_ahead = s->issued - s->done;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static FtxStatus fake_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out,
+                           FtxError *err)
+{
+    const Memory m = memory_of(o);
+    Device *d = fake.open ? NULL : memory_alloc(&m, sizeof *d, 16);
+
+    *out = NULL;
+    if (fake.open)
+        return ftx_fail(err, fake.open, "the fake device does not open");
+    if (!d)
+        return memory_fail(err, "the fake device", sizeof *d);
+    *d = (Device){m, a, plan};
+    fake.opens++;
+    *out = d;
+    return FTX_OK;
+}
+
+static void fake_close(Device *d)
+{
+    const Memory m = d->memory;
+
+    fake.closes++;
+    memory_free(&m, d, sizeof *d);
+}
+
+static const char *fake_describe(const Device *d)
+{
+    (void)d;
+    return "fake";
+}
+
+static void fake_session_close(Session *s)
+{
+    const Memory m = s->memory;
+
+    if (s->has_thread) {
+        put(s, &(Command){.kind = COMMAND_END});
+        pthread_join(s->thread, NULL);
+    }
+    fake.sessions -= s->block != NULL;
+    memory_free(&m, s->block, s->bytes);
+    memory_free(&m, s, sizeof *s);
+}
+
+static FtxStatus fake_session_open(Device *d, Session **out, FtxError *err)
+{
+    const uint64_t *space = d->plan->head->space_bytes;
+    Session *s = memory_alloc(&d->memory, sizeof *s, 64);
+
+    *out = NULL;
+    if (!s)
+        return memory_fail(err, "a fake session", sizeof *s);
+    s->memory = d->memory;
+    s->device = d;
+    s->bytes = 2 * space[FTX_SPACE_IO] + space[FTX_SPACE_STATE] + space[FTX_SPACE_OUT];
+    s->block = memory_alloc(&d->memory, s->bytes, 64);
+    if (!s->block) {
+        fake_session_close(s);
+        return memory_fail(err, "a fake session's state", s->bytes);
+    }
+    s->host_io = s->block;
+    s->io = fake.asynchronous ? s->host_io + space[FTX_SPACE_IO] : s->host_io;
+    s->state = s->host_io + 2 * space[FTX_SPACE_IO];
+    s->out = s->state + space[FTX_SPACE_STATE];
+    memset(s->out, 0, space[FTX_SPACE_OUT]);
+    fake.sessions++;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    s->has_thread = fake.asynchronous && pthread_create(&s->thread, NULL, work, s) == 0;
+    *out = s;
+    return FTX_OK;
+}
+
+static void *fake_io(Session *s)
+{
+    return s->host_io;
+}
+
+static const void *fake_out(Session *s)
+{
+    return s->out;
+}
+
+static FtxStatus fake_upload(Session *s, size_t bytes, FtxError *err)
+{
+    (void)err;
+    fake.uploads++;
+    EXPECT(bytes <= s->device->plan->head->space_bytes[FTX_SPACE_IO], "%zu", bytes);
+    if (fake.asynchronous)
+        put(s, &(Command){.kind = COMMAND_UPLOAD, .bytes = bytes});
+    return FTX_OK;
+}
+
+static FtxStatus fake_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err)
+{
+    Command c = {.kind = COMMAND_WRITE, .offset = offset, .bytes = bytes};
+
+    (void)err;
+    EXPECT(named == FTX_NAMED_pages && bytes <= sizeof c.data &&
+               offset + bytes <= s->device->plan->head->named_bytes[named],
+           "%d %zu %zu", named, offset, bytes);
+    memcpy(c.data, p, bytes);
+    put(s, &c);
+    return FTX_OK;
+}
+
+static FtxStatus fake_wait(Session *s, FtxError *err)
+{
+    bool failed;
+
+    if (!fake.asynchronous)
+        return FTX_OK;
+    pthread_mutex_lock(&s->lock);
+    while (s->put != s->got)
+        pthread_cond_wait(&s->changed, &s->lock);
+    failed = s->failed;
+    pthread_mutex_unlock(&s->lock);
+    return failed ? ftx_fail(err, FTX_EDEVICE, "the fake device has failed") : FTX_OK;
+}
+
+static FtxStatus fake_read(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err)
+{
+    const FtxStatus status = fake_wait(s, err);
+
+    EXPECT(named == FTX_NAMED_logits, "%d", named);
+    memcpy(p, (char *)named_state(s, named) + offset, bytes);
+    return status;
+}
+
+static FtxStatus fake_run(Session *s, uint32_t program, int T, int S, FtxError *err)
+{
+    const bool fails = ++fake.runs == fake.fail_at;
+
+    fake.decode_runs += s->device->plan->programs[program].kind == FTX_PROG_DECODE;
+    if (fails && !fake.fail_late)
+        return ftx_fail(err, FTX_EDEVICE, "the fake device has failed");
+    put(s, &(Command){.kind = COMMAND_RUN, .program = program, .T = T, .S = S, .fails = fails});
+    return FTX_OK;
+}
+
+static FtxStatus fake_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
+{
+    (void)s, (void)on, (void)err;
+    *rows = NULL;
+    *n = 0;
+    return FTX_OK;
+}
+
+static FtxStatus fake_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err)
+{
+    FtxStatus status = FTX_OK;
+
+    for (int i = 0; i < repeat && !status; i++) {
+        status = fake_run(s, program, T, S, err);
+        times[i] = 100.0 + (i * 7) % repeat;
+    }
+    return status;
+}
+
+#define TABLE(is_asynchronous)                                                                     \
+    {                                                                                              \
+        .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe,         \
+        .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io,     \
+        .out = fake_out, .upload = fake_upload, .write = fake_write, .read = fake_read,            \
+        .run = fake_run, .wait = fake_wait, .asynchronous = is_asynchronous,                       \
+        .profile = fake_profile, .time = fake_time,                                                \
+    }
+
+const DeviceApi fake_device = TABLE(false);
+const DeviceApi device_cuda = TABLE(true);
+
+FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err)
+{
+    (void)ordinal;
+    *target = 900;
+    return fake.probe ? ftx_fail(err, fake.probe, "no fake GPU") : FTX_OK;
+}

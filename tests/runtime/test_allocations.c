@@ -1,0 +1,251 @@
+/* test_allocations.c - memory is taken at open and nowhere else; where it is refused, open fails and
+ * nothing is left behind. Every malloc of the process passes here, libc's own too. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fake.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+int main(void)
+{
+    return 0; /* the sanitizer has its own malloc */
+}
+#else
+
+/* --- malloc and mmap, counted --------------------------------------------------------------------- */
+
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t bytes);
+extern void *__libc_memalign(size_t align, size_t bytes);
+extern void __libc_free(void *p);
+
+static atomic_int calls, live, fail_at; /* fail_at: the call that fails; 0: none */
+
+static bool refuse(void)
+{
+    const bool no = atomic_fetch_add(&calls, 1) + 1 == atomic_load(&fail_at);
+
+    if (no)
+        errno = ENOMEM;
+    return no;
+}
+
+static void *count(void *p)
+{
+    atomic_fetch_add(&live, p != NULL);
+    return p;
+}
+
+void *malloc(size_t bytes)
+{
+    return refuse() ? NULL : count(__libc_malloc(bytes));
+}
+
+void *calloc(size_t n, size_t size)
+{
+    return refuse() ? NULL : count(__libc_calloc(n, size));
+}
+
+void *realloc(void *p, size_t bytes)
+{
+    void *q = refuse() ? NULL : __libc_realloc(p, bytes);
+
+    return p ? q : count(q);
+}
+
+void *memalign(size_t align, size_t bytes)
+{
+    return refuse() ? NULL : count(__libc_memalign(align, bytes));
+}
+
+void *aligned_alloc(size_t align, size_t bytes)
+{
+    return memalign(align, bytes);
+}
+
+int posix_memalign(void **p, size_t align, size_t bytes)
+{
+    *p = memalign(align, bytes);
+    return *p ? 0 : ENOMEM;
+}
+
+void free(void *p)
+{
+    atomic_fetch_sub(&live, p != NULL);
+    __libc_free(p);
+}
+
+void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    if (refuse())
+        return MAP_FAILED;
+    atomic_fetch_add(&live, 1);
+    return (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset); /* NOLINT */
+}
+
+int munmap(void *p, size_t bytes)
+{
+    atomic_fetch_sub(&live, 1);
+    return (int)syscall(SYS_munmap, p, bytes);
+}
+
+/* --- an allocator that an embedder brings ------------------------------------------------------------ */
+
+typedef struct Ledger {
+    int calls, fail_at, live;
+    size_t bytes;
+} Ledger;
+
+static void *ledger_alloc(void *user, size_t bytes, size_t align)
+{
+    Ledger *l = user;
+    void *p;
+
+    if (++l->calls == l->fail_at)
+        return NULL;
+    assert_int_equal(posix_memalign(&p, align < 16 ? 16 : align, bytes), 0);
+    memset(p, 0xcc, bytes); /* not zero: that is the runtime's work */
+    l->live++;
+    l->bytes += bytes;
+    return p;
+}
+
+static void ledger_release(void *user, void *p, size_t bytes)
+{
+    Ledger *l = user;
+
+    l->live--;
+    l->bytes -= bytes;
+    free(p);
+}
+
+/* --- one life ------------------------------------------------------------------------------------------ */
+
+/* Opens, runs requests of all kinds, closes. during: allocations between open and close. */
+static FtxStatus live_once(const FtxOptions *o, int *during)
+{
+    const int32_t prompt[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4};
+    const char *stop[] = {"abba"};
+    FakeSizes sizes = fake_sizes();
+    FakeArtifact artifact;
+    FtxModel *m = NULL;
+    FtxEngine *e = NULL;
+    FtxEvent ev[8];
+    FtxError err = {FTX_OK, ""};
+    uint64_t id[6];
+    size_t n;
+    FtxStatus s;
+
+    fake_artifact(&artifact, &sizes);
+    s = fake_model(&artifact, o, &m, &err);
+    if (!s)
+        s = ftx_engine_open(m, o, &e, &err);
+
+    const int before = atomic_load(&calls);
+
+    for (int i = 0; i < 6 && !s; i++) {
+        FtxRequest q = ftx_request_default(m);
+
+        q.ids = prompt;
+        q.ids_count = (size_t)(4 * i + 1);
+        q.text = i == 3 ? "abc" : NULL;
+        q.ids = q.text ? NULL : q.ids;
+        q.stop = stop;
+        q.stop_count = (size_t)i % 2;
+        q.logits = i == 2;
+        q.seed = (uint64_t)i;
+        s = ftx_engine_submit(e, &q, &id[i], &err);
+    }
+    for (int i = 0; !s && ftx_engine_busy(e); i++) {
+        s = ftx_engine_step(e, ev, 8, &n, &err);
+        if (i == 5)
+            ftx_engine_cancel(e, id[5], &err);
+    }
+    if (!s)
+        s = ftx_engine_bench(e, 2, 1, 10, 20, &(double){0}, &(double){0}, &(double){0}, &err);
+    *during = atomic_load(&calls) - before;
+    ftx_engine_close(e);
+    ftx_model_close(m);
+    assert_true(s == FTX_OK || *err.text);
+    return s;
+}
+
+static void test_none_while_running(void **state)
+{
+    int during;
+
+    (void)state;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        fake = (FakeDevice){.asynchronous = asynchronous};
+        assert_int_equal(live_once(NULL, &during), FTX_OK);
+        assert_int_equal(during, 0);
+        assert_string_equal(fake.wrong, "");
+    }
+}
+
+static void test_every_malloc_fails(void **state)
+{
+    FtxStatus s = FTX_ENOMEM;
+    int during, failed = 0;
+
+    (void)state;
+    fake = (FakeDevice){.asynchronous = false};
+    for (int n = 1; s; n++) {
+        const int before = atomic_load(&live);
+
+        assert_true(n < 1000);
+        atomic_store(&calls, 0);
+        atomic_store(&fail_at, n);
+        s = live_once(NULL, &during);
+        atomic_store(&fail_at, 0);
+        assert_true(s == FTX_OK || s == FTX_ENOMEM);
+        assert_int_equal(atomic_load(&live), before);
+        assert_int_equal(fake.sessions, 0);
+        assert_int_equal(fake.opens, fake.closes);
+        failed += s != FTX_OK;
+    }
+    assert_true(failed >= 6); /* model, device, tokenizer, engine, scratch, session */
+}
+
+static void test_every_own_allocation_fails(void **state)
+{
+    FtxStatus s = FTX_ENOMEM;
+    int during;
+
+    (void)state;
+    fake = (FakeDevice){.asynchronous = false};
+    for (int n = 1; s; n++) {
+        Ledger l = {.fail_at = n};
+        const FtxAllocator a = {ledger_alloc, ledger_release, &l};
+        const FtxOptions o = {.allocator = &a};
+
+        s = live_once(&o, &during);
+        assert_true(s == FTX_OK || s == FTX_ENOMEM);
+        assert_int_equal(l.live, 0);
+        assert_int_equal(l.bytes, 0);
+        assert_true(s == FTX_OK || l.calls == n);
+        assert_true(s != FTX_OK || n > 4);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_none_while_running),
+        cmocka_unit_test(test_every_malloc_fails),
+        cmocka_unit_test(test_every_own_allocation_fails),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif

@@ -1,0 +1,221 @@
+/* test_open.c - which device a model gets, what is said of it, and who closes what. The artifact is
+ * made here, so that it can be for any target. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake.h"
+
+/* --- an artifact whose path says what it is compiled for ------------------------------------------ */
+
+static FakeArtifact cpu, gpu;
+static int opened, closed;
+
+FtxStatus artifact_open(const char *path, Artifact *a, FtxError *err)
+{
+    if (strcmp(path, "none") == 0)
+        return ftx_fail(err, FTX_EIO, "none: no such file");
+    opened++;
+    *a = strcmp(path, "gpu") == 0 ? gpu.artifact : cpu.artifact;
+    if (strcmp(path, "both") == 0)
+        a->plans[a->n_plans++] = gpu.artifact.plans[0];
+    return FTX_OK;
+}
+
+void artifact_close(Artifact *a)
+{
+    closed += a->facts != NULL;
+    *a = (Artifact){0};
+}
+
+const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target)
+{
+    for (uint32_t i = 0; i < a->n_plans; i++)
+        if (a->plans[i].head->target == target)
+            return &a->plans[i];
+    return NULL;
+}
+
+const void *artifact_weight(const Artifact *a, uint32_t i)
+{
+    return (const char *)a->weight_data + i;
+}
+
+/* --- opening ----------------------------------------------------------------------------------------- */
+
+static char logged[1000];
+static int log_level;
+
+static void log_line(void *user, int level, const char *text)
+{
+    (void)user;
+    log_level = level;
+    snprintf(logged, sizeof logged, "%s", text);
+}
+
+static int setup(void **state)
+{
+    static const char weights[4096];
+    FakeSizes s = fake_sizes();
+
+    (void)state;
+    fake_artifact(&gpu, &s);
+    s.target = FTX_TARGET_CPU;
+    fake_artifact(&cpu, &s);
+    cpu.artifact.weight_data = gpu.artifact.weight_data = weights;
+    fake = (FakeDevice){0};
+    opened = closed = 0;
+    logged[0] = '\0';
+    log_level = -1;
+    return 0;
+}
+
+static FtxStatus open_as(const char *path, FtxDeviceKind kind, FtxModel **m, FtxError *err)
+{
+    const FtxOptions o = {.device = kind, .threads = 1, .log = log_line};
+
+    memset(err, 0, sizeof *err);
+    return ftx_model_open(path, &o, m, err);
+}
+
+static void assert_device(FtxModel *m, const char *device, const char *reason)
+{
+    FtxModelInfo info;
+
+    ftx_model_info(m, &info);
+    assert_memory_equal(info.device, device, strlen(device));
+    assert_true(*reason ? strstr(info.device_reason, reason) != NULL : !*info.device_reason);
+    assert_int_equal(info.vocab, 61);
+    assert_true(info.has_tokenizer);
+    ftx_model_close(m);
+    assert_int_equal(opened, closed);
+    assert_int_equal(fake.opens, fake.closes);
+}
+
+static void test_auto(void **state)
+{
+    FtxModel *m;
+    FtxError err;
+
+    (void)state;
+    assert_int_equal(open_as("both", FTX_DEVICE_AUTO, &m, &err), FTX_OK);
+    assert_device(m, "fake", "");
+    assert_string_equal(logged, "");
+    assert_int_equal(open_as("gpu", FTX_DEVICE_AUTO, &m, &err), FTX_OK);
+    assert_device(m, "fake", "");
+
+    assert_int_equal(open_as("cpu", FTX_DEVICE_AUTO, &m, &err), FTX_OK); /* no code for the GPU */
+    assert_device(m, "cpu (1 thread", "no code for this GPU (sm_90): it was compiled for cpu");
+    assert_non_null(strstr(logged, "running on the CPU"));
+
+    fake.probe = FTX_ENODEVICE; /* no GPU */
+    assert_int_equal(open_as("both", FTX_DEVICE_AUTO, &m, &err), FTX_OK);
+    assert_device(m, "cpu (1 thread", "no fake GPU");
+    assert_int_equal(log_level, 0);
+    assert_int_equal(open_as("gpu", FTX_DEVICE_AUTO, &m, &err), FTX_ENODEVICE);
+    assert_non_null(strstr(err.text, "compiled for sm_90, not for the CPU"));
+    assert_non_null(strstr(err.text, "no fake GPU"));
+
+    fake.probe = FTX_OK; /* a GPU that does not work: a warning */
+    fake.open = FTX_EDEVICE;
+    assert_int_equal(open_as("both", FTX_DEVICE_AUTO, &m, &err), FTX_OK);
+    assert_device(m, "cpu (1 thread", "does not open");
+    assert_int_equal(log_level, 1);
+    assert_int_equal(opened, closed);
+}
+
+static void test_asked(void **state)
+{
+    FtxModel *m;
+    FtxError err;
+
+    (void)state;
+    assert_int_equal(open_as("both", FTX_DEVICE_CPU, &m, &err), FTX_OK);
+    assert_device(m, "cpu (1 thread", "");
+    assert_int_equal(open_as("both", FTX_DEVICE_CUDA, &m, &err), FTX_OK);
+    assert_device(m, "fake", "");
+    assert_int_equal(open_as("gpu", FTX_DEVICE_CPU, &m, &err), FTX_ENODEVICE);
+    assert_int_equal(open_as("cpu", FTX_DEVICE_CUDA, &m, &err), FTX_ENODEVICE);
+    fake.open = FTX_EDEVICE; /* no falling back from what was asked */
+    assert_int_equal(open_as("both", FTX_DEVICE_CUDA, &m, &err), FTX_EDEVICE);
+    assert_null(m);
+    fake.probe = FTX_ENODEVICE;
+    assert_int_equal(open_as("both", FTX_DEVICE_CUDA, &m, &err), FTX_ENODEVICE);
+    assert_int_equal(open_as("none", FTX_DEVICE_AUTO, &m, &err), FTX_EIO);
+    assert_int_equal(open_as("both", (FtxDeviceKind)9, &m, &err), FTX_EINVAL);
+    assert_int_equal(ftx_model_open(NULL, NULL, &m, &err), FTX_EINVAL);
+    assert_int_equal(ftx_model_open("both", NULL, NULL, &err), FTX_EINVAL);
+    assert_int_equal(opened, closed);
+}
+
+static void test_weights_missing(void **state)
+{
+    FtxModel *m;
+    FtxError err;
+
+    (void)state;
+    cpu.artifact.weight_data = NULL;
+    assert_int_equal(open_as("cpu", FTX_DEVICE_CPU, &m, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "no weights"));
+    assert_int_equal(opened, closed);
+}
+
+/* A model outlives its opener as long as an engine uses it. */
+static void test_order_of_closing(void **state)
+{
+    FtxEngine *a, *b;
+    FtxModel *m;
+    FtxError err;
+
+    (void)state;
+    assert_int_equal(open_as("gpu", FTX_DEVICE_AUTO, &m, &err), FTX_OK);
+    assert_int_equal(ftx_engine_open(m, NULL, &a, &err), FTX_OK);
+    assert_int_equal(ftx_engine_open(m, NULL, &b, &err), FTX_OK);
+    ftx_model_close(m);
+    ftx_engine_close(a);
+    assert_int_equal(fake.closes, 0);
+    ftx_engine_close(b);
+    assert_int_equal(fake.closes, 1);
+    assert_int_equal(opened, closed);
+    ftx_engine_close(NULL);
+    ftx_model_close(NULL);
+}
+
+static void test_tokens(void **state)
+{
+    int32_t ids[8];
+    char text[8];
+    FtxModel *m;
+    FtxError err;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(open_as("gpu", FTX_DEVICE_AUTO, &m, &err), FTX_OK);
+    assert_int_equal(ftx_tokenize(m, "abc", 3, true, ids, 2, &n, &err), FTX_OK);
+    assert_int_equal(n, 4); /* more than there was room for */
+    assert_int_equal(ftx_tokenize(m, "abc", 3, true, ids, 8, &n, &err), FTX_OK);
+    assert_int_equal(ids[3], 4);
+    assert_int_equal(ftx_detokenize(m, ids + 1, 3, true, text, 8, &n, &err), FTX_OK);
+    assert_int_equal(n, 3);
+    assert_memory_equal(text, "abc", 3);
+    ids[1] = 61;
+    assert_int_equal(ftx_detokenize(m, ids, 4, true, text, 8, &n, &err), FTX_EINVAL);
+    ftx_model_close(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_auto, setup),
+        cmocka_unit_test_setup(test_asked, setup),
+        cmocka_unit_test_setup(test_weights_missing, setup),
+        cmocka_unit_test_setup(test_order_of_closing, setup),
+        cmocka_unit_test_setup(test_tokens, setup),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* test_random.c - drawn weights: the same in any order, of the right size, and fixed for ever. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/random.h"
+
+enum { ROWS = 300, COLUMNS = 48, N = ROWS * COLUMNS };
+
+static const float table[4] = {1.0f, 0.5f, -2.0f, 7.0f};
+static FtxWeight weights[] = {
+    {.type = DT_FP32, .rank = 2, .kind = FTX_WEIGHT_MATRIX, .dim = {ROWS, COLUMNS}},
+    {.type = DT_BF16, .rank = 2, .kind = FTX_WEIGHT_MATRIX, .dim = {ROWS, COLUMNS}},
+    {.type = DT_FP16, .rank = 2, .kind = FTX_WEIGHT_MATRIX, .dim = {ROWS, COLUMNS}},
+    {.type = DT_FP32, .rank = 1, .kind = FTX_WEIGHT_GAIN, .dim = {COLUMNS}},
+    {.type = DT_FP32, .rank = 1, .kind = FTX_WEIGHT_BIAS, .dim = {COLUMNS}},
+    {.type = DT_FP32, .rank = 1, .kind = FTX_WEIGHT_TABLE, .dim = {4}, .bytes = sizeof table},
+};
+static const Artifact artifact = {.weights = weights, .n_weights = 6, .tables = table};
+
+static void test_pieces(void **state)
+{
+    (void)state;
+    for (uint32_t w = 0; w < 3; w++) {
+        const size_t size = dtype_size(weights[w].type);
+        char all[N * sizeof(float)], parts[N * sizeof(float)];
+
+        random_fill(&artifact, w, 42, 0, N, all);
+        for (uint64_t first = 0; first < N; first += 1000)
+            random_fill(&artifact, w, 42, first, first + 1000 < N ? first + 1000 : N, parts + first * size);
+        assert_memory_equal(all, parts, N * size);
+    }
+}
+
+static void test_statistics(void **state)
+{
+    const float scale = sqrtf(3.0f / COLUMNS);
+    float v[N], other[N];
+    uint16_t half[N];
+    double sum = 0.0, squares = 0.0, product = 0.0;
+
+    (void)state;
+    random_fill(&artifact, 0, 7, 0, N, v);
+    random_fill(&artifact, 1, 7, 0, N, half);
+    for (int i = 0; i < N; i++) {
+        other[i] = bf16_to_float(half[i]);
+        assert_true(v[i] >= -scale && v[i] < scale);
+        sum += (double)v[i];
+        squares += (double)v[i] * (double)v[i];
+        product += (double)v[i] * (double)other[i];
+    }
+    /* five standard deviations of each mean */
+    assert_true(fabs(sum / N) < 5.0 * sqrt(1.0 / COLUMNS / N));
+    assert_true(fabs(squares / N - 1.0 / COLUMNS) < 5.0 * sqrt(0.8 / N) / COLUMNS);
+    assert_true(fabs(product / N) < 5.0 / COLUMNS / sqrt(N));
+}
+
+/* A device draws the same: these values may not change. */
+static void test_values(void **state)
+{
+    (void)state;
+    assert_int_equal(random_mix(1), 0x6de4d769);
+    assert_int_equal(random_key(0x123456789abcdefull, 5), random_key(0x123456789abcdefull, 5));
+    assert_int_not_equal(random_key(1, 5), random_key(2, 5));
+    assert_int_not_equal(random_key(1, 5), random_key(1ull << 32 | 1, 5));
+    assert_true(random_value(random_key(1, 0), 0, 1.0f) != random_value(random_key(1, 0), 1ull << 32, 1.0f));
+}
+
+static void test_rounding(void **state)
+{
+    uint16_t half[N];
+
+    (void)state;
+    random_fill(&artifact, 1, 3, 0, N, half);
+    for (uint64_t i = 0; i < N; i++)
+        assert_int_equal(half[i], bf16_from_float(random_value(random_key(3, 1), i, random_scale(&weights[1]))));
+}
+
+static void test_kinds(void **state)
+{
+    float v[COLUMNS];
+
+    (void)state;
+    random_fill(&artifact, 3, 9, 0, COLUMNS, v);
+    for (int i = 0; i < COLUMNS; i++)
+        assert_true(v[i] == 1.0f);
+    random_fill(&artifact, 4, 9, 0, COLUMNS, v);
+    for (int i = 0; i < COLUMNS; i++)
+        assert_true(v[i] == 0.0f);
+    random_fill(&artifact, 5, 9, 1, 4, v);
+    assert_memory_equal(v, table + 1, 3 * sizeof *v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pieces),   cmocka_unit_test(test_statistics), cmocka_unit_test(test_values),
+        cmocka_unit_test(test_rounding), cmocka_unit_test(test_kinds),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
