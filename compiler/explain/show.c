@@ -14,8 +14,8 @@ static void show_decode(const FtxDecode *d, FILE *out)
     else
         fprintf(out, "temperature %g, top_k %d, top_p %g, min_p %g", (double)d->temperature, d->top_k,
                 (double)d->top_p, (double)d->min_p);
-    fprintf(out, " (top_k at most %d)\n               repetition %g over %d%s, presence %g, frequency %g, no_repeat_ngram %d\n",
-            d->max_top_k, (double)d->repetition, d->window, d->window ? " tokens" : " (all tokens)",
+    fprintf(out, " (top_k at most %d)\n               repetition %g over %s%.0d, presence %g, frequency %g, no_repeat_ngram %d\n",
+            d->max_top_k, (double)d->repetition, d->window ? "the last " : "all tokens", d->window,
             (double)d->presence, (double)d->frequency, d->ngram);
 }
 
