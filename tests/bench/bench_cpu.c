@@ -1,0 +1,215 @@
+/* bench_cpu.c - speed of the CPU's kernels at the shapes of real models: GB/s of weights for few rows,
+ * GFLOP/s for many, microseconds for the rest. No test; it asserts nothing.
+ *
+ *     bench_cpu [threads ...]      default: 1 and 2
+ *
+ * Weights of a measurement stand in a ring of at least 256 MB where they come from memory (1B shapes), and
+ * as many copies as the model has layers where they live in the cache (fable). */
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/cpu/cpu.h"
+#include "runtime/base/dtype.h"
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void *filled(size_t bytes, DType type)
+{
+    uint16_t *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    uint32_t r = 1;
+
+    for (size_t i = 0; i < bytes / dtype_size(type); i++) {
+        r = r * 1664525 + 1013904223;
+        dtype_store(p, i, type, (float)(int32_t)r * 0x1p-36f);
+    }
+    return p;
+}
+
+typedef struct Load {
+    CpuKernel *kernel;
+    void *arg[12];
+    int64_t k[12];
+    int T, S;
+    const char *ring; /* arg[1] walks through copies at ring */
+    size_t step, copies;
+} Load;
+
+/* Threads meet here between calls, as a step's launches do: they spin. */
+static void meet(int threads, int *round)
+{
+    static int arrived, rounds;
+
+    *round += 1;
+    if (__atomic_add_fetch(&arrived, 1, __ATOMIC_ACQ_REL) == threads) {
+        arrived = 0;
+        __atomic_store_n(&rounds, __atomic_load_n(&rounds, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
+    }
+    while (__atomic_load_n(&rounds, __ATOMIC_ACQUIRE) - *round < 0)
+        continue;
+}
+
+/* Seconds of one call, the best of several batches. */
+static double measure(Load *l, int threads)
+{
+    static int met; /* rounds of all measurements so far */
+    double best = 1e9;
+
+    for (int batch = 0; batch < 5; batch++) {
+        const size_t calls = l->copies > 1 ? l->copies : 20;
+        const double start = seconds();
+
+#pragma omp parallel num_threads(threads)
+        for (size_t i = 0; i < calls; i++) {
+            int round = met + (int)i;
+            void *arg[12];
+
+            memcpy(arg, l->arg, sizeof arg);
+            if (l->ring)
+                arg[1] = (void *)(l->ring + i % l->copies * l->step);
+
+            const CpuCall c = {.arg = arg, .k = l->k, .T = l->T, .S = l->S, .thread = omp_get_thread_num(),
+                               .threads = threads};
+            l->kernel(&c);
+            meet(threads, &round);
+        }
+        met += (int)calls;
+        const double took = (seconds() - start) / (double)calls;
+        best = took < best ? took : best;
+    }
+    return best;
+}
+
+static void linear(const char *name, int M, int N, int K, DType type, size_t copies, int glu, int threads)
+{
+    const size_t bytes = (size_t)N * K * dtype_size(type);
+    float *x = filled((size_t)M * K * 4, DT_FP32), *y = malloc((size_t)M * N * 4);
+    char *w = filled(bytes * copies, type);
+    Load l = {.kernel = cpu_kernel("linear"), .arg = {x, w, NULL, NULL, y}, .T = M, .S = 1, .ring = w, .step = bytes,
+              .copies = copies, .k = {N, K, type, 0, glu ? 5 : 0, glu}};
+    const double s = measure(&l, threads);
+
+    printf("%-22s %4d x %6d x %5d %s  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, M, N, K, dtype_name(type),
+           threads, s * 1e6, (double)bytes / s * 1e-9, 2.0 * M * N * K / s * 1e-9);
+    free(x), free(y), free(w);
+}
+
+static void attend(const char *name, int T, int context, int H, int G, int E, int threads)
+{
+    enum { BLOCK = 16 };
+    const int pages = (context + BLOCK - 1) / BLOCK, span = context / 32 > 256 ? context / 32 : 256;
+    const size_t n = (size_t)pages * BLOCK * G * E;
+    int32_t *table = malloc(sizeof *table * pages);
+    FtxRow row = {.q_start = 0, .q_len = T, .kv_len = context};
+    const double scale = 0.125;
+    int64_t scale_bits;
+    Load l = {.kernel = cpu_kernel("attend_paged"), .T = T, .S = 1, .copies = 1};
+    int ready[16] = {0};
+
+    memcpy(&scale_bits, &scale, sizeof scale);
+    for (int i = 0; i < pages; i++)
+        table[i] = pages - 1 - i;
+    const int64_t k[] = {H, G, E, scale_bits, 0, 0, BLOCK, pages, DT_FP32, span, (context + span - 1) / span};
+    void *const arg[] = {filled((size_t)T * H * E * 4, DT_FP32), &row, table, filled(n * 4, DT_FP32), filled(n * 4, DT_FP32),
+                         malloc((size_t)T * H * E * 4), malloc((size_t)16 * 64 * 16 * (E + 2) * 4), ready};
+    memcpy(l.k, k, sizeof k);
+    memcpy(l.arg, arg, sizeof arg);
+
+    const double s = measure(&l, threads), pairs = (double)T * context - (double)T * (T - 1) / 2;
+
+    printf("%-22s %4d tokens at %5d, %2d/%d x %d  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, T, context, H, G,
+           E, threads, s * 1e6, (double)n * 8 / s * 1e-9, 4.0 * pairs * H * E / s * 1e-9);
+    for (int i = 0; i < 7; i++)
+        if (i != 1)
+            free(arg[i]);
+}
+
+static void norm(int T, int C, int threads)
+{
+    Load l = {.kernel = cpu_kernel("rmsnorm"), .T = T, .S = 1, .copies = 1, .k = {C, 0, 0},
+              .arg = {filled((size_t)T * C * 4, DT_FP32), filled((size_t)C * 4, DT_FP32), malloc((size_t)T * C * 4)}};
+
+    printf("%-22s %4d x %d  %d threads  %9.2f us\n", "rmsnorm", T, C, threads, measure(&l, threads) * 1e6);
+}
+
+static void sample(const char *name, int V, FtxParams p, int threads)
+{
+    static int32_t history[1024];
+    static int ends[8], token[4];
+    static FtxBias bias[8];
+    static FtxOut out[8];
+    int32_t y[1];
+    FtxRow row = {.q_len = 1, .kv_len = 500, .emit = 1, .prompt = 10, .limit = 1 << 30};
+    float *x = filled((size_t)V * 4, DT_FP32);
+    Load l = {.kernel = cpu_kernel("sample"), .T = 1, .S = 1, .copies = 1, .k = {V, 1024, 1, 8, 8}};
+
+    for (int i = 0; i < V; i++)
+        x[i] *= 64.0f;
+    for (int i = 0; i < 1024; i++)
+        history[i] = i * 7919 % V;
+    void *const arg[] = {x, &row, &p, ends, bias, token, history, out, y, malloc((size_t)V * 4), calloc((size_t)V, 4)};
+    memcpy(l.arg, arg, sizeof arg);
+
+    /* The row's length grows by one a call: 100 calls stay inside the history. */
+    printf("%-22s V=%d  %d threads  %9.1f us\n", name, V, threads, measure(&l, threads) * 1e6);
+    free(x), free(arg[9]), free(arg[10]);
+}
+
+int main(int argc, char **argv)
+{
+    static const int standard[] = {1, 2};
+    const int n = argc > 1 ? argc - 1 : 2;
+
+    printf("%s\n", cpu_features());
+    for (int i = 0; i < n; i++) {
+        const int threads = argc > 1 ? atoi(argv[i + 1]) : standard[i];
+
+        /* fable: what one token reads is 22 MB of weights */
+        linear("fable qkv", 1, 640, 384, DT_BF16, 40, 0, threads);
+        linear("fable o", 1, 384, 384, DT_BF16, 60, 0, threads);
+        linear("fable gate/up", 1, 2048, 384, DT_BF16, 12, 1, threads);
+        linear("fable down", 1, 384, 1024, DT_BF16, 24, 0, threads);
+        linear("fable head", 1, 4096, 384, DT_BF16, 6, 0, threads);
+        linear("fable qkv", 256, 640, 384, DT_BF16, 6, 0, threads);
+        linear("fable o", 256, 384, 384, DT_BF16, 6, 0, threads);
+        linear("fable gate/up", 256, 2048, 384, DT_BF16, 6, 1, threads);
+        linear("fable down", 256, 384, 1024, DT_BF16, 6, 0, threads);
+        /* Llama-3.2-1B: from memory */
+        linear("1B qkv", 1, 3072, 2048, DT_BF16, 24, 0, threads);
+        linear("1B gate/up", 1, 16384, 2048, DT_BF16, 5, 1, threads);
+        linear("1B down", 1, 2048, 8192, DT_BF16, 10, 0, threads);
+        linear("1B head", 1, 128256, 2048, DT_BF16, 1, 0, threads);
+        linear("1B gate/up", 8, 16384, 2048, DT_BF16, 5, 1, threads);
+        linear("1B qkv", 128, 3072, 2048, DT_BF16, 8, 0, threads);
+        linear("1B gate/up", 128, 16384, 2048, DT_BF16, 2, 1, threads);
+        linear("1B down", 128, 2048, 8192, DT_BF16, 4, 0, threads);
+        linear("1B gate/up", 512, 16384, 2048, DT_BF16, 1, 1, threads);
+        linear("1B gate/up", 128, 16384, 2048, DT_FP16, 1, 1, threads);
+        linear("1B gate/up", 128, 16384, 2048, DT_FP32, 1, 1, threads);
+        attend("fable decode", 1, 128, 6, 2, 64, threads);
+        attend("fable decode", 1, 1000, 6, 2, 64, threads);
+        attend("fable prompt", 256, 256, 6, 2, 64, threads);
+        attend("1B decode", 1, 1000, 32, 8, 64, threads);
+        attend("1B prompt", 128, 128, 32, 8, 64, threads);
+        norm(1, 384, threads);
+        norm(256, 384, threads);
+        sample("greedy", 4096, (FtxParams){.top_p = 1, .repetition = 1, .simple = 1}, threads);
+        sample("fable's default", 4096, (FtxParams){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .repetition = 1.15f},
+               threads);
+        sample("top-p alone", 4096, (FtxParams){.temperature = 0.8f, .top_p = 0.95f, .repetition = 1}, threads);
+        sample("greedy", 128256, (FtxParams){.top_p = 1, .repetition = 1, .simple = 1}, threads);
+        sample("top-k 40, top-p", 128256, (FtxParams){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .repetition = 1},
+               threads);
+        sample("top-p alone", 128256, (FtxParams){.temperature = 0.8f, .top_p = 0.95f, .repetition = 1}, threads);
+    }
+    return 0;
+}
