@@ -1,6 +1,7 @@
 /* test_allocations.c - memory is taken at open and nowhere else; where it is refused, open fails and
  * nothing is left behind. Every malloc of the process passes here, libc's own too. */
 #include <errno.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -109,7 +110,7 @@ typedef struct Ledger {
 static void *ledger_alloc(void *user, size_t bytes, size_t align)
 {
     Ledger *l = user;
-    void *p;
+    void *p = NULL;
 
     if (++l->calls == l->fail_at)
         return NULL;

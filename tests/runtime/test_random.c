@@ -62,9 +62,13 @@ static void test_statistics(void **state)
 /* A device draws the same: these values may not change. */
 static void test_values(void **state)
 {
+    const uint32_t key = random_key(0x0123456789abcdefull, 5);
+
     (void)state;
-    assert_int_equal(random_mix(1), 0x6de4d769);
-    assert_int_equal(random_key(0x123456789abcdefull, 5), random_key(0x123456789abcdefull, 5));
+    assert_int_equal(key, 0xa4693df9u);
+    assert_true(random_value(key, 0, 1.0f) == 5921953.0f / 8388608.0f - 1.0f);
+    assert_true(random_value(key, 1, 1.0f) == 1375607.0f / 8388608.0f - 1.0f);
+    assert_true(random_value(key, 1ull << 32, 1.0f) == 16555746.0f / 8388608.0f - 1.0f);
     assert_int_not_equal(random_key(1, 5), random_key(2, 5));
     assert_int_not_equal(random_key(1, 5), random_key(1ull << 32 | 1, 5));
     assert_true(random_value(random_key(1, 0), 0, 1.0f) != random_value(random_key(1, 0), 1ull << 32, 1.0f));
