@@ -1,0 +1,563 @@
+// attend_decode.cuh - attention of rows that bring one token each, over the paged cache.
+//
+//   q [T, H, E]     queries, rotated; token t of a decode row is row t
+//   y [T, H*E]      softmax(scale * q k^T) v over the row's last WINDOW positions (0: all)
+//
+// Split-KV. A row's positions are cut into chunks whose length follows from the row's own length
+// alone, so that its result has the same bits whatever else is in the step. A unit of work is
+// (row, kv head, chunk); blocks take equal, contiguous shares of all units of the step:
+//
+//   rows      |----- row 0 -----|-- row 1 --|------- row 2 -------|
+//   units     h0c0 h0c1 h1c0 h1c1 ...                                   block b: [n*b/B, n*(b+1)/B)
+//
+// The query heads of a kv head are computed together, so that keys and values are read once.
+// Within a unit the tiles go round the warps; each warp has its own ring of tiles in flight, which
+// runs on into the next unit, its own softmax state, and the block adds the warps up. The last
+// block to finish a chunk of a (row, head) adds the chunks up, in order (Flash-Decoding, Dao et
+// al. 2023; online softmax, Milakov & Gimelshein 2018).
+//
+// 16-bit caches go through the matrix units as S^T = K q^T, O^T = V^T P^T: 16 positions by 8 heads,
+// so a group of up to 8 heads wastes nothing on the side of the keys. fp32 has a form by FMA.
+#pragma once
+#include "device/atomic.cuh"
+#include "device/async.cuh"
+#include "device/block.cuh"
+#include "device/fragment.cuh"
+#include "device/io.h"
+#include "device/mma.cuh"
+#include "device/pdl.cuh"
+#include "device/vec.cuh"
+#include "part/paged.cuh"
+
+struct AttendDecodeArgs {
+    const void *q;
+    const FtxStep *step;
+    const FtxRow *rows;
+    const int *pages;
+    const void *k, *v;
+    void *y;
+    float *partials; // [rows][HEAD_SETS][MAX_CHUNKS] of PART floats
+    u32 *counters;   // [rows][HEAD_SETS]: chunks done; zero between launches
+};
+
+// What follows from the constants of an instance.
+template <class K> struct DecodeShape {
+    static constexpr bool MATRIX = sizeof(typename K::T) == 2 && Same<typename K::T, typename K::KV>::value;
+    static constexpr int GROUP = K::HEADS / K::KV_HEADS;
+    // heads of a group that are computed together; more than that read the keys again
+    static constexpr int SET = least(GROUP, MATRIX && K::E <= 128 ? 16 : 8);
+    static constexpr int SETS = ceil_div(GROUP, SET); // of one kv head
+    static constexpr int HEAD_SETS = K::KV_HEADS * SETS;
+    static constexpr int TILE = MATRIX || K::E <= 64 ? 16 : K::E <= 128 ? 8 : 4; // positions of a warp's tile
+    static constexpr int COLUMNS = round_up(K::E, 16);
+    // rows of a tile start at an odd multiple of 16 bytes: no two of eight meet in a bank
+    static constexpr int PITCH = round_up(COLUMNS * (int)sizeof(typename K::KV), 32) + 16; // bytes
+    static constexpr int SLOT = 2 * TILE * PITCH; // bytes of a ring slot: keys, values
+    static constexpr int RING = K::WARPS * K::STAGES * SLOT;
+    static constexpr int MERGE_PITCH = COLUMNS + 4;
+    static constexpr int MERGE = K::WARPS * SET * (MERGE_PITCH + 2) * 4;
+    static constexpr int QUERY = MATRIX ? 0 : SET * K::E * 4;
+    static constexpr int PART = round_up(SET * (K::E + 2), 4); // floats
+    static constexpr int SHARED = RING + MERGE + QUERY + (K::MAX_ROWS + 2) * 4;
+};
+
+// How the positions of a row are cut.
+struct Cut {
+    int first, last; // positions that count: [first, last)
+    int origin;      // where chunk 0 starts, a multiple of 16
+    int length, chunks;
+};
+
+template <class K> DEVICE Cut cut_row(int kv_len)
+{
+    Cut c;
+    c.last = kv_len;
+    c.first = K::WINDOW > 0 && kv_len > K::WINDOW ? kv_len - K::WINDOW : 0;
+    c.origin = c.first & ~15;
+    const int span = c.last - c.origin;
+    c.length = most(K::CHUNK, round_up(ceil_div(span, K::MAX_CHUNKS), K::CHUNK));
+    c.chunks = ceil_div(span, c.length);
+    return c;
+}
+
+// A unit of work, found from its number.
+struct Unit {
+    int row, slot, set, chunk, chunks;
+    int begin, end; // positions [begin, end); begin a multiple of 16
+    int first;      // positions before it do not count
+};
+
+template <class K> DEVICE Unit find_unit(const AttendDecodeArgs &a, const int *before, int rows, int n)
+{
+    using D = DecodeShape<K>;
+    int lo = 0, hi = rows; // before[lo] * HEAD_SETS <= n < before[hi] * HEAD_SETS
+    while (hi - lo > 1) {
+        const int mid = (lo + hi) / 2;
+        if (before[mid] * D::HEAD_SETS <= n)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    const Cut c = cut_row<K>(a.rows[lo].kv_len);
+    const int rest = n - before[lo] * D::HEAD_SETS;
+    Unit u;
+    u.row = lo;
+    u.slot = a.rows[lo].slot;
+    u.set = rest / c.chunks;
+    u.chunk = rest % c.chunks;
+    u.chunks = c.chunks;
+    u.begin = c.origin + u.chunk * c.length;
+    u.end = least(u.begin + c.length, c.last);
+    u.first = c.first;
+    return u;
+}
+
+// Walks the tiles of one warp over all units of the block, ahead of the computation.
+template <class K> struct TileLoader {
+    using D = DecodeShape<K>;
+    static constexpr int VECS = K::E * (int)sizeof(typename K::KV) / 16; // of a row
+    static constexpr int STEP = D::TILE * K::WARPS;
+
+    int unit, last_unit;
+    int position, end, first;
+    PagedHead<K> head;
+    u32 ring;
+    int stage;
+
+    DEVICE void enter(const AttendDecodeArgs &a, const int *before, int rows)
+    {
+        for (; unit < last_unit; unit++) {
+            const Unit u = find_unit<K>(a, before, rows, unit);
+            position = u.begin + warp_id() * D::TILE;
+            if (position >= u.end)
+                continue; // nothing for this warp
+            end = u.end;
+            first = u.first;
+            head = PagedHead<K>(a.pages, a.k, a.v, u.slot, u.set / D::SETS);
+            return;
+        }
+    }
+    // Starts the copy of the next tile, or of nothing at the end; a group either way.
+    DEVICE void issue(const AttendDecodeArgs &a, const int *before, int rows)
+    {
+        if (unit < last_unit) {
+            const u32 to = ring + stage * D::SLOT;
+            // Two groups of eight positions may be in two pages; no more than that.
+            const int page0 = position < end ? head.page(position) : 0;
+            const int page1 = D::TILE > 8 && position + 8 < end ? head.page(position + 8) : page0;
+#pragma unroll
+            for (int i = 0; i < ceil_div(D::TILE * VECS, 32); i++) {
+                const int n = i * 32 + lane_id();
+                const int r = n / VECS, c = n % VECS;
+                if (D::TILE * VECS % 32 && r >= D::TILE)
+                    break;
+                const int p = position + r;
+                const bool live = p >= first && p < end;
+                // what does not count is not read; zeros take its place
+                const i64 at = live ? head.at(r < 8 ? page0 : page1, p) : 0;
+                const u32 dst = to + r * D::PITCH + c * 16;
+                copy16(dst, (const char *)(head.k + at) + c * 16, live ? 16 : 0);
+                copy16(dst + D::TILE * D::PITCH, (const char *)(head.v + at) + c * 16, live ? 16 : 0);
+            }
+            stage = stage + 1 == K::STAGES ? 0 : stage + 1;
+            position += STEP;
+            if (position >= end) {
+                unit++;
+                enter(a, before, rows);
+            }
+        }
+        copy_commit();
+    }
+};
+
+// The softmax state of one warp for the heads of a unit, on the matrix units.
+template <class K> struct WarpStateMatrix {
+    using D = DecodeShape<K>;
+    using T = typename K::T;
+    static constexpr int NT = ceil_div(D::SET, 8);   // columns of 8 heads
+    static constexpr int STEPS = D::COLUMNS / 16;
+    u32 q[NT][STEPS][2];
+    float o[NT][STEPS][4]; // O^T: element e = 16*i + g (+8), head 2t (+1)
+    float top[NT][2], sum[NT][2];
+
+    DEVICE void start(const AttendDecodeArgs &a, const Unit &u, float *)
+    {
+        const int g = lane_id() / 4, t = lane_id() % 4;
+        const int kv_head = u.set / D::SETS, from = u.set % D::SETS * D::SET;
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+            const int in_group = from + n * 8 + g;
+            const bool live = n * 8 + g < D::SET && in_group < D::GROUP;
+            const T *p = (const T *)a.q + ((i64)u.row * K::HEADS + kv_head * D::GROUP + (live ? in_group : 0)) * K::E + 2 * t;
+#pragma unroll
+            for (int i = 0; i < STEPS; i++)
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+                    q[n][i][h] = live && i * 16 + h * 8 < K::E ? *(const u32 *)(p + i * 16 + h * 8) : 0;
+#pragma unroll
+            for (int i = 0; i < STEPS; i++)
+                o[n][i][0] = o[n][i][1] = o[n][i][2] = o[n][i][3] = 0.0f;
+            top[n][0] = top[n][1] = negative_infinity();
+            sum[n][0] = sum[n][1] = 0.0f;
+        }
+    }
+
+    DEVICE void tile(u32 slot, int position, int first, int end, const float *)
+    {
+        const int lane = lane_id(), g = lane / 4;
+        const u32 keys = slot + (lane % 16) * D::PITCH + (lane / 16) * 16;
+        float s[NT][4];
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+            s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
+#pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+            u32 k[4];
+            ldmatrix4(k, keys + i * 32);
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+                mma<T>(s[n], k, q[n][i]);
+        }
+        const bool live0 = position + g >= first && position + g < end;
+        const bool live1 = position + g + 8 >= first && position + g + 8 < end;
+        u32 p[NT][2];
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+            float scale[2];
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                s[n][j] = live0 ? exponent<K>(s[n][j]) : negative_infinity();
+                s[n][2 + j] = live1 ? exponent<K>(s[n][2 + j]) : negative_infinity();
+                float m = fmaxf(s[n][j], s[n][2 + j]);
+                m = fmaxf(m, shuffle_xor(m, 4));
+                m = fmaxf(m, shuffle_xor(m, 8));
+                m = fmaxf(m, shuffle_xor(m, 16));
+                m = fmaxf(m, top[n][j]);
+                const float base = m == negative_infinity() ? 0.0f : m;
+                scale[j] = exp2_fast(top[n][j] - base);
+                top[n][j] = m;
+                s[n][j] = exp2_fast(s[n][j] - base);
+                s[n][2 + j] = exp2_fast(s[n][2 + j] - base);
+                sum[n][j] = sum[n][j] * scale[j] + (s[n][j] + s[n][2 + j]);
+            }
+#pragma unroll
+            for (int i = 0; i < STEPS; i++) {
+                o[n][i][0] *= scale[0];
+                o[n][i][1] *= scale[1];
+                o[n][i][2] *= scale[0];
+                o[n][i][3] *= scale[1];
+            }
+            p[n][0] = transpose8x8(pack2<T>(s[n][0], s[n][1]));
+            p[n][1] = transpose8x8(pack2<T>(s[n][2], s[n][3]));
+        }
+        const u32 values = slot + D::TILE * D::PITCH + (lane % 8 + lane / 16 * 8) * D::PITCH + (lane / 8 % 2) * 16;
+#pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+            u32 v[4];
+            ldmatrix4_trans(v, values + i * 32);
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+                mma<T>(o[n][i], v, p[n]);
+        }
+    }
+
+    // out [SET][MERGE_PITCH], stats [SET] tops, then [SET] sums
+    DEVICE void put(float *out, float *stats)
+    {
+        const int g = lane_id() / 4, t = lane_id() % 4;
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                sum[n][j] += shuffle_xor(sum[n][j], 4);
+                sum[n][j] += shuffle_xor(sum[n][j], 8);
+                sum[n][j] += shuffle_xor(sum[n][j], 16);
+                const int head = n * 8 + 2 * t + j;
+                if (head < D::SET) {
+#pragma unroll
+                    for (int i = 0; i < STEPS; i++) {
+                        out[head * D::MERGE_PITCH + i * 16 + g] = o[n][i][j];
+                        out[head * D::MERGE_PITCH + i * 16 + g + 8] = o[n][i][2 + j];
+                    }
+                    if (g == 0) {
+                        stats[head] = top[n][j];
+                        stats[D::SET + head] = sum[n][j];
+                    }
+                }
+            }
+    }
+};
+
+// The same by FMA, for any types: lanes share out (position, part of E) for the scores and
+// columns for the sum.
+template <class K> struct WarpStateFma {
+    using D = DecodeShape<K>;
+    using KV = typename K::KV;
+    static constexpr int LANES = 32 / D::TILE;          // of one position
+    static constexpr int QUADS = K::E / 4;              // groups of four columns
+    static constexpr int N = ceil_div(QUADS, 32);
+    float o[D::SET][N][4];
+    float top[D::SET], sum[D::SET]; // sum: this lane's positions only
+
+    static DEVICE Vec<float, 4> quad(const char *row, int c) { return to_floats(load<4>((const KV *)row + c * 4)); }
+
+    // The block has put the unit's queries into `query`.
+    DEVICE void start(const AttendDecodeArgs &, const Unit &, float *)
+    {
+#pragma unroll
+        for (int h = 0; h < D::SET; h++) {
+            top[h] = negative_infinity();
+            sum[h] = 0.0f;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                o[h][n][0] = o[h][n][1] = o[h][n][2] = o[h][n][3] = 0.0f;
+        }
+    }
+    DEVICE void tile(const char *slot, int position, int first, int end, const float *query)
+    {
+        const int r = lane_id() / LANES, part = lane_id() % LANES;
+        const char *key = slot + r * D::PITCH;
+        float s[D::SET];
+#pragma unroll
+        for (int h = 0; h < D::SET; h++)
+            s[h] = 0.0f;
+#pragma unroll 2
+        for (int c = part; c < QUADS; c += LANES) {
+            const Vec<float, 4> k = quad(key, c);
+#pragma unroll
+            for (int h = 0; h < D::SET; h++) {
+                const Vec<float, 4> q = load<4>(query + h * K::E + c * 4);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    s[h] += q[j] * k[j];
+            }
+        }
+        const bool live = position + r >= first && position + r < end;
+#pragma unroll
+        for (int h = 0; h < D::SET; h++) {
+#pragma unroll
+            for (int m = LANES / 2; m; m /= 2)
+                s[h] += shuffle_xor(s[h], m);
+            s[h] = live ? exponent<K>(s[h]) : negative_infinity();
+            float m = s[h];
+#pragma unroll
+            for (int x = 16; x >= LANES; x /= 2)
+                m = fmaxf(m, shuffle_xor(m, x));
+            m = fmaxf(m, top[h]);
+            const float base = m == negative_infinity() ? 0.0f : m;
+            const float scale = exp2f(top[h] - base);
+            top[h] = m;
+            s[h] = exp2f(s[h] - base);
+            sum[h] = sum[h] * scale + s[h];
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    o[h][n][j] *= scale;
+        }
+        const char *value = slot + D::TILE * D::PITCH;
+        for (int i = 0; i < D::TILE; i++) {
+            Vec<float, 4> v[N];
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                v[n] = n * 32 + lane_id() < QUADS ? quad(value + i * D::PITCH, n * 32 + lane_id()) : zeros<float, 4>();
+#pragma unroll
+            for (int h = 0; h < D::SET; h++) {
+                const float p = shuffle(s[h], i * LANES);
+#pragma unroll
+                for (int n = 0; n < N; n++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        o[h][n][j] += p * v[n][j];
+            }
+        }
+    }
+    DEVICE void put(float *out, float *stats)
+    {
+#pragma unroll
+        for (int h = 0; h < D::SET; h++) {
+#pragma unroll
+            for (int x = 16; x >= LANES; x /= 2)
+                sum[h] += shuffle_xor(sum[h], x);
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                if (n * 32 + lane_id() < QUADS)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        out[h * D::MERGE_PITCH + (n * 32 + lane_id()) * 4 + j] = o[h][n][j];
+            if (lane_id() == 0) {
+                stats[h] = top[h];
+                stats[D::SET + h] = sum[h];
+            }
+        }
+    }
+};
+
+template <bool MATRIX, class K> struct PickState { using State = WarpStateMatrix<K>; };
+template <class K> struct PickState<false, K> { using State = WarpStateFma<K>; };
+
+// y of one head set, from its chunks' partial sums, in the order of the chunks. The whole block.
+template <class K> DEVICE void add_chunks(const AttendDecodeArgs &a, int row, int set, int chunks)
+{
+    using D = DecodeShape<K>;
+    const float *part = a.partials + ((i64)row * D::HEAD_SETS + set) * K::MAX_CHUNKS * D::PART;
+    const int kv_head = set / D::SETS, from = set % D::SETS * D::SET;
+    for (int i = threadIdx.x; i < D::SET * K::E; i += K::WARPS * 32) {
+        const int h = i / K::E, e = i % K::E;
+        if (from + h >= D::GROUP)
+            break;
+        float top = negative_infinity(), sum = 0.0f, o = 0.0f;
+#pragma unroll 4
+        for (int c = 0; c < chunks; c++) {
+            const float *p = part + (i64)c * D::PART;
+            const float m = __ldcg(p + D::SET * K::E + h), l = __ldcg(p + D::SET * K::E + D::SET + h);
+            const float x = __ldcg(p + i);
+            const float high = fmaxf(top, m);
+            const float s0 = exp2f(top - high), s1 = exp2f(m - high);
+            sum = sum * s0 + l * s1;
+            o = o * s0 + x * s1;
+            top = high;
+        }
+        ((typename K::T *)a.y)[((i64)row * K::HEADS + kv_head * D::GROUP + from + h) * K::E + e] =
+            from_float<typename K::T>(o / sum);
+    }
+}
+
+template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE WINDOW SOFTCAP CHUNK MAX_CHUNKS MAX_ROWS WARPS STAGES
+__device__ void attend_decode(const AttendDecodeArgs &a)
+{
+    using D = DecodeShape<K>;
+    using T = typename K::T;
+    using State = typename PickState<D::MATRIX, K>::State;
+    static_assert(K::HEADS % K::KV_HEADS == 0, "kv heads must divide the heads");
+    static_assert(K::E % 8 == 0 && K::BLOCK % 8 == 0 && K::CHUNK % 16 == 0, "multiples of 8, 8, 16");
+    constexpr int THREADS = K::WARPS * 32;
+
+    char *ring = shared_memory();                               // [WARPS][STAGES] of SLOT bytes
+    float *merge = (float *)(ring + D::RING);                   // [WARPS][SET][MERGE_PITCH]
+    float *stats = merge + K::WARPS * D::SET * D::MERGE_PITCH;  // [WARPS][2][SET]
+    float *query = stats + K::WARPS * 2 * D::SET;               // [SET][E], FMA form
+    int *before = (int *)(query + D::QUERY / 4);                // [rows + 1] chunks of earlier rows
+    u32 *arrived = (u32 *)(before + K::MAX_ROWS + 1);           // this block was the last of its unit's
+    const int warp = warp_id(), lane = lane_id();
+
+    launch_dependents();
+    char *mine = ring + warp * K::STAGES * D::SLOT;
+    if constexpr (D::COLUMNS > K::E) { // columns of the tiles that no copy writes
+        constexpr int PAD = D::COLUMNS - K::E;
+        for (int i = lane; i < K::STAGES * 2 * D::TILE * PAD; i += 32)
+            ((typename K::KV *)(mine + i / PAD * D::PITCH))[K::E + i % PAD] = from_float<typename K::KV>(0.0f);
+    }
+    wait_for_previous();
+
+    const int rows = least(a.step->decode_rows, K::MAX_ROWS);
+    if (rows == 0)
+        return;
+    if (warp == 0) {
+        int carry = 0;
+        for (int base = 0; base < rows; base += 32) {
+            const int n = base + lane < rows ? cut_row<K>(a.rows[base + lane].kv_len).chunks : 0;
+            int upto = n;
+#pragma unroll
+            for (int d = 1; d < 32; d *= 2) {
+                const int other = __shfl_up_sync(~0u, upto, d);
+                upto += lane >= d ? other : 0;
+            }
+            if (base + lane < rows)
+                before[base + lane] = carry + upto - n;
+            carry += shuffle(upto, 31);
+        }
+        if (lane == 0)
+            before[rows] = carry;
+    }
+    block_sync();
+    const i64 units = (i64)before[rows] * D::HEAD_SETS;
+    const int first_unit = (int)(units * blockIdx.x / gridDim.x);
+    const int last_unit = (int)(units * (blockIdx.x + 1) / gridDim.x);
+
+    TileLoader<K> loader;
+    loader.unit = first_unit;
+    loader.last_unit = last_unit;
+    loader.ring = shared_address(mine);
+    loader.stage = 0;
+    loader.enter(a, before, rows);
+#pragma unroll
+    for (int i = 0; i < K::STAGES; i++)
+        loader.issue(a, before, rows);
+
+    int stage = 0;
+    Unit open;           // a unit whose arrival is being counted
+    bool counting = false;
+    for (int n = first_unit; n < last_unit; n++) {
+        const Unit u = find_unit<K>(a, before, rows, n);
+        const int kv_head = u.set / D::SETS, from = u.set % D::SETS * D::SET;
+        if (!D::MATRIX) {
+            for (int i = threadIdx.x; i < D::SET * K::E; i += THREADS)
+                query[i] = from + i / K::E < D::GROUP
+                               ? to_float(((const T *)a.q)[((i64)u.row * K::HEADS + kv_head * D::GROUP + from) * K::E + i])
+                               : 0.0f;
+            block_sync();
+        }
+        State state;
+        state.start(a, u, query);
+        for (int p = u.begin + warp * D::TILE; p < u.end; p += D::TILE * K::WARPS) {
+            copy_wait<K::STAGES - 1>();
+            warp_sync();
+            if constexpr (D::MATRIX)
+                state.tile(shared_address(mine) + stage * D::SLOT, p, u.first, u.end, query);
+            else
+                state.tile(mine + stage * D::SLOT, p, u.first, u.end, query);
+            warp_sync();
+            loader.issue(a, before, rows);
+            stage = stage + 1 == K::STAGES ? 0 : stage + 1;
+        }
+        state.put(merge + warp * D::SET * D::MERGE_PITCH, stats + warp * 2 * D::SET);
+        block_sync();
+
+        // The warps' sums, in the order of the warps; warps without a tile have top = -inf.
+        const bool last = counting && *arrived;
+        float *part = a.partials + (((i64)u.row * D::HEAD_SETS + u.set) * K::MAX_CHUNKS + u.chunk) * D::PART;
+        for (int i = threadIdx.x; i < D::SET * K::E; i += THREADS) {
+            const int h = i / K::E, e = i % K::E;
+            if (from + h >= D::GROUP)
+                break;
+            float top = negative_infinity(), sum = 0.0f, o = 0.0f;
+#pragma unroll
+            for (int w = 0; w < K::WARPS; w++)
+                top = fmaxf(top, stats[w * 2 * D::SET + h]);
+#pragma unroll
+            for (int w = 0; w < K::WARPS; w++) {
+                const float s = exp2f(stats[w * 2 * D::SET + h] - top);
+                sum += stats[w * 2 * D::SET + D::SET + h] * s;
+                o += merge[(w * D::SET + h) * D::MERGE_PITCH + e] * s;
+            }
+            if (u.chunks == 1) {
+                ((T *)a.y)[((i64)u.row * K::HEADS + kv_head * D::GROUP + from + h) * K::E + e] = from_float<T>(o / sum);
+            } else {
+                part[i] = o;
+                if (e == 0) {
+                    part[D::SET * K::E + h] = top;
+                    part[D::SET * K::E + D::SET + h] = sum;
+                }
+            }
+        }
+        block_sync();
+        // One thread counts the chunk while the others go on; the answer is read a unit later.
+        if (last)
+            add_chunks<K>(a, open.row, open.set, open.chunks);
+        counting = u.chunks > 1;
+        if (counting && threadIdx.x == 0) {
+            u32 *counter = a.counters + u.row * D::HEAD_SETS + u.set;
+            *arrived = atomic_add_acq_rel(counter, 1) == (u32)u.chunks - 1;
+            if (*arrived)
+                *counter = 0;
+        }
+        open = u;
+    }
+    if (counting) {
+        block_sync();
+        if (*arrived)
+            add_chunks<K>(a, open.row, open.set, open.chunks);
+    }
+    copy_wait<0>();
+}

@@ -1,0 +1,80 @@
+// processors.cuh - what changes logits before a token is chosen, in the order of Hugging Face:
+// bias, repetition, presence and frequency, no repeated n-grams, no early end, temperature.
+//
+// A block works on RANGE neighbouring ids. What the row's history says about them is gathered
+// in shared memory first, one word an id, then every logit passes once.
+#pragma once
+#include "device/block.cuh"
+#include "device/io.h"
+
+constexpr u32 SEEN = 1u << 30, BANNED = 1u << 31, TIMES = (1u << 24) - 1; // bits of a fact
+
+// facts[RANGE]: SEEN, BANNED, times generated. shift[RANGE]: bias. The whole block; ends in a barrier.
+template <int RANGE, int THREADS>
+DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p, const FtxRow &row, const int *history,
+                         const int *ends, const FtxBias *bias)
+{
+    const int n = row.kv_len;
+    block_sync(); // the range before is done
+    for (int i = threadIdx.x; i < RANGE; i += THREADS) {
+        facts[i] = 0;
+        shift[i] = 0.0f;
+    }
+    block_sync();
+    const bool repeats = p.repetition != 1.0f, counts = p.presence != 0.0f || p.frequency != 0.0f;
+    const int seen_from = !repeats ? n : p.window > 0 && n > p.window ? n - p.window : 0;
+    const int count_from = counts ? row.prompt : n;
+    for (int i = least(seen_from, count_from) + threadIdx.x; i < n; i += THREADS) {
+        const u32 at = (u32)(history[i] - base);
+        if (at < RANGE) {
+            if (i >= seen_from)
+                atomicOr(&facts[at], SEEN);
+            if (i >= count_from)
+                atomicAdd(&facts[at], 1u);
+        }
+    }
+    if (p.ngram > 0) // a token that followed the last n-1 tokens before
+        for (int i = threadIdx.x; i + p.ngram <= n; i += THREADS) {
+            const u32 at = (u32)(history[i + p.ngram - 1] - base);
+            bool same = at < RANGE;
+            for (int k = 0; same && k < p.ngram - 1; k++)
+                same = history[i + k] == history[n - p.ngram + 1 + k];
+            if (same)
+                atomicOr(&facts[at], BANNED);
+        }
+    if (n < p.min_length)
+        for (int i = threadIdx.x; i < p.n_ends; i += THREADS) {
+            const u32 at = (u32)(ends[i] - base);
+            if (at < RANGE)
+                atomicOr(&facts[at], BANNED);
+        }
+    for (int i = threadIdx.x; i < p.n_bias; i += THREADS) {
+        const u32 at = (u32)(bias[i].id - base);
+        if (at >= RANGE)
+            continue;
+        bool first = true; // entries of one id add up in their order
+        for (int k = 0; k < i; k++)
+            first = first && bias[k].id != bias[i].id;
+        if (first) {
+            float sum = bias[i].value;
+            for (int k = i + 1; k < p.n_bias; k++)
+                if (bias[k].id == bias[i].id)
+                    sum += bias[k].value;
+            shift[at] = sum;
+        }
+    }
+    block_sync();
+}
+
+DEVICE float process(float x, u32 fact, float shift, const FtxParams &p)
+{
+    x += shift;
+    if (fact & SEEN)
+        x = x < 0.0f ? x * p.repetition : x / p.repetition;
+    const u32 times = fact & TIMES;
+    if (times)
+        x -= p.presence + p.frequency * (float)times;
+    if (fact & BANNED)
+        return __int_as_float((int)0xff800000u);
+    return p.temperature > 0.0f ? x / p.temperature : x;
+}

@@ -1,0 +1,36 @@
+// attend_prefill.cu - contract and instance of attend_prefill.cuh
+//@ kernel  attend_prefill
+//@ device  cuda
+//@ rows    prefill
+//@ args    q[T,H,E] $step $rows $pages $k $v -> y
+//@ match   y = attend_paged(q)
+//@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
+//@ consts  PAGE: BLOCK  LENGTH: CONTEXT
+//@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
+//    On the matrix units two blocks an SM are worth more than long tiles of keys.
+//@ consts  MATRIX: X == KV && X != fp32
+//@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  PITCH: COLUMNS * sizeof(KV) + 16
+//@ consts  ROWS: 128 64 32 16  KEYS: 64 32
+//@ consts  SHARED: MATRIX ? (ROWS + 4 * KEYS) * PITCH : ROWS * (COLUMNS * 4 + 16) + 2 * KEYS * PITCH + 4 * KEYS * (ROWS / 4 + 4) * 4
+//@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
+//@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128
+//@ fits    KEYS == 32 || MATRIX && 2 * SHARED + 1024 <= SMEM
+//@ fits    SHARED <= SMEM
+//@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128    smem SHARED
+//@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(KV)
+//@ flops   2 * T * T_MAX * HEADS * HEAD_DIM
+//@ overlap yes
+#include "attend_prefill.cuh"
+
+struct Config {
+    using T = @X@;
+    using KV = @KV@;
+    static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@;
+    static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, WINDOW = @WINDOW@;
+    static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
+    static constexpr int ROWS = @ROWS@, KEYS = @KEYS@;
+};
+static_assert(PrefillShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");
+
+extern "C" __global__ void __launch_bounds__(128, 2)
+@NAME@(const __grid_constant__ AttendPrefillArgs a) { attend_prefill<Config>(a); }

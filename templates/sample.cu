@@ -1,0 +1,25 @@
+// sample.cu - contract and instance of sample.cuh
+//@ kernel  sample
+//@ device  cuda
+//@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $token $history $out -> y
+//@ match   y = sample(logits)
+//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  ENDS: END_IDS
+//@ consts  TILES: ceil_div(VOCAB, 256)
+//@ consts  SHARED: max(32768, 16384 + max(24576, 8 * TILES) + 4 * TILES + 256)
+//@ fits    SHARED <= SMEM && VOCAB >= 2
+//@ launch  grid min(ceil_div(VOCAB, 4096), ceil_div(2 * SMS, S)), S    block 512    smem SHARED
+//@ scratch tiles 32 * S_MAX * TILES
+//@ scratch values 4 * S_MAX * VOCAB
+//@ zeroed  counters 4 * S_MAX
+//@ moves   4 * S * VOCAB
+//@ overlap yes
+#include "sample.cuh"
+
+struct Config {
+    static constexpr int V = @VOCAB@, CONTEXT = @LENGTH@, SEQUENCES = @SLOTS@;
+    static constexpr int LOGIT_BIAS = @BIASES@, END_IDS = @ENDS@;
+};
+static_assert(SampleShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+@NAME@(const __grid_constant__ SampleArgs a) { sample<Config>(a); }

@@ -1,0 +1,362 @@
+// attend_check.cu - attend_decode and attend_prefill on a device against plain loops in double.
+//
+// One step with single tokens and prompt chunks of lengths around page, tile and chunk edges; pages
+// in random order, everything that must not be read set to NaN, results poisoned. Every decode row
+// is computed again alone and must have the same bits.
+#include "attend_decode.cuh"
+#include "attend_prefill.cuh"
+#include "check.h"
+
+// The constants that the contracts choose for 227 KB of shared memory.
+template <class X, class Y, int HEADS_, int KV_HEADS_, int E_, int BLOCK_, int WINDOW_ = 0, int SOFTCAP_ = 0, int ROWS_MAX = 64, int CONTEXT_ = 2048>
+struct Facts {
+    using T = X;
+    using KV = Y;
+    static constexpr int HEADS = HEADS_, KV_HEADS = KV_HEADS_, E = E_, BLOCK = BLOCK_, WINDOW = WINDOW_;
+    static constexpr int CONTEXT = CONTEXT_, MAX_ROWS = ROWS_MAX, CHUNK = 256;
+    static constexpr int MAX_CHUNKS = least(64, ceil_div(CONTEXT + 16, CHUNK));
+    static constexpr float SCALE = 0.125f, SOFTCAP = SOFTCAP_;
+    static constexpr bool MATRIX = sizeof(T) == 2 && Same<T, KV>::value;
+};
+template <class F, int W = 0> struct DecodeConfig : F {
+    template <int N> struct Try : F { static constexpr int WARPS = N, STAGES = 2; };
+    static constexpr int STAGES = 2;
+    static constexpr bool fits(int warps, int slot, int shared) { return warps * slot <= 40000 && shared <= 227 * 1024; }
+    static constexpr int WARPS = W                                                                     ? W
+                                 : fits(8, DecodeShape<Try<8>>::SLOT, DecodeShape<Try<8>>::SHARED) ? 8
+                                 : fits(4, DecodeShape<Try<4>>::SLOT, DecodeShape<Try<4>>::SHARED) ? 4
+                                                                                                   : 2;
+};
+template <class F> struct PrefillConfig : F {
+    static constexpr int ROWS = F::MATRIX ? (F::E <= 128 ? 128 : 64) : F::E <= 128 ? 64 : 32;
+    static constexpr int PITCH = round_up(F::E, 16) * 2 + 16;
+    static constexpr int KEYS = F::MATRIX && 2 * (ROWS + 256) * PITCH + 1024 <= 227 * 1024 ? 64 : 32;
+};
+template <class C> __global__ void __launch_bounds__(C::WARPS * 32, 2) decode_kernel(const __grid_constant__ AttendDecodeArgs a) { attend_decode<C>(a); }
+template <class C> __global__ void __launch_bounds__(128, 2) prefill_kernel(const __grid_constant__ AttendPrefillArgs a) { attend_prefill<C>(a); }
+
+static int sms;
+
+template <class F, int W = 0> void run_decode(AttendDecodeArgs a, int S, cudaStream_t s = 0)
+{
+    using C = DecodeConfig<F, W>;
+    using D = DecodeShape<C>;
+    launch(decode_kernel<C>, dim3(std::min(2 * sms, S * D::HEAD_SETS * F::MAX_CHUNKS)), C::WARPS * 32, D::SHARED, a, s);
+}
+template <class F> void run_prefill(AttendPrefillArgs a, int T, int S, cudaStream_t s = 0)
+{
+    using C = PrefillConfig<F>;
+    using D = PrefillShape<C>;
+    launch(prefill_kernel<C>, dim3(F::KV_HEADS, ceil_div(T * D::GROUP, C::ROWS) + S), 128, D::SHARED, a, s);
+}
+
+template <class F> int check(const char *name, uint64_t seed)
+{
+    using T = typename F::T;
+    using KV = typename F::KV;
+    constexpr int H = F::HEADS, G = F::KV_HEADS, E = F::E, B = F::BLOCK, PER_SLOT = ceil_div(F::CONTEXT, B);
+    Random rnd{seed};
+    std::vector<int> decode = {1, 2, B - 1, B, B + 1, 63, 64, 65, 127, 128, 255, 256, 257, 300, 511, 512, 513, 777, 1025, 2048};
+    std::vector<int> chunk = {2, 5, 17, 33, 64, 130}, before = {0, 1, 250, 0, 31, 300};
+    const int dr = (int)decode.size(), S = dr + (int)chunk.size();
+    std::vector<FtxRow> rows(S);
+    std::vector<int> order(S), token_row;
+    for (int i = 0; i < S; i++)
+        order[i] = i;
+    for (int i = S - 1; i > 0; i--)
+        std::swap(order[i], order[rnd.below(i + 1)]);
+    int T_ = 0;
+    for (int r = 0; r < S; r++) {
+        rows[r] = {};
+        rows[r].q_start = T_;
+        rows[r].q_len = r < dr ? 1 : chunk[r - dr];
+        rows[r].kv_len = r < dr ? decode[r] : chunk[r - dr] + before[r - dr];
+        rows[r].slot = order[r];
+        for (int i = 0; i < rows[r].q_len; i++)
+            token_row.push_back(r);
+        T_ += rows[r].q_len;
+    }
+    // Pages: only those in use, in random order, one spare of NaN at 0.
+    std::vector<int> pages(S * PER_SLOT, 0x7fffffff), numbers;
+    int used = 0;
+    for (auto &r : rows)
+        used += (r.kv_len + B - 1) / B;
+    for (int i = 0; i < used; i++)
+        numbers.push_back(i + 1);
+    for (int i = used - 1; i > 0; i--)
+        std::swap(numbers[i], numbers[rnd.below(i + 1)]);
+    const size_t elements = (size_t)(used + 1) * G * B * E;
+    std::vector<KV> k(elements), v(elements);
+    memset(k.data(), 0xff, elements * sizeof(KV));
+    memset(v.data(), 0xff, elements * sizeof(KV));
+    int next = 0;
+    for (auto &r : rows) {
+        for (int i = 0; i < (r.kv_len + B - 1) / B; i++)
+            pages[r.slot * PER_SLOT + i] = numbers[next++];
+        const int from = F::WINDOW ? std::max(0, r.kv_len - r.q_len - F::WINDOW + 1) : 0; // the rest stays NaN
+        for (int p = from; p < r.kv_len; p++)
+            for (int g = 0; g < G; g++)
+                for (int e = 0; e < E; e++) {
+                    const size_t at = (((size_t)pages[r.slot * PER_SLOT + p / B] * G + g) * B + p % B) * E + e;
+                    k[at] = host_round<KV>(rnd.normal());
+                    v[at] = host_round<KV>(rnd.normal());
+                }
+        if (F::WINDOW) // pages that left the window may be anything
+            for (int i = 0; i < from / B; i++)
+                pages[r.slot * PER_SLOT + i] = 0x7fffffff;
+    }
+    std::vector<T> q((size_t)T_ * H * E);
+    for (auto &x : q)
+        x = host_round<T>(rnd.normal() * 1.5f);
+
+    Device<T> dq(q), dy(q.size());
+    Device<KV> dk(k), dv(v);
+    Device<int> dpages(pages);
+    Device<FtxRow> drows(rows);
+    FtxStep step = {};
+    step.tokens = T_;
+    step.rows = S;
+    step.decode_rows = dr;
+    Device<FtxStep> dstep(std::vector<FtxStep>{step});
+    using D = DecodeShape<DecodeConfig<F>>;
+    Device<float> partials((size_t)F::MAX_ROWS * D::HEAD_SETS * F::MAX_CHUNKS * D::PART);
+    Device<u32> counters(F::MAX_ROWS * D::HEAD_SETS);
+    dy.fill(0xff);
+    partials.fill(0xff);
+    counters.fill(0);
+    const AttendDecodeArgs da = {dq.p, dstep.p, drows.p, dpages.p, dk.p, dv.p, dy.p, partials.p, counters.p};
+    const AttendPrefillArgs pa = {dq.p, dstep.p, drows.p, dpages.p, dk.p, dv.p, dy.p};
+    run_decode<F>(da, S);
+    run_prefill<F>(pa, T_, S);
+    CU(cudaDeviceSynchronize());
+    const std::vector<T> y = dy.get();
+    int wrong = 0;
+    for (u32 c : counters.get())
+        wrong += c != 0;
+
+    const double cap = F::SOFTCAP;
+    std::vector<double> error(T_ * H), norm(T_ * H);
+    parallel(T_ * H, [&](int i) {
+        const int t = i / H, h = i % H, g = h / (H / G);
+        const FtxRow &r = rows[token_row[t]];
+        const int pos = r.kv_len - r.q_len + t - r.q_start;
+        const int from = F::WINDOW ? std::max(0, pos - F::WINDOW + 1) : 0;
+        std::vector<double> s(pos + 1), o(E, 0.0);
+        double top = -1e300, sum = 0;
+        auto at = [&](int p) { return (((size_t)pages[r.slot * PER_SLOT + p / B] * G + g) * B + p % B) * E; };
+        for (int p = from; p <= pos; p++) {
+            double d = 0;
+            for (int e = 0; e < E; e++)
+                d += (double)host_float(q[((size_t)t * H + h) * E + e]) * host_float(k[at(p) + e]);
+            d *= F::SCALE;
+            if (cap > 0)
+                d = cap * tanh(d / cap);
+            s[p] = d;
+            top = std::max(top, d);
+        }
+        for (int p = from; p <= pos; p++) {
+            const double w = exp(s[p] - top);
+            sum += w;
+            for (int e = 0; e < E; e++)
+                o[e] += w * host_float(v[at(p) + e]);
+        }
+        for (int e = 0; e < E; e++) {
+            const double ref = o[e] / sum, d = host_float(y[((size_t)t * H + h) * E + e]) - ref;
+            error[i] += d * d;
+            norm[i] += ref * ref;
+            if (d != d)
+                error[i] = 1e9;
+        }
+    });
+    double worst_decode = 0, worst_prefill = 0;
+    for (int i = 0; i < T_ * H; i++) {
+        double &w = i / H < dr ? worst_decode : worst_prefill;
+        w = std::max(w, sqrt(error[i] / norm[i]));
+    }
+    // fp32: rounding of sums over 2048 keys; 16 bits: p and y rounded to 8 (11) bits.
+    const double limit = sizeof(T) == 4 ? 3e-6 : Same<T, bf16>::value || Same<KV, bf16>::value ? 8e-3 : 1.5e-3;
+    wrong += !(worst_decode < limit) + !(worst_prefill < limit);
+
+    // Alone: the same bits.
+    int moved = 0;
+    for (int r = 0; r < dr; r += 3) {
+        FtxStep one = step;
+        one.rows = one.decode_rows = 1;
+        Device<FtxStep> dstep1(std::vector<FtxStep>{one});
+        Device<FtxRow> drow1(std::vector<FtxRow>{rows[r]});
+        Device<T> dy1((size_t)H * E);
+        AttendDecodeArgs a1 = da;
+        a1.q = dq.p + (size_t)r * H * E;
+        a1.step = dstep1.p;
+        a1.rows = drow1.p;
+        a1.y = dy1.p;
+        run_decode<F>(a1, 1);
+        CU(cudaDeviceSynchronize());
+        const std::vector<T> y1 = dy1.get();
+        moved += memcmp(y1.data(), y.data() + (size_t)r * H * E, y1.size() * sizeof(T)) != 0;
+    }
+    wrong += moved;
+    printf("%-34s decode %.1e  prefill %.1e  limit %.1e  alone differs %d  %s\n", name, worst_decode, worst_prefill, limit, moved, wrong ? "WRONG" : "");
+    return wrong;
+}
+#define CHECK(...) wrong += check<Facts<__VA_ARGS__>>(#__VA_ARGS__, seed++)
+
+template <class T> __global__ void fill_kernel(T *p, size_t n, u32 seed)
+{
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
+        u32 x = (u32)i * 2654435761u + seed;
+        x ^= x >> 15;
+        x *= 2246822519u;
+        x ^= x >> 13;
+        p[i] = from_float<T>(((float)(x >> 8) * 0x1p-24f - 0.5f) * 2.0f);
+    }
+}
+
+// Decode: S rows at one length, over enough layers that the cache is cold; also a fixed
+// small chunk of prompt rows.
+template <class F, int W = 0> void time_decode(const char *name, int S, int length, int layers)
+{
+    using T = typename F::T;
+    using D = DecodeShape<DecodeConfig<F, W>>;
+    const int per_row = ceil_div(length, F::BLOCK), per_slot = ceil_div(F::CONTEXT, F::BLOCK);
+    const size_t layer = (size_t)S * per_row * F::KV_HEADS * F::BLOCK * F::E;
+    Device<T> k(layer * layers), v(layer * layers), q((size_t)S * F::HEADS * F::E), y(q.n);
+    fill_kernel<<<1024, 256>>>(k.p, k.n, 1);
+    fill_kernel<<<1024, 256>>>(v.p, v.n, 2);
+    fill_kernel<<<1024, 256>>>(q.p, q.n, 3);
+    std::vector<int> pages(S * per_slot, 0);
+    std::vector<FtxRow> rows(S);
+    Random rnd{7};
+    std::vector<int> numbers(S * per_row);
+    for (size_t i = 0; i < numbers.size(); i++)
+        numbers[i] = (int)i;
+    for (size_t i = numbers.size() - 1; i > 0; i--)
+        std::swap(numbers[i], numbers[rnd.below((int)i + 1)]);
+    for (int r = 0; r < S; r++) {
+        rows[r] = {};
+        rows[r].q_start = r;
+        rows[r].q_len = 1;
+        rows[r].kv_len = length;
+        rows[r].slot = r;
+        for (int i = 0; i < per_row; i++)
+            pages[r * per_slot + i] = numbers[r * per_row + i];
+    }
+    FtxStep step = {};
+    step.tokens = step.rows = step.decode_rows = S;
+    Device<FtxStep> dstep(std::vector<FtxStep>{step});
+    Device<FtxRow> drows(rows);
+    Device<int> dpages(pages);
+    Device<float> partials((size_t)F::MAX_ROWS * D::HEAD_SETS * F::MAX_CHUNKS * D::PART);
+    Device<u32> counters(F::MAX_ROWS * D::HEAD_SETS);
+    counters.fill(0);
+    CU(cudaDeviceSynchronize());
+    const int n = std::max(layers, 16);
+    const double us = time_graph(n, [&](int i, cudaStream_t s) {
+        const size_t at = layer * (i % layers);
+        run_decode<F, W>(AttendDecodeArgs{q.p, dstep.p, drows.p, dpages.p, k.p + at, v.p + at, y.p, partials.p, counters.p}, S, s);
+    });
+    const double bytes = 2.0 * S * length * F::KV_HEADS * F::E * sizeof(T);
+    printf("decode  %-22s rows %3d length %6d: %8.2f us  %6.0f GB/s  %4.1f %% of 4.6 TB/s\n", name, S, length, us, bytes / us * 1e-3, bytes / us * 1e-3 / 46);
+}
+
+template <class F> void time_prefill(const char *name, int S, int length)
+{
+    using T = typename F::T;
+    const int per_slot = ceil_div(F::CONTEXT, F::BLOCK), layers = 4;
+    const size_t layer = (size_t)S * per_slot * F::KV_HEADS * F::BLOCK * F::E;
+    Device<T> k(layer * layers), v(layer * layers), q((size_t)S * length * F::HEADS * F::E), y(q.n);
+    fill_kernel<<<1024, 256>>>(k.p, k.n, 1);
+    fill_kernel<<<1024, 256>>>(v.p, v.n, 2);
+    fill_kernel<<<1024, 256>>>(q.p, q.n, 3);
+    std::vector<int> pages(S * per_slot);
+    for (size_t i = 0; i < pages.size(); i++)
+        pages[i] = (int)((i * 7919) % pages.size());
+    std::vector<FtxRow> rows(S);
+    for (int r = 0; r < S; r++) {
+        rows[r] = {};
+        rows[r].q_start = r * length;
+        rows[r].q_len = rows[r].kv_len = length;
+        rows[r].slot = r;
+    }
+    FtxStep step = {};
+    step.tokens = S * length;
+    step.rows = S;
+    Device<FtxStep> dstep(std::vector<FtxStep>{step});
+    Device<FtxRow> drows(rows);
+    Device<int> dpages(pages);
+    CU(cudaDeviceSynchronize());
+    const double us = time_graph(8, [&](int i, cudaStream_t s) {
+        const size_t at = layer * (i % layers);
+        run_prefill<F>(AttendPrefillArgs{q.p, dstep.p, drows.p, dpages.p, k.p + at, v.p + at, y.p}, S * length, S, s);
+    });
+    const double flops = 2.0 * S * F::HEADS * F::E * (double)length * (length + 1);
+    printf("prefill %-22s %3d x %6d: %8.2f us  %6.1f TFLOP/s (causal)\n", name, S, length, us, flops / us * 1e-6);
+}
+
+int main(int argc, char **argv)
+{
+    sms = multiprocessors();
+    const bool timing = argc > 1 && !strcmp(argv[1], "time");
+    int wrong = 0;
+    if (!timing) {
+        uint64_t seed = argc > 1 ? strtoull(argv[1], nullptr, 10) : 1;
+        CHECK(float, float, 2, 2, 16, 8);
+        CHECK(float, float, 6, 2, 24, 16, 100);
+        CHECK(float, float, 14, 2, 40, 24);
+        CHECK(float, float, 16, 2, 64, 128);
+        CHECK(float, float, 6, 2, 80, 16, 0, 20);
+        CHECK(float, float, 3, 1, 96, 32);
+        CHECK(float, float, 8, 1, 128, 64, 33);
+        CHECK(float, float, 7, 1, 256, 16);
+        CHECK(bf16, bf16, 2, 2, 16, 16);
+        CHECK(bf16, bf16, 3, 1, 24, 8);
+        CHECK(bf16, bf16, 14, 2, 40, 16, 64);
+        CHECK(bf16, bf16, 8, 2, 64, 16);
+        CHECK(bf16, bf16, 16, 2, 64, 24, 257);
+        CHECK(bf16, bf16, 7, 1, 80, 128);
+        CHECK(bf16, bf16, 3, 3, 96, 40);
+        CHECK(bf16, bf16, 8, 2, 128, 64);
+        CHECK(bf16, bf16, 24, 1, 128, 16);
+        CHECK(bf16, bf16, 8, 1, 256, 16, 0, 30);
+        CHECK(half, half, 2, 2, 16, 128, 5);
+        CHECK(half, half, 3, 1, 24, 32, 0, 10);
+        CHECK(half, half, 8, 1, 40, 8);
+        CHECK(half, half, 12, 4, 64, 16);
+        CHECK(half, half, 14, 2, 80, 8, 300);
+        CHECK(half, half, 8, 8, 96, 16);
+        CHECK(half, half, 16, 1, 128, 256);
+        CHECK(half, half, 3, 1, 256, 64);
+        CHECK(float, bf16, 8, 2, 64, 16);
+        CHECK(bf16, half, 8, 2, 128, 16);
+        printf(wrong ? "%d wrong\n" : "ok\n", wrong);
+    } else {
+        using Small = Facts<bf16, bf16, 32, 8, 64, 16, 0, 0, 64, 4096>;
+        using Large = Facts<bf16, bf16, 32, 8, 128, 16, 0, 0, 64, 4096>;
+        using Wide = Facts<bf16, bf16, 32, 8, 128, 64, 0, 0, 64, 4096>;
+        using Long = Facts<bf16, bf16, 32, 8, 128, 16, 0, 0, 64, 131072>;
+        for (int length : {128, 512, 2048, 4096}) {
+            time_decode<Small>("1B", 1, length, 64);
+            time_decode<Small, 4>("1B 4 warps", 1, length, 64);
+            time_decode<Large>("8B", 1, length, 64);
+            time_decode<Large, 8>("8B 8 warps", 1, length, 64);
+        }
+        time_decode<Small>("1B", 8, 128, 64);
+        time_decode<Small>("1B", 64, 128, 16);
+        time_decode<Small>("1B", 64, 2048, 8);
+        time_decode<Small, 4>("1B 4 warps", 64, 2048, 8);
+        time_decode<Large>("8B", 8, 128, 64);
+        time_decode<Large>("8B", 64, 128, 16);
+        time_decode<Large>("8B", 64, 2048, 4);
+        time_decode<Large, 8>("8B 8 warps", 64, 2048, 4);
+        time_decode<Wide>("8B pages of 64", 64, 2048, 4);
+        time_decode<Long>("8B", 1, 131072, 2);
+        time_prefill<Large>("8B", 1, 2048);
+        time_prefill<Large>("8B", 1, 4096);
+        time_prefill<Large>("8B", 16, 512);
+        time_prefill<Wide>("8B pages of 64", 1, 2048);
+        time_prefill<Small>("1B", 1, 2048);
+        time_prefill<Small>("1B", 16, 512);
+        time_prefill<Facts<float, float, 32, 8, 64, 16, 0, 0, 64, 4096>>("1B fp32", 1, 2048);
+    }
+    return wrong != 0;
+}
