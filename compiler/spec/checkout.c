@@ -1,7 +1,7 @@
 /* checkout.c - a Hugging Face folder: its JSON files, and which file holds the weights.
  *
  * What the fields mean stands in Lua (specs/lib/checkout.lua, specs/hf/): here they only become a
- * table. JSON null becomes nil, so a field that is null is a field that is missing. */
+ * table. */
 #include "reader.h"
 
 #include <string.h>
@@ -91,7 +91,7 @@ static void push_json(lua_State *L, const json_t *j)
         lua_pushboolean(L, json_is_true(j));
         break;
     case JSON_NULL:
-        lua_pushnil(L);
+        lua_pushlightuserdata(L, NULL); /* lib/hf.lua knows it */
         break;
     }
 }

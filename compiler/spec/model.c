@@ -141,7 +141,7 @@ static const char *range_text(Arena *a, const Field *f)
     case IDS:
         return "a token id or a list of up to 8";
     case GRAPH:
-        return "a graph: what a family, such as llama { ... }, gives";
+        return "what a family gives, as in graph = llama { ... }";
     }
     return "";
 }
@@ -238,8 +238,9 @@ static void check_names(lua_State *L, int t, const char *group)
         if (key && (field_named(path) || (strcmp(group, "decode.") == 0 && strcmp(key, "strategy") == 0)))
             continue;
         if (!key || group[0] || !names_of(a, inner)[0])
-            sandbox_fail(L, "%s%sthere is no field '%s'; the fields are: %s", group[0] ? group : "ftx.model",
-                         group[0] ? " " : ": ", sandbox_text(L, -2), names_of(a, group));
+            sandbox_fail(L, "%.*s has no field '%s'; the fields are: %s",
+                         group[0] ? (int)strlen(group) - 1 : 9, group[0] ? group : "ftx.model",
+                         sandbox_text(L, -2), names_of(a, group));
         if (!lua_istable(L, -1))
             sandbox_fail(L, "%s must be a table with the fields %s, got %s", key, names_of(a, inner), shown(L, -1));
         check_names(L, lua_gettop(L), inner);
@@ -248,11 +249,11 @@ static void check_names(lua_State *L, int t, const char *group)
 
 /* --- overrides ------------------------------------------------------------------------------------ */
 
-/* Pushes the list of "1,2,3"; false if it is none. */
+/* Pushes the list of "1,2,3", or of "" none; false for anything else. */
 static bool push_ids(lua_State *L, const char *text)
 {
     lua_newtable(L);
-    for (lua_Integer i = 1;; i++) {
+    for (lua_Integer i = 1; *text; i++) {
         char *end;
         const long long id = strtoll(text, &end, 10);
 
@@ -260,10 +261,9 @@ static bool push_ids(lua_State *L, const char *text)
             return false;
         lua_pushinteger(L, id);
         lua_rawseti(L, -2, i);
-        if (!*end)
-            return true;
-        text = end + 1;
+        text = *end ? end + 1 : end;
     }
+    return true;
 }
 
 /* Pushes the value of a -D as its field wants it. */
@@ -291,7 +291,7 @@ static void push_override(lua_State *L, const Field *f, const char *text)
             refuse(L, f->path, "token ids: 1 or 1,2,3", 0);
         return;
     case GRAPH:
-        refuse(L, f->path, "computed by the spec; -D cannot give one", 0);
+        return; /* refused by the caller */
     }
 }
 
@@ -310,11 +310,13 @@ static void apply_overrides(lua_State *L, int t)
 
         if (!equals)
             sandbox_fail_in(L, whole, "field=value was expected, as in -D limits.context=256");
-        if (!f && names_of(a, group)[0])
-            sandbox_fail_in(L, whole, "%s has no field '%s'; the fields are: %s", dot ? "the group" : "a model",
-                            path, names_of(a, group));
+        if (!f && dot && names_of(a, group)[0])
+            sandbox_fail_in(L, whole, "%.*s has no field '%s'; the fields are: %s", (int)(dot - path), path, dot + 1,
+                            names_of(a, group));
         if (!f)
-            sandbox_fail_in(L, whole, "there is no field '%s'; the fields are: %s", path, names_of(a, ""));
+            sandbox_fail_in(L, whole, "a model has no field '%s'; the fields are: %s", path, names_of(a, ""));
+        if (f->kind == GRAPH)
+            sandbox_fail_in(L, whole, "the graph is what the spec computes; -D cannot give one");
         lua_pushvalue(L, t);
         if (dot) {
             lua_pushlstring(L, path, (size_t)(dot - path));
@@ -364,10 +366,10 @@ static void read_limits(lua_State *L, int t)
         refuse(L, "kv.pages",
                lua_pushfstring(L, "at least %I: one sequence of limits.context tokens needs as many", needed), -2);
     }
-    if (r->positions && l->context > r->positions) {
+    if (r->spec->positions && l->context > r->spec->positions) {
         lua_pushinteger(L, l->context);
-        refuse(L, "limits.context", lua_pushfstring(L, "at most %I: the model has so many learned positions",
-                                                    r->positions), -2);
+        refuse(L, "limits.context", lua_pushfstring(L, "at most %d: the model has so many learned positions",
+                                                    (int)r->spec->positions), -2);
     }
 }
 
@@ -479,8 +481,7 @@ static const char *read_path(lua_State *L, int t, const char *field)
 
 /* --- the graph -------------------------------------------------------------------------------------- */
 
-/* Sets the facts of the decoder from its ops, and what only the limits say: how long rope tables
- * are. All layers must have caches of one form. */
+/* Sets the facts of the decoder from its ops. All layers must have caches of one form. */
 static void read_facts(lua_State *L)
 {
     Reader *r = reader_of(L);
@@ -508,18 +509,42 @@ static void read_facts(lua_State *L)
             spec->head_dim = (uint32_t)s.dim[2].n;
             spec->layers++;
         }
-        if (v->op == OP_ROPE_TABLE) {
-            ir_attr_int(g, id, "positions", g->limits.context);
-            ir_value(g, id)->shape.dim[0] = ir_const(g->limits.context);
+        if (v->op == OP_POSITIONS) {
+            const int64_t rows = ir_value(g, v->args[0])->shape.dim[0].n - ir_int(v, "offset");
+
+            if (!spec->positions || rows < spec->positions)
+                spec->positions = (uint32_t)rows;
         }
     }
-    spec->positions = (uint32_t)r->positions;
     if (!spec->layers || !spec->hidden)
         sandbox_fail(L, "graph has no %s: a decoder embeds ids and attends to a cache in every layer",
                      spec->hidden ? "attend" : "embed");
     if (spec->layers != r->layers)
         sandbox_fail(L, "graph has %d caches and %d attends; each layer has one of each", (int)r->layers,
                      (int)spec->layers);
+}
+
+/* Tables of rotations are as long as a sequence may be, which only the limits say. */
+static void size_rope_tables(Graph *g)
+{
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_ROPE_TABLE) {
+            ir_attr_int(g, id, "positions", g->limits.context);
+            ir_value(g, id)->shape.dim[0] = ir_const(g->limits.context);
+        }
+}
+
+/* Pages are addressed by kernels in 64 bits; this only stops what no machine has. */
+static void check_cache_bytes(lua_State *L)
+{
+    const Spec *spec = reader_of(L)->spec;
+    const Limits *l = &reader_of(L)->graph->limits;
+    const double gb = 8.0 * spec->layers * (double)l->kv_pages * (double)l->kv_block * spec->kv_heads *
+                      spec->head_dim / (1 << 30);
+
+    if (gb > 4096)
+        sandbox_fail(L, "the cache of keys and values would take %.0f GB in fp32, at most 4096 are allowed; lower "
+                     "limits.sequences, limits.context or kv.pages", gb);
 }
 
 static int ftx_model(lua_State *L)
@@ -544,9 +569,12 @@ static int ftx_model(lua_State *L)
         return sandbox_fail(L, "graph must end with nn.sample(logits), it ends with %s",
                             ir_op_name(ir_value(g, g->output)->op));
     g->logits = ir_value(g, g->output)->args[0];
-    read_limits(L, 1);
-    read_precision(L, 1);
+    ir_sweep(g);
     read_facts(L);
+    read_limits(L, 1);
+    size_rope_tables(g);
+    check_cache_bytes(L);
+    read_precision(L, 1);
     read_decode(L, 1);
     read_ends(L, 1);
     name = get_text(L, 1, "name");

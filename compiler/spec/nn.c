@@ -40,6 +40,8 @@ Id nn_value(lua_State *L, int i, const char *what)
 {
     const Node *n = luaL_testudata(L, i, VALUE);
 
+    if (reader_of(L)->finished)
+        sandbox_fail(L, "%s comes after ftx.model, when the graph is complete", what);
     if (!n)
         sandbox_fail(L, "%s must be a graph value, got %s", what, found(L, i));
     return n->id;
@@ -172,6 +174,8 @@ static Id add_shaped(lua_State *L, Op op, const Id args[IR_MAX_ARGS], const Attr
     DType type = DT_NONE;
     Id id;
 
+    if (reader_of(L)->finished)
+        sandbox_fail(L, "%s comes after ftx.model, when the graph is complete", ir_op_name(op));
     if (g->values.n > MAX_VALUES)
         sandbox_fail(L, "the graph has more than %d values", MAX_VALUES);
     ir_infer(g, op, args, attrs->at, attrs->n, DT_NONE, (Loc){0}, &shape, &type, &d);
@@ -227,6 +231,9 @@ static int nn_weight(lua_State *L)
         lua_pushfstring(L, "weight %s: size %d", name, (int)i + 1);
         shape.dim[i] = ir_const(count(L, -2, 1, MAX_SIZE, lua_tostring(L, -1)));
     }
+    if (ir_shape_elements(shape, 1, 1) > INT64_C(1) << 40)
+        return sandbox_fail(L, "weight %s: %s is more than 2^40 elements", name,
+                            ir_shape_text(reader_of(L)->graph->scratch, shape));
     id = known_weight(L, name);
     if (id && !ir_shape_equal(value(L, id)->shape, shape)) {
         Arena *a = reader_of(L)->graph->scratch;
@@ -312,18 +319,13 @@ static int nn_embed(lua_State *L)
 /* nn.positions(w [, offset]) */
 static int nn_positions(lua_State *L)
 {
-    Reader *r = reader_of(L);
     const Id w = nn_value(L, 1, "positions: w");
     const int64_t offset = lua_isnoneornil(L, 2) ? 0 : count(L, 2, 0, MAX_SIZE, "positions: offset");
     Attrs attrs = {0};
-    Id id;
 
     if (offset)
         set_int(&attrs, "offset", offset);
-    id = add(L, OP_POSITIONS, w, 0, 0, &attrs);
-    if (!r->positions || value(L, w)->shape.dim[0].n - offset < r->positions)
-        r->positions = value(L, w)->shape.dim[0].n - offset;
-    return push(L, id);
+    return push(L, add(L, OP_POSITIONS, w, 0, 0, &attrs));
 }
 
 static int nn_linear(lua_State *L)

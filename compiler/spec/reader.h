@@ -14,7 +14,6 @@ typedef struct Reader {
     const Override *overrides;
     size_t n_overrides;
     int64_t layers;      /* caches made so far */
-    int64_t positions;   /* rows of the shortest table of learned positions; 0: none */
     bool finished;       /* ftx.model was called */
     bool checkout;       /* a folder, not a file */
 } Reader;

@@ -196,28 +196,47 @@ static const char *marked_file(const Sandbox *s, const char *text, const char **
     return s->files.at[i];
 }
 
-static Loc place(lua_State *L, bool outermost)
+/* Where the function at a level of the stack is; no file: it is none of Lua. */
+static Loc place(lua_State *L, lua_Debug *ar)
 {
-    Loc found = {0};
-    lua_Debug ar;
+    const char *file, *end;
 
-    for (int level = 0; lua_getstack(L, level, &ar); level++) {
-        const char *file, *end;
-
-        lua_getinfo(L, "Sl", &ar);
-        file = ar.source[0] == '@' ? marked_file(sandbox_of(L), ar.source + 1, &end) : NULL;
-        if (!file || ar.currentline <= 0)
-            continue;
-        found = (Loc){file, ar.currentline};
-        if (!outermost)
-            break;
-    }
-    return found;
+    lua_getinfo(L, "Sl", ar);
+    file = ar->source[0] == '@' ? marked_file(sandbox_of(L), ar->source + 1, &end) : NULL;
+    return file && ar->currentline > 0 ? (Loc){file, ar->currentline} : (Loc){0};
 }
 
 Loc sandbox_here(lua_State *L)
 {
-    return place(L, false);
+    lua_Debug ar;
+    Loc loc = {0};
+
+    for (int level = 0; !loc.file && lua_getstack(L, level, &ar); level++)
+        loc = place(L, &ar);
+    return loc;
+}
+
+/* The outermost line. Lua counts levels from the innermost one and walks to each, so in a deep
+ * recursion they are not visited one by one. */
+static Loc sandbox_start(lua_State *L)
+{
+    lua_Debug ar;
+    Loc loc = {0};
+    int low = 0, high = 1;
+
+    while (lua_getstack(L, high, &ar))
+        low = high, high *= 2;
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+
+        if (lua_getstack(L, middle, &ar))
+            low = middle;
+        else
+            high = middle;
+    }
+    for (; !loc.file && low >= 0 && lua_getstack(L, low, &ar); low--)
+        loc = place(L, &ar);
+    return loc;
 }
 
 int sandbox_fail(lua_State *L, const char *format, ...)
@@ -269,7 +288,7 @@ static void unmark(const Sandbox *s, const char *text, char *out, size_t room)
 static int on_error(lua_State *L)
 {
     Sandbox *s = sandbox_of(L);
-    const Loc here = place(L, false), from = place(L, true);
+    const Loc here = sandbox_here(L), from = sandbox_start(L);
     const char *end, *file;
 
     if (lua_type(L, 1) != LUA_TSTRING) {

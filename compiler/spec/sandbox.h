@@ -19,7 +19,7 @@ enum {
     SANDBOX_MEMORY = 256 << 20,      /* bytes in all */
     SANDBOX_BLOCK = 16 << 20,        /* bytes of one string or table: so no operation takes long */
     SANDBOX_TEXT = 1 << 20,          /* bytes of one Lua file */
-    SANDBOX_INSTRUCTIONS = 200000000, /* of the virtual machine: about 2 s */
+    SANDBOX_INSTRUCTIONS = 50000000, /* of the virtual machine: less than 1 s */
     SANDBOX_SECONDS = 5,             /* wall clock */
     SANDBOX_GRACE = 3,               /* seconds later the watchdog ends the program */
 };
@@ -59,7 +59,7 @@ static inline Sandbox *sandbox_of(lua_State *L)
     return *(Sandbox **)lua_getextraspace(L);
 }
 
-/* The innermost line of Lua that runs, the outermost, and raising an error there. */
+/* The innermost line of Lua that runs, and raising an error there. */
 Loc sandbox_here(lua_State *L);
 int sandbox_fail(lua_State *L, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Raises an error that is about a file, or anything else that has a name, and not about a line. */

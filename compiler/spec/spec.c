@@ -127,6 +127,8 @@ bool spec_read(const char *path, const Override *overrides, size_t n, Arena *kee
     *spec = (Spec){.bos = -1};
     if (!path[0] || stat(path, &st))
         return diag_error(d, (Loc){path[0] ? path : NULL, 0}, "no spec there: %s", strerror(path[0] ? errno : ENOENT));
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) /* reading a pipe would wait */
+        return diag_error(d, (Loc){path, 0}, "neither a file nor a folder");
     spec->path = arena_strdup(keep, path);
     spec->name = base_name(keep, path);
     r.graph = ir_graph_new(spec->name);

@@ -15,6 +15,8 @@ const char *sandbox_text(lua_State *L, int i)
 
     if (named)
         lua_pop(L, 1);
+    if (type == LUA_TNUMBER && lua_tonumber(L, i) != lua_tonumber(L, i))
+        return lua_pushliteral(L, "nan"); /* processors differ in its sign */
     if (named || (type != LUA_TTABLE && type != LUA_TFUNCTION && type != LUA_TUSERDATA &&
                   type != LUA_TLIGHTUSERDATA && type != LUA_TTHREAD))
         return luaL_tolstring(L, i, NULL);

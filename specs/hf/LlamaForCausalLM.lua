@@ -2,11 +2,11 @@
 local hf = require "lib.hf"
 local llama = require "llama"
 
-return function(config)
+-- window: keys a token sees, for MistralForCausalLM.lua
+return function(config, window)
   local hidden = config:count("hidden_size", 1, 2 ^ 17)
   local heads = config:count("num_attention_heads", 1, 1024)
   local head_dim = config:count("head_dim", 1, 1024, hidden // heads)
-  local window = config:count("sliding_window", 0, 2 ^ 24, 0)
   config:only("pretraining_tp", "1", 1)
   return {
     positions = config:count("max_position_embeddings", 1, 2 ^ 24, 2048),
@@ -21,7 +21,7 @@ return function(config)
       rope = hf.rope(config, head_dim),
       norm_eps = config:number("rms_norm_eps", 1e-30, 1, 1e-6),
       activation = config:word("hidden_act", hf.activations, "silu"),
-      window = window,
+      window = window or 0,
       attention_bias = config:flag("attention_bias", false),
       mlp_bias = config:flag("mlp_bias", false),
       tie_embeddings = config:flag("tie_word_embeddings", false),

@@ -1,4 +1,9 @@
--- MistralForCausalLM.lua - a LLaMA whose tokens see `sliding_window` keys, which is a field that
--- the reader of LLaMA's config.json knows. Its default is 4096 where the field is missing; null,
--- which Lua shows as missing too, is written by every version since 0.2, so missing means all.
-return require "hf/LlamaForCausalLM"
+-- MistralForCausalLM.lua - a LLaMA whose tokens see `sliding_window` keys: 4096 where the field is
+-- missing, all of them where it is null.
+local llama = require "hf/LlamaForCausalLM"
+
+return function(config)
+  config:only("layer_types", "missing: layers of different kinds are not read")
+  local missing = config.values.sliding_window == nil
+  return llama(config, config:count("sliding_window", 0, 2 ^ 24, missing and 4096 or 0))
+end

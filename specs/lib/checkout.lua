@@ -6,7 +6,7 @@ local hf = require "lib.hf"
 local MAX_CONTEXT = 4096 -- memory for more is asked for with -D limits.context=
 
 local function architecture(config)
-  local list = config.values.architectures
+  local list = config:value("architectures")
   local name = type(list) == "table" and list[1]
   if type(name) ~= "string" then config:refuse("architectures", "a list with one name") end
   local module = "hf/" .. name
@@ -18,7 +18,7 @@ local function architecture(config)
 end
 
 local function refuse_unknown_meaning(config)
-  if config.values.quantization_config ~= nil then
+  if config:value("quantization_config") ~= nil then
     ftx.refuse(config.path, "quantization_config: quantised checkpoints are not read; take the original one")
   end
   config:only("is_encoder_decoder", "false", false)
@@ -29,7 +29,7 @@ end
 local types = { bfloat16 = "bf16", float16 = "fp16", float32 = "fp32" }
 
 local function ends(file, vocab)
-  local list = file.values.eos_token_id
+  local list = file:value("eos_token_id")
   if list == nil then return nil end
   if type(list) ~= "table" then list = { list } end
   if #list > 8 then file:refuse("eos_token_id", "at most 8 ids") end
@@ -80,8 +80,8 @@ return function(checkout)
   refuse_unknown_meaning(config)
   local model = read(config)
   local vocab = config:count("vocab_size", 2, 2 ^ 24)
-  local first = generation.values.bos_token_id ~= nil and generation or config
-  local bos = first.values.bos_token_id ~= nil and first:count("bos_token_id", 0, vocab - 1) or -1
+  local first = generation:value("bos_token_id") and generation or config
+  local bos = first:value("bos_token_id") and first:count("bos_token_id", 0, vocab - 1) or -1
   if not checkout.weights and checkout.pickled then
     ftx.refuse(checkout.path .. "pytorch_model.bin", "pickled weights are not read; save the model as safetensors")
   end
@@ -92,7 +92,7 @@ return function(checkout)
     tokenizer = checkout.tokenizer,
     bos = bos,
     eos = ends(generation, vocab),
-    precision = { weights = config:word(config.values.dtype ~= nil and "dtype" or "torch_dtype", types, "float32") },
+    precision = { weights = config:word(config:value("dtype") and "dtype" or "torch_dtype", types, "float32") },
     limits = { sequences = 16, context = math.min(model.positions, MAX_CONTEXT), tokens = 512 },
     decode = decode(generation),
   }

@@ -18,12 +18,19 @@ function hf.file(path, values, prefix)
 end
 
 function File:refuse(key, expected)
-  ftx.refuse(self.path, string.format("%s%s must be %s, got %s", self.prefix, key, expected, shown(self.values[key])))
+  ftx.refuse(self.path, string.format("%s%s must be %s, got %s", self.prefix, key, expected, shown(self:value(key))))
+end
+
+-- A field; nil where it is missing or null. JSON's null is the only userdata in the table.
+function File:value(key)
+  local v = self.values[key]
+  if type(v) == "userdata" then return nil end
+  return v
 end
 
 -- The value of a field, its default where it is missing, refused where it does not fit.
 function File:get(key, default, expected, fits)
-  local v = self.values[key]
+  local v = self:value(key)
   if v == nil then v = default end
   if v == nil or not fits(v) then self:refuse(key, expected) end
   return v
@@ -58,7 +65,7 @@ end
 
 -- An object inside, as a File; nil where it is missing.
 function File:inside(key)
-  local v = self.values[key]
+  local v = self:value(key)
   if v == nil then return nil end
   if type(v) ~= "table" then self:refuse(key, "an object") end
   return hf.file(self.path, v, self.prefix .. key .. ".")
@@ -66,7 +73,7 @@ end
 
 -- Refuses the field unless it is missing or one of the values that change nothing.
 function File:only(key, expected, ...)
-  local v = self.values[key]
+  local v = self:value(key)
   if v == nil then return end
   for i = 1, select("#", ...) do
     if v == select(i, ...) then return end
@@ -87,15 +94,15 @@ function hf.rope(config, head_dim)
   local at = new or old
   local kinds = { default = "none", linear = "linear", llama3 = "llama3" }
   local theta = config
-  if new and new.values.rope_theta ~= nil then theta = new end
-  local partial = new and new.values.partial_rotary_factor ~= nil and new or config
+  if new and new:value("rope_theta") then theta = new end
+  local partial = new and new:value("partial_rotary_factor") and new or config
   local dim = head_dim * partial:number("partial_rotary_factor", 0, 1, 1.0)
   if dim ~= math.floor(dim) or dim % 2 ~= 0 or dim < 2 then
     partial:refuse("partial_rotary_factor", "a part of head_dim " .. head_dim .. " that is even")
   end
   local rope = { theta = theta:number("rope_theta", 1, 1e12, 10000.0), dim = math.tointeger(dim) }
   if not at then return rope end
-  local kind = at:word(at.values.rope_type ~= nil and "rope_type" or "type", kinds, new and "default" or nil)
+  local kind = at:word(at:value("rope_type") and "rope_type" or "type", kinds, new and "default" or nil)
   if kind == "none" then return rope end
   rope.scaling = { kind = kind, factor = at:number("factor", 1, 1e6) }
   if kind == "llama3" then

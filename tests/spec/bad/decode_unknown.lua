@@ -1,0 +1,7 @@
+-- decode_unknown.lua:6: ftx.sample: there is no field 'temprature'; the fields are: temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, presence_penalty, frequency_penalty, no_repeat_ngram, min_new, max_new, max_top_k
+local ftx = require "ftx"
+local llama = require "llama"
+return ftx.model {
+  graph = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48 },
+  limits = { context = 64 }, decode = ftx.sample { temprature = 1 },
+}

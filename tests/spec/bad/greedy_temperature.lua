@@ -1,0 +1,7 @@
+-- greedy_temperature.lua:6: ftx.greedy takes the most likely token: temperature means nothing there; ftx.sample has it
+local ftx = require "ftx"
+local llama = require "llama"
+return ftx.model {
+  graph = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48 },
+  limits = { context = 64 }, decode = ftx.greedy { temperature = 0.5 },
+}

@@ -1,0 +1,7 @@
+-- head_dim.lua:6: llama: head_dim must be a multiple of 8 from 16 to 256, got 20
+local ftx = require "ftx"
+local llama = require "llama"
+return ftx.model {
+  limits = { context = 64 },
+  graph = llama { vocab = 64, hidden = 40, layers = 1, heads = 2, ffn = 48 },
+}

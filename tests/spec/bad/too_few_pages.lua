@@ -1,0 +1,7 @@
+-- too_few_pages.lua:4: kv.pages must be at least 40: one sequence of limits.context tokens needs as many, got 8
+local ftx = require "ftx"
+local llama = require "llama"
+return ftx.model {
+  graph = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48 },
+  limits = { context = 640 }, kv = { block_size = 16, pages = 8 },
+}

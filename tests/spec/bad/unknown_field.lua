@@ -1,0 +1,7 @@
+-- unknown_field.lua:4: limits has no field 'sequnces'; the fields are: sequences, context, tokens, logit_bias, end_ids
+local ftx = require "ftx"
+local llama = require "llama"
+return ftx.model {
+  graph = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48 },
+  limits = { context = 64, sequnces = 2 },
+}

@@ -1,0 +1,133 @@
+/* test_sandbox.c - texts that try to take too long, take too much, or get out: all end soon, with a
+ * message at their line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "compiler/spec/sandbox.h"
+
+typedef struct Text {
+    const char *lua;
+    const char *message; /* a part of it; NULL: none, the text runs to its end */
+} Text;
+
+static int run_text(lua_State *L)
+{
+    const char *lua = lua_touserdata(L, 1);
+
+    sandbox_load(L, "t.lua", lua, strlen(lua));
+    lua_call(L, 0, 0);
+    return 0;
+}
+
+static void run_all(const Text *texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        Arena *keep = arena_open();
+        Sandbox s;
+        Diag d = {0};
+        bool ok;
+
+        sandbox_open(&s, "t.lua", "", keep, &d);
+        ok = sandbox_call(&s, run_text, (void *)(uintptr_t)texts[i].lua);
+        sandbox_close(&s);
+        assert_int_equal(ok, !d.failed);
+        if (ok != !texts[i].message || (!ok && !strstr(d.text, texts[i].message)))
+            fail_msg("%s\n  expected %s\n  got      %s", texts[i].lua, texts[i].message ? texts[i].message : "no mistake",
+                     ok ? "no mistake" : d.text);
+        arena_close(keep);
+    }
+}
+
+static void test_time(void **state)
+{
+    static const Text texts[] = {
+        {"while true do end", "t.lua:1: the spec still runs"},
+        {"local function f() return f() end f()", "t.lua:1: the spec still runs"},
+        {"::a:: goto a", "t.lua:1: the spec still runs"},
+        {"local t = setmetatable({}, {__index = function(t, k) return t[k + 1] end}) return t[1]", "stack overflow"},
+        {"local t = setmetatable({}, {__eq = function() while true do end end})\nreturn t == setmetatable({}, getmetatable(t))",
+         "t.lua:1: the spec still runs"},
+        {"local t = setmetatable({}, {__len = function() return 1e15 end}) table.insert(t, 1, 1)", "has a metatable"},
+        {"local t = setmetatable({}, {__len = function() return 1e15 end}) table.concat(t)", "has a metatable"},
+        {"local m = {} local t = setmetatable({}, m)\nm.__close = function() local u <close> = t while true do end end\n"
+         "local v <close> = t\nwhile true do end", "t.lua:4: the spec still runs"},
+        {"local t = {} for i = 1, 3e5 do t[i] = -i end\nlocal n = 0\nwhile true do table.sort(t) n = n + 1 end",
+         "the spec still runs"},
+        {"for i = 1, 3e8 do local x = i end", "the spec still runs"},
+    };
+
+    (void)state;
+    run_all(texts, LEN(texts));
+}
+
+static void test_memory(void **state)
+{
+    static const Text texts[] = {
+        {"local s = ('x'):rep(1 << 30)", "t.lua:1: the spec wants more memory"},
+        {"local s = ('x'):rep(1 << 62)", "t.lua:1: "},
+        {"local s = ('x'):rep(1 << 23, 'yy')", "t.lua:1: the spec wants more memory"},
+        {"local t = {}\nfor i = 1, 1e9 do\nt[i] = tostring(i) end", "t.lua:3: the spec wants more memory"},
+        {"local t = {} for i = 1, 1e5 do t[i] = ('x'):rep(100000) .. i end", "wants more memory"},
+        {"local function f(...) return f(1, ...) end f()", "t.lua:1: "},
+        {"return table.unpack({}, 1, 1e7)", "t.lua:1: too many results to unpack"},
+        {"local s = 'x' for i = 1, 23 do s = s .. s end error(s)", "xxxx"},
+        {"local t = {} for i = 1, 1000 do t[i] = ('x'):rep(1 << 20) end return table.concat(t)", "wants more memory"},
+        {"return string.format('%q', ('\\n'):rep(12 << 20))", "wants more memory"},
+        {"local function f() return 1 + f() end f()", "t.lua:1: stack overflow"},
+        {"local t = {} t[1] = t local function f(x) return f(x[1]) .. '' end f(t)", "stack overflow"},
+    };
+
+    (void)state;
+    run_all(texts, LEN(texts));
+}
+
+static void test_ways_out(void **state)
+{
+    static const Text texts[] = {
+        {"return io.open('/etc/passwd')", "t.lua:1: io is not there"},
+        {"return require('io')", "t.lua:1: require: there is no module 'io'"},
+        {"return package.loaded", "package is not there"},
+        {"return debug.getregistry()", "debug is not there"},
+        {"return load('return 1')", "load is not there"},
+        {"return ('x').find", "string.find is not there"},
+        {"return getmetatable('').__index.gsub", "attempt to index a boolean value"},
+        {"return getmetatable(string).__index", "attempt to index a boolean value"},
+        {"string.find = 1", "would be a global"},
+        {"setmetatable(string, nil)", "protected metatable"},
+        {"_ENV.x = 1", "'x' would be a global"},
+        {"return coroutine.wrap(function() end)", "coroutine is not there"},
+        {"return string.format('%p', {})", "print an address"},
+        {"return require('../x')", "is no name of a module"},
+        {"return require('/etc/x')", "is no name of a module"},
+        {"return require(7)", "the name is a number"},
+        {"error('\\1' .. '0' .. '\\1')", ""},
+        {"error('a\\0b')", "t.lua:1: a"},
+        {"error()", "error() was given a nil"},
+        {"error(setmetatable({}, {__tostring = function() while true do end end}))", "error() was given a table"},
+        {"\27Lua", "t.lua"},
+        {"return 1 + nil", "t.lua:1: attempt to perform arithmetic on a nil value"},
+        {"local t = {} for k in pairs({[t] = 1}) do end", "keys of type table have no order"},
+        {"for k in pairs(3) do end", "pairs: a table was expected"},
+        {"local a <close> = nil local b <const> = 3", NULL},
+        {"return math.floor(2.5) + #'abc' + math.max(1, 2)", NULL},
+    };
+
+    (void)state;
+    run_all(texts, LEN(texts));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_time),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_ways_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

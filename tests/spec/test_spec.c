@@ -1,0 +1,587 @@
+/* test_spec.c - specs, families, checkouts and overrides give the graph and the facts they should;
+ * mistakes give the message that the first line of each tests/spec/bad/x.lua holds.
+ *
+ * FTX_UPDATE=1 writes the messages as they are into those files; review the difference. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "compiler/spec/spec.h"
+#include "runtime/base/file.h"
+
+/* --- reading one --------------------------------------------------------------------------------- */
+
+typedef struct Reading {
+    Arena *keep;
+    Spec spec;
+    Diag d;
+    bool ok;
+} Reading;
+
+/* defines: words with a space between, or NULL */
+static Reading read_spec(const char *path, const char *defines)
+{
+    Reading r = {.keep = arena_open()};
+    Override list[8];
+    size_t n = 0;
+
+    if (defines)
+        for (char *save = NULL, *w = strtok_r(arena_strdup(r.keep, defines), " ", &save); w;
+             w = strtok_r(NULL, " ", &save))
+            list[n++].text = w;
+    r.ok = spec_read(path, list, n, r.keep, &r.spec, &r.d);
+    assert_int_equal(r.ok, !r.d.failed);
+    if (!r.ok)
+        assert_null(r.spec.graph);
+    return r;
+}
+
+static void drop(Reading *r)
+{
+    ir_graph_close(r->spec.graph);
+    arena_close(r->keep);
+}
+
+static Reading read_good(const char *path, const char *defines)
+{
+    Reading r = read_spec(path, defines);
+    Diag d = {0};
+
+    if (!r.ok)
+        fail_msg("%s: %s", path, r.d.text);
+    assert_true(ir_verify(r.spec.graph, &d));
+    return r;
+}
+
+static size_t count_ops(const Graph *g, Op op)
+{
+    size_t n = 0;
+
+    for (Id id = 1; id < g->values.n; id++)
+        n += ir_value(g, id)->op == op;
+    return n;
+}
+
+static const Value *first_op(const Graph *g, Op op)
+{
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == op)
+            return ir_value(g, id);
+    fail_msg("no %s in the graph", ir_op_name(op));
+    return NULL;
+}
+
+static bool has_weight(const Graph *g, const char *name)
+{
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_WEIGHT && strcmp(ir_word(ir_value(g, id), "name"), name) == 0)
+            return true;
+    return false;
+}
+
+/* --- mistakes ------------------------------------------------------------------------------------- */
+
+static const char BAD[] = "tests/spec/bad/";
+
+/* The message with the folder taken out, so that golden lines are short. */
+static char *short_message(Arena *a, const char *text)
+{
+    char *out = arena_strdup(a, text);
+
+    for (char *at; (at = strstr(out, BAD));)
+        memmove(at, at + strlen(BAD), strlen(at + strlen(BAD)) + 1);
+    return out;
+}
+
+/* The rest of line i (from 0) after `start`, or NULL. */
+static char *line_after(Arena *a, const char *text, int i, const char *start)
+{
+    for (; i > 0; i--)
+        if (!(text = strchr(text, '\n')) || !*++text)
+            return NULL;
+    if (strncmp(text, start, strlen(start)) != 0)
+        return NULL;
+    text += strlen(start);
+    return arena_strndup(a, text, strcspn(text, "\n"));
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void test_mistakes(void **state)
+{
+    Arena *a = arena_open();
+    DIR *dir = opendir(BAD);
+    const struct dirent *e;
+    struct { char **at; size_t n, cap; } names = {0};
+    int wrong = 0;
+
+    (void)state;
+    assert_non_null(dir);
+    while ((e = readdir(dir)))
+        if (strstr(e->d_name, ".lua"))
+            *arena_push(a, names) = arena_strdup(a, e->d_name);
+    closedir(dir);
+    qsort(names.at, names.n, sizeof *names.at, by_name);
+    assert_true(names.n >= 60);
+    for (size_t i = 0; i < names.n; i++) {
+        const char *path = arena_printf(a, "%s%s", BAD, names.at[i]), *expected;
+        FileMap map;
+        char *text, *got;
+        Reading r;
+
+        assert_int_equal(file_map(path, &map, NULL), FTX_OK);
+        text = arena_strndup(a, map.at, map.bytes);
+        file_unmap(&map);
+        expected = line_after(a, text, 0, "-- ");
+        r = read_spec(path, line_after(a, text, 1, "-- -D "));
+        assert_false(r.ok);
+        got = short_message(a, r.d.text);
+        if (getenv("FTX_UPDATE")) {
+            const char *now = arena_printf(a, "-- %s%s", got, strchr(text, '\n'));
+
+            assert_int_equal(file_write_whole(path, now, strlen(now), NULL), FTX_OK);
+        } else if (!expected || strcmp(expected, got) != 0) {
+            print_message("%s:\n  expected %s\n  got      %s\n", path, expected ? expected : "(nothing)", got);
+            wrong++;
+        }
+        drop(&r);
+    }
+    assert_int_equal(wrong, 0);
+    arena_close(a);
+}
+
+/* --- specs of the tree ------------------------------------------------------------------------------ */
+
+static void test_fable(void **state)
+{
+    Reading r = read_good("specs/fable.lua", NULL);
+    const Spec *s = &r.spec;
+    const Graph *g = s->graph;
+
+    (void)state;
+    assert_string_equal(s->name, "fable");
+    assert_string_equal(s->weights, "specs/fable/model.safetensors");
+    assert_string_equal(s->tokenizer, "specs/fable/tokenizer.json");
+    assert_int_equal(s->vocab, 4096);
+    assert_int_equal(s->hidden, 384);
+    assert_int_equal(s->layers, 6);
+    assert_int_equal(s->heads, 6);
+    assert_int_equal(s->kv_heads, 2);
+    assert_int_equal(s->head_dim, 64);
+    assert_int_equal(s->positions, 0);
+    assert_int_equal(s->bos, 0);
+    assert_int_equal(s->n_ends, 1);
+    assert_int_equal(s->ends[0], 1);
+    assert_int_equal(g->limits.sequences, 16);
+    assert_int_equal(g->limits.context, 1024);
+    assert_int_equal(g->limits.tokens, 512);
+    assert_int_equal(g->limits.kv_block, 16);
+    assert_int_equal(g->limits.kv_pages, 16 * 64);
+    assert_int_equal(s->precision.weights, DT_BF16);
+    assert_int_equal(s->precision.compute, DT_NONE);
+    assert_int_equal(s->decode.top_k, 40);
+    assert_int_equal(s->decode.max_top_k, 64);
+    assert_true(s->decode.temperature == 0.8f && s->decode.repetition == 1.15f);
+    /* one table for all layers, as long as the context; the head is the embedding */
+    assert_int_equal(count_ops(g, OP_ROPE_TABLE), 1);
+    assert_int_equal(ir_int(first_op(g, OP_ROPE_TABLE), "positions"), 1024);
+    assert_int_equal(count_ops(g, OP_ATTEND), 6);
+    assert_int_equal(count_ops(g, OP_LINEAR), 6 * 7 + 1);
+    assert_int_equal(count_ops(g, OP_WEIGHT), 1 + 6 * 9 + 1);
+    assert_false(has_weight(g, "lm_head.weight"));
+    assert_non_null(strstr(s->text, "ftx.model"));
+    drop(&r);
+}
+
+static void test_published_shapes(void **state)
+{
+    static const struct {
+        const char *path;
+        uint32_t hidden, layers, heads, kv_heads, head_dim, vocab, positions;
+    } all[] = {
+        {"specs/llama-3.2-1b.lua", 2048, 16, 32, 8, 64, 128256, 0},
+        {"specs/llama-3.1-8b.lua", 4096, 32, 32, 8, 128, 128256, 0},
+        {"specs/gpt2-124m.lua", 768, 12, 12, 12, 64, 50257, 1024},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(all); i++) {
+        Reading r = read_good(all[i].path, NULL);
+
+        assert_int_equal(r.spec.hidden, all[i].hidden);
+        assert_int_equal(r.spec.layers, all[i].layers);
+        assert_int_equal(r.spec.heads, all[i].heads);
+        assert_int_equal(r.spec.kv_heads, all[i].kv_heads);
+        assert_int_equal(r.spec.head_dim, all[i].head_dim);
+        assert_int_equal(r.spec.vocab, all[i].vocab);
+        assert_int_equal(r.spec.positions, all[i].positions);
+        assert_null(r.spec.weights);
+        drop(&r);
+    }
+}
+
+static char *printed(const Graph *g)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+
+    ir_print(g, f);
+    fclose(f);
+    return text;
+}
+
+static void test_one_spec_is_one_graph(void **state)
+{
+    static const char *const paths[] = {"specs/fable.lua", "specs/gpt2-124m.lua", "tests/models/tiny-llama-rope3"};
+
+    (void)state;
+    for (size_t i = 0; i < LEN(paths); i++) {
+        Reading a = read_good(paths[i], NULL), b = read_good(paths[i], NULL);
+        char *x = printed(a.spec.graph), *y = printed(b.spec.graph);
+
+        assert_string_equal(x, y);
+        free(x);
+        free(y);
+        drop(&a);
+        drop(&b);
+    }
+}
+
+static void test_overrides(void **state)
+{
+    Reading r = read_good("specs/fable.lua",
+                          "limits.context=256 kv.block_size=32 precision.weights=fp32 decode.temperature=0 eos=2,3 "
+                          "name=other weights= decode.top_k=100");
+
+    (void)state;
+    assert_int_equal(r.spec.graph->limits.context, 256);
+    assert_int_equal(r.spec.graph->limits.kv_pages, 16 * 8);
+    assert_int_equal(ir_int(first_op(r.spec.graph, OP_ROPE_TABLE), "positions"), 256);
+    assert_int_equal(r.spec.precision.weights, DT_FP32);
+    assert_true(r.spec.decode.temperature == 0);
+    assert_int_equal(r.spec.decode.max_top_k, 100);
+    assert_int_equal(r.spec.n_ends, 2);
+    assert_int_equal(r.spec.ends[1], 3);
+    assert_string_equal(r.spec.name, "other");
+    assert_string_equal(r.spec.graph->name, "other");
+    assert_null(r.spec.weights);
+    assert_non_null(strstr(r.spec.text, "-- -D limits.context=256\n"));
+    drop(&r);
+    /* the later one of two; a path of the command line is relative to the user's folder */
+    r = read_good("specs/fable.lua", "limits.context=64 limits.context=48 weights=tests/models/tiny-llama");
+    assert_int_equal(r.spec.graph->limits.context, 48);
+    assert_string_equal(r.spec.weights, "tests/models/tiny-llama/model.safetensors");
+    drop(&r);
+}
+
+/* Attributes of ops that the families derive. */
+static void test_llama_options(void **state)
+{
+    Reading r = read_good("tests/spec/good/options.lua", NULL);
+    const Graph *g = r.spec.graph;
+
+    (void)state;
+    assert_int_equal(r.spec.kv_heads, 1);
+    assert_true(has_weight(g, "model.layers.1.self_attn.o_proj.bias"));
+    assert_true(has_weight(g, "model.layers.1.mlp.down_proj.bias"));
+    assert_true(has_weight(g, "lm_head.weight"));
+    assert_int_equal(ir_int(first_op(g, OP_ATTEND), "window"), 12);
+    assert_string_equal(ir_word(first_op(g, OP_ROPE_TABLE), "scaling"), "linear");
+    assert_int_equal(ir_int(first_op(g, OP_ROPE_TABLE), "rot"), 12);
+    assert_true(ir_float(first_op(g, OP_ROPE_TABLE), "factor") == 2);
+    assert_string_equal(ir_word(first_op(g, OP_ACT), "kind"), "gelu_tanh");
+    assert_int_equal(g->limits.kv_pages, 9);
+    assert_true(r.spec.decode.temperature == 0);
+    drop(&r);
+}
+
+/* The file asserts in Lua. */
+static void test_language(void **state)
+{
+    Reading r = read_good("tests/spec/good/language.lua", NULL);
+
+    (void)state;
+    drop(&r);
+}
+
+/* --- checkouts ------------------------------------------------------------------------------------------ */
+
+static void test_tiny_checkouts(void **state)
+{
+    Reading r = read_good("tests/models/tiny-llama", NULL);
+
+    (void)state;
+    assert_string_equal(r.spec.name, "tiny-llama");
+    assert_string_equal(r.spec.weights, "tests/models/tiny-llama/model.safetensors");
+    assert_null(r.spec.tokenizer);
+    assert_int_equal(r.spec.heads, 4);
+    assert_int_equal(r.spec.kv_heads, 2);
+    assert_int_equal(r.spec.head_dim, 48);
+    assert_int_equal(r.spec.bos, 1);
+    assert_int_equal(r.spec.n_ends, 0); /* generation_config.json is there and names none */
+    assert_int_equal(r.spec.graph->limits.context, 256);
+    assert_int_equal(r.spec.precision.weights, DT_BF16);
+    assert_true(r.spec.decode.temperature == 0);
+    drop(&r);
+
+    r = read_good("tests/models/tiny-llama-rope3/", "limits.context=128");
+    assert_int_equal(r.spec.graph->limits.context, 128);
+    assert_string_equal(ir_word(first_op(r.spec.graph, OP_ROPE_TABLE), "scaling"), "llama3");
+    assert_int_equal(ir_int(first_op(r.spec.graph, OP_ROPE_TABLE), "original"), 64);
+    assert_true(ir_float(first_op(r.spec.graph, OP_ROPE_TABLE), "theta") == 500000);
+    drop(&r);
+
+    r = read_good("tests/models/tiny-mistral", NULL);
+    assert_int_equal(ir_int(first_op(r.spec.graph, OP_ATTEND), "window"), 12);
+    drop(&r);
+
+    r = read_good("tests/models/tiny-gpt2", NULL);
+    assert_int_equal(r.spec.positions, 160);
+    assert_int_equal(r.spec.graph->limits.context, 160);
+    assert_int_equal(r.spec.head_dim, 56);
+    assert_int_equal(count_ops(r.spec.graph, OP_TRANSPOSE), 2 * 4);
+    assert_string_equal(ir_word(first_op(r.spec.graph, OP_ACT), "kind"), "gelu_tanh");
+    assert_int_equal(r.spec.prefixes.n, 1);
+    assert_string_equal(r.spec.prefixes.at[0], "transformer.");
+    drop(&r);
+}
+
+static void test_trained_checkouts(void **state)
+{
+    const char *shared = getenv("FTX_SHARED");
+    Arena *a = arena_open();
+    const char *path = arena_printf(a, "%s/models/fable", shared ? shared : "../shared");
+    Reading r;
+
+    (void)state;
+    if (!file_exists(arena_printf(a, "%s/config.json", path))) {
+        print_message("%s is not there: skipped\n", path);
+        arena_close(a);
+        skip();
+    }
+    r = read_good(path, NULL);
+    assert_string_equal(r.spec.name, "fable");
+    assert_non_null(r.spec.tokenizer);
+    assert_int_equal(r.spec.bos, 0);
+    assert_int_equal(r.spec.ends[0], 1);
+    assert_true(r.spec.decode.temperature == 0.8f && r.spec.decode.top_p == 0.95f);
+    assert_int_equal(r.spec.decode.top_k, 50); /* what Hugging Face takes where none is said */
+    assert_int_equal(r.spec.decode.max_new, 200);
+    drop(&r);
+    r = read_good(arena_printf(a, "%s/models/gpt2-fable", shared ? shared : "../shared"), NULL);
+    assert_int_equal(r.spec.positions, 512);
+    drop(&r);
+    arena_close(a);
+}
+
+/* A folder under the system's temporary one with the files that a case wants. */
+typedef struct Folder {
+    char path[64];
+} Folder;
+
+static void put(const Folder *f, const char *name, const char *text)
+{
+    char path[160];
+
+    snprintf(path, sizeof path, "%s/%s", f->path, name);
+    assert_int_equal(file_write_whole(path, text, strlen(text), NULL), FTX_OK);
+}
+
+static Folder make_folder(const char *config, const char *generation)
+{
+    Folder f = {"/tmp/ftx-spec-XXXXXX"};
+
+    assert_non_null(mkdtemp(f.path));
+    put(&f, "config.json", config);
+    put(&f, "model.safetensors", "x");
+    if (generation)
+        put(&f, "generation_config.json", generation);
+    return f;
+}
+
+static void remove_folder(const Folder *f)
+{
+    static const char *const names[] = {"config.json", "generation_config.json", "model.safetensors",
+                                        "model.safetensors.index.json", "pytorch_model.bin"};
+    char path[160];
+
+    for (size_t i = 0; i < LEN(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", f->path, names[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(f->path), 0);
+}
+
+/* config.json of a small LLaMA; `more` replaces or adds fields: later ones of a name win here. */
+#define LLAMA "\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, " \
+              "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 128"
+#define HEADS ", \"num_attention_heads\": 2"
+
+static void test_checkout_mistakes(void **state)
+{
+    static const struct {
+        const char *config, *generation, *message; /* the message without the folder */
+    } cases[] = {
+        {"{" LLAMA HEADS, NULL, "config.json:1: '}' expected near end of file"},
+        {"[1]", NULL, "config.json:1: an object was expected: {...}"},
+        {"{}", NULL, "config.json: architectures must be a list with one name, got nothing"},
+        {"{\"architectures\": [\"T5Model\"]}", NULL, "config.json: architectures: T5Model is not known; ftxc reads "
+         "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, and what a file hf/T5Model.lua beside config.json "
+         "describes"},
+        {"{" LLAMA "}", NULL, "config.json: num_attention_heads must be a whole number from 1 to 1024, got nothing"},
+        {"{" LLAMA ", \"num_attention_heads\": \"2\"}", NULL,
+         "config.json: num_attention_heads must be a whole number from 1 to 1024, got \"2\""},
+        {"{" LLAMA HEADS ", \"quantization_config\": {\"bits\": 4}}", NULL,
+         "config.json: quantization_config: quantised checkpoints are not read; take the original one"},
+        {"{" LLAMA HEADS ", \"hidden_act\": \"mish\"}", NULL,
+         "config.json: hidden_act must be one of gelu, gelu_fast, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, silu, "
+         "swish, got \"mish\""},
+        {"{" LLAMA HEADS ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", NULL,
+         "config.json: rope_scaling.type must be one of default, linear, llama3, got \"yarn\""},
+        {"{" LLAMA HEADS ", \"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 4}}", NULL,
+         "config.json: rope_parameters.rope_type must be one of default, linear, llama3, got \"dynamic\""},
+        {"{" LLAMA HEADS ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}", NULL,
+         "config.json: rope_scaling.low_freq_factor must be a number from 1e-06 to 1e+06, got nothing"},
+        {"{" LLAMA HEADS ", \"attention_bias\": 1}", NULL, "config.json: attention_bias must be true or false, got 1"},
+        {"{" LLAMA HEADS ", \"torch_dtype\": \"int8\"}", NULL,
+         "config.json: torch_dtype must be one of bfloat16, float16, float32, got \"int8\""},
+        {"{" LLAMA HEADS ", \"rms_norm_eps\": -1}", NULL,
+         "config.json: rms_norm_eps must be a number from 1e-30 to 1, got -1"},
+        {"{" LLAMA HEADS ", \"eos_token_id\": 64}", NULL,
+         "config.json: eos_token_id must be ids below vocab_size 64, got 64"},
+        {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL, "specs/hf/LlamaForCausalLM.lua:13: llama: head_dim must be a "
+         "multiple of 8 from 16 to 256, got 20 (reading config.json)"},
+        {"{" LLAMA HEADS "}", "{\"num_beams\": 4}",
+         "generation_config.json: num_beams must be 1: beam search is not there yet, got 4"},
+        {"{" LLAMA HEADS "}", "{\"do_sample\": true, \"top_k\": 2000}",
+         "generation_config.json: top_k must be a whole number from 0 to 1024, got 2000"},
+        {"{" LLAMA HEADS "}", "{\"bad_words_ids\": [[3]]}",
+         "generation_config.json: bad_words_ids must be empty, got a list or an object"},
+        {"{" LLAMA HEADS "}", "{\"do_sample\": tru}", "generation_config.json:1: invalid token near 'tru'"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        Folder f = make_folder(cases[i].config, cases[i].generation);
+        Reading r = read_spec(f.path, NULL);
+        char folder[80], *at;
+
+        assert_false(r.ok);
+        snprintf(folder, sizeof folder, "%s/", f.path);
+        while ((at = strstr(r.d.text, folder)))
+            memmove(at, at + strlen(folder), strlen(at + strlen(folder)) + 1);
+        assert_string_equal(r.d.text, cases[i].message);
+        drop(&r);
+        remove_folder(&f);
+    }
+}
+
+static void test_checkout_fields(void **state)
+{
+    Folder f = make_folder("{" LLAMA HEADS ", \"rope_scaling\": null, \"rope_theta\": 5000.0, \"attention_bias\": true, "
+                           "\"tie_word_embeddings\": true, \"torch_dtype\": \"float16\", \"bos_token_id\": 3, "
+                           "\"eos_token_id\": 9}",
+                           "{\"eos_token_id\": [5, 6], \"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, "
+                           "\"repetition_penalty\": 1.1, \"top_k\": 100, \"transformers_version\": \"4.40.0\"}");
+    Reading r = read_good(f.path, NULL);
+
+    (void)state;
+    assert_int_equal(r.spec.kv_heads, 2);
+    assert_int_equal(r.spec.bos, 3);
+    assert_int_equal(r.spec.n_ends, 2);
+    assert_int_equal(r.spec.ends[0], 5);
+    assert_int_equal(r.spec.precision.weights, DT_FP16);
+    assert_true(ir_float(first_op(r.spec.graph, OP_ROPE_TABLE), "theta") == 5000);
+    assert_true(has_weight(r.spec.graph, "model.layers.0.self_attn.k_proj.bias"));
+    assert_false(has_weight(r.spec.graph, "lm_head.weight"));
+    assert_int_equal(r.spec.decode.max_top_k, 100);
+    assert_true(r.spec.decode.repetition == 1.1f);
+    drop(&r);
+    remove_folder(&f);
+
+    /* without generation_config.json the model's own end id; the context is capped; shards */
+    f = make_folder("{" LLAMA HEADS ", \"eos_token_id\": 9, \"max_position_embeddings_\": 1}", NULL);
+    {
+        char path[160];
+
+        snprintf(path, sizeof path, "%s/model.safetensors", f.path);
+        unlink(path);
+        r = read_spec(f.path, NULL);
+        assert_false(r.ok);
+        assert_non_null(strstr(r.d.text, "no model.safetensors and no model.safetensors.index.json"));
+        drop(&r);
+        put(&f, "pytorch_model.bin", "x");
+        r = read_spec(f.path, NULL);
+        assert_non_null(strstr(r.d.text, "pytorch_model.bin: pickled weights are not read"));
+        drop(&r);
+        put(&f, "model.safetensors.index.json", "{}");
+    }
+    r = read_good(f.path, NULL);
+    assert_non_null(strstr(r.spec.weights, "/model.safetensors.index.json"));
+    assert_int_equal(r.spec.n_ends, 1);
+    assert_int_equal(r.spec.ends[0], 9);
+    assert_int_equal(r.spec.bos, -1);
+    drop(&r);
+    remove_folder(&f);
+
+    f = make_folder("{\"architectures\": [\"MistralForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, "
+                    "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 32768" HEADS
+                    ", \"sliding_window\": null}", NULL);
+    r = read_good(f.path, NULL);
+    assert_int_equal(ir_int(first_op(r.spec.graph, OP_ATTEND), "window"), 0);
+    assert_int_equal(r.spec.graph->limits.context, 4096);
+    drop(&r);
+    put(&f, "config.json", "{\"architectures\": [\"MistralForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, "
+        "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 32768" HEADS "}");
+    r = read_good(f.path, "limits.context=8192");
+    assert_int_equal(ir_int(first_op(r.spec.graph, OP_ATTEND), "window"), 4096);
+    assert_int_equal(r.spec.graph->limits.context, 8192);
+    drop(&r);
+    remove_folder(&f);
+}
+
+static void test_no_spec_there(void **state)
+{
+    Reading r = read_spec("specs/nothing.lua", NULL);
+
+    (void)state;
+    assert_string_equal(r.d.text, "specs/nothing.lua: no spec there: No such file or directory");
+    drop(&r);
+    r = read_spec("tests/spec", NULL);
+    assert_string_equal(r.d.text, "tests/spec/: neither a spec (a Lua file) nor a checkout: it has no config.json");
+    drop(&r);
+    r = read_spec("tests/models/tiny-llama/model.safetensors", NULL);
+    assert_string_equal(r.d.text, "tests/models/tiny-llama/model.safetensors: the file is no text: it has a byte of "
+                        "value 0");
+    drop(&r);
+    r = read_spec("/dev/null", NULL);
+    assert_string_equal(r.d.text, "/dev/null: neither a file nor a folder");
+    drop(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mistakes),          cmocka_unit_test(test_fable),
+        cmocka_unit_test(test_published_shapes),  cmocka_unit_test(test_one_spec_is_one_graph),
+        cmocka_unit_test(test_overrides),         cmocka_unit_test(test_llama_options),
+        cmocka_unit_test(test_language),          cmocka_unit_test(test_tiny_checkouts),
+        cmocka_unit_test(test_trained_checkouts), cmocka_unit_test(test_checkout_mistakes),
+        cmocka_unit_test(test_checkout_fields),   cmocka_unit_test(test_no_spec_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
