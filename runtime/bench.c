@@ -15,7 +15,7 @@ typedef struct Bench {
     int room; /* tokens that the pages of a sequence hold */
 } Bench;
 
-static FtxStatus check(const FtxEngine *e, int sequences, int tokens, int context, int repeat, FtxError *err)
+static FtxStatus check_bench(const FtxEngine *e, int sequences, int tokens, int context, int repeat, FtxError *err)
 {
     const FtxFacts *f = e->facts;
 
@@ -140,7 +140,7 @@ FtxStatus ftx_engine_bench(FtxEngine *e, int sequences, int tokens, int context,
     double times[MAX_REPEAT];
     Bench b = {.engine = e, .sequences = sequences, .tokens = tokens, .context = context};
     FtxStatus s = e->dead.status ? ftx_fail(err, e->dead.status, "%s", e->dead.text)
-                                 : check(e, sequences, tokens, context, repeat, err);
+                                 : check_bench(e, sequences, tokens, context, repeat, err);
 
     if (!s)
         s = place(&b, err);

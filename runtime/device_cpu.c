@@ -290,7 +290,7 @@ static FtxStatus cpu_upload(Session *s, size_t bytes, FtxError *err)
 }
 
 /* A piece of a named buffer; NULL: outside of it. */
-static char *named(Session *s, int name, size_t offset, size_t bytes)
+static char *named_at(Session *s, int name, size_t offset, size_t bytes)
 {
     const FtxPlan *head = s->device->plan->head;
 
@@ -301,7 +301,7 @@ static char *named(Session *s, int name, size_t offset, size_t bytes)
 
 static FtxStatus cpu_write(Session *s, int name, size_t offset, const void *p, size_t bytes, FtxError *err)
 {
-    char *to = named(s, name, offset, bytes);
+    char *to = named_at(s, name, offset, bytes);
 
     if (!to)
         return ftx_fail(err, FTX_EINVAL, "write of %zu bytes at %zu runs past a named buffer", bytes, offset);
@@ -311,7 +311,7 @@ static FtxStatus cpu_write(Session *s, int name, size_t offset, const void *p, s
 
 static FtxStatus cpu_read(Session *s, int name, size_t offset, void *p, size_t bytes, FtxError *err)
 {
-    const char *from = named(s, name, offset, bytes);
+    const char *from = named_at(s, name, offset, bytes);
 
     if (!from)
         return ftx_fail(err, FTX_EINVAL, "read of %zu bytes at %zu runs past a named buffer", bytes, offset);

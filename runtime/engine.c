@@ -4,11 +4,12 @@
 #include <time.h>
 
 #include "base/env.h"
+#include "team.h"
 
 /* --- open and close ------------------------------------------------------------------------------ */
 
 /* The engine and its arrays in one block. Called twice: for the size, and with the block. */
-static FtxEngine *lay_out(Carve *c, const FtxFacts *f, uint32_t slots, size_t stream)
+static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, size_t stream)
 {
     const uint32_t requests = slots * (WAITING_PER_SEQUENCE + 1);
     const uint32_t pages = (f->context + f->kv_block - 1) / f->kv_block;
@@ -54,7 +55,7 @@ static void fill_lists(FtxEngine *e)
 
 /* Sizes were checked with the artifact. Here: that structs stand at their alignment, and that every
  * step has a program. */
-static FtxStatus check_plan(const FtxEngine *e, FtxError *err)
+static FtxStatus check_programs(const FtxEngine *e, FtxError *err)
 {
     for (int i = 0; i < FTX_NAMED_COUNT; i++)
         if (e->plan->named[i] % 16)
@@ -82,7 +83,7 @@ static FtxStatus fill_engine(FtxEngine *e, FtxError *err)
     e->ahead = ahead < 1 || ahead > most ? most : ahead;
     fill_lists(e);
     schedule_ladders(e);
-    s = check_plan(e, err);
+    s = check_programs(e, err);
     if (!s && e->model->tokenizer) {
         e->max_text = prompt_bytes(e);
         s = tokenizer_scratch_open(e->model->tokenizer, e->max_text, &e->scratch, err);
@@ -115,13 +116,13 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
     const size_t stream = stream_bytes(model->tokenizer);
 
-    lay_out(&size, f, slots, stream);
+    lay_out_engine(&size, f, slots, stream);
 
     char *block = memory_alloc(&memory, size.at, 64);
 
     if (!block)
         return memory_fail(err, "the engine", size.at);
-    e = lay_out(&(Carve){block, 0}, f, slots, stream);
+    e = lay_out_engine(&(Carve){block, 0}, f, slots, stream);
     e->memory = memory;
     e->block_bytes = size.at;
     e->model = model;
@@ -182,7 +183,7 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
     return FTX_OK;
 }
 
-static Request *find(const FtxEngine *e, uint64_t id)
+static Request *find_request(const FtxEngine *e, uint64_t id)
 {
     for (uint32_t i = 0; i < e->requests; i++)
         if (e->request[i].id == id && id)
@@ -192,7 +193,7 @@ static Request *find(const FtxEngine *e, uint64_t id)
 
 FtxStatus ftx_engine_cancel(FtxEngine *e, uint64_t id, FtxError *err)
 {
-    Request *r = find(e, id);
+    Request *r = find_request(e, id);
 
     if (!r || r->cancelled || (r->state != REQUEST_WAITING && r->state != REQUEST_RUNNING))
         return ftx_fail(err, FTX_EINVAL, "request %llu neither waits nor runs", (unsigned long long)id);
@@ -212,7 +213,7 @@ bool ftx_engine_busy(const FtxEngine *e)
 
 const float *ftx_engine_logits(const FtxEngine *e, uint64_t id)
 {
-    const Request *r = find(e, id);
+    const Request *r = find_request(e, id);
 
     return r && r->has_logits ? r->logits : NULL;
 }
@@ -282,13 +283,6 @@ static bool has_come(const FtxOut *o, int length)
     return __atomic_load_n(&o->length, __ATOMIC_ACQUIRE) == length;
 }
 
-static void pause_a_little(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* Spins until the device has written the result: a step takes a fraction of a millisecond. A device
  * that does not answer is asked for its reason. */
 static FtxStatus await_result(FtxEngine *e, const FtxOut *o, int length, FtxError *err)
@@ -300,7 +294,7 @@ static FtxStatus await_result(FtxEngine *e, const FtxOut *o, int length, FtxErro
     if (e->flight.again && !has_come(o, length)) {
         from = now();
         for (uint32_t turn = 1; !has_come(o, length); turn++) {
-            pause_a_little();
+            team_pause();
             if (turn % 4096 == 0 && now() - from > patience)
                 break;
         }

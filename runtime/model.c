@@ -21,7 +21,7 @@ void model_log(const FtxModel *m, int level, const char *format, ...)
 /* --- one device ---------------------------------------------------------------------------------- */
 
 /* What the engine relies on beyond what artifact_open has checked. */
-static FtxStatus check_facts(const FtxFacts *f, FtxError *err)
+static FtxStatus check_limits(const FtxFacts *f, FtxError *err)
 {
     if (f->vocab == 0 || f->context < 2 || f->sequences == 0 || f->tokens == 0 || f->kv_block == 0 ||
         f->kv_pages == 0)
@@ -35,7 +35,7 @@ static FtxStatus check_facts(const FtxFacts *f, FtxError *err)
 
 static FtxStatus fill_model(FtxModel *m, const FtxOptions *o, FtxError *err)
 {
-    FtxStatus s = check_facts(m->artifact.facts, err);
+    FtxStatus s = check_limits(m->artifact.facts, err);
 
     if (!s)
         s = m->api->open(&m->artifact, m->plan, o, &m->device, err);

@@ -42,22 +42,13 @@ typedef struct Worker { /* what a new thread is told; it copies it before team_o
     _Atomic bool taken;
 } Worker;
 
-static void pause_a_little(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* Waits until the gate's turn is no longer `old`. */
 static void gate_wait(Gate *g, uint32_t old)
 {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&g->turn, memory_order_acquire) != old)
             return;
-        pause_a_little();
+        team_pause();
     }
     /* Sleeper and opener each write, then read what the other wrote: one of them sees it. */
     atomic_fetch_add(&g->sleepers, 1);

@@ -22,4 +22,14 @@ void team_barrier(Team *t);                       /* inside a job: every thread 
 
 int team_default_threads(void);
 
+/* One turn of a loop that waits for another core. */
+static inline void team_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif
