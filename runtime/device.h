@@ -23,7 +23,8 @@ typedef struct DeviceApi {
     void (*session_close)(Session *s);
 
     /* Host pointers of the spaces the host writes (IO) and reads (OUT); fixed for the session. On
-     * a GPU IO is pinned memory that `upload` copies, OUT is mapped. */
+     * a GPU IO is pinned memory that `upload` copies, OUT is mapped. The engine sets the lengths of
+     * OUT to -1 while nothing is in flight, so that it never takes an old result for a new one. */
     void *(*io)(Session *s);
     const void *(*out)(Session *s);
 
