@@ -1,0 +1,153 @@
+/* test_tiny.c - four small models with random weights against Hugging Face transformers: greedy
+ * tokens equal and logits within 1e-4 of the largest, however prompts are cut and rows are mixed. */
+#include <math.h>
+
+#include "golden.h"
+
+enum { PROMPTS = 4, MAX_PROMPT = 128 };
+
+static const char *const models[] = {"tiny-llama", "tiny-llama-rope3", "tiny-mistral", "tiny-gpt2"};
+
+/* Plain; prompts in chunks over odd pages; fewer tokens in a step than most prompts, few rows. */
+static const struct {
+    const char *name, *defines;
+} variants[] = {
+    {"plain", ""},
+    {"chunks", "-D limits.tokens=16 -D limits.context=96 -D kv.block_size=8"},
+    {"narrow", "-D limits.tokens=5 -D limits.sequences=3 -D limits.context=104 -D kv.block_size=32"},
+};
+
+typedef struct Prompt {
+    int32_t ids[MAX_PROMPT];
+    size_t n;
+    const json_t *golden;
+    GoldenAnswer answer;
+    uint64_t id;
+} Prompt;
+
+static double tolerance(void)
+{
+    const char *t = getenv("FTX_TEST_TOLERANCE");
+
+    return t ? atof(t) : 1e-4;
+}
+
+static void submit(FtxEngine *engine, const FtxModel *model, Prompt *p)
+{
+    FtxRequest r = ftx_request_default(model);
+
+    p->answer = (GoldenAnswer){0};
+    r.ids = p->ids;
+    r.ids_count = p->n;
+    r.temperature = 0.0f;
+    r.max_new = (int)json_array_size(json_object_get(p->golden, "greedy"));
+    r.ignore_eos = true;
+    r.logits = true;
+    r.logprobs = true;
+    r.user = &p->answer;
+    p->id = golden_submit(engine, &r);
+}
+
+static void check_logits(FtxEngine *engine, const Prompt *p)
+{
+    const json_t *want = json_object_get(p->golden, "last_logits");
+    const float *got = ftx_engine_logits(engine, p->id);
+    double largest = 0.0, worst = 0.0, sum = 0.0;
+
+    assert_non_null(got);
+    for (size_t i = 0; i < json_array_size(want); i++) {
+        const double w = json_number_value(json_array_get(want, i));
+
+        largest = fmax(largest, fabs(w));
+        worst = fmax(worst, fabs(w - (double)got[i]));
+    }
+    if (!(worst <= tolerance() * largest))
+        fail_msg("prompt of %zu: a logit differs by %g, the largest is %g", p->n, worst, largest);
+    for (size_t i = 0; i < json_array_size(want); i++)
+        sum += exp((double)got[i] - largest);
+    assert_true(fabs((double)p->answer.logprobs[0] - ((double)got[p->answer.ids[0]] - largest - log(sum))) < 1e-4);
+}
+
+/* Equal, but where two logits lay closer together than the tolerance: from there on texts part. */
+static void check_tokens(const Prompt *p)
+{
+    const json_t *want = json_object_get(p->golden, "greedy"), *margin = json_object_get(p->golden, "margin");
+
+    assert_int_equal(p->answer.n, json_array_size(want));
+    assert_int_equal(p->answer.finish, FTX_FINISH_LENGTH);
+    for (size_t i = 0; i < p->answer.n; i++) {
+        if (p->answer.ids[i] == (int32_t)json_integer_value(json_array_get(want, i)))
+            continue;
+        if (json_number_value(json_array_get(margin, i)) > 10.0 * tolerance())
+            fail_msg("prompt of %zu, token %zu: %d, expected %lld (margin %g)", p->n, i, p->answer.ids[i],
+                     json_integer_value(json_array_get(want, i)), json_number_value(json_array_get(margin, i)));
+        return;
+    }
+}
+
+static void check_model(const char *name, size_t variant)
+{
+    static Prompt prompt[PROMPTS];
+    char path[200], artifact[200];
+    FtxModel *model;
+    FtxEngine *engine;
+    json_t *golden, *prompts;
+
+    snprintf(path, sizeof path, "tests/models/%s/golden.json", name);
+    golden = golden_json(path);
+    prompts = json_object_get(golden, "prompts");
+    assert_int_equal(json_array_size(prompts), PROMPTS);
+    snprintf(path, sizeof path, "tests/models/%s", name);
+    snprintf(artifact, sizeof artifact, "%s-%s", name, variants[variant].name);
+    model = golden_open(path, artifact, variants[variant].defines);
+    engine = golden_engine(model);
+    for (int i = 0; i < PROMPTS; i++) {
+        prompt[i].golden = json_array_get(prompts, (size_t)i);
+        prompt[i].n = golden_ids(json_object_get(prompt[i].golden, "input_ids"), prompt[i].ids, MAX_PROMPT);
+        submit(engine, model, &prompt[i]); /* alone */
+        golden_finish(engine);
+        check_logits(engine, &prompt[i]);
+        check_tokens(&prompt[i]);
+    }
+    for (int i = 0; i < PROMPTS; i++)
+        submit(engine, model, &prompt[i]); /* together */
+    golden_finish(engine);
+    for (int i = 0; i < PROMPTS; i++) {
+        check_logits(engine, &prompt[i]);
+        check_tokens(&prompt[i]);
+    }
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+    json_decref(golden);
+}
+
+static void check_variant(size_t variant)
+{
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        check_model(models[i], variant);
+}
+
+static void plain(void **state)
+{
+    (void)state;
+    check_variant(0);
+}
+
+static void chunks(void **state)
+{
+    (void)state;
+    check_variant(1);
+}
+
+static void narrow(void **state)
+{
+    (void)state;
+    check_variant(2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(chunks), cmocka_unit_test(narrow)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
