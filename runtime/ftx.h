@@ -1,24 +1,37 @@
 /* ftx.h - run a compiled model: the whole public interface of libftx.
  *
- *     FtxError err;
- *     FtxModel *model;
- *     FtxEngine *engine;
- *     uint64_t id;
+ *     #include <ftx.h>
+ *     #include <stdio.h>
  *
- *     if (ftx_model_open("fable.ftx", NULL, &model, &err) ||
- *         ftx_engine_open(model, NULL, &engine, &err))
- *         die(err.text);
- *     FtxRequest r = ftx_request_default(model);
- *     r.text = "Once upon a time";
- *     ftx_engine_submit(engine, &r, &id, &err);
- *     for (FtxEvent ev[16]; ftx_engine_busy(engine);) {
- *         size_t n;
- *         ftx_engine_step(engine, ev, 16, &n, &err);
- *         for (size_t i = 0; i < n; i++)
- *             fwrite(ev[i].text, 1, ev[i].text_bytes, stdout);
+ *     int main(void)
+ *     {
+ *         FtxModel *model = NULL;
+ *         FtxEngine *engine = NULL;
+ *         FtxEvent ev[16]; // as many as the spec's limits.sequences
+ *         FtxError err;
+ *         FtxStatus s = ftx_model_open("fable.ftx", NULL, &model, &err);
+ *
+ *         if (!s)
+ *             s = ftx_engine_open(model, NULL, &engine, &err);
+ *         if (!s) {
+ *             FtxRequest r = ftx_request_default(model);
+ *             r.text = "Once upon a time";
+ *             s = ftx_engine_submit(engine, &r, NULL, &err);
+ *         }
+ *         while (!s && ftx_engine_busy(engine)) {
+ *             size_t n;
+ *             s = ftx_engine_step(engine, ev, 16, &n, &err);
+ *             for (size_t i = 0; i < n; i++)
+ *                 fwrite(ev[i].text, 1, ev[i].text_bytes, stdout);
+ *         }
+ *         if (s)
+ *             fprintf(stderr, "%s: %s\n", ftx_status_name(s), err.text);
+ *         ftx_engine_close(engine);
+ *         ftx_model_close(model);
+ *         return s ? 1 : 0;
  *     }
  *
- * Build:  cc -std=c11 -fopenmp app.c -lftx -lpcre2-8 -lutf8proc -lxxhash -lm -ldl
+ * Build:  cc -std=c11 app.c -lftx -lpcre2-8 -lutf8proc -lxxhash -lm -ldl
  *
  * Every call that can fail returns an FtxStatus, zero for success, and puts the reason into
  * *err (which may be NULL). Nothing prints, nothing exits. After ftx_engine_open has returned,
