@@ -13,10 +13,21 @@
 #include <string.h>
 
 enum {
-    EH_SHOFF = 40, EH_SHENTSIZE = 58, EH_SHNUM = 60, EH_SHSTRNDX = 62, EH_BYTES = 64,
-    SH_BYTES = 64, SYM_BYTES = 24, SHT_NOBITS = 8, EM_CUDA = 190,
-    ATTR_FRAME_SIZE = 0x11, ATTR_REGCOUNT = 0x2f,
-    OP_LDL = 0x983, OP_STL = 0x387, INSTRUCTION = 16, RESERVED_SMEM = 1024,
+    EH_SHOFF = 40,
+    EH_SHENTSIZE = 58,
+    EH_SHNUM = 60,
+    EH_SHSTRNDX = 62,
+    EH_BYTES = 64,
+    SH_BYTES = 64,
+    SYM_BYTES = 24,
+    SHT_NOBITS = 8,
+    EM_CUDA = 190,
+    ATTR_FRAME_SIZE = 0x11,
+    ATTR_REGCOUNT = 0x2f,
+    OP_LDL = 0x983,
+    OP_STL = 0x387,
+    INSTRUCTION = 16,
+    RESERVED_SMEM = 1024,
 };
 
 typedef struct Section {
@@ -132,8 +143,9 @@ bool cubin_resources(Bytes cubin, const char *entry, Resources *out)
     Section s;
 
     *out = (Resources){0};
-    if (cubin.bytes < EH_BYTES || memcmp(cubin.at, "\177ELF\2\1", 6) || number(cubin.at, 18, 2) != EM_CUDA ||
-        !section_named(cubin, ".text.", entry, &s) || s.type == SHT_NOBITS)
+    if (cubin.bytes < EH_BYTES || memcmp(cubin.at, "\177ELF\2\1", 6) ||
+        number(cubin.at, 18, 2) != EM_CUDA || !section_named(cubin, ".text.", entry, &s) ||
+        s.type == SHT_NOBITS)
         return false;
     read_code(cubin, &s, out);
     if (section_named(cubin, ".nv.info", "", &s) && s.type != SHT_NOBITS)

@@ -40,7 +40,8 @@ static FILE *text_open(char **at, size_t *n)
     return f;
 }
 
-/* Everything the code follows from: text, headers, flags, NVRTC. The entry's name is in the text. */
+/* Everything the code follows from: text, headers, flags, NVRTC. The entry's name is in the text.
+ */
 static Hash128 key_of(const char *text, Target t)
 {
     const char *const *names, *const *texts, *flags[NVRTC_MAX_FLAGS];
@@ -186,7 +187,8 @@ static const char *join_sources(Run *r)
     Arena *a = arena_open();
 
     for (size_t i = 0; i < r->plan->instances.n; i++) {
-        const size_t n = r->units[i].text ? text_headers(r->units[i].text, headers, MAX_HEADERS) : 0;
+        const size_t n =
+            r->units[i].text ? text_headers(r->units[i].text, headers, MAX_HEADERS) : 0;
 
         for (size_t h = 0; h < n; h++)
             used[headers[h]] = true;
@@ -225,8 +227,9 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code,
         return false;
     if (!workers_run(r.n_missing, compile_unit, unit_done, &r, &died)) {
         if (died < r.n_missing)
-            diag_error(d, (Loc){0}, "NVRTC %s broke off while it compiled %s for %s", nvrtc_version(),
-                       r.units[r.missing[died]].instance->entry, plan->target.name);
+            diag_error(d, (Loc){0}, "NVRTC %s broke off while it compiled %s for %s",
+                       nvrtc_version(), r.units[r.missing[died]].instance->entry,
+                       plan->target.name);
         return false;
     }
     join(&r, code);

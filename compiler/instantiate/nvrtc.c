@@ -183,7 +183,8 @@ static bool take_code(nvrtcProgram p, bool ptx, Bytes *out)
 {
     size_t n = 0;
 
-    if ((ptx ? nvrtc.nvrtcGetPTXSize(p, &n) : nvrtc.nvrtcGetCUBINSize(p, &n)) != NVRTC_SUCCESS || n == 0)
+    if ((ptx ? nvrtc.nvrtcGetPTXSize(p, &n) : nvrtc.nvrtcGetCUBINSize(p, &n)) != NVRTC_SUCCESS ||
+        n == 0)
         return false;
     char *code = calloc(1, n);
     if (!code)

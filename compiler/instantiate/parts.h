@@ -65,7 +65,8 @@ typedef struct Resources {
     uint32_t instructions; /* 16 bytes each */
 } Resources;
 
-/* What the ELF file says about one of its kernels. False: it is not a cubin, or has no such entry. */
+/* What the ELF file says about one of its kernels. False: it is not a cubin, or has no such entry.
+ */
 bool cubin_resources(Bytes cubin, const char *entry, Resources *out);
 
 #endif

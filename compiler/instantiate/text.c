@@ -31,11 +31,16 @@ static void append(Arena *keep, Buffer *b, const char *text, size_t n)
 static const char *type_name(DType t)
 {
     switch (t) {
-    case DT_FP32: return "float";
-    case DT_FP16: return "half";
-    case DT_BF16: return "bf16";
-    case DT_I32: return "int";
-    case DT_NONE: break;
+    case DT_FP32:
+        return "float";
+    case DT_FP16:
+        return "half";
+    case DT_BF16:
+        return "bf16";
+    case DT_I32:
+        return "int";
+    case DT_NONE:
+        break;
     }
     return "void";
 }
@@ -148,8 +153,8 @@ static const char *nvcc_line(const Instance *i, Target t, Arena *keep)
 
 const char *instantiate_text(const Instance *i, Target t, Arena *keep)
 {
-    return arena_printf(keep, "// %s\n// made by ftxc from %s%s%s\n// %s\n#line 1 \"%s\"\n%s", i->entry,
-                        i->template_name, i->note ? ", " : "", i->note ? i->note : "",
+    return arena_printf(keep, "// %s\n// made by ftxc from %s%s%s\n// %s\n#line 1 \"%s\"\n%s",
+                        i->entry, i->template_name, i->note ? ", " : "", i->note ? i->note : "",
                         nvcc_line(i, t, keep), i->template_name, text_body(i, keep));
 }
 

@@ -46,10 +46,13 @@ static const char scale_template[] =
 /* More values than registers: the compiler must spill. */
 static const char spill_template[] =
     "extern \"C\" __global__ void __launch_bounds__(1024, 2) @NAME@(const float *x, float *y)\n"
-    "{\n    float v[80];\n#pragma unroll\n    for (int i = 0; i < 80; i++) v[i] = x[i * 1024 + threadIdx.x];\n"
-    "    __syncthreads();\n#pragma unroll\n    for (int i = 0; i < 80; i++) y[(79 - i) * 1024 + threadIdx.x] = v[i] * v[(i * 7) % 80];\n}\n";
+    "{\n    float v[80];\n#pragma unroll\n    for (int i = 0; i < 80; i++) v[i] = x[i * 1024 + "
+    "threadIdx.x];\n"
+    "    __syncthreads();\n#pragma unroll\n    for (int i = 0; i < 80; i++) y[(79 - i) * 1024 + "
+    "threadIdx.x] = v[i] * v[(i * 7) % 80];\n}\n";
 
-static const char broken_template[] = "//@ kernel broken\n\nextern \"C\" __global__ void @NAME@()\n{\n    int a = nothing;\n}\n";
+static const char broken_template[] =
+    "//@ kernel broken\n\nextern \"C\" __global__ void @NAME@()\n{\n    int a = nothing;\n}\n";
 static const char nameless_template[] = "extern \"C\" __global__ void other() {}\n";
 
 const char *catalog_text(const char *name)
@@ -160,7 +163,8 @@ static void text_has_constants_and_heading(void **state)
     const char *t = instantiate_text(instance(a, "scale.cu", -3), (Target){901, "sm_90a"}, a);
 
     assert_non_null(strstr(t, "// made by ftxc from scale.cu, for %37 of llama.lua:48\n"));
-    assert_non_null(strstr(t, "nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++17 -I. -cubin scale__n-3.cu"));
+    assert_non_null(strstr(
+        t, "nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++17 -I. -cubin scale__n-3.cu"));
     assert_non_null(strstr(t, "using T = bf16;"));
     assert_non_null(strstr(t, "N = -3;"));
     assert_non_null(strstr(t, "F = 9.99999975e-06f;") ? "" : strstr(t, "F = 1e-05f;"));
@@ -186,8 +190,9 @@ static void headers_are_those_included(void **state)
 
 static void all_targets_compile(void **state)
 {
-    static const Target targets[] = {{800, "sm_80"},   {860, "sm_86"},    {890, "sm_89"},  {901, "sm_90a"},
-                                     {1001, "sm_100a"}, {1201, "sm_120a"}, {802, "compute_80"}};
+    static const Target targets[] = {{800, "sm_80"},     {860, "sm_86"},    {890, "sm_89"},
+                                     {901, "sm_90a"},    {1001, "sm_100a"}, {1201, "sm_120a"},
+                                     {802, "compute_80"}};
     Arena *a = arena_open();
 
     (void)state;

@@ -1,0 +1,368 @@
+/* cublaslt.c - large matrix products by cuBLASLt, which is loaded when first needed.
+ *
+ * cuBLASLt thinks in columns. Row-major y[M,N] is column-major y'[N,M]; with w'[K,N] and x'[K,M]
+ *
+ *     y' = w'^T x'        A = w' (transposed), B = x', C = r', D = y'
+ *
+ * so its m is our N, its n our M, and the bias runs along N, as its bias epilogue does.
+ * Algorithms that split K over blocks are not taken: their sums would depend on M. */
+#include "cublaslt.h"
+
+#ifdef FTX_HAVE_CUDA
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cublaslt_table.h"
+
+enum { ROWS_STEP = 64, OLDEST_VERSION = 120400 };
+
+struct LtMatmul {
+    Memory memory;
+    size_t bytes;
+    const CublasLtTable *lt;
+    cublasLtHandle_t handle;
+    LtShape shape;
+    cublasLtMatmulDescOpaque_t desc; /* without the bias's address */
+    int64_t n_algos;
+    cublasLtMatmulAlgo_t algo[]; /* [i]: for rows up to (i + 1) * ROWS_STEP */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    const CublasLtTable *replaced;
+    bool tried;
+    FtxError why; /* status FTX_OK: the table is whole */
+    CublasLtTable table;
+} library = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- the library ---------------------------------------------------------------------------------
+ */
+
+static FtxStatus load(CublasLtTable *lt, FtxError *err)
+{
+    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+    const char *missing = NULL;
+    char why[700];
+    void *handle = cuda_library_open(names, sizeof names / sizeof *names, why, sizeof why);
+
+    if (!handle)
+        return ftx_fail(err, FTX_EDEVICE,
+                        "this artifact's large matrix products need cuBLASLt (part of the CUDA "
+                        "toolkit; FTX_CUDA "
+                        "names its folder): %s",
+                        why);
+#define F(name)                                                                                    \
+    *(void **)&lt->name = dlsym(handle, #name);                                                    \
+    if (!lt->name)                                                                                 \
+        missing = #name;
+    CUBLASLT_FUNCTIONS(F)
+#undef F
+    const size_t version = lt->cublasLtGetVersion ? lt->cublasLtGetVersion() : 0;
+    if (!missing && version >= OLDEST_VERSION)
+        return FTX_OK; /* it stays for as long as the process */
+    dlclose(handle);
+    return ftx_fail(err, FTX_EDEVICE,
+                    "cuBLASLt is too old: version %zu.%zu, needed is 12.4 or newer",
+                    version / 10000, version / 100 % 100);
+}
+
+static FtxStatus table(const CublasLtTable **out, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    pthread_mutex_lock(&library.lock);
+    *out = library.replaced;
+    if (!*out) {
+        if (!library.tried)
+            library.why.status = load(&library.table, &library.why);
+        library.tried = true;
+        s = library.why.status;
+        if (s && err)
+            *err = library.why;
+        *out = s ? NULL : &library.table;
+    }
+    pthread_mutex_unlock(&library.lock);
+    return s;
+}
+
+void cublaslt_replace(const CublasLtTable *t)
+{
+    pthread_mutex_lock(&library.lock);
+    library.replaced = t;
+    pthread_mutex_unlock(&library.lock);
+}
+
+static FtxStatus check(const CublasLtTable *lt, cublasStatus_t r, FtxError *err, const LtShape *s,
+                       const char *what)
+{
+    if (r == CUBLAS_STATUS_SUCCESS)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EDEVICE, "%s for [M,%lld] x [%lld,%lld]^T in %s: %s", what,
+                    (long long)s->k, (long long)s->n, (long long)s->k, dtype_name(s->x),
+                    lt->cublasLtGetStatusString(r));
+}
+
+FtxStatus lt_start(void **handle, FtxError *err)
+{
+    const CublasLtTable *lt;
+    cublasLtHandle_t h = NULL;
+    FtxStatus s = table(&lt, err);
+
+    *handle = NULL;
+    if (s)
+        return s;
+    const cublasStatus_t r = lt->cublasLtCreate(&h);
+    if (r)
+        return ftx_fail(err, FTX_EDEVICE, "cuBLASLt does not start: %s",
+                        lt->cublasLtGetStatusString(r));
+    *handle = h;
+    return FTX_OK;
+}
+
+void lt_stop(void *handle)
+{
+    const CublasLtTable *lt;
+
+    if (handle && !table(&lt, NULL))
+        lt->cublasLtDestroy(handle);
+}
+
+/* --- what to compute
+ * ------------------------------------------------------------------------------ */
+
+static cudaDataType_t cuda_type(DType t)
+{
+    return t == DT_BF16 ? CUDA_R_16BF : t == DT_FP16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static FtxStatus check_shape(const LtShape *s, FtxError *err)
+{
+    const bool known = (s->x == DT_FP32 || s->x == DT_FP16 || s->x == DT_BF16) && s->w == s->x &&
+                       (s->y == s->x || s->y == DT_FP32);
+
+    if (!known)
+        return ftx_fail(err, FTX_EFORMAT, "no matrix product of %s and %s into %s",
+                        dtype_name(s->x), dtype_name(s->w), dtype_name(s->y));
+    if (s->rows < 1 || s->n < 1 || s->k < 1 || s->rows > INT32_MAX || s->n > INT32_MAX ||
+        s->k > INT32_MAX)
+        return ftx_fail(err, FTX_EFORMAT, "a matrix product of [%lld,%lld] and [%lld,%lld]",
+                        (long long)s->rows, (long long)s->k, (long long)s->n, (long long)s->k);
+    if (s->act != FTX_ACT_NONE && s->act != FTX_ACT_RELU && s->act != FTX_ACT_GELU_TANH)
+        return ftx_fail(err, FTX_EFORMAT, "cuBLASLt has no activation %d", (int)s->act);
+    if (s->act != FTX_ACT_NONE && s->residual)
+        return ftx_fail(err, FTX_EFORMAT,
+                        "cuBLASLt activates after it adds: no activation with a residual");
+    return FTX_OK;
+}
+
+static cublasLtEpilogue_t epilogue(const LtShape *s)
+{
+    switch (s->act) {
+    case FTX_ACT_RELU:
+        return s->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case FTX_ACT_GELU_TANH:
+        return s->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    default:
+        return s->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+static FtxStatus describe(LtMatmul *l, FtxError *err)
+{
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    const cublasLtEpilogue_t e = epilogue(&l->shape);
+    const cudaDataType_t bias_type = cuda_type(l->shape.y);
+    const CublasLtTable *lt = l->lt;
+    cublasStatus_t r = lt->cublasLtMatmulDescInit_internal(&l->desc, sizeof l->desc,
+                                                           CUBLAS_COMPUTE_32F, CUDA_R_32F);
+
+    if (!r)
+        r = lt->cublasLtMatmulDescSetAttribute(&l->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                               sizeof transposed);
+    if (!r)
+        r = lt->cublasLtMatmulDescSetAttribute(&l->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &e,
+                                               sizeof e);
+    if (!r && l->shape.bias)
+        r = lt->cublasLtMatmulDescSetAttribute(&l->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+                                               &bias_type, sizeof bias_type);
+    return check(lt, r, err, &l->shape, "cuBLASLt's description");
+}
+
+typedef struct Layouts {
+    cublasLtMatrixLayoutOpaque_t a, b, d; /* w', x', y' (and r') */
+} Layouts;
+
+static cublasStatus_t lay_out(const LtMatmul *l, int64_t rows, Layouts *o)
+{
+    const LtShape *s = &l->shape;
+    const uint64_t n = (uint64_t)s->n, k = (uint64_t)s->k, m = (uint64_t)rows;
+    const CublasLtTable *lt = l->lt;
+    cublasStatus_t r =
+        lt->cublasLtMatrixLayoutInit_internal(&o->a, sizeof o->a, cuda_type(s->w), k, n, s->k);
+
+    if (!r)
+        r = lt->cublasLtMatrixLayoutInit_internal(&o->b, sizeof o->b, cuda_type(s->x), k, m, s->k);
+    if (!r)
+        r = lt->cublasLtMatrixLayoutInit_internal(&o->d, sizeof o->d, cuda_type(s->y), n, m, s->n);
+    return r;
+}
+
+/* --- which algorithm
+ * ------------------------------------------------------------------------------ */
+
+static cublasStatus_t prefer(const CublasLtTable *lt, cublasLtMatmulPreferenceOpaque_t *p)
+{
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const uint64_t workspace = LT_WORKSPACE_BYTES;
+    const uint32_t no_split = CUBLASLT_REDUCTION_SCHEME_NONE, alignment = 16;
+    cublasStatus_t r = lt->cublasLtMatmulPreferenceInit_internal(p, sizeof *p);
+
+    if (!r)
+        r = lt->cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                     &workspace, sizeof workspace);
+    if (!r)
+        r = lt->cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                     &no_split, sizeof no_split);
+    for (size_t i = 0; i < sizeof alignments / sizeof *alignments && !r; i++)
+        r = lt->cublasLtMatmulPreferenceSetAttribute(p, alignments[i], &alignment,
+                                                     sizeof alignment);
+    return r;
+}
+
+static FtxStatus choose(LtMatmul *l, FtxError *err)
+{
+    const CublasLtTable *lt = l->lt;
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasStatus_t r = prefer(lt, &preference);
+
+    for (int64_t i = 0; i < l->n_algos && !r; i++) {
+        const int64_t last = (i + 1) * ROWS_STEP,
+                      rows = last < l->shape.rows ? last : l->shape.rows;
+        cublasLtMatmulHeuristicResult_t found;
+        Layouts o;
+        int n = 0;
+
+        r = lay_out(l, rows, &o);
+        if (!r)
+            r = lt->cublasLtMatmulAlgoGetHeuristic(l->handle, &l->desc, &o.a, &o.b, &o.d, &o.d,
+                                                   &preference, 1, &found, &n);
+        if (!r && (n < 1 || found.state != CUBLAS_STATUS_SUCCESS))
+            r = n < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
+        if (!r)
+            l->algo[i] = found.algo;
+    }
+    return check(lt, r, err, &l->shape, "cuBLASLt has no algorithm");
+}
+
+FtxStatus lt_open(const Memory *m, void *handle, const LtShape *shape, LtMatmul **out,
+                  FtxError *err)
+{
+    const CublasLtTable *lt;
+    FtxStatus s = check_shape(shape, err);
+
+    *out = NULL;
+    if (!s)
+        s = table(&lt, err);
+    if (s)
+        return s;
+    const int64_t n_algos = (shape->rows + ROWS_STEP - 1) / ROWS_STEP;
+    const size_t bytes = sizeof(LtMatmul) + (size_t)n_algos * sizeof(cublasLtMatmulAlgo_t);
+    LtMatmul *l = memory_alloc(m, bytes, 64);
+    if (!l)
+        return memory_fail(err, "a matrix product", bytes);
+    l->memory = *m;
+    l->bytes = bytes;
+    l->lt = lt;
+    l->handle = handle;
+    l->shape = *shape;
+    l->n_algos = n_algos;
+    s = describe(l, err);
+    if (!s)
+        s = choose(l, err);
+    if (s) {
+        lt_close(l);
+        return s;
+    }
+    *out = l;
+    return FTX_OK;
+}
+
+void lt_close(LtMatmul *l)
+{
+    if (!l)
+        return;
+
+    const Memory m = l->memory;
+
+    memory_free(&m, l, l->bytes);
+}
+
+bool lt_equal(const LtMatmul *l, const LtShape *s)
+{
+    const LtShape *o = &l->shape;
+
+    return o->rows == s->rows && o->n == s->n && o->k == s->k && o->x == s->x && o->w == s->w &&
+           o->y == s->y && o->act == s->act && o->bias == s->bias && o->residual == s->residual;
+}
+
+/* --- running
+ * --------------------------------------------------------------------------------------- */
+
+static const void *address(CUdeviceptr p)
+{
+    return (const void *)(uintptr_t)p;
+}
+
+static FtxStatus run_with(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, int64_t rows,
+                          const LtPointers *p, CUdeviceptr workspace, CUstream stream,
+                          FtxError *err)
+{
+    const float one = 1.0f, zero = 0.0f;
+    const CublasLtTable *lt = l->lt;
+    cublasLtMatmulDescOpaque_t desc = l->desc;
+    Layouts o;
+    cublasStatus_t r = lay_out(l, rows, &o);
+
+    if (!r && l->shape.bias)
+        r = lt->cublasLtMatmulDescSetAttribute(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->b,
+                                               sizeof p->b);
+    if (!r)
+        r = lt->cublasLtMatmul(l->handle, &desc, &one, address(p->w), &o.a, address(p->x), &o.b,
+                               l->shape.residual ? &one : &zero,
+                               address(l->shape.residual ? p->r : p->y), &o.d,
+                               (void *)(uintptr_t)p->y, &o.d, algo, (void *)(uintptr_t)workspace,
+                               LT_WORKSPACE_BYTES, (cudaStream_t)stream);
+    return check(lt, r, err, &l->shape, "cuBLASLt");
+}
+
+FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdeviceptr workspace,
+                 CUstream stream, FtxError *err)
+{
+    if (rows < 1 || rows > l->shape.rows)
+        return ftx_fail(err, FTX_EINVAL, "%lld rows in a matrix product planned for at most %lld",
+                        (long long)rows, (long long)l->shape.rows);
+    return run_with(l, &l->algo[(rows - 1) / ROWS_STEP], rows, p, workspace, stream, err);
+}
+
+FtxStatus lt_warm(const LtMatmul *l, const LtPointers *p, CUdeviceptr workspace, CUstream stream,
+                  FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    for (int64_t i = 0; i < l->n_algos && !s; i++) {
+        const int64_t last = (i + 1) * ROWS_STEP;
+        bool seen = false;
+
+        for (int64_t j = 0; j < i && !seen; j++)
+            seen = !memcmp(&l->algo[i], &l->algo[j], sizeof *l->algo);
+        if (!seen)
+            s = run_with(l, &l->algo[i], last < l->shape.rows ? last : l->shape.rows, p, workspace,
+                         stream, err);
+    }
+    return s;
+}
+#endif

@@ -1,0 +1,149 @@
+/* cuda_driver.c - the CUDA driver as a table of functions, loaded when first asked for. */
+#include "cuda_driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/env.h"
+
+static void *try_open(const char *path, char *why, size_t why_bytes)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+    if (!library && why) {
+        const size_t n = strlen(why);
+        const char *reason = dlerror();
+
+        snprintf(why + n, why_bytes - n, "%s%s", n ? "; " : "", reason ? reason : path);
+    }
+    return library;
+}
+
+void *cuda_library_open(const char *const *names, size_t n, char *why, size_t why_bytes)
+{
+    static const char *const folders[] = {NULL, "/usr/local/cuda/lib64", "/usr/local/cuda/lib"};
+    const char *asked = env_text(ENV_FTX_CUDA);
+    char path[4096];
+    void *library = NULL;
+
+    if (why)
+        why[0] = '\0';
+    for (size_t i = 0; asked && asked[0] == '/' && i < n && !library; i++) {
+        snprintf(path, sizeof path, "%s/%s", asked, names[i]);
+        library = try_open(path, NULL, 0);
+    }
+    for (size_t f = 0; f < sizeof folders / sizeof *folders && !library; f++) {
+        for (size_t i = 0; i < n && !library; i++) {
+            snprintf(path, sizeof path, "%s%s%s", folders[f] ? folders[f] : "",
+                     folders[f] ? "/" : "", names[i]);
+            library = try_open(path, f ? NULL : why, why_bytes);
+        }
+    }
+    return library;
+}
+
+#ifdef FTX_HAVE_CUDA
+#include <pthread.h>
+#include <stdarg.h>
+
+static struct {
+    pthread_mutex_t lock;
+    const CudaDriver *replaced;
+    bool tried;
+    FtxError why; /* status FTX_OK: the table is whole */
+    CudaDriver table;
+} driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+#define NAME_OF_(name) #name
+#define NAME_OF(name) NAME_OF_(name) /* cuMemAlloc is cuMemAlloc_v2 in cuda.h, and in the library  \
+                                      */
+
+/* A driver older than our cuda.h may know a function under its first name alone. */
+static void *symbol(void *library, const char *name)
+{
+    static const char newer[] =
+        "cuEventElapsedTime_v2"; /* same arguments and meaning as the first */
+    void *f = dlsym(library, name);
+
+    return f || strcmp(name, newer) != 0 ? f : dlsym(library, "cuEventElapsedTime");
+}
+
+static FtxStatus load(CudaDriver *cu, FtxError *err)
+{
+    static const char *const names[] = {"libcuda.so.1"};
+    const char *asked = env_text(ENV_FTX_CUDA), *missing = NULL;
+    char why[500];
+    int version = 0;
+
+    if (asked && !strcmp(asked, "0"))
+        return ftx_fail(err, FTX_ENODEVICE, "no CUDA driver: FTX_CUDA=0 says so");
+    void *library = cuda_library_open(names, 1, why, sizeof why);
+    if (!library)
+        return ftx_fail(err, FTX_ENODEVICE, "no CUDA driver on this machine: %s", why);
+#define F(name)                                                                                    \
+    *(void **)&cu->name = symbol(library, NAME_OF(name));                                          \
+    if (!cu->name)                                                                                 \
+        missing = NAME_OF(name);
+    CUDA_FUNCTIONS(F)
+#undef F
+    if (cu->cuDriverGetVersion)
+        cu->cuDriverGetVersion(&version);
+    if (version >= CUDA_OLDEST_DRIVER && !missing)
+        return FTX_OK; /* the library stays for as long as the process */
+    dlclose(library);
+    if (version < CUDA_OLDEST_DRIVER)
+        return ftx_fail(err, FTX_ENODEVICE,
+                        "the CUDA driver is too old: it is for CUDA %d.%d, needed is %d.%d (driver "
+                        "550 or newer)",
+                        version / 1000, version / 10 % 100, CUDA_OLDEST_DRIVER / 1000,
+                        CUDA_OLDEST_DRIVER / 10 % 100);
+    return ftx_fail(err, FTX_ENODEVICE, "the CUDA driver (for CUDA %d.%d) has no %s",
+                    version / 1000, version / 10 % 100, missing);
+}
+
+FtxStatus cuda_driver(const CudaDriver **out, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    pthread_mutex_lock(&driver.lock);
+    *out = driver.replaced;
+    if (!*out) {
+        if (!driver.tried)
+            driver.why.status = load(&driver.table, &driver.why);
+        driver.tried = true;
+        s = driver.why.status;
+        if (s && err)
+            *err = driver.why;
+        *out = s ? NULL : &driver.table;
+    }
+    pthread_mutex_unlock(&driver.lock);
+    return s;
+}
+
+void cuda_driver_replace(const CudaDriver *table)
+{
+    pthread_mutex_lock(&driver.lock);
+    driver.replaced = table;
+    pthread_mutex_unlock(&driver.lock);
+}
+
+FtxStatus cuda_check(const CudaDriver *cu, CUresult r, FtxError *err, const char *what, ...)
+{
+    const char *name = NULL, *text = NULL;
+    char before[300];
+    va_list ap;
+
+    if (r == CUDA_SUCCESS)
+        return FTX_OK;
+    va_start(ap, what);
+    vsnprintf(before, sizeof before, what, ap);
+    va_end(ap);
+    cu->cuGetErrorName(r, &name);
+    cu->cuGetErrorString(r, &text);
+    return ftx_fail(err,
+                    r == CUDA_ERROR_NO_DEVICE || r == CUDA_ERROR_NO_BINARY_FOR_GPU ? FTX_ENODEVICE
+                                                                                   : FTX_EDEVICE,
+                    "%s: %s (%s)", before, name ? name : "CUDA error", text ? text : "no text");
+}
+#endif

@@ -1,0 +1,193 @@
+/* fake_cublaslt.c - a cuBLASLt that computes nothing: shapes and pointers are written down. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_driver.h"
+#include "runtime/cublaslt_table.h"
+
+typedef struct FakeDesc { /* in the opaque description */
+    int compute, transposed_a, epilogue, bias_type;
+    CUdeviceptr bias;
+} FakeDesc;
+
+typedef struct FakeLayout {
+    int type;
+    uint64_t rows, columns;
+    int64_t ld;
+} FakeLayout;
+
+#define MAY_FAIL                                                                                   \
+    do {                                                                                           \
+        if (fake_fails(__func__))                                                                  \
+            return CUBLAS_STATUS_INTERNAL_ERROR;                                                   \
+    } while (0)
+
+static cublasStatus_t fake_create(cublasLtHandle_t *h)
+{
+    MAY_FAIL;
+    *h = malloc(1);
+    fake.handles++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_destroy(cublasLtHandle_t h)
+{
+    free(h);
+    fake.handles--;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static size_t fake_version(void)
+{
+    return 130000;
+}
+
+static const char *fake_text(cublasStatus_t r)
+{
+    return r == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED"
+                                            : "CUBLAS_STATUS_INTERNAL_ERROR";
+}
+
+static cublasStatus_t fake_desc(cublasLtMatmulDesc_t d, size_t bytes, cublasComputeType_t compute,
+                                cudaDataType_t scale)
+{
+    const FakeDesc f = {.compute = (int)compute};
+
+    MAY_FAIL;
+    if (bytes < sizeof f || scale != CUDA_R_32F)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(d, &f, sizeof f);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t a,
+                               const void *p, size_t bytes)
+{
+    FakeDesc f;
+    int v = 0;
+
+    MAY_FAIL;
+    memcpy(&f, d, sizeof f);
+    memcpy(&v, p, bytes < sizeof v ? bytes : sizeof v);
+    switch (a) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        f.transposed_a = v == CUBLAS_OP_T;
+        break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        f.epilogue = v;
+        break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        f.bias_type = v;
+        break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        memcpy(&f.bias, p, sizeof f.bias);
+        break;
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    memcpy(d, &f, sizeof f);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_layout(cublasLtMatrixLayout_t l, size_t bytes, cudaDataType t,
+                                  uint64_t rows, uint64_t cols, int64_t ld)
+{
+    const FakeLayout f = {(int)t, rows, cols, ld};
+
+    MAY_FAIL;
+    if (bytes < sizeof f)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(l, &f, sizeof f);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_preference(cublasLtMatmulPreference_t p, size_t bytes)
+{
+    (void)p, (void)bytes;
+    MAY_FAIL;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_prefer(cublasLtMatmulPreference_t p,
+                                  cublasLtMatmulPreferenceAttributes_t a, const void *v,
+                                  size_t bytes)
+{
+    (void)p, (void)a, (void)v, (void)bytes;
+    MAY_FAIL;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static FakeLayout layout(cublasLtMatrixLayout_t l)
+{
+    FakeLayout f;
+
+    memcpy(&f, l, sizeof f);
+    return f;
+}
+
+/* An algorithm is the number of 128 columns it was asked for. */
+static cublasStatus_t fake_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
+                                     cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                     cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y,
+                                     cublasLtMatmulPreference_t p, int most,
+                                     cublasLtMatmulHeuristicResult_t *out, int *n)
+{
+    (void)h, (void)d, (void)a, (void)c, (void)y, (void)p, (void)most;
+    MAY_FAIL;
+    memset(out, 0, sizeof *out);
+    out->algo.data[0] = layout(b).columns / 128;
+    *n = layout(b).rows == 13 ? 0 : 1; /* K = 13: there is none */
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha,
+                                  const void *a, cublasLtMatrixLayout_t la, const void *b,
+                                  cublasLtMatrixLayout_t lb, const void *beta, const void *c,
+                                  cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t ly,
+                                  const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
+                                  cudaStream_t stream)
+{
+    FakeDesc f;
+    FakeLaunch l = {.kernel = "lt", .n_params = 5};
+
+    (void)h, (void)alpha, (void)lc, (void)algo;
+    MAY_FAIL;
+    memcpy(&f, d, sizeof f);
+    if (!f.transposed_a || layout(la).columns != layout(ly).rows ||
+        layout(la).rows != layout(lb).rows || layout(lb).columns != layout(ly).columns ||
+        layout(la).ld != (int64_t)layout(la).rows ||
+        !fake_holds((CUdeviceptr)(uintptr_t)workspace, bytes))
+        abort();
+    l.m = (long long)layout(lb).columns;
+    l.n = (long long)layout(la).columns;
+    l.k = (long long)layout(la).rows;
+    l.beta = *(const float *)beta;
+    l.epilogue = f.epilogue;
+    l.param[0] = (CUdeviceptr)(uintptr_t)b;
+    l.param[1] = (CUdeviceptr)(uintptr_t)a;
+    l.param[2] = f.bias;
+    l.param[3] = (CUdeviceptr)(uintptr_t)c;
+    l.param[4] = (CUdeviceptr)(uintptr_t)y;
+    fake_record((CUstream)stream, &l);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static const CublasLtTable table = {
+    .cublasLtCreate = fake_create,
+    .cublasLtDestroy = fake_destroy,
+    .cublasLtGetVersion = fake_version,
+    .cublasLtGetStatusString = fake_text,
+    .cublasLtMatmul = fake_matmul,
+    .cublasLtMatmulAlgoGetHeuristic = fake_heuristic,
+    .cublasLtMatmulDescInit_internal = fake_desc,
+    .cublasLtMatmulDescSetAttribute = fake_set,
+    .cublasLtMatrixLayoutInit_internal = fake_layout,
+    .cublasLtMatmulPreferenceInit_internal = fake_preference,
+    .cublasLtMatmulPreferenceSetAttribute = fake_prefer,
+};
+
+void fake_install_cublaslt(void)
+{
+    cublaslt_replace(&table);
+}

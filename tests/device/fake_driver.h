@@ -1,0 +1,52 @@
+/* fake_driver.h - a CUDA driver that runs nothing: device memory comes from malloc, copies happen
+ * at once, launches are written down.
+ *
+ * A code image is the text "ENTRY N": one kernel that takes a struct of N pointers. Any one call
+ * can be made to fail, and everything that is opened is counted until it is closed. */
+#ifndef FTX_FAKE_DRIVER_H
+#define FTX_FAKE_DRIVER_H
+
+#include "runtime/cuda_driver.h"
+#include "runtime/cublaslt.h"
+
+typedef struct FakeLaunch {
+    char kernel[64]; /* "lt": a matrix product */
+    unsigned grid[3], block, smem;
+    bool overlap; /* a programmatic edge to the launch before */
+    bool in_graph;
+    unsigned n_params;
+    CUdeviceptr param[12];
+    long long m, n, k; /* of a matrix product */
+    float beta;
+    int epilogue;
+} FakeLaunch;
+
+typedef struct Fake {
+    /* what the machine is */
+    int gpus, cc, version;
+    size_t free_bytes;
+    /* fault injection: call number `fail_at` (from 1) fails; 0: none */
+    unsigned long fail_at, calls;
+    const char *failed; /* the function that was made to fail */
+    /* what is open */
+    int contexts, pushed, allocations, pinned, streams, events, modules, graphs, execs, handles;
+    /* what was run */
+    FakeLaunch run[4096];
+    size_t n_run;
+    unsigned long copied_bytes, uploads;
+    int driver_calls_that_allocate;
+} Fake;
+
+extern Fake fake;
+
+void fake_reset(void); /* a machine with one sm_90; installs both tables */
+int fake_open_things(void);
+/* Whether [p, p + bytes) is device memory (or mapped host memory) that is allocated. */
+bool fake_holds(CUdeviceptr p, size_t bytes);
+
+/* for fake_cublaslt.c */
+bool fake_fails(const char *function);
+void fake_record(CUstream stream, const FakeLaunch *l);
+void fake_install_cublaslt(void);
+
+#endif
