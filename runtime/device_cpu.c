@@ -337,9 +337,10 @@ static void run_all(void *user, int thread, int threads)
     }
 }
 
-/* FTX_NAN: looks at the buffers of WORK that are born at a launch of an fp32 plan. Rows beyond the
- * live ones hold leftovers, and a buffer does not say whether it has T or S rows; so at most the
- * rows that both readings call live are looked at, and every live logit. */
+/* FTX_NAN: looks at the values in WORK that are born at a launch of an fp32 plan ("%12 linear";
+ * scratch may hold anything). Rows beyond the live ones hold leftovers, and a buffer does not say
+ * whether it has T or S rows; so at most the rows that both readings call live are looked at, and
+ * every live logit. */
 static bool has_nan(const float *v, uint64_t n, uint64_t *at)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -352,6 +353,7 @@ static bool has_nan(const float *v, uint64_t n, uint64_t *at)
 
 static bool makes_nan(const Session *s, uint32_t launch, uint64_t *at)
 {
+    const uint64_t padding = 64; /* floats at the end of a buffer that may be no values */
     const ArtifactPlan *p = s->device->plan;
     const FtxFacts *f = s->device->artifact->facts;
     const FtxPlan *head = p->head;
@@ -364,9 +366,11 @@ static bool makes_nan(const Session *s, uint32_t launch, uint64_t *at)
         const uint64_t by_tokens = b->bytes * (uint64_t)s->T / f->tokens;
         const uint64_t by_rows = b->bytes * (uint64_t)s->S / f->sequences;
 
+        const uint64_t live = (by_tokens < by_rows ? by_tokens : by_rows) / sizeof(float);
+
         if (b->space == FTX_SPACE_WORK && b->program == program && b->first == launch - s->program->first_launch &&
-            has_nan((const float *)(s->space[FTX_SPACE_WORK] + b->offset),
-                    (by_tokens < by_rows ? by_tokens : by_rows) / sizeof(float), at))
+            *artifact_string(s->device->artifact, b->name) == '%' && live > padding &&
+            has_nan((const float *)(s->space[FTX_SPACE_WORK] + b->offset), live - padding, at))
             return true;
     }
     for (uint32_t i = 0; i < k->n_operands; i++)
