@@ -41,7 +41,7 @@ Id nn_value(lua_State *L, int i, const char *what)
     const Node *n = luaL_testudata(L, i, VALUE);
 
     if (reader_of(L)->finished)
-        sandbox_fail(L, "%s comes after ftx.model, when the graph is complete", what);
+        sandbox_fail(L, "%s: nothing can be added to the graph after ftx.model", what);
     if (!n)
         sandbox_fail(L, "%s must be a graph value, got %s", what, found(L, i));
     return n->id;
@@ -175,7 +175,7 @@ static Id add_shaped(lua_State *L, Op op, const Id args[IR_MAX_ARGS], const Attr
     Id id;
 
     if (reader_of(L)->finished)
-        sandbox_fail(L, "%s comes after ftx.model, when the graph is complete", ir_op_name(op));
+        sandbox_fail(L, "%s: nothing can be added to the graph after ftx.model", ir_op_name(op));
     if (g->values.n > MAX_VALUES)
         sandbox_fail(L, "the graph has more than %d values", MAX_VALUES);
     ir_infer(g, op, args, attrs->at, attrs->n, DT_NONE, (Loc){0}, &shape, &type, &d);

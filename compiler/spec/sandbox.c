@@ -239,6 +239,17 @@ static Loc sandbox_start(lua_State *L)
     return loc;
 }
 
+/* Pushes "\1N\1:line: text". */
+static void push_marked(lua_State *L, Loc loc, const char *text)
+{
+    const int file = (int)file_number(sandbox_of(L), loc.file);
+
+    if (loc.line)
+        lua_pushfstring(L, "%c%d%c:%d: %s", MARK, file, MARK, loc.line, text);
+    else
+        lua_pushfstring(L, "%c%d%c: %s", MARK, file, MARK, text);
+}
+
 int sandbox_fail(lua_State *L, const char *format, ...)
 {
     char text[1600];
@@ -251,7 +262,7 @@ int sandbox_fail(lua_State *L, const char *format, ...)
     return lua_error(L);
 }
 
-int sandbox_fail_in(lua_State *L, const char *file, const char *format, ...)
+int sandbox_fail_at(lua_State *L, Loc loc, const char *format, ...)
 {
     char text[1600];
     va_list ap;
@@ -259,7 +270,7 @@ int sandbox_fail_in(lua_State *L, const char *file, const char *format, ...)
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    lua_pushfstring(L, "%c%d%c: %s", MARK, (int)file_number(sandbox_of(L), file), MARK, text);
+    push_marked(L, loc, text);
     return lua_error(L);
 }
 
@@ -300,10 +311,7 @@ static int on_error(lua_State *L)
     if (!marked_file(s, lua_tostring(L, 1), &end)) {
         const char *of = here.file ? here.file : s->subject;
 
-        if (here.line)
-            lua_pushfstring(L, "%c%d%c:%d: %s", MARK, (int)file_number(s, of), MARK, here.line, lua_tostring(L, 1));
-        else
-            lua_pushfstring(L, "%c%d%c: %s", MARK, (int)file_number(s, of), MARK, lua_tostring(L, 1));
+        push_marked(L, (Loc){of, here.line}, lua_tostring(L, 1));
         lua_replace(L, 1);
     }
     lua_settop(L, 1);
@@ -327,7 +335,7 @@ void sandbox_load(lua_State *L, const char *file, const char *text, size_t bytes
     char name[32];
 
     if (bytes > SANDBOX_TEXT)
-        sandbox_fail_in(L, file, "the file is %zu bytes, %d are allowed", bytes, SANDBOX_TEXT);
+        sandbox_fail_at(L, (Loc){file, 0}, "the file is %zu bytes, %d are allowed", bytes, SANDBOX_TEXT);
     snprintf(name, sizeof name, "@%c%zu%c", MARK, file_number(sandbox_of(L), file), MARK);
     if (luaL_loadbufferx(L, text, bytes, name, "t") != LUA_OK)
         lua_error(L);

@@ -45,7 +45,7 @@ static int run_file(lua_State *L)
     sandbox_load(L, r->spec->path, lua_touserdata(L, 1), strlen(lua_touserdata(L, 1)));
     lua_call(L, 0, 1);
     if (!r->finished)
-        return sandbox_fail_in(L, r->spec->path, "the spec must return ftx.model { ... }, it returned %s",
+        return sandbox_fail_at(L, (Loc){r->spec->path, 0}, "the spec must return ftx.model { ... }, it returned %s",
                                luaL_typename(L, -1));
     return 0;
 }
