@@ -55,7 +55,7 @@ int command_help(int argc, char **argv)
         if (i >= 0 && commands[i].run != command_help)
             return commands[i].run(1, help);
         if (strcmp(argv[0], "env") == 0) {
-#define ENV(name, value, what) printf("  %-12s %s\n", #name "=" value, what);
+#define ENV(name, what) printf("  %-12s %s\n", #name, what);
 #include "../runtime/base/env.def"
 #undef ENV
             return EXIT_DONE;
