@@ -24,7 +24,8 @@
  *                 op.attr is an attribute of the op that matched (0: it did not); of two of one
  *                 op the outer one; words become numbers by FtxAct. `layer` is no constant: $k
  *                 and $v know it. A later expression may use an earlier constant. Constants are
- *                 numbered as the consts lines name them, then those of match lines.
+ *                 numbered as the consts lines name them, then those of match lines;
+ *                 a consts line `ACT: ACT` gives a constant of match lines its place.
  *   //@ fits    expression
  *   //@ launch  grid E, E, E   block E   smem E       grid may use T, S, SMS and live dimensions
  *   //@ scratch NAME bytes                 workspace for this launch; an operand after the outs

@@ -50,7 +50,8 @@ typedef struct ContractConst {
     ConstKind kind;
     int64_t candidate[CONTRACT_MAX_CANDIDATES];
     size_t n_candidates;
-    bool of_match;
+    bool of_match; /* match lines say its value */
+    bool placed;   /* ... but a consts line "NAME: NAME" its place */
 } ContractConst;
 
 struct Contract {

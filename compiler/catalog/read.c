@@ -249,8 +249,12 @@ static bool read_match(Reader *r)
             if (!kind_of(r, t->text, &kind))
                 return false;
             k = const_find(r->c, t->name);
-            if (k && !k->of_match)
-                continue; /* its place is that of the consts line */
+            if (k && !k->of_match) {
+                if (!k->value.text || strcmp(k->value.text, t->name) != 0)
+                    return diag_error(r->d, r->loc, "contract: constant %s stands twice", t->name);
+                k->of_match = k->placed = true; /* "NAME: NAME" before */
+                k->value.text = NULL;
+            }
             if (!k) {
                 k = arena_push(r->keep, r->c->consts);
                 *k = (ContractConst){.value = {t->name, NULL, r->loc}, .of_match = true};
@@ -332,11 +336,13 @@ static bool read_consts(Reader *r)
                 return false;
         }
         place = const_find(r->c, k.value.name);
-        if (place && !place->of_match)
+        if (place && (!place->of_match || place->placed || !k.value.text || strcmp(k.value.text, k.value.name) != 0))
             return diag_error(r->d, r->loc, "contract: constant %s stands twice", k.value.name);
-        if (place) { /* a match line named it before: the consts line gives it its place */
+        if (place) { /* match lines give its value, this line its place */
             const size_t i = (size_t)(place - r->c->consts.at);
 
+            k = *place;
+            k.placed = true;
             memmove(place, place + 1, sizeof *place * (r->c->consts.n - i - 1));
             r->c->consts.n--;
         }
@@ -345,15 +351,15 @@ static bool read_consts(Reader *r)
     return true;
 }
 
-/* Constants of match lines are numbered after those of consts lines. */
+/* Constants of match lines are numbered after those of consts lines, unless one gives them a place. */
 static void order_consts(Contract *c)
 {
     ContractConst sorted[CONTRACT_MAX_CONSTS];
     size_t n = 0;
 
-    for (int of_match = 0; of_match <= 1; of_match++)
+    for (int last = 0; last <= 1; last++)
         for (size_t i = 0; i < c->consts.n; i++)
-            if (c->consts.at[i].of_match == of_match)
+            if ((c->consts.at[i].of_match && !c->consts.at[i].placed) == last)
                 sorted[n++] = c->consts.at[i];
     if (n)
         memcpy(c->consts.at, sorted, sizeof *sorted * n);

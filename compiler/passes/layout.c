@@ -1,0 +1,52 @@
+/* layout.c - every weight that a kernel reads gets one place in the packed block, in the type that
+ * the kernel asks for. One layout (row-major) and one block serve all programs, buckets and targets;
+ * a weight that two kernels want in two types stands there twice. Places are given in the order of
+ * first use, so the hot loop reads forward through memory. */
+#include "lower.h"
+
+enum { WEIGHT_ALIGN = 256 };
+
+/* How random weights are drawn, and what `show` says: from the first reader of the value. */
+static FtxWeightKind kind_of(const Graph *g, Id w)
+{
+    if (ir_value(g, w)->op == OP_ROPE_TABLE)
+        return FTX_WEIGHT_TABLE;
+    if (ir_value(g, w)->shape.rank > 1)
+        return FTX_WEIGHT_MATRIX;
+    for (Id v = w + 1; v < g->values.n; v++)
+        if ((ir_value(g, v)->op == OP_RMSNORM || ir_value(g, v)->op == OP_LAYERNORM) && ir_value(g, v)->args[1] == w)
+            return FTX_WEIGHT_GAIN;
+    return FTX_WEIGHT_BIAS;
+}
+
+static void pack(Lower *l, Id w, DType type)
+{
+    Packing *p = l->packing;
+    const int64_t elements = ir_shape_elements(ir_value(l->g, w)->shape, 0, 0);
+
+    for (size_t i = 0; i < p->weights.n; i++)
+        if (p->weights.at[i].value == w && p->weights.at[i].type == type)
+            return;
+    PackedWeight *to = arena_push(l->keep, p->weights);
+
+    *to = (PackedWeight){.value = w, .type = type, .kind = kind_of(l->g, w), .offset = p->bytes,
+                         .bytes = (uint64_t)elements * dtype_size(type)};
+    p->bytes = (to->offset + to->bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;
+}
+
+bool stage_layout(Lower *l, Diag *d)
+{
+    (void)d;
+    for (size_t i = 0; i < l->programs.n; i++) {
+        const Program *p = &l->programs.at[i];
+
+        for (size_t k = 0; k < p->groups.n; k++) {
+            const Binding *b = &p->groups.at[k].b;
+
+            for (size_t a = 0; a < b->contract->args.n; a++)
+                if (b->arg[a] && ir_op_is_weight(ir_value(l->g, b->arg[a])->op))
+                    pack(l, b->arg[a], contract_arg_type(&p->facts, b, a));
+        }
+    }
+    return true;
+}

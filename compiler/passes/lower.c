@@ -1,0 +1,126 @@
+/* lower.c - the programs of a target and the facts that selection asks for. */
+#include "lower.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    uint32_t id, smem; /* bytes of shared memory a block may have */
+} targets[] = {
+    {"cpu", FTX_TARGET_CPU, 0},  {"sm_80", 800, 166912},    {"sm_86", 860, 101376},    {"sm_89", 890, 101376},
+    {"sm_90a", 901, 232448},     {"sm_100a", 1001, 232448}, {"sm_120a", 1201, 101376},
+};
+
+bool target_parse(const char *name, Target *t, Diag *d)
+{
+    for (size_t i = 0; i < LEN(targets); i++)
+        if (strcmp(targets[i].name, name) == 0) {
+            *t = (Target){targets[i].id, targets[i].name};
+            return true;
+        }
+    return diag_error(d, (Loc){0}, "no target is called \"%s\"; known: cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, "
+                      "sm_120a", name);
+}
+
+uint32_t target_smem_bytes(Target t)
+{
+    for (size_t i = 0; i < LEN(targets); i++)
+        if (targets[i].id == t.id)
+            return targets[i].smem;
+    return 49152; /* every GPU has that much */
+}
+
+/* The layer each value belongs to. A layer begins with what only its append needs (norm, product),
+ * and runs to the next one's beginning; select_last ends the last. -1: before, after, or weights. */
+static int *find_layers(const Graph *g, Arena *keep)
+{
+    int *layer = arena_array(keep, int, g->values.n), now = -1;
+    int *begins = arena_array(keep, int, g->values.n);
+    const uint32_t *uses = ir_uses(g);
+
+    for (Id v = 1; v < g->values.n; v++) {
+        Id first = v;
+
+        begins[v] = -1;
+        if (ir_value(g, v)->op != OP_APPEND && ir_value(g, v)->op != OP_CACHE)
+            continue;
+        for (Id x = ir_value(g, v)->args[0]; x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED;
+             x = ir_value(g, x)->args[0])
+            first = x;
+        begins[first] = (int)ir_int(ir_value(g, v), "layer");
+    }
+    for (Id v = 1; v < g->values.n; v++) {
+        if (begins[v] >= 0)
+            now = begins[v];
+        if (ir_value(g, v)->op == OP_SELECT_LAST)
+            now = -1;
+        layer[v] = ir_op_is_weight(ir_value(g, v)->op) ? -1 : now;
+    }
+    return layer;
+}
+
+static void add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
+{
+    const Limits *m = &l->g->limits;
+    Program *p = arena_push(l->keep, l->programs);
+    const int64_t t_max = bucket ? bucket : kind == FTX_PROG_DECODE ? m->sequences : m->tokens;
+
+    p->kind = kind;
+    p->facts = (ProgramFacts){
+        .g = l->g, .decode = kind == FTX_PROG_DECODE, .bucket = bucket, .t_max = t_max,
+        .s_max = t_max < m->sequences ? t_max : m->sequences, .arch = l->target.id / 10,
+        .smem = target_smem_bytes(l->target), .kv = l->kv, .target = l->target.id,
+    };
+}
+
+/* The CPU runs any step through one list. On a GPU small steps are graphs of fixed size; a step of
+ * one token a sequence, the hot loop, has its own. */
+static void add_programs(Lower *l)
+{
+    const Limits *m = &l->g->limits;
+
+    if (l->target.id == FTX_TARGET_CPU) {
+        add_program(l, FTX_PROG_STEP, 0);
+        return;
+    }
+    add_program(l, FTX_PROG_STEP, 16);
+    if (m->tokens > 16)
+        add_program(l, FTX_PROG_STEP, 64);
+    if (m->tokens > 64)
+        add_program(l, FTX_PROG_STEP, 0);
+    for (int64_t bucket = 1; bucket <= 64; bucket *= 2) {
+        add_program(l, FTX_PROG_DECODE, bucket);
+        if (bucket >= m->sequences)
+            return;
+    }
+    add_program(l, FTX_PROG_DECODE, 0);
+}
+
+void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Precision *p, Packing *packing, Plan *plan)
+{
+    *l = (Lower){.source = g, .catalog = c, .target = t, .precision = p, .packing = packing, .plan = plan,
+                 .keep = g->keep, .scratch = g->scratch};
+    l->compute = precision_compute(p, t);
+    l->kv = p->kv ? p->kv : l->compute;
+    l->g = arena_new(l->keep, Graph);
+    *l->g = *g;
+    l->g->values.at = arena_array(l->keep, Value, g->values.n);
+    l->g->values.cap = g->values.n;
+    memcpy(l->g->values.at, g->values.at, sizeof *g->values.at * g->values.n);
+    precision_apply(l->g, p, l->compute);
+    l->layer = find_layers(l->g, l->keep);
+    add_programs(l);
+    *plan = (Plan){.target = t};
+    plan->head.target = t.id;
+    plan->head.weight_type = p->weights ? p->weights : DT_FP32;
+    plan->head.compute_type = l->compute;
+    plan->head.kv_type = l->kv;
+    *(const char **)arena_push(l->keep, plan->strings) = "";
+}
+
+const char *lower_program_name(const Program *p, Arena *a)
+{
+    const char *kind = p->kind == FTX_PROG_DECODE ? "decode" : "step";
+
+    return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;
+}

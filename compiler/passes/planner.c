@@ -1,0 +1,145 @@
+/* planner.c - offsets for pieces of memory that live for a while.
+ *
+ * Pieces whose lifetimes overlap may not overlap in memory. One after another, each at the lowest
+ * place that is free for its whole life: Pisarchyk & Lee 2020, "greedy by size". Which order is
+ * best depends on the model, so several are tried, and the best is improved by moving single pieces
+ * to the front, until the lower bound is met. O(n^2) an order; n is below 2,000. */
+#include "planner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t planner_lower_bound(const Life *lives, size_t n)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < n; i++) { /* the largest sum stands where some life begins */
+        uint64_t sum = 0;
+
+        for (size_t k = 0; k < n; k++)
+            if (lives[k].first <= lives[i].first && lives[i].first <= lives[k].last)
+                sum += lives[k].bytes;
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+static bool meet(const Life *a, const Life *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* Places the lives in the given order; `placed` holds those done, sorted by offset. */
+static uint64_t place(Life *lives, const uint32_t *order, size_t n, uint32_t *placed)
+{
+    uint64_t peak = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        Life *life = &lives[order[i]];
+        uint64_t at = 0;
+        size_t slot = i;
+
+        for (size_t k = 0; k < i; k++) {
+            const Life *other = &lives[placed[k]];
+
+            if (!meet(life, other))
+                continue;
+            if (other->offset >= at && other->offset - at >= life->bytes)
+                break;
+            if (other->offset + other->bytes > at)
+                at = other->offset + other->bytes;
+        }
+        life->offset = at;
+        while (slot > 0 && lives[placed[slot - 1]].offset > at) {
+            placed[slot] = placed[slot - 1];
+            slot--;
+        }
+        placed[slot] = order[i];
+        if (at + life->bytes > peak)
+            peak = at + life->bytes;
+    }
+    return peak;
+}
+
+typedef enum Key { BY_SIZE, BY_AREA, BY_START, BY_LENGTH, BY_END, KEYS } Key;
+
+/* Larger comes first; equal ones stay in their order. */
+static uint64_t key_of(const Life *l, Key key)
+{
+    const uint64_t length = (uint64_t)(l->last - l->first) + 1;
+
+    switch (key) {
+    case BY_SIZE:
+        return l->bytes;
+    case BY_AREA:
+        return l->bytes > UINT64_MAX / length ? UINT64_MAX : l->bytes * length;
+    case BY_START:
+        return UINT32_MAX - l->first;
+    case BY_LENGTH:
+        return length;
+    case BY_END:
+        return l->last;
+    case KEYS:
+        break;
+    }
+    return 0;
+}
+
+static void sort(uint32_t *order, size_t n, const Life *lives, Key key, uint32_t *spare)
+{
+    if (n < 2)
+        return;
+    const size_t half = n / 2;
+    size_t i = 0, k = half, to = 0;
+
+    sort(order, half, lives, key, spare);
+    sort(order + half, n - half, lives, key, spare);
+    while (i < half || k < n)
+        spare[to++] = k == n || (i < half && key_of(&lives[order[i]], key) >= key_of(&lives[order[k]], key)) ? order[i++]
+                                                                                                        : order[k++];
+    memcpy(order, spare, n * sizeof *order);
+}
+
+static void move_to_front(uint32_t *order, size_t from, size_t to)
+{
+    const uint32_t piece = order[from];
+
+    memmove(order + to + 1, order + to, (from - to) * sizeof *order);
+    order[to] = piece;
+}
+
+uint64_t planner_run(Life *lives, size_t n, Arena *scratch)
+{
+    uint32_t *order = arena_array(scratch, uint32_t, n + 1), *best = arena_array(scratch, uint32_t, n + 1);
+    uint32_t *spare = arena_array(scratch, uint32_t, n + 1);
+    const uint64_t bound = planner_lower_bound(lives, n);
+    uint64_t least = UINT64_MAX, seed = 1;
+
+    for (int key = 0; key < KEYS && least > bound; key++) {
+        uint64_t peak;
+
+        for (size_t i = 0; i < n; i++)
+            order[i] = (uint32_t)i;
+        sort(order, n, lives, (Key)key, spare);
+        peak = place(lives, order, n, spare);
+        if (peak < least) {
+            least = peak;
+            memcpy(best, order, n * sizeof *order);
+        }
+    }
+    for (int step = 0; step < 400 && least > bound && n > 1; step++) {
+        uint64_t peak;
+
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        const size_t a = (size_t)(seed >> 40) % n, b = (size_t)(seed >> 16) % n;
+
+        memcpy(order, best, n * sizeof *order);
+        move_to_front(order, a > b ? a : b, a > b ? b : a);
+        peak = place(lives, order, n, spare);
+        if (peak <= least) { /* equal ones too: they lead off a plateau */
+            least = peak;
+            memcpy(best, order, n * sizeof *order);
+        }
+    }
+    return n ? place(lives, best, n, spare) : 0;
+}

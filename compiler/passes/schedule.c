@@ -1,0 +1,164 @@
+/* schedule.c - the launch list of every program: groups in the order of computation, equal instances
+ * made one, and for every operand what it is. Offsets come after, in memory.c. */
+#include <string.h>
+
+#include "lower.h"
+
+/* --- labels ----------------------------------------------------------------------------------------- */
+
+/* What a linear is for, from who reads it. */
+static const char *linear_role(const Graph *g, Id v)
+{
+    Op reader = OP_NONE;
+
+    for (Id id = v + 1; id < g->values.n && !reader; id++)
+        if (ir_value(g, id)->args[0] == v || ir_value(g, id)->args[1] == v)
+            reader = ir_value(g, id)->op;
+    const Op x = ir_value(g, ir_value(g, v)->args[0])->op;
+
+    return v == g->logits          ? "lm head"
+           : reader == OP_APPEND   ? "qkv"
+           : reader == OP_GLU      ? "gate and up"
+           : reader == OP_ACT      ? "up"
+           : x == OP_ATTEND_PAGED  ? "out"
+           : x == OP_GLU || x == OP_ACT ? "down"
+                                   : "linear";
+}
+
+static const char *role(const Graph *g, Id v)
+{
+    const Value *value = ir_value(g, v);
+
+    switch (value->op) {
+    case OP_LINEAR:
+        return linear_role(g, v);
+    case OP_RMSNORM:
+    case OP_LAYERNORM:
+        return "norm";
+    case OP_ACT:
+    case OP_GLU:
+        return ir_word(value, "kind");
+    case OP_ADD:
+        return ir_value(g, value->args[0])->op == OP_EMBED || ir_value(g, value->args[1])->op == OP_EMBED ? "add"
+                                                                                                        : "residual";
+    case OP_IDS:
+        return NULL;
+    default:
+        return ir_op_name(value->op);
+    }
+}
+
+const char *lower_describe(const Lower *l, const Group *g, Arena *a)
+{
+    const char *list = "";
+
+    for (Id v = 1; v < l->g->values.n; v++) /* in the order of computation */
+        for (uint32_t i = 0; i < g->b.n_covered; i++)
+            if (g->b.covered[i] == v && role(l->g, v))
+                list = arena_printf(a, "%s%s%s", list, *list ? ", " : "", role(l->g, v));
+    if (strcmp(list, g->b.contract->family) == 0)
+        return list;
+    return arena_printf(a, "%s (%s)", g->b.contract->family, list);
+}
+
+/* --- operands ---------------------------------------------------------------------------------------- */
+
+/* The layer whose pages a group sees: that of the op among its values that has one. */
+static int64_t layer_of(const Lower *l, const Binding *b)
+{
+    for (uint32_t i = 0; i < b->n_covered; i++) {
+        const Value *v = ir_value(l->g, b->covered[i]);
+
+        if (v->op == OP_APPEND || v->op == OP_ATTEND_PAGED || v->op == OP_CACHE || v->op == OP_ATTEND)
+            return ir_int(v, "layer");
+    }
+    return 0;
+}
+
+static uint32_t packed_at(const Packing *p, Id w, DType type)
+{
+    for (size_t i = 0; i < p->weights.n; i++)
+        if (p->weights.at[i].value == w && p->weights.at[i].type == type)
+            return (uint32_t)i;
+    die("a weight that layout did not place: %%%u", w);
+}
+
+static uint32_t zeroed_at(Lower *l, const Contract *c, uint32_t at, int64_t bytes)
+{
+    size_t i = 0;
+
+    while (i < l->zeroed.n && (l->zeroed.at[i].contract != c || l->zeroed.at[i].at != at))
+        i++;
+    if (i == l->zeroed.n)
+        *arena_push(l->keep, l->zeroed) = (Zeroed){.contract = c, .at = at};
+    if ((uint64_t)bytes > l->zeroed.at[i].bytes)
+        l->zeroed.at[i].bytes = (uint64_t)bytes;
+    return (uint32_t)i;
+}
+
+static Operand operand_of(const Lower *l, const Program *p, const Group *g, size_t i)
+{
+    const ContractArg *a = &g->b.contract->args.at[i];
+    const Id v = g->b.arg[i];
+    Operand o = {.value = v, .layer = -1};
+
+    if (a->named >= 0) {
+        o.kind = OPERAND_NAMED;
+        o.at = (uint32_t)a->named;
+        if (a->named == FTX_NAMED_k || a->named == FTX_NAMED_v)
+            o.layer = layer_of(l, &g->b);
+    } else if (v && v == l->g->logits) {
+        o.kind = OPERAND_NAMED;
+        o.at = FTX_NAMED_logits;
+    } else if (v && ir_op_is_weight(ir_value(l->g, v)->op)) {
+        o.kind = OPERAND_WEIGHT;
+        o.at = packed_at(l->packing, v, contract_arg_type(&p->facts, &g->b, i));
+    } else if (v) {
+        o.kind = OPERAND_VALUE;
+    }
+    return o;
+}
+
+static uint32_t instance_at(Lower *l, Instance *in)
+{
+    for (size_t i = 0; i < l->plan->instances.n; i++) {
+        const Instance *other = l->plan->instances.at[i];
+
+        if (other->contract == in->contract && strcmp(other->entry, in->entry) == 0)
+            return (uint32_t)i;
+    }
+    *arena_push(l->keep, l->plan->instances) = in;
+    return (uint32_t)l->plan->instances.n - 1;
+}
+
+static void launch(Lower *l, Program *p, const Group *g)
+{
+    const Contract *c = g->b.contract;
+    const int layer = l->layer[g->b.root];
+    const char *what = lower_describe(l, g, l->keep);
+    Launch *to = arena_push(l->keep, p->launches);
+
+    to->group = g;
+    to->instance = instance_at(l, g->fit.instance);
+    to->label = layer >= 0 ? arena_printf(l->keep, "layer %d: %s", layer, what) : what;
+    to->operands = arena_array(l->keep, Operand, c->args.n + c->scratch.n + c->zeroed.n);
+    for (size_t i = 0; i < c->args.n; i++)
+        to->operands[to->n_operands++] = operand_of(l, p, g, i);
+    for (size_t i = 0; i < c->scratch.n; i++)
+        to->operands[to->n_operands++] = (Operand){.kind = OPERAND_SCRATCH, .at = (uint32_t)i, .bytes = g->fit.scratch[i]};
+    for (size_t i = 0; i < c->zeroed.n; i++)
+        to->operands[to->n_operands++] =
+            (Operand){.kind = OPERAND_ZEROED, .at = zeroed_at(l, c, (uint32_t)i, g->fit.zeroed[i]), .bytes = g->fit.zeroed[i]};
+}
+
+bool stage_schedule(Lower *l, Diag *d)
+{
+    (void)d;
+    for (size_t i = 0; i < l->programs.n; i++) {
+        Program *p = &l->programs.at[i];
+
+        for (size_t k = 0; k < p->groups.n; k++)
+            launch(l, p, &p->groups.at[k]);
+    }
+    return true;
+}

@@ -1,0 +1,266 @@
+/* select.c - which kernel computes which values: a covering problem over the catalog.
+ *
+ * Values that several others read must be written to memory, so they cut the graph into trees.
+ * In a tree the cheapest cover of a value is that of the cheapest match with its root there, plus
+ * the covers of what the match reads: dynamic programming in the order of computation (Aho &
+ * Johnson 1976; Burg and its kin do this for instructions). Exact on trees, and the cuts are no
+ * choice. Equal costs: the contract that comes first in the catalog.
+ *
+ *   cost of a launch = bytes / bandwidth, or operations / rate if that is more, + a stage
+ *
+ * The figures below only rank candidates; `ftxc tune` will replace them by times. */
+#include <string.h>
+
+#include "lower.h"
+
+typedef struct Rates {
+    double bytes_us, flops_us, stage_us;
+} Rates;
+
+/* H200: 4.0 TB/s read in place, an edge of a graph 1.9 us, a programmatic one 0.6, and about as much
+ * again to fill and drain (measures of 2026). The CPU's are those of two cores. */
+static Rates rates_of(const Lower *l, const Contract *c)
+{
+    const bool wide = l->compute == DT_FP32;
+
+    if (c->device == KD_CPU)
+        return (Rates){20e3, 100e3, 5};
+    if (c->device == KD_MATMUL)
+        return (Rates){4e6, wide ? 50e6 : 600e6, 2.5};
+    return (Rates){4e6, wide ? 30e6 : 250e6, c->overlap ? 1.2 : 2.5};
+}
+
+/* Bytes of the operands, where a contract does not say what it moves. */
+static double operand_bytes(const Program *p, const Binding *b)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < b->contract->args.n; i++)
+        if (b->arg[i])
+            sum += (double)ir_shape_elements(ir_value(p->facts.g, b->arg[i])->shape, p->facts.t_max, p->facts.s_max) *
+                   (double)dtype_size(contract_arg_type(&p->facts, b, i));
+    return sum;
+}
+
+static double own_cost(const Lower *l, const Program *p, const Binding *b, const Fitted *fit)
+{
+    const Rates r = rates_of(l, b->contract);
+    const double moves = (fit->moves >= 0 ? fit->moves : operand_bytes(p, b)) / r.bytes_us;
+    const double flops = fit->flops > 0 ? fit->flops / r.flops_us : 0;
+
+    return (moves > flops ? moves : flops) + r.stage_us;
+}
+
+static bool serves(const Lower *l, const Contract *c)
+{
+    return (c->device == KD_CPU) == (l->target.id == FTX_TARGET_CPU);
+}
+
+void select_candidates(const Lower *l, const Program *p, const uint32_t *uses, Id v, bool near, Candidates *out)
+{
+    for (size_t i = 0; i < l->catalog->n; i++) {
+        const Contract *c = l->catalog->at[i];
+
+        for (size_t k = 0; k < c->matches.n && serves(l, c); k++) {
+            if (c->matches.at[k].root->op != ir_value(l->g, v)->op)
+                continue;
+            for (uint32_t way = 0; way < match_ways(&c->matches.at[k]); way++) {
+                Candidate x = {0};
+
+                if (match_at(&p->facts, uses, c, &c->matches.at[k], way, v, &x.b, near ? &x.reason : NULL, l->scratch))
+                    x.fits = contract_fit(&p->facts, &x.b, l->scratch, l->scratch, &x.fit, &x.reason);
+                if (!x.fits && !near)
+                    continue;
+                x.own_us = x.fits ? own_cost(l, p, &x.b, &x.fit) : 0;
+                *arena_push(l->scratch, *out) = x;
+            }
+        }
+    }
+}
+
+/* --- the covering -------------------------------------------------------------------------------- */
+
+typedef struct Choice {
+    bool found;
+    double us;      /* of the whole tree below */
+    Candidate one, two; /* two: the prefill kernel beside a decode kernel */
+    bool pair;
+    Id missing;     /* not found: a value that a match would read and nobody computes */
+} Choice;
+
+typedef struct Cover {
+    const Lower *l;
+    Program *p;
+    const uint32_t *uses;
+    Choice *best; /* of each value */
+} Cover;
+
+static bool is_computed(const Graph *g, Id v)
+{
+    return !ir_op_is_weight(ir_value(g, v)->op) && ir_value(g, v)->op != OP_IDS;
+}
+
+/* Written to memory whatever is chosen. */
+static bool must_stand(const Cover *c, Id v)
+{
+    return c->uses[v] > 1 || v == c->l->g->output;
+}
+
+/* What the trees below the inputs of a match cost; false: one of them has no cover. */
+static bool inputs_cost(const Cover *c, const Binding *b, double *us, Id *missing)
+{
+    *us = 0;
+    for (size_t i = 0; i < b->contract->args.n; i++) {
+        const Id v = b->arg[i];
+        bool again = false;
+
+        if (!v || v == b->root || !is_computed(c->l->g, v))
+            continue;
+        if (!c->best[v].found) {
+            *missing = v;
+            return false;
+        }
+        for (size_t k = 0; k < i; k++)
+            again |= b->arg[k] == v;
+        if (!again && !must_stand(c, v))
+            *us += c->best[v].us;
+    }
+    return true;
+}
+
+static bool same_inputs(const Binding *a, const Binding *b)
+{
+    if (a->n_covered != b->n_covered)
+        return false;
+    for (uint32_t i = 0; i < a->n_covered; i++)
+        if (a->covered[i] != b->covered[i])
+            return false;
+    return true;
+}
+
+static void choose(Cover *c, Id v)
+{
+    Choice *best = &c->best[v];
+    Candidates all = {0};
+
+    select_candidates(c->l, c->p, c->uses, v, false, &all);
+    for (size_t i = 0; i < all.n; i++) {
+        const RowsServed rows = all.at[i].b.contract->rows;
+        Id missing;
+        double us;
+
+        if (!inputs_cost(c, &all.at[i].b, &us, &missing)) {
+            best->missing = missing;
+            continue;
+        }
+        us += all.at[i].own_us;
+        if (rows == ROWS_ALL || (rows == ROWS_DECODE && c->p->facts.decode)) {
+            if (!best->found || us < best->us)
+                *best = (Choice){.found = true, .us = us, .one = all.at[i]};
+            continue;
+        }
+        for (size_t k = 0; k < all.n && rows == ROWS_DECODE; k++)
+            if (all.at[k].b.contract->rows == ROWS_PREFILL && same_inputs(&all.at[i].b, &all.at[k].b) &&
+                (!best->found || us + all.at[k].own_us < best->us))
+                *best = (Choice){.found = true, .us = us + all.at[k].own_us, .one = all.at[i], .two = all.at[k],
+                                 .pair = true};
+    }
+}
+
+/* Fixes a candidate for good: its instance moves to memory that stays. */
+static void take(Cover *c, const Candidate *x)
+{
+    Group *g = arena_push(c->l->keep, c->p->groups);
+    const char *reason;
+
+    g->b = x->b;
+    g->cost_us = x->own_us;
+    if (!contract_fit(&c->p->facts, &g->b, c->l->keep, c->l->scratch, &g->fit, &reason))
+        die("a kernel fitted once and then not: %s", reason);
+}
+
+/* Marks the roots of the cheapest cover of v's tree. */
+static void mark(const Cover *c, Id v, bool *root)
+{
+    const Choice *x = &c->best[v];
+
+    if (root[v] || !is_computed(c->l->g, v))
+        return;
+    root[v] = true;
+    for (size_t i = 0; i < x->one.b.contract->args.n; i++)
+        if (x->one.b.arg[i])
+            mark(c, x->one.b.arg[i], root);
+}
+
+/* --- what is missing ------------------------------------------------------------------------------- */
+
+/* "no kernel for rmsnorm on sm_90a ...": the value, and the contracts that came closest. */
+static bool refuse(const Cover *c, Id v, Diag *d)
+{
+    const Lower *l = c->l;
+    Candidates all = {0};
+    const Value *value;
+    const char *near = "";
+    int shown = 0;
+
+    while (!c->best[v].found && c->best[v].missing && c->best[v].missing != v)
+        v = c->best[v].missing;
+    value = ir_value(l->g, v);
+    select_candidates(l, c->p, c->uses, v, true, &all);
+    for (int fitted = 1; fitted >= 0; fitted--) /* whose tree stands in the graph come first */
+        for (size_t i = 0; i < all.n && shown < 4; i++) {
+            const Contract *k = all.at[i].b.contract;
+            const bool tree = all.at[i].reason && strncmp(all.at[i].reason, k->loc.file, strlen(k->loc.file)) == 0;
+
+            if (all.at[i].fits || !all.at[i].reason || tree != fitted || strstr(near, all.at[i].reason))
+                continue;
+            near = fitted ? arena_printf(l->scratch, "%s; %s", near, all.at[i].reason)
+                          : arena_printf(l->scratch, "%s; %s:%d: %s", near, k->loc.file, all.at[i].b.line->loc.line,
+                                         all.at[i].reason);
+            shown++;
+        }
+    for (size_t i = 0; i < all.n && !shown; i++)
+        if (all.at[i].fits && all.at[i].b.contract->rows != ROWS_ALL)
+            near = arena_printf(l->scratch, "; %s serves %s rows only", all.at[i].b.contract->family,
+                                all.at[i].b.contract->rows == ROWS_DECODE ? "decode" : "prefill");
+    return diag_error(d, value->loc, "no kernel for %%%u = %s %s %s on %s (program %s)%s%s", v, ir_op_name(value->op),
+                      ir_shape_text(l->scratch, value->shape), dtype_name(value->type), l->target.name,
+                      lower_program_name(c->p, l->scratch), *near ? ": closest came " : ": no contract has it outermost",
+                      *near ? near + 2 : "");
+}
+
+bool select_program(const Lower *l, Program *p, Diag *d)
+{
+    const Graph *g = l->g;
+    Cover c = {.l = l, .p = p, .uses = ir_uses(g)};
+    bool *root = arena_array(l->scratch, bool, g->values.n);
+
+    c.best = arena_array(l->scratch, Choice, g->values.n);
+    for (Id v = 1; v < g->values.n; v++) {
+        if (!is_computed(g, v))
+            continue;
+        choose(&c, v);
+        if (!c.best[v].found && must_stand(&c, v))
+            return refuse(&c, v, d);
+    }
+    for (Id v = 1; v < g->values.n; v++)
+        if (is_computed(g, v) && must_stand(&c, v))
+            mark(&c, v, root);
+    for (Id v = 1; v < g->values.n; v++)
+        if (root[v]) {
+            take(&c, &c.best[v].one);
+            if (c.best[v].pair)
+                take(&c, &c.best[v].two);
+        }
+    return true;
+}
+
+bool stage_select(Lower *l, Diag *d)
+{
+    for (size_t i = 0; i < l->programs.n; i++) {
+        if (!select_program(l, &l->programs.at[i], d))
+            return false;
+        arena_reset(l->scratch);
+    }
+    return true;
+}

@@ -1,0 +1,269 @@
+/* simplify.c - the graph as the spec wrote it to the form that kernels are written for.
+ *
+ *   q = rope(split_heads(linear(x, wq)), t)             wqkv = concat(pairs(wq), pairs(wk), wv)
+ *   k = rope(split_heads(linear(x, wk)), t)       ->    q = append(linear(x, wqkv), t)
+ *   v = split_heads(linear(x, wv))                      y = attend_paged(q)
+ *   y = join_heads(attend(q, cache(k, v)))
+ *
+ *   mul(act(linear(x, wg)), linear(x, wu))        ->    glu(linear(x, interleave(wg, wu)))
+ *   select_last(norm(x))                          ->    norm(select_last(x))
+ *   scale(scale(x)), a scale of q or k            ->    one scale, or the attention's own
+ *   concat(rows(w, 0, n), rows(w, n, m))          ->    rows(w, 0, n + m), or w itself
+ *
+ * `pairs` moves the two halves that RoPE turns into one another next to each other, so kernels know
+ * one form of it; q and k are permuted alike, so their products do not change. What has none of
+ * these forms stays as it is, and select says if no kernel takes it. */
+#include <string.h>
+
+#include "lower.h"
+#include "rewrite.h"
+
+static Attr attr_int(const char *name, int64_t i)
+{
+    return (Attr){.name = name, .kind = ATTR_INT, .i = i};
+}
+
+static Attr attr_float(const char *name, double f)
+{
+    return (Attr){.name = name, .kind = ATTR_FLOAT, .f = f};
+}
+
+static Attr attr_word(const char *name, const char *s)
+{
+    return (Attr){.name = name, .kind = ATTR_WORD, .s = s};
+}
+
+/* --- scales -------------------------------------------------------------------------------------- */
+
+static Id fold_scales(Rewrite *r, Id id)
+{
+    const Value *v = rewrite_old(r, id);
+    double by;
+    Id x;
+
+    if (v->op != OP_SCALE)
+        return 0;
+    by = ir_float(v, "by");
+    for (x = v->args[0]; rewrite_old(r, x)->op == OP_SCALE; x = rewrite_old(r, x)->args[0])
+        by *= ir_float(rewrite_old(r, x), "by");
+    if (by == 1.0) {
+        r->changed = true;
+        return r->map[x];
+    }
+    if (x == v->args[0])
+        return 0;
+    return rewrite_make(r, OP_SCALE, r->map[x], 0, 0, &(Attr[]){attr_float("by", by)}[0], 1, v->loc);
+}
+
+/* --- select_last --------------------------------------------------------------------------------- */
+
+/* Each row of the result follows from the same row of argument 0 alone. */
+static bool is_row_wise(Op op)
+{
+    return op == OP_RMSNORM || op == OP_LAYERNORM || op == OP_LINEAR || op == OP_SCALE || op == OP_ACT || op == OP_GLU;
+}
+
+static Id lift_select(Rewrite *r, Id id)
+{
+    const Value *v = rewrite_old(r, id), *x = rewrite_old(r, v->args[0]);
+    Id last;
+
+    if (v->op != OP_SELECT_LAST || !is_row_wise(x->op) || r->uses[v->args[0]] != 1)
+        return 0;
+    last = rewrite_make(r, OP_SELECT_LAST, r->map[x->args[0]], 0, 0, NULL, 0, v->loc);
+    return rewrite_make(r, x->op, last, r->map[x->args[1]], r->map[x->args[2]], x->attrs, x->n_attrs, x->loc);
+}
+
+/* --- attention ----------------------------------------------------------------------------------- */
+
+/* One of q, k, v on its way from the linear to the attention. */
+typedef struct Projection {
+    const Value *linear, *rope; /* rope NULL: not rotated */
+    int64_t heads, head_dim;
+    double scale;
+} Projection;
+
+/* Follows value id back through rope, split_heads and scales, each read once. */
+static bool projection(const Rewrite *r, Id id, Projection *p)
+{
+    *p = (Projection){.scale = 1};
+    for (;;) {
+        const Value *v = rewrite_old(r, id);
+
+        if (r->uses[id] != 1)
+            return false;
+        if (v->op == OP_LINEAR && p->heads) {
+            p->linear = v;
+            return true;
+        }
+        if (v->op == OP_ROPE && !p->rope && !p->heads) {
+            p->rope = v;
+        } else if (v->op == OP_SPLIT_HEADS && !p->heads) {
+            p->heads = ir_int(v, "heads");
+            p->head_dim = v->shape.dim[2].n;
+        } else if (v->op == OP_SCALE) {
+            p->scale *= ir_float(v, "by");
+        } else {
+            return false;
+        }
+        id = v->args[0];
+    }
+}
+
+/* Weight or bias of a projection, its rows in the order that rope wants. */
+static Id in_pairs(Rewrite *r, const Projection *p, Id w, int64_t rot)
+{
+    if (!w || !p->rope || strcmp(ir_word(p->rope, "style"), "half") != 0)
+        return w;
+    return rewrite_make(r, OP_PAIRS, w, 0, 0, (Attr[]){attr_int("head_dim", p->head_dim), attr_int("rot", rot)}, 2,
+                        p->linear->loc);
+}
+
+static Id concat3(Rewrite *r, Id a, Id b, Id c, Loc loc)
+{
+    return a ? rewrite_make(r, OP_CONCAT, a, b, c, NULL, 0, loc) : 0;
+}
+
+/* Whether q, k and v can come from one product. */
+static bool joinable(const Rewrite *r, const Projection *q, const Projection *k, const Projection *v)
+{
+    const Id x = q->linear->args[0];
+
+    if (k->linear->args[0] != x || v->linear->args[0] != x || v->rope || v->scale != 1)
+        return false;
+    if (!q->linear->args[2] != !k->linear->args[2] || !q->linear->args[2] != !v->linear->args[2])
+        return false;
+    if (!q->rope != !k->rope || k->heads != v->heads)
+        return false;
+    if (q->rope && (strcmp(ir_word(q->rope, "style"), ir_word(k->rope, "style")) != 0 ||
+                    r->map[q->rope->args[1]] != r->map[k->rope->args[1]]))
+        return false;
+    return true;
+}
+
+static Id join_attention(Rewrite *r, Id id)
+{
+    const Value *join = rewrite_old(r, id), *attend, *cache;
+    Projection q, k, v;
+    Id table = 0, w, b, x;
+    int64_t rot = 0;
+    Attr attrs[8];
+    uint32_t n = 0;
+
+    if (join->op != OP_JOIN_HEADS)
+        return 0;
+    attend = rewrite_old(r, join->args[0]);
+    if (attend->op != OP_ATTEND || r->uses[join->args[0]] != 1 || r->uses[attend->args[1]] != 1 ||
+        ir_int(attend, "causal") != 1)
+        return 0;
+    cache = rewrite_old(r, attend->args[1]);
+    if (!projection(r, attend->args[0], &q) || !projection(r, cache->args[0], &k) ||
+        !projection(r, cache->args[1], &v) || !joinable(r, &q, &k, &v))
+        return 0;
+    if (q.rope) {
+        table = r->map[q.rope->args[1]];
+        rot = 2 * ir_value(r->now, table)->shape.dim[1].n;
+    }
+    w = concat3(r, in_pairs(r, &q, r->map[q.linear->args[1]], rot), in_pairs(r, &k, r->map[k.linear->args[1]], rot),
+                r->map[v.linear->args[1]], q.linear->loc);
+    b = concat3(r, in_pairs(r, &q, r->map[q.linear->args[2]], rot), in_pairs(r, &k, r->map[k.linear->args[2]], rot),
+                r->map[v.linear->args[2]], q.linear->loc);
+    x = rewrite_make(r, OP_LINEAR, r->map[q.linear->args[0]], w, b, NULL, 0, q.linear->loc);
+
+    attrs[n++] = attr_int("head_dim", q.head_dim);
+    attrs[n++] = attr_int("heads", q.heads);
+    attrs[n++] = attr_int("kv_heads", k.heads);
+    attrs[n++] = attr_int("layer", ir_int(attend, "layer"));
+    if (rot)
+        attrs[n++] = attr_int("rot", rot);
+    x = rewrite_make(r, OP_APPEND, x, table, 0, attrs, n, cache->loc);
+
+    n = 0;
+    attrs[n++] = attr_int("kv_heads", k.heads);
+    attrs[n++] = attr_int("layer", ir_int(attend, "layer"));
+    attrs[n++] = attr_float("scale", ir_float(attend, "scale") * q.scale * k.scale);
+    if (ir_float(attend, "softcap") != 0)
+        attrs[n++] = attr_float("softcap", ir_float(attend, "softcap"));
+    if (ir_int(attend, "window") != 0)
+        attrs[n++] = attr_int("window", ir_int(attend, "window"));
+    return rewrite_make(r, OP_ATTEND_PAGED, x, 0, 0, attrs, n, attend->loc);
+}
+
+/* --- gated products ------------------------------------------------------------------------------ */
+
+static Id join_glu(Rewrite *r, Id id)
+{
+    const Value *mul = rewrite_old(r, id);
+    Id w, b = 0, x;
+
+    if (mul->op != OP_MUL)
+        return 0;
+    for (int turn = 0; turn < 2; turn++) {
+        const Id act_id = mul->args[turn], up_id = mul->args[1 - turn];
+        const Value *act = rewrite_old(r, act_id), *up = rewrite_old(r, up_id), *gate;
+
+        if (act->op != OP_ACT || up->op != OP_LINEAR || r->uses[act_id] != 1 || r->uses[up_id] != 1)
+            continue;
+        gate = rewrite_old(r, act->args[0]);
+        if (gate->op != OP_LINEAR || r->uses[act->args[0]] != 1 || gate->args[0] != up->args[0] ||
+            !gate->args[2] != !up->args[2])
+            continue;
+        w = rewrite_make(r, OP_INTERLEAVE, r->map[gate->args[1]], r->map[up->args[1]], 0, NULL, 0, gate->loc);
+        if (gate->args[2])
+            b = rewrite_make(r, OP_INTERLEAVE, r->map[gate->args[2]], r->map[up->args[2]], 0, NULL, 0, gate->loc);
+        x = rewrite_make(r, OP_LINEAR, r->map[gate->args[0]], w, b, NULL, 0, gate->loc);
+        return rewrite_make(r, OP_GLU, x, 0, 0, (Attr[]){attr_word("kind", ir_word(act, "kind"))}, 1, mul->loc);
+    }
+    return 0;
+}
+
+/* --- rows that come together again ----------------------------------------------------------------- */
+
+static Id fold_concat(Rewrite *r, Id id)
+{
+    const Value *v = rewrite_old(r, id);
+    int64_t from = 0, count = 0;
+    Id w = 0;
+
+    if (v->op != OP_CONCAT)
+        return 0;
+    for (int i = 0; i < IR_MAX_ARGS && v->args[i]; i++) {
+        const Value *rows = rewrite_old(r, v->args[i]);
+
+        if (rows->op != OP_ROWS || (i && (rows->args[0] != w || ir_int(rows, "from") != from + count)))
+            return 0;
+        if (!i) {
+            w = rows->args[0];
+            from = ir_int(rows, "from");
+        }
+        count += ir_int(rows, "count");
+    }
+    r->changed = true;
+    if (from == 0 && count == rewrite_old(r, w)->shape.dim[0].n)
+        return r->map[w];
+    return rewrite_make(r, OP_ROWS, r->map[w], 0, 0, (Attr[]){attr_int("count", count), attr_int("from", from)}, 2,
+                        v->loc);
+}
+
+static Id nothing(Rewrite *r, Id id)
+{
+    (void)r;
+    (void)id;
+    return 0;
+}
+
+bool pass_simplify(Graph *g, const Precision *p, Diag *d)
+{
+    (void)p;
+    (void)d;
+    ir_sweep(g);
+    rewrite_run(g, nothing); /* equal weights and tables become one */
+    rewrite_run(g, fold_scales);
+    while (rewrite_run(g, lift_select))
+        ;
+    rewrite_run(g, join_attention);
+    rewrite_run(g, join_glu);
+    rewrite_run(g, fold_concat);
+    rewrite_run(g, nothing);
+    return true;
+}

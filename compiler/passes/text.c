@@ -1,0 +1,114 @@
+/* text.c - what the stages of a target decided, as text: --dump, and the golden tests. */
+#include <inttypes.h>
+
+#include "lower.h"
+
+static void print_number(FILE *out, const Const *c)
+{
+    if (c->kind == CONST_FLOAT)
+        fprintf(out, " %s=%.9g", c->name, c->f);
+    else if (c->kind == CONST_TYPE)
+        fprintf(out, " %s=%s", c->name, c->i ? dtype_name((DType)c->i) : "0");
+    else
+        fprintf(out, " %s=%" PRId64, c->name, c->i);
+}
+
+static void print_program(FILE *out, const Lower *l, const Program *p)
+{
+    fprintf(out, "program %s on %s: T at most %" PRId64 ", S at most %" PRId64 "\n", lower_program_name(p, l->scratch),
+            l->target.name, p->facts.t_max, p->facts.s_max);
+}
+
+void print_select(const Lower *l, FILE *out)
+{
+    for (size_t i = 0; i < l->programs.n; i++) {
+        const Program *p = &l->programs.at[i];
+
+        print_program(out, l, p);
+        for (size_t k = 0; k < p->groups.n; k++) {
+            const Binding *b = &p->groups.at[k].b;
+            const Instance *in = p->groups.at[k].fit.instance;
+            bool outs = false;
+
+            fprintf(out, "  group %s (", b->contract->family);
+            for (size_t a = 0; a < b->contract->args.n; a++) {
+                const ContractArg *arg = &b->contract->args.at[a];
+
+                if (arg->out && !outs) {
+                    fputs(") -> (", out);
+                    outs = true;
+                } else if (a) {
+                    fputc(' ', out);
+                }
+                if (arg->named >= 0)
+                    fprintf(out, "$%s", arg->name);
+                else if (b->arg[a])
+                    fprintf(out, "%%%u", b->arg[a]);
+                else
+                    fputc('-', out);
+            }
+            fputs(outs ? ") |" : ") -> () |", out);
+            for (size_t c = 0; c < in->n_consts; c++)
+                print_number(out, &in->consts[c]);
+            fputc('\n', out);
+        }
+    }
+}
+
+void print_layout(const Lower *l, FILE *out)
+{
+    static const char *const kinds[] = {"matrix", "gain", "bias", "table"};
+    const Packing *p = l->packing;
+
+    for (size_t i = 0; i < p->weights.n; i++) {
+        const PackedWeight *w = &p->weights.at[i];
+
+        fprintf(out, "%12" PRIu64 " %12" PRIu64 "  %-6s %-5s %%%u %s %s\n", w->offset, w->bytes, kinds[w->kind],
+                dtype_name(w->type), w->value, ir_op_name(ir_value(l->g, w->value)->op),
+                ir_shape_text(l->scratch, ir_value(l->g, w->value)->shape));
+    }
+    fprintf(out, "%12" PRIu64 " bytes\n", p->bytes);
+}
+
+void print_schedule(const Lower *l, FILE *out)
+{
+    for (size_t i = 0; i < l->programs.n; i++) {
+        const Program *p = &l->programs.at[i];
+
+        print_program(out, l, p);
+        for (size_t k = 0; k < p->launches.n; k++) {
+            const Launch *launch = &p->launches.at[k];
+
+            fprintf(out, "  %3zu %-48s %s\n", k, launch->label,
+                    l->plan->instances.at[launch->instance]->entry);
+        }
+    }
+}
+
+void print_memory(const Lower *l, FILE *out)
+{
+    static const char *const spaces[FTX_SPACE_COUNT] = {"", "weights", "state", "io", "work", "out"};
+    const FtxPlan *h = &l->plan->head;
+
+    for (size_t i = 0; i < l->plan->buffers.n; i++) {
+        const FtxBuffer *b = &l->plan->buffers.at[i];
+
+        if (b->space != FTX_SPACE_WORK)
+            fprintf(out, "%-5s %12" PRIu64 " %12" PRIu64 "  %s\n", spaces[b->space], b->offset, b->bytes,
+                    l->plan->strings.at[b->name]);
+    }
+    for (size_t i = 0; i < l->programs.n; i++) {
+        const Program *p = &l->programs.at[i];
+
+        print_program(out, l, p);
+        for (size_t k = 0; k < p->buffers.n; k++) {
+            const Buffer *b = &p->buffers.at[k];
+
+            fprintf(out, "  %12" PRIu64 " %12" PRIu64 "  launch %u..%u  %s\n", b->offset, b->bytes, b->first, b->last,
+                    b->name);
+        }
+        fprintf(out, "  work %" PRIu64 " bytes, lower bound %" PRIu64 "\n", p->work_bytes, p->lower_bound);
+    }
+    for (int i = FTX_SPACE_WEIGHTS; i < FTX_SPACE_COUNT; i++)
+        fprintf(out, "space %-7s %12" PRIu64 " bytes\n", spaces[i], h->space_bytes[i]);
+}

@@ -1,0 +1,79 @@
+/* why.c - `ftxc why`: which kernels could compute a value, what each would cost, and which is taken. */
+#include <inttypes.h>
+
+#include "lower.h"
+
+static bool covers(const Binding *b, Id v)
+{
+    for (uint32_t i = 0; i < b->n_covered; i++)
+        if (b->covered[i] == v)
+            return true;
+    return false;
+}
+
+static void print_candidate(const Lower *l, const Candidate *c, const Program *p, FILE *out)
+{
+    const Group as_group = {.b = c->b};
+    bool taken = false;
+
+    for (size_t i = 0; i < p->groups.n; i++)
+        taken |= p->groups.at[i].b.line == c->b.line && p->groups.at[i].b.root == c->b.root;
+    if (c->fits)
+        fprintf(out, "  %c %8.2f us  %s  %s\n", taken ? '*' : ' ', c->own_us, lower_describe(l, &as_group, l->scratch),
+                c->fit.instance->entry);
+    else
+        fprintf(out, "           no   %s:%d %s: %s\n", c->b.contract->loc.file, c->b.line->loc.line,
+                c->b.contract->family, c->reason ? c->reason : "");
+}
+
+static void explain_program(const Lower *l, const Program *p, Id v, FILE *out)
+{
+    const uint32_t *uses = ir_uses(l->g);
+
+    fprintf(out, "%s on %s\n", lower_program_name(p, l->scratch), l->target.name);
+    for (Id root = v; root < l->g->values.n; root++) { /* v itself, and those that could swallow it */
+        Candidates all = {0};
+        bool titled = false;
+
+        select_candidates(l, p, uses, root, root == v, &all);
+        for (size_t i = 0; i < all.n; i++) {
+            if (root != v && !covers(&all.at[i].b, v))
+                continue;
+            if (!titled)
+                fprintf(out, "  as %%%u = %s\n", root, ir_op_name(ir_value(l->g, root)->op));
+            titled = true;
+            print_candidate(l, &all.at[i], p, out);
+        }
+    }
+    for (size_t i = 0; i < p->groups.n; i++)
+        if (covers(&p->groups.at[i].b, v))
+            fprintf(out, "  taken: %s, the cheapest way to compute all values that must stand in memory "
+                    "(bytes or operations, and %s a launch)\n", lower_describe(l, &p->groups.at[i], l->scratch),
+                    l->target.id == FTX_TARGET_CPU ? "5 us" : "1.2 to 2.5 us");
+}
+
+bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, Id v, FILE *out, Diag *d)
+{
+    const Value *value = ir_value(g, v);
+    Packing packing = {0};
+    Plan plan = {0};
+    Lower l;
+
+    fprintf(out, "%%%u = %s : %s", v, ir_op_name(value->op), ir_shape_text(g->scratch, value->shape));
+    if (value->loc.file)
+        fprintf(out, "  ; %s:%d", value->loc.file, value->loc.line);
+    fputc('\n', out);
+    if (ir_op_is_weight(value->op) || value->op == OP_IDS) {
+        fputs(value->op == OP_IDS ? "the host brings the ids of every step\n"
+                                  : "a weight: computed when the model is compiled\n", out);
+        return true;
+    }
+    lower_open(&l, g, c, t, p, &packing, &plan);
+    for (size_t i = 0; i < l.programs.n; i++) {
+        if (!select_program(&l, &l.programs.at[i], d))
+            return false;
+        explain_program(&l, &l.programs.at[i], v, out);
+        arena_reset(l.scratch);
+    }
+    return true;
+}
