@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../runtime/base/env.h"
 #include "../../runtime/base/file.h"
 
 enum { CACHE_FORMAT = 1, PATH_BYTES = 4096 };
@@ -20,14 +21,14 @@ typedef struct Entry { /* then the bytes */
     uint64_t bytes, checksum;
 } Entry;
 
-/* $FTX_CACHE, else $XDG_CACHE_HOME/ftxc, else ~/.cache/ftxc. False: there is no such place. */
+/* $FTX_CACHE (0: nowhere), else $XDG_CACHE_HOME/ftxc, else ~/.cache/ftxc. False: no such place. */
 static bool folder(char out[PATH_BYTES])
 {
-    const char *own = getenv("FTX_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *own = env_text(ENV_FTX_CACHE), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int n = -1;
 
     if (own)
-        n = *own ? snprintf(out, PATH_BYTES, "%s", own) : -1; /* empty: keep nothing */
+        n = strcmp(own, "0") ? snprintf(out, PATH_BYTES, "%s", own) : -1;
     else if (xdg && xdg[0] == '/')
         n = snprintf(out, PATH_BYTES, "%s/ftxc", xdg);
     else if (home && *home)

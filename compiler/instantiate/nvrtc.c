@@ -28,6 +28,8 @@ size_t nvrtc_flags(Target t, const char *flags[NVRTC_MAX_FLAGS], char architectu
 #include <nvrtc.h>
 #include <unistd.h>
 
+#include "../../runtime/base/env.h"
+
 enum { OLDEST_MAJOR = 12, OLDEST_MINOR = 4, MAX_UP = 5 };
 
 /* Every function of NVRTC that we call; the field's type is the header's. */
@@ -131,12 +133,12 @@ static bool try_near_program(void)
 
 static bool load(void)
 {
-    const char *asked = getenv("FTX_NVRTC");
+    const char *asked = env_text(ENV_FTX_NVRTC);
 
     if (nvrtc.tried)
         return nvrtc.library != NULL;
     nvrtc.tried = true;
-    if (asked && *asked) {
+    if (asked) {
         if (try_library(asked) || try_folder(asked))
             return true;
         if (!nvrtc.missing[0])

@@ -320,7 +320,7 @@ static void unwritable_cache_is_no_error(void **state)
     need_nvrtc();
     setenv("FTX_CACHE", "/proc/nowhere", 1);
     compile_one(a, 71, 901, "sm_90a", &c);
-    setenv("FTX_CACHE", "", 1);
+    setenv("FTX_CACHE", "0", 1);
     compile_one(a, 71, 901, "sm_90a", &c);
     setenv("FTX_CACHE", cache, 1);
     arena_close(a);
