@@ -92,6 +92,7 @@ struct Watchdog {
     pthread_mutex_t mutex;
     pthread_cond_t done;
     bool over;
+    int seconds;
     char text[600];
 };
 
@@ -101,7 +102,7 @@ static void *watch(void *user)
     struct timespec until;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += SANDBOX_SECONDS + SANDBOX_GRACE;
+    until.tv_sec += w->seconds;
     pthread_mutex_lock(&w->mutex);
     while (!w->over)
         if (pthread_cond_timedwait(&w->done, &w->mutex, &until) == ETIMEDOUT) {
@@ -120,8 +121,8 @@ static void watchdog_start(Sandbox *s)
 
     if (!w)
         die("no memory");
-    snprintf(w->text, sizeof w->text, "ftxc: %.500s: the spec ran for more than %d s\n", s->subject,
-             SANDBOX_SECONDS + SANDBOX_GRACE);
+    w->seconds = 2 * s->seconds;
+    snprintf(w->text, sizeof w->text, "ftxc: %.500s: the spec ran for more than %d s\n", s->subject, w->seconds);
     pthread_mutex_init(&w->mutex, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -145,16 +146,16 @@ static void watchdog_stop(Watchdog *w)
 }
 
 /* Not a Lua error: handlers of the spec (`local x <close>`) must not run and go on. */
-void sandbox_tick(lua_State *L)
+void sandbox_tick(lua_State *L, int instructions)
 {
     Sandbox *s = sandbox_of(L);
 
+    s->instructions += instructions;
     if (s->instructions > SANDBOX_INSTRUCTIONS)
         diag_error(s->diag, sandbox_here(L), "the spec still runs after %d million instructions: is this loop endless?",
                    SANDBOX_INSTRUCTIONS / 1000000);
     else if (seconds_now() > s->deadline)
-        diag_error(s->diag, sandbox_here(L), "the spec still runs after %d s: is this loop endless?",
-                   SANDBOX_SECONDS);
+        diag_error(s->diag, sandbox_here(L), "the spec still runs after %d s: is this loop endless?", s->seconds);
     else
         return;
     longjmp(s->out, 1);
@@ -163,8 +164,7 @@ void sandbox_tick(lua_State *L)
 static void on_count(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
-    sandbox_of(L)->instructions += HOOK_EVERY;
-    sandbox_tick(L);
+    sandbox_tick(L, HOOK_EVERY);
 }
 
 /* --- places and messages ------------------------------------------------------------------------ */
@@ -386,12 +386,12 @@ static int furnish(lua_State *L)
     return 0;
 }
 
-void sandbox_open(Sandbox *s, const char *subject, const char *folder, Arena *keep, Diag *d)
+void sandbox_open(Sandbox *s, const char *subject, const char *folder, int seconds, Arena *keep, Diag *d)
 {
     lua_State *L;
 
     *s = (Sandbox){.subject = subject, .folder = folder, .keep = keep, .diag = d,
-                   .deadline = seconds_now() + SANDBOX_SECONDS};
+                   .seconds = seconds, .deadline = seconds_now() + seconds};
     L = lua_newstate(allocate, s);
     if (!L)
         die("no memory");

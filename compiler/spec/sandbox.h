@@ -20,8 +20,7 @@ enum {
     SANDBOX_BLOCK = 16 << 20,        /* bytes of one string or table: so no operation takes long */
     SANDBOX_TEXT = 1 << 20,          /* bytes of one Lua file */
     SANDBOX_INSTRUCTIONS = 50000000, /* of the virtual machine: less than 1 s */
-    SANDBOX_SECONDS = 5,             /* wall clock */
-    SANDBOX_GRACE = 3,               /* seconds later the watchdog ends the program */
+    SANDBOX_SECONDS = 5,             /* wall clock; after twice as long the watchdog ends the program */
 };
 
 typedef struct SandboxBlock SandboxBlock;
@@ -40,12 +39,13 @@ typedef struct Sandbox {
     size_t used_bytes;
     Loc refused; /* where memory was refused last */
     int64_t instructions;
-    double deadline; /* seconds, monotonic */
+    int seconds;     /* allowed */
+    double deadline; /* in seconds, monotonic */
     Watchdog *watchdog;
     jmp_buf out; /* time is up: leaves Lua for good */
 } Sandbox;
 
-void sandbox_open(Sandbox *s, const char *subject, const char *folder, Arena *keep, Diag *d);
+void sandbox_open(Sandbox *s, const char *subject, const char *folder, int seconds, Arena *keep, Diag *d);
 void sandbox_close(Sandbox *s);
 
 /* Calls f with `argument` as its light userdata, protected. False: diag has the reason. */
@@ -65,8 +65,8 @@ int sandbox_fail(lua_State *L, const char *format, ...) __attribute__((format(pr
 /* Raises an error that is about another place, or, without a line, about a file or a -D. */
 int sandbox_fail_at(lua_State *L, Loc loc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* For builtins that loop: ends the spec if its time is over. */
-void sandbox_tick(lua_State *L);
+/* For builtins that loop: counts instructions, and ends the spec if its time is over. */
+void sandbox_tick(lua_State *L, int instructions);
 
 /* The table on the top raises for names that it lacks. */
 void sandbox_strict(lua_State *L, const char *name);

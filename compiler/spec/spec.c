@@ -100,7 +100,7 @@ static bool read_one(Reader *r, const char *path, bool folder, Arena *keep, Diag
 
         ok = checkout_read(at, keep, &checkout, d);
         if (ok) {
-            sandbox_open(&r->box, checkout.config_path, at, keep, d);
+            sandbox_open(&r->box, checkout.config_path, at, SANDBOX_SECONDS, keep, d);
             r->box.user = r;
             text = checkout.text;
             ok = sandbox_call(&r->box, run_checkout, &checkout);
@@ -109,7 +109,9 @@ static bool read_one(Reader *r, const char *path, bool folder, Arena *keep, Diag
     } else {
         ok = read_text(path, keep, &text, d);
         if (ok) {
-            sandbox_open(&r->box, path, slash ? arena_strndup(keep, path, (size_t)(slash - path) + 1) : "", keep, d);
+            const char *at = slash ? arena_strndup(keep, path, (size_t)(slash - path) + 1) : "";
+
+            sandbox_open(&r->box, path, at, SANDBOX_SECONDS, keep, d);
             r->box.user = r;
             ok = sandbox_call(&r->box, run_file, (void *)(uintptr_t)text);
         }

@@ -8,6 +8,8 @@
 #include <lualib.h>
 #include <string.h>
 
+enum { TURN = 20 }; /* instructions that a turn of a loop in C counts for */
+
 const char *sandbox_text(lua_State *L, int i)
 {
     const int type = lua_type(L, i);
@@ -122,7 +124,7 @@ static void sort(lua_State *L, int t, lua_Integer n, int by)
             for (lua_Integer k = low; k < high; k++) {
                 bool second = a == middle;
 
-                sandbox_tick(L);
+                sandbox_tick(L, TURN);
                 if (!second && b < high) {
                     lua_rawgeti(L, from, a);
                     lua_rawgeti(L, from, b);
@@ -184,7 +186,7 @@ static int pairs_step(lua_State *L)
     lua_Integer i = lua_tointeger(L, lua_upvalueindex(3));
 
     for (i++; i <= n; i++) {
-        sandbox_tick(L);
+        sandbox_tick(L, TURN);
         lua_rawgeti(L, lua_upvalueindex(1), i);
         lua_pushvalue(L, -1);
         if (lua_rawget(L, 1) != LUA_TNIL) {

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "compiler/spec/sandbox.h"
 
@@ -32,7 +34,7 @@ static void run_all(const Text *texts, size_t n)
         Diag d = {0};
         bool ok;
 
-        sandbox_open(&s, "t.lua", "", keep, &d);
+        sandbox_open(&s, "t.lua", "", SANDBOX_SECONDS, keep, &d);
         ok = sandbox_call(&s, run_text, (void *)(uintptr_t)texts[i].lua);
         sandbox_close(&s);
         assert_int_equal(ok, !d.failed);
@@ -121,12 +123,50 @@ static void test_ways_out(void **state)
     run_all(texts, LEN(texts));
 }
 
+/* What neither hook nor bounds reach ends with the program. */
+static int sleep_in_c(lua_State *L)
+{
+    (void)L;
+    for (;;)
+        pause();
+    return 0;
+}
+
+static void test_watchdog(void **state)
+{
+    char text[200] = "";
+    int pipes[2], status;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    if (child == 0) {
+        Arena *keep = arena_open();
+        Sandbox s;
+        Diag d = {0};
+
+        dup2(pipes[1], STDERR_FILENO);
+        sandbox_open(&s, "t.lua", "", 1, keep, &d);
+        sandbox_call(&s, sleep_in_c, NULL);
+        _exit(0);
+    }
+    close(pipes[1]);
+    assert_true(read(pipes[0], text, sizeof text - 1) > 0);
+    close(pipes[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 2);
+    assert_string_equal(text, "ftxc: t.lua: the spec ran for more than 2 s\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_ways_out),
+        cmocka_unit_test(test_watchdog),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
