@@ -158,19 +158,16 @@ static FtxStatus load_module(Device *d, uint32_t i, CUmodule *module, FtxError *
 /* The kernel takes one struct: a pointer for each operand. */
 static FtxStatus check_parameters(const Device *d, uint32_t i, FtxError *err)
 {
-    const size_t expected = sizeof(CUdeviceptr) * d->plan->kernels[i].n_operands;
+    const uint32_t pointers = d->plan->kernels[i].n_operands;
     size_t at, bytes;
+    const FtxStatus s = cuda_check(d->cu, d->cu->cuFuncGetParamInfo(d->function[i], 0, &at, &bytes),
+                                   err, "the parameters of %s", cuda_kernel_name(d, i));
 
-    FtxStatus s = cuda_check(d->cu, d->cu->cuFuncGetParamInfo(d->function[i], 0, &at, &bytes), err,
-                             "the parameters of %s", cuda_kernel_name(d, i));
-    if (s)
-        return s;
-    if (bytes != expected ||
-        d->cu->cuFuncGetParamInfo(d->function[i], 1, &at, &bytes) == CUDA_SUCCESS)
+    if (!s && bytes != sizeof(CUdeviceptr) * pointers)
         return ftx_fail(err, FTX_EFORMAT,
-                        "%s takes other parameters than one struct of %u pointers",
-                        cuda_kernel_name(d, i), d->plan->kernels[i].n_operands);
-    return FTX_OK;
+                        "%s takes %zu bytes of parameters, not a struct of %u pointers",
+                        cuda_kernel_name(d, i), bytes, pointers);
+    return s;
 }
 
 /* Room in shared memory. Kernels that overlap all ask for the largest share of it: an SM that has

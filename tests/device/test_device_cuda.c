@@ -620,7 +620,7 @@ static void mistakes_are_named(void **state)
 
     (void)state;
     w = world(), strcpy(w->code[1], "linear__x 5");
-    refused(w, FTX_EFORMAT, "linear__x takes other parameters than one struct of 4 pointers");
+    refused(w, FTX_EFORMAT, "linear__x takes 40 bytes of parameters, not a struct of 4 pointers");
     w = world(), strcpy(w->code[1], "linear__y 4");
     refused(w, FTX_EDEVICE, "finding linear__x in its code: CUDA_ERROR_UNKNOWN");
     w = world(), strcpy(w->code[1], "garbage");
@@ -683,8 +683,7 @@ static FtxStatus scenario(World *w, FtxError *err)
     return status;
 }
 
-/* Calls whose failure nobody has to hear of: those that close, and a question whose expected
- * answer is an error. */
+/* Calls whose failure nobody has to hear of: those that close. */
 static bool may_pass(const char *function)
 {
     static const char *const words[] = {"Destroy", "Free", "Unload",
