@@ -124,7 +124,8 @@ int field_refuse(lua_State *L, const char *path, const char *expected, int i)
     const char *by = field_override(reader_of(L), path);
 
     if (by)
-        return sandbox_fail_at(L, (Loc){arena_printf(sandbox_of(L)->keep, "-D %.200s", by), 0}, "%s must be %s", path, expected);
+        return sandbox_fail_at(L, (Loc){arena_printf(sandbox_of(L)->keep, "-D %.200s", by), 0}, "%s must be %s", path,
+                               expected);
     return sandbox_fail(L, "%s must be %s, got %s", path, expected, field_shown(L, i));
 }
 
@@ -243,7 +244,8 @@ void fields_check(lua_State *L, int t, const char *group)
                          group[0] ? (int)strlen(group) - 1 : 9, group[0] ? group : "ftx.model",
                          sandbox_text(L, -2), fields_names(a, group));
         if (!lua_istable(L, -1))
-            sandbox_fail(L, "%s must be a table with the fields %s, got %s", key, fields_names(a, inner), field_shown(L, -1));
+            sandbox_fail(L, "%s must be a table with the fields %s, got %s", key, fields_names(a, inner),
+                         field_shown(L, -1));
         fields_check(L, lua_gettop(L), inner);
     }
 }
@@ -313,10 +315,11 @@ void fields_override(lua_State *L, int t)
         if (!equals)
             sandbox_fail_at(L, (Loc){whole, 0}, "field=value was expected, as in -D limits.context=256");
         if (!f && dot && fields_names(a, group)[0])
-            sandbox_fail_at(L, (Loc){whole, 0}, "%.*s has no field '%s'; the fields are: %s", (int)(dot - path), path, dot + 1,
-                            fields_names(a, group));
+            sandbox_fail_at(L, (Loc){whole, 0}, "%.*s has no field '%s'; the fields are: %s", (int)(dot - path), path,
+                            dot + 1, fields_names(a, group));
         if (!f)
-            sandbox_fail_at(L, (Loc){whole, 0}, "a model has no field '%s'; the fields are: %s", path, fields_names(a, ""));
+            sandbox_fail_at(L, (Loc){whole, 0}, "a model has no field '%s'; the fields are: %s", path,
+                            fields_names(a, ""));
         if (f->kind == GRAPH)
             sandbox_fail_at(L, (Loc){whole, 0}, "the graph is what the spec computes; -D cannot give one");
         lua_pushvalue(L, t);

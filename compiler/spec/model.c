@@ -128,7 +128,8 @@ static void read_ends(lua_State *L, int t)
     }
     if ((int64_t)spec->n_ends > reader_of(L)->graph->limits.end_ids) {
         lua_pushinteger(L, reader_of(L)->graph->limits.end_ids);
-        field_refuse(L, "limits.end_ids", lua_pushfstring(L, "at least %d, the number of eos ids", (int)spec->n_ends), -2);
+        field_refuse(L, "limits.end_ids",
+                     lua_pushfstring(L, "at least %d, the number of eos ids", (int)spec->n_ends), -2);
     }
 }
 

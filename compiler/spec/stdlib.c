@@ -275,9 +275,9 @@ void sandbox_library(lua_State *L)
     static const char *const strings[] = {"byte", "char",    "format", "len", "lower",
                                           "rep",  "reverse", "sub",    "upper", NULL};
     static const char *const tables[] = {"concat", "insert", "remove", "unpack", "pack", NULL};
-    static const char *const maths[] = {"abs",  "ceil", "cos", "exp", "floor", "fmod", "huge", "log", "max", "maxinteger",
-                                        "min",  "mininteger", "modf", "pi", "sin", "sqrt", "tan", "tointeger", "type",
-                                        "ult", NULL};
+    static const char *const maths[] = {"abs", "ceil", "cos",  "exp",        "floor", "fmod", "huge", "log",
+                                        "max", "min",  "maxinteger", "mininteger", "modf",  "pi",   "sin",  "sqrt",
+                                        "tan", "type", "tointeger",  "ult",        NULL};
     int all;
 
     luaL_requiref(L, "_G", luaopen_base, 0); /* fills the globals */

@@ -53,9 +53,9 @@ local function decode(file)
   file:only("encoder_repetition_penalty", "1", 1.0)
   file:only("guidance_scale", "1", 1.0)
   file:only("min_length", "0; min_new_tokens is read", 0)
-  for _, key in ipairs { "bad_words_ids", "force_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens",
-                         "begin_suppress_tokens", "sequence_bias", "stop_strings", "watermarking_config",
-                         "exponential_decay_length_penalty" } do
+  for _, key in ipairs { "bad_words_ids", "force_words_ids", "forced_bos_token_id", "forced_eos_token_id",
+                         "suppress_tokens", "begin_suppress_tokens", "sequence_bias", "stop_strings",
+                         "watermarking_config", "exponential_decay_length_penalty" } do
     file:only(key, "empty")
   end
   local d = {
