@@ -234,8 +234,8 @@ template <class C> DEVICE void linear(const LinearArgs &a)
                 }
             float v0 = v[0][0] + v[1][0], v1 = v[0][1] + v[1][1];
             if (C::NORM == 1) {
-                v0 *= stat[m].scale;
-                v1 *= stat[m].scale;
+                v0 = __fmul_rn(v0, stat[m].scale);
+                v1 = __fmul_rn(v1, stat[m].scale);
             }
             linear_out<C>(a, m, n, v0, v1);
         }

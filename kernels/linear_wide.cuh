@@ -325,8 +325,8 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
             float v0 = u[0] + v[0], v1 = u[1] + v[1];
             if (C::NORM == 1) {
                 const float scale = P::STREAMED ? rms_scale<C::K>(half[m] + half[P::MB + m], C::EPS) : stat[m].scale;
-                v0 *= scale;
-                v1 *= scale;
+                v0 = __fmul_rn(v0, scale);
+                v1 = __fmul_rn(v1, scale);
             }
             linear_out<C>(a, m, n, v0, v1);
         }

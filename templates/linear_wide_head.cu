@@ -14,7 +14,7 @@
 //@ consts  STAGE: (NT + MB) * 256 + NORM * 512  HALF: (SMEM + 1024) / 2 - 1024
 //@ consts  WHOLE: N * K >= 16777216 || SUMS + 3 * STAGE > HALF ? 1 : 0
 //@ consts  STAGES: min(1 + ceil_div(65536, NT * 256), ((WHOLE == 1 ? SMEM : HALF) - SUMS) / STAGE)
-//@ consts  BYTES: SUMS + STAGES * STAGE  BLOCKS: WHOLE == 1 ? 1 : 2
+//@ consts  BYTES: SUMS + STAGES * STAGE  BLOCKS: WHOLE == 1 || NORM == 2 ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && M <= 64 && STAGES >= 2
 //@ launch  grid max(1, min(SMS / CL, ceil_div(N, 8))) * CL   block 128 * NT / WN   smem BYTES
 //@ moves   2 * N * K

@@ -18,7 +18,6 @@ struct AppendTo {
 template <class K, int PAIRS>
 DEVICE void append_pairs(const AppendTo &to, const FtxToken &token, int t, int n, Vec<float, 2 * PAIRS> x)
 {
-    constexpr int VEC = 2 * PAIRS;
     const int head = n / K::E, e = n - head * K::E;
     if (K::ROT > 0 && head < K::H + K::G) {
         const float *cs = to.table + (i64)token.pos * K::ROT + e;  // {cos, sin} of pair e/2
@@ -26,8 +25,8 @@ DEVICE void append_pairs(const AppendTo &to, const FtxToken &token, int t, int n
         for (int i = 0; i < PAIRS; i++)
             if (e + 2 * i < K::ROT) {
                 const float c = cs[2 * i], s = cs[2 * i + 1], a = x[2 * i], b = x[2 * i + 1];
-                x[2 * i] = a * c - b * s;
-                x[2 * i + 1] = a * s + b * c;
+                x[2 * i] = fmaf(a, c, -__fmul_rn(b, s));  // as written: the same bits in every kernel
+                x[2 * i + 1] = fmaf(a, s, __fmul_rn(b, c));
             }
     }
     if (head < K::H) {
@@ -40,5 +39,4 @@ DEVICE void append_pairs(const AppendTo &to, const FtxToken &token, int t, int n
     const int kv = head - K::H, g = kv < K::G ? kv : kv - K::G;
     V *base = (V *)(kv < K::G ? to.k : to.v);
     store(base + (((i64)page * K::G + g) * K::BLOCK + token.pos % K::BLOCK) * K::E + e, from_floats<V>(x));
-    (void)VEC;
 }

@@ -1,0 +1,84 @@
+// act.cuh - element by element: activations, gated units, sums, products, scales. Memory bound.
+//
+// Rows of C outputs; the grid is rows x parts of a row.
+#pragma once
+#include "device/pdl.cuh"
+#include "device/vec.cuh"
+#include "part/act.cuh"
+#include "part/rows.cuh"
+
+// Calls each(row, first column, a vector's width as a type) for the vectors of this thread.
+template <class K, int VEC, class F> DEVICE void for_vectors(const FtxStep *step, F each)
+{
+    launch_dependents();
+    wait_for_previous();
+    if ((int)blockIdx.x >= live_rows<K::ROWS_S>(step))
+        return;
+    for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < K::C / VEC; v += gridDim.y * K::THREADS)
+        each((i64)blockIdx.x, v * VEC);
+}
+
+struct OneArgs { const void *x; const FtxStep *step; void *y; };
+struct TwoArgs { const void *a, *b; const FtxStep *step; void *y; };
+
+// y[t,i] = kind(x[t,i])
+template <class K> DEVICE void act(const OneArgs &a)
+{
+    typedef typename K::T T;
+    constexpr int VEC = vec_width<T>(K::C);
+    for_vectors<K, VEC>(a.step, [&](i64 row, int at) {
+        Vec<float, VEC> f = to_floats(load<VEC>((const T *)a.x + row * K::C + at));
+#pragma unroll
+        for (int i = 0; i < VEC; i++)
+            f[i] = activate<K::KIND>(f[i]);
+        store((T *)a.y + row * K::C + at, from_floats<T>(f));
+    });
+}
+
+// y[t,i] = kind(x[t,2i]) * x[t,2i+1]
+template <class K> DEVICE void glu(const OneArgs &a)
+{
+    typedef typename K::T T;
+    constexpr int VEC = vec_width<T>(K::C);
+    for_vectors<K, VEC>(a.step, [&](i64 row, int at) {
+        const T *x = (const T *)a.x + (row * K::C + at) * 2;
+        const Vec<T, VEC> first = load<VEC>(x), second = load<VEC>(x + VEC);
+        Vec<float, VEC> f;
+#pragma unroll
+        for (int i = 0; i < VEC; i++) {
+            const T gate = 2 * i < VEC ? first[2 * i % VEC] : second[2 * i % VEC];
+            const T up = 2 * i + 1 < VEC ? first[(2 * i + 1) % VEC] : second[(2 * i + 1) % VEC];
+            f[i] = activate<K::KIND>(to_float(gate)) * to_float(up);
+        }
+        store((T *)a.y + row * K::C + at, from_floats<T>(f));
+    });
+}
+
+// y[t,i] = a[t,i] + b[t,i], or with MUL their product
+template <class K> DEVICE void two(const TwoArgs &a)
+{
+    typedef typename K::T T;
+    constexpr int VEC = vec_width<T>(K::C);
+    for_vectors<K, VEC>(a.step, [&](i64 row, int at) {
+        Vec<float, VEC> f = to_floats(load<VEC>((const T *)a.a + row * K::C + at));
+        const Vec<float, VEC> g = to_floats(load<VEC>((const T *)a.b + row * K::C + at));
+#pragma unroll
+        for (int i = 0; i < VEC; i++)
+            f[i] = K::MUL ? f[i] * g[i] : f[i] + g[i];
+        store((T *)a.y + row * K::C + at, from_floats<T>(f));
+    });
+}
+
+// y[t,i] = x[t,i] * BY
+template <class K> DEVICE void scale(const OneArgs &a)
+{
+    typedef typename K::T T;
+    constexpr int VEC = vec_width<T>(K::C);
+    for_vectors<K, VEC>(a.step, [&](i64 row, int at) {
+        Vec<float, VEC> f = to_floats(load<VEC>((const T *)a.x + row * K::C + at));
+#pragma unroll
+        for (int i = 0; i < VEC; i++)
+            f[i] *= K::BY;
+        store((T *)a.y + row * K::C + at, from_floats<T>(f));
+    });
+}

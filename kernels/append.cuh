@@ -1,0 +1,33 @@
+// append.cuh - q, k, v of a token, side by side in a row: q and k rotated, k and v written to the
+// pages of the layer, q handed on. For steps whose matmul is a library's. Memory bound.
+//
+//   x [T, (H + 2G) * E]  ->  q [T, H * E], and the cache
+#pragma once
+#include "device/pdl.cuh"
+#include "part/append.cuh"
+
+struct AppendArgs {
+    const void *x;
+    const float *table;
+    const FtxStep *step;
+    const FtxToken *token;
+    const int *pages;
+    void *k, *v;
+    void *q;
+};
+
+template <class K> DEVICE void append(const AppendArgs &a)
+{
+    typedef typename K::T T;
+    constexpr int VEC = vec_width<T>(K::E), C = (K::H + 2 * K::G) * K::E;
+    static_assert(VEC % 2 == 0, "head_dim must be even");
+    launch_dependents();
+    wait_for_previous();
+    const int t = blockIdx.x;
+    if (t >= a.step->tokens)
+        return;
+    const FtxToken token = a.token[t];
+    for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < C / VEC; v += gridDim.y * K::THREADS)
+        append_pairs<K, VEC / 2>(AppendTo{a.table, a.pages, a.k, a.v, a.q}, token, t, v * VEC,
+                                 to_floats(load<VEC>((const T *)a.x + (i64)t * C + v * VEC)));
+}

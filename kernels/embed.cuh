@@ -1,0 +1,47 @@
+// embed.cuh - rows of the embedding for a step's tokens, scaled, with learned positions; and each
+// token's id written down in its sequence's history. Memory bound.
+//
+//   w [V, D]      p [P, D] or NULL      y [T, D]      history [slots, CONTEXT]
+#pragma once
+#include "device/io.h"
+#include "device/pdl.cuh"
+#include "device/vec.cuh"
+
+struct EmbedArgs {
+    const void *w, *p;
+    const FtxStep *step;
+    const FtxToken *token;
+    int *history;
+    void *y;
+};
+
+template <class K> DEVICE void embed(const EmbedArgs &a)
+{
+    typedef typename K::W W;
+    typedef typename K::P P;
+    typedef typename K::OUT O;
+    constexpr int VEC = vec_width<W>(K::D);
+    launch_dependents();
+    wait_for_previous();
+    const int t = blockIdx.x;
+    if (t >= a.step->tokens)
+        return;
+    const FtxToken token = a.token[t];
+    if (blockIdx.y == 0 && threadIdx.x == 0)
+        a.history[(i64)token.slot * K::CONTEXT + token.pos] = token.id;
+    for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < K::D / VEC; v += gridDim.y * K::THREADS) {
+        const int at = v * VEC;
+        Vec<float, VEC> f = to_floats(load<VEC>((const W *)a.w + (i64)token.id * K::D + at));
+        if (K::SCALED)
+#pragma unroll
+            for (int i = 0; i < VEC; i++)
+                f[i] *= K::BY;
+        if (K::POSITIONS) {
+            const Vec<float, VEC> p = to_floats(load<VEC>((const P *)a.p + (i64)(token.pos + K::OFFSET) * K::D + at));
+#pragma unroll
+            for (int i = 0; i < VEC; i++)
+                f[i] += p[i];
+        }
+        store((O *)a.y + (i64)t * K::D + at, from_floats<O>(f));
+    }
+}

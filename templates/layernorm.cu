@@ -1,0 +1,20 @@
+// layernorm.cu - contract and instance of norm.cuh: layer norm
+//@ kernel  layernorm
+//@ device  cuda
+//@ args    x[M,C] g[C]:fp32 c[C]:fp32 $step -> y
+//@ match   y = layernorm(x, g, c)
+//@ consts  X: type(x)  Y: type(y)  C: C  EPS: layernorm.eps  ROWS_S: rows(x)
+//@ consts  THREADS: max(32, min(1024, round_up(ceil_div(C, 16 / sizeof(x)), 32)))
+//@ launch  grid M   block THREADS
+//@ moves   (sizeof(x) + sizeof(y)) * M * C
+//@ overlap yes
+#include "norm.cuh"
+
+struct Config {
+    using T = @X@;
+    using OUT = @Y@;
+    static constexpr int C = @C@, NORM = 2, ROWS_S = @ROWS_S@, THREADS = @THREADS@;
+    static constexpr float EPS = @EPS@;
+};
+extern "C" __global__ void __launch_bounds__(Config::THREADS)
+@NAME@(const NormArgs a) { norm<Config>(a); }

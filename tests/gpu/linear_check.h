@@ -1,0 +1,12 @@
+// linear_check.h - what linear_check.py writes down about each instance.
+#pragma once
+struct Instance {
+    const char *family;
+    const void *kernel;
+    int x, y, kv;  // DType: 1 fp32, 2 fp16, 3 bf16
+    int n, k, m, norm, bias, act, glu, res, append, H, G, E, ROT, last;
+    int grid, block, smem;
+    const char *seq;   // timed sequence, or ""
+    const char *note;
+    int id;
+};

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""linear_check.py OUT - writes the instances that linear_check.cu runs, as OUT/part*.cu.
+
+Each part is a translation unit: the templates' text with their constants, one namespace an
+instance, and a row of facts for each in a table.
+"""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from expand import SIZE, Contract  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TEMPLATES = os.path.join(HERE, "..", "..", "templates")
+FP32, FP16, BF16 = 1, 2, 3
+SMS = 132
+rows, contracts = [], {}
+
+
+def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, kv=None, y=None, seq="", force={}):
+    """One instance. heads: (H, G, E, ROT) of append. seq: belongs to a timed sequence."""
+    if template not in contracts:
+        contracts[template] = Contract(os.path.join(TEMPLATES, template + ".cu"))
+    c = contracts[template]
+    y = y or x
+    last = template.endswith("head")
+    h, g, e, rot = heads or (1, 1, 2, 0)
+    v = dict(type_x=x, type_w=x, type_y=y, type_k=kv or x, sizeof_x=SIZE[x], sizeof_w=SIZE[x], N=n, K=k, T_MAX=m,
+             S_MAX=m, BUCKET=m, ARCH=90, SMEM=232448, NORM=norm, EPS=1e-5, ACT=act, GLU=glu, RES=res, has_b=bias,
+             rows_x=0, CONTEXT=256, BLOCK=16, append_heads=h, append_kv_heads=g, append_head_dim=e, append_rot=rot)
+    try:
+        env = c.fix(v, SMS, force)
+    except ValueError:
+        return False
+    env["M"] = max(m, 1)
+    name = f"i{len(rows)}"
+    body = re.sub(r'^#include.*$', "", c.body(name, env), flags=re.M)
+    facts = dict(x=x, y=y, kv=kv or x, n=n, k=k, m=m, norm=norm, bias=bias, act=act, glu=glu, res=res, append=int(bool(heads)),
+                 H=h, G=g, E=e, ROT=rot, last=int(last), grid=env["LAUNCH_grid"][0], block=env["LAUNCH_block"][0],
+                 smem=env["LAUNCH_smem"][0])
+    rows.append((template, name, body, facts, seq, f'NT{env.get("NT","-")} CL{env.get("CL","-")} ST{env.get("STAGES","-")} {force or ""}'))
+    return True
+
+
+def every(x, n, k, ms, **kw):
+    """The narrow form where it fits, the wide form always, for each bucket."""
+    suffix = "_append" if kw.get("heads") else "_head" if kw.pop("last", 0) else ""
+    for m in ms:
+        if x == FP32:
+            add("linear_fma" + suffix, x, n, k, m, **kw)
+        else:
+            add("linear" + suffix, x, n, k, m, **kw)
+            add("linear_wide" + suffix, x, n, k, m, **kw)
+
+
+def checks():
+    every(BF16, 8, 112, (1, 16), bias=1)
+    every(BF16, 300, 120, (1, 4, 64), norm=1, bias=1)
+    every(BF16, 640, 300, (1, 32), norm=1)
+    every(BF16, 301, 301, (16, 64), norm=2, bias=1, act=3)
+    every(BF16, 640, 384, (1, 8, 16, 64), norm=1, heads=(6, 2, 64, 64))
+    every(FP16, 1024, 384, (1, 16), norm=1, glu=1, act=5)
+    every(FP16, 2304, 768, (2, 32), norm=2, bias=1, heads=(12, 12, 64, 0), kv=FP32)
+    every(FP16, 3072, 768, (1, 16, 64), norm=2, bias=1, act=3)
+    every(BF16, 4096, 2048, (1, 2, 8, 64), norm=1, glu=1, act=5)
+    every(BF16, 3072, 2048, (1, 8, 32, 64), norm=1, bias=1, heads=(32, 8, 64, 32))
+    every(BF16, 2048, 8192, (1, 4, 16, 64), res=1)
+    every(BF16, 520, 1536, (1, 64), act=2)
+    every(BF16, 264, 14336, (1, 4, 64), res=1, bias=1)
+    every(BF16, 50257, 384, (1, 16, 64), norm=1, y=FP32, last=1)
+    every(BF16, 4096, 2048, (4, 64), norm=2, y=FP32, last=1)
+    every(FP32, 640, 384, (1, 8, 64), norm=1, heads=(6, 2, 64, 64))
+    every(FP32, 300, 301, (1, 16), norm=2, bias=1, act=2)
+    every(FP32, 4096, 2048, (1, 64), norm=1, glu=1, act=5)
+    every(FP32, 2048, 1022, (1, 4), res=1)
+    every(FP32, 5003, 384, (2, 64), norm=1, last=1)
+
+
+def sequences():
+    """Llama-3.2-1B and 3.1-8B layers; wide: the wide form at every size."""
+    for model, (h, f, heads) in {"1B": (2048, 8192, (32, 8, 64, 64)), "8B": (4096, 14336, (32, 8, 128, 128))}.items():
+        for m in (1, 4, 8, 16, 32, 64):
+            for form in ("", "wide"):
+                if m > 8 and not form or m < 8 and form:
+                    continue
+                n = (heads[0] + 2 * heads[1]) * heads[2]
+                for step, (nn, kk, kw) in enumerate([(n, h, dict(norm=1, heads=heads)), (h, h, dict(res=1)),
+                                                     (2 * f, h, dict(norm=1, glu=1, act=5)), (h, f, dict(res=1))]):
+                    suffix = "_append" if step == 0 else ""
+                    tag = f"{model} M={m} {form}"
+                    if form or not add("linear" + suffix, BF16, nn, kk, m, seq=tag, **kw):
+                        add("linear_wide" + suffix, BF16, nn, kk, m, seq=tag, **kw)
+    for m in (1, 8, 64):
+        every(BF16, 128256, 2048, (m,), norm=1, y=FP32, last=1, seq=f"head 1B M={m}")
+    add("linear_fma", FP32, 8192, 4096, 1, seq="fp32 M=1")
+    add("linear_fma", FP32, 8192, 4096, 64, seq="fp32 M=64")
+
+
+def main():
+    out = sys.argv[1]
+    checks()
+    sequences()
+    parts = [[], [], [], []]
+    for i, r in enumerate(rows):
+        parts[i % len(parts)].append(r)
+    for i, part in enumerate(parts):
+        with open(os.path.join(out, f"part{i}.cu"), "w") as f:
+            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
+            for template, name, body, facts, seq, note in part:
+                f.write(f"namespace n{name} {{\n{body}}}\n")
+            f.write(f"extern const Instance part{i}[] = {{\n")
+            for template, name, body, facts, seq, note in part:
+                values = ", ".join(str(v) for v in facts.values())
+                note = note.replace('"', "'")
+                f.write(f'    {{"{template}", (const void *)n{name}::{name}, {values}, "{seq}", "{note}", {name[1:]}}},\n')
+            f.write(f"}};\nextern const int part{i}_count = {len(part)};\n")
+    print(len(rows), "instances")
+
+
+main()
