@@ -29,7 +29,7 @@ static inline bool golden_on_cuda(void)
 static inline FtxModel *golden_open(const char *spec, const char *name, const char *extra)
 {
     const char *build = getenv("FTX_BUILD"), *ftxc = getenv("FTXC"), *target = getenv("FTX_TEST_TARGET"),
-               *artifacts = getenv("FTX_TEST_ARTIFACTS");
+               *artifacts = getenv("FTX_TEST_ARTIFACTS"), *define = getenv("FTX_TEST_DEFINE");
     char path[1000], command[4000];
     FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU};
     FtxModel *model;
@@ -41,8 +41,8 @@ static inline FtxModel *golden_open(const char *spec, const char *name, const ch
         assert_non_null(build);
         assert_non_null(ftxc);
         snprintf(path, sizeof path, "%s/test-%s.ftx", build, name);
-        snprintf(command, sizeof command, "%s compile %s -o %s -q -t %s %s", ftxc, spec, path, target ? target : "cpu",
-                 extra);
+        snprintf(command, sizeof command, "%s compile %s -o %s -q -t %s %s %s", ftxc, spec, path,
+                 target ? target : "cpu", extra, define ? define : "");
         assert_int_equal(system(command), 0);
     }
     if (ftx_model_open(path, &options, &model, &err))

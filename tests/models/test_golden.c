@@ -218,10 +218,9 @@ static int run(const char *spec, const char *name, const char *folder)
         cmocka_unit_test_prestate(logits_of_prompts, &c),
         cmocka_unit_test_prestate(losses_of_long_text, &c),
     };
-    const char *define = getenv("FTX_TEST_DEFINE");
     int failed;
 
-    c.model = golden_open(spec, name, define ? define : "");
+    c.model = golden_open(spec, name, "");
     failed = cmocka_run_group_tests_name(name, tests, NULL, NULL);
     ftx_model_close(c.model);
     return failed;

@@ -1,0 +1,54 @@
+#!/bin/sh
+# check.sh - the model tests on this machine's GPU, then the benchmarks of docs/performance.md.
+#
+#   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
+#
+# Parts: fp32 bf16 fp16 bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
+# bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT.
+set -u
+cd "$(dirname "$0")/../.."
+build=$(realpath "$1")
+shift
+[ $# -gt 0 ] || set -- fp32 bf16 fp16 bench
+out=${FTX_OUT:-$build/gpu}
+mkdir -p "$out"
+export FTXC="$build/ftxc" FTX_BUILD="$out" FTX_SHARED="${FTX_SHARED:-../shared}"
+export FTX_TEST_DEVICE=cuda FTX_TEST_TARGET="${FTX_TEST_TARGET:-sm_90a}"
+failed=0
+
+models() { # models TYPE MARGIN TOLERANCE: tests of the trained and the tiny models
+    export FTX_TEST_DEFINE="-D precision.weights=$1" FTX_TEST_MARGIN=$2 FTX_TEST_TOLERANCE=$3 FTX_TEST_LOSS_TOLERANCE=$4
+    for test in golden tiny; do
+        echo "== $1 $test"
+        "$build/tests/models/test_$test" >"$out/$1-$test.log" 2>&1 || failed=1
+        grep -E 'largest|parts at|FAILED|ERROR|error|PASSED|skipped' "$out/$1-$test.log"
+    done
+}
+bench() { # bench SPEC OPTIONS: decode and prompt steps with random weights
+    spec=$1
+    shift
+    "$FTXC" compile "specs/$spec.lua" -t "$FTX_TEST_TARGET" -o "$out/$spec.ftx" --no-weights || failed=1
+    "$FTXC" bench "$out/$spec.ftx" --random-weights 1 --device cuda "$@" || failed=1
+}
+
+for part in "$@"; do
+    case $part in
+    fp32) models fp32 0 1e-4 1e-3 ;;
+    bf16) models bf16 0.35 0.06 0.6 ;;
+    fp16) models fp16 0.05 0.01 0.1 ;;
+    bench)
+        bench llama-3.2-1b --sequences 1,8,64 --context 128,2048 --prompt 128,512,2048
+        bench llama-3.1-8b --sequences 1,8,64 --context 128,2048 --prompt 2048
+        ;;
+    sanitize)
+        for tool in memcheck racecheck; do
+            "$FTXC" compile tests/models/tiny-llama -t "$FTX_TEST_TARGET" -o "$out/sanitize.ftx" -q
+            compute-sanitizer --tool $tool --error-exitcode 9 "$FTXC" run "$out/sanitize.ftx" --device cuda \
+                --ids 113,7,9,20,31 --top-k 20 -n 6 --seed 1 >"$out/sanitize-$tool.log" 2>&1 || failed=1
+            grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/sanitize-$tool.log"
+        done
+        ;;
+    *) echo "no part \"$part\""; exit 2 ;;
+    esac
+done
+exit $failed
