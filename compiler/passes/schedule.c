@@ -39,8 +39,11 @@ static const char *role(const Graph *g, Id v)
     case OP_GLU:
         return ir_word(value, "kind");
     case OP_ADD:
-        return ir_value(g, value->args[0])->op == OP_EMBED || ir_value(g, value->args[1])->op == OP_EMBED ? "add"
-                                                                                                        : "residual";
+        return ir_value(g, value->args[0])->op == OP_POSITIONS || ir_value(g, value->args[1])->op == OP_POSITIONS
+                   ? "add"
+                   : "residual";
+    case OP_ATTEND_PAGED:
+        return "attention";
     case OP_IDS:
         return NULL;
     default:

@@ -119,9 +119,13 @@ static Id in_pairs(Rewrite *r, const Projection *p, Id w, int64_t rot)
                         p->linear->loc);
 }
 
-static Id concat3(Rewrite *r, Id a, Id b, Id c, Loc loc)
+/* The rows of q, k and v one after another: of their weights (arg 1) or biases (arg 2). */
+static Id joined(Rewrite *r, const Projection *q, const Projection *k, const Projection *v, int arg, int64_t rot)
 {
-    return a ? rewrite_make(r, OP_CONCAT, a, b, c, NULL, 0, loc) : 0;
+    const Id a = in_pairs(r, q, r->map[q->linear->args[arg]], rot);
+    const Id b = in_pairs(r, k, r->map[k->linear->args[arg]], rot);
+
+    return a ? rewrite_make(r, OP_CONCAT, a, b, r->map[v->linear->args[arg]], NULL, 0, q->linear->loc) : 0;
 }
 
 /* Whether q, k and v can come from one product. */
@@ -164,10 +168,8 @@ static Id join_attention(Rewrite *r, Id id)
         table = r->map[q.rope->args[1]];
         rot = 2 * ir_value(r->now, table)->shape.dim[1].n;
     }
-    w = concat3(r, in_pairs(r, &q, r->map[q.linear->args[1]], rot), in_pairs(r, &k, r->map[k.linear->args[1]], rot),
-                r->map[v.linear->args[1]], q.linear->loc);
-    b = concat3(r, in_pairs(r, &q, r->map[q.linear->args[2]], rot), in_pairs(r, &k, r->map[k.linear->args[2]], rot),
-                r->map[v.linear->args[2]], q.linear->loc);
+    w = joined(r, &q, &k, &v, 1, rot);
+    b = joined(r, &q, &k, &v, 2, rot);
     x = rewrite_make(r, OP_LINEAR, r->map[q.linear->args[0]], w, b, NULL, 0, q.linear->loc);
 
     attrs[n++] = attr_int("head_dim", q.head_dim);

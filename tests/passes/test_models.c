@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "compiler/spec/spec.h"
+#include "runtime/base/file.h"
 
 typedef struct Model {
     const char *path;
@@ -123,8 +124,8 @@ static void every_model(void **state)
         for (int k = 0; k < n; k++) {
             const char *name = list[k]->d_name, *path = arena_printf(r.keep, "%s/%s", folders[i], name);
             const bool family = strcmp(name, "llama.lua") == 0 || strcmp(name, "gpt2.lua") == 0;
-            const bool spec = strlen(name) > 4 && strcmp(name + strlen(name) - 4, ".lua") == 0 && !family;
-            const bool checkout = i == 1 && name[0] != '.' && list[k]->d_type == 4;
+            const bool spec = i == 0 && strlen(name) > 4 && strcmp(name + strlen(name) - 4, ".lua") == 0 && !family;
+            const bool checkout = file_exists(arena_printf(r.keep, "%s/config.json", path));
 
             if (spec || checkout) {
                 print_message("%s\n", path);
