@@ -116,6 +116,8 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     for (size_t i = 0; i < n; i++)
         if (!passes_run_target(spec.graph, &catalog, targets[i], &spec.precision, &packing, &plans[i], &o->dump, d))
             goto end;
+    for (size_t i = 0; i < n; i++) /* later targets may have added weights to the block they share */
+        plans[i].head.space_bytes[FTX_SPACE_WEIGHTS] = packing.bytes;
 
     for (size_t i = 0; i < n; i++) {
         if (targets[i].id == FTX_TARGET_CPU)

@@ -58,8 +58,9 @@ typedef struct Dump { /* where --dump=LETTERS goes; NULL letters: nowhere */
 /* Graph passes in the order of passes.def, verified after each. */
 bool passes_run_graph(Graph *g, const Precision *p, const Dump *dump, Diag *d);
 
-/* Selection, layout, schedule and memory for one target; adds what it needs to `packing`. The
- * graph is not changed. */
+/* Selection, layout, schedule and memory for one target; adds what it needs to `packing`, whose
+ * size is final, for space_bytes of every plan, once the last target has run. The graph is not
+ * changed; what the plan points to lives as long as it does. */
 bool passes_run_target(const Graph *g, const Catalog *c, Target t, const Precision *p, Packing *packing,
                        Plan *plan, const Dump *dump, Diag *d);
 
