@@ -405,6 +405,8 @@ static bool read_launch(Reader *r)
                 r->c->smem = t;
             n++;
         } while (accept(&part, ","));
+        for (; w == 0 && n < 3; n++) /* directions that are not named have one block */
+            r->c->grid[n] = (NamedText){words[w], "1", r->loc};
         r->at = end;
     }
     return true;
