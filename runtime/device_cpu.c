@@ -1,4 +1,4 @@
-/* device_cpu.c - runs a plan on the CPU: C kernels, a team of threads, a barrier after each launch.
+/* device_cpu.c - runs a plan on the CPU: C kernels, a team of threads, one launch after another.
  *
  * Weights are read where the file is mapped. A session is one block,
  *
@@ -59,10 +59,8 @@ struct Session {
     bool profiling, trace, nan;
     /* the run in progress */
     const FtxProgram *program;
+    const Prepared *first; /* its first launch; watched: the one that runs */
     int T, S;
-    uint32_t bad; /* launch that made a NaN, + 1 */
-    uint64_t bad_element;
-    double from; /* of the launch in progress, us */
 };
 
 static double now_us(void)
@@ -81,19 +79,16 @@ typedef struct Draw {
     char *block;
 } Draw;
 
-static void draw(void *user, int thread, int threads)
+static void draw(void *user, int piece, int share, int shares)
 {
     const Draw *d = user;
+    const FtxWeight *w = &d->artifact->weights[piece];
+    const size_t size = dtype_size(w->type);
+    const uint64_t n = w->bytes / size;
+    const uint64_t first = n * (uint64_t)share / (uint64_t)shares;
+    const uint64_t last = n * (uint64_t)(share + 1) / (uint64_t)shares;
 
-    for (uint32_t i = 0; i < d->artifact->n_weights; i++) {
-        const FtxWeight *w = &d->artifact->weights[i];
-        const size_t size = dtype_size(w->type);
-        const uint64_t n = w->bytes / size;
-        const uint64_t first = n * (uint64_t)thread / (uint64_t)threads;
-        const uint64_t last = n * (uint64_t)(thread + 1) / (uint64_t)threads;
-
-        random_fill(d->artifact, i, d->seed, first, last, d->block + w->offset + first * size);
-    }
+    random_fill(d->artifact, (uint32_t)piece, d->seed, first, last, d->block + w->offset + first * size);
 }
 
 static FtxStatus draw_weights(Device *d, uint64_t seed, FtxError *err)
@@ -110,7 +105,7 @@ static FtxStatus draw_weights(Device *d, uint64_t seed, FtxError *err)
     s = team_open(&d->memory, d->threads, &team, err);
     if (s)
         return s;
-    team_run(team, draw, &job);
+    team_run(team, draw, &job, (int)d->artifact->n_weights);
     team_close(team);
     return FTX_OK;
 }
@@ -321,20 +316,23 @@ static FtxStatus cpu_read(Session *s, int name, size_t offset, void *p, size_t b
 
 /* --- running ----------------------------------------------------------------------------------- */
 
-static void run_all(void *user, int thread, int threads)
+static void run_launch(const Session *s, const Prepared *l, int share, int shares)
+{
+    const CpuCall c = {.arg = s->arg + l->first_operand,
+                       .k = l->consts,
+                       .T = s->T,
+                       .S = s->S,
+                       .thread = share,
+                       .threads = shares};
+
+    l->kernel(&c);
+}
+
+static void run_piece(void *user, int piece, int share, int shares)
 {
     const Session *s = user;
-    const Prepared *l = s->device->launch + s->program->first_launch;
-    const Prepared *end = l + s->program->n_launches;
-    CpuCall c = {.T = s->T, .S = s->S, .thread = thread, .threads = threads};
 
-    for (; l < end; l++) {
-        c.arg = s->arg + l->first_operand;
-        c.k = l->consts;
-        l->kernel(&c);
-        if (l + 1 < end)
-            team_barrier(s->team); /* team_run brings the last one */
-    }
+    run_launch(s, s->first + piece, share, shares);
 }
 
 /* FTX_NAN: looks at the values in WORK that are born at a launch of an fp32 plan ("%12 linear";
@@ -379,69 +377,50 @@ static bool makes_nan(const Session *s, uint32_t launch, uint64_t *at)
     return false;
 }
 
-static void before_launch(Session *s, const Prepared *l)
+static void name_launch(const Session *s, const Prepared *l)
 {
     const Device *d = s->device;
     char text[300];
 
-    if (s->trace && d->log) {
-        snprintf(text, sizeof text, "launch %s: %s T=%d S=%d", l->label,
-                 artifact_string(d->artifact, d->plan->kernels[l->kernel_index].entry), s->T, s->S);
+    snprintf(text, sizeof text, "launch %s: %s T=%d S=%d", l->label, s->profile[l->kernel_index].kernel, s->T, s->S);
+    if (d->log)
         d->log(d->log_user, 0, text);
-    }
-    s->from = now_us();
 }
 
-static void after_launch(Session *s, const Prepared *l)
+/* One launch at a time, and a look after each. */
+static FtxStatus run_watched(Session *s, uint32_t n, FtxError *err)
 {
-    const uint32_t launch = (uint32_t)(l - s->device->launch);
-    FtxProfile *row = &s->profile[l->kernel_index];
+    for (const Prepared *end = s->first + n; s->first < end; s->first++) {
+        const Prepared *l = s->first;
+        FtxProfile *row = &s->profile[l->kernel_index];
+        uint64_t at;
 
-    if (s->profiling) {
-        row->time_us += now_us() - s->from;
-        row->launches++;
+        if (s->trace)
+            name_launch(s, l);
+
+        const double from = now_us();
+
+        team_run(s->team, run_piece, s, 1);
+        if (s->profiling) {
+            row->time_us += now_us() - from;
+            row->launches++;
+        }
+        if (s->nan && makes_nan(s, (uint32_t)(l - s->device->launch), &at))
+            return ftx_fail(err, FTX_EDEVICE, "%s (%s): element %llu is not a finite number", l->label, row->kernel,
+                            (unsigned long long)at);
     }
-    if (s->nan && makes_nan(s, launch, &s->bad_element))
-        s->bad = launch + 1;
-}
-
-/* One launch at a time, thread 0 looking on. */
-static void run_watched(void *user, int thread, int threads)
-{
-    Session *s = user;
-    const Prepared *l = s->device->launch + s->program->first_launch;
-    const Prepared *end = l + s->program->n_launches;
-    CpuCall c = {.T = s->T, .S = s->S, .thread = thread, .threads = threads};
-
-    for (; l < end && !s->bad; l++) {
-        if (thread == 0)
-            before_launch(s, l);
-        team_barrier(s->team);
-        c.arg = s->arg + l->first_operand;
-        c.k = l->consts;
-        l->kernel(&c);
-        team_barrier(s->team);
-        if (thread == 0)
-            after_launch(s, l);
-        team_barrier(s->team);
-    }
+    return FTX_OK;
 }
 
 static FtxStatus cpu_run(Session *s, uint32_t program, int T, int S, FtxError *err)
 {
-    const bool watched = s->profiling || s->trace || s->nan;
-
     s->program = &s->device->plan->programs[program];
+    s->first = s->device->launch + s->program->first_launch;
     s->T = T;
     s->S = S;
-    s->bad = 0;
-    team_run(s->team, watched ? run_watched : run_all, s);
-    if (s->bad) {
-        const Prepared *l = &s->device->launch[s->bad - 1];
-
-        return ftx_fail(err, FTX_EDEVICE, "%s (%s): element %llu is not a finite number", l->label,
-                        s->profile[l->kernel_index].kernel, (unsigned long long)s->bad_element);
-    }
+    if (s->profiling || s->trace || s->nan)
+        return run_watched(s, s->program->n_launches, err);
+    team_run(s->team, run_piece, s, (int)s->program->n_launches);
     return FTX_OK;
 }
 

@@ -1,4 +1,4 @@
-/* team.c - threads that stay: spin a little, then sleep on a futex. */
+/* team.c - threads that stay: spin a little, help where somebody is late, sleep on a futex. */
 #include "team.h"
 
 #include <linux/futex.h>
@@ -12,28 +12,33 @@
 
 enum { MAX_THREADS = 1024 };
 
-/* Turns of a spinning wait, each some 10 to 40 ns: longer than the longest uneven share of a small
- * kernel, shorter than what a sleeping thread costs on a machine that has other work. */
-enum { SPINS = 2000 };
+/* Turns of waiting loops, each some 10 to 40 ns. */
+enum {
+    GRACE = 50,   /* before the share of another is taken: longer than a line travels between cores */
+    SPINS = 3000, /* before the core is offered to others: longer than the gap between two steps */
+};
 
-/* A number that grows, and those who sleep until it does. */
-typedef struct Gate {
-    _Atomic uint32_t turn;
-    _Atomic uint32_t sleepers;
-} Gate;
+/* Pieces are numbered through the life of a team, so a thread that was put aside with an old number
+ * in its hand can do nothing with it: what it would claim has been claimed. */
+typedef struct Share {
+    _Alignas(64) _Atomic uint64_t claimed; /* pieces of it that have been begun */
+} Share;
 
 struct Team {
     Memory memory;
     size_t bytes;
     int threads; /* with the caller */
     int started; /* workers that run */
-    TeamJob *job;
+    pthread_t *worker; /* [threads - 1] */
+    TeamJob *job;      /* of the pieces up to `end`; read by who has claimed a share of one */
     void *user;
-    bool ending;
-    _Alignas(64) Gate start;   /* a new job */
-    _Alignas(64) Gate meeting; /* a barrier is full */
-    _Alignas(64) _Atomic uint32_t arrived;
-    _Alignas(64) pthread_t worker[]; /* [threads - 1] */
+    uint64_t begin;
+    _Alignas(64) _Atomic uint64_t end;  /* pieces there are */
+    _Alignas(64) _Atomic uint64_t done; /* shares done, all in all */
+    _Alignas(64) _Atomic uint32_t turn; /* grows with every job: what sleepers wait on */
+    _Atomic uint32_t sleepers;
+    _Atomic bool ending;
+    Share share[]; /* [threads] */
 };
 
 typedef struct Worker { /* what a new thread is told; it copies it before team_open goes on */
@@ -42,57 +47,93 @@ typedef struct Worker { /* what a new thread is told; it copies it before team_o
     _Atomic bool taken;
 } Worker;
 
-/* Waits until the gate's turn is no longer `old`. */
-static void gate_wait(Gate *g, uint32_t old)
+static bool take(Team *t, uint64_t piece, int share)
+{
+    uint64_t before = piece;
+
+    if (!atomic_compare_exchange_strong(&t->share[share].claimed, &before, piece + 1))
+        return false;
+    t->job(t->user, (int)(piece - t->begin), share, t->threads);
+    atomic_fetch_add_explicit(&t->done, 1, memory_order_acq_rel);
+    return true;
+}
+
+static bool help(Team *t, uint64_t piece)
+{
+    for (int i = 0; i < t->threads; i++)
+        if (take(t, piece, i))
+            return true;
+    return false;
+}
+
+static bool is_done(const Team *t, uint64_t piece)
+{
+    return atomic_load_explicit(&t->done, memory_order_acquire) >= (piece + 1) * (uint64_t)t->threads;
+}
+
+/* Until all shares of a piece are done, ours being done. */
+static void finish_piece(Team *t, uint64_t piece)
+{
+    for (int turn = 0; !is_done(t, piece); turn++) {
+        if (turn < GRACE)
+            team_pause();
+        else if (turn % GRACE == 0 && help(t, piece))
+            continue;
+        else if (turn < SPINS)
+            team_pause();
+        else
+            sched_yield();
+    }
+}
+
+/* Works until all pieces there are now are done. */
+static void work_on(Team *t, int me)
+{
+    const uint64_t end = atomic_load(&t->end);
+    uint64_t piece = atomic_load(&t->done) / (uint64_t)t->threads;
+
+    for (; piece < end; piece++) {
+        take(t, piece, me);
+        finish_piece(t, piece);
+    }
+}
+
+/* Until there is a job after number `turn`. */
+static void sleep_until(Team *t, uint32_t turn)
 {
     for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&g->turn, memory_order_acquire) != old)
+        if (atomic_load_explicit(&t->turn, memory_order_acquire) != turn)
             return;
         team_pause();
     }
-    /* Sleeper and opener each write, then read what the other wrote: one of them sees it. */
-    atomic_fetch_add(&g->sleepers, 1);
-    while (atomic_load(&g->turn) == old)
-        syscall(SYS_futex, &g->turn, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
-    atomic_fetch_sub(&g->sleepers, 1);
+    /* Sleeper and waker each write, then read what the other wrote: one of them sees it. */
+    atomic_fetch_add(&t->sleepers, 1);
+    while (atomic_load(&t->turn) == turn)
+        syscall(SYS_futex, &t->turn, FUTEX_WAIT_PRIVATE, turn, NULL, NULL, 0);
+    atomic_fetch_sub(&t->sleepers, 1);
 }
 
-static void gate_open(Gate *g)
+static void wake(Team *t)
 {
-    atomic_fetch_add(&g->turn, 1);
-    if (atomic_load(&g->sleepers))
-        syscall(SYS_futex, &g->turn, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
-}
-
-void team_barrier(Team *t)
-{
-    if (t->threads == 1)
-        return;
-
-    const uint32_t turn = atomic_load_explicit(&t->meeting.turn, memory_order_relaxed);
-
-    if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)t->threads) {
-        atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
-        gate_open(&t->meeting);
-    } else {
-        gate_wait(&t->meeting, turn);
-    }
+    atomic_fetch_add(&t->turn, 1);
+    if (atomic_load(&t->sleepers))
+        syscall(SYS_futex, &t->turn, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
 }
 
 static void *work(void *p)
 {
     Worker *w = p;
     Team *t = w->team;
-    const int thread = w->thread;
+    const int me = w->thread;
     uint32_t turn = 0;
 
     atomic_store(&w->taken, true);
     for (;;) {
-        gate_wait(&t->start, turn++);
-        if (t->ending)
+        sleep_until(t, turn);
+        turn = atomic_load(&t->turn);
+        if (atomic_load(&t->ending))
             return NULL;
-        t->job(t->user, thread, t->threads);
-        team_barrier(t);
+        work_on(t, me);
     }
 }
 
@@ -131,7 +172,8 @@ FtxStatus team_open(const Memory *m, int threads, Team **out, FtxError *err)
     if (threads < 0 || threads > MAX_THREADS)
         return ftx_fail(err, FTX_EINVAL, "threads: expected 0 to %d, found %d", MAX_THREADS, threads);
 
-    const size_t bytes = sizeof(Team) + sizeof(pthread_t) * (size_t)threads;
+    const size_t shares = sizeof(Team) + sizeof(Share) * (size_t)threads;
+    const size_t bytes = shares + sizeof(pthread_t) * (size_t)threads;
     Team *t = memory_alloc(m, bytes, 64);
 
     *out = NULL;
@@ -140,6 +182,7 @@ FtxStatus team_open(const Memory *m, int threads, Team **out, FtxError *err)
     t->memory = *m;
     t->bytes = bytes;
     t->threads = threads;
+    t->worker = (pthread_t *)((char *)t + shares);
     for (; t->started < threads - 1; t->started++) {
         const int failed = start_worker(t, t->started);
 
@@ -156,8 +199,8 @@ void team_close(Team *t)
 {
     if (!t)
         return;
-    t->ending = true;
-    gate_open(&t->start);
+    atomic_store(&t->ending, true);
+    wake(t);
     for (int i = 0; i < t->started; i++)
         pthread_join(t->worker[i], NULL);
 
@@ -171,12 +214,13 @@ int team_threads(const Team *t)
     return t->threads;
 }
 
-void team_run(Team *t, TeamJob *job, void *user)
+void team_run(Team *t, TeamJob *job, void *user, int pieces)
 {
     t->job = job;
     t->user = user;
+    t->begin = atomic_load(&t->end);
+    atomic_store(&t->end, t->begin + (uint64_t)pieces);
     if (t->threads > 1)
-        gate_open(&t->start);
-    job(user, 0, t->threads);
-    team_barrier(t);
+        wake(t);
+    work_on(t, 0);
 }

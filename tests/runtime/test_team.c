@@ -1,4 +1,4 @@
-/* test_team.c - threads that stay: all run, all meet, again and again, awake or asleep. */
+/* test_team.c - threads that stay: every share once, pieces in order, awake or asleep. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -12,27 +12,23 @@
 enum { ROUNDS = 200 };
 
 typedef struct Counts {
-    Team *team;
-    atomic_int here[ROUNDS];
-    atomic_int missed;
+    atomic_int shares[ROUNDS], missed;
 } Counts;
 
-/* After a barrier everybody has passed what stands before it. */
-static void meet(void *user, int thread, int threads)
+/* A piece begins when the one before is done, and every share of it comes once. */
+static void count(void *user, int piece, int share, int shares)
 {
     Counts *c = user;
 
-    for (int i = 0; i < ROUNDS; i++) {
-        if (i % 50 == 10 && thread == threads - 1)
-            usleep(300); /* the others fall asleep */
-        atomic_fetch_add(&c->here[i], 1);
-        team_barrier(c->team);
-        if (atomic_load(&c->here[i]) != threads)
-            atomic_fetch_add(&c->missed, 1);
-    }
+    if (piece && atomic_load(&c->shares[piece - 1]) != (1 << shares) - 1)
+        atomic_fetch_add(&c->missed, 1);
+    if (piece % 50 == 10 && share == shares - 1)
+        usleep(300); /* the others wait long */
+    if (atomic_fetch_or(&c->shares[piece], 1 << share) & 1 << share)
+        atomic_fetch_add(&c->missed, 1);
 }
 
-static void test_meet(void **state)
+static void test_pieces(void **state)
 {
     static const int threads[] = {1, 2, 3, 5};
     const Memory m = memory_of(NULL);
@@ -44,14 +40,15 @@ static void test_meet(void **state)
 
         assert_int_equal(team_open(&m, threads[k], &t, &err), FTX_OK);
         assert_int_equal(team_threads(t), threads[k]);
-        for (int job = 0; job < 5; job++) {
-            Counts c = {.team = t};
+        for (int job = 0; job < 200; job++) {
+            Counts c = {.missed = 0};
+            const int pieces = job % 40 ? job % 7 : ROUNDS;
 
-            team_run(t, meet, &c);
+            team_run(t, count, &c, pieces);
             assert_int_equal(atomic_load(&c.missed), 0);
             for (int i = 0; i < ROUNDS; i++)
-                assert_int_equal(atomic_load(&c.here[i]), threads[k]);
-            if (job == 2)
+                assert_int_equal(atomic_load(&c.shares[i]), i < pieces ? (1 << threads[k]) - 1 : 0);
+            if (job % 50 == 2)
                 usleep(2000); /* all asleep before the next job */
         }
         team_close(t);
@@ -73,7 +70,7 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_meet), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces), cmocka_unit_test(test_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
