@@ -35,14 +35,15 @@ static void draw_part(const Fill *f, uint32_t i, uint64_t first, uint64_t last)
                     f->to + (from - f->at));
 }
 
-static void fill_share(void *user, int thread, int threads)
+static void fill_share(void *user, int piece, int share, int shares)
 {
     const Fill *f = user;
     const uint64_t lines = (f->bytes + share_align - 1) / share_align;
-    const uint64_t first = f->at + lines * (uint64_t)thread / (uint64_t)threads * share_align;
-    const uint64_t end = f->at + lines * (uint64_t)(thread + 1) / (uint64_t)threads * share_align;
+    const uint64_t first = f->at + lines * (uint64_t)share / (uint64_t)shares * share_align;
+    const uint64_t end = f->at + lines * (uint64_t)(share + 1) / (uint64_t)shares * share_align;
     const uint64_t last = end < f->at + f->bytes ? end : f->at + f->bytes;
 
+    (void)piece;
     if (first >= last)
         return;
     if (!f->seed) {
@@ -105,7 +106,7 @@ static FtxStatus copy_piece(Device *d, Staging *g, uint64_t number, Fill *f, Ftx
     if (s)
         return s;
     f->to = g->pinned + (size_t)i * g->piece;
-    team_run(g->team, fill_share, f);
+    team_run(g->team, fill_share, f, 1);
     s = cuda_check(cu, cu->cuMemcpyHtoDAsync(d->weights + f->at, f->to, f->bytes, g->stream), err,
                    "copying weights");
     if (!s)

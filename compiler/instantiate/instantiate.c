@@ -126,6 +126,37 @@ static bool unit_done(void *user, size_t i, bool ok, Bytes b)
     return accept(r, u, (Bytes){copy, b.bytes});
 }
 
+/* How much a unit has to read: a fair guess of how long it takes. */
+static size_t text_bytes(const char *text)
+{
+    const char *const *names, *const *texts;
+    size_t headers[MAX_HEADERS], bytes = strlen(text);
+    const size_t n = text_headers(text, headers, MAX_HEADERS);
+
+    catalog_headers(&names, &texts);
+    for (size_t i = 0; i < n; i++)
+        bytes += strlen(texts[headers[i]]);
+    return bytes;
+}
+
+/* Longest first, so that no worker begins a long piece when the others are done. */
+static void sort_missing(Run *r)
+{
+    size_t *bytes = arena_array(r->keep, size_t, r->n_missing + 1);
+
+    for (size_t i = 0; i < r->n_missing; i++) {
+        const size_t unit = r->missing[i], n = text_bytes(r->units[unit].text);
+        size_t at = i;
+
+        for (; at > 0 && bytes[at - 1] < n; at--) {
+            bytes[at] = bytes[at - 1];
+            r->missing[at] = r->missing[at - 1];
+        }
+        bytes[at] = n;
+        r->missing[at] = unit;
+    }
+}
+
 static bool is_ours(const Instance *i)
 {
     return i->device == KD_CUDA;
@@ -225,6 +256,7 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code,
     r.missing = arena_array(keep, size_t, n);
     if (!prepare(&r))
         return false;
+    sort_missing(&r);
     if (!workers_run(r.n_missing, compile_unit, unit_done, &r, &died)) {
         if (died < r.n_missing)
             diag_error(d, (Loc){0}, "NVRTC %s broke off while it compiled %s for %s",
