@@ -67,12 +67,12 @@ static FtxStatus check_programs(const FtxEngine *e, FtxError *err)
     return ftx_fail(err, FTX_EFORMAT, "plan: no program takes a step of %u tokens", e->facts->tokens);
 }
 
-/* Prompts of more bytes can only be runs of the very longest tokens. */
+/* Prompts of more bytes can only be runs of very long tokens (English has 4 bytes a token). */
 static size_t prompt_bytes(const FtxEngine *e)
 {
     const size_t longest = tokenizer_token_bytes(e->model->tokenizer);
 
-    return (size_t)e->facts->context * (longest < 32 ? longest : 32) + 1024;
+    return (size_t)e->facts->context * (longest < 16 ? longest : 16) + 1024;
 }
 
 static FtxStatus fill_engine(FtxEngine *e, FtxError *err)

@@ -229,7 +229,7 @@ static FtxStatus fill_text(FtxEngine *e, Request *r, const FtxRequest *q, FtxErr
     if (!e->model->tokenizer)
         return ftx_fail(err, FTX_EINVAL, "text: the artifact has no tokenizer: use ids");
     if (bytes > e->max_text)
-        return ftx_fail(err, FTX_EFULL, "the prompt has %zu bytes; a context of %u tokens has room for %zu at most",
+        return ftx_fail(err, FTX_EFULL, "the prompt has %zu bytes; for a context of %u tokens the engine takes %zu: tokenize it and pass ids",
                         bytes, e->facts->context, e->max_text);
     s = tokenizer_encode(e->model->tokenizer, e->scratch, q->text, bytes, !q->no_bos, r->ids, e->facts->context, &n,
                          err);
