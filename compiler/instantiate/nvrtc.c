@@ -19,7 +19,6 @@ size_t nvrtc_flags(Target t, const char *flags[NVRTC_MAX_FLAGS], char architectu
     flags[n++] = architecture;
     flags[n++] = "--std=c++17";
     flags[n++] = "--minimal"; /* no built-in headers: a third of the time, see research b.1 */
-    flags[n++] = "-default-device";
     return n;
 }
 
