@@ -16,7 +16,7 @@ typedef struct TokenizerScratch TokenizerScratch;
 FtxStatus tokenizer_scratch_open(const Tokenizer *t, size_t max_text, TokenizerScratch **out, FtxError *err);
 void tokenizer_scratch_close(TokenizerScratch *s);
 
-/* As many bytes as this bound may be needed to encode `text_bytes`: size of scratch. */
+/* Invalid UTF-8 is read as U+FFFD. */
 FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
                            int32_t *ids, size_t max, size_t *n, FtxError *err);
 FtxStatus tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char *text,
@@ -28,6 +28,7 @@ typedef struct TokenizerStream {
     unsigned char held[4]; /* the start of a character that is not complete */
     uint32_t n_held;
     uint32_t started; /* a decoder may treat the first token differently */
+    bool keep_special; /* special tokens give their text; else none */
 } TokenizerStream;
 
 /* Writes what can be written now, at most tokenizer_token_bytes + 16 bytes. flush: the last call.
@@ -36,6 +37,6 @@ FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *s, int32_t id, b
                            size_t *n, FtxError *err);
 
 size_t tokenizer_vocab(const Tokenizer *t);
-size_t tokenizer_token_bytes(const Tokenizer *t); /* the longest token's text, in bytes */
+size_t tokenizer_token_bytes(const Tokenizer *t); /* a token's text is never longer, in bytes */
 
 #endif

@@ -1,0 +1,201 @@
+/* pattern.c - from Oniguruma's regular expressions to PCRE2's.
+ *
+ * Most of the two is alike. What differs is spelled out, so that no option and no version of
+ * PCRE2's tables decides what a space or a letter is:
+ *
+ *   \s  Unicode White_Space     \d  \p{Nd}     \w  letters, marks, digits, connectors
+ *   \h  a hexadecimal digit     \v  U+000B     (?m:  the dot takes line ends: (?s:
+ *
+ * What has no counterpart is refused by name: word borders, classes in classes, `&&`. */
+#include <ctype.h>
+#include <string.h>
+
+#include "parts.h"
+
+#define SPACES "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define HEX "0-9A-Fa-f"
+
+typedef struct Text {
+    Arena *keep;
+    char *at;
+    size_t n, cap;
+} Text;
+
+static void put(Text *t, const char *s, size_t n)
+{
+    if (t->n + n + 1 > t->cap) {
+        t->cap = (t->n + n) * 2 + 64;
+        t->at = arena_grow(t->keep, t->at, t->n, t->cap);
+    }
+    memcpy(t->at + t->n, s, n);
+    t->n += n;
+    t->at[t->n] = '\0';
+}
+
+static void puts_text(Text *t, const char *s)
+{
+    put(t, s, strlen(s));
+}
+
+/* A set by its name, inside a class or as a class of its own. */
+static bool put_set(Text *t, const char *set, bool negated, bool in_class)
+{
+    if (in_class && negated)
+        return false;
+    if (!in_class)
+        puts_text(t, negated ? "[^" : "[");
+    puts_text(t, set);
+    if (!in_class)
+        puts_text(t, "]");
+    return true;
+}
+
+/* p is after "\p" or "\P": {L}, {^L}, {Han}. Names of one or two letters are general categories
+ * in both; longer ones are taken for scripts. */
+static const char *put_property(Text *t, const char *p, bool negated)
+{
+    const char *end = *p == '{' ? strchr(p, '}') : NULL;
+    size_t n;
+
+    if (!end)
+        return NULL;
+    p++;
+    if (*p == '^') {
+        negated = !negated;
+        p++;
+    }
+    n = (size_t)(end - p);
+    if (n == 0 || n > 40)
+        return NULL;
+    puts_text(t, negated ? "\\P{" : "\\p{");
+    if (n > 2)
+        puts_text(t, "sc:");
+    put(t, p, n);
+    puts_text(t, "}");
+    return end + 1;
+}
+
+/* p is after the backslash; NULL: this escape has no counterpart. */
+static const char *put_escape(Text *t, const char *p, bool in_class)
+{
+    const char c = *p;
+    bool ok = true;
+
+    switch (c) {
+    case '\0': return NULL;
+    case 's':
+    case 'S': ok = put_set(t, SPACES, c == 'S', in_class); break;
+    case 'w':
+    case 'W': ok = put_set(t, WORDS, c == 'W', in_class); break;
+    case 'h':
+    case 'H': ok = put_set(t, HEX, c == 'H', in_class); break;
+    case 'd': puts_text(t, "\\p{Nd}"); break;
+    case 'D': puts_text(t, "\\P{Nd}"); break;
+    case 'p':
+    case 'P': return put_property(t, p + 1, c == 'P');
+    case 'v': puts_text(t, "\\x{b}"); break;
+    case 'u':
+        for (int i = 1; i <= 4; i++)
+            if (!isxdigit((unsigned char)p[i]))
+                return NULL;
+        puts_text(t, "\\x{");
+        put(t, p + 1, 4);
+        puts_text(t, "}");
+        return p + 5;
+    case 'b':
+        if (!in_class)
+            return NULL;
+        puts_text(t, "\\x{8}");
+        break;
+    default:
+        if (isalnum((unsigned char)c) && !strchr(in_class ? "rntfaex01234567" : "rntfaexAzZGKRX123456789", c))
+            return NULL;
+        put(t, p - 1, 2);
+        break;
+    }
+    return ok ? p + 1 : NULL;
+}
+
+/* p is after the bracket; NULL: the class has no counterpart. */
+static const char *put_class(Text *t, const char *p)
+{
+    puts_text(t, "[");
+    if (*p == '^') {
+        puts_text(t, "^");
+        p++;
+    }
+    if (*p == ']')
+        return NULL;
+    while (*p && *p != ']') {
+        if (*p == '[' || (p[0] == '&' && p[1] == '&'))
+            return NULL;
+        if (*p == '\\') {
+            p = put_escape(t, p + 1, true);
+            if (!p)
+                return NULL;
+        } else {
+            put(t, p++, 1);
+        }
+    }
+    if (!*p)
+        return NULL;
+    puts_text(t, "]");
+    return p + 1;
+}
+
+/* p is after "(?": options up to ':' or ')', where Ruby's m is PCRE2's s. */
+static const char *put_options(Text *t, const char *p)
+{
+    const char *end = p + strspn(p, "imx-");
+
+    puts_text(t, "(?");
+    if (*end != ':' && *end != ')')
+        return p; /* a look-around, an atomic or a plain group: alike */
+    for (; p < end; p++)
+        put(t, *p == 'm' ? "s" : p, 1);
+    return p;
+}
+
+bool pattern_translate(const char *pattern, Loc loc, Arena *keep, const char **out, Diag *d)
+{
+    Text t = {.keep = keep};
+    const char *p = pattern;
+
+    puts_text(&t, "");
+    while (*p) {
+        const char *next;
+
+        if (*p == '\\') {
+            next = put_escape(&t, p + 1, false);
+        } else if (*p == '[') {
+            next = put_class(&t, p + 1);
+        } else if (p[0] == '(' && p[1] == '?') {
+            next = put_options(&t, p + 2);
+        } else if (p[0] == '}' && p[1] == '+') {
+            next = NULL; /* possessive in PCRE2, a repeated repeat in Ruby */
+        } else {
+            put(&t, p, 1);
+            next = p + 1;
+        }
+        if (!next)
+            return diag_error(d, loc, "its pre-tokenizer's pattern has, at character %td, \"%.20s\", which is not supported",
+                              p - pattern + 1, p);
+        p = next;
+    }
+    *out = t.at;
+    return true;
+}
+
+const char *pattern_quote(const char *text, Arena *keep)
+{
+    Text t = {.keep = keep};
+
+    puts_text(&t, "");
+    for (; *text; text++) {
+        if ((unsigned char)*text < 0x80 && !isalnum((unsigned char)*text))
+            puts_text(&t, "\\");
+        put(&t, text, 1);
+    }
+    return t.at;
+}

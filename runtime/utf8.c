@@ -1,0 +1,107 @@
+/* utf8.c - UTF-8 as text of unknown origin needs it: Unicode's table 3-7 of well-formed bytes, and
+ * for the rest "maximal subparts": each longest start of a character becomes one U+FFFD. */
+#include "utf8.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+Utf8Kind utf8_next(const unsigned char *p, size_t n, size_t *length, uint32_t *code)
+{
+    const unsigned char a = p[0];
+    unsigned char low = 0x80, high = 0xbf;
+    size_t more;
+
+    *length = 1;
+    *code = a;
+    if (a < 0x80)
+        return UTF8_CHARACTER;
+    if (a < 0xc2 || a > 0xf4)
+        return UTF8_INVALID;
+    more = a < 0xe0 ? 1 : a < 0xf0 ? 2 : 3;
+    *code = a & (0x3fu >> more);
+    if (a == 0xe0)
+        low = 0xa0; /* no longer than needed */
+    if (a == 0xed)
+        high = 0x9f; /* no surrogates */
+    if (a == 0xf0)
+        low = 0x90;
+    if (a == 0xf4)
+        high = 0x8f; /* up to U+10FFFF */
+    for (size_t i = 1; i <= more; i++) {
+        if (i == n)
+            return UTF8_CUT;
+        if (p[i] < low || p[i] > high)
+            return UTF8_INVALID;
+        low = 0x80;
+        high = 0xbf;
+        *code = *code << 6 | (p[i] & 0x3fu);
+        *length = i + 1;
+    }
+    return UTF8_CHARACTER;
+}
+
+bool utf8_valid(const char *text, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)text, *end = p + n;
+    uint32_t code;
+    size_t length;
+
+    while (p < end) {
+        if (*p < 0x80) {
+            p++;
+            continue;
+        }
+        if (utf8_next(p, (size_t)(end - p), &length, &code) != UTF8_CHARACTER)
+            return false;
+        p += length;
+    }
+    return true;
+}
+
+size_t utf8_clean(const char *text, size_t n, char *out)
+{
+    const unsigned char *p = (const unsigned char *)text, *end = p + n;
+    char *to = out;
+
+    while (p < end) {
+        uint32_t code;
+        size_t length;
+        const Utf8Kind kind = utf8_next(p, (size_t)(end - p), &length, &code);
+
+        if (kind == UTF8_CHARACTER) {
+            memcpy(to, p, length);
+            to += length;
+        } else {
+            memcpy(to, UTF8_REPLACEMENT, 3);
+            to += 3;
+        }
+        p = kind == UTF8_CUT ? end : p + length;
+    }
+    return (size_t)(to - out);
+}
+
+bool utf8_is_space(uint32_t c)
+{
+    return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+bool utf8_is_word(uint32_t c)
+{
+    switch (utf8proc_category((utf8proc_int32_t)c)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: break;
+    }
+    return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+           (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+}

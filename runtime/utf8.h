@@ -1,0 +1,27 @@
+/* utf8.h - UTF-8 as text of unknown origin needs it. */
+#ifndef FTX_UTF8_H
+#define FTX_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+typedef enum Utf8Kind {
+    UTF8_CHARACTER, /* *length bytes, *code */
+    UTF8_INVALID,   /* *length bytes to replace by one U+FFFD: the longest start of a character */
+    UTF8_CUT,       /* the text ends inside a character */
+} Utf8Kind;
+
+/* What stands at the start of p[0..n), n > 0. */
+Utf8Kind utf8_next(const unsigned char *p, size_t n, size_t *length, uint32_t *code);
+
+bool utf8_valid(const char *p, size_t n);
+/* Copies with every invalid piece replaced; at most 3 * n bytes. Returns how many. */
+size_t utf8_clean(const char *p, size_t n, char *out);
+
+bool utf8_is_space(uint32_t code); /* Unicode White_Space */
+bool utf8_is_word(uint32_t code);  /* letters, marks, digits, connectors: \w */
+
+#endif

@@ -1,0 +1,191 @@
+/* test_tables.c - what the compiler refuses, patterns in PCRE2's words, and tables that lie. */
+#include "tools.h"
+
+#include "compiler/tokenizer/parts.h"
+#include "runtime/tokenizer_format.h"
+
+static void refused(const Recipe *r, const char *reason)
+{
+    const char *path = recipe_file(r);
+    Arena *keep = arena_open();
+    Diag d = {0};
+    void *tables;
+    size_t bytes;
+
+    assert_false(tokenizer_compile(path, keep, &tables, &bytes, &d));
+    if (!strstr(d.text, reason) || !strstr(d.text, path))
+        fail_msg("expected \"%s\" in: %s", reason, d.text);
+    arena_close(keep);
+    unlink(path);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    refused(&(Recipe){.normalizer = "{\"type\":\"NFC\"}"}, "its normalizer is NFC");
+    refused(&(Recipe){.pre = "{\"type\":\"Whitespace\"}"}, "its pre-tokenizer has Whitespace");
+    refused(&(Recipe){.pre = "null"}, "no ByteLevel pre-tokenizer");
+    refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\"}"},
+            "the behavior Removed");
+    refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a\"},\"behavior\":\"Isolated\"}"},
+            "no ByteLevel");
+    refused(&(Recipe){.pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+                             "\"(a\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"use_regex\":false}]}"},
+            "its pattern fails at character 2");
+    refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\bx\"},\"behavior\":\"Isolated\"}"},
+            "at character 1, \"\\bx\", which is not supported");
+    refused(&(Recipe){.post = "{\"type\":\"BertProcessing\"}"}, "its post-processor is BertProcessing");
+    refused(&(Recipe){.decoder = "{\"type\":\"WordPiece\"}"}, "its decoder is WordPiece");
+    refused(&(Recipe){.decoder = "null"}, "its decoder is without a type");
+    refused(&(Recipe){.model = "\"byte_fallback\":true,"}, "\"byte_fallback\"");
+    refused(&(Recipe){.model = "\"dropout\":0.5,"}, "\"dropout\"");
+    refused(&(Recipe){.model = "\"end_of_word_suffix\":\"</w>\","}, "\"end_of_word_suffix\"");
+    refused(&(Recipe){.added = "{\"id\":5,\"content\":\"<x>\"}"}, "the id 5 of another token");
+    refused(&(Recipe){.added = "{\"id\":-5,\"content\":\"<x>\"}"}, "has the id -5");
+    refused(&(Recipe){.added = "{\"id\":300,\"content\":\"a\"}"}, "has the id 300, in the vocabulary 97");
+    refused(&(Recipe){.merges = {"a b"}, .model = "\"type\":\"Unigram\","}, "not JSON");
+}
+
+static void test_refused_models(void **state)
+{
+    static const struct {
+        const char *text, *reason;
+    } cases[] = {
+        {"[]", "no JSON object"},
+        {"{}", "has no \"model\""},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "its model is WordPiece"},
+        {"{\"model\":{\"type\":\"BPE\"}}", "has no \"vocab\""},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"b\"}}}", "has no id"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999}}}", "has the id 99999999"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1,\"b\":1}}}", "the id 1 of another token"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[\"a b\"]}}", "\"b\" is not in the vocabulary"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[\"ab\"]}}", "merge 0 is not a pair"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[[\"a\"]]}}", "merge 0 is not a pair"},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < LEN(cases); i++) {
+        char path[] = "/tmp/ftx-tokenizer-XXXXXX";
+        const int fd = mkstemp(path);
+        Arena *keep = arena_open();
+        Diag d = {0};
+        void *tables;
+        size_t bytes;
+
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, cases[i].text, strlen(cases[i].text)), strlen(cases[i].text));
+        close(fd);
+        assert_false(tokenizer_compile(path, keep, &tables, &bytes, &d));
+        if (!strstr(d.text, cases[i].reason))
+            fail_msg("expected \"%s\" in: %s", cases[i].reason, d.text);
+        arena_close(keep);
+        unlink(path);
+    }
+}
+
+static void test_patterns(void **state)
+{
+    static const struct {
+        const char *from, *to;
+    } cases[] = {
+        {"\\p{L}+|\\P{^N}", "\\p{L}+|\\p{N}"},
+        {"\\p{Han}[\\p{Lu}x]", "\\p{sc:Han}[\\p{Lu}x]"},
+        {"[^\\r\\n\\d]", "[^\\r\\n\\p{Nd}]"},
+        {"\\h\\v", "[0-9A-Fa-f]\\x{b}"},
+        {"\\u00e9", "\\x{00e9}"},
+        {"(?mi:.)(?=a)(?:b)(?<!c)", "(?si:.)(?=a)(?:b)(?<!c)"},
+        {"a++b\\.", "a++b\\."},
+        {"[[:alpha:]]", NULL},
+        {"[a&&b]", NULL},
+        {"[\\S]", NULL},
+        {"[a", NULL},
+        {"a\\", NULL},
+        {"\\q", NULL},
+        {"\\p{L", NULL},
+        {"a{1,2}+", NULL},
+    };
+    Arena *keep = arena_open();
+    (void)state;
+
+    for (size_t i = 0; i < LEN(cases); i++) {
+        const char *out;
+        Diag d = {0};
+        const bool ok = pattern_translate(cases[i].from, (Loc){0}, keep, &out, &d);
+
+        assert_int_equal(ok, cases[i].to != NULL);
+        if (ok)
+            assert_string_equal(out, cases[i].to);
+    }
+    assert_string_equal(pattern_quote("a.b\xc3\xa9 ", keep), "a\\.b\xc3\xa9\\ ");
+    arena_close(keep);
+}
+
+/* Tables that lie: every byte of small ones, flipped, is refused or does no harm. */
+static void test_damaged(void **state)
+{
+    static const unsigned char flips[] = {1, 0x80, 0xff};
+    const Recipe r = {.merges = {"a b", "ab c"}, .model = "\"ignore_merges\":true,",
+                      .added = "{\"id\":300,\"content\":\"<x>\",\"lstrip\":true},{\"id\":301,\"content\":\"<xy>\"}"};
+    const char *path = recipe_file(&r);
+    Arena *keep = arena_open();
+    unsigned char *tables, *copy;
+    size_t bytes, accepted = 0, refusals = 0;
+    Diag d = {0};
+    (void)state;
+
+    assert_true(tokenizer_compile(path, keep, (void **)&tables, &bytes, &d));
+    unlink(path);
+    copy = malloc(bytes);
+    assert_non_null(copy);
+    for (size_t i = 0; i < bytes + bytes / 7; i++)
+        for (size_t k = 0; k < LEN(flips); k++) {
+            const size_t n = i < bytes ? bytes : (i - bytes) * 7; /* then cut at every seventh length */
+            TokenizerScratch *s;
+            Tokenizer *t;
+            int32_t ids[64];
+            char text[400];
+            size_t count;
+
+            memcpy(copy, tables, bytes);
+            if (i < bytes)
+                copy[i] ^= flips[k];
+            if (tokenizer_open(copy, n, &t, NULL)) {
+                refusals++;
+                continue;
+            }
+            accepted++;
+            assert_int_equal(tokenizer_scratch_open(t, 32, &s, NULL), FTX_OK);
+            if (!tokenizer_encode(t, s, "abc <x>\xff<xy> abc", 16, true, ids, 64, &count, NULL))
+                tokenizer_decode(t, ids, count < 64 ? count : 64, true, text, sizeof text, &count, NULL);
+            tokenizer_scratch_close(s);
+            tokenizer_close(t);
+        }
+    assert_true(accepted > 1000 && refusals > 1000);
+    free(copy);
+    arena_close(keep);
+}
+
+static void test_same_tables(void **state)
+{
+    Arena *keep = arena_open();
+    void *a, *b;
+    size_t m, n;
+    Diag d = {0};
+    (void)state;
+
+    assert_true(tokenizer_compile("specs/fable/tokenizer.json", keep, &a, &m, &d));
+    assert_true(tokenizer_compile("specs/fable/tokenizer.json", keep, &b, &n, &d));
+    assert_int_equal(m, n);
+    assert_memory_equal(a, b, n);
+    arena_close(keep);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_refused_models), cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_damaged),  cmocka_unit_test(test_same_tables),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
