@@ -278,6 +278,16 @@ static bool fixed_const(Scope *s, size_t k, const char *text, FtxError *err)
     return true;
 }
 
+/* A type for a name that holds one, else NULL. */
+static const char *type_text(const Scope *s, const char *name, int64_t value)
+{
+    const int k = const_find(s->c, name, strlen(name));
+
+    if ((k < 0 || s->c->consts.at[k].kind != CONST_TYPE) && strncmp(name, "type(", 5) != 0)
+        return NULL;
+    return value > 0 && value <= DT_I32 ? dtype_name((DType)value) : NULL;
+}
+
 /* "C = 100, VEC = 8" for the names of an expression. */
 static const char *values_of(Scope *s, const char *text, Arena *a)
 {
@@ -301,8 +311,14 @@ static const char *values_of(Scope *s, const char *text, Arena *a)
         if (n && n < sizeof name && isalpha((unsigned char)*at)) {
             memcpy(name, at, n);
             name[n] = 0;
-            if (act_number(name) < 0 && !dtype_parse(name) && evaluate(s, name, &value, &err) && !strstr(out, name))
-                out = arena_printf(a, "%s%s%s = %lld", out, *out ? ", " : "", name, (long long)value);
+            const char *shown = arena_printf(a, "%s = ", name);
+
+            if (act_number(name) < 0 && !dtype_parse(name) && evaluate(s, name, &value, &err) && !strstr(out, shown)) {
+                const char *type = type_text(s, name, value);
+
+                out = type ? arena_printf(a, "%s%s%s%s", out, *out ? ", " : "", shown, type)
+                           : arena_printf(a, "%s%s%s%lld", out, *out ? ", " : "", shown, (long long)value);
+            }
         }
         at += n ? n : 1;
     }

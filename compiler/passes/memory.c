@@ -97,6 +97,7 @@ static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
     return true;
 }
 
+/* A row of the memory map; named buffers stand in the plan itself. */
 static void record(Lower *l, const char *name, FtxSpace space, uint32_t program, uint32_t first, uint32_t last,
                    uint64_t offset, uint64_t bytes)
 {
@@ -126,7 +127,6 @@ static bool place_named(Lower *l, Diag *d)
         h->space_bytes[named[i].space] = aligned(h->named[i] + (uint64_t)bytes);
         if (bytes > INT64_C(1) << 46)
             return diag_error(d, (Loc){0}, "memory: %s would need %lld bytes", named[i].name, (long long)bytes);
-        record(l, named[i].name, named[i].space, 0, 0, 0, h->named[i], (uint64_t)bytes);
     }
     for (size_t i = 0; i < l->zeroed.n; i++) {
         Zeroed *z = &l->zeroed.at[i];

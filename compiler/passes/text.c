@@ -88,8 +88,19 @@ void print_schedule(const Lower *l, FILE *out)
 void print_memory(const Lower *l, FILE *out)
 {
     static const char *const spaces[FTX_SPACE_COUNT] = {"", "weights", "state", "io", "work", "out"};
+    static const struct {
+        const char *name;
+        FtxSpace space;
+    } named[] = {
+#define NAMED(name, space, bytes, what) {#name, FTX_SPACE_##space},
+#include "../../runtime/named.def"
+#undef NAMED
+    };
     const FtxPlan *h = &l->plan->head;
 
+    for (size_t i = 0; i < LEN(named); i++)
+        fprintf(out, "%-5s %12" PRIu64 " %12" PRIu64 "  $%s\n", spaces[named[i].space], h->named[i],
+                h->named_bytes[i], named[i].name);
     for (size_t i = 0; i < l->plan->buffers.n; i++) {
         const FtxBuffer *b = &l->plan->buffers.at[i];
 

@@ -1,5 +1,6 @@
 /* why.c - `ftxc why`: which kernels could compute a value, what each would cost, and which is taken. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "lower.h"
 
@@ -22,8 +23,13 @@ static void print_candidate(const Lower *l, const Candidate *c, const Program *p
         fprintf(out, "  %c %8.2f us  %s  %s\n", taken ? '*' : ' ', c->own_us, lower_describe(l, &as_group, l->scratch),
                 c->fit.instance->entry);
     else
-        fprintf(out, "           no   %s:%d %s: %s\n", c->b.contract->loc.file, c->b.line->loc.line,
-                c->b.contract->family, c->reason ? c->reason : "");
+        fprintf(out, "           no   %s  %s\n", lower_describe(l, &as_group, l->scratch), c->reason);
+}
+
+/* The op stands there, and only a `fits` line said no: the reason begins with its file. */
+static bool is_near(const Candidate *c)
+{
+    return c->reason && strncmp(c->reason, c->b.contract->loc.file, strlen(c->b.contract->loc.file)) == 0;
 }
 
 static void explain_program(const Lower *l, const Program *p, Id v, FILE *out)
@@ -37,7 +43,7 @@ static void explain_program(const Lower *l, const Program *p, Id v, FILE *out)
 
         select_candidates(l, p, uses, root, root == v, &all);
         for (size_t i = 0; i < all.n; i++) {
-            if (root != v && !covers(&all.at[i].b, v))
+            if ((root != v && !covers(&all.at[i].b, v)) || (!all.at[i].fits && !is_near(&all.at[i])))
                 continue;
             if (!titled)
                 fprintf(out, "  as %%%u = %s\n", root, ir_op_name(ir_value(l->g, root)->op));

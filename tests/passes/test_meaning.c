@@ -1,0 +1,485 @@
+/* test_meaning.c - simplify changes how a graph is written, never what it computes: random small
+ * decoders are computed in double precision before and after, value for value.
+ *
+ * One sequence of T tokens, positions 0 .. T-1, random weights by name, so both graphs have the
+ * same. Every op has its plainest meaning here, straight from ops.def. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/passes/pass.h"
+#include "runtime/base/hash.h"
+
+enum { T = 5, LAYERS = 4 };
+
+typedef struct Tensor {
+    double *at;
+    int64_t rows, row; /* product of the first sizes, the last size */
+} Tensor;
+
+typedef struct Machine {
+    const Graph *g;
+    Arena *a;
+    Tensor *v;
+    struct { double *k, *v; int64_t heads, head_dim; } cache[LAYERS];
+} Machine;
+
+static double uniform(uint64_t *seed)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (double)(*seed >> 33) / (double)(UINT64_C(1) << 30) - 1;
+}
+
+static double act(const char *kind, double x)
+{
+    if (strcmp(kind, "relu") == 0)
+        return x > 0 ? x : 0;
+    if (strcmp(kind, "gelu_erf") == 0)
+        return 0.5 * x * (1 + erf(x / sqrt(2)));
+    if (strcmp(kind, "gelu_tanh") == 0)
+        return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    return x / (1 + exp(-(strcmp(kind, "quick_gelu") == 0 ? 1.702 : 1) * x)); /* or silu */
+}
+
+/* Rotates a head of E values at position pos; partners stand `step` apart. */
+static void rotate(double *x, const Tensor *table, int64_t pos, int64_t pairs, bool half)
+{
+    for (int64_t i = 0; i < pairs; i++) {
+        const double c = table->at[(pos * pairs + i) * 2], s = table->at[(pos * pairs + i) * 2 + 1];
+        double *a = half ? &x[i] : &x[2 * i], *b = half ? &x[i + pairs] : &x[2 * i + 1];
+        const double u = *a, w = *b;
+
+        *a = u * c - w * s;
+        *b = w * c + u * s;
+    }
+}
+
+static void attend(Machine *m, const double *q, int64_t heads, int64_t layer, double scale, int64_t window,
+                   double softcap, double *y)
+{
+    const int64_t E = m->cache[layer].head_dim, G = m->cache[layer].heads;
+
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t h = 0; h < heads; h++) {
+            const int64_t g = h / (heads / G);
+            double score[T], most = -1e300, sum = 0;
+
+            for (int64_t s = 0; s <= t; s++) {
+                score[s] = 0;
+                for (int64_t e = 0; e < E; e++)
+                    score[s] += q[(t * heads + h) * E + e] * m->cache[layer].k[(s * G + g) * E + e];
+                score[s] *= scale;
+                if (softcap > 0)
+                    score[s] = softcap * tanh(score[s] / softcap);
+                if (window && t - s >= window)
+                    score[s] = -1e300;
+                most = score[s] > most ? score[s] : most;
+            }
+            for (int64_t s = 0; s <= t; s++)
+                sum += score[s] = exp(score[s] - most);
+            for (int64_t e = 0; e < E; e++) {
+                double *to = &y[(t * heads + h) * E + e];
+
+                *to = 0;
+                for (int64_t s = 0; s <= t; s++)
+                    *to += score[s] / sum * m->cache[layer].v[(s * G + g) * E + e];
+            }
+        }
+}
+
+static void keep(Machine *m, int64_t layer, const double *k, const double *v, int64_t stride_k, int64_t stride_v,
+                 int64_t heads, int64_t head_dim)
+{
+    const size_t row = sizeof(double) * (size_t)(heads * head_dim);
+
+    m->cache[layer].heads = heads;
+    m->cache[layer].head_dim = head_dim;
+    m->cache[layer].k = arena_array(m->a, double, T * heads * head_dim);
+    m->cache[layer].v = arena_array(m->a, double, T * heads * head_dim);
+    for (int64_t t = 0; t < T; t++) {
+        memcpy(m->cache[layer].k + t * heads * head_dim, k + t * stride_k, row);
+        memcpy(m->cache[layer].v + t * heads * head_dim, v + t * stride_v, row);
+    }
+}
+
+static void norm(const Value *v, const Tensor *x, const Tensor *g, const Tensor *b, double *y)
+{
+    for (int64_t t = 0; t < x->rows; t++) {
+        double mean = 0, square = 0;
+
+        for (int64_t c = 0; c < x->row && b; c++)
+            mean += x->at[t * x->row + c] / (double)x->row;
+        for (int64_t c = 0; c < x->row; c++)
+            square += pow(x->at[t * x->row + c] - mean, 2) / (double)x->row;
+        for (int64_t c = 0; c < x->row; c++)
+            y[t * x->row + c] = g->at[c] * (x->at[t * x->row + c] - mean) / sqrt(square + ir_float(v, "eps")) +
+                                (b ? b->at[c] : 0);
+    }
+}
+
+static void append(Machine *m, const Value *v, const Tensor *x, const Tensor *table, double *y)
+{
+    const int64_t H = ir_int(v, "heads"), G = ir_int(v, "kv_heads"), E = ir_int(v, "head_dim"), N = (H + 2 * G) * E;
+    double *all = arena_array(m->a, double, T * N);
+
+    memcpy(all, x->at, sizeof(double) * (size_t)(T * N));
+    for (int64_t t = 0; t < T; t++) {
+        for (int64_t h = 0; h < H + G && ir_int(v, "rot"); h++)
+            rotate(all + t * N + h * E, table, t, ir_int(v, "rot") / 2, false);
+        memcpy(y + t * H * E, all + t * N, sizeof(double) * (size_t)(H * E));
+    }
+    keep(m, ir_int(v, "layer"), all + H * E, all + (H + G) * E, N, N, G, E);
+}
+
+static void compute(Machine *m, Id id)
+{
+    const Value *v = ir_value(m->g, id);
+    const Tensor *x = v->args[0] ? &m->v[v->args[0]] : NULL, *w = v->args[1] ? &m->v[v->args[1]] : NULL;
+    const Tensor *b = v->args[2] ? &m->v[v->args[2]] : NULL;
+    Tensor *to = &m->v[id];
+    const int64_t n = ir_shape_elements(v->shape, T, 1);
+    double *y;
+
+    to->at = y = arena_array(m->a, double, n);
+    to->row = v->shape.rank == 1 && ir_op_is_weight(v->op) ? 1 : v->shape.dim[v->shape.rank - 1].n;
+    if (v->shape.rank == 1 && !ir_op_is_weight(v->op))
+        to->row = 1;
+    to->rows = n / to->row;
+    switch (v->op) {
+    case OP_WEIGHT: {
+        const char *name = ir_word(v, "name");
+        uint64_t seed = hash64(name, strlen(name));
+
+        for (int64_t i = 0; i < n; i++)
+            y[i] = uniform(&seed);
+        break;
+    }
+    case OP_IDS:
+    case OP_SAMPLE:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (double)(i % 3);
+        break;
+    case OP_TRANSPOSE:
+        for (int64_t i = 0; i < to->rows; i++)
+            for (int64_t k = 0; k < to->row; k++)
+                y[i * to->row + k] = x->at[k * x->row + i];
+        break;
+    case OP_CONCAT:
+        for (int i = 0, at = 0; i < 3 && v->args[i]; i++) {
+            const Tensor *part = &m->v[v->args[i]];
+
+            memcpy(y + at, part->at, sizeof(double) * (size_t)(part->rows * part->row));
+            at += (int)(part->rows * part->row);
+        }
+        break;
+    case OP_INTERLEAVE:
+        for (int64_t i = 0; i < x->rows; i++)
+            for (int64_t k = 0; k < x->row; k++) {
+                y[2 * i * x->row + k] = x->at[i * x->row + k];
+                y[(2 * i + 1) * x->row + k] = w->at[i * x->row + k];
+            }
+        break;
+    case OP_PAIRS:
+        for (int64_t r = 0; r < x->rows; r++) {
+            const int64_t E = ir_int(v, "head_dim"), half = ir_int(v, "rot") / 2, e = r % E;
+            const int64_t from = e >= 2 * half ? r : r - e + e / 2 + (e % 2 ? half : 0);
+
+            memcpy(y + r * x->row, x->at + from * x->row, sizeof(double) * (size_t)x->row);
+        }
+        break;
+    case OP_ROWS:
+        memcpy(y, x->at + ir_int(v, "from") * x->row, sizeof(double) * (size_t)n);
+        break;
+    case OP_ROPE_TABLE:
+        for (int64_t p = 0; p < v->shape.dim[0].n; p++)
+            for (int64_t i = 0; i < v->shape.dim[1].n; i++) {
+                const double angle = (double)p * pow(ir_float(v, "theta"), -2.0 * (double)i / (double)ir_int(v, "rot"));
+
+                y[(p * v->shape.dim[1].n + i) * 2] = cos(angle);
+                y[(p * v->shape.dim[1].n + i) * 2 + 1] = sin(angle);
+            }
+        break;
+    case OP_EMBED:
+        for (int64_t t = 0; t < T; t++)
+            memcpy(y + t * w->row, w->at + (int64_t)x->at[t] * w->row, sizeof(double) * (size_t)w->row);
+        break;
+    case OP_POSITIONS:
+        memcpy(y, x->at + ir_int(v, "offset") * x->row, sizeof(double) * (size_t)n);
+        break;
+    case OP_LINEAR:
+        for (int64_t t = 0; t < x->rows; t++)
+            for (int64_t i = 0; i < w->rows; i++) {
+                double sum = b ? b->at[i] : 0;
+
+                for (int64_t k = 0; k < x->row; k++)
+                    sum += x->at[t * x->row + k] * w->at[i * w->row + k];
+                y[t * w->rows + i] = sum;
+            }
+        break;
+    case OP_ADD:
+    case OP_MUL:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = v->op == OP_ADD ? x->at[i] + w->at[i] : x->at[i] * w->at[i];
+        break;
+    case OP_SCALE:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x->at[i] * ir_float(v, "by");
+        break;
+    case OP_RMSNORM:
+    case OP_LAYERNORM:
+        norm(v, x, w, v->op == OP_LAYERNORM ? b : NULL, y);
+        break;
+    case OP_ACT:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = act(ir_word(v, "kind"), x->at[i]);
+        break;
+    case OP_GLU:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = act(ir_word(v, "kind"), x->at[2 * i]) * x->at[2 * i + 1];
+        break;
+    case OP_SPLIT_HEADS:
+    case OP_JOIN_HEADS:
+        memcpy(y, x->at, sizeof(double) * (size_t)n);
+        break;
+    case OP_ROPE:
+        memcpy(y, x->at, sizeof(double) * (size_t)n);
+        for (int64_t i = 0; i < to->rows; i++)
+            rotate(y + i * to->row, w, i / v->shape.dim[1].n, ir_value(m->g, v->args[1])->shape.dim[1].n,
+                   strcmp(ir_word(v, "style"), "half") == 0);
+        break;
+    case OP_CACHE:
+        keep(m, ir_int(v, "layer"), x->at, w->at, n / T, n / T, v->shape.dim[1].n, v->shape.dim[2].n);
+        break;
+    case OP_APPEND:
+        append(m, v, x, w, y);
+        break;
+    case OP_ATTEND:
+    case OP_ATTEND_PAGED:
+        attend(m, x->at, ir_value(m->g, v->args[0])->shape.dim[1].n, ir_int(v, "layer"), ir_float(v, "scale"),
+               ir_int(v, "window"), ir_float(v, "softcap"), y);
+        break;
+    case OP_SELECT_LAST:
+        memcpy(y, x->at + (T - 1) * x->row, sizeof(double) * (size_t)n);
+        break;
+    case OP_NONE:
+    case OP_COUNT:
+        fail();
+    }
+}
+
+static double *results(const Graph *g, Arena *a, int64_t *n)
+{
+    Machine m = {.g = g, .a = a};
+
+    m.v = arena_array(a, Tensor, g->values.n);
+    for (Id id = 1; id < g->values.n; id++)
+        compute(&m, id);
+    *n = ir_shape_elements(ir_value(g, g->logits)->shape, T, 1);
+    return m.v[g->logits].at;
+}
+
+/* --- random decoders -------------------------------------------------------------------------------- */
+
+typedef struct Maker {
+    Graph *g;
+    uint64_t seed;
+    int names;
+} Maker;
+
+static bool coin(Maker *m)
+{
+    return uniform(&m->seed) > 0;
+}
+
+static Id add(Maker *m, Op op, Id a, Id b, Id c, Attr one, Attr two)
+{
+    const Id args[IR_MAX_ARGS] = {a, b, c};
+    const Attr given[] = {one, two};
+    const uint32_t n = (one.name != NULL) + (two.name != NULL);
+    Shape shape = {0};
+    DType type;
+    Diag d = {0};
+    Id id;
+
+    if (!ir_infer(m->g, op, args, given, n, DT_NONE, (Loc){0}, &shape, &type, &d))
+        fail_msg("%s", d.text);
+    id = ir_value_add(m->g, op, args, shape, type, (Loc){0});
+    for (uint32_t i = 0; i < n; i++)
+        if (given[i].kind == ATTR_INT)
+            ir_attr_int(m->g, id, given[i].name, given[i].i);
+        else if (given[i].kind == ATTR_FLOAT)
+            ir_attr_float(m->g, id, given[i].name, given[i].f);
+        else
+            ir_attr_word(m->g, id, given[i].name, given[i].s);
+    return id;
+}
+
+#define NO ((Attr){0})
+#define INT(n, v) ((Attr){.name = n, .kind = ATTR_INT, .i = v})
+#define FLOAT(n, v) ((Attr){.name = n, .kind = ATTR_FLOAT, .f = v})
+#define WORD(n, v) ((Attr){.name = n, .kind = ATTR_WORD, .s = v})
+
+static Id weight(Maker *m, int64_t rows, int64_t row)
+{
+    char name[16];
+    Id id;
+
+    snprintf(name, sizeof name, "w%d", m->names++);
+    id = ir_value_add(m->g, OP_WEIGHT, NULL,
+                      row ? ir_shape(2, ir_const(rows), ir_const(row), (Dim){0})
+                          : ir_shape(1, ir_const(rows), (Dim){0}, (Dim){0}), DT_NONE, (Loc){0});
+    ir_attr_word(m->g, id, "name", name);
+    return id;
+}
+
+static Id linear(Maker *m, Id x, int64_t n, bool bias)
+{
+    const int64_t k = ir_value(m->g, x)->shape.dim[1].n;
+
+    return add(m, OP_LINEAR, x, weight(m, n, k), bias ? weight(m, n, 0) : 0, NO, NO);
+}
+
+static Id maybe_scale(Maker *m, Id x)
+{
+    return coin(m) ? x : add(m, OP_SCALE, x, 0, 0, FLOAT("by", coin(m) ? 0.5 : 1), NO);
+}
+
+static Id norm_of(Maker *m, Id x)
+{
+    const int64_t c = ir_value(m->g, x)->shape.dim[1].n;
+
+    return coin(m) ? add(m, OP_RMSNORM, x, weight(m, c, 0), 0, FLOAT("eps", 1e-5), NO)
+                   : add(m, OP_LAYERNORM, x, weight(m, c, 0), weight(m, c, 0), FLOAT("eps", 1e-5), NO);
+}
+
+static Id attention(Maker *m, Id x, int layer)
+{
+    const int64_t E = 8, G = coin(m) ? 1 : 2, H = G * (coin(m) ? 1 : 3), D = ir_value(m->g, x)->shape.dim[1].n;
+    const bool bias = coin(m), rope = coin(m), whole = coin(m);
+    const int64_t sizes[] = {H * E, G * E, G * E};
+    const char *style = coin(m) ? "half" : "neighbour";
+    const Id all = whole ? weight(m, (H + 2 * G) * E, D) : 0, all_bias = whole && bias ? weight(m, (H + 2 * G) * E, 0) : 0;
+    const int64_t rot = coin(m) ? E : 4;
+    Id part[3], y;
+
+    for (int64_t i = 0, from = 0; i < 3; from += sizes[i++]) {
+        part[i] = whole ? add(m, OP_LINEAR, x, add(m, OP_ROWS, all, 0, 0, INT("from", from), INT("count", sizes[i])),
+                              bias ? add(m, OP_ROWS, all_bias, 0, 0, INT("from", from), INT("count", sizes[i])) : 0, NO, NO)
+                        : linear(m, x, sizes[i], bias);
+        if (i < 2)
+            part[i] = maybe_scale(m, part[i]);
+        part[i] = add(m, OP_SPLIT_HEADS, part[i], 0, 0, INT("heads", sizes[i] / E), NO);
+        if (rope && i < 2) {
+            const Id table = ir_value_add(m->g, OP_ROPE_TABLE, NULL,
+                                          ir_shape(3, ir_const(16), ir_const(rot / 2), ir_const(2)), DT_FP32, (Loc){0});
+
+            ir_attr_int(m->g, table, "positions", 16);
+            ir_attr_int(m->g, table, "rot", rot);
+            ir_attr_float(m->g, table, "theta", 100);
+            part[i] = maybe_scale(m, add(m, OP_ROPE, part[i], table, 0, WORD("style", style), NO));
+        }
+    }
+    y = add(m, OP_CACHE, part[1], part[2], 0, INT("layer", layer), NO);
+    y = add(m, OP_ATTEND, part[0], y, 0, INT("layer", layer), FLOAT("scale", 0.4));
+    if (coin(m))
+        ir_attr_int(m->g, y, "window", 3);
+    if (coin(m))
+        ir_attr_float(m->g, y, "softcap", 2);
+    return linear(m, add(m, OP_JOIN_HEADS, y, 0, 0, NO, NO), D, bias);
+}
+
+static Id feed_forward(Maker *m, Id x)
+{
+    static const char *const kinds[] = {"silu", "gelu_erf", "gelu_tanh", "relu", "quick_gelu"};
+    const int64_t D = ir_value(m->g, x)->shape.dim[1].n, F = 12;
+    const char *kind = kinds[(m->seed >> 40) % 5];
+    const bool bias = coin(m);
+    Id gate = linear(m, x, F, bias), up;
+
+    gate = add(m, OP_ACT, gate, 0, 0, WORD("kind", kind), NO);
+    if (coin(m)) {
+        up = linear(m, x, F, coin(m) ? bias : !bias);
+        gate = coin(m) ? add(m, OP_MUL, gate, up, 0, NO, NO) : add(m, OP_MUL, up, gate, 0, NO, NO);
+    }
+    return linear(m, gate, D, bias);
+}
+
+static Graph *random_decoder(uint64_t seed)
+{
+    Maker m = {ir_graph_new("random"), seed, 0};
+    const int layers = 1 + (int)(seed % 2);
+    const Id embedding = weight(&m, 11, 16);
+    Id h;
+
+    m.g->limits = (Limits){.sequences = 2, .context = 16, .tokens = 8, .kv_block = 4, .kv_pages = 8};
+    h = add(&m, OP_EMBED, add(&m, OP_IDS, 0, 0, 0, NO, NO), embedding, 0, NO, NO);
+    if (coin(&m))
+        h = add(&m, OP_ADD, h, add(&m, OP_POSITIONS, weight(&m, 16, 16), 0, 0, INT("offset", 2), NO), 0, NO, NO);
+    for (int i = 0; i < layers; i++) {
+        h = add(&m, OP_ADD, h, attention(&m, norm_of(&m, h), i), 0, NO, NO);
+        h = add(&m, OP_ADD, feed_forward(&m, coin(&m) ? norm_of(&m, h) : h), h, 0, NO, NO);
+        h = maybe_scale(&m, maybe_scale(&m, h));
+    }
+    if (coin(&m)) {
+        h = norm_of(&m, add(&m, OP_SELECT_LAST, h, 0, 0, NO, NO));
+        h = add(&m, OP_LINEAR, h, embedding, 0, NO, NO);
+    } else {
+        h = maybe_scale(&m, add(&m, OP_LINEAR, norm_of(&m, h), embedding, 0, NO, NO));
+        h = add(&m, OP_SELECT_LAST, h, 0, 0, NO, NO);
+    }
+    m.g->output = add(&m, OP_SAMPLE, h, 0, 0, NO, NO);
+    m.g->logits = h;
+    return m.g;
+}
+
+static int count(const Graph *g, Op op)
+{
+    int n = 0;
+
+    for (Id id = 1; id < g->values.n; id++)
+        n += ir_value(g, id)->op == op;
+    return n;
+}
+
+static void same_results(void **state)
+{
+    int glus = 0, merged = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        Graph *g = random_decoder(seed);
+        const Precision p = {.weights = DT_FP32};
+        Arena *a = arena_open();
+        Diag d = {0};
+        int64_t n, m;
+        double *before, *after;
+
+        if (!ir_verify(g, &d))
+            fail_msg("%s", d.text);
+        before = results(g, a, &n);
+        if (!passes_run_one(g, "simplify", &p, &d))
+            fail_msg("%s", d.text);
+        after = results(g, a, &m);
+        assert_int_equal(n, m);
+        for (int64_t i = 0; i < n; i++)
+            if (fabs(before[i] - after[i]) > 1e-9 * (1 + fabs(before[i])))
+                fail_msg("seed %d: logit %d is %g, was %g", (int)seed, (int)i, after[i], before[i]);
+        assert_int_equal(count(g, OP_ATTEND) + count(g, OP_CACHE) + count(g, OP_ROPE) + count(g, OP_SPLIT_HEADS), 0);
+        glus += count(g, OP_GLU);
+        merged += count(g, OP_APPEND);
+        arena_close(a);
+        ir_graph_close(g);
+    }
+    assert_true(glus > 50 && merged >= 300);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_results)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
