@@ -47,7 +47,7 @@ typedef struct Worker { /* what a new thread is told; it copies it before team_o
     _Atomic bool taken;
 } Worker;
 
-static bool take(Team *t, uint64_t piece, int share)
+static bool take_share(Team *t, uint64_t piece, int share)
 {
     uint64_t before = piece;
 
@@ -61,7 +61,7 @@ static bool take(Team *t, uint64_t piece, int share)
 static bool help(Team *t, uint64_t piece)
 {
     for (int i = 0; i < t->threads; i++)
-        if (take(t, piece, i))
+        if (take_share(t, piece, i))
             return true;
     return false;
 }
@@ -93,7 +93,7 @@ static void work_on(Team *t, int me)
     uint64_t piece = atomic_load(&t->done) / (uint64_t)t->threads;
 
     for (; piece < end; piece++) {
-        take(t, piece, me);
+        take_share(t, piece, me);
         finish_piece(t, piece);
     }
 }
