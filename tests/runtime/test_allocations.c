@@ -1,15 +1,9 @@
 /* test_allocations.c - memory is taken at open and nowhere else; where it is refused, open fails and
- * nothing is left behind. Every malloc of the process passes here, libc's own too. */
-#include <errno.h>
-#include <malloc.h>
+ * nothing is left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -21,84 +15,7 @@ int main(void)
     return 0; /* the sanitizer has its own malloc */
 }
 #else
-
-/* --- malloc and mmap, counted --------------------------------------------------------------------- */
-
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t n, size_t size);
-extern void *__libc_realloc(void *p, size_t bytes);
-extern void *__libc_memalign(size_t align, size_t bytes);
-extern void __libc_free(void *p);
-
-static atomic_int calls, live, fail_at; /* fail_at: the call that fails; 0: none */
-
-static bool refuse(void)
-{
-    const bool no = atomic_fetch_add(&calls, 1) + 1 == atomic_load(&fail_at);
-
-    if (no)
-        errno = ENOMEM;
-    return no;
-}
-
-static void *count(void *p)
-{
-    atomic_fetch_add(&live, p != NULL);
-    return p;
-}
-
-void *malloc(size_t bytes)
-{
-    return refuse() ? NULL : count(__libc_malloc(bytes));
-}
-
-void *calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : count(__libc_calloc(n, size));
-}
-
-void *realloc(void *p, size_t bytes)
-{
-    void *q = refuse() ? NULL : __libc_realloc(p, bytes);
-
-    return p ? q : count(q);
-}
-
-void *memalign(size_t align, size_t bytes)
-{
-    return refuse() ? NULL : count(__libc_memalign(align, bytes));
-}
-
-void *aligned_alloc(size_t align, size_t bytes)
-{
-    return memalign(align, bytes);
-}
-
-int posix_memalign(void **p, size_t align, size_t bytes)
-{
-    *p = memalign(align, bytes);
-    return *p ? 0 : ENOMEM;
-}
-
-void free(void *p)
-{
-    atomic_fetch_sub(&live, p != NULL);
-    __libc_free(p);
-}
-
-void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
-{
-    if (refuse())
-        return MAP_FAILED;
-    atomic_fetch_add(&live, 1);
-    return (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset); /* NOLINT */
-}
-
-int munmap(void *p, size_t bytes)
-{
-    atomic_fetch_sub(&live, 1);
-    return (int)syscall(SYS_munmap, p, bytes);
-}
+#include "count_malloc.h"
 
 /* --- an allocator that an embedder brings ------------------------------------------------------------ */
 
