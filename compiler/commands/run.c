@@ -470,8 +470,10 @@ int command_run(int argc, char **argv)
     const double opened = seconds();
     const FtxStatus s = loop(r, &err);
 
-    if (!o.json && !o.batch)
+    if (!o.json && !o.batch) {
         putchar('\n');
+        fflush(stdout);
+    }
     if (s) {
         fprintf(stderr, "ftxc: %s\n", err.text);
         code = s == FTX_EINVAL || s == FTX_EFULL ? EXIT_MISTAKE : EXIT_FAILED;
