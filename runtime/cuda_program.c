@@ -3,7 +3,7 @@
  * A program with a bucket has constant grids: its launches are captured once, at open, into a
  * graph that a step launches as a whole. A program without one follows T and S: its grids are
  * computed at each step and its kernels launched one by one, as are all while somebody watches
- * (profile, FTX_SYNC, FTX_TRACE).
+ * (profile, FTX_SYNC, FTX_TRACE, FTX_NAN).
  *
  * A kernel that overlaps may start while the one before it still runs, and waits inside; the first
  * launch of a program always waits for what was enqueued before. */
@@ -277,11 +277,33 @@ static FtxStatus add_times(Session *s, const FtxProgram *p, FtxError *err)
     return status;
 }
 
-/* One launch at a time, with what the watcher asked for around it. */
-static FtxStatus run_watched(Session *s, const FtxProgram *p, int T, int S, FtxError *err)
+static bool watched(const Session *s)
+{
+    return s->profiling || s->sync || s->trace || s->nan;
+}
+
+/* What is looked at after a launch; T and S are the live ones. */
+static FtxStatus after_launch(Session *s, uint32_t program, uint32_t launch, int T, int S,
+                              FtxError *err)
 {
     const Device *d = s->device;
-    FtxStatus status = size_grids(s, T, S, err);
+    FtxStatus status = FTX_OK;
+
+    if (s->profiling)
+        status = record(s, launch - d->plan->programs[program].first_launch + 1, err);
+    if (!status && (s->sync || s->nan))
+        status = wait_for(s, cuda_launch_label(d, launch),
+                          cuda_kernel_name(d, d->plan->launches[launch].kernel), err);
+    return status || !s->nan ? status : cuda_look_for_nan(s, program, launch, T, S, err);
+}
+
+/* One launch at a time; the grids are those of the bucket. */
+static FtxStatus run_watched(Session *s, uint32_t program, int T, int S, FtxError *err)
+{
+    const FtxProgram *p = &s->device->plan->programs[program];
+    const int grid_T = p->bucket ? (int)p->bucket : T;
+    const int grid_S = p->bucket ? (int)cuda_most_rows(s->device, p, true) : S;
+    FtxStatus status = size_grids(s, grid_T, grid_S, err);
 
     if (!status && s->profiling)
         status = need_events(s, p->n_launches + 1, err);
@@ -291,29 +313,24 @@ static FtxStatus run_watched(Session *s, const FtxProgram *p, int T, int S, FtxE
         const uint32_t launch = p->first_launch + i;
 
         if (s->trace)
-            say(s, launch, T, S);
-        status = launch_one(s, launch, i == 0 || s->profiling, T, S, err);
-        if (!status && s->profiling)
-            status = record(s, i + 1, err);
-        if (!status && s->sync)
-            status = wait_for(s, cuda_launch_label(d, launch),
-                              cuda_kernel_name(d, d->plan->launches[launch].kernel), err);
+            say(s, launch, grid_T, grid_S);
+        status = launch_one(s, launch, i == 0 || s->profiling, grid_T, grid_S, err);
+        if (!status)
+            status = after_launch(s, program, launch, T, S, err);
     }
     return status || !s->profiling ? status : add_times(s, p, err);
 }
 
 static FtxStatus enqueue(Session *s, uint32_t program, int T, int S, FtxError *err)
 {
-    const FtxProgram *p = &s->device->plan->programs[program];
     const CudaDriver *cu = s->device->cu;
 
-    if (s->profiling || s->sync || s->trace)
-        return run_watched(s, p, p->bucket ? (int)p->bucket : T,
-                           p->bucket ? (int)cuda_most_rows(s->device, p, true) : S, err);
+    if (watched(s))
+        return run_watched(s, program, T, S, err);
     if (s->graph[program])
         return cuda_check(cu, cu->cuGraphLaunch(s->graph[program], s->stream), err,
                           "launching a program");
-    return launch_all(s, p, T, S, err);
+    return launch_all(s, &s->device->plan->programs[program], T, S, err);
 }
 
 static FtxStatus check_run(const Session *s, uint32_t program, int T, int S, FtxError *err)

@@ -203,6 +203,7 @@ FtxStatus cuda_session_open(Device *d, Session **out, FtxError *err)
     s->bytes = bytes;
     s->sync = env_on(ENV_FTX_SYNC);
     s->trace = env_on(ENV_FTX_TRACE);
+    s->nan = env_on(ENV_FTX_NAN);
     status = cuda_enter(d, err);
     if (!status) {
         status = fill_session(s, err);

@@ -4,6 +4,7 @@
  *   cuda_weights.c   the weights: stored or drawn, through pinned memory to the device
  *   cuda_session.c   an engine's memory, and the copies into and out of it
  *   cuda_program.c   launches: prepared as graphs, or one by one; times
+ *   cuda_nan.c       FTX_NAN: looks at what a launch wrote
  *
  * Every function of the table makes the device's context current and restores what was. */
 #ifndef FTX_DEVICE_CUDA_H
@@ -63,7 +64,7 @@ struct Session {
     FtxProfile *profile_row; /* [n_kernels] */
     CUevent *event;          /* [n_events]: made when time or profile first asks */
     size_t n_events, max_events;
-    bool profiling, sync, trace;
+    bool profiling, sync, trace, nan;
 };
 
 FtxStatus cuda_enter(const Device *d, FtxError *err);
@@ -93,6 +94,10 @@ FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, FtxError 
 FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n,
                                FtxError *err);
 FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times,
+                            FtxError *err);
+
+/* After launch `launch` of a program with T live tokens in S rows, and a wait. */
+FtxStatus cuda_look_for_nan(const Session *s, uint32_t program, uint32_t launch, int T, int S,
                             FtxError *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ enum { STEP_16, STEP_ANY, DECODE_4, PROGRAMS };
 enum { TOKENS = 200, SEQUENCES = 4, N = 128, K = 64, WEIGHT_BYTES = 20480, TABLE_BYTES = 512 };
 
 static const char strings[] =
-    "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: up\0head\0";
+    "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: up\0head\0%12\0";
 enum {
     STR_EMBED = 1,
     STR_LINEAR = 10,
@@ -33,7 +34,8 @@ enum {
     STR_SAMPLE = 27,
     STR_LABEL0 = 37,
     STR_LABEL1 = 47,
-    STR_LABEL2 = 59
+    STR_LABEL2 = 59,
+    STR_VALUE = 64
 };
 
 typedef struct World {
@@ -593,6 +595,53 @@ static void trace_and_sync_name_launches(void **state)
     close_both(w, d, s);
 }
 
+/* Values and logits are looked at after each launch; scratch and leftovers are not. */
+static void nan_is_found(void **state)
+{
+    static const FtxBuffer buffers[] = {
+        {.name = STR_VALUE,
+         .space = FTX_SPACE_WORK,
+         .program = STEP_16,
+         .first = 1,
+         .offset = 131072,
+         .bytes = 16 * 256},
+        {.name = STR_LABEL1,
+         .space = FTX_SPACE_WORK,
+         .program = STEP_16,
+         .first = 1,
+         .offset = 4096,
+         .bytes = 4096},
+    };
+    World *w = world();
+    Device *d;
+    Session *s;
+    FtxError err = {0};
+
+    (void)state;
+    w->plan.buffers = buffers;
+    w->plan.n_buffers = 2;
+    w->head.compute_type = DT_BF16;
+    w->head.named[FTX_NAMED_logits] = 1024;
+    w->facts.vocab = 100;
+    setenv("FTX_NAN", "1", 1);
+    open_both(w, &one_thread, &d, &s);
+    unsetenv("FTX_NAN");
+    must(device_cuda.run(s, STEP_16, 8, 4, &err), &err);
+    uint16_t *value = (uint16_t *)(uintptr_t)last_runs(2)[0].param[3];
+    float *logits = (float *)(uintptr_t)last_runs(1)[0].param[0];
+    value[8 * 128] = 0x7fc0; /* not live */
+    value[-63488] = 0x7fc0;  /* scratch */
+    logits[400] = NAN;       /* the fifth row's */
+    must(device_cuda.run(s, STEP_16, 8, 4, &err), &err);
+    logits[399] = INFINITY;
+    assert_int_equal(device_cuda.run(s, STEP_16, 8, 4, &err), FTX_EDEVICE);
+    assert_string_equal(err.text, "head (sample__x): element 399 is not a finite number");
+    value[700] = 0x7f80;
+    assert_int_equal(device_cuda.run(s, STEP_16, 8, 4, &err), FTX_EDEVICE);
+    assert_string_equal(err.text, "layer 0: up (linear__x): element 700 is not a finite number");
+    close_both(w, d, s);
+}
+
 /* --- mistakes in an artifact, and a full GPU
  * -------------------------------------------------------- */
 
@@ -686,8 +735,7 @@ static FtxStatus scenario(World *w, FtxError *err)
 /* Calls whose failure nobody has to hear of: those that close. */
 static bool may_pass(const char *function)
 {
-    static const char *const words[] = {"Destroy", "Free", "Unload",
-                                        "Release", "Pop"};
+    static const char *const words[] = {"Destroy", "Free", "Unload", "Release", "Pop"};
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(function, words[i]))
@@ -743,6 +791,7 @@ int main(void)
         cmocka_unit_test_setup(wrong_runs_are_refused, reset),
         cmocka_unit_test_setup(profile_and_time, reset),
         cmocka_unit_test_setup(trace_and_sync_name_launches, reset),
+        cmocka_unit_test_setup(nan_is_found, reset),
         cmocka_unit_test_setup(mistakes_are_named, reset),
         cmocka_unit_test_setup(every_call_may_fail, reset),
     };
