@@ -1,19 +1,8 @@
-// block.cuh - barriers and reductions of a block.
+// block.cuh - reductions of a block, and its barriers.
 #pragma once
-#include "device/warp.cuh"
+#include "device/barrier.cuh"
 #include "device/shared.cuh"
-
-DEVICE void block_sync() { __syncthreads(); }
-
-// A named barrier (1..15) of `threads` threads, whole warps.
-DEVICE void part_sync(int id, int threads)
-{
-    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-DEVICE void part_arrive(int id, int threads)
-{
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
+#include "device/warp.cuh"
 
 // Sum over the block; every thread gets it. `room`: 33 floats of shared memory, free to use again
 // after the next barrier. The order of summation depends on THREADS alone.

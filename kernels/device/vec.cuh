@@ -1,6 +1,7 @@
 // vec.cuh - vectors of N elements, read and written in one access of up to 16 bytes, with
 // masked tails for the end of a row.
 #pragma once
+#include "device/l2.cuh"
 #include "device/types.cuh"
 
 template <class T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Vec {
@@ -69,14 +70,5 @@ template <class T, int N> DEVICE Vec<T, N> from_floats(const Vec<float, N> &f)
 #pragma unroll
     for (int i = 0; i < N; i++)
         v[i] = from_float<T>(f[i]);
-    return v;
-}
-
-// 16 bytes from L2, past L1: for what another kernel wrote while this one was already running.
-DEVICE uint4_ load_l2(const void *p)
-{
-    uint4_ v;
-    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
     return v;
 }
