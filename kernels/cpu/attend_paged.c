@@ -5,11 +5,11 @@
  *   y[t,h] = sum_j softmax_j(cap(scale * q[t,h] . k[j])) v[j],  j <= pos(t), j > pos(t) - window
  *
  * A piece of work is a few query vectors that read the same keys: the heads of one group for one
- * or more neighbouring tokens. Its keys pass by in blocks of KEYS, with the running maximum of
+ * or more neighbouring tokens. Its keys pass by in blocks of ATTEND_KEYS, with the running maximum of
  * Milakov & Gimelshein 2018; K and V rows are read where they lie if they are fp32 of whole
  * vectors, else widened into a buffer first.
  *
- * Blocks stand at multiples of KEYS, spans at multiples of SPAN positions. Each span starts a new
+ * Blocks stand at multiples of ATTEND_KEYS, spans at multiples of SPAN positions. Each span starts a new
  * (max, sum, value), and these are merged in order. So the bits of a result depend on the
  * position alone, and the spans of a long sequence can be given to several threads where there are
  * fewer pieces than threads (single tokens only): the thread that finishes last merges. */
@@ -35,10 +35,10 @@
 enum { ATTEND_H, ATTEND_G, ATTEND_E, ATTEND_SCALE, ATTEND_WINDOW, ATTEND_SOFTCAP, ATTEND_BLOCK, ATTEND_PAGES,
        ATTEND_KV, ATTEND_SPAN, ATTEND_SPANS };
 enum {
-    KEYS = 32,         /* of a block: 8 KB of keys at head_dim 64 */
-    MAX_VECTORS = 16,  /* query vectors of a piece of work */
-    MAX_HEAD_DIM = 256,
-    MAX_SPLIT = 16,    /* pieces whose spans may be spread; as in the contract's scratch and zeroed */
+    ATTEND_KEYS = 32,         /* of a block: 8 KB of keys at head_dim 64 */
+    ATTEND_MAX_VECTORS = 16,  /* query vectors of a piece of work */
+    ATTEND_MAX_HEAD_DIM = 256,
+    ATTEND_MAX_SPLIT = 16,    /* pieces whose spans may be spread; as in the contract's scratch and zeroed */
 };
 
 typedef struct AttendArgs {
@@ -60,17 +60,17 @@ typedef struct AttendPiece {
 #endif
 
 typedef struct AT(AttendState) {
-    float max[MAX_VECTORS], sum[MAX_VECTORS];
-    float value[MAX_VECTORS][MAX_HEAD_DIM];
+    float max[ATTEND_MAX_VECTORS], sum[ATTEND_MAX_VECTORS];
+    float value[ATTEND_MAX_VECTORS][ATTEND_MAX_HEAD_DIM];
 } AT(AttendState);
 
 typedef struct AT(AttendWork) {
-    float q[MAX_VECTORS][MAX_HEAD_DIM]; /* times scale, padded with zeros */
-    int64_t pos[MAX_VECTORS];
+    float q[ATTEND_MAX_VECTORS][ATTEND_MAX_HEAD_DIM]; /* times scale, padded with zeros */
+    int64_t pos[ATTEND_MAX_VECTORS];
     int64_t n, E, vectors; /* query vectors; head_dim, and in whole vectors */
-    float score[MAX_VECTORS][KEYS];
-    const float *key[KEYS], *val[KEYS];
-    float wide_k[KEYS][MAX_HEAD_DIM], wide_v[KEYS][MAX_HEAD_DIM];
+    float score[ATTEND_MAX_VECTORS][ATTEND_KEYS];
+    const float *key[ATTEND_KEYS], *val[ATTEND_KEYS];
+    float wide_k[ATTEND_KEYS][ATTEND_MAX_HEAD_DIM], wide_v[ATTEND_KEYS][ATTEND_MAX_HEAD_DIM];
 } AT(AttendWork);
 
 #define ATTEND_TILE (TILE_ROWS == 6 ? 4 : 2)
@@ -137,12 +137,12 @@ ALWAYS_INLINE void AT(attend_values)(int rows, int wide, const AT(AttendWork) *w
             vstore(st->value[q0 + m] + e + i * LANES, sum[m][i]);
 }
 
-#define ROWS_SWITCH(rows, CALL) \
+#define ATTEND_ROWS(rows, EACH) \
     switch (rows) { \
-    case 1: CALL(1); break; \
-    case 2: CALL(2); break; \
-    case 3: CALL(3); break; \
-    default: CALL(4); break; \
+    case 1: EACH(1); break; \
+    case 2: EACH(2); break; \
+    case 3: EACH(3); break; \
+    default: EACH(4); break; \
     }
 
 static void AT(attend_all_scores)(AT(AttendWork) *w, int64_t keys)
@@ -151,9 +151,9 @@ static void AT(attend_all_scores)(AT(AttendWork) *w, int64_t keys)
         const int64_t rows = w->n - q < ATTEND_TILE ? w->n - q : ATTEND_TILE;
 
         for (int64_t j = 0; j < keys; j += 4) {
-#define CALL(n) AT(attend_scores)(n, w, q, j)
-            ROWS_SWITCH(rows, CALL)
-#undef CALL
+#define ATTEND_CALL(n) AT(attend_scores)(n, w, q, j)
+            ATTEND_ROWS(rows, ATTEND_CALL)
+#undef ATTEND_CALL
         }
     }
 }
@@ -165,18 +165,18 @@ static void AT(attend_all_values)(const AT(AttendWork) *w, AT(AttendState) *st, 
         int64_t i = 0;
 
         for (; i + 4 <= w->vectors; i += 4) {
-#define CALL(n) AT(attend_values)(n, 4, w, st, q, i * LANES, keys)
-            ROWS_SWITCH(rows, CALL)
-#undef CALL
+#define ATTEND_CALL(n) AT(attend_values)(n, 4, w, st, q, i * LANES, keys)
+            ATTEND_ROWS(rows, ATTEND_CALL)
+#undef ATTEND_CALL
         }
         for (; i < w->vectors; i++) {
-#define CALL(n) AT(attend_values)(n, 1, w, st, q, i * LANES, keys)
-            ROWS_SWITCH(rows, CALL)
-#undef CALL
+#define ATTEND_CALL(n) AT(attend_values)(n, 1, w, st, q, i * LANES, keys)
+            ATTEND_ROWS(rows, ATTEND_CALL)
+#undef ATTEND_CALL
         }
     }
 }
-#undef ROWS_SWITCH
+#undef ATTEND_ROWS
 
 static void AT(attend_widen)(float *to, const char *from, int64_t type, int64_t E)
 {
@@ -239,25 +239,25 @@ static void AT(attend_block)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendSt
         Vf top = vset(-__builtin_inff());
 
         if (a->softcap > 0.0f)
-            for (int64_t j = 0; j < KEYS; j += LANES)
+            for (int64_t j = 0; j < ATTEND_KEYS; j += LANES)
                 vstore(s + j, vtanh(vload(s + j) / a->softcap) * a->softcap);
-        for (int64_t j = 0; j < first && j < KEYS; j++)
+        for (int64_t j = 0; j < first && j < ATTEND_KEYS; j++)
             s[j] = -__builtin_inff();
-        for (int64_t j = last + 1 < n ? (last < -1 ? 0 : last + 1) : n; j < KEYS; j++)
+        for (int64_t j = last + 1 < n ? (last < -1 ? 0 : last + 1) : n; j < ATTEND_KEYS; j++)
             s[j] = -__builtin_inff();
-        for (int64_t j = 0; j < KEYS; j += LANES)
+        for (int64_t j = 0; j < ATTEND_KEYS; j += LANES)
             top = vmax(top, vload(s + j));
 
         const float block_max = vmax_of(top);
         const float max = block_max > st->max[q] ? block_max : st->max[q];
 
         if (max == -__builtin_inff()) { /* sees none of these keys, nor any before */
-            memset(s, 0, KEYS * sizeof *s);
+            memset(s, 0, ATTEND_KEYS * sizeof *s);
             continue;
         }
         Vf sum = {0};
 
-        for (int64_t j = 0; j < KEYS; j += LANES) {
+        for (int64_t j = 0; j < ATTEND_KEYS; j += LANES) {
             const Vf p = vexp(vload(s + j) - max);
 
             vstore(s + j, p);
@@ -290,8 +290,8 @@ static void AT(attend_span)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendSta
     const int32_t *pages = a->pages + a->rows[p->row].slot * a->pages_of;
 
     AT(attend_reset)(w, st);
-    for (int64_t j = from; j < to; j += KEYS) {
-        const int64_t n = to - j < KEYS ? to - j : KEYS;
+    for (int64_t j = from; j < to; j += ATTEND_KEYS) {
+        const int64_t n = to - j < ATTEND_KEYS ? to - j : ATTEND_KEYS;
 
         AT(attend_gather)(a, w, pages, p->g, j, n);
         AT(attend_block)(a, w, st, j, n);
@@ -299,8 +299,8 @@ static void AT(attend_span)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendSta
 }
 
 /* total := total and one more span (max, sum, value of query vector q) */
-static void AT(attend_merge)(const AT(AttendWork) *w, AT(AttendState) *total, int64_t q, float span_max, float span_sum,
-                             const float *value)
+static void AT(attend_merge)(const AT(AttendWork) *w, AT(AttendState) *total, int64_t q, float span_max,
+                             float span_sum, const float *value)
 {
     const float max = span_max > total->max[q] ? span_max : total->max[q];
 
@@ -355,7 +355,7 @@ static void AT(attend_range)(const AttendArgs *a, const AT(AttendWork) *w, int64
 {
     const int64_t low = a->window ? w->pos[0] - a->window + 1 : 0;
 
-    *first = low > 0 ? low / KEYS * KEYS : 0;
+    *first = low > 0 ? low / ATTEND_KEYS * ATTEND_KEYS : 0;
     *end = w->pos[w->n - 1] + 1;
 }
 
@@ -423,16 +423,17 @@ void AT(attend_paged)(const CpuCall *c)
                     .y = c->arg[5], .parts = c->arg[6], .ready = c->arg[7],
                     .H = c->k[ATTEND_H], .G = c->k[ATTEND_G], .E = c->k[ATTEND_E], .window = c->k[ATTEND_WINDOW],
                     .block = c->k[ATTEND_BLOCK], .pages_of = c->k[ATTEND_PAGES], .kv = c->k[ATTEND_KV],
-                    .span = c->k[ATTEND_SPAN], .spans = c->k[ATTEND_SPANS], .scale = (float)cpu_number(c, ATTEND_SCALE),
-                    .softcap = (float)cpu_number(c, ATTEND_SOFTCAP)};
+                    .span = c->k[ATTEND_SPAN], .spans = c->k[ATTEND_SPANS],
+                    .scale = (float)cpu_number(c, ATTEND_SCALE), .softcap = (float)cpu_number(c, ATTEND_SOFTCAP)};
 
     a.group = a.H / a.G;
-    a.heads_at_once = a.group < MAX_VECTORS ? a.group : MAX_VECTORS;
-    a.tokens_at_once = MAX_VECTORS / a.heads_at_once;
+    a.heads_at_once = a.group < ATTEND_MAX_VECTORS ? a.group : ATTEND_MAX_VECTORS;
+    a.tokens_at_once = ATTEND_MAX_VECTORS / a.heads_at_once;
 
     const int64_t subgroups = (a.group + a.heads_at_once - 1) / a.heads_at_once;
     const int64_t single = a.G * subgroups; /* pieces of one token */
-    const int split = c->T == c->S && single * c->S < c->threads && single * c->S <= MAX_SPLIT && a.spans > 1;
+    const int64_t pieces = single * c->S; /* if all rows bring one token */
+    const int split = c->T == c->S && pieces < c->threads && pieces <= ATTEND_MAX_SPLIT && a.spans > 1;
     int64_t at = 0;
 
     /* Pieces go round: neighbours cost about the same. */

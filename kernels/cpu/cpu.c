@@ -7,16 +7,16 @@
 
 enum { CPU_PLAIN, CPU_AVX2, CPU_AVX512, CPU_LEVEL_COUNT };
 
-#define ONE(name, level) name##_##level,
-#define FAMILY(name) {#name, {CPU_LEVELS(name, ONE)}},
+#define CPU_FORM(name, level) name##_##level,
+#define CPU_ROW(name) {#name, {CPU_LEVELS(name, CPU_FORM)}},
 static const struct {
     const char *name;
     CpuKernel *form[CPU_LEVEL_COUNT];
-} families[] = {CPU_FAMILIES(FAMILY)};
-#undef ONE
-#undef FAMILY
+} cpu_families[] = {CPU_FAMILIES(CPU_ROW)};
+#undef CPU_FORM
+#undef CPU_ROW
 
-static int best_level(void)
+static int cpu_best_level(void)
 {
 #if defined __x86_64__
     __builtin_cpu_init();
@@ -31,10 +31,10 @@ static int best_level(void)
 #endif
 }
 
-static int level_in_use(void)
+static int cpu_level(void)
 {
     static const char *const names[] = {"plain", "avx2", "avx512"};
-    const int best = best_level();
+    const int best = cpu_best_level();
     const char *asked = getenv("FTX_CPU");
 
     for (int i = 0; asked && i < best; i++)
@@ -45,15 +45,15 @@ static int level_in_use(void)
 
 CpuKernel *cpu_kernel(const char *family)
 {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (strcmp(families[i].name, family) == 0)
-            return families[i].form[level_in_use()];
+    for (size_t i = 0; i < sizeof cpu_families / sizeof *cpu_families; i++)
+        if (strcmp(cpu_families[i].name, family) == 0)
+            return cpu_families[i].form[cpu_level()];
     return NULL;
 }
 
 const char *cpu_features(void)
 {
-    switch (level_in_use()) {
+    switch (cpu_level()) {
     case CPU_AVX512: return "AVX-512";
     case CPU_AVX2: return "AVX2";
     }

@@ -4,13 +4,13 @@
  *   y is [M,N/2] with GLU: columns 2i and 2i+1 are gate and value
  *
  * Every output is summed in one order, whatever M, the tile it falls into, or the thread: K is cut
- * into chunks of KC; inside a chunk LANES partial sums run over k, k + LANES, ...; they meet in the
+ * into chunks of LINEAR_KC; inside a chunk LANES partial sums run over k, k + LANES, ...; they meet in the
  * tree of vsum4; chunks add up in turn. So a row's bits do not depend on its neighbours.
  *
- * Both operands are read along k, as they lie. A tile of TILE_ROWS x 4 outputs lives in
- * registers (6 x 4 with 32 of them): a weight vector is widened once for all rows of the tile. For
- * a few rows (decode) that is a plain stream over the weights. For many, a block of weight
- * rows (ROWS_W, at most half a 1 MB L2) is kept while x passes by in blocks of ROWS_X. */
+ * Both operands are read along k, as they lie. A tile of TILE_ROWS x 4 outputs lives in registers
+ * (6 x 4 with 32 of them; 1 x 8 for one row): a weight vector is widened once for all rows of the
+ * tile. For a few rows (decode) that is a plain stream over the weights. For many, a block of weight
+ * rows (BLOCK_W, at most half of a 1 MB L2) is kept while x passes by in blocks of BLOCK_X. */
 //@ kernel  linear
 //@ device  cpu
 //@ args    x[M,K] w[N,K] b[N]:fp32 r[M,N] -> y
@@ -31,11 +31,11 @@
 #define LINEAR_ONCE
 enum { LINEAR_N, LINEAR_K, LINEAR_W, LINEAR_ROWS_S, LINEAR_KIND, LINEAR_GLU };
 enum {
-    KC = 1024,    /* 6 rows of x: 24 KB, half of a 48 KB L1 */
-    COLS = 4,     /* of a tile */
-    MAX_ROWS = 6, /* of a tile, over all levels */
-    ROWS_W = 64,
-    ROWS_X = 48,
+    LINEAR_KC = 1024,    /* 6 rows of x: 24 KB, half of a 48 KB L1 */
+    LINEAR_MAX_ROWS = 6, /* of a tile, over all levels */
+    LINEAR_MAX_COLS = 8,
+    LINEAR_BLOCK_W = 64, /* rows of w and of x in a piece of work */
+    LINEAR_BLOCK_X = 48,
 };
 
 typedef struct LinearArgs {
@@ -47,84 +47,96 @@ typedef struct LinearArgs {
 } LinearArgs;
 #endif
 
-/* out[m][0..3] (+)= x[m, k0..k1) . w[0..3][k0..k1) for `rows` rows; rows and type are constants. */
-ALWAYS_INLINE void AT(linear_tile)(int rows, int type, const float *x, int64_t K, const char *const w[COLS],
+/* out[m][0..cols) (+)= x[m, k0..k1) . w[0..cols)[k0..k1) for `rows` rows; rows, cols and type are
+ * constants. */
+ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x, int64_t K, const char *const *w,
                                    int64_t k0, int64_t k1, float *out, int64_t stride)
 {
     const int64_t bytes = type == CPU_FP32 ? 4 : 2;
-    Vf sum[MAX_ROWS][COLS];
+    Vf sum[LINEAR_MAX_ROWS][LINEAR_MAX_COLS];
     int64_t k = k0;
 
 #pragma GCC unroll 8
     for (int m = 0; m < rows; m++)
 #pragma GCC unroll 8
-        for (int n = 0; n < COLS; n++)
+        for (int n = 0; n < cols; n++)
             sum[m][n] = vset(0.0f);
     for (; k + LANES <= k1; k += LANES) {
-        Vf v[COLS];
+        Vf v[LINEAR_MAX_COLS];
 #pragma GCC unroll 8
-        for (int n = 0; n < COLS; n++)
+        for (int n = 0; n < cols; n++)
             v[n] = vload_as(w[n] + k * bytes, type);
 #pragma GCC unroll 8
         for (int m = 0; m < rows; m++) {
             const Vf a = vload(x + m * K + k);
 #pragma GCC unroll 8
-            for (int n = 0; n < COLS; n++)
+            for (int n = 0; n < cols; n++)
                 sum[m][n] += a * v[n];
         }
     }
     if (k < k1) {
-        Vf v[COLS];
+        Vf v[LINEAR_MAX_COLS];
 #pragma GCC unroll 8
-        for (int n = 0; n < COLS; n++)
+        for (int n = 0; n < cols; n++)
             v[n] = vload_as_n(w[n] + k * bytes, type, k1 - k);
 #pragma GCC unroll 8
         for (int m = 0; m < rows; m++) {
             const Vf a = vload_n(x + m * K + k, k1 - k);
 #pragma GCC unroll 8
-            for (int n = 0; n < COLS; n++)
+            for (int n = 0; n < cols; n++)
                 sum[m][n] += a * v[n];
         }
     }
 #pragma GCC unroll 8
-    for (int m = 0; m < rows; m++) {
-        Quad s = vsum4(sum[m][0], sum[m][1], sum[m][2], sum[m][3]), before;
+    for (int m = 0; m < rows; m++)
+#pragma GCC unroll 8
+        for (int n = 0; n < cols; n += 4) {
+            Quad s = vsum4(sum[m][n], sum[m][n + 1], sum[m][n + 2], sum[m][n + 3]), before;
 
-        if (k0 > 0) {
-            memcpy(&before, out + m * stride, sizeof before);
-            s += before;
+            if (k0 > 0) {
+                memcpy(&before, out + m * stride + n, sizeof before);
+                s += before;
+            }
+            memcpy(out + m * stride + n, &s, sizeof s);
         }
-        memcpy(out + m * stride, &s, sizeof s);
-    }
 }
 
-#define TILE(rows, type) \
-    static __attribute__((noinline)) void AT(linear_tile_##type##_##rows)(const float *x, int64_t K, const char *const w[COLS], \
-                                                    int64_t k0, int64_t k1, float *out, int64_t stride) \
+/* The tiles of a level: outputs in registers, and enough of them in flight to cover the latency of
+ * the multiply-add where there are few rows. */
+#define LINEAR_TILE(rows, cols, type) \
+    static __attribute__((noinline)) void AT(linear_##type##_##rows)(const float *x, int64_t K, \
+                                                                     const char *const *w, int64_t k0, int64_t k1, \
+                                                                     float *out, int64_t stride) \
     { \
-        AT(linear_tile)(rows, type, x, K, w, k0, k1, out, stride); \
+        AT(linear_tile)(rows, cols, type, x, K, w, k0, k1, out, stride); \
     }
-TILE(1, CPU_FP32) TILE(2, CPU_FP32) TILE(1, CPU_FP16) TILE(2, CPU_FP16) TILE(1, CPU_BF16) TILE(2, CPU_BF16)
 #if TILE_ROWS == 6
-TILE(3, CPU_FP32) TILE(4, CPU_FP32) TILE(5, CPU_FP32) TILE(6, CPU_FP32)
-TILE(3, CPU_FP16) TILE(4, CPU_FP16) TILE(5, CPU_FP16) TILE(6, CPU_FP16)
-TILE(3, CPU_BF16) TILE(4, CPU_BF16) TILE(5, CPU_BF16) TILE(6, CPU_BF16)
-#define TILES(type) {AT(linear_tile_##type##_1), AT(linear_tile_##type##_2), AT(linear_tile_##type##_3), \
-                     AT(linear_tile_##type##_4), AT(linear_tile_##type##_5), AT(linear_tile_##type##_6)}
+#define LINEAR_TILES(type) \
+    LINEAR_TILE(1, 8, type) LINEAR_TILE(2, 8, type) LINEAR_TILE(3, 4, type) LINEAR_TILE(4, 4, type) \
+    LINEAR_TILE(5, 4, type) LINEAR_TILE(6, 4, type)
+#define LINEAR_ROW(type) \
+    {{AT(linear_##type##_1), 8}, {AT(linear_##type##_2), 8}, {AT(linear_##type##_3), 4}, \
+     {AT(linear_##type##_4), 4}, {AT(linear_##type##_5), 4}, {AT(linear_##type##_6), 4}}
 #else
-#define TILES(type) {AT(linear_tile_##type##_1), AT(linear_tile_##type##_2)}
+#define LINEAR_TILES(type) LINEAR_TILE(1, 8, type) LINEAR_TILE(2, 4, type)
+#define LINEAR_ROW(type) {{AT(linear_##type##_1), 8}, {AT(linear_##type##_2), 4}}
 #endif
+LINEAR_TILES(CPU_FP32)
+LINEAR_TILES(CPU_FP16)
+LINEAR_TILES(CPU_BF16)
 
-typedef void AT(LinearTile)(const float *x, int64_t K, const char *const w[COLS], int64_t k0, int64_t k1, float *out,
-                            int64_t stride);
-static AT(LinearTile) *const AT(linear_tiles)[3][TILE_ROWS] = {TILES(CPU_FP32), TILES(CPU_FP16), TILES(CPU_BF16)};
-#undef TILE
-#undef TILES
+static const struct AT(LinearTile) {
+    void (*run)(const float *x, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride);
+    int cols;
+} AT(linear_tiles)[3][TILE_ROWS] = {LINEAR_ROW(CPU_FP32), LINEAR_ROW(CPU_FP16), LINEAR_ROW(CPU_BF16)};
+#undef LINEAR_TILE
+#undef LINEAR_TILES
+#undef LINEAR_ROW
 
 /* Row m of x, outputs n0 .. n0+count, whose sums stand in s: bias, activation or gate, residual. */
 static void AT(linear_finish)(const LinearArgs *a, int64_t m, int64_t n0, int64_t count, float *s)
 {
-    float gate[ROWS_W];
+    float gate[LINEAR_BLOCK_W];
 
     if (a->b)
         for (int64_t i = 0; i < count; i++)
@@ -141,7 +153,8 @@ static void AT(linear_finish)(const LinearArgs *a, int64_t m, int64_t n0, int64_
             if (i + LANES <= count)
                 vstore(y + i, vact(vload(gate + i), a->kind) * vload(s + i));
             else
-                vstore_n(y + i, vact(vload_n(gate + i, count - i), a->kind) * vload_n(s + i, count - i), count - i);
+                vstore_n(y + i, vact(vload_n(gate + i, count - i), a->kind) * vload_n(s + i, count - i),
+                         count - i);
         return;
     }
     float *y = a->y + m * a->N + n0;
@@ -161,19 +174,20 @@ static void AT(linear_finish)(const LinearArgs *a, int64_t m, int64_t n0, int64_
 /* Rows m0 .. m0+rows (one tile) against weight rows n0 .. n0+count. */
 static void AT(linear_stripe)(const LinearArgs *a, int64_t m0, int64_t rows, int64_t n0, int64_t count)
 {
-    AT(LinearTile) *const tile = AT(linear_tiles)[a->type - 1][rows - 1];
+    const struct AT(LinearTile) *const tile = &AT(linear_tiles)[a->type - 1][rows - 1];
     const int64_t row_bytes = a->K * cpu_type_bytes(a->type);
-    float sums[MAX_ROWS][ROWS_W]; /* count is at most ROWS_W, a multiple of COLS but at the end */
+    /* The last tile of the last block may be cut: BLOCK_W is a multiple of MAX_COLS. */
+    float sums[LINEAR_MAX_ROWS][LINEAR_BLOCK_W];
 
-    for (int64_t k = 0; k < a->K; k += KC) {
-        const int64_t end = k + KC < a->K ? k + KC : a->K;
+    for (int64_t k = 0; k < a->K; k += LINEAR_KC) {
+        const int64_t end = k + LINEAR_KC < a->K ? k + LINEAR_KC : a->K;
 
-        for (int64_t n = 0; n < count; n += COLS) {
-            const char *w[COLS]; /* past the last row the last one again; such sums are dropped */
+        for (int64_t n = 0; n < count; n += tile->cols) {
+            const char *w[LINEAR_MAX_COLS]; /* past the last row the last one again; such sums are dropped */
 
-            for (int64_t i = 0; i < COLS; i++)
+            for (int64_t i = 0; i < tile->cols; i++)
                 w[i] = a->w + (n0 + (n + i < count ? n + i : count - 1)) * row_bytes;
-            tile(a->x + m0 * a->K, a->K, w, k, end, &sums[0][n], ROWS_W);
+            tile->run(a->x + m0 * a->K, a->K, w, k, end, &sums[0][n], LINEAR_BLOCK_W);
         }
     }
     for (int64_t m = 0; m < rows; m++)
@@ -188,15 +202,15 @@ void AT(linear)(const CpuCall *c)
     const int64_t M = c->k[LINEAR_ROWS_S] ? c->S : c->T;
     /* Weight rows of a piece of work: few where there are few rows, so that threads share evenly
      * and rows of W are read from end to end. */
-    const int64_t rows_w = M <= TILE_ROWS ? 8 : a.K > 8192 ? 16 : M <= ROWS_X ? 32 : ROWS_W;
-    const int64_t blocks_w = (a.N + rows_w - 1) / rows_w, blocks_x = (M + ROWS_X - 1) / ROWS_X;
+    const int64_t rows_w = M <= TILE_ROWS ? 8 : a.K > 8192 ? 16 : M <= LINEAR_BLOCK_X ? 32 : LINEAR_BLOCK_W;
+    const int64_t blocks_w = (a.N + rows_w - 1) / rows_w, blocks_x = (M + LINEAR_BLOCK_X - 1) / LINEAR_BLOCK_X;
     int64_t first, last;
 
     cpu_share(c, blocks_w * blocks_x, &first, &last);
     for (int64_t at = first; at < last; at++) {
-        const int64_t n0 = at / blocks_x * rows_w, m_first = at % blocks_x * ROWS_X;
+        const int64_t n0 = at / blocks_x * rows_w, m_first = at % blocks_x * LINEAR_BLOCK_X;
         const int64_t count = a.N - n0 < rows_w ? a.N - n0 : rows_w;
-        const int64_t height = M - m_first < ROWS_X ? M - m_first : ROWS_X;
+        const int64_t height = M - m_first < LINEAR_BLOCK_X ? M - m_first : LINEAR_BLOCK_X;
         const int64_t tiles = (height + TILE_ROWS - 1) / TILE_ROWS; /* of about equal height */
 
         for (int64_t i = 0; i < tiles; i++) {

@@ -216,8 +216,8 @@ static double AT(sample_logsumexp)(const float *x, int64_t V, float max)
 /* The largest key such that the values from it up weigh at least `want`, among those that stay:
  * key by key from the top, weights 1 (top-k) or exp(z - max) (top-p). `above` gets the
  * weight strictly above the key. If all together weigh less, what stays is unchanged. */
-static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, float max, int mass, double want,
-                                  double *above)
+static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, float max, int mass,
+                                  double want, double *above)
 {
     static const int shift[SAMPLE_LEVELS] = {21, 10, 0}, bits[SAMPLE_LEVELS] = {11, 11, 10};
     uint32_t prefix = 0;

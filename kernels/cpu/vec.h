@@ -1,8 +1,16 @@
-/* vec.h - float vectors of one level: Vf holds LANES floats. Included once a level by each.h.
+/* vec.h - float vectors of one level: Vf holds LANES floats. Included by each.h.
  *
  * Written with the compiler's vector types, so that one text serves SSE2, NEON, AVX2 and AVX-512;
- * `a * b + c` becomes a fused multiply-add where the level has one. Every kernel file gets its own
- * copies, hence static. Nothing here has an include guard, on purpose. */
+ * `a * b + c` becomes a fused multiply-add where the level has one. The include guard is per level, so
+ * that all kernels may be compiled as one file (runtime/ftx_all.c). */
+#if (LANES == 4 && !defined CPU_VEC_4) || (LANES == 8 && !defined CPU_VEC_8) || (LANES == 16 && !defined CPU_VEC_16)
+#if LANES == 4
+#define CPU_VEC_4
+#elif LANES == 8
+#define CPU_VEC_8
+#else
+#define CPU_VEC_16
+#endif
 
 typedef float AT(CpuVf) __attribute__((vector_size(LANES * 4)));
 typedef int32_t AT(CpuVi) __attribute__((vector_size(LANES * 4)));
@@ -259,3 +267,4 @@ ALWAYS_INLINE Vf vact(Vf x, int64_t kind)
     }
     return x;
 }
+#endif

@@ -1,7 +1,7 @@
 /* bench_cpu.c - speed of the CPU's kernels at the shapes of real models: GB/s of weights for few rows,
  * GFLOP/s for many, microseconds for the rest. No test; it asserts nothing.
  *
- *     bench_cpu [threads ...]      default: 1 and 2
+ *     bench_cpu [threads] [part of a name]      default: 1, everything
  *
  * Weights of a measurement stand in a ring of at least 256 MB where they come from memory (1B shapes), and
  * as many copies as the model has layers where they live in the cache (fable). */
@@ -14,6 +14,8 @@
 
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/dtype.h"
+
+static const char *wanted; /* only measurements with this in their name */
 
 static double seconds(void)
 {
@@ -64,7 +66,7 @@ static double measure(Load *l, int threads)
     static int met; /* rounds of all measurements so far */
     double best = 1e9;
 
-    for (int batch = 0; batch < 5; batch++) {
+    for (int batch = 0; batch < 25; batch++) {
         const size_t calls = l->copies > 1 ? l->copies : 20;
         const double start = seconds();
 
@@ -91,6 +93,9 @@ static double measure(Load *l, int threads)
 
 static void linear(const char *name, int M, int N, int K, DType type, size_t copies, int glu, int threads)
 {
+    if (!strstr(name, wanted))
+        return;
+
     const size_t bytes = (size_t)N * K * dtype_size(type);
     float *x = filled((size_t)M * K * 4, DT_FP32), *y = malloc((size_t)M * N * 4);
     char *w = filled(bytes * copies, type);
@@ -105,6 +110,9 @@ static void linear(const char *name, int M, int N, int K, DType type, size_t cop
 
 static void attend(const char *name, int T, int context, int H, int G, int E, int threads)
 {
+    if (!strstr(name, wanted))
+        return;
+
     enum { BLOCK = 16 };
     const int pages = (context + BLOCK - 1) / BLOCK, span = context / 32 > 256 ? context / 32 : 256;
     const size_t n = (size_t)pages * BLOCK * G * E;
@@ -135,6 +143,9 @@ static void attend(const char *name, int T, int context, int H, int G, int E, in
 
 static void norm(int T, int C, int threads)
 {
+    if (!strstr("rmsnorm", wanted))
+        return;
+
     Load l = {.kernel = cpu_kernel("rmsnorm"), .T = T, .S = 1, .copies = 1, .k = {C, 0, 0},
               .arg = {filled((size_t)T * C * 4, DT_FP32), filled((size_t)C * 4, DT_FP32), malloc((size_t)T * C * 4)}};
 
@@ -143,6 +154,9 @@ static void norm(int T, int C, int threads)
 
 static void sample(const char *name, int V, FtxParams p, int threads)
 {
+    if (!strstr(name, wanted))
+        return;
+
     static int32_t history[1024];
     static int ends[8], token[4];
     static FtxBias bias[8];
@@ -166,50 +180,46 @@ static void sample(const char *name, int V, FtxParams p, int threads)
 
 int main(int argc, char **argv)
 {
-    static const int standard[] = {1, 2};
-    const int n = argc > 1 ? argc - 1 : 2;
+    const int threads = argc > 1 ? atoi(argv[1]) : 1;
 
+    wanted = argc > 2 ? argv[2] : "";
     printf("%s\n", cpu_features());
-    for (int i = 0; i < n; i++) {
-        const int threads = argc > 1 ? atoi(argv[i + 1]) : standard[i];
-
-        /* fable: what one token reads is 22 MB of weights */
-        linear("fable qkv", 1, 640, 384, DT_BF16, 40, 0, threads);
-        linear("fable o", 1, 384, 384, DT_BF16, 60, 0, threads);
-        linear("fable gate/up", 1, 2048, 384, DT_BF16, 12, 1, threads);
-        linear("fable down", 1, 384, 1024, DT_BF16, 24, 0, threads);
-        linear("fable head", 1, 4096, 384, DT_BF16, 6, 0, threads);
-        linear("fable qkv", 256, 640, 384, DT_BF16, 6, 0, threads);
-        linear("fable o", 256, 384, 384, DT_BF16, 6, 0, threads);
-        linear("fable gate/up", 256, 2048, 384, DT_BF16, 6, 1, threads);
-        linear("fable down", 256, 384, 1024, DT_BF16, 6, 0, threads);
-        /* Llama-3.2-1B: from memory */
-        linear("1B qkv", 1, 3072, 2048, DT_BF16, 24, 0, threads);
-        linear("1B gate/up", 1, 16384, 2048, DT_BF16, 5, 1, threads);
-        linear("1B down", 1, 2048, 8192, DT_BF16, 10, 0, threads);
-        linear("1B head", 1, 128256, 2048, DT_BF16, 1, 0, threads);
-        linear("1B gate/up", 8, 16384, 2048, DT_BF16, 5, 1, threads);
-        linear("1B qkv", 128, 3072, 2048, DT_BF16, 8, 0, threads);
-        linear("1B gate/up", 128, 16384, 2048, DT_BF16, 2, 1, threads);
-        linear("1B down", 128, 2048, 8192, DT_BF16, 4, 0, threads);
-        linear("1B gate/up", 512, 16384, 2048, DT_BF16, 1, 1, threads);
-        linear("1B gate/up", 128, 16384, 2048, DT_FP16, 1, 1, threads);
-        linear("1B gate/up", 128, 16384, 2048, DT_FP32, 1, 1, threads);
-        attend("fable decode", 1, 128, 6, 2, 64, threads);
-        attend("fable decode", 1, 1000, 6, 2, 64, threads);
-        attend("fable prompt", 256, 256, 6, 2, 64, threads);
-        attend("1B decode", 1, 1000, 32, 8, 64, threads);
-        attend("1B prompt", 128, 128, 32, 8, 64, threads);
-        norm(1, 384, threads);
-        norm(256, 384, threads);
-        sample("greedy", 4096, (FtxParams){.top_p = 1, .repetition = 1, .simple = 1}, threads);
-        sample("fable's default", 4096, (FtxParams){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .repetition = 1.15f},
-               threads);
-        sample("top-p alone", 4096, (FtxParams){.temperature = 0.8f, .top_p = 0.95f, .repetition = 1}, threads);
-        sample("greedy", 128256, (FtxParams){.top_p = 1, .repetition = 1, .simple = 1}, threads);
-        sample("top-k 40, top-p", 128256, (FtxParams){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .repetition = 1},
-               threads);
-        sample("top-p alone", 128256, (FtxParams){.temperature = 0.8f, .top_p = 0.95f, .repetition = 1}, threads);
-    }
+    /* fable: what one token reads is 22 MB of weights */
+    linear("fable qkv", 1, 640, 384, DT_BF16, 40, 0, threads);
+    linear("fable o", 1, 384, 384, DT_BF16, 60, 0, threads);
+    linear("fable gate/up", 1, 2048, 384, DT_BF16, 12, 1, threads);
+    linear("fable down", 1, 384, 1024, DT_BF16, 24, 0, threads);
+    linear("fable head", 1, 4096, 384, DT_BF16, 6, 0, threads);
+    linear("fable qkv", 256, 640, 384, DT_BF16, 6, 0, threads);
+    linear("fable o", 256, 384, 384, DT_BF16, 6, 0, threads);
+    linear("fable gate/up", 256, 2048, 384, DT_BF16, 6, 1, threads);
+    linear("fable down", 256, 384, 1024, DT_BF16, 6, 0, threads);
+    /* Llama-3.2-1B: from memory */
+    linear("1B qkv", 1, 3072, 2048, DT_BF16, 24, 0, threads);
+    linear("1B gate/up", 1, 16384, 2048, DT_BF16, 5, 1, threads);
+    linear("1B down", 1, 2048, 8192, DT_BF16, 10, 0, threads);
+    linear("1B head", 1, 128256, 2048, DT_BF16, 1, 0, threads);
+    linear("1B gate/up", 8, 16384, 2048, DT_BF16, 5, 1, threads);
+    linear("1B qkv", 128, 3072, 2048, DT_BF16, 8, 0, threads);
+    linear("1B gate/up", 128, 16384, 2048, DT_BF16, 2, 1, threads);
+    linear("1B down", 128, 2048, 8192, DT_BF16, 4, 0, threads);
+    linear("1B gate/up", 512, 16384, 2048, DT_BF16, 1, 1, threads);
+    linear("1B gate/up", 128, 16384, 2048, DT_FP16, 1, 1, threads);
+    linear("1B gate/up", 128, 16384, 2048, DT_FP32, 1, 1, threads);
+    attend("fable decode", 1, 128, 6, 2, 64, threads);
+    attend("fable decode", 1, 1000, 6, 2, 64, threads);
+    attend("fable prompt", 256, 256, 6, 2, 64, threads);
+    attend("1B decode", 1, 1000, 32, 8, 64, threads);
+    attend("1B prompt", 128, 128, 32, 8, 64, threads);
+    norm(1, 384, threads);
+    norm(256, 384, threads);
+    sample("greedy", 4096, (FtxParams){.top_p = 1, .repetition = 1, .simple = 1}, threads);
+    sample("fable's default", 4096, (FtxParams){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .repetition = 1.15f},
+           threads);
+    sample("top-p alone", 4096, (FtxParams){.temperature = 0.8f, .top_p = 0.95f, .repetition = 1}, threads);
+    sample("greedy", 128256, (FtxParams){.top_p = 1, .repetition = 1, .simple = 1}, threads);
+    sample("top-k 40, top-p", 128256, (FtxParams){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .repetition = 1},
+           threads);
+    sample("top-p alone", 128256, (FtxParams){.temperature = 0.8f, .top_p = 0.95f, .repetition = 1}, threads);
     return 0;
 }
