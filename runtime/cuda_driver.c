@@ -4,9 +4,13 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/env.h"
 
+enum { PATH_BYTES = 4096, MAX_UP = 5 };
+
+/* One attempt; its reason is added to `why`, if that is not NULL. */
 static void *try_open(const char *path, char *why, size_t why_bytes)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -20,27 +24,58 @@ static void *try_open(const char *path, char *why, size_t why_bytes)
     return library;
 }
 
+static void *try_folder(const char *folder, const char *const *names, size_t n)
+{
+    char path[PATH_BYTES + 300];
+    void *library = NULL;
+
+    for (size_t i = 0; i < n && !library; i++) {
+        snprintf(path, sizeof path, "%s/%.250s", folder, names[i]);
+        library = try_open(path, NULL, 0);
+    }
+    return library;
+}
+
+/* Beside the program, in its lib, and in .deps of the source tree that its build folder is in. */
+static void *try_near_program(const char *const *names, size_t n)
+{
+    char folder[PATH_BYTES], path[PATH_BYTES + 32];
+    const ssize_t bytes = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    void *library = NULL;
+
+    folder[bytes > 0 ? bytes : 0] = '\0';
+    for (int up = 0; up < MAX_UP && !library; up++) {
+        char *slash = strrchr(folder, '/');
+
+        if (!slash || slash == folder)
+            return NULL;
+        *slash = '\0';
+        if (up == 0)
+            library = try_folder(folder, names, n);
+        snprintf(path, sizeof path, "%s/lib", folder);
+        if (up < 2 && !library)
+            library = try_folder(path, names, n);
+        snprintf(path, sizeof path, "%s/.deps/cuda/lib", folder);
+        if (!library)
+            library = try_folder(path, names, n);
+    }
+    return library;
+}
+
 void *cuda_library_open(const char *const *names, size_t n, char *why, size_t why_bytes)
 {
-    static const char *const folders[] = {NULL, "/usr/local/cuda/lib64", "/usr/local/cuda/lib"};
     const char *asked = env_text(ENV_FTX_CUDA);
-    char path[4096];
-    void *library = NULL;
+    void *library = asked && asked[0] == '/' ? try_folder(asked, names, n) : NULL;
 
     if (why)
         why[0] = '\0';
-    for (size_t i = 0; asked && asked[0] == '/' && i < n && !library; i++) {
-        snprintf(path, sizeof path, "%s/%s", asked, names[i]);
-        library = try_open(path, NULL, 0);
-    }
-    for (size_t f = 0; f < sizeof folders / sizeof *folders && !library; f++) {
-        for (size_t i = 0; i < n && !library; i++) {
-            snprintf(path, sizeof path, "%s%s%s", folders[f] ? folders[f] : "",
-                     folders[f] ? "/" : "", names[i]);
-            library = try_open(path, f ? NULL : why, why_bytes);
-        }
-    }
-    return library;
+    for (size_t i = 0; i < n && !library; i++)
+        library = try_open(names[i], why, why_bytes);
+    if (!library)
+        library = try_near_program(names, n);
+    if (!library)
+        library = try_folder("/usr/local/cuda/lib64", names, n);
+    return library ? library : try_folder("/usr/local/cuda/lib", names, n);
 }
 
 #ifdef FTX_HAVE_CUDA
@@ -56,8 +91,9 @@ static struct {
 } driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 #define NAME_OF_(name) #name
-#define NAME_OF(name) NAME_OF_(name) /* cuMemAlloc is cuMemAlloc_v2 in cuda.h, and in the library  \
-                                      */
+#define NAME_OF(name)                                                                              \
+    NAME_OF_(name) /* cuMemAlloc is cuMemAlloc_v2 in cuda.h, and in the library                    \
+                    */
 
 /* A driver older than our cuda.h may know a function under its first name alone. */
 static void *symbol(void *library, const char *name)

@@ -7,8 +7,9 @@
 
 #include "base/error.h"
 
-/* Opens a shared library by the first of its names that the system's linker knows, the folder of
- * FTX_CUDA before everything else. NULL: *why (if not NULL) says what was tried. */
+/* Opens a shared library by the first of its names that is found: in the folder of FTX_CUDA, by the
+ * system's linker, near the program, in the toolkit's usual place. NULL: *why (if not NULL) is
+ * what the linker said. */
 void *cuda_library_open(const char *const *names, size_t n, char *why, size_t why_bytes);
 
 #ifdef FTX_HAVE_CUDA
@@ -18,22 +19,21 @@ enum { CUDA_OLDEST_DRIVER = 12040 }; /* cuFuncGetParamInfo, cuFuncLoad; programm
 
 #define CUDA_FUNCTIONS(F)                                                                          \
     F(cuInit)                                                                                      \
-    F(cuDriverGetVersion) F(cuGetErrorName) F(cuGetErrorString) F(cuDeviceGetCount) F(cuDeviceGet) \
-        F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDevicePrimaryCtxRetain)                     \
-            F(cuDevicePrimaryCtxRelease) F(cuCtxPushCurrent) F(cuCtxPopCurrent) F(cuMemGetInfo)    \
-                F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) F(cuMemFreeHost)                      \
-                    F(cuMemHostGetDevicePointer) F(cuMemcpyHtoDAsync) F(cuMemcpyDtoH)              \
-                        F(cuMemsetD8Async) F(cuStreamCreate) F(cuStreamDestroy)                    \
-                            F(cuStreamSynchronize) F(cuStreamBeginCapture) F(cuStreamEndCapture)   \
-                                F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord)                \
-                                    F(cuEventSynchronize) F(cuEventElapsedTime)                    \
-                                        F(cuModuleLoadDataEx) F(cuModuleUnload)                    \
-                                            F(cuModuleGetFunction) F(cuFuncLoad)                   \
-                                                F(cuFuncGetAttribute) F(cuFuncSetAttribute)        \
-                                                    F(cuFuncGetParamInfo) F(cuLaunchKernelEx)      \
-                                                        F(cuGraphInstantiate) F(cuGraphUpload)     \
-                                                            F(cuGraphLaunch) F(cuGraphExecDestroy) \
-                                                                F(cuGraphDestroy)
+    F(cuDriverGetVersion)                                                                          \
+    F(cuGetErrorName) F(cuGetErrorString) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName)    \
+        F(cuDeviceGetAttribute) F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease)           \
+            F(cuCtxPushCurrent) F(cuCtxPopCurrent) F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree)      \
+                F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer)                    \
+                    F(cuMemcpyHtoDAsync) F(cuMemcpyDtoH) F(cuMemsetD8Async) F(cuStreamCreate)      \
+                        F(cuStreamDestroy) F(cuStreamSynchronize) F(cuStreamBeginCapture)          \
+                            F(cuStreamEndCapture) F(cuEventCreate) F(cuEventDestroy)               \
+                                F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)       \
+                                    F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) \
+                                        F(cuFuncLoad) F(cuFuncGetAttribute) F(cuFuncSetAttribute)  \
+                                            F(cuFuncGetParamInfo) F(cuLaunchKernelEx)              \
+                                                F(cuGraphInstantiate) F(cuGraphUpload)             \
+                                                    F(cuGraphLaunch) F(cuGraphExecDestroy)         \
+                                                        F(cuGraphDestroy)
 
 typedef struct CudaDriver {
 #define F(name) __typeof__(&name) name;
