@@ -51,6 +51,7 @@ typedef struct Program {
     struct { Launch *at; size_t n, cap; } launches;
     struct { Buffer *at; size_t n, cap; } buffers;
     uint64_t work_bytes, lower_bound;
+    struct Fits *fits; /* of select: answers already known, in scratch memory */
 } Program;
 
 /* What zeroed lines ask for: one place for each (kernel family, name), as large as the largest. */
@@ -103,7 +104,7 @@ typedef struct Candidates {
     size_t n, cap;
 } Candidates;
 /* near: those that do not fit are listed too, with the reason. */
-void select_candidates(const Lower *l, const Program *p, const uint32_t *uses, Id v, bool near, Candidates *out);
+void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, bool near, Candidates *out);
 bool select_program(const Lower *l, Program *p, Diag *d);
 
 /* "linear (norm, gate and up, glu)": what a group does. */

@@ -9,8 +9,10 @@
  *   cost of a launch = bytes / bandwidth, or operations / rate if that is more, + a stage
  *
  * The figures below only rank candidates; `ftxc tune` will replace them by times. */
+#include <assert.h>
 #include <string.h>
 
+#include "../../runtime/base/hash.h"
 #include "lower.h"
 
 typedef struct Rates {
@@ -56,7 +58,100 @@ static bool serves(const Lower *l, const Contract *c)
     return (c->device == KD_CPU) == (l->target.id == FTX_TARGET_CPU);
 }
 
-void select_candidates(const Lower *l, const Program *p, const uint32_t *uses, Id v, bool near, Candidates *out)
+/* --- answers that layers share ------------------------------------------------------------------- */
+
+/* Whether a match fits, and with which constants, follows from the line, from shapes and types of
+ * what it binds, and from attributes of the ops, never from which layer it is: asked once. */
+typedef struct Fits {
+    struct Known {
+        Hash128 key;
+        bool used, fits;
+        Fitted fit;
+        const char *reason;
+        double own_us;
+    } at[1024];
+    size_t n;
+} Fits;
+
+typedef struct Facts {
+    int64_t at[512];
+    size_t n;
+} Facts;
+
+static void fact(Facts *f, int64_t word)
+{
+    assert(f->n < LEN(f->at)); /* 24 arguments of 4 sizes, 16 ops of 8 attributes */
+    f->at[f->n++] = word;
+}
+
+static int64_t word_of(const Attr *a)
+{
+    int64_t bits = a->i;
+
+    if (a->kind == ATTR_FLOAT)
+        memcpy(&bits, &a->f, sizeof bits);
+    return a->kind == ATTR_WORD ? (int64_t)hash64(a->s, strlen(a->s)) : bits;
+}
+
+static Hash128 key_of(const Program *p, const Binding *b)
+{
+    Facts f = {.n = 0};
+
+    fact(&f, (int64_t)(uintptr_t)b->line);
+    for (size_t i = 0; i < b->contract->args.n; i++) {
+        const Value *v = ir_value(p->facts.g, b->arg[i]);
+
+        fact(&f, b->arg[i] ? (int64_t)v->type + 1 : 0);
+        for (uint32_t k = 0; b->arg[i] && k < v->shape.rank; k++) {
+            fact(&f, v->shape.dim[k].kind);
+            fact(&f, v->shape.dim[k].n);
+        }
+    }
+    for (uint32_t i = 0; i < b->n_covered; i++) {
+        const Value *v = ir_value(p->facts.g, b->covered[i]);
+
+        fact(&f, v->op);
+        for (uint32_t k = 0; k < v->n_attrs; k++)
+            if (strcmp(v->attrs[k].name, "layer") != 0) {
+                fact(&f, (int64_t)hash64(v->attrs[k].name, strlen(v->attrs[k].name)));
+                fact(&f, word_of(&v->attrs[k]));
+            }
+    }
+    return hash128(f.at, f.n * sizeof *f.at);
+}
+
+static void fit(const Lower *l, Program *p, Candidate *x)
+{
+    const Hash128 key = key_of(p, &x->b);
+    struct Known *k = NULL;
+
+    if (!p->fits)
+        p->fits = arena_new(l->scratch, Fits);
+    for (size_t i = key.low % LEN(p->fits->at); p->fits->n < LEN(p->fits->at) / 2; i = (i + 1) % LEN(p->fits->at)) {
+        k = &p->fits->at[i];
+        if (!k->used || (k->key.low == key.low && k->key.high == key.high))
+            break;
+    }
+    if (!k || !k->used) {
+        struct Known new = {.key = key, .used = true};
+
+        new.fits = contract_fit(&p->facts, &x->b, l->scratch, l->scratch, &new.fit, &new.reason);
+        new.own_us = new.fits ? own_cost(l, p, &x->b, &new.fit) : 0;
+        if (k) {
+            *k = new;
+            p->fits->n++;
+        } else {
+            k = arena_new(l->scratch, struct Known);
+            *k = new;
+        }
+    }
+    x->fits = k->fits;
+    x->fit = k->fit;
+    x->reason = k->fits ? x->reason : k->reason;
+    x->own_us = k->own_us;
+}
+
+void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, bool near, Candidates *out)
 {
     for (size_t i = 0; i < l->catalog->n; i++) {
         const Contract *c = l->catalog->at[i];
@@ -68,11 +163,9 @@ void select_candidates(const Lower *l, const Program *p, const uint32_t *uses, I
                 Candidate x = {0};
 
                 if (match_at(&p->facts, uses, c, &c->matches.at[k], way, v, &x.b, near ? &x.reason : NULL, l->scratch))
-                    x.fits = contract_fit(&p->facts, &x.b, l->scratch, l->scratch, &x.fit, &x.reason);
-                if (!x.fits && !near)
-                    continue;
-                x.own_us = x.fits ? own_cost(l, p, &x.b, &x.fit) : 0;
-                *arena_push(l->scratch, *out) = x;
+                    fit(l, p, &x);
+                if (x.fits || near)
+                    *arena_push(l->scratch, *out) = x;
             }
         }
     }
@@ -260,6 +353,7 @@ bool stage_select(Lower *l, Diag *d)
     for (size_t i = 0; i < l->programs.n; i++) {
         if (!select_program(l, &l->programs.at[i], d))
             return false;
+        l->programs.at[i].fits = NULL;
         arena_reset(l->scratch);
     }
     return true;

@@ -32,7 +32,7 @@ static bool is_near(const Candidate *c)
     return c->reason && strncmp(c->reason, c->b.contract->loc.file, strlen(c->b.contract->loc.file)) == 0;
 }
 
-static void explain_program(const Lower *l, const Program *p, Id v, FILE *out)
+static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
 {
     const uint32_t *uses = ir_uses(l->g);
 
@@ -79,6 +79,7 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
         if (!select_program(&l, &l.programs.at[i], d))
             return false;
         explain_program(&l, &l.programs.at[i], v, out);
+        l.programs.at[i].fits = NULL;
         arena_reset(l.scratch);
     }
     return true;

@@ -214,6 +214,53 @@ static void types(void **state)
     bench_close(&t);
 }
 
+/* Contract text with bytes changed at random: read and matched, or refused; never harm. */
+static void mangled(void **state)
+{
+    static const char text[] = "//@ kernel lin\n//@ args x[M,K] w[N,K]:fp32 b[N]:type(w) r[M,2*H] $k -> y[M,N]\n"
+                               "//@ match y = add(r, linear(rmsnorm(x, b), w, b?)) | NORM=1 RES=has(r)\n"
+                               "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2\n"
+                               "//@ rows all\n//@ fits K % TILE == 0 && M_MAX <= 64 ? 1 : 0\n"
+                               "//@ launch grid N / TILE, M, SMS * 2 block 32 * TILE smem K * 2\n"
+                               "//@ scratch part 4 * M * N\n//@ zeroed z 4\n//@ moves N * K * sizeof(w)\n";
+    Bench t = bench_open(NORM LAUNCH);
+    uint64_t seed = 5;
+    int read = 0;
+
+    (void)state;
+    for (int i = 0; i < 4000; i++) {
+        char copy[sizeof text];
+        const EmbeddedFile file = {"t.cu", copy};
+        Arena *a = arena_open();
+        Catalog c = {0};
+        Diag d = {0};
+        bool ok;
+
+        memcpy(copy, text, sizeof text);
+        for (int k = 0; k < 1 + i % 3; k++) {
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            copy[(seed >> 33) % (sizeof text - 1)] = (char)(9 + (seed >> 20) % 118);
+        }
+        ok = catalog_read(a, &file, 1, &c, &d);
+        assert_true(ok != d.failed);
+        read += ok;
+        for (size_t k = 0; ok && k < c.n; k++)
+            for (size_t line = 0; line < c.at[k]->matches.n; line++)
+                for (uint32_t way = 0; way < match_ways(&c.at[k]->matches.at[line]); way++)
+                    for (Id v = 1; v < t.g->values.n; v++) {
+                        const char *reason = NULL;
+                        Binding b;
+                        Fitted fit;
+
+                        if (match_at(&t.f, t.uses, c.at[k], &c.at[k]->matches.at[line], way, v, &b, &reason, a))
+                            contract_fit(&t.f, &b, a, a, &fit, &reason);
+                    }
+        arena_close(a);
+    }
+    assert_true(read > 100);
+    bench_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +268,7 @@ int main(void)
         cmocka_unit_test(mistakes),
         cmocka_unit_test(fused),
         cmocka_unit_test(types),
+        cmocka_unit_test(mangled),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,19 +13,13 @@
 #include "compiler/spec/spec.h"
 #include "runtime/base/file.h"
 
-typedef struct Model {
-    const char *path;
-    const char *const *overrides;
-} Model;
-
 typedef struct Run {
     Arena *keep;
     Catalog catalog;
     int models;
 } Run;
 
-/* No two WORK buffers of a program that live together overlap; all lie inside. Independent of
- * planner.c: bytes are painted, not compared. */
+/* No two buffers that live together overlap, and all lie inside their space. */
 static void check_work(const Plan *plan)
 {
     for (size_t i = 0; i < plan->buffers.n; i++) {
@@ -82,9 +76,27 @@ static void check_plan(const char *path, const Plan *plan, const Packing *packin
                  (unsigned long long)plan->head.lower_bound);
 }
 
+/* Same graph, same plan: what the artifact takes from it is equal, byte for byte. */
+static void check_again(const Run *r, const Spec *spec, Target t, const Plan *plan)
+{
+    Packing packing = {0};
+    Plan again;
+    Diag d = {0};
+
+    assert_true(passes_run_target(spec->graph, &r->catalog, t, &spec->precision, &packing, &again, NULL, &d));
+    assert_int_equal(again.operands.n, plan->operands.n);
+    assert_int_equal(again.launches.n, plan->launches.n);
+    assert_int_equal(again.instances.n, plan->instances.n);
+    assert_memory_equal(again.launches.at, plan->launches.at, sizeof *plan->launches.at * plan->launches.n);
+    for (size_t i = 0; i < plan->instances.n; i++)
+        assert_string_equal(again.instances.at[i]->entry, plan->instances.at[i]->entry);
+    if (t.id == FTX_TARGET_CPU)
+        assert_memory_equal(again.operands.at, plan->operands.at, sizeof *plan->operands.at * plan->operands.n);
+}
+
 static void run_model(Run *r, const char *path, const char *override)
 {
-    static const char *const targets[] = {"cpu", "sm_80", "sm_86", "sm_90a", "sm_120a"};
+    static const char *const targets[] = {"cpu", "sm_80", "sm_86", "sm_90a", "sm_100a", "sm_120a"};
     const Override overrides[] = {{override}};
     Packing packing = {0};
     Diag d = {0};
@@ -102,9 +114,55 @@ static void run_model(Run *r, const char *path, const char *override)
         if (!passes_run_target(spec.graph, &r->catalog, t, &spec.precision, &packing, &plan, &dump, &d))
             fail_msg("%s %s on %s: %s", path, override ? override : "", targets[i], d.text);
         check_plan(path, &plan, &packing);
+        check_again(r, &spec, t, &plan);
     }
     r->models++;
     ir_graph_close(spec.graph);
+}
+
+/* Any legal size works, not a list of them: every kernel's `fits` has another that takes over. */
+static void odd_shapes(void **state)
+{
+    static const struct {
+        int hidden, heads, kv_heads, head_dim, ffn, vocab, block, sequences, context, tokens;
+        const char *type, *flags;
+    } shapes[] = {
+        {48, 2, 2, 16, 77, 300, 8, 1, 100, 128, "bf16", ""},
+        {100, 3, 1, 24, 160, 320, 16, 3, 250, 100, "fp16", "tie_embeddings=true"},
+        {120, 14, 2, 40, 203, 4099, 32, 16, 1000, 512, "fp32", "attention_bias=true"},
+        {72, 8, 1, 64, 300, 50257, 64, 64, 100, 1000, "bf16", "mlp_bias=true"},
+        {33, 7, 7, 80, 91, 301, 128, 100, 250, 128, "fp16", "window=17"},
+        {200, 6, 2, 96, 160, 320, 8, 5, 1000, 40, "bf16", "attention_bias=true,mlp_bias=true"},
+        {97, 7, 1, 128, 203, 4099, 16, 13, 300, 16, "fp32", "activation='gelu_tanh'"},
+        {130, 16, 2, 256, 300, 300, 32, 2, 64, 7, "bf16", "activation='relu'"},
+        {8, 1, 1, 16, 1, 2, 128, 1, 1, 1, "bf16", ""},
+    };
+    Run r = {.keep = arena_open()};
+    Diag d = {0};
+
+    (void)state;
+    if (!catalog_open(r.keep, &r.catalog, &d))
+        fail_msg("%s", d.text);
+    for (size_t i = 0; i < LEN(shapes); i++) {
+        const char *folder = getenv("FTX_BUILD") ? getenv("FTX_BUILD") : "/tmp";
+        const char *path = arena_printf(r.keep, "%s/test-odd.lua", folder);
+        const char *text = arena_printf(
+            r.keep,
+            "local ftx, llama = require 'ftx', require 'llama'\n"
+            "return ftx.model { name = 'odd', graph = llama { layers = 2, hidden = %d, heads = %d, kv_heads = %d,\n"
+            "head_dim = %d, ffn = %d, vocab = %d, %s }, kv = { block_size = %d }, precision = { weights = '%s' },\n"
+            "limits = { sequences = %d, context = %d, tokens = %d }, decode = ftx.greedy {} }\n",
+            shapes[i].hidden, shapes[i].heads, shapes[i].kv_heads, shapes[i].head_dim, shapes[i].ffn,
+            shapes[i].vocab, shapes[i].flags, shapes[i].block, shapes[i].type, shapes[i].sequences,
+            shapes[i].context, shapes[i].tokens);
+        FtxError err;
+
+        if (file_write_whole(path, text, strlen(text), &err))
+            fail_msg("%s", err.text);
+        run_model(&r, path, NULL);
+        remove(path);
+    }
+    arena_close(r.keep);
 }
 
 static void every_model(void **state)
@@ -142,7 +200,7 @@ static void every_model(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_model)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_model), cmocka_unit_test(odd_shapes)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

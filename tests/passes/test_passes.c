@@ -3,6 +3,7 @@
  *
  *     # run: simplify,precision                   graph passes; prints the graph
  *     # run: select sm_90a                        stages up to that one, on that target; prints its result
+ *     # run: why cpu %4                           what `ftxc why` says of a value
  *     # precision: weights=bf16 compute=fp32      optional
  *     //@ kernel ...                              contracts for stages, instead of the tree's
  *     graph "..." ...
@@ -80,7 +81,7 @@ static Golden read_golden(Arena *keep, const char *path)
     return f;
 }
 
-static bool run_stages(const Golden *f, Graph *g, const char *stage, const char *target, FILE *out, Diag *d)
+static bool run_stages(const Golden *f, Graph *g, const char *stage, char *target, FILE *out, Diag *d)
 {
     static const struct {
         const char *name;
@@ -91,16 +92,21 @@ static bool run_stages(const Golden *f, Graph *g, const char *stage, const char 
 #include "compiler/passes/passes.def"
 #undef STAGE
     };
-    const EmbeddedFile own = {strcmp(target, "cpu") == 0 ? "cpu/own.c" : "own.cu", f->contracts};
+    const EmbeddedFile own = {strncmp(target, "cpu", 3) == 0 ? "cpu/own.c" : "own.cu", f->contracts};
     Catalog catalog = {0};
     Packing packing = {0};
     Plan plan;
     Target t;
     Lower l;
+    char *value = strchr(target, ' ');
 
+    if (value)
+        *value++ = 0;
     if (!(f->contracts ? catalog_read(f->keep, &own, 1, &catalog, d) : catalog_open(f->keep, &catalog, d)) ||
         !target_parse(target, &t, d))
         return false;
+    if (strcmp(stage, "why") == 0)
+        return passes_why(g, &catalog, t, &f->precision, (Id)strtoul(value + 1, NULL, 10), out, d);
     lower_open(&l, g, &catalog, t, &f->precision, &packing, &plan);
     for (size_t i = 0; i < LEN(stages); i++) {
         if (!stages[i].run(&l, d))
