@@ -202,7 +202,10 @@ void AT(linear)(const CpuCall *c)
     const int64_t M = c->k[LINEAR_ROWS_S] ? c->S : c->T;
     /* Weight rows of a piece of work: few where there are few rows, so that threads share evenly
      * and rows of W are read from end to end. */
-    const int64_t rows_w = M <= TILE_ROWS ? 8 : a.K > 8192 ? 16 : M <= LINEAR_BLOCK_X ? 32 : LINEAR_BLOCK_W;
+    const int64_t rows_w = M <= TILE_ROWS                           ? 8
+                           : a.K > 8192                             ? 16
+                           : M <= LINEAR_BLOCK_X || a.K > 4096      ? 32
+                                                                    : LINEAR_BLOCK_W;
     const int64_t blocks_w = (a.N + rows_w - 1) / rows_w, blocks_x = (M + LINEAR_BLOCK_X - 1) / LINEAR_BLOCK_X;
     int64_t first, last;
 
