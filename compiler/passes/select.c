@@ -350,6 +350,9 @@ bool select_program(const Lower *l, Program *p, Diag *d)
 
 bool stage_select(Lower *l, Diag *d)
 {
+    if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* its kernels read and write nothing else */
+        return diag_error(d, (Loc){0}, "precision.compute is %s, the CPU computes in fp32 only: leave it at auto",
+                          dtype_name(l->compute));
     for (size_t i = 0; i < l->programs.n; i++) {
         if (!select_program(l, &l->programs.at[i], d))
             return false;
