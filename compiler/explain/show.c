@@ -126,7 +126,7 @@ static void show_launches(const Artifact *a, const ArtifactPlan *p, const FtxPro
         for (uint32_t k = i; k < next; k++) {
             const FtxLaunch *l = &p->launches[g->first_launch + k];
 
-            fprintf(out, "      %4u  %-28s %s\n", k, artifact_string(a, l->label),
+            fprintf(out, "      %4u  %-36s %s\n", k, artifact_string(a, l->label),
                     artifact_string(a, p->kernels[l->kernel].entry));
         }
         while (n && next < g->n_launches && layer_launches(a, p, g, next) == n && same_layer(a, p, g, i, next, n)) {

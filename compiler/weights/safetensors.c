@@ -151,7 +151,7 @@ static bool read_tensors(json_t *root, const char *path, const unsigned char *da
             !read_extent(o, at, data, data_bytes, bits, t, d))
             return false;
     }
-    return check_cover(out->at + first, out->n - first, (Loc){path, 0}, data, data_bytes, d);
+    return check_cover(out->n > first ? &out->at[first] : NULL, out->n - first, (Loc){path, 0}, data, data_bytes, d);
 }
 
 bool safetensors_read(const char *path, const FileMap *map, Arena *keep, TensorList *out, Diag *d)

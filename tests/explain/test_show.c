@@ -52,7 +52,7 @@ static void test_text(void **state)
     has(text, "[4,8]            matrix  a");
     has(text, "plan for compute_80: weights bf16, compute fp32, cache fp32");
     has(text, "step, any number of tokens          2 launches, workspace 4.0 KiB");
-    has(text, "0  layer 0: up                  linear__small");
+    has(text, "0  layer 0: up                          linear__small");
     has(text, "decode, up to 1 sequence ");
     has(text, "all checksums are right");
     free(text);
