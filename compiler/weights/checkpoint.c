@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "tensors.h"
@@ -159,6 +160,13 @@ void checkpoint_close(Checkpoint *c)
     for (size_t i = 0; i < c->maps.n; i++)
         file_unmap(&c->maps.at[i]);
     c->maps.n = 0;
+}
+
+void checkpoint_forget(const Checkpoint *c)
+{
+    for (size_t i = 0; i < c->maps.n; i++)
+        if (c->maps.at[i].at)
+            madvise((void *)(uintptr_t)c->maps.at[i].at, c->maps.at[i].bytes, MADV_DONTNEED);
 }
 
 static const Tensor *find_exact(const Checkpoint *c, const char *name)

@@ -2,7 +2,7 @@
  *
  * Every weight-only op is a rule that says where rows of its result come from, so any range of
  * rows of any nest of them can be had without its inner values: 16 GB pass through a window of
- * CHUNKS pieces. Threads fill the pieces of a window; one writes and hashes it.
+ * CHUNKS pieces. Threads fill and write the pieces of a window; one of them hashes it in order.
  *
  *   value  [N,K] or [N]:  |-- chunk 0 --|-- chunk 1 --| ... |-- chunk 15 --|  next window ...
  *
@@ -21,6 +21,7 @@ typedef struct Source {
     const Checkpoint *c; /* NULL: tables only */
     const Spec *spec;
     const Graph *g;
+    DType type; /* of the rows that are read: fp32, or what all their tensors are stored as */
 } Source;
 
 /* The first value that cannot stand in a model. */
@@ -70,31 +71,55 @@ static void note(Fault *f, const Tensor *t, uint64_t index, float value)
         *f = (Fault){true, t, index, value};
 }
 
-/* Elements [from, from + n) of a tensor. */
-static void read_elements(const Tensor *t, uint64_t from, uint64_t n, float *out, Fault *fault)
+/* Whether all n elements are finite, eight bytes at once: one in the lowest bit of an exponent that
+ * is all ones carries into the sign, which was masked away. */
+static bool all_finite(const unsigned char *p, uint64_t n, DType type)
 {
-    const float largest = 3.402823466e38f;
+    const uint64_t bytes = n * dtype_size(type);
+    const uint64_t mask = type == DT_FP32   ? 0x7f8000007f800000u
+                          : type == DT_BF16 ? 0x7f807f807f807f80u
+                                            : 0x7c007c007c007c00u;
+    const uint64_t one = type == DT_FP32   ? 0x0080000000800000u
+                         : type == DT_BF16 ? 0x0080008000800080u
+                                           : 0x0400040004000400u;
+    const uint64_t sign = type == DT_FP32 ? 0x8000000080000000u : 0x8000800080008000u;
+    uint64_t carried = 0, i = 0;
 
-    switch (t->type) {
-    case DT_BF16:
-        for (uint64_t i = 0; i < n; i++)
-            out[i] = bf16_to_float(half_at(t->at, from + i));
-        break;
-    case DT_FP16:
-        for (uint64_t i = 0; i < n; i++)
-            out[i] = fp16_to_float(half_at(t->at, from + i));
-        break;
-    case DT_FP32: memcpy(out, t->at + 4 * from, 4 * n); break;
-    case DT_I32:
-    case DT_NONE: break; /* refused by checkpoint_check */
+    for (uint64_t x; i + 8 <= bytes; i += 8) {
+        memcpy(&x, p + i, 8);
+        carried |= (x & mask) + one;
     }
-    for (uint64_t i = 0; i < n; i++)
-        if (!(fabsf(out[i]) <= largest))
-            note(fault, t, from + i, out[i]);
+    if (i < bytes) {
+        uint64_t x = 0;
+
+        memcpy(&x, p + i, (size_t)(bytes - i));
+        carried |= (x & mask) + one;
+    }
+    return !(carried & sign);
+}
+
+/* Elements [from, from + n) of a tensor, as they are stored or as fp32. */
+static void read_elements(const Source *s, const Tensor *t, uint64_t from, uint64_t n, void *out, Fault *fault)
+{
+    const unsigned char *p = t->at + from * dtype_size(t->type);
+    float *f = out;
+
+    if (!all_finite(p, n, t->type))
+        for (uint64_t i = 0; i < n; i++)
+            if (!isfinite(element(t, from + i)))
+                note(fault, t, from + i, element(t, from + i));
+    if (s->type == t->type)
+        memcpy(out, p, n * dtype_size(t->type));
+    else if (t->type == DT_BF16)
+        for (uint64_t i = 0; i < n; i++)
+            f[i] = bf16_to_float(half_at(p, i));
+    else
+        for (uint64_t i = 0; i < n; i++)
+            f[i] = fp16_to_float(half_at(p, i));
 }
 
 /* Columns [from, from + count) of a stored matrix [K,N] as rows: [count, K]. */
-static void read_columns(const Tensor *t, int64_t from, int64_t count, float *out, Fault *fault)
+static void read_columns(const Source *s, const Tensor *t, int64_t from, int64_t count, void *out, Fault *fault)
 {
     const int64_t rows = t->dim[0], columns = t->dim[1];
 
@@ -103,7 +128,10 @@ static void read_columns(const Tensor *t, int64_t from, int64_t count, float *ou
             const uint64_t i = (uint64_t)(k * columns + from + j);
             const float f = element(t, i);
 
-            out[j * rows + k] = f;
+            if (s->type == DT_FP32)
+                ((float *)out)[j * rows + k] = f;
+            else
+                ((uint16_t *)out)[j * rows + k] = half_at(t->at, i);
             if (!isfinite(f))
                 note(fault, t, i, f);
         }
@@ -111,39 +139,45 @@ static void read_columns(const Tensor *t, int64_t from, int64_t count, float *ou
 
 /* --- rows of a value ------------------------------------------------------------------------- */
 
-static void read_rows(const Source *s, Id id, int64_t from, int64_t count, float *out, Fault *fault);
+static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void *out, Fault *fault);
 
 static const Tensor *tensor_of(const Source *s, const Value *v)
 {
     const Tensor *t = s->c ? checkpoint_find(s->c, s->spec, ir_word(v, "name")) : NULL;
 
-    if (!t)
+    if (!t || t->type == DT_NONE)
         die("weight %s is asked for and was not checked", ir_word(v, "name"));
     return t;
 }
 
-static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count, float *out, Fault *fault)
+static void *row_at(const Source *s, void *rows, int64_t i, int64_t elements)
+{
+    return (char *)rows + (size_t)(i * elements) * dtype_size(s->type);
+}
+
+static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count, void *out, Fault *fault)
 {
     const Value *a = ir_value(s->g, arg);
     const int64_t rows = rows_count(a), columns = row_elements(a);
-    float *row;
+    const size_t size = dtype_size(s->type);
+    char *row;
 
     if (a->op == OP_WEIGHT) {
-        read_columns(tensor_of(s, a), from, count, out, fault);
+        read_columns(s, tensor_of(s, a), from, count, out, fault);
         return;
     }
-    row = malloc((size_t)columns * sizeof *row); /* rare: a transpose of something computed */
+    row = malloc((size_t)columns * size); /* rare: a transpose of something computed */
     if (!row)
         die("out of memory: %" PRId64 " elements", columns);
     for (int64_t k = 0; k < rows; k++) {
         read_rows(s, arg, k, 1, row, fault);
         for (int64_t j = 0; j < count; j++)
-            out[j * rows + k] = row[from + j];
+            memcpy(row_at(s, out, j * rows + k, 1), row + (size_t)(from + j) * size, size);
     }
     free(row);
 }
 
-static void concat_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault)
+static void concat_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
 {
     const int64_t row = row_elements(v);
 
@@ -153,7 +187,7 @@ static void concat_rows(const Source *s, const Value *v, int64_t from, int64_t c
 
         if (n) {
             read_rows(s, v->args[i], from, n, out, fault);
-            out += n * row;
+            out = row_at(s, out, n, row);
             count -= n;
             from += n;
         }
@@ -162,32 +196,32 @@ static void concat_rows(const Source *s, const Value *v, int64_t from, int64_t c
 }
 
 /* In each head of E rows, row 2i is i of the argument and row 2i+1 is i + rot/2, for i < rot/2. */
-static void pairs_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault)
+static void pairs_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
 {
     const int64_t E = ir_int(v, "head_dim"), rot = ir_int(v, "rot"), row = row_elements(v);
 
-    for (int64_t r = from; r < from + count; r++, out += row) {
+    for (int64_t r = from; r < from + count; r++) {
         const int64_t i = r % E;
         const int64_t at = i >= rot ? i : i / 2 + (i % 2 ? rot / 2 : 0);
 
-        read_rows(s, v->args[0], r - i + at, 1, out, fault);
+        read_rows(s, v->args[0], r - i + at, 1, row_at(s, out, r - from, row), fault);
     }
 }
 
-static void read_rows(const Source *s, Id id, int64_t from, int64_t count, float *out, Fault *fault)
+static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void *out, Fault *fault)
 {
     const Value *v = ir_value(s->g, id);
     const int64_t row = row_elements(v);
 
     if (v->op == OP_WEIGHT)
-        read_elements(tensor_of(s, v), (uint64_t)(from * row), (uint64_t)(count * row), out, fault);
+        read_elements(s, tensor_of(s, v), (uint64_t)(from * row), (uint64_t)(count * row), out, fault);
     else if (v->op == OP_TRANSPOSE)
         transpose_rows(s, v->args[0], from, count, out, fault);
     else if (v->op == OP_CONCAT)
         concat_rows(s, v, from, count, out, fault);
     else if (v->op == OP_INTERLEAVE)
         for (int64_t r = from; r < from + count; r++)
-            read_rows(s, v->args[r % 2], r / 2, 1, out + (r - from) * row, fault);
+            read_rows(s, v->args[r % 2], r / 2, 1, row_at(s, out, r - from, row), fault);
     else if (v->op == OP_PAIRS)
         pairs_rows(s, v, from, count, out, fault);
     else if (v->op == OP_ROWS)
@@ -198,32 +232,35 @@ static void read_rows(const Source *s, Id id, int64_t from, int64_t count, float
         die("%s is no weight-only op", ir_op_name(v->op));
 }
 
+/* Whether every tensor under a value is stored as `type`: then its rows are copied, not computed. */
+static bool stored_as(const Source *s, Id id, DType type)
+{
+    const Value *v = ir_value(s->g, id);
+
+    if (v->op == OP_WEIGHT)
+        return tensor_of(s, v)->type == type;
+    for (int i = 0; i < IR_MAX_ARGS; i++)
+        if (v->args[i] && !stored_as(s, v->args[i], type))
+            return false;
+    return v->op != OP_ROPE_TABLE;
+}
+
 /* --- conversion ------------------------------------------------------------------------------ */
 
 static void convert(const float *in, uint64_t n, uint64_t first, DType type, void *out, Fault *fault)
 {
     uint16_t *half = out;
 
-    switch (type) {
-    case DT_FP32: memcpy(out, in, n * sizeof *in); return;
-    case DT_BF16:
-        for (uint64_t i = 0; i < n; i++) {
+    if (type == DT_BF16)
+        for (uint64_t i = 0; i < n; i++)
             half[i] = bf16_from_float(in[i]);
-            if ((half[i] & 0x7f80) == 0x7f80)
-                note(fault, NULL, first + i, in[i]);
-        }
-        return;
-    case DT_FP16:
-        for (uint64_t i = 0; i < n; i++) {
+    else
+        for (uint64_t i = 0; i < n; i++)
             half[i] = fp16_from_float(in[i]);
-            if ((half[i] & 0x7c00) == 0x7c00)
+    if (!all_finite(out, n, type))
+        for (uint64_t i = 0; i < n; i++)
+            if (!isfinite(dtype_load(out, i, type)))
                 note(fault, NULL, first + i, in[i]);
-        }
-        return;
-    case DT_I32:
-    case DT_NONE: break;
-    }
-    die("weights cannot be packed as %s", dtype_name(type));
 }
 
 static bool report(const Source *s, Id id, DType type, const Fault *f, Diag *d)
@@ -263,19 +300,15 @@ typedef struct Stream {
     Diag *d;
 } Stream;
 
-static bool put(Stream *s, const void *p, size_t bytes)
+/* Bytes that stand in the file are hashed and counted. */
+static void account(Stream *s, const void *p, size_t bytes)
 {
-    FtxError err;
-
     if (!bytes)
-        return true;
-    if (file_write_at(s->out, s->at + s->done, p, bytes, &err))
-        return diag_error(s->d, (Loc){0}, "%s", err.text);
+        return;
     hash_stream_add(s->hash, p, bytes);
     s->done += bytes;
     if (s->progress)
         s->progress(s->user, s->done, s->all);
-    return true;
 }
 
 static bool pad_to(Stream *s, uint64_t offset)
@@ -285,10 +318,13 @@ static bool pad_to(Stream *s, uint64_t offset)
     if (offset < s->done)
         die("packed weights overlap at byte %" PRIu64, offset);
     while (s->done < offset) {
-        const uint64_t n = offset - s->done;
+        const uint64_t left = offset - s->done;
+        const size_t n = left < sizeof zeros ? (size_t)left : sizeof zeros;
+        FtxError err;
 
-        if (!put(s, zeros, n < sizeof zeros ? (size_t)n : sizeof zeros))
-            return false;
+        if (file_write_at(s->out, s->at + s->done, zeros, n, &err))
+            return diag_error(s->d, (Loc){0}, "%s", err.text);
+        account(s, zeros, n);
     }
     return true;
 }
@@ -305,40 +341,63 @@ static unsigned char *window_of(Stream *s, size_t bytes)
     return s->window;
 }
 
-static bool put_value(Stream *s, const Source *source, const PackedWeight *w)
+/* The rows of a piece, packed: read as they are, or read as fp32 (into f) and converted. */
+static void pack_piece(const Source *source, const PackedWeight *w, int64_t first, int64_t count, int64_t row, float *f,
+                       void *out, Fault *fault)
 {
-    const Value *v = ir_value(source->g, w->value);
+    if (source->type == w->type) {
+        read_rows(source, w->value, first, count, out, fault);
+        return;
+    }
+    read_rows(source, w->value, first, count, f, fault);
+    if (!fault->found)
+        convert(f, (uint64_t)(count * row), (uint64_t)(first * row), w->type, out, fault);
+}
+
+static bool put_value(Stream *s, Source source, const PackedWeight *w)
+{
+    const Value *v = ir_value(source.g, w->value);
     const int64_t rows = rows_count(v), row = row_elements(v), fit = CHUNK_BYTES / 4 / (row ? row : 1);
     const int64_t step = fit > 0 ? fit : 1;
     const size_t size = dtype_size(w->type), chunk_bytes = (size_t)(step * row) * size;
 
-    if (w->bytes != (uint64_t)rows * (uint64_t)row * size)
-        die("weight %%%u is planned as %" PRIu64 " bytes", w->value, w->bytes);
+    if (w->bytes != (uint64_t)rows * (uint64_t)row * size || w->type < DT_FP32 || w->type > DT_BF16)
+        die("weight %%%u is planned as %" PRIu64 " bytes of %s", w->value, w->bytes, dtype_name(w->type));
+    source.type = stored_as(&source, w->value, w->type) ? w->type : DT_FP32;
     for (int64_t from = 0; from < rows; from += step * CHUNKS) {
         const int64_t left = rows - from, n = left < step * CHUNKS ? left : step * CHUNKS;
         const int chunks = (int)((n + step - 1) / step);
         unsigned char *window = window_of(s, (size_t)chunks * chunk_bytes);
         Fault faults[CHUNKS] = {0};
+        FtxError errors[CHUNKS] = {0};
 
-#pragma omp parallel for schedule(dynamic, 1) if (chunks > 1)
-        for (int i = 0; i < chunks; i++) {
-            const int64_t first = from + i * step, count = from + n - first < step ? from + n - first : step;
-            float *f = malloc((size_t)(count * row) * sizeof *f);
+#pragma omp parallel if (chunks > 1)
+        {
+            float *f = source.type == w->type ? NULL : malloc((size_t)(step * row) * sizeof *f);
 
-            if (!f)
-                die("out of memory: %" PRId64 " elements", count * row);
-            read_rows(source, w->value, first, count, f, &faults[i]);
-            if (!faults[i].found)
-                convert(f, (uint64_t)(count * row), (uint64_t)(first * row), w->type,
-                        window + (size_t)i * chunk_bytes, &faults[i]);
+            if (!f && source.type != w->type)
+                die("out of memory: %" PRId64 " elements", step * row);
+#pragma omp for schedule(dynamic, 1)
+            for (int i = 0; i < chunks; i++) {
+                const int64_t first = i * step, count = n - first < step ? n - first : step;
+                unsigned char *piece = window + (size_t)i * chunk_bytes;
+
+                pack_piece(&source, w, from + first, count, row, f, piece, &faults[i]);
+                if (!faults[i].found)
+                    file_write_at(s->out, s->at + s->done + (size_t)i * chunk_bytes, piece,
+                                  (size_t)(count * row) * size, &errors[i]);
+            }
             free(f);
         }
         for (int i = 0; i < chunks; i++)
             if (faults[i].found)
-                return report(source, w->value, w->type, &faults[i], s->d);
-        if (!put(s, window, (size_t)(n * row) * size))
-            return false;
+                return report(&source, w->value, w->type, &faults[i], s->d);
+            else if (errors[i].status)
+                return diag_error(s->d, (Loc){0}, "%s", errors[i].text);
+        account(s, window, (size_t)(n * row) * size);
     }
+    if (source.c && w->bytes >= CHUNK_BYTES)
+        checkpoint_forget(source.c);
     return true;
 }
 
@@ -372,7 +431,7 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
                   uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user,
                   Diag *d)
 {
-    const Source source = {c, spec, spec->graph};
+    const Source source = {c, spec, spec->graph, DT_FP32};
     Stream s = {.out = out, .at = at, .all = weights_stored_bytes(packing, !c), .hash = hash_stream_new(),
                 .progress = progress, .user = user, .d = d};
     const size_t n = packing->weights.n;
@@ -386,7 +445,7 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
         qsort(order, n, sizeof *order, by_offset);
     for (size_t i = 0; ok && i < n; i++)
         if (c || order[i].kind == FTX_WEIGHT_TABLE)
-            ok = pad_to(&s, c ? order[i].offset : round_up(s.done, TABLE_ALIGN)) && put_value(&s, &source, &order[i]);
+            ok = pad_to(&s, c ? order[i].offset : round_up(s.done, TABLE_ALIGN)) && put_value(&s, source, &order[i]);
     ok = ok && pad_to(&s, s.all);
     *checksum = hash_stream_end(s.hash);
     free(s.window);
@@ -396,7 +455,7 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
 
 bool weights_value(const Checkpoint *c, const Spec *spec, Id value, Arena *keep, float **out, size_t *n, Diag *d)
 {
-    const Source source = {c, spec, spec->graph};
+    const Source source = {c, spec, spec->graph, DT_FP32};
     const Value *v = ir_value(spec->graph, value);
     Fault fault = {0};
 

@@ -35,6 +35,10 @@ bool safetensors_read(const char *path, const FileMap *map, Arena *keep, TensorL
  * taken away or put before it. NULL: none. */
 const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char *name);
 
+/* Lets go of the pages that were read, so that a large checkpoint takes little memory: a page that
+ * is needed again comes from the file. */
+void checkpoint_forget(const Checkpoint *c);
+
 /* Rows [from, from + count) of a rope_table value: [count, rot/2, {cos, sin}]. */
 void rope_rows(const Value *v, int64_t from, int64_t count, float *out);
 
