@@ -53,6 +53,7 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
                                    int64_t k0, int64_t k1, float *out, int64_t stride)
 {
     const int64_t bytes = type == CPU_FP32 ? 4 : 2;
+    const int lines = (int)(cols * LANES * bytes / 64);
     Vf sum[LINEAR_MAX_ROWS][LINEAR_MAX_COLS];
     int64_t k = k0;
 
@@ -62,7 +63,13 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
         for (int n = 0; n < cols; n++)
             sum[m][n] = vset(0.0f);
     for (; k + LANES <= k1; k += LANES) {
+        /* As many bytes of the next tile's rows as this turn reads of its own: they lie one after
+         * another, where the processor's own prefetch follows `cols` short streams. */
+        const char *ahead = w[0] + cols * (K + k) * bytes;
         Vf v[LINEAR_MAX_COLS];
+#pragma GCC unroll 8
+        for (int n = 0; n < lines; n++)
+            __builtin_prefetch(ahead + n * 64, 0, 2);
 #pragma GCC unroll 8
         for (int n = 0; n < cols; n++)
             v[n] = vload_as(w[n] + k * bytes, type);
@@ -171,25 +178,25 @@ static void AT(linear_finish)(const LinearArgs *a, int64_t m, int64_t n0, int64_
         memcpy(y, s, (size_t)count * sizeof *y);
 }
 
-/* Rows m0 .. m0+rows (one tile) against weight rows n0 .. n0+count. */
-static void AT(linear_stripe)(const LinearArgs *a, int64_t m0, int64_t rows, int64_t n0, int64_t count)
+/* Rows m0 .. m0+rows (one tile) against weight rows n0 .. n0+count. `stream`: each weight row from end to
+ * end, since nobody reads it again; else chunk by chunk, so that those of x stay in L1. */
+static void AT(linear_stripe)(const LinearArgs *a, int64_t m0, int64_t rows, int64_t n0, int64_t count, int stream)
 {
     const struct AT(LinearTile) *const tile = &AT(linear_tiles)[a->type - 1][rows - 1];
-    const int64_t row_bytes = a->K * cpu_type_bytes(a->type);
+    const int64_t row_bytes = a->K * cpu_type_bytes(a->type), step = stream ? a->K : LINEAR_KC;
     /* The last tile of the last block may be cut: BLOCK_W is a multiple of MAX_COLS. */
     float sums[LINEAR_MAX_ROWS][LINEAR_BLOCK_W];
 
-    for (int64_t k = 0; k < a->K; k += LINEAR_KC) {
-        const int64_t end = k + LINEAR_KC < a->K ? k + LINEAR_KC : a->K;
-
+    for (int64_t k0 = 0; k0 < a->K; k0 += step)
         for (int64_t n = 0; n < count; n += tile->cols) {
             const char *w[LINEAR_MAX_COLS]; /* past the last row the last one again; such sums are dropped */
 
             for (int64_t i = 0; i < tile->cols; i++)
                 w[i] = a->w + (n0 + (n + i < count ? n + i : count - 1)) * row_bytes;
-            tile->run(a->x + m0 * a->K, a->K, w, k, end, &sums[0][n], LINEAR_BLOCK_W);
+            for (int64_t k = k0; k < a->K && k < k0 + step; k += LINEAR_KC)
+                tile->run(a->x + m0 * a->K, a->K, w, k, k + LINEAR_KC < a->K ? k + LINEAR_KC : a->K, &sums[0][n],
+                          LINEAR_BLOCK_W);
         }
-    }
     for (int64_t m = 0; m < rows; m++)
         AT(linear_finish)(a, m0 + m, n0, count, sums[m]);
 }
@@ -219,7 +226,7 @@ void AT(linear)(const CpuCall *c)
         for (int64_t i = 0; i < tiles; i++) {
             const int64_t m0 = height * i / tiles, m1 = height * (i + 1) / tiles;
 
-            AT(linear_stripe)(&a, m_first + m0, m1 - m0, n0, count);
+            AT(linear_stripe)(&a, m_first + m0, m1 - m0, n0, count, M <= TILE_ROWS);
         }
     }
 }

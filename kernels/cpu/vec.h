@@ -264,6 +264,7 @@ ALWAYS_INLINE Vf vact(Vf x, int64_t kind)
     case CPU_GELU_TANH: return x / (1.0f + vexp(x * (-1.5957691f + -0.071354816f * (x * x))));
     case CPU_QUICK_GELU: return x / (1.0f + vexp(x * -1.702f));
     case CPU_SILU: return x / (1.0f + vexp(-x));
+    case CPU_TANH: return 1.0f - 2.0f / (1.0f + vexp(2.0f * x));
     }
     return x;
 }
