@@ -26,8 +26,8 @@ template <class K> DEVICE void append(const AppendArgs &a)
     const int t = blockIdx.x;
     if (t >= a.step->tokens)
         return;
-    const FtxToken token = a.token[t];
+    const AppendRow row = append_row<K>(a.token[t], a.pages, a.table);
     for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < C / VEC; v += gridDim.y * K::THREADS)
-        append_pairs<K, VEC / 2>(AppendTo{a.table, a.pages, a.k, a.v, a.q}, token, t, v * VEC,
+        append_pairs<K, VEC / 2>(AppendTo{a.k, a.v, a.q}, row, append_angles<K, VEC / 2>(row, v * VEC), t, v * VEC,
                                  to_floats(load<VEC>((const T *)a.x + (i64)t * C + v * VEC)));
 }

@@ -3,11 +3,11 @@
 //   x [M, K]  16-bit      w [N, K]  16-bit, row-major, K a multiple of 8      sums in fp32
 //
 // Bound by reading w, once. Each block takes a run of tiles of 8 weight rows; one warp streams
-// their chunks (8 rows x up to 1024 k) through a ring in shared memory by bulk copies, starting
-// before the kernel in front has ended; eight warps hold x in shared memory and multiply, the
+// their chunks (8 rows x up to PART k) through a ring in shared memory by bulk copies, starting
+// before the kernel in front has ended; a second one takes the
+// statistic of the norm; eight warps hold x in shared memory and multiply, the
 // weights as the B operand of m16n8k16, warp w taking the blocks of 32 k that are w mod 8.
-// A lane reads 8 consecutive k of its row with one 16-byte access for weights and for x alike:
-// two instructions of 16 k, no ldmatrix.
+// One ldmatrix brings 32 k of eight weight rows, another those of eight rows of x.
 //
 // At most FLIGHT bytes are requested and not yet arrived: 48 to 64 KB read at the full rate of an
 // H200's SM, and more only lengthens the queue in which everything else waits. Kernels with small
@@ -23,13 +23,14 @@
 // Derived from the instance's constants; the template's contract computes the same bytes.
 template <class C> struct LinearShape {
     static constexpr int M = pow2_at_least(C::M);                        // rows held
-    static constexpr int CHUNKS = ceil_div(C::K, 1024);                  // of a tile
+    static constexpr int CHUNKS = ceil_div(C::K, C::PART);                // of a tile
     static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256);  // k of a chunk
-    static constexpr int ROW = CHUNK * 2 + 64;         // bytes of a row in the ring: no bank twice
+    static constexpr int ROW = CHUNK * 2 + 16;         // bytes of a row in the ring: no bank twice
     static constexpr int SLOT = 8 * ROW;
-    static constexpr int XROW = round_up(C::K * 2, 128) + 64;
+    static constexpr int XROW = round_up(C::K * 2, 128) + 16;
     static constexpr int ROUND = M >= 16 ? 1 : 16 / M;                   // tiles summed up at a time
     static constexpr int SUMS = ROUND * 8 * 8 * M;                       // floats of a round
+    static constexpr int EACH = ceil_div(C::K / 8, 256);                 // vectors of x of a thread
     static constexpr int STAT_AT = 256;                                  // behind the mbarriers
     static constexpr int SUM_AT = STAT_AT + 16 * 8;
     static constexpr int X_AT = SUM_AT + 2 * SUMS * 4;
@@ -68,65 +69,109 @@ template <class C> DEVICE void linear_copy(const LinearArgs &a, const LinearWalk
                   (const typename C::T *)a.w + (i64)(at.row + lane_id()) * C::K + k, bytes, full);
 }
 
-// x, gathered and normed, into shared memory. Rows beyond the live ones are left as they are: a
-// row of the product depends on its own row of x alone.
-template <class C> DEVICE void linear_gather(const LinearArgs &a, int live, char *shared)
+// x, gathered and normed, into shared memory. Rows beyond the live ones come along (M rows can be
+// read): a row of the product depends on its own row of x alone.
+template <class C> DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::EACH], char *shared)
 {
     typedef LinearShape<C> P;
     typedef typename C::T T;
     constexpr int VECS = C::K / 8;
     RowStat *stat = (RowStat *)(shared + P::STAT_AT);
+    const int rows = C::LAST ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
     if (C::NORM == 2) {
-        for (int m = warp_id(); m < live; m += 8) {
+        for (int m = warp_id(); m < rows; m += 8) {
             const RowStat s = row_stat<2, C::K>((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
             if (lane_id() == 0)
                 stat[m] = s;
         }
         part_sync(1, 256);
     }
-    for (int m = 0; m < live; m++) {
-        const T *row = (const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K;
-        const u32 to = shared_address(shared + P::X_AT + m * P::XROW);
-#pragma unroll 4
-        for (int v = threadIdx.x; v < VECS; v += 256) {
-            uint4_ x = load_l2(row + v * 8);
-            if (C::NORM) {
-                const RowStat s = C::NORM == 2 ? stat[m] : RowStat{0.0f, 1.0f};
-                x = norm_vector<C>(x, s, load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4),
-                                   C::NORM == 2 ? load<4>(a.c + v * 8) : Vec<float, 4>{},
-                                   C::NORM == 2 ? load<4>(a.c + v * 8 + 4) : Vec<float, 4>{});
-            }
-            shared_store16(to + v * 16, x);
+    constexpr int ALL = C::M * P::EACH;
+#pragma unroll
+    for (int first = 0; first < ALL; first += 8) {  // eight loads under way at a time
+        uint4_ x[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            const int m = (first + j) / P::EACH, v = threadIdx.x + 256 * ((first + j) % P::EACH);
+            if (first + j < ALL && m < rows && (VECS % 256 == 0 || v < VECS))
+                x[j] = load_l2((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K + v * 8);
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            const int m = (first + j) / P::EACH, i = (first + j) % P::EACH, v = threadIdx.x + 256 * i;
+            if (first + j >= ALL || m >= rows || (VECS % 256 && v >= VECS))
+                continue;
+            if (C::NORM == 1)
+                x[j] = rms_vector<C>(x[j], gain[i]);
+            if (C::NORM == 2)
+                x[j] = layer_vector<C>(x[j], stat[m], load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4), load<4>(a.c + v * 8), load<4>(a.c + v * 8 + 4));
+            shared_store16(shared_address(shared + P::X_AT + m * P::XROW) + v * 16, x[j]);
         }
     }
+}
+
+// Zero where a group of 8 k stands beyond K.
+template <class C> DEVICE void linear_mask(u32 (&r)[4], int k)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (k + 8 * i >= C::K)
+            r[i] = 0;
 }
 
 // The products of one chunk that fall to this warp.
 template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int chunk)
 {
     typedef LinearShape<C> P;
-    const int g = lane_id() >> 2, t = lane_id() & 3;
-    const int k0 = chunk * P::CHUNK + warp_id() * 32 + t * 8;  // of this lane
-    const u32 wa = slot + g * P::ROW + warp_id() * 64 + t * 16;
-    const u32 xa = x + (g & (P::M - 1)) * P::XROW + k0 * 2;
+    typedef typename C::T T;
+    const int row = lane_id() & 7, group = lane_id() >> 3;  // lane i reads row i % 8, k group i / 8
+    const int k0 = chunk * P::CHUNK + warp_id() * 32;
+    const u32 wa = slot + row * P::ROW + warp_id() * 64 + group * 16;
+    const u32 xa = x + (row & (P::M - 1)) * P::XROW + k0 * 2 + group * 16;
 #pragma unroll
     for (int j = 0; j < P::CHUNK / 256; j++) {
-        if (P::CHUNKS * P::CHUNK > C::K && chunk * P::CHUNK + (warp_id() + 8 * j) * 32 >= C::K)
+        const int k = k0 + j * 256;
+        if (P::CHUNKS * P::CHUNK > C::K && k >= C::K)
             break;
-        uint4_ wv = shared_load16(wa + j * 512), xv = shared_load16(xa + j * 512);
-        if (C::K % 32 && k0 + j * 256 >= C::K)
-            wv = xv = uint4_{0, 0, 0, 0};
+        u32 w[4], lo[4], hi[4];
+        ldmatrix4(w, wa + j * 512);
+        ldmatrix4(lo, xa + j * 512);
+        if (C::K % 32) {
+            linear_mask<C>(w, k);
+            linear_mask<C>(lo, k);
+        }
         if constexpr (P::M > 8) {
-            uint4_ xh = shared_load16(xa + 8 * P::XROW + j * 512);
-            if (C::K % 32 && k0 + j * 256 >= C::K)
-                xh = uint4_{0, 0, 0, 0};
-            mma<typename C::T>(d, xv.x, xh.x, xv.y, xh.y, wv.x, wv.y);
-            mma<typename C::T>(d, xv.z, xh.z, xv.w, xh.w, wv.z, wv.w);
+            ldmatrix4(hi, xa + 8 * P::XROW + j * 512);
+            if (C::K % 32)
+                linear_mask<C>(hi, k);
+            mma<T>(d, lo[0], hi[0], lo[1], hi[1], w[0], w[1]);
+            mma<T>(d, lo[2], hi[2], lo[3], hi[3], w[2], w[3]);
         } else {
-            mma<typename C::T>(d, xv.x, xv.x, xv.y, xv.y, wv.x, wv.y);
-            mma<typename C::T>(d, xv.z, xv.z, xv.w, xv.w, wv.z, wv.w);
+            mma<T>(d, lo[0], lo[0], lo[1], lo[1], w[0], w[1]);
+            mma<T>(d, lo[2], lo[2], lo[3], lo[3], w[2], w[3]);
         }
     }
+}
+
+// Statistics of rows m, m + step, ... by one warp.
+template <class C> DEVICE void linear_stats(const LinearArgs &a, int m, int step, RowStat *stat)
+{
+    const int rows = C::LAST ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
+    for (; m < rows; m += step) {
+        const RowStat s = row_stat<1, C::K>((const typename C::T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
+        if (lane_id() == 0)
+            stat[m] = s;
+    }
+}
+
+// The outputs (row m, columns n and n+1) this thread finishes in a round of `here` tiles.
+template <class C> DEVICE bool linear_item(int tile, int here, int &m, int &n)
+{
+    here = least(here, LinearShape<C>::ROUND);
+    m = (int)threadIdx.x / (LinearShape<C>::ROUND * 4);
+    const int pair = (int)threadIdx.x - m * (LinearShape<C>::ROUND * 4);
+    n = tile * 8 + pair * 2;
+    return m < C::M && pair < here * 4 && n < C::N;
 }
 
 template <class C> DEVICE void linear(const LinearArgs &a)
@@ -175,17 +220,34 @@ template <class C> DEVICE void linear(const LinearArgs &a)
         return;
     }
 
+    RowStat *stat = (RowStat *)(shared + P::STAT_AT);
+    if (warp_id() == 9) {  // the statistic, needed at the end only
+        wait_for_previous();
+        if (C::NORM == 1 && P::M <= 4)
+            linear_stats<C>(a, 0, 1, stat);
+        part_arrive(2, 288);
+        return;
+    }
+    uint4_ gain[P::EACH];
+    if (C::NORM == 1)
+#pragma unroll
+        for (int i = 0; i < P::EACH; i++) {
+            const int v = least(threadIdx.x + 256 * i, C::K / 8 - 1);
+            gain[i] = pack_gains<typename C::T>(load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4));
+        }
+    int m = 0, n = 0;  // this thread's outputs of a round
+    bool mine = linear_item<C>(first, count, m, n);
+    LinearBias bias = linear_bias<C>(a, mine ? n : C::N);
     wait_for_previous();
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
-    RowStat *stat = (RowStat *)(shared + P::STAT_AT);
-    linear_gather<C>(a, live, shared);
+    const FtxToken token = linear_token<C>(a, mine ? m : 0);
+    linear_gather<C>(a, gain, shared);
     part_sync(1, 256);
-    if (C::NORM == 1)  // needed at the end only
-        for (int m = 7 - warp_id(); m < live; m += 8) {
-            const RowStat s = row_stat<1, C::K>((const typename C::T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
-            if (lane_id() == 0)
-                stat[m] = s;
-        }
+    LinearPlace place = {};
+    if (mine && m < live)
+        place = linear_place<C>(a, token, n);
+    if (C::NORM == 1 && P::M > 4)  // needed at the end only
+        linear_stats<C>(a, 7 - warp_id(), 8, stat);
 
     const u32 x = shared_address(shared + P::X_AT);
     float *sums = (float *)(shared + P::SUM_AT);  // [2][ROUND][chain 8][M][8]
@@ -193,6 +255,12 @@ template <class C> DEVICE void linear(const LinearArgs &a)
     u32 parity = 0;
     for (int t0 = 0; t0 < count; t0 += P::ROUND) {
         const int here = least(P::ROUND, count - t0);
+        mine = linear_item<C>(first + t0, here, m, n);
+        if (t0 && mine && m < live) {
+            bias = linear_bias<C>(a, n);
+            place = linear_place<C>(a, linear_token<C>(a, m), n);
+        }
+        const LinearResidual residual = linear_residual<C>(a, m, mine ? n : C::N);
         for (int t = 0; t < here; t++) {
             float d[4] = {};
             for (int c = 0; c < P::CHUNKS; c++) {
@@ -217,13 +285,13 @@ template <class C> DEVICE void linear(const LinearArgs &a)
                 to[65] = d[3];
             }
         }
-        part_sync(1, 256);
-        for (int i = threadIdx.x; i < P::M * here * 4; i += 256) {
-            const int m = i / (here * 4), pair = i - m * here * 4, t = pair >> 2;
-            const int n = (first + t0) * 8 + pair * 2;
-            if (m >= live || n >= C::N)
-                continue;
-            const float *from = sums + (t * 8 * P::M + m) * 8 + (pair & 3) * 2;
+        if (t0 == 0)
+            part_sync(2, 288);  // with the statistic's warp
+        else
+            part_sync(1, 256);
+        if (mine && m < live) {
+            const int pair = n / 2 - (first + t0) * 4;
+            const float *from = sums + ((pair >> 2) * 8 * P::M + m) * 8 + (pair & 3) * 2;
             float v[2][2];
 #pragma unroll
             for (int h = 0; h < 2; h++)
@@ -237,7 +305,7 @@ template <class C> DEVICE void linear(const LinearArgs &a)
                 v0 = __fmul_rn(v0, stat[m].scale);
                 v1 = __fmul_rn(v1, stat[m].scale);
             }
-            linear_out<C>(a, m, n, v0, v1);
+            linear_out<C>(a, bias, residual, place, m, n, v0, v1);
         }
         sums = (float *)(shared + P::SUM_AT) + (sums == (float *)(shared + P::SUM_AT) ? P::SUMS : 0);
     }

@@ -84,7 +84,9 @@ template <class C> DEVICE void linear_fma(const LinearArgs &a)
             if (lane_id() < MC * 2 && row < live && n + pair < C::N) {
                 const float *v = mine + (row - m) * FMA_ROWS + pair;
                 const float scale = C::NORM == 1 ? stat[row].scale : 1.0f;
-                linear_out<C>(a, row, n + pair, __fmul_rn(v[0], scale), __fmul_rn(v[1], scale));
+                linear_out<C>(a, linear_bias<C>(a, n + pair), linear_residual<C>(a, row, n + pair), linear_place<C>(a, linear_token<C>(a, row), n + pair),
+                              row, n + pair,
+                              __fmul_rn(v[0], scale), __fmul_rn(v[1], scale));
             }
             warp_sync();
         }

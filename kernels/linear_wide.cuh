@@ -5,7 +5,7 @@
 // A block holds the sums of NT weight rows for all M rows of x in registers and walks over K in
 // stages of 128: w [NT, 128] and x [M, 128] stream through shared memory by cp.async, weights
 // starting before the kernel in front has ended. Warps are 4 over k (32 of a stage each) times
-// NT / WN over n; fragments as in linear.cuh. x comes from L2 once for each NT rows, so NT is as
+// 1 or 2 over m times 1 to 4 over n; fragments as in linear.cuh. x comes from L2 once for each NT rows, so NT is as
 // large as registers allow, and with CL = 2 a pair of blocks shares NT rows: each takes every
 // other stage, reads half of x, and they exchange half of their sums through shared memory.
 //
@@ -13,20 +13,22 @@
 // in linear.cuh. Without pairs a block sweeps over the even stages, then over the odd ones.
 //
 // Shared memory: [stages][w NT x 256 | x MB x 256 | g, c 512 each] | sums | the pair's or the
-// second sweep's sums | statistics. Rows are 256 bytes, of which odd rows swap their 64-byte
-// halves: a quarter warp reads 4 x 16 bytes of two neighbouring rows without a bank twice.
+// second sweep's sums | statistics.
 #pragma once
 #include "device/async.cuh"
 #include "device/block.cuh"
 #include "device/cluster.cuh"
+#include "device/mbarrier.cuh"
 #include "device/mma.cuh"
 #include "device/pdl.cuh"
 #include "part/linear.cuh"
 
 template <class C> struct WideShape {
     static constexpr int MB = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows held
-    static constexpr int MT = MB / 16, JT = C::WN / 8;                 // a warp's tiles
-    static constexpr int THREADS = 128 * (C::NT / C::WN);
+    static constexpr int GROUPS = C::NT <= 64 ? 2 : 4;                 // of four warps
+    static constexpr int MG = MB == 64 ? 2 : 1, NG = GROUPS / MG;      // over m, over n
+    static constexpr int MT = MB / 16 / MG, JT = C::NT / NG / 8;       // a warp's tiles
+    static constexpr int THREADS = 128 * GROUPS;
     static constexpr int S = ceil_div(C::K, 128);                      // stages of K
     static constexpr int STAGE = (C::NT + MB) * 256 + C::NORM * 512;
     static constexpr int SUM = MB * 8 + 8;                             // floats of a tile of 8 columns
@@ -34,11 +36,14 @@ template <class C> struct WideShape {
     static constexpr int SUM_AT = C::STAGES * STAGE;
     static constexpr int OTHER_AT = SUM_AT + C::NT / 8 * SUM * 4;
     static constexpr int STAT_AT = OTHER_AT + C::NT / 8 * OTHER * 4;
-    static constexpr int BYTES = STAT_AT + MB * 8;
+    static constexpr int BARRIER_AT = STAT_AT + MB * 8;
+    static constexpr int BYTES = BARRIER_AT + 16;
     static constexpr bool FAST = C::K % 8 == 0;                        // rows are 16-byte aligned
     static constexpr bool STREAMED = C::NORM == 1 && FAST;             // squares summed on the way
     static constexpr int AT_ONCE = THREADS / 16, STATS = ceil_div(MB, AT_ONCE);
+    static constexpr int PAIRS = MB / C::CL * (C::NT / 2), ITEMS = ceil_div(PAIRS, THREADS);  // outputs
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
+    static_assert(C::NT % 16 == 0, "two tiles of columns at least");
 };
 
 // Walks the stages of this block: rows row .. row + NT of w, stage s.
@@ -58,7 +63,8 @@ template <class C> struct WideWalk {
     }
 };
 
-DEVICE int wide_unit(int row, int unit) { return row * 256 + (unit ^ (row & 1) << 2) * 16; }
+// Where unit u (16 bytes) of a row of 256 bytes stands: no bank twice in a column of eight rows.
+DEVICE int wide_unit(int row, int u) { return row * 256 + (u ^ (row & 7)) * 16; }
 
 // Eight elements from column k of a row into a 16-byte unit, zeros at and beyond K; all zeros
 // where `row` is NULL. any: an address that may be read.
@@ -112,44 +118,91 @@ template <class C> DEVICE void wide_load_x(const LinearArgs &a, WideWalk<C> at, 
             break;
         const T *row = C::LAST ? (const T *)a.x + (i64)source_row<C::LAST>(a.rows, most(0, least(m, live - 1))) * C::K
                                : from + (i64)i * P::AT_ONCE * C::K;
-        wide_copy<C>(to + i * P::AT_ONCE * 256, m < live ? row : 0, at.s * 128 + u * 8, a.x);
+        wide_copy<C>(to + i * P::AT_ONCE * 256, m < (C::LAST ? live : C::M) ? row : 0, at.s * 128 + u * 8, a.x);
     }
 }
 
-// This warp's products of one stage.
+// Where a warp works: chain over k, first row, first tile of 8 columns.
+template <class C> struct WideWarp {
+    int kw, m, tile;
+    DEVICE WideWarp()
+        : kw(warp_id() & 3), m((warp_id() >> 2) / WideShape<C>::NG * WideShape<C>::MT * 16),
+          tile((warp_id() >> 2) % WideShape<C>::NG * WideShape<C>::JT) {}
+};
+
+// The norm on fragments of x (16 rows x 16 k), k of this lane from `k` on in the stage's vectors.
+template <class C, int MT>
+DEVICE void wide_norm(u32 (&x)[MT][4], u32 vectors, int k, const RowStat *stat)
+{
+    typedef typename C::T T;
+    Vec<float, 2> g[2], c[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        g[h] = shared_load8(vectors + (k + 8 * h) * 4);
+        if (C::NORM == 2)
+            c[h] = shared_load8(vectors + 512 + (k + 8 * h) * 4);
+    }
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            x[i][r] = C::NORM == 1 ? mul2<T>(x[i][r], pack2<T>(g[r / 2][0], g[r / 2][1]))
+                                   : layer_pair<C>(x[i][r], stat[i * 16 + r % 2 * 8], g[r / 2], c[r / 2]);
+}
+
+// Columns of all tiles of this warp, 16 k: two tiles by one ldmatrix.
+template <int JT> DEVICE void wide_tiles(u32 (&w)[JT][2], u32 at, int from, int to)
+{
+#pragma unroll
+    for (int j = from; j < to; j += 2) {
+        if (j + 1 < JT) {
+            u32 r[4];
+            ldmatrix4(r, at + j * 2048);
+            w[j][0] = r[0];
+            w[j][1] = r[1];
+            w[j + 1][0] = r[2];
+            w[j + 1][1] = r[3];
+        } else {
+            ldmatrix2(w[j], at + j * 2048);
+        }
+    }
+}
+
+// This warp's products of one stage: two times 16 k. The second 16 k are on their way from shared
+// memory while the first are multiplied.
 template <class C>
 DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 stage, const RowStat *stat)
 {
     typedef WideShape<C> P;
     typedef typename C::T T;
-    const int g = lane_id() >> 2, t = lane_id() & 3, kw = warp_id() & 3, ng = warp_id() >> 2;
-    const u32 unit = wide_unit(g, kw * 4 + t);
-    const u32 wa = stage + ng * C::WN * 256 + unit, xa = stage + C::NT * 256 + unit;
-    const RowStat none = {0.0f, 1.0f};
-    uint4_ w[P::JT];
+    const WideWarp<C> at;
+    const int l = lane_id(), row = l & 7, odd = l >> 3 & 1, upper = l >> 4;
+    const u32 vectors = stage + (C::NT + P::MB) * 256;
+    u32 xa = stage + (C::NT + at.m + row + odd * 8) * 256, wa = stage + (at.tile * 8 + row + upper * 8) * 256, x[2][P::MT][4], w[P::JT][2];
+    const u32 xu = at.kw * 4 + upper, wu = at.kw * 4 + odd;  // units of 16 bytes, before the swizzle
+    wide_tiles<P::JT>(w, wa + (wu ^ row) * 16, 0, P::JT);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+#pragma unroll
+        for (int i = 0; i < P::MT; i++)
+            ldmatrix4(x[h][i], xa + i * 4096 + ((xu + 2 * h) ^ row) * 16);
+        if constexpr (C::NORM != 0)
+            wide_norm<C, P::MT>(x[h], vectors, at.kw * 32 + h * 16 + (l & 3) * 2, stat + at.m + (l >> 2));
+    }
+#pragma unroll
+    for (int j = 0; j < P::JT; j += 2) {
+#pragma unroll
+        for (int n = j; n < least(j + 2, P::JT); n++)
+#pragma unroll
+            for (int i = 0; i < P::MT; i++)
+                mma<T>(d[i][n], x[0][i], w[n]);
+        wide_tiles<P::JT>(w, wa + ((wu + 2) ^ row) * 16, j, j + 1);
+    }
 #pragma unroll
     for (int j = 0; j < P::JT; j++)
-        w[j] = shared_load16(wa + j * 2048);
 #pragma unroll
-    for (int i = 0; i < P::MT; i++) {
-        uint4_ lo = shared_load16(xa + i * 4096), hi = shared_load16(xa + i * 4096 + 2048);
-        if constexpr (C::NORM != 0) {  // read again for each i: registers are scarcer
-            const u32 ga = stage + (C::NT + P::MB) * 256 + (kw * 32 + t * 8) * 4;
-            Vec<float, 4> gain[2], bias[2];
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                *(uint4_ *)&gain[h] = shared_load16(ga + h * 16);
-                *(uint4_ *)&bias[h] = C::NORM == 2 ? shared_load16(ga + 512 + h * 16) : uint4_{0, 0, 0, 0};
-            }
-            lo = norm_vector<C>(lo, C::NORM == 2 ? stat[i * 16 + g] : none, gain[0], gain[1], bias[0], bias[1]);
-            hi = norm_vector<C>(hi, C::NORM == 2 ? stat[i * 16 + g + 8] : none, gain[0], gain[1], bias[0], bias[1]);
-        }
-#pragma unroll
-        for (int j = 0; j < P::JT; j++) {
-            mma<T>(d[i][j], lo.x, hi.x, lo.y, hi.y, w[j].x, w[j].y);
-            mma<T>(d[i][j], lo.z, hi.z, lo.w, hi.w, w[j].z, w[j].w);
-        }
-    }
+        for (int i = 0; i < P::MT; i++)
+            mma<T>(d[i][j], x[1][i], w[j]);
 }
 
 // Squares of the rows of x in this stage, for the root mean square.
@@ -169,18 +222,19 @@ template <class C> DEVICE void wide_squares(float (&s)[WideShape<C>::STATS], u32
 template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *sums)
 {
     typedef WideShape<C> P;
-    const int g = lane_id() >> 2, t = lane_id() & 3, kw = warp_id() & 3, ng = warp_id() >> 2;
+    const WideWarp<C> at;
+    const int g = lane_id() >> 2, t = lane_id() & 3;
 #pragma unroll
     for (int p = 0; p < 4; p++) {
-        if (kw == p)
+        if (at.kw == p)
 #pragma unroll
             for (int j = 0; j < P::JT; j++)
 #pragma unroll
                 for (int i = 0; i < P::MT * 2; i++) {
-                    Vec<float, 2> *at = (Vec<float, 2> *)(sums + (ng * P::JT + j) * P::SUM + (i * 8 + g) * 8 + 2 * t);
+                    Vec<float, 2> *to = (Vec<float, 2> *)(sums + (at.tile + j) * P::SUM + (at.m + i * 8 + g) * 8 + 2 * t);
                     float &v0 = d[i / 2][j][i % 2 * 2], &v1 = d[i / 2][j][i % 2 * 2 + 1];
                     if (p > 0) {
-                        const Vec<float, 2> before = *at;
+                        const Vec<float, 2> before = *to;
                         v0 = before[0] + v0;
                         v1 = before[1] + v1;
                     }
@@ -188,7 +242,7 @@ template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::MT][WideShap
                         Vec<float, 2> v;
                         v[0] = v0;
                         v[1] = v1;
-                        *at = v;
+                        *to = v;
                     }
                 }
         if (p < 3)
@@ -199,27 +253,83 @@ template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::MT][WideShap
 // The result of a sweep goes to where the epilogue reads it: with pairs, the half of the rows that
 // is the other's to finish goes to the other.
 template <class C>
-DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *mine, u32 theirs, int rank)
+DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *mine, u32 theirs, u32 arrived, int rank)
 {
     typedef WideShape<C> P;
-    const int g = lane_id() >> 2, t = lane_id() & 3, ng = warp_id() >> 2;
-    if ((warp_id() & 3) != 3)
+    const WideWarp<C> at;
+    const int g = lane_id() >> 2, t = lane_id() & 3;
+    if (at.kw != 3)
         return;
 #pragma unroll
     for (int j = 0; j < P::JT; j++)
 #pragma unroll
         for (int i = 0; i < P::MT * 2; i++) {
             const float v0 = d[i / 2][j][i % 2 * 2], v1 = d[i / 2][j][i % 2 * 2 + 1];
-            const int tile = ng * P::JT + j;
-            if (C::CL == 1 || i / P::MT == rank) {
+            const int m = at.m + i * 8;  // + g; a group of 8 rows is of one half
+            if (C::CL == 1 || m / (P::MB / 2) == rank) {
                 Vec<float, 2> v;
                 v[0] = v0;
                 v[1] = v1;
-                *(Vec<float, 2> *)(mine + tile * P::SUM + (i * 8 + g) * 8 + 2 * t) = v;
+                *(Vec<float, 2> *)(mine + (at.tile + j) * P::SUM + (m + g) * 8 + 2 * t) = v;
             } else {
-                cluster_store2(theirs + (tile * P::OTHER + ((i % P::MT) * 8 + g) * 8 + 2 * t) * 4, v0, v1);
+                cluster_send2(theirs + ((at.tile + j) * P::OTHER + (m % (P::MB / 2) + g) * 8 + 2 * t) * 4, v0, v1, arrived);
             }
         }
+}
+
+// Finished sums of NT columns from `row` on: the second half of the sum, the norm, the epilogue.
+// What it reads from memory is asked for before the pair meets.
+template <class C>
+DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *others, const float *half, const RowStat *stat,
+                        u32 arrived, u32 parity, int rank, int live, int row, int last)
+{
+    typedef WideShape<C> P;
+    constexpr int ROWS = P::MB / C::CL, AHEAD = least(P::ITEMS, C::APPEND ? 1 : 4);
+    const int base = C::CL == 2 ? rank * ROWS : 0;
+#pragma unroll 1
+    for (int first = 0; first < P::ITEMS; first += AHEAD) {
+        int m[AHEAD], n[AHEAD];
+        LinearBias bias[AHEAD];
+        LinearResidual residual[AHEAD];
+        LinearPlace place[AHEAD];
+        FtxToken token[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int at = threadIdx.x + (first + i) * P::THREADS;
+            m[i] = base + at / (C::NT / 2);
+            n[i] = row + at % (C::NT / 2) * 2;
+            if (at >= P::PAIRS || m[i] >= live || n[i] >= last)
+                m[i] = -1;
+            bias[i] = linear_bias<C>(a, m[i] < 0 ? C::N : n[i]);
+            residual[i] = linear_residual<C>(a, m[i], m[i] < 0 ? C::N : n[i]);
+            if (m[i] >= 0)
+                token[i] = linear_token<C>(a, m[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (m[i] >= 0)
+                place[i] = linear_place<C>(a, token[i], n[i]);
+        if (first == 0) {
+            if (C::CL == 2)
+                mbarrier_wait(arrived, parity);
+            block_sync();
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            if (m[i] < 0)
+                continue;
+            const int p = (n[i] - row) / 2;
+            const Vec<float, 2> u = *(const Vec<float, 2> *)(sums + (p >> 2) * P::SUM + m[i] * 8 + (p & 3) * 2);
+            const Vec<float, 2> v = *(const Vec<float, 2> *)(others + (p >> 2) * P::OTHER + (m[i] - base) * 8 + (p & 3) * 2);
+            float v0 = u[0] + v[0], v1 = u[1] + v[1];
+            if (C::NORM == 1) {
+                const float scale = P::STREAMED ? rms_scale<C::K>(half[m[i]] + half[P::MB + m[i]], C::EPS) : stat[m[i]].scale;
+                v0 = __fmul_rn(v0, scale);
+                v1 = __fmul_rn(v1, scale);
+            }
+            linear_out<C>(a, bias[i], residual[i], place[i], m[i], n[i], v0, v1);
+        }
+    }
 }
 
 template <class C> DEVICE void linear_wide(const LinearArgs &a)
@@ -238,8 +348,17 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     const int last = least((int)((i64)(pair + 1) * tiles / pairs) * 8, C::N);
     const int passes = ceil_div(last - first, C::NT);
     const int total = passes * (C::CL == 1 ? P::S : (P::S + 1 - rank) / 2);
-    if (C::CL == 2)
+    const u32 arrived = shared_address(shared + P::BARRIER_AT);  // counts what the other sends
+    const u32 theirs = C::CL == 2 ? cluster_map(arrived, rank ^ 1) : 0;
+    u32 parity = 0;
+    if (C::CL == 2) {
+        if (threadIdx.x == 0) {
+            mbarrier_init(arrived, 1);
+            mbarrier_init_fence();
+        }
+        warp_sync();
         cluster_arrive();
+    }
 
     WideWalk<C> walk = {first, C::CL == 1 ? 0 : rank}, ahead = walk;
     for (int i = 0; i < C::STAGES - 1 && i < total; i++, ahead.next(rank))
@@ -286,10 +405,13 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
                 slot = slot == C::STAGES - 1 ? 0 : slot + 1;
             }
             float *to = sweep == 0 ? sums : others;
-            if (C::CL == 2)
+            if (C::CL == 2) {
                 cluster_wait();  // both have read what they got last time
+                if (threadIdx.x == 0)
+                    mbarrier_expect(arrived, C::NT * P::MB * 2 + (P::STREAMED && row == first ? P::MB * 4 : 0));
+            }
             wide_reduce<C>(d, to);
-            wide_give<C>(d, to, C::CL == 2 ? cluster_map(shared_address(others), rank ^ 1) : 0, rank);
+            wide_give<C>(d, to, C::CL == 2 ? cluster_map(shared_address(others), rank ^ 1) : 0, theirs, rank);
             if (P::STREAMED && row == first) {
 #pragma unroll
                 for (int i = 0; i < P::STATS; i++) {
@@ -302,34 +424,13 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
                     if ((threadIdx.x & 15) == 0 && m < P::MB) {
                         half[h * P::MB + m] = v;
                         if (C::CL == 2)
-                            cluster_store(cluster_map(shared_address(half + h * P::MB + m), rank ^ 1), v);
+                            cluster_send(cluster_map(shared_address(half + h * P::MB + m), rank ^ 1), v, theirs);
                     }
                 }
             }
         }
-        if (C::CL == 2) {
-            cluster_arrive();
-            cluster_wait();
-        } else {
-            block_sync();
-        }
-        constexpr int ROWS = P::MB / C::CL;
-#pragma unroll 1
-        for (int i = threadIdx.x; i < ROWS * (C::NT / 2); i += P::THREADS) {
-            const int m = i / (C::NT / 2) + (C::CL == 2 ? rank * ROWS : 0), p = i % (C::NT / 2);
-            const int n = row + 2 * p;
-            if (m >= live || n >= last)
-                continue;
-            const Vec<float, 2> u = *(const Vec<float, 2> *)(sums + (p >> 2) * P::SUM + m * 8 + (p & 3) * 2);
-            const Vec<float, 2> v = *(const Vec<float, 2> *)(others + (p >> 2) * P::OTHER + (C::CL == 2 ? m - rank * ROWS : m) * 8 + (p & 3) * 2);
-            float v0 = u[0] + v[0], v1 = u[1] + v[1];
-            if (C::NORM == 1) {
-                const float scale = P::STREAMED ? rms_scale<C::K>(half[m] + half[P::MB + m], C::EPS) : stat[m].scale;
-                v0 = __fmul_rn(v0, scale);
-                v1 = __fmul_rn(v1, scale);
-            }
-            linear_out<C>(a, m, n, v0, v1);
-        }
+        wide_finish<C>(a, sums, others, half, stat, arrived, parity, rank, live, row, last);
+        parity ^= 1;
         if (C::CL == 2)
             cluster_arrive();
         else

@@ -11,14 +11,14 @@
 //@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: ARCH >= 90 ? 2 : 1
 //@ consts  MOST: SMEM >= 200000 ? 128 : SMEM >= 150000 ? 64 : 32
 //@ consts  EACH: ceil_div(N, CL == 2 ? 66 : 108)
-//@ consts  NT: min(MOST, EACH <= 48 ? round_up(EACH, 16) : round_up(EACH, 32))  WN: NT <= 48 ? 16 : 32
-//@ consts  SUMS: NT / 2 * (MB * 8 + 8 + (CL == 2 ? MB * 4 + 8 : MB * 8 + 8)) + MB * 8
+//@ consts  NT: min(MOST, EACH <= 48 ? round_up(EACH, 16) : round_up(EACH, 32))  THREADS: NT <= 64 ? 256 : 512
+//@ consts  SUMS: NT / 2 * (MB * 8 + 8 + (CL == 2 ? MB * 4 + 8 : MB * 8 + 8)) + MB * 8 + 16
 //@ consts  STAGE: (NT + MB) * 256 + NORM * 512  HALF: (SMEM + 1024) / 2 - 1024
 //@ consts  WHOLE: N * K >= 16777216 || SUMS + 3 * STAGE > HALF ? 1 : 0
-//@ consts  STAGES: min(1 + ceil_div(65536, NT * 256), ((WHOLE == 1 ? SMEM : HALF) - SUMS) / STAGE)
+//@ consts  STAGES: min(2 + ceil_div(49152, NT * 256), ((WHOLE == 1 ? SMEM : HALF) - SUMS) / STAGE)
 //@ consts  BYTES: SUMS + STAGES * STAGE  BLOCKS: WHOLE == 1 || NORM == 2 ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && BUCKET > 0 && M <= 64 && STAGES >= 2
-//@ launch  grid max(1, min(SMS / CL, ceil_div(N, 8))) * CL   block 128 * NT / WN   smem BYTES
+//@ launch  grid max(1, min(SMS / CL, ceil_div(N, 8))) * CL   block THREADS   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * T * N * K
 //@ matmul  yes
@@ -34,7 +34,7 @@ struct Config {
     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int ROWS_S = 0, LAST = 0;
     static constexpr float EPS = @EPS@;
-    static constexpr int NT = @NT@, WN = @WN@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int NT = @NT@, THREADS = @THREADS@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
 };
-extern "C" __global__ void CLUSTER(Config::CL) __launch_bounds__(128 * Config::NT / Config::WN, @BLOCKS@)
+extern "C" __global__ void CLUSTER(Config::CL) __launch_bounds__(Config::THREADS, @BLOCKS@)
 @NAME@(const LinearArgs a) { linear_wide<Config>(a); }

@@ -11,9 +11,10 @@ DEVICE u32 cluster_rank()
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
-// All threads of all blocks arrive; after the wait their earlier writes are seen.
-DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+// All threads of all blocks arrive, then wait. Relaxed: only what was read before is done with;
+// writes are handed over by cluster_send.
+DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 // The address that shared address a has in the block of that rank.
 DEVICE u32 cluster_map(u32 a, u32 rank)
 {
@@ -21,10 +22,17 @@ DEVICE u32 cluster_map(u32 a, u32 rank)
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(rank));
     return r;
 }
-DEVICE void cluster_store(u32 mapped, float v) { asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(mapped), "f"(v) : "memory"); }
-DEVICE void cluster_store2(u32 mapped, float v0, float v1)
+// Writes to another block; the bytes are counted on an mbarrier of that block (mapped too), so
+// no fence is needed, which would wait for every read this SM has under way.
+DEVICE void cluster_send(u32 mapped, float v, u32 mbarrier)
 {
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(mapped), "f"(v0), "f"(v1) : "memory");
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];"
+                 ::"r"(mapped), "f"(v), "r"(mbarrier) : "memory");
+}
+DEVICE void cluster_send2(u32 mapped, float v0, float v1, u32 mbarrier)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];"
+                 ::"r"(mapped), "f"(v0), "f"(v1), "r"(mbarrier) : "memory");
 }
 #else
 #define CLUSTER(n)
@@ -32,6 +40,6 @@ DEVICE u32 cluster_rank() { return 0; }
 DEVICE void cluster_arrive() {}
 DEVICE void cluster_wait() {}
 DEVICE u32 cluster_map(u32 a, u32) { return a; }
-DEVICE void cluster_store(u32, float) {}
-DEVICE void cluster_store2(u32, float, float) {}
+DEVICE void cluster_send(u32, float, u32) {}
+DEVICE void cluster_send2(u32, float, float, u32) {}
 #endif

@@ -30,4 +30,10 @@ DEVICE void mbarrier_wait(u32 b, u32 parity)
     while (!mbarrier_try(b, parity))
         ;
 }
+#else  // before sm_90 nothing calls them
+DEVICE void mbarrier_init(u32, u32) {}
+DEVICE void mbarrier_init_fence() {}
+DEVICE void mbarrier_expect(u32, u32) {}
+DEVICE void mbarrier_arrive(u32) {}
+DEVICE void mbarrier_wait(u32, u32) {}
 #endif

@@ -1,6 +1,6 @@
 // shared.cuh - shared memory: the block's dynamic bytes, its addresses, vector accesses.
 #pragma once
-#include "device/types.cuh"
+#include "device/vec.cuh"
 
 // The dynamic shared memory of the block, 1024-byte aligned.
 DEVICE char *shared_memory()
@@ -26,4 +26,10 @@ DEVICE void shared_store16(u32 a, uint4_ v)
 {
     asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};"
                  ::"r"(a), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+DEVICE Vec<float, 2> shared_load8(u32 a)
+{
+    Vec<float, 2> v;
+    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(a) : "memory");
+    return v;
 }

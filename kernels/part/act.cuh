@@ -1,5 +1,5 @@
 // act.cuh - activation functions, by FtxAct: 0 none, 1 relu, 2 gelu_erf, 3 gelu_tanh,
-// 4 quick_gelu, 5 silu. In fp32.
+// 4 quick_gelu, 5 silu, 6 tanh. In fp32.
 #pragma once
 #include "device/types.cuh"
 
@@ -15,6 +15,8 @@ template <int KIND> DEVICE float activate(float x)
         return x / (1.0f + expf(-1.702f * x));
     else if constexpr (KIND == 5)
         return x / (1.0f + expf(-x));
+    else if constexpr (KIND == 6)
+        return tanhf(x);
     else
         return x;
 }

@@ -8,35 +8,53 @@
 #include "device/io.h"
 
 struct AppendTo {
-    const float *table;
-    const int *pages;
     void *k, *v;  // of the layer
     void *q;      // [T, H*E]
 };
+struct AppendRow {
+    int page, at;     // where the token's key and value go
+    const float *cs;  // its row of the table: {cos, sin} of ROT/2 pairs
+};
+
+template <class K> DEVICE AppendRow append_row(const FtxToken &t, const int *pages, const float *table)
+{
+    return AppendRow{pages[t.slot * K::PAGES + t.pos / K::BLOCK], t.pos % K::BLOCK, table + (i64)t.pos * K::ROT};
+}
+
+// {cos, sin} for the pairs of columns n, n+2, ...; {1, 0} where nothing is rotated.
+template <class K, int PAIRS> DEVICE Vec<float, 2 * PAIRS> append_angles(const AppendRow &row, int n)
+{
+    const int head = n / K::E, e = n - head * K::E;
+    Vec<float, 2 * PAIRS> cs;
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+        const bool turned = K::ROT > 0 && head < K::H + K::G && e + 2 * i < K::ROT;
+        cs[2 * i] = turned ? row.cs[e + 2 * i] : 1.0f;
+        cs[2 * i + 1] = turned ? row.cs[e + 2 * i + 1] : 0.0f;
+    }
+    return cs;
+}
 
 // K: OUT type of q, KV type of the cache, H, G, E, ROT, BLOCK, PAGES (pages of a sequence).
 template <class K, int PAIRS>
-DEVICE void append_pairs(const AppendTo &to, const FtxToken &token, int t, int n, Vec<float, 2 * PAIRS> x)
+DEVICE void append_pairs(const AppendTo &to, const AppendRow &row, const Vec<float, 2 * PAIRS> &cs, int t, int n,
+                         Vec<float, 2 * PAIRS> x)
 {
     const int head = n / K::E, e = n - head * K::E;
-    if (K::ROT > 0 && head < K::H + K::G) {
-        const float *cs = to.table + (i64)token.pos * K::ROT + e;  // {cos, sin} of pair e/2
+    if (K::ROT > 0)
 #pragma unroll
-        for (int i = 0; i < PAIRS; i++)
-            if (e + 2 * i < K::ROT) {
-                const float c = cs[2 * i], s = cs[2 * i + 1], a = x[2 * i], b = x[2 * i + 1];
-                x[2 * i] = fmaf(a, c, -__fmul_rn(b, s));  // as written: the same bits in every kernel
-                x[2 * i + 1] = fmaf(a, s, __fmul_rn(b, c));
-            }
-    }
+        for (int i = 0; i < PAIRS; i++) {
+            const float c = cs[2 * i], s = cs[2 * i + 1], a = x[2 * i], b = x[2 * i + 1];
+            x[2 * i] = fmaf(a, c, -__fmul_rn(b, s));  // as written: the same bits in every kernel
+            x[2 * i + 1] = fmaf(a, s, __fmul_rn(b, c));
+        }
     if (head < K::H) {
         typedef typename K::OUT O;
         store((O *)to.q + (i64)t * (K::H * K::E) + n, from_floats<O>(x));
         return;
     }
     typedef typename K::KV V;
-    const int page = to.pages[token.slot * K::PAGES + token.pos / K::BLOCK];
     const int kv = head - K::H, g = kv < K::G ? kv : kv - K::G;
     V *base = (V *)(kv < K::G ? to.k : to.v);
-    store(base + (((i64)page * K::G + g) * K::BLOCK + token.pos % K::BLOCK) * K::E + e, from_floats<V>(x));
+    store(base + (((i64)row.page * K::G + g) * K::BLOCK + row.at) * K::E + e, from_floats<V>(x));
 }

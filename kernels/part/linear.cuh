@@ -31,42 +31,102 @@ struct LinearArgs {
     void *y;            // [M, N]; GLU: [M, N/2]; append: q [M, H*E]
 };
 
-// Eight neighbouring elements of a row of x, as the product wants them: g and c are those of the
-// same columns (c with layer norm only).
-template <class C> DEVICE uint4_ norm_vector(uint4_ x, RowStat s, const Vec<float, 4> &g0, const Vec<float, 4> &g1,
-                                             const Vec<float, 4> &c0, const Vec<float, 4> &c1)
+// Eight neighbouring elements of a row of x, as the product wants them.
+// RMS norm: times the gains, which are rounded to x's type as a checkpoint of that type has them.
+template <class C> DEVICE uint4_ rms_vector(uint4_ x, uint4_ g)
 {
     typedef typename C::T T;
-    if constexpr (C::NORM == 1) {
-        x.x = pack2<T>(low<T>(x.x) * g0[0], high<T>(x.x) * g0[1]);
-        x.y = pack2<T>(low<T>(x.y) * g0[2], high<T>(x.y) * g0[3]);
-        x.z = pack2<T>(low<T>(x.z) * g1[0], high<T>(x.z) * g1[1]);
-        x.w = pack2<T>(low<T>(x.w) * g1[2], high<T>(x.w) * g1[3]);
-    } else if constexpr (C::NORM == 2) {
-        x.x = pack2<T>(norm_apply(low<T>(x.x), s, g0[0], c0[0]), norm_apply(high<T>(x.x), s, g0[1], c0[1]));
-        x.y = pack2<T>(norm_apply(low<T>(x.y), s, g0[2], c0[2]), norm_apply(high<T>(x.y), s, g0[3], c0[3]));
-        x.z = pack2<T>(norm_apply(low<T>(x.z), s, g1[0], c1[0]), norm_apply(high<T>(x.z), s, g1[1], c1[1]));
-        x.w = pack2<T>(norm_apply(low<T>(x.w), s, g1[2], c1[2]), norm_apply(high<T>(x.w), s, g1[3], c1[3]));
-    }
+    return uint4_{mul2<T>(x.x, g.x), mul2<T>(x.y, g.y), mul2<T>(x.z, g.z), mul2<T>(x.w, g.w)};
+}
+template <class T> DEVICE uint4_ pack_gains(const Vec<float, 4> &a, const Vec<float, 4> &b)
+{
+    return uint4_{pack2<T>(a[0], a[1]), pack2<T>(a[2], a[3]), pack2<T>(b[0], b[1]), pack2<T>(b[2], b[3])};
+}
+// Layer norm: two elements.
+template <class C> DEVICE u32 layer_pair(u32 x, RowStat s, const Vec<float, 2> &g, const Vec<float, 2> &c)
+{
+    typedef typename C::T T;
+    return pack2<T>(norm_apply(low<T>(x), s, g[0], c[0]), norm_apply(high<T>(x), s, g[1], c[1]));
+}
+template <class C> DEVICE uint4_ layer_vector(uint4_ x, RowStat s, const Vec<float, 4> &g0, const Vec<float, 4> &g1,
+                                              const Vec<float, 4> &c0, const Vec<float, 4> &c1)
+{
+    typedef typename C::T T;
+    x.x = pack2<T>(norm_apply(low<T>(x.x), s, g0[0], c0[0]), norm_apply(high<T>(x.x), s, g0[1], c0[1]));
+    x.y = pack2<T>(norm_apply(low<T>(x.y), s, g0[2], c0[2]), norm_apply(high<T>(x.y), s, g0[3], c0[3]));
+    x.z = pack2<T>(norm_apply(low<T>(x.z), s, g1[0], c1[0]), norm_apply(high<T>(x.z), s, g1[1], c1[1]));
+    x.w = pack2<T>(norm_apply(low<T>(x.w), s, g1[2], c1[2]), norm_apply(high<T>(x.w), s, g1[3], c1[3]));
     return x;
 }
 
+// What the epilogue reads from memory for columns n, n+1 of row m, asked for before it is needed.
+struct LinearBias { float b[2]; };
+struct LinearResidual { float r[2]; };
+
+template <class C> DEVICE LinearBias linear_bias(const LinearArgs &a, int n)
+{
+    LinearBias v = {};
+    if (C::BIAS && n < C::N) {
+        v.b[0] = a.b[n];
+        if (C::N % 2 == 0 || n + 1 < C::N)
+            v.b[1] = a.b[n + 1];
+    }
+    return v;
+}
+template <class C> DEVICE LinearResidual linear_residual(const LinearArgs &a, int m, int n)
+{
+    typedef typename C::T T;
+    LinearResidual v = {};
+    if (C::RES && n < C::N) {
+        const T *r = (const T *)a.r + (i64)m * C::N + n;
+        if constexpr (C::N % 2 == 0) {
+            const Vec<T, 2> both = load<2>(r);
+            v.r[0] = to_float(both[0]);
+            v.r[1] = to_float(both[1]);
+        } else {
+            v.r[0] = to_float(r[0]);
+            if (n + 1 < C::N)
+                v.r[1] = to_float(r[1]);
+        }
+    }
+    return v;
+}
+
+// Where row m is appended, and the angle for columns n, n+1; nothing without append. The token
+// comes from the caller, who may have asked for it early.
+struct LinearPlace {
+    AppendRow row;
+    Vec<float, 2> cs;
+};
+template <class C> DEVICE FtxToken linear_token(const LinearArgs &a, int m)
+{
+    return C::APPEND ? a.token[m] : FtxToken{};
+}
+template <class C> DEVICE LinearPlace linear_place(const LinearArgs &a, const FtxToken &t, int n)
+{
+    LinearPlace p = {};
+    if constexpr (C::APPEND) {
+        p.row = append_row<C>(t, a.pages, a.table);
+        p.cs = append_angles<C, 1>(p.row, n);
+    }
+    return p;
+}
+
 // Columns n, n+1 of row m (n even; n+1 may be N). C: the constants of the instance.
-template <class C> DEVICE void linear_out(const LinearArgs &a, int m, int n, float v0, float v1)
+template <class C>
+DEVICE void linear_out(const LinearArgs &a, const LinearBias &b, const LinearResidual &r, const LinearPlace &p, int m, int n,
+                       float v0, float v1)
 {
     typedef typename C::OUT O;
-    typedef typename C::T T;
-    const bool two = C::N % 2 == 0 || n + 1 < C::N;
     if (C::BIAS) {
-        v0 += a.b[n];
-        if (two)
-            v1 += a.b[n + 1];
+        v0 += b.b[0];
+        v1 += b.b[1];
     }
     if constexpr (C::APPEND) {
         Vec<float, 2> x;
         x[0] = v0;
         x[1] = v1;
-        append_pairs<C, 1>(AppendTo{a.table, a.pages, a.k, a.v, a.y}, a.token[m], m, n, x);
+        append_pairs<C, 1>(AppendTo{a.k, a.v, a.y}, p.row, p.cs, m, n, x);
     } else if constexpr (C::GLU) {
         ((O *)a.y)[(i64)m * (C::N / 2) + n / 2] = from_float<O>(activate<C::ACT>(v0) * v1);
     } else {
@@ -74,9 +134,8 @@ template <class C> DEVICE void linear_out(const LinearArgs &a, int m, int n, flo
         v0 = activate<C::ACT>(v0);
         v1 = activate<C::ACT>(v1);
         if (C::RES) {
-            v0 += to_float(((const T *)a.r)[at]);
-            if (two)
-                v1 += to_float(((const T *)a.r)[at + 1]);
+            v0 += r.r[0];
+            v1 += r.r[1];
         }
         if constexpr (C::N % 2 == 0) {
             Vec<float, 2> x;
@@ -85,7 +144,7 @@ template <class C> DEVICE void linear_out(const LinearArgs &a, int m, int n, flo
             store((O *)a.y + at, from_floats<O>(x));
         } else {
             ((O *)a.y)[at] = from_float<O>(v0);
-            if (two)
+            if (n + 1 < C::N)
                 ((O *)a.y)[at + 1] = from_float<O>(v1);
         }
     }

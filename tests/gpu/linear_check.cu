@@ -204,6 +204,7 @@ static void make(Problem &p, const Instance &i)
     p.k.make(cache), p.v.make(cache);
     for (Buffer *d : {&p.x, &p.w, &p.g, &p.c, &p.b, &p.r, &p.table, &p.step, &p.token, &p.rows, &p.pages})
         d->up();
+    CK(cudaDeviceSynchronize());  // a copy of ordinary memory may still be under way
 
     std::vector<double> xn((size_t)MAX_M * K);
     for (int m = 0; m < MAX_M; m++) {
@@ -225,6 +226,7 @@ static void make(Problem &p, const Instance &i)
     double *dx, *dy;
     CK(cudaMalloc(&dx, xn.size() * 8)), CK(cudaMalloc(&dy, (size_t)MAX_M * N * 8));
     CK(cudaMemcpy(dx, xn.data(), xn.size() * 8, cudaMemcpyHostToDevice));
+    CK(cudaDeviceSynchronize());
     reference<<<dim3((N + 127) / 128, MAX_M), 128, 0, stream>>>(dx, p.w.device, i.x, dy, MAX_M, N, K);
     CK(cudaStreamSynchronize(stream));
     std::vector<double> s((size_t)MAX_M * N);
@@ -275,6 +277,7 @@ static void check(Problem &p, const Instance &i)
     step.rows = live;
     CK(cudaMemcpy(p.step.device, &step, sizeof step, cudaMemcpyHostToDevice));
     p.y.poison(), p.k.poison(), p.v.poison();
+    CK(cudaDeviceSynchronize());
     LinearArgs a = {p.x.device, p.w.device, i.norm ? (float *)p.g.device : nullptr, i.norm == 2 ? (float *)p.c.device : nullptr,
                     i.bias ? (float *)p.b.device : nullptr, i.res ? p.r.device : nullptr, i.append && i.ROT ? (float *)p.table.device : nullptr,
                     (FtxStep *)p.step.device, (FtxToken *)p.token.device, (FtxRow *)p.rows.device, (int *)p.pages.device,

@@ -77,20 +77,40 @@ def checks():
     every(FP32, 5003, 384, (2, 64), norm=1, last=1)
 
 
+MODELS = {"1B": (2048, 8192, (32, 8, 64, 64)), "8B": (4096, 14336, (32, 8, 128, 128))}
+
+
+def layer(tag, model, m, wide, force=lambda n, k, wide: {}):
+    """The four linears of a llama layer."""
+    h, f, heads = MODELS[model]
+    n = (heads[0] + 2 * heads[1]) * heads[2]
+    for step, (nn, kk, kw) in enumerate([(n, h, dict(norm=1, heads=heads)), (h, h, dict(res=1)),
+                                         (2 * f, h, dict(norm=1, glu=1, act=5)), (h, f, dict(res=1))]):
+        suffix = "_append" if step == 0 else ""
+        if wide or not add("linear" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, False), **kw):
+            add("linear_wide" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, True), **kw)
+
+
 def sequences():
-    """Llama-3.2-1B and 3.1-8B layers; wide: the wide form at every size."""
-    for model, (h, f, heads) in {"1B": (2048, 8192, (32, 8, 64, 64)), "8B": (4096, 14336, (32, 8, 128, 128))}.items():
-        for m in (1, 4, 8, 16, 32, 64):
-            for form in ("", "wide"):
-                if m > 8 and not form or m < 8 and form:
-                    continue
-                n = (heads[0] + 2 * heads[1]) * heads[2]
-                for step, (nn, kk, kw) in enumerate([(n, h, dict(norm=1, heads=heads)), (h, h, dict(res=1)),
-                                                     (2 * f, h, dict(norm=1, glu=1, act=5)), (h, f, dict(res=1))]):
-                    suffix = "_append" if step == 0 else ""
-                    tag = f"{model} M={m} {form}"
-                    if form or not add("linear" + suffix, BF16, nn, kk, m, seq=tag, **kw):
-                        add("linear_wide" + suffix, BF16, nn, kk, m, seq=tag, **kw)
+    """Llama-3.2-1B and 3.1-8B; variants of what the contract decides."""
+    HALF, ALL = 115712, 232448
+    for model in MODELS:
+        layer(f"{model} M=1", model, 1, False)
+        layer(f"{model} M=1 flight 48", model, 1, False, lambda n, k, w: {"FLIGHT": 49152})
+        layer(f"{model} M=1 whole", model, 1, False, lambda n, k, w: {"BYTES": ALL})
+        layer(f"{model} M=1 whole flight 96", model, 1, False, lambda n, k, w: {"BYTES": ALL, "FLIGHT": 98304})
+        layer(f"{model} M=1 whole part", model, 1, False, lambda n, k, w: {"BYTES": ALL, "PART": 2048 if k == 4096 and n < 8192 else 1024})
+        for m in (2, 4, 8):
+            layer(f"{model} M={m}", model, m, False)
+        layer(f"{model} M=8 half", model, 8, False, lambda n, k, w: {} if w or k > 4096 else {"BYTES": HALF})
+        layer(f"{model} M=8 wide", model, 8, True)
+        for m in (16, 32, 64):
+            layer(f"{model} M={m} wide", model, m, True)
+        for whole in (0, 1):
+            layer(f"{model} M=64 wide whole={whole}", model, 64, True, lambda n, k, w: {"WHOLE": whole})
+        layer(f"{model} M=16 wide NT64", model, 16, True, lambda n, k, w: {"MOST": 64})
+        layer(f"{model} M=64 wide NT64", model, 64, True, lambda n, k, w: {"MOST": 64})
+        layer(f"{model} M=64 wide NT96", model, 64, True, lambda n, k, w: {"MOST": 96})
     for m in (1, 8, 64):
         every(BF16, 128256, 2048, (m,), norm=1, y=FP32, last=1, seq=f"head 1B M={m}")
     add("linear_fma", FP32, 8192, 4096, 1, seq="fp32 M=1")
