@@ -24,7 +24,7 @@ typedef struct RefTensor {
 
 static inline double ref_at(RefTensor t, int64_t i)
 {
-    return dtype_load(t.p, (size_t)i, t.type);
+    return t.type == DT_FP32 ? ((const float *)t.p)[i] : dtype_load(t.p, (size_t)i, t.type);
 }
 
 /* y[t,:] = w[token.id,:] + p[token.pos + offset,:] (p may be absent); history[slot][pos] = id. */

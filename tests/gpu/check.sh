@@ -3,7 +3,7 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
+# Parts: fp32 bf16 fp16 odd many bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT.
 set -u
 cd "$(dirname "$0")/../.."
@@ -24,6 +24,12 @@ models() { # models TYPE MARGIN TOLERANCE: tests of the trained and the tiny mod
         grep -E 'largest|parts at|FAILED|ERROR|error|PASSED|skipped' "$out/$1-$test.log"
     done
 }
+one() { # one TYPE TOLERANCE TEST: a test of models in one type
+    echo "== $1 $3"
+    FTX_TEST_DEFINE="-D precision.weights=$1" FTX_TEST_TOLERANCE=$2 \
+        "$build/tests/models/test_$3" >"$out/$1-$3.log" 2>&1 || failed=1
+    grep -E 'part|differs|away|FAILED|ERROR|error|PASSED|skipped' "$out/$1-$3.log"
+}
 bench() { # bench SPEC OPTIONS: decode and prompt steps with random weights
     spec=$1
     shift
@@ -36,6 +42,15 @@ for part in "$@"; do
     fp32) models fp32 0 1e-4 1e-3 ;;
     bf16) models bf16 0.35 0.06 0.6 ;;
     fp16) models fp16 0.05 0.01 0.1 ;;
+    odd) # FTX_ODD: how many shapes of each family
+        one fp32 1e-4 odd
+        one bf16 0.06 odd
+        one fp16 0.01 odd
+        ;;
+    many)
+        one fp32 1e-4 many
+        one bf16 0.06 many
+        ;;
     bench)
         bench llama-3.2-1b --sequences 1,8,64 --context 128,2048 --prompt 128,512,2048
         bench llama-3.1-8b --sequences 1,8,64 --context 128,2048 --prompt 2048
