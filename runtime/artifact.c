@@ -156,7 +156,8 @@ static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
                       isfinite(d->repetition) && isfinite(d->presence) && isfinite(d->frequency);
 
     if (!sane || d->top_k < 0 || d->max_top_k < 0 || d->window < 0 || d->ngram < 0 || d->min_new < 0 ||
-        d->max_new < 0)
+        d->max_new < 0 || d->beams < 0 || !isfinite(d->length_penalty) || d->early_stopping < FTX_EARLY_FALSE ||
+        d->early_stopping > FTX_EARLY_NEVER || d->n_best < 0)
         return ftx_fail(err, FTX_EFORMAT, "its decoding defaults are out of range");
     return FTX_OK;
 }
@@ -164,6 +165,7 @@ static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
 static FtxStatus check_facts(const Artifact *a, FtxError *err)
 {
     const FtxFacts *f = a->facts;
+    const bool encoder = f->kind == FTX_MODEL_ENCODER;
     const struct {
         const char *name;
         uint32_t value, least;
@@ -171,8 +173,20 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
         {"vocab", f->vocab, 1},           {"hidden", f->hidden, 1},         {"layers", f->layers, 1},
         {"heads", f->heads, 1},           {"kv_heads", f->kv_heads, 1},     {"head_dim", f->head_dim, 1},
         {"context", f->context, 1},       {"sequences", f->sequences, 1},   {"tokens", f->tokens, 1},
-        {"kv_block", f->kv_block, 1},     {"kv_pages", f->kv_pages, 1},     {"logit_bias", f->logit_bias, 0},
-        {"end_ids", f->end_ids, 0},       {"positions", f->positions, 0},
+        {"kv_block", f->kv_block, 1},     {"kv_pages", f->kv_pages, encoder ? 0 : 1},
+        {"logit_bias", f->logit_bias, 0}, {"end_ids", f->end_ids, 0},       {"positions", f->positions, 0},
+        {"pooled", f->pooled, 0},         {"types", f->types, 0},           {"beams", f->beams, 0},
+        {"source_context", f->source_context, f->kind == FTX_MODEL_SEQ2SEQ},
+    };
+    const struct {
+        const char *name;
+        int32_t id;
+    } ids[] = {
+        {"first id", f->bos},
+        {"start id", f->start},
+        {"padding id", f->pad},
+        {"forced first id", f->decode.forced_bos},
+        {"forced last id", f->decode.forced_eos},
     };
 
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
@@ -183,8 +197,18 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
     for (uint32_t i = 0; i < f->n_ends; i++)
         if (f->ends[i] < 0 || (uint32_t)f->ends[i] >= f->vocab)
             return ftx_fail(err, FTX_EFORMAT, "its end id %d is not below vocab %u", f->ends[i], f->vocab);
-    if (f->bos < -1 || (f->bos >= 0 && (uint32_t)f->bos >= f->vocab))
-        return ftx_fail(err, FTX_EFORMAT, "its first id %d is not below vocab %u", f->bos, f->vocab);
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i].id < -1 || (ids[i].id >= 0 && (uint32_t)ids[i].id >= f->vocab))
+            return ftx_fail(err, FTX_EFORMAT, "its %s %d is not below vocab %u", ids[i].name, ids[i].id, f->vocab);
+    if (f->n_banned > FTX_MAX_BANNED)
+        return ftx_fail(err, FTX_EFORMAT, "it bans %u ids, at most %d", f->n_banned, FTX_MAX_BANNED);
+    for (uint32_t i = 0; i < f->n_banned; i++)
+        if (f->banned[i] < 0 || (uint32_t)f->banned[i] >= f->vocab)
+            return ftx_fail(err, FTX_EFORMAT, "its banned id %d is not below vocab %u", f->banned[i], f->vocab);
+    if (f->kind > FTX_MODEL_SEQ2SEQ || (f->kind != FTX_MODEL_SEQ2SEQ && f->source_context) || (!encoder && f->pooled) ||
+        (f->kind == FTX_MODEL_SEQ2SEQ && f->start < 0))
+        return ftx_fail(err, FTX_EFORMAT, "its kind %u, source_context %u, pooled %u and start id %d do not belong together",
+                        f->kind, f->source_context, f->pooled, f->start);
     if (!is_string(a, f->name) || !is_string(a, f->sidecar))
         return ftx_fail(err, FTX_EFORMAT, "its names are not inside the strings");
     if (f->weight_bytes > MAX_SPACE)
@@ -283,13 +307,16 @@ static bool size_name(void *user, const char *name, ExprKind *kind, int64_t *val
 {
     const Sizes *s = user;
     const FtxFacts *f = s->facts;
+    const bool encoder = f->kind == FTX_MODEL_ENCODER;
     const struct {
         const char *name;
         int64_t value;
     } names[] = {
         {"S", f->sequences}, {"T", f->tokens},        {"C", f->context},        {"B", f->kv_block},
-        {"P", f->kv_pages},  {"V", f->vocab},         {"L", f->layers},         {"G", f->kv_heads},
+        {"P", f->kv_pages},  {"V", encoder ? 0 : f->vocab}, {"L", f->layers},   {"G", f->kv_heads},
         {"E", f->head_dim},  {"BIAS", f->logit_bias}, {"ENDS", f->end_ids},     {"RING", FTX_OUT_RING},
+        {"D", encoder ? f->hidden : 0},               {"POOL", f->pooled},      {"SRC", f->source_context},
+        {"BEAMS", f->beams > 1 ? f->beams : 0},
         {"KV", (int64_t)dtype_size((DType)s->kv_type)},
     };
 
@@ -365,7 +392,7 @@ static FtxStatus check_matmul(const int64_t *c, uint32_t n, FtxError *err)
     if (n < FTX_MM_CONSTS)
         return ftx_fail(err, FTX_EFORMAT, "a matmul has %u constants, it needs %d", n, FTX_MM_CONSTS);
     if (c[FTX_MM_N] < 1 || c[FTX_MM_N] > INT32_MAX || c[FTX_MM_K] < 1 || c[FTX_MM_K] > INT32_MAX ||
-        c[FTX_MM_ROWS_S] < 0 || c[FTX_MM_ROWS_S] > 1 || c[FTX_MM_ACT] < 0 || c[FTX_MM_ACT] > FTX_ACT_SILU)
+        c[FTX_MM_ROWS_S] < 0 || c[FTX_MM_ROWS_S] > 1 || c[FTX_MM_ACT] < 0 || c[FTX_MM_ACT] > FTX_ACT_TANH)
         return ftx_fail(err, FTX_EFORMAT, "constants of a matmul are out of range");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (c[types[i]] < DT_FP32 || c[types[i]] > DT_BF16)
@@ -429,7 +456,7 @@ static FtxStatus check_operand(const ArtifactPlan *p, const FtxOperand *o, FtxEr
 
 static FtxStatus check_program(const ArtifactPlan *p, const FtxProgram *g, FtxError *err)
 {
-    if (g->kind != FTX_PROG_STEP && g->kind != FTX_PROG_DECODE)
+    if (g->kind < FTX_PROG_STEP || g->kind > FTX_PROG_ENCODE)
         return ftx_fail(err, FTX_EFORMAT, "its kind is %u", g->kind);
     if (!inside(g->first_launch, g->n_launches, p->n_launches))
         return ftx_fail(err, FTX_EFORMAT, "its launches %u..+%u are not there", g->first_launch, g->n_launches);

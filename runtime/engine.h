@@ -126,7 +126,7 @@ struct FtxEngine {
 
     char *io;
     FtxOut *out;           /* [FTX_OUT_RING][sequences] */
-    ProgramLadder step, decode;
+    ProgramLadder step, decode, encode;
     int ahead;             /* runs in flight at most */
     uint32_t slots;        /* sequences that run at most */
     uint32_t pages_of_sequence;
@@ -147,7 +147,7 @@ struct FtxEngine {
 FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *from, FtxError *err);
 
 /* schedule.c */
-void schedule_ladders(FtxEngine *e);              /* e->step, e->decode from the plan's programs */
+void schedule_ladders(FtxEngine *e);              /* e->step, e->decode, e->encode from the plan's programs */
 bool schedule_can_admit(const FtxEngine *e);      /* the first that waits */
 FtxStatus schedule_admit(FtxEngine *e, FtxError *err); /* waiting to running, while slots and pages last */
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err); /* a slot and pages, told to the device */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 1 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 2 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -63,16 +63,29 @@ typedef struct FtxSection { /* 48 bytes */
 } FtxSection;
 
 /* The decoding defaults and maxima of the spec. */
-typedef struct FtxDecode { /* 64 bytes */
+typedef struct FtxDecode { /* 96 bytes */
     float temperature, top_p, min_p, repetition, presence, frequency;
     int32_t top_k, max_top_k;
     int32_t window, ngram, min_new, max_new;
-    int32_t reserved[4];
+    int32_t beams;                  /* 0, 1: none */
+    float length_penalty;           /* score = sum / length ^ penalty */
+    int32_t early_stopping;         /* FtxEarly */
+    int32_t n_best;                 /* hypotheses given out; 0: 1 */
+    int32_t forced_bos, forced_eos; /* the first new token, and the last where the limit is met; -1: none */
+    int32_t reserved[6];
 } FtxDecode;
 
-enum { FTX_MAX_ENDS = 8 };
+/* When a beam search ends: at the first `beams` hypotheses; when no running one can become better at
+ * its present length; or at any length. */
+typedef enum FtxEarly { FTX_EARLY_FALSE, FTX_EARLY_TRUE, FTX_EARLY_NEVER } FtxEarly;
 
-typedef struct FtxFacts { /* 256 bytes */
+/* What a model is: a decoder goes on from a prompt, an encoder gives vectors, and of both is made
+ * what writes a new text from a source. */
+typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2SEQ } FtxModelKind;
+
+enum { FTX_MAX_ENDS = 8, FTX_MAX_BANNED = 8 };
+
+typedef struct FtxFacts { /* 320 bytes */
     uint32_t name; /* str */
     uint32_t vocab, hidden, layers, heads, kv_heads, head_dim;
     uint32_t context, sequences, tokens, kv_block, kv_pages;
@@ -86,7 +99,16 @@ typedef struct FtxFacts { /* 256 bytes */
     uint64_t sidecar_checksum;
     uint64_t parameters;          /* of the model, for people */
     FtxDecode decode;
-    uint32_t reserved[16];
+    uint32_t kind;                /* FtxModelKind */
+    uint32_t source_context;      /* FTX_MODEL_SEQ2SEQ: tokens of a source at most; else 0 */
+    int32_t start;                /* FTX_MODEL_SEQ2SEQ: the decoder's first id; -1: none */
+    uint32_t pooled;              /* FTX_MODEL_ENCODER: width of the pooled vector; 0: none */
+    uint32_t types;               /* token types; 0: none */
+    uint32_t beams;               /* lanes that a request may have; 0, 1: no beam search */
+    int32_t pad;                  /* -1: none. For people: nothing here is ever padded */
+    uint32_t n_banned;
+    int32_t banned[FTX_MAX_BANNED]; /* ids that are never sampled: bad words of one token */
+    uint32_t reserved[9];
 } FtxFacts;
 
 typedef struct FtxWeight { /* 64 bytes */
@@ -119,13 +141,15 @@ enum {
     FTX_NAMED_COUNT,
 };
 
-typedef struct FtxPlan { /* 344 bytes */
+enum { FTX_MAX_NAMED = 32 };
+
+typedef struct FtxPlan { /* 600 bytes */
     uint32_t target;
     uint32_t weight_type, compute_type, kv_type; /* DType */
     uint64_t space_bytes[8];      /* by FtxSpace; [WEIGHTS] is the block's size */
     uint64_t lower_bound;         /* of WORK: the largest sum of live bytes */
-    uint64_t named[16];           /* offset of FTX_NAMED_x in its space */
-    uint64_t named_bytes[16];
+    uint64_t named[FTX_MAX_NAMED]; /* offset of FTX_NAMED_x in its space */
+    uint64_t named_bytes[FTX_MAX_NAMED];
 } FtxPlan;
 
 typedef enum FtxKernelKind {
@@ -166,9 +190,20 @@ enum FtxMatmulConst {
     FTX_MM_CONSTS,
 };
 
-typedef enum FtxAct { FTX_ACT_NONE, FTX_ACT_RELU, FTX_ACT_GELU_ERF, FTX_ACT_GELU_TANH, FTX_ACT_QUICK_GELU, FTX_ACT_SILU } FtxAct;
+typedef enum FtxAct {
+    FTX_ACT_NONE,
+    FTX_ACT_RELU,
+    FTX_ACT_GELU_ERF,
+    FTX_ACT_GELU_TANH,
+    FTX_ACT_QUICK_GELU,
+    FTX_ACT_SILU,
+    FTX_ACT_TANH,
+} FtxAct;
 
-typedef enum FtxProgramKind { FTX_PROG_STEP = 1, FTX_PROG_DECODE } FtxProgramKind;
+/* STEP and DECODE are the decoder's: any mix of prompt chunks and single tokens, and one token of every
+ * row. ENCODE takes whole texts: of an encoder it leaves $hidden (and $pooled), of a sequence-to-
+ * sequence model the source's keys and values for all layers of the decoder, in $cross_k, $cross_v. */
+typedef enum FtxProgramKind { FTX_PROG_STEP = 1, FTX_PROG_DECODE, FTX_PROG_ENCODE } FtxProgramKind;
 
 typedef struct FtxProgram { /* 32 bytes */
     uint32_t kind;

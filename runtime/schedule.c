@@ -46,7 +46,10 @@ void schedule_ladders(FtxEngine *e)
     const ArtifactPlan *p = e->model->plan;
 
     for (uint32_t i = 0; i < p->n_programs; i++)
-        ladder_add(p->programs[i].kind == FTX_PROG_DECODE ? &e->decode : &e->step, i, p->programs[i].bucket);
+        ladder_add(p->programs[i].kind == FTX_PROG_DECODE   ? &e->decode
+                   : p->programs[i].kind == FTX_PROG_ENCODE ? &e->encode
+                                                            : &e->step,
+                   i, p->programs[i].bucket);
 }
 
 static bool ladder_find(const ProgramLadder *l, int tokens, uint32_t *program)
@@ -197,6 +200,7 @@ static void write_row(FtxEngine *e, int i)
         .emit = w->emit,
         .prompt = r->prompt,
         .limit = r->limit,
+        .group = i,
     };
     ((FtxParams *)engine_io(e, FTX_NAMED_params))[i] = r->params;
     memcpy((int32_t *)engine_io(e, FTX_NAMED_ends) + (size_t)i * f->end_ids, r->ends,

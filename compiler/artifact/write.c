@@ -132,6 +132,15 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->positions = s->positions;
     f->parameters = weights_parameters(s->graph, w->keep);
     f->decode = s->decode;
+    f->kind = s->graph->kind;
+    f->source_context = (uint32_t)l->source;
+    f->beams = (uint32_t)l->beams;
+    f->start = s->start;
+    f->pad = s->pad;
+    f->pooled = s->pooled;
+    f->types = s->types;
+    f->n_banned = s->n_banned;
+    memcpy(f->banned, s->banned, sizeof f->banned);
     return f;
 }
 

@@ -37,7 +37,7 @@
  * and X_IS_S, 1 if it counts sequences (a dimension that is T or S itself is known in launch and
  * moves only; scratch and zeroed take its largest value); rows(x), 1 if x has a row a sequence;
  * has(b); type(x); sizeof(x), bytes of an element of an argument or of a type constant; the types
- * fp32 fp16 bf16; the kinds of FtxAct relu gelu_erf gelu_tanh quick_gelu silu; and
+ * fp32 fp16 bf16; the kinds of FtxAct relu gelu_erf gelu_tanh quick_gelu silu tanh; and
  *   T_MAX (bucket, or limits.tokens)   S_MAX   BUCKET (0: exact)   DECODE (1 in decode programs)
  *   ARCH (80, 90 ...; 0: CPU)   SMEM (shared memory a block may have on the target)
  *   CONTEXT  BLOCK (kv_block)  PAGES (kv_pages)  SEQUENCES  TOKENS  LOGIT_BIAS  END_IDS

@@ -133,7 +133,7 @@ static bool lookup_function(const Scope *s, const char *name, int64_t *value)
 
 static int64_t act_number(const char *word)
 {
-    static const char *const words[] = {"none", "relu", "gelu_erf", "gelu_tanh", "quick_gelu", "silu"};
+    static const char *const words[] = {"none", "relu", "gelu_erf", "gelu_tanh", "quick_gelu", "silu", "tanh"};
 
     for (size_t i = 0; i < LEN(words); i++)
         if (strcmp(words[i], word) == 0)

@@ -120,7 +120,9 @@ static json_t *programs_json(const Artifact *a, const ArtifactPlan *p)
                                                       "kernel", (int)l->kernel));
         }
         json_array_append_new(list, json_pack("{ss,si,so,so,so}", "kind",
-                                              g->kind == FTX_PROG_DECODE ? "decode" : "step", "bucket",
+                                              g->kind == FTX_PROG_DECODE   ? "decode"
+                                              : g->kind == FTX_PROG_ENCODE ? "encode"
+                                                                           : "step", "bucket",
                                               (int)g->bucket, "work_bytes", number(g->work_bytes), "live_bytes",
                                               number(window_live_peak(p, i, &at)), "launches", launches));
     }

@@ -61,6 +61,10 @@ const char *window_program(const FtxProgram *p)
 
     if (p->kind == FTX_PROG_DECODE && p->bucket)
         snprintf(s, 160, "decode, up to %u sequence%s", p->bucket, p->bucket == 1 ? "" : "s");
+    else if (p->kind == FTX_PROG_ENCODE && p->bucket)
+        snprintf(s, 160, "encode, up to %u tokens", p->bucket);
+    else if (p->kind == FTX_PROG_ENCODE)
+        snprintf(s, 160, "encode, any number of tokens");
     else if (p->bucket)
         snprintf(s, 160, "step, up to %u tokens", p->bucket);
     else

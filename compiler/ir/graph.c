@@ -213,7 +213,23 @@ uint32_t *ir_uses(const Graph *g)
                 uses[ir_value(g, v)->args[i]]++;
     if (g->output)
         uses[g->output]++;
+    if (g->pooled)
+        uses[g->pooled]++;
     return uses;
+}
+
+bool *ir_encoder_side(const Graph *g)
+{
+    bool *side = arena_array(g->scratch, bool, g->values.n);
+
+    for (Id v = (Id)g->values.n - 1; v > 0; v--) {
+        const Op op = ir_value(g, v)->op;
+
+        side[v] |= g->kind == FTX_MODEL_ENCODER || op == OP_CROSS_CACHE || op == OP_CROSS_APPEND;
+        for (int i = 0; side[v] && i < IR_MAX_ARGS; i++)
+            side[ir_value(g, v)->args[i]] = true;
+    }
+    return side;
 }
 
 void ir_sweep(Graph *g)
@@ -222,7 +238,7 @@ void ir_sweep(Graph *g)
     Id *now = arena_array(g->scratch, Id, g->values.n);
     Id n = 1;
 
-    live[g->output] = live[g->logits] = true;
+    live[g->output] = live[g->logits] = live[g->pooled] = true;
     for (Id v = (Id)g->values.n - 1; v > 0; v--)
         for (int i = 0; live[v] && i < IR_MAX_ARGS; i++)
             live[ir_value(g, v)->args[i]] = true;
@@ -239,4 +255,5 @@ void ir_sweep(Graph *g)
     g->values.n = n;
     g->output = now[g->output];
     g->logits = now[g->logits];
+    g->pooled = now[g->pooled];
 }

@@ -292,6 +292,74 @@ static bool infer_append(const Ask *q, Shape *out)
     return true;
 }
 
+/* Keys and values of the source, and the attention over them. */
+static bool infer_cross(const Ask *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0), c = q->args[1] ? shape_of(q, 1) : (Shape){0};
+    int64_t heads = size(x, 1), head_dim = size(x, 2);
+
+    if (!want_activation(q, 0) || !want_range(q, "layer", 0, 1 << 20))
+        return false;
+    if (q->op == OP_CROSS_CACHE) {
+        *out = x;
+        return want_heads(q, 0) && want_heads(q, 1) && want_same(q, 0, 1);
+    }
+    if (q->op == OP_ATTEND_SOURCE) {
+        if (!want_heads(q, 0))
+            return false;
+    } else {
+        if (!want_rank(q, 0, 2) || !want_range(q, "kv_heads", 1, 1 << 20) || !want_range(q, "head_dim", 1, 1 << 20))
+            return false;
+        head_dim = get(q, "head_dim");
+        heads = q->op == OP_CROSS_APPEND ? 2 * get(q, "kv_heads") : get(q, "heads");
+        if (x.dim[0].kind != DIM_T || heads < 1 || size(x, 1) % head_dim || size(x, 1) / head_dim != heads)
+            return diag_error(q->d, q->loc, "%s: x is %s, it must be [T,%lld*%lld]", ir_op_name(q->op), text_of(q, 0),
+                              (long long)heads, (long long)head_dim);
+    }
+    if (q->op == OP_CROSS_APPEND) {
+        *out = ir_shape(3, x.dim[0], ir_const(get(q, "kv_heads")), ir_const(head_dim));
+        return true;
+    }
+    if (arg(q, 1)->op != OP_CROSS_CACHE && arg(q, 1)->op != OP_CROSS_APPEND)
+        return diag_error(q->d, q->loc, "%s: cross is the result of %s, it must be that of cross_cache",
+                          ir_op_name(q->op), ir_op_name(arg(q, 1)->op));
+    if (head_dim != size(c, 2) || size(c, 1) < 1 || heads % size(c, 1) ||
+        (q->op == OP_ATTEND_CROSS && get(q, "kv_heads") != size(c, 1)))
+        return diag_error(q->d, q->loc, "%s: q has %lld heads of %lld, the source %s: head_dim must be equal and "
+                          "kv_heads divide heads", ir_op_name(q->op), (long long)heads, (long long)head_dim,
+                          text_of(q, 1));
+    if (ir_int(arg(q, 1), "layer") != get(q, "layer"))
+        return diag_error(q->d, q->loc, "%s: layer is %lld, that of the source %lld", ir_op_name(q->op),
+                          (long long)get(q, "layer"), (long long)ir_int(arg(q, 1), "layer"));
+    *out = x;
+    return true;
+}
+
+/* Attention over all tokens of a text. */
+static bool infer_full(const Ask *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0);
+
+    if (q->op == OP_ATTEND_FULL) {
+        if (!want_heads(q, 0) || !want_heads(q, 1) || !want_heads(q, 2) || !want_same(q, 1, 2))
+            return false;
+        if (size(shape_of(q, 1), 2) != size(x, 2) || size(x, 1) % size(shape_of(q, 1), 1))
+            return diag_error(q->d, q->loc, "attend_full: q is %s, k is %s: head_dim must be equal and kv_heads divide "
+                              "heads", text_of(q, 0), text_of(q, 1));
+        *out = x;
+        return true;
+    }
+    if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "heads", 1, 1 << 20) ||
+        !want_range(q, "kv_heads", 1, get(q, "heads")) || !want_range(q, "head_dim", 1, 1 << 20))
+        return false;
+    if (x.dim[0].kind != DIM_T || size(x, 1) != (get(q, "heads") + 2 * get(q, "kv_heads")) * get(q, "head_dim") ||
+        get(q, "heads") % get(q, "kv_heads"))
+        return diag_error(q->d, q->loc, "attend_packed: x is %s, it must be [T,(%lld+2*%lld)*%lld]", text_of(q, 0),
+                          (long long)get(q, "heads"), (long long)get(q, "kv_heads"), (long long)get(q, "head_dim"));
+    *out = ir_shape(2, x.dim[0], ir_const(get(q, "heads") * get(q, "head_dim")), (Dim){0});
+    return true;
+}
+
 static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
 {
     const Shape x = q->args[0] ? shape_of(q, 0) : (Shape){0};
@@ -339,6 +407,11 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
             return false;
         *out = ir_shape(2, ir_T(), x.dim[1], (Dim){0});
         return true;
+    case OP_TYPES:
+        if (!want_rank(q, 0, 2) || !want_weight(q, 0))
+            return false;
+        *out = ir_shape(2, ir_T(), x.dim[1], (Dim){0});
+        return true;
     case OP_LINEAR:
         return infer_linear(q, out);
     case OP_ADD:
@@ -353,10 +426,10 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
         return infer_norm(q, out);
     case OP_ACT:
         *out = x;
-        return want_activation(q, 0) && want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu silu");
+        return want_activation(q, 0) && want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu silu tanh");
     case OP_GLU:
         if (!want_rank(q, 0, 2) || !want_activation(q, 0) ||
-            !want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu silu"))
+            !want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu silu tanh"))
             return false;
         if (size(x, 1) % 2)
             return diag_error(q->d, q->loc, "glu: x is %s, its rows must have an even length", text_of(q, 0));
@@ -385,11 +458,25 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
         return infer_cache_and_attention(q, out);
     case OP_APPEND:
         return infer_append(q, out);
+    case OP_ATTEND_FULL:
+    case OP_ATTEND_PACKED:
+        return infer_full(q, out);
+    case OP_CROSS_CACHE:
+    case OP_CROSS_APPEND:
+    case OP_ATTEND_SOURCE:
+    case OP_ATTEND_CROSS:
+        return infer_cross(q, out);
+    case OP_NORMALIZE:
+        *out = x;
+        return want_rank(q, 0, 2) && want_activation(q, 0);
+    case OP_SELECT_FIRST:
+    case OP_POOL_MEAN:
     case OP_SELECT_LAST:
         if (!want_rank(q, 0, 2) || !want_activation(q, 0))
             return false;
         if (x.dim[0].kind != DIM_T)
-            return diag_error(q->d, q->loc, "select_last: x is %s, it must have a row for each token", text_of(q, 0));
+            return diag_error(q->d, q->loc, "%s: x is %s, it must have a row for each token", ir_op_name(q->op),
+                              text_of(q, 0));
         *out = x;
         out->dim[0] = ir_S();
         return true;
@@ -425,6 +512,10 @@ static bool check_args(const Ask *q)
                               ir_op_args(q->op));
         if (!q->args[i] && declared && !optional)
             return diag_error(q->d, q->loc, "%s: %s is missing", ir_op_name(q->op), name);
+        if (q->args[i] && (arg(q, i)->op == OP_CROSS_CACHE || arg(q, i)->op == OP_CROSS_APPEND) &&
+            q->op != OP_ATTEND_SOURCE && q->op != OP_ATTEND_CROSS)
+            return diag_error(q->d, q->loc, "%s: %s are keys and values of a source, only attend_cross reads them",
+                              ir_op_name(q->op), name);
         if (q->args[i] && arg(q, i)->op == OP_CACHE && q->op != OP_ATTEND)
             return diag_error(q->d, q->loc, "%s: %s is a cache, only attend reads one", ir_op_name(q->op), name);
     }

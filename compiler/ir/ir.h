@@ -13,7 +13,8 @@
  *     %9 = linear %3 %8 - : [T,640] fp32
  *     output %120
  *
- * round-trips: print(parse(t)) == t. `-` is a missing argument, `#` begins a line that is skipped,
+ * and, where they are not those of a decoder, a line `kind encoder` or `kind seq2seq` before the
+ * values and `pooled %121` behind; round-trips: print(parse(t)) == t. `-` is a missing argument, `#` begins a line that is skipped,
  * `;` the spec line. Strings take \" \\ and \xHH. */
 #ifndef FTXC_IR_H
 #define FTXC_IR_H
@@ -24,6 +25,7 @@
 #include "../../runtime/base/arena.h"
 #include "../../runtime/base/diag.h"
 #include "../../runtime/base/dtype.h"
+#include "../../runtime/ftx_format.h"
 
 typedef uint32_t Id; /* 0: none */
 
@@ -81,14 +83,18 @@ typedef struct Limits {
     int64_t kv_block;  /* tokens a page */
     int64_t kv_pages;  /* pages of the pool, all layers alike */
     int64_t logit_bias, end_ids; /* entries a request may bring */
+    int64_t source;    /* tokens of a source at most; 0: nothing reads one */
+    int64_t beams;     /* lanes of a request at most; 0, 1: no beam search */
 } Limits;
 
 typedef struct Graph {
     const char *name;
     Limits limits;
     struct { Value *at; size_t n, cap; } values; /* [0] is unused */
-    Id output;       /* the sampled tokens */
+    uint32_t kind;   /* FtxModelKind of ftx_format.h */
+    Id output;       /* the sampled tokens; of an encoder the hidden states */
     Id logits;       /* what the sample op reads; 0: the output is no sample */
+    Id pooled;       /* of an encoder: one vector a sequence; 0: none */
     uint32_t facts;  /* which passes have run: IR_CLEAN ... */
     Arena *keep;     /* lives as long as the graph */
     Arena *scratch;  /* emptied after every pass */
@@ -129,6 +135,9 @@ bool ir_infer(const Graph *g, Op op, const Id args[IR_MAX_ARGS], const Attr *att
 void ir_sweep(Graph *g);
 /* How many arguments of other values name each value; [values.n], in g->scratch. */
 uint32_t *ir_uses(const Graph *g);
+/* Which values the encoder computes: of an encoder all, of a decoder none, else those that the keys
+ * and values of the source are made of. [values.n], in g->scratch. */
+bool *ir_encoder_side(const Graph *g);
 
 bool ir_verify(const Graph *g, Diag *d);
 void ir_print(const Graph *g, FILE *out);

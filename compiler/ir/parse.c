@@ -256,7 +256,7 @@ static bool limits(Reader *r)
     } fields[] = {
         {"sequences", &l->sequences}, {"context", &l->context},       {"tokens", &l->tokens},
         {"kv_block", &l->kv_block},   {"kv_pages", &l->kv_pages},     {"logit_bias", &l->logit_bias},
-        {"end_ids", &l->end_ids},
+        {"end_ids", &l->end_ids},     {"source", &l->source},         {"beams", &l->beams},
     };
     char key[32];
 
@@ -294,7 +294,22 @@ static bool facts(Reader *r)
     return true;
 }
 
-/* `graph`, `limits`, `facts`, `output`: a line that begins with a word. */
+static bool kind(Reader *r)
+{
+    static const char *const words[] = {"decoder", "encoder", "seq2seq"};
+    char word[32];
+
+    if (!name(r, word, sizeof word, "kind"))
+        return false;
+    for (uint32_t i = 0; i < LEN(words); i++)
+        if (strcmp(words[i], word) == 0) {
+            r->g->kind = i;
+            return true;
+        }
+    return diag_error(r->d, r->loc, "no kind is called \"%s\"; there are decoder, encoder, seq2seq", word);
+}
+
+/* `graph`, `limits`, `kind`, `facts`, `output`, `pooled`: a line that begins with a word. */
 static bool statement(Reader *r)
 {
     char word[32];
@@ -308,14 +323,20 @@ static bool statement(Reader *r)
         return limits(r);
     if (strcmp(word, "facts") == 0)
         return facts(r);
-    if (strcmp(word, "output") != 0)
+    if (strcmp(word, "kind") == 0)
+        return kind(r);
+    if (strcmp(word, "output") != 0 && strcmp(word, "pooled") != 0)
         return diag_error(r->d, r->loc, "no statement is called \"%s\"", word);
     if (!accept(r, '%'))
         return fail(r, "%");
     if (!integer(r, &i))
         return false;
     if (i < 1 || i >= (int64_t)r->g->values.n)
-        return diag_error(r->d, r->loc, "output: %%%lld is no value", (long long)i);
+        return diag_error(r->d, r->loc, "%s: %%%lld is no value", word, (long long)i);
+    if (word[0] == 'p') {
+        r->g->pooled = (Id)i;
+        return true;
+    }
     r->g->output = (Id)i;
     r->g->logits = ir_value(r->g, (Id)i)->op == OP_SAMPLE ? ir_value(r->g, (Id)i)->args[0] : 0;
     return true;

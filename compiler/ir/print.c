@@ -70,8 +70,15 @@ void ir_print(const Graph *g, FILE *out)
     fputs("graph ", out);
     print_string(g->name, out);
     fprintf(out, "\nlimits sequences=%lld context=%lld tokens=%lld kv_block=%lld kv_pages=%lld logit_bias=%lld"
-            " end_ids=%lld\n", (long long)l->sequences, (long long)l->context, (long long)l->tokens,
+            " end_ids=%lld", (long long)l->sequences, (long long)l->context, (long long)l->tokens,
             (long long)l->kv_block, (long long)l->kv_pages, (long long)l->logit_bias, (long long)l->end_ids);
+    if (l->source)
+        fprintf(out, " source=%lld", (long long)l->source);
+    if (l->beams)
+        fprintf(out, " beams=%lld", (long long)l->beams);
+    fputc('\n', out);
+    if (g->kind)
+        fprintf(out, "kind %s\n", g->kind == FTX_MODEL_ENCODER ? "encoder" : "seq2seq");
     if (g->facts)
         fprintf(out, "facts%s%s\n", g->facts & IR_CLEAN ? " clean" : "", g->facts & IR_PRECISE ? " precise" : "");
     for (Id id = 1; id < g->values.n; id++) {
@@ -90,4 +97,6 @@ void ir_print(const Graph *g, FILE *out)
     }
     if (g->output)
         fprintf(out, "output %%%u\n", g->output);
+    if (g->pooled)
+        fprintf(out, "pooled %%%u\n", g->pooled);
 }

@@ -31,13 +31,39 @@ static bool verify_value(const Graph *g, Id id, Diag *d)
     return true;
 }
 
+/* What the decoder computes stands on the encoder through keys and values of the source alone: the
+ * two run in programs of their own, over other tokens. */
+static bool verify_sides(const Graph *g, Diag *d)
+{
+    const bool *encoder = ir_encoder_side(g);
+
+    for (Id id = 1; id < g->values.n; id++) {
+        const Value *v = ir_value(g, id);
+
+        for (int i = 0; i < IR_MAX_ARGS && !encoder[id]; i++) {
+            const Op from = ir_value(g, v->args[i])->op;
+
+            if (v->args[i] && encoder[v->args[i]] && !ir_op_is_weight(from) && from != OP_IDS &&
+                v->op != OP_ATTEND_SOURCE && v->op != OP_ATTEND_CROSS)
+                return diag_error(d, v->loc, "%%%u = %s reads %%%u = %s of the encoder; the decoder sees it through "
+                                  "attend_cross only", id, ir_op_name(v->op), v->args[i], ir_op_name(from));
+        }
+        if (g->kind != FTX_MODEL_SEQ2SEQ && (v->op == OP_CROSS_CACHE || v->op == OP_CROSS_APPEND))
+            return diag_error(d, v->loc, "%%%u = %s: the graph is of kind seq2seq", id, ir_op_name(v->op));
+        if (g->kind == FTX_MODEL_ENCODER && (v->op == OP_CACHE || v->op == OP_APPEND || v->op == OP_SAMPLE))
+            return diag_error(d, v->loc, "%%%u = %s: an encoder has none", id, ir_op_name(v->op));
+    }
+    return true;
+}
+
 bool ir_verify(const Graph *g, Diag *d)
 {
     const Limits *l = &g->limits;
     const Loc nowhere = {0};
 
-    if (l->sequences < 1 || l->context < 1 || l->tokens < 1 || l->kv_block < 1 || l->kv_pages < 1 ||
-        l->logit_bias < 0 || l->end_ids < 0)
+    if (l->sequences < 1 || l->context < 1 || l->tokens < 1 || l->kv_block < 1 ||
+        l->kv_pages < (g->kind != FTX_MODEL_ENCODER) || l->logit_bias < 0 || l->end_ids < 0 || l->source < 0 ||
+        l->beams < 0)
         return diag_error(d, nowhere, "limits: sequences, context, tokens, kv_block and kv_pages are positive");
     for (Id id = 1; id < g->values.n; id++)
         if (!verify_value(g, id, d))
@@ -46,5 +72,18 @@ bool ir_verify(const Graph *g, Diag *d)
         return diag_error(d, nowhere, "the graph has no output");
     if (g->logits != (ir_value(g, g->output)->op == OP_SAMPLE ? ir_value(g, g->output)->args[0] : 0))
         return diag_error(d, nowhere, "the logits %%%u are not what the output reads", g->logits);
+    if (g->pooled >= g->values.n || (g->pooled && g->kind != FTX_MODEL_ENCODER))
+        return diag_error(d, nowhere, "pooled: %%%u is no value of an encoder", g->pooled);
+    if (g->kind == FTX_MODEL_ENCODER) {
+        const Shape h = ir_value(g, g->output)->shape, p = ir_value(g, g->pooled)->shape;
+
+        if (h.rank != 2 || h.dim[0].kind != DIM_T || h.dim[1].kind != DIM_CONST)
+            return diag_error(d, nowhere, "the output of an encoder is %s, it must be [T,D]",
+                              ir_shape_text(g->scratch, h));
+        if (g->pooled && (p.rank != 2 || p.dim[0].kind != DIM_S || p.dim[1].kind != DIM_CONST))
+            return diag_error(d, nowhere, "pooled is %s, it must be [S,D]", ir_shape_text(g->scratch, p));
+    }
+    if (!verify_sides(g, d))
+        return false;
     return true;
 }

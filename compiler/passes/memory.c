@@ -46,7 +46,7 @@ static const struct {
 
 /* What the expressions of named.def are over. */
 typedef struct Sizes {
-    int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING;
+    int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING, D, POOL, SRC, BEAMS;
 } Sizes;
 
 static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *value)
@@ -58,6 +58,7 @@ static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *v
     } names[] = {
         {"S", s->S}, {"T", s->T}, {"C", s->C}, {"B", s->B},   {"P", s->P},       {"V", s->V},       {"L", s->L},
         {"G", s->G}, {"E", s->E}, {"KV", s->KV}, {"BIAS", s->BIAS}, {"ENDS", s->ENDS}, {"RING", s->RING},
+        {"D", s->D}, {"POOL", s->POOL}, {"SRC", s->SRC}, {"BEAMS", s->BEAMS},
     };
 
     *kind = EXPR_CONSTANT;
@@ -76,6 +77,12 @@ static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
 
     *s = (Sizes){.S = m->sequences, .T = m->tokens, .C = m->context, .B = m->kv_block, .P = m->kv_pages,
                  .KV = (int64_t)dtype_size(l->kv), .BIAS = m->logit_bias, .ENDS = m->end_ids, .RING = FTX_OUT_RING};
+    s->SRC = m->source;
+    s->BEAMS = m->beams > 1 ? m->beams : 0;
+    if (l->g->kind == FTX_MODEL_ENCODER)
+        s->D = ir_value(l->g, l->g->output)->shape.dim[1].n;
+    if (l->g->pooled)
+        s->POOL = ir_value(l->g, l->g->pooled)->shape.dim[1].n;
     if (l->g->logits)
         s->V = ir_value(l->g, l->g->logits)->shape.dim[1].n;
     for (Id id = 1; id < l->g->values.n; id++) {

@@ -109,6 +109,7 @@ bool rewrite_run(Graph *g, Rule *rule)
     }
     now.output = r.map[g->output];
     now.logits = r.map[g->logits];
+    now.pooled = r.map[g->pooled];
     if (now.logits && ir_value(&now, now.output)->op == OP_SAMPLE)
         now.logits = ir_value(&now, now.output)->args[0];
     *g = now;

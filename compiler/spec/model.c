@@ -77,6 +77,8 @@ static void read_decode(lua_State *L, int t)
     c->ngram = (int32_t)field_count(L, t, "decode.no_repeat_ngram");
     c->min_new = (int32_t)field_count(L, t, "decode.min_new");
     c->max_new = (int32_t)field_count(L, t, "decode.max_new");
+    c->length_penalty = 1;
+    c->forced_bos = c->forced_eos = -1;
     field_push(L, t, "decode.max_top_k");
     c->max_top_k = (int32_t)field_count(L, t, "decode.max_top_k");
     if (lua_isnil(L, -1) && c->max_top_k < c->top_k)
@@ -100,6 +102,7 @@ static void read_ends(lua_State *L, int t)
     Spec *spec = reader_of(L)->spec;
     const char *what = field_expected(L, "eos");
 
+    spec->start = spec->pad = -1;
     spec->bos = (int32_t)field_count(L, t, "bos");
     if (spec->bos >= (int64_t)spec->vocab) {
         lua_pushinteger(L, spec->bos);

@@ -22,7 +22,7 @@ typedef struct FtxToken {
     int id;
     int pos;  /* in its sequence, from 0: RoPE, learned positions, place in the cache */
     int row;
-    int slot; /* of its row */
+    int slot; /* of its row; in encode programs the token's type */
 } FtxToken;
 
 /* $rows [S]. A row's cache holds kv_len tokens once this step's q_len tokens are appended. */
@@ -35,6 +35,10 @@ typedef struct FtxRow {
     int prompt;  /* prompt length: history from here on is generated */
     int limit;   /* length (prompt + new) at which the row is done */
     int done;    /* set by `sample` at an end id or at the limit; a done row no longer advances */
+    int src_len;  /* sequence to sequence: tokens of the source */
+    int src_slot; /* and the slot that holds its keys and values */
+    int group;    /* beams: the row of lane 0; without them the row itself */
+    int lane;     /* beams: which lane of the group; 0 */
 } FtxRow;
 
 /* $params [S] */

@@ -12,6 +12,7 @@ double ref_act_of(double x, FtxAct kind)
     case FTX_ACT_GELU_TANH: return 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
     case FTX_ACT_QUICK_GELU: return x / (1.0 + exp(-1.702 * x));
     case FTX_ACT_SILU: return x / (1.0 + exp(-x));
+    case FTX_ACT_TANH: return tanh(x);
     }
     return x;
 }

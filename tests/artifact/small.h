@@ -96,7 +96,7 @@ static inline void small_plan(Small *s, int which)
     p->head.space_bytes[FTX_SPACE_WORK] = 4096;
     p->head.lower_bound = 4096;
     small_named(&p->head, &s->spec, FTX_NAMED_step, FTX_SPACE_IO, 64);
-    small_named(&p->head, &s->spec, FTX_NAMED_rows, FTX_SPACE_IO, 32 * S);
+    small_named(&p->head, &s->spec, FTX_NAMED_rows, FTX_SPACE_IO, sizeof(FtxRow) * S);
     small_named(&p->head, &s->spec, FTX_NAMED_params, FTX_SPACE_IO, 64 * S);
     small_named(&p->head, &s->spec, FTX_NAMED_ends, FTX_SPACE_IO, 4 * S * (uint64_t)l->end_ids);
     small_named(&p->head, &s->spec, FTX_NAMED_bias, FTX_SPACE_IO, 8 * S * (uint64_t)l->logit_bias);
@@ -199,8 +199,9 @@ static inline void small_begin(Small *s)
     s->spec.head_dim = 8;
     s->spec.n_ends = 1;
     s->spec.ends[0] = 2;
-    s->spec.bos = -1;
-    s->spec.decode = (FtxDecode){.temperature = 1, .top_p = 1, .repetition = 1, .max_top_k = 50};
+    s->spec.bos = s->spec.start = s->spec.pad = -1;
+    s->spec.decode = (FtxDecode){.temperature = 1, .top_p = 1, .repetition = 1, .max_top_k = 50,
+                                 .length_penalty = 1, .forced_bos = -1, .forced_eos = -1};
     s->consts[0] = (Const){.name = "N", .kind = CONST_INT, .i = 42};
     s->consts[1] = (Const){.name = "EPS", .kind = CONST_FLOAT, .f = 1e-5};
     small_checkpoint(s);

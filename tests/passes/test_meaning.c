@@ -14,7 +14,7 @@
 #include "compiler/passes/pass.h"
 #include "runtime/base/hash.h"
 
-enum { T = 5, LAYERS = 4 };
+enum { T = 5, LAYERS = 4, SOURCES = LAYERS /* of cache: those of the source follow */ };
 
 typedef struct Tensor {
     double *at;
@@ -25,7 +25,7 @@ typedef struct Machine {
     const Graph *g;
     Arena *a;
     Tensor *v;
-    struct { double *k, *v; int64_t heads, head_dim; } cache[LAYERS];
+    struct { double *k, *v; int64_t heads, head_dim; } cache[2 * LAYERS];
 } Machine;
 
 static double uniform(uint64_t *seed)
@@ -42,6 +42,8 @@ static double act(const char *kind, double x)
         return 0.5 * x * (1 + erf(x / sqrt(2)));
     if (strcmp(kind, "gelu_tanh") == 0)
         return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    if (strcmp(kind, "tanh") == 0)
+        return tanh(x);
     return x / (1 + exp(-(strcmp(kind, "quick_gelu") == 0 ? 1.702 : 1) * x)); /* or silu */
 }
 
@@ -58,8 +60,9 @@ static void rotate(double *x, const Tensor *table, int64_t pos, int64_t pairs, b
     }
 }
 
+/* causal: a token sees what stands before it and itself, else all of the text. */
 static void attend(Machine *m, const double *q, int64_t heads, int64_t layer, double scale, int64_t window,
-                   double softcap, double *y)
+                   double softcap, bool causal, double *y)
 {
     const int64_t E = m->cache[layer].head_dim, G = m->cache[layer].heads;
 
@@ -68,7 +71,9 @@ static void attend(Machine *m, const double *q, int64_t heads, int64_t layer, do
             const int64_t g = h / (heads / G);
             double score[T], most = -1e300, sum = 0;
 
-            for (int64_t s = 0; s <= t; s++) {
+            const int64_t last = causal ? t : T - 1;
+
+            for (int64_t s = 0; s <= last; s++) {
                 score[s] = 0;
                 for (int64_t e = 0; e < E; e++)
                     score[s] += q[(t * heads + h) * E + e] * m->cache[layer].k[(s * G + g) * E + e];
@@ -79,13 +84,13 @@ static void attend(Machine *m, const double *q, int64_t heads, int64_t layer, do
                     score[s] = -1e300;
                 most = score[s] > most ? score[s] : most;
             }
-            for (int64_t s = 0; s <= t; s++)
+            for (int64_t s = 0; s <= last; s++)
                 sum += score[s] = exp(score[s] - most);
             for (int64_t e = 0; e < E; e++) {
                 double *to = &y[(t * heads + h) * E + e];
 
                 *to = 0;
-                for (int64_t s = 0; s <= t; s++)
+                for (int64_t s = 0; s <= last; s++)
                     *to += score[s] / sum * m->cache[layer].v[(s * G + g) * E + e];
             }
         }
@@ -260,10 +265,59 @@ static void compute(Machine *m, Id id)
     case OP_ATTEND:
     case OP_ATTEND_PAGED:
         attend(m, x->at, ir_value(m->g, v->args[0])->shape.dim[1].n, ir_int(v, "layer"), ir_float(v, "scale"),
-               ir_int(v, "window"), ir_float(v, "softcap"), y);
+               ir_int(v, "window"), ir_float(v, "softcap"), true, y);
+        break;
+    case OP_TYPES: /* the token's type is 0 */
+        for (int64_t t = 0; t < T; t++)
+            memcpy(y + t * x->row, x->at, sizeof(double) * (size_t)x->row);
+        break;
+    case OP_ATTEND_FULL:
+        keep(m, 0, w->at, b->at, w->row * ir_value(m->g, v->args[1])->shape.dim[1].n,
+             w->row * ir_value(m->g, v->args[1])->shape.dim[1].n, ir_value(m->g, v->args[1])->shape.dim[1].n, w->row);
+        attend(m, x->at, v->shape.dim[1].n, 0, ir_float(v, "scale"), 0, 0, false, y);
+        break;
+    case OP_ATTEND_PACKED: {
+        const int64_t H = ir_int(v, "heads"), G = ir_int(v, "kv_heads"), E = ir_int(v, "head_dim");
+        double *q = arena_array(m->a, double, T * H * E);
+
+        for (int64_t t = 0; t < T; t++)
+            memcpy(q + t * H * E, x->at + t * x->row, sizeof(double) * (size_t)(H * E));
+        keep(m, 0, x->at + H * E, x->at + (H + G) * E, x->row, x->row, G, E);
+        attend(m, q, H, 0, ir_float(v, "scale"), 0, 0, false, y);
+        break;
+    }
+    case OP_CROSS_CACHE:
+        keep(m, SOURCES + ir_int(v, "layer"), x->at, w->at, n / T, n / T, v->shape.dim[1].n, v->shape.dim[2].n);
+        break;
+    case OP_CROSS_APPEND:
+        keep(m, SOURCES + ir_int(v, "layer"), x->at, x->at + x->row / 2, x->row, x->row, ir_int(v, "kv_heads"),
+             ir_int(v, "head_dim"));
+        break;
+    case OP_ATTEND_SOURCE:
+    case OP_ATTEND_CROSS:
+        attend(m, x->at, v->op == OP_ATTEND_CROSS ? ir_int(v, "heads") : v->shape.dim[1].n,
+               SOURCES + ir_int(v, "layer"), ir_float(v, "scale"), 0, 0, false, y);
+        break;
+    case OP_SELECT_FIRST:
+        memcpy(y, x->at, sizeof(double) * (size_t)n);
         break;
     case OP_SELECT_LAST:
         memcpy(y, x->at + (T - 1) * x->row, sizeof(double) * (size_t)n);
+        break;
+    case OP_POOL_MEAN:
+        for (int64_t t = 0; t < T; t++)
+            for (int64_t i = 0; i < n; i++)
+                y[i] += x->at[t * x->row + i] / T;
+        break;
+    case OP_NORMALIZE:
+        for (int64_t t = 0; t < x->rows; t++) {
+            double square = 0;
+
+            for (int64_t i = 0; i < x->row; i++)
+                square += x->at[t * x->row + i] * x->at[t * x->row + i];
+            for (int64_t i = 0; i < x->row; i++)
+                y[t * x->row + i] = x->at[t * x->row + i] / fmax(sqrt(square), ir_float(v, "eps"));
+        }
         break;
     case OP_NONE:
     case OP_COUNT:
@@ -394,9 +448,9 @@ static Id attention(Maker *m, Id x, int layer)
 
 static Id feed_forward(Maker *m, Id x)
 {
-    static const char *const kinds[] = {"silu", "gelu_erf", "gelu_tanh", "relu", "quick_gelu"};
+    static const char *const kinds[] = {"silu", "gelu_erf", "gelu_tanh", "relu", "quick_gelu", "tanh"};
     const int64_t D = ir_value(m->g, x)->shape.dim[1].n, F = 12;
-    const char *kind = kinds[(m->seed >> 40) % 5];
+    const char *kind = kinds[(m->seed >> 40) % 6];
     const bool bias = coin(m);
     Id gate = linear(m, x, F, bias), up;
 

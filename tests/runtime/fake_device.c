@@ -66,7 +66,7 @@ static void fake_plan(FakeArtifact *f)
     const uint64_t S = a->sequences, T = a->tokens, C = a->context, B = a->kv_block, P = a->kv_pages, V = a->vocab;
     const uint64_t bytes[FTX_NAMED_COUNT] = {
         [FTX_NAMED_step] = 64,
-        [FTX_NAMED_rows] = 32 * S,
+        [FTX_NAMED_rows] = sizeof(FtxRow) * S,
         [FTX_NAMED_params] = 64 * S,
         [FTX_NAMED_ends] = 4 * S * a->end_ids,
         [FTX_NAMED_bias] = 8 * S * a->logit_bias,
@@ -108,7 +108,13 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
                           .logit_bias = s->logit_bias,
                           .end_ids = s->end_ids,
                           .n_ends = s->n_ends,
-                          .decode = {.max_top_k = (int32_t)s->max_top_k}};
+                          .bos = -1,
+                          .start = -1,
+                          .pad = -1,
+                          .decode = {.max_top_k = (int32_t)s->max_top_k,
+                                     .length_penalty = 1,
+                                     .forced_bos = -1,
+                                     .forced_eos = -1}};
     memcpy(f->facts.ends, s->ends, sizeof s->ends);
     f->plan.target = s->target;
     fake_plan(f);
