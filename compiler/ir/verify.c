@@ -3,12 +3,48 @@
 
 #include <string.h>
 
+/* Sizes that nobody computes with overflow: of a value in elements, of a limit. */
+static const int64_t MAX_ELEMENTS = INT64_C(1) << 44, MAX_LIMIT = INT32_MAX;
+
+/* Whether a step of the largest size has room for it. */
+static bool fits(const Graph *g, Shape s)
+{
+    int64_t n = 1;
+
+    for (uint32_t i = 0; i < s.rank; i++) {
+        const int64_t rows = s.dim[i].kind == DIM_T ? g->limits.tokens : s.dim[i].kind == DIM_S ? g->limits.sequences : 1;
+
+        if (__builtin_mul_overflow(n, s.dim[i].n, &n) || __builtin_mul_overflow(n, rows, &n) || n > MAX_ELEMENTS)
+            return false;
+    }
+    return true;
+}
+
+static bool verify_limits(const Graph *g, Diag *d)
+{
+    const Limits *l = &g->limits;
+    const int64_t all[] = {l->sequences, l->context, l->tokens, l->kv_block, l->kv_pages, l->logit_bias, l->end_ids,
+                           l->source, l->beams};
+
+    if (l->sequences < 1 || l->context < 1 || l->tokens < 1 || l->kv_block < 1 ||
+        l->kv_pages < (g->kind != FTX_MODEL_ENCODER) || l->logit_bias < 0 || l->end_ids < 0 || l->source < 0 ||
+        l->beams < 0)
+        return diag_error(d, (Loc){0}, "limits: sequences, context, tokens, kv_block and kv_pages are positive");
+    for (size_t i = 0; i < LEN(all); i++)
+        if (all[i] > MAX_LIMIT)
+            return diag_error(d, (Loc){0}, "limits: %lld is more than there can be", (long long)all[i]);
+    return true;
+}
+
 static bool verify_value(const Graph *g, Id id, Diag *d)
 {
     const Value *v = ir_value(g, id);
     Shape shape = v->shape;
     DType type;
 
+    if (!fits(g, v->shape))
+        return diag_error(d, v->loc, "%%%u = %s: %s is more than there can be", id, ir_op_name(v->op),
+                          ir_shape_text(g->scratch, v->shape));
     for (int i = 0; i < IR_MAX_ARGS; i++)
         if (v->args[i] >= id)
             return diag_error(d, v->loc, "%%%u = %s: %%%u is not computed before it", id, ir_op_name(v->op),
@@ -58,13 +94,10 @@ static bool verify_sides(const Graph *g, Diag *d)
 
 bool ir_verify(const Graph *g, Diag *d)
 {
-    const Limits *l = &g->limits;
     const Loc nowhere = {0};
 
-    if (l->sequences < 1 || l->context < 1 || l->tokens < 1 || l->kv_block < 1 ||
-        l->kv_pages < (g->kind != FTX_MODEL_ENCODER) || l->logit_bias < 0 || l->end_ids < 0 || l->source < 0 ||
-        l->beams < 0)
-        return diag_error(d, nowhere, "limits: sequences, context, tokens, kv_block and kv_pages are positive");
+    if (!verify_limits(g, d))
+        return false;
     for (Id id = 1; id < g->values.n; id++)
         if (!verify_value(g, id, d))
             return false;

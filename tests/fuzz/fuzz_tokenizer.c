@@ -1,32 +1,8 @@
-/* fuzz_tokenizer.c - any bytes as tokenizer tables, then as a text for the fable's.
- * `FUZZ_SEED=FILE fuzz_tokenizer -runs=0` writes small tables that are right. */
+/* fuzz_tokenizer.c - any bytes as tokenizer tables, then as a text for the fable's. */
+#include "fuzz.h"
+
+#include "runtime/tokenizer_format.h"
 #include "tests/tokenizer/tools.h"
-
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static Fixture fable; /* for the whole run */
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-    const char *path = getenv("FUZZ_SEED");
-    Fixture f;
-    FILE *out;
-
-    (void)argc, (void)argv;
-    fable = begin("specs/fable/tokenizer.json", 1 << 16);
-    if (!path)
-        return 0;
-    f = begin_recipe(&(Recipe){.merges = {"a b", "ab c", "Ġ a"}, .model = "\"ignore_merges\":true,",
-                               .added = "{\"id\":300,\"content\":\"<x>\",\"lstrip\":true}"}, 16);
-    out = fopen(path, "wb");
-    if (out) {
-        fwrite(f.tables, 1, f.bytes, out);
-        fclose(out);
-    }
-    end(&f);
-    return 0;
-}
 
 static void use(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n)
 {
@@ -42,10 +18,13 @@ static void use(const Tokenizer *t, TokenizerScratch *s, const char *text, size_
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char text[] = "abc  <x> a\xff\xc3\xa9 12";
+    static Fixture fable; /* for the whole run */
     TokenizerScratch *s;
     Tokenizer *t;
     void *copy = NULL;
 
+    if (!fable.t)
+        fable = begin("specs/fable/tokenizer.json", 1 << 16);
     if (posix_memalign(&copy, 8, size ? size : 1))
         return 0;
     memcpy(copy, data, size);
@@ -60,4 +39,33 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         use(fable.t, fable.s, copy, size);
     free(copy);
     return 0;
+}
+
+/* The tables of a small tokenizer, and every part of them at a place or of a size that cannot be. */
+void fuzz_seeds(void)
+{
+    static const uint64_t sizes[] = {0, 8, INT32_MAX, UINT64_C(1) << 63, UINT64_MAX - 7};
+    Fixture f = begin_recipe(&(Recipe){.merges = {"a b", "ab c", "Ġ a"}, .model = "\"ignore_merges\":true,",
+                                       .added = "{\"id\":300,\"content\":\"<x>\",\"lstrip\":true}"}, 16);
+    TokHeader *h = f.tables;
+    TokPart *part = (TokPart *)(h + 1);
+
+    fuzz_seed("right", f.tables, f.bytes);
+    fuzz_seed("cut", f.tables, f.bytes / 2);
+    for (uint32_t i = 0; i < h->parts; i++)
+        for (size_t k = 0; k < LEN(sizes); k++) {
+            const TokPart was = part[i];
+            char name[40];
+
+            part[i].offset = sizes[k];
+            snprintf(name, sizeof name, "part-%u-offset-%zu", i, k);
+            fuzz_seed(name, f.tables, f.bytes);
+            part[i] = was;
+            part[i].bytes = sizes[k];
+            snprintf(name, sizeof name, "part-%u-bytes-%zu", i, k);
+            fuzz_seed(name, f.tables, f.bytes);
+            part[i] = was;
+        }
+    fuzz_seed("text", "Once upon a time \xff\xe2\x82 \xf0\x9f\x98\x80\n\n  <|end|>", 37);
+    end(&f);
 }

@@ -1,0 +1,2 @@
+package = require "../../../etc/passwd"
+return require(string.rep("a/", 3000))
