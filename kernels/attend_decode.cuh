@@ -28,6 +28,7 @@
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "part/paged.cuh"
+#include "part/tile.cuh"
 
 struct AttendDecodeArgs {
     const void *q;
@@ -50,8 +51,8 @@ template <class K> struct DecodeShape {
     static constexpr int HEAD_SETS = K::KV_HEADS * SETS;
     static constexpr int TILE = MATRIX || K::E <= 64 ? 16 : K::E <= 128 ? 8 : 4; // positions of a warp's tile
     static constexpr int COLUMNS = round_up(K::E, 16);
-    // rows of a tile start at an odd multiple of 16 bytes: no two of eight meet in a bank
-    static constexpr int PITCH = round_up(COLUMNS * (int)sizeof(typename K::KV), 32) + 16; // bytes
+    using Rows = TileRows<COLUMNS * (int)sizeof(typename K::KV)>;
+    static constexpr int PITCH = Rows::PITCH; // bytes
     static constexpr int SLOT = 2 * TILE * PITCH; // bytes of a ring slot: keys, values
     static constexpr int RING = K::WARPS * K::STAGES * SLOT;
     static constexpr int MERGE_PITCH = COLUMNS + 4;
@@ -80,13 +81,25 @@ template <class K> DEVICE Cut cut_row(int kv_len)
     return c;
 }
 
-// A unit of work, found from its number.
+// A unit of work.
 struct Unit {
-    int row, slot, set, chunk, chunks;
-    int begin, end; // positions [begin, end); begin a multiple of 16
-    int first;      // positions before it do not count
+    int row, slot, set;
+    Cut cut;
+    int chunk, begin, end; // positions [begin, end); begin a multiple of 16
 };
 
+template <class K> DEVICE void enter_row(const AttendDecodeArgs &a, Unit &u)
+{
+    const FtxRow &r = a.rows[u.row];
+    u.slot = r.slot;
+    u.cut = cut_row<K>(r.kv_len);
+}
+template <class K> DEVICE void enter_chunk(Unit &u)
+{
+    u.begin = u.cut.origin + u.chunk * u.cut.length;
+    u.end = least(u.begin + u.cut.length, u.cut.last);
+}
+// Unit number n of all.
 template <class K> DEVICE Unit find_unit(const AttendDecodeArgs &a, const int *before, int rows, int n)
 {
     using D = DecodeShape<K>;
@@ -98,72 +111,115 @@ template <class K> DEVICE Unit find_unit(const AttendDecodeArgs &a, const int *b
         else
             hi = mid;
     }
-    const Cut c = cut_row<K>(a.rows[lo].kv_len);
-    const int rest = n - before[lo] * D::HEAD_SETS;
     Unit u;
     u.row = lo;
-    u.slot = a.rows[lo].slot;
-    u.set = rest / c.chunks;
-    u.chunk = rest % c.chunks;
-    u.chunks = c.chunks;
-    u.begin = c.origin + u.chunk * c.length;
-    u.end = least(u.begin + c.length, c.last);
-    u.first = c.first;
+    enter_row<K>(a, u);
+    const int rest = n - before[lo] * D::HEAD_SETS;
+    u.set = rest / u.cut.chunks;
+    u.chunk = rest % u.cut.chunks;
+    enter_chunk<K>(u);
     return u;
+}
+// The unit after u; there is one.
+template <class K> DEVICE void advance(const AttendDecodeArgs &a, Unit &u)
+{
+    if (++u.chunk == u.cut.chunks) {
+        u.chunk = 0;
+        if (++u.set == DecodeShape<K>::HEAD_SETS) {
+            u.set = 0;
+            u.row++;
+            enter_row<K>(a, u);
+        }
+    }
+    enter_chunk<K>(u);
 }
 
 // Walks the tiles of one warp over all units of the block, ahead of the computation.
+//
+// What stood in the cache before this program may be read before wait_for_previous(): only the
+// step's own token, a row's last position, is written by the kernel before this one.
 template <class K> struct TileLoader {
     using D = DecodeShape<K>;
-    static constexpr int VECS = K::E * (int)sizeof(typename K::KV) / 16; // of a row
+    using KV = typename K::KV;
+    static constexpr int VECS = K::E * (int)sizeof(KV) / 16; // of a row
     static constexpr int STEP = D::TILE * K::WARPS;
 
-    int unit, last_unit;
-    int position, end, first;
+    Unit unit;
+    int left; // units from `unit` on
+    int position;
+    int page0, page1; // of the tile's first and second eight positions
     PagedHead<K> head;
     u32 ring;
     int stage;
+    bool waited;
 
-    DEVICE void enter(const AttendDecodeArgs &a, const int *before, int rows)
+    DEVICE void find_pages()
     {
-        for (; unit < last_unit; unit++) {
-            const Unit u = find_unit<K>(a, before, rows, unit);
-            position = u.begin + warp_id() * D::TILE;
-            if (position >= u.end)
-                continue; // nothing for this warp
-            end = u.end;
-            first = u.first;
-            head = PagedHead<K>(a.pages, a.k, a.v, u.slot, u.set / D::SETS);
-            return;
+        page0 = head.page(position);
+        page1 = D::TILE > 8 && position + 8 < unit.end ? head.page(position + 8) : page0;
+    }
+    // To the first unit from this one on that has a tile for this warp.
+    DEVICE void enter(const AttendDecodeArgs &a)
+    {
+        while (left) {
+            position = unit.begin + warp_id() * D::TILE;
+            if (position < unit.end) {
+                head = PagedHead<K>(a.pages, a.k, a.v, unit.slot, unit.set / D::SETS);
+                find_pages();
+                return;
+            }
+            if (--left)
+                advance<K>(a, unit);
         }
     }
-    // Starts the copy of the next tile, or of nothing at the end; a group either way.
-    DEVICE void issue(const AttendDecodeArgs &a, const int *before, int rows)
+    DEVICE void wait()
     {
-        if (unit < last_unit) {
+        if (!waited)
+            wait_for_previous();
+        waited = true;
+    }
+    // Starts the copy of the next tile, or of nothing at the end; a group either way.
+    DEVICE void issue(const AttendDecodeArgs &a)
+    {
+        if (left) {
+            if (position + D::TILE >= unit.cut.last)
+                wait();
             const u32 to = ring + stage * D::SLOT;
-            // Two groups of eight positions may be in two pages; no more than that.
-            const int page0 = position < end ? head.page(position) : 0;
-            const int page1 = D::TILE > 8 && position + 8 < end ? head.page(position + 8) : page0;
+            // Eight positions of a page stand one after another.
+            constexpr int N = D::TILE * VECS, HALF = 8 * VECS;
+            const char *k0 = (const char *)(head.k + head.at(page0, position)) + lane_id() * 16;
+            const char *k1 = (const char *)(head.k + head.at(page1, position + 8)) + lane_id() * 16 - HALF * 16;
+            const i64 to_v = (const char *)head.v - (const char *)head.k;
+            const bool whole = position >= unit.cut.first && position + D::TILE <= unit.end;
+            if (whole && HALF % 32 == 0) {
 #pragma unroll
-            for (int i = 0; i < ceil_div(D::TILE * VECS, 32); i++) {
-                const int n = i * 32 + lane_id();
-                const int r = n / VECS, c = n % VECS;
-                if (D::TILE * VECS % 32 && r >= D::TILE)
-                    break;
-                const int p = position + r;
-                const bool live = p >= first && p < end;
-                // what does not count is not read; zeros take its place
-                const i64 at = live ? head.at(r < 8 ? page0 : page1, p) : 0;
-                const u32 dst = to + r * D::PITCH + c * 16;
-                copy16(dst, (const char *)(head.k + at) + c * 16, live ? 16 : 0);
-                copy16(dst + D::TILE * D::PITCH, (const char *)(head.v + at) + c * 16, live ? 16 : 0);
+                for (int i = 0; i < N / 32; i++) {
+                    const u32 dst = to + D::Rows::piece((i * 32 + lane_id()) / VECS, (i * 32 + lane_id()) % VECS);
+                    const char *from = (i * 32 < HALF ? k0 : k1) + i * 512;
+                    copy16(dst, from);
+                    copy16(dst + D::TILE * D::PITCH, from + to_v);
+                }
+            } else { // what does not count is not read; zeros take its place
+#pragma unroll 1
+                for (int i = 0; i < ceil_div(N, 32); i++) {
+                    const int n = i * 32 + lane_id(), r = n / VECS;
+                    if (n < N) {
+                        const u32 dst = to + D::Rows::piece(r, n % VECS);
+                        const bool live = position + r >= unit.cut.first && position + r < unit.end;
+                        const char *from = live ? (n < HALF ? k0 : k1) + i * 512 : (const char *)head.k;
+                        copy16(dst, from, live ? 16 : 0);
+                        copy16(dst + D::TILE * D::PITCH, from + to_v, live ? 16 : 0);
+                    }
+                }
             }
             stage = stage + 1 == K::STAGES ? 0 : stage + 1;
             position += STEP;
-            if (position >= end) {
-                unit++;
-                enter(a, before, rows);
+            if (position < unit.end) {
+                find_pages();
+            } else {
+                if (--left)
+                    advance<K>(a, unit);
+                enter(a);
             }
         }
         copy_commit();
@@ -176,11 +232,11 @@ template <class K> struct WarpStateMatrix {
     using T = typename K::T;
     static constexpr int NT = ceil_div(D::SET, 8);   // columns of 8 heads
     static constexpr int STEPS = D::COLUMNS / 16;
-    u32 q[NT][STEPS][2];
+    u32 q[NT][STEPS][2], ahead[NT][STEPS][2]; // this unit's queries, the next one's
     float o[NT][STEPS][4]; // O^T: element e = 16*i + g (+8), head 2t (+1)
     float top[NT][2], sum[NT][2];
 
-    DEVICE void start(const AttendDecodeArgs &a, const Unit &u, float *)
+    DEVICE void fetch(const AttendDecodeArgs &a, const Unit &u)
     {
         const int g = lane_id() / 4, t = lane_id() % 4;
         const int kv_head = u.set / D::SETS, from = u.set % D::SETS * D::SET;
@@ -193,10 +249,20 @@ template <class K> struct WarpStateMatrix {
             for (int i = 0; i < STEPS; i++)
 #pragma unroll
                 for (int h = 0; h < 2; h++)
-                    q[n][i][h] = live && i * 16 + h * 8 < K::E ? *(const u32 *)(p + i * 16 + h * 8) : 0;
+                    ahead[n][i][h] = live && i * 16 + h * 8 < K::E ? *(const u32 *)(p + i * 16 + h * 8) : 0;
+        }
+    }
+    // The queries that were fetched become the ones in use.
+    DEVICE void start()
+    {
 #pragma unroll
-            for (int i = 0; i < STEPS; i++)
+        for (int n = 0; n < NT; n++) {
+#pragma unroll
+            for (int i = 0; i < STEPS; i++) {
+                q[n][i][0] = ahead[n][i][0];
+                q[n][i][1] = ahead[n][i][1];
                 o[n][i][0] = o[n][i][1] = o[n][i][2] = o[n][i][3] = 0.0f;
+            }
             top[n][0] = top[n][1] = negative_infinity();
             sum[n][0] = sum[n][1] = 0.0f;
         }
@@ -204,57 +270,76 @@ template <class K> struct WarpStateMatrix {
 
     DEVICE void tile(u32 slot, int position, int first, int end, const float *)
     {
+        using Rows = typename D::Rows;
         const int lane = lane_id(), g = lane / 4;
-        const u32 keys = slot + (lane % 16) * D::PITCH + (lane / 16) * 16;
-        float s[NT][4];
+        const u32 keys = slot + Rows::piece(lane % 16, lane / 16);
+        float s[NT][4], odd[NT][4]; // two chains of sums, half as long
 #pragma unroll
         for (int n = 0; n < NT; n++)
-            s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                s[n][j] = odd[n][j] = 0.0f;
 #pragma unroll
         for (int i = 0; i < STEPS; i++) {
             u32 k[4];
-            ldmatrix4(k, keys + i * 32);
+            ldmatrix4(k, Rows::pair(keys, i));
 #pragma unroll
             for (int n = 0; n < NT; n++)
-                mma<T>(s[n], k, q[n][i]);
+                mma<T>(i % 2 ? odd[n] : s[n], k, q[n][i]);
         }
-        const bool live0 = position + g >= first && position + g < end;
-        const bool live1 = position + g + 8 >= first && position + g + 8 < end;
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                s[n][j] = exponent<K>(s[n][j] + odd[n][j]);
+        if (position < first || position + D::TILE > end) {
+            const bool dead0 = position + g < first || position + g >= end;
+            const bool dead1 = position + g + 8 < first || position + g + 8 >= end;
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    if (j < 2 ? dead0 : dead1)
+                        s[n][j] = negative_infinity();
+        }
         u32 p[NT][2];
+        float scale[NT][2], change = 1.0f;
 #pragma unroll
         for (int n = 0; n < NT; n++) {
-            float scale[2];
 #pragma unroll
             for (int j = 0; j < 2; j++) {
-                s[n][j] = live0 ? exponent<K>(s[n][j]) : negative_infinity();
-                s[n][2 + j] = live1 ? exponent<K>(s[n][2 + j]) : negative_infinity();
                 float m = fmaxf(s[n][j], s[n][2 + j]);
                 m = fmaxf(m, shuffle_xor(m, 4));
                 m = fmaxf(m, shuffle_xor(m, 8));
                 m = fmaxf(m, shuffle_xor(m, 16));
                 m = fmaxf(m, top[n][j]);
                 const float base = m == negative_infinity() ? 0.0f : m;
-                scale[j] = exp2_fast(top[n][j] - base);
+                scale[n][j] = exp2_fast(top[n][j] - base);
+                change = fminf(change, scale[n][j]);
                 top[n][j] = m;
                 s[n][j] = exp2_fast(s[n][j] - base);
                 s[n][2 + j] = exp2_fast(s[n][2 + j] - base);
-                sum[n][j] = sum[n][j] * scale[j] + (s[n][j] + s[n][2 + j]);
-            }
-#pragma unroll
-            for (int i = 0; i < STEPS; i++) {
-                o[n][i][0] *= scale[0];
-                o[n][i][1] *= scale[1];
-                o[n][i][2] *= scale[0];
-                o[n][i][3] *= scale[1];
+                sum[n][j] = sum[n][j] * scale[n][j] + (s[n][j] + s[n][2 + j]);
             }
             p[n][0] = transpose8x8(pack2<T>(s[n][0], s[n][1]));
             p[n][1] = transpose8x8(pack2<T>(s[n][2], s[n][3]));
         }
-        const u32 values = slot + D::TILE * D::PITCH + (lane % 8 + lane / 16 * 8) * D::PITCH + (lane / 8 % 2) * 16;
+        if (warp_ballot(change < 1.0f)) { // rare once the largest scores have passed
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+#pragma unroll
+                for (int i = 0; i < STEPS; i++) {
+                    o[n][i][0] *= scale[n][0];
+                    o[n][i][1] *= scale[n][1];
+                    o[n][i][2] *= scale[n][0];
+                    o[n][i][3] *= scale[n][1];
+                }
+        }
+        const u32 values = slot + D::TILE * D::PITCH + Rows::piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
         for (int i = 0; i < STEPS; i++) {
             u32 v[4];
-            ldmatrix4_trans(v, values + i * 32);
+            ldmatrix4_trans(v, Rows::pair(values, i));
 #pragma unroll
             for (int n = 0; n < NT; n++)
                 mma<T>(o[n][i], v, p[n]);
@@ -299,10 +384,14 @@ template <class K> struct WarpStateFma {
     float o[D::SET][N][4];
     float top[D::SET], sum[D::SET]; // sum: this lane's positions only
 
-    static DEVICE Vec<float, 4> quad(const char *row, int c) { return to_floats(load<4>((const KV *)row + c * 4)); }
+    static DEVICE Vec<float, 4> quad(const char *tile, int row, int c)
+    {
+        return to_floats(load<4>((const KV *)(tile + D::Rows::byte(row, c * 4 * (int)sizeof(KV)))));
+    }
 
+    DEVICE void fetch(const AttendDecodeArgs &, const Unit &) {}
     // The block has put the unit's queries into `query`.
-    DEVICE void start(const AttendDecodeArgs &, const Unit &, float *)
+    DEVICE void start()
     {
 #pragma unroll
         for (int h = 0; h < D::SET; h++) {
@@ -316,14 +405,13 @@ template <class K> struct WarpStateFma {
     DEVICE void tile(const char *slot, int position, int first, int end, const float *query)
     {
         const int r = lane_id() / LANES, part = lane_id() % LANES;
-        const char *key = slot + r * D::PITCH;
         float s[D::SET];
 #pragma unroll
         for (int h = 0; h < D::SET; h++)
             s[h] = 0.0f;
 #pragma unroll 2
         for (int c = part; c < QUADS; c += LANES) {
-            const Vec<float, 4> k = quad(key, c);
+            const Vec<float, 4> k = quad(slot, r, c);
 #pragma unroll
             for (int h = 0; h < D::SET; h++) {
                 const Vec<float, 4> q = load<4>(query + h * K::E + c * 4);
@@ -360,7 +448,7 @@ template <class K> struct WarpStateFma {
             Vec<float, 4> v[N];
 #pragma unroll
             for (int n = 0; n < N; n++)
-                v[n] = n * 32 + lane_id() < QUADS ? quad(value + i * D::PITCH, n * 32 + lane_id()) : zeros<float, 4>();
+                v[n] = n * 32 + lane_id() < QUADS ? quad(value, i, n * 32 + lane_id()) : zeros<float, 4>();
 #pragma unroll
             for (int h = 0; h < D::SET; h++) {
                 const float p = shuffle(s[h], i * LANES);
@@ -396,30 +484,46 @@ template <class K> struct WarpStateFma {
 template <bool MATRIX, class K> struct PickState { using State = WarpStateMatrix<K>; };
 template <class K> struct PickState<false, K> { using State = WarpStateFma<K>; };
 
+template <bool FAST> DEVICE float power2(float x) { return FAST ? exp2_fast(x) : exp2f(x); }
+
+// Four neighbours of y: heads of a set, i = head * E + column.
+template <class K> DEVICE void put_result(const AttendDecodeArgs &a, int row, int set, int i, const Vec<float, 4> &o, float sum)
+{
+    using D = DecodeShape<K>;
+    using T = typename K::T;
+    Vec<float, 4> y;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        y[j] = o[j] / sum;
+    const int head = set / D::SETS * D::GROUP + set % D::SETS * D::SET;
+    store((T *)a.y + ((i64)row * K::HEADS + head) * K::E + i, from_floats<T>(y));
+}
+
 // y of one head set, from its chunks' partial sums, in the order of the chunks. The whole block.
 template <class K> DEVICE void add_chunks(const AttendDecodeArgs &a, int row, int set, int chunks)
 {
     using D = DecodeShape<K>;
     const float *part = a.partials + ((i64)row * D::HEAD_SETS + set) * K::MAX_CHUNKS * D::PART;
-    const int kv_head = set / D::SETS, from = set % D::SETS * D::SET;
-    for (int i = threadIdx.x; i < D::SET * K::E; i += K::WARPS * 32) {
-        const int h = i / K::E, e = i % K::E;
-        if (from + h >= D::GROUP)
-            break;
-        float top = negative_infinity(), sum = 0.0f, o = 0.0f;
+    const int heads = least(D::SET, D::GROUP - set % D::SETS * D::SET);
+    for (int i = threadIdx.x * 4; i < heads * K::E; i += K::WARPS * 128) {
+        const int h = i / K::E;
+        float top = negative_infinity(), sum = 0.0f;
+        Vec<float, 4> o = zeros<float, 4>();
 #pragma unroll 4
         for (int c = 0; c < chunks; c++) {
             const float *p = part + (i64)c * D::PART;
             const float m = __ldcg(p + D::SET * K::E + h), l = __ldcg(p + D::SET * K::E + D::SET + h);
-            const float x = __ldcg(p + i);
+            const uint4_ x = load_l2(p + i);
             const float high = fmaxf(top, m);
-            const float s0 = exp2f(top - high), s1 = exp2f(m - high);
+            const float s0 = power2<D::MATRIX>(top - high), s1 = power2<D::MATRIX>(m - high);
             sum = sum * s0 + l * s1;
-            o = o * s0 + x * s1;
+            o[0] = o[0] * s0 + __uint_as_float(x.x) * s1;
+            o[1] = o[1] * s0 + __uint_as_float(x.y) * s1;
+            o[2] = o[2] * s0 + __uint_as_float(x.z) * s1;
+            o[3] = o[3] * s0 + __uint_as_float(x.w) * s1;
             top = high;
         }
-        ((typename K::T *)a.y)[((i64)row * K::HEADS + kv_head * D::GROUP + from + h) * K::E + e] =
-            from_float<typename K::T>(o / sum);
+        put_result<K>(a, row, set, i, o, sum);
     }
 }
 
@@ -446,17 +550,18 @@ __device__ void attend_decode(const AttendDecodeArgs &a)
     if constexpr (D::COLUMNS > K::E) { // columns of the tiles that no copy writes
         constexpr int PAD = D::COLUMNS - K::E;
         for (int i = lane; i < K::STAGES * 2 * D::TILE * PAD; i += 32)
-            ((typename K::KV *)(mine + i / PAD * D::PITCH))[K::E + i % PAD] = from_float<typename K::KV>(0.0f);
+            *(typename K::KV *)(mine + D::Rows::byte(i / PAD % D::TILE, (K::E + i % PAD) * (int)sizeof(typename K::KV)) + i / PAD / D::TILE * D::TILE * D::PITCH) = from_float<typename K::KV>(0.0f);
     }
-    wait_for_previous();
 
+    // $step, $rows and $pages are written between programs only.
     const int rows = least(a.step->decode_rows, K::MAX_ROWS);
-    if (rows == 0)
-        return;
     if (warp == 0) {
         int carry = 0;
-        for (int base = 0; base < rows; base += 32) {
-            const int n = base + lane < rows ? cut_row<K>(a.rows[base + lane].kv_len).chunks : 0;
+        for (int base = 0; base < K::MAX_ROWS; base += 32) {
+            const int kv_len = base + lane < K::MAX_ROWS ? a.rows[base + lane].kv_len : 0; // before `rows` is known
+            if (base >= rows)
+                break;
+            const int n = base + lane < rows ? cut_row<K>(kv_len).chunks : 0;
             int upto = n;
 #pragma unroll
             for (int d = 1; d < 32; d *= 2) {
@@ -474,67 +579,80 @@ __device__ void attend_decode(const AttendDecodeArgs &a)
     const i64 units = (i64)before[rows] * D::HEAD_SETS;
     const int first_unit = (int)(units * blockIdx.x / gridDim.x);
     const int last_unit = (int)(units * (blockIdx.x + 1) / gridDim.x);
+    if (first_unit == last_unit) {
+        wait_for_previous(); // a block that leaves early would let later kernels run early
+        return;
+    }
 
     TileLoader<K> loader;
-    loader.unit = first_unit;
-    loader.last_unit = last_unit;
+    Unit next = find_unit<K>(a, before, rows, first_unit);
+    loader.unit = next;
+    loader.left = last_unit - first_unit;
     loader.ring = shared_address(mine);
     loader.stage = 0;
-    loader.enter(a, before, rows);
-#pragma unroll
+    loader.waited = false;
+    loader.enter(a);
+#pragma unroll 1
     for (int i = 0; i < K::STAGES; i++)
-        loader.issue(a, before, rows);
+        loader.issue(a);
+    loader.wait();
 
-    int stage = 0;
-    Unit open;           // a unit whose arrival is being counted
-    bool counting = false;
+    int stage = 0, done = 0; // done: chunks of the open (row, set) by this block
+    int counted_row = 0, counted_set = 0, counted_chunks = 0; // 0: no arrival is being counted
+    State state;
+    state.fetch(a, next);
     for (int n = first_unit; n < last_unit; n++) {
-        const Unit u = find_unit<K>(a, before, rows, n);
-        const int kv_head = u.set / D::SETS, from = u.set % D::SETS * D::SET;
+        const Unit u = next;
+        const int from = u.set % D::SETS * D::SET, heads = least(D::SET, D::GROUP - from);
         if (!D::MATRIX) {
+            const int head = u.set / D::SETS * D::GROUP + from;
             for (int i = threadIdx.x; i < D::SET * K::E; i += THREADS)
-                query[i] = from + i / K::E < D::GROUP
-                               ? to_float(((const T *)a.q)[((i64)u.row * K::HEADS + kv_head * D::GROUP + from) * K::E + i])
-                               : 0.0f;
+                query[i] = i < heads * K::E ? to_float(((const T *)a.q)[((i64)u.row * K::HEADS + head) * K::E + i]) : 0.0f;
             block_sync();
         }
-        State state;
-        state.start(a, u, query);
+        state.start();
+        if (n + 1 < last_unit) {
+            advance<K>(a, next);
+            state.fetch(a, next);
+        }
+#pragma unroll 1
         for (int p = u.begin + warp * D::TILE; p < u.end; p += D::TILE * K::WARPS) {
             copy_wait<K::STAGES - 1>();
             warp_sync();
             if constexpr (D::MATRIX)
-                state.tile(shared_address(mine) + stage * D::SLOT, p, u.first, u.end, query);
+                state.tile(shared_address(mine) + stage * D::SLOT, p, u.cut.first, u.end, query);
             else
-                state.tile(mine + stage * D::SLOT, p, u.first, u.end, query);
+                state.tile(mine + stage * D::SLOT, p, u.cut.first, u.end, query);
             warp_sync();
-            loader.issue(a, before, rows);
+            loader.issue(a);
             stage = stage + 1 == K::STAGES ? 0 : stage + 1;
         }
         state.put(merge + warp * D::SET * D::MERGE_PITCH, stats + warp * 2 * D::SET);
         block_sync();
 
         // The warps' sums, in the order of the warps; warps without a tile have top = -inf.
-        const bool last = counting && *arrived;
+        const bool last = counted_chunks && *arrived;
         float *part = a.partials + (((i64)u.row * D::HEAD_SETS + u.set) * K::MAX_CHUNKS + u.chunk) * D::PART;
-        for (int i = threadIdx.x; i < D::SET * K::E; i += THREADS) {
+        for (int i = threadIdx.x * 4; i < heads * K::E; i += THREADS * 4) {
             const int h = i / K::E, e = i % K::E;
-            if (from + h >= D::GROUP)
-                break;
-            float top = negative_infinity(), sum = 0.0f, o = 0.0f;
+            float top = negative_infinity(), sum = 0.0f;
+            Vec<float, 4> o = zeros<float, 4>();
 #pragma unroll
             for (int w = 0; w < K::WARPS; w++)
                 top = fmaxf(top, stats[w * 2 * D::SET + h]);
 #pragma unroll
             for (int w = 0; w < K::WARPS; w++) {
-                const float s = exp2f(stats[w * 2 * D::SET + h] - top);
+                const float s = power2<D::MATRIX>(stats[w * 2 * D::SET + h] - top);
+                const Vec<float, 4> x = load<4>(merge + (w * D::SET + h) * D::MERGE_PITCH + e);
                 sum += stats[w * 2 * D::SET + D::SET + h] * s;
-                o += merge[(w * D::SET + h) * D::MERGE_PITCH + e] * s;
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    o[j] += x[j] * s;
             }
-            if (u.chunks == 1) {
-                ((T *)a.y)[((i64)u.row * K::HEADS + kv_head * D::GROUP + from + h) * K::E + e] = from_float<T>(o / sum);
+            if (u.cut.chunks == 1) {
+                put_result<K>(a, u.row, u.set, i, o, sum);
             } else {
-                part[i] = o;
+                store(part + i, o);
                 if (e == 0) {
                     part[D::SET * K::E + h] = top;
                     part[D::SET * K::E + D::SET + h] = sum;
@@ -542,22 +660,37 @@ __device__ void attend_decode(const AttendDecodeArgs &a)
             }
         }
         block_sync();
-        // One thread counts the chunk while the others go on; the answer is read a unit later.
+
+        // A fence costs microseconds while copies are under way, so a block counts its chunks of a
+        // (row, set) at once, when it leaves them, and not at all if no other block has some. One
+        // thread counts while the others go on; the answer is read a unit later.
         if (last)
-            add_chunks<K>(a, open.row, open.set, open.chunks);
-        counting = u.chunks > 1;
-        if (counting && threadIdx.x == 0) {
-            u32 *counter = a.counters + u.row * D::HEAD_SETS + u.set;
-            *arrived = atomic_add_acq_rel(counter, 1) == (u32)u.chunks - 1;
-            if (*arrived)
-                *counter = 0;
+            add_chunks<K>(a, counted_row, counted_set, counted_chunks);
+        counted_chunks = 0;
+        if (u.cut.chunks > 1) {
+            done++;
+            if (u.chunk == u.cut.chunks - 1 || n + 1 == last_unit) {
+                if (done == u.cut.chunks) {
+                    add_chunks<K>(a, u.row, u.set, done);
+                } else {
+                    if (threadIdx.x == 0) {
+                        u32 *counter = a.counters + u.row * D::HEAD_SETS + u.set;
+                        *arrived = atomic_add_acq_rel(counter, done) + done == (u32)u.cut.chunks;
+                        if (*arrived)
+                            *counter = 0;
+                    }
+                    counted_row = u.row;
+                    counted_set = u.set;
+                    counted_chunks = u.cut.chunks;
+                }
+                done = 0;
+            }
         }
-        open = u;
     }
-    if (counting) {
+    if (counted_chunks) {
         block_sync();
         if (*arrived)
-            add_chunks<K>(a, open.row, open.set, open.chunks);
+            add_chunks<K>(a, counted_row, counted_set, counted_chunks);
     }
     copy_wait<0>();
 }

@@ -24,6 +24,7 @@
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "part/paged.cuh"
+#include "part/tile.cuh"
 
 struct AttendPrefillArgs {
     const void *q;
@@ -42,14 +43,16 @@ template <class K> struct PrefillShape {
     static constexpr int WARP_ROWS = K::ROWS / WARPS;
     static constexpr int COLUMNS = MATRIX ? round_up(K::E, 16) : round_up(K::E, 32);
     static constexpr int KV_BYTES = (int)sizeof(typename K::KV);
-    static constexpr int PITCH = COLUMNS * KV_BYTES + 16; // bytes of a row of keys or values
+    using Rows = TileRows<COLUMNS * KV_BYTES>; // of queries on the matrix units, keys, values
+    static constexpr int PITCH = Rows::PITCH;
     static constexpr int Q_PITCH = MATRIX ? PITCH : COLUMNS * 4 + 16;
     static constexpr int QUERY = K::ROWS * Q_PITCH;
     static constexpr int TILE = K::KEYS * PITCH;
     static constexpr int STAGES = MATRIX ? 2 : 1;
     static constexpr int P_PITCH = WARP_ROWS + 4; // floats; FMA form
     static constexpr int PROBABILITY = MATRIX ? 0 : WARPS * K::KEYS * P_PITCH * 4;
-    static constexpr int SHARED = QUERY + STAGES * 2 * TILE + PROBABILITY;
+    static constexpr int PIECE = 64;
+    static constexpr int SHARED = QUERY + STAGES * 2 * TILE + PROBABILITY + PIECE;
 };
 
 // What a block works on.
@@ -62,7 +65,7 @@ struct Piece {
     int low, high;  // positions of its first and last token
 };
 
-// The blockIdx.y-th piece, counted from the back. Every warp finds it on its own.
+// The blockIdx.y-th piece, counted from the back. One warp finds it.
 template <class K> DEVICE Piece find_piece(const FtxStep *step, const FtxRow *rows)
 {
     using D = PrefillShape<K>;
@@ -108,22 +111,26 @@ template <class K> DEVICE i64 row_at(const Piece &p, int i)
     return ((i64)(p.q_start + i / D::GROUP) * K::HEADS + blockIdx.x * D::GROUP + i % D::GROUP) * K::E;
 }
 
-// Starts the copy of KEYS rows of keys and values; zeros beyond the end.
-template <class K> DEVICE void copy_tile(const PagedHead<K> &head, u32 to, int position, int end)
+// Starts the copy of KEYS rows of keys and values; zeros where nobody looks.
+template <class K> DEVICE void copy_tile(const AttendPrefillArgs &a, u32 to, int position, const Piece &piece)
 {
     using D = PrefillShape<K>;
     constexpr int VECS = K::E * D::KV_BYTES / 16;
+    const PagedHead<K> head(a.pages, a.k, a.v, piece.slot, blockIdx.x);
+    const int end = piece.end, first = K::WINDOW > 0 ? piece.low - K::WINDOW + 1 : 0;
+    const i64 to_v = (const char *)head.v - (const char *)head.k;
 #pragma unroll 4 // all at once would cost the registers of the sums
     for (int i = 0; i < ceil_div(K::KEYS * VECS, D::THREADS); i++) {
         const int n = i * D::THREADS + threadIdx.x;
         const int r = n / VECS, c = n % VECS;
         if (K::KEYS * VECS % D::THREADS && r >= K::KEYS)
             break;
-        const bool live = position + r < end;
+        const bool live = position + r < end && (K::WINDOW <= 0 || position + r >= first);
         const i64 at = live ? head.at(head.page(position + r), position + r) : 0;
-        const u32 dst = to + r * D::PITCH + c * 16;
-        copy16(dst, (const char *)(head.k + at) + c * 16, live ? 16 : 0);
-        copy16(dst + D::TILE, (const char *)(head.v + at) + c * 16, live ? 16 : 0);
+        const char *from = (const char *)(head.k + at) + c * 16;
+        const u32 dst = to + D::Rows::piece(r, c);
+        copy16(dst, from, live ? 16 : 0);
+        copy16(dst + D::TILE, from + to_v, live ? 16 : 0);
     }
 }
 
@@ -133,25 +140,25 @@ template <class K> DEVICE void attend_matrix(const AttendPrefillArgs &a, const P
 {
     using D = PrefillShape<K>;
     using T = typename K::T;
+    using Rows = typename D::Rows;
     constexpr int MT = D::WARP_ROWS / 16, STEPS = D::COLUMNS / 16, NT = K::KEYS / 8;
     constexpr int VECS = K::E / 8, PAD = D::COLUMNS - K::E;
     const int lane = lane_id(), g = lane / 4, t = lane % 4;
     char *shared = shared_memory();
     const u32 query = shared_address(shared);
     const u32 tiles = query + D::QUERY;
-    const PagedHead<K> head(a.pages, a.k, a.v, piece.slot, blockIdx.x);
     const int total = piece.q_len * D::GROUP; // matrix rows of the sequence
 
     if constexpr (PAD > 0)
         for (int i = threadIdx.x; i < (K::ROWS + 4 * K::KEYS) * PAD; i += D::THREADS)
-            ((T *)(shared + i / PAD * D::PITCH))[K::E + i % PAD] = from_float<T>(0.0f);
+            *(T *)(shared + Rows::byte(i / PAD, (K::E + i % PAD) * 2)) = from_float<T>(0.0f);
     for (int n = threadIdx.x; n < K::ROWS * VECS; n += D::THREADS) {
         const int r = n / VECS, c = n % VECS;
         const bool live = piece.i0 + r < total;
         const T *from = (const T *)a.q + (live ? row_at<K>(piece, piece.i0 + r) : 0);
-        copy16(query + r * D::Q_PITCH + c * 16, from + c * 8, live ? 16 : 0);
+        copy16(query + Rows::piece(r, c), from + c * 8, live ? 16 : 0);
     }
-    copy_tile<K>(head, tiles, piece.begin, piece.end);
+    copy_tile<K>(a, tiles, piece.begin, piece);
     copy_commit();
 
     float o[MT][STEPS * 2][4], top[MT][2], sum[MT][2];
@@ -166,16 +173,18 @@ template <class K> DEVICE void attend_matrix(const AttendPrefillArgs &a, const P
             sum[m][r] = 0.0f;
         }
     }
-    const u32 q_rows = query + (warp_id() * D::WARP_ROWS + lane % 16) * D::Q_PITCH + lane / 16 * 16;
-    const u32 k_rows = (lane % 8 + lane / 16 * 8) * D::PITCH + lane / 8 % 2 * 16;
-    const u32 v_rows = D::TILE + (lane % 16) * D::PITCH + lane / 16 * 16;
+    const u32 q_rows = query + Rows::piece(warp_id() * D::WARP_ROWS + lane % 16, lane / 16);
+    const u32 k_rows = Rows::piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const u32 v_rows = D::TILE + Rows::piece(lane % 16, lane / 16);
+    const int end = piece.end, low = piece.low, high = piece.high;
+    const int row0 = piece.offset * D::GROUP + piece.i0 + warp_id() * D::WARP_ROWS + g; // this lane's first, from position 0
 
     int stage = 0;
-    for (int position = piece.begin; position < piece.end; position += K::KEYS, stage ^= 1) {
+    for (int position = piece.begin; position < end; position += K::KEYS, stage ^= 1) {
         copy_wait<0>();
         block_sync(); // this tile has landed; everyone is done with the other one
-        if (position + K::KEYS < piece.end)
-            copy_tile<K>(head, tiles + (stage ^ 1) * 2 * D::TILE, position + K::KEYS, piece.end);
+        if (position + K::KEYS < end)
+            copy_tile<K>(a, tiles + (stage ^ 1) * 2 * D::TILE, position + K::KEYS, piece);
         copy_commit();
         const u32 tile = tiles + stage * 2 * D::TILE;
 
@@ -190,11 +199,11 @@ template <class K> DEVICE void attend_matrix(const AttendPrefillArgs &a, const P
             u32 q[MT][4];
 #pragma unroll
             for (int m = 0; m < MT; m++)
-                ldmatrix4(q[m], q_rows + m * 16 * D::Q_PITCH + i * 32);
+                ldmatrix4(q[m], Rows::pair(q_rows, i) + m * 16 * D::PITCH);
 #pragma unroll
             for (int n = 0; n < NT / 2; n++) {
                 u32 k[4];
-                ldmatrix4(k, tile + k_rows + n * 16 * D::PITCH + i * 32);
+                ldmatrix4(k, Rows::pair(tile + k_rows, i) + n * 16 * D::PITCH);
 #pragma unroll
                 for (int m = 0; m < MT; m++) {
                     mma<T>(s[m][2 * n], q[m][0], q[m][1], q[m][2], q[m][3], k[0], k[1]);
@@ -203,16 +212,21 @@ template <class K> DEVICE void attend_matrix(const AttendPrefillArgs &a, const P
             }
         }
 
+        if (K::SOFTCAP > 0.0f)
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        s[m][n][j] = exponent<K>(s[m][n][j]);
         // Only tiles at the edge of what rows see need the mask.
-        const bool edge = position + K::KEYS - 1 > piece.low ||
-                          (K::WINDOW > 0 && position < piece.high - K::WINDOW + 1);
+        if (position + K::KEYS - 1 > low || (K::WINDOW > 0 && position < high - K::WINDOW + 1))
 #pragma unroll
-        for (int m = 0; m < MT; m++)
+            for (int m = 0; m < MT; m++)
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                if (edge) { // the last position the row sees, from the first of this lane
-                    const int seen = piece.offset + (piece.i0 + warp_id() * D::WARP_ROWS + m * 16 + r * 8 + g) / D::GROUP
-                                     - position - 2 * t;
+                for (int r = 0; r < 2; r++) { // the last position the row sees, from this lane's first
+                    const int seen = (row0 + m * 16 + r * 8) / D::GROUP - position - 2 * t;
 #pragma unroll
                     for (int n = 0; n < NT; n++)
 #pragma unroll
@@ -220,40 +234,61 @@ template <class K> DEVICE void attend_matrix(const AttendPrefillArgs &a, const P
                             if (n * 8 + j > seen || (K::WINDOW > 0 && n * 8 + j <= seen - K::WINDOW))
                                 s[m][n][2 * r + j] = negative_infinity();
                 }
-                float high = negative_infinity();
+        // Without a cap the scale is folded into the power of two; SCALE > 0. Step by step for all
+        // rows, so that their chains overlap.
+        constexpr float BY = K::SOFTCAP > 0.0f ? 1.0f : K::SCALE * 1.4426950408889634f;
+        float scale[MT][2], base[MT][2], change = 1.0f;
 #pragma unroll
-                for (int n = 0; n < NT; n++)
+        for (int m = 0; m < MT; m++)
 #pragma unroll
-                    for (int j = 0; j < 2; j++) {
-                        float &x = s[m][n][2 * r + j];
-                        if (K::SOFTCAP > 0.0f && x > negative_infinity())
-                            x = exponent<K>(x);
-                        high = fmaxf(high, x);
-                    }
-                high = fmaxf(high, shuffle_xor(high, 1));
-                high = fmaxf(high, shuffle_xor(high, 2));
-                // Without a cap the scale is folded into the power of two: SCALE > 0.
-                constexpr float BY = K::SOFTCAP > 0.0f ? 1.0f : K::SCALE * 1.4426950408889634f;
-                high = fmaxf(high * BY, top[m][r]);
-                const float base = high == negative_infinity() ? 0.0f : high;
-                const float scale = exp2_fast(top[m][r] - base);
-                top[m][r] = high;
-                float add = 0.0f;
+            for (int r = 0; r < 2; r++) {
+                float a0 = fmaxf(s[m][0][2 * r], s[m][0][2 * r + 1]), a1 = fmaxf(s[m][1][2 * r], s[m][1][2 * r + 1]);
 #pragma unroll
-                for (int n = 0; n < NT; n++)
-#pragma unroll
-                    for (int j = 0; j < 2; j++) {
-                        float &x = s[m][n][2 * r + j];
-                        x = exp2_fast(x * BY - base);
-                        add += x;
-                    }
-                sum[m][r] = sum[m][r] * scale + add;
-#pragma unroll
-                for (int n = 0; n < STEPS * 2; n++) {
-                    o[m][n][2 * r] *= scale;
-                    o[m][n][2 * r + 1] *= scale;
+                for (int n = 2; n < NT; n += 2) {
+                    a0 = fmaxf(a0, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+                    a1 = fmaxf(a1, fmaxf(s[m][n + 1][2 * r], s[m][n + 1][2 * r + 1]));
                 }
+                base[m][r] = fmaxf(a0, a1);
             }
+#pragma unroll
+        for (int x = 1; x < 4; x *= 2)
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    base[m][r] = fmaxf(base[m][r], shuffle_xor(base[m][r], x));
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const float most_ = fmaxf(base[m][r] * BY, top[m][r]);
+                base[m][r] = most_ == negative_infinity() ? 0.0f : most_;
+                scale[m][r] = exp2_fast(top[m][r] - base[m][r]);
+                change = fminf(change, scale[m][r]);
+                top[m][r] = most_;
+            }
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                float a0 = 0.0f, a1 = 0.0f;
+#pragma unroll
+                for (int n = 0; n < NT; n++) {
+                    s[m][n][2 * r] = exp2_fast(s[m][n][2 * r] * BY - base[m][r]);
+                    s[m][n][2 * r + 1] = exp2_fast(s[m][n][2 * r + 1] * BY - base[m][r]);
+                    a0 += s[m][n][2 * r];
+                    a1 += s[m][n][2 * r + 1];
+                }
+                sum[m][r] = sum[m][r] * scale[m][r] + (a0 + a1);
+            }
+        if (warp_ballot(change < 1.0f)) // rare once the largest scores have passed
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int n = 0; n < STEPS * 2; n++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        o[m][n][j] *= scale[m][j / 2];
 #pragma unroll
         for (int n = 0; n < NT / 2; n++) {
             u32 p[MT][4];
@@ -267,7 +302,7 @@ template <class K> DEVICE void attend_matrix(const AttendPrefillArgs &a, const P
 #pragma unroll
             for (int i = 0; i < STEPS; i++) {
                 u32 v[4];
-                ldmatrix4_trans(v, tile + v_rows + n * 16 * D::PITCH + i * 32);
+                ldmatrix4_trans(v, Rows::pair(tile + v_rows, i) + n * 16 * D::PITCH);
 #pragma unroll
                 for (int m = 0; m < MT; m++) {
                     mma<T>(o[m][2 * i], p[m][0], p[m][1], p[m][2], p[m][3], v[0], v[1]);
@@ -288,25 +323,25 @@ template <class K> DEVICE void attend_matrix(const AttendPrefillArgs &a, const P
             all += shuffle_xor(all, 1);
             all += shuffle_xor(all, 2);
             const float by = 1.0f / all;
-            u32 *to = (u32 *)(mine + (m * 16 + r * 8 + g) * D::Q_PITCH) + t;
 #pragma unroll
             for (int n = 0; n < STEPS * 2; n++)
-                to[n * 4] = pack2<T>(o[m][n][2 * r] * by, o[m][n][2 * r + 1] * by);
+                *(u32 *)(mine + Rows::piece(m * 16 + r * 8 + g, n) + t * 4) = pack2<T>(o[m][n][2 * r] * by, o[m][n][2 * r + 1] * by);
         }
     warp_sync();
     const int i0 = piece.i0 + warp_id() * D::WARP_ROWS;
     for (int n = lane; n < D::WARP_ROWS * VECS; n += 32) {
         const int r = n / VECS, c = n % VECS;
         if (i0 + r < total)
-            *(uint4_ *)((T *)a.y + row_at<K>(piece, i0 + r) + c * 8) = *(const uint4_ *)(mine + r * D::Q_PITCH + c * 16);
+            *(uint4_ *)((T *)a.y + row_at<K>(piece, i0 + r) + c * 8) = *(const uint4_ *)(mine + Rows::piece(r, c));
     }
 }
 
 // --- any type, by FMA -------------------------------------------------------------------------
 // A warp has WARP_ROWS rows. For the scores a lane has one key and all rows; for the sum it has
 // columns lane, lane + 32, ... and all rows. The probabilities cross over in shared memory.
-template <class K> DEVICE void attend_fma(const AttendPrefillArgs &a, const Piece &piece)
+template <class K> DEVICE void attend_fma(const AttendPrefillArgs &a, const Piece &shared_piece)
 {
+    const Piece piece = shared_piece; // in registers: here they are free
     using D = PrefillShape<K>;
     using T = typename K::T;
     using KV = typename K::KV;
@@ -317,7 +352,6 @@ template <class K> DEVICE void attend_fma(const AttendPrefillArgs &a, const Piec
     float *query = (float *)shared + warp_id() * R * (D::Q_PITCH / 4);
     const char *keys = shared + D::QUERY, *values = keys + D::TILE;
     float *prob = (float *)(shared + D::QUERY + 2 * D::TILE) + warp_id() * K::KEYS * D::P_PITCH; // [KEYS][R]
-    const PagedHead<K> head(a.pages, a.k, a.v, piece.slot, blockIdx.x);
     const int total = piece.q_len * D::GROUP, i0 = piece.i0 + warp_id() * R;
 
     for (int n = lane; n < R * K::E; n += 32) {
@@ -336,7 +370,7 @@ template <class K> DEVICE void attend_fma(const AttendPrefillArgs &a, const Piec
     }
     for (int position = piece.begin; position < piece.end; position += K::KEYS) {
         block_sync(); // everyone is done with the tile before
-        copy_tile<K>(head, shared_address(keys), position, piece.end);
+        copy_tile<K>(a, shared_address(keys), position, piece);
         copy_commit();
         copy_wait<0>();
         block_sync();
@@ -346,7 +380,7 @@ template <class K> DEVICE void attend_fma(const AttendPrefillArgs &a, const Piec
         for (int r = 0; r < R; r++)
             s[r] = 0.0f;
         for (int c = 0; c < K::E; c += 4) {
-            const Vec<float, 4> k = to_floats(load<4>((const KV *)(keys + lane * D::PITCH) + c));
+            const Vec<float, 4> k = to_floats(load<4>((const KV *)(keys + D::Rows::byte(lane, c * D::KV_BYTES))));
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 const Vec<float, 4> q = load<4>(query + r * (D::Q_PITCH / 4) + c);
@@ -378,7 +412,7 @@ template <class K> DEVICE void attend_fma(const AttendPrefillArgs &a, const Piec
             float v[C];
 #pragma unroll
             for (int c = 0; c < C; c++)
-                v[c] = to_float(((const KV *)(values + key * D::PITCH))[c * 32 + lane]);
+                v[c] = to_float(*(const KV *)(values + D::Rows::byte(key, (c * 32 + lane) * D::KV_BYTES)));
 #pragma unroll
             for (int r = 0; r < R; r += 4) {
                 const Vec<float, 4> e = load<4>(prob + key * D::P_PITCH + r);
@@ -405,8 +439,18 @@ __device__ void attend_prefill(const AttendPrefillArgs &a)
     static_assert(K::HEADS % K::KV_HEADS == 0, "kv heads must divide the heads");
     static_assert(K::E % 8 == 0 && K::BLOCK % 8 == 0, "multiples of 8");
     launch_dependents();
+    // In shared memory, not in registers: the sums need them. $step and $rows are written between
+    // programs only.
+    using D = PrefillShape<K>;
+    static_assert(sizeof(Piece) <= D::PIECE, "room for a piece");
+    Piece &piece = *(Piece *)(shared_memory() + D::SHARED - D::PIECE);
+    if (warp_id() == 0) {
+        const Piece p = find_piece<K>(a.step, a.rows);
+        if (lane_id() == 0)
+            piece = p;
+    }
     wait_for_previous();
-    const Piece piece = find_piece<K>(a.step, a.rows);
+    block_sync();
     if (piece.row < 0)
         return;
     if constexpr (PrefillShape<K>::MATRIX)

@@ -6,8 +6,8 @@
 // Blocks share the rows out: gridDim.x blocks a row, each walks ranges of RANGE ids. A tile of TILE
 // ids is the work of one warp and leaves five numbers: maximum and sum of exp of the raw logits
 // (for the log-probability), maximum, its id, and sum of exp of the processed ones. The last block
-// of a row merges its tiles in their order, so the result does not depend on gridDim.x, then
-// chooses: the arg max, or a draw (part/draw.cuh) from the processed row in `values`.
+// of a row merges its tiles in an order of their own, so the result does not depend on gridDim.x,
+// then chooses: the arg max, or a draw (part/draw.cuh) from the processed row in `values`.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -17,6 +17,13 @@
 #include "device/vec.cuh"
 #include "part/draw.cuh"
 #include "part/processors.cuh"
+
+struct alignas(16) SampleTile {
+    float raw_top, raw_sum; // sum of exp(x - top)
+    float top, sum;         // the same after processors
+    int id;                 // of top, the lowest
+    int unused[3];
+};
 
 struct SampleArgs {
     const float *logits;
@@ -29,30 +36,43 @@ struct SampleArgs {
     const int *history;
     FtxOut *out;
     int *y;
-    struct SampleTile *tiles; // [S][TILES]
-    float *values;            // [S][V]
-    u32 *counters;            // [S] blocks done; zero between launches
-};
-
-struct alignas(16) SampleTile {
-    float raw_top, raw_sum; // sum of exp(x - top)
-    float top, sum;         // the same after processors
-    int id;                 // of top, the lowest
-    int unused[3];
+    SampleTile *tiles; // [S][TILES]
+    float *values;     // [S][V]
+    u32 *counters;     // [S] blocks done; zero between launches
 };
 
 template <class K> struct SampleShape {
-    static constexpr int THREADS = 512, WARPS = THREADS / 32, TILE = 256, RANGE = WARPS * TILE;
+    static constexpr int THREADS = 512, WARPS = THREADS / 32, TILE = 512, RANGE = WARPS * TILE;
     static constexpr int V = K::V, TILES = ceil_div(V, TILE);
-    static constexpr int FACTS = RANGE * 8; // bytes: a word and a bias an id
+    static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4; // bytes: a word an id, and biases
     static constexpr int SHARED = most(FACTS, (int)sizeof(DrawRoom<SampleShape>));
 };
+
+// Sum of exp(x - top) over the warp.
+template <int N> DEVICE float sum_exp(const float (&x)[N], float top)
+{
+    const float base = top == negative_infinity() ? 0.0f : top;
+    float s[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        s[i % 4] += exp2_fast((x[i] - base) * 1.4426950408889634f);
+    return warp_sum((s[0] + s[1]) + (s[2] + s[3]));
+}
+
+template <int N> DEVICE float warp_top(const float (&x)[N])
+{
+    float top = x[0];
+#pragma unroll
+    for (int i = 1; i < N; i++)
+        top = fmaxf(top, x[i]);
+    return warp_max(top);
+}
 
 // One warp, one tile: its numbers, and the processed values where they are drawn from.
 template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int tile, const FtxParams &p, const u32 *facts, const float *shift)
 {
     using D = SampleShape<K>;
-    constexpr int N = D::TILE / 32; // values of a lane: fours of neighbours where rows are aligned
+    constexpr int N = D::TILE / 32;        // values of a lane: fours of neighbours where rows are aligned
     constexpr bool FOURS = K::V % 4 == 0;
     const float *logits = a.logits + (i64)row * K::V;
     const int base = tile * D::TILE;
@@ -73,94 +93,86 @@ template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int til
             x[i] = id_of(i) < K::V ? __ldcg(logits + id_of(i)) : negative_infinity();
     }
     SampleTile t;
-    t.raw_top = x[0];
-#pragma unroll
-    for (int i = 1; i < N; i++)
-        t.raw_top = fmaxf(t.raw_top, x[i]);
-    t.raw_top = warp_max(t.raw_top);
-    const float raw_base = t.raw_top == negative_infinity() ? 0.0f : t.raw_top;
-    t.raw_sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        t.raw_sum += expf(x[i] - raw_base);
-    t.raw_sum = warp_sum(t.raw_sum);
-
-    Best best = {negative_infinity(), 0x7fffffff};
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        const int id = id_of(i);
-        if (!p.simple && id < K::V) {
-            const int at = id % D::RANGE;
-            x[i] = process(x[i], facts[at], shift[at], p);
-        }
-        x[i] = x[i] == x[i] ? x[i] + 0.0f : negative_infinity(); // no NaN, no -0: ties are ties
-        if (id < K::V)
-            best = better(best, Best{x[i], id});
-    }
-    best = warp_best(best);
-    t.top = best.value;
-    t.id = best.id;
+    t.top = t.raw_top = warp_top(x);
+    t.raw_sum = sum_exp(x, t.raw_top);
     t.sum = 0.0f;
-    if (p.temperature > 0.0f) {
-        float *values = a.values + (i64)row * K::V;
+    if (!p.simple) {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            t.sum += t.top == negative_infinity() ? 0.0f : expf(x[i] - t.top);
-            if (id_of(i) < K::V)
-                values[id_of(i)] = x[i];
+            x[i] = id_of(i) < K::V ? process(x[i], facts[id_of(i) % D::RANGE], shift, p) : negative_infinity();
+            x[i] = x[i] == x[i] ? x[i] + 0.0f : negative_infinity(); // no NaN, no -0: ties are ties
         }
-        t.sum = warp_sum(t.sum);
+        t.top = warp_top(x);
+        if (p.temperature > 0.0f) {
+            float *values = a.values + (i64)row * K::V;
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (id_of(i) < K::V)
+                    values[id_of(i)] = x[i];
+            t.sum = sum_exp(x, t.top);
+        }
     }
+    u32 id = 0x7fffffff;
+#pragma unroll
+    for (int i = N - 1; i >= 0; i--) // a lane's ids ascend
+        id = x[i] == t.top && id_of(i) < K::V ? id_of(i) : id;
+    t.id = (int)__reduce_min_sync(~0u, id);
     if (lane_id() == 0)
         a.tiles[(i64)row * D::TILES + tile] = t;
 }
 
-// Thread 0: the result for the host, and the row's next step.
-template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRow &r, const FtxParams &p, int token, float logprob)
+// One thread: the result for the host, and the row's next step.
+template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRow &r, bool end, int token, float logprob)
 {
     const int n = r.kv_len; // its position
-    int finish = n + 1 >= r.limit ? 2 : 0;
-    for (int i = 0; i < p.n_ends; i++)
-        if (a.ends[row * K::END_IDS + i] == token)
-            finish = 1;
-    a.y[row] = token;
+    const int finish = end ? 1 : n + 1 >= r.limit ? 2 : 0;
     FtxOut *out = a.out + (i64)(n % FTX_OUT_RING) * K::SEQUENCES + row;
     out->token = token;
     out->logprob = logprob;
     out->finish = finish;
+    store_release_system((u32 *)&out->length, (u32)n);
+    a.y[row] = token;
     if (finish) {
         a.rows[row].done = 1;
     } else {
         a.rows[row].kv_len = n + 1;
         a.token[row] = FtxToken{token, n, row, r.slot};
     }
-    store_release_system((u32 *)&out->length, (u32)n);
 }
 
 template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS END_IDS
 __device__ void sample(const SampleArgs &a)
 {
     using D = SampleShape<K>;
+    constexpr int THREADS = D::THREADS;
     const int row = blockIdx.y;
     char *shared = shared_memory();
     SHARED(float, sums, 33);
     SHARED(Best, bests, 32);
     SHARED(u32, last, 1);
+    // $step, $rows, $params are written between programs, and by this row's last block. They stand
+    // in shared memory: as registers they would be a third of all.
+    SHARED(FtxRow, row_, 1);
+    SHARED(FtxParams, params_, 1);
+    const FtxRow &r = row_[0];
+    const FtxParams &p = params_[0];
     u32 *facts = (u32 *)shared;
     float *shift = (float *)(facts + D::RANGE);
 
     launch_dependents();
+    const bool live = row < a.step->rows;
+    if (threadIdx.x == 0)
+        row_[0] = a.rows[row];
+    if (threadIdx.x == 32)
+        params_[0] = a.params[row];
     wait_for_previous();
-    if (row >= a.step->rows)
+    block_sync();
+    if (!live || !r.emit || r.done)
         return;
-    const FtxRow r = a.rows[row];
-    if (!r.emit || r.done)
-        return;
-    const FtxParams p = a.params[row];
     for (int base = blockIdx.x * D::RANGE; base < K::V; base += gridDim.x * D::RANGE) {
         if (!p.simple)
-            gather_facts<D::RANGE, D::THREADS>(facts, shift, base, p, r, a.history + (i64)r.slot * K::CONTEXT,
-                                               a.ends + row * K::END_IDS, a.bias + row * K::LOGIT_BIAS);
+            gather_facts<D::RANGE, THREADS>(facts, shift, base, p, r, a.history + (i64)r.slot * K::CONTEXT,
+                                            a.ends + row * K::END_IDS, a.bias + row * K::LOGIT_BIAS);
         const int tile = base / D::TILE + warp_id();
         if (tile < D::TILES)
             sample_tile<K>(a, row, tile, p, facts, shift);
@@ -175,35 +187,59 @@ __device__ void sample(const SampleArgs &a)
     if (!last[0])
         return;
 
-    // The last block of the row.
+    // The last block of the row: a thread merges tiles threadIdx.x, + THREADS, ..., warps their
+    // threads, and every warp the warps.
     DrawRoom<D> &room = *(DrawRoom<D> *)shared;
     const SampleTile *tiles = a.tiles + (i64)row * D::TILES;
-    float raw_top = negative_infinity();
+    const bool draws = p.temperature > 0.0f;
+    float raw_top = negative_infinity(), raw_sum = 0.0f;
     Best best = {negative_infinity(), 0x7fffffff};
-    for (int t = threadIdx.x; t < D::TILES; t += D::THREADS) {
-        raw_top = fmaxf(raw_top, __ldcg(&tiles[t].raw_top));
-        const Best b = {__ldcg(&tiles[t].top), __ldcg(&tiles[t].id)};
+#pragma unroll 1
+    for (int t = threadIdx.x; t < D::TILES; t += THREADS) {
+        const uint4_ v = load_l2(&tiles[t]);
+        const Best b = {__uint_as_float(v.z), __ldcg(&tiles[t].id)};
+        const float top = __uint_as_float(v.x), high = fmaxf(raw_top, top);
+        if (high > negative_infinity())
+            raw_sum = raw_sum * expf(raw_top - high) + __uint_as_float(v.y) * expf(top - high);
+        raw_top = high;
         room.tile_top[t] = b.value;
+        room.tile_sum[t] = __uint_as_float(v.w);
         best = better(best, b);
     }
-    raw_top = block_max<D::THREADS>(raw_top, sums);
-    best = block_best<D::THREADS>(best, bests);
-    block_sync();
-    float raw_sum = 0.0f, sum = 0.0f;
-    for (int t = threadIdx.x; t < D::TILES; t += D::THREADS) {
-        raw_sum += __ldcg(&tiles[t].raw_sum) * expf(__ldcg(&tiles[t].raw_top) - raw_top);
-        if (p.temperature > 0.0f)
-            sum += __ldcg(&tiles[t].sum) * ratio(__ldcg(&tiles[t].top), best.value);
+    const float mine = raw_top;
+    raw_top = warp_max(raw_top);
+    best = warp_best(best);
+    if (lane_id() == 0) {
+        sums[warp_id()] = raw_top;
+        bests[warp_id()] = best;
     }
-    raw_sum = block_sum<D::THREADS>(raw_sum, sums);
     block_sync();
+    raw_top = warp_max(sums[lane_id() % D::WARPS]);
+    best = warp_best(bests[lane_id() % D::WARPS]);
+    block_sync();
+    raw_sum = block_sum<THREADS>(mine > negative_infinity() ? raw_sum * expf(mine - raw_top) : 0.0f, sums);
     int token = best.id;
-    if (p.temperature > 0.0f && best.value > negative_infinity()) {
-        sum = block_sum<D::THREADS>(sum, sums);
-        const uint4_ random = philox(uint4_{(u32)r.kv_len, (u32)p.sample, 0, 0}, p.seed_low, p.seed_high);
-        const Draw<D> draw = {room, a.values + (i64)row * K::V, best.value, p.min_p};
-        token = draw.token(p, random.x >> 8, sum);
+    if (draws && best.value > negative_infinity()) {
+        block_sync();
+        float sum = 0.0f;
+        for (int t = threadIdx.x; t < D::TILES; t += THREADS)
+            sum += room.tile_sum[t] * ratio(room.tile_top[t], best.value);
+        sum = block_sum<THREADS>(sum, sums);
+        if (threadIdx.x == 0) {
+            room.random = philox(uint4_{(u32)r.kv_len, (u32)p.sample, 0, 0}, p.seed_low, p.seed_high).x >> 8;
+            room.sum = sum;
+        }
+        block_sync();
+        const Draw<D> draw = {room, a.values + (i64)row * K::V, best.value};
+        token = draw.token(p);
     }
-    if (threadIdx.x == 0)
-        publish<K>(a, row, r, p, token, __ldcg(a.logits + (i64)row * K::V + token) - raw_top - logf(raw_sum));
+    if (warp_id() != 0)
+        return;
+    const float raw = p.simple ? best.value : __ldcg(a.logits + (i64)row * K::V + token);
+    bool end = false;
+    for (int i = lane_id(); i < p.n_ends; i += 32)
+        end = end || a.ends[row * K::END_IDS + i] == token;
+    end = warp_ballot(end) != 0;
+    if (lane_id() == 0)
+        publish<K>(a, row, r, end, token, raw - raw_top - logf(raw_sum));
 }

@@ -14,13 +14,13 @@
 //@ consts  SET: min(HEADS / KV_HEADS, MATRIX && HEAD_DIM <= 128 ? 16 : 8)
 //@ consts  SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PART: round_up(SET * (HEAD_DIM + 2), 4)
 //@ consts  TILE: MATRIX || HEAD_DIM <= 64 ? 16 : HEAD_DIM <= 128 ? 8 : 4
-//@ consts  SLOT: 2 * TILE * (round_up(round_up(HEAD_DIM, 16) * sizeof(KV), 32) + 16)
-//@ consts  WARPS: 8 4 2  STAGES: 2
+//@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  SLOT: 2 * TILE * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
+//@ consts  WARPS: 8 4 2  STAGES: 2  BLOCKS: WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
 //@ consts  SHARED: WARPS * (STAGES * SLOT + SET * (round_up(HEAD_DIM, 16) + 6) * 4) + (MATRIX ? 0 : SET * HEAD_DIM * 4) + (MAX_ROWS + 2) * 4
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
-//@ fits    WARPS * SLOT <= 40000
+//@ fits    WARPS * SLOT <= 40000 && (WARPS < 8 || SET <= 8)
 //@ fits    SHARED <= SMEM
-//@ launch  grid min(2 * SMS, S * SETS * MAX_CHUNKS)    block WARPS * 32    smem SHARED
+//@ launch  grid min(BLOCKS * SMS, S * SETS * MAX_CHUNKS)    block WARPS * 32    smem SHARED
 //@ scratch partials 4 * S_MAX * SETS * MAX_CHUNKS * PART
 //@ zeroed  counters 4 * S_MAX * SETS
 //@ moves   S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
@@ -35,10 +35,10 @@ struct Config {
     static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, MAX_ROWS = @MAX_ROWS@;
     static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
-    static constexpr int WARPS = @WARPS@, STAGES = @STAGES@;
+    static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@;
 };
 static_assert(DecodeShape<Config>::SHARED <= @SHARED@ && DecodeShape<Config>::PART == @PART@ &&
                   DecodeShape<Config>::HEAD_SETS == @SETS@, "contract and kernel disagree");
 
-extern "C" __global__ void __launch_bounds__(Config::WARPS * 32, 2)
+extern "C" __global__ void __launch_bounds__(Config::WARPS * 32, Config::BLOCKS)
 @NAME@(const __grid_constant__ AttendDecodeArgs a) { attend_decode<Config>(a); }

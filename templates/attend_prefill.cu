@@ -9,12 +9,12 @@
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
 //    On the matrix units two blocks an SM are worth more than long tiles of keys.
 //@ consts  MATRIX: X == KV && X != fp32
-//@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  PITCH: COLUMNS * sizeof(KV) + 16
-//@ consts  ROWS: 128 64 32 16  KEYS: 64 32
-//@ consts  SHARED: MATRIX ? (ROWS + 4 * KEYS) * PITCH : ROWS * (COLUMNS * 4 + 16) + 2 * KEYS * PITCH + 4 * KEYS * (ROWS / 4 + 4) * 4
+//@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
+//@ consts  ROWS: 128 64 32 16  KEYS: 64 32 16
+//@ consts  SHARED: 64 + (MATRIX ? (ROWS + 4 * KEYS) * PITCH : ROWS * (COLUMNS * 4 + 16) + 2 * KEYS * PITCH + 4 * KEYS * (ROWS / 4 + 4) * 4)
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
 //@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128
-//@ fits    KEYS == 32 || MATRIX && 2 * SHARED + 1024 <= SMEM
+//@ fits    MATRIX ? KEYS < 64 || 2 * SHARED + 2048 <= SMEM : KEYS == 32
 //@ fits    SHARED <= SMEM
 //@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128    smem SHARED
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(KV)

@@ -4,10 +4,10 @@
 //@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $token $history $out -> y
 //@ match   y = sample(logits)
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  ENDS: END_IDS
-//@ consts  TILES: ceil_div(VOCAB, 256)
-//@ consts  SHARED: max(32768, 16384 + max(24576, 8 * TILES) + 4 * TILES + 256)
-//@ fits    SHARED <= SMEM && VOCAB >= 2
-//@ launch  grid min(ceil_div(VOCAB, 4096), ceil_div(2 * SMS, S)), S    block 512    smem SHARED
+//@ consts  TILES: ceil_div(VOCAB, 512)
+//@ consts  SHARED: max(32768 + 4 * BIASES, 16384 + max(24576, 8 * TILES) + 8 * TILES + 256)
+//@ fits    SHARED + 1024 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144
+//@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
 //@ scratch tiles 32 * S_MAX * TILES
 //@ scratch values 4 * S_MAX * VOCAB
 //@ zeroed  counters 4 * S_MAX

@@ -1,12 +1,13 @@
 // draw.cuh - one token of a row by top-k, top-p, min-p and a uniform number, exactly.
 //
 // The row stands in global memory after all processors; tiles of TILE values have their greatest
-// value known. Tokens are ordered by place: value descending, then id ascending. A filter keeps
-// a prefix of this order (top-k: with its ties), so what is kept is {place >= bound, and weight
-// ratio >= min_p}. Weights exp(x - top) are integers of 2^-40, so that sums have one value
-// whatever their order; the draw walks the kept ids in ascending order.
+// value and their sum of exp(x - greatest) known. Tokens are ordered by place: value descending, then
+// id ascending. A filter keeps a prefix of this order (top-k: with its ties), so what is kept is
+// {place >= bound, and weight ratio >= min_p}. Weights exp(x - top) are integers of 2^-40, so that
+// sums have one value whatever their order; the draw walks the kept ids in ascending order.
 //
-// Two ways to the bound, by what the values need alone:
+// Ways to the token, by what the row needs:
+//   all    no filter: the tiles' sums lead to a tile, its values to the token
 //   few    the want-th greatest tile maximum bounds the want-th greatest value from below. What is
 //          not below it (want to a few times want values) is sorted in shared memory.
 //   whole  a histogram of counts and weights over distances from the top; then the bin that holds
@@ -15,6 +16,7 @@
 #include "device/block.cuh"
 #include "device/io.h"
 #include "device/order.cuh"
+#include "device/vec.cuh"
 
 // K: V, TILE, TILES, THREADS
 template <class K> struct DrawRoom { // shared memory
@@ -24,12 +26,21 @@ template <class K> struct DrawRoom { // shared memory
         struct {
             u32 count[BINS], low[BINS], high[BINS];
         } bin;
+        struct { // of a short list while it is sorted
+            u64 list[K::THREADS];
+            u32 rank[K::THREADS];
+        } sort;
         u64 tile_weight[K::TILES];
+        u32 rank[K::TILES];
+        u32 which[K::TILES];
     } u;
-    float tile_top[K::TILES];
+    alignas(16) float tile_top[round_up(K::TILES, 4)];
+    float tile_sum[K::TILES];
     u64 partial[K::THREADS / 32 + 1];
     u64 found[4];
     u32 n, tiles;
+    u32 random; // 24 bits
+    float sum;  // of ratio() over the row
     int token;
 };
 
@@ -38,7 +49,7 @@ constexpr int WEIGHT_BITS = 40;
 DEVICE float ratio(float x, float top) { return x == top ? 1.0f : expf(x - top); }
 DEVICE u64 weight(float x, float top) { return (u64)(ratio(x, top) * (float)(1ull << WEIGHT_BITS)); }
 
-// Sum of v over the threads before this one; `all` gets the block's. Ends in a barrier.
+// Sum of v over the threads before this one; `all` gets the block's. Begins and ends in a barrier.
 template <int THREADS> DEVICE u64 block_before(u64 v, u64 *room, u64 *all)
 {
     const u64 upto = warp_upto(v);
@@ -57,12 +68,36 @@ template <int THREADS> DEVICE u64 block_before(u64 v, u64 *room, u64 *all)
     return before;
 }
 
-// list[0..n) descending, padded to a power of two with zeros.
-template <int THREADS> DEVICE void sort_descending(u64 *list, int n)
+// list[0..n) descending; no two are equal. Short lists by counting what is above each entry, all
+// pairs at once; long ones by a bitonic network, padded to a power of two with zeros.
+template <class K> DEVICE void sort_descending(DrawRoom<K> &room, int n)
 {
-    int size = 2;
+    constexpr int THREADS = K::THREADS;
+    u64 *list = room.list;
+    int size = 32;
     while (size < n)
         size *= 2;
+    block_sync();
+    if (size <= THREADS) {
+        const int i = threadIdx.x & (size - 1), parts = THREADS / size, part = threadIdx.x / size;
+        if (part == 0)
+            room.u.sort.rank[i] = 0;
+        block_sync();
+        const u64 mine = i < n ? list[i] : 0;
+        u32 above = 0;
+        for (int j = part; j < n; j += parts)
+            above += list[j] > mine;
+        if (i < n)
+            atomicAdd(&room.u.sort.rank[i], above);
+        block_sync();
+        if (part == 0 && i < n)
+            room.u.sort.list[room.u.sort.rank[i]] = mine;
+        block_sync();
+        if (part == 0 && i < n)
+            list[i] = room.u.sort.list[i];
+        block_sync();
+        return;
+    }
     for (int i = n + threadIdx.x; i < size; i += THREADS)
         list[i] = 0;
     block_sync();
@@ -87,27 +122,32 @@ template <class K> struct Draw {
     Room &room;
     const float *values; // [V] processed
     float top;           // greatest of them
-    float min_p;
 
-    // f(value, id) for every value of the tiles that may hold one at or above `least_value`.
-    template <class F> DEVICE void each(float least_value, F f) const
+    static DEVICE int id_of(int t, int i) { return t * K::TILE + i * 32 + lane_id(); }
+
+    // f(value, id) for every value of a tile, BATCH loads of a lane at once.
+    template <int BATCH, class F> DEVICE void each_of(int t, F f) const
     {
-        for (int t = warp_id(); t < K::TILES; t += WARPS) {
-            if (room.tile_top[t] < least_value)
-                continue;
-            float x[PER_LANE];
+#pragma unroll 1
+        for (int from = 0; from < PER_LANE; from += BATCH) {
+            float x[BATCH];
 #pragma unroll
-            for (int i = 0; i < PER_LANE; i++) {
-                const int id = t * K::TILE + i * 32 + lane_id();
-                x[i] = id < K::V ? __ldcg(values + id) : 0.0f;
-            }
+            for (int i = 0; i < BATCH; i++)
+                x[i] = id_of(t, from + i) < K::V ? __ldcg(values + id_of(t, from + i)) : 0.0f;
 #pragma unroll
-            for (int i = 0; i < PER_LANE; i++) {
-                const int id = t * K::TILE + i * 32 + lane_id();
-                if (id < K::V)
-                    f(x[i], id);
-            }
+            for (int i = 0; i < BATCH; i++)
+                if (id_of(t, from + i) < K::V)
+                    f(x[i], id_of(t, from + i));
         }
+    }
+    // The same for the tiles that may hold a place at or above the bound.
+    template <int BATCH, class F> DEVICE void each(u64 bound, F f) const
+    {
+        const float least_value = bound ? place_value(bound) : __int_as_float((int)0xff800000u);
+#pragma unroll 1
+        for (int t = warp_id(); t < K::TILES; t += WARPS)
+            if (room.tile_top[t] >= least_value)
+                each_of<BATCH>(t, f);
     }
 
     DEVICE void push(float x, int id) const
@@ -117,23 +157,36 @@ template <class K> struct Draw {
             room.list[at] = place_of(x, id);
     }
 
-    // The want-th greatest tile maximum, -inf if there are fewer tiles. Ends in a barrier.
+    // --- few ----------------------------------------------------------------------------------
+
+    // The want-th greatest tile maximum, the least if there are fewer tiles. Ends in a barrier.
     DEVICE float tile_bound(int want) const
     {
-        if (threadIdx.x == 0)
-            room.found[0] = (u64)__float_as_uint(__int_as_float((int)0xff800000u));
+        want = least(want, K::TILES);
+        for (int i = threadIdx.x; i < K::TILES; i += THREADS)
+            room.u.rank[i] = 0;
         block_sync();
-        if (want <= K::TILES)
-            for (int i = threadIdx.x; i < K::TILES; i += THREADS) {
-                const float mine = room.tile_top[i];
-                int above = 0;
-                for (int j = 0; j < K::TILES; j++) {
-                    const float other = room.tile_top[j];
-                    above += other > mine || (other == mine && j < i);
+        constexpr int PARTS = most(1, THREADS / pow2_at_least(K::TILES)); // threads of one tile
+        constexpr int QUADS = ceil_div(K::TILES, 4);
+        for (int n = threadIdx.x; n < K::TILES * PARTS; n += THREADS) {
+            const int i = n % K::TILES, part = n / K::TILES;
+            const float mine = room.tile_top[i];
+            u32 above = 0;
+#pragma unroll 2
+            for (int q = part; q < QUADS; q += PARTS) {
+                const Vec<float, 4> other = load<4>(room.tile_top + q * 4);
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    const int j = q * 4 + k;
+                    above += j < K::TILES && (other[k] > mine || (other[k] == mine && j < i));
                 }
-                if (above == want - 1)
-                    room.found[0] = __float_as_uint(mine);
             }
+            atomicAdd(&room.u.rank[i], above);
+        }
+        block_sync();
+        for (int i = threadIdx.x; i < K::TILES; i += THREADS)
+            if (room.u.rank[i] == (u32)want - 1)
+                room.found[0] = __float_as_uint(room.tile_top[i]);
         block_sync();
         return __uint_as_float((u32)room.found[0]);
     }
@@ -144,70 +197,48 @@ template <class K> struct Draw {
         if (threadIdx.x == 0)
             room.n = room.tiles = 0;
         block_sync();
-        u32 *which = room.u.bin.count; // tiles that have such values
         for (int t = threadIdx.x; t < K::TILES; t += THREADS)
-            if (room.tile_top[t] >= bound) {
-                const u32 at = atomicAdd(&room.tiles, 1u);
-                if (at < Room::BINS)
-                    which[at] = t;
-            }
+            if (room.tile_top[t] >= bound)
+                room.u.which[atomicAdd(&room.tiles, 1u)] = t;
         block_sync();
-        if (room.tiles > Room::BINS)
-            return false;
         for (u32 i = warp_id(); i < room.tiles; i += WARPS) {
-            const int base = which[i] * K::TILE + lane_id();
-            float x[PER_LANE];
-#pragma unroll
-            for (int k = 0; k < PER_LANE; k++)
-                x[k] = base + k * 32 < K::V ? __ldcg(values + base + k * 32) : 0.0f;
-#pragma unroll
-            for (int k = 0; k < PER_LANE; k++)
-                if (base + k * 32 < K::V && x[k] >= bound)
-                    push(x[k], base + k * 32);
+            each_of<8>(room.u.which[i], [&](float x, int id) {
+                if (x >= bound)
+                    push(x, id);
+            });
         }
         block_sync();
         if (room.n > Room::LIST)
             return false;
-        sort_descending<THREADS>(room.list, room.n);
+        sort_descending(room, room.n);
         return true;
     }
 
-    // How many of list[0..n) (a prefix) hold: the block counts together.
-    template <class F> DEVICE int prefix(int n, F holds) const
+    // How many of list[0..n) hold; the block counts together.
+    template <class F> DEVICE int count(int n, F holds) const
     {
-        block_sync();
-        if (threadIdx.x == 0)
-            room.n = 0;
-        block_sync();
-        u32 mine = 0;
-        for (int i = threadIdx.x; i < n; i += THREADS)
-            mine += holds(i) ? 1 : 0;
-        if (mine)
-            atomicAdd(&room.n, mine);
-        block_sync();
-        const int count = room.n;
-        block_sync();
-        return count;
+        int sum = 0;
+        for (int i = 0; i < n; i += THREADS)
+            sum += __syncthreads_count(i + (int)threadIdx.x < n && holds(i + threadIdx.x));
+        return sum;
     }
 
-    static constexpr int EACH = Room::LIST / THREADS; // list entries of a thread, neighbours
-
-    // Of list[0..n), the entries whose predecessors weigh less than `mass` together.
-    DEVICE int heavy(int n, u64 mass, u64 *all) const
+    // How many entries of list[0..n) have predecessors that weigh less than `share` of `whole`
+    // (0: of the list) together; -1 if the list weighs less than that.
+    DEVICE int heavy(int n, double share, u64 whole) const
     {
-        u64 w[EACH], mine = 0;
-#pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            const int i = threadIdx.x * EACH + k;
-            w[k] = i < n ? weight(place_value(room.list[i]), top) : 0;
-            mine += w[k];
-        }
-        u64 before = block_before<THREADS>(mine, room.partial, all);
-        u64 keep = 0, kept;
-#pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            keep += (int)threadIdx.x * EACH + k < n && before < mass;
-            before += w[k];
+        const int each_ = ceil_div(n, THREADS), from = threadIdx.x * each_, to = least(from + each_, n);
+        u64 mine = 0, all, kept;
+        for (int i = from; i < to; i++)
+            mine += weight(place_value(room.list[i]), top);
+        u64 before = block_before<THREADS>(mine, room.partial, &all);
+        const u64 mass = (u64)((double)(whole ? whole : all) * share);
+        if (mass > all)
+            return -1;
+        int keep = 0;
+        for (int i = from; i < to; i++) {
+            keep += before < mass;
+            before += weight(place_value(room.list[i]), top);
         }
         block_before<THREADS>(keep, room.partial, &kept);
         return (int)kept;
@@ -216,47 +247,95 @@ template <class K> struct Draw {
     // The token among list[0..n) at u / 2^24 of their weight, ids ascending.
     DEVICE int draw_list(int n, u32 u) const
     {
-        // Sorted by id now, ascending: the descending order of ~id, with the place's key below it.
+        // By id now, ascending: the descending order of ~id, with the value's key below it.
         for (int i = threadIdx.x; i < n; i += THREADS)
             room.list[i] = room.list[i] << 32 | room.list[i] >> 32;
-        sort_descending<THREADS>(room.list, n);
-        u64 w[EACH], mine = 0, all;
-#pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            const int i = threadIdx.x * EACH + k;
-            w[k] = i < n ? weight(order_value((u32)room.list[i]), top) : 0;
-            mine += w[k];
-        }
+        sort_descending(room, n);
+        const int each_ = ceil_div(n, THREADS), from = threadIdx.x * each_, to = least(from + each_, n);
+        u64 mine = 0, all;
+        for (int i = from; i < to; i++)
+            mine += weight(order_value((u32)room.list[i]), top);
         u64 before = block_before<THREADS>(mine, room.partial, &all);
         const u64 target = __umul64hi(all, (u64)u << 40);
-#pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            if (before <= target && target < before + w[k])
-                room.token = (int)~(u32)(room.list[threadIdx.x * EACH + k] >> 32);
-            before += w[k];
+        for (int i = from; i < to; i++) {
+            const u64 w = weight(order_value((u32)room.list[i]), top);
+            if (before <= target && target < before + w)
+                room.token = (int)~(u32)(room.list[i] >> 32);
+            before += w;
         }
         block_sync();
         return room.token;
     }
 
-    // --- the whole row ----------------------------------------------------------------------
+    // --- all ----------------------------------------------------------------------------------
 
+    // The token at u / 2^24 of the weight of the whole row.
+    DEVICE int draw_all(u32 u) const
+    {
+        constexpr int N = ceil_div(K::TILES, THREADS);
+        const auto of_tile = [&](int t) {
+            return t < K::TILES ? (u64)(room.tile_sum[t] * ratio(room.tile_top[t], top) * (float)(1ull << WEIGHT_BITS)) : 0ull;
+        };
+        u64 mine = 0, all;
+        for (int k = 0; k < N; k++)
+            mine += of_tile(threadIdx.x * N + k);
+        u64 before = block_before<THREADS>(mine, room.partial, &all);
+        const u64 target = __umul64hi(all, (u64)u << 40);
+        for (int k = 0; k < N; k++) {
+            const u64 w = of_tile(threadIdx.x * N + k);
+            if (before <= target && target < before + w) {
+                room.found[0] = threadIdx.x * N + k;
+                // how far into the tile, in 2^-40: below 1, since the quotient is rounded down
+                const double part = (double)(target - before) / (double)w * (double)(1ull << 40);
+                room.found[1] = part < (double)((1ull << 40) - 1) ? (u64)part : (1ull << 40) - 1;
+            }
+            before += w;
+        }
+        block_sync();
+        if (warp_id() == 0) { // within the tile by its own weights
+            const int t = (int)room.found[0];
+            const float here = room.tile_top[t];
+            u64 sum = 0;
+#pragma unroll 1
+            for (int pass = 0; pass < 2; pass++) {
+                const u64 aim = __umul64hi(sum, room.found[1] << 24);
+                u64 so_far = 0;
+#pragma unroll 1
+                for (int i = 0; i < PER_LANE; i++) {
+                    const int id = id_of(t, i);
+                    const u64 w = id < K::V ? weight(__ldcg(values + id), here) : 0;
+                    const u64 upto = warp_upto(w);
+                    if (pass && so_far + upto - w <= aim && aim < so_far + upto)
+                        room.token = id;
+                    so_far += __shfl_sync(~0u, upto, 31);
+                }
+                sum = so_far;
+            }
+        }
+        block_sync();
+        return room.token;
+    }
+
+    // --- whole --------------------------------------------------------------------------------
+
+    // Weight of all places at or above the bound.
     DEVICE u64 total(u64 bound) const
     {
         u64 mine = 0, all;
-        each(__int_as_float((int)0xff800000u), [&](float x, int id) { mine += place_of(x, id) >= bound ? weight(x, top) : 0; });
+        each<8>(bound, [&](float x, int id) { mine += place_of(x, id) >= bound ? weight(x, top) : 0; });
         block_before<THREADS>(mine, room.partial, &all);
         return all;
     }
 
     // Bins of values, the greatest first; finds the one in which the count (or weight) from the
-    // top reaches `aim`, and what is above it. Ends in a barrier.
-    template <class F> DEVICE int border_bin(bool by_weight, u64 aim, u64 *above, u32 *inside, F bin_of) const
+    // top reaches `aim`, and what is above it. bin_of: -1 for a value that does not take part.
+    template <class F> DEVICE int border_bin(bool by_weight, u64 aim, u64 bound, u64 *above, u32 *inside, F bin_of) const
     {
+        block_sync();
         for (int i = threadIdx.x; i < Room::BINS; i += THREADS)
             room.u.bin.count[i] = room.u.bin.low[i] = room.u.bin.high[i] = 0;
         block_sync();
-        each(__int_as_float((int)0xff800000u), [&](float x, int id) {
+        each<8>(bound, [&](float x, int id) {
             const int b = bin_of(x, id);
             if (b >= 0) {
                 atomicAdd(&room.u.bin.count[b], 1u);
@@ -266,32 +345,27 @@ template <class K> struct Draw {
         });
         block_sync();
         constexpr int N = Room::BINS / THREADS;
-        u64 v[N], mine = 0, all;
-#pragma unroll
+        const auto of_bin = [&](int b) {
+            return by_weight ? (u64)room.u.bin.high[b] << 32 | room.u.bin.low[b] : (u64)room.u.bin.count[b];
+        };
+        u64 mine = 0, all;
+        for (int k = 0; k < N; k++)
+            mine += of_bin(threadIdx.x * N + k);
+        u64 before = block_before<THREADS>(mine, room.partial, &all);
         for (int k = 0; k < N; k++) {
             const int b = threadIdx.x * N + k;
-            v[k] = by_weight ? (u64)room.u.bin.high[b] << 32 | room.u.bin.low[b] : room.u.bin.count[b];
-            mine += v[k];
-        }
-        u64 before = block_before<THREADS>(mine, room.partial, &all);
-        if (threadIdx.x == 0)
-            room.found[0] = Room::BINS - 1; // reached by none: rounding never lets this happen
-        block_sync();
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            if (before < aim && aim <= before + v[k]) {
-                room.found[0] = threadIdx.x * N + k;
+            const u64 v = of_bin(b);
+            if (before < aim && aim <= before + v) {
+                room.found[0] = b;
                 room.found[1] = before;
-                room.found[2] = room.u.bin.count[threadIdx.x * N + k];
+                room.found[2] = room.u.bin.count[b];
             }
-            before += v[k];
+            before += v;
         }
         block_sync();
-        const int b = (int)room.found[0];
         *above = room.found[1];
         *inside = (u32)room.found[2];
-        block_sync();
-        return b;
+        return (int)room.found[0];
     }
 
     // The place of the first token, from the top, with which the count (or weight) of those at or
@@ -304,22 +378,21 @@ template <class K> struct Draw {
             const float d = (top - x) * 64.0f;
             return d < (float)(Room::BINS - 1) ? (int)d : Room::BINS - 1;
         };
-        const int bin = border_bin(by_weight, aim, &above, &inside,
+        const int bin = border_bin(by_weight, aim, bound, &above, &inside,
                                    [&](float x, int id) { return place_of(x, id) >= bound ? distance(x) : -1; });
         aim -= above;
         if (inside <= Room::LIST) {
             if (threadIdx.x == 0)
                 room.n = 0;
             block_sync();
-            each(__int_as_float((int)0xff800000u), [&](float x, int id) {
+            each<8>(bound, [&](float x, int id) {
                 if (place_of(x, id) >= bound && distance(x) == bin)
                     push(x, id);
             });
             block_sync();
             const int n = room.n;
-            sort_descending<THREADS>(room.list, n);
-            u64 all;
-            const int keep = by_weight ? heavy(n, aim, &all) : (int)aim;
+            sort_descending(room, n);
+            const int keep = by_weight ? most(1, heavy(n, 1.0, aim)) : (int)aim;
             const u64 place = room.list[keep - 1];
             block_sync();
             return place;
@@ -329,7 +402,7 @@ template <class K> struct Draw {
 #pragma unroll 1
         for (int shift = 21; shift >= 0; shift = shift == 21 ? 10 : shift - 10) { // bits 31..21, 20..10, 9..0
             const int bits = shift ? 11 : 10;
-            const int digit = border_bin(by_weight, aim, &above, &inside, [&](float x, int id) {
+            const int digit = border_bin(by_weight, aim, bound, &above, &inside, [&](float x, int id) {
                 const u32 k = order_key(x);
                 if (place_of(x, id) < bound || distance(x) != bin || (u64)(k ^ key) >> (shift + bits))
                     return -1;
@@ -341,27 +414,19 @@ template <class K> struct Draw {
         // Equal values from here: the aim-th of them (or as many as weigh so much), ids ascending.
         const u64 one = weight(order_value(key), top);
         const u64 nth = by_weight ? (aim + one - 1) / one : aim;
-        const u64 id = nth_id(nth, [&](float x, int i) { return order_key(x) == key && place_of(x, i) >= bound ? 1ull : 0ull; });
-        return (u64)key << 32 | (u32)~(u32)id;
+        const int id = nth_id(nth, 0, [&](float x, int i) { return order_key(x) == key && place_of(x, i) >= bound ? 1ull : 0ull; });
+        return (u64)key << 32 | (u32)~id;
     }
 
-    // The id, ascending, with which the sum of f(value, id) reaches aim >= 1.
-    template <class F> DEVICE int nth_id(u64 aim, F f) const
+    // The id, ascending, with which the sum of f(value, id) reaches aim; 0: goes beyond u / 2^24
+    // of the whole.
+    template <class F> DEVICE int nth_id(u64 aim, u32 u, F f) const
     {
         block_sync();
+#pragma unroll 1
         for (int t = warp_id(); t < K::TILES; t += WARPS) {
-            float x[PER_LANE];
             u64 mine = 0;
-#pragma unroll
-            for (int i = 0; i < PER_LANE; i++) {
-                const int id = t * K::TILE + i * 32 + lane_id();
-                x[i] = id < K::V ? __ldcg(values + id) : 0.0f;
-            }
-#pragma unroll
-            for (int i = 0; i < PER_LANE; i++) {
-                const int id = t * K::TILE + i * 32 + lane_id();
-                mine += id < K::V ? f(x[i], id) : 0;
-            }
+            each_of<8>(t, [&](float x, int id) { mine += f(x, id); });
             const u64 upto = warp_upto(mine);
             if (lane_id() == 31)
                 room.u.tile_weight[t] = upto;
@@ -374,6 +439,8 @@ template <class K> struct Draw {
             mine += t < K::TILES ? room.u.tile_weight[t] : 0;
         }
         u64 before = block_before<THREADS>(mine, room.partial, &all);
+        if (aim == 0)
+            aim = __umul64hi(all, (u64)u << 40) + 1;
         for (int k = 0; k < N; k++) {
             const int t = threadIdx.x * N + k;
             const u64 w = t < K::TILES ? room.u.tile_weight[t] : 0;
@@ -385,16 +452,17 @@ template <class K> struct Draw {
         }
         block_sync();
         if (warp_id() == 0) {
-            const int base = (int)room.found[0] * K::TILE;
+            const int t = (int)room.found[0];
             const u64 rest = room.found[1];
-            u64 before_here = 0;
+            u64 so_far = 0;
+#pragma unroll 1
             for (int i = 0; i < PER_LANE; i++) {
-                const int id = base + i * 32 + lane_id();
+                const int id = id_of(t, i);
                 const u64 w = id < K::V ? f(__ldcg(values + id), id) : 0;
                 const u64 upto = warp_upto(w);
-                if (before_here + upto - w < rest && rest <= before_here + upto)
+                if (so_far + upto - w < rest && rest <= so_far + upto)
                     room.token = id;
-                before_here += __shfl_sync(~0u, upto, 31);
+                so_far += __shfl_sync(~0u, upto, 31);
             }
         }
         block_sync();
@@ -403,52 +471,46 @@ template <class K> struct Draw {
         return id;
     }
 
-    // u: 24 random bits. sum: of ratio() over the row, in fp32.
-    DEVICE int token(const FtxParams &p, u32 u, float sum) const
-    {
-        const int top_k = p.top_k > 0 && p.top_k < K::V ? p.top_k : 0;
-        const bool by_p = p.top_p < 1.0f, by_min = p.min_p > 0.0f;
-        const double share = p.top_p > 0.0f ? (double)p.top_p : 0.0;
+    // ------------------------------------------------------------------------------------------
 
-        if (top_k || by_p || by_min) {
-            const float bound = tile_bound(top_k ? top_k : 256);
-            if (collect(bound)) {
-                int n = room.n;
-                bool exact = true;
-                u64 all = 0;
-                if (top_k) {
-                    const u32 kth = (u32)(room.list[least(top_k, n) - 1] >> 32);
-                    n = prefix(n, [&](int i) { return (u32)(room.list[i] >> 32) >= kth; });
-                }
-                if (by_p) {
-                    heavy(n, 0, &all);
-                    const u64 whole = top_k ? all : (u64)((double)sum * (double)(1ull << WEIGHT_BITS));
-                    const u64 mass = (u64)((double)whole * share);
-                    exact = mass <= all;
-                    n = most(1, heavy(n, mass, &all));
-                } else if (!top_k) {
-                    exact = room.n == K::V || ratio(bound, top) < min_p;
-                }
-                if (exact) {
-                    if (by_min)
-                        n = most(1, prefix(n, [&](int i) { return ratio(place_value(room.list[i]), top) >= min_p; }));
-                    return draw_list(n, u);
-                }
+    // The whole block. What is needed later is read from shared memory again, not kept in registers.
+    DEVICE int token(const FtxParams &p) const
+    {
+        const auto top_k = [&] { return p.top_k > 0 && p.top_k < K::V ? p.top_k : 0; };
+        const auto share = [&] { return p.top_p > 0.0f ? (double)p.top_p : 0.0; };
+        if (!top_k() && p.top_p >= 1.0f && p.min_p <= 0.0f)
+            return draw_all(room.random);
+
+        if (collect(tile_bound(top_k() ? top_k() : 256))) {
+            int n = room.n;
+            bool exact = n >= top_k();
+            if (exact && top_k()) {
+                const u32 kth = (u32)(room.list[top_k() - 1] >> 32);
+                n = count(n, [&](int i) { return (u32)(room.list[i] >> 32) >= kth; });
+            }
+            if (exact && p.top_p < 1.0f) {
+                const int keep = heavy(n, share(), top_k() ? 0 : (u64)((double)room.sum * (double)(1ull << WEIGHT_BITS)));
+                exact = keep >= 0;
+                n = most(1, keep);
+            } else if (!top_k()) { // min-p alone: the least of the list is out
+                exact = n == K::V || ratio(place_value(room.list[n - 1]), top) < p.min_p;
+            }
+            if (exact) {
+                if (p.min_p > 0.0f)
+                    n = most(1, count(n, [&](int i) { return ratio(place_value(room.list[i]), top) >= p.min_p; }));
+                return draw_list(n, room.random);
             }
         }
         u64 bound = 0;
-        if (top_k)
-            bound = border(false, top_k, 0) >> 32 << 32; // with its ties
-        if (by_p) {
-            const u64 mass = (u64)((double)total(bound) * share);
+        if (top_k())
+            bound = border(false, top_k(), 0) >> 32 << 32; // with its ties
+        if (p.top_p < 1.0f) {
+            const u64 mass = (u64)((double)total(bound) * share());
             bound = border(true, mass ? mass : 1, bound);
         }
-        const auto kept = [&](float x, int id) {
-            return place_of(x, id) >= bound && ratio(x, top) >= min_p ? weight(x, top) : 0ull;
-        };
-        u64 mine = 0, all;
-        each(__int_as_float((int)0xff800000u), [&](float x, int id) { mine += kept(x, id); });
-        block_before<THREADS>(mine, room.partial, &all);
-        return nth_id(__umul64hi(all, (u64)u << 40) + 1, kept);
+        const float least_ratio = p.min_p;
+        return nth_id(0, room.random, [=](float x, int id) {
+            return place_of(x, id) >= bound && ratio(x, top) >= least_ratio ? weight(x, top) : 0ull;
+        });
     }
 };

@@ -1,25 +1,25 @@
 // processors.cuh - what changes logits before a token is chosen, in the order of Hugging Face:
 // bias, repetition, presence and frequency, no repeated n-grams, no early end, temperature.
 //
-// A block works on RANGE neighbouring ids. What the row's history says about them is gathered
-// in shared memory first, one word an id, then every logit passes once.
+// A block works on RANGE neighbouring ids. What the row's history and its request say about them is
+// gathered in shared memory first, one word an id, then every logit passes once.
 #pragma once
 #include "device/block.cuh"
 #include "device/io.h"
 
-constexpr u32 SEEN = 1u << 30, BANNED = 1u << 31, TIMES = (1u << 24) - 1; // bits of a fact
+// A fact about an id: how often it was generated, the place of its bias (from 1), two flags.
+constexpr u32 TIMES = (1u << 18) - 1, BIAS_AT = 1u << 18, SEEN = 1u << 30, BANNED = 1u << 31;
+enum { MOST_BIASES = 4095 };
 
-// facts[RANGE]: SEEN, BANNED, times generated. shift[RANGE]: bias. The whole block; ends in a barrier.
+// facts[RANGE]; shift: bias by place. The whole block; ends in a barrier.
 template <int RANGE, int THREADS>
 DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p, const FtxRow &row, const int *history,
                          const int *ends, const FtxBias *bias)
 {
     const int n = row.kv_len;
     block_sync(); // the range before is done
-    for (int i = threadIdx.x; i < RANGE; i += THREADS) {
+    for (int i = threadIdx.x; i < RANGE; i += THREADS)
         facts[i] = 0;
-        shift[i] = 0.0f;
-    }
     block_sync();
     const bool repeats = p.repetition != 1.0f, counts = p.presence != 0.0f || p.frequency != 0.0f;
     const int seen_from = !repeats ? n : p.window > 0 && n > p.window ? n - p.window : 0;
@@ -60,21 +60,25 @@ DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p,
             for (int k = i + 1; k < p.n_bias; k++)
                 if (bias[k].id == bias[i].id)
                     sum += bias[k].value;
-            shift[at] = sum;
+            shift[i] = sum;
+            atomicOr(&facts[at], BIAS_AT * (i + 1));
         }
     }
     block_sync();
 }
 
-DEVICE float process(float x, u32 fact, float shift, const FtxParams &p)
+DEVICE float process(float x, u32 fact, const float *shift, const FtxParams &p)
 {
-    x += shift;
-    if (fact & SEEN)
-        x = x < 0.0f ? x * p.repetition : x / p.repetition;
-    const u32 times = fact & TIMES;
-    if (times)
-        x -= p.presence + p.frequency * (float)times;
-    if (fact & BANNED)
-        return __int_as_float((int)0xff800000u);
+    if (fact) {
+        const u32 place = fact / BIAS_AT & MOST_BIASES, times = fact & TIMES;
+        if (place)
+            x += shift[place - 1];
+        if (fact & SEEN)
+            x = x < 0.0f ? x * p.repetition : x / p.repetition;
+        if (times)
+            x -= p.presence + p.frequency * (float)times;
+        if (fact & BANNED)
+            return __int_as_float((int)0xff800000u);
+    }
     return p.temperature > 0.0f ? x / p.temperature : x;
 }

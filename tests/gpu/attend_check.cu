@@ -21,18 +21,19 @@ struct Facts {
 template <class F, int W = 0> struct DecodeConfig : F {
     template <int N> struct Try : F { static constexpr int WARPS = N, STAGES = 2; };
     static constexpr int STAGES = 2;
-    static constexpr bool fits(int warps, int slot, int shared) { return warps * slot <= 40000 && shared <= 227 * 1024; }
+    static constexpr bool fits(int warps, int slot, int shared) { return warps * slot <= 40000 && shared <= 227 * 1024 && (warps < 8 || DecodeShape<Try<8>>::SET <= 8); }
     static constexpr int WARPS = W                                                                     ? W
                                  : fits(8, DecodeShape<Try<8>>::SLOT, DecodeShape<Try<8>>::SHARED) ? 8
                                  : fits(4, DecodeShape<Try<4>>::SLOT, DecodeShape<Try<4>>::SHARED) ? 4
                                                                                                    : 2;
+    static constexpr int BLOCKS = WARPS == 4 && DecodeShape<Try<8>>::SET <= 8 && F::MATRIX ? 3 : 2;
 };
 template <class F> struct PrefillConfig : F {
     static constexpr int ROWS = F::MATRIX ? (F::E <= 128 ? 128 : 64) : F::E <= 128 ? 64 : 32;
-    static constexpr int PITCH = round_up(F::E, 16) * 2 + 16;
-    static constexpr int KEYS = F::MATRIX && 2 * (ROWS + 256) * PITCH + 1024 <= 227 * 1024 ? 64 : 32;
+    static constexpr int LINE = round_up(F::E, 16) * 2, PITCH = LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16;
+    static constexpr int KEYS = F::MATRIX && 2 * (64 + (ROWS + 256) * PITCH) + 2048 <= 227 * 1024 ? 64 : 32;
 };
-template <class C> __global__ void __launch_bounds__(C::WARPS * 32, 2) decode_kernel(const __grid_constant__ AttendDecodeArgs a) { attend_decode<C>(a); }
+template <class C> __global__ void __launch_bounds__(C::WARPS * 32, C::BLOCKS) decode_kernel(const __grid_constant__ AttendDecodeArgs a) { attend_decode<C>(a); }
 template <class C> __global__ void __launch_bounds__(128, 2) prefill_kernel(const __grid_constant__ AttendPrefillArgs a) { attend_prefill<C>(a); }
 
 static int sms;
@@ -41,7 +42,7 @@ template <class F, int W = 0> void run_decode(AttendDecodeArgs a, int S, cudaStr
 {
     using C = DecodeConfig<F, W>;
     using D = DecodeShape<C>;
-    launch(decode_kernel<C>, dim3(std::min(2 * sms, S * D::HEAD_SETS * F::MAX_CHUNKS)), C::WARPS * 32, D::SHARED, a, s);
+    launch(decode_kernel<C>, dim3(std::min(C::BLOCKS * sms, S * D::HEAD_SETS * F::MAX_CHUNKS)), C::WARPS * 32, D::SHARED, a, s);
 }
 template <class F> void run_prefill(AttendPrefillArgs a, int T, int S, cudaStream_t s = 0)
 {
@@ -174,7 +175,7 @@ template <class F> int check(const char *name, uint64_t seed)
         w = std::max(w, sqrt(error[i] / norm[i]));
     }
     // fp32: rounding of sums over 2048 keys; 16 bits: p and y rounded to 8 (11) bits.
-    const double limit = sizeof(T) == 4 ? 3e-6 : Same<T, bf16>::value || Same<KV, bf16>::value ? 8e-3 : 1.5e-3;
+    const double limit = sizeof(T) == 4 ? 1e-5 : Same<T, bf16>::value || Same<KV, bf16>::value ? 8e-3 : 1.5e-3;
     wrong += !(worst_decode < limit) + !(worst_prefill < limit);
 
     // Alone: the same bits.
@@ -298,7 +299,11 @@ int main(int argc, char **argv)
     sms = multiprocessors();
     const bool timing = argc > 1 && !strcmp(argv[1], "time");
     int wrong = 0;
-    if (!timing) {
+    if (argc > 1 && !strcmp(argv[1], "profile")) { // for a profiler: one shape of each
+        using Large = Facts<bf16, bf16, 32, 8, 128, 16, 0, 0, 64, 4096>;
+        time_decode<Large>("8B", 64, 2048, 2);
+        time_prefill<Large>("8B", 1, 2048);
+    } else if (!timing) {
         uint64_t seed = argc > 1 ? strtoull(argv[1], nullptr, 10) : 1;
         CHECK(float, float, 2, 2, 16, 8);
         CHECK(float, float, 6, 2, 24, 16, 100);
@@ -336,18 +341,14 @@ int main(int argc, char **argv)
         using Long = Facts<bf16, bf16, 32, 8, 128, 16, 0, 0, 64, 131072>;
         for (int length : {128, 512, 2048, 4096}) {
             time_decode<Small>("1B", 1, length, 64);
-            time_decode<Small, 4>("1B 4 warps", 1, length, 64);
             time_decode<Large>("8B", 1, length, 64);
-            time_decode<Large, 8>("8B 8 warps", 1, length, 64);
         }
         time_decode<Small>("1B", 8, 128, 64);
         time_decode<Small>("1B", 64, 128, 16);
         time_decode<Small>("1B", 64, 2048, 8);
-        time_decode<Small, 4>("1B 4 warps", 64, 2048, 8);
         time_decode<Large>("8B", 8, 128, 64);
         time_decode<Large>("8B", 64, 128, 16);
         time_decode<Large>("8B", 64, 2048, 4);
-        time_decode<Large, 8>("8B 8 warps", 64, 2048, 4);
         time_decode<Wide>("8B pages of 64", 64, 2048, 4);
         time_decode<Long>("8B", 1, 131072, 2);
         time_prefill<Large>("8B", 1, 2048);

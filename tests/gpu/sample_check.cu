@@ -1,0 +1,409 @@
+// sample_check.cu - `sample` on a device against a plain version in double: processors, filters,
+// draw, log-probability, ring, next step; random and adversarial logits.
+//
+// A draw may differ where a filter's border or the uniform number falls within rounding (1e-6 of
+// the whole mass) of a cumulative weight; such cases are counted apart, and must be rare.
+#include "sample.cuh"
+#include "check.h"
+
+template <int V_> struct Config {
+    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, END_IDS = 4;
+};
+template <class C> __global__ void __launch_bounds__(512, 2) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
+
+static int sms;
+template <class C> void run_sample(SampleArgs a, int S, cudaStream_t s = 0)
+{
+    const int ranges = (C::V + 8191) / 8192, share = std::max(1, 2 * sms / S);
+    launch(sample_kernel<C>, dim3(std::min(ranges, share), S), 512, SampleShape<C>::SHARED, a, s);
+}
+
+struct Philox {
+    uint32_t c[4];
+};
+static Philox host_philox(Philox x, uint32_t k0, uint32_t k1)
+{
+    for (int r = 0; r < 10; r++) {
+        const uint64_t a = 0xD2511F53ull * x.c[0], b = 0xCD9E8D57ull * x.c[2];
+        x = Philox{{(uint32_t)(b >> 32) ^ x.c[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ x.c[3] ^ k1, (uint32_t)a}};
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return x;
+}
+
+struct Row {
+    FtxRow row;
+    FtxParams p;
+    std::vector<int> history, ends;
+    std::vector<FtxBias> bias;
+    std::vector<float> logits;
+};
+
+static std::vector<float> processed(const Row &r)
+{
+    std::vector<float> x = r.logits;
+    const int V = (int)x.size(), n = r.row.kv_len;
+    for (auto &b : r.bias)
+        x[b.id] += b.value;
+    std::vector<char> seen(V, 0), banned(V, 0);
+    std::vector<int> times(V, 0);
+    for (int i = 0; i < n; i++) {
+        if (r.p.window == 0 || i >= n - r.p.window)
+            seen[r.history[i]] = 1;
+        if (i >= r.row.prompt)
+            times[r.history[i]]++;
+    }
+    const int g = r.p.ngram;
+    if (g > 0)
+        for (int i = 0; i + g <= n; i++) {
+            bool same = true;
+            for (int k = 0; k < g - 1; k++)
+                same = same && r.history[i + k] == r.history[n - g + 1 + k];
+            if (same)
+                banned[r.history[i + g - 1]] = 1;
+        }
+    if (n + 1 <= r.p.min_length)
+        for (int e : r.ends)
+            banned[e] = 1;
+    for (int i = 0; i < V; i++) {
+        if (seen[i] && r.p.repetition != 1.0f)
+            x[i] = x[i] < 0 ? x[i] * r.p.repetition : x[i] / r.p.repetition;
+        if (times[i])
+            x[i] -= r.p.presence + r.p.frequency * (float)times[i];
+        if (banned[i])
+            x[i] = -INFINITY;
+        if (r.p.temperature > 0)
+            x[i] /= r.p.temperature;
+    }
+    return x;
+}
+
+static int choose(const Row &r, const std::vector<float> &x, double dp, double dmin, double du)
+{
+    const int V = (int)x.size();
+    int best = 0;
+    for (int i = 1; i < V; i++)
+        if (x[i] > x[best])
+            best = i;
+    if (r.p.temperature == 0 || x[best] == -INFINITY)
+        return best;
+    std::vector<int> order(V);
+    for (int i = 0; i < V; i++)
+        order[i] = i;
+    std::sort(order.begin(), order.end(), [&](int a, int b) { return x[a] != x[b] ? x[a] > x[b] : a < b; });
+    auto w = [&](int i) { return exp((double)x[i] - x[best]); };
+    int n = V;
+    if (r.p.top_k > 0 && r.p.top_k < V) {
+        n = r.p.top_k;
+        while (n < V && x[order[n]] == x[order[r.p.top_k - 1]])
+            n++;
+    }
+    if (r.p.top_p < 1.0f) {
+        double all = 0, sum = 0;
+        for (int i = 0; i < n; i++)
+            all += w(order[i]);
+        int keep = 0;
+        while (keep < n && sum < ((double)r.p.top_p + dp) * all)
+            sum += w(order[keep++]);
+        n = std::max(1, keep);
+    }
+    if (r.p.min_p > 0.0f) {
+        int keep = 0;
+        while (keep < n && w(order[keep]) >= (double)r.p.min_p * (1 + dmin))
+            keep++;
+        n = std::max(1, keep);
+    }
+    std::vector<int> ids(order.begin(), order.begin() + n);
+    std::sort(ids.begin(), ids.end());
+    double all = 0, sum = 0;
+    for (int i : ids)
+        all += w(i);
+    const uint32_t u24 = host_philox(Philox{{(uint32_t)r.row.kv_len, (uint32_t)r.p.sample, 0, 0}}, r.p.seed_low, r.p.seed_high).c[0] >> 8;
+    const double u = u24 * 0x1p-24 + du;
+    int last = ids[0];
+    for (int i : ids) {
+        sum += w(i);
+        if (w(i) > 0)
+            last = i;
+        if (sum > u * all)
+            return i;
+    }
+    return last;
+}
+
+template <class C> int check(uint64_t seed, int *near, int *all)
+{
+    constexpr int V = C::V, S = 80;
+    Random rnd{seed};
+    std::vector<Row> rows(S);
+    for (int i = 0; i < S; i++) {
+        Row &r = rows[i];
+        r.row = {};
+        r.row.kv_len = 1 + rnd.below(C::CONTEXT - 2);
+        if (i % 5 == 0)
+            r.row.kv_len = 1 + rnd.below(6);
+        r.row.prompt = rnd.below(r.row.kv_len + 1);
+        r.row.slot = S - 1 - i;
+        r.row.emit = i % 9 != 8;
+        r.row.done = i % 13 == 12;
+        r.row.q_len = 1;
+        r.row.q_start = i;
+        r.row.limit = r.row.kv_len + (rnd.below(4) ? 50 : 1);
+        FtxParams &p = r.p;
+        p = {};
+        p.top_p = p.repetition = 1.0f;
+        p.seed_low = (u32)rnd.next();
+        p.seed_high = (u32)rnd.next();
+        p.sample = rnd.below(4);
+        const int words = std::max(1, V / (1 + rnd.below(3)));
+        for (int k = 0; k < r.row.kv_len; k++)
+            r.history.push_back(rnd.below(std::min(words, 1 + rnd.below(2) * 300)));
+        for (int k = rnd.below(C::END_IDS + 1); k > 0; k--)
+            r.ends.push_back(rnd.below(V));
+        p.n_ends = (int)r.ends.size();
+        const int kind = rnd.below(8);
+        if (kind == 0) {
+            p.simple = 1;
+        } else {
+            p.temperature = kind == 1 ? 0.0f : 0.3f + 1.5f * rnd.uniform();
+            const int ks[] = {0, 0, 1, 2, 5, 40, 50, 200, 500, 1000, 1024};
+            p.top_k = ks[rnd.below(11)];
+            const float ps[] = {1.0f, 1.0f, 1e-6f, 0.1f, 0.5f, 0.9f, 0.95f, 0.999f, 0.9999f};
+            p.top_p = ps[rnd.below(9)];
+            const float ms[] = {0.0f, 0.0f, 0.05f, 1e-4f, 0.9f, 1.0f};
+            p.min_p = ms[rnd.below(6)];
+            if (rnd.below(2)) {
+                p.repetition = rnd.below(2) ? 1.3f : 0.8f;
+                p.window = rnd.below(2) ? 0 : 20;
+            }
+            if (rnd.below(2)) {
+                p.presence = rnd.normal() * 0.5f;
+                p.frequency = rnd.normal() * 0.2f;
+            }
+            if (rnd.below(3) == 0)
+                p.ngram = 1 + rnd.below(4);
+            if (rnd.below(3) == 0)
+                p.min_length = r.row.kv_len + rnd.below(3);
+            if (rnd.below(2))
+                for (int k = rnd.below(C::LOGIT_BIAS + 1); k > 0; k--)
+                    r.bias.push_back(FtxBias{rnd.below(V), rnd.below(4) ? rnd.normal() * 5 : -INFINITY});
+            // one entry an id but for sums that are exact
+            std::sort(r.bias.begin(), r.bias.end(), [](auto &a, auto &b) { return a.id < b.id; });
+            r.bias.erase(std::unique(r.bias.begin(), r.bias.end(), [](auto &a, auto &b) { return a.id == b.id; }), r.bias.end());
+            p.n_bias = (int)r.bias.size();
+        }
+        r.logits.resize(V);
+        const int shape = rnd.below(8);
+        for (auto &x : r.logits) {
+            x = rnd.normal() * 3.0f;
+            if (shape == 0) // many ties
+                x = floorf(x);
+            if (shape == 1) // all equal
+                x = 1.25f;
+            if (shape == 2 && rnd.below(3)) // mostly nothing
+                x = -INFINITY;
+            if (shape == 3) // flat
+                x *= 0.02f;
+            if (shape == 4) // steep
+                x *= 12.0f;
+            if (shape == 5) // zeros of both signs and neighbours
+                x = rnd.below(2) ? 0.0f : rnd.below(2) ? -0.0f : x * 1e-6f;
+        }
+        if (shape == 6)
+            for (int k = 0; k < 3; k++)
+                r.logits[rnd.below(V)] = 40.0f;
+        bool some = false;
+        for (float x : r.logits)
+            some = some || x > -INFINITY;
+        if (!some)
+            r.logits[rnd.below(V)] = 0.0f;
+    }
+
+    std::vector<FtxRow> hrows;
+    std::vector<FtxParams> hparams;
+    std::vector<int> hends(S * C::END_IDS, -1), hhistory((size_t)C::SEQUENCES * C::CONTEXT, 0);
+    std::vector<FtxBias> hbias(S * C::LOGIT_BIAS);
+    std::vector<float> hlogits;
+    for (int i = 0; i < S; i++) {
+        hrows.push_back(rows[i].row);
+        hparams.push_back(rows[i].p);
+        std::copy(rows[i].ends.begin(), rows[i].ends.end(), hends.begin() + i * C::END_IDS);
+        std::copy(rows[i].bias.begin(), rows[i].bias.end(), hbias.begin() + i * C::LOGIT_BIAS);
+        std::copy(rows[i].history.begin(), rows[i].history.end(), hhistory.begin() + (size_t)rows[i].row.slot * C::CONTEXT);
+        hlogits.insert(hlogits.end(), rows[i].logits.begin(), rows[i].logits.end());
+    }
+    FtxStep step = {};
+    step.tokens = step.rows = S;
+    Device<FtxStep> dstep(std::vector<FtxStep>{step});
+    Device<FtxRow> drows(hrows);
+    Device<FtxParams> dparams(hparams);
+    Device<int> dends(hends), dhistory(hhistory), dy(S);
+    Device<FtxBias> dbias(hbias);
+    Device<float> dlogits(hlogits), dvalues((size_t)S * V);
+    Device<FtxToken> dtoken(S);
+    Device<SampleTile> dtiles((size_t)S * SampleShape<C>::TILES);
+    Device<u32> dcounters(S);
+    FtxOut *out, *dout;
+    CU(cudaHostAlloc(&out, sizeof(FtxOut) * FTX_OUT_RING * C::SEQUENCES, cudaHostAllocMapped));
+    CU(cudaHostGetDevicePointer(&dout, out, 0));
+    dcounters.fill(0);
+    std::vector<int> first;
+    int wrong = 0, close = 0;
+    for (int round = 0; round < 2; round++) { // twice: the same bits, counters left zero
+        memset(out, 0xee, sizeof(FtxOut) * FTX_OUT_RING * C::SEQUENCES);
+        drows.put(hrows);
+        dtoken.fill(0xee);
+        dy.fill(0xee);
+        dvalues.fill(0xff);
+        dtiles.fill(0xff);
+        // The second time with fewer blocks a row.
+        const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dtoken.p, dhistory.p, dout, dy.p, dtiles.p, dvalues.p, dcounters.p};
+        if (round == 0)
+            run_sample<C>(a, S);
+        else
+            launch(sample_kernel<C>, dim3(1, S), 512, SampleShape<C>::SHARED, a);
+        CU(cudaDeviceSynchronize());
+        const std::vector<int> y = dy.get();
+        if (round == 0)
+            first = y;
+        wrong += y != first;
+        for (u32 c : dcounters.get())
+            wrong += c != 0;
+    }
+    const std::vector<FtxRow> after = drows.get();
+    const std::vector<FtxToken> tokens = dtoken.get();
+    std::vector<int> bad(S, 0), soft(S, 0);
+    parallel(S, [&](int i) {
+        const Row &r = rows[i];
+        const FtxOut &o = out[r.row.kv_len % FTX_OUT_RING * C::SEQUENCES + i];
+        if (!r.row.emit || r.row.done) {
+            bad[i] = o.length != (int)0xeeeeeeee || memcmp(&after[i], &r.row, sizeof r.row) || tokens[i].id != (int)0xeeeeeeee;
+            return;
+        }
+        const std::vector<float> x = processed(r);
+        const int want = choose(r, x, 0, 0, 0), got = first[i];
+        if (got != want) {
+            bool ok = false;
+            for (double d : {-2e-6, 0.0, 2e-6})
+                for (double m : {-2e-6, 0.0, 2e-6})
+                    for (double u : {-2e-6, 0.0, 2e-6})
+                        ok = ok || choose(r, x, d, m, u) == got;
+            (ok ? soft : bad)[i] = 1;
+            if (!ok)
+                printf("V %d row %d: got %d want %d  (T %g k %d p %g min %g rep %g ngram %d simple %d) x %g %g\n", V, i, got, want, r.p.temperature,
+                       r.p.top_k, r.p.top_p, r.p.min_p, r.p.repetition, r.p.ngram, r.p.simple, got >= 0 && got < V ? x[got] : 0, x[want]);
+        }
+        if (got < 0 || got >= V)
+            return;
+        double top = -INFINITY, sum = 0;
+        for (float f : r.logits)
+            top = std::max(top, (double)f);
+        for (float f : r.logits)
+            sum += exp(f - top);
+        const double lp = r.logits[got] - top - log(sum);
+        const bool end = std::find(r.ends.begin(), r.ends.end(), got) != r.ends.end();
+        const int finish = end ? 1 : r.row.kv_len + 1 >= r.row.limit ? 2 : 0;
+        bool right = o.token == got && o.length == r.row.kv_len && o.finish == finish &&
+                     (fabs(o.logprob - lp) < 2e-5 * (1 + fabs(lp)) || (lp == -INFINITY && o.logprob == -INFINITY));
+        if (finish)
+            right = right && after[i].done == 1 && after[i].kv_len == r.row.kv_len && tokens[i].id == (int)0xeeeeeeee;
+        else
+            right = right && after[i].done == 0 && after[i].kv_len == r.row.kv_len + 1 && tokens[i].id == got &&
+                    tokens[i].pos == r.row.kv_len && tokens[i].row == i && tokens[i].slot == r.row.slot;
+        if (!right) {
+            printf("V %d row %d: token %d (%d) logprob %g (%g) finish %d (%d) length %d (%d)\n", V, i, o.token, got, o.logprob, lp, o.finish, finish, o.length, r.row.kv_len);
+            bad[i] = 1;
+        }
+    });
+    for (int i = 0; i < S; i++) {
+        wrong += bad[i];
+        close += soft[i];
+    }
+    CU(cudaFreeHost(out));
+    *near += close;
+    *all += S;
+    printf("V %6d seed %llu: %d wrong, %d at a border of %d\n", V, (unsigned long long)seed, wrong, close, S);
+    return wrong;
+}
+
+template <class C> void time_sample(const char *name, int S, FtxParams p, float spread)
+{
+    constexpr int V = C::V;
+    Random rnd{5};
+    std::vector<float> logits((size_t)S * V);
+    for (auto &x : logits)
+        x = rnd.normal() * spread;
+    FtxRow row = {};
+    row.kv_len = 500;
+    row.emit = row.q_len = 1;
+    row.limit = 1 << 30;
+    std::vector<FtxRow> hrows(S, row);
+    for (int i = 0; i < S; i++)
+        hrows[i].slot = i;
+    FtxStep step = {};
+    step.tokens = step.rows = S;
+    Device<FtxStep> dstep(std::vector<FtxStep>{step});
+    Device<FtxRow> drows(hrows);
+    Device<FtxParams> dparams(std::vector<FtxParams>(S, p));
+    Device<int> dends(S * C::END_IDS), dhistory((size_t)C::SEQUENCES * C::CONTEXT), dy(S);
+    Device<FtxBias> dbias(S * C::LOGIT_BIAS);
+    Device<float> dlogits(logits), dvalues((size_t)S * V);
+    Device<FtxToken> dtoken(S);
+    Device<SampleTile> dtiles((size_t)S * SampleShape<C>::TILES);
+    Device<u32> dcounters(S);
+    dcounters.fill(0);
+    dhistory.fill(0);
+    FtxOut *out, *dout;
+    CU(cudaHostAlloc(&out, sizeof(FtxOut) * FTX_OUT_RING * C::SEQUENCES, cudaHostAllocMapped));
+    CU(cudaHostGetDevicePointer(&dout, out, 0));
+    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dtoken.p, dhistory.p, dout, dy.p, dtiles.p, dvalues.p, dcounters.p};
+    const double us = time_graph(32, [&](int, cudaStream_t s) { run_sample<C>(a, S, s); }, [&] { drows.put(hrows); });
+    printf("sample  V %6d rows %3d %-28s: %8.2f us\n", V, S, name, us);
+    CU(cudaFreeHost(out));
+}
+
+int main(int argc, char **argv)
+{
+    sms = multiprocessors();
+    int wrong = 0, near = 0, all = 0;
+    if (argc < 2 || strcmp(argv[1], "time")) {
+        const uint64_t seed = argc > 1 ? strtoull(argv[1], nullptr, 10) : 1;
+        for (uint64_t s = seed; s < seed + 4; s++) {
+            wrong += check<Config<5>>(s, &near, &all);
+            wrong += check<Config<300>>(s, &near, &all);
+            wrong += check<Config<4096>>(s, &near, &all);
+            wrong += check<Config<50257>>(s, &near, &all);
+        }
+        wrong += check<Config<128256>>(seed, &near, &all);
+        wrong += near * 50 > all; // at a border: rare
+        printf(wrong ? "%d wrong\n" : "ok\n", wrong);
+    } else {
+        using C = Config<128256>;
+        FtxParams p = {};
+        p.top_p = p.repetition = 1.0f;
+        p.simple = 1;
+        for (int S : {1, 8, 64})
+            time_sample<C>("greedy", S, p, 3);
+        p.simple = 0;
+        for (int S : {1, 64})
+            time_sample<C>("greedy, general", S, p, 3);
+        p.temperature = 0.8f;
+        FtxParams k = p;
+        k.top_k = 40;
+        k.top_p = 0.9f;
+        for (int S : {1, 8, 64})
+            time_sample<C>("top-k 40, top-p 0.9", S, k, 3);
+        k.repetition = 1.1f;
+        time_sample<C>("and repetition", 1, k, 3);
+        k = p;
+        k.top_k = 1024;
+        time_sample<C>("top-k 1024", 1, k, 3);
+        k = p;
+        k.top_p = 0.9f;
+        time_sample<C>("top-p 0.9, few", 1, k, 6);
+        time_sample<C>("top-p 0.9, many", 1, k, 0.5f);
+        time_sample<C>("temperature alone", 1, p, 3);
+    }
+    return wrong != 0;
+}
