@@ -1,0 +1,331 @@
+/* async.c - copies that land late, and the mbarriers that count them.
+ *
+ * From its start until it lands a copy's destination holds poison and nobody may touch it. cp.async
+ * lands at the wait of the thread that started it, no earlier; a bulk copy some steps later, when
+ * nobody looks. */
+#include "device/host.h"
+#include "parts.h"
+
+static void tick(Fiber *f)
+{
+    f->clocks[MAX_MBARRIERS + f->tid]++;
+}
+
+static void *own_shared(unsigned address, unsigned bytes, const void *pc)
+{
+    const unsigned at = address - SHARED_BASE;
+
+    if (address >> 24 || at > SLOT - bytes) {
+        report(SIMT_BOUNDS, pc, NULL, "shared address %#x", address);
+        run_abort();
+    }
+    return run.current->block->shared + at;
+}
+
+/* --- cp.async ----------------------------------------------------------------------------------- */
+
+void simt_copy(unsigned to, const void *from, unsigned bytes, unsigned zeros)
+{
+    Fiber *f = run.current;
+    char *p = own_shared(to, bytes + zeros, PC());
+
+    if (to % (bytes + zeros) || (uintptr_t)from % (bytes + zeros)) {
+        report(SIMT_ALIGN, PC(), NULL, "a copy of %u bytes from %p to shared address %u", bytes + zeros, from, to);
+        run_abort();
+    }
+    if (bytes) /* rows beyond the live ones may be copied: their poison must not reach a result */
+        memory_access(from, bytes, A_READ | A_UNWRITTEN_OK, PC());
+    memory_copy_begins(p, bytes + zeros, false, PC());
+    if (f->n_copies == f->cap_copies) {
+        f->cap_copies = f->cap_copies ? f->cap_copies * 2 : 64;
+        f->copies = realloc(f->copies, f->cap_copies * sizeof *f->copies);
+        if (!f->copies)
+            abort();
+    }
+    f->copies[f->n_copies++] = (Copy){p, from, bytes, zeros, f->group, PC()};
+    simt_counts.copies++;
+}
+
+void simt_copy_commit(void)
+{
+    run.current->group++;
+}
+
+void simt_copy_wait(unsigned pending)
+{
+    Fiber *f = run.current;
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < f->n_copies; i++) {
+        const Copy c = f->copies[i];
+
+        if (c.group + pending >= f->group) /* among the last `pending`, or not committed */
+            f->copies[left++] = c;
+        else
+            memory_copy_lands(f->block, c.to, c.from, c.bytes, c.zeros, f->number,
+                              f->clocks[MAX_MBARRIERS + f->tid]);
+    }
+    f->n_copies = left;
+}
+
+void async_thread_ends(Fiber *f)
+{
+    if (f->n_copies)
+        report(SIMT_IN_FLIGHT, f->copies[0].pc, NULL, "a thread ends with %u copies under way", f->n_copies);
+    f->n_copies = 0;
+}
+
+/* --- mbarriers ---------------------------------------------------------------------------------- */
+
+static unsigned index_of(const Block *b, const char *p)
+{
+    for (unsigned i = 0; i < b->n_mbarriers; i++)
+        if (b->mbarrier[i]->at == p)
+            return i;
+    return MAX_MBARRIERS;
+}
+
+static Mbarrier *find_in(Block *b, unsigned address, const void *pc)
+{
+    const unsigned i = index_of(b, b->shared + ((address & 0xffffff) - SHARED_BASE));
+
+    if (i == MAX_MBARRIERS) {
+        report(SIMT_MBARRIER, pc, NULL, "no mbarrier was made at shared address %u", address);
+        run_abort();
+    }
+    return b->mbarrier[i];
+}
+
+static Mbarrier *find(unsigned address, const void *pc)
+{
+    own_shared(address, 8, pc);
+    return find_in(run.current->block, address, pc);
+}
+
+static void check_complete(Mbarrier *m)
+{
+    if (m->pending || m->bytes)
+        return;
+    m->phase++;
+    m->pending = m->count;
+    know_join(&m->done, &m->open);
+    know_clear(&m->open);
+    run_wake(&m->waiting);
+}
+
+void simt_mbarrier_init(unsigned address, unsigned arrivals)
+{
+    Block *b = run.current->block;
+    char *p = own_shared(address, 8, PC());
+    Mbarrier *m;
+
+    if (address % 8 || arrivals == 0)
+        report(SIMT_MBARRIER, PC(), NULL, "an mbarrier at %u for %u arrivals", address, arrivals);
+    if (index_of(b, p) != MAX_MBARRIERS || b->n_mbarriers == MAX_MBARRIERS) {
+        report(SIMT_MBARRIER, PC(), NULL, "an mbarrier is made twice at %u, or there are over %d", address, MAX_MBARRIERS);
+        run_abort();
+    }
+    memory_access(p, 8, A_WRITE, PC());
+    memory_mbarrier(p, true);
+    m = run_keep(sizeof *m);
+    *m = (Mbarrier){.at = p, .count = arrivals, .pending = arrivals, .maker = run.current,
+                    .made = run.current->clocks[MAX_MBARRIERS + run.current->tid]};
+    m->open.clock = m->clock[0];
+    m->done.clock = m->clock[1];
+    know_join(&m->done, &(Know){.clock = run.current->clocks}); /* of its making */
+    b->mbarrier[b->n_mbarriers++] = m;
+    tick(run.current);
+}
+
+void simt_mbarrier_init_fence(void)
+{
+    Fiber *f = run.current;
+
+    for (unsigned i = 0; i < f->block->n_mbarriers; i++)
+        if (f->block->mbarrier[i]->maker == f)
+            f->block->mbarrier[i]->fenced = true;
+}
+
+/* Who uses an mbarrier must know that it was made; a block of its cluster, that its making was fenced
+ * before all came. */
+static void check_made(const Mbarrier *m, const void *pc)
+{
+    const Fiber *f = run.current;
+
+    if (f != m->maker && !know_of(f, m->maker->number, m->made) &&
+        !(m->fenced && know_comes_after(f, m->maker->number, m->made)))
+        report(SIMT_RACE, pc, NULL, "nothing orders this after the making of the mbarrier");
+}
+
+void simt_mbarrier_arrive(unsigned address, unsigned bytes)
+{
+    Fiber *f = run.current;
+    Mbarrier *m = find(address, PC());
+
+    check_made(m, PC());
+    if (m->pending == 0) {
+        report(SIMT_MBARRIER, PC(), NULL, "an arrival more than the %u of the phase", m->count);
+        run_abort();
+    }
+    know_join(&m->open, &f->know);
+    tick(f);
+    m->bytes += bytes;
+    m->pending--;
+    check_complete(m);
+}
+
+int simt_mbarrier_try(unsigned address, unsigned parity)
+{
+    Fiber *f = run.current;
+    Mbarrier *m = find(address, PC());
+
+    check_made(m, PC());
+    if ((m->phase & 1) == parity) {
+        run_yield(PC());
+        if ((m->phase & 1) == parity)
+            return 0;
+    }
+    know_join(&f->know, &m->done);
+    return 1;
+}
+
+void simt_mbarrier_wait(unsigned address, unsigned parity)
+{
+    Fiber *f = run.current;
+    Mbarrier *m = find(address, PC());
+
+    check_made(m, PC());
+    run_pause();
+    while ((m->phase & 1) == parity)
+        run_block(WAIT_MBARRIER, m, parity, &m->waiting, PC());
+    know_join(&f->know, &m->done);
+}
+
+/* --- bulk copies -------------------------------------------------------------------------------- */
+
+typedef struct Bulk {
+    Block *block;
+    Mbarrier *mbarrier;
+    char *to;
+    const char *from; /* NULL: sent, from `sent` */
+    char sent[8];
+    unsigned bytes;
+    uint64_t due; /* step */
+} Bulk;
+enum { MAX_BULK = 1 << 14 };
+static Bulk bulk[MAX_BULK];
+static unsigned n_bulk;
+
+static void start(Bulk b)
+{
+    if (n_bulk == MAX_BULK)
+        run_abort();
+    b.due = run.step + (run.schedule == SIMT_ROUND_ROBIN ? 1 : run_random(300));
+    bulk[n_bulk++] = b;
+    simt_counts.copies++;
+}
+
+void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbarrier)
+{
+    Fiber *f = run.current;
+    Mbarrier *m = find(mbarrier, PC());
+    char *p = own_shared(to, bytes, PC());
+
+    if (to % 16 || (uintptr_t)from % 16 || bytes % 16 || bytes == 0) {
+        report(SIMT_ALIGN, PC(), NULL, "a bulk copy of %u bytes from %p to shared address %u", bytes, from, to);
+        run_abort();
+    }
+    check_made(m, PC());
+    if (!m->fenced)
+        report(SIMT_FENCE, PC(), NULL, "a bulk copy on an mbarrier whose making was not fenced for copies");
+    memory_access(from, bytes, A_READ, PC());
+    memory_copy_begins(p, bytes, true, PC());
+    start((Bulk){.block = f->block, .mbarrier = m, .to = p, .from = from, .bytes = bytes});
+}
+
+/* One thread's word or two to another block of its cluster. */
+void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsigned mbarrier)
+{
+    const Cluster *c = run.current->block->cluster;
+    const unsigned rank = mapped >> 24;
+    Bulk b = {.bytes = bytes};
+
+    if (rank == 0 || rank > c->n || mbarrier >> 24 != rank) {
+        report(SIMT_BOUNDS, PC(), NULL, "a send to address %#x with its mbarrier at %#x: both must be of one block",
+               mapped, mbarrier);
+        run_abort();
+    }
+    b.block = c->block[rank - 1];
+    b.to = b.block->shared + ((mapped & 0xffffff) - SHARED_BASE);
+    memory_send_begins(mapped, bytes, PC());
+    b.mbarrier = find_in(b.block, mbarrier, PC());
+    check_made(b.mbarrier, PC());
+    memcpy(b.sent, from, bytes);
+    start(b);
+}
+
+static void land(unsigned i)
+{
+    const Bulk c = bulk[i];
+    Mbarrier *m = c.mbarrier;
+    const unsigned index = index_of(c.block, m->at);
+
+    bulk[i] = bulk[--n_bulk];
+    memory_copy_lands(c.block, c.to, c.from ? c.from : c.sent, c.bytes, 0, 1 + c.block->number * CLOCKS + index, m->phase + 1);
+    m->open.clock[index] = m->phase + 1;
+    m->bytes -= c.bytes;
+    check_complete(m);
+    run.polls = 0;
+}
+
+bool async_land(bool now)
+{
+    bool any = false;
+
+    if (!now) {
+        for (unsigned i = 0; i < n_bulk;)
+            if (bulk[i].due <= run.step) {
+                land(i);
+                any = true;
+            } else {
+                i++;
+            }
+    } else if (n_bulk) {
+        land(run_random(n_bulk));
+        any = true;
+    }
+    return any;
+}
+
+void simt_async_fence(void)
+{
+    Fiber *f = run.current;
+
+    f->proxy_clock = f->clocks[MAX_MBARRIERS + f->tid];
+    tick(f);
+}
+
+void async_block_ends(Block *b)
+{
+    for (unsigned i = 0; i < n_bulk;)
+        if (bulk[i].block == b) {
+            if (!run.aborted && run.live == 0 && simt_reports() == 0)
+                report(SIMT_IN_FLIGHT, NULL, NULL, "a block ends with bulk copies under way");
+            bulk[i] = bulk[--n_bulk];
+        } else {
+            i++;
+        }
+    for (unsigned i = 0; i < b->n_mbarriers; i++) {
+        const Mbarrier *m = b->mbarrier[i];
+
+        if (m->bytes && b->live == 0)
+            report(SIMT_MBARRIER, NULL, NULL, "a block ends, and its mbarrier %u (address %u) has %lld bytes %s", i,
+                   (unsigned)(m->at - b->shared) + SHARED_BASE, (long long)(m->bytes < 0 ? -m->bytes : m->bytes),
+                   m->bytes < 0 ? "nobody announced" : "that did not come");
+    }
+}
+
+void async_reset(void)
+{
+    n_bulk = 0;
+}

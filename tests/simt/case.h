@@ -1,0 +1,40 @@
+/* case.h - a small graph, a step for it, and every kernel of the catalog that can compute it: run on
+ * the host under the schedules, compared with kernels/ref. */
+#ifndef FTX_SIMT_CASE_H
+#define FTX_SIMT_CASE_H
+
+#include "build.h"
+#include "compiler/catalog/contract.h"
+#include "kernels/device/io.h"
+
+enum { CASE_ROWS = 8 };
+
+typedef struct Case {
+    const char *graph;  /* text; its output is what is computed, its embeds and the like are inputs */
+    const char *target; /* "sm_90a" */
+    DType kv;
+    bool decode;        /* a decode program: every row brings one token */
+    int bucket;         /* 0: exact */
+    int rows, decode_rows;
+    struct { int q_len, kv_len; } row[CASE_ROWS]; /* kv_len: with the step's tokens */
+    FtxParams params[CASE_ROWS]; /* of a sample */
+    int sms;
+    const char *only;   /* the family; NULL: all that match */
+} Case;
+
+typedef struct Suite Suite;
+
+Suite *suite_open(const char *dir);
+void suite_close(Suite *s);
+/* Takes every kernel that can compute the graph's output; how many. */
+size_t suite_add(Suite *s, const Case *c, const char *name);
+void suite_build(Suite *s);
+
+/* Runs all under `schedules` of the schedules (each kernel starts with another one) and seeds made
+ * of `seed`; fails the test with what was found, or with the first value that is wrong. */
+void suite_run(Suite *s, int schedules, uint64_t seed);
+
+/* One line a family: instances, launches. */
+void suite_summary(const Suite *s, FILE *out);
+
+#endif

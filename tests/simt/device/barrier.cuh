@@ -1,0 +1,7 @@
+// barrier.cuh - barriers of a block and of parts of it, on the host.
+#pragma once
+#include "device/types.cuh"
+
+DEVICE void block_sync() { simt_block_sync(); }
+DEVICE void part_sync(int id, int threads) { simt_part_sync(id, threads); }
+DEVICE void part_arrive(int id, int threads) { simt_part_arrive(id, threads); }

@@ -1,0 +1,7 @@
+// pdl.cuh - programmatic dependent launch on the host: until its wait a thread of an overlapping
+// launch may touch nothing that an earlier launch of the program wrote.
+#pragma once
+#include "device/types.cuh"
+
+DEVICE void launch_dependents() {}
+DEVICE void wait_for_previous() { simt_wait_for_previous(); }

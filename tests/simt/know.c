@@ -1,0 +1,109 @@
+/* know.c - vector clocks: of which accesses of other threads a thread knows.
+ *
+ * Within a block every thread has a clock for every other (Lamport 1978, Fidge 1988). What is known
+ * of other blocks is told rarely, by one thread mostly, so it is kept as shared arrays that are
+ * never changed: joining two of them makes a third. */
+#include "parts.h"
+
+unsigned know_clocks = CLOCKS;
+
+static void join_clocks(uint32_t *restrict to, const uint32_t *restrict from)
+{
+    for (unsigned i = 0; i < know_clocks; i++)
+        to[i] = to[i] > from[i] ? to[i] : from[i];
+}
+
+static void join_far(Know *to, uint32_t block, const uint32_t *clock)
+{
+    uint32_t *both;
+
+    for (uint32_t i = 0; i < to->n_far; i++) {
+        Far *f = &to->far[i];
+
+        if (f->block != block)
+            continue;
+        if (f->clock == clock)
+            return;
+        both = run_keep(sizeof(uint32_t) * CLOCKS);
+        memcpy(both, f->clock, sizeof(uint32_t) * know_clocks);
+        join_clocks(both, clock);
+        f->clock = both;
+        return;
+    }
+    if (to->n_far == to->cap_far) {
+        const uint32_t cap = to->cap_far ? to->cap_far * 2 : 4;
+        Far *more = run_keep(sizeof(Far) * cap);
+
+        if (to->n_far)
+            memcpy(more, to->far, sizeof(Far) * to->n_far);
+        to->far = more;
+        to->cap_far = cap;
+    }
+    to->far[to->n_far++] = (Far){block, clock};
+}
+
+void know_join(Know *to, const Know *from)
+{
+    if (to->clock && from->clock)
+        join_clocks(to->clock, from->clock);
+    for (uint32_t i = 0; i < from->n_far; i++)
+        join_far(to, from->far[i].block, from->far[i].clock);
+}
+
+void know_tell(Know *to, const Know *from, uint32_t block)
+{
+    uint32_t *own = run_keep(sizeof(uint32_t) * CLOCKS);
+
+    memcpy(own, from->clock, sizeof(uint32_t) * know_clocks);
+    join_far(to, block, own);
+    for (uint32_t i = 0; i < from->n_far; i++)
+        join_far(to, from->far[i].block, from->far[i].clock);
+}
+
+void know_hear(Know *to, const Know *from, uint32_t block)
+{
+    for (uint32_t i = 0; i < from->n_far; i++) {
+        if (from->far[i].block == block)
+            join_clocks(to->clock, from->far[i].clock);
+        else
+            join_far(to, from->far[i].block, from->far[i].clock);
+    }
+}
+
+void know_clear(Know *k)
+{
+    if (k->clock)
+        memset(k->clock, 0, sizeof(uint32_t) * know_clocks);
+    k->n_far = 0;
+}
+
+static bool told(const Know *k, uint32_t own, uint32_t number, uint32_t clock)
+{
+    const uint32_t block = (number - 1) / CLOCKS, i = (number - 1) % CLOCKS;
+
+    if (block == own && k->clock)
+        return k->clock[i] >= clock;
+    for (uint32_t n = 0; n < k->n_far; n++)
+        if (k->far[n].block == block)
+            return k->far[n].clock[i] >= clock;
+    return false;
+}
+
+bool know_of(const Fiber *f, uint32_t number, uint32_t clock)
+{
+    return told(&f->know, f->block->number, number, clock);
+}
+
+/* Shuffles and matrix products order no memory, but who has a result comes after all lanes' turns. */
+static bool same_warp_before(const Fiber *f, uint32_t number, uint32_t clock)
+{
+    const uint32_t block = (number - 1) / CLOCKS, thread = (number - 1) % CLOCKS - MAX_MBARRIERS;
+
+    return block == f->block->number && thread / WARP == f->tid / WARP && f->warp->clock[thread % WARP] >= clock;
+}
+
+bool know_comes_after(const Fiber *f, uint32_t number, uint32_t clock)
+{
+    return know_of(f, number, clock) || same_warp_before(f, number, clock) ||
+           told(&f->after, f->block->number, number, clock);
+}

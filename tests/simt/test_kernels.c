@@ -1,0 +1,420 @@
+/* test_kernels.c - every kernel family of the catalog on the host, over small odd shapes in every
+ * type, against kernels/ref. `test_kernels long` sweeps wider and under all schedules. */
+#include "case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool wide;
+
+static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
+
+static Suite *open_suite(const char *name)
+{
+    char dir[600];
+
+    snprintf(dir, sizeof dir, "%s/simt-%s%s", getenv("FTX_BUILD"), name, wide ? "-long" : "");
+    return suite_open(dir);
+}
+
+static void finish(Suite *s, uint64_t seed)
+{
+    suite_build(s);
+    suite_run(s, wide ? SIMT_SCHEDULES : 2, seed);
+    suite_summary(s, stdout);
+    suite_close(s);
+}
+
+/* --- steps -------------------------------------------------------------------------------------- */
+
+static void set_rows(Case *c, int n, int decode_rows, const int (*rows)[2])
+{
+    c->rows = n;
+    c->decode_rows = decode_rows;
+    for (int i = 0; i < n; i++) {
+        c->row[i].q_len = rows[i][0];
+        c->row[i].kv_len = rows[i][1];
+    }
+}
+
+/* Two single tokens, a whole short prompt, a chunk: 2 + 5 + 4 tokens. */
+static void mixed_step(Case *c)
+{
+    set_rows(c, 4, 2, (const int[][2]){{1, 9}, {1, 1}, {5, 5}, {4, 15}});
+    c->bucket = 16;
+}
+
+static void decode_step(Case *c, int rows)
+{
+    static const int lengths[8][2] = {{1, 7}, {1, 21}, {1, 1}, {1, 16}, {1, 33}, {1, 8}, {1, 2}, {1, 40}};
+
+    set_rows(c, rows, rows, lengths);
+    c->decode = true;
+    for (c->bucket = 1; c->bucket < rows; c->bucket *= 2)
+        ;
+}
+
+/* --- graphs, line by line ----------------------------------------------------------------------- */
+
+typedef struct Ir {
+    char text[6000];
+    size_t n;
+    int ids; /* lines so far: the last value's number */
+} Ir;
+
+static int add(Ir *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int add(Ir *g, const char *format, ...)
+{
+    va_list args;
+
+    g->n += (size_t)snprintf(g->text + g->n, sizeof g->text - g->n, "%%%d = ", ++g->ids);
+    va_start(args, format);
+    g->n += (size_t)vsnprintf(g->text + g->n, sizeof g->text - g->n, format, args);
+    va_end(args);
+    assert_true(g->n + 20 < sizeof g->text);
+    g->text[g->n++] = '\n';
+    g->text[g->n] = 0;
+    return g->ids;
+}
+
+static Ir begin(void)
+{
+    Ir g = {.text = "graph \"case\"\nlimits sequences=8 context=64 tokens=64 kv_block=8 kv_pages=72 "
+                    "logit_bias=4 end_ids=4\n"};
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    return g;
+}
+
+static int weight(Ir *g, const char *name, int n, int k, DType t)
+{
+    if (k == 0)
+        return add(g, "weight {name=\"%s\"} : [%d] %s", name, n, dtype_name(t));
+    return add(g, "weight {name=\"%s\"} : [%d,%d] %s", name, n, k, dtype_name(t));
+}
+
+/* An activation [T,C] that the case's kernel reads. */
+static int input(Ir *g, int C, DType t)
+{
+    const int w = weight(g, "e", 50, C, t);
+
+    return add(g, "embed %%1 %%%d : [T,%d] %s", w, C, dtype_name(t));
+}
+
+static int norm(Ir *g, int kind, int x, const char *rows, int C, DType t)
+{
+    if (kind == 0)
+        return x;
+    const int gain = weight(g, "g", C, 0, t);
+    if (kind == 1)
+        return add(g, "rmsnorm %%%d %%%d {eps=1e-5} : [%s,%d] %s", x, gain, rows, C, dtype_name(t));
+    const int bias = weight(g, "b", C, 0, t);
+    return add(g, "layernorm %%%d %%%d %%%d {eps=1e-5} : [%s,%d] %s", x, gain, bias, rows, C, dtype_name(t));
+}
+
+static size_t take(Suite *s, Ir *g, Case *c, const char *name)
+{
+    if (!c->target)
+        c->target = "sm_90a";
+    if (!c->kv)
+        c->kv = DT_FP32;
+    snprintf(g->text + g->n, sizeof g->text - g->n, "output %%%d\n", g->ids);
+    c->graph = g->text;
+    const size_t n = suite_add(s, c, name);
+    if (n == 0)
+        fail_msg("%s: no kernel for it\n%s", name, g->text);
+    return n;
+}
+
+/* --- rows: embedding, norms, element by element, the last token ---------------------------------- */
+
+static void add_rows(Suite *s, DType t, int C)
+{
+    static const char *const ops[] = {"act gelu_erf", "act gelu_tanh", "act relu", "glu silu", "glu quick_gelu",
+                                      "add", "mul", "scale", "norm 1", "norm 2", "last", "embed", "positions", "scaled"};
+
+    for (int i = 0; i < 14; i++) {
+        Ir g = begin();
+        Case c = {0};
+        const char *type = dtype_name(t), *op = ops[i];
+        const int x = input(&g, strncmp(op, "glu", 3) == 0 ? 2 * C : C, t);
+
+        mixed_step(&c);
+        if (strncmp(op, "act", 3) == 0)
+            add(&g, "act %%%d {kind=\"%s\"} : [T,%d] %s", x, op + 4, C, type);
+        else if (strncmp(op, "glu", 3) == 0)
+            add(&g, "glu %%%d {kind=\"%s\"} : [T,%d] %s", x, op + 4, C, type);
+        else if (strcmp(op, "add") == 0 || strcmp(op, "mul") == 0)
+            add(&g, "%s %%%d %%%d : [T,%d] %s", op, x, input(&g, C, t), C, type);
+        else if (strcmp(op, "scale") == 0)
+            add(&g, "scale %%%d {by=0.3} : [T,%d] %s", x, C, type);
+        else if (strncmp(op, "norm", 4) == 0)
+            norm(&g, op[5] - '0', x, "T", C, t);
+        else if (strcmp(op, "last") == 0)
+            add(&g, "select_last %%%d : [S,%d] %s", x, C, type);
+        else if (strcmp(op, "positions") == 0)
+            add(&g, "add %%%d %%%d : [T,%d] %s", x,
+                add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, t), C, type), C, type);
+        else if (strcmp(op, "scaled") == 0)
+            add(&g, "scale %%%d {by=1.5} : [T,%d] %s", x, C, type);
+        take(s, &g, &c, op);
+    }
+}
+
+static void rows(void **state)
+{
+    Suite *s = open_suite("rows");
+
+    (void)state;
+    add_rows(s, DT_FP32, 36);
+    add_rows(s, DT_FP16, 72);
+    add_rows(s, DT_BF16, 264);
+    if (wide)
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < 4; k++)
+                add_rows(s, types[i], (const int[]){6, 130, 1024, 2056}[k]);
+    finish(s, 1);
+}
+
+/* --- linear ------------------------------------------------------------------------------------- */
+
+typedef struct Linear {
+    DType t;
+    int N, K, norm, bias;
+    const char *end; /* "", "act", "glu", "add", "append", "head" */
+    int rows;        /* of a decode step; 0: the mixed step; over 8: a prompt of so many */
+    const char *target;
+} Linear;
+
+static void add_linear(Suite *s, const Linear *l)
+{
+    const char *type = dtype_name(l->t);
+    Ir g = begin();
+    Case c = {.target = l->target, .kv = l->t};
+    int x = input(&g, l->K, l->t), y;
+    const bool head = strcmp(l->end, "head") == 0;
+    const char *rows = head ? "S" : "T";
+    char name[200];
+
+    if (head)
+        x = add(&g, "select_last %%%d : [S,%d] %s", x, l->K, type);
+    x = norm(&g, l->norm, x, rows, l->K, l->t);
+    const int w = weight(&g, "w", l->N, l->K, l->t);
+    if (l->bias) {
+        const int b = weight(&g, "b", l->N, 0, l->t);
+
+        y = add(&g, "linear %%%d %%%d %%%d : [%s,%d] %s", x, w, b, rows, l->N, head ? "fp32" : type);
+    } else {
+        y = add(&g, "linear %%%d %%%d - : [%s,%d] %s", x, w, rows, l->N, head ? "fp32" : type);
+    }
+    if (strcmp(l->end, "act") == 0)
+        add(&g, "act %%%d {kind=\"gelu_tanh\"} : [T,%d] %s", y, l->N, type);
+    else if (strcmp(l->end, "glu") == 0)
+        add(&g, "glu %%%d {kind=\"silu\"} : [T,%d] %s", y, l->N / 2, type);
+    else if (strcmp(l->end, "add") == 0)
+        add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, l->N, l->t), l->N, type);
+    else if (strcmp(l->end, "append") == 0) /* 2 heads, 1 kv head */
+        add(&g, "append %%%d %%%d {layer=0 heads=2 kv_heads=1 head_dim=%d rot=%d} : [T,2,%d] %s", y,
+            add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", l->N / 4 / 2 * 2, l->N / 8),
+            l->N / 4, l->N / 4 / 2 * 2, l->N / 4, type);
+    if (l->rows == 0)
+        mixed_step(&c);
+    else if (l->rows <= 8)
+        decode_step(&c, l->rows);
+    else {
+        set_rows(&c, 1, 0, (const int[][2]){{l->rows, l->rows}});
+        c.bucket = 64;
+    }
+    snprintf(name, sizeof name, "linear %s N=%d K=%d norm=%d bias=%d %s rows=%d %s", type, l->N, l->K, l->norm, l->bias,
+             l->end, l->rows, l->target ? l->target : "");
+    take(s, &g, &c, name);
+}
+
+static void linear(void **state)
+{
+    static const Linear some[] = {
+        {DT_FP32, 37, 70, 0, 1, "", 0, NULL},        {DT_FP32, 40, 96, 1, 0, "glu", 3, NULL},
+        {DT_FP32, 33, 100, 2, 1, "act", 0, NULL},    {DT_FP32, 96, 52, 0, 1, "add", 5, NULL},
+        {DT_FP32, 96, 60, 1, 0, "append", 0, NULL},  {DT_FP32, 50, 64, 1, 0, "head", 0, NULL},
+        {DT_FP32, 24, 64, 0, 0, "", 40, NULL},       {DT_BF16, 40, 96, 0, 1, "", 1, NULL},
+        {DT_BF16, 72, 320, 1, 0, "glu", 4, NULL},    {DT_BF16, 37, 264, 2, 1, "act", 8, NULL},
+        {DT_BF16, 96, 160, 0, 0, "add", 2, NULL},    {DT_BF16, 96, 96, 1, 1, "append", 3, NULL},
+        {DT_BF16, 51, 112, 1, 0, "head", 4, NULL},   {DT_BF16, 40, 96, 0, 1, "", 0, NULL},
+        {DT_BF16, 72, 300, 1, 0, "glu", 0, NULL},    {DT_BF16, 37, 200, 2, 1, "act", 0, NULL},
+        {DT_BF16, 96, 96, 1, 0, "append", 0, NULL},  {DT_BF16, 51, 112, 2, 0, "head", 0, NULL},
+        {DT_BF16, 64, 520, 1, 0, "", 40, NULL},      {DT_BF16, 40, 130, 2, 0, "add", 0, "sm_80"},
+        {DT_BF16, 40, 130, 1, 0, "", 0, "sm_80"},    {DT_FP16, 40, 1096, 1, 1, "", 2, NULL},
+        {DT_FP16, 72, 96, 2, 0, "glu", 0, NULL},     {DT_FP16, 96, 64, 0, 0, "append", 0, "sm_86"},
+        {DT_FP16, 33, 136, 0, 1, "add", 33, NULL},
+    };
+    Suite *s = open_suite("linear");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_linear(s, &some[i]);
+    if (wide) {
+        static const char *const ends[] = {"", "act", "glu", "add", "append", "head"};
+
+        for (int t = 0; t < 3; t++)
+            for (int e = 0; e < 6; e++)
+                for (int n = 0; n < (e == 3 ? 1 : 3); n++)
+                    for (int k = 0; k < 4; k++)
+                        add_linear(s, &(Linear){types[t], (const int[]){96, 160, 224, 32}[(e + k) % 4],
+                                                (const int[]){104, 1000, 258, 2120}[(n + k) % 4], n, (e + n + k) % 2,
+                                                ends[e], (const int[]){1, 0, 8, 50}[k], k == 2 ? NULL : "sm_90a"});
+    }
+    finish(s, 11);
+}
+
+/* --- append, attention -------------------------------------------------------------------------- */
+
+typedef struct Attend {
+    DType t, kv;
+    int H, G, E, window;
+    double softcap;
+    int rows; /* as in Linear */
+    const char *target;
+} Attend;
+
+static void add_attend(Suite *s, const Attend *a)
+{
+    const char *type = dtype_name(a->t);
+    Ir g = begin();
+    Case c = {.target = a->target, .kv = a->kv, .sms = 3};
+    const int x = input(&g, (a->H + 2 * a->G) * a->E, a->t);
+    const int q = add(&g, "append %%%d - {layer=0 heads=%d kv_heads=%d head_dim=%d} : [T,%d,%d] %s", x, a->H, a->G, a->E,
+                      a->H, a->E, type);
+    char name[200];
+
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=%d scale=0.2 window=%d softcap=%g} : [T,%d] %s", q, a->G, a->window,
+        a->softcap, a->H * a->E, type);
+    if (a->rows == 0)
+        mixed_step(&c);
+    else if (a->rows <= 8)
+        decode_step(&c, a->rows);
+    else {
+        set_rows(&c, 2, 0, (const int[][2]){{a->rows, a->rows}, {7, 30}});
+        c.bucket = 64;
+    }
+    snprintf(name, sizeof name, "attend %s/%s H=%d G=%d E=%d window=%d softcap=%g rows=%d", type, dtype_name(a->kv), a->H,
+             a->G, a->E, a->window, a->softcap, a->rows);
+    take(s, &g, &c, name);
+}
+
+static void add_append(Suite *s, DType t, DType kv, int E, int rot)
+{
+    Ir g = begin();
+    Case c = {.kv = kv};
+    const int x = input(&g, 4 * E, t);
+
+    mixed_step(&c);
+    if (rot)
+        add(&g, "append %%%d %%%d {layer=0 heads=2 kv_heads=1 head_dim=%d rot=%d} : [T,2,%d] %s", x,
+            add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", rot, rot / 2), E, rot, E, dtype_name(t));
+    else
+        add(&g, "append %%%d - {layer=0 heads=2 kv_heads=1 head_dim=%d} : [T,2,%d] %s", x, E, E, dtype_name(t));
+    take(s, &g, &c, "append");
+}
+
+static void attention(void **state)
+{
+    static const Attend some[] = {
+        {DT_FP32, DT_FP32, 4, 2, 48, 0, 0, 0, NULL},   {DT_FP32, DT_FP32, 2, 2, 56, 0, 0, 4, NULL},
+        {DT_FP32, DT_FP32, 3, 1, 24, 7, 20, 0, NULL},  {DT_FP32, DT_FP32, 2, 1, 72, 12, 0, 40, NULL},
+        {DT_BF16, DT_BF16, 4, 2, 48, 0, 0, 0, NULL},   {DT_BF16, DT_BF16, 6, 1, 40, 0, 30, 5, NULL},
+        {DT_BF16, DT_BF16, 4, 1, 64, 10, 0, 0, NULL},  {DT_BF16, DT_BF16, 2, 2, 24, 0, 0, 33, NULL},
+        {DT_FP16, DT_FP16, 20, 2, 32, 0, 0, 3, NULL},  {DT_FP16, DT_FP16, 2, 1, 136, 5, 0, 0, NULL},
+        {DT_BF16, DT_FP32, 2, 1, 32, 0, 0, 0, NULL},   {DT_FP16, DT_FP16, 4, 2, 128, 0, 0, 50, "sm_86"},
+    };
+    Suite *s = open_suite("attend");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_attend(s, &some[i]);
+    add_append(s, DT_FP32, DT_FP32, 20, 8);
+    add_append(s, DT_BF16, DT_BF16, 24, 24);
+    add_append(s, DT_FP16, DT_FP16, 40, 0);
+    add_append(s, DT_BF16, DT_FP32, 32, 16);
+    if (wide)
+        for (int t = 0; t < 3; t++)
+            for (int e = 16; e <= 256; e += 40)
+                for (int k = 0; k < 4; k++)
+                    add_attend(s, &(Attend){types[t], types[t], (const int[]){4, 3, 16, 1}[k], (const int[]){2, 1, 1, 1}[k], e,
+                                            (const int[]){0, 9, 0, 17}[(k + e) % 4], k == 3 ? 15.0 : 0.0,
+                                            (const int[]){0, 8, 45, 0}[(k + e / 8) % 4], NULL});
+    finish(s, 21);
+}
+
+/* --- sampling ----------------------------------------------------------------------------------- */
+
+static void add_sample(Suite *s, int V, int kind)
+{
+    static const FtxParams off = {.temperature = 1.0f, .top_p = 1.0f, .repetition = 1.0f};
+    Ir g = begin();
+    Case c = {.sms = 2};
+    const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
+    char name[60];
+
+    add(&g, "sample %%%d : [S] i32", add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, weight(&g, "w", V, 8, DT_FP32), V));
+    if (kind % 2)
+        decode_step(&c, 5);
+    else
+        mixed_step(&c);
+    for (int r = 0; r < c.rows; r++) {
+        FtxParams *p = &c.params[r];
+        const int n = kind * 7 + r;
+
+        *p = off;
+        p->seed_low = (unsigned)n * 977u;
+        p->seed_high = (unsigned)r;
+        p->temperature = n % 5 == 4 ? 0.0f : n % 2 ? 0.7f : 1.3f;
+        p->simple = kind == 0;
+        if (p->simple) {
+            p->temperature = 0.0f;
+            continue;
+        }
+        p->top_k = n % 3 == 0 ? 3 : n % 3 == 1 ? 0 : V;
+        p->top_p = n % 4 == 1 ? 0.6f : n % 4 == 2 ? 0.95f : 1.0f;
+        p->min_p = n % 6 == 3 ? 0.05f : 0.0f;
+        p->repetition = n % 3 == 2 ? 1.3f : 1.0f;
+        p->window = n % 4 == 3 ? 5 : 0;
+        p->presence = n % 5 == 2 ? 0.4f : 0.0f;
+        p->frequency = n % 5 == 3 ? 0.2f : 0.0f;
+        p->ngram = n % 4 == 0 && V > 40 ? 2 : 0;
+        p->n_bias = n % 3;
+        p->n_ends = n % 4;
+        p->min_length = n % 5 == 1 && V > 40 ? 60 : 0;
+    }
+    snprintf(name, sizeof name, "sample V=%d kind=%d", V, kind);
+    take(s, &g, &c, name);
+}
+
+static void sampling(void **state)
+{
+    Suite *s = open_suite("sample");
+
+    (void)state;
+    for (int kind = 0; kind < (wide ? 24 : 5); kind++) {
+        add_sample(s, 50, kind);
+        add_sample(s, 4097, kind);
+        if (wide) {
+            add_sample(s, 320, kind);
+            add_sample(s, 33000, kind);
+        }
+    }
+    finish(s, 31);
+}
+
+int main(int n, char **words)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows), cmocka_unit_test(linear), cmocka_unit_test(attention),
+                                       cmocka_unit_test(sampling)};
+
+    wide = n > 1 && strcmp(words[1], "long") == 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
