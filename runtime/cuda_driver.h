@@ -25,9 +25,9 @@ enum { CUDA_OLDEST_DRIVER = 12040 }; /* cuFuncGetParamInfo, cuFuncLoad; programm
             F(cuCtxPushCurrent) F(cuCtxPopCurrent) F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree)      \
                 F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer)                    \
                     F(cuMemcpyHtoDAsync) F(cuMemcpyDtoH) F(cuMemsetD8Async) F(cuStreamCreate)      \
-                        F(cuStreamDestroy) F(cuStreamSynchronize) F(cuStreamBeginCapture)          \
+                        F(cuStreamDestroy) F(cuStreamQuery) F(cuStreamBeginCapture)            \
                             F(cuStreamEndCapture) F(cuEventCreate) F(cuEventDestroy)               \
-                                F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)       \
+                                F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime)             \
                                     F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) \
                                         F(cuFuncLoad) F(cuFuncGetAttribute) F(cuFuncSetAttribute)  \
                                             F(cuFuncGetParamInfo) F(cuLaunchKernelEx)              \

@@ -142,7 +142,7 @@ static FtxStatus warm(Session *s, FtxError *err)
             status = lt_warm(d->matmul[i], &p, s->workspace, s->stream, err);
     }
     if (!status)
-        status = cuda_check(d->cu, d->cu->cuStreamSynchronize(s->stream), err, "warming cuBLASLt");
+        status = cuda_wait_stream(s->device, s->stream, 1, err, "warming cuBLASLt");
     return status;
 }
 
@@ -236,10 +236,10 @@ static FtxStatus elapsed_us(Session *s, size_t from, size_t to, double *us, FtxE
     return status;
 }
 
-static FtxStatus wait_for(Session *s, const char *what, const char *kernel, FtxError *err)
+static FtxStatus wait_for(Session *s, int programs, const char *what, const char *kernel,
+                          FtxError *err)
 {
-    return cuda_check(s->device->cu, s->device->cu->cuStreamSynchronize(s->stream), err,
-                      "in %s (%s)", what, kernel);
+    return cuda_wait_stream(s->device, s->stream, programs, err, "in %s (%s)", what, kernel);
 }
 
 static void say(const Session *s, uint32_t launch, int T, int S)
@@ -264,7 +264,7 @@ static void say(const Session *s, uint32_t launch, int T, int S)
 /* Adds the time between two events to the row of the kernel between them. */
 static FtxStatus add_times(Session *s, const FtxProgram *p, FtxError *err)
 {
-    FtxStatus status = wait_for(s, "a profiled program", "all launches", err);
+    FtxStatus status = wait_for(s, 1, "a profiled program", "all launches", err);
 
     for (uint32_t i = 0; i < p->n_launches && !status; i++) {
         FtxProfile *row = &s->profile_row[s->device->plan->launches[p->first_launch + i].kernel];
@@ -292,7 +292,7 @@ static FtxStatus after_launch(Session *s, uint32_t program, uint32_t launch, int
     if (s->profiling)
         status = record(s, launch - d->plan->programs[program].first_launch + 1, err);
     if (!status && (s->sync || s->nan))
-        status = wait_for(s, cuda_launch_label(d, launch),
+        status = wait_for(s, 1, cuda_launch_label(d, launch),
                           cuda_kernel_name(d, d->plan->launches[launch].kernel), err);
     return status || !s->nan ? status : cuda_look_for_nan(s, program, launch, T, S, err);
 }
@@ -385,7 +385,7 @@ static FtxStatus time_some(Session *s, uint32_t program, int T, int S, size_t n,
             status = record(s, i + 1, err);
     }
     if (!status)
-        status = wait_for(s, "a timed program", "all launches", err);
+        status = wait_for(s, (int)n, "a timed program", "all launches", err);
     for (size_t i = 0; i < n && !status; i++)
         status = elapsed_us(s, i, i + 1, &times[i], err);
     return status;

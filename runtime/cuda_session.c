@@ -128,8 +128,7 @@ static FtxStatus zero(Session *s, FtxError *err)
               : FTX_OK;
 
     return status ? status
-                  : cuda_check(cu, cu->cuStreamSynchronize(s->stream), err,
-                               "clearing the engine's state");
+                  : cuda_wait_stream(s->device, s->stream, 1, err, "clearing the engine's state");
 }
 
 static FtxStatus fill_session(Session *s, FtxError *err)
@@ -161,7 +160,9 @@ static void empty_session(Session *s)
     const CudaDriver *cu = s->device->cu;
 
     if (s->stream)
-        cu->cuStreamSynchronize(s->stream);
+        cuda_wait_stream(s->device, s->stream, 1, NULL, "closing");
+    if (s->device->lost)
+        return;
     cuda_program_close(s);
     for (int i = 0; i < RING_PARTS; i++)
         if (s->part_done[i])
@@ -267,8 +268,7 @@ static FtxStatus ring_room(Session *s, size_t bytes, char **room, FtxError *err)
         s->part = (s->part + 1) % RING_PARTS;
         s->part_at = 0;
         if (!status && s->part_used[s->part])
-            status = cuda_check(cu, cu->cuEventSynchronize(s->part_done[s->part]), err,
-                                "waiting for a copy");
+            status = cuda_wait_event(s->device, s->part_done[s->part], err, "waiting for a copy");
     }
     *room = s->ring + (size_t)s->part * RING_PART_BYTES + s->part_at;
     s->part_at += (bytes + 15) / 16 * 16;
@@ -342,14 +342,13 @@ FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_
 
 FtxStatus cuda_session_wait(Session *s, FtxError *err)
 {
-    const CudaDriver *cu = s->device->cu;
     FtxStatus status = cuda_enter(s->device, err);
 
     if (status)
         return status;
-    status = cuda_check(cu, cu->cuStreamSynchronize(s->stream), err, "%s",
-                        s->sync ? "waiting for the GPU"
-                                : "waiting for the GPU (FTX_SYNC=1 names the launch)");
+    status = cuda_wait_stream(s->device, s->stream, 1, err, "%s",
+                              s->sync ? "waiting for the GPU"
+                                      : "waiting for the GPU (FTX_SYNC=1 names the launch)");
     cuda_leave(s->device);
     return status;
 }

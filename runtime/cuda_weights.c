@@ -66,6 +66,9 @@ typedef struct Staging {
 
 static void close_staging(Device *d, Staging *g)
 {
+    team_close(g->team);
+    if (d->lost)
+        return;
     for (int i = 0; i < PIECES; i++)
         if (g->copied[i])
             d->cu->cuEventDestroy(g->copied[i]);
@@ -73,7 +76,6 @@ static void close_staging(Device *d, Staging *g)
         d->cu->cuStreamDestroy(g->stream);
     if (g->pinned)
         d->cu->cuMemFreeHost(g->pinned);
-    team_close(g->team);
 }
 
 static FtxStatus open_staging(Device *d, uint64_t bytes, Staging *g, FtxError *err)
@@ -102,7 +104,7 @@ static FtxStatus copy_piece(Device *d, Staging *g, uint64_t number, Fill *f, Ftx
     FtxStatus s = FTX_OK;
 
     if (number >= PIECES)
-        s = cuda_check(cu, cu->cuEventSynchronize(g->copied[i]), err, "copying weights");
+        s = cuda_wait_event(d, g->copied[i], err, "copying weights");
     if (s)
         return s;
     f->to = g->pinned + (size_t)i * g->piece;
@@ -126,8 +128,7 @@ static FtxStatus copy_all(Device *d, uint64_t seed, uint64_t bytes, FtxError *er
         s = copy_piece(d, &g, number++, &f, err);
     }
     if (g.stream) { /* also after a failure: the pinned memory may be in use */
-        const FtxStatus end = cuda_check(d->cu, d->cu->cuStreamSynchronize(g.stream),
-                                         s ? NULL : err, "copying weights");
+        const FtxStatus end = cuda_wait_stream(d, g.stream, 1, s ? NULL : err, "copying weights");
 
         s = s ? s : end;
     }

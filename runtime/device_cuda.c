@@ -334,7 +334,8 @@ static void close_matmuls(Device *d)
                 d->matmul[j] = NULL;
         lt_close(l);
     }
-    lt_stop(d->lt);
+    if (!d->lost)
+        lt_stop(d->lt);
 }
 
 static void cuda_close(Device *d)
@@ -345,7 +346,7 @@ static void cuda_close(Device *d)
     const Memory m = d->memory;
 
     close_matmuls(d);
-    if (d->context && !cuda_enter(d, NULL)) {
+    if (d->context && !d->lost && !cuda_enter(d, NULL)) {
         for (uint32_t i = 0; i < d->plan->n_kernels; i++)
             if (d->module[i])
                 d->cu->cuModuleUnload(d->module[i]);
@@ -353,7 +354,7 @@ static void cuda_close(Device *d)
             d->cu->cuMemFree(d->weights);
         cuda_leave(d);
     }
-    if (d->context)
+    if (d->context && !d->lost)
         d->cu->cuDevicePrimaryCtxRelease(d->device);
     memory_free(&m, d, d->bytes);
 }

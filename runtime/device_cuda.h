@@ -4,6 +4,7 @@
  *   cuda_weights.c   the weights: stored or drawn, through pinned memory to the device
  *   cuda_session.c   an engine's memory, and the copies into and out of it
  *   cuda_program.c   launches: prepared as graphs, or one by one; times
+ *   cuda_wait.c      waiting, with an end to patience
  *   cuda_nan.c       FTX_NAN: looks at what a launch wrote
  *
  * Every function of the table makes the device's context current and restores what was. */
@@ -16,6 +17,7 @@
 #include "memory.h"
 
 #ifdef FTX_HAVE_CUDA
+#include <stdatomic.h>
 
 struct Device {
     Memory memory;
@@ -27,7 +29,8 @@ struct Device {
     CUdevice device;
     CUcontext context; /* the primary one, held */
     int64_t sms;
-    bool overlap; /* the GPU knows programmatic dependent launch */
+    atomic_bool lost; /* it does not answer: no call that may wait */
+    bool overlap;     /* the GPU knows programmatic dependent launch */
     CUdeviceptr weights;
     void *lt;             /* NULL: no launch needs cuBLASLt */
     CUmodule *module;     /* [n_kernels], NULL where an earlier kernel has the same image */
@@ -74,6 +77,11 @@ const char *cuda_kernel_name(const Device *d, uint32_t kernel);  /* its entry, o
 
 /* Rows (rows_s) or tokens that program p may bring at most. */
 int64_t cuda_most_rows(const Device *d, const FtxProgram *p, bool rows_s);
+
+/* Until all that is enqueued on the stream is done: so many programs. */
+FtxStatus cuda_wait_stream(Device *d, CUstream stream, int programs, FtxError *err, const char *what, ...)
+    __attribute__((format(printf, 5, 6)));
+FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *what);
 
 FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err);
 

@@ -22,12 +22,14 @@ typedef struct FakeGraph {
 struct CUstream_st {
     FakeGraph *recording; /* NULL: launches run */
 };
+enum { MAX_FUNCTIONS = 64 };
 struct CUmod_st {
-    char entry[64];
-    unsigned n_params;
+    const void *elf; /* NULL: the text form */
+    unsigned n_functions;
     struct CUfunc_st {
-        struct CUmod_st *module;
-    } function;
+        char name[FAKE_NAME_BYTES];
+        unsigned n_params;
+    } function[MAX_FUNCTIONS];
 };
 
 /* Everything that is open, so that it can go with the context, as it does in a real driver. */
@@ -81,13 +83,23 @@ bool fake_fails(const char *function)
     return true;
 }
 
+CUresult fake_error(void)
+{
+    return fake.fail_with ? fake.fail_with : CUDA_ERROR_UNKNOWN;
+}
+
+static bool fake_hangs(void)
+{
+    return fake.hang_at && fake.calls >= fake.hang_at;
+}
+
 #define MAY_FAIL                                                                                   \
     do {                                                                                           \
         if (fake_fails(__func__))                                                                  \
-            return CUDA_ERROR_UNKNOWN;                                                             \
+            return fake_error();                                                                   \
     } while (0)
 /* A destructor does its work also when it reports an error. */
-#define RESULT (fake_fails(__func__) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS)
+#define RESULT (fake_fails(__func__) ? fake_error() : CUDA_SUCCESS)
 
 static void *take(size_t bytes)
 {
@@ -320,13 +332,14 @@ static CUresult fake_StreamDestroy(CUstream s)
     return RESULT;
 }
 
-static CUresult fake_StreamSynchronize(CUstream s)
+/* A device that hangs is never ready. */
+static CUresult fake_StreamQuery(CUstream s)
 {
     need_context();
     if (s->recording)
         abort();
     MAY_FAIL;
-    return CUDA_SUCCESS;
+    return fake_hangs() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 static CUresult fake_StreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
@@ -353,7 +366,7 @@ static CUresult fake_StreamEndCapture(CUstream s, CUgraph *g)
     if (fake_fails(__func__)) {
         free(recorded->at);
         free(recorded);
-        return CUDA_ERROR_UNKNOWN;
+        return fake_error();
     }
     *g = keep(recorded, free_graph, &fake.graphs);
     return CUDA_SUCCESS;
@@ -381,11 +394,11 @@ static CUresult fake_EventRecord(CUevent e, CUstream s)
     return CUDA_SUCCESS;
 }
 
-static CUresult fake_EventSynchronize(CUevent e)
+static CUresult fake_EventQuery(CUevent e)
 {
     (void)e;
     MAY_FAIL;
-    return CUDA_SUCCESS;
+    return fake_hangs() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 static CUresult fake_EventElapsedTime(float *ms, CUevent a, CUevent b)
@@ -396,6 +409,34 @@ static CUresult fake_EventElapsedTime(float *ms, CUevent a, CUevent b)
     return CUDA_SUCCESS;
 }
 
+static uint64_t word(const void *p, size_t at, size_t bytes)
+{
+    uint64_t v = 0;
+
+    memcpy(&v, (const char *)p + at, bytes);
+    return v;
+}
+
+/* Pointers that an entry of a cubin takes: the size of its parameter 0, from the records KPARAM_INFO
+ * of section .nv.info.ENTRY. 0: no such entry. */
+static unsigned elf_params(const void *elf, const char *name)
+{
+    enum { KPARAM_INFO = 0x17 };
+    const char *file = elf, *table = file + word(file, 40, 8);
+    const char *names = file + word(table + 64 * word(file, 62, 2), 24, 8);
+
+    for (uint64_t i = 0; i < word(file, 60, 2); i++) {
+        const char *s = table + 64 * i, *section = names + word(s, 0, 4), *p = file + word(s, 24, 8);
+
+        if (strncmp(section, ".nv.info.", 9) != 0 || strcmp(section + 9, name) != 0)
+            continue;
+        for (uint64_t at = 0; at + 4 <= word(s, 32, 8); at += 4 + (p[at] == 4 ? word(p, at + 2, 2) : 0))
+            if (p[at] == 4 && p[at + 1] == KPARAM_INFO) /* {u32, ordinal u16, offset u16, flags and size << 18} */
+                return (unsigned)(word(p, at + 12, 4) >> 18) / sizeof(CUdeviceptr);
+    }
+    return 0;
+}
+
 static CUresult fake_ModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *o,
                                       void **values)
 {
@@ -403,13 +444,16 @@ static CUresult fake_ModuleLoadDataEx(CUmodule *m, const void *image, unsigned n
     need_context();
     MAY_FAIL;
     *m = calloc(1, sizeof **m);
-    if (sscanf(image, "%63s %u", (*m)->entry, &(*m)->n_params) != 2) {
+    if (memcmp(image, "\177ELF", 4) == 0) {
+        (*m)->elf = image;
+    } else if (sscanf(image, "%127s %u", (*m)->function[0].name, &(*m)->function[0].n_params) == 2) {
+        (*m)->n_functions = 1;
+    } else {
         free(*m);
         if (n)
             strcpy(values[0], "no such code");
         return CUDA_ERROR_UNKNOWN;
     }
-    (*m)->function.module = *m;
     keep(*m, free, &fake.modules);
     return CUDA_SUCCESS;
 }
@@ -423,9 +467,16 @@ static CUresult fake_ModuleUnload(CUmodule m)
 static CUresult fake_ModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
 {
     MAY_FAIL;
-    if (strcmp(name, m->entry) != 0)
+    for (unsigned i = 0; i < m->n_functions; i++)
+        if (strcmp(m->function[i].name, name) == 0) {
+            *f = &m->function[i];
+            return CUDA_SUCCESS;
+        }
+    if (!m->elf || !elf_params(m->elf, name) || m->n_functions == MAX_FUNCTIONS)
         return CUDA_ERROR_UNKNOWN;
-    *f = &m->function;
+    *f = &m->function[m->n_functions++];
+    snprintf((*f)->name, sizeof (*f)->name, "%s", name);
+    (*f)->n_params = elf_params(m->elf, name);
     return CUDA_SUCCESS;
 }
 
@@ -458,7 +509,7 @@ static CUresult fake_FuncGetParamInfo(CUfunction f, size_t i, size_t *at, size_t
     if (i > 0)
         return CUDA_ERROR_UNKNOWN;
     *at = 0;
-    *bytes = f->module->n_params * sizeof(CUdeviceptr);
+    *bytes = f->n_params * sizeof(CUdeviceptr);
     return CUDA_SUCCESS;
 }
 
@@ -469,9 +520,12 @@ void fake_record(CUstream s, const FakeLaunch *l)
 
         g->at = realloc(g->at, (g->n + 1) * sizeof *g->at);
         g->at[g->n++] = *l;
-    } else if (fake.n_run < sizeof fake.run / sizeof *fake.run) {
-        fake.run[fake.n_run++] = *l;
+        return;
     }
+    if (fake.n_run < sizeof fake.run / sizeof *fake.run)
+        fake.run[fake.n_run++] = *l;
+    if (fake.execute)
+        fake.execute(l);
 }
 
 static CUresult fake_LaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params,
@@ -480,12 +534,14 @@ static CUresult fake_LaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void 
     FakeLaunch l = {.grid = {c->gridDimX, c->gridDimY, c->gridDimZ},
                     .block = c->blockDimX,
                     .smem = c->sharedMemBytes,
-                    .n_params = f->module->n_params};
+                    .n_params = f->n_params};
 
     (void)extra;
     need_context();
     MAY_FAIL;
-    strcpy(l.kernel, f->module->entry);
+    if (l.n_params > FAKE_MAX_PARAMS)
+        abort();
+    strcpy(l.kernel, f->name);
     for (unsigned i = 0; i < c->numAttrs; i++)
         l.overlap |= c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
                      c->attrs[i].value.programmaticStreamSerializationAllowed;
@@ -568,13 +624,13 @@ static const CudaDriver table = {
     .cuMemsetD8Async = fake_MemsetD8Async,
     .cuStreamCreate = fake_StreamCreate,
     .cuStreamDestroy = fake_StreamDestroy,
-    .cuStreamSynchronize = fake_StreamSynchronize,
+    .cuStreamQuery = fake_StreamQuery,
     .cuStreamBeginCapture = fake_StreamBeginCapture,
     .cuStreamEndCapture = fake_StreamEndCapture,
     .cuEventCreate = fake_EventCreate,
     .cuEventDestroy = fake_EventDestroy,
     .cuEventRecord = fake_EventRecord,
-    .cuEventSynchronize = fake_EventSynchronize,
+    .cuEventQuery = fake_EventQuery,
     .cuEventElapsedTime = fake_EventElapsedTime,
     .cuModuleLoadDataEx = fake_ModuleLoadDataEx,
     .cuModuleUnload = fake_ModuleUnload,
@@ -599,6 +655,7 @@ int fake_open_things(void)
 
 void fake_reset(void)
 {
+    drop_all(); /* what a device that hung has kept */
     fake = (Fake){.gpus = 1, .cc = 90, .version = 13000, .free_bytes = (size_t)1 << 36};
     cuda_driver_replace(&table);
     fake_install_cublaslt();

@@ -1,21 +1,24 @@
 /* fake_driver.h - a CUDA driver that runs nothing: device memory comes from malloc, copies happen
  * at once, launches are written down.
  *
- * A code image is the text "ENTRY N": one kernel that takes a struct of N pointers. Any one call
- * can be made to fail, and everything that is opened is counted until it is closed. */
+ * A code image is the text "ENTRY N", one kernel that takes a struct of N pointers, or a cubin of
+ * NVRTC. Any one call can be made to fail, the device can hang from any call on, and everything
+ * that is opened is counted until it is closed. */
 #ifndef FTX_FAKE_DRIVER_H
 #define FTX_FAKE_DRIVER_H
 
 #include "runtime/cuda_driver.h"
 #include "runtime/cublaslt.h"
 
+enum { FAKE_MAX_PARAMS = 32, FAKE_NAME_BYTES = 128 };
+
 typedef struct FakeLaunch {
-    char kernel[64]; /* "lt": a matrix product */
+    char kernel[FAKE_NAME_BYTES]; /* "lt": a matrix product */
     unsigned grid[3], block, smem;
     bool overlap; /* a programmatic edge to the launch before */
     bool in_graph;
     unsigned n_params;
-    CUdeviceptr param[12];
+    CUdeviceptr param[FAKE_MAX_PARAMS];
     long long m, n, k; /* of a matrix product */
     float beta;
     int epilogue;
@@ -27,12 +30,15 @@ typedef struct Fake {
     size_t free_bytes;
     /* fault injection: call number `fail_at` (from 1) fails; 0: none */
     unsigned long fail_at, calls;
+    CUresult fail_with;    /* 0: CUDA_ERROR_UNKNOWN */
+    unsigned long hang_at; /* from this call on the device never gets ready; 0: it answers */
     const char *failed; /* the function that was made to fail */
     /* what is open */
     int contexts, pushed, allocations, pinned, streams, events, modules, graphs, execs, handles;
     /* what was run */
     FakeLaunch run[4096];
     size_t n_run;
+    void (*execute)(const FakeLaunch *l); /* NULL: what is launched does nothing */
     unsigned long copied_bytes, uploads;
     int driver_calls_that_allocate;
 } Fake;
@@ -46,6 +52,7 @@ bool fake_holds(CUdeviceptr p, size_t bytes);
 
 /* for fake_cublaslt.c */
 bool fake_fails(const char *function);
+CUresult fake_error(void); /* what the failing call returns */
 void fake_record(CUstream stream, const FakeLaunch *l);
 void fake_install_cublaslt(void);
 

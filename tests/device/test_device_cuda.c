@@ -588,7 +588,7 @@ static void trace_and_sync_name_launches(void **state)
     for (unsigned long n = 1; n < 20; n++) { /* until it is the wait that fails */
         fake.fail_at = fake.calls + n;
         if (device_cuda.run(s, STEP_16, 1, 1, &err) &&
-            !strcmp(fake.failed, "fake_StreamSynchronize"))
+            !strcmp(fake.failed, "fake_StreamQuery"))
             break;
     }
     assert_string_equal(err.text, "in embedding (embed__x): CUDA_ERROR_UNKNOWN (made to fail)");
@@ -775,6 +775,35 @@ static void every_call_may_fail(void **state)
     print_message("%lu calls, each failed once\n", n - 1);
 }
 
+/* From each call on the device does not answer: whoever waits is told, and closing waits no more. */
+static void a_hang_is_noticed(void **state)
+{
+    unsigned long n, told = 0;
+
+    (void)state;
+    setenv("FTX_PATIENCE", "1", 1);
+    for (n = 40;; n += 170) { /* each costs a second */
+        World *w = world();
+        FtxError err = {0};
+
+        fake_reset();
+        fake.hang_at = n;
+        const FtxStatus status = scenario(w, &err);
+        const bool all_done = fake.calls < n;
+        free(w);
+        if (all_done)
+            break;
+        if (status) {
+            told++;
+            assert_int_equal(status, FTX_EDEVICE);
+            assert_non_null(strstr(err.text, "the GPU has not answered for"));
+        }
+    }
+    unsetenv("FTX_PATIENCE");
+    assert_true(told >= 4);
+    fake_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -794,6 +823,7 @@ int main(void)
         cmocka_unit_test_setup(nan_is_found, reset),
         cmocka_unit_test_setup(mistakes_are_named, reset),
         cmocka_unit_test_setup(every_call_may_fail, reset),
+        cmocka_unit_test_setup(a_hang_is_noticed, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
