@@ -36,7 +36,8 @@ template <class C> struct WideShape {
     static constexpr int SUM_AT = C::STAGES * STAGE;
     static constexpr int OTHER_AT = SUM_AT + C::NT / 8 * SUM * 4;
     static constexpr int STAT_AT = OTHER_AT + C::NT / 8 * OTHER * 4;
-    static constexpr int BARRIER_AT = STAT_AT + MB * 8;
+    static constexpr int PLACE_AT = STAT_AT + MB * 8;                  // append: {page, position} of a row
+    static constexpr int BARRIER_AT = PLACE_AT + MB * 8;
     static constexpr int BYTES = BARRIER_AT + 16;
     static constexpr bool FAST = C::K % 8 == 0;                        // rows are 16-byte aligned
     static constexpr bool STREAMED = C::NORM == 1 && FAST;             // squares summed on the way
@@ -63,8 +64,9 @@ template <class C> struct WideWalk {
     }
 };
 
-// Where unit u (16 bytes) of a row of 256 bytes stands: no bank twice in a column of eight rows.
-DEVICE int wide_unit(int row, int u) { return row * 256 + (u ^ (row & 7)) * 16; }
+// Where unit u (16 bytes) of a row of 256 bytes stands. Odd rows swap their 64-byte halves: the
+// eight lanes of a quarter warp read 4 units of two neighbouring rows without a bank twice.
+DEVICE int wide_unit(int row, int u) { return row * 256 + (u ^ (row & 1) << 2) * 16; }
 
 // Eight elements from column k of a row into a 16-byte unit, zeros at and beyond K; all zeros
 // where `row` is NULL. any: an address that may be read.
@@ -130,79 +132,67 @@ template <class C> struct WideWarp {
           tile((warp_id() >> 2) % WideShape<C>::NG * WideShape<C>::JT) {}
 };
 
-// The norm on fragments of x (16 rows x 16 k), k of this lane from `k` on in the stage's vectors.
-template <class C, int MT>
-DEVICE void wide_norm(u32 (&x)[MT][4], u32 vectors, int k, const RowStat *stat)
-{
-    typedef typename C::T T;
-    Vec<float, 2> g[2], c[2];
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        g[h] = shared_load8(vectors + (k + 8 * h) * 4);
-        if (C::NORM == 2)
-            c[h] = shared_load8(vectors + 512 + (k + 8 * h) * 4);
-    }
-#pragma unroll
-    for (int i = 0; i < MT; i++)
-#pragma unroll
-        for (int r = 0; r < 4; r++)
-            x[i][r] = C::NORM == 1 ? mul2<T>(x[i][r], pack2<T>(g[r / 2][0], g[r / 2][1]))
-                                   : layer_pair<C>(x[i][r], stat[i * 16 + r % 2 * 8], g[r / 2], c[r / 2]);
-}
-
-// Columns of all tiles of this warp, 16 k: two tiles by one ldmatrix.
-template <int JT> DEVICE void wide_tiles(u32 (&w)[JT][2], u32 at, int from, int to)
-{
-#pragma unroll
-    for (int j = from; j < to; j += 2) {
-        if (j + 1 < JT) {
-            u32 r[4];
-            ldmatrix4(r, at + j * 2048);
-            w[j][0] = r[0];
-            w[j][1] = r[1];
-            w[j + 1][0] = r[2];
-            w[j + 1][1] = r[3];
-        } else {
-            ldmatrix2(w[j], at + j * 2048);
-        }
-    }
-}
-
-// This warp's products of one stage: two times 16 k. The second 16 k are on their way from shared
-// memory while the first are multiplied.
+// This warp's products of one stage: 32 k, that is twice 16 as in linear.cuh.
 template <class C>
 DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 stage, const RowStat *stat)
 {
     typedef WideShape<C> P;
     typedef typename C::T T;
+    constexpr int AT_A_TIME = least(P::JT, P::MT == 1 ? 4 : 2);
     const WideWarp<C> at;
-    const int l = lane_id(), row = l & 7, odd = l >> 3 & 1, upper = l >> 4;
-    const u32 vectors = stage + (C::NT + P::MB) * 256;
-    u32 xa = stage + (C::NT + at.m + row + odd * 8) * 256, wa = stage + (at.tile * 8 + row + upper * 8) * 256, x[2][P::MT][4], w[P::JT][2];
-    const u32 xu = at.kw * 4 + upper, wu = at.kw * 4 + odd;  // units of 16 bytes, before the swizzle
-    wide_tiles<P::JT>(w, wa + (wu ^ row) * 16, 0, P::JT);
+    const int g = lane_id() >> 2, t = lane_id() & 3;
+    const u32 unit = wide_unit(g, at.kw * 4 + t);
+    const u32 wa = stage + at.tile * 2048 + unit, xa = stage + (C::NT + at.m) * 256 + unit;
+    u32 x[2][P::MT][4];
+    {
+        uint4_ gain, rows[P::MT][2];
+        Vec<float, 4> vector[2][2];  // gains, biases
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
+        for (int i = 0; i < P::MT; i++) {
+            rows[i][0] = shared_load16(xa + i * 4096);
+            rows[i][1] = shared_load16(xa + i * 4096 + 2048);
+        }
+        if constexpr (C::NORM != 0) {
+            const u32 va = stage + (C::NT + P::MB) * 256 + (at.kw * 32 + t * 8) * 4;
 #pragma unroll
-        for (int i = 0; i < P::MT; i++)
-            ldmatrix4(x[h][i], xa + i * 4096 + ((xu + 2 * h) ^ row) * 16);
-        if constexpr (C::NORM != 0)
-            wide_norm<C, P::MT>(x[h], vectors, at.kw * 32 + h * 16 + (l & 3) * 2, stat + at.m + (l >> 2));
-    }
-#pragma unroll
-    for (int j = 0; j < P::JT; j += 2) {
-#pragma unroll
-        for (int n = j; n < least(j + 2, P::JT); n++)
-#pragma unroll
-            for (int i = 0; i < P::MT; i++)
-                mma<T>(d[i][n], x[0][i], w[n]);
-        wide_tiles<P::JT>(w, wa + ((wu + 2) ^ row) * 16, j, j + 1);
-    }
-#pragma unroll
-    for (int j = 0; j < P::JT; j++)
+            for (int h = 0; h < 2; h++) {
+                *(uint4_ *)&vector[0][h] = shared_load16(va + h * 16);
+                if (C::NORM == 2)
+                    *(uint4_ *)&vector[1][h] = shared_load16(va + 512 + h * 16);
+            }
+            gain = pack_gains<T>(vector[0][0], vector[0][1]);
+        }
 #pragma unroll
         for (int i = 0; i < P::MT; i++)
-            mma<T>(d[i][j], x[1][i], w[j]);
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                uint4_ v = rows[i][r];
+                if constexpr (C::NORM == 1)
+                    v = rms_vector<C>(v, gain);
+                if constexpr (C::NORM == 2)
+                    v = layer_vector<C>(v, stat[at.m + i * 16 + r * 8 + g], vector[0][0], vector[0][1], vector[1][0], vector[1][1]);
+                x[0][i][r] = v.x;
+                x[0][i][r + 2] = v.y;
+                x[1][i][r] = v.z;
+                x[1][i][r + 2] = v.w;
+            }
+    }
+#pragma unroll
+    for (int j = 0; j < P::JT; j += AT_A_TIME) {
+        uint4_ w[AT_A_TIME];
+#pragma unroll
+        for (int n = 0; n < AT_A_TIME; n++)
+            if (j + n < P::JT)
+                w[n] = shared_load16(wa + (j + n) * 2048);
+#pragma unroll
+        for (int h = 0; h < 2; h++)  // the two of one sum stand far apart
+#pragma unroll
+            for (int n = 0; n < AT_A_TIME; n++)
+#pragma unroll
+                for (int i = 0; i < P::MT; i++)
+                    if (j + n < P::JT)
+                        mma<T>(d[i][j + n], x[h][i][0], x[h][i][1], x[h][i][2], x[h][i][3], h ? w[n].z : w[n].x, h ? w[n].w : w[n].y);
+    }
 }
 
 // Squares of the rows of x in this stage, for the root mean square.
@@ -253,7 +243,7 @@ template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::MT][WideShap
 // The result of a sweep goes to where the epilogue reads it: with pairs, the half of the rows that
 // is the other's to finish goes to the other.
 template <class C>
-DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *mine, u32 theirs, u32 arrived, int rank)
+DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *mine, float *others, u32 arrived, int rank)
 {
     typedef WideShape<C> P;
     const WideWarp<C> at;
@@ -261,38 +251,47 @@ DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *
     if (at.kw != 3)
         return;
 #pragma unroll
-    for (int j = 0; j < P::JT; j++)
+    for (int h = 0; h < (P::MG == 2 ? 1 : 2); h++) {  // the rows of one half: all of this warp's, or half of them
+        constexpr int GROUPS = P::MG == 2 ? 2 * P::MT : P::MT;  // of 8 rows
+        if (C::CL == 1 || (P::MG == 2 ? at.m * 2 / P::MB : h) == rank) {
+            float *to = mine + at.tile * P::SUM + (at.m + g) * 8 + 2 * t;
 #pragma unroll
-        for (int i = 0; i < P::MT * 2; i++) {
-            const float v0 = d[i / 2][j][i % 2 * 2], v1 = d[i / 2][j][i % 2 * 2 + 1];
-            const int m = at.m + i * 8;  // + g; a group of 8 rows is of one half
-            if (C::CL == 1 || m / (P::MB / 2) == rank) {
-                Vec<float, 2> v;
-                v[0] = v0;
-                v[1] = v1;
-                *(Vec<float, 2> *)(mine + (at.tile + j) * P::SUM + (m + g) * 8 + 2 * t) = v;
-            } else {
-                cluster_send2(theirs + ((at.tile + j) * P::OTHER + (m % (P::MB / 2) + g) * 8 + 2 * t) * 4, v0, v1, arrived);
-            }
+            for (int j = 0; j < P::JT; j++)
+#pragma unroll
+                for (int i = h * GROUPS; i < (h + 1) * GROUPS; i++) {
+                    Vec<float, 2> v;
+                    v[0] = d[i / 2][j][i % 2 * 2];
+                    v[1] = d[i / 2][j][i % 2 * 2 + 1];
+                    *(Vec<float, 2> *)(to + j * P::SUM + i * 64) = v;
+                }
+        } else {
+            const u32 to = cluster_map(shared_address(others + at.tile * P::OTHER + g * 8 + 2 * t), rank ^ 1);
+            const u32 count = cluster_map(arrived, rank ^ 1);
+#pragma unroll
+            for (int j = 0; j < P::JT; j++)
+#pragma unroll
+                for (int i = 0; i < GROUPS; i++)
+                    cluster_send2(to + (j * P::OTHER + i * 64) * 4, d[(i + h * GROUPS) / 2][j][(i + h * GROUPS) % 2 * 2],
+                                  d[(i + h * GROUPS) / 2][j][(i + h * GROUPS) % 2 * 2 + 1], count);
         }
+    }
 }
 
 // Finished sums of NT columns from `row` on: the second half of the sum, the norm, the epilogue.
 // What it reads from memory is asked for before the pair meets.
 template <class C>
-DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *others, const float *half, const RowStat *stat,
+DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *others, const float *half, const RowStat *stat, const int *places,
                         u32 arrived, u32 parity, int rank, int live, int row, int last)
 {
     typedef WideShape<C> P;
-    constexpr int ROWS = P::MB / C::CL, AHEAD = least(P::ITEMS, C::APPEND ? 1 : 4);
+    constexpr int ROWS = P::MB / C::CL, AHEAD = least(P::ITEMS, C::APPEND || P::MB == 64 ? 2 : 4);
     const int base = C::CL == 2 ? rank * ROWS : 0;
 #pragma unroll 1
     for (int first = 0; first < P::ITEMS; first += AHEAD) {
         int m[AHEAD], n[AHEAD];
         LinearBias bias[AHEAD];
         LinearResidual residual[AHEAD];
-        LinearPlace place[AHEAD];
-        FtxToken token[AHEAD];
+        Vec<float, 2> angle[AHEAD];
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             const int at = threadIdx.x + (first + i) * P::THREADS;
@@ -302,13 +301,10 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
                 m[i] = -1;
             bias[i] = linear_bias<C>(a, m[i] < 0 ? C::N : n[i]);
             residual[i] = linear_residual<C>(a, m[i], m[i] < 0 ? C::N : n[i]);
-            if (m[i] >= 0)
-                token[i] = linear_token<C>(a, m[i]);
+            if constexpr (C::APPEND)
+                if (m[i] >= 0)
+                    angle[i] = append_angles<C, 1>(AppendRow{0, 0, a.table + (i64)places[2 * m[i] + 1] * C::ROT}, n[i]);
         }
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++)
-            if (m[i] >= 0)
-                place[i] = linear_place<C>(a, token[i], n[i]);
         if (first == 0) {
             if (C::CL == 2)
                 mbarrier_wait(arrived, parity);
@@ -327,7 +323,10 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
                 v0 = __fmul_rn(v0, scale);
                 v1 = __fmul_rn(v1, scale);
             }
-            linear_out<C>(a, bias[i], residual[i], place[i], m[i], n[i], v0, v1);
+            LinearPlace place = {};
+            if constexpr (C::APPEND)
+                place = LinearPlace{AppendRow{places[2 * m[i]], places[2 * m[i] + 1] % C::BLOCK, 0}, angle[i]};
+            linear_out<C>(a, bias[i], residual[i], place, m[i], n[i], v0, v1);
         }
     }
 }
@@ -349,7 +348,6 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     const int passes = ceil_div(last - first, C::NT);
     const int total = passes * (C::CL == 1 ? P::S : (P::S + 1 - rank) / 2);
     const u32 arrived = shared_address(shared + P::BARRIER_AT);  // counts what the other sends
-    const u32 theirs = C::CL == 2 ? cluster_map(arrived, rank ^ 1) : 0;
     u32 parity = 0;
     if (C::CL == 2) {
         if (threadIdx.x == 0) {
@@ -373,6 +371,13 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
         }
         copy_commit();
     }
+    int *places = (int *)(shared + P::PLACE_AT);
+    if constexpr (C::APPEND)
+        if (threadIdx.x < live) {
+            const FtxToken t = a.token[threadIdx.x];
+            places[2 * threadIdx.x] = a.pages[t.slot * C::PAGES + t.pos / C::BLOCK];
+            places[2 * threadIdx.x + 1] = t.pos;
+        }
     if (C::NORM && !P::STREAMED) {
         for (int m = warp_id(); m < live; m += P::THREADS / 32) {
             const RowStat s = row_stat<C::NORM, C::K>((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
@@ -411,7 +416,7 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
                     mbarrier_expect(arrived, C::NT * P::MB * 2 + (P::STREAMED && row == first ? P::MB * 4 : 0));
             }
             wide_reduce<C>(d, to);
-            wide_give<C>(d, to, C::CL == 2 ? cluster_map(shared_address(others), rank ^ 1) : 0, theirs, rank);
+            wide_give<C>(d, to, others, arrived, rank);
             if (P::STREAMED && row == first) {
 #pragma unroll
                 for (int i = 0; i < P::STATS; i++) {
@@ -424,12 +429,13 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
                     if ((threadIdx.x & 15) == 0 && m < P::MB) {
                         half[h * P::MB + m] = v;
                         if (C::CL == 2)
-                            cluster_send(cluster_map(shared_address(half + h * P::MB + m), rank ^ 1), v, theirs);
+                            cluster_send(cluster_map(shared_address(half + h * P::MB + m), rank ^ 1), v,
+                                         cluster_map(arrived, rank ^ 1));
                     }
                 }
             }
         }
-        wide_finish<C>(a, sums, others, half, stat, arrived, parity, rank, live, row, last);
+        wide_finish<C>(a, sums, others, half, stat, places, arrived, parity, rank, live, row, last);
         parity ^= 1;
         if (C::CL == 2)
             cluster_arrive();

@@ -15,7 +15,7 @@
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
 //@ consts  ROWS_S: rows(x)
 //@ fits    sizeof(x) == 4 && sizeof(w) == 4 && BUCKET > 0 && M <= 64
-//@ launch  grid min(4 * SMS, ceil_div(N, 32))   block 256
+//@ launch  grid min(4 * SMS, ceil_div(N, 16))   block 256
 //@ moves   4 * N * K
 //@ flops   2 * T * N * K
 //@ matmul  yes

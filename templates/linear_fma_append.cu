@@ -9,7 +9,7 @@
 //@ consts  H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ fits    sizeof(x) == 4 && sizeof(w) == 4 && BUCKET > 0 && M <= 64
-//@ launch  grid min(4 * SMS, ceil_div(N, 32))   block 256
+//@ launch  grid min(4 * SMS, ceil_div(N, 16))   block 256
 //@ moves   4 * N * K
 //@ flops   2 * T * N * K
 //@ matmul  yes

@@ -7,7 +7,7 @@
 //@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(min(T_MAX, S_MAX))  BIAS: has(b)
 //@ fits    sizeof(x) == 4 && sizeof(w) == 4 && M <= 64
-//@ launch  grid min(4 * SMS, ceil_div(N, 32))   block 256
+//@ launch  grid min(4 * SMS, ceil_div(N, 16))   block 256
 //@ moves   4 * N * K
 //@ flops   2 * T * N * K
 //@ matmul  yes

@@ -12,9 +12,9 @@ template <int KIND> DEVICE float activate(float x)
     else if constexpr (KIND == 3)
         return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
     else if constexpr (KIND == 4)
-        return x / (1.0f + expf(-1.702f * x));
+        return __fdividef(x, 1.0f + expf(-1.702f * x));
     else if constexpr (KIND == 5)
-        return x / (1.0f + expf(-x));
+        return __fdividef(x, 1.0f + expf(-x));
     else if constexpr (KIND == 6)
         return tanhf(x);
     else
