@@ -7,14 +7,14 @@
 //@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(min(T_MAX, S_MAX))  BIAS: has(b)
 //@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: ARCH >= 90 ? 2 : 1
-//@ consts  MOST: SMEM >= 200000 ? (MB == 64 ? 96 : 128) : SMEM >= 150000 ? 64 : 32
+//@ consts  MOST: SMEM >= 200000 ? (MB < 64 ? 128 : ARCH >= 100 ? 64 : 96) : SMEM >= 150000 ? 64 : 32
 //@ consts  EACH: ceil_div(N, CL == 2 ? 66 : 108)
 //@ consts  NT: min(MOST, EACH <= 48 ? round_up(EACH, 16) : round_up(EACH, 32))  THREADS: NT <= 64 ? 256 : 512
 //@ consts  SUMS: NT / 2 * (MB * 8 + 8 + (CL == 2 ? MB * 4 + 8 : MB * 8 + 8)) + MB * 16 + 16
 //@ consts  STAGE: (NT + MB) * 256 + NORM * 512  HALF: (SMEM + 1024) / 2 - 1024
 //@ consts  WHOLE: N * K >= 16777216 || SUMS + 3 * STAGE > HALF ? 1 : 0
 //@ consts  STAGES: min(2 + ceil_div(49152, NT * 256), ((WHOLE == 1 ? SMEM : HALF) - SUMS) / STAGE)
-//@ consts  BYTES: SUMS + STAGES * STAGE  BLOCKS: WHOLE == 1 || NORM == 2 ? 1 : 2
+//@ consts  BYTES: SUMS + STAGES * STAGE  BLOCKS: WHOLE == 1 || NORM == 2 || (ARCH >= 100 && MB == 64) ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && M <= 64 && STAGES >= 2
 //@ launch  grid max(1, min(SMS / CL, ceil_div(N, 8))) * CL   block THREADS   smem BYTES
 //@ moves   2 * N * K
