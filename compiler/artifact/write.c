@@ -7,6 +7,7 @@
  * of the machine or the hour goes in: same parts, same bytes. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "artifact.h"
 #include "../../runtime/base/hash.h"
@@ -323,7 +324,24 @@ static bool commit(FileOut **out, Diag *d)
     FileOut *f = *out;
 
     *out = NULL;
-    return !f || !file_commit(f, &err) || diag_error(d, (Loc){0}, "%s", err.text);
+    return !file_commit(f, &err) || diag_error(d, (Loc){0}, "%s", err.text);
+}
+
+/* Both files or none: what can fail for want of room is done before the first gets its name. A sidecar
+ * whose artifact does not come is of no use. */
+static bool commit_both(FileOut **beside, const char *sidecar, FileOut **out, Diag *d)
+{
+    FtxError err;
+
+    if (*beside && (file_sync(*beside, &err) || file_sync(*out, &err)))
+        return diag_error(d, (Loc){0}, "%s", err.text);
+    if (*beside && !commit(beside, d))
+        return false;
+    if (commit(out, d))
+        return true;
+    if (sidecar)
+        unlink(sidecar);
+    return false;
 }
 
 static const char *sidecar_path(const char *path, Arena *keep)
@@ -378,7 +396,7 @@ bool artifact_write(const char *path, const ArtifactParts *parts,
         facts->sidecar_checksum = checksum;
     else
         weights->head.checksum = checksum;
-    ok = put_sections(&w, out, table_at, d) && commit(&beside, d) && commit(&out, d);
+    ok = put_sections(&w, out, table_at, d) && commit_both(&beside, sidecar, &out, d);
 end:
     file_abort(beside);
     file_abort(out);

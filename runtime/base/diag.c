@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "file.h"
+
 bool diag_error(Diag *d, Loc loc, const char *format, ...)
 {
     va_list ap;
@@ -34,5 +36,6 @@ _Noreturn void die(const char *format, ...)
     vfprintf(stderr, format, ap);
     va_end(ap);
     fputc('\n', stderr);
+    file_abort_all(); /* no half-written file stays */
     exit(3);
 }

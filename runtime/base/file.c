@@ -123,14 +123,23 @@ static void forget(FileOut *f)
     free(f);
 }
 
-FtxStatus file_commit(FileOut *out, FtxError *err)
+FtxStatus file_sync(FileOut *out, FtxError *err)
 {
+    const int fd = out->fd;
     FtxStatus s = FTX_OK;
 
-    if (fsync(out->fd))
+    if (fsync(fd))
         s = ftx_fail(err, FTX_EIO, "%s: %s", out->path, strerror(errno));
-    if (close(out->fd) && !s)
+    out->fd = -1; /* closed, whatever close says */
+    if (close(fd) && !s)
         s = ftx_fail(err, FTX_EIO, "%s: %s", out->path, strerror(errno));
+    return s;
+}
+
+FtxStatus file_commit(FileOut *out, FtxError *err)
+{
+    FtxStatus s = out->fd >= 0 ? file_sync(out, err) : FTX_OK;
+
     if (!s && rename(out->part, out->path))
         s = ftx_fail(err, FTX_EIO, "%s: %s", out->path, strerror(errno));
     if (s)
@@ -143,7 +152,8 @@ void file_abort(FileOut *out)
 {
     if (!out)
         return;
-    close(out->fd);
+    if (out->fd >= 0)
+        close(out->fd);
     unlink(out->part);
     forget(out);
 }
