@@ -128,8 +128,13 @@ static void watchdog_start(Sandbox *s)
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&w->done, &clock);
     pthread_condattr_destroy(&clock);
-    if (pthread_create(&w->thread, NULL, watch, w))
-        die("no thread for the watchdog of specs");
+    if (pthread_create(&w->thread, NULL, watch, w)) {
+        pthread_cond_destroy(&w->done);
+        pthread_mutex_destroy(&w->mutex);
+        free(w);
+        diag_error(s->diag, (Loc){s->subject, 0}, "the system has no thread to watch over the spec's time");
+        return;
+    }
     s->watchdog = w;
 }
 
@@ -422,6 +427,8 @@ bool sandbox_call(Sandbox *s, lua_CFunction f, void *argument)
     char text[sizeof s->diag->text];
     int status;
 
+    if (s->diag->failed) /* nobody watches */
+        return false;
     if (setjmp(s->out)) /* sandbox_tick has said why */
         return false;
     lua_pushcfunction(L, on_error);
