@@ -15,6 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 void fuzz_seeds(void);
 void fuzz_seed(const char *name, const void *p, size_t bytes);
 
+/* The seed that a literal is, bytes 0 in it too. */
+#define FUZZ_SEED(name, literal) fuzz_seed(name, literal, sizeof(literal) - 1)
+
 /* A file that holds these bytes until the next call; its path. It is in memory alone. */
 const char *fuzz_file(const void *p, size_t bytes);
 

@@ -73,6 +73,6 @@ void fuzz_seeds(void)
     memset(deep, '[', 2000);
     memset(deep + 2000, ']', 2000);
     fuzz_seed("deep-and-closed", deep, 4000);
-    fuzz_seed("two-files", "{\"architectures\":[\"LlamaForCausalLM\"]}\0{\"eos_token_id\":[[1]]}", 64);
+    FUZZ_SEED("two-files", "{\"architectures\":[\"LlamaForCausalLM\"]}\0{\"eos_token_id\":[[1]]}");
     fuzz_seed("empty", "", 0);
 }

@@ -52,7 +52,7 @@ void fuzz_seeds(void)
     file_seed("length-2-63", UINT64_C(1) << 63, right);
     file_seed("length-minus-8", UINT64_MAX - 7, right);
     file_seed("length-0", 0, right);
-    fuzz_seed("short", "\x02\0\0", 3);
+    FUZZ_SEED("short", "\x02\0\0");
     header_seed("overlap", "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},"
                            "\"b\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[8,32]}}");
     header_seed("hole", "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]}}");

@@ -45,8 +45,8 @@ void fuzz_seeds(void)
         deep[i] = ' ';
     memcpy(deep, "return ", 7);
     fuzz_seed("minuses", deep, sizeof deep);
-    fuzz_seed("bytecode", "\x1bLua\x54\x00\x19\x93\r\n\x1a\n\x04\x08\x08", 15);
-    fuzz_seed("invalid-utf8", "return '\xff\xfe\xc0\x80\xed\xa0\x80'", 17);
-    fuzz_seed("nul", "return\0 1", 9);
+    FUZZ_SEED("bytecode", "\x1bLua\x54\x00\x19\x93\r\n\x1a\n\x04\x08\x08");
+    FUZZ_SEED("invalid-utf8", "return '\xff\xfe\xc0\x80\xed\xa0\x80'");
+    FUZZ_SEED("nul", "return\0 1");
     fuzz_seed("empty", "", 0);
 }

@@ -66,6 +66,6 @@ void fuzz_seeds(void)
             fuzz_seed(name, f.tables, f.bytes);
             part[i] = was;
         }
-    fuzz_seed("text", "Once upon a time \xff\xe2\x82 \xf0\x9f\x98\x80\n\n  <|end|>", 37);
+    FUZZ_SEED("text", "Once upon a time \xff\xe2\x82 \xf0\x9f\x98\x80\n\n  <|end|>");
     end(&f);
 }
