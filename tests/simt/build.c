@@ -18,7 +18,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 #define CHECKS "-fsanitize=address,undefined -fno-sanitize-recover=undefined -DSIMT_SANITIZED"
 #else
-#define CHECKS "-fsanitize=thread"
+#define CHECKS "-fsanitize=thread,alignment"
 #endif
 #define FLAGS                                                                                      \
     "-x c++ -std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-strict-aliasing -fno-exceptions "       \

@@ -583,3 +583,20 @@ void *__tsan_memset(void *to, int v, size_t n)
     memory_access(to, n, A_WRITE, PC());
     return memset(to, v, n);
 }
+
+#if !defined(__SANITIZE_ADDRESS__)
+/* And where a pointer is no multiple of what its type asks for, also if the access is then split. */
+struct TypeMismatch {
+    struct {
+        const char *file;
+        uint32_t line, column;
+    } at;
+    const void *type;
+    unsigned char log_alignment, kind;
+};
+void __ubsan_handle_type_mismatch_v1(const struct TypeMismatch *m, const void *p);
+void __ubsan_handle_type_mismatch_v1(const struct TypeMismatch *m, const void *p)
+{
+    report(SIMT_ALIGN, PC(), NULL, "a pointer to a type that is aligned to %u: %s", 1u << m->log_alignment, where(p));
+}
+#endif

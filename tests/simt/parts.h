@@ -177,7 +177,7 @@ typedef struct Run {
     Fiber *current;
     unsigned live; /* threads */
     uint64_t step, polls;
-    bool aborted, someone_waited;
+    bool aborted, hangs, someone_waited;
 } Run;
 extern Run run;
 

@@ -74,7 +74,20 @@ static void make_ready(Fiber *f)
 
 static unsigned starving(const Fiber *f)
 {
-    return run.schedule == SIMT_STARVE_CTA ? f->block->number : f->block->number * 64 + f->tid / WARP;
+    return run.schedule == SIMT_STARVE_CTA ? f->block->slot : f->block->slot * 64 + f->tid / WARP;
+}
+
+/* Any of the blocks at hand, or any of a block's warps, many threads or few. */
+static unsigned new_victim(void)
+{
+    unsigned at_hand[MAX_BLOCKS], n = 0;
+
+    for (unsigned s = 0; s < MAX_BLOCKS; s++)
+        if (blocks[s])
+            at_hand[n++] = s;
+    const unsigned slot = at_hand[run_random(n)];
+
+    return run.schedule == SIMT_STARVE_CTA ? slot : slot * 64 + run_random(blocks[slot]->threads / WARP);
 }
 
 static Fiber *take(unsigned i)
@@ -102,7 +115,7 @@ static Fiber *pick(void)
     case SIMT_STARVE_CTA:
     case SIMT_STARVE_WARP:
         if (mercy-- == 0) {
-            victim = starving(ready[(head + run_random(n)) % READY_ROOM]);
+            victim = new_victim();
             mercy = run_random(2000);
         }
         for (unsigned i = 0; i < n; i++)
@@ -164,7 +177,7 @@ void run_wake(Queue *q)
 /* Polls that see no change for so long will never. */
 static bool polls_in_vain(void)
 {
-    return ++run.polls > 10000 + 100 * (uint64_t)run.live;
+    return ++run.polls > 100000 + 100 * (uint64_t)run.live;
 }
 
 void run_yield(const void *pc)
@@ -173,9 +186,10 @@ void run_yield(const void *pc)
 
     f->pc = pc;
     f->wait = WAIT_POLL;
-    if (polls_in_vain() && !async_land(true))
+    if (polls_in_vain() && !async_land(true)) {
+        run.hangs = true;
         run_abort();
-    f->wait = WAIT_POLL;
+    }
     if (run.schedule == SIMT_LIFO)
         ready[--head % READY_ROOM] = f;
     else
@@ -400,6 +414,8 @@ static void run_all(const unsigned *order, unsigned n)
         if (f) {
             simt_counts.switches++;
             fiber_switch(&fiber_main, f, false);
+            if (run.hangs)
+                find_waiting();
             if (run.aborted)
                 return;
         } else if (async_land(true)) {
@@ -442,7 +458,7 @@ bool simt_launch(const SimtLaunch *l)
     run.current = &fiber_main;
     run.live = 0;
     run.step = run.polls = 0;
-    run.aborted = run.someone_waited = false;
+    run.aborted = run.hangs = run.someone_waited = false;
     head = tail = victim = mercy = 0;
     simt_counts.launches++;
     if (sensible(l)) {

@@ -1,0 +1,325 @@
+/* test_harness.c - the harness itself: kernels with a seeded bug each, found by the check that should
+ * find it; the same kernels without a bug pass under every schedule. */
+#include "build.h"
+#include "runtime/base/dtype.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A result that is wrong while no check of the harness speaks: the comparison finds it. */
+enum { VALUES = SIMT_CHECKS };
+
+typedef struct Bug {
+    const char *file;
+    int bug;
+    unsigned checks; /* any of these finds it: 1 << SIMT_x */
+    const char *what;
+} Bug;
+#define BY(x) (1u << (x))
+
+static const Bug bugs[] = {
+    {"reduce", 1, BY(SIMT_BOUNDS), "a bound off by one"},
+    {"reduce", 2, BY(SIMT_RACE), "a reduction in which all add at once"},
+    {"reduce", 3, BY(SIMT_RACE), "a missing barrier"},
+    {"reduce", 4, BY(SIMT_RACE), "lanes that rely on lockstep"},
+    {"reduce", 5, BY(SIMT_COLLECTIVE), "a shuffle of half a warp"},
+    {"reduce", 6, BY(SIMT_RACE), "a counter without release and acquire: the missing fence"},
+    {"reduce", 7, BY(SIMT_HANG) | BY(SIMT_BARRIER), "a barrier that not all come to"},
+    {"ring", 1, BY(SIMT_FENCE), "mbarriers not fenced after their making"},
+    {"ring", 2, BY(SIMT_FENCE), "plain writes before a bulk copy without async_fence"},
+    {"ring", 3, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "slots used again before they are empty"},
+    {"ring", 4, BY(SIMT_RACE) | BY(SIMT_HANG) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "the producer waits for the wrong phase"},
+    {"ring", 5, BY(SIMT_HANG), "more bytes announced than come"},
+    {"ring", 6, BY(SIMT_HANG) | BY(SIMT_MBARRIER), "fewer bytes announced than come"},
+    {"ring", 7, BY(SIMT_ALIGN), "a bulk copy from an odd address"},
+    {"ring", 8, BY(SIMT_IN_FLIGHT) | BY(SIMT_UNWRITTEN) | BY(SIMT_RACE), "data not waited for"},
+    {"ring", 9, BY(SIMT_IN_FLIGHT) | BY(SIMT_UNWRITTEN) | BY(SIMT_RACE), "the consumer waits for the wrong phase"},
+    {"ring", 10, BY(SIMT_RACE), "a slot given back while lanes still read"},
+    {"ring", 11, BY(SIMT_MBARRIER) | BY(SIMT_RACE), "an arrival too many"},
+    {"ring", 12, BY(SIMT_CONSTANT), "a write to the weights"},
+    {"pipe", 1, BY(SIMT_EARLY), "no wait for the kernel in front"},
+    {"pipe", 2, BY(SIMT_BOUNDS), "a copy past the end of shared memory"},
+    {"pipe", 3, BY(SIMT_IN_FLIGHT), "cp.async not waited for"},
+    {"pipe", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "other lanes' cp.async not waited for"},
+    {"pipe", 5, BY(SIMT_ALIGN), "ldmatrix of misaligned rows"},
+    {"pipe", 6, BY(VALUES), "registers of a fragment swapped"},
+    {"pipe", 7, BY(SIMT_ALIGN), "a misaligned vector"},
+    {"pipe", 8, BY(SIMT_UNWRITTEN), "shared memory that nobody wrote"},
+    {"pipe", 9, BY(SIMT_BOUNDS), "a row past the end"},
+    {"stages", 1, BY(SIMT_HANG), "a reader that is overtaken"},
+    {"pair", 1, BY(SIMT_RACE) | BY(SIMT_FENCE), "an mbarrier the other block may not see"},
+    {"pair", 2, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT), "a send over what is still read"},
+    {"pair", 3, BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "fewer bytes announced than are sent"},
+    {"pair", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE) | BY(SIMT_UNWRITTEN), "a send not waited for"},
+};
+enum { N_BUGS = sizeof bugs / sizeof *bugs };
+static const char *const files[] = {"reduce", "ring", "pipe", "stages", "pair"};
+enum { N_FILES = 5 };
+
+static Build *build;
+
+static void add(const char *file, int bug)
+{
+    static char body[20000], text[24000], entry[60];
+    char path[100];
+    FILE *f;
+
+    snprintf(path, sizeof path, "tests/simt/bugs/%s.cuh", file);
+    f = fopen(path, "rb");
+    assert_non_null(f);
+    body[fread(body, 1, sizeof body - 1, f)] = 0;
+    fclose(f);
+    snprintf(entry, sizeof entry, "%s_%d", file, bug);
+    snprintf(text, sizeof text,
+             "#include \"device/async.cuh\"\n#include \"device/atomic.cuh\"\n#include \"device/block.cuh\"\n"
+             "#include \"device/cluster.cuh\"\n#include \"device/mbarrier.cuh\"\n#include \"device/mma.cuh\"\n"
+             "#include \"device/pdl.cuh\"\n#include \"device/vec.cuh\"\n"
+             "namespace in_%s {\nconstexpr int BUG = %d;\n#line 1 \"%s.cuh\"\n%s\n}\n"
+             "extern \"C\" __global__ void CLUSTER(%d) %s(const in_%s::Args a) { in_%s::body(a); }\n",
+             entry, bug, file, body, strcmp(file, "pair") == 0 ? 2 : 1, entry, entry, entry);
+    build_add(build, entry, text);
+}
+
+static int open_all(void **state)
+{
+    char dir[600];
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/simt-bugs", getenv("FTX_BUILD"));
+    build = build_open(dir);
+    for (int i = 0; i < N_FILES; i++)
+        add(files[i], 0);
+    for (int i = 0; i < N_BUGS; i++)
+        add(bugs[i].file, bugs[i].bug);
+    build_run(build);
+    return 0;
+}
+
+/* --- one run: data, launch, whether the result is right ------------------------------------------- */
+
+static float *floats(const char *name, int n)
+{
+    float *p = simt_alloc((size_t)n * 4, name);
+
+    for (int i = 0; i < n; i++)
+        simt_write(p + i, &(float){(float)(i * 7 % 13)}, 4);
+    return p;
+}
+
+static bool right_reduce(SimtLaunch *l)
+{
+    float *x = floats("x", 6 * 64), *y = simt_alloc(4, "y"), want = 0;
+    void *args[] = {x, simt_alloc(24, "partial"), simt_alloc(4, "counter"), y};
+
+    simt_fill(args[2], 0, 4);
+    l->grid[0] = 6;
+    l->block = 64;
+    l->args = args;
+    for (int i = 0; i < 6 * 64; i++)
+        want += (float)(i * 7 % 13);
+    return simt_launch(l) && *y == want;
+}
+
+static bool right_ring(SimtLaunch *l)
+{
+    float *w = floats("w", 10 * 64), *y = simt_alloc(256, "y");
+    void *args[] = {w, y};
+    bool ok;
+
+    simt_protect(w, 10 * 256);
+    l->grid[0] = 2;
+    l->block = 96;
+    l->smem = 64 + 3 * 256;
+    l->args = args;
+    l->grid[0] = 1;
+    ok = simt_launch(l);
+    for (int i = 0; i < 64 && ok; i++) {
+        float want = 0;
+
+        for (int k = 0; k < 9; k++)
+            want += w[k * 64 + i];
+        ok = y[i] == want;
+    }
+    return ok;
+}
+
+static bool right_pipe(SimtLaunch *l)
+{
+    uint16_t a[16 * 64], b[8 * 64];
+    void *args[] = {simt_alloc(sizeof a, "a"), simt_alloc(sizeof b, "b"), simt_alloc(512, "y")};
+    const float *y = args[2];
+    bool ok;
+
+    for (int i = 0; i < 16 * 64; i++)
+        a[i] = bf16_from_float((float)(i * 5 % 11 - 5));
+    for (int i = 0; i < 8 * 64; i++)
+        b[i] = bf16_from_float((float)(i * 3 % 7 - 3));
+    simt_write(args[0], a, sizeof a);
+    simt_write(args[1], b, sizeof b);
+    simt_in_front();
+    simt_written_in_front(args[0], sizeof a);
+    l->grid[0] = 1;
+    l->block = 32;
+    l->smem = 24 * (64 * 2 + 16) - 16;
+    l->overlap = l->strict = true;
+    l->args = args;
+    ok = simt_launch(l);
+    for (int m = 0; m < 16 && ok; m++)
+        for (int n = 0; n < 8 && ok; n++) {
+            float want = 0;
+
+            for (int k = 0; k < 64; k++)
+                want += bf16_to_float(a[m * 64 + k]) * bf16_to_float(b[n * 64 + k]);
+            ok = y[m * 8 + n] == want;
+        }
+    return ok;
+}
+
+static bool right_stages(SimtLaunch *l)
+{
+    void *args[] = {simt_alloc(16, "words"), simt_alloc(4, "y")};
+
+    simt_fill(args[0], 0, 16);
+    l->grid[0] = 4;
+    l->block = 32;
+    l->args = args;
+    return simt_launch(l) && *(uint32_t *)args[1] == 1u << 11;
+}
+
+static bool right_pair(SimtLaunch *l)
+{
+    void *args[] = {simt_alloc(16, "y")};
+    bool ok;
+
+    l->grid[0] = 4;
+    l->block = 32;
+    l->smem = 136;
+    l->args = args;
+    ok = simt_launch(l);
+    for (int b = 0; b < 4 && ok; b++)
+        ok = ((float *)args[0])[b] == 2 * 496 + 32 + 64 * (float)((b & 1) ^ 1);
+    return ok;
+}
+
+static bool right(const char *file, int bug, SimtSchedule schedule, uint64_t seed)
+{
+    static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring, right_pipe, right_stages, right_pair};
+    char entry[60];
+    SimtLaunch l = {.grid = {1, 1, 1}};
+    bool ok = false;
+
+    snprintf(entry, sizeof entry, "%s_%d", file, bug);
+    l.kernel = build_kernel(build, entry);
+    simt_clear();
+    simt_schedule(schedule, seed);
+    for (int i = 0; i < N_FILES; i++)
+        if (strcmp(files[i], file) == 0)
+            ok = runs[i](&l);
+    simt_free_all();
+    return ok;
+}
+
+/* --- tests -------------------------------------------------------------------------------------- */
+
+static void without_bugs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_FILES; i++)
+        for (int k = 0; k < SIMT_SCHEDULES * 8; k++)
+            if (!right(files[i], 0, (SimtSchedule)(k % SIMT_SCHEDULES), (uint64_t)k)) {
+                for (size_t r = 0; r < simt_reports(); r++)
+                    print_message("%s\n", simt_report(r)->text);
+                fail_msg("%s goes wrong without a bug, schedule %s, seed %d", files[i],
+                         simt_schedule_name((SimtSchedule)(k % SIMT_SCHEDULES)), k);
+            }
+}
+
+/* Which checks spoke in this run; BY(VALUES) if none did and the result is wrong. */
+static unsigned spoke(const Bug *b, SimtSchedule schedule, uint64_t seed)
+{
+    const bool ok = right(b->file, b->bug, schedule, seed);
+    unsigned by = 0;
+
+    for (size_t r = 0; r < simt_reports(); r++)
+        by |= BY(simt_report(r)->check);
+    return ok || by ? by : BY(VALUES);
+}
+
+static void seeded_bugs(void **state)
+{
+    enum { SEEDS = 8 };
+
+    (void)state;
+    for (int i = 0; i < N_BUGS; i++) {
+        const Bug *b = &bugs[i];
+        unsigned found[SIMT_SCHEDULES] = {0}, by = 0;
+
+        for (int s = 0; s < SIMT_SCHEDULES; s++)
+            for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+                const unsigned now = spoke(b, (SimtSchedule)s, seed);
+
+                found[s] += (now & b->checks) != 0;
+                by |= now;
+            }
+        print_message("%-8s %-50s", b->file, b->what);
+        for (int s = 0; s < SIMT_SCHEDULES; s++)
+            print_message(" %u", found[s]);
+        for (int c = 0; c <= VALUES; c++)
+            if (by & BY(c))
+                print_message("  %s", c == VALUES ? "values" : simt_check_name((SimtCheck)c));
+        print_message("\n");
+        if (!(by & b->checks))
+            fail_msg("%s: not found by its check", b->what);
+    }
+}
+
+/* What depends on luck is the same for the same schedule and seed. */
+static void replay(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SIMT_SCHEDULES; s++) {
+        char first[2000] = "";
+
+        for (int k = 0; k < 2; k++) {
+            right("ring", 3, (SimtSchedule)s, 5);
+            assert_true(simt_reports() > 0);
+            if (k == 0)
+                snprintf(first, sizeof first, "%s", simt_report(0)->text);
+            else
+                assert_string_equal(first, simt_report(0)->text);
+        }
+    }
+}
+
+/* A finding names the place in the text, the thread, the schedule and the seed. */
+static void places(void **state)
+{
+    const char *text;
+
+    (void)state;
+    right("reduce", 3, SIMT_RANDOM, 3);
+    assert_true(simt_reports() > 0);
+    text = simt_report(0)->text;
+    assert_non_null(strstr(text, "reduce.cuh:"));
+    assert_non_null(strstr(text, "schedule random, seed 3"));
+    assert_non_null(strstr(text, "warp "));
+    right("ring", 5, SIMT_ROUND_ROBIN, 1);
+    assert_true(simt_reports() > 0);
+    text = simt_report(0)->text;
+    assert_non_null(strstr(text, "mbarrier at"));
+    assert_non_null(strstr(text, "16 bytes missing"));
+    assert_non_null(strstr(text, "ring.cuh:"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_bugs), cmocka_unit_test(seeded_bugs),
+                                       cmocka_unit_test(replay), cmocka_unit_test(places)};
+
+    return cmocka_run_group_tests(tests, open_all, NULL);
+}
