@@ -233,29 +233,37 @@ static cublasStatus_t prefer(const CublasLtTable *lt, cublasLtMatmulPreferenceOp
     return r;
 }
 
+static cublasStatus_t find_algo(const LtMatmul *l, const cublasLtMatmulPreferenceOpaque_t *preference,
+                                int64_t rows, cublasLtMatmulAlgo_t *algo)
+{
+    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulPreferenceOpaque_t p = *preference;
+    cublasLtMatmulDescOpaque_t desc = l->desc;
+    Layouts o;
+    int n = 0;
+    cublasStatus_t r = lay_out(l, rows, &o);
+
+    if (!r)
+        r = l->lt->cublasLtMatmulAlgoGetHeuristic(l->handle, &desc, &o.a, &o.b, &o.d, &o.d, &p, 1,
+                                                  &found, &n);
+    if (!r && (n < 1 || found.state != CUBLAS_STATUS_SUCCESS))
+        r = n < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
+    if (!r)
+        *algo = found.algo;
+    return r;
+}
+
 static FtxStatus choose(LtMatmul *l, FtxError *err)
 {
-    const CublasLtTable *lt = l->lt;
     cublasLtMatmulPreferenceOpaque_t preference;
-    cublasStatus_t r = prefer(lt, &preference);
+    cublasStatus_t r = prefer(l->lt, &preference);
 
     for (int64_t i = 0; i < l->n_algos && !r; i++) {
-        const int64_t last = (i + 1) * ROWS_STEP,
-                      rows = last < l->shape.rows ? last : l->shape.rows;
-        cublasLtMatmulHeuristicResult_t found;
-        Layouts o;
-        int n = 0;
+        const int64_t last = (i + 1) * ROWS_STEP;
 
-        r = lay_out(l, rows, &o);
-        if (!r)
-            r = lt->cublasLtMatmulAlgoGetHeuristic(l->handle, &l->desc, &o.a, &o.b, &o.d, &o.d,
-                                                   &preference, 1, &found, &n);
-        if (!r && (n < 1 || found.state != CUBLAS_STATUS_SUCCESS))
-            r = n < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
-        if (!r)
-            l->algo[i] = found.algo;
+        r = find_algo(l, &preference, last < l->shape.rows ? last : l->shape.rows, &l->algo[i]);
     }
-    return check(lt, r, err, &l->shape, "cuBLASLt has no algorithm");
+    return check(l->lt, r, err, &l->shape, "cuBLASLt has no algorithm");
 }
 
 FtxStatus lt_open(const Memory *m, void *handle, const LtShape *shape, LtMatmul **out,
@@ -317,26 +325,48 @@ static const void *address(CUdeviceptr p)
     return (const void *)(uintptr_t)p;
 }
 
-static FtxStatus run_with(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, int64_t rows,
-                          const LtPointers *p, CUdeviceptr workspace, CUstream stream,
-                          FtxError *err)
+static cublasStatus_t multiply(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, Layouts *o,
+                               const LtPointers *p, CUdeviceptr workspace, CUstream stream)
 {
     const float one = 1.0f, zero = 0.0f;
     const CublasLtTable *lt = l->lt;
     cublasLtMatmulDescOpaque_t desc = l->desc;
+    cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
+
+    if (l->shape.bias)
+        r = lt->cublasLtMatmulDescSetAttribute(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->b,
+                                               sizeof p->b);
+    if (r)
+        return r;
+    return lt->cublasLtMatmul(l->handle, &desc, &one, address(p->w), &o->a, address(p->x), &o->b,
+                              l->shape.residual ? &one : &zero,
+                              address(l->shape.residual ? p->r : p->y), &o->d,
+                              (void *)(uintptr_t)p->y, &o->d, algo, (void *)(uintptr_t)workspace,
+                              LT_WORKSPACE_BYTES, (cudaStream_t)stream);
+}
+
+/* An algorithm serves all row counts of its step, says cuBLASLt, but for a few of odd widths: those
+ * are asked for by their exact count. */
+static FtxStatus run_with(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, int64_t rows,
+                          const LtPointers *p, CUdeviceptr workspace, CUstream stream,
+                          FtxError *err)
+{
+    cublasLtMatmulAlgo_t exact;
     Layouts o;
     cublasStatus_t r = lay_out(l, rows, &o);
 
-    if (!r && l->shape.bias)
-        r = lt->cublasLtMatmulDescSetAttribute(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->b,
-                                               sizeof p->b);
     if (!r)
-        r = lt->cublasLtMatmul(l->handle, &desc, &one, address(p->w), &o.a, address(p->x), &o.b,
-                               l->shape.residual ? &one : &zero,
-                               address(l->shape.residual ? p->r : p->y), &o.d,
-                               (void *)(uintptr_t)p->y, &o.d, algo, (void *)(uintptr_t)workspace,
-                               LT_WORKSPACE_BYTES, (cudaStream_t)stream);
-    return check(lt, r, err, &l->shape, "cuBLASLt");
+        r = multiply(l, algo, &o, p, workspace, stream);
+    if (r == CUBLAS_STATUS_NOT_SUPPORTED || r == CUBLAS_STATUS_INVALID_VALUE) {
+        cublasLtMatmulPreferenceOpaque_t preference;
+
+        r = prefer(l->lt, &preference);
+        if (!r)
+            r = find_algo(l, &preference, rows, &exact);
+        if (!r)
+            r = multiply(l, &exact, &o, p, workspace, stream);
+    }
+    return check(l->lt, r, err, &l->shape, "cuBLASLt");
 }
 
 FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdeviceptr workspace,

@@ -9,7 +9,7 @@
 //@ fits    sizeof(x) == 4 && sizeof(w) == 4 && M <= 64
 //@ launch  grid min(4 * SMS, ceil_div(N, 16))   block 256
 //@ moves   4 * N * K
-//@ flops   2 * T * N * K
+//@ flops   2 * S * N * K
 //@ matmul  yes
 //@ overlap yes
 #include "linear_fma.cuh"

@@ -14,7 +14,7 @@
 //@ fits    8704 + M * XROW + 3 * 8 * (2 * CHUNK + 64) <= BYTES
 //@ launch  grid min(SMS, ceil_div(N, 8))   block 320   smem BYTES
 //@ moves   2 * N * K
-//@ flops   2 * T * N * K
+//@ flops   2 * S * N * K
 //@ matmul  yes
 //@ overlap yes
 #include "linear.cuh"

@@ -18,7 +18,7 @@
 //@ fits    sizeof(x) == 2 && X == W && M <= 64 && STAGES >= 2
 //@ launch  grid max(1, min(SMS / CL, ceil_div(N, 8))) * CL   block THREADS   smem BYTES
 //@ moves   2 * N * K
-//@ flops   2 * T * N * K
+//@ flops   2 * S * N * K
 //@ matmul  yes
 //@ overlap yes
 #include "linear_wide.cuh"
