@@ -63,6 +63,9 @@ static bool add_target(const char *name, Target *targets, size_t *n, Diag *d)
 /* The words of --target; without it the CPU, and the GPU of this machine where there is one. */
 static bool parse_targets(const char *words, Target *targets, size_t *n, Arena *keep, Diag *d)
 {
+    static const char *const all[] = {"cpu", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
+    static const char *const ptx[] = {"compute_80", "compute_90"}; /* for GPUs that have no code of their own */
+
     *n = 0;
     if (!words) {
         uint32_t id;
@@ -74,11 +77,13 @@ static bool parse_targets(const char *words, Target *targets, size_t *n, Arena *
         return true;
     }
     for (char *save = NULL, *w = strtok_r(arena_strdup(keep, words), ",", &save); w; w = strtok_r(NULL, ",", &save)) {
-        static const char *const all[] = {"cpu", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
-
         if (strcmp(w, "all") == 0) {
             for (size_t i = 0; i < LEN(all); i++)
                 if (!add_target(all[i], targets, n, d))
+                    return false;
+        } else if (strcmp(w, "ptx") == 0) {
+            for (size_t i = 0; i < LEN(ptx); i++)
+                if (!add_target(ptx[i], targets, n, d))
                     return false;
         } else if (!add_target(w, targets, n, d)) {
             return false;
@@ -86,7 +91,7 @@ static bool parse_targets(const char *words, Target *targets, size_t *n, Arena *
     }
     if (*n == 0)
         return diag_error(d, (Loc){0}, "--target: no target named; known: cpu, sm_80, sm_86, sm_89, sm_90a, "
-                                       "sm_100a, sm_120a, all");
+                                       "sm_100a, sm_120a, compute_80, compute_90, all, ptx");
     return true;
 }
 

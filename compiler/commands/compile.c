@@ -17,7 +17,7 @@ typedef struct Options {
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
     {"--output", 'o', OPT_TEXT, "FILE", "the artifact to write (default: NAME.ftx, NAME from the spec)", AT(out), 0},
-    {"--target", 't', OPT_TEXT, "LIST", "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a, all (default: cpu and this GPU)", AT(targets), 0},
+    {"--target", 't', OPT_TEXT, "LIST", "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a, all; ptx: for other GPUs (default: cpu and this GPU)", AT(targets), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
     {"--sidecar", 0, OPT_FLAG, NULL, "weights into FILE.ftxw beside the artifact", AT(sidecar), 0},
     {"--no-weights", 0, OPT_FLAG, NULL, "store no weights: run and bench fill random ones", AT(no_weights), 0},

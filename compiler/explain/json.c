@@ -90,6 +90,7 @@ static json_t *kernels_json(const Artifact *a, const ArtifactPlan *p)
                               text(artifact_string(a, k->entry)), "operands", (int)k->n_operands, "block",
                               (int)k->block, "dynamic_smem", (int)k->smem, "overlap",
                               json_boolean(k->flags & FTX_KERNEL_OVERLAP), "code_bytes", number(k->code_bytes));
+        json_t *classes = json_object();
         Resources r;
 
         if (window_resources(a, p, k, &r)) {
@@ -97,8 +98,13 @@ static json_t *kernels_json(const Artifact *a, const ArtifactPlan *p)
             json_object_set_new(o, "stack_bytes", number(r.stack_bytes));
             json_object_set_new(o, "spill_bytes", number(r.spill_bytes));
             json_object_set_new(o, "static_smem", number(r.static_smem));
+            json_object_set_new(o, "barriers", number(r.barriers));
             json_object_set_new(o, "instructions", number(r.instructions));
+            for (int c = 0; c < CODE_COUNT; c++)
+                json_object_set_new(classes, code_class_name((CodeClass)c), number(r.code[c]));
+            json_object_set(o, "code", classes);
         }
+        json_decref(classes);
         json_array_append_new(list, o);
     }
     return list;

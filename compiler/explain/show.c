@@ -161,25 +161,45 @@ static void show_plan(const Artifact *a, const ArtifactPlan *p, bool all, FILE *
 
 /* --- kernels --------------------------------------------------------------------------------- */
 
+/* Instructions by kind, those that there are; numbers are of the code, not of what is executed. */
+static void show_code(const Resources *r, FILE *out)
+{
+    fprintf(out, "         %u instructions:", r->instructions);
+    for (int c = 0; c < CODE_COUNT; c++)
+        if (r->code[c])
+            fprintf(out, " %s %u", code_class_name((CodeClass)c), r->code[c]);
+    fprintf(out, "\n");
+}
+
+static void show_classes(FILE *out)
+{
+    fprintf(out, "\nkinds of instructions\n");
+#define C(id, name, what) fprintf(out, "  %-8s %s\n", name, what);
+    CODE_CLASSES(C)
+#undef C
+}
+
 static void show_kernels(const Artifact *a, const ArtifactPlan *p, FILE *out)
 {
     static const char *const kinds[] = {"", "cpu", "cuda", "cublasLt"};
 
-    fprintf(out, "\nkernels of %s\n  block   regs   stack  spills    smem (static + dynamic)  code        entry\n",
+    fprintf(out, "\nkernels of %s\n  block   regs   stack  spills  barriers    smem (static + dynamic)  code        entry\n",
             window_target(p->head->target));
     for (uint32_t i = 0; i < p->n_kernels; i++) {
         const FtxKernel *k = &p->kernels[i];
         Resources r;
 
         if (k->kind == FTX_KERNEL_CUDA && window_resources(a, p, k, &r))
-            fprintf(out, "  %5u  %5u  %6u  %6u  %6u + %-14u    %-10s  ", k->block, r.registers, r.stack_bytes,
-                    r.spill_bytes, r.static_smem, k->smem, window_bytes(k->code_bytes));
+            fprintf(out, "  %5u  %5u  %6u  %6u  %8u  %6u + %-14u    %-10s  ", k->block, r.registers, r.stack_bytes,
+                    r.spill_bytes, r.barriers, r.static_smem, k->smem, window_bytes(k->code_bytes));
         else if (k->kind == FTX_KERNEL_CUDA)
-            fprintf(out, "  %5u      -       -       -       - + %-14u    %-10s  ", k->block, k->smem,
+            fprintf(out, "  %5u      -       -       -         -       - + %-14u    %-10s  ", k->block, k->smem,
                     window_bytes(k->code_bytes));
         else
-            fprintf(out, "  %-69s", kinds[k->kind]);
+            fprintf(out, "  %-79s", kinds[k->kind]);
         fprintf(out, "%s%s\n", artifact_string(a, k->entry), k->flags & FTX_KERNEL_OVERLAP ? "  (overlaps)" : "");
+        if (k->kind == FTX_KERNEL_CUDA && window_resources(a, p, k, &r))
+            show_code(&r, out);
     }
 }
 
@@ -187,6 +207,7 @@ FtxStatus explain_show(const char *path, const ShowOptions *o, FILE *out, FtxErr
 {
     Artifact a;
     FtxStatus s = artifact_open(path, &a, err);
+    bool coded = false;
 
     if (s)
         return s;
@@ -209,7 +230,10 @@ FtxStatus explain_show(const char *path, const ShowOptions *o, FILE *out, FtxErr
                 show_kernels(&a, &a.plans[i], out);
             if (o->memory)
                 show_memory(&a, &a.plans[i], out);
+            coded |= a.plans[i].cubin != NULL;
         }
+        if (o->kernels && coded)
+            show_classes(out);
         if (o->verify)
             fprintf(out, "\nall checksums are right, those of the weights too\n");
     }

@@ -6,6 +6,11 @@
  *   .nv.info           records {format u8, attribute u8, size u16, payload}; format 4 has a
  *                      payload of `size` bytes, others carry their value in place of the size.
  *                      REGCOUNT and FRAME_SIZE hold {symbol u32, value u32}.
+ *   .nv.info.ENTRY     the same form; NUM_BARRIERS has its value in place of the size
+ *
+ * An instruction's operation is its low 12 bits, the same from sm_80 to sm_120; of those, bits 9 to
+ * 11 say where the second operand comes from. The table below was made by assembling one
+ * instruction after another for every target.
  *
  * The file comes from NVRTC or from the cache, yet every offset is checked before use. */
 #include "parts.h"
@@ -21,11 +26,14 @@ enum {
     SH_BYTES = 64,
     SYM_BYTES = 24,
     SHT_NOBITS = 8,
+    EH_FLAGS = 48,
+    EH_ABI = 8,
     EM_CUDA = 190,
     ATTR_FRAME_SIZE = 0x11,
     ATTR_REGCOUNT = 0x2f,
-    OP_LDL = 0x983,
-    OP_STL = 0x387,
+    ATTR_BARRIERS = 0x4c,
+    OP_LDGSTS = 0xfae,
+    ANY_SOURCE = 0x1ff, /* the operation without bits 9 to 11 */
     INSTRUCTION = 16,
     RESERVED_SMEM = 1024,
 };
@@ -96,6 +104,7 @@ static const char *symbol_name(Bytes f, uint64_t i)
     return string_at(f, strings.at, strings.bytes, name);
 }
 
+/* Records with the value of one symbol, and those of the kernel alone. */
 static void read_info(Bytes f, const Section *s, const char *entry, Resources *out)
 {
     const unsigned char *p = (const unsigned char *)f.at + s->at;
@@ -112,29 +121,111 @@ static void read_info(Bytes f, const Section *s, const char *entry, Resources *o
                 out->registers = value;
             else if (p[at + 1] == ATTR_FRAME_SIZE)
                 out->stack_bytes = value;
+        } else if (p[at] != 4 && p[at + 1] == ATTR_BARRIERS) {
+            out->barriers = p[at + 2];
         }
         at += 4 + payload;
     }
 }
 
-/* Bits 73..75 of a load or store: 0, 1 a byte, 2, 3 a half, 4 a word, 5 two, 6 four. */
-static uint32_t access_bytes(const unsigned char *instruction)
+/* --- instructions ------------------------------------------------------------------------------ */
+
+/* What kind the operations are whose width does not matter; loads and stores of global memory
+ * stand here as the narrow ones. */
+static const struct {
+    uint32_t mask, op;
+    CodeClass is;
+} kinds[] = {
+    {0xfff, 0x981, CODE_LOAD}, /* LDG */
+    {0xfff, 0x980, CODE_LOAD}, /* LD: an address of any space */
+    {0xfff, 0x986, CODE_STORE},
+    {0xfff, 0x985, CODE_STORE},
+    {0xfff, OP_LDGSTS, CODE_ASYNC},
+    {0xfff, 0x983, CODE_LOCAL},  /* LDL */
+    {0xfff, 0x387, CODE_LOCAL},  /* STL */
+    {0xfff, 0x984, CODE_SHARED}, /* LDS */
+    {0xfff, 0x388, CODE_SHARED}, /* STS */
+    {0xfff, 0x83b, CODE_SHARED}, /* LDSM */
+    {0xfff, 0x844, CODE_SHARED}, /* STSM */
+    {0xfff, 0x23c, CODE_MATRIX}, /* HMMA */
+    {0xfff, 0x237, CODE_MATRIX}, /* IMMA */
+    {0xfff, 0x27a, CODE_MATRIX}, /* QMMA */
+    {0xfff, 0x9f0, CODE_MATRIX}, /* HGMMA */
+    {0xfff, 0x9f3, CODE_MATRIX}, /* QGMMA */
+    {0xfff, 0x3ba, CODE_BULK},   /* UBLKCP */
+    {0xfff, 0x3bc, CODE_BULK},   /* UBLKPF */
+    {ANY_SOURCE, 0x023, CODE_FMA},
+    {ANY_SOURCE, 0x031, CODE_FMA}, /* HFMA2 */
+    {ANY_SOURCE, 0x108, CODE_SPECIAL},
+    {ANY_SOURCE, 0x189, CODE_SHUFFLE},
+    {0xfff, 0x3c4, CODE_SHUFFLE}, /* REDUX */
+    {0xfff, 0xb1d, CODE_BARRIER},
+    {0xfff, 0x5b2, CODE_BARRIER}, /* SYNCS: mbarriers */
+    {0xfff, 0x5a7, CODE_BARRIER},
+    {0xfff, 0x9a7, CODE_BARRIER},
+    {0xfff, 0x98e, CODE_ATOMIC}, /* RED */
+    {0xfff, 0x9a8, CODE_ATOMIC}, /* ATOMG */
+    {0xfff, 0x3a9, CODE_ATOMIC},
+    {0xfff, 0x38c, CODE_ATOMIC}, /* ATOMS */
+    {0xfff, 0x38d, CODE_ATOMIC},
+    {0xfff, 0x992, CODE_FENCE}, /* MEMBAR */
+};
+
+const char *code_class_name(CodeClass c)
+{
+    static const char *const names[] = {
+#define C(id, name, what) name,
+        CODE_CLASSES(C)
+#undef C
+    };
+
+    return c < CODE_COUNT ? names[c] : "";
+}
+
+/* The compute capability, 80 ... 120. Files of CUDA 12 have it in the lowest byte. */
+static uint32_t capability(Bytes f)
+{
+    const uint32_t flags = (uint32_t)number(f.at, EH_FLAGS, 4);
+
+    return number(f.at, EH_ABI, 1) >= 8 ? flags >> 8 & 0xff : flags & 0xff;
+}
+
+/* Bits 73..75 of a load or store: 0, 1 a byte, 2, 3 a half, 4 a word, 5 two, 6 four. An
+ * asynchronous copy from sm_100 on has bits 74 and 75: a word, two, four. */
+static uint32_t access_bytes(const unsigned char *instruction, uint32_t op, uint32_t of)
 {
     static const uint8_t bytes[8] = {1, 1, 2, 2, 4, 8, 16, 16};
 
+    if (op == OP_LDGSTS && of >= 100)
+        return 4u << (instruction[9] >> 2 & 3);
     return bytes[(instruction[9] >> 1) & 7];
+}
+
+static CodeClass class_of(uint32_t op, uint32_t bytes)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if ((op & kinds[i].mask) != kinds[i].op)
+            continue;
+        if (bytes >= 16 && (kinds[i].is == CODE_LOAD || kinds[i].is == CODE_STORE || kinds[i].is == CODE_ASYNC))
+            return (CodeClass)(kinds[i].is - 1); /* the wide one stands before it */
+        return kinds[i].is;
+    }
+    return CODE_OTHER;
 }
 
 static void read_code(Bytes f, const Section *s, Resources *out)
 {
     const unsigned char *p = (const unsigned char *)f.at + s->at;
+    const uint32_t of = capability(f);
 
     out->instructions = (uint32_t)(s->bytes / INSTRUCTION);
     for (uint64_t at = 0; at + INSTRUCTION <= s->bytes; at += INSTRUCTION) {
-        const uint32_t op = (uint32_t)number(p, at, 2) & 0xfff;
+        const uint32_t op = (uint32_t)number(p, at, 2) & 0xfff, bytes = access_bytes(p + at, op, of);
+        const CodeClass is = class_of(op, bytes);
 
-        if (op == OP_LDL || op == OP_STL)
-            out->spill_bytes += access_bytes(p + at);
+        out->code[is]++;
+        if (is == CODE_LOCAL)
+            out->spill_bytes += bytes;
     }
 }
 
@@ -149,6 +240,8 @@ bool cubin_resources(Bytes cubin, const char *entry, Resources *out)
         return false;
     read_code(cubin, &s, out);
     if (section_named(cubin, ".nv.info", "", &s) && s.type != SHT_NOBITS)
+        read_info(cubin, &s, entry, out);
+    if (section_named(cubin, ".nv.info.", entry, &s) && s.type != SHT_NOBITS)
         read_info(cubin, &s, entry, out);
     if (section_named(cubin, ".nv.shared.", entry, &s))
         out->static_smem = (uint32_t)s.bytes;

@@ -9,6 +9,8 @@ static const struct {
 } targets[] = {
     {"cpu", FTX_TARGET_CPU, 0},  {"sm_80", 800, 166912},    {"sm_86", 860, 101376},    {"sm_89", 890, 101376},
     {"sm_90a", 901, 232448},     {"sm_100a", 1001, 232448}, {"sm_120a", 1201, 101376},
+    /* Texts that a driver translates: they must fit the smallest of the GPUs that they may meet. */
+    {"compute_80", 802, 101376}, {"compute_90", 902, 101376},
 };
 
 bool target_parse(const char *name, Target *t, Diag *d)
@@ -19,7 +21,7 @@ bool target_parse(const char *name, Target *t, Diag *d)
             return true;
         }
     return diag_error(d, (Loc){0}, "no target is called \"%s\"; known: cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, "
-                      "sm_120a", name);
+                      "sm_120a, compute_80, compute_90", name);
 }
 
 uint32_t target_smem_bytes(Target t)

@@ -51,6 +51,35 @@ static const char spill_template[] =
     "    __syncthreads();\n#pragma unroll\n    for (int i = 0; i < 80; i++) y[(79 - i) * 1024 + "
     "threadIdx.x] = v[i] * v[(i * 7) % 80];\n}\n";
 
+static const char kinds_template[] =
+    "struct alignas(16) Four { float x, y, z, w; };\n"
+    "extern \"C\" __global__ void __launch_bounds__(64) @NAME@(const Four *p, Four *q, float *f, unsigned *n)\n"
+    "{\n"
+    "    __shared__ Four s[128];\n"
+    "    __shared__ unsigned long long b;\n"
+    "    const unsigned at = (unsigned)__cvta_generic_to_shared(&s[threadIdx.x]);\n"
+    "    asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16;\" ::\"r\"(at), \"l\"(p + threadIdx.x) : \"memory\");\n"
+    "    asm volatile(\"cp.async.ca.shared.global [%0], [%1], 8;\" ::\"r\"(at + 512), \"l\"(p + 64) : \"memory\");\n"
+    "    asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4;\" ::\"r\"(at + 1024), \"l\"(p + 65) : \"memory\");\n"
+    "    asm volatile(\"cp.async.wait_all;\" ::: \"memory\");\n"
+    "#if __CUDA_ARCH__ >= 900\n"
+    "    asm volatile(\"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 64, [%2];\"\n"
+    "                 ::\"r\"(at), \"l\"(p), \"r\"((unsigned)__cvta_generic_to_shared(&b)) : \"memory\");\n"
+    "#endif\n"
+    "    __syncthreads();\n"
+    "    Four v = p[threadIdx.x + 200];\n"
+    "    float g = f[threadIdx.x], d = s[threadIdx.x ^ 1].x, e = 0, h = 0, i = 0;\n"
+    "    asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%4,%5,%5}, {%4,%5}, {%0,%1,%2,%3};\"\n"
+    "                 : \"+f\"(d), \"+f\"(e), \"+f\"(h), \"+f\"(i) : \"r\"(__float_as_uint(v.x)), \"r\"(__float_as_uint(g)));\n"
+    "    asm volatile(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(g) : \"f\"(g));\n"
+    "    v.y = v.y * g + d;\n"
+    "    v.z = __shfl_xor_sync(~0u, v.z, 1) + e + h + i;\n"
+    "    q[threadIdx.x] = v;\n"
+    "    asm volatile(\"fence.acq_rel.gpu;\" ::: \"memory\");\n"
+    "    asm volatile(\"red.global.add.u32 [%0], %1;\" ::\"l\"(n + threadIdx.x), \"r\"(threadIdx.x) : \"memory\");\n"
+    "    f[threadIdx.x] = g;\n"
+    "}\n";
+
 static const char broken_template[] =
     "//@ kernel broken\n\nextern \"C\" __global__ void @NAME@()\n{\n    int a = nothing;\n}\n";
 static const char nameless_template[] = "extern \"C\" __global__ void other() {}\n";
@@ -59,6 +88,7 @@ const char *catalog_text(const char *name)
 {
     return !strcmp(name, "scale.cu")    ? scale_template
            : !strcmp(name, "spill.cu")  ? spill_template
+           : !strcmp(name, "kinds.cu")  ? kinds_template
            : !strcmp(name, "broken.cu") ? broken_template
            : !strcmp(name, "none.cu")   ? nameless_template
                                         : NULL;
@@ -113,7 +143,7 @@ static void need_nvrtc(void)
 {
     if (nvrtc_version())
         return;
-#ifdef FTX_HAVE_CUDA
+#if FTX_REQUIRE_NVRTC
     fail_msg("%s", nvrtc_missing());
 #else
     print_message("skipped: %s\n", nvrtc_missing());
@@ -237,6 +267,7 @@ static void spills_are_seen(void **state)
     Plan p = plan_of(901, "sm_90a");
     Code c;
     Diag d = {0};
+    Resources r;
 
     (void)state;
     need_nvrtc();
@@ -246,7 +277,56 @@ static void spills_are_seen(void **state)
     assert_int_equal(p.instances.at[0]->registers, 32);
     assert_true(p.instances.at[0]->stack_bytes > 0);
     assert_true(p.instances.at[0]->spill_bytes >= p.instances.at[0]->stack_bytes);
+    assert_true(cubin_resources((Bytes){c.cubin, c.images[0].bytes}, "scale__n5", &r));
+    assert_int_equal(r.barriers, 1);
+    assert_true(r.code[CODE_LOCAL] > 0);
+    assert_int_equal(r.code[CODE_BARRIER], 1);
+    assert_in_range(r.code[CODE_LOAD], 80, 200);
+    assert_in_range(r.code[CODE_STORE], 80, 200);
     arena_close(a);
+}
+
+/* One instruction of each kind, in the forms that the targets give it. */
+static void classes_are_seen(void **state)
+{
+    static const struct {
+        uint32_t id;
+        const char *name;
+    } targets[] = {{800, "sm_80"}, {890, "sm_89"}, {901, "sm_90a"}, {1001, "sm_100a"}, {1201, "sm_120a"}};
+
+    (void)state;
+    need_nvrtc();
+    for (size_t t = 0; t < LEN(targets); t++) {
+        Arena *a = arena_open();
+        Plan p = plan_of(targets[t].id, targets[t].name);
+        const bool bulk = targets[t].id >= 900;
+        Code c;
+        Diag d = {0};
+        Resources r;
+        uint32_t sum = 0;
+
+        *arena_push(a, p.instances) = instance(a, "kinds.cu", bulk);
+        if (!instantiate_compile(&p, a, &c, NULL, NULL, &d))
+            fail_msg("%s", d.text);
+        assert_true(cubin_resources((Bytes){c.cubin, c.images[0].bytes}, p.instances.at[0]->entry, &r));
+        const struct {
+            CodeClass is;
+            uint32_t n;
+        } want[] = {{CODE_MATRIX, 1}, {CODE_ASYNC16, 1}, {CODE_ASYNC, 2},   {CODE_LOAD16, 1},   {CODE_LOAD, 1},
+                    {CODE_STORE16, 1}, {CODE_STORE, 1},  {CODE_SPECIAL, 1}, {CODE_SHUFFLE, 1}, {CODE_BULK, bulk},
+                    {CODE_ATOMIC, 1}, {CODE_LOCAL, 0}};
+        for (size_t i = 0; i < LEN(want); i++)
+            if (r.code[want[i].is] != want[i].n)
+                fail_msg("%s: %u of %s, expected %u", targets[t].name, r.code[want[i].is], code_class_name(want[i].is),
+                         want[i].n);
+        assert_true(r.code[CODE_BARRIER] >= 1 && r.code[CODE_SHARED] >= 1 && r.code[CODE_FMA] >= 1);
+        assert_true(r.code[CODE_FENCE] >= 1); /* two on sm_120 */
+        for (int k = 0; k < CODE_COUNT; k++)
+            sum += r.code[k];
+        assert_int_equal(sum, r.instructions);
+        assert_int_equal(r.barriers, 1);
+        arena_close(a);
+    }
 }
 
 static void count_calls(void *user, size_t done, size_t all)
@@ -479,6 +559,7 @@ int main(void)
         cmocka_unit_test(headers_are_those_included),
         cmocka_unit_test(all_targets_compile),
         cmocka_unit_test(spills_are_seen),
+        cmocka_unit_test(classes_are_seen),
         cmocka_unit_test(cache_is_used_and_checked),
         cmocka_unit_test(unwritable_cache_is_no_error),
         cmocka_unit_test(two_processes_share_the_cache),

@@ -1,0 +1,415 @@
+/* test_gates.c - every CUDA kernel of every spec of the tree, compiled for every target, and what its
+ * code shows: no spills, resources within the target's limits, 16-byte reads of weights and products
+ * on the matrix units where they belong. No GPU is needed.
+ *
+ * Kernels that several models share are compiled once a target. FTX_GATES=all adds the other types
+ * of every model and models of odd shapes; there what spills is listed, not refused. FTX_GATES=list
+ * prints every kernel. Plans for PTX are compiled for the first GPU that would take the text, since only its
+ * assembler knows which instructions it has. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "compiler/instantiate/parts.h"
+#include "compiler/spec/spec.h"
+#include "runtime/base/file.h"
+#include "tests/models/odd.h"
+
+typedef struct GateModel {
+    const char *path, *override; /* override NULL: as the spec says */
+    Spec spec;
+    bool odd;
+} GateModel;
+
+typedef struct Gate {
+    Arena *keep;
+    Catalog catalog;
+    struct { GateModel *at; size_t n, cap; } models;
+    bool all, list;
+} Gate;
+
+typedef struct Kernel {
+    Instance *instance;
+    const GateModel *model; /* the first that needs it */
+    size_t users;
+} Kernel;
+
+typedef struct Kernels {
+    Kernel *at;
+    size_t n, cap;
+} Kernels;
+
+/* What a GPU has for one block; all have 255 registers a thread and 16 barriers. */
+enum { MOST_REGISTERS = 255, MOST_BARRIERS = 16, MOST_THREADS = 1024, FILE_REGISTERS = 65536 };
+
+static int64_t constant(const Instance *i, const char *name, int64_t none)
+{
+    for (size_t c = 0; c < i->n_consts; c++)
+        if (strcmp(i->consts[c].name, name) == 0)
+            return i->consts[c].i;
+    return none;
+}
+
+static bool begins(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+/* --- what code must show ----------------------------------------------------------------------- */
+
+static int wrong; /* of the target at hand */
+
+#define GATE(holds, ...)                                                                           \
+    do {                                                                                           \
+        if (!(holds)) {                                                                            \
+            print_message("  %s %s: ", t.name, i->entry);                                          \
+            print_message(__VA_ARGS__);                                                            \
+            print_message(" (%s%s%s)\n", k->model->path, k->model->override ? " " : "",            \
+                          k->model->override ? k->model->override : "");                           \
+            wrong++;                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static void check_limits(const Kernel *k, Target t, const Resources *r)
+{
+    const Instance *i = k->instance;
+    const uint32_t warps = (i->block + 31) / 32, smem = r->static_smem + i->smem;
+
+    GATE(r->instructions > 0, "no code");
+    GATE(r->registers > 0 && r->registers <= MOST_REGISTERS, "%u registers", r->registers);
+    GATE(i->block > 0 && i->block <= MOST_THREADS, "%u threads", i->block);
+    /* registers are given out to a warp, by 8 a thread; warps by 4 */
+    GATE((r->registers + 7) / 8 * 8 * 32 * ((warps + 3) / 4 * 4) <= FILE_REGISTERS, "%u registers of %u threads",
+         r->registers, i->block);
+    GATE(smem <= target_smem_bytes(t), "%u + %u bytes of shared memory, %u there are", r->static_smem, i->smem,
+         target_smem_bytes(t));
+    GATE(r->barriers <= MOST_BARRIERS, "%u barriers", r->barriers);
+}
+
+/* Local arrays and spills cost a trip to memory where a register was meant. */
+static void check_spills(const Kernel *k, Target t, const Resources *r)
+{
+    const Instance *i = k->instance;
+
+    GATE(r->stack_bytes == 0 && r->spill_bytes == 0 && r->code[CODE_LOCAL] == 0,
+         "%u bytes of stack, %u bytes moved in local memory", r->stack_bytes, r->spill_bytes);
+}
+
+/* In 16 bits weights are read 16 bytes at a time or in bulk and multiplied on the matrix units; in fp32
+ * they are read so, too. Narrower copies are only for rows that no vector fits. */
+static void check_classes(const Kernel *k, Target t, const Resources *r)
+{
+    const Instance *i = k->instance;
+    const bool linear = begins(i->family, "linear"), attend = begins(i->family, "attend_");
+    const int64_t type = constant(i, "X", DT_NONE), kv = constant(i, "KV", type);
+    const bool halves = (type == DT_BF16 || type == DT_FP16) && kv == type;
+    const uint32_t wide = r->code[CODE_LOAD16] + r->code[CODE_ASYNC16] + r->code[CODE_BULK];
+
+    if (!linear && !attend)
+        return;
+    if (linear && constant(i, "K", 0) % 8 == 0) {
+        GATE(wide > 0, "no reads of 16 bytes");
+        GATE(r->code[CODE_ASYNC] == 0, "%u narrow copies", r->code[CODE_ASYNC]);
+    }
+    if (attend)
+        GATE(wide > 0, "no reads of 16 bytes");
+    if (halves)
+        GATE(r->code[CODE_MATRIX] > 0, "no matrix instruction");
+    else
+        GATE(r->code[CODE_MATRIX] == 0, "a matrix instruction in fp32");
+}
+
+/* --- one target -------------------------------------------------------------------------------- */
+
+static Kernel *known(Kernels *all, const char *entry)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (strcmp(all->at[i].instance->entry, entry) == 0)
+            return &all->at[i];
+    return NULL;
+}
+
+/* The instances of all models, each once: an entry's name says all that its code depends on. */
+static void collect(Gate *g, Target t, bool few, Kernels *all)
+{
+    for (size_t m = 0; m < g->models.n; m++) {
+        GateModel *model = &g->models.at[m];
+        Packing packing = {0};
+        Plan plan;
+        Diag d = {0};
+
+        if (few && strcmp(model->path, "specs/fable.lua") != 0)
+            continue;
+        if (!passes_run_target(model->spec.graph, &g->catalog, t, &model->spec.precision, &packing, &plan, NULL, &d))
+            fail_msg("%s on %s: %s", model->path, t.name, d.text);
+        for (size_t i = 0; i < plan.instances.n; i++) {
+            Instance *instance = plan.instances.at[i];
+            Kernel *k = known(all, instance->entry);
+
+            if (instance->device != KD_CUDA)
+                continue;
+            if (!k) {
+                k = arena_push(g->keep, *all);
+                *k = (Kernel){instance, model, 0};
+            } else if (strcmp(text_body(k->instance, g->keep), text_body(instance, g->keep)) != 0) {
+                fail_msg("%s is the name of two kernels", instance->entry);
+            }
+            k->users++;
+        }
+    }
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Compiles `all`, planned for t, as code for `as`, and checks every kernel. */
+static void check_target(Gate *g, Target t, Target as, bool few)
+{
+    Kernels all = {0};
+    Plan plan = {.target = as};
+    Code code;
+    Diag d = {0};
+    uint32_t registers = 0, barriers = 0, smem = 0;
+    uint64_t counts[CODE_COUNT] = {0};
+    const double start = seconds();
+
+    collect(g, t, few, &all);
+    for (size_t i = 0; i < all.n; i++)
+        *arena_push(g->keep, plan.instances) = all.at[i].instance;
+    if (!instantiate_compile(&plan, g->keep, &code, NULL, NULL, &d))
+        fail_msg("%s", d.text);
+    wrong = 0;
+    for (size_t i = 0; i < all.n; i++) {
+        const Kernel *k = &all.at[i];
+        const Instance *instance = k->instance;
+        const Bytes image = {(const char *)code.cubin + code.images[i].at, code.images[i].bytes};
+        const int before = wrong;
+        Resources r;
+
+        assert_true(cubin_resources(image, instance->entry, &r));
+        if (g->list)
+            print_message("  %-60s %3u registers %2u barriers %6u + %6u smem, matrix %u, bulk %u, 16-byte copies %u, loads %u\n",
+                          instance->entry, r.registers, r.barriers, r.static_smem, instance->smem, r.code[CODE_MATRIX],
+                          r.code[CODE_BULK], r.code[CODE_ASYNC16], r.code[CODE_LOAD16]);
+        check_limits(k, t, &r);
+        check_classes(k, t, &r);
+        if (!k->model->odd)
+            check_spills(k, t, &r);
+        else if (r.spill_bytes || r.stack_bytes)
+            print_message("  spills: %s\n", instance->entry);
+        for (int c = 0; c < CODE_COUNT; c++)
+            counts[c] += r.code[c];
+        registers = r.registers > registers ? r.registers : registers;
+        barriers = r.barriers > barriers ? r.barriers : barriers;
+        smem = r.static_smem + instance->smem > smem ? r.static_smem + instance->smem : smem;
+        if (wrong > before && g->list)
+            print_message("%s\n", text_body(instance, g->keep));
+    }
+    print_message("%-10s %4zu kernels, %5.1f MB, at most %u registers, %u barriers, %u bytes of shared memory; %.1f s\n",
+                  as.name, all.n, (double)code.cubin_bytes * 1e-6, registers, barriers, smem, seconds() - start);
+    print_message("          ");
+    for (int c = 0; c < CODE_COUNT; c++)
+        print_message(" %s %llu", code_class_name((CodeClass)c), (unsigned long long)counts[c]);
+    print_message("\n");
+    if (wrong)
+        fail_msg("%d of the gates are not held on %s", wrong, as.name);
+}
+
+static Target target(const char *name)
+{
+    Target t;
+    Diag d = {0};
+
+    if (!target_parse(name, &t, &d))
+        fail_msg("%s", d.text);
+    return t;
+}
+
+static void need_nvrtc(void)
+{
+    if (nvrtc_version())
+        return;
+#if FTX_REQUIRE_NVRTC
+    fail_msg("%s", nvrtc_missing());
+#else
+    print_message("skipped: %s\n", nvrtc_missing());
+    skip();
+#endif
+}
+
+static void check_named(Gate *g, const char *name)
+{
+    need_nvrtc();
+    check_target(g, target(name), target(name), false);
+}
+
+static void sm_80(void **state)
+{
+    check_named(*state, "sm_80");
+}
+
+static void sm_86(void **state)
+{
+    check_named(*state, "sm_86");
+}
+
+static void sm_89(void **state)
+{
+    check_named(*state, "sm_89");
+}
+
+static void sm_90a(void **state)
+{
+    check_named(*state, "sm_90a");
+}
+
+static void sm_100a(void **state)
+{
+    check_named(*state, "sm_100a");
+}
+
+static void sm_120a(void **state)
+{
+    check_named(*state, "sm_120a");
+}
+
+/* The text itself, and the same plan as code of the first GPU that has all that the text may use. */
+static void check_ptx(Gate *g, const char *name, Target gpu)
+{
+    const Target t = target(name);
+    Kernels all = {0};
+    Plan plan = {.target = t};
+    Code code;
+    Diag d = {0};
+
+    need_nvrtc();
+    check_target(g, t, gpu, true);
+    collect(g, t, true, &all);
+    *arena_push(g->keep, plan.instances) = all.at[0].instance;
+    if (!instantiate_compile(&plan, g->keep, &code, NULL, NULL, &d))
+        fail_msg("%s", d.text);
+    const char *text = code.cubin;
+    assert_true(code.images[0].bytes > 0 && text[code.images[0].bytes - 1] == '\0');
+    assert_non_null(strstr(text, arena_printf(g->keep, ".target sm_%u", t.id / 10)));
+    assert_non_null(strstr(text, all.at[0].instance->entry));
+}
+
+static void compute_80(void **state)
+{
+    check_ptx(*state, "compute_80", target("sm_80"));
+}
+
+static void compute_90(void **state)
+{
+    check_ptx(*state, "compute_90", (Target){900, "sm_90"});
+}
+
+/* --- models ------------------------------------------------------------------------------------ */
+
+static void add(Gate *g, const char *path, const char *override, bool odd)
+{
+    GateModel *m = arena_push(g->keep, g->models);
+    Diag d = {0};
+    const Override overrides[] = {{override}};
+
+    *m = (GateModel){.path = arena_strdup(g->keep, path), .override = override, .odd = odd};
+    if (!spec_read(m->path, overrides, override != NULL, g->keep, &m->spec, &d) ||
+        !passes_run_graph(m->spec.graph, &m->spec.precision, NULL, &d))
+        fail_msg("%s: %s", path, d.text);
+}
+
+/* Model specs of a folder; its checkouts. */
+static void add_folder(Gate *g, const char *folder)
+{
+    struct dirent **list;
+    const int n = scandir(folder, &list, NULL, alphasort);
+
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++) {
+        const char *name = list[i]->d_name, *path = arena_printf(g->keep, "%s/%s", folder, name), *lua = strrchr(name, '.');
+        bool model = file_exists(arena_printf(g->keep, "%s/config.json", path)) && strcmp(name, "fable") != 0;
+
+        if (lua && strcmp(lua, ".lua") == 0) { /* a model, not a family */
+            FileMap m;
+
+            assert_int_equal(file_map(path, &m, NULL), 0);
+            model = memmem(m.at, m.bytes, "ftx.model", 9) != NULL;
+            file_unmap(&m);
+        }
+        if (model) {
+            add(g, path, NULL, false);
+            if (g->all || strcmp(path, "specs/fable.lua") == 0) {
+                add(g, path, "precision.weights=fp16", false);
+                add(g, path, "precision.weights=fp32", false);
+            }
+        }
+        free(list[i]);
+    }
+    free(list);
+}
+
+static void add_odd(Gate *g, bool gpt2, int number)
+{
+    const OddShape s = odd_shape(gpt2, number);
+    const char *path = arena_printf(g->keep, "%s/gates-%s-%d.lua", getenv("FTX_BUILD") ? getenv("FTX_BUILD") : "/tmp",
+                                    gpt2 ? "gpt2" : "llama", number);
+    char text[2000];
+    FtxError err;
+
+    odd_spec(&s, NULL, text, sizeof text);
+    if (file_write_whole(path, text, strlen(text), &err))
+        fail_msg("%s", err.text);
+    add(g, path, NULL, true);
+    remove(path);
+}
+
+static int open_all(void **state)
+{
+    static Gate gate;
+    const char *gates = getenv("FTX_GATES");
+    Diag d = {0};
+
+    gate = (Gate){.keep = arena_open(), .all = gates && strcmp(gates, "all") == 0, .list = gates && strcmp(gates, "list") == 0};
+    if (!catalog_open(gate.keep, &gate.catalog, &d))
+        fail_msg("%s", d.text);
+    add_folder(&gate, "specs");
+    add_folder(&gate, "tests/models");
+    for (int i = 0; i < 35 && gate.all; i++) {
+        add_odd(&gate, false, i);
+        add_odd(&gate, true, i);
+    }
+    *state = &gate;
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    Gate *g = *state;
+
+    for (size_t i = 0; i < g->models.n; i++)
+        ir_graph_close(g->models.at[i].spec.graph);
+    arena_close(g->keep);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sm_80),   cmocka_unit_test(sm_86),   cmocka_unit_test(sm_89),      cmocka_unit_test(sm_90a),
+        cmocka_unit_test(sm_100a), cmocka_unit_test(sm_120a), cmocka_unit_test(compute_80), cmocka_unit_test(compute_90),
+    };
+
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
