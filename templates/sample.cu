@@ -5,6 +5,8 @@
 //@ match   y = sample(logits)
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  ENDS: END_IDS
 //@ consts  TILES: ceil_div(VOCAB, 512)
+//    Two blocks an SM where 64 registers hold everything (they do not in small rows and on sm_120).
+//@ consts  BLOCKS: ARCH >= 120 || VOCAB < 4096 ? 1 : 2
 //@ consts  SHARED: max(32768 + 4 * BIASES, 16384 + max(24576, 8 * TILES) + 8 * TILES + 256)
 //@ fits    SHARED + 1024 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144
 //@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
@@ -18,8 +20,9 @@
 struct Config {
     static constexpr int V = @VOCAB@, CONTEXT = @LENGTH@, SEQUENCES = @SLOTS@;
     static constexpr int LOGIT_BIAS = @BIASES@, END_IDS = @ENDS@;
+    static constexpr int BLOCKS = @BLOCKS@;
 };
 static_assert(SampleShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");
 
-extern "C" __global__ void __launch_bounds__(512, 2)
+extern "C" __global__ void __launch_bounds__(512, Config::BLOCKS)
 @NAME@(const __grid_constant__ SampleArgs a) { sample<Config>(a); }

@@ -125,7 +125,8 @@ template <class K> struct Draw {
 
     static DEVICE int id_of(int t, int i) { return t * K::TILE + i * 32 + lane_id(); }
 
-    // f(value, id) for every value of a tile, BATCH loads of a lane at once.
+    // f(value, id) for every value of a tile, BATCH loads of a lane at once; all lanes come along,
+    // with -inf beyond the row.
     template <int BATCH, class F> DEVICE void each_of(int t, F f) const
     {
 #pragma unroll 1
@@ -133,11 +134,10 @@ template <class K> struct Draw {
             float x[BATCH];
 #pragma unroll
             for (int i = 0; i < BATCH; i++)
-                x[i] = id_of(t, from + i) < K::V ? __ldcg(values + id_of(t, from + i)) : 0.0f;
+                x[i] = id_of(t, from + i) < K::V ? __ldcg(values + id_of(t, from + i)) : __int_as_float((int)0xff800000u);
 #pragma unroll
             for (int i = 0; i < BATCH; i++)
-                if (id_of(t, from + i) < K::V)
-                    f(x[i], id_of(t, from + i));
+                f(x[i], id_of(t, from + i));
         }
     }
     // The same for the tiles that may hold a place at or above the bound.
@@ -147,7 +147,10 @@ template <class K> struct Draw {
 #pragma unroll 1
         for (int t = warp_id(); t < K::TILES; t += WARPS)
             if (room.tile_top[t] >= least_value)
-                each_of<BATCH>(t, f);
+                each_of<BATCH>(t, [&](float x, int id) {
+                    if (id < K::V)
+                        f(x, id);
+                });
     }
 
     DEVICE void push(float x, int id) const
@@ -202,10 +205,18 @@ template <class K> struct Draw {
                 room.u.which[atomicAdd(&room.tiles, 1u)] = t;
         block_sync();
         for (u32 i = warp_id(); i < room.tiles; i += WARPS) {
-            each_of<8>(room.u.which[i], [&](float x, int id) {
-                if (x >= bound)
-                    push(x, id);
-            });
+            const int t = room.u.which[i];
+#pragma unroll 1
+            for (int from = 0; from < PER_LANE; from += 8) {
+                u32 high = 0; // which of the lane's values; few, so they are read again
+#pragma unroll
+                for (int k = 0; k < 8; k++)
+                    high |= id_of(t, from + k) < K::V && __ldcg(values + id_of(t, from + k)) >= bound ? 1u << k : 0;
+                for (; high; high &= high - 1) {
+                    const int id = id_of(t, from + __ffs(high) - 1);
+                    push(__ldcg(values + id), id);
+                }
+            }
         }
         block_sync();
         if (room.n > Room::LIST)
@@ -300,15 +311,12 @@ template <class K> struct Draw {
             for (int pass = 0; pass < 2; pass++) {
                 const u64 aim = __umul64hi(sum, room.found[1] << 24);
                 u64 so_far = 0;
-#pragma unroll 1
-                for (int i = 0; i < PER_LANE; i++) {
-                    const int id = id_of(t, i);
-                    const u64 w = id < K::V ? weight(__ldcg(values + id), here) : 0;
-                    const u64 upto = warp_upto(w);
+                each_of<2>(t, [&](float x, int id) {
+                    const u64 w = weight(x, here), upto = warp_upto(w);
                     if (pass && so_far + upto - w <= aim && aim < so_far + upto)
                         room.token = id;
                     so_far += __shfl_sync(~0u, upto, 31);
-                }
+                });
                 sum = so_far;
             }
         }
@@ -335,7 +343,7 @@ template <class K> struct Draw {
         for (int i = threadIdx.x; i < Room::BINS; i += THREADS)
             room.u.bin.count[i] = room.u.bin.low[i] = room.u.bin.high[i] = 0;
         block_sync();
-        each<8>(bound, [&](float x, int id) {
+        each<4>(bound, [&](float x, int id) {
             const int b = bin_of(x, id);
             if (b >= 0) {
                 atomicAdd(&room.u.bin.count[b], 1u);
@@ -385,7 +393,7 @@ template <class K> struct Draw {
             if (threadIdx.x == 0)
                 room.n = 0;
             block_sync();
-            each<8>(bound, [&](float x, int id) {
+            each<4>(bound, [&](float x, int id) {
                 if (place_of(x, id) >= bound && distance(x) == bin)
                     push(x, id);
             });
@@ -426,7 +434,7 @@ template <class K> struct Draw {
 #pragma unroll 1
         for (int t = warp_id(); t < K::TILES; t += WARPS) {
             u64 mine = 0;
-            each_of<8>(t, [&](float x, int id) { mine += f(x, id); });
+            each_of<8>(t, [&](float x, int id) { mine += id < K::V ? f(x, id) : 0; });
             const u64 upto = warp_upto(mine);
             if (lane_id() == 31)
                 room.u.tile_weight[t] = upto;
@@ -452,18 +460,14 @@ template <class K> struct Draw {
         }
         block_sync();
         if (warp_id() == 0) {
-            const int t = (int)room.found[0];
             const u64 rest = room.found[1];
             u64 so_far = 0;
-#pragma unroll 1
-            for (int i = 0; i < PER_LANE; i++) {
-                const int id = id_of(t, i);
-                const u64 w = id < K::V ? f(__ldcg(values + id), id) : 0;
-                const u64 upto = warp_upto(w);
+            each_of<2>((int)room.found[0], [&](float x, int id) {
+                const u64 w = id < K::V ? f(x, id) : 0, upto = warp_upto(w);
                 if (so_far + upto - w < rest && rest <= so_far + upto)
                     room.token = id;
                 so_far += __shfl_sync(~0u, upto, 31);
-            }
+            });
         }
         block_sync();
         const int id = room.token;
@@ -473,39 +477,54 @@ template <class K> struct Draw {
 
     // ------------------------------------------------------------------------------------------
 
-    // The whole block. What is needed later is read from shared memory again, not kept in registers.
+    static DEVICE int top_k(const FtxParams &p) { return p.top_k > 0 && p.top_k < K::V ? p.top_k : 0; }
+    static DEVICE double share(const FtxParams &p) { return p.top_p > 0.0f ? (double)p.top_p : 0.0; }
+
+    // From a list of `want` values or some more; -1 if it does not hold all that is kept. What is needed
+    // later is read from shared memory again, not kept in registers.
+    DEVICE int from_list(const FtxParams &p, int want) const
+    {
+        if (!collect(tile_bound(want)))
+            return -1;
+        int n = room.n;
+        if (n < top_k(p))
+            return -1;
+        if (top_k(p)) {
+            const u32 kth = (u32)(room.list[top_k(p) - 1] >> 32);
+            n = count(n, [&](int i) { return (u32)(room.list[i] >> 32) >= kth; });
+        }
+        if (p.top_p < 1.0f) {
+            n = heavy(n, share(p), top_k(p) ? 0 : (u64)((double)room.sum * (double)(1ull << WEIGHT_BITS)));
+            if (n < 0)
+                return -1;
+            n = most(1, n);
+        } else if (!top_k(p) && n < K::V && ratio(place_value(room.list[n - 1]), top) >= p.min_p) {
+            return -1; // min-p alone, and perhaps more beyond the list
+        }
+        if (p.min_p > 0.0f)
+            n = most(1, count(n, [&](int i) { return ratio(place_value(room.list[i]), top) >= p.min_p; }));
+        return draw_list(n, room.random);
+    }
+
+    // The whole block.
     DEVICE int token(const FtxParams &p) const
     {
-        const auto top_k = [&] { return p.top_k > 0 && p.top_k < K::V ? p.top_k : 0; };
-        const auto share = [&] { return p.top_p > 0.0f ? (double)p.top_p : 0.0; };
-        if (!top_k() && p.top_p >= 1.0f && p.min_p <= 0.0f)
+        if (!top_k(p) && p.top_p >= 1.0f && p.min_p <= 0.0f)
             return draw_all(room.random);
-
-        if (collect(tile_bound(top_k() ? top_k() : 256))) {
-            int n = room.n;
-            bool exact = n >= top_k();
-            if (exact && top_k()) {
-                const u32 kth = (u32)(room.list[top_k() - 1] >> 32);
-                n = count(n, [&](int i) { return (u32)(room.list[i] >> 32) >= kth; });
-            }
-            if (exact && p.top_p < 1.0f) {
-                const int keep = heavy(n, share(), top_k() ? 0 : (u64)((double)room.sum * (double)(1ull << WEIGHT_BITS)));
-                exact = keep >= 0;
-                n = most(1, keep);
-            } else if (!top_k()) { // min-p alone: the least of the list is out
-                exact = n == K::V || ratio(place_value(room.list[n - 1]), top) < p.min_p;
-            }
-            if (exact) {
-                if (p.min_p > 0.0f)
-                    n = most(1, count(n, [&](int i) { return ratio(place_value(room.list[i]), top) >= p.min_p; }));
-                return draw_list(n, room.random);
-            }
+        // Without top-k it is a guess how much is needed: a short list first, then a long one.
+#pragma unroll 1
+        for (int want = top_k(p) ? top_k(p) : 64;; want = 256) {
+            const int id = from_list(p, want);
+            if (id >= 0)
+                return id;
+            if (top_k(p) || want == 256)
+                break;
         }
         u64 bound = 0;
-        if (top_k())
-            bound = border(false, top_k(), 0) >> 32 << 32; // with its ties
+        if (top_k(p))
+            bound = border(false, top_k(p), 0) >> 32 << 32; // with its ties
         if (p.top_p < 1.0f) {
-            const u64 mass = (u64)((double)total(bound) * share());
+            const u64 mass = (u64)((double)total(bound) * share(p));
             bound = border(true, mass ? mass : 1, bound);
         }
         const float least_ratio = p.min_p;

@@ -7,9 +7,9 @@
 #include "check.h"
 
 template <int V_> struct Config {
-    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, END_IDS = 4;
+    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, END_IDS = 4, BLOCKS = V_ < 4096 ? 1 : 2;
 };
-template <class C> __global__ void __launch_bounds__(512, 2) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
+template <class C> __global__ void __launch_bounds__(512, C::BLOCKS) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
 
 static int sms;
 template <class C> void run_sample(SampleArgs a, int S, cudaStream_t s = 0)
