@@ -16,8 +16,8 @@
 /* A step takes milliseconds, a long prompt of a large model some seconds. */
 enum { PATIENCE_SECONDS = 120 };
 
-static const double spin_seconds = 0.02;        /* then the core is left to others ... */
-static const long nap_ns = 50 * 1000;           /* ... for so long */
+static const double spin_seconds = 0.02; /* then the core is left to others ... */
+static const long nap_ns = 50 * 1000;    /* ... for so long */
 
 static double now(void)
 {
@@ -55,8 +55,8 @@ static CUresult wait_until_done(const CudaDriver *cu, CUstream stream, CUevent e
 static FtxStatus wait_for(Device *d, CUstream stream, CUevent event, int programs, FtxError *err, const char *what)
 {
     const int seconds = env_int(ENV_FTX_PATIENCE, PATIENCE_SECONDS);
-    const CUresult r = d->lost ? CUDA_ERROR_NOT_READY
-                               : wait_until_done(d->cu, stream, event, (double)seconds * programs);
+    const CUresult r =
+        d->lost ? CUDA_ERROR_NOT_READY : wait_until_done(d->cu, stream, event, (double)seconds * programs);
 
     if (r != CUDA_ERROR_NOT_READY)
         return cuda_check(d->cu, r, err, "%s", what);

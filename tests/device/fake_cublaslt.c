@@ -17,10 +17,10 @@ typedef struct FakeLayout {
     int64_t ld;
 } FakeLayout;
 
-#define MAY_FAIL                                                                                   \
-    do {                                                                                           \
-        if (fake_fails(__func__))                                                                  \
-            return CUBLAS_STATUS_INTERNAL_ERROR;                                                   \
+#define MAY_FAIL \
+    do { \
+        if (fake_fails(__func__)) \
+            return CUBLAS_STATUS_INTERNAL_ERROR; \
     } while (0)
 
 static cublasStatus_t fake_create(cublasLtHandle_t *h)
@@ -45,12 +45,10 @@ static size_t fake_version(void)
 
 static const char *fake_text(cublasStatus_t r)
 {
-    return r == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED"
-                                            : "CUBLAS_STATUS_INTERNAL_ERROR";
+    return r == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR";
 }
 
-static cublasStatus_t fake_desc(cublasLtMatmulDesc_t d, size_t bytes, cublasComputeType_t compute,
-                                cudaDataType_t scale)
+static cublasStatus_t fake_desc(cublasLtMatmulDesc_t d, size_t bytes, cublasComputeType_t compute, cudaDataType_t scale)
 {
     const FakeDesc f = {.compute = (int)compute};
 
@@ -61,8 +59,7 @@ static cublasStatus_t fake_desc(cublasLtMatmulDesc_t d, size_t bytes, cublasComp
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t fake_set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t a,
-                               const void *p, size_t bytes)
+static cublasStatus_t fake_set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t a, const void *p, size_t bytes)
 {
     FakeDesc f;
     int v = 0;
@@ -71,27 +68,18 @@ static cublasStatus_t fake_set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttribu
     memcpy(&f, d, sizeof f);
     memcpy(&v, p, bytes < sizeof v ? bytes : sizeof v);
     switch (a) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-        f.transposed_a = v == CUBLAS_OP_T;
-        break;
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-        f.epilogue = v;
-        break;
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-        f.bias_type = v;
-        break;
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-        memcpy(&f.bias, p, sizeof f.bias);
-        break;
-    default:
-        return CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_MATMUL_DESC_TRANSA: f.transposed_a = v == CUBLAS_OP_T; break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: f.epilogue = v; break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: f.bias_type = v; break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: memcpy(&f.bias, p, sizeof f.bias); break;
+    default: return CUBLAS_STATUS_INVALID_VALUE;
     }
     memcpy(d, &f, sizeof f);
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t fake_layout(cublasLtMatrixLayout_t l, size_t bytes, cudaDataType t,
-                                  uint64_t rows, uint64_t cols, int64_t ld)
+static cublasStatus_t fake_layout(cublasLtMatrixLayout_t l, size_t bytes, cudaDataType t, uint64_t rows, uint64_t cols,
+                                  int64_t ld)
 {
     const FakeLayout f = {(int)t, rows, cols, ld};
 
@@ -109,8 +97,7 @@ static cublasStatus_t fake_preference(cublasLtMatmulPreference_t p, size_t bytes
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t fake_prefer(cublasLtMatmulPreference_t p,
-                                  cublasLtMatmulPreferenceAttributes_t a, const void *v,
+static cublasStatus_t fake_prefer(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t a, const void *v,
                                   size_t bytes)
 {
     (void)p, (void)a, (void)v, (void)bytes;
@@ -127,11 +114,10 @@ static FakeLayout layout(cublasLtMatrixLayout_t l)
 }
 
 /* An algorithm is the number of 128 columns it was asked for. */
-static cublasStatus_t fake_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
-                                     cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                     cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y,
-                                     cublasLtMatmulPreference_t p, int most,
-                                     cublasLtMatmulHeuristicResult_t *out, int *n)
+static cublasStatus_t fake_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+                                     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y,
+                                     cublasLtMatmulPreference_t p, int most, cublasLtMatmulHeuristicResult_t *out,
+                                     int *n)
 {
     (void)h, (void)d, (void)a, (void)c, (void)y, (void)p, (void)most;
     MAY_FAIL;
@@ -141,12 +127,10 @@ static cublasStatus_t fake_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t fake_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha,
-                                  const void *a, cublasLtMatrixLayout_t la, const void *b,
-                                  cublasLtMatrixLayout_t lb, const void *beta, const void *c,
-                                  cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t ly,
-                                  const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
-                                  cudaStream_t stream)
+static cublasStatus_t fake_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha, const void *a,
+                                  cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta,
+                                  const void *c, cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t ly,
+                                  const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes, cudaStream_t stream)
 {
     FakeDesc f;
     FakeLaunch l = {.kernel = "lt", .n_params = 5};
@@ -154,9 +138,8 @@ static cublasStatus_t fake_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
     (void)h, (void)alpha, (void)lc, (void)algo;
     MAY_FAIL;
     memcpy(&f, d, sizeof f);
-    if (!f.transposed_a || layout(la).columns != layout(ly).rows ||
-        layout(la).rows != layout(lb).rows || layout(lb).columns != layout(ly).columns ||
-        layout(la).ld != (int64_t)layout(la).rows ||
+    if (!f.transposed_a || layout(la).columns != layout(ly).rows || layout(la).rows != layout(lb).rows ||
+        layout(lb).columns != layout(ly).columns || layout(la).ld != (int64_t)layout(la).rows ||
         !fake_holds((CUdeviceptr)(uintptr_t)workspace, bytes))
         abort();
     l.m = (long long)layout(lb).columns;

@@ -93,10 +93,10 @@ static bool fake_hangs(void)
     return fake.hang_at && fake.calls >= fake.hang_at;
 }
 
-#define MAY_FAIL                                                                                   \
-    do {                                                                                           \
-        if (fake_fails(__func__))                                                                  \
-            return fake_error();                                                                   \
+#define MAY_FAIL \
+    do { \
+        if (fake_fails(__func__)) \
+            return fake_error(); \
     } while (0)
 /* A destructor does its work also when it reports an error. */
 #define RESULT (fake_fails(__func__) ? fake_error() : CUDA_SUCCESS)
@@ -437,8 +437,7 @@ static unsigned elf_params(const void *elf, const char *name)
     return 0;
 }
 
-static CUresult fake_ModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *o,
-                                      void **values)
+static CUresult fake_ModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *o, void **values)
 {
     (void)o;
     need_context();
@@ -475,7 +474,7 @@ static CUresult fake_ModuleGetFunction(CUfunction *f, CUmodule m, const char *na
     if (!m->elf || !elf_params(m->elf, name) || m->n_functions == MAX_FUNCTIONS)
         return CUDA_ERROR_UNKNOWN;
     *f = &m->function[m->n_functions++];
-    snprintf((*f)->name, sizeof (*f)->name, "%s", name);
+    snprintf((*f)->name, sizeof(*f)->name, "%s", name);
     (*f)->n_params = elf_params(m->elf, name);
     return CUDA_SUCCESS;
 }
@@ -499,8 +498,7 @@ static CUresult fake_FuncSetAttribute(CUfunction f, CUfunction_attribute a, int 
 {
     (void)f;
     MAY_FAIL;
-    return a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && v > 232448 ? CUDA_ERROR_UNKNOWN
-                                                                              : CUDA_SUCCESS;
+    return a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && v > 232448 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 static CUresult fake_FuncGetParamInfo(CUfunction f, size_t i, size_t *at, size_t *bytes)
@@ -528,8 +526,7 @@ void fake_record(CUstream s, const FakeLaunch *l)
         fake.execute(l);
 }
 
-static CUresult fake_LaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params,
-                                    void **extra)
+static CUresult fake_LaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
     FakeLaunch l = {.grid = {c->gridDimX, c->gridDimY, c->gridDimZ},
                     .block = c->blockDimX,
@@ -649,8 +646,8 @@ static const CudaDriver table = {
 
 int fake_open_things(void)
 {
-    return fake.contexts + fake.pushed + fake.allocations + fake.pinned + fake.streams +
-           fake.events + fake.modules + fake.graphs + fake.execs + fake.handles;
+    return fake.contexts + fake.pushed + fake.allocations + fake.pinned + fake.streams + fake.events + fake.modules +
+           fake.graphs + fake.execs + fake.handles;
 }
 
 void fake_reset(void)

@@ -32,7 +32,7 @@ typedef struct Fake {
     unsigned long fail_at, calls;
     CUresult fail_with;    /* 0: CUDA_ERROR_UNKNOWN */
     unsigned long hang_at; /* from this call on the device never gets ready; 0: it answers */
-    const char *failed; /* the function that was made to fail */
+    const char *failed;    /* the function that was made to fail */
     /* what is open */
     int contexts, pushed, allocations, pinned, streams, events, modules, graphs, execs, handles;
     /* what was run */

@@ -25,8 +25,7 @@ enum { EMBED, LINEAR, MATMUL, SAMPLE, KERNELS };
 enum { STEP_16, STEP_ANY, DECODE_4, PROGRAMS };
 enum { TOKENS = 200, SEQUENCES = 4, N = 128, K = 64, WEIGHT_BYTES = 20480, TABLE_BYTES = 512 };
 
-static const char strings[] =
-    "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: up\0head\0%12\0";
+static const char strings[] = "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: up\0head\0%12\0";
 enum {
     STR_EMBED = 1,
     STR_LINEAR = 10,
@@ -180,14 +179,10 @@ static World *world(void)
     w->head.named_bytes[FTX_NAMED_out] = 512;
     make_kernels(w);
     make_programs(w);
-    w->weights[0] = (FtxWeight){
-        .type = DT_BF16, .rank = 2, .dim = {N, K}, .kind = FTX_WEIGHT_MATRIX, .bytes = 2 * N * K};
-    w->weights[1] = (FtxWeight){.type = DT_FP32,
-                                .rank = 1,
-                                .dim = {K},
-                                .kind = FTX_WEIGHT_GAIN,
-                                .offset = 16640,
-                                .bytes = 4 * K};
+    w->weights[0] =
+        (FtxWeight){.type = DT_BF16, .rank = 2, .dim = {N, K}, .kind = FTX_WEIGHT_MATRIX, .bytes = 2 * N * K};
+    w->weights[1] =
+        (FtxWeight){.type = DT_FP32, .rank = 1, .dim = {K}, .kind = FTX_WEIGHT_GAIN, .offset = 16640, .bytes = 4 * K};
     w->weights[2] = (FtxWeight){.type = DT_FP32,
                                 .rank = 1,
                                 .dim = {TABLE_BYTES / 4},
@@ -285,9 +280,8 @@ static void code_must_be_for_the_gpu(void **state)
         uint32_t target;
         int cc;
         bool fits;
-    } rows[] = {{901, 90, true},  {901, 100, false}, {901, 80, false}, {800, 86, true},
-                {800, 80, true},  {860, 80, false},  {890, 90, false}, {802, 120, true},
-                {902, 89, false}, {902, 90, true}};
+    } rows[] = {{901, 90, true},  {901, 100, false}, {901, 80, false}, {800, 86, true},  {800, 80, true},
+                {860, 80, false}, {890, 90, false},  {802, 120, true}, {902, 89, false}, {902, 90, true}};
     World *w = world();
 
     (void)state;
@@ -443,8 +437,7 @@ static void copies_reach_their_places(void **state)
     open_both(w, &one_thread, &d, &s);
     for (int i = 0; i < 20000; i++) { /* around the ring more than once */
         memset(row, i, sizeof row);
-        must(device_cuda.write(s, FTX_NAMED_pages, (size_t)(i % 32) * 128, row, sizeof row, &err),
-             &err);
+        must(device_cuda.write(s, FTX_NAMED_pages, (size_t)(i % 32) * 128, row, sizeof row, &err), &err);
     }
     must(device_cuda.read(s, FTX_NAMED_pages, 19999 % 32 * 128, back, sizeof back, &err), &err);
     assert_memory_equal(back, row, sizeof row);
@@ -587,8 +580,7 @@ static void trace_and_sync_name_launches(void **state)
                                 "launch head: sample__x T=20 S=2 grid 2,1,1\n");
     for (unsigned long n = 1; n < 20; n++) { /* until it is the wait that fails */
         fake.fail_at = fake.calls + n;
-        if (device_cuda.run(s, STEP_16, 1, 1, &err) &&
-            !strcmp(fake.failed, "fake_StreamQuery"))
+        if (device_cuda.run(s, STEP_16, 1, 1, &err) && !strcmp(fake.failed, "fake_StreamQuery"))
             break;
     }
     assert_string_equal(err.text, "in embedding (embed__x): CUDA_ERROR_UNKNOWN (made to fail)");
@@ -605,12 +597,7 @@ static void nan_is_found(void **state)
          .first = 1,
          .offset = 131072,
          .bytes = 16 * 256},
-        {.name = STR_LABEL1,
-         .space = FTX_SPACE_WORK,
-         .program = STEP_16,
-         .first = 1,
-         .offset = 4096,
-         .bytes = 4096},
+        {.name = STR_LABEL1, .space = FTX_SPACE_WORK, .program = STEP_16, .first = 1, .offset = 4096, .bytes = 4096},
     };
     World *w = world();
     Device *d;
@@ -687,9 +674,7 @@ static void mistakes_are_named(void **state)
     w = world(), w->consts[FTX_MM_TYPE_W] = DT_I32;
     refused(w, FTX_EFORMAT, "no matrix product of bf16 and i32 into bf16");
     w = world(), w->consts[FTX_MM_K] = 13;
-    refused(
-        w, FTX_EDEVICE,
-        "cuBLASLt has no algorithm for [M,13] x [128,13]^T in bf16: CUBLAS_STATUS_NOT_SUPPORTED");
+    refused(w, FTX_EDEVICE, "cuBLASLt has no algorithm for [M,13] x [128,13]^T in bf16: CUBLAS_STATUS_NOT_SUPPORTED");
     w = world(), w->operands[w->launches[4].first_operand + 4].offset += 4;
     refused(w, FTX_EFORMAT, "layer 0: up: operand 4 stands at no multiple of 16 bytes");
     w = world(), w->artifact.weight_data = NULL;

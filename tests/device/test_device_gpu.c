@@ -82,26 +82,11 @@ static const char source[] =
 
 enum { GATHER, TWICE, LINEAR, STORE, LT, KERNELS };
 enum { BUCKET, BUCKET_LT, EXACT, CHAIN, PROGRAMS };
-enum {
-    N = 384,
-    K = 256,
-    V = 512,
-    TOKENS = 200,
-    ROWS = TOKENS,
-    CHAIN_LENGTH = 200,
-    BUCKET_ROWS = 16
-};
+enum { N = 384, K = 256, V = 512, TOKENS = 200, ROWS = TOKENS, CHAIN_LENGTH = 200, BUCKET_ROWS = 16 };
 enum { LAUNCHES = 3 * 4 + CHAIN_LENGTH };
 
 static const char strings[] = "\0gather\0twice\0linear\0store\0matmul\0a launch\0";
-enum {
-    STR_GATHER = 1,
-    STR_TWICE = 8,
-    STR_LINEAR = 14,
-    STR_STORE = 21,
-    STR_MATMUL = 27,
-    STR_LABEL = 34
-};
+enum { STR_GATHER = 1, STR_TWICE = 8, STR_LINEAR = 14, STR_STORE = 21, STR_MATMUL = 27, STR_LABEL = 34 };
 
 typedef struct World {
     Artifact artifact;
@@ -138,8 +123,7 @@ static void operand(World *w, FtxSpace space, uint64_t offset)
 
 static void launch(World *w, uint32_t kernel)
 {
-    w->launches[w->n_launches++] =
-        (FtxLaunch){.kernel = kernel, .first_operand = w->n_operands, .label = STR_LABEL};
+    w->launches[w->n_launches++] = (FtxLaunch){.kernel = kernel, .first_operand = w->n_operands, .label = STR_LABEL};
     switch (kernel) {
     case GATHER:
         operand(w, FTX_SPACE_IO, w->head.named[FTX_NAMED_token]);
@@ -167,16 +151,15 @@ static void launch(World *w, uint32_t kernel)
 
 static void program(World *w, int p, uint32_t bucket, uint32_t linear)
 {
-    w->programs[p] = (FtxProgram){
-        .kind = FTX_PROG_STEP, .bucket = bucket, .first_launch = w->n_launches, .n_launches = 4};
+    w->programs[p] =
+        (FtxProgram){.kind = FTX_PROG_STEP, .bucket = bucket, .first_launch = w->n_launches, .n_launches = 4};
     launch(w, GATHER);
     launch(w, TWICE);
     launch(w, linear);
     launch(w, STORE);
 }
 
-static uint64_t weight(World *w, int i, uint64_t rows, uint64_t columns, FtxWeightKind kind,
-                       uint64_t at)
+static uint64_t weight(World *w, int i, uint64_t rows, uint64_t columns, FtxWeightKind kind, uint64_t at)
 {
     w->weights[i] = (FtxWeight){.type = w->type,
                                 .rank = 2,
@@ -211,8 +194,7 @@ static Bytes compile(uint32_t target, DType type)
     char text[sizeof source + 200];
     Bytes b;
 
-    snprintf(text, sizeof text, "#define TYPE %d\n#define K %d\n#define N %d\n%s", (int)type, K, N,
-             source);
+    snprintf(text, sizeof text, "#define TYPE %d\n#define K %d\n#define N %d\n%s", (int)type, K, N, source);
     if (!nvrtc_version())
         fail_msg("%s", nvrtc_missing());
     if (!nvrtc_compile(text, (Target){target, ""}, &b))
@@ -251,10 +233,8 @@ static World *world(uint32_t target, DType type, FtxAct act, bool bias, bool res
     program(w, BUCKET, BUCKET_ROWS, LINEAR);
     program(w, BUCKET_LT, BUCKET_ROWS, LT);
     program(w, EXACT, 0, LT);
-    w->programs[CHAIN] = (FtxProgram){.kind = FTX_PROG_STEP,
-                                      .bucket = 1,
-                                      .first_launch = w->n_launches,
-                                      .n_launches = CHAIN_LENGTH};
+    w->programs[CHAIN] =
+        (FtxProgram){.kind = FTX_PROG_STEP, .bucket = 1, .first_launch = w->n_launches, .n_launches = CHAIN_LENGTH};
     for (int i = 0; i < CHAIN_LENGTH; i++)
         launch(w, TWICE);
     w->plan = (ArtifactPlan){.head = &w->head,
@@ -272,11 +252,8 @@ static World *world(uint32_t target, DType type, FtxAct act, bool bias, bool res
                              .n_exprs = w->n_exprs,
                              .cubin = w->code.at,
                              .cubin_bytes = w->code.bytes};
-    w->artifact = (Artifact){.facts = &w->facts,
-                             .strings = strings,
-                             .strings_bytes = sizeof strings,
-                             .weights = w->weights,
-                             .n_weights = 3};
+    w->artifact = (Artifact){
+        .facts = &w->facts, .strings = strings, .strings_bytes = sizeof strings, .weights = w->weights, .n_weights = 3};
     return w;
 }
 
@@ -304,8 +281,7 @@ static double rounded(double v, DType t)
 /* Element [row, n] of the result, in double, from the same rounded inputs. */
 static double expected(const World *w, const char *weights, int id, int row, int n)
 {
-    const void *rows = weights, *matrix = weights + w->weights[1].offset,
-               *bias = weights + w->weights[2].offset;
+    const void *rows = weights, *matrix = weights + w->weights[1].offset, *bias = weights + w->weights[2].offset;
     double sum = 0;
 
     for (int k = 0; k < K; k++)
@@ -373,14 +349,10 @@ static void products_are_right(void **state)
         bool bias, residual;
         double bound;
     } rows[] = {
-        {DT_FP32, FTX_ACT_NONE, false, false, 1e-6},
-        {DT_FP32, FTX_ACT_NONE, true, true, 1e-6},
-        {DT_FP32, FTX_ACT_GELU_TANH, true, false, 1e-5},
-        {DT_BF16, FTX_ACT_NONE, false, false, 3e-3},
-        {DT_BF16, FTX_ACT_NONE, true, true, 3e-3},
-        {DT_BF16, FTX_ACT_RELU, true, false, 3e-3},
-        {DT_BF16, FTX_ACT_GELU_TANH, false, false, 3e-3},
-        {DT_FP16, FTX_ACT_NONE, true, true, 5e-4},
+        {DT_FP32, FTX_ACT_NONE, false, false, 1e-6},      {DT_FP32, FTX_ACT_NONE, true, true, 1e-6},
+        {DT_FP32, FTX_ACT_GELU_TANH, true, false, 1e-5},  {DT_BF16, FTX_ACT_NONE, false, false, 3e-3},
+        {DT_BF16, FTX_ACT_NONE, true, true, 3e-3},        {DT_BF16, FTX_ACT_RELU, true, false, 3e-3},
+        {DT_BF16, FTX_ACT_GELU_TANH, false, false, 3e-3}, {DT_FP16, FTX_ACT_NONE, true, true, 5e-4},
     };
     static const int Ts[] = {1, 16, 17, 64, 65, 131, TOKENS};
     const FtxOptions o = {.random_weights = 5};
@@ -409,10 +381,9 @@ static void products_are_right(void **state)
         }
         const double in_graph = run_and_compare(w, weights, s, BUCKET_LT, 9);
         const double plain = rows[i].act ? 0 : run_and_compare(w, weights, s, BUCKET, 11);
-        print_message(
-            "%s act %d bias %d residual %d: cuBLASLt %.2g, in a graph %.2g, plain loop %.2g\n",
-            dtype_name(rows[i].type), (int)rows[i].act, rows[i].bias, rows[i].residual, worst,
-            in_graph, plain);
+        print_message("%s act %d bias %d residual %d: cuBLASLt %.2g, in a graph %.2g, plain loop %.2g\n",
+                      dtype_name(rows[i].type), (int)rows[i].act, rows[i].bias, rows[i].residual, worst, in_graph,
+                      plain);
         assert_true(worst < rows[i].bound && in_graph < rows[i].bound && plain < rows[i].bound);
         device_cuda.session_close(s);
         device_cuda.close(d);
@@ -450,16 +421,14 @@ static void edges_are_timed(void **state)
         must(device_cuda.session_open(d, &s, &err), &err);
         must(device_cuda.time(s, CHAIN, 1, 1, 200, times, &err), &err);
         qsort(times, 200, sizeof *times, by_value);
-        print_message("%s: a chain of %d small kernels %.1f us (%.2f us each), least %.1f\n",
-                      device_cuda.describe(d), CHAIN_LENGTH, times[100], times[100] / CHAIN_LENGTH,
-                      times[0]);
+        print_message("%s: a chain of %d small kernels %.1f us (%.2f us each), least %.1f\n", device_cuda.describe(d),
+                      CHAIN_LENGTH, times[100], times[100] / CHAIN_LENGTH, times[0]);
         assert_true(times[0] > 0);
         must(device_cuda.profile(s, true, &rows, &n, &err), &err);
         for (int i = 0; i < 20; i++)
             must(device_cuda.run(s, EXACT, TOKENS, TOKENS, &err), &err);
         for (size_t i = 0; i < n; i++)
-            print_message("  %-8s %3llu launches %.2f us each\n", rows[i].kernel,
-                          (unsigned long long)rows[i].launches,
+            print_message("  %-8s %3llu launches %.2f us each\n", rows[i].kernel, (unsigned long long)rows[i].launches,
                           rows[i].launches ? rows[i].time_us / (double)rows[i].launches : 0.0);
         assert_int_equal(rows[GATHER].launches, 20);
         assert_true(rows[LT].time_us > 0);
@@ -500,8 +469,7 @@ static void large_weights_arrive(void **state)
         char *weights = malloc(w->facts.weight_bytes);
         if (drawn)
             for (uint32_t k = 0; k < 2; k++)
-                random_fill(&w->artifact, k, 9, 0, w->weights[k].bytes / 2,
-                            weights + w->weights[k].offset);
+                random_fill(&w->artifact, k, 9, 0, w->weights[k].bytes / 2, weights + w->weights[k].offset);
         else
             for (uint64_t i = 0; i < w->facts.weight_bytes / 2; i++)
                 ((uint16_t *)(void *)weights)[i] =

@@ -109,8 +109,8 @@ static int remove_folder(void **state)
 
 static bool compile_once(bool sidecar, Diag *d)
 {
-    const CompileOptions o = {.spec = "tests/models/tiny-llama", .out = out, .targets = "cpu", .quiet = true,
-                              .sidecar = sidecar};
+    const CompileOptions o = {
+        .spec = "tests/models/tiny-llama", .out = out, .targets = "cpu", .quiet = true, .sidecar = sidecar};
     Arena *keep = arena_open();
     CompileResult r;
     const bool ok = compile(&o, keep, &r, d);
@@ -280,7 +280,7 @@ extern void *__libc_realloc(void *p, size_t bytes);
 
 static struct Shared { /* with the child */
     atomic_int allocations, fail_at;
-} *shared;
+} * shared;
 
 static bool no_memory(void)
 {

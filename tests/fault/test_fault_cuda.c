@@ -57,8 +57,8 @@ static void sample(const FakeLaunch *l)
     FtxToken *token = (FtxToken *)(void *)(io + named[FTX_NAMED_token]);
     for (int i = 0; i < step->rows; i++) {
         const int n = row[i].kv_len, next = n % (int)artifact.facts->vocab;
-        FtxOut *o = (FtxOut *)(void *)(out + named[FTX_NAMED_out]) +
-                    (size_t)(n % FTX_OUT_RING) * artifact.facts->sequences + i;
+        FtxOut *o =
+            (FtxOut *)(void *)(out + named[FTX_NAMED_out]) + (size_t)(n % FTX_OUT_RING) * artifact.facts->sequences + i;
 
         if (!row[i].emit || row[i].done)
             continue;

@@ -82,7 +82,8 @@ static Image right_one(void)
 }
 
 /* Each field in turn gets each of these. */
-static const uint64_t sizes[] = {0, 1, 63, INT32_MAX, UINT32_MAX, INT64_MAX, UINT64_MAX, UINT64_C(1) << 63, UINT64_MAX - 63};
+static const uint64_t sizes[] = {
+    0, 1, 63, INT32_MAX, UINT32_MAX, INT64_MAX, UINT64_MAX, UINT64_C(1) << 63, UINT64_MAX - 63};
 
 static void with_u64(Image i, const char *name, uint64_t *field)
 {

@@ -14,10 +14,9 @@ static bool lookup(void *user, const char *name, ExprKind *kind, int64_t *value)
         ExprKind kind;
         int64_t value;
     } names[] = {
-        {"T", EXPR_VARIABLE, VAR_T},       {"S", EXPR_VARIABLE, VAR_S}, {"SMS", EXPR_VARIABLE, VAR_SMS},
-        {"K", EXPR_CONSTANT, 4096},        {"ZERO", EXPR_CONSTANT, 0},  {"BIG", EXPR_CONSTANT, INT64_MAX},
-        {"sizeof(X)", EXPR_CONSTANT, 2},   {"LOW", EXPR_CONSTANT, INT64_MIN},
-        {"glu.kind", EXPR_CONSTANT, 5},
+        {"T", EXPR_VARIABLE, VAR_T},     {"S", EXPR_VARIABLE, VAR_S},       {"SMS", EXPR_VARIABLE, VAR_SMS},
+        {"K", EXPR_CONSTANT, 4096},      {"ZERO", EXPR_CONSTANT, 0},        {"BIG", EXPR_CONSTANT, INT64_MAX},
+        {"sizeof(X)", EXPR_CONSTANT, 2}, {"LOW", EXPR_CONSTANT, INT64_MIN}, {"glu.kind", EXPR_CONSTANT, 5},
     };
 
     (void)user;
@@ -87,12 +86,18 @@ static void words_seed(const char *name, const int64_t *words, size_t n)
 void fuzz_seeds(void)
 {
     static const char *const texts[] = {
-        "ceil_div(T, 8) * min(SMS, K)", "T > 64 && S ? round_up(T, 16) : pow2(S) /^ 3",
-        "-9223372036854775807 - 1",     "LOW / -1",
-        "LOW % -1",                     "ZERO ? 1 / ZERO : BIG + 1",
-        "T ? BIG * BIG : LOW - 1",      "pow2(BIG)",
-        "sizeof(X) * glu.kind",         "9223372036854775808",
-        "round_up(BIG, T)",             "!(T == S) || T != 3 && S <= 2 || T >= 1",
+        "ceil_div(T, 8) * min(SMS, K)",
+        "T > 64 && S ? round_up(T, 16) : pow2(S) /^ 3",
+        "-9223372036854775807 - 1",
+        "LOW / -1",
+        "LOW % -1",
+        "ZERO ? 1 / ZERO : BIG + 1",
+        "T ? BIG * BIG : LOW - 1",
+        "pow2(BIG)",
+        "sizeof(X) * glu.kind",
+        "9223372036854775808",
+        "round_up(BIG, T)",
+        "!(T == S) || T != 3 && S <= 2 || T >= 1",
     };
     static const int64_t push_far[] = {1, INT64_MAX, 2, 2, 3, 1}, jump_out[] = {1, 0, 4, INT64_MAX, 1, 1},
                          jump_back[] = {3, -2, 1, 1}, deep[64] = {1, 1, 1, 1, 1, 1}, load_far[] = {2, INT64_C(1) << 62};

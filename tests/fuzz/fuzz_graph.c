@@ -101,6 +101,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-void fuzz_seeds(void)
-{
-}
+void fuzz_seeds(void) {}

@@ -57,7 +57,8 @@ void fuzz_seeds(void)
                            "\"b\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[8,32]}}");
     header_seed("hole", "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]}}");
     header_seed("past-the-end", "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[24,40]}}");
-    header_seed("offset-2-63", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[9223372036854775806,9223372036854775807]}}");
+    header_seed("offset-2-63",
+                "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[9223372036854775806,9223372036854775807]}}");
     header_seed("offset-over", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,9223372036854775808]}}");
     header_seed("offset-minus", "{\"a\":{\"dtype\":\"U8\",\"shape\":[33],\"data_offsets\":[-1,32]}}");
     header_seed("shape-over", "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}");

@@ -18,8 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (spec_read(fuzz_file(data, size), &tokens, size % 2, keep, &spec, &d)) {
         if (!ir_verify(spec.graph, &d))
             fuzz_bug("the graph of a spec: %s", d.text);
-        if (spec.graph->values.n < MAX_VALUES && !passes_run_graph(spec.graph, &spec.precision, NULL, &d) &&
-            !d.failed)
+        if (spec.graph->values.n < MAX_VALUES && !passes_run_graph(spec.graph, &spec.precision, NULL, &d) && !d.failed)
             fuzz_bug("the passes refuse a graph without a reason");
         ir_graph_close(spec.graph);
     } else if (!*d.text) {

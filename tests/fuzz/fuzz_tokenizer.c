@@ -45,8 +45,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 void fuzz_seeds(void)
 {
     static const uint64_t sizes[] = {0, 8, INT32_MAX, UINT64_C(1) << 63, UINT64_MAX - 7};
-    Fixture f = begin_recipe(&(Recipe){.merges = {"a b", "ab c", "Ġ a"}, .model = "\"ignore_merges\":true,",
-                                       .added = "{\"id\":300,\"content\":\"<x>\",\"lstrip\":true}"}, 16);
+    Fixture f = begin_recipe(&(Recipe){.merges = {"a b", "ab c", "Ġ a"},
+                                       .model = "\"ignore_merges\":true,",
+                                       .added = "{\"id\":300,\"content\":\"<x>\",\"lstrip\":true}"},
+                             16);
     TokHeader *h = f.tables;
     TokPart *part = (TokPart *)(h + 1);
 

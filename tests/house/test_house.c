@@ -24,7 +24,8 @@ typedef struct Rule {
 static const Rule rules[] = {
     {"runtime/* kernels/*", "", "compiler/*", "", "the runtime and the kernels know nothing of the compiler"},
     {"runtime/base/*", "", "runtime/*", "runtime/base/* runtime/ftx.h", "the ground stands on nothing above it"},
-    {"compiler/* runtime/* kernels/*", "compiler/spec/*", "lua.h lauxlib.h lualib.h", "", "only compiler/spec sees Lua"},
+    {"compiler/* runtime/* kernels/*", "compiler/spec/*", "lua.h lauxlib.h lualib.h", "",
+     "only compiler/spec sees Lua"},
     {"compiler/* runtime/* kernels/*", "compiler/instantiate/nvrtc.c", "nvrtc.h", "", "only nvrtc.c sees NVRTC"},
     {"compiler/* runtime/* kernels/*", "runtime/cuda_driver.h runtime/cublaslt_table.h",
      "cuda.h cuda_runtime.h cublasLt.h", "", "the driver and cuBLASLt stand behind their tables"},
@@ -39,7 +40,8 @@ static const Rule rules[] = {
     {"templates/*", "", "*", "kernels/*", "an instance is a kernel and its constants"},
     {"compiler/passes/*", "", "compiler/passes/*",
      "compiler/passes/pass.h compiler/passes/lower.h compiler/passes/rewrite.h compiler/passes/planner.h "
-     "compiler/passes/passes.def", "a pass includes no other pass"},
+     "compiler/passes/passes.def",
+     "a pass includes no other pass"},
 };
 
 /* What other rooms may include of a room of the compiler: its door. */
@@ -250,7 +252,8 @@ static void walk(const char *path)
 
 int main(void)
 {
-    static const char *const roots[] = {"compiler", "runtime", "kernels", "templates", "specs", "scripts", "cmake", "tests"};
+    static const char *const roots[] = {"compiler", "runtime", "kernels", "templates",
+                                        "specs",    "scripts", "cmake",   "tests"};
 
     for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
         walk(roots[i]);

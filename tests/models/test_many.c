@@ -19,8 +19,8 @@ static const char *const texts[] = {
     "In the forest, where the trees stood close together and no path was to be seen, there lived an old woman who",
     "\"Dear mother,\" said the boy,",
     "A",
-    "When the soldier came home from the war he found his house empty and his fields bare, and so he took his "
-    "sword and his pipe and went out into the wide world to seek his fortune; and on the third day he met",
+    ("When the soldier came home from the war he found his house empty and his fields bare, and so he took his "
+     "sword and his pipe and went out into the wide world to seek his fortune; and on the third day he met"),
     "There was once a poor man",
 };
 
