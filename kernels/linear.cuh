@@ -71,15 +71,15 @@ template <class C> DEVICE void linear_copy(const LinearArgs &a, const LinearWalk
                   (const typename C::T *)a.w + (i64)(at.row + lane_id()) * C::K + k, bytes, full);
 }
 
-// x, gathered and normed, into shared memory. Rows beyond the live ones come along (M rows can be
-// read): a row of the product depends on its own row of x alone.
+// x, gathered and normed, into shared memory. Tokens beyond the live ones come along (M rows can be
+// read; of sequences there may be fewer): a row of the product depends on its own row of x alone.
 template <class C> DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::EACH], char *shared)
 {
     typedef LinearShape<C> P;
     typedef typename C::T T;
     constexpr int VECS = C::K / 8;
     RowStat *stat = (RowStat *)(shared + P::STAT_AT);
-    const int rows = C::LAST ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
+    const int rows = C::ROWS_S ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
     if (C::NORM == 2) {
         for (int m = warp_id(); m < rows; m += 8) {
             const RowStat s = row_stat<2, C::K>((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
@@ -138,7 +138,7 @@ template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int 
 // Statistics of rows m, m + step, ... by one warp.
 template <class C> DEVICE void linear_stats(const LinearArgs &a, int m, int step, RowStat *stat)
 {
-    const int rows = C::LAST ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
+    const int rows = C::ROWS_S ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
     for (; m < rows; m += step) {
         const RowStat s = row_stat<1, C::K>((const typename C::T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
         if (lane_id() == 0)

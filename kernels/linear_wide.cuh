@@ -120,7 +120,7 @@ template <class C> DEVICE void wide_load_x(const LinearArgs &a, WideWalk<C> at, 
             break;
         const T *row = C::LAST ? (const T *)a.x + (i64)source_row<C::LAST>(a.rows, most(0, least(m, live - 1))) * C::K
                                : from + (i64)i * P::AT_ONCE * C::K;
-        wide_copy<C>(to + i * P::AT_ONCE * 256, m < (C::LAST ? live : C::M) ? row : 0, at.s * 128 + u * 8, a.x);
+        wide_copy<C>(to + i * P::AT_ONCE * 256, m < (C::ROWS_S ? live : C::M) ? row : 0, at.s * 128 + u * 8, a.x);
     }
 }
 
