@@ -16,8 +16,10 @@
 #include "runtime/base/hash.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define CHECKS "-fsanitize=address,undefined -fno-sanitize-recover=undefined -DSIMT_SANITIZED"
+#define CHECKS "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+#define LINKS ""
 #else
+#define LINKS " -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 #define CHECKS "-fsanitize=thread,alignment"
 #endif
 #define FLAGS                                                                                      \
@@ -215,7 +217,7 @@ static void compile(Build *b, const char *path)
     }
     while (running-- > 0)
         wait_for_one();
-    start(arena_printf(b->keep, "exec %s -shared -o %s.part%s -lm", b->cxx, path, objects));
+    start(arena_printf(b->keep, "exec %s -shared" LINKS " -o %s.part%s -lm", b->cxx, path, objects));
     wait_for_one();
     if (rename(arena_printf(b->keep, "%s.part", path), path) != 0)
         abort();
@@ -228,7 +230,7 @@ void build_run(Build *b)
     size_t bytes = 0;
     FILE *sum = open_memstream(&all, &bytes);
 
-    fprintf(sum, "%s %s %llx%llx\n", b->cxx, FLAGS, (unsigned long long)headers.low, (unsigned long long)headers.high);
+    fprintf(sum, "%s %s %s %llx%llx\n", b->cxx, FLAGS, LINKS, (unsigned long long)headers.low, (unsigned long long)headers.high);
     for (size_t i = 0; i < b->n; i++)
         fprintf(sum, "%s\n%s\n", b->at[i].entry, b->at[i].text);
     fclose(sum);

@@ -24,7 +24,7 @@ typedef struct Recorded {
     const SimtKernel *kernel;
     unsigned grid[3], block, smem;
     bool overlap;
-    char args[512];
+    _Alignas(16) char args[512];
 } Recorded;
 
 typedef struct List {
@@ -205,7 +205,7 @@ static CUresult host_StreamDestroy(CUstream s)
 {
     return closed(s);
 }
-static CUresult host_StreamSynchronize(CUstream s)
+static CUresult host_StreamQuery(CUstream s)
 {
     (void)s;
     return CUDA_SUCCESS;
@@ -270,7 +270,7 @@ static CUresult host_EventRecord(CUevent e, CUstream s)
     (void)e, (void)s;
     return CUDA_SUCCESS;
 }
-static CUresult host_EventSynchronize(CUevent e)
+static CUresult host_EventQuery(CUevent e)
 {
     (void)e;
     return CUDA_SUCCESS;
@@ -412,8 +412,8 @@ static const CudaDriver table = {
     F(DeviceGetName), F(DeviceGetAttribute), F(DevicePrimaryCtxRetain), F(DevicePrimaryCtxRelease),
     F(CtxPushCurrent), F(CtxPopCurrent), F(MemGetInfo), F(MemAlloc), F(MemFree), F(MemHostAlloc), F(MemFreeHost),
     F(MemHostGetDevicePointer), F(MemcpyHtoDAsync), F(MemcpyDtoH), F(MemsetD8Async), F(StreamCreate),
-    F(StreamDestroy), F(StreamSynchronize), F(StreamBeginCapture), F(StreamEndCapture), F(EventCreate),
-    F(EventDestroy), F(EventRecord), F(EventSynchronize), F(EventElapsedTime), F(ModuleLoadDataEx), F(ModuleUnload),
+    F(StreamDestroy), F(StreamQuery), F(StreamBeginCapture), F(StreamEndCapture), F(EventCreate),
+    F(EventDestroy), F(EventRecord), F(EventQuery), F(EventElapsedTime), F(ModuleLoadDataEx), F(ModuleUnload),
     F(ModuleGetFunction), F(FuncLoad), F(FuncGetAttribute), F(FuncSetAttribute), F(FuncGetParamInfo),
     F(LaunchKernelEx), F(GraphInstantiate), F(GraphUpload), F(GraphLaunch), F(GraphExecDestroy), F(GraphDestroy),
 #undef F

@@ -11,6 +11,7 @@
 #endif
 #endif
 #ifdef ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 static const void *main_stack;
 static size_t main_bytes;
@@ -20,6 +21,16 @@ Fiber fiber_main;
 enum { STACK_BYTES = SIMT_STACK };
 
 static void (*body)(void);
+
+/* Another thread may have left this stack without returning. */
+static void clean(const Fiber *f)
+{
+#ifdef ASAN
+    __asan_unpoison_memory_region(f->stack + 4096, STACK_BYTES - 4096);
+#else
+    (void)f;
+#endif
+}
 
 static void after_switch(const Fiber *from)
 {
@@ -59,6 +70,7 @@ void fiber_start(Fiber *f, void (*entry)(void))
 {
     void **sp = (void **)(void *)(f->stack + STACK_BYTES);
 
+    clean(f);
     body = entry;
     *--sp = NULL; /* where `first` would return to; aligns the stack as after a call */
     *--sp = (void *)first;
@@ -101,6 +113,7 @@ void fiber_start(Fiber *f, void (*entry)(void))
 {
     ucontext_t *c = context_of(f);
 
+    clean(f);
     body = entry;
     getcontext(c);
     c->uc_stack.ss_sp = f->stack;

@@ -12,13 +12,15 @@
 #include <sanitizer/asan_interface.h>
 #define HIDE(p, n) __asan_poison_memory_region(p, n)
 #define SHOW(p, n) __asan_unpoison_memory_region(p, n)
+enum { WATCHED = 0 }; /* plain loads and stores are the sanitizer's: they leave no marks */
 #else
+enum { WATCHED = 1 };
 #define HIDE(p, n) (void)(p)
 #define SHOW(p, n) (void)(p)
 #endif
 
 enum {
-    S_ALLOCATED = 1, S_WRITTEN = 2, S_COPY = 4, S_CONSTANT = 8, S_MBARRIER = 16, S_ATOMIC = 32,
+    S_ALLOCATED = 1, S_WRITTEN = 2, S_NEW = WATCHED ? S_ALLOCATED : S_ALLOCATED | S_WRITTEN, S_COPY = 4, S_CONSTANT = 8, S_MBARRIER = 16, S_ATOMIC = 32,
     POISON = 0xff, /* NaN in every type */
     ZONE = 256,
 };
@@ -100,7 +102,7 @@ void *simt_alloc(size_t bytes, const char *name)
     }
     SHOW(p, bytes);
     memset(p, POISON, bytes);
-    set_state(&heap, p, bytes, S_ALLOCATED);
+    set_state(&heap, p, bytes, S_NEW);
     pieces[n_pieces].at = p;
     pieces[n_pieces].bytes = bytes;
     snprintf(pieces[n_pieces++].name, sizeof pieces[0].name, "%s", name);
@@ -175,7 +177,7 @@ void simt_protect(void *p, size_t bytes)
 void simt_forget(void *p, size_t bytes)
 {
     memset(p, POISON, bytes);
-    set_state(&heap, p, bytes, S_ALLOCATED);
+    set_state(&heap, p, bytes, S_NEW);
 }
 
 bool simt_written(const void *p, size_t bytes)
@@ -193,7 +195,7 @@ bool simt_untouched(const void *p, size_t bytes)
     const uint8_t *s = state_of(&heap, p);
 
     for (size_t i = 0; i < (bytes + GRAIN - 1) / GRAIN; i++)
-        if (s[i] & S_WRITTEN)
+        if (WATCHED && s[i] & S_WRITTEN)
             return false;
     return true;
 }
@@ -223,7 +225,7 @@ void memory_start_block(Block *b, unsigned dynamic_bytes)
     HIDE(b->shared, SLOT);
     SHOW(b->shared, dynamic_bytes);
     memset(b->shared, POISON, dynamic_bytes);
-    set_state(&shared, b->shared, dynamic_bytes, S_ALLOCATED);
+    set_state(&shared, b->shared, dynamic_bytes, S_NEW);
 }
 
 void *memory_static(Block *b, const void *site, unsigned bytes, const char *name)
@@ -242,7 +244,7 @@ void *memory_static(Block *b, const void *site, unsigned bytes, const char *name
     b->static_bytes += (bytes + 15) / 16 * 16 + 32;
     SHOW(p, bytes);
     memset(p, POISON, bytes);
-    set_state(&shared, p, bytes, S_ALLOCATED);
+    set_state(&shared, p, bytes, S_NEW);
     return p;
 }
 
@@ -523,6 +525,8 @@ void memory_mbarrier(void *p, bool is)
 
 /* --- what the compiler calls before every load and store ---------------------------------------- */
 
+#if !defined(__SANITIZE_ADDRESS__) /* which has its own checks there */
+
 #define HOOK(bytes)                                                                                \
     void __tsan_read##bytes(void *p);                                                              \
     void __tsan_write##bytes(void *p);                                                             \
@@ -544,9 +548,9 @@ void __tsan_write_range(void *p, size_t bytes);
 void __tsan_init(void);
 void __tsan_func_entry(void *pc);
 void __tsan_func_exit(void);
-void *__tsan_memcpy(void *to, const void *from, size_t n);
-void *__tsan_memmove(void *to, const void *from, size_t n);
-void *__tsan_memset(void *to, int v, size_t n);
+void *__wrap_memcpy(void *to, const void *from, size_t n); /* clang makes plain calls of copies */
+void *__wrap_memmove(void *to, const void *from, size_t n);
+void *__wrap_memset(void *to, int v, size_t n);
 
 void __tsan_read_range(void *p, size_t bytes)
 {
@@ -566,25 +570,24 @@ void __tsan_func_entry(void *pc)
 void __tsan_func_exit(void)
 {
 }
-void *__tsan_memcpy(void *to, const void *from, size_t n)
+void *__wrap_memcpy(void *to, const void *from, size_t n)
 {
     memory_access(from, n, A_READ, PC());
     memory_access(to, n, A_WRITE, PC());
     return memcpy(to, from, n);
 }
-void *__tsan_memmove(void *to, const void *from, size_t n)
+void *__wrap_memmove(void *to, const void *from, size_t n)
 {
     memory_access(from, n, A_READ, PC());
     memory_access(to, n, A_WRITE, PC());
     return memmove(to, from, n);
 }
-void *__tsan_memset(void *to, int v, size_t n)
+void *__wrap_memset(void *to, int v, size_t n)
 {
     memory_access(to, n, A_WRITE, PC());
     return memset(to, v, n);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
 /* And where a pointer is no multiple of what its type asks for, also if the access is then split. */
 struct TypeMismatch {
     struct {

@@ -48,7 +48,8 @@ static const Bug bugs[] = {
     {"pipe", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "other lanes' cp.async not waited for"},
     {"pipe", 5, BY(SIMT_ALIGN), "ldmatrix of misaligned rows"},
     {"pipe", 6, BY(VALUES), "registers of a fragment swapped"},
-    {"pipe", 7, BY(SIMT_ALIGN), "a misaligned vector"},
+    /* clang halves the vector before anyone can look: then the overlap with the neighbour is found */
+    {"pipe", 7, BY(SIMT_ALIGN) | BY(SIMT_RACE), "a misaligned vector"},
     {"pipe", 8, BY(SIMT_UNWRITTEN), "shared memory that nobody wrote"},
     {"pipe", 9, BY(SIMT_BOUNDS), "a row past the end"},
     {"stages", 1, BY(SIMT_HANG), "a reader that is overtaken"},
@@ -318,8 +319,15 @@ static void places(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(without_bugs), cmocka_unit_test(seeded_bugs),
-                                       cmocka_unit_test(replay), cmocka_unit_test(places)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_bugs),
+#if !defined(__SANITIZE_ADDRESS__) /* plain accesses are the sanitizer's then: it ends the program */
+                                       cmocka_unit_test(seeded_bugs), cmocka_unit_test(replay), cmocka_unit_test(places)
+#endif
+    };
+
+#if defined(__SANITIZE_ADDRESS__)
+    (void)seeded_bugs, (void)replay, (void)places;
+#endif
 
     return cmocka_run_group_tests(tests, open_all, NULL);
 }
