@@ -315,6 +315,7 @@ template <class K> DEVICE void attend_matrix(const AttendPrefillArgs &a, const P
 
     // Each warp turns its rows of the query into rows of the result, then writes 16 bytes a lane.
     char *mine = shared + warp_id() * D::WARP_ROWS * D::Q_PITCH;
+    warp_sync(); // the rows of q were read by all lanes; now they hold the result
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll

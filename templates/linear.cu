@@ -16,8 +16,8 @@
 //@ consts  ROWS_S: rows(x)
 //@ consts  PART: 1024  CHUNK: round_up(ceil_div(K, ceil_div(K, PART)), 256)  XROW: round_up(2 * K, 128) + 64
 //@ consts  HALF: (SMEM + 1024) / 2 - 1024
-//@ consts  BYTES: N * K >= 40000000 || M * XROW > 36864 ? SMEM : HALF
-//@ consts  FLIGHT: 65536  BLOCKS: BYTES > HALF ? 1 : 2
+//@ consts  BYTES: N * K >= 16000000 || M * XROW > 36864 ? SMEM : HALF
+//@ consts  FLIGHT: N * K >= 50000000 ? 49152 : 65536  BLOCKS: BYTES > HALF ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && ARCH >= 90 && K % 8 == 0 && BUCKET > 0 && M <= 8
 //@ fits    8704 + M * XROW + 3 * 8 * (2 * CHUNK + 64) <= BYTES
 //@ launch  grid min(SMS, ceil_div(N, 8))   block 320   smem BYTES
