@@ -5,10 +5,11 @@
 //@ args    q[T,H,E] $step $rows $pages $k $v -> y
 //@ match   y = attend_paged(q)
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
-//@ consts  PAGE: BLOCK  LENGTH: CONTEXT  MAX_ROWS: S_MAX
+//@ consts  PAGE: BLOCK  LENGTH: CONTEXT  MAX_ROWS: SEQUENCES
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
-//    CHUNK, MAX_CHUNKS: a row's keys are cut into chunks of CHUNK positions, more where a row
-//    would have over MAX_CHUNKS. SET, PITCH, SLOT, PART: as in DecodeShape.
+//    MAX_ROWS is the largest program's, so that all programs share one instance. CHUNK, MAX_CHUNKS: a
+//    row's keys are cut into chunks of CHUNK positions, more where a row would have over MAX_CHUNKS.
+//    SET, PITCH, SLOT, PART: as in DecodeShape.
 //@ consts  CHUNK: 256  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
 //@ consts  MATRIX: X == KV && X != fp32
 //@ consts  SET: min(HEADS / KV_HEADS, MATRIX && HEAD_DIM <= 128 ? 16 : 8)

@@ -386,9 +386,10 @@ static int open_all(void **state)
         fail_msg("%s", d.text);
     add_folder(&gate, "specs");
     add_folder(&gate, "tests/models");
-    for (int i = 0; i < 35 && gate.all; i++) {
+    for (int i = 0; i < 35 && gate.all; i++) { /* as many as tests/models/test_odd.c runs */
         add_odd(&gate, false, i);
-        add_odd(&gate, true, i);
+        if (i < 10)
+            add_odd(&gate, true, i);
     }
     *state = &gate;
     return 0;
@@ -404,12 +405,14 @@ static int close_all(void **state)
     return 0;
 }
 
-int main(void)
+/* test_gates [TARGET]: one target alone */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sm_80),   cmocka_unit_test(sm_86),   cmocka_unit_test(sm_89),      cmocka_unit_test(sm_90a),
         cmocka_unit_test(sm_100a), cmocka_unit_test(sm_120a), cmocka_unit_test(compute_80), cmocka_unit_test(compute_90),
     };
 
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
