@@ -53,7 +53,8 @@ static FtxStatus place(Bench *b, FtxError *err)
         r->prompt = b->context + b->tokens;
         for (int k = 0; k < r->prompt; k++)
             r->ids[k] = (int32_t)(((uint32_t)k * 7919u + (uint32_t)i * 104729u) % e->facts->vocab);
-        r->n_pages = pages;
+        r->beam = (FtxBeam){0};
+        r->n_pages = r->own_pages = pages;
         s = schedule_place(e, r, err);
     }
     return s;
@@ -75,7 +76,7 @@ static FtxStatus measure(Bench *b, int from, int count, int runs, double *times,
     if (s)
         return s;
     for (int i = 0; i < b->sequences; i++) {
-        f->row[i] = (Row){b->request[i], i * count, count, from, true};
+        f->row[i] = (Row){.request = b->request[i], .first = i * count, .count = count, .from = from, .emit = true};
         b->request[i]->prompt = from + count;
     }
     f->rows = b->sequences;

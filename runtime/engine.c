@@ -9,8 +9,9 @@
 /* --- open and close ------------------------------------------------------------------------------ */
 
 /* The engine and its arrays in one block. Called twice: for the size, and with the block. */
-static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, size_t stream)
+static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, size_t stream, size_t hyp_text)
 {
+    const uint32_t lanes = f->beams > 1 ? f->beams : 0;
     const uint32_t requests = slots * (WAITING_PER_SEQUENCE + 1);
     const uint32_t pages = (f->context + f->kv_block - 1) / f->kv_block;
     FtxEngine none, *e = carve(c, 1, sizeof *e), *to = e ? e : &none;
@@ -28,11 +29,15 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
     to->pages.free = carve(c, f->kv_pages, sizeof *to->pages.free);
     to->flight.row = carve(c, slots, sizeof *to->flight.row);
     to->scratch_rows = carve(c, slots, sizeof *to->scratch_rows);
+    to->lanes = carve(c, lanes ? f->sequences : 0, sizeof *to->lanes);
+    to->hyp_text_bytes = hyp_text;
     for (uint32_t i = 0; i < requests; i++) {
         r = e ? &e->request[i] : &nobody;
         r->bias = carve(c, f->logit_bias, sizeof *r->bias);
         r->ends = carve(c, f->end_ids, sizeof *r->ends);
-        r->pages = carve(c, pages, sizeof *r->pages);
+        r->pages = carve(c, lanes > 1 && f->kv_pages > pages ? f->kv_pages : pages, sizeof *r->pages);
+        r->lane = carve(c, lanes, sizeof *r->lane);
+        r->found = carve(c, lanes, sizeof *r->found);
         r->stream.text = carve(c, stream, 1);
         r->stream.cap = (uint32_t)stream;
     }
@@ -41,6 +46,8 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
         r->ids = carve(c, f->context, sizeof *r->ids);
         r->logits = carve(c, f->vocab, sizeof *r->logits);
     }
+    to->hyp_ids = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_ids);
+    to->hyp_text = carve(c, lanes ? slots : 0, hyp_text);
     return e;
 }
 
@@ -73,6 +80,12 @@ static size_t prompt_bytes(const FtxEngine *e)
     const size_t longest = tokenizer_token_bytes(e->model->tokenizer);
 
     return (size_t)e->facts->context * (longest < 16 ? longest : 16) + 1024;
+}
+
+/* Text of a hypothesis: room for any tokens. Hardly any of it is ever touched. */
+static size_t hypothesis_bytes(const FtxFacts *f, const Tokenizer *t)
+{
+    return f->beams > 1 && t ? ((size_t)f->context + 1) * (tokenizer_token_bytes(t) + 16) : 0;
 }
 
 static FtxStatus fill_engine(FtxEngine *e, FtxError *err)
@@ -115,14 +128,15 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     /* Every row that decodes must find a token's room in each step. */
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
     const size_t stream = stream_bytes(model->tokenizer);
+    const size_t hyp_text = hypothesis_bytes(f, model->tokenizer);
 
-    lay_out_engine(&size, f, slots, stream);
+    lay_out_engine(&size, f, slots, stream, hyp_text);
 
     char *block = memory_alloc(&memory, size.at, 64);
 
     if (!block)
         return memory_fail(err, "the engine", size.at);
-    e = lay_out_engine(&(Carve){block, 0}, f, slots, stream);
+    e = lay_out_engine(&(Carve){block, 0}, f, slots, stream, hyp_text);
     e->memory = memory;
     e->block_bytes = size.at;
     e->model = model;
@@ -327,6 +341,23 @@ static FtxFinish finish_of(const Request *r, const FtxOut *o)
     return o->finish == 2 || r->length >= r->limit ? FTX_FINISH_LENGTH : FTX_RUNNING;
 }
 
+/* A group of lanes: nothing to tell before the search is over. */
+static FtxStatus take_group(FtxEngine *e, Request *r, int length, const FtxOut *o, Events *v, FtxError *err)
+{
+    FtxEvent *event;
+    FtxStatus s;
+
+    r->fed = length;
+    r->length = length + 1;
+    if (o->finish == 0 && r->length < r->limit)
+        return FTX_OK;
+    event = add_event(v, r);
+    s = beams_finish(e, r, event, err);
+    if (!s)
+        end_running(e, r);
+    return s;
+}
+
 /* The result of row i in the oldest run not read. */
 static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
 {
@@ -342,6 +373,8 @@ static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
         s = keep_logits(e, r, i, err);
     if (s)
         return s;
+    if (r->beam.width)
+        return take_group(e, r, length, o, v, err);
     r->fed = length;
     r->length = length + 1;
     r->last = o->token;
@@ -369,7 +402,7 @@ static FtxStatus take(FtxEngine *e, Events *v, FtxError *err)
         f->pending = false;
     }
     for (int i = 0; i < f->rows && !s; i++)
-        if (f->row[i].request && f->row[i].emit)
+        if (f->row[i].request && f->row[i].emit && f->row[i].lane == 0)
             s = take_row(e, i, v, err);
     f->taken++;
     return s;

@@ -67,13 +67,18 @@ typedef struct Request {
     int fed;    /* tokens that went to the device */
     int length; /* tokens known: fed, or one more */
     int32_t last; /* the one more */
-    int slot;
-    uint32_t n_pages;
+    int slot; /* of a beam search that of lane 0 */
+    uint32_t n_pages, own_pages; /* of all lanes; of lane 0, or of the only one */
     FtxParams params;
+    FtxBeam beam; /* width 0: no beam search */
+    int n_best;
+    int32_t *lane; /* [limits.beams]: slots */
+    FtxHypothesis *found; /* [limits.beams]: best first */
+    uint32_t n_found;
     int32_t *ids;   /* [context]: the prompt */
     FtxBias *bias;  /* [limits.logit_bias] */
     int32_t *ends;  /* [limits.end_ids] */
-    int32_t *pages; /* [pages of a sequence] */
+    int32_t *pages; /* [pages of a sequence and its lanes] */
     float *logits;  /* [vocab] */
     Stream stream;
 } Request;
@@ -95,6 +100,7 @@ typedef struct Row { /* of a flight */
     int count;        /* tokens of the step */
     int from;         /* their first position */
     bool emit;        /* the last is followed by a sampled one */
+    int lane;         /* of a beam search; else 0 */
 } Row;
 
 typedef struct Flight {
@@ -139,12 +145,22 @@ struct FtxEngine {
     Pages pages;
     Flight flight;
     Row *scratch_rows; /* [sequences]: while composing */
+    FtxLane *lanes;    /* [sequences]: while composing, as they stand on the device */
+    int32_t *hyp_ids;  /* [slots][context]: hypotheses that were fetched */
+    char *hyp_text;    /* [slots][hyp_text_bytes] */
+    size_t hyp_text_bytes;
     uint64_t next_id;
     FtxError dead; /* .status not 0: the device has failed */
 };
 
 /* request.c */
 FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *from, FtxError *err);
+
+/* beams.c */
+uint32_t beams_lane_pages(const FtxEngine *e, const Request *r); /* of each lane but the first */
+FtxStatus beams_place(FtxEngine *e, Request *r, FtxError *err);  /* slots, pages of all lanes but the first */
+void beams_release(FtxEngine *e, const Request *r);
+FtxStatus beams_finish(FtxEngine *e, Request *r, FtxEvent *event, FtxError *err); /* fetches hypotheses */
 
 /* schedule.c */
 void schedule_ladders(FtxEngine *e);              /* e->step, e->decode, e->encode from the plan's programs */

@@ -98,6 +98,7 @@ typedef struct FtxModelInfo {
     const char *device_reason; /* with FTX_DEVICE_AUTO: why not a GPU; else "" */
     int vocab, context, sequences, step_tokens, layers, hidden;
     int max_top_k;
+    int max_beams; /* 1: no beam search */
     uint64_t weight_bytes, engine_bytes; /* on the device */
     bool has_tokenizer;
 } FtxModelInfo;
@@ -115,6 +116,13 @@ FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, bo
  * skip_special: leave special tokens out. */
 FtxStatus ftx_detokenize(const FtxModel *model, const int32_t *ids, size_t count, bool skip_special, char *text,
                          size_t max, size_t *n, FtxError *err);
+
+/* When a beam search ends before its limit: with as many hypotheses as beams (TRUE); or when they are
+ * better than what runs can become, at the length it has (FALSE) or at any length (NEVER). */
+#ifndef FTX_EARLY
+#define FTX_EARLY
+typedef enum FtxEarly { FTX_EARLY_FALSE, FTX_EARLY_TRUE, FTX_EARLY_NEVER } FtxEarly;
+#endif
 
 /* One request. Get it from ftx_request_default and change fields; a value over its compiled
  * maximum is refused with the field's name. Pointers need to live only during submit. */
@@ -148,6 +156,13 @@ typedef struct FtxRequest {
     size_t stop_count;
     bool ignore_eos;
 
+    /* Beam search, in artifacts compiled for it. Temperature, top_k, top_p, min_p, seed and logprobs mean
+     * nothing then, stop strings are refused; there is one event, at the end: ftx_engine_hypotheses. */
+    int beams;            /* lanes; 0, 1: no beam search */
+    float length_penalty; /* score = sum of log-probabilities / generated tokens ^ length_penalty */
+    FtxEarly early_stopping;
+    int n_best;           /* hypotheses given out; 0: 1 */
+
     bool logprobs; /* fill FtxEvent.logprob: log-softmax of the raw logits */
     bool logits;   /* keep the raw logits of the last prompt position: ftx_engine_logits */
     void *user;    /* handed back in events */
@@ -173,6 +188,7 @@ typedef struct FtxEvent {
     FtxFinish finish;
     const char *text; /* new text, whole characters only, none of an end id; valid until the next call */
     size_t text_bytes;
+    size_t hypotheses; /* of a beam search that has ended; `text` is that of the best */
 } FtxEvent;
 
 /* An engine has room for FtxModelInfo.sequences requests that run and four times as many that wait;
@@ -193,6 +209,19 @@ FtxStatus ftx_engine_step(FtxEngine *engine, FtxEvent *events, size_t max, size_
 
 bool ftx_engine_busy(const FtxEngine *engine); /* any request waiting or running */
 FtxStatus ftx_engine_cancel(FtxEngine *engine, uint64_t id, FtxError *err);
+
+/* What a beam search has found. */
+typedef struct FtxHypothesis {
+    const int32_t *ids; /* generated, the end id included */
+    size_t count;
+    float score, logprob; /* logprob: the sum, before the length penalty */
+    FtxFinish finish;     /* FTX_FINISH_END, or FTX_FINISH_LENGTH */
+    const char *text;     /* UTF-8, none of an end id; "" without a tokenizer */
+    size_t text_bytes;
+} FtxHypothesis;
+
+/* The n best of a search, best first; valid from its event to the next step or submit. NULL: none. */
+const FtxHypothesis *ftx_engine_hypotheses(const FtxEngine *engine, uint64_t id, size_t *n);
 
 /* Raw logits [vocab] of the last prompt position of a request that asked for them; valid from
  * its first event to the next submit. NULL: not there. */

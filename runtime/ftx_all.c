@@ -25,6 +25,7 @@
 #include "pages.c"
 #include "stream.c"
 #include "request.c"
+#include "beams.c"
 #include "schedule.c"
 #include "engine.c"
 #include "bench.c"

@@ -77,7 +77,10 @@ typedef struct FtxDecode { /* 96 bytes */
 
 /* When a beam search ends: at the first `beams` hypotheses; when no running one can become better at
  * its present length; or at any length. */
+#ifndef FTX_EARLY /* ftx.h has it, too */
+#define FTX_EARLY
 typedef enum FtxEarly { FTX_EARLY_FALSE, FTX_EARLY_TRUE, FTX_EARLY_NEVER } FtxEarly;
+#endif
 
 /* What a model is: a decoder goes on from a prompt, an encoder gives vectors, and of both is made
  * what writes a new text from a source. */

@@ -223,6 +223,7 @@ void ftx_model_info(const FtxModel *m, FtxModelInfo *info)
         .layers = (int)f->layers,
         .hidden = (int)f->hidden,
         .max_top_k = f->decode.max_top_k,
+        .max_beams = f->beams > 1 ? (int)f->beams : 1,
         .weight_bytes = f->weight_bytes,
         .engine_bytes = space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] + space[FTX_SPACE_OUT],
         .has_tokenizer = m->tokenizer != NULL,

@@ -20,6 +20,10 @@ FtxRequest ftx_request_default(const FtxModel *model)
         .presence_penalty = d->presence,
         .frequency_penalty = d->frequency,
         .no_repeat_ngram = d->ngram,
+        .beams = d->beams,
+        .length_penalty = d->length_penalty,
+        .early_stopping = (FtxEarly)d->early_stopping,
+        .n_best = d->n_best,
     };
 }
 
@@ -76,14 +80,14 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
 /* Greedy, and the raw logits decide: no processor changes them. */
 static bool is_simple(const FtxRequest *q)
 {
-    return q->temperature == 0.0f && q->repetition_penalty == 1.0f && q->presence_penalty == 0.0f &&
+    return (q->temperature == 0.0f || q->beams > 1) && q->repetition_penalty == 1.0f && q->presence_penalty == 0.0f &&
            q->frequency_penalty == 0.0f && q->no_repeat_ngram == 0 && q->min_new == 0 && q->bias_count == 0;
 }
 
 static void fill_params(Request *r, const FtxRequest *q)
 {
     r->params = (FtxParams){
-        .temperature = q->temperature,
+        .temperature = r->beam.width ? 0.0f : q->temperature,
         .top_p = q->top_p,
         .min_p = q->min_p,
         .repetition = q->repetition_penalty,
@@ -99,6 +103,42 @@ static void fill_params(Request *r, const FtxRequest *q)
         .seed_high = (unsigned)(q->seed >> 32),
         .simple = is_simple(q),
     };
+}
+
+/* --- beams ---------------------------------------------------------------------------------------- */
+
+static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+    const uint32_t most = f->beams < e->slots ? f->beams : e->slots;
+    FtxStatus s = FTX_OK;
+
+    r->beam = (FtxBeam){0};
+    r->n_found = 0;
+    if (q->beams >= 0 && q->beams <= 1)
+        return FTX_OK;
+    if (f->beams < 2)
+        return ftx_fail(err, FTX_EINVAL,
+                        "beams: %d, but the artifact is compiled without beam search: ftx.beam in the spec, or -D "
+                        "decode.width=, gives it",
+                        q->beams);
+    s = check_count("beams", q->beams, most, err);
+    if (!s)
+        s = check_number("length_penalty", q->length_penalty, -100.0f, 100.0f, err);
+    if (!s)
+        s = check_count("n_best", q->n_best, q->beams, err);
+    if (s)
+        return s;
+    if (q->early_stopping != FTX_EARLY_FALSE && q->early_stopping != FTX_EARLY_TRUE &&
+        q->early_stopping != FTX_EARLY_NEVER)
+        return ftx_fail(err, FTX_EINVAL, "early_stopping: expected false, true or never, found %d",
+                        (int)q->early_stopping);
+    if (q->stop_count)
+        return ftx_fail(err, FTX_EINVAL, "stop: a beam search ends at ids, not at text: use stop_ids");
+    r->n_best = q->n_best ? q->n_best : 1;
+    r->beam = (FtxBeam){.width = q->beams, .length_penalty = q->length_penalty, .early = (int)q->early_stopping,
+                        .forced_bos = f->decode.forced_bos, .forced_eos = f->decode.forced_eos};
+    return FTX_OK;
 }
 
 /* --- ids ------------------------------------------------------------------------------------------ */
@@ -272,7 +312,10 @@ static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
 
     r->limit = r->prompt + fresh;
     /* The last token is given out and not fed, so it needs no place in the cache. */
-    r->n_pages = ((uint32_t)r->limit - 1 + e->facts->kv_block - 1) / e->facts->kv_block;
+    r->own_pages = ((uint32_t)r->limit - 1 + e->facts->kv_block - 1) / e->facts->kv_block;
+    r->n_pages = r->own_pages;
+    if (r->beam.width)
+        r->n_pages += (uint32_t)(r->beam.width - 1) * beams_lane_pages(e, r);
     if (r->n_pages > e->pages.all)
         return ftx_fail(err, FTX_EFULL,
                         "a prompt of %d and %d new tokens need %u pages of the cache; there are %u: ask for less, or "
@@ -289,6 +332,8 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->stream.bytes = r->stream.out = r->stream.searched = r->stream.n_stops = 0;
     r->cancelled = r->has_logits = false;
     r->fed = 0;
+    if (!s)
+        s = fill_beam(e, r, q, err);
     if (!s)
         s = fill_bias(e, r, q, err);
     if (!s)

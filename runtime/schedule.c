@@ -66,13 +66,15 @@ static bool ladder_find(const ProgramLadder *l, int tokens, uint32_t *program)
 
 bool schedule_can_admit(const FtxEngine *e)
 {
-    return e->waiting.n && e->free_slots && e->waiting.at[0]->n_pages <= e->pages.n;
+    const Request *r = e->waiting.n ? e->waiting.at[0] : NULL;
+
+    return r && e->free_slots >= (r->beam.width ? (uint32_t)r->beam.width : 1) && r->n_pages <= e->pages.n;
 }
 
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
 {
     const size_t row = (size_t)e->pages_of_sequence * sizeof(int32_t);
-    const size_t bytes = r->n_pages * sizeof(int32_t);
+    const size_t bytes = r->own_pages * sizeof(int32_t);
     const size_t piece = 65536; /* of DeviceApi.write */
     FtxStatus s = FTX_OK;
     const bool taken = pages_take(&e->pages, r->pages, r->n_pages);
@@ -83,13 +85,14 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     for (size_t at = 0; at < bytes && !s; at += piece)
         s = e->api->write(e->session, FTX_NAMED_pages, (size_t)r->slot * row + at, (const char *)r->pages + at,
                           bytes - at < piece ? bytes - at : piece, err);
-    return s;
+    return s || !r->beam.width ? s : beams_place(e, r, err);
 }
 
 void schedule_release(FtxEngine *e, Request *r)
 {
     pages_give(&e->pages, r->pages, r->n_pages);
     e->free_slot[e->free_slots++] = r->slot;
+    beams_release(e, r);
 }
 
 FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
@@ -145,8 +148,12 @@ void schedule_compose(FtxEngine *e)
 
     for (uint32_t i = 0; i < e->running.n; i++)
         if (!is_prompt(e->running.at[i])) {
-            rows[n++] = row_of(e->running.at[i], 1);
-            left--;
+            const int lanes = e->running.at[i]->beam.width ? e->running.at[i]->beam.width : 1;
+
+            for (int lane = 0; lane < lanes; lane++, left--) {
+                rows[n] = row_of(e->running.at[i], 1);
+                rows[n++].lane = lane;
+            }
         }
     for (uint32_t i = 0; i < e->running.n && left > 0; i++) {
         Request *r = e->running.at[i];
@@ -158,14 +165,15 @@ void schedule_compose(FtxEngine *e)
     }
     order_rows(f, rows, n);
     for (int i = 0; i < f->rows; i++)
-        f->row[i].request->fed += f->row[i].count;
+        if (f->row[i].lane == 0)
+            f->row[i].request->fed += f->row[i].count;
 }
 
 /* A decode program where all rows bring one token and get one; it may go on by itself. */
 static void choose_program(FtxEngine *e)
 {
     Flight *f = &e->flight;
-    bool decode = true, logits = false, found;
+    bool decode = true, grows = false, found;
 
     f->most = 0;
     for (int i = 0; i < f->rows; i++) {
@@ -173,14 +181,16 @@ static void choose_program(FtxEngine *e)
         const int left = w->request->limit - (w->from + w->count);
 
         decode = decode && w->count == 1 && w->emit;
-        logits = logits || (w->request->wants_logits && w->emit && w->from + w->count == w->request->prompt);
+        /* after it the host reads logits, or a group gets the rows of its other lanes */
+        grows = grows || ((w->request->wants_logits || w->request->beam.width) && w->emit &&
+                          w->from + w->count == w->request->prompt);
         f->most = left > f->most ? left : f->most;
     }
     decode = decode && ladder_find(&e->decode, f->tokens, &f->program);
     found = decode || ladder_find(&e->step, f->tokens, &f->program);
     assert(found); /* ftx_engine_open has looked for a program of limits.tokens */
     (void)found;
-    f->again = decode && e->api->asynchronous && !logits;
+    f->again = decode && e->api->asynchronous && !grows;
 }
 
 /* --- the IO block -------------------------------------------------------------------------------------- */
@@ -190,18 +200,26 @@ static void write_row(FtxEngine *e, int i)
     const FtxFacts *f = e->facts;
     const Row *w = &e->flight.row[i];
     const Request *r = w->request;
+    const int slot = w->lane ? r->lane[w->lane] : r->slot;
     FtxToken *token = (FtxToken *)engine_io(e, FTX_NAMED_token) + w->first;
 
     ((FtxRow *)engine_io(e, FTX_NAMED_rows))[i] = (FtxRow){
         .q_start = w->first,
         .q_len = w->count,
         .kv_len = w->from + w->count,
-        .slot = r->slot,
-        .emit = w->emit,
+        .slot = slot,
+        .emit = w->emit && !r->beam.width,
         .prompt = r->prompt,
         .limit = r->limit,
-        .group = i,
+        .group = i - w->lane,
+        .lane = r->beam.width ? w->lane : -1,
     };
+    if (f->beams > 1) {
+        FtxBeam *beam = (FtxBeam *)engine_io(e, FTX_NAMED_beams) + i;
+
+        *beam = r->beam;
+        beam->emit = r->beam.width && w->emit;
+    }
     ((FtxParams *)engine_io(e, FTX_NAMED_params))[i] = r->params;
     memcpy((int32_t *)engine_io(e, FTX_NAMED_ends) + (size_t)i * f->end_ids, r->ends,
            (size_t)r->params.n_ends * sizeof *r->ends);
@@ -210,7 +228,8 @@ static void write_row(FtxEngine *e, int i)
     for (int k = 0; k < w->count; k++) {
         const int pos = w->from + k;
 
-        token[k] = (FtxToken){pos < r->prompt ? r->ids[pos] : r->last, pos, i, r->slot};
+        token[k] = (FtxToken){pos < r->prompt ? r->ids[pos] : r->beam.width ? e->lanes[slot].token : r->last, pos, i,
+                              slot};
     }
 }
 
@@ -234,11 +253,23 @@ static size_t live_bytes(const FtxEngine *e)
     return tokens;
 }
 
+/* Which token a lane brings next only the device knows. */
+static FtxStatus read_lanes(FtxEngine *e, FtxError *err)
+{
+    for (int i = 0; i < e->flight.rows; i++)
+        if (e->flight.row[i].request->beam.width && e->flight.row[i].from >= e->flight.row[i].request->prompt)
+            return e->api->read(e->session, FTX_NAMED_lanes, 0, e->lanes, e->facts->sequences * sizeof *e->lanes, err);
+    return FTX_OK;
+}
+
 FtxStatus schedule_upload(FtxEngine *e, FtxError *err)
 {
     Flight *f = &e->flight;
     FtxStep *step = engine_io(e, FTX_NAMED_step);
+    const FtxStatus s = read_lanes(e, err);
 
+    if (s)
+        return s;
     choose_program(e);
     f->issued = f->taken = 0;
     f->stop = false;

@@ -72,7 +72,8 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
     r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1};
     r->prompt = r->limit = (int)n;
     memcpy(r->ids, ids, n * sizeof *ids);
-    r->n_pages = ((uint32_t)n + block - 1) / block;
+    r->beam = (FtxBeam){0};
+    r->n_pages = r->own_pages = ((uint32_t)n + block - 1) / block;
     if (r->n_pages > e->pages.n)
         return ftx_fail(err, FTX_EFULL, "%zu tokens need %u pages, the cache has %u", n, r->n_pages, e->pages.n);
     s = schedule_place(e, r, err);

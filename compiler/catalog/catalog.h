@@ -41,6 +41,7 @@
  *   T_MAX (bucket, or limits.tokens)   S_MAX   BUCKET (0: exact)   DECODE (1 in decode programs)
  *   ARCH (80, 90 ...; 0: CPU)   SMEM (shared memory a block may have on the target)
  *   CONTEXT  BLOCK (kv_block)  PAGES (kv_pages)  SEQUENCES  TOKENS  LOGIT_BIAS  END_IDS
+ *   BEAMS (lanes of a request at most; 0: no beam search)
  * The instance text is the template with @NAME@ (the entry) and @CONST@ replaced: types become
  * `float`, `half`, `bf16` (device/types.cuh), floats get an f, ints stay. */
 #ifndef FTXC_CATALOG_H

@@ -16,10 +16,10 @@
 typedef struct Options {
     bool help, batch, json, logits, logprobs, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_temperature, has_top_k, has_top_p, has_min_p, has_repetition, has_window, has_presence, has_frequency,
-        has_ngram, has_seed, has_max_new, has_min_new;
-    const char *device, *file, *ids;
-    int64_t threads, random_weights, top_k, window, ngram, seed, max_new, min_new;
-    double temperature, top_p, min_p, repetition, presence, frequency;
+        has_ngram, has_seed, has_max_new, has_min_new, has_beams, has_length_penalty, has_n_best;
+    const char *device, *file, *ids, *early;
+    int64_t threads, random_weights, top_k, window, ngram, seed, max_new, min_new, beams, n_best;
+    double temperature, top_p, min_p, repetition, presence, frequency, length_penalty;
     TextList stop, stop_ids, bias;
 } Options;
 
@@ -40,6 +40,10 @@ static const Option table[] = {
     {"--presence-penalty", 0, OPT_NUMBER, "X", "subtract from tokens already generated", AT(presence), AT(has_presence)},
     {"--frequency-penalty", 0, OPT_NUMBER, "X", "subtract for each time generated", AT(frequency), AT(has_frequency)},
     {"--no-repeat-ngram", 0, OPT_INT, "N", "no N tokens in a row twice; 0: off", AT(ngram), AT(has_ngram)},
+    {"--beams", 0, OPT_INT, "N", "beam search with N lanes; 1: off", AT(beams), AT(has_beams)},
+    {"--length-penalty", 0, OPT_NUMBER, "X", "of beams: score = log-probability / length ^ X", AT(length_penalty), AT(has_length_penalty)},
+    {"--early-stopping", 0, OPT_TEXT, "WHEN", "of beams: true, false or never", AT(early), 0},
+    {"--n-best", 0, OPT_INT, "N", "of beams: hypotheses with --json", AT(n_best), AT(has_n_best)},
     {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
     {"--seed", 's', OPT_INT, "N", "of the random choice (default: the clock)", AT(seed), AT(has_seed)},
     {"--stop", 0, OPT_LIST, "TEXT", "end before this text; may be repeated", AT(stop), 0},
@@ -71,6 +75,7 @@ typedef struct Job {
     size_t n, cap;
     double start, first, end; /* seconds */
     float *logits;
+    json_t *hypotheses; /* of a beam search */
 } Job;
 
 typedef struct Run {
@@ -151,6 +156,18 @@ static int read_prompt(const Options *o, const TextList *rest, char **text)
     return EXIT_DONE;
 }
 
+static bool early_parse(const char *word, FtxEarly *early)
+{
+    static const char *const words[] = {"false", "true", "never"}; /* FtxEarly */
+
+    for (size_t i = 0; i < LEN(words); i++)
+        if (strcmp(word, words[i]) == 0) {
+            *early = (FtxEarly)i;
+            return true;
+        }
+    return false;
+}
+
 /* The options over the spec's defaults; what exceeds a compiled maximum, submit refuses. */
 static int make_request(Run *r)
 {
@@ -174,7 +191,12 @@ static int make_request(Run *r)
     TAKE(has_ngram, no_repeat_ngram, (int)o->ngram)
     TAKE(has_max_new, max_new, (int)o->max_new)
     TAKE(has_min_new, min_new, (int)o->min_new)
+    TAKE(has_beams, beams, (int)o->beams)
+    TAKE(has_length_penalty, length_penalty, (float)o->length_penalty)
+    TAKE(has_n_best, n_best, (int)o->n_best)
 #undef TAKE
+    if (o->early && !early_parse(o->early, &q->early_stopping))
+        return command_mistake("run", "--early-stopping: expected true, false or never, found \"%s\"", o->early);
     q->seed = o->has_seed ? (uint64_t)o->seed : (uint64_t)time(NULL) * 2654435761u;
     q->ignore_eos = o->ignore_eos;
     q->no_bos = o->no_bos;
@@ -262,20 +284,48 @@ static json_t *number(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
+static json_t *ids_json(const int32_t *ids, size_t n)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(ids[i]));
+    return list;
+}
+
+/* [{"ids", "text", "score", "logprob", "finish"}], best first */
+static json_t *hypotheses_json(const Run *r, const FtxHypothesis *h, size_t n)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++) {
+        json_t *o = json_object();
+
+        json_object_set_new(o, "ids", ids_json(h[i].ids, h[i].count));
+        if (r->info.has_tokenizer)
+            json_object_set_new(o, "text", json_stringn(h[i].text, h[i].text_bytes));
+        json_object_set_new(o, "score", number((double)h[i].score));
+        json_object_set_new(o, "logprob", number((double)h[i].logprob));
+        json_object_set_new(o, "finish", json_string(finish_name(h[i].finish)));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 static void print_json(const Run *r, const Job *j)
 {
-    json_t *o = json_object(), *ids = json_array(), *logprobs = json_array(), *t = json_object();
+    json_t *o = json_object(), *logprobs = json_array(), *t = json_object();
     char *line;
 
-    for (size_t i = 0; i < j->n; i++) {
-        json_array_append_new(ids, json_integer(j->ids[i]));
+    for (size_t i = 0; i < j->n && !j->hypotheses; i++)
         json_array_append_new(logprobs, number((double)j->logprobs[i]));
-    }
     if (r->info.has_tokenizer)
         json_object_set_new(o, "text", json_stringn(j->out ? j->out : "", j->out_bytes));
-    json_object_set_new(o, "ids", ids);
+    json_object_set_new(o, "ids", ids_json(j->ids, j->n));
     json_object_set_new(o, "logprobs", logprobs);
     json_object_set_new(o, "finish", json_string(finish_name(j->finish)));
+    if (j->hypotheses)
+        json_object_set(o, "hypotheses", j->hypotheses);
     if (j->logits) {
         json_t *l = json_array();
 
@@ -312,7 +362,26 @@ static void print_finished(Run *r)
         free(j->ids);
         free(j->logprobs);
         free(j->logits);
+        json_decref(j->hypotheses);
     }
+}
+
+/* The best stands for the text and ids of the job. */
+static void take_hypotheses(Run *r, Job *j, const FtxEvent *e)
+{
+    size_t n;
+    const FtxHypothesis *h = ftx_engine_hypotheses(r->engine, e->request, &n);
+
+    if (!h)
+        return;
+    r->tokens += h->count;
+    for (size_t i = 0; i < h->count; i++)
+        keep_event(j, &(FtxEvent){.token = h->ids[i]});
+    if (!r->info.has_tokenizer && !r->o->json && !r->o->batch)
+        for (size_t i = 0; i < h->count; i++)
+            printf("%d ", h->ids[i]);
+    if (r->o->json)
+        j->hypotheses = hypotheses_json(r, h, n);
 }
 
 static void take_event(Run *r, const FtxEvent *e)
@@ -323,6 +392,8 @@ static void take_event(Run *r, const FtxEvent *e)
     if (j->first == 0.0)
         j->first = seconds();
     r->tokens += e->token >= 0;
+    if (e->hypotheses)
+        take_hypotheses(r, j, e);
     if (r->o->json || r->o->batch) {
         keep_event(j, e);
     } else if (r->info.has_tokenizer) {

@@ -232,6 +232,13 @@ bool *ir_encoder_side(const Graph *g)
     return side;
 }
 
+Id ir_logits(const Graph *g)
+{
+    const Value *out = ir_value(g, g->output);
+
+    return out->op == OP_SAMPLE || out->op == OP_BEAM ? out->args[0] : 0;
+}
+
 void ir_sweep(Graph *g)
 {
     bool *live = arena_array(g->scratch, bool, g->values.n);

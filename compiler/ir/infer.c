@@ -489,6 +489,15 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
         *out = ir_shape(1, ir_S(), (Dim){0}, (Dim){0});
         *out_type = DT_I32;
         return true;
+    case OP_BEAM:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_rank(q, 1, 1))
+            return false;
+        if (ir_value(q->g, q->args[1])->op != OP_SAMPLE || ir_value(q->g, q->args[1])->args[0] != q->args[0])
+            return diag_error(q->d, q->loc, "beam: sampled is %s, it must be the sample of the same logits",
+                              text_of(q, 1));
+        *out = ir_shape(1, ir_S(), (Dim){0}, (Dim){0});
+        *out_type = DT_I32;
+        return true;
     case OP_NONE:
     case OP_COUNT:
         break;

@@ -93,7 +93,7 @@ typedef struct Graph {
     struct { Value *at; size_t n, cap; } values; /* [0] is unused */
     uint32_t kind;   /* FtxModelKind of ftx_format.h */
     Id output;       /* the sampled tokens; of an encoder the hidden states */
-    Id logits;       /* what the sample op reads; 0: the output is no sample */
+    Id logits;       /* what the output, a sample or a beam, reads; 0: it is neither */
     Id pooled;       /* of an encoder: one vector a sequence; 0: none */
     uint32_t facts;  /* which passes have run: IR_CLEAN ... */
     Arena *keep;     /* lives as long as the graph */
@@ -138,6 +138,9 @@ uint32_t *ir_uses(const Graph *g);
 /* Which values the encoder computes: of an encoder all, of a decoder none, else those that the keys
  * and values of the source are made of. [values.n], in g->scratch. */
 bool *ir_encoder_side(const Graph *g);
+
+/* The logits by the graph's output. */
+Id ir_logits(const Graph *g);
 
 bool ir_verify(const Graph *g, Diag *d);
 void ir_print(const Graph *g, FILE *out);

@@ -338,7 +338,7 @@ static bool statement(Reader *r)
         return true;
     }
     r->g->output = (Id)i;
-    r->g->logits = ir_value(r->g, (Id)i)->op == OP_SAMPLE ? ir_value(r->g, (Id)i)->args[0] : 0;
+    r->g->logits = ir_logits(r->g);
     return true;
 }
 

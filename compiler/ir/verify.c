@@ -62,7 +62,7 @@ static bool verify_value(const Graph *g, Id id, Diag *d)
                           dtype_name(v->type), dtype_name(type));
     if (v->type == DT_NONE && g->facts & IR_PRECISE)
         return diag_error(d, v->loc, "%%%u = %s has no type after precision", id, ir_op_name(v->op));
-    if (v->type == DT_I32 && v->op != OP_IDS && v->op != OP_SAMPLE)
+    if (v->type == DT_I32 && v->op != OP_IDS && v->op != OP_SAMPLE && v->op != OP_BEAM)
         return diag_error(d, v->loc, "%%%u = %s: only ids and tokens are integers", id, ir_op_name(v->op));
     return true;
 }
@@ -103,7 +103,7 @@ bool ir_verify(const Graph *g, Diag *d)
             return false;
     if (!g->output || g->output >= g->values.n)
         return diag_error(d, nowhere, "the graph has no output");
-    if (g->logits != (ir_value(g, g->output)->op == OP_SAMPLE ? ir_value(g, g->output)->args[0] : 0))
+    if (g->logits != ir_logits(g))
         return diag_error(d, nowhere, "the logits %%%u are not what the output reads", g->logits);
     if (g->pooled >= g->values.n || (g->pooled && g->kind != FTX_MODEL_ENCODER))
         return diag_error(d, nowhere, "pooled: %%%u is no value of an encoder", g->pooled);

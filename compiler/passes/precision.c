@@ -27,7 +27,7 @@ void precision_apply(Graph *g, const Precision *p, DType compute)
             v->type = v->shape.rank == 1 ? DT_FP32 : matrix;
         else if (v->op == OP_ROPE_TABLE)
             v->type = DT_FP32;
-        else if (v->op == OP_IDS || v->op == OP_SAMPLE)
+        else if (v->op == OP_IDS || v->op == OP_SAMPLE || v->op == OP_BEAM)
             v->type = DT_I32;
         else if (ir_op_is_weight(v->op))
             v->type = ir_value(g, v->args[0])->type;

@@ -108,10 +108,8 @@ bool rewrite_run(Graph *g, Rule *rule)
         r.map[v] = made ? made : copy(&r, v);
     }
     now.output = r.map[g->output];
-    now.logits = r.map[g->logits];
     now.pooled = r.map[g->pooled];
-    if (now.logits && ir_value(&now, now.output)->op == OP_SAMPLE)
-        now.logits = ir_value(&now, now.output)->args[0];
+    now.logits = ir_logits(&now);
     *g = now;
     ir_sweep(g);
     return r.changed;

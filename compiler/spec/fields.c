@@ -14,6 +14,7 @@ typedef enum Kind {
     TEXT,
     TYPE,   /* fp32 fp16 bf16; `low` 1: or auto */
     IDS,    /* a token id or a list of them */
+    EARLY,  /* false, true or "never": FtxEarly */
     GRAPH,
 } Kind;
 
@@ -56,6 +57,12 @@ static const Field fields[] = {
     {"decode.min_new", COUNT, 0, 1 << 20, 0, false},
     {"decode.max_new", COUNT, 0, 1 << 20, 0, false},
     {"decode.max_top_k", COUNT, 1, MAX_TOP_K, 64, false},
+    {"decode.width", COUNT, 1, 64, 1, false},
+    {"decode.length_penalty", NUMBER, -100, 100, 1, false},
+    {"decode.early_stopping", EARLY, 0, 0, FTX_EARLY_FALSE, false},
+    {"decode.n_best", COUNT, 1, 64, 1, false},
+    {"decode.forced_bos", COUNT, -1, MAX_ID, -1, false},
+    {"decode.forced_eos", COUNT, -1, MAX_ID, -1, false},
 };
 
 /* --- fields by path --------------------------------------------------------------------------- */
@@ -142,6 +149,8 @@ static const char *range_text(Arena *a, const Field *f)
         return f->low != 0 ? "one of auto, fp32, fp16, bf16" : "one of fp32, fp16, bf16";
     case IDS:
         return "a token id or a list of up to 8";
+    case EARLY:
+        return "false, true or \"never\"";
     case GRAPH:
         return "what a family gives, as in graph = llama { ... }";
     }
@@ -210,6 +219,21 @@ DType field_type(lua_State *L, int t, const char *path)
         field_refuse(L, path, range_text(sandbox_of(L)->keep, f), -1);
     lua_pop(L, 1);
     return type;
+}
+
+FtxEarly field_early(lua_State *L, int t, const char *path)
+{
+    FtxEarly early = FTX_EARLY_FALSE;
+
+    field_push(L, t, path);
+    if (lua_type(L, -1) == LUA_TBOOLEAN)
+        early = lua_toboolean(L, -1) ? FTX_EARLY_TRUE : FTX_EARLY_FALSE;
+    else if (lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), "never") == 0)
+        early = FTX_EARLY_NEVER;
+    else if (!lua_isnil(L, -1))
+        field_refuse(L, path, field_expected(L, path), -1);
+    lua_pop(L, 1);
+    return early;
 }
 
 const char *field_text(lua_State *L, int t, const char *path)
@@ -288,6 +312,12 @@ static void push_override(lua_State *L, const Field *f, const char *text)
     case TEXT:
     case TYPE:
         lua_pushstring(L, text);
+        return;
+    case EARLY:
+        if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+            lua_pushboolean(L, text[0] == 't');
+        else
+            lua_pushstring(L, text);
         return;
     case IDS:
         if (!push_ids(L, text))

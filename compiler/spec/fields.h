@@ -16,6 +16,8 @@ void field_push(lua_State *L, int t, const char *path); /* nil where it is missi
 double field_number(lua_State *L, int t, const char *path); /* checked, or its default */
 int64_t field_count(lua_State *L, int t, const char *path);
 DType field_type(lua_State *L, int t, const char *path);
+bool field_flag(lua_State *L, int t, const char *path); /* missing: false */
+FtxEarly field_early(lua_State *L, int t, const char *path);
 const char *field_text(lua_State *L, int t, const char *path); /* NULL: missing */
 
 /* Raises "PATH must be EXPECTED, got ...": about -D where the value came from there, else about

@@ -22,6 +22,17 @@ static void read_limits(lua_State *L, int t)
     l->end_ids = field_count(L, t, "limits.end_ids");
     l->kv_block = field_count(L, t, "kv.block_size");
     l->kv_pages = field_count(L, t, "kv.pages");
+    l->beams = field_count(L, t, "decode.width");
+    if (l->beams > l->sequences) {
+        lua_pushinteger(L, l->beams);
+        field_refuse(L, "decode.width",
+               lua_pushfstring(L, "at most limits.sequences (%I): each lane is a row of a step", l->sequences), -2);
+    }
+    if (l->beams > r->spec->vocab) {
+        lua_pushinteger(L, l->beams);
+        field_refuse(L, "decode.width",
+               lua_pushfstring(L, "at most the size of the vocabulary, %d", (int)r->spec->vocab), -2);
+    }
     if (l->tokens < l->sequences) {
         lua_pushinteger(L, l->tokens);
         field_refuse(L, "limits.tokens",
@@ -55,6 +66,38 @@ static void read_precision(lua_State *L, int t)
     p->kv = field_type(L, t, "precision.kv");
 }
 
+static int32_t read_id(lua_State *L, int t, const char *field)
+{
+    const uint32_t vocab = reader_of(L)->spec->vocab;
+    const int64_t id = field_count(L, t, field);
+
+    if (id >= (int64_t)vocab) {
+        lua_pushinteger(L, id);
+        field_refuse(L, field, lua_pushfstring(L, "below the vocabulary's size %d", (int)vocab), -2);
+    }
+    return (int32_t)id;
+}
+
+/* With ftx.beam a request has `width` lanes unless it says otherwise; a width beside another
+ * strategy is only the most that a request may have. */
+static void read_beams(lua_State *L, int t, FtxDecode *c)
+{
+    const int64_t width = reader_of(L)->graph->limits.beams;
+
+    field_push(L, t, "decode");
+    c->beams = lua_istable(L, -1) && lua_getfield(L, -1, "strategy") == LUA_TSTRING &&
+               strcmp(lua_tostring(L, -1), "beam") == 0 ? (int32_t)width : 1;
+    c->length_penalty = (float)field_number(L, t, "decode.length_penalty");
+    c->early_stopping = field_early(L, t, "decode.early_stopping");
+    c->n_best = (int32_t)field_count(L, t, "decode.n_best");
+    c->forced_bos = read_id(L, t, "decode.forced_bos");
+    c->forced_eos = read_id(L, t, "decode.forced_eos");
+    if (c->n_best > width) {
+        lua_pushinteger(L, c->n_best);
+        field_refuse(L, "decode.n_best", lua_pushfstring(L, "at most decode.width (%I)", (lua_Integer)width), -2);
+    }
+}
+
 static void read_decode(lua_State *L, int t)
 {
     FtxDecode *c = &reader_of(L)->spec->decode;
@@ -64,7 +107,7 @@ static void read_decode(lua_State *L, int t)
     field_push(L, t, "decode");
     if (!lua_istable(L, -1)) /* nothing said: greedy */
         c->temperature = 0;
-    else if (lua_getfield(L, -1, "strategy") == LUA_TSTRING && strcmp(lua_tostring(L, -1), "greedy") == 0 &&
+    else if (lua_getfield(L, -1, "strategy") == LUA_TSTRING && strcmp(lua_tostring(L, -1), "sample") != 0 &&
              !field_override(reader_of(L), "decode.temperature"))
         c->temperature = 0;
     c->top_k = (int32_t)field_count(L, t, "decode.top_k");
@@ -77,8 +120,7 @@ static void read_decode(lua_State *L, int t)
     c->ngram = (int32_t)field_count(L, t, "decode.no_repeat_ngram");
     c->min_new = (int32_t)field_count(L, t, "decode.min_new");
     c->max_new = (int32_t)field_count(L, t, "decode.max_new");
-    c->length_penalty = 1;
-    c->forced_bos = c->forced_eos = -1;
+    read_beams(L, t, c);
     field_push(L, t, "decode.max_top_k");
     c->max_top_k = (int32_t)field_count(L, t, "decode.max_top_k");
     if (lua_isnil(L, -1) && c->max_top_k < c->top_k)
@@ -249,6 +291,8 @@ static int ftx_model(lua_State *L)
     ir_sweep(g);
     read_facts(L);
     read_limits(L, 1);
+    if (g->limits.beams > 1)
+        g->output = nn_beam(L, g->output);
     size_rope_tables(g);
     check_cache_bytes(L);
     read_precision(L, 1);
@@ -293,10 +337,10 @@ static int strategy(lua_State *L, const char *name)
         if (!field_exists(path))
             return sandbox_fail(L, "ftx.%s: there is no field '%s'; the fields are: %s", name, sandbox_text(L, -2),
                                 fields_names(a, "decode."));
-        if (strcmp(name, "greedy") == 0 && (strcmp(key, "temperature") == 0 || strcmp(key, "top_p") == 0 ||
+        if (strcmp(name, "sample") != 0 && (strcmp(key, "temperature") == 0 || strcmp(key, "top_p") == 0 ||
                                             strcmp(key, "top_k") == 0 || strcmp(key, "min_p") == 0))
-            return sandbox_fail(L, "ftx.greedy takes the most likely token: %s means nothing there; ftx.sample has it",
-                                key);
+            return sandbox_fail(L, "ftx.%s takes the most likely %s: %s means nothing there; ftx.sample has it", name,
+                                strcmp(name, "greedy") == 0 ? "token" : "texts", key);
     }
     lua_pushstring(L, name);
     lua_setfield(L, 1, "strategy");
@@ -311,6 +355,16 @@ static int ftx_sample(lua_State *L)
 static int ftx_greedy(lua_State *L)
 {
     return strategy(L, "greedy");
+}
+
+/* width: how many continuations run on side by side */
+static int ftx_beam(lua_State *L)
+{
+    strategy(L, "beam");
+    if (lua_getfield(L, 1, "width") == LUA_TNIL)
+        return sandbox_fail(L, "ftx.beam: width is missing; it must be %s", field_expected(L, "decode.width"));
+    lua_settop(L, 1);
+    return 1;
 }
 
 /* --- for families and checkouts --------------------------------------------------------------------------- */
@@ -331,7 +385,7 @@ static int ftx_has(lua_State *L)
 int ftx_open(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"model", ftx_model}, {"sample", ftx_sample}, {"greedy", ftx_greedy},
+        {"model", ftx_model}, {"sample", ftx_sample}, {"greedy", ftx_greedy}, {"beam", ftx_beam},
         {"refuse", ftx_refuse}, {"has", ftx_has}, {NULL, NULL},
     };
 

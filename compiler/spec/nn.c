@@ -563,6 +563,11 @@ static int nn_sample(lua_State *L)
     return push(L, add(L, OP_SAMPLE, nn_value(L, 1, "sample: logits"), 0, 0, NULL));
 }
 
+Id nn_beam(lua_State *L, Id sample)
+{
+    return add(L, OP_BEAM, value(L, sample)->args[0], sample, 0, NULL);
+}
+
 /* nn.width(x): the last size */
 static int nn_width(lua_State *L)
 {

@@ -26,6 +26,8 @@ static inline Reader *reader_of(lua_State *L)
 /* nn.c. nn_open leaves the module on the stack. */
 int nn_open(lua_State *L);
 Id nn_value(lua_State *L, int i, const char *what); /* raises if it is none */
+Id nn_apply(lua_State *L, Op op, Id x);             /* one op of one argument more */
+Id nn_beam(lua_State *L, Id sample);                /* a beam search beside a sample of the same logits */
 
 /* model.c */
 int ftx_open(lua_State *L);

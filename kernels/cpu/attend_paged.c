@@ -12,16 +12,19 @@
  * Blocks stand at multiples of ATTEND_KEYS, spans at multiples of SPAN positions. Each span starts a new
  * (max, sum, value), and these are merged in order. So the bits of a result depend on the
  * position alone, and the spans of a long sequence can be given to several threads where there are
- * fewer pieces than threads (single tokens only): the thread that finishes last merges. */
+ * fewer pieces than threads (single tokens only): the thread that finishes last merges.
+ *
+ * A lane of a beam search reads positions of the prompt from lane 0's pages, later ones from those of
+ * the slot that owns them: each position is looked up. */
 //@ kernel  attend_paged
 //@ device  cpu
-//@ args    q[T,H,E] $rows $pages $k $v -> y
+//@ args    q[T,H,E] $rows $pages $k $v $owner -> y
 //@ match   y = attend_paged(q)
 //@ consts  H: H  G: attend_paged.kv_heads  E: E
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ consts  SPAN: round_up(max(256, ceil_div(CONTEXT, 32)), 32)
-//@ consts  SPANS: ceil_div(CONTEXT, SPAN)
+//@ consts  SPANS: ceil_div(CONTEXT, SPAN)  LENGTH: CONTEXT  BEAM: BEAMS
 //@ fits    E <= 256
 //@ scratch parts 16 * SPANS * min(ceil_div(H, G), 16) * (E + 2) * 4
 //@ zeroed  ready 64
@@ -33,7 +36,7 @@
 #ifndef ATTEND_ONCE
 #define ATTEND_ONCE
 enum { ATTEND_H, ATTEND_G, ATTEND_E, ATTEND_SCALE, ATTEND_WINDOW, ATTEND_SOFTCAP, ATTEND_BLOCK, ATTEND_PAGES,
-       ATTEND_KV, ATTEND_SPAN, ATTEND_SPANS };
+       ATTEND_KV, ATTEND_SPAN, ATTEND_SPANS, ATTEND_LENGTH, ATTEND_BEAM };
 enum {
     ATTEND_KEYS = 32,         /* of a block: 8 KB of keys at head_dim 64 */
     ATTEND_MAX_VECTORS = 16,  /* query vectors of a piece of work */
@@ -46,9 +49,10 @@ typedef struct AttendArgs {
     const FtxRow *rows;
     const int32_t *pages;
     const char *k, *v;
+    const int32_t *owner; /* NULL: no row is a lane */
     float *y, *parts;
     int *ready;
-    int64_t H, G, E, window, block, pages_of, kv, span, spans;
+    int64_t H, G, E, window, block, pages_of, kv, span, spans, context;
     float scale, softcap;
     int64_t group, heads_at_once, tokens_at_once;
 } AttendArgs;
@@ -197,18 +201,30 @@ static void AT(attend_widen)(float *to, const char *from, int64_t type, int64_t 
     }
 }
 
+/* Where position p of a row stands: its page. */
+ALWAYS_INLINE int64_t AT(attend_page)(const AttendArgs *a, const FtxRow *row, int64_t p)
+{
+    int64_t slot = row->slot;
+
+    if (a->owner && row->lane >= 0)
+        slot = p < row->prompt ? a->rows[row->group].slot : a->owner[slot * a->context + p];
+    return a->pages[slot * a->pages_of + p / a->block];
+}
+
 /* Pointers to the rows of keys [j0, j0+n); up to a multiple of four the last one again. */
-static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) *w, const int32_t *pages, int64_t g, int64_t j0,
+static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) *w, const FtxRow *row, int64_t g, int64_t j0,
                               int64_t n)
 {
     const int64_t row_bytes = a->E * cpu_type_bytes(a->kv);
     const int direct = a->kv == CPU_FP32 && a->E % LANES == 0;
+    const int lone = a->owner && row->lane >= 0; /* neighbours may stand in different pages */
     int64_t j = 0;
 
     while (j < n) {
         const int64_t at = j0 + j, in_page = at % a->block;
-        const int64_t here = a->block - in_page < n - j ? a->block - in_page : n - j;
-        const int64_t offset = ((pages[at / a->block] * a->G + g) * a->block + in_page) * row_bytes;
+        const int64_t whole = a->block - in_page < n - j ? a->block - in_page : n - j;
+        const int64_t here = lone && at >= row->prompt ? 1 : lone && at + whole > row->prompt ? row->prompt - at : whole;
+        const int64_t offset = ((AT(attend_page)(a, row, at) * a->G + g) * a->block + in_page) * row_bytes;
 
         for (int64_t i = 0; i < here; i++, j++) {
             const char *k = a->k + offset + i * row_bytes, *v = a->v + offset + i * row_bytes;
@@ -287,13 +303,11 @@ static void AT(attend_reset)(const AT(AttendWork) *w, AT(AttendState) *st)
 static void AT(attend_span)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendState) *st, const AttendPiece *p,
                             int64_t from, int64_t to)
 {
-    const int32_t *pages = a->pages + a->rows[p->row].slot * a->pages_of;
-
     AT(attend_reset)(w, st);
     for (int64_t j = from; j < to; j += ATTEND_KEYS) {
         const int64_t n = to - j < ATTEND_KEYS ? to - j : ATTEND_KEYS;
 
-        AT(attend_gather)(a, w, pages, p->g, j, n);
+        AT(attend_gather)(a, w, &a->rows[p->row], p->g, j, n);
         AT(attend_block)(a, w, st, j, n);
     }
 }
@@ -420,7 +434,8 @@ static void AT(attend_part)(const AttendArgs *a, const AttendPiece *p, int64_t i
 void AT(attend_paged)(const CpuCall *c)
 {
     AttendArgs a = {.q = c->arg[0], .rows = c->arg[1], .pages = c->arg[2], .k = c->arg[3], .v = c->arg[4],
-                    .y = c->arg[5], .parts = c->arg[6], .ready = c->arg[7],
+                    .owner = c->k[ATTEND_BEAM] ? c->arg[5] : NULL, .y = c->arg[6], .parts = c->arg[7], .ready = c->arg[8],
+                    .context = c->k[ATTEND_LENGTH],
                     .H = c->k[ATTEND_H], .G = c->k[ATTEND_G], .E = c->k[ATTEND_E], .window = c->k[ATTEND_WINDOW],
                     .block = c->k[ATTEND_BLOCK], .pages_of = c->k[ATTEND_PAGES], .kv = c->k[ATTEND_KV],
                     .span = c->k[ATTEND_SPAN], .spans = c->k[ATTEND_SPANS],

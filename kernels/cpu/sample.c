@@ -28,10 +28,12 @@
 #include "each.h"
 #else
 
+#include "tail.h"
+
 #ifndef SAMPLE_ONCE
 #define SAMPLE_ONCE
 enum { SAMPLE_V, SAMPLE_CONTEXT, SAMPLE_SEQUENCES, SAMPLE_ENDS, SAMPLE_BIAS };
-enum { SAMPLE_SEEN = 0x40000000, SAMPLE_LEVELS = 3, SAMPLE_BUCKETS = 2048, SAMPLE_GROUPS = 2048 };
+enum { SAMPLE_LEVELS = 3, SAMPLE_BUCKETS = 2048, SAMPLE_GROUPS = 2048 };
 
 /* What of z stays: values above `key`, and the first `ties` ids of those equal to it. */
 typedef struct SampleKept {
@@ -39,17 +41,6 @@ typedef struct SampleKept {
     float value;  /* the float of `key` */
     int64_t ties;
 } SampleKept;
-
-typedef struct SampleRow {
-    const float *x;
-    float *z;
-    uint32_t *marks;
-    const FtxRow *row;
-    const FtxParams *p;
-    const int32_t *ends, *history;
-    const FtxBias *bias;
-    int64_t V;
-} SampleRow;
 
 /* Bits of a float as an unsigned integer of the same order. */
 static inline uint32_t sample_key(float f)
@@ -88,56 +79,6 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
     return c0;
 }
 
-/* Everything before temperature, on z, which holds the raw logits. */
-static void sample_penalties(const SampleRow *r)
-{
-    const FtxParams *p = r->p;
-    const int64_t length = r->row->kv_len;
-    const int32_t *past = r->history;
-    float *z = r->z;
-
-    for (int64_t i = 0; i < p->n_bias; i++)
-        if (r->bias[i].id >= 0 && r->bias[i].id < r->V)
-            z[r->bias[i].id] += r->bias[i].value;
-
-    if (p->repetition != 1.0f) {
-        const int64_t from = p->window > 0 && p->window < length ? length - p->window : 0;
-
-        for (int64_t i = from; i < length; i++) {
-            float *s = &z[past[i]];
-
-            if (r->marks[past[i]])
-                continue;
-            r->marks[past[i]] = SAMPLE_SEEN;
-            *s = *s < 0.0f ? *s * p->repetition : *s / p->repetition;
-        }
-        for (int64_t i = from; i < length; i++)
-            r->marks[past[i]] = 0;
-    }
-    if (p->presence != 0.0f || p->frequency != 0.0f) {
-        for (int64_t i = r->row->prompt; i < length; i++)
-            r->marks[past[i]]++;
-        for (int64_t i = r->row->prompt; i < length; i++) {
-            const uint32_t count = r->marks[past[i]];
-
-            if (count)
-                z[past[i]] -= p->presence + p->frequency * (float)count;
-            r->marks[past[i]] = 0;
-        }
-    }
-    if (p->ngram > 0 && length + 1 >= p->ngram) {
-        const int64_t n = p->ngram - 1;
-        const int32_t *tail = past + length - n; /* what the new token would follow */
-
-        for (int64_t i = 0; i + n < length; i++)
-            if (memcmp(past + i, tail, (size_t)n * sizeof *past) == 0)
-                z[past[i + n]] = -__builtin_inff();
-    }
-    if (length < p->min_length)
-        for (int64_t i = 0; i < p->n_ends; i++)
-            if (r->ends[i] >= 0 && r->ends[i] < r->V)
-                z[r->ends[i]] = -__builtin_inff();
-}
 #endif
 
 /* Runs the text at the end for every z[i] = f >= low in ascending order; mass = exp(f - max). */
@@ -158,60 +99,6 @@ static void sample_penalties(const SampleRow *r)
             } \
         } \
     }
-
-ALWAYS_INLINE int AT(sample_any)(Vf v, float low)
-{
-#if LANES == 16
-    return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(low), _CMP_GE_OQ) != 0;
-#elif LANES == 8
-    return _mm256_movemask_ps(_mm256_cmp_ps((__m256)v, _mm256_set1_ps(low), _CMP_GE_OQ)) != 0;
-#else
-    const Vi m = v >= low;
-
-    return (m[0] | m[1] | m[2] | m[3]) != 0;
-#endif
-}
-
-/* The largest value, and the lowest id that has it. */
-static float AT(sample_max)(const float *z, int64_t V, int64_t *where)
-{
-    Vf top = vset(-__builtin_inff());
-    int64_t i = 0;
-    float max;
-
-    for (; i + LANES <= V; i += LANES)
-        top = vmax(vload(z + i), top);
-    for (max = vmax_of(top); i < V; i++)
-        max = z[i] > max ? z[i] : max;
-    *where = 0;
-    for (i = 0; i + LANES <= V && !AT(sample_any)(vload(z + i), max); i += LANES)
-        continue;
-    for (; i < V; i++)
-        if (z[i] == max) {
-            *where = i;
-            break;
-        }
-    return max;
-}
-
-/* log(sum(exp(x))) given the largest; lanes in fp32 for 1024 elements at a time, those in double. */
-static double AT(sample_logsumexp)(const float *x, int64_t V, float max)
-{
-    double total = 0.0;
-
-    for (int64_t from = 0; from < V; from += 1024) {
-        const int64_t to = from + 1024 < V ? from + 1024 : V;
-        Vf sum = {0};
-        int64_t i = from;
-
-        for (; i + LANES <= to; i += LANES)
-            sum += vexp(vload(x + i) - max);
-        total += vsum(sum);
-        for (; i < to; i++)
-            total += vexp(vset(x[i] - max))[0];
-    }
-    return max + __builtin_log(total);
-}
 
 /* The largest key such that the values from it up weigh at least `want`, among those that stay:
  * key by key from the top, weights 1 (top-k) or exp(z - max) (top-p). `above` gets the

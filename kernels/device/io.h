@@ -38,7 +38,7 @@ typedef struct FtxRow {
     int src_len;  /* sequence to sequence: tokens of the source */
     int src_slot; /* and the slot that holds its keys and values */
     int group;    /* beams: the row of lane 0; without them the row itself */
-    int lane;     /* beams: which lane of the group; 0 */
+    int lane;     /* beams: which lane of the group; -1: not a beam search */
 } FtxRow;
 
 /* $params [S] */
@@ -79,6 +79,31 @@ typedef struct FtxOut {
     int finish;    /* 0 running, 1 end id, 2 length */
     int length;    /* n: length of the sequence before this token */
 } FtxOut;
+
+/* $beams [S]; there are these five only where an artifact is compiled for beam search. */
+typedef struct FtxBeam {
+    int width; /* lanes of the group; 0: the row searches nothing, `sample` serves it */
+    float length_penalty;
+    int early; /* FtxEarly */
+    int forced_bos, forced_eos; /* the first new token, and the last where the limit is met; -1: any */
+    int emit;  /* 1: this step's logits are expanded. FtxRow.emit is 0 then: `sample` leaves the row alone */
+    int reserved[2];
+} FtxBeam;
+
+/* $lanes [slots]: what a lane is between two steps, and the hypothesis that stands in its slot: which
+ * lane found it does not matter. Its ids, end id included, are $hyps [slots][context] from 0. */
+typedef struct FtxLane {
+    float score; /* sum of log-probabilities; -inf: nothing runs here */
+    int token;   /* the next token, not fed yet */
+    float hyp_score, hyp_sum; /* score = sum / length ^ length_penalty */
+    int hyp_length; /* generated tokens; 0: none */
+    int hyp_end;    /* 1: ends with an end id */
+    int reserved[2];
+} FtxLane;
+
+/* $group [slots][beams]: by the slot of lane 0, the slots of all lanes.
+ * $owner [slots][context]: for positions from the prompt's end on, the slot whose pages and history
+ * hold that position of this lane; earlier ones stand in lane 0's slot. */
 
 /* After `sample`, a row that is not done stands ready for the next decode step: its token
  * (token index = row) becomes {id = sampled, pos + 1, row, slot}, its kv_len grows by one. Only

@@ -102,6 +102,39 @@ int ref_sample(const RefRow *r, const float *logits, int V, double *p, int32_t *
 
 double ref_logsumexp(const float *logits, int V);
 
+/* --- beam search: beam.c ------------------------------------------------------------------------- */
+
+typedef struct RefFound {
+    double score, sum;
+    int length; /* with the prompt */
+    int end;    /* ends with an end id, not at the limit */
+    int row;    /* of found_ids */
+} RefFound;
+
+/* Settings and room are the caller's; arrays of `width` unless said. */
+typedef struct RefBeams {
+    int width, V, limit, n_ends;
+    int early; /* FtxEarly */
+    double length_penalty;
+    const int32_t *ends;
+    /* state */
+    int prompt, length, found, done;
+    int32_t *ids;  /* [width, limit]: the running sequences, best first */
+    double *score; /* sums of their log-probabilities; -inf: nothing runs there */
+    RefFound *hypothesis; /* [width + 1]: found of them, best first */
+    int32_t *found_ids;   /* [width, limit] */
+    int32_t *parent, *next; /* of the last step: where each comes from, and its new id */
+    /* scratch */
+    double *total;  /* [width * V] */
+    int32_t *order; /* [width * V] */
+    double *next_score;
+    int32_t *next_ids; /* [width, limit] */
+} RefBeams;
+
+void ref_beams_begin(RefBeams *b, const int32_t *prompt, int n);
+/* One step: log-probabilities [width, V] after all processors. */
+void ref_beams_step(RefBeams *b, const double *logprobs);
+
 #ifdef __cplusplus
 }
 #endif

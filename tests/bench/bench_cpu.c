@@ -40,7 +40,7 @@ static void *filled(size_t bytes, DType type)
 typedef struct Load {
     CpuKernel *kernel;
     void *arg[12];
-    int64_t k[12];
+    int64_t k[16];
     int T, S;
     const char *ring; /* arg[1] walks through copies at ring */
     size_t step, copies;
@@ -126,9 +126,9 @@ static void attend(const char *name, int T, int context, int H, int G, int E, in
     memcpy(&scale_bits, &scale, sizeof scale);
     for (int i = 0; i < pages; i++)
         table[i] = pages - 1 - i;
-    const int64_t k[] = {H, G, E, scale_bits, 0, 0, BLOCK, pages, DT_FP32, span, (context + span - 1) / span};
+    const int64_t k[] = {H, G, E, scale_bits, 0, 0, BLOCK, pages, DT_FP32, span, (context + span - 1) / span, context, 0};
     void *const arg[] = {filled((size_t)T * H * E * 4, DT_FP32), &row, table, filled(n * 4, DT_FP32), filled(n * 4, DT_FP32),
-                         malloc((size_t)T * H * E * 4), malloc((size_t)16 * 64 * 16 * (E + 2) * 4), ready};
+                         NULL, malloc((size_t)T * H * E * 4), malloc((size_t)16 * 64 * 16 * (E + 2) * 4), ready};
     memcpy(l.k, k, sizeof k);
     memcpy(l.arg, arg, sizeof arg);
 
@@ -136,7 +136,7 @@ static void attend(const char *name, int T, int context, int H, int G, int E, in
 
     printf("%-22s %4d tokens at %5d, %2d/%d x %d  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, T, context, H, G,
            E, threads, s * 1e6, (double)n * 8 / s * 1e-9, 4.0 * pairs * H * E / s * 1e-9);
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 8; i++)
         if (i != 1)
             free(arg[i]);
 }

@@ -83,10 +83,10 @@ static void attend(Setup *u, int level, int threads, FtxRow *rows, int S, int T,
 {
     const Shape *s = u->s;
     const int64_t k[] = {s->H, s->G, s->E, number_bits(1.0 / sqrt(s->E)), s->window, number_bits(s->softcap), s->block,
-                         u->pages_of, s->kv, u->span, u->spans};
+                         u->pages_of, s->kv, u->span, u->spans, s->context, 0};
 
-    call(kernel_at("attend_paged", level), (void *const[]){u->q, rows, u->pages, u->k, u->v, y, u->parts, u->ready}, k, T, S,
-         threads);
+    call(kernel_at("attend_paged", level), (void *const[]){u->q, rows, u->pages, u->k, u->v, NULL, y, u->parts, u->ready}, k, T,
+         S, threads);
 }
 
 static void check(int level, const Shape *s, const Row *rows, int S)

@@ -1,0 +1,351 @@
+/* beam.c - a step of beam search: of all continuations of a group's lanes the best, as Hugging Face's
+ * generate means it (kernels/ref/beam.c says it plainly).
+ *
+ * A group is `width` neighbouring rows, one a lane; in the step that ends the prompt it is the row of
+ * lane 0 alone. Each row leaves its best width + ends continuations, more cannot be looked at; who
+ * brings a group's last row merges them. The best that do not end become the lanes of the next step:
+ * a lane's past is written down as owners, so nobody's keys and values move:
+ *
+ *   owner[slot][p], p >= prompt    the slot whose pages and history hold position p of this lane
+ *
+ * and a lane's new row of owners is its parent's. Those that end stand as hypotheses, one a slot, the
+ * ids in hyps, scores in lanes, until the host fetches them.
+ *
+ *   x [S,V] fp32, read only. s [S]: what `sample` chose for rows that search nothing; they pass.
+ *   z [S,V] fp32: processed log-probabilities. past [S,CONTEXT]: a lane's ids in their order. */
+//@ kernel  beam
+//@ device  cpu
+//@ args    x[S,V] s $rows $params $beams $ends $bias $token $history $owner $group $lanes $hyps $out -> y
+//@ match   y = beam(x, s)
+//@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS  WIDTH: BEAMS
+//@ scratch z 4 * S_MAX * V
+//@ scratch past 4 * S_MAX * CONTEXT
+//@ scratch best 8 * S_MAX * (WIDTH + ENDS)
+//@ zeroed  marks 4 * S_MAX * V
+//@ zeroed  arrived 4 * S_MAX
+//@ moves   8 * S * V
+#ifndef LEVEL
+#define BODY "beam.c"
+#include "each.h"
+#else
+
+#include "tail.h"
+
+#ifndef BEAM_ONCE
+#define BEAM_ONCE
+enum { BEAM_V, BEAM_CONTEXT, BEAM_SEQUENCES, BEAM_ENDS, BEAM_BIAS, BEAM_WIDTH };
+enum { BEAM_MOST = 64 };
+
+typedef struct BeamBest { /* a continuation; a row's stand in their order, id -1 behind the last */
+    float total;
+    int32_t id;
+} BeamBest;
+
+typedef struct BeamArgs {
+    const float *x;
+    FtxRow *rows;
+    const FtxParams *params;
+    const FtxBeam *beams;
+    const int32_t *ends;
+    const FtxBias *bias;
+    FtxToken *token;
+    const int32_t *history;
+    int32_t *owner;
+    const int32_t *group;
+    FtxLane *lanes;
+    int32_t *hyps;
+    FtxOut *out;
+    int32_t *y;
+    float *z;
+    int32_t *past;
+    BeamBest *best;
+    uint32_t *marks;
+    int32_t *arrived;
+    int64_t V, context, sequences, n_ends, n_bias, width, each; /* each: entries of a row in best */
+} BeamArgs;
+
+/* A group in a step. */
+typedef struct BeamGroup {
+    int64_t row;           /* of lane 0 */
+    const FtxBeam *beam;
+    const int32_t *slots;  /* of the lanes */
+    int length, prompt, limit;
+    int lanes;             /* that bring a row: 1 in the step that ends the prompt */
+} BeamGroup;
+
+static BeamArgs beam_args(const CpuCall *c)
+{
+    BeamArgs a = {c->arg[0], c->arg[2], c->arg[3], c->arg[4], c->arg[5], c->arg[6], c->arg[7], c->arg[8], c->arg[9],
+                  c->arg[10], c->arg[11], c->arg[12], c->arg[13], c->arg[14], c->arg[15], c->arg[16], c->arg[17],
+                  c->arg[18], c->arg[19], c->k[BEAM_V], c->k[BEAM_CONTEXT], c->k[BEAM_SEQUENCES], c->k[BEAM_ENDS],
+                  c->k[BEAM_BIAS], c->k[BEAM_WIDTH], 0};
+
+    a.each = a.width + a.n_ends;
+    return a;
+}
+
+static BeamGroup beam_group(const BeamArgs *a, int64_t s)
+{
+    const int64_t row = a->rows[s].group;
+    const FtxRow *r = &a->rows[row];
+
+    return (BeamGroup){.row = row, .beam = &a->beams[row], .slots = a->group + r->slot * a->width,
+                       .length = r->kv_len, .prompt = r->prompt, .limit = r->limit,
+                       .lanes = r->kv_len == r->prompt ? 1 : a->beams[row].width};
+}
+
+/* The only id that may follow, -1: any. */
+static int32_t beam_forced(const BeamGroup *g)
+{
+    if (g->beam->forced_bos >= 0 && g->length == g->prompt)
+        return g->beam->forced_bos;
+    return g->length + 1 == g->limit ? g->beam->forced_eos : -1;
+}
+
+/* The ids of a lane's sequence, one after another. */
+static void beam_past(const BeamArgs *a, const BeamGroup *g, int slot, int from, int32_t *to)
+{
+    const int32_t *owner = a->owner + slot * a->context;
+
+    for (int p = from; p < g->length; p++)
+        to[p - from] = a->history[(p < g->prompt ? g->slots[0] : owner[p]) * a->context + p];
+}
+
+static int beam_ends(const BeamArgs *a, const BeamGroup *g, int32_t id)
+{
+    for (int i = 0; i < a->params[g->row].n_ends; i++)
+        if (a->ends[g->row * a->n_ends + i] == id)
+            return 1;
+    return 0;
+}
+
+/* Keeps a hypothesis if there is room, or a worse one. */
+static void beam_keep(const BeamArgs *a, const BeamGroup *g, int parent, const BeamBest *b, int end)
+{
+    const int n = g->length + 1 - g->prompt;
+    const float score = b->total / __builtin_powf((float)n, g->beam->length_penalty);
+    FtxLane *worst = NULL;
+    int32_t *ids = NULL;
+
+    if (b->total == -__builtin_inff())
+        return;
+    for (int i = 0; i < g->beam->width; i++) {
+        FtxLane *l = &a->lanes[g->slots[i]];
+
+        if (worst && (worst->hyp_length == 0 || (l->hyp_length && l->hyp_score >= worst->hyp_score)))
+            continue;
+        worst = l;
+        ids = a->hyps + g->slots[i] * a->context;
+    }
+    if (worst->hyp_length && worst->hyp_score >= score)
+        return;
+    worst->hyp_score = score;
+    worst->hyp_sum = b->total;
+    worst->hyp_length = n;
+    worst->hyp_end = end;
+    beam_past(a, g, g->slots[parent], g->prompt, ids);
+    ids[n - 1] = b->id;
+}
+
+/* Whether the search is over; *finish: 1 if the best hypothesis ends with an end id, else 2. */
+static int beam_done(const BeamArgs *a, const BeamGroup *g, float best, int *finish)
+{
+    const FtxBeam *b = g->beam;
+    const int far = b->early == 2 && b->length_penalty > 0.0f;
+    const int n = (far ? g->limit : g->length + 1) - g->prompt;
+    const FtxLane *first = NULL;
+    float worst = __builtin_inff();
+    int found = 0;
+
+    for (int i = 0; i < b->width; i++) {
+        const FtxLane *l = &a->lanes[g->slots[i]];
+
+        if (!l->hyp_length)
+            continue;
+        found++;
+        worst = l->hyp_score < worst ? l->hyp_score : worst;
+        if (!first || l->hyp_score > first->hyp_score)
+            first = l;
+    }
+    *finish = first && first->hyp_end ? 1 : 2;
+    return g->length + 1 >= g->limit || (b->early == 1 && found == b->width) ||
+           !(best / __builtin_powf((float)n, b->length_penalty) > (found == b->width ? worst : -1e9f));
+}
+
+/* Lane i goes on from parent[i]: its owners are the parent's, the new position is its own. */
+static void beam_permute(const BeamArgs *a, const BeamGroup *g, const int *parent)
+{
+    int32_t from[BEAM_MOST];
+
+    for (int p = g->prompt; p < g->length; p++) {
+        for (int i = 0; i < g->beam->width; i++)
+            from[i] = a->owner[g->slots[parent[i]] * a->context + p];
+        for (int i = 0; i < g->beam->width; i++)
+            a->owner[g->slots[i] * a->context + p] = from[i];
+    }
+    for (int i = 0; i < g->beam->width; i++)
+        a->owner[g->slots[i] * a->context + g->length] = g->slots[i];
+}
+
+static void beam_publish(const BeamArgs *a, const BeamGroup *g, const BeamBest *next, int broken)
+{
+    FtxOut *o = &a->out[(g->length % FTX_OUT_RING) * a->sequences + g->row];
+    int finish;
+    const int done = beam_done(a, g, next[0].total, &finish);
+
+    for (int i = 0; i < g->beam->width; i++) {
+        FtxLane *l = &a->lanes[g->slots[i]];
+
+        l->score = next[i].total;
+        l->token = next[i].id;
+        if (i >= g->lanes)
+            continue; /* no row of its own yet: what follows belongs to others */
+        a->y[g->row + i] = next[i].id;
+        if (done) {
+            a->rows[g->row + i].done = 1;
+        } else {
+            a->token[g->row + i] = (FtxToken){next[i].id, g->length, (int)g->row + i, g->slots[i]};
+            a->rows[g->row + i].kv_len = g->length + 1;
+        }
+    }
+    o->token = broken ? -1 : next[0].id;
+    o->logprob = next[0].total;
+    o->finish = done ? finish : 0;
+    __atomic_store_n(&o->length, g->length, __ATOMIC_RELEASE);
+}
+
+/* All rows of the group have left their best. */
+static void beam_merge(const BeamArgs *a, const BeamGroup *g)
+{
+    const int width = g->beam->width, last = g->length + 1 >= g->limit;
+    BeamBest next[BEAM_MOST];
+    int parent[BEAM_MOST], head[BEAM_MOST] = {0}, running = 0, broken = 1;
+
+    if (g->lanes == 1)
+        for (int i = 0; i < width; i++)
+            a->lanes[g->slots[i]].hyp_length = 0;
+    for (int rank = 0; running < width || rank < width; rank++) {
+        const BeamBest *best = NULL;
+        int from = 0;
+
+        for (int i = 0; i < g->lanes; i++) {
+            const BeamBest *b = &a->best[(g->row + i) * a->each + head[i]];
+
+            if (head[i] < a->each && b->id >= 0 && (!best || b->total > best->total)) {
+                best = b;
+                from = i;
+            }
+        }
+        if (!best)
+            break;
+        broken = 0;
+        head[from]++;
+
+        const int end = beam_ends(a, g, best->id);
+
+        if (last || end) {
+            if (rank < width)
+                beam_keep(a, g, from, best, end);
+        } else if (running < width) {
+            parent[running] = from;
+            next[running++] = *best;
+        }
+    }
+    for (; running < width; running++) { /* fewer than lanes: these have nothing to go on with */
+        parent[running] = 0;
+        next[running] = (BeamBest){-__builtin_inff(), 0};
+    }
+    beam_permute(a, g, parent);
+    beam_publish(a, g, next, broken);
+}
+#endif
+
+/* The best of z[i] (+ shift), best first, at most n; id -1 behind them. */
+static void AT(beam_top)(const float *z, int64_t V, float shift, float score, BeamBest *best, int64_t n)
+{
+    float low = -__builtin_inff();
+    int64_t have = 0;
+
+    for (int64_t base = 0; base < V; base += LANES) {
+        const int64_t lanes = V - base < LANES ? V - base : LANES;
+
+        if (lanes == LANES && !AT(sample_any)(vload(z + base), low))
+            continue;
+        for (int64_t i = base; i < base + lanes; i++) {
+            int64_t at = have;
+
+            if (!(z[i] > low))
+                continue;
+            for (at = have < n ? have++ : n - 1; at > 0 && best[at - 1].total < z[i]; at--)
+                best[at] = best[at - 1];
+            best[at] = (BeamBest){z[i], (int32_t)i};
+            if (have == n)
+                low = best[n - 1].total;
+        }
+    }
+    for (int64_t i = 0; i < have; i++)
+        best[i].total = score + (best[i].total + shift);
+    if (have < n)
+        best[have].id = -1;
+}
+
+static void AT(beam_row)(const BeamArgs *a, const BeamGroup *g, int64_t s)
+{
+    const float *x = a->x + s * a->V;
+    const FtxRow *row = &a->rows[s];
+    const int64_t lane = s - g->row, n = g->beam->width + a->params[g->row].n_ends;
+    const float score = g->lanes == 1 ? 0.0f : a->lanes[g->slots[lane]].score;
+    const int32_t forced = beam_forced(g);
+    BeamBest *best = a->best + s * a->each;
+    int64_t where;
+    const float max = AT(sample_max)(x, a->V, &where);
+    const float shift = (float)-AT(sample_logsumexp)(x, a->V, max);
+
+    best[0].id = -1;
+    if (score == -__builtin_inff() || !(shift - shift == 0.0f)) /* nothing runs here, or no number */
+        return;
+    if (forced >= 0) {
+        best[0] = (BeamBest){score, forced};
+        best[1].id = -1;
+    } else if (a->params[g->row].simple) {
+        AT(beam_top)(x, a->V, shift, score, best, n);
+    } else {
+        SampleRow r = {.z = a->z + s * a->V, .marks = a->marks + s * a->V, .row = row, .p = &a->params[g->row],
+                       .ends = a->ends + g->row * a->n_ends, .bias = a->bias + g->row * a->n_bias,
+                       .history = a->past + s * a->context, .V = a->V};
+
+        for (int64_t i = 0; i < a->V; i++)
+            r.z[i] = x[i] + shift;
+        beam_past(a, g, row->slot, 0, a->past + s * a->context);
+        sample_penalties(&r);
+        AT(beam_top)(r.z, a->V, 0.0f, score, best, n);
+    }
+}
+
+void AT(beam)(const CpuCall *c)
+{
+    const BeamArgs a = beam_args(c);
+    const int32_t *sampled = c->arg[1];
+    int64_t first, last;
+
+    cpu_share(c, c->S, &first, &last);
+    for (int64_t s = first; s < last; s++) {
+        const FtxRow *row = &a.rows[s];
+
+        if (!a.beams[s].width) {
+            a.y[s] = sampled[s];
+            continue;
+        }
+        if (!a.beams[s].emit || row->done)
+            continue;
+
+        const BeamGroup g = beam_group(&a, s);
+
+        AT(beam_row)(&a, &g, s);
+        if (__atomic_add_fetch(&a.arrived[g.row], 1, __ATOMIC_ACQ_REL) < g.lanes)
+            continue;
+        a.arrived[g.row] = 0;
+        beam_merge(&a, &g);
+    }
+}
+#endif

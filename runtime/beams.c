@@ -1,0 +1,129 @@
+/* beams.c - beam search in the engine: a request that has several lanes, each with a row and a slot.
+ *
+ * The prompt is lane 0's: its tokens are fed once, by one row. From then on all lanes bring one token a
+ * step, side by side. Lane 0 has pages for the whole sequence, the others only for what is generated;
+ * who reads whose is the device's business (kernels/device/io.h). The host hears of a search when it is
+ * over, and fetches what stands in the slots. */
+#include <string.h>
+
+#include "engine.h"
+
+uint32_t beams_lane_pages(const FtxEngine *e, const Request *r)
+{
+    return r->own_pages - (uint32_t)r->prompt / e->facts->kv_block;
+}
+
+/* --- slots and pages ------------------------------------------------------------------------------- */
+
+FtxStatus beams_place(FtxEngine *e, Request *r, FtxError *err)
+{
+    const size_t of_slot = (size_t)e->pages_of_sequence * sizeof(int32_t), lane_pages = beams_lane_pages(e, r);
+    const size_t skip = (size_t)r->prompt / e->facts->kv_block * sizeof(int32_t), piece = 65536;
+    const int32_t *pages = r->pages + r->own_pages;
+    FtxStatus s = FTX_OK;
+
+    r->lane[0] = r->slot;
+    for (int i = 1; i < r->beam.width && !s; i++, pages += lane_pages) {
+        r->lane[i] = e->free_slot[--e->free_slots];
+        for (size_t at = 0; at < lane_pages * sizeof *pages && !s; at += piece) {
+            const size_t left = lane_pages * sizeof *pages - at;
+
+            s = e->api->write(e->session, FTX_NAMED_pages, (size_t)r->lane[i] * of_slot + skip + at,
+                              (const char *)pages + at, left < piece ? left : piece, err);
+        }
+    }
+    if (s)
+        return s;
+    return e->api->write(e->session, FTX_NAMED_group, (size_t)r->slot * e->facts->beams * sizeof *r->lane, r->lane,
+                         (size_t)r->beam.width * sizeof *r->lane, err);
+}
+
+void beams_release(FtxEngine *e, const Request *r)
+{
+    for (int i = 1; i < r->beam.width; i++)
+        e->free_slot[e->free_slots++] = r->lane[i];
+}
+
+/* --- what comes out ---------------------------------------------------------------------------------- */
+
+static FtxStatus write_text(FtxEngine *e, FtxHypothesis *h, char *to, FtxError *err)
+{
+    TokenizerStream stream = {0};
+    size_t n, at = 0;
+    FtxStatus s = FTX_OK;
+
+    h->text = "";
+    if (!e->model->tokenizer)
+        return FTX_OK;
+    for (size_t i = 0; i <= h->count && !s; i++) {
+        const bool end = i == h->count || (h->finish == FTX_FINISH_END && i + 1 == h->count);
+
+        s = tokenizer_stream(e->model->tokenizer, &stream, end ? -1 : h->ids[i], end, to + at, e->hyp_text_bytes - at,
+                             &n, err);
+        at += s ? 0 : n;
+        if (end)
+            break;
+    }
+    h->text = to;
+    h->text_bytes = at;
+    return s;
+}
+
+static FtxStatus fetch(FtxEngine *e, Request *r, int slot, FtxError *err)
+{
+    const size_t context = e->facts->context;
+    int32_t *ids = e->hyp_ids + (size_t)slot * context;
+    FtxHypothesis h;
+    FtxLane lane;
+    uint32_t at = r->n_found;
+    FtxStatus s = e->api->read(e->session, FTX_NAMED_lanes, (size_t)slot * sizeof lane, &lane, sizeof lane, err);
+
+    if (s || lane.hyp_length == 0)
+        return s;
+    if (lane.hyp_length < 0 || lane.hyp_length > r->limit - r->prompt)
+        return ftx_fail(err, FTX_EDEVICE, "a hypothesis of %d tokens, at most %d were asked for", lane.hyp_length,
+                        r->limit - r->prompt);
+    s = e->api->read(e->session, FTX_NAMED_hyps, (size_t)slot * context * sizeof *ids, ids,
+                     (size_t)lane.hyp_length * sizeof *ids, err);
+    h = (FtxHypothesis){.ids = ids, .count = (size_t)lane.hyp_length, .score = lane.hyp_score, .logprob = lane.hyp_sum,
+                        .finish = lane.hyp_end ? FTX_FINISH_END : FTX_FINISH_LENGTH};
+    if (!s)
+        s = write_text(e, &h, e->hyp_text + (size_t)slot * e->hyp_text_bytes, err);
+    for (; at > 0 && r->found[at - 1].score < h.score; at--)
+        r->found[at] = r->found[at - 1];
+    r->found[at] = h;
+    r->n_found++;
+    return s;
+}
+
+FtxStatus beams_finish(FtxEngine *e, Request *r, FtxEvent *event, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    r->n_found = 0;
+    for (int i = 0; i < r->beam.width && !s; i++)
+        s = fetch(e, r, r->lane[i], err);
+    if (s)
+        return s;
+    if (r->n_found > (uint32_t)r->n_best)
+        r->n_found = (uint32_t)r->n_best;
+    event->hypotheses = r->n_found;
+    event->finish = FTX_FINISH_LENGTH;
+    if (r->n_found) {
+        event->finish = r->found[0].finish;
+        event->text = r->found[0].text;
+        event->text_bytes = r->found[0].text_bytes;
+    }
+    return FTX_OK;
+}
+
+const FtxHypothesis *ftx_engine_hypotheses(const FtxEngine *e, uint64_t id, size_t *n)
+{
+    *n = 0;
+    for (uint32_t i = 0; i < e->requests; i++)
+        if (id && e->request[i].id == id && e->request[i].n_found) {
+            *n = e->request[i].n_found;
+            return e->request[i].found;
+        }
+    return NULL;
+}
