@@ -2,9 +2,10 @@
  * code shows: no spills, resources within the target's limits, 16-byte reads of weights and products
  * on the matrix units where they belong. No GPU is needed.
  *
- * Kernels that several models share are compiled once a target. FTX_GATES=all adds the other types
- * of every model and models of odd shapes; there what spills is listed, not refused. FTX_GATES=list
- * prints every kernel. Plans for PTX are compiled for the first GPU that would take the text, since only its
+ * Kernels that several models share are compiled once a target. The tiny checkouts of the tests, and
+ * fable in fp16, go to one target of each kind only. FTX_GATES=all takes everything everywhere, and adds the
+ * other types of every model and models of odd shapes; there what spills is listed, not refused.
+ * FTX_GATES=list prints every kernel. Plans for PTX are compiled for the first GPU that would take the text, since only its
  * assembler knows which instructions it has. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,9 +23,12 @@
 #include "runtime/base/file.h"
 #include "tests/models/odd.h"
 
+typedef enum Reach { TEXTS, EVERYWHERE, SOME } Reach; /* as PTX, too; for every GPU; for one of each kind */
+
 typedef struct GateModel {
     const char *path, *override; /* override NULL: as the spec says */
     Spec spec;
+    Reach reach;
     bool odd;
 } GateModel;
 
@@ -137,7 +141,7 @@ static Kernel *known(Kernels *all, const char *entry)
 }
 
 /* The instances of all models, each once: an entry's name says all that its code depends on. */
-static void collect(Gate *g, Target t, bool few, Kernels *all)
+static void collect(Gate *g, Target t, Reach reach, Kernels *all)
 {
     for (size_t m = 0; m < g->models.n; m++) {
         GateModel *model = &g->models.at[m];
@@ -145,7 +149,7 @@ static void collect(Gate *g, Target t, bool few, Kernels *all)
         Plan plan;
         Diag d = {0};
 
-        if (few && strcmp(model->path, "specs/fable.lua") != 0)
+        if (model->reach > reach)
             continue;
         if (!passes_run_target(model->spec.graph, &g->catalog, t, &model->spec.precision, &packing, &plan, NULL, &d))
             fail_msg("%s on %s: %s", model->path, t.name, d.text);
@@ -175,7 +179,7 @@ static double seconds(void)
 }
 
 /* Compiles `all`, planned for t, as code for `as`, and checks every kernel. */
-static void check_target(Gate *g, Target t, Target as, bool few)
+static void check_target(Gate *g, Target t, Target as, Reach reach)
 {
     Kernels all = {0};
     Plan plan = {.target = as};
@@ -185,7 +189,7 @@ static void check_target(Gate *g, Target t, Target as, bool few)
     uint64_t counts[CODE_COUNT] = {0};
     const double start = seconds();
 
-    collect(g, t, few, &all);
+    collect(g, t, reach, &all);
     for (size_t i = 0; i < all.n; i++)
         *arena_push(g->keep, plan.instances) = all.at[i].instance;
     if (!instantiate_compile(&plan, g->keep, &code, NULL, NULL, &d))
@@ -249,40 +253,40 @@ static void need_nvrtc(void)
 #endif
 }
 
-static void check_named(Gate *g, const char *name)
+static void check_named(Gate *g, const char *name, Reach reach)
 {
     need_nvrtc();
-    check_target(g, target(name), target(name), false);
+    check_target(g, target(name), target(name), g->all ? SOME : reach);
 }
 
 static void sm_80(void **state)
 {
-    check_named(*state, "sm_80");
+    check_named(*state, "sm_80", SOME);
 }
 
 static void sm_86(void **state)
 {
-    check_named(*state, "sm_86");
+    check_named(*state, "sm_86", EVERYWHERE);
 }
 
 static void sm_89(void **state)
 {
-    check_named(*state, "sm_89");
+    check_named(*state, "sm_89", EVERYWHERE);
 }
 
 static void sm_90a(void **state)
 {
-    check_named(*state, "sm_90a");
+    check_named(*state, "sm_90a", SOME);
 }
 
 static void sm_100a(void **state)
 {
-    check_named(*state, "sm_100a");
+    check_named(*state, "sm_100a", EVERYWHERE);
 }
 
 static void sm_120a(void **state)
 {
-    check_named(*state, "sm_120a");
+    check_named(*state, "sm_120a", SOME);
 }
 
 /* The text itself, and the same plan as code of the first GPU that has all that the text may use. */
@@ -295,8 +299,8 @@ static void check_ptx(Gate *g, const char *name, Target gpu)
     Diag d = {0};
 
     need_nvrtc();
-    check_target(g, t, gpu, true);
-    collect(g, t, true, &all);
+    check_target(g, t, gpu, TEXTS);
+    collect(g, t, TEXTS, &all);
     *arena_push(g->keep, plan.instances) = all.at[0].instance;
     if (!instantiate_compile(&plan, g->keep, &code, NULL, NULL, &d))
         fail_msg("%s", d.text);
@@ -318,13 +322,13 @@ static void compute_90(void **state)
 
 /* --- models ------------------------------------------------------------------------------------ */
 
-static void add(Gate *g, const char *path, const char *override, bool odd)
+static void add(Gate *g, const char *path, const char *override, Reach reach, bool odd)
 {
     GateModel *m = arena_push(g->keep, g->models);
     Diag d = {0};
     const Override overrides[] = {{override}};
 
-    *m = (GateModel){.path = arena_strdup(g->keep, path), .override = override, .odd = odd};
+    *m = (GateModel){.path = arena_strdup(g->keep, path), .override = override, .reach = reach, .odd = odd};
     if (!spec_read(m->path, overrides, override != NULL, g->keep, &m->spec, &d) ||
         !passes_run_graph(m->spec.graph, &m->spec.precision, NULL, &d))
         fail_msg("%s: %s", path, d.text);
@@ -349,10 +353,12 @@ static void add_folder(Gate *g, const char *folder)
             file_unmap(&m);
         }
         if (model) {
-            add(g, path, NULL, false);
-            if (g->all || strcmp(path, "specs/fable.lua") == 0) {
-                add(g, path, "precision.weights=fp16", false);
-                add(g, path, "precision.weights=fp32", false);
+            const bool fable = strcmp(path, "specs/fable.lua") == 0;
+
+            add(g, path, NULL, fable ? TEXTS : lua ? EVERYWHERE : SOME, false);
+            if (g->all || fable) {
+                add(g, path, "precision.weights=fp16", SOME, false);
+                add(g, path, "precision.weights=fp32", fable ? TEXTS : SOME, false);
             }
         }
         free(list[i]);
@@ -371,7 +377,7 @@ static void add_odd(Gate *g, bool gpt2, int number)
     odd_spec(&s, NULL, text, sizeof text);
     if (file_write_whole(path, text, strlen(text), &err))
         fail_msg("%s", err.text);
-    add(g, path, NULL, true);
+    add(g, path, NULL, SOME, true);
     remove(path);
 }
 
