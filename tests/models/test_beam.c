@@ -1,0 +1,445 @@
+/* test_beam.c - beam search against Hugging Face transformers and, at other widths, against the plain
+ * search of kernels/ref over the same model's logits: alone, beside others, cut short. */
+#include <math.h>
+
+#include "golden.h"
+#include "kernels/ref/ref.h"
+
+enum { VOCAB = 320, MAX_NEW = 48, MAX_PROMPT = 128, MAX_WIDTH = 64 };
+
+static double tolerance(void)
+{
+    const char *t = getenv("FTX_TEST_TOLERANCE");
+
+    return t ? atof(t) : 1e-4;
+}
+
+typedef struct Found { /* what became of a request */
+    size_t n, events;
+    FtxFinish finish;
+    size_t count[MAX_WIDTH];
+    int32_t ids[MAX_WIDTH][MAX_NEW];
+    double score[MAX_WIDTH];
+    char text[MAX_WIDTH][1000];
+    char event_text[1000];
+    int32_t tokens[MAX_NEW]; /* of a request without beams */
+    size_t n_tokens;
+} Found;
+
+static void take(FtxEngine *engine, const FtxEvent *e)
+{
+    Found *f = e->user;
+    size_t n;
+    const FtxHypothesis *h = ftx_engine_hypotheses(engine, e->request, &n);
+
+    f->events++;
+    f->finish = e->finish;
+    if (e->token >= 0)
+        f->tokens[f->n_tokens++] = e->token;
+    if (e->finish == FTX_RUNNING || e->finish == FTX_FINISH_CANCEL)
+        return;
+    assert_int_equal(n, e->hypotheses);
+    snprintf(f->event_text, sizeof f->event_text, "%.*s", (int)e->text_bytes, e->text);
+    for (f->n = 0; f->n < n; f->n++) {
+        f->count[f->n] = h[f->n].count;
+        f->score[f->n] = (double)h[f->n].score;
+        memcpy(f->ids[f->n], h[f->n].ids, h[f->n].count * sizeof *h->ids);
+        snprintf(f->text[f->n], sizeof *f->text, "%.*s", (int)h[f->n].text_bytes, h[f->n].text);
+        if (f->n)
+            assert_true(f->score[f->n] <= f->score[f->n - 1]);
+    }
+}
+
+static void step(FtxEngine *engine)
+{
+    FtxEvent events[256];
+    FtxError err;
+    size_t n;
+
+    if (ftx_engine_step(engine, events, 256, &n, &err))
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < n; i++)
+        take(engine, &events[i]);
+}
+
+static void finish(FtxEngine *engine)
+{
+    while (ftx_engine_busy(engine))
+        step(engine);
+}
+
+static FtxRequest beam_request(const FtxModel *m, const int32_t *ids, size_t n, int width, int max_new, Found *f)
+{
+    FtxRequest r = ftx_request_default(m);
+
+    *f = (Found){0};
+    r.ids = ids;
+    r.ids_count = n;
+    r.repetition_penalty = 1.0f;
+    r.beams = width;
+    r.n_best = width;
+    r.length_penalty = 1.0f;
+    r.early_stopping = FTX_EARLY_FALSE;
+    r.max_new = max_new;
+    r.user = f;
+    return r;
+}
+
+/* --- trained models: all four hypotheses ------------------------------------------------------------- */
+
+static void check_case(const json_t *one, const Found *f)
+{
+    const json_t *beams = json_object_get(one, "beams");
+
+    assert_int_equal(f->events, 1);
+    assert_int_equal(f->n, json_array_size(beams));
+    assert_string_equal(f->event_text, f->text[0]);
+    for (size_t b = 0; b < f->n; b++) {
+        const json_t *want = json_array_get(beams, b), *ids = json_object_get(want, "new_ids");
+
+        if (fabs(f->score[b] - json_number_value(json_object_get(want, "score"))) > tolerance())
+            fail_msg("hypothesis %zu has score %.6f, expected %.6f", b, f->score[b],
+                     json_number_value(json_object_get(want, "score")));
+        assert_int_equal(f->count[b], json_array_size(ids));
+        for (size_t i = 0; i < f->count[b]; i++)
+            assert_int_equal(f->ids[b][i], json_integer_value(json_array_get(ids, i)));
+        assert_string_equal(f->text[b], json_string_value(json_object_get(want, "text")));
+    }
+}
+
+static void check_trained(const char *spec, const char *name, const char *golden)
+{
+    static Found found[16];
+    static int32_t ids[16][MAX_PROMPT];
+    FtxModel *model = golden_open(spec, name, "-D decode.width=4 -D limits.sequences=12");
+    FtxEngine *engine = golden_engine(model);
+    json_t *j = golden_json(golden), *cases = json_object_get(j, "cases");
+    const size_t n = json_array_size(cases);
+
+    assert_in_range(n, 1, 16);
+    for (size_t together = 0; together < 2; together++) {
+        for (size_t i = 0; i < n; i++) {
+            const size_t count = golden_ids(json_object_get(json_array_get(cases, i), "ids"), ids[i], MAX_PROMPT);
+            FtxRequest r = beam_request(model, ids[i], count, 4, 40, &found[i]);
+
+            r.early_stopping = FTX_EARLY_TRUE;
+            golden_submit(engine, &r);
+            if (!together)
+                finish(engine);
+        }
+        finish(engine);
+        for (size_t i = 0; i < n; i++)
+            check_case(json_array_get(cases, i), &found[i]);
+    }
+    json_decref(j);
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
+static void fable(void **state)
+{
+    (void)state;
+    check_trained("specs/fable.lua", "beam-fable", "tests/models/fable/beam.json");
+}
+
+static void gpt2_fable(void **state)
+{
+    const char *shared = getenv("FTX_SHARED");
+    char spec[1000], golden[1000];
+    FILE *f;
+
+    (void)state;
+    snprintf(spec, sizeof spec, "%s/models/gpt2-fable", shared ? shared : "");
+    snprintf(golden, sizeof golden, "%s/golden/gpt2-fable/beam.json", shared ? shared : "");
+    f = fopen(golden, "r");
+    if (!f)
+        skip();
+    fclose(f);
+    check_trained(spec, "beam-gpt2-fable", golden);
+}
+
+/* --- tiny models: the best of four, chunks and odd pages -------------------------------------------- */
+
+static void check_tiny(const char *name, const char *variant, const char *defines)
+{
+    static Found found[8], greedy[8];
+    static int32_t ids[8][MAX_PROMPT];
+    char path[200], artifact[200];
+    FtxModel *model;
+    FtxEngine *engine;
+    json_t *golden, *prompts;
+    size_t n;
+
+    snprintf(path, sizeof path, "tests/models/%s/golden.json", name);
+    golden = golden_json(path);
+    prompts = json_object_get(golden, "prompts");
+    n = json_array_size(prompts);
+    snprintf(path, sizeof path, "tests/models/%s", name);
+    snprintf(artifact, sizeof artifact, "beam-%s-%s", name, variant);
+    model = golden_open(path, artifact, defines);
+    engine = golden_engine(model);
+    for (size_t i = 0; i < n; i++) { /* beams and single rows side by side */
+        const json_t *one = json_array_get(prompts, i);
+        const size_t count = golden_ids(json_object_get(one, "input_ids"), ids[i], MAX_PROMPT);
+        FtxRequest r = beam_request(model, ids[i], count, 4, 16, &found[i]);
+        FtxRequest g = beam_request(model, ids[i], count, 1, 16, &greedy[i]);
+
+        g.ignore_eos = true;
+        golden_submit(engine, &r);
+        golden_submit(engine, &g);
+    }
+    finish(engine);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(prompts, i), *want = json_object_get(one, "beam4");
+        const json_t *tokens = json_object_get(one, "greedy"), *margin = json_object_get(one, "margin");
+        const double score = json_number_value(json_object_get(one, "beam4_score"));
+
+        if (fabs(found[i].score[0] - score) > tolerance())
+            fail_msg("%s %s, prompt %zu: score %.6f, expected %.6f", name, variant, i, found[i].score[0], score);
+        assert_int_equal(found[i].count[0], json_array_size(want));
+        for (size_t k = 0; k < found[i].count[0]; k++)
+            assert_int_equal(found[i].ids[0][k], json_integer_value(json_array_get(want, k)));
+        assert_int_equal(greedy[i].n_tokens, 16);
+        for (size_t k = 0; k < 16; k++) {
+            if (json_number_value(json_array_get(margin, k)) < 10.0 * tolerance())
+                break;
+            assert_int_equal(greedy[i].tokens[k], json_integer_value(json_array_get(tokens, k)));
+        }
+    }
+    json_decref(golden);
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
+static void tiny(void **state)
+{
+    static const char *const models[] = {"tiny-llama", "tiny-llama-rope3", "tiny-mistral", "tiny-gpt2"};
+    static const struct {
+        const char *name, *defines;
+    } variants[] = {
+        {"plain", "-D decode.width=4"},
+        {"chunks", "-D decode.width=4 -D limits.tokens=16 -D limits.context=96 -D kv.block_size=8"},
+        {"wide", "-D decode.width=7 -D limits.tokens=9 -D limits.sequences=9 -D limits.context=104 -D kv.block_size=32"},
+        {"few-pages", "-D decode.width=4 -D limits.context=96 -D kv.block_size=8 -D kv.pages=21"},
+    };
+
+    (void)state;
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
+            check_tiny(models[m], variants[v].name, variants[v].defines);
+}
+
+/* --- other widths and settings against the plain search --------------------------------------------- */
+
+typedef struct Setting {
+    int width, max_new, min_new, ngram;
+    float penalty, repetition;
+    FtxEarly early;
+    int32_t ends[3];
+    int n_ends;
+} Setting;
+
+/* Log-probabilities after `ids` with all processors, in double, by a prompt of their own. */
+static void next_logprobs(FtxEngine *engine, FtxModel *model, const int32_t *ids, int n, int prompt, const Setting *s,
+                          double *to)
+{
+    static Found ignored;
+    FtxRequest r = beam_request(model, ids, (size_t)n, 1, 1, &ignored);
+    const FtxRow row = {.kv_len = n, .prompt = prompt};
+    const FtxParams params = {.repetition = s->repetition, .ngram = s->ngram, .min_length = prompt + s->min_new,
+                              .n_ends = s->n_ends};
+    const RefRow ref = {&row, &params, ids, s->ends, NULL};
+    static float raw[VOCAB];
+    const float *logits;
+    uint64_t id;
+    double all;
+
+    r.ignore_eos = true;
+    r.logits = true;
+    id = golden_submit(engine, &r);
+    finish(engine);
+    logits = ftx_engine_logits(engine, id);
+    assert_non_null(logits);
+    all = ref_logsumexp(logits, VOCAB);
+    for (int i = 0; i < VOCAB; i++)
+        raw[i] = (float)((double)logits[i] - all);
+    ref_penalties(&ref, raw, VOCAB, to);
+}
+
+static void check_setting(FtxEngine *engine, FtxModel *model, const int32_t *prompt, int n, const Setting *s)
+{
+    enum { LIMIT = 64 };
+    static int32_t ids[MAX_WIDTH * LIMIT], found_ids[MAX_WIDTH * LIMIT], next_ids[MAX_WIDTH * LIMIT];
+    static int32_t parent[MAX_WIDTH], next[MAX_WIDTH], order[MAX_WIDTH * VOCAB];
+    static double score[MAX_WIDTH], next_score[MAX_WIDTH], total[MAX_WIDTH * VOCAB], logprobs[MAX_WIDTH * VOCAB];
+    static RefFound hypothesis[MAX_WIDTH + 1];
+    static Found found;
+    RefBeams b = {.width = s->width, .V = VOCAB, .limit = n + s->max_new, .n_ends = s->n_ends, .early = (int)s->early,
+                  .length_penalty = (double)s->penalty, .ends = s->ends, .ids = ids, .score = score,
+                  .hypothesis = hypothesis, .found_ids = found_ids, .parent = parent, .next = next, .total = total,
+                  .order = order, .next_score = next_score, .next_ids = next_ids};
+    FtxRequest r = beam_request(model, prompt, (size_t)n, s->width, s->max_new, &found);
+
+    r.min_new = s->min_new;
+    r.no_repeat_ngram = s->ngram;
+    r.repetition_penalty = s->repetition;
+    r.length_penalty = s->penalty;
+    r.early_stopping = s->early;
+    r.ignore_eos = true;
+    r.stop_ids = s->ends;
+    r.stop_ids_count = (size_t)s->n_ends;
+    golden_submit(engine, &r);
+    finish(engine);
+
+    ref_beams_begin(&b, prompt, n);
+    while (!b.done) {
+        for (int lane = 0; lane < s->width; lane++)
+            if (b.score[lane] > -INFINITY)
+                next_logprobs(engine, model, ids + lane * b.limit, b.length, n, s, logprobs + lane * VOCAB);
+        ref_beams_step(&b, logprobs);
+    }
+    assert_int_equal(found.n, b.found);
+    for (int i = 0; i < b.found; i++) {
+        const RefFound *h = &hypothesis[i];
+
+        if (fabs(found.score[i] - h->score) > 10.0 * tolerance())
+            fail_msg("width %d, penalty %g, early %d: hypothesis %d has score %.6f, expected %.6f", s->width,
+                     (double)s->penalty, (int)s->early, i, found.score[i], h->score);
+        if ((i && hypothesis[i - 1].score - h->score < 1e-4) ||
+            (i + 1 < b.found && h->score - hypothesis[i + 1].score < 1e-4))
+            continue; /* too close to say which comes first */
+        assert_int_equal(found.count[i], h->length - n);
+        assert_memory_equal(found.ids[i], found_ids + h->row * b.limit + n, found.count[i] * sizeof(int32_t));
+    }
+}
+
+static void settings(void **state)
+{
+    static const Setting all[] = {
+        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3},
+        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3},
+        {3, 12, 0, 0, 2.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3},
+        {3, 12, 0, 0, 0.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3},
+        {3, 12, 0, 0, -1.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3},
+        {7, 10, 3, 2, 0.6f, 1.3f, FTX_EARLY_FALSE, {61, 165, 2}, 3},
+        {7, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {2}, 0},
+        {64, 4, 1, 0, 1.0f, 1.0f, FTX_EARLY_NEVER, {124, 2}, 2},
+    };
+    FtxModel *model = golden_open("tests/models/tiny-llama", "beam-widths",
+                                  "-D decode.width=64 -D limits.sequences=80 -D limits.context=96 -D kv.block_size=8");
+    FtxEngine *engine = golden_engine(model);
+    json_t *golden = golden_json("tests/models/tiny-llama/golden.json");
+    int32_t prompt[MAX_PROMPT];
+
+    (void)state;
+    for (size_t p = 0; p < 2; p++) {
+        const json_t *one = json_array_get(json_object_get(golden, "prompts"), p);
+        const size_t n = golden_ids(json_object_get(one, "input_ids"), prompt, MAX_PROMPT);
+
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            check_setting(engine, model, prompt, (int)n, &all[i]);
+    }
+    json_decref(golden);
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
+/* --- beside others ------------------------------------------------------------------------------------ */
+
+static bool same(const Found *a, const Found *b)
+{
+    return a->n == b->n && memcmp(a->ids, b->ids, sizeof a->ids) == 0 && memcmp(a->score, b->score, sizeof a->score) == 0;
+}
+
+/* A search gives the same whoever runs beside it, whoever is cut short, and in whichever slots. */
+static void beside_others(void **state)
+{
+    static Found alone, found[6];
+    FtxModel *model = golden_open("tests/models/tiny-llama", "beam-beside",
+                                  "-D decode.width=4 -D limits.sequences=10 -D limits.context=96 -D kv.block_size=8");
+    FtxEngine *engine = golden_engine(model);
+    const int32_t prompt[] = {46, 84, 307, 232, 174, 127, 41, 9, 10, 11};
+    uint64_t id[6];
+    FtxError err;
+    FtxRequest r = beam_request(model, prompt, 7, 4, 16, &alone);
+
+    (void)state;
+    golden_submit(engine, &r);
+    finish(engine);
+    assert_int_equal(alone.n, 4);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 6; i++) {
+            r = beam_request(model, prompt, 7, i % 2 ? 4 : 3 - 2 * (i % 4 == 0), 16, &found[i]);
+            if (i % 4 == 0) { /* a sampled one */
+                r.temperature = 1.0f;
+                r.seed = (uint64_t)round;
+                r.n_best = 1;
+            }
+            id[i] = golden_submit(engine, &r);
+        }
+        for (int i = 0; i < 3 + 4 * round; i++)
+            step(engine);
+        if (!found[round].events || found[round].finish == FTX_RUNNING)
+            assert_int_equal(ftx_engine_cancel(engine, id[round], &err), FTX_OK);
+        finish(engine);
+        for (int i = 1; i < 6; i += 2)
+            if (i != round)
+                assert_true(same(&found[i], &alone));
+    }
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
+static void refusals(void **state)
+{
+    static Found f;
+    FtxModel *model = golden_open("tests/models/tiny-llama", "beam-refuse",
+                                  "-D decode.width=4 -D limits.sequences=4 -D limits.context=96 -D kv.block_size=8 "
+                                  "-D kv.pages=24");
+    FtxModel *plain = golden_open("tests/models/tiny-llama", "beam-none", "");
+    FtxEngine *engine = golden_engine(model), *none = golden_engine(plain);
+    static const char *const stops[] = {"x"};
+    const int32_t prompt[] = {46, 84, 307};
+    FtxRequest r;
+    FtxError err;
+
+    (void)state;
+    r = beam_request(plain, prompt, 3, 4, 4, &f);
+    assert_int_equal(ftx_engine_submit(none, &r, NULL, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "without beam search"));
+    r = beam_request(model, prompt, 3, 5, 4, &f);
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "beams: expected 0 to 4, found 5"));
+    r = beam_request(model, prompt, 3, 4, 4, &f);
+    r.n_best = 5;
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "n_best"));
+    r = beam_request(model, prompt, 3, 4, 4, &f);
+    r.length_penalty = NAN;
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
+    r = beam_request(model, prompt, 3, 4, 4, &f);
+    r.stop = stops;
+    r.stop_count = 1;
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
+    r = beam_request(model, prompt, 3, 4, 90, &f); /* 12 pages of the prompt's lane, 12 of each other */
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EFULL);
+    assert_non_null(strstr(err.text, "48 pages"));
+    r = beam_request(model, prompt, 3, 4, 4, &f);
+    golden_submit(engine, &r);
+    finish(engine);
+    assert_int_equal(f.n, 4);
+    ftx_engine_close(engine);
+    ftx_engine_close(none);
+    ftx_model_close(model);
+    ftx_model_close(plain);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiny),     cmocka_unit_test(fable),         cmocka_unit_test(gpt2_fable),
+        cmocka_unit_test(settings), cmocka_unit_test(beside_others), cmocka_unit_test(refusals),
+    };
+
+    return cmocka_run_group_tests_name("beam", tests, NULL, NULL);
+}
