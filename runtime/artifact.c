@@ -177,6 +177,7 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
         {"logit_bias", f->logit_bias, 0}, {"end_ids", f->end_ids, 0},       {"positions", f->positions, 0},
         {"pooled", f->pooled, 0},         {"types", f->types, 0},           {"beams", f->beams, 0},
         {"source_context", f->source_context, f->kind == FTX_MODEL_SEQ2SEQ},
+        {"source_vocab", f->source_vocab, f->kind == FTX_MODEL_SEQ2SEQ},
     };
     const struct {
         const char *name;

@@ -44,6 +44,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
     for (uint32_t i = 0; i < requests; i++) { /* big, and mostly never touched */
         r = e ? &e->request[i] : &nobody;
         r->ids = carve(c, f->context, sizeof *r->ids);
+        r->source = carve(c, f->source_context, sizeof *r->source);
         r->logits = carve(c, f->vocab, sizeof *r->logits);
     }
     to->hyp_ids = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_ids);
@@ -64,14 +65,16 @@ static void fill_lists(FtxEngine *e)
  * step has a program. */
 static FtxStatus check_programs(const FtxEngine *e, FtxError *err)
 {
+    uint32_t program;
+
     for (int i = 0; i < FTX_NAMED_COUNT; i++)
         if (e->plan->named[i] % 16)
             return ftx_fail(err, FTX_EFORMAT, "plan: named buffer %d stands at %llu, no multiple of 16", i,
                             (unsigned long long)e->plan->named[i]);
-    for (uint32_t i = 0; i < e->step.n; i++)
-        if (e->step.bucket[i] == 0 || e->step.bucket[i] >= e->facts->tokens)
-            return FTX_OK;
-    return ftx_fail(err, FTX_EFORMAT, "plan: no program takes a step of %u tokens", e->facts->tokens);
+    if ((e->facts->kind != FTX_MODEL_DECODER && !schedule_program(&e->encode, (int)e->facts->tokens, &program)) ||
+        (e->facts->kind != FTX_MODEL_ENCODER && !schedule_program(&e->step, (int)e->facts->tokens, &program)))
+        return ftx_fail(err, FTX_EFORMAT, "plan: no program takes a step of %u tokens", e->facts->tokens);
+    return FTX_OK;
 }
 
 /* Prompts of more bytes can only be runs of very long tokens (English has 4 bytes a token). */
@@ -182,6 +185,8 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
         return ftx_fail(err, e->dead.status, "%s", e->dead.text);
     if (!request)
         return ftx_fail(err, FTX_EINVAL, "ftx_engine_submit: request is NULL");
+    if (e->facts->kind == FTX_MODEL_ENCODER)
+        return ftx_fail(err, FTX_EINVAL, "the model is an encoder: it gives vectors, see ftx_engine_encode");
     if (e->waiting.n == e->slots * WAITING_PER_SEQUENCE || e->unused.n == 0)
         return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
     r = e->unused.at[0];
@@ -358,6 +363,13 @@ static FtxStatus take_group(FtxEngine *e, Request *r, int length, const FtxOut *
     return s;
 }
 
+/* The last token that fits is the model's end, whatever was sampled. Nothing follows it, so the device
+ * need not know. */
+static bool is_forced(const FtxEngine *e, const Request *r, const FtxOut *o)
+{
+    return e->facts->decode.forced_eos >= 0 && o->finish != 1 && r->length >= r->limit;
+}
+
 /* The result of row i in the oldest run not read. */
 static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
 {
@@ -377,13 +389,13 @@ static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
         return take_group(e, r, length, o, v, err);
     r->fed = length;
     r->length = length + 1;
-    r->last = o->token;
+    r->last = is_forced(e, r, o) ? e->facts->decode.forced_eos : o->token;
     event = add_event(v, r);
-    event->token = o->token;
+    event->token = r->last;
     event->logprob = r->wants_logprob ? o->logprob : 0.0f;
-    event->finish = finish_of(r, o);
+    event->finish = is_forced(e, r, o) ? FTX_FINISH_END : finish_of(r, o);
     /* An end id is not text. */
-    s = stream_token(&r->stream, e->model->tokenizer, event->finish == FTX_FINISH_END ? -1 : o->token,
+    s = stream_token(&r->stream, e->model->tokenizer, event->finish == FTX_FINISH_END ? -1 : r->last,
                      event->finish != FTX_RUNNING, &event->text, &event->text_bytes, &stopped, err);
     if (stopped)
         event->finish = FTX_FINISH_STOP;
@@ -427,6 +439,8 @@ static FtxStatus take_off(FtxEngine *e, FtxError *err)
     f->rows = 0;
     if (!s)
         s = schedule_admit(e, err);
+    if (!s)
+        s = schedule_encode(e, err);
     if (s || e->running.n == 0)
         return s;
     schedule_compose(e);

@@ -76,6 +76,9 @@ typedef struct Request {
     FtxHypothesis *found; /* [limits.beams]: best first */
     uint32_t n_found;
     int32_t *ids;   /* [context]: the prompt */
+    int32_t *source; /* [source_context]: what is read, where the prompt only begins what is written */
+    int n_source;
+    bool encoded;    /* its keys and values are there */
     FtxBias *bias;  /* [limits.logit_bias] */
     int32_t *ends;  /* [limits.end_ids] */
     int32_t *pages; /* [pages of a sequence and its lanes] */
@@ -164,10 +167,14 @@ FtxStatus beams_finish(FtxEngine *e, Request *r, FtxEvent *event, FtxError *err)
 
 /* schedule.c */
 void schedule_ladders(FtxEngine *e);              /* e->step, e->decode, e->encode from the plan's programs */
+/* The program that takes a step of so many tokens. */
+bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program);
+size_t schedule_live_bytes(const FtxEngine *e, int tokens); /* of IO, in a step of so many tokens */
 bool schedule_can_admit(const FtxEngine *e);      /* the first that waits */
 FtxStatus schedule_admit(FtxEngine *e, FtxError *err); /* waiting to running, while slots and pages last */
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err); /* a slot and pages, told to the device */
 void schedule_release(FtxEngine *e, Request *r);
+FtxStatus schedule_encode(FtxEngine *e, FtxError *err); /* the sources of all who came last */
 void schedule_compose(FtxEngine *e);              /* running to e->flight */
 /* e->flight to the IO block and to the device: its program, settings, tokens; nothing runs yet. */
 FtxStatus schedule_upload(FtxEngine *e, FtxError *err);

@@ -91,6 +91,13 @@ typedef struct FtxOptions {
     uint64_t random_weights; /* not 0: fill the weights from this seed, read none (benchmarks) */
 } FtxOptions;
 
+/* A decoder goes on from a prompt, an encoder gives vectors, and sequence to sequence is a decoder that
+ * writes with an encoder's source before its eyes. */
+#ifndef FTX_MODEL_KIND
+#define FTX_MODEL_KIND
+typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2SEQ } FtxModelKind;
+#endif
+
 /* What a model is; strings live as long as the model. */
 typedef struct FtxModelInfo {
     const char *name;
@@ -99,6 +106,9 @@ typedef struct FtxModelInfo {
     int vocab, context, sequences, step_tokens, layers, hidden;
     int max_top_k;
     int max_beams; /* 1: no beam search */
+    FtxModelKind kind;
+    int source_context;        /* tokens of a source at most; 0: the model reads none */
+    int pooled, types;         /* of encoders: width of the vector a text (0: none), token types */
     uint64_t weight_bytes, engine_bytes; /* on the device */
     bool has_tokenizer;
 } FtxModelInfo;
@@ -135,6 +145,11 @@ typedef struct FtxRequest {
 
     int max_new; /* new tokens at most; 0: to the end of the context */
     int min_new; /* end ids are banned before */
+
+    /* Sequence to sequence: text or ids are the source, and what is written begins with the model's
+     * start token and these ids. */
+    const int32_t *prefix;
+    size_t prefix_count;
 
     float temperature; /* 0: greedy */
     int top_k;         /* 0: off */
@@ -230,6 +245,29 @@ const float *ftx_engine_logits(const FtxEngine *engine, uint64_t id);
 /* Log-probabilities of a text: logprobs[i] = log p(ids[i + 1] | ids[0 .. i]) under the raw logits,
  * n - 1 of them. No request may wait or run. */
 FtxStatus ftx_engine_score(FtxEngine *engine, const int32_t *ids, size_t n, float *logprobs, FtxError *err);
+
+/* What an encoder shall make of some texts. Zero-initialise and set what is needed; all arrays are the
+ * caller's. Texts go in and vectors come out one after another (packed), or, with a stride, as a
+ * batch of equal rows of which the first lengths[i] count (padded: the rest is not read, and zero in
+ * `hidden`). Vectors of a text do not depend on the texts beside it. */
+typedef struct FtxEncode {
+    size_t count;             /* texts */
+    const char *const *text;  /* [count], UTF-8 ... */
+    const size_t *text_bytes; /* [count]; NULL: strlen */
+    const int32_t *ids;       /* ... or token ids, taken as they are: [tokens] or [count][stride] */
+    const int32_t *types;     /* their types, likewise; NULL: all 0 */
+    const int32_t *lengths;   /* [count]: ids of each text */
+    size_t stride;            /* 0: packed */
+    float *hidden;            /* out: [tokens][hidden] or [count][stride][hidden]; NULL: not wanted */
+    size_t hidden_rows;       /* packed: tokens that `hidden` has room for */
+    float *pooled;            /* out: [count][pooled]; NULL: not wanted */
+    int32_t *tokens;          /* out: [count] tokens of each text, 0 where it was refused; or NULL */
+    FtxError *errors;         /* out: [count] why a text was refused (.status 0: it was not), and the others are
+                                 done; NULL: the first mistake ends the call */
+} FtxEncode;
+
+/* A text that is empty or longer than the context, or an unknown id, is refused. Allocates nothing. */
+FtxStatus ftx_engine_encode(FtxEngine *engine, const FtxEncode *job, FtxError *err);
 
 /* Time by kernel since open, for `ftxc run --profile`; profiling waits after every launch. */
 typedef struct FtxProfile {

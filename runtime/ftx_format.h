@@ -84,7 +84,10 @@ typedef enum FtxEarly { FTX_EARLY_FALSE, FTX_EARLY_TRUE, FTX_EARLY_NEVER } FtxEa
 
 /* What a model is: a decoder goes on from a prompt, an encoder gives vectors, and of both is made
  * what writes a new text from a source. */
+#ifndef FTX_MODEL_KIND /* ftx.h has it, too */
+#define FTX_MODEL_KIND
 typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2SEQ } FtxModelKind;
+#endif
 
 enum { FTX_MAX_ENDS = 8, FTX_MAX_BANNED = 8 };
 
@@ -111,7 +114,8 @@ typedef struct FtxFacts { /* 320 bytes */
     int32_t pad;                  /* -1: none. For people: nothing here is ever padded */
     uint32_t n_banned;
     int32_t banned[FTX_MAX_BANNED]; /* ids that are never sampled: bad words of one token */
-    uint32_t reserved[9];
+    uint32_t source_vocab;        /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
+    uint32_t reserved[8];
 } FtxFacts;
 
 typedef struct FtxWeight { /* 64 bytes */

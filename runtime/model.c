@@ -24,7 +24,7 @@ void model_log(const FtxModel *m, int level, const char *format, ...)
 static FtxStatus check_limits(const FtxFacts *f, FtxError *err)
 {
     if (f->vocab == 0 || f->context < 2 || f->sequences == 0 || f->tokens == 0 || f->kv_block == 0 ||
-        f->kv_pages == 0)
+        (f->kv_pages == 0 && f->kind != FTX_MODEL_ENCODER))
         return ftx_fail(err, FTX_EFORMAT,
                         "facts: vocab %u, context %u, sequences %u, tokens %u, kv_block %u, kv_pages %u: none may be 0",
                         f->vocab, f->context, f->sequences, f->tokens, f->kv_block, f->kv_pages);
@@ -223,6 +223,10 @@ void ftx_model_info(const FtxModel *m, FtxModelInfo *info)
         .layers = (int)f->layers,
         .hidden = (int)f->hidden,
         .max_top_k = f->decode.max_top_k,
+        .kind = (FtxModelKind)f->kind,
+        .source_context = (int)f->source_context,
+        .pooled = (int)f->pooled,
+        .types = (int)f->types,
         .max_beams = f->beams > 1 ? (int)f->beams : 1,
         .weight_bytes = f->weight_bytes,
         .engine_bytes = space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] + space[FTX_SPACE_OUT],

@@ -98,10 +98,10 @@ static void fill_params(Request *r, const FtxRequest *q)
         .ngram = q->no_repeat_ngram,
         .min_length = r->prompt + q->min_new,
         .n_ends = r->params.n_ends,
-        .n_bias = (int)q->bias_count,
+        .n_bias = r->params.n_bias,
         .seed_low = (unsigned)q->seed,
         .seed_high = (unsigned)(q->seed >> 32),
-        .simple = is_simple(q),
+        .simple = is_simple(q) && r->params.n_bias == 0,
     };
 }
 
@@ -150,11 +150,18 @@ static FtxStatus check_id(const FtxEngine *e, const char *field, size_t i, int32
     return ftx_fail(err, FTX_EINVAL, "%s[%zu]: %d is no token id (0 to %u)", field, i, id, e->facts->vocab - 1);
 }
 
+/* What the request brings, and the ids that the model never gives. */
 static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
-    if (q->bias_count > e->facts->logit_bias)
+    const FtxFacts *f = e->facts;
+    const uint32_t room = f->logit_bias > f->n_banned ? f->logit_bias - f->n_banned : 0;
+
+    if (q->bias_count > f->logit_bias)
         return ftx_fail(err, FTX_EINVAL, "bias_count: %zu, but the spec's limits.logit_bias is %u", q->bias_count,
-                        e->facts->logit_bias);
+                        f->logit_bias);
+    if (q->bias_count > room)
+        return ftx_fail(err, FTX_EINVAL, "bias_count: %zu beside %u banned ids of the model, but the spec's "
+                        "limits.logit_bias is %u", q->bias_count, f->n_banned, f->logit_bias);
     if (q->bias_count && (!q->bias_ids || !q->bias_values))
         return ftx_fail(err, FTX_EINVAL, "bias_ids or bias_values is NULL");
     for (size_t i = 0; i < q->bias_count; i++) {
@@ -167,6 +174,9 @@ static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxErr
                             (double)q->bias_values[i]);
         r->bias[i] = (FtxBias){q->bias_ids[i], q->bias_values[i]};
     }
+    for (uint32_t i = 0; i < f->n_banned && i < f->logit_bias; i++)
+        r->bias[q->bias_count + i] = (FtxBias){f->banned[i], -INFINITY};
+    r->params.n_bias = (int)q->bias_count + (int)(f->n_banned < f->logit_bias ? f->n_banned : f->logit_bias);
     return FTX_OK;
 }
 
@@ -250,17 +260,34 @@ static FtxStatus fill_stops(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
 
 /* --- the prompt ----------------------------------------------------------------------------------- */
 
-static FtxStatus check_length(const FtxEngine *e, size_t n, FtxError *err)
+/* Where the ids of a request go, and how many there may be. */
+typedef struct Room {
+    int32_t *ids;
+    uint32_t most, vocab;
+    const char *what; /* "the prompt" */
+    uint32_t whole;   /* the context that it shares with what is written; 0: it has its room to itself */
+} Room;
+
+static FtxStatus check_length(const Room *to, size_t n, FtxError *err)
 {
     if (n == 0)
-        return ftx_fail(err, FTX_EINVAL, "the prompt is empty: a model needs at least one token");
-    if (n >= e->facts->context)
-        return ftx_fail(err, FTX_EFULL, "the prompt has %zu tokens; with one new token that exceeds the context of %u",
-                        n, e->facts->context);
+        return ftx_fail(err, FTX_EINVAL, "%s is empty: a model needs at least one token", to->what);
+    if (n > to->most && to->whole)
+        return ftx_fail(err, FTX_EFULL, "%s has %zu tokens; with one new token that exceeds the context of %u", to->what,
+                        n, to->whole);
+    if (n > to->most)
+        return ftx_fail(err, FTX_EFULL, "%s has %zu tokens; at most %u fit", to->what, n, to->most);
     return FTX_OK;
 }
 
-static FtxStatus fill_text(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+static FtxStatus check_in(const Room *to, const char *field, size_t i, int32_t id, FtxError *err)
+{
+    if (id >= 0 && (uint32_t)id < to->vocab)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "%s[%zu]: %d is no token id (0 to %u)", field, i, id, to->vocab - 1);
+}
+
+static FtxStatus fill_text(FtxEngine *e, const Room *to, const FtxRequest *q, int *count, FtxError *err)
 {
     const size_t bytes = q->text_bytes ? q->text_bytes : strlen(q->text);
     size_t n;
@@ -269,40 +296,68 @@ static FtxStatus fill_text(FtxEngine *e, Request *r, const FtxRequest *q, FtxErr
     if (!e->model->tokenizer)
         return ftx_fail(err, FTX_EINVAL, "text: the artifact has no tokenizer: use ids");
     if (bytes > e->max_text)
-        return ftx_fail(err, FTX_EFULL, "the prompt has %zu bytes; for a context of %u tokens the engine takes %zu: tokenize it and pass ids",
-                        bytes, e->facts->context, e->max_text);
-    s = tokenizer_encode(e->model->tokenizer, e->scratch, q->text, bytes, !q->no_bos, r->ids, e->facts->context, &n,
-                         err);
-    if (s)
-        return s;
-    r->prompt = (int)(n < e->facts->context ? n : e->facts->context);
-    s = check_length(e, n, err);
-    for (int i = 0; i < r->prompt && !s; i++)
-        s = check_id(e, "text", (size_t)i, r->ids[i], err);
+        return ftx_fail(err, FTX_EFULL, "%s has %zu bytes; for %u tokens the engine takes %zu: tokenize it and pass ids",
+                        to->what, bytes, to->most, e->max_text);
+    s = tokenizer_encode(e->model->tokenizer, e->scratch, q->text, bytes, !q->no_bos, to->ids, to->most, &n, err);
+    if (!s)
+        s = check_length(to, n, err);
+    for (size_t i = 0; !s && i < n; i++)
+        s = check_in(to, "text", i, to->ids[i], err);
+    *count = s ? 0 : (int)n;
     return s;
 }
 
-static FtxStatus fill_ids(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+static FtxStatus fill_ids(const Room *to, const int32_t *ids, size_t n, const char *field, int *count, FtxError *err)
 {
-    FtxStatus s = check_length(e, q->ids_count, err);
+    FtxStatus s = check_length(to, n, err);
 
-    for (size_t i = 0; i < q->ids_count && !s; i++) {
-        s = check_id(e, "ids", i, q->ids[i], err);
-        r->ids[i] = q->ids[i];
+    for (size_t i = 0; i < n && !s; i++) {
+        s = check_in(to, field, i, ids[i], err);
+        to->ids[i] = ids[i];
     }
-    r->prompt = s ? 0 : (int)q->ids_count;
+    *count = s ? 0 : (int)n;
+    return s;
+}
+
+/* With a source, what is written begins with the start token and the prefix. */
+static FtxStatus fill_start(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+    const Room to = {r->ids + 1, f->context - 2, f->vocab, "prefix", 0};
+    FtxStatus s = FTX_OK;
+    int n = 0;
+
+    if (q->prefix_count)
+        s = fill_ids(&to, q->prefix, q->prefix_count, "prefix", &n, err);
+    r->ids[0] = f->start;
+    r->prompt = n + 1;
+    if (!s && !r->beam.width && !n && f->decode.forced_bos >= 0)
+        r->ids[r->prompt++] = f->decode.forced_bos;
     return s;
 }
 
 static FtxStatus fill_prompt(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
+    const FtxFacts *f = e->facts;
+    const bool source = f->kind == FTX_MODEL_SEQ2SEQ;
+    const Room to = source ? (Room){r->source, f->source_context, f->source_vocab, "the source", 0}
+                           : (Room){r->ids, f->context - 1, f->vocab, "the prompt", f->context};
+    int *count = source ? &r->n_source : &r->prompt;
+    FtxStatus s;
+
+    r->n_source = 0;
+    r->encoded = false;
     if (q->text && q->ids)
         return ftx_fail(err, FTX_EINVAL, "text and ids are both set: a prompt is one of them");
+    if (q->prefix_count && (!source || !q->prefix))
+        return ftx_fail(err, FTX_EINVAL, "prefix: %s", source ? "it is NULL" : "the model reads no source, so a prefix is a prompt");
     if (q->text)
-        return fill_text(e, r, q, err);
-    if (q->ids)
-        return fill_ids(e, r, q, err);
-    return ftx_fail(err, FTX_EINVAL, "neither text nor ids is set: there is no prompt");
+        s = fill_text(e, &to, q, count, err);
+    else if (q->ids)
+        s = fill_ids(&to, q->ids, q->ids_count, "ids", count, err);
+    else
+        return ftx_fail(err, FTX_EINVAL, "neither text nor ids is set: there is no prompt");
+    return s || !source ? s : fill_start(e, r, q, err);
 }
 
 static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)

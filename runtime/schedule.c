@@ -52,7 +52,7 @@ void schedule_ladders(FtxEngine *e)
                    i, p->programs[i].bucket);
 }
 
-static bool ladder_find(const ProgramLadder *l, int tokens, uint32_t *program)
+bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program)
 {
     for (uint32_t i = 0; i < l->n; i++)
         if (l->bucket[i] == 0 || l->bucket[i] >= (uint32_t)tokens) {
@@ -106,6 +106,56 @@ FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
         r->state = REQUEST_RUNNING;
         list_add(&e->running, r);
         s = schedule_place(e, r, err);
+    }
+    return s;
+}
+
+/* --- sources ------------------------------------------------------------------------------------------ */
+
+/* Sources from the i-th running request on, as many as one step takes; gives the next i. */
+static uint32_t pack_sources(FtxEngine *e, uint32_t i, FtxStep *step)
+{
+    *step = (FtxStep){0};
+    for (; i < e->running.n; i++) {
+        Request *r = e->running.at[i];
+        FtxToken *token = (FtxToken *)engine_io(e, FTX_NAMED_token) + step->tokens;
+
+        if (r->encoded)
+            continue;
+        if (step->tokens + r->n_source > (int)e->facts->tokens)
+            break;
+        ((FtxRow *)engine_io(e, FTX_NAMED_rows))[step->rows] = (FtxRow){
+            .q_start = step->tokens, .q_len = r->n_source, .kv_len = r->n_source, .slot = r->slot,
+            .src_len = r->n_source, .src_slot = r->slot, .group = step->rows,
+        };
+        for (int k = 0; k < r->n_source; k++)
+            token[k] = (FtxToken){r->source[k], k, step->rows, 0};
+        step->rows++;
+        step->tokens += r->n_source;
+        r->encoded = true;
+    }
+    *(FtxStep *)engine_io(e, FTX_NAMED_step) = *step;
+    return i;
+}
+
+FtxStatus schedule_encode(FtxEngine *e, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+    FtxStep step = {0};
+
+    if (e->facts->kind != FTX_MODEL_SEQ2SEQ)
+        return FTX_OK;
+    for (uint32_t i = 0, program = 0; i < e->running.n && !s;) {
+        i = pack_sources(e, i, &step);
+        if (step.rows == 0)
+            return FTX_OK;
+        if (!schedule_program(&e->encode, step.tokens, &program))
+            return ftx_fail(err, FTX_EFORMAT, "plan: no program encodes %d tokens", step.tokens);
+        s = e->api->upload(e->session, schedule_live_bytes(e, step.tokens), err);
+        if (!s)
+            s = e->api->run(e->session, program, step.tokens, step.rows, err);
+        if (!s)
+            s = e->api->wait(e->session, err); /* IO is written again for what comes next */
     }
     return s;
 }
@@ -186,8 +236,8 @@ static void choose_program(FtxEngine *e)
                           w->from + w->count == w->request->prompt);
         f->most = left > f->most ? left : f->most;
     }
-    decode = decode && ladder_find(&e->decode, f->tokens, &f->program);
-    found = decode || ladder_find(&e->step, f->tokens, &f->program);
+    decode = decode && schedule_program(&e->decode, f->tokens, &f->program);
+    found = decode || schedule_program(&e->step, f->tokens, &f->program);
     assert(found); /* ftx_engine_open has looked for a program of limits.tokens */
     (void)found;
     f->again = decode && e->api->asynchronous && !grows;
@@ -211,6 +261,8 @@ static void write_row(FtxEngine *e, int i)
         .emit = w->emit && !r->beam.width,
         .prompt = r->prompt,
         .limit = r->limit,
+        .src_len = r->n_source,
+        .src_slot = r->slot,
         .group = i - w->lane,
         .lane = r->beam.width ? w->lane : -1,
     };
@@ -242,10 +294,10 @@ static void clear_out(FtxEngine *e)
 }
 
 /* The part of IO that this step fills: buffers stand in the order of named.def, tokens last. */
-static size_t live_bytes(const FtxEngine *e)
+size_t schedule_live_bytes(const FtxEngine *e, int count)
 {
     const uint64_t *at = e->plan->named;
-    const uint64_t tokens = at[FTX_NAMED_token] + sizeof(FtxToken) * (uint64_t)e->flight.tokens;
+    const uint64_t tokens = at[FTX_NAMED_token] + sizeof(FtxToken) * (uint64_t)count;
 
     for (int i = 0; i < FTX_NAMED_token; i++)
         if (at[i] > at[FTX_NAMED_token])
@@ -281,5 +333,5 @@ FtxStatus schedule_upload(FtxEngine *e, FtxError *err)
     }
     clear_out(e);
     f->pending = true;
-    return e->api->upload(e->session, live_bytes(e), err);
+    return e->api->upload(e->session, schedule_live_bytes(e, f->tokens), err);
 }

@@ -140,6 +140,7 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->pad = s->pad;
     f->pooled = s->pooled;
     f->types = s->types;
+    f->source_vocab = s->source_vocab;
     f->n_banned = s->n_banned;
     memcpy(f->banned, s->banned, sizeof f->banned);
     return f;

@@ -39,6 +39,7 @@
  * has(b); type(x); sizeof(x), bytes of an element of an argument or of a type constant; the types
  * fp32 fp16 bf16; the kinds of FtxAct relu gelu_erf gelu_tanh quick_gelu silu tanh; and
  *   T_MAX (bucket, or limits.tokens)   S_MAX   BUCKET (0: exact)   DECODE (1 in decode programs)
+ *   ENCODE (1 in encode programs)   SOURCE (tokens of a source at most)
  *   ARCH (80, 90 ...; 0: CPU)   SMEM (shared memory a block may have on the target)
  *   CONTEXT  BLOCK (kv_block)  PAGES (kv_pages)  SEQUENCES  TOKENS  LOGIT_BIAS  END_IDS
  *   BEAMS (lanes of a request at most; 0: no beam search)

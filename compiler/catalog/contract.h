@@ -71,7 +71,7 @@ struct Contract {
 /* The program a match is asked for. */
 typedef struct ProgramFacts {
     const Graph *g;    /* with the target's types */
-    bool decode;
+    bool decode, encode;
     int64_t bucket;    /* 0: exact */
     int64_t t_max, s_max;
     uint32_t arch;     /* 80, 90 ...; 0: CPU */

@@ -11,6 +11,7 @@
 #include "command.h"
 #include "device.h"
 #include "options.h"
+#include "vectors.h"
 #include "../../runtime/base/arena.h"
 
 typedef struct Options {
@@ -486,6 +487,24 @@ static void print_profile(Run *r)
     fprintf(stderr, "matmuls: %.1f%% of %.2f ms\n", all > 0.0 ? 100.0 * matmul / all : 0.0, all * 1e-3);
 }
 
+/* An encoder: all texts at once; several arguments are several texts. */
+static int encode_all(Run *r, const TextList *rest)
+{
+    const size_t n = rest->n > 2 ? rest->n - 1 : r->n_jobs;
+    const char **text = must(calloc(n, sizeof *text));
+    VectorsJob job = {.text = r->n_ids ? NULL : text, .count = n, .ids = r->ids, .n_ids = r->n_ids,
+                      .json = r->o->json, .quiet = r->o->quiet};
+    int code;
+
+    for (size_t i = 0; i < n; i++)
+        text[i] = rest->n > 2 ? rest->at[i + 1] : r->jobs[i].text;
+    if (n == 1 && rest->n < 2 && text[0] && *text[0] && text[0][strlen(text[0]) - 1] == '\n')
+        ((char *)(uintptr_t)text[0])[strlen(text[0]) - 1] = '\0'; /* the end of a line is not meant */
+    code = vectors_run(r->model, r->engine, &job);
+    free(text);
+    return code;
+}
+
 int command_run(int argc, char **argv)
 {
     Options o = {0};
@@ -500,14 +519,16 @@ int command_run(int argc, char **argv)
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("run", "%s", error);
     if (o.help) {
-        printf("ftxc run FILE.ftx [PROMPT] [options]\n\nWrites text with a compiled model. The prompt is an argument, a file, or standard input.\n\n");
+        printf("ftxc run FILE.ftx [PROMPT] [options]\n\nWrites text with a compiled model. The prompt is an argument, a file, or standard input.\n"
+               "An encoder prints the vector of a text, and of several texts (arguments, or lines with --batch) how\n"
+               "near they are to each other; with --json `first`, `mean` and `pooled` of each.\n\n");
         options_help(table, LEN(table));
         printf("\nExamples:\n  ftxc run fable.ftx \"Once upon a time\" --seed 7\n"
                "  ftxc run fable.ftx --batch --json --greedy < prompts.txt\n");
         return EXIT_DONE;
     }
-    if (rest.n < 1 || rest.n > 2)
-        return command_mistake("run", "expected an artifact and at most one prompt, found %zu arguments", rest.n);
+    if (rest.n < 1)
+        return command_mistake("run", "expected an artifact, and perhaps a prompt");
     if (!device_parse(o.device, o.threads, o.random_weights, &open))
         return command_mistake("run", "--device: expected cpu, cuda, cuda:N or auto, found \"%s\"; --threads: 0 to 1024",
                                o.device ? o.device : "auto");
@@ -524,12 +545,20 @@ int command_run(int argc, char **argv)
         goto end;
     }
     ftx_model_info(r->model, &r->info);
+    if (rest.n > 2 && r->info.kind != FTX_MODEL_ENCODER) {
+        code = command_mistake("run", "expected an artifact and at most one prompt, found %zu arguments", rest.n);
+        goto end;
+    }
     code = o.ids ? EXIT_DONE : read_prompt(&o, &rest, &text);
     if (code == EXIT_DONE)
         code = make_request(r);
     if (code != EXIT_DONE)
         goto end;
     make_jobs(r, text);
+    if (r->info.kind == FTX_MODEL_ENCODER) {
+        code = encode_all(r, &rest);
+        goto end;
+    }
     if (o.profile && ftx_engine_profile(r->engine, true, &(const FtxProfile *){NULL}, &(size_t){0}, &err)) {
         fprintf(stderr, "ftxc: %s\n", err.text);
         code = EXIT_FAILED;

@@ -166,6 +166,13 @@ static bool infer_weight_op(const Ask *q, Shape *out)
             !want_range(q, "count", 1, size(a, 0) - get(q, "from")))
             return false;
         out->dim[0].n = get(q, "count");
+    } else if (q->op == OP_SINUSOID) {
+        if (!want_range(q, "dim", 2, MANY) || !want_range(q, "positions", 1, MANY) || !want_range(q, "span", 0, MANY) ||
+            !want_word(q, "style", "half neighbour"))
+            return false;
+        if (get(q, "dim") % 2)
+            return diag_error(q->d, q->loc, "sinusoid: dim is %lld, it must be even", (long long)get(q, "dim"));
+        *out = ir_shape(2, ir_const(get(q, "positions")), ir_const(get(q, "dim")), (Dim){0});
     } else if (q->op == OP_ROPE_TABLE) {
         if (!want_range(q, "rot", 2, MANY) || !want_range(q, "positions", 1, MANY) ||
             !want_word(q, "scaling", "none linear llama3"))
@@ -384,10 +391,11 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
     case OP_INTERLEAVE:
     case OP_PAIRS:
     case OP_ROWS:
+    case OP_SINUSOID:
     case OP_ROPE_TABLE:
         if (!infer_weight_op(q, out))
             return false;
-        *out_type = q->op == OP_ROPE_TABLE ? DT_FP32 : arg(q, 0)->type;
+        *out_type = q->op == OP_ROPE_TABLE || q->op == OP_SINUSOID ? DT_FP32 : arg(q, 0)->type;
         for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++)
             if (arg(q, i)->type != *out_type)
                 return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; their types must be equal",

@@ -9,7 +9,7 @@ enum { WEIGHT_ALIGN = 256 };
 /* How random weights are drawn, and what `show` says: from the first reader of the value. */
 static FtxWeightKind kind_of(const Graph *g, Id w)
 {
-    if (ir_value(g, w)->op == OP_ROPE_TABLE)
+    if (ir_value(g, w)->op == OP_ROPE_TABLE || ir_value(g, w)->op == OP_SINUSOID)
         return FTX_WEIGHT_TABLE;
     if (ir_value(g, w)->shape.rank > 1)
         return FTX_WEIGHT_MATRIX;

@@ -36,7 +36,7 @@ uint32_t target_smem_bytes(Target t)
  * and runs to the next one's beginning; select_last ends the last. -1: before, after, or weights. */
 static int *find_layers(const Graph *g, Arena *keep)
 {
-    int *layer = arena_array(keep, int, g->values.n), now = -1;
+    int *layer = arena_array(keep, int, g->values.n), now = -1, full = 0;
     int *begins = arena_array(keep, int, g->values.n);
     const uint32_t *uses = ir_uses(g);
 
@@ -44,18 +44,28 @@ static int *find_layers(const Graph *g, Arena *keep)
         Id first = v;
 
         begins[v] = -1;
-        if (ir_value(g, v)->op != OP_APPEND && ir_value(g, v)->op != OP_CACHE)
+        const Op op = ir_value(g, v)->op;
+
+        if (op != OP_APPEND && op != OP_CACHE && op != OP_ATTEND_PACKED && op != OP_CROSS_APPEND)
             continue;
         for (Id x = ir_value(g, v)->args[0]; x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED;
              x = ir_value(g, x)->args[0])
             first = x;
-        begins[first] = (int)ir_int(ir_value(g, v), "layer");
+        begins[first] = op == OP_ATTEND_PACKED ? full++ : (int)ir_int(ir_value(g, v), "layer");
     }
     for (Id v = 1; v < g->values.n; v++) {
         if (begins[v] >= 0)
             now = begins[v];
-        if (ir_value(g, v)->op == OP_SELECT_LAST)
+        switch (ir_value(g, v)->op) {
+        case OP_EMBED:
+        case OP_SELECT_FIRST:
+        case OP_SELECT_LAST:
+        case OP_POOL_MEAN:
             now = -1;
+            break;
+        default:
+            break;
+        }
         layer[v] = ir_op_is_weight(ir_value(g, v)->op) ? -1 : now;
     }
     return layer;
@@ -69,21 +79,33 @@ static void add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
 
     p->kind = kind;
     p->facts = (ProgramFacts){
-        .g = l->g, .decode = kind == FTX_PROG_DECODE, .bucket = bucket, .t_max = t_max,
+        .g = l->g, .decode = kind == FTX_PROG_DECODE, .encode = kind == FTX_PROG_ENCODE, .bucket = bucket, .t_max = t_max,
         .s_max = t_max < m->sequences ? t_max : m->sequences, .arch = l->target.id / 10,
         .smem = target_smem_bytes(l->target), .kv = l->kv, .target = l->target.id,
     };
 }
 
-/* The CPU runs any step through one list. On a GPU small steps are graphs of fixed size; a step of
+/* Encoders have programs of their own. The CPU runs any step through one list. On a GPU small steps are graphs of fixed size; a step of
  * one token a sequence, the hot loop, has its own. */
 static void add_programs(Lower *l)
 {
     const Limits *m = &l->g->limits;
 
     if (l->target.id == FTX_TARGET_CPU) {
-        add_program(l, FTX_PROG_STEP, 0);
+        if (l->g->kind != FTX_MODEL_DECODER)
+            add_program(l, FTX_PROG_ENCODE, 0);
+        if (l->g->kind != FTX_MODEL_ENCODER)
+            add_program(l, FTX_PROG_STEP, 0);
         return;
+    }
+    if (l->g->kind != FTX_MODEL_DECODER) {
+        add_program(l, FTX_PROG_ENCODE, 16);
+        if (m->tokens > 16)
+            add_program(l, FTX_PROG_ENCODE, 64);
+        if (m->tokens > 64)
+            add_program(l, FTX_PROG_ENCODE, 0);
+        if (l->g->kind == FTX_MODEL_ENCODER)
+            return;
     }
     add_program(l, FTX_PROG_STEP, 16);
     if (m->tokens > 16)
@@ -111,6 +133,8 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     memcpy(l->g->values.at, g->values.at, sizeof *g->values.at * g->values.n);
     precision_apply(l->g, p, l->compute);
     l->layer = find_layers(l->g, l->keep);
+    l->encoder = arena_array(l->keep, bool, g->values.n);
+    memcpy(l->encoder, ir_encoder_side(g), sizeof *l->encoder * g->values.n);
     add_programs(l);
     *plan = (Plan){.target = t};
     plan->head.target = t.id;
@@ -122,7 +146,7 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
 
 const char *lower_program_name(const Program *p, Arena *a)
 {
-    const char *kind = p->kind == FTX_PROG_DECODE ? "decode" : "step";
+    const char *kind = p->kind == FTX_PROG_DECODE ? "decode" : p->kind == FTX_PROG_ENCODE ? "encode" : "step";
 
     return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;
 }

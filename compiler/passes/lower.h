@@ -69,6 +69,7 @@ typedef struct Lower {
     const Precision *precision;
     DType compute, kv;
     int *layer; /* of each value, -1: none; [values.n] */
+    bool *encoder; /* of each value: computed by encode programs; [values.n] */
     struct { Program *at; size_t n, cap; } programs;
     struct { Zeroed *at; size_t n, cap; } zeroed;
     Packing *packing;

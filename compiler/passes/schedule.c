@@ -17,10 +17,13 @@ static const char *linear_role(const Graph *g, Id v)
     const Op x = ir_value(g, ir_value(g, v)->args[0])->op;
 
     return v == g->logits          ? "lm head"
-           : reader == OP_APPEND   ? "qkv"
+           : reader == OP_APPEND || reader == OP_ATTEND_PACKED ? "qkv"
+           : reader == OP_CROSS_APPEND ? "keys and values"
+           : reader == OP_ATTEND_CROSS ? "query"
+           : x == OP_SELECT_FIRST || x == OP_POOL_MEAN ? "pooler"
            : reader == OP_GLU      ? "gate and up"
            : reader == OP_ACT      ? "up"
-           : x == OP_ATTEND_PAGED  ? "out"
+           : x == OP_ATTEND_PAGED || x == OP_ATTEND_PACKED || x == OP_ATTEND_CROSS ? "out"
            : x == OP_GLU || x == OP_ACT ? "down"
                                    : "linear";
 }
@@ -43,7 +46,10 @@ static const char *role(const Graph *g, Id v)
                    ? "add"
                    : "residual";
     case OP_ATTEND_PAGED:
+    case OP_ATTEND_PACKED:
         return "attention";
+    case OP_ATTEND_CROSS:
+        return "attention to the source";
     case OP_IDS:
         return NULL;
     default:
@@ -72,7 +78,8 @@ static int64_t layer_of(const Lower *l, const Binding *b)
     for (uint32_t i = 0; i < b->n_covered; i++) {
         const Value *v = ir_value(l->g, b->covered[i]);
 
-        if (v->op == OP_APPEND || v->op == OP_ATTEND_PAGED || v->op == OP_CACHE || v->op == OP_ATTEND)
+        if (v->op == OP_APPEND || v->op == OP_ATTEND_PAGED || v->op == OP_CACHE || v->op == OP_ATTEND ||
+            v->op == OP_CROSS_APPEND || v->op == OP_ATTEND_CROSS)
             return ir_int(v, "layer");
     }
     return 0;
@@ -108,8 +115,17 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
     if (a->named >= 0) {
         o.kind = OPERAND_NAMED;
         o.at = (uint32_t)a->named;
-        if (a->named == FTX_NAMED_k || a->named == FTX_NAMED_v)
+        if (a->named == FTX_NAMED_k || a->named == FTX_NAMED_v || a->named == FTX_NAMED_cross_k ||
+            a->named == FTX_NAMED_cross_v)
             o.layer = layer_of(l, &g->b);
+    } else if (v && ir_value(l->g, v)->op == OP_CROSS_APPEND) {
+        o.kind = OPERAND_NULL; /* stands in $cross_k and $cross_v */
+    } else if (v && v == l->g->pooled) {
+        o.kind = OPERAND_NAMED;
+        o.at = FTX_NAMED_pooled;
+    } else if (v && v == l->g->output && l->g->kind == FTX_MODEL_ENCODER) {
+        o.kind = OPERAND_NAMED;
+        o.at = FTX_NAMED_hidden;
     } else if (v && v == l->g->logits) {
         o.kind = OPERAND_NAMED;
         o.at = FTX_NAMED_logits;

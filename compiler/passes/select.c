@@ -188,15 +188,19 @@ typedef struct Cover {
     Choice *best; /* of each value */
 } Cover;
 
-static bool is_computed(const Graph *g, Id v)
+/* By this program: what a value of the other side is, is known by the time it runs. */
+static bool is_computed(const Cover *c, Id v)
 {
-    return !ir_op_is_weight(ir_value(g, v)->op) && ir_value(g, v)->op != OP_IDS;
+    const Op op = ir_value(c->l->g, v)->op;
+
+    return !ir_op_is_weight(op) && op != OP_IDS && c->l->encoder[v] == c->p->facts.encode;
 }
 
 /* Written to memory whatever is chosen. */
 static bool must_stand(const Cover *c, Id v)
 {
-    return c->uses[v] > 1 || v == c->l->g->output;
+    return c->uses[v] > 1 || v == c->l->g->output || v == c->l->g->pooled ||
+           ir_value(c->l->g, v)->op == OP_CROSS_APPEND;
 }
 
 /* What the trees below the inputs of a match cost; false: one of them has no cover. */
@@ -207,7 +211,7 @@ static bool inputs_cost(const Cover *c, const Binding *b, double *us, Id *missin
         const Id v = b->arg[i];
         bool again = false;
 
-        if (!v || v == b->root || !is_computed(c->l->g, v))
+        if (!v || v == b->root || !is_computed(c, v))
             continue;
         if (!c->best[v].found) {
             *missing = v;
@@ -277,7 +281,7 @@ static void mark(const Cover *c, Id v, bool *root)
 {
     const Choice *x = &c->best[v];
 
-    if (root[v] || !is_computed(c->l->g, v))
+    if (root[v] || !is_computed(c, v))
         return;
     root[v] = true;
     for (size_t i = 0; i < x->one.b.contract->args.n; i++)
@@ -330,14 +334,14 @@ bool select_program(const Lower *l, Program *p, Diag *d)
 
     c.best = arena_array(l->scratch, Choice, g->values.n);
     for (Id v = 1; v < g->values.n; v++) {
-        if (!is_computed(g, v))
+        if (!is_computed(&c, v))
             continue;
         choose(&c, v);
         if (!c.best[v].found && must_stand(&c, v))
             return refuse(&c, v, d);
     }
     for (Id v = 1; v < g->values.n; v++)
-        if (is_computed(g, v) && must_stand(&c, v))
+        if (is_computed(&c, v) && must_stand(&c, v))
             mark(&c, v, root);
     for (Id v = 1; v < g->values.n; v++)
         if (root[v]) {

@@ -5,6 +5,10 @@
  *   v = split_heads(linear(x, wv))                      y = attend_paged(q)
  *   y = join_heads(attend(q, cache(k, v)))
  *
+ *   y = join_heads(attend_full(q, k, v))          ->    y = attend_packed(linear(x, wqkv))
+ *   c = cross_cache(k, v)                         ->    c = cross_append(linear(x, wkv))
+ *   y = join_heads(attend_source(q, c))           ->    y = attend_cross(linear(x, wq), c)
+ *
  *   mul(act(linear(x, wg)), linear(x, wu))        ->    glu(linear(x, interleave(wg, wu)))
  *   select_last(norm(x))                          ->    norm(select_last(x))
  *   scale(scale(x)), a scale of q or k            ->    one scale, or the attention's own
@@ -191,6 +195,77 @@ static Id join_attention(Rewrite *r, Id id)
     return rewrite_make(r, OP_ATTEND_PAGED, x, 0, 0, attrs, n, attend->loc);
 }
 
+/* --- attention of encoders, and to them ------------------------------------------------------------- */
+
+static Id join_full(Rewrite *r, Id id)
+{
+    const Value *join = rewrite_old(r, id), *attend;
+    Projection q, k, v;
+    Attr attrs[4];
+    Id x;
+
+    if (join->op != OP_JOIN_HEADS)
+        return 0;
+    attend = rewrite_old(r, join->args[0]);
+    if (attend->op != OP_ATTEND_FULL || r->uses[join->args[0]] != 1 || !projection(r, attend->args[0], &q) ||
+        !projection(r, attend->args[1], &k) || !projection(r, attend->args[2], &v) || q.rope || k.rope ||
+        !joinable(r, &q, &k, &v))
+        return 0;
+    x = rewrite_make(r, OP_LINEAR, r->map[q.linear->args[0]], joined(r, &q, &k, &v, 1, 0), joined(r, &q, &k, &v, 2, 0),
+                     NULL, 0, q.linear->loc);
+    attrs[0] = attr_int("head_dim", q.head_dim);
+    attrs[1] = attr_int("heads", q.heads);
+    attrs[2] = attr_int("kv_heads", k.heads);
+    attrs[3] = attr_float("scale", ir_float(attend, "scale") * q.scale * k.scale);
+    return rewrite_make(r, OP_ATTEND_PACKED, x, 0, 0, attrs, 4, attend->loc);
+}
+
+/* The keys and values of a cross_cache, if one product can make both. */
+static bool source_pair(const Rewrite *r, const Value *cross, Projection *k, Projection *v)
+{
+    return cross->op == OP_CROSS_CACHE && projection(r, cross->args[0], k) && projection(r, cross->args[1], v) &&
+           k->linear->args[0] == v->linear->args[0] && !k->linear->args[2] == !v->linear->args[2] && !k->rope &&
+           !v->rope && v->scale == 1 && k->heads == v->heads;
+}
+
+/* Each source is read by one attention: its scale takes what the keys were scaled by. */
+static Id join_cross(Rewrite *r, Id id)
+{
+    const Value *v = rewrite_old(r, id), *attend, *cross;
+    Projection q, key, value;
+    Attr attrs[5];
+
+    if (v->op == OP_CROSS_CACHE && r->uses[id] == 1 && source_pair(r, v, &key, &value)) {
+        Id w = rewrite_make(r, OP_CONCAT, r->map[key.linear->args[1]], r->map[value.linear->args[1]], 0, NULL, 0, v->loc);
+        Id b = key.linear->args[2] ? rewrite_make(r, OP_CONCAT, r->map[key.linear->args[2]],
+                                                  r->map[value.linear->args[2]], 0, NULL, 0, v->loc)
+                                   : 0;
+
+        w = rewrite_make(r, OP_LINEAR, r->map[key.linear->args[0]], w, b, NULL, 0, key.linear->loc);
+        attrs[0] = attr_int("head_dim", key.head_dim);
+        attrs[1] = attr_int("kv_heads", key.heads);
+        attrs[2] = attr_int("layer", ir_int(v, "layer"));
+        return rewrite_make(r, OP_CROSS_APPEND, w, 0, 0, attrs, 3, v->loc);
+    }
+    if (v->op != OP_JOIN_HEADS)
+        return 0;
+    attend = rewrite_old(r, v->args[0]);
+    if (attend->op != OP_ATTEND_SOURCE || r->uses[v->args[0]] != 1 || r->uses[attend->args[1]] != 1)
+        return 0;
+    cross = rewrite_old(r, attend->args[1]);
+    if (!source_pair(r, cross, &key, &value) || !projection(r, attend->args[0], &q) || q.rope)
+        return 0;
+    attrs[0] = attr_int("head_dim", q.head_dim);
+    attrs[1] = attr_int("heads", q.heads);
+    attrs[2] = attr_int("kv_heads", key.heads);
+    attrs[3] = attr_int("layer", ir_int(attend, "layer"));
+    attrs[4] = attr_float("scale", ir_float(attend, "scale") * q.scale * key.scale);
+    Id x = rewrite_make(r, OP_LINEAR, r->map[q.linear->args[0]], r->map[q.linear->args[1]], r->map[q.linear->args[2]],
+                        NULL, 0, q.linear->loc);
+
+    return rewrite_make(r, OP_ATTEND_CROSS, x, r->map[attend->args[1]], 0, attrs, 5, attend->loc);
+}
+
 /* --- gated products ------------------------------------------------------------------------------ */
 
 static Id join_glu(Rewrite *r, Id id)
@@ -264,6 +339,8 @@ bool pass_simplify(Graph *g, const Precision *p, Diag *d)
     while (rewrite_run(g, lift_select))
         ;
     rewrite_run(g, join_attention);
+    rewrite_run(g, join_full);
+    rewrite_run(g, join_cross);
     rewrite_run(g, join_glu);
     rewrite_run(g, fold_concat);
     rewrite_run(g, nothing);

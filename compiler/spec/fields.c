@@ -14,6 +14,7 @@ typedef enum Kind {
     TEXT,
     TYPE,   /* fp32 fp16 bf16; `low` 1: or auto */
     IDS,    /* a token id or a list of them */
+    FLAG,   /* true or false */
     EARLY,  /* false, true or "never": FtxEarly */
     GRAPH,
 } Kind;
@@ -35,12 +36,18 @@ static const Field fields[] = {
     {"tokenizer", TEXT, 0, 0, 0, false},
     {"bos", COUNT, -1, MAX_ID, -1, false},
     {"eos", IDS, 0, MAX_ID, 0, false},
+    {"start", COUNT, -1, MAX_ID, -1, false},
+    {"pad", COUNT, -1, MAX_ID, -1, false},
+    {"banned", IDS, 0, MAX_ID, 0, false},
+    {"pooling", TEXT, 0, 0, 0, false},
+    {"normalize", FLAG, 0, 0, 0, false},
     {"precision.weights", TYPE, 0, 0, DT_BF16, false},
     {"precision.compute", TYPE, 1, 0, DT_NONE, false},
     {"precision.kv", TYPE, 1, 0, DT_NONE, false},
     {"limits.sequences", COUNT, 1, 4096, 16, false},
     {"limits.context", COUNT, 1, 1 << 20, 0, true},
     {"limits.tokens", COUNT, 1, 1 << 16, 512, false},
+    {"limits.source", COUNT, 1, 1 << 20, 0, false},
     {"limits.logit_bias", COUNT, 0, 65536, 32, false},
     {"limits.end_ids", COUNT, 1, 256, 16, false},
     {"kv.block_size", COUNT, 8, 256, 16, false},
@@ -149,6 +156,8 @@ static const char *range_text(Arena *a, const Field *f)
         return f->low != 0 ? "one of auto, fp32, fp16, bf16" : "one of fp32, fp16, bf16";
     case IDS:
         return "a token id or a list of up to 8";
+    case FLAG:
+        return "true or false";
     case EARLY:
         return "false, true or \"never\"";
     case GRAPH:
@@ -219,6 +228,18 @@ DType field_type(lua_State *L, int t, const char *path)
         field_refuse(L, path, range_text(sandbox_of(L)->keep, f), -1);
     lua_pop(L, 1);
     return type;
+}
+
+bool field_flag(lua_State *L, int t, const char *path)
+{
+    bool flag;
+
+    field_push(L, t, path);
+    if (!lua_isnil(L, -1) && !lua_isboolean(L, -1))
+        field_refuse(L, path, field_expected(L, path), -1);
+    flag = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return flag;
 }
 
 FtxEarly field_early(lua_State *L, int t, const char *path)
@@ -313,6 +334,7 @@ static void push_override(lua_State *L, const Field *f, const char *text)
     case TYPE:
         lua_pushstring(L, text);
         return;
+    case FLAG:
     case EARLY:
         if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
             lua_pushboolean(L, text[0] == 't');

@@ -9,6 +9,59 @@
 
 /* --- parts of the Spec ------------------------------------------------------------------------------ */
 
+/* How many positions a learned table has room for; 0: no bound. */
+static uint32_t positions_of(const Graph *g, bool encoder)
+{
+    const bool *side = ir_encoder_side(g);
+    uint32_t least = 0;
+
+    for (Id id = 1; id < g->values.n; id++) {
+        const Value *v = ir_value(g, id), *w = ir_value(g, v->args[0]);
+        const int64_t rows = v->op == OP_POSITIONS ? w->shape.dim[0].n - ir_int(v, "offset") : 0;
+
+        if (rows && w->op != OP_SINUSOID && side[id] == encoder && (!least || rows < least))
+            least = (uint32_t)rows;
+    }
+    return least;
+}
+
+/* The longest source: as long as the context unless said otherwise. */
+static int64_t read_source(lua_State *L, int t)
+{
+    Reader *r = reader_of(L);
+    Limits *l = &r->graph->limits;
+    const uint32_t positions = positions_of(r->graph, true);
+    int64_t source = field_count(L, t, "limits.source");
+
+    source = source ? source : l->context;
+    if (positions && source > positions) {
+        lua_pushinteger(L, source);
+        field_refuse(L, "limits.source", lua_pushfstring(L, "at most %d: the encoder has so many learned positions",
+                                                         (int)positions), -2);
+    }
+    if (l->tokens < source) {
+        lua_pushinteger(L, l->tokens);
+        field_refuse(L, "limits.tokens", lua_pushfstring(L, "at least limits.source (%I): a source is read at once",
+                                                         (lua_Integer)source), -2);
+    }
+    return source;
+}
+
+/* An encoder reads a text at once and has no cache. */
+static void check_encoder_limits(lua_State *L, int t)
+{
+    Limits *l = &reader_of(L)->graph->limits;
+
+    field_push(L, t, "limits.tokens");
+    if (lua_isnil(L, -1) && l->tokens < l->context)
+        l->tokens = l->context;
+    if (l->tokens < l->context) {
+        lua_pushinteger(L, l->tokens);
+        field_refuse(L, "limits.tokens", lua_pushfstring(L, "at least limits.context (%I): an encoder reads a text at "
+                                                         "once", (lua_Integer)l->context), -2);
+    }
+}
+
 static void read_limits(lua_State *L, int t)
 {
     Reader *r = reader_of(L);
@@ -33,6 +86,9 @@ static void read_limits(lua_State *L, int t)
         field_refuse(L, "decode.width",
                lua_pushfstring(L, "at most the size of the vocabulary, %d", (int)r->spec->vocab), -2);
     }
+    l->source = r->graph->kind == FTX_MODEL_SEQ2SEQ ? read_source(L, t) : 0;
+    if (r->graph->kind == FTX_MODEL_ENCODER)
+        check_encoder_limits(L, t);
     if (l->tokens < l->sequences) {
         lua_pushinteger(L, l->tokens);
         field_refuse(L, "limits.tokens",
@@ -43,7 +99,9 @@ static void read_limits(lua_State *L, int t)
         field_refuse(L, "kv.block_size", "a multiple of 8 from 8 to 256", -1);
     }
     needed = (l->context + l->kv_block - 1) / l->kv_block;
-    if (!l->kv_pages)
+    if (r->graph->kind == FTX_MODEL_ENCODER)
+        needed = l->kv_pages = 0;
+    else if (!l->kv_pages)
         l->kv_pages = l->sequences * needed;
     if (l->kv_pages < needed) {
         lua_pushinteger(L, l->kv_pages);
@@ -144,7 +202,6 @@ static void read_ends(lua_State *L, int t)
     Spec *spec = reader_of(L)->spec;
     const char *what = field_expected(L, "eos");
 
-    spec->start = spec->pad = -1;
     spec->bos = (int32_t)field_count(L, t, "bos");
     if (spec->bos >= (int64_t)spec->vocab) {
         lua_pushinteger(L, spec->bos);
@@ -178,6 +235,44 @@ static void read_ends(lua_State *L, int t)
     }
 }
 
+/* Ids that the decoder starts from and never gives. */
+static void read_special(lua_State *L, int t)
+{
+    Spec *spec = reader_of(L)->spec;
+    const char *what = field_expected(L, "banned");
+
+    spec->start = read_id(L, t, "start");
+    spec->pad = read_id(L, t, "pad");
+    if (reader_of(L)->graph->kind == FTX_MODEL_SEQ2SEQ && spec->start < 0)
+        sandbox_fail(L, "start is missing; a decoder with a source needs a first token id");
+    field_push(L, t, "banned");
+    if (lua_isnil(L, -1))
+        return;
+    if (lua_type(L, -1) == LUA_TNUMBER) {
+        lua_createtable(L, 1, 0);
+        lua_insert(L, -2);
+        lua_rawseti(L, -2, 1);
+    }
+    if (!lua_istable(L, -1) || lua_rawlen(L, -1) > FTX_MAX_BANNED)
+        field_refuse(L, "banned", what, -1);
+    for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, -1); i++) {
+        int whole;
+        lua_Integer id;
+
+        lua_rawgeti(L, -1, i);
+        id = lua_tointegerx(L, -1, &whole);
+        if (!whole || lua_type(L, -1) != LUA_TNUMBER || id < 0 || id >= (lua_Integer)spec->vocab)
+            field_refuse(L, "banned", lua_pushfstring(L, "token ids from 0 to %d", (int)spec->vocab - 1), -2);
+        spec->banned[spec->n_banned++] = (int32_t)id;
+        lua_pop(L, 1);
+    }
+    if ((int64_t)spec->n_banned > reader_of(L)->graph->limits.logit_bias) {
+        lua_pushinteger(L, reader_of(L)->graph->limits.logit_bias);
+        field_refuse(L, "limits.logit_bias",
+                     lua_pushfstring(L, "at least %d, the number of banned ids", (int)spec->n_banned), -2);
+    }
+}
+
 /* A path of the spec is relative to its folder, one of -D to where the user is. */
 static const char *read_path(lua_State *L, int t, const char *field)
 {
@@ -200,12 +295,84 @@ static const char *read_path(lua_State *L, int t, const char *field)
 
 /* --- the graph -------------------------------------------------------------------------------------- */
 
+static void same_heads(lua_State *L, const Value *v, int64_t heads, int64_t kv_heads, int64_t head_dim)
+{
+    Spec *spec = reader_of(L)->spec;
+
+    if (spec->layers && (heads != spec->heads || kv_heads != spec->kv_heads || head_dim != spec->head_dim))
+        sandbox_fail_at(L, v->loc, "this layer has %d heads, %d kv_heads, head_dim %d, the first has %u, %u, %u; all "
+                        "layers must be alike", (int)heads, (int)kv_heads, (int)head_dim, spec->heads, spec->kv_heads,
+                        spec->head_dim);
+    spec->heads = (uint32_t)heads;
+    spec->kv_heads = (uint32_t)kv_heads;
+    spec->head_dim = (uint32_t)head_dim;
+    spec->layers++;
+}
+
+/* Sets the facts of an encoder from its ops. */
+static void read_encoder_facts(lua_State *L)
+{
+    const Graph *g = reader_of(L)->graph;
+    Spec *spec = reader_of(L)->spec;
+
+    for (Id id = 1; id < g->values.n; id++) {
+        const Value *v = ir_value(g, id), *x = ir_value(g, v->args[0]);
+
+        if (v->op == OP_EMBED)
+            spec->vocab = (uint32_t)ir_value(g, v->args[1])->shape.dim[0].n;
+        if (v->op == OP_TYPES)
+            spec->types = (uint32_t)x->shape.dim[0].n;
+        if (v->op == OP_ATTEND_FULL)
+            same_heads(L, v, v->shape.dim[1].n, ir_value(g, v->args[1])->shape.dim[1].n, v->shape.dim[2].n);
+    }
+    spec->hidden = (uint32_t)ir_value(g, g->output)->shape.dim[1].n;
+    spec->pooled = g->pooled ? (uint32_t)ir_value(g, g->pooled)->shape.dim[1].n : 0;
+    spec->positions = positions_of(g, true);
+    if (!spec->layers || !spec->vocab)
+        sandbox_fail(L, "graph has no %s: an encoder embeds ids and attends to all of a text in every layer",
+                     spec->vocab ? "attend_full" : "embed");
+}
+
+/* Of what reads a source: its vocabulary, and that every layer of the decoder reads it once. */
+static void read_source_facts(lua_State *L)
+{
+    const Reader *r = reader_of(L);
+    const Graph *g = r->graph;
+    Spec *spec = r->spec;
+    const bool *side = ir_encoder_side(g);
+    int64_t reads = 0;
+
+    for (Id id = 1; id < g->values.n; id++) {
+        const Value *v = ir_value(g, id), *x = ir_value(g, v->args[0]);
+
+        if (v->op == OP_EMBED && side[id])
+            spec->source_vocab = (uint32_t)ir_value(g, v->args[1])->shape.dim[0].n;
+        if (v->op == OP_TYPES)
+            spec->types = (uint32_t)x->shape.dim[0].n;
+        if (v->op != OP_ATTEND_SOURCE)
+            continue;
+        if (ir_value(g, v->args[1])->shape.dim[1].n != spec->kv_heads || v->shape.dim[2].n != spec->head_dim)
+            sandbox_fail_at(L, v->loc, "the source has %d kv_heads of %d, the decoder %u of %u; they must be alike",
+                            (int)ir_value(g, v->args[1])->shape.dim[1].n, (int)v->shape.dim[2].n, spec->kv_heads,
+                            spec->head_dim);
+        reads++;
+    }
+    if (reads != r->sources || reads != r->layers)
+        sandbox_fail(L, "graph has %d layers, %d sources for them and %d reads of those; each layer has one of each",
+                     (int)r->layers, (int)r->sources, (int)reads);
+}
+
 /* Sets the facts of the decoder from its ops. All layers must have caches of one form. */
 static void read_facts(lua_State *L)
 {
     Reader *r = reader_of(L);
     Graph *g = r->graph;
     Spec *spec = r->spec;
+
+    if (g->kind == FTX_MODEL_ENCODER) {
+        read_encoder_facts(L);
+        return;
+    }
 
     for (Id id = 1; id < g->values.n; id++) {
         const Value *v = ir_value(g, id);
@@ -218,38 +385,29 @@ static void read_facts(lua_State *L)
         if (v->op == OP_ATTEND) {
             const Shape k = ir_value(g, v->args[1])->shape;
 
-            if (spec->layers && (s.dim[1].n != spec->heads || k.dim[1].n != spec->kv_heads ||
-                                 s.dim[2].n != spec->head_dim))
-                sandbox_fail_at(L, v->loc, "this layer has %d heads, %d kv_heads, head_dim %d, the "
-                                "first has %u, %u, %u; all layers must be alike", (int)s.dim[1].n,
-                                (int)k.dim[1].n, (int)s.dim[2].n, spec->heads, spec->kv_heads, spec->head_dim);
-            spec->heads = (uint32_t)s.dim[1].n;
-            spec->kv_heads = (uint32_t)k.dim[1].n;
-            spec->head_dim = (uint32_t)s.dim[2].n;
-            spec->layers++;
-        }
-        if (v->op == OP_POSITIONS) {
-            const int64_t rows = ir_value(g, v->args[0])->shape.dim[0].n - ir_int(v, "offset");
-
-            if (!spec->positions || rows < spec->positions)
-                spec->positions = (uint32_t)rows;
+            same_heads(L, v, s.dim[1].n, k.dim[1].n, s.dim[2].n);
         }
     }
+    spec->positions = positions_of(g, false);
     if (!spec->layers || !spec->hidden)
         sandbox_fail(L, "graph has no %s: a decoder embeds ids and attends to a cache in every layer",
                      spec->hidden ? "attend" : "embed");
     if (spec->layers != r->layers)
         sandbox_fail(L, "graph has %d caches and %d attends; each layer has one of each", (int)r->layers,
                      (int)spec->layers);
+    if (g->kind == FTX_MODEL_SEQ2SEQ)
+        read_source_facts(L);
 }
 
-/* Tables of rotations are as long as a sequence may be, which only the limits say. */
-static void size_rope_tables(Graph *g)
+/* Tables of positions are as long as a sequence or a source may be, which only the limits say. */
+static void size_tables(Graph *g)
 {
+    const int64_t n = g->limits.context > g->limits.source ? g->limits.context : g->limits.source;
+
     for (Id id = 1; id < g->values.n; id++)
-        if (ir_value(g, id)->op == OP_ROPE_TABLE) {
-            ir_attr_int(g, id, "positions", g->limits.context);
-            ir_value(g, id)->shape.dim[0] = ir_const(g->limits.context);
+        if (ir_value(g, id)->op == OP_ROPE_TABLE || ir_value(g, id)->op == OP_SINUSOID) {
+            ir_attr_int(g, id, "positions", n);
+            ir_value(g, id)->shape.dim[0] = ir_const(n);
         }
 }
 
@@ -264,6 +422,27 @@ static void check_cache_bytes(lua_State *L)
     if (gb > 4096)
         sandbox_fail(L, "the cache of keys and values would take %.0f GB in fp32, at most 4096 are allowed; lower "
                      "limits.sequences, limits.context or kv.pages", gb);
+}
+
+/* pooling and normalize: another vector a text than the family's own. */
+static void read_pooling(lua_State *L, int t)
+{
+    Graph *g = reader_of(L)->graph;
+    const char *kind = field_text(L, t, "pooling");
+
+    if (!kind || strcmp(kind, "model") == 0)
+        kind = NULL;
+    else if (strcmp(kind, "none") == 0)
+        g->pooled = 0;
+    else if (strcmp(kind, "first") == 0 || strcmp(kind, "mean") == 0)
+        g->pooled = nn_apply(L, kind[0] == 'f' ? OP_SELECT_FIRST : OP_POOL_MEAN, g->output);
+    else
+        field_refuse(L, "pooling", "one of model, first, mean, none", (lua_pushstring(L, kind), -1));
+    if (field_flag(L, t, "normalize")) {
+        if (!g->pooled)
+            sandbox_fail(L, "normalize: there is no pooled vector; pooling = \"mean\" makes one");
+        g->pooled = nn_apply(L, OP_NORMALIZE, g->pooled);
+    }
 }
 
 static int ftx_model(lua_State *L)
@@ -284,20 +463,26 @@ static int ftx_model(lua_State *L)
     if (!luaL_testudata(L, -1, "graph value"))
         field_refuse(L, "graph", field_expected(L, "graph"), -1);
     g->output = nn_value(L, -1, "graph");
-    if (ir_value(g, g->output)->op != OP_SAMPLE)
+    if (g->kind == FTX_MODEL_ENCODER) {
+        read_pooling(L, 1);
+    } else if (ir_value(g, g->output)->op != OP_SAMPLE) {
         return sandbox_fail(L, "graph must end with nn.sample(logits), it ends with %s",
                             ir_op_name(ir_value(g, g->output)->op));
-    g->logits = ir_value(g, g->output)->args[0];
+    } else {
+        g->logits = ir_value(g, g->output)->args[0];
+        g->kind = r->sources ? FTX_MODEL_SEQ2SEQ : FTX_MODEL_DECODER;
+    }
     ir_sweep(g);
     read_facts(L);
     read_limits(L, 1);
     if (g->limits.beams > 1)
         g->output = nn_beam(L, g->output);
-    size_rope_tables(g);
+    size_tables(g);
     check_cache_bytes(L);
     read_precision(L, 1);
     read_decode(L, 1);
     read_ends(L, 1);
+    read_special(L, 1);
     name = field_text(L, 1, "name");
     if (name) {
         if (!name[0] || strlen(name) > 200 || strpbrk(name, "\n\r\t"))

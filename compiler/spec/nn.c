@@ -328,6 +328,41 @@ static int nn_positions(lua_State *L)
     return push(L, add(L, OP_POSITIONS, w, 0, 0, &attrs));
 }
 
+/* nn.types(w): a row for each token's type, as in pairs of sentences */
+static int nn_types(lua_State *L)
+{
+    return push(L, add(L, OP_TYPES, nn_value(L, 1, "types: w"), 0, 0, NULL));
+}
+
+static bool same_attrs(const Value *v, const Attrs *a);
+
+/* nn.sinusoid {dim=, theta=, span=, style=}: a table for nn.positions. Its length is known only to
+ * ftx.model; equal options share a table. */
+static int nn_sinusoid(lua_State *L)
+{
+    const Graph *g = reader_of(L)->graph;
+    Attrs attrs = {0};
+    double theta;
+
+    luaL_checkstack(L, 8, NULL);
+    if (!options(L, 1, "dim theta span style", "sinusoid"))
+        return sandbox_fail(L, "sinusoid takes a table with the field dim");
+    set_int(&attrs, "dim", option_count(L, 1, "dim", 2, MAX_SIZE, 0, "sinusoid"));
+    theta = option_number(L, 1, "theta", 10000, "sinusoid");
+    if (theta <= 0)
+        return sandbox_fail(L, "sinusoid: theta is %g, it must be positive", theta);
+    set_float(&attrs, "theta", theta);
+    if (option_count(L, 1, "span", 0, MAX_SIZE, 0, "sinusoid"))
+        set_int(&attrs, "span", option_count(L, 1, "span", 0, MAX_SIZE, 0, "sinusoid"));
+    if (lua_getfield(L, 1, "style") != LUA_TNIL)
+        set_word(&attrs, "style", word(L, -1, "sinusoid: style"));
+    set_int(&attrs, "positions", 1);
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_SINUSOID && same_attrs(ir_value(g, id), &attrs))
+            return push(L, id);
+    return push(L, add(L, OP_SINUSOID, 0, 0, 0, &attrs));
+}
+
 static int nn_linear(lua_State *L)
 {
     return push(L, add(L, OP_LINEAR, nn_value(L, 1, "linear: x"), nn_value(L, 2, "linear: w"),
@@ -553,6 +588,92 @@ static int nn_attend(lua_State *L)
     return push(L, add(L, OP_ATTEND, q, cache, 0, &attrs));
 }
 
+static void check_head_dim(lua_State *L, const char *who, Shape shape)
+{
+    const int64_t head_dim = shape.rank == 3 ? shape.dim[2].n : 0;
+
+    if (head_dim % 8 || head_dim < 16 || head_dim > 256)
+        sandbox_fail(L, "%s: head_dim is %lld, it must be a multiple of 8 from 16 to 256", who, (long long)head_dim);
+}
+
+/* The one option of attention without a cache. */
+static double attend_scale(lua_State *L, int i, Shape q, const char *who)
+{
+    const double scale = q.rank == 3 ? 1 / sqrt((double)q.dim[2].n) : 1;
+
+    lua_settop(L, i);
+    return options(L, i, "scale", who) ? option_number(L, i, "scale", scale, who) : scale;
+}
+
+/* nn.attend_full(q, k, v, {scale=}): every token sees all of its text */
+static int nn_attend_full(lua_State *L)
+{
+    const Id q = nn_value(L, 1, "attend_full: q"), k = nn_value(L, 2, "attend_full: k");
+    const Id v = nn_value(L, 3, "attend_full: v");
+    Attrs attrs = {0};
+
+    check_head_dim(L, "attend_full", value(L, q)->shape);
+    set_float(&attrs, "scale", attend_scale(L, 4, value(L, q)->shape, "attend_full"));
+    return push(L, add(L, OP_ATTEND_FULL, q, k, v, &attrs));
+}
+
+/* nn.cross_cache(k, v): what a layer of the decoder sees of the source; one a layer, in order */
+static int nn_cross_cache(lua_State *L)
+{
+    Reader *r = reader_of(L);
+    const Id k = nn_value(L, 1, "cross_cache: k"), v = nn_value(L, 2, "cross_cache: v");
+    Attrs attrs = {0};
+
+    check_head_dim(L, "cross_cache", value(L, k)->shape);
+    set_int(&attrs, "layer", r->sources++);
+    return push(L, add(L, OP_CROSS_CACHE, k, v, 0, &attrs));
+}
+
+/* nn.attend_cross(q, cross, {scale=}) */
+static int nn_attend_cross(lua_State *L)
+{
+    const Id q = nn_value(L, 1, "attend_cross: q"), cross = nn_value(L, 2, "attend_cross: the source");
+    Attrs attrs = {0};
+
+    if (value(L, cross)->op != OP_CROSS_CACHE)
+        return sandbox_fail(L, "attend_cross: the second argument is the result of %s, it must be that of cross_cache",
+                            ir_op_name(value(L, cross)->op));
+    set_int(&attrs, "layer", ir_int(value(L, cross), "layer"));
+    set_float(&attrs, "scale", attend_scale(L, 3, value(L, q)->shape, "attend_cross"));
+    return push(L, add(L, OP_ATTEND_SOURCE, q, cross, 0, &attrs));
+}
+
+static int nn_select_first(lua_State *L)
+{
+    return push(L, add(L, OP_SELECT_FIRST, nn_value(L, 1, "select_first: x"), 0, 0, NULL));
+}
+
+static int nn_pool_mean(lua_State *L)
+{
+    return push(L, add(L, OP_POOL_MEAN, nn_value(L, 1, "pool_mean: x"), 0, 0, NULL));
+}
+
+static int nn_normalize(lua_State *L)
+{
+    return push(L, add(L, OP_NORMALIZE, nn_value(L, 1, "normalize: x"), 0, 0, NULL));
+}
+
+Id nn_apply(lua_State *L, Op op, Id x)
+{
+    return add(L, op, x, 0, 0, NULL);
+}
+
+/* nn.vectors(hidden [, pooled]): what an encoder gives: a vector a token, and perhaps one a text */
+static int nn_vectors(lua_State *L)
+{
+    Reader *r = reader_of(L);
+    const Id hidden = nn_value(L, 1, "vectors: hidden"), pooled = maybe_value(L, 2, "vectors: pooled");
+
+    r->graph->kind = FTX_MODEL_ENCODER;
+    r->graph->pooled = pooled;
+    return push(L, hidden);
+}
+
 static int nn_select_last(lua_State *L)
 {
     return push(L, add(L, OP_SELECT_LAST, nn_value(L, 1, "select_last: x"), 0, 0, NULL));
@@ -625,6 +746,15 @@ int nn_open(lua_State *L)
         {"rope", nn_rope},
         {"cache", nn_cache},
         {"attend", nn_attend},
+        {"types", nn_types},
+        {"sinusoid", nn_sinusoid},
+        {"attend_full", nn_attend_full},
+        {"cross_cache", nn_cross_cache},
+        {"attend_cross", nn_attend_cross},
+        {"select_first", nn_select_first},
+        {"pool_mean", nn_pool_mean},
+        {"normalize", nn_normalize},
+        {"vectors", nn_vectors},
         {"select_last", nn_select_last},
         {"sample", nn_sample},
         {"width", nn_width},

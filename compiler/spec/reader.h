@@ -14,6 +14,7 @@ typedef struct Reader {
     const Override *overrides;
     size_t n_overrides;
     int64_t layers;      /* caches made so far */
+    int64_t sources;     /* cross caches made so far */
     bool finished;       /* ftx.model was called */
     bool checkout;       /* a folder, not a file */
 } Reader;

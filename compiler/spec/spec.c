@@ -126,7 +126,7 @@ bool spec_read(const char *path, const Override *overrides, size_t n, Arena *kee
     Reader r = {.spec = spec, .overrides = overrides, .n_overrides = n};
     struct stat st;
 
-    *spec = (Spec){.bos = -1};
+    *spec = (Spec){.bos = -1, .start = -1, .pad = -1};
     if (!path[0] || stat(path, &st))
         return diag_error(d, (Loc){path[0] ? path : NULL, 0}, "no spec there: %s", strerror(path[0] ? errno : ENOENT));
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) /* reading a pipe would wait */

@@ -22,7 +22,7 @@ typedef struct Spec {
     uint32_t positions;
     /* of encoders and of what reads a source; graph->kind says which */
     int32_t start, pad; /* -1: none */
-    uint32_t pooled, types;
+    uint32_t pooled, types, source_vocab;
     uint32_t n_banned;
     int32_t banned[FTX_MAX_BANNED];
     /* facts of the decoder */

@@ -237,12 +237,18 @@ static const char *tensor_shape(const Tensor *t, Arena *a)
     return arena_printf(a, "[%s]", s);
 }
 
+/* A tensor may have leading sizes of 1 more: [1,V] for a bias [V]. */
 static bool same_shape(const Tensor *t, const Shape *s)
 {
-    if (t->rank != s->rank)
+    const uint32_t more = t->rank - s->rank;
+
+    if (t->rank < s->rank)
         return false;
+    for (uint32_t i = 0; i < more; i++)
+        if (t->dim[i] != 1)
+            return false;
     for (uint32_t i = 0; i < s->rank; i++)
-        if (s->dim[i].kind != DIM_CONST || s->dim[i].n != t->dim[i])
+        if (s->dim[i].kind != DIM_CONST || s->dim[i].n != t->dim[more + i])
             return false;
     return true;
 }

@@ -228,6 +228,8 @@ static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void 
         read_rows(s, v->args[0], from + ir_int(v, "from"), count, out, fault);
     else if (v->op == OP_ROPE_TABLE)
         rope_rows(v, from, count, out);
+    else if (v->op == OP_SINUSOID)
+        sinusoid_rows(v, from, count, out);
     else
         die("%s is no weight-only op", ir_op_name(v->op));
 }
@@ -242,7 +244,7 @@ static bool stored_as(const Source *s, Id id, DType type)
     for (int i = 0; i < IR_MAX_ARGS; i++)
         if (v->args[i] && !stored_as(s, v->args[i], type))
             return false;
-    return v->op != OP_ROPE_TABLE;
+    return v->op != OP_ROPE_TABLE && v->op != OP_SINUSOID;
 }
 
 /* --- conversion ------------------------------------------------------------------------------ */

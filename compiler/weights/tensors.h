@@ -39,6 +39,8 @@ const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char 
  * is needed again comes from the file. */
 void checkpoint_forget(const Checkpoint *c);
 
+/* Rows [from, from + count) of a sinusoid value: [count, dim]. */
+void sinusoid_rows(const Value *v, int64_t from, int64_t count, float *out);
 /* Rows [from, from + count) of a rope_table value: [count, rot/2, {cos, sin}]. */
 void rope_rows(const Value *v, int64_t from, int64_t count, float *out);
 

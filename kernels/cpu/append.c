@@ -20,41 +20,8 @@
 
 #ifndef APPEND_ONCE
 #define APPEND_ONCE
+#include "round.h"
 enum { APPEND_H, APPEND_G, APPEND_E, APPEND_ROT, APPEND_BLOCK, APPEND_PAGES, APPEND_KV };
-
-/* Nearest, ties to even; NaN stays NaN. */
-static inline uint16_t append_bf16(float f)
-{
-    uint32_t u;
-
-    memcpy(&u, &f, sizeof u);
-    if (f != f)
-        return (uint16_t)(u >> 16 | 0x40);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-static inline uint16_t append_fp16(float f)
-{
-    uint32_t u, sign;
-
-    memcpy(&u, &f, sizeof u);
-    sign = u >> 16 & 0x8000;
-    u &= 0x7fffffff;
-    if (u > 0x7f800000)
-        return (uint16_t)(sign | 0x7e00);
-    if (u >= 0x477ff000) /* 65520 and more round to infinity */
-        return (uint16_t)(sign | 0x7c00);
-    if (u < 0x38800000) { /* subnormal: adding 0.5 leaves units of 2^-24 in the low bits, rounded */
-        float a;
-
-        memcpy(&a, &u, sizeof a);
-        a += 0.5f;
-        memcpy(&u, &a, sizeof u);
-        return (uint16_t)(sign | (u - 0x3f000000));
-    }
-    u -= 112u << 23;
-    return (uint16_t)(sign | (u + 0xfff + (u >> 13 & 1)) >> 13);
-}
 #endif
 
 static void AT(append_rotate)(float *y, const float *x, const float *turn, int64_t rot, int64_t E)
@@ -71,18 +38,6 @@ static void AT(append_rotate)(float *y, const float *x, const float *turn, int64
         }
     for (; i < E; i++)
         y[i] = x[i];
-}
-
-static void AT(append_store)(char *cache, int64_t at, int64_t type, const float *x, int64_t E)
-{
-    if (type == CPU_FP32) {
-        memcpy(cache + at * 4, x, (size_t)E * 4);
-        return;
-    }
-    uint16_t *to = (uint16_t *)cache + at;
-
-    for (int64_t i = 0; i < E; i++)
-        to[i] = type == CPU_BF16 ? append_bf16(x[i]) : append_fp16(x[i]);
 }
 
 void AT(append)(const CpuCall *c)
@@ -114,9 +69,9 @@ void AT(append)(const CpuCall *c)
 
         if (head < H + G) {
             AT(append_rotate)(key, from, turn, rot, E);
-            AT(append_store)(k, to, type, key, E);
+            cpu_round(key, E, type, k + to * cpu_type_bytes(type));
         } else {
-            AT(append_store)(v, to, type, from, E);
+            cpu_round(from, E, type, v + to * cpu_type_bytes(type));
         }
     }
 }

@@ -1,15 +1,22 @@
-/* embed.c - a row of the embedding for each token, plus learned positions where the model has them;
- * and each token's id into its sequence's history, which the sampler reads.
+/* embed.c - a row of the embedding for each token, scaled, plus the rows of its position and of its
+ * type where the model has them; and each token's id into its sequence's history, which the sampler
+ * reads (not in encode programs: a source is no history).
  *
- *   y[t,:] = w[id,:] (+ p[pos + offset,:]),   w [V,D], p [P,D] of any storage type, y [T,D] fp32
+ *   y[t,:] = by * w[id,:] (+ p[pos + offset,:]) (+ s[type,:])
+ *   w [V,D], p [P,D], s [types,D] of any storage type, y [T,D] fp32
  *
- * Ids and positions come from the host, which has checked them against V and P. */
+ * Ids, positions and types come from the host, which has checked them. */
 //@ kernel  embed
 //@ device  cpu
-//@ args    w[V,D] p[P,D] $token $history -> y
-//@ match   y = embed(ids(), w)                      | OFFSET=0 PT=0
-//@ match   y = add(embed(ids(), w), positions(p))   | OFFSET=positions.offset PT=type(p)
-//@ consts  D: D  WT: type(w)  CONTEXT: CONTEXT
+//@ args    w[V,D] p[P,D] s[Q,D] $token $history -> y
+//@ match   y = embed(ids(), w)                             | OFFSET=0 PT=0 ST=0
+//@ match   y = scale(embed(ids(), w))                      | OFFSET=0 PT=0 ST=0 BY=scale.by SCALED=1
+//@ match   y = add(embed(ids(), w), types(s))              | OFFSET=0 PT=0 ST=type(s)
+//@ match   y = add(embed(ids(), w), positions(p))          | OFFSET=positions.offset PT=type(p) ST=0
+//@ match   y = add(scale(embed(ids(), w)), positions(p))   | OFFSET=positions.offset PT=type(p) ST=0 BY=scale.by SCALED=1
+//@ match   y = add(add(embed(ids(), w), types(s)), positions(p)) | OFFSET=positions.offset PT=type(p) ST=type(s)
+//@ match   y = add(add(embed(ids(), w), positions(p)), types(s)) | OFFSET=positions.offset PT=type(p) ST=type(s)
+//@ consts  D: D  WT: type(w)  CONTEXT: CONTEXT  ENCODE: ENCODE
 //@ moves   T * D * (4 + sizeof(w))
 #ifndef LEVEL
 #define BODY "embed.c"
@@ -18,7 +25,7 @@
 
 #ifndef EMBED_ONCE
 #define EMBED_ONCE
-enum { EMBED_D, EMBED_WT, EMBED_CONTEXT, EMBED_OFFSET, EMBED_PT };
+enum { EMBED_D, EMBED_WT, EMBED_CONTEXT, EMBED_ENCODE, EMBED_OFFSET, EMBED_PT, EMBED_ST, EMBED_BY, EMBED_SCALED };
 #endif
 
 ALWAYS_INLINE Vf AT(embed_part)(const char *row, int64_t type, int64_t i, int64_t n)
@@ -34,22 +41,27 @@ ALWAYS_INLINE Vf AT(embed_part)(const char *row, int64_t type, int64_t i, int64_
 
 void AT(embed)(const CpuCall *c)
 {
-    const char *w = c->arg[0], *p = c->arg[1];
-    const FtxToken *token = c->arg[2];
-    int32_t *history = c->arg[3];
-    float *y = c->arg[4];
-    const int64_t D = c->k[EMBED_D], wt = c->k[EMBED_WT], pt = c->k[EMBED_PT];
+    const char *w = c->arg[0], *p = c->arg[1], *s = c->arg[2];
+    const FtxToken *token = c->arg[3];
+    int32_t *history = c->arg[4];
+    float *y = c->arg[5];
+    const int64_t D = c->k[EMBED_D], wt = c->k[EMBED_WT], pt = c->k[EMBED_PT], st = c->k[EMBED_ST];
+    const float by = c->k[EMBED_SCALED] ? (float)cpu_number(c, EMBED_BY) : 1.0f;
     int64_t first, last;
 
     cpu_share(c, c->T, &first, &last);
     for (int64_t t = first; t < last; t++) {
         const char *row = w + token[t].id * D * cpu_type_bytes(wt);
         const char *place = p ? p + (token[t].pos + c->k[EMBED_OFFSET]) * D * cpu_type_bytes(pt) : NULL;
+        const char *kind = s ? s + token[t].slot * D * cpu_type_bytes(st) : NULL;
 
-        history[token[t].slot * c->k[EMBED_CONTEXT] + token[t].pos] = token[t].id;
+        if (!c->k[EMBED_ENCODE])
+            history[token[t].slot * c->k[EMBED_CONTEXT] + token[t].pos] = token[t].id;
         for (int64_t i = 0; i < D; i += LANES) {
-            Vf v = AT(embed_part)(row, wt, i, D - i);
+            Vf v = AT(embed_part)(row, wt, i, D - i) * by;
 
+            if (kind)
+                v += AT(embed_part)(kind, st, i, D - i);
             if (place)
                 v += AT(embed_part)(place, pt, i, D - i);
             if (i + LANES <= D)

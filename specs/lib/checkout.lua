@@ -12,16 +12,19 @@ local function architecture(config)
   local module = "hf/" .. name
   if not ftx.has(module) then
     ftx.refuse(config.path, string.format("architectures: %s is not known; ftxc reads GPT2LMHeadModel, " ..
-      "LlamaForCausalLM, MistralForCausalLM, and what a file %s.lua beside config.json describes", name, module))
+      "LlamaForCausalLM, MistralForCausalLM, BertModel, RobertaModel, DistilBertModel (these three with a " ..
+      "classifier, too), MarianMTModel, BartForConditionalGeneration, and what a file %s.lua beside config.json " ..
+      "describes", name, module))
   end
   return require(module)
 end
 
-local function refuse_unknown_meaning(config)
+-- seq2seq: the architecture reads a source
+local function refuse_unknown_meaning(config, seq2seq)
   if config:value("quantization_config") ~= nil then
     ftx.refuse(config.path, "quantization_config: quantised checkpoints are not read; take the original one")
   end
-  config:only("is_encoder_decoder", "false", false)
+  if not seq2seq then config:only("is_encoder_decoder", "false", false) end
   config:only("add_cross_attention", "false", false)
   config:only("is_decoder", "true", true, false)
 end
@@ -41,20 +44,37 @@ local function ends(file, vocab)
   return list
 end
 
--- Hugging Face's defaults: no sampling unless do_sample, and then the 50 best.
-local function decode(file)
-  file:only("num_beams", "1: beam search is not there yet", 1)
+-- Words that are never to be said: of one token each.
+local function banned(file, vocab)
+  local list = {}
+  for _, word in ipairs(file:value("bad_words_ids") or {}) do
+    local id = type(word) == "table" and #word == 1 and word[1]
+    if not (math.type(id) == "integer" and id >= 0 and id < vocab) then
+      file:refuse("bad_words_ids", "words of one token each, below vocab_size " .. vocab)
+    end
+    table.insert(list, id)
+  end
+  if #list > 8 then file:refuse("bad_words_ids", "at most 8 words") end
+  return list
+end
+
+-- Hugging Face's defaults: no sampling unless do_sample, and then the 50 best. With a source, lengths
+-- count the first token, which is given.
+local function decode(file, seq2seq, vocab)
   file:only("num_beam_groups", "1", 1)
-  file:only("num_return_sequences", "1", 1)
   file:only("typical_p", "1", 1.0)
   file:only("epsilon_cutoff", "0", 0.0)
   file:only("eta_cutoff", "0", 0.0)
   file:only("penalty_alpha", "0", 0.0)
   file:only("encoder_repetition_penalty", "1", 1.0)
   file:only("guidance_scale", "1", 1.0)
-  file:only("min_length", "0; min_new_tokens is read", 0)
-  for _, key in ipairs { "bad_words_ids", "force_words_ids", "forced_bos_token_id", "forced_eos_token_id",
-                         "suppress_tokens", "begin_suppress_tokens", "sequence_bias", "stop_strings",
+  if not seq2seq then
+    file:only("min_length", "0; min_new_tokens is read", 0)
+    file:only("bad_words_ids", "empty")
+    file:only("forced_bos_token_id", "empty")
+    file:only("forced_eos_token_id", "empty")
+  end
+  for _, key in ipairs { "force_words_ids", "suppress_tokens", "begin_suppress_tokens", "sequence_bias", "stop_strings",
                          "watermarking_config", "exponential_decay_length_penalty" } do
     file:only(key, "empty")
   end
@@ -64,6 +84,26 @@ local function decode(file)
     min_new = file:count("min_new_tokens", 0, 2 ^ 20, 0),
     max_new = file:count("max_new_tokens", 0, 2 ^ 20, 0),
   }
+  if seq2seq then
+    local longest = file:count("max_length", 0, 2 ^ 20, 0)
+    local shortest = file:count("min_length", 0, 2 ^ 20, 0)
+    if d.max_new == 0 and longest > 1 then d.max_new = longest - 1 end
+    if d.min_new == 0 and shortest > 1 then d.min_new = shortest - 1 end
+    d.forced_bos = file:value("forced_bos_token_id") and file:count("forced_bos_token_id", 0, vocab - 1)
+    d.forced_eos = file:value("forced_eos_token_id") and file:count("forced_eos_token_id", 0, vocab - 1)
+  end
+  local width = file:count("num_beams", 1, 64, 1)
+  if width > 1 then
+    file:only("do_sample", "false: beams are not drawn", false)
+    d.width = width
+    d.length_penalty = file:number("length_penalty", -100, 100, 1.0)
+    d.n_best = file:count("num_return_sequences", 1, width, 1)
+    d.early_stopping = file:get("early_stopping", false, "true, false or \"never\"", function(v)
+      return type(v) == "boolean" or v == "never"
+    end)
+    return ftx.beam(d)
+  end
+  file:only("num_return_sequences", "1", 1)
   if not file:flag("do_sample", false) then return ftx.greedy(d) end
   d.temperature = file:number("temperature", 0, 100, 1.0)
   d.top_k = file:count("top_k", 0, 1024, 50)
@@ -76,15 +116,20 @@ return function(checkout)
   local config = hf.file(checkout.config_path, checkout.config)
   -- Where there is a generation_config.json, it alone says how a model ends, as in Hugging Face.
   local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
-  local read = architecture(config)
-  refuse_unknown_meaning(config)
-  local model = read(config)
+  local model = architecture(config)(config)
+  local seq2seq = model.source ~= nil
+  refuse_unknown_meaning(config, seq2seq)
   local vocab = config:count("vocab_size", 2, 2 ^ 24)
   local first = generation:value("bos_token_id") and generation or config
   local bos = first:value("bos_token_id") and first:count("bos_token_id", 0, vocab - 1) or -1
   if not checkout.weights and checkout.pickled then
     ftx.refuse(checkout.path .. "pytorch_model.bin", "pickled weights are not read; save the model as safetensors")
   end
+  local function id(key)
+    local file = generation:value(key) and generation or config
+    return file:value(key) and file:count(key, 0, vocab - 1) or nil
+  end
+  local context = math.min(model.positions, MAX_CONTEXT)
   ftx.model {
     name = checkout.name,
     graph = model.graph,
@@ -93,7 +138,11 @@ return function(checkout)
     bos = bos,
     eos = ends(generation, vocab),
     precision = { weights = config:word(config:value("dtype") and "dtype" or "torch_dtype", types, "float32") },
-    limits = { sequences = 16, context = math.min(model.positions, MAX_CONTEXT), tokens = 512 },
-    decode = decode(generation),
+    limits = { sequences = 16, context = context, tokens = math.max(512, (seq2seq or model.encoder) and context or 0),
+               source = seq2seq and math.min(model.source, MAX_CONTEXT) or nil },
+    start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
+    pad = id("pad_token_id"),
+    banned = seq2seq and banned(generation, vocab) or nil,
+    decode = not model.encoder and decode(generation, seq2seq, vocab) or nil,
   }
 end

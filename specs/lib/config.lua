@@ -54,7 +54,7 @@ function config.options(default)
 end
 
 -- The activations there are, by the names that nn.act knows.
-config.activations = { "silu", "gelu_erf", "gelu_tanh", "quick_gelu", "relu" }
+config.activations = { "silu", "gelu_erf", "gelu_tanh", "quick_gelu", "relu", "tanh" }
 
 function config.read(family, given, fields)
   local c, names = {}, {}

@@ -85,8 +85,16 @@ end
 -- Activation names of Hugging Face to those of nn.act.
 hf.activations = {
   silu = "silu", swish = "silu", relu = "relu", gelu = "gelu_erf", quick_gelu = "quick_gelu",
-  gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh",
+  gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh", tanh = "tanh",
 }
+
+-- How many classes a classifier has: id2label names them, num_labels counts them; two if neither does.
+function hf.labels(config)
+  local names, n = config:inside("id2label"), 0
+  if not names then return config:count("num_labels", 1, 2 ^ 20, 2) end
+  for _ in pairs(names.values) do n = n + 1 end
+  return n
+end
 
 -- The options of nn.rope, from rope_parameters (newer) or rope_theta and rope_scaling (older).
 function hf.rope(config, head_dim)

@@ -200,6 +200,15 @@ static void compute(Machine *m, Id id)
     case OP_ROWS:
         memcpy(y, x->at + ir_int(v, "from") * x->row, sizeof(double) * (size_t)n);
         break;
+    case OP_SINUSOID:
+        for (int64_t p = 0; p < to->rows; p++)
+            for (int64_t i = 0; i < to->row / 2; i++) {
+                const double angle = (double)p * pow(ir_float(v, "theta"), -2.0 * (double)i / (double)to->row);
+
+                y[p * to->row + i] = sin(angle);
+                y[p * to->row + to->row / 2 + i] = cos(angle);
+            }
+        break;
     case OP_ROPE_TABLE:
         for (int64_t p = 0; p < v->shape.dim[0].n; p++)
             for (int64_t i = 0; i < v->shape.dim[1].n; i++) {

@@ -439,8 +439,9 @@ static void test_checkout_mistakes(void **state)
         {"[1]", NULL, "config.json:1: an object was expected: {...}"},
         {"{}", NULL, "config.json: architectures must be a list with one name, got nothing"},
         {"{\"architectures\": [\"T5Model\"]}", NULL, "config.json: architectures: T5Model is not known; ftxc reads "
-         "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, and what a file hf/T5Model.lua beside config.json "
-         "describes"},
+         "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, BertModel, RobertaModel, DistilBertModel (these three "
+         "with a classifier, too), MarianMTModel, BartForConditionalGeneration, and what a file hf/T5Model.lua beside "
+         "config.json describes"},
         {"{" LLAMA "}", NULL, "config.json: num_attention_heads must be a whole number from 1 to 1024, got nothing"},
         {"{" LLAMA ", \"num_attention_heads\": \"2\"}", NULL,
          "config.json: num_attention_heads must be a whole number from 1 to 1024, got \"2\""},
@@ -448,7 +449,7 @@ static void test_checkout_mistakes(void **state)
          "config.json: quantization_config: quantised checkpoints are not read; take the original one"},
         {"{" LLAMA HEADS ", \"hidden_act\": \"mish\"}", NULL,
          "config.json: hidden_act must be one of gelu, gelu_fast, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, silu, "
-         "swish, got \"mish\""},
+         "swish, tanh, got \"mish\""},
         {"{" LLAMA HEADS ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", NULL,
          "config.json: rope_scaling.type must be one of default, linear, llama3, got \"yarn\""},
         {"{" LLAMA HEADS ", \"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 4}}", NULL,
@@ -464,8 +465,8 @@ static void test_checkout_mistakes(void **state)
          "config.json: eos_token_id must be ids below vocab_size 64, got 64"},
         {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL, "specs/hf/LlamaForCausalLM.lua:13: llama: head_dim must be a "
          "multiple of 8 from 16 to 256, got 20 (reading config.json)"},
-        {"{" LLAMA HEADS "}", "{\"num_beams\": 4}",
-         "generation_config.json: num_beams must be 1: beam search is not there yet, got 4"},
+        {"{" LLAMA HEADS "}", "{\"num_beams\": 100}",
+         "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},
         {"{" LLAMA HEADS "}", "{\"do_sample\": true, \"top_k\": 2000}",
          "generation_config.json: top_k must be a whole number from 0 to 1024, got 2000"},
         {"{" LLAMA HEADS "}", "{\"bad_words_ids\": [[3]]}",

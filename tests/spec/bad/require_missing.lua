@@ -1,3 +1,3 @@
--- require_missing.lua:3: require: there is no module 'bert': no file bert.lua, and ftxc has no specs/bert.lua
+-- require_missing.lua:3: require: there is no module 'mamba': no file mamba.lua, and ftxc has no specs/mamba.lua
 local ftx, nn = require "ftx", require "nn"
-local bert = require "bert"
+local mamba = require "mamba"

@@ -1,0 +1,25 @@
+/* sinusoid.c - the table of fixed positions: sines and cosines of one frequency each, in double
+ * precision, rounded once.
+ *
+ *   angle[p, i] = p * theta^(-i / span)      i < dim / 2;  Vaswani et al. 2017: span = dim / 2
+ *   half: row p is sin(angle[p, 0 ..]), cos(angle[p, 0 ..]);  neighbour: sin, cos, sin, cos ... */
+#include <math.h>
+#include <string.h>
+
+#include "tensors.h"
+
+void sinusoid_rows(const Value *v, int64_t from, int64_t count, float *out)
+{
+    const int64_t dim = ir_int(v, "dim"), half = dim / 2;
+    const int64_t span = ir_int(v, "span") ? ir_int(v, "span") : half;
+    const bool halves = strcmp(ir_word(v, "style"), "half") == 0;
+
+    for (int64_t p = 0; p < count; p++)
+        for (int64_t i = 0; i < half; i++) {
+            const double angle = (double)(from + p) / pow(ir_float(v, "theta"), (double)i / (double)span);
+            float *row = out + p * dim;
+
+            row[halves ? i : 2 * i] = (float)sin(angle);
+            row[halves ? half + i : 2 * i + 1] = (float)cos(angle);
+        }
+}

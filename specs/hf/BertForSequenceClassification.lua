@@ -1,0 +1,7 @@
+-- BertForSequenceClassification.lua - BERT with a classifier over the pooler's vector.
+local hf = require "lib.hf"
+local bert = require "hf/BertModel"
+
+return function(config)
+  return bert(config, { labels = hf.labels(config) })
+end

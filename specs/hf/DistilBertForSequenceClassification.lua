@@ -1,0 +1,8 @@
+-- DistilBertForSequenceClassification.lua - DistilBERT with a classifier of two products over the
+-- first token.
+local hf = require "lib.hf"
+local distilbert = require "hf/DistilBertModel"
+
+return function(config)
+  return distilbert(config, { pooling = "head", labels = hf.labels(config) })
+end

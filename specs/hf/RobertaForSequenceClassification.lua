@@ -1,0 +1,7 @@
+-- RobertaForSequenceClassification.lua - RoBERTa with a classifier of two products over the first token.
+local hf = require "lib.hf"
+local roberta = require "hf/RobertaModel"
+
+return function(config)
+  return roberta(config, { pooling = "head", labels = hf.labels(config) })
+end
