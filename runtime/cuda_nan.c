@@ -35,7 +35,7 @@ static FtxStatus look(const Session *s, CUdeviceptr at, uint64_t n, DType type, 
                 return ftx_fail(err, FTX_EDEVICE, "%s (%s): element %llu is not a finite number",
                                 cuda_launch_label(d, launch),
                                 cuda_kernel_name(d, d->plan->launches[launch].kernel),
-                                (unsigned long long)(from + i));
+                                (unsigned long long)from + i);
     }
     return FTX_OK;
 }

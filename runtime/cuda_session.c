@@ -36,7 +36,7 @@ static uint64_t aligned(uint64_t n)
 
 static size_t lay_out(Session *s, Carve *c, const ArtifactPlan *p)
 {
-    Session *self = carve(c, 1, sizeof *self);
+    carve(c, 1, sizeof(Session));
     CUdeviceptr *arg = carve(c, p->n_operands, sizeof *arg);
     CUgraphExec *graph = carve(c, p->n_programs, sizeof *graph);
     uint32_t(*grid)[3] = carve(c, p->n_kernels, sizeof *grid);

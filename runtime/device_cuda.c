@@ -311,7 +311,7 @@ static FtxStatus open_matmuls(Device *d, FtxError *err)
 
 static size_t lay_out(Device *d, Carve *c, const ArtifactPlan *p)
 {
-    Device *self = carve(c, 1, sizeof *self);
+    carve(c, 1, sizeof(Device));
     CUmodule *module = carve(c, p->n_kernels, sizeof *module);
     CUfunction *function = carve(c, p->n_kernels, sizeof *function);
     LtMatmul **matmul = carve(c, p->n_launches, sizeof *matmul);

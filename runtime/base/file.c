@@ -170,7 +170,7 @@ FtxStatus file_write_whole(const char *path, const void *p, size_t bytes, FtxErr
     FileOut *out;
     FtxStatus s = file_create(path, &out, err);
 
-    if (s)
+    if (!out)
         return s;
     s = file_write(out, p, bytes, err);
     if (s) {
