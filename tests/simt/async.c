@@ -62,8 +62,7 @@ void simt_copy_wait(unsigned pending)
         if (c.group + pending >= f->group) /* among the last `pending`, or not committed */
             f->copies[left++] = c;
         else
-            memory_copy_lands(f->block, c.to, c.from, c.bytes, c.zeros, f->number,
-                              f->clocks[MAX_MBARRIERS + f->tid]);
+            memory_copy_lands(f->block, c.to, c.from, c.bytes, c.zeros, f->number, f->clocks[MAX_MBARRIERS + f->tid]);
     }
     f->n_copies = left;
 }
@@ -122,13 +121,17 @@ void simt_mbarrier_init(unsigned address, unsigned arrivals)
     if (address % 8 || arrivals == 0)
         report(SIMT_MBARRIER, PC(), NULL, "an mbarrier at %u for %u arrivals", address, arrivals);
     if (index_of(b, p) != MAX_MBARRIERS || b->n_mbarriers == MAX_MBARRIERS) {
-        report(SIMT_MBARRIER, PC(), NULL, "an mbarrier is made twice at %u, or there are over %d", address, MAX_MBARRIERS);
+        report(SIMT_MBARRIER, PC(), NULL, "an mbarrier is made twice at %u, or there are over %d", address,
+               MAX_MBARRIERS);
         run_abort();
     }
     memory_access(p, 8, A_WRITE, PC());
     memory_mbarrier(p, true);
     m = run_keep(sizeof *m);
-    *m = (Mbarrier){.at = p, .count = arrivals, .pending = arrivals, .maker = run.current,
+    *m = (Mbarrier){.at = p,
+                    .count = arrivals,
+                    .pending = arrivals,
+                    .maker = run.current,
                     .made = run.current->clocks[MAX_MBARRIERS + run.current->tid]};
     m->open.clock = m->clock[0];
     m->done.clock = m->clock[1];
@@ -271,7 +274,8 @@ static void land(unsigned i)
     const unsigned index = index_of(c.block, m->at);
 
     bulk[i] = bulk[--n_bulk];
-    memory_copy_lands(c.block, c.to, c.from ? c.from : c.sent, c.bytes, 0, 1 + c.block->number * CLOCKS + index, m->phase + 1);
+    memory_copy_lands(c.block, c.to, c.from ? c.from : c.sent, c.bytes, 0, 1 + c.block->number * CLOCKS + index,
+                      m->phase + 1);
     m->open.clock[index] = m->phase + 1;
     m->bytes -= c.bytes;
     check_complete(m);

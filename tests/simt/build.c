@@ -15,15 +15,15 @@
 #include "runtime/base/file.h"
 #include "runtime/base/hash.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if SIMT_SANITIZED
 #define CHECKS "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 #define LINKS ""
 #else
 #define LINKS " -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 #define CHECKS "-fsanitize=thread,alignment"
 #endif
-#define FLAGS                                                                                      \
-    "-x c++ -std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-strict-aliasing -fno-exceptions "       \
+#define FLAGS \
+    "-x c++ -std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-strict-aliasing -fno-exceptions " \
     "-fno-rtti -fno-stack-protector -w " CHECKS
 
 enum { MAX_KERNELS = 1024, A_UNIT = 6, AT_ONCE = 2 };
@@ -210,7 +210,9 @@ static void compile(Build *b, const char *path)
             wait_for_one();
             running--;
         }
-        start(arena_printf(b->keep, "exec %s " FLAGS " -I %s/include -include device/kernel_text.h -include device/types.cuh -c %s.cpp -o %s.o",
+        start(arena_printf(b->keep,
+                           "exec %s " FLAGS
+                           " -I %s/include -include device/kernel_text.h -include device/types.cuh -c %s.cpp -o %s.o",
                            b->cxx, b->dir, name, name));
         running++;
         objects = arena_printf(b->keep, "%s %s.o", objects, name);
@@ -230,7 +232,8 @@ void build_run(Build *b)
     size_t bytes = 0;
     FILE *sum = open_memstream(&all, &bytes);
 
-    fprintf(sum, "%s %s %s %llx%llx\n", b->cxx, FLAGS, LINKS, (unsigned long long)headers.low, (unsigned long long)headers.high);
+    fprintf(sum, "%s %s %s %llx%llx\n", b->cxx, FLAGS, LINKS, (unsigned long long)headers.low,
+            (unsigned long long)headers.high);
     for (size_t i = 0; i < b->n; i++)
         fprintf(sum, "%s\n%s\n", b->at[i].entry, b->at[i].text);
     fclose(sum);

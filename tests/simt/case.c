@@ -70,9 +70,15 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
     const int64_t most = c->bucket ? c->bucket : c->decode ? g->limits.sequences : g->limits.tokens;
 
     assert_true(tokens_of(c) <= most && c->rows <= g->limits.sequences);
-    return (ProgramFacts){.g = g, .decode = c->decode, .bucket = c->bucket, .t_max = most,
+    return (ProgramFacts){.g = g,
+                          .decode = c->decode,
+                          .bucket = c->bucket,
+                          .t_max = most,
                           .s_max = most < g->limits.sequences ? most : g->limits.sequences,
-                          .arch = t.id / 10, .smem = target_smem_bytes(t), .kv = c->kv, .target = t.id};
+                          .arch = t.id / 10,
+                          .smem = target_smem_bytes(t),
+                          .kv = c->kv,
+                          .target = t.id};
 }
 
 static void add_unit(Suite *s, const Unit *u)
@@ -168,9 +174,9 @@ typedef struct Scene { /* what a launch works on; host copies of what the kernel
     int32_t *pages, *history, *ends;
     FtxBias *bias;
     FtxParams params[CASE_ROWS];
-    void *cache[2];         /* before the launch */
+    void *cache[2]; /* before the launch */
     size_t cache_bytes;
-    RefTensor *input;       /* by Id: what the kernel reads */
+    RefTensor *input; /* by Id: what the kernel reads */
     void *device[FTX_NAMED_COUNT];
     void *arg[CONTRACT_MAX_ARGS + 8];
     size_t n_args;
@@ -219,8 +225,14 @@ static void make_rows(Scene *s)
     for (int r = 0; r < s->S; r++) {
         const int n = c->row[r].q_len, kv = c->row[r].kv_len;
 
-        s->rows[r] = (FtxRow){.q_start = at, .q_len = n, .kv_len = kv, .slot = slots[r], .emit = r % 5 != 4,
-                              .group = r, .prompt = kv - n > 0 ? kv - n : 1, .limit = kv + 1 + r % 2};
+        s->rows[r] = (FtxRow){.q_start = at,
+                              .q_len = n,
+                              .kv_len = kv,
+                              .slot = slots[r],
+                              .emit = r % 5 != 4,
+                              .group = r,
+                              .prompt = kv - n > 0 ? kv - n : 1,
+                              .limit = kv + 1 + r % 2};
         for (int i = 0; i < n; i++)
             s->token[at + i] = (FtxToken){.id = below(7), .pos = kv - n + i, .row = r, .slot = slots[r]};
         at += n;
@@ -274,13 +286,16 @@ static RefTensor random_tensor(Scene *s, const Value *v, DType type)
     char *p = arena_alloc(s->keep, (size_t)n * dtype_size(type) + 16);
     const bool vector = v->op == OP_WEIGHT && v->shape.rank == 1;
     const char *name = v->op == OP_WEIGHT ? ir_word(v, "name") : "";
-    const float by = v->op == OP_WEIGHT && !vector ? 1.7f / sqrtf((float)last) : v->shape.dim[0].kind == DIM_S ? 5.0f : 1.0f;
+    const float by = v->op == OP_WEIGHT && !vector   ? 1.7f / sqrtf((float)last)
+                     : v->shape.dim[0].kind == DIM_S ? 5.0f
+                                                     : 1.0f;
 
     if (v->op == OP_ROPE_TABLE)
         ref_rope_table((int)ir_int(v, "positions"), (int)ir_int(v, "rot"), ir_float(v, "theta"), (float *)(void *)p);
     else
         for (int64_t i = 0; i < n; i++)
-            dtype_store(p, (size_t)i, type, vector ? (*name == 'g' ? 1.0f + 0.2f * uniform() : 0.3f * uniform()) : by * uniform());
+            dtype_store(p, (size_t)i, type,
+                        vector ? (*name == 'g' ? 1.0f + 0.2f * uniform() : 0.3f * uniform()) : by * uniform());
     return (RefTensor){p, type};
 }
 
@@ -338,13 +353,18 @@ static void make_named(Scene *s)
     s->device[FTX_NAMED_params] = simt_alloc(S * sizeof(FtxParams), names[FTX_NAMED_params]);
     simt_fill(s->device[FTX_NAMED_params], 0, S * sizeof(FtxParams));
     simt_write(s->device[FTX_NAMED_params], s->params, (size_t)s->S * sizeof(FtxParams));
-    s->device[FTX_NAMED_ends] = upload(s->ends, S * (size_t)m->end_ids * 4, S * (size_t)m->end_ids * 4, names[FTX_NAMED_ends]);
-    s->device[FTX_NAMED_bias] = upload(s->bias, S * (size_t)m->logit_bias * 8, S * (size_t)m->logit_bias * 8, names[FTX_NAMED_bias]);
-    s->device[FTX_NAMED_token] = upload(s->token, (size_t)s->T * sizeof(FtxToken), T * sizeof(FtxToken), names[FTX_NAMED_token]);
-    s->device[FTX_NAMED_history] = upload(s->history, S * (size_t)m->context * 4, S * (size_t)m->context * 4, names[FTX_NAMED_history]);
+    s->device[FTX_NAMED_ends] =
+        upload(s->ends, S * (size_t)m->end_ids * 4, S * (size_t)m->end_ids * 4, names[FTX_NAMED_ends]);
+    s->device[FTX_NAMED_bias] =
+        upload(s->bias, S * (size_t)m->logit_bias * 8, S * (size_t)m->logit_bias * 8, names[FTX_NAMED_bias]);
+    s->device[FTX_NAMED_token] =
+        upload(s->token, (size_t)s->T * sizeof(FtxToken), T * sizeof(FtxToken), names[FTX_NAMED_token]);
+    s->device[FTX_NAMED_history] =
+        upload(s->history, S * (size_t)m->context * 4, S * (size_t)m->context * 4, names[FTX_NAMED_history]);
     s->device[FTX_NAMED_out] = simt_alloc(S * FTX_OUT_RING * sizeof(FtxOut), names[FTX_NAMED_out]);
     for (size_t i = (size_t)s->T; i < T; i++) /* left from an earlier step */
-        simt_write((FtxToken *)s->device[FTX_NAMED_token] + i, &(FtxToken){.id = 3, .pos = 1, .row = 0, .slot = 1}, sizeof(FtxToken));
+        simt_write((FtxToken *)s->device[FTX_NAMED_token] + i, &(FtxToken){.id = 3, .pos = 1, .row = 0, .slot = 1},
+                   sizeof(FtxToken));
     s->device[FTX_NAMED_pages] = simt_alloc(S * (size_t)s->pages_of * 4, names[FTX_NAMED_pages]);
     simt_fill(s->device[FTX_NAMED_pages], 0, S * (size_t)s->pages_of * 4);
     for (size_t i = 0; i < S * (size_t)s->pages_of; i++)
@@ -372,7 +392,8 @@ typedef struct Wanted { /* what the launch should leave behind */
 
 static RefCache cache_of(const Scene *s, void *const cache[2])
 {
-    return (RefCache){cache[0], cache[1], s->u->facts.kv, s->pages, s->pages_of, (int)s->u->g->limits.kv_block,
+    return (RefCache){cache[0],       cache[1],      s->u->facts.kv,
+                      s->pages,       s->pages_of,   (int)s->u->g->limits.kv_block,
                       kv_heads(s->u), head_dim(s->u)};
 }
 
@@ -394,41 +415,21 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
     y = arena_alloc(s->keep, (size_t)n * 4 + 16);
     const int C = (int)v->shape.dim[v->shape.rank - 1].n;
     switch (v->op) {
-    case OP_EMBED:
-        ref_embed(s->token, s->T, a[1], (RefTensor){0}, 0, C, w->history, (int)g->limits.context, y);
-        break;
+    case OP_EMBED: ref_embed(s->token, s->T, a[1], (RefTensor){0}, 0, C, w->history, (int)g->limits.context, y); break;
     case OP_POSITIONS:
         for (int t = 0; t < s->T; t++)
             for (int i = 0; i < C; i++)
                 y[t * C + i] = (float)ref_at(a[0], (s->token[t].pos + ir_int(v, "offset")) * C + i);
         break;
-    case OP_LINEAR:
-        ref_linear(a[0], a[1], a[2], (int)M, C, (int)ir_value(g, v->args[1])->shape.dim[1].n, y);
-        break;
-    case OP_ADD:
-        ref_add(a[0], a[1], n, y);
-        break;
-    case OP_MUL:
-        ref_mul(a[0], a[1], n, y);
-        break;
-    case OP_SCALE:
-        ref_scale(a[0], ir_float(v, "by"), n, y);
-        break;
-    case OP_RMSNORM:
-        ref_rmsnorm(a[0], a[1], ir_float(v, "eps"), (int)M, C, y);
-        break;
-    case OP_LAYERNORM:
-        ref_layernorm(a[0], a[1], a[2], ir_float(v, "eps"), (int)M, C, y);
-        break;
-    case OP_ACT:
-        ref_act(a[0], act_of(v), n, y);
-        break;
-    case OP_GLU:
-        ref_glu(a[0], act_of(v), (int)M, C, y);
-        break;
-    case OP_SELECT_LAST:
-        ref_select_last(a[0], s->rows, s->S, C, y);
-        break;
+    case OP_LINEAR: ref_linear(a[0], a[1], a[2], (int)M, C, (int)ir_value(g, v->args[1])->shape.dim[1].n, y); break;
+    case OP_ADD: ref_add(a[0], a[1], n, y); break;
+    case OP_MUL: ref_mul(a[0], a[1], n, y); break;
+    case OP_SCALE: ref_scale(a[0], ir_float(v, "by"), n, y); break;
+    case OP_RMSNORM: ref_rmsnorm(a[0], a[1], ir_float(v, "eps"), (int)M, C, y); break;
+    case OP_LAYERNORM: ref_layernorm(a[0], a[1], a[2], ir_float(v, "eps"), (int)M, C, y); break;
+    case OP_ACT: ref_act(a[0], act_of(v), n, y); break;
+    case OP_GLU: ref_glu(a[0], act_of(v), (int)M, C, y); break;
+    case OP_SELECT_LAST: ref_select_last(a[0], s->rows, s->S, C, y); break;
     case OP_APPEND: {
         const RefCache cache = cache_of(s, w->cache);
 
@@ -442,8 +443,7 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
                    (int)ir_int(v, "window"), ir_float(v, "softcap"), &cache, y);
         break;
     }
-    default:
-        fail_msg("no reference for %s", ir_op_name(v->op));
+    default: fail_msg("no reference for %s", ir_op_name(v->op));
     }
     return (RefTensor){y, DT_FP32};
 }
@@ -464,7 +464,8 @@ static double tolerance(const Scene *s, DType out)
     return least == DT_BF16 ? 1.2e-2 : least == DT_FP16 ? 2e-3 : 2e-6 * 8;
 }
 
-static void compare(const Scene *s, const char *what, const void *got, DType type, const float *want, int64_t n, int64_t from)
+static void compare(const Scene *s, const char *what, const void *got, DType type, const float *want, int64_t n,
+                    int64_t from)
 {
     const double limit = tolerance(s, type);
     double largest = 1e-3;
@@ -501,7 +502,8 @@ static void compare_cache(const Scene *s, const Wanted *w)
 
             if (!written[r]) {
                 if (memcmp(got, old, row) != 0)
-                    wrong("%s: %s: a row of the cache changed that is not of this step", s->u->name, s->u->fit.instance->entry);
+                    wrong("%s: %s: a row of the cache changed that is not of this step", s->u->name,
+                          s->u->fit.instance->entry);
                 continue;
             }
             for (int e = 0; e < c.E; e++)
@@ -523,7 +525,8 @@ static void check_sample(const Scene *s)
 
     for (int r = 0; r < s->S; r++) {
         const RefRow ref = {&s->rows[r], &s->params[r], s->history + (int64_t)s->rows[r].slot * context,
-                            s->ends + (int64_t)r * u->g->limits.end_ids, s->bias + (int64_t)r * u->g->limits.logit_bias};
+                            s->ends + (int64_t)r * u->g->limits.end_ids,
+                            s->bias + (int64_t)r * u->g->limits.logit_bias};
         const int n = s->rows[r].kv_len;
         const FtxOut *o = out + (int64_t)(n % FTX_OUT_RING) * u->g->limits.sequences + r;
         int id, finish = n + 1 >= s->rows[r].limit ? 2 : 0;
@@ -540,7 +543,7 @@ static void check_sample(const Scene *s)
         assert_true(simt_written(o, sizeof *o));
         if (o->token != id || o->finish != finish || o->length != n || !(fabs((double)o->logprob - logprob) < 2e-5))
             wrong("%s: row %d: token %d (%g, finish %d, length %d), should be %d (%g, %d, %d)", u->name, r, o->token,
-                     (double)o->logprob, o->finish, o->length, id, logprob, finish, n);
+                  (double)o->logprob, o->finish, o->length, id, logprob, finish, n);
         assert_int_equal(rows[r].done, finish != 0);
         assert_int_equal(rows[r].kv_len, finish ? n : n + 1);
         if (!finish) {
@@ -652,7 +655,8 @@ static void *make_scene(Scene *s, const Unit *u, Arena *keep)
         } else if (u->b.arg[i] && u->b.arg[i] == u->b.root) {
             const Value *v = ir_value(u->g, u->b.root);
 
-            p = y = simt_alloc((size_t)ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) * dtype_size(v->type), "y");
+            p = y = simt_alloc(
+                (size_t)ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) * dtype_size(v->type), "y");
         } else if (u->b.arg[i]) {
             for (size_t k = 0; k < i && !p; k++)
                 if (u->b.arg[k] == u->b.arg[i])
@@ -702,10 +706,14 @@ static void written_in_front(const Scene *s)
     for (int t = 0; t < s->T; t++)
         for (int g = 0; g < c.G; g++)
             for (int k = 0; k < 2; k++)
-                simt_written_in_front((char *)s->device[k ? FTX_NAMED_v : FTX_NAMED_k] +
-                                          (size_t)(((int64_t)c.pages[s->token[t].slot * c.pages_of + s->token[t].pos / c.block] * c.G + g) * c.block +
-                                                   s->token[t].pos % c.block) * row,
-                                      row);
+                simt_written_in_front(
+                    (char *)s->device[k ? FTX_NAMED_v : FTX_NAMED_k] +
+                        (size_t)(((int64_t)c.pages[s->token[t].slot * c.pages_of + s->token[t].pos / c.block] * c.G +
+                                  g) *
+                                     c.block +
+                                 s->token[t].pos % c.block) *
+                            row,
+                    row);
 }
 
 static void run_unit(Suite *suite, const Unit *u, SimtSchedule schedule, uint64_t seed)

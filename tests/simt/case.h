@@ -13,13 +13,15 @@ typedef struct Case {
     const char *graph;  /* text; its output is what is computed, its embeds and the like are inputs */
     const char *target; /* "sm_90a" */
     DType kv;
-    bool decode;        /* a decode program: every row brings one token */
-    int bucket;         /* 0: exact */
+    bool decode; /* a decode program: every row brings one token */
+    int bucket;  /* 0: exact */
     int rows, decode_rows;
-    struct { int q_len, kv_len; } row[CASE_ROWS]; /* kv_len: with the step's tokens */
+    struct {
+        int q_len, kv_len;
+    } row[CASE_ROWS];            /* kv_len: with the step's tokens */
     FtxParams params[CASE_ROWS]; /* of a sample */
     int sms;
-    const char *only;   /* the family; NULL: all that match */
+    const char *only; /* the family; NULL: all that match */
 } Case;
 
 typedef struct Suite Suite;

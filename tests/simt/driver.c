@@ -48,8 +48,12 @@ struct CUmod_st {
 /* Every launch under another schedule. */
 static CUresult run(const Recorded *r, bool first)
 {
-    const SimtLaunch l = {.kernel = r->kernel, .args = r->args, .grid = {r->grid[0], r->grid[1], r->grid[2]},
-                          .block = r->block, .smem = r->smem, .overlap = r->overlap && !first};
+    const SimtLaunch l = {.kernel = r->kernel,
+                          .args = r->args,
+                          .grid = {r->grid[0], r->grid[1], r->grid[2]},
+                          .block = r->block,
+                          .smem = r->smem,
+                          .overlap = r->overlap && !first};
 
     if (!weights_protected && weights) {
         simt_protect(weights, weights_bytes);
@@ -69,7 +73,9 @@ static CUresult run(const Recorded *r, bool first)
 
 static CUresult host_LaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
-    Recorded r = {.kernel = f->kernel, .grid = {c->gridDimX, c->gridDimY, c->gridDimZ}, .block = c->blockDimX,
+    Recorded r = {.kernel = f->kernel,
+                  .grid = {c->gridDimX, c->gridDimY, c->gridDimZ},
+                  .block = c->blockDimX,
                   .smem = c->sharedMemBytes};
     List *g = c->hStream->recording;
 
@@ -293,7 +299,7 @@ static CUresult host_ModuleLoadDataEx(CUmodule *m, const void *image, unsigned n
         return CUDA_ERROR_INVALID_IMAGE;
     *m = opened(sizeof **m);
     (*m)->function.kernel = k;
-    snprintf((*m)->entry, sizeof (*m)->entry, "%s", (const char *)image);
+    snprintf((*m)->entry, sizeof(*m)->entry, "%s", (const char *)image);
     return CUDA_SUCCESS;
 }
 static CUresult host_ModuleUnload(CUmodule m)
@@ -408,14 +414,50 @@ static CUresult host_MemGetInfo(size_t *unused, size_t *all)
 
 static const CudaDriver table = {
 #define F(name) .cu##name = host_##name
-    F(Init), F(DriverGetVersion), F(GetErrorName), F(GetErrorString), F(DeviceGetCount), F(DeviceGet),
-    F(DeviceGetName), F(DeviceGetAttribute), F(DevicePrimaryCtxRetain), F(DevicePrimaryCtxRelease),
-    F(CtxPushCurrent), F(CtxPopCurrent), F(MemGetInfo), F(MemAlloc), F(MemFree), F(MemHostAlloc), F(MemFreeHost),
-    F(MemHostGetDevicePointer), F(MemcpyHtoDAsync), F(MemcpyDtoH), F(MemsetD8Async), F(StreamCreate),
-    F(StreamDestroy), F(StreamQuery), F(StreamBeginCapture), F(StreamEndCapture), F(EventCreate),
-    F(EventDestroy), F(EventRecord), F(EventQuery), F(EventElapsedTime), F(ModuleLoadDataEx), F(ModuleUnload),
-    F(ModuleGetFunction), F(FuncLoad), F(FuncGetAttribute), F(FuncSetAttribute), F(FuncGetParamInfo),
-    F(LaunchKernelEx), F(GraphInstantiate), F(GraphUpload), F(GraphLaunch), F(GraphExecDestroy), F(GraphDestroy),
+    F(Init),
+    F(DriverGetVersion),
+    F(GetErrorName),
+    F(GetErrorString),
+    F(DeviceGetCount),
+    F(DeviceGet),
+    F(DeviceGetName),
+    F(DeviceGetAttribute),
+    F(DevicePrimaryCtxRetain),
+    F(DevicePrimaryCtxRelease),
+    F(CtxPushCurrent),
+    F(CtxPopCurrent),
+    F(MemGetInfo),
+    F(MemAlloc),
+    F(MemFree),
+    F(MemHostAlloc),
+    F(MemFreeHost),
+    F(MemHostGetDevicePointer),
+    F(MemcpyHtoDAsync),
+    F(MemcpyDtoH),
+    F(MemsetD8Async),
+    F(StreamCreate),
+    F(StreamDestroy),
+    F(StreamQuery),
+    F(StreamBeginCapture),
+    F(StreamEndCapture),
+    F(EventCreate),
+    F(EventDestroy),
+    F(EventRecord),
+    F(EventQuery),
+    F(EventElapsedTime),
+    F(ModuleLoadDataEx),
+    F(ModuleUnload),
+    F(ModuleGetFunction),
+    F(FuncLoad),
+    F(FuncGetAttribute),
+    F(FuncSetAttribute),
+    F(FuncGetParamInfo),
+    F(LaunchKernelEx),
+    F(GraphInstantiate),
+    F(GraphUpload),
+    F(GraphLaunch),
+    F(GraphExecDestroy),
+    F(GraphDestroy),
 #undef F
 };
 

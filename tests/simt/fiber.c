@@ -3,14 +3,7 @@
  * On x86-64 a switch is the six registers that a call must keep; elsewhere it is ucontext's. */
 #include "parts.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ASAN 1
-#endif
-#endif
-#ifdef ASAN
+#if SIMT_SANITIZED
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 static const void *main_stack;
@@ -25,7 +18,7 @@ static void (*body)(void);
 /* Another thread may have left this stack without returning. */
 static void clean(const Fiber *f)
 {
-#ifdef ASAN
+#if SIMT_SANITIZED
     __asan_unpoison_memory_region(f->stack + 4096, STACK_BYTES - 4096);
 #else
     (void)f;
@@ -34,7 +27,7 @@ static void clean(const Fiber *f)
 
 static void after_switch(const Fiber *from)
 {
-#ifdef ASAN
+#if SIMT_SANITIZED
     const void *bottom;
     size_t bytes;
 
@@ -133,7 +126,7 @@ static void switch_stacks(Fiber *from, Fiber *to)
 void fiber_switch(Fiber *from, Fiber *to, bool ends)
 {
     run.current = to;
-#ifdef ASAN
+#if SIMT_SANITIZED
     if (to == &fiber_main)
         __sanitizer_start_switch_fiber(ends ? NULL : &from->fake, main_stack, main_bytes);
     else

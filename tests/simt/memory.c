@@ -8,7 +8,7 @@
 
 #include "parts.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if SIMT_SANITIZED
 #include <sanitizer/asan_interface.h>
 #define HIDE(p, n) __asan_poison_memory_region(p, n)
 #define SHOW(p, n) __asan_unpoison_memory_region(p, n)
@@ -20,7 +20,13 @@ enum { WATCHED = 1 };
 #endif
 
 enum {
-    S_ALLOCATED = 1, S_WRITTEN = 2, S_NEW = WATCHED ? S_ALLOCATED : S_ALLOCATED | S_WRITTEN, S_COPY = 4, S_CONSTANT = 8, S_MBARRIER = 16, S_ATOMIC = 32,
+    S_ALLOCATED = 1,
+    S_WRITTEN = 2,
+    S_NEW = WATCHED ? S_ALLOCATED : S_ALLOCATED | S_WRITTEN,
+    S_COPY = 4,
+    S_CONSTANT = 8,
+    S_MBARRIER = 16,
+    S_ATOMIC = 32,
     POISON = 0xff, /* NaN in every type */
     ZONE = 256,
 };
@@ -120,8 +126,7 @@ static int piece_of(const void *p)
 bool simt_holds(const void *p, size_t bytes)
 {
     for (size_t i = 0; i < n_pieces; i++)
-        if ((const char *)p >= pieces[i].at &&
-            (size_t)((const char *)p - pieces[i].at) <= pieces[i].bytes &&
+        if ((const char *)p >= pieces[i].at && (size_t)((const char *)p - pieces[i].at) <= pieces[i].bytes &&
             bytes <= pieces[i].bytes - (size_t)((const char *)p - pieces[i].at))
             return true;
     return false;
@@ -310,7 +315,9 @@ static void leave_read(const Fiber *f, Mark *m, uint32_t stamp, const void *pc)
         if (m->reader[i] == 0 || m->reader[i] == f->number)
             break;
     if (i == 2) /* one whom this reader knows of can go */
-        i = know_of(f, m->reader[0], m->read_clock[0]) ? 0 : know_of(f, m->reader[1], m->read_clock[1]) ? 1 : (int)run_random(2);
+        i = know_of(f, m->reader[0], m->read_clock[0])   ? 0
+            : know_of(f, m->reader[1], m->read_clock[1]) ? 1
+                                                         : (int)run_random(2);
     m->reader[i] = f->number;
     m->read_clock[i] = clock;
     m->read_pc = pc;
@@ -331,8 +338,7 @@ static bool too_early(const Mark *m, bool write)
     return (m->written >= run.chain && m->written < run.id) || (write && m->read >= run.chain && m->read < run.id);
 }
 
-static bool check_grain(const Fiber *f, Space *s, size_t at, size_t bytes, uint32_t stamp, unsigned how,
-                        const void *pc)
+static bool check_grain(const Fiber *f, Space *s, size_t at, size_t bytes, uint32_t stamp, unsigned how, const void *pc)
 {
     uint8_t *state = &s->state[at];
     Mark *m = &s->mark[at];
@@ -525,17 +531,29 @@ void memory_mbarrier(void *p, bool is)
 
 /* --- what the compiler calls before every load and store ---------------------------------------- */
 
-#if !defined(__SANITIZE_ADDRESS__) /* which has its own checks there */
+#if !SIMT_SANITIZED /* which has its own checks there */
 
-#define HOOK(bytes)                                                                                \
-    void __tsan_read##bytes(void *p);                                                              \
-    void __tsan_write##bytes(void *p);                                                             \
-    void __tsan_unaligned_read##bytes(void *p);                                                    \
-    void __tsan_unaligned_write##bytes(void *p);                                                   \
-    void __tsan_read##bytes(void *p) { memory_access(p, bytes, A_READ | A_ALIGNED, PC()); }        \
-    void __tsan_write##bytes(void *p) { memory_access(p, bytes, A_WRITE | A_ALIGNED, PC()); }      \
-    void __tsan_unaligned_read##bytes(void *p) { memory_access(p, bytes, A_READ, PC()); }          \
-    void __tsan_unaligned_write##bytes(void *p) { memory_access(p, bytes, A_WRITE, PC()); }
+#define HOOK(bytes) \
+    void __tsan_read##bytes(void *p); \
+    void __tsan_write##bytes(void *p); \
+    void __tsan_unaligned_read##bytes(void *p); \
+    void __tsan_unaligned_write##bytes(void *p); \
+    void __tsan_read##bytes(void *p) \
+    { \
+        memory_access(p, bytes, A_READ | A_ALIGNED, PC()); \
+    } \
+    void __tsan_write##bytes(void *p) \
+    { \
+        memory_access(p, bytes, A_WRITE | A_ALIGNED, PC()); \
+    } \
+    void __tsan_unaligned_read##bytes(void *p) \
+    { \
+        memory_access(p, bytes, A_READ, PC()); \
+    } \
+    void __tsan_unaligned_write##bytes(void *p) \
+    { \
+        memory_access(p, bytes, A_WRITE, PC()); \
+    }
 
 HOOK(1)
 HOOK(2)
@@ -560,16 +578,12 @@ void __tsan_write_range(void *p, size_t bytes)
 {
     memory_access(p, bytes, A_WRITE, PC());
 }
-void __tsan_init(void)
-{
-}
+void __tsan_init(void) {}
 void __tsan_func_entry(void *pc)
 {
     (void)pc;
 }
-void __tsan_func_exit(void)
-{
-}
+void __tsan_func_exit(void) {}
 void *__wrap_memcpy(void *to, const void *from, size_t n)
 {
     memory_access(from, n, A_READ, PC());

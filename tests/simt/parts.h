@@ -15,18 +15,18 @@
 
 enum {
     WARP = 32,
-    MAX_THREADS = 1024,       /* of a block */
-    MAX_RESIDENT = 2048,      /* threads at a time */
-    MAX_BLOCKS = 64,          /* at a time */
-    MAX_MBARRIERS = 64,       /* of a block */
+    MAX_THREADS = 1024,  /* of a block */
+    MAX_RESIDENT = 2048, /* threads at a time */
+    MAX_BLOCKS = 64,     /* at a time */
+    MAX_MBARRIERS = 64,  /* of a block */
     CLOCKS = MAX_THREADS + MAX_MBARRIERS,
-    SHARED_BASE = 1024,       /* 32-bit address of a block's first dynamic byte */
-    DYNAMIC_MAX = 256 << 10,  /* bytes of a slot for dynamic shared memory */
-    STATIC_MAX = 64 << 10,    /* behind it, static arrays */
+    SHARED_BASE = 1024,      /* 32-bit address of a block's first dynamic byte */
+    DYNAMIC_MAX = 256 << 10, /* bytes of a slot for dynamic shared memory */
+    STATIC_MAX = 64 << 10,   /* behind it, static arrays */
     SLOT = DYNAMIC_MAX + STATIC_MAX,
-    GRAIN = 2,                /* bytes that a mark stands for: no element is smaller */
+    GRAIN = 2, /* bytes that a mark stands for: no element is smaller */
 };
-#if defined(__SANITIZE_ADDRESS__)
+#if SIMT_SANITIZED
 enum { SIMT_STACK = 256 << 10 };
 #else
 enum { SIMT_STACK = 64 << 10 };
@@ -53,16 +53,21 @@ typedef struct Block Block;
 /* Clocks [0, MAX_MBARRIERS) are of copies that the mbarriers count, then one a thread. */
 extern unsigned know_clocks; /* in use */
 void know_join(Know *to, const Know *from);
-bool know_of(const Fiber *f, uint32_t number, uint32_t clock);        /* sees its writes */
+bool know_of(const Fiber *f, uint32_t number, uint32_t clock);          /* sees its writes */
 bool know_comes_after(const Fiber *f, uint32_t number, uint32_t clock); /* at least comes after it */
-void know_tell(Know *to, const Know *from, uint32_t block); /* own clocks become far ones */
-void know_hear(Know *to, const Know *from, uint32_t block); /* and back */
+void know_tell(Know *to, const Know *from, uint32_t block);             /* own clocks become far ones */
+void know_hear(Know *to, const Know *from, uint32_t block);             /* and back */
 void know_clear(Know *k);
 
 /* --- a launch on its way ------------------------------------------------------------------------ */
 
 typedef enum WaitKind {
-    WAIT_NONE, WAIT_BARRIER, WAIT_WARP, WAIT_MBARRIER, WAIT_CLUSTER, WAIT_POLL,
+    WAIT_NONE,
+    WAIT_BARRIER,
+    WAIT_WARP,
+    WAIT_MBARRIER,
+    WAIT_CLUSTER,
+    WAIT_POLL,
 } WaitKind;
 
 typedef struct Queue { /* of waiting fibers */
@@ -77,15 +82,25 @@ typedef struct Copy { /* cp.async: one thread's 4 or 16 bytes */
 } Copy;
 
 typedef enum WarpOp {
-    OP_SYNC = 1, OP_XOR, OP_UP, OP_DOWN, OP_INDEX, OP_BALLOT, OP_MMA_BF16, OP_MMA_FP16,
-    OP_LDMATRIX, OP_LDMATRIX_TRANS, OP_TRANSPOSE, OP_LEAST,
+    OP_SYNC = 1,
+    OP_XOR,
+    OP_UP,
+    OP_DOWN,
+    OP_INDEX,
+    OP_BALLOT,
+    OP_MMA_BF16,
+    OP_MMA_FP16,
+    OP_LDMATRIX,
+    OP_LDMATRIX_TRANS,
+    OP_TRANSPOSE,
+    OP_LEAST,
 } WarpOp;
 
 typedef struct Warp {
     unsigned arrived, left; /* lanes that wait; lanes that have ended */
     WarpOp op;
-    unsigned param;         /* matrices of ldmatrix, bytes of a shuffle */
-    uint32_t clock[WARP];   /* of the lanes when they last did something together */
+    unsigned param;       /* matrices of ldmatrix, bytes of a shuffle */
+    uint32_t clock[WARP]; /* of the lanes when they last did something together */
     Fiber *lane[WARP];
 } Warp;
 
@@ -96,7 +111,7 @@ struct Fiber {
     Block *block;
     Warp *warp;
     unsigned tid;
-    uint32_t number; /* of its accesses in marks: 1 + block * CLOCKS + MAX_MBARRIERS + tid */
+    uint32_t number;   /* of its accesses in marks: 1 + block * CLOCKS + MAX_MBARRIERS + tid */
     bool done, waited; /* waited: for the kernel in front */
     Know know;
     uint32_t clocks[CLOCKS];
@@ -113,8 +128,8 @@ struct Fiber {
     /* copies under way */
     Copy *copies;
     unsigned n_copies, cap_copies, group;
-    uint32_t proxy_clock;      /* its writes up to here are seen by bulk copies */
-    Know fenced, unfenced;     /* told by the last fence; heard by relaxed reads since */
+    uint32_t proxy_clock;  /* its writes up to here are seen by bulk copies */
+    Know fenced, unfenced; /* told by the last fence; heard by relaxed reads since */
     bool has_fenced, has_unfenced;
     unsigned cluster_arrived;
 };
@@ -130,9 +145,9 @@ typedef struct Barrier {
 typedef struct Mbarrier {
     char *at;
     unsigned count, pending;
-    int64_t bytes;         /* announced and not arrived yet; negative: the other way round */
-    uint32_t phase;        /* completed */
-    Know open, done;       /* told in this phase; known once it is complete */
+    int64_t bytes;   /* announced and not arrived yet; negative: the other way round */
+    uint32_t phase;  /* completed */
+    Know open, done; /* told in this phase; known once it is complete */
     uint32_t clock[2][CLOCKS];
     Fiber *maker;
     uint32_t made; /* the maker's clock */
@@ -185,8 +200,8 @@ uint32_t run_random(uint32_t n); /* 0 .. n-1 */
 void *run_keep(size_t bytes);    /* zeroed; until the launch ends */
 void run_block(WaitKind kind, void *object, unsigned value, Queue *q, const void *pc);
 void run_wake(Queue *q);
-void run_yield(const void *pc);  /* polls: others first */
-void run_pause(void);            /* now and then another goes first */
+void run_yield(const void *pc); /* polls: others first */
+void run_pause(void);           /* now and then another goes first */
 _Noreturn void run_abort(void);
 Block *run_block_of_slot(unsigned slot); /* NULL: nobody's */
 
@@ -228,7 +243,7 @@ void sync_reset(void);
 /* %p places are not formatted here; up to two program places are named under the text. */
 void report(SimtCheck c, const void *pc, const void *pc2, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void report_finish(void); /* names the places; on the main stack */
+void report_finish(void);               /* names the places; on the main stack */
 const char *report_who(const Fiber *f); /* "block 3 warp 2 lane 5" */
 void report_hang(Fiber *const *fibers, size_t n);
 const char *report_wait(const Fiber *f);

@@ -18,9 +18,9 @@ static size_t n_findings, n_named;
 const char *simt_check_name(SimtCheck c)
 {
     static const char *const names[SIMT_CHECKS] = {
-        [SIMT_RACE] = "race",           [SIMT_BOUNDS] = "out of bounds", [SIMT_ALIGN] = "misaligned",
-        [SIMT_UNWRITTEN] = "unwritten", [SIMT_IN_FLIGHT] = "in flight",  [SIMT_CONSTANT] = "constant",
-        [SIMT_BARRIER] = "barrier",     [SIMT_MBARRIER] = "mbarrier",    [SIMT_FENCE] = "fence",
+        [SIMT_RACE] = "race",           [SIMT_BOUNDS] = "out of bounds",  [SIMT_ALIGN] = "misaligned",
+        [SIMT_UNWRITTEN] = "unwritten", [SIMT_IN_FLIGHT] = "in flight",   [SIMT_CONSTANT] = "constant",
+        [SIMT_BARRIER] = "barrier",     [SIMT_MBARRIER] = "mbarrier",     [SIMT_FENCE] = "fence",
         [SIMT_EARLY] = "early",         [SIMT_COLLECTIVE] = "collective", [SIMT_HANG] = "hang",
     };
 
@@ -167,15 +167,9 @@ static void describe(const Fiber *f, char *to, size_t n)
     case WAIT_WARP:
         snprintf(to, n, "the other lanes of the warp: %u are there, %u have ended", w->arrived, w->left);
         break;
-    case WAIT_CLUSTER:
-        snprintf(to, n, "the cluster: %u threads arrived", c->arrived);
-        break;
-    case WAIT_POLL:
-        snprintf(to, n, "a word in memory to change");
-        break;
-    case WAIT_NONE:
-        snprintf(to, n, "nothing: it was about to run");
-        break;
+    case WAIT_CLUSTER: snprintf(to, n, "the cluster: %u threads arrived", c->arrived); break;
+    case WAIT_POLL: snprintf(to, n, "a word in memory to change"); break;
+    case WAIT_NONE: snprintf(to, n, "nothing: it was about to run"); break;
     }
 }
 

@@ -108,10 +108,8 @@ static Fiber *pick(void)
     if (tail == head)
         return NULL;
     switch (run.schedule) {
-    case SIMT_RANDOM:
-        return take(head + run_random(n));
-    case SIMT_LIFO:
-        return ready[--tail % READY_ROOM];
+    case SIMT_RANDOM: return take(head + run_random(n));
+    case SIMT_LIFO: return ready[--tail % READY_ROOM];
     case SIMT_STARVE_CTA:
     case SIMT_STARVE_WARP:
         if (mercy-- == 0) {
@@ -123,8 +121,7 @@ static Fiber *pick(void)
                 return take(head + i);
         return take(head + run_random(n));
     case SIMT_ROUND_ROBIN:
-    case SIMT_SCHEDULES:
-        break;
+    case SIMT_SCHEDULES: break;
     }
     return ready[head++ % READY_ROOM];
 }
@@ -454,7 +451,7 @@ bool simt_launch(const SimtLaunch *l)
     run.id = ++launches;
     if (!l->overlap)
         run.chain = run.id;
-    run.random = run.seed * 0x2545F4914F6CDD1Du + run.id;
+    run.random = run.seed * 0x2545F4914F6CDD1Du;
     run.current = &fiber_main;
     run.live = 0;
     run.step = run.polls = 0;

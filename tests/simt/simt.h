@@ -19,6 +19,19 @@
 
 #include "device/kernel.h"
 
+/* Under the address sanitizer plain loads and stores are watched by it, and only what goes through the
+ * vocabulary by the harness. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SIMT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SIMT_SANITIZED 1
+#endif
+#endif
+#ifndef SIMT_SANITIZED
+#define SIMT_SANITIZED 0
+#endif
+
 typedef enum SimtSchedule {
     SIMT_ROUND_ROBIN,
     SIMT_RANDOM,
@@ -58,12 +71,12 @@ const char *simt_schedule_name(SimtSchedule s);
 void *simt_alloc(size_t bytes, const char *name);
 void simt_free_all(void);
 void simt_free(void *p);
-bool simt_holds(const void *p, size_t bytes); /* it lies in one piece of memory */
+bool simt_holds(const void *p, size_t bytes);              /* it lies in one piece of memory */
 void simt_write(void *to, const void *from, size_t bytes); /* by the host, between launches */
 void simt_fill(void *to, int byte, size_t bytes);
-void simt_protect(void *p, size_t bytes);   /* no kernel may write there */
-void simt_forget(void *p, size_t bytes);    /* nobody has written there */
-bool simt_written(const void *p, size_t bytes); /* every byte was written */
+void simt_protect(void *p, size_t bytes);         /* no kernel may write there */
+void simt_forget(void *p, size_t bytes);          /* nobody has written there */
+bool simt_written(const void *p, size_t bytes);   /* every byte was written */
 bool simt_untouched(const void *p, size_t bytes); /* no byte was written */
 
 /* --- launches ----------------------------------------------------------------------------------- */

@@ -184,9 +184,7 @@ static void do_together(Warp *w)
     case OP_XOR:
     case OP_UP:
     case OP_DOWN:
-    case OP_INDEX:
-        shuffle(w, w->op);
-        break;
+    case OP_INDEX: shuffle(w, w->op); break;
     case OP_BALLOT:
         for (int i = 0; i < WARP; i++)
             votes |= (w->lane[i]->in[0] ? 1u : 0u) << i;
@@ -194,16 +192,10 @@ static void do_together(Warp *w)
             w->lane[i]->out[0] = votes;
         break;
     case OP_MMA_BF16:
-    case OP_MMA_FP16:
-        multiply(w, w->op == OP_MMA_BF16);
-        break;
+    case OP_MMA_FP16: multiply(w, w->op == OP_MMA_BF16); break;
     case OP_LDMATRIX:
-    case OP_LDMATRIX_TRANS:
-        load_matrices(w, w->op == OP_LDMATRIX_TRANS);
-        break;
-    case OP_TRANSPOSE:
-        transpose(w);
-        break;
+    case OP_LDMATRIX_TRANS: load_matrices(w, w->op == OP_LDMATRIX_TRANS); break;
+    case OP_TRANSPOSE: transpose(w); break;
     case OP_LEAST:
         for (int i = 0; i < WARP; i++)
             least = w->lane[i]->in[0] < least ? w->lane[i]->in[0] : least;

@@ -33,7 +33,8 @@ static const Bug bugs[] = {
     {"ring", 1, BY(SIMT_FENCE), "mbarriers not fenced after their making"},
     {"ring", 2, BY(SIMT_FENCE), "plain writes before a bulk copy without async_fence"},
     {"ring", 3, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "slots used again before they are empty"},
-    {"ring", 4, BY(SIMT_RACE) | BY(SIMT_HANG) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "the producer waits for the wrong phase"},
+    {"ring", 4, BY(SIMT_RACE) | BY(SIMT_HANG) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER),
+     "the producer waits for the wrong phase"},
     {"ring", 5, BY(SIMT_HANG), "more bytes announced than come"},
     {"ring", 6, BY(SIMT_HANG) | BY(SIMT_MBARRIER), "fewer bytes announced than come"},
     {"ring", 7, BY(SIMT_ALIGN), "a bulk copy from an odd address"},
@@ -133,11 +134,10 @@ static bool right_ring(SimtLaunch *l)
     bool ok;
 
     simt_protect(w, 10 * 256);
-    l->grid[0] = 2;
+    l->grid[0] = 1;
     l->block = 96;
     l->smem = 64 + 3 * 256;
     l->args = args;
-    l->grid[0] = 1;
     ok = simt_launch(l);
     for (int i = 0; i < 64 && ok; i++) {
         float want = 0;
@@ -319,13 +319,16 @@ static void places(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(without_bugs),
-#if !defined(__SANITIZE_ADDRESS__) /* plain accesses are the sanitizer's then: it ends the program */
-                                       cmocka_unit_test(seeded_bugs), cmocka_unit_test(replay), cmocka_unit_test(places)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_bugs),
+#if !SIMT_SANITIZED /* plain accesses are the sanitizer's then: it ends the program */
+        cmocka_unit_test(seeded_bugs),
+        cmocka_unit_test(replay),
+        cmocka_unit_test(places)
 #endif
     };
 
-#if defined(__SANITIZE_ADDRESS__)
+#if SIMT_SANITIZED
     (void)seeded_bugs, (void)replay, (void)places;
 #endif
 

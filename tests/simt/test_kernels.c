@@ -135,8 +135,9 @@ static size_t take(Suite *s, Ir *g, Case *c, const char *name)
 
 static void add_rows(Suite *s, DType t, int C)
 {
-    static const char *const ops[] = {"act gelu_erf", "act gelu_tanh", "act relu", "glu silu", "glu quick_gelu",
-                                      "add", "mul", "scale", "norm 1", "norm 2", "last", "embed", "positions", "scaled"};
+    static const char *const ops[] = {"act gelu_erf", "act gelu_tanh", "act relu",  "glu silu", "glu quick_gelu",
+                                      "add",          "mul",           "scale",     "norm 1",   "norm 2",
+                                      "last",         "embed",         "positions", "scaled"};
 
     for (int i = 0; i < 14; i++) {
         Ir g = begin();
@@ -238,18 +239,18 @@ static void add_linear(Suite *s, const Linear *l)
 static void linear(void **state)
 {
     static const Linear some[] = {
-        {DT_FP32, 37, 70, 0, 1, "", 0, NULL},        {DT_FP32, 40, 96, 1, 0, "glu", 3, NULL},
-        {DT_FP32, 33, 100, 2, 1, "act", 0, NULL},    {DT_FP32, 96, 52, 0, 1, "add", 5, NULL},
-        {DT_FP32, 96, 60, 1, 0, "append", 0, NULL},  {DT_FP32, 50, 64, 1, 0, "head", 0, NULL},
-        {DT_FP32, 24, 64, 0, 0, "", 40, NULL},       {DT_BF16, 40, 96, 0, 1, "", 1, NULL},
-        {DT_BF16, 72, 320, 1, 0, "glu", 4, NULL},    {DT_BF16, 37, 264, 2, 1, "act", 7, NULL},
-        {DT_BF16, 96, 160, 0, 0, "add", 2, NULL},    {DT_BF16, 96, 96, 1, 1, "append", 3, NULL},
-        {DT_BF16, 51, 112, 1, 0, "head", 6, NULL},   {DT_BF16, 40, 96, 0, 1, "", 0, NULL},
-        {DT_BF16, 72, 300, 1, 0, "glu", 0, NULL},    {DT_BF16, 37, 200, 2, 1, "act", 0, NULL},
-        {DT_BF16, 96, 96, 1, 0, "append", 0, NULL},  {DT_BF16, 51, 112, 2, 0, "head", 0, NULL},
-        {DT_BF16, 64, 520, 1, 0, "", 40, NULL},      {DT_BF16, 40, 130, 2, 0, "add", 0, "sm_80"},
-        {DT_BF16, 40, 130, 1, 0, "", 0, "sm_80"},    {DT_FP16, 40, 1096, 1, 1, "", 2, NULL},
-        {DT_FP16, 72, 96, 2, 0, "glu", 0, NULL},     {DT_FP16, 96, 64, 0, 0, "append", 0, "sm_86"},
+        {DT_FP32, 37, 70, 0, 1, "", 0, NULL},       {DT_FP32, 40, 96, 1, 0, "glu", 3, NULL},
+        {DT_FP32, 33, 100, 2, 1, "act", 0, NULL},   {DT_FP32, 96, 52, 0, 1, "add", 5, NULL},
+        {DT_FP32, 96, 60, 1, 0, "append", 0, NULL}, {DT_FP32, 50, 64, 1, 0, "head", 0, NULL},
+        {DT_FP32, 24, 64, 0, 0, "", 40, NULL},      {DT_BF16, 40, 96, 0, 1, "", 1, NULL},
+        {DT_BF16, 72, 320, 1, 0, "glu", 4, NULL},   {DT_BF16, 37, 264, 2, 1, "act", 7, NULL},
+        {DT_BF16, 96, 160, 0, 0, "add", 2, NULL},   {DT_BF16, 96, 96, 1, 1, "append", 3, NULL},
+        {DT_BF16, 51, 112, 1, 0, "head", 6, NULL},  {DT_BF16, 40, 96, 0, 1, "", 0, NULL},
+        {DT_BF16, 72, 300, 1, 0, "glu", 0, NULL},   {DT_BF16, 37, 200, 2, 1, "act", 0, NULL},
+        {DT_BF16, 96, 96, 1, 0, "append", 0, NULL}, {DT_BF16, 51, 112, 2, 0, "head", 0, NULL},
+        {DT_BF16, 64, 520, 1, 0, "", 40, NULL},     {DT_BF16, 40, 130, 2, 0, "add", 0, "sm_80"},
+        {DT_BF16, 40, 130, 1, 0, "", 0, "sm_80"},   {DT_FP16, 40, 1096, 1, 1, "", 2, NULL},
+        {DT_FP16, 72, 96, 2, 0, "glu", 0, NULL},    {DT_FP16, 96, 64, 0, 0, "append", 0, "sm_86"},
         {DT_FP16, 33, 136, 0, 1, "add", 33, NULL},
     };
     Suite *s = open_suite("linear");
@@ -287,8 +288,8 @@ static void add_attend(Suite *s, const Attend *a)
     Ir g = begin();
     Case c = {.target = a->target, .kv = a->kv, .sms = 3};
     const int x = input(&g, (a->H + 2 * a->G) * a->E, a->t);
-    const int q = add(&g, "append %%%d - {layer=0 heads=%d kv_heads=%d head_dim=%d} : [T,%d,%d] %s", x, a->H, a->G, a->E,
-                      a->H, a->E, type);
+    const int q = add(&g, "append %%%d - {layer=0 heads=%d kv_heads=%d head_dim=%d} : [T,%d,%d] %s", x, a->H, a->G,
+                      a->E, a->H, a->E, type);
     char name[200];
 
     add(&g, "attend_paged %%%d {layer=0 kv_heads=%d scale=0.2 window=%d softcap=%g} : [T,%d] %s", q, a->G, a->window,
@@ -301,8 +302,8 @@ static void add_attend(Suite *s, const Attend *a)
         set_rows(&c, 2, 0, (const int[][2]){{a->rows, a->rows}, {7, 30}});
         c.bucket = 64;
     }
-    snprintf(name, sizeof name, "attend %s/%s H=%d G=%d E=%d window=%d softcap=%g rows=%d", type, dtype_name(a->kv), a->H,
-             a->G, a->E, a->window, a->softcap, a->rows);
+    snprintf(name, sizeof name, "attend %s/%s H=%d G=%d E=%d window=%d softcap=%g rows=%d", type, dtype_name(a->kv),
+             a->H, a->G, a->E, a->window, a->softcap, a->rows);
     take(s, &g, &c, name);
 }
 
@@ -315,7 +316,8 @@ static void add_append(Suite *s, DType t, DType kv, int E, int rot)
     mixed_step(&c);
     if (rot)
         add(&g, "append %%%d %%%d {layer=0 heads=2 kv_heads=1 head_dim=%d rot=%d} : [T,2,%d] %s", x,
-            add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", rot, rot / 2), E, rot, E, dtype_name(t));
+            add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", rot, rot / 2), E, rot, E,
+            dtype_name(t));
     else
         add(&g, "append %%%d - {layer=0 heads=2 kv_heads=1 head_dim=%d} : [T,2,%d] %s", x, E, E, dtype_name(t));
     take(s, &g, &c, "append");
@@ -324,12 +326,12 @@ static void add_append(Suite *s, DType t, DType kv, int E, int rot)
 static void attention(void **state)
 {
     static const Attend some[] = {
-        {DT_FP32, DT_FP32, 4, 2, 48, 0, 0, 0, NULL},   {DT_FP32, DT_FP32, 2, 2, 56, 0, 0, 4, NULL},
-        {DT_FP32, DT_FP32, 3, 1, 24, 7, 20, 0, NULL},  {DT_FP32, DT_FP32, 2, 1, 72, 12, 0, 40, NULL},
-        {DT_BF16, DT_BF16, 4, 2, 48, 0, 0, 0, NULL},   {DT_BF16, DT_BF16, 6, 1, 40, 0, 30, 5, NULL},
-        {DT_BF16, DT_BF16, 4, 1, 64, 10, 0, 0, NULL},  {DT_BF16, DT_BF16, 2, 2, 24, 0, 0, 33, NULL},
-        {DT_FP16, DT_FP16, 20, 2, 32, 0, 0, 3, NULL},  {DT_FP16, DT_FP16, 2, 1, 136, 5, 0, 0, NULL},
-        {DT_BF16, DT_FP32, 2, 1, 32, 0, 0, 0, NULL},   {DT_FP16, DT_FP16, 4, 2, 128, 0, 0, 50, "sm_86"},
+        {DT_FP32, DT_FP32, 4, 2, 48, 0, 0, 0, NULL},  {DT_FP32, DT_FP32, 2, 2, 56, 0, 0, 4, NULL},
+        {DT_FP32, DT_FP32, 3, 1, 24, 7, 20, 0, NULL}, {DT_FP32, DT_FP32, 2, 1, 72, 12, 0, 40, NULL},
+        {DT_BF16, DT_BF16, 4, 2, 48, 0, 0, 0, NULL},  {DT_BF16, DT_BF16, 6, 1, 40, 0, 30, 5, NULL},
+        {DT_BF16, DT_BF16, 4, 1, 64, 10, 0, 0, NULL}, {DT_BF16, DT_BF16, 2, 2, 24, 0, 0, 33, NULL},
+        {DT_FP16, DT_FP16, 20, 2, 32, 0, 0, 3, NULL}, {DT_FP16, DT_FP16, 2, 1, 136, 5, 0, 0, NULL},
+        {DT_BF16, DT_FP32, 2, 1, 32, 0, 0, 0, NULL},  {DT_FP16, DT_FP16, 4, 2, 128, 0, 0, 50, "sm_86"},
     };
     Suite *s = open_suite("attend");
 
@@ -344,9 +346,9 @@ static void attention(void **state)
         for (int t = 0; t < 3; t++)
             for (int e = 16; e <= 256; e += 40)
                 for (int k = 0; k < 4; k++)
-                    add_attend(s, &(Attend){types[t], types[t], (const int[]){4, 3, 16, 1}[k], (const int[]){2, 1, 1, 1}[k], e,
-                                            (const int[]){0, 9, 0, 17}[(k + e) % 4], k == 3 ? 15.0 : 0.0,
-                                            (const int[]){0, 7, 45, 0}[(k + e / 8) % 4], NULL});
+                    add_attend(s, &(Attend){types[t], types[t], (const int[]){4, 3, 16, 1}[k],
+                                            (const int[]){2, 1, 1, 1}[k], e, (const int[]){0, 9, 0, 17}[(k + e) % 4],
+                                            k == 3 ? 15.0 : 0.0, (const int[]){0, 7, 45, 0}[(k + e / 8) % 4], NULL});
     finish(s, 21);
 }
 

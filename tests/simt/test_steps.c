@@ -53,8 +53,13 @@ static void compile_for_host(const Model *m, const char *path, Build *build)
     fclose(all);
     code = (Code){.cubin = names, .cubin_bytes = bytes, .images = images, .source = ""};
 
-    const ArtifactParts parts = {.spec = &spec, .packing = &packing, .plans = &plan, .codes = &code, .n_plans = 1,
-                                 .checkpoint = NULL, .build = "host\n"};
+    const ArtifactParts parts = {.spec = &spec,
+                                 .packing = &packing,
+                                 .plans = &plan,
+                                 .codes = &code,
+                                 .n_plans = 1,
+                                 .checkpoint = NULL,
+                                 .build = "host\n"};
     ArtifactParts with = parts;
     if (!checkpoint_open(spec.weights, keep, &checkpoint, &d))
         fail_msg("%s", d.text);
@@ -153,6 +158,8 @@ static void llama(void **state)
 static void gpt2(void **state)
 {
     (void)state;
+    if (SIMT_SANITIZED)
+        return;
     check_model("tiny-gpt2", "fp32", "16", 1e-3);
 }
 
@@ -160,6 +167,8 @@ static void gpt2(void **state)
 static void llama_bf16(void **state)
 {
     (void)state;
+    if (SIMT_SANITIZED) /* slow there, and gpt2_fp16 goes the same ways */
+        return;
     check_model("tiny-llama", "bf16", "16", 0.3);
 }
 

@@ -42,31 +42,88 @@ template <class A, class B> HOST A simt_bits(B b)
     __builtin_memcpy(&a, &b, sizeof a);
     return a;
 }
-HOST float __uint_as_float(unsigned u) { return simt_bits<float>(u); }
-HOST unsigned __float_as_uint(float f) { return simt_bits<unsigned>(f); }
-HOST float __int_as_float(int i) { return simt_bits<float>(i); }
-HOST int __float_as_int(float f) { return simt_bits<int>(f); }
+HOST float __uint_as_float(unsigned u)
+{
+    return simt_bits<float>(u);
+}
+HOST unsigned __float_as_uint(float f)
+{
+    return simt_bits<unsigned>(f);
+}
+HOST float __int_as_float(int i)
+{
+    return simt_bits<float>(i);
+}
+HOST int __float_as_int(float f)
+{
+    return simt_bits<int>(f);
+}
 
-HOST float __fmul_rn(float a, float b) { return a * b; }
-HOST float __fadd_rn(float a, float b) { return a + b; }
-HOST float __fsub_rn(float a, float b) { return a - b; }
-HOST float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-HOST float __fdiv_rn(float a, float b) { return a / b; }
-HOST float __fdividef(float a, float b) { return fabsf(b) > 0x1p126f && fabsf(b) <= 0x1.fffffep127f ? 0.0f * a : a / b; }
-HOST float __expf(float x) { return expf(x); }
-HOST float __logf(float x) { return logf(x); }
-HOST float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-HOST unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+HOST float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
+HOST float __fadd_rn(float a, float b)
+{
+    return a + b;
+}
+HOST float __fsub_rn(float a, float b)
+{
+    return a - b;
+}
+HOST float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+HOST float __fdiv_rn(float a, float b)
+{
+    return a / b;
+}
+HOST float __fdividef(float a, float b)
+{
+    return fabsf(b) > 0x1p126f && fabsf(b) <= 0x1.fffffep127f ? 0.0f * a : a / b;
+}
+HOST float __expf(float x)
+{
+    return expf(x);
+}
+HOST float __logf(float x)
+{
+    return logf(x);
+}
+HOST float rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+HOST unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)((unsigned long long)a * b >> 32);
+}
 HOST unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {
     return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
-HOST int __ffs(int x) { return __builtin_ffs(x); }
-HOST int __popc(unsigned x) { return __builtin_popcount(x); }
-HOST int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
+HOST int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+HOST int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+HOST int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
 
-template <class T> HOST T __ldcg(const T *p) { return *p; }
-template <class T> HOST T __ldg(const T *p) { return *p; }
+template <class T> HOST T __ldcg(const T *p)
+{
+    return *p;
+}
+template <class T> HOST T __ldg(const T *p)
+{
+    return *p;
+}
 
 // Lanes. The mask must be all of them.
 template <class T> HOST T simt_shuffled(int kind, T v, int by)
@@ -75,26 +132,68 @@ template <class T> HOST T simt_shuffled(int kind, T v, int by)
     simt_shuffle(kind, &v, sizeof v, by);
     return v;
 }
-template <class T> HOST T __shfl_xor_sync(unsigned, T v, int mask) { return simt_shuffled(SIMT_XOR, v, mask); }
-template <class T> HOST T __shfl_up_sync(unsigned, T v, int by) { return simt_shuffled(SIMT_UP, v, by); }
-template <class T> HOST T __shfl_down_sync(unsigned, T v, int by) { return simt_shuffled(SIMT_DOWN, v, by); }
-template <class T> HOST T __shfl_sync(unsigned, T v, int lane) { return simt_shuffled(SIMT_INDEX, v, lane); }
-HOST void __syncwarp() { simt_warp_sync(); }
-HOST unsigned __ballot_sync(unsigned, bool p) { return simt_ballot(p); }
+template <class T> HOST T __shfl_xor_sync(unsigned, T v, int mask)
+{
+    return simt_shuffled(SIMT_XOR, v, mask);
+}
+template <class T> HOST T __shfl_up_sync(unsigned, T v, int by)
+{
+    return simt_shuffled(SIMT_UP, v, by);
+}
+template <class T> HOST T __shfl_down_sync(unsigned, T v, int by)
+{
+    return simt_shuffled(SIMT_DOWN, v, by);
+}
+template <class T> HOST T __shfl_sync(unsigned, T v, int lane)
+{
+    return simt_shuffled(SIMT_INDEX, v, lane);
+}
+HOST void __syncwarp()
+{
+    simt_warp_sync();
+}
+HOST unsigned __ballot_sync(unsigned, bool p)
+{
+    return simt_ballot(p);
+}
 
-HOST unsigned __reduce_min_sync(unsigned, unsigned v) { return simt_least(v); }
-HOST int __syncthreads_count(int p) { return simt_block_count(p); }
+HOST unsigned __reduce_min_sync(unsigned, unsigned v)
+{
+    return simt_least(v);
+}
+HOST int __syncthreads_count(int p)
+{
+    return simt_block_count(p);
+}
 
 // Without an order, as in CUDA; the families use them in shared memory.
-HOST unsigned atomicAdd(unsigned *p, unsigned v) { return simt_shared_atomic(p, SIMT_ADD, v); }
-HOST unsigned atomicOr(unsigned *p, unsigned v) { return simt_shared_atomic(p, SIMT_OR, v); }
-HOST unsigned atomicMax(unsigned *p, unsigned v) { return simt_shared_atomic(p, SIMT_MAX, v); }
-HOST int atomicAdd(int *p, int v) { return (int)simt_shared_atomic((unsigned *)p, SIMT_ADD, (unsigned)v); }
+HOST unsigned atomicAdd(unsigned *p, unsigned v)
+{
+    return simt_shared_atomic(p, SIMT_ADD, v);
+}
+HOST unsigned atomicOr(unsigned *p, unsigned v)
+{
+    return simt_shared_atomic(p, SIMT_OR, v);
+}
+HOST unsigned atomicMax(unsigned *p, unsigned v)
+{
+    return simt_shared_atomic(p, SIMT_MAX, v);
+}
+HOST int atomicAdd(int *p, int v)
+{
+    return (int)simt_shared_atomic((unsigned *)p, SIMT_ADD, (unsigned)v);
+}
 
 // After the text: its entry, as the harness knows it.
-template <class A> HOST void simt_call(void (*f)(A), const void *a) { f(*(const A *)a); }
-template <class A> constexpr unsigned simt_args(void (*)(A)) { return sizeof(A); }
-#define SIMT_KERNEL(entry, cluster)                                                                \
-    extern "C" __attribute__((visibility("default"))) const SimtKernel simt_kernel_##entry;        \
-    const SimtKernel simt_kernel_##entry = {#entry, [](const void *a) { simt_call(entry, a); },    \
-                                            simt_args(entry), cluster};
+template <class A> HOST void simt_call(void (*f)(A), const void *a)
+{
+    f(*(const A *)a);
+}
+template <class A> constexpr unsigned simt_args(void (*)(A))
+{
+    return sizeof(A);
+}
+#define SIMT_KERNEL(entry, cluster) \
+    extern "C" __attribute__((visibility("default"))) const SimtKernel simt_kernel_##entry; \
+    const SimtKernel simt_kernel_##entry = {#entry, [](const void *a) { simt_call(entry, a); }, simt_args(entry), \
+                                            cluster};
