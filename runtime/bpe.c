@@ -6,11 +6,14 @@
  *   merge     he . l l o       . is dead; the pairs that "he" makes with its neighbours go in
  *
  * A candidate is stale when its place has changed since. Like the Hugging Face library, which
- * this must equal, it is taken for good if the pair that stands there now gives the same token. */
+ * this must equal, it is taken for good if the pair that stands there now gives the same token.
+ *
+ * The first symbols are bytes, each of which is a token, or characters, some of which may be unknown. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "tokenizer_parts.h"
+#include "utf8.h"
 
 enum { HEAP_WAYS = 4 }; /* children of a node: 32 bytes of keys, half a cache line */
 
@@ -92,7 +95,7 @@ static void bpe_offer(const Tokenizer *t, TokenizerScratch *s, size_t *n_heap, i
         return;
     rank = bpe_rank(t, s->symbols[left].id, s->symbols[right].id);
     if (rank >= 0)
-        bpe_push(s->heap, n_heap, (uint64_t)rank << 32 | (uint32_t)left);
+        bpe_push(s->heap, n_heap, (uint64_t)t->merges[rank].rank << 32 | (uint32_t)left);
 }
 
 static void bpe_merge(const Tokenizer *t, TokenizerScratch *s, size_t *n_heap, uint64_t key)
@@ -116,31 +119,102 @@ static void bpe_merge(const Tokenizer *t, TokenizerScratch *s, size_t *n_heap, u
     bpe_offer(t, s, n_heap, at, left->next);
 }
 
-/* At most n symbols and fewer than n merges, each of which takes one candidate and brings two:
- * there are never 2 n candidates. */
-void bpe_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink)
+/* The piece of the trie that is the whole text; NULL: none. */
+static const TokPiece *bpe_whole(const Tokenizer *t, const char *text, size_t n)
 {
-    size_t n_heap = 0;
+    uint32_t node = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!(node = tok_child(t, node, (unsigned char)text[i])))
+            return NULL;
+    return t->trie[node].piece ? &t->pieces[t->trie[node].piece - 1] : NULL;
+}
+
+static void bpe_add(TokenizerScratch *s, int32_t *count, int32_t id)
+{
+    s->symbols[*count] = (BpeSymbol){id, *count - 1, *count + 1};
+    ++*count;
+}
+
+static int32_t bpe_bytes(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n)
+{
     int32_t count = 0;
 
-    if (t->facts->flags & TOK_WHOLE_WORDS) {
-        const int32_t id = bpe_word(t, piece, n);
+    for (size_t i = 0; i < n; i++)
+        if (t->facts->byte_id[(unsigned char)piece[i]] >= 0)
+            bpe_add(s, &count, t->facts->byte_id[(unsigned char)piece[i]]);
+    return count;
+}
 
-        if (id >= 0) {
-            tok_emit(sink, id);
-            return;
+static bool bpe_falls_back(const Tokenizer *t, const char *p, size_t n)
+{
+    bool all = t->facts->flags & TOK_BYTE_FALLBACK;
+
+    for (size_t i = 0; i < n && all; i++)
+        all = t->facts->byte_id[(unsigned char)p[i]] >= 0;
+    return all;
+}
+
+/* An unknown character waits for the next one, with which it may be one token; without an unknown
+ * token it gives nothing. Bytes do not end the wait: the library's order. */
+static int32_t bpe_characters(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n)
+{
+    const int32_t unknown = t->facts->unknown;
+    bool waits = false;
+    int32_t count = 0;
+    size_t length;
+
+    for (size_t at = 0; at < n; at += length) {
+        const TokPiece *p;
+        uint32_t code;
+
+        utf8_next((const unsigned char *)piece + at, n - at, &length, &code);
+        if ((p = bpe_whole(t, piece + at, length))) {
+            if (waits)
+                bpe_add(s, &count, unknown);
+            waits = false;
+            bpe_add(s, &count, p->id);
+        } else if (bpe_falls_back(t, piece + at, length)) {
+            for (size_t i = 0; i < length; i++)
+                bpe_add(s, &count, t->facts->byte_id[(unsigned char)piece[at + i]]);
+        } else if (unknown >= 0) {
+            if (waits && !(t->facts->flags & TOK_FUSE_UNKNOWN))
+                bpe_add(s, &count, unknown);
+            waits = true;
         }
     }
-    for (size_t i = 0; i < n; i++) {
-        const int32_t id = t->facts->byte_id[(unsigned char)piece[i]];
+    if (waits)
+        bpe_add(s, &count, unknown);
+    return count;
+}
 
-        if (id >= 0) {
-            s->symbols[count] = (BpeSymbol){id, count - 1, count + 1};
-            count++;
-        }
-    }
+static bool bpe_take_whole(const Tokenizer *t, const char *piece, size_t n, TokSink *sink)
+{
+    const TokPiece *p;
+    int32_t id;
+
+    if (t->facts->model == TOK_MODEL_BPE_BYTES)
+        id = bpe_word(t, piece, n);
+    else
+        id = (p = bpe_whole(t, piece, n)) ? p->id : -1;
+    if (id >= 0)
+        tok_emit(sink, id);
+    return id >= 0;
+}
+
+/* At most n symbols and fewer than n merges, each of which takes one candidate and brings two:
+ * there are never 2 n candidates. */
+FtxStatus bpe_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink, FtxError *err)
+{
+    size_t n_heap = 0;
+    int32_t count;
+
+    (void)err;
+    if ((t->facts->flags & TOK_WHOLE_WORDS) && bpe_take_whole(t, piece, n, sink))
+        return FTX_OK;
+    count = t->facts->model == TOK_MODEL_BPE_BYTES ? bpe_bytes(t, s, piece, n) : bpe_characters(t, s, piece, n);
     if (count == 0)
-        return;
+        return FTX_OK;
     s->symbols[count - 1].next = -1;
     for (int32_t i = 0; i + 1 < count; i++)
         bpe_offer(t, s, &n_heap, i, i + 1);
@@ -148,4 +222,5 @@ void bpe_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_
         bpe_merge(t, s, &n_heap, bpe_pop(s->heap, &n_heap));
     for (int32_t i = 0; i >= 0; i = s->symbols[i].next)
         tok_emit(sink, s->symbols[i].id);
+    return FTX_OK;
 }

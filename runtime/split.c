@@ -1,8 +1,9 @@
-/* split.c - text to pieces: added tokens first, then the steps of the pre-tokenizer.
+/* split.c - added tokens: texts that are one token wherever they stand.
  *
- *   "Hi<|end|> all"   early added tokens   "Hi" | <|end|> | " all"
- *                     late ones            in each text that is left
- *                     steps                " all" -> " all"
+ *   "Hi<|end|> All"   early added tokens   "Hi" | <|end|> | " All"
+ *                     the normaliser       each text that is left: " all"
+ *                     late added tokens    in what came of it
+ *                     steps.c              the texts between those
  *
  * Added tokens are found leftmost, the longest first. Their contents are sorted, so that the ones
  * that begin as the text does are a range which every further byte narrows. */
@@ -10,70 +11,6 @@
 
 #include "tokenizer_parts.h"
 #include "utf8.h"
-
-/* --- the steps ---------------------------------------------------------------------------------- */
-
-static FtxStatus run_steps(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
-                           TokSink *sink, FtxError *err);
-
-static size_t character_bytes(const char *p, size_t n)
-{
-    uint32_t code;
-    size_t length;
-
-    utf8_next((const unsigned char *)p, n, &length, &code);
-    return length;
-}
-
-/* Matches and what is between them. A match of no length ends a piece and is none itself. */
-static FtxStatus split_by_pattern(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
-                                  TokSink *sink, FtxError *err)
-{
-    size_t done = 0, from = 0;
-    FtxStatus status = FTX_OK;
-
-    while (!status && from < n) {
-        const int found = pcre2_match(t->patterns[step], (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, s->match,
-                                      s->match_context);
-        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(s->match);
-
-        if (found == PCRE2_ERROR_NOMATCH)
-            break;
-        if (found < 0 || at[1] < at[0] || at[0] < done) {
-            PCRE2_UCHAR why[120];
-
-            pcre2_get_error_message(found, why, sizeof why);
-            return ftx_fail(err, FTX_EINVAL, "tokenizer: its pattern gives up at byte %zu of a text of %zu: %s", from,
-                            n, found < 0 ? (const char *)why : "a match outside the text");
-        }
-        const size_t start = at[0], end = at[1];
-        if (start > done)
-            status = run_steps(t, s, step + 1, text + done, start - done, sink, err);
-        if (!status && end > start)
-            status = run_steps(t, s, step + 1, text + start, end - start, sink, err);
-        done = end;
-        from = end > start ? end : end < n ? end + character_bytes(text + end, n - end) : n;
-    }
-    if (!status && done < n)
-        status = run_steps(t, s, step + 1, text + done, n - done, sink, err);
-    return status;
-}
-
-static FtxStatus run_steps(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
-                           TokSink *sink, FtxError *err)
-{
-    if (step == t->n_steps) {
-        bpe_piece(t, s, text, n, sink);
-        return FTX_OK;
-    }
-    if (t->steps[step].kind == TOK_STEP_SPLIT)
-        return split_by_pattern(t, s, step, text, n, sink, err);
-    if (*text == ' ')
-        return run_steps(t, s, step + 1, text, n, sink, err);
-    s->spaced[0] = ' '; /* TOK_STEP_SPACE stands once among the steps: tokenizer_open has looked */
-    memcpy(s->spaced + 1, text, n);
-    return run_steps(t, s, step + 1, s->spaced, n + 1, sink, err);
-}
 
 /* --- added tokens ------------------------------------------------------------------------------- */
 
@@ -167,13 +104,22 @@ static size_t spaces_after(const char *p, size_t at, size_t n)
 static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late, const char *text, size_t n,
                              TokSink *sink, FtxError *err);
 
-/* What no added token of this pass took. */
-static FtxStatus pass_on(const Tokenizer *t, TokenizerScratch *s, bool late, const char *text, size_t n,
-                         TokSink *sink, FtxError *err)
+/* What no added token of this pass took: the part of text[0..all) from `at` to `end`. */
+static FtxStatus pass_on(const Tokenizer *t, TokenizerScratch *s, bool late, const char *text, size_t at, size_t end,
+                         size_t all, TokSink *sink, FtxError *err)
 {
+    size_t n = end - at;
+    FtxStatus status;
+
     if (n == 0)
         return FTX_OK;
-    return late ? run_steps(t, s, 0, text, n, sink, err) : split_added(t, s, true, text, n, sink, err);
+    s->moved = (late && s->moved) || at > 0;
+    text += at;
+    if (late)
+        return steps_text(t, s, text, n, sink, err);
+    s->more = end < all;
+    status = norm_text(t, s, &text, &n, err);
+    return status || !n ? status : split_added(t, s, true, text, n, sink, err);
 }
 
 static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late, const char *text, size_t n,
@@ -200,12 +146,12 @@ static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late,
             start = spaces_before(text, start, done);
         if (a->flags & TOK_ADDED_RSTRIP)
             end = spaces_after(text, end, n);
-        status = pass_on(t, s, late, text + done, start - done, sink, err);
+        status = pass_on(t, s, late, text, done, start, n, sink, err);
         tok_emit(sink, a->id);
         done = end;
     }
     if (!status)
-        status = pass_on(t, s, late, text + done, n - done, sink, err);
+        status = pass_on(t, s, late, text, done, n, n, sink, err);
     return status;
 }
 

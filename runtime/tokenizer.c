@@ -1,26 +1,37 @@
-/* tokenizer.c - the tables, checked; text to ids through split.c and bpe.c; ids to text. */
+/* tokenizer.c - the tables, checked, and the memory of a call; texts to ids, framed, cut, in pairs. */
 #include "tokenizer.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tokenizer_parts.h"
 #include "utf8.h"
 
-enum { JIT_STACK_BYTES = 1 << 20, GROWTH = 3 /* an invalid byte becomes the three of U+FFFD */ };
+enum {
+    JIT_STACK_BYTES = 1 << 20,
+    GROWTH = 3,            /* an invalid byte becomes the three of U+FFFD */
+    ROOM_GROWTH = 4,       /* what normalising may make of a long text ... */
+    ROOM_BYTES = 64 << 10, /* ... and of a short one: one character becomes up to 33 bytes */
+};
 
 static const size_t TEXT_MAX_BYTES = (size_t)512 << 20; /* places in a text are 32-bit numbers */
 
 /* --- the tables --------------------------------------------------------------------------------- */
 
 static const size_t part_sizes[TOK_PART_COUNT] = {
-    [TOK_PART_FACTS] = sizeof(TokFacts), [TOK_PART_BYTES] = 1,
-    [TOK_PART_TOKENS] = sizeof(TokToken), [TOK_PART_ADDED] = sizeof(TokAdded),
-    [TOK_PART_STEPS] = sizeof(TokStep),  [TOK_PART_MERGES] = sizeof(TokMerge),
-    [TOK_PART_PAIRS] = sizeof(uint32_t), [TOK_PART_WORDS] = sizeof(uint32_t),
-    [TOK_PART_FRAME] = sizeof(int32_t),
+    [TOK_PART_FACTS] = sizeof(TokFacts),
+    [TOK_PART_BYTES] = 1,
+    [TOK_PART_TOKENS] = sizeof(TokToken),
+    [TOK_PART_ADDED] = sizeof(TokAdded),
+    [TOK_PART_NORMS] = sizeof(TokNorm),
+    [TOK_PART_STEPS] = sizeof(TokStep),
+    [TOK_PART_MERGES] = sizeof(TokMerge),
+    [TOK_PART_PAIRS] = sizeof(uint32_t),
+    [TOK_PART_WORDS] = sizeof(uint32_t),
+    [TOK_PART_FRAME] = sizeof(TokFrame),
+    [TOK_PART_PIECES] = sizeof(TokPiece),
+    [TOK_PART_TRIE] = sizeof(TokNode),
+    [TOK_PART_CHARSMAP] = 1,
 };
 
 static FtxStatus find_parts(const void *tables, size_t bytes, const void *parts[TOK_PART_COUNT],
@@ -62,23 +73,63 @@ static bool is_token(const Tokenizer *t, int64_t id)
 
 static FtxStatus check_tokens(Tokenizer *t, FtxError *err)
 {
-    if (t->facts->model != TOK_MODEL_BPE_BYTES)
-        return ftx_fail(err, FTX_EFORMAT, "tokenizer: model %u is unknown to this libftx", t->facts->model);
+    const uint32_t model = t->facts->model;
+
+    if (model < TOK_MODEL_BPE_BYTES || model > TOK_MODEL_UNIGRAM)
+        return ftx_fail(err, FTX_EFORMAT, "tokenizer: model %u is unknown to this libftx", model);
     for (size_t i = 0; i < t->n_tokens; i++) {
-        if (!is_text(t, t->tokens[i].offset, t->tokens[i].bytes))
+        const TokToken *token = &t->tokens[i];
+
+        if (!is_text(t, token->offset, token->bytes) || !is_text(t, token->first_offset, token->first_bytes))
             return ftx_fail(err, FTX_EFORMAT, "tokenizer: token %zu is not inside the tables", i);
-        if (t->tokens[i].bytes > t->longest)
-            t->longest = t->tokens[i].bytes;
+        if (token->bytes > t->longest)
+            t->longest = token->bytes;
+        if (token->first_bytes > t->longest)
+            t->longest = token->first_bytes;
     }
     for (int i = 0; i < 256; i++)
         if (t->facts->byte_id[i] != -1 && !is_token(t, t->facts->byte_id[i]))
             return ftx_fail(err, FTX_EFORMAT, "tokenizer: byte %d has no token", i);
-    if (t->facts->n_before > t->n_frame || t->facts->n_after != t->n_frame - t->facts->n_before)
-        return ftx_fail(err, FTX_EFORMAT, "tokenizer: %zu ids are around a text, not %u and %u", t->n_frame,
-                        t->facts->n_before, t->facts->n_after);
-    for (size_t i = 0; i < t->n_frame; i++)
-        if (!is_token(t, t->frame[i]))
-            return ftx_fail(err, FTX_EFORMAT, "tokenizer: id %d around a text is no token", t->frame[i]);
+    if (t->facts->unknown != -1 && !is_token(t, t->facts->unknown))
+        return ftx_fail(err, FTX_EFORMAT, "tokenizer: its unknown token %d is none", t->facts->unknown);
+    return FTX_OK;
+}
+
+/* One text, or one and the other, each once. */
+static FtxStatus check_frame(const Tokenizer *t, FtxError *err)
+{
+    const uint32_t single = t->facts->n_single;
+    size_t texts[2] = {0}, others[2] = {0};
+
+    if (single > t->n_frame || t->facts->n_pair != t->n_frame - single)
+        return ftx_fail(err, FTX_EFORMAT, "tokenizer: its frame has %zu places, not %u and %u", t->n_frame, single,
+                        t->facts->n_pair);
+    for (size_t i = 0; i < t->n_frame; i++) {
+        texts[i >= single] += t->frame[i].id == TOK_TEXT;
+        others[i >= single] += t->frame[i].id == TOK_OTHER_TEXT;
+        if (t->frame[i].id >= 0 ? !is_token(t, t->frame[i].id) : t->frame[i].id < TOK_OTHER_TEXT)
+            return ftx_fail(err, FTX_EFORMAT, "tokenizer: id %d around a text is no token", t->frame[i].id);
+    }
+    if (texts[0] != 1 || others[0] != 0 || texts[1] != 1 || others[1] != 1)
+        return ftx_fail(err, FTX_EFORMAT, "tokenizer: its frame has no place for a text, or several");
+    return FTX_OK;
+}
+
+static FtxStatus check_pieces(Tokenizer *t, FtxError *err)
+{
+    if (!t->n_trie || t->n_trie > UINT32_MAX)
+        return ftx_fail(err, FTX_EFORMAT, "tokenizer: its trie has no root");
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        if (!is_token(t, t->pieces[i].id) || t->pieces[i].bytes == 0 || t->pieces[i].bytes > INT32_MAX)
+            return ftx_fail(err, FTX_EFORMAT, "tokenizer: piece %zu is of no token", i);
+        if (t->pieces[i].bytes > t->longest_piece)
+            t->longest_piece = t->pieces[i].bytes;
+    }
+    for (size_t i = 0; i < t->n_trie; i++)
+        if (t->trie[i].piece > t->n_pieces)
+            return ftx_fail(err, FTX_EFORMAT, "tokenizer: node %zu of its trie is of no piece", i);
+    if (t->facts->tail >= t->n_trie)
+        return ftx_fail(err, FTX_EFORMAT, "tokenizer: its trie has no node %u", t->facts->tail);
     return FTX_OK;
 }
 
@@ -128,17 +179,29 @@ static FtxStatus check_merges(const Tokenizer *t, FtxError *err)
     FtxStatus s;
 
     for (size_t i = 0; i < t->n_merges; i++)
-        if (!is_token(t, t->merges[i].left) || !is_token(t, t->merges[i].right) || !is_token(t, t->merges[i].result))
+        if (!is_token(t, t->merges[i].left) || !is_token(t, t->merges[i].right) || !is_token(t, t->merges[i].result) ||
+            t->merges[i].rank > i || t->merges[t->merges[i].rank].result != t->merges[i].result)
             return ftx_fail(err, FTX_EFORMAT, "tokenizer: merge %zu is of no tokens", i);
     s = check_slots(t->pairs, t->n_pairs, t->n_merges, "pairs", err);
-    if (!s && (t->facts->flags & TOK_WHOLE_WORDS))
+    if (!s && (t->facts->flags & TOK_WHOLE_WORDS) && t->facts->model == TOK_MODEL_BPE_BYTES)
         s = check_slots(t->words, t->n_words, t->n_tokens, "words", err);
     return s;
 }
 
-static FtxStatus compile_pattern(Tokenizer *t, size_t step, FtxError *err)
+static FtxStatus check_model(Tokenizer *t, FtxError *err)
 {
-    const TokStep *p = &t->steps[step];
+    const bool bpe = t->facts->model == TOK_MODEL_BPE_BYTES || t->facts->model == TOK_MODEL_BPE_CHARACTERS;
+    FtxStatus s = FTX_OK;
+
+    if (bpe)
+        s = check_merges(t, err);
+    if (!s && t->facts->model != TOK_MODEL_BPE_BYTES)
+        s = check_pieces(t, err);
+    return s;
+}
+
+static FtxStatus compile_pattern(const Tokenizer *t, uint32_t offset, uint32_t bytes, pcre2_code **out, FtxError *err)
+{
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     PCRE2_SIZE at = 0;
     int code = 0;
@@ -146,18 +209,31 @@ static FtxStatus compile_pattern(Tokenizer *t, size_t step, FtxError *err)
     if (!context)
         return ftx_fail(err, FTX_ENOMEM, "out of memory");
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    t->patterns[step] = pcre2_compile((PCRE2_SPTR)t->bytes + p->offset, p->bytes,
-                                      PCRE2_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at, context);
+    *out = pcre2_compile((PCRE2_SPTR)t->bytes + offset, bytes, PCRE2_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                         &code, &at, context);
     pcre2_compile_context_free(context);
-    if (!t->patterns[step]) {
+    if (!*out) {
         PCRE2_UCHAR why[160];
 
         pcre2_get_error_message(code, why, sizeof why);
         return ftx_fail(err, FTX_EFORMAT, "tokenizer: its pattern fails at character %zu: %s", (size_t)at,
                         (const char *)why);
     }
-    pcre2_jit_compile(t->patterns[step], PCRE2_JIT_COMPLETE); /* without it: slower, the same */
+    pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without it: slower, the same */
     return FTX_OK;
+}
+
+static bool is_step(const Tokenizer *t, const TokStep *p)
+{
+    switch ((TokStepKind)p->kind) {
+    case TOK_STEP_SPLIT: return is_text(t, p->offset, p->bytes) && utf8_valid(t->bytes + p->offset, p->bytes);
+    case TOK_STEP_METASPACE:
+        return is_text(t, p->offset, p->bytes) && p->bytes && utf8_valid(t->bytes + p->offset, p->bytes);
+    case TOK_STEP_SPACE:
+    case TOK_STEP_BLANKS:
+    case TOK_STEP_MARKS: return true;
+    }
+    return false;
 }
 
 static FtxStatus check_steps(Tokenizer *t, FtxError *err)
@@ -170,15 +246,23 @@ static FtxStatus check_steps(Tokenizer *t, FtxError *err)
         const TokStep *p = &t->steps[i];
         FtxStatus s;
 
-        if (p->kind == TOK_STEP_SPACE && spaces++ == 0)
-            continue;
-        if (p->kind != TOK_STEP_SPLIT || !is_text(t, p->offset, p->bytes) ||
-            !utf8_valid(t->bytes + p->offset, p->bytes))
+        spaces += p->kind == TOK_STEP_SPACE || p->kind == TOK_STEP_METASPACE;
+        if (!is_step(t, p) || spaces > 1)
             return ftx_fail(err, FTX_EFORMAT, "tokenizer: step %zu is unknown or not inside the tables", i);
-        if ((s = compile_pattern(t, i, err)))
+        if (p->kind == TOK_STEP_SPLIT && (s = compile_pattern(t, p->offset, p->bytes, &t->patterns[i], err)))
             return s;
     }
     return FTX_OK;
+}
+
+static FtxStatus check_norms(Tokenizer *t, FtxError *err)
+{
+    FtxStatus s = norm_check(t, err);
+
+    for (size_t i = 0; !s && i < t->n_norms; i++)
+        if (t->norms[i].kind == TOK_NORM_PATTERN)
+            s = compile_pattern(t, t->norms[i].offset, t->norms[i].bytes, &t->norm_patterns[i], err);
+    return s;
 }
 
 static FtxStatus open_tables(Tokenizer *t, const void *tables, size_t bytes, FtxError *err)
@@ -200,6 +284,10 @@ static FtxStatus open_tables(Tokenizer *t, const void *tables, size_t bytes, Ftx
     t->pairs = parts[TOK_PART_PAIRS];
     t->words = parts[TOK_PART_WORDS];
     t->frame = parts[TOK_PART_FRAME];
+    t->norms = parts[TOK_PART_NORMS];
+    t->pieces = parts[TOK_PART_PIECES];
+    t->trie = parts[TOK_PART_TRIE];
+    t->charsmap = parts[TOK_PART_CHARSMAP];
     t->n_bytes = counts[TOK_PART_BYTES];
     t->n_tokens = counts[TOK_PART_TOKENS];
     t->n_added = counts[TOK_PART_ADDED];
@@ -208,7 +296,12 @@ static FtxStatus open_tables(Tokenizer *t, const void *tables, size_t bytes, Ftx
     t->n_pairs = counts[TOK_PART_PAIRS];
     t->n_words = counts[TOK_PART_WORDS];
     t->n_frame = counts[TOK_PART_FRAME];
-    if (!(s = check_tokens(t, err)) && !(s = check_added(t, err)) && !(s = check_merges(t, err)))
+    t->n_norms = counts[TOK_PART_NORMS];
+    t->n_pieces = counts[TOK_PART_PIECES];
+    t->n_trie = counts[TOK_PART_TRIE];
+    t->n_charsmap = counts[TOK_PART_CHARSMAP];
+    if (!(s = check_tokens(t, err)) && !(s = check_frame(t, err)) && !(s = check_added(t, err)) &&
+        !(s = check_model(t, err)) && !(s = check_norms(t, err)))
         s = check_steps(t, err);
     return s;
 }
@@ -236,6 +329,8 @@ void tokenizer_close(Tokenizer *t)
         return;
     for (size_t i = 0; i < TOK_MAX_STEPS; i++)
         pcre2_code_free(t->patterns[i]);
+    for (size_t i = 0; i < TOK_MAX_NORMS; i++)
+        pcre2_code_free(t->norm_patterns[i]);
     free(t);
 }
 
@@ -249,20 +344,98 @@ size_t tokenizer_token_bytes(const Tokenizer *t)
     return t->longest * GROWTH;
 }
 
-/* --- text to ids -------------------------------------------------------------------------------- */
+/* --- the memory of a call ----------------------------------------------------------------------- */
+
+static void warm(const pcre2_code *pattern, TokenizerScratch *s)
+{
+    if (pattern)
+        pcre2_match(pattern, (PCRE2_SPTR) "a 1\n", 4, 0, PCRE2_NO_UTF_CHECK, s->match, s->match_context);
+}
 
 /* A first match, so that what PCRE2 allocates when it first needs it is there. */
 static void warm_patterns(const Tokenizer *t, TokenizerScratch *s)
 {
     for (size_t i = 0; i < t->n_steps; i++)
-        if (t->patterns[i])
-            pcre2_match(t->patterns[i], (PCRE2_SPTR) "a 1\n", 4, 0, PCRE2_NO_UTF_CHECK, s->match, s->match_context);
+        warm(t->patterns[i], s);
+    for (size_t i = 0; i < t->n_norms; i++)
+        warm(t->norm_patterns[i], s);
+}
+
+/* Steps of one search: some for each byte, so that a long run of spaces passes and a pattern that
+ * backtracks without end does not. */
+static FtxStatus open_match(const Tokenizer *t, TokenizerScratch *s)
+{
+    const size_t room = s->room;
+
+    s->match = pcre2_match_data_create(1, NULL);
+    s->match_context = pcre2_match_context_create(NULL);
+    if (!s->match || !s->match_context)
+        return FTX_ENOMEM;
+    s->stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_BYTES, NULL);
+    if (s->stack)
+        pcre2_jit_stack_assign(s->match_context, NULL, s->stack);
+    pcre2_set_match_limit(s->match_context,
+                          room < (UINT32_MAX - 10000000) / 16 ? (uint32_t)room * 16 + 10000000 : UINT32_MAX);
+    warm_patterns(t, s);
+    return FTX_OK;
+}
+
+static void *scratch_array(size_t n, size_t bytes, bool *ok)
+{
+    void *p = malloc(n * bytes);
+
+    *ok &= p != NULL;
+    return p;
+}
+
+static bool has_norms(const Tokenizer *t, TokNormKind first, TokNormKind last)
+{
+    for (size_t i = 0; i < t->n_norms; i++)
+        if (t->norms[i].kind >= (uint32_t)first && t->norms[i].kind <= (uint32_t)last)
+            return true;
+    return false;
+}
+
+static bool has_metaspace(const Tokenizer *t)
+{
+    for (size_t i = 0; i < t->n_steps; i++)
+        if (t->steps[i].kind == TOK_STEP_METASPACE)
+            return true;
+    return false;
+}
+
+/* Sized for the worst text, one without a valid byte. Pages that no text needs are never touched:
+ * malloc maps blocks of this size, and the system gives their pages on first use. */
+static bool open_buffers(const Tokenizer *t, TokenizerScratch *s)
+{
+    const uint32_t model = t->facts->model;
+    const size_t room = s->room;
+    bool ok = true;
+
+    s->clean = scratch_array(s->max_text * GROWTH + 1, 1, &ok);
+    s->spaced = scratch_array(room + 1, 1, &ok);
+    if (t->n_norms) {
+        s->norm[0] = scratch_array(room + 1, 1, &ok);
+        s->norm[1] = scratch_array(room + 1, 1, &ok);
+    }
+    if (has_norms(t, TOK_NORM_NFC, TOK_NORM_NFKD))
+        s->codes = scratch_array(room * 2, sizeof *s->codes, &ok);
+    if (model == TOK_MODEL_BPE_BYTES || model == TOK_MODEL_BPE_CHARACTERS) {
+        s->symbols = scratch_array(room + 1, sizeof *s->symbols, &ok);
+        s->heap = scratch_array((room + 1) * 2, sizeof *s->heap, &ok);
+    }
+    if (model == TOK_MODEL_UNIGRAM) {
+        for (s->ring = 8; s->ring <= t->longest_piece; s->ring *= 2)
+            ;
+        s->best = scratch_array(room + 2, sizeof *s->best, &ok);
+        s->scores = scratch_array(s->ring, sizeof *s->scores, &ok);
+    }
+    return ok;
 }
 
 FtxStatus tokenizer_scratch_open(const Tokenizer *t, size_t max_text, TokenizerScratch **out, FtxError *err)
 {
     TokenizerScratch *s = calloc(1, sizeof *s);
-    const size_t most = max_text * GROWTH + 1;
 
     *out = NULL;
     if (!s)
@@ -272,26 +445,12 @@ FtxStatus tokenizer_scratch_open(const Tokenizer *t, size_t max_text, TokenizerS
         return ftx_fail(err, FTX_EINVAL, "tokenizer: a text of %zu bytes is over the limit of %zu", max_text,
                         TEXT_MAX_BYTES);
     }
-    /* Sized for the worst text, one without a valid byte. Pages that no text needs are never
-     * touched: malloc maps blocks of this size, and the system gives their pages on first use. */
     s->max_text = max_text;
-    s->clean = malloc(most);
-    s->spaced = malloc(most + 1);
-    s->symbols = malloc((most + 1) * sizeof *s->symbols);
-    s->heap = malloc((most + 1) * 2 * sizeof *s->heap);
-    s->match = pcre2_match_data_create(1, NULL);
-    s->match_context = pcre2_match_context_create(NULL);
-    if (!s->clean || !s->spaced || !s->symbols || !s->heap || !s->match || !s->match_context) {
+    s->room = t->n_norms || has_metaspace(t) ? max_text * ROOM_GROWTH + ROOM_BYTES : max_text * GROWTH + 1;
+    if (!open_buffers(t, s) || open_match(t, s)) {
         tokenizer_scratch_close(s);
         return ftx_fail(err, FTX_ENOMEM, "out of memory: a text of %zu bytes", max_text);
     }
-    s->stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_BYTES, NULL);
-    if (s->stack)
-        pcre2_jit_stack_assign(s->match_context, NULL, s->stack);
-    /* Steps of one search: some for each byte, so that a long run of spaces passes and a pattern
-     * that backtracks without end does not. */
-    pcre2_set_match_limit(s->match_context, most < (UINT32_MAX - 10000000) / 16 ? (uint32_t)most * 16 + 10000000 : UINT32_MAX);
-    warm_patterns(t, s);
     *out = s;
     return FTX_OK;
 }
@@ -302,120 +461,137 @@ void tokenizer_scratch_close(TokenizerScratch *s)
         return;
     free(s->clean);
     free(s->spaced);
+    free(s->norm[0]);
+    free(s->norm[1]);
+    free(s->codes);
     free(s->symbols);
     free(s->heap);
+    free(s->best);
+    free(s->scores);
     pcre2_match_data_free(s->match);
     pcre2_match_context_free(s->match_context);
     pcre2_jit_stack_free(s->stack);
     free(s);
 }
 
-FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
-                           int32_t *ids, size_t max, size_t *n, FtxError *err)
-{
-    TokSink sink = {ids, max, 0};
-    FtxStatus status;
+/* --- text to ids -------------------------------------------------------------------------------- */
 
-    *n = 0;
+static FtxStatus check_text(const TokenizerScratch *s, size_t bytes, FtxError *err)
+{
     if (bytes > s->max_text)
         return ftx_fail(err, FTX_EFULL, "a text of %zu bytes is over the limit of %zu", bytes, s->max_text);
+    return FTX_OK;
+}
+
+/* One of the texts: at most `keep` of its tokens stay. */
+static FtxStatus put_tokens(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, size_t keep,
+                            TokSink *sink, FtxError *err)
+{
+    const size_t start = sink->n, max = sink->max;
+    FtxStatus status;
+
     if (!utf8_valid(text, bytes)) {
         bytes = utf8_clean(text, bytes, s->clean);
         text = s->clean;
     }
-    for (uint32_t i = 0; special && i < t->facts->n_before; i++)
-        tok_emit(&sink, t->frame[i]);
-    status = split_text(t, s, text, bytes, &sink, err);
-    for (uint32_t i = 0; special && i < t->facts->n_after; i++)
-        tok_emit(&sink, t->frame[t->facts->n_before + i]);
-    *n = sink.n;
+    if (keep < max && start < max - keep)
+        sink->max = start + keep;
+    status = split_text(t, s, text, bytes, sink, err);
+    sink->max = max;
+    if (sink->n - start > keep)
+        sink->n = start + keep;
     return status;
 }
 
-/* --- ids to text -------------------------------------------------------------------------------- */
-
-typedef struct TextSink {
-    char *text;
-    size_t max, n;
-} TextSink;
-
-static void put_text(TextSink *s, const void *p, size_t bytes)
+/* How many tokens of each text stay when n of them may: the longer one loses its end until both
+ * are as long, then each in turn. As Hugging Face's longest_first. */
+static void share(size_t n, size_t keep[2])
 {
-    if (s->n <= s->max && bytes <= s->max - s->n)
-        memcpy(s->text + s->n, p, bytes);
-    else if (s->n < s->max)
-        memcpy(s->text + s->n, p, s->max - s->n);
-    s->n += bytes;
-}
+    const bool swapped = keep[0] > keep[1];
+    size_t less = keep[swapped], more = keep[!swapped];
 
-/* One byte of a token: gives out a character when it is whole. A byte that cannot go on what is
- * held makes U+FFFD of that, and is looked at again by itself. */
-static void put_byte(TokenizerStream *d, unsigned char byte, TextSink *out)
-{
-    d->held[d->n_held++] = byte;
-    while (d->n_held) {
-        uint32_t code;
-        size_t length;
-        const Utf8Kind kind = utf8_next(d->held, d->n_held, &length, &code);
-
-        if (kind == UTF8_CUT)
-            return;
-        if (kind == UTF8_CHARACTER)
-            put_text(out, d->held, length);
-        else
-            put_text(out, UTF8_REPLACEMENT, 3);
-        d->n_held -= (uint32_t)length;
-        memmove(d->held, d->held + length, d->n_held);
-    }
-}
-
-static void put_token(const Tokenizer *t, TokenizerStream *d, int32_t id, bool skip_special, TextSink *out)
-{
-    const TokToken *token;
-
-    if (!is_token(t, id))
-        return; /* a model may have more rows than there are tokens */
-    token = &t->tokens[id];
-    if (skip_special && (token->flags & TOK_SPECIAL))
+    if (less + more <= n)
         return;
-    for (uint32_t i = 0; i < token->bytes; i++)
-        put_byte(d, (unsigned char)t->bytes[token->offset + i], out);
+    more = less > n || n - less < less ? less : n - less;
+    if (less + more > n) {
+        less = n / 2;
+        more = less + n % 2;
+    }
+    keep[swapped] = less;
+    keep[!swapped] = more;
 }
 
-static void put_rest(TokenizerStream *d, TextSink *out)
+/* Counts first, where something may have to go. */
+static FtxStatus count_tokens(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *p, const TokFrame *frame,
+                              size_t n_frame, size_t keep[2], FtxError *err)
 {
-    if (d->n_held)
-        put_text(out, UTF8_REPLACEMENT, 3);
-    d->n_held = 0;
-}
+    TokSink count = {0};
+    FtxStatus status;
+    size_t around = 0;
 
-FtxStatus tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char *text,
-                           size_t max, size_t *n, FtxError *err)
-{
-    TokenizerStream d = {0};
-    TextSink out = {text, max, 0};
-
-    (void)err;
-    for (size_t i = 0; i < count; i++)
-        put_token(t, &d, ids[i], skip_special, &out);
-    put_rest(&d, &out);
-    *n = out.n;
+    keep[0] = keep[1] = SIZE_MAX;
+    if (!p->most)
+        return FTX_OK;
+    for (size_t i = 0; i < n_frame && p->special; i++)
+        around += frame[i].id >= 0;
+    if (around > p->most)
+        return ftx_fail(err, FTX_EINVAL, "tokenizer: %zu tokens around a text are more than the %zu allowed", around,
+                        p->most);
+    keep[0] = p->most - around;
+    if (!p->other)
+        return FTX_OK;
+    if ((status = put_tokens(t, s, p->text, p->bytes, SIZE_MAX, &count, err)))
+        return status;
+    keep[0] = count.n;
+    count.n = 0;
+    if ((status = put_tokens(t, s, p->other, p->other_bytes, SIZE_MAX, &count, err)))
+        return status;
+    keep[1] = count.n;
+    share(p->most - around, keep);
     return FTX_OK;
 }
 
-FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *d, int32_t id, bool flush, char *text, size_t max,
-                           size_t *n, FtxError *err)
+FtxStatus tokenizer_encode_pair(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *p, int32_t *ids,
+                                int32_t *types, size_t max, size_t *n, FtxError *err)
 {
-    TextSink out = {text, max, 0};
+    const TokFrame *frame = t->frame + (p->other ? t->facts->n_single : 0);
+    const size_t n_frame = p->other ? t->facts->n_pair : t->facts->n_single;
+    TokSink sink = {ids, max, 0};
+    size_t keep[2];
+    FtxStatus status;
 
     *n = 0;
-    if (d->n_held >= sizeof d->held)
-        return ftx_fail(err, FTX_EINVAL, "tokenizer: a stream that was not zero at its start");
-    put_token(t, d, id, !d->keep_special, &out);
-    if (flush)
-        put_rest(d, &out);
-    if (out.n > max)
-        return ftx_fail(err, FTX_EINVAL, "tokenizer: %zu bytes of text have room for %zu", out.n, max);
-    *n = out.n;
-    return FTX_OK;
+    if ((status = check_text(s, p->bytes, err)) || (p->other && (status = check_text(s, p->other_bytes, err))) ||
+        (status = count_tokens(t, s, p, frame, n_frame, keep, err)))
+        return status;
+    for (size_t i = 0; !status && i < n_frame; i++) {
+        const size_t start = sink.n;
+
+        if (frame[i].id == TOK_TEXT)
+            status = put_tokens(t, s, p->text, p->bytes, keep[0], &sink, err);
+        else if (frame[i].id == TOK_OTHER_TEXT)
+            status = put_tokens(t, s, p->other, p->other_bytes, keep[1], &sink, err);
+        else if (p->special)
+            tok_emit(&sink, frame[i].id);
+        for (size_t k = start; types && k < sink.n && k < max; k++)
+            types[k] = (int32_t)frame[i].type;
+    }
+    *n = status ? 0 : sink.n;
+    return status;
+}
+
+FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
+                           int32_t *ids, size_t max, size_t *n, FtxError *err)
+{
+    const TokenizerPair single = {.text = text, .bytes = bytes, .special = special};
+
+    return tokenizer_encode_pair(t, s, &single, ids, NULL, max, n, err);
+}
+
+FtxStatus tokenizer_normalize(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, const char **out,
+                              size_t *n, FtxError *err)
+{
+    *out = text;
+    *n = bytes;
+    return bytes > s->max_text ? check_text(s, bytes, err) : norm_text(t, s, out, n, err);
 }

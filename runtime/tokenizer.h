@@ -16,9 +16,29 @@ typedef struct TokenizerScratch TokenizerScratch;
 FtxStatus tokenizer_scratch_open(const Tokenizer *t, size_t max_text, TokenizerScratch **out, FtxError *err);
 void tokenizer_scratch_close(TokenizerScratch *s);
 
-/* Invalid UTF-8 is read as U+FFFD. */
+/* Invalid UTF-8 is read as U+FFFD. A text that normalising makes longer than 4 * max_text + 64 KiB
+ * is refused with FTX_EFULL; one that needs the unknown token of a vocabulary without one, with
+ * FTX_EINVAL. Ids are written while there is room; *n counts all. */
 FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
                            int32_t *ids, size_t max, size_t *n, FtxError *err);
+
+typedef struct TokenizerPair {
+    const char *text;
+    size_t bytes;
+    const char *other; /* NULL: a single text */
+    size_t other_bytes;
+    bool special; /* with the tokens around texts */
+    size_t most;  /* at most so many tokens in all: the longer text loses its end first; 0: no limit */
+} TokenizerPair;
+
+/* types: [max], the token type beside each id; NULL if nobody asks. */
+FtxStatus tokenizer_encode_pair(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *pair, int32_t *ids,
+                                int32_t *types, size_t max, size_t *n, FtxError *err);
+
+/* What the normaliser makes of valid UTF-8; *out is in s, until its next use, or is text itself. */
+FtxStatus tokenizer_normalize(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, const char **out,
+                              size_t *n, FtxError *err);
+
 FtxStatus tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char *text,
                            size_t max, size_t *n, FtxError *err);
 
@@ -27,8 +47,10 @@ FtxStatus tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t count,
 typedef struct TokenizerStream {
     unsigned char held[4]; /* the start of a character that is not complete */
     uint32_t n_held;
-    uint32_t started; /* a decoder may treat the first token differently */
+    uint32_t started;  /* a decoder may treat the first token differently */
     bool keep_special; /* special tokens give their text; else none */
+    bool gave;         /* some text has come out */
+    uint8_t spaces;    /* held back: spaces that may be the last */
 } TokenizerStream;
 
 /* Writes what can be written now, at most tokenizer_token_bytes + 16 bytes. flush: the last call.

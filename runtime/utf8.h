@@ -23,5 +23,8 @@ size_t utf8_clean(const char *p, size_t n, char *out);
 
 bool utf8_is_space(uint32_t code); /* Unicode White_Space */
 bool utf8_is_word(uint32_t code);  /* letters, marks, digits, connectors: \w */
+bool utf8_is_mark(uint32_t code);  /* punctuation: ASCII's, and Unicode's categories P* */
+
+size_t utf8_put(uint32_t code, char *out); /* at most 4 bytes; returns how many */
 
 #endif

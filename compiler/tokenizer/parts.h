@@ -1,8 +1,151 @@
-/* parts.h - what the files of this room share. */
+/* parts.h - what the files of this room share: the tokenizer as it grows, table by table. */
 #ifndef FTXC_TOKENIZER_PARTS_H
 #define FTXC_TOKENIZER_PARTS_H
 
+#include <jansson.h>
+
+#include "../../runtime/tokenizer_format.h"
 #include "tokenizer.h"
+
+enum { MAX_ID = 1 << 24, BYTE_CHARACTERS = 324 };
+
+#define VISIBLE_SPACE "\xe2\x96\x81" /* U+2581, SentencePiece's space */
+
+typedef struct Blob {
+    char *at;
+    size_t n, cap;
+} Blob;
+
+typedef struct TokenText { /* a token as its file writes it; NULL: there is none of this id */
+    const char *text;
+    uint32_t flags; /* TOK_SPECIAL */
+} TokenText;
+
+typedef struct AddedText {
+    const char *text;
+    int32_t id;
+    uint32_t flags; /* TOK_ADDED_* */
+    uint32_t order; /* of two with one content the first counts */
+} AddedText;
+
+typedef struct PieceText { /* what the trie finds */
+    const char *text;
+    uint32_t bytes, piece;
+} PieceText;
+
+typedef enum DecodeKind {
+    DECODE_BYTE_LEVEL,
+    DECODE_METASPACE,    /* what: the character; flag: the first token loses it */
+    DECODE_WORDPIECE,    /* what: the prefix; flag: clean up */
+    DECODE_REPLACE,      /* what, with */
+    DECODE_BYTES,        /* "<0x41>" is a byte */
+    DECODE_STRIP,        /* what: a character; left, right: how many of a token */
+    DECODE_STRIP_WHOLE,  /* ... of the whole text: left alone */
+    DECODE_SENTENCEPIECE /* U+2581 is a space; flag: the first token loses one */
+} DecodeKind;
+
+typedef struct DecodeStep {
+    DecodeKind kind;
+    const char *what, *with;
+    size_t left, right;
+    bool flag;
+} DecodeStep;
+
+typedef struct Build {
+    Loc loc;
+    Arena *keep;
+    Diag *d;
+    json_t *vocab; /* text to id */
+    TokFacts facts;
+    Blob bytes;
+    int16_t byte_of[BYTE_CHARACTERS]; /* of a character that stands for one; -1: none */
+    struct {
+        TokenText *at;
+        size_t n, cap;
+    } texts; /* by id */
+    struct {
+        AddedText *at;
+        size_t n, cap;
+    } added_texts;
+    struct {
+        PieceText *at;
+        size_t n, cap;
+    } piece_texts;
+    struct {
+        DecodeStep *at;
+        size_t n, cap;
+    } decode;
+    struct {
+        TokToken *at;
+        size_t n, cap;
+    } tokens;
+    struct {
+        TokAdded *at;
+        size_t n, cap;
+    } added;
+    struct {
+        TokNorm *at;
+        size_t n, cap;
+    } norms;
+    struct {
+        TokStep *at;
+        size_t n, cap;
+    } steps;
+    struct {
+        TokMerge *at;
+        size_t n, cap;
+    } merges;
+    struct {
+        TokFrame *at;
+        size_t n, cap;
+    } frame;
+    struct {
+        TokPiece *at;
+        size_t n, cap;
+    } pieces;
+    struct {
+        TokNode *at;
+        size_t n, cap;
+    } trie;
+    uint32_t *pairs, *words;
+    size_t n_pairs, n_words;
+    const void *charsmap;
+    size_t n_charsmap;
+    bool byte_level; /* the pre-tokenizer has been through its ByteLevel */
+    bool framed;     /* a post-processor has said what stands around a text */
+} Build;
+
+/* --- tokenizer.c: small tools and tables that all readers fill ---------------------------------- */
+
+const char *build_type(const json_t *o); /* "type", or words that say it is missing */
+bool build_flag(const json_t *o, const char *name, bool otherwise);
+const char *build_text(const json_t *o, const char *name); /* NULL: no text */
+void build_append(Build *b, const void *p, size_t bytes);  /* to the table of bytes */
+bool build_token(Build *b, const char *text, json_int_t id, uint32_t flags);
+void build_added(Build *b, const char *text, int32_t id, uint32_t flags);
+int32_t build_id(const Build *b, const char *text);                     /* -1: not in the vocabulary */
+void build_piece(Build *b, const char *text, int32_t id, double score); /* an empty text is none */
+void build_frame(Build *b, int32_t id, uint32_t type, bool pair);       /* single ones first */
+void build_norm(Build *b, TokNormKind kind, uint32_t flags, const char *text, const char *with);
+bool build_byte_ids(Build *b); /* from "<0x00>" ...; false: none is there */
+/* The bytes that a byte-level token's text stands for, at most strlen(text). False: some character
+ * stands for none, and the text is taken as it is. */
+bool build_token_bytes(const Build *b, const char *text, char *out, size_t *n);
+
+/* --- the parts of tokenizer.json, each in its file ---------------------------------------------- */
+
+bool read_model(Build *b, const json_t *model);             /* model.c */
+bool read_normalizer(Build *b, const json_t *o);            /* normalizer.c */
+bool read_pre_tokenizer(Build *b, const json_t *o);         /* pretokenizer.c */
+bool read_post_processor(Build *b, const json_t *o);        /* post.c */
+bool read_decoder(Build *b, const json_t *o);               /* decoder.c */
+void decode_tokens(Build *b);                               /* decoder.c: texts to tokens */
+bool read_sentencepiece(Build *b, const void *p, size_t n); /* spm.c */
+void hash_merges(Build *b);                                 /* model.c: pairs, from merges */
+
+/* trie.c: piece_texts to trie. */
+void build_trie(Build *b);
+uint32_t trie_find(const Build *b, const char *text); /* the node of a beginning; 0: none, or "" */
 
 /* A pattern as Hugging Face's tokenizers read it (Oniguruma, Ruby syntax) as one for PCRE2 with
  * the same meaning. False: d names what has none. */

@@ -12,7 +12,8 @@
 
 #include "parts.h"
 
-#define SPACES "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define SPACES \
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
 #define HEX "0-9A-Fa-f"
 
@@ -179,7 +180,8 @@ bool pattern_translate(const char *pattern, Loc loc, Arena *keep, const char **o
             next = p + 1;
         }
         if (!next)
-            return diag_error(d, loc, "its pre-tokenizer's pattern has, at character %td, \"%.20s\", which is not supported",
+            return diag_error(d, loc,
+                              "its pre-tokenizer's pattern has, at character %td, \"%.20s\", which is not supported",
                               p - pattern + 1, p);
         p = next;
     }

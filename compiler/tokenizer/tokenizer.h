@@ -1,4 +1,4 @@
-/* tokenizer.h - tokenizer.json to the tables of runtime/tokenizer.h. */
+/* tokenizer.h - tokenizer.json or a SentencePiece model to the tables of runtime/tokenizer.h. */
 #ifndef FTXC_TOKENIZER_H
 #define FTXC_TOKENIZER_H
 
@@ -7,8 +7,13 @@
 #include "../../runtime/base/arena.h"
 #include "../../runtime/base/diag.h"
 
-/* Reads Hugging Face's tokenizer.json: byte-level BPE with its pre-tokenizer, added and special
- * tokens, post-processor. What is not supported is named. */
+/* Reads Hugging Face's tokenizer.json (BPE, WordPiece, Unigram; README.md lists the parts) or, where
+ * path ends in .spm or .model, SentencePiece's own file, for Marian with the vocab.json beside it.
+ * What is not supported is named. */
 bool tokenizer_compile(const char *path, Arena *keep, void **tables, size_t *bytes, Diag *d);
+
+/* The same with the file's bytes at p; path says which of the two it is. */
+bool tokenizer_compile_bytes(const char *path, const void *p, size_t n, Arena *keep, void **tables, size_t *bytes,
+                             Diag *d);
 
 #endif

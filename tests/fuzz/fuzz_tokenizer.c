@@ -41,33 +41,50 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-/* The tables of a small tokenizer, and every part of them at a place or of a size that cannot be. */
-void fuzz_seeds(void)
+/* The tables of a tokenizer, and every part of them at a place or of a size that cannot be. */
+static void seeds_of(const char *kind, const Fixture *f)
 {
     static const uint64_t sizes[] = {0, 8, INT32_MAX, UINT64_C(1) << 63, UINT64_MAX - 7};
+    TokHeader *h = f->tables;
+    TokPart *part = (TokPart *)(h + 1);
+    char name[80];
+
+    snprintf(name, sizeof name, "%s-right", kind);
+    fuzz_seed(name, f->tables, f->bytes);
+    snprintf(name, sizeof name, "%s-cut", kind);
+    fuzz_seed(name, f->tables, f->bytes / 2);
+    for (uint32_t i = 0; i < h->parts; i++)
+        for (size_t k = 0; k < LEN(sizes); k++) {
+            const TokPart was = part[i];
+
+            part[i].offset = sizes[k];
+            snprintf(name, sizeof name, "%s-part-%u-offset-%zu", kind, i, k);
+            fuzz_seed(name, f->tables, f->bytes);
+            part[i] = was;
+            part[i].bytes = sizes[k];
+            snprintf(name, sizeof name, "%s-part-%u-bytes-%zu", kind, i, k);
+            fuzz_seed(name, f->tables, f->bytes);
+            part[i] = was;
+        }
+}
+
+void fuzz_seeds(void)
+{
+    static const char *const small[] = {"wordpiece", "unigram", "characters", "unicode"};
     Fixture f = begin_recipe(&(Recipe){.merges = {"a b", "ab c", "Ġ a"},
                                        .model = "\"ignore_merges\":true,",
                                        .added = "{\"id\":300,\"content\":\"<x>\",\"lstrip\":true}"},
                              16);
-    TokHeader *h = f.tables;
-    TokPart *part = (TokPart *)(h + 1);
 
-    fuzz_seed("right", f.tables, f.bytes);
-    fuzz_seed("cut", f.tables, f.bytes / 2);
-    for (uint32_t i = 0; i < h->parts; i++)
-        for (size_t k = 0; k < LEN(sizes); k++) {
-            const TokPart was = part[i];
-            char name[40];
-
-            part[i].offset = sizes[k];
-            snprintf(name, sizeof name, "part-%u-offset-%zu", i, k);
-            fuzz_seed(name, f.tables, f.bytes);
-            part[i] = was;
-            part[i].bytes = sizes[k];
-            snprintf(name, sizeof name, "part-%u-bytes-%zu", i, k);
-            fuzz_seed(name, f.tables, f.bytes);
-            part[i] = was;
-        }
-    FUZZ_SEED("text", "Once upon a time \xff\xe2\x82 \xf0\x9f\x98\x80\n\n  <|end|>");
+    seeds_of("bytes", &f);
     end(&f);
+    for (size_t i = 0; i < LEN(small); i++) {
+        char path[100];
+
+        snprintf(path, sizeof path, SMALL "%s.json", small[i]);
+        f = begin(path, 16);
+        seeds_of(small[i], &f);
+        end(&f);
+    }
+    FUZZ_SEED("text", "Once upon a time \xff\xe2\x82 \xf0\x9f\x98\x80\n\n  <|end|>");
 }

@@ -26,8 +26,8 @@ static void same_text(Fixture *f, bool skip, const json_t *want)
     assert_int_equal(bytes, json_string_length(want));
     assert_memory_equal(text, json_string_value(want), bytes);
     for (size_t i = 0; i < f->n; i++) { /* the same, token by token, in whole characters */
-        assert_int_equal(tokenizer_stream(f->t, &d, f->ids[i], i + 1 == f->n, stream + at, sizeof stream - at, &n,
-                                          NULL), FTX_OK);
+        assert_int_equal(
+            tokenizer_stream(f->t, &d, f->ids[i], i + 1 == f->n, stream + at, sizeof stream - at, &n, NULL), FTX_OK);
         assert_true(utf8_valid(stream + at, n));
         at += n;
     }
@@ -44,7 +44,8 @@ static void check_golden(const char *model, const char *golden)
     size_t i;
 
     assert_non_null(root);
-    json_array_foreach(json_object_get(root, "cases"), i, c) {
+    json_array_foreach(json_object_get(root, "cases"), i, c)
+    {
         const char *text = json_string_value(json_object_get(c, "text"));
         const size_t bytes = json_string_length(json_object_get(c, "text"));
 
@@ -93,8 +94,8 @@ static void test_merge_order(void **state)
     IDS(&f, "ab", 256);
     IDS(&f, "abc", 258);
     IDS(&f, "bc", 257);
-    IDS(&f, "aab", 97, 256);     /* a b ranks before a a */
-    IDS(&f, "aaa", 259, 97);     /* leftmost first */
+    IDS(&f, "aab", 97, 256); /* a b ranks before a a */
+    IDS(&f, "aaa", 259, 97); /* leftmost first */
     IDS(&f, "aaaaaa", 260, 259);
     IDS(&f, "abcab", 258, 256);
     end(&f);
@@ -106,13 +107,16 @@ static void test_gpt2_pattern(void **state)
     Fixture f = begin_recipe(&(Recipe){.merges = {"Ġ Ġ", "' s", "a '", "Ġ a", "1 a"}}, 100);
     (void)state;
 
-    IDS(&f, "a's", 97, 257);               /* "a" | "'s" */
-    IDS(&f, "  a", 32, 259);               /* " " | " a" */
-    IDS(&f, "   a", 256, 259);             /* "  " | " a" */
+    IDS(&f, "a's", 97, 257);   /* "a" | "'s" */
+    IDS(&f, "  a", 32, 259);   /* " " | " a" */
+    IDS(&f, "   a", 256, 259); /* "  " | " a" */
     IDS(&f, "a  ", 97, 256);
-    IDS(&f, "1a", 49, 97);                 /* digits and letters are apart */
+    IDS(&f, "1a", 49, 97);                       /* digits and letters are apart */
     IDS(&f, "a\xc2\xa0 a", 97, 0xc2, 0xa0, 259); /* U+00A0 is a space */
-    IDS(&f, "\xe1\xa0\x8e" "1", 0xe1, 0xa0, 0x8e, 49); /* U+180E is none */
+    IDS(&f,
+        "\xe1\xa0\x8e"
+        "1",
+        0xe1, 0xa0, 0x8e, 49); /* U+180E is none */
     end(&f);
 }
 
@@ -120,7 +124,8 @@ static void test_prefix_space(void **state)
 {
     Fixture f = begin_recipe(&(Recipe){.merges = {"Ġ a"},
                                        .added = "{\"id\":300,\"content\":\"<x>\",\"special\":true}",
-                                       .pre = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"}, 100);
+                                       .pre = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"},
+                             100);
     (void)state;
 
     IDS(&f, "a", 256);
@@ -165,9 +170,10 @@ static void test_llama3_style(void **state)
 
 static void test_digits_and_strings(void **state)
 {
-    static const char pre[] = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},"
-                              "{\"type\":\"Split\",\"pattern\":{\"String\":\"a.\"},\"behavior\":\"Isolated\"},"
-                              "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}";
+    static const char pre[] =
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},"
+        "{\"type\":\"Split\",\"pattern\":{\"String\":\"a.\"},\"behavior\":\"Isolated\"},"
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}";
     Fixture f = begin_recipe(&(Recipe){.merges = {"1 1", "a b", ". a", "a ."}, .pre = pre}, 100);
     (void)state;
 
@@ -181,7 +187,8 @@ static void test_digits_and_strings(void **state)
 static void test_added_tokens(void **state)
 {
     static const char added[] =
-        "{\"id\":300,\"content\":\"<a>\"},{\"id\":301,\"content\":\"<a><b>\"},{\"id\":302,\"content\":\"<l>\",\"lstrip\":true},"
+        "{\"id\":300,\"content\":\"<a>\"},{\"id\":301,\"content\":\"<a><b>\"},{\"id\":302,\"content\":\"<l>\","
+        "\"lstrip\":true},"
         "{\"id\":303,\"content\":\"<r>\",\"rstrip\":true},{\"id\":304,\"content\":\"word\",\"single_word\":true},"
         "{\"id\":305,\"content\":\"late\",\"normalized\":true},{\"id\":306,\"content\":\"<b>late\"},"
         "{\"id\":307,\"content\":\"two words\",\"special\":true}";
@@ -190,9 +197,9 @@ static void test_added_tokens(void **state)
     (void)state;
 
     IDS(&f, "x<a>y", 'x', 300, 'y');
-    IDS(&f, "<a><b>", 301);                    /* the longest */
+    IDS(&f, "<a><b>", 301); /* the longest */
     IDS(&f, "<a><a><b>", 300, 301);
-    IDS(&f, "x \t<l> y", 'x', 302, ' ', 'y');  /* takes the spaces before it */
+    IDS(&f, "x \t<l> y", 'x', 302, ' ', 'y'); /* takes the spaces before it */
     IDS(&f, "x <r>\n\xe3\x80\x80y", 'x', ' ', 303, 'y');
     IDS(&f, "<r> <l>", 303, 302);
     IDS(&f, "a word.", 'a', ' ', 304, '.');
@@ -201,7 +208,7 @@ static void test_added_tokens(void **state)
     IDS(&f, "\xc3\xa9word", 0xc3, 0xa9, 'w', 'o', 'r', 'd'); /* a letter before it */
     IDS(&f, "\xe2\x80\x9cword\xe2\x80\x9d", 0xe2, 0x80, 0x9c, 304, 0xe2, 0x80, 0x9d);
     IDS(&f, "latelate", 305, 305);
-    IDS(&f, "x<b>late", 'x', 306);             /* early ones first, wherever they stand */
+    IDS(&f, "x<b>late", 'x', 306); /* early ones first, wherever they stand */
     IDS(&f, "<b", '<', 'b');
     text = decode(&f, (int32_t[]){300, 307, 'x'}, 3, false);
     assert_string_equal(text, "<a>two wordsx");
@@ -221,8 +228,16 @@ static void test_invalid_utf8(void **state)
         const char *text;
         int marks;
     } cases[] = {
-        {"\xff", 1}, {"\x80", 1}, {"\xc3", 1}, {"\xc0\x80", 2}, {"\xed\xa0\x80", 3}, {"\xe2\x82", 1},
-        {"\xf0\x9f\x98", 1}, {"\xf4\x90\x80\x80", 4}, {"\xf0\x80\x80\x80", 4}, {"\xe2\x28\xa1", 2},
+        {"\xff", 1},
+        {"\x80", 1},
+        {"\xc3", 1},
+        {"\xc0\x80", 2},
+        {"\xed\xa0\x80", 3},
+        {"\xe2\x82", 1},
+        {"\xf0\x9f\x98", 1},
+        {"\xf4\x90\x80\x80", 4},
+        {"\xf0\x80\x80\x80", 4},
+        {"\xe2\x28\xa1", 2},
     };
     Fixture f = begin_recipe(&(Recipe){.merges = {NULL}}, 64);
     (void)state;
@@ -341,12 +356,18 @@ static void test_large_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fable),        cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_merge_order),  cmocka_unit_test(test_gpt2_pattern),
-        cmocka_unit_test(test_prefix_space), cmocka_unit_test(test_llama3_style),
-        cmocka_unit_test(test_digits_and_strings), cmocka_unit_test(test_added_tokens),
-        cmocka_unit_test(test_invalid_utf8), cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_room),         cmocka_unit_test(test_large_texts),
+        cmocka_unit_test(test_fable),
+        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_merge_order),
+        cmocka_unit_test(test_gpt2_pattern),
+        cmocka_unit_test(test_prefix_space),
+        cmocka_unit_test(test_llama3_style),
+        cmocka_unit_test(test_digits_and_strings),
+        cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_invalid_utf8),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_large_texts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

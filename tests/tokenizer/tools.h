@@ -16,6 +16,8 @@
 #include "compiler/tokenizer/tokenizer.h"
 #include "runtime/tokenizer.h"
 
+#define SMALL "tests/fuzz/seeds/tokenizer_json/" /* tokenizers of a few tokens */
+
 typedef struct Fixture {
     Arena *keep;
     void *tables;
@@ -26,20 +28,82 @@ typedef struct Fixture {
     size_t max, n;
 } Fixture;
 
-static inline Fixture begin(const char *path, size_t max_text)
+static inline Fixture begin_tables(Fixture f, size_t max_text)
 {
-    Fixture f = {.keep = arena_open()};
     FtxError err;
-    Diag d = {0};
 
-    if (!tokenizer_compile(path, f.keep, &f.tables, &f.bytes, &d))
-        fail_msg("%s", d.text);
     if (tokenizer_open(f.tables, f.bytes, &f.t, &err) || tokenizer_scratch_open(f.t, max_text, &f.s, &err))
         fail_msg("%s", err.text);
     f.max = 3 * max_text + 8;
     f.ids = malloc(f.max * sizeof *f.ids);
     assert_non_null(f.ids);
     return f;
+}
+
+static inline Fixture begin(const char *path, size_t max_text)
+{
+    Fixture f = {.keep = arena_open()};
+    Diag d = {0};
+
+    if (!tokenizer_compile(path, f.keep, &f.tables, &f.bytes, &d))
+        fail_msg("%s", d.text);
+    return begin_tables(f, max_text);
+}
+
+/* --- SentencePiece's file ----------------------------------------------------------------------- */
+
+typedef struct SpmFile {
+    unsigned char at[4096];
+    size_t n;
+} SpmFile;
+
+static inline void spm_field(SpmFile *f, int number, const void *p, size_t n)
+{
+    assert_true(number < 16 && n < 1 << 14 && f->n + n + 3 < sizeof f->at);
+    f->at[f->n++] = (unsigned char)(number << 3 | 2);
+    f->at[f->n++] = (unsigned char)((n & 0x7f) | 0x80);
+    f->at[f->n++] = (unsigned char)(n >> 7);
+    memcpy(f->at + f->n, p, n);
+    f->n += n;
+}
+
+/* type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte */
+static inline void spm_piece(SpmFile *f, const char *text, float score, int type)
+{
+    SpmFile p = {.n = 0};
+
+    spm_field(&p, 1, text, strlen(text));
+    p.at[p.n++] = 2 << 3 | 5;
+    memcpy(p.at + p.n, &score, 4);
+    p.n += 4;
+    p.at[p.n++] = 3 << 3;
+    p.at[p.n++] = (unsigned char)type;
+    spm_field(f, 1, p.at, p.n);
+}
+
+/* model: 1 Unigram, 2 BPE */
+static inline void spm_trainer(SpmFile *f, int model, bool byte_fallback)
+{
+    const unsigned char p[] = {3 << 3, (unsigned char)model, (35 << 3 & 0x7f) | 0x80, 35 << 3 >> 7, byte_fallback};
+
+    spm_field(f, 2, p, sizeof p);
+}
+
+static inline void spm_normaliser(SpmFile *f, bool dummy, bool squeeze)
+{
+    const unsigned char p[] = {3 << 3, dummy, 4 << 3, squeeze};
+
+    spm_field(f, 3, p, sizeof p);
+}
+
+static inline Fixture begin_spm(const SpmFile *file, size_t max_text)
+{
+    Fixture f = {.keep = arena_open()};
+    Diag d = {0};
+
+    if (!tokenizer_compile_bytes("small.model", file->at, file->n, f.keep, &f.tables, &f.bytes, &d))
+        fail_msg("%s", d.text);
+    return begin_tables(f, max_text);
 }
 
 static inline void end(Fixture *f)
@@ -68,7 +132,7 @@ static inline void expect_ids(Fixture *f, const char *text, const int32_t *want,
                      i < f->n ? f->ids[i] : -1, i < n ? want[i] : -1);
 }
 
-#define IDS(f, text, ...)                                                                          \
+#define IDS(f, text, ...) \
     expect_ids(f, text, (int32_t[]){__VA_ARGS__}, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
 static inline char *decode_bytes(Fixture *f, const int32_t *ids, size_t n, bool skip, size_t *bytes)
