@@ -6,6 +6,7 @@
  *
  * Buffers that take the same bytes at different times share a row; their bars change between
  * # and = so that neighbours can be told apart. A '.' is a launch at which the place is free. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ static void print_row(const Artifact *a, const FtxBuffer **b, size_t n, uint32_t
     const uint32_t columns = launches < COLUMNS ? launches : COLUMNS;
     char bar[COLUMNS + 1];
 
+    assert(n == 0 || launches > 0); /* the artifact's reader has seen to it */
     memset(bar, '.', columns);
     bar[columns] = '\0';
     for (size_t i = 0; i < n; i++) {

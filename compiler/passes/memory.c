@@ -7,6 +7,7 @@
  *          program for itself; the space is as large as the largest program
  *
  * All offsets are multiples of 256. Then the plan is complete and written in the artifact's form. */
+#include <assert.h>
 #include <string.h>
 
 #include "lower.h"
@@ -220,6 +221,7 @@ static FtxOperand operand_bytes(Lower *l, Program *p, uint32_t launch, const Ope
     case OPERAND_NAMED:
         for (Id v = 1; v < l->g->values.n && o->layer > 0; v++)
             layers += ir_value(l->g, v)->op == OP_APPEND;
+        assert(o->layer == 0 || layers > 0);
         return (FtxOperand){.space = named[o->at].space,
                             .offset = h->named[o->at] +
                                       (o->layer > 0 ? h->named_bytes[o->at] / layers * (uint64_t)o->layer : 0)};

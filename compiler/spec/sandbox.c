@@ -264,7 +264,8 @@ int sandbox_fail(lua_State *L, const char *format, ...)
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     lua_pushstring(L, text); /* on_error adds the place */
-    return lua_error(L);
+    lua_error(L);
+    abort(); /* it has not returned */
 }
 
 int sandbox_fail_at(lua_State *L, Loc loc, const char *format, ...)
@@ -276,7 +277,8 @@ int sandbox_fail_at(lua_State *L, Loc loc, const char *format, ...)
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     push_marked(L, loc, text);
-    return lua_error(L);
+    lua_error(L);
+    abort(); /* it has not returned */
 }
 
 /* Whole names for marks, into `out`. */

@@ -61,10 +61,10 @@ static inline Sandbox *sandbox_of(lua_State *L)
 
 /* The innermost line of Lua that runs, and raising an error there. */
 Loc sandbox_here(lua_State *L);
-int sandbox_fail(lua_State *L, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int sandbox_fail(lua_State *L, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 /* Raises an error that is about another place, or, without a line, about a file or a -D. */
 int sandbox_fail_at(lua_State *L, Loc loc, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+    __attribute__((noreturn, format(printf, 3, 4)));
 /* For builtins that loop: counts instructions, and ends the spec if its time is over. */
 void sandbox_tick(lua_State *L, int instructions);
 

@@ -7,6 +7,7 @@
 
 #include "file.h"
 
+#undef diag_error
 bool diag_error(Diag *d, Loc loc, const char *format, ...)
 {
     va_list ap;

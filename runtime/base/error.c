@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#undef ftx_fail
 FtxStatus ftx_fail(FtxError *err, FtxStatus status, const char *format, ...)
 {
     va_list ap;

@@ -8,6 +8,10 @@
 FtxStatus ftx_fail(FtxError *err, FtxStatus status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+#ifdef __clang_analyzer__ /* it sees no other file */
+#define ftx_fail(err, status, ...) (ftx_fail(err, status, __VA_ARGS__), (status))
+#endif
+
 /* Puts "context: " before a reason that a callee left, and returns its status. */
 FtxStatus ftx_context(FtxError *err, FtxStatus status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
