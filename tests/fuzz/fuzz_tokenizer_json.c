@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "runtime/base/file.h"
 #include "tests/tokenizer/tools.h"
 
 enum { MAX_IDS = 400 };
@@ -85,6 +86,23 @@ static size_t put_text(char *to, const char *s)
     return strlen(s);
 }
 
+/* Those that the tests of this room read. */
+static void small_seeds(void)
+{
+    static const char *const names[] = {"wordpiece", "unigram", "characters", "unicode"};
+
+    for (size_t i = 0; i < LEN(names); i++) {
+        char path[100];
+        FileMap map;
+
+        snprintf(path, sizeof path, SMALL "%s.json", names[i]);
+        if (file_map(path, &map, NULL))
+            fuzz_bug("%s cannot be read", path);
+        fuzz_seed(names[i], map.at, map.bytes);
+        file_unmap(&map);
+    }
+}
+
 void fuzz_seeds(void)
 {
     static char deep[60000];
@@ -106,4 +124,5 @@ void fuzz_seeds(void)
         n += put_text(deep + n, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
     fuzz_seed("deep-normalizer", deep, n);
     spm_seeds();
+    small_seeds();
 }

@@ -16,7 +16,7 @@
 #include "compiler/tokenizer/tokenizer.h"
 #include "runtime/tokenizer.h"
 
-#define SMALL "tests/fuzz/seeds/tokenizer_json/" /* tokenizers of a few tokens */
+#define SMALL "tests/tokenizer/small/" /* tokenizers of a few tokens */
 
 typedef struct Fixture {
     Arena *keep;
