@@ -59,7 +59,7 @@ template <class K> struct DecodeShape {
     static constexpr int MERGE = K::WARPS * SET * (MERGE_PITCH + 2) * 4;
     static constexpr int QUERY = MATRIX ? 0 : SET * K::E * 4;
     static constexpr int PART = round_up(SET * (K::E + 2), 4); // floats
-    static constexpr int SHARED = RING + MERGE + QUERY + (K::MAX_ROWS + 2) * 4;
+    static constexpr int SHARED = RING + MERGE + QUERY + (K::MAX_ROWS + 5) * 4;
 };
 
 // How the positions of a row are cut.
@@ -542,7 +542,7 @@ __device__ void attend_decode(const AttendDecodeArgs &a)
     float *stats = merge + K::WARPS * D::SET * D::MERGE_PITCH;  // [WARPS][2][SET]
     float *query = stats + K::WARPS * 2 * D::SET;               // [SET][E], FMA form
     int *before = (int *)(query + D::QUERY / 4);                // [rows + 1] chunks of earlier rows
-    u32 *arrived = (u32 *)(before + K::MAX_ROWS + 1);           // this block was the last of its unit's
+    u32 *arrived = (u32 *)(before + K::MAX_ROWS + 1);           // {this block was the last, row, set, chunks}
     const int warp = warp_id(), lane = lane_id();
 
     launch_dependents();
@@ -572,8 +572,10 @@ __device__ void attend_decode(const AttendDecodeArgs &a)
                 before[base + lane] = carry + upto - n;
             carry += shuffle(upto, 31);
         }
-        if (lane == 0)
+        if (lane == 0) {
             before[rows] = carry;
+            arrived[1] = arrived[2] = arrived[3] = 0;
+        }
     }
     block_sync();
     const i64 units = (i64)before[rows] * D::HEAD_SETS;
@@ -598,7 +600,7 @@ __device__ void attend_decode(const AttendDecodeArgs &a)
     loader.wait();
 
     int stage = 0, done = 0; // done: chunks of the open (row, set) by this block
-    int counted_row = 0, counted_set = 0, counted_chunks = 0; // 0: no arrival is being counted
+    bool counted = false; // an arrival is on its way; whose is kept in `arrived`, registers are scarce
     State state;
     state.fetch(a, next);
     for (int n = first_unit; n < last_unit; n++) {
@@ -631,7 +633,8 @@ __device__ void attend_decode(const AttendDecodeArgs &a)
         block_sync();
 
         // The warps' sums, in the order of the warps; warps without a tile have top = -inf.
-        const bool last = counted_chunks && *arrived;
+        const bool last = counted && arrived[0];
+        const int last_row = arrived[1], last_set = arrived[2], last_chunks = arrived[3];
         float *part = a.partials + (((i64)u.row * D::HEAD_SETS + u.set) * K::MAX_CHUNKS + u.chunk) * D::PART;
         for (int i = threadIdx.x * 4; i < heads * K::E; i += THREADS * 4) {
             const int h = i / K::E, e = i % K::E;
@@ -665,8 +668,8 @@ __device__ void attend_decode(const AttendDecodeArgs &a)
         // (row, set) at once, when it leaves them, and not at all if no other block has some. One
         // thread counts while the others go on; the answer is read a unit later.
         if (last)
-            add_chunks<K>(a, counted_row, counted_set, counted_chunks);
-        counted_chunks = 0;
+            add_chunks<K>(a, last_row, last_set, last_chunks);
+        counted = false;
         if (u.cut.chunks > 1) {
             done++;
             if (u.chunk == u.cut.chunks - 1 || n + 1 == last_unit) {
@@ -675,22 +678,23 @@ __device__ void attend_decode(const AttendDecodeArgs &a)
                 } else {
                     if (threadIdx.x == 0) {
                         u32 *counter = a.counters + u.row * D::HEAD_SETS + u.set;
-                        *arrived = atomic_add_acq_rel(counter, done) + done == (u32)u.cut.chunks;
-                        if (*arrived)
+                        arrived[0] = atomic_add_acq_rel(counter, done) + done == (u32)u.cut.chunks;
+                        arrived[1] = u.row;
+                        arrived[2] = u.set;
+                        arrived[3] = u.cut.chunks;
+                        if (arrived[0])
                             *counter = 0;
                     }
-                    counted_row = u.row;
-                    counted_set = u.set;
-                    counted_chunks = u.cut.chunks;
+                    counted = true;
                 }
                 done = 0;
             }
         }
     }
-    if (counted_chunks) {
+    if (counted) {
         block_sync();
-        if (*arrived)
-            add_chunks<K>(a, counted_row, counted_set, counted_chunks);
+        if (arrived[0])
+            add_chunks<K>(a, arrived[1], arrived[2], arrived[3]);
     }
     copy_wait<0>();
 }
