@@ -16,6 +16,9 @@
 // block to finish a chunk of a (row, head) adds the chunks up, in order (Flash-Decoding, Dao et
 // al. 2023; online softmax, Milakov & Gimelshein 2018).
 //
+// A lane of a beam search (BEAMS instances) reads the prompt from lane 0's pages and every later position
+// from those of the slot that owns it; tiles that reach past the prompt look up each position.
+//
 // 16-bit caches go through the matrix units as S^T = K q^T, O^T = V^T P^T: 16 positions by 8 heads,
 // so a group of up to 8 heads wastes nothing on the side of the keys. fp32 has a form by FMA.
 #pragma once
@@ -40,6 +43,26 @@ struct AttendDecodeArgs {
     float *partials; // [rows][HEAD_SETS][MAX_CHUNKS] of PART floats
     u32 *counters;   // [rows][HEAD_SETS]: chunks done; zero between launches
 };
+
+// Operands of instances with BEAMS.
+struct AttendDecodeBeamsArgs {
+    const void *q;
+    const FtxStep *step;
+    const FtxRow *rows;
+    const int *pages;
+    const void *k, *v;
+    const int *owner; // [slots][CONTEXT]
+    void *y;
+    float *partials;
+    u32 *counters;
+};
+
+// Whether an instance has a constant BEAMS.
+template <class K, class = int> struct HasBeams { static constexpr bool ON = false; };
+template <class K> struct HasBeams<K, decltype((void)K::BEAMS, 0)> { static constexpr bool ON = true; };
+template <bool BEAMS> struct PickArgs { using Args = AttendDecodeArgs; };
+template <> struct PickArgs<true> { using Args = AttendDecodeBeamsArgs; };
+template <class K> using DecodeArgs = typename PickArgs<HasBeams<K>::ON>::Args;
 
 // What follows from the constants of an instance.
 template <class K> struct DecodeShape {
@@ -84,14 +107,17 @@ template <class K> DEVICE Cut cut_row(int kv_len)
 // A unit of work.
 struct Unit {
     int row, slot, set;
+    int shared; // BEAMS: positions below it stand in lane 0's pages
     Cut cut;
     int chunk, begin, end; // positions [begin, end); begin a multiple of 16
 };
 
-template <class K> DEVICE void enter_row(const AttendDecodeArgs &a, Unit &u)
+template <class K> DEVICE void enter_row(const DecodeArgs<K> &a, Unit &u)
 {
     const FtxRow &r = a.rows[u.row];
     u.slot = r.slot;
+    if constexpr (HasBeams<K>::ON)
+        u.shared = r.lane < 0 ? 0x7fffffff : r.prompt;
     u.cut = cut_row<K>(r.kv_len);
 }
 template <class K> DEVICE void enter_chunk(Unit &u)
@@ -100,7 +126,7 @@ template <class K> DEVICE void enter_chunk(Unit &u)
     u.end = least(u.begin + u.cut.length, u.cut.last);
 }
 // Unit number n of all.
-template <class K> DEVICE Unit find_unit(const AttendDecodeArgs &a, const int *before, int rows, int n)
+template <class K> DEVICE Unit find_unit(const DecodeArgs<K> &a, const int *before, int rows, int n)
 {
     using D = DecodeShape<K>;
     int lo = 0, hi = rows; // before[lo] * HEAD_SETS <= n < before[hi] * HEAD_SETS
@@ -121,7 +147,7 @@ template <class K> DEVICE Unit find_unit(const AttendDecodeArgs &a, const int *b
     return u;
 }
 // The unit after u; there is one.
-template <class K> DEVICE void advance(const AttendDecodeArgs &a, Unit &u)
+template <class K> DEVICE void advance(const DecodeArgs<K> &a, Unit &u)
 {
     if (++u.chunk == u.cut.chunks) {
         u.chunk = 0;
@@ -159,12 +185,12 @@ template <class K> struct TileLoader {
         page1 = D::TILE > 8 && position + 8 < unit.end ? head.page(position + 8) : page0;
     }
     // To the first unit from this one on that has a tile for this warp.
-    DEVICE void enter(const AttendDecodeArgs &a)
+    DEVICE void enter(const DecodeArgs<K> &a)
     {
         while (left) {
             position = unit.begin + warp_id() * D::TILE;
             if (position < unit.end) {
-                head = PagedHead<K>(a.pages, a.k, a.v, unit.slot, unit.set / D::SETS);
+                head = PagedHead<K>(a.pages, a.k, a.v, HasBeams<K>::ON ? a.rows[a.rows[unit.row].group].slot : unit.slot, unit.set / D::SETS);
                 find_pages();
                 return;
             }
@@ -178,8 +204,29 @@ template <class K> struct TileLoader {
             wait_for_previous();
         waited = true;
     }
+    // A tile whose positions may stand in different slots.
+    DEVICE void issue_owned(const DecodeArgs<K> &a, u32 to, i64 to_v)
+    {
+        constexpr int N = D::TILE * VECS, PAGES = ceil_div(K::CONTEXT, K::BLOCK);
+        const int *mine = a.owner + (i64)unit.slot * K::CONTEXT;
+#pragma unroll 1
+        for (int i = 0; i < ceil_div(N, 32); i++) {
+            const int n = i * 32 + lane_id(), r = n / VECS, p = position + r;
+            if (n < N) {
+                const u32 dst = to + D::Rows::piece(r, n % VECS);
+                const bool live = p >= unit.cut.first && p < unit.end;
+                const char *from = (const char *)head.k;
+                if (live) {
+                    const int page = p < unit.shared ? head.page(p) : a.pages[(i64)mine[p] * PAGES + p / K::BLOCK];
+                    from = (const char *)(head.k + head.at(page, p)) + n % VECS * 16;
+                }
+                copy16(dst, from, live ? 16 : 0);
+                copy16(dst + D::TILE * D::PITCH, from + to_v, live ? 16 : 0);
+            }
+        }
+    }
     // Starts the copy of the next tile, or of nothing at the end; a group either way.
-    DEVICE void issue(const AttendDecodeArgs &a)
+    DEVICE void issue(const DecodeArgs<K> &a)
     {
         if (left) {
             if (position + D::TILE >= unit.cut.last)
@@ -191,7 +238,14 @@ template <class K> struct TileLoader {
             const char *k1 = (const char *)(head.k + head.at(page1, position + 8)) + lane_id() * 16 - HALF * 16;
             const i64 to_v = (const char *)head.v - (const char *)head.k;
             const bool whole = position >= unit.cut.first && position + D::TILE <= unit.end;
-            if (whole && HALF % 32 == 0) {
+            bool owned = false;
+            if constexpr (HasBeams<K>::ON) {
+                owned = least(position + D::TILE, unit.end) > unit.shared;
+                if (owned)
+                    issue_owned(a, to, to_v);
+            }
+            if (owned) {
+            } else if (whole && HALF % 32 == 0) {
 #pragma unroll
                 for (int i = 0; i < N / 32; i++) {
                     const u32 dst = to + D::Rows::piece((i * 32 + lane_id()) / VECS, (i * 32 + lane_id()) % VECS);
@@ -236,7 +290,7 @@ template <class K> struct WarpStateMatrix {
     float o[NT][STEPS][4]; // O^T: element e = 16*i + g (+8), head 2t (+1)
     float top[NT][2], sum[NT][2];
 
-    DEVICE void fetch(const AttendDecodeArgs &a, const Unit &u)
+    DEVICE void fetch(const DecodeArgs<K> &a, const Unit &u)
     {
         const int g = lane_id() / 4, t = lane_id() % 4;
         const int kv_head = u.set / D::SETS, from = u.set % D::SETS * D::SET;
@@ -389,7 +443,7 @@ template <class K> struct WarpStateFma {
         return to_floats(load<4>((const KV *)(tile + D::Rows::byte(row, c * 4 * (int)sizeof(KV)))));
     }
 
-    DEVICE void fetch(const AttendDecodeArgs &, const Unit &) {}
+    DEVICE void fetch(const DecodeArgs<K> &, const Unit &) {}
     // The block has put the unit's queries into `query`.
     DEVICE void start()
     {
@@ -487,7 +541,7 @@ template <class K> struct PickState<false, K> { using State = WarpStateFma<K>; }
 template <bool FAST> DEVICE float power2(float x) { return FAST ? exp2_fast(x) : exp2f(x); }
 
 // Four neighbours of y: heads of a set, i = head * E + column.
-template <class K> DEVICE void put_result(const AttendDecodeArgs &a, int row, int set, int i, const Vec<float, 4> &o, float sum)
+template <class K> DEVICE void put_result(const DecodeArgs<K> &a, int row, int set, int i, const Vec<float, 4> &o, float sum)
 {
     using D = DecodeShape<K>;
     using T = typename K::T;
@@ -500,7 +554,7 @@ template <class K> DEVICE void put_result(const AttendDecodeArgs &a, int row, in
 }
 
 // y of one head set, from its chunks' partial sums, in the order of the chunks. The whole block.
-template <class K> DEVICE void add_chunks(const AttendDecodeArgs &a, int row, int set, int chunks)
+template <class K> DEVICE void add_chunks(const DecodeArgs<K> &a, int row, int set, int chunks)
 {
     using D = DecodeShape<K>;
     const float *part = a.partials + ((i64)row * D::HEAD_SETS + set) * K::MAX_CHUNKS * D::PART;
@@ -528,7 +582,7 @@ template <class K> DEVICE void add_chunks(const AttendDecodeArgs &a, int row, in
 }
 
 template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE WINDOW SOFTCAP CHUNK MAX_CHUNKS MAX_ROWS WARPS STAGES
-__device__ void attend_decode(const AttendDecodeArgs &a)
+__device__ void attend_decode(const DecodeArgs<K> &a)
 {
     using D = DecodeShape<K>;
     using T = typename K::T;

@@ -20,7 +20,7 @@
 //@ consts  SHARED: WARPS * (STAGES * SLOT + SET * (round_up(HEAD_DIM, 16) + 6) * 4) + (MATRIX ? 0 : SET * HEAD_DIM * 4) + (MAX_ROWS + 5) * 4
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
 //@ fits    WARPS * SLOT <= 40000 && (WARPS < 8 || MATRIX && SET <= 8)
-//@ fits    SHARED <= SMEM
+//@ fits    SHARED <= SMEM && BEAMS == 0
 //@ launch  grid min(BLOCKS * SMS, S * SETS * MAX_CHUNKS)    block WARPS * 32    smem SHARED
 //@ scratch partials 4 * S_MAX * SETS * MAX_CHUNKS * PART
 //@ zeroed  counters 4 * S_MAX * SETS

@@ -2,6 +2,8 @@
  * a driver whose launches run here, tokens as those that transformers gave. */
 #include "driver.h"
 
+#include <math.h>
+
 #ifdef FTX_HAVE_CUDA
 #include "compiler/artifact/artifact.h"
 #include "tests/models/golden.h"
@@ -112,22 +114,84 @@ static void generate(FtxModel *model, const json_t *prompts, size_t first, size_
     ftx_engine_close(engine);
 }
 
-static void check_model(const char *name, const char *type, const char *tokens, double tolerance)
+/* Four lanes a prompt, two searches at once: the best of transformers' beam4, cut to `most` tokens only
+ * where all 16 are asked for. A greedy request runs beside them. */
+static void search(FtxModel *model, const json_t *prompts, size_t first, size_t last)
+{
+    static GoldenAnswer answers[8], beside;
+    static int32_t ids[8][128];
+    uint64_t id[8];
+    size_t left = last - first + 1;
+    FtxEngine *engine = golden_engine(model);
+    FtxRequest r = ftx_request_default(model);
+    FtxEvent events[16];
+    FtxError err;
+
+    r.ids_count = golden_ids(json_object_get(json_array_get(prompts, first), "input_ids"), ids[first], 128);
+    r.ids = ids[first];
+    r.max_new = 6;
+    r.ignore_eos = true;
+    r.user = &beside;
+    beside = (GoldenAnswer){0};
+    golden_submit(engine, &r);
+    for (size_t i = first; i <= last; i++) {
+        r = ftx_request_default(model);
+        r.ids = ids[i];
+        r.ids_count = golden_ids(json_object_get(json_array_get(prompts, i), "input_ids"), ids[i], 128);
+        r.max_new = 16;
+        r.beams = 4;
+        r.n_best = 4;
+        r.user = &answers[i];
+        id[i] = golden_submit(engine, &r);
+    }
+    while (ftx_engine_busy(engine)) {
+        size_t n, found;
+
+        if (ftx_engine_step(engine, events, 16, &n, &err))
+            fail_msg("%s", err.text);
+        for (size_t k = 0; k < n; k++) {
+            if (events[k].user == &beside) {
+                golden_take(&beside, &events[k]);
+                continue;
+            }
+            for (size_t i = first; i <= last; i++) {
+                const json_t *golden = json_array_get(prompts, i), *want = json_object_get(golden, "beam4");
+                const FtxHypothesis *h = ftx_engine_hypotheses(engine, id[i], &found);
+
+                if (id[i] != events[k].request)
+                    continue;
+                left--;
+                assert_int_equal(found, 4);
+                assert_int_equal(h[0].count, json_array_size(want));
+                for (size_t t = 0; t < h[0].count; t++)
+                    assert_int_equal(h[0].ids[t], json_integer_value(json_array_get(want, t)));
+                assert_true(fabs((double)h[0].score - json_number_value(json_object_get(golden, "beam4_score"))) < 1e-4);
+            }
+        }
+    }
+    assert_int_equal(left, 0);
+    check_answer(json_array_get(prompts, first), &beside, 6, 1e-3);
+    ftx_engine_close(engine);
+}
+
+static void check_model(const char *name, const char *type, const char *tokens, int width, double tolerance)
 {
     const char *build_dir = getenv("FTX_BUILD");
     char checkout[100], golden[140], dir[600], path[700];
-    char weights[60], most[60];
-    Override overrides[] = {{weights}, {most}, {"limits.sequences=4"}, {"limits.context=104"}, {"kv.block_size=8"}};
+    char weights[60], most[60], lanes[60], sequences[60];
+    Override overrides[] = {{weights}, {most}, {sequences}, {"limits.context=104"}, {"kv.block_size=8"}, {lanes}};
     FtxOptions options = {.device = FTX_DEVICE_CUDA};
     FtxModel *model;
     FtxError err;
 
     snprintf(weights, sizeof weights, "precision.weights=%s", type);
     snprintf(most, sizeof most, "limits.tokens=%s", tokens);
+    snprintf(lanes, sizeof lanes, "decode.width=%d", width);
+    snprintf(sequences, sizeof sequences, "limits.sequences=%d", width > 1 ? 9 : 4);
     snprintf(checkout, sizeof checkout, "tests/models/%s", name);
     snprintf(golden, sizeof golden, "%s/golden.json", checkout);
-    snprintf(dir, sizeof dir, "%s/simt-%s-%s", build_dir, name, type);
-    snprintf(path, sizeof path, "%s/simt-%s-%s.ftx", build_dir, name, type);
+    snprintf(dir, sizeof dir, "%s/simt-%s-%s-%d", build_dir, name, type, width);
+    snprintf(path, sizeof path, "%s/simt-%s-%s-%d.ftx", build_dir, name, type, width);
     Build *build = build_open(dir);
     compile_for_host(&(Model){checkout, overrides, sizeof overrides / sizeof *overrides}, path, build);
     build_run(build);
@@ -136,8 +200,12 @@ static void check_model(const char *name, const char *type, const char *tokens, 
         fail_msg("%s: %s", path, err.text);
     json_t *j = golden_json(golden);
     const json_t *prompts = json_object_get(j, "prompts");
-    generate(model, prompts, 1, 1, thorough ? 24 : 6, tolerance); /* one row */
-    generate(model, prompts, 0, 3, thorough ? 24 : 4, tolerance); /* four, prompts in chunks beside single tokens */
+    if (width > 1) {
+        search(model, prompts, 0, thorough ? 3 : 1);
+    } else {
+        generate(model, prompts, 1, 1, thorough ? 24 : 6, tolerance); /* one row */
+        generate(model, prompts, 0, 3, thorough ? 24 : 4, tolerance); /* four, prompts in chunks beside single tokens */
+    }
     ftx_model_close(model);
     json_decref(j);
     print_message("%s %s: %zu kernels, %zu launches (%zu overlapping) in %zu graphs\n", name, type, build_count(build),
@@ -152,7 +220,7 @@ static void check_model(const char *name, const char *type, const char *tokens, 
 static void llama(void **state)
 {
     (void)state;
-    check_model("tiny-llama", "fp32", "16", 1e-3);
+    check_model("tiny-llama", "fp32", "16", 1, 1e-3);
 }
 
 static void gpt2(void **state)
@@ -160,7 +228,7 @@ static void gpt2(void **state)
     (void)state;
     if (SIMT_SANITIZED)
         return;
-    check_model("tiny-gpt2", "fp32", "16", 1e-3);
+    check_model("tiny-gpt2", "fp32", "16", 1, 1e-3);
 }
 
 /* 16-bit weights and activations: the tensor-core kernels. Texts part where the two best tokens were close. */
@@ -169,26 +237,48 @@ static void llama_bf16(void **state)
     (void)state;
     if (SIMT_SANITIZED) /* slow there, and gpt2_fp16 goes the same ways */
         return;
-    check_model("tiny-llama", "bf16", "16", 0.3);
+    check_model("tiny-llama", "bf16", "16", 1, 0.3);
 }
 
 static void gpt2_fp16(void **state)
 {
     (void)state;
-    check_model("tiny-gpt2", "fp16", "16", 0.1);
+    check_model("tiny-gpt2", "fp16", "16", 1, 0.1);
 }
 
 static void mistral(void **state)
 {
     (void)state;
     if (thorough)
-        check_model("tiny-mistral", "fp32", "64", 1e-3);
+        check_model("tiny-mistral", "fp32", "64", 1, 1e-3);
+}
+
+/* Beam search: lanes that share a prompt, and owners that move. */
+static void llama_beams(void **state)
+{
+    (void)state;
+    check_model("tiny-llama", "fp32", "16", 4, 1e-3);
+}
+
+static void gpt2_beams(void **state)
+{
+    (void)state;
+    if (thorough)
+        check_model("tiny-gpt2", "fp32", "16", 4, 1e-3);
+}
+
+static void mistral_beams(void **state)
+{
+    (void)state;
+    if (thorough)
+        check_model("tiny-mistral", "fp32", "64", 4, 1e-3);
 }
 
 int main(int n, char **words)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(llama), cmocka_unit_test(gpt2), cmocka_unit_test(llama_bf16),
-                                       cmocka_unit_test(gpt2_fp16), cmocka_unit_test(mistral)};
+                                       cmocka_unit_test(gpt2_fp16), cmocka_unit_test(mistral),
+                                       cmocka_unit_test(llama_beams), cmocka_unit_test(gpt2_beams), cmocka_unit_test(mistral_beams)};
 
     thorough = n > 1 && strcmp(words[1], "long") == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,44 @@
+// attend_decode_beams.cu - contract and instance of attend_decode.cuh where rows may be lanes of a beam
+// search: positions are looked up by owner. Otherwise as attend_decode.cu, which says more.
+//@ kernel  attend_decode_beams
+//@ device  cuda
+//@ rows    decode
+//@ args    q[T,H,E] $step $rows $pages $k $v $owner -> y
+//@ match   y = attend_paged(q)
+//@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
+//@ consts  PAGE: BLOCK  LENGTH: CONTEXT  MAX_ROWS: SEQUENCES
+//@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
+//@ consts  CHUNK: 256  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
+//@ consts  MATRIX: X == KV && X != fp32
+//@ consts  SET: min(HEADS / KV_HEADS, MATRIX && HEAD_DIM <= 128 ? 16 : 8)
+//@ consts  SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PART: round_up(SET * (HEAD_DIM + 2), 4)
+//@ consts  TILE: MATRIX || HEAD_DIM <= 64 ? 16 : HEAD_DIM <= 128 ? 8 : 4
+//@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  SLOT: 2 * TILE * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
+//@ consts  WARPS: 4 2  STAGES: 2  BLOCKS: WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
+//@ consts  SHARED: WARPS * (STAGES * SLOT + SET * (round_up(HEAD_DIM, 16) + 6) * 4) + (MATRIX ? 0 : SET * HEAD_DIM * 4) + (MAX_ROWS + 5) * 4
+//@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
+//@ fits    WARPS * SLOT <= 40000
+//@ fits    SHARED <= SMEM && BEAMS > 0
+//@ launch  grid min(BLOCKS * SMS, S * SETS * MAX_CHUNKS)    block WARPS * 32    smem SHARED
+//@ scratch partials 4 * S_MAX * SETS * MAX_CHUNKS * PART
+//@ zeroed  counters 4 * S_MAX * SETS
+//@ moves   S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
+//@ flops   2 * S * CONTEXT * HEADS * HEAD_DIM
+//@ overlap yes
+#include "attend_decode.cuh"
+
+struct Config {
+    using T = @X@;
+    using KV = @KV@;
+    static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@;
+    static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, MAX_ROWS = @MAX_ROWS@;
+    static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
+    static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
+    static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@;
+    static constexpr int BEAMS = 1;
+};
+static_assert(DecodeShape<Config>::SHARED <= @SHARED@ && DecodeShape<Config>::PART == @PART@ &&
+                  DecodeShape<Config>::HEAD_SETS == @SETS@, "contract and kernel disagree");
+
+extern "C" __global__ void __launch_bounds__(Config::WARPS * 32, Config::BLOCKS)
+@NAME@(const __grid_constant__ AttendDecodeBeamsArgs a) { attend_decode<Config>(a); }

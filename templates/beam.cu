@@ -1,0 +1,28 @@
+// beam.cu - contract and instance of beam.cuh
+//@ kernel  beam
+//@ device  cuda
+//@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $token $history $owner $group $lanes $hyps $out -> y
+//@ match   y = beam(logits, s)
+//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  ENDS: END_IDS  WIDTH: BEAMS
+//@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
+//@ consts  SHARED: max(32768 + 4 * BIASES, max(8 * WIDTH * MOST, 16384))
+//@ fits    SHARED + 4096 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
+//@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
+//@ scratch tiles 8 * S_MAX * TILES
+//@ scratch lists 8 * S_MAX * TILES * MOST
+//@ scratch best 8 * S_MAX * MOST
+//@ scratch past 4 * S_MAX * LENGTH
+//@ zeroed  counters 4 * S_MAX
+//@ zeroed  groups 4 * S_MAX
+//@ moves   4 * S * VOCAB
+//@ overlap yes
+#include "beam.cuh"
+
+struct Config {
+    static constexpr int V = @VOCAB@, CONTEXT = @LENGTH@, SEQUENCES = @SLOTS@;
+    static constexpr int LOGIT_BIAS = @BIASES@, END_IDS = @ENDS@, WIDTH = @WIDTH@;
+};
+static_assert(BeamShape<Config>::SHARED <= @SHARED@ && BeamShape<Config>::MOST == @MOST@, "contract and kernel disagree");
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+@NAME@(const __grid_constant__ BeamArgs a) { beam<Config>(a); }
