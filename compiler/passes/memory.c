@@ -221,7 +221,7 @@ static FtxOperand operand_bytes(Lower *l, Program *p, uint32_t launch, const Ope
     case OPERAND_NAMED:
         for (Id v = 1; v < l->g->values.n && o->layer > 0; v++)
             layers += ir_value(l->g, v)->op == OP_APPEND;
-        assert(o->layer == 0 || layers > 0);
+        assert(o->layer <= 0 || layers > 0);
         return (FtxOperand){.space = named[o->at].space,
                             .offset = h->named[o->at] +
                                       (o->layer > 0 ? h->named_bytes[o->at] / layers * (uint64_t)o->layer : 0)};
