@@ -346,9 +346,15 @@ static void settings(void **state)
 
 /* --- beside others ------------------------------------------------------------------------------------ */
 
+/* To the bit on the CPU; on a GPU steps of other sizes may sum in another order. */
 static bool same(const Found *a, const Found *b)
 {
-    return a->n == b->n && memcmp(a->ids, b->ids, sizeof a->ids) == 0 && memcmp(a->score, b->score, sizeof a->score) == 0;
+    const double off = golden_on_cuda() ? tolerance() : 0.0;
+
+    for (size_t i = 0; i < a->n && i < b->n; i++)
+        if (!(fabs(a->score[i] - b->score[i]) <= off))
+            return false;
+    return a->n == b->n && memcmp(a->ids, b->ids, sizeof a->ids) == 0;
 }
 
 /* A search gives the same whoever runs beside it, whoever is cut short, and in whichever slots. */
