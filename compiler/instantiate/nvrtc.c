@@ -32,17 +32,17 @@ size_t nvrtc_flags(Target t, const char *flags[NVRTC_MAX_FLAGS], char architectu
 enum { OLDEST_MAJOR = 12, OLDEST_MINOR = 4, MAX_UP = 5 };
 
 /* Every function of NVRTC that we call; the field's type is the header's. */
-#define NVRTC_FUNCTIONS(F)                                                                         \
-    F(nvrtcVersion)                                                                                \
-    F(nvrtcGetErrorString)                                                                         \
-    F(nvrtcCreateProgram)                                                                          \
-    F(nvrtcDestroyProgram)                                                                         \
-    F(nvrtcCompileProgram)                                                                         \
-    F(nvrtcGetCUBINSize)                                                                           \
-    F(nvrtcGetCUBIN)                                                                               \
-    F(nvrtcGetPTXSize)                                                                             \
-    F(nvrtcGetPTX)                                                                                 \
-    F(nvrtcGetProgramLogSize)                                                                      \
+#define NVRTC_FUNCTIONS(F) \
+    F(nvrtcVersion) \
+    F(nvrtcGetErrorString) \
+    F(nvrtcCreateProgram) \
+    F(nvrtcDestroyProgram) \
+    F(nvrtcCompileProgram) \
+    F(nvrtcGetCUBINSize) \
+    F(nvrtcGetCUBIN) \
+    F(nvrtcGetPTXSize) \
+    F(nvrtcGetPTX) \
+    F(nvrtcGetProgramLogSize) \
     F(nvrtcGetProgramLog)
 
 static struct Nvrtc {
@@ -61,6 +61,20 @@ static void note(const char *path, const char *why)
     snprintf(nvrtc.missing + n, sizeof nvrtc.missing - n, "%s%s (%s)", n ? ", " : "", path, why);
 }
 
+/* NVRTC loads a part of its own by plain name while it compiles. Where the system's linker does not know
+ * the folder, as with wheels, the part is loaded from there before. */
+static void load_part(const char *path, int major, int minor)
+{
+    const char *slash = strrchr(path, '/');
+    char part[PATH_MAX + 64];
+
+    if (!slash)
+        return;
+    snprintf(part, sizeof part, "%.*slibnvrtc-builtins.so.%d.%d", (int)(slash + 1 - path), path, major, minor);
+    if (access(part, R_OK) == 0)
+        dlopen(part, RTLD_NOW | RTLD_LOCAL); /* for as long as this process lives */
+}
+
 /* Loads one candidate; false: `missing` says why not. A plain name is for the system's linker, a
  * path must be there (its absence is not worth a word). */
 static bool try_library(const char *path)
@@ -75,16 +89,18 @@ static bool try_library(const char *path)
         return false;
     }
     bool whole = true;
-#define F(name)                                                                                    \
-    *(void **)&nvrtc.name = dlsym(nvrtc.library, #name);                                           \
+#define F(name) \
+    *(void **)&nvrtc.name = dlsym(nvrtc.library, #name); \
     whole = whole && nvrtc.name;
     NVRTC_FUNCTIONS(F)
 #undef F
     if (nvrtc.nvrtcVersion)
         nvrtc.nvrtcVersion(&major, &minor);
     snprintf(nvrtc.version, sizeof nvrtc.version, "%d.%d", major, minor);
-    if (whole && (major > OLDEST_MAJOR || (major == OLDEST_MAJOR && minor >= OLDEST_MINOR)))
+    if (whole && (major > OLDEST_MAJOR || (major == OLDEST_MAJOR && minor >= OLDEST_MINOR))) {
+        load_part(path, major, minor);
         return true;
+    }
     note(path, whole ? nvrtc.version : "not an NVRTC library");
     dlclose(nvrtc.library);
     nvrtc.library = NULL;
@@ -145,8 +161,7 @@ static bool load(void)
         return false;
     }
     return try_near_program() || try_library("libnvrtc.so.13") || try_library("libnvrtc.so.12") ||
-           try_library("libnvrtc.so") || try_folder("/usr/local/cuda/lib64") ||
-           try_folder("/usr/local/cuda/lib");
+           try_library("libnvrtc.so") || try_folder("/usr/local/cuda/lib64") || try_folder("/usr/local/cuda/lib");
 }
 
 const char *nvrtc_version(void)
@@ -184,8 +199,7 @@ static bool take_code(nvrtcProgram p, bool ptx, Bytes *out)
 {
     size_t n = 0;
 
-    if ((ptx ? nvrtc.nvrtcGetPTXSize(p, &n) : nvrtc.nvrtcGetCUBINSize(p, &n)) != NVRTC_SUCCESS ||
-        n == 0)
+    if ((ptx ? nvrtc.nvrtcGetPTXSize(p, &n) : nvrtc.nvrtcGetCUBINSize(p, &n)) != NVRTC_SUCCESS || n == 0)
         return false;
     char *code = calloc(1, n);
     if (!code)
