@@ -26,3 +26,11 @@ function(ftx_embed out)
   endforeach()
   set_source_files_properties(${out} PROPERTIES OBJECT_DEPENDS "${deps}")
 endfunction()
+
+# ftx_embed_program(OUT NAME TARGET): the bytes of a program that this build makes, from NAME to NAME_end.
+function(ftx_embed_program out name target)
+  set(code "/* Made by cmake/embed.cmake. */\n#include \"compiler/embed.h\"\n\n")
+  string(APPEND code "__asm__(\".section .rodata\\n.balign 4096\\n${name}:\\n.incbin \\\"${CMAKE_BINARY_DIR}/${target}\\\"\\n${name}_end:\\n.byte 0\\n.previous\\n.globl ${name}, ${name}_end\\n\");\n")
+  file(CONFIGURE OUTPUT ${out} CONTENT "${code}" @ONLY)
+  set_source_files_properties(${out} PROPERTIES OBJECT_DEPENDS ${CMAKE_BINARY_DIR}/${target})
+endfunction()

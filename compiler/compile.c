@@ -148,6 +148,8 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     parts.checkpoint = checkpoint;
     parts.tokenizer = tokenizer;
     parts.sidecar = o->sidecar;
+    parts.program = o->program;
+    parts.program_bytes = o->program_bytes;
     parts.build = arena_printf(keep, "ftxc %d.%d\nnvrtc %s\n", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
                                n > 1 || targets[0].id ? nvrtc_version() : "not used");
     progress.what = "weights";

@@ -13,6 +13,8 @@ typedef struct CompileOptions {
     size_t n_overrides;
     bool no_weights;  /* leave them out: random weights only */
     bool sidecar;     /* weights in a file of their own */
+    const void *program; /* put the artifact behind this program; NULL: into a file of its own */
+    size_t program_bytes;
     bool quiet;       /* no progress */
     const char *emit; /* --emit-cuda: where to write the CUDA texts */
     Dump dump;

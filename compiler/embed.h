@@ -11,4 +11,7 @@ typedef struct EmbeddedFile {
 extern const EmbeddedFile embedded_files[]; /* sorted by path in the tree */
 extern const size_t embedded_count;
 
+/* ftx-run, the program that `ftxc compile --exe` puts before an artifact. */
+extern const char embedded_runner[], embedded_runner_end[];
+
 #endif

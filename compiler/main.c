@@ -1,13 +1,18 @@
 /* main.c - ftxc: finds the command and runs it. */
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "commands/command.h"
+#include "../runner/run.h"
 #include "../runtime/base/arena.h"
 #include "../runtime/base/file.h"
+
+static int run_artifact(int argc, char **argv)
+{
+    return run(NULL, argc, argv);
+}
 
 static const struct {
     const char *name;
@@ -15,7 +20,7 @@ static const struct {
     const char *args, *what;
 } commands[] = {
     {"compile", command_compile, "SPEC|DIR -o FILE.ftx", "compile a model spec or a Hugging Face checkout"},
-    {"run", command_run, "FILE.ftx [PROMPT]", "write text with a compiled model"},
+    {"run", run_artifact, "FILE.ftx [PROMPT]", "write text with a compiled model"},
     {"score", command_score, "FILE.ftx TEXTFILE", "loss and perplexity of a text under a model"},
     {"bench", command_bench, "FILE.ftx", "time decode and prompt steps"},
     {"show", command_show, "FILE.ftx", "what is in an artifact: facts, memory map, kernels"},
@@ -24,18 +29,6 @@ static const struct {
     {"ops", command_ops, "", "the ops a graph is made of"},
     {"help", command_help, "[COMMAND|env]", "this text, a command's options, environment variables"},
 };
-
-int command_mistake(const char *command, const char *format, ...)
-{
-    va_list ap;
-
-    fprintf(stderr, "ftxc %s: ", command);
-    va_start(ap, format);
-    vfprintf(stderr, format, ap);
-    va_end(ap);
-    fprintf(stderr, "\ntry: ftxc help %s\n", command);
-    return EXIT_MISTAKE;
-}
 
 static int find(const char *name)
 {

@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/expr.h"
 #include "base/hash.h"
+#include "trailer.h"
 
 enum { MAX_SECTIONS = 1024, SECTION_ALIGN = 64, WEIGHT_ALIGN = 256, MAX_BLOCK = 1024, MAX_SMEM = 1 << 20 };
 
@@ -569,10 +570,12 @@ FtxStatus artifact_open(const char *path, Artifact *a, FtxError *err)
     FtxStatus s;
 
     *a = (Artifact){0};
-    s = file_map(path, &a->map, err);
+    s = file_map(path, &a->file, err);
     if (s)
         return s;
-    s = check_all(a, path, err);
+    s = trailer_find(a->file, &a->map, err);
+    if (!s)
+        s = check_all(a, path, err);
     if (s) {
         artifact_close(a);
         return ftx_context(err, s, "%s", path);
@@ -584,7 +587,7 @@ FtxStatus artifact_open_bytes(const void *p, size_t bytes, Artifact *a, FtxError
 {
     FtxStatus s;
 
-    *a = (Artifact){.map = {p, bytes}, .borrowed = true};
+    *a = (Artifact){.map = {p, bytes}};
     s = check_all(a, NULL, err);
     if (s)
         artifact_close(a);
@@ -593,8 +596,7 @@ FtxStatus artifact_open_bytes(const void *p, size_t bytes, Artifact *a, FtxError
 
 void artifact_close(Artifact *a)
 {
-    if (!a->borrowed)
-        file_unmap(&a->map);
+    file_unmap(&a->file);
     file_unmap(&a->sidecar);
     *a = (Artifact){0};
 }

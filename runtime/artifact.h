@@ -25,8 +25,8 @@ typedef struct ArtifactPlan { /* borrowed from the map */
 enum { ARTIFACT_MAX_PLANS = 16 };
 
 typedef struct Artifact {
-    FileMap map, sidecar;
-    bool borrowed; /* map is the caller's */
+    FileMap map;           /* the artifact: all of its file, or what stands behind a program */
+    FileMap file, sidecar; /* what is mapped; file is nothing when the bytes are the caller's */
     const FtxHeader *header;
     const FtxSection *sections;
     const FtxFacts *facts;

@@ -12,6 +12,7 @@
 #include "base/expr.c"
 #include "base/file.c"
 #include "base/hash.c"
+#include "trailer.c"
 #include "artifact.c"
 #include "memory.c"
 #include "random.c"

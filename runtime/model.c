@@ -158,9 +158,12 @@ static FtxStatus open_cuda(Artifact *a, const FtxOptions *o, FtxModel **out, Ftx
 static FtxStatus open_auto(const char *path, Artifact *a, const FtxOptions *o, FtxModel **out, FtxError *err)
 {
     FtxError why = {FTX_OK, ""};
-    uint32_t target;
+    uint32_t target = FTX_TARGET_CPU;
+    bool fell = false;
     FtxStatus s;
 
+    for (uint32_t i = 0; i < a->n_plans; i++)
+        fell |= a->plans[i].head->target != FTX_TARGET_CPU;
     if (find_cuda(a, o->ordinal, &target, &why) == FTX_OK) {
         if (model_on(&device_cuda, a, target, "", o, out, &why) == FTX_OK)
             return FTX_OK;
@@ -169,7 +172,7 @@ static FtxStatus open_auto(const char *path, Artifact *a, const FtxOptions *o, F
             return s;
     }
     s = open_cpu(a, why.text, o, out, err);
-    if (!s)
+    if (!s && (fell || target != FTX_TARGET_CPU)) /* an artifact for the CPU on a machine without a GPU is no fall */
         model_log(*out, why.status == FTX_ENODEVICE ? 0 : 1, "running on the CPU: %s", why.text);
     return s;
 }

@@ -18,6 +18,8 @@ typedef struct ArtifactParts {
     size_t tokenizer_bytes;
     const char *build;                     /* text of FTX_SEC_BUILD */
     bool sidecar;                          /* weights into FILE.ftxw */
+    const void *program; /* goes before the artifact, and makes the file executable; NULL: none */
+    size_t program_bytes;
 } ArtifactParts;
 
 /* Same parts, same bytes. Written under another name, synced, renamed. */

@@ -3,6 +3,8 @@
  *   header | facts strings spec build tokenizer | plan sections, a target after another
  *          | weight index | weights (4096-aligned) or tables | section table
  *
+ * With a program before it (--exe) all that moves to the next page, and a trailer says where it is.
+ *
  * All but the weights is small and built in memory first; weights stream into their place. Nothing
  * of the machine or the hour goes in: same parts, same bytes. */
 #include <stdlib.h>
@@ -11,6 +13,7 @@
 
 #include "artifact.h"
 #include "../../runtime/base/hash.h"
+#include "../../runtime/trailer.h"
 
 enum { SECTION_ALIGN = 64, WEIGHTS_ALIGN = 4096 };
 
@@ -31,6 +34,7 @@ typedef struct Writer {
     Bytes strings;
     uint32_t *slots; /* of the strings: open addressing over hashes, offset + 1; 0 is free */
     size_t n_slots, n_strings;
+    uint64_t base; /* of the artifact in its file */
 } Writer;
 
 /* --- strings: each once ---------------------------------------------------------------------- */
@@ -296,6 +300,19 @@ static bool put(FileOut *out, uint64_t at, const void *p, size_t bytes, Diag *d)
     return !bytes || !file_write_at(out, at, p, bytes, &err) || diag_error(d, (Loc){0}, "%s", err.text);
 }
 
+static bool put_program(const Writer *w, FileOut *out, uint64_t bytes, Diag *d)
+{
+    const FtxTrailer trailer = trailer_make(w->base, bytes);
+    FtxError err;
+
+    if (!w->parts->program)
+        return true;
+    if (file_executable(out, &err))
+        return diag_error(d, (Loc){0}, "%s", err.text);
+    return put(out, 0, w->parts->program, w->parts->program_bytes, d) &&
+           put(out, w->base + bytes, &trailer, sizeof trailer, d);
+}
+
 static bool put_sections(Writer *w, FileOut *out, uint64_t table_at, Diag *d)
 {
     FtxHeader h = {.magic = {0}, .format = FTX_FORMAT, .sections = (uint32_t)w->pieces.n, .sections_at = table_at};
@@ -306,7 +323,7 @@ static bool put_sections(Writer *w, FileOut *out, uint64_t table_at, Diag *d)
 
         if (p->data) {
             p->head.checksum = hash64(p->data, (size_t)p->head.bytes);
-            if (!put(out, p->head.offset, p->data, (size_t)p->head.bytes, d))
+            if (!put(out, w->base + p->head.offset, p->data, (size_t)p->head.bytes, d))
                 return false;
         }
         table[i] = p->head;
@@ -316,7 +333,8 @@ static bool put_sections(Writer *w, FileOut *out, uint64_t table_at, Diag *d)
     h.sections_checksum = hash64(table, w->pieces.n * sizeof *table);
     h.version_major = FTX_VERSION_MAJOR;
     h.version_minor = FTX_VERSION_MINOR;
-    return put(out, table_at, table, w->pieces.n * sizeof *table, d) && put(out, 0, &h, sizeof h, d);
+    return put(out, w->base + table_at, table, w->pieces.n * sizeof *table, d) &&
+           put(out, w->base, &h, sizeof h, d) && put_program(w, out, h.file_bytes, d);
 }
 
 static bool commit(FileOut **out, Diag *d)
@@ -385,13 +403,14 @@ bool artifact_write(const char *path, const ArtifactParts *parts,
     if (!sidecar)
         weights = &w.pieces.at[w.pieces.n - 1];
     table_at = place(&w);
+    w.base = round_up(parts->program_bytes, FTX_TRAILER_ALIGN);
 
     if (file_create(path, &out, &err) || (sidecar && file_create(sidecar, &beside, &err))) {
         diag_error(d, (Loc){0}, "%s", err.text);
         goto end;
     }
     if (!weights_pack(parts->checkpoint, parts->spec, parts->packing, sidecar ? beside : out,
-                      sidecar ? 0 : weights->head.offset, &checksum, progress, user, d))
+                      sidecar ? 0 : w.base + weights->head.offset, &checksum, progress, user, d))
         goto end;
     if (sidecar)
         facts->sidecar_checksum = checksum;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "command.h"
-#include "device.h"
-#include "options.h"
+#include "../../runner/device.h"
+#include "../../runner/options.h"
 #include "../../runtime/base/arena.h"
 
 typedef struct Options {
@@ -84,8 +84,8 @@ int command_bench(int argc, char **argv)
         !options_numbers(o.context ? o.context : "128", contexts, LEN(contexts), &n_contexts) ||
         !options_numbers(o.prompt ? o.prompt : "0", prompts, LEN(prompts), &n_prompts))
         return command_mistake("bench", "--sequences, --context, --prompt: expected numbers with commas between");
-    if (!device_parse(o.device, o.threads, o.random_weights, &open))
-        return command_mistake("bench", "--device: expected cpu, cuda, cuda:N or auto; --threads: 0 to 1024");
+    if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
+        return command_mistake("bench", "%s", error);
     if (ftx_model_open(rest.at[0], &open, &model, &err) || ftx_engine_open(model, &open, &b.engine, &err)) {
         fprintf(stderr, "ftxc: %s\n", err.text);
         ftx_model_close(model);

@@ -6,19 +6,22 @@
 #include <time.h>
 
 #include "command.h"
-#include "options.h"
+#include "../embed.h"
+#include "../../runtime/base/file.h"
+#include "../../runner/options.h"
 
 typedef struct Options {
-    bool help, no_weights, sidecar, quiet, json;
+    bool help, no_weights, sidecar, exe, quiet, json;
     const char *out, *targets, *emit, *dump, *dump_dir;
     TextList defines;
 } Options;
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
-    {"--output", 'o', OPT_TEXT, "FILE", "the artifact to write (default: NAME.ftx, NAME from the spec)", AT(out), 0},
+    {"--output", 'o', OPT_TEXT, "FILE", "the artifact to write (default: NAME.ftx; NAME with --exe; NAME from the spec)", AT(out), 0},
     {"--target", 't', OPT_TEXT, "LIST", "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a, all; ptx: for other GPUs (default: cpu and this GPU)", AT(targets), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
+    {"--exe", 0, OPT_FLAG, NULL, "write a program that needs nothing else: ./NAME \"Once upon a time\"", AT(exe), 0},
     {"--sidecar", 0, OPT_FLAG, NULL, "weights into FILE.ftxw beside the artifact", AT(sidecar), 0},
     {"--no-weights", 0, OPT_FLAG, NULL, "store no weights: run and bench fill random ones", AT(no_weights), 0},
     {"--emit-cuda", 0, OPT_TEXT, "DIR", "write every generated kernel as a file that compiles alone", AT(emit), 0},
@@ -38,8 +41,8 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* specs/fable.lua -> fable.ftx, in the current folder */
-static const char *default_out(const char *spec, Arena *keep)
+/* specs/fable.lua -> fable.ftx, in the current folder; a program has no suffix */
+static const char *default_out(const char *spec, bool exe, Arena *keep)
 {
     size_t n = strlen(spec);
     const char *base;
@@ -51,7 +54,21 @@ static const char *default_out(const char *spec, Arena *keep)
     n = strlen(base);
     if (n > 4 && strcmp(base + n - 4, ".lua") == 0)
         n -= 4;
-    return arena_printf(keep, "%.*s.ftx", (int)n, base);
+    return arena_printf(keep, "%.*s%s", (int)n, base, exe ? "" : ".ftx");
+}
+
+/* Better said now than after the work. */
+static bool can_write(const char *path)
+{
+    FtxError err;
+    FileOut *out;
+
+    if (file_create(path, &out, &err)) {
+        command_say(err.text);
+        return false;
+    }
+    file_abort(out);
+    return true;
 }
 
 int command_compile(int argc, char **argv)
@@ -74,20 +91,27 @@ int command_compile(int argc, char **argv)
                "(config.json, safetensors, tokenizer.json), into one artifact.\n\n");
         options_help(table, LEN(table));
         printf("\nExamples:\n  ftxc compile specs/fable.lua -o fable.ftx\n"
-               "  ftxc compile ~/models/Llama-3.2-1B -t sm_90a -D limits.context=8192 -D precision.weights=bf16\n");
+               "  ftxc compile ~/models/Llama-3.2-1B -t sm_90a -D limits.context=8192 -D precision.weights=bf16\n"
+               "  ftxc compile specs/fable.lua --exe -o story && ./story \"Once upon a time\"\n");
         return EXIT_DONE;
     }
     if (rest.n != 1)
         return command_mistake("compile", "expected one spec or folder, found %zu arguments", rest.n);
+    if (o.exe && (o.sidecar || o.no_weights))
+        return command_mistake("compile", "--exe writes one file that needs nothing else: leave %s out",
+                               o.sidecar ? "--sidecar" : "--no-weights");
     keep = arena_open();
     for (size_t i = 0; i < o.defines.n; i++)
         overrides[i].text = o.defines.at[i];
     c = (CompileOptions){
-        .spec = rest.at[0], .out = o.out ? o.out : default_out(rest.at[0], keep), .targets = o.targets,
+        .spec = rest.at[0], .out = o.out ? o.out : default_out(rest.at[0], o.exe, keep), .targets = o.targets,
         .overrides = overrides, .n_overrides = o.defines.n, .no_weights = o.no_weights, .sidecar = o.sidecar,
-        .quiet = o.quiet, .emit = o.emit, .dump = {o.dump, o.dump_dir ? o.dump_dir : "."},
+        .quiet = o.quiet, .program = o.exe ? embedded_runner : NULL,
+        .program_bytes = o.exe ? (size_t)(embedded_runner_end - embedded_runner) : 0, .emit = o.emit, .dump = {o.dump, o.dump_dir ? o.dump_dir : "."},
     };
-    if (!compile(&c, keep, &r, &d)) {
+    if (!can_write(c.out)) {
+        code = EXIT_FAILED;
+    } else if (!compile(&c, keep, &r, &d)) {
         fprintf(stderr, "ftxc: %s\n", d.text);
         code = EXIT_MISTAKE;
     } else if (o.json) {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "command.h"
-#include "device.h"
-#include "options.h"
+#include "../../runner/device.h"
+#include "../../runner/options.h"
 #include "../../runtime/base/arena.h"
 #include "../../runtime/base/file.h"
 
@@ -71,8 +71,8 @@ int command_score(int argc, char **argv)
     }
     if (rest.n != (o.ids ? 1u : 2u))
         return command_mistake("score", "expected an artifact and a text file, or --ids");
-    if (!device_parse(o.device, o.threads, 0, &open))
-        return command_mistake("score", "--device: expected cpu, cuda, cuda:N or auto; --threads: 0 to 1024");
+    if (!device_parse(o.device, o.threads, 0, &open, error, sizeof error))
+        return command_mistake("score", "%s", error);
     if (ftx_model_open(rest.at[0], &open, &model, &err) || ftx_engine_open(model, &open, &engine, &err))
         goto end;
     ftx_model_info(model, &info);

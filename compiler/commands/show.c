@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "command.h"
-#include "options.h"
+#include "../../runner/options.h"
 #include "../explain/explain.h"
 #include "../../runtime/base/arena.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "options.h"
+#include "../../runner/options.h"
 #include "../spec/spec.h"
 #include "../../runtime/base/file.h"
 

@@ -88,6 +88,21 @@ static void show_program(const Artifact *a, const ArtifactPlan *p, uint32_t prog
     arena_close(keep);
 }
 
+/* Whether it is one of the blocks that named.def lists, under its plain name. */
+static bool is_named(const ArtifactPlan *p, const FtxBuffer *b)
+{
+    static const FtxSpace space[] = {
+#define NAMED(name, space, bytes, what) FTX_SPACE_##space,
+#include "../../runtime/named.def"
+#undef NAMED
+    };
+
+    for (size_t i = 0; i < FTX_NAMED_COUNT; i++)
+        if (b->space == (uint32_t)space[i] && b->offset == p->head->named[i] && b->bytes == p->head->named_bytes[i])
+            return true;
+    return false;
+}
+
 void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
 {
     static const struct {
@@ -109,7 +124,7 @@ void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
                         window_bytes(p->head->named_bytes[i]), named[i].name, named[i].what);
         for (uint32_t i = 0; i < p->n_buffers; i++)
             if (p->buffers[i].space == (uint32_t)s && s != FTX_SPACE_WORK && s != FTX_SPACE_WEIGHTS &&
-                artifact_string(a, p->buffers[i].name)[0] != '$')
+                !is_named(p, &p->buffers[i]))
                 fprintf(out, "    %10s  %10s  %s\n", window_bytes(p->buffers[i].offset),
                         window_bytes(p->buffers[i].bytes), artifact_string(a, p->buffers[i].name));
     }

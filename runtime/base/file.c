@@ -39,8 +39,7 @@ FtxStatus file_map(const char *path, FileMap *map, FtxError *err)
             const int e = errno;
 
             close(fd);
-            return ftx_fail(err, FTX_EIO, "%s: cannot map %lld bytes: %s", path,
-                            (long long)st.st_size, strerror(e));
+            return ftx_fail(err, FTX_EIO, "%s: cannot map %lld bytes: %s", path, (long long)st.st_size, strerror(e));
         }
         map->at = p;
         map->bytes = (size_t)st.st_size;
@@ -56,9 +55,27 @@ void file_unmap(FileMap *map)
     *map = (FileMap){0};
 }
 
+static void remember(FileOut *f)
+{
+    for (size_t i = 0; i < OPEN_MAX_FILES; i++)
+        if (!open_files[i]) {
+            open_files[i] = f;
+            return;
+        }
+}
+
+static void forget(FileOut *f)
+{
+    for (size_t i = 0; i < OPEN_MAX_FILES; i++)
+        if (open_files[i] == f)
+            open_files[i] = NULL;
+    free(f);
+}
+
 FtxStatus file_create(const char *path, FileOut **out, FtxError *err)
 {
     FileOut *f = calloc(1, sizeof *f);
+    struct stat st;
 
     *out = NULL;
     if (!f)
@@ -67,23 +84,23 @@ FtxStatus file_create(const char *path, FileOut **out, FtxError *err)
         free(f);
         return ftx_fail(err, FTX_EIO, "%.200s...: the path is too long", path);
     }
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        free(f);
+        return ftx_fail(err, FTX_EIO, "%s: cannot be written: it is a folder", path);
+    }
     snprintf(f->part, sizeof f->part, "%s.part-%ld", path, (long)getpid());
+    remember(f); /* first, so that Ctrl-C finds it at any time */
     f->fd = open(f->part, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
     if (f->fd < 0 && errno == EEXIST) { /* left by a process of the same number that died */
         unlink(f->part);
         f->fd = open(f->part, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
     }
     if (f->fd < 0) {
-        const FtxStatus s = ftx_fail(err, FTX_EIO, "%s: %s", path, strerror(errno));
+        const FtxStatus s = ftx_fail(err, FTX_EIO, "%s: cannot be written: %s", path, strerror(errno));
 
-        free(f);
+        forget(f);
         return s;
     }
-    for (size_t i = 0; i < OPEN_MAX_FILES; i++)
-        if (!open_files[i]) {
-            open_files[i] = f;
-            break;
-        }
     *out = f;
     return FTX_OK;
 }
@@ -115,12 +132,13 @@ FtxStatus file_write_at(FileOut *out, uint64_t offset, const void *p, size_t byt
     return write_all(out, p, bytes, (int64_t)offset, err);
 }
 
-static void forget(FileOut *f)
+FtxStatus file_executable(FileOut *out, FtxError *err)
 {
-    for (size_t i = 0; i < OPEN_MAX_FILES; i++)
-        if (open_files[i] == f)
-            open_files[i] = NULL;
-    free(f);
+    struct stat st;
+
+    if (fstat(out->fd, &st) || fchmod(out->fd, (st.st_mode | (st.st_mode & 0444) >> 2) & 0777))
+        return ftx_fail(err, FTX_EIO, "%s: cannot be made executable: %s", out->path, strerror(errno));
+    return FTX_OK;
 }
 
 FtxStatus file_sync(FileOut *out, FtxError *err)

@@ -23,6 +23,9 @@ typedef struct Rule {
 
 static const Rule rules[] = {
     {"runtime/* kernels/*", "", "compiler/*", "", "the runtime and the kernels know nothing of the compiler"},
+    {"runtime/* kernels/*", "", "runner/*", "", "the runtime knows nothing of the command line"},
+    {"runner/*", "", "compiler/*", "", "a program with a model inside has no compiler"},
+    {"runner/*", "", "runtime/*", "runtime/ftx.h runtime/base/* runtime/trailer.h", "programs stand on ftx.h"},
     {"runtime/base/*", "", "runtime/*", "runtime/base/* runtime/ftx.h", "the ground stands on nothing above it"},
     {"compiler/* runtime/* kernels/*", "compiler/spec/*", "lua.h lauxlib.h lualib.h", "",
      "only compiler/spec sees Lua"},
@@ -31,7 +34,7 @@ static const Rule rules[] = {
      "cuda.h cuda_runtime.h cublasLt.h", "", "the driver and cuBLASLt stand behind their tables"},
     {"compiler/* runtime/*", "runtime/cuda_* runtime/device_cuda* runtime/cublaslt*",
      "runtime/cuda_* runtime/device_cuda.h runtime/cublaslt*", "", "the driver's tables are the CUDA device's own"},
-    {"compiler/* runtime/* kernels/*", "runtime/ftx_all.c", "*.c", "", "no file includes another's code"},
+    {"compiler/* runtime/* runner/* kernels/*", "runtime/ftx_all.c", "*.c", "", "no file includes another's code"},
     {"kernels/*.cuh", "kernels/part/* kernels/device/*", "*", "kernels/device/* kernels/part/*",
      "a family includes device/ and part/, never another family"},
     {"kernels/part/*", "", "*", "kernels/device/* kernels/part/*", "what families share stands on device/ alone"},
@@ -252,8 +255,8 @@ static void walk(const char *path)
 
 int main(void)
 {
-    static const char *const roots[] = {"compiler", "runtime", "kernels", "templates",
-                                        "specs",    "scripts", "cmake",   "tests"};
+    static const char *const roots[] = {"compiler", "runtime", "runner", "kernels", "templates",
+                                        "specs",    "scripts", "cmake",  "tests"};
 
     for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
         walk(roots[i]);

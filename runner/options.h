@@ -1,6 +1,6 @@
 /* options.h - command lines: one table says what a command takes, what help prints, what is parsed. */
-#ifndef FTXC_OPTIONS_H
-#define FTXC_OPTIONS_H
+#ifndef FTX_RUNNER_OPTIONS_H
+#define FTX_RUNNER_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

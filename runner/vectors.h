@@ -1,8 +1,8 @@
-/* vectors.h - what `ftxc run` does with an encoder. */
-#ifndef FTXC_VECTORS_H
-#define FTXC_VECTORS_H
+/* vectors.h - what `run` does with an encoder. */
+#ifndef FTX_RUNNER_VECTORS_H
+#define FTX_RUNNER_VECTORS_H
 
-#include "../../runtime/ftx.h"
+#include "../runtime/ftx.h"
 
 typedef struct VectorsJob {
     const char *const *text; /* [count]; NULL: ids */

@@ -1,4 +1,6 @@
-/* commands/run.c - ftxc run: prompts in, text out. */
+/* run.c - prompts in, text out. */
+#include "run.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
@@ -12,7 +14,7 @@
 #include "device.h"
 #include "options.h"
 #include "vectors.h"
-#include "../../runtime/base/arena.h"
+#include "../runtime/base/arena.h"
 
 typedef struct Options {
     bool help, batch, json, logits, logprobs, greedy, ignore_eos, no_bos, profile, quiet;
@@ -112,7 +114,7 @@ static double seconds(void)
 static void *must(void *p)
 {
     if (!p) {
-        fprintf(stderr, "ftxc: out of memory\n");
+        command_say("out of memory");
         exit(EXIT_BUG);
     }
     return p;
@@ -505,10 +507,35 @@ static int encode_all(Run *r, const TextList *rest)
     return code;
 }
 
-int command_run(int argc, char **argv)
+/* How the program is called: `ftxc run FILE.ftx`, `ftx-run FILE.ftx`, or `story` with the file inside. */
+static void print_call(const char *artifact, const char *file)
+{
+    printf("%s%s%s%s", command_program, strcmp(command_program, "ftxc") == 0 ? " run" : "", artifact ? "" : " ",
+           artifact ? "" : file);
+}
+
+static void help_head(const char *artifact)
+{
+    print_call(artifact, "FILE.ftx");
+    printf(" [PROMPT] [options]\n\nWrites text with a compiled model%s. The prompt is an argument, a file, or standard input.\n"
+           "An encoder prints the vector of a text, and of several texts (arguments, or lines with --batch) how\n"
+           "near they are to each other; with --json `first`, `mean` and `pooled` of each.\n\n",
+           artifact ? ", which is inside this program" : "");
+}
+
+static void help_examples(const char *artifact)
+{
+    printf("\nExamples:\n  ");
+    print_call(artifact, "fable.ftx");
+    printf(" \"Once upon a time\" --seed 7\n  ");
+    print_call(artifact, "fable.ftx");
+    printf(" --batch --json --greedy < prompts.txt\n");
+}
+
+int run(const char *artifact, int argc, char **argv)
 {
     Options o = {0};
-    TextList rest = {0};
+    TextList rest = {.at = {artifact}, .n = artifact != NULL};
     FtxOptions open;
     FtxError err = {0};
     Run *r;
@@ -519,19 +546,15 @@ int command_run(int argc, char **argv)
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("run", "%s", error);
     if (o.help) {
-        printf("ftxc run FILE.ftx [PROMPT] [options]\n\nWrites text with a compiled model. The prompt is an argument, a file, or standard input.\n"
-               "An encoder prints the vector of a text, and of several texts (arguments, or lines with --batch) how\n"
-               "near they are to each other; with --json `first`, `mean` and `pooled` of each.\n\n");
+        help_head(artifact);
         options_help(table, LEN(table));
-        printf("\nExamples:\n  ftxc run fable.ftx \"Once upon a time\" --seed 7\n"
-               "  ftxc run fable.ftx --batch --json --greedy < prompts.txt\n");
+        help_examples(artifact);
         return EXIT_DONE;
     }
     if (rest.n < 1)
         return command_mistake("run", "expected an artifact, and perhaps a prompt");
-    if (!device_parse(o.device, o.threads, o.random_weights, &open))
-        return command_mistake("run", "--device: expected cpu, cuda, cuda:N or auto, found \"%s\"; --threads: 0 to 1024",
-                               o.device ? o.device : "auto");
+    if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
+        return command_mistake("run", "%s", error);
     r = must(calloc(1, sizeof *r));
     r->o = &o;
     if (o.ids && !options_numbers(o.ids, r->ids, LEN(r->ids), &r->n_ids)) {
@@ -540,13 +563,18 @@ int command_run(int argc, char **argv)
     }
     start = seconds();
     if (ftx_model_open(rest.at[0], &open, &r->model, &err) || ftx_engine_open(r->model, &open, &r->engine, &err)) {
-        fprintf(stderr, "ftxc: %s\n", err.text);
+        command_say(err.text);
         code = err.status == FTX_EINVAL ? EXIT_MISTAKE : EXIT_FAILED;
         goto end;
     }
     ftx_model_info(r->model, &r->info);
     if (rest.n > 2 && r->info.kind != FTX_MODEL_ENCODER) {
         code = command_mistake("run", "expected an artifact and at most one prompt, found %zu arguments", rest.n);
+        goto end;
+    }
+    if (o.ids && (rest.n > 1 || o.file || o.batch)) {
+        code = command_mistake("run", "--ids takes the place of the prompt, and %s is given too",
+                               rest.n > 1 ? "a text" : o.file ? "--prompt-file" : "--batch");
         goto end;
     }
     code = o.ids ? EXIT_DONE : read_prompt(&o, &rest, &text);
@@ -560,7 +588,7 @@ int command_run(int argc, char **argv)
         goto end;
     }
     if (o.profile && ftx_engine_profile(r->engine, true, &(const FtxProfile *){NULL}, &(size_t){0}, &err)) {
-        fprintf(stderr, "ftxc: %s\n", err.text);
+        command_say(err.text);
         code = EXIT_FAILED;
         goto end;
     }
@@ -570,19 +598,19 @@ int command_run(int argc, char **argv)
     const double opened = seconds();
     const FtxStatus s = loop(r, &err);
 
-    if (!o.json && !o.batch) {
+    if (!o.json && !o.batch && (!s || r->tokens)) {
         putchar('\n');
         fflush(stdout);
     }
     if (s) {
-        fprintf(stderr, "ftxc: %s\n", err.text);
+        command_say(err.text);
         code = s == FTX_EINVAL || s == FTX_EFULL ? EXIT_MISTAKE : EXIT_FAILED;
     } else if (stopping) {
         code = EXIT_INTERRUPTED;
     }
     if (o.profile)
         print_profile(r);
-    if (!o.quiet) {
+    if (!o.quiet && (!s || r->tokens)) {
         const double t = seconds() - opened;
 
         fprintf(stderr, "[%s: %llu tokens in %.3f s, %.0f tokens/s; opened in %.0f ms; %s]\n", r->info.name,

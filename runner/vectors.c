@@ -1,4 +1,4 @@
-/* commands/vectors.c - ftxc run on an encoder: texts in; vectors, or how near they are, out.
+/* vectors.c - an encoder runs: texts in; vectors, or how near they are, out.
  *
  * A text's vector is the pooled one; where the model has none, the mean of its tokens' vectors. */
 #include "vectors.h"
@@ -25,7 +25,7 @@ static void *must(size_t n, size_t size)
     void *p = calloc(n ? n : 1, size);
 
     if (!p) {
-        fprintf(stderr, "ftxc: out of memory\n");
+        command_say("out of memory");
         exit(EXIT_BUG);
     }
     return p;
@@ -177,14 +177,14 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
     if (!s)
         s = ftx_engine_encode(engine, &encode, &err);
     if (s)
-        fprintf(stderr, "ftxc: %s\n", err.text);
+        command_say(err.text);
     for (size_t i = 0; i < v.count && !s; i++)
         if (v.errors[i].status) {
             failed = true;
             if (v.count > 1)
-                fprintf(stderr, "ftxc: text %zu: %s\n", i + 1, v.errors[i].text);
+                fprintf(stderr, "%s: text %zu: %s\n", command_program, i + 1, v.errors[i].text);
             else
-                fprintf(stderr, "ftxc: %s\n", v.errors[i].text);
+                command_say(v.errors[i].text);
         }
     if (!s && (v.count > 1 || !failed)) {
         take_means(&v);

@@ -1,0 +1,27 @@
+/* command.c - how commands speak of themselves. */
+#include "command.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *command_program = "ftxc";
+
+void command_say(const char *text)
+{
+    fprintf(stderr, "%s: %s\n", command_program, text);
+}
+
+int command_mistake(const char *command, const char *format, ...)
+{
+    const bool ftxc = strcmp(command_program, "ftxc") == 0;
+    va_list ap;
+
+    fprintf(stderr, "%s%s%s: ", command_program, ftxc ? " " : "", ftxc ? command : "");
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fprintf(stderr, ftxc ? "\ntry: ftxc help %s\n" : "\ntry: %s --help\n", ftxc ? command : command_program);
+    return EXIT_MISTAKE;
+}

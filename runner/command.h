@@ -1,0 +1,17 @@
+/* command.h - what every command keeps to: exit codes, and how it speaks of itself. */
+#ifndef FTX_RUNNER_COMMAND_H
+#define FTX_RUNNER_COMMAND_H
+
+/* Exit codes, in every command. 130 after Ctrl-C, as shells say it. */
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISTAKE = 2, EXIT_BUG = 3, EXIT_INTERRUPTED = 130 };
+
+/* Who speaks: "ftxc", or the name by which a program with a model inside was started. */
+extern const char *command_program;
+
+/* Prints "PROGRAM: TEXT" to standard error. */
+void command_say(const char *text);
+
+/* Says a mistake on the command line, and where the help is; gives EXIT_MISTAKE. */
+int command_mistake(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

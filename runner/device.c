@@ -1,0 +1,50 @@
+/* device.c - the options of commands that open an artifact. */
+#include "device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+
+enum { MAX_THREADS = 1024 };
+
+/* "cuda", "cuda:1" */
+static bool parse_cuda(const char *word, FtxOptions *o)
+{
+    char *end = (char *)"";
+    long ordinal = 0;
+
+    if (word[4] == ':')
+        ordinal = strtol(word + 5, &end, 10);
+    o->device = FTX_DEVICE_CUDA;
+    o->ordinal = (int)ordinal;
+    return *end == '\0' && ordinal >= 0 && ordinal < 1000 && strcmp(word + 4, ":") != 0;
+}
+
+bool device_parse(const char *word, int64_t threads, int64_t random_weights, FtxOptions *o, char *error,
+                  size_t error_bytes)
+{
+    bool known = true;
+
+    *o = (FtxOptions){.threads = (int)threads, .random_weights = (uint64_t)random_weights, .log = device_log};
+    if (threads < 0 || threads > MAX_THREADS) {
+        snprintf(error, error_bytes, "--threads: expected 0 (all) to %d, found %lld", MAX_THREADS, (long long)threads);
+        return false;
+    }
+    if (!word || strcmp(word, "auto") == 0)
+        o->device = FTX_DEVICE_AUTO;
+    else if (strcmp(word, "cpu") == 0)
+        o->device = FTX_DEVICE_CPU;
+    else
+        known = strncmp(word, "cuda", 4) == 0 && (word[4] == '\0' || word[4] == ':') && parse_cuda(word, o);
+    if (!known)
+        snprintf(error, error_bytes, "--device: expected cpu, cuda, cuda:N or auto, found \"%s\"", word);
+    return known;
+}
+
+void device_log(void *user, int level, const char *text)
+{
+    (void)user;
+    fprintf(stderr, "%s: %s%s\n", command_program, level ? "warning: " : "", text);
+}

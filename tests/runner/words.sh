@@ -1,0 +1,78 @@
+#!/bin/sh
+# words.sh - what ftxc says to people who mistake something, and that Ctrl-C leaves nothing behind.
+set -eu
+room=$FTX_BUILD/words
+rm -rf "$room"
+mkdir -p "$room/empty"
+: >"$room/empty.ftx"
+tiny=$room/tiny.ftx
+"$FTXC" compile tests/models/tiny-llama -t cpu -q -o "$tiny"
+
+refused() { # refused CODE WORDS ARGUMENT...: ftxc ends with that code and says those words, nothing else
+    code=$1 words=$2 found=0
+    shift 2
+    "$FTXC" "$@" >"$room/out" 2>"$room/err" </dev/null || found=$?
+    if [ $found != "$code" ] || ! grep -q -F -e "$words" "$room/err" || [ -s "$room/out" ]; then
+        echo "ftxc $*: exit code $found, wanted $code and \"$words\"; it said:" >&2
+        cat "$room/err" "$room/out" >&2
+        exit 1
+    fi
+}
+refused 1 'empty: not a regular file' run "$room/empty" x
+refused 1 '/dev/null: not a regular file' run /dev/null x
+refused 1 'is 0 bytes' run "$room/empty.ftx" x
+refused 1 'none.ftx: No such file' run "$room/none.ftx" x
+refused 1 'is not an ftx artifact' run README.md x
+refused 2 'it has no config.json' compile "$room/empty" -o "$room/x.ftx"
+refused 2 'no spec there' compile "$room/none.lua" -o "$room/x.ftx"
+refused 1 'cannot be written: it is a folder' compile tests/models/tiny-llama -o "$room/empty"
+refused 1 'cannot be written: No such file' compile tests/models/tiny-llama -o "$room/no/x.ftx"
+refused 1 'cannot be written' compile tests/models/tiny-llama -o /proc/x.ftx
+refused 2 'sm_90b' compile tests/models/tiny-llama -t sm_90b -o "$room/x.ftx"
+refused 2 '0 (all) to 1024, found 2000' run "$tiny" --ids 5 --threads 2000
+refused 2 'expected cpu, cuda, cuda:N or auto, found "gpu"' run "$tiny" --ids 5 -d gpu
+refused 2 'and a text is given too' run "$tiny" hello --ids 5
+refused 2 'no tokenizer' run "$tiny" hello
+refused 2 '99999 is no token id' run "$tiny" --ids 99999
+refused 2 'expected numbers with commas' run "$tiny" --ids ''
+refused 2 'top_k: expected 0 to' run "$tiny" --ids 5 --top-k 2000
+test ! -e "$room/x.ftx"
+
+# More threads than there are processors is slow, not wrong.
+"$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu --threads 100 >"$room/many" 2>/dev/null
+"$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu | cmp - "$room/many"
+
+# The same stop text twice is that stop text; it ends the answer, which alone goes to standard output.
+"$FTXC" compile specs/fable.lua -t cpu -q -o "$room/fable.ftx"
+ask="run $room/fable.ftx -d cpu --greedy -n 40"
+# shellcheck disable=SC2086
+{
+    "$FTXC" $ask "Once upon a time" --stop . --stop . >"$room/twice" 2>"$room/err"
+    "$FTXC" $ask "Once upon a time" --stop . -q >"$room/once"
+    "$FTXC" $ask "Once upon a time" -q >"$room/whole"
+}
+cmp "$room/once" "$room/twice"
+grep -q 'tokens/s' "$room/err"
+head -c "$(($(stat -c %s "$room/once") - 1))" "$room/once" | cmp -n "$(($(stat -c %s "$room/once") - 1))" - "$room/whole"
+
+# Ctrl-C during compile: exit code 130, the folder as it was. The moment varies with the pause.
+old=$(cksum <"$room/fable.ftx") interrupted=0
+for pause in 0.01 0.02 0.03 0.05 0.08 0.1 0.15 0.2 0.3 0.02 0.03 0.05; do
+    code=0
+    "$FTXC" compile specs/fable.lua -t cpu -q -o "$room/fable.ftx" &
+    sleep $pause
+    kill -INT $! 2>/dev/null || true
+    wait $! || code=$?
+    case $code in
+    130) interrupted=$((interrupted + 1)) ;;
+    0) ;;
+    *) echo "Ctrl-C after $pause s: exit code $code" >&2; exit 1 ;;
+    esac
+    if ls "$room" | grep -q part; then
+        echo "Ctrl-C after $pause s left $(ls "$room" | grep part)" >&2
+        exit 1
+    fi
+    test "$(cksum <"$room/fable.ftx")" = "$old"
+done
+echo "interrupted $interrupted of 12 times"
+test $interrupted -gt 0
