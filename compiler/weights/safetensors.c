@@ -111,7 +111,7 @@ static bool check_cover(Tensor *t, size_t n, Loc loc, const unsigned char *data,
 {
     const unsigned char *at = data;
 
-    if (n)
+    if (t)
         qsort(t, n, sizeof *t, by_place);
     for (size_t i = 0; i < n; i++) {
         if (t[i].at < at)
