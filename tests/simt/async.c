@@ -62,9 +62,11 @@ void simt_copy_wait(unsigned pending)
         if (c.group + pending >= f->group) /* among the last `pending`, or not committed */
             f->copies[left++] = c;
         else
-            memory_copy_lands(f->block, c.to, c.from, c.bytes, c.zeros, f->number, f->clocks[MAX_MBARRIERS + f->tid]);
+            memory_copy_lands(f->block, c.to, c.from, c.bytes, c.zeros, f->number, f->clocks[MAX_MBARRIERS + f->tid],
+                              false);
     }
     f->n_copies = left;
+    f->proxied = false;
 }
 
 void async_thread_ends(Fiber *f)
@@ -189,6 +191,7 @@ int simt_mbarrier_try(unsigned address, unsigned parity)
             return 0;
     }
     know_join(&f->know, &m->done);
+    f->proxied = false;
     return 1;
 }
 
@@ -202,6 +205,7 @@ void simt_mbarrier_wait(unsigned address, unsigned parity)
     while ((m->phase & 1) == parity)
         run_block(WAIT_MBARRIER, m, parity, &m->waiting, PC());
     know_join(&f->know, &m->done);
+    f->proxied = false;
 }
 
 /* --- bulk copies -------------------------------------------------------------------------------- */
@@ -212,6 +216,7 @@ typedef struct Bulk {
     char *to;
     const char *from; /* NULL: sent, from `sent` */
     char sent[8];
+    Copy *copies; /* a thread's cp.async, `bytes` of them: all land, then it counts as an arrival */
     unsigned bytes;
     uint64_t due; /* step */
 } Bulk;
@@ -246,6 +251,23 @@ void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbar
     start((Bulk){.block = f->block, .mbarrier = m, .to = p, .from = from, .bytes = bytes});
 }
 
+/* The thread's cp.async so far land together, some steps later, and count as its arrival. */
+void simt_copy_arrive(unsigned mbarrier)
+{
+    Fiber *f = run.current;
+    Mbarrier *m = find(mbarrier, PC());
+    Bulk b = {.block = f->block, .mbarrier = m, .bytes = f->n_copies};
+
+    check_made(m, PC());
+    b.copies = run_keep(sizeof *b.copies * (f->n_copies + 1));
+    if (f->n_copies)
+        memcpy(b.copies, f->copies, sizeof *b.copies * f->n_copies);
+    else
+        b.copies[0].pc = PC();
+    f->n_copies = 0;
+    start(b);
+}
+
 /* One thread's word or two to another block of its cluster. */
 void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsigned mbarrier)
 {
@@ -273,11 +295,22 @@ static void land(unsigned i)
     Mbarrier *m = c.mbarrier;
     const unsigned index = index_of(c.block, m->at);
 
+    const uint32_t number = 1 + c.block->number * CLOCKS + index;
+
     bulk[i] = bulk[--n_bulk];
-    memory_copy_lands(c.block, c.to, c.from ? c.from : c.sent, c.bytes, 0, 1 + c.block->number * CLOCKS + index,
-                      m->phase + 1);
+    if (c.copies) {
+        for (unsigned k = 0; k < c.bytes; k++)
+            memory_copy_lands(c.block, c.copies[k].to, c.copies[k].from, c.copies[k].bytes, c.copies[k].zeros, number,
+                              m->phase + 1, false);
+        if (m->pending == 0)
+            report(SIMT_MBARRIER, c.copies[0].pc, NULL, "an arrival more than the %u of the phase", m->count);
+        else
+            m->pending--;
+    } else {
+        memory_copy_lands(c.block, c.to, c.from ? c.from : c.sent, c.bytes, 0, number, m->phase + 1, true);
+        m->bytes -= c.bytes;
+    }
     m->open.clock[index] = m->phase + 1;
-    m->bytes -= c.bytes;
     check_complete(m);
     run.polls = 0;
 }
@@ -306,6 +339,7 @@ void simt_async_fence(void)
     Fiber *f = run.current;
 
     f->proxy_clock = f->clocks[MAX_MBARRIERS + f->tid];
+    f->proxied = true;
     tick(f);
 }
 

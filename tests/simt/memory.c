@@ -26,6 +26,7 @@ enum {
     S_COPY = 4,
     S_CONSTANT = 8,
     S_MBARRIER = 16,
+    S_BULK = 64,
     S_ATOMIC = 32,
     POISON = 0xff, /* NaN in every type */
     ZONE = 256,
@@ -382,7 +383,8 @@ static void check_range(Space *s, const void *p, size_t bytes, uint32_t stamp, u
         ok = ok && check_grain(f, s, at, bytes, stamp, how, pc);
         if (how & (A_WRITE | A_ATOMIC)) {
             leave_write(&s->mark[at], stamp, f->number, f->clocks[MAX_MBARRIERS + f->tid], pc);
-            s->state[at] = (uint8_t)((s->state[at] | S_WRITTEN | S_ATOMIC) & (how & A_ATOMIC ? 0xff : ~S_ATOMIC));
+            s->state[at] =
+                (uint8_t)((s->state[at] | S_WRITTEN | S_ATOMIC) & (how & A_ATOMIC ? ~S_BULK : ~(S_ATOMIC | S_BULK)));
         } else {
             leave_read(f, &s->mark[at], stamp, pc);
         }
@@ -506,8 +508,18 @@ void memory_send_begins(uint32_t address, size_t bytes, const void *pc)
         state[i] |= S_COPY;
 }
 
+const void *memory_peek(uint32_t address)
+{
+    return run.current->block->shared + (address - SHARED_BASE);
+}
+
+bool memory_is_bulk(const void *p)
+{
+    return *state_of(&shared, p) & S_BULK;
+}
+
 void memory_copy_lands(Block *b, void *to, const void *from, size_t bytes, size_t zeros, uint32_t number,
-                       uint32_t clock)
+                       uint32_t clock, bool is_bulk)
 {
     uint8_t *state = state_of(&shared, to);
     Mark *m = shared.mark + (state - shared.state);
@@ -515,7 +527,7 @@ void memory_copy_lands(Block *b, void *to, const void *from, size_t bytes, size_
     memcpy(to, from, bytes);
     memset((char *)to + bytes, 0, zeros);
     for (size_t i = 0; i < (bytes + zeros) / GRAIN; i++) {
-        state[i] = (uint8_t)((state[i] & ~S_COPY) | S_WRITTEN);
+        state[i] = (uint8_t)((state[i] & ~(S_COPY | S_BULK)) | S_WRITTEN | (is_bulk ? S_BULK : 0));
         leave_write(&m[i], b->stamp, number, clock, m[i].write_pc);
     }
 }

@@ -3,7 +3,7 @@
  *   fiber.c    switching between threads         run.c      launches, schedules, hangs
  *   know.c     who knows of whose accesses       memory.c   memory, its marks, every access
  *   sync.c     barriers, warps, atomics          async.c    copies, mbarriers
- *   report.c   what is said of a finding */
+ *   wgmma.c    products of a warpgroup        report.c   what is said of a finding */
 #ifndef FTX_SIMT_PARTS_H
 #define FTX_SIMT_PARTS_H
 
@@ -94,6 +94,7 @@ typedef enum WarpOp {
     OP_LDMATRIX_TRANS,
     OP_TRANSPOSE,
     OP_LEAST,
+    OP_ROWS,
 } WarpOp;
 
 typedef struct Warp {
@@ -124,7 +125,7 @@ struct Fiber {
     Fiber *next;
     /* in a warp's operation */
     uint32_t in[8], out[4];
-    float sum[4];
+    float sum[4], rows[2][16];
     /* copies under way */
     Copy *copies;
     unsigned n_copies, cap_copies, group;
@@ -132,6 +133,12 @@ struct Fiber {
     Know fenced, unfenced; /* told by the last fence; heard by relaxed reads since */
     bool has_fenced, has_unfenced;
     unsigned cluster_arrived;
+    /* products under way: wgmma.c */
+    struct Product *products;
+    struct Sums *sums;
+    unsigned wgmma_group;
+    bool wgmma_fenced;
+    bool proxied; /* async_fence since the last wait */
 };
 
 typedef struct Barrier {
@@ -218,6 +225,8 @@ void memory_access(const void *p, size_t bytes, unsigned how, const void *pc);
 /* The same to a block's shared memory by its 32-bit address (a mapped one: of another block of the
  * cluster); gives the pointer. */
 void *memory_shared(uint32_t address, size_t bytes, unsigned how, const void *pc);
+const void *memory_peek(uint32_t address); /* own shared memory, unseen */
+bool memory_is_bulk(const void *p);        /* brought by a bulk copy */
 void memory_start_block(Block *b, unsigned dynamic_bytes);
 void *memory_static(Block *b, const void *site, unsigned bytes, const char *name);
 /* A copy is under way to these bytes of the current block; it has landed, ordered by `number` at
@@ -225,7 +234,7 @@ void *memory_static(Block *b, const void *site, unsigned bytes, const char *name
 void memory_copy_begins(void *to, size_t bytes, bool bulk, const void *pc);
 void memory_send_begins(uint32_t address, size_t bytes, const void *pc);
 void memory_copy_lands(Block *b, void *to, const void *from, size_t bytes, size_t zeros, uint32_t number,
-                       uint32_t clock);
+                       uint32_t clock, bool is_bulk);
 void memory_mbarrier(void *p, bool is);
 void memory_stacks(char *base, size_t bytes_each, size_t n);
 
@@ -237,7 +246,12 @@ void async_reset(void);
 
 /* --- sync.c ------------------------------------------------------------------------------------- */
 void sync_thread_ends(Fiber *f);
+/* Rows g and g + 8 of A, 16 k, from the lanes' in[0..3]; by the warp together. */
+void sync_rows(float rows[2][16], bool bf16, const void *pc);
 void sync_reset(void);
+
+/* --- wgmma.c ------------------------------------------------------------------------------------ */
+void wgmma_thread_ends(Fiber *f);
 
 /* --- report.c ----------------------------------------------------------------------------------- */
 /* %p places are not formatted here; up to two program places are named under the text. */

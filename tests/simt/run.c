@@ -224,6 +224,7 @@ static void thread(void)
     run.launch->kernel->call(run.launch->args);
     f = run.current;
     async_thread_ends(f);
+    wgmma_thread_ends(f);
     f->done = true;
     run.someone_waited |= f->waited;
     run.live--;
@@ -295,7 +296,10 @@ static void start_threads(Block *b)
         memset(f->clocks, 0, sizeof f->clocks);
         f->clocks[MAX_MBARRIERS + t] = 1;
         f->n_copies = f->group = 0;
-        f->proxy_clock = f->cluster_arrived = 0;
+        f->proxy_clock = f->cluster_arrived = f->wgmma_group = 0;
+        f->products = NULL;
+        f->sums = NULL;
+        f->wgmma_fenced = f->proxied = false;
         f->object = NULL;
         fiber_start(f, thread);
         make_ready(f);

@@ -16,6 +16,7 @@ static void tick(Fiber *f)
 static void complete(Barrier *b)
 {
     for (Fiber *f = b->waiting.first; f; f = f->next) {
+        f->proxied = false;
         know_join(&f->know, &b->know);
         tick(f);
         f->out[0] = b->votes;
@@ -49,6 +50,7 @@ static void arrive(unsigned id, unsigned threads, bool wait, unsigned vote, cons
             know_join(&f->know, &b->know);
             tick(f);
             f->out[0] = b->votes;
+            f->proxied = false;
         }
         complete(b);
         if (!wait)
@@ -152,6 +154,16 @@ static void transpose(Warp *w)
     }
 }
 
+static void gather_rows(Warp *w)
+{
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 4; i++) /* register i: row + 8 * (i % 2), k + 8 * (i / 2) */
+            for (int t = 0; t < 4; t++)
+                for (int e = 0; e < 2; e++)
+                    w->lane[lane]->rows[i % 2][i / 2 * 8 + 2 * t + e] =
+                        element(w->lane[lane / 4 * 4 + t]->in[i], e, w->param);
+}
+
 static void shuffle(Warp *w, WarpOp op)
 {
     for (int lane = 0; lane < WARP; lane++) {
@@ -196,6 +208,7 @@ static void do_together(Warp *w)
     case OP_LDMATRIX:
     case OP_LDMATRIX_TRANS: load_matrices(w, w->op == OP_LDMATRIX_TRANS); break;
     case OP_TRANSPOSE: transpose(w); break;
+    case OP_ROWS: gather_rows(w); break;
     case OP_LEAST:
         for (int i = 0; i < WARP; i++)
             least = w->lane[i]->in[0] < least ? w->lane[i]->in[0] : least;
@@ -306,6 +319,14 @@ void simt_ldmatrix(unsigned *r, unsigned n, int trans, unsigned row)
         f->object = memory_shared(row, 16, A_READ | A_ALIGNED | A_UNWRITTEN_OK, PC());
     together(trans ? OP_LDMATRIX_TRANS : OP_LDMATRIX, n, PC());
     memcpy(r, f->out, n * 4);
+}
+
+void sync_rows(float rows[2][16], bool bf16, const void *pc)
+{
+    Fiber *f = run.current;
+
+    together(OP_ROWS, bf16, pc);
+    memcpy(rows, f->rows, sizeof f->rows);
 }
 
 unsigned simt_transpose(unsigned pair)

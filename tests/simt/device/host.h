@@ -49,6 +49,7 @@ unsigned simt_transpose(unsigned pair);
 
 void simt_copy(unsigned to, const void *from, unsigned bytes, unsigned zeros);
 void simt_copy_commit(void);
+void simt_copy_arrive(unsigned mbarrier);
 void simt_copy_wait(unsigned pending);
 void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbarrier);
 void simt_async_fence(void);
@@ -66,6 +67,11 @@ unsigned simt_cluster_map(unsigned address, unsigned rank);
 void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsigned mbarrier);
 
 void simt_wait_for_previous(void);
+
+void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
+void simt_wgmma_fence(void);
+void simt_wgmma_commit(void);
+void simt_wgmma_wait(unsigned pending);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,152 @@
+/* wgmma.c - the matrix units that a warpgroup drives: products that run beside the program.
+ *
+ * A warp's rows of A are taken when a product is begun; B is read from shared memory when it is waited
+ * for, at the last moment allowed; until then the sums hold poison. */
+#include "device/host.h"
+#include "parts.h"
+
+#include <math.h>
+
+#include "runtime/base/dtype.h"
+
+enum { K16 = 16, MAX_SUMS = 32 }; /* of a lane */
+
+typedef struct Product {
+    struct Product *next;
+    float *d;
+    unsigned n, group; /* columns */
+    bool bf16;
+    uint64_t b;
+    float a[2][K16]; /* rows g and g + 8 of the warp */
+    const void *pc;
+} Product;
+
+typedef struct Sums { /* what d holds once its products are done */
+    struct Sums *next;
+    float *d;
+    unsigned n;
+    float value[MAX_SUMS];
+} Sums;
+
+/* B as wgmma_operand made it: where row `row` from `base` on has 16 k from k16 on. */
+static uint32_t unit_of(uint64_t b, unsigned row, unsigned half)
+{
+    const uint32_t base = (uint32_t)b, r = (uint32_t)(b >> 32 & 0xffff) + row, k16 = (uint32_t)(b >> 48);
+
+    return base + r * 128 + ((k16 * 2 + half) ^ (r & 7)) * 16;
+}
+
+/* The lanes look at the rows together: each at some. */
+static void look(const Product *p)
+{
+    Fiber *f = run.current;
+
+    for (unsigned row = f->tid % WARP; row < p->n; row += WARP)
+        for (unsigned half = 0; half < 2; half++) {
+            const void *at = memory_shared(unit_of(p->b, row, half), 16, A_READ | A_ALIGNED | A_UNWRITTEN_OK, p->pc);
+
+            if (!f->proxied && !memory_is_bulk(at)) {
+                report(SIMT_FENCE, p->pc, NULL,
+                       "wgmma reads what plain stores or cp.async brought, with no async_fence "
+                       "since they were waited for");
+                return;
+            }
+        }
+}
+
+static Sums *sums_of(Fiber *f, float *d, unsigned n)
+{
+    Sums *s = f->sums;
+
+    while (s && s->d != d)
+        s = s->next;
+    if (!s) {
+        s = run_keep(sizeof *s);
+        *s = (Sums){.next = f->sums, .d = d, .n = n};
+        memcpy(s->value, d, n / 2 * sizeof *d);
+        for (unsigned i = 0; i < n / 2; i++)
+            d[i] = NAN;
+        f->sums = s;
+    }
+    return s;
+}
+
+void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b)
+{
+    Fiber *f = run.current;
+    Product *p = run_keep(sizeof *p), **last = &f->products;
+
+    if ((uint32_t)b % 1024 || (b >> 32 & 7))
+        report(SIMT_ALIGN, PC(), NULL, "wgmma: B at %u, row %u: a multiple of 1024, of 8", (unsigned)b,
+               (unsigned)(b >> 32 & 0xffff));
+    if (!f->wgmma_fenced)
+        report(SIMT_FENCE, PC(), NULL, "wgmma without a wgmma_fence since the last wait");
+    *p = (Product){.d = d, .n = n, .group = f->wgmma_group, .bf16 = bf16, .b = b, .pc = PC()};
+    sums_of(f, d, n);
+    memcpy(f->in, a, 16);
+    sync_rows(p->a, bf16, PC());
+    look(p);
+    while (*last)
+        last = &(*last)->next;
+    *last = p;
+    simt_counts.collectives++;
+}
+
+static void finish(Fiber *f, const Product *p)
+{
+    const unsigned t = f->tid % 4;
+    Sums *s = sums_of(f, p->d, p->n);
+
+    look(p);
+    for (unsigned i = 0; i < p->n / 2; i++) {
+        const unsigned column = i / 4 * 8 + t * 2 + i % 2;
+        const float *row = p->a[i % 4 / 2];
+        float sum = 0.0f;
+
+        for (unsigned k = 0; k < K16; k++) {
+            const uint16_t *unit = memory_peek(unit_of(p->b, column, k / 8));
+
+            sum += row[k] * (p->bf16 ? bf16_to_float(unit[k % 8]) : fp16_to_float(unit[k % 8]));
+        }
+        s->value[i] += sum;
+    }
+}
+
+void simt_wgmma_fence(void)
+{
+    run.current->wgmma_fenced = true;
+}
+
+void simt_wgmma_commit(void)
+{
+    run.current->wgmma_group++;
+}
+
+void simt_wgmma_wait(unsigned pending)
+{
+    Fiber *f = run.current;
+
+    while (f->products && f->products->group + pending < f->wgmma_group) {
+        finish(f, f->products);
+        f->products = f->products->next;
+    }
+    for (Sums **s = &f->sums; *s;) {
+        const Product *p = f->products;
+
+        while (p && p->d != (*s)->d)
+            p = p->next;
+        if (p) {
+            s = &(*s)->next;
+            continue;
+        }
+        memcpy((*s)->d, (*s)->value, (*s)->n / 2 * sizeof *(*s)->d);
+        *s = (*s)->next;
+    }
+    f->wgmma_fenced = false;
+}
+
+void wgmma_thread_ends(Fiber *f)
+{
+    if (f->products)
+        report(SIMT_IN_FLIGHT, f->products->pc, NULL, "a thread ends with products under way");
+}
