@@ -229,7 +229,7 @@ static bool is_source(const char *path)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (ends(path, kinds[i]))
             return true;
-    return matches(path, "scripts/*");
+    return matches(path, "scripts/*") && !matches(path, "scripts/*.txt scripts/*.cfg");
 }
 
 static void walk(const char *path)
