@@ -1,14 +1,15 @@
-// embed.cuh - rows of the embedding for a step's tokens, scaled, with learned positions; and each
-// token's id written down in its sequence's history. Memory bound.
+// embed.cuh - rows of the embedding for a step's tokens, scaled, with those of their positions and
+// types; and each token's id written down in its sequence's history, but for texts that an encoder
+// reads. Memory bound.
 //
-//   w [V, D]      p [P, D] or NULL      y [T, D]      history [slots, CONTEXT]
+//   w [V, D]      p [P, D], s [types, D] or NULL      y [T, D]      history [slots, CONTEXT]
 #pragma once
 #include "device/io.h"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 
 struct EmbedArgs {
-    const void *w, *p;
+    const void *w, *p, *s;
     const FtxStep *step;
     const FtxToken *token;
     int *history;
@@ -19,6 +20,7 @@ template <class K> DEVICE void embed(const EmbedArgs &a)
 {
     typedef typename K::W W;
     typedef typename K::P P;
+    typedef typename K::S S;
     typedef typename K::OUT O;
     constexpr int VEC = vec_width<W>(K::D);
     launch_dependents();
@@ -27,7 +29,7 @@ template <class K> DEVICE void embed(const EmbedArgs &a)
     if (t >= a.step->tokens)
         return;
     const FtxToken token = a.token[t];
-    if (blockIdx.y == 0 && threadIdx.x == 0)
+    if (!K::ENCODE && blockIdx.y == 0 && threadIdx.x == 0)
         a.history[(i64)token.slot * K::CONTEXT + token.pos] = token.id;
     for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < K::D / VEC; v += gridDim.y * K::THREADS) {
         const int at = v * VEC;
@@ -36,6 +38,12 @@ template <class K> DEVICE void embed(const EmbedArgs &a)
 #pragma unroll
             for (int i = 0; i < VEC; i++)
                 f[i] *= K::BY;
+        if (K::TYPES) { // in encode programs the slot is the type
+            const Vec<float, VEC> s = to_floats(load<VEC>((const S *)a.s + (i64)token.slot * K::D + at));
+#pragma unroll
+            for (int i = 0; i < VEC; i++)
+                f[i] += s[i];
+        }
         if (K::POSITIONS) {
             const Vec<float, VEC> p = to_floats(load<VEC>((const P *)a.p + (i64)(token.pos + K::OFFSET) * K::D + at));
 #pragma unroll

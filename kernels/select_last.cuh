@@ -1,4 +1,5 @@
-// select_last.cuh - the row of each sequence's last token in the step: x [T, C] -> y [S, C].
+// select_last.cuh - the row of each sequence's last token in the step, or with FIRST of its first:
+// x [T, C] -> y [S, C].
 #pragma once
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
@@ -14,13 +15,14 @@ struct SelectArgs {
 template <class K> DEVICE void select_last(const SelectArgs &a)
 {
     typedef typename K::T T;
+    typedef typename K::OUT O;
     constexpr int VEC = vec_width<T>(K::C);
     launch_dependents();
     wait_for_previous();
     const int s = blockIdx.x;
     if (s >= a.step->rows)
         return;
-    const T *x = (const T *)a.x + (i64)source_row<1>(a.rows, s) * K::C;
+    const T *x = (const T *)a.x + (i64)(K::FIRST ? a.rows[s].q_start : source_row<1>(a.rows, s)) * K::C;
     for (int v = threadIdx.x; v < K::C / VEC; v += K::THREADS)
-        store((T *)a.y + (i64)s * K::C + v * VEC, load<VEC>(x + v * VEC));
+        store((O *)a.y + (i64)s * K::C + v * VEC, from_floats<O>(to_floats(load<VEC>(x + v * VEC))));
 }

@@ -28,9 +28,10 @@ struct Config {
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@;
     static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, WINDOW = @WINDOW@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
+    static constexpr bool CAUSAL = true;
     static constexpr int ROWS = @ROWS@, KEYS = @KEYS@;
 };
-static_assert(PrefillShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");
+static_assert(FlashShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");
 
 extern "C" __global__ void __launch_bounds__(128, 2)
 @NAME@(const __grid_constant__ AttendPrefillArgs a) { attend_prefill<Config>(a); }

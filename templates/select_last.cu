@@ -3,7 +3,7 @@
 //@ device  cuda
 //@ args    x[T,C] $step $rows -> y[S,C]
 //@ match   y = select_last(x)
-//@ consts  X: type(x)  C: C  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))
+//@ consts  X: type(x)  Y: type(y)  C: C  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))
 //@ launch  grid S   block THREADS
 //@ moves   2 * sizeof(x) * S * C
 //@ overlap yes
@@ -11,7 +11,8 @@
 
 struct Config {
     using T = @X@;
-    static constexpr int C = @C@, THREADS = @THREADS@;
+    using OUT = @Y@;
+    static constexpr int C = @C@, FIRST = 0, THREADS = @THREADS@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)
 @NAME@(const SelectArgs a) { select_last<Config>(a); }

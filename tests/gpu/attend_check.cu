@@ -16,6 +16,7 @@ struct Facts {
     static constexpr int CONTEXT = CONTEXT_, MAX_ROWS = ROWS_MAX, CHUNK = 256;
     static constexpr int MAX_CHUNKS = least(64, ceil_div(CONTEXT + 16, CHUNK));
     static constexpr float SCALE = 0.125f, SOFTCAP = SOFTCAP_;
+    static constexpr bool CAUSAL = true;
     static constexpr bool MATRIX = sizeof(T) == 2 && Same<T, KV>::value;
 };
 template <class F, int W = 0> struct DecodeConfig : F {
@@ -47,7 +48,7 @@ template <class F, int W = 0> void run_decode(AttendDecodeArgs a, int S, cudaStr
 template <class F> void run_prefill(AttendPrefillArgs a, int T, int S, cudaStream_t s = 0)
 {
     using C = PrefillConfig<F>;
-    using D = PrefillShape<C>;
+    using D = FlashShape<C>;
     launch(prefill_kernel<C>, dim3(F::KV_HEADS, ceil_div(T * D::GROUP, C::ROWS) + S), 128, D::SHARED, a, s);
 }
 

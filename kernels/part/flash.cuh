@@ -1,0 +1,449 @@
+// flash.cuh - attention of the queries of a row over keys that a source gives: one form for the matrix
+// units, one by FMA. Shared by attend_prefill (a chunk of a prompt over the paged cache) and
+// attend_packed (a text over itself).
+//
+// The query heads of a kv head are rows of one matrix beside the tokens, so a short row fills a tile
+// and keys are read once:
+//
+//   matrix row i of a (sequence, kv head)  =  token i / GROUP, head i % GROUP of the group
+//
+// A block takes ROWS matrix rows and walks the keys they see in tiles of KEYS, two tiles in
+// shared memory, the next one under way while this one is computed (Dao 2023, FlashAttention-2).
+// blockIdx.x is the kv head; blockIdx.y counts tiles from the last row's last, which sees most
+// keys, so that long work starts first. The grid is an upper bound; the rest exits.
+//
+// CAUSAL: token i of a row sees positions up to kv_len - q_len + i, and of those the last WINDOW
+// (0: all); otherwise all of the row. A source S has query(piece, i) and result(piece, i), where
+// matrix row i stands, and S::Head, the keys and values of the block's kv head: keys(), at(position)
+// in elements from there, to_values() in bytes from a key to its value.
+//
+// 16-bit keys of the queries' type go through the matrix units; everything else by FMA.
+#pragma once
+#include "device/async.cuh"
+#include "device/block.cuh"
+#include "device/fragment.cuh"
+#include "device/io.h"
+#include "device/mma.cuh"
+#include "device/pdl.cuh"
+#include "device/vec.cuh"
+#include "part/paged.cuh"
+#include "part/tile.cuh"
+
+// What follows from the constants of an instance.
+template <class K> struct FlashShape {
+    static constexpr bool MATRIX = sizeof(typename K::T) == 2 && Same<typename K::T, typename K::KV>::value;
+    static constexpr int GROUP = K::HEADS / K::KV_HEADS;
+    static constexpr int WARPS = 4, THREADS = 128;
+    static constexpr int WARP_ROWS = K::ROWS / WARPS;
+    static constexpr int COLUMNS = MATRIX ? round_up(K::E, 16) : round_up(K::E, 32);
+    static constexpr int KV_BYTES = (int)sizeof(typename K::KV);
+    using Rows = TileRows<COLUMNS * KV_BYTES>; // of queries on the matrix units, keys, values
+    static constexpr int PITCH = Rows::PITCH;
+    static constexpr int Q_PITCH = MATRIX ? PITCH : COLUMNS * 4 + 16;
+    static constexpr int QUERY = K::ROWS * Q_PITCH;
+    static constexpr int TILE = K::KEYS * PITCH;
+    static constexpr int STAGES = MATRIX ? 2 : 1;
+    static constexpr int P_PITCH = WARP_ROWS + 4; // floats; FMA form
+    static constexpr int PROBABILITY = MATRIX ? 0 : WARPS * K::KEYS * P_PITCH * 4;
+    static constexpr int PIECE = 64;
+    static constexpr int SHARED = QUERY + STAGES * 2 * TILE + PROBABILITY + PIECE;
+};
+
+// What a block works on.
+struct Piece {
+    int row;        // -1: nothing
+    int i0;         // first matrix row
+    int q_start, q_len, offset; // offset: position of the chunk's first token
+    int kv_len, slot;
+    int begin, end; // positions some row of the piece sees, begin a multiple of 8
+    int low, high;  // positions of its first and last token
+};
+
+// The blockIdx.y-th piece of the rows from `from` on, counted from the back. One warp finds it.
+template <class K> DEVICE Piece find_piece(const FtxStep *step, const FtxRow *rows, int from)
+{
+    using D = FlashShape<K>;
+    int want = blockIdx.y;
+    Piece p;
+    p.row = -1;
+    for (int last = step->rows - 1; last >= from; last -= 32) {
+        const int r = last - lane_id();
+        const int tiles = r >= from ? ceil_div(rows[r].q_len * D::GROUP, K::ROWS) : 0;
+        int upto = tiles;
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) {
+            const int other = __shfl_up_sync(~0u, upto, d);
+            upto += lane_id() >= d ? other : 0;
+        }
+        const u32 found = warp_ballot(upto > want);
+        if (found) {
+            const int lane = __ffs(found) - 1;
+            p.row = last - lane;
+            const int back = want - (shuffle(upto, lane) - shuffle(tiles, lane)); // tiles from the row's last
+            const FtxRow row = rows[p.row];
+            p.i0 = (shuffle(tiles, lane) - 1 - back) * K::ROWS;
+            p.q_start = row.q_start;
+            p.q_len = row.q_len;
+            p.kv_len = row.kv_len;
+            p.slot = row.slot;
+            p.offset = row.kv_len - row.q_len;
+            p.low = K::CAUSAL ? p.offset + p.i0 / D::GROUP : p.kv_len - 1;
+            p.high = K::CAUSAL ? p.offset + least(p.q_len - 1, (p.i0 + K::ROWS - 1) / D::GROUP) : p.kv_len - 1;
+            p.end = p.high + 1;
+            p.begin = K::WINDOW > 0 ? most(0, p.low - K::WINDOW + 1) & ~7 : 0;
+            return p;
+        }
+        want -= shuffle(upto, 31);
+    }
+    return p;
+}
+
+// Starts the copy of KEYS rows of keys and values; zeros where nobody looks.
+template <class K, class S> DEVICE void copy_tile(const S &source, u32 to, int position, const Piece &piece)
+{
+    using D = FlashShape<K>;
+    constexpr int VECS = K::E * D::KV_BYTES / 16;
+    const typename S::Head head(source, piece);
+    const int end = piece.end, first = K::WINDOW > 0 ? piece.low - K::WINDOW + 1 : 0;
+    const i64 to_v = head.to_values();
+#pragma unroll 4 // all at once would cost the registers of the sums
+    for (int i = 0; i < ceil_div(K::KEYS * VECS, D::THREADS); i++) {
+        const int n = i * D::THREADS + threadIdx.x;
+        const int r = n / VECS, c = n % VECS;
+        if (K::KEYS * VECS % D::THREADS && r >= K::KEYS)
+            break;
+        const bool live = position + r < end && (K::WINDOW <= 0 || position + r >= first);
+        const i64 at = live ? head.at(position + r) : 0;
+        const char *from = (const char *)(head.keys() + at) + c * 16;
+        const u32 dst = to + D::Rows::piece(r, c);
+        copy16(dst, from, live ? 16 : 0);
+        copy16(dst + D::TILE, from + to_v, live ? 16 : 0);
+    }
+}
+
+// --- 16 bits, on the matrix units -------------------------------------------------------------
+// Warp w has matrix rows [w*WARP_ROWS, ..) as MT tiles of 16; a lane has rows g and g + 8 of each.
+template <class K, class S> DEVICE void attend_matrix(const S &source, const Piece &piece)
+{
+    using D = FlashShape<K>;
+    using T = typename K::T;
+    using Rows = typename D::Rows;
+    constexpr int MT = D::WARP_ROWS / 16, STEPS = D::COLUMNS / 16, NT = K::KEYS / 8;
+    constexpr int VECS = K::E / 8, PAD = D::COLUMNS - K::E;
+    const int lane = lane_id(), g = lane / 4, t = lane % 4;
+    char *shared = shared_memory();
+    const u32 query = shared_address(shared);
+    const u32 tiles = query + D::QUERY;
+    const int total = piece.q_len * D::GROUP; // matrix rows of the sequence
+
+    if constexpr (PAD > 0)
+        for (int i = threadIdx.x; i < (K::ROWS + 4 * K::KEYS) * PAD; i += D::THREADS)
+            *(T *)(shared + Rows::byte(i / PAD, (K::E + i % PAD) * 2)) = from_float<T>(0.0f);
+    for (int n = threadIdx.x; n < K::ROWS * VECS; n += D::THREADS) {
+        const int r = n / VECS, c = n % VECS;
+        const bool live = piece.i0 + r < total;
+        const T *from = source.query(piece, live ? piece.i0 + r : 0);
+        copy16(query + Rows::piece(r, c), from + c * 8, live ? 16 : 0);
+    }
+    copy_tile<K>(source, tiles, piece.begin, piece);
+    copy_commit();
+
+    float o[MT][STEPS * 2][4], top[MT][2], sum[MT][2];
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+#pragma unroll
+        for (int n = 0; n < STEPS * 2; n++)
+            o[m][n][0] = o[m][n][1] = o[m][n][2] = o[m][n][3] = 0.0f;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            top[m][r] = negative_infinity();
+            sum[m][r] = 0.0f;
+        }
+    }
+    const u32 q_rows = query + Rows::piece(warp_id() * D::WARP_ROWS + lane % 16, lane / 16);
+    const u32 k_rows = Rows::piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const u32 v_rows = D::TILE + Rows::piece(lane % 16, lane / 16);
+    const int end = piece.end, low = piece.low, high = piece.high;
+    const int row0 = piece.offset * D::GROUP + piece.i0 + warp_id() * D::WARP_ROWS + g; // this lane's first, from position 0
+
+    int stage = 0;
+    for (int position = piece.begin; position < end; position += K::KEYS, stage ^= 1) {
+        copy_wait<0>();
+        block_sync(); // this tile has landed; everyone is done with the other one
+        if (position + K::KEYS < end)
+            copy_tile<K>(source, tiles + (stage ^ 1) * 2 * D::TILE, position + K::KEYS, piece);
+        copy_commit();
+        const u32 tile = tiles + stage * 2 * D::TILE;
+
+        float s[MT][NT][4];
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+                s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0.0f;
+#pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+            u32 q[MT][4];
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                ldmatrix4(q[m], Rows::pair(q_rows, i) + m * 16 * D::PITCH);
+#pragma unroll
+            for (int n = 0; n < NT / 2; n++) {
+                u32 k[4];
+                ldmatrix4(k, Rows::pair(tile + k_rows, i) + n * 16 * D::PITCH);
+#pragma unroll
+                for (int m = 0; m < MT; m++) {
+                    mma<T>(s[m][2 * n], q[m][0], q[m][1], q[m][2], q[m][3], k[0], k[1]);
+                    mma<T>(s[m][2 * n + 1], q[m][0], q[m][1], q[m][2], q[m][3], k[2], k[3]);
+                }
+            }
+        }
+
+        if (K::SOFTCAP > 0.0f)
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        s[m][n][j] = exponent<K>(s[m][n][j]);
+        // Only tiles at the edge of what rows see need the mask.
+        if (position + K::KEYS - 1 > low || (K::WINDOW > 0 && position < high - K::WINDOW + 1))
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int r = 0; r < 2; r++) { // the last position the row sees, from this lane's first
+                    const int seen = (K::CAUSAL ? (row0 + m * 16 + r * 8) / D::GROUP : end - 1) - position - 2 * t;
+#pragma unroll
+                    for (int n = 0; n < NT; n++)
+#pragma unroll
+                        for (int j = 0; j < 2; j++)
+                            if (n * 8 + j > seen || (K::WINDOW > 0 && n * 8 + j <= seen - K::WINDOW))
+                                s[m][n][2 * r + j] = negative_infinity();
+                }
+        // Without a cap the scale is folded into the power of two; SCALE > 0. Step by step for all
+        // rows, so that their chains overlap.
+        constexpr float BY = K::SOFTCAP > 0.0f ? 1.0f : K::SCALE * 1.4426950408889634f;
+        float scale[MT][2], base[MT][2], change = 1.0f;
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                float a0 = fmaxf(s[m][0][2 * r], s[m][0][2 * r + 1]), a1 = fmaxf(s[m][1][2 * r], s[m][1][2 * r + 1]);
+#pragma unroll
+                for (int n = 2; n < NT; n += 2) {
+                    a0 = fmaxf(a0, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+                    a1 = fmaxf(a1, fmaxf(s[m][n + 1][2 * r], s[m][n + 1][2 * r + 1]));
+                }
+                base[m][r] = fmaxf(a0, a1);
+            }
+#pragma unroll
+        for (int x = 1; x < 4; x *= 2)
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    base[m][r] = fmaxf(base[m][r], shuffle_xor(base[m][r], x));
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const float most_ = fmaxf(base[m][r] * BY, top[m][r]);
+                base[m][r] = most_ == negative_infinity() ? 0.0f : most_;
+                scale[m][r] = exp2_fast(top[m][r] - base[m][r]);
+                change = fminf(change, scale[m][r]);
+                top[m][r] = most_;
+            }
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                float a0 = 0.0f, a1 = 0.0f;
+#pragma unroll
+                for (int n = 0; n < NT; n++) {
+                    s[m][n][2 * r] = exp2_fast(s[m][n][2 * r] * BY - base[m][r]);
+                    s[m][n][2 * r + 1] = exp2_fast(s[m][n][2 * r + 1] * BY - base[m][r]);
+                    a0 += s[m][n][2 * r];
+                    a1 += s[m][n][2 * r + 1];
+                }
+                sum[m][r] = sum[m][r] * scale[m][r] + (a0 + a1);
+            }
+        if (warp_ballot(change < 1.0f)) // rare once the largest scores have passed
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int n = 0; n < STEPS * 2; n++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        o[m][n][j] *= scale[m][j / 2];
+#pragma unroll
+        for (int n = 0; n < NT / 2; n++) {
+            u32 p[MT][4];
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                p[m][0] = pack2<T>(s[m][2 * n][0], s[m][2 * n][1]);
+                p[m][1] = pack2<T>(s[m][2 * n][2], s[m][2 * n][3]);
+                p[m][2] = pack2<T>(s[m][2 * n + 1][0], s[m][2 * n + 1][1]);
+                p[m][3] = pack2<T>(s[m][2 * n + 1][2], s[m][2 * n + 1][3]);
+            }
+#pragma unroll
+            for (int i = 0; i < STEPS; i++) {
+                u32 v[4];
+                ldmatrix4_trans(v, Rows::pair(tile + v_rows, i) + n * 16 * D::PITCH);
+#pragma unroll
+                for (int m = 0; m < MT; m++) {
+                    mma<T>(o[m][2 * i], p[m][0], p[m][1], p[m][2], p[m][3], v[0], v[1]);
+                    mma<T>(o[m][2 * i + 1], p[m][0], p[m][1], p[m][2], p[m][3], v[2], v[3]);
+                }
+            }
+        }
+    }
+    copy_wait<0>();
+
+    // Each warp turns its rows of the query into rows of the result, then writes 16 bytes a lane.
+    char *mine = shared + warp_id() * D::WARP_ROWS * D::Q_PITCH;
+    warp_sync(); // the rows of q were read by all lanes; now they hold the result
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float all = sum[m][r];
+            all += shuffle_xor(all, 1);
+            all += shuffle_xor(all, 2);
+            const float by = 1.0f / all;
+#pragma unroll
+            for (int n = 0; n < STEPS * 2; n++)
+                *(u32 *)(mine + Rows::piece(m * 16 + r * 8 + g, n) + t * 4) = pack2<T>(o[m][n][2 * r] * by, o[m][n][2 * r + 1] * by);
+        }
+    warp_sync();
+    const int i0 = piece.i0 + warp_id() * D::WARP_ROWS;
+    for (int n = lane; n < D::WARP_ROWS * VECS; n += 32) {
+        const int r = n / VECS, c = n % VECS;
+        if (i0 + r < total)
+            *(uint4_ *)(source.result(piece, i0 + r) + c * 8) = *(const uint4_ *)(mine + Rows::piece(r, c));
+    }
+}
+
+// --- any type, by FMA -------------------------------------------------------------------------
+// A warp has WARP_ROWS rows. For the scores a lane has one key and all rows; for the sum it has
+// columns lane, lane + 32, ... and all rows. The probabilities cross over in shared memory.
+template <class K, class S> DEVICE void attend_fma(const S &source, const Piece &shared_piece)
+{
+    const Piece piece = shared_piece; // in registers: here they are free
+    using D = FlashShape<K>;
+    using T = typename K::T;
+    using KV = typename K::KV;
+    static_assert(D::MATRIX || K::KEYS == 32, "one key a lane");
+    constexpr int R = D::WARP_ROWS, C = D::COLUMNS / 32;
+    const int lane = lane_id();
+    char *shared = shared_memory();
+    float *query = (float *)shared + warp_id() * R * (D::Q_PITCH / 4);
+    const char *keys = shared + D::QUERY, *values = keys + D::TILE;
+    float *prob = (float *)(shared + D::QUERY + 2 * D::TILE) + warp_id() * K::KEYS * D::P_PITCH; // [KEYS][R]
+    const int total = piece.q_len * D::GROUP, i0 = piece.i0 + warp_id() * R;
+
+    for (int n = lane; n < R * K::E; n += 32) {
+        const int r = n / K::E, c = n % K::E;
+        query[r * (D::Q_PITCH / 4) + c] =
+            i0 + r < total ? to_float(source.query(piece, i0 + r)[c]) : 0.0f;
+    }
+    float o[R][C], top[R], sum[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        top[r] = negative_infinity();
+        sum[r] = 0.0f;
+#pragma unroll
+        for (int c = 0; c < C; c++)
+            o[r][c] = 0.0f;
+    }
+    for (int position = piece.begin; position < piece.end; position += K::KEYS) {
+        block_sync(); // everyone is done with the tile before
+        copy_tile<K>(source, shared_address(keys), position, piece);
+        copy_commit();
+        copy_wait<0>();
+        block_sync();
+
+        float s[R];
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            s[r] = 0.0f;
+        for (int c = 0; c < K::E; c += 4) {
+            const Vec<float, 4> k = to_floats(load<4>((const KV *)(keys + D::Rows::byte(lane, c * D::KV_BYTES))));
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                const Vec<float, 4> q = load<4>(query + r * (D::Q_PITCH / 4) + c);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    s[r] += q[j] * k[j];
+            }
+        }
+        const int p = position + lane;
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const int seen = K::CAUSAL ? piece.offset + (i0 + r) / D::GROUP : piece.end - 1;
+            const bool live = p <= seen && (K::WINDOW <= 0 || p > seen - K::WINDOW);
+            const float x = live ? exponent<K>(s[r]) : negative_infinity();
+            const float high = fmaxf(top[r], warp_max(x));
+            const float base = high == negative_infinity() ? 0.0f : high;
+            const float scale = exp2f(top[r] - base);
+            const float e = exp2f(x - base);
+            top[r] = high;
+            sum[r] = sum[r] * scale + warp_sum(e);
+            prob[lane * D::P_PITCH + r] = e;
+#pragma unroll
+            for (int c = 0; c < C; c++)
+                o[r][c] *= scale;
+        }
+        warp_sync();
+#pragma unroll 2
+        for (int key = 0; key < K::KEYS; key++) {
+            float v[C];
+#pragma unroll
+            for (int c = 0; c < C; c++)
+                v[c] = to_float(*(const KV *)(values + D::Rows::byte(key, (c * 32 + lane) * D::KV_BYTES)));
+#pragma unroll
+            for (int r = 0; r < R; r += 4) {
+                const Vec<float, 4> e = load<4>(prob + key * D::P_PITCH + r);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+#pragma unroll
+                    for (int c = 0; c < C; c++)
+                        o[r + j][c] += e[j] * v[c];
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++)
+        if (i0 + r < total)
+#pragma unroll
+            for (int c = 0; c < C; c++)
+                if (c * 32 + lane < K::E)
+                    source.result(piece, i0 + r)[c * 32 + lane] = from_float<T>(o[r][c] / sum[r]);
+}
+
+// The block's piece of the rows from `from` on, and its attention.
+template <class K, class S> // K: T KV HEADS KV_HEADS E SCALE CAUSAL WINDOW SOFTCAP ROWS KEYS
+DEVICE void flash(const FtxStep *step, const FtxRow *rows, int from, const S &source)
+{
+    static_assert(K::HEADS % K::KV_HEADS == 0, "kv heads must divide the heads");
+    static_assert(K::E % 8 == 0, "multiples of 8");
+    launch_dependents();
+    // In shared memory, not in registers: the sums need them. $step and $rows are written between
+    // programs only.
+    using D = FlashShape<K>;
+    static_assert(sizeof(Piece) <= D::PIECE, "room for a piece");
+    Piece &piece = *(Piece *)(shared_memory() + D::SHARED - D::PIECE);
+    if (warp_id() == 0) {
+        const Piece p = find_piece<K>(step, rows, from);
+        if (lane_id() == 0)
+            piece = p;
+    }
+    wait_for_previous();
+    block_sync();
+    if (piece.row < 0)
+        return;
+    if constexpr (D::MATRIX)
+        attend_matrix<K>(source, piece);
+    else
+        attend_fma<K>(source, piece);
+}

@@ -1,0 +1,35 @@
+// attend_packed.cu - contract and instance of attend_packed.cuh
+//@ kernel  attend_packed
+//@ device  cuda
+//@ args    x[T,N] $step $rows -> y[T,Q]
+//@ match   y = attend_packed(x)
+//@ consts  X: type(x)  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim
+//@ consts  SCALE: attend_packed.scale
+//@ consts  MATRIX: X != fp32
+//@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(X)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
+//@ consts  ROWS: 128 64 32 16  KEYS: 64 32 16
+//@ consts  SHARED: 64 + (MATRIX ? (ROWS + 4 * KEYS) * PITCH : ROWS * (COLUMNS * 4 + 16) + 2 * KEYS * PITCH + 4 * KEYS * (ROWS / 4 + 4) * 4)
+//@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256
+//    Short texts leave most rows of a long tile empty.
+//@ fits    ROWS <= 64 || CONTEXT > 512
+//@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128
+//@ fits    MATRIX ? KEYS < 64 || 2 * SHARED + 2048 <= SMEM : KEYS == 32
+//@ fits    SHARED <= SMEM
+//@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128    smem SHARED
+//@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
+//@ flops   4 * T * min(T_MAX, CONTEXT) * HEADS * HEAD_DIM
+//@ overlap yes
+#include "attend_packed.cuh"
+
+struct Config {
+    using T = @X@;
+    using KV = @X@;
+    static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, WINDOW = 0;
+    static constexpr float SCALE = @SCALE@, SOFTCAP = 0.0f;
+    static constexpr bool CAUSAL = false;
+    static constexpr int ROWS = @ROWS@, KEYS = @KEYS@;
+};
+static_assert(FlashShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");
+
+extern "C" __global__ void __launch_bounds__(128, 2)
+@NAME@(const __grid_constant__ AttendPackedArgs a) { attend_packed<Config>(a); }

@@ -1,0 +1,186 @@
+/* test_texts.c - encoders and encoder-decoders on the host, through the kernels that CUDA runs: vectors
+ * and tokens as those that transformers gave. As test_steps.c, for programs that encode. */
+#include "driver.h"
+
+#ifdef FTX_HAVE_CUDA
+#include <math.h>
+
+#include "steps.h"
+
+enum { TEXTS = 3, MAX_D = 128 };
+
+static bool thorough;
+
+typedef struct Opened {
+    Build *build;
+    FtxModel *model;
+    FtxEngine *engine;
+    json_t *golden;
+    int32_t ids[TEXTS][64], lengths[TEXTS];
+} Opened;
+
+/* Texts of at most 64 tokens. */
+static void open_model(Opened *o, const char *name, const char *type, const char *more)
+{
+    char checkout[100], path[700], dir[600], weights[60];
+    Override overrides[] = {{weights}, {"limits.tokens=64"}, {"limits.sequences=4"}, {"limits.context=64"}, {more}};
+    FtxOptions options = {.device = FTX_DEVICE_CUDA};
+    FtxError err;
+
+    snprintf(weights, sizeof weights, "precision.weights=%s", type);
+    snprintf(checkout, sizeof checkout, "tests/models/%s", name);
+    snprintf(dir, sizeof dir, "%s/simt-%s-%s", getenv("FTX_BUILD"), name, type);
+    snprintf(path, sizeof path, "%s/simt-%s-%s.ftx", getenv("FTX_BUILD"), name, type);
+    o->build = build_open(dir);
+    compile_for_host(&(Model){checkout, overrides, more ? 5 : 4}, path, o->build);
+    build_run(o->build);
+    driver_install(o->build, 4);
+    if (ftx_model_open(path, &options, &o->model, &err))
+        fail_msg("%s: %s", path, err.text);
+    o->engine = golden_engine(o->model);
+    snprintf(path, sizeof path, "%s/golden.json", checkout);
+    o->golden = golden_json(path);
+    for (size_t i = 0; i < TEXTS; i++) {
+        const json_t *ids =
+            json_object_get(json_array_get(json_object_get(o->golden, "prompts"), i), "input_ids");
+
+        o->lengths[i] = json_array_size(ids) <= 64 ? (int32_t)golden_ids(ids, o->ids[i], 64) : 0;
+    }
+}
+
+static void close_model(Opened *o, const char *name, const char *type)
+{
+    ftx_engine_close(o->engine);
+    ftx_model_close(o->model);
+    json_decref(o->golden);
+    print_message("%s %s: %zu kernels, %zu launches (%zu overlapping) in %zu graphs\n", name, type, build_count(o->build),
+                  driver_counts.launches, driver_counts.overlapping, driver_counts.graphs);
+    assert_int_equal(driver_counts.failed, 0);
+    assert_int_equal(driver_counts.open, 0);
+    driver_remove();
+    build_close(o->build);
+}
+
+/* --- encoders -------------------------------------------------------------------------------------- */
+
+static void check(const char *what, const json_t *want, const float *got, double tolerance)
+{
+    double worst = 0.0;
+
+    for (size_t i = 0; i < json_array_size(want); i++)
+        worst = fmax(worst, fabs(json_number_value(json_array_get(want, i)) - (double)got[i]));
+    if (!(worst <= tolerance))
+        fail_msg("%s: a value differs by %g", what, worst);
+}
+
+/* The first texts that fit into one step, side by side; then each alone. */
+static void vectors(const char *name, const char *type, const char *more, double tolerance)
+{
+    static float hidden[64 * MAX_D], pooled[TEXTS * MAX_D];
+    static int32_t ids[64];
+    static Opened o;
+    FtxModelInfo info;
+    FtxError err;
+    int32_t n = 0;
+
+    open_model(&o, name, type, more);
+    ftx_model_info(o.model, &info);
+    for (size_t i = 0; i < 2; n += o.lengths[i++])
+        memcpy(ids + n, o.ids[i], (size_t)o.lengths[i] * sizeof *ids);
+    assert_true(n > 2 && n <= 64);
+    for (int turn = 0; turn < 3; turn++) { /* together, alone, alone */
+        const size_t first = turn ? (size_t)turn - 1 : 0, count = turn ? 1 : 2;
+        const FtxEncode job = {.count = count, .ids = turn ? o.ids[first] : ids, .lengths = o.lengths + first,
+                               .hidden = hidden, .hidden_rows = 64, .pooled = info.pooled ? pooled : NULL};
+        size_t at = 0;
+
+        if (ftx_engine_encode(o.engine, &job, &err))
+            fail_msg("%s", err.text);
+        for (size_t i = 0; i < count; at += (size_t)o.lengths[first + i++]) {
+            const json_t *want = json_array_get(json_object_get(o.golden, "prompts"), first + i);
+
+            check("first", json_object_get(want, "first"), hidden + at * (size_t)info.hidden, tolerance);
+            if (info.pooled && !more)
+                check("pooler", json_object_get(want, "pooler"), pooled + i * (size_t)info.pooled, tolerance);
+            if (more)
+                check("mean", json_object_get(want, "mean"), pooled + i * (size_t)info.pooled, tolerance);
+        }
+    }
+    close_model(&o, name, type);
+}
+
+static void bert(void **state)
+{
+    (void)state;
+    vectors("tiny-bert", "fp32", NULL, 1e-4);
+}
+
+static void bert_bf16(void **state)
+{
+    (void)state;
+    if (!SIMT_SANITIZED)
+        vectors("tiny-bert", "bf16", NULL, 0.1);
+}
+
+static void roberta_fp16(void **state)
+{
+    (void)state;
+    vectors("tiny-roberta", "fp16", "pooling=mean", 0.02);
+}
+
+/* --- encoder-decoders -------------------------------------------------------------------------------- */
+
+static void translate(const char *name, const char *type, size_t texts, size_t most)
+{
+    static GoldenAnswer answers[TEXTS];
+    static Opened o;
+
+    open_model(&o, name, type, NULL);
+    for (size_t i = 0; i < texts; i++) {
+        FtxRequest r = ftx_request_default(o.model);
+
+        answers[i] = (GoldenAnswer){0};
+        r.ids = o.ids[i];
+        r.ids_count = (size_t)o.lengths[i];
+        r.temperature = 0.0f;
+        r.beams = 1;
+        r.max_new = (int)most;
+        r.user = &answers[i];
+        golden_submit(o.engine, &r);
+    }
+    golden_finish(o.engine);
+    for (size_t i = 0; i < texts; i++) {
+        const json_t *want = json_object_get(json_array_get(json_object_get(o.golden, "prompts"), i), "beam1");
+
+        assert_int_equal(answers[i].n, most);
+        for (size_t k = 0; k < most; k++)
+            if (answers[i].ids[k] != (int32_t)json_integer_value(json_array_get(want, k + 1)))
+                fail_msg("text %zu, token %zu: %d, should be %lld", i, k, answers[i].ids[k],
+                         json_integer_value(json_array_get(want, k + 1)));
+    }
+    close_model(&o, name, type);
+}
+
+static void bart(void **state)
+{
+    (void)state;
+    translate("tiny-bart", "fp32", 3, thorough ? 20 : 5);
+}
+
+static void marian_bf16(void **state)
+{
+    (void)state;
+    if (!SIMT_SANITIZED)
+        translate("tiny-marian", "bf16", 2, thorough ? 20 : 3);
+}
+
+int main(int n, char **words)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bert), cmocka_unit_test(bert_bf16),
+                                       cmocka_unit_test(roberta_fp16), cmocka_unit_test(bart),
+                                       cmocka_unit_test(marian_bf16)};
+
+    thorough = n > 1 && strcmp(words[1], "long") == 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif
