@@ -229,6 +229,147 @@ static void tiny(void **state)
             check_tiny(models[m], variants[v].name, variants[v].defines);
 }
 
+/* --- a source: `verse` on its held-out sentences ---------------------------------------------------- */
+
+static void check_verse(FtxModel *model, const char *file, int width, float penalty, FtxEarly early)
+{
+    enum { CASES = 64, LONG = 256 };
+    static struct {
+        int32_t ids[LONG], want[LONG], got[LONG];
+        size_t n, n_want, n_got;
+        double score;
+        uint64_t id;
+    } c[CASES];
+    const char *shared = getenv("FTX_SHARED");
+    char path[1000];
+    FtxEngine *engine;
+    json_t *golden, *cases;
+    size_t submitted = 0, ended = 0;
+    FtxError err;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/golden/verse/%s", shared ? shared : "", file);
+    f = fopen(path, "r");
+    if (!f)
+        skip();
+    fclose(f);
+    golden = golden_json(path);
+    cases = json_object_get(golden, "cases");
+    assert_int_equal(json_array_size(cases), CASES);
+    engine = golden_engine(model);
+    while (ended < CASES) {
+        FtxEvent events[64];
+        size_t n;
+
+        for (; submitted < CASES; submitted++) {
+            const json_t *one = json_array_get(cases, submitted);
+            FtxRequest r = ftx_request_default(model);
+            FtxStatus s;
+
+            c[submitted].n = golden_ids(json_object_get(one, "source_ids"), c[submitted].ids, LONG);
+            r.ids = c[submitted].ids;
+            r.ids_count = c[submitted].n;
+            r.beams = width;
+            r.length_penalty = penalty;
+            r.early_stopping = early;
+            r.user = &c[submitted];
+            s = ftx_engine_submit(engine, &r, &c[submitted].id, &err);
+            if (s == FTX_EFULL)
+                break;
+            if (s)
+                fail_msg("%s", err.text);
+        }
+        if (ftx_engine_step(engine, events, 64, &n, &err))
+            fail_msg("%s", err.text);
+        for (size_t i = 0; i < n; i++, ended++) {
+            size_t found;
+            const FtxHypothesis *h = ftx_engine_hypotheses(engine, events[i].request, &found);
+
+            for (size_t k = 0; k < CASES; k++)
+                if (events[i].user == &c[k]) {
+                    assert_true(found == 1 && h->count <= LONG);
+                    memcpy(c[k].got, h->ids, h->count * sizeof *h->ids);
+                    c[k].n_got = h->count;
+                    c[k].score = (double)h->score;
+                }
+        }
+    }
+    for (size_t i = 0; i < CASES; i++) {
+        const json_t *one = json_array_get(cases, i);
+        const size_t n = golden_ids(json_object_get(one, "ids"), c[i].want, LONG) - 1; /* behind the start token */
+
+        if (fabs(c[i].score - json_number_value(json_object_get(one, "score"))) > tolerance())
+            fail_msg("sentence %zu: score %.6f, expected %.6f", i, c[i].score,
+                     json_number_value(json_object_get(one, "score")));
+        assert_int_equal(c[i].n_got, n);
+        for (size_t k = 0; k < n; k++)
+            assert_int_equal(c[i].got[k], c[i].want[k + 1]);
+    }
+    json_decref(golden);
+    ftx_engine_close(engine);
+}
+
+static void verse(void **state)
+{
+    FtxModel *model = golden_open("specs/verse.lua", "beam-verse", "-D tokenizer= -D decode.width=5");
+
+    (void)state;
+    check_verse(model, "beam4.json", 4, 1.0f, FTX_EARLY_TRUE);
+    check_verse(model, "beam5.json", 5, 0.6f, FTX_EARLY_FALSE);
+    ftx_model_close(model);
+}
+
+static void check_tiny_source(const char *name)
+{
+    static Found found[2][8];
+    static int32_t ids[8][MAX_PROMPT];
+    char path[200], artifact[200];
+    FtxModel *model;
+    FtxEngine *engine;
+    json_t *golden, *prompts;
+    size_t n;
+
+    snprintf(path, sizeof path, "tests/models/%s/golden.json", name);
+    golden = golden_json(path);
+    prompts = json_object_get(golden, "prompts");
+    n = json_array_size(prompts);
+    snprintf(path, sizeof path, "tests/models/%s", name);
+    snprintf(artifact, sizeof artifact, "beam-%s", name);
+    model = golden_open(path, artifact, "-D decode.width=5");
+    engine = golden_engine(model);
+    for (size_t i = 0; i < n; i++) {
+        const size_t count = golden_ids(json_object_get(json_array_get(prompts, i), "input_ids"), ids[i], MAX_PROMPT);
+
+        for (int k = 0; k < 2; k++) {
+            FtxRequest r = beam_request(model, ids[i], count, 4 + k, 20, &found[k][i]);
+
+            golden_submit(engine, &r);
+        }
+    }
+    finish(engine);
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++) {
+            const json_t *one = json_array_get(prompts, i), *want = json_object_get(one, k ? "beam5" : "beam4");
+            const double score = json_number_value(json_object_get(one, k ? "beam5_score" : "beam4_score"));
+            const Found *f = &found[k][i];
+
+            if (fabs(f->score[0] - score) > tolerance())
+                fail_msg("%s, source %zu, width %d: score %.6f, expected %.6f", name, i, 4 + k, f->score[0], score);
+            assert_int_equal(f->count[0], json_array_size(want) - 1); /* behind the start token */
+            for (size_t t = 0; t < f->count[0]; t++)
+                assert_int_equal(f->ids[0][t], json_integer_value(json_array_get(want, t + 1)));
+        }
+    json_decref(golden);
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
+static void tiny_source(void **state) /* tiny-marian lacks the positions of its reference: test_seq2seq.c */
+{
+    (void)state;
+    check_tiny_source("tiny-bart");
+}
+
 /* --- other widths and settings against the plain search --------------------------------------------- */
 
 typedef struct Setting {
@@ -444,6 +585,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiny),     cmocka_unit_test(fable),         cmocka_unit_test(gpt2_fable),
+        cmocka_unit_test(verse),         cmocka_unit_test(tiny_source),
         cmocka_unit_test(settings), cmocka_unit_test(beside_others), cmocka_unit_test(refusals),
     };
 
