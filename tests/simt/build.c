@@ -118,14 +118,14 @@ size_t build_count(const Build *b)
 /* The tree's headers, but where tests/simt/device has one of the name, that. */
 static Hash128 write_headers(const Build *b)
 {
-    static const char *const own[] = {"kernel_text.h", "host.h", "kernel.h"};
+    static const char *const own[] = {"kernel_text.h", "host.h", "kernel.h", "wgmma.cuh"};
     const char *const *names, *const *texts;
     const size_t n = catalog_headers(&names, &texts);
     char *all = NULL;
     size_t bytes = 0;
     FILE *sum = open_memstream(&all, &bytes);
 
-    for (size_t i = 0; i < n + 3; i++) {
+    for (size_t i = 0; i < n + LEN(own); i++) {
         const char *name = i < n ? names[i] : arena_printf(b->keep, "device/%s", own[i - n]);
         const char *text = i < n ? texts[i] : NULL;
         const char *host = read_file(b->keep, arena_printf(b->keep, "tests/simt/%s", name));

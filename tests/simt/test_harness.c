@@ -58,10 +58,14 @@ static const Bug bugs[] = {
     {"pair", 2, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT), "a send over what is still read"},
     {"pair", 3, BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "fewer bytes announced than are sent"},
     {"pair", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE) | BY(SIMT_UNWRITTEN), "a send not waited for"},
+    {"group", 1, BY(SIMT_FENCE), "wgmma of what cp.async brought without async_fence"},
+    {"group", 2, BY(SIMT_FENCE), "wgmma without wgmma_fence"},
+    {"group", 3, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "an operand overwritten while products run"},
+    {"group", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "an operand overwritten that other warps still read"},
 };
 enum { N_BUGS = sizeof bugs / sizeof *bugs };
-static const char *const files[] = {"reduce", "ring", "pipe", "stages", "pair"};
-enum { N_FILES = 5 };
+static const char *const files[] = {"reduce", "ring", "pipe", "stages", "pair", "group"};
+enum { N_FILES = 6 };
 
 static Build *build;
 
@@ -80,7 +84,7 @@ static void add(const char *file, int bug)
     snprintf(text, sizeof text,
              "#include \"device/async.cuh\"\n#include \"device/atomic.cuh\"\n#include \"device/block.cuh\"\n"
              "#include \"device/cluster.cuh\"\n#include \"device/mbarrier.cuh\"\n#include \"device/mma.cuh\"\n"
-             "#include \"device/pdl.cuh\"\n#include \"device/vec.cuh\"\n"
+             "#include \"device/pdl.cuh\"\n#include \"device/vec.cuh\"\n#include \"device/wgmma.cuh\"\n"
              "namespace in_%s {\nconstexpr int BUG = %d;\n#line 1 \"%s.cuh\"\n%s\n}\n"
              "extern \"C\" __global__ void CLUSTER(%d) %s(const in_%s::Args a) { in_%s::body(a); }\n",
              entry, bug, file, body, strcmp(file, "pair") == 0 ? 2 : 1, entry, entry, entry);
@@ -207,9 +211,39 @@ static bool right_pair(SimtLaunch *l)
     return ok;
 }
 
+static bool right_group(SimtLaunch *l)
+{
+    uint16_t a[64 * 64], b[2 * 32 * 64];
+    void *args[] = {simt_alloc(sizeof a, "a"), simt_alloc(sizeof b, "b"), simt_alloc(64 * 32 * 4, "y")};
+    const float *y = args[2];
+    bool ok;
+
+    for (int i = 0; i < 64 * 64; i++)
+        a[i] = bf16_from_float((float)(i * 5 % 11 - 5));
+    for (int i = 0; i < 2 * 32 * 64; i++)
+        b[i] = bf16_from_float((float)(i * 3 % 7 - 3));
+    simt_write(args[0], a, sizeof a);
+    simt_write(args[1], b, sizeof b);
+    l->block = 128;
+    l->smem = 4096 + 8;
+    l->args = args;
+    ok = simt_launch(l);
+    for (int m = 0; m < 64 && ok; m++)
+        for (int n = 0; n < 32 && ok; n++) {
+            float want = 0;
+
+            for (int k = 0; k < 64; k++)
+                want +=
+                    bf16_to_float(a[m * 64 + k]) * (bf16_to_float(b[n * 64 + k]) + bf16_to_float(b[(32 + n) * 64 + k]));
+            ok = y[m * 32 + n] == want;
+        }
+    return ok;
+}
+
 static bool right(const char *file, int bug, SimtSchedule schedule, uint64_t seed)
 {
-    static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring, right_pipe, right_stages, right_pair};
+    static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring, right_pipe,
+                                                        right_stages, right_pair, right_group};
     char entry[60];
     SimtLaunch l = {.grid = {1, 1, 1}};
     bool ok = false;

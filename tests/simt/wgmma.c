@@ -16,8 +16,8 @@ typedef struct Product {
     float *d;
     unsigned n, group; /* columns */
     bool bf16;
-    uint64_t b;
-    float a[2][K16]; /* rows g and g + 8 of the warp */
+    uint64_t b, seen; /* seen: of B, when begun */
+    float a[2][K16];  /* rows g and g + 8 of the warp */
     const void *pc;
 } Product;
 
@@ -36,10 +36,11 @@ static uint32_t unit_of(uint64_t b, unsigned row, unsigned half)
     return base + r * 128 + ((k16 * 2 + half) ^ (r & 7)) * 16;
 }
 
-/* The lanes look at the rows together: each at some. */
-static void look(const Product *p)
+/* The lanes look at the rows together: each at some. A sum of what stands there. */
+static uint64_t look(const Product *p)
 {
     Fiber *f = run.current;
+    uint64_t sum = 0, words[2];
 
     for (unsigned row = f->tid % WARP; row < p->n; row += WARP)
         for (unsigned half = 0; half < 2; half++) {
@@ -49,9 +50,12 @@ static void look(const Product *p)
                 report(SIMT_FENCE, p->pc, NULL,
                        "wgmma reads what plain stores or cp.async brought, with no async_fence "
                        "since they were waited for");
-                return;
+                return 0;
             }
+            memcpy(words, at, sizeof words);
+            sum = (sum + words[0] * 0x9E3779B97F4A7C15u + words[1]) * 0xBF58476D1CE4E5B9u;
         }
+    return sum;
 }
 
 static Sums *sums_of(Fiber *f, float *d, unsigned n)
@@ -85,7 +89,7 @@ void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long
     sums_of(f, d, n);
     memcpy(f->in, a, 16);
     sync_rows(p->a, bf16, PC());
-    look(p);
+    p->seen = look(p);
     while (*last)
         last = &(*last)->next;
     *last = p;
@@ -97,7 +101,8 @@ static void finish(Fiber *f, const Product *p)
     const unsigned t = f->tid % 4;
     Sums *s = sums_of(f, p->d, p->n);
 
-    look(p);
+    if (look(p) != p->seen)
+        report(SIMT_IN_FLIGHT, p->pc, NULL, "the operand of a product changed before it was waited for");
     for (unsigned i = 0; i < p->n / 2; i++) {
         const unsigned column = i / 4 * 8 + t * 2 + i % 2;
         const float *row = p->a[i % 4 / 2];

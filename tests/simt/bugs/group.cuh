@@ -1,0 +1,53 @@
+// group.cuh - y = A B^T by a warpgroup; B comes by cp.async, counted on an mbarrier, twice into one place.
+// BUG: 0 none, else what is wrong.
+//
+//   a [64, 64] bf16, b [2][32, 64] bf16   ->   y [64, 32] fp32: A (b[0] + b[1])^T
+struct Args {
+    const bf16 *a, *b;
+    float *y;
+};
+
+DEVICE void fetch(const bf16 *b, u32 to, u32 full)
+{
+    for (int n = threadIdx.x; n < 32 * 8; n += 128) {
+        const int r = n / 8, u = n % 8;
+        copy16(to + r * 128 + (u ^ (r & 7)) * 16, b + r * 64 + u * 8);
+    }
+    copy_arrive(full);
+}
+
+DEVICE void body(const Args &a)
+{
+    char *shared = shared_memory();
+    const u32 at = shared_address(shared), full = at + 4096;
+    const int g = lane_id() / 4, t = lane_id() % 4, row = warp_id() * 16 + g;
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 128);
+        mbarrier_init_fence();
+    }
+    block_sync();
+    fetch(a.b, at, full);
+    float d[16] = {};
+    for (int turn = 0; turn < 2; turn++) {
+        mbarrier_wait(full, turn);
+        if (BUG != 1) // 1: what cp.async brought is not handed to the matrix units
+            async_fence();
+        if (BUG != 2) // 2: registers are not handed to them
+            wgmma_fence();
+        for (int k = 0; k < 4; k++) {
+            u32 x[4];
+            for (int i = 0; i < 4; i++)
+                x[i] = *(const u32 *)(a.a + (row + i % 2 * 8) * 64 + k * 16 + i / 2 * 8 + 2 * t);
+            wgmma32<bf16>(d, x, wgmma_operand(at, 0, k));
+        }
+        wgmma_commit();
+        if (BUG != 3 || turn == 1) // 3: the next B overwrites what products still read
+            wgmma_wait<0>();
+        if (BUG != 4) // 4: so do other warps' products
+            block_sync();
+        if (turn == 0)
+            fetch(a.b + 32 * 64, at, full);
+    }
+    for (int i = 0; i < 16; i++)
+        a.y[(row + i % 4 / 2 * 8) * 32 + i / 4 * 8 + 2 * t + i % 2] = d[i];
+}
