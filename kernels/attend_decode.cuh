@@ -245,7 +245,7 @@ template <class K> struct TileLoader {
                     issue_owned(a, to, to_v);
             }
             if (owned) {
-            } else if (whole && HALF % 32 == 0) {
+            } else if (whole && N % 32 == 0 && HALF % 32 == 0) {
 #pragma unroll
                 for (int i = 0; i < N / 32; i++) {
                     const u32 dst = to + D::Rows::piece((i * 32 + lane_id()) / VECS, (i * 32 + lane_id()) % VECS);
