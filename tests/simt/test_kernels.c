@@ -331,6 +331,7 @@ static void attention(void **state)
         {DT_BF16, DT_BF16, 4, 2, 48, 0, 0, 0, NULL},  {DT_BF16, DT_BF16, 6, 1, 40, 0, 30, 5, NULL},
         {DT_BF16, DT_BF16, 4, 1, 64, 10, 0, 0, NULL}, {DT_BF16, DT_BF16, 2, 2, 24, 0, 0, 33, NULL},
         {DT_FP16, DT_FP16, 20, 2, 32, 0, 0, 3, NULL}, {DT_FP16, DT_FP16, 2, 1, 136, 5, 0, 0, NULL},
+        {DT_FP32, DT_FP32, 3, 1, 176, 9, 0, 0, NULL}, {DT_FP32, DT_FP32, 2, 2, 144, 0, 0, 3, NULL},
         {DT_BF16, DT_FP32, 2, 1, 32, 0, 0, 0, NULL},  {DT_FP16, DT_FP16, 4, 2, 128, 0, 0, 50, "sm_86"},
     };
     Suite *s = open_suite("attend");
