@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 
@@ -40,6 +41,9 @@ bool device_parse(const char *word, int64_t threads, int64_t random_weights, Ftx
         known = strncmp(word, "cuda", 4) == 0 && (word[4] == '\0' || word[4] == ':') && parse_cuda(word, o);
     if (!known)
         snprintf(error, error_bytes, "--device: expected cpu, cuda, cuda:N or auto, found \"%s\"", word);
+    else if (threads > 4 * sysconf(_SC_NPROCESSORS_ONLN))
+        fprintf(stderr, "%s: warning: %lld threads on %ld processors: they will wait for each other\n", command_program,
+                (long long)threads, sysconf(_SC_NPROCESSORS_ONLN));
     return known;
 }
 

@@ -39,7 +39,8 @@ refused 2 'top_k: expected 0 to' run "$tiny" --ids 5 --top-k 2000
 test ! -e "$room/x.ftx"
 
 # More threads than there are processors is slow, not wrong.
-"$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu --threads 100 >"$room/many" 2>/dev/null
+"$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu --threads 1000 >"$room/many" 2>"$room/err"
+grep -q '1000 threads on' "$room/err"
 "$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu | cmp - "$room/many"
 
 # The same stop text twice is that stop text; it ends the answer, which alone goes to standard output.
