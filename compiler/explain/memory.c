@@ -119,7 +119,7 @@ void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
     for (int s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++) {
         fprintf(out, "  %-10s %10s\n", window_space((uint32_t)s), window_bytes(p->head->space_bytes[s]));
         for (size_t i = 0; i < FTX_NAMED_COUNT; i++)
-            if (named[i].space == (FtxSpace)s)
+            if (named[i].space == (FtxSpace)s && p->head->named_bytes[i])
                 fprintf(out, "    %10s  %10s  $%-8s %s\n", window_bytes(p->head->named[i]),
                         window_bytes(p->head->named_bytes[i]), named[i].name, named[i].what);
         for (uint32_t i = 0; i < p->n_buffers; i++)

@@ -68,6 +68,8 @@ static void test_memory(void **state)
     has(text, "           0 B     2.0 KiB  #.  x\n");
     has(text, "       2.0 KiB     2.0 KiB  ##  h\n");
     has(text, "$logits");
+    assert_null(strstr(strstr(text, "$logits") + 1, "  logits")); /* a named block is there once */
+    assert_null(strstr(text, "$hidden"));                          /* and only if it has bytes */
     free(text);
 }
 
