@@ -121,8 +121,8 @@ static void embedding(void **state)
             for (int t = 0; t < T; t++)
                 token[t] = (FtxToken){random_below(V), t < 4 ? 29 + t : t, t < 4 ? 0 : 1, t < 4 ? 2 : 0};
             ref_embed(token, T, (RefTensor){w, wt}, (RefTensor){learned ? p : NULL, pt}, 2, D, wanted[0], CONTEXT, want);
-            call(kernel_at("embed", level), (void *const[]){w, learned ? p : NULL, token, history, y},
-                 (const int64_t[]){D, wt, CONTEXT, learned ? 2 : 0, learned ? (int64_t)pt : 0}, T, 2, 2);
+            call(kernel_at("embed", level), (void *const[]){w, learned ? p : NULL, NULL, token, history, y},
+                 (const int64_t[]){D, wt, CONTEXT, 0, learned ? 2 : 0, learned ? (int64_t)pt : 0, 0, 0, 0}, T, 2, 2);
             assert_memory_equal(y, want, sizeof *y * T * D);
             assert_memory_equal(history, wanted, sizeof history);
             free(w), free(p), free(y), free(want);
