@@ -577,6 +577,8 @@ int run(const char *artifact, int argc, char **argv)
                                rest.n > 1 ? "a text" : o.file ? "--prompt-file" : "--batch");
         goto end;
     }
+    if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest.n < 2 && !o.ids && !o.file)
+        o.batch = true; /* standard input is a source a line */
     code = o.ids ? EXIT_DONE : read_prompt(&o, &rest, &text);
     if (code == EXIT_DONE)
         code = make_request(r);

@@ -3,10 +3,10 @@
  * Made-up sequences have pages of their own and a cache of whatever is there. A decode program
  * advances its rows by itself, so runs follow one another as in real use, each with one more token
  * of context; where the context or the pages end, the rows start anew. A prompt is run from its
- * first chunk to its last for each figure. */
+ * first chunk to its last for each figure. An encoder is given whole texts at once. */
 #include "engine.h"
 
-enum { MAX_REPEAT = 1000 };
+enum { MAX_REPEAT = 1000, SOURCE = 32 /* tokens of a made-up source */ };
 
 typedef struct Bench {
     FtxEngine *engine;
@@ -25,6 +25,13 @@ static FtxStatus check_bench(const FtxEngine *e, int sequences, int tokens, int 
         return ftx_fail(err, FTX_EINVAL, "sequences: expected 1 to %u, found %d", e->slots, sequences);
     if (repeat < 1 || repeat > MAX_REPEAT)
         return ftx_fail(err, FTX_EINVAL, "repeat: expected 1 to %d, found %d", MAX_REPEAT, repeat);
+    if (f->kind == FTX_MODEL_ENCODER) {
+        if (tokens < 1 || (uint32_t)tokens > f->context || context < 0 || context > tokens ||
+            (int64_t)sequences * (context ? context : tokens) > (int64_t)f->tokens)
+            return ftx_fail(err, FTX_EINVAL, "%d texts of %d tokens (%d in the mean) exceed the context of %u or the %u "
+                            "tokens of a step", sequences, tokens, context ? context : tokens, f->context, f->tokens);
+        return FTX_OK;
+    }
     if (tokens < 1 || context < 0 || (int64_t)tokens + context > (int64_t)f->context)
         return ftx_fail(err, FTX_EINVAL, "%d tokens after %d exceed the context of %u", tokens, context, f->context);
     return FTX_OK;
@@ -54,6 +61,7 @@ static FtxStatus place(Bench *b, FtxError *err)
         for (int k = 0; k < r->prompt; k++)
             r->ids[k] = (int32_t)(((uint32_t)k * 7919u + (uint32_t)i * 104729u) % e->facts->vocab);
         r->beam = (FtxBeam){0};
+        r->n_source = e->facts->source_context < SOURCE ? (int)e->facts->source_context : SOURCE;
         r->n_pages = r->own_pages = pages;
         s = schedule_place(e, r, err);
     }
@@ -122,6 +130,41 @@ static FtxStatus measure_prompt(Bench *b, int repeat, double *times, FtxError *e
     return s;
 }
 
+/* Texts whose lengths go in equal steps from 2 * mean - tokens up to tokens; mean 0: all as long. */
+static FtxStatus measure_texts(Bench *b, int repeat, double *times, FtxError *err)
+{
+    FtxEngine *e = b->engine;
+    FtxRow *rows = engine_io(e, FTX_NAMED_rows);
+    FtxToken *token = engine_io(e, FTX_NAMED_token);
+    FtxStep *step = engine_io(e, FTX_NAMED_step);
+    const int mean = b->context ? b->context : b->tokens, least = 2 * mean > b->tokens ? 2 * mean - b->tokens : 1;
+    uint32_t program = 0;
+    FtxStatus s = e->api->wait(e->session, err);
+
+    *step = (FtxStep){.rows = b->sequences};
+    for (int i = 0; i < b->sequences; i++) {
+        const int n = least + (b->tokens - least) * (2 * i + 1) / (2 * b->sequences);
+
+        if (step->tokens + n > (int)e->facts->tokens)
+            return ftx_fail(err, FTX_EINVAL, "%d texts have more than the %u tokens of a step", b->sequences,
+                            e->facts->tokens);
+        rows[i] = (FtxRow){.q_start = step->tokens, .q_len = n, .kv_len = n, .slot = i, .src_len = n, .src_slot = i,
+                           .group = i};
+        for (int k = 0; k < n; k++)
+            token[step->tokens++] =
+                (FtxToken){(int)(((uint32_t)k * 7919u + (uint32_t)i * 104729u) % e->facts->vocab), k, i, 0};
+    }
+    if (!s && !schedule_program(&e->encode, step->tokens, &program))
+        s = ftx_fail(err, FTX_EFORMAT, "plan: no program encodes %d tokens", step->tokens);
+    if (!s)
+        s = e->api->upload(e->session, schedule_live_bytes(e, step->tokens), err);
+    if (!s) /* warm */
+        s = e->api->time(e->session, program, step->tokens, b->sequences, 1, times, err);
+    if (!s)
+        s = e->api->time(e->session, program, step->tokens, b->sequences, repeat, times, err);
+    return s ? s : e->api->wait(e->session, err);
+}
+
 /* By insertion: at most a thousand, and qsort may allocate. */
 static void sort(double *v, int n)
 {
@@ -135,6 +178,14 @@ static void sort(double *v, int n)
     }
 }
 
+static void report(double *times, int n, double *median_us, double *least_us, double *most_us)
+{
+    sort(times, n);
+    *median_us = n % 2 ? times[n / 2] : 0.5 * (times[n / 2 - 1] + times[n / 2]);
+    *least_us = times[0];
+    *most_us = times[n - 1];
+}
+
 FtxStatus ftx_engine_bench(FtxEngine *e, int sequences, int tokens, int context, int repeat, double *median_us,
                            double *least_us, double *most_us, FtxError *err)
 {
@@ -143,6 +194,12 @@ FtxStatus ftx_engine_bench(FtxEngine *e, int sequences, int tokens, int context,
     FtxStatus s = e->dead.status ? ftx_fail(err, e->dead.status, "%s", e->dead.text)
                                  : check_bench(e, sequences, tokens, context, repeat, err);
 
+    if (!s && e->facts->kind == FTX_MODEL_ENCODER) {
+        s = measure_texts(&b, repeat, times, err);
+        if (!s)
+            report(times, repeat, median_us, least_us, most_us);
+        return s;
+    }
     if (!s)
         s = place(&b, err);
     if (s)
@@ -152,9 +209,6 @@ FtxStatus ftx_engine_bench(FtxEngine *e, int sequences, int tokens, int context,
     e->flight = (Flight){.row = e->flight.row};
     if (s)
         return s;
-    sort(times, repeat);
-    *median_us = repeat % 2 ? times[repeat / 2] : 0.5 * (times[repeat / 2 - 1] + times[repeat / 2]);
-    *least_us = times[0];
-    *most_us = times[repeat - 1];
+    report(times, repeat, median_us, least_us, most_us);
     return FTX_OK;
 }

@@ -279,7 +279,8 @@ typedef struct FtxProfile {
 FtxStatus ftx_engine_profile(FtxEngine *engine, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
 
 /* Time one program with made-up state, for `ftxc bench`: S sequences of `context` tokens each
- * bring `tokens` tokens. Median of `repeat` runs in microseconds, smallest and largest beside. */
+ * bring `tokens` tokens. For an encoder: S texts of at most `tokens` tokens, `context` in the mean
+ * (0: all as long). Median of `repeat` runs in microseconds, smallest and largest beside. */
 FtxStatus ftx_engine_bench(FtxEngine *engine, int sequences, int tokens, int context, int repeat, double *median_us,
                            double *least_us, double *most_us, FtxError *err);
 

@@ -17,8 +17,8 @@ typedef struct Options {
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
     {"--sequences", 0, OPT_TEXT, "1,8,64", "decode steps with so many sequences", AT(sequences), 0},
-    {"--context", 0, OPT_TEXT, "128,2048", "each with so many tokens before", AT(context), 0},
-    {"--prompt", 0, OPT_TEXT, "512,2048", "prompt steps of so many tokens, one sequence", AT(prompt), 0},
+    {"--context", 0, OPT_TEXT, "128,2048", "each with so many tokens before; of an encoder's texts the mean length", AT(context), 0},
+    {"--prompt", 0, OPT_TEXT, "512,2048", "prompt steps of so many tokens, one sequence; of an encoder the longest text", AT(prompt), 0},
     {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30)", AT(repeat), AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
@@ -44,8 +44,10 @@ static bool measure(const Bench *b, int sequences, int tokens, int context)
         fprintf(stderr, "ftxc: %d x %d tokens after %d: %s\n", sequences, tokens, context, err.text);
         return false;
     }
-    const double rate = (double)sequences * tokens / median * 1e6;
-    const char *what = tokens == 1 ? "decode" : "prompt";
+    const bool encoder = b->info.kind == FTX_MODEL_ENCODER;
+    const int mean = encoder && context ? context : tokens;
+    const double rate = (double)sequences * mean / median * 1e6;
+    const char *what = encoder ? "encode" : tokens == 1 ? "decode" : "prompt";
 
     if (b->o->json)
         printf("{\"step\": \"%s\", \"sequences\": %d, \"tokens\": %d, \"context\": %d, \"median_us\": %.2f, "
@@ -95,11 +97,16 @@ int command_bench(int argc, char **argv)
     if (!o.json)
         printf("%s on %s, weights %.1f MB\n%-8s %9s %8s %9s\n", b.info.name, b.info.device,
                (double)b.info.weight_bytes * 1e-6, "step", "sequences", "tokens", "context");
-    for (size_t i = 0; i < n_contexts; i++)
+    for (size_t i = 0; i < n_prompts && b.info.kind == FTX_MODEL_ENCODER; i++)
+        for (size_t k = 0; k < n_sequences; k++)
+            for (size_t m = 0; m < n_contexts; m++)
+                if (!measure(&b, sequences[k], prompts[i] ? prompts[i] : 128, o.context ? contexts[m] : 0))
+                    code = EXIT_FAILED;
+    for (size_t i = 0; i < n_contexts && b.info.kind != FTX_MODEL_ENCODER; i++)
         for (size_t k = 0; k < n_sequences; k++)
             if (!measure(&b, sequences[k], 1, contexts[i]))
                 code = EXIT_FAILED;
-    for (size_t i = 0; i < n_prompts; i++)
+    for (size_t i = 0; i < n_prompts && b.info.kind != FTX_MODEL_ENCODER; i++)
         if (prompts[i] > 0 && !measure(&b, 1, prompts[i], 0))
             code = EXIT_FAILED;
     ftx_engine_close(b.engine);

@@ -70,6 +70,15 @@ void ref_rope_table(int positions, int rot, double theta, float *table);
 void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int window, double softcap,
                 const RefCache *cache, float *y);
 
+/* One head of one token, q[at ..], over n keys and values at k[from + j * stride], v likewise. */
+void ref_attend_rows(RefTensor q, int64_t at, RefTensor k, RefTensor v, int64_t from, int64_t stride, int n, int E,
+                     double scale, float *y);
+/* x [T,(H+2G)*E]: each token over all tokens of its row. y [T,H*E] */
+void ref_attend_packed(const float *x, const FtxRow *rows, int S, int H, int G, int E, double scale, float *y);
+/* y[s,:] = mean of the row's tokens; y[m,:] = x[m,:] / max(|x[m,:]|, eps) */
+void ref_pool_mean(RefTensor x, const FtxRow *rows, int S, int C, float *y);
+void ref_normalize(RefTensor x, double eps, int M, int C, float *y);
+
 /* --- the tail of a decoding step, one row at a time --------------------------------------------- */
 
 typedef struct RefRow {

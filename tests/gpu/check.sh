@@ -3,7 +3,7 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 odd many beam ptx bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
+# Parts: fp32 bf16 fp16 odd many beam ptx encode bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT.
 set -u
 cd "$(dirname "$0")/../.."
@@ -59,6 +59,12 @@ for part in "$@"; do
             one bf16 0.06 tiny
         done
         FTX_TEST_TARGET=$own
+        ;;
+    encode) # encoders and encoder-decoders: vectors and tokens
+        one fp32 1e-4 encode
+        one fp32 1e-4 seq2seq
+        one fp16 0.02 encode
+        one bf16 0.15 encode
         ;;
     bench)
         bench llama-3.2-1b --sequences 1,8,64 --context 128,2048 --prompt 128,512,2048

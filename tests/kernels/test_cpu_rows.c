@@ -129,6 +129,30 @@ static void embedding(void **state)
         }
 }
 
+/* Scaled, with the rows of types; what an encoder reads is no history. */
+static void embedding_of_texts(void **state)
+{
+    enum { V = 300, P = 40, T = 7, TYPES = 3, D = 40 };
+    float *w = random_tensor(V * D, DT_FP32, 1.0f), *p = random_tensor(P * D, DT_FP32, 1.0f);
+    float *s = random_tensor(TYPES * D, DT_FP32, 1.0f), y[T * D], want[T * D];
+    int32_t history[1] = {-7};
+    FtxToken token[T];
+
+    (void)state;
+    for (int t = 0; t < T; t++) {
+        token[t] = (FtxToken){random_below(V), t, 0, t % TYPES};
+        for (int i = 0; i < D; i++)
+            want[t * D + i] = w[token[t].id * D + i] * 3.5f + s[t % TYPES * D + i] + p[(t + 2) * D + i];
+    }
+    for (int level = 0; level < LEVELS; level++) {
+        call(kernel_at("embed", level), (void *const[]){w, p, s, token, history, y},
+             (const int64_t[]){D, DT_FP32, 0, 1, 2, DT_FP32, DT_FP32, number_bits(3.5), 1}, T, 1, 2);
+        assert_close(y, want, T * D, 1e-6, "embedding of texts");
+        assert_int_equal(history[0], -7);
+    }
+    free(w), free(p), free(s);
+}
+
 static void last_rows(void **state)
 {
     enum { S = 3, T = 9, C = 17 };
@@ -149,7 +173,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms), cmocka_unit_test(activations), cmocka_unit_test(extremes),
-        cmocka_unit_test(sums),  cmocka_unit_test(embedding),   cmocka_unit_test(last_rows),
+        cmocka_unit_test(sums),  cmocka_unit_test(embedding),   cmocka_unit_test(embedding_of_texts),
+        cmocka_unit_test(last_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,18 @@
 
 #include "golden.h"
 
+/* A file of the bigger references: in FTX_SHARED, or beside the tree. */
+static const char *shared(const char *name)
+{
+    static char path[4][1000];
+    static int turn;
+    const char *at = getenv("FTX_SHARED");
+
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", at ? at : "../shared", name);
+    return path[turn];
+}
+
 enum { TEXTS = 4, MAX_TOKENS = 512, MAX_D = 256 };
 
 static double tolerance(void)
@@ -285,7 +297,7 @@ static const float *tensor(const char *file, const json_t *head, const char *dat
 
 static void emb(void **state)
 {
-    const char *file = "../shared/golden/emb/outputs.safetensors";
+    const char *file = shared("golden/emb/outputs.safetensors");
     static char bytes[1 << 20];
     static int32_t ids[8 * 58], lengths[8];
     static float hidden[8 * 58 * 256], pooled[8 * 256];
@@ -303,10 +315,10 @@ static void emb(void **state)
     fclose(f);
     memcpy(&n, bytes, 8);
 
-    json_t *head = json_loadb(bytes + 8, n, 0, NULL), *golden = golden_json("../shared/golden/emb/outputs.json");
+    json_t *head = json_loadb(bytes + 8, n, 0, NULL), *golden = golden_json(shared("golden/emb/outputs.json"));
     const float *want = tensor(file, head, bytes + 8 + n, "last_hidden_state");
     const float *pooler = tensor(file, head, bytes + 8 + n, "pooler_output");
-    FtxModel *model = golden_open("../shared/models/emb", "emb", getenv("FTX_TEST_NO_TEXT") ? "-D tokenizer=" : "");
+    FtxModel *model = golden_open(shared("models/emb"), "emb", getenv("FTX_TEST_NO_TEXT") ? "-D tokenizer=" : "");
     FtxEngine *engine = golden_engine(model);
     FtxModelInfo info;
     FtxError err;

@@ -5,6 +5,16 @@
 
 #include "golden.h"
 
+/* A file of the bigger references: in FTX_SHARED, or beside the tree. */
+static const char *shared(const char *name)
+{
+    static char path[1000];
+    const char *at = getenv("FTX_SHARED");
+
+    snprintf(path, sizeof path, "%s/%s", at ? at : "../shared", name);
+    return path;
+}
+
 enum { MAX_SOURCE = 256, MAX_CASES = 64 };
 
 typedef struct Case {
@@ -196,7 +206,7 @@ static void requests(void **state)
 
 static void verse(void **state)
 {
-    const char *file = "../shared/golden/verse/greedy.json";
+    const char *file = shared("golden/verse/greedy.json");
     static Case c[MAX_CASES];
     FtxModel *model;
     FtxEngine *engine;

@@ -1,0 +1,127 @@
+/* test_cpu_texts.c - the CPU kernels of encoders and of sources against the references, over odd
+ * shapes: lengths around blocks of queries and keys, heads of any size, caches of any type. */
+#include "cpu_test.h"
+
+enum { ROWS = 5 };
+
+static const int lengths[ROWS] = {1, 33, 4, 64, 31};
+
+/* Texts one after another; token t of each. */
+static int make_rows(FtxRow *rows, FtxToken *token)
+{
+    int T = 0;
+
+    for (int s = 0; s < ROWS; s++) {
+        rows[s] = (FtxRow){.q_start = T, .q_len = lengths[s], .kv_len = lengths[s], .src_len = lengths[s],
+                           .src_slot = (s * 3 + 1) % ROWS};
+        for (int i = 0; i < lengths[s]; i++)
+            token[T++] = (FtxToken){.pos = i, .row = s};
+    }
+    return T;
+}
+
+static void packed(void **state)
+{
+    static const struct {
+        int H, G, E;
+    } shapes[] = {{1, 1, 16}, {3, 1, 24}, {4, 4, 40}, {6, 2, 64}, {2, 2, 256}};
+    FtxRow rows[ROWS];
+    FtxToken token[256];
+    const int T = make_rows(rows, token);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int H = shapes[i].H, G = shapes[i].G, E = shapes[i].E;
+        float *x = random_tensor((size_t)T * (size_t)((H + 2 * G) * E), DT_FP32, 2.0f);
+        float *y = malloc(sizeof *y * (size_t)(T * H * E)), *want = malloc(sizeof *y * (size_t)(T * H * E));
+
+        ref_attend_packed(x, rows, ROWS, H, G, E, 0.3, want);
+        for (int level = 0; level < LEVELS; level++)
+            for (int threads = 1; threads <= 5; threads += 4) {
+                memset(y, -1, sizeof *y * (size_t)(T * H * E));
+                call(kernel_at("attend_packed", level), (void *const[]){x, rows, y},
+                     (const int64_t[]){H, G, E, number_bits(0.3)}, T, ROWS, threads);
+                assert_close(y, want, (size_t)(T * H * E), 4e-6, "attend_packed");
+            }
+        free(x), free(y), free(want);
+    }
+}
+
+/* Sources to their slots, then tokens over them; the slots are not in the order of the rows. */
+static void sources(void **state)
+{
+    enum { SOURCE = 70 };
+    static const struct {
+        int H, G, E;
+        DType type;
+    } shapes[] = {{1, 1, 16, DT_FP32}, {6, 2, 24, DT_FP32}, {4, 4, 40, DT_BF16}, {9, 1, 64, DT_FP16}};
+    FtxRow rows[ROWS];
+    FtxToken token[256], one[ROWS];
+    const int T = make_rows(rows, token);
+
+    (void)state;
+    for (int s = 0; s < ROWS; s++)
+        one[s] = (FtxToken){.row = ROWS - 1 - s};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int H = shapes[i].H, G = shapes[i].G, E = shapes[i].E;
+        const DType type = shapes[i].type;
+        const size_t cache = (size_t)(ROWS * G * SOURCE * E);
+        float *x = random_tensor((size_t)(T * 2 * G * E), DT_FP32, 2.0f), *q = random_tensor((size_t)(ROWS * H * E), DT_FP32, 2.0f);
+        float *y = malloc(sizeof *y * (size_t)(ROWS * H * E)), *want = malloc(sizeof *y * (size_t)(ROWS * H * E));
+        void *k = calloc(cache, dtype_size(type)), *v = calloc(cache, dtype_size(type));
+        void *wanted = calloc(cache, dtype_size(type));
+
+        for (int level = 0; level < LEVELS; level++) {
+            call(kernel_at("cross_append", level), (void *const[]){x, rows, token, k, v, NULL},
+                 (const int64_t[]){G, E, SOURCE, type}, T, ROWS, 3);
+            for (int t = 0; t < T; t++)
+                for (int g = 0; g < G; g++)
+                    for (int e = 0; e < E; e++)
+                        dtype_store(wanted, (size_t)(((rows[token[t].row].src_slot * G + g) * SOURCE + token[t].pos) * E + e), type,
+                                    x[(t * 2 * G + g) * E + e]);
+            assert_memory_equal(k, wanted, cache * dtype_size(type));
+            for (int s = 0; s < ROWS; s++)
+                for (int h = 0; h < H; h++) {
+                    const FtxRow *row = &rows[one[s].row];
+
+                    ref_attend_rows((RefTensor){q, DT_FP32}, (s * H + h) * E, (RefTensor){k, type}, (RefTensor){v, type},
+                                    (int64_t)(row->src_slot * G + h / (H / G)) * SOURCE * E, E, row->src_len, E, 0.3,
+                                    want + (s * H + h) * E);
+                }
+            call(kernel_at("attend_cross", level), (void *const[]){q, NULL, one, rows, k, v, y},
+                 (const int64_t[]){H, G, E, number_bits(0.3), SOURCE, type}, ROWS, ROWS, 3);
+            assert_close(y, want, (size_t)(ROWS * H * E), 4e-6, "attend_cross");
+        }
+        free(x), free(q), free(y), free(want), free(k), free(v), free(wanted);
+    }
+}
+
+static void pooling(void **state)
+{
+    enum { C = 37 };
+    FtxRow rows[ROWS];
+    FtxToken token[256];
+    const int T = make_rows(rows, token);
+    float *x = random_tensor((size_t)T * C, DT_FP32, 1.0f), y[ROWS * C], want[ROWS * C], n[ROWS * C];
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        ref_pool_mean((RefTensor){x, DT_FP32}, rows, ROWS, C, want);
+        call(kernel_at("pool_mean", level), (void *const[]){x, rows, y}, (const int64_t[]){C}, T, ROWS, 2);
+        assert_close(y, want, ROWS * C, 2e-6, "pool_mean");
+        ref_normalize((RefTensor){y, DT_FP32}, 1e-12, ROWS, C, want);
+        call(kernel_at("normalize", level), (void *const[]){y, n}, (const int64_t[]){C, number_bits(1e-12), 1}, T, ROWS, 2);
+        assert_close(n, want, ROWS * C, 2e-6, "normalize");
+        call(kernel_at("select_first", level), (void *const[]){x, rows, y}, (const int64_t[]){C}, T, ROWS, 2);
+        for (int s = 0; s < ROWS; s++)
+            assert_memory_equal(y + s * C, x + rows[s].q_start * C, C * sizeof *y);
+    }
+    free(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(packed), cmocka_unit_test(sources), cmocka_unit_test(pooling)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
