@@ -41,6 +41,7 @@
  *   T_MAX (bucket, or limits.tokens)   S_MAX   BUCKET (0: exact)   DECODE (1 in decode programs)
  *   ENCODE (1 in encode programs)   SOURCE (tokens of a source at most)
  *   ARCH (80, 90 ...; 0: CPU)   SMEM (shared memory a block may have on the target)
+ *   ARCH_A (1: code for the 'a' form of ARCH)
  *   CONTEXT  BLOCK (kv_block)  PAGES (kv_pages)  SEQUENCES  TOKENS  LOGIT_BIAS  END_IDS
  *   BEAMS (lanes of a request at most; 0: no beam search)
  * The instance text is the template with @NAME@ (the entry) and @CONST@ replaced: types become

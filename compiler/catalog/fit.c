@@ -190,7 +190,7 @@ static bool lookup_builtin(const Scope *s, const char *name, ExprKind *kind, int
         {"ARCH", f->arch}, {"SMEM", f->smem}, {"CONTEXT", l->context}, {"BLOCK", l->kv_block},
         {"PAGES", l->kv_pages}, {"SEQUENCES", l->sequences}, {"TOKENS", l->tokens},
         {"LOGIT_BIAS", l->logit_bias}, {"END_IDS", l->end_ids}, {"ENCODE", f->encode}, {"SOURCE", l->source},
-        {"BEAMS", l->beams > 1 ? l->beams : 0},
+        {"ARCH_A", f->target % 10 == 1}, {"BEAMS", l->beams > 1 ? l->beams : 0},
     };
     static const char *const variables[VAR_COUNT] = {[VAR_T] = "T", [VAR_S] = "S", [VAR_SMS] = "SMS"};
 

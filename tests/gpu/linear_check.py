@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""linear_check.py OUT - writes the instances that linear_check.cu runs, as OUT/part*.cu.
+"""linear_check.py OUT [WORD] - writes the instances that linear_check.cu runs, as OUT/part*.cu.
 
 Each part is a translation unit: the templates' text with their constants, one namespace an
-instance, and a row of facts for each in a table.
+instance, and a row of facts for each in a table. WORD: only templates with it in their name.
 """
 import os
 import re
@@ -15,11 +15,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TEMPLATES = os.path.join(HERE, "..", "..", "templates")
 FP32, FP16, BF16 = 1, 2, 3
 SMS = 132
+ONLY = sys.argv[2] if len(sys.argv) > 2 else ""
 rows, contracts = [], {}
 
 
 def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, kv=None, y=None, seq="", force={}):
     """One instance. heads: (H, G, E, ROT) of append. seq: belongs to a timed sequence."""
+    if ONLY not in template or ("hopper" in template and norm == 2):
+        return False
     if template not in contracts:
         contracts[template] = Contract(os.path.join(TEMPLATES, template + ".cu"))
     c = contracts[template]
@@ -27,7 +30,7 @@ def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, k
     last = template.endswith("head")
     h, g, e, rot = heads or (1, 1, 2, 0)
     v = dict(type_x=x, type_w=x, type_y=y, type_k=kv or x, sizeof_x=SIZE[x], sizeof_w=SIZE[x], N=n, K=k, T_MAX=m,
-             S_MAX=m, BUCKET=m, ARCH=90, SMEM=232448, NORM=norm, EPS=1e-5, ACT=act, GLU=glu, RES=res, has_b=bias,
+             S_MAX=m, BUCKET=m, ARCH=90, ARCH_A=1, SMEM=232448, NORM=norm, EPS=1e-5, ACT=act, GLU=glu, RES=res, has_b=bias,
              rows_x=0, CONTEXT=256, BLOCK=16, append_heads=h, append_kv_heads=g, append_head_dim=e, append_rot=rot)
     try:
         env = c.fix(v, SMS, force)
@@ -39,12 +42,12 @@ def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, k
     facts = dict(x=x, y=y, kv=kv or x, n=n, k=k, m=m, norm=norm, bias=bias, act=act, glu=glu, res=res, append=int(bool(heads)),
                  H=h, G=g, E=e, ROT=rot, last=int(last), grid=env["LAUNCH_grid"][0], block=env["LAUNCH_block"][0],
                  smem=env["LAUNCH_smem"][0])
-    rows.append((template, name, body, facts, seq, f'NT{env.get("NT","-")} CL{env.get("CL","-")} ST{env.get("STAGES","-")} {force or ""}'))
+    rows.append((template, name, body, facts, seq, f'NT{env.get("NT","-")} P{env.get("PASSES","-")} CL{env.get("CL","-")} ST{env.get("STAGES","-")} {force or ""}'))
     return True
 
 
 def every(x, n, k, ms, **kw):
-    """The narrow form where it fits, the wide form always, for each bucket."""
+    """The narrow form where it fits, the wide form always, Hopper's where it fits, for each bucket."""
     suffix = "_append" if kw.get("heads") else "_head" if kw.pop("last", 0) else ""
     for m in ms:
         if x == FP32:
@@ -52,6 +55,7 @@ def every(x, n, k, ms, **kw):
         else:
             add("linear" + suffix, x, n, k, m, **kw)
             add("linear_wide" + suffix, x, n, k, m, **kw)
+            add("linear_hopper" + suffix, x, n, k, m, **kw)
 
 
 def checks():
@@ -70,6 +74,11 @@ def checks():
     every(BF16, 264, 14336, (1, 4, 64), res=1, bias=1)
     every(BF16, 50257, 384, (1, 16, 64), norm=1, y=FP32, last=1)
     every(BF16, 4096, 2048, (4, 64), norm=2, y=FP32, last=1)
+    every(BF16, 5000, 616, (16, 32, 64), norm=1, act=3)
+    every(BF16, 12288, 1024, (16, 64), norm=1, glu=1, act=5)
+    every(BF16, 20000, 200, (16, 64), bias=1, res=1)
+    every(BF16, 33801, 328, (16, 32, 64), norm=1, bias=1)
+    every(FP16, 50258, 128, (16, 64), norm=1, y=FP32, last=1)
     every(FP32, 640, 384, (1, 8, 64), norm=1, heads=(6, 2, 64, 64))
     every(FP32, 300, 301, (1, 16), norm=2, bias=1, act=2)
     every(FP32, 4096, 2048, (1, 64), norm=1, glu=1, act=5)
@@ -87,7 +96,9 @@ def layer(tag, model, m, wide, force=lambda n, k, wide: {}):
     for step, (nn, kk, kw) in enumerate([(n, h, dict(norm=1, heads=heads)), (h, h, dict(res=1)),
                                          (2 * f, h, dict(norm=1, glu=1, act=5)), (h, f, dict(res=1))]):
         suffix = "_append" if step == 0 else ""
-        if wide or not add("linear" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, False), **kw):
+        if wide == "hopper":
+            add("linear_hopper" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, True), **kw)
+        elif wide or not add("linear" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, False), **kw):
             add("linear_wide" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, True), **kw)
 
 
@@ -106,6 +117,7 @@ def sequences():
         layer(f"{model} M=8 wide", model, 8, True)
         for m in (16, 32, 64):
             layer(f"{model} M={m} wide", model, m, True)
+            layer(f"{model} M={m} hopper", model, m, "hopper")
         for whole in (0, 1):
             layer(f"{model} M=64 wide whole={whole}", model, 64, True, lambda n, k, w: {"WHOLE": whole})
         layer(f"{model} M=16 wide NT64", model, 16, True, lambda n, k, w: {"MOST": 64})
@@ -126,7 +138,7 @@ def main():
         parts[i % len(parts)].append(r)
     for i, part in enumerate(parts):
         with open(os.path.join(out, f"part{i}.cu"), "w") as f:
-            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
+            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
             for template, name, body, facts, seq, note in part:
                 f.write(f"namespace n{name} {{\n{body}}}\n")
             f.write(f"extern const Instance part{i}[] = {{\n")

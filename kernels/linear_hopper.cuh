@@ -1,0 +1,472 @@
+// linear_hopper.cuh - y = epilogue(norm(x) * w^T + b) for 9 to 64 rows on sm_90a.
+//
+//   x [M, K]  16-bit, rows 16-byte aligned      w [N, K]  16-bit, row-major      sums in fp32
+//
+// Many rows of x make the traffic between L2 and the SMs the limit: a block that takes NT rows of w
+// reads all of x too, 64 / NT times as much. So NT is large, and a cluster of CL blocks shares NT
+// rows: each takes 1/CL of K, reads that part of x alone, and they exchange sums through shared
+// memory at the end, each finishing NT/CL columns.
+//
+//   warps 0..3  a warpgroup: x from shared memory to registers, there times the gains of the norm,
+//               wgmma with w [NT, 64] from shared memory; sums [64, NT] in registers
+//   warps 4, 5  copy w, 64 k a slot of the ring; they start before the kernel in front has ended
+//   warps 6, 7  copy x to the same slots, once it has
+//
+// Where N is so large that a block takes several times NT rows (PASSES > 1, CL = 1), the next rows
+// of w are read while sums are written, straight from registers. Otherwise the ring, free by then,
+// holds the sums, and all warps finish them.
+//
+// Order of summation: in a block as wgmma adds, 16 k after 16 k; then blocks in the order of K. It
+// depends on N and K alone, never on the number of rows, but it is not that of linear.cuh and
+// linear_wide.cuh: a row may differ in the last bits from what the kernel for up to 8 rows gives.
+//
+// Shared memory: [stages][w NT x 128 | x MB x 128] | gains | squares | places | barriers.
+#pragma once
+#include "device/async.cuh"
+#include "device/barrier.cuh"
+#include "device/cluster.cuh"
+#include "device/mbarrier.cuh"
+#include "device/mma.cuh"
+#include "device/pdl.cuh"
+#include "device/shared.cuh"
+#include "device/warp.cuh"
+#include "device/wgmma.cuh"
+#include "part/linear.cuh"
+
+template <class C> struct HopperShape {
+    static constexpr int MB = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows of x held
+    static constexpr int THREADS = 256, COPIERS = 64;                  // of w, and of x
+    static constexpr int STEPS = ceil_div(C::K, 64), EACH = ceil_div(STEPS, C::CL);
+    static constexpr int SLOT = (C::NT + MB) * 128;
+    static constexpr int PART = C::NT / C::CL;                         // columns this block finishes
+    static constexpr int SUM = MB * 8 + 8;                             // floats of a tile of 8 columns
+    static constexpr int GAIN_AT = C::STAGES * SLOT;                   // of this block's k, as x's type
+    static constexpr int SQUARE_AT = GAIN_AT + C::NORM * EACH * 128;   // [CL][MB] sums of squares
+    static constexpr int PLACE_AT = SQUARE_AT + C::CL * MB * 4;        // append: {page, position} of a row
+    static constexpr int BARRIER_AT = PLACE_AT + MB * 8;               // full, empty of each slot; arrived
+    static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
+    static constexpr int PAIRS = MB * (PART / 2), ITEMS = ceil_div(PAIRS, THREADS);  // outputs
+    static constexpr int SENT = (C::CL - 1) * MB * (PART + (C::NORM ? 1 : 0)) * 4;    // bytes a block gets
+    static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
+    static_assert(C::PASSES > 1 || C::NT / 8 * SUM * 4 <= GAIN_AT, "the ring holds the sums");
+    static_assert(C::PASSES == 1 || C::CL == 1, "several passes are for a block alone");
+    static_assert(C::NORM < 2, "a layer norm needs its statistics first");
+    static_assert(C::NT % 32 == 0 && PART % 8 == 0, "columns come in tiles");
+};
+
+// What this block does: rows first .. last of w in passes of NT, steps s0 .. s1 of 64 k. (All go
+// through K in step: tiles that begin elsewhere, and go round, read x up to 20 % slower.)
+template <class C> struct HopperWork {
+    int rank, first, last, s0, s1;
+    DEVICE HopperWork()
+    {
+        rank = C::CL > 1 ? cluster_rank() : 0;
+        if (C::PASSES > 1) {
+            const int tiles = ceil_div(C::N, 8);
+            first = (int)((i64)blockIdx.x * tiles / gridDim.x) * 8;
+            last = least((int)((i64)(blockIdx.x + 1) * tiles / gridDim.x) * 8, C::N);
+        } else {
+            first = blockIdx.x / C::CL * C::NT;
+            last = least(first + C::NT, C::N);
+        }
+        s0 = rank * HopperShape<C>::STEPS / C::CL;
+        s1 = (rank + 1) * HopperShape<C>::STEPS / C::CL;
+    }
+};
+
+struct HopperSlot {  // of the ring, and the parity of its barriers
+    int at;
+    u32 parity;
+    template <class C> DEVICE void next()
+    {
+        if (++at == C::STAGES) {
+            at = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// Unit u (16 bytes) of row r of a tile with 64 k.
+DEVICE int hopper_unit(int r, int u) { return r * 128 + (u ^ (r & 7)) * 16; }
+
+// Thread i of the copiers takes unit i % 8 of the rows i / 8, i / 8 + 8, ...
+template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> at, u32 ring, u32 full, u32 empty)
+{
+    typedef HopperShape<C> P;
+    typedef typename C::T T;
+    const int i = threadIdx.x - 128, r = i >> 3, u = i & 7;
+    HopperSlot slot = {0, 1};
+    for (int row = at.first; row < at.last; row += C::NT) {
+        const int rows = at.last - row - r;
+        const T *from = (const T *)a.w + (i64)(row + r) * C::K + u * 8;
+        for (int s = at.s0; s < at.s1; s++) {
+            const bool inside = C::K % 64 == 0 || s * 64 + u * 8 < C::K;
+            const u32 to = ring + slot.at * P::SLOT + hopper_unit(r, u);
+            mbarrier_wait(empty + 8 * slot.at, slot.parity);
+#pragma unroll
+            for (int m = 0; m < C::NT; m += 8)
+                if (m < rows)
+                    copy16_ahead(to + m * 128, inside ? from + (i64)m * C::K + s * 64 : a.w, inside ? 16 : 0);
+            copy_arrive(full + 8 * slot.at);
+            slot.next<C>();
+        }
+    }
+}
+
+template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> at, int live, u32 ring, u32 full, u32 empty)
+{
+    typedef HopperShape<C> P;
+    typedef typename C::T T;
+    const int i = threadIdx.x - 192, r = i >> 3, u = i & 7;
+    int source[P::MB / 8];
+#pragma unroll
+    for (int m = 0; m < P::MB / 8; m++)
+        source[m] = C::LAST ? source_row<C::LAST>(a.rows, most(0, least(m * 8 + r, live - 1))) : m * 8 + r;
+    HopperSlot slot = {0, 1};
+    for (int row = at.first; row < at.last; row += C::NT)
+        for (int s = at.s0; s < at.s1; s++) {
+            const bool inside = C::K % 64 == 0 || s * 64 + u * 8 < C::K;
+            const u32 to = ring + slot.at * P::SLOT + C::NT * 128 + hopper_unit(r, u);
+            mbarrier_wait(empty + 8 * slot.at, slot.parity);
+#pragma unroll
+            for (int m = 0; m < P::MB / 8; m++) {
+                const bool read = inside && m * 8 + r < live;
+                copy16(to + m * 1024, read ? (const T *)a.x + (i64)source[m] * C::K + s * 64 + u * 8 : a.x, read ? 16 : 0);
+            }
+            copy_arrive(full + 8 * slot.at);
+            slot.next<C>();
+        }
+}
+
+// append: where the rows' keys and values go, by the copiers of w.
+template <class C> DEVICE void hopper_places(const LinearArgs &a, int *places)
+{
+    const int m = threadIdx.x - 128;
+    if (m < least(live_rows<C::ROWS_S>(a.step), C::M)) {
+        const FtxToken t = a.token[m];
+        places[2 * m] = a.pages[t.slot * C::PAGES + t.pos / C::BLOCK];
+        places[2 * m + 1] = t.pos;
+    }
+}
+
+// The gains of this block's k in x's type, zeros beyond K.
+template <class C> DEVICE void hopper_gains(const LinearArgs &a, HopperWork<C> at, u32 *gains)
+{
+    for (int i = threadIdx.x; i < (at.s1 - at.s0) * 32; i += 128) {
+        const int k = at.s0 * 64 + 2 * i;
+        gains[i] = k < C::K ? pack2<typename C::T>(a.g[k], a.g[k + 1]) : 0;
+    }
+}
+
+// Products of the warpgroup with the rows of w from `row` on.
+template <class C, int ROW = 0> DEVICE void hopper_products(float *d, const u32 (&x)[4], u32 w, int k16)
+{
+    typedef typename C::T T;
+    if constexpr (C::NT - ROW >= 64) {
+        wgmma64<T>(d + ROW / 2, x, wgmma_operand(w, ROW, k16));
+        hopper_products<C, ROW + 64>(d, x, w, k16);
+    } else if constexpr (C::NT - ROW >= 32) {
+        wgmma32<T>(d + ROW / 2, x, wgmma_operand(w, ROW, k16));
+    }
+}
+
+// x of a slot to registers (its squares summed where asked for), times the gains.
+template <class C>
+DEVICE void hopper_read(u32 (&v)[4][4], float (&squares)[2], bool first, u32 x, const u32 *gains)
+{
+    typedef typename C::T T;
+    const int lane = lane_id(), m = warp_id() * 16;
+    const int r = lane & 15, u = lane >> 4;  // the row and unit this lane addresses for ldmatrix
+    if (HopperShape<C>::MB < 64 && m >= HopperShape<C>::MB) {
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            v[i / 4][i % 4] = 0;
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        ldmatrix4(v[k], x + hopper_unit(m + r, 2 * k + u));
+    if constexpr (C::NORM == 1) {
+        if (first)
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const float lo = low<T>(v[k][i]), hi = high<T>(v[k][i]);
+                    squares[i & 1] = fmaf(hi, hi, fmaf(lo, lo, squares[i & 1]));
+                }
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const u32 *g = gains + k * 8 + (lane & 3);
+            const u32 g0 = g[0], g1 = g[4];
+            v[k][0] = mul2<T>(v[k][0], g0);
+            v[k][1] = mul2<T>(v[k][1], g0);
+            v[k][2] = mul2<T>(v[k][2], g1);
+            v[k][3] = mul2<T>(v[k][3], g1);
+        }
+    }
+}
+
+// The products of the next COUNT slots, from the gains of the first on.
+template <class C, int COUNT>
+DEVICE void hopper_steps(float (&d)[C::NT / 2], float (&squares)[2], bool first, HopperSlot &slot, u32 ring, u32 full, u32 empty,
+                         const u32 *gains)
+{
+    u32 v[COUNT][4][4], w[COUNT];
+    HopperSlot next = slot;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        w[i] = ring + next.at * HopperShape<C>::SLOT;
+        mbarrier_wait(full + 8 * next.at, next.parity);
+        hopper_read<C>(v[i], squares, first, w[i] + C::NT * 128, gains + i * 32);
+        next.next<C>();
+    }
+    async_fence();
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            hopper_products<C>(d, v[i][k], w[i], k);
+    wgmma_commit();
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        if (lane_id() == 0)
+            mbarrier_arrive(empty + 8 * slot.at);
+        slot.next<C>();
+    }
+}
+
+// One pass over K: d becomes x * w^T; squares (where asked for): of the rows g and g + 8. Two steps
+// at a time, since waiting and reading take as long as the products of a narrow tile.
+template <class C>
+DEVICE void hopper_pass(float (&d)[C::NT / 2], float (&squares)[2], bool first, int steps, HopperSlot &slot, u32 ring, u32 full,
+                        u32 empty, const u32 *gains)
+{
+#pragma unroll
+    for (int i = 0; i < C::NT / 2; i++)
+        d[i] = 0.0f;
+#pragma unroll 1
+    for (int s = 0; s + 1 < steps; s += 2)
+        hopper_steps<C, 2>(d, squares, first, slot, ring, full, empty, gains + s * 32);
+    if (steps % 2)
+        hopper_steps<C, 1>(d, squares, first, slot, ring, full, empty, gains + (steps - 1) * 32);
+}
+
+// Sums of this block's k to the blocks that finish their columns: sums [CL][PART / 8][MB][8], of
+// each block of the cluster in turn.
+template <class C> DEVICE void hopper_give(const float (&d)[C::NT / 2], float *sums, u32 arrived, int rank)
+{
+    typedef HopperShape<C> P;
+    constexpr int TILES = P::PART / 8;
+    const int m = warp_id() * 16 + (lane_id() >> 2);
+    if (warp_id() * 16 >= P::MB)
+        return;
+    float *from = sums + rank * TILES * P::SUM + m * 8 + (lane_id() & 3) * 2;
+#pragma unroll
+    for (int to = 0; to < C::CL; to++) {
+        if (to == rank) {
+#pragma unroll
+            for (int j = 0; j < TILES; j++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    Vec<float, 2> v;
+                    v[0] = d[(to * TILES + j) * 4 + h * 2];
+                    v[1] = d[(to * TILES + j) * 4 + h * 2 + 1];
+                    *(Vec<float, 2> *)(from + j * P::SUM + h * 64) = v;
+                }
+        } else {
+            const u32 there = cluster_map(shared_address(from), to), count = cluster_map(arrived, to);
+#pragma unroll
+            for (int j = 0; j < TILES; j++)
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+                    cluster_send2(there + (j * P::SUM + h * 64) * 4, d[(to * TILES + j) * 4 + h * 2],
+                                  d[(to * TILES + j) * 4 + h * 2 + 1], count);
+        }
+    }
+}
+
+// The sums of squares of a warp's rows, complete in all lanes of a row; with a cluster for all of it.
+template <class C> DEVICE void hopper_squares(float (&squares)[2], float *shared, u32 arrived, int rank)
+{
+    typedef HopperShape<C> P;
+    const int m = warp_id() * 16 + (lane_id() >> 2);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float v = squares[h];
+        v += shuffle_xor(v, 1);
+        v += shuffle_xor(v, 2);
+        squares[h] = v;
+        if (C::PASSES > 1 || warp_id() * 16 >= P::MB || (lane_id() & 3))
+            continue;
+        float *at = shared + rank * P::MB + m + 8 * h;
+#pragma unroll
+        for (int to = 0; to < C::CL; to++)
+            if (to == rank)
+                *at = v;
+            else
+                cluster_send(cluster_map(shared_address(at), to), v, cluster_map(arrived, to));
+    }
+}
+
+// Columns row + rank * PART .. of all rows: sums of the cluster's blocks added in order, the norm,
+// the epilogue. What it reads from memory is asked for before the sums are waited for.
+template <class C>
+DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *sums, float *squares, const int *places, u32 arrived,
+                          int live)
+{
+    typedef HopperShape<C> P;
+    constexpr int TILES = P::PART / 8, AHEAD = least(P::ITEMS, C::RES ? 4 : 2);
+#pragma unroll 1
+    for (int begin = 0; begin < P::ITEMS; begin += AHEAD) {
+        int m[AHEAD], pair[AHEAD];
+        LinearBias bias[AHEAD];
+        LinearResidual residual[AHEAD];
+        Vec<float, 2> angle[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int item = threadIdx.x + (begin + i) * P::THREADS;
+            m[i] = item / (P::PART / 2);
+            pair[i] = item % (P::PART / 2);
+            const int n = at.first + at.rank * P::PART + pair[i] * 2;
+            if (m[i] >= live || n >= at.last)
+                m[i] = -1;
+            bias[i] = linear_bias<C>(a, m[i] < 0 ? C::N : n);
+            residual[i] = linear_residual<C>(a, m[i], m[i] < 0 ? C::N : n);
+            if constexpr (C::APPEND)
+                if (m[i] >= 0)
+                    angle[i] = append_angles<C, 1>(AppendRow{0, 0, a.table + (i64)places[2 * m[i] + 1] * C::ROT}, n);
+        }
+        if (begin == 0) {
+            if (C::CL > 1)
+                mbarrier_wait(arrived, 0);
+            block_sync();
+            if (C::NORM == 1) {
+                if (threadIdx.x < P::MB) {
+                    float v = squares[threadIdx.x];
+#pragma unroll
+                    for (int r = 1; r < C::CL; r++)
+                        v += squares[r * P::MB + threadIdx.x];
+                    squares[threadIdx.x] = rms_scale<C::K>(v, C::EPS);
+                }
+                block_sync();
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            if (m[i] < 0)
+                continue;
+            const float *from = sums + (pair[i] >> 2) * P::SUM + m[i] * 8 + (pair[i] & 3) * 2;
+            float v0 = 0.0f, v1 = 0.0f;
+#pragma unroll
+            for (int r = 0; r < C::CL; r++) {
+                const Vec<float, 2> v = *(const Vec<float, 2> *)(from + r * TILES * P::SUM);
+                v0 = r ? v0 + v[0] : v[0];
+                v1 = r ? v1 + v[1] : v[1];
+            }
+            if (C::NORM == 1) {
+                v0 = __fmul_rn(v0, squares[m[i]]);
+                v1 = __fmul_rn(v1, squares[m[i]]);
+            }
+            LinearPlace place = {};
+            if constexpr (C::APPEND)
+                place = LinearPlace{AppendRow{places[2 * m[i]], places[2 * m[i] + 1] % C::BLOCK, 0}, angle[i]};
+            linear_out<C>(a, bias[i], residual[i], place, m[i], at.first + at.rank * P::PART + pair[i] * 2, v0, v1);
+        }
+    }
+}
+
+// Several passes: the sums of one go out from registers, 8 columns at a time.
+template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d)[C::NT / 2], const float (&squares)[2], int row, int last, int live)
+{
+    const int g = lane_id() >> 2, t = lane_id() & 3;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int m = warp_id() * 16 + h * 8 + g;
+        if (m >= live)
+            continue;
+        const float scale = C::NORM == 1 ? rms_scale<C::K>(squares[h], C::EPS) : 1.0f;
+        const FtxToken token = linear_token<C>(a, m);
+#pragma unroll
+        for (int j = 0; j < C::NT / 8; j++) {
+            const int n = row + j * 8 + t * 2;
+            if (n < last)
+                linear_out<C>(a, linear_bias<C>(a, n), linear_residual<C>(a, m, n), linear_place<C>(a, token, n), m, n,
+                              __fmul_rn(d[j * 4 + h * 2], scale), __fmul_rn(d[j * 4 + h * 2 + 1], scale));
+        }
+    }
+}
+
+template <class C> DEVICE void linear_hopper(const LinearArgs &a)
+{
+    typedef HopperShape<C> P;
+    launch_dependents();
+    char *shared = shared_memory();
+    const HopperWork<C> at;
+    const u32 ring = shared_address(shared), full = shared_address(shared + P::BARRIER_AT);
+    const u32 empty = full + 8 * C::STAGES, arrived = empty + 8 * C::STAGES;
+    float *sums = (float *)shared, *squares = (float *)(shared + P::SQUARE_AT);
+    int *places = (int *)(shared + P::PLACE_AT);
+    u32 *gains = (u32 *)(shared + P::GAIN_AT);
+    if (threadIdx.x == 128) {
+        for (int i = 0; i < C::STAGES; i++) {
+            mbarrier_init(full + 8 * i, 2 * P::COPIERS);
+            mbarrier_init(empty + 8 * i, 4);
+        }
+        mbarrier_init(arrived, 1);
+        mbarrier_init_fence();
+        if (C::CL > 1)
+            mbarrier_expect(arrived, P::SENT);
+    }
+    block_sync();
+
+    float d[C::NT / 2], square[2] = {0.0f, 0.0f};
+    if (warp_id() >= 6) {
+        wait_for_previous();
+        hopper_copy_x<C>(a, at, least(live_rows<C::ROWS_S>(a.step), C::M), ring, full, empty);
+        if (C::PASSES > 1)
+            return;
+    } else if (warp_id() >= 4) {
+        hopper_copy_w<C>(a, at, ring, full, empty);
+        if (C::PASSES > 1)
+            return;
+        wait_for_previous();
+        if constexpr (C::APPEND)
+            hopper_places<C>(a, places);
+    } else {
+        if (C::NORM == 1) {
+            hopper_gains<C>(a, at, gains);
+            part_sync(1, 128);
+        }
+        HopperSlot slot = {0, 0};
+        if constexpr (C::PASSES > 1) {
+            wait_for_previous();
+            const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
+            for (int row = at.first; row < at.last; row += C::NT) {
+                hopper_pass<C>(d, square, row == at.first, at.s1 - at.s0, slot, ring, full, empty, gains);
+                if (C::NORM == 1 && row == at.first)
+                    hopper_squares<C>(square, squares, arrived, 0);
+                hopper_write<C>(a, d, square, row, at.last, live);
+            }
+            return;
+        }
+        hopper_pass<C>(d, square, true, at.s1 - at.s0, slot, ring, full, empty, gains);
+        wait_for_previous();
+    }
+    if constexpr (C::PASSES == 1) {
+        const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
+        block_sync();  // all have read the ring, which gets the sums
+        if (C::CL > 1) {
+            cluster_arrive();
+            cluster_wait();
+        }
+        if (warp_id() < 4) {
+            hopper_give<C>(d, sums, arrived, at.rank);
+            if (C::NORM == 1)
+                hopper_squares<C>(square, squares, arrived, at.rank);
+        }
+        hopper_finish<C>(a, at, sums, squares, places, arrived, live);
+    }
+}

@@ -1,0 +1,39 @@
+// linear_hopper.cu - contract and instance of linear_hopper.cuh: 9 to 64 rows on sm_90a
+//@ kernel  linear_hopper
+//@ device  cuda
+//@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ match   y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
+//@ match   y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
+//@ match   y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
+//@ match   y = add(linear(x, w, b?), r)                    | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
+//@ match   y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
+//@ match   y = act(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
+//@ match   y = glu(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
+//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
+//@ consts  ROWS_S: rows(x)
+//@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: N <= 3072 ? 4 : N <= 8192 ? 2 : 1
+//@ consts  EACH: ceil_div(N, CL == 1 ? 132 : 128 / CL)  PASSES: ceil_div(EACH, 256)
+//@ consts  NT: round_up(ceil_div(EACH, PASSES), 32)  SLOT: (NT + MB) * 128  STEPS: ceil_div(ceil_div(K, 64), CL)
+//@ consts  EXTRA: NORM * STEPS * 128 + CL * MB * 4 + MB * 8 + 512  HALF: (SMEM + 1024) / 2 - 1024
+//@ consts  WHOLE: CL == 4 ? 0 : 1
+//@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, STEPS)), ((WHOLE == 1 ? SMEM : HALF) - EXTRA) / SLOT)
+//@ consts  BYTES: EXTRA + STAGES * SLOT  BLOCKS: WHOLE == 1 ? 1 : 2
+//@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && BUCKET > 0 && M > 8 && M <= 64 && STAGES >= 2
+//@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, NT) * CL   block 256   smem BYTES
+//@ moves   2 * N * K
+//@ flops   2 * T * N * K
+//@ matmul  yes
+//@ overlap yes
+#include "linear_hopper.cuh"
+
+struct Config {
+    using T = @X@;
+    using OUT = @Y@;
+    static constexpr int M = @M@, N = @N@, K = @K@;
+    static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = 0;
+    static constexpr int ROWS_S = @ROWS_S@, LAST = 0;
+    static constexpr float EPS = @EPS@;
+    static constexpr int NT = @NT@, PASSES = @PASSES@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
+};
+extern "C" __global__ void CLUSTER(Config::CL) __launch_bounds__(256, @BLOCKS@)
+@NAME@(const LinearArgs a) { linear_hopper<Config>(a); }
