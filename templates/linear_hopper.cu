@@ -2,8 +2,8 @@
 //
 // Sums are added in another order than in linear.cu (up to 8 rows): same bits for 9 to 64 rows, but
 // not across that border. Like linear_wide.cu in cost; the catalog has this one first.
-// CL: an H200 holds 66 clusters of 2 blocks that fill an SM each, but only 30 of 4 (its GPCs have
-// 14 to 18 SMs), so clusters of 4 are for small N, where two blocks fit an SM.
+// CL: an H200 holds 66 clusters of 2 blocks that fill an SM each, but only 30 of 4 (so the driver's
+// occupancy call), so clusters of 4 are for small N, where two blocks fit an SM.
 //@ kernel  linear_hopper
 //@ device  cuda
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
