@@ -19,6 +19,15 @@ static void show_decode(const FtxDecode *d, FILE *out)
             (double)d->presence, (double)d->frequency, d->ngram);
 }
 
+static void show_beams(const FtxFacts *f, FILE *out)
+{
+    static const char *const early[] = {"false", "true", "never"}; /* FtxEarly */
+
+    if (f->beams > 1)
+        fprintf(out, "  beams        %d of at most %u, length penalty %g, early stopping %s, %d best\n", f->decode.beams,
+                f->beams, (double)f->decode.length_penalty, early[f->decode.early_stopping], f->decode.n_best);
+}
+
 static void show_model(const Artifact *a, const char *path, FILE *out)
 {
     const FtxFacts *f = a->facts;
@@ -32,6 +41,7 @@ static void show_model(const Artifact *a, const char *path, FILE *out)
             f->sequences, f->context, f->tokens, f->kv_pages, f->kv_block);
     fprintf(out, "               %u logit biases and %u end ids a request\n", f->logit_bias, f->end_ids);
     show_decode(&f->decode, out);
+    show_beams(f, out);
     fprintf(out, "  ends         ");
     for (uint32_t i = 0; i < f->n_ends; i++)
         fprintf(out, "%s%d", i ? ", " : "", f->ends[i]);
