@@ -70,7 +70,7 @@ template <class K> DEVICE void attend_cross(const AttendCrossArgs &a)
 #pragma unroll
         for (int i = 0; i < C; i++)
             y[i] *= keep;
-#pragma unroll 8
+#pragma unroll 4
         for (int j = 0; j < count; j++) {
             const float by = shuffle(p, j);
 #pragma unroll
