@@ -151,6 +151,7 @@ static const struct {
     {0xfff, 0x237, CODE_MATRIX}, /* IMMA */
     {0xfff, 0x27a, CODE_MATRIX}, /* QMMA */
     {0xfff, 0x9f0, CODE_MATRIX}, /* HGMMA */
+    {0xfff, 0xdf0, CODE_MATRIX}, /* HGMMA, its first operand in registers */
     {0xfff, 0x9f3, CODE_MATRIX}, /* QGMMA */
     {0xfff, 0x3ba, CODE_BULK},   /* UBLKCP */
     {0xfff, 0x3bc, CODE_BULK},   /* UBLKPF */
