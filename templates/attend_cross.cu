@@ -19,5 +19,5 @@ struct Config {
     static constexpr int THREADS = @THREADS@;
     static constexpr float SCALE = @SCALE@;
 };
-extern "C" __global__ void __launch_bounds__(Config::THREADS)
+extern "C" __global__ void __launch_bounds__(Config::THREADS, 1)
 @NAME@(const AttendCrossArgs a) { attend_cross<Config>(a); }

@@ -7,7 +7,7 @@
 //@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(min(T_MAX, S_MAX))  BIAS: has(b)
 //@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: ARCH >= 90 ? 2 : 1
-//@ consts  MOST: SMEM >= 200000 ? (MB < 64 ? 128 : ARCH >= 100 ? 64 : 96) : SMEM >= 150000 ? 64 : 32
+//@ consts  MOST: SMEM >= 200000 ? (MB < 64 ? 128 : ARCH >= 100 || NORM == 2 ? 64 : 96) : SMEM >= 150000 ? 64 : 32
 //@ consts  EACH: ceil_div(N, CL == 2 ? 66 : 108)
 //@ consts  NT: min(MOST, EACH <= 48 ? round_up(EACH, 16) : round_up(EACH, 32))  THREADS: NT <= 64 ? 256 : 512
 //@ consts  SUMS: NT / 2 * (MB * 8 + 8 + (CL == 2 ? MB * 4 + 8 : MB * 8 + 8)) + MB * 16 + 16
