@@ -90,8 +90,9 @@ static bool parse_targets(const char *words, Target *targets, size_t *n, Arena *
         }
     }
     if (*n == 0)
-        return diag_error(d, (Loc){0}, "--target: no target named; known: cpu, sm_80, sm_86, sm_89, sm_90a, "
-                                       "sm_100a, sm_120a, compute_80, compute_90, all, ptx");
+        return diag_error(d, (Loc){0},
+                          "--target: no target named; known: cpu, sm_80, sm_86, sm_89, sm_90a, "
+                          "sm_100a, sm_120a, compute_80, compute_90, all, ptx");
     return true;
 }
 
@@ -114,8 +115,7 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
 
     if (!parse_targets(o->targets, targets, &n, keep, d) ||
         !spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d) ||
-        !passes_run_graph(spec.graph, &spec.precision, &o->dump, d) ||
-        !catalog_open(keep, &catalog, d))
+        !passes_run_graph(spec.graph, &spec.precision, &o->dump, d) || !catalog_open(keep, &catalog, d))
         goto end;
 
     for (size_t i = 0; i < n; i++)

@@ -11,8 +11,8 @@ typedef struct CompileOptions {
     const char *targets; /* "cpu,sm_90a"; NULL: the CPU and the GPU of this machine */
     const Override *overrides;
     size_t n_overrides;
-    bool no_weights;  /* leave them out: random weights only */
-    bool sidecar;     /* weights in a file of their own */
+    bool no_weights;     /* leave them out: random weights only */
+    bool sidecar;        /* weights in a file of their own */
     const void *program; /* put the artifact behind this program; NULL: into a file of its own */
     size_t program_bytes;
     bool quiet;       /* no progress */

@@ -29,18 +29,10 @@ static bool store(const Option *o, const char *value, void *into, char *error, s
 
     errno = 0;
     switch (o->kind) {
-    case OPT_FLAG:
-        *(bool *)field = true;
-        break;
-    case OPT_TEXT:
-        *(const char **)field = value;
-        break;
-    case OPT_INT:
-        *(int64_t *)field = strtoll(value, &end, 10);
-        break;
-    case OPT_NUMBER:
-        *(double *)field = strtod(value, &end);
-        break;
+    case OPT_FLAG: *(bool *)field = true; break;
+    case OPT_TEXT: *(const char **)field = value; break;
+    case OPT_INT: *(int64_t *)field = strtoll(value, &end, 10); break;
+    case OPT_NUMBER: *(double *)field = strtod(value, &end); break;
     case OPT_LIST:
         list = (TextList *)field;
         if (list->n == sizeof list->at / sizeof *list->at) {

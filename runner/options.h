@@ -9,13 +9,13 @@
 typedef enum OptionKind { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_NUMBER, OPT_LIST } OptionKind;
 
 typedef struct Option {
-    const char *name;   /* "--top-k" */
-    char letter;        /* 'o' for -o; 0: none */
+    const char *name; /* "--top-k" */
+    char letter;      /* 'o' for -o; 0: none */
     OptionKind kind;
-    const char *arg;    /* "K": what help calls the value */
+    const char *arg; /* "K": what help calls the value */
     const char *help;
-    size_t at;          /* offsetof the field in the command's options struct */
-    size_t given;       /* offsetof a bool that says it was there; 0: none (field 0 is never one) */
+    size_t at;    /* offsetof the field in the command's options struct */
+    size_t given; /* offsetof a bool that says it was there; 0: none (field 0 is never one) */
 } Option;
 
 /* OPT_FLAG bool, OPT_TEXT const char *, OPT_INT int64_t, OPT_NUMBER double, OPT_LIST TextList */

@@ -28,23 +28,30 @@ typedef struct Options {
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
-    {"--prompt-file", 'f', OPT_TEXT, "FILE", "read the prompt from FILE (- or nothing at all: standard input)", AT(file), 0},
+    {"--prompt-file", 'f', OPT_TEXT, "FILE", "read the prompt from FILE (- or nothing at all: standard input)",
+     AT(file), 0},
     {"--batch", 'b', OPT_FLAG, NULL, "one prompt a line; all in flight together, answers in order", AT(batch), 0},
     {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of text, taken as they are", AT(ids), 0},
     {"--max-new", 'n', OPT_INT, "N", "new tokens at most", AT(max_new), AT(has_max_new)},
     {"--min-new", 0, OPT_INT, "N", "no end of text before N new tokens", AT(min_new), AT(has_min_new)},
     {"--greedy", 'g', OPT_FLAG, NULL, "always the likeliest token", AT(greedy), 0},
-    {"--temperature", 0, OPT_NUMBER, "X", "flatter (above 1) or sharper (below 1); 0 is greedy", AT(temperature), AT(has_temperature)},
+    {"--temperature", 0, OPT_NUMBER, "X", "flatter (above 1) or sharper (below 1); 0 is greedy", AT(temperature),
+     AT(has_temperature)},
     {"--top-k", 0, OPT_INT, "K", "among the K likeliest; 0: off", AT(top_k), AT(has_top_k)},
     {"--top-p", 0, OPT_NUMBER, "P", "among the likeliest that hold P of the mass; 1: off", AT(top_p), AT(has_top_p)},
-    {"--min-p", 0, OPT_NUMBER, "P", "among those at least P times as likely as the likeliest; 0: off", AT(min_p), AT(has_min_p)},
-    {"--repetition-penalty", 0, OPT_NUMBER, "X", "divide the logits of tokens already there; 1: off", AT(repetition), AT(has_repetition)},
-    {"--repetition-window", 0, OPT_INT, "N", "of the last N tokens only; 0: the whole context", AT(window), AT(has_window)},
-    {"--presence-penalty", 0, OPT_NUMBER, "X", "subtract from tokens already generated", AT(presence), AT(has_presence)},
+    {"--min-p", 0, OPT_NUMBER, "P", "among those at least P times as likely as the likeliest; 0: off", AT(min_p),
+     AT(has_min_p)},
+    {"--repetition-penalty", 0, OPT_NUMBER, "X", "divide the logits of tokens already there; 1: off", AT(repetition),
+     AT(has_repetition)},
+    {"--repetition-window", 0, OPT_INT, "N", "of the last N tokens only; 0: the whole context", AT(window),
+     AT(has_window)},
+    {"--presence-penalty", 0, OPT_NUMBER, "X", "subtract from tokens already generated", AT(presence),
+     AT(has_presence)},
     {"--frequency-penalty", 0, OPT_NUMBER, "X", "subtract for each time generated", AT(frequency), AT(has_frequency)},
     {"--no-repeat-ngram", 0, OPT_INT, "N", "no N tokens in a row twice; 0: off", AT(ngram), AT(has_ngram)},
     {"--beams", 0, OPT_INT, "N", "beam search with N lanes; 1: off", AT(beams), AT(has_beams)},
-    {"--length-penalty", 0, OPT_NUMBER, "X", "of beams: score = log-probability / length ^ X", AT(length_penalty), AT(has_length_penalty)},
+    {"--length-penalty", 0, OPT_NUMBER, "X", "of beams: score = log-probability / length ^ X", AT(length_penalty),
+     AT(has_length_penalty)},
     {"--early-stopping", 0, OPT_TEXT, "WHEN", "of beams: true, false or never", AT(early), 0},
     {"--n-best", 0, OPT_INT, "N", "of beams: hypotheses with --json", AT(n_best), AT(has_n_best)},
     {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
@@ -58,7 +65,8 @@ static const Option table[] = {
     {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits of the last prompt position", AT(logits), 0},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: all this process may use)", AT(threads), 0},
-    {"--random-weights", 0, OPT_INT, "SEED", "fill the weights from a seed (artifacts without weights)", AT(random_weights), 0},
+    {"--random-weights", 0, OPT_INT, "SEED", "fill the weights from a seed (artifacts without weights)",
+     AT(random_weights), 0},
     {"--profile", 0, OPT_FLAG, NULL, "time by kernel and the share of matmuls", AT(profile), 0},
     {"--quiet", 'q', OPT_FLAG, NULL, "no statistics", AT(quiet), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
@@ -180,8 +188,8 @@ static int make_request(Run *r)
     *q = ftx_request_default(r->model);
     if (o->greedy)
         q->temperature = 0.0f;
-#define TAKE(has, field, value)                                                                    \
-    if (o->has)                                                                                    \
+#define TAKE(has, field, value) \
+    if (o->has) \
         q->field = value;
     TAKE(has_temperature, temperature, (float)o->temperature)
     TAKE(has_top_k, top_k, (int)o->top_k)
@@ -339,7 +347,8 @@ static void print_json(const Run *r, const Job *j)
     json_object_set_new(t, "first_token_ms", json_real((j->first - j->start) * 1e3));
     json_object_set_new(t, "total_ms", json_real((j->end - j->start) * 1e3));
     json_object_set_new(t, "tokens_per_second",
-                        j->n > 1 && j->end > j->first ? json_real((double)(j->n - 1) / (j->end - j->first)) : json_null());
+                        j->n > 1 && j->end > j->first ? json_real((double)(j->n - 1) / (j->end - j->first))
+                                                      : json_null());
     json_object_set_new(o, "timings", t);
     json_object_set_new(o, "device", json_string(r->info.device));
     line = must(json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)));
@@ -494,8 +503,12 @@ static int encode_all(Run *r, const TextList *rest)
 {
     const size_t n = rest->n > 2 ? rest->n - 1 : r->n_jobs;
     const char **text = must(calloc(n, sizeof *text));
-    VectorsJob job = {.text = r->n_ids ? NULL : text, .count = n, .ids = r->ids, .n_ids = r->n_ids,
-                      .json = r->o->json, .quiet = r->o->quiet};
+    VectorsJob job = {.text = r->n_ids ? NULL : text,
+                      .count = n,
+                      .ids = r->ids,
+                      .n_ids = r->n_ids,
+                      .json = r->o->json,
+                      .quiet = r->o->quiet};
     int code;
 
     for (size_t i = 0; i < n; i++)
@@ -517,7 +530,8 @@ static void print_call(const char *artifact, const char *file)
 static void help_head(const char *artifact)
 {
     print_call(artifact, "FILE.ftx");
-    printf(" [PROMPT] [options]\n\nWrites text with a compiled model%s. The prompt is an argument, a file, or standard input.\n"
+    printf(" [PROMPT] [options]\n\nWrites text with a compiled model%s. The prompt is an argument, a file, or standard "
+           "input.\n"
            "An encoder prints the vector of a text, and of several texts (arguments, or lines with --batch) how\n"
            "near they are to each other; with --json `first`, `mean` and `pooled` of each.\n\n",
            artifact ? ", which is inside this program" : "");
@@ -574,7 +588,9 @@ int run(const char *artifact, int argc, char **argv)
     }
     if (o.ids && (rest.n > 1 || o.file || o.batch)) {
         code = command_mistake("run", "--ids takes the place of the prompt, and %s is given too",
-                               rest.n > 1 ? "a text" : o.file ? "--prompt-file" : "--batch");
+                               rest.n > 1 ? "a text"
+                               : o.file   ? "--prompt-file"
+                                          : "--batch");
         goto end;
     }
     if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest.n < 2 && !o.ids && !o.file)

@@ -41,17 +41,17 @@ static FtxStatus check_header(const Artifact *a, FtxError *err)
         return ftx_fail(err, FTX_EVERSION,
                         "the artifact is newer: ftxc %u.%u wrote format %u, this libftx %d.%d reads format %d; "
                         "update libftx, or compile the model with ftxc %d.%d",
-                        h->version_major, h->version_minor, h->format, FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
-                        FTX_FORMAT, FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
+                        h->version_major, h->version_minor, h->format, FTX_VERSION_MAJOR, FTX_VERSION_MINOR, FTX_FORMAT,
+                        FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
     if (h->format < FTX_FORMAT)
         return ftx_fail(err, FTX_EVERSION,
                         "the artifact is older: ftxc %u.%u wrote format %u, this libftx %d.%d reads format %d; "
                         "compile the model again with ftxc %d.%d",
-                        h->version_major, h->version_minor, h->format, FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
-                        FTX_FORMAT, FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
+                        h->version_major, h->version_minor, h->format, FTX_VERSION_MAJOR, FTX_VERSION_MINOR, FTX_FORMAT,
+                        FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
     if (h->file_bytes != a->map.bytes)
-        return ftx_fail(err, FTX_EFORMAT, "is %zu bytes, its header says %" PRIu64 ": cut off or damaged",
-                        a->map.bytes, h->file_bytes);
+        return ftx_fail(err, FTX_EFORMAT, "is %zu bytes, its header says %" PRIu64 ": cut off or damaged", a->map.bytes,
+                        h->file_bytes);
     if (h->sections > MAX_SECTIONS || h->sections_at % SECTION_ALIGN || h->sections_at < sizeof *h ||
         !inside(h->sections_at, h->sections * sizeof(FtxSection), a->map.bytes))
         return ftx_fail(err, FTX_EFORMAT, "its section table (%u entries at %" PRIu64 ") is not inside the file",
@@ -117,8 +117,7 @@ static FtxStatus check_section(const Artifact *a, uint32_t i, FtxError *err)
         return ftx_fail(err, FTX_EFORMAT, "section %u (%s) belongs to target %u", i, name, s->target);
     for (uint32_t k = 0; k < i; k++)
         if (a->sections[k].kind == s->kind && a->sections[k].target == s->target)
-            return ftx_fail(err, FTX_EFORMAT, "sections %u and %u are both the %s of target %u", k, i, name,
-                            s->target);
+            return ftx_fail(err, FTX_EFORMAT, "sections %u and %u are both the %s of target %u", k, i, name, s->target);
     if (kinds[s->kind].text && (s->bytes == 0 || ((const char *)bytes_of(a, s))[s->bytes - 1] != '\0'))
         return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is text without its end", i, name);
     if (!kinds[s->kind].late && hash64(bytes_of(a, s), (size_t)s->bytes) != s->checksum)
@@ -153,8 +152,8 @@ static bool is_string(const Artifact *a, uint32_t str)
 static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
 {
     const bool sane = d->temperature >= 0 && d->top_p >= 0 && d->min_p >= 0 && d->repetition > 0 &&
-                      isfinite(d->temperature) && isfinite(d->top_p) && isfinite(d->min_p) &&
-                      isfinite(d->repetition) && isfinite(d->presence) && isfinite(d->frequency);
+                      isfinite(d->temperature) && isfinite(d->top_p) && isfinite(d->min_p) && isfinite(d->repetition) &&
+                      isfinite(d->presence) && isfinite(d->frequency);
 
     if (!sane || d->top_k < 0 || d->max_top_k < 0 || d->window < 0 || d->ngram < 0 || d->min_new < 0 ||
         d->max_new < 0 || d->beams < 0 || !isfinite(d->length_penalty) || d->early_stopping < FTX_EARLY_FALSE ||
@@ -171,12 +170,23 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
         const char *name;
         uint32_t value, least;
     } ranges[] = {
-        {"vocab", f->vocab, 1},           {"hidden", f->hidden, 1},         {"layers", f->layers, 1},
-        {"heads", f->heads, 1},           {"kv_heads", f->kv_heads, 1},     {"head_dim", f->head_dim, 1},
-        {"context", f->context, 1},       {"sequences", f->sequences, 1},   {"tokens", f->tokens, 1},
-        {"kv_block", f->kv_block, 1},     {"kv_pages", f->kv_pages, encoder ? 0 : 1},
-        {"logit_bias", f->logit_bias, 0}, {"end_ids", f->end_ids, 0},       {"positions", f->positions, 0},
-        {"pooled", f->pooled, 0},         {"types", f->types, 0},           {"beams", f->beams, 0},
+        {"vocab", f->vocab, 1},
+        {"hidden", f->hidden, 1},
+        {"layers", f->layers, 1},
+        {"heads", f->heads, 1},
+        {"kv_heads", f->kv_heads, 1},
+        {"head_dim", f->head_dim, 1},
+        {"context", f->context, 1},
+        {"sequences", f->sequences, 1},
+        {"tokens", f->tokens, 1},
+        {"kv_block", f->kv_block, 1},
+        {"kv_pages", f->kv_pages, encoder ? 0 : 1},
+        {"logit_bias", f->logit_bias, 0},
+        {"end_ids", f->end_ids, 0},
+        {"positions", f->positions, 0},
+        {"pooled", f->pooled, 0},
+        {"types", f->types, 0},
+        {"beams", f->beams, 0},
         {"source_context", f->source_context, f->kind == FTX_MODEL_SEQ2SEQ},
         {"source_vocab", f->source_vocab, f->kind == FTX_MODEL_SEQ2SEQ},
     };
@@ -209,8 +219,9 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
             return ftx_fail(err, FTX_EFORMAT, "its banned id %d is not below vocab %u", f->banned[i], f->vocab);
     if (f->kind > FTX_MODEL_SEQ2SEQ || (f->kind != FTX_MODEL_SEQ2SEQ && f->source_context) || (!encoder && f->pooled) ||
         (f->kind == FTX_MODEL_SEQ2SEQ && f->start < 0))
-        return ftx_fail(err, FTX_EFORMAT, "its kind %u, source_context %u, pooled %u and start id %d do not belong together",
-                        f->kind, f->source_context, f->pooled, f->start);
+        return ftx_fail(err, FTX_EFORMAT,
+                        "its kind %u, source_context %u, pooled %u and start id %d do not belong together", f->kind,
+                        f->source_context, f->pooled, f->start);
     if (!is_string(a, f->name) || !is_string(a, f->sidecar))
         return ftx_fail(err, FTX_EFORMAT, "its names are not inside the strings");
     if (f->weight_bytes > MAX_SPACE)
@@ -238,8 +249,8 @@ static FtxStatus check_weight(const Artifact *a, const FtxWeight *w, FtxError *e
         if (__builtin_mul_overflow(bytes, w->dim[i], &bytes))
             return ftx_fail(err, FTX_EFORMAT, "its shape has more elements than there can be");
     if (bytes != w->bytes || w->offset % WEIGHT_ALIGN || !inside(w->offset, w->bytes, a->facts->weight_bytes))
-        return ftx_fail(err, FTX_EFORMAT, "%" PRIu64 " bytes at %" PRIu64 " are not what its shape asks for",
-                        w->bytes, w->offset);
+        return ftx_fail(err, FTX_EFORMAT, "%" PRIu64 " bytes at %" PRIu64 " are not what its shape asks for", w->bytes,
+                        w->offset);
     return FTX_OK;
 }
 
@@ -253,7 +264,8 @@ static FtxStatus open_sidecar(Artifact *a, const char *path, FtxError *err)
     if (!path)
         return ftx_fail(err, FTX_EFORMAT, "its weights are in a file of their own, and it is in memory");
     if (strchr(name, '/') || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
-        return ftx_fail(err, FTX_EFORMAT, "its weights are said to be in \"%.200s\", which is no plain file name", name);
+        return ftx_fail(err, FTX_EFORMAT, "its weights are said to be in \"%.200s\", which is no plain file name",
+                        name);
     if (snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name) >=
         (int)sizeof beside)
         return ftx_fail(err, FTX_EIO, "the path of its weights is too long");
@@ -314,10 +326,21 @@ static bool size_name(void *user, const char *name, ExprKind *kind, int64_t *val
         const char *name;
         int64_t value;
     } names[] = {
-        {"S", f->sequences}, {"T", f->tokens},        {"C", f->context},        {"B", f->kv_block},
-        {"P", f->kv_pages},  {"V", encoder ? 0 : f->vocab}, {"L", f->layers},   {"G", f->kv_heads},
-        {"E", f->head_dim},  {"BIAS", f->logit_bias}, {"ENDS", f->end_ids},     {"RING", FTX_OUT_RING},
-        {"D", encoder ? f->hidden : 0},               {"POOL", f->pooled},      {"SRC", f->source_context},
+        {"S", f->sequences},
+        {"T", f->tokens},
+        {"C", f->context},
+        {"B", f->kv_block},
+        {"P", f->kv_pages},
+        {"V", encoder ? 0 : f->vocab},
+        {"L", f->layers},
+        {"G", f->kv_heads},
+        {"E", f->head_dim},
+        {"BIAS", f->logit_bias},
+        {"ENDS", f->end_ids},
+        {"RING", FTX_OUT_RING},
+        {"D", encoder ? f->hidden : 0},
+        {"POOL", f->pooled},
+        {"SRC", f->source_context},
         {"BEAMS", f->beams > 1 ? f->beams : 0},
         {"KV", (int64_t)dtype_size((DType)s->kv_type)},
     };
@@ -354,9 +377,9 @@ static FtxStatus check_named(const Artifact *a, const FtxPlan *p, FtxError *err)
             return ftx_context(err, FTX_EFORMAT, "the size of $%s", named[i].name);
         if (p->named_bytes[i] < (uint64_t)least ||
             !inside(p->named[i], p->named_bytes[i], p->space_bytes[named[i].space]))
-            return ftx_fail(err, FTX_EFORMAT, "$%s has %" PRIu64 " bytes at %" PRIu64 ", it needs %" PRId64
-                            " inside %" PRIu64, named[i].name, p->named_bytes[i], p->named[i], least,
-                            p->space_bytes[named[i].space]);
+            return ftx_fail(err, FTX_EFORMAT,
+                            "$%s has %" PRIu64 " bytes at %" PRIu64 ", it needs %" PRId64 " inside %" PRIu64,
+                            named[i].name, p->named_bytes[i], p->named[i], least, p->space_bytes[named[i].space]);
     }
     return FTX_OK;
 }

@@ -60,6 +60,9 @@ const void *artifact_weight(const Artifact *a, uint32_t i);
 const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target);
 
 const char *artifact_section_name(uint32_t kind); /* "weights" */
-static inline const char *artifact_string(const Artifact *a, uint32_t str) { return a->strings + str; }
+static inline const char *artifact_string(const Artifact *a, uint32_t str)
+{
+    return a->strings + str;
+}
 
 #endif

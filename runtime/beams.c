@@ -85,7 +85,10 @@ static FtxStatus fetch(FtxEngine *e, Request *r, int slot, FtxError *err)
                         r->limit - r->prompt);
     s = e->api->read(e->session, FTX_NAMED_hyps, (size_t)slot * context * sizeof *ids, ids,
                      (size_t)lane.hyp_length * sizeof *ids, err);
-    h = (FtxHypothesis){.ids = ids, .count = (size_t)lane.hyp_length, .score = lane.hyp_score, .logprob = lane.hyp_sum,
+    h = (FtxHypothesis){.ids = ids,
+                        .count = (size_t)lane.hyp_length,
+                        .score = lane.hyp_score,
+                        .logprob = lane.hyp_sum,
                         .finish = lane.hyp_end ? FTX_FINISH_END : FTX_FINISH_LENGTH};
     if (!s)
         s = write_text(e, &h, e->hyp_text + (size_t)slot * e->hyp_text_bytes, err);

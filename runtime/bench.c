@@ -28,8 +28,10 @@ static FtxStatus check_bench(const FtxEngine *e, int sequences, int tokens, int 
     if (f->kind == FTX_MODEL_ENCODER) {
         if (tokens < 1 || (uint32_t)tokens > f->context || context < 0 || context > tokens ||
             (int64_t)sequences * (context ? context : tokens) > (int64_t)f->tokens)
-            return ftx_fail(err, FTX_EINVAL, "%d texts of %d tokens (%d in the mean) exceed the context of %u or the %u "
-                            "tokens of a step", sequences, tokens, context ? context : tokens, f->context, f->tokens);
+            return ftx_fail(err, FTX_EINVAL,
+                            "%d texts of %d tokens (%d in the mean) exceed the context of %u or the %u "
+                            "tokens of a step",
+                            sequences, tokens, context ? context : tokens, f->context, f->tokens);
         return FTX_OK;
     }
     if (tokens < 1 || context < 0 || (int64_t)tokens + context > (int64_t)f->context)
@@ -148,8 +150,8 @@ static FtxStatus measure_texts(Bench *b, int repeat, double *times, FtxError *er
         if (step->tokens + n > (int)e->facts->tokens)
             return ftx_fail(err, FTX_EINVAL, "%d texts have more than the %u tokens of a step", b->sequences,
                             e->facts->tokens);
-        rows[i] = (FtxRow){.q_start = step->tokens, .q_len = n, .kv_len = n, .slot = i, .src_len = n, .src_slot = i,
-                           .group = i};
+        rows[i] = (FtxRow){
+            .q_start = step->tokens, .q_len = n, .kv_len = n, .slot = i, .src_len = n, .src_slot = i, .group = i};
         for (int k = 0; k < n; k++)
             token[step->tokens++] =
                 (FtxToken){(int)(((uint32_t)k * 7919u + (uint32_t)i * 104729u) % e->facts->vocab), k, i, 0};

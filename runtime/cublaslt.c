@@ -53,9 +53,9 @@ static FtxStatus load(CublasLtTable *lt, FtxError *err)
                         "toolkit; FTX_CUDA "
                         "names its folder): %s",
                         why);
-#define F(name)                                                                                    \
-    *(void **)&lt->name = dlsym(handle, #name);                                                    \
-    if (!lt->name)                                                                                 \
+#define F(name) \
+    *(void **)&lt->name = dlsym(handle, #name); \
+    if (!lt->name) \
         missing = #name;
     CUBLASLT_FUNCTIONS(F)
 #undef F
@@ -63,9 +63,8 @@ static FtxStatus load(CublasLtTable *lt, FtxError *err)
     if (!missing && version >= OLDEST_VERSION)
         return FTX_OK; /* it stays for as long as the process */
     dlclose(handle);
-    return ftx_fail(err, FTX_EDEVICE,
-                    "cuBLASLt is too old: version %zu.%zu, needed is 12.4 or newer",
-                    version / 10000, version / 100 % 100);
+    return ftx_fail(err, FTX_EDEVICE, "cuBLASLt is too old: version %zu.%zu, needed is 12.4 or newer", version / 10000,
+                    version / 100 % 100);
 }
 
 static FtxStatus table(const CublasLtTable **out, FtxError *err)
@@ -94,14 +93,12 @@ void cublaslt_replace(const CublasLtTable *t)
     pthread_mutex_unlock(&library.lock);
 }
 
-static FtxStatus check(const CublasLtTable *lt, cublasStatus_t r, FtxError *err, const LtShape *s,
-                       const char *what)
+static FtxStatus check(const CublasLtTable *lt, cublasStatus_t r, FtxError *err, const LtShape *s, const char *what)
 {
     if (r == CUBLAS_STATUS_SUCCESS)
         return FTX_OK;
-    return ftx_fail(err, FTX_EDEVICE, "%s for [M,%lld] x [%lld,%lld]^T in %s: %s", what,
-                    (long long)s->k, (long long)s->n, (long long)s->k, dtype_name(s->x),
-                    lt->cublasLtGetStatusString(r));
+    return ftx_fail(err, FTX_EDEVICE, "%s for [M,%lld] x [%lld,%lld]^T in %s: %s", what, (long long)s->k,
+                    (long long)s->n, (long long)s->k, dtype_name(s->x), lt->cublasLtGetStatusString(r));
 }
 
 FtxStatus lt_start(void **handle, FtxError *err)
@@ -115,8 +112,7 @@ FtxStatus lt_start(void **handle, FtxError *err)
         return s;
     const cublasStatus_t r = lt->cublasLtCreate(&h);
     if (r)
-        return ftx_fail(err, FTX_EDEVICE, "cuBLASLt does not start: %s",
-                        lt->cublasLtGetStatusString(r));
+        return ftx_fail(err, FTX_EDEVICE, "cuBLASLt does not start: %s", lt->cublasLtGetStatusString(r));
     *handle = h;
     return FTX_OK;
 }
@@ -139,33 +135,28 @@ static cudaDataType_t cuda_type(DType t)
 
 static FtxStatus check_shape(const LtShape *s, FtxError *err)
 {
-    const bool known = (s->x == DT_FP32 || s->x == DT_FP16 || s->x == DT_BF16) && s->w == s->x &&
-                       (s->y == s->x || s->y == DT_FP32);
+    const bool known =
+        (s->x == DT_FP32 || s->x == DT_FP16 || s->x == DT_BF16) && s->w == s->x && (s->y == s->x || s->y == DT_FP32);
 
     if (!known)
-        return ftx_fail(err, FTX_EFORMAT, "no matrix product of %s and %s into %s",
-                        dtype_name(s->x), dtype_name(s->w), dtype_name(s->y));
-    if (s->rows < 1 || s->n < 1 || s->k < 1 || s->rows > INT32_MAX || s->n > INT32_MAX ||
-        s->k > INT32_MAX)
-        return ftx_fail(err, FTX_EFORMAT, "a matrix product of [%lld,%lld] and [%lld,%lld]",
-                        (long long)s->rows, (long long)s->k, (long long)s->n, (long long)s->k);
+        return ftx_fail(err, FTX_EFORMAT, "no matrix product of %s and %s into %s", dtype_name(s->x), dtype_name(s->w),
+                        dtype_name(s->y));
+    if (s->rows < 1 || s->n < 1 || s->k < 1 || s->rows > INT32_MAX || s->n > INT32_MAX || s->k > INT32_MAX)
+        return ftx_fail(err, FTX_EFORMAT, "a matrix product of [%lld,%lld] and [%lld,%lld]", (long long)s->rows,
+                        (long long)s->k, (long long)s->n, (long long)s->k);
     if (s->act != FTX_ACT_NONE && s->act != FTX_ACT_RELU && s->act != FTX_ACT_GELU_TANH)
         return ftx_fail(err, FTX_EFORMAT, "cuBLASLt has no activation %d", (int)s->act);
     if (s->act != FTX_ACT_NONE && s->residual)
-        return ftx_fail(err, FTX_EFORMAT,
-                        "cuBLASLt activates after it adds: no activation with a residual");
+        return ftx_fail(err, FTX_EFORMAT, "cuBLASLt activates after it adds: no activation with a residual");
     return FTX_OK;
 }
 
 static cublasLtEpilogue_t epilogue(const LtShape *s)
 {
     switch (s->act) {
-    case FTX_ACT_RELU:
-        return s->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    case FTX_ACT_GELU_TANH:
-        return s->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    default:
-        return s->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case FTX_ACT_RELU: return s->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case FTX_ACT_GELU_TANH: return s->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    default: return s->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     }
 }
 
@@ -175,18 +166,15 @@ static FtxStatus describe(LtMatmul *l, FtxError *err)
     const cublasLtEpilogue_t e = epilogue(&l->shape);
     const cudaDataType_t bias_type = cuda_type(l->shape.y);
     const CublasLtTable *lt = l->lt;
-    cublasStatus_t r = lt->cublasLtMatmulDescInit_internal(&l->desc, sizeof l->desc,
-                                                           CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasStatus_t r = lt->cublasLtMatmulDescInit_internal(&l->desc, sizeof l->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
 
     if (!r)
-        r = lt->cublasLtMatmulDescSetAttribute(&l->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
-                                               sizeof transposed);
+        r = lt->cublasLtMatmulDescSetAttribute(&l->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
     if (!r)
-        r = lt->cublasLtMatmulDescSetAttribute(&l->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &e,
-                                               sizeof e);
+        r = lt->cublasLtMatmulDescSetAttribute(&l->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &e, sizeof e);
     if (!r && l->shape.bias)
-        r = lt->cublasLtMatmulDescSetAttribute(&l->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
-                                               &bias_type, sizeof bias_type);
+        r = lt->cublasLtMatmulDescSetAttribute(&l->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type,
+                                               sizeof bias_type);
     return check(lt, r, err, &l->shape, "cuBLASLt's description");
 }
 
@@ -199,8 +187,7 @@ static cublasStatus_t lay_out(const LtMatmul *l, int64_t rows, Layouts *o)
     const LtShape *s = &l->shape;
     const uint64_t n = (uint64_t)s->n, k = (uint64_t)s->k, m = (uint64_t)rows;
     const CublasLtTable *lt = l->lt;
-    cublasStatus_t r =
-        lt->cublasLtMatrixLayoutInit_internal(&o->a, sizeof o->a, cuda_type(s->w), k, n, s->k);
+    cublasStatus_t r = lt->cublasLtMatrixLayoutInit_internal(&o->a, sizeof o->a, cuda_type(s->w), k, n, s->k);
 
     if (!r)
         r = lt->cublasLtMatrixLayoutInit_internal(&o->b, sizeof o->b, cuda_type(s->x), k, m, s->k);
@@ -222,19 +209,18 @@ static cublasStatus_t prefer(const CublasLtTable *lt, cublasLtMatmulPreferenceOp
     cublasStatus_t r = lt->cublasLtMatmulPreferenceInit_internal(p, sizeof *p);
 
     if (!r)
-        r = lt->cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                     &workspace, sizeof workspace);
+        r = lt->cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                     sizeof workspace);
     if (!r)
-        r = lt->cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                                     &no_split, sizeof no_split);
+        r = lt->cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split,
+                                                     sizeof no_split);
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments && !r; i++)
-        r = lt->cublasLtMatmulPreferenceSetAttribute(p, alignments[i], &alignment,
-                                                     sizeof alignment);
+        r = lt->cublasLtMatmulPreferenceSetAttribute(p, alignments[i], &alignment, sizeof alignment);
     return r;
 }
 
-static cublasStatus_t find_algo(const LtMatmul *l, const cublasLtMatmulPreferenceOpaque_t *preference,
-                                int64_t rows, cublasLtMatmulAlgo_t *algo)
+static cublasStatus_t find_algo(const LtMatmul *l, const cublasLtMatmulPreferenceOpaque_t *preference, int64_t rows,
+                                cublasLtMatmulAlgo_t *algo)
 {
     cublasLtMatmulHeuristicResult_t found;
     cublasLtMatmulPreferenceOpaque_t p = *preference;
@@ -244,8 +230,7 @@ static cublasStatus_t find_algo(const LtMatmul *l, const cublasLtMatmulPreferenc
     cublasStatus_t r = lay_out(l, rows, &o);
 
     if (!r)
-        r = l->lt->cublasLtMatmulAlgoGetHeuristic(l->handle, &desc, &o.a, &o.b, &o.d, &o.d, &p, 1,
-                                                  &found, &n);
+        r = l->lt->cublasLtMatmulAlgoGetHeuristic(l->handle, &desc, &o.a, &o.b, &o.d, &o.d, &p, 1, &found, &n);
     if (!r && (n < 1 || found.state != CUBLAS_STATUS_SUCCESS))
         r = n < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
     if (!r)
@@ -266,8 +251,7 @@ static FtxStatus choose(LtMatmul *l, FtxError *err)
     return check(l->lt, r, err, &l->shape, "cuBLASLt has no algorithm");
 }
 
-FtxStatus lt_open(const Memory *m, void *handle, const LtShape *shape, LtMatmul **out,
-                  FtxError *err)
+FtxStatus lt_open(const Memory *m, void *handle, const LtShape *shape, LtMatmul **out, FtxError *err)
 {
     const CublasLtTable *lt;
     FtxStatus s = check_shape(shape, err);
@@ -313,8 +297,8 @@ bool lt_equal(const LtMatmul *l, const LtShape *s)
 {
     const LtShape *o = &l->shape;
 
-    return o->rows == s->rows && o->n == s->n && o->k == s->k && o->x == s->x && o->w == s->w &&
-           o->y == s->y && o->act == s->act && o->bias == s->bias && o->residual == s->residual;
+    return o->rows == s->rows && o->n == s->n && o->k == s->k && o->x == s->x && o->w == s->w && o->y == s->y &&
+           o->act == s->act && o->bias == s->bias && o->residual == s->residual;
 }
 
 /* --- running
@@ -325,8 +309,8 @@ static const void *address(CUdeviceptr p)
     return (const void *)(uintptr_t)p;
 }
 
-static cublasStatus_t multiply(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, Layouts *o,
-                               const LtPointers *p, CUdeviceptr workspace, CUstream stream)
+static cublasStatus_t multiply(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, Layouts *o, const LtPointers *p,
+                               CUdeviceptr workspace, CUstream stream)
 {
     const float one = 1.0f, zero = 0.0f;
     const CublasLtTable *lt = l->lt;
@@ -334,22 +318,19 @@ static cublasStatus_t multiply(const LtMatmul *l, const cublasLtMatmulAlgo_t *al
     cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
 
     if (l->shape.bias)
-        r = lt->cublasLtMatmulDescSetAttribute(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->b,
-                                               sizeof p->b);
+        r = lt->cublasLtMatmulDescSetAttribute(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->b, sizeof p->b);
     if (r)
         return r;
     return lt->cublasLtMatmul(l->handle, &desc, &one, address(p->w), &o->a, address(p->x), &o->b,
-                              l->shape.residual ? &one : &zero,
-                              address(l->shape.residual ? p->r : p->y), &o->d,
-                              (void *)(uintptr_t)p->y, &o->d, algo, (void *)(uintptr_t)workspace,
-                              LT_WORKSPACE_BYTES, (cudaStream_t)stream);
+                              l->shape.residual ? &one : &zero, address(l->shape.residual ? p->r : p->y), &o->d,
+                              (void *)(uintptr_t)p->y, &o->d, algo, (void *)(uintptr_t)workspace, LT_WORKSPACE_BYTES,
+                              (cudaStream_t)stream);
 }
 
 /* An algorithm serves all row counts of its step, says cuBLASLt, but for a few of odd widths: those
  * are asked for by their exact count. */
-static FtxStatus run_with(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, int64_t rows,
-                          const LtPointers *p, CUdeviceptr workspace, CUstream stream,
-                          FtxError *err)
+static FtxStatus run_with(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, int64_t rows, const LtPointers *p,
+                          CUdeviceptr workspace, CUstream stream, FtxError *err)
 {
     cublasLtMatmulAlgo_t exact;
     Layouts o;
@@ -369,17 +350,16 @@ static FtxStatus run_with(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, i
     return check(l->lt, r, err, &l->shape, "cuBLASLt");
 }
 
-FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdeviceptr workspace,
-                 CUstream stream, FtxError *err)
+FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdeviceptr workspace, CUstream stream,
+                 FtxError *err)
 {
     if (rows < 1 || rows > l->shape.rows)
-        return ftx_fail(err, FTX_EINVAL, "%lld rows in a matrix product planned for at most %lld",
-                        (long long)rows, (long long)l->shape.rows);
+        return ftx_fail(err, FTX_EINVAL, "%lld rows in a matrix product planned for at most %lld", (long long)rows,
+                        (long long)l->shape.rows);
     return run_with(l, &l->algo[(rows - 1) / ROWS_STEP], rows, p, workspace, stream, err);
 }
 
-FtxStatus lt_warm(const LtMatmul *l, const LtPointers *p, CUdeviceptr workspace, CUstream stream,
-                  FtxError *err)
+FtxStatus lt_warm(const LtMatmul *l, const LtPointers *p, CUdeviceptr workspace, CUstream stream, FtxError *err)
 {
     FtxStatus s = FTX_OK;
 
@@ -390,8 +370,7 @@ FtxStatus lt_warm(const LtMatmul *l, const LtPointers *p, CUdeviceptr workspace,
         for (int64_t j = 0; j < i && !seen; j++)
             seen = !memcmp(&l->algo[i], &l->algo[j], sizeof *l->algo);
         if (!seen)
-            s = run_with(l, &l->algo[i], last < l->shape.rows ? last : l->shape.rows, p, workspace,
-                         stream, err);
+            s = run_with(l, &l->algo[i], last < l->shape.rows ? last : l->shape.rows, p, workspace, stream, err);
     }
     return s;
 }

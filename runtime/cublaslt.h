@@ -36,17 +36,15 @@ FtxStatus lt_start(void **handle, FtxError *err);
 void lt_stop(void *handle); /* NULL is fine */
 
 /* Chooses algorithms for every M up to shape->rows: one for each 64 rows. */
-FtxStatus lt_open(const Memory *m, void *handle, const LtShape *shape, LtMatmul **out,
-                  FtxError *err);
+FtxStatus lt_open(const Memory *m, void *handle, const LtShape *shape, LtMatmul **out, FtxError *err);
 void lt_close(LtMatmul *l); /* NULL is fine */
 bool lt_equal(const LtMatmul *l, const LtShape *shape);
 
-FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdeviceptr workspace,
-                 CUstream stream, FtxError *err);
+FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdeviceptr workspace, CUstream stream,
+                 FtxError *err);
 
 /* Runs each algorithm that was chosen once, so that none is loaded later. */
-FtxStatus lt_warm(const LtMatmul *l, const LtPointers *p, CUdeviceptr workspace, CUstream stream,
-                  FtxError *err);
+FtxStatus lt_warm(const LtMatmul *l, const LtPointers *p, CUdeviceptr workspace, CUstream stream, FtxError *err);
 
 /* The library as a table, for tests to replace. */
 typedef struct CublasLtTable CublasLtTable;

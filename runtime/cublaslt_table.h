@@ -5,12 +5,12 @@
 
 #include <cublasLt.h>
 
-#define CUBLASLT_FUNCTIONS(F)                                                                      \
-    F(cublasLtCreate) F(cublasLtDestroy) F(cublasLtGetVersion) F(cublasLtGetStatusString)          \
-    F(cublasLtMatmul) F(cublasLtMatmulAlgoGetHeuristic)                                            \
-    F(cublasLtMatmulDescInit_internal) F(cublasLtMatmulDescSetAttribute)                           \
-    F(cublasLtMatrixLayoutInit_internal) F(cublasLtMatmulPreferenceInit_internal)                  \
-    F(cublasLtMatmulPreferenceSetAttribute)
+#define CUBLASLT_FUNCTIONS(F) \
+    F(cublasLtCreate) \
+    F(cublasLtDestroy) F(cublasLtGetVersion) F(cublasLtGetStatusString) F(cublasLtMatmul) \
+        F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulDescInit_internal) F(cublasLtMatmulDescSetAttribute) \
+            F(cublasLtMatrixLayoutInit_internal) F(cublasLtMatmulPreferenceInit_internal) \
+                F(cublasLtMatmulPreferenceSetAttribute)
 
 struct CublasLtTable {
 #define F(name) __typeof__(&name) name;

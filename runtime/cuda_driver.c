@@ -91,15 +91,14 @@ static struct {
 } driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 #define NAME_OF_(name) #name
-#define NAME_OF(name)                                                                              \
+#define NAME_OF(name) \
     NAME_OF_(name) /* cuMemAlloc is cuMemAlloc_v2 in cuda.h, and in the library                    \
                     */
 
 /* A driver older than our cuda.h may know a function under its first name alone. */
 static void *symbol(void *library, const char *name)
 {
-    static const char newer[] =
-        "cuEventElapsedTime_v2"; /* same arguments and meaning as the first */
+    static const char newer[] = "cuEventElapsedTime_v2"; /* same arguments and meaning as the first */
     void *f = dlsym(library, name);
 
     return f || strcmp(name, newer) != 0 ? f : dlsym(library, "cuEventElapsedTime");
@@ -117,9 +116,9 @@ static FtxStatus load(CudaDriver *cu, FtxError *err)
     void *library = cuda_library_open(names, 1, why, sizeof why);
     if (!library)
         return ftx_fail(err, FTX_ENODEVICE, "no CUDA driver on this machine: %s", why);
-#define F(name)                                                                                    \
-    *(void **)&cu->name = symbol(library, NAME_OF(name));                                          \
-    if (!cu->name)                                                                                 \
+#define F(name) \
+    *(void **)&cu->name = symbol(library, NAME_OF(name)); \
+    if (!cu->name) \
         missing = NAME_OF(name);
     CUDA_FUNCTIONS(F)
 #undef F
@@ -132,10 +131,9 @@ static FtxStatus load(CudaDriver *cu, FtxError *err)
         return ftx_fail(err, FTX_ENODEVICE,
                         "the CUDA driver is too old: it is for CUDA %d.%d, needed is %d.%d (driver "
                         "550 or newer)",
-                        version / 1000, version / 10 % 100, CUDA_OLDEST_DRIVER / 1000,
-                        CUDA_OLDEST_DRIVER / 10 % 100);
-    return ftx_fail(err, FTX_ENODEVICE, "the CUDA driver (for CUDA %d.%d) has no %s",
-                    version / 1000, version / 10 % 100, missing);
+                        version / 1000, version / 10 % 100, CUDA_OLDEST_DRIVER / 1000, CUDA_OLDEST_DRIVER / 10 % 100);
+    return ftx_fail(err, FTX_ENODEVICE, "the CUDA driver (for CUDA %d.%d) has no %s", version / 1000,
+                    version / 10 % 100, missing);
 }
 
 FtxStatus cuda_driver(const CudaDriver **out, FtxError *err)
@@ -177,9 +175,7 @@ FtxStatus cuda_check(const CudaDriver *cu, CUresult r, FtxError *err, const char
     va_end(ap);
     cu->cuGetErrorName(r, &name);
     cu->cuGetErrorString(r, &text);
-    return ftx_fail(err,
-                    r == CUDA_ERROR_NO_DEVICE || r == CUDA_ERROR_NO_BINARY_FOR_GPU ? FTX_ENODEVICE
-                                                                                   : FTX_EDEVICE,
+    return ftx_fail(err, r == CUDA_ERROR_NO_DEVICE || r == CUDA_ERROR_NO_BINARY_FOR_GPU ? FTX_ENODEVICE : FTX_EDEVICE,
                     "%s: %s (%s)", before, name ? name : "CUDA error", text ? text : "no text");
 }
 #endif

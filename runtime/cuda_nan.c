@@ -15,8 +15,7 @@ enum {
 };
 
 /* Looks at n elements on the device. */
-static FtxStatus look(const Session *s, CUdeviceptr at, uint64_t n, DType type, uint32_t launch,
-                      FtxError *err)
+static FtxStatus look(const Session *s, CUdeviceptr at, uint64_t n, DType type, uint32_t launch, FtxError *err)
 {
     const Device *d = s->device;
     const uint64_t size = dtype_size(type), piece = PIECE / size;
@@ -24,17 +23,15 @@ static FtxStatus look(const Session *s, CUdeviceptr at, uint64_t n, DType type, 
 
     for (uint64_t from = 0; from < n; from += piece) {
         const uint64_t count = n - from < piece ? n - from : piece;
-        const FtxStatus status =
-            cuda_check(d->cu, d->cu->cuMemcpyDtoH(held, at + from * size, count * size), err,
-                       "looking at the result of %s", cuda_launch_label(d, launch));
+        const FtxStatus status = cuda_check(d->cu, d->cu->cuMemcpyDtoH(held, at + from * size, count * size), err,
+                                            "looking at the result of %s", cuda_launch_label(d, launch));
 
         if (status)
             return status;
         for (uint64_t i = 0; i < count; i++)
             if (!isfinite(dtype_load(held, i, type)))
                 return ftx_fail(err, FTX_EDEVICE, "%s (%s): element %llu is not a finite number",
-                                cuda_launch_label(d, launch),
-                                cuda_kernel_name(d, d->plan->launches[launch].kernel),
+                                cuda_launch_label(d, launch), cuda_kernel_name(d, d->plan->launches[launch].kernel),
                                 (unsigned long long)from + i);
     }
     return FTX_OK;
@@ -49,8 +46,7 @@ static uint64_t live_bytes(const Device *d, const FtxProgram *p, const FtxBuffer
     return live > PADDING ? live - PADDING : 0;
 }
 
-FtxStatus cuda_look_for_nan(const Session *s, uint32_t program, uint32_t launch, int T, int S,
-                            FtxError *err)
+FtxStatus cuda_look_for_nan(const Session *s, uint32_t program, uint32_t launch, int T, int S, FtxError *err)
 {
     const Device *d = s->device;
     const ArtifactPlan *p = d->plan;
@@ -63,15 +59,15 @@ FtxStatus cuda_look_for_nan(const Session *s, uint32_t program, uint32_t launch,
     for (uint32_t i = 0; i < p->n_buffers && !status && dtype_size(type); i++) {
         const FtxBuffer *b = &p->buffers[i];
 
-        if (b->space == FTX_SPACE_WORK && b->program == program &&
-            b->first == launch - in->first_launch && *artifact_string(d->artifact, b->name) == '%')
-            status = look(s, s->space[FTX_SPACE_WORK] + b->offset,
-                          live_bytes(d, in, b, T, S) / dtype_size(type), type, launch, err);
+        if (b->space == FTX_SPACE_WORK && b->program == program && b->first == launch - in->first_launch &&
+            *artifact_string(d->artifact, b->name) == '%')
+            status = look(s, s->space[FTX_SPACE_WORK] + b->offset, live_bytes(d, in, b, T, S) / dtype_size(type), type,
+                          launch, err);
     }
     for (uint32_t i = 0; i < k->n_operands && !status; i++)
         if (o[i].space == FTX_SPACE_STATE && o[i].offset == p->head->named[FTX_NAMED_logits])
-            status = look(s, s->space[FTX_SPACE_STATE] + o[i].offset,
-                          (uint64_t)S * d->artifact->facts->vocab, DT_FP32, launch, err);
+            status = look(s, s->space[FTX_SPACE_STATE] + o[i].offset, (uint64_t)S * d->artifact->facts->vocab, DT_FP32,
+                          launch, err);
     return status;
 }
 #endif

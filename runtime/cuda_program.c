@@ -17,8 +17,8 @@
 /* --- one launch
  * ------------------------------------------------------------------------------------------- */
 
-static FtxStatus size_of_grid(const Session *s, uint32_t kernel, const int64_t variables[VAR_COUNT],
-                              uint32_t grid[3], FtxError *err)
+static FtxStatus size_of_grid(const Session *s, uint32_t kernel, const int64_t variables[VAR_COUNT], uint32_t grid[3],
+                              FtxError *err)
 {
     static const int64_t most[3] = {INT32_MAX, 65535, 65535};
     const ArtifactPlan *p = s->device->plan;
@@ -26,8 +26,7 @@ static FtxStatus size_of_grid(const Session *s, uint32_t kernel, const int64_t v
     for (int i = 0; i < 3; i++) {
         const uint32_t *e = p->kernels[kernel].grid[i];
         int64_t n = 1;
-        const FtxStatus status =
-            e[1] ? expr_run(p->exprs + e[0], e[1], variables, VAR_COUNT, &n, err) : FTX_OK;
+        const FtxStatus status = e[1] ? expr_run(p->exprs + e[0], e[1], variables, VAR_COUNT, &n, err) : FTX_OK;
 
         if (status)
             return ftx_context(err, status, "the grid of %s", cuda_kernel_name(s->device, kernel));
@@ -81,9 +80,8 @@ static FtxStatus launch_kernel(Session *s, const FtxLaunch *l, bool first, FtxEr
     overlap.value.programmaticStreamSerializationAllowed = 1;
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
         return FTX_OK; /* nothing to do for this T and S */
-    return cuda_check(d->cu, d->cu->cuLaunchKernelEx(&c, d->function[l->kernel], parameters, NULL),
-                      err, "launching %s (%s)",
-                      cuda_launch_label(d, (uint32_t)(l - d->plan->launches)),
+    return cuda_check(d->cu, d->cu->cuLaunchKernelEx(&c, d->function[l->kernel], parameters, NULL), err,
+                      "launching %s (%s)", cuda_launch_label(d, (uint32_t)(l - d->plan->launches)),
                       cuda_kernel_name(d, l->kernel));
 }
 
@@ -101,17 +99,15 @@ static FtxStatus launch_matmul(Session *s, const FtxLaunch *l, int T, int S, Ftx
     const int64_t *c = &d->plan->consts[d->plan->kernels[l->kernel].first_const];
     const LtPointers p = pointers_of(s, l);
 
-    return ftx_context(
-        err, lt_run(d->matmul[launch], c[FTX_MM_ROWS_S] ? S : T, &p, s->workspace, s->stream, err),
-        "launching %s", cuda_launch_label(d, launch));
+    return ftx_context(err, lt_run(d->matmul[launch], c[FTX_MM_ROWS_S] ? S : T, &p, s->workspace, s->stream, err),
+                       "launching %s", cuda_launch_label(d, launch));
 }
 
 static FtxStatus launch_one(Session *s, uint32_t launch, bool first, int T, int S, FtxError *err)
 {
     const FtxLaunch *l = &s->device->plan->launches[launch];
 
-    return s->device->matmul[launch] ? launch_matmul(s, l, T, S, err)
-                                     : launch_kernel(s, l, first, err);
+    return s->device->matmul[launch] ? launch_matmul(s, l, T, S, err) : launch_kernel(s, l, first, err);
 }
 
 static FtxStatus launch_all(Session *s, const FtxProgram *p, int T, int S, FtxError *err)
@@ -151,15 +147,13 @@ static FtxStatus capture(Session *s, const FtxProgram *p, CUgraph *graph, FtxErr
     const CudaDriver *cu = s->device->cu;
     const int T = (int)p->bucket, S = (int)cuda_most_rows(s->device, p, true);
     FtxStatus status =
-        cuda_check(cu, cu->cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_RELAXED), err,
-                   "recording a program");
+        cuda_check(cu, cu->cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_RELAXED), err, "recording a program");
 
     *graph = NULL;
     if (status)
         return status;
     status = launch_all(s, p, T, S, err);
-    const CUresult r =
-        cu->cuStreamEndCapture(s->stream, graph); /* also after a failure: it ends the recording */
+    const CUresult r = cu->cuStreamEndCapture(s->stream, graph); /* also after a failure: it ends the recording */
     return status ? status : cuda_check(cu, r, err, "recording a program");
 }
 
@@ -170,15 +164,14 @@ static FtxStatus make_graph(Session *s, uint32_t program, FtxError *err)
     FtxStatus status = capture(s, &s->device->plan->programs[program], &graph, err);
 
     if (!status)
-        status = cuda_check(cu, cu->cuGraphInstantiate(&s->graph[program], graph, 0), err,
-                            "preparing a program's graph");
+        status =
+            cuda_check(cu, cu->cuGraphInstantiate(&s->graph[program], graph, 0), err, "preparing a program's graph");
     if (status)
         s->graph[program] = NULL;
     if (graph)
         cu->cuGraphDestroy(graph);
     if (!status)
-        status = cuda_check(cu, cu->cuGraphUpload(s->graph[program], s->stream), err,
-                            "uploading a program's graph");
+        status = cuda_check(cu, cu->cuGraphUpload(s->graph[program], s->stream), err, "uploading a program's graph");
     return status;
 }
 
@@ -211,9 +204,8 @@ static FtxStatus need_events(Session *s, size_t n, FtxError *err)
     FtxStatus status = FTX_OK;
 
     while (s->n_events < n && !status) {
-        status = cuda_check(s->device->cu,
-                            s->device->cu->cuEventCreate(&s->event[s->n_events], CU_EVENT_DEFAULT),
-                            err, "an event");
+        status = cuda_check(s->device->cu, s->device->cu->cuEventCreate(&s->event[s->n_events], CU_EVENT_DEFAULT), err,
+                            "an event");
         s->n_events += !status;
     }
     return status;
@@ -229,15 +221,13 @@ static FtxStatus elapsed_us(Session *s, size_t from, size_t to, double *us, FtxE
 {
     float ms = 0;
     const FtxStatus status = cuda_check(
-        s->device->cu, s->device->cu->cuEventElapsedTime(&ms, s->event[from], s->event[to]), err,
-        "reading a time");
+        s->device->cu, s->device->cu->cuEventElapsedTime(&ms, s->event[from], s->event[to]), err, "reading a time");
 
     *us = (double)ms * 1e3;
     return status;
 }
 
-static FtxStatus wait_for(Session *s, int programs, const char *what, const char *kernel,
-                          FtxError *err)
+static FtxStatus wait_for(Session *s, int programs, const char *what, const char *kernel, FtxError *err)
 {
     return cuda_wait_stream(s->device, s->stream, programs, err, "in %s (%s)", what, kernel);
 }
@@ -255,9 +245,8 @@ static void say(const Session *s, uint32_t launch, int T, int S)
         snprintf(text, sizeof text, "launch %s: %s T=%d S=%d", cuda_launch_label(d, launch),
                  cuda_kernel_name(d, kernel), T, S);
     else
-        snprintf(text, sizeof text, "launch %s: %s T=%d S=%d grid %u,%u,%u",
-                 cuda_launch_label(d, launch), cuda_kernel_name(d, kernel), T, S, grid[0], grid[1],
-                 grid[2]);
+        snprintf(text, sizeof text, "launch %s: %s T=%d S=%d grid %u,%u,%u", cuda_launch_label(d, launch),
+                 cuda_kernel_name(d, kernel), T, S, grid[0], grid[1], grid[2]);
     d->log(d->log_user, 0, text);
 }
 
@@ -283,8 +272,7 @@ static bool watched(const Session *s)
 }
 
 /* What is looked at after a launch; T and S are the live ones. */
-static FtxStatus after_launch(Session *s, uint32_t program, uint32_t launch, int T, int S,
-                              FtxError *err)
+static FtxStatus after_launch(Session *s, uint32_t program, uint32_t launch, int T, int S, FtxError *err)
 {
     const Device *d = s->device;
     FtxStatus status = FTX_OK;
@@ -292,8 +280,8 @@ static FtxStatus after_launch(Session *s, uint32_t program, uint32_t launch, int
     if (s->profiling)
         status = record(s, launch - d->plan->programs[program].first_launch + 1, err);
     if (!status && (s->sync || s->nan))
-        status = wait_for(s, 1, cuda_launch_label(d, launch),
-                          cuda_kernel_name(d, d->plan->launches[launch].kernel), err);
+        status =
+            wait_for(s, 1, cuda_launch_label(d, launch), cuda_kernel_name(d, d->plan->launches[launch].kernel), err);
     return status || !s->nan ? status : cuda_look_for_nan(s, program, launch, T, S, err);
 }
 
@@ -328,8 +316,7 @@ static FtxStatus enqueue(Session *s, uint32_t program, int T, int S, FtxError *e
     if (watched(s))
         return run_watched(s, program, T, S, err);
     if (s->graph[program])
-        return cuda_check(cu, cu->cuGraphLaunch(s->graph[program], s->stream), err,
-                          "launching a program");
+        return cuda_check(cu, cu->cuGraphLaunch(s->graph[program], s->stream), err, "launching a program");
     return launch_all(s, &s->device->plan->programs[program], T, S, err);
 }
 
@@ -341,9 +328,8 @@ static FtxStatus check_run(const Session *s, uint32_t program, int T, int S, Ftx
         return ftx_fail(err, FTX_EINVAL, "no program %u", program);
     const FtxProgram *p = &d->plan->programs[program];
     if (T < 1 || S < 1 || T > cuda_most_rows(d, p, false) || S > cuda_most_rows(d, p, true))
-        return ftx_fail(
-            err, FTX_EINVAL, "%d tokens in %d rows do not fit a program for %lld and %lld", T, S,
-            (long long)cuda_most_rows(d, p, false), (long long)cuda_most_rows(d, p, true));
+        return ftx_fail(err, FTX_EINVAL, "%d tokens in %d rows do not fit a program for %lld and %lld", T, S,
+                        (long long)cuda_most_rows(d, p, false), (long long)cuda_most_rows(d, p, true));
     return FTX_OK;
 }
 
@@ -360,8 +346,7 @@ FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, FtxError 
     return status;
 }
 
-FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n,
-                               FtxError *err)
+FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
 {
     (void)err;
     s->profiling = on;
@@ -372,8 +357,7 @@ FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, siz
 
 /* Runs enqueued back to back with an event between two, as many as there are events for: a time
  * is what a run adds to the one before it. */
-static FtxStatus time_some(Session *s, uint32_t program, int T, int S, size_t n, double *times,
-                           FtxError *err)
+static FtxStatus time_some(Session *s, uint32_t program, int T, int S, size_t n, double *times, FtxError *err)
 {
     FtxStatus status = need_events(s, n + 1, err);
 
@@ -391,8 +375,7 @@ static FtxStatus time_some(Session *s, uint32_t program, int T, int S, size_t n,
     return status;
 }
 
-FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times,
-                            FtxError *err)
+FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err)
 {
     FtxStatus status = check_run(s, program, T, S, err);
 

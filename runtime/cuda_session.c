@@ -87,11 +87,10 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
     const uint64_t io = aligned(d->plan->head->space_bytes[FTX_SPACE_IO]);
 
     s->pinned_bytes = out + io + RING_PARTS * RING_PART_BYTES;
-    FtxStatus status =
-        cuda_check(d->cu,
-                   d->cu->cuMemHostAlloc((void **)&s->pinned, s->pinned_bytes,
-                                         CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE),
-                   err, "%.3f MB of pinned memory", (double)s->pinned_bytes * 1e-6);
+    FtxStatus status = cuda_check(d->cu,
+                                  d->cu->cuMemHostAlloc((void **)&s->pinned, s->pinned_bytes,
+                                                        CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE),
+                                  err, "%.3f MB of pinned memory", (double)s->pinned_bytes * 1e-6);
     if (status) {
         s->pinned = NULL;
         return status;
@@ -100,8 +99,8 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
     s->out = s->pinned;
     s->io = s->pinned + out;
     s->ring = s->io + io;
-    return cuda_check(d->cu, d->cu->cuMemHostGetDevicePointer(&s->space[FTX_SPACE_OUT], s->out, 0),
-                      err, "mapping the results' memory");
+    return cuda_check(d->cu, d->cu->cuMemHostGetDevicePointer(&s->space[FTX_SPACE_OUT], s->out, 0), err,
+                      "mapping the results' memory");
 }
 
 static void resolve(Session *s)
@@ -114,8 +113,7 @@ static void resolve(Session *s)
         s->arg[i] = o->space == FTX_SPACE_NULL ? 0 : s->space[o->space] + o->offset;
     }
     for (uint32_t i = 0; i < d->plan->n_kernels; i++)
-        s->profile_row[i] = (FtxProfile){.kernel = cuda_kernel_name(d, i),
-                                         .matmul = d->plan->kernels[i].matmul != 0};
+        s->profile_row[i] = (FtxProfile){.kernel = cuda_kernel_name(d, i), .matmul = d->plan->kernels[i].matmul != 0};
 }
 
 static FtxStatus zero(Session *s, FtxError *err)
@@ -123,25 +121,21 @@ static FtxStatus zero(Session *s, FtxError *err)
     const CudaDriver *cu = s->device->cu;
     const size_t bytes = s->workspace - s->block;
     const FtxStatus status =
-        bytes ? cuda_check(cu, cu->cuMemsetD8Async(s->block, 0, bytes, s->stream), err,
-                           "clearing the engine's state")
+        bytes ? cuda_check(cu, cu->cuMemsetD8Async(s->block, 0, bytes, s->stream), err, "clearing the engine's state")
               : FTX_OK;
 
-    return status ? status
-                  : cuda_wait_stream(s->device, s->stream, 1, err, "clearing the engine's state");
+    return status ? status : cuda_wait_stream(s->device, s->stream, 1, err, "clearing the engine's state");
 }
 
 static FtxStatus fill_session(Session *s, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
-    FtxStatus status =
-        cuda_check(cu, cu->cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), err, "a stream");
+    FtxStatus status = cuda_check(cu, cu->cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), err, "a stream");
 
     if (status)
         s->stream = NULL;
     for (int i = 0; i < RING_PARTS && !status; i++)
-        status = cuda_check(cu, cu->cuEventCreate(&s->part_done[i], CU_EVENT_DISABLE_TIMING), err,
-                            "an event");
+        status = cuda_check(cu, cu->cuEventCreate(&s->part_done[i], CU_EVENT_DISABLE_TIMING), err, "an event");
     if (!status)
         status = take_device_memory(s, err);
     if (!status)
@@ -231,11 +225,10 @@ const void *cuda_session_out(Session *s)
     return s->out;
 }
 
-static FtxStatus copy_in(Session *s, CUdeviceptr to, const void *from, size_t bytes,
-                         const char *what, FtxError *err)
+static FtxStatus copy_in(Session *s, CUdeviceptr to, const void *from, size_t bytes, const char *what, FtxError *err)
 {
-    return cuda_check(s->device->cu, s->device->cu->cuMemcpyHtoDAsync(to, from, bytes, s->stream),
-                      err, "copying %zu bytes to %s", bytes, what);
+    return cuda_check(s->device->cu, s->device->cu->cuMemcpyHtoDAsync(to, from, bytes, s->stream), err,
+                      "copying %zu bytes to %s", bytes, what);
 }
 
 FtxStatus cuda_session_upload(Session *s, size_t bytes, FtxError *err)
@@ -262,8 +255,7 @@ static FtxStatus ring_room(Session *s, size_t bytes, char **room, FtxError *err)
     FtxStatus status = FTX_OK;
 
     if (s->part_at + bytes > RING_PART_BYTES) {
-        status = cuda_check(cu, cu->cuEventRecord(s->part_done[s->part], s->stream), err,
-                            "marking a copy");
+        status = cuda_check(cu, cu->cuEventRecord(s->part_done[s->part], s->stream), err, "marking a copy");
         s->part_used[s->part] = !status;
         s->part = (s->part + 1) % RING_PARTS;
         s->part_at = 0;
@@ -285,19 +277,16 @@ static bool in_named(const Session *s, int named, size_t offset, size_t bytes)
 
 static FtxStatus outside(int named, size_t offset, size_t bytes, FtxError *err)
 {
-    return ftx_fail(err, FTX_EINVAL, "bytes %zu to %zu of $%s are outside of it", offset,
-                    offset + bytes,
+    return ftx_fail(err, FTX_EINVAL, "bytes %zu to %zu of $%s are outside of it", offset, offset + bytes,
                     named >= 0 && named < FTX_NAMED_COUNT ? named_name[named] : "?");
 }
 
-FtxStatus cuda_session_write(Session *s, int named, size_t offset, const void *p, size_t bytes,
-                             FtxError *err)
+FtxStatus cuda_session_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err)
 {
     char *room;
     FtxStatus status;
 
-    if (!in_named(s, named, offset, bytes) || bytes > WRITE_MAX ||
-        named_space[named] != FTX_SPACE_STATE)
+    if (!in_named(s, named, offset, bytes) || bytes > WRITE_MAX || named_space[named] != FTX_SPACE_STATE)
         return outside(named, offset, bytes, err);
     if (bytes == 0)
         return FTX_OK;
@@ -307,16 +296,14 @@ FtxStatus cuda_session_write(Session *s, int named, size_t offset, const void *p
     status = ring_room(s, bytes, &room, err);
     if (!status) {
         memcpy(room, p, bytes);
-        status =
-            copy_in(s, s->space[FTX_SPACE_STATE] + s->device->plan->head->named[named] + offset,
-                    room, bytes, named_name[named], err);
+        status = copy_in(s, s->space[FTX_SPACE_STATE] + s->device->plan->head->named[named] + offset, room, bytes,
+                         named_name[named], err);
     }
     cuda_leave(s->device);
     return status;
 }
 
-FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_t bytes,
-                            FtxError *err)
+FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
     FtxStatus status;
@@ -347,8 +334,7 @@ FtxStatus cuda_session_wait(Session *s, FtxError *err)
     if (status)
         return status;
     status = cuda_wait_stream(s->device, s->stream, 1, err, "%s",
-                              s->sync ? "waiting for the GPU"
-                                      : "waiting for the GPU (FTX_SYNC=1 names the launch)");
+                              s->sync ? "waiting for the GPU" : "waiting for the GPU (FTX_SYNC=1 names the launch)");
     cuda_leave(s->device);
     return status;
 }

@@ -47,8 +47,7 @@ static void fill_share(void *user, int piece, int share, int shares)
     if (first >= last)
         return;
     if (!f->seed) {
-        memcpy(f->to + (first - f->at), (const char *)f->artifact->weight_data + first,
-               last - first);
+        memcpy(f->to + (first - f->at), (const char *)f->artifact->weight_data + first, last - first);
         return;
     }
     memset(f->to + (first - f->at), 0, last - first); /* what lies between weights */
@@ -83,17 +82,14 @@ static FtxStatus open_staging(Device *d, uint64_t bytes, Staging *g, FtxError *e
     const CudaDriver *cu = d->cu;
     FtxStatus s = team_open(&d->memory, d->threads, &g->team, err);
 
-    g->piece =
-        bytes < piece_most ? (bytes + share_align - 1) / share_align * share_align : piece_most;
+    g->piece = bytes < piece_most ? (bytes + share_align - 1) / share_align * share_align : piece_most;
     if (!s)
         s = cuda_check(cu, cu->cuMemHostAlloc((void **)&g->pinned, PIECES * g->piece, 0), err,
                        "%zu bytes of pinned memory to copy weights through", PIECES * g->piece);
     if (!s)
-        s = cuda_check(cu, cu->cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING), err,
-                       "a stream for the weights");
+        s = cuda_check(cu, cu->cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING), err, "a stream for the weights");
     for (int i = 0; i < PIECES && !s; i++)
-        s = cuda_check(cu, cu->cuEventCreate(&g->copied[i], CU_EVENT_DISABLE_TIMING), err,
-                       "an event for the weights");
+        s = cuda_check(cu, cu->cuEventCreate(&g->copied[i], CU_EVENT_DISABLE_TIMING), err, "an event for the weights");
     return s;
 }
 
@@ -109,8 +105,7 @@ static FtxStatus copy_piece(Device *d, Staging *g, uint64_t number, Fill *f, Ftx
         return s;
     f->to = g->pinned + (size_t)i * g->piece;
     team_run(g->team, fill_share, f, 1);
-    s = cuda_check(cu, cu->cuMemcpyHtoDAsync(d->weights + f->at, f->to, f->bytes, g->stream), err,
-                   "copying weights");
+    s = cuda_check(cu, cu->cuMemcpyHtoDAsync(d->weights + f->at, f->to, f->bytes, g->stream), err, "copying weights");
     if (!s)
         s = cuda_check(cu, cu->cuEventRecord(g->copied[i], g->stream), err, "copying weights");
     return s;
@@ -149,11 +144,10 @@ FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err)
     if (s)
         return s;
     if (bytes > unused)
-        return ftx_fail(err, FTX_EDEVICE,
-                        "the weights need %.1f GB on the GPU, %.1f of %.1f GB are free",
+        return ftx_fail(err, FTX_EDEVICE, "the weights need %.1f GB on the GPU, %.1f of %.1f GB are free",
                         (double)bytes * 1e-9, (double)unused * 1e-9, (double)all * 1e-9);
-    s = cuda_check(d->cu, d->cu->cuMemAlloc(&d->weights, bytes ? bytes : 1), err,
-                   "%.3f GB for the weights", (double)bytes * 1e-9);
+    s = cuda_check(d->cu, d->cu->cuMemAlloc(&d->weights, bytes ? bytes : 1), err, "%.3f GB for the weights",
+                   (double)bytes * 1e-9);
     if (s)
         d->weights = 0;
     return s || bytes == 0 ? s : copy_all(d, seed, bytes, err);

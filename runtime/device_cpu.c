@@ -160,8 +160,7 @@ static void cpu_close(Device *d)
     memory_free(&m, d, d->bytes);
 }
 
-static FtxStatus cpu_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out,
-                          FtxError *err)
+static FtxStatus cpu_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out, FtxError *err)
 {
     const Memory m = memory_of(o);
     const size_t bytes = sizeof(Device) + sizeof(Prepared) * plan->n_launches;
@@ -178,8 +177,7 @@ static FtxStatus cpu_open(const Artifact *a, const ArtifactPlan *plan, const Ftx
     d->threads = o && o->threads ? o->threads : team_default_threads();
     d->log = o ? o->log : NULL;
     d->log_user = o ? o->log_user : NULL;
-    snprintf(d->name, sizeof d->name, "cpu (%d thread%s, %s)", d->threads, d->threads == 1 ? "" : "s",
-             cpu_features());
+    snprintf(d->name, sizeof d->name, "cpu (%d thread%s, %s)", d->threads, d->threads == 1 ? "" : "s", cpu_features());
     s = prepare(d, err);
     if (!s)
         s = take_weights(d, o ? o->random_weights : 0, err);
@@ -254,8 +252,8 @@ static FtxStatus cpu_session_open(Device *d, Session **out, FtxError *err)
     lay_out(s, &size);
     s->block_bytes = size.at;
     s->block = memory_alloc(&d->memory, size.at, 4096);
-    status = s->block ? team_open(&d->memory, d->threads, &s->team, err)
-                      : memory_fail(err, "the engine's state", size.at);
+    status =
+        s->block ? team_open(&d->memory, d->threads, &s->team, err) : memory_fail(err, "the engine's state", size.at);
     if (status) {
         cpu_session_close(s);
         return status;
@@ -318,12 +316,8 @@ static FtxStatus cpu_read(Session *s, int name, size_t offset, void *p, size_t b
 
 static void run_launch(const Session *s, const Prepared *l, int share, int shares)
 {
-    const CpuCall c = {.arg = s->arg + l->first_operand,
-                       .k = l->consts,
-                       .T = s->T,
-                       .S = s->S,
-                       .thread = share,
-                       .threads = shares};
+    const CpuCall c = {
+        .arg = s->arg + l->first_operand, .k = l->consts, .T = s->T, .S = s->S, .thread = share, .threads = shares};
 
     l->kernel(&c);
 }

@@ -15,8 +15,7 @@
 /* --- which GPU
  * -------------------------------------------------------------------------------------- */
 
-static FtxStatus find_device(const CudaDriver *cu, int ordinal, CUdevice *device, int *cc,
-                             FtxError *err)
+static FtxStatus find_device(const CudaDriver *cu, int ordinal, CUdevice *device, int *cc, FtxError *err)
 {
     int count = 0, major = 0, minor = 0;
     FtxStatus s = cuda_check(cu, cu->cuInit(0), err, "the CUDA driver does not start");
@@ -35,15 +34,11 @@ static FtxStatus find_device(const CudaDriver *cu, int ordinal, CUdevice *device
                         count == 1 ? "is" : "are", count);
     s = cuda_check(cu, cu->cuDeviceGet(device, ordinal), err, "GPU %d", ordinal);
     if (!s)
-        s = cuda_check(
-            cu,
-            cu->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, *device),
-            err, "GPU %d", ordinal);
+        s = cuda_check(cu, cu->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, *device), err,
+                       "GPU %d", ordinal);
     if (!s)
-        s = cuda_check(
-            cu,
-            cu->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, *device),
-            err, "GPU %d", ordinal);
+        s = cuda_check(cu, cu->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, *device), err,
+                       "GPU %d", ordinal);
     *cc = major * 10 + minor;
     return s;
 }
@@ -57,8 +52,7 @@ FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err)
 
     if (!s)
         s = find_device(cu, ordinal, &device, &cc, err);
-    *target =
-        (uint32_t)cc * 10 + (cc >= 90 ? 1 : 0); /* from sm_90 on the 'a' form is the whole GPU */
+    *target = (uint32_t)cc * 10 + (cc >= 90 ? 1 : 0); /* from sm_90 on the 'a' form is the whole GPU */
     return s;
 }
 
@@ -82,19 +76,15 @@ static FtxStatus take_device(Device *d, int ordinal, FtxError *err)
     if (s)
         return s;
     if (!serves(d->plan->head->target, cc))
-        return ftx_fail(
-            err, FTX_ENODEVICE, "GPU %d has compute capability %d.%d; this code is for %u.%u%s",
-            ordinal, cc / 10, cc % 10, d->plan->head->target / 100, d->plan->head->target / 10 % 10,
-            d->plan->head->target % 10 == 1 ? " alone" : "");
-    s = cuda_check(cu, cu->cuDeviceGetName(d->name, sizeof d->name, d->device), err, "GPU %d",
-                   ordinal);
+        return ftx_fail(err, FTX_ENODEVICE, "GPU %d has compute capability %d.%d; this code is for %u.%u%s", ordinal,
+                        cc / 10, cc % 10, d->plan->head->target / 100, d->plan->head->target / 10 % 10,
+                        d->plan->head->target % 10 == 1 ? " alone" : "");
+    s = cuda_check(cu, cu->cuDeviceGetName(d->name, sizeof d->name, d->device), err, "GPU %d", ordinal);
     if (!s)
-        s = cuda_check(
-            cu, cu->cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d->device),
-            err, "GPU %d", ordinal);
+        s = cuda_check(cu, cu->cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d->device), err,
+                       "GPU %d", ordinal);
     if (!s)
-        s = cuda_check(cu, cu->cuDevicePrimaryCtxRetain(&d->context, d->device), err,
-                       "a context on GPU %d", ordinal);
+        s = cuda_check(cu, cu->cuDevicePrimaryCtxRetain(&d->context, d->device), err, "a context on GPU %d", ordinal);
     if (s)
         d->context = NULL;
     d->sms = sms;
@@ -104,8 +94,7 @@ static FtxStatus take_device(Device *d, int ordinal, FtxError *err)
 
 FtxStatus cuda_enter(const Device *d, FtxError *err)
 {
-    return cuda_check(d->cu, d->cu->cuCtxPushCurrent(d->context), err,
-                      "making the GPU's context current");
+    return cuda_check(d->cu, d->cu->cuCtxPushCurrent(d->context), err, "making the GPU's context current");
 }
 
 void cuda_leave(const Device *d)
@@ -145,14 +134,13 @@ static FtxStatus load_module(Device *d, uint32_t i, CUmodule *module, FtxError *
             return FTX_OK;
         }
     }
-    const CUresult r = d->cu->cuModuleLoadDataEx(
-        &d->module[i], (const char *)d->plan->cubin + k->code_at, 2, options, values);
+    const CUresult r =
+        d->cu->cuModuleLoadDataEx(&d->module[i], (const char *)d->plan->cubin + k->code_at, 2, options, values);
     if (r)
         d->module[i] = NULL;
     *module = d->module[i];
     log[sizeof log - 1] = '\0';
-    return cuda_check(d->cu, r, err, "loading %s%s%.300s", cuda_kernel_name(d, i), *log ? ": " : "",
-                      log);
+    return cuda_check(d->cu, r, err, "loading %s%s%.300s", cuda_kernel_name(d, i), *log ? ": " : "", log);
 }
 
 /* The kernel takes one struct: a pointer for each operand. */
@@ -160,12 +148,11 @@ static FtxStatus check_parameters(const Device *d, uint32_t i, FtxError *err)
 {
     const uint32_t pointers = d->plan->kernels[i].n_operands;
     size_t at, bytes;
-    const FtxStatus s = cuda_check(d->cu, d->cu->cuFuncGetParamInfo(d->function[i], 0, &at, &bytes),
-                                   err, "the parameters of %s", cuda_kernel_name(d, i));
+    const FtxStatus s = cuda_check(d->cu, d->cu->cuFuncGetParamInfo(d->function[i], 0, &at, &bytes), err,
+                                   "the parameters of %s", cuda_kernel_name(d, i));
 
     if (!s && bytes != sizeof(CUdeviceptr) * pointers)
-        return ftx_fail(err, FTX_EFORMAT,
-                        "%s takes %zu bytes of parameters, not a struct of %u pointers",
+        return ftx_fail(err, FTX_EFORMAT, "%s takes %zu bytes of parameters, not a struct of %u pointers",
                         cuda_kernel_name(d, i), bytes, pointers);
     return s;
 }
@@ -179,15 +166,12 @@ static FtxStatus set_shared_memory(const Device *d, uint32_t i, FtxError *err)
     FtxStatus s = FTX_OK;
 
     if (k->smem)
-        s = cuda_check(cu,
-                       cu->cuFuncSetAttribute(d->function[i],
-                                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                              (int)k->smem),
-                       err, "%u bytes of shared memory for %s", k->smem, cuda_kernel_name(d, i));
+        s = cuda_check(
+            cu, cu->cuFuncSetAttribute(d->function[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->smem),
+            err, "%u bytes of shared memory for %s", k->smem, cuda_kernel_name(d, i));
     if (!s && (k->flags & FTX_KERNEL_OVERLAP))
         s = cuda_check(cu,
-                       cu->cuFuncSetAttribute(d->function[i],
-                                              CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                       cu->cuFuncSetAttribute(d->function[i], CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
                                               CU_SHAREDMEM_CARVEOUT_MAX_SHARED),
                        err, "the share of shared memory for %s", cuda_kernel_name(d, i));
     return s;
@@ -196,14 +180,13 @@ static FtxStatus set_shared_memory(const Device *d, uint32_t i, FtxError *err)
 static FtxStatus check_block(const Device *d, uint32_t i, FtxError *err)
 {
     int most = 0;
-    const FtxStatus s = cuda_check(
-        d->cu,
-        d->cu->cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, d->function[i]),
-        err, "the limits of %s", cuda_kernel_name(d, i));
+    const FtxStatus s =
+        cuda_check(d->cu, d->cu->cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, d->function[i]),
+                   err, "the limits of %s", cuda_kernel_name(d, i));
 
     if (!s && (d->plan->kernels[i].block == 0 || d->plan->kernels[i].block > (uint32_t)most))
-        return ftx_fail(err, FTX_EFORMAT, "%s runs in blocks of at most %d threads, not of %u",
-                        cuda_kernel_name(d, i), most, d->plan->kernels[i].block);
+        return ftx_fail(err, FTX_EFORMAT, "%s runs in blocks of at most %d threads, not of %u", cuda_kernel_name(d, i),
+                        most, d->plan->kernels[i].block);
     return s;
 }
 
@@ -214,11 +197,10 @@ static FtxStatus load_kernel(Device *d, uint32_t i, FtxError *err)
     FtxStatus s = load_module(d, i, &module, err);
 
     if (!s)
-        s = cuda_check(cu, cu->cuModuleGetFunction(&d->function[i], module, cuda_kernel_name(d, i)),
-                       err, "finding %s in its code", cuda_kernel_name(d, i));
+        s = cuda_check(cu, cu->cuModuleGetFunction(&d->function[i], module, cuda_kernel_name(d, i)), err,
+                       "finding %s in its code", cuda_kernel_name(d, i));
     if (!s)
-        s = cuda_check(cu, cu->cuFuncLoad(d->function[i]), err, "loading %s",
-                       cuda_kernel_name(d, i));
+        s = cuda_check(cu, cu->cuFuncLoad(d->function[i]), err, "loading %s", cuda_kernel_name(d, i));
     if (!s)
         s = check_parameters(d, i, err);
     if (!s)
@@ -299,8 +281,7 @@ static FtxStatus open_matmuls(Device *d, FtxError *err)
         const FtxProgram *p = &d->plan->programs[i];
 
         for (uint32_t j = 0; j < p->n_launches && !s; j++)
-            if (d->plan->kernels[d->plan->launches[p->first_launch + j].kernel].kind ==
-                FTX_KERNEL_MATMUL)
+            if (d->plan->kernels[d->plan->launches[p->first_launch + j].kernel].kind == FTX_KERNEL_MATMUL)
                 s = open_matmul(d, p, p->first_launch + j, err);
     }
     return s;
@@ -374,8 +355,8 @@ static FtxStatus fill_device(Device *d, uint64_t seed, FtxError *err)
     return s;
 }
 
-static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o,
-                           Device **out, FtxError *err)
+static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out,
+                           FtxError *err)
 {
     const Memory m = memory_of(o);
     const CudaDriver *cu;
@@ -447,8 +428,8 @@ FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err)
     return no_cuda(err);
 }
 
-static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o,
-                           Device **out, FtxError *err)
+static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out,
+                           FtxError *err)
 {
     (void)a, (void)plan, (void)o;
     *out = NULL;

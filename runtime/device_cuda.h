@@ -90,23 +90,18 @@ void cuda_session_close(Session *s);
 void *cuda_session_io(Session *s);
 const void *cuda_session_out(Session *s);
 FtxStatus cuda_session_upload(Session *s, size_t bytes, FtxError *err);
-FtxStatus cuda_session_write(Session *s, int named, size_t offset, const void *p, size_t bytes,
-                             FtxError *err);
-FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_t bytes,
-                            FtxError *err);
+FtxStatus cuda_session_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);
+FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
 FtxStatus cuda_session_wait(Session *s, FtxError *err);
 
 FtxStatus cuda_program_prepare(Session *s, FtxError *err); /* warms, captures, uploads */
 void cuda_program_close(Session *s);
 FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, FtxError *err);
-FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n,
-                               FtxError *err);
-FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times,
-                            FtxError *err);
+FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
+FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err);
 
 /* After launch `launch` of a program with T live tokens in S rows, and a wait. */
-FtxStatus cuda_look_for_nan(const Session *s, uint32_t program, uint32_t launch, int T, int S,
-                            FtxError *err);
+FtxStatus cuda_look_for_nan(const Session *s, uint32_t program, uint32_t launch, int T, int S, FtxError *err);
 
 #endif
 #endif

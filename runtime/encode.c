@@ -13,9 +13,9 @@ typedef struct Pack {
     FtxEngine *engine;
     const FtxEncode *job;
     int rows, tokens;
-    size_t first;      /* text of row 0 */
-    size_t given;      /* ids of all texts before the next one, in a packed job */
-    size_t done;       /* rows of `hidden` filled before this pack */
+    size_t first;            /* text of row 0 */
+    size_t given;            /* ids of all texts before the next one, in a packed job */
+    size_t done;             /* rows of `hidden` filled before this pack */
     size_t text_of[1 << 12]; /* by row */
 } Pack;
 
@@ -156,7 +156,12 @@ static void join(Pack *p, size_t i, const int32_t *ids, const int32_t *types, in
     FtxToken *token = (FtxToken *)engine_io(p->engine, FTX_NAMED_token) + p->tokens;
 
     ((FtxRow *)engine_io(p->engine, FTX_NAMED_rows))[p->rows] = (FtxRow){
-        .q_start = p->tokens, .q_len = n, .kv_len = n, .slot = p->rows, .src_len = n, .src_slot = p->rows,
+        .q_start = p->tokens,
+        .q_len = n,
+        .kv_len = n,
+        .slot = p->rows,
+        .src_len = n,
+        .src_slot = p->rows,
         .group = p->rows,
     };
     for (int k = 0; k < n; k++)
@@ -178,8 +183,9 @@ static FtxStatus check_job(const FtxEngine *e, const FtxEncode *job, FtxError *e
     if (job->ids && !job->lengths)
         return ftx_fail(err, FTX_EINVAL, "lengths: missing, ids need the number of each text's tokens");
     if (job->pooled && !e->facts->pooled)
-        return ftx_fail(err, FTX_EINVAL, "pooled: the model gives a vector a token only; -D pooling=mean when it is "
-                                         "compiled makes one a text");
+        return ftx_fail(err, FTX_EINVAL,
+                        "pooled: the model gives a vector a token only; -D pooling=mean when it is "
+                        "compiled makes one a text");
     if (job->types && !job->ids)
         return ftx_fail(err, FTX_EINVAL, "types: they go with ids");
     return FTX_OK;

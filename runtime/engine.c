@@ -501,8 +501,8 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
 
 FtxStatus ftx_engine_profile(FtxEngine *e, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
 {
-    const FtxStatus s = e->dead.status ? ftx_fail(err, e->dead.status, "%s", e->dead.text)
-                                       : e->api->wait(e->session, err);
+    const FtxStatus s =
+        e->dead.status ? ftx_fail(err, e->dead.status, "%s", e->dead.text) : e->api->wait(e->session, err);
 
     return s ? s : e->api->profile(e->session, on, rows, n, err);
 }

@@ -23,9 +23,9 @@ enum {
 
 typedef struct Stream {
     TokenizerStream decoder;
-    char *text;                   /* [cap]: what may be the start of a stop string stays here */
-    uint32_t bytes, out, cap;     /* in text; of them given out by the last call, dropped by the next */
-    uint32_t searched;            /* bytes known to hold no end of a stop string */
+    char *text;               /* [cap]: what may be the start of a stop string stays here */
+    uint32_t bytes, out, cap; /* in text; of them given out by the last call, dropped by the next */
+    uint32_t searched;        /* bytes known to hold no end of a stop string */
     uint32_t n_stops;
     uint16_t stop_bytes[MAX_STOPS];
     char stop[MAX_STOPS][STOP_BYTES];
@@ -62,23 +62,23 @@ typedef struct Request {
     void *user;
     RequestState state;
     bool cancelled, wants_logits, has_logits, wants_logprob;
-    int prompt; /* tokens of it */
-    int limit;  /* prompt + new, at most */
-    int fed;    /* tokens that went to the device */
-    int length; /* tokens known: fed, or one more */
-    int32_t last; /* the one more */
-    int slot; /* of a beam search that of lane 0 */
+    int prompt;                  /* tokens of it */
+    int limit;                   /* prompt + new, at most */
+    int fed;                     /* tokens that went to the device */
+    int length;                  /* tokens known: fed, or one more */
+    int32_t last;                /* the one more */
+    int slot;                    /* of a beam search that of lane 0 */
     uint32_t n_pages, own_pages; /* of all lanes; of lane 0, or of the only one */
     FtxParams params;
     FtxBeam beam; /* width 0: no beam search */
     int n_best;
-    int32_t *lane; /* [limits.beams]: slots */
+    int32_t *lane;        /* [limits.beams]: slots */
     FtxHypothesis *found; /* [limits.beams]: best first */
     uint32_t n_found;
-    int32_t *ids;   /* [context]: the prompt */
+    int32_t *ids;    /* [context]: the prompt */
     int32_t *source; /* [source_context]: what is read, where the prompt only begins what is written */
     int n_source;
-    bool encoded;    /* its keys and values are there */
+    bool encoded;   /* its keys and values are there */
     FtxBias *bias;  /* [limits.logit_bias] */
     int32_t *ends;  /* [limits.end_ids] */
     int32_t *pages; /* [pages of a sequence and its lanes] */
@@ -97,7 +97,7 @@ void list_remove(RequestList *l, Request *r); /* keeps the order */
 
 /* --- the engine --------------------------------------------------------------------------------------- */
 
-typedef struct Row { /* of a flight */
+typedef struct Row {  /* of a flight */
     Request *request; /* NULL: it has ended, its results are dropped */
     int first;        /* its first token in the packed step */
     int count;        /* tokens of the step */
@@ -110,11 +110,11 @@ typedef struct Flight {
     Row *row; /* [sequences] */
     int rows, tokens;
     uint32_t program;
-    bool again;         /* the device goes on by itself: run it again without a new IO block */
-    bool stop;          /* the composition has changed: no further runs */
-    int issued, taken;  /* runs enqueued; results read */
-    int most;           /* runs after which every row has reached its limit */
-    bool pending;       /* the device may not be idle: wait before IO is written */
+    bool again;        /* the device goes on by itself: run it again without a new IO block */
+    bool stop;         /* the composition has changed: no further runs */
+    int issued, taken; /* runs enqueued; results read */
+    int most;          /* runs after which every row has reached its limit */
+    bool pending;      /* the device may not be idle: wait before IO is written */
 } Flight;
 
 typedef struct ProgramLadder { /* by bucket, ascending, exact (0) last */
@@ -134,10 +134,10 @@ struct FtxEngine {
     size_t max_text; /* bytes of a prompt */
 
     char *io;
-    FtxOut *out;           /* [FTX_OUT_RING][sequences] */
+    FtxOut *out; /* [FTX_OUT_RING][sequences] */
     ProgramLadder step, decode, encode;
-    int ahead;             /* runs in flight at most */
-    uint32_t slots;        /* sequences that run at most */
+    int ahead;      /* runs in flight at most */
+    uint32_t slots; /* sequences that run at most */
     uint32_t pages_of_sequence;
 
     Request *request; /* [requests] */
@@ -166,16 +166,16 @@ void beams_release(FtxEngine *e, const Request *r);
 FtxStatus beams_finish(FtxEngine *e, Request *r, FtxEvent *event, FtxError *err); /* fetches hypotheses */
 
 /* schedule.c */
-void schedule_ladders(FtxEngine *e);              /* e->step, e->decode, e->encode from the plan's programs */
+void schedule_ladders(FtxEngine *e); /* e->step, e->decode, e->encode from the plan's programs */
 /* The program that takes a step of so many tokens. */
 bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program);
-size_t schedule_live_bytes(const FtxEngine *e, int tokens); /* of IO, in a step of so many tokens */
-bool schedule_can_admit(const FtxEngine *e);      /* the first that waits */
-FtxStatus schedule_admit(FtxEngine *e, FtxError *err); /* waiting to running, while slots and pages last */
+size_t schedule_live_bytes(const FtxEngine *e, int tokens);        /* of IO, in a step of so many tokens */
+bool schedule_can_admit(const FtxEngine *e);                       /* the first that waits */
+FtxStatus schedule_admit(FtxEngine *e, FtxError *err);             /* waiting to running, while slots and pages last */
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err); /* a slot and pages, told to the device */
 void schedule_release(FtxEngine *e, Request *r);
 FtxStatus schedule_encode(FtxEngine *e, FtxError *err); /* the sources of all who came last */
-void schedule_compose(FtxEngine *e);              /* running to e->flight */
+void schedule_compose(FtxEngine *e);                    /* running to e->flight */
 /* e->flight to the IO block and to the device: its program, settings, tokens; nothing runs yet. */
 FtxStatus schedule_upload(FtxEngine *e, FtxError *err);
 

@@ -83,9 +83,9 @@ typedef struct FtxAllocator {
 
 typedef struct FtxOptions {
     FtxDeviceKind device;
-    int ordinal;                                        /* which CUDA device */
-    int threads;                                        /* CPU threads; 0: all the process may use */
-    const FtxAllocator *allocator;                      /* NULL: malloc */
+    int ordinal;                                          /* which CUDA device */
+    int threads;                                          /* CPU threads; 0: all the process may use */
+    const FtxAllocator *allocator;                        /* NULL: malloc */
     void (*log)(void *user, int level, const char *text); /* NULL: silent. level 0 note, 1 warning */
     void *log_user;
     uint64_t random_weights; /* not 0: fill the weights from this seed, read none (benchmarks) */
@@ -107,8 +107,8 @@ typedef struct FtxModelInfo {
     int max_top_k;
     int max_beams; /* 1: no beam search */
     FtxModelKind kind;
-    int source_context;        /* tokens of a source at most; 0: the model reads none */
-    int pooled, types;         /* of encoders: width of the vector a text (0: none), token types */
+    int source_context;                  /* tokens of a source at most; 0: the model reads none */
+    int pooled, types;                   /* of encoders: width of the vector a text (0: none), token types */
     uint64_t weight_bytes, engine_bytes; /* on the device */
     bool has_tokenizer;
 } FtxModelInfo;
@@ -119,8 +119,8 @@ void ftx_model_close(FtxModel *model); /* after all its engines; NULL is fine */
 
 /* Text to ids. Writes at most max ids and sets *n to the number there are (call again with more
  * room if *n > max). special: add what the tokenizer's post-processor adds (BOS). */
-FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, bool special, int32_t *ids,
-                       size_t max, size_t *n, FtxError *err);
+FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, bool special, int32_t *ids, size_t max,
+                       size_t *n, FtxError *err);
 
 /* Ids to text, all at once; same convention for max and *n, in bytes, no terminator.
  * skip_special: leave special tokens out. */
@@ -151,12 +151,12 @@ typedef struct FtxRequest {
     const int32_t *prefix;
     size_t prefix_count;
 
-    float temperature; /* 0: greedy */
-    int top_k;         /* 0: off */
-    float top_p;       /* 1: off */
-    float min_p;       /* 0: off */
-    float repetition_penalty; /* 1: off; over the last repetition_window tokens, prompt too */
-    int repetition_window;    /* 0: the whole context */
+    float temperature;                         /* 0: greedy */
+    int top_k;                                 /* 0: off */
+    float top_p;                               /* 1: off */
+    float min_p;                               /* 0: off */
+    float repetition_penalty;                  /* 1: off; over the last repetition_window tokens, prompt too */
+    int repetition_window;                     /* 0: the whole context */
     float presence_penalty, frequency_penalty; /* 0: off; over generated tokens */
     int no_repeat_ngram;                       /* 0: off */
     uint64_t seed;
@@ -176,7 +176,7 @@ typedef struct FtxRequest {
     int beams;            /* lanes; 0, 1: no beam search */
     float length_penalty; /* score = sum of log-probabilities / generated tokens ^ length_penalty */
     FtxEarly early_stopping;
-    int n_best;           /* hypotheses given out; 0: 1 */
+    int n_best; /* hypotheses given out; 0: 1 */
 
     bool logprobs; /* fill FtxEvent.logprob: log-softmax of the raw logits */
     bool logits;   /* keep the raw logits of the last prompt position: ftx_engine_logits */
@@ -198,8 +198,8 @@ typedef enum FtxFinish {
 typedef struct FtxEvent {
     uint64_t request;
     void *user;
-    int32_t token;   /* -1: none (cancelled) */
-    float logprob;   /* of `token` under the raw logits */
+    int32_t token; /* -1: none (cancelled) */
+    float logprob; /* of `token` under the raw logits */
     FtxFinish finish;
     const char *text; /* new text, whole characters only, none of an end id; valid until the next call */
     size_t text_bytes;

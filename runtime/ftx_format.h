@@ -44,7 +44,7 @@ typedef enum FtxSectionKind {
 typedef struct FtxHeader { /* 64 bytes */
     char magic[8];
     uint32_t format;
-    uint32_t sections;    /* how many */
+    uint32_t sections; /* how many */
     uint64_t file_bytes;
     uint64_t sections_at;
     uint64_t sections_checksum;
@@ -53,9 +53,9 @@ typedef struct FtxHeader { /* 64 bytes */
 } FtxHeader;
 
 typedef struct FtxSection { /* 48 bytes */
-    uint32_t kind;   /* FtxSectionKind */
-    uint32_t target; /* of plan sections and code; else 0 */
-    uint32_t rank;   /* of several GPUs; 0 */
+    uint32_t kind;          /* FtxSectionKind */
+    uint32_t target;        /* of plan sections and code; else 0 */
+    uint32_t rank;          /* of several GPUs; 0 */
     uint32_t reserved;
     uint64_t offset, bytes;
     uint64_t checksum;
@@ -92,35 +92,35 @@ typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2
 enum { FTX_MAX_ENDS = 8, FTX_MAX_BANNED = 8 };
 
 typedef struct FtxFacts { /* 320 bytes */
-    uint32_t name; /* str */
+    uint32_t name;        /* str */
     uint32_t vocab, hidden, layers, heads, kv_heads, head_dim;
     uint32_t context, sequences, tokens, kv_block, kv_pages;
     uint32_t logit_bias, end_ids; /* entries a request may bring */
     uint32_t n_ends;
-    int32_t ends[FTX_MAX_ENDS];   /* the model's end ids */
-    int32_t bos;                  /* -1: none. Added before text prompts by the tokenizer's rule */
-    uint64_t weight_bytes;        /* of the whole block */
-    uint32_t sidecar;             /* str: file beside this one that holds the weights; 0: inside */
-    uint32_t positions;           /* learned positions bound the context; 0: no bound */
+    int32_t ends[FTX_MAX_ENDS]; /* the model's end ids */
+    int32_t bos;                /* -1: none. Added before text prompts by the tokenizer's rule */
+    uint64_t weight_bytes;      /* of the whole block */
+    uint32_t sidecar;           /* str: file beside this one that holds the weights; 0: inside */
+    uint32_t positions;         /* learned positions bound the context; 0: no bound */
     uint64_t sidecar_checksum;
-    uint64_t parameters;          /* of the model, for people */
+    uint64_t parameters; /* of the model, for people */
     FtxDecode decode;
-    uint32_t kind;                /* FtxModelKind */
-    uint32_t source_context;      /* FTX_MODEL_SEQ2SEQ: tokens of a source at most; else 0 */
-    int32_t start;                /* FTX_MODEL_SEQ2SEQ: the decoder's first id; -1: none */
-    uint32_t pooled;              /* FTX_MODEL_ENCODER: width of the pooled vector; 0: none */
-    uint32_t types;               /* token types; 0: none */
-    uint32_t beams;               /* lanes that a request may have; 0, 1: no beam search */
-    int32_t pad;                  /* -1: none. For people: nothing here is ever padded */
+    uint32_t kind;           /* FtxModelKind */
+    uint32_t source_context; /* FTX_MODEL_SEQ2SEQ: tokens of a source at most; else 0 */
+    int32_t start;           /* FTX_MODEL_SEQ2SEQ: the decoder's first id; -1: none */
+    uint32_t pooled;         /* FTX_MODEL_ENCODER: width of the pooled vector; 0: none */
+    uint32_t types;          /* token types; 0: none */
+    uint32_t beams;          /* lanes that a request may have; 0, 1: no beam search */
+    int32_t pad;             /* -1: none. For people: nothing here is ever padded */
     uint32_t n_banned;
     int32_t banned[FTX_MAX_BANNED]; /* ids that are never sampled: bad words of one token */
-    uint32_t source_vocab;        /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
+    uint32_t source_vocab;          /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
     uint32_t reserved[8];
 } FtxFacts;
 
 typedef struct FtxWeight { /* 64 bytes */
-    uint32_t name; /* str */
-    uint32_t type; /* DType */
+    uint32_t name;         /* str */
+    uint32_t type;         /* DType */
     uint32_t rank;
     uint32_t kind; /* FtxWeightKind: how random weights are drawn */
     uint64_t dim[4];
@@ -153,9 +153,9 @@ enum { FTX_MAX_NAMED = 32 };
 typedef struct FtxPlan { /* 600 bytes */
     uint32_t target;
     uint32_t weight_type, compute_type, kv_type; /* DType */
-    uint64_t space_bytes[8];      /* by FtxSpace; [WEIGHTS] is the block's size */
-    uint64_t lower_bound;         /* of WORK: the largest sum of live bytes */
-    uint64_t named[FTX_MAX_NAMED]; /* offset of FTX_NAMED_x in its space */
+    uint64_t space_bytes[8];                     /* by FtxSpace; [WEIGHTS] is the block's size */
+    uint64_t lower_bound;                        /* of WORK: the largest sum of live bytes */
+    uint64_t named[FTX_MAX_NAMED];               /* offset of FTX_NAMED_x in its space */
     uint64_t named_bytes[FTX_MAX_NAMED];
 } FtxPlan;
 
@@ -171,16 +171,16 @@ enum { FTX_KERNEL_OVERLAP = 1 }; /* programmatic dependent launch: it waits insi
  * in the order of the contract's args: (ins, outs, scratch, zeroed), 8 bytes each. */
 typedef struct FtxKernel { /* 80 bytes */
     uint32_t kind;
-    uint32_t family;       /* str: "linear" */
-    uint32_t entry;        /* str: "linear__bf16_n640_k384_1f0c": the cubin's symbol */
+    uint32_t family; /* str: "linear" */
+    uint32_t entry;  /* str: "linear__bf16_n640_k384_1f0c": the cubin's symbol */
     uint32_t flags;
     uint32_t first_const, n_consts;
     uint32_t n_operands;
-    uint32_t block;        /* threads */
-    uint32_t smem;         /* dynamic shared memory, bytes */
-    uint32_t grid[3][2];   /* first word and number of words in EXPRS; variables VAR_T, VAR_S, VAR_SMS */
-    uint32_t moves[2];     /* bytes, an expression too; 0 words: unknown */
-    uint32_t matmul;       /* 1: counts as matrix work in profiles */
+    uint32_t block;               /* threads */
+    uint32_t smem;                /* dynamic shared memory, bytes */
+    uint32_t grid[3][2];          /* first word and number of words in EXPRS; variables VAR_T, VAR_S, VAR_SMS */
+    uint32_t moves[2];            /* bytes, an expression too; 0 words: unknown */
+    uint32_t matmul;              /* 1: counts as matrix work in profiles */
     uint32_t code_at, code_bytes; /* FTX_KERNEL_CUDA: its image in FTX_SEC_CUBIN; several kernels may
                                      name one image */
 } FtxKernel;
@@ -214,7 +214,7 @@ typedef enum FtxProgramKind { FTX_PROG_STEP = 1, FTX_PROG_DECODE, FTX_PROG_ENCOD
 
 typedef struct FtxProgram { /* 32 bytes */
     uint32_t kind;
-    uint32_t bucket;      /* T at most, grids are those of T = bucket; 0: any T, grids follow it */
+    uint32_t bucket; /* T at most, grids are those of T = bucket; 0: any T, grids follow it */
     uint32_t first_launch, n_launches;
     uint64_t work_bytes;
     uint64_t reserved;
@@ -234,10 +234,10 @@ typedef struct FtxOperand { /* 16 bytes */
 } FtxOperand;
 
 typedef struct FtxBuffer { /* 40 bytes */
-    uint32_t name; /* str */
+    uint32_t name;         /* str */
     uint32_t space;
-    uint32_t program;      /* of WORK buffers */
-    uint32_t first, last;  /* launches of the program between which it lives */
+    uint32_t program;     /* of WORK buffers */
+    uint32_t first, last; /* launches of the program between which it lives */
     uint32_t reserved;
     uint64_t offset, bytes;
 } FtxBuffer;

@@ -95,8 +95,7 @@ static void target_name(uint32_t target, char *text, size_t size)
     if (target == FTX_TARGET_CPU)
         snprintf(text, size, "cpu");
     else
-        snprintf(text, size, "%s_%u%s", target % 10 == 2 ? "compute" : "sm", target / 10,
-                 target % 10 == 1 ? "a" : "");
+        snprintf(text, size, "%s_%u%s", target % 10 == 2 ? "compute" : "sm", target / 10, target % 10 == 1 ? "a" : "");
 }
 
 static void list_targets(const Artifact *a, char *text, size_t size)
@@ -256,8 +255,8 @@ FtxStatus ftx_tokenize(const FtxModel *m, const char *text, size_t bytes, bool s
     return s;
 }
 
-FtxStatus ftx_detokenize(const FtxModel *m, const int32_t *ids, size_t count, bool skip_special, char *text,
-                         size_t max, size_t *n, FtxError *err)
+FtxStatus ftx_detokenize(const FtxModel *m, const int32_t *ids, size_t count, bool skip_special, char *text, size_t max,
+                         size_t *n, FtxError *err)
 {
     *n = 0;
     if (!m->tokenizer)

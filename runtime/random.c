@@ -50,9 +50,7 @@ void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t firs
     const size_t size = dtype_size(w->type);
 
     switch ((FtxWeightKind)w->kind) {
-    case FTX_WEIGHT_TABLE:
-        memcpy(p, (const char *)artifact_weight(a, index) + first * size, n * size);
-        return;
+    case FTX_WEIGHT_TABLE: memcpy(p, (const char *)artifact_weight(a, index) + first * size, n * size); return;
     case FTX_WEIGHT_GAIN: fill_constant(w, 1.0f, n, p); return;
     case FTX_WEIGHT_BIAS: fill_constant(w, 0.0f, n, p); return;
     case FTX_WEIGHT_MATRIX:

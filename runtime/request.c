@@ -136,8 +136,11 @@ static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, 
     if (q->stop_count)
         return ftx_fail(err, FTX_EINVAL, "stop: a beam search ends at ids, not at text: use stop_ids");
     r->n_best = q->n_best ? q->n_best : 1;
-    r->beam = (FtxBeam){.width = q->beams, .length_penalty = q->length_penalty, .early = (int)q->early_stopping,
-                        .forced_bos = f->decode.forced_bos, .forced_eos = f->decode.forced_eos};
+    r->beam = (FtxBeam){.width = q->beams,
+                        .length_penalty = q->length_penalty,
+                        .early = (int)q->early_stopping,
+                        .forced_bos = f->decode.forced_bos,
+                        .forced_eos = f->decode.forced_eos};
     return FTX_OK;
 }
 
@@ -160,8 +163,10 @@ static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxErr
         return ftx_fail(err, FTX_EINVAL, "bias_count: %zu, but the spec's limits.logit_bias is %u", q->bias_count,
                         f->logit_bias);
     if (q->bias_count > room)
-        return ftx_fail(err, FTX_EINVAL, "bias_count: %zu beside %u banned ids of the model, but the spec's "
-                        "limits.logit_bias is %u", q->bias_count, f->n_banned, f->logit_bias);
+        return ftx_fail(err, FTX_EINVAL,
+                        "bias_count: %zu beside %u banned ids of the model, but the spec's "
+                        "limits.logit_bias is %u",
+                        q->bias_count, f->n_banned, f->logit_bias);
     if (q->bias_count && (!q->bias_ids || !q->bias_values))
         return ftx_fail(err, FTX_EINVAL, "bias_ids or bias_values is NULL");
     for (size_t i = 0; i < q->bias_count; i++) {
@@ -273,8 +278,8 @@ static FtxStatus check_length(const Room *to, size_t n, FtxError *err)
     if (n == 0)
         return ftx_fail(err, FTX_EINVAL, "%s is empty: a model needs at least one token", to->what);
     if (n > to->most && to->whole)
-        return ftx_fail(err, FTX_EFULL, "%s has %zu tokens; with one new token that exceeds the context of %u", to->what,
-                        n, to->whole);
+        return ftx_fail(err, FTX_EFULL, "%s has %zu tokens; with one new token that exceeds the context of %u",
+                        to->what, n, to->whole);
     if (n > to->most)
         return ftx_fail(err, FTX_EFULL, "%s has %zu tokens; at most %u fit", to->what, n, to->most);
     return FTX_OK;
@@ -296,8 +301,9 @@ static FtxStatus fill_text(FtxEngine *e, const Room *to, const FtxRequest *q, in
     if (!e->model->tokenizer)
         return ftx_fail(err, FTX_EINVAL, "text: the artifact has no tokenizer: use ids");
     if (bytes > e->max_text)
-        return ftx_fail(err, FTX_EFULL, "%s has %zu bytes; for %u tokens the engine takes %zu: tokenize it and pass ids",
-                        to->what, bytes, to->most, e->max_text);
+        return ftx_fail(err, FTX_EFULL,
+                        "%s has %zu bytes; for %u tokens the engine takes %zu: tokenize it and pass ids", to->what,
+                        bytes, to->most, e->max_text);
     s = tokenizer_encode(e->model->tokenizer, e->scratch, q->text, bytes, !q->no_bos, to->ids, to->most, &n, err);
     if (!s)
         s = check_length(to, n, err);
@@ -350,7 +356,8 @@ static FtxStatus fill_prompt(FtxEngine *e, Request *r, const FtxRequest *q, FtxE
     if (q->text && q->ids)
         return ftx_fail(err, FTX_EINVAL, "text and ids are both set: a prompt is one of them");
     if (q->prefix_count && (!source || !q->prefix))
-        return ftx_fail(err, FTX_EINVAL, "prefix: %s", source ? "it is NULL" : "the model reads no source, so a prefix is a prompt");
+        return ftx_fail(err, FTX_EINVAL, "prefix: %s",
+                        source ? "it is NULL" : "the model reads no source, so a prefix is a prompt");
     if (q->text)
         s = fill_text(e, &to, q, count, err);
     else if (q->ids)

@@ -125,8 +125,13 @@ static uint32_t pack_sources(FtxEngine *e, uint32_t i, FtxStep *step)
         if (step->tokens + r->n_source > (int)e->facts->tokens)
             break;
         ((FtxRow *)engine_io(e, FTX_NAMED_rows))[step->rows] = (FtxRow){
-            .q_start = step->tokens, .q_len = r->n_source, .kv_len = r->n_source, .slot = r->slot,
-            .src_len = r->n_source, .src_slot = r->slot, .group = step->rows,
+            .q_start = step->tokens,
+            .q_len = r->n_source,
+            .kv_len = r->n_source,
+            .slot = r->slot,
+            .src_len = r->n_source,
+            .src_slot = r->slot,
+            .group = step->rows,
         };
         for (int k = 0; k < r->n_source; k++)
             token[k] = (FtxToken){r->source[k], k, step->rows, 0};
@@ -280,8 +285,10 @@ static void write_row(FtxEngine *e, int i)
     for (int k = 0; k < w->count; k++) {
         const int pos = w->from + k;
 
-        token[k] = (FtxToken){pos < r->prompt ? r->ids[pos] : r->beam.width ? e->lanes[slot].token : r->last, pos, i,
-                              slot};
+        token[k] = (FtxToken){pos < r->prompt ? r->ids[pos]
+                              : r->beam.width ? e->lanes[slot].token
+                                              : r->last,
+                              pos, i, slot};
     }
 }
 

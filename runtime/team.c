@@ -27,8 +27,8 @@ typedef struct Share {
 struct Team {
     Memory memory;
     size_t bytes;
-    int threads; /* with the caller */
-    int started; /* workers that run */
+    int threads;       /* with the caller */
+    int started;       /* workers that run */
     pthread_t *worker; /* [threads - 1] */
     TeamJob *job;      /* of the pieces up to `end`; read by who has claimed a share of one */
     void *user;

@@ -13,11 +13,11 @@ typedef struct ArtifactParts {
     const Plan *plans;
     const Code *codes; /* one a plan; empty for the CPU */
     size_t n_plans;
-    const Checkpoint *checkpoint;          /* NULL: no weights stored (random at open) */
-    const void *tokenizer;                 /* compiled tables; NULL: none */
+    const Checkpoint *checkpoint; /* NULL: no weights stored (random at open) */
+    const void *tokenizer;        /* compiled tables; NULL: none */
     size_t tokenizer_bytes;
-    const char *build;                     /* text of FTX_SEC_BUILD */
-    bool sidecar;                          /* weights into FILE.ftxw */
+    const char *build;   /* text of FTX_SEC_BUILD */
+    bool sidecar;        /* weights into FILE.ftxw */
     const void *program; /* goes before the artifact, and makes the file executable; NULL: none */
     size_t program_bytes;
 } ArtifactParts;

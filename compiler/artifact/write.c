@@ -30,7 +30,10 @@ typedef struct Piece { /* a section, and its bytes unless they are streamed */
 typedef struct Writer {
     const ArtifactParts *parts;
     Arena *keep;
-    struct { Piece *at; size_t n, cap; } pieces;
+    struct {
+        Piece *at;
+        size_t n, cap;
+    } pieces;
     Bytes strings;
     uint32_t *slots; /* of the strings: open addressing over hashes, offset + 1; 0 is free */
     size_t n_slots, n_strings;
@@ -334,8 +337,8 @@ static bool put_sections(Writer *w, FileOut *out, uint64_t table_at, Diag *d)
     h.sections_checksum = hash64(table, w->pieces.n * sizeof *table);
     h.version_major = FTX_VERSION_MAJOR;
     h.version_minor = FTX_VERSION_MINOR;
-    return put(out, w->base + table_at, table, w->pieces.n * sizeof *table, d) &&
-           put(out, w->base, &h, sizeof h, d) && put_program(w, out, h.file_bytes, d);
+    return put(out, w->base + table_at, table, w->pieces.n * sizeof *table, d) && put(out, w->base, &h, sizeof h, d) &&
+           put_program(w, out, h.file_bytes, d);
 }
 
 static bool commit(FileOut **out, Diag *d)

@@ -69,8 +69,8 @@ typedef struct Const {
 /* A contract with its constants fixed: what instantiate turns into text and code. */
 typedef struct Instance {
     const Contract *contract;
-    const char *family;   /* "linear" */
-    const char *entry;    /* extern "C" name, made of its facts; unique */
+    const char *family; /* "linear" */
+    const char *entry;  /* extern "C" name, made of its facts; unique */
     KernelDevice device;
     const char *template_name; /* "linear.cu"; NULL for cpu, matmul */
     Const *consts;

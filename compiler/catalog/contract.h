@@ -17,7 +17,7 @@ typedef struct ContractArg {
     const char *name; /* "x"; of a named buffer "token" */
     int named;        /* FTX_NAMED_x; -1: bound by the match line */
     bool out;
-    bool shaped;      /* it has [..] */
+    bool shaped; /* it has [..] */
     uint32_t rank;
     const char *dims[IR_MAX_RANK]; /* "M", "2*F" */
     DType type;                    /* storage asked for; DT_NONE: any */
@@ -41,7 +41,10 @@ typedef struct NamedText { /* NAME and an expression, where it stands */
 typedef struct MatchLine {
     int out; /* index into args of what it computes; -1: no buffer */
     const Pattern *root;
-    struct { NamedText *at; size_t n, cap; } consts;
+    struct {
+        NamedText *at;
+        size_t n, cap;
+    } consts;
     Loc loc;
 } MatchLine;
 
@@ -59,10 +62,22 @@ struct Contract {
     KernelDevice device;
     const char *template_name; /* NULL: cpu, matmul */
     Loc loc;
-    struct { ContractArg *at; size_t n, cap; } args;
-    struct { MatchLine *at; size_t n, cap; } matches;
-    struct { ContractConst *at; size_t n, cap; } consts;
-    struct { NamedText *at; size_t n, cap; } fits, scratch, zeroed;
+    struct {
+        ContractArg *at;
+        size_t n, cap;
+    } args;
+    struct {
+        MatchLine *at;
+        size_t n, cap;
+    } matches;
+    struct {
+        ContractConst *at;
+        size_t n, cap;
+    } consts;
+    struct {
+        NamedText *at;
+        size_t n, cap;
+    } fits, scratch, zeroed;
     RowsServed rows;
     NamedText grid[3], block, smem, moves, flops; /* text NULL: not given */
     bool matmul, overlap;
@@ -70,11 +85,11 @@ struct Contract {
 
 /* The program a match is asked for. */
 typedef struct ProgramFacts {
-    const Graph *g;    /* with the target's types */
+    const Graph *g; /* with the target's types */
     bool decode, encode;
-    int64_t bucket;    /* 0: exact */
+    int64_t bucket; /* 0: exact */
     int64_t t_max, s_max;
-    uint32_t arch;     /* 80, 90 ...; 0: CPU */
+    uint32_t arch; /* 80, 90 ...; 0: CPU */
     int64_t smem;
     DType kv;
     uint32_t target;
@@ -84,10 +99,13 @@ typedef struct Binding {
     const Contract *contract;
     const MatchLine *line;
     Id root;
-    Id arg[CONTRACT_MAX_ARGS];         /* by index of args; 0: not bound */
-    Id covered[CONTRACT_MAX_COVERED];  /* outermost first; ids() included */
+    Id arg[CONTRACT_MAX_ARGS];        /* by index of args; 0: not bound */
+    Id covered[CONTRACT_MAX_COVERED]; /* outermost first; ids() included */
     uint32_t n_covered;
-    struct { const char *name; Dim dim; } dims[CONTRACT_MAX_DIMS];
+    struct {
+        const char *name;
+        Dim dim;
+    } dims[CONTRACT_MAX_DIMS];
     uint32_t n_dims;
 } Binding;
 
@@ -96,12 +114,12 @@ uint32_t match_ways(const MatchLine *line);
 
 /* Whether the line's tree, read in one of its ways, stands in the graph with its root at v.
  * uses: ir_uses of the graph. On false `reason` (may be NULL) says why, in the arena of reasons. */
-bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, const MatchLine *line, uint32_t way,
-              Id v, Binding *b, const char **reason, Arena *scratch);
+bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, const MatchLine *line, uint32_t way, Id v,
+              Binding *b, const char **reason, Arena *scratch);
 
 /* What a match costs and needs once its constants are fixed. */
 typedef struct Fitted {
-    Instance *instance; /* in `keep` */
+    Instance *instance;            /* in `keep` */
     int64_t scratch[4], zeroed[4]; /* bytes, as many as the contract has */
     double moves, flops;           /* at T_MAX and S_MAX; moves < 0: not given */
 } Fitted;

@@ -14,8 +14,8 @@ typedef struct Scope {
     const Binding *b;
     Const consts[CONTRACT_MAX_CONSTS]; /* by place in c->consts */
     bool have[CONTRACT_MAX_CONSTS];
-    bool live;      /* T, S, SMS and live dimensions are variables */
-    bool at_most;   /* T, S and live dimensions are their largest values */
+    bool live;    /* T, S, SMS and live dimensions are variables */
+    bool at_most; /* T, S and live dimensions are their largest values */
 } Scope;
 
 /* --- names ------------------------------------------------------------------------------------- */
@@ -186,11 +186,23 @@ static bool lookup_builtin(const Scope *s, const char *name, ExprKind *kind, int
         const char *name;
         int64_t value;
     } names[] = {
-        {"T_MAX", f->t_max}, {"S_MAX", f->s_max}, {"BUCKET", f->bucket}, {"DECODE", f->decode},
-        {"ARCH", f->arch}, {"SMEM", f->smem}, {"CONTEXT", l->context}, {"BLOCK", l->kv_block},
-        {"PAGES", l->kv_pages}, {"SEQUENCES", l->sequences}, {"TOKENS", l->tokens},
-        {"LOGIT_BIAS", l->logit_bias}, {"END_IDS", l->end_ids}, {"ENCODE", f->encode}, {"SOURCE", l->source},
-        {"ARCH_A", f->target % 10 == 1}, {"BEAMS", l->beams > 1 ? l->beams : 0},
+        {"T_MAX", f->t_max},
+        {"S_MAX", f->s_max},
+        {"BUCKET", f->bucket},
+        {"DECODE", f->decode},
+        {"ARCH", f->arch},
+        {"SMEM", f->smem},
+        {"CONTEXT", l->context},
+        {"BLOCK", l->kv_block},
+        {"PAGES", l->kv_pages},
+        {"SEQUENCES", l->sequences},
+        {"TOKENS", l->tokens},
+        {"LOGIT_BIAS", l->logit_bias},
+        {"END_IDS", l->end_ids},
+        {"ENCODE", f->encode},
+        {"SOURCE", l->source},
+        {"ARCH_A", f->target % 10 == 1},
+        {"BEAMS", l->beams > 1 ? l->beams : 0},
     };
     static const char *const variables[VAR_COUNT] = {[VAR_T] = "T", [VAR_S] = "S", [VAR_SMS] = "SMS"};
 
@@ -507,8 +519,13 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
     if (!choose(&s, 0, scratch, reason))
         return false;
     out->instance = in = arena_new(keep, Instance);
-    *in = (Instance){.contract = c, .family = c->family, .device = c->device, .template_name = c->template_name,
-                     .overlap = c->overlap, .matmul = c->matmul, .n_consts = c->consts.n};
+    *in = (Instance){.contract = c,
+                     .family = c->family,
+                     .device = c->device,
+                     .template_name = c->template_name,
+                     .overlap = c->overlap,
+                     .matmul = c->matmul,
+                     .n_consts = c->consts.n};
     in->consts = arena_array(keep, Const, c->consts.n);
     memcpy(in->consts, s.consts, sizeof *s.consts * c->consts.n);
     if (!fix_launch(&s, in, out, scratch, reason))

@@ -37,7 +37,7 @@ static bool inner_may_vanish(const Matcher *m, Id v)
     const Graph *g = m->f->g;
 
     if (ir_value(g, v)->op == OP_IDS)
-        return true; /* the host writes ids: nothing computes them */
+        return true;      /* the host writes ids: nothing computes them */
     if (v == g->logits) { /* they are asked for by name: the kernel must write them */
         for (size_t i = 0; i < m->c->args.n; i++)
             if (m->c->args.at[i].named == FTX_NAMED_logits && m->c->args.at[i].out)
@@ -191,8 +191,8 @@ DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i)
     return b->arg[i] ? ir_value(f->g, b->arg[i])->type : DT_FP32;
 }
 
-bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, const MatchLine *line, uint32_t way,
-              Id v, Binding *b, const char **reason, Arena *scratch)
+bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, const MatchLine *line, uint32_t way, Id v,
+              Binding *b, const char **reason, Arena *scratch)
 {
     Matcher m = {f, uses, c, way, b, reason, scratch};
 

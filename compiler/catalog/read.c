@@ -9,7 +9,10 @@
 typedef struct Reader {
     Arena *keep;
     Contract *c; /* the one being read; NULL before its `kernel` line */
-    struct { Contract **at; size_t n, cap; } all;
+    struct {
+        Contract **at;
+        size_t n, cap;
+    } all;
     Loc loc;
     const char *at; /* in the line */
     Diag *d;
@@ -180,7 +183,8 @@ static const Pattern *read_pattern(Reader *r, int depth)
     }
     while (!accept(r, ")")) {
         if (n == IR_MAX_ARGS || !ir_op_arg(p->op, n, declared, &optional)) {
-            diag_error(r->d, r->loc, "contract: %s takes %s", s, *ir_op_args(p->op) ? ir_op_args(p->op) : "no arguments");
+            diag_error(r->d, r->loc, "contract: %s takes %s", s,
+                       *ir_op_args(p->op) ? ir_op_args(p->op) : "no arguments");
             return NULL;
         }
         p->sub[n] = read_pattern(r, depth + 1);

@@ -17,8 +17,10 @@ typedef struct Options {
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
     {"--sequences", 0, OPT_TEXT, "1,8,64", "decode steps with so many sequences", AT(sequences), 0},
-    {"--context", 0, OPT_TEXT, "128,2048", "each with so many tokens before; of an encoder's texts the mean length", AT(context), 0},
-    {"--prompt", 0, OPT_TEXT, "512,2048", "prompt steps of so many tokens, one sequence; of an encoder the longest text", AT(prompt), 0},
+    {"--context", 0, OPT_TEXT, "128,2048", "each with so many tokens before; of an encoder's texts the mean length",
+     AT(context), 0},
+    {"--prompt", 0, OPT_TEXT, "512,2048",
+     "prompt steps of so many tokens, one sequence; of an encoder the longest text", AT(prompt), 0},
     {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30)", AT(repeat), AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
@@ -76,7 +78,8 @@ int command_bench(int argc, char **argv)
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("bench", "%s", error);
     if (o.help) {
-        printf("ftxc bench FILE.ftx [options]\n\nTimes single steps: on a GPU by its own events, on the CPU by the clock.\n\n");
+        printf("ftxc bench FILE.ftx [options]\n\nTimes single steps: on a GPU by its own events, on the CPU by the "
+               "clock.\n\n");
         options_help(table, LEN(table));
         return EXIT_DONE;
     }

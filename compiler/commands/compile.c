@@ -18,8 +18,11 @@ typedef struct Options {
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
-    {"--output", 'o', OPT_TEXT, "FILE", "the artifact to write (default: NAME.ftx; NAME with --exe; NAME from the spec)", AT(out), 0},
-    {"--target", 't', OPT_TEXT, "LIST", "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a, all; ptx: for other GPUs (default: cpu and this GPU)", AT(targets), 0},
+    {"--output", 'o', OPT_TEXT, "FILE",
+     "the artifact to write (default: NAME.ftx; NAME with --exe; NAME from the spec)", AT(out), 0},
+    {"--target", 't', OPT_TEXT, "LIST",
+     "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a, all; ptx: for other GPUs (default: cpu and this GPU)",
+     AT(targets), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
     {"--exe", 0, OPT_FLAG, NULL, "write a program that needs nothing else: ./NAME \"Once upon a time\"", AT(exe), 0},
     {"--sidecar", 0, OPT_FLAG, NULL, "weights into FILE.ftxw beside the artifact", AT(sidecar), 0},
@@ -87,7 +90,8 @@ int command_compile(int argc, char **argv)
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("compile", "%s", error);
     if (o.help) {
-        printf("ftxc compile SPEC|DIR [options]\n\nCompiles a model spec (model.lua), or a folder with a Hugging Face checkout\n"
+        printf("ftxc compile SPEC|DIR [options]\n\nCompiles a model spec (model.lua), or a folder with a Hugging Face "
+               "checkout\n"
                "(config.json, safetensors, tokenizer.json), into one artifact.\n\n");
         options_help(table, LEN(table));
         printf("\nExamples:\n  ftxc compile specs/fable.lua -o fable.ftx\n"
@@ -104,10 +108,18 @@ int command_compile(int argc, char **argv)
     for (size_t i = 0; i < o.defines.n; i++)
         overrides[i].text = o.defines.at[i];
     c = (CompileOptions){
-        .spec = rest.at[0], .out = o.out ? o.out : default_out(rest.at[0], o.exe, keep), .targets = o.targets,
-        .overrides = overrides, .n_overrides = o.defines.n, .no_weights = o.no_weights, .sidecar = o.sidecar,
-        .quiet = o.quiet, .program = o.exe ? embedded_runner : NULL,
-        .program_bytes = o.exe ? (size_t)(embedded_runner_end - embedded_runner) : 0, .emit = o.emit, .dump = {o.dump, o.dump_dir ? o.dump_dir : "."},
+        .spec = rest.at[0],
+        .out = o.out ? o.out : default_out(rest.at[0], o.exe, keep),
+        .targets = o.targets,
+        .overrides = overrides,
+        .n_overrides = o.defines.n,
+        .no_weights = o.no_weights,
+        .sidecar = o.sidecar,
+        .quiet = o.quiet,
+        .program = o.exe ? embedded_runner : NULL,
+        .program_bytes = o.exe ? (size_t)(embedded_runner_end - embedded_runner) : 0,
+        .emit = o.emit,
+        .dump = {o.dump, o.dump_dir ? o.dump_dir : "."},
     };
     if (!can_write(c.out)) {
         code = EXIT_FAILED;
@@ -115,10 +127,11 @@ int command_compile(int argc, char **argv)
         fprintf(stderr, "ftxc: %s\n", d.text);
         code = EXIT_MISTAKE;
     } else if (o.json) {
-        printf("{\"artifact\": \"%s\", \"name\": \"%s\", \"targets\": \"%s\", \"kernels\": %zu, \"weight_bytes\": %llu, "
-               "\"work_bytes\": %llu, \"work_lower_bound\": %llu, \"seconds\": %.3f}\n",
-               c.out, r.name, r.targets, r.n_instances, (unsigned long long)r.weight_bytes,
-               (unsigned long long)r.work_bytes, (unsigned long long)r.lower_bound, seconds() - start);
+        printf(
+            "{\"artifact\": \"%s\", \"name\": \"%s\", \"targets\": \"%s\", \"kernels\": %zu, \"weight_bytes\": %llu, "
+            "\"work_bytes\": %llu, \"work_lower_bound\": %llu, \"seconds\": %.3f}\n",
+            c.out, r.name, r.targets, r.n_instances, (unsigned long long)r.weight_bytes,
+            (unsigned long long)r.work_bytes, (unsigned long long)r.lower_bound, seconds() - start);
     } else if (!o.quiet) {
         printf("%s: %s for %s; %zu kernels, weights %.1f MB, workspace %.2f MB (lower bound %.2f); %.2f s\n", c.out,
                r.name, r.targets, r.n_instances, (double)r.weight_bytes * 1e-6, (double)r.work_bytes * 1e-6,

@@ -65,7 +65,8 @@ int command_score(int argc, char **argv)
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("score", "%s", error);
     if (o.help) {
-        printf("ftxc score FILE.ftx TEXTFILE\n\nMean loss and perplexity of a text (at most the model's context) under the model.\n\n");
+        printf("ftxc score FILE.ftx TEXTFILE\n\nMean loss and perplexity of a text (at most the model's context) under "
+               "the model.\n\n");
         options_help(table, LEN(table));
         return EXIT_DONE;
     }

@@ -31,7 +31,8 @@ int command_show(int argc, char **argv)
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("show", "%s", error);
     if (o.help) {
-        printf("ftxc show FILE.ftx [options]\n\nWhat an artifact holds: facts, limits, sections, weights, programs.\n\n");
+        printf(
+            "ftxc show FILE.ftx [options]\n\nWhat an artifact holds: facts, limits, sections, weights, programs.\n\n");
         options_help(table, LEN(table));
         return EXIT_DONE;
     }

@@ -46,7 +46,8 @@ int command_opt(int argc, char **argv)
     if (!options_parse(opt_table, LEN(opt_table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("opt", "%s", error);
     if (o.help) {
-        printf("ftxc opt FILE.ir --pass=NAME[,NAME]\n\nRuns passes over a graph's text and prints what they leave.\n\n");
+        printf(
+            "ftxc opt FILE.ir --pass=NAME[,NAME]\n\nRuns passes over a graph's text and prints what they leave.\n\n");
         options_help(opt_table, LEN(opt_table));
         printf("\nPasses:\n");
 #define PASS(key, name, needs, gives, what) printf("  %c  %-10s leaves the graph with %s\n", key, #name, what);
@@ -116,7 +117,8 @@ int command_why(int argc, char **argv)
     if (!options_parse(why_table, LEN(why_table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("why", "%s", error);
     if (o.help) {
-        printf("ftxc why SPEC|DIR [%%VALUE]\n\nWithout a value: prints the graph after its passes. With one: the kernels that could\n"
+        printf("ftxc why SPEC|DIR [%%VALUE]\n\nWithout a value: prints the graph after its passes. With one: the "
+               "kernels that could\n"
                "compute it, the cost of each, and the reason for the choice.\n\n");
         options_help(why_table, LEN(why_table));
         return EXIT_DONE;

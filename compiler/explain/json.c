@@ -23,15 +23,14 @@ static json_t *facts_json(const Artifact *a)
 
     for (uint32_t i = 0; i < f->n_ends; i++)
         json_array_append_new(ends, json_integer(f->ends[i]));
-    return json_pack("{so,so,si,si,si,si,si,si,si,si,si,si,si,si,si,so,si,so,so,so}", "name",
-                     text(artifact_string(a, f->name)), "parameters", number(f->parameters), "vocab", (int)f->vocab,
-                     "hidden", (int)f->hidden, "layers", (int)f->layers, "heads", (int)f->heads, "kv_heads",
-                     (int)f->kv_heads, "head_dim", (int)f->head_dim, "context", (int)f->context, "sequences",
-                     (int)f->sequences, "tokens", (int)f->tokens, "kv_block", (int)f->kv_block, "kv_pages",
-                     (int)f->kv_pages, "logit_bias", (int)f->logit_bias, "end_ids", (int)f->end_ids, "ends", ends,
-                     "bos", (int)f->bos, "weight_bytes", number(f->weight_bytes), "sidecar",
-                     f->sidecar ? text(artifact_string(a, f->sidecar)) : json_null(), "tokenizer",
-                     json_boolean(a->tokenizer));
+    return json_pack(
+        "{so,so,si,si,si,si,si,si,si,si,si,si,si,si,si,so,si,so,so,so}", "name", text(artifact_string(a, f->name)),
+        "parameters", number(f->parameters), "vocab", (int)f->vocab, "hidden", (int)f->hidden, "layers", (int)f->layers,
+        "heads", (int)f->heads, "kv_heads", (int)f->kv_heads, "head_dim", (int)f->head_dim, "context", (int)f->context,
+        "sequences", (int)f->sequences, "tokens", (int)f->tokens, "kv_block", (int)f->kv_block, "kv_pages",
+        (int)f->kv_pages, "logit_bias", (int)f->logit_bias, "end_ids", (int)f->end_ids, "ends", ends, "bos",
+        (int)f->bos, "weight_bytes", number(f->weight_bytes), "sidecar",
+        f->sidecar ? text(artifact_string(a, f->sidecar)) : json_null(), "tokenizer", json_boolean(a->tokenizer));
 }
 
 static json_t *decode_json(const FtxDecode *d)
@@ -52,12 +51,10 @@ static json_t *sections_json(const Artifact *a)
         char sum[17];
 
         snprintf(sum, sizeof sum, "%016llx", (unsigned long long)s->checksum);
-        json_array_append_new(list, json_pack("{ss,ss,so,so,ss}", "kind", artifact_section_name(s->kind), "target",
-                                              s->kind >= FTX_SEC_PLAN && s->kind <= FTX_SEC_SOURCE
-                                                  ? window_target(s->target)
-                                                  : "",
-                                              "offset", number(s->offset), "bytes", number(s->bytes), "checksum",
-                                              sum));
+        json_array_append_new(
+            list, json_pack("{ss,ss,so,so,ss}", "kind", artifact_section_name(s->kind), "target",
+                            s->kind >= FTX_SEC_PLAN && s->kind <= FTX_SEC_SOURCE ? window_target(s->target) : "",
+                            "offset", number(s->offset), "bytes", number(s->bytes), "checksum", sum));
     }
     return list;
 }
@@ -72,10 +69,9 @@ static json_t *weights_json(const Artifact *a)
 
         for (uint32_t k = 0; k < w->rank; k++)
             json_array_append_new(shape, number(w->dim[k]));
-        json_array_append_new(list, json_pack("{so,ss,ss,so,so,so}", "name", text(artifact_string(a, w->name)),
-                                              "type", dtype_name((DType)w->type), "kind",
-                                              window_weight_kind(w->kind), "shape", shape, "offset",
-                                              number(w->offset), "bytes", number(w->bytes)));
+        json_array_append_new(list, json_pack("{so,ss,ss,so,so,so}", "name", text(artifact_string(a, w->name)), "type",
+                                              dtype_name((DType)w->type), "kind", window_weight_kind(w->kind), "shape",
+                                              shape, "offset", number(w->offset), "bytes", number(w->bytes)));
     }
     return list;
 }
@@ -122,15 +118,15 @@ static json_t *programs_json(const Artifact *a, const ArtifactPlan *p)
         for (uint32_t k = 0; k < g->n_launches; k++) {
             const FtxLaunch *l = &p->launches[g->first_launch + k];
 
-            json_array_append_new(launches, json_pack("{so,si}", "label", text(artifact_string(a, l->label)),
-                                                      "kernel", (int)l->kernel));
+            json_array_append_new(
+                launches, json_pack("{so,si}", "label", text(artifact_string(a, l->label)), "kernel", (int)l->kernel));
         }
         json_array_append_new(list, json_pack("{ss,si,so,so,so}", "kind",
                                               g->kind == FTX_PROG_DECODE   ? "decode"
                                               : g->kind == FTX_PROG_ENCODE ? "encode"
-                                                                           : "step", "bucket",
-                                              (int)g->bucket, "work_bytes", number(g->work_bytes), "live_bytes",
-                                              number(window_live_peak(p, i, &at)), "launches", launches));
+                                                                           : "step",
+                                              "bucket", (int)g->bucket, "work_bytes", number(g->work_bytes),
+                                              "live_bytes", number(window_live_peak(p, i, &at)), "launches", launches));
     }
     return list;
 }
@@ -142,10 +138,10 @@ static json_t *buffers_json(const Artifact *a, const ArtifactPlan *p)
     for (uint32_t i = 0; i < p->n_buffers; i++) {
         const FtxBuffer *b = &p->buffers[i];
 
-        json_array_append_new(list, json_pack("{so,ss,si,si,si,so,so}", "name", text(artifact_string(a, b->name)),
-                                              "space", window_space(b->space), "program", (int)b->program, "first",
-                                              (int)b->first, "last", (int)b->last, "offset", number(b->offset),
-                                              "bytes", number(b->bytes)));
+        json_array_append_new(list,
+                              json_pack("{so,ss,si,si,si,so,so}", "name", text(artifact_string(a, b->name)), "space",
+                                        window_space(b->space), "program", (int)b->program, "first", (int)b->first,
+                                        "last", (int)b->last, "offset", number(b->offset), "bytes", number(b->bytes)));
     }
     return list;
 }
@@ -157,10 +153,10 @@ static json_t *plan_json(const Artifact *a, const ArtifactPlan *p)
     for (uint32_t s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++)
         json_object_set_new(spaces, window_space(s), number(p->head->space_bytes[s]));
     return json_pack("{ss,ss,ss,ss,so,so,so,so,so}", "target", window_target(p->head->target), "weight_type",
-                     dtype_name((DType)p->head->weight_type), "compute_type",
-                     dtype_name((DType)p->head->compute_type), "kv_type", dtype_name((DType)p->head->kv_type),
-                     "bytes", spaces, "lower_bound", number(p->head->lower_bound), "kernels", kernels_json(a, p),
-                     "programs", programs_json(a, p), "buffers", buffers_json(a, p));
+                     dtype_name((DType)p->head->weight_type), "compute_type", dtype_name((DType)p->head->compute_type),
+                     "kv_type", dtype_name((DType)p->head->kv_type), "bytes", spaces, "lower_bound",
+                     number(p->head->lower_bound), "kernels", kernels_json(a, p), "programs", programs_json(a, p),
+                     "buffers", buffers_json(a, p));
 }
 
 FtxStatus show_json(const Artifact *a, const char *path, bool verified, FILE *out, FtxError *err)
@@ -171,10 +167,10 @@ FtxStatus show_json(const Artifact *a, const char *path, bool verified, FILE *ou
     for (uint32_t i = 0; i < a->n_plans; i++)
         json_array_append_new(plans, plan_json(a, &a->plans[i]));
     root = json_pack("{so,so,si,si,si,so,so,so,so,so,so,so}", "file", text(path), "bytes", number(a->map.bytes),
-                     "format", (int)a->header->format, "version_major", (int)a->header->version_major,
-                     "version_minor", (int)a->header->version_minor, "build", text(a->build), "verified",
-                     json_boolean(verified), "model", facts_json(a), "decode", decode_json(&a->facts->decode),
-                     "sections", sections_json(a), "weights", weights_json(a), "plans", plans);
+                     "format", (int)a->header->format, "version_major", (int)a->header->version_major, "version_minor",
+                     (int)a->header->version_minor, "build", text(a->build), "verified", json_boolean(verified),
+                     "model", facts_json(a), "decode", decode_json(&a->facts->decode), "sections", sections_json(a),
+                     "weights", weights_json(a), "plans", plans);
     failed = !root || json_dumpf(root, out, JSON_INDENT(2)) || fputc('\n', out) == EOF;
     json_decref(root);
     return failed ? ftx_fail(err, FTX_EIO, "%s: its description cannot be written", path) : FTX_OK;

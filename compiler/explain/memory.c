@@ -74,12 +74,15 @@ static void show_program(const Artifact *a, const ArtifactPlan *p, uint32_t prog
     if (n)
         qsort(list, n, sizeof *list, by_place);
     live = window_live_peak(p, program, &at);
-    fprintf(out, "\n  %s: workspace %s, at most %s live at once (launch %u)%s\n", window_program(g),
-            window_bytes(end), window_bytes(live), at,
-            end == live ? ": as small as it can be" : "");
+    fprintf(out, "\n  %s: workspace %s, at most %s live at once (launch %u)%s\n", window_program(g), window_bytes(end),
+            window_bytes(live), at, end == live ? ": as small as it can be" : "");
     fprintf(out, "    %10s  %10s  launch 0%*s%u\n", "offset", "bytes",
-            columns > 11 ? (int)columns - 8 - (g->n_launches > 99 ? 3 : g->n_launches > 9 ? 2 : 1) : 1, "",
-            g->n_launches ? g->n_launches - 1 : 0);
+            columns > 11 ? (int)columns - 8 -
+                               (g->n_launches > 99  ? 3
+                                : g->n_launches > 9 ? 2
+                                                    : 1)
+                         : 1,
+            "", g->n_launches ? g->n_launches - 1 : 0);
     for (size_t i = 0, k; i < n; i = k) {
         for (k = i + 1; k < n && list[k]->offset == list[i]->offset && list[k]->bytes == list[i]->bytes;)
             k++;

@@ -12,11 +12,13 @@ static void show_decode(const FtxDecode *d, FILE *out)
     if (d->temperature <= 0)
         fprintf(out, "greedy");
     else
-        fprintf(out, "temperature %g, top_k %d, top_p %g, min_p %g", (double)d->temperature, d->top_k,
-                (double)d->top_p, (double)d->min_p);
-    fprintf(out, " (top_k at most %d)\n               repetition %g over %s%.0d, presence %g, frequency %g, no_repeat_ngram %d\n",
-            d->max_top_k, (double)d->repetition, d->window ? "the last " : "all tokens", d->window,
-            (double)d->presence, (double)d->frequency, d->ngram);
+        fprintf(out, "temperature %g, top_k %d, top_p %g, min_p %g", (double)d->temperature, d->top_k, (double)d->top_p,
+                (double)d->min_p);
+    fprintf(out,
+            " (top_k at most %d)\n               repetition %g over %s%.0d, presence %g, frequency %g, no_repeat_ngram "
+            "%d\n",
+            d->max_top_k, (double)d->repetition, d->window ? "the last " : "all tokens", d->window, (double)d->presence,
+            (double)d->frequency, d->ngram);
 }
 
 static void show_beams(const FtxFacts *f, FILE *out)
@@ -24,8 +26,9 @@ static void show_beams(const FtxFacts *f, FILE *out)
     static const char *const early[] = {"false", "true", "never"}; /* FtxEarly */
 
     if (f->beams > 1)
-        fprintf(out, "  beams        %d of at most %u, length penalty %g, early stopping %s, %d best\n", f->decode.beams,
-                f->beams, (double)f->decode.length_penalty, early[f->decode.early_stopping], f->decode.n_best);
+        fprintf(out, "  beams        %d of at most %u, length penalty %g, early stopping %s, %d best\n",
+                f->decode.beams, f->beams, (double)f->decode.length_penalty, early[f->decode.early_stopping],
+                f->decode.n_best);
 }
 
 static void show_model(const Artifact *a, const char *path, FILE *out)
@@ -51,7 +54,9 @@ static void show_model(const Artifact *a, const char *path, FILE *out)
         fprintf(out, "%s\n", f->n_ends ? "" : "none");
     fprintf(out, "  tokenizer    %s\n", a->tokenizer ? window_bytes(a->tokenizer_bytes) : "none: ids only");
     fprintf(out, "  weights      %s%s%s\n", window_bytes(f->weight_bytes),
-            f->sidecar ? " in " : a->weight_data ? "" : ", not stored: drawn at random",
+            f->sidecar       ? " in "
+            : a->weight_data ? ""
+                             : ", not stored: drawn at random",
             f->sidecar ? artifact_string(a, f->sidecar) : "");
     for (const char *line = a->build, *end; *line; line = *end ? end + 1 : end) {
         end = strchr(line, '\n');
@@ -79,8 +84,7 @@ static void show_weights(const Artifact *a, FILE *out)
         const FtxWeight *w = &a->weights[i];
 
         fprintf(out, "   %10s  %10s  %-4s  %-16s %-7s %s\n", window_bytes(w->offset), window_bytes(w->bytes),
-                dtype_name((DType)w->type), window_shape(w), window_weight_kind(w->kind),
-                artifact_string(a, w->name));
+                dtype_name((DType)w->type), window_shape(w), window_weight_kind(w->kind), artifact_string(a, w->name));
     }
 }
 
@@ -111,7 +115,8 @@ static uint32_t layer_launches(const Artifact *a, const ArtifactPlan *p, const F
     return n;
 }
 
-static bool same_layer(const Artifact *a, const ArtifactPlan *p, const FtxProgram *g, uint32_t x, uint32_t y, uint32_t n)
+static bool same_layer(const Artifact *a, const ArtifactPlan *p, const FtxProgram *g, uint32_t x, uint32_t y,
+                       uint32_t n)
 {
     const FtxLaunch *l = p->launches + g->first_launch;
 
@@ -159,8 +164,7 @@ static void show_plan(const Artifact *a, const ArtifactPlan *p, bool all, FILE *
     fprintf(out, "  an engine takes %s: state %s, workspace %s (lower bound %s), input %s, output %s\n",
             window_bytes(bytes[FTX_SPACE_STATE] + bytes[FTX_SPACE_WORK] + bytes[FTX_SPACE_IO] + bytes[FTX_SPACE_OUT]),
             window_bytes(bytes[FTX_SPACE_STATE]), window_bytes(bytes[FTX_SPACE_WORK]),
-            window_bytes(p->head->lower_bound), window_bytes(bytes[FTX_SPACE_IO]),
-            window_bytes(bytes[FTX_SPACE_OUT]));
+            window_bytes(p->head->lower_bound), window_bytes(bytes[FTX_SPACE_IO]), window_bytes(bytes[FTX_SPACE_OUT]));
     for (uint32_t i = 0; i < p->n_programs; i++) {
         fprintf(out, "    %-32s %4u launches, workspace %s\n", window_program(&p->programs[i]),
                 p->programs[i].n_launches, window_bytes(p->programs[i].work_bytes));
@@ -193,7 +197,8 @@ static void show_kernels(const Artifact *a, const ArtifactPlan *p, FILE *out)
 {
     static const char *const kinds[] = {"", "cpu", "cuda", "cublasLt"};
 
-    fprintf(out, "\nkernels of %s\n  block   regs   stack  spills  barriers    smem (static + dynamic)  code        entry\n",
+    fprintf(out,
+            "\nkernels of %s\n  block   regs   stack  spills  barriers    smem (static + dynamic)  code        entry\n",
             window_target(p->head->target));
     for (uint32_t i = 0; i < p->n_kernels; i++) {
         const FtxKernel *k = &p->kernels[i];

@@ -68,7 +68,8 @@ const char *window_program(const FtxProgram *p)
     else if (p->bucket)
         snprintf(s, 160, "step, up to %u tokens", p->bucket);
     else
-        snprintf(s, 160, "%s", p->kind == FTX_PROG_DECODE ? "decode, any number of sequences" : "step, any number of tokens");
+        snprintf(s, 160, "%s",
+                 p->kind == FTX_PROG_DECODE ? "decode, any number of sequences" : "step, any number of tokens");
     return s;
 }
 
@@ -101,8 +102,8 @@ bool window_resources(const Artifact *a, const ArtifactPlan *p, const FtxKernel 
 {
     *r = (Resources){0};
     return k->kind == FTX_KERNEL_CUDA && p->head->target % 10 != 2 &&
-           cubin_resources((Bytes){(const char *)p->cubin + k->code_at, k->code_bytes},
-                           artifact_string(a, k->entry), r);
+           cubin_resources((Bytes){(const char *)p->cubin + k->code_at, k->code_bytes}, artifact_string(a, k->entry),
+                           r);
 }
 
 uint64_t window_live_peak(const ArtifactPlan *p, uint32_t program, uint32_t *launch)

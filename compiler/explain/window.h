@@ -7,9 +7,9 @@
 #include "../../runtime/artifact.h"
 
 /* In a ring of static buffers: eight of them may stand in one printf. */
-const char *window_bytes(uint64_t bytes);   /* "20.9 MiB" */
-const char *window_count(uint64_t n);       /* "11,010,432" */
-const char *window_target(uint32_t target); /* "cpu", "sm_90a", "compute_80" */
+const char *window_bytes(uint64_t bytes);        /* "20.9 MiB" */
+const char *window_count(uint64_t n);            /* "11,010,432" */
+const char *window_target(uint32_t target);      /* "cpu", "sm_90a", "compute_80" */
 const char *window_program(const FtxProgram *p); /* "step, up to 16 tokens" */
 const char *window_shape(const FtxWeight *w);    /* "[640,384]" */
 const char *window_space(uint32_t space);        /* "workspace" */

@@ -82,8 +82,7 @@ void cache_write(Hash128 key, Bytes b)
     char path[PATH_BYTES];
     FileOut *f;
 
-    if (!folder(path) || file_make_dirs(path, NULL) || !path_of(key, path) ||
-        file_create(path, &f, NULL))
+    if (!folder(path) || file_make_dirs(path, NULL) || !path_of(key, path) || file_create(path, &f, NULL))
         return;
     if (file_write(f, &e, sizeof e, NULL) || file_write(f, b.at, b.bytes, NULL))
         file_abort(f);

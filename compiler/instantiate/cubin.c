@@ -138,38 +138,28 @@ static const struct {
 } kinds[] = {
     {0xfff, 0x981, CODE_LOAD}, /* LDG */
     {0xfff, 0x980, CODE_LOAD}, /* LD: an address of any space */
-    {0xfff, 0x986, CODE_STORE},
-    {0xfff, 0x985, CODE_STORE},
-    {0xfff, OP_LDGSTS, CODE_ASYNC},
-    {0xfff, 0x983, CODE_LOCAL},  /* LDL */
-    {0xfff, 0x387, CODE_LOCAL},  /* STL */
-    {0xfff, 0x984, CODE_SHARED}, /* LDS */
-    {0xfff, 0x388, CODE_SHARED}, /* STS */
-    {0xfff, 0x83b, CODE_SHARED}, /* LDSM */
-    {0xfff, 0x844, CODE_SHARED}, /* STSM */
-    {0xfff, 0x23c, CODE_MATRIX}, /* HMMA */
-    {0xfff, 0x237, CODE_MATRIX}, /* IMMA */
-    {0xfff, 0x27a, CODE_MATRIX}, /* QMMA */
-    {0xfff, 0x9f0, CODE_MATRIX}, /* HGMMA */
-    {0xfff, 0xdf0, CODE_MATRIX}, /* HGMMA, its first operand in registers */
-    {0xfff, 0x9f3, CODE_MATRIX}, /* QGMMA */
-    {0xfff, 0x3ba, CODE_BULK},   /* UBLKCP */
-    {0xfff, 0x3bc, CODE_BULK},   /* UBLKPF */
-    {ANY_SOURCE, 0x023, CODE_FMA},
-    {ANY_SOURCE, 0x031, CODE_FMA}, /* HFMA2 */
-    {ANY_SOURCE, 0x108, CODE_SPECIAL},
-    {ANY_SOURCE, 0x189, CODE_SHUFFLE},
-    {0xfff, 0x3c4, CODE_SHUFFLE}, /* REDUX */
-    {0xfff, 0xb1d, CODE_BARRIER},
-    {0xfff, 0x5b2, CODE_BARRIER}, /* SYNCS: mbarriers */
-    {0xfff, 0x5a7, CODE_BARRIER},
-    {0xfff, 0x9a7, CODE_BARRIER},
-    {0xfff, 0x98e, CODE_ATOMIC}, /* RED */
-    {0xfff, 0x9a8, CODE_ATOMIC}, /* ATOMG */
-    {0xfff, 0x3a9, CODE_ATOMIC},
-    {0xfff, 0x38c, CODE_ATOMIC}, /* ATOMS */
-    {0xfff, 0x38d, CODE_ATOMIC},
-    {0xfff, 0x992, CODE_FENCE}, /* MEMBAR */
+    {0xfff, 0x986, CODE_STORE},        {0xfff, 0x985, CODE_STORE},        {0xfff, OP_LDGSTS, CODE_ASYNC},
+    {0xfff, 0x983, CODE_LOCAL},                                       /* LDL */
+    {0xfff, 0x387, CODE_LOCAL},                                       /* STL */
+    {0xfff, 0x984, CODE_SHARED},                                      /* LDS */
+    {0xfff, 0x388, CODE_SHARED},                                      /* STS */
+    {0xfff, 0x83b, CODE_SHARED},                                      /* LDSM */
+    {0xfff, 0x844, CODE_SHARED},                                      /* STSM */
+    {0xfff, 0x23c, CODE_MATRIX},                                      /* HMMA */
+    {0xfff, 0x237, CODE_MATRIX},                                      /* IMMA */
+    {0xfff, 0x27a, CODE_MATRIX},                                      /* QMMA */
+    {0xfff, 0x9f0, CODE_MATRIX},                                      /* HGMMA */
+    {0xfff, 0xdf0, CODE_MATRIX},                                      /* HGMMA, its first operand in registers */
+    {0xfff, 0x9f3, CODE_MATRIX},                                      /* QGMMA */
+    {0xfff, 0x3ba, CODE_BULK},                                        /* UBLKCP */
+    {0xfff, 0x3bc, CODE_BULK},                                        /* UBLKPF */
+    {ANY_SOURCE, 0x023, CODE_FMA},     {ANY_SOURCE, 0x031, CODE_FMA}, /* HFMA2 */
+    {ANY_SOURCE, 0x108, CODE_SPECIAL}, {ANY_SOURCE, 0x189, CODE_SHUFFLE}, {0xfff, 0x3c4, CODE_SHUFFLE}, /* REDUX */
+    {0xfff, 0xb1d, CODE_BARRIER},      {0xfff, 0x5b2, CODE_BARRIER}, /* SYNCS: mbarriers */
+    {0xfff, 0x5a7, CODE_BARRIER},      {0xfff, 0x9a7, CODE_BARRIER},      {0xfff, 0x98e, CODE_ATOMIC}, /* RED */
+    {0xfff, 0x9a8, CODE_ATOMIC},                                                                       /* ATOMG */
+    {0xfff, 0x3a9, CODE_ATOMIC},       {0xfff, 0x38c, CODE_ATOMIC},                                    /* ATOMS */
+    {0xfff, 0x38d, CODE_ATOMIC},       {0xfff, 0x992, CODE_FENCE},                                     /* MEMBAR */
 };
 
 const char *code_class_name(CodeClass c)
@@ -235,9 +225,8 @@ bool cubin_resources(Bytes cubin, const char *entry, Resources *out)
     Section s;
 
     *out = (Resources){0};
-    if (cubin.bytes < EH_BYTES || memcmp(cubin.at, "\177ELF\2\1", 6) ||
-        number(cubin.at, 18, 2) != EM_CUDA || !section_named(cubin, ".text.", entry, &s) ||
-        s.type == SHT_NOBITS)
+    if (cubin.bytes < EH_BYTES || memcmp(cubin.at, "\177ELF\2\1", 6) || number(cubin.at, 18, 2) != EM_CUDA ||
+        !section_named(cubin, ".text.", entry, &s) || s.type == SHT_NOBITS)
         return false;
     read_code(cubin, &s, out);
     if (section_named(cubin, ".nv.info", "", &s) && s.type != SHT_NOBITS)

@@ -8,8 +8,7 @@
 
 enum { MAX_HEADERS = 256 };
 
-static bool write_text(const char *dir, const char *name, const char *suffix, const char *text,
-                       Diag *d)
+static bool write_text(const char *dir, const char *name, const char *suffix, const char *text, Diag *d)
 {
     Arena *a = arena_open();
     const char *path = arena_printf(a, "%s/%s%s", dir, name, suffix);

@@ -79,8 +79,7 @@ static bool accept(Run *r, Unit *u, Bytes code)
 
     if (!target_is_ptx(r->plan->target) && !cubin_resources(code, u->instance->entry, &res))
         return diag_error(r->d, (Loc){u->instance->template_name, 0},
-                          "the compiled code has no kernel %s: the template must name it @NAME@",
-                          u->instance->entry);
+                          "the compiled code has no kernel %s: the template must name it @NAME@", u->instance->entry);
     u->code = code;
     u->instance->registers = res.registers;
     u->instance->stack_bytes = res.stack_bytes;
@@ -117,8 +116,8 @@ static bool unit_done(void *user, size_t i, bool ok, Bytes b)
     if (!ok) {
         const char *log = b.bytes ? arena_strndup(r->keep, b.at, b.bytes) : "no reason given";
 
-        return diag_error(r->d, (Loc){0}, "%s does not compile for %s: %s", u->instance->entry,
-                          r->plan->target.name, first_error(r->keep, log));
+        return diag_error(r->d, (Loc){0}, "%s does not compile for %s: %s", u->instance->entry, r->plan->target.name,
+                          first_error(r->keep, log));
     }
     char *copy = arena_alloc(r->keep, b.bytes);
     memcpy(copy, b.at, b.bytes);
@@ -173,8 +172,7 @@ static bool prepare(Run *r)
         if (!is_ours(instance))
             continue;
         u->instance = instance;
-        u->text = arena_printf(r->keep, "#line 1 \"%s\"\n%s", instance->template_name,
-                               text_body(instance, r->keep));
+        u->text = arena_printf(r->keep, "#line 1 \"%s\"\n%s", instance->template_name, text_body(instance, r->keep));
         u->key = key_of(u->text, r->plan->target);
         if (!cache_read(u->key, r->keep, &code))
             r->missing[r->n_missing++] = i;
@@ -218,8 +216,7 @@ static const char *join_sources(Run *r)
     Arena *a = arena_open();
 
     for (size_t i = 0; i < r->plan->instances.n; i++) {
-        const size_t n =
-            r->units[i].text ? text_headers(r->units[i].text, headers, MAX_HEADERS) : 0;
+        const size_t n = r->units[i].text ? text_headers(r->units[i].text, headers, MAX_HEADERS) : 0;
 
         for (size_t h = 0; h < n; h++)
             used[headers[h]] = true;
@@ -238,8 +235,8 @@ static const char *join_sources(Run *r)
     return source;
 }
 
-bool instantiate_compile(Plan *plan, Arena *keep, Code *code,
-                         void (*progress)(void *user, size_t done, size_t all), void *user, Diag *d)
+bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(void *user, size_t done, size_t all),
+                         void *user, Diag *d)
 {
     const size_t n = plan->instances.n;
     Run r = {.plan = plan, .keep = keep, .progress = progress, .user = user, .d = d};
@@ -259,9 +256,8 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code,
     sort_missing(&r);
     if (!workers_run(r.n_missing, compile_unit, unit_done, &r, &died)) {
         if (died < r.n_missing)
-            diag_error(d, (Loc){0}, "NVRTC %s broke off while it compiled %s for %s",
-                       nvrtc_version(), r.units[r.missing[died]].instance->entry,
-                       plan->target.name);
+            diag_error(d, (Loc){0}, "NVRTC %s broke off while it compiled %s for %s", nvrtc_version(),
+                       r.units[r.missing[died]].instance->entry, plan->target.name);
         return false;
     }
     join(&r, code);

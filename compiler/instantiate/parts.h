@@ -58,23 +58,23 @@ void cache_write(Hash128 key, Bytes b);
 /* --- cubin.c --- */
 
 /* Kinds of instructions that a person looks for in a kernel's code. */
-#define CODE_CLASSES(C)                                                                            \
-    C(MATRIX, "matrix", "products on the matrix units")                                            \
-    C(BULK, "bulk", "bulk copies to shared memory, and their prefetch")                            \
-    C(ASYNC16, "async16", "asynchronous copies of 16 bytes a thread")                              \
-    C(ASYNC, "async", "asynchronous copies of 4 and 8 bytes")                                      \
-    C(LOAD16, "load16", "loads of 16 bytes from global memory")                                    \
-    C(LOAD, "load", "narrower ones")                                                               \
-    C(STORE16, "store16", "stores of 16 bytes to global memory")                                   \
-    C(STORE, "store", "narrower ones")                                                             \
-    C(SHARED, "shared", "loads and stores of shared memory")                                       \
-    C(LOCAL, "local", "loads and stores of local memory: spills")                                  \
-    C(FMA, "fma", "multiply and add of fp32 and of halves")                                        \
-    C(SPECIAL, "special", "exponent, root, reciprocal and their kind")                             \
-    C(SHUFFLE, "shuffle", "words moved between the lanes of a warp")                               \
-    C(BARRIER, "barrier", "barriers of a block and in shared memory")                              \
-    C(ATOMIC, "atomic", "atomics on global and shared memory")                                     \
-    C(FENCE, "fence", "fences")                                                                    \
+#define CODE_CLASSES(C) \
+    C(MATRIX, "matrix", "products on the matrix units") \
+    C(BULK, "bulk", "bulk copies to shared memory, and their prefetch") \
+    C(ASYNC16, "async16", "asynchronous copies of 16 bytes a thread") \
+    C(ASYNC, "async", "asynchronous copies of 4 and 8 bytes") \
+    C(LOAD16, "load16", "loads of 16 bytes from global memory") \
+    C(LOAD, "load", "narrower ones") \
+    C(STORE16, "store16", "stores of 16 bytes to global memory") \
+    C(STORE, "store", "narrower ones") \
+    C(SHARED, "shared", "loads and stores of shared memory") \
+    C(LOCAL, "local", "loads and stores of local memory: spills") \
+    C(FMA, "fma", "multiply and add of fp32 and of halves") \
+    C(SPECIAL, "special", "exponent, root, reciprocal and their kind") \
+    C(SHUFFLE, "shuffle", "words moved between the lanes of a warp") \
+    C(BARRIER, "barrier", "barriers of a block and in shared memory") \
+    C(ATOMIC, "atomic", "atomics on global and shared memory") \
+    C(FENCE, "fence", "fences") \
     C(OTHER, "other", "all else: addresses, compares, conversions")
 
 typedef enum CodeClass {
@@ -86,12 +86,12 @@ typedef enum CodeClass {
 const char *code_class_name(CodeClass c);
 
 typedef struct Resources {
-    uint32_t registers;    /* a thread */
-    uint32_t stack_bytes;  /* a thread: local arrays and spills */
-    uint32_t spill_bytes;  /* moved by the local loads and stores in the code, each counted once */
-    uint32_t static_smem;  /* a block */
-    uint32_t barriers;     /* named barriers of a block, of 16 */
-    uint32_t instructions; /* 16 bytes each */
+    uint32_t registers;        /* a thread */
+    uint32_t stack_bytes;      /* a thread: local arrays and spills */
+    uint32_t spill_bytes;      /* moved by the local loads and stores in the code, each counted once */
+    uint32_t static_smem;      /* a block */
+    uint32_t barriers;         /* named barriers of a block, of 16 */
+    uint32_t instructions;     /* 16 bytes each */
     uint32_t code[CODE_COUNT]; /* of which kind they are; no-ops that fill the end are OTHER */
 } Resources;
 

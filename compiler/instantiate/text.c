@@ -31,16 +31,11 @@ static void append(Arena *keep, Buffer *b, const char *text, size_t n)
 static const char *type_name(DType t)
 {
     switch (t) {
-    case DT_FP32:
-        return "float";
-    case DT_FP16:
-        return "half";
-    case DT_BF16:
-        return "bf16";
-    case DT_I32:
-        return "int";
-    case DT_NONE:
-        break;
+    case DT_FP32: return "float";
+    case DT_FP16: return "half";
+    case DT_BF16: return "bf16";
+    case DT_I32: return "int";
+    case DT_NONE: break;
     }
     return "void";
 }
@@ -60,13 +55,9 @@ static const char *float_text(double f, char out[48])
 static const char *const_text(const Const *c, char out[48])
 {
     switch (c->kind) {
-    case CONST_INT:
-        snprintf(out, 48, "%lld", (long long)c->i);
-        return out;
-    case CONST_FLOAT:
-        return float_text(c->f, out);
-    case CONST_TYPE:
-        return type_name((DType)c->i);
+    case CONST_INT: snprintf(out, 48, "%lld", (long long)c->i); return out;
+    case CONST_FLOAT: return float_text(c->f, out);
+    case CONST_TYPE: return type_name((DType)c->i);
     }
     return "";
 }
@@ -147,15 +138,15 @@ static const char *nvcc_line(const Instance *i, Target t, Arena *keep)
     text_architecture(t, arch);
     if (target_is_ptx(t))
         return arena_printf(keep, "nvcc -arch=%s -std=c++17 -I. -ptx %s.cu", arch, i->entry);
-    return arena_printf(keep, "nvcc -gencode=arch=compute_%s,code=%s -std=c++17 -I. -cubin %s.cu",
-                        arch + 3, arch, i->entry);
+    return arena_printf(keep, "nvcc -gencode=arch=compute_%s,code=%s -std=c++17 -I. -cubin %s.cu", arch + 3, arch,
+                        i->entry);
 }
 
 const char *instantiate_text(const Instance *i, Target t, Arena *keep)
 {
-    return arena_printf(keep, "// %s\n// made by ftxc from %s%s%s\n// %s\n#line 1 \"%s\"\n%s",
-                        i->entry, i->template_name, i->note ? ", " : "", i->note ? i->note : "",
-                        nvcc_line(i, t, keep), i->template_name, text_body(i, keep));
+    return arena_printf(keep, "// %s\n// made by ftxc from %s%s%s\n// %s\n#line 1 \"%s\"\n%s", i->entry,
+                        i->template_name, i->note ? ", " : "", i->note ? i->note : "", nvcc_line(i, t, keep),
+                        i->template_name, text_body(i, keep));
 }
 
 /* Finds the next `#include "NAME"` from *p on and steps behind it. */

@@ -105,8 +105,7 @@ static size_t processors(void)
 }
 
 /* Forks up to `most` children; returns how many there are. */
-static size_t start(Shared *s, size_t most, size_t n, Work *work, void *user, struct pollfd *fds,
-                    pid_t *pids)
+static size_t start(Shared *s, size_t most, size_t n, Work *work, void *user, struct pollfd *fds, pid_t *pids)
 {
     size_t w = 0;
 

@@ -50,8 +50,7 @@ static Attr *attr_place(Graph *g, Id id, const char *name)
         at++;
     if (at < v->n_attrs && strcmp(v->attrs[at].name, name) == 0)
         return &v->attrs[at];
-    v->attrs = arena_grow(g->keep, v->attrs, sizeof *v->attrs * v->n_attrs,
-                          sizeof *v->attrs * (v->n_attrs + 1));
+    v->attrs = arena_grow(g->keep, v->attrs, sizeof *v->attrs * v->n_attrs, sizeof *v->attrs * (v->n_attrs + 1));
     memmove(v->attrs + at + 1, v->attrs + at, sizeof *v->attrs * (v->n_attrs - at));
     v->n_attrs++;
     v->attrs[at] = (Attr){.name = arena_strdup(g->keep, name)};
@@ -195,8 +194,7 @@ const char *ir_shape_text(Arena *a, Shape s)
         else if (d.n == 1)
             text = arena_printf(a, "%s%s%c", text, comma, d.kind == DIM_T ? 'T' : 'S');
         else
-            text = arena_printf(a, "%s%s%c*%lld", text, comma, d.kind == DIM_T ? 'T' : 'S',
-                                (long long)d.n);
+            text = arena_printf(a, "%s%s%c*%lld", text, comma, d.kind == DIM_T ? 'T' : 'S', (long long)d.n);
     }
     return arena_printf(a, "%s]", text);
 }

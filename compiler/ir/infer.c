@@ -54,8 +54,8 @@ static bool want_rank(const Ask *q, int i, uint32_t rank)
 {
     if (shape_of(q, i).rank == rank)
         return true;
-    return diag_error(q->d, q->loc, "%s: %s is %s, it must have %u dimension%s", ir_op_name(q->op),
-                      arg_name(q, i), text_of(q, i), rank, rank == 1 ? "" : "s");
+    return diag_error(q->d, q->loc, "%s: %s is %s, it must have %u dimension%s", ir_op_name(q->op), arg_name(q, i),
+                      text_of(q, i), rank, rank == 1 ? "" : "s");
 }
 
 /* Argument i is a weight: known when the model is compiled. */
@@ -63,8 +63,8 @@ static bool want_weight(const Ask *q, int i)
 {
     if (ir_op_is_weight(arg(q, i)->op))
         return true;
-    return diag_error(q->d, q->loc, "%s: %s must be a weight, it is the result of %s",
-                      ir_op_name(q->op), arg_name(q, i), ir_op_name(arg(q, i)->op));
+    return diag_error(q->d, q->loc, "%s: %s must be a weight, it is the result of %s", ir_op_name(q->op),
+                      arg_name(q, i), ir_op_name(arg(q, i)->op));
 }
 
 /* Argument i is an activation. */
@@ -72,8 +72,8 @@ static bool want_activation(const Ask *q, int i)
 {
     if (!ir_op_is_weight(arg(q, i)->op) && arg(q, i)->op != OP_IDS)
         return true;
-    return diag_error(q->d, q->loc, "%s: %s must be an activation, it is %s", ir_op_name(q->op),
-                      arg_name(q, i), arg(q, i)->op == OP_IDS ? "ids" : "a weight");
+    return diag_error(q->d, q->loc, "%s: %s must be an activation, it is %s", ir_op_name(q->op), arg_name(q, i),
+                      arg(q, i)->op == OP_IDS ? "ids" : "a weight");
 }
 
 /* Argument i is a weight vector of n elements, as long as the last dimension of argument 0. */
@@ -83,8 +83,8 @@ static bool want_vector(const Ask *q, int i, int64_t n)
         return false;
     if (shape_of(q, i).rank == 1 && size(shape_of(q, i), 0) == n)
         return true;
-    return diag_error(q->d, q->loc, "%s: %s is %s, it must be [%lld]", ir_op_name(q->op),
-                      arg_name(q, i), text_of(q, i), (long long)n);
+    return diag_error(q->d, q->loc, "%s: %s is %s, it must be [%lld]", ir_op_name(q->op), arg_name(q, i), text_of(q, i),
+                      (long long)n);
 }
 
 /* Both are weights, or both are not, of one shape. */
@@ -92,8 +92,8 @@ static bool want_same(const Ask *q, int i, int j)
 {
     if (ir_shape_equal(shape_of(q, i), shape_of(q, j)))
         return true;
-    return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; they must be equal", ir_op_name(q->op),
-                      arg_name(q, i), text_of(q, i), arg_name(q, j), text_of(q, j));
+    return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; they must be equal", ir_op_name(q->op), arg_name(q, i),
+                      text_of(q, i), arg_name(q, j), text_of(q, j));
 }
 
 static int64_t get(const Ask *q, const char *name)
@@ -108,8 +108,8 @@ static bool want_range(const Ask *q, const char *name, int64_t low, int64_t high
 
     if (i >= low && i <= high)
         return true;
-    return diag_error(q->d, q->loc, "%s: %s is %lld, it must be %lld to %lld", ir_op_name(q->op), name,
-                      (long long)i, (long long)low, (long long)high);
+    return diag_error(q->d, q->loc, "%s: %s is %lld, it must be %lld to %lld", ir_op_name(q->op), name, (long long)i,
+                      (long long)low, (long long)high);
 }
 
 /* An attribute is one of the words in a list that spaces divide. */
@@ -121,8 +121,7 @@ static bool want_word(const Ask *q, const char *name, const char *list)
     for (const char *at = list; n && (at = strstr(at, s)); at += n)
         if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0))
             return true;
-    return diag_error(q->d, q->loc, "%s: %s is \"%s\", it must be one of: %s", ir_op_name(q->op), name,
-                      s, list);
+    return diag_error(q->d, q->loc, "%s: %s is \"%s\", it must be one of: %s", ir_op_name(q->op), name, s, list);
 }
 
 static const int64_t MANY = INT64_C(1) << 40; /* larger than any dimension, its square fits */
@@ -162,8 +161,7 @@ static bool infer_weight_op(const Ask *q, Shape *out)
             return diag_error(q->d, q->loc, "pairs: w is %s, rot %lld must be even and head_dim %lld divide the rows",
                               text_of(q, 0), (long long)rot, (long long)head_dim);
     } else if (q->op == OP_ROWS) {
-        if (!want_range(q, "from", 0, size(a, 0) - 1) ||
-            !want_range(q, "count", 1, size(a, 0) - get(q, "from")))
+        if (!want_range(q, "from", 0, size(a, 0) - 1) || !want_range(q, "count", 1, size(a, 0) - get(q, "from")))
             return false;
         out->dim[0].n = get(q, "count");
     } else if (q->op == OP_SINUSOID) {
@@ -193,8 +191,8 @@ static bool want_heads(const Ask *q, int i)
         return false;
     if (s.dim[0].kind == DIM_T && size(s, 1) > 0 && size(s, 2) > 0)
         return true;
-    return diag_error(q->d, q->loc, "%s: %s is %s, it must be [T,heads,head_dim]", ir_op_name(q->op),
-                      arg_name(q, i), text_of(q, i));
+    return diag_error(q->d, q->loc, "%s: %s is %s, it must be [T,heads,head_dim]", ir_op_name(q->op), arg_name(q, i),
+                      text_of(q, i));
 }
 
 /* A rope table whose rows rotate `rot` values, at most head_dim of them. */
@@ -258,11 +256,13 @@ static bool infer_cache_and_attention(const Ask *q, Shape *out)
             return diag_error(q->d, q->loc, "attend: cache is the result of %s, it must be that of cache",
                               ir_op_name(arg(q, 1)->op));
         if (head_dim != size(c, 2) || size(c, 1) < 1 || heads % size(c, 1))
-            return diag_error(q->d, q->loc, "attend: q is %s, the cache holds %s: head_dim must be equal and "
-                              "kv_heads divide heads", text_of(q, 0), text_of(q, 1));
+            return diag_error(q->d, q->loc,
+                              "attend: q is %s, the cache holds %s: head_dim must be equal and "
+                              "kv_heads divide heads",
+                              text_of(q, 0), text_of(q, 1));
         if (ir_int(arg(q, 1), "layer") != get(q, "layer"))
-            return diag_error(q->d, q->loc, "attend: layer is %lld, that of the cache %lld",
-                              (long long)get(q, "layer"), (long long)ir_int(arg(q, 1), "layer"));
+            return diag_error(q->d, q->loc, "attend: layer is %lld, that of the cache %lld", (long long)get(q, "layer"),
+                              (long long)ir_int(arg(q, 1), "layer"));
         *out = x;
         return want_range(q, "window", 0, MANY) && want_range(q, "causal", 0, 1);
     }
@@ -270,8 +270,8 @@ static bool infer_cache_and_attention(const Ask *q, Shape *out)
         if (!want_heads(q, 0) || !want_range(q, "kv_heads", 1, heads) || !want_range(q, "window", 0, MANY))
             return false;
         if (heads % get(q, "kv_heads"))
-            return diag_error(q->d, q->loc, "attend_paged: q is %s, kv_heads %lld must divide the heads",
-                              text_of(q, 0), (long long)get(q, "kv_heads"));
+            return diag_error(q->d, q->loc, "attend_paged: q is %s, kv_heads %lld must divide the heads", text_of(q, 0),
+                              (long long)get(q, "kv_heads"));
         *out = ir_shape(2, x.dim[0], ir_const(heads * head_dim), (Dim){0});
         return true;
     }
@@ -332,9 +332,10 @@ static bool infer_cross(const Ask *q, Shape *out)
                           ir_op_name(q->op), ir_op_name(arg(q, 1)->op));
     if (head_dim != size(c, 2) || size(c, 1) < 1 || heads % size(c, 1) ||
         (q->op == OP_ATTEND_CROSS && get(q, "kv_heads") != size(c, 1)))
-        return diag_error(q->d, q->loc, "%s: q has %lld heads of %lld, the source %s: head_dim must be equal and "
-                          "kv_heads divide heads", ir_op_name(q->op), (long long)heads, (long long)head_dim,
-                          text_of(q, 1));
+        return diag_error(q->d, q->loc,
+                          "%s: q has %lld heads of %lld, the source %s: head_dim must be equal and "
+                          "kv_heads divide heads",
+                          ir_op_name(q->op), (long long)heads, (long long)head_dim, text_of(q, 1));
     if (ir_int(arg(q, 1), "layer") != get(q, "layer"))
         return diag_error(q->d, q->loc, "%s: layer is %lld, that of the source %lld", ir_op_name(q->op),
                           (long long)get(q, "layer"), (long long)ir_int(arg(q, 1), "layer"));
@@ -351,8 +352,10 @@ static bool infer_full(const Ask *q, Shape *out)
         if (!want_heads(q, 0) || !want_heads(q, 1) || !want_heads(q, 2) || !want_same(q, 1, 2))
             return false;
         if (size(shape_of(q, 1), 2) != size(x, 2) || size(x, 1) % size(shape_of(q, 1), 1))
-            return diag_error(q->d, q->loc, "attend_full: q is %s, k is %s: head_dim must be equal and kv_heads divide "
-                              "heads", text_of(q, 0), text_of(q, 1));
+            return diag_error(q->d, q->loc,
+                              "attend_full: q is %s, k is %s: head_dim must be equal and kv_heads divide "
+                              "heads",
+                              text_of(q, 0), text_of(q, 1));
         *out = x;
         return true;
     }
@@ -398,9 +401,8 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
         *out_type = q->op == OP_ROPE_TABLE || q->op == OP_SINUSOID ? DT_FP32 : arg(q, 0)->type;
         for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++)
             if (arg(q, i)->type != *out_type)
-                return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; their types must be equal",
-                                  ir_op_name(q->op), arg_name(q, 0), dtype_name(*out_type), arg_name(q, i),
-                                  dtype_name(arg(q, i)->type));
+                return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; their types must be equal", ir_op_name(q->op),
+                                  arg_name(q, 0), dtype_name(*out_type), arg_name(q, i), dtype_name(arg(q, i)->type));
         return true;
     case OP_EMBED:
         if (arg(q, 0)->op != OP_IDS)
@@ -420,18 +422,12 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
             return false;
         *out = ir_shape(2, ir_T(), x.dim[1], (Dim){0});
         return true;
-    case OP_LINEAR:
-        return infer_linear(q, out);
+    case OP_LINEAR: return infer_linear(q, out);
     case OP_ADD:
-    case OP_MUL:
-        *out = x;
-        return want_activation(q, 0) && want_activation(q, 1) && want_same(q, 0, 1);
-    case OP_SCALE:
-        *out = x;
-        return want_activation(q, 0);
+    case OP_MUL: *out = x; return want_activation(q, 0) && want_activation(q, 1) && want_same(q, 0, 1);
+    case OP_SCALE: *out = x; return want_activation(q, 0);
     case OP_RMSNORM:
-    case OP_LAYERNORM:
-        return infer_norm(q, out);
+    case OP_LAYERNORM: return infer_norm(q, out);
     case OP_ACT:
         *out = x;
         return want_activation(q, 0) && want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu silu tanh");
@@ -448,8 +444,8 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
         if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "heads", 1, 1 << 20))
             return false;
         if (size(x, 1) % get(q, "heads"))
-            return diag_error(q->d, q->loc, "split_heads: x is %s, it cannot be divided into %lld heads",
-                              text_of(q, 0), (long long)get(q, "heads"));
+            return diag_error(q->d, q->loc, "split_heads: x is %s, it cannot be divided into %lld heads", text_of(q, 0),
+                              (long long)get(q, "heads"));
         *out = ir_shape(3, x.dim[0], ir_const(get(q, "heads")), ir_const(size(x, 1) / get(q, "heads")));
         return true;
     case OP_JOIN_HEADS:
@@ -462,21 +458,15 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
         return want_heads(q, 0) && want_table(q, 1, size(x, 2), &rot) && want_word(q, "style", "half neighbour");
     case OP_CACHE:
     case OP_ATTEND:
-    case OP_ATTEND_PAGED:
-        return infer_cache_and_attention(q, out);
-    case OP_APPEND:
-        return infer_append(q, out);
+    case OP_ATTEND_PAGED: return infer_cache_and_attention(q, out);
+    case OP_APPEND: return infer_append(q, out);
     case OP_ATTEND_FULL:
-    case OP_ATTEND_PACKED:
-        return infer_full(q, out);
+    case OP_ATTEND_PACKED: return infer_full(q, out);
     case OP_CROSS_CACHE:
     case OP_CROSS_APPEND:
     case OP_ATTEND_SOURCE:
-    case OP_ATTEND_CROSS:
-        return infer_cross(q, out);
-    case OP_NORMALIZE:
-        *out = x;
-        return want_rank(q, 0, 2) && want_activation(q, 0);
+    case OP_ATTEND_CROSS: return infer_cross(q, out);
+    case OP_NORMALIZE: *out = x; return want_rank(q, 0, 2) && want_activation(q, 0);
     case OP_SELECT_FIRST:
     case OP_POOL_MEAN:
     case OP_SELECT_LAST:
@@ -492,8 +482,10 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
         if (!want_rank(q, 0, 2) || !want_activation(q, 0))
             return false;
         if (x.dim[0].kind != DIM_S)
-            return diag_error(q->d, q->loc, "sample: logits are %s, they must have a row for each sequence: "
-                              "select_last comes before", text_of(q, 0));
+            return diag_error(q->d, q->loc,
+                              "sample: logits are %s, they must have a row for each sequence: "
+                              "select_last comes before",
+                              text_of(q, 0));
         *out = ir_shape(1, ir_S(), (Dim){0}, (Dim){0});
         *out_type = DT_I32;
         return true;
@@ -507,8 +499,7 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
         *out_type = DT_I32;
         return true;
     case OP_NONE:
-    case OP_COUNT:
-        break;
+    case OP_COUNT: break;
     }
     return diag_error(q->d, q->loc, "no such op");
 }

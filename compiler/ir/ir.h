@@ -77,27 +77,30 @@ enum {
 
 /* What the spec limits; every buffer follows from it. */
 typedef struct Limits {
-    int64_t sequences; /* S at most */
-    int64_t context;   /* tokens of one sequence at most */
-    int64_t tokens;    /* T at most */
-    int64_t kv_block;  /* tokens a page */
-    int64_t kv_pages;  /* pages of the pool, all layers alike */
+    int64_t sequences;           /* S at most */
+    int64_t context;             /* tokens of one sequence at most */
+    int64_t tokens;              /* T at most */
+    int64_t kv_block;            /* tokens a page */
+    int64_t kv_pages;            /* pages of the pool, all layers alike */
     int64_t logit_bias, end_ids; /* entries a request may bring */
-    int64_t source;    /* tokens of a source at most; 0: nothing reads one */
-    int64_t beams;     /* lanes of a request at most; 0, 1: no beam search */
+    int64_t source;              /* tokens of a source at most; 0: nothing reads one */
+    int64_t beams;               /* lanes of a request at most; 0, 1: no beam search */
 } Limits;
 
 typedef struct Graph {
     const char *name;
     Limits limits;
-    struct { Value *at; size_t n, cap; } values; /* [0] is unused */
-    uint32_t kind;   /* FtxModelKind of ftx_format.h */
-    Id output;       /* the sampled tokens; of an encoder the hidden states */
-    Id logits;       /* what the output, a sample or a beam, reads; 0: it is neither */
-    Id pooled;       /* of an encoder: one vector a sequence; 0: none */
-    uint32_t facts;  /* which passes have run: IR_CLEAN ... */
-    Arena *keep;     /* lives as long as the graph */
-    Arena *scratch;  /* emptied after every pass */
+    struct {
+        Value *at;
+        size_t n, cap;
+    } values;       /* [0] is unused */
+    uint32_t kind;  /* FtxModelKind of ftx_format.h */
+    Id output;      /* the sampled tokens; of an encoder the hidden states */
+    Id logits;      /* what the output, a sample or a beam, reads; 0: it is neither */
+    Id pooled;      /* of an encoder: one vector a sequence; 0: none */
+    uint32_t facts; /* which passes have run: IR_CLEAN ... */
+    Arena *keep;    /* lives as long as the graph */
+    Arena *scratch; /* emptied after every pass */
 } Graph;
 
 Graph *ir_graph_new(const char *name);
@@ -105,7 +108,10 @@ void ir_graph_close(Graph *g);
 
 /* Appends a value; checks nothing (ir_verify does). args: IR_MAX_ARGS ids, 0 where missing. */
 Id ir_value_add(Graph *g, Op op, const Id args[IR_MAX_ARGS], Shape shape, DType type, Loc loc);
-static inline Value *ir_value(const Graph *g, Id id) { return &g->values.at[id]; }
+static inline Value *ir_value(const Graph *g, Id id)
+{
+    return &g->values.at[id];
+}
 
 void ir_attr_int(Graph *g, Id v, const char *name, int64_t i);
 void ir_attr_float(Graph *g, Id v, const char *name, double f);

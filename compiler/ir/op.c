@@ -84,9 +84,7 @@ bool ir_op_attr(Op op, int i, AttrRule *rule)
     text[n] = 0;
     colon = strchr(text, ':');
     *colon = 0;
-    *rule = (AttrRule){.kind = colon[1] == 'i'   ? ATTR_INT
-                               : colon[1] == 'f' ? ATTR_FLOAT
-                                                 : ATTR_WORD};
+    *rule = (AttrRule){.kind = colon[1] == 'i' ? ATTR_INT : colon[1] == 'f' ? ATTR_FLOAT : ATTR_WORD};
     strcpy(rule->name, text);
     equals = strchr(colon + 1, '=');
     rule->required = !equals;

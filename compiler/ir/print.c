@@ -69,9 +69,11 @@ void ir_print(const Graph *g, FILE *out)
 
     fputs("graph ", out);
     print_string(g->name, out);
-    fprintf(out, "\nlimits sequences=%lld context=%lld tokens=%lld kv_block=%lld kv_pages=%lld logit_bias=%lld"
-            " end_ids=%lld", (long long)l->sequences, (long long)l->context, (long long)l->tokens,
-            (long long)l->kv_block, (long long)l->kv_pages, (long long)l->logit_bias, (long long)l->end_ids);
+    fprintf(out,
+            "\nlimits sequences=%lld context=%lld tokens=%lld kv_block=%lld kv_pages=%lld logit_bias=%lld"
+            " end_ids=%lld",
+            (long long)l->sequences, (long long)l->context, (long long)l->tokens, (long long)l->kv_block,
+            (long long)l->kv_pages, (long long)l->logit_bias, (long long)l->end_ids);
     if (l->source)
         fprintf(out, " source=%lld", (long long)l->source);
     if (l->beams)

@@ -12,7 +12,9 @@ static bool fits(const Graph *g, Shape s)
     int64_t n = 1;
 
     for (uint32_t i = 0; i < s.rank; i++) {
-        const int64_t rows = s.dim[i].kind == DIM_T ? g->limits.tokens : s.dim[i].kind == DIM_S ? g->limits.sequences : 1;
+        const int64_t rows = s.dim[i].kind == DIM_T   ? g->limits.tokens
+                             : s.dim[i].kind == DIM_S ? g->limits.sequences
+                                                      : 1;
 
         if (__builtin_mul_overflow(n, s.dim[i].n, &n) || __builtin_mul_overflow(n, rows, &n) || n > MAX_ELEMENTS)
             return false;
@@ -23,8 +25,8 @@ static bool fits(const Graph *g, Shape s)
 static bool verify_limits(const Graph *g, Diag *d)
 {
     const Limits *l = &g->limits;
-    const int64_t all[] = {l->sequences, l->context, l->tokens, l->kv_block, l->kv_pages, l->logit_bias, l->end_ids,
-                           l->source, l->beams};
+    const int64_t all[] = {l->sequences,  l->context, l->tokens, l->kv_block, l->kv_pages,
+                           l->logit_bias, l->end_ids, l->source, l->beams};
 
     if (l->sequences < 1 || l->context < 1 || l->tokens < 1 || l->kv_block < 1 ||
         l->kv_pages < (g->kind != FTX_MODEL_ENCODER) || l->logit_bias < 0 || l->end_ids < 0 || l->source < 0 ||
@@ -81,8 +83,10 @@ static bool verify_sides(const Graph *g, Diag *d)
 
             if (v->args[i] && encoder[v->args[i]] && !ir_op_is_weight(from) && from != OP_IDS &&
                 v->op != OP_ATTEND_SOURCE && v->op != OP_ATTEND_CROSS)
-                return diag_error(d, v->loc, "%%%u = %s reads %%%u = %s of the encoder; the decoder sees it through "
-                                  "attend_cross only", id, ir_op_name(v->op), v->args[i], ir_op_name(from));
+                return diag_error(d, v->loc,
+                                  "%%%u = %s reads %%%u = %s of the encoder; the decoder sees it through "
+                                  "attend_cross only",
+                                  id, ir_op_name(v->op), v->args[i], ir_op_name(from));
         }
         if (g->kind != FTX_MODEL_SEQ2SEQ && (v->op == OP_CROSS_CACHE || v->op == OP_CROSS_APPEND))
             return diag_error(d, v->loc, "%%%u = %s: the graph is of kind seq2seq", id, ir_op_name(v->op));

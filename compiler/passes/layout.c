@@ -29,7 +29,10 @@ static void pack(Lower *l, Id w, DType type)
             return;
     PackedWeight *to = arena_push(l->keep, p->weights);
 
-    *to = (PackedWeight){.value = w, .type = type, .kind = kind_of(l->g, w), .offset = p->bytes,
+    *to = (PackedWeight){.value = w,
+                         .type = type,
+                         .kind = kind_of(l->g, w),
+                         .offset = p->bytes,
                          .bytes = (uint64_t)elements * dtype_size(type)};
     p->bytes = (to->offset + to->bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;
 }

@@ -7,10 +7,16 @@ static const struct {
     const char *name;
     uint32_t id, smem; /* bytes of shared memory a block may have */
 } targets[] = {
-    {"cpu", FTX_TARGET_CPU, 0},  {"sm_80", 800, 166912},    {"sm_86", 860, 101376},    {"sm_89", 890, 101376},
-    {"sm_90a", 901, 232448},     {"sm_100a", 1001, 232448}, {"sm_120a", 1201, 101376},
+    {"cpu", FTX_TARGET_CPU, 0},
+    {"sm_80", 800, 166912},
+    {"sm_86", 860, 101376},
+    {"sm_89", 890, 101376},
+    {"sm_90a", 901, 232448},
+    {"sm_100a", 1001, 232448},
+    {"sm_120a", 1201, 101376},
     /* Texts that a driver translates: they must fit the smallest of the GPUs that they may meet. */
-    {"compute_80", 802, 101376}, {"compute_90", 902, 101376},
+    {"compute_80", 802, 101376},
+    {"compute_90", 902, 101376},
 };
 
 bool target_parse(const char *name, Target *t, Diag *d)
@@ -20,8 +26,10 @@ bool target_parse(const char *name, Target *t, Diag *d)
             *t = (Target){targets[i].id, targets[i].name};
             return true;
         }
-    return diag_error(d, (Loc){0}, "no target is called \"%s\"; known: cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, "
-                      "sm_120a, compute_80, compute_90", name);
+    return diag_error(d, (Loc){0},
+                      "no target is called \"%s\"; known: cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, "
+                      "sm_120a, compute_80, compute_90",
+                      name);
 }
 
 uint32_t target_smem_bytes(Target t)
@@ -60,11 +68,8 @@ static int *find_layers(const Graph *g, Arena *keep)
         case OP_EMBED:
         case OP_SELECT_FIRST:
         case OP_SELECT_LAST:
-        case OP_POOL_MEAN:
-            now = -1;
-            break;
-        default:
-            break;
+        case OP_POOL_MEAN: now = -1; break;
+        default: break;
         }
         layer[v] = ir_op_is_weight(ir_value(g, v)->op) ? -1 : now;
     }
@@ -79,9 +84,16 @@ static void add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
 
     p->kind = kind;
     p->facts = (ProgramFacts){
-        .g = l->g, .decode = kind == FTX_PROG_DECODE, .encode = kind == FTX_PROG_ENCODE, .bucket = bucket, .t_max = t_max,
-        .s_max = t_max < m->sequences ? t_max : m->sequences, .arch = l->target.id / 10,
-        .smem = target_smem_bytes(l->target), .kv = l->kv, .target = l->target.id,
+        .g = l->g,
+        .decode = kind == FTX_PROG_DECODE,
+        .encode = kind == FTX_PROG_ENCODE,
+        .bucket = bucket,
+        .t_max = t_max,
+        .s_max = t_max < m->sequences ? t_max : m->sequences,
+        .arch = l->target.id / 10,
+        .smem = target_smem_bytes(l->target),
+        .kv = l->kv,
+        .target = l->target.id,
     };
 }
 
@@ -122,8 +134,14 @@ static void add_programs(Lower *l)
 
 void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Precision *p, Packing *packing, Plan *plan)
 {
-    *l = (Lower){.source = g, .catalog = c, .target = t, .precision = p, .packing = packing, .plan = plan,
-                 .keep = g->keep, .scratch = g->scratch};
+    *l = (Lower){.source = g,
+                 .catalog = c,
+                 .target = t,
+                 .precision = p,
+                 .packing = packing,
+                 .plan = plan,
+                 .keep = g->keep,
+                 .scratch = g->scratch};
     l->compute = precision_compute(p, t);
     l->kv = p->kv ? p->kv : l->compute;
     l->g = arena_new(l->keep, Graph);

@@ -17,12 +17,19 @@ typedef struct Group {
     double cost_us;
 } Group;
 
-typedef enum OperandKind { OPERAND_NULL, OPERAND_WEIGHT, OPERAND_NAMED, OPERAND_VALUE, OPERAND_SCRATCH, OPERAND_ZEROED } OperandKind;
+typedef enum OperandKind {
+    OPERAND_NULL,
+    OPERAND_WEIGHT,
+    OPERAND_NAMED,
+    OPERAND_VALUE,
+    OPERAND_SCRATCH,
+    OPERAND_ZEROED
+} OperandKind;
 
 typedef struct Operand {
     OperandKind kind;
-    Id value;     /* WEIGHT, VALUE */
-    uint32_t at;  /* WEIGHT: in the packing; NAMED: FTX_NAMED_x; SCRATCH, ZEROED: which of the contract's */
+    Id value;      /* WEIGHT, VALUE */
+    uint32_t at;   /* WEIGHT: in the packing; NAMED: FTX_NAMED_x; SCRATCH, ZEROED: which of the contract's */
     int64_t layer; /* NAMED k, v */
     int64_t bytes; /* SCRATCH, ZEROED */
 } Operand;
@@ -38,7 +45,7 @@ typedef struct Launch {
 /* A piece of WORK between two launches; from memory. */
 typedef struct Buffer {
     const char *name;
-    Id value;        /* 0: scratch */
+    Id value;                 /* 0: scratch */
     uint32_t launch, scratch; /* of scratch */
     uint32_t first, last;
     uint64_t bytes, offset;
@@ -47,9 +54,18 @@ typedef struct Buffer {
 typedef struct Program {
     FtxProgramKind kind;
     ProgramFacts facts;
-    struct { Group *at; size_t n, cap; } groups; /* in the order of computation */
-    struct { Launch *at; size_t n, cap; } launches;
-    struct { Buffer *at; size_t n, cap; } buffers;
+    struct {
+        Group *at;
+        size_t n, cap;
+    } groups; /* in the order of computation */
+    struct {
+        Launch *at;
+        size_t n, cap;
+    } launches;
+    struct {
+        Buffer *at;
+        size_t n, cap;
+    } buffers;
     uint64_t work_bytes, lower_bound;
     struct Fits *fits; /* of select: answers already known, in scratch memory */
 } Program;
@@ -68,10 +84,16 @@ typedef struct Lower {
     Target target;
     const Precision *precision;
     DType compute, kv;
-    int *layer; /* of each value, -1: none; [values.n] */
+    int *layer;    /* of each value, -1: none; [values.n] */
     bool *encoder; /* of each value: computed by encode programs; [values.n] */
-    struct { Program *at; size_t n, cap; } programs;
-    struct { Zeroed *at; size_t n, cap; } zeroed;
+    struct {
+        Program *at;
+        size_t n, cap;
+    } programs;
+    struct {
+        Zeroed *at;
+        size_t n, cap;
+    } zeroed;
     Packing *packing;
     Plan *plan;
     Arena *keep, *scratch;

@@ -57,9 +57,9 @@ static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *v
         const char *name;
         int64_t value;
     } names[] = {
-        {"S", s->S}, {"T", s->T}, {"C", s->C}, {"B", s->B},   {"P", s->P},       {"V", s->V},       {"L", s->L},
-        {"G", s->G}, {"E", s->E}, {"KV", s->KV}, {"BIAS", s->BIAS}, {"ENDS", s->ENDS}, {"RING", s->RING},
-        {"D", s->D}, {"POOL", s->POOL}, {"SRC", s->SRC}, {"BEAMS", s->BEAMS},
+        {"S", s->S},       {"T", s->T}, {"C", s->C},       {"B", s->B},     {"P", s->P},         {"V", s->V},
+        {"L", s->L},       {"G", s->G}, {"E", s->E},       {"KV", s->KV},   {"BIAS", s->BIAS},   {"ENDS", s->ENDS},
+        {"RING", s->RING}, {"D", s->D}, {"POOL", s->POOL}, {"SRC", s->SRC}, {"BEAMS", s->BEAMS},
     };
 
     *kind = EXPR_CONSTANT;
@@ -76,8 +76,15 @@ static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
 {
     const Limits *m = &l->g->limits;
 
-    *s = (Sizes){.S = m->sequences, .T = m->tokens, .C = m->context, .B = m->kv_block, .P = m->kv_pages,
-                 .KV = (int64_t)dtype_size(l->kv), .BIAS = m->logit_bias, .ENDS = m->end_ids, .RING = FTX_OUT_RING};
+    *s = (Sizes){.S = m->sequences,
+                 .T = m->tokens,
+                 .C = m->context,
+                 .B = m->kv_block,
+                 .P = m->kv_pages,
+                 .KV = (int64_t)dtype_size(l->kv),
+                 .BIAS = m->logit_bias,
+                 .ENDS = m->end_ids,
+                 .RING = FTX_OUT_RING};
     s->SRC = m->source;
     s->BEAMS = m->beams > 1 ? m->beams : 0;
     if (l->g->kind == FTX_MODEL_ENCODER)
@@ -92,8 +99,10 @@ static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
         if (v->op != OP_APPEND)
             continue;
         if (s->L && (s->G != ir_int(v, "kv_heads") || s->E != ir_int(v, "head_dim")))
-            return diag_error(d, v->loc, "append: layer %lld has %lld kv_heads of %lld, the first %lld of %lld; all layers "
-                              "must be alike", (long long)ir_int(v, "layer"), (long long)ir_int(v, "kv_heads"),
+            return diag_error(d, v->loc,
+                              "append: layer %lld has %lld kv_heads of %lld, the first %lld of %lld; all layers "
+                              "must be alike",
+                              (long long)ir_int(v, "layer"), (long long)ir_int(v, "kv_heads"),
                               (long long)ir_int(v, "head_dim"), (long long)s->G, (long long)s->E);
         if (ir_int(v, "layer") != s->L)
             return diag_error(d, v->loc, "append: layer %lld stands where %lld is due", (long long)ir_int(v, "layer"),
@@ -111,9 +120,8 @@ static void record(Lower *l, const char *name, FtxSpace space, uint32_t program,
 {
     const uint32_t at = plan_string(l, name);
 
-    *arena_push(l->keep, l->plan->buffers) =
-        (FtxBuffer){.name = at, .space = space, .program = program, .first = first, .last = last, .offset = offset,
-                    .bytes = bytes};
+    *arena_push(l->keep, l->plan->buffers) = (FtxBuffer){
+        .name = at, .space = space, .program = program, .first = first, .last = last, .offset = offset, .bytes = bytes};
 }
 
 static bool place_named(Lower *l, Diag *d)
@@ -176,14 +184,21 @@ static void find_lives(Lower *l, Program *p)
             const Operand *o = &launch->operands[k];
 
             if (o->kind == OPERAND_SCRATCH) {
-                *arena_push(l->keep, p->buffers) = (Buffer){
-                    .name = arena_printf(l->keep, "%s %s", launch->group->b.contract->family,
-                                         launch->group->b.contract->scratch.at[o->at].name),
-                    .launch = i, .scratch = o->at, .first = i, .last = i, .bytes = aligned((uint64_t)o->bytes)};
+                *arena_push(l->keep, p->buffers) =
+                    (Buffer){.name = arena_printf(l->keep, "%s %s", launch->group->b.contract->family,
+                                                  launch->group->b.contract->scratch.at[o->at].name),
+                             .launch = i,
+                             .scratch = o->at,
+                             .first = i,
+                             .last = i,
+                             .bytes = aligned((uint64_t)o->bytes)};
             } else if (o->kind == OPERAND_VALUE && !at[o->value]) {
                 *arena_push(l->keep, p->buffers) = (Buffer){
                     .name = arena_printf(l->keep, "%%%u %s", o->value, ir_op_name(ir_value(l->g, o->value)->op)),
-                    .value = o->value, .first = i, .last = i, .bytes = aligned(value_bytes(l, p, o->value))};
+                    .value = o->value,
+                    .first = i,
+                    .last = i,
+                    .bytes = aligned(value_bytes(l, p, o->value))};
                 at[o->value] = (uint32_t)p->buffers.n;
             } else if (o->kind == OPERAND_VALUE) {
                 p->buffers.at[at[o->value] - 1].last = i;
@@ -214,8 +229,7 @@ static FtxOperand operand_bytes(Lower *l, Program *p, uint32_t launch, const Ope
     uint64_t layers = 0;
 
     switch (o->kind) {
-    case OPERAND_NULL:
-        break;
+    case OPERAND_NULL: break;
     case OPERAND_WEIGHT:
         return (FtxOperand){.space = FTX_SPACE_WEIGHTS, .offset = l->packing->weights.at[o->at].offset};
     case OPERAND_NAMED:
@@ -225,15 +239,13 @@ static FtxOperand operand_bytes(Lower *l, Program *p, uint32_t launch, const Ope
         return (FtxOperand){.space = named[o->at].space,
                             .offset = h->named[o->at] +
                                       (o->layer > 0 ? h->named_bytes[o->at] / layers * (uint64_t)o->layer : 0)};
-    case OPERAND_VALUE:
-        return (FtxOperand){.space = FTX_SPACE_WORK, .offset = buffer_of(p, o->value)->offset};
+    case OPERAND_VALUE: return (FtxOperand){.space = FTX_SPACE_WORK, .offset = buffer_of(p, o->value)->offset};
     case OPERAND_SCRATCH:
         for (size_t i = 0; i < p->buffers.n; i++)
             if (!p->buffers.at[i].value && p->buffers.at[i].launch == launch && p->buffers.at[i].scratch == o->at)
                 return (FtxOperand){.space = FTX_SPACE_WORK, .offset = p->buffers.at[i].offset};
         break;
-    case OPERAND_ZEROED:
-        return (FtxOperand){.space = FTX_SPACE_STATE, .offset = l->zeroed.at[o->at].offset};
+    case OPERAND_ZEROED: return (FtxOperand){.space = FTX_SPACE_STATE, .offset = l->zeroed.at[o->at].offset};
     }
     return (FtxOperand){.space = FTX_SPACE_NULL};
 }
@@ -243,9 +255,11 @@ static void write_program(Lower *l, uint32_t index)
     Program *p = &l->programs.at[index];
     Plan *plan = l->plan;
 
-    *arena_push(l->keep, plan->programs) =
-        (FtxProgram){.kind = p->kind, .bucket = (uint32_t)p->facts.bucket, .first_launch = (uint32_t)plan->launches.n,
-                     .n_launches = (uint32_t)p->launches.n, .work_bytes = p->work_bytes};
+    *arena_push(l->keep, plan->programs) = (FtxProgram){.kind = p->kind,
+                                                        .bucket = (uint32_t)p->facts.bucket,
+                                                        .first_launch = (uint32_t)plan->launches.n,
+                                                        .n_launches = (uint32_t)p->launches.n,
+                                                        .work_bytes = p->work_bytes};
     for (uint32_t i = 0; i < p->launches.n; i++) {
         const Launch *launch = &p->launches.at[i];
         const uint32_t label = plan_string(l, launch->label);

@@ -38,17 +38,38 @@ typedef struct PackedWeight {
 typedef struct Plan {
     Target target;
     FtxPlan head;
-    struct { Instance **at; size_t n, cap; } instances; /* shared by launches with equal facts */
-    struct { FtxProgram *at; size_t n, cap; } programs;
-    struct { FtxLaunch *at; size_t n, cap; } launches;  /* .kernel indexes instances, .label strings */
-    struct { FtxOperand *at; size_t n, cap; } operands;
-    struct { FtxBuffer *at; size_t n, cap; } buffers;   /* .name indexes strings */
-    struct { const char **at; size_t n, cap; } strings; /* [0] is "" */
+    struct {
+        Instance **at;
+        size_t n, cap;
+    } instances; /* shared by launches with equal facts */
+    struct {
+        FtxProgram *at;
+        size_t n, cap;
+    } programs;
+    struct {
+        FtxLaunch *at;
+        size_t n, cap;
+    } launches; /* .kernel indexes instances, .label strings */
+    struct {
+        FtxOperand *at;
+        size_t n, cap;
+    } operands;
+    struct {
+        FtxBuffer *at;
+        size_t n, cap;
+    } buffers; /* .name indexes strings */
+    struct {
+        const char **at;
+        size_t n, cap;
+    } strings; /* [0] is "" */
 } Plan;
 
 /* All plans of a compile share the packed weights: one block, one layout. */
 typedef struct Packing {
-    struct { PackedWeight *at; size_t n, cap; } weights;
+    struct {
+        PackedWeight *at;
+        size_t n, cap;
+    } weights;
     uint64_t bytes;
 } Packing;
 
@@ -62,8 +83,8 @@ bool passes_run_graph(Graph *g, const Precision *p, const Dump *dump, Diag *d);
 /* Selection, layout, schedule and memory for one target; adds what it needs to `packing`, whose
  * size is final, for space_bytes of every plan, once the last target has run. The graph is not
  * changed; what the plan points to lives as long as it does. */
-bool passes_run_target(const Graph *g, const Catalog *c, Target t, const Precision *p, Packing *packing,
-                       Plan *plan, const Dump *dump, Diag *d);
+bool passes_run_target(const Graph *g, const Catalog *c, Target t, const Precision *p, Packing *packing, Plan *plan,
+                       const Dump *dump, Diag *d);
 
 /* One pass by name, for `ftxc opt`. */
 bool passes_run_one(Graph *g, const char *name, const Precision *p, Diag *d);

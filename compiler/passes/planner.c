@@ -69,18 +69,12 @@ static uint64_t key_of(const Life *l, Key key)
     const uint64_t length = (uint64_t)(l->last - l->first) + 1;
 
     switch (key) {
-    case BY_SIZE:
-        return l->bytes;
-    case BY_AREA:
-        return l->bytes > UINT64_MAX / length ? UINT64_MAX : l->bytes * length;
-    case BY_START:
-        return UINT32_MAX - l->first;
-    case BY_LENGTH:
-        return length;
-    case BY_END:
-        return l->last;
-    case KEYS:
-        break;
+    case BY_SIZE: return l->bytes;
+    case BY_AREA: return l->bytes > UINT64_MAX / length ? UINT64_MAX : l->bytes * length;
+    case BY_START: return UINT32_MAX - l->first;
+    case BY_LENGTH: return length;
+    case BY_END: return l->last;
+    case KEYS: break;
     }
     return 0;
 }
@@ -95,8 +89,9 @@ static void sort(uint32_t *order, size_t n, const Life *lives, Key key, uint32_t
     sort(order, half, lives, key, spare);
     sort(order + half, n - half, lives, key, spare);
     while (i < half || k < n)
-        spare[to++] = k == n || (i < half && key_of(&lives[order[i]], key) >= key_of(&lives[order[k]], key)) ? order[i++]
-                                                                                                        : order[k++];
+        spare[to++] = k == n || (i < half && key_of(&lives[order[i]], key) >= key_of(&lives[order[k]], key))
+                          ? order[i++]
+                          : order[k++];
     memcpy(order, spare, n * sizeof *order);
 }
 

@@ -27,6 +27,9 @@ bool rewrite_run(Graph *g, Rule *rule);
 /* Appends to the new graph. Shape and type follow from the op; args are new values. */
 Id rewrite_make(Rewrite *r, Op op, Id a, Id b, Id c, const Attr *attrs, uint32_t n_attrs, Loc loc);
 
-static inline const Value *rewrite_old(const Rewrite *r, Id v) { return &r->old->values.at[v]; }
+static inline const Value *rewrite_old(const Rewrite *r, Id v)
+{
+    return &r->old->values.at[v];
+}
 
 #endif

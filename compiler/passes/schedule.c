@@ -16,16 +16,16 @@ static const char *linear_role(const Graph *g, Id v)
             reader = ir_value(g, id)->op;
     const Op x = ir_value(g, ir_value(g, v)->args[0])->op;
 
-    return v == g->logits          ? "lm head"
-           : reader == OP_APPEND || reader == OP_ATTEND_PACKED ? "qkv"
-           : reader == OP_CROSS_APPEND ? "keys and values"
-           : reader == OP_ATTEND_CROSS ? "query"
-           : x == OP_SELECT_FIRST || x == OP_POOL_MEAN ? "pooler"
-           : reader == OP_GLU      ? "gate and up"
-           : reader == OP_ACT      ? "up"
+    return v == g->logits                                                          ? "lm head"
+           : reader == OP_APPEND || reader == OP_ATTEND_PACKED                     ? "qkv"
+           : reader == OP_CROSS_APPEND                                             ? "keys and values"
+           : reader == OP_ATTEND_CROSS                                             ? "query"
+           : x == OP_SELECT_FIRST || x == OP_POOL_MEAN                             ? "pooler"
+           : reader == OP_GLU                                                      ? "gate and up"
+           : reader == OP_ACT                                                      ? "up"
            : x == OP_ATTEND_PAGED || x == OP_ATTEND_PACKED || x == OP_ATTEND_CROSS ? "out"
-           : x == OP_GLU || x == OP_ACT ? "down"
-                                   : "linear";
+           : x == OP_GLU || x == OP_ACT                                            ? "down"
+                                                                                   : "linear";
 }
 
 static const char *role(const Graph *g, Id v)
@@ -33,27 +33,20 @@ static const char *role(const Graph *g, Id v)
     const Value *value = ir_value(g, v);
 
     switch (value->op) {
-    case OP_LINEAR:
-        return linear_role(g, v);
+    case OP_LINEAR: return linear_role(g, v);
     case OP_RMSNORM:
-    case OP_LAYERNORM:
-        return "norm";
+    case OP_LAYERNORM: return "norm";
     case OP_ACT:
-    case OP_GLU:
-        return ir_word(value, "kind");
+    case OP_GLU: return ir_word(value, "kind");
     case OP_ADD:
         return ir_value(g, value->args[0])->op == OP_POSITIONS || ir_value(g, value->args[1])->op == OP_POSITIONS
                    ? "add"
                    : "residual";
     case OP_ATTEND_PAGED:
-    case OP_ATTEND_PACKED:
-        return "attention";
-    case OP_ATTEND_CROSS:
-        return "attention to the source";
-    case OP_IDS:
-        return NULL;
-    default:
-        return ir_op_name(value->op);
+    case OP_ATTEND_PACKED: return "attention";
+    case OP_ATTEND_CROSS: return "attention to the source";
+    case OP_IDS: return NULL;
+    default: return ir_op_name(value->op);
     }
 }
 
@@ -164,10 +157,11 @@ static void launch(Lower *l, Program *p, const Group *g)
     for (size_t i = 0; i < c->args.n; i++)
         to->operands[to->n_operands++] = operand_of(l, p, g, i);
     for (size_t i = 0; i < c->scratch.n; i++)
-        to->operands[to->n_operands++] = (Operand){.kind = OPERAND_SCRATCH, .at = (uint32_t)i, .bytes = g->fit.scratch[i]};
-    for (size_t i = 0; i < c->zeroed.n; i++)
         to->operands[to->n_operands++] =
-            (Operand){.kind = OPERAND_ZEROED, .at = zeroed_at(l, c, (uint32_t)i, g->fit.zeroed[i]), .bytes = g->fit.zeroed[i]};
+            (Operand){.kind = OPERAND_SCRATCH, .at = (uint32_t)i, .bytes = g->fit.scratch[i]};
+    for (size_t i = 0; i < c->zeroed.n; i++)
+        to->operands[to->n_operands++] = (Operand){
+            .kind = OPERAND_ZEROED, .at = zeroed_at(l, c, (uint32_t)i, g->fit.zeroed[i]), .bytes = g->fit.zeroed[i]};
 }
 
 bool stage_schedule(Lower *l, Diag *d)

@@ -175,10 +175,10 @@ void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, b
 
 typedef struct Choice {
     bool found;
-    double us;      /* of the whole tree below */
+    double us;          /* of the whole tree below */
     Candidate one, two; /* two: the prefill kernel beside a decode kernel */
     bool pair;
-    Id missing;     /* not found: a value that a match would read and nobody computes */
+    Id missing; /* not found: a value that a match would read and nobody computes */
 } Choice;
 
 typedef struct Cover {
@@ -259,8 +259,8 @@ static void choose(Cover *c, Id v)
         for (size_t k = 0; k < all.n && rows == ROWS_DECODE; k++)
             if (all.at[k].b.contract->rows == ROWS_PREFILL && same_inputs(&all.at[i].b, &all.at[k].b) &&
                 (!best->found || us + all.at[k].own_us < best->us))
-                *best = (Choice){.found = true, .us = us + all.at[k].own_us, .one = all.at[i], .two = all.at[k],
-                                 .pair = true};
+                *best = (Choice){
+                    .found = true, .us = us + all.at[k].own_us, .one = all.at[i], .two = all.at[k], .pair = true};
     }
 }
 
@@ -322,8 +322,8 @@ static bool refuse(const Cover *c, Id v, Diag *d)
                                 all.at[i].b.contract->rows == ROWS_DECODE ? "decode" : "prefill");
     return diag_error(d, value->loc, "no kernel for %%%u = %s %s %s on %s (program %s)%s%s", v, ir_op_name(value->op),
                       ir_shape_text(l->scratch, value->shape), dtype_name(value->type), l->target.name,
-                      lower_program_name(c->p, l->scratch), *near ? ": closest came " : ": no contract has it outermost",
-                      *near ? near + 2 : "");
+                      lower_program_name(c->p, l->scratch),
+                      *near ? ": closest came " : ": no contract has it outermost", *near ? near + 2 : "");
 }
 
 bool select_program(const Lower *l, Program *p, Diag *d)

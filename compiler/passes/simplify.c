@@ -236,7 +236,8 @@ static Id join_cross(Rewrite *r, Id id)
     Attr attrs[5];
 
     if (v->op == OP_CROSS_CACHE && r->uses[id] == 1 && source_pair(r, v, &key, &value)) {
-        Id w = rewrite_make(r, OP_CONCAT, r->map[key.linear->args[1]], r->map[value.linear->args[1]], 0, NULL, 0, v->loc);
+        Id w =
+            rewrite_make(r, OP_CONCAT, r->map[key.linear->args[1]], r->map[value.linear->args[1]], 0, NULL, 0, v->loc);
         Id b = key.linear->args[2] ? rewrite_make(r, OP_CONCAT, r->map[key.linear->args[2]],
                                                   r->map[value.linear->args[2]], 0, NULL, 0, v->loc)
                                    : 0;

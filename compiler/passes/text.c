@@ -79,8 +79,7 @@ void print_schedule(const Lower *l, FILE *out)
         for (size_t k = 0; k < p->launches.n; k++) {
             const Launch *launch = &p->launches.at[k];
 
-            fprintf(out, "  %3zu %-48s %s\n", k, launch->label,
-                    l->plan->instances.at[launch->instance]->entry);
+            fprintf(out, "  %3zu %-48s %s\n", k, launch->label, l->plan->instances.at[launch->instance]->entry);
         }
     }
 }
@@ -99,8 +98,8 @@ void print_memory(const Lower *l, FILE *out)
     const FtxPlan *h = &l->plan->head;
 
     for (size_t i = 0; i < LEN(named); i++)
-        fprintf(out, "%-5s %12" PRIu64 " %12" PRIu64 "  $%s\n", spaces[named[i].space], h->named[i],
-                h->named_bytes[i], named[i].name);
+        fprintf(out, "%-5s %12" PRIu64 " %12" PRIu64 "  $%s\n", spaces[named[i].space], h->named[i], h->named_bytes[i],
+                named[i].name);
     for (size_t i = 0; i < l->plan->buffers.n; i++) {
         const FtxBuffer *b = &l->plan->buffers.at[i];
 

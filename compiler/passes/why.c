@@ -53,8 +53,10 @@ static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
     }
     for (size_t i = 0; i < p->groups.n; i++)
         if (covers(&p->groups.at[i].b, v))
-            fprintf(out, "  taken: %s, the cheapest way to compute all values that must stand in memory "
-                    "(bytes or operations, and %s a launch)\n", lower_describe(l, &p->groups.at[i], l->scratch),
+            fprintf(out,
+                    "  taken: %s, the cheapest way to compute all values that must stand in memory "
+                    "(bytes or operations, and %s a launch)\n",
+                    lower_describe(l, &p->groups.at[i], l->scratch),
                     l->target.id == FTX_TARGET_CPU ? "5 us" : "1.2 to 2.5 us");
 }
 
@@ -71,7 +73,8 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
     fputc('\n', out);
     if (ir_op_is_weight(value->op) || value->op == OP_IDS) {
         fputs(value->op == OP_IDS ? "the host brings the ids of every step\n"
-                                  : "a weight: computed when the model is compiled\n", out);
+                                  : "a weight: computed when the model is compiled\n",
+              out);
         return true;
     }
     lower_open(&l, g, c, t, p, &packing, &plan);

@@ -65,7 +65,8 @@ static void push_json(lua_State *L, const json_t *j)
     switch (json_typeof(j)) {
     case JSON_OBJECT:
         lua_createtable(L, 0, (int)json_object_size(j));
-        json_object_foreach((json_t *)(uintptr_t)j, key, child) {
+        json_object_foreach((json_t *)(uintptr_t)j, key, child)
+        {
             push_json(L, child);
             lua_setfield(L, -2, key);
         }
@@ -77,19 +78,11 @@ static void push_json(lua_State *L, const json_t *j)
             lua_rawseti(L, -2, (lua_Integer)i + 1);
         }
         break;
-    case JSON_STRING:
-        lua_pushlstring(L, json_string_value(j), json_string_length(j));
-        break;
-    case JSON_INTEGER:
-        lua_pushinteger(L, json_integer_value(j));
-        break;
-    case JSON_REAL:
-        lua_pushnumber(L, json_real_value(j));
-        break;
+    case JSON_STRING: lua_pushlstring(L, json_string_value(j), json_string_length(j)); break;
+    case JSON_INTEGER: lua_pushinteger(L, json_integer_value(j)); break;
+    case JSON_REAL: lua_pushnumber(L, json_real_value(j)); break;
     case JSON_TRUE:
-    case JSON_FALSE:
-        lua_pushboolean(L, json_is_true(j));
-        break;
+    case JSON_FALSE: lua_pushboolean(L, json_is_true(j)); break;
     case JSON_NULL:
         lua_pushlightuserdata(L, NULL); /* lib/hf.lua knows it */
         break;

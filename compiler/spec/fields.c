@@ -12,10 +12,10 @@ typedef enum Kind {
     COUNT,  /* a whole number in low..high */
     NUMBER, /* a finite number in low..high */
     TEXT,
-    TYPE,   /* fp32 fp16 bf16; `low` 1: or auto */
-    IDS,    /* a token id or a list of them */
-    FLAG,   /* true or false */
-    EARLY,  /* false, true or "never": FtxEarly */
+    TYPE,  /* fp32 fp16 bf16; `low` 1: or auto */
+    IDS,   /* a token id or a list of them */
+    FLAG,  /* true or false */
+    EARLY, /* false, true or "never": FtxEarly */
     GRAPH,
 } Kind;
 
@@ -118,18 +118,12 @@ const char *field_override(const Reader *r, const char *path)
 const char *field_shown(lua_State *L, int i)
 {
     switch (lua_type(L, i)) {
-    case LUA_TNIL:
-        return "nothing";
-    case LUA_TNUMBER:
-        return lua_pushfstring(L, "%s", sandbox_text(L, i));
-    case LUA_TSTRING:
-        return lua_pushfstring(L, "\"%s\"", lua_tostring(L, i));
-    case LUA_TBOOLEAN:
-        return lua_toboolean(L, i) ? "true" : "false";
-    case LUA_TUSERDATA:
-        return "a graph value";
-    default:
-        return lua_pushfstring(L, "a %s", luaL_typename(L, i));
+    case LUA_TNIL: return "nothing";
+    case LUA_TNUMBER: return lua_pushfstring(L, "%s", sandbox_text(L, i));
+    case LUA_TSTRING: return lua_pushfstring(L, "\"%s\"", lua_tostring(L, i));
+    case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
+    case LUA_TUSERDATA: return "a graph value";
+    default: return lua_pushfstring(L, "a %s", luaL_typename(L, i));
     }
 }
 
@@ -146,22 +140,14 @@ int field_refuse(lua_State *L, const char *path, const char *expected, int i)
 static const char *range_text(Arena *a, const Field *f)
 {
     switch (f->kind) {
-    case COUNT:
-        return arena_printf(a, "a whole number from %.0f to %.0f", f->low, f->high);
-    case NUMBER:
-        return arena_printf(a, "a number from %g to %g", f->low, f->high);
-    case TEXT:
-        return "a text";
-    case TYPE:
-        return f->low != 0 ? "one of auto, fp32, fp16, bf16" : "one of fp32, fp16, bf16";
-    case IDS:
-        return "a token id or a list of up to 8";
-    case FLAG:
-        return "true or false";
-    case EARLY:
-        return "false, true or \"never\"";
-    case GRAPH:
-        return "what a family gives, as in graph = llama { ... }";
+    case COUNT: return arena_printf(a, "a whole number from %.0f to %.0f", f->low, f->high);
+    case NUMBER: return arena_printf(a, "a number from %g to %g", f->low, f->high);
+    case TEXT: return "a text";
+    case TYPE: return f->low != 0 ? "one of auto, fp32, fp16, bf16" : "one of fp32, fp16, bf16";
+    case IDS: return "a token id or a list of up to 8";
+    case FLAG: return "true or false";
+    case EARLY: return "false, true or \"never\"";
+    case GRAPH: return "what a family gives, as in graph = llama { ... }";
     }
     return "";
 }
@@ -285,9 +271,8 @@ void fields_check(lua_State *L, int t, const char *group)
         if (key && (field_named(path) || (strcmp(group, "decode.") == 0 && strcmp(key, "strategy") == 0)))
             continue;
         if (!key || group[0] || !fields_names(a, inner)[0])
-            sandbox_fail(L, "%.*s has no field '%s'; the fields are: %s",
-                         group[0] ? (int)strlen(group) - 1 : 9, group[0] ? group : "ftx.model",
-                         sandbox_text(L, -2), fields_names(a, group));
+            sandbox_fail(L, "%.*s has no field '%s'; the fields are: %s", group[0] ? (int)strlen(group) - 1 : 9,
+                         group[0] ? group : "ftx.model", sandbox_text(L, -2), fields_names(a, group));
         if (!lua_istable(L, -1))
             sandbox_fail(L, "%s must be a table with the fields %s, got %s", key, fields_names(a, inner),
                          field_shown(L, -1));
@@ -331,9 +316,7 @@ static void push_override(lua_State *L, const Field *f, const char *text)
         return;
     }
     case TEXT:
-    case TYPE:
-        lua_pushstring(L, text);
-        return;
+    case TYPE: lua_pushstring(L, text); return;
     case FLAG:
     case EARLY:
         if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
@@ -345,8 +328,7 @@ static void push_override(lua_State *L, const Field *f, const char *text)
         if (!push_ids(L, text))
             field_refuse(L, f->path, "token ids: 1 or 1,2,3", 0);
         return;
-    case GRAPH:
-        return; /* refused by the caller */
+    case GRAPH: return; /* refused by the caller */
     }
 }
 

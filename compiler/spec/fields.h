@@ -12,7 +12,7 @@ void fields_check(lua_State *L, int t, const char *group);
 const char *fields_names(Arena *a, const char *group);
 
 bool field_exists(const char *path);
-void field_push(lua_State *L, int t, const char *path); /* nil where it is missing */
+void field_push(lua_State *L, int t, const char *path);     /* nil where it is missing */
 double field_number(lua_State *L, int t, const char *path); /* checked, or its default */
 int64_t field_count(lua_State *L, int t, const char *path);
 DType field_type(lua_State *L, int t, const char *path);
@@ -23,8 +23,8 @@ const char *field_text(lua_State *L, int t, const char *path); /* NULL: missing 
 /* Raises "PATH must be EXPECTED, got ...": about -D where the value came from there, else about
  * the line of ftx.model. i: where the value is on the stack. */
 int field_refuse(lua_State *L, const char *path, const char *expected, int i);
-const char *field_expected(lua_State *L, const char *path); /* "a whole number from 1 to 4096" */
-const char *field_shown(lua_State *L, int i);               /* a value, for messages */
+const char *field_expected(lua_State *L, const char *path);    /* "a whole number from 1 to 4096" */
+const char *field_shown(lua_State *L, int i);                  /* a value, for messages */
 const char *field_override(const Reader *r, const char *path); /* the last -D of it, or NULL */
 
 #endif

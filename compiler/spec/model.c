@@ -36,13 +36,14 @@ static int64_t read_source(lua_State *L, int t)
     source = source ? source : l->context;
     if (positions && source > positions) {
         lua_pushinteger(L, source);
-        field_refuse(L, "limits.source", lua_pushfstring(L, "at most %d: the encoder has so many learned positions",
-                                                         (int)positions), -2);
+        field_refuse(L, "limits.source",
+                     lua_pushfstring(L, "at most %d: the encoder has so many learned positions", (int)positions), -2);
     }
     if (l->tokens < source) {
         lua_pushinteger(L, l->tokens);
-        field_refuse(L, "limits.tokens", lua_pushfstring(L, "at least limits.source (%I): a source is read at once",
-                                                         (lua_Integer)source), -2);
+        field_refuse(L, "limits.tokens",
+                     lua_pushfstring(L, "at least limits.source (%I): a source is read at once", (lua_Integer)source),
+                     -2);
     }
     return source;
 }
@@ -57,8 +58,12 @@ static void check_encoder_limits(lua_State *L, int t)
         l->tokens = l->context;
     if (l->tokens < l->context) {
         lua_pushinteger(L, l->tokens);
-        field_refuse(L, "limits.tokens", lua_pushfstring(L, "at least limits.context (%I): an encoder reads a text at "
-                                                         "once", (lua_Integer)l->context), -2);
+        field_refuse(L, "limits.tokens",
+                     lua_pushfstring(L,
+                                     "at least limits.context (%I): an encoder reads a text at "
+                                     "once",
+                                     (lua_Integer)l->context),
+                     -2);
     }
 }
 
@@ -79,20 +84,22 @@ static void read_limits(lua_State *L, int t)
     if (l->beams > l->sequences) {
         lua_pushinteger(L, l->beams);
         field_refuse(L, "decode.width",
-               lua_pushfstring(L, "at most limits.sequences (%I): each lane is a row of a step", l->sequences), -2);
+                     lua_pushfstring(L, "at most limits.sequences (%I): each lane is a row of a step", l->sequences),
+                     -2);
     }
     if (l->beams > r->spec->vocab) {
         lua_pushinteger(L, l->beams);
         field_refuse(L, "decode.width",
-               lua_pushfstring(L, "at most the size of the vocabulary, %d", (int)r->spec->vocab), -2);
+                     lua_pushfstring(L, "at most the size of the vocabulary, %d", (int)r->spec->vocab), -2);
     }
     l->source = r->graph->kind == FTX_MODEL_SEQ2SEQ ? read_source(L, t) : 0;
     if (r->graph->kind == FTX_MODEL_ENCODER)
         check_encoder_limits(L, t);
     if (l->tokens < l->sequences) {
         lua_pushinteger(L, l->tokens);
-        field_refuse(L, "limits.tokens",
-               lua_pushfstring(L, "at least limits.sequences (%I): a step brings one token of each", l->sequences), -2);
+        field_refuse(
+            L, "limits.tokens",
+            lua_pushfstring(L, "at least limits.sequences (%I): a step brings one token of each", l->sequences), -2);
     }
     if (l->kv_block % 8) {
         lua_pushinteger(L, l->kv_block);
@@ -106,12 +113,14 @@ static void read_limits(lua_State *L, int t)
     if (l->kv_pages < needed) {
         lua_pushinteger(L, l->kv_pages);
         field_refuse(L, "kv.pages",
-               lua_pushfstring(L, "at least %I: one sequence of limits.context tokens needs as many", needed), -2);
+                     lua_pushfstring(L, "at least %I: one sequence of limits.context tokens needs as many", needed),
+                     -2);
     }
     if (r->spec->positions && l->context > r->spec->positions) {
         lua_pushinteger(L, l->context);
-        field_refuse(L, "limits.context", lua_pushfstring(L, "at most %d: the model has so many learned positions",
-                                                    (int)r->spec->positions), -2);
+        field_refuse(L, "limits.context",
+                     lua_pushfstring(L, "at most %d: the model has so many learned positions", (int)r->spec->positions),
+                     -2);
     }
 }
 
@@ -143,8 +152,10 @@ static void read_beams(lua_State *L, int t, FtxDecode *c)
     const int64_t width = reader_of(L)->graph->limits.beams;
 
     field_push(L, t, "decode");
-    c->beams = lua_istable(L, -1) && lua_getfield(L, -1, "strategy") == LUA_TSTRING &&
-               strcmp(lua_tostring(L, -1), "beam") == 0 ? (int32_t)width : 1;
+    c->beams =
+        lua_istable(L, -1) && lua_getfield(L, -1, "strategy") == LUA_TSTRING && strcmp(lua_tostring(L, -1), "beam") == 0
+            ? (int32_t)width
+            : 1;
     c->length_penalty = (float)field_number(L, t, "decode.length_penalty");
     c->early_stopping = field_early(L, t, "decode.early_stopping");
     c->n_best = (int32_t)field_count(L, t, "decode.n_best");
@@ -230,8 +241,8 @@ static void read_ends(lua_State *L, int t)
     }
     if ((int64_t)spec->n_ends > reader_of(L)->graph->limits.end_ids) {
         lua_pushinteger(L, reader_of(L)->graph->limits.end_ids);
-        field_refuse(L, "limits.end_ids",
-                     lua_pushfstring(L, "at least %d, the number of eos ids", (int)spec->n_ends), -2);
+        field_refuse(L, "limits.end_ids", lua_pushfstring(L, "at least %d, the number of eos ids", (int)spec->n_ends),
+                     -2);
     }
 }
 
@@ -300,9 +311,10 @@ static void same_heads(lua_State *L, const Value *v, int64_t heads, int64_t kv_h
     Spec *spec = reader_of(L)->spec;
 
     if (spec->layers && (heads != spec->heads || kv_heads != spec->kv_heads || head_dim != spec->head_dim))
-        sandbox_fail_at(L, v->loc, "this layer has %d heads, %d kv_heads, head_dim %d, the first has %u, %u, %u; all "
-                        "layers must be alike", (int)heads, (int)kv_heads, (int)head_dim, spec->heads, spec->kv_heads,
-                        spec->head_dim);
+        sandbox_fail_at(L, v->loc,
+                        "this layer has %d heads, %d kv_heads, head_dim %d, the first has %u, %u, %u; all "
+                        "layers must be alike",
+                        (int)heads, (int)kv_heads, (int)head_dim, spec->heads, spec->kv_heads, spec->head_dim);
     spec->heads = (uint32_t)heads;
     spec->kv_heads = (uint32_t)kv_heads;
     spec->head_dim = (uint32_t)head_dim;
@@ -416,12 +428,14 @@ static void check_cache_bytes(lua_State *L)
 {
     const Spec *spec = reader_of(L)->spec;
     const Limits *l = &reader_of(L)->graph->limits;
-    const double gb = 8.0 * spec->layers * (double)l->kv_pages * (double)l->kv_block * spec->kv_heads *
-                      spec->head_dim / (1 << 30);
+    const double gb =
+        8.0 * spec->layers * (double)l->kv_pages * (double)l->kv_block * spec->kv_heads * spec->head_dim / (1 << 30);
 
     if (gb > 4096)
-        sandbox_fail(L, "the cache of keys and values would take %.0f GB in fp32, at most 4096 are allowed; lower "
-                     "limits.sequences, limits.context or kv.pages", gb);
+        sandbox_fail(L,
+                     "the cache of keys and values would take %.0f GB in fp32, at most 4096 are allowed; lower "
+                     "limits.sequences, limits.context or kv.pages",
+                     gb);
 }
 
 /* pooling and normalize: another vector a text than the family's own. */
@@ -492,7 +506,8 @@ static int ftx_model(lua_State *L)
     }
     r->spec->weights = read_path(L, 1, "weights");
     if (r->checkout && !r->spec->weights && !field_override(r, "weights"))
-        return sandbox_fail_at(L, (Loc){r->box.folder, 0}, "the checkout has no model.safetensors and no "
+        return sandbox_fail_at(L, (Loc){r->box.folder, 0},
+                               "the checkout has no model.safetensors and no "
                                "model.safetensors.index.json; -D weights= makes a model with random weights");
     r->spec->tokenizer = read_path(L, 1, "tokenizer");
     if (!ir_verify(g, &d))
@@ -570,8 +585,8 @@ static int ftx_has(lua_State *L)
 int ftx_open(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"model", ftx_model}, {"sample", ftx_sample}, {"greedy", ftx_greedy}, {"beam", ftx_beam},
-        {"refuse", ftx_refuse}, {"has", ftx_has}, {NULL, NULL},
+        {"model", ftx_model},   {"sample", ftx_sample}, {"greedy", ftx_greedy}, {"beam", ftx_beam},
+        {"refuse", ftx_refuse}, {"has", ftx_has},       {NULL, NULL},
     };
 
     luaL_newlib(L, functions);

@@ -23,16 +23,11 @@ static const char *found(lua_State *L, int i)
 {
     switch (lua_type(L, i)) {
     case LUA_TNONE:
-    case LUA_TNIL:
-        return "nil";
-    case LUA_TNUMBER:
-        return lua_pushfstring(L, "the number %s", sandbox_text(L, i));
-    case LUA_TSTRING:
-        return lua_pushfstring(L, "\"%s\"", lua_tostring(L, i));
-    case LUA_TUSERDATA:
-        return "a graph value";
-    default:
-        return lua_pushfstring(L, "a %s", luaL_typename(L, i));
+    case LUA_TNIL: return "nil";
+    case LUA_TNUMBER: return lua_pushfstring(L, "the number %s", sandbox_text(L, i));
+    case LUA_TSTRING: return lua_pushfstring(L, "\"%s\"", lua_tostring(L, i));
+    case LUA_TUSERDATA: return "a graph value";
+    default: return lua_pushfstring(L, "a %s", luaL_typename(L, i));
     }
 }
 
@@ -59,8 +54,8 @@ static int64_t count(lua_State *L, int i, int64_t low, int64_t high, const char 
     const lua_Integer n = lua_type(L, i) == LUA_TNUMBER ? lua_tointegerx(L, i, &whole) : (whole = 0, 0);
 
     if (!whole || n < low || n > high)
-        sandbox_fail(L, "%s must be a whole number from %lld to %lld, got %s", what, (long long)low,
-                     (long long)high, found(L, i));
+        sandbox_fail(L, "%s must be a whole number from %lld to %lld, got %s", what, (long long)low, (long long)high,
+                     found(L, i));
     return n;
 }
 
@@ -265,9 +260,9 @@ static int nn_rows(lua_State *L)
 
 static int nn_concat(lua_State *L)
 {
-    return push(L, add(L, OP_CONCAT, nn_value(L, 1, "concat: the first weight"),
-                       nn_value(L, 2, "concat: the second weight"), maybe_value(L, 3, "concat: the third weight"),
-                       NULL));
+    return push(L,
+                add(L, OP_CONCAT, nn_value(L, 1, "concat: the first weight"),
+                    nn_value(L, 2, "concat: the second weight"), maybe_value(L, 3, "concat: the third weight"), NULL));
 }
 
 /* nn.checkpoint { prefixes = {"model."}, unused = {"*.inv_freq"} }: how checkpoints may differ */
@@ -408,8 +403,7 @@ static int nn_rmsnorm(lua_State *L)
 
 static int nn_layernorm(lua_State *L)
 {
-    const Id x = nn_value(L, 1, "layernorm: x"), g = nn_value(L, 2, "layernorm: g"),
-             b = nn_value(L, 3, "layernorm: b");
+    const Id x = nn_value(L, 1, "layernorm: x"), g = nn_value(L, 2, "layernorm: g"), b = nn_value(L, 3, "layernorm: b");
     Attrs attrs = {0};
 
     set_eps(L, &attrs, 4, "layernorm: eps");

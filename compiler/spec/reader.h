@@ -13,10 +13,10 @@ typedef struct Reader {
     Graph *graph;
     const Override *overrides;
     size_t n_overrides;
-    int64_t layers;      /* caches made so far */
-    int64_t sources;     /* cross caches made so far */
-    bool finished;       /* ftx.model was called */
-    bool checkout;       /* a folder, not a file */
+    int64_t layers;  /* caches made so far */
+    int64_t sources; /* cross caches made so far */
+    bool finished;   /* ftx.model was called */
+    bool checkout;   /* a folder, not a file */
 } Reader;
 
 static inline Reader *reader_of(lua_State *L)

@@ -39,8 +39,7 @@ bool sandbox_module_exists(lua_State *L, const char *name)
     const Sandbox *s = sandbox_of(L);
     const char *path = module_path(s->keep, name);
 
-    return path && (file_exists(arena_printf(s->keep, "%s%s.lua", s->folder, path)) ||
-                    embedded_module(s->keep, path));
+    return path && (file_exists(arena_printf(s->keep, "%s%s.lua", s->folder, path)) || embedded_module(s->keep, path));
 }
 
 /* Leaves the module's function on the stack. */
@@ -52,8 +51,10 @@ static void load_module(lua_State *L, const char *name)
     const EmbeddedFile *e;
 
     if (!path)
-        sandbox_fail(L, "require: '%.100s' is no name of a module: letters, digits, '_', '-', and '.' or '/' between "
-                     "folders", name);
+        sandbox_fail(L,
+                     "require: '%.100s' is no name of a module: letters, digits, '_', '-', and '.' or '/' between "
+                     "folders",
+                     name);
     if (file_exists(file)) {
         FileMap map;
         FtxError err;

@@ -350,19 +350,20 @@ void sandbox_load(lua_State *L, const char *file, const char *text, size_t bytes
 
 static int missing_name(lua_State *L)
 {
-    static const char *const absent[] = {"io",      "os",   "debug",    "load",    "loadstring", "loadfile",
-                                         "dofile",  "next", "pcall",    "xpcall",  "coroutine",  "package",
-                                         "print",   "warn", "utf8",     "_G",      "_ENV",       "collectgarbage",
-                                         "find",    "match", "gmatch",  "gsub",    "random",     "randomseed",
-                                         "dump",    "pack", "unpack"};
+    static const char *const absent[] = {
+        "io",     "os",        "debug",   "load",  "loadstring", "loadfile",   "dofile", "next", "pcall",
+        "xpcall", "coroutine", "package", "print", "warn",       "utf8",       "_G",     "_ENV", "collectgarbage",
+        "find",   "match",     "gmatch",  "gsub",  "random",     "randomseed", "dump",   "pack", "unpack"};
     const char *of = lua_tostring(L, lua_upvalueindex(1));
     const char *name = sandbox_text(L, 2);
     const char *dot = of[0] ? "." : "";
 
     for (size_t i = 0; i < LEN(absent); i++)
         if (strcmp(name, absent[i]) == 0)
-            return sandbox_fail(L, "%s%s%s is not there: a spec runs without files, clock, randomness, text "
-                                "patterns and loaded code", of, dot, name);
+            return sandbox_fail(L,
+                                "%s%s%s is not there: a spec runs without files, clock, randomness, text "
+                                "patterns and loaded code",
+                                of, dot, name);
     return sandbox_fail(L, of[0] ? "%s has no '%s'" : "%s'%s' is not defined here", of, name);
 }
 
@@ -397,8 +398,12 @@ void sandbox_open(Sandbox *s, const char *subject, const char *folder, int secon
 {
     lua_State *L;
 
-    *s = (Sandbox){.subject = subject, .folder = folder, .keep = keep, .diag = d,
-                   .seconds = seconds, .deadline = seconds_now() + seconds};
+    *s = (Sandbox){.subject = subject,
+                   .folder = folder,
+                   .keep = keep,
+                   .diag = d,
+                   .seconds = seconds,
+                   .deadline = seconds_now() + seconds};
     L = lua_newstate(allocate, s);
     if (!L)
         die("no memory");

@@ -33,7 +33,10 @@ typedef struct Sandbox {
     void *user;          /* whose builtins run in here */
     const char *folder;  /* modules are looked for here first */
     const char *subject; /* the file the user gave; a message about another file names it too */
-    struct { const char **at; size_t n, cap; } files; /* chunk names are numbers in this list */
+    struct {
+        const char **at;
+        size_t n, cap;
+    } files; /* chunk names are numbers in this list */
 
     SandboxBlock *blocks;
     size_t used_bytes;
@@ -63,8 +66,7 @@ static inline Sandbox *sandbox_of(lua_State *L)
 Loc sandbox_here(lua_State *L);
 int sandbox_fail(lua_State *L, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 /* Raises an error that is about another place, or, without a line, about a file or a -D. */
-int sandbox_fail_at(lua_State *L, Loc loc, const char *format, ...)
-    __attribute__((noreturn, format(printf, 3, 4)));
+int sandbox_fail_at(lua_State *L, Loc loc, const char *format, ...) __attribute__((noreturn, format(printf, 3, 4)));
 /* For builtins that loop: counts instructions, and ends the spec if its time is over. */
 void sandbox_tick(lua_State *L, int instructions);
 

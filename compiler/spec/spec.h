@@ -7,15 +7,21 @@
 
 typedef struct Spec {
     const char *name;
-    const char *path;      /* the spec file or the checkout's folder, as given */
-    const char *text;      /* what goes into the artifact: the spec, or the config it came from */
+    const char *path; /* the spec file or the checkout's folder, as given */
+    const char *text; /* what goes into the artifact: the spec, or the config it came from */
     Graph *graph;
     Precision precision;
     const char *weights;   /* path of the checkpoint, resolved; NULL: none (random weights) */
     const char *tokenizer; /* path of tokenizer.json, resolved; NULL: none */
     FtxDecode decode;
-    struct { const char **at; size_t n, cap; } prefixes; /* "transformer.": checkpoints may lack it */
-    struct { const char **at; size_t n, cap; } ignored;  /* tensor names (with * for digits) that may stay unused */
+    struct {
+        const char **at;
+        size_t n, cap;
+    } prefixes; /* "transformer.": checkpoints may lack it */
+    struct {
+        const char **at;
+        size_t n, cap;
+    } ignored; /* tensor names (with * for digits) that may stay unused */
     int32_t ends[FTX_MAX_ENDS];
     uint32_t n_ends;
     int32_t bos; /* -1: none */

@@ -19,8 +19,8 @@ const char *sandbox_text(lua_State *L, int i)
         lua_pop(L, 1);
     if (type == LUA_TNUMBER && lua_tonumber(L, i) != lua_tonumber(L, i))
         return lua_pushliteral(L, "nan"); /* processors differ in its sign */
-    if (named || (type != LUA_TTABLE && type != LUA_TFUNCTION && type != LUA_TUSERDATA &&
-                  type != LUA_TLIGHTUSERDATA && type != LUA_TTHREAD))
+    if (named || (type != LUA_TTABLE && type != LUA_TFUNCTION && type != LUA_TUSERDATA && type != LUA_TLIGHTUSERDATA &&
+                  type != LUA_TTHREAD))
         return luaL_tolstring(L, i, NULL);
     return lua_pushstring(L, lua_typename(L, type));
 }
@@ -65,14 +65,10 @@ enum { BY_KEY = 0, BY_LESS = -1 };
 static int key_rank(lua_State *L, int i)
 {
     switch (lua_type(L, i)) {
-    case LUA_TNUMBER:
-        return 0;
-    case LUA_TSTRING:
-        return 1;
-    case LUA_TBOOLEAN:
-        return 2;
-    default:
-        return sandbox_fail(L, "pairs: keys of type %s have no order", luaL_typename(L, i));
+    case LUA_TNUMBER: return 0;
+    case LUA_TSTRING: return 1;
+    case LUA_TBOOLEAN: return 2;
+    default: return sandbox_fail(L, "pairs: keys of type %s have no order", luaL_typename(L, i));
     }
 }
 
@@ -270,14 +266,14 @@ static void open_one(lua_State *L, const char *name, lua_CFunction open, const c
 
 void sandbox_library(lua_State *L)
 {
-    static const char *const base[] = {"assert",   "error",  "getmetatable", "ipairs",   "rawequal", "rawget", "rawlen",
-                                       "rawset",   "select", "setmetatable", "tonumber", "type",     NULL};
-    static const char *const strings[] = {"byte", "char",    "format", "len", "lower",
+    static const char *const base[] = {"assert", "error",  "getmetatable", "ipairs",   "rawequal", "rawget", "rawlen",
+                                       "rawset", "select", "setmetatable", "tonumber", "type",     NULL};
+    static const char *const strings[] = {"byte", "char",    "format", "len",   "lower",
                                           "rep",  "reverse", "sub",    "upper", NULL};
     static const char *const tables[] = {"concat", "insert", "remove", "unpack", "pack", NULL};
-    static const char *const maths[] = {"abs", "ceil", "cos",  "exp",        "floor", "fmod", "huge", "log",
-                                        "max", "min",  "maxinteger", "mininteger", "modf",  "pi",   "sin",  "sqrt",
-                                        "tan", "type", "tointeger",  "ult",        NULL};
+    static const char *const maths[] = {"abs", "ceil", "cos", "exp",        "floor",      "fmod", "huge",
+                                        "log", "max",  "min", "maxinteger", "mininteger", "modf", "pi",
+                                        "sin", "sqrt", "tan", "type",       "tointeger",  "ult",  NULL};
     int all;
 
     luaL_requiref(L, "_G", luaopen_base, 0); /* fills the globals */

@@ -21,8 +21,8 @@ static bool sort_tensors(Checkpoint *c, Diag *d)
         qsort(c->tensors.at, c->tensors.n, sizeof *c->tensors.at, by_name);
     for (size_t i = 1; i < c->tensors.n; i++)
         if (by_name(&c->tensors.at[i - 1], &c->tensors.at[i]) == 0)
-            return diag_error(d, (Loc){c->path, 0}, "tensor \"%.200s\" is both in %s and in %s",
-                              c->tensors.at[i].name, c->tensors.at[i - 1].file, c->tensors.at[i].file);
+            return diag_error(d, (Loc){c->path, 0}, "tensor \"%.200s\" is both in %s and in %s", c->tensors.at[i].name,
+                              c->tensors.at[i - 1].file, c->tensors.at[i].file);
     return true;
 }
 
@@ -58,18 +58,23 @@ static const char *beside(const char *path, const char *name, Arena *keep)
 static bool add_shards(Checkpoint *c, const json_t *root, Arena *keep, Diag *d)
 {
     json_t *map = json_object_get(root, "weight_map"), *v;
-    struct { const char **at; size_t n, cap; } files = {0};
+    struct {
+        const char **at;
+        size_t n, cap;
+    } files = {0};
     const Loc loc = {c->path, 0};
     const char *name;
 
     if (!json_is_object(map) || !json_object_size(map))
         return diag_error(d, loc, "has no \"weight_map\"");
-    json_object_foreach(map, name, v) {
+    json_object_foreach(map, name, v)
+    {
         const char *file = json_string_value(v);
         size_t i = 0;
 
         if (!file || !is_beside(file))
-            return diag_error(d, loc, "\"weight_map\" sends tensor \"%.200s\" to %s%.200s%s, which is not a file beside it",
+            return diag_error(d, loc,
+                              "\"weight_map\" sends tensor \"%.200s\" to %s%.200s%s, which is not a file beside it",
                               name, file ? "\"" : "", file ? file : "no text", file ? "\"" : "");
         while (i < files.n && strcmp(files.at[i], file) != 0)
             i++;
@@ -86,7 +91,8 @@ static bool add_shards(Checkpoint *c, const json_t *root, Arena *keep, Diag *d)
     }
     if (!sort_tensors(c, d))
         return false;
-    json_object_foreach(map, name, v) {
+    json_object_foreach(map, name, v)
+    {
         const Tensor key = {.name = name};
         const Tensor *t = bsearch(&key, c->tensors.at, c->tensors.n, sizeof key, by_name);
 

@@ -281,7 +281,9 @@ static bool report(const Source *s, Id id, DType type, const Fault *f, Diag *d)
     }
     if (f->tensor)
         diag_error(d, (Loc){s->c->path, 0}, "tensor \"%.200s\": element [%s] is %s", f->tensor->name, at,
-                   isnan(f->value) ? "NaN" : f->value < 0 ? "-infinity" : "infinity");
+                   isnan(f->value) ? "NaN"
+                   : f->value < 0  ? "-infinity"
+                                   : "infinity");
     else
         diag_error(d, (Loc){s->c->path, 0}, "weight \"%.200s\": element [%s] is %g, more than %s can hold",
                    weights_name(s->g, id, a), at, (double)f->value, dtype_name(type));
@@ -295,7 +297,7 @@ typedef struct Stream {
     FileOut *out;
     uint64_t at, done, all; /* file offset of byte 0; bytes so far and in all */
     HashStream *hash;
-    unsigned char *window;   /* [CHUNKS][chunk bytes] */
+    unsigned char *window; /* [CHUNKS][chunk bytes] */
     size_t window_bytes;
     void (*progress)(void *user, uint64_t done, uint64_t all);
     void *user;
@@ -430,12 +432,16 @@ uint64_t weights_stored_bytes(const Packing *packing, bool tables_only)
 }
 
 bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, FileOut *out, uint64_t at,
-                  uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user,
-                  Diag *d)
+                  uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user, Diag *d)
 {
     const Source source = {c, spec, spec->graph, DT_FP32};
-    Stream s = {.out = out, .at = at, .all = weights_stored_bytes(packing, !c), .hash = hash_stream_new(),
-                .progress = progress, .user = user, .d = d};
+    Stream s = {.out = out,
+                .at = at,
+                .all = weights_stored_bytes(packing, !c),
+                .hash = hash_stream_new(),
+                .progress = progress,
+                .user = user,
+                .d = d};
     const size_t n = packing->weights.n;
     PackedWeight *order = malloc((n + 1) * sizeof *order);
     bool ok = true;

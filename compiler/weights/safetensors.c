@@ -19,11 +19,11 @@ static const struct {
     uint32_t bits;
     DType type;
 } stored_types[] = {
-    {"F32", 32, DT_FP32},  {"F16", 16, DT_FP16},   {"BF16", 16, DT_BF16}, {"F64", 64, DT_NONE},
-    {"I64", 64, DT_NONE},  {"I32", 32, DT_NONE},   {"I16", 16, DT_NONE},  {"I8", 8, DT_NONE},
-    {"U64", 64, DT_NONE},  {"U32", 32, DT_NONE},   {"U16", 16, DT_NONE},  {"U8", 8, DT_NONE},
-    {"BOOL", 8, DT_NONE},  {"F8_E4M3", 8, DT_NONE}, {"F8_E5M2", 8, DT_NONE}, {"F8_E8M0", 8, DT_NONE},
-    {"C64", 64, DT_NONE},  {"F4", 4, DT_NONE},
+    {"F32", 32, DT_FP32}, {"F16", 16, DT_FP16},    {"BF16", 16, DT_BF16},   {"F64", 64, DT_NONE},
+    {"I64", 64, DT_NONE}, {"I32", 32, DT_NONE},    {"I16", 16, DT_NONE},    {"I8", 8, DT_NONE},
+    {"U64", 64, DT_NONE}, {"U32", 32, DT_NONE},    {"U16", 16, DT_NONE},    {"U8", 8, DT_NONE},
+    {"BOOL", 8, DT_NONE}, {"F8_E4M3", 8, DT_NONE}, {"F8_E5M2", 8, DT_NONE}, {"F8_E8M0", 8, DT_NONE},
+    {"C64", 64, DT_NONE}, {"F4", 4, DT_NONE},
 };
 
 /* Where a mistake is: a file, and in it a tensor. */
@@ -66,8 +66,7 @@ static bool read_shape(const json_t *o, At at, Tensor *t, Diag *d)
             return diag_error(d, at.loc, "tensor \"%.200s\": dimension %u of its shape is not a size", at.tensor, i);
         t->dim[i] = json_integer_value(n);
         if (__builtin_mul_overflow(t->elements, (uint64_t)t->dim[i], &t->elements) || t->elements > UINT64_MAX / 64)
-            return diag_error(d, at.loc, "tensor \"%.200s\": its shape has more elements than there can be",
-                              at.tensor);
+            return diag_error(d, at.loc, "tensor \"%.200s\": its shape has more elements than there can be", at.tensor);
     }
     return true;
 }
@@ -117,8 +116,8 @@ static bool check_cover(Tensor *t, size_t n, Loc loc, const unsigned char *data,
         if (t[i].at < at)
             return diag_error(d, loc, "tensors \"%.200s\" and \"%.200s\" overlap", t[i - 1].name, t[i].name);
         if (t[i].at > at)
-            return diag_error(d, loc, "%zu bytes before tensor \"%.200s\" belong to no tensor",
-                              (size_t)(t[i].at - at), t[i].name);
+            return diag_error(d, loc, "%zu bytes before tensor \"%.200s\" belong to no tensor", (size_t)(t[i].at - at),
+                              t[i].name);
         at += t[i].bytes;
     }
     if ((uint64_t)(at - data) != data_bytes)
@@ -135,7 +134,8 @@ static bool read_tensors(json_t *root, const char *path, const unsigned char *da
     const size_t first = out->n;
     json_t *o;
 
-    json_object_foreach(root, name, o) {
+    json_object_foreach(root, name, o)
+    {
         const At at = {{path, 0}, name};
         uint32_t bits = 0;
         Tensor *t;

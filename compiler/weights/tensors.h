@@ -24,7 +24,10 @@ typedef struct TensorList {
 
 struct Checkpoint {
     const char *path; /* as given: what messages name */
-    struct { FileMap *at; size_t n, cap; } maps;
+    struct {
+        FileMap *at;
+        size_t n, cap;
+    } maps;
     TensorList tensors; /* sorted by name */
 };
 

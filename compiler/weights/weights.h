@@ -21,8 +21,7 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d);
  * offset. c NULL: only the tables, one after another as in FTX_SEC_TABLES. checksum: XXH3-64 of
  * what was written, which is weights_stored_bytes long. */
 bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, FileOut *out, uint64_t at,
-                  uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user,
-                  Diag *d);
+                  uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user, Diag *d);
 
 uint64_t weights_stored_bytes(const Packing *packing, bool tables_only);
 

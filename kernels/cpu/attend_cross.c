@@ -65,8 +65,9 @@ static void AT(cross_piece)(const CpuCall *c, int64_t t, int64_t g, int64_t h, i
         const int count = row->src_len - j < FLASH_KEYS ? row->src_len - j : FLASH_KEYS;
         const int64_t skip = j * E * cpu_type_bytes(type);
 
-        AT(flash_keys)(&f, q, scale, AT(cross_rows)(k + skip, type, count * E, keys), E,
-                       AT(cross_rows)(v + skip, type, count * E, values), E, count, E);
+        AT(flash_keys)
+        (&f, q, scale, AT(cross_rows)(k + skip, type, count * E, keys), E,
+         AT(cross_rows)(v + skip, type, count * E, values), E, count, E);
     }
     for (int i = 0; i < n; i++)
         AT(flash_end)(&f, i, E, y + (h + i) * E);
@@ -80,7 +81,7 @@ void AT(attend_cross)(const CpuCall *c)
     cpu_share(c, c->T * G, &first, &last);
     for (int64_t at = first; at < last; at++)
         for (int64_t h = 0; h < heads; h += FLASH_QUERIES)
-            AT(cross_piece)(c, at / G, at % G, at % G * heads + h,
-                            (int)(heads - h < FLASH_QUERIES ? heads - h : FLASH_QUERIES));
+            AT(cross_piece)
+            (c, at / G, at % G, at % G * heads + h, (int)(heads - h < FLASH_QUERIES ? heads - h : FLASH_QUERIES));
 }
 #endif

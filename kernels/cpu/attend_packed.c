@@ -37,8 +37,8 @@ static void AT(packed_piece)(const CpuCall *c, const FtxRow *row, int64_t h, int
         q[i] = x + (from + (i < n ? i : 0)) * N + h * E;
     AT(flash_begin)(&f, E);
     for (int j = 0; j < row->q_len; j += FLASH_KEYS)
-        AT(flash_keys)(&f, q, scale, k + j * N, N, v + j * N, N,
-                       row->q_len - j < FLASH_KEYS ? row->q_len - j : FLASH_KEYS, E);
+        AT(flash_keys)
+        (&f, q, scale, k + j * N, N, v + j * N, N, row->q_len - j < FLASH_KEYS ? row->q_len - j : FLASH_KEYS, E);
     for (int i = 0; i < n; i++)
         AT(flash_end)(&f, i, E, y + ((from + i) * H + h) * E);
 }
@@ -57,7 +57,7 @@ void AT(attend_packed)(const CpuCall *c)
         for (int64_t h = 0; h < H; h++)
             for (int from = 0; from < rows[s].q_len; from += FLASH_QUERIES, cost += rows[s].q_len)
                 if (cost >= first && cost < last) /* who has its beginning has all of it */
-                    AT(packed_piece)(c, &rows[s], h, from,
-                                     rows[s].q_len - from < FLASH_QUERIES ? rows[s].q_len - from : FLASH_QUERIES);
+                    AT(packed_piece)
+                    (c, &rows[s], h, from, rows[s].q_len - from < FLASH_QUERIES ? rows[s].q_len - from : FLASH_QUERIES);
 }
 #endif

@@ -35,13 +35,26 @@
 
 #ifndef ATTEND_ONCE
 #define ATTEND_ONCE
-enum { ATTEND_H, ATTEND_G, ATTEND_E, ATTEND_SCALE, ATTEND_WINDOW, ATTEND_SOFTCAP, ATTEND_BLOCK, ATTEND_PAGES,
-       ATTEND_KV, ATTEND_SPAN, ATTEND_SPANS, ATTEND_LENGTH, ATTEND_BEAM };
 enum {
-    ATTEND_KEYS = 32,         /* of a block: 8 KB of keys at head_dim 64 */
-    ATTEND_MAX_VECTORS = 16,  /* query vectors of a piece of work */
+    ATTEND_H,
+    ATTEND_G,
+    ATTEND_E,
+    ATTEND_SCALE,
+    ATTEND_WINDOW,
+    ATTEND_SOFTCAP,
+    ATTEND_BLOCK,
+    ATTEND_PAGES,
+    ATTEND_KV,
+    ATTEND_SPAN,
+    ATTEND_SPANS,
+    ATTEND_LENGTH,
+    ATTEND_BEAM
+};
+enum {
+    ATTEND_KEYS = 32,        /* of a block: 8 KB of keys at head_dim 64 */
+    ATTEND_MAX_VECTORS = 16, /* query vectors of a piece of work */
     ATTEND_MAX_HEAD_DIM = 256,
-    ATTEND_MAX_SPLIT = 16,    /* pieces whose spans may be spread; as in the contract's scratch and zeroed */
+    ATTEND_MAX_SPLIT = 16, /* pieces whose spans may be spread; as in the contract's scratch and zeroed */
 };
 
 typedef struct AttendArgs {
@@ -80,7 +93,7 @@ typedef struct AT(AttendWork) {
 #define ATTEND_TILE (TILE_ROWS == 6 ? 4 : 2)
 
 /* score[q0..q0+rows) x [j..j+4) */
-ALWAYS_INLINE void AT(attend_scores)(int rows, AT(AttendWork) *w, int64_t q0, int64_t j)
+ALWAYS_INLINE void AT(attend_scores)(int rows, AT(AttendWork) * w, int64_t q0, int64_t j)
 {
     Vf sum[4][4];
 
@@ -111,7 +124,7 @@ ALWAYS_INLINE void AT(attend_scores)(int rows, AT(AttendWork) *w, int64_t q0, in
 }
 
 /* value[q0..q0+rows)[e..e+LANES*wide) += score . v over n keys */
-ALWAYS_INLINE void AT(attend_values)(int rows, int wide, const AT(AttendWork) *w, AT(AttendState) *st, int64_t q0,
+ALWAYS_INLINE void AT(attend_values)(int rows, int wide, const AT(AttendWork) * w, AT(AttendState) * st, int64_t q0,
                                      int64_t e, int64_t n)
 {
     Vf sum[4][4];
@@ -149,7 +162,7 @@ ALWAYS_INLINE void AT(attend_values)(int rows, int wide, const AT(AttendWork) *w
     default: EACH(4); break; \
     }
 
-static void AT(attend_all_scores)(AT(AttendWork) *w, int64_t keys)
+static void AT(attend_all_scores)(AT(AttendWork) * w, int64_t keys)
 {
     for (int64_t q = 0; q < w->n; q += ATTEND_TILE) {
         const int64_t rows = w->n - q < ATTEND_TILE ? w->n - q : ATTEND_TILE;
@@ -162,7 +175,7 @@ static void AT(attend_all_scores)(AT(AttendWork) *w, int64_t keys)
     }
 }
 
-static void AT(attend_all_values)(const AT(AttendWork) *w, AT(AttendState) *st, int64_t keys)
+static void AT(attend_all_values)(const AT(AttendWork) * w, AT(AttendState) * st, int64_t keys)
 {
     for (int64_t q = 0; q < w->n; q += ATTEND_TILE) {
         const int64_t rows = w->n - q < ATTEND_TILE ? w->n - q : ATTEND_TILE;
@@ -212,7 +225,7 @@ ALWAYS_INLINE int64_t AT(attend_page)(const AttendArgs *a, const FtxRow *row, in
 }
 
 /* Pointers to the rows of keys [j0, j0+n); up to a multiple of four the last one again. */
-static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) *w, const FtxRow *row, int64_t g, int64_t j0,
+static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) * w, const FtxRow *row, int64_t g, int64_t j0,
                               int64_t n)
 {
     const int64_t row_bytes = a->E * cpu_type_bytes(a->kv);
@@ -223,7 +236,9 @@ static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) *w, const FtxR
     while (j < n) {
         const int64_t at = j0 + j, in_page = at % a->block;
         const int64_t whole = a->block - in_page < n - j ? a->block - in_page : n - j;
-        const int64_t here = lone && at >= row->prompt ? 1 : lone && at + whole > row->prompt ? row->prompt - at : whole;
+        const int64_t here = lone && at >= row->prompt          ? 1
+                             : lone && at + whole > row->prompt ? row->prompt - at
+                                                                : whole;
         const int64_t offset = ((AT(attend_page)(a, row, at) * a->G + g) * a->block + in_page) * row_bytes;
 
         for (int64_t i = 0; i < here; i++, j++) {
@@ -245,7 +260,7 @@ static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) *w, const FtxR
 }
 
 /* One block of keys [j0, j0+n) into the state: mask, running maximum, exponentials, values. */
-static void AT(attend_block)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendState) *st, int64_t j0, int64_t n)
+static void AT(attend_block)(const AttendArgs *a, AT(AttendWork) * w, AT(AttendState) * st, int64_t j0, int64_t n)
 {
     AT(attend_all_scores)(w, n);
     for (int64_t q = 0; q < w->n; q++) {
@@ -290,7 +305,7 @@ static void AT(attend_block)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendSt
     AT(attend_all_values)(w, st, n);
 }
 
-static void AT(attend_reset)(const AT(AttendWork) *w, AT(AttendState) *st)
+static void AT(attend_reset)(const AT(AttendWork) * w, AT(AttendState) * st)
 {
     for (int64_t q = 0; q < w->n; q++) {
         st->max[q] = -__builtin_inff();
@@ -300,7 +315,7 @@ static void AT(attend_reset)(const AT(AttendWork) *w, AT(AttendState) *st)
 }
 
 /* Keys [from, to) of one span into a fresh state. */
-static void AT(attend_span)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendState) *st, const AttendPiece *p,
+static void AT(attend_span)(const AttendArgs *a, AT(AttendWork) * w, AT(AttendState) * st, const AttendPiece *p,
                             int64_t from, int64_t to)
 {
     AT(attend_reset)(w, st);
@@ -313,7 +328,7 @@ static void AT(attend_span)(const AttendArgs *a, AT(AttendWork) *w, AT(AttendSta
 }
 
 /* total := total and one more span (max, sum, value of query vector q) */
-static void AT(attend_merge)(const AT(AttendWork) *w, AT(AttendState) *total, int64_t q, float span_max,
+static void AT(attend_merge)(const AT(AttendWork) * w, AT(AttendState) * total, int64_t q, float span_max,
                              float span_sum, const float *value)
 {
     const float max = span_max > total->max[q] ? span_max : total->max[q];
@@ -329,7 +344,7 @@ static void AT(attend_merge)(const AT(AttendWork) *w, AT(AttendState) *total, in
         total->value[q][e] = total->value[q][e] * old + value[e] * add;
 }
 
-static void AT(attend_write)(const AttendArgs *a, const AT(AttendWork) *w, const AT(AttendState) *st,
+static void AT(attend_write)(const AttendArgs *a, const AT(AttendWork) * w, const AT(AttendState) * st,
                              const AttendPiece *p)
 {
     int64_t q = 0;
@@ -344,7 +359,7 @@ static void AT(attend_write)(const AttendArgs *a, const AT(AttendWork) *w, const
         }
 }
 
-static void AT(attend_load)(const AttendArgs *a, AT(AttendWork) *w, const AttendPiece *p)
+static void AT(attend_load)(const AttendArgs *a, AT(AttendWork) * w, const AttendPiece *p)
 {
     const FtxRow *row = &a->rows[p->row];
 
@@ -365,7 +380,7 @@ static void AT(attend_load)(const AttendArgs *a, AT(AttendWork) *w, const Attend
 }
 
 /* First key that any query of the piece sees, down to a block; and one past the last. */
-static void AT(attend_range)(const AttendArgs *a, const AT(AttendWork) *w, int64_t *first, int64_t *end)
+static void AT(attend_range)(const AttendArgs *a, const AT(AttendWork) * w, int64_t *first, int64_t *end)
 {
     const int64_t low = a->window ? w->pos[0] - a->window + 1 : 0;
 
@@ -433,13 +448,27 @@ static void AT(attend_part)(const AttendArgs *a, const AttendPiece *p, int64_t i
 
 void AT(attend_paged)(const CpuCall *c)
 {
-    AttendArgs a = {.q = c->arg[0], .rows = c->arg[1], .pages = c->arg[2], .k = c->arg[3], .v = c->arg[4],
-                    .owner = c->k[ATTEND_BEAM] ? c->arg[5] : NULL, .y = c->arg[6], .parts = c->arg[7], .ready = c->arg[8],
+    AttendArgs a = {.q = c->arg[0],
+                    .rows = c->arg[1],
+                    .pages = c->arg[2],
+                    .k = c->arg[3],
+                    .v = c->arg[4],
+                    .owner = c->k[ATTEND_BEAM] ? c->arg[5] : NULL,
+                    .y = c->arg[6],
+                    .parts = c->arg[7],
+                    .ready = c->arg[8],
                     .context = c->k[ATTEND_LENGTH],
-                    .H = c->k[ATTEND_H], .G = c->k[ATTEND_G], .E = c->k[ATTEND_E], .window = c->k[ATTEND_WINDOW],
-                    .block = c->k[ATTEND_BLOCK], .pages_of = c->k[ATTEND_PAGES], .kv = c->k[ATTEND_KV],
-                    .span = c->k[ATTEND_SPAN], .spans = c->k[ATTEND_SPANS],
-                    .scale = (float)cpu_number(c, ATTEND_SCALE), .softcap = (float)cpu_number(c, ATTEND_SOFTCAP)};
+                    .H = c->k[ATTEND_H],
+                    .G = c->k[ATTEND_G],
+                    .E = c->k[ATTEND_E],
+                    .window = c->k[ATTEND_WINDOW],
+                    .block = c->k[ATTEND_BLOCK],
+                    .pages_of = c->k[ATTEND_PAGES],
+                    .kv = c->k[ATTEND_KV],
+                    .span = c->k[ATTEND_SPAN],
+                    .spans = c->k[ATTEND_SPANS],
+                    .scale = (float)cpu_number(c, ATTEND_SCALE),
+                    .softcap = (float)cpu_number(c, ATTEND_SOFTCAP)};
 
     a.group = a.H / a.G;
     a.heads_at_once = a.group < ATTEND_MAX_VECTORS ? a.group : ATTEND_MAX_VECTORS;
@@ -447,7 +476,7 @@ void AT(attend_paged)(const CpuCall *c)
 
     const int64_t subgroups = (a.group + a.heads_at_once - 1) / a.heads_at_once;
     const int64_t single = a.G * subgroups; /* pieces of one token */
-    const int64_t pieces = single * c->S; /* if all rows bring one token */
+    const int64_t pieces = single * c->S;   /* if all rows bring one token */
     const int split = c->T == c->S && pieces < c->threads && pieces <= ATTEND_MAX_SPLIT && a.spans > 1;
     int64_t at = 0;
 
@@ -459,8 +488,11 @@ void AT(attend_paged)(const CpuCall *c)
             for (int64_t j = 0; j < single; j++, at++) {
                 const int64_t h = j / subgroups * a.group, sub = j % subgroups * a.heads_at_once;
                 const int64_t rest = a.group - sub;
-                const AttendPiece p = {.row = row, .g = j / subgroups, .i0 = i,
-                                       .i1 = i + a.tokens_at_once < n ? i + a.tokens_at_once : n, .h0 = h + sub,
+                const AttendPiece p = {.row = row,
+                                       .g = j / subgroups,
+                                       .i0 = i,
+                                       .i1 = i + a.tokens_at_once < n ? i + a.tokens_at_once : n,
+                                       .h0 = h + sub,
                                        .h1 = h + sub + (rest < a.heads_at_once ? rest : a.heads_at_once)};
 
                 if (split) {

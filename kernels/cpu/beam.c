@@ -66,19 +66,28 @@ typedef struct BeamArgs {
 
 /* A group in a step. */
 typedef struct BeamGroup {
-    int64_t row;           /* of lane 0 */
+    int64_t row; /* of lane 0 */
     const FtxBeam *beam;
-    const int32_t *slots;  /* of the lanes */
+    const int32_t *slots; /* of the lanes */
     int length, prompt, limit;
-    int lanes;             /* that bring a row: 1 in the step that ends the prompt */
+    int lanes; /* that bring a row: 1 in the step that ends the prompt */
 } BeamGroup;
 
 static BeamArgs beam_args(const CpuCall *c)
 {
-    BeamArgs a = {c->arg[0], c->arg[2], c->arg[3], c->arg[4], c->arg[5], c->arg[6], c->arg[7], c->arg[8], c->arg[9],
-                  c->arg[10], c->arg[11], c->arg[12], c->arg[13], c->arg[14], c->arg[15], c->arg[16], c->arg[17],
-                  c->arg[18], c->arg[19], c->k[BEAM_V], c->k[BEAM_CONTEXT], c->k[BEAM_SEQUENCES], c->k[BEAM_ENDS],
-                  c->k[BEAM_BIAS], c->k[BEAM_WIDTH], 0};
+    BeamArgs a = {c->arg[0],          c->arg[2],
+                  c->arg[3],          c->arg[4],
+                  c->arg[5],          c->arg[6],
+                  c->arg[7],          c->arg[8],
+                  c->arg[9],          c->arg[10],
+                  c->arg[11],         c->arg[12],
+                  c->arg[13],         c->arg[14],
+                  c->arg[15],         c->arg[16],
+                  c->arg[17],         c->arg[18],
+                  c->arg[19],         c->k[BEAM_V],
+                  c->k[BEAM_CONTEXT], c->k[BEAM_SEQUENCES],
+                  c->k[BEAM_ENDS],    c->k[BEAM_BIAS],
+                  c->k[BEAM_WIDTH],   0};
 
     a.each = a.width + a.n_ends;
     return a;
@@ -89,8 +98,12 @@ static BeamGroup beam_group(const BeamArgs *a, int64_t s)
     const int64_t row = a->rows[s].group;
     const FtxRow *r = &a->rows[row];
 
-    return (BeamGroup){.row = row, .beam = &a->beams[row], .slots = a->group + r->slot * a->width,
-                       .length = r->kv_len, .prompt = r->prompt, .limit = r->limit,
+    return (BeamGroup){.row = row,
+                       .beam = &a->beams[row],
+                       .slots = a->group + r->slot * a->width,
+                       .length = r->kv_len,
+                       .prompt = r->prompt,
+                       .limit = r->limit,
                        .lanes = r->kv_len == r->prompt ? 1 : a->beams[row].width};
 }
 
@@ -310,9 +323,14 @@ static void AT(beam_row)(const BeamArgs *a, const BeamGroup *g, int64_t s)
     } else if (a->params[g->row].simple) {
         AT(beam_top)(x, a->V, shift, score, best, n);
     } else {
-        SampleRow r = {.z = a->z + s * a->V, .marks = a->marks + s * a->V, .row = row, .p = &a->params[g->row],
-                       .ends = a->ends + g->row * a->n_ends, .bias = a->bias + g->row * a->n_bias,
-                       .history = a->past + s * a->context, .V = a->V};
+        SampleRow r = {.z = a->z + s * a->V,
+                       .marks = a->marks + s * a->V,
+                       .row = row,
+                       .p = &a->params[g->row],
+                       .ends = a->ends + g->row * a->n_ends,
+                       .bias = a->bias + g->row * a->n_bias,
+                       .history = a->past + s * a->context,
+                       .V = a->V};
 
         for (int64_t i = 0; i < a->V; i++)
             r.z[i] = x[i] + shift;

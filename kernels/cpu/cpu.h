@@ -13,9 +13,9 @@
 #include "../device/io.h"
 
 typedef struct CpuCall {
-    void *const *arg;  /* operands in the order of the contract's args; NULL where absent */
-    const int64_t *k;  /* constants in the order of the contract's consts */
-    int T, S;          /* live tokens and rows */
+    void *const *arg; /* operands in the order of the contract's args; NULL where absent */
+    const int64_t *k; /* constants in the order of the contract's consts */
+    int T, S;         /* live tokens and rows */
     int thread, threads;
 } CpuCall;
 

@@ -29,7 +29,7 @@ ALWAYS_INLINE Vf AT(flash_load)(const float *p, int64_t n)
 
 /* scores[i][j] = q[i] . k[j]; q scaled already. Rows of q are qs floats apart, those of k ks. */
 static inline void AT(flash_scores)(const float *const q[FLASH_QUERIES], const float *k, int64_t ks, int n, int64_t E,
-                             float scores[FLASH_QUERIES][FLASH_KEYS])
+                                    float scores[FLASH_QUERIES][FLASH_KEYS])
 {
     for (int j = 0; j < n; j++) {
         Vf sum[FLASH_QUERIES] = {{0}};

@@ -111,22 +111,33 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
 /* The tiles of a level: outputs in registers, and enough of them in flight to cover the latency of
  * the multiply-add where there are few rows. */
 #define LINEAR_TILE(rows, cols, type) \
-    static __attribute__((noinline)) void AT(linear_##type##_##rows)(const float *x, int64_t K, \
-                                                                     const char *const *w, int64_t k0, int64_t k1, \
-                                                                     float *out, int64_t stride) \
+    static __attribute__((noinline)) void AT(linear_##type##_##rows)( \
+        const float *x, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride) \
     { \
         AT(linear_tile)(rows, cols, type, x, K, w, k0, k1, out, stride); \
     }
 #if TILE_ROWS == 6
 #define LINEAR_TILES(type) \
-    LINEAR_TILE(1, 8, type) LINEAR_TILE(2, 8, type) LINEAR_TILE(3, 4, type) LINEAR_TILE(4, 4, type) \
-    LINEAR_TILE(5, 4, type) LINEAR_TILE(6, 4, type)
+    LINEAR_TILE(1, 8, type) \
+    LINEAR_TILE(2, 8, type) LINEAR_TILE(3, 4, type) LINEAR_TILE(4, 4, type) LINEAR_TILE(5, 4, type) \
+        LINEAR_TILE(6, 4, type)
 #define LINEAR_ROW(type) \
-    {{AT(linear_##type##_1), 8}, {AT(linear_##type##_2), 8}, {AT(linear_##type##_3), 4}, \
-     {AT(linear_##type##_4), 4}, {AT(linear_##type##_5), 4}, {AT(linear_##type##_6), 4}}
+    { \
+        {AT(linear_##type##_1), 8}, {AT(linear_##type##_2), 8}, {AT(linear_##type##_3), 4}, \
+            {AT(linear_##type##_4), 4}, {AT(linear_##type##_5), 4}, \
+        { \
+            AT(linear_##type##_6), 4 \
+        } \
+    }
 #else
 #define LINEAR_TILES(type) LINEAR_TILE(1, 8, type) LINEAR_TILE(2, 4, type)
-#define LINEAR_ROW(type) {{AT(linear_##type##_1), 8}, {AT(linear_##type##_2), 4}}
+#define LINEAR_ROW(type) \
+    { \
+        {AT(linear_##type##_1), 8}, \
+        { \
+            AT(linear_##type##_2), 4 \
+        } \
+    }
 #endif
 LINEAR_TILES(CPU_FP32)
 LINEAR_TILES(CPU_FP16)
@@ -160,8 +171,7 @@ static void AT(linear_finish)(const LinearArgs *a, int64_t m, int64_t n0, int64_
             if (i + LANES <= count)
                 vstore(y + i, vact(vload(gate + i), a->kind) * vload(s + i));
             else
-                vstore_n(y + i, vact(vload_n(gate + i, count - i), a->kind) * vload_n(s + i, count - i),
-                         count - i);
+                vstore_n(y + i, vact(vload_n(gate + i, count - i), a->kind) * vload_n(s + i, count - i), count - i);
         return;
     }
     float *y = a->y + m * a->N + n0;
@@ -203,16 +213,23 @@ static void AT(linear_stripe)(const LinearArgs *a, int64_t m0, int64_t rows, int
 
 void AT(linear)(const CpuCall *c)
 {
-    const LinearArgs a = {.x = c->arg[0], .w = c->arg[1], .b = c->arg[2], .r = c->arg[3], .y = c->arg[4],
-                          .N = c->k[LINEAR_N], .K = c->k[LINEAR_K], .type = c->k[LINEAR_W],
-                          .kind = c->k[LINEAR_KIND], .glu = c->k[LINEAR_GLU] != 0};
+    const LinearArgs a = {.x = c->arg[0],
+                          .w = c->arg[1],
+                          .b = c->arg[2],
+                          .r = c->arg[3],
+                          .y = c->arg[4],
+                          .N = c->k[LINEAR_N],
+                          .K = c->k[LINEAR_K],
+                          .type = c->k[LINEAR_W],
+                          .kind = c->k[LINEAR_KIND],
+                          .glu = c->k[LINEAR_GLU] != 0};
     const int64_t M = c->k[LINEAR_ROWS_S] ? c->S : c->T;
     /* Weight rows of a piece of work: few where there are few rows, so that threads share evenly
      * and rows of W are read from end to end. */
-    const int64_t rows_w = M <= TILE_ROWS                           ? 8
-                           : a.K > 8192                             ? 16
-                           : M <= LINEAR_BLOCK_X || a.K > 4096      ? 32
-                                                                    : LINEAR_BLOCK_W;
+    const int64_t rows_w = M <= TILE_ROWS                      ? 8
+                           : a.K > 8192                        ? 16
+                           : M <= LINEAR_BLOCK_X || a.K > 4096 ? 32
+                                                               : LINEAR_BLOCK_W;
     const int64_t blocks_w = (a.N + rows_w - 1) / rows_w, blocks_x = (M + LINEAR_BLOCK_X - 1) / LINEAR_BLOCK_X;
     int64_t first, last;
 

@@ -84,7 +84,7 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
 /* Runs the text at the end for every z[i] = f >= low in ascending order; mass = exp(f - max). */
 #define SAMPLE_EACH(z, V, low, max, i, f, mass, ...) \
     for (int64_t base_ = 0; base_ < (V); base_ += LANES) { \
-        const int64_t n_ = (V) - base_ < LANES ? (V) - base_ : LANES; \
+        const int64_t n_ = (V)-base_ < LANES ? (V)-base_ : LANES; \
         const Vf v_ = n_ < LANES ? vload_n((z) + base_, n_) : vload((z) + base_); \
         float e_[LANES]; \
         if (n_ == LANES && !AT(sample_any)(v_, (low))) \
@@ -103,8 +103,8 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
 /* The largest key such that the values from it up weigh at least `want`, among those that stay:
  * key by key from the top, weights 1 (top-k) or exp(z - max) (top-p). `above` gets the
  * weight strictly above the key. If all together weigh less, what stays is unchanged. */
-static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, float max, int mass,
-                                  double want, double *above)
+static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, float max, int mass, double want,
+                                  double *above)
 {
     static const int shift[SAMPLE_LEVELS] = {21, 10, 0}, bits[SAMPLE_LEVELS] = {11, 11, 10};
     uint32_t prefix = 0;

@@ -10,31 +10,31 @@ enum { FTX_OUT_RING = 8 }; /* results a row can have that the host has not read 
 
 /* $step: one, at the start of the IO block. */
 typedef struct FtxStep {
-    int tokens;       /* T: live tokens of this step */
-    int rows;         /* S: live rows */
-    int decode_rows;  /* rows [0, decode_rows) bring one token each */
-    int processors;   /* not 0: some row needs more than temperature 0 and the arg max */
+    int tokens;      /* T: live tokens of this step */
+    int rows;        /* S: live rows */
+    int decode_rows; /* rows [0, decode_rows) bring one token each */
+    int processors;  /* not 0: some row needs more than temperature 0 and the arg max */
     int reserved[12];
 } FtxStep;
 
 /* $token [T] */
 typedef struct FtxToken {
     int id;
-    int pos;  /* in its sequence, from 0: RoPE, learned positions, place in the cache */
+    int pos; /* in its sequence, from 0: RoPE, learned positions, place in the cache */
     int row;
     int slot; /* of its row; in encode programs the token's type */
 } FtxToken;
 
 /* $rows [S]. A row's cache holds kv_len tokens once this step's q_len tokens are appended. */
 typedef struct FtxRow {
-    int q_start; /* first packed token */
-    int q_len;   /* tokens in this step */
-    int kv_len;  /* with this step's tokens */
-    int slot;    /* which page table and history: 0 .. sequences-1 */
-    int emit;    /* 1: this step's last token is to be followed by a sampled one */
-    int prompt;  /* prompt length: history from here on is generated */
-    int limit;   /* length (prompt + new) at which the row is done */
-    int done;    /* set by `sample` at an end id or at the limit; a done row no longer advances */
+    int q_start;  /* first packed token */
+    int q_len;    /* tokens in this step */
+    int kv_len;   /* with this step's tokens */
+    int slot;     /* which page table and history: 0 .. sequences-1 */
+    int emit;     /* 1: this step's last token is to be followed by a sampled one */
+    int prompt;   /* prompt length: history from here on is generated */
+    int limit;    /* length (prompt + new) at which the row is done */
+    int done;     /* set by `sample` at an end id or at the limit; a done row no longer advances */
     int src_len;  /* sequence to sequence: tokens of the source */
     int src_slot; /* and the slot that holds its keys and values */
     int group;    /* beams: the row of lane 0; without them the row itself */
@@ -43,20 +43,20 @@ typedef struct FtxRow {
 
 /* $params [S] */
 typedef struct FtxParams {
-    float temperature; /* 0: greedy */
-    float top_p;       /* 1: off */
-    float min_p;       /* 0: off */
-    float repetition;  /* 1: off */
+    float temperature;         /* 0: greedy */
+    float top_p;               /* 1: off */
+    float min_p;               /* 0: off */
+    float repetition;          /* 1: off */
     float presence, frequency; /* 0: off */
-    int top_k;         /* 0: off */
-    int window;        /* of repetition; 0: the whole context */
-    int ngram;         /* no_repeat_ngram; 0: off */
-    int min_length;    /* end ids are banned while prompt + new < this */
-    int n_ends;        /* of $ends[row] */
-    int n_bias;        /* of $bias[row] */
+    int top_k;                 /* 0: off */
+    int window;                /* of repetition; 0: the whole context */
+    int ngram;                 /* no_repeat_ngram; 0: off */
+    int min_length;            /* end ids are banned while prompt + new < this */
+    int n_ends;                /* of $ends[row] */
+    int n_bias;                /* of $bias[row] */
     unsigned seed_low, seed_high;
-    int sample;        /* index of this sample among those of one request */
-    int simple;        /* 1: greedy without any processor */
+    int sample; /* index of this sample among those of one request */
+    int simple; /* 1: greedy without any processor */
 } FtxParams;
 
 /* $bias [S][limits.logit_bias] */
@@ -84,20 +84,20 @@ typedef struct FtxOut {
 typedef struct FtxBeam {
     int width; /* lanes of the group; 0: the row searches nothing, `sample` serves it */
     float length_penalty;
-    int early; /* FtxEarly */
+    int early;                  /* FtxEarly */
     int forced_bos, forced_eos; /* the first new token, and the last where the limit is met; -1: any */
-    int emit;  /* 1: this step's logits are expanded. FtxRow.emit is 0 then: `sample` leaves the row alone */
+    int emit; /* 1: this step's logits are expanded. FtxRow.emit is 0 then: `sample` leaves the row alone */
     int reserved[2];
 } FtxBeam;
 
 /* $lanes [slots]: what a lane is between two steps, and the hypothesis that stands in its slot: which
  * lane found it does not matter. Its ids, end id included, are $hyps [slots][context] from 0. */
 typedef struct FtxLane {
-    float score; /* sum of log-probabilities; -inf: nothing runs here */
-    int token;   /* the next token, not fed yet */
+    float score;              /* sum of log-probabilities; -inf: nothing runs here */
+    int token;                /* the next token, not fed yet */
     float hyp_score, hyp_sum; /* score = sum / length ^ length_penalty */
-    int hyp_length; /* generated tokens; 0: none */
-    int hyp_end;    /* 1: ends with an end id */
+    int hyp_length;           /* generated tokens; 0: none */
+    int hyp_end;              /* 1: ends with an end id */
     int reserved[2];
 } FtxLane;
 

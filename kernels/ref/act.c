@@ -9,7 +9,8 @@ double ref_act_of(double x, FtxAct kind)
     case FTX_ACT_NONE: return x;
     case FTX_ACT_RELU: return x > 0.0 ? x : 0.0;
     case FTX_ACT_GELU_ERF: return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
-    case FTX_ACT_GELU_TANH: return 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    case FTX_ACT_GELU_TANH:
+        return 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
     case FTX_ACT_QUICK_GELU: return x / (1.0 + exp(-1.702 * x));
     case FTX_ACT_SILU: return x / (1.0 + exp(-x));
     case FTX_ACT_TANH: return tanh(x);

@@ -63,9 +63,9 @@ static void keep(RefBeams *b, int lane, int id, double sum, int end)
         b->found++;
     memmove(&b->hypothesis[place + 1], &b->hypothesis[place], (size_t)(b->found - 1 - place) * sizeof new);
     b->hypothesis[place] = new;
-    memcpy(b->found_ids + (int64_t)new.row * b->limit, b->ids + (int64_t)lane * b->limit,
+    memcpy(b->found_ids + (int64_t) new.row * b->limit, b->ids + (int64_t)lane * b->limit,
            (size_t)b->length * sizeof *b->ids);
-    b->found_ids[(int64_t)new.row * b->limit + b->length] = id;
+    b->found_ids[(int64_t) new.row * b->limit + b->length] = id;
 }
 
 static int can_improve(const RefBeams *b)

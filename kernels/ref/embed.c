@@ -1,8 +1,8 @@
 /* embed.c - token and position embedding. */
 #include "ref.h"
 
-void ref_embed(const FtxToken *token, int T, RefTensor w, RefTensor p, int offset, int D, int32_t *history,
-               int context, float *y)
+void ref_embed(const FtxToken *token, int T, RefTensor w, RefTensor p, int offset, int D, int32_t *history, int context,
+               float *y)
 {
     for (int t = 0; t < T; t++) {
         history[(int64_t)token[t].slot * context + token[t].pos] = token[t].id;

@@ -28,8 +28,8 @@ static inline double ref_at(RefTensor t, int64_t i)
 }
 
 /* y[t,:] = w[token.id,:] + p[token.pos + offset,:] (p may be absent); history[slot][pos] = id. */
-void ref_embed(const FtxToken *token, int T, RefTensor w, RefTensor p, int offset, int D, int32_t *history,
-               int context, float *y);
+void ref_embed(const FtxToken *token, int T, RefTensor w, RefTensor p, int offset, int D, int32_t *history, int context,
+               float *y);
 
 /* y[M,N] = x[M,K] w[N,K]^T + b[N] (b may be absent) */
 void ref_linear(RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, float *y);
@@ -82,11 +82,11 @@ void ref_normalize(RefTensor x, double eps, int M, int C, float *y);
 /* --- the tail of a decoding step, one row at a time --------------------------------------------- */
 
 typedef struct RefRow {
-    const FtxRow *row;       /* kv_len, prompt */
+    const FtxRow *row; /* kv_len, prompt */
     const FtxParams *params;
-    const int32_t *history;  /* [kv_len] ids of the sequence so far */
-    const int32_t *ends;     /* [params.n_ends] */
-    const FtxBias *bias;     /* [params.n_bias] */
+    const int32_t *history; /* [kv_len] ids of the sequence so far */
+    const int32_t *ends;    /* [params.n_ends] */
+    const FtxBias *bias;    /* [params.n_bias] */
 } RefRow;
 
 /* Processors before temperature: logit bias, repetition, presence and frequency, no-repeat n-gram,
@@ -128,10 +128,10 @@ typedef struct RefBeams {
     const int32_t *ends;
     /* state */
     int prompt, length, found, done;
-    int32_t *ids;  /* [width, limit]: the running sequences, best first */
-    double *score; /* sums of their log-probabilities; -inf: nothing runs there */
-    RefFound *hypothesis; /* [width + 1]: found of them, best first */
-    int32_t *found_ids;   /* [width, limit] */
+    int32_t *ids;           /* [width, limit]: the running sequences, best first */
+    double *score;          /* sums of their log-probabilities; -inf: nothing runs there */
+    RefFound *hypothesis;   /* [width + 1]: found of them, best first */
+    int32_t *found_ids;     /* [width, limit] */
     int32_t *parent, *next; /* of the last step: where each comes from, and its new id */
     /* scratch */
     double *total;  /* [width * V] */

@@ -37,8 +37,9 @@ void ref_attend_packed(const float *x, const FtxRow *rows, int S, int H, int G, 
                 const int64_t first = rows[s].q_start * N, key = first + (int64_t)(H + h / (H / G)) * E;
                 const RefTensor values = {x + (int64_t)G * E, DT_FP32};
 
-                ref_attend_rows((RefTensor){x, DT_FP32}, first + i * N + (int64_t)h * E, (RefTensor){x, DT_FP32}, values,
-                                key, N, rows[s].q_len, E, scale, y + ((int64_t)(rows[s].q_start + i) * H + h) * E);
+                ref_attend_rows((RefTensor){x, DT_FP32}, first + i * N + (int64_t)h * E, (RefTensor){x, DT_FP32},
+                                values, key, N, rows[s].q_len, E, scale,
+                                y + ((int64_t)(rows[s].q_start + i) * H + h) * E);
             }
 }
 

@@ -25,11 +25,10 @@ char *arena_vprintf(Arena *a, const char *format, va_list ap);
 #define arena_array(a, T, n) ((T *)arena_alloc(a, sizeof(T) * (size_t)(n)))
 
 /* Growing arrays: a struct with `T *at; size_t n, cap;` and this to append one zeroed element. */
-#define arena_push(a, v)                                                                           \
-    (((v).n == (v).cap ? ((v).at = arena_grow(a, (v).at, sizeof *(v).at * (v).n,                   \
-                                              sizeof *(v).at * ((v).cap * 2 + 8)),                 \
-                          (v).cap = (v).cap * 2 + 8)                                               \
-                       : 0),                                                                       \
+#define arena_push(a, v) \
+    (((v).n == (v).cap ? ((v).at = arena_grow(a, (v).at, sizeof *(v).at * (v).n, sizeof *(v).at * ((v).cap * 2 + 8)), \
+                          (v).cap = (v).cap * 2 + 8) \
+                       : 0), \
      &(v).at[(v).n++])
 
 #define LEN(array) (sizeof(array) / sizeof *(array))

@@ -8,8 +8,8 @@
 typedef enum DType { DT_NONE = 0, DT_FP32 = 1, DT_FP16 = 2, DT_BF16 = 3, DT_I32 = 4 } DType;
 
 size_t dtype_size(DType t);
-const char *dtype_name(DType t);         /* "bf16" */
-DType dtype_parse(const char *name);     /* DT_NONE: no such type */
+const char *dtype_name(DType t);     /* "bf16" */
+DType dtype_parse(const char *name); /* DT_NONE: no such type */
 
 float bf16_to_float(uint16_t h);
 uint16_t bf16_from_float(float f); /* nearest, ties to even; NaN stays NaN */

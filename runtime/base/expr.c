@@ -58,12 +58,9 @@ static const char *apply_binary(Word w, int64_t a, int64_t b, int64_t *out)
     int64_t q;
 
     switch (w) {
-    case W_ADD:
-        return __builtin_add_overflow(a, b, out) ? overflow : NULL;
-    case W_SUB:
-        return __builtin_sub_overflow(a, b, out) ? overflow : NULL;
-    case W_MUL:
-        return __builtin_mul_overflow(a, b, out) ? overflow : NULL;
+    case W_ADD: return __builtin_add_overflow(a, b, out) ? overflow : NULL;
+    case W_SUB: return __builtin_sub_overflow(a, b, out) ? overflow : NULL;
+    case W_MUL: return __builtin_mul_overflow(a, b, out) ? overflow : NULL;
     case W_DIV:
     case W_MOD:
     case W_CEIL_DIV:
@@ -87,32 +84,15 @@ static const char *apply_binary(Word w, int64_t a, int64_t b, int64_t *out)
             return NULL;
         }
         return __builtin_mul_overflow(q, b, out) ? overflow : NULL;
-    case W_EQ:
-        *out = a == b;
-        return NULL;
-    case W_NE:
-        *out = a != b;
-        return NULL;
-    case W_LT:
-        *out = a < b;
-        return NULL;
-    case W_LE:
-        *out = a <= b;
-        return NULL;
-    case W_GT:
-        *out = a > b;
-        return NULL;
-    case W_GE:
-        *out = a >= b;
-        return NULL;
-    case W_MIN:
-        *out = a < b ? a : b;
-        return NULL;
-    case W_MAX:
-        *out = a > b ? a : b;
-        return NULL;
-    default:
-        return "unknown word";
+    case W_EQ: *out = a == b; return NULL;
+    case W_NE: *out = a != b; return NULL;
+    case W_LT: *out = a < b; return NULL;
+    case W_LE: *out = a <= b; return NULL;
+    case W_GT: *out = a > b; return NULL;
+    case W_GE: *out = a >= b; return NULL;
+    case W_MIN: *out = a < b ? a : b; return NULL;
+    case W_MAX: *out = a > b ? a : b; return NULL;
+    default: return "unknown word";
     }
 }
 
@@ -156,8 +136,7 @@ static const Part nothing = {true, 0};
 static Part fail(Parser *p, const char *reason)
 {
     if (!p->failed)
-        ftx_fail(p->err, FTX_EINVAL, "expression \"%s\": %s at \"%s\"", p->text, reason,
-                 *p->at ? p->at : "end");
+        ftx_fail(p->err, FTX_EINVAL, "expression \"%s\": %s at \"%s\"", p->text, reason, *p->at ? p->at : "end");
     p->failed = true;
     return nothing;
 }
@@ -292,8 +271,7 @@ static Part call(Parser *p, const char *name)
         const char *name;
         Word word;
     } functions[] = {
-        {"min", W_MIN},           {"max", W_MAX},   {"ceil_div", W_CEIL_DIV},
-        {"round_up", W_ROUND_UP}, {"pow2", W_POW2},
+        {"min", W_MIN}, {"max", W_MAX}, {"ceil_div", W_CEIL_DIV}, {"round_up", W_ROUND_UP}, {"pow2", W_POW2},
     };
     char argument[MAX_NAME], whole[MAX_NAME * 2 + 4];
     Part a, b;
@@ -507,8 +485,8 @@ FtxStatus expr_check(const int64_t *words, size_t n, size_t n_variables, FtxErro
         if (w < W_PUSH || w >= W_COUNT || (has_operand(w) && at + 1 == n))
             return ftx_fail(err, FTX_EFORMAT, "expression word %zu is %lld, no opcode", at, (long long)w);
         if (w == W_LOAD && (words[at + 1] < 0 || (uint64_t)words[at + 1] >= n_variables))
-            return ftx_fail(err, FTX_EFORMAT, "expression word %zu: variable %lld of %zu", at,
-                            (long long)words[at + 1], n_variables);
+            return ftx_fail(err, FTX_EFORMAT, "expression word %zu: variable %lld of %zu", at, (long long)words[at + 1],
+                            n_variables);
         depth += w == W_PUSH || w == W_LOAD ? 1 : w == W_JUMP || is_unary(w) ? 0 : -1;
         if (depth < (w == W_JUMP_IF_ZERO ? 0 : 1) || depth > MAX_STACK)
             return ftx_fail(err, FTX_EFORMAT, "expression word %zu: the stack would hold %d", at, depth);
@@ -535,8 +513,8 @@ FtxStatus expr_check(const int64_t *words, size_t n, size_t n_variables, FtxErro
     return FTX_OK;
 }
 
-FtxStatus expr_run(const int64_t *words, size_t n, const int64_t *variables, size_t n_variables,
-                   int64_t *value, FtxError *err)
+FtxStatus expr_run(const int64_t *words, size_t n, const int64_t *variables, size_t n_variables, int64_t *value,
+                   FtxError *err)
 {
     int64_t stack[MAX_STACK + 1];
     size_t depth = 0;
@@ -545,9 +523,7 @@ FtxStatus expr_run(const int64_t *words, size_t n, const int64_t *variables, siz
     for (size_t at = 0; at < n && !reason;) {
         const int64_t w = words[at];
         const int64_t operand = at + 1 < n ? words[at + 1] : 0;
-        const size_t need = w == W_PUSH || w == W_LOAD || w == W_JUMP ? 0
-                            : is_unary(w) || w == W_JUMP_IF_ZERO      ? 1
-                                                                      : 2;
+        const size_t need = w == W_PUSH || w == W_LOAD || w == W_JUMP ? 0 : is_unary(w) || w == W_JUMP_IF_ZERO ? 1 : 2;
 
         at += has_operand(w) ? 2 : 1;
         if (at > n || depth < need || depth >= MAX_STACK + (need > 0)) {

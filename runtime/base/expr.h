@@ -37,8 +37,8 @@ FtxStatus expr_parse(const char *text, ExprLookup *lookup, void *user, Expr *out
 /* Checks a list that came from a file: known opcodes, stack depth, variables below n_variables. */
 FtxStatus expr_check(const int64_t *words, size_t n, size_t n_variables, FtxError *err);
 
-FtxStatus expr_run(const int64_t *words, size_t n, const int64_t *variables, size_t n_variables,
-                   int64_t *value, FtxError *err);
+FtxStatus expr_run(const int64_t *words, size_t n, const int64_t *variables, size_t n_variables, int64_t *value,
+                   FtxError *err);
 
 /* Variables of launch expressions, by number. */
 enum { VAR_T, VAR_S, VAR_SMS, VAR_COUNT };

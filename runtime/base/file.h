@@ -20,9 +20,9 @@ FtxStatus file_create(const char *path, FileOut **out, FtxError *err);
 FtxStatus file_write(FileOut *out, const void *p, size_t bytes, FtxError *err);
 FtxStatus file_write_at(FileOut *out, uint64_t offset, const void *p, size_t bytes, FtxError *err);
 FtxStatus file_executable(FileOut *out, FtxError *err); /* who may read it may run it */
-FtxStatus file_sync(FileOut *out, FtxError *err);   /* to the disk; then nothing but commit or abort */
-FtxStatus file_commit(FileOut *out, FtxError *err); /* syncs, if nobody has */
-void file_abort(FileOut *out); /* NULL is fine */
+FtxStatus file_sync(FileOut *out, FtxError *err);       /* to the disk; then nothing but commit or abort */
+FtxStatus file_commit(FileOut *out, FtxError *err);     /* syncs, if nobody has */
+void file_abort(FileOut *out);                          /* NULL is fine */
 
 /* Removes temporary files that are open; safe in a signal handler (Ctrl-C). */
 void file_abort_all(void);

@@ -83,8 +83,8 @@ static inline void small_plan(Small *s, int which)
 {
     const Limits *l = &s->spec.graph->limits;
     const uint64_t S = (uint64_t)l->sequences, C = (uint64_t)l->context;
-    const uint64_t cache = s->spec.layers * (uint64_t)(l->kv_pages * l->kv_block) * s->spec.kv_heads *
-                           s->spec.head_dim * 4;
+    const uint64_t cache =
+        s->spec.layers * (uint64_t)(l->kv_pages * l->kv_block) * s->spec.kv_heads * s->spec.head_dim * 4;
     Plan *p = &s->plans[which];
     Instance *k = &s->instances[which];
 
@@ -108,33 +108,49 @@ static inline void small_plan(Small *s, int which)
     small_named(&p->head, &s->spec, FTX_NAMED_logits, FTX_SPACE_STATE, 4 * S * s->spec.vocab);
     small_named(&p->head, &s->spec, FTX_NAMED_out, FTX_SPACE_OUT, 16 * FTX_OUT_RING * S);
 
-    *k = (Instance){.family = "linear", .entry = "linear__small", .consts = s->consts, .n_consts = LEN(s->consts),
-                    .device = which ? KD_CUDA : KD_CPU, .block = 128, .smem = 1024, .overlap = true, .matmul = true,
+    *k = (Instance){.family = "linear",
+                    .entry = "linear__small",
+                    .consts = s->consts,
+                    .n_consts = LEN(s->consts),
+                    .device = which ? KD_CUDA : KD_CPU,
+                    .block = 128,
+                    .smem = 1024,
+                    .overlap = true,
+                    .matmul = true,
                     .grid = {small_expr("T /^ 8"), small_expr("1"), small_expr("min(S, SMS)")},
                     .moves = small_expr("T * 64 + 512")};
     *arena_push(s->keep, p->instances) = k;
     small_string(s, p, "");
     for (uint32_t bucket = 0; bucket <= 1; bucket++) {
-        *arena_push(s->keep, p->programs) =
-            (FtxProgram){.kind = bucket ? FTX_PROG_DECODE : FTX_PROG_STEP, .bucket = bucket,
-                         .first_launch = bucket * 2, .n_launches = 2, .work_bytes = 4096};
+        *arena_push(s->keep, p->programs) = (FtxProgram){.kind = bucket ? FTX_PROG_DECODE : FTX_PROG_STEP,
+                                                         .bucket = bucket,
+                                                         .first_launch = bucket * 2,
+                                                         .n_launches = 2,
+                                                         .work_bytes = 4096};
         for (uint32_t i = 0; i < 2; i++) {
-            *arena_push(s->keep, p->launches) = (FtxLaunch){
-                .first_operand = (uint32_t)p->operands.n, .label = small_string(s, p, i ? "layer 0: down" : "layer 0: up")};
+            *arena_push(s->keep, p->launches) =
+                (FtxLaunch){.first_operand = (uint32_t)p->operands.n,
+                            .label = small_string(s, p, i ? "layer 0: down" : "layer 0: up")};
             *arena_push(s->keep, p->operands) = (FtxOperand){.space = FTX_SPACE_WEIGHTS, .offset = 256};
             *arena_push(s->keep, p->operands) = (FtxOperand){.space = FTX_SPACE_NULL};
             *arena_push(s->keep, p->operands) = (FtxOperand){.space = FTX_SPACE_WORK, .offset = i * 2048};
         }
         for (uint32_t i = 0; i < 2; i++)
-            *arena_push(s->keep, p->buffers) =
-                (FtxBuffer){.name = small_string(s, p, i ? "h" : "x"), .space = FTX_SPACE_WORK, .program = bucket,
-                            .first = 0, .last = i, .offset = i * 2048, .bytes = 2048};
+            *arena_push(s->keep, p->buffers) = (FtxBuffer){.name = small_string(s, p, i ? "h" : "x"),
+                                                           .space = FTX_SPACE_WORK,
+                                                           .program = bucket,
+                                                           .first = 0,
+                                                           .last = i,
+                                                           .offset = i * 2048,
+                                                           .bytes = 2048};
     }
     if (which) {
         CodeImage *image = arena_new(s->keep, CodeImage);
 
         *image = (CodeImage){64, 40};
-        s->codes[which] = (Code){.cubin = arena_alloc(s->keep, 128), .cubin_bytes = 128, .images = image,
+        s->codes[which] = (Code){.cubin = arena_alloc(s->keep, 128),
+                                 .cubin_bytes = 128,
+                                 .images = image,
                                  .source = "__global__ void linear__small(Args a) {}\n"};
     }
 }
@@ -190,8 +206,8 @@ static inline void small_begin(Small *s)
     s->spec.name = "small";
     s->spec.text = "return ftx.model {}\n";
     s->spec.graph = ir_graph_new("small");
-    s->spec.graph->limits = (Limits){.sequences = 2, .context = 8, .tokens = 4, .kv_block = 4, .kv_pages = 4,
-                                     .logit_bias = 3, .end_ids = 4};
+    s->spec.graph->limits = (Limits){
+        .sequences = 2, .context = 8, .tokens = 4, .kv_block = 4, .kv_pages = 4, .logit_bias = 3, .end_ids = 4};
     s->spec.vocab = 16;
     s->spec.hidden = 16;
     s->spec.layers = s->spec.kv_heads = 1;
@@ -200,8 +216,13 @@ static inline void small_begin(Small *s)
     s->spec.n_ends = 1;
     s->spec.ends[0] = 2;
     s->spec.bos = s->spec.start = s->spec.pad = -1;
-    s->spec.decode = (FtxDecode){.temperature = 1, .top_p = 1, .repetition = 1, .max_top_k = 50,
-                                 .length_penalty = 1, .forced_bos = -1, .forced_eos = -1};
+    s->spec.decode = (FtxDecode){.temperature = 1,
+                                 .top_p = 1,
+                                 .repetition = 1,
+                                 .max_top_k = 50,
+                                 .length_penalty = 1,
+                                 .forced_bos = -1,
+                                 .forced_eos = -1};
     s->consts[0] = (Const){.name = "N", .kind = CONST_INT, .i = 42};
     s->consts[1] = (Const){.name = "EPS", .kind = CONST_FLOAT, .f = 1e-5};
     small_checkpoint(s);
@@ -211,8 +232,14 @@ static inline void small_begin(Small *s)
     small_weight(s, OP_ROPE_TABLE, NULL, 5, 4, DT_FP32, FTX_WEIGHT_TABLE);
     for (int i = 0; i < 3; i++)
         small_plan(s, i);
-    s->parts = (ArtifactParts){.spec = &s->spec, .packing = &s->packing, .plans = s->plans, .codes = s->codes,
-                               .n_plans = 3, .checkpoint = s->checkpoint, .tokenizer = "tokens", .tokenizer_bytes = 6,
+    s->parts = (ArtifactParts){.spec = &s->spec,
+                               .packing = &s->packing,
+                               .plans = s->plans,
+                               .codes = s->codes,
+                               .n_plans = 3,
+                               .checkpoint = s->checkpoint,
+                               .tokenizer = "tokens",
+                               .tokenizer_bytes = 6,
                                .build = "ftxc test\n"};
 }
 

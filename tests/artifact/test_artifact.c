@@ -255,17 +255,17 @@ static void test_plan_choice(void **state)
         {{0}, 0, 0},
         {{0, 901}, 901, 901},
         {{0, 800}, 800, 800},
-        {{0, 800}, 860, 800},       /* a plain cubin runs on later devices of its major */
-        {{0, 800, 860}, 890, 860},  /* the highest of them */
-        {{0, 860}, 800, 9999},      /* and not on earlier ones */
-        {{0, 800}, 901, 9999},      /* nor on another major */
+        {{0, 800}, 860, 800},      /* a plain cubin runs on later devices of its major */
+        {{0, 800, 860}, 890, 860}, /* the highest of them */
+        {{0, 860}, 800, 9999},     /* and not on earlier ones */
+        {{0, 800}, 901, 9999},     /* nor on another major */
         {{0, 900}, 901, 900},
         {{0, 901}, 1001, 9999},     /* an `a` cubin is for one device */
         {{0, 901, 802}, 1001, 802}, /* PTX serves what is later */
         {{802, 902}, 1201, 902},
         {{802, 902}, 860, 802},
         {{902}, 860, 9999},
-        {{802, 900}, 901, 900},     /* code before text */
+        {{802, 900}, 901, 900}, /* code before text */
         {{802}, 0, 9999},
     };
     (void)state;
@@ -396,10 +396,11 @@ static void test_truncated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_without_weights),
-        cmocka_unit_test(test_sidecar),       cmocka_unit_test(test_versions),   cmocka_unit_test(test_plan_choice),
-        cmocka_unit_test(test_flipped_bytes), cmocka_unit_test(test_hostile_words), cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_nothing_half_written),
+        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_without_weights), cmocka_unit_test(test_sidecar),
+        cmocka_unit_test(test_versions),        cmocka_unit_test(test_plan_choice),
+        cmocka_unit_test(test_flipped_bytes),   cmocka_unit_test(test_hostile_words),
+        cmocka_unit_test(test_truncated),       cmocka_unit_test(test_nothing_half_written),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

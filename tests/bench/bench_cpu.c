@@ -79,8 +79,8 @@ static double measure(Load *l, int threads)
             if (l->ring)
                 arg[1] = (void *)(l->ring + i % l->copies * l->step);
 
-            const CpuCall c = {.arg = arg, .k = l->k, .T = l->T, .S = l->S, .thread = omp_get_thread_num(),
-                               .threads = threads};
+            const CpuCall c = {
+                .arg = arg, .k = l->k, .T = l->T, .S = l->S, .thread = omp_get_thread_num(), .threads = threads};
             l->kernel(&c);
             meet(threads, &round);
         }
@@ -99,12 +99,18 @@ static void linear(const char *name, int M, int N, int K, DType type, size_t cop
     const size_t bytes = (size_t)N * K * dtype_size(type);
     float *x = filled((size_t)M * K * 4, DT_FP32), *y = malloc((size_t)M * N * 4);
     char *w = filled(bytes * copies, type);
-    Load l = {.kernel = cpu_kernel("linear"), .arg = {x, w, NULL, NULL, y}, .T = M, .S = 1, .ring = w, .step = bytes,
-              .copies = copies, .k = {N, K, type, 0, glu ? 5 : 0, glu}};
+    Load l = {.kernel = cpu_kernel("linear"),
+              .arg = {x, w, NULL, NULL, y},
+              .T = M,
+              .S = 1,
+              .ring = w,
+              .step = bytes,
+              .copies = copies,
+              .k = {N, K, type, 0, glu ? 5 : 0, glu}};
     const double s = measure(&l, threads);
 
-    printf("%-22s %4d x %6d x %5d %s  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, M, N, K, dtype_name(type),
-           threads, s * 1e6, (double)bytes / s * 1e-9, 2.0 * M * N * K / s * 1e-9);
+    printf("%-22s %4d x %6d x %5d %s  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, M, N, K,
+           dtype_name(type), threads, s * 1e6, (double)bytes / s * 1e-9, 2.0 * M * N * K / s * 1e-9);
     free(x), free(y), free(w);
 }
 
@@ -126,16 +132,24 @@ static void attend(const char *name, int T, int context, int H, int G, int E, in
     memcpy(&scale_bits, &scale, sizeof scale);
     for (int i = 0; i < pages; i++)
         table[i] = pages - 1 - i;
-    const int64_t k[] = {H, G, E, scale_bits, 0, 0, BLOCK, pages, DT_FP32, span, (context + span - 1) / span, context, 0};
-    void *const arg[] = {filled((size_t)T * H * E * 4, DT_FP32), &row, table, filled(n * 4, DT_FP32), filled(n * 4, DT_FP32),
-                         NULL, malloc((size_t)T * H * E * 4), malloc((size_t)16 * 64 * 16 * (E + 2) * 4), ready};
+    const int64_t k[] = {H,       G, E, scale_bits, 0, 0, BLOCK, pages, DT_FP32, span, (context + span - 1) / span,
+                         context, 0};
+    void *const arg[] = {filled((size_t)T * H * E * 4, DT_FP32),
+                         &row,
+                         table,
+                         filled(n * 4, DT_FP32),
+                         filled(n * 4, DT_FP32),
+                         NULL,
+                         malloc((size_t)T * H * E * 4),
+                         malloc((size_t)16 * 64 * 16 * (E + 2) * 4),
+                         ready};
     memcpy(l.k, k, sizeof k);
     memcpy(l.arg, arg, sizeof arg);
 
     const double s = measure(&l, threads), pairs = (double)T * context - (double)T * (T - 1) / 2;
 
-    printf("%-22s %4d tokens at %5d, %2d/%d x %d  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, T, context, H, G,
-           E, threads, s * 1e6, (double)n * 8 / s * 1e-9, 4.0 * pairs * H * E / s * 1e-9);
+    printf("%-22s %4d tokens at %5d, %2d/%d x %d  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, T, context,
+           H, G, E, threads, s * 1e6, (double)n * 8 / s * 1e-9, 4.0 * pairs * H * E / s * 1e-9);
     for (int i = 0; i < 8; i++)
         if (i != 1)
             free(arg[i]);
@@ -146,7 +160,11 @@ static void norm(int T, int C, int threads)
     if (!strstr("rmsnorm", wanted))
         return;
 
-    Load l = {.kernel = cpu_kernel("rmsnorm"), .T = T, .S = 1, .copies = 1, .k = {C, 0, 0},
+    Load l = {.kernel = cpu_kernel("rmsnorm"),
+              .T = T,
+              .S = 1,
+              .copies = 1,
+              .k = {C, 0, 0},
               .arg = {filled((size_t)T * C * 4, DT_FP32), filled((size_t)C * 4, DT_FP32), malloc((size_t)T * C * 4)}};
 
     printf("%-22s %4d x %d  %d threads  %9.2f us\n", "rmsnorm", T, C, threads, measure(&l, threads) * 1e6);

@@ -33,8 +33,8 @@ static const char *message(const char *text)
     return d.text;
 }
 
-#define NORM                                                                                       \
-    "//@ kernel norm\n//@ args x[M,C] g[C]:fp32 -> y[M,C]\n//@ match y = rmsnorm(x, g)\n"          \
+#define NORM \
+    "//@ kernel norm\n//@ args x[M,C] g[C]:fp32 -> y[M,C]\n//@ match y = rmsnorm(x, g)\n" \
     "//@ consts X: type(x) C: C EPS: rmsnorm.eps VEC: 8 4 2 1\n"
 #define LAUNCH "//@ launch grid M block 256\n"
 
@@ -43,7 +43,8 @@ static void mistakes(void **state)
     (void)state;
     assert_string_equal(message(NORM LAUNCH), "");
     assert_string_equal(message(NORM "//@ launch grid M, (C /^ VEC), 1 block VEC * 32 smem C * sizeof(X)\n"), "");
-    assert_string_equal(message("//@ args x -> y\n"), "templates/t.cu:1: contract: the first line must be: kernel NAME");
+    assert_string_equal(message("//@ args x -> y\n"),
+                        "templates/t.cu:1: contract: the first line must be: kernel NAME");
     assert_string_equal(message(NORM), "templates/t.cu:1: contract: norm has no launch line with grid and block");
     assert_string_equal(message(NORM LAUNCH "//@ fits C % VEK == 0\n"),
                         "templates/t.cu:6: contract: expression \"C % VEK == 0\": unknown name \"VEK\" at \"== 0\"");
@@ -57,11 +58,13 @@ static void mistakes(void **state)
                         "templates/t.cu:3: contract: rmsnorm: g is missing");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(z)\n"),
                         "templates/t.cu:3: contract: no argument is called z");
-    assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = append(x)\n//@ consts L: append.layer\n"
-                                LAUNCH), "templates/t.cu:4: contract: L: the layer is no constant, $k and $v know it");
+    assert_string_equal(
+        message("//@ kernel a\n//@ args x -> y\n//@ match y = append(x)\n//@ consts L: append.layer\n" LAUNCH),
+        "templates/t.cu:4: contract: L: the layer is no constant, $k and $v know it");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(x)\n//@ consts L: scale.bye\n"),
                         "templates/t.cu:4: contract: scale.bye is no attribute of an op");
-    assert_string_equal(message("//@ kernel a\n//@ grids 1\n"), "templates/t.cu:2: contract: no line is called \"grids\"");
+    assert_string_equal(message("//@ kernel a\n//@ grids 1\n"),
+                        "templates/t.cu:2: contract: no line is called \"grids\"");
     assert_string_equal(message(NORM "//@ consts C: 5\n"), "templates/t.cu:5: contract: constant C stands twice");
 }
 
@@ -100,8 +103,8 @@ static Bench bench_open(const char *contract)
     b.g = ir_parse("t.ir", graph_text, &d);
     if (!b.g || !ir_verify(b.g, &d) || !catalog_read(b.keep, &file, 1, &b.c, &d))
         fail_msg("%s", d.text);
-    b.f = (ProgramFacts){.g = b.g, .bucket = 16, .t_max = 16, .s_max = 4, .arch = 90, .smem = 232448,
-                         .kv = DT_BF16, .target = 901};
+    b.f = (ProgramFacts){
+        .g = b.g, .bucket = 16, .t_max = 16, .s_max = 4, .arch = 90, .smem = 232448, .kv = DT_BF16, .target = 901};
     b.uses = ir_uses(b.g);
     return b;
 }
@@ -264,11 +267,8 @@ static void mangled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tree),
-        cmocka_unit_test(mistakes),
-        cmocka_unit_test(fused),
-        cmocka_unit_test(types),
-        cmocka_unit_test(mangled),
+        cmocka_unit_test(tree),  cmocka_unit_test(mistakes), cmocka_unit_test(fused),
+        cmocka_unit_test(types), cmocka_unit_test(mangled),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,12 +64,13 @@ static void test_memory(void **state)
     (void)state;
 
     has(text, "memory of cpu");
-    has(text, "step, any number of tokens: workspace 4.0 KiB, at most 4.0 KiB live at once (launch 0): as small as it can be");
+    has(text, "step, any number of tokens: workspace 4.0 KiB, at most 4.0 KiB live at once (launch 0): as small as it "
+              "can be");
     has(text, "           0 B     2.0 KiB  #.  x\n");
     has(text, "       2.0 KiB     2.0 KiB  ##  h\n");
     has(text, "$logits");
     assert_null(strstr(strstr(text, "$logits") + 1, "  logits")); /* a named block is there once */
-    assert_null(strstr(text, "$hidden"));                          /* and only if it has bytes */
+    assert_null(strstr(text, "$hidden"));                         /* and only if it has bytes */
     free(text);
 }
 

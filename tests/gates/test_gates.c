@@ -35,7 +35,10 @@ typedef struct GateModel {
 typedef struct Gate {
     Arena *keep;
     Catalog catalog;
-    struct { GateModel *at; size_t n, cap; } models;
+    struct {
+        GateModel *at;
+        size_t n, cap;
+    } models;
     bool all, list;
 } Gate;
 
@@ -70,15 +73,15 @@ static bool begins(const char *s, const char *with)
 
 static int wrong; /* of the target at hand */
 
-#define GATE(holds, ...)                                                                           \
-    do {                                                                                           \
-        if (!(holds)) {                                                                            \
-            print_message("  %s %s: ", t.name, i->entry);                                          \
-            print_message(__VA_ARGS__);                                                            \
-            print_message(" (%s%s%s)\n", k->model->path, k->model->override ? " " : "",            \
-                          k->model->override ? k->model->override : "");                           \
-            wrong++;                                                                               \
-        }                                                                                          \
+#define GATE(holds, ...) \
+    do { \
+        if (!(holds)) { \
+            print_message("  %s %s: ", t.name, i->entry); \
+            print_message(__VA_ARGS__); \
+            print_message(" (%s%s%s)\n", k->model->path, k->model->override ? " " : "", \
+                          k->model->override ? k->model->override : ""); \
+            wrong++; \
+        } \
     } while (0)
 
 static void check_limits(const Kernel *k, Target t, const Resources *r)
@@ -205,9 +208,10 @@ static void check_target(Gate *g, Target t, Target as, Reach reach)
 
         assert_true(cubin_resources(image, instance->entry, &r));
         if (g->list)
-            print_message("  %-60s %3u registers %2u barriers %6u + %6u smem, matrix %u, bulk %u, 16-byte copies %u, loads %u\n",
-                          instance->entry, r.registers, r.barriers, r.static_smem, instance->smem, r.code[CODE_MATRIX],
-                          r.code[CODE_BULK], r.code[CODE_ASYNC16], r.code[CODE_LOAD16]);
+            print_message(
+                "  %-60s %3u registers %2u barriers %6u + %6u smem, matrix %u, bulk %u, 16-byte copies %u, loads %u\n",
+                instance->entry, r.registers, r.barriers, r.static_smem, instance->smem, r.code[CODE_MATRIX],
+                r.code[CODE_BULK], r.code[CODE_ASYNC16], r.code[CODE_LOAD16]);
         check_limits(k, t, &r);
         check_classes(k, t, &r);
         if (!k->model->odd)
@@ -222,8 +226,9 @@ static void check_target(Gate *g, Target t, Target as, Reach reach)
         if (wrong > before && g->list)
             print_message("%s\n", text_body(instance, g->keep));
     }
-    print_message("%-10s %4zu kernels, %5.1f MB, at most %u registers, %u barriers, %u bytes of shared memory; %.1f s\n",
-                  as.name, all.n, (double)code.cubin_bytes * 1e-6, registers, barriers, smem, seconds() - start);
+    print_message(
+        "%-10s %4zu kernels, %5.1f MB, at most %u registers, %u barriers, %u bytes of shared memory; %.1f s\n", as.name,
+        all.n, (double)code.cubin_bytes * 1e-6, registers, barriers, smem, seconds() - start);
     print_message("          ");
     for (int c = 0; c < CODE_COUNT; c++)
         print_message(" %s %llu", code_class_name((CodeClass)c), (unsigned long long)counts[c]);
@@ -343,7 +348,8 @@ static void add_folder(Gate *g, const char *folder)
 
     assert_true(n > 0);
     for (int i = 0; i < n; i++) {
-        const char *name = list[i]->d_name, *path = arena_printf(g->keep, "%s/%s", folder, name), *lua = strrchr(name, '.');
+        const char *name = list[i]->d_name, *path = arena_printf(g->keep, "%s/%s", folder, name),
+                   *lua = strrchr(name, '.');
         bool model = file_exists(arena_printf(g->keep, "%s/config.json", path)) && strcmp(name, "fable") != 0;
 
         if (lua && strcmp(lua, ".lua") == 0) { /* a model, not a family */
@@ -388,7 +394,8 @@ static int open_all(void **state)
     const char *gates = getenv("FTX_GATES");
     Diag d = {0};
 
-    gate = (Gate){.keep = arena_open(), .all = gates && strcmp(gates, "all") == 0, .list = gates && strcmp(gates, "list") == 0};
+    gate = (Gate){
+        .keep = arena_open(), .all = gates && strcmp(gates, "all") == 0, .list = gates && strcmp(gates, "list") == 0};
     if (!catalog_open(gate.keep, &gate.catalog, &d))
         fail_msg("%s", d.text);
     add_folder(&gate, "specs");
@@ -416,8 +423,9 @@ static int close_all(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sm_80),   cmocka_unit_test(sm_86),   cmocka_unit_test(sm_89),      cmocka_unit_test(sm_90a),
-        cmocka_unit_test(sm_100a), cmocka_unit_test(sm_120a), cmocka_unit_test(compute_80), cmocka_unit_test(compute_90),
+        cmocka_unit_test(sm_80),      cmocka_unit_test(sm_86),      cmocka_unit_test(sm_89),
+        cmocka_unit_test(sm_90a),     cmocka_unit_test(sm_100a),    cmocka_unit_test(sm_120a),
+        cmocka_unit_test(compute_80), cmocka_unit_test(compute_90),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

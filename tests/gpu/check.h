@@ -16,13 +16,13 @@
 
 #include <cuda_runtime.h>
 
-#define CU(call)                                                                                  \
-    do {                                                                                          \
-        cudaError_t e_ = (call);                                                                  \
-        if (e_ != cudaSuccess) {                                                                  \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_));         \
-            exit(1);                                                                              \
-        }                                                                                         \
+#define CU(call) \
+    do { \
+        cudaError_t e_ = (call); \
+        if (e_ != cudaSuccess) { \
+            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); \
+            exit(1); \
+        } \
     } while (0)
 
 struct Random { // splitmix64
@@ -61,7 +61,10 @@ template <class T> struct Device { // an array on the device
 };
 
 // bf16 and half of device/types.cuh on the host.
-inline float host_float(float f) { return f; }
+inline float host_float(float f)
+{
+    return f;
+}
 inline float host_float(bf16 h)
 {
     const uint32_t b = (uint32_t)h.bits << 16;
@@ -76,7 +79,10 @@ inline float host_float(half h)
     return h.bits & 0x8000 ? -f : f;
 }
 template <class T> T host_round(float f); // towards zero: inputs only
-template <> inline float host_round<float>(float f) { return f; }
+template <> inline float host_round<float>(float f)
+{
+    return f;
+}
 template <> inline bf16 host_round<bf16>(float f)
 {
     uint32_t b;
@@ -106,7 +112,8 @@ inline void parallel(int n, const std::function<void(int)> &f)
         t.join();
 }
 
-template <class Args> void launch(void (*kernel)(Args), dim3 grid, int block, int smem, Args args, cudaStream_t s = 0, bool overlap = true)
+template <class Args>
+void launch(void (*kernel)(Args), dim3 grid, int block, int smem, Args args, cudaStream_t s = 0, bool overlap = true)
 {
     CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
     cudaLaunchAttribute a = {};
@@ -123,7 +130,8 @@ template <class Args> void launch(void (*kernel)(Args), dim3 grid, int block, in
 }
 
 // Microseconds a launch: n launches in one graph, the median of 9 replays after 2.
-inline double time_graph(int n, const std::function<void(int, cudaStream_t)> &one, const std::function<void()> &before = nullptr)
+inline double time_graph(int n, const std::function<void(int, cudaStream_t)> &one,
+                         const std::function<void()> &before = nullptr)
 {
     cudaStream_t s;
     CU(cudaStreamCreate(&s));

@@ -3,10 +3,10 @@
 struct Instance {
     const char *family;
     const void *kernel;
-    int x, y, kv;  // DType: 1 fp32, 2 fp16, 3 bf16
+    int x, y, kv; // DType: 1 fp32, 2 fp16, 3 bf16
     int n, k, m, norm, bias, act, glu, res, append, H, G, E, ROT, last;
     int grid, block, smem;
-    const char *seq;   // timed sequence, or ""
+    const char *seq; // timed sequence, or ""
     const char *note;
     int id;
 };

@@ -58,7 +58,8 @@ static const char kinds_template[] =
     "    __shared__ Four s[128];\n"
     "    __shared__ unsigned long long b;\n"
     "    const unsigned at = (unsigned)__cvta_generic_to_shared(&s[threadIdx.x]);\n"
-    "    asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16;\" ::\"r\"(at), \"l\"(p + threadIdx.x) : \"memory\");\n"
+    "    asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16;\" ::\"r\"(at), \"l\"(p + threadIdx.x) : "
+    "\"memory\");\n"
     "    asm volatile(\"cp.async.ca.shared.global [%0], [%1], 8;\" ::\"r\"(at + 512), \"l\"(p + 64) : \"memory\");\n"
     "    asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4;\" ::\"r\"(at + 1024), \"l\"(p + 65) : \"memory\");\n"
     "    asm volatile(\"cp.async.wait_all;\" ::: \"memory\");\n"
@@ -69,8 +70,10 @@ static const char kinds_template[] =
     "    __syncthreads();\n"
     "    Four v = p[threadIdx.x + 200];\n"
     "    float g = f[threadIdx.x], d = s[threadIdx.x ^ 1].x, e = 0, h = 0, i = 0;\n"
-    "    asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%4,%5,%5}, {%4,%5}, {%0,%1,%2,%3};\"\n"
-    "                 : \"+f\"(d), \"+f\"(e), \"+f\"(h), \"+f\"(i) : \"r\"(__float_as_uint(v.x)), \"r\"(__float_as_uint(g)));\n"
+    "    asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%4,%5,%5}, {%4,%5}, "
+    "{%0,%1,%2,%3};\"\n"
+    "                 : \"+f\"(d), \"+f\"(e), \"+f\"(h), \"+f\"(i) : \"r\"(__float_as_uint(v.x)), "
+    "\"r\"(__float_as_uint(g)));\n"
     "    asm volatile(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(g) : \"f\"(g));\n"
     "    v.y = v.y * g + d;\n"
     "    v.z = __shfl_xor_sync(~0u, v.z, 1) + e + h + i;\n"
@@ -193,8 +196,7 @@ static void text_has_constants_and_heading(void **state)
     const char *t = instantiate_text(instance(a, "scale.cu", -3), (Target){901, "sm_90a"}, a);
 
     assert_non_null(strstr(t, "// made by ftxc from scale.cu, for %37 of llama.lua:48\n"));
-    assert_non_null(strstr(
-        t, "nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++17 -I. -cubin scale__n-3.cu"));
+    assert_non_null(strstr(t, "nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++17 -I. -cubin scale__n-3.cu"));
     assert_non_null(strstr(t, "using T = bf16;"));
     assert_non_null(strstr(t, "N = -3;"));
     assert_non_null(strstr(t, "F = 9.99999975e-06f;") ? "" : strstr(t, "F = 1e-05f;"));
@@ -220,9 +222,8 @@ static void headers_are_those_included(void **state)
 
 static void all_targets_compile(void **state)
 {
-    static const Target targets[] = {{800, "sm_80"},     {860, "sm_86"},    {890, "sm_89"},
-                                     {901, "sm_90a"},    {1001, "sm_100a"}, {1201, "sm_120a"},
-                                     {802, "compute_80"}};
+    static const Target targets[] = {{800, "sm_80"},    {860, "sm_86"},    {890, "sm_89"},     {901, "sm_90a"},
+                                     {1001, "sm_100a"}, {1201, "sm_120a"}, {802, "compute_80"}};
     Arena *a = arena_open();
 
     (void)state;
@@ -312,9 +313,9 @@ static void classes_are_seen(void **state)
         const struct {
             CodeClass is;
             uint32_t n;
-        } want[] = {{CODE_MATRIX, 1}, {CODE_ASYNC16, 1}, {CODE_ASYNC, 2},   {CODE_LOAD16, 1},   {CODE_LOAD, 1},
-                    {CODE_STORE16, 1}, {CODE_STORE, 1},  {CODE_SPECIAL, 1}, {CODE_SHUFFLE, 1}, {CODE_BULK, bulk},
-                    {CODE_ATOMIC, 1}, {CODE_LOCAL, 0}};
+        } want[] = {{CODE_MATRIX, 1},  {CODE_ASYNC16, 1}, {CODE_ASYNC, 2},  {CODE_LOAD16, 1},
+                    {CODE_LOAD, 1},    {CODE_STORE16, 1}, {CODE_STORE, 1},  {CODE_SPECIAL, 1},
+                    {CODE_SHUFFLE, 1}, {CODE_BULK, bulk}, {CODE_ATOMIC, 1}, {CODE_LOCAL, 0}};
         for (size_t i = 0; i < LEN(want); i++)
             if (r.code[want[i].is] != want[i].n)
                 fail_msg("%s: %u of %s, expected %u", targets[t].name, r.code[want[i].is], code_class_name(want[i].is),

@@ -85,7 +85,8 @@ static void mistakes(void **state)
                         "specs/x.lua:4: %3 = embed: the shape is said to be [T,8], it is [T,9]");
     assert_string_equal(message("weight {name=\"norm\"} : [8]", "weight {name=\"norm\"} : [7]"),
                         "rmsnorm: g is [7], it must be [8]");
-    assert_string_equal(message("%7 = linear %5 %6", "%7 = linear %5 %4"), "linear: w is [8], it must have 2 dimensions");
+    assert_string_equal(message("%7 = linear %5 %6", "%7 = linear %5 %4"),
+                        "linear: w is [8], it must have 2 dimensions");
     assert_string_equal(message("kv_heads=1 layer=0 rot=4", "kv_heads=1 layer=0 rot=2"),
                         "append: rot is 2, the table rotates 4");
     assert_string_equal(message("{eps=1e-05}", ""), "rmsnorm: eps is missing");

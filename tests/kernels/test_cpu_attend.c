@@ -47,8 +47,8 @@ static void setup(Setup *u, const Shape *s, const Row *rows, int S)
         u->pages[j] = t;
     }
     for (int i = 0; i < S; i++) {
-        u->rows[i] = (FtxRow){.q_start = u->T, .q_len = rows[i].brings, .kv_len = rows[i].had + rows[i].brings,
-                              .slot = MAX_ROWS - 1 - i};
+        u->rows[i] = (FtxRow){
+            .q_start = u->T, .q_len = rows[i].brings, .kv_len = rows[i].had + rows[i].brings, .slot = MAX_ROWS - 1 - i};
         u->T += rows[i].brings;
     }
     u->token = malloc(sizeof *u->token * u->T);
@@ -75,18 +75,23 @@ static void append(Setup *u, int level, int threads)
     const Shape *s = u->s;
     const int64_t k[] = {s->H, s->G, s->E, s->rot, s->block, u->pages_of, s->kv};
 
-    call(kernel_at("append", level), (void *const[]){u->x, s->rot ? u->table : NULL, u->token, u->pages, u->k, u->v, u->q}, k,
-         u->T, u->S, threads);
+    call(kernel_at("append", level),
+         (void *const[]){u->x, s->rot ? u->table : NULL, u->token, u->pages, u->k, u->v, u->q}, k, u->T, u->S, threads);
 }
 
 static void attend(Setup *u, int level, int threads, FtxRow *rows, int S, int T, float *y)
 {
     const Shape *s = u->s;
-    const int64_t k[] = {s->H, s->G, s->E, number_bits(1.0 / sqrt(s->E)), s->window, number_bits(s->softcap), s->block,
-                         u->pages_of, s->kv, u->span, u->spans, s->context, 0};
+    const int64_t k[] = {s->H,      s->G,
+                         s->E,      number_bits(1.0 / sqrt(s->E)),
+                         s->window, number_bits(s->softcap),
+                         s->block,  u->pages_of,
+                         s->kv,     u->span,
+                         u->spans,  s->context,
+                         0};
 
-    call(kernel_at("attend_paged", level), (void *const[]){u->q, rows, u->pages, u->k, u->v, NULL, y, u->parts, u->ready}, k, T,
-         S, threads);
+    call(kernel_at("attend_paged", level),
+         (void *const[]){u->q, rows, u->pages, u->k, u->v, NULL, y, u->parts, u->ready}, k, T, S, threads);
 }
 
 static void check(int level, const Shape *s, const Row *rows, int S)
@@ -150,8 +155,15 @@ static void shapes(void **state)
         for (int e = 0; e < 8; e++)
             for (int g = 0; g < 5; g++) {
                 const int G = 1 + (e + g) % 2, E = head_dims[e];
-                const Shape s = {.H = G * groups[g], .G = G, .E = E, .rot = g % 3 == 0 ? E : g % 3 == 1 ? E / 4 * 2 : 0,
-                                 .block = blocks[(e + g) % 4], .context = 100, .kv = types[(e + g) % 3]};
+                const Shape s = {.H = G * groups[g],
+                                 .G = G,
+                                 .E = E,
+                                 .rot = g % 3 == 0   ? E
+                                        : g % 3 == 1 ? E / 4 * 2
+                                                     : 0,
+                                 .block = blocks[(e + g) % 4],
+                                 .context = 100,
+                                 .kv = types[(e + g) % 3]};
 
                 check(level, &s, rows, 5);
             }
@@ -165,10 +177,27 @@ static void windows_and_caps(void **state)
     (void)state;
     for (int level = 0; level < LEVELS; level++)
         for (int w = 0; w < 8; w++) {
-            check(level, &(Shape){.H = 6, .G = 2, .E = 40, .rot = 40, .block = 16, .context = 100, .window = windows[w],
-                                  .kv = DT_FP32}, rows, 5);
-            check(level, &(Shape){.H = 4, .G = 4, .E = 64, .rot = 64, .block = 8, .context = 100, .window = windows[w],
-                                  .softcap = 0.5, .kv = DT_FP32}, rows, 5);
+            check(level,
+                  &(Shape){.H = 6,
+                           .G = 2,
+                           .E = 40,
+                           .rot = 40,
+                           .block = 16,
+                           .context = 100,
+                           .window = windows[w],
+                           .kv = DT_FP32},
+                  rows, 5);
+            check(level,
+                  &(Shape){.H = 4,
+                           .G = 4,
+                           .E = 64,
+                           .rot = 64,
+                           .block = 8,
+                           .context = 100,
+                           .window = windows[w],
+                           .softcap = 0.5,
+                           .kv = DT_FP32},
+                  rows, 5);
         }
 }
 
@@ -179,10 +208,13 @@ static void long_context(void **state)
 
     (void)state;
     for (int level = 0; level < LEVELS; level++) {
-        check(level, &(Shape){.H = 6, .G = 2, .E = 64, .rot = 64, .block = 16, .context = 1000, .kv = DT_FP32}, rows, 6);
-        check(level, &(Shape){.H = 3, .G = 1, .E = 24, .rot = 24, .block = 128, .context = 1000, .window = 300,
-                              .kv = DT_BF16}, rows, 6);
-        check(level, &(Shape){.H = 20, .G = 1, .E = 16, .rot = 16, .block = 32, .context = 1000, .kv = DT_FP16}, rows, 6);
+        check(level, &(Shape){.H = 6, .G = 2, .E = 64, .rot = 64, .block = 16, .context = 1000, .kv = DT_FP32}, rows,
+              6);
+        check(level,
+              &(Shape){.H = 3, .G = 1, .E = 24, .rot = 24, .block = 128, .context = 1000, .window = 300, .kv = DT_BF16},
+              rows, 6);
+        check(level, &(Shape){.H = 20, .G = 1, .E = 16, .rot = 16, .block = 32, .context = 1000, .kv = DT_FP16}, rows,
+              6);
     }
 }
 

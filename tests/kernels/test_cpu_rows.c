@@ -18,7 +18,8 @@ static void norms(void **state)
         for (int i = 0; i < WIDTHS * 2; i++) {
             const int C = widths[i / 2], by_s = i % 2;
             float *x = random_tensor((size_t)M * C, DT_FP32, 3.0f), *g = random_tensor(C, DT_FP32, 1.0f);
-            float *b = random_tensor(C, DT_FP32, 1.0f), *y = malloc(sizeof *y * M * C), *want = malloc(sizeof *y * M * C);
+            float *b = random_tensor(C, DT_FP32, 1.0f), *y = malloc(sizeof *y * M * C),
+                  *want = malloc(sizeof *y * M * C);
             const int64_t k[] = {C, number_bits(1e-5), by_s};
             const RefTensor rx = {x, DT_FP32}, rg = {g, DT_FP32}, rb = {b, DT_FP32};
 
@@ -29,7 +30,7 @@ static void norms(void **state)
             assert_close(y, want, (size_t)M * C, 1e-6, "rmsnorm");
             ref_layernorm(rx, rg, rb, 1e-5, M, C, want);
             run("layernorm", level, (void *const[]){x, g, b, y}, k, by_s, 3);
-            assert_close(y, want, (size_t)M * C, 1e-5, "layernorm"); /* mean 10: half a digit lost */
+            assert_close(y, want, (size_t)M * C, 1e-5, "layernorm");          /* mean 10: half a digit lost */
             run("layernorm", level, (void *const[]){x, g, b, x}, k, by_s, 1); /* in place */
             assert_memory_equal(x, y, sizeof *y * M * C);
             free(x), free(g), free(b), free(y), free(want);
@@ -69,8 +70,8 @@ static void extremes(void **state)
         for (int kind = 1; kind <= FTX_ACT_TANH; kind++) {
             float y[N];
 
-            call(kernel_at("act", level), (void *const[]){(void *)(xs + 1), y + 1}, (const int64_t[]){N - 1, kind, 0}, 1, 1,
-                 1);
+            call(kernel_at("act", level), (void *const[]){(void *)(xs + 1), y + 1}, (const int64_t[]){N - 1, kind, 0},
+                 1, 1, 1);
             for (int i = 1; i < N; i++) {
                 const double want = ref_act_of(xs[i], (FtxAct)kind);
 
@@ -120,7 +121,8 @@ static void embedding(void **state)
 
             for (int t = 0; t < T; t++)
                 token[t] = (FtxToken){random_below(V), t < 4 ? 29 + t : t, t < 4 ? 0 : 1, t < 4 ? 2 : 0};
-            ref_embed(token, T, (RefTensor){w, wt}, (RefTensor){learned ? p : NULL, pt}, 2, D, wanted[0], CONTEXT, want);
+            ref_embed(token, T, (RefTensor){w, wt}, (RefTensor){learned ? p : NULL, pt}, 2, D, wanted[0], CONTEXT,
+                      want);
             call(kernel_at("embed", level), (void *const[]){w, learned ? p : NULL, NULL, token, history, y},
                  (const int64_t[]){D, wt, CONTEXT, 0, learned ? 2 : 0, learned ? (int64_t)pt : 0, 0, 0, 0}, T, 2, 2);
             assert_memory_equal(y, want, sizeof *y * T * D);
@@ -172,8 +174,8 @@ static void last_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms), cmocka_unit_test(activations), cmocka_unit_test(extremes),
-        cmocka_unit_test(sums),  cmocka_unit_test(embedding),   cmocka_unit_test(embedding_of_texts),
+        cmocka_unit_test(norms),     cmocka_unit_test(activations), cmocka_unit_test(extremes),
+        cmocka_unit_test(sums),      cmocka_unit_test(embedding),   cmocka_unit_test(embedding_of_texts),
         cmocka_unit_test(last_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

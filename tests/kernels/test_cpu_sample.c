@@ -50,7 +50,8 @@ static Result run(const char *family, int level, const Tail *t, float *probs)
         params[0] = params[1];
         memcpy(x, t->logits, sizeof *x * t->V);
     }
-    call(kernel_at(family, level), (void *const[]){x, rows, params, ends, bias, token, history, out, y, z, marks}, k, 2, 2, 2);
+    call(kernel_at(family, level), (void *const[]){x, rows, params, ends, bias, token, history, out, y, z, marks}, k, 2,
+         2, 2);
     for (int i = 0; i < 2 * t->V; i++)
         assert_int_equal(marks[i], 0);
     assert_memory_equal(x + t->V, t->logits, sizeof *x * t->V); /* raw logits stay */
@@ -92,7 +93,9 @@ static void check(int level, const Tail *t, const char *what)
 
 static Tail new_tail(int V, int coarse)
 {
-    Tail t = {.V = V, .logits = random_tensor((size_t)V, DT_FP32, 6.0f), .params = off,
+    Tail t = {.V = V,
+              .logits = random_tensor((size_t)V, DT_FP32, 6.0f),
+              .params = off,
               .row = {.q_len = 1, .kv_len = 40, .emit = 1, .prompt = 20, .limit = CONTEXT}};
 
     for (int i = 0; coarse && i < V; i++) /* many ties */
@@ -179,8 +182,10 @@ static void corners(void **state)
                 Tail t = new_tail(301, 0);
 
                 for (int i = 0; i < t.V; i++)
-                    t.logits[i] = kind == 0 ? 1.5f : kind == 1 ? (i % 2 ? 0.0f : -0.0f) : kind == 2 ? (i == 77 ? 0.0f : -INFINITY)
-                                                                                  : 1e4f * random_float();
+                    t.logits[i] = kind == 0   ? 1.5f
+                                  : kind == 1 ? (i % 2 ? 0.0f : -0.0f)
+                                  : kind == 2 ? (i == 77 ? 0.0f : -INFINITY)
+                                              : 1e4f * random_float();
                 t.params.top_k = top_k;
                 t.params.top_p = 0.5f;
                 t.params.min_p = 0.5f;
@@ -375,16 +380,18 @@ static void golden(void **state)
         }
         cases = json_object_get(g.json, "cases");
         assert_true(json_array_size(cases) > 0);
-        json_array_foreach(cases, c, one) {
+        json_array_foreach(cases, c, one)
+        {
             Tail t = {.V = 4096, .row = {.emit = 1, .limit = CONTEXT}};
             char name[200];
 
             snprintf(name, sizeof name, "%zu.logits", c);
             t.logits = (float *)golden_tensor(&g, name);
-            json_array_foreach(json_object_get(one, "ids"), i, processor)
-                t.history[t.row.kv_len++] = (int32_t)json_integer_value(processor);
+            json_array_foreach(json_object_get(one, "ids"), i, processor) t.history[t.row.kv_len++] =
+                (int32_t)json_integer_value(processor);
             t.row.prompt = t.row.kv_len;
-            json_array_foreach(json_object_get(g.json, "processors"), i, processor) {
+            json_array_foreach(json_object_get(g.json, "processors"), i, processor)
+            {
                 const char *which = json_string_value(processor);
 
                 snprintf(name, sizeof name, "%zu.%s", c, which);
@@ -399,11 +406,12 @@ static void golden(void **state)
                     for (int id = 0; id < t.V; id++) {
                         kept += probs[id] > 0.0f;
                         if (!(fabsf(probs[id] - want[id]) <= 1e-5f))
-                            fail_msg("%s %s %s: probability of %d is %.8g, should be %.8g", models[m], name, levels[level],
-                                     id, probs[id], want[id]);
+                            fail_msg("%s %s %s: probability of %d is %.8g, should be %.8g", models[m], name,
+                                     levels[level], id, probs[id], want[id]);
                     }
                     if (strncmp(which, "top_", 4) == 0)
-                        assert_int_equal(kept, json_integer_value(json_object_get(json_object_get(one, "kept"), which)));
+                        assert_int_equal(kept,
+                                         json_integer_value(json_object_get(json_object_get(one, "kept"), which)));
                 }
             }
         }
@@ -414,8 +422,8 @@ static void golden(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox),       cmocka_unit_test(combinations), cmocka_unit_test(vocabularies),
-        cmocka_unit_test(corners),      cmocka_unit_test(simple_rows),  cmocka_unit_test(distribution),
+        cmocka_unit_test(philox),  cmocka_unit_test(combinations), cmocka_unit_test(vocabularies),
+        cmocka_unit_test(corners), cmocka_unit_test(simple_rows),  cmocka_unit_test(distribution),
         cmocka_unit_test(golden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,10 @@ static int make_rows(FtxRow *rows, FtxToken *token)
     int T = 0;
 
     for (int s = 0; s < ROWS; s++) {
-        rows[s] = (FtxRow){.q_start = T, .q_len = lengths[s], .kv_len = lengths[s], .src_len = lengths[s],
+        rows[s] = (FtxRow){.q_start = T,
+                           .q_len = lengths[s],
+                           .kv_len = lengths[s],
+                           .src_len = lengths[s],
                            .src_slot = (s * 3 + 1) % ROWS};
         for (int i = 0; i < lengths[s]; i++)
             token[T++] = (FtxToken){.pos = i, .row = s};
@@ -66,7 +69,8 @@ static void sources(void **state)
         const int H = shapes[i].H, G = shapes[i].G, E = shapes[i].E;
         const DType type = shapes[i].type;
         const size_t cache = (size_t)(ROWS * G * SOURCE * E);
-        float *x = random_tensor((size_t)(T * 2 * G * E), DT_FP32, 2.0f), *q = random_tensor((size_t)(ROWS * H * E), DT_FP32, 2.0f);
+        float *x = random_tensor((size_t)(T * 2 * G * E), DT_FP32, 2.0f),
+              *q = random_tensor((size_t)(ROWS * H * E), DT_FP32, 2.0f);
         float *y = malloc(sizeof *y * (size_t)(ROWS * H * E)), *want = malloc(sizeof *y * (size_t)(ROWS * H * E));
         void *k = calloc(cache, dtype_size(type)), *v = calloc(cache, dtype_size(type));
         void *wanted = calloc(cache, dtype_size(type));
@@ -77,16 +81,17 @@ static void sources(void **state)
             for (int t = 0; t < T; t++)
                 for (int g = 0; g < G; g++)
                     for (int e = 0; e < E; e++)
-                        dtype_store(wanted, (size_t)(((rows[token[t].row].src_slot * G + g) * SOURCE + token[t].pos) * E + e), type,
-                                    x[(t * 2 * G + g) * E + e]);
+                        dtype_store(wanted,
+                                    (size_t)(((rows[token[t].row].src_slot * G + g) * SOURCE + token[t].pos) * E + e),
+                                    type, x[(t * 2 * G + g) * E + e]);
             assert_memory_equal(k, wanted, cache * dtype_size(type));
             for (int s = 0; s < ROWS; s++)
                 for (int h = 0; h < H; h++) {
                     const FtxRow *row = &rows[one[s].row];
 
-                    ref_attend_rows((RefTensor){q, DT_FP32}, (s * H + h) * E, (RefTensor){k, type}, (RefTensor){v, type},
-                                    (int64_t)(row->src_slot * G + h / (H / G)) * SOURCE * E, E, row->src_len, E, 0.3,
-                                    want + (s * H + h) * E);
+                    ref_attend_rows((RefTensor){q, DT_FP32}, (s * H + h) * E, (RefTensor){k, type},
+                                    (RefTensor){v, type}, (int64_t)(row->src_slot * G + h / (H / G)) * SOURCE * E, E,
+                                    row->src_len, E, 0.3, want + (s * H + h) * E);
                 }
             call(kernel_at("attend_cross", level), (void *const[]){q, NULL, one, rows, k, v, y},
                  (const int64_t[]){H, G, E, number_bits(0.3), SOURCE, type}, ROWS, ROWS, 3);
@@ -110,7 +115,8 @@ static void pooling(void **state)
         call(kernel_at("pool_mean", level), (void *const[]){x, rows, y}, (const int64_t[]){C}, T, ROWS, 2);
         assert_close(y, want, ROWS * C, 2e-6, "pool_mean");
         ref_normalize((RefTensor){y, DT_FP32}, 1e-12, ROWS, C, want);
-        call(kernel_at("normalize", level), (void *const[]){y, n}, (const int64_t[]){C, number_bits(1e-12), 1}, T, ROWS, 2);
+        call(kernel_at("normalize", level), (void *const[]){y, n}, (const int64_t[]){C, number_bits(1e-12), 1}, T, ROWS,
+             2);
         assert_close(n, want, ROWS * C, 2e-6, "normalize");
         call(kernel_at("select_first", level), (void *const[]){x, rows, y}, (const int64_t[]){C}, T, ROWS, 2);
         for (int s = 0; s < ROWS; s++)

@@ -114,7 +114,10 @@ static void wide_is_exhaustive(void **state)
         const Toy toy = {seed, 2 + (int)(seed % 4)};
         const int new = 2 + (int)(seed % 3), end = (int)(seed % (uint64_t)toy.V);
         const double penalty = seed % 5 == 0 ? 0.0 : seed % 5 == 1 ? 0.6 : seed % 5 == 2 ? 1.0 : 2.0;
-        RefBeams b = {.limit = 1 + new, .n_ends = 1, .early = FTX_EARLY_NEVER, .length_penalty = penalty,
+        RefBeams b = {.limit = 1 + new,
+                      .n_ends = 1,
+                      .early = FTX_EARLY_NEVER,
+                      .length_penalty = penalty,
                       .ends = &(int32_t){end}};
 
         b.width = 1;
@@ -141,8 +144,12 @@ static void narrow_is_sound(void **state)
     for (uint64_t seed = 1; seed <= 200; seed++) {
         const Toy toy = {seed, 3 + (int)(seed % 3)};
         const int32_t ends[] = {1, 2};
-        RefBeams b = {.width = 1 + (int)(seed % 3), .limit = 5, .n_ends = 1 + (int)(seed / 7 % 2), .early = (int)(seed % 3),
-                      .length_penalty = (double)(seed % 4) * 0.5, .ends = ends};
+        RefBeams b = {.width = 1 + (int)(seed % 3),
+                      .limit = 5,
+                      .n_ends = 1 + (int)(seed / 7 % 2),
+                      .early = (int)(seed % 3),
+                      .length_penalty = (double)(seed % 4) * 0.5,
+                      .ends = ends};
 
         search(&b, &toy);
         assert_in_range(b.found, 1, b.width);
@@ -165,8 +172,8 @@ static void narrow_is_sound(void **state)
             assert_true(fabs(sum / pow(h->length - 1, b.length_penalty) - h->score) < 1e-9);
             assert_true(i == 0 || b.hypothesis[i - 1].score >= h->score);
             for (int k = 0; k < i; k++)
-                assert_true(b.hypothesis[k].length != h->length ||
-                            memcmp(b.found_ids + b.hypothesis[k].row * b.limit, ids, (size_t)h->length * sizeof *ids) != 0);
+                assert_true(b.hypothesis[k].length != h->length || memcmp(b.found_ids + b.hypothesis[k].row * b.limit,
+                                                                          ids, (size_t)h->length * sizeof *ids) != 0);
         }
         if (b.n_ends == 1) {
             all = (All){.toy = &toy, .limit = b.limit, .end = 1, .penalty = b.length_penalty};
@@ -185,8 +192,8 @@ static void one_lane_is_greedy(void **state)
         const Toy toy = {seed, 5};
         int32_t ids[8] = {0};
         int n = 1;
-        RefBeams b = {.width = 1, .limit = 6, .n_ends = 1, .early = FTX_EARLY_TRUE, .length_penalty = 1.0,
-                      .ends = &(int32_t){3}};
+        RefBeams b = {
+            .width = 1, .limit = 6, .n_ends = 1, .early = FTX_EARLY_TRUE, .length_penalty = 1.0, .ends = &(int32_t){3}};
 
         do {
             double logprobs[MOST_V];

@@ -22,7 +22,7 @@ typedef struct OddShape {
     int block, tokens, sequences, context;
     int window; /* 0: none */
     bool tie, attention_bias, mlp_bias, by_layer;
-    const char *rope;       /* fields of nn.rope after theta */
+    const char *rope; /* fields of nn.rope after theta */
     const char *activation, *weights;
     int prompt[ODD_MAX_PROMPTS], prompts; /* lengths: around the edges of pages and of chunks */
 } OddShape;
@@ -58,8 +58,12 @@ static inline OddShape odd_shape(bool gpt2, int i)
     static const int block[] = {8, 16, 32, 64, 128}, hidden[] = {112, 120, 300, 33, 100, 64, 97};
     static const int ffn[] = {37, 200, 91, 256, 1}, tokens[] = {16, 17, 64, 65, 100, 128, 5, 63};
     static const int vocab[] = {300, 301, 4099, 320, 1000, 50257, 511, 333}, sequences[] = {1, 2, 3, 5, 16};
-    static const char *const rope[] = {"", "", "scaling = { kind = 'llama3', factor = 8, low = 1, high = 4, original = 32 }",
-                                       "scaling = { kind = 'linear', factor = 2.5 }", "dim = 8", "style = 'neighbour'"};
+    static const char *const rope[] = {"",
+                                       "",
+                                       "scaling = { kind = 'llama3', factor = 8, low = 1, high = 4, original = 32 }",
+                                       "scaling = { kind = 'linear', factor = 2.5 }",
+                                       "dim = 8",
+                                       "style = 'neighbour'"};
     static const char *const activation[] = {"silu", "gelu_tanh", "gelu_erf", "relu", "quick_gelu"};
     static const char *const weights[] = {"fp32", "bf16", "fp16"};
     const int wide = head_dim[i % 8];
@@ -112,11 +116,12 @@ static inline void odd_spec(const OddShape *s, const char *weights, char *out, s
     if (weights)
         snprintf(file, sizeof file, "weights = '%s', ", weights);
     if (s->gpt2)
-        snprintf(graph, sizeof graph,
-                 "gpt2 { layers = %d, hidden = %d, heads = %d, ffn = %d, vocab = %d, positions = %d, activation = '%s', "
-                 "tie_embeddings = %s, scale_by_layer = %s }",
-                 s->layers, s->hidden, s->heads, s->ffn, s->vocab, s->context, s->activation, odd_bool(s->tie),
-                 odd_bool(s->by_layer));
+        snprintf(
+            graph, sizeof graph,
+            "gpt2 { layers = %d, hidden = %d, heads = %d, ffn = %d, vocab = %d, positions = %d, activation = '%s', "
+            "tie_embeddings = %s, scale_by_layer = %s }",
+            s->layers, s->hidden, s->heads, s->ffn, s->vocab, s->context, s->activation, odd_bool(s->tie),
+            odd_bool(s->by_layer));
     else
         snprintf(graph, sizeof graph,
                  "llama { layers = %d, hidden = %d, heads = %d, kv_heads = %d, head_dim = %d, ffn = %d, vocab = %d,\n"
@@ -144,7 +149,8 @@ typedef struct OddTensors {
     int n;
 } OddTensors;
 
-static inline void odd_tensor(OddTensors *t, const char *layer, const char *name, int rows, int columns, float middle, float spread)
+static inline void odd_tensor(OddTensors *t, const char *layer, const char *name, int rows, int columns, float middle,
+                              float spread)
 {
     OddTensor *x = &t->at[t->n++];
 
@@ -255,8 +261,9 @@ static inline bool odd_weights(const OddShape *s, uint64_t seed, const char *pat
             snprintf(shape, sizeof shape, "%d,%d", x->rows, x->columns);
         else
             snprintf(shape, sizeof shape, "%d", x->columns);
-        n += (size_t)snprintf(header + n, sizeof header - n, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-                              i ? "," : "", x->name, shape, at, at + bytes);
+        n += (size_t)snprintf(header + n, sizeof header - n,
+                              "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", i ? "," : "",
+                              x->name, shape, at, at + bytes);
         at += bytes;
     }
     n += (size_t)snprintf(header + n, sizeof header - n, "}");

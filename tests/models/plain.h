@@ -55,8 +55,10 @@ static inline RefTensor plain_weight(Plain *m, bool must, const char *format, in
 
 static inline void plain_open(Plain *m, const char *path, const OddShape *s)
 {
-    static const char *const names[] = {[FTX_ACT_RELU] = "relu", [FTX_ACT_GELU_ERF] = "gelu_erf",
-                                        [FTX_ACT_GELU_TANH] = "gelu_tanh", [FTX_ACT_QUICK_GELU] = "quick_gelu",
+    static const char *const names[] = {[FTX_ACT_RELU] = "relu",
+                                        [FTX_ACT_GELU_ERF] = "gelu_erf",
+                                        [FTX_ACT_GELU_TANH] = "gelu_tanh",
+                                        [FTX_ACT_QUICK_GELU] = "quick_gelu",
                                         [FTX_ACT_SILU] = "silu"};
     const int qkv = (s->heads + 2 * s->kv_heads) * s->head_dim, most = 2 * s->ffn > s->hidden ? 2 * s->ffn : s->hidden;
     const size_t widest = (size_t)(qkv > most ? qkv : most) * (size_t)s->context;
@@ -108,7 +110,8 @@ static inline void plain_attention(Plain *m, int layer, const FtxToken *token, i
     const bool gpt2 = s->gpt2;
     const size_t each = (size_t)(G * s->context * E);
     const int32_t page = 0;
-    const RefCache cache = {m->k + each * (size_t)layer, m->v + each * (size_t)layer, DT_FP32, &page, 1, s->context, G, E};
+    const RefCache cache = {
+        m->k + each * (size_t)layer, m->v + each * (size_t)layer, DT_FP32, &page, 1, s->context, G, E};
     const FtxRow row = {.q_len = T, .kv_len = from + T};
     const double scale = 1.0 / sqrt(E) / (s->by_layer ? layer + 1 : 1);
     const float *table = NULL;
@@ -118,14 +121,23 @@ static inline void plain_attention(Plain *m, int layer, const FtxToken *token, i
         table = plain_weight(m, true, "rope_table", 0).p;
         rot = strcmp(s->rope, "dim = 8") == 0 ? 8 : E;
     }
-    ref_linear(plain_of(m->n), plain_weight(m, true, gpt2 ? "transformer.h.%d.attn.c_attn.weight" : "model.layers.%d.self_attn.{q,k,v}_proj.weight", layer),
-               plain_weight(m, gpt2 || s->attention_bias, gpt2 ? "transformer.h.%d.attn.c_attn.bias" : "model.layers.%d.self_attn.{q,k,v}_proj.bias", layer),
-               T, (H + 2 * G) * E, s->hidden, m->x);
+    ref_linear(
+        plain_of(m->n),
+        plain_weight(m, true,
+                     gpt2 ? "transformer.h.%d.attn.c_attn.weight" : "model.layers.%d.self_attn.{q,k,v}_proj.weight",
+                     layer),
+        plain_weight(m, gpt2 || s->attention_bias,
+                     gpt2 ? "transformer.h.%d.attn.c_attn.bias" : "model.layers.%d.self_attn.{q,k,v}_proj.bias", layer),
+        T, (H + 2 * G) * E, s->hidden, m->x);
     ref_append(plain_of(m->x), table, token, T, H, rot, &cache, m->q);
     ref_attend(plain_of(m->q), &row, 1, H, scale, s->window, 0.0, &cache, m->a);
-    ref_linear(plain_of(m->a), plain_weight(m, true, gpt2 ? "transformer.h.%d.attn.c_proj.weight" : "model.layers.%d.self_attn.o_proj.weight", layer),
-               plain_weight(m, gpt2 || s->attention_bias, gpt2 ? "transformer.h.%d.attn.c_proj.bias" : "model.layers.%d.self_attn.o_proj.bias", layer),
-               T, s->hidden, H * E, m->x);
+    ref_linear(
+        plain_of(m->a),
+        plain_weight(m, true, gpt2 ? "transformer.h.%d.attn.c_proj.weight" : "model.layers.%d.self_attn.o_proj.weight",
+                     layer),
+        plain_weight(m, gpt2 || s->attention_bias,
+                     gpt2 ? "transformer.h.%d.attn.c_proj.bias" : "model.layers.%d.self_attn.o_proj.bias", layer),
+        T, s->hidden, H * E, m->x);
 }
 
 static inline void plain_mlp(Plain *m, int layer, int T)
@@ -133,16 +145,23 @@ static inline void plain_mlp(Plain *m, int layer, int T)
     const OddShape *s = m->shape;
     const bool gpt2 = s->gpt2, bias = gpt2 || s->mlp_bias;
 
-    ref_linear(plain_of(m->n), plain_weight(m, true, gpt2 ? "transformer.h.%d.mlp.c_fc.weight" : "model.layers.%d.mlp.{gate,up}_proj.weight", layer),
-               plain_weight(m, bias, gpt2 ? "transformer.h.%d.mlp.c_fc.bias" : "model.layers.%d.mlp.{gate,up}_proj.bias", layer),
+    ref_linear(plain_of(m->n),
+               plain_weight(m, true,
+                            gpt2 ? "transformer.h.%d.mlp.c_fc.weight" : "model.layers.%d.mlp.{gate,up}_proj.weight",
+                            layer),
+               plain_weight(m, bias,
+                            gpt2 ? "transformer.h.%d.mlp.c_fc.bias" : "model.layers.%d.mlp.{gate,up}_proj.bias", layer),
                T, gpt2 ? s->ffn : 2 * s->ffn, s->hidden, m->x);
     if (gpt2)
         ref_act(plain_of(m->x), m->act, (int64_t)T * s->ffn, m->a);
     else
         ref_glu(plain_of(m->x), m->act, T, s->ffn, m->a);
-    ref_linear(plain_of(m->a), plain_weight(m, true, gpt2 ? "transformer.h.%d.mlp.c_proj.weight" : "model.layers.%d.mlp.down_proj.weight", layer),
-               plain_weight(m, bias, gpt2 ? "transformer.h.%d.mlp.c_proj.bias" : "model.layers.%d.mlp.down_proj.bias", layer),
-               T, s->hidden, s->ffn, m->x);
+    ref_linear(
+        plain_of(m->a),
+        plain_weight(m, true, gpt2 ? "transformer.h.%d.mlp.c_proj.weight" : "model.layers.%d.mlp.down_proj.weight",
+                     layer),
+        plain_weight(m, bias, gpt2 ? "transformer.h.%d.mlp.c_proj.bias" : "model.layers.%d.mlp.down_proj.bias", layer),
+        T, s->hidden, s->ffn, m->x);
 }
 
 /* Tokens ids[from, from + T) of one sequence, those before them are in the cache; logits of the last. */
@@ -171,7 +190,8 @@ static inline void plain_run(Plain *m, const int32_t *ids, int T, int from)
     }
     plain_norm(m, m->h + (size_t)(T - 1) * (size_t)D, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight",
                gpt2 ? "transformer.ln_f.bias" : NULL, 0, 1, m->n);
-    head = plain_weight(m, s->tie ? false : true, s->tie ? (gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight") : "lm_head.weight", 0);
+    head = plain_weight(m, s->tie ? false : true,
+                        s->tie ? (gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight") : "lm_head.weight", 0);
     ref_linear(plain_of(m->n), head, (RefTensor){NULL, DT_FP32}, 1, s->vocab, D, m->logits);
 }
 

@@ -219,7 +219,8 @@ static void tiny(void **state)
     } variants[] = {
         {"plain", "-D decode.width=4"},
         {"chunks", "-D decode.width=4 -D limits.tokens=16 -D limits.context=96 -D kv.block_size=8"},
-        {"wide", "-D decode.width=7 -D limits.tokens=9 -D limits.sequences=9 -D limits.context=104 -D kv.block_size=32"},
+        {"wide",
+         "-D decode.width=7 -D limits.tokens=9 -D limits.sequences=9 -D limits.context=104 -D kv.block_size=32"},
         {"few-pages", "-D decode.width=4 -D limits.context=96 -D kv.block_size=8 -D kv.pages=21"},
     };
 
@@ -387,8 +388,8 @@ static void next_logprobs(FtxEngine *engine, FtxModel *model, const int32_t *ids
     static Found ignored;
     FtxRequest r = beam_request(model, ids, (size_t)n, 1, 1, &ignored);
     const FtxRow row = {.kv_len = n, .prompt = prompt};
-    const FtxParams params = {.repetition = s->repetition, .ngram = s->ngram, .min_length = prompt + s->min_new,
-                              .n_ends = s->n_ends};
+    const FtxParams params = {
+        .repetition = s->repetition, .ngram = s->ngram, .min_length = prompt + s->min_new, .n_ends = s->n_ends};
     const RefRow ref = {&row, &params, ids, s->ends, NULL};
     static float raw[VOCAB];
     const float *logits;
@@ -415,10 +416,23 @@ static void check_setting(FtxEngine *engine, FtxModel *model, const int32_t *pro
     static double score[MAX_WIDTH], next_score[MAX_WIDTH], total[MAX_WIDTH * VOCAB], logprobs[MAX_WIDTH * VOCAB];
     static RefFound hypothesis[MAX_WIDTH + 1];
     static Found found;
-    RefBeams b = {.width = s->width, .V = VOCAB, .limit = n + s->max_new, .n_ends = s->n_ends, .early = (int)s->early,
-                  .length_penalty = (double)s->penalty, .ends = s->ends, .ids = ids, .score = score,
-                  .hypothesis = hypothesis, .found_ids = found_ids, .parent = parent, .next = next, .total = total,
-                  .order = order, .next_score = next_score, .next_ids = next_ids};
+    RefBeams b = {.width = s->width,
+                  .V = VOCAB,
+                  .limit = n + s->max_new,
+                  .n_ends = s->n_ends,
+                  .early = (int)s->early,
+                  .length_penalty = (double)s->penalty,
+                  .ends = s->ends,
+                  .ids = ids,
+                  .score = score,
+                  .hypothesis = hypothesis,
+                  .found_ids = found_ids,
+                  .parent = parent,
+                  .next = next,
+                  .total = total,
+                  .order = order,
+                  .next_score = next_score,
+                  .next_ids = next_ids};
     FtxRequest r = beam_request(model, prompt, (size_t)n, s->width, s->max_new, &found);
 
     r.min_new = s->min_new;
@@ -584,9 +598,9 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny),     cmocka_unit_test(fable),         cmocka_unit_test(gpt2_fable),
-        cmocka_unit_test(verse),         cmocka_unit_test(tiny_source),
-        cmocka_unit_test(settings), cmocka_unit_test(beside_others), cmocka_unit_test(refusals),
+        cmocka_unit_test(tiny),          cmocka_unit_test(fable),       cmocka_unit_test(gpt2_fable),
+        cmocka_unit_test(verse),         cmocka_unit_test(tiny_source), cmocka_unit_test(settings),
+        cmocka_unit_test(beside_others), cmocka_unit_test(refusals),
     };
 
     return cmocka_run_group_tests_name("beam", tests, NULL, NULL);

@@ -92,8 +92,13 @@ static void alone(const Texts *t, Text *x)
     const int32_t n = (int32_t)x->n;
     int32_t tokens = 0;
 
-    run(t, &(FtxEncode){.count = 1, .ids = x->ids, .lengths = &n, .hidden = hidden, .hidden_rows = x->n,
-                        .pooled = t->info.pooled ? x->pooled : NULL, .tokens = &tokens});
+    run(t, &(FtxEncode){.count = 1,
+                        .ids = x->ids,
+                        .lengths = &n,
+                        .hidden = hidden,
+                        .hidden_rows = x->n,
+                        .pooled = t->info.pooled ? x->pooled : NULL,
+                        .tokens = &tokens});
     assert_int_equal(tokens, n);
     check_text(t, x, hidden, x->pooled);
     memcpy(x->first, hidden, (size_t)t->info.hidden * sizeof *hidden);
@@ -117,8 +122,13 @@ static void together(const Texts *t, size_t copies, size_t stride)
         memcpy(ids + at, x->ids, x->n * sizeof *ids);
         rows = at + x->n;
     }
-    run(t, &(FtxEncode){.count = count, .ids = ids, .lengths = lengths, .stride = stride, .hidden = hidden,
-                        .hidden_rows = rows, .pooled = P ? pooled : NULL});
+    run(t, &(FtxEncode){.count = count,
+                        .ids = ids,
+                        .lengths = lengths,
+                        .stride = stride,
+                        .hidden = hidden,
+                        .hidden_rows = rows,
+                        .pooled = P ? pooled : NULL});
     at = 0;
     for (size_t i = 0; i < count; i++, at += stride ? stride : t->at[(i - 1) % TEXTS].n) {
         const Text *x = &t->at[i % TEXTS];
@@ -201,7 +211,11 @@ static void pooling(void **state)
         const int32_t n = (int32_t)t.at[i].n;
         float mean[MAX_D];
 
-        run(&t, &(FtxEncode){.count = 1, .ids = t.at[i].ids, .lengths = &n, .hidden = hidden, .hidden_rows = t.at[i].n,
+        run(&t, &(FtxEncode){.count = 1,
+                             .ids = t.at[i].ids,
+                             .lengths = &n,
+                             .hidden = hidden,
+                             .hidden_rows = t.at[i].n,
                              .pooled = t.at[i].pooled});
         mean_of(hidden, t.at[i].n, (size_t)t.info.hidden, mean);
         length = 0.0;
@@ -224,8 +238,13 @@ static void mistakes(void **state)
 
     (void)state;
     open_texts(&t, "tiny-bert", "wide", "", &golden);
-    FtxEncode job = {.count = 4, .ids = ids, .lengths = lengths, .hidden = hidden, .hidden_rows = 300,
-                     .tokens = tokens, .errors = errors};
+    FtxEncode job = {.count = 4,
+                     .ids = ids,
+                     .lengths = lengths,
+                     .hidden = hidden,
+                     .hidden_rows = 300,
+                     .tokens = tokens,
+                     .errors = errors};
 
     run(&t, &job); /* 5 6 with 243 before: fine; 400: unknown; 7 -1: unknown; none */
     assert_int_equal(errors[0].status, FTX_OK);
@@ -241,15 +260,21 @@ static void mistakes(void **state)
     assert_int_equal(ftx_engine_encode(t.engine, &job, &err), FTX_EINVAL);
     assert_non_null(strstr(err.text, "text 1: ids[0]: 400"));
     lengths[0] = 129;
-    assert_int_equal(ftx_engine_encode(t.engine, &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths}, &err), FTX_EINVAL);
+    assert_int_equal(ftx_engine_encode(t.engine, &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths}, &err),
+                     FTX_EINVAL);
     assert_non_null(strstr(err.text, "lengths: 129"));
     lengths[0] = 3;
-    assert_int_equal(ftx_engine_encode(t.engine, &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths,
-                                                              .hidden = hidden, .hidden_rows = 2}, &err), FTX_EINVAL);
+    assert_int_equal(
+        ftx_engine_encode(t.engine,
+                          &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths, .hidden = hidden, .hidden_rows = 2},
+                          &err),
+        FTX_EINVAL);
     assert_non_null(strstr(err.text, "hidden_rows: room for 2"));
     lengths[1] = 2; /* types: 0, 1 and, of 2 kinds, 2 */
-    assert_int_equal(ftx_engine_encode(t.engine, &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths,
-                                                              .types = (int32_t[]){0, 1, 2}}, &err), FTX_EINVAL);
+    assert_int_equal(
+        ftx_engine_encode(
+            t.engine, &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths, .types = (int32_t[]){0, 1, 2}}, &err),
+        FTX_EINVAL);
     assert_non_null(strstr(err.text, "types[2]: 2"));
     assert_int_equal(ftx_engine_encode(t.engine, &(FtxEncode){.count = 1, .text = &text}, &err), FTX_EINVAL);
     assert_non_null(strstr(err.text, "no tokenizer"));
@@ -329,8 +354,13 @@ static void emb(void **state)
         sentence[i] = json_string_value(json_array_get(json_object_get(golden, "sentences"), i));
     }
     for (int turn = 0; turn < (info.has_tokenizer ? 2 : 1); turn++) { /* ids, then texts */
-        const FtxEncode job = {.count = 8, .ids = turn ? NULL : ids, .lengths = turn ? NULL : lengths,
-                               .text = turn ? sentence : NULL, .stride = 58, .hidden = hidden, .pooled = pooled};
+        const FtxEncode job = {.count = 8,
+                               .ids = turn ? NULL : ids,
+                               .lengths = turn ? NULL : lengths,
+                               .text = turn ? sentence : NULL,
+                               .stride = 58,
+                               .hidden = hidden,
+                               .pooled = pooled};
 
         memset(hidden, 0, sizeof hidden);
         memset(pooled, 0, sizeof pooled);

@@ -167,8 +167,9 @@ static void logits_of_prompts(void **state)
         }
         for (int v = 0; v < info.vocab; v++)
             sum += exp((double)logits[v] - (double)logits[a.ids[0]]);
-        worst = fmax(worst, fabs(log(sum) + (double)logits[a.ids[0]] -
-                                 json_number_value(json_object_get(one, "logsumexp"))) / largest);
+        worst = fmax(worst,
+                     fabs(log(sum) + (double)logits[a.ids[0]] - json_number_value(json_object_get(one, "logsumexp"))) /
+                         largest);
     }
     print_message("largest difference of a logit: %.2e of the largest logit\n", worst);
     assert_true(worst < tolerance);

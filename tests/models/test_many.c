@@ -58,8 +58,12 @@ static FtxRequest request_of(const FtxModel *m, int i)
 static double away(const FtxRequest *q, const float *logits, const int32_t *history, int length, int prompt, int id)
 {
     const FtxRow row = {.kv_len = length, .prompt = prompt};
-    const FtxParams params = {.temperature = q->temperature, .top_p = q->top_p, .repetition = q->repetition_penalty,
-                              .top_k = q->top_k, .seed_low = (unsigned)q->seed, .seed_high = (unsigned)(q->seed >> 32)};
+    const FtxParams params = {.temperature = q->temperature,
+                              .top_p = q->top_p,
+                              .repetition = q->repetition_penalty,
+                              .top_k = q->top_k,
+                              .seed_low = (unsigned)q->seed,
+                              .seed_high = (unsigned)(q->seed >> 32)};
     const RefRow r = {.row = &row, .params = &params, .history = history};
     static double p[VOCAB];
     static int32_t order[VOCAB];
@@ -102,7 +106,8 @@ static double away_at_borders(const FtxRequest *q, const float *logits, const in
 static int32_t prompt_ids[512];
 
 /* Token k of request i is another in `b` than alone. */
-static void check_parting(FtxEngine *engine, const FtxModel *model, int i, size_t k, const GoldenAnswer *b, const char *how)
+static void check_parting(FtxEngine *engine, const FtxModel *model, int i, size_t k, const GoldenAnswer *b,
+                          const char *how)
 {
     const FtxRequest q = request_of(model, i);
     const GoldenAnswer *a = &run[i].alone;

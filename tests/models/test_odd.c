@@ -141,7 +141,8 @@ static void check_shape(bool gpt2, int number)
 
     snprintf(name, sizeof name, "%s-%d", gpt2 ? "gpt2" : "llama", number);
     snprintf(what, sizeof what,
-             "%s (head_dim %d, heads %d of %d, hidden %d, ffn %d, vocab %d, block %d, tokens %d, sequences %d, window %d, %s)",
+             "%s (head_dim %d, heads %d of %d, hidden %d, ffn %d, vocab %d, block %d, tokens %d, sequences %d, window "
+             "%d, %s)",
              name, s.head_dim, s.heads, s.kv_heads, s.hidden, s.ffn, s.vocab, s.block, s.tokens, s.sequences, s.window,
              s.weights);
     if (getenv("FTX_ODD"))
@@ -213,8 +214,12 @@ static OddShape small(int vocab)
 static void check_draw(const float *logits, int vocab, int length, const FtxRequest *q, int got)
 {
     const FtxRow row = {.kv_len = length, .prompt = length};
-    const FtxParams params = {.temperature = q->temperature, .top_p = 1.0f, .repetition = 1.0f, .top_k = q->top_k,
-                              .seed_low = (unsigned)q->seed, .seed_high = (unsigned)(q->seed >> 32)};
+    const FtxParams params = {.temperature = q->temperature,
+                              .top_p = 1.0f,
+                              .repetition = 1.0f,
+                              .top_k = q->top_k,
+                              .seed_low = (unsigned)q->seed,
+                              .seed_high = (unsigned)(q->seed >> 32)};
     const RefRow r = {.row = &row, .params = &params, .history = q->ids};
     double *p = malloc((size_t)vocab * sizeof *p), below = 0.0;
     int32_t *order = malloc((size_t)vocab * sizeof *order);
@@ -304,7 +309,8 @@ static int compile_with(const char *k)
     snprintf(spec, sizeof spec, "%s/test-odd-max.lua", getenv("FTX_BUILD"));
     odd_spec(&s, NULL, text, sizeof text);
     write_text(spec, text);
-    snprintf(command, sizeof command, "%s compile %s -t cpu -q -o %s/test-odd-max.ftx -D decode.max_top_k=%s >%s/test-odd-max.log 2>&1",
+    snprintf(command, sizeof command,
+             "%s compile %s -t cpu -q -o %s/test-odd-max.ftx -D decode.max_top_k=%s >%s/test-odd-max.log 2>&1",
              getenv("FTXC"), spec, getenv("FTX_BUILD"), k, getenv("FTX_BUILD"));
     status = system(command);
     assert_true(WIFEXITED(status));

@@ -25,7 +25,10 @@ typedef struct Machine {
     const Graph *g;
     Arena *a;
     Tensor *v;
-    struct { double *k, *v; int64_t heads, head_dim; } cache[2 * LAYERS];
+    struct {
+        double *k, *v;
+        int64_t heads, head_dim;
+    } cache[2 * LAYERS];
 } Machine;
 
 static double uniform(uint64_t *seed)
@@ -103,8 +106,8 @@ static void keep(Machine *m, int64_t layer, const double *k, const double *v, in
 
     m->cache[layer].heads = heads;
     m->cache[layer].head_dim = head_dim;
-    m->cache[layer].k = arena_array(m->a, double, T * heads * head_dim);
-    m->cache[layer].v = arena_array(m->a, double, T * heads * head_dim);
+    m->cache[layer].k = arena_array(m->a, double, T *heads *head_dim);
+    m->cache[layer].v = arena_array(m->a, double, T *heads *head_dim);
     for (int64_t t = 0; t < T; t++) {
         memcpy(m->cache[layer].k + t * heads * head_dim, k + t * stride_k, row);
         memcpy(m->cache[layer].v + t * heads * head_dim, v + t * stride_v, row);
@@ -121,15 +124,15 @@ static void norm(const Value *v, const Tensor *x, const Tensor *g, const Tensor 
         for (int64_t c = 0; c < x->row; c++)
             square += pow(x->at[t * x->row + c] - mean, 2) / (double)x->row;
         for (int64_t c = 0; c < x->row; c++)
-            y[t * x->row + c] = g->at[c] * (x->at[t * x->row + c] - mean) / sqrt(square + ir_float(v, "eps")) +
-                                (b ? b->at[c] : 0);
+            y[t * x->row + c] =
+                g->at[c] * (x->at[t * x->row + c] - mean) / sqrt(square + ir_float(v, "eps")) + (b ? b->at[c] : 0);
     }
 }
 
 static void append(Machine *m, const Value *v, const Tensor *x, const Tensor *table, double *y)
 {
     const int64_t H = ir_int(v, "heads"), G = ir_int(v, "kv_heads"), E = ir_int(v, "head_dim"), N = (H + 2 * G) * E;
-    double *all = arena_array(m->a, double, T * N);
+    double *all = arena_array(m->a, double, T *N);
 
     memcpy(all, x->at, sizeof(double) * (size_t)(T * N));
     for (int64_t t = 0; t < T; t++) {
@@ -197,9 +200,7 @@ static void compute(Machine *m, Id id)
             memcpy(y + r * x->row, x->at + from * x->row, sizeof(double) * (size_t)x->row);
         }
         break;
-    case OP_ROWS:
-        memcpy(y, x->at + ir_int(v, "from") * x->row, sizeof(double) * (size_t)n);
-        break;
+    case OP_ROWS: memcpy(y, x->at + ir_int(v, "from") * x->row, sizeof(double) * (size_t)n); break;
     case OP_SINUSOID:
         for (int64_t p = 0; p < to->rows; p++)
             for (int64_t i = 0; i < to->row / 2; i++) {
@@ -222,9 +223,7 @@ static void compute(Machine *m, Id id)
         for (int64_t t = 0; t < T; t++)
             memcpy(y + t * w->row, w->at + (int64_t)x->at[t] * w->row, sizeof(double) * (size_t)w->row);
         break;
-    case OP_POSITIONS:
-        memcpy(y, x->at + ir_int(v, "offset") * x->row, sizeof(double) * (size_t)n);
-        break;
+    case OP_POSITIONS: memcpy(y, x->at + ir_int(v, "offset") * x->row, sizeof(double) * (size_t)n); break;
     case OP_LINEAR:
         for (int64_t t = 0; t < x->rows; t++)
             for (int64_t i = 0; i < w->rows; i++) {
@@ -245,9 +244,7 @@ static void compute(Machine *m, Id id)
             y[i] = x->at[i] * ir_float(v, "by");
         break;
     case OP_RMSNORM:
-    case OP_LAYERNORM:
-        norm(v, x, w, v->op == OP_LAYERNORM ? b : NULL, y);
-        break;
+    case OP_LAYERNORM: norm(v, x, w, v->op == OP_LAYERNORM ? b : NULL, y); break;
     case OP_ACT:
         for (int64_t i = 0; i < n; i++)
             y[i] = act(ir_word(v, "kind"), x->at[i]);
@@ -257,21 +254,15 @@ static void compute(Machine *m, Id id)
             y[i] = act(ir_word(v, "kind"), x->at[2 * i]) * x->at[2 * i + 1];
         break;
     case OP_SPLIT_HEADS:
-    case OP_JOIN_HEADS:
-        memcpy(y, x->at, sizeof(double) * (size_t)n);
-        break;
+    case OP_JOIN_HEADS: memcpy(y, x->at, sizeof(double) * (size_t)n); break;
     case OP_ROPE:
         memcpy(y, x->at, sizeof(double) * (size_t)n);
         for (int64_t i = 0; i < to->rows; i++)
             rotate(y + i * to->row, w, i / v->shape.dim[1].n, ir_value(m->g, v->args[1])->shape.dim[1].n,
                    strcmp(ir_word(v, "style"), "half") == 0);
         break;
-    case OP_CACHE:
-        keep(m, ir_int(v, "layer"), x->at, w->at, n / T, n / T, v->shape.dim[1].n, v->shape.dim[2].n);
-        break;
-    case OP_APPEND:
-        append(m, v, x, w, y);
-        break;
+    case OP_CACHE: keep(m, ir_int(v, "layer"), x->at, w->at, n / T, n / T, v->shape.dim[1].n, v->shape.dim[2].n); break;
+    case OP_APPEND: append(m, v, x, w, y); break;
     case OP_ATTEND:
     case OP_ATTEND_PAGED:
         attend(m, x->at, ir_value(m->g, v->args[0])->shape.dim[1].n, ir_int(v, "layer"), ir_float(v, "scale"),
@@ -288,7 +279,7 @@ static void compute(Machine *m, Id id)
         break;
     case OP_ATTEND_PACKED: {
         const int64_t H = ir_int(v, "heads"), G = ir_int(v, "kv_heads"), E = ir_int(v, "head_dim");
-        double *q = arena_array(m->a, double, T * H * E);
+        double *q = arena_array(m->a, double, T *H *E);
 
         for (int64_t t = 0; t < T; t++)
             memcpy(q + t * H * E, x->at + t * x->row, sizeof(double) * (size_t)(H * E));
@@ -308,12 +299,8 @@ static void compute(Machine *m, Id id)
         attend(m, x->at, v->op == OP_ATTEND_CROSS ? ir_int(v, "heads") : v->shape.dim[1].n,
                SOURCES + ir_int(v, "layer"), ir_float(v, "scale"), 0, 0, false, y);
         break;
-    case OP_SELECT_FIRST:
-        memcpy(y, x->at, sizeof(double) * (size_t)n);
-        break;
-    case OP_SELECT_LAST:
-        memcpy(y, x->at + (T - 1) * x->row, sizeof(double) * (size_t)n);
-        break;
+    case OP_SELECT_FIRST: memcpy(y, x->at, sizeof(double) * (size_t)n); break;
+    case OP_SELECT_LAST: memcpy(y, x->at + (T - 1) * x->row, sizeof(double) * (size_t)n); break;
     case OP_POOL_MEAN:
         for (int64_t t = 0; t < T; t++)
             for (int64_t i = 0; i < n; i++)
@@ -330,8 +317,7 @@ static void compute(Machine *m, Id id)
         }
         break;
     case OP_NONE:
-    case OP_COUNT:
-        fail();
+    case OP_COUNT: fail();
     }
 }
 
@@ -395,7 +381,8 @@ static Id weight(Maker *m, int64_t rows, int64_t row)
     snprintf(name, sizeof name, "w%d", m->names++);
     id = ir_value_add(m->g, OP_WEIGHT, NULL,
                       row ? ir_shape(2, ir_const(rows), ir_const(row), (Dim){0})
-                          : ir_shape(1, ir_const(rows), (Dim){0}, (Dim){0}), DT_NONE, (Loc){0});
+                          : ir_shape(1, ir_const(rows), (Dim){0}, (Dim){0}),
+                      DT_NONE, (Loc){0});
     ir_attr_word(m->g, id, "name", name);
     return id;
 }
@@ -426,14 +413,16 @@ static Id attention(Maker *m, Id x, int layer)
     const bool bias = coin(m), rope = coin(m), whole = coin(m);
     const int64_t sizes[] = {H * E, G * E, G * E};
     const char *style = coin(m) ? "half" : "neighbour";
-    const Id all = whole ? weight(m, (H + 2 * G) * E, D) : 0, all_bias = whole && bias ? weight(m, (H + 2 * G) * E, 0) : 0;
+    const Id all = whole ? weight(m, (H + 2 * G) * E, D) : 0,
+             all_bias = whole && bias ? weight(m, (H + 2 * G) * E, 0) : 0;
     const int64_t rot = coin(m) ? E : 4;
     Id part[3], y;
 
     for (int64_t i = 0, from = 0; i < 3; from += sizes[i++]) {
-        part[i] = whole ? add(m, OP_LINEAR, x, add(m, OP_ROWS, all, 0, 0, INT("from", from), INT("count", sizes[i])),
-                              bias ? add(m, OP_ROWS, all_bias, 0, 0, INT("from", from), INT("count", sizes[i])) : 0, NO, NO)
-                        : linear(m, x, sizes[i], bias);
+        part[i] =
+            whole ? add(m, OP_LINEAR, x, add(m, OP_ROWS, all, 0, 0, INT("from", from), INT("count", sizes[i])),
+                        bias ? add(m, OP_ROWS, all_bias, 0, 0, INT("from", from), INT("count", sizes[i])) : 0, NO, NO)
+                  : linear(m, x, sizes[i], bias);
         if (i < 2)
             part[i] = maybe_scale(m, part[i]);
         part[i] = add(m, OP_SPLIT_HEADS, part[i], 0, 0, INT("heads", sizes[i] / E), NO);

@@ -152,9 +152,8 @@ static void odd_shapes(void **state)
             "return ftx.model { name = 'odd', graph = llama { layers = 2, hidden = %d, heads = %d, kv_heads = %d,\n"
             "head_dim = %d, ffn = %d, vocab = %d, %s }, kv = { block_size = %d }, precision = { weights = '%s' },\n"
             "limits = { sequences = %d, context = %d, tokens = %d }, decode = ftx.greedy {} }\n",
-            shapes[i].hidden, shapes[i].heads, shapes[i].kv_heads, shapes[i].head_dim, shapes[i].ffn,
-            shapes[i].vocab, shapes[i].flags, shapes[i].block, shapes[i].type, shapes[i].sequences,
-            shapes[i].context, shapes[i].tokens);
+            shapes[i].hidden, shapes[i].heads, shapes[i].kv_heads, shapes[i].head_dim, shapes[i].ffn, shapes[i].vocab,
+            shapes[i].flags, shapes[i].block, shapes[i].type, shapes[i].sequences, shapes[i].context, shapes[i].tokens);
         FtxError err;
 
         if (file_write_whole(path, text, strlen(text), &err))
@@ -193,7 +192,8 @@ static void every_model(void **state)
         assert_true(n > 0);
         for (int k = 0; k < n; k++) {
             const char *name = list[k]->d_name, *path = arena_printf(r.keep, "%s/%s", folders[i], name);
-            const bool spec = i == 0 && strlen(name) > 4 && strcmp(name + strlen(name) - 4, ".lua") == 0 && is_model(path);
+            const bool spec =
+                i == 0 && strlen(name) > 4 && strcmp(name + strlen(name) - 4, ".lua") == 0 && is_model(path);
             const bool checkout = file_exists(arena_printf(r.keep, "%s/config.json", path));
 
             if (spec || checkout) {

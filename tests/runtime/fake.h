@@ -23,12 +23,12 @@ typedef struct FakeSizes {
 /* What the device does wrong, and what it has seen; set and read between calls. */
 typedef struct FakeDevice {
     bool asynchronous;
-    unsigned delay_us;    /* of a run at most, random */
-    int fail_at;          /* run number that fails; 0: none */
-    bool fail_late;       /* the failure shows in wait, not in run */
-    bool lose_results;    /* runs leave OUT alone */
-    FtxStatus probe;      /* of device_cuda_probe */
-    FtxStatus open;       /* of device_cuda.open */
+    unsigned delay_us; /* of a run at most, random */
+    int fail_at;       /* run number that fails; 0: none */
+    bool fail_late;    /* the failure shows in wait, not in run */
+    bool lose_results; /* runs leave OUT alone */
+    FtxStatus probe;   /* of device_cuda_probe */
+    FtxStatus open;    /* of device_cuda.open */
     int opens, closes, sessions;
     int runs, decode_runs, uploads, most_ahead;
     int most_tokens, most_rows;

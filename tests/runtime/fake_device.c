@@ -99,22 +99,20 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
     ArtifactPlan *p = &a->plans[0];
 
     memset(f, 0, sizeof *f);
-    f->facts = (FtxFacts){.vocab = s->vocab,
-                          .context = s->context,
-                          .sequences = s->sequences,
-                          .tokens = s->tokens,
-                          .kv_block = s->kv_block,
-                          .kv_pages = s->kv_pages,
-                          .logit_bias = s->logit_bias,
-                          .end_ids = s->end_ids,
-                          .n_ends = s->n_ends,
-                          .bos = -1,
-                          .start = -1,
-                          .pad = -1,
-                          .decode = {.max_top_k = (int32_t)s->max_top_k,
-                                     .length_penalty = 1,
-                                     .forced_bos = -1,
-                                     .forced_eos = -1}};
+    f->facts = (FtxFacts){
+        .vocab = s->vocab,
+        .context = s->context,
+        .sequences = s->sequences,
+        .tokens = s->tokens,
+        .kv_block = s->kv_block,
+        .kv_pages = s->kv_pages,
+        .logit_bias = s->logit_bias,
+        .end_ids = s->end_ids,
+        .n_ends = s->n_ends,
+        .bos = -1,
+        .start = -1,
+        .pad = -1,
+        .decode = {.max_top_k = (int32_t)s->max_top_k, .length_penalty = 1, .forced_bos = -1, .forced_eos = -1}};
     memcpy(f->facts.ends, s->ends, sizeof s->ends);
     f->plan.target = s->target;
     fake_plan(f);
@@ -187,10 +185,10 @@ static void wrong(const char *format, ...)
     va_end(ap);
 }
 
-#define EXPECT(what, ...)                                                                          \
-    do {                                                                                           \
-        if (!(what))                                                                               \
-            wrong(#what ": " __VA_ARGS__);                                                         \
+#define EXPECT(what, ...) \
+    do { \
+        if (!(what)) \
+            wrong(#what ": " __VA_ARGS__); \
     } while (0)
 
 static void *named_io(Session *s, int name)
@@ -206,8 +204,8 @@ static void *named_state(Session *s, int name)
 static int32_t *cache(Session *s, int slot, int pos)
 {
     const FtxFacts *f = s->device->artifact->facts;
-    const int32_t *table = (int32_t *)named_state(s, FTX_NAMED_pages) +
-                           (size_t)slot * ((f->context + f->kv_block - 1) / f->kv_block);
+    const int32_t *table =
+        (int32_t *)named_state(s, FTX_NAMED_pages) + (size_t)slot * ((f->context + f->kv_block - 1) / f->kv_block);
     const int32_t page = table[pos / (int)f->kv_block];
 
     if (page < 0 || page >= (int32_t)f->kv_pages) {
@@ -264,8 +262,8 @@ static void run_row(Session *s, int i)
     const int32_t *ends = (int32_t *)named_io(s, FTX_NAMED_ends) + (size_t)i * f->end_ids;
     float *logits = (float *)named_state(s, FTX_NAMED_logits) + (size_t)i * f->vocab;
     const int n = r->kv_len;
-    volatile FtxOut *out =
-        (FtxOut *)(s->out + s->device->plan->head->named[FTX_NAMED_out]) + (size_t)(n % FTX_OUT_RING) * f->sequences + i;
+    volatile FtxOut *out = (FtxOut *)(s->out + s->device->plan->head->named[FTX_NAMED_out]) +
+                           (size_t)(n % FTX_OUT_RING) * f->sequences + i;
     int32_t ids[4096], next;
     int finish = 0;
 
@@ -522,13 +520,12 @@ static FtxStatus fake_time(Session *s, uint32_t program, int T, int S, int repea
     return status;
 }
 
-#define TABLE(is_asynchronous)                                                                     \
-    {                                                                                              \
-        .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe,         \
-        .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io,     \
-        .out = fake_out, .upload = fake_upload, .write = fake_write, .read = fake_read,            \
-        .run = fake_run, .wait = fake_wait, .asynchronous = is_asynchronous,                       \
-        .profile = fake_profile, .time = fake_time,                                                \
+#define TABLE(is_asynchronous) \
+    { \
+        .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, \
+        .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
+        .upload = fake_upload, .write = fake_write, .read = fake_read, .run = fake_run, .wait = fake_wait, \
+        .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, \
     }
 
 const DeviceApi fake_device = TABLE(false);

@@ -85,9 +85,15 @@ static void make_plan(Plan *p)
     p->consts[0] = 1;
     p->consts[1] = 10;
     for (uint32_t i = 0; i < 2; i++)
-        p->kernel[i] = (FtxKernel){.kind = FTX_KERNEL_CPU, .family = text("shift"), .first_const = i, .n_consts = 1,
-                                   .entry = text(i ? "shift_10" : "shift_1"), .n_operands = 3, .matmul = i};
-    p->kernel[2] = (FtxKernel){.kind = FTX_KERNEL_CPU, .family = text("spoil"), .entry = text("spoil"), .n_operands = 3};
+        p->kernel[i] = (FtxKernel){.kind = FTX_KERNEL_CPU,
+                                   .family = text("shift"),
+                                   .first_const = i,
+                                   .n_consts = 1,
+                                   .entry = text(i ? "shift_10" : "shift_1"),
+                                   .n_operands = 3,
+                                   .matmul = i};
+    p->kernel[2] =
+        (FtxKernel){.kind = FTX_KERNEL_CPU, .family = text("spoil"), .entry = text("spoil"), .n_operands = 3};
     for (uint32_t i = 0; i < LAUNCHES; i++) {
         const uint32_t from = i % 2 ? 0 : HALF, to = i % 2 ? HALF : 0;
 
@@ -98,8 +104,8 @@ static void make_plan(Plan *p)
     }
     p->operand[18] = (FtxOperand){.space = FTX_SPACE_IO, .offset = p->fake.plan.named[FTX_NAMED_token]};
     p->operand[20] = p->operand[17]; /* spoil writes what the last shift wrote */
-    p->buffer[0] = (FtxBuffer){.name = text("%1 shift"), .space = FTX_SPACE_WORK, .first = 6, .last = 6,
-                               .offset = HALF, .bytes = HALF};
+    p->buffer[0] = (FtxBuffer){
+        .name = text("%1 shift"), .space = FTX_SPACE_WORK, .first = 6, .last = 6, .offset = HALF, .bytes = HALF};
     p->program[0] = (FtxProgram){.kind = FTX_PROG_STEP, .n_launches = LAUNCHES};
     p->fake.plan.space_bytes[FTX_SPACE_WORK] = 2 * HALF;
     p->fake.plan.space_bytes[FTX_SPACE_WEIGHTS] = p->fake.facts.weight_bytes = sizeof p->weights;
@@ -107,9 +113,18 @@ static void make_plan(Plan *p)
     p->weight[0] = (FtxWeight){.type = DT_FP32, .rank = 1, .dim = {16}, .bytes = sizeof p->weights};
     for (int i = 0; i < 16; i++)
         p->weights[i] = (float)i;
-    *a = (ArtifactPlan){.head = &p->fake.plan, .kernels = p->kernel, .consts = p->consts, .programs = p->program,
-                        .launches = p->launch, .operands = p->operand, .buffers = p->buffer, .n_kernels = 3,
-                        .n_consts = 2, .n_programs = 1, .n_launches = LAUNCHES, .n_operands = 3 * LAUNCHES,
+    *a = (ArtifactPlan){.head = &p->fake.plan,
+                        .kernels = p->kernel,
+                        .consts = p->consts,
+                        .programs = p->program,
+                        .launches = p->launch,
+                        .operands = p->operand,
+                        .buffers = p->buffer,
+                        .n_kernels = 3,
+                        .n_consts = 2,
+                        .n_programs = 1,
+                        .n_launches = LAUNCHES,
+                        .n_operands = 3 * LAUNCHES,
                         .n_buffers = 1};
     p->fake.artifact.strings = strings;
     p->fake.artifact.weights = p->weight;
@@ -151,8 +166,7 @@ static void open_bed(Bed *b, const FtxOptions *o)
     FtxError err = {FTX_OK, ""};
     const Artifact *a = &b->plan.fake.artifact;
 
-    if (device_cpu.open(a, &a->plans[0], o, &b->device, &err) ||
-        device_cpu.session_open(b->device, &b->session, &err))
+    if (device_cpu.open(a, &a->plans[0], o, &b->device, &err) || device_cpu.session_open(b->device, &b->session, &err))
         fail_msg("%s", err.text);
 }
 

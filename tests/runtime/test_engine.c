@@ -518,13 +518,13 @@ static void test_refused(void **state)
     (void)state;
     reset_fake(false, 0);
     open_bed(&b, &sizes);
-#define REFUSED(status, part, ...)                                                                 \
-    do {                                                                                           \
-        q = ftx_request_default(b.model);                                                          \
-        q.ids = good;                                                                              \
-        q.ids_count = 2;                                                                           \
-        __VA_ARGS__;                                                                               \
-        refused(&b, &q, status, part);                                                             \
+#define REFUSED(status, part, ...) \
+    do { \
+        q = ftx_request_default(b.model); \
+        q.ids = good; \
+        q.ids_count = 2; \
+        __VA_ARGS__; \
+        refused(&b, &q, status, part); \
     } while (0)
     REFUSED(FTX_EINVAL, "neither text nor ids", q.ids = NULL);
     REFUSED(FTX_EINVAL, "both set", q.text = "a");
@@ -773,20 +773,13 @@ static int name_seed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),
-        cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),
-        cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_text_prompt),
-        cmocka_unit_test(test_device_fails),
-        cmocka_unit_test(test_bench),
-        cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),       cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),   cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),    cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),      cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_logits),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_text_prompt), cmocka_unit_test(test_device_fails),
+        cmocka_unit_test(test_bench),       cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

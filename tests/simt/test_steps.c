@@ -100,7 +100,8 @@ static void search(FtxModel *model, const json_t *prompts, size_t first, size_t 
                 assert_int_equal(h[0].count, json_array_size(want));
                 for (size_t t = 0; t < h[0].count; t++)
                     assert_int_equal(h[0].ids[t], json_integer_value(json_array_get(want, t)));
-                assert_true(fabs((double)h[0].score - json_number_value(json_object_get(golden, "beam4_score"))) < 1e-4);
+                assert_true(fabs((double)h[0].score - json_number_value(json_object_get(golden, "beam4_score"))) <
+                            1e-4);
             }
         }
     }
@@ -256,9 +257,10 @@ static void mistral_beams(void **state)
 
 int main(int n, char **words)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(llama), cmocka_unit_test(gpt2), cmocka_unit_test(llama_bf16),
-                                       cmocka_unit_test(gpt2_fp16), cmocka_unit_test(mistral),
-                                       cmocka_unit_test(llama_beams), cmocka_unit_test(gpt2_beams), cmocka_unit_test(mistral_beams)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(llama),      cmocka_unit_test(gpt2),
+                                       cmocka_unit_test(llama_bf16), cmocka_unit_test(gpt2_fp16),
+                                       cmocka_unit_test(mistral),    cmocka_unit_test(llama_beams),
+                                       cmocka_unit_test(gpt2_beams), cmocka_unit_test(mistral_beams)};
 
     thorough = n > 1 && strcmp(words[1], "long") == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);

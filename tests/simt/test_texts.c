@@ -41,8 +41,7 @@ static void open_model(Opened *o, const char *name, const char *type, const char
     snprintf(path, sizeof path, "%s/golden.json", checkout);
     o->golden = golden_json(path);
     for (size_t i = 0; i < TEXTS; i++) {
-        const json_t *ids =
-            json_object_get(json_array_get(json_object_get(o->golden, "prompts"), i), "input_ids");
+        const json_t *ids = json_object_get(json_array_get(json_object_get(o->golden, "prompts"), i), "input_ids");
 
         o->lengths[i] = json_array_size(ids) <= 64 ? (int32_t)golden_ids(ids, o->ids[i], 64) : 0;
     }
@@ -53,8 +52,8 @@ static void close_model(Opened *o, const char *name, const char *type)
     ftx_engine_close(o->engine);
     ftx_model_close(o->model);
     json_decref(o->golden);
-    print_message("%s %s: %zu kernels, %zu launches (%zu overlapping) in %zu graphs\n", name, type, build_count(o->build),
-                  driver_counts.launches, driver_counts.overlapping, driver_counts.graphs);
+    print_message("%s %s: %zu kernels, %zu launches (%zu overlapping) in %zu graphs\n", name, type,
+                  build_count(o->build), driver_counts.launches, driver_counts.overlapping, driver_counts.graphs);
     assert_int_equal(driver_counts.failed, 0);
     assert_int_equal(driver_counts.open, 0);
     driver_remove();
@@ -90,8 +89,12 @@ static void vectors(const char *name, const char *type, const char *more, double
     assert_true(n > 2 && n <= 64);
     for (int turn = 0; turn < 3; turn++) { /* together, alone, alone */
         const size_t first = turn ? (size_t)turn - 1 : 0, count = turn ? 1 : 2;
-        const FtxEncode job = {.count = count, .ids = turn ? o.ids[first] : ids, .lengths = o.lengths + first,
-                               .hidden = hidden, .hidden_rows = 64, .pooled = info.pooled ? pooled : NULL};
+        const FtxEncode job = {.count = count,
+                               .ids = turn ? o.ids[first] : ids,
+                               .lengths = o.lengths + first,
+                               .hidden = hidden,
+                               .hidden_rows = 64,
+                               .pooled = info.pooled ? pooled : NULL};
         size_t at = 0;
 
         if (ftx_engine_encode(o.engine, &job, &err))

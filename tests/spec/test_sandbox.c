@@ -42,8 +42,8 @@ static void run_all(const Text *texts, size_t n, int seconds)
         sandbox_close(&s);
         assert_int_equal(ok, !d.failed);
         if (ok != !texts[i].message || (!ok && !strstr(d.text, texts[i].message)))
-            fail_msg("%s\n  expected %s\n  got      %s", texts[i].lua, texts[i].message ? texts[i].message : "no mistake",
-                     ok ? "no mistake" : d.text);
+            fail_msg("%s\n  expected %s\n  got      %s", texts[i].lua,
+                     texts[i].message ? texts[i].message : "no mistake", ok ? "no mistake" : d.text);
         arena_close(keep);
     }
 }
@@ -55,12 +55,15 @@ static void test_time(void **state)
         {"local function f() return f() end f()", "t.lua:1: the spec still runs"},
         {"::a:: goto a", "t.lua:1: the spec still runs"},
         {"local t = setmetatable({}, {__index = function(t, k) return t[k + 1] end}) return t[1]", "stack overflow"},
-        {"local t = setmetatable({}, {__eq = function() while true do end end})\nreturn t == setmetatable({}, getmetatable(t))",
+        {"local t = setmetatable({}, {__eq = function() while true do end end})\nreturn t == setmetatable({}, "
+         "getmetatable(t))",
          "t.lua:1: the spec still runs"},
         {"local t = setmetatable({}, {__len = function() return 1e15 end}) table.insert(t, 1, 1)", "has a metatable"},
         {"local t = setmetatable({}, {__len = function() return 1e15 end}) table.concat(t)", "has a metatable"},
-        {"local m = {} local t = setmetatable({}, m)\nm.__close = function() local u <close> = t while true do end end\n"
-         "local v <close> = t\nwhile true do end", "t.lua:4: the spec still runs"},
+        {"local m = {} local t = setmetatable({}, m)\nm.__close = function() local u <close> = t while true do end "
+         "end\n"
+         "local v <close> = t\nwhile true do end",
+         "t.lua:4: the spec still runs"},
         {"local t = {} for i = 1, 3e5 do t[i] = -i end\nlocal n = 0\nwhile true do table.sort(t) n = n + 1 end",
          "the spec still runs"},
         {"for i = 1, 3e8 do local x = i end", "the spec still runs"},

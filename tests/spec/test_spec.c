@@ -124,7 +124,10 @@ static void test_mistakes(void **state)
     Arena *a = arena_open();
     DIR *dir = opendir(BAD);
     const struct dirent *e;
-    struct { char **at; size_t n, cap; } names = {0};
+    struct {
+        char **at;
+        size_t n, cap;
+    } names = {0};
     int wrong = 0;
 
     (void)state;
@@ -426,8 +429,9 @@ static void remove_folder(const Folder *f)
 }
 
 /* config.json of a small LLaMA; `more` replaces or adds fields: later ones of a name win here. */
-#define LLAMA "\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, " \
-              "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 128"
+#define LLAMA \
+    "\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, " \
+    "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 128"
 #define HEADS ", \"num_attention_heads\": 2"
 
 static void test_checkout_mistakes(void **state)
@@ -438,7 +442,8 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS, NULL, "config.json:1: '}' expected near end of file"},
         {"[1]", NULL, "config.json:1: an object was expected: {...}"},
         {"{}", NULL, "config.json: architectures must be a list with one name, got nothing"},
-        {"{\"architectures\": [\"T5Model\"]}", NULL, "config.json: architectures: T5Model is not known; ftxc reads "
+        {"{\"architectures\": [\"T5Model\"]}", NULL,
+         "config.json: architectures: T5Model is not known; ftxc reads "
          "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, BertModel, RobertaModel, DistilBertModel (these three "
          "with a classifier, too), MarianMTModel, BartForConditionalGeneration, and what a file hf/T5Model.lua beside "
          "config.json describes"},
@@ -463,7 +468,8 @@ static void test_checkout_mistakes(void **state)
          "config.json: rms_norm_eps must be a number from 1e-30 to 1, got -1"},
         {"{" LLAMA HEADS ", \"eos_token_id\": 64}", NULL,
          "config.json: eos_token_id must be ids below vocab_size 64, got 64"},
-        {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL, "specs/hf/LlamaForCausalLM.lua:13: llama: head_dim must be a "
+        {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL,
+         "specs/hf/LlamaForCausalLM.lua:13: llama: head_dim must be a "
          "multiple of 8 from 16 to 256, got 20 (reading config.json)"},
         {"{" LLAMA HEADS "}", "{\"num_beams\": 100}",
          "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},
@@ -492,11 +498,12 @@ static void test_checkout_mistakes(void **state)
 
 static void test_checkout_fields(void **state)
 {
-    Folder f = make_folder("{" LLAMA HEADS ", \"rope_scaling\": null, \"rope_theta\": 5000.0, \"attention_bias\": true, "
-                           "\"tie_word_embeddings\": true, \"torch_dtype\": \"float16\", \"bos_token_id\": 3, "
-                           "\"eos_token_id\": 9}",
-                           "{\"eos_token_id\": [5, 6], \"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, "
-                           "\"repetition_penalty\": 1.1, \"top_k\": 100, \"transformers_version\": \"4.40.0\"}");
+    Folder f =
+        make_folder("{" LLAMA HEADS ", \"rope_scaling\": null, \"rope_theta\": 5000.0, \"attention_bias\": true, "
+                    "\"tie_word_embeddings\": true, \"torch_dtype\": \"float16\", \"bos_token_id\": 3, "
+                    "\"eos_token_id\": 9}",
+                    "{\"eos_token_id\": [5, 6], \"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, "
+                    "\"repetition_penalty\": 1.1, \"top_k\": 100, \"transformers_version\": \"4.40.0\"}");
     Reading r = read_good(f.path, NULL);
 
     (void)state;
@@ -540,12 +547,14 @@ static void test_checkout_fields(void **state)
 
     f = make_folder("{\"architectures\": [\"MistralForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, "
                     "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 32768" HEADS
-                    ", \"sliding_window\": null}", NULL);
+                    ", \"sliding_window\": null}",
+                    NULL);
     r = read_good(f.path, NULL);
     assert_int_equal(ir_int(first_op(r.spec.graph, OP_ATTEND), "window"), 0);
     assert_int_equal(r.spec.graph->limits.context, 4096);
     drop(&r);
-    put(&f, "config.json", "{\"architectures\": [\"MistralForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, "
+    put(&f, "config.json",
+        "{\"architectures\": [\"MistralForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, "
         "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 32768" HEADS "}");
     r = read_good(f.path, "limits.context=8192");
     assert_int_equal(ir_int(first_op(r.spec.graph, OP_ATTEND), "window"), 4096);
@@ -566,7 +575,7 @@ static void test_no_spec_there(void **state)
     drop(&r);
     r = read_spec("tests/models/tiny-llama/model.safetensors", NULL);
     assert_string_equal(r.d.text, "tests/models/tiny-llama/model.safetensors: the file is no text: it has a byte of "
-                        "value 0");
+                                  "value 0");
     drop(&r);
     r = read_spec("/dev/null", NULL);
     assert_string_equal(r.d.text, "/dev/null: neither a file nor a folder");

@@ -89,8 +89,7 @@ static void test_ops(void **state)
     elements_are(&f, pairs(g, v, 4, 0, 4, 4), (float[]){20, 22, 21, 23}, 4);
     elements_are(&f, pairs(g, v, 4, 0, 2, 2), (float[]){20, 21, 22, 23}, 4);
     id = add_value(g, OP_CONCAT, a, b, 0, 8, 2);
-    elements_are(&f, pairs(g, id, 8, 2, 8, 6), (float[]){0, 1, 6, 7, 2, 3, 10, 11, 4, 5, 12, 13, 14, 15, 16, 17},
-                 16);
+    elements_are(&f, pairs(g, id, 8, 2, 8, 6), (float[]){0, 1, 6, 7, 2, 3, 10, 11, 4, 5, 12, 13, 14, 15, 16, 17}, 16);
 
     id = add_value(g, OP_ROWS, id, 0, 0, 3, 2);
     ir_attr_int(g, id, "from", 3);
@@ -108,8 +107,7 @@ static void test_names(void **state)
     (void)state;
 
     assert_string_equal(weights_name(g, q2, f.keep), "l.0.attn.q_proj.weight");
-    assert_string_equal(weights_name(g, add_value(g, OP_CONCAT, q2, k, 0, 8, 2), f.keep),
-                        "l.0.attn.{q,k}_proj.weight");
+    assert_string_equal(weights_name(g, add_value(g, OP_CONCAT, q2, k, 0, 8, 2), f.keep), "l.0.attn.{q,k}_proj.weight");
     assert_string_equal(weights_name(g, add_value(g, OP_CONCAT, q, q, 0, 8, 2), f.keep), "l.0.attn.q_proj.weight");
     add_weight(g, "l.0.attn.q_proj.weight", 4, 2);
     assert_int_equal(weights_parameters(g, f.keep), 16);
@@ -377,10 +375,8 @@ static void test_real(void **state)
     FileMap map;
     (void)state;
 
-    plan(&f, add_weight(f.spec.graph, "model.embed_tokens.weight", 4096, 384), DT_BF16, FTX_WEIGHT_MATRIX,
-         4096 * 384);
-    plan(&f, add_weight(f.spec.graph, "model.layers.0.input_layernorm.weight", 384, 0), DT_FP32, FTX_WEIGHT_GAIN,
-         384);
+    plan(&f, add_weight(f.spec.graph, "model.embed_tokens.weight", 4096, 384), DT_BF16, FTX_WEIGHT_MATRIX, 4096 * 384);
+    plan(&f, add_weight(f.spec.graph, "model.layers.0.input_layernorm.weight", 384, 0), DT_FP32, FTX_WEIGHT_GAIN, 384);
     assert_true(pack(&f, &map, &checksum, 0));
     assert_true(dtype_load(map.at, 0, DT_BF16) == 0.049072265625f);
     assert_true(dtype_load(map.at, 3, DT_BF16) == -0.0220947265625f);

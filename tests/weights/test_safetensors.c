@@ -197,10 +197,10 @@ static void test_shards(void **state)
     Fixture f = begin();
     (void)state;
 
-    write_safetensors(temp_path("1.safetensors"),
-                      "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", data, 4);
-    write_safetensors(temp_path("2.safetensors"),
-                      "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", data + 1, 4);
+    write_safetensors(temp_path("1.safetensors"), "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+                      data, 4);
+    write_safetensors(temp_path("2.safetensors"), "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+                      data + 1, 4);
     write_safetensors(temp_path("3.safetensors"),
                       "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
                       "\"c\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]}}",
