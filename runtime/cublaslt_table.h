@@ -5,12 +5,13 @@
 
 #include <cublasLt.h>
 
+// clang-format off
 #define CUBLASLT_FUNCTIONS(F) \
-    F(cublasLtCreate) \
-    F(cublasLtDestroy) F(cublasLtGetVersion) F(cublasLtGetStatusString) F(cublasLtMatmul) \
-        F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulDescInit_internal) F(cublasLtMatmulDescSetAttribute) \
-            F(cublasLtMatrixLayoutInit_internal) F(cublasLtMatmulPreferenceInit_internal) \
-                F(cublasLtMatmulPreferenceSetAttribute)
+    F(cublasLtCreate) F(cublasLtDestroy) F(cublasLtGetVersion) F(cublasLtGetStatusString) F(cublasLtMatmul) \
+    F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulDescInit_internal) F(cublasLtMatmulDescSetAttribute) \
+    F(cublasLtMatrixLayoutInit_internal) F(cublasLtMatmulPreferenceInit_internal) \
+    F(cublasLtMatmulPreferenceSetAttribute)
+// clang-format on
 
 struct CublasLtTable {
 #define F(name) __typeof__(&name) name;

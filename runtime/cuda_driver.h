@@ -17,19 +17,18 @@ void *cuda_library_open(const char *const *names, size_t n, char *why, size_t wh
 
 enum { CUDA_OLDEST_DRIVER = 12040 }; /* cuFuncGetParamInfo, cuFuncLoad; programmatic edges: 12.3 */
 
+// clang-format off
 #define CUDA_FUNCTIONS(F) \
-    F(cuInit) \
-    F(cuDriverGetVersion) \
-    F(cuGetErrorName) \
-    F(cuGetErrorString) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetAttribute) \
-        F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) F(cuCtxPushCurrent) F(cuCtxPopCurrent) \
-            F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) \
-                F(cuMemcpyHtoDAsync) F(cuMemcpyDtoH) F(cuMemsetD8Async) F(cuStreamCreate) F(cuStreamDestroy) \
-                    F(cuStreamQuery) F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuEventCreate) F(cuEventDestroy) \
-                        F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) F(cuModuleLoadDataEx) F(cuModuleUnload) \
-                            F(cuModuleGetFunction) F(cuFuncLoad) F(cuFuncGetAttribute) F(cuFuncSetAttribute) \
-                                F(cuFuncGetParamInfo) F(cuLaunchKernelEx) F(cuGraphInstantiate) F(cuGraphUpload) \
-                                    F(cuGraphLaunch) F(cuGraphExecDestroy) F(cuGraphDestroy)
+    F(cuInit) F(cuDriverGetVersion) F(cuGetErrorName) F(cuGetErrorString) F(cuDeviceGetCount) F(cuDeviceGet) \
+    F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) \
+    F(cuCtxPushCurrent) F(cuCtxPopCurrent) F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) \
+    F(cuMemFreeHost) F(cuMemHostGetDevicePointer) F(cuMemcpyHtoDAsync) F(cuMemcpyDtoH) F(cuMemsetD8Async) \
+    F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamQuery) F(cuStreamBeginCapture) F(cuStreamEndCapture) \
+    F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) F(cuModuleLoadDataEx) \
+    F(cuModuleUnload) F(cuModuleGetFunction) F(cuFuncLoad) F(cuFuncGetAttribute) F(cuFuncSetAttribute) \
+    F(cuFuncGetParamInfo) F(cuLaunchKernelEx) F(cuGraphInstantiate) F(cuGraphUpload) F(cuGraphLaunch) \
+    F(cuGraphExecDestroy) F(cuGraphDestroy)
+// clang-format on
 
 typedef struct CudaDriver {
 #define F(name) __typeof__(&name) name;

@@ -82,6 +82,6 @@ void AT(attend_cross)(const CpuCall *c)
     for (int64_t at = first; at < last; at++)
         for (int64_t h = 0; h < heads; h += FLASH_QUERIES)
             AT(cross_piece)
-            (c, at / G, at % G, at % G * heads + h, (int)(heads - h < FLASH_QUERIES ? heads - h : FLASH_QUERIES));
+    (c, at / G, at % G, at % G * heads + h, (int)(heads - h < FLASH_QUERIES ? heads - h : FLASH_QUERIES));
 }
 #endif

@@ -38,7 +38,7 @@ static void AT(packed_piece)(const CpuCall *c, const FtxRow *row, int64_t h, int
     AT(flash_begin)(&f, E);
     for (int j = 0; j < row->q_len; j += FLASH_KEYS)
         AT(flash_keys)
-        (&f, q, scale, k + j * N, N, v + j * N, N, row->q_len - j < FLASH_KEYS ? row->q_len - j : FLASH_KEYS, E);
+    (&f, q, scale, k + j * N, N, v + j * N, N, row->q_len - j < FLASH_KEYS ? row->q_len - j : FLASH_KEYS, E);
     for (int i = 0; i < n; i++)
         AT(flash_end)(&f, i, E, y + ((from + i) * H + h) * E);
 }
@@ -58,6 +58,6 @@ void AT(attend_packed)(const CpuCall *c)
             for (int from = 0; from < rows[s].q_len; from += FLASH_QUERIES, cost += rows[s].q_len)
                 if (cost >= first && cost < last) /* who has its beginning has all of it */
                     AT(packed_piece)
-                    (c, &rows[s], h, from, rows[s].q_len - from < FLASH_QUERIES ? rows[s].q_len - from : FLASH_QUERIES);
+    (c, &rows[s], h, from, rows[s].q_len - from < FLASH_QUERIES ? rows[s].q_len - from : FLASH_QUERIES);
 }
 #endif

@@ -28,11 +28,12 @@ static inline int64_t cpu_type_bytes(int64_t type)
 }
 
 /* Families by name; every one exists at every level. */
+// clang-format off
 #define CPU_FAMILIES(F) \
-    F(embed) \
-    F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(scale) F(append) F(attend_paged) F(attend_packed) \
-        F(cross_append) F(attend_cross) F(select_first) F(select_last) F(pool_mean) F(normalize) F(sample) \
-            F(sample_probs) F(beam)
+    F(embed) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(scale) F(append) F(attend_paged) \
+    F(attend_packed) F(cross_append) F(attend_cross) F(select_first) F(select_last) F(pool_mean) F(normalize) \
+    F(sample) F(sample_probs) F(beam)
+// clang-format on
 
 #if defined __x86_64__
 #define CPU_LEVELS(name, X) X(name, plain) X(name, avx2) X(name, avx512)

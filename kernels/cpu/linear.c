@@ -119,8 +119,8 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
 #if TILE_ROWS == 6
 #define LINEAR_TILES(type) \
     LINEAR_TILE(1, 8, type) \
-    LINEAR_TILE(2, 8, type) LINEAR_TILE(3, 4, type) LINEAR_TILE(4, 4, type) LINEAR_TILE(5, 4, type) \
-        LINEAR_TILE(6, 4, type)
+    LINEAR_TILE(2, 8, type) \
+    LINEAR_TILE(3, 4, type) LINEAR_TILE(4, 4, type) LINEAR_TILE(5, 4, type) LINEAR_TILE(6, 4, type)
 #define LINEAR_ROW(type) \
     { \
         {AT(linear_##type##_1), 8}, {AT(linear_##type##_2), 8}, {AT(linear_##type##_3), 4}, \
