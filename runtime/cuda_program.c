@@ -17,11 +17,10 @@
 /* --- one launch
  * ------------------------------------------------------------------------------------------- */
 
-static FtxStatus size_of_grid(const Session *s, uint32_t kernel, const int64_t variables[VAR_COUNT], uint32_t grid[3],
-                              FtxError *err)
+FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, uint32_t grid[3], FtxError *err)
 {
     static const int64_t most[3] = {INT32_MAX, 65535, 65535};
-    const ArtifactPlan *p = s->device->plan;
+    const ArtifactPlan *p = d->plan;
 
     for (int i = 0; i < 3; i++) {
         const uint32_t *e = p->kernels[kernel].grid[i];
@@ -29,10 +28,10 @@ static FtxStatus size_of_grid(const Session *s, uint32_t kernel, const int64_t v
         const FtxStatus status = e[1] ? expr_run(p->exprs + e[0], e[1], variables, VAR_COUNT, &n, err) : FTX_OK;
 
         if (status)
-            return ftx_context(err, status, "the grid of %s", cuda_kernel_name(s->device, kernel));
+            return ftx_context(err, status, "the grid of %s", cuda_kernel_name(d, kernel));
         if (n < 0 || n > most[i])
-            return ftx_fail(err, FTX_EFORMAT, "%s: a grid of %lld blocks in direction %d",
-                            cuda_kernel_name(s->device, kernel), (long long)n, i);
+            return ftx_fail(err, FTX_EFORMAT, "%s: a grid of %lld blocks in direction %d", cuda_kernel_name(d, kernel),
+                            (long long)n, i);
         grid[i] = (uint32_t)n;
     }
     return FTX_OK;
@@ -49,7 +48,7 @@ static FtxStatus size_grids(Session *s, int T, int S, FtxError *err)
     s->grid_T = s->grid_S = 0; /* until all are known */
     for (uint32_t i = 0; i < s->device->plan->n_kernels && !status; i++)
         if (s->device->plan->kernels[i].kind == FTX_KERNEL_CUDA)
-            status = size_of_grid(s, i, variables, s->grid[i], err);
+            status = cuda_grid(s->device, i, variables, s->grid[i], err);
     if (!status) {
         s->grid_T = T;
         s->grid_S = S;

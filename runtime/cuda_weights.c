@@ -1,13 +1,16 @@
 /* cuda_weights.c - the weight block on the device: stored in the artifact, or drawn from a seed.
  *
- * It goes through two pieces of pinned memory: while one is copied to the device the threads fill
- * the other, from the mapped file or from the generator. One thread reads a file from memory at a
- * fifth of what the bus takes, so a team fills. */
+ * A stored one goes through two pieces of pinned memory: while one is copied to the device the
+ * threads fill the other from the mapped file. One thread reads a file from memory at a fifth of
+ * what the bus takes, so a team fills. A random one is drawn where it will stand, by the kernel
+ * `random` that every plan for a GPU has; only tables are copied. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
 #include <string.h>
 
+#include "../kernels/device/io.h"
+#include "base/expr.h"
 #include "random.h"
 #include "team.h"
 
@@ -15,25 +18,13 @@ enum { PIECES = 2 };
 static const size_t piece_most = 32 << 20; /* bytes */
 static const size_t share_align = 256;     /* between threads: whole elements, whole lines */
 
-typedef struct Fill { /* one piece: bytes [at, at + bytes) of the block */
-    const Artifact *artifact;
-    uint64_t seed; /* 0: stored */
+/* --- stored -------------------------------------------------------------------------------- */
+
+typedef struct Fill {   /* one piece: bytes [at, at + bytes) of the block */
+    const char *stored; /* the block in the artifact */
     uint64_t at, bytes;
     char *to;
 } Fill;
-
-/* The part of weight i that lies in [first, last) of the block. */
-static void draw_part(const Fill *f, uint32_t i, uint64_t first, uint64_t last)
-{
-    const FtxWeight *w = &f->artifact->weights[i];
-    const uint64_t size = dtype_size(w->type);
-    const uint64_t from = w->offset > first ? w->offset : first;
-    const uint64_t end = w->offset + w->bytes, to = end < last ? end : last;
-
-    if (from < to)
-        random_fill(f->artifact, i, f->seed, (from - w->offset) / size, (to - w->offset) / size,
-                    f->to + (from - f->at));
-}
 
 static void fill_share(void *user, int piece, int share, int shares)
 {
@@ -46,13 +37,7 @@ static void fill_share(void *user, int piece, int share, int shares)
     (void)piece;
     if (first >= last)
         return;
-    if (!f->seed) {
-        memcpy(f->to + (first - f->at), (const char *)f->artifact->weight_data + first, last - first);
-        return;
-    }
-    memset(f->to + (first - f->at), 0, last - first); /* what lies between weights */
-    for (uint32_t i = 0; i < f->artifact->n_weights; i++)
-        draw_part(f, i, first, last);
+    memcpy(f->to + (first - f->at), f->stored + first, last - first);
 }
 
 typedef struct Staging {
@@ -111,14 +96,14 @@ static FtxStatus copy_piece(Device *d, Staging *g, uint64_t number, Fill *f, Ftx
     return s;
 }
 
-static FtxStatus copy_all(Device *d, uint64_t seed, uint64_t bytes, FtxError *err)
+static FtxStatus copy_stored(Device *d, uint64_t bytes, FtxError *err)
 {
     Staging g = {0};
     FtxStatus s = open_staging(d, bytes, &g, err);
     uint64_t number = 0;
 
     for (uint64_t at = 0; at < bytes && !s; at += g.piece) {
-        Fill f = {d->artifact, seed, at, bytes - at < g.piece ? bytes - at : g.piece, NULL};
+        Fill f = {d->artifact->weight_data, at, bytes - at < g.piece ? bytes - at : g.piece, NULL};
 
         s = copy_piece(d, &g, number++, &f, err);
     }
@@ -128,6 +113,149 @@ static FtxStatus copy_all(Device *d, uint64_t seed, uint64_t bytes, FtxError *er
         s = s ? s : end;
     }
     close_staging(d, &g);
+    return s;
+}
+
+/* --- drawn from a seed ------------------------------------------------------------------------ */
+
+/* The plan's kernel of that family that no program launches; n_kernels: none. */
+static uint32_t find_kernel(const Device *d, const char *family)
+{
+    uint32_t i = 0;
+
+    while (i < d->plan->n_kernels && strcmp(artifact_string(d->artifact, d->plan->kernels[i].family), family) != 0)
+        i++;
+    return i;
+}
+
+static FtxFill fill_of(const Artifact *a, uint32_t i, uint64_t seed)
+{
+    const FtxWeight *w = &a->weights[i];
+    const bool matrix = w->kind == FTX_WEIGHT_MATRIX;
+
+    return (FtxFill){
+        .offset = w->offset,
+        .elements = w->bytes / dtype_size(w->type),
+        .key = random_key(seed, i),
+        .scale = matrix                       ? random_scale(w)
+                 : w->kind == FTX_WEIGHT_GAIN ? 1.0f
+                                              : 0.0f,
+        .type = (int)w->type,
+        .constant = !matrix,
+    };
+}
+
+static FtxStatus draw_one(Device *d, uint32_t kernel, CUdeviceptr fill, CUstream stream, FtxError *err)
+{
+    const FtxKernel *k = &d->plan->kernels[kernel];
+    CUdeviceptr operands[2] = {d->weights, fill};
+    void *params[] = {operands};
+    const int64_t variables[VAR_COUNT] = {[VAR_T] = 1, [VAR_S] = 1, [VAR_SMS] = d->sms};
+    uint32_t grid[3];
+    FtxStatus s = cuda_grid(d, kernel, variables, grid, err);
+
+    if (s)
+        return s;
+    const CUlaunchConfig config = {.gridDimX = grid[0],
+                                   .gridDimY = grid[1],
+                                   .gridDimZ = grid[2],
+                                   .blockDimX = k->block,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .hStream = stream};
+
+    return cuda_check(d->cu, d->cu->cuLaunchKernelEx(&config, d->function[kernel], params, NULL), err,
+                      "drawing random weights");
+}
+
+/* What drawing needs beside the block itself. */
+typedef struct Drawing {
+    uint32_t kernel;
+    CUstream stream;
+    FtxFill *fills; /* one a weight, then all tables; pinned */
+    CUdeviceptr at; /* the fills on the device */
+} Drawing;
+
+static uint64_t table_bytes(const Artifact *a)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < a->n_weights; i++)
+        bytes += a->weights[i].kind == FTX_WEIGHT_TABLE ? a->weights[i].bytes : 0;
+    return bytes;
+}
+
+static FtxStatus open_drawing(Device *d, Drawing *g, FtxError *err)
+{
+    const CudaDriver *cu = d->cu;
+    const size_t bytes = (d->artifact->n_weights + 1) * sizeof *g->fills;
+    const size_t pinned = bytes + table_bytes(d->artifact);
+    FtxStatus s = FTX_OK;
+
+    g->kernel = find_kernel(d, "random");
+    if (g->kernel == d->plan->n_kernels || d->plan->kernels[g->kernel].n_operands != 2)
+        return ftx_fail(err, FTX_EFORMAT, "the artifact has no kernel that draws random weights: compile it anew");
+    s = cuda_check(cu, cu->cuMemHostAlloc((void **)&g->fills, pinned, 0), err, "%zu bytes of pinned memory", pinned);
+    if (!s)
+        s = cuda_check(cu, cu->cuMemAlloc(&g->at, bytes), err, "%zu bytes for what to draw", bytes);
+    if (!s)
+        s = cuda_check(cu, cu->cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING), err, "a stream for the weights");
+    return s;
+}
+
+static void close_drawing(Device *d, Drawing *g)
+{
+    if (d->lost)
+        return;
+    if (g->stream)
+        d->cu->cuStreamDestroy(g->stream);
+    if (g->at)
+        d->cu->cuMemFree(g->at);
+    if (g->fills)
+        d->cu->cuMemFreeHost(g->fills);
+}
+
+static FtxStatus draw_each(Device *d, uint64_t seed, const Drawing *g, FtxError *err)
+{
+    const Artifact *a = d->artifact;
+    const CudaDriver *cu = d->cu;
+    char *table = (char *)(g->fills + a->n_weights);
+    FtxStatus s;
+
+    for (uint32_t i = 0; i < a->n_weights; i++)
+        g->fills[i] = fill_of(a, i, seed);
+    s = cuda_check(cu, cu->cuMemsetD8Async(d->weights, 0, a->facts->weight_bytes, g->stream), err,
+                   "clearing the weights");
+    if (!s && a->n_weights)
+        s = cuda_check(cu, cu->cuMemcpyHtoDAsync(g->at, g->fills, a->n_weights * sizeof *g->fills, g->stream), err,
+                       "what to draw");
+    for (uint32_t i = 0; i < a->n_weights && !s; i++) {
+        const FtxWeight *w = &a->weights[i];
+
+        if (w->kind != FTX_WEIGHT_TABLE) {
+            s = draw_one(d, g->kernel, g->at + i * sizeof *g->fills, g->stream, err);
+            continue;
+        }
+        memcpy(table, artifact_weight(a, i), w->bytes);
+        s = cuda_check(cu, cu->cuMemcpyHtoDAsync(d->weights + w->offset, table, w->bytes, g->stream), err,
+                       "copying a table");
+        table += w->bytes;
+    }
+    return s;
+}
+
+static FtxStatus draw_all(Device *d, uint64_t seed, FtxError *err)
+{
+    Drawing g = {0};
+    FtxStatus s = open_drawing(d, &g, err);
+
+    if (!s) {
+        s = draw_each(d, seed, &g, err);
+        const FtxStatus end = cuda_wait_stream(d, g.stream, 1, s ? NULL : err, "drawing random weights");
+
+        s = s ? s : end;
+    }
+    close_drawing(d, &g);
     return s;
 }
 
@@ -150,6 +278,8 @@ FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err)
                    (double)bytes * 1e-9);
     if (s)
         d->weights = 0;
-    return s || bytes == 0 ? s : copy_all(d, seed, bytes, err);
+    if (s || bytes == 0)
+        return s;
+    return seed ? draw_all(d, seed, err) : copy_stored(d, bytes, err);
 }
 #endif

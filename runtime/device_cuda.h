@@ -83,6 +83,9 @@ FtxStatus cuda_wait_stream(Device *d, CUstream stream, int programs, FtxError *e
     __attribute__((format(printf, 5, 6)));
 FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *what);
 
+/* The blocks of a kernel; variables [VAR_COUNT] are those of base/expr.h. */
+FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, uint32_t grid[3], FtxError *err);
+
 FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err);
 
 FtxStatus cuda_session_open(Device *d, Session **out, FtxError *err);

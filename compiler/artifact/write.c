@@ -213,6 +213,7 @@ static FtxKernel kernel_of(Writer *w, const Instance *i, Words *consts, Words *e
     k.n_consts = (uint32_t)i->n_consts;
     for (size_t c = 0; c < i->n_consts; c++)
         *arena_push(w->keep, *consts) = const_word(&i->consts[c]);
+    k.n_operands = i->n_operands;
     k.block = i->block;
     k.smem = i->smem;
     for (int axis = 0; axis < 3; axis++)
@@ -223,17 +224,15 @@ static FtxKernel kernel_of(Writer *w, const Instance *i, Words *consts, Words *e
 }
 
 /* Operands of the launches follow one another, so a launch has those up to the next one's. */
-static void count_operands(const Plan *p, FtxKernel *kernels)
+static void check_operands(const Plan *p, const FtxKernel *kernels)
 {
     for (size_t i = 0; i < p->launches.n; i++) {
         const FtxLaunch *l = &p->launches.at[i];
         const size_t end = i + 1 < p->launches.n ? p->launches.at[i + 1].first_operand : p->operands.n;
-        FtxKernel *k = &kernels[l->kernel];
 
-        if (end < l->first_operand || (k->n_operands && k->n_operands != end - l->first_operand))
+        if (end - l->first_operand != kernels[l->kernel].n_operands)
             die("launch %zu of %s has %zu operands, its kernel %u", i, p->target.name, end - l->first_operand,
-                k->n_operands);
-        k->n_operands = (uint32_t)(end - l->first_operand);
+                kernels[l->kernel].n_operands);
     }
 }
 
@@ -252,7 +251,7 @@ static void plan_sections(Writer *w, const Plan *p, const Code *code)
             kernels[i].code_bytes = code->images[i].bytes;
         }
     }
-    count_operands(p, kernels);
+    check_operands(p, kernels);
     for (size_t i = 0; i < p->launches.n; i++) {
         launches[i] = p->launches.at[i];
         launches[i].label = string(w, p->strings.at[launches[i].label]);

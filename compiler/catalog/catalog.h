@@ -16,6 +16,7 @@
  *                 add and mul are tried both ways round. After the bar constants, each an
  *                 expression without blanks; those that other lines name and this one does not
  *                 are 0. An output that is $name, or not in args, has no buffer of its own.
+ *                 `match none`: it computes no op; the runtime launches it by family.
  *   //@ rows    all | decode | prefill     attention: which rows it serves (default all). In a
  *                 step program an op is covered by one `all` kernel or by a decode and a
  *                 prefill kernel, launched one after the other on the same operands.
@@ -75,6 +76,7 @@ typedef struct Instance {
     const char *template_name; /* "linear.cu"; NULL for cpu, matmul */
     Const *consts;
     size_t n_consts;
+    uint32_t n_operands; /* pointers: args, scratch, zeroed */
     uint32_t block, smem;
     bool overlap, matmul;
     Expr grid[3], moves;

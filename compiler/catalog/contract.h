@@ -81,6 +81,7 @@ struct Contract {
     RowsServed rows;
     NamedText grid[3], block, smem, moves, flops; /* text NULL: not given */
     bool matmul, overlap;
+    bool unmatched; /* "match none": computes no op, the runtime launches it by family */
 };
 
 /* The program a match is asked for. */

@@ -525,6 +525,7 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
                      .template_name = c->template_name,
                      .overlap = c->overlap,
                      .matmul = c->matmul,
+                     .n_operands = (uint32_t)(c->args.n + c->scratch.n + c->zeroed.n),
                      .n_consts = c->consts.n};
     in->consts = arena_array(keep, Const, c->consts.n);
     memcpy(in->consts, s.consts, sizeof *s.consts * c->consts.n);

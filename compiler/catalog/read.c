@@ -224,6 +224,10 @@ static bool kind_of(Reader *r, const char *text, ConstKind *kind)
 
 static bool read_match(Reader *r)
 {
+    spaces(r);
+    if (strcmp(r->at, "none") == 0)
+        return r->c->unmatched = true;
+
     MatchLine *m = arena_push(r->keep, r->c->matches);
     const bool is_named = accept(r, "$");
     const char *out = name(r);
@@ -505,7 +509,7 @@ static bool finish(Contract *c, Diag *d)
         return diag_error(d, c->loc, "contract: %s has %zu constants, %d are allowed", c->family, c->consts.n,
                           CONTRACT_MAX_CONSTS);
     order_consts(c);
-    if (!c->matches.n)
+    if (!c->matches.n && !c->unmatched)
         return diag_error(d, c->loc, "contract: %s has no match line", c->family);
     if (c->device == KD_CUDA && !(c->grid[0].text && c->block.text))
         return diag_error(d, c->loc, "contract: %s has no launch line with grid and block", c->family);

@@ -164,14 +164,31 @@ static void launch(Lower *l, Program *p, const Group *g)
             .kind = OPERAND_ZEROED, .at = zeroed_at(l, c, (uint32_t)i, g->fit.zeroed[i]), .bytes = g->fit.zeroed[i]};
 }
 
+/* Kernels that compute no op: no program launches them, the runtime knows their families. */
+static bool add_unmatched(Lower *l, Diag *d)
+{
+    for (size_t i = 0; i < l->catalog->n; i++) {
+        const Contract *c = l->catalog->at[i];
+        const Binding b = {.contract = c};
+        const char *reason;
+        Fitted fit;
+
+        if (!c->unmatched || l->target.id == FTX_TARGET_CPU)
+            continue;
+        if (!contract_fit(&l->programs.at[0].facts, &b, l->keep, l->scratch, &fit, &reason))
+            return diag_error(d, c->loc, "contract: %s: %s", c->family, reason);
+        instance_at(l, fit.instance);
+    }
+    return true;
+}
+
 bool stage_schedule(Lower *l, Diag *d)
 {
-    (void)d;
     for (size_t i = 0; i < l->programs.n; i++) {
         Program *p = &l->programs.at[i];
 
         for (size_t k = 0; k < p->groups.n; k++)
             launch(l, p, &p->groups.at[k]);
     }
-    return true;
+    return add_unmatched(l, d);
 }

@@ -105,6 +105,16 @@ typedef struct FtxLane {
  * $owner [slots][context]: for positions from the prompt's end on, the slot whose pages and history
  * hold that position of this lane; earlier ones stand in lane 0's slot. */
 
+/* What `random` draws: one weight of the block, as runtime/random.h says. */
+enum { FTX_FILL_FP32 = 1, FTX_FILL_FP16, FTX_FILL_BF16 }; /* as in DType */
+typedef struct FtxFill {
+    unsigned long long offset, elements; /* bytes from the block's start, 256-byte aligned */
+    unsigned key;
+    float scale;
+    int type;     /* FTX_FILL_x */
+    int constant; /* 1: every element is `scale` */
+} FtxFill;
+
 /* After `sample`, a row that is not done stands ready for the next decode step: its token
  * (token index = row) becomes {id = sampled, pos + 1, row, slot}, its kv_len grows by one. Only
  * programs of kind decode rely on it; the host writes the IO block anew for every other step. */

@@ -112,6 +112,7 @@ static inline void small_plan(Small *s, int which)
                     .entry = "linear__small",
                     .consts = s->consts,
                     .n_consts = LEN(s->consts),
+                    .n_operands = 3,
                     .device = which ? KD_CUDA : KD_CPU,
                     .block = 128,
                     .smem = 1024,

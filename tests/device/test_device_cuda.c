@@ -16,16 +16,17 @@
 #include "fake_driver.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/expr.h"
+#include "kernels/device/io.h"
 #include "runtime/random.h"
 
 /* --- a plan by hand: three programs of four kernels ---------------------------------------------
  */
 
-enum { EMBED, LINEAR, MATMUL, SAMPLE, KERNELS };
+enum { EMBED, LINEAR, MATMUL, SAMPLE, RANDOM, KERNELS };
 enum { STEP_16, STEP_ANY, DECODE_4, PROGRAMS };
 enum { TOKENS = 200, SEQUENCES = 4, N = 128, K = 64, WEIGHT_BYTES = 20480, TABLE_BYTES = 512 };
 
-static const char strings[] = "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: up\0head\0%12\0";
+static const char strings[] = "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: up\0head\0%12\0random\0";
 enum {
     STR_EMBED = 1,
     STR_LINEAR = 10,
@@ -34,7 +35,8 @@ enum {
     STR_LABEL0 = 37,
     STR_LABEL1 = 47,
     STR_LABEL2 = 59,
-    STR_VALUE = 64
+    STR_VALUE = 64,
+    STR_RANDOM = 68
 };
 
 typedef struct World {
@@ -49,7 +51,7 @@ typedef struct World {
     FtxOperand operands[64];
     int64_t exprs[64];
     uint32_t n_exprs, n_operands;
-    char code[3][64];
+    char code[4][64];
     FtxWeight weights[3];
     char weight_data[WEIGHT_BYTES];
     char log[4000];
@@ -104,16 +106,15 @@ static void make_kernels(World *w)
     static const struct {
         uint32_t entry, kind, flags, operands, block, smem;
     } rows[KERNELS] = {
-        {STR_EMBED, FTX_KERNEL_CUDA, 0, 3, 64, 0},
-        {STR_LINEAR, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 4, 256, 100000},
-        {STR_MATMUL, FTX_KERNEL_MATMUL, 0, 5, 0, 0},
-        {STR_SAMPLE, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 2, 1024, 0},
+        {STR_EMBED, FTX_KERNEL_CUDA, 0, 3, 64, 0},   {STR_LINEAR, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 4, 256, 100000},
+        {STR_MATMUL, FTX_KERNEL_MATMUL, 0, 5, 0, 0}, {STR_SAMPLE, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 2, 1024, 0},
+        {STR_RANDOM, FTX_KERNEL_CUDA, 0, 2, 256, 0}, /* in no program */
     };
     static const int64_t consts[FTX_MM_CONSTS] = {0, N, K, DT_BF16, DT_BF16, DT_BF16, 0};
-    static const char *const code[3] = {"embed__x 3", "linear__x 4", "sample__x 2"};
+    static const char *const code[4] = {"embed__x 3", "linear__x 4", "sample__x 2", "random 2"};
 
     for (int i = 0; i < KERNELS; i++) {
-        const int image = i > MATMUL ? 2 : i;
+        const int image = i > MATMUL ? i - 1 : i;
 
         w->kernels[i] = (FtxKernel){.kind = rows[i].kind,
                                     .family = rows[i].entry,
@@ -127,7 +128,7 @@ static void make_kernels(World *w)
             w->kernels[i].code_bytes = 32;
         }
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         strcpy(w->code[i], code[i]);
     w->kernels[MATMUL].n_consts = FTX_MM_CONSTS;
     w->kernels[MATMUL].matmul = 1;
@@ -136,6 +137,7 @@ static void make_kernels(World *w)
     grid(w, LINEAR, 0, "min(SMS, 16)");
     grid(w, LINEAR, 1, "ceil_div(T, 8)");
     grid(w, SAMPLE, 0, "S");
+    grid(w, RANDOM, 0, "SMS * 8");
 }
 
 static void make_programs(World *w)
@@ -315,24 +317,58 @@ static void weights_arrive(void **state)
     close_both(w, d, s);
 }
 
-static void random_weights_are_those_of_the_cpu(void **state)
+static FtxFill fills[4];
+static int n_fills;
+
+static void note_fill(const FakeLaunch *l)
+{
+    if (strcmp(l->kernel, "random") == 0 && n_fills < 4)
+        fills[n_fills++] = *(const FtxFill *)(uintptr_t)l->param[1];
+}
+
+/* One launch of `random` for the matrix, one for the gains; what the kernel writes is for tests/simt. */
+static void random_weights_are_drawn_there(void **state)
 {
     const FtxOptions o = {.threads = 3, .random_weights = 77};
     World *w = world();
-    char expected[2 * N * K];
+    FtxError err = {0};
     Device *d;
     Session *s;
 
     (void)state;
+    n_fills = 0;
+    fake.execute = note_fill;
     open_both(w, &o, &d, &s);
     must(device_cuda.run(s, STEP_16, 2, 1, NULL), NULL);
     const char *weights = (const char *)(uintptr_t)last_runs(3)[0].param[1];
-    random_fill(&w->artifact, 0, 77, 0, N * K, expected);
-    assert_memory_equal(weights, expected, sizeof expected);
-    for (int i = 0; i < K; i++)
-        assert_true(((const float *)(const void *)(weights + 16640))[i] == 1.0f);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(fake.run[i].kernel, "random");
+        assert_int_equal(fake.run[i].grid[0] % 8, 0);
+        assert_true((const char *)(uintptr_t)fake.run[i].param[0] == weights);
+    }
+    assert_int_equal(n_fills, 2);
+    assert_memory_equal(
+        &fills[0],
+        (&(FtxFill){
+            .elements = N * K, .key = random_key(77, 0), .scale = random_scale(&w->weights[0]), .type = FTX_FILL_BF16}),
+        sizeof *fills);
+    assert_memory_equal(&fills[1],
+                        (&(FtxFill){.offset = 16640,
+                                    .elements = K,
+                                    .key = random_key(77, 1),
+                                    .scale = 1,
+                                    .type = FTX_FILL_FP32,
+                                    .constant = 1}),
+                        sizeof *fills);
     assert_memory_equal(weights + 17408, w->weight_data + 17408, TABLE_BYTES);
+    assert_int_equal(weights[16384], 0); /* between two weights */
     close_both(w, d, s);
+
+    w = world();
+    w->plan.n_kernels = RANDOM;
+    assert_int_equal(device_cuda.open(&w->artifact, &w->plan, &o, &d, &err), FTX_EFORMAT);
+    assert_non_null(strstr(err.text, "random weights"));
+    free(w);
 }
 
 /* A bucket's program is one graph, its grids those of the bucket; kernels that may overlap have a
@@ -795,7 +831,7 @@ int main(void)
         cmocka_unit_test_setup(probe_names_the_target, reset),
         cmocka_unit_test_setup(code_must_be_for_the_gpu, reset),
         cmocka_unit_test_setup(weights_arrive, reset),
-        cmocka_unit_test_setup(random_weights_are_those_of_the_cpu, reset),
+        cmocka_unit_test_setup(random_weights_are_drawn_there, reset),
         cmocka_unit_test_setup(buckets_run_as_graphs, reset),
         cmocka_unit_test_setup(exact_programs_follow_T, reset),
         cmocka_unit_test_setup(older_gpus_do_not_overlap, reset),

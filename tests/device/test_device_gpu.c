@@ -355,7 +355,6 @@ static void products_are_right(void **state)
         {DT_BF16, FTX_ACT_GELU_TANH, false, false, 3e-3}, {DT_FP16, FTX_ACT_NONE, true, true, 5e-4},
     };
     static const int Ts[] = {1, 16, 17, 64, 65, 131, TOKENS};
-    const FtxOptions o = {.random_weights = 5};
     uint32_t target;
 
     (void)state;
@@ -372,7 +371,8 @@ static void products_are_right(void **state)
         for (uint32_t k = 0; k < 3; k++)
             random_fill(&w->artifact, k, 5, 0, w->weights[k].bytes / dtype_size(w->type),
                         weights + w->weights[k].offset);
-        must(device_cuda.open(&w->artifact, &w->plan, &o, &d, &err), &err);
+        w->artifact.weight_data = weights;
+        must(device_cuda.open(&w->artifact, &w->plan, NULL, &d, &err), &err);
         must(device_cuda.session_open(d, &s, &err), &err);
         for (size_t t = 0; t < LEN(Ts); t++) {
             const double e = run_and_compare(w, weights, s, EXACT, Ts[t]);
@@ -387,7 +387,6 @@ static void products_are_right(void **state)
         assert_true(worst < rows[i].bound && in_graph < rows[i].bound && plain < rows[i].bound);
         device_cuda.session_close(s);
         device_cuda.close(d);
-        free(weights);
         drop(w);
     }
 }
@@ -402,7 +401,6 @@ static int by_value(const void *a, const void *b)
 /* Figures for people: what an edge costs, and that profiling and timing work. */
 static void edges_are_timed(void **state)
 {
-    const FtxOptions o = {.random_weights = 5};
     uint32_t target;
     double times[200];
 
@@ -417,7 +415,8 @@ static void edges_are_timed(void **state)
         Session *s;
         FtxError err;
 
-        must(device_cuda.open(&w->artifact, &w->plan, &o, &d, &err), &err);
+        w->artifact.weight_data = calloc(1, w->facts.weight_bytes);
+        must(device_cuda.open(&w->artifact, &w->plan, NULL, &d, &err), &err);
         must(device_cuda.session_open(d, &s, &err), &err);
         must(device_cuda.time(s, CHAIN, 1, 1, 200, times, &err), &err);
         qsort(times, 200, sizeof *times, by_value);
@@ -446,7 +445,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* FTX_TEST_GB: how large a block to time copying and drawing with (default 0.25). */
+/* FTX_TEST_GB: how large a block to time copying with (default 0.25). */
 static void large_weights_arrive(void **state)
 {
     const char *asked = getenv("FTX_TEST_GB");
@@ -456,39 +455,28 @@ static void large_weights_arrive(void **state)
     (void)state;
     if (!gpu(&target))
         skip();
-    for (int drawn = 0; drawn < 2; drawn++) {
-        const FtxOptions o = {.random_weights = drawn ? 9 : 0};
-        World *w = world(target, DT_BF16, FTX_ACT_NONE, false, false, true);
-        Device *d;
-        Session *s;
-        FtxError err;
+    World *w = world(target, DT_BF16, FTX_ACT_NONE, false, false, true);
+    Device *d;
+    Session *s;
+    FtxError err;
 
-        w->weights[2].dim[0] = more / N; /* the bias grows into a large matrix */
-        w->weights[2].bytes = w->weights[2].dim[0] * N * 2;
-        w->facts.weight_bytes = w->weights[2].offset + w->weights[2].bytes;
-        char *weights = malloc(w->facts.weight_bytes);
-        if (drawn)
-            for (uint32_t k = 0; k < 2; k++)
-                random_fill(&w->artifact, k, 9, 0, w->weights[k].bytes / 2, weights + w->weights[k].offset);
-        else
-            for (uint64_t i = 0; i < w->facts.weight_bytes / 2; i++)
-                ((uint16_t *)(void *)weights)[i] =
-                    bf16_from_float((float)((int)(i * 2654435761u >> 20 & 255) - 128) / 128);
-        if (!drawn)
-            w->artifact.weight_data = weights;
-        const double from = now();
-        must(device_cuda.open(&w->artifact, &w->plan, &o, &d, &err), &err);
-        const double opened = now();
-        must(device_cuda.session_open(d, &s, &err), &err);
-        print_message("%s %.2f GB: open %.3f s, session %.3f s\n", drawn ? "drawn" : "stored",
-                      (double)w->facts.weight_bytes * 1e-9, opened - from, now() - opened);
-        assert_true(run_and_compare(w, weights, s, EXACT, 70) < 3e-3);
-        device_cuda.session_close(s);
-        device_cuda.close(d);
-        if (drawn)
-            free(weights);
-        drop(w);
-    }
+    w->weights[2].dim[0] = more / N; /* the bias grows into a large matrix */
+    w->weights[2].bytes = w->weights[2].dim[0] * N * 2;
+    w->facts.weight_bytes = w->weights[2].offset + w->weights[2].bytes;
+    char *weights = malloc(w->facts.weight_bytes);
+    for (uint64_t i = 0; i < w->facts.weight_bytes / 2; i++)
+        ((uint16_t *)(void *)weights)[i] = bf16_from_float((float)((int)(i * 2654435761u >> 20 & 255) - 128) / 128);
+    w->artifact.weight_data = weights;
+    const double from = now();
+    must(device_cuda.open(&w->artifact, &w->plan, NULL, &d, &err), &err);
+    const double opened = now();
+    must(device_cuda.session_open(d, &s, &err), &err);
+    print_message("%.2f GB: open %.3f s, session %.3f s\n", (double)w->facts.weight_bytes * 1e-9, opened - from,
+                  now() - opened);
+    assert_true(run_and_compare(w, weights, s, EXACT, 70) < 3e-3);
+    device_cuda.session_close(s);
+    device_cuda.close(d);
+    drop(w);
 }
 
 int main(void)
