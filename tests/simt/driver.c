@@ -1,7 +1,7 @@
 /* driver.c - a CUDA driver whose launches run on the host, one after another.
  *
- * Device memory is the harness's. The first block that is allocated holds the weights: after the
- * first launch no kernel may write there. A launch without a programmatic edge starts a chain;
+ * Device memory is the harness's. The first block that is allocated holds the weights: but for
+ * `random`, which draws them, no kernel may write there. A launch without a programmatic edge starts a chain;
  * those behind it with one may touch nothing of the chain's before their wait. */
 #include "driver.h"
 
@@ -55,7 +55,7 @@ static CUresult run(const Recorded *r, bool first)
                           .smem = r->smem,
                           .overlap = r->overlap && !first};
 
-    if (!weights_protected && weights) {
+    if (!weights_protected && weights && strncmp(r->kernel->name, "random__", 8) != 0) {
         simt_protect(weights, weights_bytes);
         weights_protected = true;
     }

@@ -5,6 +5,8 @@
 #include <math.h>
 
 #ifdef FTX_HAVE_CUDA
+#include "runtime/device_cuda.h"
+#include "runtime/random.h"
 #include "steps.h"
 
 static bool thorough;
@@ -153,6 +155,29 @@ static void search_processed(FtxModel *model, const json_t *prompts)
     ftx_engine_close(engine);
 }
 
+/* Every weight that `random` draws has the bits that the CPU draws. */
+static void check_random(const char *path, const FtxOptions *options)
+{
+    FtxOptions o = *options;
+    Artifact a;
+    Device *d;
+    FtxError err;
+
+    o.random_weights = 77;
+    if (artifact_open(path, &a, &err) || device_cuda.open(&a, artifact_plan(&a, 901), &o, &d, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < a.n_weights; i++) {
+        const FtxWeight *w = &a.weights[i];
+        void *expected = malloc(w->bytes);
+
+        random_fill(&a, i, 77, 0, w->bytes / dtype_size(w->type), expected);
+        assert_memory_equal((const char *)(uintptr_t)d->weights + w->offset, expected, w->bytes);
+        free(expected);
+    }
+    device_cuda.close(d);
+    artifact_close(&a);
+}
+
 static void check_model(const char *name, const char *type, const char *tokens, int width, double tolerance)
 {
     const char *build_dir = getenv("FTX_BUILD");
@@ -189,6 +214,7 @@ static void check_model(const char *name, const char *type, const char *tokens, 
     }
     ftx_model_close(model);
     json_decref(j);
+    check_random(path, &options);
     print_message("%s %s: %zu kernels, %zu launches (%zu overlapping) in %zu graphs\n", name, type, build_count(build),
                   driver_counts.launches, driver_counts.overlapping, driver_counts.graphs);
     assert_int_equal(driver_counts.failed, 0);
