@@ -13,6 +13,7 @@
 #include "command.h"
 #include "device.h"
 #include "options.h"
+#include "profile.h"
 #include "vectors.h"
 #include "../runtime/base/arena.h"
 
@@ -477,27 +478,6 @@ static FtxStatus loop(Run *r, FtxError *err)
     return s;
 }
 
-static void print_profile(Run *r)
-{
-    const FtxProfile *rows;
-    size_t n;
-    double all = 0.0, matmul = 0.0;
-
-    if (ftx_engine_profile(r->engine, true, &rows, &n, NULL))
-        return;
-    for (size_t i = 0; i < n; i++) {
-        all += rows[i].time_us;
-        matmul += rows[i].matmul ? rows[i].time_us : 0.0;
-    }
-    fprintf(stderr, "%-44s %10s %12s %10s %7s\n", "kernel", "launches", "time", "each", "share");
-    for (size_t i = 0; i < n; i++)
-        if (rows[i].launches)
-            fprintf(stderr, "%-44.44s %10llu %9.2f ms %7.2f us %6.1f%%\n", rows[i].kernel,
-                    (unsigned long long)rows[i].launches, rows[i].time_us * 1e-3,
-                    rows[i].time_us / (double)rows[i].launches, all > 0.0 ? 100.0 * rows[i].time_us / all : 0.0);
-    fprintf(stderr, "matmuls: %.1f%% of %.2f ms\n", all > 0.0 ? 100.0 * matmul / all : 0.0, all * 1e-3);
-}
-
 /* An encoder: all texts at once; several arguments are several texts. */
 static int encode_all(Run *r, const TextList *rest)
 {
@@ -605,7 +585,7 @@ int run(const char *artifact, int argc, char **argv)
         code = encode_all(r, &rest);
         goto end;
     }
-    if (o.profile && ftx_engine_profile(r->engine, true, &(const FtxProfile *){NULL}, &(size_t){0}, &err)) {
+    if (o.profile && profile_start(r->engine, &err)) {
         command_say(err.text);
         code = EXIT_FAILED;
         goto end;
@@ -627,7 +607,7 @@ int run(const char *artifact, int argc, char **argv)
         code = EXIT_INTERRUPTED;
     }
     if (o.profile)
-        print_profile(r);
+        profile_print(r->engine);
     if (!o.quiet && (!s || r->tokens)) {
         const double t = seconds() - opened;
 

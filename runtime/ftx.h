@@ -110,6 +110,7 @@ typedef struct FtxModelInfo {
     int source_context;                  /* tokens of a source at most; 0: the model reads none */
     int pooled, types;                   /* of encoders: width of the vector a text (0: none), token types */
     uint64_t weight_bytes, engine_bytes; /* on the device */
+    uint64_t workspace_bytes;            /* of engine_bytes: activations and scratch, as the memory plan has them */
     bool has_tokenizer;
 } FtxModelInfo;
 

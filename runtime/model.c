@@ -232,6 +232,7 @@ void ftx_model_info(const FtxModel *m, FtxModelInfo *info)
         .max_beams = f->beams > 1 ? (int)f->beams : 1,
         .weight_bytes = f->weight_bytes,
         .engine_bytes = space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] + space[FTX_SPACE_OUT],
+        .workspace_bytes = space[FTX_SPACE_WORK],
         .has_tokenizer = m->tokenizer != NULL,
     };
 }

@@ -1,17 +1,21 @@
-/* commands/bench.c - ftxc bench: decode and prompt steps, timed, beside the bytes they must read. */
+/* commands/bench.c - ftxc bench: single steps or, with --new, whole generations, timed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "generation.h"
 #include "../../runner/device.h"
 #include "../../runner/options.h"
+#include "../../runner/profile.h"
 #include "../../runtime/base/arena.h"
 
 typedef struct Options {
-    bool help, json, has_repeat;
+    bool help, json, has_repeat, profile;
     const char *device, *sequences, *context, *prompt;
     int64_t threads, random_weights, repeat;
+    int64_t new, source, beams, top_k;
+    double top_p, temperature;
 } Options;
 
 #define AT(field) offsetof(Options, field)
@@ -21,6 +25,14 @@ static const Option table[] = {
      AT(context), 0},
     {"--prompt", 0, OPT_TEXT, "512,2048",
      "prompt steps of so many tokens, one sequence; of an encoder the longest text", AT(prompt), 0},
+    {"--new", 0, OPT_INT, "N", "whole generations of N tokens, end ids ignored, by the clock of the host", AT(new), 0},
+    {"--source", 0, OPT_INT, "N", "with --new: tokens of each source or prompt (default 32)", AT(source), 0},
+    {"--beams", 0, OPT_INT, "N", "with --new: lanes of each request", AT(beams), 0},
+    {"--temperature", 0, OPT_NUMBER, "X", "with --new (default: 1 with --top-k or --top-p, else 0, greedy)",
+     AT(temperature), 0},
+    {"--top-k", 0, OPT_INT, "K", "with --new: draw from the K likeliest", AT(top_k), 0},
+    {"--top-p", 0, OPT_NUMBER, "P", "with --new: draw from those that hold P of the mass", AT(top_p), 0},
+    {"--profile", 0, OPT_FLAG, NULL, "with --new: time by kernel; each waits for the one before", AT(profile), 0},
     {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30)", AT(repeat), AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
@@ -62,33 +74,125 @@ static bool measure(const Bench *b, int sequences, int tokens, int context)
     return true;
 }
 
+static bool generate(const Bench *b, int sequences)
+{
+    const Options *o = b->o;
+    const bool draws = o->top_k || o->top_p < 1.0;
+    const Generation g = {.requests = sequences,
+                          .source = (int)o->source,
+                          .new = (int)o->new,
+                          .beams = (int)o->beams,
+                          .top_k = (int)o->top_k,
+                          .top_p = o->top_p,
+                          .temperature = o->temperature < 0.0 ? (draws ? 1.0 : 0.0) : o->temperature,
+                          .repeat = o->has_repeat ? (int)o->repeat : 10};
+    GenerationTimes t;
+    FtxError err = {0};
+
+    if (generation_time(b->engine, &b->info, &g, &t, &err)) {
+        fprintf(stderr, "ftxc: %d x %d tokens after %d: %s\n", sequences, g.new, g.source, err.text);
+        return false;
+    }
+    if (o->json)
+        printf("{\"generation\": %d, \"source\": %d, \"beams\": %d, \"requests\": %d, \"median_ms\": %.4f, "
+               "\"least_ms\": %.4f, \"most_ms\": %.4f, \"workspace_bytes\": %llu}\n",
+               g.new, g.source, g.beams > 1 ? g.beams : 1, sequences, t.median_ms, t.least_ms, t.most_ms,
+               (unsigned long long)b->info.workspace_bytes);
+    else
+        printf("%-8d %9d %8d %9d %11.4f ms [%.4f .. %.4f] %9.4f ms a step\n", g.new, sequences,
+               g.beams > 1 ? g.beams : 1, g.source, t.median_ms, t.least_ms, t.most_ms, t.median_ms / g.new);
+    fflush(stdout);
+    return true;
+}
+
+static bool check_generation(const Options *o, char *error, size_t bytes)
+{
+    const bool ok = o->source > 0 && o->source < 1 << 24 && o->new > 0 && o->new < 1 << 24 && o->beams >= 0 &&
+                    o->beams < 1 << 16 && o->top_k >= 0 && o->top_k < 1 << 24 &&
+                    (!o->has_repeat || (o->repeat > 0 && o->repeat <= 1000));
+
+    if (!ok)
+        snprintf(error, bytes, "--new, --source, --beams, --top-k, --repeat: a number is out of range");
+    return ok;
+}
+
+static int generate_all(const Bench *b, const int32_t *sequences, size_t n)
+{
+    FtxError err = {0};
+    int code = EXIT_DONE;
+
+    if (b->o->profile && profile_start(b->engine, &err)) {
+        fprintf(stderr, "ftxc: %s\n", err.text);
+        return EXIT_FAILED;
+    }
+    if (!b->o->json)
+        printf("%s on %s, weights %.1f MB, workspace %.1f MB\n%-8s %9s %8s %9s\n", b->info.name, b->info.device,
+               (double)b->info.weight_bytes * 1e-6, (double)b->info.workspace_bytes * 1e-6, "new", "requests", "beams",
+               "source");
+    for (size_t i = 0; i < n; i++)
+        if (!generate(b, sequences[i]))
+            code = EXIT_FAILED;
+    if (b->o->profile)
+        profile_print(b->engine);
+    return code;
+}
+
+static int time_steps(const Bench *b, const int32_t *sequences, size_t n_sequences)
+{
+    const Options *o = b->o;
+    const bool encoder = b->info.kind == FTX_MODEL_ENCODER;
+    int32_t contexts[32], prompts[32];
+    size_t n_contexts, n_prompts;
+    int code = EXIT_DONE;
+
+    if (!options_numbers(o->context ? o->context : "128", contexts, LEN(contexts), &n_contexts) ||
+        !options_numbers(o->prompt ? o->prompt : "0", prompts, LEN(prompts), &n_prompts))
+        return command_mistake("bench", "--context, --prompt: expected numbers with commas between");
+    if (!o->json)
+        printf("%s on %s, weights %.1f MB\n%-8s %9s %8s %9s\n", b->info.name, b->info.device,
+               (double)b->info.weight_bytes * 1e-6, "step", "sequences", "tokens", "context");
+    for (size_t i = 0; i < n_prompts && encoder; i++)
+        for (size_t k = 0; k < n_sequences; k++)
+            for (size_t m = 0; m < n_contexts; m++)
+                if (!measure(b, sequences[k], prompts[i] ? prompts[i] : 128, o->context ? contexts[m] : 0))
+                    code = EXIT_FAILED;
+    for (size_t i = 0; i < n_contexts && !encoder; i++)
+        for (size_t k = 0; k < n_sequences; k++)
+            if (!measure(b, sequences[k], 1, contexts[i]))
+                code = EXIT_FAILED;
+    for (size_t i = 0; i < n_prompts && !encoder; i++)
+        if (prompts[i] > 0 && !measure(b, 1, prompts[i], 0))
+            code = EXIT_FAILED;
+    return code;
+}
+
 int command_bench(int argc, char **argv)
 {
-    Options o = {0};
+    Options o = {.source = 32, .top_p = 1.0, .temperature = -1.0};
     TextList rest = {0};
     FtxOptions open;
     FtxError err = {0};
     FtxModel *model = NULL;
     Bench b = {.o = &o};
-    int32_t sequences[32], contexts[32], prompts[32];
-    size_t n_sequences, n_contexts, n_prompts;
+    int32_t sequences[32];
+    size_t n_sequences;
     char error[300];
-    int code = EXIT_DONE;
+    int code;
 
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("bench", "%s", error);
     if (o.help) {
         printf("ftxc bench FILE.ftx [options]\n\nTimes single steps: on a GPU by its own events, on the CPU by the "
-               "clock.\n\n");
+               "clock; with --new whole generations.\n\n");
         options_help(table, LEN(table));
         return EXIT_DONE;
     }
     if (rest.n != 1)
         return command_mistake("bench", "expected one artifact, found %zu arguments", rest.n);
-    if (!options_numbers(o.sequences ? o.sequences : "1", sequences, LEN(sequences), &n_sequences) ||
-        !options_numbers(o.context ? o.context : "128", contexts, LEN(contexts), &n_contexts) ||
-        !options_numbers(o.prompt ? o.prompt : "0", prompts, LEN(prompts), &n_prompts))
-        return command_mistake("bench", "--sequences, --context, --prompt: expected numbers with commas between");
+    if (!options_numbers(o.sequences ? o.sequences : "1", sequences, LEN(sequences), &n_sequences))
+        return command_mistake("bench", "--sequences: expected numbers with commas between");
+    if (o.new && !check_generation(&o, error, sizeof error))
+        return command_mistake("bench", "%s", error);
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("bench", "%s", error);
     if (ftx_model_open(rest.at[0], &open, &model, &err) || ftx_engine_open(model, &open, &b.engine, &err)) {
@@ -97,21 +201,7 @@ int command_bench(int argc, char **argv)
         return EXIT_FAILED;
     }
     ftx_model_info(model, &b.info);
-    if (!o.json)
-        printf("%s on %s, weights %.1f MB\n%-8s %9s %8s %9s\n", b.info.name, b.info.device,
-               (double)b.info.weight_bytes * 1e-6, "step", "sequences", "tokens", "context");
-    for (size_t i = 0; i < n_prompts && b.info.kind == FTX_MODEL_ENCODER; i++)
-        for (size_t k = 0; k < n_sequences; k++)
-            for (size_t m = 0; m < n_contexts; m++)
-                if (!measure(&b, sequences[k], prompts[i] ? prompts[i] : 128, o.context ? contexts[m] : 0))
-                    code = EXIT_FAILED;
-    for (size_t i = 0; i < n_contexts && b.info.kind != FTX_MODEL_ENCODER; i++)
-        for (size_t k = 0; k < n_sequences; k++)
-            if (!measure(&b, sequences[k], 1, contexts[i]))
-                code = EXIT_FAILED;
-    for (size_t i = 0; i < n_prompts && b.info.kind != FTX_MODEL_ENCODER; i++)
-        if (prompts[i] > 0 && !measure(&b, 1, prompts[i], 0))
-            code = EXIT_FAILED;
+    code = o.new ? generate_all(&b, sequences, n_sequences) : time_steps(&b, sequences, n_sequences);
     ftx_engine_close(b.engine);
     ftx_model_close(model);
     return code;
