@@ -566,7 +566,7 @@ template <class K> DEVICE void add_chunks(const DecodeArgs<K> &a, int row, int s
 #pragma unroll 4
         for (int c = 0; c < chunks; c++) {
             const float *p = part + (i64)c * D::PART;
-            const float m = __ldcg(p + D::SET * K::E + h), l = __ldcg(p + D::SET * K::E + D::SET + h);
+            const float m = load_l2_scalar(p + D::SET * K::E + h), l = load_l2_scalar(p + D::SET * K::E + D::SET + h);
             const uint4_ x = load_l2(p + i);
             const float high = fmaxf(top, m);
             const float s0 = power2<D::MATRIX>(top - high), s1 = power2<D::MATRIX>(m - high);
@@ -616,12 +616,7 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
             if (base >= rows)
                 break;
             const int n = base + lane < rows ? cut_row<K>(kv_len).chunks : 0;
-            int upto = n;
-#pragma unroll
-            for (int d = 1; d < 32; d *= 2) {
-                const int other = __shfl_up_sync(~0u, upto, d);
-                upto += lane >= d ? other : 0;
-            }
+            const int upto = warp_upto(n);
             if (base + lane < rows)
                 before[base + lane] = carry + upto - n;
             carry += shuffle(upto, 31);

@@ -104,7 +104,7 @@ DEVICE void beam_tile(const float *logits, int tile, int take, u64 *list, BeamTi
     float x[N];
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x[i] = id_of(i) < K::V ? __ldcg(logits + id_of(i)) : negative_infinity();
+        x[i] = id_of(i) < K::V ? load_l2_scalar(logits + id_of(i)) : negative_infinity();
     if (numbers) {
         float top = x[0], sum = 0.0f;
 #pragma unroll
@@ -157,7 +157,7 @@ template <class K> DEVICE void merge_tiles(const u64 *lists, int take, float shi
     for (int h = 0; h < D::HEADS; h++) {
         const int t = h * 32 + lane_id();
         at[h] = 0;
-        head[h] = t < D::TILES ? __ldcg(lists + (i64)t * D::MOST) : 0;
+        head[h] = t < D::TILES ? load_l2_scalar(lists + (i64)t * D::MOST) : 0;
     }
 #pragma unroll 1
     for (int n = 0; n < take; n++) {
@@ -174,7 +174,7 @@ template <class K> DEVICE void merge_tiles(const u64 *lists, int take, float shi
 #pragma unroll
             for (int h = 0; h < D::HEADS; h++)
                 if (head[h] == top)
-                    head[h] = ++at[h] < take ? __ldcg(lists + (i64)(h * 32 + lane_id()) * D::MOST + at[h]) : 0;
+                    head[h] = ++at[h] < take ? load_l2_scalar(lists + (i64)(h * 32 + lane_id()) * D::MOST + at[h]) : 0;
     }
 }
 
@@ -305,7 +305,7 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
     using D = BeamShape<K>;
     BeamEntry *entry = (BeamEntry *)shared;
     for (int i = threadIdx.x; i < g.live * g.take; i += D::THREADS) {
-        const u64 e = __ldcg((const u64 *)(a.best + (i64)(g.row + i / g.take) * D::MOST + i % g.take));
+        const u64 e = load_l2_scalar((const u64 *)(a.best + (i64)(g.row + i / g.take) * D::MOST + i % g.take));
         entry[i] = BeamEntry{__uint_as_float((u32)e), (int)(e >> 32)};
     }
     if (threadIdx.x == 0) {
@@ -455,12 +455,12 @@ __device__ void beam(const BeamArgs &a)
     // The last block of the row: log-sum-exp over the tiles, in an order of their own.
     float top = negative_infinity(), sum = 0.0f;
     for (int t = threadIdx.x; t < D::TILES; t += D::THREADS)
-        top = fmaxf(top, __ldcg(&tiles[t].top));
+        top = fmaxf(top, load_l2_scalar(&tiles[t].top));
     top = block_max<D::THREADS>(top, sums);
     block_sync();
     for (int t = threadIdx.x; t < D::TILES; t += D::THREADS) {
-        const float there = __ldcg(&tiles[t].top);
-        sum += there > negative_infinity() ? __ldcg(&tiles[t].sum) * expf(there - top) : 0.0f;
+        const float there = load_l2_scalar(&tiles[t].top);
+        sum += there > negative_infinity() ? load_l2_scalar(&tiles[t].sum) * expf(there - top) : 0.0f;
     }
     sum = block_sum<D::THREADS>(sum, sums);
     const float shift = -(top + logf(sum));

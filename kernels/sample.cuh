@@ -90,7 +90,7 @@ template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int til
     } else {
 #pragma unroll
         for (int i = 0; i < N; i++)
-            x[i] = id_of(i) < K::V ? __ldcg(logits + id_of(i)) : negative_infinity();
+            x[i] = id_of(i) < K::V ? load_l2_scalar(logits + id_of(i)) : negative_infinity();
     }
     SampleTile t;
     t.top = t.raw_top = warp_top(x);
@@ -116,7 +116,7 @@ template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int til
 #pragma unroll
     for (int i = N - 1; i >= 0; i--) // a lane's ids ascend
         id = x[i] == t.top && id_of(i) < K::V ? id_of(i) : id;
-    t.id = (int)__reduce_min_sync(~0u, id);
+    t.id = (int)warp_min(id);
     if (lane_id() == 0)
         a.tiles[(i64)row * D::TILES + tile] = t;
 }
@@ -197,7 +197,7 @@ __device__ void sample(const SampleArgs &a)
 #pragma unroll 1
     for (int t = threadIdx.x; t < D::TILES; t += THREADS) {
         const uint4_ v = load_l2(&tiles[t]);
-        const Best b = {__uint_as_float(v.z), __ldcg(&tiles[t].id)};
+        const Best b = {__uint_as_float(v.z), load_l2_scalar(&tiles[t].id)};
         const float top = __uint_as_float(v.x), high = fmaxf(raw_top, top);
         if (high > negative_infinity())
             raw_sum = raw_sum * expf(raw_top - high) + __uint_as_float(v.y) * expf(top - high);
@@ -235,7 +235,7 @@ __device__ void sample(const SampleArgs &a)
     }
     if (warp_id() != 0)
         return;
-    const float raw = p.simple ? best.value : __ldcg(a.logits + (i64)row * K::V + token);
+    const float raw = p.simple ? best.value : load_l2_scalar(a.logits + (i64)row * K::V + token);
     bool end = false;
     for (int i = lane_id(); i < p.n_ends; i += 32)
         end = end || a.ends[row * K::END_IDS + i] == token;

@@ -29,3 +29,4 @@ DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 // In shared memory.
 DEVICE u32 shared_atomic_add(u32 *p, u32 v) { return atomicAdd(p, v); }
+DEVICE u32 shared_atomic_or(u32 *p, u32 v) { return atomicOr(p, v); }

@@ -19,4 +19,7 @@ DEVICE float exp2_fast(float x)
     return y;
 }
 
+// a / b to 2 ulp; 0 for |b| above 2^126.
+DEVICE float divide_fast(float a, float b) { return __fdividef(a, b); }
+
 DEVICE float negative_infinity() { return __int_as_float((int)0xff800000u); }

@@ -10,3 +10,5 @@ DEVICE uint4_ load_l2(const void *p)
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
     return v;
 }
+// One element.
+template <class T> DEVICE T load_l2_scalar(const T *p) { return __ldcg(p); }

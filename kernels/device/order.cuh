@@ -1,5 +1,6 @@
 // order.cuh - values as integers in the same order, and sums that do not depend on an order.
 #pragma once
+#include "device/atomic.cuh"
 #include "device/types.cuh"
 
 // a < b exactly if order_key(a) < order_key(b); for values other than NaN and -0.
@@ -19,19 +20,8 @@ DEVICE int place_id(u64 place) { return (int)~(u32)place; }
 // there, and integers make the sum independent of who comes first.
 DEVICE void shared_add64(u32 *low, u32 *high, u64 v)
 {
-    const u32 old = atomicAdd(low, (u32)v);
+    const u32 old = shared_atomic_add(low, (u32)v);
     const u32 up = (u32)(v >> 32) + (old + (u32)v < old);
     if (up)
-        atomicAdd(high, up);
-}
-
-// Inclusive sum over the lanes of a warp.
-DEVICE u64 warp_upto(u64 v)
-{
-#pragma unroll
-    for (int d = 1; d < 32; d *= 2) {
-        const u64 other = __shfl_up_sync(~0u, v, d);
-        v += (threadIdx.x & 31) >= d ? other : 0;
-    }
-    return v;
+        shared_atomic_add(high, up);
 }

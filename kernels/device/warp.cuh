@@ -6,6 +6,7 @@ DEVICE int lane_id() { return threadIdx.x & 31; }
 DEVICE int warp_id() { return threadIdx.x >> 5; }
 
 template <class T> DEVICE T shuffle_xor(T v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
+template <class T> DEVICE T shuffle_up(T v, int by) { return __shfl_up_sync(~0u, v, by); }
 template <class T> DEVICE T shuffle_down(T v, int by) { return __shfl_down_sync(~0u, v, by); }
 template <class T> DEVICE T shuffle(T v, int lane) { return __shfl_sync(~0u, v, lane); }
 
@@ -29,6 +30,19 @@ template <int W = 32> DEVICE int warp_sum(int v)
 #pragma unroll
     for (int m = W / 2; m; m /= 2)
         v += shuffle_xor(v, m);
+    return v;
+}
+
+DEVICE u32 warp_min(u32 v) { return __reduce_min_sync(~0u, v); }
+
+// Inclusive sum over the lanes.
+template <class T> DEVICE T warp_upto(T v)
+{
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        const T other = shuffle_up(v, d);
+        v += lane_id() >= d ? other : 0;
+    }
     return v;
 }
 

@@ -13,6 +13,7 @@
 //   whole  a histogram of counts and weights over distances from the top; then the bin that holds
 //          the border is sorted, or, if it holds too many, split by key digits to one value.
 #pragma once
+#include "device/atomic.cuh"
 #include "device/block.cuh"
 #include "device/io.h"
 #include "device/order.cuh"
@@ -88,7 +89,7 @@ template <class K> DEVICE void sort_descending(DrawRoom<K> &room, int n)
         for (int j = part; j < n; j += parts)
             above += list[j] > mine;
         if (i < n)
-            atomicAdd(&room.u.sort.rank[i], above);
+            shared_atomic_add(&room.u.sort.rank[i], above);
         block_sync();
         if (part == 0 && i < n)
             room.u.sort.list[room.u.sort.rank[i]] = mine;
@@ -134,7 +135,7 @@ template <class K> struct Draw {
             float x[BATCH];
 #pragma unroll
             for (int i = 0; i < BATCH; i++)
-                x[i] = id_of(t, from + i) < K::V ? __ldcg(values + id_of(t, from + i)) : __int_as_float((int)0xff800000u);
+                x[i] = id_of(t, from + i) < K::V ? load_l2_scalar(values + id_of(t, from + i)) : __int_as_float((int)0xff800000u);
 #pragma unroll
             for (int i = 0; i < BATCH; i++)
                 f(x[i], id_of(t, from + i));
@@ -155,7 +156,7 @@ template <class K> struct Draw {
 
     DEVICE void push(float x, int id) const
     {
-        const u32 at = atomicAdd(&room.n, 1u);
+        const u32 at = shared_atomic_add(&room.n, 1u);
         if (at < Room::LIST)
             room.list[at] = place_of(x, id);
     }
@@ -184,7 +185,7 @@ template <class K> struct Draw {
                     above += j < K::TILES && (other[k] > mine || (other[k] == mine && j < i));
                 }
             }
-            atomicAdd(&room.u.rank[i], above);
+            shared_atomic_add(&room.u.rank[i], above);
         }
         block_sync();
         for (int i = threadIdx.x; i < K::TILES; i += THREADS)
@@ -202,7 +203,7 @@ template <class K> struct Draw {
         block_sync();
         for (int t = threadIdx.x; t < K::TILES; t += THREADS)
             if (room.tile_top[t] >= bound)
-                room.u.which[atomicAdd(&room.tiles, 1u)] = t;
+                room.u.which[shared_atomic_add(&room.tiles, 1u)] = t;
         block_sync();
         for (u32 i = warp_id(); i < room.tiles; i += WARPS) {
             const int t = room.u.which[i];
@@ -211,10 +212,10 @@ template <class K> struct Draw {
                 u32 high = 0; // which of the lane's values; few, so they are read again
 #pragma unroll
                 for (int k = 0; k < 8; k++)
-                    high |= id_of(t, from + k) < K::V && __ldcg(values + id_of(t, from + k)) >= bound ? 1u << k : 0;
+                    high |= id_of(t, from + k) < K::V && load_l2_scalar(values + id_of(t, from + k)) >= bound ? 1u << k : 0;
                 for (; high; high &= high - 1) {
                     const int id = id_of(t, from + __ffs(high) - 1);
-                    push(__ldcg(values + id), id);
+                    push(load_l2_scalar(values + id), id);
                 }
             }
         }
@@ -230,7 +231,7 @@ template <class K> struct Draw {
     {
         int sum = 0;
         for (int i = 0; i < n; i += THREADS)
-            sum += __syncthreads_count(i + (int)threadIdx.x < n && holds(i + threadIdx.x));
+            sum += block_count(i + (int)threadIdx.x < n && holds(i + threadIdx.x));
         return sum;
     }
 
@@ -315,7 +316,7 @@ template <class K> struct Draw {
                     const u64 w = weight(x, here), upto = warp_upto(w);
                     if (pass && so_far + upto - w <= aim && aim < so_far + upto)
                         room.token = id;
-                    so_far += __shfl_sync(~0u, upto, 31);
+                    so_far += shuffle(upto, 31);
                 });
                 sum = so_far;
             }
@@ -346,7 +347,7 @@ template <class K> struct Draw {
         each<4>(bound, [&](float x, int id) {
             const int b = bin_of(x, id);
             if (b >= 0) {
-                atomicAdd(&room.u.bin.count[b], 1u);
+                shared_atomic_add(&room.u.bin.count[b], 1u);
                 if (by_weight)
                     shared_add64(&room.u.bin.low[b], &room.u.bin.high[b], weight(x, top));
             }
@@ -466,7 +467,7 @@ template <class K> struct Draw {
                 const u64 w = id < K::V ? f(x, id) : 0, upto = warp_upto(w);
                 if (so_far + upto - w < rest && rest <= so_far + upto)
                     room.token = id;
-                so_far += __shfl_sync(~0u, upto, 31);
+                so_far += shuffle(upto, 31);
             });
         }
         block_sync();

@@ -4,6 +4,7 @@
 // A block works on RANGE neighbouring ids. What the row's history and its request say about them is
 // gathered in shared memory first, one word an id, then every logit passes once.
 #pragma once
+#include "device/atomic.cuh"
 #include "device/block.cuh"
 #include "device/io.h"
 
@@ -28,9 +29,9 @@ DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p,
         const u32 at = (u32)(history[i] - base);
         if (at < RANGE) {
             if (i >= seen_from)
-                atomicOr(&facts[at], SEEN);
+                shared_atomic_or(&facts[at], SEEN);
             if (i >= count_from)
-                atomicAdd(&facts[at], 1u);
+                shared_atomic_add(&facts[at], 1u);
         }
     }
     if (p.ngram > 0) // a token that followed the last n-1 tokens before
@@ -40,13 +41,13 @@ DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p,
             for (int k = 0; same && k < p.ngram - 1; k++)
                 same = history[i + k] == history[n - p.ngram + 1 + k];
             if (same)
-                atomicOr(&facts[at], BANNED);
+                shared_atomic_or(&facts[at], BANNED);
         }
     if (n < p.min_length)
         for (int i = threadIdx.x; i < p.n_ends; i += THREADS) {
             const u32 at = (u32)(ends[i] - base);
             if (at < RANGE)
-                atomicOr(&facts[at], BANNED);
+                shared_atomic_or(&facts[at], BANNED);
         }
     for (int i = threadIdx.x; i < p.n_bias; i += THREADS) {
         const u32 at = (u32)(bias[i].id - base);
@@ -61,7 +62,7 @@ DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p,
                 if (bias[k].id == bias[i].id)
                     sum += bias[k].value;
             shift[i] = sum;
-            atomicOr(&facts[at], BIAS_AT * (i + 1));
+            shared_atomic_or(&facts[at], BIAS_AT * (i + 1));
         }
     }
     block_sync();

@@ -47,6 +47,17 @@ static const Rule rules[] = {
      "a pass includes no other pass"},
 };
 
+/* CUDA's words that belong to the vocabulary, where the host has a meaning for them: kernels elsewhere use
+ * its names. One that ends in a star stands for all that begin so. */
+static const char words[] =
+    "asm __shared__ __sync* __shfl* __ballot* __any* __all* __match* __reduce* __activemask __bar* __threadfence* "
+    "__nanosleep __ld* __st* __fdividef __expf __exp10f __logf __log2f __log10f __powf __sinf __cosf __tanhf __fsqrt* "
+    "__frsqrt* __frcp* __cvta* atomicA* atomicC* atomicE* atomicM* atomicO* atomicS* atomicX* clock* "
+    "cooperative_groups "
+    "cuda __pipeline* __half* __nv* __ushort* __dp* __byte_perm volatile";
+static const char word_files[] = "kernels/*.cuh templates/*";
+static const char word_rooms[] = "kernels/device/*";
+
 /* What other rooms may include of a room of the compiler: its door. */
 static const char doors[] =
     "compiler/compile.h compiler/embed.h compiler/spec/spec.h compiler/ir/ir.h compiler/passes/pass.h "
@@ -183,6 +194,28 @@ static void check_include(const char *file, int line, const char *name, bool quo
     check_door(file, line, target);
 }
 
+static bool is_word(int c)
+{
+    return isalnum(c) || c == '_';
+}
+
+/* The words of a line, its comment aside, against those of the vocabulary. */
+static void check_words(const char *file, int line, const char *text)
+{
+    const size_t end = strstr(text, "//") ? (size_t)(strstr(text, "//") - text) : strlen(text);
+    char word[LINE_BYTES];
+
+    if (!matches(file, word_files) || matches(file, word_rooms))
+        return;
+    for (size_t at = 0, n; at < end; at += n ? n : 1) {
+        for (n = 0; at + n < end && is_word((unsigned char)text[at + n]);)
+            n++;
+        snprintf(word, sizeof word, "%.*s", (int)n, text + at);
+        if (n && matches(word, words))
+            mistake(file, line, word, "a word of kernels/device/ (the vocabulary), which has a name for it");
+    }
+}
+
 /* The opening: "NAME - what it is", on the first line, or the second of a script. */
 static void check_head(const char *file, const char *first, const char *second)
 {
@@ -213,6 +246,8 @@ static void read_file(const char *file)
         if (sscanf(p, "#%*[ \t]include %c%999[^\">]", &open, name) == 2 ||
             sscanf(p, "#include %c%999[^\">]", &open, name) == 2)
             check_include(file, n, name, open == '"');
+        else
+            check_words(file, n, line);
     }
     fclose(f);
     check_head(file, first, second);

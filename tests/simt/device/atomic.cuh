@@ -10,3 +10,4 @@ DEVICE void store_release_system(u32 *p, u32 v) { simt_store(p, v, SIMT_RELEASE)
 DEVICE void fence_gpu() { simt_fence(); }
 DEVICE void fence_system() { simt_fence(); }
 DEVICE u32 shared_atomic_add(u32 *p, u32 v) { return simt_shared_atomic(p, SIMT_ADD, v); }
+DEVICE u32 shared_atomic_or(u32 *p, u32 v) { return simt_shared_atomic(p, SIMT_OR, v); }

@@ -3,5 +3,6 @@
 #include "device/types.cuh"
 
 DEVICE void block_sync() { simt_block_sync(); }
+DEVICE int block_count(bool p) { return simt_block_count(p); }
 DEVICE void part_sync(int id, int threads) { simt_part_sync(id, threads); }
 DEVICE void part_arrive(int id, int threads) { simt_part_arrive(id, threads); }

@@ -80,10 +80,6 @@ HOST float __fdiv_rn(float a, float b)
 {
     return a / b;
 }
-HOST float __fdividef(float a, float b)
-{
-    return fabsf(b) > 0x1p126f && fabsf(b) <= 0x1.fffffep127f ? 0.0f * a : a / b;
-}
 HOST float __expf(float x)
 {
     return expf(x);
@@ -115,15 +111,6 @@ HOST int __popc(unsigned x)
 HOST int __clz(int x)
 {
     return x ? __builtin_clz((unsigned)x) : 32;
-}
-
-template <class T> HOST T __ldcg(const T *p)
-{
-    return *p;
-}
-template <class T> HOST T __ldg(const T *p)
-{
-    return *p;
 }
 
 // Lanes. The mask must be all of them.
@@ -162,29 +149,6 @@ HOST unsigned __reduce_min_sync(unsigned, unsigned v)
 {
     return simt_least(v);
 }
-HOST int __syncthreads_count(int p)
-{
-    return simt_block_count(p);
-}
-
-// Without an order, as in CUDA; the families use them in shared memory.
-HOST unsigned atomicAdd(unsigned *p, unsigned v)
-{
-    return simt_shared_atomic(p, SIMT_ADD, v);
-}
-HOST unsigned atomicOr(unsigned *p, unsigned v)
-{
-    return simt_shared_atomic(p, SIMT_OR, v);
-}
-HOST unsigned atomicMax(unsigned *p, unsigned v)
-{
-    return simt_shared_atomic(p, SIMT_MAX, v);
-}
-HOST int atomicAdd(int *p, int v)
-{
-    return (int)simt_shared_atomic((unsigned *)p, SIMT_ADD, (unsigned)v);
-}
-
 // After the text: its entry, as the harness knows it.
 template <class A> HOST void simt_call(void (*f)(A), const void *a)
 {

@@ -8,3 +8,5 @@ DEVICE uint4_ load_l2(const void *p)
     simt_global_load(p, &v, 16);
     return v;
 }
+// One element.
+template <class T> DEVICE T load_l2_scalar(const T *p) { return *p; }
