@@ -437,12 +437,12 @@ static FtxStatus submit_waiting(Run *r, FtxError *err)
         FtxStatus s;
 
         q.user = j;
-        if (r->n_ids) {
-            q.ids = r->ids;
-            q.ids_count = r->n_ids;
-        } else {
+        if (j->text) {
             q.text = j->text;
             q.text_bytes = strlen(j->text);
+        } else { /* --ids takes its place */
+            q.ids = r->ids;
+            q.ids_count = r->n_ids;
         }
         q.seed += r->next; /* each prompt of a batch its own */
         j->start = seconds();

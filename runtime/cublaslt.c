@@ -125,8 +125,7 @@ void lt_stop(void *handle)
         lt->cublasLtDestroy(handle);
 }
 
-/* --- what to compute
- * ------------------------------------------------------------------------------ */
+/* --- what to compute ------------------------------------------------------------------------------ */
 
 static cudaDataType_t cuda_type(DType t)
 {
@@ -196,8 +195,7 @@ static cublasStatus_t lay_out(const LtMatmul *l, int64_t rows, Layouts *o)
     return r;
 }
 
-/* --- which algorithm
- * ------------------------------------------------------------------------------ */
+/* --- which algorithm ------------------------------------------------------------------------------ */
 
 static cublasStatus_t prefer(const CublasLtTable *lt, cublasLtMatmulPreferenceOpaque_t *p)
 {
@@ -301,8 +299,7 @@ bool lt_equal(const LtMatmul *l, const LtShape *s)
            o->act == s->act && o->bias == s->bias && o->residual == s->residual;
 }
 
-/* --- running
- * --------------------------------------------------------------------------------------- */
+/* --- running -------------------------------------------------------------------------------------- */
 
 static const void *address(CUdeviceptr p)
 {

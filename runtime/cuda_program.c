@@ -14,8 +14,7 @@
 
 #include "base/expr.h"
 
-/* --- one launch
- * ------------------------------------------------------------------------------------------- */
+/* --- one launch ----------------------------------------------------------------------------------- */
 
 FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, uint32_t grid[3], FtxError *err)
 {
@@ -118,8 +117,7 @@ static FtxStatus launch_all(Session *s, const FtxProgram *p, int T, int S, FtxEr
     return status;
 }
 
-/* --- prepared programs
- * --------------------------------------------------------------------------------------- */
+/* --- prepared programs ---------------------------------------------------------------------------- */
 
 /* Every kernel of cuBLASLt that a step may need has run once before the first step. */
 static FtxStatus warm(Session *s, FtxError *err)
@@ -194,9 +192,7 @@ void cuda_program_close(Session *s)
         s->device->cu->cuEventDestroy(s->event[i]);
 }
 
-/* --- running
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- running -------------------------------------------------------------------------------------- */
 
 static FtxStatus need_events(Session *s, size_t n, FtxError *err)
 {

@@ -31,8 +31,7 @@ static uint64_t aligned(uint64_t n)
     return (n + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
 }
 
-/* --- open and close
- * ----------------------------------------------------------------------------------- */
+/* --- open and close ------------------------------------------------------------------------------- */
 
 static size_t lay_out(Session *s, Carve *c, const ArtifactPlan *p)
 {
@@ -212,8 +211,7 @@ FtxStatus cuda_session_open(Device *d, Session **out, FtxError *err)
     return FTX_OK;
 }
 
-/* --- copies
- * ---------------------------------------------------------------------------------------------- */
+/* --- copies --------------------------------------------------------------------------------------- */
 
 void *cuda_session_io(Session *s)
 {

@@ -12,8 +12,7 @@
 
 #ifdef FTX_HAVE_CUDA
 
-/* --- which GPU
- * -------------------------------------------------------------------------------------- */
+/* --- which GPU ------------------------------------------------------------------------------------ */
 
 static FtxStatus find_device(const CudaDriver *cu, int ordinal, CUdevice *device, int *cc, FtxError *err)
 {
@@ -104,8 +103,7 @@ void cuda_leave(const Device *d)
     d->cu->cuCtxPopCurrent(&ours);
 }
 
-/* --- code
- * --------------------------------------------------------------------------------------------- */
+/* --- code ----------------------------------------------------------------------------------------- */
 
 const char *cuda_kernel_name(const Device *d, uint32_t kernel)
 {
@@ -223,8 +221,7 @@ static FtxStatus load_kernels(Device *d, FtxError *err)
     return s;
 }
 
-/* --- matrix products
- * ------------------------------------------------------------------------------------ */
+/* --- matrix products ------------------------------------------------------------------------------ */
 
 int64_t cuda_most_rows(const Device *d, const FtxProgram *p, bool rows_s)
 {
@@ -287,8 +284,7 @@ static FtxStatus open_matmuls(Device *d, FtxError *err)
     return s;
 }
 
-/* --- open and close
- * --------------------------------------------------------------------------------------- */
+/* --- open and close ------------------------------------------------------------------------------- */
 
 static size_t lay_out(Device *d, Carve *c, const ArtifactPlan *p)
 {

@@ -478,7 +478,7 @@ static void end_all(FtxEngine *e, Events *v)
 FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n, FtxError *err)
 {
     Events v = {events, 0, max};
-    FtxError why;
+    FtxError why = {0};
     FtxStatus s = FTX_OK;
 
     *n = 0;

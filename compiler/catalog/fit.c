@@ -402,7 +402,7 @@ static const char *entry_name(const Instance *in, Arena *keep)
         char lower[32];
         size_t n = 0;
 
-        for (; c->name[n] && n < sizeof lower - 1; n++)
+        for (; n < sizeof lower - 1 && c->name[n]; n++)
             lower[n] = (char)tolower((unsigned char)c->name[n]);
         lower[n] = 0;
         if (c->kind == CONST_FLOAT)

@@ -117,7 +117,7 @@ int command_compile(int argc, char **argv)
         .sidecar = o.sidecar,
         .quiet = o.quiet,
         .program = o.exe ? embedded_runner : NULL,
-        .program_bytes = o.exe ? (size_t)(embedded_runner_end - embedded_runner) : 0,
+        .program_bytes = o.exe ? (uintptr_t)embedded_runner_end - (uintptr_t)embedded_runner : 0,
         .emit = o.emit,
         .dump = {o.dump, o.dump_dir ? o.dump_dir : "."},
     };

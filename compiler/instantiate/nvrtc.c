@@ -47,7 +47,7 @@ enum { OLDEST_MAJOR = 12, OLDEST_MINOR = 4, MAX_UP = 5 };
 
 static struct Nvrtc {
     bool tried;
-    void *library;
+    void *library, *builtins; /* open for as long as this process lives */
     char version[32], missing[1200];
 #define F(name) __typeof__(&name) name;
     NVRTC_FUNCTIONS(F)
@@ -72,7 +72,7 @@ static void load_part(const char *path, int major, int minor)
         return;
     snprintf(part, sizeof part, "%.*slibnvrtc-builtins.so.%d.%d", (int)(slash + 1 - path), path, major, minor);
     if (access(part, R_OK) == 0)
-        dlopen(part, RTLD_NOW | RTLD_LOCAL); /* for as long as this process lives */
+        nvrtc.builtins = dlopen(part, RTLD_NOW | RTLD_LOCAL);
 }
 
 /* Loads one candidate; false: `missing` says why not. A plain name is for the system's linker, a

@@ -42,8 +42,8 @@ typedef struct Sandbox {
     size_t used_bytes;
     Loc refused; /* where memory was refused last */
     int64_t instructions;
-    int seconds;     /* allowed */
-    double deadline; /* in seconds, monotonic */
+    int seconds;                   /* allowed */
+    double deadline, cpu_deadline; /* in seconds: on the wall, monotonic; of this thread on a processor */
     Watchdog *watchdog;
     jmp_buf out; /* time is up: leaves Lua for good */
 } Sandbox;

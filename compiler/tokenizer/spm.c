@@ -135,8 +135,10 @@ static bool read_piece(Spm *m, Reader r)
     while (next_field(&r, &f)) {
         if (f.number == 1 && !(p.text = field_text(m->b, &f)))
             return diag_error(m->b->d, m->b->loc, "piece %zu is no UTF-8", m->pieces.n);
-        if (f.number == 2 && f.wire == WIRE_32)
-            memcpy(&p.score, &(uint32_t){(uint32_t)f.value}, 4);
+        if (f.number == 2 && f.wire == WIRE_32) {
+            const uint32_t bits = (uint32_t)f.value;
+            memcpy(&p.score, &bits, sizeof bits);
+        }
         if (f.number == 3 && f.wire == WIRE_NUMBER)
             p.type = (uint32_t)f.value;
     }

@@ -248,8 +248,7 @@ static const FakeLaunch *last_runs(size_t n)
     return &fake.run[fake.n_run - n];
 }
 
-/* --- tests
- * ---------------------------------------------------------------------------------------- */
+/* --- tests ---------------------------------------------------------------------------------------- */
 
 static int reset(void **state)
 {
@@ -665,8 +664,7 @@ static void nan_is_found(void **state)
     close_both(w, d, s);
 }
 
-/* --- mistakes in an artifact, and a full GPU
- * -------------------------------------------------------- */
+/* --- mistakes in an artifact, and a full GPU ------------------------------------------------------ */
 
 static void refused(World *w, FtxStatus status, const char *text)
 {
@@ -719,8 +717,7 @@ static void mistakes_are_named(void **state)
     refused(w, FTX_EDEVICE, "the weights need 0.0 GB on the GPU");
 }
 
-/* --- every call fails once
- * -------------------------------------------------------------------------- */
+/* --- every call fails once ------------------------------------------------------------------------ */
 
 static FtxStatus scenario(World *w, FtxError *err)
 {

@@ -2,5 +2,5 @@
 local ftx, nn = require "ftx", require "nn"
 local t
 while true do
-  t = { t, "x" }
+  t = { t, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20 }
 end
