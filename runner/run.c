@@ -19,11 +19,11 @@
 
 typedef struct Options {
     bool help, batch, json, logits, logprobs, greedy, ignore_eos, no_bos, profile, quiet;
-    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repetition, has_window, has_presence, has_frequency,
-        has_ngram, has_seed, has_max_new, has_min_new, has_beams, has_length_penalty, has_n_best;
+    bool has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition, has_window, has_presence,
+        has_frequency, has_ngram, has_seed, has_max_new, has_min_new, has_beams, has_length_penalty, has_n_best;
     const char *device, *file, *ids, *early;
     int64_t threads, random_weights, top_k, window, ngram, seed, max_new, min_new, beams, n_best;
-    double temperature, top_p, min_p, repetition, presence, frequency, length_penalty;
+    double temperature, top_p, min_p, typical, repetition, presence, frequency, length_penalty;
     TextList stop, stop_ids, bias;
 } Options;
 
@@ -42,6 +42,8 @@ static const Option table[] = {
     {"--top-p", 0, OPT_NUMBER, "P", "among the likeliest that hold P of the mass; 1: off", AT(top_p), AT(has_top_p)},
     {"--min-p", 0, OPT_NUMBER, "P", "among those at least P times as likely as the likeliest; 0: off", AT(min_p),
      AT(has_min_p)},
+    {"--typical-p", 0, OPT_NUMBER, "P", "among those nearest to the expected surprise that hold P of the mass; 1: off",
+     AT(typical), AT(has_typical)},
     {"--repetition-penalty", 0, OPT_NUMBER, "X", "divide the logits of tokens already there; 1: off", AT(repetition),
      AT(has_repetition)},
     {"--repetition-window", 0, OPT_INT, "N", "of the last N tokens only; 0: the whole context", AT(window),
@@ -196,6 +198,7 @@ static int make_request(Run *r)
     TAKE(has_top_k, top_k, (int)o->top_k)
     TAKE(has_top_p, top_p, (float)o->top_p)
     TAKE(has_min_p, min_p, (float)o->min_p)
+    TAKE(has_typical, typical_p, (float)o->typical)
     TAKE(has_repetition, repetition_penalty, (float)o->repetition)
     TAKE(has_window, repetition_window, (int)o->window)
     TAKE(has_presence, presence_penalty, (float)o->presence)

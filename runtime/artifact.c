@@ -151,13 +151,14 @@ static bool is_string(const Artifact *a, uint32_t str)
 
 static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
 {
-    const bool sane = d->temperature >= 0 && d->top_p >= 0 && d->min_p >= 0 && d->repetition > 0 &&
-                      isfinite(d->temperature) && isfinite(d->top_p) && isfinite(d->min_p) && isfinite(d->repetition) &&
+    const bool sane = d->temperature >= 0 && d->top_p >= 0 && d->min_p >= 0 && d->typical_p >= 0 && d->repetition > 0 &&
+                      d->diversity >= 0 && isfinite(d->temperature) && isfinite(d->top_p) && isfinite(d->min_p) &&
+                      isfinite(d->typical_p) && isfinite(d->repetition) && isfinite(d->diversity) &&
                       isfinite(d->presence) && isfinite(d->frequency);
 
     if (!sane || d->top_k < 0 || d->max_top_k < 0 || d->window < 0 || d->ngram < 0 || d->min_new < 0 ||
         d->max_new < 0 || d->beams < 0 || !isfinite(d->length_penalty) || d->early_stopping < FTX_EARLY_FALSE ||
-        d->early_stopping > FTX_EARLY_NEVER || d->n_best < 0)
+        d->early_stopping > FTX_EARLY_NEVER || d->n_best < 0 || d->beam_groups < 0 || d->samples < 0)
         return ftx_fail(err, FTX_EFORMAT, "its decoding defaults are out of range");
     return FTX_OK;
 }

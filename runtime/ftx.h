@@ -156,6 +156,7 @@ typedef struct FtxRequest {
     int top_k;                                 /* 0: off */
     float top_p;                               /* 1: off */
     float min_p;                               /* 0: off */
+    float typical_p;                           /* locally typical sampling; 0, 1: off */
     float repetition_penalty;                  /* 1: off; over the last repetition_window tokens, prompt too */
     int repetition_window;                     /* 0: the whole context */
     float presence_penalty, frequency_penalty; /* 0: off; over generated tokens */

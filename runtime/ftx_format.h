@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 2 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 3 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -72,7 +72,11 @@ typedef struct FtxDecode { /* 96 bytes */
     int32_t early_stopping;         /* FtxEarly */
     int32_t n_best;                 /* hypotheses given out; 0: 1 */
     int32_t forced_bos, forced_eos; /* the first new token, and the last where the limit is met; -1: none */
-    int32_t reserved[6];
+    float typical_p;                /* 1: off */
+    float diversity;                /* of beam groups */
+    int32_t beam_groups;            /* 0, 1: none */
+    int32_t samples;                /* sequences from one prompt; 0: 1 */
+    int32_t reserved[2];
 } FtxDecode;
 
 /* When a beam search ends: at the first `beams` hypotheses; when no running one can become better at

@@ -15,6 +15,7 @@ FtxRequest ftx_request_default(const FtxModel *model)
         .top_k = d->top_k,
         .top_p = d->top_p > 0.0f ? d->top_p : 1.0f,
         .min_p = d->min_p,
+        .typical_p = d->typical_p > 0.0f ? d->typical_p : 1.0f,
         .repetition_penalty = d->repetition > 0.0f ? d->repetition : 1.0f,
         .repetition_window = d->window,
         .presence_penalty = d->presence,
@@ -54,6 +55,7 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
         {"temperature", q->temperature, 0.0f, 1e6f},
         {"top_p", q->top_p, 0.0f, 1.0f},
         {"min_p", q->min_p, 0.0f, 1.0f},
+        {"typical_p", q->typical_p, 0.0f, 1.0f},
         {"repetition_penalty", q->repetition_penalty, 1e-6f, 1e6f},
         {"presence_penalty", q->presence_penalty, -1e6f, 1e6f},
         {"frequency_penalty", q->frequency_penalty, -1e6f, 1e6f},
@@ -102,6 +104,7 @@ static void fill_params(Request *r, const FtxRequest *q)
         .seed_low = (unsigned)q->seed,
         .seed_high = (unsigned)(q->seed >> 32),
         .simple = is_simple(q) && r->params.n_bias == 0,
+        .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
     };
 }
 

@@ -12,8 +12,10 @@ static void show_decode(const FtxDecode *d, FILE *out)
     if (d->temperature <= 0)
         fprintf(out, "greedy");
     else
-        fprintf(out, "temperature %g, top_k %d, top_p %g, min_p %g", (double)d->temperature, d->top_k, (double)d->top_p,
-                (double)d->min_p);
+        fprintf(out, "temperature %g, top_k %d, top_p %g, min_p %g, typical_p %g", (double)d->temperature, d->top_k,
+                (double)d->top_p, (double)d->min_p, (double)d->typical_p);
+    if (d->samples > 1)
+        fprintf(out, ", %d samples", d->samples);
     fprintf(out,
             " (top_k at most %d)\n               repetition %g over %s%.0d, presence %g, frequency %g, no_repeat_ngram "
             "%d\n",
@@ -29,6 +31,8 @@ static void show_beams(const FtxFacts *f, FILE *out)
         fprintf(out, "  beams        %d of at most %u, length penalty %g, early stopping %s, %d best\n",
                 f->decode.beams, f->beams, (double)f->decode.length_penalty, early[f->decode.early_stopping],
                 f->decode.n_best);
+    if (f->beams > 1 && f->decode.beam_groups > 1)
+        fprintf(out, "               %d diverse groups, rate %g\n", f->decode.beam_groups, (double)f->decode.diversity);
 }
 
 static void show_model(const Artifact *a, const char *path, FILE *out)

@@ -165,6 +165,27 @@ static void read_beams(lua_State *L, int t, FtxDecode *c)
         lua_pushinteger(L, c->n_best);
         field_refuse(L, "decode.n_best", lua_pushfstring(L, "at most decode.width (%I)", (lua_Integer)width), -2);
     }
+    c->diversity = (float)field_number(L, t, "decode.diversity_rate");
+    c->beam_groups = (int32_t)field_count(L, t, "decode.beam_groups");
+    if (width % c->beam_groups) {
+        lua_pushinteger(L, c->beam_groups);
+        field_refuse(L, "decode.beam_groups",
+                     lua_pushfstring(L, "a divisor of decode.width (%I): groups are of one size", (lua_Integer)width),
+                     -2);
+    }
+}
+
+/* Sequences from one prompt: drawn, each with a row and a slot of its own. */
+static void read_samples(lua_State *L, int t, FtxDecode *c)
+{
+    const int64_t sequences = reader_of(L)->graph->limits.sequences;
+
+    c->samples = (int32_t)field_count(L, t, "decode.samples");
+    if (c->samples > sequences) {
+        lua_pushinteger(L, c->samples);
+        field_refuse(L, "decode.samples", lua_pushfstring(L, "at most limits.sequences (%I)", (lua_Integer)sequences),
+                     -2);
+    }
 }
 
 static void read_decode(lua_State *L, int t)
@@ -182,6 +203,8 @@ static void read_decode(lua_State *L, int t)
     c->top_k = (int32_t)field_count(L, t, "decode.top_k");
     c->top_p = (float)field_number(L, t, "decode.top_p");
     c->min_p = (float)field_number(L, t, "decode.min_p");
+    c->typical_p = (float)field_number(L, t, "decode.typical_p");
+    read_samples(L, t, c);
     c->repetition = (float)field_number(L, t, "decode.repetition_penalty");
     c->window = (int32_t)field_count(L, t, "decode.repetition_window");
     c->presence = (float)field_number(L, t, "decode.presence_penalty");
@@ -519,6 +542,16 @@ static int ftx_model(lua_State *L)
 
 /* --- decode --------------------------------------------------------------------------------------------- */
 
+static bool is_of_draws(const char *key)
+{
+    static const char *const keys[] = {"temperature", "top_p", "top_k", "min_p", "typical_p", "samples"};
+
+    for (size_t i = 0; i < LEN(keys); i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
 static int strategy(lua_State *L, const char *name)
 {
     Arena *a = sandbox_of(L)->keep;
@@ -537,8 +570,7 @@ static int strategy(lua_State *L, const char *name)
         if (!field_exists(path))
             return sandbox_fail(L, "ftx.%s: there is no field '%s'; the fields are: %s", name, sandbox_text(L, -2),
                                 fields_names(a, "decode."));
-        if (strcmp(name, "sample") != 0 && (strcmp(key, "temperature") == 0 || strcmp(key, "top_p") == 0 ||
-                                            strcmp(key, "top_k") == 0 || strcmp(key, "min_p") == 0))
+        if (strcmp(name, "sample") != 0 && is_of_draws(key))
             return sandbox_fail(L, "ftx.%s takes the most likely %s: %s means nothing there; ftx.sample has it", name,
                                 strcmp(name, "greedy") == 0 ? "token" : "texts", key);
     }

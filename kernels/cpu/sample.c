@@ -4,7 +4,8 @@
  * In the order of Hugging Face's generate: logit bias, repetition penalty, presence and frequency
  * penalty, no-repeat n-gram, end ids banned before the least length; greedy stops here and takes
  * the largest. Then temperature, top-k (ties at the k-th place stay), top-p (an id stays while
- * the mass before it, larger values and lower ids first, is less than p), min-p. The draw takes
+ * the mass before it, larger values and lower ids first, is less than p), min-p, typical (what is nearest
+ * to the entropy; all that are as far off as the last stay). The draw takes
  * the first id whose cumulative mass, in ascending id order, passes u; u are 24 bits of
  * Philox4x32-10 keyed by the request's seed, counted by (position of the new token, sample).
  *
@@ -102,9 +103,10 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
 
 /* The largest key such that the values from it up weigh at least `want`, among those that stay:
  * key by key from the top, weights 1 (top-k) or exp(z - max) (top-p). `above` gets the
- * weight strictly above the key. If all together weigh less, what stays is unchanged. */
-static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, float max, int mass, double want,
-                                  double *above)
+ * weight strictly above the key. If all together weigh less, what stays is unchanged. mean: by nearness
+ * to it, as -|z - mean|, in place of z; NULL: by z. */
+static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, float max, int mass,
+                                  const float *mean, double want, double *above)
 {
     static const int shift[SAMPLE_LEVELS] = {21, 10, 0}, bits[SAMPLE_LEVELS] = {11, 11, 10};
     uint32_t prefix = 0;
@@ -118,7 +120,7 @@ static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *k
 
         memset(weight, 0, sizeof weight);
         SAMPLE_EACH(z, V, kept->value, max, i, f, m, {
-            const uint32_t key = sample_key(f);
+            const uint32_t key = sample_key(mean ? -__builtin_fabsf(f - *mean) : f);
 
             if (key == kept->key && ties++ >= kept->ties)
                 continue;
@@ -156,7 +158,7 @@ static float AT(sample_bound)(const float *z, int64_t V, int64_t k)
     const SampleKept all = {.key = 0, .value = -__builtin_inff(), .ties = groups};
     double above;
 
-    return sample_value(AT(sample_select)(best, groups, &all, 0.0f, 0, (double)k, &above));
+    return sample_value(AT(sample_select)(best, groups, &all, 0.0f, 0, NULL, (double)k, &above));
 }
 
 /* top-k, top-p and min-p over z, which temperature has divided already. */
@@ -170,7 +172,7 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
 
         bound.value = AT(sample_bound)(z, V, p->top_k);
         bound.key = sample_key(bound.value);
-        kept.key = AT(sample_select)(z, V, &bound, max, 0, p->top_k, &above);
+        kept.key = AT(sample_select)(z, V, &bound, max, 0, NULL, p->top_k, &above);
         kept.value = sample_value(kept.key);
     }
     if (p->top_p < 1.0f) {
@@ -179,7 +181,7 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
         SAMPLE_EACH(z, V, kept.value, max, i, f, mass, total += mass;)
 
         const double want = (double)p->top_p * total;
-        const uint32_t key = AT(sample_select)(z, V, &kept, max, 1, want, &above);
+        const uint32_t key = AT(sample_select)(z, V, &kept, max, 1, NULL, want, &above);
         const float value = sample_value(key);
         const double each = (double)vexp(vset(value - max))[0];
 
@@ -202,6 +204,32 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
     return kept;
 }
 
+/* Locally typical: of what stays the ids whose surprise is nearest to its entropy, as many as weigh
+ * `share` of it. -log p - H is the mean of z less z, so nearness is that to the mean. What goes becomes
+ * -inf: what stays is no longer all above a threshold. */
+static SampleKept AT(sample_typical)(float share, float *z, int64_t V, const SampleKept *kept, float max)
+{
+    const SampleKept all = {.key = sample_key(-__builtin_inff()), .value = -__builtin_inff(), .ties = V};
+    double total = 0.0, sum = 0.0, above;
+    int64_t ties = 0;
+
+    for (int64_t i = 0; i < V; i++)
+        if (z[i] < kept->value || (z[i] == kept->value && ties++ >= kept->ties))
+            z[i] = -__builtin_inff();
+    SAMPLE_EACH(z, V, kept->value, max, i, f, mass, {
+        total += mass;
+        sum += mass > 0.0 ? mass * ((double)f - (double)max) : 0.0;
+    })
+
+    const float mean = (float)((double)max + sum / total);
+    const float far = -sample_value(AT(sample_select)(z, V, &all, max, 1, &mean, (double)share * total, &above));
+
+    for (int64_t i = 0; i < V; i++)
+        if (__builtin_fabsf(z[i] - mean) > far)
+            z[i] = -__builtin_inff();
+    return all;
+}
+
 /* Processed logits of a row in z, and what stays of them. Returns their maximum. */
 static float AT(sample_process)(const SampleRow *r, SampleKept *kept)
 {
@@ -216,10 +244,13 @@ static float AT(sample_process)(const SampleRow *r, SampleKept *kept)
 
     const float max = AT(sample_max)(r->z, r->V, &where);
 
-    if (p->temperature > 0.0f)
+    if (p->temperature > 0.0f) {
         *kept = AT(sample_keep)(p, r->z, r->V, max);
-    else
+        if (p->typical_p > 0.0f)
+            *kept = AT(sample_typical)(p->typical_p, r->z, r->V, kept, max);
+    } else {
         *kept = (SampleKept){.key = sample_key(max), .value = max, .ties = 1};
+    }
     return max;
 }
 

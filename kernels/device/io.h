@@ -55,8 +55,10 @@ typedef struct FtxParams {
     int n_ends;                /* of $ends[row] */
     int n_bias;                /* of $bias[row] */
     unsigned seed_low, seed_high;
-    int sample; /* index of this sample among those of one request */
-    int simple; /* 1: greedy without any processor */
+    int sample;      /* index of this sample among those of one request */
+    int simple;      /* 1: greedy without any processor */
+    float typical_p; /* 0: off */
+    int reserved[3];
 } FtxParams;
 
 /* $bias [S][limits.logit_bias] */
@@ -86,8 +88,9 @@ typedef struct FtxBeam {
     float length_penalty;
     int early;                  /* FtxEarly */
     int forced_bos, forced_eos; /* the first new token, and the last where the limit is met; -1: any */
-    int emit; /* 1: this step's logits are expanded. FtxRow.emit is 0 then: `sample` leaves the row alone */
-    int reserved[2];
+    int emit;        /* 1: this step's logits are expanded. FtxRow.emit is 0 then: `sample` leaves the row alone */
+    int groups;      /* diverse groups of width / groups lanes each, one after another; 0, 1: one */
+    float diversity; /* what an id loses for each lane of an earlier group that takes it in this step */
 } FtxBeam;
 
 /* $lanes [slots]: what a lane is between two steps, and the hypothesis that stands in its slot: which

@@ -1,4 +1,4 @@
-// draw.cuh - one token of a row by top-k, top-p, min-p and a uniform number, exactly.
+// draw.cuh - one token of a row by top-k, top-p, min-p, typical and a uniform number, exactly.
 //
 // The row stands in global memory after all processors; tiles of TILE values have their greatest
 // value and their sum of exp(x - greatest) known. Tokens are ordered by place: value descending, then
@@ -12,6 +12,8 @@
 //          not below it (want to a few times want values) is sorted in shared memory.
 //   whole  a histogram of counts and weights over distances from the top; then the bin that holds
 //          the border is sorted, or, if it holds too many, split by key digits to one value.
+//   typical, after few or whole: of what these keep the values nearest to their mean, no prefix of the
+//          order; their reach is found by key digits, too.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -481,9 +483,9 @@ template <class K> struct Draw {
     static DEVICE int top_k(const FtxParams &p) { return p.top_k > 0 && p.top_k < K::V ? p.top_k : 0; }
     static DEVICE double share(const FtxParams &p) { return p.top_p > 0.0f ? (double)p.top_p : 0.0; }
 
-    // From a list of `want` values or some more; -1 if it does not hold all that is kept. What is needed
-    // later is read from shared memory again, not kept in registers.
-    DEVICE int from_list(const FtxParams &p, int want) const
+    // How many of a list of `want` values or some more are kept; -1 if it does not hold them all. What is
+    // needed later is read from shared memory again, not kept in registers.
+    DEVICE int keep_of_list(const FtxParams &p, int want) const
     {
         if (!collect(tile_bound(want)))
             return -1;
@@ -504,20 +506,61 @@ template <class K> struct Draw {
         }
         if (p.min_p > 0.0f)
             n = most(1, count(n, [&](int i) { return ratio(place_value(room.list[i]), top) >= p.min_p; }));
-        return draw_list(n, room.random);
+        return n;
+    }
+
+    // Locally typical (kernels/ref/tail.c says it plainly) among the places at or above `bound` that weigh
+    // min_p. The surprise at x less the entropy is the mean of values less x, so what is near the mean
+    // stays: as many as weigh typical_p of all, and all that are as far off as the last.
+    DEVICE int draw_typical(const FtxParams &p, u64 bound) const
+    {
+        const float least_ratio = p.min_p;
+        const auto stays = [=](float x, int id) { return place_of(x, id) >= bound && ratio(x, top) >= least_ratio; };
+        u64 mass = 0, depth = 0, all, sum;
+        each<4>(bound, [&](float x, int id) {
+            const float r = ratio(x, top);
+            if (stays(x, id) && r > 0.0f) {
+                mass += weight(x, top);
+                depth += (u64)(r * (top - x) * (float)(1ull << WEIGHT_BITS));
+            }
+        });
+        block_before<THREADS>(mass, room.partial, &all);
+        block_before<THREADS>(depth, room.partial, &sum);
+        const float mean = (float)((double)top - (double)sum / (double)all);
+        u64 aim = (u64)((double)all * (double)p.typical_p), above;
+        u32 inside, reach = 0;
+        aim = aim ? aim : 1;
+#pragma unroll 1
+        for (int shift = 21; shift >= 0; shift = shift == 21 ? 10 : shift - 10) { // bits 31..21, 20..10, 9..0
+            const int bits = shift ? 11 : 10;
+            const int digit = border_bin(true, aim, bound, &above, &inside, [&](float x, int id) {
+                const u32 far = __float_as_uint(fabsf(x - mean));
+                if (!stays(x, id) || (u64)(far ^ reach) >> (shift + bits))
+                    return -1;
+                return (int)(far >> shift & ((1u << bits) - 1));
+            });
+            aim -= above;
+            reach |= (u32)digit << shift;
+        }
+        return nth_id(0, room.random, [=](float x, int id) {
+            return stays(x, id) && __float_as_uint(fabsf(x - mean)) <= reach ? weight(x, top) : 0ull;
+        });
     }
 
     // The whole block.
     DEVICE int token(const FtxParams &p) const
     {
+        const bool typical = p.typical_p > 0.0f;
         if (!top_k(p) && p.top_p >= 1.0f && p.min_p <= 0.0f)
-            return draw_all(room.random);
+            return typical ? draw_typical(p, 0) : draw_all(room.random);
         // Without top-k it is a guess how much is needed: a short list first, then a long one.
 #pragma unroll 1
         for (int want = top_k(p) ? top_k(p) : 64;; want = 256) {
-            const int id = from_list(p, want);
-            if (id >= 0)
-                return id;
+            const int n = keep_of_list(p, want);
+            if (n > 0 && typical)
+                return draw_typical(p, room.list[n - 1]);
+            if (n > 0)
+                return draw_list(n, room.random);
             if (top_k(p) || want == 256)
                 break;
         }
@@ -528,6 +571,8 @@ template <class K> struct Draw {
             const u64 mass = (u64)((double)total(bound) * share(p));
             bound = border(true, mass ? mass : 1, bound);
         }
+        if (typical)
+            return draw_typical(p, bound);
         const float least_ratio = p.min_p;
         return nth_id(0, room.random, [=](float x, int id) {
             return place_of(x, id) >= bound && ratio(x, top) >= least_ratio ? weight(x, top) : 0ull;

@@ -96,6 +96,57 @@ static int before(const void *a, const void *b)
     return i < j ? -1 : 1;
 }
 
+static void scale(double *p, int V)
+{
+    double total = 0.0;
+
+    for (int i = 0; i < V; i++)
+        total += p[i];
+    for (int i = 0; i < V; i++)
+        p[i] /= total;
+}
+
+/* How much the surprise at an id of probability p is off the entropy. */
+static double sort_entropy;
+
+static double off(double p)
+{
+    return p > 0.0 ? fabs(-log(p) - sort_entropy) : INFINITY;
+}
+
+/* Ids by that, smaller first, then by id. */
+static int nearer(const void *a, const void *b)
+{
+    const int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
+    const double x = off(sort_values[i]), y = off(sort_values[j]);
+
+    if (x != y)
+        return x < y ? -1 : 1;
+    return i < j ? -1 : 1;
+}
+
+/* Locally typical sampling, Meister et al. 2022, as transformers' TypicalLogitsWarper: of the ids in the
+ * order of |-log p - H| as many as weigh `mass`, and all that are as far off as the last. p adds up to 1. */
+static void keep_typical(double *p, int V, double mass, int32_t *order)
+{
+    double sum = 0.0, limit = 0.0;
+
+    sort_entropy = 0.0;
+    for (int i = 0; i < V; i++) {
+        sort_entropy -= p[i] > 0.0 ? p[i] * log(p[i]) : 0.0;
+        order[i] = i;
+    }
+    sort_values = p;
+    qsort(order, (size_t)V, sizeof *order, nearer);
+    for (int i = 0; i < V && (i == 0 || sum < mass); i++) {
+        sum += p[order[i]];
+        limit = off(p[order[i]]);
+    }
+    for (int i = 0; i < V; i++)
+        if (off(p[i]) > limit)
+            p[i] = 0.0;
+}
+
 void ref_probabilities(const RefRow *r, const float *logits, int V, double *p, int32_t *order)
 {
     const FtxParams *set = r->params;
@@ -140,11 +191,11 @@ void ref_probabilities(const RefRow *r, const float *logits, int V, double *p, i
         for (int i = 0; i < kept; i++)
             if (p[order[i]] < (double)set->min_p)
                 p[order[i]] = 0.0;
-    total = 0.0;
-    for (int i = 0; i < V; i++)
-        total += p[i];
-    for (int i = 0; i < V; i++)
-        p[i] /= total;
+    scale(p, V);
+    if (set->typical_p > 0.0f && set->typical_p < 1.0f) {
+        keep_typical(p, V, (double)set->typical_p, order);
+        scale(p, V);
+    }
 }
 
 int ref_draw(const double *p, int V, double u)

@@ -3,6 +3,7 @@
 local ftx = require "ftx"
 local hf = require "lib.hf"
 
+local SEQUENCES = 16 -- limits.sequences
 local MAX_CONTEXT = 4096 -- memory for more is asked for with -D limits.context=
 
 local function architecture(config)
@@ -61,8 +62,6 @@ end
 -- Hugging Face's defaults: no sampling unless do_sample, and then the 50 best. With a source, lengths
 -- count the first token, which is given.
 local function decode(file, seq2seq, vocab)
-  file:only("num_beam_groups", "1", 1)
-  file:only("typical_p", "1", 1.0)
   file:only("epsilon_cutoff", "0", 0.0)
   file:only("eta_cutoff", "0", 0.0)
   file:only("penalty_alpha", "0", 0.0)
@@ -98,17 +97,27 @@ local function decode(file, seq2seq, vocab)
     d.width = width
     d.length_penalty = file:number("length_penalty", -100, 100, 1.0)
     d.n_best = file:count("num_return_sequences", 1, width, 1)
+    d.beam_groups = file:count("num_beam_groups", 1, width, 1)
+    d.diversity_rate = file:number("diversity_penalty", 0, 1e6, 0.0)
+    if width % d.beam_groups ~= 0 then
+      file:refuse("num_beam_groups", "a divisor of num_beams, " .. width)
+    end
     d.early_stopping = file:get("early_stopping", false, "true, false or \"never\"", function(v)
       return type(v) == "boolean" or v == "never"
     end)
     return ftx.beam(d)
   end
-  file:only("num_return_sequences", "1", 1)
-  if not file:flag("do_sample", false) then return ftx.greedy(d) end
+  file:only("num_beam_groups", "1", 1)
+  if not file:flag("do_sample", false) then
+    file:only("num_return_sequences", "1", 1)
+    return ftx.greedy(d)
+  end
+  d.samples = file:count("num_return_sequences", 1, SEQUENCES, 1)
   d.temperature = file:number("temperature", 0, 100, 1.0)
   d.top_k = file:count("top_k", 0, 1024, 50)
   d.top_p = file:number("top_p", 0, 1, 1.0)
   d.min_p = file:number("min_p", 0, 1, 0.0)
+  d.typical_p = file:number("typical_p", 0, 1, 1.0)
   return ftx.sample(d)
 end
 
@@ -138,7 +147,7 @@ return function(checkout)
     bos = bos,
     eos = ends(generation, vocab),
     precision = { weights = config:word(config:value("dtype") and "dtype" or "torch_dtype", types, "float32") },
-    limits = { sequences = 16, context = context, tokens = math.max(512, (seq2seq or model.encoder) and context or 0) },
+    limits = { sequences = SEQUENCES, context = context, tokens = math.max(512, (seq2seq or model.encoder) and context or 0) },
     start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
     pad = id("pad_token_id"),
     banned = seq2seq and banned(generation, vocab) or nil,

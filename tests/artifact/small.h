@@ -97,7 +97,7 @@ static inline void small_plan(Small *s, int which)
     p->head.lower_bound = 4096;
     small_named(&p->head, &s->spec, FTX_NAMED_step, FTX_SPACE_IO, 64);
     small_named(&p->head, &s->spec, FTX_NAMED_rows, FTX_SPACE_IO, sizeof(FtxRow) * S);
-    small_named(&p->head, &s->spec, FTX_NAMED_params, FTX_SPACE_IO, 64 * S);
+    small_named(&p->head, &s->spec, FTX_NAMED_params, FTX_SPACE_IO, sizeof(FtxParams) * S);
     small_named(&p->head, &s->spec, FTX_NAMED_ends, FTX_SPACE_IO, 4 * S * (uint64_t)l->end_ids);
     small_named(&p->head, &s->spec, FTX_NAMED_bias, FTX_SPACE_IO, 8 * S * (uint64_t)l->logit_bias);
     small_named(&p->head, &s->spec, FTX_NAMED_token, FTX_SPACE_IO, 16 * (uint64_t)l->tokens);

@@ -114,7 +114,7 @@ static void combinations(void **state)
 
     (void)state;
     for (int level = 0; level < LEVELS; level++)
-        for (int set = 0; set < 1 << 10; set++) {
+        for (int set = 0; set < 1 << 11; set++) {
             const int V = vocabularies[set * 7 % 11 % 4];
             Tail t = new_tail(V, set % 3 == 0);
             FtxParams *p = &t.params;
@@ -145,6 +145,8 @@ static void combinations(void **state)
                 p->top_p = 0.5f + 0.49f * fabsf(random_float());
             if (set & 512)
                 p->min_p = 0.05f;
+            if (set & 1024)
+                p->typical_p = 0.2f + 0.7f * fabsf(random_float());
             if (set % 17 == 0)
                 p->temperature = 0.0f;
             snprintf(what, sizeof what, "set %#x V=%d", set, V);
@@ -166,6 +168,7 @@ static void vocabularies(void **state)
 
                 t.params.top_k = top_k;
                 t.params.top_p = top_k % 2 ? 1.0f : 0.9f;
+                t.params.typical_p = i % 2 ? 0.9f : 0.0f;
                 snprintf(what, sizeof what, "V=%d top_k=%d", sizes[i], top_k);
                 check(level, &t, what);
                 free(t.logits);
@@ -192,8 +195,40 @@ static void corners(void **state)
                 check(level, &t, "corner");
                 t.params.top_p = 1e-9f; /* the best one stays */
                 check(level, &t, "corner, tiny top_p");
+                t.params.top_p = 1.0f;
+                t.params.min_p = 0.0f;
+                t.params.typical_p = 0.5f; /* equal values stay or go together */
+                check(level, &t, "corner, typical");
+                t.params.typical_p = 1e-9f;
+                check(level, &t, "corner, tiny typical");
                 free(t.logits);
             }
+}
+
+/* What transformers' own tests of TypicalLogitsWarper expect. */
+static void typical(void **state)
+{
+    static const struct {
+        float p[4], share, want[4];
+    } rows[] = {
+        {{0.97f, 0.01f, 0.01f, 0.01f}, 0.5f, {1.0f, 0.0f, 0.0f, 0.0f}},
+        {{0.4f, 0.2f, 0.2f, 0.2f}, 0.5f, {0.0f, 1.0f / 3, 1.0f / 3, 1.0f / 3}},
+    };
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < 2; i++) {
+            Tail t = new_tail(4, 0);
+            float probs[4];
+
+            for (int k = 0; k < 4; k++)
+                t.logits[k] = logf(rows[i].p[k]);
+            t.params.typical_p = rows[i].share;
+            run("sample_probs", level, &t, probs);
+            for (int k = 0; k < 4; k++)
+                assert_true(fabsf(probs[k] - rows[i].want[k]) < 1e-6f);
+            free(t.logits);
+        }
 }
 
 static void simple_rows(void **state)
@@ -263,26 +298,22 @@ static void philox(void **state)
 }
 
 /* 100,000 tokens at successive positions of one seed follow the distribution: chi-square. */
-static void distribution(void **state)
+static void check_draws(Tail *tail)
 {
     enum { V = 300, DRAWS = 100000 };
-    Tail t = new_tail(V, 0);
-    const RefRow r = ref_row(&t);
+    const RefRow r = ref_row(tail);
     double p[V], chi = 0.0;
     int32_t order[V];
     int counts[V] = {0}, cells = 0, degrees;
 
-    (void)state;
-    t.params.temperature = 0.8f;
-    t.params.top_k = 40;
-    t.params.top_p = 0.95f;
+    assert_int_equal(tail->V, V);
     for (int i = 0; i < DRAWS; i++) {
-        t.row.kv_len = i; /* nothing here looks at the history */
-        t.row.limit = DRAWS + 1;
-        counts[run("sample", LEVELS - 1, &t, NULL).y]++;
+        tail->row.kv_len = i; /* nothing here looks at the history */
+        tail->row.limit = DRAWS + 1;
+        counts[run("sample", LEVELS - 1, tail, NULL).y]++;
     }
-    t.row.kv_len = t.row.prompt;
-    ref_probabilities(&r, t.logits, V, p, order);
+    tail->row.kv_len = tail->row.prompt;
+    ref_probabilities(&r, tail->logits, V, p, order);
     for (int i = 0; i < V; i++) {
         if (p[i] == 0.0)
             assert_int_equal(counts[i], 0);
@@ -293,9 +324,20 @@ static void distribution(void **state)
     /* Wilson-Hilferty: above this once in a million fair runs. */
     const double z = cbrt(chi / degrees) * sqrt(4.5 * degrees) - (1 - 2.0 / (9 * degrees)) * sqrt(4.5 * degrees);
     assert_true(cells > 5 && z < 4.75);
+}
+
+static void distribution(void **state)
+{
+    Tail t = new_tail(300, 0);
+    int same = 0;
+
+    (void)state;
+    t.params.temperature = 0.8f;
+    t.params.top_k = 40;
+    t.params.top_p = 0.95f;
+    check_draws(&t);
 
     /* The sample's index and the seed matter. */
-    int same = 0;
     for (int i = 0; i < 100; i++) {
         t.row.kv_len = i;
         t.params.sample = 0;
@@ -304,6 +346,11 @@ static void distribution(void **state)
         same += run("sample", LEVELS - 1, &t, NULL).y == a;
     }
     assert_true(same < 60);
+    t.params.temperature = 1.5f;
+    t.params.top_k = 0;
+    t.params.top_p = 1.0f;
+    t.params.typical_p = 0.7f;
+    check_draws(&t);
     free(t.logits);
 }
 
@@ -422,9 +469,9 @@ static void golden(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox),  cmocka_unit_test(combinations), cmocka_unit_test(vocabularies),
-        cmocka_unit_test(corners), cmocka_unit_test(simple_rows),  cmocka_unit_test(distribution),
-        cmocka_unit_test(golden),
+        cmocka_unit_test(philox),       cmocka_unit_test(combinations), cmocka_unit_test(vocabularies),
+        cmocka_unit_test(corners),      cmocka_unit_test(typical),      cmocka_unit_test(simple_rows),
+        cmocka_unit_test(distribution), cmocka_unit_test(golden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

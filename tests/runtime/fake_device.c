@@ -67,7 +67,7 @@ static void fake_plan(FakeArtifact *f)
     const uint64_t bytes[FTX_NAMED_COUNT] = {
         [FTX_NAMED_step] = 64,
         [FTX_NAMED_rows] = sizeof(FtxRow) * S,
-        [FTX_NAMED_params] = 64 * S,
+        [FTX_NAMED_params] = sizeof(FtxParams) * S,
         [FTX_NAMED_ends] = 4 * S * a->end_ids,
         [FTX_NAMED_bias] = 8 * S * a->logit_bias,
         [FTX_NAMED_token] = 16 * T,

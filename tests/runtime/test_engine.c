@@ -537,6 +537,7 @@ static void test_refused(void **state)
     REFUSED(FTX_EINVAL, "temperature", q.temperature = nan[0]);
     REFUSED(FTX_EINVAL, "top_p: expected 0 to 1, found 1.5", q.top_p = 1.5f);
     REFUSED(FTX_EINVAL, "min_p", q.min_p = -0.1f);
+    REFUSED(FTX_EINVAL, "typical_p", q.typical_p = 1.5f);
     REFUSED(FTX_EINVAL, "repetition_penalty", q.repetition_penalty = 0.0f);
     REFUSED(FTX_EINVAL, "top_k: expected 0 to 10, found 11", q.top_k = 11);
     REFUSED(FTX_EINVAL, "no_repeat_ngram", q.no_repeat_ngram = -1);
