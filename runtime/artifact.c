@@ -187,6 +187,9 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
         {"positions", f->positions, 0},
         {"pooled", f->pooled, 0},
         {"types", f->types, 0},
+        {"input", f->input, 0},
+        {"labels", f->n_labels, 0},
+        {"scoring", f->scoring, 0},
         {"beams", f->beams, 0},
         {"source_context", f->source_context, f->kind == FTX_MODEL_SEQ2SEQ},
         {"source_vocab", f->source_vocab, f->kind == FTX_MODEL_SEQ2SEQ},
@@ -223,7 +226,11 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
         return ftx_fail(err, FTX_EFORMAT,
                         "its kind %u, source_context %u, pooled %u and start id %d do not belong together", f->kind,
                         f->source_context, f->pooled, f->start);
-    if (!is_string(a, f->name) || !is_string(a, f->sidecar))
+    if ((!encoder && (f->input || f->n_labels)) || (f->n_labels && f->n_labels != f->pooled) ||
+        f->scoring > FTX_SCORING_SOFTMAX)
+        return ftx_fail(err, FTX_EFORMAT, "its input of %u, %u labels and scoring %u do not belong to a vector of %u",
+                        f->input, f->n_labels, f->scoring, f->pooled);
+    if (!is_string(a, f->name) || !is_string(a, f->sidecar) || !is_string(a, f->labels))
         return ftx_fail(err, FTX_EFORMAT, "its names are not inside the strings");
     if (f->weight_bytes > MAX_SPACE)
         return ftx_fail(err, FTX_EFORMAT, "its weights would be %" PRIu64 " bytes", f->weight_bytes);
@@ -315,7 +322,7 @@ static FtxStatus check_weights(Artifact *a, const char *path, FtxError *err)
 /* The names that the sizes in named.def are made of. */
 typedef struct Sizes {
     const FtxFacts *facts;
-    uint32_t kv_type;
+    uint32_t kv_type, compute_type;
 } Sizes;
 
 static bool size_name(void *user, const char *name, ExprKind *kind, int64_t *value)
@@ -344,6 +351,7 @@ static bool size_name(void *user, const char *name, ExprKind *kind, int64_t *val
         {"SRC", f->source_context},
         {"BEAMS", f->beams > 1 ? f->beams : 0},
         {"KV", (int64_t)dtype_size((DType)s->kv_type)},
+        {"IN", f->input * (int64_t)dtype_size((DType)s->compute_type)},
     };
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -365,7 +373,7 @@ static FtxStatus check_named(const Artifact *a, const FtxPlan *p, FtxError *err)
 #include "named.def"
 #undef NAMED
     };
-    Sizes sizes = {a->facts, p->kv_type};
+    Sizes sizes = {a->facts, p->kv_type, p->compute_type};
 
     for (size_t i = 0; i < FTX_NAMED_COUNT; i++) {
         Expr e;
@@ -482,7 +490,7 @@ static FtxStatus check_operand(const ArtifactPlan *p, const FtxOperand *o, FtxEr
 
 static FtxStatus check_program(const ArtifactPlan *p, const FtxProgram *g, FtxError *err)
 {
-    if (g->kind < FTX_PROG_STEP || g->kind > FTX_PROG_ENCODE)
+    if (g->kind < FTX_PROG_STEP || g->kind > FTX_PROG_HIDDEN)
         return ftx_fail(err, FTX_EFORMAT, "its kind is %u", g->kind);
     if (!inside(g->first_launch, g->n_launches, p->n_launches))
         return ftx_fail(err, FTX_EFORMAT, "its launches %u..+%u are not there", g->first_launch, g->n_launches);

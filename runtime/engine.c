@@ -72,6 +72,7 @@ static FtxStatus check_programs(const FtxEngine *e, FtxError *err)
             return ftx_fail(err, FTX_EFORMAT, "plan: named buffer %d stands at %llu, no multiple of 16", i,
                             (unsigned long long)e->plan->named[i]);
     if ((e->facts->kind != FTX_MODEL_DECODER && !schedule_program(&e->encode, (int)e->facts->tokens, &program)) ||
+        (e->facts->input && !schedule_program(&e->hidden, (int)e->facts->tokens, &program)) ||
         (e->facts->kind != FTX_MODEL_ENCODER && !schedule_program(&e->step, (int)e->facts->tokens, &program)))
         return ftx_fail(err, FTX_EFORMAT, "plan: no program takes a step of %u tokens", e->facts->tokens);
     return FTX_OK;
@@ -81,8 +82,9 @@ static FtxStatus check_programs(const FtxEngine *e, FtxError *err)
 static size_t prompt_bytes(const FtxEngine *e)
 {
     const size_t longest = tokenizer_token_bytes(e->model->tokenizer);
+    const FtxFacts *f = e->facts;
 
-    return (size_t)e->facts->context * (longest < 16 ? longest : 16) + 1024;
+    return (size_t)(f->context > f->source_context ? f->context : f->source_context) * (longest < 16 ? longest : 16) + 1024;
 }
 
 /* Text of a hypothesis: room for any tokens. Hardly any of it is ever touched. */

@@ -135,7 +135,7 @@ struct FtxEngine {
 
     char *io;
     FtxOut *out; /* [FTX_OUT_RING][sequences] */
-    ProgramLadder step, decode, encode;
+    ProgramLadder step, decode, encode, hidden;
     int ahead;      /* runs in flight at most */
     uint32_t slots; /* sequences that run at most */
     uint32_t pages_of_sequence;
@@ -166,7 +166,7 @@ void beams_release(FtxEngine *e, const Request *r);
 FtxStatus beams_finish(FtxEngine *e, Request *r, FtxEvent *event, FtxError *err); /* fetches hypotheses */
 
 /* schedule.c */
-void schedule_ladders(FtxEngine *e); /* e->step, e->decode, e->encode from the plan's programs */
+void schedule_ladders(FtxEngine *e); /* e->step and its like from the plan's programs */
 /* The program that takes a step of so many tokens. */
 bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program);
 size_t schedule_live_bytes(const FtxEngine *e, int tokens);        /* of IO, in a step of so many tokens */

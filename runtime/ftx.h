@@ -98,6 +98,12 @@ typedef struct FtxOptions {
 typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2SEQ } FtxModelKind;
 #endif
 
+/* What makes scores of a classifier's numbers: nothing, a sigmoid of each, or a softmax of all. */
+#ifndef FTX_SCORING
+#define FTX_SCORING
+typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOFTMAX } FtxScoring;
+#endif
+
 /* What a model is; strings live as long as the model. */
 typedef struct FtxModelInfo {
     const char *name;
@@ -109,6 +115,9 @@ typedef struct FtxModelInfo {
     FtxModelKind kind;
     int source_context;                  /* tokens of a source at most; 0: the model reads none */
     int pooled, types;                   /* of encoders: width of the vector a text (0: none), token types */
+    int input;                           /* width of hidden states in place of tokens; 0: takes none */
+    int labels;                          /* of classifiers: as many as pooled; 0: pooled is a vector */
+    FtxScoring scoring;                  /* what makes scores of a classifier's numbers */
     uint64_t weight_bytes, engine_bytes; /* on the device */
     uint64_t workspace_bytes;            /* of engine_bytes: activations and scratch, as the memory plan has them */
     bool has_tokenizer;
@@ -116,12 +125,18 @@ typedef struct FtxModelInfo {
 
 FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel **model, FtxError *err);
 void ftx_model_info(const FtxModel *model, FtxModelInfo *info);
+/* The name of a classifier's class, no terminator; NULL: there is no such class. */
+const char *ftx_model_label(const FtxModel *model, int label, size_t *bytes);
 void ftx_model_close(FtxModel *model); /* after all its engines; NULL is fine */
 
 /* Text to ids. Writes at most max ids and sets *n to the number there are (call again with more
  * room if *n > max). special: add what the tokenizer's post-processor adds (BOS). */
 FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, bool special, int32_t *ids, size_t max,
                        size_t *n, FtxError *err);
+
+/* What a text of too many tokens loses: nothing, it is refused; the longer of two its end first; always
+ * the first; or always the second. */
+typedef enum FtxTruncate { FTX_TRUNCATE_NONE, FTX_TRUNCATE_LONGEST, FTX_TRUNCATE_FIRST, FTX_TRUNCATE_SECOND } FtxTruncate;
 
 /* Ids to text, all at once; same convention for max and *n, in bytes, no terminator.
  * skip_special: leave special tokens out. */
@@ -248,17 +263,24 @@ const float *ftx_engine_logits(const FtxEngine *engine, uint64_t id);
  * n - 1 of them. No request may wait or run. */
 FtxStatus ftx_engine_score(FtxEngine *engine, const int32_t *ids, size_t n, float *logprobs, FtxError *err);
 
-/* What an encoder shall make of some texts. Zero-initialise and set what is needed; all arrays are the
- * caller's. Texts go in and vectors come out one after another (packed), or, with a stride, as a
- * batch of equal rows of which the first lengths[i] count (padded: the rest is not read, and zero in
- * `hidden`). Vectors of a text do not depend on the texts beside it. */
+/* What an encoder shall make of some texts: given as text, as token ids, or as hidden states. Zero-
+ * initialise and set what is needed; all arrays are the caller's. Texts go in and vectors come out one
+ * after another (packed), or, with a stride, as a batch of equal rows of which the first lengths[i]
+ * count (padded: the rest is not read, and zero in `hidden`). Vectors of a text do not depend on the
+ * texts beside it. */
 typedef struct FtxEncode {
     size_t count;             /* texts */
     const char *const *text;  /* [count], UTF-8 ... */
     const size_t *text_bytes; /* [count]; NULL: strlen */
+    const char *const *pair;  /* [count], where two sentences are one text: the second; NULL here or there: none */
+    const size_t *pair_bytes; /* [count]; NULL: strlen */
+    FtxTruncate truncate;     /* of texts with more than max_tokens (or stride) tokens */
+    int max_tokens;           /* of a text, with those around it; 0: the context */
     const int32_t *ids;       /* ... or token ids, taken as they are: [tokens] or [count][stride] */
     const int32_t *types;     /* their types, likewise; NULL: all 0 */
-    const int32_t *lengths;   /* [count]: ids of each text */
+    const float *input;       /* ... or what stands before the first layer, in place of embedded tokens:
+                                 [tokens][input] or [count][stride][input] of FtxModelInfo.input */
+    const int32_t *lengths;   /* [count]: ids or hidden states of each text */
     size_t stride;            /* 0: packed */
     float *hidden;            /* out: [tokens][hidden] or [count][stride][hidden]; NULL: not wanted */
     size_t hidden_rows;       /* packed: tokens that `hidden` has room for */
@@ -268,7 +290,8 @@ typedef struct FtxEncode {
                                  done; NULL: the first mistake ends the call */
 } FtxEncode;
 
-/* A text that is empty or longer than the context, or an unknown id, is refused. Allocates nothing. */
+/* A text that is too long, or an unknown id, is refused; an empty text is what the tokenizer puts around
+ * one. Allocates nothing. */
 FtxStatus ftx_engine_encode(FtxEngine *engine, const FtxEncode *job, FtxError *err);
 
 /* Time by kernel since open, for `ftxc run --profile`; profiling waits after every launch. */

@@ -93,9 +93,15 @@ typedef enum FtxEarly { FTX_EARLY_FALSE, FTX_EARLY_TRUE, FTX_EARLY_NEVER } FtxEa
 typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2SEQ } FtxModelKind;
 #endif
 
+/* What makes scores of a classifier's vector: nothing, each for itself, or all together. */
+#ifndef FTX_SCORING /* ftx.h has it, too */
+#define FTX_SCORING
+typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOFTMAX } FtxScoring;
+#endif
+
 enum { FTX_MAX_ENDS = 8, FTX_MAX_BANNED = 8 };
 
-typedef struct FtxFacts { /* 320 bytes */
+typedef struct FtxFacts { /* 328 bytes */
     uint32_t name;        /* str */
     uint32_t vocab, hidden, layers, heads, kv_heads, head_dim;
     uint32_t context, sequences, tokens, kv_block, kv_pages;
@@ -119,7 +125,11 @@ typedef struct FtxFacts { /* 320 bytes */
     uint32_t n_banned;
     int32_t banned[FTX_MAX_BANNED]; /* ids that are never sampled: bad words of one token */
     uint32_t source_vocab;          /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
-    uint32_t reserved[8];
+    uint32_t input;    /* FTX_MODEL_ENCODER: width of hidden states in place of ids; 0: takes none */
+    uint32_t n_labels; /* of a classifier, as many as `pooled`; 0: the pooled vector is none */
+    uint32_t labels;   /* str: their names, a line each */
+    uint32_t scoring;  /* FtxScoring */
+    uint32_t reserved[4];
 } FtxFacts;
 
 typedef struct FtxWeight { /* 64 bytes */
@@ -213,8 +223,9 @@ typedef enum FtxAct {
 
 /* STEP and DECODE are the decoder's: any mix of prompt chunks and single tokens, and one token of every
  * row. ENCODE takes whole texts: of an encoder it leaves $hidden (and $pooled), of a sequence-to-
- * sequence model the source's keys and values for all layers of the decoder, in $cross_k, $cross_v. */
-typedef enum FtxProgramKind { FTX_PROG_STEP = 1, FTX_PROG_DECODE, FTX_PROG_ENCODE } FtxProgramKind;
+ * sequence model the source's keys and values for all layers of the decoder, in $cross_k, $cross_v.
+ * HIDDEN is ENCODE with $input in place of what comes before the first layer. */
+typedef enum FtxProgramKind { FTX_PROG_STEP = 1, FTX_PROG_DECODE, FTX_PROG_ENCODE, FTX_PROG_HIDDEN } FtxProgramKind;
 
 typedef struct FtxProgram { /* 32 bytes */
     uint32_t kind;

@@ -229,12 +229,29 @@ void ftx_model_info(const FtxModel *m, FtxModelInfo *info)
         .source_context = (int)f->source_context,
         .pooled = (int)f->pooled,
         .types = (int)f->types,
+        .input = (int)f->input,
+        .labels = (int)f->n_labels,
+        .scoring = (FtxScoring)f->scoring,
         .max_beams = f->beams > 1 ? (int)f->beams : 1,
         .weight_bytes = f->weight_bytes,
         .engine_bytes = space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] + space[FTX_SPACE_OUT],
         .workspace_bytes = space[FTX_SPACE_WORK],
         .has_tokenizer = m->tokenizer != NULL,
     };
+}
+
+const char *ftx_model_label(const FtxModel *m, int label, size_t *bytes)
+{
+    const FtxFacts *f = m->artifact.facts;
+    const char *at = artifact_string(&m->artifact, f->labels);
+
+    *bytes = 0;
+    if (label < 0 || (uint32_t)label >= f->n_labels)
+        return NULL;
+    for (; label > 0; label--)
+        at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != '\0');
+    *bytes = strcspn(at, "\n");
+    return at;
 }
 
 FtxStatus ftx_tokenize(const FtxModel *m, const char *text, size_t bytes, bool special, int32_t *ids, size_t max,

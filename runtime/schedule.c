@@ -48,6 +48,7 @@ void schedule_ladders(FtxEngine *e)
     for (uint32_t i = 0; i < p->n_programs; i++)
         ladder_add(p->programs[i].kind == FTX_PROG_DECODE   ? &e->decode
                    : p->programs[i].kind == FTX_PROG_ENCODE ? &e->encode
+                   : p->programs[i].kind == FTX_PROG_HIDDEN ? &e->hidden
                                                             : &e->step,
                    i, p->programs[i].bucket);
 }

@@ -521,6 +521,21 @@ static void share(size_t n, size_t keep[2])
     keep[!swapped] = more;
 }
 
+/* As only_first and only_second: one text loses what both have too much, and must keep something. */
+static FtxStatus cut_one(size_t n, size_t which, size_t keep[2], FtxError *err)
+{
+    const size_t other = keep[1 - which];
+
+    if (keep[0] + keep[1] <= n)
+        return FTX_OK;
+    if (other >= n)
+        return ftx_fail(err, FTX_EINVAL,
+                        "tokenizer: the %s text has %zu tokens of the %zu allowed: nothing of the %s would be left",
+                        which ? "first" : "second", other, n, which ? "second" : "first");
+    keep[which] = n - other;
+    return FTX_OK;
+}
+
 /* Counts first, where something may have to go. */
 static FtxStatus count_tokens(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *p, const TokFrame *frame,
                               size_t n_frame, size_t keep[2], FtxError *err)
@@ -539,7 +554,9 @@ static FtxStatus count_tokens(const Tokenizer *t, TokenizerScratch *s, const Tok
                         p->most);
     keep[0] = p->most - around;
     if (!p->other)
-        return FTX_OK;
+        return p->cut != TOKENIZER_CUT_SECOND
+                   ? FTX_OK
+                   : ftx_fail(err, FTX_EINVAL, "tokenizer: the second text is to be cut, and there is none");
     if ((status = put_tokens(t, s, p->text, p->bytes, SIZE_MAX, &count, err)))
         return status;
     keep[0] = count.n;
@@ -547,6 +564,8 @@ static FtxStatus count_tokens(const Tokenizer *t, TokenizerScratch *s, const Tok
     if ((status = put_tokens(t, s, p->other, p->other_bytes, SIZE_MAX, &count, err)))
         return status;
     keep[1] = count.n;
+    if (p->cut != TOKENIZER_CUT_LONGEST)
+        return cut_one(p->most - around, p->cut == TOKENIZER_CUT_SECOND, keep, err);
     share(p->most - around, keep);
     return FTX_OK;
 }

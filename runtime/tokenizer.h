@@ -22,16 +22,21 @@ void tokenizer_scratch_close(TokenizerScratch *s);
 FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
                            int32_t *ids, size_t max, size_t *n, FtxError *err);
 
+/* Which text loses its end where both are too long: the longer first, or one of them alone. */
+typedef enum TokenizerCut { TOKENIZER_CUT_LONGEST, TOKENIZER_CUT_FIRST, TOKENIZER_CUT_SECOND } TokenizerCut;
+
 typedef struct TokenizerPair {
     const char *text;
     size_t bytes;
     const char *other; /* NULL: a single text */
     size_t other_bytes;
     bool special; /* with the tokens around texts */
-    size_t most;  /* at most so many tokens in all: the longer text loses its end first; 0: no limit */
+    size_t most;  /* at most so many tokens in all: texts lose their ends; 0: no limit */
+    TokenizerCut cut;
 } TokenizerPair;
 
-/* types: [max], the token type beside each id; NULL if nobody asks. */
+/* types: [max], the token type beside each id; NULL if nobody asks. A cut that would leave nothing of
+ * the text it is to fall upon is refused with FTX_EINVAL. */
 FtxStatus tokenizer_encode_pair(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *pair, int32_t *ids,
                                 int32_t *types, size_t max, size_t *n, FtxError *err);
 

@@ -53,11 +53,7 @@ end
 return function(given)
   local c = config.read("gpt2", given, fields)
   if c.ffn == 0 then c.ffn = 4 * c.hidden end
-  if c.hidden % c.heads ~= 0 then
-    error(string.format("gpt2: hidden must be a multiple of heads, got %d and %d", c.hidden, c.heads), 2)
-  end
-  c.kv_heads, c.head_dim = c.heads, c.hidden // c.heads
-  config.check_heads("gpt2", c)
+  config.split_hidden("gpt2", c)
 
   nn.checkpoint {
     prefixes = { "transformer." },                                  -- the first checkpoints have none

@@ -90,13 +90,9 @@ end
 
 return function(given)
   local c = config.read("transformer", given, fields)
-  if c.hidden % c.heads ~= 0 then
-    error(string.format("transformer: hidden must be a multiple of heads, got %d and %d", c.hidden, c.heads), 2)
-  end
+  config.split_hidden("transformer", c)
   if c.encoder_heads == 0 then c.encoder_heads = c.heads end
   if c.encoder_ffn == 0 then c.encoder_ffn = c.ffn end
-  c.kv_heads, c.head_dim = c.heads, c.hidden // c.heads
-  config.check_heads("transformer", c)
 
   nn.checkpoint {
     prefixes = { "model." },

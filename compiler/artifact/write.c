@@ -149,6 +149,10 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->pooled = s->pooled;
     f->types = s->types;
     f->source_vocab = s->source_vocab;
+    f->input = s->input;
+    f->n_labels = s->n_labels;
+    f->labels = string(w, s->labels);
+    f->scoring = s->scoring;
     f->n_banned = s->n_banned;
     memcpy(f->banned, s->banned, sizeof f->banned);
     return f;

@@ -88,6 +88,7 @@ struct Contract {
 typedef struct ProgramFacts {
     const Graph *g; /* with the target's types */
     bool decode, encode;
+    bool hidden;    /* encode, from the graph's entry on */
     int64_t bucket; /* 0: exact */
     int64_t t_max, s_max;
     uint32_t arch; /* 80, 90 ...; 0: CPU */

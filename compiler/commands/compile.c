@@ -125,7 +125,7 @@ int command_compile(int argc, char **argv)
         code = EXIT_FAILED;
     } else if (!compile(&c, keep, &r, &d)) {
         fprintf(stderr, "ftxc: %s\n", d.text);
-        code = EXIT_MISTAKE;
+        code = d.machine ? EXIT_FAILED : EXIT_MISTAKE;
     } else if (o.json) {
         printf(
             "{\"artifact\": \"%s\", \"name\": \"%s\", \"targets\": \"%s\", \"kernels\": %zu, \"weight_bytes\": %llu, "

@@ -127,6 +127,7 @@ static json_t *programs_json(const Artifact *a, const ArtifactPlan *p)
         json_array_append_new(list, json_pack("{ss,si,so,so,so}", "kind",
                                               g->kind == FTX_PROG_DECODE   ? "decode"
                                               : g->kind == FTX_PROG_ENCODE ? "encode"
+                                              : g->kind == FTX_PROG_HIDDEN ? "hidden"
                                                                            : "step",
                                               "bucket", (int)g->bucket, "work_bytes", number(g->work_bytes),
                                               "live_bytes", number(window_live_peak(p, i, &at)), "launches", launches));

@@ -61,10 +61,10 @@ const char *window_program(const FtxProgram *p)
 
     if (p->kind == FTX_PROG_DECODE && p->bucket)
         snprintf(s, 160, "decode, up to %u sequence%s", p->bucket, p->bucket == 1 ? "" : "s");
-    else if (p->kind == FTX_PROG_ENCODE && p->bucket)
-        snprintf(s, 160, "encode, up to %u tokens", p->bucket);
-    else if (p->kind == FTX_PROG_ENCODE)
-        snprintf(s, 160, "encode, any number of tokens");
+    else if ((p->kind == FTX_PROG_ENCODE || p->kind == FTX_PROG_HIDDEN) && p->bucket)
+        snprintf(s, 160, "encode%s, up to %u tokens", p->kind == FTX_PROG_HIDDEN ? " hidden states" : "", p->bucket);
+    else if (p->kind == FTX_PROG_ENCODE || p->kind == FTX_PROG_HIDDEN)
+        snprintf(s, 160, "encode%s, any number of tokens", p->kind == FTX_PROG_HIDDEN ? " hidden states" : "");
     else if (p->bucket)
         snprintf(s, 160, "step, up to %u tokens", p->bucket);
     else

@@ -213,7 +213,22 @@ uint32_t *ir_uses(const Graph *g)
         uses[g->output]++;
     if (g->pooled)
         uses[g->pooled]++;
+    if (g->entry)
+        uses[g->entry]++;
     return uses;
+}
+
+bool *ir_after_entry(const Graph *g)
+{
+    bool *after = arena_array(g->scratch, bool, g->values.n);
+
+    after[g->output] = after[g->pooled] = true;
+    for (Id v = (Id)g->values.n - 1; v > 0; v--) {
+        after[v] &= v != g->entry;
+        for (int i = 0; after[v] && i < IR_MAX_ARGS; i++)
+            after[ir_value(g, v)->args[i]] = true;
+    }
+    return after;
 }
 
 bool *ir_encoder_side(const Graph *g)
@@ -243,7 +258,7 @@ void ir_sweep(Graph *g)
     Id *now = arena_array(g->scratch, Id, g->values.n);
     Id n = 1;
 
-    live[g->output] = live[g->logits] = live[g->pooled] = true;
+    live[g->output] = live[g->logits] = live[g->pooled] = live[g->entry] = true;
     for (Id v = (Id)g->values.n - 1; v > 0; v--)
         for (int i = 0; live[v] && i < IR_MAX_ARGS; i++)
             live[ir_value(g, v)->args[i]] = true;
@@ -261,4 +276,5 @@ void ir_sweep(Graph *g)
     g->output = now[g->output];
     g->logits = now[g->logits];
     g->pooled = now[g->pooled];
+    g->entry = now[g->entry];
 }

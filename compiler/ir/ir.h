@@ -14,7 +14,7 @@
  *     output %120
  *
  * and, where they are not those of a decoder, a line `kind encoder` or `kind seq2seq` before the
- * values and `pooled %121` behind; round-trips: print(parse(t)) == t. `-` is a missing argument, `#` begins a line that is skipped,
+ * values, `pooled %121` and `entry %9` behind; round-trips: print(parse(t)) == t. `-` is a missing argument, `#` begins a line that is skipped,
  * `;` the spec line. Strings take \" \\ and \xHH. */
 #ifndef FTXC_IR_H
 #define FTXC_IR_H
@@ -98,6 +98,7 @@ typedef struct Graph {
     Id output;      /* the sampled tokens; of an encoder the hidden states */
     Id logits;      /* what the output, a sample or a beam, reads; 0: it is neither */
     Id pooled;      /* of an encoder: one vector a sequence; 0: none */
+    Id entry;       /* of an encoder: what hidden states given in place of ids stand for; 0: nothing */
     uint32_t facts; /* which passes have run: IR_CLEAN ... */
     Arena *keep;    /* lives as long as the graph */
     Arena *scratch; /* emptied after every pass */
@@ -144,6 +145,10 @@ uint32_t *ir_uses(const Graph *g);
 /* Which values the encoder computes: of an encoder all, of a decoder none, else those that the keys
  * and values of the source are made of. [values.n], in g->scratch. */
 bool *ir_encoder_side(const Graph *g);
+
+/* Which values are computed where hidden states are given for the entry: what the output and the pooled
+ * vector are made of, up to the entry. [values.n], in g->scratch. */
+bool *ir_after_entry(const Graph *g);
 
 /* The logits by the graph's output. */
 Id ir_logits(const Graph *g);

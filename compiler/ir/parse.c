@@ -309,7 +309,7 @@ static bool kind(Reader *r)
     return diag_error(r->d, r->loc, "no kind is called \"%s\"; there are decoder, encoder, seq2seq", word);
 }
 
-/* `graph`, `limits`, `kind`, `facts`, `output`, `pooled`: a line that begins with a word. */
+/* `graph`, `limits`, `kind`, `facts`, `output`, `pooled`, `entry`: a line that begins with a word. */
 static bool statement(Reader *r)
 {
     char word[32];
@@ -325,7 +325,7 @@ static bool statement(Reader *r)
         return facts(r);
     if (strcmp(word, "kind") == 0)
         return kind(r);
-    if (strcmp(word, "output") != 0 && strcmp(word, "pooled") != 0)
+    if (strcmp(word, "output") != 0 && strcmp(word, "pooled") != 0 && strcmp(word, "entry") != 0)
         return diag_error(r->d, r->loc, "no statement is called \"%s\"", word);
     if (!accept(r, '%'))
         return fail(r, "%");
@@ -333,8 +333,8 @@ static bool statement(Reader *r)
         return false;
     if (i < 1 || i >= (int64_t)r->g->values.n)
         return diag_error(r->d, r->loc, "%s: %%%lld is no value", word, (long long)i);
-    if (word[0] == 'p') {
-        r->g->pooled = (Id)i;
+    if (word[0] != 'o') {
+        *(word[0] == 'p' ? &r->g->pooled : &r->g->entry) = (Id)i;
         return true;
     }
     r->g->output = (Id)i;

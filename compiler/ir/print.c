@@ -101,4 +101,6 @@ void ir_print(const Graph *g, FILE *out)
         fprintf(out, "output %%%u\n", g->output);
     if (g->pooled)
         fprintf(out, "pooled %%%u\n", g->pooled);
+    if (g->entry)
+        fprintf(out, "entry %%%u\n", g->entry);
 }

@@ -111,6 +111,14 @@ bool ir_verify(const Graph *g, Diag *d)
         return diag_error(d, nowhere, "the logits %%%u are not what the output reads", g->logits);
     if (g->pooled >= g->values.n || (g->pooled && g->kind != FTX_MODEL_ENCODER))
         return diag_error(d, nowhere, "pooled: %%%u is no value of an encoder", g->pooled);
+    if (g->entry >= g->values.n || (g->entry && (g->kind != FTX_MODEL_ENCODER || g->entry == g->output)))
+        return diag_error(d, nowhere, "entry: %%%u is no value inside an encoder", g->entry);
+    if (g->entry) {
+        const Shape e = ir_value(g, g->entry)->shape;
+
+        if (e.rank != 2 || e.dim[0].kind != DIM_T || e.dim[1].kind != DIM_CONST)
+            return diag_error(d, nowhere, "entry is %s, it must be [T,D]", ir_shape_text(g->scratch, e));
+    }
     if (g->kind == FTX_MODEL_ENCODER) {
         const Shape h = ir_value(g, g->output)->shape, p = ir_value(g, g->pooled)->shape;
 

@@ -86,7 +86,8 @@ static void add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
     p->facts = (ProgramFacts){
         .g = l->g,
         .decode = kind == FTX_PROG_DECODE,
-        .encode = kind == FTX_PROG_ENCODE,
+        .encode = kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN,
+        .hidden = kind == FTX_PROG_HIDDEN,
         .bucket = bucket,
         .t_max = t_max,
         .s_max = t_max < m->sequences ? t_max : m->sequences,
@@ -97,7 +98,19 @@ static void add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
     };
 }
 
-/* Encoders have programs of their own. The CPU runs any step through one list. On a GPU small steps are graphs of fixed size; a step of
+/* The ladder of programs of one kind: small ones of a fixed size, and one for all that is larger. */
+static void add_ladder(Lower *l, FtxProgramKind kind)
+{
+    const int64_t tokens = l->g->limits.tokens;
+
+    add_program(l, kind, 16);
+    if (tokens > 16)
+        add_program(l, kind, 64);
+    if (tokens > 64)
+        add_program(l, kind, 0);
+}
+
+/* Encoders have programs of their own, twice where they take hidden states too. The CPU runs any step through one list. On a GPU small steps are graphs of fixed size; a step of
  * one token a sequence, the hot loop, has its own. */
 static void add_programs(Lower *l)
 {
@@ -106,24 +119,19 @@ static void add_programs(Lower *l)
     if (l->target.id == FTX_TARGET_CPU) {
         if (l->g->kind != FTX_MODEL_DECODER)
             add_program(l, FTX_PROG_ENCODE, 0);
+        if (l->g->entry)
+            add_program(l, FTX_PROG_HIDDEN, 0);
         if (l->g->kind != FTX_MODEL_ENCODER)
             add_program(l, FTX_PROG_STEP, 0);
         return;
     }
-    if (l->g->kind != FTX_MODEL_DECODER) {
-        add_program(l, FTX_PROG_ENCODE, 16);
-        if (m->tokens > 16)
-            add_program(l, FTX_PROG_ENCODE, 64);
-        if (m->tokens > 64)
-            add_program(l, FTX_PROG_ENCODE, 0);
-        if (l->g->kind == FTX_MODEL_ENCODER)
-            return;
-    }
-    add_program(l, FTX_PROG_STEP, 16);
-    if (m->tokens > 16)
-        add_program(l, FTX_PROG_STEP, 64);
-    if (m->tokens > 64)
-        add_program(l, FTX_PROG_STEP, 0);
+    if (l->g->kind != FTX_MODEL_DECODER)
+        add_ladder(l, FTX_PROG_ENCODE);
+    if (l->g->entry)
+        add_ladder(l, FTX_PROG_HIDDEN);
+    if (l->g->kind == FTX_MODEL_ENCODER)
+        return;
+    add_ladder(l, FTX_PROG_STEP);
     for (int64_t bucket = 1; bucket <= 64; bucket *= 2) {
         add_program(l, FTX_PROG_DECODE, bucket);
         if (bucket >= m->sequences)
@@ -153,6 +161,8 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     l->layer = find_layers(l->g, l->keep);
     l->encoder = arena_array(l->keep, bool, g->values.n);
     memcpy(l->encoder, ir_encoder_side(g), sizeof *l->encoder * g->values.n);
+    l->after = arena_array(l->keep, bool, g->values.n);
+    memcpy(l->after, ir_after_entry(g), sizeof *l->after * g->values.n);
     add_programs(l);
     *plan = (Plan){.target = t};
     plan->head.target = t.id;
@@ -164,7 +174,9 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
 
 const char *lower_program_name(const Program *p, Arena *a)
 {
-    const char *kind = p->kind == FTX_PROG_DECODE ? "decode" : p->kind == FTX_PROG_ENCODE ? "encode" : "step";
+    static const char *const names[] = {
+        [FTX_PROG_STEP] = "step", [FTX_PROG_DECODE] = "decode", [FTX_PROG_ENCODE] = "encode", [FTX_PROG_HIDDEN] = "hidden"};
+    const char *kind = names[p->kind];
 
     return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;
 }

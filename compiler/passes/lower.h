@@ -86,6 +86,7 @@ typedef struct Lower {
     DType compute, kv;
     int *layer;    /* of each value, -1: none; [values.n] */
     bool *encoder; /* of each value: computed by encode programs; [values.n] */
+    bool *after;   /* of each value: computed by programs that begin at the entry; [values.n] */
     struct {
         Program *at;
         size_t n, cap;

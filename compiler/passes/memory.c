@@ -47,7 +47,7 @@ static const struct {
 
 /* What the expressions of named.def are over. */
 typedef struct Sizes {
-    int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING, D, POOL, SRC, BEAMS;
+    int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING, D, POOL, SRC, BEAMS, IN;
 } Sizes;
 
 static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *value)
@@ -60,6 +60,7 @@ static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *v
         {"S", s->S},       {"T", s->T}, {"C", s->C},       {"B", s->B},     {"P", s->P},         {"V", s->V},
         {"L", s->L},       {"G", s->G}, {"E", s->E},       {"KV", s->KV},   {"BIAS", s->BIAS},   {"ENDS", s->ENDS},
         {"RING", s->RING}, {"D", s->D}, {"POOL", s->POOL}, {"SRC", s->SRC}, {"BEAMS", s->BEAMS},
+        {"IN", s->IN},
     };
 
     *kind = EXPR_CONSTANT;
@@ -91,6 +92,8 @@ static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
         s->D = ir_value(l->g, l->g->output)->shape.dim[1].n;
     if (l->g->pooled)
         s->POOL = ir_value(l->g, l->g->pooled)->shape.dim[1].n;
+    if (l->g->entry)
+        s->IN = ir_value(l->g, l->g->entry)->shape.dim[1].n * (int64_t)dtype_size(l->compute);
     if (l->g->logits)
         s->V = ir_value(l->g, l->g->logits)->shape.dim[1].n;
     for (Id id = 1; id < l->g->values.n; id++) {

@@ -109,6 +109,7 @@ bool rewrite_run(Graph *g, Rule *rule)
     }
     now.output = r.map[g->output];
     now.pooled = r.map[g->pooled];
+    now.entry = r.map[g->entry];
     now.logits = ir_logits(&now);
     *g = now;
     ir_sweep(g);

@@ -113,6 +113,9 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
             o.layer = layer_of(l, &g->b);
     } else if (v && ir_value(l->g, v)->op == OP_CROSS_APPEND) {
         o.kind = OPERAND_NULL; /* stands in $cross_k and $cross_v */
+    } else if (v && v == l->g->entry && p->facts.hidden) {
+        o.kind = OPERAND_NAMED;
+        o.at = FTX_NAMED_input;
     } else if (v && v == l->g->pooled) {
         o.kind = OPERAND_NAMED;
         o.at = FTX_NAMED_pooled;

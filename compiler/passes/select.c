@@ -193,7 +193,8 @@ static bool is_computed(const Cover *c, Id v)
 {
     const Op op = ir_value(c->l->g, v)->op;
 
-    return !ir_op_is_weight(op) && op != OP_IDS && c->l->encoder[v] == c->p->facts.encode;
+    return !ir_op_is_weight(op) && op != OP_IDS && c->l->encoder[v] == c->p->facts.encode &&
+           (!c->p->facts.hidden || c->l->after[v]);
 }
 
 /* Written to memory whatever is chosen. */

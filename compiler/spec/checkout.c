@@ -109,7 +109,7 @@ void checkout_push(lua_State *L, const Checkout *c)
 {
     Arena *keep = sandbox_of(L)->keep;
     const char *weights = checkpoint_path(keep, c->folder);
-    const char *tokenizer = arena_printf(keep, "%stokenizer.json", c->folder);
+    const char *const tokenizers[] = {"tokenizer.json", "source.spm"}; /* the latter is Marian's, for both sides */
 
     lua_newtable(L);
     set_text(L, "path", c->folder);
@@ -124,8 +124,9 @@ void checkout_push(lua_State *L, const Checkout *c)
     }
     if (weights != c->folder)
         set_text(L, "weights", weights + strlen(c->folder));
-    if (file_exists(tokenizer))
-        set_text(L, "tokenizer", "tokenizer.json");
+    for (size_t i = LEN(tokenizers); i-- > 0;)
+        if (file_exists(arena_printf(keep, "%s%s", c->folder, tokenizers[i])))
+            set_text(L, "tokenizer", tokenizers[i]);
     lua_pushboolean(L, file_exists(arena_printf(keep, "%spytorch_model.bin", c->folder)) ||
                            file_exists(arena_printf(keep, "%spytorch_model.bin.index.json", c->folder)));
     lua_setfield(L, -2, "pickled");

@@ -14,6 +14,7 @@ typedef enum Kind {
     TEXT,
     TYPE,  /* fp32 fp16 bf16; `low` 1: or auto */
     IDS,   /* a token id or a list of them */
+    TEXTS, /* a list of texts */
     FLAG,  /* true or false */
     EARLY, /* false, true or "never": FtxEarly */
     GRAPH,
@@ -41,6 +42,8 @@ static const Field fields[] = {
     {"banned", IDS, 0, MAX_ID, 0, false},
     {"pooling", TEXT, 0, 0, 0, false},
     {"normalize", FLAG, 0, 0, 0, false},
+    {"labels", TEXTS, 0, 0, 0, false},
+    {"scoring", TEXT, 0, 0, 0, false},
     {"precision.weights", TYPE, 0, 0, DT_BF16, false},
     {"precision.compute", TYPE, 1, 0, DT_NONE, false},
     {"precision.kv", TYPE, 1, 0, DT_NONE, false},
@@ -149,6 +152,7 @@ static const char *range_text(Arena *a, const Field *f)
     case TEXT: return "a text";
     case TYPE: return f->low != 0 ? "one of auto, fp32, fp16, bf16" : "one of fp32, fp16, bf16";
     case IDS: return "a token id or a list of up to 8";
+    case TEXTS: return "a list of texts";
     case FLAG: return "true or false";
     case EARLY: return "false, true or \"never\"";
     case GRAPH: return "what a family gives, as in graph = llama { ... }";
@@ -303,6 +307,25 @@ static bool push_ids(lua_State *L, const char *text)
     return true;
 }
 
+/* Pushes the list of "one,two", or nil for "". */
+static void push_texts(lua_State *L, const char *text)
+{
+    if (!*text) {
+        lua_pushnil(L);
+        return;
+    }
+    lua_newtable(L);
+    for (lua_Integer i = 1;; i++) {
+        const size_t n = strcspn(text, ",");
+
+        lua_pushlstring(L, text, n);
+        lua_rawseti(L, -2, i);
+        if (!text[n])
+            return;
+        text += n + 1;
+    }
+}
+
 /* Pushes the value of a -D as its field wants it. */
 static void push_override(lua_State *L, const Field *f, const char *text)
 {
@@ -332,8 +355,23 @@ static void push_override(lua_State *L, const Field *f, const char *text)
         if (!push_ids(L, text))
             field_refuse(L, f->path, "token ids: 1 or 1,2,3", 0);
         return;
+    case TEXTS: push_texts(L, text); return;
     case GRAPH: return; /* refused by the caller */
     }
+}
+
+void fields_took(lua_State *L, const char *path)
+{
+    Reader *r = reader_of(L);
+
+    if (field_override(r, path))
+        r->asked = arena_printf(r->box.keep, "%s%s\n", r->asked ? r->asked : "\n", path);
+}
+
+/* -D graph.layers=2 was read by the family, when it made the graph. */
+static bool is_taken(const Reader *r, const char *path)
+{
+    return r->asked && strstr(r->asked, arena_printf(r->box.keep, "\n%s\n", path));
 }
 
 void fields_override(lua_State *L, int t)
@@ -352,6 +390,11 @@ void fields_override(lua_State *L, int t)
 
         if (!equals)
             sandbox_fail_at(L, (Loc){whole, 0}, "field=value was expected, as in -D limits.context=256");
+        if (strncmp(path, "graph.", 6) == 0) {
+            if (!is_taken(r, path))
+                sandbox_fail_at(L, (Loc){whole, 0}, "the graph's family has no field '%s'", path + 6);
+            continue;
+        }
         if (!f && dot && fields_names(a, group)[0])
             sandbox_fail_at(L, (Loc){whole, 0}, "%.*s has no field '%s'; the fields are: %s", (int)(dot - path), path,
                             dot + 1, fields_names(a, group));
@@ -359,7 +402,7 @@ void fields_override(lua_State *L, int t)
             sandbox_fail_at(L, (Loc){whole, 0}, "a model has no field '%s'; the fields are: %s", path,
                             fields_names(a, ""));
         if (f->kind == GRAPH)
-            sandbox_fail_at(L, (Loc){whole, 0}, "the graph is what the spec computes; -D cannot give one");
+            sandbox_fail_at(L, (Loc){whole, 0}, "the graph is what the spec computes; -D sets fields of its family, as in graph.layers=2");
         lua_pushvalue(L, t);
         if (dot) {
             lua_pushlstring(L, path, (size_t)(dot - path));

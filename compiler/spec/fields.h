@@ -11,6 +11,9 @@ void fields_check(lua_State *L, int t, const char *group);
 /* The names in a group ("decode."; "": of the model): "context, tokens". */
 const char *fields_names(Arena *a, const char *group);
 
+/* A family has asked what -D says of this path. */
+void fields_took(lua_State *L, const char *path);
+
 bool field_exists(const char *path);
 void field_push(lua_State *L, int t, const char *path);     /* nil where it is missing */
 double field_number(lua_State *L, int t, const char *path); /* checked, or its default */

@@ -231,80 +231,100 @@ static void read_decode(lua_State *L, int t)
     }
 }
 
-static void read_ends(lua_State *L, int t)
+/* One id or a list of at most `most`, for which limits.ROOM must have as many entries. */
+static uint32_t read_ids(lua_State *L, int t, const char *field, uint32_t most, int32_t *ids, const char *limit,
+                         int64_t room, const char *what)
 {
-    Spec *spec = reader_of(L)->spec;
-    const char *what = field_expected(L, "eos");
+    const int vocab = (int)reader_of(L)->spec->vocab;
+    uint32_t n = 0;
 
-    spec->bos = (int32_t)field_count(L, t, "bos");
-    if (spec->bos >= (int64_t)spec->vocab) {
-        lua_pushinteger(L, spec->bos);
-        field_refuse(L, "bos", lua_pushfstring(L, "below the vocabulary's size %d", (int)spec->vocab), -2);
-    }
-    field_push(L, t, "eos");
+    field_push(L, t, field);
     if (lua_isnil(L, -1))
-        return;
+        return 0;
     if (lua_type(L, -1) == LUA_TNUMBER) {
         lua_createtable(L, 1, 0);
         lua_insert(L, -2);
         lua_rawseti(L, -2, 1);
     }
-    if (!lua_istable(L, -1) || lua_rawlen(L, -1) > FTX_MAX_ENDS)
-        field_refuse(L, "eos", what, -1);
+    if (!lua_istable(L, -1) || lua_rawlen(L, -1) > most)
+        field_refuse(L, field, field_expected(L, field), -1);
     for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, -1); i++) {
         int whole;
         lua_Integer id;
 
         lua_rawgeti(L, -1, i);
         id = lua_tointegerx(L, -1, &whole);
-        if (!whole || lua_type(L, -1) != LUA_TNUMBER || id < 0 || id >= (lua_Integer)spec->vocab)
-            field_refuse(L, "eos", lua_pushfstring(L, "token ids from 0 to %d", (int)spec->vocab - 1), -2);
-        spec->ends[spec->n_ends++] = (int32_t)id;
+        if (!whole || lua_type(L, -1) != LUA_TNUMBER || id < 0 || id >= vocab)
+            field_refuse(L, field, lua_pushfstring(L, "token ids from 0 to %d", vocab - 1), -2);
+        ids[n++] = (int32_t)id;
         lua_pop(L, 1);
     }
-    if ((int64_t)spec->n_ends > reader_of(L)->graph->limits.end_ids) {
-        lua_pushinteger(L, reader_of(L)->graph->limits.end_ids);
-        field_refuse(L, "limits.end_ids", lua_pushfstring(L, "at least %d, the number of eos ids", (int)spec->n_ends),
-                     -2);
+    if (n > room) {
+        lua_pushinteger(L, room);
+        field_refuse(L, limit, lua_pushfstring(L, "at least %d, the number of %s ids", (int)n, what), -2);
     }
+    return n;
+}
+
+static void read_ends(lua_State *L, int t)
+{
+    Spec *spec = reader_of(L)->spec;
+
+    spec->bos = read_id(L, t, "bos");
+    spec->n_ends = read_ids(L, t, "eos", FTX_MAX_ENDS, spec->ends, "limits.end_ids",
+                            reader_of(L)->graph->limits.end_ids, "eos");
 }
 
 /* Ids that the decoder starts from and never gives. */
 static void read_special(lua_State *L, int t)
 {
     Spec *spec = reader_of(L)->spec;
-    const char *what = field_expected(L, "banned");
 
     spec->start = read_id(L, t, "start");
     spec->pad = read_id(L, t, "pad");
     if (reader_of(L)->graph->kind == FTX_MODEL_SEQ2SEQ && spec->start < 0)
         sandbox_fail(L, "start is missing; a decoder with a source needs a first token id");
-    field_push(L, t, "banned");
-    if (lua_isnil(L, -1))
-        return;
-    if (lua_type(L, -1) == LUA_TNUMBER) {
-        lua_createtable(L, 1, 0);
-        lua_insert(L, -2);
-        lua_rawseti(L, -2, 1);
-    }
-    if (!lua_istable(L, -1) || lua_rawlen(L, -1) > FTX_MAX_BANNED)
-        field_refuse(L, "banned", what, -1);
-    for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, -1); i++) {
-        int whole;
-        lua_Integer id;
+    spec->n_banned = read_ids(L, t, "banned", FTX_MAX_BANNED, spec->banned, "limits.logit_bias",
+                              reader_of(L)->graph->limits.logit_bias, "banned");
+}
 
-        lua_rawgeti(L, -1, i);
-        id = lua_tointegerx(L, -1, &whole);
-        if (!whole || lua_type(L, -1) != LUA_TNUMBER || id < 0 || id >= (lua_Integer)spec->vocab)
-            field_refuse(L, "banned", lua_pushfstring(L, "token ids from 0 to %d", (int)spec->vocab - 1), -2);
-        spec->banned[spec->n_banned++] = (int32_t)id;
+/* Names of a classifier's classes, one for each number of the pooled vector, and how they are scored. */
+static void read_labels(lua_State *L, int t)
+{
+    static const char *const scorings[] = {"none", "sigmoid", "softmax"}; /* FtxScoring */
+    Spec *spec = reader_of(L)->spec;
+    const char *scoring = field_text(L, t, "scoring");
+    const char *list = "";
+
+    const char *pooling = field_text(L, t, "pooling");
+
+    spec->scoring = FTX_SCORING_SOFTMAX;
+    for (uint32_t i = 0; scoring && i <= LEN(scorings); i++) {
+        if (i == LEN(scorings))
+            field_refuse(L, "scoring", "one of none, sigmoid, softmax", (lua_pushstring(L, scoring), -1));
+        if (strcmp(scoring, scorings[i]) == 0) {
+            spec->scoring = i;
+            break;
+        }
+    }
+    field_push(L, t, "labels");
+    if (lua_isnil(L, -1) || (pooling && strcmp(pooling, "model") != 0)) /* another vector has no classes */
+        return;
+    if (!lua_istable(L, -1) || !spec->pooled || lua_rawlen(L, -1) != spec->pooled)
+        field_refuse(L, "labels", lua_pushfstring(L, "%d texts, as many as the pooled vector is wide", (int)spec->pooled),
+                     -2);
+    for (uint32_t i = 1; i <= spec->pooled; i++) {
+        const char *name;
+
+        lua_rawgeti(L, -1, (lua_Integer)i);
+        name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "\n";
+        if (strlen(name) != lua_rawlen(L, -1) || strchr(name, '\n'))
+            field_refuse(L, "labels", "texts of one line each", -1);
+        list = arena_printf(reader_of(L)->box.keep, "%s%s\n", list, name);
         lua_pop(L, 1);
     }
-    if ((int64_t)spec->n_banned > reader_of(L)->graph->limits.logit_bias) {
-        lua_pushinteger(L, reader_of(L)->graph->limits.logit_bias);
-        field_refuse(L, "limits.logit_bias",
-                     lua_pushfstring(L, "at least %d, the number of banned ids", (int)spec->n_banned), -2);
-    }
+    spec->labels = list;
+    spec->n_labels = spec->pooled;
 }
 
 /* A path of the spec is relative to its folder, one of -D to where the user is. */
@@ -362,6 +382,7 @@ static void read_encoder_facts(lua_State *L)
     }
     spec->hidden = (uint32_t)ir_value(g, g->output)->shape.dim[1].n;
     spec->pooled = g->pooled ? (uint32_t)ir_value(g, g->pooled)->shape.dim[1].n : 0;
+    spec->input = g->entry ? (uint32_t)ir_value(g, g->entry)->shape.dim[1].n : 0;
     spec->positions = positions_of(g, true);
     if (!spec->layers || !spec->vocab)
         sandbox_fail(L, "graph has no %s: an encoder embeds ids and attends to all of a text in every layer",
@@ -520,6 +541,7 @@ static int ftx_model(lua_State *L)
     read_decode(L, 1);
     read_ends(L, 1);
     read_special(L, 1);
+    read_labels(L, 1);
     name = field_text(L, 1, "name");
     if (name) {
         if (!name[0] || strlen(name) > 200 || strpbrk(name, "\n\r\t"))
@@ -607,6 +629,19 @@ static int ftx_refuse(lua_State *L)
     return sandbox_fail_at(L, (Loc){luaL_checkstring(L, 1), 0}, "%s", luaL_checkstring(L, 2));
 }
 
+/* ftx.override("graph.layers"): the text that -D gives it, or nil */
+static int ftx_override(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1), *text = field_override(reader_of(L), path);
+
+    if (text)
+        lua_pushstring(L, text + strlen(path) + 1);
+    else
+        lua_pushnil(L);
+    fields_took(L, path);
+    return 1;
+}
+
 /* ftx.has("hf/LlamaForCausalLM"): is there such a module */
 static int ftx_has(lua_State *L)
 {
@@ -618,7 +653,8 @@ int ftx_open(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"model", ftx_model},   {"sample", ftx_sample}, {"greedy", ftx_greedy}, {"beam", ftx_beam},
-        {"refuse", ftx_refuse}, {"has", ftx_has},       {NULL, NULL},
+        {"refuse", ftx_refuse}, {"has", ftx_has},       {"override", ftx_override},
+        {NULL, NULL},
     };
 
     luaL_newlib(L, functions);

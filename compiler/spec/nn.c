@@ -668,6 +668,19 @@ static int nn_vectors(lua_State *L)
     return push(L, hidden);
 }
 
+/* nn.embedded(h): of an encoder, the hidden states before the first layer; a caller may give them in place
+ * of ids */
+static int nn_embedded(lua_State *L)
+{
+    Reader *r = reader_of(L);
+    const Id h = nn_value(L, 1, "embedded: h");
+
+    if (r->graph->entry)
+        return sandbox_fail(L, "embedded: a graph has one such place, this is the second");
+    r->graph->entry = h;
+    return push(L, h);
+}
+
 static int nn_select_last(lua_State *L)
 {
     return push(L, add(L, OP_SELECT_LAST, nn_value(L, 1, "select_last: x"), 0, 0, NULL));
@@ -748,6 +761,7 @@ int nn_open(lua_State *L)
         {"select_first", nn_select_first},
         {"pool_mean", nn_pool_mean},
         {"normalize", nn_normalize},
+        {"embedded", nn_embedded},
         {"vectors", nn_vectors},
         {"select_last", nn_select_last},
         {"sample", nn_sample},

@@ -13,6 +13,7 @@ typedef struct Reader {
     Graph *graph;
     const Override *overrides;
     size_t n_overrides;
+    const char *asked;  /* paths that families have asked -D for, a line each */
     int64_t layers;  /* caches made so far */
     int64_t sources; /* cross caches made so far */
     bool finished;   /* ftx.model was called */

@@ -12,7 +12,7 @@ typedef struct Spec {
     Graph *graph;
     Precision precision;
     const char *weights;   /* path of the checkpoint, resolved; NULL: none (random weights) */
-    const char *tokenizer; /* path of tokenizer.json, resolved; NULL: none */
+    const char *tokenizer; /* path of the tokenizer's file, resolved; NULL: none */
     FtxDecode decode;
     struct {
         const char **at;
@@ -28,7 +28,9 @@ typedef struct Spec {
     uint32_t positions;
     /* of encoders and of what reads a source; graph->kind says which */
     int32_t start, pad; /* -1: none */
-    uint32_t pooled, types, source_vocab;
+    uint32_t pooled, types, source_vocab, input;
+    const char *labels; /* names of a classifier's classes, a line each; NULL: none */
+    uint32_t n_labels, scoring;
     uint32_t n_banned;
     int32_t banned[FTX_MAX_BANNED];
     /* facts of the decoder */

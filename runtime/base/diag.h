@@ -14,6 +14,7 @@ typedef struct Loc {
 
 typedef struct Diag {
     bool failed;
+    bool machine;    /* no mistake of the user: something is missing on this machine */
     char text[2000]; /* "llama.lua:48: matmul: x is [T,4096], w is [1024,5120]" */
 } Diag;
 

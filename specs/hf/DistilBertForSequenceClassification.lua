@@ -4,5 +4,5 @@ local hf = require "lib.hf"
 local distilbert = require "hf/DistilBertModel"
 
 return function(config)
-  return distilbert(config, { pooling = "head", labels = hf.labels(config) })
+  return hf.classifier(config, distilbert(config, { pooling = "head", labels = hf.labels(config) }))
 end

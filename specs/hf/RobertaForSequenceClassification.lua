@@ -3,5 +3,5 @@ local hf = require "lib.hf"
 local roberta = require "hf/RobertaModel"
 
 return function(config)
-  return roberta(config, { pooling = "head", labels = hf.labels(config) })
+  return hf.classifier(config, roberta(config, { pooling = "head", labels = hf.labels(config) }))
 end

@@ -151,6 +151,8 @@ return function(checkout)
     start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
     pad = id("pad_token_id"),
     banned = seq2seq and banned(generation, vocab) or nil,
+    labels = model.labels,
+    scoring = model.scoring,
     decode = not model.encoder and decode(generation, seq2seq, vocab) or nil,
   }
 end

@@ -2,7 +2,11 @@
 --
 --   local c = config.read("llama", given, { layers = config.count(1, 1000), bias = config.flag(false) })
 --
+-- -D graph.layers=2 takes the place of what is given.
+--
 -- A mistake is reported at the line that called the family.
+local ftx = require "ftx"
+
 local config = {}
 
 local function shown(v)
@@ -56,6 +60,17 @@ end
 -- The activations there are, by the names that nn.act knows.
 config.activations = { "silu", "gelu_erf", "gelu_tanh", "quick_gelu", "relu", "tanh" }
 
+-- What -D graph.NAME= says; nil: nothing.
+local function overridden(name, field)
+  local path = "graph." .. name
+  local text = ftx.override(path)
+  if text == nil then return nil end
+  local v = tonumber(text) or text
+  if text == "true" or text == "false" then v = text == "true" end
+  if not field.fits(v) then ftx.refuse("-D " .. path .. "=" .. text, name .. " must be " .. field.what) end
+  return v
+end
+
 function config.read(family, given, fields)
   local c, names = {}, {}
   for name in pairs(fields) do table.insert(names, name) end
@@ -70,7 +85,8 @@ function config.read(family, given, fields)
     end
   end
   for name, field in pairs(fields) do
-    local v = given[name]
+    local v = overridden(name, field)
+    if v == nil then v = given[name] end
     if v == nil then
       if field.default == nil then
         error(string.format("%s: %s is missing; it must be %s", family, name, field.what), 3)
@@ -86,13 +102,23 @@ function config.read(family, given, fields)
   return c
 end
 
+-- Heads that are equal parts of hidden, each with keys and values of its own; at the same line.
+function config.split_hidden(family, c)
+  if c.hidden % c.heads ~= 0 then
+    error(string.format("%s: hidden must be a multiple of heads, got %d and %d", family, c.hidden, c.heads), 3)
+  end
+  c.kv_heads, c.head_dim = c.heads, c.hidden // c.heads
+  config.check_heads(family, c, 4)
+end
+
 -- Heads that kernels and memory can hold; at the line that called the family, too.
-function config.check_heads(family, c)
+function config.check_heads(family, c, level)
+  level = level or 3
   if c.heads % c.kv_heads ~= 0 then
-    error(string.format("%s: heads must be a multiple of kv_heads, got %d and %d", family, c.heads, c.kv_heads), 3)
+    error(string.format("%s: heads must be a multiple of kv_heads, got %d and %d", family, c.heads, c.kv_heads), level)
   end
   if c.head_dim % 8 ~= 0 or c.head_dim < 16 or c.head_dim > 256 then
-    error(string.format("%s: head_dim must be a multiple of 8 from 16 to 256, got %d", family, c.head_dim), 3)
+    error(string.format("%s: head_dim must be a multiple of 8 from 16 to 256, got %d", family, c.head_dim), level)
   end
 end
 

@@ -96,6 +96,20 @@ function hf.labels(config)
   return n
 end
 
+-- The names of a classifier's classes, and how they are scored: each for itself where several may be right.
+function hf.classifier(config, model)
+  local names, n = config:inside("id2label"), hf.labels(config)
+  local kind = config:value("problem_type")
+  model.labels = {}
+  for i = 0, n - 1 do
+    model.labels[i + 1] = names and names:get(tostring(i), nil, "a text", function(v) return type(v) == "string" end)
+      or "LABEL_" .. i
+  end
+  model.scoring = kind == "regression" and "none"
+    or (kind == "multi_label_classification" or n == 1) and "sigmoid" or "softmax"
+  return model
+end
+
 -- The options of nn.rope, from rope_parameters (newer) or rope_theta and rope_scaling (older).
 function hf.rope(config, head_dim)
   local new, old = config:inside("rope_parameters"), config:inside("rope_scaling")

@@ -12,7 +12,7 @@ enum { MAX_IDS = 400 };
 static void use(const void *tables, size_t bytes)
 {
     static const char text[] = "abc  Once <x>\n\n a\xff\xc3\xa9\xe2\x82\xac 12 A\xcc\x81 \xe3\x8e\xa1\xe4\xb8\xad.";
-    const TokenizerPair pair = {text, sizeof text - 1, "b a", 3, true, 11};
+    const TokenizerPair pair = {text, sizeof text - 1, "b a", 3, true, 11, TOKENIZER_CUT_FIRST};
     TokenizerStream stream = {.keep_special = true};
     int32_t ids[MAX_IDS];
     TokenizerScratch *scratch;

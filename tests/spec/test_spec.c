@@ -288,6 +288,15 @@ static void test_overrides(void **state)
     assert_int_equal(r.spec.graph->limits.context, 48);
     assert_string_equal(r.spec.weights, "tests/models/tiny-llama/model.safetensors");
     drop(&r);
+    /* fields of the family, before it makes the graph: of a spec, and of a checkout */
+    r = read_good("specs/fable.lua", "graph.layers=2 graph.tie_embeddings=false graph.layers=3 weights=");
+    assert_int_equal(r.spec.layers, 3);
+    assert_int_equal(count_ops(r.spec.graph, OP_ATTEND), 3);
+    drop(&r);
+    r = read_good("tests/models/tiny-roberta", "graph.layers=1 graph.pooling=mean weights=");
+    assert_int_equal(r.spec.layers, 1);
+    assert_int_equal(count_ops(r.spec.graph, OP_POOL_MEAN), 1);
+    drop(&r);
 }
 
 /* Attributes of ops that the families derive. */

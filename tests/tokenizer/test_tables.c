@@ -158,7 +158,7 @@ static void damage(const char *path)
     for (size_t i = 0; i < bytes + bytes / 7; i++)
         for (size_t k = 0; k < LEN(flips); k++) {
             const size_t n = i < bytes ? bytes : (i - bytes) * 7; /* then cut at every seventh length */
-            const TokenizerPair pair = {text, sizeof text - 1, "a b", 3, true, 9};
+            const TokenizerPair pair = {text, sizeof text - 1, "a b", 3, true, 9, TOKENIZER_CUT_SECOND};
             TokenizerScratch *s;
             Tokenizer *t;
             int32_t ids[64];

@@ -1,4 +1,4 @@
--- -D graph=llama: the graph is what the spec computes; -D cannot give one
+-- -D graph=llama: the graph is what the spec computes; -D sets fields of its family, as in graph.layers=2
 -- -D graph=llama
 local ftx = require "ftx"
 local llama = require "llama"
