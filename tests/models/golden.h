@@ -24,23 +24,28 @@ static inline bool golden_on_cuda(void)
     return device && strcmp(device, "cuda") == 0;
 }
 
+/* Where golden_open has its artifact. FTX_TEST_ARTIFACTS: compiled before, on another machine. */
+static inline void golden_path(const char *name, char *path, size_t size)
+{
+    const char *artifacts = getenv("FTX_TEST_ARTIFACTS"), *build = getenv("FTX_BUILD");
+
+    assert_true(artifacts || build);
+    snprintf(path, size, artifacts ? "%s/%s.ftx" : "%s/test-%s.ftx", artifacts ? artifacts : build, name);
+}
+
 /* Compiles spec (a file or a checkout) into the build folder and opens it. `extra`: more options
  * of ftxc compile, or "". FTX_TEST_TARGET and FTX_TEST_DEFINE choose the target and -D values. */
 static inline FtxModel *golden_open(const char *spec, const char *name, const char *extra)
 {
-    const char *build = getenv("FTX_BUILD"), *ftxc = getenv("FTXC"), *target = getenv("FTX_TEST_TARGET"),
-               *artifacts = getenv("FTX_TEST_ARTIFACTS"), *define = getenv("FTX_TEST_DEFINE");
+    const char *ftxc = getenv("FTXC"), *target = getenv("FTX_TEST_TARGET"), *define = getenv("FTX_TEST_DEFINE");
     char path[1000], command[4000];
     FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU};
     FtxModel *model;
     FtxError err;
 
-    if (artifacts) { /* compiled before, on another machine */
-        snprintf(path, sizeof path, "%s/%s.ftx", artifacts, name);
-    } else {
-        assert_non_null(build);
+    golden_path(name, path, sizeof path);
+    if (!getenv("FTX_TEST_ARTIFACTS")) {
         assert_non_null(ftxc);
-        snprintf(path, sizeof path, "%s/test-%s.ftx", build, name);
         snprintf(command, sizeof command, "%s compile %s -o %s -q -t %s %s %s", ftxc, spec, path,
                  target ? target : "cpu", extra, define ? define : "");
         assert_int_equal(system(command), 0);

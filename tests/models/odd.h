@@ -139,7 +139,7 @@ static inline void odd_spec(const OddShape *s, const char *weights, char *out, s
 /* --- a checkpoint ----------------------------------------------------------------------------- */
 
 typedef struct OddTensor {
-    char name[80];
+    char name[160];
     int rows, columns; /* rows 0: a vector */
     float middle, spread;
 } OddTensor;
@@ -238,22 +238,17 @@ static inline void odd_gpt2(const OddShape *s, OddTensors *t)
     }
 }
 
-/* Writes the checkpoint of a shape as safetensors, fp32. */
-static inline bool odd_weights(const OddShape *s, uint64_t seed, const char *path)
+/* Writes tensors as safetensors, fp32. */
+static inline bool odd_write(const OddTensors *t, uint64_t seed, const char *path)
 {
-    OddTensors t = {.n = 0};
     char header[16384] = "{";
     size_t at = 0, n = 1;
     FILE *f = fopen(path, "wb");
 
     if (!f)
         return false;
-    if (s->gpt2)
-        odd_gpt2(s, &t);
-    else
-        odd_llama(s, &t);
-    for (int i = 0; i < t.n; i++) {
-        const OddTensor *x = &t.at[i];
+    for (int i = 0; i < t->n; i++) {
+        const OddTensor *x = &t->at[i];
         const size_t bytes = 4 * (size_t)(x->rows ? x->rows : 1) * (size_t)x->columns;
         char shape[40];
 
@@ -271,8 +266,8 @@ static inline bool odd_weights(const OddShape *s, uint64_t seed, const char *pat
         header[n++] = ' ';
     const uint64_t length = n;
     bool ok = fwrite(&length, 8, 1, f) == 1 && fwrite(header, 1, n, f) == n;
-    for (int i = 0; i < t.n && ok; i++) {
-        const OddTensor *x = &t.at[i];
+    for (int i = 0; i < t->n && ok; i++) {
+        const OddTensor *x = &t->at[i];
         const size_t count = (size_t)(x->rows ? x->rows : 1) * (size_t)x->columns;
         float *v = malloc(count * sizeof *v);
 
@@ -284,6 +279,17 @@ static inline bool odd_weights(const OddShape *s, uint64_t seed, const char *pat
         free(v);
     }
     return fclose(f) == 0 && ok;
+}
+
+static inline bool odd_weights(const OddShape *s, uint64_t seed, const char *path)
+{
+    OddTensors t = {.n = 0};
+
+    if (s->gpt2)
+        odd_gpt2(s, &t);
+    else
+        odd_llama(s, &t);
+    return odd_write(&t, seed, path);
 }
 
 #endif

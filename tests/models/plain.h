@@ -8,50 +8,18 @@
 
 #include <math.h>
 
-#include "kernels/ref/ref.h"
 #include "odd.h"
-#include "runtime/artifact.h"
+#include "plain_weights.h"
 
 typedef struct Plain {
-    Artifact artifact;
+    PlainWeights weights;
     const OddShape *shape;
     FtxAct act;
-    float *wide[512]; /* by weight */
-    float *k, *v;     /* [layers][kv_heads][context][head_dim] */
+    float *k, *v; /* [layers][kv_heads][context][head_dim] */
     int32_t *history;
     float *h, *n, *x, *q, *a; /* [context, widest] */
     float *logits;            /* [vocab] */
 } Plain;
-
-static inline RefTensor plain_of(const float *p)
-{
-    return (RefTensor){p, DT_FP32};
-}
-
-/* The weight of that name; absent where `must` is not set. */
-static inline RefTensor plain_weight(Plain *m, bool must, const char *format, int layer)
-{
-    char name[200];
-
-    snprintf(name, sizeof name, format, layer);
-    for (uint32_t i = 0; i < m->artifact.n_weights; i++) {
-        const FtxWeight *w = &m->artifact.weights[i];
-
-        if (strcmp(artifact_string(&m->artifact, w->name), name) != 0)
-            continue;
-        if (!m->wide[i]) {
-            const size_t n = w->bytes / dtype_size((DType)w->type);
-
-            m->wide[i] = malloc(n * sizeof(float));
-            for (size_t k = 0; k < n; k++)
-                m->wide[i][k] = dtype_load(artifact_weight(&m->artifact, i), k, (DType)w->type);
-        }
-        return plain_of(m->wide[i]);
-    }
-    if (must)
-        fail_msg("the artifact has no weight %s", name);
-    return (RefTensor){NULL, DT_FP32};
-}
 
 static inline void plain_open(Plain *m, const char *path, const OddShape *s)
 {
@@ -63,12 +31,9 @@ static inline void plain_open(Plain *m, const char *path, const OddShape *s)
     const int qkv = (s->heads + 2 * s->kv_heads) * s->head_dim, most = 2 * s->ffn > s->hidden ? 2 * s->ffn : s->hidden;
     const size_t widest = (size_t)(qkv > most ? qkv : most) * (size_t)s->context;
     const size_t cache = (size_t)(s->layers * s->kv_heads * s->context * s->head_dim);
-    FtxError err;
 
     *m = (Plain){.shape = s};
-    if (artifact_open(path, &m->artifact, &err))
-        fail_msg("%s", err.text);
-    assert_true(m->artifact.n_weights <= 512);
+    plain_weights_open(&m->weights, path);
     for (int i = FTX_ACT_RELU; i <= FTX_ACT_SILU; i++)
         if (strcmp(names[i], s->activation) == 0)
             m->act = (FtxAct)i;
@@ -87,18 +52,16 @@ static inline void plain_close(Plain *m)
 
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         free(own[i]);
-    for (size_t i = 0; i < 512; i++)
-        free(m->wide[i]);
     free(m->history);
-    artifact_close(&m->artifact);
+    plain_weights_close(&m->weights);
 }
 
 static inline void plain_norm(Plain *m, const float *x, const char *gain, const char *bias, int layer, int T, float *y)
 {
-    const RefTensor g = plain_weight(m, true, gain, layer);
+    const RefTensor g = plain_weight(&m->weights, true, gain, layer);
 
     if (bias)
-        ref_layernorm(plain_of(x), g, plain_weight(m, true, bias, layer), 1e-5, T, m->shape->hidden, y);
+        ref_layernorm(plain_of(x), g, plain_weight(&m->weights, true, bias, layer), 1e-5, T, m->shape->hidden, y);
     else
         ref_rmsnorm(plain_of(x), g, 1e-5, T, m->shape->hidden, y);
 }
@@ -118,24 +81,24 @@ static inline void plain_attention(Plain *m, int layer, const FtxToken *token, i
     int rot = 0;
 
     if (!gpt2) {
-        table = plain_weight(m, true, "rope_table", 0).p;
+        table = plain_weight(&m->weights, true, "rope_table", 0).p;
         rot = strcmp(s->rope, "dim = 8") == 0 ? 8 : E;
     }
     ref_linear(
         plain_of(m->n),
-        plain_weight(m, true,
+        plain_weight(&m->weights, true,
                      gpt2 ? "transformer.h.%d.attn.c_attn.weight" : "model.layers.%d.self_attn.{q,k,v}_proj.weight",
                      layer),
-        plain_weight(m, gpt2 || s->attention_bias,
+        plain_weight(&m->weights, gpt2 || s->attention_bias,
                      gpt2 ? "transformer.h.%d.attn.c_attn.bias" : "model.layers.%d.self_attn.{q,k,v}_proj.bias", layer),
         T, (H + 2 * G) * E, s->hidden, m->x);
     ref_append(plain_of(m->x), table, token, T, H, rot, &cache, m->q);
     ref_attend(plain_of(m->q), &row, 1, H, scale, s->window, 0.0, &cache, m->a);
     ref_linear(
         plain_of(m->a),
-        plain_weight(m, true, gpt2 ? "transformer.h.%d.attn.c_proj.weight" : "model.layers.%d.self_attn.o_proj.weight",
-                     layer),
-        plain_weight(m, gpt2 || s->attention_bias,
+        plain_weight(&m->weights, true,
+                     gpt2 ? "transformer.h.%d.attn.c_proj.weight" : "model.layers.%d.self_attn.o_proj.weight", layer),
+        plain_weight(&m->weights, gpt2 || s->attention_bias,
                      gpt2 ? "transformer.h.%d.attn.c_proj.bias" : "model.layers.%d.self_attn.o_proj.bias", layer),
         T, s->hidden, H * E, m->x);
 }
@@ -146,22 +109,23 @@ static inline void plain_mlp(Plain *m, int layer, int T)
     const bool gpt2 = s->gpt2, bias = gpt2 || s->mlp_bias;
 
     ref_linear(plain_of(m->n),
-               plain_weight(m, true,
+               plain_weight(&m->weights, true,
                             gpt2 ? "transformer.h.%d.mlp.c_fc.weight" : "model.layers.%d.mlp.{gate,up}_proj.weight",
                             layer),
-               plain_weight(m, bias,
+               plain_weight(&m->weights, bias,
                             gpt2 ? "transformer.h.%d.mlp.c_fc.bias" : "model.layers.%d.mlp.{gate,up}_proj.bias", layer),
                T, gpt2 ? s->ffn : 2 * s->ffn, s->hidden, m->x);
     if (gpt2)
         ref_act(plain_of(m->x), m->act, (int64_t)T * s->ffn, m->a);
     else
         ref_glu(plain_of(m->x), m->act, T, s->ffn, m->a);
-    ref_linear(
-        plain_of(m->a),
-        plain_weight(m, true, gpt2 ? "transformer.h.%d.mlp.c_proj.weight" : "model.layers.%d.mlp.down_proj.weight",
-                     layer),
-        plain_weight(m, bias, gpt2 ? "transformer.h.%d.mlp.c_proj.bias" : "model.layers.%d.mlp.down_proj.bias", layer),
-        T, s->hidden, s->ffn, m->x);
+    ref_linear(plain_of(m->a),
+               plain_weight(&m->weights, true,
+                            gpt2 ? "transformer.h.%d.mlp.c_proj.weight" : "model.layers.%d.mlp.down_proj.weight",
+                            layer),
+               plain_weight(&m->weights, bias,
+                            gpt2 ? "transformer.h.%d.mlp.c_proj.bias" : "model.layers.%d.mlp.down_proj.bias", layer),
+               T, s->hidden, s->ffn, m->x);
 }
 
 /* Tokens ids[from, from + T) of one sequence, those before them are in the cache; logits of the last. */
@@ -176,8 +140,9 @@ static inline void plain_run(Plain *m, const int32_t *ids, int T, int from)
     assert_true(T <= 256);
     for (int t = 0; t < T; t++)
         token[t] = (FtxToken){.id = ids[from + t], .pos = from + t};
-    ref_embed(token, T, plain_weight(m, true, gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight", 0),
-              plain_weight(m, gpt2, "transformer.wpe.weight", 0), 0, D, m->history, s->context, m->h);
+    ref_embed(token, T,
+              plain_weight(&m->weights, true, gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight", 0),
+              plain_weight(&m->weights, gpt2, "transformer.wpe.weight", 0), 0, D, m->history, s->context, m->h);
     for (int i = 0; i < s->layers; i++) {
         plain_norm(m, m->h, gpt2 ? "transformer.h.%d.ln_1.weight" : "model.layers.%d.input_layernorm.weight",
                    gpt2 ? "transformer.h.%d.ln_1.bias" : NULL, i, T, m->n);
@@ -190,7 +155,7 @@ static inline void plain_run(Plain *m, const int32_t *ids, int T, int from)
     }
     plain_norm(m, m->h + (size_t)(T - 1) * (size_t)D, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight",
                gpt2 ? "transformer.ln_f.bias" : NULL, 0, 1, m->n);
-    head = plain_weight(m, s->tie ? false : true,
+    head = plain_weight(&m->weights, s->tie ? false : true,
                         s->tie ? (gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight") : "lm_head.weight", 0);
     ref_linear(plain_of(m->n), head, (RefTensor){NULL, DT_FP32}, 1, s->vocab, D, m->logits);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "golden.h"
+#include "plain_text.h"
 
 /* A file of the bigger references: in FTX_SHARED, or beside the tree. */
 static const char *shared(const char *name)
@@ -20,13 +21,6 @@ static const char *shared(const char *name)
 
 enum { TEXTS = 4, MAX_TOKENS = 512, MAX_D = 256 };
 
-static double tolerance(void)
-{
-    const char *t = getenv("FTX_TEST_TOLERANCE");
-
-    return t ? atof(t) : 1e-4;
-}
-
 typedef struct Text {
     int32_t ids[128];
     size_t n;
@@ -39,10 +33,50 @@ typedef struct Texts {
     FtxModel *model;
     FtxEngine *engine;
     FtxModelInfo info;
+    double away; /* that values may differ from the reference */
 } Texts;
 
+/* How far a pass over n ids is from the exact one if it keeps its values in a type of 16 bits. */
+static double rounding(PlainText *m, DType type, const int32_t *ids, int n)
+{
+    static float hidden[MAX_TOKENS * MAX_D], pooled[MAX_D];
+    const int D = (int)m->facts->hidden, P = (int)m->facts->pooled;
+    double far = 0.0;
+
+    assert_true(n * D <= MAX_TOKENS * MAX_D && P <= MAX_D);
+    m->round = DT_FP32;
+    plain_text(m, ids, NULL, n);
+    memcpy(hidden, m->hidden, (size_t)(n * D) * sizeof *hidden);
+    memcpy(pooled, m->pooled, (size_t)P * sizeof *pooled);
+    m->round = type;
+    plain_text(m, ids, NULL, n);
+    for (int i = 0; i < n * D; i++)
+        far = fmax(far, fabs((double)(m->hidden[i] - hidden[i])));
+    for (int i = 0; i < P; i++)
+        far = fmax(far, fabs((double)(m->pooled[i] - pooled[i])));
+    return far;
+}
+
+static void open_plain(PlainText *m, const char *name, const char *artifact)
+{
+    char path[1000];
+
+    golden_path(artifact, path, sizeof path);
+    plain_text_open(m, path, strstr(name, "distil") ? plain_distilbert : plain_bert);
+    m->first_position = strstr(name, "roberta") ? 1 + (int)m->weights.artifact.facts->pad : 0;
+    m->pool = !m->facts->pooled                                              ? PLAIN_NONE
+              : plain_weight(&m->weights, false, "pooler.dense.weight", 0).p ? PLAIN_POOLER
+                                                                             : PLAIN_MEAN;
+}
+
+/* Twice what rounding does to a plain pass: a device rounds otherwise, by as much. */
+static double allowed(PlainText *m, double far)
+{
+    return m->weights.artifact.plans[0].head->compute_type == DT_FP32 ? 1e-4 : 1e-4 + 2.0 * far;
+}
+
 /* A golden vector, if there is one. */
-static void check(const char *what, const json_t *want, const float *got, size_t n)
+static void check(const Texts *t, const char *what, const json_t *want, const float *got, size_t n)
 {
     double worst = 0.0;
 
@@ -51,8 +85,8 @@ static void check(const char *what, const json_t *want, const float *got, size_t
     assert_int_equal(json_array_size(want), n);
     for (size_t i = 0; i < n; i++)
         worst = fmax(worst, fabs(json_number_value(json_array_get(want, i)) - (double)got[i]));
-    if (!(worst <= tolerance()))
-        fail_msg("%s: a value differs by %g", what, worst);
+    if (!(worst <= t->away))
+        fail_msg("%s: a value differs by %g, allowed %g", what, worst, t->away);
 }
 
 static void mean_of(const float *rows, size_t n, size_t D, float *mean)
@@ -80,10 +114,10 @@ static void check_text(const Texts *t, const Text *x, const float *hidden, const
     float mean[MAX_D];
 
     mean_of(hidden, x->n, D, mean);
-    check("first", json_object_get(x->golden, "first"), hidden, D);
-    check("mean", json_object_get(x->golden, "mean"), mean, D);
+    check(t, "first", json_object_get(x->golden, "first"), hidden, D);
+    check(t, "mean", json_object_get(x->golden, "mean"), mean, D);
     if (t->info.pooled)
-        check("pooled", json_object_get(x->golden, "pooler"), pooled, (size_t)t->info.pooled);
+        check(t, "pooled", json_object_get(x->golden, "pooler"), pooled, (size_t)t->info.pooled);
 }
 
 static void alone(const Texts *t, Text *x)
@@ -160,6 +194,16 @@ static void open_texts(Texts *t, const char *name, const char *variant, const ch
     t->engine = golden_engine(t->model);
     ftx_model_info(t->model, &t->info);
     assert_int_equal(t->info.kind, FTX_MODEL_ENCODER);
+
+    PlainText plain;
+    double far = 0.0;
+
+    open_plain(&plain, name, artifact);
+    for (size_t i = 0; i < TEXTS; i++)
+        far = fmax(far, rounding(&plain, (DType)plain.weights.artifact.plans[0].head->compute_type, t->at[i].ids,
+                                 (int)t->at[i].n));
+    t->away = allowed(&plain, far);
+    plain_text_close(&plain);
 }
 
 static void close_texts(Texts *t, json_t *golden)
@@ -308,6 +352,129 @@ static void types(void **state)
     close_texts(&t, golden);
 }
 
+/* --- texts ---------------------------------------------------------------------------------------------- */
+
+/* The texts give the same as these ids and types. */
+typedef struct Words {
+    const char *text, *pair;
+    FtxTruncate truncate;
+    int max_tokens, n;
+    int32_t ids[16], types[16];
+} Words;
+
+static const Words words[] = {
+    {"", NULL, 0, 0, 2, {2, 3}, {0}},
+    {"a ab.", NULL, 0, 0, 5, {2, 4, 9, 10, 3}, {0}},
+    {"a", "b", 0, 0, 5, {2, 4, 3, 5, 3}, {0, 0, 0, 1, 1}},
+    {"", "", 0, 0, 3, {2, 3, 3}, {0, 0, 1}},
+    {"a a a a a", NULL, FTX_TRUNCATE_LONGEST, 4, 4, {2, 4, 4, 3}, {0}},
+    {"a a a a a", NULL, FTX_TRUNCATE_FIRST, 5, 5, {2, 4, 4, 4, 3}, {0}},
+    {"a a a a a", "b b b", FTX_TRUNCATE_LONGEST, 9, 9, {2, 4, 4, 4, 3, 5, 5, 5, 3}, {0, 0, 0, 0, 0, 1, 1, 1, 1}},
+    {"a a a a a", "b b b", FTX_TRUNCATE_FIRST, 8, 8, {2, 4, 4, 3, 5, 5, 5, 3}, {0, 0, 0, 0, 1, 1, 1, 1}},
+    {"a a a a a", "b b b", FTX_TRUNCATE_SECOND, 10, 10, {2, 4, 4, 4, 4, 4, 3, 5, 5, 3}, {0, 0, 0, 0, 0, 0, 0, 1, 1, 1}},
+    {"a a", "b", FTX_TRUNCATE_SECOND, 0, 6, {2, 4, 4, 3, 5, 3}, {0, 0, 0, 0, 1, 1}},
+};
+
+static void check_words(const Texts *t, const Words *w)
+{
+    static float one[16 * MAX_D], two[16 * MAX_D];
+    const int32_t n = w->n;
+    int32_t tokens = 0;
+
+    run(t, &(FtxEncode){.count = 1,
+                        .text = &w->text,
+                        .pair = w->pair ? &w->pair : NULL,
+                        .truncate = w->truncate,
+                        .max_tokens = w->max_tokens,
+                        .hidden = one,
+                        .hidden_rows = 16,
+                        .tokens = &tokens});
+    assert_int_equal(tokens, n);
+    run(t, &(FtxEncode){.count = 1, .ids = w->ids, .types = w->types, .lengths = &n, .hidden = two, .hidden_rows = 16});
+    assert_memory_equal(one, two, (size_t)(n * t->info.hidden) * sizeof *one);
+}
+
+static void refuse_text(const Texts *t, const FtxEncode *job, const char *why)
+{
+    FtxError err;
+
+    assert_int_equal(ftx_engine_encode(t->engine, job, &err), FTX_EINVAL);
+    if (!strstr(err.text, why))
+        fail_msg("said \"%s\", expected \"%s\"", err.text, why);
+}
+
+static const char small_words[] = "-D tokenizer=tests/tokenizer/small/wordpiece.json";
+
+static void texts(void **state)
+{
+    static Texts t;
+    static char long_text[1 << 16], blank[1 << 16];
+    const char *text[4] = {"a", long_text, "ab", NULL}, *pair[4] = {"b", NULL, NULL, NULL};
+    static float hidden[4 * 8 * MAX_D], many[128 * MAX_D];
+    int32_t tokens[4];
+    FtxError errors[4];
+    json_t *golden;
+
+    (void)state;
+    if (getenv("FTX_TEST_NO_TEXT"))
+        skip();
+    open_texts(&t, "tiny-bert", "words", small_words, &golden);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        check_words(&t, &words[i]);
+
+    for (size_t i = 0; i + 2 < sizeof long_text; i += 2)
+        memcpy(long_text + i, "b ", 2);
+    memset(blank, ' ', sizeof blank - 1);
+    /* What is refused leaves the others unharmed, and its row empty. */
+    memset(hidden, 1, sizeof hidden);
+    run(&t,
+        &(FtxEncode){
+            .count = 4, .text = text, .pair = pair, .stride = 8, .hidden = hidden, .tokens = tokens, .errors = errors});
+    assert_int_equal(errors[0].status, FTX_OK);
+    assert_int_equal(tokens[0], 5);
+    assert_int_equal(errors[1].status, FTX_EINVAL);
+    assert_non_null(strstr(errors[1].text, "at most"));
+    assert_int_equal(tokens[2], 3);
+    assert_non_null(strstr(errors[3].text, "text: it is NULL"));
+    for (int i = 0; i < 8 * t.info.hidden; i++)
+        assert_true(hidden[8 * t.info.hidden + i] == 0.0f);
+
+    /* A text of any length is cut: to the context, or to the stride of a padded batch. */
+    run(&t, &(FtxEncode){.count = 2,
+                         .text = text,
+                         .truncate = FTX_TRUNCATE_LONGEST,
+                         .hidden = many,
+                         .hidden_rows = 131,
+                         .tokens = tokens});
+    assert_int_equal(tokens[0], 3);
+    assert_int_equal(tokens[1], 128);
+    run(&t, &(FtxEncode){.count = 3,
+                         .text = text,
+                         .truncate = FTX_TRUNCATE_LONGEST,
+                         .stride = 8,
+                         .hidden = hidden,
+                         .tokens = tokens});
+    assert_int_equal(tokens[1], 8);
+    text[1] = blank;
+    refuse_text(&t, &(FtxEncode){.count = 2, .text = text, .truncate = FTX_TRUNCATE_LONGEST}, "use ids");
+    text[1] = "a a a a a a a a";
+    refuse_text(&t, &(FtxEncode){.count = 2, .text = text, .stride = 8, .hidden = hidden},
+                "text 1: text: 10 tokens, at most 8 fit (stride)");
+    refuse_text(&t, &(FtxEncode){.count = 2, .text = text, .max_tokens = 9}, "10 tokens, at most 9 fit (max_tokens)");
+    refuse_text(&t, &(FtxEncode){.count = 1, .text = text + 1, .truncate = FTX_TRUNCATE_SECOND}, "there is none");
+    pair[1] = "b b b b b b";
+    refuse_text(
+        &t, &(FtxEncode){.count = 1, .text = text, .pair = pair + 1, .truncate = FTX_TRUNCATE_FIRST, .max_tokens = 9},
+        "nothing of the first would be left");
+    refuse_text(&t, &(FtxEncode){.count = 1, .text = text, .ids = tokens}, "expected one of text, ids and input");
+    refuse_text(&t, &(FtxEncode){.count = 1, .text = text, .max_tokens = 129}, "max_tokens: 129, expected 1 to 128");
+    refuse_text(&t, &(FtxEncode){.count = 1, .ids = tokens, .lengths = tokens, .pair = pair},
+                "pair: it goes with text");
+    refuse_text(&t, &(FtxEncode){.count = 1, .input = hidden}, "lengths: missing");
+    check_words(&t, &words[2]);
+    close_texts(&t, golden);
+}
+
 /* --- a trained model, where it is --------------------------------------------------------------------- */
 
 /* A tensor of a safetensors file of 32-bit numbers; the file stays mapped in memory. */
@@ -320,18 +487,27 @@ static const float *tensor(const char *file, const json_t *head, const char *dat
     return (const float *)(const void *)(data + json_integer_value(at));
 }
 
-static void emb(void **state)
+enum { EMB = 8, EMB_LONGEST = 58, EMB_D = 256 };
+
+typedef struct Emb {
+    json_t *head, *golden; /* of outputs.safetensors; outputs.json */
+    const char *data;
+    FtxModel *model;
+    FtxEngine *engine;
+    int32_t ids[EMB * EMB_LONGEST], lengths[EMB];
+    const char *sentence[EMB];
+    double away;
+} Emb;
+
+static void open_emb(Emb *e)
 {
     const char *file = shared("golden/emb/outputs.safetensors");
     static char bytes[1 << 20];
-    static int32_t ids[8 * 58], lengths[8];
-    static float hidden[8 * 58 * 256], pooled[8 * 256];
     FILE *f = fopen(file, "rb");
-    const char *sentence[8];
+    PlainText plain;
+    double far = 0.0, kept[2] = {0.0};
     uint64_t n;
-    double worst = 0.0;
 
-    (void)state;
     if (!f) {
         print_message("skipped: %s is not there\n", file);
         skip();
@@ -339,53 +515,152 @@ static void emb(void **state)
     assert_true(fread(bytes, 1, sizeof bytes, f) > 8);
     fclose(f);
     memcpy(&n, bytes, 8);
+    *e = (Emb){.head = json_loadb(bytes + 8, n, 0, NULL), .data = bytes + 8 + n};
+    e->golden = golden_json(shared("golden/emb/outputs.json"));
+    e->model = golden_open(shared("models/emb"), "emb", getenv("FTX_TEST_NO_TEXT") ? "-D tokenizer=" : "");
+    e->engine = golden_engine(e->model);
+    open_plain(&plain, "emb", "emb");
+    for (size_t i = 0; i < EMB; i++) {
+        int32_t *ids = e->ids + i * EMB_LONGEST;
 
-    json_t *head = json_loadb(bytes + 8, n, 0, NULL), *golden = golden_json(shared("golden/emb/outputs.json"));
-    const float *want = tensor(file, head, bytes + 8 + n, "last_hidden_state");
-    const float *pooler = tensor(file, head, bytes + 8 + n, "pooler_output");
-    FtxModel *model = golden_open(shared("models/emb"), "emb", getenv("FTX_TEST_NO_TEXT") ? "-D tokenizer=" : "");
-    FtxEngine *engine = golden_engine(model);
+        e->lengths[i] = (int32_t)golden_ids(json_array_get(json_object_get(e->golden, "ids"), i), ids, EMB_LONGEST);
+        e->sentence[i] = json_string_value(json_array_get(json_object_get(e->golden, "sentences"), i));
+        kept[0] = fmax(kept[0], rounding(&plain, DT_FP16, ids, e->lengths[i]));
+        kept[1] = fmax(kept[1], rounding(&plain, DT_BF16, ids, e->lengths[i]));
+    }
+    far = kept[plain.weights.artifact.plans[0].head->compute_type == DT_BF16];
+    print_message("emb: values kept in fp16 go %.1e away, in bf16 %.1e\n", kept[0], kept[1]);
+    e->away = allowed(&plain, far);
+    plain_text_close(&plain);
+}
+
+static void close_emb(Emb *e)
+{
+    ftx_engine_close(e->engine);
+    ftx_model_close(e->model);
+    json_decref(e->head);
+    json_decref(e->golden);
+}
+
+static double farthest(const float *a, const float *b, size_t n)
+{
+    double far = 0.0;
+
+    for (size_t i = 0; i < n; i++) {
+        const double d = fabs((double)(a[i] - b[i]));
+
+        far = d <= far ? far : d; /* a NaN stays */
+    }
+    return far;
+}
+
+static void emb(void **state)
+{
+    static float hidden[EMB * EMB_LONGEST * EMB_D], pooled[EMB * EMB_D];
+    static Emb e;
+    const float *want, *pooler;
     FtxModelInfo info;
     FtxError err;
+    double worst = 0.0;
 
-    ftx_model_info(model, &info);
-    for (size_t i = 0; i < 8; i++) {
-        lengths[i] = (int32_t)golden_ids(json_array_get(json_object_get(golden, "ids"), i), ids + i * 58, 58);
-        sentence[i] = json_string_value(json_array_get(json_object_get(golden, "sentences"), i));
-    }
+    (void)state;
+    open_emb(&e);
+    want = tensor("outputs", e.head, e.data, "last_hidden_state");
+    pooler = tensor("outputs", e.head, e.data, "pooler_output");
+    ftx_model_info(e.model, &info);
     for (int turn = 0; turn < (info.has_tokenizer ? 2 : 1); turn++) { /* ids, then texts */
-        const FtxEncode job = {.count = 8,
-                               .ids = turn ? NULL : ids,
-                               .lengths = turn ? NULL : lengths,
-                               .text = turn ? sentence : NULL,
-                               .stride = 58,
+        const FtxEncode job = {.count = EMB,
+                               .ids = turn ? NULL : e.ids,
+                               .lengths = turn ? NULL : e.lengths,
+                               .text = turn ? e.sentence : NULL,
+                               .stride = EMB_LONGEST,
                                .hidden = hidden,
                                .pooled = pooled};
 
         memset(hidden, 0, sizeof hidden);
         memset(pooled, 0, sizeof pooled);
-        if (ftx_engine_encode(engine, &job, &err))
+        if (ftx_engine_encode(e.engine, &job, &err))
             fail_msg("%s", err.text);
-        for (int i = 0; i < 8; i++) {
-            for (int k = 0; k < lengths[i] * 256; k++)
-                worst = fmax(worst, fabs((double)(hidden[i * 58 * 256 + k] - want[i * 58 * 256 + k])));
-            for (int k = 0; k < 256; k++)
-                worst = fmax(worst, fabs((double)(pooled[i * 256 + k] - pooler[i * 256 + k])));
-        }
-        if (!(worst <= tolerance()))
-            fail_msg("%s: a value differs by %g", turn ? "texts" : "ids", worst);
+        for (size_t i = 0; i < EMB; i++)
+            worst = fmax(worst, farthest(hidden + i * EMB_LONGEST * EMB_D, want + i * EMB_LONGEST * EMB_D,
+                                         (size_t)e.lengths[i] * EMB_D));
+        worst = fmax(worst, farthest(pooled, pooler, EMB * EMB_D));
+        if (!(worst <= e.away))
+            fail_msg("%s: a value differs by %g, allowed %g", turn ? "texts" : "ids", worst, e.away);
     }
-    ftx_engine_close(engine);
-    ftx_model_close(model);
-    json_decref(head);
-    json_decref(golden);
+    close_emb(&e);
+}
+
+/* What stands before the first layer, in place of ids: packed, and as the second of a padded batch. */
+static void emb_states(void **state)
+{
+    static float hidden[2 * EMB_LONGEST * EMB_D], pooled[2 * EMB_D];
+    static Emb e;
+    const float *first, *want, *pooler;
+    const int32_t lengths[] = {3, 9};
+    FtxError err;
+
+    (void)state;
+    open_emb(&e);
+    first = tensor("outputs", e.head, e.data, "hidden_0_sentence_1"); /* [58, D], of which 9 count */
+    want = tensor("outputs", e.head, e.data, "single_1_last_hidden_state");
+    pooler = tensor("outputs", e.head, e.data, "single_1_pooler_output");
+    for (int padded = 0; padded < 2; padded++) {
+        static float input[2 * EMB_LONGEST * EMB_D];
+        const size_t at = padded ? EMB_LONGEST * EMB_D : 0, text = padded ? 1 : 0;
+
+        memcpy(input, first, EMB_LONGEST * EMB_D * sizeof *input);
+        memcpy(input + at, first, EMB_LONGEST * EMB_D * sizeof *input);
+        if (ftx_engine_encode(e.engine,
+                              &(FtxEncode){.count = 1 + text,
+                                           .input = input,
+                                           .lengths = lengths + 1 - text,
+                                           .stride = padded ? EMB_LONGEST : 0,
+                                           .hidden = hidden,
+                                           .hidden_rows = 9,
+                                           .pooled = pooled},
+                              &err))
+            fail_msg("%s", err.text);
+        assert_true(farthest(hidden + at, want, 9 * EMB_D) <= e.away);
+        assert_true(farthest(pooled + text * EMB_D, pooler, EMB_D) <= e.away);
+    }
+    close_emb(&e);
+}
+
+/* What devices are held to in 16 bits, from the models themselves; docs/proof.md has these figures. */
+static void roundings(void **state)
+{
+    static const struct {
+        const char *name, *spec, *artifact;
+    } models[] = {{"tiny-bert", "tests/models/tiny-bert", "tiny-bert-wide"},
+                  {"tiny-roberta", "tests/models/tiny-roberta", "tiny-roberta-wide"},
+                  {"tiny-distilbert", "tests/models/tiny-distilbert", "tiny-distilbert-wide"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        static Texts t;
+        PlainText plain;
+        json_t *golden;
+        double fp16 = 0.0, bf16 = 0.0;
+
+        open_texts(&t, models[i].name, "wide", "", &golden);
+        open_plain(&plain, models[i].name, models[i].artifact);
+        for (size_t k = 0; k < TEXTS; k++) {
+            fp16 = fmax(fp16, rounding(&plain, DT_FP16, t.at[k].ids, (int)t.at[k].n));
+            bf16 = fmax(bf16, rounding(&plain, DT_BF16, t.at[k].ids, (int)t.at[k].n));
+        }
+        print_message("%s: values kept in fp16 go %.1e away, in bf16 %.1e\n", models[i].name, fp16, bf16);
+        assert_true(fp16 > 1e-4 && bf16 > 4.0 * fp16 && bf16 < 16.0 * fp16); /* three bits less */
+        plain_text_close(&plain);
+        close_texts(&t, golden);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny),  cmocka_unit_test(pooling), cmocka_unit_test(mistakes),
-        cmocka_unit_test(types), cmocka_unit_test(emb),
+        cmocka_unit_test(tiny),  cmocka_unit_test(pooling),   cmocka_unit_test(mistakes), cmocka_unit_test(types),
+        cmocka_unit_test(texts), cmocka_unit_test(roundings), cmocka_unit_test(emb),      cmocka_unit_test(emb_states),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

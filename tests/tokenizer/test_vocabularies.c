@@ -215,6 +215,17 @@ static void test_pairs(void **state)
     check_pair(&f, &p, I(2, 4, 4, 4, 3, 5, 5, 3), I(0, 0, 0, 0, 0, 1, 1, 1), 8);
     p.most = 3;
     check_pair(&f, &p, I(2, 3, 3), I(0, 0, 1), 3);
+    p.most = 8; /* only_first, only_second */
+    p.cut = TOKENIZER_CUT_FIRST;
+    check_pair(&f, &p, I(2, 4, 4, 3, 5, 5, 5, 3), I(0, 0, 0, 0, 1, 1, 1, 1), 8);
+    p.cut = TOKENIZER_CUT_SECOND; /* nothing of it would be left */
+    assert_int_equal(tokenizer_encode_pair(f.t, f.s, &p, two, NULL, 2, &n, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "the first text has 5 tokens of the 5 allowed: nothing of the second"));
+    p.most = 9;
+    check_pair(&f, &p, I(2, 4, 4, 4, 4, 4, 3, 5, 3), I(0, 0, 0, 0, 0, 0, 0, 1, 1), 9);
+    p.most = 11;
+    check_pair(&f, &p, I(2, 4, 4, 4, 4, 4, 3, 5, 5, 5, 3), I(0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1), 11);
+    p.cut = TOKENIZER_CUT_LONGEST;
     p.most = 2;
     assert_int_equal(tokenizer_encode_pair(f.t, f.s, &p, two, NULL, 2, &n, &err), FTX_EINVAL);
     assert_non_null(strstr(err.text, "3 tokens around a text are more than the 2 allowed"));
