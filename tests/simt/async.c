@@ -340,6 +340,7 @@ void simt_async_fence(void)
 
     f->proxy_clock = f->clocks[MAX_MBARRIERS + f->tid];
     f->proxied = true;
+    memory_async_fence(f->block);
     tick(f);
 }
 

@@ -88,6 +88,8 @@ Build *build_open(const char *dir)
     b->cxx = getenv("FTX_SIMT_CXX");
     if (!b->cxx)
         b->cxx = "g++";
+    if (!SIMT_SANITIZED && strstr(b->cxx, "clang")) /* else it says nothing before a read that a write follows */
+        b->cxx = arena_printf(keep, "%s -mllvm -tsan-instrument-read-before-write=1", b->cxx);
     return b;
 }
 

@@ -19,15 +19,9 @@ enum { WATCHED = 1 };
 #define SHOW(p, n) (void)(p)
 #endif
 
+#define HEAP ((size_t)256 << 20)
 enum {
-    S_ALLOCATED = 1,
-    S_WRITTEN = 2,
     S_NEW = WATCHED ? S_ALLOCATED : S_ALLOCATED | S_WRITTEN,
-    S_COPY = 4,
-    S_CONSTANT = 8,
-    S_MBARRIER = 16,
-    S_BULK = 64,
-    S_ATOMIC = 32,
     POISON = 0xff, /* NaN in every type */
     ZONE = 256,
 };
@@ -60,7 +54,7 @@ static struct {
 } pieces[MAX_PIECES];
 static size_t n_pieces;
 
-static void *reserve(size_t bytes)
+void *memory_reserve(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -74,9 +68,9 @@ static void *reserve(size_t bytes)
 static void open_space(Space *s, size_t bytes)
 {
     s->bytes = bytes;
-    s->base = reserve(bytes);
-    s->state = reserve(bytes / GRAIN);
-    s->mark = reserve(bytes / GRAIN * sizeof(Mark));
+    s->base = memory_reserve(bytes);
+    s->state = memory_reserve(bytes / GRAIN);
+    s->mark = memory_reserve(bytes / GRAIN * sizeof(Mark));
     HIDE(s->base, bytes);
 }
 
@@ -100,7 +94,7 @@ void *simt_alloc(size_t bytes, const char *name)
     char *p;
 
     if (!heap.base)
-        open_space(&heap, (size_t)256 << 20);
+        open_space(&heap, HEAP);
     p = heap.base + heap_used + ZONE;
     heap_used += ZONE + (bytes + ZONE - 1) / ZONE * ZONE + ZONE;
     if (heap_used > heap.bytes || n_pieces == MAX_PIECES) {
@@ -224,8 +218,10 @@ void memory_stacks(char *base, size_t bytes_each, size_t n)
 
 void memory_start_block(Block *b, unsigned dynamic_bytes)
 {
-    if (!shared.base)
+    if (!shared.base) {
         open_space(&shared, (size_t)SLOT * MAX_BLOCKS);
+        views_open(HEAP / GRAIN, shared.bytes / GRAIN);
+    }
     b->shared = shared.base + (size_t)SLOT * b->slot;
     set_state(&shared, b->shared, SLOT, 0);
     HIDE(b->shared, SLOT);
@@ -256,7 +252,7 @@ void *memory_static(Block *b, const void *site, unsigned bytes, const char *name
 
 /* --- what is said ------------------------------------------------------------------------------- */
 
-static const char *where(const void *p)
+const char *memory_where(const void *p)
 {
     static char text[160];
     const int i = within(&heap, p) ? piece_of(p) : -1;
@@ -283,6 +279,11 @@ static const char *number_text(uint32_t number)
         snprintf(text, sizeof text, "block number %u warp %u lane %u", block, (i - MAX_MBARRIERS) / WARP,
                  (i - MAX_MBARRIERS) % WARP);
     return text;
+}
+
+uint16_t *memory_heap(void)
+{
+    return (uint16_t *)(void *)heap.base;
 }
 
 /* --- one access --------------------------------------------------------------------------------- */
@@ -348,25 +349,25 @@ static bool check_grain(const Fiber *f, Space *s, size_t at, size_t bytes, uint3
     uint32_t reader;
 
     if (!(*state & S_ALLOCATED))
-        report(SIMT_BOUNDS, pc, NULL, "%s of %zu bytes: %s", verb, bytes, where(p));
+        report(SIMT_BOUNDS, pc, NULL, "%s of %zu bytes: %s", verb, bytes, memory_where(p));
     else if (*state & S_COPY)
         report(SIMT_IN_FLIGHT, pc, m->write_pc, "%s of %zu bytes that a copy is still bringing: %s\n    copied by %s",
-               verb, bytes, where(p), number_text(m->writer));
+               verb, bytes, memory_where(p), number_text(m->writer));
     else if (*state & S_MBARRIER)
-        report(SIMT_MBARRIER, pc, NULL, "plain %s of an mbarrier: %s", verb, where(p));
+        report(SIMT_MBARRIER, pc, NULL, "plain %s of an mbarrier: %s", verb, memory_where(p));
     else if ((how & (A_WRITE | A_ATOMIC)) && (*state & S_CONSTANT))
-        report(SIMT_CONSTANT, pc, NULL, "%s of %zu bytes: %s", verb, bytes, where(p));
+        report(SIMT_CONSTANT, pc, NULL, "%s of %zu bytes: %s", verb, bytes, memory_where(p));
     else if (!(how & (A_WRITE | A_UNWRITTEN_OK)) && !(*state & S_WRITTEN) && (s == &heap || run.launch->strict))
-        report(SIMT_UNWRITTEN, pc, NULL, "%s of %zu bytes that nobody wrote: %s", verb, bytes, where(p));
+        report(SIMT_UNWRITTEN, pc, NULL, "%s of %zu bytes that nobody wrote: %s", verb, bytes, memory_where(p));
     else if (s == &heap && run.launch->overlap && !f->waited && too_early(m, how & (A_WRITE | A_ATOMIC)))
         report(SIMT_EARLY, pc, m->write_pc, "%s of %zu bytes that an earlier kernel still uses: %s", verb, bytes,
-               where(p));
+               memory_where(p));
     else if (race_with_writer(f, m, stamp, how & (A_WRITE | A_ATOMIC)) && !(how & A_ATOMIC && *state & S_ATOMIC))
         report(SIMT_RACE, pc, m->write_pc, "%s of %zu bytes: %s\n    nothing orders it after the write by %s", verb,
-               bytes, where(p), number_text(m->writer));
+               bytes, memory_where(p), number_text(m->writer));
     else if ((how & (A_WRITE | A_ATOMIC)) && (reader = race_with_reader(f, m, stamp)) != 0)
         report(SIMT_RACE, pc, m->read_pc, "%s of %zu bytes: %s\n    nothing orders it after the read by %s", verb,
-               bytes, where(p), number_text(reader));
+               bytes, memory_where(p), number_text(reader));
     else
         return true;
     return false;
@@ -409,7 +410,7 @@ static void other_memory(const void *p, size_t bytes, unsigned how, const void *
         page = p;
         return;
     }
-    report(SIMT_BOUNDS, pc, NULL, "%s of %zu bytes: %s", how & A_WRITE ? "write" : "read", bytes, where(p));
+    report(SIMT_BOUNDS, pc, NULL, "%s of %zu bytes: %s", how & A_WRITE ? "write" : "read", bytes, memory_where(p));
     run_abort(); /* it would be done otherwise */
 }
 
@@ -423,6 +424,41 @@ static bool is_constant(const void *p)
     return states == all;
 }
 
+/* What the block sees of the heap, at the place of the access. */
+static void show_heap(Block *b, const void *p, size_t bytes, unsigned how)
+{
+    const size_t first = (size_t)((const char *)p - heap.base) / GRAIN;
+    const size_t end = (size_t)((const char *)p - heap.base + bytes - 1) / GRAIN + 1;
+
+    if (!WATCHED)
+        return;
+    if (how & A_ATOMIC)
+        view_atomic(b, memory_heap(), heap.state, first, end);
+    else if (how & A_WRITE)
+        view_write(b, memory_heap(), heap.state, first, end);
+    else
+        view_read(b, memory_heap(), heap.state, first, end);
+}
+
+static void hide_from_engines(Block *b, const void *p, size_t bytes, unsigned how)
+{
+    const size_t first = (size_t)((const char *)p - shared.base) / GRAIN;
+
+    if (WATCHED && how & (A_WRITE | A_ATOMIC) && !(how & A_ENGINE))
+        view_plain_shared(b, (uint16_t *)(void *)shared.base, shared.state, first,
+                          (size_t)((const char *)p - shared.base + bytes - 1) / GRAIN + 1);
+}
+
+void memory_async_fence(Block *b)
+{
+    view_fence_shared(b, shared.state);
+}
+
+void memory_end_launch(void)
+{
+    views_end_launch(heap.state);
+}
+
 void memory_access(const void *p, size_t bytes, unsigned how, const void *pc)
 {
     Fiber *f = run.current;
@@ -431,10 +467,12 @@ void memory_access(const void *p, size_t bytes, unsigned how, const void *pc)
         return;
     simt_counts.accesses++;
     if (how & A_ALIGNED && (uintptr_t)p % bytes)
-        report(SIMT_ALIGN, pc, NULL, "%s of %zu bytes: %s", how & A_WRITE ? "write" : "read", bytes, where(p));
+        report(SIMT_ALIGN, pc, NULL, "%s of %zu bytes: %s", how & A_WRITE ? "write" : "read", bytes, memory_where(p));
     if (within(&heap, p)) {
-        if (!(bytes == 16 && !(how & (A_WRITE | A_ATOMIC)) && is_constant(p)))
-            check_range(&heap, p, bytes, run.id, how, pc);
+        if (bytes == 16 && !(how & (A_WRITE | A_ATOMIC)) && is_constant(p))
+            return;
+        check_range(&heap, p, bytes, run.id, how, pc);
+        show_heap(f->block, p, bytes, how);
     } else if (within(&shared, p)) {
         const size_t slot = (size_t)((const char *)p - shared.base) / SLOT;
 
@@ -442,6 +480,7 @@ void memory_access(const void *p, size_t bytes, unsigned how, const void *pc)
             report(SIMT_BOUNDS, pc, NULL, "%s of another block's shared memory", how & A_WRITE ? "write" : "read");
         else
             check_range(&shared, p, bytes, f->block->stamp, how, pc);
+        hide_from_engines(f->block, p, bytes, how);
     } else {
         other_memory(p, bytes, how, pc);
     }
@@ -466,8 +505,9 @@ void *memory_shared(uint32_t address, size_t bytes, unsigned how, const void *pc
     p = b->shared + offset;
     simt_counts.accesses++;
     if (how & A_ALIGNED && address % bytes)
-        report(SIMT_ALIGN, pc, NULL, "%s of %zu bytes: %s", how & A_WRITE ? "write" : "read", bytes, where(p));
+        report(SIMT_ALIGN, pc, NULL, "%s of %zu bytes: %s", how & A_WRITE ? "write" : "read", bytes, memory_where(p));
     check_range(&shared, p, bytes, b->stamp, how, pc);
+    hide_from_engines(b, p, bytes, how);
     return p;
 }
 
@@ -488,11 +528,14 @@ void memory_copy_begins(void *to, size_t bytes, bool bulk, const void *pc)
                 m[i].write_clock > w->proxy_clock && m[i].write_clock > f->proxy_clock) {
                 report(SIMT_FENCE, pc, m[i].write_pc,
                        "a bulk copy over bytes written by %s, with no async_fence between: %s", report_who(w),
-                       where((char *)to + i * GRAIN));
+                       memory_where((char *)to + i * GRAIN));
                 break;
             }
         }
-    memory_access(to, bytes, A_WRITE, pc);
+    memory_access(to, bytes, bulk ? A_WRITE | A_ENGINE : A_WRITE, pc);
+    if (bulk)
+        view_bulk_begins((uint16_t *)(void *)shared.base, shared.state, (size_t)(state - shared.state),
+                         (size_t)(state - shared.state) + bytes / GRAIN);
     memset(to, POISON, bytes);
     for (size_t i = 0; i < bytes / GRAIN; i++)
         state[i] |= S_COPY;
@@ -500,7 +543,7 @@ void memory_copy_begins(void *to, size_t bytes, bool bulk, const void *pc)
 
 void memory_send_begins(uint32_t address, size_t bytes, const void *pc)
 {
-    char *p = memory_shared(address, bytes, A_WRITE | A_ALIGNED, pc);
+    char *p = memory_shared(address, bytes, A_WRITE | A_ALIGNED | A_ENGINE, pc);
     uint8_t *state = state_of(&shared, p);
 
     memset(p, POISON, bytes);
@@ -508,9 +551,12 @@ void memory_send_begins(uint32_t address, size_t bytes, const void *pc)
         state[i] |= S_COPY;
 }
 
-const void *memory_peek(uint32_t address)
+void memory_products(uint32_t address, uint16_t out[8])
 {
-    return run.current->block->shared + (address - SHARED_BASE);
+    const char *p = run.current->block->shared + (address - SHARED_BASE);
+
+    view_of_products((const uint16_t *)(const void *)shared.base, shared.state, (size_t)(p - shared.base) / GRAIN, 8,
+                     out);
 }
 
 bool memory_is_bulk(const void *p)
@@ -524,12 +570,17 @@ void memory_copy_lands(Block *b, void *to, const void *from, size_t bytes, size_
     uint8_t *state = state_of(&shared, to);
     Mark *m = shared.mark + (state - shared.state);
 
+    if (within(&heap, from) && bytes)
+        show_heap(b, from, bytes, A_READ);
     memcpy(to, from, bytes);
     memset((char *)to + bytes, 0, zeros);
     for (size_t i = 0; i < (bytes + zeros) / GRAIN; i++) {
         state[i] = (uint8_t)((state[i] & ~(S_COPY | S_BULK)) | S_WRITTEN | (is_bulk ? S_BULK : 0));
         leave_write(&m[i], b->stamp, number, clock, m[i].write_pc);
     }
+    if (is_bulk)
+        view_bulk_lands((uint16_t *)(void *)shared.base, shared.state, (size_t)(state - shared.state),
+                        (size_t)(state - shared.state) + bytes / GRAIN);
 }
 
 /* An mbarrier is made or taken away: its bytes are no plain memory meanwhile. */
@@ -540,92 +591,3 @@ void memory_mbarrier(void *p, bool is)
     for (size_t i = 0; i < 8 / GRAIN; i++)
         state[i] = (uint8_t)(is ? state[i] | S_MBARRIER : state[i] & ~S_MBARRIER);
 }
-
-/* --- what the compiler calls before every load and store ---------------------------------------- */
-
-#if !SIMT_SANITIZED /* which has its own checks there */
-
-#define HOOK(bytes) \
-    void __tsan_read##bytes(void *p); \
-    void __tsan_write##bytes(void *p); \
-    void __tsan_unaligned_read##bytes(void *p); \
-    void __tsan_unaligned_write##bytes(void *p); \
-    void __tsan_read##bytes(void *p) \
-    { \
-        memory_access(p, bytes, A_READ | A_ALIGNED, PC()); \
-    } \
-    void __tsan_write##bytes(void *p) \
-    { \
-        memory_access(p, bytes, A_WRITE | A_ALIGNED, PC()); \
-    } \
-    void __tsan_unaligned_read##bytes(void *p) \
-    { \
-        memory_access(p, bytes, A_READ, PC()); \
-    } \
-    void __tsan_unaligned_write##bytes(void *p) \
-    { \
-        memory_access(p, bytes, A_WRITE, PC()); \
-    }
-
-HOOK(1)
-HOOK(2)
-HOOK(4)
-HOOK(8)
-HOOK(16)
-
-void __tsan_read_range(void *p, size_t bytes);
-void __tsan_write_range(void *p, size_t bytes);
-void __tsan_init(void);
-void __tsan_func_entry(void *pc);
-void __tsan_func_exit(void);
-void *__wrap_memcpy(void *to, const void *from, size_t n); /* clang makes plain calls of copies */
-void *__wrap_memmove(void *to, const void *from, size_t n);
-void *__wrap_memset(void *to, int v, size_t n);
-
-void __tsan_read_range(void *p, size_t bytes)
-{
-    memory_access(p, bytes, A_READ, PC());
-}
-void __tsan_write_range(void *p, size_t bytes)
-{
-    memory_access(p, bytes, A_WRITE, PC());
-}
-void __tsan_init(void) {}
-void __tsan_func_entry(void *pc)
-{
-    (void)pc;
-}
-void __tsan_func_exit(void) {}
-void *__wrap_memcpy(void *to, const void *from, size_t n)
-{
-    memory_access(from, n, A_READ, PC());
-    memory_access(to, n, A_WRITE, PC());
-    return memcpy(to, from, n);
-}
-void *__wrap_memmove(void *to, const void *from, size_t n)
-{
-    memory_access(from, n, A_READ, PC());
-    memory_access(to, n, A_WRITE, PC());
-    return memmove(to, from, n);
-}
-void *__wrap_memset(void *to, int v, size_t n)
-{
-    memory_access(to, n, A_WRITE, PC());
-    return memset(to, v, n);
-}
-
-/* And where a pointer is no multiple of what its type asks for, also if the access is then split. */
-struct TypeMismatch {
-    struct {
-        const char *file;
-        uint32_t line, column;
-    } at;
-    const void *type;
-    unsigned char log_alignment, kind;
-};
-void __ubsan_handle_type_mismatch_v1(const struct TypeMismatch *m, const void *p);
-void __ubsan_handle_type_mismatch_v1(const struct TypeMismatch *m, const void *p)
-{
-    report(SIMT_ALIGN, PC(), NULL, "a pointer to a type that is aligned to %u: %s", 1u << m->log_alignment, where(p));
-}
-#endif

@@ -2,6 +2,7 @@
  *
  *   fiber.c    switching between threads         run.c      launches, schedules, hangs
  *   know.c     who knows of whose accesses       memory.c   memory, its marks, every access
+ *   hooks.c    what the compiler calls           views.c    which value a block sees
  *   sync.c     barriers, warps, atomics          async.c    copies, mbarriers
  *   wgmma.c    products of a warpgroup        report.c   what is said of a finding */
 #ifndef FTX_SIMT_PARTS_H
@@ -162,6 +163,15 @@ typedef struct Mbarrier {
     Queue waiting;
 } Mbarrier;
 
+typedef struct GrainRange {
+    size_t first, end;
+} GrainRange;
+
+typedef struct Grains {
+    GrainRange *at;
+    size_t n, cap;
+} Grains;
+
 typedef struct Static { /* a SHARED array of a block */
     const void *site;
     unsigned at;
@@ -181,6 +191,9 @@ struct Block {
     Static statics[MAX_STATICS];
     unsigned n_statics, static_bytes;
     struct Cluster *cluster;
+    Grains buffer;     /* its plain writes that no other block sees yet: views.c */
+    uint32_t acquired; /* drains of buffers that it has taken in */
+    Grains unfenced;   /* of shared memory: what the copy engines do not see yet */
 };
 
 typedef struct Cluster {
@@ -218,15 +231,39 @@ void fiber_switch(Fiber *from, Fiber *to, bool ends);
 extern Fiber fiber_main;
 
 /* --- memory.c ----------------------------------------------------------------------------------- */
-enum { A_READ = 0, A_WRITE = 1, A_ATOMIC = 2, A_UNWRITTEN_OK = 4, A_ALIGNED = 8 };
+enum {
+    A_READ = 0,
+    A_WRITE = 1,
+    A_ATOMIC = 2,
+    A_UNWRITTEN_OK = 4,
+    A_ALIGNED = 8,
+    A_ENGINE = 16, /* by a copy engine, not by the thread's own store */
+};
+
+enum { /* of a grain */
+       S_ALLOCATED = 1,
+       S_WRITTEN = 2,
+       S_COPY = 4,
+       S_CONSTANT = 8,
+       S_MBARRIER = 16,
+       S_ATOMIC = 32,
+       S_BULK = 64,
+       S_VIEW = 128, /* not everyone sees the same: views.c */
+};
 
 /* An access of the current thread to [p, p + bytes). */
 void memory_access(const void *p, size_t bytes, unsigned how, const void *pc);
 /* The same to a block's shared memory by its 32-bit address (a mapped one: of another block of the
  * cluster); gives the pointer. */
 void *memory_shared(uint32_t address, size_t bytes, unsigned how, const void *pc);
-const void *memory_peek(uint32_t address); /* own shared memory, unseen */
-bool memory_is_bulk(const void *p);        /* brought by a bulk copy */
+/* Own shared memory as products see it, 16 bytes; it leaves no mark. */
+void memory_products(uint32_t address, uint16_t out[8]);
+bool memory_is_bulk(const void *p); /* brought by a bulk copy */
+void *memory_reserve(size_t bytes); /* zeroed, until the end */
+uint16_t *memory_heap(void);        /* by grain */
+const char *memory_where(const void *p);
+void memory_async_fence(Block *b); /* what it wrote to shared memory is there for the copy engines */
+void memory_end_launch(void);
 void memory_start_block(Block *b, unsigned dynamic_bytes);
 void *memory_static(Block *b, const void *site, unsigned bytes, const char *name);
 /* A copy is under way to these bytes of the current block; it has landed, ordered by `number` at
@@ -237,6 +274,22 @@ void memory_copy_lands(Block *b, void *to, const void *from, size_t bytes, size_
                        uint32_t clock, bool is_bulk);
 void memory_mbarrier(void *p, bool is);
 void memory_stacks(char *base, size_t bytes_each, size_t n);
+
+/* --- views.c ------------------------------------------------------------------------------------ */
+
+/* `memory` and `state` are those of the whole heap or of all shared memory; first .. end: grains. */
+void views_open(size_t heap_grains, size_t shared_grains);
+void view_read(const Block *b, uint16_t *memory, const uint8_t *state, size_t first, size_t end);
+void view_write(Block *b, uint16_t *memory, uint8_t *state, size_t first, size_t end);
+void view_atomic(const Block *b, uint16_t *memory, const uint8_t *state, size_t first, size_t end);
+void view_release(Block *b);
+void view_acquire(Block *b);
+void views_end_launch(uint8_t *state);
+void view_plain_shared(Block *b, const uint16_t *memory, uint8_t *state, size_t first, size_t end);
+void view_fence_shared(Block *b, uint8_t *state);
+void view_bulk_begins(const uint16_t *memory, const uint8_t *state, size_t first, size_t end);
+void view_bulk_lands(uint16_t *memory, uint8_t *state, size_t first, size_t end);
+void view_of_products(const uint16_t *memory, const uint8_t *state, size_t first, size_t n, uint16_t *out);
 
 /* --- async.c ------------------------------------------------------------------------------------ */
 bool async_land(bool now); /* bulk copies that are due, or (now) the next one; false: there is none */

@@ -14,6 +14,12 @@ typedef struct Finding {
 } Finding;
 static Finding findings[MAX_REPORTS];
 static size_t n_findings, n_named;
+static unsigned muted;
+
+void simt_mute(unsigned checks)
+{
+    muted = checks;
+}
 
 const char *simt_check_name(SimtCheck c)
 {
@@ -70,6 +76,8 @@ void report(SimtCheck c, const void *pc, const void *pc2, const char *format, ..
     Finding *f = &findings[n_findings];
     va_list args;
 
+    if (muted >> c & 1)
+        return;
     for (size_t i = 0; i < n_findings; i++)
         if (findings[i].report.check == c && findings[i].pc[0] == pc && pc)
             return; /* said already */

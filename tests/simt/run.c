@@ -116,9 +116,9 @@ static Fiber *pick(void)
             victim = new_victim();
             mercy = run_random(2000);
         }
-        for (unsigned i = 0; i < n; i++)
-            if (starving(ready[(head + i) % READY_ROOM]) != victim)
-                return take(head + i);
+        for (unsigned i = 0, any = run_random(n); i < n; i++) /* the first found would let pollers alone */
+            if (starving(ready[(head + (any + i) % n) % READY_ROOM]) != victim)
+                return take(head + (any + i) % n);
         return take(head + run_random(n));
     case SIMT_ROUND_ROBIN:
     case SIMT_SCHEDULES: break;
@@ -263,6 +263,8 @@ static Block *start_block(unsigned number, unsigned slot, Cluster *cluster)
         b = spare[slot] = calloc(1, sizeof *b);
     if (!b)
         abort();
+    free(b->buffer.at);
+    free(b->unfenced.at);
     memset(b, 0, sizeof *b);
     b->number = number;
     b->index[0] = number % l->grid[0];
@@ -471,6 +473,7 @@ bool simt_launch(const SimtLaunch *l)
     for (unsigned s = 0; s < MAX_BLOCKS; s++) /* after a hang */
         if (blocks[s])
             end_block(blocks[s]);
+    memory_end_launch();
     async_reset();
     sync_reset();
     drop_pieces();

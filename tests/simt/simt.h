@@ -100,6 +100,9 @@ void simt_written_in_front(void *p, size_t bytes);
  * schedule and seed. */
 bool simt_launch(const SimtLaunch *l);
 
+/* Checks (1 << SIMT_x) that say nothing from here on: what they would find shows only by its effect. */
+void simt_mute(unsigned checks);
+
 size_t simt_reports(void);
 const SimtReport *simt_report(size_t i);
 void simt_clear(void);

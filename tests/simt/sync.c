@@ -369,10 +369,18 @@ void sync_reset(void)
     n_words = 0;
 }
 
+/* Of another scope than the block's own. */
+static bool releases(int order)
+{
+    return (order & (SIMT_RELEASE | SIMT_IN_BLOCK)) == SIMT_RELEASE;
+}
+
 static void tell(const void *p, int order)
 {
     Fiber *f = run.current;
 
+    if (order & SIMT_IN_BLOCK)
+        return;
     if (order & SIMT_RELEASE) {
         know_tell(word_of(p), &f->know, f->block->number);
         tick(f);
@@ -386,7 +394,10 @@ static void hear(const void *p, int order)
     Fiber *f = run.current;
     const Know *k = word_of(p);
 
+    if (order & SIMT_IN_BLOCK)
+        return;
     if (order & SIMT_ACQUIRE) {
+        view_acquire(f->block);
         know_hear(&f->know, k, f->block->number);
     } else if (k->n_far) {
         know_hear(&f->unfenced, k, UINT32_MAX);
@@ -399,6 +410,8 @@ unsigned simt_atomic(unsigned *p, int op, unsigned v, int order)
     unsigned old;
 
     run_pause();
+    if (releases(order))
+        view_release(run.current->block);
     memory_access(p, 4, A_ATOMIC | A_ALIGNED, PC());
     old = *p;
     hear(p, order);
@@ -420,6 +433,8 @@ unsigned simt_load(const unsigned *p, int order)
 void simt_store(unsigned *p, unsigned v, int order)
 {
     run_pause();
+    if (releases(order))
+        view_release(run.current->block);
     memory_access(p, 4, A_ATOMIC | A_WRITE | A_ALIGNED, PC());
     if (order & SIMT_RELEASE) /* a plain store ends what was told before */
         *word_of(p) = (Know){0};
@@ -429,10 +444,14 @@ void simt_store(unsigned *p, unsigned v, int order)
     tell(p, order);
 }
 
-void simt_fence(void)
+void simt_fence(int order)
 {
     Fiber *f = run.current;
 
+    if (order & SIMT_IN_BLOCK)
+        return;
+    view_release(f->block);
+    view_acquire(f->block);
     if (f->has_unfenced)
         know_hear(&f->know, &f->unfenced, f->block->number);
     f->unfenced = f->fenced = (Know){0};

@@ -14,6 +14,9 @@
 /* A result that is wrong while no check of the harness speaks: the comparison finds it. */
 enum { VALUES = SIMT_CHECKS };
 
+/* A value that is not handed over: with every check silent the result is wrong, too. */
+enum { STALE = SIMT_CHECKS + 1 };
+
 typedef struct Bug {
     const char *file;
     int bug;
@@ -28,10 +31,10 @@ static const Bug bugs[] = {
     {"reduce", 3, BY(SIMT_RACE), "a missing barrier"},
     {"reduce", 4, BY(SIMT_RACE), "lanes that rely on lockstep"},
     {"reduce", 5, BY(SIMT_COLLECTIVE), "a shuffle of half a warp"},
-    {"reduce", 6, BY(SIMT_RACE), "a counter without release and acquire: the missing fence"},
+    {"reduce", 6, BY(SIMT_RACE) | BY(STALE), "a counter without release and acquire: the missing fence"},
     {"reduce", 7, BY(SIMT_HANG) | BY(SIMT_BARRIER), "a barrier that not all come to"},
     {"ring", 1, BY(SIMT_FENCE), "mbarriers not fenced after their making"},
-    {"ring", 2, BY(SIMT_FENCE), "plain writes before a bulk copy without async_fence"},
+    {"ring", 2, BY(SIMT_FENCE) | BY(STALE), "plain writes before a bulk copy without async_fence"},
     {"ring", 3, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "slots used again before they are empty"},
     {"ring", 4, BY(SIMT_RACE) | BY(SIMT_HANG) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER),
      "the producer waits for the wrong phase"},
@@ -58,14 +61,22 @@ static const Bug bugs[] = {
     {"pair", 2, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT), "a send over what is still read"},
     {"pair", 3, BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "fewer bytes announced than are sent"},
     {"pair", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE) | BY(SIMT_UNWRITTEN), "a send not waited for"},
-    {"group", 1, BY(SIMT_FENCE), "wgmma of what cp.async brought without async_fence"},
+    {"group", 1, BY(SIMT_FENCE) | BY(STALE), "wgmma of what cp.async brought without async_fence"},
     {"group", 2, BY(SIMT_FENCE), "wgmma without wgmma_fence"},
     {"group", 3, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "an operand overwritten while products run"},
     {"group", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "an operand overwritten that other warps still read"},
+    {"flag", 1, BY(SIMT_RACE) | BY(STALE), "a flag without a fence before it"},
+    {"flag", 2, BY(SIMT_RACE) | BY(STALE), "a fence of the block's scope between blocks"},
+    {"flag", 3, BY(SIMT_RACE) | BY(STALE), "a release of the block's scope between blocks"},
+    {"flag", 4, BY(SIMT_RACE) | BY(STALE), "a flag raised by a relaxed atomic"},
+    {"flag", 5, BY(SIMT_RACE) | BY(STALE), "a flag read without acquire"},
+    {"flag", 6, BY(SIMT_RACE) | BY(STALE), "an acquire of the block's scope between blocks"},
+    {"flag", 7, BY(SIMT_RACE) | BY(STALE), "a fence before the writes it should hand over"},
+    {"flag", 8, BY(SIMT_RACE) | BY(STALE), "a vector read before its flag"},
 };
 enum { N_BUGS = sizeof bugs / sizeof *bugs };
-static const char *const files[] = {"reduce", "ring", "pipe", "stages", "pair", "group"};
-enum { N_FILES = 6 };
+static const char *const files[] = {"reduce", "ring", "pipe", "stages", "pair", "group", "flag"};
+enum { N_FILES = 7 };
 
 static Build *build;
 
@@ -240,10 +251,28 @@ static bool right_group(SimtLaunch *l)
     return ok;
 }
 
+static bool right_flag(SimtLaunch *l)
+{
+    uint32_t *args[] = {simt_alloc(256, "data"), simt_alloc(4, "flag"), simt_alloc(5 * 4, "y")};
+    bool ok = true;
+
+    for (unsigned blocks = 4; blocks <= 5 && ok; blocks++) { /* by a fence, by a release */
+        simt_fill(args[0], 0, 256);
+        simt_fill(args[1], 0, 4);
+        l->grid[0] = blocks;
+        l->block = 64;
+        l->args = args;
+        ok = simt_launch(l);
+        for (unsigned i = 1; i < blocks && ok; i++)
+            ok = args[2][i] == 64 * 65 / 2 + 64;
+    }
+    return ok;
+}
+
 static bool right(const char *file, int bug, SimtSchedule schedule, uint64_t seed)
 {
-    static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring, right_pipe,
-                                                        right_stages, right_pair, right_group};
+    static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring,  right_pipe, right_stages,
+                                                        right_pair,   right_group, right_flag};
     char entry[60];
     SimtLaunch l = {.grid = {1, 1, 1}};
     bool ok = false;
@@ -313,6 +342,28 @@ static void seeded_bugs(void **state)
     }
 }
 
+/* A value that is not handed over is not seen: where no check may speak the result itself is wrong. */
+static void stale_values(void **state)
+{
+    enum { SEEDS = 4 };
+
+    (void)state;
+    simt_mute(~0u);
+    for (int i = 0; i < N_BUGS; i++) {
+        unsigned wrong = 0;
+
+        for (int s = 0; s < SIMT_SCHEDULES && bugs[i].checks & BY(STALE); s++)
+            for (uint64_t seed = 1; seed <= SEEDS; seed++)
+                wrong += !right(bugs[i].file, bugs[i].bug, (SimtSchedule)s, seed);
+        if (!(bugs[i].checks & BY(STALE)))
+            continue;
+        print_message("%-8s %-60s wrong in %u of %u\n", bugs[i].file, bugs[i].what, wrong, SEEDS * SIMT_SCHEDULES);
+        if (wrong == 0)
+            fail_msg("%s: the result is right", bugs[i].what);
+    }
+    simt_mute(0);
+}
+
 /* What depends on luck is the same for the same schedule and seed. */
 static void replay(void **state)
 {
@@ -357,13 +408,14 @@ int main(void)
         cmocka_unit_test(without_bugs),
 #if !SIMT_SANITIZED /* plain accesses are the sanitizer's then: it ends the program */
         cmocka_unit_test(seeded_bugs),
+        cmocka_unit_test(stale_values),
         cmocka_unit_test(replay),
         cmocka_unit_test(places)
 #endif
     };
 
 #if SIMT_SANITIZED
-    (void)seeded_bugs, (void)replay, (void)places;
+    (void)seeded_bugs, (void)stale_values, (void)replay, (void)places;
 #endif
 
     return cmocka_run_group_tests(tests, open_all, NULL);

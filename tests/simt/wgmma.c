@@ -41,6 +41,7 @@ static uint64_t look(const Product *p)
 {
     Fiber *f = run.current;
     uint64_t sum = 0, words[2];
+    uint16_t seen[8];
 
     for (unsigned row = f->tid % WARP; row < p->n; row += WARP)
         for (unsigned half = 0; half < 2; half++) {
@@ -52,7 +53,8 @@ static uint64_t look(const Product *p)
                        "since they were waited for");
                 return 0;
             }
-            memcpy(words, at, sizeof words);
+            memory_products(unit_of(p->b, row, half), seen);
+            memcpy(words, seen, sizeof words);
             sum = (sum + words[0] * 0x9E3779B97F4A7C15u + words[1]) * 0xBF58476D1CE4E5B9u;
         }
     return sum;
@@ -106,11 +108,12 @@ static void finish(Fiber *f, const Product *p)
     for (unsigned i = 0; i < p->n / 2; i++) {
         const unsigned column = i / 4 * 8 + t * 2 + i % 2;
         const float *row = p->a[i % 4 / 2];
+        uint16_t unit[8];
         float sum = 0.0f;
 
         for (unsigned k = 0; k < K16; k++) {
-            const uint16_t *unit = memory_peek(unit_of(p->b, column, k / 8));
-
+            if (k % 8 == 0)
+                memory_products(unit_of(p->b, column, k / 8), unit);
             sum += row[k] * (p->bf16 ? bf16_to_float(unit[k % 8]) : fp16_to_float(unit[k % 8]));
         }
         s->value[i] += sum;

@@ -29,12 +29,13 @@ void simt_part_sync(int id, int threads);
 void simt_part_arrive(int id, int threads);
 
 enum { SIMT_ADD, SIMT_OR, SIMT_MAX, SIMT_EXCHANGE };
-enum { SIMT_RELAXED = 0, SIMT_ACQUIRE = 1, SIMT_RELEASE = 2 };
+/* IN_BLOCK: the scope is the block; other blocks neither tell nor hear by it. */
+enum { SIMT_RELAXED = 0, SIMT_ACQUIRE = 1, SIMT_RELEASE = 2, SIMT_IN_BLOCK = 4 };
 unsigned simt_atomic(unsigned *p, int op, unsigned v, int order);
 unsigned simt_shared_atomic(unsigned *p, int op, unsigned v);
 unsigned simt_load(const unsigned *p, int order);
 void simt_store(unsigned *p, unsigned v, int order);
-void simt_fence(void);
+void simt_fence(int order);
 
 void *simt_shared(void);
 void *simt_static(const void *site, unsigned bytes, const char *name);
