@@ -25,3 +25,19 @@ int command_mistake(const char *command, const char *format, ...)
     fprintf(stderr, ftxc ? "\ntry: ftxc help %s\n" : "\ntry: %s --help\n", ftxc ? command : command_program);
     return EXIT_MISTAKE;
 }
+
+volatile sig_atomic_t command_stopped;
+
+static void stop(int sig)
+{
+    (void)sig;
+    command_stopped = 1;
+}
+
+void command_catch_signals(void)
+{
+    const struct sigaction a = {.sa_handler = stop};
+
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}

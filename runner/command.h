@@ -2,6 +2,8 @@
 #ifndef FTX_RUNNER_COMMAND_H
 #define FTX_RUNNER_COMMAND_H
 
+#include <signal.h>
+
 /* Exit codes, in every command. 130 after Ctrl-C, as shells say it. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISTAKE = 2, EXIT_BUG = 3, EXIT_INTERRUPTED = 130 };
 
@@ -13,5 +15,9 @@ void command_say(const char *text);
 
 /* Says a mistake on the command line, and where the help is; gives EXIT_MISTAKE. */
 int command_mistake(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* After command_catch_signals: Ctrl-C or a friendly kill has come. Reads that wait are broken off. */
+extern volatile sig_atomic_t command_stopped;
+void command_catch_signals(void);
 
 #endif

@@ -1,9 +1,9 @@
 /* run.c - prompts in, text out. */
 #include "run.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +12,18 @@
 
 #include "command.h"
 #include "device.h"
+#include "lines.h"
 #include "options.h"
 #include "profile.h"
-#include "vectors.h"
+#include "texts.h"
 #include "../runtime/base/arena.h"
+#include "../runtime/base/error.h"
 
 typedef struct Options {
     bool help, batch, json, logits, logprobs, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition, has_window, has_presence,
         has_frequency, has_ngram, has_seed, has_max_new, has_min_new, has_beams, has_length_penalty, has_n_best;
-    const char *device, *file, *ids, *early;
+    const char *device, *file, *ids, *types, *early, *pair, *truncate;
     int64_t threads, random_weights, top_k, window, ngram, seed, max_new, min_new, beams, n_best;
     double temperature, top_p, min_p, typical, repetition, presence, frequency, length_penalty;
     TextList stop, stop_ids, bias;
@@ -33,6 +35,11 @@ static const Option table[] = {
      AT(file), 0},
     {"--batch", 'b', OPT_FLAG, NULL, "one prompt a line; all in flight together, answers in order", AT(batch), 0},
     {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of text, taken as they are", AT(ids), 0},
+    {"--types", 0, OPT_TEXT, "0,0,1", "of an encoder: the token types of --ids", AT(types), 0},
+    {"--pair", 0, OPT_TEXT, "TEXT", "of an encoder: a second sentence to the text (with --batch: behind a tab)",
+     AT(pair), 0},
+    {"--truncate", 0, OPT_TEXT, "HOW", "of an encoder: cut what is too long: longest_first, only_first, only_second",
+     AT(truncate), 0},
     {"--max-new", 'n', OPT_INT, "N", "new tokens at most", AT(max_new), AT(has_max_new)},
     {"--min-new", 0, OPT_INT, "N", "no end of text before N new tokens", AT(min_new), AT(has_min_new)},
     {"--greedy", 'g', OPT_FLAG, NULL, "always the likeliest token", AT(greedy), 0},
@@ -78,9 +85,11 @@ static const Option table[] = {
 
 /* One prompt and what became of it. */
 typedef struct Job {
-    const char *text; /* NULL: the ids of --ids */
+    char *text; /* NULL: the ids of --ids */
+    size_t bytes;
     uint64_t id;
-    bool submitted, done, printed;
+    bool submitted, done;
+    char *refusal; /* why nothing was written; NULL: something was */
     FtxFinish finish;
     char *out;
     size_t out_bytes, out_cap;
@@ -98,21 +107,17 @@ typedef struct Run {
     FtxEngine *engine;
     FtxModelInfo info;
     FtxRequest request; /* options applied */
-    int32_t ids[1 << 16], stop_ids[64], bias_ids[64];
+    int32_t ids[1 << 16], types[1 << 16], stop_ids[64], bias_ids[64];
     float bias_values[64];
     size_t n_ids;
-    Job *jobs;
-    size_t n_jobs, next, printed;
+    Lines lines;          /* with --batch */
+    Job *jobs;            /* [window]: prompt number i stands at i % window */
+    size_t window;        /* prompts between the first that is not printed and the last that was read */
+    size_t read, printed; /* prompts */
+    size_t in_flight, failed;
+    FtxTruncate truncate;
     uint64_t tokens;
 } Run;
-
-static volatile sig_atomic_t stopping;
-
-static void stop(int sig)
-{
-    (void)sig;
-    stopping = 1;
-}
 
 static double seconds(void)
 {
@@ -147,27 +152,35 @@ static char *read_stream(FILE *f)
     return text;
 }
 
-static int read_prompt(const Options *o, const TextList *rest, char **text)
+/* Where the prompts come from, if not from the command line: a file or standard input. */
+static int open_input(const Options *o, int *fd)
 {
-    if (rest->n > 1) {
-        *text = must(strdup(rest->at[1]));
-        return EXIT_DONE;
-    }
+    *fd = 0;
     if (o->file && strcmp(o->file, "-") != 0) {
-        FILE *f = fopen(o->file, "rb");
-
-        if (!f) {
+        *fd = open(o->file, O_RDONLY | O_CLOEXEC);
+        if (*fd < 0) {
             perror(o->file);
             return EXIT_FAILED;
         }
-        *text = read_stream(f);
-        fclose(f);
-        return EXIT_DONE;
-    }
-    if (isatty(0) && !o->file && !o->batch)
+    } else if (isatty(0) && !o->file && !o->batch) {
         return command_mistake("run", "no prompt: give it as an argument, with --prompt-file, or on standard input");
-    *text = read_stream(stdin);
+    }
     return EXIT_DONE;
+}
+
+/* The one prompt of a run without --batch. */
+static char *read_prompt(const TextList *rest, int *fd)
+{
+    FILE *f;
+    char *text;
+
+    if (rest->n > 1)
+        return must(strdup(rest->at[1]));
+    f = must(fdopen(*fd, "rb"));
+    *fd = 0; /* the stream's */
+    text = read_stream(f);
+    fclose(f);
+    return text;
 }
 
 static bool early_parse(const char *word, FtxEarly *early)
@@ -239,23 +252,26 @@ static int make_request(Run *r)
     return EXIT_DONE;
 }
 
-static void make_jobs(Run *r, char *text)
+static Job *job_at(const Run *r, size_t i)
 {
-    size_t cap = 1;
+    return &r->jobs[i % r->window];
+}
 
-    if (r->o->batch)
-        for (const char *p = text; *p; p++)
-            cap += *p == '\n';
-    r->jobs = must(calloc(cap, sizeof *r->jobs));
-    if (!r->o->batch) {
-        r->jobs[r->n_jobs++].text = text;
-        return;
-    }
-    for (char *line = text, *end; *line; line = end) {
-        end = line + strcspn(line, "\n");
-        if (*end)
-            *end++ = '\0';
-        r->jobs[r->n_jobs++].text = line;
+/* text: NULL for that of --ids; becomes the job's. */
+static void add_job(Run *r, char *text)
+{
+    *job_at(r, r->read++) = (Job){.text = text, .bytes = text ? strlen(text) : 0};
+}
+
+/* Lines that have come, while there is room; waits for one where nothing else is to be done. */
+static void read_jobs(Run *r)
+{
+    while (r->o->batch && r->read - r->printed < r->window) {
+        char *line = lines_next(&r->lines, r->read == r->printed);
+
+        if (!line)
+            return;
+        add_job(r, line);
     }
 }
 
@@ -361,24 +377,54 @@ static void print_json(const Run *r, const Job *j)
     json_decref(o);
 }
 
+/* A refused prompt of a batch keeps its place: an empty line, or an object that says why. */
+static void print_refusal(const Run *r, const Job *j)
+{
+    if (!r->o->batch) {
+        command_say(j->refusal);
+        return;
+    }
+    fprintf(stderr, "%s: line %zu: %s\n", command_program, r->printed + 1, j->refusal);
+    if (r->o->json) {
+        json_t *o = json_pack("{ss}", "error", j->refusal);
+        char *line = must(json_dumps(o, JSON_COMPACT));
+
+        puts(line);
+        free(line);
+        json_decref(o);
+    } else {
+        putchar('\n');
+    }
+}
+
+static void drop_job(Job *j)
+{
+    free(j->text);
+    free(j->refusal);
+    free(j->out);
+    free(j->ids);
+    free(j->logprobs);
+    free(j->logits);
+    json_decref(j->hypotheses);
+    *j = (Job){0};
+}
+
 /* Finished jobs in the order of the prompts. */
 static void print_finished(Run *r)
 {
-    for (; r->printed < r->n_jobs && r->jobs[r->printed].done; r->printed++) {
-        Job *j = &r->jobs[r->printed];
+    for (; r->printed < r->read && job_at(r, r->printed)->done; r->printed++) {
+        Job *j = job_at(r, r->printed);
 
-        if (r->o->json) {
+        if (j->refusal) {
+            print_refusal(r, j);
+        } else if (r->o->json) {
             print_json(r, j);
         } else if (r->o->batch) {
             fwrite(j->out, 1, j->out_bytes, stdout);
             fputc('\n', stdout);
         }
         fflush(stdout);
-        free(j->out);
-        free(j->ids);
-        free(j->logprobs);
-        free(j->logits);
-        json_decref(j->hypotheses);
+        drop_job(j);
     }
 }
 
@@ -427,36 +473,72 @@ static void take_event(Run *r, const FtxEvent *e)
         j->done = true;
         j->finish = e->finish;
         j->end = seconds();
+        r->in_flight--;
     }
 }
 
 /* --- the loop ------------------------------------------------------------------------------------- */
 
-static FtxStatus submit_waiting(Run *r, FtxError *err)
+/* The next to be submitted: in the order of the prompts, but of sources the longest, so that the last
+ * to run are short ones. */
+static Job *next_job(const Run *r, size_t *number)
 {
-    for (; r->next < r->n_jobs; r->next++) {
-        Job *j = &r->jobs[r->next];
-        FtxRequest q = r->request;
-        FtxStatus s;
+    Job *best = NULL;
 
-        q.user = j;
-        if (j->text) {
-            q.text = j->text;
-            q.text_bytes = strlen(j->text);
-        } else { /* --ids takes its place */
-            q.ids = r->ids;
-            q.ids_count = r->n_ids;
-        }
-        q.seed += r->next; /* each prompt of a batch its own */
-        j->start = seconds();
-        s = ftx_engine_submit(r->engine, &q, &j->id, err);
-        if (s == FTX_EFULL && ftx_engine_busy(r->engine))
-            return FTX_OK; /* after the next steps */
-        if (s)
-            return s;
-        j->submitted = true;
+    for (size_t i = r->printed; i < r->read; i++) {
+        Job *j = job_at(r, i);
+
+        if (j->submitted || (best && j->bytes <= best->bytes))
+            continue;
+        best = j;
+        *number = i;
+        if (r->info.kind != FTX_MODEL_SEQ2SEQ)
+            break;
     }
-    return FTX_OK;
+    return best;
+}
+
+/* A refusal is the job's alone; only a device that fails ends the run. */
+static FtxStatus submit(Run *r, Job *j, size_t number, FtxError *err)
+{
+    FtxRequest q = r->request;
+    FtxStatus s;
+
+    q.user = j;
+    if (r->n_ids) {
+        q.ids = r->ids;
+        q.ids_count = r->n_ids;
+    } else {
+        q.text = j->text;
+        q.text_bytes = j->bytes;
+    }
+    q.seed += number; /* each prompt of a batch its own */
+    j->submitted = true;
+    j->start = seconds();
+    if (r->info.kind == FTX_MODEL_SEQ2SEQ && j->text && strspn(j->text, " \t\r") == j->bytes)
+        s = ftx_fail(err, FTX_EINVAL, "text: it is empty");
+    else
+        s = ftx_engine_submit(r->engine, &q, &j->id, err);
+    if (s == FTX_EINVAL || s == FTX_EFULL) {
+        j->refusal = must(strdup(err->text));
+        j->done = true;
+        r->failed++;
+        return FTX_OK;
+    }
+    r->in_flight += !s;
+    return s;
+}
+
+/* No more at once than the engine's queue has room for, so that all it refuses is the prompt's fault. */
+static FtxStatus submit_jobs(Run *r, FtxError *err)
+{
+    const size_t room = (size_t)r->info.sequences * 4;
+    FtxStatus s = FTX_OK;
+    size_t number;
+
+    for (Job *j; !s && r->in_flight < room && (j = next_job(r, &number));)
+        s = submit(r, j, number, err);
+    return s;
 }
 
 static FtxStatus loop(Run *r, FtxError *err)
@@ -464,16 +546,21 @@ static FtxStatus loop(Run *r, FtxError *err)
     FtxEvent *events = must(calloc((size_t)r->info.sequences, sizeof *events));
     FtxStatus s = FTX_OK;
 
-    for (;;) {
+    while (!s && !command_stopped) {
         size_t n = 0;
 
-        s = submit_waiting(r, err);
-        if (s || stopping || !ftx_engine_busy(r->engine))
-            break;
+        read_jobs(r);
+        s = submit_jobs(r, err);
+        print_finished(r);
+        if (s || r->read == r->printed) {
+            if (s || !r->o->batch || r->lines.end)
+                break;
+            continue;
+        }
+        if (!ftx_engine_busy(r->engine))
+            continue;
         s = ftx_engine_step(r->engine, events, (size_t)r->info.sequences, &n, err);
-        if (s)
-            break;
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n && !s; i++)
             take_event(r, &events[i]);
         print_finished(r);
     }
@@ -481,26 +568,28 @@ static FtxStatus loop(Run *r, FtxError *err)
     return s;
 }
 
-/* An encoder: all texts at once; several arguments are several texts. */
-static int encode_all(Run *r, const TextList *rest)
+static int check_encoder_options(Run *r, const TextList *rest)
 {
-    const size_t n = rest->n > 2 ? rest->n - 1 : r->n_jobs;
-    const char **text = must(calloc(n, sizeof *text));
-    VectorsJob job = {.text = r->n_ids ? NULL : text,
-                      .count = n,
-                      .ids = r->ids,
-                      .n_ids = r->n_ids,
-                      .json = r->o->json,
-                      .quiet = r->o->quiet};
-    int code;
+    static const char *const ways[] = {"", "longest_first", "only_first", "only_second"}; /* FtxTruncate */
+    const Options *o = r->o;
+    size_t way = 1, n;
 
-    for (size_t i = 0; i < n; i++)
-        text[i] = rest->n > 2 ? rest->at[i + 1] : r->jobs[i].text;
-    if (n == 1 && rest->n < 2 && text[0] && *text[0] && text[0][strlen(text[0]) - 1] == '\n')
-        ((char *)(uintptr_t)text[0])[strlen(text[0]) - 1] = '\0'; /* the end of a line is not meant */
-    code = vectors_run(r->model, r->engine, &job);
-    free(text);
-    return code;
+    if (r->info.kind != FTX_MODEL_ENCODER && (o->pair || o->truncate || o->types))
+        return command_mistake("run", "%s: only an encoder has that",
+                               o->pair       ? "--pair"
+                               : o->truncate ? "--truncate"
+                                             : "--types");
+    if (o->pair && (o->ids || o->batch || rest->n > 2))
+        return command_mistake("run", "--pair goes with one text; with --batch second sentences stand behind a tab");
+    if (o->types && (!options_numbers(o->types, r->types, LEN(r->types), &n) || n != r->n_ids))
+        return command_mistake("run", "--types: expected as many numbers as --ids has, with commas between");
+    while (o->truncate && way < LEN(ways) && strcmp(o->truncate, ways[way]) != 0)
+        way++;
+    if (way == LEN(ways))
+        return command_mistake("run", "--truncate: expected longest_first, only_first or only_second, found \"%s\"",
+                               o->truncate);
+    r->truncate = o->truncate ? (FtxTruncate)way : FTX_TRUNCATE_NONE;
+    return EXIT_DONE;
 }
 
 /* How the program is called: `ftxc run FILE.ftx`, `ftx-run FILE.ftx`, or `story` with the file inside. */
@@ -516,7 +605,9 @@ static void help_head(const char *artifact)
     printf(" [PROMPT] [options]\n\nWrites text with a compiled model%s. The prompt is an argument, a file, or standard "
            "input.\n"
            "An encoder prints the vector of a text, and of several texts (arguments, or lines with --batch) how\n"
-           "near they are to each other; with --json `first`, `mean` and `pooled` of each.\n\n",
+           "near they are to each other; with --json `first`, `mean` and `pooled` of each. A classifier prints\n"
+           "its labels and their scores. A translator takes a source a line from standard input, and answers in\n"
+           "their order as soon as it can.\n\n",
            artifact ? ", which is inside this program" : "");
 }
 
@@ -578,40 +669,59 @@ int run(const char *artifact, int argc, char **argv)
     }
     if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest.n < 2 && !o.ids && !o.file)
         o.batch = true; /* standard input is a source a line */
-    code = o.ids ? EXIT_DONE : read_prompt(&o, &rest, &text);
+    code = check_encoder_options(r, &rest);
+    if (code == EXIT_DONE && !o.ids && rest.n < 2)
+        code = open_input(&o, &r->lines.fd);
     if (code == EXIT_DONE)
         code = make_request(r);
     if (code != EXIT_DONE)
         goto end;
-    make_jobs(r, text);
+    if (o.batch && rest.n > 1)
+        lines_of(&r->lines, rest.at[1]);
+    else if (!o.ids && !o.batch)
+        text = read_prompt(&rest, &r->lines.fd);
+    command_catch_signals();
     if (r->info.kind == FTX_MODEL_ENCODER) {
-        code = encode_all(r, &rest);
+        const VectorsJob how = {.truncate = r->truncate,
+                                .ids = o.ids ? r->ids : NULL,
+                                .types = o.types ? r->types : NULL,
+                                .n_ids = r->n_ids,
+                                .json = o.json,
+                                .quiet = o.quiet};
+
+        code = texts_run(r->model, r->engine, &how, &rest, text, o.pair, &r->lines);
         goto end;
+    }
+    r->window = (size_t)r->info.sequences * 16;
+    r->jobs = must(calloc(r->window, sizeof *r->jobs));
+    if (o.ids || text) {
+        add_job(r, text);
+        text = NULL;
     }
     if (o.profile && profile_start(r->engine, &err)) {
         command_say(err.text);
         code = EXIT_FAILED;
         goto end;
     }
-    signal(SIGINT, stop);
-    signal(SIGTERM, stop);
 
     const double opened = seconds();
     const FtxStatus s = loop(r, &err);
 
-    if (!o.json && !o.batch && (!s || r->tokens)) {
+    if (!o.json && !o.batch && !r->failed && (!s || r->tokens)) {
         putchar('\n');
         fflush(stdout);
     }
     if (s) {
         command_say(err.text);
-        code = s == FTX_EINVAL || s == FTX_EFULL ? EXIT_MISTAKE : EXIT_FAILED;
-    } else if (stopping) {
+        code = EXIT_FAILED;
+    } else if (command_stopped) {
         code = EXIT_INTERRUPTED;
+    } else if (r->failed) {
+        code = EXIT_MISTAKE;
     }
     if (o.profile)
         profile_print(r->engine);
-    if (!o.quiet && (!s || r->tokens)) {
+    if (!o.quiet && (r->tokens || (!s && !r->failed))) {
         const double t = seconds() - opened;
 
         fprintf(stderr, "[%s: %llu tokens in %.3f s, %.0f tokens/s; opened in %.0f ms; %s]\n", r->info.name,
@@ -621,6 +731,9 @@ int run(const char *artifact, int argc, char **argv)
 end:
     ftx_engine_close(r->engine);
     ftx_model_close(r->model);
+    for (; r->printed < r->read; r->printed++)
+        drop_job(job_at(r, r->printed));
+    lines_close(&r->lines);
     free(r->jobs);
     free(text);
     free(r);

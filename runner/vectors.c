@@ -1,4 +1,4 @@
-/* vectors.c - an encoder runs: texts in; vectors, or how near they are, out.
+/* vectors.c - an encoder runs: texts in; vectors, how near they are, or classes out.
  *
  * A text's vector is the pooled one; where the model has none, the mean of its tokens' vectors. */
 #include "vectors.h"
@@ -13,6 +13,7 @@
 #include "command.h"
 
 typedef struct Vectors {
+    FtxModel *model;
     FtxModelInfo info;
     size_t count, tokens;
     int32_t *lengths;
@@ -69,6 +70,93 @@ static double cosine(const float *a, const float *b, size_t n)
     return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
 }
 
+/* The beginning of a text, and that of its second sentence. */
+static void print_text(const VectorsJob *job, size_t i)
+{
+    const char *const sentences[] = {job->text[i], job->pair ? job->pair[i] : NULL};
+
+    for (int k = 0; k < 2 && sentences[k]; k++)
+        printf("%s%.60s%s", k ? " | " : "", sentences[k], strlen(sentences[k]) > 60 ? "..." : "");
+    putchar('\n');
+}
+
+/* --- a classifier ------------------------------------------------------------------------------------- */
+
+typedef struct Score {
+    int label;
+    double score;
+} Score;
+
+static int by_score(const void *a, const void *b)
+{
+    const Score *x = a, *y = b;
+
+    return x->score != y->score ? (x->score > y->score ? -1 : 1) : x->label - y->label;
+}
+
+/* The classes of text i, likeliest first; [info.labels], to be freed. */
+static Score *score(const Vectors *v, size_t i)
+{
+    const size_t n = (size_t)v->info.labels;
+    const float *x = v->pooled + i * n;
+    Score *s = must(n, sizeof *s);
+    double most = (double)x[0], sum = 0.0;
+
+    for (size_t k = 0; k < n; k++)
+        most = fmax(most, (double)x[k]);
+    for (size_t k = 0; k < n; k++)
+        sum += exp((double)x[k] - most);
+    for (size_t k = 0; k < n; k++) {
+        const double z = (double)x[k];
+
+        s[k] = (Score){(int)k, v->info.scoring == FTX_SCORING_SOFTMAX   ? exp(z - most) / sum
+                               : v->info.scoring == FTX_SCORING_SIGMOID ? 1.0 / (1.0 + exp(-z))
+                                                                        : z};
+    }
+    qsort(s, n, sizeof *s, by_score);
+    return s;
+}
+
+static json_t *labels_json(const Vectors *v, size_t i)
+{
+    json_t *list = json_array();
+    Score *s = score(v, i);
+
+    for (int k = 0; k < v->info.labels; k++) {
+        size_t bytes;
+        const char *name = ftx_model_label(v->model, s[k].label, &bytes);
+
+        json_array_append_new(list, json_pack("{ss%,sf}", "label", name, bytes, "score", s[k].score));
+    }
+    free(s);
+    return list;
+}
+
+/* Of one text a line a class; of several a line each with the likeliest. */
+static void print_labels(const Vectors *v, const VectorsJob *job)
+{
+    const bool apart = v->count > 1 || job->lines;
+
+    for (size_t i = 0; i < v->count; i++) {
+        Score *s;
+
+        if (v->errors[i].status) {
+            printf("-\n");
+            continue;
+        }
+        s = score(v, i);
+        for (int k = 0; k < (apart ? 1 : v->info.labels); k++) {
+            size_t bytes;
+            const char *name = ftx_model_label(v->model, s[k].label, &bytes);
+
+            printf("%.*s %.6g%c", (int)bytes, name, s[k].score, apart ? '\t' : '\n');
+            if (apart)
+                print_text(job, i);
+        }
+        free(s);
+    }
+}
+
 /* --- output ------------------------------------------------------------------------------------ */
 
 static json_t *floats(const float *x, size_t n)
@@ -98,6 +186,8 @@ static void print_json(const Vectors *v)
             json_object_set_new(o, "pooled",
                                 v->pooled ? floats(v->pooled + i * (size_t)v->info.pooled, (size_t)v->info.pooled)
                                           : json_null());
+            if (v->info.labels)
+                json_object_set_new(o, "labels", labels_json(v, i));
         }
         json_object_set_new(o, "device", json_string(v->info.device));
         line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -130,73 +220,104 @@ static void print_similarities(const Vectors *v, const VectorsJob *job)
             else
                 printf("%7.4f ", cosine(a, b, n));
         }
-        printf(" %.60s%s\n", job->text[i], strlen(job->text[i]) > 60 ? "..." : "");
+        putchar(' ');
+        print_text(job, i);
     }
 }
 
 /* --- the call ------------------------------------------------------------------------------------- */
 
-/* Room for the hidden states is known once the texts are tokens. */
-static FtxStatus count_tokens(FtxModel *model, const VectorsJob *job, Vectors *v, FtxError *err)
+/* Room for the hidden states is known once the texts are tokens; a text that is none has an error later. */
+static size_t count_tokens(FtxModel *model, const VectorsJob *job)
 {
-    FtxStatus s = FTX_OK;
+    size_t sum = job->text ? 0 : job->n_ids;
 
-    if (!job->text)
-        v->tokens = job->n_ids;
-    for (size_t i = 0; job->text && i < job->count && !s; i++) {
-        size_t n;
+    for (size_t i = 0; job->text && i < job->count; i++) {
+        const char *const sentences[] = {job->text[i], job->pair ? job->pair[i] : NULL};
 
-        s = ftx_tokenize(model, job->text[i], strlen(job->text[i]), true, NULL, 0, &n, err);
-        v->tokens += s ? 0 : n;
+        for (int k = 0; k < 2; k++) {
+            size_t n;
+
+            if (sentences[k] && !ftx_tokenize(model, sentences[k], strlen(sentences[k]), true, NULL, 0, &n, NULL))
+                sum += n;
+        }
     }
-    return s;
+    return sum;
+}
+
+static bool say_errors(const Vectors *v, const VectorsJob *job)
+{
+    bool failed = false;
+
+    for (size_t i = 0; i < v->count; i++) {
+        if (!v->errors[i].status)
+            continue;
+        failed = true;
+        if (v->count > 1 || job->lines)
+            fprintf(stderr, "%s: text %zu: %s\n", command_program, job->before + i + 1, v->errors[i].text);
+        else
+            command_say(v->errors[i].text);
+    }
+    return failed;
+}
+
+static void print_all(Vectors *v, const VectorsJob *job)
+{
+    take_means(v);
+    if (job->json)
+        print_json(v);
+    else if (v->info.labels)
+        print_labels(v, job);
+    else if (v->count > 1)
+        print_similarities(v, job);
+    else
+        print_vector(v);
+    fflush(stdout);
 }
 
 int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
 {
-    Vectors v = {.count = job->text ? job->count : 1};
+    Vectors v = {.model = model, .count = job->text ? job->count : 1, .tokens = count_tokens(model, job)};
     const int32_t length = (int32_t)job->n_ids;
-    FtxEncode encode = {.count = v.count, .text = job->text, .ids = job->text ? NULL : job->ids, .lengths = &length};
     const double start = seconds();
     FtxError err = {FTX_OK, ""};
-    FtxStatus s;
     bool failed = false;
+    FtxStatus s;
 
     ftx_model_info(model, &v.info);
-    s = count_tokens(model, job, &v, &err);
     v.lengths = must(v.count, sizeof *v.lengths);
     v.errors = must(v.count, sizeof *v.errors);
     v.hidden = must(v.tokens * (size_t)v.info.hidden, sizeof *v.hidden);
     if (v.info.pooled)
         v.pooled = must(v.count * (size_t)v.info.pooled, sizeof *v.pooled);
-    encode.hidden = v.hidden;
-    encode.hidden_rows = v.tokens;
-    encode.pooled = v.pooled;
-    encode.tokens = v.lengths;
-    encode.errors = v.errors;
-    if (!s)
-        s = ftx_engine_encode(engine, &encode, &err);
+    s = ftx_engine_encode(engine,
+                          &(FtxEncode){.count = v.count,
+                                       .text = job->text,
+                                       .pair = job->text ? job->pair : NULL,
+                                       .truncate = job->text ? job->truncate : FTX_TRUNCATE_NONE,
+                                       .ids = job->text ? NULL : job->ids,
+                                       .types = job->text ? NULL : job->types,
+                                       .lengths = &length,
+                                       .hidden = v.hidden,
+                                       .hidden_rows = v.tokens,
+                                       .pooled = v.pooled,
+                                       .tokens = v.lengths,
+                                       .errors = v.errors},
+                          &err);
     if (s)
         command_say(err.text);
-    for (size_t i = 0; i < v.count && !s; i++)
-        if (v.errors[i].status) {
-            failed = true;
-            if (v.count > 1)
-                fprintf(stderr, "%s: text %zu: %s\n", command_program, i + 1, v.errors[i].text);
-            else
-                command_say(v.errors[i].text);
-        }
-    if (!s && (v.count > 1 || !failed)) {
-        take_means(&v);
-        if (job->json)
-            print_json(&v);
-        else if (v.count > 1)
-            print_similarities(&v, job);
-        else
-            print_vector(&v);
-        if (!job->quiet)
-            fprintf(stderr, "[%s: %zu texts, %zu tokens in %.3f s; %s]\n", v.info.name, v.count, v.tokens,
+    else
+        failed = say_errors(&v, job);
+    if (!s && (v.count > 1 || job->lines || !failed)) {
+        print_all(&v, job);
+        if (!job->quiet) {
+            size_t tokens = 0;
+
+            for (size_t i = 0; i < v.count; i++)
+                tokens += (size_t)v.lengths[i];
+            fprintf(stderr, "[%s: %zu texts, %zu tokens in %.3f s; %s]\n", v.info.name, v.count, tokens,
                     seconds() - start, v.info.device);
+        }
     }
     free(v.lengths);
     free(v.errors);

@@ -6,14 +6,17 @@
 
 typedef struct VectorsJob {
     const char *const *text; /* [count]; NULL: ids */
-    size_t count;
-    const int32_t *ids;
+    const char *const *pair; /* [count]: second sentences; NULL: none has one */
+    size_t count, before;    /* before: texts that earlier calls had, for messages */
+    FtxTruncate truncate;
+    const int32_t *ids, *types; /* [n_ids]; types NULL: all 0 */
     size_t n_ids;
+    bool lines; /* a line each, also where it is one text */
     bool json, quiet;
 } VectorsJob;
 
-/* Prints the vector of one text; of several their cosine similarities; with json an object a text.
- * Gives an exit code. */
+/* Prints the vector of one text; of several their cosine similarities; of a classifier the labels of each
+ * with their scores; with json an object a text. Gives an exit code. */
 int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job);
 
 #endif
