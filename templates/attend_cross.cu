@@ -5,9 +5,13 @@
 //@ match   y = attend_cross(q, c)
 //@ consts  X: type(q)  KV: type($cross_k)  HEADS: attend_cross.heads  KV_HEADS: attend_cross.kv_heads
 //@ consts  HEAD_DIM: attend_cross.head_dim  SCALE: attend_cross.scale  LENGTH: SOURCE
-//@ consts  THREADS: SOURCE > 64 ? 128 : 64
+//    UNIT: tokens of a block in the form on the matrix units, the lanes of a beam; 0: the plain form.
+//    LINE, TILE: bytes of a row and of a tile as in Columns.
+//@ consts  UNIT: X == KV && X != fp32 ? (BEAMS > 4 ? 8 : BEAMS > 2 ? 4 : BEAMS > 1 ? 2 : 1) : 0
+//@ consts  THREADS: SOURCE > (UNIT > 0 ? 32 : 64) ? 128 : 64
+//@ consts  LINE: round_up(HEAD_DIM, 16) * 2  TILE: 32 * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
 //@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 256
-//@ launch  grid HEADS, T   block THREADS
+//@ launch  grid HEADS, ceil_div(T, max(UNIT, 1))   block THREADS   smem min(UNIT, 1) * THREADS / 16 * TILE
 //@ moves   2 * T * HEADS * HEAD_DIM * sizeof(X) + 2 * S * KV_HEADS * SOURCE * HEAD_DIM * sizeof(KV)
 //@ overlap yes
 #include "attend_cross.cuh"
@@ -16,8 +20,10 @@ struct Config {
     using T = @X@;
     using KV = @KV@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, SOURCE = @LENGTH@;
-    static constexpr int THREADS = @THREADS@;
-    static constexpr float SCALE = @SCALE@;
+    static constexpr int UNIT = @UNIT@, THREADS = @THREADS@, TILE = @TILE@;
+    static constexpr float SCALE = @SCALE@, SOFTCAP = 0.0f;
 };
+static_assert(Config::UNIT == 0 || Columns<Config>::BYTES == Config::TILE, "contract and kernel disagree");
+
 extern "C" __global__ void __launch_bounds__(Config::THREADS, 1)
 @NAME@(const AttendCrossArgs a) { attend_cross<Config>(a); }

@@ -23,7 +23,7 @@ typedef struct Opened {
 static void open_model(Opened *o, const char *name, const char *type, const char *more)
 {
     char checkout[100], path[700], dir[600], weights[60];
-    Override overrides[] = {{weights}, {"limits.tokens=64"}, {"limits.sequences=4"}, {"limits.context=64"}, {more}};
+    Override overrides[] = {{weights}, {"limits.tokens=64"}, {"limits.sequences=8"}, {"limits.context=64"}, {more}};
     FtxOptions options = {.device = FTX_DEVICE_CUDA};
     FtxError err;
 
@@ -177,11 +177,59 @@ static void marian_bf16(void **state)
         translate("tiny-marian", "bf16", 2, thorough ? 20 : 3);
 }
 
+/* Four lanes a source, two searches at once: lanes share keys of the source, and owners move. Expected: what
+ * the CPU found in fp32. */
+static void bart_beams_fp16(void **state)
+{
+    static const int32_t want[2][8] = {{119, 119, 294, 294, 294, 294, 294, 294},
+                                       {16, 222, 222, 222, 222, 222, 222, 222}};
+    static const double scores[] = {-1.572277, -1.620726};
+    static Opened o;
+    FtxEvent events[16];
+    FtxError err;
+    uint64_t id[2];
+    size_t left = 2, n, found;
+
+    (void)state;
+    if (SIMT_SANITIZED)
+        return;
+    open_model(&o, "tiny-bart", "fp16", "decode.width=4");
+    for (size_t i = 0; i < 2; i++) {
+        FtxRequest r = ftx_request_default(o.model);
+
+        r.ids = o.ids[i];
+        r.ids_count = (size_t)o.lengths[i];
+        r.max_new = 8;
+        r.beams = 4;
+        r.length_penalty = 1.0f;
+        r.ignore_eos = true;
+        id[i] = golden_submit(o.engine, &r);
+    }
+    while (ftx_engine_busy(o.engine)) {
+        if (ftx_engine_step(o.engine, events, 16, &n, &err))
+            fail_msg("%s", err.text);
+        for (size_t k = 0; k < n; k++)
+            for (size_t i = 0; i < 2; i++) {
+                const FtxHypothesis *h = ftx_engine_hypotheses(o.engine, id[i], &found);
+
+                if (events[k].request != id[i])
+                    continue;
+                left--;
+                assert_true(found >= 1);
+                assert_int_equal(h[0].count, 8);
+                assert_memory_equal(h[0].ids, want[i], sizeof want[i]);
+                assert_true(fabs((double)h[0].score - scores[i]) < 0.02);
+            }
+    }
+    assert_int_equal(left, 0);
+    close_model(&o, "tiny-bart", "fp16 beams");
+}
+
 int main(int n, char **words)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bert), cmocka_unit_test(bert_bf16),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bert),         cmocka_unit_test(bert_bf16),
                                        cmocka_unit_test(roberta_fp16), cmocka_unit_test(bart),
-                                       cmocka_unit_test(marian_bf16)};
+                                       cmocka_unit_test(marian_bf16),  cmocka_unit_test(bart_beams_fp16)};
 
     thorough = n > 1 && strcmp(words[1], "long") == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,129 @@
+// attend_brief.cuh - attention of rows that bring one token each, over a cache of few positions.
+//
+//   q [T, H, E]     queries, rotated; token t of a decode row is row t
+//   y [T, H*E]      softmax(scale * q k^T) v over the row's positions
+//
+// WARPS warps take one kv head of a row, 4 / WARPS of these a block; the heads that share it are the columns
+// of a product. A warp holds all its tiles of 16 positions, every WARPS-th one, in shared memory at
+// once: they are on their way before the kernel in front has ended, but for the step's own token, a
+// row's last position. A lane of a beam search (BEAMS) reads the prompt from lane 0's pages and every
+// later position from those of the slot that owns it.
+#pragma once
+#include "device/block.cuh"
+#include "device/io.h"
+#include "device/pdl.cuh"
+#include "part/columns.cuh"
+
+struct AttendBriefArgs {
+    const void *q;
+    const FtxStep *step;
+    const FtxRow *rows;
+    const int *pages;
+    const void *k, *v;
+    const int *owner; // [slots][CONTEXT]
+    void *y;
+};
+
+template <class K> struct BriefShape {
+    static constexpr int GROUP = K::HEADS / K::KV_HEADS, UNITS = 4 / K::WARPS;
+    static constexpr int TILES = ceil_div(ceil_div(K::CONTEXT, 16), K::WARPS); // of a warp
+    static_assert(GROUP <= 8, "a warp has eight columns");
+};
+
+// What a warp knows of its row.
+struct BriefRow {
+    int length, slot;   // positions, and whose they are
+    int shared, prompt; // positions below `shared` stand in the pages of slot `prompt`
+};
+
+// Starts the copies of a tile's positions: of the row's last one (own) or of all others, zeros where there
+// are none.
+template <class K> DEVICE void brief_issue(const AttendBriefArgs &a, const BriefRow &r, int head, int tile, bool own, u32 to)
+{
+    using C = Columns<K>;
+    using KV = typename K::KV;
+    constexpr int PAGES = ceil_div(K::CONTEXT, K::BLOCK);
+    const int base = tile * C::TILE, mine = base + lane_id() % C::TILE; // a lane looks one position up
+    int page = 0;
+    if (mine < r.length && (mine == r.length - 1) == own) {
+        int slot = r.slot;
+        if (K::BEAMS)
+            slot = mine < r.shared ? r.prompt : a.owner[(i64)r.slot * K::CONTEXT + mine];
+        page = a.pages[(i64)slot * PAGES + mine / K::BLOCK];
+    }
+#pragma unroll
+    for (int i = 0; i < ceil_div(C::TILE * C::VECS, 32); i++) {
+        const int piece = i * 32 + lane_id(), n = piece / C::VECS, p = base + n;
+        const int at_page = shuffle(page, n % C::TILE);
+        if (n >= C::TILE || (p == r.length - 1) != own)
+            continue;
+        const bool there = p < r.length;
+        const i64 at = there ? (((i64)at_page * K::KV_HEADS + head) * K::BLOCK + p % K::BLOCK) * K::E + piece % C::VECS * 8 : 0;
+        const u32 dst = to + C::Rows::piece(n, piece % C::VECS);
+        copy16(dst, (const KV *)a.k + at, there ? 16 : 0);
+        copy16(dst + C::TILE * C::Rows::PITCH, (const KV *)a.v + at, there ? 16 : 0);
+    }
+}
+
+template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE SOFTCAP BEAMS WARPS
+DEVICE void attend_brief(const AttendBriefArgs &a)
+{
+    using C = Columns<K>;
+    using D = BriefShape<K>;
+    using T = typename K::T;
+    SHARED(float, parts, 4 * D::GROUP * C::PART);
+    char *tiles = shared_memory() + warp_id() * D::TILES * C::BYTES;
+    const u32 ring = shared_address(tiles);
+    const int unit = blockIdx.x * D::UNITS + warp_id() / K::WARPS, first = warp_id() % K::WARPS;
+    const int row = unit / K::KV_HEADS, head = unit % K::KV_HEADS;
+    launch_dependents();
+
+    // $step, $rows, $pages and $owner are written between programs only.
+    const bool live = row < a.step->decode_rows;
+    BriefRow r = {};
+    if (live) {
+        const FtxRow &at = a.rows[row];
+        r.length = at.kv_len;
+        r.slot = at.slot;
+        r.shared = at.lane < 0 ? r.length : at.prompt;
+        r.prompt = K::BEAMS ? a.rows[at.group].slot : at.slot;
+    }
+    const int last = (r.length - 1) / C::TILE; // the tile of the step's own token
+#pragma unroll 1
+    for (int i = 0; i < D::TILES; i++) {
+        const int tile = first + i * K::WARPS;
+        C::pad(tiles + i * C::BYTES);
+        if (tile * C::TILE < r.length)
+            brief_issue<K>(a, r, head, tile, false, ring + i * C::BYTES);
+    }
+    wait_for_previous();
+    const int g = lane_id() / 4;
+    C state;
+    state.fetch(live && g < D::GROUP ? (const T *)a.q + ((i64)row * K::HEADS + head * D::GROUP + g) * K::E : nullptr);
+    if (live && last % K::WARPS == first)
+        brief_issue<K>(a, r, head, last, true, ring + last / K::WARPS * C::BYTES);
+    copy_commit();
+    state.start();
+    copy_wait<0>();
+    warp_sync();
+#pragma unroll 1
+    for (int i = 0; i < D::TILES; i++) {
+        const int tile = first + i * K::WARPS;
+        if (tile * C::TILE >= r.length)
+            break;
+        state.tile(ring + i * C::BYTES, r.length - tile * C::TILE);
+    }
+    state.put(parts + warp_id() * D::GROUP * C::PART, 0, D::GROUP);
+    if (K::WARPS > 1)
+        block_sync();
+    else
+        warp_sync();
+    if (!live)
+        return;
+    const int used = least(K::WARPS, last + 1); // warps that had a position
+    const float *part = parts + warp_id() / K::WARPS * K::WARPS * D::GROUP * C::PART;
+    for (int i = (first * 32 + lane_id()) * 2; i < D::GROUP * K::E; i += K::WARPS * 64) {
+        const Vec<float, 2> y = add_parts<K>(part + i / K::E * C::PART, used, D::GROUP * C::PART, i % K::E);
+        store((T *)a.y + ((i64)row * K::HEADS + head * D::GROUP) * K::E + i, from_floats<T>(y));
+    }
+}

@@ -1,0 +1,143 @@
+// columns.cuh - attention of up to 8 queries over tiles of 16 keys, by one warp, on the matrix units.
+//
+// A tile is TILE rows of keys, then as many of values, WIDE 16-bit elements each, in shared memory; those
+// from E on are zeros. The products are S^T = K q^T and O^T = V^T P^T: the queries are the 8 columns, so one query wastes the
+// matrix units and no memory. Online softmax (Milakov & Gimelshein 2018), exponents of 2.
+//
+//   K: T, E (a multiple of 8), SCALE, SOFTCAP
+#pragma once
+#include "device/async.cuh"
+#include "device/fragment.cuh"
+#include "device/mma.cuh"
+#include "device/vec.cuh"
+#include "part/paged.cuh"
+#include "part/tile.cuh"
+
+template <class K> struct Columns {
+    using T = typename K::T;
+    static constexpr int TILE = 16, WIDE = round_up(K::E, 16), STEPS = WIDE / 16;
+    using Rows = TileRows<WIDE * 2>;
+    static constexpr int BYTES = 2 * TILE * Rows::PITCH; // of a tile
+    static constexpr int PART = K::E + 2;                // floats of a column's result: sums, top, sum of weights
+    static constexpr int VECS = K::E / 8;                // 16-byte pieces of a row, but for the zeros
+    u32 q[STEPS][2];
+    float o[STEPS][4]; // O^T: element e = 16*i + g (+8), column 2t (+1)
+    float top[2], sum[2];
+
+    // Zeros behind the E elements of a tile's rows; copies leave them alone.
+    static DEVICE void pad(char *tile)
+    {
+        if (WIDE > K::E && lane_id() < 2 * TILE)
+            shared_store16(shared_address(tile) + lane_id() / TILE * TILE * Rows::PITCH + Rows::piece(lane_id() % TILE, VECS),
+                           uint4_{0, 0, 0, 0});
+    }
+    // This lane's part of query g, which is its column; NULL: there is none.
+    DEVICE void fetch(const T *query)
+    {
+        const int t = lane_id() % 4;
+#pragma unroll
+        for (int i = 0; i < STEPS; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                q[i][h] = query && i * 16 + h * 8 < K::E ? *(const u32 *)(query + i * 16 + h * 8 + 2 * t) : 0;
+    }
+    DEVICE void start()
+    {
+#pragma unroll
+        for (int i = 0; i < STEPS; i++)
+            o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0.0f;
+        top[0] = top[1] = negative_infinity();
+        sum[0] = sum[1] = 0.0f;
+    }
+
+    // The tile's first `count` keys; the rest of its rows holds numbers, whatever they are.
+    DEVICE void tile(u32 at, int count)
+    {
+        const int lane = lane_id(), g = lane / 4;
+        const u32 keys = at + Rows::piece(lane % 16, lane / 16);
+        float s[4] = {}, odd[4] = {}; // two chains of sums, half as long
+#pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+            u32 k[4];
+            ldmatrix4(k, Rows::pair(keys, i));
+            mma<T>(i % 2 ? odd : s, k, q[i]);
+        }
+        u32 p[2];
+        float scale[2];
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            s[j] = g + j / 2 * 8 < count ? exponent<K>(s[j] + odd[j]) : negative_infinity();
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float m = fmaxf(s[j], s[2 + j]);
+            m = fmaxf(m, shuffle_xor(m, 4));
+            m = fmaxf(m, shuffle_xor(m, 8));
+            m = fmaxf(m, shuffle_xor(m, 16));
+            m = fmaxf(m, top[j]);
+            const float base = m == negative_infinity() ? 0.0f : m;
+            scale[j] = exp2_fast(top[j] - base);
+            top[j] = m;
+            s[j] = exp2_fast(s[j] - base);
+            s[2 + j] = exp2_fast(s[2 + j] - base);
+            sum[j] = sum[j] * scale[j] + (s[j] + s[2 + j]);
+        }
+        p[0] = transpose8x8(pack2<T>(s[0], s[1]));
+        p[1] = transpose8x8(pack2<T>(s[2], s[3]));
+        const u32 values = at + TILE * Rows::PITCH + Rows::piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+#pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+            u32 v[4];
+            ldmatrix4_trans(v, Rows::pair(values, i));
+            o[i][0] *= scale[0];
+            o[i][1] *= scale[1];
+            o[i][2] *= scale[0];
+            o[i][3] *= scale[1];
+            mma<T>(o[i], v, p);
+        }
+    }
+
+    // Columns [from, to) into part [8][PART].
+    DEVICE void put(float *part, int from, int to) const
+    {
+        const int lane = lane_id(), g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float all = sum[j];
+            all += shuffle_xor(all, 4);
+            all += shuffle_xor(all, 8);
+            all += shuffle_xor(all, 16);
+            const int c = 2 * t + j;
+            if (c < from || c >= to)
+                continue;
+            float *mine = part + c * PART;
+#pragma unroll
+            for (int i = 0; i < STEPS; i++) {
+                mine[i * 16 + g] = o[i][j];
+                if (i * 16 + 8 < K::E)
+                    mine[i * 16 + 8 + g] = o[i][2 + j];
+            }
+            if (g == 0) {
+                mine[K::E] = top[j];
+                mine[K::E + 1] = all;
+            }
+        }
+    }
+};
+
+// Elements e and e+1 of a column, from the parts of `warps` warps, `stride` floats apart, in their order.
+template <class K> DEVICE Vec<float, 2> add_parts(const float *part, int warps, int stride, int e)
+{
+    float high = part[K::E], all = 0.0f;
+    Vec<float, 2> y = zeros<float, 2>();
+    for (int w = 1; w < warps; w++)
+        high = fmaxf(high, part[w * stride + K::E]);
+    for (int w = 0; w < warps; w++) {
+        const float by = exp2_fast(part[w * stride + K::E] - high);
+        all += part[w * stride + K::E + 1] * by;
+        y[0] += part[w * stride + e] * by;
+        y[1] += part[w * stride + e + 1] * by;
+    }
+    y[0] /= all;
+    y[1] /= all;
+    return y;
+}
