@@ -17,25 +17,16 @@ uint32_t beams_lane_pages(const FtxEngine *e, const Request *r)
 
 FtxStatus beams_place(FtxEngine *e, Request *r, FtxError *err)
 {
-    const size_t of_slot = (size_t)e->pages_of_sequence * sizeof(int32_t), lane_pages = beams_lane_pages(e, r);
-    const size_t skip = (size_t)r->prompt / e->facts->kv_block * sizeof(int32_t), piece = 65536;
+    const uint32_t lane_pages = beams_lane_pages(e, r), skip = (uint32_t)r->prompt / e->facts->kv_block;
     const int32_t *pages = r->pages + r->own_pages;
     FtxStatus s = FTX_OK;
 
     r->lane[0] = r->slot;
     for (int i = 1; i < r->beam.width && !s; i++, pages += lane_pages) {
         r->lane[i] = e->free_slot[--e->free_slots];
-        for (size_t at = 0; at < lane_pages * sizeof *pages && !s; at += piece) {
-            const size_t left = lane_pages * sizeof *pages - at;
-
-            s = e->api->write(e->session, FTX_NAMED_pages, (size_t)r->lane[i] * of_slot + skip + at,
-                              (const char *)pages + at, left < piece ? left : piece, err);
-        }
+        s = table_put(e, &e->page_table, r->lane[i], skip, pages, lane_pages, err);
     }
-    if (s)
-        return s;
-    return e->api->write(e->session, FTX_NAMED_group, (size_t)r->slot * e->facts->beams * sizeof *r->lane, r->lane,
-                         (size_t)r->beam.width * sizeof *r->lane, err);
+    return s ? s : table_put(e, &e->group_table, r->slot, 0, r->lane, (uint32_t)r->beam.width, err);
 }
 
 void beams_release(FtxEngine *e, const Request *r)
@@ -69,22 +60,43 @@ static FtxStatus write_text(FtxEngine *e, FtxHypothesis *h, char *to, FtxError *
     return s;
 }
 
+/* All hypotheses of an engine whose ids are few come with one copy. */
+static bool together(const FtxEngine *e)
+{
+    return (uint64_t)e->slots * e->facts->context * sizeof *e->hyp_ids <= 1 << 20;
+}
+
+/* The lanes of all slots: several searches may end in one step. */
+static FtxStatus fetch_lanes(FtxEngine *e, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    if (!e->has_lanes)
+        s = e->api->read(e->session, FTX_NAMED_lanes, 0, e->lanes, e->facts->sequences * sizeof *e->lanes, err);
+    if (!s && !e->has_lanes && together(e))
+        s = e->api->read(e->session, FTX_NAMED_hyps, 0, e->hyp_ids,
+                         (size_t)e->slots * e->facts->context * sizeof *e->hyp_ids, err);
+    e->has_lanes = !s;
+    return s;
+}
+
 static FtxStatus fetch(FtxEngine *e, Request *r, int slot, FtxError *err)
 {
     const size_t context = e->facts->context;
     int32_t *ids = e->hyp_ids + (size_t)slot * context;
+    const FtxLane lane = e->lanes[slot];
     FtxHypothesis h;
-    FtxLane lane;
     uint32_t at = r->n_found;
-    FtxStatus s = e->api->read(e->session, FTX_NAMED_lanes, (size_t)slot * sizeof lane, &lane, sizeof lane, err);
+    FtxStatus s = FTX_OK;
 
-    if (s || lane.hyp_length == 0)
-        return s;
+    if (lane.hyp_length == 0)
+        return FTX_OK;
     if (lane.hyp_length < 0 || lane.hyp_length > r->limit - r->prompt)
         return ftx_fail(err, FTX_EDEVICE, "a hypothesis of %d tokens, at most %d were asked for", lane.hyp_length,
                         r->limit - r->prompt);
-    s = e->api->read(e->session, FTX_NAMED_hyps, (size_t)slot * context * sizeof *ids, ids,
-                     (size_t)lane.hyp_length * sizeof *ids, err);
+    if (!together(e))
+        s = e->api->read(e->session, FTX_NAMED_hyps, (size_t)slot * context * sizeof *ids, ids,
+                         (size_t)lane.hyp_length * sizeof *ids, err);
     h = (FtxHypothesis){.ids = ids,
                         .count = (size_t)lane.hyp_length,
                         .score = lane.hyp_score,
@@ -101,7 +113,7 @@ static FtxStatus fetch(FtxEngine *e, Request *r, int slot, FtxError *err)
 
 FtxStatus beams_finish(FtxEngine *e, Request *r, FtxEvent *event, FtxError *err)
 {
-    FtxStatus s = FTX_OK;
+    FtxStatus s = fetch_lanes(e, err);
 
     r->n_found = 0;
     for (int i = 0; i < r->beam.width && !s; i++)

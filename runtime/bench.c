@@ -67,7 +67,7 @@ static FtxStatus place(Bench *b, FtxError *err)
         r->n_pages = r->own_pages = pages;
         s = schedule_place(e, r, err);
     }
-    return s;
+    return s ? s : schedule_tell(e, err);
 }
 
 static void leave(Bench *b)

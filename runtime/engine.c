@@ -26,6 +26,12 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
     to->ending.at = carve(c, requests, sizeof *to->ending.at);
     to->unused.at = carve(c, requests, sizeof *to->unused.at);
     to->free_slot = carve(c, slots, sizeof *to->free_slot);
+    to->page_table = (SlotTable){.named = FTX_NAMED_pages, .width = pages};
+    to->group_table = (SlotTable){.named = FTX_NAMED_group, .width = lanes};
+    if (table_is_small(slots, pages))
+        to->page_table.rows = carve(c, (size_t)slots * pages, sizeof *to->page_table.rows);
+    if (table_is_small(slots, lanes))
+        to->group_table.rows = carve(c, (size_t)slots * lanes, sizeof *to->group_table.rows);
     to->pages.free = carve(c, f->kv_pages, sizeof *to->pages.free);
     to->flight.row = carve(c, slots, sizeof *to->flight.row);
     to->scratch_rows = carve(c, slots, sizeof *to->scratch_rows);
@@ -415,6 +421,7 @@ static FtxStatus take(FtxEngine *e, Events *v, FtxError *err)
         s = e->api->wait(e->session, err);
         f->pending = false;
     }
+    e->has_lanes = false;
     for (int i = 0; i < f->rows && !s; i++)
         if (f->row[i].request && f->row[i].emit && f->row[i].lane == 0)
             s = take_row(e, i, v, err);

@@ -48,6 +48,22 @@ void pages_init(Pages *p, int32_t *room, uint32_t all);
 bool pages_take(Pages *p, int32_t *to, uint32_t n); /* all or none */
 void pages_give(Pages *p, const int32_t *from, uint32_t n);
 
+/* --- tables.c: what the device knows of a slot -------------------------------------------------------- */
+
+typedef struct SlotTable {
+    int named;            /* FTX_NAMED_pages, FTX_NAMED_group */
+    uint32_t width;       /* of a row */
+    int32_t *rows;        /* [slots][width]; NULL: the table is not small */
+    uint32_t first, last; /* rows that have changed since they were sent: [first, last) */
+} SlotTable;
+
+struct FtxEngine;
+bool table_is_small(uint32_t slots, uint32_t width);
+/* n values of a slot's row, from `at` on; table_send at the latest tells the device. */
+FtxStatus table_put(struct FtxEngine *e, SlotTable *t, int slot, uint32_t at, const int32_t *values, uint32_t n,
+                    FtxError *err);
+FtxStatus table_send(struct FtxEngine *e, SlotTable *t, FtxError *err);
+
 /* --- requests -------------------------------------------------------------------------------------- */
 
 typedef enum RequestState {
@@ -146,9 +162,11 @@ struct FtxEngine {
     int32_t *free_slot; /* [slots]: a stack */
     uint32_t free_slots;
     Pages pages;
+    SlotTable page_table, group_table; /* of all slots; lanes of a group by the slot of lane 0 */
     Flight flight;
     Row *scratch_rows; /* [sequences]: while composing */
-    FtxLane *lanes;    /* [sequences]: while composing, as they stand on the device */
+    FtxLane *lanes;    /* [sequences]: as they stand on the device, while composing or taking results */
+    bool has_lanes;    /* `lanes` (and with small ones hyp_ids) are those of the run whose results are taken */
     int32_t *hyp_ids;  /* [slots][context]: hypotheses that were fetched */
     char *hyp_text;    /* [slots][hyp_text_bytes] */
     size_t hyp_text_bytes;
@@ -172,7 +190,8 @@ bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program);
 size_t schedule_live_bytes(const FtxEngine *e, int tokens);        /* of IO, in a step of so many tokens */
 bool schedule_can_admit(const FtxEngine *e);                       /* the first that waits */
 FtxStatus schedule_admit(FtxEngine *e, FtxError *err);             /* waiting to running, while slots and pages last */
-FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err); /* a slot and pages, told to the device */
+FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err); /* a slot and pages */
+FtxStatus schedule_tell(FtxEngine *e, FtxError *err); /* what was placed, if the device does not know it yet */
 void schedule_release(FtxEngine *e, Request *r);
 FtxStatus schedule_encode(FtxEngine *e, FtxError *err); /* the sources of all who came last */
 void schedule_compose(FtxEngine *e);                    /* running to e->flight */

@@ -29,6 +29,7 @@
 #include "detokenize.c"
 #include "model.c"
 #include "pages.c"
+#include "tables.c"
 #include "stream.c"
 #include "request.c"
 #include "beams.c"

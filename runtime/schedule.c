@@ -74,19 +74,21 @@ bool schedule_can_admit(const FtxEngine *e)
 
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
 {
-    const size_t row = (size_t)e->pages_of_sequence * sizeof(int32_t);
-    const size_t bytes = r->own_pages * sizeof(int32_t);
-    const size_t piece = 65536; /* of DeviceApi.write */
-    FtxStatus s = FTX_OK;
+    FtxStatus s;
     const bool taken = pages_take(&e->pages, r->pages, r->n_pages);
 
     assert(taken && e->free_slots); /* schedule_can_admit */
     (void)taken;
     r->slot = e->free_slot[--e->free_slots];
-    for (size_t at = 0; at < bytes && !s; at += piece)
-        s = e->api->write(e->session, FTX_NAMED_pages, (size_t)r->slot * row + at, (const char *)r->pages + at,
-                          bytes - at < piece ? bytes - at : piece, err);
+    s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->own_pages, err);
     return s || !r->beam.width ? s : beams_place(e, r, err);
+}
+
+FtxStatus schedule_tell(FtxEngine *e, FtxError *err)
+{
+    const FtxStatus s = table_send(e, &e->page_table, err);
+
+    return s ? s : table_send(e, &e->group_table, err);
 }
 
 void schedule_release(FtxEngine *e, Request *r)
@@ -108,7 +110,7 @@ FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
         list_add(&e->running, r);
         s = schedule_place(e, r, err);
     }
-    return s;
+    return s ? s : schedule_tell(e, err);
 }
 
 /* --- sources ------------------------------------------------------------------------------------------ */

@@ -77,6 +77,8 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
     if (r->n_pages > e->pages.n)
         return ftx_fail(err, FTX_EFULL, "%zu tokens need %u pages, the cache has %u", n, r->n_pages, e->pages.n);
     s = schedule_place(e, r, err);
+    if (!s)
+        s = schedule_tell(e, err);
     for (int at = 0, rows, last = (int)n - 1; at < last && !s; at += rows) {
         rows = last - at < (int)e->slots ? last - at : (int)e->slots;
         s = score_rows(e, r, at, rows, logprobs, err);
