@@ -161,6 +161,9 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     result->targets = "";
     for (size_t i = 0; i < n; i++) {
         result->n_instances += plans[i].instances.n;
+        result->engine_bytes = 0;
+        for (int space = FTX_SPACE_STATE; space < FTX_SPACE_COUNT; space++)
+            result->engine_bytes += plans[i].head.space_bytes[space];
         result->work_bytes = plans[i].head.space_bytes[FTX_SPACE_WORK];
         result->lower_bound = plans[i].head.lower_bound;
         result->targets = arena_printf(keep, "%s%s%s", result->targets, i ? ", " : "", targets[i].name);

@@ -23,7 +23,8 @@ typedef struct CompileOptions {
 typedef struct CompileResult {
     const char *name;
     size_t n_targets, n_instances;
-    uint64_t weight_bytes, work_bytes, lower_bound;
+    uint64_t weight_bytes;
+    uint64_t engine_bytes, work_bytes, lower_bound; /* of the last target; the second is a part of the first */
     const char *targets;
 } CompileResult;
 

@@ -129,13 +129,15 @@ int command_compile(int argc, char **argv)
     } else if (o.json) {
         printf(
             "{\"artifact\": \"%s\", \"name\": \"%s\", \"targets\": \"%s\", \"kernels\": %zu, \"weight_bytes\": %llu, "
-            "\"work_bytes\": %llu, \"work_lower_bound\": %llu, \"seconds\": %.3f}\n",
+            "\"engine_bytes\": %llu, \"work_bytes\": %llu, \"work_lower_bound\": %llu, \"seconds\": %.3f}\n",
             c.out, r.name, r.targets, r.n_instances, (unsigned long long)r.weight_bytes,
-            (unsigned long long)r.work_bytes, (unsigned long long)r.lower_bound, seconds() - start);
+            (unsigned long long)r.engine_bytes, (unsigned long long)r.work_bytes, (unsigned long long)r.lower_bound,
+            seconds() - start);
     } else if (!o.quiet) {
-        printf("%s: %s for %s; %zu kernels, weights %.1f MB, workspace %.2f MB (lower bound %.2f); %.2f s\n", c.out,
-               r.name, r.targets, r.n_instances, (double)r.weight_bytes * 1e-6, (double)r.work_bytes * 1e-6,
-               (double)r.lower_bound * 1e-6, seconds() - start);
+        printf("%s: %s for %s; %zu kernels, weights %.1f MB, an engine %.1f MB, of it workspace %.2f (lower bound "
+               "%.2f); %.2f s\n",
+               c.out, r.name, r.targets, r.n_instances, (double)r.weight_bytes * 1e-6, (double)r.engine_bytes * 1e-6,
+               (double)r.work_bytes * 1e-6, (double)r.lower_bound * 1e-6, seconds() - start);
     }
     arena_close(keep);
     return code;

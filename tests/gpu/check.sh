@@ -3,7 +3,7 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 odd many beam ptx encode bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
+# Parts: fp32 bf16 fp16 odd many beam ptx encode memory bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT.
 set -u
 cd "$(dirname "$0")/../.."
@@ -72,6 +72,33 @@ for part in "$@"; do
     bench)
         bench llama-3.2-1b --sequences 1,8,64 --context 128,2048 --prompt 128,512,2048
         bench llama-3.1-8b --sequences 1,8,64 --context 128,2048 --prompt 2048
+        ;;
+    memory) # eight models of Transformer-big, beam 4, batch 8, 256 tokens: in one process, and in eight
+        used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0; }
+        "$FTXC" compile specs/transformer-big.lua -t "$FTX_TEST_TARGET" -o "$out/big.ftx" --no-weights \
+            -D limits.sequences=32 -D limits.context=256 -D limits.source=256 -D limits.tokens=2048 || failed=1
+        before=$(used)
+        for way in "1 8 6144" "8 1 16384"; do # processes, models in each, MiB at most
+            # shellcheck disable=SC2086
+            set -- $way
+            rm -f "$out"/memory.* && mkfifo "$out/memory.hold"
+            for i in $(seq "$1"); do
+                "$build/tests/gpu/open_many" "$out/big.ftx" "$2" 8 255 <"$out/memory.hold" >"$out/memory.$i" &
+            done
+            exec 9>"$out/memory.hold"
+            tries=0
+            while [ "$(cat "$out"/memory.[0-9]* | wc -l)" -lt "$1" ] && [ $tries -lt 300 ]; do
+                sleep 0.2
+                tries=$((tries + 1))
+            done
+            now=$(used)
+            cat "$out"/memory.[0-9]* | sort | uniq -c
+            [ "$(cat "$out"/memory.[0-9]* | wc -l)" -eq "$1" ] || failed=1
+            echo "$1 processes with $2 models each hold $((now - before)) MiB of the GPU (at most $3)"
+            [ $((now - before)) -le "$3" ] || failed=1
+            exec 9>&-
+            wait
+        done
         ;;
     sanitize)
         for tool in memcheck racecheck; do
