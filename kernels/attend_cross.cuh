@@ -1,7 +1,7 @@
 // attend_cross.cuh - attention of a decoder's tokens over the source of their sequence, whose keys and
 // values were computed once.
 //
-//   q, y [T, H*E]      k, v [slots][G][SOURCE][E]: those of a row stand in slot src_slot, src_len tokens
+//   q, y [T, H*E]      k, v [sources][G][SOURCE][E]: those of a row stand in slot src_slot, src_len tokens
 //
 // Two forms. A warp walks every WARPS-th tile of keys, and the warps' parts are put together, so the
 // order of a sum follows from the source's length alone.

@@ -192,6 +192,7 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
         {"scoring", f->scoring, 0},
         {"beams", f->beams, 0},
         {"source_context", f->source_context, f->kind == FTX_MODEL_SEQ2SEQ},
+        {"sources", f->sources, f->kind == FTX_MODEL_SEQ2SEQ},
         {"source_vocab", f->source_vocab, f->kind == FTX_MODEL_SEQ2SEQ},
     };
     const struct {
@@ -349,6 +350,7 @@ static bool size_name(void *user, const char *name, ExprKind *kind, int64_t *val
         {"D", encoder ? f->hidden : 0},
         {"POOL", f->pooled},
         {"SRC", f->source_context},
+        {"SOURCES", f->sources},
         {"BEAMS", f->beams > 1 ? f->beams : 0},
         {"KV", (int64_t)dtype_size((DType)s->kv_type)},
         {"IN", f->input * (int64_t)dtype_size((DType)s->compute_type)},

@@ -21,8 +21,10 @@ static FtxStatus check_bench(const FtxEngine *e, int sequences, int tokens, int 
 
     if (ftx_engine_busy(e))
         return ftx_fail(err, FTX_EINVAL, "requests wait or run: bench needs the engine for itself");
-    if (sequences < 1 || (uint32_t)sequences > e->slots || sequences > 1024)
-        return ftx_fail(err, FTX_EINVAL, "sequences: expected 1 to %u, found %d", e->slots, sequences);
+    const uint32_t most = e->facts->sources && e->facts->sources < e->slots ? e->facts->sources : e->slots;
+
+    if (sequences < 1 || (uint32_t)sequences > most || sequences > 1024)
+        return ftx_fail(err, FTX_EINVAL, "sequences: expected 1 to %u, found %d", most, sequences);
     if (repeat < 1 || repeat > MAX_REPEAT)
         return ftx_fail(err, FTX_EINVAL, "repeat: expected 1 to %d, found %d", MAX_REPEAT, repeat);
     if (f->kind == FTX_MODEL_ENCODER) {

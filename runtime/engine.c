@@ -26,6 +26,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
     to->ending.at = carve(c, requests, sizeof *to->ending.at);
     to->unused.at = carve(c, requests, sizeof *to->unused.at);
     to->free_slot = carve(c, slots, sizeof *to->free_slot);
+    to->free_source = carve(c, f->sources, sizeof *to->free_source);
     to->page_table = (SlotTable){.named = FTX_NAMED_pages, .width = pages};
     to->group_table = (SlotTable){.named = FTX_NAMED_group, .width = lanes};
     if (table_is_small(slots, pages))
@@ -64,6 +65,8 @@ static void fill_lists(FtxEngine *e)
         list_add(&e->unused, &e->request[i]);
     for (e->free_slots = 0; e->free_slots < e->slots; e->free_slots++)
         e->free_slot[e->free_slots] = (int32_t)(e->slots - 1 - e->free_slots);
+    for (e->free_sources = 0; e->free_sources < e->facts->sources; e->free_sources++)
+        e->free_source[e->free_sources] = (int32_t)(e->facts->sources - 1 - e->free_sources);
     pages_init(&e->pages, e->pages.free, e->facts->kv_pages);
 }
 

@@ -94,11 +94,12 @@ typedef struct Request {
     int32_t *ids;    /* [context]: the prompt */
     int32_t *source; /* [source_context]: what is read, where the prompt only begins what is written */
     int n_source;
-    bool encoded;   /* its keys and values are there */
-    FtxBias *bias;  /* [limits.logit_bias] */
-    int32_t *ends;  /* [limits.end_ids] */
-    int32_t *pages; /* [pages of a sequence and its lanes] */
-    float *logits;  /* [vocab] */
+    int32_t source_slot; /* which of $cross_k and $cross_v is its */
+    bool encoded;        /* its keys and values are there */
+    FtxBias *bias;       /* [limits.logit_bias] */
+    int32_t *ends;       /* [limits.end_ids] */
+    int32_t *pages;      /* [pages of a sequence and its lanes] */
+    float *logits;       /* [vocab] */
     Stream stream;
 } Request;
 
@@ -161,6 +162,8 @@ struct FtxEngine {
     RequestList waiting, running, ending, unused;
     int32_t *free_slot; /* [slots]: a stack */
     uint32_t free_slots;
+    int32_t *free_source; /* [sources]: a stack, too */
+    uint32_t free_sources;
     Pages pages;
     SlotTable page_table, group_table; /* of all slots; lanes of a group by the slot of lane 0 */
     Flight flight;

@@ -125,11 +125,12 @@ typedef struct FtxFacts { /* 328 bytes */
     uint32_t n_banned;
     int32_t banned[FTX_MAX_BANNED]; /* ids that are never sampled: bad words of one token */
     uint32_t source_vocab;          /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
-    uint32_t input;    /* FTX_MODEL_ENCODER: width of hidden states in place of ids; 0: takes none */
-    uint32_t n_labels; /* of a classifier, as many as `pooled`; 0: the pooled vector is none */
-    uint32_t labels;   /* str: their names, a line each */
-    uint32_t scoring;  /* FtxScoring */
-    uint32_t reserved[4];
+    uint32_t input;                 /* FTX_MODEL_ENCODER: width of hidden states in place of ids; 0: takes none */
+    uint32_t n_labels;              /* of a classifier, as many as `pooled`; 0: the pooled vector is none */
+    uint32_t labels;                /* str: their names, a line each */
+    uint32_t scoring;               /* FtxScoring */
+    uint32_t sources;               /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
+    uint32_t reserved[3];
 } FtxFacts;
 
 typedef struct FtxWeight { /* 64 bytes */

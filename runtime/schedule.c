@@ -69,7 +69,8 @@ bool schedule_can_admit(const FtxEngine *e)
 {
     const Request *r = e->waiting.n ? e->waiting.at[0] : NULL;
 
-    return r && e->free_slots >= (r->beam.width ? (uint32_t)r->beam.width : 1) && r->n_pages <= e->pages.n;
+    return r && e->free_slots >= (r->beam.width ? (uint32_t)r->beam.width : 1) && r->n_pages <= e->pages.n &&
+           (e->free_sources || !e->facts->sources);
 }
 
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
@@ -80,6 +81,8 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     assert(taken && e->free_slots); /* schedule_can_admit */
     (void)taken;
     r->slot = e->free_slot[--e->free_slots];
+    if (e->facts->sources)
+        r->source_slot = e->free_source[--e->free_sources];
     s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->own_pages, err);
     return s || !r->beam.width ? s : beams_place(e, r, err);
 }
@@ -95,6 +98,8 @@ void schedule_release(FtxEngine *e, Request *r)
 {
     pages_give(&e->pages, r->pages, r->n_pages);
     e->free_slot[e->free_slots++] = r->slot;
+    if (e->facts->sources)
+        e->free_source[e->free_sources++] = r->source_slot;
     beams_release(e, r);
 }
 
@@ -133,7 +138,7 @@ static uint32_t pack_sources(FtxEngine *e, uint32_t i, FtxStep *step)
             .kv_len = r->n_source,
             .slot = r->slot,
             .src_len = r->n_source,
-            .src_slot = r->slot,
+            .src_slot = r->source_slot,
             .group = step->rows,
         };
         for (int k = 0; k < r->n_source; k++)
@@ -270,7 +275,7 @@ static void write_row(FtxEngine *e, int i)
         .prompt = r->prompt,
         .limit = r->limit,
         .src_len = r->n_source,
-        .src_slot = r->slot,
+        .src_slot = r->source_slot,
         .group = i - w->lane,
         .lane = r->beam.width ? w->lane : -1,
     };

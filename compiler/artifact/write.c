@@ -143,6 +143,7 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->decode = s->decode;
     f->kind = s->graph->kind;
     f->source_context = (uint32_t)l->source;
+    f->sources = (uint32_t)l->sources;
     f->beams = (uint32_t)l->beams;
     f->start = s->start;
     f->pad = s->pad;

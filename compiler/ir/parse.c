@@ -256,7 +256,8 @@ static bool limits(Reader *r)
     } fields[] = {
         {"sequences", &l->sequences}, {"context", &l->context},   {"tokens", &l->tokens},
         {"kv_block", &l->kv_block},   {"kv_pages", &l->kv_pages}, {"logit_bias", &l->logit_bias},
-        {"end_ids", &l->end_ids},     {"source", &l->source},     {"beams", &l->beams},
+        {"end_ids", &l->end_ids},     {"source", &l->source},     {"sources", &l->sources},
+        {"beams", &l->beams},
     };
     char key[32];
 

@@ -75,7 +75,7 @@ void ir_print(const Graph *g, FILE *out)
             (long long)l->sequences, (long long)l->context, (long long)l->tokens, (long long)l->kv_block,
             (long long)l->kv_pages, (long long)l->logit_bias, (long long)l->end_ids);
     if (l->source)
-        fprintf(out, " source=%lld", (long long)l->source);
+        fprintf(out, " source=%lld sources=%lld", (long long)l->source, (long long)l->sources);
     if (l->beams)
         fprintf(out, " beams=%lld", (long long)l->beams);
     fputc('\n', out);

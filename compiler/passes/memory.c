@@ -47,7 +47,7 @@ static const struct {
 
 /* What the expressions of named.def are over. */
 typedef struct Sizes {
-    int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING, D, POOL, SRC, BEAMS, IN;
+    int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING, D, POOL, SRC, SOURCES, BEAMS, IN;
 } Sizes;
 
 static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *value)
@@ -57,9 +57,24 @@ static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *v
         const char *name;
         int64_t value;
     } names[] = {
-        {"S", s->S},       {"T", s->T}, {"C", s->C},       {"B", s->B},     {"P", s->P},         {"V", s->V},
-        {"L", s->L},       {"G", s->G}, {"E", s->E},       {"KV", s->KV},   {"BIAS", s->BIAS},   {"ENDS", s->ENDS},
-        {"RING", s->RING}, {"D", s->D}, {"POOL", s->POOL}, {"SRC", s->SRC}, {"BEAMS", s->BEAMS},
+        {"S", s->S},
+        {"T", s->T},
+        {"C", s->C},
+        {"B", s->B},
+        {"P", s->P},
+        {"V", s->V},
+        {"L", s->L},
+        {"G", s->G},
+        {"E", s->E},
+        {"KV", s->KV},
+        {"BIAS", s->BIAS},
+        {"ENDS", s->ENDS},
+        {"RING", s->RING},
+        {"D", s->D},
+        {"POOL", s->POOL},
+        {"SRC", s->SRC},
+        {"SOURCES", s->SOURCES},
+        {"BEAMS", s->BEAMS},
         {"IN", s->IN},
     };
 
@@ -87,6 +102,7 @@ static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
                  .ENDS = m->end_ids,
                  .RING = FTX_OUT_RING};
     s->SRC = m->source;
+    s->SOURCES = m->sources;
     s->BEAMS = m->beams > 1 ? m->beams : 0;
     if (l->g->kind == FTX_MODEL_ENCODER)
         s->D = ir_value(l->g, l->g->output)->shape.dim[1].n;

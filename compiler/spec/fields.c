@@ -51,6 +51,7 @@ static const Field fields[] = {
     {"limits.context", COUNT, 1, 1 << 20, 0, true},
     {"limits.tokens", COUNT, 1, 1 << 16, 512, false},
     {"limits.source", COUNT, 1, 1 << 20, 0, false},
+    {"limits.sources", COUNT, 1, 4096, 0, false},
     {"limits.logit_bias", COUNT, 0, 65536, 32, false},
     {"limits.end_ids", COUNT, 1, 256, 16, false},
     {"kv.block_size", COUNT, 8, 256, 16, false},

@@ -48,6 +48,22 @@ static int64_t read_source(lua_State *L, int t)
     return source;
 }
 
+/* Sources that are kept at once: as many as there are requests whose lanes fill a step, unless said
+ * otherwise. */
+static int64_t read_sources(lua_State *L, int t)
+{
+    const Limits *l = &reader_of(L)->graph->limits;
+    const int64_t lanes = l->beams > 1 ? l->beams : 1, sources = field_count(L, t, "limits.sources");
+
+    if (sources > l->sequences) {
+        lua_pushinteger(L, sources);
+        field_refuse(L, "limits.sources",
+                     lua_pushfstring(L, "at most limits.sequences (%I): each is read by a row of a step", l->sequences),
+                     -2);
+    }
+    return sources ? sources : (l->sequences + lanes - 1) / lanes;
+}
+
 /* An encoder reads a text at once and has no cache. */
 static void check_encoder_limits(lua_State *L, int t)
 {
@@ -92,7 +108,10 @@ static void read_limits(lua_State *L, int t)
         field_refuse(L, "decode.width",
                      lua_pushfstring(L, "at most the size of the vocabulary, %d", (int)r->spec->vocab), -2);
     }
-    l->source = r->graph->kind == FTX_MODEL_SEQ2SEQ ? read_source(L, t) : 0;
+    if (r->graph->kind == FTX_MODEL_SEQ2SEQ) {
+        l->source = read_source(L, t);
+        l->sources = read_sources(L, t);
+    }
     if (r->graph->kind == FTX_MODEL_ENCODER)
         check_encoder_limits(L, t);
     if (l->tokens < l->sequences) {

@@ -2,7 +2,7 @@
  * values were computed once: softmax(scale q k^T) v.
  *
  *   q [T, H*E] fp32     y [T, H*E] fp32
- *   $cross_k, $cross_v [slots][G][SOURCE][E]: those of row r stand in slot rows[r].src_slot,
+ *   $cross_k, $cross_v [sources][G][SOURCE][E]: those of row r stand in slot rows[r].src_slot,
  *   rows[r].src_len tokens
  *
  * A piece of work is one kv head of one token: its H/G heads read the same keys. Consecutive tokens

@@ -1,7 +1,7 @@
 /* cross_append.c - keys and values of a source to where the decoder's layer finds them.
  *
  *   x [T, 2G * E] fp32: keys, then values, of each token of the sources
- *   $cross_k, $cross_v [slots][G][SOURCE][E]: token p of the source of slot s is row p */
+ *   $cross_k, $cross_v [sources][G][SOURCE][E]: token p of the source of slot s is row p */
 //@ kernel  cross_append
 //@ device  cpu
 //@ args    x[T,N] $rows $token $cross_k $cross_v -> y

@@ -36,7 +36,7 @@ typedef struct FtxRow {
     int limit;    /* length (prompt + new) at which the row is done */
     int done;     /* set by `sample` at an end id or at the limit; a done row no longer advances */
     int src_len;  /* sequence to sequence: tokens of the source */
-    int src_slot; /* and the slot that holds its keys and values */
+    int src_slot; /* and which of $cross_k and $cross_v is its */
     int group;    /* beams: the row of lane 0; without them the row itself */
     int lane;     /* beams: which lane of the group; -1: not a beam search */
 } FtxRow;
