@@ -188,4 +188,50 @@ static inline void plain_text(PlainText *m, const int32_t *ids, const int32_t *t
         plain_pool(m, n);
 }
 
+/* --- what rounding does ------------------------------------------------------------------------------- */
+
+static inline DType plain_text_type(const PlainText *m) /* that the artifact's first plan computes in */
+{
+    return (DType)m->weights.artifact.plans[0].head->compute_type;
+}
+
+/* How far the pass over n ids is from the exact one if its values are kept in `type`. */
+static inline double plain_text_rounding(PlainText *m, DType type, const int32_t *ids, int n)
+{
+    const size_t rows = (size_t)n * m->facts->hidden, P = m->facts->pooled;
+    float *hidden = malloc((rows + P) * sizeof *hidden), *pooled = hidden + rows;
+    double far = 0.0;
+
+    m->round = DT_FP32;
+    plain_text(m, ids, NULL, n);
+    memcpy(hidden, m->hidden, rows * sizeof *hidden);
+    memcpy(pooled, m->pooled, P * sizeof *pooled);
+    m->round = type;
+    plain_text(m, ids, NULL, n);
+    for (size_t i = 0; i < rows; i++)
+        far = fmax(far, fabs((double)(m->hidden[i] - hidden[i])));
+    for (size_t i = 0; i < P; i++)
+        far = fmax(far, fabs((double)(m->pooled[i] - pooled[i])));
+    m->round = DT_FP32;
+    free(hidden);
+    return far;
+}
+
+/* How far a device may be from the exact pass: 1e-4, and in 16 bits twice what rounding does to the plain
+ * one, since it rounds otherwise and by as much. */
+static inline double plain_text_allowed(const PlainText *m, double far)
+{
+    return plain_text_type(m) == DT_FP32 ? 1e-4 : 1e-4 + 2.0 * far;
+}
+
+/* One of the tree's checkouts, by its name. */
+static inline void plain_text_named(PlainText *m, const char *path, const char *name)
+{
+    plain_text_open(m, path, strstr(name, "distil") ? plain_distilbert : plain_bert);
+    m->first_position = strstr(name, "roberta") ? 1 + (int)m->facts->pad : 0;
+    m->pool = !m->facts->pooled                                              ? PLAIN_NONE
+              : plain_weight(&m->weights, false, "pooler.dense.weight", 0).p ? PLAIN_POOLER
+                                                                             : PLAIN_MEAN;
+}
+
 #endif

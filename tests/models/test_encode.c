@@ -36,45 +36,6 @@ typedef struct Texts {
     double away; /* that values may differ from the reference */
 } Texts;
 
-/* How far a pass over n ids is from the exact one if it keeps its values in a type of 16 bits. */
-static double rounding(PlainText *m, DType type, const int32_t *ids, int n)
-{
-    static float hidden[MAX_TOKENS * MAX_D], pooled[MAX_D];
-    const int D = (int)m->facts->hidden, P = (int)m->facts->pooled;
-    double far = 0.0;
-
-    assert_true(n * D <= MAX_TOKENS * MAX_D && P <= MAX_D);
-    m->round = DT_FP32;
-    plain_text(m, ids, NULL, n);
-    memcpy(hidden, m->hidden, (size_t)(n * D) * sizeof *hidden);
-    memcpy(pooled, m->pooled, (size_t)P * sizeof *pooled);
-    m->round = type;
-    plain_text(m, ids, NULL, n);
-    for (int i = 0; i < n * D; i++)
-        far = fmax(far, fabs((double)(m->hidden[i] - hidden[i])));
-    for (int i = 0; i < P; i++)
-        far = fmax(far, fabs((double)(m->pooled[i] - pooled[i])));
-    return far;
-}
-
-static void open_plain(PlainText *m, const char *name, const char *artifact)
-{
-    char path[1000];
-
-    golden_path(artifact, path, sizeof path);
-    plain_text_open(m, path, strstr(name, "distil") ? plain_distilbert : plain_bert);
-    m->first_position = strstr(name, "roberta") ? 1 + (int)m->weights.artifact.facts->pad : 0;
-    m->pool = !m->facts->pooled                                              ? PLAIN_NONE
-              : plain_weight(&m->weights, false, "pooler.dense.weight", 0).p ? PLAIN_POOLER
-                                                                             : PLAIN_MEAN;
-}
-
-/* Twice what rounding does to a plain pass: a device rounds otherwise, by as much. */
-static double allowed(PlainText *m, double far)
-{
-    return m->weights.artifact.plans[0].head->compute_type == DT_FP32 ? 1e-4 : 1e-4 + 2.0 * far;
-}
-
 /* A golden vector, if there is one. */
 static void check(const Texts *t, const char *what, const json_t *want, const float *got, size_t n)
 {
@@ -180,7 +141,7 @@ static void together(const Texts *t, size_t copies, size_t stride)
 
 static void open_texts(Texts *t, const char *name, const char *variant, const char *defines, json_t **golden)
 {
-    char path[200], artifact[200];
+    char path[1000], artifact[200];
 
     snprintf(path, sizeof path, "tests/models/%s/golden.json", name);
     *golden = golden_json(path);
@@ -198,11 +159,11 @@ static void open_texts(Texts *t, const char *name, const char *variant, const ch
     PlainText plain;
     double far = 0.0;
 
-    open_plain(&plain, name, artifact);
+    golden_path(artifact, path, sizeof path);
+    plain_text_named(&plain, path, name);
     for (size_t i = 0; i < TEXTS; i++)
-        far = fmax(far, rounding(&plain, (DType)plain.weights.artifact.plans[0].head->compute_type, t->at[i].ids,
-                                 (int)t->at[i].n));
-    t->away = allowed(&plain, far);
+        far = fmax(far, plain_text_rounding(&plain, plain_text_type(&plain), t->at[i].ids, (int)t->at[i].n));
+    t->away = plain_text_allowed(&plain, far);
     plain_text_close(&plain);
 }
 
@@ -504,6 +465,7 @@ static void open_emb(Emb *e)
     const char *file = shared("golden/emb/outputs.safetensors");
     static char bytes[1 << 20];
     FILE *f = fopen(file, "rb");
+    char path[1000];
     PlainText plain;
     double far = 0.0, kept[2] = {0.0};
     uint64_t n;
@@ -519,18 +481,19 @@ static void open_emb(Emb *e)
     e->golden = golden_json(shared("golden/emb/outputs.json"));
     e->model = golden_open(shared("models/emb"), "emb", getenv("FTX_TEST_NO_TEXT") ? "-D tokenizer=" : "");
     e->engine = golden_engine(e->model);
-    open_plain(&plain, "emb", "emb");
+    golden_path("emb", path, sizeof path);
+    plain_text_named(&plain, path, "emb");
     for (size_t i = 0; i < EMB; i++) {
         int32_t *ids = e->ids + i * EMB_LONGEST;
 
         e->lengths[i] = (int32_t)golden_ids(json_array_get(json_object_get(e->golden, "ids"), i), ids, EMB_LONGEST);
         e->sentence[i] = json_string_value(json_array_get(json_object_get(e->golden, "sentences"), i));
-        kept[0] = fmax(kept[0], rounding(&plain, DT_FP16, ids, e->lengths[i]));
-        kept[1] = fmax(kept[1], rounding(&plain, DT_BF16, ids, e->lengths[i]));
+        kept[0] = fmax(kept[0], plain_text_rounding(&plain, DT_FP16, ids, e->lengths[i]));
+        kept[1] = fmax(kept[1], plain_text_rounding(&plain, DT_BF16, ids, e->lengths[i]));
     }
-    far = kept[plain.weights.artifact.plans[0].head->compute_type == DT_BF16];
+    far = kept[plain_text_type(&plain) == DT_BF16];
     print_message("emb: values kept in fp16 go %.1e away, in bf16 %.1e\n", kept[0], kept[1]);
-    e->away = allowed(&plain, far);
+    e->away = plain_text_allowed(&plain, far);
     plain_text_close(&plain);
 }
 
@@ -641,13 +604,15 @@ static void roundings(void **state)
         static Texts t;
         PlainText plain;
         json_t *golden;
+        char path[1000];
         double fp16 = 0.0, bf16 = 0.0;
 
         open_texts(&t, models[i].name, "wide", "", &golden);
-        open_plain(&plain, models[i].name, models[i].artifact);
+        golden_path(models[i].artifact, path, sizeof path);
+        plain_text_named(&plain, path, models[i].name);
         for (size_t k = 0; k < TEXTS; k++) {
-            fp16 = fmax(fp16, rounding(&plain, DT_FP16, t.at[k].ids, (int)t.at[k].n));
-            bf16 = fmax(bf16, rounding(&plain, DT_BF16, t.at[k].ids, (int)t.at[k].n));
+            fp16 = fmax(fp16, plain_text_rounding(&plain, DT_FP16, t.at[k].ids, (int)t.at[k].n));
+            bf16 = fmax(bf16, plain_text_rounding(&plain, DT_BF16, t.at[k].ids, (int)t.at[k].n));
         }
         print_message("%s: values kept in fp16 go %.1e away, in bf16 %.1e\n", models[i].name, fp16, bf16);
         assert_true(fp16 > 1e-4 && bf16 > 4.0 * fp16 && bf16 < 16.0 * fp16); /* three bits less */

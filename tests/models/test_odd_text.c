@@ -19,11 +19,6 @@ static int wanted(void)
     return n < ODD_TEXTS ? n : ODD_TEXTS;
 }
 
-static DType device_type(const PlainText *m)
-{
-    return (DType)m->weights.artifact.plans[0].head->compute_type;
-}
-
 /* --- a shape ------------------------------------------------------------------------------------- */
 
 typedef struct Shape {
@@ -146,21 +141,14 @@ static void make_texts(Shape *t, int count)
     }
 }
 
-/* How far a device that keeps values in its type may be from the exact pass: twice as far as the same pass
- * is whose values are rounded, since the device's errors are other ones of the same size. */
 static double allowed(Shape *t)
 {
-    const size_t C = (size_t)t->s.context, D = (size_t)t->D, P = (size_t)t->P;
+    const size_t C = (size_t)t->s.context;
     double far = 0.0;
 
-    t->plain.round = device_type(&t->plain);
-    for (size_t i = 0; t->plain.round != DT_FP32 && i < C && i < (size_t)t->count; i++) {
-        plain_text(&t->plain, t->ids + i * C, t->types + i * C, t->lengths[i]);
-        far = fmax(far, worst(t->plain.hidden, t->hidden + i * C * D, (size_t)t->lengths[i] * D));
-        far = fmax(far, worst(t->plain.pooled, t->pooled + i * P, P));
-    }
-    t->plain.round = DT_FP32;
-    return 1e-4 + 2.0 * far;
+    for (size_t i = 0; i < C && i < (size_t)t->count; i++)
+        far = fmax(far, plain_text_rounding(&t->plain, plain_text_type(&t->plain), t->ids + i * C, t->lengths[i]));
+    return plain_text_allowed(&t->plain, far);
 }
 
 /* `n` texts from number `first` on, in one call. */
