@@ -26,6 +26,7 @@ struct LtMatmul {
     LtShape shape;
     cublasLtMatmulDescOpaque_t desc; /* without the bias's address */
     int64_t n_algos;
+    size_t workspace;            /* bytes that the largest of them needs */
     cublasLtMatmulAlgo_t algo[]; /* [i]: for rows up to (i + 1) * ROWS_STEP */
 };
 
@@ -197,12 +198,11 @@ static cublasStatus_t lay_out(const LtMatmul *l, int64_t rows, Layouts *o)
 
 /* --- which algorithm ------------------------------------------------------------------------------ */
 
-static cublasStatus_t prefer(const CublasLtTable *lt, cublasLtMatmulPreferenceOpaque_t *p)
+static cublasStatus_t prefer(const CublasLtTable *lt, uint64_t workspace, cublasLtMatmulPreferenceOpaque_t *p)
 {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    const uint64_t workspace = LT_WORKSPACE_BYTES;
     const uint32_t no_split = CUBLASLT_REDUCTION_SCHEME_NONE, alignment = 16;
     cublasStatus_t r = lt->cublasLtMatmulPreferenceInit_internal(p, sizeof *p);
 
@@ -218,7 +218,7 @@ static cublasStatus_t prefer(const CublasLtTable *lt, cublasLtMatmulPreferenceOp
 }
 
 static cublasStatus_t find_algo(const LtMatmul *l, const cublasLtMatmulPreferenceOpaque_t *preference, int64_t rows,
-                                cublasLtMatmulAlgo_t *algo)
+                                cublasLtMatmulAlgo_t *algo, size_t *workspace)
 {
     cublasLtMatmulHeuristicResult_t found;
     cublasLtMatmulPreferenceOpaque_t p = *preference;
@@ -231,20 +231,22 @@ static cublasStatus_t find_algo(const LtMatmul *l, const cublasLtMatmulPreferenc
         r = l->lt->cublasLtMatmulAlgoGetHeuristic(l->handle, &desc, &o.a, &o.b, &o.d, &o.d, &p, 1, &found, &n);
     if (!r && (n < 1 || found.state != CUBLAS_STATUS_SUCCESS))
         r = n < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
-    if (!r)
-        *algo = found.algo;
+    if (r)
+        return r;
+    *algo = found.algo;
+    *workspace = found.workspaceSize > *workspace ? found.workspaceSize : *workspace;
     return r;
 }
 
 static FtxStatus choose(LtMatmul *l, FtxError *err)
 {
     cublasLtMatmulPreferenceOpaque_t preference;
-    cublasStatus_t r = prefer(l->lt, &preference);
+    cublasStatus_t r = prefer(l->lt, LT_WORKSPACE_MOST, &preference);
 
     for (int64_t i = 0; i < l->n_algos && !r; i++) {
         const int64_t last = (i + 1) * ROWS_STEP;
 
-        r = find_algo(l, &preference, last < l->shape.rows ? last : l->shape.rows, &l->algo[i]);
+        r = find_algo(l, &preference, last < l->shape.rows ? last : l->shape.rows, &l->algo[i], &l->workspace);
     }
     return check(l->lt, r, err, &l->shape, "cuBLASLt has no algorithm");
 }
@@ -320,7 +322,7 @@ static cublasStatus_t multiply(const LtMatmul *l, const cublasLtMatmulAlgo_t *al
         return r;
     return lt->cublasLtMatmul(l->handle, &desc, &one, address(p->w), &o->a, address(p->x), &o->b,
                               l->shape.residual ? &one : &zero, address(l->shape.residual ? p->r : p->y), &o->d,
-                              (void *)(uintptr_t)p->y, &o->d, algo, (void *)(uintptr_t)workspace, LT_WORKSPACE_BYTES,
+                              (void *)(uintptr_t)p->y, &o->d, algo, (void *)(uintptr_t)workspace, l->workspace,
                               (cudaStream_t)stream);
 }
 
@@ -337,14 +339,20 @@ static FtxStatus run_with(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, i
         r = multiply(l, algo, &o, p, workspace, stream);
     if (r == CUBLAS_STATUS_NOT_SUPPORTED || r == CUBLAS_STATUS_INVALID_VALUE) {
         cublasLtMatmulPreferenceOpaque_t preference;
+        size_t needed = 0;
 
-        r = prefer(l->lt, &preference);
+        r = prefer(l->lt, l->workspace, &preference);
         if (!r)
-            r = find_algo(l, &preference, rows, &exact);
+            r = find_algo(l, &preference, rows, &exact, &needed);
         if (!r)
             r = multiply(l, &exact, &o, p, workspace, stream);
     }
     return check(l->lt, r, err, &l->shape, "cuBLASLt");
+}
+
+size_t lt_workspace(const LtMatmul *l)
+{
+    return l->workspace;
 }
 
 FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdeviceptr workspace, CUstream stream,

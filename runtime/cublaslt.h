@@ -15,7 +15,7 @@
 
 #ifdef FTX_HAVE_CUDA
 
-enum { LT_WORKSPACE_BYTES = 32 << 20 }; /* what NVIDIA advises for Hopper; one a session */
+enum { LT_WORKSPACE_MOST = 32 << 20 }; /* bytes an algorithm may ask for: what NVIDIA advises for Hopper */
 
 typedef struct LtShape {
     int64_t rows; /* M at most */
@@ -39,6 +39,9 @@ void lt_stop(void *handle); /* NULL is fine */
 FtxStatus lt_open(const Memory *m, void *handle, const LtShape *shape, LtMatmul **out, FtxError *err);
 void lt_close(LtMatmul *l); /* NULL is fine */
 bool lt_equal(const LtMatmul *l, const LtShape *shape);
+
+/* Bytes that the chosen algorithms need at most; launches of a session share them. */
+size_t lt_workspace(const LtMatmul *l);
 
 FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdeviceptr workspace, CUstream stream,
                  FtxError *err);

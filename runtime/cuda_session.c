@@ -57,6 +57,17 @@ static size_t lay_out(Session *s, Carve *c, const ArtifactPlan *p)
     return c->at;
 }
 
+/* Launches follow one another, so the largest need serves all. */
+static size_t matmul_workspace(const Device *d)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < d->plan->n_launches; i++)
+        if (d->matmul[i] && lt_workspace(d->matmul[i]) > most)
+            most = lt_workspace(d->matmul[i]);
+    return most;
+}
+
 static FtxStatus take_device_memory(Session *s, FtxError *err)
 {
     const Device *d = s->device;
@@ -64,7 +75,7 @@ static FtxStatus take_device_memory(Session *s, FtxError *err)
     const uint64_t io = aligned(bytes[FTX_SPACE_STATE]), work = io + aligned(bytes[FTX_SPACE_IO]);
     const uint64_t workspace = work + aligned(bytes[FTX_SPACE_WORK]);
 
-    s->device_bytes = workspace + (d->lt ? LT_WORKSPACE_BYTES : 0) + DEVICE_ALIGN;
+    s->device_bytes = workspace + matmul_workspace(d) + DEVICE_ALIGN;
     FtxStatus status = cuda_check(d->cu, d->cu->cuMemAlloc(&s->block, s->device_bytes), err,
                                   "%.3f GB for the engine's state", (double)s->device_bytes * 1e-9);
     if (status) {
