@@ -5,6 +5,7 @@
  *                          98:   base 5     slot 103 'b' of "ab"
  *
  * Free slots are a list; a node tries some of its first ones and else goes to the end. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +102,7 @@ void build_trie(Build *b)
     } todo = {0};
     Slots s = {.b = b};
 
+    assert(b->trie.n == 0);
     if (b->piece_texts.n)
         qsort(b->piece_texts.at, b->piece_texts.n, sizeof *b->piece_texts.at, by_bytes);
     grow(&s, 257);

@@ -110,7 +110,7 @@ static bool check_cover(Tensor *t, size_t n, Loc loc, const unsigned char *data,
 {
     const unsigned char *at = data;
 
-    if (t)
+    if (n > 0)
         qsort(t, n, sizeof *t, by_place);
     for (size_t i = 0; i < n; i++) {
         if (t[i].at < at)

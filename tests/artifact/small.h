@@ -18,6 +18,7 @@
 #include "runtime/artifact.h"
 #include "runtime/base/expr.h"
 #include "runtime/base/hash.h"
+#include "tests/temp.h"
 
 typedef struct Small {
     Arena *keep;
@@ -32,20 +33,6 @@ typedef struct Small {
 } Small;
 
 static const uint32_t small_targets[] = {FTX_TARGET_CPU, 901, 802};
-
-static inline const char *temp_path(const char *name)
-{
-    static char folder[64], paths[4][256];
-    static int turn;
-
-    if (!*folder) {
-        strcpy(folder, "/tmp/ftx-artifact-XXXXXX");
-        assert_non_null(mkdtemp(folder));
-    }
-    turn = (turn + 1) % 4;
-    snprintf(paths[turn], sizeof paths[turn], "%s/%s", folder, name);
-    return paths[turn];
-}
 
 static inline bool small_variable(void *user, const char *name, ExprKind *kind, int64_t *value)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compiler/passes/pass.h"
+#include "compiler/spec/spec.h"
 
 enum { MAX_VALUES = 200, MAX_TEXT = 1 << 16 };
 
@@ -101,4 +102,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-void fuzz_seeds(void) {}
+/* The graphs of the tiny models: decoders, encoders, readers of sources, with and without beams. */
+void fuzz_seeds(void)
+{
+    static const char *const models[] = {"llama", "gpt2", "bert", "roberta", "distilbert", "marian", "bart"};
+
+    for (size_t i = 0; i < LEN(models); i++) {
+        Arena *keep = arena_open();
+        char *text;
+        Spec spec;
+        Diag d = {0};
+
+        if (!spec_read(arena_printf(keep, "tests/models/tiny-%s", models[i]), NULL, 0, keep, &spec, &d))
+            fuzz_bug("%s", d.text);
+        text = text_of(spec.graph);
+        fuzz_seed(models[i], text, strlen(text));
+        free(text);
+        ir_graph_close(spec.graph);
+        arena_close(keep);
+    }
+}

@@ -53,7 +53,7 @@ static inline Fixture begin(const char *path, size_t max_text)
 /* --- SentencePiece's file ----------------------------------------------------------------------- */
 
 typedef struct SpmFile {
-    unsigned char at[4096];
+    unsigned char at[8192];
     size_t n;
 } SpmFile;
 

@@ -13,19 +13,7 @@
 #include <unistd.h>
 
 #include "compiler/weights/weights.h"
-
-/* A folder of its own, and paths in it. Valid until the next call. */
-static inline const char *temp_path(const char *name)
-{
-    static char folder[64], path[256];
-
-    if (!*folder) {
-        strcpy(folder, "/tmp/ftx-weights-XXXXXX");
-        assert_non_null(mkdtemp(folder));
-    }
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
+#include "tests/temp.h"
 
 /* u64 length | header | data */
 static inline void write_safetensors(const char *path, const char *header, const void *data, size_t bytes)
