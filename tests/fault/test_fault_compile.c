@@ -1,12 +1,7 @@
-/* test_fault_compile.c - compile, open, generate and close of a real model while the n-th call of the
- * file system (or a thread that does not start) fails, for every n; and a compile that runs out of
- * memory. Each time there is a reason, no half file, the old artifact is whole, nothing stays open. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+/* test_fault_compile.c - compile, open, generate or encode, and close of real models while the n-th call
+ * of the file system (or a thread that does not start) fails, for every n; a compile that runs out of
+ * memory, and an embedder's allocator that does. Each time there is a reason, no half file, the old
+ * artifact is whole, nothing stays open. A decoder, one with beams, an encoder, a reader of sources. */
 #include <dirent.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -15,8 +10,8 @@
 
 #include "compiler/compile.h"
 #include "failing.h"
+#include "life.h"
 #include "runtime/base/file.h"
-#include "runtime/ftx.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -25,6 +20,14 @@
 #elif defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
 #endif
+
+static const struct {
+    const char *spec;
+    bool beams;
+} models[] = {{"tests/models/tiny-llama", false},
+              {"tests/models/tiny-gpt2", true},
+              {"tests/models/tiny-bert", false},
+              {"tests/models/tiny-marian", true}};
 
 static char folder[64], out[100], old[] = "what was there before";
 
@@ -107,10 +110,16 @@ static int remove_folder(void **state)
 
 /* --- the file system --------------------------------------------------------------------------------- */
 
-static bool compile_once(bool sidecar, Diag *d)
+static bool compile_once(size_t model, bool sidecar, Diag *d)
 {
-    const CompileOptions o = {
-        .spec = "tests/models/tiny-llama", .out = out, .targets = "cpu", .quiet = true, .sidecar = sidecar};
+    static const Override width = {"decode.width=2"};
+    const CompileOptions o = {.spec = models[model].spec,
+                              .out = out,
+                              .targets = "cpu",
+                              .overrides = &width,
+                              .n_overrides = models[model].beams,
+                              .quiet = true,
+                              .sidecar = sidecar};
     Arena *keep = arena_open();
     CompileResult r;
     const bool ok = compile(&o, keep, &r, d);
@@ -125,7 +134,7 @@ static void told(int n, const char *text)
         fail_msg("call %d (%s) fails: no reason in \"%s\"", n, failing.failed, text);
 }
 
-static int fail_compile(bool sidecar, int error)
+static int fail_compile(size_t model, bool sidecar, int error)
 {
     for (int n = 1;; n++) {
         const int files = open_files();
@@ -136,7 +145,7 @@ static int fail_compile(bool sidecar, int error)
         atomic_store(&failing.calls, 0);
         failing.error = error;
         atomic_store(&failing.fail_at, n);
-        ok = compile_once(sidecar, &d);
+        ok = compile_once(model, sidecar, &d);
         atomic_store(&failing.fail_at, 0);
         assert_int_equal(open_files(), files);
         if (ok) {
@@ -156,8 +165,9 @@ static int fail_compile(bool sidecar, int error)
 static void compile_on_a_bad_disk(void **state)
 {
     (void)state;
-    print_message("%d calls, each failed once\n", fail_compile(false, EIO));
-    fail_compile(true, ENOSPC);
+    for (size_t i = 0; i < LEN(models); i++)
+        print_message("%s: %d calls, each failed once\n", models[i].spec, fail_compile(i, false, EIO));
+    fail_compile(0, true, ENOSPC);
 }
 
 static void *contents(size_t *bytes)
@@ -183,7 +193,7 @@ static void compile_with_short_writes(void **state)
     void *whole, *copy;
 
     (void)state;
-    assert_true(compile_once(false, &d));
+    assert_true(compile_once(0, false, &d));
     whole = contents(&bytes);
     for (size_t i = 0; i < LEN(errors); i++)
         for (int n = 1; n == 1 || atomic_load(&failing.calls) >= n; n++) {
@@ -194,7 +204,7 @@ static void compile_with_short_writes(void **state)
             failing.failed = "";
             atomic_store(&failing.fail_at, n);
             d = (Diag){0};
-            ok = compile_once(false, &d);
+            ok = compile_once(0, false, &d);
             atomic_store(&failing.fail_at, 0);
             if (!ok && (errors[i] == 0 || strstr(failing.failed, "write")))
                 fail_msg("call %d (%s): %s", n, failing.failed, d.text);
@@ -208,51 +218,24 @@ static void compile_with_short_writes(void **state)
     free(whole);
 }
 
-/* --- open, generate, close ------------------------------------------------------------------------- */
+/* --- open, generate or encode, close ------------------------------------------------------------------------- */
 
-static FtxStatus live_once(FtxError *err)
-{
-    const FtxOptions o = {.device = FTX_DEVICE_CPU, .threads = 3};
-    static const int32_t ids[] = {1, 2, 3, 4, 5};
-    FtxModel *m = NULL;
-    FtxEngine *e = NULL;
-    FtxEvent ev[64];
-    size_t n;
-    FtxStatus s = ftx_model_open(out, &o, &m, err);
-
-    if (!s)
-        s = ftx_engine_open(m, NULL, &e, err);
-    if (!s) {
-        FtxRequest q = ftx_request_default(m);
-
-        q.ids = ids;
-        q.ids_count = LEN(ids);
-        q.max_new = 4;
-        s = ftx_engine_submit(e, &q, NULL, err);
-    }
-    while (!s && ftx_engine_busy(e))
-        s = ftx_engine_step(e, ev, 64, &n, err);
-    ftx_engine_close(e);
-    ftx_model_close(m);
-    return s;
-}
-
-static void run_with(bool sidecar, int error)
+static void run_with(size_t model, bool sidecar, int error)
 {
     Diag d = {0};
     int n, failed = 0;
 
     empty_folder();
-    assert_true(compile_once(sidecar, &d));
+    assert_true(compile_once(model, sidecar, &d));
     for (n = 1;; n++) {
         const int files = open_files();
-        FtxError err = {FTX_OK, ""};
+        FtxError err;
         FtxStatus s;
 
         atomic_store(&failing.calls, 0);
         failing.error = error;
         atomic_store(&failing.fail_at, n);
-        s = live_once(&err);
+        s = life(out, FTX_DEVICE_CPU, 3, NULL, &err);
         atomic_store(&failing.fail_at, 0);
         assert_int_equal(open_files(), files);
         failed += s != FTX_OK;
@@ -267,8 +250,38 @@ static void run_with(bool sidecar, int error)
 static void run_on_a_bad_disk(void **state)
 {
     (void)state;
-    run_with(false, EIO);
-    run_with(true, EAGAIN);
+    for (size_t i = 0; i < LEN(models); i++)
+        run_with(i, false, EIO);
+    run_with(0, true, EAGAIN);
+}
+
+static int fail_every_block(void)
+{
+    for (int n = 1;; n++) {
+        Ledger ledger = {.fail_at = n};
+        FtxError err;
+        const FtxStatus s = life(out, FTX_DEVICE_CPU, 2, &ledger, &err);
+
+        assert_int_equal(ledger.live, 0);
+        if (ledger.calls < n) {
+            assert_int_equal(s, FTX_OK);
+            return n - 1;
+        }
+        if (s != FTX_ENOMEM || !strstr(err.text, "memory"))
+            fail_msg("block %d: status %d, \"%s\"", n, (int)s, err.text);
+    }
+}
+
+static void run_without_memory(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LEN(models); i++) {
+        Diag d = {0};
+
+        empty_folder();
+        assert_true(compile_once(i, false, &d));
+        print_message("%s: %d blocks, each refused once\n", models[i].spec, fail_every_block());
+    }
 }
 
 /* --- no memory ----------------------------------------------------------------------------------------- */
@@ -323,7 +336,7 @@ static int compile_apart(int fail_at)
         if (!freopen("/dev/null", "w", stderr))
             _exit(9);
         atomic_store(&shared->allocations, 0);
-        _exit(compile_once(false, &d) ? 0 : d.text[0] ? 2 : 9);
+        _exit(compile_once(0, false, &d) ? 0 : d.text[0] ? 2 : 9);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     atomic_store(&shared->fail_at, 0);
@@ -369,9 +382,8 @@ int main(void)
 #ifndef SANITIZED
         cmocka_unit_test(compile_without_memory), /* first: it forks, and no thread may be there */
 #endif
-        cmocka_unit_test(compile_on_a_bad_disk),
-        cmocka_unit_test(compile_with_short_writes),
-        cmocka_unit_test(run_on_a_bad_disk),
+        cmocka_unit_test(compile_on_a_bad_disk),  cmocka_unit_test(compile_with_short_writes),
+        cmocka_unit_test(run_on_a_bad_disk),      cmocka_unit_test(run_without_memory),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,31 +1,35 @@
-/* test_fault_cuda.c - a real artifact for sm_90a on a driver that fails: the n-th call, for every n,
+/* test_fault_cuda.c - real artifacts for sm_90a on a driver that fails: the n-th call, for every n,
  * with an error of the driver and with one of memory; a GPU that stops to answer; no host memory.
- * Each time the caller gets a status and a reason, and nothing stays open.
+ * Each time the caller gets a status and a reason, and nothing stays open. A decoder with beams, an
+ * encoder, and a reader of sources with beams.
  *
- * The driver is that of tests/device. It runs no kernel; in place of the sampler this file writes
- * a result for every row, so that requests come to their end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+ * The driver is that of tests/device. It runs no kernel; in place of the sampler and of the beams this
+ * file writes a result for every row, so that requests come to their end. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "runtime/ftx.h"
+#include "life.h"
 
 #ifdef FTX_HAVE_CUDA
 #include "kernels/device/io.h"
 #include "runtime/artifact.h"
 #include "tests/device/fake_driver.h"
 
+static const struct {
+    const char *spec, *defines;
+} models[] = {
+    {"tiny-llama", "-D precision.weights=bf16 -D limits.tokens=100 -D limits.sequences=4 -D decode.width=2"},
+    {"tiny-bert", ""},
+    {"tiny-marian", "-D limits.sequences=4 -D decode.width=2"},
+};
+enum { MODELS = sizeof models / sizeof *models };
+
+/* The one under test. */
 static char path[1000];
 static Artifact artifact;
 static const ArtifactPlan *plan;
 
-/* --- the sampler --------------------------------------------------------------------------------- */
+/* --- the sampler and the beams -------------------------------------------------------------------- */
 
 /* Where a space begins, from the operands of a launch of this kernel. */
 static char *space_of(const FakeLaunch *l, FtxSpace space)
@@ -45,135 +49,101 @@ static char *space_of(const FakeLaunch *l, FtxSpace space)
     return NULL;
 }
 
-static void sample(const FakeLaunch *l)
+/* A row's next token; finish: 0, or 2 at its limit. */
+static void advance(FtxOut *out, FtxRow *row, FtxToken *token, int i)
 {
+    const int n = row->kv_len, next = n % (int)artifact.facts->vocab;
+
+    out[(size_t)(n % FTX_OUT_RING) * artifact.facts->sequences + (size_t)i] =
+        (FtxOut){next, -1.0f, n + 1 >= row->limit ? 2 : 0, n};
+    row->done = n + 1 >= row->limit ? 2 : 0;
+    if (row->done)
+        return;
+    row->kv_len++;
+    *token = (FtxToken){next, n, i, row->slot};
+}
+
+/* Two tokens in every slot, once a search is over. */
+static void put_hypotheses(const FakeLaunch *l)
+{
+    char *state = space_of(l, FTX_SPACE_STATE);
+
+    for (uint32_t i = 0; state && i < artifact.facts->sequences; i++) {
+        FtxLane *lanes = (FtxLane *)(void *)(state + plan->head->named[FTX_NAMED_lanes]);
+
+        lanes[i] = (FtxLane){.token = 1, .hyp_score = -(float)i, .hyp_length = 2};
+    }
+}
+
+static void decide(const FakeLaunch *l)
+{
+    const bool beams = strncmp(l->kernel, "beam_", 5) == 0, sample = strncmp(l->kernel, "sample_", 7) == 0;
     char *out = space_of(l, FTX_SPACE_OUT), *io = space_of(l, FTX_SPACE_IO);
     const uint64_t *named = plan->head->named;
 
-    if (!out || !io)
+    if ((!beams && !sample) || !out || !io)
         return;
     const FtxStep *step = (FtxStep *)(void *)(io + named[FTX_NAMED_step]);
+    const FtxBeam *beam = beams ? (const FtxBeam *)(void *)(io + named[FTX_NAMED_beams]) : NULL;
     FtxRow *row = (FtxRow *)(void *)(io + named[FTX_NAMED_rows]);
-    FtxToken *token = (FtxToken *)(void *)(io + named[FTX_NAMED_token]);
-    for (int i = 0; i < step->rows; i++) {
-        const int n = row[i].kv_len, next = n % (int)artifact.facts->vocab;
-        FtxOut *o =
-            (FtxOut *)(void *)(out + named[FTX_NAMED_out]) + (size_t)(n % FTX_OUT_RING) * artifact.facts->sequences + i;
-
-        if (!row[i].emit || row[i].done)
-            continue;
-        *o = (FtxOut){next, -1.0f, n + 1 >= row[i].limit ? 2 : 0, n};
-        row[i].done = o->finish;
-        if (row[i].done)
-            continue;
-        row[i].kv_len++;
-        token[i] = (FtxToken){next, n, i, row[i].slot};
-    }
-}
-
-/* --- one life ------------------------------------------------------------------------------------- */
-
-typedef struct Ledger { /* an embedder's allocator */
-    int calls, fail_at, live;
-} Ledger;
-
-static void *ledger_alloc(void *user, size_t bytes, size_t align)
-{
-    Ledger *l = user;
-    void *p = NULL;
-
-    if (++l->calls == l->fail_at || posix_memalign(&p, align < sizeof p ? sizeof p : align, bytes))
-        return NULL;
-    l->live++;
-    return p;
-}
-
-static void ledger_release(void *user, void *p, size_t bytes)
-{
-    Ledger *l = user;
-
-    (void)bytes;
-    l->live--;
-    free(p);
-}
-
-static FtxStatus submit(FtxEngine *e, const FtxModel *m, int tokens, FtxError *err)
-{
-    int32_t ids[100];
-    FtxRequest q = ftx_request_default(m);
-
-    for (int i = 0; i < tokens; i++)
-        ids[i] = i + 1;
-    q.ids = ids;
-    q.ids_count = (size_t)tokens;
-    q.max_new = 9;
-    q.ignore_eos = true;
-    q.logits = tokens == 5;
-    return ftx_engine_submit(e, &q, NULL, err);
-}
-
-/* Opens, answers three requests, closes. */
-static FtxStatus live_once(Ledger *ledger, FtxError *err)
-{
-    const FtxAllocator allocator = {ledger_alloc, ledger_release, ledger};
-    const FtxOptions o = {.device = FTX_DEVICE_CUDA, .threads = 1, .allocator = &allocator};
-    static const int prompts[] = {90, 5, 1};
-    FtxModel *m = NULL;
-    FtxEngine *e = NULL;
-    FtxEvent ev[16];
-    size_t n, finished = 0;
-    FtxStatus s;
-
-    *err = (FtxError){FTX_OK, ""};
-    s = ftx_model_open(path, &o, &m, err);
-    if (!s)
-        s = ftx_engine_open(m, NULL, &e, err);
-    for (size_t i = 0; i < 3 && !s; i++)
-        s = submit(e, m, prompts[i], err);
-    while (!s && ftx_engine_busy(e)) {
-        s = ftx_engine_step(e, ev, 16, &n, err);
-        for (size_t i = 0; i < n; i++)
-            finished += ev[i].finish != FTX_RUNNING;
-    }
-    if (!s)
-        assert_int_equal(finished, 3);
-    ftx_engine_close(e);
-    ftx_model_close(m);
-    return s;
+    for (int i = 0; i < step->rows; i++)
+        if (!row[i].done && (beams ? beam[i].emit : row[i].emit))
+            advance((FtxOut *)(void *)(out + named[FTX_NAMED_out]), &row[i],
+                    (FtxToken *)(void *)(io + named[FTX_NAMED_token]) + i, i);
+    if (beams)
+        put_hypotheses(l);
 }
 
 /* --- tests ---------------------------------------------------------------------------------------- */
 
-static int compile(void **state)
+static void name_artifact(int i)
 {
-    char command[3000];
-    FtxError err;
-
-    (void)state;
-    snprintf(path, sizeof path, "%s/test-fault-cuda.ftx", getenv("FTX_BUILD"));
-    snprintf(command, sizeof command,
-             "%s compile tests/models/tiny-llama -o %s -q -t sm_90a -D precision.weights=bf16 -D limits.tokens=100 "
-             "-D limits.sequences=3",
-             getenv("FTXC"), path);
-    if (system(command) != 0 || artifact_open(path, &artifact, &err)) /* no NVRTC here */
-        return FTX_REQUIRE_NVRTC ? -1 : 0;
-    plan = artifact_plan(&artifact, 901);
-    return plan ? 0 : -1;
+    snprintf(path, sizeof path, "%s/test-fault-%s.ftx", getenv("FTX_BUILD"), models[i].spec);
 }
 
-static int discard(void **state)
+static int compile(void **state)
 {
     (void)state;
-    artifact_close(&artifact);
+    for (int i = 0; i < MODELS; i++) {
+        char command[3000];
+
+        name_artifact(i);
+        snprintf(command, sizeof command, "%s compile tests/models/%s -o %s -q -t sm_90a %s", getenv("FTXC"),
+                 models[i].spec, path, models[i].defines);
+        if (system(command) != 0) /* no NVRTC here */
+            return FTX_REQUIRE_NVRTC ? -1 : 0;
+    }
     return 0;
+}
+
+static void use(int i)
+{
+    FtxError err;
+
+    name_artifact(i);
+    if (artifact_open(path, &artifact, &err))
+        skip();
+    plan = artifact_plan(&artifact, 901);
+    assert_non_null(plan);
+}
+
+static unsigned long calls_when_closing;
+
+static void note_calls(void)
+{
+    calls_when_closing = fake.calls;
 }
 
 static void start(void)
 {
-    if (!plan)
-        skip();
     fake_reset();
-    fake.execute = sample;
+    fake.execute = decide;
+    life_closes = note_calls;
+}
+
+static FtxStatus live_once(Ledger *ledger, FtxError *err)
+{
+    return life(path, FTX_DEVICE_CUDA, 1, ledger, err);
 }
 
 /* Those that close have nobody to tell. */
@@ -208,7 +178,7 @@ static unsigned long fail_every_call(CUresult with, unsigned long step, const ch
         }
         if (s && !strstr(err.text, word) && !strstr(err.text, "CUBLAS_STATUS"))
             fail_msg("call %lu (%s): no reason in \"%s\"", n, fake.failed, err.text);
-        if (!s && !closes(fake.failed) && fake.calls - n > 60) /* closing begins with a wait */
+        if (!s && !closes(fake.failed) && n <= calls_when_closing)
             fail_msg("call %lu (%s) failed and nobody said so", n, fake.failed);
         told += s != FTX_OK;
     }
@@ -217,20 +187,25 @@ static unsigned long fail_every_call(CUresult with, unsigned long step, const ch
 static void every_call_fails(void **state)
 {
     (void)state;
-    start();
-    print_message("%lu calls, each failed once\n", fail_every_call(CUDA_ERROR_ILLEGAL_ADDRESS, 1, ": CU"));
+    for (int i = 0; i < MODELS; i++) {
+        use(i);
+        print_message("%s: %lu calls told\n", models[i].spec, fail_every_call(CUDA_ERROR_ILLEGAL_ADDRESS, 1, ": CU"));
+        artifact_close(&artifact);
+    }
 }
 
 static void memory_runs_out_at_every_call(void **state)
 {
     (void)state;
-    start();
-    assert_true(fail_every_call(CUDA_ERROR_OUT_OF_MEMORY, 1, ": CU") > 100);
+    for (int i = 0; i < MODELS; i++) {
+        use(i);
+        assert_true(fail_every_call(CUDA_ERROR_OUT_OF_MEMORY, 1, ": CU") > 100);
+        artifact_close(&artifact);
+    }
 }
 
-static void no_host_memory(void **state)
+static void fail_every_block(void)
 {
-    (void)state;
     for (int n = 1;; n++) {
         Ledger ledger = {.fail_at = n};
         FtxError err;
@@ -249,18 +224,26 @@ static void no_host_memory(void **state)
     }
 }
 
+static void no_host_memory(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODELS; i++) {
+        use(i);
+        fail_every_block();
+        artifact_close(&artifact);
+    }
+}
+
 /* While opening, in the middle, at a late step: whoever waits gives up, and closing waits no more. */
-static void a_gpu_stops_to_answer(void **state)
+static void hang_at_five_places(void)
 {
     unsigned long all;
     Ledger ledger = {0};
     FtxError err;
 
-    (void)state;
     start();
     assert_int_equal(live_once(&ledger, &err), FTX_OK);
     all = fake.calls;
-    setenv("FTX_PATIENCE", "1", 1);
     for (int part = 0; part < 5; part++) {
         start();
         fake.hang_at = all * (unsigned long)(part * 17 + 1) / 100;
@@ -268,6 +251,17 @@ static void a_gpu_stops_to_answer(void **state)
         if (!strstr(err.text, "the GPU has not answered for"))
             fail_msg("%s", err.text);
         assert_int_equal(ledger.live, 0); /* of the host; what the GPU has it keeps */
+    }
+}
+
+static void a_gpu_stops_to_answer(void **state)
+{
+    (void)state;
+    setenv("FTX_PATIENCE", "1", 1);
+    for (int i = 0; i < MODELS; i++) {
+        use(i);
+        hang_at_five_places();
+        artifact_close(&artifact);
     }
     unsetenv("FTX_PATIENCE");
     fake_reset();
@@ -282,7 +276,7 @@ int main(void)
         cmocka_unit_test(a_gpu_stops_to_answer),
     };
 
-    return cmocka_run_group_tests(tests, compile, discard);
+    return cmocka_run_group_tests(tests, compile, NULL);
 }
 
 #else
