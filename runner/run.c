@@ -22,10 +22,11 @@
 typedef struct Options {
     bool help, batch, json, logits, logprobs, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition, has_window, has_presence,
-        has_frequency, has_ngram, has_seed, has_max_new, has_min_new, has_beams, has_length_penalty, has_n_best;
+        has_frequency, has_ngram, has_seed, has_max_new, has_min_new, has_beams, has_length_penalty, has_n_best,
+        has_beam_groups, has_diversity;
     const char *device, *file, *ids, *types, *early, *pair, *truncate;
-    int64_t threads, random_weights, top_k, window, ngram, seed, max_new, min_new, beams, n_best;
-    double temperature, top_p, min_p, typical, repetition, presence, frequency, length_penalty;
+    int64_t threads, random_weights, top_k, window, ngram, seed, max_new, min_new, beams, n_best, beam_groups;
+    double temperature, top_p, min_p, typical, repetition, presence, frequency, length_penalty, diversity;
     TextList stop, stop_ids, bias;
 } Options;
 
@@ -64,6 +65,9 @@ static const Option table[] = {
      AT(has_length_penalty)},
     {"--early-stopping", 0, OPT_TEXT, "WHEN", "of beams: true, false or never", AT(early), 0},
     {"--n-best", 0, OPT_INT, "N", "of beams: hypotheses with --json", AT(n_best), AT(has_n_best)},
+    {"--beam-groups", 0, OPT_INT, "N", "of beams: N diverse groups of one size", AT(beam_groups), AT(has_beam_groups)},
+    {"--diversity-rate", 0, OPT_NUMBER, "X", "of beam groups: subtract for each lane of earlier groups with the token",
+     AT(diversity), AT(has_diversity)},
     {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
     {"--seed", 's', OPT_INT, "N", "of the random choice (default: the clock)", AT(seed), AT(has_seed)},
     {"--stop", 0, OPT_LIST, "TEXT", "end before this text; may be repeated", AT(stop), 0},
@@ -222,6 +226,8 @@ static int make_request(Run *r)
     TAKE(has_beams, beams, (int)o->beams)
     TAKE(has_length_penalty, length_penalty, (float)o->length_penalty)
     TAKE(has_n_best, n_best, (int)o->n_best)
+    TAKE(has_beam_groups, beam_groups, (int)o->beam_groups)
+    TAKE(has_diversity, diversity_rate, (float)o->diversity)
 #undef TAKE
     if (o->early && !early_parse(o->early, &q->early_stopping))
         return command_mistake("run", "--early-stopping: expected true, false or never, found \"%s\"", o->early);

@@ -195,6 +195,11 @@ typedef struct FtxRequest {
     FtxEarly early_stopping;
     int n_best; /* hypotheses given out; 0: 1 */
 
+    /* Diverse beams (Vijayakumar et al. 2016): so many groups of beams / beam_groups lanes search side by side,
+     * and a token loses diversity_rate for each lane of an earlier group that takes it in the same step. */
+    int beam_groups; /* 0, 1: none */
+    float diversity_rate;
+
     bool logprobs; /* fill FtxEvent.logprob: log-softmax of the raw logits */
     bool logits;   /* keep the raw logits of the last prompt position: ftx_engine_logits */
     void *user;    /* handed back in events */

@@ -25,6 +25,8 @@ FtxRequest ftx_request_default(const FtxModel *model)
         .length_penalty = d->length_penalty,
         .early_stopping = (FtxEarly)d->early_stopping,
         .n_best = d->n_best,
+        .beam_groups = d->beam_groups,
+        .diversity_rate = d->diversity,
     };
 }
 
@@ -130,8 +132,15 @@ static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, 
         s = check_number("length_penalty", q->length_penalty, -100.0f, 100.0f, err);
     if (!s)
         s = check_count("n_best", q->n_best, q->beams, err);
+    if (!s)
+        s = check_count("beam_groups", q->beam_groups, q->beams, err);
+    if (!s)
+        s = check_number("diversity_rate", q->diversity_rate, 0.0f, 1e6f, err);
     if (s)
         return s;
+    if (q->beam_groups > 1 && q->beams % q->beam_groups)
+        return ftx_fail(err, FTX_EINVAL, "beam_groups: %d beams make no %d groups of one size", q->beams,
+                        q->beam_groups);
     if (q->early_stopping != FTX_EARLY_FALSE && q->early_stopping != FTX_EARLY_TRUE &&
         q->early_stopping != FTX_EARLY_NEVER)
         return ftx_fail(err, FTX_EINVAL, "early_stopping: expected false, true or never, found %d",
@@ -142,8 +151,10 @@ static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, 
     r->beam = (FtxBeam){.width = q->beams,
                         .length_penalty = q->length_penalty,
                         .early = (int)q->early_stopping,
-                        .forced_bos = f->decode.forced_bos,
-                        .forced_eos = f->decode.forced_eos};
+                        .forced_bos = q->prefix_count ? -1 : f->decode.forced_bos,
+                        .forced_eos = f->decode.forced_eos,
+                        .groups = q->beam_groups,
+                        .diversity = q->beam_groups > 1 ? q->diversity_rate : 0.0f};
     return FTX_OK;
 }
 

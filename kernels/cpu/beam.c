@@ -107,6 +107,11 @@ static BeamGroup beam_group(const BeamArgs *a, int64_t s)
                        .lanes = r->kv_len == r->prompt ? 1 : a->beams[row].width};
 }
 
+/* Neighbouring lanes that search by themselves: all, or a diverse group. */
+typedef struct BeamPart {
+    int first, size;
+} BeamPart;
+
 /* The only id that may follow, -1: any. */
 static int32_t beam_forced(const BeamGroup *g)
 {
@@ -132,8 +137,9 @@ static int beam_ends(const BeamArgs *a, const BeamGroup *g, int32_t id)
     return 0;
 }
 
-/* Keeps a hypothesis if there is room, or a worse one. */
-static void beam_keep(const BeamArgs *a, const BeamGroup *g, int parent, const BeamBest *b, int end)
+/* Keeps a hypothesis of a part if there is room, or a worse one. */
+static void beam_keep(const BeamArgs *a, const BeamGroup *g, const BeamPart *part, int parent, const BeamBest *b,
+                      int end)
 {
     const int n = g->length + 1 - g->prompt;
     const float score = b->total / __builtin_powf((float)n, g->beam->length_penalty);
@@ -142,7 +148,7 @@ static void beam_keep(const BeamArgs *a, const BeamGroup *g, int parent, const B
 
     if (b->total == -__builtin_inff())
         return;
-    for (int i = 0; i < g->beam->width; i++) {
+    for (int i = part->first; i < part->first + part->size; i++) {
         FtxLane *l = &a->lanes[g->slots[i]];
 
         if (worst && (worst->hyp_length == 0 || (l->hyp_length && l->hyp_score >= worst->hyp_score)))
@@ -160,29 +166,39 @@ static void beam_keep(const BeamArgs *a, const BeamGroup *g, int parent, const B
     ids[n - 1] = b->id;
 }
 
-/* Whether the search is over; *finish: 1 if the best hypothesis ends with an end id, else 2. */
-static int beam_done(const BeamArgs *a, const BeamGroup *g, float best, int *finish)
+/* Whether a part is over, whose best running continuation is `best`. */
+static int beam_over(const BeamArgs *a, const BeamGroup *g, const BeamPart *part, float best)
 {
     const FtxBeam *b = g->beam;
     const int far = b->early == 2 && b->length_penalty > 0.0f;
     const int n = (far ? g->limit : g->length + 1) - g->prompt;
-    const FtxLane *first = NULL;
     float worst = __builtin_inff();
     int found = 0;
 
-    for (int i = 0; i < b->width; i++) {
+    for (int i = part->first; i < part->first + part->size; i++) {
         const FtxLane *l = &a->lanes[g->slots[i]];
 
         if (!l->hyp_length)
             continue;
         found++;
         worst = l->hyp_score < worst ? l->hyp_score : worst;
-        if (!first || l->hyp_score > first->hyp_score)
+    }
+    return g->length + 1 >= g->limit || (b->early == 1 && found == part->size) ||
+           !(best / __builtin_powf((float)n, b->length_penalty) > (found == part->size ? worst : -1e9f));
+}
+
+/* How the best hypothesis ends: 1 with an end id, else 2. */
+static int beam_finish(const BeamArgs *a, const BeamGroup *g)
+{
+    const FtxLane *first = NULL;
+
+    for (int i = 0; i < g->beam->width; i++) {
+        const FtxLane *l = &a->lanes[g->slots[i]];
+
+        if (l->hyp_length && (!first || l->hyp_score > first->hyp_score))
             first = l;
     }
-    *finish = first && first->hyp_end ? 1 : 2;
-    return g->length + 1 >= g->limit || (b->early == 1 && found == b->width) ||
-           !(best / __builtin_powf((float)n, b->length_penalty) > (found == b->width ? worst : -1e9f));
+    return first && first->hyp_end ? 1 : 2;
 }
 
 /* Lane i goes on from parent[i]: its owners are the parent's, the new position is its own. */
@@ -200,11 +216,9 @@ static void beam_permute(const BeamArgs *a, const BeamGroup *g, const int *paren
         a->owner[g->slots[i] * a->context + g->length] = g->slots[i];
 }
 
-static void beam_publish(const BeamArgs *a, const BeamGroup *g, const BeamBest *next, int broken)
+static void beam_publish(const BeamArgs *a, const BeamGroup *g, const BeamBest *next, int done, int broken)
 {
     FtxOut *o = &a->out[(g->length % FTX_OUT_RING) * a->sequences + g->row];
-    int finish;
-    const int done = beam_done(a, g, next[0].total, &finish);
 
     for (int i = 0; i < g->beam->width; i++) {
         FtxLane *l = &a->lanes[g->slots[i]];
@@ -223,53 +237,132 @@ static void beam_publish(const BeamArgs *a, const BeamGroup *g, const BeamBest *
     }
     o->token = broken ? -1 : next[0].id;
     o->logprob = next[0].total;
-    o->finish = done ? finish : 0;
+    o->finish = done ? beam_finish(a, g) : 0;
     __atomic_store_n(&o->length, g->length, __ATOMIC_RELEASE);
 }
 
-/* All rows of the group have left their best. */
+/* --- merging rows ------------------------------------------------------------------------------ */
+
+/* What a part knows of a row while it takes its entries, best first. */
+typedef struct BeamHead {
+    int at;     /* entries before it are taken */
+    int best;   /* the best that is not; -1: none */
+    float left; /* its total, after what earlier parts' choice takes away */
+    float last; /* the same of the one taken last, and its id */
+    int32_t last_id;
+} BeamHead;
+
+typedef struct BeamChoice {
+    BeamBest next[BEAM_MOST]; /* by lane; total -inf: nothing runs there */
+    int parent[BEAM_MOST];
+} BeamChoice;
+
+/* A continuation loses `diversity` for each lane of an earlier part that has just taken its id. Asked more
+ * than once for one entry, and the same each time: one operation, which no compiler may join with others. */
+static float beam_left(const BeamGroup *g, const BeamPart *part, const BeamChoice *c, const BeamBest *b)
+{
+    int n = 0;
+
+    for (int i = 0; i < part->first; i++)
+        n += c->next[i].total > -__builtin_inff() && c->next[i].id == b->id;
+    return n && beam_forced(g) < 0 ? __builtin_fmaf(-g->beam->diversity, (float)n, b->total) : b->total;
+}
+
+static int beam_behind(const BeamHead *h, float left, int32_t id)
+{
+    return left < h->last || (left == h->last && id > h->last_id);
+}
+
+/* The best entry behind the one taken last. Entries stand in the order of their totals, which losses only
+ * lower: behind one that is below the best found nothing is looked at. */
+static void beam_find(const BeamArgs *a, const BeamGroup *g, const BeamPart *part, const BeamChoice *c, int row,
+                      BeamHead *h)
+{
+    const BeamBest *b = a->best + (g->row + row) * a->each;
+    const int n = g->beam->width + a->params[g->row].n_ends;
+
+    while (h->at < n && b[h->at].id >= 0 && !beam_behind(h, beam_left(g, part, c, &b[h->at]), b[h->at].id))
+        h->at++;
+    h->best = -1;
+    for (int i = h->at; i < n && b[i].id >= 0 && !(h->best >= 0 && b[i].total < h->left); i++) {
+        const float left = beam_left(g, part, c, &b[i]);
+
+        if (!beam_behind(h, left, b[i].id) ||
+            (h->best >= 0 && (left < h->left || (left == h->left && b[i].id > b[h->best].id))))
+            continue;
+        h->best = i;
+        h->left = left;
+    }
+}
+
+/* The lanes and hypotheses of one part; whether it found anything. */
+static int beam_choose(const BeamArgs *a, const BeamGroup *g, const BeamPart *part, BeamChoice *c)
+{
+    const int last = g->length + 1 >= g->limit, rows = g->lanes == 1 ? 1 : part->size;
+    const int from = g->lanes == 1 ? 0 : part->first;
+    BeamHead head[BEAM_MOST];
+    int running = 0, rank = 0;
+
+    for (int i = 0; i < rows; i++) {
+        head[i] = (BeamHead){.last = __builtin_inff()};
+        beam_find(a, g, part, c, from + i, &head[i]);
+    }
+    for (; running < part->size || rank < part->size; rank++) {
+        BeamHead *h = NULL;
+        int row = 0;
+
+        for (int i = 0; i < rows; i++)
+            if (head[i].best >= 0 && (!h || head[i].left > h->left)) {
+                h = &head[i];
+                row = from + i;
+            }
+        if (!h)
+            break;
+
+        const BeamBest best = {h->left, a->best[(g->row + row) * a->each + h->best].id};
+        const int end = beam_ends(a, g, best.id);
+
+        if ((last || end) && rank < part->size)
+            beam_keep(a, g, part, row, &best, end);
+        if (!end && running < part->size) {
+            c->parent[part->first + running] = row;
+            c->next[part->first + running++] = best;
+        }
+        h->last = best.total;
+        h->last_id = best.id;
+        beam_find(a, g, part, c, row, h);
+    }
+    for (; running < part->size; running++) { /* fewer than lanes: these have nothing to go on with */
+        c->parent[part->first + running] = 0;
+        c->next[part->first + running] = (BeamBest){-__builtin_inff(), 0};
+    }
+    return rank > 0;
+}
+
+/* All rows of the group have left their best. Its parts choose one after another; what a part that is
+ * over goes on with counts for later ones in this step only. */
 static void beam_merge(const BeamArgs *a, const BeamGroup *g)
 {
-    const int width = g->beam->width, last = g->length + 1 >= g->limit;
-    BeamBest next[BEAM_MOST];
-    int parent[BEAM_MOST], head[BEAM_MOST] = {0}, running = 0, broken = 1;
+    const int parts = g->beam->groups > 1 ? g->beam->groups : 1, size = g->beam->width / parts;
+    BeamChoice c;
+    int found = 0, done = 1;
 
     if (g->lanes == 1)
-        for (int i = 0; i < width; i++)
+        for (int i = 0; i < g->beam->width; i++)
             a->lanes[g->slots[i]].hyp_length = 0;
-    for (int rank = 0; running < width || rank < width; rank++) {
-        const BeamBest *best = NULL;
-        int from = 0;
+    for (int k = 0; k < parts; k++)
+        found |= beam_choose(a, g, &(BeamPart){k * size, size}, &c);
+    for (int k = 0; k < parts; k++) {
+        const BeamPart part = {k * size, size};
 
-        for (int i = 0; i < g->lanes; i++) {
-            const BeamBest *b = &a->best[(g->row + i) * a->each + head[i]];
-
-            if (head[i] < a->each && b->id >= 0 && (!best || b->total > best->total)) {
-                best = b;
-                from = i;
-            }
-        }
-        if (!best)
-            break;
-        broken = 0;
-        head[from]++;
-
-        const int end = beam_ends(a, g, best->id);
-
-        if (last || end) {
-            if (rank < width)
-                beam_keep(a, g, from, best, end);
-        } else if (running < width) {
-            parent[running] = from;
-            next[running++] = *best;
-        }
+        if (!beam_over(a, g, &part, c.next[part.first].total))
+            done = 0;
+        else if (parts > 1)
+            for (int i = part.first; i < part.first + size; i++)
+                c.next[i].total = -__builtin_inff();
     }
-    for (; running < width; running++) { /* fewer than lanes: these have nothing to go on with */
-        parent[running] = 0;
-        next[running] = (BeamBest){-__builtin_inff(), 0};
-    }
-    beam_permute(a, g, parent);
-    beam_publish(a, g, next, broken);
+    beam_permute(a, g, c.parent);
+    beam_publish(a, g, c.next, done, !found);
 }
 #endif
 

@@ -9,12 +9,23 @@
  *
  * The search is over at the limit; when `width` hypotheses are there and early is TRUE; or when the
  * best running sequence could not pass the worst of `width` hypotheses: judged at the length it has
- * (FALSE), or, with a positive penalty, at the longest it may get (NEVER). */
+ * (FALSE), or, with a positive penalty, at the longest it may get (NEVER).
+ *
+ * Diverse groups (Vijayakumar et al. 2016, with the Hamming distance): lanes in groups of one size, each
+ * a search of its own with its own hypotheses and its own end. In every step the groups choose one after
+ * another, and a continuation by an id loses `diversity` for each lane of an earlier group that goes on
+ * with this id in this step, or would, were it not the last; what is lost stays lost in the sum. The search
+ * is over when all groups are. */
 #include "ref.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static int group_size(const RefBeams *b)
+{
+    return b->groups > 1 ? b->width / b->groups : b->width;
+}
 
 void ref_beams_begin(RefBeams *b, const int32_t *prompt, int n)
 {
@@ -23,7 +34,8 @@ void ref_beams_begin(RefBeams *b, const int32_t *prompt, int n)
     b->done = 0;
     for (int lane = 0; lane < b->width; lane++) {
         memcpy(b->ids + (int64_t)lane * b->limit, prompt, (size_t)n * sizeof *prompt);
-        b->score[lane] = lane ? -INFINITY : 0.0; /* the first step has one sequence, not `width` equal ones */
+        /* a group's first step has one sequence, not several equal ones */
+        b->score[lane] = lane % group_size(b) ? -INFINITY : 0.0;
     }
 }
 
@@ -47,63 +59,110 @@ static int ends_at(const RefBeams *b, int id)
     return 0;
 }
 
-/* A hypothesis among the best so far; of equal ones the earlier stays before. */
-static void keep(RefBeams *b, int lane, int id, double sum, int end)
+/* A hypothesis among the best so far of its group; of equal ones the earlier stays before. */
+static void keep(RefBeams *b, int group, int lane, int id, double sum, int end)
 {
     const double score = sum / pow(b->length + 1 - b->prompt, b->length_penalty);
-    RefFound new = {score, sum, b->length + 1, end, -1};
-    int place = b->found;
+    RefFound new = {score, sum, b->length + 1, end, b->found, group};
+    int in_group = 0, worst = 0, place = 0;
 
-    while (place > 0 && b->hypothesis[place - 1].score < score)
-        place--;
-    if (place == b->width || sum == -INFINITY)
+    if (sum == -INFINITY)
         return;
-    new.row = b->found < b->width ? b->found : b->hypothesis[b->width - 1].row;
-    if (b->found < b->width)
-        b->found++;
-    memmove(&b->hypothesis[place + 1], &b->hypothesis[place], (size_t)(b->found - 1 - place) * sizeof new);
+    for (int i = 0; i < b->found; i++)
+        if (b->hypothesis[i].group == group) {
+            in_group++;
+            worst = i;
+        }
+    if (in_group == group_size(b)) {
+        if (b->hypothesis[worst].score >= score)
+            return;
+        new.row = b->hypothesis[worst].row;
+        b->found--;
+        memmove(&b->hypothesis[worst], &b->hypothesis[worst + 1], (size_t)(b->found - worst) * sizeof new);
+    }
+    while (place < b->found && b->hypothesis[place].score >= score)
+        place++;
+    memmove(&b->hypothesis[place + 1], &b->hypothesis[place], (size_t)(b->found - place) * sizeof new);
     b->hypothesis[place] = new;
+    b->found++;
     memcpy(b->found_ids + (int64_t) new.row * b->limit, b->ids + (int64_t)lane * b->limit,
            (size_t)b->length * sizeof *b->ids);
     b->found_ids[(int64_t) new.row * b->limit + b->length] = id;
 }
 
-static int can_improve(const RefBeams *b)
+/* Whether a group, whose running sequences have been chosen, is over. */
+static int is_over(const RefBeams *b, int group)
 {
     const int longest = b->early == FTX_EARLY_NEVER && b->length_penalty > 0.0;
-    const double best = b->score[0] / pow((longest ? b->limit : b->length) - b->prompt, b->length_penalty);
+    const int n = (longest ? b->limit : b->length + 1) - b->prompt;
+    const double best = b->next_score[group * group_size(b)] / pow(n, b->length_penalty);
+    double worst = -1e9;
+    int in_group = 0;
 
-    return best > (b->found == b->width ? b->hypothesis[b->width - 1].score : -1e9);
+    for (int i = 0; i < b->found; i++)
+        if (b->hypothesis[i].group == group && ++in_group == group_size(b))
+            worst = b->hypothesis[i].score;
+    return !(best > worst) || (b->early == FTX_EARLY_TRUE && in_group == group_size(b));
+}
+
+/* Lanes before `lane` that have just gone on with an id. */
+static int taken(const RefBeams *b, int lane, int id)
+{
+    int n = 0;
+
+    for (int i = 0; i < lane; i++)
+        n += b->next_score[i] > -INFINITY && b->next[i] == id;
+    return n;
+}
+
+static void choose(RefBeams *b, int group, const double *logprobs)
+{
+    const int size = group_size(b), first = group * size, all = size * b->V, last = b->length + 1 >= b->limit;
+    int running = 0;
+
+    for (int i = first * b->V; i < first * b->V + all; i++) {
+        b->total[i] = b->score[i / b->V] + logprobs[i];
+        if (group && b->diversity != 0.0)
+            b->total[i] -= b->diversity * taken(b, first, i % b->V);
+        b->order[i] = i;
+    }
+    sort_totals = b->total;
+    qsort(b->order + first * b->V, (size_t)all, sizeof *b->order, before);
+    for (int rank = 0; rank < all && (running < size || rank < size); rank++) {
+        const int at = b->order[first * b->V + rank], lane = at / b->V, id = at % b->V;
+
+        if ((last || ends_at(b, id)) && rank < size)
+            keep(b, group, lane, id, b->total[at], ends_at(b, id));
+        if (!ends_at(b, id) && running < size) {
+            b->parent[first + running] = lane;
+            b->next[first + running] = id;
+            b->next_score[first + running++] = b->total[at];
+        }
+    }
+    for (; running < size; running++) { /* a tiny vocabulary: lanes that have nothing */
+        b->parent[first + running] = b->next[first + running] = 0;
+        b->next_score[first + running] = -INFINITY;
+    }
 }
 
 void ref_beams_step(RefBeams *b, const double *logprobs)
 {
-    const int all = b->width * b->V, last = b->length + 1 >= b->limit;
-    int running = 0;
+    const int size = group_size(b), last = b->length + 1 >= b->limit;
 
-    for (int i = 0; i < all; i++) {
-        b->total[i] = b->score[i / b->V] + logprobs[i];
-        b->order[i] = i;
+    for (int i = 0; i < b->width; i++) { /* what a group that is over leaves as it is */
+        b->parent[i] = b->next[i] = 0;
+        b->next_score[i] = -INFINITY;
     }
-    sort_totals = b->total;
-    qsort(b->order, (size_t)all, sizeof *b->order, before);
-    for (int rank = 0; rank < all && (running < b->width || rank < b->width); rank++) {
-        const int lane = b->order[rank] / b->V, id = b->order[rank] % b->V;
-        const double sum = b->total[b->order[rank]];
-
-        if (last || ends_at(b, id)) {
-            if (rank < b->width)
-                keep(b, lane, id, sum, ends_at(b, id));
-        } else if (running < b->width) {
-            b->parent[running] = lane;
-            b->next[running] = id;
-            b->next_score[running++] = sum;
-        }
-    }
-    for (; running < b->width; running++) { /* a tiny vocabulary: lanes that have nothing */
-        b->parent[running] = b->next[running] = 0;
-        b->next_score[running] = -INFINITY;
-    }
+    for (int first = 0; first < b->width; first += size)
+        if (b->score[first] > -INFINITY)
+            choose(b, first / size, logprobs);
+    b->done = 1;
+    for (int first = 0; first < b->width; first += size)
+        if (!last && !is_over(b, first / size))
+            b->done = 0;
+        else
+            for (int i = first; i < first + size; i++)
+                b->next_score[i] = -INFINITY;
     for (int i = 0; i < b->width; i++)
         memcpy(b->next_ids + (int64_t)i * b->limit, b->ids + (int64_t)b->parent[i] * b->limit,
                (size_t)b->length * sizeof *b->ids);
@@ -112,5 +171,4 @@ void ref_beams_step(RefBeams *b, const double *logprobs)
     memcpy(b->ids, b->next_ids, (size_t)b->width * (size_t)b->limit * sizeof *b->ids);
     memcpy(b->score, b->next_score, (size_t)b->width * sizeof *b->score);
     b->length++;
-    b->done = last || !can_improve(b) || (b->early == FTX_EARLY_TRUE && b->found == b->width);
 }

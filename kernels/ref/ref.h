@@ -118,6 +118,7 @@ typedef struct RefFound {
     int length; /* with the prompt */
     int end;    /* ends with an end id, not at the limit */
     int row;    /* of found_ids */
+    int group;  /* the diverse group that found it */
 } RefFound;
 
 /* Settings and room are the caller's; arrays of `width` unless said. */
@@ -126,6 +127,8 @@ typedef struct RefBeams {
     int early; /* FtxEarly */
     double length_penalty;
     const int32_t *ends;
+    int groups;       /* diverse groups of width / groups lanes each; 0, 1: one */
+    double diversity; /* what an id loses for each lane of an earlier group that has just taken it */
     /* state */
     int prompt, length, found, done;
     int32_t *ids;           /* [width, limit]: the running sequences, best first */

@@ -375,6 +375,8 @@ typedef struct Setting {
     FtxEarly early;
     int32_t ends[3];
     int n_ends;
+    int groups;
+    float rate;
 } Setting;
 
 /* Log-probabilities after `ids` with all processors, in double, by a prompt of their own. */
@@ -419,6 +421,8 @@ static void check_setting(FtxEngine *engine, FtxModel *model, const int32_t *pro
                   .early = (int)s->early,
                   .length_penalty = (double)s->penalty,
                   .ends = s->ends,
+                  .groups = s->groups,
+                  .diversity = (double)s->rate,
                   .ids = ids,
                   .score = score,
                   .hypothesis = hypothesis,
@@ -436,6 +440,8 @@ static void check_setting(FtxEngine *engine, FtxModel *model, const int32_t *pro
     r.repetition_penalty = s->repetition;
     r.length_penalty = s->penalty;
     r.early_stopping = s->early;
+    r.beam_groups = s->groups;
+    r.diversity_rate = s->rate;
     r.ignore_eos = true;
     r.stop_ids = s->ends;
     r.stop_ids_count = (size_t)s->n_ends;
@@ -454,8 +460,8 @@ static void check_setting(FtxEngine *engine, FtxModel *model, const int32_t *pro
         const RefFound *h = &hypothesis[i];
 
         if (fabs(found.score[i] - h->score) > 10.0 * tolerance())
-            fail_msg("width %d, penalty %g, early %d: hypothesis %d has score %.6f, expected %.6f", s->width,
-                     (double)s->penalty, (int)s->early, i, found.score[i], h->score);
+            fail_msg("width %d, groups %d, penalty %g, early %d: hypothesis %d has score %.6f, expected %.6f", s->width,
+                     s->groups, (double)s->penalty, (int)s->early, i, found.score[i], h->score);
         if ((i && hypothesis[i - 1].score - h->score < 1e-4) ||
             (i + 1 < b.found && h->score - hypothesis[i + 1].score < 1e-4))
             continue; /* too close to say which comes first */
@@ -467,14 +473,20 @@ static void check_setting(FtxEngine *engine, FtxModel *model, const int32_t *pro
 static void settings(void **state)
 {
     static const Setting all[] = {
-        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3},
-        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3},
-        {3, 12, 0, 0, 2.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3},
-        {3, 12, 0, 0, 0.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3},
-        {3, 12, 0, 0, -1.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3},
-        {7, 10, 3, 2, 0.6f, 1.3f, FTX_EARLY_FALSE, {61, 165, 2}, 3},
-        {7, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {2}, 0},
-        {64, 4, 1, 0, 1.0f, 1.0f, FTX_EARLY_NEVER, {124, 2}, 2},
+        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f},
+        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 1, 0.0f},
+        {3, 12, 0, 0, 2.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f},
+        {3, 12, 0, 0, 0.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f},
+        {3, 12, 0, 0, -1.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f},
+        {7, 10, 3, 2, 0.6f, 1.3f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f},
+        {7, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {2}, 0, 1, 0.0f},
+        {64, 4, 1, 0, 1.0f, 1.0f, FTX_EARLY_NEVER, {124, 2}, 2, 1, 0.0f},
+        {4, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 2, 0.5f},
+        {6, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 2, 1.5f},
+        {6, 10, 2, 2, 0.6f, 1.3f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 3, 0.7f},
+        {5, 8, 0, 0, 0.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 5, 20.0f},
+        {6, 6, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 3, 0.0f},
+        {64, 4, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {124, 2}, 2, 8, 0.3f},
     };
     FtxModel *model = golden_open("tests/models/tiny-llama", "beam-widths",
                                   "-D decode.width=64 -D limits.sequences=80 -D limits.context=96 -D kv.block_size=8");
@@ -571,6 +583,15 @@ static void refusals(void **state)
     r.n_best = 5;
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
     assert_non_null(strstr(err.text, "n_best"));
+    r = beam_request(model, prompt, 3, 4, 4, &f);
+    r.beam_groups = 3;
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "beam_groups: 4 beams make no 3 groups of one size"));
+    r = beam_request(model, prompt, 3, 4, 4, &f);
+    r.beam_groups = 2;
+    r.diversity_rate = -1.0f;
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "diversity_rate"));
     r = beam_request(model, prompt, 3, 4, 4, &f);
     r.length_penalty = NAN;
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
