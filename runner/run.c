@@ -22,10 +22,10 @@
 typedef struct Options {
     bool help, batch, json, logits, logprobs, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition, has_window, has_presence,
-        has_frequency, has_ngram, has_seed, has_max_new, has_min_new, has_beams, has_length_penalty, has_n_best,
-        has_beam_groups, has_diversity;
-    const char *device, *file, *ids, *types, *early, *pair, *truncate;
-    int64_t threads, random_weights, top_k, window, ngram, seed, max_new, min_new, beams, n_best, beam_groups;
+        has_frequency, has_ngram, has_seed, has_samples, has_max_new, has_min_new, has_beams, has_length_penalty,
+        has_n_best, has_beam_groups, has_diversity;
+    const char *device, *file, *ids, *types, *prefix, *early, *pair, *truncate;
+    int64_t threads, random_weights, top_k, window, ngram, seed, samples, max_new, min_new, beams, n_best, beam_groups;
     double temperature, top_p, min_p, typical, repetition, presence, frequency, length_penalty, diversity;
     TextList stop, stop_ids, bias;
 } Options;
@@ -41,6 +41,7 @@ static const Option table[] = {
      AT(pair), 0},
     {"--truncate", 0, OPT_TEXT, "HOW", "of an encoder: cut what is too long: longest_first, only_first, only_second",
      AT(truncate), 0},
+    {"--prefix-ids", 0, OPT_TEXT, "5,17", "with a source: token ids that what is written begins with", AT(prefix), 0},
     {"--max-new", 'n', OPT_INT, "N", "new tokens at most", AT(max_new), AT(has_max_new)},
     {"--min-new", 0, OPT_INT, "N", "no end of text before N new tokens", AT(min_new), AT(has_min_new)},
     {"--greedy", 'g', OPT_FLAG, NULL, "always the likeliest token", AT(greedy), 0},
@@ -70,6 +71,7 @@ static const Option table[] = {
      AT(diversity), AT(has_diversity)},
     {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
     {"--seed", 's', OPT_INT, "N", "of the random choice (default: the clock)", AT(seed), AT(has_seed)},
+    {"--samples", 0, OPT_INT, "N", "N texts from one prompt, drawn apart", AT(samples), AT(has_samples)},
     {"--stop", 0, OPT_LIST, "TEXT", "end before this text; may be repeated", AT(stop), 0},
     {"--stop-id", 0, OPT_LIST, "ID", "end at this token; may be repeated", AT(stop_ids), 0},
     {"--ignore-eos", 0, OPT_FLAG, NULL, "do not end at the model's end tokens", AT(ignore_eos), 0},
@@ -87,19 +89,25 @@ static const Option table[] = {
 };
 #undef AT
 
-/* One prompt and what became of it. */
-typedef struct Job {
-    char *text; /* NULL: the ids of --ids */
-    size_t bytes;
-    uint64_t id;
-    bool submitted, done;
-    char *refusal; /* why nothing was written; NULL: something was */
+/* A text written from a prompt. */
+typedef struct Answer {
     FtxFinish finish;
     char *out;
     size_t out_bytes, out_cap;
     int32_t *ids;
     float *logprobs;
     size_t n, cap;
+} Answer;
+
+/* One prompt and what became of it. */
+typedef struct Job {
+    char *text; /* NULL: the ids of --ids */
+    size_t bytes;
+    uint64_t id;
+    bool submitted;
+    char *refusal;            /* why nothing was written; NULL: something was */
+    Answer *answers;          /* [Run.samples] */
+    int done;                 /* of them */
     double start, first, end; /* seconds */
     float *logits;
     json_t *hypotheses; /* of a beam search */
@@ -111,14 +119,16 @@ typedef struct Run {
     FtxEngine *engine;
     FtxModelInfo info;
     FtxRequest request; /* options applied */
-    int32_t ids[1 << 16], types[1 << 16], stop_ids[64], bias_ids[64];
+    int32_t ids[1 << 16], types[1 << 16], stop_ids[64], bias_ids[64], prefix[1 << 12];
     float bias_values[64];
     size_t n_ids;
+    int samples;          /* texts from each prompt */
     Lines lines;          /* with --batch */
     Job *jobs;            /* [window]: prompt number i stands at i % window */
     size_t window;        /* prompts between the first that is not printed and the last that was read */
     size_t read, printed; /* prompts */
-    size_t in_flight, failed;
+    size_t in_flight;     /* texts */
+    size_t failed;
     FtxTruncate truncate;
     uint64_t tokens;
 } Run;
@@ -226,11 +236,18 @@ static int make_request(Run *r)
     TAKE(has_beams, beams, (int)o->beams)
     TAKE(has_length_penalty, length_penalty, (float)o->length_penalty)
     TAKE(has_n_best, n_best, (int)o->n_best)
+    TAKE(has_samples, samples, (int)o->samples)
     TAKE(has_beam_groups, beam_groups, (int)o->beam_groups)
     TAKE(has_diversity, diversity_rate, (float)o->diversity)
 #undef TAKE
     if (o->early && !early_parse(o->early, &q->early_stopping))
         return command_mistake("run", "--early-stopping: expected true, false or never, found \"%s\"", o->early);
+    if (o->prefix && !options_numbers(o->prefix, r->prefix, LEN(r->prefix), &q->prefix_count))
+        return command_mistake("run", "--prefix-ids: expected numbers with commas between, found \"%s\"", o->prefix);
+    q->prefix = q->prefix_count ? r->prefix : NULL;
+    if (!o->has_samples && (q->temperature == 0.0f || q->beams > 1))
+        q->samples = 1; /* the spec's samples are of its own way to draw */
+    r->samples = q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* else submit refuses */
     q->seed = o->has_seed ? (uint64_t)o->seed : (uint64_t)time(NULL) * 2654435761u;
     q->ignore_eos = o->ignore_eos;
     q->no_bos = o->no_bos;
@@ -266,7 +283,9 @@ static Job *job_at(const Run *r, size_t i)
 /* text: NULL for that of --ids; becomes the job's. */
 static void add_job(Run *r, char *text)
 {
-    *job_at(r, r->read++) = (Job){.text = text, .bytes = text ? strlen(text) : 0};
+    Answer *answers = must(calloc((size_t)r->samples, sizeof *answers));
+
+    *job_at(r, r->read++) = (Job){.text = text, .bytes = text ? strlen(text) : 0, .answers = answers};
 }
 
 /* Lines that have come, while there is room; waits for one where nothing else is to be done. */
@@ -296,23 +315,23 @@ static const char *finish_name(FtxFinish f)
     return "unknown";
 }
 
-static void keep_event(Job *j, const FtxEvent *e)
+static void keep_event(Answer *a, const FtxEvent *e)
 {
-    if (j->out_bytes + e->text_bytes + 1 > j->out_cap) {
-        j->out_cap = (j->out_bytes + e->text_bytes + 1) * 2;
-        j->out = must(realloc(j->out, j->out_cap));
+    if (a->out_bytes + e->text_bytes + 1 > a->out_cap) {
+        a->out_cap = (a->out_bytes + e->text_bytes + 1) * 2;
+        a->out = must(realloc(a->out, a->out_cap));
     }
     if (e->text_bytes)
-        memcpy(j->out + j->out_bytes, e->text, e->text_bytes);
-    j->out_bytes += e->text_bytes;
+        memcpy(a->out + a->out_bytes, e->text, e->text_bytes);
+    a->out_bytes += e->text_bytes;
     if (e->token >= 0) {
-        if (j->n == j->cap) {
-            j->cap = j->cap * 2 + 64;
-            j->ids = must(realloc(j->ids, j->cap * sizeof *j->ids));
-            j->logprobs = must(realloc(j->logprobs, j->cap * sizeof *j->logprobs));
+        if (a->n == a->cap) {
+            a->cap = a->cap * 2 + 64;
+            a->ids = must(realloc(a->ids, a->cap * sizeof *a->ids));
+            a->logprobs = must(realloc(a->logprobs, a->cap * sizeof *a->logprobs));
         }
-        j->ids[j->n] = e->token;
-        j->logprobs[j->n++] = e->logprob;
+        a->ids[a->n] = e->token;
+        a->logprobs[a->n++] = e->logprob;
     }
 }
 
@@ -349,18 +368,38 @@ static json_t *hypotheses_json(const Run *r, const FtxHypothesis *h, size_t n)
     return list;
 }
 
+static json_t *answer_json(const Run *r, const Job *j, const Answer *a)
+{
+    json_t *o = json_object(), *logprobs = json_array();
+
+    for (size_t i = 0; i < a->n && !j->hypotheses; i++)
+        json_array_append_new(logprobs, number((double)a->logprobs[i]));
+    if (r->info.has_tokenizer)
+        json_object_set_new(o, "text", json_stringn(a->out ? a->out : "", a->out_bytes));
+    json_object_set_new(o, "ids", ids_json(a->ids, a->n));
+    json_object_set_new(o, "logprobs", logprobs);
+    json_object_set_new(o, "finish", json_string(finish_name(a->finish)));
+    return o;
+}
+
+/* The first of several samples stands for the text and ids of the job. */
 static void print_json(const Run *r, const Job *j)
 {
-    json_t *o = json_object(), *logprobs = json_array(), *t = json_object();
+    json_t *o = answer_json(r, j, &j->answers[0]), *t = json_object();
+    const size_t n = j->answers[0].n;
     char *line;
 
-    for (size_t i = 0; i < j->n && !j->hypotheses; i++)
-        json_array_append_new(logprobs, number((double)j->logprobs[i]));
-    if (r->info.has_tokenizer)
-        json_object_set_new(o, "text", json_stringn(j->out ? j->out : "", j->out_bytes));
-    json_object_set_new(o, "ids", ids_json(j->ids, j->n));
-    json_object_set_new(o, "logprobs", logprobs);
-    json_object_set_new(o, "finish", json_string(finish_name(j->finish)));
+    if (r->samples > 1) {
+        json_t *samples = json_array();
+
+        for (int i = 0; i < r->samples; i++) {
+            json_t *one = answer_json(r, j, &j->answers[i]);
+
+            json_object_set_new(one, "sample", json_integer(i));
+            json_array_append_new(samples, one);
+        }
+        json_object_set_new(o, "samples", samples);
+    }
     if (j->hypotheses)
         json_object_set(o, "hypotheses", j->hypotheses);
     if (j->logits) {
@@ -373,8 +412,7 @@ static void print_json(const Run *r, const Job *j)
     json_object_set_new(t, "first_token_ms", json_real((j->first - j->start) * 1e3));
     json_object_set_new(t, "total_ms", json_real((j->end - j->start) * 1e3));
     json_object_set_new(t, "tokens_per_second",
-                        j->n > 1 && j->end > j->first ? json_real((double)(j->n - 1) / (j->end - j->first))
-                                                      : json_null());
+                        n > 1 && j->end > j->first ? json_real((double)(n - 1) / (j->end - j->first)) : json_null());
     json_object_set_new(o, "timings", t);
     json_object_set_new(o, "device", json_string(r->info.device));
     line = must(json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)));
@@ -403,34 +441,59 @@ static void print_refusal(const Run *r, const Job *j)
     }
 }
 
-static void drop_job(Job *j)
+static void drop_job(const Run *r, Job *j)
 {
+    for (int i = 0; i < r->samples; i++) {
+        free(j->answers[i].out);
+        free(j->answers[i].ids);
+        free(j->answers[i].logprobs);
+    }
+    free(j->answers);
     free(j->text);
     free(j->refusal);
-    free(j->out);
-    free(j->ids);
-    free(j->logprobs);
     free(j->logits);
     json_decref(j->hypotheses);
     *j = (Job){0};
 }
 
+/* Whether texts are kept until they are whole: several that come at once. */
+static bool is_kept(const Run *r)
+{
+    return r->o->json || r->o->batch || r->samples > 1;
+}
+
+/* With --batch each has a line, else several have a heading each. */
+static void print_texts(const Run *r, const Job *j)
+{
+    for (int i = 0; i < r->samples; i++) {
+        const Answer *a = &j->answers[i];
+
+        if (!r->o->batch)
+            printf("--- %d ---\n", i);
+        if (a->out_bytes)
+            fwrite(a->out, 1, a->out_bytes, stdout);
+        for (size_t k = 0; k < a->n && !r->info.has_tokenizer && !r->o->batch; k++)
+            printf("%d ", a->ids[k]);
+        if (r->o->batch || i + 1 < r->samples) /* that of the last is written when the run ends */
+            putchar('\n');
+    }
+}
+
 /* Finished jobs in the order of the prompts. */
 static void print_finished(Run *r)
 {
-    for (; r->printed < r->read && job_at(r, r->printed)->done; r->printed++) {
+    for (; r->printed < r->read && job_at(r, r->printed)->done == r->samples; r->printed++) {
         Job *j = job_at(r, r->printed);
 
         if (j->refusal) {
             print_refusal(r, j);
         } else if (r->o->json) {
             print_json(r, j);
-        } else if (r->o->batch) {
-            fwrite(j->out, 1, j->out_bytes, stdout);
-            fputc('\n', stdout);
+        } else if (is_kept(r)) {
+            print_texts(r, j);
         }
         fflush(stdout);
-        drop_job(j);
+        drop_job(r, j);
     }
 }
 
@@ -444,7 +507,7 @@ static void take_hypotheses(Run *r, Job *j, const FtxEvent *e)
         return;
     r->tokens += h->count;
     for (size_t i = 0; i < h->count; i++)
-        keep_event(j, &(FtxEvent){.token = h->ids[i]});
+        keep_event(j->answers, &(FtxEvent){.token = h->ids[i]});
     if (!r->info.has_tokenizer && !r->o->json && !r->o->batch)
         for (size_t i = 0; i < h->count; i++)
             printf("%d ", h->ids[i]);
@@ -455,6 +518,7 @@ static void take_hypotheses(Run *r, Job *j, const FtxEvent *e)
 static void take_event(Run *r, const FtxEvent *e)
 {
     Job *j = e->user;
+    Answer *a = &j->answers[e->sample];
     const float *logits;
 
     if (j->first == 0.0)
@@ -462,8 +526,8 @@ static void take_event(Run *r, const FtxEvent *e)
     r->tokens += e->token >= 0;
     if (e->hypotheses)
         take_hypotheses(r, j, e);
-    if (r->o->json || r->o->batch) {
-        keep_event(j, e);
+    if (is_kept(r)) {
+        keep_event(a, e);
     } else if (r->info.has_tokenizer) {
         fwrite(e->text, 1, e->text_bytes, stdout);
         fflush(stdout);
@@ -476,8 +540,8 @@ static void take_event(Run *r, const FtxEvent *e)
         memcpy(j->logits, logits, (size_t)r->info.vocab * sizeof *logits);
     }
     if (e->finish != FTX_RUNNING) {
-        j->done = true;
-        j->finish = e->finish;
+        j->done++;
+        a->finish = e->finish;
         j->end = seconds();
         r->in_flight--;
     }
@@ -527,11 +591,11 @@ static FtxStatus submit(Run *r, Job *j, size_t number, FtxError *err)
         s = ftx_engine_submit(r->engine, &q, &j->id, err);
     if (s == FTX_EINVAL || s == FTX_EFULL) {
         j->refusal = must(strdup(err->text));
-        j->done = true;
+        j->done = r->samples;
         r->failed++;
         return FTX_OK;
     }
-    r->in_flight += !s;
+    r->in_flight += s ? 0 : (size_t)r->samples;
     return s;
 }
 
@@ -542,7 +606,7 @@ static FtxStatus submit_jobs(Run *r, FtxError *err)
     FtxStatus s = FTX_OK;
     size_t number;
 
-    for (Job *j; !s && r->in_flight < room && (j = next_job(r, &number));)
+    for (Job *j; !s && r->in_flight + (size_t)r->samples <= room && (j = next_job(r, &number));)
         s = submit(r, j, number, err);
     return s;
 }
@@ -738,7 +802,7 @@ end:
     ftx_engine_close(r->engine);
     ftx_model_close(r->model);
     for (; r->printed < r->read; r->printed++)
-        drop_job(job_at(r, r->printed));
+        drop_job(r, job_at(r, r->printed));
     lines_close(&r->lines);
     free(r->jobs);
     free(text);

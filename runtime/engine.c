@@ -27,13 +27,16 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
     to->unused.at = carve(c, requests, sizeof *to->unused.at);
     to->free_slot = carve(c, slots, sizeof *to->free_slot);
     to->free_source = carve(c, f->sources, sizeof *to->free_source);
+    to->source_users = carve(c, f->sources, sizeof *to->source_users);
     to->page_table = (SlotTable){.named = FTX_NAMED_pages, .width = pages};
     to->group_table = (SlotTable){.named = FTX_NAMED_group, .width = lanes};
+    to->history = (SlotTable){.named = FTX_NAMED_history, .width = f->context};
     if (table_is_small(slots, pages))
         to->page_table.rows = carve(c, (size_t)slots * pages, sizeof *to->page_table.rows);
     if (table_is_small(slots, lanes))
         to->group_table.rows = carve(c, (size_t)slots * lanes, sizeof *to->group_table.rows);
     to->pages.free = carve(c, f->kv_pages, sizeof *to->pages.free);
+    to->pages.users = carve(c, f->kv_pages, sizeof *to->pages.users);
     to->flight.row = carve(c, slots, sizeof *to->flight.row);
     to->scratch_rows = carve(c, slots, sizeof *to->scratch_rows);
     to->lanes = carve(c, lanes ? f->sequences : 0, sizeof *to->lanes);
@@ -67,7 +70,7 @@ static void fill_lists(FtxEngine *e)
         e->free_slot[e->free_slots] = (int32_t)(e->slots - 1 - e->free_slots);
     for (e->free_sources = 0; e->free_sources < e->facts->sources; e->free_sources++)
         e->free_source[e->free_sources] = (int32_t)(e->facts->sources - 1 - e->free_sources);
-    pages_init(&e->pages, e->pages.free, e->facts->kv_pages);
+    pages_init(&e->pages, e->facts->kv_pages);
 }
 
 /* Sizes were checked with the artifact. Here: that structs stand at their alignment, and that every
@@ -93,7 +96,8 @@ static size_t prompt_bytes(const FtxEngine *e)
     const size_t longest = tokenizer_token_bytes(e->model->tokenizer);
     const FtxFacts *f = e->facts;
 
-    return (size_t)(f->context > f->source_context ? f->context : f->source_context) * (longest < 16 ? longest : 16) + 1024;
+    return (size_t)(f->context > f->source_context ? f->context : f->source_context) * (longest < 16 ? longest : 16) +
+           1024;
 }
 
 /* Text of a hypothesis: room for any tokens. Hardly any of it is ever touched. */
@@ -189,6 +193,7 @@ void ftx_engine_close(FtxEngine *e)
 
 FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *id, FtxError *err)
 {
+    uint32_t n = 1;
     Request *r;
     FtxStatus s;
 
@@ -198,42 +203,46 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
         return ftx_fail(err, FTX_EINVAL, "ftx_engine_submit: request is NULL");
     if (e->facts->kind == FTX_MODEL_ENCODER)
         return ftx_fail(err, FTX_EINVAL, "the model is an encoder: it gives vectors, see ftx_engine_encode");
-    if (e->waiting.n == e->slots * WAITING_PER_SEQUENCE || e->unused.n == 0)
+    if (request->samples > 1 && (uint32_t)request->samples <= e->slots)
+        n = (uint32_t)request->samples; /* more are refused by request_fill */
+    if (e->waiting.n + n > e->slots * WAITING_PER_SEQUENCE || e->unused.n < n)
         return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
     r = e->unused.at[0];
     s = request_fill(e, r, request, err);
     if (s)
         return s;
-    list_remove(&e->unused, r);
     r->id = e->next_id++;
-    r->state = REQUEST_WAITING;
-    list_add(&e->waiting, r);
+    for (uint32_t i = 1; i < n; i++)
+        request_follow(e, e->unused.at[i], r, (int)i);
+    for (uint32_t i = 0; i < n; i++) {
+        Request *one = e->unused.at[0];
+
+        list_remove(&e->unused, one);
+        one->state = REQUEST_WAITING;
+        list_add(&e->waiting, one);
+    }
     if (id)
         *id = r->id;
     return FTX_OK;
 }
 
-static Request *find_request(const FtxEngine *e, uint64_t id)
-{
-    for (uint32_t i = 0; i < e->requests; i++)
-        if (e->request[i].id == id && id)
-            return &e->request[i];
-    return NULL;
-}
-
 FtxStatus ftx_engine_cancel(FtxEngine *e, uint64_t id, FtxError *err)
 {
-    Request *r = find_request(e, id);
+    bool found = false;
 
-    if (!r || r->cancelled || (r->state != REQUEST_WAITING && r->state != REQUEST_RUNNING))
-        return ftx_fail(err, FTX_EINVAL, "request %llu neither waits nor runs", (unsigned long long)id);
-    r->cancelled = true;
-    if (r->state == REQUEST_WAITING) {
-        list_remove(&e->waiting, r);
-        list_add(&e->ending, r);
-        r->state = REQUEST_ENDING;
+    for (uint32_t i = 0; i < e->requests && id; i++) { /* all samples of it */
+        Request *r = &e->request[i];
+
+        if (r->id != id || r->cancelled || (r->state != REQUEST_WAITING && r->state != REQUEST_RUNNING))
+            continue;
+        found = r->cancelled = true;
+        if (r->state == REQUEST_WAITING) {
+            list_remove(&e->waiting, r);
+            list_add(&e->ending, r);
+            r->state = REQUEST_ENDING;
+        }
     }
-    return FTX_OK;
+    return found ? FTX_OK : ftx_fail(err, FTX_EINVAL, "request %llu neither waits nor runs", (unsigned long long)id);
 }
 
 bool ftx_engine_busy(const FtxEngine *e)
@@ -243,9 +252,10 @@ bool ftx_engine_busy(const FtxEngine *e)
 
 const float *ftx_engine_logits(const FtxEngine *e, uint64_t id)
 {
-    const Request *r = find_request(e, id);
-
-    return r && r->has_logits ? r->logits : NULL;
+    for (uint32_t i = 0; i < e->requests; i++)
+        if (id && e->request[i].id == id && e->request[i].has_logits)
+            return e->request[i].logits;
+    return NULL;
 }
 
 /* --- results ----------------------------------------------------------------------------------------- */
@@ -259,8 +269,15 @@ static FtxEvent *add_event(Events *v, const Request *r)
 {
     FtxEvent *e = &v->at[v->n++];
 
-    *e = (FtxEvent){.request = r->id, .user = r->user, .token = -1, .text = ""};
+    *e = (FtxEvent){.request = r->id, .user = r->user, .sample = r->params.sample, .token = -1, .text = ""};
     return e;
+}
+
+static void retire(FtxEngine *e, Request *r)
+{
+    list_add(&e->unused, r);
+    r->state = REQUEST_FREE;
+    r->leader = NULL;
 }
 
 /* A running request is over. Its row, if a flight still has it, counts no more; slot and pages go
@@ -274,8 +291,7 @@ static void end_running(FtxEngine *e, Request *r)
         }
     schedule_release(e, r);
     list_remove(&e->running, r);
-    list_add(&e->unused, r);
-    r->state = REQUEST_FREE;
+    retire(e, r);
 }
 
 static void end_cancelled(FtxEngine *e, Events *v)
@@ -285,8 +301,7 @@ static void end_cancelled(FtxEngine *e, Events *v)
 
         add_event(v, r)->finish = FTX_FINISH_CANCEL;
         list_remove(&e->ending, r);
-        list_add(&e->unused, r);
-        r->state = REQUEST_FREE;
+        retire(e, r);
     }
     for (uint32_t i = 0; i < e->running.n;) {
         Request *r = e->running.at[i];

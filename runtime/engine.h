@@ -40,13 +40,15 @@ FtxStatus stream_token(Stream *s, const Tokenizer *t, int32_t id, bool last, con
 /* --- pages.c: the pages of the cache that nobody has --------------------------------------------- */
 
 typedef struct Pages {
-    int32_t *free; /* [all]: a stack */
+    int32_t *free;   /* [all]: a stack */
+    uint16_t *users; /* [all]: sequences that have a page */
     uint32_t n, all;
 } Pages;
 
-void pages_init(Pages *p, int32_t *room, uint32_t all);
-bool pages_take(Pages *p, int32_t *to, uint32_t n); /* all or none */
-void pages_give(Pages *p, const int32_t *from, uint32_t n);
+void pages_init(Pages *p, uint32_t all);                    /* the arrays are there */
+bool pages_take(Pages *p, int32_t *to, uint32_t n);         /* all or none */
+void pages_share(Pages *p, const int32_t *of, uint32_t n);  /* one more has them */
+void pages_give(Pages *p, const int32_t *from, uint32_t n); /* free when nobody has them any more */
 
 /* --- tables.c: what the device knows of a slot -------------------------------------------------------- */
 
@@ -85,6 +87,13 @@ typedef struct Request {
     int32_t last;                /* the one more */
     int slot;                    /* of a beam search that of lane 0 */
     uint32_t n_pages, own_pages; /* of all lanes; of lane 0, or of the only one */
+
+    /* Several samples are as many requests with one id: the first, and others that have its prompt's
+     * whole pages and begin behind them. */
+    uint32_t together;      /* of the first: how many they are; of the others 0 */
+    uint32_t shared_pages;  /* what they share */
+    uint32_t all_pages;     /* what they take, all of them */
+    struct Request *leader; /* of the others, until the shared pages are written: the first */
     FtxParams params;
     FtxBeam beam; /* width 0: no beam search */
     int n_best;
@@ -164,8 +173,10 @@ struct FtxEngine {
     uint32_t free_slots;
     int32_t *free_source; /* [sources]: a stack, too */
     uint32_t free_sources;
+    uint16_t *source_users; /* [sources]: sequences that read it */
     Pages pages;
     SlotTable page_table, group_table; /* of all slots; lanes of a group by the slot of lane 0 */
+    SlotTable history;                 /* what the host knows of it: prompts that others have fed */
     Flight flight;
     Row *scratch_rows; /* [sequences]: while composing */
     FtxLane *lanes;    /* [sequences]: as they stand on the device, while composing or taking results */
@@ -179,6 +190,7 @@ struct FtxEngine {
 
 /* request.c */
 FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *from, FtxError *err);
+void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample); /* another sample */
 
 /* beams.c */
 uint32_t beams_lane_pages(const FtxEngine *e, const Request *r); /* of each lane but the first */

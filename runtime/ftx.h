@@ -136,7 +136,12 @@ FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, bo
 
 /* What a text of too many tokens loses: nothing, it is refused; the longer of two its end first; always
  * the first; or always the second. */
-typedef enum FtxTruncate { FTX_TRUNCATE_NONE, FTX_TRUNCATE_LONGEST, FTX_TRUNCATE_FIRST, FTX_TRUNCATE_SECOND } FtxTruncate;
+typedef enum FtxTruncate {
+    FTX_TRUNCATE_NONE,
+    FTX_TRUNCATE_LONGEST,
+    FTX_TRUNCATE_FIRST,
+    FTX_TRUNCATE_SECOND
+} FtxTruncate;
 
 /* Ids to text, all at once; same convention for max and *n, in bytes, no terminator.
  * skip_special: leave special tokens out. */
@@ -178,6 +183,11 @@ typedef struct FtxRequest {
     int no_repeat_ngram;                       /* 0: off */
     uint64_t seed;
 
+    /* Several sequences from one prompt: samples of them run side by side, each with its events. They share
+     * the prompt's pages. Sample number i of a seed is the same whichever run beside it. */
+    int samples; /* 0: 1 */
+    int sample;  /* number of the first */
+
     const int32_t *bias_ids; /* logit bias: added before everything else */
     const float *bias_values;
     size_t bias_count;
@@ -216,10 +226,11 @@ typedef enum FtxFinish {
     FTX_FINISH_ERROR, /* the device failed; the engine is dead */
 } FtxFinish;
 
-/* What happened to one request in one step: one new token, and perhaps its end. */
+/* What happened to one sequence in one step: one new token, and perhaps its end. */
 typedef struct FtxEvent {
     uint64_t request;
     void *user;
+    int sample;    /* of a request with several: which; else FtxRequest.sample */
     int32_t token; /* -1: none (cancelled) */
     float logprob; /* of `token` under the raw logits */
     FtxFinish finish;
@@ -228,14 +239,14 @@ typedef struct FtxEvent {
     size_t hypotheses; /* of a beam search that has ended; `text` is that of the best */
 } FtxEvent;
 
-/* An engine has room for FtxModelInfo.sequences requests that run and four times as many that wait;
- * more are refused with FTX_EFULL. options: the allocator, if it shall be another than the model's. */
+/* An engine has room for FtxModelInfo.sequences requests that run and four times as many that wait, where
+ * each sample counts as one; more are refused with FTX_EFULL. options: the allocator, if it shall be another than the model's. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
 FtxStatus ftx_engine_submit(FtxEngine *engine, const FtxRequest *request, uint64_t *id, FtxError *err);
 
 /* Run one step: prompt chunks and new tokens of every request that is ready, as many as fit.
  *
- * events   filled with what happened, at most one event a request; caller's array, room for
+ * events   filled with what happened, at most one event a sequence; caller's array, room for
  *          at least FtxModelInfo.sequences of them
  *
  * After an error the engine is dead: every request has had a FTX_FINISH_ERROR event (as far as

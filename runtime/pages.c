@@ -1,29 +1,37 @@
-/* pages.c - the pages of the cache that nobody has: a stack. */
+/* pages.c - the pages of the cache that nobody has: a stack; and how many have each of the others. */
 #include <assert.h>
-#include <string.h>
 
 #include "engine.h"
 
-void pages_init(Pages *p, int32_t *room, uint32_t all)
+void pages_init(Pages *p, uint32_t all)
 {
-    p->free = room;
     p->n = p->all = all;
     for (uint32_t i = 0; i < all; i++)
-        room[i] = (int32_t)(all - 1 - i); /* page 0 is taken first */
+        p->free[i] = (int32_t)(all - 1 - i); /* page 0 is taken first */
 }
 
 bool pages_take(Pages *p, int32_t *to, uint32_t n)
 {
     if (n > p->n)
         return false;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         to[i] = p->free[--p->n];
+        p->users[to[i]] = 1;
+    }
     return true;
+}
+
+void pages_share(Pages *p, const int32_t *of, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        p->users[of[i]]++;
 }
 
 void pages_give(Pages *p, const int32_t *from, uint32_t n)
 {
-    assert(n <= p->all - p->n);
-    memcpy(p->free + p->n, from, n * sizeof *from);
-    p->n += n;
+    for (uint32_t i = 0; i < n; i++) {
+        assert(p->users[from[i]]);
+        if (--p->users[from[i]] == 0)
+            p->free[p->n++] = from[i];
+    }
 }

@@ -24,6 +24,7 @@ FtxRequest ftx_request_default(const FtxModel *model)
         .beams = d->beams,
         .length_penalty = d->length_penalty,
         .early_stopping = (FtxEarly)d->early_stopping,
+        .samples = d->samples,
         .n_best = d->n_best,
         .beam_groups = d->beam_groups,
         .diversity_rate = d->diversity,
@@ -105,6 +106,7 @@ static void fill_params(Request *r, const FtxRequest *q)
         .n_bias = r->params.n_bias,
         .seed_low = (unsigned)q->seed,
         .seed_high = (unsigned)(q->seed >> 32),
+        .sample = q->sample,
         .simple = is_simple(q) && r->params.n_bias == 0,
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
     };
@@ -156,6 +158,49 @@ static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, 
                         .groups = q->beam_groups,
                         .diversity = q->beam_groups > 1 ? q->diversity_rate : 0.0f};
     return FTX_OK;
+}
+
+/* --- samples -------------------------------------------------------------------------------------- */
+
+static FtxStatus fill_samples(const FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    FtxStatus s = check_count("samples", q->samples, e->slots, err);
+
+    if (!s)
+        s = check_count("sample", q->sample, INT32_MAX - q->samples, err);
+    if (s)
+        return s;
+    if (q->samples > 1 && r->beam.width)
+        return ftx_fail(err, FTX_EINVAL,
+                        "samples: %d of a beam search, which draws nothing: n_best gives several texts", q->samples);
+    if (q->samples > 1 && q->temperature == 0.0f)
+        return ftx_fail(err, FTX_EINVAL, "samples: %d at temperature 0 would all be the same", q->samples);
+    r->together = q->samples > 1 ? (uint32_t)q->samples : 1;
+    return FTX_OK;
+}
+
+/* The fields of `leader`, in the room of r. */
+void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample)
+{
+    const FtxFacts *f = e->facts;
+    const Request room = *r;
+
+    *r = *leader;
+    r->lane = room.lane;
+    r->found = room.found;
+    r->ids = memcpy(room.ids, leader->ids, (size_t)leader->prompt * sizeof *r->ids);
+    r->source = room.source; /* only the leader's is read */
+    r->bias = room.bias;
+    r->ends = memcpy(room.ends, leader->ends, (size_t)leader->params.n_ends * sizeof *r->ends);
+    r->pages = room.pages;
+    r->logits = room.logits;
+    r->stream.text = room.stream.text;
+    if (f->logit_bias)
+        memcpy(room.bias, leader->bias, (size_t)leader->params.n_bias * sizeof *r->bias);
+    r->leader = leader;
+    r->together = 0;
+    r->wants_logits = false;
+    r->params.sample += sample;
 }
 
 /* --- ids ------------------------------------------------------------------------------------------ */
@@ -392,11 +437,14 @@ static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
     r->n_pages = r->own_pages;
     if (r->beam.width)
         r->n_pages += (uint32_t)(r->beam.width - 1) * beams_lane_pages(e, r);
-    if (r->n_pages > e->pages.all)
+    /* The prompt's last token is fed again for each sample: of it comes the first that is drawn. */
+    r->shared_pages = (uint32_t)(r->prompt - 1) / e->facts->kv_block;
+    r->all_pages = r->n_pages + (r->together - 1) * (r->n_pages - r->shared_pages);
+    if (r->all_pages > e->pages.all)
         return ftx_fail(err, FTX_EFULL,
                         "a prompt of %d and %d new tokens need %u pages of the cache; there are %u: ask for less, or "
                         "raise the spec's kv.pages",
-                        r->prompt, fresh, r->n_pages, e->pages.all);
+                        r->prompt, fresh, r->all_pages, e->pages.all);
     return FTX_OK;
 }
 
@@ -410,6 +458,8 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->fed = 0;
     if (!s)
         s = fill_beam(e, r, q, err);
+    if (!s)
+        s = fill_samples(e, r, q, err);
     if (!s)
         s = fill_bias(e, r, q, err);
     if (!s)

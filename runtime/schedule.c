@@ -69,21 +69,40 @@ bool schedule_can_admit(const FtxEngine *e)
 {
     const Request *r = e->waiting.n ? e->waiting.at[0] : NULL;
 
-    return r && e->free_slots >= (r->beam.width ? (uint32_t)r->beam.width : 1) && r->n_pages <= e->pages.n &&
-           (e->free_sources || !e->facts->sources);
+    return r && e->free_slots >= (r->beam.width ? (uint32_t)r->beam.width : r->together) &&
+           r->all_pages <= e->pages.n && (e->free_sources || !e->facts->sources);
+}
+
+/* Another sample has the first one's pages of whole prompt tokens, and its source. */
+static FtxStatus follow(FtxEngine *e, Request *r, FtxError *err)
+{
+    r->fed = (int)(r->shared_pages * e->facts->kv_block);
+    r->encoded = true;
+    r->source_slot = r->leader->source_slot;
+    if (e->facts->sources)
+        e->source_users[r->source_slot]++;
+    memcpy(r->pages, r->leader->pages, r->shared_pages * sizeof *r->pages);
+    pages_share(&e->pages, r->pages, r->shared_pages);
+    return table_put(e, &e->history, r->slot, 0, r->ids, (uint32_t)r->fed, err);
 }
 
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
 {
-    FtxStatus s;
-    const bool taken = pages_take(&e->pages, r->pages, r->n_pages);
+    const uint32_t shared = r->leader ? r->shared_pages : 0;
+    const bool taken = pages_take(&e->pages, r->pages + shared, r->n_pages - shared);
+    FtxStatus s = FTX_OK;
 
     assert(taken && e->free_slots); /* schedule_can_admit */
     (void)taken;
     r->slot = e->free_slot[--e->free_slots];
-    if (e->facts->sources)
+    if (r->leader) {
+        s = follow(e, r, err);
+    } else if (e->facts->sources) {
         r->source_slot = e->free_source[--e->free_sources];
-    s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->own_pages, err);
+        e->source_users[r->source_slot] = 1;
+    }
+    if (!s)
+        s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->own_pages, err);
     return s || !r->beam.width ? s : beams_place(e, r, err);
 }
 
@@ -98,7 +117,7 @@ void schedule_release(FtxEngine *e, Request *r)
 {
     pages_give(&e->pages, r->pages, r->n_pages);
     e->free_slot[e->free_slots++] = r->slot;
-    if (e->facts->sources)
+    if (e->facts->sources && --e->source_users[r->source_slot] == 0)
         e->free_source[e->free_sources++] = r->source_slot;
     beams_release(e, r);
 }
@@ -107,14 +126,15 @@ FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
 {
     FtxStatus s = FTX_OK;
 
-    while (!s && schedule_can_admit(e)) {
-        Request *r = e->waiting.at[0];
+    while (!s && schedule_can_admit(e))
+        for (uint32_t n = e->waiting.at[0]->together; n && !s; n--) {
+            Request *r = e->waiting.at[0];
 
-        list_remove(&e->waiting, r);
-        r->state = REQUEST_RUNNING;
-        list_add(&e->running, r);
-        s = schedule_place(e, r, err);
-    }
+            list_remove(&e->waiting, r);
+            r->state = REQUEST_RUNNING;
+            list_add(&e->running, r);
+            s = schedule_place(e, r, err);
+        }
     return s ? s : schedule_tell(e, err);
 }
 
@@ -180,6 +200,16 @@ static bool is_prompt(const Request *r)
     return r->fed < r->prompt;
 }
 
+/* Another sample waits until the first has fed what they share: in a step before, or earlier in this
+ * one, whose every layer writes keys before it reads them. */
+static bool is_ready(Request *r)
+{
+    if (r->leader && r->leader->fed < r->fed)
+        return false;
+    r->leader = NULL;
+    return true;
+}
+
 static Row row_of(Request *r, int count)
 {
     const bool emit = r->fed + count >= r->prompt;
@@ -217,19 +247,20 @@ void schedule_compose(FtxEngine *e)
                 rows[n] = row_of(e->running.at[i], 1);
                 rows[n++].lane = lane;
             }
+            e->running.at[i]->fed++;
         }
     for (uint32_t i = 0; i < e->running.n && left > 0; i++) {
         Request *r = e->running.at[i];
 
-        if (is_prompt(r)) {
+        if (is_prompt(r) && is_ready(r)) {
             rows[n++] = row_of(r, r->prompt - r->fed < left ? r->prompt - r->fed : left);
             left -= rows[n - 1].count;
+            r->fed += rows[n - 1].count;
         }
     }
     order_rows(f, rows, n);
-    for (int i = 0; i < f->rows; i++)
-        if (f->row[i].lane == 0)
-            f->row[i].request->fed += f->row[i].count;
+    for (uint32_t i = 0; i < e->running.n; i++) /* now, while the first is known to run */
+        is_ready(e->running.at[i]);
 }
 
 /* A decode program where all rows bring one token and get one; it may go on by itself. */

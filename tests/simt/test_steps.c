@@ -178,6 +178,58 @@ static void check_random(const char *path, const FtxOptions *options)
     artifact_close(&a);
 }
 
+/* Diverse groups: what the C kernels find, whose own test compares them with kernels/ref. */
+static void search_groups(FtxModel *host)
+{
+    static const struct {
+        int width, groups, max_new, ngram;
+        float rate, penalty;
+        FtxEarly early;
+    } settings[] = {{4, 2, 6, 0, 0.5f, 1.0f, FTX_EARLY_FALSE}, {3, 3, 5, 2, 1.5f, 0.0f, FTX_EARLY_TRUE}};
+    static const int32_t ids[] = {46, 84, 307, 232, 174, 127, 41, 9, 10}, ends[] = {89, 203, 61};
+    FtxModel *cpu = golden_open("tests/models/tiny-llama", "simt-groups",
+                                "-D decode.width=4 -D limits.sequences=9 -D limits.context=104 -D kv.block_size=8");
+    FtxEngine *engine[] = {golden_engine(host), golden_engine(cpu)};
+    FtxEvent events[16];
+    FtxError err;
+
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const FtxHypothesis *h[2];
+        size_t n, found[2];
+
+        for (int k = 0; k < 2; k++) {
+            FtxRequest r = ftx_request_default(host);
+            uint64_t id;
+
+            r.ids = ids;
+            r.ids_count = sizeof ids / sizeof *ids;
+            r.max_new = settings[i].max_new;
+            r.beams = r.n_best = settings[i].width;
+            r.beam_groups = settings[i].groups;
+            r.diversity_rate = settings[i].rate;
+            r.length_penalty = settings[i].penalty;
+            r.early_stopping = settings[i].early;
+            r.no_repeat_ngram = settings[i].ngram;
+            r.stop_ids = ends;
+            r.stop_ids_count = 3;
+            id = golden_submit(engine[k], &r);
+            while (ftx_engine_busy(engine[k]))
+                if (ftx_engine_step(engine[k], events, 16, &n, &err))
+                    fail_msg("%s", err.text);
+            h[k] = ftx_engine_hypotheses(engine[k], id, &found[k]);
+        }
+        assert_int_equal(found[0], found[1]);
+        for (size_t b = 0; b < found[0]; b++) {
+            assert_true(fabs((double)(h[0][b].score - h[1][b].score)) < 1e-4);
+            assert_int_equal(h[0][b].count, h[1][b].count);
+            assert_memory_equal(h[0][b].ids, h[1][b].ids, h[0][b].count * sizeof *h[0][b].ids);
+        }
+    }
+    for (int k = 0; k < 2; k++)
+        ftx_engine_close(engine[k]);
+    ftx_model_close(cpu);
+}
+
 static void check_model(const char *name, const char *type, const char *tokens, int width, double tolerance)
 {
     const char *build_dir = getenv("FTX_BUILD");
@@ -206,8 +258,10 @@ static void check_model(const char *name, const char *type, const char *tokens, 
     const json_t *prompts = json_object_get(j, "prompts");
     if (width > 1) {
         search(model, prompts, 0, thorough ? 3 : 1);
-        if (strcmp(name, "tiny-llama") == 0)
+        if (strcmp(name, "tiny-llama") == 0) {
             search_processed(model, prompts);
+            search_groups(model);
+        }
     } else {
         generate(model, prompts, 1, 1, thorough ? 24 : 6, tolerance); /* one row */
         generate(model, prompts, 0, 3, thorough ? 24 : 4, tolerance); /* four, prompts in chunks beside single tokens */

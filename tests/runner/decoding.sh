@@ -1,0 +1,74 @@
+#!/bin/sh
+# decoding.sh - ways to decode from the command line: several samples, beams and their groups, a forced beginning.
+set -eu
+room=$FTX_BUILD/decoding
+rm -rf "$room"
+mkdir -p "$room"
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+has() { # has FILE WORDS: they are in it
+    grep -q -F -e "$2" "$1" || fail "$1 has no \"$2\": $(head -c 2000 "$1")"
+}
+refused() { # refused WORDS ARGUMENT...: exit code 2 and those words
+    words=$1 code=0
+    shift
+    "$FTXC" "$@" >"$room/out" 2>"$room/err" </dev/null || code=$?
+    [ $code = 2 ] || fail "ftxc $*: exit code $code"
+    has "$room/err" "$words"
+}
+ids_of() { # ids_of FILE: the lists of ids in it, a line each
+    grep -o '"ids":\[[0-9,]*\]' "$1"
+}
+
+"$FTXC" compile specs/fable.lua -t cpu -q -o "$room/fable.ftx" -D limits.sequences=6 -D decode.width=6
+fable="run $room/fable.ftx -d cpu -q --seed 5 -n 10"
+# shellcheck disable=SC2086
+{
+    # Each sample has the text of its number; sample 0 is what a request for one gives.
+    "$FTXC" $fable "Once upon a time" --samples 3 --json >"$room/three"
+    "$FTXC" $fable "Once upon a time" --json >"$room/one"
+    has "$room/three" '"samples":[{'
+    has "$room/three" '"sample":2}]'
+    ids_of "$room/one" | cmp - <<END
+$(ids_of "$room/three" | sed -n 1p)
+END
+    test "$(ids_of "$room/three" | sed -n '2,4p' | sort -u | wc -l)" = 3
+    "$FTXC" $fable "Once upon a time" --samples 3 >"$room/text"
+    test "$(grep -c -- '^--- [012] ---$' "$room/text")" = 3
+    printf 'The king\nThe queen\n' | "$FTXC" $fable --batch --samples 2 --top-k 1 >"$room/lines"
+    test "$(sort -u "$room/lines" | wc -l)" -lt "$(wc -l <"$room/lines")" # of one likeliest token all are the same
+    "$FTXC" $fable "Once upon a time" --typical-p 0.2 --json | grep -q '"text"'
+    refused 'samples: expected 0 to 6, found 7' $fable x --samples 7
+    refused 'samples: 2 at temperature 0' $fable x --samples 2 --greedy
+    refused 'typical_p: expected 0 to 1' $fable x --typical-p 2
+
+    # Groups that do not mind each other find the same; those that do begin with other tokens.
+    "$FTXC" $fable "Once upon a time" --beams 6 --n-best 6 --beam-groups 3 --json >"$room/same"
+    test "$(ids_of "$room/same" | sed 1d | sort -u | wc -l)" = 2
+    "$FTXC" $fable "Once upon a time" --beams 6 --n-best 6 --beam-groups 6 --diversity-rate 99 --json >"$room/diverse"
+    test "$(ids_of "$room/diverse" | sed 1d | sed 's/,.*//' | sort -u | wc -l)" = 6
+    refused 'beam_groups: 6 beams make no 4 groups of one size' $fable x --beams 6 --beam-groups 4
+    refused 'diversity_rate: expected 0 to' $fable x --beams 6 --beam-groups 2 --diversity-rate -1
+}
+
+# What is written goes on from forced ids, greedy and with beams.
+"$FTXC" compile specs/verse.lua -t cpu -q -o "$room/verse.ftx"
+verse="run $room/verse.ftx -d cpu -q --json"
+# shellcheck disable=SC2086
+for way in '--beams 1 --greedy' '--beams 4'; do
+    "$FTXC" $verse "No one knows his name." $way >"$room/free"
+    ids=$(ids_of "$room/free" | sed -n 1p | sed 's/.*\[//; s/\]//')
+    head=$(echo "$ids" | cut -d , -f 1,2,3)
+    "$FTXC" $verse "No one knows his name." $way --prefix-ids "$head" >"$room/forced"
+    test "$head,$(ids_of "$room/forced" | sed -n 1p | sed 's/.*\[//; s/\]//')" = "$ids"
+done
+# shellcheck disable=SC2086
+{
+    refused 'prefix[0]: 999999 is no token id' $verse "Yes." --prefix-ids 999999
+    refused '--prefix-ids: expected numbers' $verse "Yes." --prefix-ids x
+    refused 'the model reads no source, so a prefix is a prompt' $fable x --prefix-ids 3
+}
+echo "samples, groups and prefixes are as they should be"

@@ -1,0 +1,7 @@
+-- typical_of_greedy.lua:6: ftx.greedy takes the most likely token: typical_p means nothing there; ftx.sample has it
+local ftx = require "ftx"
+local llama = require "llama"
+return ftx.model {
+  graph = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48 },
+  limits = { context = 64 }, decode = ftx.greedy { typical_p = 0.9 },
+}
