@@ -3,7 +3,7 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 odd many beam ptx encode memory bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
+# Parts: fp32 bf16 fp16 odd many beam samples ptx encode memory bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT.
 set -u
 cd "$(dirname "$0")/../.."
@@ -51,7 +51,11 @@ for part in "$@"; do
         one fp32 1e-4 many
         one bf16 0.06 many
         ;;
-    beam) one fp32 1e-4 beam ;;
+    beam)
+        one fp32 1e-4 beam
+        one fp32 1e-4 beam_odd
+        ;;
+    samples) one fp32 1e-4 samples ;;
     ptx) # texts that this GPU's driver translates when the model is opened
         own=$FTX_TEST_TARGET
         for FTX_TEST_TARGET in compute_80 compute_90; do

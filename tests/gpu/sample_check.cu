@@ -115,6 +115,21 @@ static int choose(const Row &r, const std::vector<float> &x, double dp, double d
         n = std::max(1, keep);
     }
     std::vector<int> ids(order.begin(), order.begin() + n);
+    if (r.p.typical_p > 0.0f) {
+        double mass = 0, mean = 0, sum = 0;
+        for (int i : ids) {
+            mass += w(i);
+            mean += w(i) > 0 ? w(i) * x[i] : 0;
+        }
+        mean /= mass;
+        std::sort(ids.begin(), ids.end(), [&](int a, int b) { return fabs(x[a] - mean) < fabs(x[b] - mean); });
+        int keep = 0;
+        while (keep < (int)ids.size() && (keep == 0 || sum < ((double)r.p.typical_p + dp) * mass))
+            sum += w(ids[keep++]);
+        while (keep < (int)ids.size() && fabs(x[ids[keep]] - mean) <= fabs(x[ids[keep - 1]] - mean))
+            keep++; // all that are as far off
+        ids.resize(keep);
+    }
     std::sort(ids.begin(), ids.end());
     double all = 0, sum = 0;
     for (int i : ids)
@@ -173,6 +188,8 @@ template <class C> int check(uint64_t seed, int *near, int *all)
             p.top_p = ps[rnd.below(9)];
             const float ms[] = {0.0f, 0.0f, 0.05f, 1e-4f, 0.9f, 1.0f};
             p.min_p = ms[rnd.below(6)];
+            const float ts[] = {0.0f, 0.0f, 0.9f, 0.5f, 0.1f, 1e-6f};
+            p.typical_p = ts[rnd.below(6)];
             if (rnd.below(2)) {
                 p.repetition = rnd.below(2) ? 1.3f : 0.8f;
                 p.window = rnd.below(2) ? 0 : 20;
@@ -291,8 +308,8 @@ template <class C> int check(uint64_t seed, int *near, int *all)
                         ok = ok || choose(r, x, d, m, u) == got;
             (ok ? soft : bad)[i] = 1;
             if (!ok)
-                printf("V %d row %d: got %d want %d  (T %g k %d p %g min %g rep %g ngram %d simple %d) x %g %g\n", V, i, got, want, r.p.temperature,
-                       r.p.top_k, r.p.top_p, r.p.min_p, r.p.repetition, r.p.ngram, r.p.simple, got >= 0 && got < V ? x[got] : 0, x[want]);
+                printf("V %d row %d: got %d want %d  (T %g k %d p %g min %g typical %g rep %g ngram %d simple %d) x %g %g\n", V, i, got, want, r.p.temperature,
+                       r.p.top_k, r.p.top_p, r.p.min_p, r.p.typical_p, r.p.repetition, r.p.ngram, r.p.simple, got >= 0 && got < V ? x[got] : 0, x[want]);
         }
         if (got < 0 || got >= V)
             return;
@@ -404,6 +421,10 @@ int main(int argc, char **argv)
         time_sample<C>("top-p 0.9, few", 1, k, 6);
         time_sample<C>("top-p 0.9, many", 1, k, 0.5f);
         time_sample<C>("temperature alone", 1, p, 3);
+        p.typical_p = 0.9f;
+        time_sample<C>("typical 0.9", 1, p, 3);
+        p.top_k = 50;
+        time_sample<C>("top-k 50, typical 0.9", 1, p, 3);
     }
     return wrong != 0;
 }

@@ -50,6 +50,7 @@ static FtxRequest request_of(const FtxModel *m, int i)
     q.temperature = i % 2 ? 0.4f + 0.05f * (float)(i % 16) : 0.0f;
     q.top_k = i % 2 ? (const int[]){0, 40, 5, 64}[i / 2 % 4] : 0;
     q.top_p = i % 2 ? (const float[]){1.0f, 0.9f, 0.5f}[i / 2 % 3] : 1.0f;
+    q.typical_p = i % 10 == 3 ? 0.8f : 1.0f;
     return q;
 }
 
@@ -62,6 +63,7 @@ static double away(const FtxRequest *q, const float *logits, const int32_t *hist
                               .top_p = q->top_p,
                               .repetition = q->repetition_penalty,
                               .top_k = q->top_k,
+                              .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
                               .seed_low = (unsigned)q->seed,
                               .seed_high = (unsigned)(q->seed >> 32)};
     const RefRow r = {.row = &row, .params = &params, .history = history};
@@ -84,7 +86,7 @@ static double away(const FtxRequest *q, const float *logits, const int32_t *hist
 }
 
 /* The same where the border of the kept set may lie a little to either side: a token at the border
- * of top_k or top_p moves the shares of all others. */
+ * of top_k, top_p or typical_p moves the shares of all others. */
 static double away_at_borders(const FtxRequest *q, const float *logits, const int32_t *history, int length, int prompt,
                               int id)
 {
@@ -98,6 +100,8 @@ static double away_at_borders(const FtxRequest *q, const float *logits, const in
                 moved.top_k = q->top_k + k > 1 ? q->top_k + k : 1;
             if (q->top_p < 1.0f)
                 moved.top_p = fminf(q->top_p + (float)p * (float)tolerance(), 1.0f);
+            if (q->typical_p < 1.0f)
+                moved.typical_p = q->typical_p + (float)p * (float)tolerance();
             least = fmin(least, away(&moved, logits, history, length, prompt, id));
         }
     return least;

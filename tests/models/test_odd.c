@@ -197,6 +197,16 @@ static void gpt2_shapes(void **state)
 /* --- K ----------------------------------------------------------------------------------------- */
 
 static const int ks[] = {1, 2, 63, 64, 1000, 1024};
+enum { LEN_KS = sizeof ks / sizeof *ks };
+
+/* And other sets that a draw is among. */
+static const struct {
+    int top_k;
+    float top_p, min_p, typical_p;
+} filters[] = {
+    {0, 1.0f, 0.0f, 0.9f},  {0, 1.0f, 0.0f, 0.2f},     {50, 1.0f, 0.0f, 0.7f}, {0, 0.9f, 0.0f, 0.5f},
+    {0, 1.0f, 0.02f, 0.8f}, {200, 0.95f, 0.01f, 0.6f}, {0, 0.5f, 0.0f, 1.0f},  {0, 1.0f, 0.05f, 1.0f},
+};
 
 static OddShape small(int vocab)
 {
@@ -214,10 +224,13 @@ static OddShape small(int vocab)
 static void check_draw(const float *logits, int vocab, int length, const FtxRequest *q, int got)
 {
     const FtxRow row = {.kv_len = length, .prompt = length};
+    const bool fewer = q->top_p < 1.0f || q->min_p > 0.0f || q->typical_p < 1.0f;
     const FtxParams params = {.temperature = q->temperature,
-                              .top_p = 1.0f,
+                              .top_p = q->top_p,
+                              .min_p = q->min_p,
                               .repetition = 1.0f,
                               .top_k = q->top_k,
+                              .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
                               .seed_low = (unsigned)q->seed,
                               .seed_high = (unsigned)(q->seed >> 32)};
     const RefRow r = {.row = &row, .params = &params, .history = q->ids};
@@ -230,10 +243,12 @@ static void check_draw(const float *logits, int vocab, int length, const FtxRequ
         below += p[i];
     for (int i = 0; i < vocab; i++)
         kept += p[i] > 0.0;
-    assert_true(kept >= (q->top_k < vocab ? q->top_k : vocab)); /* more: ties at the k-th place */
+    if (!fewer && q->top_k > 0)
+        assert_true(kept >= (q->top_k < vocab ? q->top_k : vocab)); /* more: ties at the k-th place */
     if (!(p[got] > 0.0) || ref_uniform(&r) < below - 1e-5 || ref_uniform(&r) > below + p[got] + 1e-5)
-        fail_msg("vocab %d, top_k %d, seed %llu: %d drawn (p %g), expected %d", vocab, q->top_k,
-                 (unsigned long long)q->seed, got, p[got], ref_draw(p, vocab, ref_uniform(&r)));
+        fail_msg("vocab %d, top_k %d, top_p %g, min_p %g, typical_p %g, seed %llu: %d drawn (p %g), expected %d", vocab,
+                 q->top_k, (double)q->top_p, (double)q->min_p, (double)q->typical_p, (unsigned long long)q->seed, got,
+                 p[got], ref_draw(p, vocab, ref_uniform(&r)));
     free(p);
     free(order);
 }
@@ -248,6 +263,7 @@ static void check_vocab(int vocab)
     FtxModelInfo info;
     FtxError err;
     FtxRequest q;
+    const size_t ways = LEN_KS + sizeof filters / sizeof *filters;
 
     snprintf(name, sizeof name, "k-%d", vocab);
     snprintf(path, sizeof path, "%s/test-odd-%s.safetensors", getenv("FTX_BUILD"), name);
@@ -259,7 +275,7 @@ static void check_vocab(int vocab)
     engine = golden_engine(model);
     ftx_model_info(model, &info);
     assert_int_equal(info.max_top_k, 1024);
-    for (size_t i = 0; i < sizeof ks / sizeof *ks; i++)
+    for (size_t i = 0; i < ways; i++)
         for (int seed = 0; seed < 12; seed++) {
             GoldenAnswer a = {0};
             uint64_t id;
@@ -271,7 +287,12 @@ static void check_vocab(int vocab)
             q.ignore_eos = true;
             q.logits = true;
             q.temperature = 0.5f + 0.25f * (float)(seed % 4);
-            q.top_k = ks[i];
+            q.top_k = i < LEN_KS ? ks[i] : filters[i - LEN_KS].top_k;
+            if (i >= LEN_KS) {
+                q.top_p = filters[i - LEN_KS].top_p;
+                q.min_p = filters[i - LEN_KS].min_p;
+                q.typical_p = filters[i - LEN_KS].typical_p;
+            }
             q.seed = (uint64_t)seed * UINT64_C(0x100000001) + 5;
             q.user = &a;
             id = golden_submit(engine, &q);

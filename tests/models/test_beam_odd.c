@@ -1,0 +1,200 @@
+/* test_beam_odd.c - beam search of models of odd shapes with random weights, against the plain search of
+ * kernels/ref: head sizes 32, 40, 80 of three heads, widths 1, 3, 7, 64, prompts and texts from one token
+ * to the whole context; and 300 rows at once. */
+#include "search.h"
+
+enum { CONTEXT = 40, SOURCE = 24, VOCAB = 300, START = 2 };
+
+typedef enum Family { LLAMA, GPT2, TRANSFORMER } Family;
+
+typedef struct Shape {
+    Family family;
+    int head_dim, kv_heads, sequences, tokens, block;
+} Shape;
+
+static void write_spec(const char *path, const Shape *s)
+{
+    const int hidden = 3 * s->head_dim;
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fprintf(f, "local ftx = require 'ftx'\nreturn ftx.model { name = 'odd', kv = { block_size = %d },\n", s->block);
+    fprintf(f, "precision = { weights = 'fp32' }, decode = ftx.greedy { width = 64 },\n");
+    fprintf(f, "limits = { sequences = %d, context = %d, tokens = %d%s },\n", s->sequences, CONTEXT, s->tokens,
+            s->family == TRANSFORMER ? ", source = 24" : "");
+    if (s->family == LLAMA)
+        fprintf(f, "graph = require 'llama' { layers = 2, hidden = %d, heads = 3, kv_heads = %d, head_dim = %d, ",
+                hidden, s->kv_heads, s->head_dim);
+    else if (s->family == GPT2)
+        fprintf(f, "graph = require 'gpt2' { layers = 2, hidden = %d, heads = 3, positions = %d, ", hidden, CONTEXT);
+    else
+        fprintf(f,
+                "start = %d, graph = require 'transformer' { encoder_layers = 1, decoder_layers = 2, hidden = %d, "
+                "heads = 3, ",
+                START, hidden);
+    fprintf(f, "ffn = 91, vocab = %d, tie_embeddings = false } }\n", VOCAB);
+    fclose(f);
+}
+
+static FtxModel *open_shape(const Shape *s, const char *name)
+{
+    const char *target = getenv("FTX_TEST_TARGET"), *define = getenv("FTX_TEST_DEFINE");
+    FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU, .random_weights = 3};
+    char spec[1000], path[1000], command[4000];
+    FtxModel *model;
+    FtxError err;
+
+    snprintf(spec, sizeof spec, "%s/test-beam-odd-%s.lua", getenv("FTX_BUILD"), name);
+    snprintf(path, sizeof path, "%s/test-beam-odd-%s.ftx", getenv("FTX_BUILD"), name);
+    write_spec(spec, s);
+    snprintf(command, sizeof command, "%s compile %s -o %s -q --no-weights -t %s %s", getenv("FTXC"), spec, path,
+             target ? target : "cpu", define ? define : "");
+    assert_int_equal(system(command), 0);
+    if (ftx_model_open(path, &options, &model, &err))
+        fail_msg("%s: %s", path, err.text);
+    return model;
+}
+
+/* Ids that look random, of a task's number. */
+static void draw(int32_t *ids, int n, int number)
+{
+    for (int i = 0; i < n; i++)
+        ids[i] = 3 + (int32_t)(((uint32_t)i * 2654435761u + (uint32_t)number * 40503u) >> 7) % (VOCAB - 3);
+}
+
+static Task make_task(const Shape *s, int length, int number)
+{
+    static int32_t ids[CONTEXT], source[SOURCE];
+
+    draw(ids, length, number);
+    draw(source, SOURCE, number + 1000);
+    if (s->family != TRANSFORMER)
+        return (Task){.ids = ids, .n = length};
+    ids[0] = START;
+    return (Task){.ids = ids, .n = length, .source = source, .n_source = 1 + number * 5 % SOURCE};
+}
+
+/* One lane is no search: the likeliest token each time, up to an end id. */
+static void check_greedy(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s)
+{
+    static double logprobs[VOCAB];
+    static Found found;
+    int32_t ids[CONTEXT];
+    FtxRequest r = setting_request(model, t, s, &found);
+    int n = t->n, end = 0;
+
+    golden_submit(engine, &r);
+    finish(engine);
+    memcpy(ids, t->ids, (size_t)n * sizeof *ids);
+    while (!end && n < t->n + s->max_new) {
+        double best = -INFINITY, second = -INFINITY;
+
+        next_logprobs(engine, model, t, ids, n, s, VOCAB, logprobs);
+        for (int i = 0; i < VOCAB; i++)
+            if (logprobs[i] > best) {
+                second = best;
+                best = logprobs[i];
+                ids[n] = i;
+            } else if (logprobs[i] > second) {
+                second = logprobs[i];
+            }
+        if (best - second < 1e-4)
+            return; /* too close to go on */
+        for (int i = 0; i < s->n_ends; i++)
+            end = end || ids[n] == s->ends[i];
+        assert_true((size_t)(n - t->n) < found.n_tokens);
+        assert_int_equal(found.tokens[n - t->n], ids[n]);
+        n++;
+    }
+    assert_int_equal(found.n_tokens, n - t->n);
+}
+
+static void check_shape(const Shape *s, const char *name, int number)
+{
+    static const Setting settings[] = {
+        {1, 8, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 1, 0.0f},
+        {3, 7, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f},
+        {7, 5, 2, 2, 0.6f, 1.2f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f},
+        {64, 3, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 2, 1, 0.0f},
+        {6, 4, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 2, 0.8f},
+        {3, CONTEXT - 1, 30, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f}, /* from one token to the end */
+    };
+    const int lengths[] = {s->block - 1, s->block, s->block + 1, 2, CONTEXT - 5, 1};
+    FtxModel *model = open_shape(s, name);
+    FtxEngine *engine = golden_engine(model);
+
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const Task t = make_task(s, lengths[i], number + (int)i);
+        Setting one = settings[i];
+
+        if (one.max_new > CONTEXT - t.n)
+            one.max_new = CONTEXT - t.n;
+        if (one.width == 1)
+            check_greedy(engine, model, &t, &one);
+        else
+            check_setting(engine, model, &t, &one);
+    }
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
+static void decoders(void **state)
+{
+    (void)state;
+    check_shape(&(Shape){LLAMA, 32, 1, 64, 64, 8}, "llama-32", 1);
+    check_shape(&(Shape){LLAMA, 40, 3, 66, 70, 16}, "llama-40", 2);
+    check_shape(&(Shape){GPT2, 80, 3, 64, 65, 8}, "gpt2-80", 3);
+    check_shape(&(Shape){GPT2, 32, 3, 70, 71, 32}, "gpt2-32", 4);
+}
+
+static void sources(void **state)
+{
+    (void)state;
+    check_shape(&(Shape){TRANSFORMER, 32, 3, 64, 64, 8}, "transformer-32", 5);
+    check_shape(&(Shape){TRANSFORMER, 40, 3, 64, 70, 16}, "transformer-40", 6);
+    check_shape(&(Shape){TRANSFORMER, 80, 3, 65, 90, 8}, "transformer-80", 7);
+}
+
+/* 300 rows: searches of several widths, and single rows, each as if it were alone. */
+static void check_crowd(const Shape *s, const char *name)
+{
+    enum { MOST = 120 };
+    static const int widths[] = {3, 1, 4, 2};
+    static Found alone[MOST], crowd[MOST];
+    FtxModel *model = open_shape(s, name);
+    FtxEngine *engine = golden_engine(model);
+    int rows = 0;
+
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < MOST; i++) {
+            const Setting one = {widths[i % 4], 2 + i % 5, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f};
+            const Task t = make_task(s, 1 + i * 7 % 20, i);
+            const FtxRequest r = setting_request(model, &t, &one, round ? &crowd[i] : &alone[i]);
+
+            rows += round * one.width;
+            golden_submit(engine, &r);
+            if (!round)
+                finish(engine);
+        }
+        finish(engine);
+    }
+    assert_int_equal(rows, 300);
+    for (int i = 0; i < MOST; i++)
+        assert_true(same(&alone[i], &crowd[i]));
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
+static void crowds(void **state)
+{
+    (void)state;
+    check_crowd(&(Shape){LLAMA, 40, 1, 300, 300, 8}, "crowd-llama");
+    check_crowd(&(Shape){TRANSFORMER, 32, 3, 300, 300, 8}, "crowd-transformer");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(sources), cmocka_unit_test(crowds)};
+
+    return cmocka_run_group_tests_name("odd beams", tests, NULL, NULL);
+}
