@@ -10,7 +10,7 @@
 
 enum { MAX_JSON = 16 << 20 };
 
-static bool read_json(const char *path, Arena *keep, json_t **out, const char **text, Diag *d)
+static bool read_json(const char *path, json_type type, Arena *keep, json_t **out, const char **text, Diag *d)
 {
     FileMap map;
     FtxError err;
@@ -27,8 +27,37 @@ static bool read_json(const char *path, Arena *keep, json_t **out, const char **
     file_unmap(&map);
     if (!*out)
         return diag_error(d, (Loc){path, why.line > 0 ? why.line : 1}, "%s", why.text);
-    if (!json_is_object(*out))
-        return diag_error(d, (Loc){path, 1}, "an object was expected: {...}");
+    if (json_typeof(*out) != type)
+        return diag_error(d, (Loc){path, 1}, "%s",
+                          type == JSON_OBJECT ? "an object was expected: {...}" : "a list was expected: [...]");
+    return true;
+}
+
+/* What sentence-transformers lays beside a model: the steps that make one vector of a text, and the
+ * settings of the one that pools. */
+static bool read_modules(Checkout *c, Arena *keep, Diag *d)
+{
+    const char *text, *path = arena_printf(keep, "%smodules.json", c->folder), *folder, *type;
+    const json_t *module;
+    size_t i;
+
+    if (!file_exists(path))
+        return true;
+    if (!read_json(path, JSON_ARRAY, keep, &c->modules, &text, d))
+        return false;
+    c->modules_path = path;
+    json_array_foreach(c->modules, i, module)
+    {
+        type = json_string_value(json_object_get(module, "type"));
+        folder = json_string_value(json_object_get(module, "path"));
+        if (c->pooling || !type || strlen(type) < 8 || strcmp(type + strlen(type) - 8, ".Pooling") != 0)
+            continue;
+        if (!folder || !*folder || strchr(folder, '/') || folder[0] == '.')
+            return diag_error(d, (Loc){path, 0}, "the path of its module %zu is no name of a folder", i);
+        c->pooling_path = arena_printf(keep, "%s%s/config.json", c->folder, folder);
+        if (!read_json(c->pooling_path, JSON_OBJECT, keep, &c->pooling, &text, d))
+            return false;
+    }
     return true;
 }
 
@@ -41,9 +70,12 @@ bool checkout_read(const char *folder, Arena *keep, Checkout *c, Diag *d)
                     .generation_path = arena_printf(keep, "%sgeneration_config.json", folder)};
     if (!file_exists(c->config_path))
         return diag_error(d, (Loc){folder, 0}, "neither a spec (a Lua file) nor a checkout: it has no config.json");
-    if (!read_json(c->config_path, keep, &c->config, &config, d))
+    if (!read_json(c->config_path, JSON_OBJECT, keep, &c->config, &config, d))
         return false;
-    if (file_exists(c->generation_path) && !read_json(c->generation_path, keep, &c->generation, &generation, d))
+    if (file_exists(c->generation_path) &&
+        !read_json(c->generation_path, JSON_OBJECT, keep, &c->generation, &generation, d))
+        return false;
+    if (!read_modules(c, keep, d))
         return false;
     c->text = generation ? arena_printf(keep, "%s\n%s", config, generation) : config;
     return true;
@@ -53,6 +85,8 @@ void checkout_drop(Checkout *c)
 {
     json_decref(c->config);
     json_decref(c->generation);
+    json_decref(c->modules);
+    json_decref(c->pooling);
     *c = (Checkout){0};
 }
 
@@ -104,7 +138,18 @@ static void set_text(lua_State *L, const char *name, const char *text)
     lua_setfield(L, -2, name);
 }
 
-/* { path, name, config_path, config, generation_path, generation, weights, tokenizer, pickled } */
+/* NAME and NAME_path, where there is such a file. */
+static void set_file(lua_State *L, const char *name, const char *path, const json_t *j)
+{
+    if (!j)
+        return;
+    set_text(L, arena_printf(sandbox_of(L)->keep, "%s_path", name), path);
+    push_json(L, j);
+    lua_setfield(L, -2, name);
+}
+
+/* { path, name, config_path, config, generation_path, generation, modules_path, modules, pooling_path, pooling,
+ *   weights, tokenizer, pickled } */
 void checkout_push(lua_State *L, const Checkout *c)
 {
     Arena *keep = sandbox_of(L)->keep;
@@ -114,14 +159,10 @@ void checkout_push(lua_State *L, const Checkout *c)
     lua_newtable(L);
     set_text(L, "path", c->folder);
     set_text(L, "name", reader_of(L)->spec->name);
-    set_text(L, "config_path", c->config_path);
-    push_json(L, c->config);
-    lua_setfield(L, -2, "config");
-    if (c->generation) {
-        set_text(L, "generation_path", c->generation_path);
-        push_json(L, c->generation);
-        lua_setfield(L, -2, "generation");
-    }
+    set_file(L, "config", c->config_path, c->config);
+    set_file(L, "generation", c->generation_path, c->generation);
+    set_file(L, "modules", c->modules_path, c->modules);
+    set_file(L, "pooling", c->pooling_path, c->pooling);
     if (weights != c->folder)
         set_text(L, "weights", weights + strlen(c->folder));
     for (size_t i = LEN(tokenizers); i-- > 0;)

@@ -403,7 +403,8 @@ void fields_override(lua_State *L, int t)
             sandbox_fail_at(L, (Loc){whole, 0}, "a model has no field '%s'; the fields are: %s", path,
                             fields_names(a, ""));
         if (f->kind == GRAPH)
-            sandbox_fail_at(L, (Loc){whole, 0}, "the graph is what the spec computes; -D sets fields of its family, as in graph.layers=2");
+            sandbox_fail_at(L, (Loc){whole, 0},
+                            "the graph is what the spec computes; -D sets fields of its family, as in graph.layers=2");
         lua_pushvalue(L, t);
         if (dot) {
             lua_pushlstring(L, path, (size_t)(dot - path));

@@ -290,8 +290,8 @@ static void read_ends(lua_State *L, int t)
     Spec *spec = reader_of(L)->spec;
 
     spec->bos = read_id(L, t, "bos");
-    spec->n_ends = read_ids(L, t, "eos", FTX_MAX_ENDS, spec->ends, "limits.end_ids",
-                            reader_of(L)->graph->limits.end_ids, "eos");
+    spec->n_ends =
+        read_ids(L, t, "eos", FTX_MAX_ENDS, spec->ends, "limits.end_ids", reader_of(L)->graph->limits.end_ids, "eos");
 }
 
 /* Ids that the decoder starts from and never gives. */
@@ -330,8 +330,8 @@ static void read_labels(lua_State *L, int t)
     if (lua_isnil(L, -1) || (pooling && strcmp(pooling, "model") != 0)) /* another vector has no classes */
         return;
     if (!lua_istable(L, -1) || !spec->pooled || lua_rawlen(L, -1) != spec->pooled)
-        field_refuse(L, "labels", lua_pushfstring(L, "%d texts, as many as the pooled vector is wide", (int)spec->pooled),
-                     -2);
+        field_refuse(L, "labels",
+                     lua_pushfstring(L, "%d texts, as many as the pooled vector is wide", (int)spec->pooled), -2);
     for (uint32_t i = 1; i <= spec->pooled; i++) {
         const char *name;
 
@@ -671,9 +671,8 @@ static int ftx_has(lua_State *L)
 int ftx_open(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"model", ftx_model},   {"sample", ftx_sample}, {"greedy", ftx_greedy}, {"beam", ftx_beam},
-        {"refuse", ftx_refuse}, {"has", ftx_has},       {"override", ftx_override},
-        {NULL, NULL},
+        {"model", ftx_model},   {"sample", ftx_sample}, {"greedy", ftx_greedy},     {"beam", ftx_beam},
+        {"refuse", ftx_refuse}, {"has", ftx_has},       {"override", ftx_override}, {NULL, NULL},
     };
 
     luaL_newlib(L, functions);

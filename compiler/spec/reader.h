@@ -13,11 +13,11 @@ typedef struct Reader {
     Graph *graph;
     const Override *overrides;
     size_t n_overrides;
-    const char *asked;  /* paths that families have asked -D for, a line each */
-    int64_t layers;  /* caches made so far */
-    int64_t sources; /* cross caches made so far */
-    bool finished;   /* ftx.model was called */
-    bool checkout;   /* a folder, not a file */
+    const char *asked; /* paths that families have asked -D for, a line each */
+    int64_t layers;    /* caches made so far */
+    int64_t sources;   /* cross caches made so far */
+    bool finished;     /* ftx.model was called */
+    bool checkout;     /* a folder, not a file */
 } Reader;
 
 static inline Reader *reader_of(lua_State *L)
@@ -40,8 +40,9 @@ typedef struct Checkout {
     const char *folder;      /* "dir/" */
     const char *config_path; /* "dir/config.json" */
     const char *generation_path;
-    json_t *config, *generation; /* generation NULL: there is none */
-    const char *text;            /* both, for the artifact */
+    const char *modules_path, *pooling_path;
+    json_t *config, *generation, *modules, *pooling; /* NULL: there is no such file */
+    const char *text;                                /* both, for the artifact */
 } Checkout;
 
 bool checkout_read(const char *folder, Arena *keep, Checkout *c, Diag *d);

@@ -121,12 +121,41 @@ local function decode(file, seq2seq, vocab)
   return ftx.sample(d)
 end
 
+-- What sentence-transformers says about the vector of a text: pooling and normalize.
+local function sentences(checkout)
+  local made = {}
+  for i, module in ipairs(checkout.modules or {}) do
+    local kind = type(module) == "table" and module.type
+    if kind == "sentence_transformers.models.Pooling" then
+      local file, names = hf.file(checkout.pooling_path, checkout.pooling), {}
+      for name, pooling in pairs { pooling_mode_cls_token = "first", pooling_mode_mean_tokens = "mean" } do
+        if file:flag(name, false) then table.insert(names, pooling) end
+      end
+      for _, name in ipairs { "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                              "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken" } do
+        file:only(name, "false", false)
+      end
+      if #names ~= 1 then
+        ftx.refuse(checkout.pooling_path, "one of pooling_mode_cls_token and pooling_mode_mean_tokens must be true")
+      end
+      made.pooling = names[1]
+    elseif kind == "sentence_transformers.models.Normalize" then
+      made.normalize = true
+    elseif kind ~= "sentence_transformers.models.Transformer" then
+      ftx.refuse(checkout.modules_path, string.format("module %d is %s; read are Transformer, Pooling and Normalize",
+                                                      i, tostring(kind)))
+    end
+  end
+  return made
+end
+
 return function(checkout)
   local config = hf.file(checkout.config_path, checkout.config)
   -- Where there is a generation_config.json, it alone says how a model ends, as in Hugging Face.
   local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
   local model = architecture(config)(config)
   local seq2seq = model.source ~= nil
+  local vector = model.encoder and sentences(checkout) or {}
   refuse_unknown_meaning(config, seq2seq)
   local vocab = config:count("vocab_size", 2, 2 ^ 24)
   local first = generation:value("bos_token_id") and generation or config
@@ -151,6 +180,8 @@ return function(checkout)
     start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
     pad = id("pad_token_id"),
     banned = seq2seq and banned(generation, vocab) or nil,
+    pooling = vector.pooling,
+    normalize = vector.normalize,
     labels = model.labels,
     scoring = model.scoring,
     decode = not model.encoder and decode(generation, seq2seq, vocab) or nil,

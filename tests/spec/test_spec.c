@@ -426,14 +426,18 @@ static Folder make_folder(const char *config, const char *generation)
 
 static void remove_folder(const Folder *f)
 {
-    static const char *const names[] = {"config.json", "generation_config.json", "model.safetensors",
-                                        "model.safetensors.index.json", "pytorch_model.bin"};
+    static const char *const names[] = {
+        "config.json",       "generation_config.json", "model.safetensors",     "model.safetensors.index.json",
+        "pytorch_model.bin", "modules.json",           "1_Pooling/config.json", "source.spm",
+        "tokenizer.json"};
     char path[160];
 
     for (size_t i = 0; i < LEN(names); i++) {
         snprintf(path, sizeof path, "%s/%s", f->path, names[i]);
         unlink(path);
     }
+    snprintf(path, sizeof path, "%s/1_Pooling", f->path);
+    rmdir(path);
     assert_int_equal(rmdir(f->path), 0);
 }
 
@@ -572,6 +576,123 @@ static void test_checkout_fields(void **state)
     remove_folder(&f);
 }
 
+#define BERT \
+    "{\"architectures\": [\"BertFor%s\"], \"vocab_size\": 64, \"hidden_size\": 32, \"num_hidden_layers\": 1, " \
+    "\"intermediate_size\": 48, \"max_position_embeddings\": 64, \"num_attention_heads\": 2%s}"
+
+/* A classifier's classes and what makes scores of them, as Hugging Face's pipelines have it. */
+static void test_checkout_labels(void **state)
+{
+    static const struct {
+        const char *more, *labels;
+        FtxScoring scoring;
+    } cases[] = {
+        {"", "LABEL_0\nLABEL_1\n", FTX_SCORING_SOFTMAX},
+        {", \"id2label\": {\"1\": \"good\", \"0\": \"bad\"}", "bad\ngood\n", FTX_SCORING_SOFTMAX},
+        {", \"num_labels\": 1", "LABEL_0\n", FTX_SCORING_SIGMOID},
+        {", \"problem_type\": \"multi_label_classification\"", "LABEL_0\nLABEL_1\n", FTX_SCORING_SIGMOID},
+        {", \"problem_type\": \"regression\", \"num_labels\": 1", "LABEL_0\n", FTX_SCORING_NONE},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        char config[500];
+        Folder f;
+        Reading r;
+
+        snprintf(config, sizeof config, BERT, "SequenceClassification", cases[i].more);
+        f = make_folder(config, NULL);
+        r = read_good(f.path, NULL);
+        assert_string_equal(r.spec.labels, cases[i].labels);
+        assert_int_equal(r.spec.scoring, cases[i].scoring);
+        assert_int_equal(r.spec.n_labels, r.spec.pooled);
+        drop(&r);
+        r = read_good(f.path, "pooling=mean"); /* another vector has no classes */
+        assert_int_equal(r.spec.n_labels, 0);
+        drop(&r);
+        remove_folder(&f);
+    }
+}
+
+static void put_modules(const Folder *f, const char *kind, const char *pooling)
+{
+    char path[160], text[300];
+
+    snprintf(path, sizeof path, "%s/1_Pooling", f->path);
+    mkdir(path, 0700);
+    snprintf(text, sizeof text,
+             "[{\"type\": \"sentence_transformers.models.Transformer\", \"path\": \"\"}, "
+             "{\"type\": \"sentence_transformers.models.Pooling\", \"path\": \"1_Pooling\"}, "
+             "{\"type\": \"sentence_transformers.models.%s\", \"path\": \"2\"}]",
+             kind);
+    put(f, "modules.json", text);
+    put(f, "1_Pooling/config.json", pooling);
+}
+
+/* sentence-transformers says beside the checkout what the vector of a text is. */
+static void test_checkout_sentences(void **state)
+{
+    char config[500];
+    Folder f;
+    Reading r;
+
+    (void)state;
+    snprintf(config, sizeof config, BERT, "SequenceClassification", "");
+    f = make_folder(config, NULL);
+    put_modules(&f, "Normalize", "{\"pooling_mode_mean_tokens\": true, \"pooling_mode_cls_token\": false}");
+    r = read_good(f.path, NULL);
+    assert_int_equal(count_ops(r.spec.graph, OP_POOL_MEAN), 1);
+    assert_int_equal(count_ops(r.spec.graph, OP_NORMALIZE), 1);
+    assert_int_equal(r.spec.pooled, 32);
+    drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode_cls_token\": true}");
+    r = read_good(f.path, "normalize=false");
+    assert_int_equal(count_ops(r.spec.graph, OP_SELECT_FIRST), 1);
+    assert_int_equal(count_ops(r.spec.graph, OP_NORMALIZE), 0);
+    drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode_mean_tokens\": true, \"pooling_mode_cls_token\": true}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "one of pooling_mode_cls_token and pooling_mode_mean_tokens must be true"));
+    drop(&r);
+    put_modules(&f, "Dense", "{\"pooling_mode_mean_tokens\": true}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "modules.json: module 3 is sentence_transformers.models.Dense; read are"));
+    drop(&r);
+    put(&f, "modules.json", "[{\"type\": \"x.Pooling\", \"path\": \"../..\"}]");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "the path of its module 0 is no name of a folder"));
+    drop(&r);
+    put(&f, "modules.json", "{}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "modules.json:1: a list was expected: [...]"));
+    drop(&r);
+    remove_folder(&f);
+}
+
+/* tokenizer.json where it is, else Marian's SentencePiece file. */
+static void test_checkout_tokenizer(void **state)
+{
+    char config[500];
+    Folder f;
+    Reading r;
+
+    (void)state;
+    snprintf(config, sizeof config, BERT, "SequenceClassification", "");
+    f = make_folder(config, NULL);
+    r = read_good(f.path, NULL);
+    assert_null(r.spec.tokenizer);
+    drop(&r);
+    put(&f, "source.spm", "x");
+    r = read_good(f.path, NULL);
+    assert_non_null(strstr(r.spec.tokenizer, "/source.spm"));
+    drop(&r);
+    put(&f, "tokenizer.json", "x");
+    r = read_good(f.path, NULL);
+    assert_non_null(strstr(r.spec.tokenizer, "/tokenizer.json"));
+    drop(&r);
+    remove_folder(&f);
+}
+
 static void test_no_spec_there(void **state)
 {
     Reading r = read_spec("specs/nothing.lua", NULL);
@@ -594,12 +715,14 @@ static void test_no_spec_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mistakes),          cmocka_unit_test(test_fable),
-        cmocka_unit_test(test_published_shapes),  cmocka_unit_test(test_one_spec_is_one_graph),
-        cmocka_unit_test(test_overrides),         cmocka_unit_test(test_llama_options),
-        cmocka_unit_test(test_language),          cmocka_unit_test(test_tiny_checkouts),
-        cmocka_unit_test(test_trained_checkouts), cmocka_unit_test(test_checkout_mistakes),
-        cmocka_unit_test(test_checkout_fields),   cmocka_unit_test(test_no_spec_there),
+        cmocka_unit_test(test_mistakes),           cmocka_unit_test(test_fable),
+        cmocka_unit_test(test_published_shapes),   cmocka_unit_test(test_one_spec_is_one_graph),
+        cmocka_unit_test(test_overrides),          cmocka_unit_test(test_llama_options),
+        cmocka_unit_test(test_language),           cmocka_unit_test(test_tiny_checkouts),
+        cmocka_unit_test(test_trained_checkouts),  cmocka_unit_test(test_checkout_mistakes),
+        cmocka_unit_test(test_checkout_labels),    cmocka_unit_test(test_checkout_sentences),
+        cmocka_unit_test(test_checkout_tokenizer), cmocka_unit_test(test_checkout_fields),
+        cmocka_unit_test(test_no_spec_there),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
