@@ -81,6 +81,43 @@ static void test_none_while_running(void **state)
     }
 }
 
+/* An encoder: texts, pairs, ids and hidden states, packed and padded, also those that are refused. */
+static void test_none_while_encoding(void **state)
+{
+    enum { D = 96, ROWS = 64 };
+    static const char *const text[] = {"a ab", "b", "", "x a b . ab"}, *const pair[] = {NULL, "ab a", "x", NULL};
+    static const int32_t ids[] = {2, 4, 5, 3, 2, 9999, 3}, lengths[] = {4, 3};
+    static float hidden[ROWS * D], input[ROWS * D], pooled[4 * D];
+    FtxModel *m =
+        golden_open("tests/models/tiny-bert", "bert-memory", "-D tokenizer=tests/tokenizer/small/wordpiece.json");
+    FtxEngine *e = golden_engine(m);
+    FtxError errors[4], err;
+
+    (void)state;
+    for (int turn = 0; turn < 8; turn++) {
+        const int before = atomic_load(&calls), what = turn % 4;
+        const FtxEncode job = {.count = what < 2 ? 4 : 2,
+                               .text = what < 2 ? text : NULL,
+                               .pair = what == 1 ? pair : NULL,
+                               .truncate = what == 1 ? FTX_TRUNCATE_LONGEST : FTX_TRUNCATE_NONE,
+                               .max_tokens = what == 1 ? 6 : 0,
+                               .ids = what == 2 ? ids : NULL,
+                               .input = what == 3 ? input : NULL,
+                               .lengths = lengths,
+                               .stride = turn < 4 || what == 2 ? 0 : 8,
+                               .hidden = hidden,
+                               .hidden_rows = ROWS,
+                               .pooled = pooled,
+                               .errors = errors};
+
+        if (ftx_engine_encode(e, &job, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(atomic_load(&calls), before);
+    }
+    ftx_engine_close(e);
+    ftx_model_close(m);
+}
+
 /* Where a library does without (PCRE2 without its compiler), open may well succeed. */
 static void test_every_malloc_fails(void **state)
 {
@@ -111,6 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_none_while_running),
+        cmocka_unit_test(test_none_while_encoding),
         cmocka_unit_test(test_every_malloc_fails),
     };
 
