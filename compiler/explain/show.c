@@ -35,6 +35,39 @@ static void show_beams(const FtxFacts *f, FILE *out)
         fprintf(out, "               %d diverse groups, rate %g\n", f->decode.beam_groups, (double)f->decode.diversity);
 }
 
+/* How a model that writes does so. */
+static void show_answers(const FtxFacts *f, FILE *out)
+{
+    fprintf(out, "               %u logit biases and %u end ids a request\n", f->logit_bias, f->end_ids);
+    show_decode(&f->decode, out);
+    show_beams(f, out);
+    fprintf(out, "  ends         ");
+    for (uint32_t i = 0; i < f->n_ends; i++)
+        fprintf(out, "%s%d", i ? ", " : "", f->ends[i]);
+    if (f->bos >= 0)
+        fprintf(out, "%sfirst %d\n", f->n_ends ? "; " : "", f->bos);
+    else
+        fprintf(out, "%s\n", f->n_ends ? "" : "none");
+}
+
+/* What an encoder takes and gives. */
+static void show_vectors(const Artifact *a, FILE *out)
+{
+    const FtxFacts *f = a->facts;
+    const char *label = artifact_string(a, f->labels);
+
+    fprintf(out, "  vectors      %u a token", f->hidden);
+    if (f->pooled)
+        fprintf(out, ", %u a text", f->pooled);
+    fprintf(out, f->input ? "; %u wide hidden states in place of ids\n" : "; of ids only\n", f->input);
+    for (uint32_t i = 0; i < f->n_labels && *label; i++) {
+        const int n = (int)strcspn(label, "\n");
+
+        fprintf(out, "%s%.*s%s", i ? ", " : "  labels       ", n, label, i + 1 < f->n_labels ? "" : "\n");
+        label += n + (label[n] != '\0');
+    }
+}
+
 static void show_model(const Artifact *a, const char *path, FILE *out)
 {
     const FtxFacts *f = a->facts;
@@ -46,16 +79,10 @@ static void show_model(const Artifact *a, const char *path, FILE *out)
     fprintf(out, "  attention    %u heads of %u, %u for keys and values\n", f->heads, f->head_dim, f->kv_heads);
     fprintf(out, "  limits       %u sequences, context %u, %u tokens a step; %u cache pages of %u tokens\n",
             f->sequences, f->context, f->tokens, f->kv_pages, f->kv_block);
-    fprintf(out, "               %u logit biases and %u end ids a request\n", f->logit_bias, f->end_ids);
-    show_decode(&f->decode, out);
-    show_beams(f, out);
-    fprintf(out, "  ends         ");
-    for (uint32_t i = 0; i < f->n_ends; i++)
-        fprintf(out, "%s%d", i ? ", " : "", f->ends[i]);
-    if (f->bos >= 0)
-        fprintf(out, "%sfirst %d\n", f->n_ends ? "; " : "", f->bos);
+    if (f->kind == FTX_MODEL_ENCODER)
+        show_vectors(a, out);
     else
-        fprintf(out, "%s\n", f->n_ends ? "" : "none");
+        show_answers(f, out);
     fprintf(out, "  tokenizer    %s\n", a->tokenizer ? window_bytes(a->tokenizer_bytes) : "none: ids only");
     fprintf(out, "  weights      %s%s%s\n", window_bytes(f->weight_bytes),
             f->sidecar       ? " in "

@@ -36,6 +36,8 @@ refused 2 'no tokenizer' run "$tiny" hello
 refused 2 '99999 is no token id' run "$tiny" --ids 99999
 refused 2 'expected numbers with commas' run "$tiny" --ids ''
 refused 2 'top_k: expected 0 to' run "$tiny" --ids 5 --top-k 2000
+refused 2 'the graph'"'"'s family has no field '"'"'layer'"'"'' compile tests/models/tiny-llama -D graph.layer=1 -o "$room/x.ftx"
+FTX_NVRTC=$room/none.so refused 1 'NVRTC' compile tests/models/tiny-llama -t sm_90a -o "$room/x.ftx" # no mistake of the spec
 test ! -e "$room/x.ftx"
 
 # More threads than there are processors is slow, not wrong.
