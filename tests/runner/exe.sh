@@ -44,6 +44,15 @@ for keep in $((all - 1)) $((all - 32)) $((all - 100000)) $((program + 64)) $((pr
     chmod +x "$room/cut"
     refused 1 'cut: .*has lost its end' "$room/cut" --ids 1
 done
+# Cut inside the program, the system's loader ends it before its first instruction: only others can say why.
+for keep in $((program / 2)) 5000; do
+    head -c "$keep" "$story" >"$room/cut"
+    if "$room/cut" --ids 1 >"$room/out" 2>&1; then
+        echo "a program of $keep bytes runs" >&2
+        exit 1
+    fi
+    refused 1 'has lost its end' "$FTXC" show "$room/cut"
+done
 (cat "$story" && echo more) >"$room/cut"
 refused 1 'has lost its end' "$room/cut" --ids 1
 refused 1 'has lost its end' "$FTXC" show "$room/cut"
