@@ -109,7 +109,7 @@ template <class K> DEVICE void attend_cross_columns(const AttendCrossArgs &a)
         if (warp_id() == 0)
             lengths[lane] = walk.length;
     }
-    const int before = __shfl_up_sync(~0u, walk.slot, 1);
+    const int before = shuffle_up(walk.slot, 1);
     walk.firsts = warp_ballot(lane < walk.live && (lane == 0 || before != walk.slot));
     walk.start();
     CrossWalk<K> ahead = walk;

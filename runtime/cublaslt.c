@@ -235,7 +235,7 @@ static cublasStatus_t find_algo(const LtMatmul *l, const cublasLtMatmulPreferenc
         return r;
     *algo = found.algo;
     *workspace = found.workspaceSize > *workspace ? found.workspaceSize : *workspace;
-    return r;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 static FtxStatus choose(LtMatmul *l, FtxError *err)

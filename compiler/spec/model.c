@@ -317,15 +317,11 @@ static void read_labels(lua_State *L, int t)
 
     const char *pooling = field_text(L, t, "pooling");
 
-    spec->scoring = FTX_SCORING_SOFTMAX;
-    for (uint32_t i = 0; scoring && i <= LEN(scorings); i++) {
-        if (i == LEN(scorings))
-            field_refuse(L, "scoring", "one of none, sigmoid, softmax", (lua_pushstring(L, scoring), -1));
-        if (strcmp(scoring, scorings[i]) == 0) {
-            spec->scoring = i;
-            break;
-        }
-    }
+    spec->scoring = scoring ? 0 : FTX_SCORING_SOFTMAX;
+    while (scoring && spec->scoring < LEN(scorings) && strcmp(scoring, scorings[spec->scoring]) != 0)
+        spec->scoring++;
+    if (spec->scoring == LEN(scorings))
+        field_refuse(L, "scoring", "one of none, sigmoid, softmax", (lua_pushstring(L, scoring), -1));
     field_push(L, t, "labels");
     if (lua_isnil(L, -1) || (pooling && strcmp(pooling, "model") != 0)) /* another vector has no classes */
         return;

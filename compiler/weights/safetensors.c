@@ -5,6 +5,7 @@
  *
  * Offsets count from the start of data. The format allows neither holes nor overlaps, so begins
  * and ends, sorted, must meet and end with the file: that finds a cut file as well. */
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -110,6 +111,7 @@ static bool check_cover(Tensor *t, size_t n, Loc loc, const unsigned char *data,
 {
     const unsigned char *at = data;
 
+    assert(t || n == 0);
     if (n > 0)
         qsort(t, n, sizeof *t, by_place);
     for (size_t i = 0; i < n; i++) {
