@@ -359,6 +359,8 @@ static FtxStatus fill_text(FtxEngine *e, const Room *to, const FtxRequest *q, in
 
     if (!e->model->tokenizer)
         return ftx_fail(err, FTX_EINVAL, "text: the artifact has no tokenizer: use ids");
+    if (!bytes && !to->whole) /* the tokenizer would still give a source's end */
+        return ftx_fail(err, FTX_EINVAL, "text: it is empty");
     if (bytes > e->max_text)
         return ftx_fail(err, FTX_EFULL,
                         "%s has %zu bytes; for %u tokens the engine takes %zu: tokenize it and pass ids", to->what,
