@@ -751,6 +751,11 @@ int run(const char *artifact, int argc, char **argv)
     else if (!o.ids && !o.batch)
         text = read_prompt(&rest, &r->lines.fd);
     command_catch_signals();
+    if (o.profile && profile_start(r->engine, &err)) {
+        command_say(err.text);
+        code = EXIT_FAILED;
+        goto end;
+    }
     if (r->info.kind == FTX_MODEL_ENCODER) {
         const VectorsJob how = {.truncate = r->truncate,
                                 .ids = o.ids ? r->ids : NULL,
@@ -760,6 +765,8 @@ int run(const char *artifact, int argc, char **argv)
                                 .quiet = o.quiet};
 
         code = texts_run(r->model, r->engine, &how, &rest, text, o.pair, &r->lines);
+        if (o.profile)
+            profile_print(r->engine);
         goto end;
     }
     r->window = (size_t)r->info.sequences * 16;
@@ -767,11 +774,6 @@ int run(const char *artifact, int argc, char **argv)
     if (o.ids || text) {
         add_job(r, text);
         text = NULL;
-    }
-    if (o.profile && profile_start(r->engine, &err)) {
-        command_say(err.text);
-        code = EXIT_FAILED;
-        goto end;
     }
 
     const double opened = seconds();

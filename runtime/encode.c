@@ -59,21 +59,35 @@ static size_t most_tokens(const Pack *p, const char **field)
     return most;
 }
 
-/* One of the texts, for the scratch memory of max_text bytes: what will be cut anyway may be cut before, at
- * a space, so that no token falls apart. *less: whether it was. */
+/* Where a text may end before byte n: behind a word, or where words are that long (or nobody writes spaces)
+ * behind a character. */
+static size_t text_end(const char *text, size_t n)
+{
+    enum { WORD = 256 };
+    size_t at = n;
+
+    while (at && n - at < WORD && text[at] != ' ' && text[at] != '\n')
+        at--;
+    if (at && n - at < WORD)
+        return at;
+    for (at = n; at && ((unsigned char)text[at] & 0xc0) == 0x80;)
+        at--;
+    return at;
+}
+
+/* One of the texts, for the scratch memory of max_text bytes: what will be cut anyway may be cut before.
+ * *less: whether it was. */
 static FtxStatus fit_text(const Pack *p, const char *what, const char *text, size_t *bytes, bool *less, FtxError *err)
 {
-    size_t n = p->engine->max_text;
+    const size_t most = p->engine->max_text;
 
-    *less |= *bytes > n;
-    if (*bytes <= n)
+    if (*bytes <= most)
         return FTX_OK;
-    while (p->job->truncate && n && text[n] != ' ' && text[n] != '\n')
-        n--;
-    if (!p->job->truncate || !n)
+    if (!p->job->truncate)
         return ftx_fail(err, FTX_EINVAL, "%s: %zu bytes, at most %zu can have %u tokens (limits.context)", what, *bytes,
-                        p->engine->max_text, p->engine->facts->context);
-    *bytes = n;
+                        most, p->engine->facts->context);
+    *bytes = text_end(text, most);
+    *less = true;
     return FTX_OK;
 }
 

@@ -279,7 +279,11 @@ const float *ftx_engine_logits(const FtxEngine *engine, uint64_t id);
  * n - 1 of them. No request may wait or run. */
 FtxStatus ftx_engine_score(FtxEngine *engine, const int32_t *ids, size_t n, float *logprobs, FtxError *err);
 
-/* What an encoder shall make of some texts: given as text, as token ids, or as hidden states. Zero-
+/*     const char *text[] = {"The king", "The queen"};
+ *     float vector[2][384]; // FtxModelInfo.pooled
+ *     ftx_engine_encode(engine, &(FtxEncode){.count = 2, .text = text, .pooled = vector[0]}, &err);
+ *
+ * What an encoder shall make of some texts: given as text, as token ids, or as hidden states. Zero-
  * initialise and set what is needed; all arrays are the caller's. Texts go in and vectors come out one
  * after another (packed), or, with a stride, as a batch of equal rows of which the first lengths[i]
  * count (padded: the rest is not read, and zero in `hidden`). Vectors of a text do not depend on the

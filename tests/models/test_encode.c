@@ -416,7 +416,17 @@ static void texts(void **state)
                          .hidden = hidden,
                          .tokens = tokens});
     assert_int_equal(tokens[1], 8);
+    for (size_t i = 0; i + 4 < sizeof blank; i += 3) /* no space anywhere */
+        memcpy(blank + i, "\xe4\xb8\xad", 3);
     text[1] = blank;
+    run(&t, &(FtxEncode){.count = 2,
+                         .text = text,
+                         .truncate = FTX_TRUNCATE_LONGEST,
+                         .hidden = many,
+                         .hidden_rows = 131,
+                         .tokens = tokens});
+    assert_int_equal(tokens[1], 128);
+    memset(blank, ' ', sizeof blank - 1);
     refuse_text(&t, &(FtxEncode){.count = 2, .text = text, .truncate = FTX_TRUNCATE_LONGEST}, "use ids");
     text[1] = "a a a a a a a a";
     refuse_text(&t, &(FtxEncode){.count = 2, .text = text, .stride = 8, .hidden = hidden},
@@ -554,6 +564,54 @@ static void emb(void **state)
     close_emb(&e);
 }
 
+/* The same texts packed, from number `first` on round and round: alone, and in ever other company. */
+static void emb_company(void **state)
+{
+    static const struct {
+        size_t first, count;
+    } packs[] = {{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}, {5, 2}, {3, 7}, {6, 23}, {1, 40}};
+    static float hidden[40 * EMB_LONGEST * EMB_D], pooled[40 * EMB_D];
+    static int32_t ids[40 * EMB_LONGEST], lengths[40];
+    static Emb e;
+    const float *want, *pooler;
+    FtxError err;
+
+    (void)state;
+    open_emb(&e);
+    want = tensor("outputs", e.head, e.data, "last_hidden_state");
+    pooler = tensor("outputs", e.head, e.data, "pooler_output");
+    for (size_t p = 0; p < sizeof packs / sizeof *packs; p++) {
+        size_t rows = 0;
+
+        for (size_t i = 0; i < packs[p].count; rows += (size_t)lengths[i++]) {
+            const size_t text = (packs[p].first + i * 3) % EMB;
+
+            lengths[i] = e.lengths[text];
+            memcpy(ids + rows, e.ids + text * EMB_LONGEST, (size_t)lengths[i] * sizeof *ids);
+        }
+        if (ftx_engine_encode(e.engine,
+                              &(FtxEncode){.count = packs[p].count,
+                                           .ids = ids,
+                                           .lengths = lengths,
+                                           .hidden = hidden,
+                                           .hidden_rows = rows,
+                                           .pooled = pooled},
+                              &err))
+            fail_msg("%s", err.text);
+        rows = 0;
+        for (size_t i = 0; i < packs[p].count; rows += (size_t)lengths[i++]) {
+            const size_t text = (packs[p].first + i * 3) % EMB;
+            const double h =
+                farthest(hidden + rows * EMB_D, want + text * EMB_LONGEST * EMB_D, (size_t)lengths[i] * EMB_D);
+            const double v = farthest(pooled + i * EMB_D, pooler + text * EMB_D, EMB_D);
+
+            if (!(h <= e.away) || !(v <= e.away))
+                fail_msg("text %zu among %zu: %g and %g away, allowed %g", text, packs[p].count, h, v, e.away);
+        }
+    }
+    close_emb(&e);
+}
+
 /* What stands before the first layer, in place of ids: packed, and as the second of a padded batch. */
 static void emb_states(void **state)
 {
@@ -624,8 +682,9 @@ static void roundings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny),  cmocka_unit_test(pooling),   cmocka_unit_test(mistakes), cmocka_unit_test(types),
-        cmocka_unit_test(texts), cmocka_unit_test(roundings), cmocka_unit_test(emb),      cmocka_unit_test(emb_states),
+        cmocka_unit_test(tiny),  cmocka_unit_test(pooling),     cmocka_unit_test(mistakes),
+        cmocka_unit_test(types), cmocka_unit_test(texts),       cmocka_unit_test(roundings),
+        cmocka_unit_test(emb),   cmocka_unit_test(emb_company), cmocka_unit_test(emb_states),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
