@@ -80,6 +80,22 @@ template <class C> DEVICE void linear_gather(const LinearArgs &a, const uint4_ (
     constexpr int VECS = C::K / 8;
     RowStat *stat = (RowStat *)(shared + P::STAT_AT);
     const int rows = C::ROWS_S ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
+    if constexpr (C::NORM == 2 && C::K <= 2048) { // a warp holds a row for its statistic, and norms it then
+        for (int m = warp_id(); m < rows; m += 8) {
+            Vec<T, 8> row[ceil_div(C::K, 256)];
+            hold_row<C::K>(row, (const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K);
+            const RowStat s = held_stat<2, C::K>(row, C::EPS);
+            const u32 to = shared_address(shared + P::X_AT + m * P::XROW);
+#pragma unroll
+            for (int i = 0; i < ceil_div(C::K, 256); i++) {
+                const int v = i * 32 + lane_id();
+                if (v < VECS)
+                    shared_store16(to + v * 16, layer_vector<C>(*(uint4_ *)&row[i], s, load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4),
+                                                                load<4>(a.c + v * 8), load<4>(a.c + v * 8 + 4)));
+            }
+        }
+        return;
+    }
     if (C::NORM == 2) {
         for (int m = warp_id(); m < rows; m += 8) {
             const RowStat s = row_stat<2, C::K>((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
@@ -134,6 +150,45 @@ template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int 
         mma<T>(d, lo.z, hi.z, lo.w, hi.w, w.z, w.w);
     }
 }
+
+// RES == 2: the residual is normed here, layer norm of r [M, N]; gains and biases stand in g and c. Warp m
+// holds row m for its statistic.
+template <class C, bool ON = C::RES == 2> struct LinearRest {
+    DEVICE void columns(const LinearArgs &, int) {}
+    DEVICE void fetch(const LinearArgs &, int) {}
+    DEVICE void stat(int, RowStat *) {}
+    DEVICE LinearResidual apply(const LinearResidual &r, const RowStat *, int) const { return r; }
+};
+template <class C> struct LinearRest<C, true> {
+    typedef typename C::T T;
+    Vec<T, 8> row[ceil_div(C::N, 256)];
+    Vec<float, 2> gain, bias; // of columns n, n+1
+
+    DEVICE void columns(const LinearArgs &a, int n)
+    {
+        gain = load<2>(a.g + n);
+        bias = load<2>(a.c + n);
+    }
+    DEVICE void fetch(const LinearArgs &a, int rows)
+    {
+        if (warp_id() < rows)
+            hold_row<C::N>(row, (const T *)a.r + (i64)warp_id() * C::N);
+    }
+    DEVICE void stat(int rows, RowStat *to)
+    {
+        const RowStat s = held_stat<2, C::N>(row, C::EPS);
+        if (warp_id() < rows && lane_id() == 0)
+            to[warp_id()] = s;
+    }
+    // Rounded as the norm's own kernel rounds.
+    DEVICE LinearResidual apply(LinearResidual r, const RowStat *stat, int m) const
+    {
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            r.r[e] = to_float(from_float<T>(norm_apply(r.r[e], stat[m], gain[e], bias[e])));
+        return r;
+    }
+};
 
 // Statistics of rows m, m + step, ... by one warp.
 template <class C> DEVICE void linear_stats(const LinearArgs &a, int m, int step, RowStat *stat)
@@ -220,11 +275,15 @@ template <class C> DEVICE void linear(const LinearArgs &a)
     int m = 0, n = 0;  // this thread's outputs of a round
     bool mine = linear_item<C>(first, count, m, n);
     LinearBias bias = linear_bias<C>(a, mine ? n : C::N);
+    LinearRest<C> rest;
+    rest.columns(a, mine ? n : 0);
     wait_for_previous();
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
     const FtxToken token = linear_token<C>(a, mine ? m : 0);
+    rest.fetch(a, live);
     linear_gather<C>(a, gain, shared);
     part_sync(1, 256);
+    rest.stat(live, stat);
     LinearPlace place = {};
     if (mine && m < live)
         place = linear_place<C>(a, token, n);
@@ -240,6 +299,7 @@ template <class C> DEVICE void linear(const LinearArgs &a)
         mine = linear_item<C>(first + t0, here, m, n);
         if (t0 && mine && m < live) {
             bias = linear_bias<C>(a, n);
+            rest.columns(a, n);
             place = linear_place<C>(a, linear_token<C>(a, m), n);
         }
         const LinearResidual residual = linear_residual<C>(a, m, mine ? n : C::N);
@@ -287,7 +347,7 @@ template <class C> DEVICE void linear(const LinearArgs &a)
                 v0 = __fmul_rn(v0, stat[m].scale);
                 v1 = __fmul_rn(v1, stat[m].scale);
             }
-            linear_out<C>(a, bias, residual, place, m, n, v0, v1);
+            linear_out<C>(a, bias, rest.apply(residual, stat, m), place, m, n, v0, v1);
         }
         sums = (float *)(shared + P::SUM_AT) + (sums == (float *)(shared + P::SUM_AT) ? P::SUMS : 0);
     }

@@ -1,11 +1,12 @@
 // linear.cu - contract and instance of linear.cuh: up to 8 rows, one pass over w
 //@ kernel  linear
 //@ device  cuda
-//@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ args    x[M,K] w[N,K] g:fp32 c:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
 //@ match   y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
 //@ match   y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
 //@ match   y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
 //@ match   y = add(linear(x, w, b?), r)                    | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
+//@ match   y = add(linear(x, w, b?), layernorm(r, g, c)) | NORM=0 EPS=layernorm.eps ACT=0 GLU=0 RES=2
 //@ match   y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
 //@ match   y = act(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
 //@ match   y = glu(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
@@ -19,6 +20,7 @@
 //@ consts  BYTES: N * K >= 16000000 || M * XROW > 36864 ? SMEM : HALF
 //@ consts  FLIGHT: N * K >= 50000000 ? 49152 : 65536  BLOCKS: BYTES > HALF ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && ARCH >= 90 && K % 8 == 0 && BUCKET > 0 && M <= 8
+//@ fits    RES < 2 || (N % 8 == 0 && N <= 2048)
 //@ fits    8704 + M * XROW + 3 * 8 * (2 * CHUNK + 64) <= BYTES
 //@ launch  grid min(SMS, ceil_div(N, 8))   block 320   smem BYTES
 //@ moves   2 * N * K

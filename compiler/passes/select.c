@@ -4,7 +4,8 @@
  * In a tree the cheapest cover of a value is that of the cheapest match with its root there, plus
  * the covers of what the match reads: dynamic programming in the order of computation (Aho &
  * Johnson 1976; Burg and its kin do this for instructions). Exact on trees, and the cuts are no
- * choice. Equal costs: the contract that comes first in the catalog.
+ * choice, but for norms, which may be computed again by each who reads them: both ways are costed.
+ * Equal costs: the contract that comes first in the catalog.
  *
  *   cost of a launch = bytes / bandwidth, or operations / rate if that is more, + a stage
  *
@@ -327,28 +328,68 @@ static bool refuse(const Cover *c, Id v, Diag *d)
                       *near ? ": closest came " : ": no contract has it outermost", *near ? near + 2 : "");
 }
 
+/* The cheapest cover of every tree; uses: how many read a value. roots and their costs come back. */
+static bool cover(Cover *c, bool *root, double *us, Diag *d)
+{
+    const Graph *g = c->l->g;
+
+    for (Id v = 1; v < g->values.n; v++) {
+        if (!is_computed(c, v))
+            continue;
+        choose(c, v);
+        if (!c->best[v].found && must_stand(c, v))
+            return d && refuse(c, v, d);
+    }
+    for (Id v = 1; v < g->values.n; v++)
+        if (is_computed(c, v) && must_stand(c, v))
+            mark(c, v, root);
+    *us = 0;
+    for (Id v = 1; v < g->values.n; v++)
+        if (root[v])
+            *us += c->best[v].one.own_us + (c->best[v].pair ? c->best[v].two.own_us : 0);
+    return true;
+}
+
+static Cover cover_new(const Lower *l, Program *p, const uint32_t *uses)
+{
+    return (Cover){.l = l, .p = p, .uses = uses, .best = arena_array(l->scratch, Choice, l->g->values.n)};
+}
+
+enum { FEW_ROWS = 8 };
+
+/* A norm of few rows is cheap: kernels that hold them may each compute it again, as if every reader had one
+ * of its own. A norm between two layers of a post-norm model then needs no launch, if all who read it do so. */
+static const uint32_t *uses_of_norms(const Lower *l, const uint32_t *uses)
+{
+    uint32_t *own = arena_array(l->scratch, uint32_t, l->g->values.n);
+
+    for (Id v = 1; v < l->g->values.n; v++) {
+        const Op op = ir_value(l->g, v)->op;
+
+        own[v] = uses[v] && (op == OP_LAYERNORM || op == OP_RMSNORM) ? 1 : uses[v];
+    }
+    return own;
+}
+
 bool select_program(const Lower *l, Program *p, Diag *d)
 {
     const Graph *g = l->g;
-    Cover c = {.l = l, .p = p, .uses = ir_uses(g)};
-    bool *root = arena_array(l->scratch, bool, g->values.n);
+    const uint32_t *uses = ir_uses(g);
+    Cover once = cover_new(l, p, uses), again = cover_new(l, p, uses_of_norms(l, uses)), *c = &once;
+    bool *root = arena_array(l->scratch, bool, g->values.n), *more = arena_array(l->scratch, bool, g->values.n);
+    double us, other;
 
-    c.best = arena_array(l->scratch, Choice, g->values.n);
-    for (Id v = 1; v < g->values.n; v++) {
-        if (!is_computed(&c, v))
-            continue;
-        choose(&c, v);
-        if (!c.best[v].found && must_stand(&c, v))
-            return refuse(&c, v, d);
+    if (!cover(&once, root, &us, d))
+        return false;
+    if (p->facts.bucket > 0 && p->facts.bucket <= FEW_ROWS && cover(&again, more, &other, NULL) && other < us) {
+        c = &again;
+        root = more;
     }
     for (Id v = 1; v < g->values.n; v++)
-        if (is_computed(&c, v) && must_stand(&c, v))
-            mark(&c, v, root);
-    for (Id v = 1; v < g->values.n; v++)
         if (root[v]) {
-            take(&c, &c.best[v].one);
-            if (c.best[v].pair)
-                take(&c, &c.best[v].two);
+            take(c, &c->best[v].one);
+            if (c->best[v].pair)
+                take(c, &c->best[v].two);
         }
     return true;
 }

@@ -2,6 +2,7 @@
 // same bits whoever reads it: lane l of a warp takes the vectors l, l+32, ... of VEC elements one
 // after another; then the lanes are added as a tree over 16, last the two halves.
 #pragma once
+#include "device/l2.cuh"
 #include "device/vec.cuh"
 #include "device/warp.cuh"
 
@@ -51,6 +52,33 @@ template <int NORM, int C, class T> DEVICE RowStat row_stat(const T *x, float ep
     for (int v = lane_id(); v < N; v += 32)
         s = add_squares(s, load<VEC>(x + v * VEC), mean);
     return RowStat{mean, rms_scale<C>(stat_tree(s), eps)};
+}
+
+// The same of a row of C elements that a warp holds: lane l the vectors l, l + 32, ... of 8.
+template <int NORM, int C, class T> DEVICE RowStat held_stat(const Vec<T, 8> (&x)[ceil_div(C, 256)], float eps)
+{
+    float mean = 0.0f, s = 0.0f;
+    if (NORM == 2) {
+#pragma unroll
+        for (int i = 0; i < ceil_div(C, 256); i++)
+            if (i * 32 + lane_id() < C / 8)
+                s = add_sum(s, x[i]);
+        mean = stat_tree(s) / C;
+        s = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < ceil_div(C, 256); i++)
+        if (i * 32 + lane_id() < C / 8)
+            s = add_squares(s, x[i], mean);
+    return RowStat{mean, rms_scale<C>(stat_tree(s), eps)};
+}
+// Row of C elements into a warp's registers, from L2.
+template <int C, class T> DEVICE void hold_row(Vec<T, 8> (&x)[ceil_div(C, 256)], const T *row)
+{
+#pragma unroll
+    for (int i = 0; i < ceil_div(C, 256); i++)
+        if (i * 32 + lane_id() < C / 8)
+            *(uint4_ *)&x[i] = load_l2(row + (i * 32 + lane_id()) * 8);
 }
 
 // Rounded as written: no compiler may contract it differently in two places.

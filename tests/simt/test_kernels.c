@@ -187,7 +187,7 @@ static void rows(void **state)
 typedef struct Linear {
     DType t;
     int N, K, norm, bias;
-    const char *end; /* "", "act", "glu", "add", "append", "head" */
+    const char *end; /* "", "act", "glu", "add", "rest", "append", "head" */
     int rows;        /* of a decode step; 0: the mixed step; over 7: a prompt of so many */
     const char *target;
 } Linear;
@@ -219,6 +219,8 @@ static void add_linear(Suite *s, const Linear *l)
         add(&g, "glu %%%d {kind=\"silu\"} : [T,%d] %s", y, l->N / 2, type);
     else if (strcmp(l->end, "add") == 0)
         add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, l->N, l->t), l->N, type);
+    else if (strcmp(l->end, "rest") == 0) /* a residual that is normed on the way */
+        add(&g, "add %%%d %%%d : [T,%d] %s", y, norm(&g, 2, input(&g, l->N, l->t), "T", l->N, l->t), l->N, type);
     else if (strcmp(l->end, "append") == 0) /* 2 heads, 1 kv head */
         add(&g, "append %%%d %%%d {layer=0 heads=2 kv_heads=1 head_dim=%d rot=%d} : [T,2,%d] %s", y,
             add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", l->N / 4 / 2 * 2, l->N / 8),
@@ -251,7 +253,8 @@ static void linear(void **state)
         {DT_BF16, 64, 520, 1, 0, "", 40, NULL},     {DT_BF16, 40, 130, 2, 0, "add", 0, "sm_80"},
         {DT_BF16, 40, 130, 1, 0, "", 0, "sm_80"},   {DT_FP16, 40, 1096, 1, 1, "", 2, NULL},
         {DT_FP16, 72, 96, 2, 0, "glu", 0, NULL},    {DT_FP16, 96, 64, 0, 0, "append", 0, "sm_86"},
-        {DT_FP16, 33, 136, 0, 1, "add", 33, NULL},
+        {DT_FP16, 33, 136, 0, 1, "add", 33, NULL},  {DT_BF16, 40, 96, 0, 1, "rest", 3, NULL},
+        {DT_FP16, 264, 136, 0, 0, "rest", 7, NULL},
     };
     Suite *s = open_suite("linear");
 
