@@ -24,6 +24,8 @@
 //@ consts  STAGES: min(2 + ceil_div(49152, NT * 256), ((WHOLE == 1 ? SMEM : HALF) - SUMS) / STAGE)
 //@ consts  BYTES: SUMS + STAGES * STAGE  BLOCKS: WHOLE == 1 || NORM == 2 || (ARCH >= 100 && MB == 64) ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && BUCKET > 0 && M <= 64 && STAGES >= 2
+//    On sm_90a a norm of its own and linear_hopper are faster than layer norm in here.
+//@ fits    NORM != 2 || ARCH != 90 || ARCH_A == 0 || K % 8 != 0
 //@ launch  grid max(1, min(SMS / CL, ceil_div(N, 8))) * CL   block THREADS   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * T * N * K
