@@ -4,9 +4,10 @@
 //   y [T, H*E]      softmax(scale * q k^T) v over the row's positions
 //
 // WARPS warps take one kv head of a row, 4 / WARPS of these a block; the heads that share it are the columns
-// of a product. A warp holds all its tiles of 16 positions, every WARPS-th one, in shared memory at
-// once: they are on their way before the kernel in front has ended, but for the step's own token, a
-// row's last position. A lane of a beam search (BEAMS) reads the prompt from lane 0's pages and every
+// of a product. Of its tiles of 16 positions, every WARPS-th one, a warp holds HELD in shared memory at
+// once: all, where rows are few and latency counts; less where more warps should fit. The first are on
+// their way before the kernel in front has ended, but for the step's own token, a row's last position.
+// A lane of a beam search (BEAMS) reads the prompt from lane 0's pages and every
 // later position from those of the slot that owns it.
 #pragma once
 #include "device/block.cuh"
@@ -26,7 +27,6 @@ struct AttendBriefArgs {
 
 template <class K> struct BriefShape {
     static constexpr int GROUP = K::HEADS / K::KV_HEADS, UNITS = 4 / K::WARPS;
-    static constexpr int TILES = ceil_div(ceil_div(K::CONTEXT, 16), K::WARPS); // of a warp
     static_assert(GROUP <= 8, "a warp has eight columns");
 };
 
@@ -65,14 +65,14 @@ template <class K> DEVICE void brief_issue(const AttendBriefArgs &a, const Brief
     }
 }
 
-template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE SOFTCAP BEAMS WARPS
+template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE SOFTCAP BEAMS WARPS HELD
 DEVICE void attend_brief(const AttendBriefArgs &a)
 {
     using C = Columns<K>;
     using D = BriefShape<K>;
     using T = typename K::T;
     SHARED(float, parts, 4 * D::GROUP * C::PART);
-    char *tiles = shared_memory() + warp_id() * D::TILES * C::BYTES;
+    char *tiles = shared_memory() + warp_id() * K::HELD * C::BYTES;
     const u32 ring = shared_address(tiles);
     const int unit = blockIdx.x * D::UNITS + warp_id() / K::WARPS, first = warp_id() % K::WARPS;
     const int row = unit / K::KV_HEADS, head = unit % K::KV_HEADS;
@@ -90,7 +90,7 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
     }
     const int last = (r.length - 1) / C::TILE; // the tile of the step's own token
 #pragma unroll 1
-    for (int i = 0; i < D::TILES; i++) {
+    for (int i = 0; i < K::HELD; i++) {
         const int tile = first + i * K::WARPS;
         C::pad(tiles + i * C::BYTES);
         if (tile * C::TILE < r.length)
@@ -100,18 +100,30 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
     const int g = lane_id() / 4;
     C state;
     state.fetch(live && g < D::GROUP ? (const T *)a.q + ((i64)row * K::HEADS + head * D::GROUP + g) * K::E : nullptr);
-    if (live && last % K::WARPS == first)
-        brief_issue<K>(a, r, head, last, true, ring + last / K::WARPS * C::BYTES);
-    copy_commit();
     state.start();
-    copy_wait<0>();
-    warp_sync();
 #pragma unroll 1
-    for (int i = 0; i < D::TILES; i++) {
-        const int tile = first + i * K::WARPS;
-        if (tile * C::TILE >= r.length)
-            break;
-        state.tile(ring + i * C::BYTES, r.length - tile * C::TILE);
+    for (int from = first; from * C::TILE < r.length; from += K::HELD * K::WARPS) {
+#pragma unroll 1
+        for (int i = 0; i < K::HELD; i++) {
+            const int tile = from + i * K::WARPS;
+            if (tile > last)
+                break;
+            if (from > first)
+                brief_issue<K>(a, r, head, tile, false, ring + i * C::BYTES);
+            if (tile == last)
+                brief_issue<K>(a, r, head, tile, true, ring + i * C::BYTES);
+        }
+        copy_commit();
+        copy_wait<0>();
+        warp_sync();
+#pragma unroll 1
+        for (int i = 0; i < K::HELD; i++) {
+            const int tile = from + i * K::WARPS;
+            if (tile > last)
+                break;
+            state.tile(ring + i * C::BYTES, r.length - tile * C::TILE);
+        }
+        warp_sync();
     }
     state.put(parts + warp_id() * D::GROUP * C::PART, 0, D::GROUP);
     if (K::WARPS > 1)

@@ -9,11 +9,12 @@
 //@ consts  WINDOW: attend_paged.window  LANES: min(BEAMS, 1)
 //    LINE, TILE: bytes of a row and of a tile as in Columns.
 //@ consts  WARPS: CONTEXT > 64 ? 4 : 1  TILES: ceil_div(ceil_div(CONTEXT, 16), WARPS)
+//@ consts  HELD: T_MAX * KV_HEADS * WARPS <= 1056 ? TILES : min(TILES, 2)
 //@ consts  LINE: round_up(HEAD_DIM, 16) * 2  TILE: 32 * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
 //@ fits    WINDOW == 0 && X == KV && X != fp32
 //@ fits    HEADS % KV_HEADS == 0 && HEADS / KV_HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 256
-//@ fits    CONTEXT <= 256 && 4 * TILES * TILE + 40000 <= SMEM
-//@ launch  grid ceil_div(S * KV_HEADS, 4 / WARPS)   block 128   smem 4 * TILES * TILE
+//@ fits    CONTEXT <= 256 && 4 * HELD * TILE + 40000 <= SMEM
+//@ launch  grid ceil_div(S * KV_HEADS, 4 / WARPS)   block 128   smem 4 * HELD * TILE
 //@ moves   S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
 //@ overlap yes
 #include "attend_brief.cuh"
@@ -22,10 +23,10 @@ struct Config {
     using T = @X@;
     using KV = @KV@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, BLOCK = @PAGE@, CONTEXT = @LENGTH@;
-    static constexpr int BEAMS = @LANES@, WARPS = @WARPS@;
+    static constexpr int BEAMS = @LANES@, WARPS = @WARPS@, HELD = @HELD@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
 };
-static_assert(Columns<Config>::BYTES == @TILE@ && BriefShape<Config>::TILES == @TILES@, "contract and kernel disagree");
+static_assert(Columns<Config>::BYTES == @TILE@, "contract and kernel disagree");
 
 extern "C" __global__ void __launch_bounds__(128, 1)
 @NAME@(const __grid_constant__ AttendBriefArgs a) { attend_brief<Config>(a); }
