@@ -5,12 +5,12 @@
 //   sampled [S]          what `sample` chose for rows that search nothing; they pass to y
 //
 // Blocks share the rows out: gridDim.x blocks a row, each walks ranges of RANGE ids. A tile of TILE
-// ids is the work of one warp and leaves its maximum, its sum of exp, and its best `most` ids in their
-// order: width + ends of them, for of a group's best `width` none stands deeper in its row, nor of the best
-// `width` that do not end; nor where diverse groups share the lanes out, since earlier ones push at most as
-// many ids back as they have lanes. Three times somebody comes last:
+// ids is the work of one warp and leaves its maximum and its sum of exp; the block leaves the best `take`
+// of its ids in their order (part/tops.cuh): width + ends of them, for of a group's best `width` none stands
+// deeper in its row, nor of the best `width` that do not end; nor where diverse groups share the lanes out,
+// since earlier ones push at most as many ids back as they have lanes. Two times somebody comes last:
 //
-//   of a row's blocks     merges the tiles: log-sum-exp, the row's best. A row with processors waits
+//   of a row's blocks     merges the blocks: log-sum-exp, the row's best. A row with processors waits
 //                         until here, for they work on log-probabilities: this block goes over it again
 //   of a group's rows     merges the rows: hypotheses, the lanes of the next step, whose past is whose
 //
@@ -19,10 +19,11 @@
 #include "device/atomic.cuh"
 #include "device/block.cuh"
 #include "device/fragment.cuh"
-#include "device/order.cuh"
+#include "device/l2.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "part/processors.cuh"
+#include "part/tops.cuh"
 
 struct BeamTile {
     float top, sum; // sum of exp(x - top)
@@ -50,7 +51,7 @@ struct BeamArgs {
     FtxOut *out;
     int *y;
     BeamTile *tiles;  // [S][TILES]
-    u64 *lists;       // [S][TILES][MOST]: places, 0 behind the last
+    u64 *lists;       // [S][RANGES][MOST]: places of a block's best, 0 behind the last
     BeamEntry *best;  // [S][MOST]
     int *past;        // [S][CONTEXT]: a lane's ids in their order
     u32 *counters;    // [S] blocks done; zero between launches
@@ -60,7 +61,7 @@ struct BeamArgs {
 template <class K> struct BeamShape {
     static constexpr int THREADS = 512, WARPS = THREADS / 32, TILE = 512, RANGE = WARPS * TILE;
     static constexpr int TILES = ceil_div(K::V, TILE), MOST = K::WIDTH + K::END_IDS;
-    static constexpr int HEADS = ceil_div(TILES, 32); // tiles that a lane of the merging warp looks after
+    static constexpr int RANGES = ceil_div(K::V, RANGE);
     static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4;
     static constexpr int MOVED = 4096; // owners that move at once
     static constexpr int SHARED = most(FACTS, most(K::WIDTH * MOST * 8, MOVED * 4));
@@ -85,31 +86,24 @@ template <class K> struct BeamGroup {
     int hyp_length[K::WIDTH], hyp_end[K::WIDTH], hyp_from[K::WIDTH], hyp_last[K::WIDTH];
 };
 
-DEVICE u64 warp_most(u64 v)
-{
-#pragma unroll
-    for (int m = 16; m; m /= 2) {
-        const u64 other = shuffle_xor(v, m);
-        v = other > v ? other : v;
-    }
-    return v;
-}
-
-// One warp, one tile: its best `take` places into list, and its numbers where they are asked for.
-// FACTS: log-probabilities (x + shift) go through the processors.
-template <class K, bool FACTS>
-DEVICE void beam_tile(const float *logits, int tile, int take, u64 *list, BeamTile *numbers, float shift, const u32 *facts,
-                      const float *biases, const FtxParams &p)
-{
+// A warp's values of a tile, -inf beyond the row.
+template <class K> struct BeamValues {
     using D = BeamShape<K>;
-    constexpr int N = D::TILE / 32;
-    const auto id_of = [&](int i) { return tile * D::TILE + i * 32 + lane_id(); };
+    static constexpr int N = D::TILE / 32;
     float x[N];
+    int tile;
+
+    DEVICE int id_of(int i) const { return tile * D::TILE + i * 32 + lane_id(); }
+    DEVICE void load(const float *logits, int tile_)
+    {
+        tile = tile_;
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        x[i] = id_of(i) < K::V ? load_l2_scalar(logits + id_of(i)) : negative_infinity();
-    if (numbers) {
-        float top = x[0], sum = 0.0f;
+        for (int i = 0; i < N; i++)
+            x[i] = tile < D::TILES && id_of(i) < K::V ? load_l2_scalar(logits + id_of(i)) + 0.0f : negative_infinity(); // -0 is 0
+    }
+    DEVICE BeamTile numbers() const
+    {
+        float top = x[0], sum[4] = {};
 #pragma unroll
         for (int i = 1; i < N; i++)
             top = fmaxf(top, x[i]);
@@ -117,69 +111,25 @@ DEVICE void beam_tile(const float *logits, int tile, int take, u64 *list, BeamTi
         const float base = top == negative_infinity() ? 0.0f : top;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            sum += exp2f((x[i] - base) * 1.4426950408889634f);
-        sum = warp_sum(sum);
-        if (lane_id() == 0)
-            *numbers = BeamTile{top, sum};
+            sum[i % 4] += exp2_fast((x[i] - base) * 1.4426950408889634f);
+        return BeamTile{top, warp_sum((sum[0] + sum[1]) + (sum[2] + sum[3]))};
     }
-    if (!take)
-        return;
-    u64 place[N], mine = 0;
+    // Log-probabilities (x + shift) go through the processors.
+    DEVICE void change(float shift, const u32 *facts, const float *biases, const FtxParams &p)
+    {
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        if (FACTS && id_of(i) < K::V)
-            x[i] = process(x[i] + shift, facts[id_of(i) % D::RANGE], biases, p);
-        place[i] = x[i] > negative_infinity() ? place_of(x[i] + 0.0f, id_of(i)) : 0; // + 0: -0 is 0
-        mine = place[i] > mine ? place[i] : mine;
+        for (int i = 0; i < N; i++)
+            if (tile < D::TILES && id_of(i) < K::V)
+                x[i] = process(x[i] + shift, facts[id_of(i) % D::RANGE], biases, p) + 0.0f;
     }
-#pragma unroll 1
-    for (int n = 0; n < take; n++) {
-        const u64 top = warp_most(mine);
-        if (lane_id() == 0)
-            list[n] = top;
-        if (!top)
-            return;
-        if (mine == top) { // one lane: places differ
-            mine = 0;
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                place[i] = place[i] == top ? 0 : place[i];
-                mine = place[i] > mine ? place[i] : mine;
-            }
-        }
+    // All warps of the block: what may be among the row's best. A barrier inside.
+    DEVICE void push(TopsRoom<D> &room, int take) const
+    {
+        tops_bound(room, x, take);
+        block_sync();
+        tops_push(room, x, take, [&](int i) { return id_of(i); });
     }
-}
-
-// One warp: the row's best from its tiles' lists, which stand in their order.
-template <class K> DEVICE void merge_tiles(const u64 *lists, int take, float shift, float score, BeamEntry *best)
-{
-    using D = BeamShape<K>;
-    u64 head[D::HEADS];
-    int at[D::HEADS];
-#pragma unroll
-    for (int h = 0; h < D::HEADS; h++) {
-        const int t = h * 32 + lane_id();
-        at[h] = 0;
-        head[h] = t < D::TILES ? load_l2_scalar(lists + (i64)t * D::MOST) : 0;
-    }
-#pragma unroll 1
-    for (int n = 0; n < take; n++) {
-        u64 mine = 0;
-#pragma unroll
-        for (int h = 0; h < D::HEADS; h++)
-            mine = head[h] > mine ? head[h] : mine;
-        const u64 top = warp_most(mine);
-        if (lane_id() == 0)
-            best[n] = top ? BeamEntry{score + (place_value(top) + shift), place_id(top)} : BeamEntry{0.0f, -1};
-        if (!top)
-            return;
-        if (mine == top)
-#pragma unroll
-            for (int h = 0; h < D::HEADS; h++)
-                if (head[h] == top)
-                    head[h] = ++at[h] < take ? load_l2_scalar(lists + (i64)(h * 32 + lane_id()) * D::MOST + at[h]) : 0;
-    }
-}
+};
 
 // The slot that holds position p of a lane.
 template <class K> DEVICE int holder(const BeamArgs &a, const BeamGroup<K> &g, int slot, int p)
@@ -473,19 +423,19 @@ __device__ void beam(const BeamArgs &a)
     SHARED(BeamGroup<K>, group_, 1);
     SHARED(float, sums, 33);
     SHARED(u32, last, 1);
+    SHARED(TopsRoom<D>, tops_, 1);
+    TopsRoom<D> &tops = tops_[0];
     BeamGroup<K> &g = group_[0];
 
     launch_dependents();
-    wait_for_previous(); // `sample` before it writes rows that are not ours, and what we pass on
-    if (row >= a.step->rows)
-        return;
-    if (!a.beams[row].width) {
-        if (blockIdx.x == 0 && threadIdx.x == 0)
+    // What a search is stands from program to program; `sample` before writes rows that are not ours.
+    const bool search = row < a.step->rows && a.beams[row].width;
+    if (!search || !a.beams[row].emit || a.rows[row].done) {
+        wait_for_previous(); // a block that leaves early would let later kernels run early
+        if (!search && row < a.step->rows && blockIdx.x == 0 && threadIdx.x == 0)
             a.y[row] = a.sampled[row];
         return;
     }
-    if (!a.beams[row].emit || a.rows[row].done)
-        return;
     if (threadIdx.x == 0) {
         const FtxRow r = a.rows[row];
         g.row = r.group;
@@ -506,14 +456,27 @@ __device__ void beam(const BeamArgs &a)
 
     const float *logits = a.logits + (i64)row * K::V;
     BeamTile *tiles = a.tiles + (i64)row * D::TILES;
-    u64 *lists = a.lists + (i64)row * D::TILES * D::MOST;
+    u64 *lists = a.lists + (i64)row * D::RANGES * D::MOST;
     const bool simple = g.params.simple;
+    BeamValues<K> values;
+    tops_start(tops);
+    wait_for_previous();
+    block_sync();
     for (int base = blockIdx.x * D::RANGE; base < K::V; base += gridDim.x * D::RANGE) {
-        const int tile = base / D::TILE + warp_id();
-        if (tile < D::TILES)
-            beam_tile<K, false>(logits, tile, simple ? g.take : 0, lists + (i64)tile * D::MOST, tiles + tile, 0.0f, nullptr,
-                                nullptr, g.params);
+        values.load(logits, base / D::TILE + warp_id());
+        const BeamTile numbers = values.numbers();
+        if (lane_id() == 0 && values.tile < D::TILES)
+            tiles[values.tile] = numbers;
+        if (simple)
+            values.push(tops, g.take);
+        if (simple && base + gridDim.x * D::RANGE < K::V)
+            tops_next(tops, g.take);
     }
+    if (simple)
+        tops_sort(tops, g.take);
+    if (gridDim.x > 1 && simple)
+        for (int i = threadIdx.x; i < g.take; i += D::THREADS)
+            lists[blockIdx.x * D::MOST + i] = i < (int)tops.n ? tops.list[i] : 0;
     if (!comes_last(a.counters + row, gridDim.x, last))
         return;
 
@@ -547,20 +510,34 @@ __device__ void beam(const BeamArgs &a)
             float *biases = (float *)(facts + D::RANGE);
             for (int p = threadIdx.x; p < g.length; p += D::THREADS)
                 past[p] = a.history[(i64)holder<K>(a, g, g.slot, p) * K::CONTEXT + p];
+            tops_start(tops);
             block_sync();
             const FtxRow r = a.rows[row];
             for (int base = 0; base < K::V; base += D::RANGE) {
+                values.load(logits, base / D::TILE + warp_id());
                 gather_facts<D::RANGE, D::THREADS>(facts, biases, base, g.params, r, past, a.ends + g.row * K::END_IDS,
                                                    a.bias + g.row * K::LOGIT_BIAS);
-                const int tile = base / D::TILE + warp_id();
-                if (tile < D::TILES)
-                    beam_tile<K, true>(logits, tile, g.take, lists + (i64)tile * D::MOST, nullptr, shift, facts, biases,
-                                       g.params);
+                values.change(shift, facts, biases, g.params);
+                values.push(tops, g.take);
+                tops_next(tops, g.take);
             }
-            block_sync();
+            tops_sort(tops, g.take);
+        } else if (gridDim.x > 1) {
+            tops_start(tops);
+            for (int from = 0; from < (int)gridDim.x; from += D::WARPS) {
+                const int n = least(D::WARPS, (int)gridDim.x - from) * g.take;
+                tops_next(tops, g.take);
+                for (int i = threadIdx.x; i < n; i += D::THREADS) {
+                    const u64 place = load_l2_scalar(lists + (from + i / g.take) * D::MOST + i % g.take);
+                    if (place)
+                        tops.list[shared_atomic_add(&tops.n, 1u)] = place;
+                }
+            }
+            tops_sort(tops, g.take);
         }
-        if (warp_id() == 0)
-            merge_tiles<K>(lists, g.take, simple ? shift : 0.0f, g.score, best);
+        for (int i = threadIdx.x; i < g.take; i += D::THREADS)
+            best[i] = i < (int)tops.n ? BeamEntry{g.score + (place_value(tops.list[i]) + (simple ? shift : 0.0f)), place_id(tops.list[i])}
+                                      : BeamEntry{0.0f, -1};
     }
     if (comes_last(a.groups + g.row, g.live, last))
         merge_group<K>(a, g, shared);

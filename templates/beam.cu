@@ -6,10 +6,11 @@
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  ENDS: END_IDS  WIDTH: BEAMS
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
 //@ consts  SHARED: max(32768 + 4 * BIASES, max(8 * WIDTH * MOST, 16384))
-//@ fits    SHARED + 4096 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
+//@ consts  LIST: 8 * round_up(17 * max(32, MOST), 512)
+//@ fits    SHARED + LIST + 4096 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
 //@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
 //@ scratch tiles 8 * S_MAX * TILES
-//@ scratch lists 8 * S_MAX * TILES * MOST
+//@ scratch lists 8 * S_MAX * ceil_div(VOCAB, 8192) * MOST
 //@ scratch best 8 * S_MAX * MOST
 //@ scratch past 4 * S_MAX * LENGTH
 //@ zeroed  counters 4 * S_MAX

@@ -34,6 +34,16 @@ template <int W = 32> DEVICE int warp_sum(int v)
 }
 
 DEVICE u32 warp_min(u32 v) { return __reduce_min_sync(~0u, v); }
+DEVICE u32 warp_most(u32 v) { return ~warp_min(~v); }
+DEVICE u64 warp_most(u64 v)
+{
+#pragma unroll
+    for (int m = 16; m; m /= 2) {
+        const u64 other = shuffle_xor(v, m);
+        v = other > v ? other : v;
+    }
+    return v;
+}
 
 // Inclusive sum over the lanes.
 template <class T> DEVICE T warp_upto(T v)
