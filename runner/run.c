@@ -1,6 +1,7 @@
 /* run.c - prompts in, text out. */
 #include "run.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
@@ -485,6 +486,7 @@ static void print_finished(Run *r)
     for (; r->printed < r->read && job_at(r, r->printed)->done == r->samples; r->printed++) {
         Job *j = job_at(r, r->printed);
 
+        assert(j->answers); /* read_jobs made room for them */
         if (j->refusal) {
             print_refusal(r, j);
         } else if (r->o->json) {

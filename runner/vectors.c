@@ -73,7 +73,7 @@ static double cosine(const float *a, const float *b, size_t n)
 /* The beginning of a text, and that of its second sentence. */
 static void print_text(const VectorsJob *job, size_t i)
 {
-    const char *const sentences[] = {job->text[i], job->pair ? job->pair[i] : NULL};
+    const char *const sentences[] = {job->text ? job->text[i] : NULL, job->pair ? job->pair[i] : NULL};
 
     for (int k = 0; k < 2 && sentences[k]; k++)
         printf("%s%.60s%s", k ? " | " : "", sentences[k], strlen(sentences[k]) > 60 ? "..." : "");
@@ -100,7 +100,7 @@ static Score *score(const Vectors *v, size_t i)
     const size_t n = (size_t)v->info.labels;
     const float *x = v->pooled + i * n;
     Score *s = must(n, sizeof *s);
-    double most = (double)x[0], sum = 0.0;
+    double most = -INFINITY, sum = 0.0;
 
     for (size_t k = 0; k < n; k++)
         most = fmax(most, (double)x[k]);
@@ -186,7 +186,7 @@ static void print_json(const Vectors *v)
             json_object_set_new(o, "pooled",
                                 v->pooled ? floats(v->pooled + i * (size_t)v->info.pooled, (size_t)v->info.pooled)
                                           : json_null());
-            if (v->info.labels)
+            if (v->pooled && v->info.labels)
                 json_object_set_new(o, "labels", labels_json(v, i));
         }
         json_object_set_new(o, "device", json_string(v->info.device));
@@ -266,7 +266,7 @@ static void print_all(Vectors *v, const VectorsJob *job)
     take_means(v);
     if (job->json)
         print_json(v);
-    else if (v->info.labels)
+    else if (v->pooled && v->info.labels)
         print_labels(v, job);
     else if (v->count > 1)
         print_similarities(v, job);
