@@ -121,29 +121,36 @@ local function decode(file, seq2seq, vocab)
   return ftx.sample(d)
 end
 
--- What sentence-transformers says about the vector of a text: pooling and normalize.
+-- How sentence-transformers makes one vector of a text's: by flags, or by a word.
+local function pooling(file)
+  local words, names = { mean = "mean", cls = "first" }, {}
+  if file:value("pooling_mode") ~= nil then return file:word("pooling_mode", words) end
+  for flag, name in pairs { pooling_mode_cls_token = "first", pooling_mode_mean_tokens = "mean" } do
+    if file:flag(flag, false) then table.insert(names, name) end
+  end
+  for _, flag in ipairs { "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                          "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken" } do
+    file:only(flag, "false", false)
+  end
+  if #names ~= 1 then
+    ftx.refuse(file.path, "one of pooling_mode_cls_token and pooling_mode_mean_tokens must be true")
+  end
+  return names[1]
+end
+
+-- What stands in modules.json, for pooling and normalize of the model; nothing if -D pooling= says it.
 local function sentences(checkout)
   local made = {}
+  if ftx.override("pooling") then return made end
   for i, module in ipairs(checkout.modules or {}) do
-    local kind = type(module) == "table" and module.type
-    if kind == "sentence_transformers.models.Pooling" then
-      local file, names = hf.file(checkout.pooling_path, checkout.pooling), {}
-      for name, pooling in pairs { pooling_mode_cls_token = "first", pooling_mode_mean_tokens = "mean" } do
-        if file:flag(name, false) then table.insert(names, pooling) end
-      end
-      for _, name in ipairs { "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
-                              "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken" } do
-        file:only(name, "false", false)
-      end
-      if #names ~= 1 then
-        ftx.refuse(checkout.pooling_path, "one of pooling_mode_cls_token and pooling_mode_mean_tokens must be true")
-      end
-      made.pooling = names[1]
-    elseif kind == "sentence_transformers.models.Normalize" then
+    local kind = type(module) == "table" and type(module.type) == "string" and module.type or "nothing"
+    if string.sub(kind, -8) == ".Pooling" then
+      made.pooling = pooling(hf.file(checkout.pooling_path, checkout.pooling))
+    elseif string.sub(kind, -10) == ".Normalize" then
       made.normalize = true
-    elseif kind ~= "sentence_transformers.models.Transformer" then
-      ftx.refuse(checkout.modules_path, string.format("module %d is %s; read are Transformer, Pooling and Normalize",
-                                                      i, tostring(kind)))
+    elseif string.sub(kind, -12) ~= ".Transformer" then
+      ftx.refuse(checkout.modules_path, string.format("module %d is %s; Transformer, Pooling and Normalize are read; " ..
+        "-D pooling= says what to make without them", i, kind))
     end
   end
   return made

@@ -656,7 +656,19 @@ static void test_checkout_sentences(void **state)
     drop(&r);
     put_modules(&f, "Dense", "{\"pooling_mode_mean_tokens\": true}");
     r = read_spec(f.path, NULL);
-    assert_non_null(strstr(r.d.text, "modules.json: module 3 is sentence_transformers.models.Dense; read are"));
+    assert_non_null(
+        strstr(r.d.text, "modules.json: module 3 is sentence_transformers.models.Dense; Transformer, Pooling"));
+    drop(&r);
+    r = read_good(f.path, "pooling=first"); /* who says it, need not do without the checkout */
+    assert_int_equal(count_ops(r.spec.graph, OP_SELECT_FIRST), 1);
+    drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode\": \"cls\"}");
+    r = read_good(f.path, NULL);
+    assert_int_equal(count_ops(r.spec.graph, OP_SELECT_FIRST), 1);
+    drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode\": \"max\"}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "1_Pooling/config.json: pooling_mode must be one of cls, mean, got \"max\""));
     drop(&r);
     put(&f, "modules.json", "[{\"type\": \"x.Pooling\", \"path\": \"../..\"}]");
     r = read_spec(f.path, NULL);
