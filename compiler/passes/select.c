@@ -358,7 +358,7 @@ static Cover cover_new(const Lower *l, Program *p, const uint32_t *uses)
 enum { FEW_ROWS = 8 };
 
 /* A norm of few rows is cheap: kernels that hold them may each compute it again, as if every reader had one
- * of its own. A norm between two layers of a post-norm model then needs no launch, if all who read it do so. */
+ * of its own (but for what may be given in place of ids: it has a buffer). A norm between two layers of a post-norm model then needs no launch, if all who read it do so. */
 static const uint32_t *uses_of_norms(const Lower *l, const uint32_t *uses)
 {
     uint32_t *own = arena_array(l->scratch, uint32_t, l->g->values.n);
@@ -366,7 +366,7 @@ static const uint32_t *uses_of_norms(const Lower *l, const uint32_t *uses)
     for (Id v = 1; v < l->g->values.n; v++) {
         const Op op = ir_value(l->g, v)->op;
 
-        own[v] = uses[v] && (op == OP_LAYERNORM || op == OP_RMSNORM) ? 1 : uses[v];
+        own[v] = uses[v] && v != l->g->entry && (op == OP_LAYERNORM || op == OP_RMSNORM) ? 1 : uses[v];
     }
     return own;
 }
