@@ -358,7 +358,8 @@ static Cover cover_new(const Lower *l, Program *p, const uint32_t *uses)
 enum { FEW_ROWS = 8 };
 
 /* A norm of few rows is cheap: kernels that hold them may each compute it again, as if every reader had one
- * of its own (but for what may be given in place of ids: it has a buffer). A norm between two layers of a post-norm model then needs no launch, if all who read it do so. */
+ * of its own. A norm between two layers of a post-norm model then needs no launch, if all who read it do so.
+ * Not the entry of an encoder: what is given in place of ids has a buffer. */
 static const uint32_t *uses_of_norms(const Lower *l, const uint32_t *uses)
 {
     uint32_t *own = arena_array(l->scratch, uint32_t, l->g->values.n);
