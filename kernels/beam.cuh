@@ -48,11 +48,12 @@ struct BeamArgs {
     const int *group;
     FtxLane *lanes;
     int *hyps;
+    float *logps;
     FtxOut *out;
     int *y;
     BeamTile *tiles;  // [S][TILES]
     u64 *lists;       // [S][RANGES][MOST]: places of a block's best, 0 behind the last
-    BeamEntry *best;  // [S][MOST]
+    BeamEntry *best;  // [S][MOST + 1]: a row's, and last its shift: log-probability = logit + shift
     int *past;        // [S][CONTEXT]: a lane's ids in their order
     u32 *counters;    // [S] blocks done; zero between launches
     u32 *groups;      // [S] rows done; zero between launches
@@ -135,6 +136,14 @@ template <class K> struct BeamValues {
 template <class K> DEVICE int holder(const BeamArgs &a, const BeamGroup<K> &g, int slot, int p)
 {
     return p < g.prompt ? g.slots[0] : a.owner[(i64)slot * K::CONTEXT + p];
+}
+
+// Of an id that follows a row of the group, under the raw logits.
+template <class K> DEVICE float logp_of(const BeamArgs &a, const BeamGroup<K> &g, int row, int id)
+{
+    constexpr int MOST = BeamShape<K>::MOST;
+    const BeamEntry *shift = a.best + (i64)(g.row + row) * (MOST + 1) + MOST;
+    return load_l2_scalar(a.logits + (i64)(g.row + row) * K::V + id) + load_l2_scalar(&shift->total);
 }
 
 template <class K> DEVICE bool ends_at(const BeamArgs &a, const BeamGroup<K> &g, int id)
@@ -318,7 +327,7 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
     using D = BeamShape<K>;
     BeamEntry *entry = (BeamEntry *)shared;
     for (int i = threadIdx.x; i < g.live * g.take; i += D::THREADS) {
-        const u64 e = load_l2_scalar((const u64 *)(a.best + (i64)(g.row + i / g.take) * D::MOST + i % g.take));
+        const u64 e = load_l2_scalar((const u64 *)(a.best + (i64)(g.row + i / g.take) * (D::MOST + 1) + i % g.take));
         entry[i] = BeamEntry{__uint_as_float((u32)e), (int)(e >> 32)};
     }
     if (threadIdx.x == 0) {
@@ -349,10 +358,16 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
             continue;
         const int slot = g.slots[g.hyp_from[i]], n = g.length - g.prompt;
         int *ids = a.hyps + (i64)g.slots[i] * K::CONTEXT;
-        for (int p = threadIdx.x; p < n; p += D::THREADS)
-            ids[p] = a.history[(i64)holder<K>(a, g, slot, g.prompt + p) * K::CONTEXT + g.prompt + p];
-        if (threadIdx.x == 0)
+        float *logps = a.logps + (i64)(K::SEQUENCES + g.slots[i]) * K::CONTEXT;
+        for (int p = threadIdx.x; p < n; p += D::THREADS) {
+            const i64 at = (i64)holder<K>(a, g, slot, g.prompt + p) * K::CONTEXT + g.prompt + p;
+            ids[p] = a.history[at];
+            logps[p] = a.logps[at];
+        }
+        if (threadIdx.x == 0) {
             ids[n] = g.hyp_last[i];
+            logps[n] = logp_of<K>(a, g, g.hyp_from[i], g.hyp_last[i]);
+        }
     }
     block_sync();
 
@@ -380,7 +395,9 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
         l.hyp_sum = g.hyp_sum[i];
         l.hyp_length = g.hyp_length[i];
         l.hyp_end = g.hyp_end[i];
-        a.owner[(i64)slot * K::CONTEXT + least(g.length, K::CONTEXT - 1)] = slot; // the new position is its own
+        const i64 at = (i64)slot * K::CONTEXT + least(g.length, K::CONTEXT - 1);
+        a.owner[at] = slot; // the new position is its own
+        a.logps[at] = logp_of<K>(a, g, g.parent[i], g.next[i]);
         if (i < g.live) { // others have no row yet: what follows belongs to somebody else
             a.y[row] = g.next[i];
             if (g.done) {
@@ -492,7 +509,9 @@ __device__ void beam(const BeamArgs &a)
     }
     sum = block_sum<D::THREADS>(sum, sums);
     const float shift = -(top + logf(sum));
-    BeamEntry *best = a.best + (i64)row * D::MOST;
+    BeamEntry *best = a.best + (i64)row * (D::MOST + 1);
+    if (threadIdx.x == 0)
+        best[D::MOST].total = shift;
     const int forced = forced_id<K>(g);
     if (!(shift - shift == 0.0f) || g.score == negative_infinity()) { // no number; or nothing runs here
         if (threadIdx.x == 0)

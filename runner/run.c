@@ -350,7 +350,16 @@ static json_t *ids_json(const int32_t *ids, size_t n)
     return list;
 }
 
-/* [{"ids", "text", "score", "logprob", "finish"}], best first */
+static json_t *logprobs_json(const float *logprobs, size_t n)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, number((double)logprobs[i]));
+    return list;
+}
+
+/* [{"ids", "logprobs", "text", "score", "logprob", "finish"}], best first */
 static json_t *hypotheses_json(const Run *r, const FtxHypothesis *h, size_t n)
 {
     json_t *list = json_array();
@@ -359,6 +368,7 @@ static json_t *hypotheses_json(const Run *r, const FtxHypothesis *h, size_t n)
         json_t *o = json_object();
 
         json_object_set_new(o, "ids", ids_json(h[i].ids, h[i].count));
+        json_object_set_new(o, "logprobs", logprobs_json(h[i].logprobs, h[i].logprobs ? h[i].count : 0));
         if (r->info.has_tokenizer)
             json_object_set_new(o, "text", json_stringn(h[i].text, h[i].text_bytes));
         json_object_set_new(o, "score", number((double)h[i].score));
@@ -369,16 +379,14 @@ static json_t *hypotheses_json(const Run *r, const FtxHypothesis *h, size_t n)
     return list;
 }
 
-static json_t *answer_json(const Run *r, const Job *j, const Answer *a)
+static json_t *answer_json(const Run *r, const Answer *a)
 {
-    json_t *o = json_object(), *logprobs = json_array();
+    json_t *o = json_object();
 
-    for (size_t i = 0; i < a->n && !j->hypotheses; i++)
-        json_array_append_new(logprobs, number((double)a->logprobs[i]));
     if (r->info.has_tokenizer)
         json_object_set_new(o, "text", json_stringn(a->out ? a->out : "", a->out_bytes));
     json_object_set_new(o, "ids", ids_json(a->ids, a->n));
-    json_object_set_new(o, "logprobs", logprobs);
+    json_object_set_new(o, "logprobs", logprobs_json(a->logprobs, a->n));
     json_object_set_new(o, "finish", json_string(finish_name(a->finish)));
     return o;
 }
@@ -386,7 +394,7 @@ static json_t *answer_json(const Run *r, const Job *j, const Answer *a)
 /* The first of several samples stands for the text and ids of the job. */
 static void print_json(const Run *r, const Job *j)
 {
-    json_t *o = answer_json(r, j, &j->answers[0]), *t = json_object();
+    json_t *o = answer_json(r, &j->answers[0]), *t = json_object();
     const size_t n = j->answers[0].n;
     char *line;
 
@@ -394,7 +402,7 @@ static void print_json(const Run *r, const Job *j)
         json_t *samples = json_array();
 
         for (int i = 0; i < r->samples; i++) {
-            json_t *one = answer_json(r, j, &j->answers[i]);
+            json_t *one = answer_json(r, &j->answers[i]);
 
             json_object_set_new(one, "sample", json_integer(i));
             json_array_append_new(samples, one);
@@ -509,7 +517,7 @@ static void take_hypotheses(Run *r, Job *j, const FtxEvent *e)
         return;
     r->tokens += h->count;
     for (size_t i = 0; i < h->count; i++)
-        keep_event(j->answers, &(FtxEvent){.token = h->ids[i]});
+        keep_event(j->answers, &(FtxEvent){.token = h->ids[i], .logprob = h->logprobs ? h->logprobs[i] : 0.0f});
     if (!r->info.has_tokenizer && !r->o->json && !r->o->batch)
         for (size_t i = 0; i < h->count; i++)
             printf("%d ", h->ids[i]);

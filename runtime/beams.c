@@ -84,6 +84,7 @@ static FtxStatus fetch(FtxEngine *e, Request *r, int slot, FtxError *err)
 {
     const size_t context = e->facts->context;
     int32_t *ids = e->hyp_ids + (size_t)slot * context;
+    float *logps = e->hyp_logps + (size_t)slot * context;
     const FtxLane lane = e->lanes[slot];
     FtxHypothesis h;
     uint32_t at = r->n_found;
@@ -97,7 +98,11 @@ static FtxStatus fetch(FtxEngine *e, Request *r, int slot, FtxError *err)
     if (!together(e))
         s = e->api->read(e->session, FTX_NAMED_hyps, (size_t)slot * context * sizeof *ids, ids,
                          (size_t)lane.hyp_length * sizeof *ids, err);
+    if (!s && r->wants_logprob)
+        s = e->api->read(e->session, FTX_NAMED_logps, (e->facts->sequences + (size_t)slot) * context * sizeof *logps,
+                         logps, (size_t)lane.hyp_length * sizeof *logps, err);
     h = (FtxHypothesis){.ids = ids,
+                        .logprobs = r->wants_logprob ? logps : NULL,
                         .count = (size_t)lane.hyp_length,
                         .score = lane.hyp_score,
                         .logprob = lane.hyp_sum,

@@ -58,6 +58,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
         r->logits = carve(c, f->vocab, sizeof *r->logits);
     }
     to->hyp_ids = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_ids);
+    to->hyp_logps = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_logps);
     to->hyp_text = carve(c, lanes ? slots : 0, hyp_text);
     return e;
 }

@@ -182,6 +182,7 @@ struct FtxEngine {
     FtxLane *lanes;    /* [sequences]: as they stand on the device, while composing or taking results */
     bool has_lanes;    /* `lanes` (and with small ones hyp_ids) are those of the run whose results are taken */
     int32_t *hyp_ids;  /* [slots][context]: hypotheses that were fetched */
+    float *hyp_logps;  /* likewise */
     char *hyp_text;    /* [slots][hyp_text_bytes] */
     size_t hyp_text_bytes;
     uint64_t next_id;

@@ -198,7 +198,7 @@ typedef struct FtxRequest {
     size_t stop_count;
     bool ignore_eos;
 
-    /* Beam search, in artifacts compiled for it. Temperature, top_k, top_p, min_p, seed and logprobs mean
+    /* Beam search, in artifacts compiled for it. Temperature, top_k, top_p, min_p and seed mean
      * nothing then, stop strings are refused; there is one event, at the end: ftx_engine_hypotheses. */
     int beams;            /* lanes; 0, 1: no beam search */
     float length_penalty; /* score = sum of log-probabilities / generated tokens ^ length_penalty */
@@ -210,7 +210,7 @@ typedef struct FtxRequest {
     int beam_groups; /* 0, 1: none */
     float diversity_rate;
 
-    bool logprobs; /* fill FtxEvent.logprob: log-softmax of the raw logits */
+    bool logprobs; /* fill FtxEvent.logprob, FtxHypothesis.logprobs: log-softmax of the raw logits */
     bool logits;   /* keep the raw logits of the last prompt position: ftx_engine_logits */
     void *user;    /* handed back in events */
 } FtxRequest;
@@ -262,9 +262,10 @@ FtxStatus ftx_engine_cancel(FtxEngine *engine, uint64_t id, FtxError *err);
 typedef struct FtxHypothesis {
     const int32_t *ids; /* generated, the end id included */
     size_t count;
-    float score, logprob; /* logprob: the sum, before the length penalty */
-    FtxFinish finish;     /* FTX_FINISH_END, or FTX_FINISH_LENGTH */
-    const char *text;     /* UTF-8, none of an end id; "" without a tokenizer */
+    const float *logprobs; /* of each under the raw logits; NULL: FtxRequest.logprobs was not set */
+    float score, logprob;  /* logprob: the sum of what was searched by, before the length penalty */
+    FtxFinish finish;      /* FTX_FINISH_END, or FTX_FINISH_LENGTH */
+    const char *text;      /* UTF-8, none of an end id; "" without a tokenizer */
     size_t text_bytes;
 } FtxHypothesis;
 

@@ -1,7 +1,7 @@
 // beam.cu - contract and instance of beam.cuh
 //@ kernel  beam
 //@ device  cuda
-//@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $token $history $owner $group $lanes $hyps $out -> y
+//@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $token $history $owner $group $lanes $hyps $logps $out -> y
 //@ match   y = beam(logits, s)
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  ENDS: END_IDS  WIDTH: BEAMS
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
@@ -11,7 +11,7 @@
 //@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
 //@ scratch tiles 8 * S_MAX * TILES
 //@ scratch lists 8 * S_MAX * ceil_div(VOCAB, 8192) * MOST
-//@ scratch best 8 * S_MAX * MOST
+//@ scratch best 8 * S_MAX * (MOST + 1)
 //@ scratch past 4 * S_MAX * LENGTH
 //@ zeroed  counters 4 * S_MAX
 //@ zeroed  groups 4 * S_MAX

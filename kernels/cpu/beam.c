@@ -15,12 +15,12 @@
  *   z [S,V] fp32: processed log-probabilities. past [S,CONTEXT]: a lane's ids in their order. */
 //@ kernel  beam
 //@ device  cpu
-//@ args    x[S,V] s $rows $params $beams $ends $bias $token $history $owner $group $lanes $hyps $out -> y
+//@ args    x[S,V] s $rows $params $beams $ends $bias $token $history $owner $group $lanes $hyps $logps $out -> y
 //@ match   y = beam(x, s)
 //@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS  WIDTH: BEAMS
 //@ scratch z 4 * S_MAX * V
 //@ scratch past 4 * S_MAX * CONTEXT
-//@ scratch best 8 * S_MAX * (WIDTH + ENDS)
+//@ scratch best 8 * S_MAX * (WIDTH + ENDS + 1)
 //@ zeroed  marks 4 * S_MAX * V
 //@ zeroed  arrived 4 * S_MAX
 //@ moves   8 * S * V
@@ -36,7 +36,9 @@
 enum { BEAM_V, BEAM_CONTEXT, BEAM_SEQUENCES, BEAM_ENDS, BEAM_BIAS, BEAM_WIDTH };
 enum { BEAM_MOST = 64 };
 
-typedef struct BeamBest { /* a continuation; a row's stand in their order, id -1 behind the last */
+/* A continuation; a row's stand in their order, id -1 behind the last. Behind all there may be, for its
+ * total: what makes a log-probability of a logit of the row. */
+typedef struct BeamBest {
     float total;
     int32_t id;
 } BeamBest;
@@ -54,6 +56,7 @@ typedef struct BeamArgs {
     const int32_t *group;
     FtxLane *lanes;
     int32_t *hyps;
+    float *logps;
     FtxOut *out;
     int32_t *y;
     float *z;
@@ -61,7 +64,7 @@ typedef struct BeamArgs {
     BeamBest *best;
     uint32_t *marks;
     int32_t *arrived;
-    int64_t V, context, sequences, n_ends, n_bias, width, each; /* each: entries of a row in best */
+    int64_t V, context, sequences, n_ends, n_bias, width, each; /* each: of a row in best, the last for its shift */
 } BeamArgs;
 
 /* A group in a step. */
@@ -75,21 +78,35 @@ typedef struct BeamGroup {
 
 static BeamArgs beam_args(const CpuCall *c)
 {
-    BeamArgs a = {c->arg[0],          c->arg[2],
-                  c->arg[3],          c->arg[4],
-                  c->arg[5],          c->arg[6],
-                  c->arg[7],          c->arg[8],
-                  c->arg[9],          c->arg[10],
-                  c->arg[11],         c->arg[12],
-                  c->arg[13],         c->arg[14],
-                  c->arg[15],         c->arg[16],
-                  c->arg[17],         c->arg[18],
-                  c->arg[19],         c->k[BEAM_V],
-                  c->k[BEAM_CONTEXT], c->k[BEAM_SEQUENCES],
-                  c->k[BEAM_ENDS],    c->k[BEAM_BIAS],
-                  c->k[BEAM_WIDTH],   0};
+    BeamArgs a = {c->arg[0],
+                  c->arg[2],
+                  c->arg[3],
+                  c->arg[4],
+                  c->arg[5],
+                  c->arg[6],
+                  c->arg[7],
+                  c->arg[8],
+                  c->arg[9],
+                  c->arg[10],
+                  c->arg[11],
+                  c->arg[12],
+                  c->arg[13],
+                  c->arg[14],
+                  c->arg[15],
+                  c->arg[16],
+                  c->arg[17],
+                  c->arg[18],
+                  c->arg[19],
+                  c->arg[20],
+                  c->k[BEAM_V],
+                  c->k[BEAM_CONTEXT],
+                  c->k[BEAM_SEQUENCES],
+                  c->k[BEAM_ENDS],
+                  c->k[BEAM_BIAS],
+                  c->k[BEAM_WIDTH],
+                  0};
 
-    a.each = a.width + a.n_ends;
+    a.each = a.width + a.n_ends + 1;
     return a;
 }
 
@@ -129,6 +146,12 @@ static void beam_past(const BeamArgs *a, const BeamGroup *g, int slot, int from,
         to[p - from] = a->history[(p < g->prompt ? g->slots[0] : owner[p]) * a->context + p];
 }
 
+/* Of an id that follows a row, under the raw logits. */
+static float beam_logp(const BeamArgs *a, const BeamGroup *g, int row, int32_t id)
+{
+    return a->x[(g->row + row) * a->V + id] + a->best[(g->row + row + 1) * a->each - 1].total;
+}
+
 static int beam_ends(const BeamArgs *a, const BeamGroup *g, int32_t id)
 {
     for (int i = 0; i < a->params[g->row].n_ends; i++)
@@ -143,8 +166,10 @@ static void beam_keep(const BeamArgs *a, const BeamGroup *g, const BeamPart *par
 {
     const int n = g->length + 1 - g->prompt;
     const float score = b->total / __builtin_powf((float)n, g->beam->length_penalty);
+    const int32_t *owner = a->owner + g->slots[parent] * a->context;
     FtxLane *worst = NULL;
     int32_t *ids = NULL;
+    float *logps = NULL;
 
     if (b->total == -__builtin_inff())
         return;
@@ -155,6 +180,7 @@ static void beam_keep(const BeamArgs *a, const BeamGroup *g, const BeamPart *par
             continue;
         worst = l;
         ids = a->hyps + g->slots[i] * a->context;
+        logps = a->logps + (a->sequences + g->slots[i]) * a->context;
     }
     if (worst->hyp_length && worst->hyp_score >= score)
         return;
@@ -164,6 +190,9 @@ static void beam_keep(const BeamArgs *a, const BeamGroup *g, const BeamPart *par
     worst->hyp_end = end;
     beam_past(a, g, g->slots[parent], g->prompt, ids);
     ids[n - 1] = b->id;
+    for (int p = g->prompt; p < g->length; p++)
+        logps[p - g->prompt] = a->logps[owner[p] * a->context + p];
+    logps[n - 1] = beam_logp(a, g, parent, b->id);
 }
 
 /* Whether a part is over, whose best running continuation is `best`. */
@@ -201,8 +230,8 @@ static int beam_finish(const BeamArgs *a, const BeamGroup *g)
     return first && first->hyp_end ? 1 : 2;
 }
 
-/* Lane i goes on from parent[i]: its owners are the parent's, the new position is its own. */
-static void beam_permute(const BeamArgs *a, const BeamGroup *g, const int *parent)
+/* Lane i goes on from parent[i] with next[i]: its owners are the parent's, the new position is its own. */
+static void beam_permute(const BeamArgs *a, const BeamGroup *g, const int *parent, const BeamBest *next)
 {
     int32_t from[BEAM_MOST];
 
@@ -212,8 +241,10 @@ static void beam_permute(const BeamArgs *a, const BeamGroup *g, const int *paren
         for (int i = 0; i < g->beam->width; i++)
             a->owner[g->slots[i] * a->context + p] = from[i];
     }
-    for (int i = 0; i < g->beam->width; i++)
+    for (int i = 0; i < g->beam->width; i++) {
         a->owner[g->slots[i] * a->context + g->length] = g->slots[i];
+        a->logps[g->slots[i] * a->context + g->length] = beam_logp(a, g, parent[i], next[i].id);
+    }
 }
 
 static void beam_publish(const BeamArgs *a, const BeamGroup *g, const BeamBest *next, int done, int broken)
@@ -361,7 +392,7 @@ static void beam_merge(const BeamArgs *a, const BeamGroup *g)
             for (int i = part.first; i < part.first + size; i++)
                 c.next[i].total = -__builtin_inff();
     }
-    beam_permute(a, g, c.parent);
+    beam_permute(a, g, c.parent, c.next);
     beam_publish(a, g, c.next, done, !found);
 }
 #endif
@@ -407,6 +438,7 @@ static void AT(beam_row)(const BeamArgs *a, const BeamGroup *g, int64_t s)
     const float max = AT(sample_max)(x, a->V, &where);
     const float shift = (float)-AT(sample_logsumexp)(x, a->V, max);
 
+    best[a->each - 1].total = shift;
     best[0].id = -1;
     if (score == -__builtin_inff() || !(shift - shift == 0.0f)) /* nothing runs here, or no number */
         return;

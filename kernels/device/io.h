@@ -104,7 +104,10 @@ typedef struct FtxLane {
     int reserved[2];
 } FtxLane;
 
-/* $group [slots][beams]: by the slot of lane 0, the slots of all lanes.
+/* $logps [2][slots][context]: the log-probability, under the raw logits, of the id at a position of a lane,
+ * where $history has the id; and of the ids of $hyps.
+ *
+ * $group [slots][beams]: by the slot of lane 0, the slots of all lanes.
  * $owner [slots][context]: for positions from the prompt's end on, the slot whose pages and history
  * hold that position of this lane; earlier ones stand in lane 0's slot. */
 

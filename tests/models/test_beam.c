@@ -366,6 +366,54 @@ static void beside_others(void **state)
     ftx_model_close(model);
 }
 
+/* Each id's log-probability is the model's, whatever the search went by. */
+static void logprobs(void **state)
+{
+    FtxModel *model = golden_open("tests/models/tiny-llama", "beam-beside",
+                                  "-D decode.width=4 -D limits.sequences=10 -D limits.context=96 -D kv.block_size=8");
+    FtxEngine *engine = golden_engine(model);
+    const int32_t prompt[] = {46, 84, 307, 232, 174, 127, 41, 9, 10, 11}, ends[] = {61, 165};
+    static Found f;
+    FtxError err;
+
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        FtxRequest r = beam_request(model, prompt, 10, 4, 12, &f);
+        int32_t ids[4][32];
+        float got[4][32], want[32];
+        size_t n, count[4];
+        const FtxHypothesis *h;
+        uint64_t id;
+
+        r.logprobs = way != 2;
+        r.repetition_penalty = way ? 1.3f : 1.0f;
+        r.beam_groups = 1 + way % 2;
+        r.diversity_rate = 0.7f;
+        r.stop_ids = ends;
+        r.stop_ids_count = 2;
+        id = golden_submit(engine, &r);
+        finish(engine);
+        h = ftx_engine_hypotheses(engine, id, &n);
+        assert_int_equal(n, 4);
+        for (size_t i = 0; i < n; i++) {
+            assert_true((h[i].logprobs != NULL) == r.logprobs);
+            count[i] = h[i].count;
+            memcpy(ids[i], prompt, sizeof prompt);
+            memcpy(ids[i] + 10, h[i].ids, count[i] * sizeof *h->ids);
+            if (r.logprobs)
+                memcpy(got[i], h[i].logprobs, count[i] * sizeof(float));
+        }
+        for (size_t i = 0; i < n && r.logprobs; i++) {
+            if (ftx_engine_score(engine, ids[i], 10 + count[i], want, &err))
+                fail_msg("%s", err.text);
+            for (size_t k = 0; k < count[i]; k++)
+                assert_true(fabs((double)(got[i][k] - want[9 + k])) < tolerance());
+        }
+    }
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
 static void refusals(void **state)
 {
     static Found f;
@@ -424,7 +472,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiny),          cmocka_unit_test(fable),       cmocka_unit_test(gpt2_fable),
         cmocka_unit_test(verse),         cmocka_unit_test(tiny_source), cmocka_unit_test(settings),
-        cmocka_unit_test(beside_others), cmocka_unit_test(refusals),
+        cmocka_unit_test(beside_others), cmocka_unit_test(logprobs),    cmocka_unit_test(refusals),
     };
 
     return cmocka_run_group_tests_name("beam", tests, NULL, NULL);

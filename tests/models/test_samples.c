@@ -1,5 +1,7 @@
 /* test_samples.c - several sequences from one prompt: the tokens of as many requests, whoever ends
  * first and whatever runs beside them; what they share is computed once and given back once. */
+#include <math.h>
+
 #include "golden.h"
 
 enum { MOST = 6, NEW = 24, LONGEST = 64 };
@@ -69,10 +71,19 @@ static FtxRequest request_of(const FtxModel *model, int length, Answers *a)
 }
 
 /* On the CPU to the bit; on a GPU prompts in other chunks may sum in another order. */
-static void compare(const Answers *together, const Answers *apart, int samples)
+static void compare(const Answers *together, const Answers *apart, int samples, const char *what)
 {
     assert_int_equal(together->ended, samples);
     for (int k = 0; k < samples; k++) {
+        double off = 0.0;
+
+        for (size_t i = 0; i < together->n[k] && i < apart->n[k]; i++) {
+            if (together->ids[k][i] != apart->ids[k][i])
+                fail_msg("%s, sample %d, token %zu: %d (%.6f), apart %d (%.6f); before at most %.2g away", what, k, i,
+                         together->ids[k][i], (double)together->logprob[k][i], apart->ids[k][i],
+                         (double)apart->logprob[k][i], off);
+            off = fmax(off, fabs((double)(together->logprob[k][i] - apart->logprob[k][i])));
+        }
         assert_int_equal(together->n[k], apart->n[k]);
         assert_int_equal(together->finish[k], apart->finish[k]);
         assert_memory_equal(together->ids[k], apart->ids[k], apart->n[k] * sizeof(int32_t));
@@ -116,8 +127,12 @@ static void check(FtxModel *model, const int *lengths, int n, int samples)
             }
         }
         finish(engine);
-        for (int i = 0; i < n; i++)
-            compare(&together[i], &apart[i], samples);
+        for (int i = 0; i < n; i++) {
+            char what[60];
+
+            snprintf(what, sizeof what, "a prompt of %d, %s", lengths[i], round ? "all at once" : "alone");
+            compare(&together[i], &apart[i], samples, what);
+        }
     }
     ftx_engine_close(engine);
 }

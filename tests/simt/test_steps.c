@@ -178,6 +178,59 @@ static void check_random(const char *path, const FtxOptions *options)
     artifact_close(&a);
 }
 
+/* Several samples: as many requests on the C kernels, each with its number. */
+static void draw_samples(FtxModel *host)
+{
+    static const struct {
+        int length, samples, ngram;
+    } prompts[] = {{9, 3, 2}, {17, 2, 0}, {20, 3, 0}};
+    FtxModel *cpu = golden_open("tests/models/tiny-llama", "simt-samples", "-D precision.weights=fp32");
+    FtxEngine *engine = golden_engine(host), *alone = golden_engine(cpu);
+    FtxEvent events[16];
+    FtxError err;
+
+    for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
+        static GoldenAnswer got[4], want[4];
+        FtxRequest r = ftx_request_default(host);
+        int32_t ids[32];
+
+        for (int k = 0; k < prompts[i].length; k++)
+            ids[k] = 4 + k * 37 % 290;
+        r.ids = ids;
+        r.ids_count = (size_t)prompts[i].length;
+        r.temperature = 1.2f;
+        r.typical_p = 0.9f;
+        r.repetition_penalty = 1.3f;
+        r.no_repeat_ngram = prompts[i].ngram;
+        r.seed = i + 3;
+        r.max_new = 5;
+        r.ignore_eos = true;
+        r.samples = prompts[i].samples;
+        golden_submit(engine, &r);
+        memset(got, 0, sizeof got);
+        while (ftx_engine_busy(engine)) {
+            size_t n;
+
+            if (ftx_engine_step(engine, events, 16, &n, &err))
+                fail_msg("%s", err.text);
+            for (size_t k = 0; k < n; k++)
+                golden_take(&got[events[k].sample], &events[k]);
+        }
+        r.samples = 1;
+        for (r.sample = 0; r.sample < prompts[i].samples; r.sample++) {
+            want[r.sample] = (GoldenAnswer){0};
+            r.user = &want[r.sample];
+            golden_submit(alone, &r);
+            golden_finish(alone);
+            assert_int_equal(got[r.sample].n, 5);
+            assert_memory_equal(got[r.sample].ids, want[r.sample].ids, 5 * sizeof(int32_t));
+        }
+    }
+    ftx_engine_close(engine);
+    ftx_engine_close(alone);
+    ftx_model_close(cpu);
+}
+
 /* Diverse groups: what the C kernels find, whose own test compares them with kernels/ref. */
 static void search_groups(FtxModel *host)
 {
@@ -265,6 +318,8 @@ static void check_model(const char *name, const char *type, const char *tokens, 
     } else {
         generate(model, prompts, 1, 1, thorough ? 24 : 6, tolerance); /* one row */
         generate(model, prompts, 0, 3, thorough ? 24 : 4, tolerance); /* four, prompts in chunks beside single tokens */
+        if (strcmp(name, "tiny-llama") == 0 && strcmp(type, "fp32") == 0)
+            draw_samples(model);
     }
     ftx_model_close(model);
     json_decref(j);
