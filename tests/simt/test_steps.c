@@ -260,6 +260,7 @@ static void search_groups(FtxModel *host)
             r.beams = r.n_best = settings[i].width;
             r.beam_groups = settings[i].groups;
             r.diversity_rate = settings[i].rate;
+            r.logprobs = true;
             r.length_penalty = settings[i].penalty;
             r.early_stopping = settings[i].early;
             r.no_repeat_ngram = settings[i].ngram;
@@ -276,6 +277,8 @@ static void search_groups(FtxModel *host)
             assert_true(fabs((double)(h[0][b].score - h[1][b].score)) < 1e-4);
             assert_int_equal(h[0][b].count, h[1][b].count);
             assert_memory_equal(h[0][b].ids, h[1][b].ids, h[0][b].count * sizeof *h[0][b].ids);
+            for (size_t t = 0; t < h[0][b].count; t++)
+                assert_true(fabs((double)(h[0][b].logprobs[t] - h[1][b].logprobs[t])) < 1e-4);
         }
     }
     for (int k = 0; k < 2; k++)
