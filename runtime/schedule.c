@@ -200,14 +200,16 @@ static bool is_prompt(const Request *r)
     return r->fed < r->prompt;
 }
 
-/* Another sample waits until the first has fed what they share: in a step before, or earlier in this
- * one, whose every layer writes keys before it reads them. */
-static bool is_ready(Request *r)
+/* Another sample waits until the first has fed what they share in an earlier step: attention may read
+ * what stands in the cache while the kernel that adds to it still runs. */
+static void start_samples(FtxEngine *e)
 {
-    if (r->leader && r->leader->fed < r->fed)
-        return false;
-    r->leader = NULL;
-    return true;
+    for (uint32_t i = 0; i < e->running.n; i++) {
+        Request *r = e->running.at[i];
+
+        if (r->leader && r->leader->fed >= r->fed)
+            r->leader = NULL;
+    }
 }
 
 static Row row_of(Request *r, int count)
@@ -239,6 +241,7 @@ void schedule_compose(FtxEngine *e)
     Row *rows = e->scratch_rows;
     int n = 0, left = (int)e->facts->tokens;
 
+    start_samples(e);
     for (uint32_t i = 0; i < e->running.n; i++)
         if (!is_prompt(e->running.at[i])) {
             const int lanes = e->running.at[i]->beam.width ? e->running.at[i]->beam.width : 1;
@@ -252,15 +255,14 @@ void schedule_compose(FtxEngine *e)
     for (uint32_t i = 0; i < e->running.n && left > 0; i++) {
         Request *r = e->running.at[i];
 
-        if (is_prompt(r) && is_ready(r)) {
+        if (is_prompt(r) && !r->leader) {
             rows[n++] = row_of(r, r->prompt - r->fed < left ? r->prompt - r->fed : left);
             left -= rows[n - 1].count;
             r->fed += rows[n - 1].count;
         }
     }
     order_rows(f, rows, n);
-    for (uint32_t i = 0; i < e->running.n; i++) /* now, while the first is known to run */
-        is_ready(e->running.at[i]);
+    start_samples(e); /* for the next step, before which the first may have ended */
 }
 
 /* A decode program where all rows bring one token and get one; it may go on by itself. */

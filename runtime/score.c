@@ -2,7 +2,10 @@
  *
  * The text's tokens go in as rows of one token each, all of one slot: a step appends all keys and
  * values before its attention, and each row sees the cache up to its own position, so rows of one
- * sequence may stand side by side. Their raw logits are what the next tokens are scored with. */
+ * sequence may stand side by side. Their raw logits are what the next tokens are scored with.
+ *
+ * On a GPU attention begins to read while the kernel that appends still runs, all but a row's own
+ * position. There the tokens go in as a chunk of a prompt first, so that what is read early is there. */
 #include <math.h>
 #include <string.h>
 
@@ -35,22 +38,37 @@ static float log_softmax_at(const float *logits, uint32_t vocab, int32_t id)
     return (float)((double)(logits[id] - most) - log(sum));
 }
 
+static FtxStatus run_rows(FtxEngine *e, int rows, int tokens, FtxError *err)
+{
+    Flight *f = &e->flight;
+    FtxStatus s;
+
+    f->rows = rows;
+    f->tokens = tokens;
+    s = schedule_upload(e, err);
+    if (!s)
+        s = e->api->run(e->session, f->program, tokens, rows, err);
+    if (!s)
+        s = e->api->wait(e->session, err);
+    f->pending = false;
+    return s;
+}
+
 /* Tokens [at, at + rows) in one step; their log-probabilities of the tokens that follow. */
 static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *logprobs, FtxError *err)
 {
     const size_t bytes = (size_t)e->facts->vocab * sizeof *r->logits;
     Flight *f = &e->flight;
-    FtxStatus s;
+    FtxStatus s = FTX_OK;
 
+    if (e->api->asynchronous) {
+        f->row[0] = (Row){.request = r, .count = rows, .from = at};
+        s = run_rows(e, 1, rows, err);
+    }
     for (int i = 0; i < rows; i++)
         f->row[i] = (Row){.request = r, .first = i, .count = 1, .from = at + i};
-    f->rows = f->tokens = rows;
-    s = schedule_upload(e, err);
     if (!s)
-        s = e->api->run(e->session, f->program, rows, rows, err);
-    if (!s)
-        s = e->api->wait(e->session, err);
-    f->pending = false;
+        s = run_rows(e, rows, rows, err);
     for (int i = 0; i < rows && !s; i++) {
         s = e->api->read(e->session, FTX_NAMED_logits, (size_t)i * bytes, r->logits, bytes, err);
         if (!s)
