@@ -45,15 +45,16 @@ local function ends(file, vocab)
   return list
 end
 
--- Words that are never to be said: of one token each.
+-- Words that are never to be said: of one token each. An end id among them is not meant, as in Hugging Face.
 local function banned(file, vocab)
-  local list = {}
+  local list, last = {}, {}
+  for _, id in ipairs(ends(file, vocab) or {}) do last[id] = true end
   for _, word in ipairs(file:value("bad_words_ids") or {}) do
     local id = type(word) == "table" and #word == 1 and word[1]
     if not (math.type(id) == "integer" and id >= 0 and id < vocab) then
       file:refuse("bad_words_ids", "words of one token each, below vocab_size " .. vocab)
     end
-    table.insert(list, id)
+    if not last[id] then table.insert(list, id) end
   end
   if #list > 8 then file:refuse("bad_words_ids", "at most 8 words") end
   return list
@@ -69,7 +70,6 @@ local function decode(file, seq2seq, vocab)
   file:only("guidance_scale", "1", 1.0)
   if not seq2seq then
     file:only("min_length", "0; min_new_tokens is read", 0)
-    file:only("bad_words_ids", "empty")
     file:only("forced_bos_token_id", "empty")
     file:only("forced_eos_token_id", "empty")
   end
@@ -186,7 +186,7 @@ return function(checkout)
     limits = { sequences = SEQUENCES, context = context, tokens = math.max(512, (seq2seq or model.encoder) and context or 0) },
     start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
     pad = id("pad_token_id"),
-    banned = seq2seq and banned(generation, vocab) or nil,
+    banned = not model.encoder and banned(generation, vocab) or nil,
     pooling = vector.pooling,
     normalize = vector.normalize,
     labels = model.labels,

@@ -488,8 +488,15 @@ static void test_checkout_mistakes(void **state)
          "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},
         {"{" LLAMA HEADS "}", "{\"do_sample\": true, \"top_k\": 2000}",
          "generation_config.json: top_k must be a whole number from 0 to 1024, got 2000"},
-        {"{" LLAMA HEADS "}", "{\"bad_words_ids\": [[3]]}",
-         "generation_config.json: bad_words_ids must be empty, got a list or an object"},
+        {"{" LLAMA HEADS "}", "{\"bad_words_ids\": [[3], [3, 4]]}",
+         "generation_config.json: bad_words_ids must be words of one token each, below vocab_size 64, got a list or an "
+         "object"},
+        {"{" LLAMA HEADS "}", "{\"num_beams\": 4, \"num_beam_groups\": 3}",
+         "generation_config.json: num_beam_groups must be a divisor of num_beams, 4, got 3"},
+        {"{" LLAMA HEADS "}", "{\"do_sample\": true, \"num_return_sequences\": 17}",
+         "generation_config.json: num_return_sequences must be a whole number from 1 to 16, got 17"},
+        {"{" LLAMA HEADS "}", "{\"do_sample\": true, \"typical_p\": 2}",
+         "generation_config.json: typical_p must be a number from 0 to 1, got 2"},
         {"{" LLAMA HEADS "}", "{\"do_sample\": tru}", "generation_config.json:1: invalid token near 'tru'"},
     };
 
@@ -516,7 +523,8 @@ static void test_checkout_fields(void **state)
                     "\"tie_word_embeddings\": true, \"torch_dtype\": \"float16\", \"bos_token_id\": 3, "
                     "\"eos_token_id\": 9}",
                     "{\"eos_token_id\": [5, 6], \"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, "
-                    "\"repetition_penalty\": 1.1, \"top_k\": 100, \"transformers_version\": \"4.40.0\"}");
+                    "\"repetition_penalty\": 1.1, \"top_k\": 100, \"typical_p\": 0.75, \"num_return_sequences\": 3, "
+                    "\"bad_words_ids\": [[7], [5]], \"transformers_version\": \"4.40.0\"}");
     Reading r = read_good(f.path, NULL);
 
     (void)state;
@@ -530,6 +538,20 @@ static void test_checkout_fields(void **state)
     assert_false(has_weight(r.spec.graph, "lm_head.weight"));
     assert_int_equal(r.spec.decode.max_top_k, 100);
     assert_true(r.spec.decode.repetition == 1.1f);
+    assert_true(r.spec.decode.typical_p == 0.75f);
+    assert_int_equal(r.spec.decode.samples, 3);
+    assert_int_equal(r.spec.n_banned, 1); /* not the end id */
+    assert_int_equal(r.spec.banned[0], 7);
+    drop(&r);
+    remove_folder(&f);
+
+    f = make_folder("{" LLAMA HEADS "}", "{\"num_beams\": 6, \"num_beam_groups\": 3, \"diversity_penalty\": 0.5, "
+                                         "\"length_penalty\": 0.8, \"early_stopping\": \"never\"}");
+    r = read_good(f.path, NULL);
+    assert_int_equal(r.spec.decode.beams, 6);
+    assert_int_equal(r.spec.decode.beam_groups, 3);
+    assert_true(r.spec.decode.diversity == 0.5f);
+    assert_int_equal(r.spec.decode.early_stopping, FTX_EARLY_NEVER);
     drop(&r);
     remove_folder(&f);
 
