@@ -3,9 +3,9 @@
 //   x [M, K]  16-bit      w [N, K]  16-bit, row-major, K a multiple of 8      sums in fp32
 //
 // Bound by reading w, once. Each block takes a run of tiles of 8 weight rows; one warp streams
-// their chunks (8 rows x up to PART k) through a ring in shared memory by bulk copies, starting
-// before the kernel in front has ended; a second one takes the
-// statistic of the norm; eight warps hold x in shared memory and multiply, the
+// their chunks (8 rows x up to PART k) through a ring in shared memory by bulk copies of a row each,
+// some rows a turn, starting before the kernel in front has ended; a second one takes the statistic
+// of the norm; eight warps hold x in shared memory and multiply, the
 // weights as the B operand of m16n8k16, warp w taking the blocks of 32 k that are w mod 8.
 // A lane reads 8 consecutive k of its row with one 16-byte access for weights and for x alike: the
 // first four of each lane make one instruction of 16 k, the last four the other. (ldmatrix wants
@@ -38,18 +38,22 @@ template <class C> struct LinearShape {
     static constexpr int X_AT = SUM_AT + 2 * SUMS * 4;
     static constexpr int RING_AT = round_up(X_AT + M * XROW, 128);
     static constexpr int FIT = (C::SMEM - RING_AT) / SLOT;
-    static constexpr int RING = FIT < 14 ? FIT : 14;                     // slots
-    static constexpr int WANT = C::FLIGHT / (8 * CHUNK * 2);
-    static constexpr int CAP = WANT < 1 ? 1 : WANT > RING ? RING : WANT; // chunks in flight
+    static constexpr int TURN = CHUNK <= 1024 ? 8 : CHUNK <= 2048 ? 4 : 2; // rows copied at a time, up to 16 KB
+    static constexpr int TURNS = 8 / TURN;                               // of a chunk
+    static constexpr int RING = least(FIT, 32 / (TURNS + 1));            // slots; of 32 mbarriers
+    static constexpr int CAP = most(1, least(C::FLIGHT / (TURN * CHUNK * 2), RING * TURNS)); // turns in flight
     static_assert(RING >= 2, "shared memory holds fewer than two chunks: M * K is too large");
     static_assert(C::K % 8 == 0, "rows of w must be 16-byte aligned");
 };
 
-// Walks the chunks of this block's tiles.
+// Walks the turns of the chunks of this block's tiles.
 template <class C> struct LinearWalk {
-    int row, chunk;
+    int row, chunk, turn;
     DEVICE void next()
     {
+        if (++turn < LinearShape<C>::TURNS)
+            return;
+        turn = 0;
         if (++chunk == LinearShape<C>::CHUNKS) {
             chunk = 0;
             row += 8;
@@ -57,18 +61,18 @@ template <class C> struct LinearWalk {
     }
 };
 
-// One chunk into a slot, by one warp: a bulk copy a row.
+// One turn of a chunk into its slot, by one warp: a bulk copy a row.
 template <class C> DEVICE void linear_copy(const LinearArgs &a, const LinearWalk<C> &at, u32 slot, u32 full)
 {
     typedef LinearShape<C> P;
-    const int k = at.chunk * P::CHUNK, rows = least(8, C::N - at.row);
+    const int k = at.chunk * P::CHUNK, r = at.turn * P::TURN, rows = most(0, least(P::TURN, C::N - at.row - r));
     const int bytes = least(P::CHUNK, C::K - k) * 2;
     if (lane_id() == 0)
         mbarrier_expect(full, bytes * rows);
     warp_sync();
     if (lane_id() < rows)
-        bulk_copy(slot + lane_id() * P::ROW,
-                  (const typename C::T *)a.w + (i64)(at.row + lane_id()) * C::K + k, bytes, full);
+        bulk_copy(slot + (r + lane_id()) * P::ROW,
+                  (const typename C::T *)a.w + (i64)(at.row + r + lane_id()) * C::K + k, bytes, full);
 }
 
 // x, gathered and normed, into shared memory. Tokens beyond the live ones come along (M rows can be
@@ -217,40 +221,40 @@ template <class C> DEVICE void linear(const LinearArgs &a)
     typedef LinearShape<C> P;
     launch_dependents();
     char *shared = shared_memory();
-    const u32 full = shared_address(shared), empty = full + 8 * P::RING;
+    const u32 full = shared_address(shared), empty = full + 8 * P::RING * P::TURNS;
     const u32 ring = shared_address(shared + P::RING_AT);
     const int tiles = ceil_div(C::N, 8);
     const int first = (int)((i64)blockIdx.x * tiles / gridDim.x);
     const int count = (int)((i64)(blockIdx.x + 1) * tiles / gridDim.x) - first;
-    const int total = count * P::CHUNKS;
-    LinearWalk<C> walk = {first * 8, 0};
+    const int total = count * P::CHUNKS * P::TURNS;
+    LinearWalk<C> walk = {first * 8, 0, 0};
 
     if (warp_id() == 8) {
         if (lane_id() == 0) {
-            for (int i = 0; i < P::RING; i++) {
+            for (int i = 0; i < P::RING * P::TURNS; i++)
                 mbarrier_init(full + 8 * i, 1);
+            for (int i = 0; i < P::RING; i++)
                 mbarrier_init(empty + 8 * i, 8);
-            }
             mbarrier_init_fence();
         }
         warp_sync();
         for (int i = 0; i < P::CAP && i < total; i++, walk.next())
-            linear_copy<C>(a, walk, ring + i * P::SLOT, full + 8 * i);
+            linear_copy<C>(a, walk, ring + i / P::TURNS * P::SLOT, full + 8 * i);
     }
     block_sync();
     if (warp_id() == 8) {
-        int slot = P::CAP % P::RING, oldest = 0;
-        u32 parity = P::CAP == P::RING ? 0 : 1, arrived = 0;
+        int at = P::CAP % (P::RING * P::TURNS), oldest = 0;
+        u32 parity = P::CAP == P::RING * P::TURNS ? 0 : 1, arrived = 0;
         for (int i = P::CAP; i < total; i++, walk.next()) {
-            mbarrier_wait(empty + 8 * slot, parity);
+            mbarrier_wait(empty + 8 * (at / P::TURNS), parity);
             mbarrier_wait(full + 8 * oldest, arrived);
-            if (++oldest == P::RING) {
+            if (++oldest == P::RING * P::TURNS) {
                 oldest = 0;
                 arrived ^= 1;
             }
-            linear_copy<C>(a, walk, ring + slot * P::SLOT, full + 8 * slot);
-            if (++slot == P::RING) {
-                slot = 0;
+            linear_copy<C>(a, walk, ring + at / P::TURNS * P::SLOT, full + 8 * at);
+            if (++at == P::RING * P::TURNS) {
+                at = 0;
                 parity ^= 1;
             }
         }
@@ -306,7 +310,9 @@ template <class C> DEVICE void linear(const LinearArgs &a)
         for (int t = 0; t < here; t++) {
             float d[4] = {};
             for (int c = 0; c < P::CHUNKS; c++) {
-                mbarrier_wait(full + 8 * slot, parity);
+#pragma unroll
+                for (int i = 0; i < P::TURNS; i++)
+                    mbarrier_wait(full + 8 * (slot * P::TURNS + i), parity);
                 linear_chunk<C>(d, ring + slot * P::SLOT, x, c);
                 warp_sync();
                 if (lane_id() == 0)

@@ -15,10 +15,11 @@
 //@ match   y = glu(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=glu.kind GLU=1 RES=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
 //@ consts  ROWS_S: rows(x)
-//@ consts  PART: 1024  CHUNK: round_up(ceil_div(K, ceil_div(K, PART)), 256)  XROW: round_up(2 * K, 128) + 64
-//@ consts  HALF: (SMEM + 1024) / 2 - 1024
-//@ consts  BYTES: N * K >= 16000000 || M * XROW > 36864 ? SMEM : HALF
-//@ consts  FLIGHT: N * K >= 50000000 ? 49152 : 65536  BLOCKS: BYTES > HALF ? 1 : 2
+//    PART: rows of 4 KB are read faster than rows of 2 KB, where three chunks of them find room.
+//@ consts  XROW: round_up(2 * K, 128) + 64  HALF: (SMEM + 1024) / 2 - 1024
+//@ consts  BYTES: N * K >= 16000000 || M * XROW > 36864 ? SMEM : HALF  BLOCKS: BYTES > HALF ? 1 : 2
+//@ consts  PART: BYTES > HALF && 108544 + M * XROW <= BYTES ? 2048 : 1024
+//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, PART)), 256)  FLIGHT: BYTES > HALF ? 49152 : 65536
 //@ fits    sizeof(x) == 2 && X == W && ARCH >= 90 && K % 8 == 0 && BUCKET > 0 && M <= 8
 //@ fits    RES < 2 || (N % 8 == 0 && N <= 2048)
 //@ fits    8704 + M * XROW + 3 * 8 * (2 * CHUNK + 64) <= BYTES
