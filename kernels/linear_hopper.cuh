@@ -106,7 +106,7 @@ template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> 
 #pragma unroll
             for (int m = 0; m < C::NT; m += 8)
                 if (m < rows)
-                    copy16_ahead(to + m * 128, inside ? from + (i64)m * C::K + s * 64 : a.w, inside ? 16 : 0);
+                    copy16(to + m * 128, inside ? from + (i64)m * C::K + s * 64 : a.w, inside ? 16 : 0);
             copy_arrive(full + 8 * slot.at);
             slot.next<C>();
         }

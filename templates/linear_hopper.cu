@@ -2,8 +2,9 @@
 //
 // Sums are added in another order than in linear.cu (up to 8 rows): same bits for 9 to 64 rows, but
 // not across that border. Like linear_wide.cu in cost; the catalog has this one first.
-// CL: an H200 holds 66 clusters of 2 blocks that fill an SM each, but only 30 of 4 (so the driver's
-// occupancy call), so clusters of 4 are for small N, where two blocks fit an SM.
+// CL, NT: blocks fill an SM each. Of clusters of 2, 4, 8 blocks an H200 holds 66, 30, 15 (so the
+// driver's occupancy call); all of a launch run at once. Fewer SMs with wider tiles beat all SMs with
+// narrow ones: x is read 64 / NT times as often as w.
 //@ kernel  linear_hopper
 //@ device  cuda
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
@@ -16,13 +17,11 @@
 //@ match   y = glu(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
 //@ consts  ROWS_S: rows(x)
-//@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: N <= 3072 ? 4 : N <= 8192 ? 2 : 1
-//@ consts  EACH: ceil_div(N, CL == 1 ? 132 : 128 / CL)  PASSES: ceil_div(EACH, 256)
-//@ consts  NT: round_up(ceil_div(EACH, PASSES), 32)  SLOT: (NT + MB) * 128  STEPS: ceil_div(ceil_div(K, 64), CL)
-//@ consts  EXTRA: NORM * STEPS * 128 + CL * MB * 4 + MB * 8 + 512  HALF: (SMEM + 1024) / 2 - 1024
-//@ consts  WHOLE: CL == 4 ? 0 : 1
-//@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, STEPS)), ((WHOLE == 1 ? SMEM : HALF) - EXTRA) / SLOT)
-//@ consts  BYTES: EXTRA + STAGES * SLOT  BLOCKS: WHOLE == 1 ? 1 : 2
+//@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: N > 8192 ? 1 : N > 4096 ? 2 : K < 4 * N ? 4 : 8
+//@ consts  EACH: ceil_div(N, CL == 1 ? 132 : CL == 2 ? 64 : CL == 4 ? 30 : 15)  PASSES: ceil_div(EACH, 256)
+//@ consts  NT: round_up(ceil_div(EACH, PASSES), CL == 8 ? 64 : 32)  SLOT: (NT + MB) * 128  STEPS: ceil_div(ceil_div(K, 64), CL)
+//@ consts  EXTRA: NORM * STEPS * 128 + CL * MB * 4 + MB * 8 + 512
+//@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, STEPS)), (SMEM - EXTRA) / SLOT)  BYTES: EXTRA + STAGES * SLOT
 //@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && BUCKET > 0 && M > 8 && M <= 64 && STAGES >= 2
 //@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, NT) * CL   block 256   smem BYTES
 //@ moves   2 * N * K
@@ -40,5 +39,5 @@ struct Config {
     static constexpr float EPS = @EPS@;
     static constexpr int NT = @NT@, PASSES = @PASSES@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
 };
-extern "C" __global__ void CLUSTER(Config::CL) __launch_bounds__(256, @BLOCKS@)
+extern "C" __global__ void CLUSTER(Config::CL) __launch_bounds__(256, 1)
 @NAME@(const LinearArgs a) { linear_hopper<Config>(a); }
