@@ -16,6 +16,9 @@
 // block to finish a chunk of a (row, head) adds the chunks up, in order (Flash-Decoding, Dao et
 // al. 2023; online softmax, Milakov & Gimelshein 2018).
 //
+// Chunks are added up in groups of JOIN, then the groups. With much work a block takes whole groups
+// and writes one partial sum for each: what is written costs an H200 several times what is read.
+//
 // A lane of a beam search (BEAMS instances) reads the prompt from lane 0's pages and every later position
 // from those of the slot that owns it; tiles that reach past the prompt look up each position.
 //
@@ -82,7 +85,8 @@ template <class K> struct DecodeShape {
     static constexpr int MERGE = K::WARPS * SET * (MERGE_PITCH + 2) * 4;
     static constexpr int QUERY = MATRIX ? 0 : SET * K::E * 4;
     static constexpr int PART = round_up(SET * (K::E + 2), 4); // floats
-    static constexpr int SHARED = RING + MERGE + QUERY + (K::MAX_ROWS + 5) * 4;
+    static constexpr int JOIN = SET * K::E <= K::WARPS * 128 ? 4 : 1; // 4 where a thread holds one vector of a group
+    static constexpr int SHARED = RING + MERGE + QUERY + (K::MAX_ROWS + 8) * 4;
 };
 
 // How the positions of a row are cut.
@@ -250,8 +254,8 @@ template <class K> struct TileLoader {
                 for (int i = 0; i < N / 32; i++) {
                     const u32 dst = to + D::Rows::piece((i * 32 + lane_id()) / VECS, (i * 32 + lane_id()) % VECS);
                     const char *from = (i * 32 < HALF ? k0 : k1) + i * 512;
-                    copy16(dst, from);
-                    copy16(dst + D::TILE * D::PITCH, from + to_v);
+                    copy16_once(dst, from);
+                    copy16_once(dst + D::TILE * D::PITCH, from + to_v);
                 }
             } else { // what does not count is not read; zeros take its place
 #pragma unroll 1
@@ -553,31 +557,99 @@ template <class K> DEVICE void put_result(const DecodeArgs<K> &a, int row, int s
     store((T *)a.y + ((i64)row * K::HEADS + head) * K::E + i, from_floats<T>(y));
 }
 
-// y of one head set, from its chunks' partial sums, in the order of the chunks. The whole block.
-template <class K> DEVICE void add_chunks(const DecodeArgs<K> &a, int row, int set, int chunks)
+// Four columns of a softmax sum: its largest exponent, the sum of powers, the weighted values.
+struct Joined {
+    float top = negative_infinity(), sum = 0.0f;
+    Vec<float, 4> o = zeros<float, 4>();
+};
+// As written, so that all places that join give the same bits.
+template <bool FAST> DEVICE void join(Joined &a, const Joined &b)
+{
+    const float high = fmaxf(a.top, b.top);
+    const float s0 = power2<FAST>(a.top - high), s1 = power2<FAST>(b.top - high);
+    a.sum = fmaf(a.sum, s0, __fmul_rn(b.sum, s1));
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        a.o[j] = fmaf(a.o[j], s0, __fmul_rn(b.o[j], s1));
+    a.top = high;
+}
+
+// y of one head set, from partial sums of its chunks, or of its groups. The whole block.
+template <class K> DEVICE void add_parts(const DecodeArgs<K> &a, int row, int set, int chunks, bool groups)
 {
     using D = DecodeShape<K>;
     const float *part = a.partials + ((i64)row * D::HEAD_SETS + set) * K::MAX_CHUNKS * D::PART;
     const int heads = least(D::SET, D::GROUP - set % D::SETS * D::SET);
+    const int parts = groups ? ceil_div(chunks, D::JOIN) : chunks;
     for (int i = threadIdx.x * 4; i < heads * K::E; i += K::WARPS * 128) {
         const int h = i / K::E;
-        float top = negative_infinity(), sum = 0.0f;
-        Vec<float, 4> o = zeros<float, 4>();
-#pragma unroll 4
-        for (int c = 0; c < chunks; c++) {
-            const float *p = part + (i64)c * D::PART;
-            const float m = load_l2_scalar(p + D::SET * K::E + h), l = load_l2_scalar(p + D::SET * K::E + D::SET + h);
-            const uint4_ x = load_l2(p + i);
-            const float high = fmaxf(top, m);
-            const float s0 = power2<D::MATRIX>(top - high), s1 = power2<D::MATRIX>(m - high);
-            sum = sum * s0 + l * s1;
-            o[0] = o[0] * s0 + __uint_as_float(x.x) * s1;
-            o[1] = o[1] * s0 + __uint_as_float(x.y) * s1;
-            o[2] = o[2] * s0 + __uint_as_float(x.z) * s1;
-            o[3] = o[3] * s0 + __uint_as_float(x.w) * s1;
-            top = high;
+        Joined all;
+        for (int c = 0; c < parts; c += 4) { // four under way at a time
+            Joined one[4], group;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const float *p = part + (i64)least(c + j, parts - 1) * D::PART;
+                const uint4_ x = load_l2(p + i);
+                one[j].top = load_l2_scalar(p + D::SET * K::E + h);
+                one[j].sum = load_l2_scalar(p + D::SET * K::E + D::SET + h);
+                one[j].o[0] = __uint_as_float(x.x);
+                one[j].o[1] = __uint_as_float(x.y);
+                one[j].o[2] = __uint_as_float(x.z);
+                one[j].o[3] = __uint_as_float(x.w);
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                if (c + j < parts)
+                    join<D::MATRIX>(group, one[j]);
+                if (groups || j == 3) {
+                    join<D::MATRIX>(all, group);
+                    group = Joined();
+                }
+            }
         }
-        put_result<K>(a, row, set, i, o, sum);
+        put_result<K>(a, row, set, i, all.o, all.sum);
+    }
+}
+
+// Which units a block takes: [unit[0], unit[1]); unit[2]: whole groups. One warp; before: [rows].
+template <class K> DEVICE void share_out(const DecodeArgs<K> &a, int rows, int *before, int *unit)
+{
+    using D = DecodeShape<K>;
+    const int lane = lane_id();
+    int chunks = 0, groups = 0;
+    for (int base = 0; base < K::MAX_ROWS; base += 32) {
+        const int kv_len = base + lane < K::MAX_ROWS ? a.rows[base + lane].kv_len : 0; // before `rows` is known
+        if (base >= rows)
+            break;
+        const int n = base + lane < rows ? cut_row<K>(kv_len).chunks : 0, upto = warp_upto(n);
+        if (base + lane < rows)
+            before[base + lane] = chunks + upto - n;
+        chunks += shuffle(upto, 31);
+        groups += ceil_div(n, D::JOIN);
+    }
+    const i64 units = (i64)chunks * D::HEAD_SETS;
+    const bool whole = D::JOIN > 1 && units >= 2 * D::JOIN * (i64)gridDim.x;
+    if (lane < 2)
+        unit[lane] = (int)(units * (blockIdx.x + lane) / gridDim.x);
+    if (lane == 0) {
+        before[rows] = chunks;
+        unit[2] = whole;
+    }
+    if (!whole)
+        return;
+    warp_sync();
+    const i64 sets = (i64)warp_sum(groups) * D::HEAD_SETS;
+    groups = 0;
+    for (int base = 0; base < rows; base += 32) { // a border stands in one lane's row
+        const int row = base + lane, n = row < rows ? cut_row<K>(a.rows[row].kv_len).chunks : 0;
+        const int m = ceil_div(n, D::JOIN), upto = warp_upto(m);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const i64 border = sets * (blockIdx.x + i) / gridDim.x - (i64)(groups + upto - m) * D::HEAD_SETS;
+            if (border >= 0 && border < (i64)m * D::HEAD_SETS)
+                unit[i] = before[row] * D::HEAD_SETS + (int)border / m * n + (int)border % m * D::JOIN;
+        }
+        groups += shuffle(upto, 31);
     }
 }
 
@@ -597,6 +669,7 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
     float *query = stats + K::WARPS * 2 * D::SET;               // [SET][E], FMA form
     int *before = (int *)(query + D::QUERY / 4);                // [rows + 1] chunks of earlier rows
     u32 *arrived = (u32 *)(before + K::MAX_ROWS + 1);           // {this block was the last, row, set, chunks}
+    int *unit = (int *)(arrived + 4);                           // {first, last + 1, whole groups}
     const int warp = warp_id(), lane = lane_id();
 
     launch_dependents();
@@ -610,26 +683,13 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
     // $step, $rows and $pages are written between programs only.
     const int rows = least(a.step->decode_rows, K::MAX_ROWS);
     if (warp == 0) {
-        int carry = 0;
-        for (int base = 0; base < K::MAX_ROWS; base += 32) {
-            const int kv_len = base + lane < K::MAX_ROWS ? a.rows[base + lane].kv_len : 0; // before `rows` is known
-            if (base >= rows)
-                break;
-            const int n = base + lane < rows ? cut_row<K>(kv_len).chunks : 0;
-            const int upto = warp_upto(n);
-            if (base + lane < rows)
-                before[base + lane] = carry + upto - n;
-            carry += shuffle(upto, 31);
-        }
-        if (lane == 0) {
-            before[rows] = carry;
+        share_out<K>(a, rows, before, unit);
+        if (lane == 0)
             arrived[1] = arrived[2] = arrived[3] = 0;
-        }
     }
     block_sync();
-    const i64 units = (i64)before[rows] * D::HEAD_SETS;
-    const int first_unit = (int)(units * blockIdx.x / gridDim.x);
-    const int last_unit = (int)(units * (blockIdx.x + 1) / gridDim.x);
+    const int first_unit = unit[0], last_unit = unit[1];
+    const bool whole = D::JOIN > 1 && unit[2], joined = D::JOIN == 1 || whole; // what partial sums are of: groups
     if (first_unit == last_unit) {
         wait_for_previous(); // a block that leaves early would let later kernels run early
         return;
@@ -650,6 +710,7 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
 
     int stage = 0, done = 0; // done: chunks of the open (row, set) by this block
     bool counted = false; // an arrival is on its way; whose is kept in `arrived`, registers are scarce
+    Joined group; // of the open group's chunks, this thread's columns
     State state;
     state.fetch(a, next);
     for (int n = first_unit; n < last_unit; n++) {
@@ -682,32 +743,41 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
         block_sync();
 
         // The warps' sums, in the order of the warps; warps without a tile have top = -inf.
-        const bool last = counted && arrived[0];
-        const int last_row = arrived[1], last_set = arrived[2], last_chunks = arrived[3];
-        float *part = a.partials + (((i64)u.row * D::HEAD_SETS + u.set) * K::MAX_CHUNKS + u.chunk) * D::PART;
+        bool last = counted && arrived[0];
+        int last_row = arrived[1], last_set = arrived[2], last_chunks = arrived[3];
+        const bool ends = !whole || u.chunk % D::JOIN == D::JOIN - 1 || u.chunk == u.cut.chunks - 1;
+        const bool alone = u.cut.chunks <= (whole ? D::JOIN : 1); // nothing is added to it
+        float *part = a.partials + (((i64)u.row * D::HEAD_SETS + u.set) * K::MAX_CHUNKS + (whole ? u.chunk / D::JOIN : u.chunk)) * D::PART;
         for (int i = threadIdx.x * 4; i < heads * K::E; i += THREADS * 4) {
             const int h = i / K::E, e = i % K::E;
-            float top = negative_infinity(), sum = 0.0f;
-            Vec<float, 4> o = zeros<float, 4>();
+            Joined all;
 #pragma unroll
             for (int w = 0; w < K::WARPS; w++)
-                top = fmaxf(top, stats[w * 2 * D::SET + h]);
+                all.top = fmaxf(all.top, stats[w * 2 * D::SET + h]);
 #pragma unroll
             for (int w = 0; w < K::WARPS; w++) {
-                const float s = power2<D::MATRIX>(stats[w * 2 * D::SET + h] - top);
+                const float s = power2<D::MATRIX>(stats[w * 2 * D::SET + h] - all.top);
                 const Vec<float, 4> x = load<4>(merge + (w * D::SET + h) * D::MERGE_PITCH + e);
-                sum += stats[w * 2 * D::SET + D::SET + h] * s;
+                all.sum += stats[w * 2 * D::SET + D::SET + h] * s;
 #pragma unroll
                 for (int j = 0; j < 4; j++)
-                    o[j] += x[j] * s;
+                    all.o[j] += x[j] * s;
             }
-            if (u.cut.chunks == 1) {
-                put_result<K>(a, u.row, u.set, i, o, sum);
+            if (whole) {
+                if (u.chunk % D::JOIN == 0)
+                    group = Joined();
+                join<D::MATRIX>(group, all);
+                all = group;
+            }
+            if (!ends)
+                continue;
+            if (alone) {
+                put_result<K>(a, u.row, u.set, i, all.o, all.sum);
             } else {
-                store(part + i, o);
+                store(part + i, all.o);
                 if (e == 0) {
-                    part[D::SET * K::E + h] = top;
-                    part[D::SET * K::E + D::SET + h] = sum;
+                    part[D::SET * K::E + h] = all.top;
+                    part[D::SET * K::E + D::SET + h] = all.sum;
                 }
             }
         }
@@ -716,34 +786,34 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
         // A fence costs microseconds while copies are under way, so a block counts its chunks of a
         // (row, set) at once, when it leaves them, and not at all if no other block has some. One
         // thread counts while the others go on; the answer is read a unit later.
-        if (last)
-            add_chunks<K>(a, last_row, last_set, last_chunks);
         counted = false;
-        if (u.cut.chunks > 1) {
+        if (!alone) {
             done++;
             if (u.chunk == u.cut.chunks - 1 || n + 1 == last_unit) {
-                if (done == u.cut.chunks) {
-                    add_chunks<K>(a, u.row, u.set, done);
-                } else {
-                    if (threadIdx.x == 0) {
-                        u32 *counter = a.counters + u.row * D::HEAD_SETS + u.set;
-                        arrived[0] = atomic_add_acq_rel(counter, done) + done == (u32)u.cut.chunks;
-                        arrived[1] = u.row;
-                        arrived[2] = u.set;
-                        arrived[3] = u.cut.chunks;
-                        if (arrived[0])
-                            *counter = 0;
-                    }
-                    counted = true;
+                if (threadIdx.x == 0) {
+                    u32 *counter = a.counters + u.row * D::HEAD_SETS + u.set;
+                    arrived[0] = done == u.cut.chunks || atomic_add_acq_rel(counter, done) + done == (u32)u.cut.chunks;
+                    arrived[1] = u.row;
+                    arrived[2] = u.set;
+                    arrived[3] = u.cut.chunks;
+                    if (arrived[0] && done < u.cut.chunks)
+                        *counter = 0;
                 }
+                counted = true;
                 done = 0;
             }
         }
-    }
-    if (counted) {
-        block_sync();
-        if (arrived[0])
-            add_chunks<K>(a, arrived[1], arrived[2], arrived[3]);
+#pragma unroll 1
+        for (;;) { // once, and after the last unit again
+            if (last)
+                add_parts<K>(a, last_row, last_set, last_chunks, joined);
+            if (!counted || n + 1 < last_unit)
+                break;
+            counted = false;
+            block_sync();
+            last = arrived[0];
+            last_row = arrived[1], last_set = arrived[2], last_chunks = arrived[3];
+        }
     }
     copy_wait<0>();
 }

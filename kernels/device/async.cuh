@@ -8,10 +8,12 @@ DEVICE void copy16(u32 to, const void *from, int bytes = 16)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
-// The same; L2 reads the 256 bytes around it, where the next copies will look.
-DEVICE void copy16_ahead(u32 to, const void *from, int bytes = 16)
+// 16 bytes that nobody needs again soon: the first that L2 gives up.
+DEVICE void copy16_once(u32 to, const void *from)
 {
-    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
 }
 DEVICE void copy4(u32 to, const void *from, int bytes = 4)
 {

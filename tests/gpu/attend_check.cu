@@ -2,7 +2,7 @@
 //
 // One step with single tokens and prompt chunks of lengths around page, tile and chunk edges; pages
 // in random order, everything that must not be read set to NaN, results poisoned. Every decode row
-// is computed again alone and must have the same bits.
+// is computed again alone, and all by few blocks, and must have the same bits.
 #include "attend_decode.cuh"
 #include "attend_prefill.cuh"
 #include "check.h"
@@ -39,11 +39,11 @@ template <class C> __global__ void __launch_bounds__(128, 2) prefill_kernel(cons
 
 static int sms;
 
-template <class F, int W = 0> void run_decode(AttendDecodeArgs a, int S, cudaStream_t s = 0)
+template <class F, int W = 0> void run_decode(AttendDecodeArgs a, int S, cudaStream_t s = 0, int most_blocks = 1 << 20)
 {
     using C = DecodeConfig<F, W>;
     using D = DecodeShape<C>;
-    launch(decode_kernel<C>, dim3(std::min(C::BLOCKS * sms, S * D::HEAD_SETS * F::MAX_CHUNKS)), C::WARPS * 32, D::SHARED, a, s);
+    launch(decode_kernel<C>, dim3(std::min({C::BLOCKS * sms, S * D::HEAD_SETS * F::MAX_CHUNKS, most_blocks})), C::WARPS * 32, D::SHARED, a, s);
 }
 template <class F> void run_prefill(AttendPrefillArgs a, int T, int S, cudaStream_t s = 0)
 {
@@ -196,6 +196,13 @@ template <class F> int check(const char *name, uint64_t seed)
         CU(cudaDeviceSynchronize());
         const std::vector<T> y1 = dy1.get();
         moved += memcmp(y1.data(), y.data() + (size_t)r * H * E, y1.size() * sizeof(T)) != 0;
+    }
+    // By few blocks, which take groups of chunks: the same bits.
+    for (int blocks : {1, 5}) {
+        run_decode<F>(da, S, 0, blocks);
+        CU(cudaDeviceSynchronize());
+        const std::vector<T> few = dy.get();
+        moved += memcmp(few.data(), y.data(), (size_t)dr * H * E * sizeof(T)) != 0;
     }
     wrong += moved;
     printf("%-34s decode %.1e  prefill %.1e  limit %.1e  alone differs %d  %s\n", name, worst_decode, worst_prefill, limit, moved, wrong ? "WRONG" : "");

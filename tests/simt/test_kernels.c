@@ -310,6 +310,25 @@ static void add_attend(Suite *s, const Attend *a)
     take(s, &g, &c, name);
 }
 
+/* Rows of several chunks on so few blocks that each takes groups of them. */
+static void add_attend_long(Suite *s, DType t)
+{
+    const char *type = dtype_name(t);
+    Ir g = {.text = "graph \"case\"\nlimits sequences=2 context=1600 tokens=64 kv_block=8 kv_pages=300 "
+                    "logit_bias=4 end_ids=4\n"};
+    Case c = {.kv = t, .sms = 1};
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, 12 * 16, t);
+    const int q = add(&g, "append %%%d - {layer=0 heads=4 kv_heads=4 head_dim=16} : [T,4,16] %s", x, type);
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=4 scale=0.2 window=0 softcap=0} : [T,64] %s", q, type);
+    set_rows(&c, 2, 2, (const int[][2]){{1, 1500}, {1, 700}});
+    c.decode = true;
+    c.bucket = 2;
+    take(s, &g, &c, "attend, several chunks");
+}
+
 static void add_append(Suite *s, DType t, DType kv, int E, int rot)
 {
     Ir g = begin();
@@ -342,6 +361,7 @@ static void attention(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_attend(s, &some[i]);
+    add_attend_long(s, DT_BF16);
     add_append(s, DT_FP32, DT_FP32, 20, 8);
     add_append(s, DT_BF16, DT_BF16, 24, 24);
     add_append(s, DT_FP16, DT_FP16, 40, 0);
