@@ -2,7 +2,8 @@
  *
  * The fake model's next token is a hash of all tokens before it and of the request's seed. The fake
  * device computes it from its own cache, through page tables, so a page given to two sequences, a
- * wrong position or a stale IO block changes the tokens; fake_next says what they must be.
+ * wrong position or a stale IO block changes the tokens; fake_next says what they must be. It knows, too,
+ * that attention starts early: what a step reads of earlier positions no other row may write in it.
  *
  * Synchronous, run is done when it returns. Asynchronous, a thread works through a queue: copies of
  * IO are made when their turn comes, results appear late, `length` last. */
@@ -27,6 +28,7 @@ typedef struct FakeDevice {
     int fail_at;       /* run number that fails; 0: none */
     bool fail_late;    /* the failure shows in wait, not in run */
     bool lose_results; /* runs leave OUT alone */
+    bool made_up;      /* benchmarks: nobody has written what stands in caches and histories */
     FtxStatus probe;   /* of device_cuda_probe */
     FtxStatus open;    /* of device_cuda.open */
     int opens, closes, sessions;
@@ -53,6 +55,7 @@ FtxStatus fake_model(FakeArtifact *f, const FtxOptions *o, FtxModel **model, Ftx
 /* The model: the token after ids[0..n) of a request. Ends are avoided while n < min_length. */
 int32_t fake_next(const int32_t *ids, int n, uint64_t seed, uint32_t vocab, const int32_t *ends, int n_ends,
                   int min_length);
+uint64_t fake_seed(uint64_t seed, int sample); /* of one of a request's samples */
 float fake_logit(const int32_t *ids, int n, uint32_t token);
 
 /* The tokenizer: texts of one to three bytes, with tokens that hold half a character. */

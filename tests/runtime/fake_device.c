@@ -35,6 +35,11 @@ int32_t fake_next(const int32_t *ids, int n, uint64_t seed, uint32_t vocab, cons
     return (int32_t)token;
 }
 
+uint64_t fake_seed(uint64_t seed, int sample)
+{
+    return seed + (uint64_t)sample * 1000003u;
+}
+
 float fake_logit(const int32_t *ids, int n, uint32_t token)
 {
     return (float)(hash_ids(ids, n) % 1000) + (float)token;
@@ -144,6 +149,7 @@ typedef struct Command {
     CommandKind kind;
     size_t offset, bytes;
     uint32_t program;
+    int named; /* of a write */
     int T, S;
     bool fails;
     char data[1024]; /* of a write */
@@ -253,6 +259,20 @@ static void check_step(Session *s, const Command *c)
     fake.most_rows = c->S > fake.most_rows ? c->S : fake.most_rows;
 }
 
+/* Attention may read what stood in the cache before the step while the step still adds to it: of what the
+ * step writes a row sees its own tokens alone. */
+static void check_early_reads(Session *s, const Command *c)
+{
+    const FtxRow *row = named_io(s, FTX_NAMED_rows);
+    const FtxToken *token = named_io(s, FTX_NAMED_token);
+
+    for (int i = 0; i < c->S; i++)
+        for (int p = 0; p < row[i].kv_len - row[i].q_len; p++)
+            for (int t = 0; t < c->T; t++)
+                EXPECT(cache(s, row[i].slot, p) != cache(s, token[t].slot, token[t].pos),
+                       "row %d reads position %d, which token %d of the same step writes", i, p, t);
+}
+
 static void run_row(Session *s, int i)
 {
     const FtxFacts *f = s->device->artifact->facts;
@@ -264,18 +284,23 @@ static void run_row(Session *s, int i)
     const int n = r->kv_len;
     volatile FtxOut *out = (FtxOut *)(s->out + s->device->plan->head->named[FTX_NAMED_out]) +
                            (size_t)(n % FTX_OUT_RING) * f->sequences + i;
+    int32_t *history = (int32_t *)named_state(s, FTX_NAMED_history) + (size_t)r->slot * f->context;
     int32_t ids[4096], next;
     int finish = 0;
 
     for (int k = 0; k < r->q_len; k++)
-        *cache(s, r->slot, token[k].pos) = token[k].id;
+        *cache(s, r->slot, token[k].pos) = history[token[k].pos] = token[k].id;
     if (!r->emit || r->done)
         return;
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < n; k++) {
         ids[k] = *cache(s, r->slot, k);
+        EXPECT(fake.made_up || history[k] == ids[k], "row %d: the history of slot %d has %d at %d, its pages %d", i,
+               r->slot, history[k], k, ids[k]);
+    }
     for (uint32_t v = 0; v < f->vocab; v++)
         logits[v] = fake_logit(ids, n, v);
-    next = fake_next(ids, n, (uint64_t)p->seed_high << 32 | p->seed_low, f->vocab, ends, p->n_ends, p->min_length);
+    next = fake_next(ids, n, fake_seed((uint64_t)p->seed_high << 32 | p->seed_low, p->sample), f->vocab, ends,
+                     p->n_ends, p->min_length);
     if (n + 1 >= r->limit)
         finish = 2;
     for (int k = 0; k < p->n_ends; k++)
@@ -306,6 +331,7 @@ static void do_run(Session *s, const Command *c)
         return;
     }
     check_step(s, c);
+    check_early_reads(s, c);
     for (int i = 0; i < c->S && !fake.wrong[0]; i++)
         run_row(s, i);
 }
@@ -316,7 +342,7 @@ static void do_command(Session *s, const Command *c)
         memset(s->io, 0xee, s->device->plan->head->space_bytes[FTX_SPACE_IO]);
         memcpy(s->io, s->host_io, c->bytes);
     } else if (c->kind == COMMAND_WRITE) {
-        memcpy((char *)named_state(s, FTX_NAMED_pages) + c->offset, c->data, c->bytes);
+        memcpy((char *)named_state(s, c->named) + c->offset, c->data, c->bytes);
     } else if (c->kind == COMMAND_RUN && !s->failed) {
         do_run(s, c);
     }
@@ -459,10 +485,10 @@ static FtxStatus fake_upload(Session *s, size_t bytes, FtxError *err)
 
 static FtxStatus fake_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err)
 {
-    Command c = {.kind = COMMAND_WRITE, .offset = offset, .bytes = bytes};
+    Command c = {.kind = COMMAND_WRITE, .named = named, .offset = offset, .bytes = bytes};
 
     (void)err;
-    EXPECT(named == FTX_NAMED_pages && bytes <= sizeof c.data &&
+    EXPECT((named == FTX_NAMED_pages || named == FTX_NAMED_history) && bytes <= sizeof c.data &&
                offset + bytes <= s->device->plan->head->named_bytes[named],
            "%d %zu %zu", named, offset, bytes);
     memcpy(c.data, p, bytes);

@@ -645,6 +645,7 @@ static void test_bench(void **state)
     sizes.kv_pages = 40;
     for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
         reset_fake(asynchronous, 0);
+        fake.made_up = true;
         open_bed(&b, &sizes);
         assert_int_equal(ftx_engine_bench(b.engine, 3, 1, 30, 25, &median, &least, &most, &err), FTX_OK);
         assert_true(least <= median && median <= most && least >= 100.0);
@@ -655,6 +656,7 @@ static void test_bench(void **state)
         assert_int_equal(ftx_engine_bench(b.engine, 4, 1, 40, 5, &median, &least, &most, &err), FTX_EINVAL);
         assert_int_equal(ftx_engine_bench(b.engine, 5, 1, 4, 5, &median, &least, &most, &err), FTX_EINVAL);
         assert_idle(b.engine);
+        fake.made_up = false;
         make_job(&j, 8, 4); /* and it works as before */
         expect(&b, &j);
         submit(&b, &j);
@@ -750,6 +752,61 @@ static void run_random(unsigned seed)
     close_bed(&b);
 }
 
+/* Samples of a prompt: each has the tokens of its number, whoever ends first and however the prompt
+ * comes in chunks. */
+static void test_samples(void **state)
+{
+    enum { SAMPLES = 3, NEW = 9 };
+    FakeSizes sizes = fake_sizes();
+    Bed b;
+
+    (void)state;
+    sizes.tokens = 6;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        reset_fake(asynchronous, 20);
+        sizes.target = asynchronous ? 900 : FTX_TARGET_CPU;
+        open_bed(&b, &sizes);
+        for (int prompt = 1; prompt <= 20; prompt++) {
+            static Job job, beside;
+            int32_t got[SAMPLES][NEW];
+            int n_got[SAMPLES] = {0}, ended = 0;
+            FtxEvent ev[64];
+            FtxError err;
+            size_t n;
+
+            make_job(&beside, 3, 5);
+            beside.request.max_new = 30;
+            submit(&b, &beside);
+            make_job(&job, prompt, (uint64_t)prompt);
+            job.request.samples = SAMPLES;
+            job.request.temperature = 1.0f;
+            job.request.max_new = NEW;
+            submit(&b, &job);
+            while (ftx_engine_busy(b.engine)) {
+                if (ftx_engine_step(b.engine, ev, 64, &n, &err))
+                    fail_msg("step: %s; %s", err.text, fake.wrong);
+                assert_string_equal(fake.wrong, "");
+                for (size_t i = 0; i < n; i++) {
+                    if (ev[i].user != &job)
+                        continue;
+                    assert_in_range(ev[i].sample, 0, SAMPLES - 1);
+                    got[ev[i].sample][n_got[ev[i].sample]++] = ev[i].token;
+                    ended += ev[i].finish != FTX_RUNNING;
+                }
+            }
+            assert_int_equal(ended, SAMPLES);
+            for (int k = 0; k < SAMPLES; k++) {
+                job.request.seed = fake_seed((uint64_t)prompt, k);
+                expect(&b, &job);
+                assert_int_equal(n_got[k], job.n_expected);
+                assert_memory_equal(got[k], job.expected, (size_t)n_got[k] * sizeof *got[k]);
+            }
+            assert_idle(b.engine);
+        }
+        close_bed(&b);
+    }
+}
+
 static void test_random(void **state)
 {
     const char *first = getenv("FTX_TEST_SEED");
@@ -774,13 +831,21 @@ static int name_seed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),       cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),   cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),    cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),      cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_logits),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_text_prompt), cmocka_unit_test(test_device_fails),
-        cmocka_unit_test(test_bench),       cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),
+        cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),
+        cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_text_prompt),
+        cmocka_unit_test(test_device_fails),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_bench),
+        cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
