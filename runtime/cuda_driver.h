@@ -26,7 +26,7 @@ enum { CUDA_OLDEST_DRIVER = 12040 }; /* cuFuncGetParamInfo, cuFuncLoad; programm
     F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamQuery) F(cuStreamBeginCapture) F(cuStreamEndCapture) \
     F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) F(cuModuleLoadDataEx) \
     F(cuModuleUnload) F(cuModuleGetFunction) F(cuFuncLoad) F(cuFuncGetAttribute) F(cuFuncSetAttribute) \
-    F(cuFuncGetParamInfo) F(cuLaunchKernelEx) F(cuGraphInstantiate) F(cuGraphUpload) F(cuGraphLaunch) \
+    F(cuFuncGetParamInfo) F(cuTensorMapEncodeTiled) F(cuLaunchKernelEx) F(cuGraphInstantiate) F(cuGraphUpload) F(cuGraphLaunch) \
     F(cuGraphExecDestroy) F(cuGraphDestroy)
 // clang-format on
 

@@ -1,7 +1,7 @@
 /* cuda_session.c - an engine's memory on a GPU, and the copies into and out of it.
  *
- *   device   STATE | IO | WORK | workspace of cuBLASLt      one block, zero at open but for the
- * last pinned   OUT | IO | ring                                one block of the host
+ *   device   STATE | IO | WORK | workspace of cuBLASLt | maps      one block; what programs use is zero at open
+ *   pinned   OUT | IO | ring                                       one block of the host
  *
  * OUT is memory of the host that kernels write and the host polls. Everything runs on one stream,
  * in the order of the calls. */
@@ -68,6 +68,15 @@ static size_t matmul_workspace(const Device *d)
     return most;
 }
 
+static uint64_t map_bytes(const ArtifactPlan *p)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < p->n_operands; i++)
+        bytes += p->operands[i].tile_rows ? sizeof(CUtensorMap) : 0;
+    return bytes;
+}
+
 static FtxStatus take_device_memory(Session *s, FtxError *err)
 {
     const Device *d = s->device;
@@ -75,7 +84,9 @@ static FtxStatus take_device_memory(Session *s, FtxError *err)
     const uint64_t io = aligned(bytes[FTX_SPACE_STATE]), work = io + aligned(bytes[FTX_SPACE_IO]);
     const uint64_t workspace = work + aligned(bytes[FTX_SPACE_WORK]);
 
-    s->device_bytes = workspace + matmul_workspace(d) + DEVICE_ALIGN;
+    const uint64_t maps = workspace + aligned(matmul_workspace(d));
+
+    s->device_bytes = maps + map_bytes(d->plan) + DEVICE_ALIGN;
     FtxStatus status = cuda_check(d->cu, d->cu->cuMemAlloc(&s->block, s->device_bytes), err,
                                   "%.3f GB for the engine's state", (double)s->device_bytes * 1e-9);
     if (status) {
@@ -87,6 +98,7 @@ static FtxStatus take_device_memory(Session *s, FtxError *err)
     s->space[FTX_SPACE_IO] = s->block + io;
     s->space[FTX_SPACE_WORK] = s->block + work;
     s->workspace = s->block + workspace;
+    s->maps = s->block + maps;
     return FTX_OK;
 }
 
@@ -111,6 +123,58 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
     s->ring = s->io + io;
     return cuda_check(d->cu, d->cu->cuMemHostGetDevicePointer(&s->space[FTX_SPACE_OUT], s->out, 0), err,
                       "mapping the results' memory");
+}
+
+/* The map of one operand, for the copy engine: tiles of 64 columns, 128 bytes, whose 16-byte units are swizzled
+ * within 8 rows. */
+static FtxStatus make_map(const Session *s, const FtxOperand *o, CUtensorMap *map, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    const CUdeviceptr matrix = s->space[o->space] + o->offset;
+    const cuuint64_t size[] = {o->columns, o->rows}, stride[] = {2 * (cuuint64_t)o->columns};
+    const cuuint32_t tile[] = {64, o->tile_rows}, every[] = {1, 1};
+
+    return cuda_check(cu,
+                      cu->cuTensorMapEncodeTiled(
+                          map, o->type == DT_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                          2, (void *)(uintptr_t)matrix, size, stride, tile, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                      err, "a map of [%u,%u] in tiles of %u rows", o->rows, o->columns, o->tile_rows);
+}
+
+/* Maps that stand in the ring, to the GPU. */
+static FtxStatus send_maps(Session *s, CUdeviceptr to, size_t n, FtxError *err)
+{
+    FtxStatus status =
+        n ? cuda_check(s->device->cu, s->device->cu->cuMemcpyHtoDAsync(to, s->ring, n * sizeof(CUtensorMap), s->stream),
+                       err, "the maps of matrices")
+          : FTX_OK;
+
+    return status || !n ? status : cuda_wait_stream(s->device, s->stream, 1, err, "copying the maps of matrices");
+}
+
+static FtxStatus make_maps(Session *s, FtxError *err)
+{
+    const ArtifactPlan *p = s->device->plan;
+    CUdeviceptr to = s->maps; /* of the first map in the ring */
+    CUtensorMap *map = (CUtensorMap *)(void *)s->ring;
+    size_t n = 0;
+    FtxStatus status = FTX_OK;
+
+    for (uint32_t i = 0; i < p->n_operands && !status; i++) {
+        if (!p->operands[i].tile_rows)
+            continue;
+        if (n == RING_PART_BYTES / sizeof *map) {
+            status = send_maps(s, to, n, err);
+            to += n * sizeof *map;
+            n = 0;
+        }
+        s->arg[i] = to + n * sizeof *map;
+        if (!status)
+            status = make_map(s, &p->operands[i], &map[n++], err);
+    }
+    return status ? status : send_maps(s, to, n, err);
 }
 
 static void resolve(Session *s)
@@ -153,7 +217,9 @@ static FtxStatus fill_session(Session *s, FtxError *err)
     if (status)
         return status;
     resolve(s);
-    status = zero(s, err);
+    status = make_maps(s, err);
+    if (!status)
+        status = zero(s, err);
     if (!status)
         status = cuda_program_prepare(s, err);
     return status ? status : zero(s, err); /* what was run to warm up left its traces */

@@ -51,6 +51,7 @@ struct Session {
     char *pinned;      /* OUT | IO | ring */
     CUdeviceptr space[FTX_SPACE_COUNT];
     CUdeviceptr workspace;
+    CUdeviceptr maps; /* CUtensorMap of each tiled operand, in their order */
     char *io, *out, *ring;
     size_t device_bytes, pinned_bytes;
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 3 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 4 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -243,10 +243,15 @@ typedef struct FtxLaunch { /* 16 bytes */
     uint32_t reserved;
 } FtxLaunch;
 
-typedef struct FtxOperand { /* 16 bytes */
+/* What a kernel's parameter points to. With tile_rows it is a map for the GPU's copy engine that the runtime
+ * makes at open: of a row-major matrix [rows, columns] of a 16-bit type, in tiles of tile_rows x 64. */
+typedef struct FtxOperand { /* 32 bytes */
     uint32_t space;
-    uint32_t reserved;
+    uint32_t tile_rows; /* 0: the bytes themselves */
     uint64_t offset;
+    uint32_t rows, columns;
+    uint32_t type; /* DType */
+    uint32_t reserved;
 } FtxOperand;
 
 typedef struct FtxBuffer { /* 40 bytes */

@@ -31,9 +31,12 @@
  *   //@ launch  grid E, E, E   block E   smem E       grid may use T, S, SMS and live dimensions
  *   //@ scratch NAME bytes                 workspace for this launch; an operand after the outs
  *   //@ zeroed  NAME bytes                 zero at engine open, and left zero by the kernel
+ *   //@ tiled   NAME rows                  NAME, a matrix of 16 bits, is given as a map of tiles of so
+ *                 many rows and 64 columns (device/tensor.cuh) in place of its address; 0: it is not
+ *   //@ rate    TFLOP/s                    that the kernel reaches on large shapes, for its cost
  *   //@ moves   bytes      //@ flops  operations     //@ matmul yes     //@ overlap yes
  *
- * Lines may repeat (match, consts, fits, scratch, zeroed) and add up. Expressions (base/expr.h)
+ * Lines may repeat (match, consts, fits, scratch, zeroed, tiled) and add up. Expressions (base/expr.h)
  * are over the constants; the dimensions; X_MAX, the largest value of dimension X in the program,
  * and X_IS_S, 1 if it counts sequences (a dimension that is T or S itself is known in launch and
  * moves only; scratch and zeroed take its largest value); rows(x), 1 if x has a row a sequence;

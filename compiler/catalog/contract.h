@@ -77,11 +77,12 @@ struct Contract {
     struct {
         NamedText *at;
         size_t n, cap;
-    } fits, scratch, zeroed;
+    } fits, scratch, zeroed, tiled; /* tiled: NAME of an arg, rows of its tiles */
     RowsServed rows;
     NamedText grid[3], block, smem, moves, flops; /* text NULL: not given */
     bool matmul, overlap;
     bool unmatched; /* "match none": computes no op, the runtime launches it by family */
+    uint32_t rate;  /* TFLOP/s that it reaches; 0: not said */
 };
 
 /* The program a match is asked for. */
@@ -123,6 +124,7 @@ bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, co
 typedef struct Fitted {
     Instance *instance;            /* in `keep` */
     int64_t scratch[4], zeroed[4]; /* bytes, as many as the contract has */
+    int64_t tiled[4];              /* rows of a tile */
     double moves, flops;           /* at T_MAX and S_MAX; moves < 0: not given */
 } Fitted;
 
@@ -132,6 +134,9 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
 
 /* Every expression of a contract parses and knows its names: asked once, when it is read. */
 bool contract_check(const Contract *c, Diag *d);
+
+/* Rows of the tiles in which operand i is given as a map; 0: it is given as it is. */
+int64_t contract_arg_tiled(const Binding *b, const Fitted *fit, size_t i);
 
 /* Storage of operand i: what the contract asks for, else the value's own. */
 DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i);

@@ -7,6 +7,8 @@
 #include "../../runtime/base/hash.h"
 #include "contract.h"
 
+enum { MAX_TILE_ROWS = 256 }; /* of the GPU's copy engine */
+
 /* What names mean while an expression of a contract is read. */
 typedef struct Scope {
     const Contract *c;
@@ -489,7 +491,20 @@ static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *a, const char
         if (!number_of(s, &c->zeroed.at[i], 0, MANY, &out->zeroed[i], a, reason))
             return false;
     s->at_most = false;
+    for (size_t i = 0; i < c->tiled.n; i++)
+        if (!number_of(s, &c->tiled.at[i], 0, MAX_TILE_ROWS, &out->tiled[i], a, reason))
+            return false;
     return true;
+}
+
+int64_t contract_arg_tiled(const Binding *b, const Fitted *fit, size_t i)
+{
+    const Contract *c = b->contract;
+
+    for (size_t k = 0; k < c->tiled.n && b->arg[i]; k++)
+        if (strcmp(c->tiled.at[k].name, c->args.at[i].name) == 0)
+            return fit->tiled[k];
+    return 0;
 }
 
 bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *out,
@@ -579,6 +594,15 @@ bool contract_check(const Contract *c, Diag *d)
     for (size_t i = 0; i < c->zeroed.n; i++)
         if (!check_text(&s, &c->zeroed.at[i], d))
             return false;
+    for (size_t i = 0; i < c->tiled.n; i++) {
+        const NamedText *t = &c->tiled.at[i];
+        const int at = arg_find(c, t->name, strlen(t->name));
+
+        if (at < 0 || c->args.at[at].named >= 0 || c->args.at[at].rank != 2)
+            return diag_error(d, t->loc, "contract: tiled: %s is no argument with two sizes", t->name);
+        if (!check_text(&s, t, d))
+            return false;
+    }
     for (int i = 0; i < 3; i++)
         if (!check_text(&s, &c->grid[i], d))
             return false;

@@ -470,6 +470,12 @@ static bool read_line(Reader *r, const char *file)
         return read_yes(r, &r->c->matmul);
     if (strcmp(key, "overlap") == 0)
         return read_yes(r, &r->c->overlap);
+    if (strcmp(key, "rate") == 0) {
+        const char *number = text_until(r, "");
+
+        r->c->rate = (uint32_t)strtoul(number, NULL, 10);
+        return (r->c->rate > 0 && r->c->rate <= 10000) || fail(r, "TFLOP/s");
+    }
     if (strcmp(key, "rows") == 0) {
         const char *rows = name(r);
 
@@ -478,16 +484,18 @@ static bool read_line(Reader *r, const char *file)
         r->c->rows = *rows == 'a' ? ROWS_ALL : *rows == 'd' ? ROWS_DECODE : ROWS_PREFILL;
         return true;
     }
-    if (strcmp(key, "scratch") == 0 || strcmp(key, "zeroed") == 0) {
+    if (strcmp(key, "scratch") == 0 || strcmp(key, "zeroed") == 0 || strcmp(key, "tiled") == 0) {
         t.name = name(r);
         t.text = text_until(r, "");
         if (!t.name || !*t.text)
-            return fail(r, "NAME bytes");
+            return fail(r, *key == 't' ? "NAME rows" : "NAME bytes");
         if (*key == 's')
             *(NamedText *)arena_push(r->keep, r->c->scratch) = t;
-        else
+        else if (*key == 'z')
             *(NamedText *)arena_push(r->keep, r->c->zeroed) = t;
-        return (r->c->scratch.n <= 4 && r->c->zeroed.n <= 4) || fail(r, "at most four of them");
+        else
+            *(NamedText *)arena_push(r->keep, r->c->tiled) = t;
+        return (r->c->scratch.n <= 4 && r->c->zeroed.n <= 4 && r->c->tiled.n <= 4) || fail(r, "at most four of them");
     }
     t.name = key;
     t.text = text_until(r, "");

@@ -30,6 +30,7 @@ typedef struct Operand {
     OperandKind kind;
     Id value;      /* WEIGHT, VALUE */
     uint32_t at;   /* WEIGHT: in the packing; NAMED: FTX_NAMED_x; SCRATCH, ZEROED: which of the contract's */
+    int64_t tiled; /* VALUE, WEIGHT: rows of the tiles it is given in; 0: as it is */
     int64_t layer; /* NAMED k, v */
     int64_t bytes; /* SCRATCH, ZEROED */
 } Operand;
@@ -53,6 +54,7 @@ typedef struct Buffer {
 
 typedef struct Program {
     FtxProgramKind kind;
+    bool optional; /* left out where a value has no kernel for it: the program for any T serves */
     ProgramFacts facts;
     struct {
         Group *at;

@@ -242,6 +242,21 @@ static void plan_work(Lower *l, Program *p)
 
 /* --- the plan in the artifact's form ----------------------------------------------------------------- */
 
+/* The rows that a tiled operand has at most: those of the program, or of the weight. */
+static FtxOperand tiled(const Lower *l, const Program *p, const Launch *launch, uint32_t k, FtxOperand o)
+{
+    const Operand *from = &launch->operands[k];
+    const Value *v = ir_value(l->g, from->value);
+
+    if (!from->tiled)
+        return o;
+    o.tile_rows = (uint32_t)from->tiled;
+    o.columns = (uint32_t)v->shape.dim[v->shape.rank - 1].n;
+    o.rows = (uint32_t)(ir_shape_elements(v->shape, p->facts.t_max, p->facts.s_max) / o.columns);
+    o.type = contract_arg_type(&p->facts, &launch->group->b, k);
+    return o;
+}
+
 static FtxOperand operand_bytes(Lower *l, Program *p, uint32_t launch, const Operand *o)
 {
     const FtxPlan *h = &l->plan->head;
@@ -286,7 +301,7 @@ static void write_program(Lower *l, uint32_t index)
         *arena_push(l->keep, plan->launches) =
             (FtxLaunch){.kernel = launch->instance, .first_operand = (uint32_t)plan->operands.n, .label = label};
         for (uint32_t k = 0; k < launch->n_operands; k++) {
-            const FtxOperand o = operand_bytes(l, p, i, &launch->operands[k]);
+            const FtxOperand o = tiled(l, p, launch, k, operand_bytes(l, p, i, &launch->operands[k]));
 
             *arena_push(l->keep, plan->operands) = o;
         }

@@ -103,7 +103,7 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
 {
     const ContractArg *a = &g->b.contract->args.at[i];
     const Id v = g->b.arg[i];
-    Operand o = {.value = v, .layer = -1};
+    Operand o = {.value = v, .layer = -1, .tiled = contract_arg_tiled(&g->b, &g->fit, i)};
 
     if (a->named >= 0) {
         o.kind = OPERAND_NAMED;

@@ -25,12 +25,13 @@ typedef struct Rates {
 static Rates rates_of(const Lower *l, const Contract *c)
 {
     const bool wide = l->compute == DT_FP32;
+    const double rate = c->rate ? (double)c->rate * 1e6 : wide ? 30e6 : 250e6;
 
     if (c->device == KD_CPU)
         return (Rates){20e3, 100e3, 5};
     if (c->device == KD_MATMUL)
         return (Rates){4e6, wide ? 50e6 : 600e6, 2.5};
-    return (Rates){4e6, wide ? 30e6 : 250e6, c->overlap ? 1.2 : 2.5};
+    return (Rates){4e6, rate, c->overlap ? 1.2 : 2.5};
 }
 
 /* Bytes of the operands, where a contract does not say what it moves. */
@@ -400,11 +401,20 @@ bool stage_select(Lower *l, Diag *d)
     if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* its kernels read and write nothing else */
         return diag_error(d, (Loc){0}, "precision.compute is %s, the CPU computes in fp32 only: leave it at auto",
                           dtype_name(l->compute));
+    size_t n = 0;
+
     for (size_t i = 0; i < l->programs.n; i++) {
-        if (!select_program(l, &l->programs.at[i], d))
+        Program *p = &l->programs.at[i];
+        Diag unsaid = {0};
+        const bool found = select_program(l, p, p->optional ? &unsaid : d);
+
+        if (!found && !p->optional)
             return false;
-        l->programs.at[i].fits = NULL;
+        p->fits = NULL;
+        if (found)
+            l->programs.at[n++] = *p;
         arena_reset(l->scratch);
     }
+    l->programs.n = n;
     return true;
 }

@@ -22,6 +22,12 @@ DEVICE u32 cluster_map(u32 a, u32 rank)
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(rank));
     return r;
 }
+// Arrives at another block's mbarrier (mapped): what this thread read before is done with. Of the block's scope: a
+// release to the cluster would wait, on the whole GPU, for writes that there are none of.
+DEVICE void cluster_count(u32 mbarrier)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mbarrier) : "memory");
+}
 // Writes to another block; the bytes are counted on an mbarrier of that block (mapped too), so
 // no fence is needed, which would wait for every read this SM has under way.
 DEVICE void cluster_send(u32 mapped, float v, u32 mbarrier)
@@ -40,6 +46,7 @@ DEVICE u32 cluster_rank() { return 0; }
 DEVICE void cluster_arrive() {}
 DEVICE void cluster_wait() {}
 DEVICE u32 cluster_map(u32 a, u32) { return a; }
+DEVICE void cluster_count(u32) {}
 DEVICE void cluster_send(u32, float, u32) {}
 DEVICE void cluster_send2(u32, float, float, u32) {}
 #endif

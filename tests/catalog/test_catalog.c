@@ -65,6 +65,10 @@ static void mistakes(void **state)
                         "templates/t.cu:4: contract: scale.bye is no attribute of an op");
     assert_string_equal(message("//@ kernel a\n//@ grids 1\n"),
                         "templates/t.cu:2: contract: no line is called \"grids\"");
+    assert_string_equal(message(NORM LAUNCH "//@ tiled z 64\n"),
+                        "templates/t.cu:6: contract: tiled: z is no argument with two sizes");
+    assert_string_equal(message(NORM LAUNCH "//@ rate fast\n"),
+                        "templates/t.cu:6: contract: TFLOP/s expected, found \"\"");
     assert_string_equal(message(NORM "//@ consts C: 5\n"), "templates/t.cu:5: contract: constant C stands twice");
 }
 
@@ -131,13 +135,14 @@ static const Const *constant(const Instance *in, const char *name)
 
 static void fused(void **state)
 {
-    Bench t = bench_open("//@ kernel lin\n//@ args x[M,K] w[N,K] g[K]:fp32 b[N]:fp32 r[M,N] -> y[M,N]\n"
-                         "//@ match y = linear(x, w, b?)\n"
-                         "//@ match y = add(r, linear(rmsnorm(x, g), w, b?)) | NORM=1 RES=has(r)\n"
-                         "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2 BIAS: has(b) S1: rows(x)\n"
-                         "//@ fits K % TILE == 0 && M_MAX <= 64\n"
-                         "//@ launch grid N / TILE, M, SMS * 2 block 32 * TILE smem K * 2\n"
-                         "//@ scratch part 4 * M * N\n//@ moves N * K * sizeof(w) + M * 4\n");
+    Bench t = bench_open(
+        "//@ kernel lin\n//@ args x[M,K] w[N,K] g[K]:fp32 b[N]:fp32 r[M,N] -> y[M,N]\n"
+        "//@ match y = linear(x, w, b?)\n"
+        "//@ match y = add(r, linear(rmsnorm(x, g), w, b?)) | NORM=1 RES=has(r)\n"
+        "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2 BIAS: has(b) S1: rows(x)\n"
+        "//@ fits K % TILE == 0 && M_MAX <= 64\n"
+        "//@ launch grid N / TILE, M, SMS * 2 block 32 * TILE smem K * 2\n"
+        "//@ scratch part 4 * M * N\n//@ moves N * K * sizeof(w) + M * 4\n//@ tiled w 2 * TILE\n//@ rate 500\n");
     Binding b;
     Fitted fit;
     const char *reason = "";
@@ -170,6 +175,9 @@ static void fused(void **state)
     assert_int_equal(fit.instance->block, 128);
     assert_int_equal(fit.instance->smem, 24);
     assert_int_equal(fit.scratch[0], 4 * 16 * 12);
+    assert_int_equal(contract_arg_tiled(&b, &fit, 1), 8);
+    assert_int_equal(contract_arg_tiled(&b, &fit, 0), 0);
+    assert_int_equal(t.c.at[0]->rate, 500);
     assert_true(fit.moves == 12 * 12 * 2 + 16 * 4);
     assert_int_equal(expr_run(fit.instance->grid[1].words, fit.instance->grid[1].n, variables, 3, &value, &err), 0);
     assert_int_equal(value, 5);
@@ -220,12 +228,13 @@ static void types(void **state)
 /* Contract text with bytes changed at random: read and matched, or refused; never harm. */
 static void mangled(void **state)
 {
-    static const char text[] = "//@ kernel lin\n//@ args x[M,K] w[N,K]:fp32 b[N]:type(w) r[M,2*H] $k -> y[M,N]\n"
-                               "//@ match y = add(r, linear(rmsnorm(x, b), w, b?)) | NORM=1 RES=has(r)\n"
-                               "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2\n"
-                               "//@ rows all\n//@ fits K % TILE == 0 && M_MAX <= 64 ? 1 : 0\n"
-                               "//@ launch grid N / TILE, M, SMS * 2 block 32 * TILE smem K * 2\n"
-                               "//@ scratch part 4 * M * N\n//@ zeroed z 4\n//@ moves N * K * sizeof(w)\n";
+    static const char text[] =
+        "//@ kernel lin\n//@ args x[M,K] w[N,K]:fp32 b[N]:type(w) r[M,2*H] $k -> y[M,N]\n"
+        "//@ match y = add(r, linear(rmsnorm(x, b), w, b?)) | NORM=1 RES=has(r)\n"
+        "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2\n"
+        "//@ rows all\n//@ fits K % TILE == 0 && M_MAX <= 64 ? 1 : 0\n"
+        "//@ launch grid N / TILE, M, SMS * 2 block 32 * TILE smem K * 2\n"
+        "//@ scratch part 4 * M * N\n//@ zeroed z 4\n//@ tiled w TILE\n//@ moves N * K * sizeof(w)\n";
     Bench t = bench_open(NORM LAUNCH);
     uint64_t seed = 5;
     int read = 0;

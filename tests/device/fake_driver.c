@@ -511,6 +511,19 @@ static CUresult fake_FuncGetParamInfo(CUfunction f, size_t i, size_t *at, size_t
     return CUDA_SUCCESS;
 }
 
+static CUresult fake_TensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *matrix,
+                                          const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *tile,
+                                          const cuuint32_t *every, CUtensorMapInterleave interleave,
+                                          CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                          CUtensorMapFloatOOBfill fill)
+{
+    MAY_FAIL;
+    (void)type, (void)rank, (void)matrix, (void)size, (void)stride, (void)tile, (void)every, (void)interleave;
+    (void)swizzle, (void)promotion, (void)fill;
+    memset(map, 0, sizeof *map);
+    return CUDA_SUCCESS;
+}
+
 void fake_record(CUstream s, const FakeLaunch *l)
 {
     if (s->recording) {
@@ -636,6 +649,7 @@ static const CudaDriver table = {
     .cuFuncGetAttribute = fake_FuncGetAttribute,
     .cuFuncSetAttribute = fake_FuncSetAttribute,
     .cuFuncGetParamInfo = fake_FuncGetParamInfo,
+    .cuTensorMapEncodeTiled = fake_TensorMapEncodeTiled,
     .cuLaunchKernelEx = fake_LaunchKernelEx,
     .cuGraphInstantiate = fake_GraphInstantiate,
     .cuGraphUpload = fake_GraphUpload,

@@ -162,21 +162,52 @@ static void check_made(const Mbarrier *m, const void *pc)
         report(SIMT_RACE, pc, NULL, "nothing orders this after the making of the mbarrier");
 }
 
-void simt_mbarrier_arrive(unsigned address, unsigned bytes)
+static void arrive(Block *b, Mbarrier *m, unsigned bytes, const void *pc)
 {
     Fiber *f = run.current;
-    Mbarrier *m = find(address, PC());
 
-    check_made(m, PC());
+    check_made(m, pc);
     if (m->pending == 0) {
-        report(SIMT_MBARRIER, PC(), NULL, "an arrival more than the %u of the phase", m->count);
+        report(SIMT_MBARRIER, pc, NULL, "an arrival more than the %u of the phase", m->count);
         run_abort();
     }
-    know_join(&m->open, &f->know);
+    if (b == f->block) {
+        know_join(&m->open, &f->know);
+    } else {
+        Know told = {0};
+
+        know_tell(&told, &f->know, f->block->number);
+        know_hear(&m->open, &told, b->number);
+    }
     tick(f);
     m->bytes += bytes;
     m->pending--;
     check_complete(m);
+}
+
+void simt_mbarrier_arrive(unsigned address, unsigned bytes)
+{
+    arrive(run.current->block, find(address, PC()), bytes, PC());
+}
+
+/* The block of a mapped address, which must still run. */
+static Block *block_of(unsigned mapped, const void *pc)
+{
+    const Cluster *c = run.current->block->cluster;
+    const unsigned rank = mapped >> 24;
+
+    if (rank == 0 || rank > c->n || c->block[rank - 1]->live == 0) {
+        report(SIMT_BOUNDS, pc, NULL, "address %#x of a block that is not there, or has ended", mapped);
+        run_abort();
+    }
+    return c->block[rank - 1];
+}
+
+void simt_cluster_count(unsigned mbarrier)
+{
+    Block *b = block_of(mbarrier, PC());
+
+    arrive(b, find_in(b, mbarrier, PC()), 0, PC());
 }
 
 int simt_mbarrier_try(unsigned address, unsigned parity)
@@ -218,6 +249,8 @@ typedef struct Bulk {
     char sent[8];
     Copy *copies; /* a thread's cp.async, `bytes` of them: all land, then it counts as an arrival */
     unsigned bytes;
+    const SimtMap *map; /* a tile from (row, column) of a matrix */
+    int row, column;
     uint64_t due; /* step */
 } Bulk;
 enum { MAX_BULK = 1 << 14 };
@@ -249,6 +282,67 @@ void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbar
     memory_access(from, bytes, A_READ, PC());
     memory_copy_begins(p, bytes, true, PC());
     start((Bulk){.block = f->block, .mbarrier = m, .to = p, .from = from, .bytes = bytes});
+}
+
+/* 16-byte unit u of row r of a tile: where it comes from; NULL: outside of the matrix, so zeros. */
+static const char *unit_from(const SimtMap *m, int row, int column, unsigned r, unsigned u)
+{
+    const int64_t y = (int64_t)row + r, x = (int64_t)column + 8 * u;
+
+    return y < 0 || y >= m->rows || x < 0 || x >= m->columns ? NULL
+                                                             : (const char *)m->matrix + (y * m->columns + x) * 2;
+}
+
+static unsigned unit_to(unsigned r, unsigned u)
+{
+    return r * 128 + (u ^ (r & 7)) * 16;
+}
+
+/* A tile to this block, or with a mask to the blocks of its cluster in it, each counting it. */
+void simt_tensor_copy(unsigned to, const void *map, int row, int column, unsigned mbarrier, unsigned mask)
+{
+    const SimtMap *m = map;
+    const Cluster *c = run.current->block->cluster;
+    const unsigned own = run.current->block->number % c->n;
+
+    if (to % 1024)
+        report(SIMT_ALIGN, PC(), NULL, "a tile at shared address %u", to);
+    for (unsigned r = 0; r < m->tile_rows; r++)
+        for (unsigned u = 0; u < 8; u++)
+            if (unit_from(m, row, column, r, u))
+                memory_access(unit_from(m, row, column, r, u), 16, A_READ | A_UNWRITTEN_OK, PC());
+    for (unsigned rank = 0; rank < c->n; rank++) {
+        if (!((mask ? mask : 1u << own) >> rank & 1))
+            continue;
+        Block *b = block_of((rank + 1) << 24, PC());
+        Bulk k = {.block = b,
+                  .mbarrier = find_in(b, mbarrier, PC()),
+                  .bytes = m->tile_rows * 128,
+                  .map = m,
+                  .row = row,
+                  .column = column,
+                  .to = b->shared + (to - SHARED_BASE)};
+
+        check_made(k.mbarrier, PC());
+        if (!k.mbarrier->fenced)
+            report(SIMT_FENCE, PC(), NULL, "a tile on an mbarrier whose making was not fenced for copies");
+        if (rank == own)
+            memory_copy_begins(own_shared(to, k.bytes, PC()), k.bytes, true, PC());
+        for (unsigned i = 0; i < k.bytes && rank != own; i += 16)
+            memory_send_begins(to + i + ((rank + 1) << 24), 16, PC());
+        start(k);
+    }
+}
+
+static void land_tile(const Bulk *b, uint32_t number, uint32_t clock)
+{
+    for (unsigned r = 0; r < b->map->tile_rows; r++)
+        for (unsigned u = 0; u < 8; u++) {
+            const char *from = unit_from(b->map, b->row, b->column, r, u);
+
+            memory_copy_lands(b->block, b->to + unit_to(r, u), from ? from : b->to, from ? 16 : 0, from ? 0 : 16,
+                              number, clock, true);
+        }
 }
 
 /* The thread's cp.async so far land together, some steps later, and count as its arrival. */
@@ -306,6 +400,9 @@ static void land(unsigned i)
             report(SIMT_MBARRIER, c.copies[0].pc, NULL, "an arrival more than the %u of the phase", m->count);
         else
             m->pending--;
+    } else if (c.map) {
+        land_tile(&c, number, m->phase + 1);
+        m->bytes -= c.bytes;
     } else {
         memory_copy_lands(c.block, c.to, c.from ? c.from : c.sent, c.bytes, 0, number, m->phase + 1, true);
         m->bytes -= c.bytes;

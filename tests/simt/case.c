@@ -72,6 +72,7 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
     assert_true(tokens_of(c) <= most && c->rows <= g->limits.sequences);
     return (ProgramFacts){.g = g,
                           .decode = c->decode,
+                          .encode = c->encode,
                           .bucket = c->bucket,
                           .t_max = most,
                           .s_max = most < g->limits.sequences ? most : g->limits.sequences,
@@ -178,6 +179,7 @@ typedef struct Scene { /* what a launch works on; host copies of what the kernel
     size_t cache_bytes;
     RefTensor *input; /* by Id: what the kernel reads */
     void *device[FTX_NAMED_COUNT];
+    void *matrix[CONTRACT_MAX_ARGS]; /* of an argument, also where a map of it is given */
     void *arg[CONTRACT_MAX_ARGS + 8];
     size_t n_args;
 } Scene;
@@ -634,6 +636,25 @@ static void *make_input(Scene *s, Id id, DType type)
     return p;
 }
 
+/* Maps in place of the matrices that the contract wants tiled. */
+static void give_maps(Scene *s)
+{
+    const Unit *u = s->u;
+
+    for (size_t i = 0; i < u->b.contract->args.n; i++) {
+        const int64_t tile_rows = contract_arg_tiled(&u->b, &u->fit, i);
+        const Value *v = ir_value(u->g, u->b.arg[i]);
+        SimtMap map = {.matrix = s->arg[i], .tile_rows = (unsigned)tile_rows};
+
+        s->matrix[i] = s->arg[i];
+        if (!tile_rows)
+            continue;
+        map.columns = (unsigned)v->shape.dim[v->shape.rank - 1].n;
+        map.rows = (unsigned)(ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) / map.columns);
+        s->arg[i] = upload(&map, sizeof map, sizeof map, "map");
+    }
+}
+
 static void *make_scene(Scene *s, const Unit *u, Arena *keep)
 {
     const Contract *c = u->b.contract;
@@ -666,6 +687,7 @@ static void *make_scene(Scene *s, const Unit *u, Arena *keep)
         }
         s->arg[s->n_args++] = p;
     }
+    give_maps(s);
     for (size_t i = 0; i < c->scratch.n; i++)
         s->arg[s->n_args++] = simt_alloc((size_t)u->fit.scratch[i], c->scratch.at[i].name);
     for (size_t i = 0; i < c->zeroed.n; i++) {
@@ -697,7 +719,7 @@ static void written_in_front(const Scene *s)
         const Value *v = u->b.arg[i] ? ir_value(u->g, u->b.arg[i]) : NULL;
 
         if (v && u->b.arg[i] != u->b.root && !ir_op_is_weight(v->op))
-            simt_written_in_front(s->arg[i], (size_t)ir_shape_elements(v->shape, s->T, s->S) * dtype_size(v->type));
+            simt_written_in_front(s->matrix[i], (size_t)ir_shape_elements(v->shape, s->T, s->S) * dtype_size(v->type));
     }
     if (!append_of(u) || append_of(u)->op != OP_ATTEND_PAGED)
         return;

@@ -14,6 +14,7 @@ typedef struct Case {
     const char *target; /* "sm_90a" */
     DType kv;
     bool decode; /* a decode program: every row brings one token */
+    bool encode; /* an encode program */
     int bucket;  /* 0: exact */
     int rows, decode_rows;
     struct {

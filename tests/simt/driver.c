@@ -201,6 +201,24 @@ static CUresult host_MemsetD8Async(CUdeviceptr d, unsigned char v, size_t bytes,
     return CUDA_SUCCESS;
 }
 
+/* A SimtMap in the room of the driver's map. */
+static CUresult host_TensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *matrix,
+                                          const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *tile,
+                                          const cuuint32_t *every, CUtensorMapInterleave interleave,
+                                          CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                          CUtensorMapFloatOOBfill fill)
+{
+    const SimtMap m = {matrix, (unsigned)size[1], (unsigned)size[0], tile[1]};
+
+    (void)type, (void)interleave, (void)promotion, (void)fill, (void)every;
+    if (rank != 2 || tile[0] != 64 || swizzle != CU_TENSOR_MAP_SWIZZLE_128B || stride[0] != 2 * size[0] ||
+        (uintptr_t)matrix % 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(map, 0, sizeof *map);
+    memcpy(map, &m, sizeof m);
+    return CUDA_SUCCESS;
+}
+
 static CUresult host_StreamCreate(CUstream *s, unsigned flags)
 {
     (void)flags;
@@ -452,6 +470,7 @@ static const CudaDriver table = {
     F(FuncGetAttribute),
     F(FuncSetAttribute),
     F(FuncGetParamInfo),
+    F(TensorMapEncodeTiled),
     F(LaunchKernelEx),
     F(GraphInstantiate),
     F(GraphUpload),

@@ -66,6 +66,12 @@ typedef struct SimtReport {
 const char *simt_check_name(SimtCheck c);
 const char *simt_schedule_name(SimtSchedule s);
 
+/* What stands for a map of the copy engine (device/tensor.cuh): a matrix [rows, columns] of 16 bits. */
+typedef struct SimtMap {
+    const void *matrix;
+    unsigned rows, columns, tile_rows;
+} SimtMap;
+
 /* --- memory of the device: between red zones, unwritten at first ------------------------------- */
 
 void *simt_alloc(size_t bytes, const char *name);

@@ -1,7 +1,7 @@
 /* wgmma.c - the matrix units that a warpgroup drives: products that run beside the program.
  *
- * A warp's rows of A are taken when a product is begun; B is read from shared memory when it is waited
- * for, at the last moment allowed; until then the sums hold poison. */
+ * A warp's rows of A are taken when a product is begun if they are in registers; what is in shared memory is
+ * read when the product is waited for, at the last moment allowed; until then the sums hold poison. */
 #include "device/host.h"
 #include "parts.h"
 
@@ -9,15 +9,17 @@
 
 #include "runtime/base/dtype.h"
 
-enum { K16 = 16, MAX_SUMS = 32 }; /* of a lane */
+enum { K16 = 16, MAX_SUMS = 128 }; /* of a lane */
 
 typedef struct Product {
     struct Product *next;
     float *d;
     unsigned n, group; /* columns */
     bool bf16;
-    uint64_t b, seen; /* seen: of B, when begun */
-    float a[2][K16];  /* rows g and g + 8 of the warp */
+    uint64_t b, seen; /* seen: of what is in shared memory, when begun */
+    bool tile;        /* A is in shared memory, too */
+    uint64_t shared_a;
+    float a[2][K16]; /* rows g and g + 8 of the warp */
     const void *pc;
 } Product;
 
@@ -36,27 +38,43 @@ static uint32_t unit_of(uint64_t b, unsigned row, unsigned half)
     return base + r * 128 + ((k16 * 2 + half) ^ (r & 7)) * 16;
 }
 
-/* The lanes look at the rows together: each at some. A sum of what stands there. */
-static uint64_t look(const Product *p)
+static uint64_t look_at_row(const Product *p, uint64_t operand, unsigned row)
 {
-    Fiber *f = run.current;
     uint64_t sum = 0, words[2];
     uint16_t seen[8];
 
-    for (unsigned row = f->tid % WARP; row < p->n; row += WARP)
-        for (unsigned half = 0; half < 2; half++) {
-            const void *at = memory_shared(unit_of(p->b, row, half), 16, A_READ | A_ALIGNED | A_UNWRITTEN_OK, p->pc);
+    for (unsigned half = 0; half < 2; half++) {
+        const void *at = memory_shared(unit_of(operand, row, half), 16, A_READ | A_ALIGNED | A_UNWRITTEN_OK, p->pc);
 
-            if (!f->proxied && !memory_is_bulk(at)) {
-                report(SIMT_FENCE, p->pc, NULL,
-                       "wgmma reads what plain stores or cp.async brought, with no async_fence "
-                       "since they were waited for");
-                return 0;
-            }
-            memory_products(unit_of(p->b, row, half), seen);
-            memcpy(words, seen, sizeof words);
-            sum = (sum + words[0] * 0x9E3779B97F4A7C15u + words[1]) * 0xBF58476D1CE4E5B9u;
+        if (!run.current->proxied && !memory_is_bulk(at)) {
+            report(SIMT_FENCE, p->pc, NULL,
+                   "wgmma reads what plain stores or cp.async brought, with no async_fence "
+                   "since they were waited for");
+            return 0;
         }
+        memory_products(unit_of(operand, row, half), seen);
+        memcpy(words, seen, sizeof words);
+        sum = (sum + words[0] * 0x9E3779B97F4A7C15u + words[1]) * 0xBF58476D1CE4E5B9u;
+    }
+    return sum;
+}
+
+/* A warp's first row of A. */
+static unsigned warp_row(const Fiber *f)
+{
+    return f->tid / WARP % 4 * 16;
+}
+
+/* The lanes look at the rows together: each at some. A sum of what stands there. */
+static uint64_t look(const Product *p)
+{
+    const Fiber *f = run.current;
+    uint64_t sum = 0;
+
+    for (unsigned row = f->tid % WARP; row < p->n; row += WARP)
+        sum = sum * 31 + look_at_row(p, p->b, row);
+    if (p->tile && f->tid % WARP < 16)
+        sum = sum * 31 + look_at_row(p, p->shared_a, warp_row(f) + f->tid % WARP);
     return sum;
 }
 
@@ -77,20 +95,23 @@ static Sums *sums_of(Fiber *f, float *d, unsigned n)
     return s;
 }
 
-void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b)
+static void check_operand(char name, uint64_t operand, const void *pc)
+{
+    if ((uint32_t)operand % 1024 || (operand >> 32 & 7))
+        report(SIMT_ALIGN, pc, NULL, "wgmma: %c at %u, row %u: a multiple of 1024, of 8", name, (unsigned)operand,
+               (unsigned)(operand >> 32 & 0xffff));
+}
+
+static void begin(Product *p)
 {
     Fiber *f = run.current;
-    Product *p = run_keep(sizeof *p), **last = &f->products;
+    Product **last = &f->products;
 
-    if ((uint32_t)b % 1024 || (b >> 32 & 7))
-        report(SIMT_ALIGN, PC(), NULL, "wgmma: B at %u, row %u: a multiple of 1024, of 8", (unsigned)b,
-               (unsigned)(b >> 32 & 0xffff));
+    check_operand('B', p->b, p->pc);
     if (!f->wgmma_fenced)
-        report(SIMT_FENCE, PC(), NULL, "wgmma without a wgmma_fence since the last wait");
-    *p = (Product){.d = d, .n = n, .group = f->wgmma_group, .bf16 = bf16, .b = b, .pc = PC()};
-    sums_of(f, d, n);
-    memcpy(f->in, a, 16);
-    sync_rows(p->a, bf16, PC());
+        report(SIMT_FENCE, p->pc, NULL, "wgmma without a wgmma_fence since the last wait");
+    p->group = f->wgmma_group;
+    sums_of(f, p->d, p->n);
     p->seen = look(p);
     while (*last)
         last = &(*last)->next;
@@ -98,13 +119,47 @@ void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long
     simt_counts.collectives++;
 }
 
-static void finish(Fiber *f, const Product *p)
+void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b)
+{
+    Product *p = run_keep(sizeof *p);
+
+    *p = (Product){.d = d, .n = n, .bf16 = bf16, .b = b, .pc = PC()};
+    memcpy(run.current->in, a, 16);
+    sync_rows(p->a, bf16, PC());
+    begin(p);
+}
+
+void simt_wgmma_tile(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b)
+{
+    Product *p = run_keep(sizeof *p);
+
+    *p = (Product){.d = d, .n = n, .bf16 = bf16, .b = b, .tile = true, .shared_a = a, .pc = PC()};
+    check_operand('A', a, PC());
+    begin(p);
+}
+
+/* Rows g and g + 8 of a warp's A in shared memory. */
+static void read_rows(const Fiber *f, Product *p)
+{
+    uint16_t unit[8];
+
+    for (unsigned h = 0; h < 2; h++)
+        for (unsigned k = 0; k < K16; k++) {
+            if (k % 8 == 0)
+                memory_products(unit_of(p->shared_a, warp_row(f) + f->tid % WARP / 4 + 8 * h, k / 8), unit);
+            p->a[h][k] = p->bf16 ? bf16_to_float(unit[k % 8]) : fp16_to_float(unit[k % 8]);
+        }
+}
+
+static void finish(Fiber *f, Product *p)
 {
     const unsigned t = f->tid % 4;
     Sums *s = sums_of(f, p->d, p->n);
 
     if (look(p) != p->seen)
         report(SIMT_IN_FLIGHT, p->pc, NULL, "the operand of a product changed before it was waited for");
+    if (p->tile)
+        read_rows(f, p);
     for (unsigned i = 0; i < p->n / 2; i++) {
         const unsigned column = i / 4 * 8 + t * 2 + i % 2;
         const float *row = p->a[i % 4 / 2];
@@ -138,6 +193,7 @@ void simt_wgmma_wait(unsigned pending)
         finish(f, f->products);
         f->products = f->products->next;
     }
+    simt_warp_sync(); /* the lanes wait for each other: what is complete is so for the warp */
     for (Sums **s = &f->sums; *s;) {
         const Product *p = f->products;
 

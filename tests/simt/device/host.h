@@ -53,6 +53,7 @@ void simt_copy_commit(void);
 void simt_copy_arrive(unsigned mbarrier);
 void simt_copy_wait(unsigned pending);
 void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbarrier);
+void simt_tensor_copy(unsigned to, const void *map, int row, int column, unsigned mbarrier, unsigned mask);
 void simt_async_fence(void);
 
 void simt_mbarrier_init(unsigned b, unsigned arrivals);
@@ -65,11 +66,13 @@ unsigned simt_cluster_rank(void);
 void simt_cluster_arrive(void);
 void simt_cluster_wait(void);
 unsigned simt_cluster_map(unsigned address, unsigned rank);
+void simt_cluster_count(unsigned mbarrier);
 void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsigned mbarrier);
 
 void simt_wait_for_previous(void);
 
 void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
+void simt_wgmma_tile(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b);
 void simt_wgmma_fence(void);
 void simt_wgmma_commit(void);
 void simt_wgmma_wait(unsigned pending);

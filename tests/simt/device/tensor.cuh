@@ -1,0 +1,11 @@
+// tensor.cuh - tiles of a matrix by the copy engine, on the host: a SimtMap says where the matrix is.
+#pragma once
+#include "device/types.cuh"
+
+struct TensorMap;
+DEVICE void tensor_expect(const TensorMap *) {}
+DEVICE void tensor_copy(u32 to, const TensorMap *map, int row, int column, u32 mbarrier) { simt_tensor_copy(to, map, row, column, mbarrier, 0); }
+DEVICE void tensor_copy_all(u32 to, const TensorMap *map, int row, int column, u32 mbarrier, u32 mask)
+{
+    simt_tensor_copy(to, map, row, column, mbarrier, mask);
+}
