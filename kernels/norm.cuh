@@ -5,8 +5,8 @@
 //
 //   x [rows, C]      g, c [C] fp32      y [rows, C] may alias x
 //
-// One block takes one row and keeps it in registers, so x is read once. Sums in fp32, the variance
-// around the mean. Memory bound.
+// LANES threads take one row, a warp or a whole block, and keep it in registers, so x is read once. Sums in
+// fp32, the variance around the mean. Memory bound; a warp a row waits for nobody.
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"
@@ -23,46 +23,63 @@ struct NormArgs {
 template <class K> DEVICE void norm(const NormArgs &a)
 {
     typedef typename K::T T;
-    constexpr int VEC = vec_width<T>(K::C), STEP = VEC * K::THREADS;  // elements read at once
+    constexpr int VEC = vec_width<T>(K::C), STEP = VEC * K::LANES;  // elements read at once
     constexpr int N = ceil_div(K::C, STEP);
+    static_assert(K::LANES == 32 || K::LANES == K::THREADS, "a warp or a block");
+    constexpr bool AHEAD = N * VEC <= 32;  // gains and biases fit into registers, while the kernel in front still runs
     SHARED(float, room, 72);
     launch_dependents();
+    const int row = blockIdx.x * (K::THREADS / K::LANES) + threadIdx.x / K::LANES, lane = threadIdx.x % K::LANES;
+    Vec<float, VEC> g[N], c[N];
+#pragma unroll
+    for (int i = 0; i < N && AHEAD; i++) {
+        const int at = i * STEP + lane * VEC;
+        if (at < K::C) {
+            g[i] = load<VEC>(a.g + at);
+            if (K::NORM == 2)
+                c[i] = load<VEC>(a.c + at);
+        }
+    }
     wait_for_previous();
-    if ((int)blockIdx.x >= live_rows<K::ROWS_S>(a.step))
+    if (row >= live_rows<K::ROWS_S>(a.step))
         return;
-    const T *x = (const T *)a.x + (i64)blockIdx.x * K::C;
-    typename K::OUT *y = (typename K::OUT *)a.y + (i64)blockIdx.x * K::C;
+    const T *x = (const T *)a.x + (i64)row * K::C;
+    typename K::OUT *y = (typename K::OUT *)a.y + (i64)row * K::C;
 
     Vec<T, VEC> v[N];
     float s = 0.0f;
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        const int at = i * STEP + threadIdx.x * VEC;
-        v[i] = load_up_to<VEC>(x + at, K::C - at);  // zeros past the end of the row
+    for (int i = 0; i < N; i++)
+        v[i] = load_up_to<VEC>(x + i * STEP + lane * VEC, K::C - i * STEP - lane * VEC);  // zeros past the end of the row
+#pragma unroll
+    for (int i = 0; i < N; i++)
         s = K::NORM == 2 ? add_sum(s, v[i]) : add_squares(s, v[i], 0.0f);
-    }
     RowStat stat = {0.0f, 1.0f};
-    s = block_sum<K::THREADS>(s, room);
+    s = K::LANES == 32 ? stat_tree(s) : block_sum<K::THREADS>(s, room);
     if (K::NORM == 2) {
         stat.mean = s / K::C;
         s = 0.0f;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            if (i * STEP + (int)threadIdx.x * VEC < K::C)
+            if (i * STEP + lane * VEC < K::C)
                 s = add_squares(s, v[i], stat.mean);
-        s = block_sum<K::THREADS>(s, room + 36);
+        s = K::LANES == 32 ? stat_tree(s) : block_sum<K::THREADS>(s, room + 36);
     }
     stat.scale = rms_scale<K::C>(s, K::EPS);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const int at = i * STEP + threadIdx.x * VEC;
+        const int at = i * STEP + lane * VEC;
         if (at >= K::C)
             break;
-        const Vec<float, VEC> g = load<VEC>(a.g + at);
+        if (!AHEAD) {
+            g[i] = load<VEC>(a.g + at);
+            if (K::NORM == 2)
+                c[i] = load<VEC>(a.c + at);
+        }
         Vec<float, VEC> f;
 #pragma unroll
         for (int k = 0; k < VEC; k++)
-            f[k] = K::NORM == 2 ? norm_apply(to_float(v[i][k]), stat, g[k], a.c[at + k]) : to_float(v[i][k]) * stat.scale * g[k];
+            f[k] = K::NORM == 2 ? norm_apply(to_float(v[i][k]), stat, g[i][k], c[i][k]) : to_float(v[i][k]) * stat.scale * g[i][k];
         store(y + at, from_floats<typename K::OUT>(f));
     }
 }

@@ -15,6 +15,8 @@
 //@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128
 //@ fits    MATRIX ? KEYS < 64 || 2 * SHARED + 2048 <= SMEM : KEYS == 32
 //@ fits    SHARED <= SMEM
+//    Four blocks an SM where registers allow it: most texts are one or two tiles, and latency is what they cost.
+//@ consts  BLOCKS: MATRIX && ROWS == 64 && HEAD_DIM <= 64 && 4 * (SHARED + 1024) <= SMEM ? 4 : 2
 //@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128    smem SHARED
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
 //@ flops   4 * T * min(T_MAX, CONTEXT) * HEADS * HEAD_DIM
@@ -31,5 +33,5 @@ struct Config {
 };
 static_assert(FlashShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");
 
-extern "C" __global__ void __launch_bounds__(128, 2)
+extern "C" __global__ void __launch_bounds__(128, @BLOCKS@)
 @NAME@(const __grid_constant__ AttendPackedArgs a) { attend_packed<Config>(a); }

@@ -4,8 +4,9 @@
 //@ args    x[M,C] g[C]:fp32 c[C]:fp32 $step -> y
 //@ match   y = rmsnorm(x, g)
 //@ consts  X: type(x)  Y: type(y)  C: C  EPS: rmsnorm.eps  ROWS_S: rows(x)
-//@ consts  THREADS: max(32, min(1024, round_up(ceil_div(C, 16 / sizeof(x)), 32)))
-//@ launch  grid M   block THREADS
+//@ consts  LANES: C * sizeof(x) <= 4096 ? 32 : min(1024, round_up(ceil_div(C, 16 / sizeof(x)), 32))
+//@ consts  THREADS: LANES == 32 ? 128 : LANES
+//@ launch  grid ceil_div(M, THREADS / LANES)   block THREADS
 //@ moves   (sizeof(x) + sizeof(y)) * M * C
 //@ overlap yes
 #include "norm.cuh"
@@ -13,7 +14,7 @@
 struct Config {
     using T = @X@;
     using OUT = @Y@;
-    static constexpr int C = @C@, NORM = 1, ROWS_S = @ROWS_S@, THREADS = @THREADS@;
+    static constexpr int C = @C@, NORM = 1, ROWS_S = @ROWS_S@, LANES = @LANES@, THREADS = @THREADS@;
     static constexpr float EPS = @EPS@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)
