@@ -76,7 +76,7 @@ static int *find_layers(const Graph *g, Arena *keep)
     return layer;
 }
 
-static void add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
+static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
 {
     const Limits *m = &l->g->limits;
     Program *p = arena_push(l->keep, l->programs);
@@ -96,6 +96,13 @@ static void add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .kv = l->kv,
         .target = l->target.id,
     };
+    return p;
+}
+
+/* Graphs of more than 64 tokens need a kernel that takes them without the library: linear_tile is an encoder's. */
+static bool tiles(const Lower *l, FtxProgramKind kind)
+{
+    return (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN) && l->target.id == 901 && dtype_size(l->compute) == 2;
 }
 
 /* The ladder of programs of one kind: small ones of a fixed size, and one for all that is larger. */
@@ -106,12 +113,14 @@ static void add_ladder(Lower *l, FtxProgramKind kind)
     add_program(l, kind, 16);
     if (tokens > 16)
         add_program(l, kind, 64);
+    for (int64_t bucket = 128; tiles(l, kind) && bucket <= 1024 && bucket <= tokens; bucket *= 2)
+        add_program(l, kind, bucket)->optional = true;
     if (tokens > 64)
         add_program(l, kind, 0);
 }
 
-/* Encoders have programs of their own, twice where they take hidden states too. The CPU runs any step through one list. On a GPU small steps are graphs of fixed size; a step of
- * one token a sequence, the hot loop, has its own. */
+/* Encoders have programs of their own, twice where they take hidden states too. The CPU runs any step through one
+ * list. On a GPU small steps are graphs of fixed size; a step of one token a sequence, the hot loop, has its own. */
 static void add_programs(Lower *l)
 {
     const Limits *m = &l->g->limits;
@@ -174,8 +183,10 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
 
 const char *lower_program_name(const Program *p, Arena *a)
 {
-    static const char *const names[] = {
-        [FTX_PROG_STEP] = "step", [FTX_PROG_DECODE] = "decode", [FTX_PROG_ENCODE] = "encode", [FTX_PROG_HIDDEN] = "hidden"};
+    static const char *const names[] = {[FTX_PROG_STEP] = "step",
+                                        [FTX_PROG_DECODE] = "decode",
+                                        [FTX_PROG_ENCODE] = "encode",
+                                        [FTX_PROG_HIDDEN] = "hidden"};
     const char *kind = names[p->kind];
 
     return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;

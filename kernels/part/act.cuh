@@ -21,3 +21,24 @@ template <int KIND> DEVICE float activate(float x)
     else
         return x;
 }
+
+// The same for a result that is rounded to 16 bits. GELU (erf): x * Phi(x) = max(x, 0) - |x| * Phi(-|x|), with
+// Phi(-t) = 2 ^ p(t): seven products and one power in place of erff's thirty steps. p is a minimax fit of
+// log2 Phi(-t) on [0, 6.5] that falls on for all larger t; the result is within 1.2e-7, or within 7e-5 of itself.
+template <int KIND> DEVICE float activate_short(float x)
+{
+    if constexpr (KIND == 2) {
+        const float t = fabsf(x);
+        float p = -1.11563565e-06f;
+        p = fmaf(p, t, 4.93148909e-05f);
+        p = fmaf(p, t, -8.53387639e-04f);
+        p = fmaf(p, t, 8.28709081e-03f);
+        p = fmaf(p, t, -5.36695533e-02f);
+        p = fmaf(p, t, -4.58610862e-01f);
+        p = fmaf(p, t, -1.15124583f);
+        p = fmaf(p, t, -9.99989212e-01f);
+        return fmaf(-t, exp2_fast(p), fmaxf(x, 0.0f));
+    } else {
+        return activate<KIND>(x);
+    }
+}

@@ -1,5 +1,6 @@
 /* test_kernels.c - every kernel family of the catalog on the host, over small odd shapes in every
- * type, against kernels/ref. `test_kernels long` sweeps wider and under all schedules. */
+ * type, against kernels/ref. `test_kernels long` sweeps wider and under all schedules, `test_kernels short tiles`
+ * runs one test. */
 #include "case.h"
 
 #include <setjmp.h>
@@ -238,6 +239,69 @@ static void add_linear(Suite *s, const Linear *l)
     take(s, &g, &c, name);
 }
 
+/* Of many rows, in tiles: rows, bucket (0: exact, of at most 1040). */
+typedef struct Tiled {
+    DType t;
+    int N, K, bias;
+    const char *end;
+    int rows, bucket;
+} Tiled;
+
+static void add_tiled(Suite *s, const Tiled *l)
+{
+    const char *type = dtype_name(l->t);
+    Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=1040 tokens=1040 kv_block=8 kv_pages=72 logit_bias=4 "
+                    "end_ids=4\n"};
+    Case c = {.kv = l->t, .only = "linear_tile", .encode = true, .bucket = l->bucket, .sms = 6};
+    char name[200];
+    int y;
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, l->K, l->t), w = weight(&g, "w", l->N, l->K, l->t);
+    const int b = l->bias ? weight(&g, "b", l->N, 0, l->t) : 0;
+
+    set_rows(&c, 2, 0, (const int[][2]){{l->rows / 3, l->rows / 3}, {l->rows - l->rows / 3, l->rows - l->rows / 3}});
+    if (b)
+        y = add(&g, "linear %%%d %%%d %%%d : [T,%d] %s", x, w, b, l->N, strcmp(l->end, "fp32") == 0 ? "fp32" : type);
+    else
+        y = add(&g, "linear %%%d %%%d - : [T,%d] %s", x, w, l->N, strcmp(l->end, "fp32") == 0 ? "fp32" : type);
+    if (strncmp(l->end, "gelu", 4) == 0 || strcmp(l->end, "silu") == 0)
+        add(&g, "act %%%d {kind=\"%s\"} : [T,%d] %s", y, l->end, l->N, type);
+    else if (strcmp(l->end, "add") == 0)
+        add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, l->N, l->t), l->N, type);
+    snprintf(name, sizeof name, "tiles %s N=%d K=%d bias=%d %s rows=%d of %d", type, l->N, l->K, l->bias, l->end,
+             l->rows, l->bucket);
+    take(s, &g, &c, name);
+}
+
+static void tiles(void **state)
+{
+    static const Tiled some[] = {
+        {DT_FP16, 72, 200, 1, "gelu_erf", 100, 128}, {DT_BF16, 136, 320, 0, "add", 70, 128},
+        {DT_FP16, 72, 2056, 1, "add", 75, 128},      {DT_BF16, 40, 136, 1, "fp32", 190, 256},
+        {DT_FP16, 72, 328, 1, "add", 300, 512},      {DT_BF16, 136, 456, 1, "add", 300, 640},
+        {DT_FP16, 264, 328, 1, "add", 300, 0},       {DT_BF16, 392, 64, 1, "gelu_erf", 129, 0},
+        {DT_FP16, 136, 456, 0, "silu", 514, 0},
+    };
+    Suite *s = open_suite("tiles");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_tiled(s, &some[i]);
+    if (wide) {
+        static const char *const ends[] = {"", "gelu_erf", "gelu_tanh", "add", "fp32"};
+
+        for (int e = 0; e < 5; e++)
+            for (int n = 0; n < 4; n++)
+                for (int r = 0; r < 4; r++)
+                    add_tiled(s, &(Tiled){(n + e) % 2 ? DT_BF16 : DT_FP16, (const int[]){8, 120, 776, 1160}[n],
+                                          (const int[]){1160, 520, 64, 8}[(n + r) % 4], (n + r + e) % 2, ends[e],
+                                          (const int[]){65, 128, 200, 319}[r], (const int[]){128, 128, 512, 0}[r]});
+    }
+    finish(s, 37);
+}
+
 static void linear(void **state)
 {
     static const Linear some[] = {
@@ -439,9 +503,11 @@ static void sampling(void **state)
 
 int main(int n, char **words)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows), cmocka_unit_test(linear), cmocka_unit_test(attention),
-                                       cmocka_unit_test(sampling)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows), cmocka_unit_test(linear), cmocka_unit_test(tiles),
+                                       cmocka_unit_test(attention), cmocka_unit_test(sampling)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
+    if (n > 2)
+        cmocka_set_test_filter(words[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

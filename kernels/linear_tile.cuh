@@ -1,0 +1,468 @@
+// linear_tile.cuh - y = act(x * w^T + b) + r in tiles of MT x NT, for any number of rows, on sm_90a.
+//
+//   x [M, K], w [N, K]  16-bit, given as maps for the copy engine      sums in fp32
+//
+//   the first warps  WGS warpgroups that take tiles in turn, so that one multiplies while the other writes:
+//                    wgmma with both operands in shared memory, MT / 64 products of 64 rows a step
+//   the last warp    one thread asks for the tiles of x and w, 64 k a slot of the ring, tile after tile; the
+//                    first of w before the kernel in front has ended
+//
+// Blocks of a cluster share what they read, or the work on a tile:
+//
+//   CM x CN   blocks of CM tiles of rows by CN tiles of columns: a tile of x is read once for the CN blocks
+//             that need it, each asks for a part and it goes to all; likewise w. A cluster takes every so
+//             manieth of such groups of tiles.
+//   CK        blocks of one tile, each with its part of K; then each finishes NT / CK columns, with sums that
+//             the others send
+//
+// Order of summation: 16 k after 16 k, then parts of K in order: never by the number of rows.
+// The residual comes as one more step of the ring; with CK > 1 a thread reads its few values itself.
+//
+// Shared memory: [stages][x MT x 128 | w NT x 128] | biases | barriers. With CK > 1 the ring, free by then,
+// holds sums.
+#pragma once
+#include "device/async.cuh"
+#include "device/barrier.cuh"
+#include "device/cluster.cuh"
+#include "device/mbarrier.cuh"
+#include "device/pdl.cuh"
+#include "device/shared.cuh"
+#include "device/tensor.cuh"
+#include "device/warp.cuh"
+#include "device/wgmma_tile.cuh"
+#include "part/act.cuh"
+#include "part/rows.cuh"
+
+struct TileArgs {
+    const TensorMap *x, *w;  // in tiles of MT / CN and NT / CM rows
+    const float *b;          // [N]
+    const void *r;           // [M, N] residual: a map in tiles of MT rows; with CK > 1 the matrix itself
+    const FtxStep *step;
+    void *y;                 // [M, N]
+};
+
+template <class C> struct TileShape {
+    static constexpr int WORKERS = 128 * C::WGS, THREADS = WORKERS + 32;
+    static constexpr int GROUPS = C::MT / 64;                 // of 64 rows
+    static constexpr int BLOCKS = C::CM * C::CN * C::CK;      // of a cluster
+    static constexpr int X = C::MT * 128, SLOT = X + C::NT * 128;
+    static constexpr int STEPS = ceil_div(C::K, 64);
+    static constexpr int PART = C::NT / C::CK;                // columns that a block finishes
+    static constexpr int RESIDUAL = C::RES && C::CK == 1;     // one step more
+    static constexpr int BIAS_AT = C::STAGES * SLOT;          // of each warpgroup's tile
+    static constexpr int BARRIER_AT = BIAS_AT + C::WGS * C::NT * 4;  // full, empty of each slot; arrived
+    static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
+    static constexpr int SENT = (C::CK - 1) * C::MT * PART * 4;  // bytes of sums a block gets
+    static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
+    static_assert(C::CK == 1 || C::CM * C::CN * C::WGS == 1, "a cluster shares reads or work");
+    static_assert(C::WGS <= 2, "two take turns");
+    static_assert(SENT <= BIAS_AT, "the ring holds the sums");
+    static_assert(!RESIDUAL || (C::NT % 64 == 0 && C::MT * C::NT * 2 <= SLOT), "a slot holds the residual");
+    static_assert(C::MT % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
+    static_assert(C::MT / C::CN % 8 == 0 && C::NT / C::CM % 8 == 0, "parts of a tile keep its order");
+};
+
+// What this block does: steps s0 .. s1 of 64 k of the tiles that its cluster takes.
+template <class C> struct TileWork {
+    static constexpr int ACROSS = ceil_div(C::N, C::NT * C::CN);  // groups of tiles side by side
+    static constexpr int EACH = TileShape<C>::STEPS + TileShape<C>::RESIDUAL;  // steps of the ring for a tile
+    int rank, rm, rn, s0, s1, first, every, groups, steps;
+    DEVICE TileWork(int live)
+    {
+        typedef TileShape<C> P;
+        rank = P::BLOCKS > 1 ? cluster_rank() : 0;
+        rm = C::CK > 1 ? 0 : rank / C::CN;
+        rn = C::CK > 1 ? 0 : rank % C::CN;
+        const int part = C::CK > 1 ? rank : 0;
+        s0 = part * P::STEPS / C::CK;
+        s1 = (part + 1) * P::STEPS / C::CK;
+        first = blockIdx.x / P::BLOCKS;
+        every = gridDim.x / P::BLOCKS;
+        groups = ceil_div(live, C::MT * C::CM) * ACROSS;
+        steps = C::CK > 1 ? s1 - s0 : ceil_div(groups - first, every) * EACH;
+    }
+    DEVICE int row(int group) const { return (group / ACROSS * C::CM + rm) * C::MT; }
+    DEVICE int column(int group) const { return (group % ACROSS * C::CN + rn) * C::NT; }
+};
+
+struct TileSlot {  // of the ring, and the parity of its barriers
+    int at;
+    u32 parity;
+    template <class C> DEVICE void next()
+    {
+        if (++at == C::STAGES) {
+            at = 0;
+            parity ^= 1;
+        }
+    }
+    template <class C> DEVICE void skip(int steps)
+    {
+        at += steps;
+        parity ^= at / C::STAGES & 1;
+        at %= C::STAGES;
+    }
+};
+
+// This block's part of the tile of x, to all blocks of its row of the cluster; of w, to those of its column.
+template <class C> DEVICE void tile_ask_x(const TileArgs &a, const TileWork<C> &t, int row, int s, u32 slot, u32 full)
+{
+    constexpr int ROWS = C::MT / C::CN;
+    if (C::CN == 1)
+        tensor_copy(slot, a.x, row, s * 64, full);
+    else
+        tensor_copy_all(slot + t.rn * ROWS * 128, a.x, row + t.rn * ROWS, s * 64, full, ((1 << C::CN) - 1) << t.rm * C::CN);
+}
+template <class C> DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int s, u32 slot, u32 full)
+{
+    constexpr int ROWS = C::NT / C::CM;
+    const u32 to = slot + TileShape<C>::X + t.rm * ROWS * 128;
+    u32 mask = 0;
+#pragma unroll
+    for (int m = 0; m < C::CM; m++)
+        mask |= 1u << m * C::CN;
+    if (C::CM == 1)
+        tensor_copy(to, a.w, column, s * 64, full);
+    else
+        tensor_copy_all(to, a.w, column + t.rm * ROWS, s * 64, full, mask << t.rn);
+}
+
+// One thread keeps the ring full.
+template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full, u32 empty)
+{
+    typedef TileShape<C> P;
+    const int ahead = least(C::STAGES, t.s1 - t.s0), c0 = t.column(t.first);
+    tensor_expect(a.w);
+    tensor_expect(a.x);
+    for (int i = 0; i < ahead; i++) {
+        mbarrier_expect(full + 8 * i, P::SLOT);
+        tile_ask_w<C>(a, t, c0, t.s0 + i, ring + i * P::SLOT, full + 8 * i);
+    }
+    wait_for_previous();
+    TileSlot slot = {0, 1};
+    for (int group = t.first; group < t.groups; group += t.every) {
+        const int row = t.row(group), column = t.column(group);
+        for (int s = t.s0; s < t.s1; s++) {
+            const u32 to = ring + slot.at * P::SLOT, barrier = full + 8 * slot.at;
+            if (group != t.first || s - t.s0 >= ahead) {
+                mbarrier_wait(empty + 8 * slot.at, slot.parity);
+                mbarrier_expect(barrier, P::SLOT);
+                tile_ask_w<C>(a, t, column, s, to, barrier);
+            }
+            tile_ask_x<C>(a, t, row, s, to, barrier);
+            slot.next<C>();
+        }
+        if constexpr (P::RESIDUAL) {
+            mbarrier_wait(empty + 8 * slot.at, slot.parity);
+            mbarrier_expect(full + 8 * slot.at, C::MT * C::NT * 2);
+            for (int n = 0; n < C::NT; n += 64)
+                tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row, column + n, full + 8 * slot.at);
+            slot.next<C>();
+        }
+    }
+}
+
+// This warp has read the slot of a step: all blocks that write to it are told, if any will. (One that nobody waits
+// for might come when the other block has ended.)
+template <class C> DEVICE void tile_release(const TileWork<C> &t, int step, u32 empty)
+{
+    const int lane = lane_id();
+    if (step + C::STAGES >= t.steps)
+        return;
+    if (C::CM * C::CN == 1) {
+        if (lane == 0)
+            mbarrier_arrive(empty);
+    } else if (lane < C::CM * C::CN && (lane / C::CN == t.rm || lane % C::CN == t.rn)) {
+        cluster_count(cluster_map(empty, lane));
+    }
+}
+
+// x * w^T of a tile, from step `step` of the ring on.
+template <class C>
+DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const TileWork<C> &t, int step, TileSlot &slot, u32 ring, u32 full,
+                          u32 empty)
+{
+    typedef TileShape<C> P;
+    u32 before = 0;
+#pragma unroll
+    for (int g = 0; g < P::GROUPS; g++)
+#pragma unroll
+        for (int i = 0; i < C::NT / 2; i++)
+            d[g][i] = 0.0f;
+    int s = t.s0;
+#pragma unroll 1
+    do {
+        const u32 at = ring + slot.at * P::SLOT;
+        const u64 x = wgmma_operand(at, 0, 0), w = wgmma_operand(at + P::X, 0, 0);
+        mbarrier_wait(full + 8 * slot.at, slot.parity);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+#pragma unroll
+            for (int g = 0; g < P::GROUPS; g++)
+                WgmmaTile<C::NT, typename C::T>::add(d[g], wgmma_further(x, g * 64, k), wgmma_further(w, 0, k));
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (s > t.s0)
+            tile_release<C>(t, step + s - t.s0 - 1, before);
+        before = empty + 8 * slot.at;
+        slot.next<C>();
+    } while (++s < t.s1);
+    wgmma_wait<0>();
+    tile_release<C>(t, step + t.s1 - t.s0 - 1, before);
+}
+
+// Four words a lane of a quad, word i of lane t meaning (i, t), become (t, i): its own inverse.
+DEVICE void quad_transpose(u32 (&v)[4])
+{
+    const int t = lane_id() & 3;
+    const u32 a = shuffle_xor(t & 1 ? v[0] : v[1], 1), b = shuffle_xor(t & 1 ? v[2] : v[3], 1);
+    const u32 q0 = t & 1 ? a : v[0], q1 = t & 1 ? v[1] : a, q2 = t & 1 ? b : v[2], q3 = t & 1 ? v[3] : b;
+    const u32 c = shuffle_xor(t & 2 ? q0 : q2, 2), e = shuffle_xor(t & 2 ? q1 : q3, 2);
+    v[0] = t & 2 ? c : q0;
+    v[1] = t & 2 ? e : q1;
+    v[2] = t & 2 ? q2 : c;
+    v[3] = t & 2 ? q3 : e;
+}
+
+// Bias, activation and residual on two neighbouring columns.
+template <class C> DEVICE Vec<float, 2> tile_pair(float v0, float v1, const float *bias, u32 residual)
+{
+    typedef typename C::T T;
+    Vec<float, 2> v;
+    v[0] = v0;
+    v[1] = v1;
+    if (C::BIAS) {
+        const Vec<float, 2> b = *(const Vec<float, 2> *)bias;
+        v[0] += b[0];
+        v[1] += b[1];
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        v[i] = sizeof(typename C::OUT) == 2 ? activate_short<C::ACT>(v[i]) : activate<C::ACT>(v[i]);
+    if (C::RES) {
+        v[0] += low<T>(residual);
+        v[1] += high<T>(residual);
+    }
+    return v;
+}
+
+// Row m of TILES tiles of 8 columns from column n on; sums d[4 * i], d[4 * i + 1] are tile i's, r[i] the residual
+// there, bias that of the lane's columns. Results of 16 bits go through the quad, four tiles at a time, so that a
+// lane writes 16 bytes.
+template <class C, int TILES>
+DEVICE void tile_write(const TileArgs &a, const float *d, const u32 (&r)[TILES], const float *bias, int m, bool live, int n)
+{
+    typedef typename C::T T;
+    const int t = lane_id() & 3;
+    constexpr int FOURS = sizeof(typename C::OUT) == 2 ? TILES / 4 * 4 : 0;
+    typename C::OUT *y = (typename C::OUT *)a.y + (i64)m * C::N;
+    u32 v[TILES];
+#pragma unroll
+    for (int j = 0; j < FOURS; j++) {
+        const Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
+        v[j] = pack2<T>(pair[0], pair[1]);
+    }
+#pragma unroll
+    for (int j = 0; j < FOURS; j += 4) {
+        const int mine = n + (j + t) * 8;
+        u32 four[4] = {v[j], v[j + 1], v[j + 2], v[j + 3]};
+        quad_transpose(four);
+        if (live && mine < C::N)
+            *(uint4_ *)(y + mine) = uint4_{four[0], four[1], four[2], four[3]};
+    }
+#pragma unroll
+    for (int j = FOURS; j < TILES; j++) {
+        const int at = n + j * 8 + 2 * t;
+        const Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
+        if (live && at < C::N)
+            store(y + at, from_floats<typename C::OUT>(pair));
+    }
+}
+
+// The residual of row m (of the tile) from the slot that holds it, for the lane's columns of every 8.
+template <class C> DEVICE void tile_residual(u32 (&r)[C::NT / 8], const char *slot, int m)
+{
+#pragma unroll
+    for (int j = 0; j < C::NT / 8; j++)
+        r[j] = *(const u32 *)(slot + j / 8 * C::MT * 128 + m * 128 + (j % 8 ^ (m & 7)) * 16 + (lane_id() & 3) * 4);
+}
+
+// A warpgroup's tiles, one after another, but for the sums of CK blocks. The warpgroups wait for slots in turn: a
+// barrier's parity says nothing to one who is two phases behind.
+template <class C>
+DEVICE void tile_work(const TileArgs &a, const TileWork<C> &t, char *shared, u32 ring, u32 full, u32 empty, int live)
+{
+    typedef TileShape<C> P;
+    const int own = C::WGS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % 128;
+    const int m0 = warp_id() % 4 * 16 + (lane_id() >> 2);
+    float *bias = (float *)(shared + P::BIAS_AT) + own * C::NT;
+    float d[P::GROUPS][C::NT / 2];
+    TileSlot slot = {0, 0};
+    int step = own * t.EACH;
+    slot.skip<C>(step);
+    for (int group = t.first + own * t.every; group < t.groups; group += C::WGS * t.every) {
+        const int row = t.row(group), column = t.column(group);
+        for (int i = lane; i < C::NT && C::BIAS; i += 128)
+            bias[i] = column + i < C::N ? a.b[column + i] : 0.0f;
+        if (C::WGS > 1 && group != t.first)
+            part_sync(1 + own, 256);  // the other warpgroup's turn is over
+        else
+            part_sync(3 + own, 128);
+        tile_products<C>(d, t, step, slot, ring, full, empty);
+        wait_for_previous();
+        if (P::RESIDUAL)
+            mbarrier_wait(full + 8 * slot.at, slot.parity);
+        if (C::WGS > 1 && group + t.every < t.groups)
+            part_arrive(2 - own, 256);
+#pragma unroll
+        for (int i = 0; i < P::GROUPS * 2; i++) {
+            const int m = m0 + i * 8 + i / 2 * 48;
+            u32 r[C::NT / 8] = {};
+            if constexpr (P::RESIDUAL) {
+                warp_sync();  // that of all rows at once would not fit the registers
+                tile_residual<C>(r, shared + slot.at * P::SLOT, m);
+            }
+            tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias + (lane_id() & 3) * 2, row + m, row + m < live, column);
+        }
+        if (P::RESIDUAL) {
+            warp_sync();
+            tile_release<C>(t, step + P::STEPS, empty + 8 * slot.at);
+            slot.next<C>();
+        }
+        step += C::WGS * t.EACH;
+        slot.skip<C>((C::WGS - 1) * t.EACH);
+        part_sync(3 + own, 128);  // the bias has been read
+    }
+}
+
+// Sums of this block's part of K to the blocks that finish them: thread i of each finishes what thread i of all
+// has. `sums` there: [parts but its own][pairs of a thread][threads].
+template <class C> DEVICE void tile_give(const float (&d)[TileShape<C>::GROUPS][C::NT / 2], float *sums, u32 arrived, int rank)
+{
+    typedef TileShape<C> P;
+    constexpr int EACH = P::PART / 4;  // pairs of a thread and a group of rows
+#pragma unroll
+    for (int to = 0; to < C::CK; to++) {
+        if (to == rank)
+            continue;
+        float *at = sums + ((rank - (rank > to)) * P::GROUPS * EACH * 128 + threadIdx.x) * 2;
+        const u32 there = cluster_map(shared_address(at), to), count = cluster_map(arrived, to);
+#pragma unroll
+        for (int g = 0; g < P::GROUPS; g++)
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                cluster_send2(there + (g * EACH + i) * 1024, d[g][(to * EACH + i) * 2], d[g][(to * EACH + i) * 2 + 1], count);
+    }
+}
+
+// The columns that this block finishes: v[g] = parts 0, 1, .. added in order.
+template <class C>
+DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2], const float (&d)[TileShape<C>::GROUPS][C::NT / 2],
+                      const float *sums, int rank)
+{
+    typedef TileShape<C> P;
+    constexpr int EACH = P::PART / 4;
+#pragma unroll
+    for (int own = 0; own < C::CK; own++) {  // a constant in each copy of the body: d stays in registers
+        if (own != rank)
+            continue;
+#pragma unroll
+        for (int g = 0; g < P::GROUPS; g++)
+#pragma unroll
+            for (int i = 0; i < EACH; i++) {
+                float v0 = 0.0f, v1 = 0.0f;
+#pragma unroll
+                for (int part = 0; part < C::CK; part++) {
+                    const float *at = sums + ((((part - (part > own)) * P::GROUPS + g) * EACH + i) * 128 + (int)threadIdx.x) * 2;
+                    const float a = part == own ? d[g][(own * EACH + i) * 2] : at[0];
+                    const float b = part == own ? d[g][(own * EACH + i) * 2 + 1] : at[1];
+                    v0 = part ? v0 + a : a;
+                    v1 = part ? v1 + b : b;
+                }
+                v[g][i * 2] = v0;
+                v[g][i * 2 + 1] = v1;
+            }
+    }
+}
+
+// The one tile of a cluster whose blocks have parts of K.
+template <class C>
+DEVICE void tile_share(const TileArgs &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2], char *shared, u32 arrived,
+                       int live)
+{
+    typedef TileShape<C> P;
+    constexpr int TILES = P::PART / 8;
+    const int m0 = t.row(t.first) + warp_id() * 16 + (lane_id() >> 2), column = t.rank * P::PART + (lane_id() & 3) * 2;
+    const int n0 = t.column(t.first);
+    float v[P::GROUPS][P::PART / 2];
+    u32 r[P::GROUPS * 2][TILES] = {};
+    tile_give<C>(d, (float *)shared, arrived, t.rank);
+    if (C::RES)
+#pragma unroll
+        for (int i = 0; i < P::GROUPS * 2 * TILES; i++) {
+            const int m = m0 + i / TILES * 8 + i / TILES / 2 * 48, n = n0 + column + i % TILES * 8;
+            if (m < live && n < C::N)
+                r[i / TILES][i % TILES] = *(const u32 *)((const typename C::T *)a.r + (i64)m * C::N + n);
+        }
+    mbarrier_wait(arrived, 0);
+    tile_take<C>(v, d, (float *)shared, t.rank);
+#pragma unroll
+    for (int i = 0; i < P::GROUPS * 2; i++) {
+        const int m = m0 + i * 8 + i / 2 * 48;
+        tile_write<C, TILES>(a, v[i / 2] + 2 * (i % 2), r[i], (const float *)(shared + P::BIAS_AT) + column, m, m < live,
+                             n0 + t.rank * P::PART);
+    }
+}
+
+template <class C> DEVICE void linear_tile(const TileArgs &a)
+{
+    typedef TileShape<C> P;
+    launch_dependents();
+    char *shared = shared_memory();
+    const int live = live_rows<C::ROWS_S>(a.step);  // written between programs only
+    const TileWork<C> t(live);
+    const u32 ring = shared_address(shared), full = shared_address(shared + P::BARRIER_AT);
+    const u32 empty = full + 8 * C::STAGES, arrived = empty + 8 * C::STAGES;
+    if (t.first >= t.groups) {  // all blocks of the cluster
+        wait_for_previous();
+        return;
+    }
+    if (threadIdx.x == P::WORKERS) {
+        for (int i = 0; i < C::STAGES; i++) {
+            mbarrier_init(full + 8 * i, 1);
+            mbarrier_init(empty + 8 * i, 4 * (C::CM + C::CN - 1));
+        }
+        mbarrier_init(arrived, 1);
+        mbarrier_init_fence();
+        if (C::CK > 1)
+            mbarrier_expect(arrived, P::SENT);
+    }
+    block_sync();
+    if (C::CM * C::CN > 1) {  // the others' barriers are there
+        cluster_arrive();
+        cluster_wait();
+    }
+    if (warp_id() == 4 * C::WGS) {
+        if (lane_id() == 0)
+            tile_produce<C>(a, t, ring, full, empty);
+        warp_sync();
+    } else if constexpr (C::CK == 1) {
+        tile_work<C>(a, t, shared, ring, full, empty, live);
+    } else {
+        float d[P::GROUPS][C::NT / 2];
+        TileSlot slot = {0, 0};
+        for (int i = threadIdx.x; i < C::NT && C::BIAS; i += 128)
+            ((float *)(shared + P::BIAS_AT))[i] = t.column(t.first) + i < C::N ? a.b[t.column(t.first) + i] : 0.0f;
+        part_sync(1, 128);
+        tile_products<C>(d, t, 0, slot, ring, full, empty);
+        wait_for_previous();
+        cluster_arrive();  // all rings have been read
+        cluster_wait();
+        tile_share<C>(a, t, d, shared, arrived, live);
+        return;
+    }
+    if (C::CK > 1) {  // the same barrier
+        cluster_arrive();
+        cluster_wait();
+    }
+}
