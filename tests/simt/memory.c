@@ -8,6 +8,10 @@
 
 #include "parts.h"
 
+#ifndef SIMT_COUNTED
+#define SIMT_COUNTED 0 /* 1: kernels count their lines (scripts/coverage), in data of their own */
+#endif
+
 #if SIMT_SANITIZED
 #include <sanitizer/asan_interface.h>
 #define HIDE(p, n) __asan_poison_memory_region(p, n)
@@ -406,7 +410,7 @@ static void other_memory(const void *p, size_t bytes, unsigned how, const void *
     }
     if ((size_t)((const char *)p - (const char *)run.launch->args) < run.launch->kernel->args_bytes)
         return;
-    if (!(how & A_WRITE) && dladdr(p, &info) && info.dli_fname) {
+    if ((!(how & A_WRITE) || SIMT_COUNTED) && dladdr(p, &info) && info.dli_fname) {
         page = p;
         return;
     }

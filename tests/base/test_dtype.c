@@ -1,0 +1,94 @@
+/* test_dtype.c - 16-bit numbers: every pattern there and back, and every rounding between neighbours. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <float.h>
+#include <math.h>
+
+#include "runtime/base/dtype.h"
+
+static const struct {
+    DType type;
+    float (*to)(uint16_t h);
+    uint16_t (*from)(float f);
+    uint16_t infinity;
+} types[] = {{DT_FP16, fp16_to_float, fp16_from_float, 0x7c00}, {DT_BF16, bf16_to_float, bf16_from_float, 0x7f80}};
+
+enum { TYPES = sizeof types / sizeof *types, SIGN = 0x8000 };
+
+static void every_pattern(void **state)
+{
+    (void)state;
+    for (int k = 0; k < TYPES; k++)
+        for (uint32_t h = 0; h <= UINT16_MAX; h++) {
+            const float f = types[k].to((uint16_t)h);
+
+            if (isnan(f)) {
+                assert_true((h & ~(uint32_t)SIGN) > types[k].infinity);
+                assert_true(isnan(types[k].to(types[k].from(f))));
+            } else if (types[k].from(f) != h) {
+                fail_msg("%s %04x is %.9g, which is %04x", dtype_name(types[k].type), h, (double)f, types[k].from(f));
+            }
+        }
+}
+
+static void expect(int k, float f, uint32_t h)
+{
+    if (types[k].from(f) != h || types[k].from(-f) != (h | SIGN))
+        fail_msg("%s: %.9g became %04x, expected %04x", dtype_name(types[k].type), (double)f, types[k].from(f), h);
+}
+
+/* Halfway to the even one; a bit less or more to the nearer one. */
+static void every_rounding(void **state)
+{
+    (void)state;
+    for (int k = 0; k < TYPES; k++)
+        for (uint32_t h = 0; h + 1 < types[k].infinity; h++) {
+            const float a = types[k].to((uint16_t)h), b = types[k].to((uint16_t)(h + 1)), middle = a + (b - a) / 2;
+
+            expect(k, middle, h % 2 ? h + 1 : h);
+            expect(k, nextafterf(middle, a), h);
+            expect(k, nextafterf(middle, b), h + 1);
+        }
+}
+
+static void too_large(void **state)
+{
+    (void)state;
+    expect(0, 65504.0f, 0x7bff);
+    expect(0, nextafterf(65520.0f, 0.0f), 0x7bff);
+    expect(0, 65520.0f, 0x7c00);
+    expect(1, FLT_MAX, 0x7f80);
+    for (int k = 0; k < TYPES; k++)
+        expect(k, INFINITY, types[k].infinity);
+}
+
+static void elements(void **state)
+{
+    static const DType all[] = {DT_FP32, DT_FP16, DT_BF16, DT_I32};
+    uint32_t room[4] = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        assert_int_equal(dtype_parse(dtype_name(all[i])), all[i]);
+        dtype_store(room, 1, all[i], -3.0f);
+        assert_true(dtype_load(room, 1, all[i]) == -3.0f);
+        assert_true(dtype_load(room, 2, all[i]) == 0.0f);
+    }
+    assert_int_equal(dtype_parse("fp8"), DT_NONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pattern),
+        cmocka_unit_test(every_rounding),
+        cmocka_unit_test(too_large),
+        cmocka_unit_test(elements),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
