@@ -68,6 +68,14 @@ template <class K> struct BeamShape {
     static constexpr int SHARED = most(FACTS, most(K::WIDTH * MOST * 8, MOVED * 4));
 };
 
+// A row whose entries are taken, best first.
+struct BeamHead {
+    int at, best;    // entries before `at` are taken; the best that is not, -1: none
+    float left;      // its total, after what earlier groups' choice takes away
+    float last;      // the same of the one taken last, and its id
+    int last_id;
+};
+
 // What a block knows of its group, in shared memory.
 template <class K> struct BeamGroup {
     FtxBeam beam;
@@ -85,6 +93,7 @@ template <class K> struct BeamGroup {
     float total[K::WIDTH];
     float hyp_score[K::WIDTH], hyp_sum[K::WIDTH];
     int hyp_length[K::WIDTH], hyp_end[K::WIDTH], hyp_from[K::WIDTH], hyp_last[K::WIDTH];
+    BeamHead head[K::WIDTH]; // of rows
 };
 
 // A warp's values of a tile, -inf beyond the row.
@@ -215,14 +224,6 @@ template <class K> DEVICE void judge(BeamGroup<K> &g)
                 g.total[i] = negative_infinity();
 }
 
-// What a thread knows of a row whose entries are taken, best first.
-struct BeamHead {
-    int at, best;    // entries before `at` are taken; the best that is not, -1: none
-    float left;      // its total, after what earlier groups' choice takes away
-    float last;      // the same of the one taken last, and its id
-    int last_id;
-};
-
 // A continuation loses `diversity` for each lane of an earlier group that has just taken its id. Asked more
 // than once for one entry, and the same each time: one operation, which no compiler may join with others.
 template <class K> DEVICE float total_left(const BeamGroup<K> &g, int first, const BeamEntry &e)
@@ -235,8 +236,9 @@ template <class K> DEVICE float total_left(const BeamGroup<K> &g, int first, con
 
 // The place of the row's best entry behind the one taken last; 0: none. Entries stand in the order of their
 // totals, which losses only lower: behind one that is below the best found nothing is looked at.
-template <class K> DEVICE u64 find_head(const BeamGroup<K> &g, const BeamEntry *entry, int first, int row, BeamHead &h)
+template <class K> DEVICE u64 find_head(BeamGroup<K> &g, const BeamEntry *entry, int first, int row)
 {
+    BeamHead &h = g.head[row];
     const BeamEntry *b = entry + row * g.take;
     const auto behind = [&](float left, int id) { return left < h.last || (left == h.last && id > h.last_id); };
     while (h.at < g.take && b[h.at].id >= 0 && !behind(total_left<K>(g, first, b[h.at]), b[h.at].id))
@@ -259,29 +261,28 @@ template <class K> DEVICE void choose(const BeamArgs &a, BeamGroup<K> &g, const 
     const bool last = g.length + 1 >= g.limit;
     const int lane = lane_id(), from = g.live == 1 ? 0 : first, rows = g.live == 1 ? 1 : g.size;
     int running = 0;
-    BeamHead heads[2];
-    u64 place[2];
+    u64 place[2] = {0, 0};
 #pragma unroll
-    for (int k = 0; k < 2; k++) {
-        heads[k] = BeamHead{0, -1, 0.0f, -negative_infinity(), -1};
-        place[k] = lane + 32 * k < rows ? find_head<K>(g, entry, first, from + lane + 32 * k, heads[k]) : 0;
-    }
+    for (int k = 0; k < 2; k++)
+        if (lane + 32 * k < rows) {
+            g.head[from + lane + 32 * k] = BeamHead{0, -1, 0.0f, -negative_infinity(), -1};
+            place[k] = find_head<K>(g, entry, first, from + lane + 32 * k);
+        }
+    warp_sync();
 #pragma unroll 1
     for (int rank = 0; running < g.size || rank < g.size; rank++) {
         const u64 top = warp_most(place[0] > place[1] ? place[0] : place[1]);
         if (!top)
             break;
         const int row = place_id(top), who = row - from;
-        const int at = shuffle(who / 32 ? heads[1].best : heads[0].best, who % 32);
-        const BeamEntry e = {place_value(top), entry[row * g.take + at].id};
+        const BeamEntry e = {place_value(top), entry[row * g.take + g.head[row].best].id};
+        warp_sync();
         if (lane == who % 32) {
-#pragma unroll
-            for (int k = 0; k < 2; k++)
-                if (k == who / 32) {
-                    heads[k].last = e.total;
-                    heads[k].last_id = e.id;
-                    place[k] = find_head<K>(g, entry, first, row, heads[k]);
-                }
+            g.head[row].last = e.total;
+            g.head[row].last_id = e.id;
+            const u64 next = find_head<K>(g, entry, first, row);
+            place[0] = who / 32 ? place[0] : next;
+            place[1] = who / 32 ? next : place[1];
         }
         const bool end = ends_at<K>(a, g, e.id);
         if (lane == 0) {

@@ -7,7 +7,7 @@
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
 //@ consts  SHARED: max(32768 + 4 * BIASES, max(8 * WIDTH * MOST, 16384))
 //@ consts  LIST: 8 * round_up(17 * max(32, MOST), 512)
-//@ fits    SHARED + LIST + 4096 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
+//@ fits    SHARED + LIST + 6144 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
 //@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
 //@ scratch tiles 8 * S_MAX * TILES
 //@ scratch lists 8 * S_MAX * ceil_div(VOCAB, 8192) * MOST
