@@ -1,0 +1,64 @@
+#!/bin/sh
+# commands.sh - every command of ftxc but run: what it prints, and what it refuses.
+set -eu
+room=$FTX_BUILD/commands
+rm -rf "$room"
+mkdir -p "$room"
+tiny=$room/tiny.ftx
+bert=$room/bert.ftx
+"$FTXC" compile tests/models/tiny-llama -t cpu -o "$tiny" --json >"$room/out"
+grep -q '"artifact": ".*tiny.ftx", "name": "tiny-llama", "targets": "cpu"' "$room/out"
+"$FTXC" compile tests/models/tiny-bert -t cpu -q -o "$bert"
+
+says() { # says CODE WORDS COMMAND...: it ends with that code, and those words are in what it prints
+    code=$1 words=$2 found=0
+    shift 2
+    "$FTXC" "$@" >"$room/out" 2>&1 </dev/null || found=$?
+    if [ $found != "$code" ] || ! grep -q -e "$words" "$room/out"; then
+        echo "ftxc $*: exit code $found, wanted $code and \"$words\"; it said:" >&2
+        cat "$room/out" >&2
+        exit 1
+    fi
+}
+
+for command in compile run score bench show opt why; do
+    says 0 "^ftxc $command" help $command
+    says 0 "^ftxc $command" $command --help
+    says 2 "$command: " $command --no-such-option
+    says 2 "$command: expected" $command
+done
+says 0 'FTX_PATIENCE' help env
+says 0 '^rmsnorm ' ops
+says 0 'Exit codes' help
+
+graph=$room/graph.ir
+sed '/^---/,$d' tests/passes/simplify-attention.ir >"$graph"
+says 0 'pairs' opt "$graph" --pass=simplify
+says 2 'no-such-pass' opt "$graph" --pass=no-such-pass
+says 2 'float3' opt "$graph" --pass=simplify --weights float3
+says 1 'none.ir' opt none.ir --pass=simplify
+
+says 2 'no value "%99999"; the graph has %1 to' why tests/models/tiny-llama %99999 -t cpu
+says 0 'taken: ' why tests/models/tiny-llama %20 -t cpu
+says 2 'no target is called "sm_1"' why tests/models/tiny-llama %20 -t sm_1
+
+says 0 'perplexity' score "$tiny" --ids 5,17,9,230 -d cpu
+says 0 '"perplexity"' score "$tiny" --ids 5,17,9,230 -d cpu --json
+says 2 'expected 2 to' score "$tiny" --ids 5 -d cpu
+says 2 'no tokenizer' score "$tiny" README.md -d cpu
+says 1 'none.txt' score "$tiny" none.txt -d cpu
+
+says 0 '^prompt .* tokens/s' bench "$tiny" --sequences 1,2 --context 8 --prompt 8 --repeat 2 -d cpu
+says 0 '"median_us"' bench "$tiny" --sequences 2 --context 8 --repeat 2 -d cpu --json
+says 0 '^encode .* tokens/s' bench "$bert" --sequences 2 --prompt 8 --repeat 2 -d cpu
+says 0 'a step' bench "$tiny" --sequences 1,2 --new 4 --source 6 --repeat 2 -d cpu
+says 0 'launches .* share' bench "$tiny" --sequences 2 --new 4 --temperature 1 --top-k 5 --repeat 1 -d cpu --profile
+
+says 0 'all checksums are right' show "$tiny" --verify
+says 0 'decoding  *greedy' show "$tiny"
+says 0 'linear' show "$tiny" --kernels
+says 0 'state' show "$tiny" --memory
+says 0 '"kernels"' show "$tiny" --json
+says 0 'encode' show "$bert" --memory
+says 1 'README.md' show README.md
+echo "every command but run"
