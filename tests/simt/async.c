@@ -111,6 +111,8 @@ static void check_complete(Mbarrier *m)
     m->pending = m->count;
     know_join(&m->done, &m->open);
     know_clear(&m->open);
+    know_join(&m->done_after, &m->open_after);
+    know_clear(&m->open_after);
     run_wake(&m->waiting);
 }
 
@@ -137,6 +139,8 @@ void simt_mbarrier_init(unsigned address, unsigned arrivals)
                     .made = run.current->clocks[MAX_MBARRIERS + run.current->tid]};
     m->open.clock = m->clock[0];
     m->done.clock = m->clock[1];
+    m->open_after.clock = m->clock[2];
+    m->done_after.clock = m->clock[3];
     know_join(&m->done, &(Know){.clock = run.current->clocks}); /* of its making */
     b->mbarrier[b->n_mbarriers++] = m;
     tick(run.current);
@@ -162,6 +166,38 @@ static void check_made(const Mbarrier *m, const void *pc)
         report(SIMT_RACE, pc, NULL, "nothing orders this after the making of the mbarrier");
 }
 
+/* What the block of the mbarrier learns from a thread of any block. */
+static void tell(Know *to, const Know *from, const Fiber *f, const Block *b)
+{
+    Know told = {0};
+
+    if (b == f->block) {
+        know_join(to, from);
+        return;
+    }
+    know_tell(&told, from, f->block->number);
+    know_hear(to, &told, b->number);
+}
+
+/* One lane speaks for its warp: the wait for products was everyone's. */
+static void tell_of_products(Know *to, const Fiber *f, const Block *b)
+{
+    static uint32_t clock[CLOCKS];
+
+    if (!f->warp->has_done)
+        return;
+    memset(clock, 0, sizeof *clock * know_clocks);
+    memcpy(clock + MAX_MBARRIERS + f->tid / WARP * WARP, f->warp->done, sizeof f->warp->done);
+    tell(to, &(Know){.clock = clock}, f, b);
+}
+
+static void hear(Fiber *f, const Mbarrier *m)
+{
+    know_join(&f->know, &m->done);
+    know_join(&f->after, &m->done_after);
+    f->proxied = false;
+}
+
 static void arrive(Block *b, Mbarrier *m, unsigned bytes, const void *pc)
 {
     Fiber *f = run.current;
@@ -171,14 +207,8 @@ static void arrive(Block *b, Mbarrier *m, unsigned bytes, const void *pc)
         report(SIMT_MBARRIER, pc, NULL, "an arrival more than the %u of the phase", m->count);
         run_abort();
     }
-    if (b == f->block) {
-        know_join(&m->open, &f->know);
-    } else {
-        Know told = {0};
-
-        know_tell(&told, &f->know, f->block->number);
-        know_hear(&m->open, &told, b->number);
-    }
+    tell(&m->open, &f->know, f, b);
+    tell_of_products(&m->open_after, f, b);
     tick(f);
     m->bytes += bytes;
     m->pending--;
@@ -221,8 +251,7 @@ int simt_mbarrier_try(unsigned address, unsigned parity)
         if ((m->phase & 1) == parity)
             return 0;
     }
-    know_join(&f->know, &m->done);
-    f->proxied = false;
+    hear(f, m);
     return 1;
 }
 
@@ -235,8 +264,7 @@ void simt_mbarrier_wait(unsigned address, unsigned parity)
     run_pause();
     while ((m->phase & 1) == parity)
         run_block(WAIT_MBARRIER, m, parity, &m->waiting, PC());
-    know_join(&f->know, &m->done);
-    f->proxied = false;
+    hear(f, m);
 }
 
 /* --- bulk copies -------------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ typedef struct Text {
 
 struct Build {
     Arena *keep;
-    const char *dir, *cxx;
+    const char *dir, *cxx, *flags;
     Text at[MAX_KERNELS];
     size_t n;
     void *library;
@@ -88,8 +88,9 @@ Build *build_open(const char *dir)
     b->cxx = getenv("FTX_SIMT_CXX");
     if (!b->cxx)
         b->cxx = "g++";
+    b->flags = FLAGS;
     if (!SIMT_SANITIZED && strstr(b->cxx, "clang")) /* else it says nothing before a read that a write follows */
-        b->cxx = arena_printf(keep, "%s -mllvm -tsan-instrument-read-before-write=1", b->cxx);
+        b->flags = FLAGS " -mllvm -tsan-instrument-read-before-write=1";
     return b;
 }
 
@@ -213,9 +214,9 @@ static void compile(Build *b, const char *path)
             running--;
         }
         start(arena_printf(b->keep,
-                           "exec %s " FLAGS
+                           "exec %s %s"
                            " -I %s/include -include device/kernel_text.h -include device/types.cuh -c %s.cpp -o %s.o",
-                           b->cxx, b->dir, name, name));
+                           b->cxx, b->flags, b->dir, name, name));
         running++;
         objects = arena_printf(b->keep, "%s %s.o", objects, name);
     }
@@ -234,7 +235,7 @@ void build_run(Build *b)
     size_t bytes = 0;
     FILE *sum = open_memstream(&all, &bytes);
 
-    fprintf(sum, "%s %s %s %llx%llx\n", b->cxx, FLAGS, LINKS, (unsigned long long)headers.low,
+    fprintf(sum, "%s %s %s %llx%llx\n", b->cxx, b->flags, LINKS, (unsigned long long)headers.low,
             (unsigned long long)headers.high);
     for (size_t i = 0; i < b->n; i++)
         fprintf(sum, "%s\n%s\n", b->at[i].entry, b->at[i].text);

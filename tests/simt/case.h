@@ -1,10 +1,11 @@
-/* case.h - a small graph, a step for it, and every kernel of the catalog that can compute it: run on
- * the host under the schedules, compared with kernels/ref. */
+/* case.h - a small graph, a step for it, and every kernel of the catalog that can compute it; or a model
+ * and every kernel that it needs: run on the host under the schedules, compared with kernels/ref. */
 #ifndef FTX_SIMT_CASE_H
 #define FTX_SIMT_CASE_H
 
 #include "build.h"
 #include "compiler/catalog/contract.h"
+#include "compiler/spec/spec.h"
 #include "kernels/device/io.h"
 
 enum { CASE_ROWS = 8 };
@@ -23,6 +24,7 @@ typedef struct Case {
     FtxParams params[CASE_ROWS]; /* of a sample */
     int sms;
     const char *only; /* the family; NULL: all that match */
+    int blocks;       /* run so many at each end of the grid and between; 0: all */
 } Case;
 
 typedef struct Suite Suite;
@@ -31,6 +33,10 @@ Suite *suite_open(const char *dir);
 void suite_close(Suite *s);
 /* Takes every kernel that can compute the graph's output; how many. */
 size_t suite_add(Suite *s, const Case *c, const char *name);
+/* Takes every kernel of the model's plan for the target, once, each with a step for the first program
+ * that launches it; of products run `blocks` (0: all). How many are new. */
+size_t suite_add_model(Suite *s, const char *path, const Override *overrides, size_t n, const char *target,
+                       const char *name, int blocks);
 void suite_build(Suite *s);
 
 /* Runs all under `schedules` of the schedules (each kernel starts with another one) and seeds made

@@ -81,8 +81,8 @@ static bool told(const Know *k, uint32_t own, uint32_t number, uint32_t clock)
 {
     const uint32_t block = (number - 1) / CLOCKS, i = (number - 1) % CLOCKS;
 
-    if (block == own && k->clock)
-        return k->clock[i] >= clock;
+    if (block == own && k->clock && k->clock[i] >= clock)
+        return true;
     for (uint32_t n = 0; n < k->n_far; n++)
         if (k->far[n].block == block)
             return k->far[n].clock[i] >= clock;

@@ -23,7 +23,7 @@ enum { WATCHED = 1 };
 #define SHOW(p, n) (void)(p)
 #endif
 
-#define HEAP ((size_t)256 << 20)
+#define HEAP ((size_t)(WATCHED ? 3072 : 256) << 20)
 enum {
     S_NEW = WATCHED ? S_ALLOCATED : S_ALLOCATED | S_WRITTEN,
     POISON = 0xff, /* NaN in every type */
@@ -418,14 +418,16 @@ static void other_memory(const void *p, size_t bytes, unsigned how, const void *
     run_abort(); /* it would be done otherwise */
 }
 
-static bool is_constant(const void *p)
+/* Written before the launch, and no kernel may write there: what reads it leaves no mark. */
+static bool is_constant(const void *p, size_t bytes)
 {
-    const size_t at = (size_t)((const char *)p - heap.base) / GRAIN;
+    const size_t first = (size_t)((const char *)p - heap.base) / GRAIN;
     const uint64_t all = 0x0101010101010101u * (S_ALLOCATED | S_WRITTEN | S_CONSTANT);
-    uint64_t states;
 
-    memcpy(&states, &heap.state[at], sizeof states);
-    return states == all;
+    for (size_t i = 0; i < bytes / GRAIN; i += sizeof all)
+        if (memcmp(&heap.state[first + i], &all, sizeof all) != 0)
+            return false;
+    return true;
 }
 
 /* What the block sees of the heap, at the place of the access. */
@@ -473,7 +475,7 @@ void memory_access(const void *p, size_t bytes, unsigned how, const void *pc)
     if (how & A_ALIGNED && (uintptr_t)p % bytes)
         report(SIMT_ALIGN, pc, NULL, "%s of %zu bytes: %s", how & A_WRITE ? "write" : "read", bytes, memory_where(p));
     if (within(&heap, p)) {
-        if (bytes == 16 && !(how & (A_WRITE | A_ATOMIC)) && is_constant(p))
+        if (bytes % 16 == 0 && !(how & (A_WRITE | A_ATOMIC)) && is_constant(p, bytes))
             return;
         check_range(&heap, p, bytes, run.id, how, pc);
         show_heap(f->block, p, bytes, how);

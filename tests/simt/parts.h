@@ -96,6 +96,7 @@ typedef enum WarpOp {
     OP_TRANSPOSE,
     OP_LEAST,
     OP_ROWS,
+    OP_WGMMA_WAIT,
 } WarpOp;
 
 typedef struct Warp {
@@ -103,6 +104,8 @@ typedef struct Warp {
     WarpOp op;
     unsigned param;       /* matrices of ldmatrix, bytes of a shuffle */
     uint32_t clock[WARP]; /* of the lanes when they last did something together */
+    uint32_t done[WARP];  /* and when they last waited for products: what these read is read */
+    bool has_done;
     Fiber *lane[WARP];
 } Warp;
 
@@ -118,6 +121,7 @@ struct Fiber {
     Know know;
     uint32_t clocks[CLOCKS];
     Know after; /* others have come so far, but what they wrote may not be seen yet */
+    uint32_t after_clocks[CLOCKS];
     /* waiting */
     WaitKind wait;
     void *object;
@@ -153,10 +157,11 @@ typedef struct Barrier {
 typedef struct Mbarrier {
     char *at;
     unsigned count, pending;
-    int64_t bytes;   /* announced and not arrived yet; negative: the other way round */
-    uint32_t phase;  /* completed */
-    Know open, done; /* told in this phase; known once it is complete */
-    uint32_t clock[2][CLOCKS];
+    int64_t bytes;               /* announced and not arrived yet; negative: the other way round */
+    uint32_t phase;              /* completed */
+    Know open, done;             /* told in this phase; known once it is complete */
+    Know open_after, done_after; /* likewise, who has come so far */
+    uint32_t clock[4][CLOCKS];
     Fiber *maker;
     uint32_t made; /* the maker's clock */
     bool fenced;
@@ -301,6 +306,8 @@ void async_reset(void);
 void sync_thread_ends(Fiber *f);
 /* Rows g and g + 8 of A, 16 k, from the lanes' in[0..3]; by the warp together. */
 void sync_rows(float rows[2][16], bool bf16, const void *pc);
+/* All lanes have read what their products read. */
+void sync_products_done(const void *pc);
 void sync_reset(void);
 
 /* --- wgmma.c ------------------------------------------------------------------------------------ */

@@ -294,7 +294,9 @@ static void start_threads(Block *b)
         f->number = 1 + b->number * CLOCKS + MAX_MBARRIERS + t;
         f->done = f->waited = f->has_fenced = f->has_unfenced = false;
         f->know = (Know){.clock = f->clocks};
-        f->fenced = f->unfenced = f->after = (Know){0};
+        f->fenced = f->unfenced = (Know){0};
+        f->after = (Know){.clock = f->after_clocks};
+        memset(f->after_clocks, 0, sizeof *f->after_clocks * know_clocks);
         memset(f->clocks, 0, sizeof f->clocks);
         f->clocks[MAX_MBARRIERS + t] = 1;
         f->n_copies = f->group = 0;
@@ -360,6 +362,20 @@ static unsigned *order_of_clusters(unsigned n)
             order[j] = x;
         }
     return order;
+}
+
+/* Of n clusters in order only the first and last few and any between: how many are left. */
+static unsigned some_of(unsigned *order, unsigned n, unsigned some)
+{
+    unsigned left = 0;
+
+    if (!some || n <= 3 * some)
+        return n;
+    const unsigned from = some + run_random(n - 3 * some + 1);
+    for (unsigned i = 0; i < n; i++)
+        if (order[i] < some || order[i] >= n - some || (order[i] >= from && order[i] < from + some))
+            order[left++] = order[i];
+    return left;
 }
 
 /* Brings in the blocks of a cluster; false: no room now. */
@@ -466,7 +482,9 @@ bool simt_launch(const SimtLaunch *l)
     simt_counts.launches++;
     if (sensible(l)) {
         know_clocks = MAX_MBARRIERS + l->block;
-        run_all(order_of_clusters(n / l->kernel->cluster), n / l->kernel->cluster);
+        unsigned *order = order_of_clusters(n / l->kernel->cluster);
+
+        run_all(order, some_of(order, n / l->kernel->cluster, l->some));
         if (l->overlap && n > 0 && !run.someone_waited && simt_reports() == before)
             report(SIMT_EARLY, NULL, NULL, "no thread waits for the kernel in front: one behind could overtake both");
     }

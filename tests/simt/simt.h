@@ -91,8 +91,9 @@ typedef struct SimtLaunch {
     const SimtKernel *kernel;
     const void *args;
     unsigned grid[3], block, smem;
-    bool overlap; /* programmatic: it may start while the launches before it still run */
-    bool strict;  /* it reads no shared memory that nobody wrote; others may, for what they throw away */
+    unsigned some; /* clusters to run at each end of the grid and as many between; 0: all */
+    bool overlap;  /* programmatic: it may start while the launches before it still run */
+    bool strict;   /* it reads no shared memory that nobody wrote; others may, for what they throw away */
 } SimtLaunch;
 
 void simt_schedule(SimtSchedule s, uint64_t seed); /* of the launches that follow */

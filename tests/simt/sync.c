@@ -209,6 +209,11 @@ static void do_together(Warp *w)
     case OP_LDMATRIX_TRANS: load_matrices(w, w->op == OP_LDMATRIX_TRANS); break;
     case OP_TRANSPOSE: transpose(w); break;
     case OP_ROWS: gather_rows(w); break;
+    case OP_WGMMA_WAIT:
+        for (int i = 0; i < WARP; i++)
+            w->done[i] = w->lane[i]->clocks[MAX_MBARRIERS + w->lane[i]->tid];
+        w->has_done = true;
+        break;
     case OP_LEAST:
         for (int i = 0; i < WARP; i++)
             least = w->lane[i]->in[0] < least ? w->lane[i]->in[0] : least;
@@ -327,6 +332,11 @@ void sync_rows(float rows[2][16], bool bf16, const void *pc)
 
     together(OP_ROWS, bf16, pc);
     memcpy(rows, f->rows, sizeof f->rows);
+}
+
+void sync_products_done(const void *pc)
+{
+    together(OP_WGMMA_WAIT, 0, pc);
 }
 
 unsigned simt_transpose(unsigned pair)

@@ -207,6 +207,7 @@ void simt_wgmma_wait(unsigned pending)
         *s = (*s)->next;
     }
     f->wgmma_fenced = false;
+    sync_products_done(PC());
 }
 
 void wgmma_thread_ends(Fiber *f)

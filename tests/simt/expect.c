@@ -1,0 +1,405 @@
+/* expect.c - what a launch should leave behind, by kernels/ref, and whether it did. */
+#include "scene.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t scene_failures;
+
+void scene_wrong(const char *format, ...)
+{
+    char text[600];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    print_message("wrong: %s\n", text);
+    scene_failures++;
+}
+
+/* --- the reference ------------------------------------------------------------------------------ */
+
+static FtxAct act_of(const Value *v)
+{
+    static const char *const names[] = {"", "relu", "gelu_erf", "gelu_tanh", "quick_gelu", "silu", "tanh"};
+
+    for (int i = 1; i < (int)LEN(names); i++)
+        if (strcmp(ir_word(v, "kind"), names[i]) == 0)
+            return (FtxAct)i;
+    fail_msg("no activation %s", ir_word(v, "kind"));
+    return FTX_ACT_NONE;
+}
+
+typedef struct Wanted { /* what the launch should leave behind */
+    void *cache[2];
+    int32_t *history;
+} Wanted;
+
+static RefCache cache_of(const Scene *s, void *const cache[2])
+{
+    return (RefCache){cache[0],
+                      cache[1],
+                      s->u->facts.kv,
+                      s->pages,
+                      s->pages_of,
+                      (int)s->u->g->limits.kv_block,
+                      unit_kv_heads(s->u),
+                      unit_head_dim(s->u)};
+}
+
+/* Whether some of what the launch wrote needs column n of a product. */
+static bool needed(const Scene *s, int n)
+{
+    const Value *root = ir_value(s->u->g, s->u->b.root);
+    const int64_t C = root->shape.dim[root->shape.rank - 1].n;
+    const int64_t rows = root->shape.dim[0].kind == DIM_S ? s->S : s->T;
+    const size_t size = dtype_size(root->type);
+
+    if (!s->u->c.blocks || root->op == OP_APPEND)
+        return true;
+    for (int64_t r = 0; r < rows; r++)
+        if (simt_written((const char *)s->y + (size_t)(r * C + (root->op == OP_GLU ? n / 2 : n)) * size, size))
+            return true;
+    return false;
+}
+
+/* y = x w^T + b, in the columns that are needed. */
+static void linear(const Scene *s, const RefTensor *a, int M, int N, int K, float *y)
+{
+    float *part = arena_array(s->keep, float, (size_t)M *(size_t)N);
+
+    for (int from = 0, to; from < N; from = to + 1) {
+        for (; from < N && !needed(s, from); from++)
+            ;
+        for (to = from; to < N && needed(s, to); to++)
+            ;
+        const RefTensor w = {(const char *)a[1].p + (size_t)from * (size_t)K * dtype_size(a[1].type), a[1].type};
+        const RefTensor b = {a[2].p ? (const char *)a[2].p + (size_t)from * dtype_size(a[2].type) : NULL, a[2].type};
+
+        ref_linear(a[0], w, b, M, to - from, K, part);
+        for (int m = 0; m < M; m++)
+            memcpy(y + (int64_t)m * N + from, part + (int64_t)m * (to - from), sizeof *y * (size_t)(to - from));
+    }
+}
+
+/* Row p of the source in slot s, head g, of keys (0) or values (1). */
+static int64_t source_row(const Scene *s, int slot, int g, int p)
+{
+    return (((int64_t)slot * unit_kv_heads(s->u) + g) * s->u->g->limits.source + p) * unit_head_dim(s->u);
+}
+
+static void cross_append(const Scene *s, RefTensor x, const Wanted *w)
+{
+    const int E = unit_head_dim(s->u), G = unit_kv_heads(s->u);
+
+    for (int t = 0; t < s->T; t++)
+        for (int i = 0; i < 2 * G * E; i++)
+            dtype_store(w->cache[i / (G * E)],
+                        (size_t)(source_row(s, s->rows[s->token[t].row].src_slot, i / E % G, s->token[t].pos) + i % E),
+                        s->u->facts.kv, (float)ref_at(x, (int64_t)t * 2 * G * E + i));
+}
+
+static void attend_cross(const Scene *s, RefTensor q, int H, double scale, float *y)
+{
+    const int E = unit_head_dim(s->u), G = unit_kv_heads(s->u);
+    const RefTensor k = {s->cache[0], s->u->facts.kv}, v = {s->cache[1], s->u->facts.kv};
+
+    for (int t = 0; t < s->T; t++)
+        for (int h = 0; h < H; h++) {
+            const FtxRow *row = &s->rows[s->token[t].row];
+            const int64_t at = ((int64_t)t * H + h) * E;
+
+            ref_attend_rows(q, at, k, v, source_row(s, row->src_slot, h / (H / G), 0), E, row->src_len, E, scale,
+                            y + at);
+        }
+}
+
+static void rows_of(const Scene *s, const Value *v, RefTensor w, int64_t offset, int C, float *y)
+{
+    for (int t = 0; t < s->T; t++)
+        for (int i = 0; i < C; i++)
+            y[t * C + i] = (float)ref_at(w, (v->op == OP_TYPES ? s->token[t].slot : s->token[t].pos + offset) * C + i);
+}
+
+static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
+{
+    const Graph *g = s->u->g;
+    const Value *v = ir_value(g, id);
+    RefTensor a[IR_MAX_ARGS] = {0};
+    int64_t n, M;
+    float *y;
+
+    if (!root && s->input[id].p)
+        return s->input[id];
+    for (int i = 0; i < IR_MAX_ARGS; i++)
+        if (v->args[i] && ir_value(g, v->args[i])->op != OP_IDS && ir_value(g, v->args[i])->op != OP_CROSS_APPEND)
+            a[i] = evaluate(s, v->args[i], false, w);
+    n = ir_shape_elements(v->shape, s->T, s->S);
+    M = n / (v->shape.dim[v->shape.rank - 1].n ? v->shape.dim[v->shape.rank - 1].n : 1);
+    y = arena_alloc(s->keep, (size_t)n * 4 + 16);
+    const int C = (int)v->shape.dim[v->shape.rank - 1].n;
+    switch (v->op) {
+    case OP_EMBED: ref_embed(s->token, s->T, a[1], (RefTensor){0}, 0, C, w->history, (int)g->limits.context, y); break;
+    case OP_POSITIONS: rows_of(s, v, a[0], ir_int(v, "offset"), C, y); break;
+    case OP_TYPES: rows_of(s, v, a[0], 0, C, y); break;
+    case OP_LINEAR: linear(s, a, (int)M, C, (int)ir_value(g, v->args[1])->shape.dim[1].n, y); break;
+    case OP_ADD: ref_add(a[0], a[1], n, y); break;
+    case OP_MUL: ref_mul(a[0], a[1], n, y); break;
+    case OP_SCALE: ref_scale(a[0], ir_float(v, "by"), n, y); break;
+    case OP_RMSNORM: ref_rmsnorm(a[0], a[1], ir_float(v, "eps"), (int)M, C, y); break;
+    case OP_LAYERNORM: ref_layernorm(a[0], a[1], a[2], ir_float(v, "eps"), (int)M, C, y); break;
+    case OP_ACT: ref_act(a[0], act_of(v), n, y); break;
+    case OP_GLU: ref_glu(a[0], act_of(v), (int)M, C, y); break;
+    case OP_SELECT_LAST: ref_select_last(a[0], s->rows, s->S, C, y); break;
+    case OP_SELECT_FIRST:
+        for (int r = 0; r < s->S; r++)
+            for (int i = 0; i < C; i++)
+                y[r * C + i] = (float)ref_at(a[0], (int64_t)s->rows[r].q_start * C + i);
+        break;
+    case OP_POOL_MEAN: ref_pool_mean(a[0], s->rows, s->S, C, y); break;
+    case OP_NORMALIZE: ref_normalize(a[0], ir_float(v, "eps"), (int)M, C, y); break;
+    case OP_APPEND: {
+        const RefCache cache = cache_of(s, w->cache);
+
+        ref_append(a[0], a[1].p, s->token, s->T, (int)ir_int(v, "heads"), (int)ir_int(v, "rot"), &cache, y);
+        break;
+    }
+    case OP_ATTEND_PAGED: {
+        const RefCache cache = cache_of(s, s->cache);
+
+        ref_attend(a[0], s->rows, s->S, (int)ir_value(g, v->args[0])->shape.dim[1].n, ir_float(v, "scale"),
+                   (int)ir_int(v, "window"), ir_float(v, "softcap"), &cache, y);
+        break;
+    }
+    case OP_ATTEND_PACKED: {
+        const int64_t N = ir_value(g, v->args[0])->shape.dim[1].n;
+        float *x = arena_array(s->keep, float, (size_t)(s->T * N));
+
+        for (int64_t i = 0; i < s->T * N; i++)
+            x[i] = (float)ref_at(a[0], i);
+        ref_attend_packed(x, s->rows, s->S, (int)ir_int(v, "heads"), (int)ir_int(v, "kv_heads"),
+                          (int)ir_int(v, "head_dim"), ir_float(v, "scale"), y);
+        break;
+    }
+    case OP_CROSS_APPEND: cross_append(s, a[0], w); break;
+    case OP_ATTEND_CROSS: attend_cross(s, a[0], (int)ir_int(v, "heads"), ir_float(v, "scale"), y); break;
+    default: fail_msg("no reference for %s", ir_op_name(v->op));
+    }
+    return (RefTensor){y, DT_FP32};
+}
+
+/* --- one launch --------------------------------------------------------------------------------- */
+
+/* Largest difference that rounding explains, as a part of the largest value. The 16-bit types keep 8
+ * and 11 bits; the fused norms round once more before the product. */
+static double tolerance(const Scene *s, DType out)
+{
+    DType least = out;
+
+    for (size_t i = 0; i < s->u->b.contract->args.n; i++)
+        if (s->u->b.arg[i] && dtype_size(ir_value(s->u->g, s->u->b.arg[i])->type) == 2)
+            least = ir_value(s->u->g, s->u->b.arg[i])->type;
+    if (unit_cache_op(s->u) && dtype_size(s->u->facts.kv) == 2)
+        least = s->u->facts.kv;
+    return least == DT_BF16 ? 1.2e-2 : least == DT_FP16 ? 2e-3 : 2e-6 * 8;
+}
+
+/* Where only some blocks ran, what they wrote. */
+static void compare(const Scene *s, const char *what, const void *got, DType type, const float *want, int64_t n,
+                    int64_t from)
+{
+    const double limit = tolerance(s, type);
+    const size_t size = dtype_size(type);
+    double largest = 1e-3;
+
+    for (int64_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)want[i]));
+    for (int64_t i = from; i < n; i++) {
+        const double y = dtype_load(got, (size_t)i, type);
+
+        if (s->u->c.blocks && !simt_written((const char *)got + (size_t)i * size, size))
+            continue;
+        if (!(fabs(y - (double)want[i]) <= limit * largest)) {
+            scene_wrong("%s: %s: %s[%lld] is %.7g, should be %.7g (the largest is %.3g)", s->u->name,
+                        s->u->fit.instance->entry, what, (long long)i, y, (double)want[i], largest);
+            return;
+        }
+    }
+}
+
+/* Which rows of the cache this step writes. */
+static bool *rows_written(const Scene *s, size_t rows)
+{
+    bool *written = arena_array(s->keep, bool, rows);
+    const bool source = unit_of_source(s->u);
+    const RefCache c = cache_of(s, s->cache);
+
+    for (int t = 0; t < s->T; t++)
+        for (int g = 0; g < c.G; g++) {
+            const FtxToken *k = &s->token[t];
+
+            if (source)
+                written[source_row(s, s->rows[k->row].src_slot, g, k->pos) / c.E] = true;
+            else
+                written[((int64_t)c.pages[k->slot * c.pages_of + k->pos / c.block] * c.G + g) * c.block +
+                        k->pos % c.block] = true;
+        }
+    return written;
+}
+
+/* The step's keys and values by tolerance, all others bit by bit. */
+static void compare_cache(const Scene *s, const Wanted *w)
+{
+    const int E = unit_head_dim(s->u);
+    const DType type = s->u->facts.kv;
+    const bool source = unit_of_source(s->u);
+    const size_t row = (size_t)E * dtype_size(type), rows = s->cache_bytes / row;
+    const bool *written = rows_written(s, rows);
+    float *want = arena_array(s->keep, float, (size_t)E);
+
+    for (int k = 0; k < 2; k++)
+        for (size_t r = 0; r < rows; r++) {
+            const char *got = (const char *)s->device[source ? (k ? FTX_NAMED_cross_v : FTX_NAMED_cross_k)
+                                                      : k    ? FTX_NAMED_v
+                                                             : FTX_NAMED_k] +
+                              r * row;
+            const char *old = (const char *)s->cache[k] + r * row;
+
+            if (!written[r]) {
+                if (memcmp(got, old, row) != 0)
+                    scene_wrong("%s: %s: a row of the cache changed that is not of this step", s->u->name,
+                                s->u->fit.instance->entry);
+                continue;
+            }
+            for (int e = 0; e < E; e++)
+                want[e] = dtype_load((const char *)w->cache[k] + r * row, (size_t)e, type);
+            compare(s, k ? "values" : "keys", got, type, want, E, 0);
+        }
+}
+
+static void check_sample(const Scene *s)
+{
+    const Unit *u = s->u;
+    const Value *logits = ir_value(u->g, u->b.arg[0]);
+    const int V = (int)logits->shape.dim[1].n, context = (int)u->g->limits.context;
+    const FtxOut *out = s->device[FTX_NAMED_out];
+    const FtxRow *rows = s->device[FTX_NAMED_rows];
+    const FtxToken *token = s->device[FTX_NAMED_token];
+    double *p = arena_array(s->keep, double, (size_t)V), logprob;
+    int32_t *order = arena_array(s->keep, int32_t, (size_t)V);
+
+    for (int r = 0; r < s->S; r++) {
+        const RefRow ref = {&s->rows[r], &s->params[r], s->history + (int64_t)s->rows[r].slot * context,
+                            s->ends + (int64_t)r * u->g->limits.end_ids,
+                            s->bias + (int64_t)r * u->g->limits.logit_bias};
+        const int n = s->rows[r].kv_len;
+        const FtxOut *o = out + (int64_t)(n % FTX_OUT_RING) * u->g->limits.sequences + r;
+        int id, finish = n + 1 >= s->rows[r].limit ? 2 : 0;
+
+        if (!s->rows[r].emit) {
+            assert_true(simt_untouched(o, sizeof *o));
+            assert_memory_equal(&rows[r], &s->rows[r], sizeof rows[r]);
+            continue;
+        }
+        id = ref_sample(&ref, (const float *)s->input[u->b.arg[0]].p + (int64_t)r * V, V, p, order, &logprob);
+        for (int i = 0; i < s->params[r].n_ends; i++)
+            if (ref.ends[i] == id)
+                finish = 1;
+        assert_true(simt_written(o, sizeof *o));
+        if (o->token != id || o->finish != finish || o->length != n || !(fabs((double)o->logprob - logprob) < 2e-5))
+            scene_wrong("%s: row %d: token %d (%g, finish %d, length %d), should be %d (%g, %d, %d)", u->name, r,
+                        o->token, (double)o->logprob, o->finish, o->length, id, logprob, finish, n);
+        assert_int_equal(rows[r].done, finish != 0);
+        assert_int_equal(rows[r].kv_len, finish ? n : n + 1);
+        if (!finish) {
+            assert_int_equal(token[r].id, id);
+            assert_int_equal(token[r].pos, n);
+            assert_int_equal(token[r].slot, s->rows[r].slot);
+        }
+    }
+}
+
+/* Rows of y that this kernel does not serve: [from, to) of the first dimension; a step's attention has
+ * one kernel for decode rows and one for prompts. */
+static void served(const Scene *s, int64_t rows, int64_t *from, int64_t *to)
+{
+    *from = 0;
+    *to = rows;
+    if (s->u->b.contract->rows == ROWS_DECODE)
+        *to = s->step.decode_rows;
+    if (s->u->b.contract->rows == ROWS_PREFILL)
+        *from = s->step.decode_rows;
+}
+
+/* All of this kernel's rows and no other. */
+static void check_written(const Scene *s, int64_t from, int64_t to, int64_t room, size_t bytes)
+{
+    const Unit *u = s->u;
+    char *y = s->y;
+
+    if (!u->c.blocks && !simt_written(y + (size_t)from * bytes, (size_t)(to - from) * bytes))
+        scene_wrong("%s: %s: some of y was not written", u->name, u->fit.instance->entry);
+    if (simt_untouched(y, (size_t)room * bytes) && to > from)
+        scene_wrong("%s: %s: nothing was written", u->name, u->fit.instance->entry);
+    if (!simt_untouched(y, (size_t)from * bytes) ||
+        !simt_untouched(y + (size_t)to * bytes, (size_t)(room - to) * bytes))
+        scene_wrong("%s: %s: rows of y were written that are not this kernel's", u->name, u->fit.instance->entry);
+}
+
+static void check_values(Scene *s)
+{
+    const Unit *u = s->u;
+    const Value *v = ir_value(u->g, u->b.root);
+    const int64_t rows = v->shape.dim[0].kind == DIM_S ? s->S : s->T;
+    const int64_t room = v->shape.dim[0].kind == DIM_S ? u->facts.s_max : u->facts.t_max;
+    const size_t history_bytes = sizeof(int32_t) * (size_t)(u->g->limits.sequences * u->g->limits.context);
+    Wanted w = {.history = arena_alloc(s->keep, history_bytes)};
+    int64_t n, from, to;
+    RefTensor want;
+
+    for (int k = 0; k < 2 && s->cache_bytes; k++) {
+        w.cache[k] = arena_alloc(s->keep, s->cache_bytes);
+        memcpy(w.cache[k], s->cache[k], s->cache_bytes);
+    }
+    memcpy(w.history, s->history, history_bytes);
+    want = evaluate(s, u->b.root, true, &w);
+    n = ir_shape_elements(v->shape, s->T, s->S) / rows;
+    served(s, rows, &from, &to);
+    if (v->op != OP_CROSS_APPEND) {
+        check_written(s, from, to, room, (size_t)n * dtype_size(v->type));
+        compare(s, "y", s->y, v->type, want.p, to * n, from * n);
+    }
+    if (v->op == OP_APPEND || v->op == OP_CROSS_APPEND)
+        compare_cache(s, &w);
+    for (uint32_t i = 0; i < u->b.n_covered; i++)
+        if (ir_value(u->g, u->b.covered[i])->op == OP_EMBED && !u->facts.encode)
+            assert_memory_equal(s->device[FTX_NAMED_history], w.history, history_bytes);
+}
+
+static void check_zeroed(const Scene *s)
+{
+    const Contract *c = s->u->b.contract;
+
+    for (size_t i = 0; i < c->zeroed.n; i++) {
+        const char *p = s->arg[s->n_args - c->zeroed.n + i];
+
+        for (int64_t k = 0; k < s->u->fit.zeroed[i]; k++)
+            if (p[k])
+                scene_wrong("%s: %s: %s is not left zero", s->u->name, s->u->fit.instance->entry, c->zeroed.at[i].name);
+    }
+}
+
+void scene_check(Scene *s)
+{
+    if (ir_value(s->u->g, s->u->b.root)->op == OP_SAMPLE)
+        check_sample(s);
+    else
+        check_values(s);
+    check_zeroed(s);
+}

@@ -1,0 +1,395 @@
+/* scene.c - what a kernel works on: rows of a step, their pages and history, random weights and
+ * activations, with poison wherever nothing should be read. */
+#include "scene.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t dice;
+
+static uint32_t bits(void)
+{
+    dice = dice * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(dice >> 33);
+}
+
+static int below(int n)
+{
+    return (int)(bits() % (uint32_t)n);
+}
+
+static float uniform(void) /* -1 .. 1 */
+{
+    return (float)bits() / 1073741824.0f - 1.0f;
+}
+
+const Value *unit_cache_op(const Unit *u)
+{
+    for (uint32_t i = 0; i < u->b.n_covered; i++) {
+        const Value *v = ir_value(u->g, u->b.covered[i]);
+
+        if (v->op == OP_APPEND || v->op == OP_ATTEND_PAGED || v->op == OP_CROSS_APPEND || v->op == OP_ATTEND_CROSS)
+            return v;
+    }
+    return NULL;
+}
+
+bool unit_of_source(const Unit *u)
+{
+    const Value *v = unit_cache_op(u);
+
+    return v && (v->op == OP_CROSS_APPEND || v->op == OP_ATTEND_CROSS);
+}
+
+int unit_head_dim(const Unit *u)
+{
+    const Value *v = unit_cache_op(u);
+
+    if (!v)
+        return 0;
+    return v->op == OP_ATTEND_PAGED ? (int)ir_value(u->g, v->args[0])->shape.dim[2].n : (int)ir_int(v, "head_dim");
+}
+
+int unit_kv_heads(const Unit *u)
+{
+    return unit_cache_op(u) ? (int)ir_int(unit_cache_op(u), "kv_heads") : 0;
+}
+
+/* Rows of the table of token types; 0: there are no types. */
+static int types_of(const Unit *u)
+{
+    for (uint32_t i = 0; i < u->b.n_covered; i++)
+        if (ir_value(u->g, u->b.covered[i])->op == OP_TYPES)
+            return (int)ir_value(u->g, ir_value(u->g, u->b.covered[i])->args[0])->shape.dim[0].n;
+    return 0;
+}
+
+static void make_rows(Scene *s)
+{
+    const Case *c = &s->u->c;
+    const Limits *m = &s->u->g->limits;
+    int *slots = arena_array(s->keep, int, (size_t)m->sequences), at = 0;
+
+    s->S = c->rows;
+    for (int r = 0; r < s->S; r++)
+        s->T += c->row[r].q_len;
+    s->token = arena_array(s->keep, FtxToken, (size_t)s->T + 1);
+    for (int i = 0; i < (int)m->sequences; i++)
+        slots[i] = i;
+    for (int i = (int)m->sequences; i > 1; i--) {
+        const int j = below(i), x = slots[i - 1];
+
+        slots[i - 1] = slots[j];
+        slots[j] = x;
+    }
+    for (int r = 0; r < s->S; r++) {
+        const int n = c->row[r].q_len, kv = c->row[r].kv_len;
+
+        s->rows[r] = (FtxRow){.q_start = at,
+                              .q_len = n,
+                              .kv_len = kv,
+                              .slot = slots[r],
+                              .emit = r % 5 != 4,
+                              .group = r,
+                              .lane = -1,
+                              .src_len = m->source ? 1 + below((int)m->source) : 0,
+                              .src_slot = slots[(r + 1) % s->S],
+                              .prompt = kv - n > 0 ? kv - n : 1,
+                              .limit = kv + 1 + r % 2};
+        for (int i = 0; i < n; i++)
+            s->token[at + i] = (FtxToken){.id = below(7),
+                                          .pos = kv - n + i,
+                                          .row = r,
+                                          .slot = !s->u->facts.encode ? slots[r]
+                                                  : types_of(s->u)    ? below(types_of(s->u))
+                                                                      : 0};
+        at += n;
+    }
+    s->step = (FtxStep){.tokens = s->T, .rows = s->S, .decode_rows = c->decode_rows, .processors = 1};
+}
+
+/* Each row has its own pages in any order; entries that nobody needs are 0. */
+static void make_pages(Scene *s)
+{
+    const Limits *m = &s->u->g->limits;
+    int32_t *free_pages = arena_array(s->keep, int32_t, (size_t)m->kv_pages);
+    int n = (int)m->kv_pages;
+
+    s->pages_of = (int)((m->context + m->kv_block - 1) / m->kv_block);
+    s->pages = arena_array(s->keep, int32_t, (size_t)(m->sequences * s->pages_of));
+    memset(s->pages, 0xff, sizeof(int32_t) * (size_t)(m->sequences * s->pages_of));
+    for (int i = 0; i < n; i++)
+        free_pages[i] = i;
+    for (int r = 0; r < s->S && !s->u->facts.encode; r++)
+        for (int i = 0; i * m->kv_block < s->rows[r].kv_len; i++) {
+            const int k = below(n);
+
+            assert_true(n > 0);
+            s->pages[s->rows[r].slot * s->pages_of + i] = free_pages[k];
+            free_pages[k] = free_pages[--n];
+        }
+}
+
+static void make_tail(Scene *s)
+{
+    const Limits *m = &s->u->g->limits;
+
+    s->history = arena_array(s->keep, int32_t, (size_t)(m->sequences * m->context));
+    s->ends = arena_array(s->keep, int32_t, (size_t)(m->sequences * m->end_ids) + 1);
+    s->bias = arena_array(s->keep, FtxBias, (size_t)(m->sequences * m->logit_bias) + 1);
+    for (int64_t i = 0; i < m->sequences * m->context; i++)
+        s->history[i] = below(20);
+    for (int64_t i = 0; i < m->sequences * m->end_ids; i++)
+        s->ends[i] = below(20);
+    for (int64_t i = 0; i < m->sequences * m->logit_bias; i++)
+        s->bias[i] = (FtxBias){below(20), 3.0f * uniform()};
+    for (int r = 0; r < s->S; r++)
+        s->params[r] = s->u->c.params[r];
+}
+
+/* Gains lie about 1. What is long repeats a piece whose length divides no row's. */
+static void fill(char *p, int64_t n, DType type, bool gain, float by)
+{
+    enum { PIECE = 524287 }; /* a prime */
+    const size_t size = dtype_size(type);
+
+    for (int64_t i = 0; i < n && i < PIECE; i++)
+        dtype_store(p, (size_t)i, type, gain ? 1.0f + 0.2f * uniform() : by * uniform());
+    for (int64_t i = PIECE; i < n; i += PIECE)
+        memcpy(p + (size_t)i * size, p, (size_t)(n - i < PIECE ? n - i : PIECE) * size);
+}
+
+static void random_values(const Value *v, int64_t n, DType type, bool gain, char *p)
+{
+    const int64_t last = v->shape.dim[v->shape.rank - 1].n;
+    const bool weight = ir_op_is_weight(v->op);
+
+    if (v->op == OP_ROPE_TABLE)
+        ref_rope_table((int)ir_int(v, "positions"), (int)ir_int(v, "rot"), ir_float(v, "theta"), (float *)(void *)p);
+    else
+        fill(p, n, type, gain,
+             !weight              ? (v->shape.dim[0].kind == DIM_S ? 5.0f : 1.0f)
+             : v->shape.rank == 1 ? 0.3f
+                                  : 1.7f / sqrtf((float)last));
+}
+
+/* Row `pos` of a slot and head: in the slot's page, or among the keys of a source. */
+static size_t cache_row(const Scene *s, int slot, int g, int pos)
+{
+    const Limits *m = &s->u->g->limits;
+    const int G = unit_kv_heads(s->u);
+
+    if (unit_of_source(s->u))
+        return (size_t)(((int64_t)slot * G + g) * m->source + pos);
+    const int64_t page = s->pages[slot * s->pages_of + pos / (int)m->kv_block];
+
+    return (size_t)((page * G + g) * m->kv_block + pos % m->kv_block);
+}
+
+static void fill_cache(Scene *s, int slot, int from, int to)
+{
+    const int E = unit_head_dim(s->u);
+    const size_t row = (size_t)E * dtype_size(s->u->facts.kv);
+
+    for (int w = 0; w < 2; w++)
+        for (int pos = from; pos < to; pos++)
+            for (int g = 0; g < unit_kv_heads(s->u); g++) {
+                const size_t at = cache_row(s, slot, g, pos) * row;
+
+                for (int e = 0; e < E; e++)
+                    dtype_store((char *)s->cache[w] + at, (size_t)e, s->u->facts.kv, uniform());
+                simt_write((char *)s->device[unit_of_source(s->u) ? (w ? FTX_NAMED_cross_v : FTX_NAMED_cross_k)
+                                             : w                  ? FTX_NAMED_v
+                                                                  : FTX_NAMED_k] +
+                               at,
+                           (char *)s->cache[w] + at, row);
+            }
+}
+
+/* Keys and values of the positions before this step (attention: of the step too), or of the sources. */
+static void make_cache(Scene *s)
+{
+    const Unit *u = s->u;
+    const Limits *m = &u->g->limits;
+    const Value *v = unit_cache_op(u);
+    const bool source = unit_of_source(u);
+
+    if (!v)
+        return;
+    s->cache_bytes = (size_t)(source ? m->sequences * m->source : m->kv_pages * m->kv_block) *
+                     (size_t)(unit_kv_heads(u) * unit_head_dim(u)) * dtype_size(u->facts.kv);
+    for (int w = 0; w < 2; w++) {
+        s->cache[w] = arena_alloc(s->keep, s->cache_bytes);
+        memset(s->cache[w], 0xff, s->cache_bytes);
+        s->device[source ? (w ? FTX_NAMED_cross_v : FTX_NAMED_cross_k)
+                  : w    ? FTX_NAMED_v
+                         : FTX_NAMED_k] = simt_alloc(s->cache_bytes, w ? "values" : "keys");
+    }
+    for (int r = 0; r < s->S; r++)
+        if (v->op == OP_ATTEND_CROSS)
+            fill_cache(s, s->rows[r].src_slot, 0, s->rows[r].src_len);
+        else if (v->op != OP_CROSS_APPEND)
+            fill_cache(s, s->rows[r].slot, 0, s->rows[r].kv_len - (v->op == OP_ATTEND_PAGED ? 0 : s->rows[r].q_len));
+}
+
+static void *upload(const void *from, size_t bytes, size_t room, const char *name)
+{
+    char *p = simt_alloc(room, name);
+
+    if (bytes)
+        simt_write(p, from, bytes);
+    return p;
+}
+
+static void make_named(Scene *s)
+{
+    const Limits *m = &s->u->g->limits;
+    const size_t S = (size_t)m->sequences, T = (size_t)s->u->facts.t_max;
+    const char *names[FTX_NAMED_COUNT] = {
+#define NAMED(name, space, bytes, what) "$" #name,
+#include "runtime/named.def"
+#undef NAMED
+    };
+
+    s->device[FTX_NAMED_step] = upload(&s->step, sizeof s->step, sizeof s->step, names[FTX_NAMED_step]);
+    s->device[FTX_NAMED_rows] = simt_alloc(S * sizeof(FtxRow), names[FTX_NAMED_rows]);
+    simt_fill(s->device[FTX_NAMED_rows], 0, S * sizeof(FtxRow));
+    simt_write(s->device[FTX_NAMED_rows], s->rows, (size_t)s->S * sizeof(FtxRow));
+    s->device[FTX_NAMED_params] = simt_alloc(S * sizeof(FtxParams), names[FTX_NAMED_params]);
+    simt_fill(s->device[FTX_NAMED_params], 0, S * sizeof(FtxParams));
+    simt_write(s->device[FTX_NAMED_params], s->params, (size_t)s->S * sizeof(FtxParams));
+    s->device[FTX_NAMED_ends] =
+        upload(s->ends, S * (size_t)m->end_ids * 4, S * (size_t)m->end_ids * 4, names[FTX_NAMED_ends]);
+    s->device[FTX_NAMED_bias] =
+        upload(s->bias, S * (size_t)m->logit_bias * 8, S * (size_t)m->logit_bias * 8, names[FTX_NAMED_bias]);
+    s->device[FTX_NAMED_token] =
+        upload(s->token, (size_t)s->T * sizeof(FtxToken), T * sizeof(FtxToken), names[FTX_NAMED_token]);
+    s->device[FTX_NAMED_history] =
+        upload(s->history, S * (size_t)m->context * 4, S * (size_t)m->context * 4, names[FTX_NAMED_history]);
+    s->device[FTX_NAMED_owner] = simt_alloc(S * (size_t)m->context * 4, names[FTX_NAMED_owner]); /* no row is a lane */
+    s->device[FTX_NAMED_out] = simt_alloc(S * FTX_OUT_RING * sizeof(FtxOut), names[FTX_NAMED_out]);
+    for (size_t i = (size_t)s->T; i < T; i++) /* left from an earlier step */
+        simt_write((FtxToken *)s->device[FTX_NAMED_token] + i, &(FtxToken){.id = 3, .pos = 1, .row = 0, .slot = 1},
+                   sizeof(FtxToken));
+    s->device[FTX_NAMED_pages] = simt_alloc(S * (size_t)s->pages_of * 4, names[FTX_NAMED_pages]);
+    simt_fill(s->device[FTX_NAMED_pages], 0, S * (size_t)s->pages_of * 4);
+    for (size_t i = 0; i < S * (size_t)s->pages_of; i++)
+        if (s->pages[i] >= 0)
+            simt_write((int32_t *)s->device[FTX_NAMED_pages] + i, &s->pages[i], 4);
+}
+/* --- arguments ------------------------------------------------------------------------------------ */
+
+/* Rows of an activation beyond the live ones hold NaN. The reference reads weights where the kernel does:
+ * no kernel may write there. */
+static void *make_input(Scene *s, Id id, DType type, bool gain)
+{
+    const Unit *u = s->u;
+    const Value *v = ir_value(u->g, id);
+    const int64_t n = ir_shape_elements(v->shape, s->T, s->S);
+    const size_t live = (size_t)n * dtype_size(type);
+    const size_t room = (size_t)ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) * dtype_size(type);
+    char name[32], *p;
+
+    snprintf(name, sizeof name, "%%%u %s", id, ir_op_name(v->op));
+    p = simt_alloc(room, name);
+    simt_fill(p, 0xff, room);
+    random_values(v, n, type, gain, p);
+    s->input[id] = (RefTensor){p, type};
+    if (ir_op_is_weight(v->op))
+        simt_protect(p, room);
+    else
+        s->input[id].p = memcpy(arena_alloc(s->keep, live + 16), p, live);
+    return p;
+}
+
+static size_t bytes_of(const Unit *u, const Value *v)
+{
+    return (size_t)ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) * dtype_size(v->type);
+}
+
+static void *make_arg(Scene *s, size_t i)
+{
+    const Unit *u = s->u;
+    const ContractArg *a = &u->b.contract->args.at[i];
+
+    if (a->named >= 0)
+        return s->device[a->named];
+    if (!u->b.arg[i])
+        return NULL;
+    if (u->b.arg[i] == u->b.root)
+        return s->y = simt_alloc(bytes_of(u, ir_value(u->g, u->b.root)), "y");
+    for (size_t k = 0; k < i; k++)
+        if (u->b.arg[k] == u->b.arg[i])
+            return s->arg[k];
+    if (ir_value(u->g, u->b.arg[i])->op == OP_CROSS_APPEND) /* it stands in the cache */
+        return NULL;
+    return make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), strcmp(a->name, "g") == 0);
+}
+
+/* Maps in place of the matrices that the contract wants tiled. */
+static void give_maps(Scene *s)
+{
+    const Unit *u = s->u;
+
+    for (size_t i = 0; i < u->b.contract->args.n; i++) {
+        const int64_t tile_rows = contract_arg_tiled(&u->b, &u->fit, i);
+        const Value *v = ir_value(u->g, u->b.arg[i]);
+        SimtMap map = {.matrix = s->arg[i], .tile_rows = (unsigned)tile_rows};
+
+        s->matrix[i] = s->arg[i];
+        if (!tile_rows)
+            continue;
+        map.columns = (unsigned)v->shape.dim[v->shape.rank - 1].n;
+        map.rows = (unsigned)(ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) / map.columns);
+        s->arg[i] = upload(&map, sizeof map, sizeof map, "map");
+    }
+}
+
+void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
+{
+    const Contract *c = u->b.contract;
+
+    dice = seed * 77 + 1;
+    *s = (Scene){.u = u, .keep = keep};
+    s->input = arena_array(keep, RefTensor, u->g->values.n);
+    make_rows(s);
+    make_pages(s);
+    make_tail(s);
+    make_cache(s);
+    make_named(s);
+    for (; s->n_args < c->args.n; s->n_args++) /* ins and outs stand in this order */
+        s->arg[s->n_args] = make_arg(s, s->n_args);
+    give_maps(s);
+    for (size_t i = 0; i < c->scratch.n; i++)
+        s->arg[s->n_args++] = simt_alloc((size_t)u->fit.scratch[i], c->scratch.at[i].name);
+    for (size_t i = 0; i < c->zeroed.n; i++) {
+        s->arg[s->n_args] = simt_alloc((size_t)u->fit.zeroed[i], c->zeroed.at[i].name);
+        simt_fill(s->arg[s->n_args++], 0, (size_t)u->fit.zeroed[i]);
+    }
+}
+
+void scene_written_in_front(const Scene *s)
+{
+    const Unit *u = s->u;
+    const size_t row = (size_t)unit_head_dim(u) * dtype_size(u->facts.kv);
+
+    for (size_t i = 0; i < u->b.contract->args.n; i++) {
+        const Value *v = u->b.arg[i] ? ir_value(u->g, u->b.arg[i]) : NULL;
+
+        if (v && u->b.arg[i] != u->b.root && !ir_op_is_weight(v->op) && s->arg[i])
+            simt_written_in_front(s->matrix[i], (size_t)ir_shape_elements(v->shape, s->T, s->S) * dtype_size(v->type));
+    }
+    if (!unit_cache_op(u) || unit_cache_op(u)->op != OP_ATTEND_PAGED)
+        return;
+    for (int t = 0; t < s->T; t++)
+        for (int g = 0; g < unit_kv_heads(u); g++)
+            for (int k = 0; k < 2; k++)
+                simt_written_in_front((char *)s->device[k ? FTX_NAMED_v : FTX_NAMED_k] +
+                                          cache_row(s, s->token[t].slot, g, s->token[t].pos) * row,
+                                      row);
+}

@@ -1,0 +1,59 @@
+/* scene.h - one kernel, what it works on in one launch, and what it should leave behind.
+ *
+ *   case.c    which kernels there are      scene.c   data of a launch      expect.c   what comes out */
+#ifndef FTX_SIMT_SCENE_H
+#define FTX_SIMT_SCENE_H
+
+#include "case.h"
+#include "compiler/passes/pass.h"
+#include "kernels/ref/ref.h"
+
+typedef struct Unit { /* one kernel for one case */
+    Case c;
+    const char *name;
+    const Graph *g;
+    Target target;
+    ProgramFacts facts;
+    Binding b;
+    Fitted fit;
+} Unit;
+
+typedef struct Scene { /* host copies are of what the kernel may change */
+    const Unit *u;
+    Arena *keep;
+    int T, S, pages_of;
+    FtxStep step;
+    FtxRow rows[CASE_ROWS];
+    FtxToken *token;
+    int32_t *pages, *history, *ends;
+    FtxBias *bias;
+    FtxParams params[CASE_ROWS];
+    void *cache[2]; /* before the launch: pages, or the sources of a decoder */
+    size_t cache_bytes;
+    RefTensor *input; /* by Id: what the kernel reads */
+    void *device[FTX_NAMED_COUNT];
+    void *matrix[CONTRACT_MAX_ARGS]; /* of an argument, also where a map of it is given */
+    void *arg[CONTRACT_MAX_ARGS + 8];
+    size_t n_args;
+    void *y; /* NULL: there is none */
+} Scene;
+
+/* Data made of `seed`, on the device. */
+void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep);
+/* What the launch in front writes in a program: activations, and the step's keys and values. */
+void scene_written_in_front(const Scene *s);
+
+/* The op of a unit that reads or writes a cache (append, attention, of sources too); NULL: none. */
+const Value *unit_cache_op(const Unit *u);
+bool unit_of_source(const Unit *u);
+int unit_head_dim(const Unit *u);
+int unit_kv_heads(const Unit *u);
+
+/* Compares with the reference. If only some blocks ran (Case.blocks), what they wrote. */
+void scene_check(Scene *s);
+
+/* A finding: said as it comes, counted. */
+void scene_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern size_t scene_failures;
+
+#endif

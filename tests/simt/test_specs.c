@@ -1,0 +1,73 @@
+/* test_specs.c - every kernel of every spec of the tree, with the constants that the compiler gives it, on
+ * the host against kernels/ref.
+ *
+ * Steps are shorter than a spec's limits allow, and of a product's blocks the first, the last and one
+ * between run, on a grid as large as a GPU's. `test_specs long` takes every target and more blocks. */
+#include "case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool wide;
+
+typedef struct Model {
+    const char *name;
+    const char *more[3]; /* overrides */
+} Model;
+
+static const Model models[] = {
+    {"fable", {NULL}},
+    {"fable", {"precision.weights=fp16"}},
+    {"fable", {"precision.weights=fp32"}},
+    {"gpt2-124m", {NULL}},
+    {"llama-3.2-1b", {NULL}},
+    {"llama-3.1-8b", {NULL}},
+    {"bert-base", {NULL}},
+    {"bert-large", {NULL}},
+    {"verse", {NULL}},
+    {"transformer-base", {NULL}},
+    {"transformer-big", {NULL}},
+};
+
+static void add_model(Suite *s, const Model *m, const char *target)
+{
+    Override overrides[5] = {{"limits.tokens=512"}, {"limits.sequences=66"}};
+    char path[100], name[200];
+    size_t n = 2;
+
+    snprintf(path, sizeof path, "specs/%s.lua", m->name);
+    snprintf(name, sizeof name, "%s %s", m->name, target);
+    for (size_t i = 0; i < 3 && m->more[i]; i++)
+        overrides[n++] = (Override){m->more[i]};
+    const size_t new = suite_add_model(s, path, overrides, n, target, name, wide ? 4 : 1);
+    print_message("%-30s %-8s %zu kernels\n", m->name, target, new);
+}
+
+static void specs(void **state)
+{
+    static const char *const targets[] = {"sm_90a", "sm_80", "sm_86", "sm_100a", "sm_120a"};
+    char dir[600];
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/simt-specs%s", getenv("FTX_BUILD"), wide ? "-long" : "");
+    Suite *s = suite_open(dir);
+    for (size_t t = 0; t < (wide ? sizeof targets / sizeof *targets : 2); t++)
+        for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+            add_model(s, &models[i], targets[t]);
+    suite_build(s);
+    suite_run(s, wide ? 2 : 1, 41);
+    suite_summary(s, stdout);
+    suite_close(s);
+}
+
+int main(int n, char **words)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(specs)};
+
+    wide = n > 1 && strcmp(words[1], "long") == 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
