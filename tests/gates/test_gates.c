@@ -127,8 +127,7 @@ static void check_classes(const Kernel *k, Target t, const Resources *r)
     }
     if (attend)
         GATE(wide > 0, "no reads of 16 bytes");
-    /* attend_cross has one query a head, and is bound by memory */
-    if (halves && !begins(i->family, "attend_cross"))
+    if (halves)
         GATE(r->code[CODE_MATRIX] > 0, "no matrix instruction");
     else
         GATE(r->code[CODE_MATRIX] == 0, "a matrix instruction in fp32");

@@ -69,6 +69,14 @@ static int types_of(const Unit *u)
     return 0;
 }
 
+/* Rows of a step share sources by two, as lanes of a beam do; those that encode have one each. */
+static int source_of(const Unit *u, int row)
+{
+    const int sources = (int)u->g->limits.sources;
+
+    return !sources ? 0 : u->facts.encode ? row % sources : (row / 2 + 1) % sources;
+}
+
 static void make_rows(Scene *s)
 {
     const Case *c = &s->u->c;
@@ -97,8 +105,8 @@ static void make_rows(Scene *s)
                               .emit = r % 5 != 4,
                               .group = r,
                               .lane = -1,
-                              .src_len = m->source ? 1 + below((int)m->source) : 0,
-                              .src_slot = slots[(r + 1) % s->S],
+                              .src_slot = source_of(s->u, r),
+                              .src_len = m->source ? 1 + (source_of(s->u, r) * 37 + 10) % (int)m->source : 0,
                               .prompt = kv - n > 0 ? kv - n : 1,
                               .limit = kv + 1 + r % 2};
         for (int i = 0; i < n; i++)
@@ -221,7 +229,7 @@ static void make_cache(Scene *s)
 
     if (!v)
         return;
-    s->cache_bytes = (size_t)(source ? m->sequences * m->source : m->kv_pages * m->kv_block) *
+    s->cache_bytes = (size_t)(source ? m->sources * m->source : m->kv_pages * m->kv_block) *
                      (size_t)(unit_kv_heads(u) * unit_head_dim(u)) * dtype_size(u->facts.kv);
     for (int w = 0; w < 2; w++) {
         s->cache[w] = arena_alloc(s->keep, s->cache_bytes);
@@ -231,7 +239,7 @@ static void make_cache(Scene *s)
                          : FTX_NAMED_k] = simt_alloc(s->cache_bytes, w ? "values" : "keys");
     }
     for (int r = 0; r < s->S; r++)
-        if (v->op == OP_ATTEND_CROSS)
+        if (v->op == OP_ATTEND_CROSS && (r == 0 || s->rows[r].src_slot != s->rows[r - 1].src_slot))
             fill_cache(s, s->rows[r].src_slot, 0, s->rows[r].src_len);
         else if (v->op != OP_CROSS_APPEND)
             fill_cache(s, s->rows[r].slot, 0, s->rows[r].kv_len - (v->op == OP_ATTEND_PAGED ? 0 : s->rows[r].q_len));
