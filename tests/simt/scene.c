@@ -238,11 +238,14 @@ static void make_cache(Scene *s)
                   : w    ? FTX_NAMED_v
                          : FTX_NAMED_k] = simt_alloc(s->cache_bytes, w ? "values" : "keys");
     }
-    for (int r = 0; r < s->S; r++)
-        if (v->op == OP_ATTEND_CROSS && (r == 0 || s->rows[r].src_slot != s->rows[r - 1].src_slot))
-            fill_cache(s, s->rows[r].src_slot, 0, s->rows[r].src_len);
-        else if (v->op != OP_CROSS_APPEND)
-            fill_cache(s, s->rows[r].slot, 0, s->rows[r].kv_len - (v->op == OP_ATTEND_PAGED ? 0 : s->rows[r].q_len));
+    for (int r = 0; r < s->S && v->op != OP_CROSS_APPEND; r++) {
+        const FtxRow *row = &s->rows[r];
+
+        if (v->op != OP_ATTEND_CROSS)
+            fill_cache(s, row->slot, 0, row->kv_len - (v->op == OP_ATTEND_PAGED ? 0 : row->q_len));
+        else if (r == 0 || row->src_slot != s->rows[r - 1].src_slot)
+            fill_cache(s, row->src_slot, 0, row->src_len);
+    }
 }
 
 static void *upload(const void *from, size_t bytes, size_t room, const char *name)

@@ -2,7 +2,8 @@
  * the host against kernels/ref.
  *
  * Steps are shorter than a spec's limits allow, and of a product's blocks the first, the last and one
- * between run, on a grid as large as a GPU's. `test_specs long` takes every target and more blocks. */
+ * between run, on a grid as large as a GPU's. `test_specs long` takes every target and more blocks;
+ * `test_specs NAME` one spec alone. */
 #include "case.h"
 
 #include <setjmp.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 
 static bool wide;
+static const char *only = "";
 
 typedef struct Model {
     const char *name;
@@ -53,11 +55,12 @@ static void specs(void **state)
     char dir[600];
 
     (void)state;
-    snprintf(dir, sizeof dir, "%s/simt-specs%s", getenv("FTX_BUILD"), wide ? "-long" : "");
+    snprintf(dir, sizeof dir, "%s/simt-specs%s%s", getenv("FTX_BUILD"), wide ? "-long" : "", only);
     Suite *s = suite_open(dir);
     for (size_t t = 0; t < (wide ? sizeof targets / sizeof *targets : 2); t++)
         for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-            add_model(s, &models[i], targets[t]);
+            if (!*only || strcmp(models[i].name, only) == 0)
+                add_model(s, &models[i], targets[t]);
     suite_build(s);
     suite_run(s, wide ? 2 : 1, 41);
     suite_summary(s, stdout);
@@ -68,6 +71,10 @@ int main(int n, char **words)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(specs)};
 
-    wide = n > 1 && strcmp(words[1], "long") == 0;
+    for (int i = 1; i < n; i++)
+        if (strcmp(words[i], "long") == 0)
+            wide = true;
+        else
+            only = words[i];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
