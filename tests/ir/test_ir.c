@@ -104,6 +104,59 @@ static void mistakes(void **state)
                         "limits: sequences, context, tokens, kv_block and kv_pages are positive");
 }
 
+/* One more op after ids, two weights, an activation and a table, and what is wrong with it. */
+static void op_mistakes(void **state)
+{
+    static const char head[] = "graph \"m\"\n"
+                               "limits sequences=2 context=16 tokens=8 kv_block=8 kv_pages=4 logit_bias=0 end_ids=4\n"
+                               "%1 = ids : [T] i32\n"
+                               "%2 = weight {name=\"e\"} : [10,8] none\n"
+                               "%3 = embed %1 %2 : [T,8] none\n"
+                               "%4 = weight {name=\"g\"} : [7] none\n"
+                               "%5 = rope_table {rot=4 theta=10000 positions=16} : [16,2,2] fp32\n"
+                               "%6 = split_heads %3 {heads=2} : [T,2,4] none\n"
+                               "%7 = cache %6 %6 {layer=0} : [T,2,4] none\n"
+                               "%8 = ";
+    static const struct {
+        const char *op, *message;
+    } rows[] = {
+        {"linear %3 %3 -", "linear: w must be a weight, it is the result of embed"},
+        {"linear %2 %2 -", "linear: x must be an activation, it is a weight"},
+        {"linear %1 %2 -", "linear: x is [T], it must have 2 dimensions"},
+        {"linear %3", "linear: w is missing"},
+        {"act %3 {kind=\"cube\"}", "act: kind is \"cube\", it must be one of: "},
+        {"act %3 {kind=3}", "string expected, found \"3}"},
+        {"rmsnorm %3 %4 {eps=\"x\"}", "number expected, found \"\"x\""},
+        {"rows %2 {from=1.5 count=2}", "attribute expected, found \".5 count"},
+        {"scale %3 {by=1e999}", "is not finite"},
+        {"embed %3 %2", "embed: ids is the result of embed, it must be ids"},
+        {"concat %2 %4", "only the first size may differ"},
+        {"pairs %2 {head_dim=4 rot=3}", "rot 3 must be even and head_dim 4 divide the rows"},
+        {"sinusoid {dim=3 positions=4}", "sinusoid: dim is 3, it must be even"},
+        {"rope_table {rot=3 theta=1 positions=4}", "rope_table: rot is 3, it must be even"},
+        {"split_heads %3 {heads=3}", "it cannot be divided into 3 heads"},
+        {"glu %4 {kind=\"silu\"}", "glu: x is [7], it must have 2 dimensions"},
+        {"add %3 %7", "add: b is a cache, only attend reads one"},
+        {"attend_packed %3 {heads=4 kv_heads=2 head_dim=4 scale=1}",
+         "attend_packed: x is [T,8], it must be [T,(4+2*2)*4]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(rows); i++) {
+        char text[2000];
+        Diag d = {0};
+        Graph *g;
+
+        snprintf(text, sizeof text, "%s%s : [T,8] none\noutput %%8\n", head, rows[i].op);
+        g = ir_parse("m.ir", text, &d);
+        if (g)
+            ir_verify(g, &d);
+        ir_graph_close(g);
+        if (!strstr(d.text, rows[i].message))
+            fail_msg("%s: \"%s\", expected \"%s\"", rows[i].op, d.text, rows[i].message);
+    }
+}
+
 /* What is not needed goes, ids close up, and the rest prints as it was. */
 static void sweep(void **state)
 {
@@ -180,8 +233,8 @@ static void table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip), cmocka_unit_test(mistakes), cmocka_unit_test(sweep),
-        cmocka_unit_test(mangled),    cmocka_unit_test(table),
+        cmocka_unit_test(round_trip), cmocka_unit_test(mistakes), cmocka_unit_test(op_mistakes),
+        cmocka_unit_test(sweep),      cmocka_unit_test(mangled),  cmocka_unit_test(table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
