@@ -1,5 +1,5 @@
 #!/bin/sh
-# commands.sh - every command of ftxc but run: what it prints, and what it refuses.
+# commands.sh - every command of ftxc: what it prints, and what it refuses.
 set -eu
 room=$FTX_BUILD/commands
 rm -rf "$room"
@@ -61,4 +61,25 @@ says 0 'state' show "$tiny" --memory
 says 0 '"kernels"' show "$tiny" --json
 says 0 'encode' show "$bert" --memory
 says 1 'README.md' show README.md
-echo "every command but run"
+says 0 '^ftxc [0-9]' --version
+
+# Without -o the file is named by the spec; a dump leaves a text behind each pass.
+root=$(pwd)
+(cd "$room" && "$FTXC" compile "$root/tests/models/tiny-llama" -t cpu -q --dump P --dump-dir "$room/dump" && cmp tiny-llama.ftx tiny.ftx)
+ls "$room/dump" | grep -q precision
+
+# A prompt from a file, from standard input, as an argument; a vector of ids.
+fable=$room/fable.ftx
+ask="--greedy -n 4 -q -d cpu" # words, split on purpose
+"$FTXC" compile specs/fable.lua -t cpu -q -o "$fable"
+printf 'Once upon a time' >"$room/prompt"
+"$FTXC" run "$fable" 'Once upon a time' $ask >"$room/wanted"
+"$FTXC" run "$fable" --prompt-file "$room/prompt" $ask | cmp - "$room/wanted"
+"$FTXC" run "$fable" $ask <"$room/prompt" | cmp - "$room/wanted"
+says 0 '^-\{0,1\}[0-9.e-]* -\{0,1\}[0-9.]' run "$bert" --ids 5,17,9 -q -d cpu
+says 1 'none.txt' run "$fable" --prompt-file none.txt -d cpu
+says 2 'early-stopping: expected' run "$fable" x --early-stopping maybe -d cpu
+says 2 'logit-bias: expected' run "$fable" x --logit-bias 5 -d cpu
+says 2 'stop-id: expected' run "$fable" x --stop-id x -d cpu
+says 0 '"finish"' run "$fable" x --logit-bias 5=-9 --stop-id 7 --json $ask
+echo "every command"
