@@ -379,7 +379,7 @@ bool select_program(const Lower *l, Program *p, Diag *d)
     const uint32_t *uses = ir_uses(g);
     Cover once = cover_new(l, p, uses), again = cover_new(l, p, uses_of_norms(l, uses)), *c = &once;
     bool *root = arena_array(l->scratch, bool, g->values.n), *more = arena_array(l->scratch, bool, g->values.n);
-    double us, other;
+    double us = 0, other = 0;
 
     if (!cover(&once, root, &us, d))
         return false;
