@@ -75,9 +75,41 @@ template <class C> DEVICE void linear_copy(const LinearArgs &a, const LinearWalk
                   (const typename C::T *)a.w + (i64)(at.row + r + lane_id()) * C::K + k, bytes, full);
 }
 
+// Gains and biases of a layer norm at the vectors that a lane norms, asked for before the kernel in front has
+// ended where registers hold them.
+template <class C> struct LinearVectors {
+    static constexpr bool AHEAD = C::NORM == 2 && C::K <= 512;
+    static constexpr int EACH = AHEAD ? ceil_div(C::K, 256) : 1;
+    Vec<float, 4> g[EACH][2], c[EACH][2];
+
+    DEVICE void load_at(const LinearArgs &a, int i, int v)
+    {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            g[i][h] = load<4>(a.g + v * 8 + h * 4);
+            c[i][h] = load<4>(a.c + v * 8 + h * 4);
+        }
+    }
+    DEVICE void fetch(const LinearArgs &a)
+    {
+        if (AHEAD)
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                load_at(a, i, least(i * 32 + lane_id(), C::K / 8 - 1));
+    }
+    DEVICE uint4_ apply(const LinearArgs &a, uint4_ x, const RowStat &s, int i, int v)
+    {
+        if (!AHEAD)
+            load_at(a, 0, v);
+        const int at = AHEAD ? i : 0;
+        return layer_vector<C>(x, s, g[at][0], g[at][1], c[at][0], c[at][1]);
+    }
+};
+
 // x, gathered and normed, into shared memory. Tokens beyond the live ones come along (M rows can be
 // read; of sequences there may be fewer): a row of the product depends on its own row of x alone.
-template <class C> DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::EACH], char *shared)
+template <class C>
+DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::EACH], LinearVectors<C> &vectors, char *shared)
 {
     typedef LinearShape<C> P;
     typedef typename C::T T;
@@ -94,8 +126,7 @@ template <class C> DEVICE void linear_gather(const LinearArgs &a, const uint4_ (
             for (int i = 0; i < ceil_div(C::K, 256); i++) {
                 const int v = i * 32 + lane_id();
                 if (v < VECS)
-                    shared_store16(to + v * 16, layer_vector<C>(*(uint4_ *)&row[i], s, load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4),
-                                                                load<4>(a.c + v * 8), load<4>(a.c + v * 8 + 4)));
+                    shared_store16(to + v * 16, vectors.apply(a, *(uint4_ *)&row[i], s, i, v));
             }
         }
         return;
@@ -281,11 +312,13 @@ template <class C> DEVICE void linear(const LinearArgs &a)
     LinearBias bias = linear_bias<C>(a, mine ? n : C::N);
     LinearRest<C> rest;
     rest.columns(a, mine ? n : 0);
+    LinearVectors<C> vectors;
+    vectors.fetch(a);
     wait_for_previous();
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
     const FtxToken token = linear_token<C>(a, mine ? m : 0);
     rest.fetch(a, live);
-    linear_gather<C>(a, gain, shared);
+    linear_gather<C>(a, gain, vectors, shared);
     part_sync(1, 256);
     rest.stat(live, stat);
     LinearPlace place = {};
