@@ -20,6 +20,7 @@
 #include "device/block.cuh"
 #include "device/fragment.cuh"
 #include "device/l2.cuh"
+#include "device/order.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "part/processors.cuh"
@@ -92,6 +93,8 @@ template <class K> struct BeamGroup {
     int parent[K::WIDTH], next[K::WIDTH], moved, done, finish, broken;
     float total[K::WIDTH];
     float hyp_score[K::WIDTH], hyp_sum[K::WIDTH];
+    BeamEntry few[32]; // entries in their order, and their rows
+    int few_row[32];
     int hyp_length[K::WIDTH], hyp_end[K::WIDTH], hyp_from[K::WIDTH], hyp_last[K::WIDTH];
     BeamHead head[K::WIDTH]; // of rows
 };
@@ -100,16 +103,32 @@ template <class K> struct BeamGroup {
 template <class K> struct BeamValues {
     using D = BeamShape<K>;
     static constexpr int N = D::TILE / 32;
+    static constexpr bool FOURS = K::V % 4 == 0; // rows are aligned: a lane has fours of neighbours
     float x[N];
     int tile;
 
-    DEVICE int id_of(int i) const { return tile * D::TILE + i * 32 + lane_id(); }
+    static DEVICE int place(int i) { return FOURS ? i / 4 * 128 + lane_id() * 4 + i % 4 : i * 32 + lane_id(); }
+    DEVICE int id_of(int i) const { return tile * D::TILE + place(i); }
     DEVICE void load(const float *logits, int tile_)
     {
         tile = tile_;
+        if constexpr (FOURS) {
+            uint4_ v[N / 4];
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            x[i] = tile < D::TILES && id_of(i) < K::V ? load_l2_scalar(logits + id_of(i)) + 0.0f : negative_infinity(); // -0 is 0
+            for (int i = 0; i < N; i += 4)
+                v[i / 4] = id_of(i) < K::V ? load_l2(logits + id_of(i)) : uint4_{0xff800000u, 0xff800000u, 0xff800000u, 0xff800000u};
+#pragma unroll
+            for (int i = 0; i < N; i += 4) {
+                x[i] = __uint_as_float(v[i / 4].x) + 0.0f; // -0 is 0
+                x[i + 1] = __uint_as_float(v[i / 4].y) + 0.0f;
+                x[i + 2] = __uint_as_float(v[i / 4].z) + 0.0f;
+                x[i + 3] = __uint_as_float(v[i / 4].w) + 0.0f;
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                x[i] = id_of(i) < K::V ? load_l2_scalar(logits + id_of(i)) + 0.0f : negative_infinity();
+        }
     }
     DEVICE BeamTile numbers() const
     {
@@ -117,7 +136,7 @@ template <class K> struct BeamValues {
 #pragma unroll
         for (int i = 1; i < N; i++)
             top = fmaxf(top, x[i]);
-        top = warp_max(top);
+        top = order_value(warp_most(order_key(top)));
         const float base = top == negative_infinity() ? 0.0f : top;
 #pragma unroll
         for (int i = 0; i < N; i++)
@@ -129,7 +148,7 @@ template <class K> struct BeamValues {
     {
 #pragma unroll
         for (int i = 0; i < N; i++)
-            if (tile < D::TILES && id_of(i) < K::V)
+            if (id_of(i) < K::V)
                 x[i] = process(x[i] + shift, facts[id_of(i) % D::RANGE], biases, p) + 0.0f;
     }
     // All warps of the block: what may be among the row's best. A barrier inside.
@@ -137,7 +156,8 @@ template <class K> struct BeamValues {
     {
         tops_bound(room, x, take);
         block_sync();
-        tops_push(room, x, take, [&](int i) { return id_of(i); });
+        const int first = tile * D::TILE;
+        tops_push(room, x, take, [=](int i) { return first + place(i); });
     }
 };
 
@@ -158,6 +178,7 @@ template <class K> DEVICE float logp_of(const BeamArgs &a, const BeamGroup<K> &g
 template <class K> DEVICE bool ends_at(const BeamArgs &a, const BeamGroup<K> &g, int id)
 {
     bool end = false;
+#pragma unroll 1
     for (int i = 0; i < g.params.n_ends; i++)
         end = end || a.ends[g.row * K::END_IDS + i] == id;
     return end;
@@ -179,6 +200,7 @@ template <class K> DEVICE void keep_hypothesis(BeamGroup<K> &g, int first, int p
     const int n = g.length + 1 - g.prompt;
     const float score = total / g.norm;
     int worst = first;
+#pragma unroll 1
     for (int i = first + 1; i < first + g.size; i++)
         if (g.hyp_length[worst] && (!g.hyp_length[i] || g.hyp_score[i] < g.hyp_score[worst]))
             worst = i;
@@ -197,6 +219,7 @@ template <class K> DEVICE bool is_over(const BeamGroup<K> &g, int first)
 {
     float worst = -negative_infinity();
     int found = 0;
+#pragma unroll 1
     for (int i = first; i < first + g.size; i++)
         if (g.hyp_length[i]) {
             found++;
@@ -211,11 +234,13 @@ template <class K> DEVICE bool is_over(const BeamGroup<K> &g, int first)
 template <class K> DEVICE void judge(BeamGroup<K> &g)
 {
     int best = -1;
+#pragma unroll 1
     for (int i = 0; i < g.beam.width; i++)
         if (g.hyp_length[i] && (best < 0 || g.hyp_score[i] > g.hyp_score[best]))
             best = i;
     g.finish = best >= 0 && g.hyp_end[best] ? 1 : 2;
     g.done = 1;
+#pragma unroll 1
     for (int first = 0; first < g.beam.width; first += g.size)
         if (!is_over<K>(g, first))
             g.done = 0;
@@ -229,6 +254,7 @@ template <class K> DEVICE void judge(BeamGroup<K> &g)
 template <class K> DEVICE float total_left(const BeamGroup<K> &g, int first, const BeamEntry &e)
 {
     int n = 0;
+#pragma unroll 1
     for (int i = 0; i < first; i++)
         n += g.total[i] > negative_infinity() && g.next[i] == e.id;
     return n ? fmaf(-g.rate, (float)n, e.total) : e.total;
@@ -241,9 +267,11 @@ template <class K> DEVICE u64 find_head(BeamGroup<K> &g, const BeamEntry *entry,
     BeamHead &h = g.head[row];
     const BeamEntry *b = entry + row * g.take;
     const auto behind = [&](float left, int id) { return left < h.last || (left == h.last && id > h.last_id); };
+#pragma unroll 1
     while (h.at < g.take && b[h.at].id >= 0 && !behind(total_left<K>(g, first, b[h.at]), b[h.at].id))
         h.at++;
     h.best = -1;
+#pragma unroll 1
     for (int i = h.at; i < g.take && b[i].id >= 0 && !(h.best >= 0 && b[i].total < h.left); i++) {
         const float left = total_left<K>(g, first, b[i]);
         if (behind(left, b[i].id) && (h.best < 0 || left > h.left || (left == h.left && b[i].id < b[h.best].id))) {
@@ -254,13 +282,68 @@ template <class K> DEVICE u64 find_head(BeamGroup<K> &g, const BeamEntry *entry,
     return h.best < 0 ? 0 : place_of(h.left + 0.0f, row);
 }
 
+// The same as `choose` below where no earlier group takes anything away and entries are few: all are put in
+// their order at once, by counting, and lane i has the i-th.
+template <class K> DEVICE void choose_few(const BeamArgs &a, BeamGroup<K> &g, const BeamEntry *entry, int first, int rows)
+{
+    const bool last = g.length + 1 >= g.limit;
+    const int from = g.live == 1 ? 0 : first, n = rows * g.take;
+    const BeamEntry *all = entry + from * g.take;
+    int valid = 0;
+#pragma unroll 1
+    for (int i = lane_id(); i < n; i += 32) {
+        const BeamEntry e = all[i];
+        int before = 0;
+        if (e.id < 0)
+            continue;
+        valid++;
+#pragma unroll 1
+        for (int j = 0; j < n; j++)
+            before += all[j].id >= 0 && (all[j].total > e.total || (all[j].total == e.total && j < i));
+        if (before < 32) {
+            g.few[before] = e;
+            g.few_row[before] = from + i / g.take;
+        }
+    }
+    valid = least(32, warp_sum(valid));
+    warp_sync();
+    const int rank = lane_id();
+    const BeamEntry e = rank < valid ? g.few[rank] : BeamEntry{0.0f, -1};
+    const bool end = rank < valid && ends_at<K>(a, g, e.id), goes = rank < valid && !end;
+    const u32 going = warp_ballot(goes), kept = warp_ballot(rank < valid && rank < g.size && (last || end));
+    const int at = __popc(going & ((1u << rank) - 1)), running = __popc(going);
+    if (goes && at < g.size) {
+        g.parent[first + at] = g.few_row[rank];
+        g.next[first + at] = e.id;
+        g.total[first + at] = e.total;
+    }
+    if (rank >= running && rank < g.size) { // fewer than lanes: nothing to go on with
+        g.parent[first + rank] = g.next[first + rank] = 0;
+        g.total[first + rank] = negative_infinity();
+    }
+    if (rank == 0) {
+        if (valid)
+            g.broken = 0;
+#pragma unroll 1
+        for (u32 left = kept; left; left &= left - 1) {
+            const int i = __ffs(left) - 1;
+            keep_hypothesis<K>(g, first, g.few_row[i], g.few[i].id, g.few[i].total, !(going >> i & 1));
+        }
+    }
+    warp_sync();
+}
+
 // One warp: from the rows' entries [live][take] in shared memory to hypotheses and next lanes. A
-// lane of the warp looks after two rows.
+// lane of the warp looks after one or two rows.
 template <class K> DEVICE void choose(const BeamArgs &a, BeamGroup<K> &g, const BeamEntry *entry, int first)
 {
     const bool last = g.length + 1 >= g.limit;
     const int lane = lane_id(), from = g.live == 1 ? 0 : first, rows = g.live == 1 ? 1 : g.size;
     int running = 0;
+    if (g.rate == 0.0f && g.size * (1 + g.params.n_ends) <= 32 && rows * g.take <= 128) {
+        choose_few<K>(a, g, entry, first, rows);
+        return;
+    }
     u64 place[2] = {0, 0};
 #pragma unroll
     for (int k = 0; k < 2; k++)
@@ -310,6 +393,7 @@ template <class K> DEVICE void choose_all(const BeamArgs &a, BeamGroup<K> &g, co
 {
     if (lane_id() == 0)
         g.broken = 1;
+#pragma unroll 1
     for (int first = 0; first < g.beam.width; first += g.size)
         choose<K>(a, g, entry, first);
     bool moved = false;
@@ -327,6 +411,7 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
 {
     using D = BeamShape<K>;
     BeamEntry *entry = (BeamEntry *)shared;
+#pragma unroll 1
     for (int i = threadIdx.x; i < g.live * g.take; i += D::THREADS) {
         const u64 e = load_l2_scalar((const u64 *)(a.best + (i64)(g.row + i / g.take) * (D::MOST + 1) + i % g.take));
         entry[i] = BeamEntry{__uint_as_float((u32)e), (int)(e >> 32)};
@@ -348,18 +433,19 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
         g.hyp_from[i] = -1;
     }
     block_sync();
-    // An id -1 ends a row's entries; what stands behind it was never written.
     if (warp_id() == 0)
         choose_all<K>(a, g, entry);
     block_sync();
 
     // New hypotheses, before owners move.
+#pragma unroll 1
     for (int i = 0; i < g.beam.width; i++) {
         if (g.hyp_from[i] < 0)
             continue;
         const int slot = g.slots[g.hyp_from[i]], n = g.length - g.prompt;
         int *ids = a.hyps + (i64)g.slots[i] * K::CONTEXT;
         float *logps = a.logps + (i64)(K::SEQUENCES + g.slots[i]) * K::CONTEXT;
+#pragma unroll 1
         for (int p = threadIdx.x; p < n; p += D::THREADS) {
             const i64 at = (i64)holder<K>(a, g, slot, g.prompt + p) * K::CONTEXT + g.prompt + p;
             ids[p] = a.history[at];
@@ -376,11 +462,14 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
     if (g.moved && !g.done) {
         int *from = (int *)shared;
         const int width = g.beam.width, step = D::MOVED / width;
+#pragma unroll 1
         for (int p = g.prompt; p < g.length; p += step) {
             const int n = least(step, g.length - p);
+#pragma unroll 1
             for (int i = threadIdx.x; i < n * width; i += D::THREADS)
                 from[i] = a.owner[(i64)g.slots[g.parent[i / n]] * K::CONTEXT + p + i % n];
             block_sync();
+#pragma unroll 1
             for (int i = threadIdx.x; i < n * width; i += D::THREADS)
                 a.owner[(i64)g.slots[i / n] * K::CONTEXT + p + i % n] = from[i];
             block_sync();
@@ -495,7 +584,7 @@ __device__ void beam(const BeamArgs &a)
     if (gridDim.x > 1 && simple)
         for (int i = threadIdx.x; i < g.take; i += D::THREADS)
             lists[blockIdx.x * D::MOST + i] = i < (int)tops.n ? tops.list[i] : 0;
-    if (!comes_last(a.counters + row, gridDim.x, last))
+    if (gridDim.x > 1 && !comes_last(a.counters + row, gridDim.x, last))
         return;
 
     // The last block of the row: log-sum-exp over the tiles, in an order of their own.
@@ -515,14 +604,11 @@ __device__ void beam(const BeamArgs &a)
         best[D::MOST].total = shift;
     const int forced = forced_id<K>(g);
     if (!(shift - shift == 0.0f) || g.score == negative_infinity()) { // no number; or nothing runs here
-        if (threadIdx.x == 0)
-            best[0] = BeamEntry{0.0f, -1};
+        for (int i = threadIdx.x; i < g.take; i += D::THREADS)
+            best[i] = BeamEntry{0.0f, -1};
     } else if (forced >= 0) {
-        if (threadIdx.x == 0) {
-            best[0] = BeamEntry{g.score, forced};
-            if (g.take > 1)
-                best[1] = BeamEntry{0.0f, -1};
-        }
+        for (int i = threadIdx.x; i < g.take; i += D::THREADS)
+            best[i] = BeamEntry{i ? 0.0f : g.score, i ? -1 : forced};
     } else {
         if (!simple) {
             int *past = a.past + (i64)row * K::CONTEXT;
@@ -547,6 +633,7 @@ __device__ void beam(const BeamArgs &a)
             for (int from = 0; from < (int)gridDim.x; from += D::WARPS) {
                 const int n = least(D::WARPS, (int)gridDim.x - from) * g.take;
                 tops_next(tops, g.take);
+#pragma unroll 1
                 for (int i = threadIdx.x; i < n; i += D::THREADS) {
                     const u64 place = load_l2_scalar(lists + (from + i / g.take) * D::MOST + i % g.take);
                     if (place)

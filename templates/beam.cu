@@ -6,7 +6,9 @@
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  ENDS: END_IDS  WIDTH: BEAMS
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
 //@ consts  SHARED: max(32768 + 4 * BIASES, max(8 * WIDTH * MOST, 16384))
-//@ consts  LIST: 8 * round_up(17 * max(32, MOST), 512)
+//@ consts  LIST: 8 * (17 * max(32, MOST) + MOST)
+//    Two blocks an SM where 64 registers hold everything (as for sample.cu; nor for more than 32 lanes).
+//@ consts  BLOCKS: ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32 ? 1 : 2
 //@ fits    SHARED + LIST + 6144 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
 //@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
 //@ scratch tiles 8 * S_MAX * TILES
@@ -22,8 +24,9 @@
 struct Config {
     static constexpr int V = @VOCAB@, CONTEXT = @LENGTH@, SEQUENCES = @SLOTS@;
     static constexpr int LOGIT_BIAS = @BIASES@, END_IDS = @ENDS@, WIDTH = @WIDTH@;
+    static constexpr int BLOCKS = @BLOCKS@;
 };
 static_assert(BeamShape<Config>::SHARED <= @SHARED@ && BeamShape<Config>::MOST == @MOST@, "contract and kernel disagree");
 
-extern "C" __global__ void __launch_bounds__(512, 1)
+extern "C" __global__ void __launch_bounds__(512, Config::BLOCKS)
 @NAME@(const __grid_constant__ BeamArgs a) { beam<Config>(a); }

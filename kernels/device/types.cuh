@@ -5,7 +5,6 @@
 #pragma once
 
 #define DEVICE __device__ __forceinline__
-#define NOINLINE __device__ __noinline__ // what stands in several places and is long: one text for all
 
 typedef unsigned char u8;
 typedef unsigned short u16;

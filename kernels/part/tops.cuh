@@ -16,8 +16,8 @@
 template <class S> struct TopsRoom { // shared memory
     static constexpr int WARPS = S::THREADS / 32;
     static constexpr int EACH = most(32, S::MOST);                           // places that a tile pushes at most
-    static constexpr int LIST = round_up((WARPS + 1) * EACH, S::THREADS);    // a round of tiles, and what was kept
-    u64 list[LIST];
+    static constexpr int LIST = (WARPS + 1) * EACH;    // a round of tiles, and what was kept
+    u64 list[LIST], best[S::MOST];
     u32 n;
     u32 bound[WARPS]; // keys of values that the row's take-th is not below, as each warp knows them
 };
@@ -65,10 +65,15 @@ template <class S, int N, class F> DEVICE void tops_push(TopsRoom<S> &room, cons
     if (!all)
         return;
     if (all <= TopsRoom<S>::EACH) {
+#pragma unroll 1
+        for (; mine; mine &= mine - 1) { // few: one short text for all i
+            const int at = __ffs(mine) - 1;
+            float value = x[0];
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            if (mine >> i & 1)
-                room.list[shared_atomic_add(&room.n, 1u)] = place_of(x[i], id_of(i));
+            for (int i = 1; i < N; i++)
+                value = i == at ? x[i] : value;
+            room.list[shared_atomic_add(&room.n, 1u)] = place_of(value, id_of(at));
+        }
         return;
     }
     u32 at = 0; // too many alike: the tile's best `take`, one by one
@@ -94,27 +99,23 @@ template <class S, int N, class F> DEVICE void tops_push(TopsRoom<S> &room, cons
 }
 
 // list[0..n) in its order, cut to `take`. The whole block; begins and ends in a barrier.
-template <class S> NOINLINE void tops_sort(TopsRoom<S> &room, int take)
+template <class S> DEVICE void tops_sort(TopsRoom<S> &room, int take)
 {
-    constexpr int EACH = TopsRoom<S>::LIST / S::THREADS;
     block_sync();
     const int n = room.n;
-    u64 mine[EACH];
-    int above[EACH] = {};
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-        const int i = k * S::THREADS + threadIdx.x;
-        mine[k] = i < n ? room.list[i] : 0;
-        if (k * S::THREADS + (threadIdx.x & ~31) < n)
-#pragma unroll 4
-            for (int j = 0; j < n; j++)
-                above[k] += room.list[j] > mine[k];
+#pragma unroll 1
+    for (int i = threadIdx.x; i < n; i += S::THREADS) {
+        const u64 mine = room.list[i];
+        int above = 0;
+#pragma unroll 2
+        for (int j = 0; j < n; j++)
+            above += room.list[j] > mine;
+        if (above < take)
+            room.best[above] = mine;
     }
     block_sync();
-#pragma unroll
-    for (int k = 0; k < EACH; k++)
-        if (k * S::THREADS + (int)threadIdx.x < n && above[k] < take)
-            room.list[above[k]] = mine[k];
+    if ((int)threadIdx.x < least(n, take))
+        room.list[threadIdx.x] = room.best[threadIdx.x];
     if (threadIdx.x == 0)
         room.n = least(n, take);
     block_sync();
