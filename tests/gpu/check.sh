@@ -3,7 +3,8 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 odd many beam samples ptx encode memory bench sanitize (default: fp32 bf16 fp16 bench). The reference files of the
+# Parts: fp32 bf16 fp16 odd many beam samples ptx encode memory bench sequences sanitize (default: fp32 bf16
+# fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT.
 set -u
 cd "$(dirname "$0")/../.."
@@ -103,6 +104,11 @@ for part in "$@"; do
             exec 9>&-
             wait
         done
+        ;;
+    sequences) # whole generations
+        bench transformer-base --beams 4 --source 32 --new 32 --sequences 1,8,32,64,128
+        bench transformer-big --beams 4 --source 32 --new 32 --sequences 1,8,64
+        bench gpt2-124m --source 32 --new 128 --top-k 4 --top-p 0.9 --sequences 1,16
         ;;
     sanitize)
         for tool in memcheck racecheck; do
