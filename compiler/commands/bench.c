@@ -33,7 +33,7 @@ static const Option table[] = {
     {"--top-k", 0, OPT_INT, "K", "with --new: draw from the K likeliest", AT(top_k), 0},
     {"--top-p", 0, OPT_NUMBER, "P", "with --new: draw from those that hold P of the mass", AT(top_p), 0},
     {"--profile", 0, OPT_FLAG, NULL, "with --new: time by kernel; each waits for the one before", AT(profile), 0},
-    {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30)", AT(repeat), AT(has_repeat)},
+    {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30, with --new 20)", AT(repeat), AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
     {"--random-weights", 0, OPT_INT, "SEED", "fill the weights from a seed (not 0)", AT(random_weights), 0},
@@ -85,7 +85,7 @@ static bool generate(const Bench *b, int sequences)
                           .top_k = (int)o->top_k,
                           .top_p = o->top_p,
                           .temperature = o->temperature < 0.0 ? (draws ? 1.0 : 0.0) : o->temperature,
-                          .repeat = o->has_repeat ? (int)o->repeat : 10};
+                          .repeat = o->has_repeat ? (int)o->repeat : 20};
     GenerationTimes t;
     FtxError err = {0};
 
