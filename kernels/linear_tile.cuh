@@ -45,10 +45,10 @@ template <class C> struct TileShape {
     static constexpr int WORKERS = 128 * C::WGS, THREADS = WORKERS + 32;
     static constexpr int GROUPS = C::MT / 64;                 // of 64 rows
     static constexpr int BLOCKS = C::CM * C::CN * C::CK;      // of a cluster
-    static constexpr int X = C::MT * 128, SLOT = X + C::NT * 128;
+    static constexpr int RESIDUAL = C::RES && C::CK == 1;     // one step more, in tiles of 64 columns
+    static constexpr int X = C::MT * 128, SLOT = most(X + C::NT * 128, RESIDUAL * round_up(C::NT, 64) * C::MT * 2);
     static constexpr int STEPS = ceil_div(C::K, 64);
     static constexpr int PART = C::NT / C::CK;                // columns that a block finishes
-    static constexpr int RESIDUAL = C::RES && C::CK == 1;     // one step more
     static constexpr int BIAS_AT = C::STAGES * SLOT;          // of each warpgroup's tile
     static constexpr int BARRIER_AT = BIAS_AT + C::WGS * C::NT * 4;  // full, empty of each slot; arrived
     static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
@@ -57,7 +57,6 @@ template <class C> struct TileShape {
     static_assert(C::CK == 1 || C::CM * C::CN * C::WGS == 1, "a cluster shares reads or work");
     static_assert(C::WGS <= 2, "two take turns");
     static_assert(SENT <= BIAS_AT, "the ring holds the sums");
-    static_assert(!RESIDUAL || (C::NT % 64 == 0 && C::MT * C::NT * 2 <= SLOT), "a slot holds the residual");
     static_assert(C::MT % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
     static_assert(C::MT / C::CN % 8 == 0 && C::NT / C::CM % 8 == 0, "parts of a tile keep its order");
 };
@@ -134,7 +133,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
     tensor_expect(a.w);
     tensor_expect(a.x);
     for (int i = 0; i < ahead; i++) {
-        mbarrier_expect(full + 8 * i, P::SLOT);
+        mbarrier_expect(full + 8 * i, P::X + C::NT * 128);
         tile_ask_w<C>(a, t, c0, t.s0 + i, ring + i * P::SLOT, full + 8 * i);
     }
     wait_for_previous();
@@ -145,7 +144,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             const u32 to = ring + slot.at * P::SLOT, barrier = full + 8 * slot.at;
             if (group != t.first || s - t.s0 >= ahead) {
                 mbarrier_wait(empty + 8 * slot.at, slot.parity);
-                mbarrier_expect(barrier, P::SLOT);
+                mbarrier_expect(barrier, P::X + C::NT * 128);
                 tile_ask_w<C>(a, t, column, s, to, barrier);
             }
             tile_ask_x<C>(a, t, row, s, to, barrier);
@@ -153,7 +152,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
         }
         if constexpr (P::RESIDUAL) {
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
-            mbarrier_expect(full + 8 * slot.at, C::MT * C::NT * 2);
+            mbarrier_expect(full + 8 * slot.at, round_up(C::NT, 64) * C::MT * 2);
             for (int n = 0; n < C::NT; n += 64)
                 tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row, column + n, full + 8 * slot.at);
             slot.next<C>();

@@ -2,10 +2,11 @@
 //
 // Measured on the H200, BERT-base's matrices (tests/gpu/tile_check.cu, us; cuBLASLt's best of 24 beside):
 //
-//   2,240 rows   qkv 13.4 (13.8)   out 6.8 (7.2)   up with GELU 20.5 (19.9 without)   down 17.5 (17.2)
-//   128 rows     3.4 (4.7)         2.8 (3.7)       4.2 (4.5)                          5.0 (17.5)
+//   2,240 rows   qkv 13.3 (13.8)   out 6.5 (7.2)   up with GELU 19.2 (22.0 with tanh's)   down 16.7 (17.2)
+//   128 rows     3.4 (4.7)         2.8 (3.7)       4.1 (4.5 without)                      5.0 (17.5)
 //
-// Many rows: pairs of blocks share w, 128 x 128 for each warpgroup. Few: small tiles fill the SMs, and parts of K.
+// Many rows: pairs of blocks share w, 128 x 128 for each warpgroup, or 128 x 112 where that leaves little of N over:
+// the last round of the SMs is seldom full, and shorter rounds lose less. Few: small tiles fill the SMs, and parts of K.
 // Decoders keep the library for their prompts, whose rows may be few in a program for many.
 //@ kernel  linear_tile
 //@ device  cuda
@@ -14,10 +15,13 @@
 //@ match   y = act(linear(x, w, b?))       | ACT=act.kind RES=0
 //@ match   y = add(linear(x, w, b?), r)    | ACT=0 RES=1
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
-//@ consts  FEW: T_MAX <= 256  MID: FEW || (T_MAX <= 1024 && N < 2048)
-//@ consts  MT: FEW ? 64 : 128  NT: MID ? 64 : 128  CM: MID ? 1 : 2  CN: 1  WGS: MID ? 1 : 2
-//@ consts  CK: T_MAX > 512 || !MID || K < 256 ? 1 : FEW && K >= 2048 ? 4 : N < 3072 ? 2 : 1
-//@ consts  STAGES: MID ? 6 : 5  SLOT: (MT + NT) * 128  BYTES: STAGES * SLOT + WGS * NT * 4 + (2 * STAGES + 1) * 8
+//@ consts  FEW: T_MAX <= 256  MID: FEW || (T_MAX <= 1024 && N < 2048)  DEEP: FEW && K >= 2048  BROAD: FEW && !DEEP && N >= 3072
+//@ consts  SPARE: round_up(N, 112) - N  MT: FEW && !DEEP ? 64 : 128
+//@ consts  NT: DEEP && T_MAX <= 128 ? 32 : BROAD ? 96 : MID ? 64 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
+//@ consts  CM: MID ? 1 : 2  CN: 1  CK: T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
+//@ consts  STAGES: DEEP ? 8 : BROAD ? 9 : MID ? 6 : 5
+//@ consts  SLOT: max((MT + NT) * 128, CK == 1 && RES ? round_up(NT, 64) * MT * 2 : 0)
+//@ consts  BYTES: STAGES * SLOT + WGS * NT * 4 + (2 * STAGES + 1) * 8
 //@ consts  SHARE: CM * CN * CK
 //@ fits    sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
 //@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && ENCODE

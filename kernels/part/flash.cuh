@@ -8,8 +8,7 @@
 //   matrix row i of a (sequence, kv head)  =  token i / GROUP, head i % GROUP of the group
 //
 // A block takes ROWS matrix rows and walks the keys they see in tiles of KEYS, two tiles in
-// shared memory, asked for together: a short text has no more. Then each is replaced once it has been
-// computed, while the other one is (Dao 2023, FlashAttention-2).
+// shared memory, the next one under way while this one is computed (Dao 2023, FlashAttention-2).
 // blockIdx.x is the kv head; blockIdx.y counts tiles from the last row's last, which sees most
 // keys, so that long work starts first. The grid is an upper bound; the rest exits.
 //
@@ -143,9 +142,6 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
     }
     copy_tile<K>(source, tiles, piece.begin, piece);
     copy_commit();
-    if (piece.begin + K::KEYS < piece.end)
-        copy_tile<K>(source, tiles + 2 * D::TILE, piece.begin + K::KEYS, piece);
-    copy_commit();
 
     float o[MT][STEPS * 2][4], top[MT][2], sum[MT][2];
 #pragma unroll
@@ -167,8 +163,11 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
 
     int stage = 0;
     for (int position = piece.begin; position < end; position += K::KEYS, stage ^= 1) {
-        copy_wait<1>();
-        block_sync(); // this tile has landed
+        copy_wait<0>();
+        block_sync(); // this tile has landed; everyone is done with the other one
+        if (position + K::KEYS < end)
+            copy_tile<K>(source, tiles + (stage ^ 1) * 2 * D::TILE, position + K::KEYS, piece);
+        copy_commit();
         const u32 tile = tiles + stage * 2 * D::TILE;
 
         float s[MT][NT][4];
@@ -293,11 +292,6 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
                 }
             }
         }
-        if (position + 2 * K::KEYS < end) {
-            block_sync(); // everyone is done with it: the next but one comes here
-            copy_tile<K>(source, tiles + stage * 2 * D::TILE, position + 2 * K::KEYS, piece);
-        }
-        copy_commit();
     }
     copy_wait<0>();
 

@@ -278,11 +278,12 @@ static void add_tiled(Suite *s, const Tiled *l)
 static void tiles(void **state)
 {
     static const Tiled some[] = {
-        {DT_FP16, 72, 200, 1, "gelu_erf", 100, 128}, {DT_BF16, 136, 320, 0, "add", 70, 128},
-        {DT_FP16, 72, 2056, 1, "add", 75, 128},      {DT_BF16, 40, 136, 1, "fp32", 190, 256},
-        {DT_FP16, 72, 328, 1, "add", 300, 512},      {DT_BF16, 136, 456, 1, "add", 300, 640},
-        {DT_FP16, 264, 328, 1, "add", 300, 0},       {DT_BF16, 392, 64, 1, "gelu_erf", 129, 0},
-        {DT_FP16, 136, 456, 0, "silu", 514, 0},
+        {DT_FP16, 72, 200, 1, "gelu_erf", 100, 128},   {DT_BF16, 136, 320, 0, "add", 70, 128},
+        {DT_FP16, 72, 2056, 1, "add", 75, 128},        {DT_BF16, 40, 136, 1, "fp32", 190, 256},
+        {DT_FP16, 72, 328, 1, "add", 300, 512},        {DT_BF16, 136, 456, 1, "add", 300, 640},
+        {DT_FP16, 264, 328, 1, "add", 300, 0},         {DT_BF16, 392, 64, 1, "gelu_erf", 129, 0},
+        {DT_FP16, 136, 456, 0, "silu", 514, 0},        {DT_FP16, 328, 456, 0, "add", 260, 0},
+        {DT_BF16, 3080, 136, 1, "gelu_tanh", 70, 128},
     };
     Suite *s = open_suite("tiles");
 
