@@ -4,7 +4,7 @@
 //@ args    x[M,C] g[C]:fp32 c[C]:fp32 $step -> y
 //@ match   y = layernorm(x, g, c)
 //@ consts  X: type(x)  Y: type(y)  C: C  EPS: layernorm.eps  ROWS_S: rows(x)
-//@ consts  LANES: C * sizeof(x) <= 4096 ? 32 : min(1024, round_up(ceil_div(C, 16 / sizeof(x)), 32))
+//@ consts  LANES: C * sizeof(x) <= 2048 ? 32 : min(1024, round_up(ceil_div(C, 16 / sizeof(x)), 32))
 //@ consts  THREADS: LANES == 32 ? 128 : LANES
 //@ launch  grid ceil_div(M, THREADS / LANES)   block THREADS
 //@ moves   (sizeof(x) + sizeof(y)) * M * C

@@ -176,6 +176,7 @@ static void rows(void **state)
     add_rows(s, DT_FP32, 36);
     add_rows(s, DT_FP16, 72);
     add_rows(s, DT_BF16, 264);
+    add_rows(s, DT_BF16, 1032); /* norms by whole blocks */
     if (wide)
         for (int i = 0; i < 3; i++)
             for (int k = 0; k < 4; k++)
