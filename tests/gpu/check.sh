@@ -110,13 +110,28 @@ for part in "$@"; do
         bench transformer-big --beams 4 --source 32 --new 32 --sequences 1,8,64
         bench gpt2-124m --source 32 --new 128 --top-k 4 --top-p 0.9 --sequences 1,16
         ;;
-    sanitize)
-        for tool in memcheck racecheck; do
-            "$FTXC" compile tests/models/tiny-llama -t "$FTX_TEST_TARGET" -o "$out/sanitize.ftx" -q
-            compute-sanitizer --tool $tool --error-exitcode 9 "$FTXC" run "$out/sanitize.ftx" --device cuda \
-                --ids 113,7,9,20,31 --top-k 20 -n 6 --seed 1 >"$out/sanitize-$tool.log" 2>&1 || failed=1
-            grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/sanitize-$tool.log"
-        done
+    sanitize) # prompts of 5 and of 100 tokens, sampling, beams, encoders
+        short=113,7,9,20,31
+        long=$(seq -s , 5 104)
+        while read -r model ids options; do
+            case $options in *--beams*) beams="-D decode.width=4" ;; *) beams= ;; esac
+            # shellcheck disable=SC2086
+            "$FTXC" compile "tests/models/$model" -t "$FTX_TEST_TARGET" -o "$out/sanitize.ftx" -q -D limits.context=128 \
+                -D limits.tokens=128 -D limits.sequences=8 $beams || failed=1
+            [ "$ids" = short ] && ids=$short || ids=$long
+            for tool in memcheck racecheck; do
+                # shellcheck disable=SC2086
+                compute-sanitizer --tool $tool --error-exitcode 9 "$FTXC" run "$out/sanitize.ftx" --device cuda \
+                    --ids "$ids" $options >"$out/sanitize-$model-$tool.log" 2>&1 </dev/null || failed=1
+                echo "$model $tool: $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/sanitize-$model-$tool.log")"
+            done
+        done <<-end
+			tiny-llama short --top-k 20 --top-p 0.9 -n 6 --seed 1
+			tiny-mistral long --greedy -n 4
+			tiny-gpt2 long --greedy -n 4
+			tiny-bert long
+			tiny-marian short --beams 4 -n 6
+		end
         ;;
     *) echo "no part \"$part\""; exit 2 ;;
     esac
