@@ -50,7 +50,7 @@ template <class K> DEVICE void norm(const NormArgs &a)
     float s = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; i++)
-        v[i] = load_up_to<VEC>(x + i * STEP + lane * VEC, K::C - i * STEP - lane * VEC);  // zeros past the end of the row
+        v[i] = i * STEP + lane * VEC < K::C ? load<VEC>(x + i * STEP + lane * VEC) : zeros<T, VEC>();
 #pragma unroll
     for (int i = 0; i < N; i++)
         s = K::NORM == 2 ? add_sum(s, v[i]) : add_squares(s, v[i], 0.0f);
