@@ -7,7 +7,8 @@
 //
 // Many rows: pairs of blocks share w, 128 x 128 for each warpgroup, or 128 x 112 where that leaves little of N over:
 // the last round of the SMs is seldom full, and shorter rounds lose less. Few: small tiles fill the SMs, and parts of K.
-// Decoders keep the library for their prompts, whose rows may be few in a program for many.
+// Decoders keep the library for their prompts, whose rows may be few in a program for many; in their decode
+// programs of 128 to 512 rows products stand here.
 //@ kernel  linear_tile
 //@ device  cuda
 //@ args    x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N]
@@ -24,7 +25,7 @@
 //@ consts  BYTES: STAGES * SLOT + WGS * NT * 4 + (2 * STAGES + 1) * 8
 //@ consts  SHARE: CM * CN * CK
 //@ fits    sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
-//@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && ENCODE
+//@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && (ENCODE || (DECODE && BUCKET > 0))
 //@ tiled   x MT / CN
 //@ tiled   w NT / CM
 //@ tiled   r CK == 1 ? MT : 0
