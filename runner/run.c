@@ -45,7 +45,7 @@ static const Option table[] = {
     {"--prefix-ids", 0, OPT_TEXT, "5,17", "with a source: token ids that what is written begins with", AT(prefix), 0},
     {"--max-new", 'n', OPT_INT, "N", "new tokens at most", AT(max_new), AT(has_max_new)},
     {"--min-new", 0, OPT_INT, "N", "no end of text before N new tokens", AT(min_new), AT(has_min_new)},
-    {"--greedy", 'g', OPT_FLAG, NULL, "always the likeliest token", AT(greedy), 0},
+    {"--greedy", 'g', OPT_FLAG, NULL, "always the likeliest token, no beams", AT(greedy), 0},
     {"--temperature", 0, OPT_NUMBER, "X", "flatter (above 1) or sharper (below 1); 0 is greedy", AT(temperature),
      AT(has_temperature)},
     {"--top-k", 0, OPT_INT, "K", "among the K likeliest; 0: off", AT(top_k), AT(has_top_k)},
@@ -217,8 +217,10 @@ static int make_request(Run *r)
     FtxRequest *q = &r->request;
 
     *q = ftx_request_default(r->model);
-    if (o->greedy)
+    if (o->greedy) { /* also where the spec searches by beams */
         q->temperature = 0.0f;
+        q->beams = q->beam_groups = q->n_best = 1;
+    }
 #define TAKE(has, field, value) \
     if (o->has) \
         q->field = value;

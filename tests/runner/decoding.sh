@@ -58,7 +58,14 @@ END
 "$FTXC" compile specs/verse.lua -t cpu -q -o "$room/verse.ftx"
 verse="run $room/verse.ftx -d cpu -q --json"
 # shellcheck disable=SC2086
-for way in '--beams 1 --greedy' '--beams 4'; do
+{ # the spec searches by beams; greedy does not
+    "$FTXC" $verse "No one knows his name." --greedy >"$room/greedy"
+    "$FTXC" $verse "No one knows his name." --beams 1 --temperature 0 | ids_of - >"$room/one"
+    ids_of "$room/greedy" | cmp - "$room/one"
+    ! grep -q hypotheses "$room/greedy" || fail "greedy searched by beams"
+}
+# shellcheck disable=SC2086
+for way in --greedy '--beams 4'; do
     "$FTXC" $verse "No one knows his name." $way >"$room/free"
     ids=$(ids_of "$room/free" | sed -n 1p | sed 's/.*\[//; s/\]//')
     head=$(echo "$ids" | cut -d , -f 1,2,3)
