@@ -153,6 +153,7 @@ static const struct {
     {0xfff, 0x9f3, CODE_MATRIX},                                      /* QGMMA */
     {0xfff, 0x3ba, CODE_BULK},                                        /* UBLKCP */
     {0xfff, 0x3bc, CODE_BULK},                                        /* UBLKPF */
+    {0xfff, 0x5b4, CODE_BULK},                                        /* UTMALDG: by a tensor map */
     {ANY_SOURCE, 0x023, CODE_FMA},     {ANY_SOURCE, 0x031, CODE_FMA}, /* HFMA2 */
     {ANY_SOURCE, 0x108, CODE_SPECIAL}, {ANY_SOURCE, 0x189, CODE_SHUFFLE}, {0xfff, 0x3c4, CODE_SHUFFLE}, /* REDUX */
     {0xfff, 0xb1d, CODE_BARRIER},      {0xfff, 0x5b2, CODE_BARRIER}, /* SYNCS: mbarriers */
