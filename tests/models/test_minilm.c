@@ -10,8 +10,8 @@ static const char *const texts[TEXTS] = {"The weather is lovely today.",
                                          "It's so sunny outside!",
                                          "He drove to the stadium.",
                                          "",
-                                         "Na\xc3\xafve caf\xc3\xa9s in Z\xc3\xbcrich serve \xe4\xb8\xad\xe6\x96\x87 "
-                                         "tea & 3.14 unaffordable croissants; don't they?",
+                                         ("Na\xc3\xafve caf\xc3\xa9s in Z\xc3\xbcrich serve \xe4\xb8\xad\xe6\x96\x87 "
+                                          "tea & 3.14 unaffordable croissants; don't they?"),
                                          "x"};
 
 /* Of the first three, on the front page of sentence-transformers. */
