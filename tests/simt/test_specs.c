@@ -49,11 +49,8 @@ static void add_model(Suite *s, const Model *m, const char *target)
     print_message("%-30s %-8s %zu kernels\n", m->name, target, new);
 }
 
-/* Under the address sanitizer there is less memory, and all takes longer: a decoder and a translator. */
 static bool runs(const Model *m)
 {
-    if (SIMT_SANITIZED && strcmp(m->name, "fable") != 0 && strcmp(m->name, "verse") != 0)
-        return false;
     return !*only || strcmp(m->name, only) == 0;
 }
 
@@ -63,6 +60,11 @@ static void specs(void **state)
     char dir[600];
 
     (void)state;
+    if (SIMT_SANITIZED) { /* the sanitizer takes the hooks that say which blocks of a result were written */
+        print_message(
+            "skipped: some blocks of a grid are told from the others by every store, seen only without a sanitizer\n");
+        skip();
+    }
     snprintf(dir, sizeof dir, "%s/simt-specs%s%s", getenv("FTX_BUILD"), wide ? "-long" : "", only);
     Suite *s = suite_open(dir);
     for (size_t t = 0; t < (wide ? sizeof targets / sizeof *targets : 2); t++)
