@@ -411,13 +411,7 @@ static void add_merges(Spm *m)
 static void add_bytes(Spm *m)
 {
     m->b->facts.flags |= TOK_BYTE_FALLBACK;
-    for (size_t i = 0; i < m->pieces.n; i++) {
-        const SpmPiece *p = &m->pieces.at[i];
-        unsigned byte;
-
-        if (p->type == BYTE && strlen(p->text) == 6 && sscanf(p->text, "<0x%2X>", &byte) == 1)
-            m->b->facts.byte_id[byte] = p->id;
-    }
+    build_byte_ids(m->b);
     arena_push(m->b->keep, m->b->decode)->kind = DECODE_BYTES;
 }
 

@@ -38,6 +38,8 @@ static void map_seed(const char *name, const void *map, size_t n)
 /* Two that are right, and lengths and numbers that cannot be. */
 void fuzz_seeds(void)
 {
+    static const char *const bytes[] = {"<0x-3>", "<0x 3>", "<0x+3>", "<0x3g>", "<0xc3>"};
+
     for (int model = 1; model <= 2; model++) {
         SpmFile f = small_file(model);
 
@@ -49,6 +51,12 @@ void fuzz_seeds(void)
         fuzz_seed(model == 1 ? "unigram-invalid-utf8" : "bpe-invalid-utf8", f.at, f.n);
         spm_piece(&f, "", -2, 1);
         fuzz_seed(model == 1 ? "unigram-empty" : "bpe-empty", f.at, f.n);
+    }
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) { /* byte pieces that name no byte */
+        SpmFile f = small_file(1);
+
+        spm_piece(&f, bytes[i], 0, 6);
+        fuzz_seed(bytes[i], f.at, f.n);
     }
     fuzz_seed("empty", "", 0);
     FUZZ_SEED("length", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");
