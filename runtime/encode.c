@@ -15,10 +15,10 @@ typedef struct Pack {
     FtxEngine *engine;
     const FtxEncode *job;
     int rows, tokens;
-    size_t first;            /* text of row 0 */
-    size_t given;            /* ids or hidden states of all texts before the next one, in a packed job */
-    size_t done;             /* rows of `hidden` filled before this pack */
-    size_t text_of[1 << 12]; /* by row */
+    size_t first;                      /* text of row 0 */
+    size_t given;                      /* ids or hidden states of all texts before the next one, in a packed job */
+    size_t done;                       /* rows of `hidden` filled before this pack */
+    size_t text_of[FTX_MAX_SEQUENCES]; /* by row */
 } Pack;
 
 static const FtxRow *rows_of(const FtxEngine *e)

@@ -99,7 +99,7 @@ typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2
 typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOFTMAX } FtxScoring;
 #endif
 
-enum { FTX_MAX_ENDS = 8, FTX_MAX_BANNED = 8 };
+enum { FTX_MAX_ENDS = 8, FTX_MAX_BANNED = 8, FTX_MAX_SEQUENCES = 4096 };
 
 typedef struct FtxFacts { /* 328 bytes */
     uint32_t name;        /* str */

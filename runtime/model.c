@@ -28,6 +28,11 @@ static FtxStatus check_limits(const FtxFacts *f, FtxError *err)
         return ftx_fail(err, FTX_EFORMAT,
                         "facts: vocab %u, context %u, sequences %u, tokens %u, kv_block %u, kv_pages %u: none may be 0",
                         f->vocab, f->context, f->sequences, f->tokens, f->kv_block, f->kv_pages);
+    if (f->sequences > FTX_MAX_SEQUENCES)
+        return ftx_fail(err, FTX_EFORMAT, "facts: %u sequences, at most %d", f->sequences, FTX_MAX_SEQUENCES);
+    if (f->tokens < (f->kind == FTX_MODEL_ENCODER ? f->context : f->source_context))
+        return ftx_fail(err, FTX_EFORMAT, "facts: a step has %u tokens, and what an encoder reads at once up to %u",
+                        f->tokens, f->kind == FTX_MODEL_ENCODER ? f->context : f->source_context);
     if (f->n_ends > FTX_MAX_ENDS || f->n_ends > f->end_ids)
         return ftx_fail(err, FTX_EFORMAT, "facts: %u end ids, room for %u", f->n_ends, f->end_ids);
     return FTX_OK;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "utf8.h"
 
 FtxRequest ftx_request_default(const FtxModel *model)
 {
@@ -269,37 +270,6 @@ static FtxStatus fill_ends(FtxEngine *e, Request *r, const FtxRequest *q, FtxErr
 
 /* --- stop strings --------------------------------------------------------------------------------- */
 
-/* Length of the UTF-8 character at p, 0 where there is none. */
-static size_t utf8_length(const unsigned char *p)
-{
-    static const struct {
-        unsigned char mask, lead;
-        uint32_t least;
-    } form[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
-
-    for (size_t n = 1; n <= 4; n++) {
-        uint32_t c = p[0] & (unsigned char)~form[n - 1].mask;
-
-        if ((p[0] & form[n - 1].mask) != form[n - 1].lead)
-            continue;
-        for (size_t i = 1; i < n; i++) {
-            if ((p[i] & 0xc0) != 0x80)
-                return 0;
-            c = c << 6 | (p[i] & 0x3f);
-        }
-        return c >= form[n - 1].least && c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) ? n : 0;
-    }
-    return 0;
-}
-
-static bool is_utf8(const char *text)
-{
-    for (size_t n; *text; text += n)
-        if ((n = utf8_length((const unsigned char *)text)) == 0)
-            return false;
-    return true;
-}
-
 static FtxStatus fill_stops(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
     if (q->stop_count == 0)
@@ -312,7 +282,7 @@ static FtxStatus fill_stops(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
         const char *stop = q->stop ? q->stop[i] : NULL;
         const size_t n = stop ? strlen(stop) : 0;
 
-        if (n == 0 || n >= STOP_BYTES || !is_utf8(stop))
+        if (n == 0 || n >= STOP_BYTES || !utf8_valid(stop, n))
             return ftx_fail(err, FTX_EINVAL, "stop[%zu]: expected 1 to %d bytes of UTF-8, found %zu%s", i,
                             STOP_BYTES - 1, n, n && n < STOP_BYTES ? " that are not" : "");
         memcpy(r->stream.stop[i], stop, n);
@@ -433,6 +403,9 @@ static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
     const int room = (int)e->facts->context - r->prompt;
     const int fresh = q->max_new && q->max_new < room ? q->max_new : room;
 
+    if (room < 1) /* a start token and the one that is forced behind it may be all that fits */
+        return ftx_fail(err, FTX_EFULL, "the first %d tokens are given, and the context of %u has no room for another",
+                        r->prompt, e->facts->context);
     r->limit = r->prompt + fresh;
     /* The last token is given out and not fed, so it needs no place in the cache. */
     r->own_pages = ((uint32_t)r->limit - 1 + e->facts->kv_block - 1) / e->facts->kv_block;

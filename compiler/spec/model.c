@@ -207,6 +207,16 @@ static void read_samples(lua_State *L, int t, FtxDecode *c)
     }
 }
 
+/* What reaches beyond the context means the same as all of it. */
+static void fit_context(FtxDecode *c, int64_t context)
+{
+    int32_t *const counts[] = {&c->max_new, &c->window, &c->ngram};
+
+    for (size_t i = 0; i < LEN(counts); i++)
+        if (*counts[i] > context)
+            *counts[i] = (int32_t)context;
+}
+
 static void read_decode(lua_State *L, int t)
 {
     FtxDecode *c = &reader_of(L)->spec->decode;
@@ -248,6 +258,7 @@ static void read_decode(lua_State *L, int t)
         lua_pushinteger(L, c->min_new);
         field_refuse(L, "decode.min_new", lua_pushfstring(L, "at most limits.context (%I)", (lua_Integer)context), -2);
     }
+    fit_context(c, context);
 }
 
 /* One id or a list of at most `most`, for which limits.ROOM must have as many entries. */

@@ -144,9 +144,27 @@ static void source(void **state)
     check(&b);
 }
 
+/* A context that the start token and the one forced behind it fill. */
+static void full(void **state)
+{
+    FtxModel *model = golden_open("tests/models/tiny-bart", "refusals-full",
+                                  "-D limits.context=2 -D limits.source=8 -D decode.forced_bos=5");
+    FtxEngine *engine = golden_engine(model);
+    FtxRequest r = ftx_request_default(model);
+    FtxError err = {FTX_OK, ""};
+
+    (void)state;
+    r.ids = (const int32_t[]){5, 6, 7};
+    r.ids_count = 3;
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EFULL);
+    assert_non_null(strstr(err.text, "the context of 2 has no room for another"));
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decoder), cmocka_unit_test(source)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decoder), cmocka_unit_test(source), cmocka_unit_test(full)};
 
     return cmocka_run_group_tests_name("refusals", tests, NULL, NULL);
 }

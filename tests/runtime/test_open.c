@@ -164,6 +164,38 @@ static void test_weights_missing(void **state)
     assert_int_equal(opened, closed);
 }
 
+/* What an engine's arrays rely on, whoever wrote the artifact. */
+static void test_limits(void **state)
+{
+    const FtxFacts good = cpu.facts;
+    const struct {
+        const char *word;
+        FtxFacts facts;
+    } bad[] = {
+        {"context 1", {.context = 1}},
+        {"4097 sequences", {.sequences = FTX_MAX_SEQUENCES + 1}},
+        {"a step has 20 tokens", {.kind = FTX_MODEL_ENCODER}},
+        {"a step has 20 tokens", {.kind = FTX_MODEL_SEQ2SEQ, .source_context = 21}},
+    };
+    FtxModel *m;
+    FtxError err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const FtxFacts *b = &bad[i].facts;
+
+        cpu.facts = good;
+        cpu.facts.context = b->context ? b->context : good.context;
+        cpu.facts.sequences = b->sequences ? b->sequences : good.sequences;
+        cpu.facts.kind = b->kind;
+        cpu.facts.source_context = b->source_context;
+        assert_int_equal(open_as("cpu", FTX_DEVICE_CPU, &m, &err), FTX_EFORMAT);
+        if (!strstr(err.text, bad[i].word))
+            fail_msg("\"%s\", expected \"%s\"", err.text, bad[i].word);
+    }
+    assert_int_equal(opened, closed);
+}
+
 /* A model outlives its opener as long as an engine uses it. */
 static void test_order_of_closing(void **state)
 {
@@ -213,6 +245,7 @@ int main(void)
         cmocka_unit_test_setup(test_auto, setup),
         cmocka_unit_test_setup(test_asked, setup),
         cmocka_unit_test_setup(test_weights_missing, setup),
+        cmocka_unit_test_setup(test_limits, setup),
         cmocka_unit_test_setup(test_order_of_closing, setup),
         cmocka_unit_test_setup(test_tokens, setup),
     };

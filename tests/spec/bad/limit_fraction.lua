@@ -1,4 +1,4 @@
--- limit_fraction.lua:4: limits.context must be a whole number from 1 to 1048576, got 64.5
+-- limit_fraction.lua:4: limits.context must be a whole number from 2 to 1048576, got 64.5
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {

@@ -1,4 +1,4 @@
--- limit_too_large.lua:4: limits.context must be a whole number from 1 to 1048576, got 1000000000000.0
+-- limit_too_large.lua:4: limits.context must be a whole number from 2 to 1048576, got 1000000000000.0
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {

@@ -1,4 +1,4 @@
--- missing_context.lua:4: limits.context is missing; it must be a whole number from 1 to 1048576
+-- missing_context.lua:4: limits.context is missing; it must be a whole number from 2 to 1048576
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {

@@ -1,4 +1,4 @@
--- -D limits.context=0: limits.context must be a whole number from 1 to 1048576
+-- -D limits.context=0: limits.context must be a whole number from 2 to 1048576
 -- -D limits.context=0
 local ftx = require "ftx"
 local llama = require "llama"

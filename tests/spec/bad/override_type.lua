@@ -1,4 +1,4 @@
--- -D limits.context=many: limits.context must be a whole number from 1 to 1048576
+-- -D limits.context=many: limits.context must be a whole number from 2 to 1048576
 -- -D limits.context=many
 local ftx = require "ftx"
 local llama = require "llama"
