@@ -113,7 +113,7 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     size_t n = 0;
     bool ok = false;
 
-    if (!parse_targets(o->targets, targets, &n, keep, d) ||
+    if (!passes_check_dump(&o->dump, d) || !parse_targets(o->targets, targets, &n, keep, d) ||
         !spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d) ||
         !passes_run_graph(spec.graph, &spec.precision, &o->dump, d) || !catalog_open(keep, &catalog, d))
         goto end;

@@ -305,7 +305,7 @@ static bool put(FileOut *out, uint64_t at, const void *p, size_t bytes, Diag *d)
 {
     FtxError err;
 
-    return !bytes || !file_write_at(out, at, p, bytes, &err) || diag_error(d, (Loc){0}, "%s", err.text);
+    return !bytes || !file_write_at(out, at, p, bytes, &err) || diag_machine(d, "%s", err.text);
 }
 
 static bool put_program(const Writer *w, FileOut *out, uint64_t bytes, Diag *d)
@@ -316,7 +316,7 @@ static bool put_program(const Writer *w, FileOut *out, uint64_t bytes, Diag *d)
     if (!w->parts->program)
         return true;
     if (file_executable(out, &err))
-        return diag_error(d, (Loc){0}, "%s", err.text);
+        return diag_machine(d, "%s", err.text);
     return put(out, 0, w->parts->program, w->parts->program_bytes, d) &&
            put(out, w->base + bytes, &trailer, sizeof trailer, d);
 }
@@ -351,7 +351,7 @@ static bool commit(FileOut **out, Diag *d)
     FileOut *f = *out;
 
     *out = NULL;
-    return !file_commit(f, &err) || diag_error(d, (Loc){0}, "%s", err.text);
+    return !file_commit(f, &err) || diag_machine(d, "%s", err.text);
 }
 
 /* Both files or none: what can fail for want of room is done before the first gets its name. A sidecar
@@ -361,7 +361,7 @@ static bool commit_both(FileOut **beside, const char *sidecar, FileOut **out, Di
     FtxError err;
 
     if (*beside && (file_sync(*beside, &err) || file_sync(*out, &err)))
-        return diag_error(d, (Loc){0}, "%s", err.text);
+        return diag_machine(d, "%s", err.text);
     if (*beside && !commit(beside, d))
         return false;
     if (commit(out, d))
@@ -414,7 +414,7 @@ bool artifact_write(const char *path, const ArtifactParts *parts,
     w.base = round_up(parts->program_bytes, FTX_TRAILER_ALIGN);
 
     if (file_create(path, &out, &err) || (sidecar && file_create(sidecar, &beside, &err))) {
-        diag_error(d, (Loc){0}, "%s", err.text);
+        diag_machine(d, "%s", err.text);
         goto end;
     }
     if (!weights_pack(parts->checkpoint, parts->spec, parts->packing, sidecar ? beside : out,

@@ -1,4 +1,5 @@
 /* show.c - `ftxc show FILE.ftx`: what is in an artifact, for people. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "window.h"
@@ -124,13 +125,14 @@ static void show_weights(const Artifact *a, FILE *out)
 /* "layer 3: qkv" -> 3, and what follows the colon; -1 and the whole label otherwise. */
 static int layer_of(const char *label, const char **rest)
 {
-    int layer = -1, n = 0;
+    static const char word[] = "layer ";
+    const size_t n = strncmp(label, word, sizeof word - 1) == 0 ? strspn(label + sizeof word - 1, "0123456789") : 0;
 
     *rest = label;
-    if (sscanf(label, "layer %d%n", &layer, &n) != 1)
+    if (n == 0 || n > 6)
         return -1;
-    *rest = label + n;
-    return layer;
+    *rest = label + sizeof word - 1 + n;
+    return atoi(label + sizeof word - 1);
 }
 
 /* How many launches from `at` on belong to one layer; 0: it is of none. */

@@ -18,7 +18,7 @@ static bool write_text(const char *dir, const char *name, const char *suffix, co
                     !file_write_whole(path, text, strlen(text), &err);
 
     arena_close(a);
-    return ok || diag_error(d, (Loc){0}, "%s", err.text);
+    return ok || diag_machine(d, "%s", err.text);
 }
 
 bool instantiate_emit(const Plan *plan, const char *dir, Diag *d)

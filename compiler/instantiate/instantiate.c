@@ -247,10 +247,8 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(v
         r.n_all += is_ours(plan->instances.at[i]);
     if (r.n_all == 0)
         return true;
-    if (!nvrtc_version()) {
-        d->machine = true;
-        return diag_error(d, (Loc){0}, "target %s: %s", plan->target.name, nvrtc_missing());
-    }
+    if (!nvrtc_version())
+        return diag_machine(d, "target %s: %s", plan->target.name, nvrtc_missing());
     r.units = arena_array(keep, Unit, n);
     r.missing = arena_array(keep, size_t, n);
     if (!prepare(&r))

@@ -78,6 +78,8 @@ typedef struct Dump { /* where --dump=LETTERS goes; NULL letters: nowhere */
 } Dump;
 
 /* Graph passes in the order of passes.def, verified after each. */
+bool passes_check_dump(const Dump *dump, Diag *d); /* that each letter is one of a pass */
+
 bool passes_run_graph(Graph *g, const Precision *p, const Dump *dump, Diag *d);
 
 /* Selection, layout, schedule and memory for one target; adds what it needs to `packing`, whose

@@ -33,6 +33,25 @@ static const Stage stages[] = {
 #undef STAGE
 };
 
+static bool is_letter(char c)
+{
+    for (size_t i = 0; i < LEN(passes); i++)
+        if (passes[i].key == c)
+            return true;
+    for (size_t i = 0; i < LEN(stages); i++)
+        if (stages[i].key == c)
+            return true;
+    return false;
+}
+
+bool passes_check_dump(const Dump *dump, Diag *d)
+{
+    for (const char *p = dump->letters ? dump->letters : ""; *p; p++)
+        if (*p != ',' && !is_letter(*p))
+            return diag_error(d, (Loc){0}, "--dump: no pass has the letter \"%c\"; `ftxc help opt` lists them", *p);
+    return true;
+}
+
 /* --- dumps -------------------------------------------------------------------------------------------- */
 
 /* NN-name[-target].ext in the dump's folder, if the letter was asked for; *out NULL if not. */
@@ -46,11 +65,11 @@ static bool dump_open(const Dump *dump, char key, size_t number, const char *nam
     if (!dump || !dump->letters || !strchr(dump->letters, key))
         return true;
     if (file_make_dirs(dump->dir ? dump->dir : ".", &err))
-        return diag_error(d, (Loc){0}, "--dump: %s", err.text);
+        return diag_machine(d, "--dump: %s", err.text);
     path = arena_printf(a, "%s/%02zu-%s%s%s.%s", dump->dir ? dump->dir : ".", number, name, target ? "-" : "",
                         target ? target : "", extension);
     *out = fopen(path, "w");
-    return *out || diag_error(d, (Loc){path, 0}, "--dump: %s", strerror(errno));
+    return *out || diag_machine(d, "--dump: %s: %s", path, strerror(errno));
 }
 
 static bool dump_graph(const Dump *dump, const Pass *p, size_t number, const Graph *g, Diag *d)
@@ -60,7 +79,7 @@ static bool dump_graph(const Dump *dump, const Pass *p, size_t number, const Gra
     if (!dump_open(dump, p->key, number, p->name, NULL, "ir", g->scratch, &out, d) || !out)
         return !d->failed;
     ir_print(g, out);
-    return fclose(out) == 0 || diag_error(d, (Loc){0}, "--dump: %s", strerror(errno));
+    return fclose(out) == 0 || diag_machine(d, "--dump: %s", strerror(errno));
 }
 
 static bool dump_stage(const Dump *dump, const Stage *s, size_t number, const Lower *l, Diag *d)
@@ -70,7 +89,7 @@ static bool dump_stage(const Dump *dump, const Stage *s, size_t number, const Lo
     if (!dump_open(dump, s->key, number, s->name, l->target.name, "txt", l->scratch, &out, d) || !out)
         return !d->failed;
     s->print(l, out);
-    return fclose(out) == 0 || diag_error(d, (Loc){0}, "--dump: %s", strerror(errno));
+    return fclose(out) == 0 || diag_machine(d, "--dump: %s", strerror(errno));
 }
 
 /* --- running ------------------------------------------------------------------------------------------- */

@@ -67,8 +67,9 @@ static bool read_text(const char *path, Arena *keep, const char **text, Diag *d)
     if (file_map(path, &map, &err))
         return diag_error(d, (Loc){0}, "%s", err.text);
     if (map.bytes > SANDBOX_TEXT) {
+        diag_error(d, (Loc){path, 0}, "the file is %zu bytes, a spec may have %d", map.bytes, SANDBOX_TEXT);
         file_unmap(&map);
-        return diag_error(d, (Loc){path, 0}, "the file is %zu bytes, a spec may have %d", map.bytes, SANDBOX_TEXT);
+        return false;
     }
     *text = arena_strndup(keep, map.at ? map.at : "", map.bytes);
     if (strlen(*text) != map.bytes) {

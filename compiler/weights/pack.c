@@ -327,7 +327,7 @@ static bool pad_to(Stream *s, uint64_t offset)
         FtxError err;
 
         if (file_write_at(s->out, s->at + s->done, zeros, n, &err))
-            return diag_error(s->d, (Loc){0}, "%s", err.text);
+            return diag_machine(s->d, "%s", err.text);
         account(s, zeros, n);
     }
     return true;
@@ -397,7 +397,7 @@ static bool put_value(Stream *s, Source source, const PackedWeight *w)
             if (faults[i].found)
                 return report(&source, w->value, w->type, &faults[i], s->d);
             else if (errors[i].status)
-                return diag_error(s->d, (Loc){0}, "%s", errors[i].text);
+                return diag_machine(s->d, "%s", errors[i].text);
         account(s, window, (size_t)(n * row) * size);
     }
     if (source.c && w->bytes >= CHUNK_BYTES)

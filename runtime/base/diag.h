@@ -21,8 +21,12 @@ typedef struct Diag {
 /* Always false. */
 bool diag_error(Diag *d, Loc loc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* What the file system or the device said no to, which is no mistake of the user. Always false. */
+bool diag_machine(Diag *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 #ifdef __clang_analyzer__ /* it sees no other file */
 #define diag_error(...) (diag_error(__VA_ARGS__), false)
+#define diag_machine(...) (diag_machine(__VA_ARGS__), false)
 #endif
 
 /* Our mistake or no memory: says so and ends the compiler with exit code 3. */

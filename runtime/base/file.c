@@ -80,6 +80,10 @@ FtxStatus file_create(const char *path, FileOut **out, FtxError *err)
     *out = NULL;
     if (!f)
         return ftx_fail(err, FTX_ENOMEM, "out of memory");
+    if (!*path) {
+        free(f);
+        return ftx_fail(err, FTX_EIO, "a file without a name cannot be written");
+    }
     if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path) {
         free(f);
         return ftx_fail(err, FTX_EIO, "%.200s...: the path is too long", path);
