@@ -38,6 +38,12 @@ static int find(const char *name)
     return -1;
 }
 
+static int no_command(const char *name)
+{
+    fprintf(stderr, "ftxc: no command \"%s\"\ntry: ftxc help\n", name);
+    return EXIT_MISTAKE;
+}
+
 int command_help(int argc, char **argv)
 {
     char *help[] = {"--help"};
@@ -54,7 +60,7 @@ int command_help(int argc, char **argv)
             return EXIT_DONE;
         }
         if (i < 0)
-            return command_mistake("help", "no command \"%s\"", argv[0]);
+            return no_command(argv[0]);
     }
     printf("ftxc compiles a transformer's spec into fused kernels and one artifact, and runs it.\n\n");
     for (size_t i = 0; i < LEN(commands); i++)
@@ -62,7 +68,8 @@ int command_help(int argc, char **argv)
     printf("\nFirst steps:\n"
            "  ftxc compile specs/fable.lua -o fable.ftx\n"
            "  ftxc run fable.ftx \"Once upon a time\"\n"
-           "\nExit codes: 0 done, 1 failed (files, device), 2 a mistake in what was asked, 3 a bug of ftxc.\n");
+           "\nExit codes: 0 done, 1 failed (files, device), 2 a mistake in what was asked, 3 a bug of ftxc or no\n"
+           "memory, 130 interrupted.\n");
     return EXIT_DONE;
 }
 
@@ -81,6 +88,7 @@ int main(int argc, char **argv)
 
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write() */
     if (argc < 2)
         return command_help(0, NULL) == EXIT_DONE ? EXIT_MISTAKE : EXIT_BUG;
     if (strcmp(argv[1], "--version") == 0) {
@@ -88,10 +96,8 @@ int main(int argc, char **argv)
         return EXIT_DONE;
     }
     i = find(strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ? "help" : argv[1]);
-    if (i < 0) {
-        fprintf(stderr, "ftxc: no command \"%s\"\ntry: ftxc help\n", argv[1]);
-        return EXIT_MISTAKE;
-    }
+    if (i < 0)
+        return no_command(argv[1]);
     i = commands[i].run(argc - 2, argv + 2);
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "ftxc: standard output could not be written\n");

@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 const char *command_program = "ftxc";
 
@@ -24,6 +26,23 @@ int command_mistake(const char *command, const char *format, ...)
     va_end(ap);
     fprintf(stderr, ftxc ? "\ntry: ftxc help %s\n" : "\ntry: %s --help\n", ftxc ? command : command_program);
     return EXIT_MISTAKE;
+}
+
+void *command_must(void *p)
+{
+    if (!p) {
+        command_say("out of memory");
+        exit(EXIT_BUG);
+    }
+    return p;
+}
+
+double command_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 volatile sig_atomic_t command_stopped;

@@ -16,6 +16,11 @@ void command_say(const char *text);
 /* Says a mistake on the command line, and where the help is; gives EXIT_MISTAKE. */
 int command_mistake(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* p; without it the program says that there is no memory, and ends. */
+void *command_must(void *p);
+
+double command_seconds(void); /* of a clock that only runs forward */
+
 /* After command_catch_signals: Ctrl-C or a friendly kill has come. Reads that wait are broken off. */
 extern volatile sig_atomic_t command_stopped;
 void command_catch_signals(void);

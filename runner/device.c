@@ -23,14 +23,14 @@ static bool parse_cuda(const char *word, FtxOptions *o)
     return *end == '\0' && ordinal >= 0 && ordinal < 1000 && strcmp(word + 4, ":") != 0;
 }
 
-bool device_parse(const char *word, int64_t threads, int64_t random_weights, FtxOptions *o, char *error,
+bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOptions *o, char *error,
                   size_t error_bytes)
 {
     bool known = true;
 
-    *o = (FtxOptions){.threads = (int)threads, .random_weights = (uint64_t)random_weights, .log = device_log};
+    *o = (FtxOptions){.threads = threads, .random_weights = random_weights, .log = device_log};
     if (threads < 0 || threads > MAX_THREADS) {
-        snprintf(error, error_bytes, "--threads: expected 0 (all) to %d, found %lld", MAX_THREADS, (long long)threads);
+        snprintf(error, error_bytes, "--threads: expected 0 (all) to %d, found %d", MAX_THREADS, threads);
         return false;
     }
     if (!word || strcmp(word, "auto") == 0)
@@ -42,8 +42,8 @@ bool device_parse(const char *word, int64_t threads, int64_t random_weights, Ftx
     if (!known)
         snprintf(error, error_bytes, "--device: expected cpu, cuda, cuda:N or auto, found \"%s\"", word);
     else if (threads > 4 * sysconf(_SC_NPROCESSORS_ONLN))
-        fprintf(stderr, "%s: warning: %lld threads on %ld processors: they will wait for each other\n", command_program,
-                (long long)threads, sysconf(_SC_NPROCESSORS_ONLN));
+        fprintf(stderr, "%s: warning: %d threads on %ld processors: they will wait for each other\n", command_program,
+                threads, sysconf(_SC_NPROCESSORS_ONLN));
     return known;
 }
 

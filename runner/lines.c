@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,23 +12,22 @@
 
 enum { PIECE = 1 << 16 };
 
-static void *must(void *p)
+static char *take(Lines *l, size_t n, size_t ending, size_t *bytes)
 {
-    if (!p) {
-        command_say("out of memory");
-        exit(EXIT_BUG);
-    }
-    return p;
+    char *line = command_must(malloc(n + 1));
+
+    memcpy(line, l->at + l->from, n);
+    line[n] = '\0';
+    l->from += n + ending;
+    *bytes = n;
+    return line;
 }
 
-static char *take(Lines *l, size_t bytes, size_t ending)
+/* What cannot be read ends here, and is said. */
+static bool end_failed(Lines *l)
 {
-    char *line = must(malloc(bytes + 1));
-
-    memcpy(line, l->at + l->from, bytes);
-    line[bytes] = '\0';
-    l->from += bytes + ending;
-    return line;
+    fprintf(stderr, "%s: %s: %s\n", command_program, l->name ? l->name : "standard input", strerror(errno));
+    return l->failed = l->end = true;
 }
 
 /* False: a signal came, or (without wait) nothing. */
@@ -36,41 +36,48 @@ static bool read_more(Lines *l, bool wait)
     struct pollfd p = {.fd = l->fd, .events = POLLIN};
     ssize_t got;
 
-    if (!wait && poll(&p, 1, 0) <= 0)
+    if (poll(&p, 1, wait ? -1 : 0) <= 0)
         return false;
     if (l->from) {
         memmove(l->at, l->at + l->from, l->n -= l->from);
         l->from = 0;
     }
     if (l->cap - l->n < PIECE)
-        l->at = must(realloc(l->at, l->cap = l->cap * 2 + 2 * PIECE));
+        l->at = command_must(realloc(l->at, l->cap = l->cap * 2 + 2 * PIECE));
     got = read(l->fd, l->at + l->n, PIECE);
     if (got < 0)
-        return errno != EINTR && errno != EAGAIN ? (l->end = true) : false;
+        return errno != EINTR && errno != EAGAIN && end_failed(l);
     l->end = got == 0;
     l->n += (size_t)got;
     return true;
 }
 
-char *lines_next(Lines *l, bool wait)
+char *lines_next(Lines *l, bool wait, size_t *bytes)
 {
     for (;;) {
         const char *end = l->n > l->from ? memchr(l->at + l->from, '\n', l->n - l->from) : NULL;
 
         if (end)
-            return take(l, (size_t)(end - l->at) - l->from, 1);
+            return take(l, (size_t)(end - l->at) - l->from, 1, bytes);
         if (l->end)
-            return l->n > l->from ? take(l, l->n - l->from, 0) : NULL;
+            return l->n > l->from ? take(l, l->n - l->from, 0, bytes) : NULL;
         if (!read_more(l, wait))
             return NULL;
     }
+}
+
+char *lines_rest(Lines *l, size_t *bytes)
+{
+    while (!l->end && !command_stopped)
+        read_more(l, true);
+    return l->failed ? NULL : take(l, l->n - l->from, 0, bytes);
 }
 
 void lines_of(Lines *l, const char *text)
 {
     const size_t n = strlen(text);
 
-    *l = (Lines){.end = true, .at = must(strdup(text)), .n = n, .cap = n};
+    *l = (Lines){.end = true, .at = command_must(strdup(text)), .n = n, .cap = n};
 }
 
 void lines_close(Lines *l)

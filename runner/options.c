@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +23,52 @@ static const Option *find_letter(const Option *table, size_t n, char letter)
     return NULL;
 }
 
-static bool store(const Option *o, const char *value, void *into, char *error, size_t bytes)
+bool options_integer(const char *text, int32_t *value, const char **end)
 {
-    char *field = (char *)into + o->at, *end = NULL;
-    TextList *list;
+    char *after;
+    long v;
 
     errno = 0;
+    v = strtol(text, &after, 10);
+    if (after == text || errno || v < INT32_MIN || v > INT32_MAX)
+        return false;
+    *value = (int32_t)v;
+    *end = after;
+    return true;
+}
+
+/* A seed may be written signed or not. */
+static bool parse_seed(const char *text, uint64_t *seed)
+{
+    char *end;
+
+    errno = 0;
+    *seed = strchr(text, '-') ? (uint64_t)strtoll(text, &end, 10) : strtoull(text, &end, 10);
+    return end != text && !*end && !errno;
+}
+
+static bool parse_number(const char *text, double *number)
+{
+    char *end;
+
+    errno = 0;
+    *number = strtod(text, &end);
+    return end != text && !*end && (!errno || fabs(*number) < 1.0); /* too small for a double is 0 */
+}
+
+static bool store(const Option *o, const char *value, void *into, char *error, size_t bytes)
+{
+    char *field = (char *)into + o->at;
+    const char *end = "";
+    TextList *list;
+    bool number = true;
+
     switch (o->kind) {
     case OPT_FLAG: *(bool *)field = true; break;
     case OPT_TEXT: *(const char **)field = value; break;
-    case OPT_INT: *(int64_t *)field = strtoll(value, &end, 10); break;
-    case OPT_NUMBER: *(double *)field = strtod(value, &end); break;
+    case OPT_INT: number = options_integer(value, (int *)field, &end) && !*end; break;
+    case OPT_SEED: number = parse_seed(value, (uint64_t *)field); break;
+    case OPT_NUMBER: number = parse_number(value, (double *)field); break;
     case OPT_LIST:
         list = (TextList *)field;
         if (list->n == sizeof list->at / sizeof *list->at) {
@@ -42,8 +78,9 @@ static bool store(const Option *o, const char *value, void *into, char *error, s
         list->at[list->n++] = value;
         break;
     }
-    if (end && (end == value || *end || errno)) {
-        snprintf(error, bytes, "%s: expected a number, found \"%s\"", o->name, value);
+    if (!number) {
+        snprintf(error, bytes, "%s: expected a %snumber%s, found \"%s\"", o->name,
+                 o->kind == OPT_NUMBER ? "" : "whole ", o->kind == OPT_INT ? " of 32 bits" : "", value);
         return false;
     }
     if (o->given)
@@ -119,21 +156,15 @@ void options_help(const Option *table, size_t n)
 bool options_numbers(const char *text, int32_t *at, size_t max, size_t *n)
 {
     *n = 0;
-    for (const char *p = text;; p++) {
-        char *end;
-        long v;
-
-        errno = 0;
-        v = strtol(p, &end, 10);
-        if (end == p || errno || v < INT32_MIN || v > INT32_MAX || *n == max)
+    for (const char *p = text, *end;; p = end + 1) {
+        if (*n == max || !options_integer(p, &at[*n], &end))
             return false;
-        at[(*n)++] = (int32_t)v;
+        ++*n;
         while (*end == ' ')
             end++;
         if (*end == '\0')
             return true;
         if (*end != ',')
             return false;
-        p = end;
     }
 }

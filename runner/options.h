@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum OptionKind { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_NUMBER, OPT_LIST } OptionKind;
+typedef enum OptionKind { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_SEED, OPT_NUMBER, OPT_LIST } OptionKind;
 
 typedef struct Option {
     const char *name; /* "--top-k" */
@@ -18,7 +18,7 @@ typedef struct Option {
     size_t given; /* offsetof a bool that says it was there; 0: none (field 0 is never one) */
 } Option;
 
-/* OPT_FLAG bool, OPT_TEXT const char *, OPT_INT int64_t, OPT_NUMBER double, OPT_LIST TextList */
+/* OPT_FLAG bool, OPT_TEXT const char *, OPT_INT int, OPT_SEED uint64_t, OPT_NUMBER double, OPT_LIST TextList */
 typedef struct TextList {
     const char *at[64];
     size_t n;
@@ -28,6 +28,9 @@ typedef struct TextList {
 bool options_parse(const Option *table, size_t n, int argc, char **argv, void *into, TextList *rest, char *error,
                    size_t error_bytes);
 void options_help(const Option *table, size_t n);
+
+/* A whole number of 32 bits at the beginning of a text; *end: what follows it. False: none is there. */
+bool options_integer(const char *text, int32_t *value, const char **end);
 
 /* "5,17,9": at most max numbers. False: not such a list. */
 bool options_numbers(const char *text, int32_t *at, size_t max, size_t *n);

@@ -2,8 +2,8 @@
 #include "run.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 
 #include "command.h"
 #include "device.h"
+#include "json.h"
 #include "lines.h"
 #include "options.h"
 #include "profile.h"
@@ -26,7 +27,8 @@ typedef struct Options {
         has_frequency, has_ngram, has_seed, has_samples, has_max_new, has_min_new, has_beams, has_length_penalty,
         has_n_best, has_beam_groups, has_diversity;
     const char *device, *file, *ids, *types, *prefix, *early, *pair, *truncate;
-    int64_t threads, random_weights, top_k, window, ngram, seed, samples, max_new, min_new, beams, n_best, beam_groups;
+    int threads, top_k, window, ngram, samples, max_new, min_new, beams, n_best, beam_groups;
+    uint64_t random_weights, seed;
     double temperature, top_p, min_p, typical, repetition, presence, frequency, length_penalty, diversity;
     TextList stop, stop_ids, bias;
 } Options;
@@ -71,7 +73,7 @@ static const Option table[] = {
     {"--diversity-rate", 0, OPT_NUMBER, "X", "of beam groups: subtract for each lane of earlier groups with the token",
      AT(diversity), AT(has_diversity)},
     {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
-    {"--seed", 's', OPT_INT, "N", "of the random choice (default: the clock)", AT(seed), AT(has_seed)},
+    {"--seed", 's', OPT_SEED, "N", "of the random choice (default: the clock)", AT(seed), AT(has_seed)},
     {"--samples", 0, OPT_INT, "N", "N texts from one prompt, drawn apart", AT(samples), AT(has_samples)},
     {"--stop", 0, OPT_LIST, "TEXT", "end before this text; may be repeated", AT(stop), 0},
     {"--stop-id", 0, OPT_LIST, "ID", "end at this token; may be repeated", AT(stop_ids), 0},
@@ -82,7 +84,7 @@ static const Option table[] = {
     {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits of the last prompt position", AT(logits), 0},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: all this process may use)", AT(threads), 0},
-    {"--random-weights", 0, OPT_INT, "SEED", "fill the weights from a seed (artifacts without weights)",
+    {"--random-weights", 0, OPT_SEED, "SEED", "fill the weights from a seed (artifacts without weights)",
      AT(random_weights), 0},
     {"--profile", 0, OPT_FLAG, NULL, "time by kernel and the share of matmuls", AT(profile), 0},
     {"--quiet", 'q', OPT_FLAG, NULL, "no statistics", AT(quiet), 0},
@@ -134,47 +136,16 @@ typedef struct Run {
     uint64_t tokens;
 } Run;
 
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void *must(void *p)
-{
-    if (!p) {
-        command_say("out of memory");
-        exit(EXIT_BUG);
-    }
-    return p;
-}
-
 /* --- what is asked ---------------------------------------------------------------------------- */
 
-static char *read_stream(FILE *f)
-{
-    size_t n = 0, cap = 1 << 16;
-    char *text = must(malloc(cap));
-
-    for (size_t got; (got = fread(text + n, 1, cap - n - 1, f)) > 0;) {
-        n += got;
-        if (cap - n == 1)
-            text = must(realloc(text, cap *= 2));
-    }
-    text[n] = '\0';
-    return text;
-}
-
 /* Where the prompts come from, if not from the command line: a file or standard input. */
-static int open_input(const Options *o, int *fd)
+static int open_input(const Options *o, Lines *lines)
 {
-    *fd = 0;
     if (o->file && strcmp(o->file, "-") != 0) {
-        *fd = open(o->file, O_RDONLY | O_CLOEXEC);
-        if (*fd < 0) {
-            perror(o->file);
+        lines->name = o->file;
+        lines->fd = open(o->file, O_RDONLY | O_CLOEXEC);
+        if (lines->fd < 0) {
+            fprintf(stderr, "%s: %s: %s\n", command_program, o->file, strerror(errno));
             return EXIT_FAILED;
         }
     } else if (isatty(0) && !o->file && !o->batch) {
@@ -183,19 +154,13 @@ static int open_input(const Options *o, int *fd)
     return EXIT_DONE;
 }
 
-/* The one prompt of a run without --batch. */
-static char *read_prompt(const TextList *rest, int *fd)
+/* The one prompt of a run without --batch; NULL: it could not be read. */
+static char *read_prompt(const TextList *rest, Lines *lines, size_t *bytes)
 {
-    FILE *f;
-    char *text;
-
-    if (rest->n > 1)
-        return must(strdup(rest->at[1]));
-    f = must(fdopen(*fd, "rb"));
-    *fd = 0; /* the stream's */
-    text = read_stream(f);
-    fclose(f);
-    return text;
+    if (rest->n < 2)
+        return lines_rest(lines, bytes);
+    *bytes = strlen(rest->at[1]);
+    return command_must(strdup(rest->at[1]));
 }
 
 static bool early_parse(const char *word, FtxEarly *early)
@@ -208,6 +173,18 @@ static bool early_parse(const char *word, FtxEarly *early)
             return true;
         }
     return false;
+}
+
+/* "5=-1.5" */
+static bool parse_bias(const char *text, int32_t *id, float *value)
+{
+    const char *equals;
+    char *end;
+
+    if (!options_integer(text, id, &equals) || *equals != '=')
+        return false;
+    *value = strtof(equals + 1, &end);
+    return end != equals + 1 && !*end;
 }
 
 /* The options over the spec's defaults; what exceeds a compiled maximum, submit refuses. */
@@ -225,22 +202,22 @@ static int make_request(Run *r)
     if (o->has) \
         q->field = value;
     TAKE(has_temperature, temperature, (float)o->temperature)
-    TAKE(has_top_k, top_k, (int)o->top_k)
+    TAKE(has_top_k, top_k, o->top_k)
     TAKE(has_top_p, top_p, (float)o->top_p)
     TAKE(has_min_p, min_p, (float)o->min_p)
     TAKE(has_typical, typical_p, (float)o->typical)
     TAKE(has_repetition, repetition_penalty, (float)o->repetition)
-    TAKE(has_window, repetition_window, (int)o->window)
+    TAKE(has_window, repetition_window, o->window)
     TAKE(has_presence, presence_penalty, (float)o->presence)
     TAKE(has_frequency, frequency_penalty, (float)o->frequency)
-    TAKE(has_ngram, no_repeat_ngram, (int)o->ngram)
-    TAKE(has_max_new, max_new, (int)o->max_new)
-    TAKE(has_min_new, min_new, (int)o->min_new)
-    TAKE(has_beams, beams, (int)o->beams)
+    TAKE(has_ngram, no_repeat_ngram, o->ngram)
+    TAKE(has_max_new, max_new, o->max_new)
+    TAKE(has_min_new, min_new, o->min_new)
+    TAKE(has_beams, beams, o->beams)
     TAKE(has_length_penalty, length_penalty, (float)o->length_penalty)
-    TAKE(has_n_best, n_best, (int)o->n_best)
-    TAKE(has_samples, samples, (int)o->samples)
-    TAKE(has_beam_groups, beam_groups, (int)o->beam_groups)
+    TAKE(has_n_best, n_best, o->n_best)
+    TAKE(has_samples, samples, o->samples)
+    TAKE(has_beam_groups, beam_groups, o->beam_groups)
     TAKE(has_diversity, diversity_rate, (float)o->diversity)
 #undef TAKE
     if (o->early && !early_parse(o->early, &q->early_stopping))
@@ -251,7 +228,7 @@ static int make_request(Run *r)
     if (!o->has_samples && (q->temperature == 0.0f || q->beams > 1))
         q->samples = 1; /* the spec's samples are of its own way to draw */
     r->samples = q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* else submit refuses */
-    q->seed = o->has_seed ? (uint64_t)o->seed : (uint64_t)time(NULL) * 2654435761u;
+    q->seed = o->has_seed ? o->seed : (uint64_t)time(NULL) * 2654435761u;
     q->ignore_eos = o->ignore_eos;
     q->no_bos = o->no_bos;
     q->logprobs = o->logprobs || o->json;
@@ -267,9 +244,7 @@ static int make_request(Run *r)
     q->stop_ids = r->stop_ids;
     q->stop_ids_count = o->stop_ids.n;
     for (size_t i = 0; i < o->bias.n; i++) {
-        char after;
-
-        if (sscanf(o->bias.at[i], "%d=%f%c", &r->bias_ids[i], &r->bias_values[i], &after) != 2)
+        if (!parse_bias(o->bias.at[i], &r->bias_ids[i], &r->bias_values[i]))
             return command_mistake("run", "--logit-bias: expected ID=NUMBER, found \"%s\"", o->bias.at[i]);
     }
     q->bias_ids = r->bias_ids;
@@ -284,22 +259,23 @@ static Job *job_at(const Run *r, size_t i)
 }
 
 /* text: NULL for that of --ids; becomes the job's. */
-static void add_job(Run *r, char *text)
+static void add_job(Run *r, char *text, size_t bytes)
 {
-    Answer *answers = must(calloc((size_t)r->samples, sizeof *answers));
+    Answer *answers = command_must(calloc((size_t)r->samples, sizeof *answers));
 
-    *job_at(r, r->read++) = (Job){.text = text, .bytes = text ? strlen(text) : 0, .answers = answers};
+    *job_at(r, r->read++) = (Job){.text = text, .bytes = bytes, .answers = answers};
 }
 
 /* Lines that have come, while there is room; waits for one where nothing else is to be done. */
 static void read_jobs(Run *r)
 {
     while (r->o->batch && r->read - r->printed < r->window) {
-        char *line = lines_next(&r->lines, r->read == r->printed);
+        size_t bytes;
+        char *line = lines_next(&r->lines, r->read == r->printed, &bytes);
 
         if (!line)
             return;
-        add_job(r, line);
+        add_job(r, line, bytes);
     }
 }
 
@@ -322,7 +298,7 @@ static void keep_event(Answer *a, const FtxEvent *e)
 {
     if (a->out_bytes + e->text_bytes + 1 > a->out_cap) {
         a->out_cap = (a->out_bytes + e->text_bytes + 1) * 2;
-        a->out = must(realloc(a->out, a->out_cap));
+        a->out = command_must(realloc(a->out, a->out_cap));
     }
     if (e->text_bytes)
         memcpy(a->out + a->out_bytes, e->text, e->text_bytes);
@@ -330,17 +306,12 @@ static void keep_event(Answer *a, const FtxEvent *e)
     if (e->token >= 0) {
         if (a->n == a->cap) {
             a->cap = a->cap * 2 + 64;
-            a->ids = must(realloc(a->ids, a->cap * sizeof *a->ids));
-            a->logprobs = must(realloc(a->logprobs, a->cap * sizeof *a->logprobs));
+            a->ids = command_must(realloc(a->ids, a->cap * sizeof *a->ids));
+            a->logprobs = command_must(realloc(a->logprobs, a->cap * sizeof *a->logprobs));
         }
         a->ids[a->n] = e->token;
         a->logprobs[a->n++] = e->logprob;
     }
-}
-
-static json_t *number(double v)
-{
-    return isfinite(v) ? json_real(v) : json_null();
 }
 
 static json_t *ids_json(const int32_t *ids, size_t n)
@@ -357,7 +328,7 @@ static json_t *logprobs_json(const float *logprobs, size_t n)
     json_t *list = json_array();
 
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, number((double)logprobs[i]));
+        json_array_append_new(list, runner_json_number((double)logprobs[i]));
     return list;
 }
 
@@ -372,9 +343,9 @@ static json_t *hypotheses_json(const Run *r, const FtxHypothesis *h, size_t n)
         json_object_set_new(o, "ids", ids_json(h[i].ids, h[i].count));
         json_object_set_new(o, "logprobs", logprobs_json(h[i].logprobs, h[i].logprobs ? h[i].count : 0));
         if (r->info.has_tokenizer)
-            json_object_set_new(o, "text", json_stringn(h[i].text, h[i].text_bytes));
-        json_object_set_new(o, "score", number((double)h[i].score));
-        json_object_set_new(o, "logprob", number((double)h[i].logprob));
+            json_object_set_new(o, "text", runner_json_text(h[i].text, h[i].text_bytes));
+        json_object_set_new(o, "score", runner_json_number((double)h[i].score));
+        json_object_set_new(o, "logprob", runner_json_number((double)h[i].logprob));
         json_object_set_new(o, "finish", json_string(finish_name(h[i].finish)));
         json_array_append_new(list, o);
     }
@@ -386,7 +357,7 @@ static json_t *answer_json(const Run *r, const Answer *a)
     json_t *o = json_object();
 
     if (r->info.has_tokenizer)
-        json_object_set_new(o, "text", json_stringn(a->out ? a->out : "", a->out_bytes));
+        json_object_set_new(o, "text", runner_json_text(a->out ? a->out : "", a->out_bytes));
     json_object_set_new(o, "ids", ids_json(a->ids, a->n));
     json_object_set_new(o, "logprobs", logprobs_json(a->logprobs, a->n));
     json_object_set_new(o, "finish", json_string(finish_name(a->finish)));
@@ -398,7 +369,6 @@ static void print_json(const Run *r, const Job *j)
 {
     json_t *o = answer_json(r, &j->answers[0]), *t = json_object();
     const size_t n = j->answers[0].n;
-    char *line;
 
     if (r->samples > 1) {
         json_t *samples = json_array();
@@ -417,7 +387,7 @@ static void print_json(const Run *r, const Job *j)
         json_t *l = json_array();
 
         for (int i = 0; i < r->info.vocab; i++)
-            json_array_append_new(l, number((double)j->logits[i]));
+            json_array_append_new(l, runner_json_number((double)j->logits[i]));
         json_object_set_new(o, "logits", l);
     }
     json_object_set_new(t, "first_token_ms", json_real((j->first - j->start) * 1e3));
@@ -426,10 +396,7 @@ static void print_json(const Run *r, const Job *j)
                         n > 1 && j->end > j->first ? json_real((double)(n - 1) / (j->end - j->first)) : json_null());
     json_object_set_new(o, "timings", t);
     json_object_set_new(o, "device", json_string(r->info.device));
-    line = must(json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)));
-    puts(line);
-    free(line);
-    json_decref(o);
+    runner_json_print(o);
 }
 
 /* A refused prompt of a batch keeps its place: an empty line, or an object that says why. */
@@ -440,16 +407,10 @@ static void print_refusal(const Run *r, const Job *j)
         return;
     }
     fprintf(stderr, "%s: line %zu: %s\n", command_program, r->printed + 1, j->refusal);
-    if (r->o->json) {
-        json_t *o = json_pack("{ss}", "error", j->refusal);
-        char *line = must(json_dumps(o, JSON_COMPACT));
-
-        puts(line);
-        free(line);
-        json_decref(o);
-    } else {
+    if (r->o->json)
+        runner_json_print(json_pack("{so}", "error", runner_json_text(j->refusal, strlen(j->refusal))));
+    else
         putchar('\n');
-    }
 }
 
 static void drop_job(const Run *r, Job *j)
@@ -534,7 +495,7 @@ static void take_event(Run *r, const FtxEvent *e)
     const float *logits;
 
     if (j->first == 0.0)
-        j->first = seconds();
+        j->first = command_seconds();
     r->tokens += e->token >= 0;
     if (e->hypotheses)
         take_hypotheses(r, j, e);
@@ -548,13 +509,13 @@ static void take_event(Run *r, const FtxEvent *e)
         fflush(stdout);
     }
     if (r->o->logits && !j->logits && (logits = ftx_engine_logits(r->engine, e->request))) {
-        j->logits = must(malloc((size_t)r->info.vocab * sizeof *logits));
+        j->logits = command_must(malloc((size_t)r->info.vocab * sizeof *logits));
         memcpy(j->logits, logits, (size_t)r->info.vocab * sizeof *logits);
     }
     if (e->finish != FTX_RUNNING) {
         j->done++;
         a->finish = e->finish;
-        j->end = seconds();
+        j->end = command_seconds();
         r->in_flight--;
     }
 }
@@ -596,13 +557,13 @@ static FtxStatus submit(Run *r, Job *j, size_t number, FtxError *err)
     }
     q.seed += number; /* each prompt of a batch its own */
     j->submitted = true;
-    j->start = seconds();
+    j->start = command_seconds();
     if (r->info.kind == FTX_MODEL_SEQ2SEQ && j->text && strspn(j->text, " \t\r") == j->bytes)
         s = ftx_fail(err, FTX_EINVAL, "text: it is empty");
     else
         s = ftx_engine_submit(r->engine, &q, &j->id, err);
     if (s == FTX_EINVAL || s == FTX_EFULL) {
-        j->refusal = must(strdup(err->text));
+        j->refusal = command_must(strdup(err->text));
         j->done = r->samples;
         r->failed++;
         return FTX_OK;
@@ -625,10 +586,10 @@ static FtxStatus submit_jobs(Run *r, FtxError *err)
 
 static FtxStatus loop(Run *r, FtxError *err)
 {
-    FtxEvent *events = must(calloc((size_t)r->info.sequences, sizeof *events));
+    FtxEvent *events = command_must(calloc((size_t)r->info.sequences, sizeof *events));
     FtxStatus s = FTX_OK;
 
-    while (!s && !command_stopped) {
+    while (!s && !command_stopped && !ferror(stdout)) { /* that nobody reads, main says */
         size_t n = 0;
 
         read_jobs(r);
@@ -710,6 +671,7 @@ int run(const char *artifact, int argc, char **argv)
     FtxError err = {0};
     Run *r;
     char error[300], *text = NULL;
+    size_t bytes = 0;
     double start;
     int code;
 
@@ -725,13 +687,13 @@ int run(const char *artifact, int argc, char **argv)
         return command_mistake("run", "expected an artifact, and perhaps a prompt");
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("run", "%s", error);
-    r = must(calloc(1, sizeof *r));
+    r = command_must(calloc(1, sizeof *r));
     r->o = &o;
     if (o.ids && !options_numbers(o.ids, r->ids, LEN(r->ids), &r->n_ids)) {
         free(r);
         return command_mistake("run", "--ids: expected numbers with commas between, found \"%s\"", o.ids);
     }
-    start = seconds();
+    start = command_seconds();
     if (ftx_model_open(rest.at[0], &open, &r->model, &err) || ftx_engine_open(r->model, &open, &r->engine, &err)) {
         command_say(err.text);
         code = err.status == FTX_EINVAL ? EXIT_MISTAKE : EXIT_FAILED;
@@ -740,6 +702,10 @@ int run(const char *artifact, int argc, char **argv)
     ftx_model_info(r->model, &r->info);
     if (rest.n > 2 && r->info.kind != FTX_MODEL_ENCODER) {
         code = command_mistake("run", "expected an artifact and at most one prompt, found %zu arguments", rest.n);
+        goto end;
+    }
+    if (o.file && rest.n > 1) {
+        code = command_mistake("run", "--prompt-file takes the place of the prompt, and a text is given too");
         goto end;
     }
     if (o.ids && (rest.n > 1 || o.file || o.batch)) {
@@ -753,15 +719,17 @@ int run(const char *artifact, int argc, char **argv)
         o.batch = true; /* standard input is a source a line */
     code = check_encoder_options(r, &rest);
     if (code == EXIT_DONE && !o.ids && rest.n < 2)
-        code = open_input(&o, &r->lines.fd);
+        code = open_input(&o, &r->lines);
     if (code == EXIT_DONE)
         code = make_request(r);
     if (code != EXIT_DONE)
         goto end;
-    if (o.batch && rest.n > 1)
+    if (o.batch && rest.n > 1) {
         lines_of(&r->lines, rest.at[1]);
-    else if (!o.ids && !o.batch)
-        text = read_prompt(&rest, &r->lines.fd);
+    } else if (!o.ids && !o.batch && !(text = read_prompt(&rest, &r->lines, &bytes))) {
+        code = EXIT_FAILED;
+        goto end;
+    }
     command_catch_signals();
     if (o.profile && profile_start(r->engine, &err)) {
         command_say(err.text);
@@ -776,27 +744,28 @@ int run(const char *artifact, int argc, char **argv)
                                 .json = o.json,
                                 .quiet = o.quiet};
 
-        code = texts_run(r->model, r->engine, &how, &rest, text, o.pair, &r->lines);
+        code = texts_run(r->model, r->engine, &how, &rest, text, bytes, o.pair, &r->lines);
         if (o.profile)
             profile_print(r->engine);
         goto end;
     }
     r->window = (size_t)r->info.sequences * 16;
-    r->jobs = must(calloc(r->window, sizeof *r->jobs));
+    r->jobs = command_must(calloc(r->window, sizeof *r->jobs));
     if (o.ids || text) {
-        add_job(r, text);
+        add_job(r, text, bytes);
         text = NULL;
     }
 
-    const double opened = seconds();
+    const double opened = command_seconds();
     const FtxStatus s = loop(r, &err);
 
     if (!o.json && !o.batch && !r->failed && (!s || r->tokens)) {
         putchar('\n');
         fflush(stdout);
     }
-    if (s) {
+    if (s)
         command_say(err.text);
+    if (s || r->lines.failed) {
         code = EXIT_FAILED;
     } else if (command_stopped) {
         code = EXIT_INTERRUPTED;
@@ -806,7 +775,7 @@ int run(const char *artifact, int argc, char **argv)
     if (o.profile)
         profile_print(r->engine);
     if (!o.quiet && (r->tokens || (!s && !r->failed))) {
-        const double t = seconds() - opened;
+        const double t = command_seconds() - opened;
 
         fprintf(stderr, "[%s: %llu tokens in %.3f s, %.0f tokens/s; opened in %.0f ms; %s]\n", r->info.name,
                 (unsigned long long)r->tokens, t, t > 0.0 ? (double)r->tokens / t : 0.0, (opened - start) * 1e3,

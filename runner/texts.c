@@ -12,40 +12,37 @@ typedef struct Texts {
     FtxModel *model;
     FtxEngine *engine;
     const VectorsJob *how;
-    const char **text, **pair; /* [cap] */
-    char **line;               /* [cap]: what was read, to be freed */
-    size_t n, cap, before;     /* texts of earlier windows */
+    const char **text, **pair;       /* [cap] */
+    size_t *text_bytes, *pair_bytes; /* [cap] */
+    char **line;                     /* [cap]: what was read, to be freed */
+    size_t n, cap, before;           /* texts of earlier windows */
 } Texts;
 
-static void *must(void *p)
-{
-    if (!p) {
-        command_say("out of memory");
-        exit(EXIT_BUG);
-    }
-    return p;
-}
-
-static void add(Texts *t, const char *text, const char *pair, char *line)
+static void add(Texts *t, const char *text, size_t text_bytes, const char *pair, size_t pair_bytes, char *line)
 {
     if (t->n == t->cap) {
         t->cap = t->cap * 2 + 64;
-        t->text = must(realloc(t->text, t->cap * sizeof *t->text));
-        t->pair = must(realloc(t->pair, t->cap * sizeof *t->pair));
-        t->line = must(realloc(t->line, t->cap * sizeof *t->line));
+        t->text = command_must(realloc(t->text, t->cap * sizeof *t->text));
+        t->pair = command_must(realloc(t->pair, t->cap * sizeof *t->pair));
+        t->text_bytes = command_must(realloc(t->text_bytes, t->cap * sizeof *t->text_bytes));
+        t->pair_bytes = command_must(realloc(t->pair_bytes, t->cap * sizeof *t->pair_bytes));
+        t->line = command_must(realloc(t->line, t->cap * sizeof *t->line));
     }
     t->text[t->n] = text;
     t->pair[t->n] = pair;
+    t->text_bytes[t->n] = text_bytes;
+    t->pair_bytes[t->n] = pair_bytes;
     t->line[t->n++] = line;
 }
 
-static void add_line(Texts *t, char *line)
+static void add_line(Texts *t, char *line, size_t bytes)
 {
-    char *tab = strchr(line, '\t');
+    char *tab = memchr(line, '\t', bytes);
+    const size_t first = tab ? (size_t)(tab - line) : bytes;
 
     if (tab)
         *tab = '\0';
-    add(t, line, tab ? tab + 1 : NULL, line);
+    add(t, line, first, tab ? tab + 1 : NULL, tab ? bytes - first - 1 : 0, line);
 }
 
 static void drop(Texts *t)
@@ -63,6 +60,8 @@ static int answer(Texts *t)
 
     job.text = job.ids ? NULL : t->text;
     job.pair = t->pair;
+    job.text_bytes = t->text_bytes;
+    job.pair_bytes = t->pair_bytes;
     job.count = job.ids ? 1 : t->n;
     job.before = t->before;
     job.lines = t->n && t->line[0];
@@ -79,10 +78,11 @@ static int answer_lines(Texts *t, Lines *lines, bool apart)
     int code = EXIT_DONE;
 
     while (!command_stopped) {
-        char *line = lines_next(lines, !apart || t->n == 0);
+        size_t bytes;
+        char *line = lines_next(lines, !apart || t->n == 0, &bytes);
 
         if (line)
-            add_line(t, line);
+            add_line(t, line, bytes);
         if (t->n && (apart ? !line || t->n == WINDOW : lines->end && !line)) {
             const int one = answer(t);
 
@@ -91,28 +91,31 @@ static int answer_lines(Texts *t, Lines *lines, bool apart)
             break;
         }
     }
-    return command_stopped ? EXIT_INTERRUPTED : code;
+    return command_stopped ? EXIT_INTERRUPTED : lines->failed ? EXIT_FAILED : code;
 }
 
-int texts_run(FtxModel *model, FtxEngine *engine, const VectorsJob *how, const TextList *rest, char *text,
+int texts_run(FtxModel *model, FtxEngine *engine, const VectorsJob *how, const TextList *rest, char *text, size_t bytes,
               const char *pair, Lines *lines)
 {
     Texts t = {.model = model, .engine = engine, .how = how};
+    const size_t pair_bytes = pair ? strlen(pair) : 0;
     FtxModelInfo info;
     int code;
 
     ftx_model_info(model, &info);
     for (size_t i = 1; i < rest->n; i++)
-        add(&t, rest->at[i], pair, NULL);
+        add(&t, rest->at[i], strlen(rest->at[i]), pair, pair_bytes, NULL);
     if (rest->n < 2 && text) {
-        if (*text && text[strlen(text) - 1] == '\n')
-            text[strlen(text) - 1] = '\0'; /* the end of a line is not meant */
-        add(&t, text, pair, NULL);
+        if (bytes && text[bytes - 1] == '\n')
+            text[--bytes] = '\0'; /* the end of a line is not meant */
+        add(&t, text, bytes, pair, pair_bytes, NULL);
     }
     code = t.n || how->ids ? answer(&t) : answer_lines(&t, lines, how->json || info.labels);
     drop(&t);
     free(t.text);
     free(t.pair);
+    free(t.text_bytes);
+    free(t.pair_bytes);
     free(t.line);
     return code;
 }

@@ -3,14 +3,13 @@
  * A text's vector is the pooled one; where the model has none, the mean of its tokens' vectors. */
 #include "vectors.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "command.h"
+#include "json.h"
 
 typedef struct Vectors {
     FtxModel *model;
@@ -21,23 +20,10 @@ typedef struct Vectors {
     FtxError *errors;
 } Vectors;
 
-static void *must(size_t n, size_t size)
+/* Zeros, also where there are none of them. */
+static void *room(size_t n, size_t size)
 {
-    void *p = calloc(n ? n : 1, size);
-
-    if (!p) {
-        command_say("out of memory");
-        exit(EXIT_BUG);
-    }
-    return p;
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return command_must(calloc(n ? n : 1, size));
 }
 
 static void take_means(Vectors *v)
@@ -45,7 +31,7 @@ static void take_means(Vectors *v)
     const size_t D = (size_t)v->info.hidden;
     const float *x = v->hidden;
 
-    v->mean = must(v->count * D, sizeof *v->mean);
+    v->mean = room(v->count * D, sizeof *v->mean);
     for (size_t i = 0; i < v->count; i++)
         for (int32_t t = 0; t < v->lengths[i]; t++, x += D)
             for (size_t d = 0; d < D; d++)
@@ -87,10 +73,13 @@ typedef struct Score {
     double score;
 } Score;
 
+/* The highest first, what is no number last. */
 static int by_score(const void *a, const void *b)
 {
     const Score *x = a, *y = b;
 
+    if (isnan(x->score) || isnan(y->score))
+        return !!isnan(x->score) - !!isnan(y->score);
     return x->score != y->score ? (x->score > y->score ? -1 : 1) : x->label - y->label;
 }
 
@@ -99,7 +88,7 @@ static Score *score(const Vectors *v, size_t i)
 {
     const size_t n = (size_t)v->info.labels;
     const float *x = v->pooled + i * n;
-    Score *s = must(n, sizeof *s);
+    Score *s = room(n, sizeof *s);
     double most = -INFINITY, sum = 0.0;
 
     for (size_t k = 0; k < n; k++)
@@ -126,7 +115,8 @@ static json_t *labels_json(const Vectors *v, size_t i)
         size_t bytes;
         const char *name = ftx_model_label(v->model, s[k].label, &bytes);
 
-        json_array_append_new(list, json_pack("{ss%,sf}", "label", name, bytes, "score", s[k].score));
+        json_array_append_new(list, json_pack("{so,so}", "label", runner_json_text(name, bytes), "score",
+                                              runner_json_number(s[k].score)));
     }
     free(s);
     return list;
@@ -164,7 +154,7 @@ static json_t *floats(const float *x, size_t n)
     json_t *list = json_array();
 
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, isfinite(x[i]) ? json_real((double)x[i]) : json_null());
+        json_array_append_new(list, runner_json_number((double)x[i]));
     return list;
 }
 
@@ -175,10 +165,9 @@ static void print_json(const Vectors *v)
 
     for (size_t i = 0; i < v->count; at += (size_t)v->lengths[i++]) {
         json_t *o = json_object();
-        char *line;
 
         if (v->errors[i].status) {
-            json_object_set_new(o, "error", json_string(v->errors[i].text));
+            json_object_set_new(o, "error", runner_json_text(v->errors[i].text, strlen(v->errors[i].text)));
         } else {
             json_object_set_new(o, "tokens", json_integer(v->lengths[i]));
             json_object_set_new(o, "first", floats(v->hidden + at * D, D));
@@ -190,10 +179,7 @@ static void print_json(const Vectors *v)
                 json_object_set_new(o, "labels", labels_json(v, i));
         }
         json_object_set_new(o, "device", json_string(v->info.device));
-        line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        puts(line ? line : "");
-        free(line);
-        json_decref(o);
+        runner_json_print(o);
     }
 }
 
@@ -236,9 +222,10 @@ static size_t count_tokens(FtxModel *model, const VectorsJob *job)
         const char *const sentences[] = {job->text[i], job->pair ? job->pair[i] : NULL};
 
         for (int k = 0; k < 2; k++) {
+            const size_t *bytes = k ? job->pair_bytes : job->text_bytes;
             size_t n;
 
-            if (sentences[k] && !ftx_tokenize(model, sentences[k], strlen(sentences[k]), true, NULL, 0, &n, NULL))
+            if (sentences[k] && !ftx_tokenize(model, sentences[k], bytes[i], true, NULL, 0, &n, NULL))
                 sum += n;
         }
     }
@@ -279,21 +266,23 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
 {
     Vectors v = {.model = model, .count = job->text ? job->count : 1, .tokens = count_tokens(model, job)};
     const int32_t length = (int32_t)job->n_ids;
-    const double start = seconds();
+    const double start = command_seconds();
     FtxError err = {FTX_OK, ""};
     bool failed = false;
     FtxStatus s;
 
     ftx_model_info(model, &v.info);
-    v.lengths = must(v.count, sizeof *v.lengths);
-    v.errors = must(v.count, sizeof *v.errors);
-    v.hidden = must(v.tokens * (size_t)v.info.hidden, sizeof *v.hidden);
+    v.lengths = room(v.count, sizeof *v.lengths);
+    v.errors = room(v.count, sizeof *v.errors);
+    v.hidden = room(v.tokens * (size_t)v.info.hidden, sizeof *v.hidden);
     if (v.info.pooled)
-        v.pooled = must(v.count * (size_t)v.info.pooled, sizeof *v.pooled);
+        v.pooled = room(v.count * (size_t)v.info.pooled, sizeof *v.pooled);
     s = ftx_engine_encode(engine,
                           &(FtxEncode){.count = v.count,
                                        .text = job->text,
+                                       .text_bytes = job->text_bytes,
                                        .pair = job->text ? job->pair : NULL,
+                                       .pair_bytes = job->pair_bytes,
                                        .truncate = job->text ? job->truncate : FTX_TRUNCATE_NONE,
                                        .ids = job->text ? NULL : job->ids,
                                        .types = job->text ? NULL : job->types,
@@ -316,7 +305,7 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
             for (size_t i = 0; i < v.count; i++)
                 tokens += (size_t)v.lengths[i];
             fprintf(stderr, "[%s: %zu texts, %zu tokens in %.3f s; %s]\n", v.info.name, v.count, tokens,
-                    seconds() - start, v.info.device);
+                    command_seconds() - start, v.info.device);
         }
     }
     free(v.lengths);

@@ -5,9 +5,10 @@
 #include "../runtime/ftx.h"
 
 typedef struct VectorsJob {
-    const char *const *text; /* [count]; NULL: ids */
-    const char *const *pair; /* [count]: second sentences; NULL: none has one */
-    size_t count, before;    /* before: texts that earlier calls had, for messages */
+    const char *const *text;               /* [count]; NULL: ids */
+    const char *const *pair;               /* [count]: second sentences; NULL: none has one */
+    const size_t *text_bytes, *pair_bytes; /* [count] */
+    size_t count, before;                  /* before: texts that earlier calls had, for messages */
     FtxTruncate truncate;
     const int32_t *ids, *types; /* [n_ids]; types NULL: all 0 */
     size_t n_ids;

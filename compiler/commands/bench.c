@@ -13,8 +13,8 @@
 typedef struct Options {
     bool help, json, has_repeat, profile;
     const char *device, *sequences, *context, *prompt;
-    int64_t threads, random_weights, repeat;
-    int64_t new, source, beams, top_k;
+    uint64_t random_weights;
+    int threads, repeat, new, source, beams, top_k;
     double top_p, temperature;
 } Options;
 
@@ -37,7 +37,7 @@ static const Option table[] = {
      AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
-    {"--random-weights", 0, OPT_INT, "SEED", "fill the weights from a seed (not 0)", AT(random_weights), 0},
+    {"--random-weights", 0, OPT_SEED, "SEED", "fill the weights from a seed (not 0)", AT(random_weights), 0},
     {"--json", 0, OPT_FLAG, NULL, "one object a line", AT(json), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
@@ -54,8 +54,8 @@ static bool measure(const Bench *b, int sequences, int tokens, int context)
     FtxError err = {0};
     double median, least, most;
 
-    if (ftx_engine_bench(b->engine, sequences, tokens, context, b->o->has_repeat ? (int)b->o->repeat : 30, &median,
-                         &least, &most, &err)) {
+    if (ftx_engine_bench(b->engine, sequences, tokens, context, b->o->has_repeat ? b->o->repeat : 30, &median, &least,
+                         &most, &err)) {
         fprintf(stderr, "ftxc: %d x %d tokens after %d: %s\n", sequences, tokens, context, err.text);
         return false;
     }
@@ -80,13 +80,13 @@ static bool generate(const Bench *b, int sequences)
     const Options *o = b->o;
     const bool draws = o->top_k || o->top_p < 1.0;
     const Generation g = {.requests = sequences,
-                          .source = (int)o->source,
-                          .new = (int)o->new,
-                          .beams = (int)o->beams,
-                          .top_k = (int)o->top_k,
+                          .source = o->source,
+                          .new = o->new,
+                          .beams = o->beams,
+                          .top_k = o->top_k,
                           .top_p = o->top_p,
                           .temperature = o->temperature < 0.0 ? (draws ? 1.0 : 0.0) : o->temperature,
-                          .repeat = o->has_repeat ? (int)o->repeat : 20};
+                          .repeat = o->has_repeat ? o->repeat : 20};
     GenerationTimes t;
     FtxError err = {0};
 

@@ -3,12 +3,12 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "command.h"
 #include "../embed.h"
-#include "../../runtime/base/file.h"
+#include "../../runner/json.h"
 #include "../../runner/options.h"
+#include "../../runtime/base/file.h"
 
 typedef struct Options {
     bool help, no_weights, sidecar, exe, quiet, json;
@@ -35,14 +35,6 @@ static const Option table[] = {
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
 #undef AT
-
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* specs/fable.lua -> fable.ftx, in the current folder; a program has no suffix */
 static const char *default_out(const char *spec, bool exe, Arena *keep)
@@ -83,7 +75,7 @@ int command_compile(int argc, char **argv)
     CompileResult r = {0};
     Diag d = {0};
     char error[300];
-    const double start = seconds();
+    const double start = command_seconds();
     Arena *keep;
     int code = EXIT_DONE;
 
@@ -127,17 +119,17 @@ int command_compile(int argc, char **argv)
         fprintf(stderr, "ftxc: %s\n", d.text);
         code = d.machine ? EXIT_FAILED : EXIT_MISTAKE;
     } else if (o.json) {
-        printf(
-            "{\"artifact\": \"%s\", \"name\": \"%s\", \"targets\": \"%s\", \"kernels\": %zu, \"weight_bytes\": %llu, "
-            "\"engine_bytes\": %llu, \"work_bytes\": %llu, \"work_lower_bound\": %llu, \"seconds\": %.3f}\n",
-            c.out, r.name, r.targets, r.n_instances, (unsigned long long)r.weight_bytes,
-            (unsigned long long)r.engine_bytes, (unsigned long long)r.work_bytes, (unsigned long long)r.lower_bound,
-            seconds() - start);
+        runner_json_print(json_pack("{so,so,ss,sI,sI,sI,sI,sI,sf}", "artifact", runner_json_text(c.out, strlen(c.out)),
+                                    "name", runner_json_text(r.name, strlen(r.name)), "targets", r.targets, "kernels",
+                                    (json_int_t)r.n_instances, "weight_bytes", (json_int_t)r.weight_bytes,
+                                    "engine_bytes", (json_int_t)r.engine_bytes, "work_bytes", (json_int_t)r.work_bytes,
+                                    "work_lower_bound", (json_int_t)r.lower_bound, "seconds",
+                                    command_seconds() - start));
     } else if (!o.quiet) {
         printf("%s: %s for %s; %zu kernels, weights %.1f MB, an engine %.1f MB, of it workspace %.2f (lower bound "
                "%.2f); %.2f s\n",
                c.out, r.name, r.targets, r.n_instances, (double)r.weight_bytes * 1e-6, (double)r.engine_bytes * 1e-6,
-               (double)r.work_bytes * 1e-6, (double)r.lower_bound * 1e-6, seconds() - start);
+               (double)r.work_bytes * 1e-6, (double)r.lower_bound * 1e-6, command_seconds() - start);
     }
     arena_close(keep);
     return code;

@@ -6,17 +6,9 @@
 #include "generation.h"
 
 #include <stdlib.h>
-#include <time.h>
 
+#include "../../runner/command.h"
 #include "../../runtime/base/arena.h"
-
-static double now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 static FtxStatus submit(FtxEngine *e, const FtxModelInfo *info, const Generation *g, int32_t *ids, int i, FtxError *err)
 {
@@ -41,7 +33,7 @@ static FtxStatus submit(FtxEngine *e, const FtxModelInfo *info, const Generation
 static FtxStatus run_once(FtxEngine *e, const FtxModelInfo *info, const Generation *g, int32_t *ids, FtxEvent *events,
                           double *ms, FtxError *err)
 {
-    const double from = now_ms();
+    const double from = command_seconds();
     size_t n;
     FtxStatus s = FTX_OK;
 
@@ -49,7 +41,7 @@ static FtxStatus run_once(FtxEngine *e, const FtxModelInfo *info, const Generati
         s = submit(e, info, g, ids, i, err);
     while (!s && ftx_engine_busy(e))
         s = ftx_engine_step(e, events, (size_t)info->sequences, &n, err);
-    *ms = now_ms() - from;
+    *ms = (command_seconds() - from) * 1e3;
     return s;
 }
 

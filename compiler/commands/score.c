@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "../../runner/device.h"
+#include "../../runner/json.h"
 #include "../../runner/options.h"
 #include "../../runtime/base/arena.h"
 #include "../../runtime/base/file.h"
@@ -13,7 +14,7 @@
 typedef struct Options {
     bool help, json;
     const char *device, *ids;
-    int64_t threads;
+    int threads;
 } Options;
 
 #define AT(field) offsetof(Options, field)
@@ -28,6 +29,7 @@ static const Option table[] = {
 
 static void print(const Options *o, const int32_t *ids, const float *logprobs, size_t n)
 {
+    json_t *list, *values;
     double sum = 0.0;
 
     for (size_t i = 0; i + 1 < n; i++)
@@ -37,13 +39,14 @@ static void print(const Options *o, const int32_t *ids, const float *logprobs, s
         printf("%zu tokens, mean loss %.5f nats, perplexity %.3f\n", n, sum, exp(sum));
         return;
     }
-    printf("{\"ids\": [");
+    list = json_array();
+    values = json_array();
     for (size_t i = 0; i < n; i++)
-        printf("%s%d", i ? ", " : "", ids[i]);
-    printf("], \"logprobs\": [");
+        json_array_append_new(list, json_integer(ids[i]));
     for (size_t i = 0; i + 1 < n; i++)
-        printf("%s%.9g", i ? ", " : "", (double)logprobs[i]);
-    printf("], \"loss\": %.9g, \"perplexity\": %.9g}\n", sum, exp(sum));
+        json_array_append_new(values, runner_json_number((double)logprobs[i]));
+    runner_json_print(json_pack("{so,so,so,so}", "ids", list, "logprobs", values, "loss", runner_json_number(sum),
+                                "perplexity", runner_json_number(exp(sum))));
 }
 
 int command_score(int argc, char **argv)

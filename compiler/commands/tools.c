@@ -10,7 +10,8 @@
 
 int command_ops(int argc, char **argv)
 {
-    (void)argc, (void)argv;
+    if (argc > 0 && strcmp(argv[0], "--help") != 0 && strcmp(argv[0], "-h") != 0)
+        return command_mistake("ops", "it takes no arguments, found \"%s\"", argv[0]);
     for (int op = OP_NONE + 1; op < OP_COUNT; op++)
         printf("%-12s %-24s -> %s\n%s%s%s", ir_op_name((Op)op), ir_op_args((Op)op), ir_op_result((Op)op),
                *ir_op_attrs((Op)op) ? "             {" : "", ir_op_attrs((Op)op), *ir_op_attrs((Op)op) ? "}\n" : "");
@@ -53,6 +54,10 @@ int command_opt(int argc, char **argv)
 #define PASS(key, name, needs, gives, what) printf("  %c  %-10s leaves the graph with %s\n", key, #name, what);
 #include "../passes/passes.def"
 #undef PASS
+        printf("\nWhat comes behind them for each target, for `ftxc compile --dump`:\n");
+#define STAGE(key, name, what) printf("  %c  %-10s leaves %s\n", key, #name, what);
+#include "../passes/passes.def"
+#undef STAGE
         return EXIT_DONE;
     }
     if (rest.n != 1)

@@ -7,7 +7,7 @@ mkdir -p "$room"
 tiny=$room/tiny.ftx
 bert=$room/bert.ftx
 "$FTXC" compile tests/models/tiny-llama -t cpu -o "$tiny" --json >"$room/out"
-grep -q '"artifact": ".*tiny.ftx", "name": "tiny-llama", "targets": "cpu"' "$room/out"
+grep -q '"artifact":".*tiny.ftx","name":"tiny-llama","targets":"cpu"' "$room/out"
 "$FTXC" compile tests/models/tiny-bert -t cpu -q -o "$bert"
 
 says() { # says CODE WORDS COMMAND...: it ends with that code, and those words are in what it prints
@@ -30,6 +30,7 @@ done
 says 0 'FTX_PATIENCE' help env
 says 0 '^rmsnorm ' ops
 says 0 'Exit codes' help
+says 0 '^  M  memory' help opt
 
 graph=$room/graph.ir
 sed '/^---/,$d' tests/passes/simplify-attention.ir >"$graph"
@@ -44,6 +45,10 @@ says 2 'no target is called "sm_1"' why tests/models/tiny-llama %20 -t sm_1
 
 says 0 'perplexity' score "$tiny" --ids 5,17,9,230 -d cpu
 says 0 '"perplexity"' score "$tiny" --ids 5,17,9,230 -d cpu --json
+"$FTXC" compile tests/models/tiny-llama -t cpu -q --json -o "$room/a\"b.ftx" >"$room/out"
+grep -q '"artifact":".*/a\\"b.ftx"' "$room/out"
+"$FTXC" compile tests/models/tiny-llama -t cpu -q --json -o "$room/$(printf 'a\377.ftx')" >"$room/out"
+grep -q '"artifact":".*/a?.ftx"' "$room/out"
 says 2 'expected 2 to' score "$tiny" --ids 5 -d cpu
 says 2 'no tokenizer' score "$tiny" README.md -d cpu
 says 1 'none.txt' score "$tiny" none.txt -d cpu

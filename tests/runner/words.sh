@@ -5,6 +5,7 @@ room=$FTX_BUILD/words
 rm -rf "$room"
 mkdir -p "$room/empty"
 : >"$room/empty.ftx"
+head -c 1048577 /dev/zero | tr '\0' ' ' >"$room/big.lua"
 tiny=$room/tiny.ftx
 "$FTXC" compile tests/models/tiny-llama -t cpu -q -o "$tiny"
 
@@ -36,9 +37,40 @@ refused 2 'no tokenizer' run "$tiny" hello
 refused 2 '99999 is no token id' run "$tiny" --ids 99999
 refused 2 'expected numbers with commas' run "$tiny" --ids ''
 refused 2 'top_k: expected 0 to' run "$tiny" --ids 5 --top-k 2000
+for option in --top-k --max-new --min-new --samples --beams --n-best --repetition-window --no-repeat-ngram --threads; do
+    refused 2 "$option: expected a whole number of 32 bits" run "$tiny" --ids 5 $option 4294967297 # not 1
+done
+refused 2 'seed: expected a whole number' run "$tiny" --ids 5 --seed 18446744073709551616
+refused 2 'logit-bias: expected ID=NUMBER' run "$tiny" --ids 5 --logit-bias 4294967301=1
+refused 2 'prompt-file takes the place' run "$tiny" hello --prompt-file README.md
+refused 1 'empty: Is a directory' run "$tiny" --prompt-file "$room/empty"
+refused 1 'empty: Is a directory' run "$tiny" --prompt-file "$room/empty" --batch
+refused 2 'big.lua: the file is 1048577 bytes, a spec may have 1048576' compile "$room/big.lua" -o "$room/x.ftx"
+refused 1 'a file without a name' compile tests/models/tiny-llama -o ''
+refused 2 'no pass has the letter "Z"' compile tests/models/tiny-llama -o "$room/x.ftx" --dump Z
+refused 2 'limits.context must be a whole number from 2' compile tests/models/tiny-llama -o "$room/x.ftx" -D limits.context=1
+refused 2 'it takes no arguments' ops all
+refused 2 'no command "nope"' help nope
 refused 2 'the graph'"'"'s family has no field '"'"'layer'"'"'' compile tests/models/tiny-llama -D graph.layer=1 -o "$room/x.ftx"
 FTX_NVRTC=$room/none.so refused 1 'NVRTC' compile tests/models/tiny-llama -t sm_90a -o "$room/x.ftx" # no mistake of the spec
 test ! -e "$room/x.ftx"
+
+# A seed of 64 bits, signed or not.
+"$FTXC" run "$tiny" --ids 5 --temperature 1 -n 8 -q -d cpu --seed -1 >"$room/minus"
+"$FTXC" run "$tiny" --ids 5 --temperature 1 -n 8 -q -d cpu --seed 18446744073709551615 | cmp - "$room/minus"
+
+# No room for the file, nobody to read what is written, nothing to read from: one line, and no half file.
+(
+    ulimit -f 100
+    refused 1 'x.ftx: File too large' compile tests/models/tiny-llama -o "$room/x.ftx"
+)
+test -z "$(ls "$room" | grep '^x.ftx')"
+code=0
+yes 5 | timeout 60 "$FTXC" run "$tiny" --batch -n 4 -q -d cpu >/dev/full 2>"$room/err" || code=$?
+test $code = 1
+code=0
+"$FTXC" run "$tiny" -q -d cpu <&- 2>"$room/err" >"$room/out" || code=$?
+test $code = 1 && grep -q 'standard input: Bad file descriptor' "$room/err"
 
 # More threads than there are processors is slow, not wrong.
 "$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu --threads 1000 >"$room/many" 2>"$room/err"
