@@ -584,7 +584,9 @@ __device__ void beam(const BeamArgs &a)
     if (gridDim.x > 1 && simple)
         for (int i = threadIdx.x; i < g.take; i += D::THREADS)
             lists[blockIdx.x * D::MOST + i] = i < (int)tops.n ? tops.list[i] : 0;
-    if (gridDim.x > 1 && !comes_last(a.counters + row, gridDim.x, last))
+    if (gridDim.x == 1)
+        block_sync(); // what warps leave of their tiles
+    else if (!comes_last(a.counters + row, gridDim.x, last))
         return;
 
     // The last block of the row: log-sum-exp over the tiles, in an order of their own.

@@ -205,8 +205,6 @@ size_t suite_add_model(Suite *s, const char *path, const Override *overrides, si
         for (size_t i = 0; i < l.programs.at[p].groups.n; i++) {
             const Group *g = &l.programs.at[p].groups.at[i];
 
-            if (g->b.contract->device != KD_CUDA || strcmp(g->b.contract->family, "beam") == 0)
-                continue; /* beams: by test_steps */
             u.g = l.g;
             u.c = step_for(&l.programs.at[p]);
             u.c.blocks = blocks_apart(g->b.contract) ? blocks : 0;
@@ -214,7 +212,8 @@ size_t suite_add_model(Suite *s, const char *path, const Override *overrides, si
             u.facts = l.programs.at[p].facts;
             u.b = g->b;
             u.fit = g->fit;
-            add_once(s, &u);
+            if (g->b.contract->device == KD_CUDA && (!unit_searches(&u) || u.facts.s_max >= CASE_ROWS))
+                add_once(s, &u);
         }
     return s->n - before;
 }
@@ -234,40 +233,58 @@ static int64_t run_expr(const Expr *e, const int64_t variables[VAR_COUNT])
     return n;
 }
 
-static void run_unit(Suite *suite, const Unit *u, SimtSchedule schedule, uint64_t seed)
+/* False: something was found, and said. */
+static bool launch(Suite *suite, const Scene *s, SimtSchedule schedule, uint64_t seed)
 {
+    const Unit *u = s->u;
     const Instance *in = u->fit.instance;
-    const int64_t variables[VAR_COUNT] = {[VAR_T] = u->facts.bucket ? u->facts.t_max : tokens_of(&u->c),
-                                          [VAR_S] = u->facts.bucket ? u->facts.s_max : u->c.rows,
+    const int64_t variables[VAR_COUNT] = {[VAR_T] = u->facts.bucket ? u->facts.t_max : s->T,
+                                          [VAR_S] = u->facts.bucket ? u->facts.s_max : s->S,
                                           [VAR_SMS] = u->c.sms ? u->c.sms : 3};
-    Arena *keep = arena_open();
-    Scene s;
     SimtLaunch l = {.kernel = build_kernel(suite->build, in->entry),
+                    .args = s->arg,
                     .block = in->block,
                     .smem = in->smem,
                     .overlap = in->overlap,
                     .some = (unsigned)u->c.blocks};
 
-    scene_make(&s, u, seed, keep);
     for (int i = 0; i < 3; i++)
         l.grid[i] = (unsigned)run_expr(&in->grid[i], variables);
-    l.args = s.arg;
-    if (l.kernel->args_bytes != s.n_args * sizeof(void *))
-        fail_msg("%s takes %u bytes, its contract has %zu pointers", in->entry, l.kernel->args_bytes, s.n_args);
+    if (l.kernel->args_bytes != s->n_args * sizeof(void *))
+        fail_msg("%s takes %u bytes, its contract has %zu pointers", in->entry, l.kernel->args_bytes, s->n_args);
     simt_schedule(schedule, seed);
     simt_in_front();
-    scene_written_in_front(&s);
-    if (!simt_launch(&l)) {
-        scene_wrong("%s: %zu findings", u->name, simt_reports());
-        for (size_t i = 0; i < simt_reports(); i++)
-            print_message("  %s\n", simt_report(i)->text);
-        simt_clear();
-    } else {
-        scene_check(&s);
-    }
-    simt_free_all();
-    arena_close(keep);
+    scene_written_in_front(s);
     suite->launches++;
+    if (simt_launch(&l))
+        return true;
+    scene_wrong("%s: %zu findings", u->name, simt_reports());
+    for (size_t i = 0; i < simt_reports(); i++)
+        print_message("  %s\n", simt_report(i)->text);
+    simt_clear();
+    return false;
+}
+
+static void run_unit(Suite *suite, const Unit *u, SimtSchedule schedule, uint64_t seed)
+{
+    for (int kind = 0; kind < (unit_searches(u) ? SEARCH_KINDS : 1); kind++) {
+        Arena *keep = arena_open();
+        Scene s;
+
+        scene_make(&s, u, seed + 100 * (uint64_t)kind, keep);
+        if (unit_searches(u)) {
+            Searches *all = searches_begin(&s, kind);
+
+            while (searches_next(all) && launch(suite, &s, schedule, seed)) {
+                searches_check(all);
+                scene_check_zeroed(&s);
+            }
+        } else if (launch(suite, &s, schedule, seed)) {
+            scene_check(&s);
+        }
+        simt_free_all();
+        arena_close(keep);
+    }
 }
 
 void suite_run(Suite *s, int schedules, uint64_t seed)

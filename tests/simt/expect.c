@@ -382,7 +382,7 @@ static void check_values(Scene *s)
             assert_memory_equal(s->device[FTX_NAMED_history], w.history, history_bytes);
 }
 
-static void check_zeroed(const Scene *s)
+void scene_check_zeroed(const Scene *s)
 {
     const Contract *c = s->u->b.contract;
 
@@ -401,5 +401,5 @@ void scene_check(Scene *s)
         check_sample(s);
     else
         check_values(s);
-    check_zeroed(s);
+    scene_check_zeroed(s);
 }

@@ -54,7 +54,8 @@ typedef struct Block Block;
 /* Clocks [0, MAX_MBARRIERS) are of copies that the mbarriers count, then one a thread. */
 extern unsigned know_clocks; /* in use */
 void know_join(Know *to, const Know *from);
-bool know_of(const Fiber *f, uint32_t number, uint32_t clock);          /* sees its writes */
+void know_take(Know *to, const Know *from);                    /* the same, where `from` knows all that `to` does */
+bool know_of(const Fiber *f, uint32_t number, uint32_t clock); /* sees its writes */
 bool know_comes_after(const Fiber *f, uint32_t number, uint32_t clock); /* at least comes after it */
 void know_tell(Know *to, const Know *from, uint32_t block);             /* own clocks become far ones */
 void know_hear(Know *to, const Know *from, uint32_t block);             /* and back */

@@ -18,12 +18,12 @@ static uint32_t bits(void)
     return (uint32_t)(dice >> 33);
 }
 
-static int below(int n)
+int scene_below(int n)
 {
     return (int)(bits() % (uint32_t)n);
 }
 
-static float uniform(void) /* -1 .. 1 */
+float scene_uniform(void)
 {
     return (float)bits() / 1073741824.0f - 1.0f;
 }
@@ -90,7 +90,7 @@ static void make_rows(Scene *s)
     for (int i = 0; i < (int)m->sequences; i++)
         slots[i] = i;
     for (int i = (int)m->sequences; i > 1; i--) {
-        const int j = below(i), x = slots[i - 1];
+        const int j = scene_below(i), x = slots[i - 1];
 
         slots[i - 1] = slots[j];
         slots[j] = x;
@@ -110,11 +110,11 @@ static void make_rows(Scene *s)
                               .prompt = kv - n > 0 ? kv - n : 1,
                               .limit = kv + 1 + r % 2};
         for (int i = 0; i < n; i++)
-            s->token[at + i] = (FtxToken){.id = below(7),
+            s->token[at + i] = (FtxToken){.id = scene_below(7),
                                           .pos = kv - n + i,
                                           .row = r,
                                           .slot = !s->u->facts.encode ? slots[r]
-                                                  : types_of(s->u)    ? below(types_of(s->u))
+                                                  : types_of(s->u)    ? scene_below(types_of(s->u))
                                                                       : 0};
         at += n;
     }
@@ -135,7 +135,7 @@ static void make_pages(Scene *s)
         free_pages[i] = i;
     for (int r = 0; r < s->S && !s->u->facts.encode; r++)
         for (int i = 0; i * m->kv_block < s->rows[r].kv_len; i++) {
-            const int k = below(n);
+            const int k = scene_below(n);
 
             assert_true(n > 0);
             s->pages[s->rows[r].slot * s->pages_of + i] = free_pages[k];
@@ -151,11 +151,11 @@ static void make_tail(Scene *s)
     s->ends = arena_array(s->keep, int32_t, (size_t)(m->sequences * m->end_ids) + 1);
     s->bias = arena_array(s->keep, FtxBias, (size_t)(m->sequences * m->logit_bias) + 1);
     for (int64_t i = 0; i < m->sequences * m->context; i++)
-        s->history[i] = below(20);
+        s->history[i] = scene_below(20);
     for (int64_t i = 0; i < m->sequences * m->end_ids; i++)
-        s->ends[i] = below(20);
+        s->ends[i] = scene_below(20);
     for (int64_t i = 0; i < m->sequences * m->logit_bias; i++)
-        s->bias[i] = (FtxBias){below(20), 3.0f * uniform()};
+        s->bias[i] = (FtxBias){scene_below(20), 3.0f * scene_uniform()};
     for (int r = 0; r < s->S; r++)
         s->params[r] = s->u->c.params[r];
 }
@@ -167,7 +167,7 @@ static void fill(char *p, int64_t n, DType type, bool gain, float by)
     const size_t size = dtype_size(type);
 
     for (int64_t i = 0; i < n && i < PIECE; i++)
-        dtype_store(p, (size_t)i, type, gain ? 1.0f + 0.2f * uniform() : by * uniform());
+        dtype_store(p, (size_t)i, type, gain ? 1.0f + 0.2f * scene_uniform() : by * scene_uniform());
     for (int64_t i = PIECE; i < n; i += PIECE)
         memcpy(p + (size_t)i * size, p, (size_t)(n - i < PIECE ? n - i : PIECE) * size);
 }
@@ -210,7 +210,7 @@ static void fill_cache(Scene *s, int slot, int from, int to)
                 const size_t at = cache_row(s, slot, g, pos) * row;
 
                 for (int e = 0; e < E; e++)
-                    dtype_store((char *)s->cache[w] + at, (size_t)e, s->u->facts.kv, uniform());
+                    dtype_store((char *)s->cache[w] + at, (size_t)e, s->u->facts.kv, scene_uniform());
                 simt_write((char *)s->device[unit_of_source(s->u) ? (w ? FTX_NAMED_cross_v : FTX_NAMED_cross_k)
                                              : w                  ? FTX_NAMED_v
                                                                   : FTX_NAMED_k] +
@@ -266,6 +266,14 @@ static void make_named(Scene *s)
 #include "runtime/named.def"
 #undef NAMED
     };
+    const struct {
+        int named;
+        size_t bytes; /* of a slot */
+    } searched[] = {{FTX_NAMED_beams, sizeof(FtxBeam)},
+                    {FTX_NAMED_group, (size_t)m->beams * 4},
+                    {FTX_NAMED_lanes, sizeof(FtxLane)},
+                    {FTX_NAMED_hyps, (size_t)m->context * 4},
+                    {FTX_NAMED_logps, (size_t)m->context * 8}};
 
     s->device[FTX_NAMED_step] = upload(&s->step, sizeof s->step, sizeof s->step, names[FTX_NAMED_step]);
     s->device[FTX_NAMED_rows] = simt_alloc(S * sizeof(FtxRow), names[FTX_NAMED_rows]);
@@ -283,6 +291,9 @@ static void make_named(Scene *s)
     s->device[FTX_NAMED_history] =
         upload(s->history, S * (size_t)m->context * 4, S * (size_t)m->context * 4, names[FTX_NAMED_history]);
     s->device[FTX_NAMED_owner] = simt_alloc(S * (size_t)m->context * 4, names[FTX_NAMED_owner]); /* no row is a lane */
+    if (m->beams > 1) /* between two steps: written by search.c and by the kernel */
+        for (size_t i = 0; i < LEN(searched); i++)
+            s->device[searched[i].named] = simt_alloc(S * searched[i].bytes, names[searched[i].named]);
     s->device[FTX_NAMED_out] = simt_alloc(S * FTX_OUT_RING * sizeof(FtxOut), names[FTX_NAMED_out]);
     for (size_t i = (size_t)s->T; i < T; i++) /* left from an earlier step */
         simt_write((FtxToken *)s->device[FTX_NAMED_token] + i, &(FtxToken){.id = 3, .pos = 1, .row = 0, .slot = 1},

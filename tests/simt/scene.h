@@ -1,6 +1,7 @@
 /* scene.h - one kernel, what it works on in one launch, and what it should leave behind.
  *
- *   case.c    which kernels there are      scene.c   data of a launch      expect.c   what comes out */
+ *   case.c    which kernels there are      scene.c   data of a launch      expect.c   what comes out
+ *                                          search.c  data and results of many: the kernel `beam` */
 #ifndef FTX_SIMT_SCENE_H
 #define FTX_SIMT_SCENE_H
 
@@ -43,6 +44,10 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep);
 /* What the launch in front writes in a program: activations, and the step's keys and values. */
 void scene_written_in_front(const Scene *s);
 
+/* Of the scene's seed: 0 .. n-1; -1 .. 1. */
+int scene_below(int n);
+float scene_uniform(void);
+
 /* The op of a unit that reads or writes a cache (append, attention, of sources too); NULL: none. */
 const Value *unit_cache_op(const Unit *u);
 bool unit_of_source(const Unit *u);
@@ -51,6 +56,16 @@ int unit_kv_heads(const Unit *u);
 
 /* Compares with the reference. If only some blocks ran (Case.blocks), what they wrote. */
 void scene_check(Scene *s);
+/* What a kernel finds zero it leaves zero. */
+void scene_check_zeroed(const Scene *s);
+
+/* Whether a unit is `beam`, whose launches are steps of searches; of these there are SEARCH_KINDS sets. */
+enum { SEARCH_KINDS = 3 };
+typedef struct Searches Searches;
+bool unit_searches(const Unit *u);
+Searches *searches_begin(Scene *s, int kind);
+bool searches_next(Searches *all); /* rows and logits of the next step; false: all are over */
+void searches_check(Searches *all);
 
 /* A finding: said as it comes, counted. */
 void scene_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));

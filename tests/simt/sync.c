@@ -17,7 +17,7 @@ static void complete(Barrier *b)
 {
     for (Fiber *f = b->waiting.first; f; f = f->next) {
         f->proxied = false;
-        know_join(&f->know, &b->know);
+        know_take(&f->know, &b->know);
         tick(f);
         f->out[0] = b->votes;
     }
@@ -47,7 +47,7 @@ static void arrive(unsigned id, unsigned threads, bool wait, unsigned vote, cons
     know_join(&b->know, &f->know);
     if (b->arrived == b->expected) {
         if (wait) {
-            know_join(&f->know, &b->know);
+            know_take(&f->know, &b->know);
             tick(f);
             f->out[0] = b->votes;
             f->proxied = false;
@@ -189,7 +189,7 @@ static void do_together(Warp *w)
         for (int i = 0; i < WARP; i++)
             know_join(&all, &w->lane[i]->know);
         for (int i = 0; i < WARP; i++) {
-            know_join(&w->lane[i]->know, &all);
+            know_take(&w->lane[i]->know, &all);
             tick(w->lane[i]);
         }
         break;

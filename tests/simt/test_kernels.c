@@ -504,10 +504,49 @@ static void sampling(void **state)
     finish(s, 31);
 }
 
+/* --- searching ---------------------------------------------------------------------------------- */
+
+static void add_beam(Suite *s, int V, int beams)
+{
+    Ir g = {.n = 0};
+    Case c = {.sms = 8, .decode = true, .rows = 1, .decode_rows = 1, .row = {{1, 1}}};
+    const int slots = beams > 8 ? beams + 2 : 2 * beams + 2; /* of many lanes one search */
+    char name[60];
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=%d context=24 tokens=128 kv_block=8 kv_pages=72 "
+                           "logit_bias=2 end_ids=2 beams=%d\n",
+                           slots + (slots % 5 == 0), beams);
+    add(&g, "ids : [T] i32");
+    const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
+    const int logits = add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, weight(&g, "w", V, 8, DT_FP32), V);
+
+    add(&g, "beam %%%d %%%d : [S] i32", logits, add(&g, "sample %%%d : [S] i32", logits));
+    snprintf(name, sizeof name, "beam V=%d of %d", V, beams);
+    take(s, &g, &c, name);
+}
+
+/* One block a row and several, rows of odd length, more lanes than a warp has. */
+static void searching(void **state)
+{
+    Suite *s = open_suite("beam");
+
+    (void)state;
+    add_beam(s, 57, 4);
+    add_beam(s, 1100, 5);
+    add_beam(s, 16411, 3);
+    add_beam(s, 96, 33);
+    if (wide)
+        for (int i = 0; i < 6; i++)
+            add_beam(s, (const int[]){60, 513, 8192, 33000}[i % 4], (const int[]){2, 5, 8, 16, 33, 64}[i]);
+    finish(s, 43);
+}
+
 int main(int n, char **words)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows), cmocka_unit_test(linear), cmocka_unit_test(tiles),
-                                       cmocka_unit_test(attention), cmocka_unit_test(sampling)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows),     cmocka_unit_test(linear),
+                                       cmocka_unit_test(tiles),    cmocka_unit_test(attention),
+                                       cmocka_unit_test(sampling), cmocka_unit_test(searching)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
     if (n > 2)
