@@ -24,67 +24,33 @@ DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" :::
 // Until at most PENDING committed groups are under way.
 template <int PENDING> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
 
-// n = 32: 16 sums a lane.
+// The sums of a product in its text, and in the list behind it: of d, which a lane holds.
+#define WGMMA_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define WGMMA_NAMES_32 WGMMA_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define WGMMA_NAMES_48 WGMMA_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define WGMMA_NAMES_56 WGMMA_NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
+#define WGMMA_NAMES_64 WGMMA_NAMES_56 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA_SUMS_8(d, i) \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define WGMMA_SUMS_16(d) WGMMA_SUMS_8(d, 0), WGMMA_SUMS_8(d, 8)
+#define WGMMA_SUMS_32(d) WGMMA_SUMS_16(d), WGMMA_SUMS_8(d, 16), WGMMA_SUMS_8(d, 24)
+#define WGMMA_SUMS_48(d) WGMMA_SUMS_32(d), WGMMA_SUMS_8(d, 32), WGMMA_SUMS_8(d, 40)
+#define WGMMA_SUMS_56(d) WGMMA_SUMS_48(d), WGMMA_SUMS_8(d, 48)
+#define WGMMA_SUMS_64(d) WGMMA_SUMS_56(d), WGMMA_SUMS_8(d, 56)
+
+// n = 32 and 64, with 16 and 32 sums a lane: wgmma32<bf16>(d, a, b), ...
 template <class T> DEVICE void wgmma32(float *d, const u32 (&a)[4], u64 b);
-template <> DEVICE void wgmma32<bf16>(float *d, const u32 (&a)[4], u64 b)
-{
-    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-                 "%0,%1,%2,%3,%4,%5,%6,%7,"
-                 "%8,%9,%10,%11,%12,%13,%14,%15}, "
-                 "{%16,%17,%18,%19}, %20, add, 1, 1, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-                   "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-template <> DEVICE void wgmma32<half>(float *d, const u32 (&a)[4], u64 b)
-{
-    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
-                 "%0,%1,%2,%3,%4,%5,%6,%7,"
-                 "%8,%9,%10,%11,%12,%13,%14,%15}, "
-                 "{%16,%17,%18,%19}, %20, add, 1, 1, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-                   "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-// n = 64: 32 sums a lane.
 template <class T> DEVICE void wgmma64(float *d, const u32 (&a)[4], u64 b);
-template <> DEVICE void wgmma64<bf16>(float *d, const u32 (&a)[4], u64 b)
-{
-    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 "%0,%1,%2,%3,%4,%5,%6,%7,"
-                 "%8,%9,%10,%11,%12,%13,%14,%15,"
-                 "%16,%17,%18,%19,%20,%21,%22,%23,"
-                 "%24,%25,%26,%27,%28,%29,%30,%31}, "
-                 "{%32,%33,%34,%35}, %36, add, 1, 1, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-                   "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-                   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-                   "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-                   "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-template <> DEVICE void wgmma64<half>(float *d, const u32 (&a)[4], u64 b)
-{
-    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-                 "%0,%1,%2,%3,%4,%5,%6,%7,"
-                 "%8,%9,%10,%11,%12,%13,%14,%15,"
-                 "%16,%17,%18,%19,%20,%21,%22,%23,"
-                 "%24,%25,%26,%27,%28,%29,%30,%31}, "
-                 "{%32,%33,%34,%35}, %36, add, 1, 1, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-                   "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-                   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-                   "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-                   "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+#define WGMMA_ROWS(N, SUMS, TYPE, NAME, A, B) \
+    template <> DEVICE void wgmma##N<TYPE>(float *d, const u32 (&a)[4], u64 b) \
+    { \
+        asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME \
+                     " {" WGMMA_NAMES_##SUMS "}, {" A "}, " B ", add, 1, 1, 0;}" \
+                     : WGMMA_SUMS_##SUMS(d) \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+    }
+WGMMA_ROWS(32, 16, bf16, "bf16", "%16,%17,%18,%19", "%20")
+WGMMA_ROWS(32, 16, half, "f16", "%16,%17,%18,%19", "%20")
+WGMMA_ROWS(64, 32, bf16, "bf16", "%32,%33,%34,%35", "%36")
+WGMMA_ROWS(64, 32, half, "f16", "%32,%33,%34,%35", "%36")
+#undef WGMMA_ROWS
