@@ -15,6 +15,12 @@ void command_say(const char *text)
     fprintf(stderr, "%s: %s\n", command_program, text);
 }
 
+int command_failed(const FtxError *err)
+{
+    command_say(err->text);
+    return err->status == FTX_EINVAL || err->status == FTX_EFULL ? EXIT_MISTAKE : EXIT_FAILED;
+}
+
 int command_mistake(const char *command, const char *format, ...)
 {
     const bool ftxc = strcmp(command_program, "ftxc") == 0;

@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+#include "../runtime/ftx.h"
+
 /* Exit codes, in every command. 130 after Ctrl-C, as shells say it. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISTAKE = 2, EXIT_BUG = 3, EXIT_INTERRUPTED = 130 };
 
@@ -12,6 +14,9 @@ extern const char *command_program;
 
 /* Prints "PROGRAM: TEXT" to standard error. */
 void command_say(const char *text);
+
+/* Says why a call of the runtime failed; gives EXIT_MISTAKE where what was asked cannot be, else EXIT_FAILED. */
+int command_failed(const FtxError *err);
 
 /* Says a mistake on the command line, and where the help is; gives EXIT_MISTAKE. */
 int command_mistake(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -695,8 +695,7 @@ int run(const char *artifact, int argc, char **argv)
     }
     start = command_seconds();
     if (ftx_model_open(rest.at[0], &open, &r->model, &err) || ftx_engine_open(r->model, &open, &r->engine, &err)) {
-        command_say(err.text);
-        code = err.status == FTX_EINVAL ? EXIT_MISTAKE : EXIT_FAILED;
+        code = command_failed(&err);
         goto end;
     }
     ftx_model_info(r->model, &r->info);
@@ -732,8 +731,7 @@ int run(const char *artifact, int argc, char **argv)
     }
     command_catch_signals();
     if (o.profile && profile_start(r->engine, &err)) {
-        command_say(err.text);
-        code = EXIT_FAILED;
+        code = command_failed(&err);
         goto end;
     }
     if (r->info.kind == FTX_MODEL_ENCODER) {

@@ -334,11 +334,6 @@ void tokenizer_close(Tokenizer *t)
     free(t);
 }
 
-size_t tokenizer_vocab(const Tokenizer *t)
-{
-    return t->n_tokens;
-}
-
 size_t tokenizer_token_bytes(const Tokenizer *t)
 {
     return t->longest * GROWTH;

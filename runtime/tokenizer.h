@@ -63,7 +63,6 @@ typedef struct TokenizerStream {
 FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *s, int32_t id, bool flush, char *text, size_t max,
                            size_t *n, FtxError *err);
 
-size_t tokenizer_vocab(const Tokenizer *t);
 size_t tokenizer_token_bytes(const Tokenizer *t); /* a token's text is never longer, in bytes */
 
 #endif

@@ -9,6 +9,7 @@
 #include "../../runner/options.h"
 #include "../../runner/profile.h"
 #include "../../runtime/base/arena.h"
+#include "../../runtime/base/error.h"
 
 typedef struct Options {
     bool help, json, has_repeat, profile;
@@ -49,15 +50,21 @@ typedef struct Bench {
     FtxModelInfo info;
 } Bench;
 
-static bool measure(const Bench *b, int sequences, int tokens, int context)
+/* Of two exit codes. */
+static int worse(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int measure(const Bench *b, int sequences, int tokens, int context)
 {
     FtxError err = {0};
     double median, least, most;
 
     if (ftx_engine_bench(b->engine, sequences, tokens, context, b->o->has_repeat ? b->o->repeat : 30, &median, &least,
                          &most, &err)) {
-        fprintf(stderr, "ftxc: %d x %d tokens after %d: %s\n", sequences, tokens, context, err.text);
-        return false;
+        ftx_context(&err, err.status, "%d x %d tokens after %d", sequences, tokens, context);
+        return command_failed(&err);
     }
     const bool encoder = b->info.kind == FTX_MODEL_ENCODER;
     const int mean = encoder && context ? context : tokens;
@@ -72,10 +79,10 @@ static bool measure(const Bench *b, int sequences, int tokens, int context)
         printf("%-8s %9d %8d %9d %11.4f ms [%.4f .. %.4f] %12.0f tokens/s\n", what, sequences, tokens, context,
                median * 1e-3, least * 1e-3, most * 1e-3, rate);
     fflush(stdout);
-    return true;
+    return EXIT_DONE;
 }
 
-static bool generate(const Bench *b, int sequences)
+static int generate(const Bench *b, int sequences)
 {
     const Options *o = b->o;
     const bool draws = o->top_k || o->top_p < 1.0;
@@ -90,9 +97,11 @@ static bool generate(const Bench *b, int sequences)
     GenerationTimes t;
     FtxError err = {0};
 
+    if (sequences < 1)
+        return command_mistake("bench", "--sequences: expected 1 or more, found %d", sequences);
     if (generation_time(b->engine, &b->info, &g, &t, &err)) {
-        fprintf(stderr, "ftxc: %d x %d tokens after %d: %s\n", sequences, g.new, g.source, err.text);
-        return false;
+        ftx_context(&err, err.status, "%d x %d tokens after %d", sequences, g.new, g.source);
+        return command_failed(&err);
     }
     if (o->json)
         printf("{\"generation\": %d, \"source\": %d, \"beams\": %d, \"requests\": %d, \"median_ms\": %.4f, "
@@ -103,7 +112,7 @@ static bool generate(const Bench *b, int sequences)
         printf("%-8d %9d %8d %9d %11.4f ms [%.4f .. %.4f] %9.4f ms a step\n", g.new, sequences,
                g.beams > 1 ? g.beams : 1, g.source, t.median_ms, t.least_ms, t.most_ms, t.median_ms / g.new);
     fflush(stdout);
-    return true;
+    return EXIT_DONE;
 }
 
 static bool check_generation(const Options *o, char *error, size_t bytes)
@@ -122,17 +131,14 @@ static int generate_all(const Bench *b, const int32_t *sequences, size_t n)
     FtxError err = {0};
     int code = EXIT_DONE;
 
-    if (b->o->profile && profile_start(b->engine, &err)) {
-        fprintf(stderr, "ftxc: %s\n", err.text);
-        return EXIT_FAILED;
-    }
+    if (b->o->profile && profile_start(b->engine, &err))
+        return command_failed(&err);
     if (!b->o->json)
         printf("%s on %s, weights %.1f MB, workspace %.1f MB\n%-8s %9s %8s %9s\n", b->info.name, b->info.device,
                (double)b->info.weight_bytes * 1e-6, (double)b->info.workspace_bytes * 1e-6, "new", "requests", "beams",
                "source");
     for (size_t i = 0; i < n; i++)
-        if (!generate(b, sequences[i]))
-            code = EXIT_FAILED;
+        code = worse(code, generate(b, sequences[i]));
     if (b->o->profile)
         profile_print(b->engine);
     return code;
@@ -155,15 +161,14 @@ static int time_steps(const Bench *b, const int32_t *sequences, size_t n_sequenc
     for (size_t i = 0; i < n_prompts && encoder; i++)
         for (size_t k = 0; k < n_sequences; k++)
             for (size_t m = 0; m < n_contexts; m++)
-                if (!measure(b, sequences[k], prompts[i] ? prompts[i] : 128, o->context ? contexts[m] : 0))
-                    code = EXIT_FAILED;
+                code =
+                    worse(code, measure(b, sequences[k], prompts[i] ? prompts[i] : 128, o->context ? contexts[m] : 0));
     for (size_t i = 0; i < n_contexts && !encoder; i++)
         for (size_t k = 0; k < n_sequences; k++)
-            if (!measure(b, sequences[k], 1, contexts[i]))
-                code = EXIT_FAILED;
+            code = worse(code, measure(b, sequences[k], 1, contexts[i]));
     for (size_t i = 0; i < n_prompts && !encoder; i++)
-        if (prompts[i] > 0 && !measure(b, 1, prompts[i], 0))
-            code = EXIT_FAILED;
+        if (prompts[i] != 0)
+            code = worse(code, measure(b, 1, prompts[i], 0));
     return code;
 }
 
@@ -197,9 +202,8 @@ int command_bench(int argc, char **argv)
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("bench", "%s", error);
     if (ftx_model_open(rest.at[0], &open, &model, &err) || ftx_engine_open(model, &open, &b.engine, &err)) {
-        fprintf(stderr, "ftxc: %s\n", err.text);
         ftx_model_close(model);
-        return EXIT_FAILED;
+        return command_failed(&err);
     }
     ftx_model_info(model, &b.info);
     code = o.new ? generate_all(&b, sequences, n_sequences) : time_steps(&b, sequences, n_sequences);

@@ -101,10 +101,8 @@ int command_score(int argc, char **argv)
     print(&o, ids, logprobs, n);
     code = EXIT_DONE;
 end:
-    if (code != EXIT_DONE && err.text[0]) {
-        fprintf(stderr, "ftxc: %s\n", err.text);
-        code = err.status == FTX_EINVAL ? EXIT_MISTAKE : EXIT_FAILED;
-    }
+    if (code != EXIT_DONE && err.text[0])
+        code = command_failed(&err);
     file_unmap(&file);
     free(ids);
     free(logprobs);

@@ -38,9 +38,5 @@ int command_show(int argc, char **argv)
     }
     if (rest.n != 1)
         return command_mistake("show", "expected one artifact, found %zu arguments", rest.n);
-    if (explain_show(rest.at[0], &o.show, stdout, &err)) {
-        fprintf(stderr, "ftxc: %s\n", err.text);
-        return EXIT_FAILED;
-    }
-    return EXIT_DONE;
+    return explain_show(rest.at[0], &o.show, stdout, &err) ? command_failed(&err) : EXIT_DONE;
 }

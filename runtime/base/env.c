@@ -5,27 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name, *what;
-} flags[] = {
-#define ENV(name, what) {#name, what},
+static const char *const names[] = {
+#define ENV(name, what) #name,
 #include "env.def"
 #undef ENV
 };
 
-const char *env_name(EnvFlag flag)
-{
-    return flags[flag].name;
-}
-
-const char *env_what(EnvFlag flag)
-{
-    return flags[flag].what;
-}
-
 const char *env_text(EnvFlag flag)
 {
-    const char *s = getenv(flags[flag].name);
+    const char *s = getenv(names[flag]);
 
     return s && *s ? s : NULL;
 }

@@ -15,7 +15,4 @@ const char *env_text(EnvFlag flag);       /* NULL: not set, or empty */
 bool env_on(EnvFlag flag);                /* set, and not "0" */
 int env_int(EnvFlag flag, int otherwise); /* `otherwise` where not set or not a number */
 
-const char *env_name(EnvFlag flag); /* "FTX_TRACE" */
-const char *env_what(EnvFlag flag);
-
 #endif

@@ -57,6 +57,10 @@ says 0 '^prompt .* tokens/s' bench "$tiny" --sequences 1,2 --context 8 --prompt 
 says 0 '"median_us"' bench "$tiny" --sequences 2 --context 8 --repeat 2 -d cpu --json
 says 0 '^encode .* tokens/s' bench "$bert" --sequences 2 --prompt 8 --repeat 2 -d cpu
 says 0 'a step' bench "$tiny" --sequences 1,2 --new 4 --source 6 --repeat 2 -d cpu
+says 2 '0 x 1 tokens after 8: sequences: expected 1 to' bench "$tiny" --sequences 0 --context 8 -d cpu
+says 2 'repeat: expected 1 to 1000' bench "$tiny" --context 8 --repeat 0 -d cpu
+says 2 'sequences: expected 1 or more' bench "$tiny" --sequences 0 --new 4 -d cpu
+says 2 'out of range' bench "$tiny" --new 4 --repeat 0 -d cpu
 says 0 'launches .* share' bench "$tiny" --sequences 2 --new 4 --temperature 1 --top-k 5 --repeat 1 -d cpu --profile
 
 says 0 'all checksums are right' show "$tiny" --verify

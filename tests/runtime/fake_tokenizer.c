@@ -112,12 +112,6 @@ FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *s, int32_t id, b
     return FTX_OK;
 }
 
-size_t tokenizer_vocab(const Tokenizer *t)
-{
-    (void)t;
-    return PIECES;
-}
-
 size_t tokenizer_token_bytes(const Tokenizer *t)
 {
     (void)t;
