@@ -90,10 +90,9 @@ static struct {
     CudaDriver table;
 } driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* cuMemAlloc is cuMemAlloc_v2 in cuda.h, and in the library. */
 #define NAME_OF_(name) #name
-#define NAME_OF(name) \
-    NAME_OF_(name) /* cuMemAlloc is cuMemAlloc_v2 in cuda.h, and in the library                    \
-                    */
+#define NAME_OF(name) NAME_OF_(name)
 
 /* A driver older than our cuda.h may know a function under its first name alone. */
 static void *symbol(void *library, const char *name)

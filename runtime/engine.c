@@ -141,6 +141,9 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     *engine = NULL;
     if (!model)
         return ftx_fail(err, FTX_EINVAL, "ftx_engine_open: model is NULL");
+    s = memory_check(options, err);
+    if (s)
+        return s;
 
     const Memory memory = options && options->allocator ? memory_of(options) : model->memory;
     const FtxFacts *f = model->artifact.facts;

@@ -35,9 +35,11 @@
  *
  * Every call that can fail returns an FtxStatus, zero for success, and puts the reason into
  * *err (which may be NULL). Nothing prints, nothing exits. After ftx_engine_open has returned,
- * no call on that engine allocates host or device memory until ftx_engine_close.
+ * no call on that engine allocates host or device memory until ftx_engine_close. Handles, and what a
+ * call writes to, must be there: only what is said to may be NULL.
  *
- * Threads: a model may be shared by engines; an engine belongs to one thread at a time. */
+ * Threads: a model may be shared by engines and asked by any thread; an engine belongs to one thread
+ * at a time. */
 #ifndef FTX_H
 #define FTX_H
 
@@ -123,14 +125,17 @@ typedef struct FtxModelInfo {
     bool has_tokenizer;
 } FtxModelInfo;
 
+/* Maps an artifact, chooses its device and loads weights and code. options: NULL for all defaults; it is
+ * needed during the call, its allocator's and log's `user` until the model is closed. On failure *model is
+ * NULL: FTX_EIO, FTX_EFORMAT and FTX_EVERSION for the file, FTX_ENODEVICE where nothing here can run it. */
 FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel **model, FtxError *err);
 void ftx_model_info(const FtxModel *model, FtxModelInfo *info);
 /* The name of a classifier's class, no terminator; NULL: there is no such class. */
 const char *ftx_model_label(const FtxModel *model, int label, size_t *bytes);
 void ftx_model_close(FtxModel *model); /* after all its engines; NULL is fine */
 
-/* Text to ids. Writes at most max ids and sets *n to the number there are (call again with more
- * room if *n > max). special: add what the tokenizer's post-processor adds (BOS). */
+/* Text to ids, `bytes` of UTF-8 (what is none becomes U+FFFD). Writes at most max ids and sets *n to the
+ * number there are (call again with more room if *n > max). special: add what the tokenizer's post-processor adds (BOS). */
 FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, bool special, int32_t *ids, size_t max,
                        size_t *n, FtxError *err);
 
@@ -240,8 +245,13 @@ typedef struct FtxEvent {
 } FtxEvent;
 
 /* An engine has room for FtxModelInfo.sequences requests that run and four times as many that wait, where
- * each sample counts as one; more are refused with FTX_EFULL. options: the allocator, if it shall be another than the model's. */
+ * each sample counts as one. options: the allocator, if it shall be another than the model's, or NULL.
+ * On failure *engine is NULL. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
+
+/* The request waits for a step. id: the number of its events, or NULL. A refusal names the field, changes
+ * nothing, and harms nobody else: FTX_EINVAL for what cannot be, FTX_EFULL for a prompt that is too long, or
+ * when too many requests wait: step, then submit again. */
 FtxStatus ftx_engine_submit(FtxEngine *engine, const FtxRequest *request, uint64_t *id, FtxError *err);
 
 /* Run one step: prompt chunks and new tokens of every request that is ready, as many as fit.
@@ -256,6 +266,8 @@ FtxStatus ftx_engine_submit(FtxEngine *engine, const FtxRequest *request, uint64
 FtxStatus ftx_engine_step(FtxEngine *engine, FtxEvent *events, size_t max, size_t *n, FtxError *err);
 
 bool ftx_engine_busy(const FtxEngine *engine); /* any request waiting or running */
+
+/* A step soon gives the request, each of its samples, a FTX_FINISH_CANCEL event. FTX_EINVAL: it has ended. */
 FtxStatus ftx_engine_cancel(FtxEngine *engine, uint64_t id, FtxError *err);
 
 /* What a beam search has found. */
@@ -277,7 +289,7 @@ const FtxHypothesis *ftx_engine_hypotheses(const FtxEngine *engine, uint64_t id,
 const float *ftx_engine_logits(const FtxEngine *engine, uint64_t id);
 
 /* Log-probabilities of a text: logprobs[i] = log p(ids[i + 1] | ids[0 .. i]) under the raw logits,
- * n - 1 of them. No request may wait or run. */
+ * n - 1 of them; n from 2 to the context. No request may wait or run. */
 FtxStatus ftx_engine_score(FtxEngine *engine, const int32_t *ids, size_t n, float *logprobs, FtxError *err);
 
 /*     const char *text[] = {"The king", "The queen"};
@@ -315,7 +327,8 @@ typedef struct FtxEncode {
  * one. Allocates nothing. */
 FtxStatus ftx_engine_encode(FtxEngine *engine, const FtxEncode *job, FtxError *err);
 
-/* Time by kernel since open, for `ftxc run --profile`; profiling waits after every launch. */
+/* Time by kernel since profiling was switched on, for `ftxc run --profile`; it waits after every launch.
+ * *rows, of *n kernels, are the engine's and live as long. */
 typedef struct FtxProfile {
     const char *kernel;
     uint64_t launches;
@@ -332,7 +345,7 @@ FtxStatus ftx_engine_bench(FtxEngine *engine, int sequences, int tokens, int con
 
 void ftx_engine_close(FtxEngine *engine);
 
-const char *ftx_status_name(FtxStatus status);
+const char *ftx_status_name(FtxStatus status); /* "bad file"; lives for ever */
 
 #ifdef __cplusplus
 }

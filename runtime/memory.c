@@ -10,6 +10,15 @@ static const size_t mapped_bytes = 1 << 20;
 /* And from here on on huge pages, where the system has them. */
 static const size_t huge_bytes = 8 << 20;
 
+FtxStatus memory_check(const FtxOptions *options, FtxError *err)
+{
+    const FtxAllocator *a = options ? options->allocator : NULL;
+
+    if (a && (!a->alloc || !a->release))
+        return ftx_fail(err, FTX_EINVAL, "options.allocator: alloc and release must both be set");
+    return FTX_OK;
+}
+
 Memory memory_of(const FtxOptions *options)
 {
     Memory m = {{NULL, NULL, NULL}};

@@ -11,7 +11,8 @@ typedef struct Memory {
     FtxAllocator table; /* .alloc NULL: the default */
 } Memory;
 
-Memory memory_of(const FtxOptions *options); /* options may be NULL */
+FtxStatus memory_check(const FtxOptions *options, FtxError *err); /* that an allocator is whole; NULL is fine */
+Memory memory_of(const FtxOptions *options);                      /* options may be NULL */
 
 /* NULL: no memory. bytes may be 0; align is a power of two. */
 void *memory_alloc(const Memory *m, size_t bytes, size_t align);

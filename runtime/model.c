@@ -193,9 +193,9 @@ FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel *
     *model = NULL;
     if (!path)
         return ftx_fail(err, FTX_EINVAL, "ftx_model_open: path is NULL");
-    if (o->allocator && (!o->allocator->alloc || !o->allocator->release))
-        return ftx_fail(err, FTX_EINVAL, "options.allocator: alloc and release must both be set");
-    s = artifact_open(path, &a, err);
+    s = memory_check(o, err);
+    if (!s)
+        s = artifact_open(path, &a, err);
     if (s)
         return s;
     switch (o->device) {

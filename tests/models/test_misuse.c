@@ -98,6 +98,8 @@ static void requests(void **state)
 
     (void)state;
     REFUSED(ftx_engine_open(o.m, NULL, NULL, &err), "engine is NULL");
+    REFUSED(ftx_engine_open(o.m, &(FtxOptions){.allocator = &(FtxAllocator){0}}, &(FtxEngine *){NULL}, &err),
+            "must both be set");
     REFUSED(ftx_engine_submit(o.e, NULL, NULL, &err), "request is NULL");
     q = request(&o);
     q.bias_ids = bias_ids;
