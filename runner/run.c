@@ -1,19 +1,17 @@
 /* run.c - prompts in, text out. */
 #include "run.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "answers.h"
 #include "command.h"
 #include "device.h"
-#include "json.h"
 #include "lines.h"
 #include "options.h"
 #include "profile.h"
@@ -92,30 +90,6 @@ static const Option table[] = {
 };
 #undef AT
 
-/* A text written from a prompt. */
-typedef struct Answer {
-    FtxFinish finish;
-    char *out;
-    size_t out_bytes, out_cap;
-    int32_t *ids;
-    float *logprobs;
-    size_t n, cap;
-} Answer;
-
-/* One prompt and what became of it. */
-typedef struct Job {
-    char *text; /* NULL: the ids of --ids */
-    size_t bytes;
-    uint64_t id;
-    bool submitted;
-    char *refusal;            /* why nothing was written; NULL: something was */
-    Answer *answers;          /* [Run.samples] */
-    int done;                 /* of them */
-    double start, first, end; /* seconds */
-    float *logits;
-    json_t *hypotheses; /* of a beam search */
-} Job;
-
 typedef struct Run {
     const Options *o;
     FtxModel *model;
@@ -125,15 +99,9 @@ typedef struct Run {
     int32_t ids[1 << 16], types[1 << 16], stop_ids[64], bias_ids[64], prefix[1 << 12];
     float bias_values[64];
     size_t n_ids;
-    int samples;          /* texts from each prompt */
-    Lines lines;          /* with --batch */
-    Job *jobs;            /* [window]: prompt number i stands at i % window */
-    size_t window;        /* prompts between the first that is not printed and the last that was read */
-    size_t read, printed; /* prompts */
-    size_t in_flight;     /* texts */
-    size_t failed;
+    Lines lines; /* of standard input or a file */
     FtxTruncate truncate;
-    uint64_t tokens;
+    Answers answers;
 } Run;
 
 /* --- what is asked ---------------------------------------------------------------------------- */
@@ -227,7 +195,7 @@ static int make_request(Run *r)
     q->prefix = q->prefix_count ? r->prefix : NULL;
     if (!o->has_samples && (q->temperature == 0.0f || q->beams > 1))
         q->samples = 1; /* the spec's samples are of its own way to draw */
-    r->samples = q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* else submit refuses */
+    r->answers.samples = q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* else submit refuses */
     q->seed = o->has_seed ? o->seed : (uint64_t)time(NULL) * 2654435761u;
     q->ignore_eos = o->ignore_eos;
     q->no_bos = o->no_bos;
@@ -253,274 +221,20 @@ static int make_request(Run *r)
     return EXIT_DONE;
 }
 
-static Job *job_at(const Run *r, size_t i)
-{
-    return &r->jobs[i % r->window];
-}
-
-/* text: NULL for that of --ids; becomes the job's. */
-static void add_job(Run *r, char *text, size_t bytes)
-{
-    Answer *answers = command_must(calloc((size_t)r->samples, sizeof *answers));
-
-    *job_at(r, r->read++) = (Job){.text = text, .bytes = bytes, .answers = answers};
-}
+/* --- the loop ------------------------------------------------------------------------------------- */
 
 /* Lines that have come, while there is room; waits for one where nothing else is to be done. */
 static void read_jobs(Run *r)
 {
-    while (r->o->batch && r->read - r->printed < r->window) {
+    while (r->o->batch && r->answers.read - r->answers.printed < r->answers.window) {
         size_t bytes;
-        char *line = lines_next(&r->lines, r->read == r->printed, &bytes);
+        char *line = lines_next(&r->lines, r->answers.read == r->answers.printed, &bytes);
 
         if (!line)
             return;
-        add_job(r, line, bytes);
+        answers_add(&r->answers, line, bytes);
     }
 }
-
-/* --- what comes back ---------------------------------------------------------------------------- */
-
-static const char *finish_name(FtxFinish f)
-{
-    switch (f) {
-    case FTX_RUNNING: return "running";
-    case FTX_FINISH_END: return "end";
-    case FTX_FINISH_LENGTH: return "length";
-    case FTX_FINISH_STOP: return "stop";
-    case FTX_FINISH_CANCEL: return "cancel";
-    case FTX_FINISH_ERROR: return "error";
-    }
-    return "unknown";
-}
-
-static void keep_event(Answer *a, const FtxEvent *e)
-{
-    if (a->out_bytes + e->text_bytes + 1 > a->out_cap) {
-        a->out_cap = (a->out_bytes + e->text_bytes + 1) * 2;
-        a->out = command_must(realloc(a->out, a->out_cap));
-    }
-    if (e->text_bytes)
-        memcpy(a->out + a->out_bytes, e->text, e->text_bytes);
-    a->out_bytes += e->text_bytes;
-    if (e->token >= 0) {
-        if (a->n == a->cap) {
-            a->cap = a->cap * 2 + 64;
-            a->ids = command_must(realloc(a->ids, a->cap * sizeof *a->ids));
-            a->logprobs = command_must(realloc(a->logprobs, a->cap * sizeof *a->logprobs));
-        }
-        a->ids[a->n] = e->token;
-        a->logprobs[a->n++] = e->logprob;
-    }
-}
-
-static json_t *ids_json(const int32_t *ids, size_t n)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, json_integer(ids[i]));
-    return list;
-}
-
-static json_t *logprobs_json(const float *logprobs, size_t n)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, runner_json_number((double)logprobs[i]));
-    return list;
-}
-
-/* [{"ids", "logprobs", "text", "score", "logprob", "finish"}], best first */
-static json_t *hypotheses_json(const Run *r, const FtxHypothesis *h, size_t n)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < n; i++) {
-        json_t *o = json_object();
-
-        json_object_set_new(o, "ids", ids_json(h[i].ids, h[i].count));
-        json_object_set_new(o, "logprobs", logprobs_json(h[i].logprobs, h[i].logprobs ? h[i].count : 0));
-        if (r->info.has_tokenizer)
-            json_object_set_new(o, "text", runner_json_text(h[i].text, h[i].text_bytes));
-        json_object_set_new(o, "score", runner_json_number((double)h[i].score));
-        json_object_set_new(o, "logprob", runner_json_number((double)h[i].logprob));
-        json_object_set_new(o, "finish", json_string(finish_name(h[i].finish)));
-        json_array_append_new(list, o);
-    }
-    return list;
-}
-
-static json_t *answer_json(const Run *r, const Answer *a)
-{
-    json_t *o = json_object();
-
-    if (r->info.has_tokenizer)
-        json_object_set_new(o, "text", runner_json_text(a->out ? a->out : "", a->out_bytes));
-    json_object_set_new(o, "ids", ids_json(a->ids, a->n));
-    json_object_set_new(o, "logprobs", logprobs_json(a->logprobs, a->n));
-    json_object_set_new(o, "finish", json_string(finish_name(a->finish)));
-    return o;
-}
-
-/* The first of several samples stands for the text and ids of the job. */
-static void print_json(const Run *r, const Job *j)
-{
-    json_t *o = answer_json(r, &j->answers[0]), *t = json_object();
-    const size_t n = j->answers[0].n;
-
-    if (r->samples > 1) {
-        json_t *samples = json_array();
-
-        for (int i = 0; i < r->samples; i++) {
-            json_t *one = answer_json(r, &j->answers[i]);
-
-            json_object_set_new(one, "sample", json_integer(i));
-            json_array_append_new(samples, one);
-        }
-        json_object_set_new(o, "samples", samples);
-    }
-    if (j->hypotheses)
-        json_object_set(o, "hypotheses", j->hypotheses);
-    if (j->logits) {
-        json_t *l = json_array();
-
-        for (int i = 0; i < r->info.vocab; i++)
-            json_array_append_new(l, runner_json_number((double)j->logits[i]));
-        json_object_set_new(o, "logits", l);
-    }
-    json_object_set_new(t, "first_token_ms", json_real((j->first - j->start) * 1e3));
-    json_object_set_new(t, "total_ms", json_real((j->end - j->start) * 1e3));
-    json_object_set_new(t, "tokens_per_second",
-                        n > 1 && j->end > j->first ? json_real((double)(n - 1) / (j->end - j->first)) : json_null());
-    json_object_set_new(o, "timings", t);
-    json_object_set_new(o, "device", json_string(r->info.device));
-    runner_json_print(o);
-}
-
-/* A refused prompt of a batch keeps its place: an empty line, or an object that says why. */
-static void print_refusal(const Run *r, const Job *j)
-{
-    if (!r->o->batch) {
-        command_say(j->refusal);
-        return;
-    }
-    fprintf(stderr, "%s: line %zu: %s\n", command_program, r->printed + 1, j->refusal);
-    if (r->o->json)
-        runner_json_print(json_pack("{so}", "error", runner_json_text(j->refusal, strlen(j->refusal))));
-    else
-        putchar('\n');
-}
-
-static void drop_job(const Run *r, Job *j)
-{
-    for (int i = 0; i < r->samples; i++) {
-        free(j->answers[i].out);
-        free(j->answers[i].ids);
-        free(j->answers[i].logprobs);
-    }
-    free(j->answers);
-    free(j->text);
-    free(j->refusal);
-    free(j->logits);
-    json_decref(j->hypotheses);
-    *j = (Job){0};
-}
-
-/* Whether texts are kept until they are whole: several that come at once. */
-static bool is_kept(const Run *r)
-{
-    return r->o->json || r->o->batch || r->samples > 1;
-}
-
-/* With --batch each has a line, else several have a heading each. */
-static void print_texts(const Run *r, const Job *j)
-{
-    for (int i = 0; i < r->samples; i++) {
-        const Answer *a = &j->answers[i];
-
-        if (!r->o->batch)
-            printf("--- %d ---\n", i);
-        if (a->out_bytes)
-            fwrite(a->out, 1, a->out_bytes, stdout);
-        for (size_t k = 0; k < a->n && !r->info.has_tokenizer && !r->o->batch; k++)
-            printf("%d ", a->ids[k]);
-        if (r->o->batch || i + 1 < r->samples) /* that of the last is written when the run ends */
-            putchar('\n');
-    }
-}
-
-/* Finished jobs in the order of the prompts. */
-static void print_finished(Run *r)
-{
-    for (; r->printed < r->read && job_at(r, r->printed)->done == r->samples; r->printed++) {
-        Job *j = job_at(r, r->printed);
-
-        assert(j->answers); /* read_jobs made room for them */
-        if (j->refusal) {
-            print_refusal(r, j);
-        } else if (r->o->json) {
-            print_json(r, j);
-        } else if (is_kept(r)) {
-            print_texts(r, j);
-        }
-        fflush(stdout);
-        drop_job(r, j);
-    }
-}
-
-/* The best stands for the text and ids of the job. */
-static void take_hypotheses(Run *r, Job *j, const FtxEvent *e)
-{
-    size_t n;
-    const FtxHypothesis *h = ftx_engine_hypotheses(r->engine, e->request, &n);
-
-    if (!h)
-        return;
-    r->tokens += h->count;
-    for (size_t i = 0; i < h->count; i++)
-        keep_event(j->answers, &(FtxEvent){.token = h->ids[i], .logprob = h->logprobs ? h->logprobs[i] : 0.0f});
-    if (!r->info.has_tokenizer && !r->o->json && !r->o->batch)
-        for (size_t i = 0; i < h->count; i++)
-            printf("%d ", h->ids[i]);
-    if (r->o->json)
-        j->hypotheses = hypotheses_json(r, h, n);
-}
-
-static void take_event(Run *r, const FtxEvent *e)
-{
-    Job *j = e->user;
-    Answer *a = &j->answers[e->sample];
-    const float *logits;
-
-    if (j->first == 0.0)
-        j->first = command_seconds();
-    r->tokens += e->token >= 0;
-    if (e->hypotheses)
-        take_hypotheses(r, j, e);
-    if (is_kept(r)) {
-        keep_event(a, e);
-    } else if (r->info.has_tokenizer) {
-        fwrite(e->text, 1, e->text_bytes, stdout);
-        fflush(stdout);
-    } else if (e->token >= 0) {
-        printf("%d ", e->token);
-        fflush(stdout);
-    }
-    if (r->o->logits && !j->logits && (logits = ftx_engine_logits(r->engine, e->request))) {
-        j->logits = command_must(malloc((size_t)r->info.vocab * sizeof *logits));
-        memcpy(j->logits, logits, (size_t)r->info.vocab * sizeof *logits);
-    }
-    if (e->finish != FTX_RUNNING) {
-        j->done++;
-        a->finish = e->finish;
-        j->end = command_seconds();
-        r->in_flight--;
-    }
-}
-
-/* --- the loop ------------------------------------------------------------------------------------- */
 
 /* The next to be submitted: in the order of the prompts, but of sources the longest, so that the last
  * to run are short ones. */
@@ -528,8 +242,8 @@ static Job *next_job(const Run *r, size_t *number)
 {
     Job *best = NULL;
 
-    for (size_t i = r->printed; i < r->read; i++) {
-        Job *j = job_at(r, i);
+    for (size_t i = r->answers.printed; i < r->answers.read; i++) {
+        Job *j = answers_job(&r->answers, i);
 
         if (j->submitted || (best && j->bytes <= best->bytes))
             continue;
@@ -563,12 +277,10 @@ static FtxStatus submit(Run *r, Job *j, size_t number, FtxError *err)
     else
         s = ftx_engine_submit(r->engine, &q, &j->id, err);
     if (s == FTX_EINVAL || s == FTX_EFULL) {
-        j->refusal = command_must(strdup(err->text));
-        j->done = r->samples;
-        r->failed++;
+        answers_refuse(&r->answers, j, err->text);
         return FTX_OK;
     }
-    r->in_flight += s ? 0 : (size_t)r->samples;
+    r->answers.in_flight += s ? 0 : (size_t)r->answers.samples;
     return s;
 }
 
@@ -579,7 +291,7 @@ static FtxStatus submit_jobs(Run *r, FtxError *err)
     FtxStatus s = FTX_OK;
     size_t number;
 
-    for (Job *j; !s && r->in_flight + (size_t)r->samples <= room && (j = next_job(r, &number));)
+    for (Job *j; !s && r->answers.in_flight + (size_t)r->answers.samples <= room && (j = next_job(r, &number));)
         s = submit(r, j, number, err);
     return s;
 }
@@ -594,8 +306,8 @@ static FtxStatus loop(Run *r, FtxError *err)
 
         read_jobs(r);
         s = submit_jobs(r, err);
-        print_finished(r);
-        if (s || r->read == r->printed) {
+        answers_print(&r->answers);
+        if (s || r->answers.read == r->answers.printed) {
             if (s || !r->o->batch || r->lines.end)
                 break;
             continue;
@@ -604,8 +316,8 @@ static FtxStatus loop(Run *r, FtxError *err)
             continue;
         s = ftx_engine_step(r->engine, events, (size_t)r->info.sequences, &n, err);
         for (size_t i = 0; i < n && !s; i++)
-            take_event(r, &events[i]);
-        print_finished(r);
+            answers_take(&r->answers, &events[i]);
+        answers_print(&r->answers);
     }
     free(events);
     return s;
@@ -747,17 +459,22 @@ int run(const char *artifact, int argc, char **argv)
             profile_print(r->engine);
         goto end;
     }
-    r->window = (size_t)r->info.sequences * 16;
-    r->jobs = command_must(calloc(r->window, sizeof *r->jobs));
+    r->answers.engine = r->engine;
+    r->answers.info = r->info;
+    r->answers.json = o.json;
+    r->answers.batch = o.batch;
+    r->answers.logits = o.logits;
+    r->answers.window = (size_t)r->info.sequences * 16;
+    r->answers.jobs = command_must(calloc(r->answers.window, sizeof *r->answers.jobs));
     if (o.ids || text) {
-        add_job(r, text, bytes);
+        answers_add(&r->answers, text, bytes);
         text = NULL;
     }
 
     const double opened = command_seconds();
     const FtxStatus s = loop(r, &err);
 
-    if (!o.json && !o.batch && !r->failed && (!s || r->tokens)) {
+    if (!o.json && !o.batch && !r->answers.failed && (!s || r->answers.tokens)) {
         putchar('\n');
         fflush(stdout);
     }
@@ -767,25 +484,23 @@ int run(const char *artifact, int argc, char **argv)
         code = EXIT_FAILED;
     } else if (command_stopped) {
         code = EXIT_INTERRUPTED;
-    } else if (r->failed) {
+    } else if (r->answers.failed) {
         code = EXIT_MISTAKE;
     }
     if (o.profile)
         profile_print(r->engine);
-    if (!o.quiet && (r->tokens || (!s && !r->failed))) {
+    if (!o.quiet && (r->answers.tokens || (!s && !r->answers.failed))) {
         const double t = command_seconds() - opened;
 
         fprintf(stderr, "[%s: %llu tokens in %.3f s, %.0f tokens/s; opened in %.0f ms; %s]\n", r->info.name,
-                (unsigned long long)r->tokens, t, t > 0.0 ? (double)r->tokens / t : 0.0, (opened - start) * 1e3,
-                r->info.device);
+                (unsigned long long)r->answers.tokens, t, t > 0.0 ? (double)r->answers.tokens / t : 0.0,
+                (opened - start) * 1e3, r->info.device);
     }
 end:
     ftx_engine_close(r->engine);
     ftx_model_close(r->model);
-    for (; r->printed < r->read; r->printed++)
-        drop_job(r, job_at(r, r->printed));
+    answers_close(&r->answers);
     lines_close(&r->lines);
-    free(r->jobs);
     free(text);
     free(r);
     return code;
