@@ -375,6 +375,109 @@ static void help_examples(const char *artifact)
     printf(" --batch --json --greedy < prompts.txt\n");
 }
 
+/* Whether what is asked goes together, and where the prompts are. */
+static int check_prompts(Run *r, Options *o, const TextList *rest)
+{
+    int code;
+
+    if (rest->n > 2 && r->info.kind != FTX_MODEL_ENCODER)
+        return command_mistake("run", "expected an artifact and at most one prompt, found %zu arguments", rest->n);
+    if (o->file && rest->n > 1)
+        return command_mistake("run", "--prompt-file takes the place of the prompt, and a text is given too");
+    if (o->ids && (rest->n > 1 || o->file || o->batch))
+        return command_mistake("run", "--ids takes the place of the prompt, and %s is given too",
+                               rest->n > 1 ? "a text"
+                               : o->file   ? "--prompt-file"
+                                           : "--batch");
+    if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest->n < 2 && !o->ids && !o->file)
+        o->batch = true; /* standard input is a source a line */
+    code = check_encoder_options(r, rest);
+    return code == EXIT_DONE && !o->ids && rest->n < 2 ? open_input(o, &r->lines) : code;
+}
+
+static int run_encoder(Run *r, const TextList *rest, char *text, size_t bytes)
+{
+    const Options *o = r->o;
+    const VectorsJob how = {.truncate = r->truncate,
+                            .ids = o->ids ? r->ids : NULL,
+                            .types = o->types ? r->types : NULL,
+                            .n_ids = r->n_ids,
+                            .json = o->json,
+                            .quiet = o->quiet};
+
+    return texts_run(r->model, r->engine, &how, rest, text, bytes, o->pair, &r->lines);
+}
+
+/* text: of the one prompt, becomes the run's; NULL: ids, or a prompt a line. */
+static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
+{
+    const Options *o = r->o;
+    const double start = command_seconds();
+    Answers *all = &r->answers;
+    FtxError err = {0};
+    FtxStatus s;
+
+    all->engine = r->engine;
+    all->info = r->info;
+    all->json = o->json;
+    all->batch = o->batch;
+    all->logits = o->logits;
+    all->window = (size_t)r->info.sequences * 16;
+    all->jobs = command_must(calloc(all->window, sizeof *all->jobs));
+    if (o->ids || text)
+        answers_add(all, text, bytes);
+    s = loop(r, &err);
+    if (!o->json && !o->batch && !all->failed && (!s || all->tokens)) {
+        putchar('\n');
+        fflush(stdout);
+    }
+    if (s)
+        command_say(err.text);
+    if (!o->quiet && (all->tokens || (!s && !all->failed))) {
+        const double t = command_seconds() - start;
+
+        fprintf(stderr, "[%s: %llu tokens in %.3f s, %.0f tokens/s; opened in %.0f ms; %s]\n", r->info.name,
+                (unsigned long long)all->tokens, t, t > 0.0 ? (double)all->tokens / t : 0.0, open_seconds * 1e3,
+                r->info.device);
+    }
+    return s || r->lines.failed ? EXIT_FAILED
+           : command_stopped    ? EXIT_INTERRUPTED
+           : all->failed        ? EXIT_MISTAKE
+                                : EXIT_DONE;
+}
+
+/* From an open engine to the last word. */
+static int run_open(Run *r, Options *o, const TextList *rest, double open_seconds)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FtxError err = {0};
+    int code = check_prompts(r, o, rest);
+
+    if (code == EXIT_DONE)
+        code = make_request(r);
+    if (code != EXIT_DONE)
+        return code;
+    if (o->batch && rest->n > 1)
+        lines_of(&r->lines, rest->at[1]);
+    else if (!o->ids && !o->batch && !(text = read_prompt(rest, &r->lines, &bytes)))
+        return EXIT_FAILED;
+    command_catch_signals();
+    if (o->profile && profile_start(r->engine, &err)) {
+        free(text);
+        return command_failed(&err);
+    }
+    if (r->info.kind == FTX_MODEL_ENCODER) {
+        code = run_encoder(r, rest, text, bytes);
+        free(text);
+    } else {
+        code = run_decoder(r, text, bytes, open_seconds);
+    }
+    if (o->profile)
+        profile_print(r->engine);
+    return code;
+}
+
 int run(const char *artifact, int argc, char **argv)
 {
     Options o = {0};
@@ -382,8 +485,7 @@ int run(const char *artifact, int argc, char **argv)
     FtxOptions open;
     FtxError err = {0};
     Run *r;
-    char error[300], *text = NULL;
-    size_t bytes = 0;
+    char error[300];
     double start;
     int code;
 
@@ -401,107 +503,20 @@ int run(const char *artifact, int argc, char **argv)
         return command_mistake("run", "%s", error);
     r = command_must(calloc(1, sizeof *r));
     r->o = &o;
-    if (o.ids && !options_numbers(o.ids, r->ids, LEN(r->ids), &r->n_ids)) {
-        free(r);
-        return command_mistake("run", "--ids: expected numbers with commas between, found \"%s\"", o.ids);
-    }
     start = command_seconds();
-    if (ftx_model_open(rest.at[0], &open, &r->model, &err) || ftx_engine_open(r->model, &open, &r->engine, &err)) {
+    if (o.ids && !options_numbers(o.ids, r->ids, LEN(r->ids), &r->n_ids)) {
+        code = command_mistake("run", "--ids: expected numbers with commas between, found \"%s\"", o.ids);
+    } else if (ftx_model_open(rest.at[0], &open, &r->model, &err) ||
+               ftx_engine_open(r->model, &open, &r->engine, &err)) {
         code = command_failed(&err);
-        goto end;
+    } else {
+        ftx_model_info(r->model, &r->info);
+        code = run_open(r, &o, &rest, command_seconds() - start);
     }
-    ftx_model_info(r->model, &r->info);
-    if (rest.n > 2 && r->info.kind != FTX_MODEL_ENCODER) {
-        code = command_mistake("run", "expected an artifact and at most one prompt, found %zu arguments", rest.n);
-        goto end;
-    }
-    if (o.file && rest.n > 1) {
-        code = command_mistake("run", "--prompt-file takes the place of the prompt, and a text is given too");
-        goto end;
-    }
-    if (o.ids && (rest.n > 1 || o.file || o.batch)) {
-        code = command_mistake("run", "--ids takes the place of the prompt, and %s is given too",
-                               rest.n > 1 ? "a text"
-                               : o.file   ? "--prompt-file"
-                                          : "--batch");
-        goto end;
-    }
-    if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest.n < 2 && !o.ids && !o.file)
-        o.batch = true; /* standard input is a source a line */
-    code = check_encoder_options(r, &rest);
-    if (code == EXIT_DONE && !o.ids && rest.n < 2)
-        code = open_input(&o, &r->lines);
-    if (code == EXIT_DONE)
-        code = make_request(r);
-    if (code != EXIT_DONE)
-        goto end;
-    if (o.batch && rest.n > 1) {
-        lines_of(&r->lines, rest.at[1]);
-    } else if (!o.ids && !o.batch && !(text = read_prompt(&rest, &r->lines, &bytes))) {
-        code = EXIT_FAILED;
-        goto end;
-    }
-    command_catch_signals();
-    if (o.profile && profile_start(r->engine, &err)) {
-        code = command_failed(&err);
-        goto end;
-    }
-    if (r->info.kind == FTX_MODEL_ENCODER) {
-        const VectorsJob how = {.truncate = r->truncate,
-                                .ids = o.ids ? r->ids : NULL,
-                                .types = o.types ? r->types : NULL,
-                                .n_ids = r->n_ids,
-                                .json = o.json,
-                                .quiet = o.quiet};
-
-        code = texts_run(r->model, r->engine, &how, &rest, text, bytes, o.pair, &r->lines);
-        if (o.profile)
-            profile_print(r->engine);
-        goto end;
-    }
-    r->answers.engine = r->engine;
-    r->answers.info = r->info;
-    r->answers.json = o.json;
-    r->answers.batch = o.batch;
-    r->answers.logits = o.logits;
-    r->answers.window = (size_t)r->info.sequences * 16;
-    r->answers.jobs = command_must(calloc(r->answers.window, sizeof *r->answers.jobs));
-    if (o.ids || text) {
-        answers_add(&r->answers, text, bytes);
-        text = NULL;
-    }
-
-    const double opened = command_seconds();
-    const FtxStatus s = loop(r, &err);
-
-    if (!o.json && !o.batch && !r->answers.failed && (!s || r->answers.tokens)) {
-        putchar('\n');
-        fflush(stdout);
-    }
-    if (s)
-        command_say(err.text);
-    if (s || r->lines.failed) {
-        code = EXIT_FAILED;
-    } else if (command_stopped) {
-        code = EXIT_INTERRUPTED;
-    } else if (r->answers.failed) {
-        code = EXIT_MISTAKE;
-    }
-    if (o.profile)
-        profile_print(r->engine);
-    if (!o.quiet && (r->answers.tokens || (!s && !r->answers.failed))) {
-        const double t = command_seconds() - opened;
-
-        fprintf(stderr, "[%s: %llu tokens in %.3f s, %.0f tokens/s; opened in %.0f ms; %s]\n", r->info.name,
-                (unsigned long long)r->answers.tokens, t, t > 0.0 ? (double)r->answers.tokens / t : 0.0,
-                (opened - start) * 1e3, r->info.device);
-    }
-end:
     ftx_engine_close(r->engine);
     ftx_model_close(r->model);
     answers_close(&r->answers);
     lines_close(&r->lines);
-    free(text);
     free(r);
     return code;
 }
