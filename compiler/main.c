@@ -73,7 +73,7 @@ int command_help(int argc, char **argv)
     return EXIT_DONE;
 }
 
-/* Ctrl-C while nothing better is set up: no half-written file stays. */
+/* Ctrl-C, or a terminal that closes, while nothing better is set up: no half-written file stays. */
 static void interrupted(int sig)
 {
     (void)sig;
@@ -83,11 +83,13 @@ static void interrupted(int sig)
 
 int main(int argc, char **argv)
 {
-    struct sigaction act = {.sa_handler = interrupted};
+    struct sigaction act = {.sa_handler = interrupted}, old;
     int i;
 
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN) /* nohup's word counts */
+        sigaction(SIGHUP, &act, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write() */
     if (argc < 2)
         return command_help(0, NULL) == EXIT_DONE ? EXIT_MISTAKE : EXIT_BUG;

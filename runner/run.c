@@ -381,7 +381,7 @@ static int check_prompts(Run *r, Options *o, const TextList *rest)
     int code;
 
     if (rest->n > 2 && r->info.kind != FTX_MODEL_ENCODER)
-        return command_mistake("run", "expected an artifact and at most one prompt, found %zu arguments", rest->n);
+        return command_mistake("run", "expected at most one prompt, found %zu", rest->n - 1);
     if (o->file && rest->n > 1)
         return command_mistake("run", "--prompt-file takes the place of the prompt, and a text is given too");
     if (o->ids && (rest->n > 1 || o->file || o->batch))

@@ -33,6 +33,7 @@ refused 2 'sm_90b' compile tests/models/tiny-llama -t sm_90b -o "$room/x.ftx"
 refused 2 '0 (all) to 1024, found 2000' run "$tiny" --ids 5 --threads 2000
 refused 2 'expected cpu, cuda, cuda:N or auto, found "gpu"' run "$tiny" --ids 5 -d gpu
 refused 2 'and a text is given too' run "$tiny" hello --ids 5
+refused 2 'expected at most one prompt, found 2' run "$tiny" hello again
 refused 2 'no tokenizer' run "$tiny" hello
 refused 2 '99999 is no token id' run "$tiny" --ids 99999
 refused 2 'expected numbers with commas' run "$tiny" --ids ''
@@ -90,21 +91,23 @@ cmp "$room/once" "$room/twice"
 grep -q 'tokens/s' "$room/err"
 head -c "$(($(stat -c %s "$room/once") - 1))" "$room/once" | cmp -n "$(($(stat -c %s "$room/once") - 1))" - "$room/whole"
 
-# Ctrl-C during compile: exit code 130, the folder as it was. The moment varies with the pause.
+# Ctrl-C (or a terminal that closes) during compile: exit code 130, the folder as it was. The moment varies with the pause.
 old=$(cksum <"$room/fable.ftx") interrupted=0
 for pause in 0.01 0.02 0.03 0.05 0.08 0.1 0.15 0.2 0.3 0.02 0.03 0.05; do
     code=0
+    [ $pause = 0.03 ] && signal=HUP || signal=INT
     "$FTXC" compile specs/fable.lua -t cpu -q -o "$room/fable.ftx" &
     sleep $pause
-    kill -INT $! 2>/dev/null || true
+    kill -$signal $! 2>/dev/null || true
     wait $! || code=$?
     case $code in
     130) interrupted=$((interrupted + 1)) ;;
+    129) test $signal = HUP ;; # before its first line
     0) ;;
-    *) echo "Ctrl-C after $pause s: exit code $code" >&2; exit 1 ;;
+    *) echo "$signal after $pause s: exit code $code" >&2; exit 1 ;;
     esac
     if ls "$room" | grep -q part; then
-        echo "Ctrl-C after $pause s left $(ls "$room" | grep part)" >&2
+        echo "$signal after $pause s left $(ls "$room" | grep part)" >&2
         exit 1
     fi
     test "$(cksum <"$room/fable.ftx")" = "$old"
