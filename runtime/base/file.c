@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { OPEN_MAX_FILES = 16, PATH_BYTES = 4096 };
@@ -72,6 +73,22 @@ static void forget(FileOut *f)
     free(f);
 }
 
+/* A name that nobody else has: the number of the process does not say it alone where containers share a
+ * folder. Remembered before it is there, so that Ctrl-C finds it at any time. */
+static int open_part(FileOut *f)
+{
+    struct timespec t;
+    int fd = -1;
+
+    remember(f);
+    do {
+        clock_gettime(CLOCK_REALTIME, &t);
+        snprintf(f->part, sizeof f->part, "%s.part-%ld-%09ld", f->path, (long)getpid(), t.tv_nsec);
+        fd = open(f->part, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+    } while (fd < 0 && errno == EEXIST);
+    return fd;
+}
+
 FtxStatus file_create(const char *path, FileOut **out, FtxError *err)
 {
     FileOut *f = calloc(1, sizeof *f);
@@ -92,13 +109,7 @@ FtxStatus file_create(const char *path, FileOut **out, FtxError *err)
         free(f);
         return ftx_fail(err, FTX_EIO, "%s: cannot be written: it is a folder", path);
     }
-    snprintf(f->part, sizeof f->part, "%s.part-%ld", path, (long)getpid());
-    remember(f); /* first, so that Ctrl-C finds it at any time */
-    f->fd = open(f->part, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
-    if (f->fd < 0 && errno == EEXIST) { /* left by a process of the same number that died */
-        unlink(f->part);
-        f->fd = open(f->part, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
-    }
+    f->fd = open_part(f);
     if (f->fd < 0) {
         const FtxStatus s = ftx_fail(err, FTX_EIO, "%s: cannot be written: %s", path, strerror(errno));
 
