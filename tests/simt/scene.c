@@ -155,7 +155,8 @@ static void make_tail(Scene *s)
     for (int64_t i = 0; i < m->sequences * m->end_ids; i++)
         s->ends[i] = scene_below(20);
     for (int64_t i = 0; i < m->sequences * m->logit_bias; i++)
-        s->bias[i] = (FtxBias){scene_below(20), 3.0f * scene_uniform()};
+        s->bias[i] =
+            (FtxBias){i % 4 == 1 ? s->bias[i - 1].id : scene_below(20), 3.0f * scene_uniform()}; /* one id twice */
     for (int r = 0; r < s->S; r++)
         s->params[r] = s->u->c.params[r];
 }
@@ -306,6 +307,12 @@ static void make_named(Scene *s)
 }
 /* --- arguments ------------------------------------------------------------------------------------ */
 
+static void make_flat(float *x, int64_t n, float by)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = by * (float)(scene_below(129) - 64) / 64.0f;
+}
+
 /* Rows of an activation beyond the live ones hold NaN. The reference reads weights where the kernel does:
  * no kernel may write there. */
 static void *make_input(Scene *s, Id id, DType type, bool gain)
@@ -320,7 +327,10 @@ static void *make_input(Scene *s, Id id, DType type, bool gain)
     snprintf(name, sizeof name, "%%%u %s", id, ir_op_name(v->op));
     p = simt_alloc(room, name);
     simt_fill(p, 0xff, room);
-    random_values(v, n, type, gain, p);
+    if (u->c.flat > 0.0f && v->shape.dim[0].kind == DIM_S && type == DT_FP32)
+        make_flat((float *)(void *)p, n, u->c.flat);
+    else
+        random_values(v, n, type, gain, p);
     s->input[id] = (RefTensor){p, type};
     if (ir_op_is_weight(v->op))
         simt_protect(p, room);

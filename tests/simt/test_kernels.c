@@ -320,7 +320,7 @@ static void linear(void **state)
         {DT_BF16, 40, 130, 1, 0, "", 0, "sm_80"},   {DT_FP16, 40, 1096, 1, 1, "", 2, NULL},
         {DT_FP16, 72, 96, 2, 0, "glu", 0, NULL},    {DT_FP16, 96, 64, 0, 0, "append", 0, "sm_86"},
         {DT_FP16, 33, 136, 0, 1, "add", 33, NULL},  {DT_BF16, 40, 96, 0, 1, "rest", 3, NULL},
-        {DT_FP16, 264, 136, 0, 0, "rest", 7, NULL},
+        {DT_FP16, 264, 136, 0, 0, "rest", 7, NULL}, {DT_BF16, 800, 264, 0, 1, "", 2, NULL},
     };
     Suite *s = open_suite("linear");
 
@@ -376,13 +376,13 @@ static void add_attend(Suite *s, const Attend *a)
     take(s, &g, &c, name);
 }
 
-/* Rows of several chunks on so few blocks that each takes groups of them. */
-static void add_attend_long(Suite *s, DType t)
+/* Rows of several chunks: on one block, which takes groups of them; on several, which share rows. */
+static void add_attend_long(Suite *s, DType t, int sms)
 {
     const char *type = dtype_name(t);
     Ir g = {.text = "graph \"case\"\nlimits sequences=2 context=1600 tokens=64 kv_block=8 kv_pages=300 "
                     "logit_bias=4 end_ids=4\n"};
-    Case c = {.kv = t, .sms = 1};
+    Case c = {.kv = t, .sms = sms};
 
     g.n = strlen(g.text);
     add(&g, "ids : [T] i32");
@@ -393,6 +393,24 @@ static void add_attend_long(Suite *s, DType t)
     c.decode = true;
     c.bucket = 2;
     take(s, &g, &c, "attend, several chunks");
+}
+
+/* So many heads and rows that a short row's keys do not all fit into the blocks' shared memory at once. */
+static void add_attend_brief(Suite *s, DType t)
+{
+    const char *type = dtype_name(t);
+    Ir g = {.text = "graph \"case\"\nlimits sequences=40 context=256 tokens=64 kv_block=8 kv_pages=80 "
+                    "logit_bias=4 end_ids=4\n"};
+    Case c = {.kv = t, .only = "attend_brief"};
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, 24 * 16, t);
+    const int q = add(&g, "append %%%d - {layer=0 heads=8 kv_heads=8 head_dim=16} : [T,8,16] %s", x, type);
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=8 scale=0.2 window=0 softcap=0} : [T,128] %s", q, type);
+    set_rows(&c, 3, 3, (const int[][2]){{1, 250}, {1, 17}, {1, 145}});
+    c.decode = true;
+    take(s, &g, &c, "attend, keys in turns");
 }
 
 static void add_append(Suite *s, DType t, DType kv, int E, int rot)
@@ -427,7 +445,9 @@ static void attention(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_attend(s, &some[i]);
-    add_attend_long(s, DT_BF16);
+    add_attend_long(s, DT_BF16, 1);
+    add_attend_long(s, DT_FP16, 5);
+    add_attend_brief(s, DT_BF16);
     add_append(s, DT_FP32, DT_FP32, 20, 8);
     add_append(s, DT_BF16, DT_BF16, 24, 24);
     add_append(s, DT_FP16, DT_FP16, 40, 0);
@@ -488,11 +508,33 @@ static void add_sample(Suite *s, int V, int kind)
     take(s, &g, &c, name);
 }
 
+/* Values so near each other that lists and bins do not hold what is kept, and many of them equal: in rows by
+ * top-p, top-k, both, min-p, and typical ones of few and of many. */
+static void add_flat(Suite *s, int V)
+{
+    Ir g = begin();
+    Case c = {.sms = 2, .flat = 0.002f};
+    const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
+
+    add(&g, "sample %%%d : [S] i32", add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, weight(&g, "w", V, 8, DT_FP32), V));
+    decode_step(&c, 7);
+    for (int r = 0; r < c.rows; r++)
+        c.params[r] = (FtxParams){.temperature = 1.0f,
+                                  .repetition = 1.0f,
+                                  .seed_low = (unsigned)r * 977u,
+                                  .top_k = (const int[]){0, V - 1500, V - 1500, 0, 20, V - 1500, V - 900}[r],
+                                  .top_p = (const float[]){0.83f, 1.0f, 0.83f, 1.0f, 1.0f, 1.0f, 0.5f}[r],
+                                  .min_p = r == 3 || r == 6 ? 0.2f : 0.0f,
+                                  .typical_p = r == 4 || r == 5 ? 0.4f : 0.0f};
+    take(s, &g, &c, "sample, flat");
+}
+
 static void sampling(void **state)
 {
     Suite *s = open_suite("sample");
 
     (void)state;
+    add_flat(s, 4097);
     for (int kind = 0; kind < (wide ? 24 : 5); kind++) {
         add_sample(s, 50, kind);
         add_sample(s, 4097, kind);
