@@ -335,6 +335,8 @@ void simt_tensor_copy(unsigned to, const void *map, int row, int column, unsigne
 
     if (to % 1024)
         report(SIMT_ALIGN, PC(), NULL, "a tile at shared address %u", to);
+    if (mask >> c->n)
+        report(SIMT_BOUNDS, PC(), NULL, "a tile for blocks %#x of a cluster of %u", mask, c->n);
     for (unsigned r = 0; r < m->tile_rows; r++)
         for (unsigned u = 0; u < 8; u++)
             if (unit_from(m, row, column, r, u))

@@ -283,6 +283,14 @@ static void compare_cache(const Scene *s, const Wanted *w)
         }
 }
 
+void scene_check_polled(const Scene *s, const FtxOut *o)
+{
+    const FtxOut *host = simt_host_saw(o);
+
+    if (!host || memcmp(host, o, sizeof *o) != 0)
+        scene_wrong("%s: a host that polls sees another result", s->u->name);
+}
+
 static void check_sample(const Scene *s)
 {
     const Unit *u = s->u;
@@ -312,6 +320,7 @@ static void check_sample(const Scene *s)
             if (ref.ends[i] == id)
                 finish = 1;
         assert_true(simt_written(o, sizeof *o));
+        scene_check_polled(s, o);
         if (o->token != id || o->finish != finish || o->length != n || !(fabs((double)o->logprob - logprob) < 2e-5))
             scene_wrong("%s: row %d: token %d (%g, finish %d, length %d), should be %d (%g, %d, %d)", u->name, r,
                         o->token, (double)o->logprob, o->finish, o->length, id, logprob, finish, n);

@@ -104,6 +104,11 @@ bool know_of(const Fiber *f, uint32_t number, uint32_t clock)
     return told(&f->know, f->block->number, number, clock);
 }
 
+bool know_told(const Know *k, uint32_t number, uint32_t clock)
+{
+    return told(k, UINT32_MAX, number, clock);
+}
+
 /* Shuffles and matrix products order no memory, but who has a result comes after all lanes' turns. */
 static bool same_warp_before(const Fiber *f, uint32_t number, uint32_t clock)
 {

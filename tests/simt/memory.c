@@ -150,6 +150,7 @@ void simt_free_all(void)
     memset(heap.state, 0, heap_used / GRAIN);
     HIDE(heap.base, heap_used);
     heap_used = n_pieces = 0;
+    polled_reset();
 }
 
 void simt_write(void *to, const void *from, size_t bytes)
@@ -479,6 +480,8 @@ void memory_access(const void *p, size_t bytes, unsigned how, const void *pc)
             return;
         check_range(&heap, p, bytes, run.id, how, pc);
         show_heap(f->block, p, bytes, how);
+        if (how & A_WRITE)
+            polled_write(p, bytes, !(how & A_ATOMIC), pc);
     } else if (within(&shared, p)) {
         const size_t slot = (size_t)((const char *)p - shared.base) / SLOT;
 
@@ -490,6 +493,17 @@ void memory_access(const void *p, size_t bytes, unsigned how, const void *pc)
     } else {
         other_memory(p, bytes, how, pc);
     }
+}
+
+bool memory_look(const void *p, uint32_t *writer, uint32_t *clock, uint16_t *value)
+{
+    const Mark *m = heap.mark + (state_of(&heap, p) - heap.state);
+
+    show_heap(run.current->block, p, GRAIN, A_READ);
+    memcpy(value, p, sizeof *value);
+    *writer = m->writer;
+    *clock = m->write_clock;
+    return !WATCHED || m->written == run.id;
 }
 
 void *memory_shared(uint32_t address, size_t bytes, unsigned how, const void *pc)

@@ -4,7 +4,8 @@
  *   know.c     who knows of whose accesses       memory.c   memory, its marks, every access
  *   hooks.c    what the compiler calls           views.c    which value a block sees
  *   sync.c     barriers, warps, atomics          async.c    copies, mbarriers
- *   wgmma.c    products of a warpgroup        report.c   what is said of a finding */
+ *   wgmma.c    products of a warpgroup        polled.c   what a host sees meanwhile
+ *   report.c   what is said of a finding */
 #ifndef FTX_SIMT_PARTS_H
 #define FTX_SIMT_PARTS_H
 
@@ -54,8 +55,9 @@ typedef struct Block Block;
 /* Clocks [0, MAX_MBARRIERS) are of copies that the mbarriers count, then one a thread. */
 extern unsigned know_clocks; /* in use */
 void know_join(Know *to, const Know *from);
-void know_take(Know *to, const Know *from);                    /* the same, where `from` knows all that `to` does */
-bool know_of(const Fiber *f, uint32_t number, uint32_t clock); /* sees its writes */
+void know_take(Know *to, const Know *from);                     /* the same, where `from` knows all that `to` does */
+bool know_of(const Fiber *f, uint32_t number, uint32_t clock);  /* sees its writes */
+bool know_told(const Know *k, uint32_t number, uint32_t clock); /* by what was told of other blocks */
 bool know_comes_after(const Fiber *f, uint32_t number, uint32_t clock); /* at least comes after it */
 void know_tell(Know *to, const Know *from, uint32_t block);             /* own clocks become far ones */
 void know_hear(Know *to, const Know *from, uint32_t block);             /* and back */
@@ -138,6 +140,7 @@ struct Fiber {
     uint32_t proxy_clock;  /* its writes up to here are seen by bulk copies */
     Know fenced, unfenced; /* told by the last fence; heard by relaxed reads since */
     bool has_fenced, has_unfenced;
+    Know system; /* told by the last fence of the system's scope */
     unsigned cluster_arrived;
     /* products under way: wgmma.c */
     struct Product *products;
@@ -280,6 +283,15 @@ void memory_copy_lands(Block *b, void *to, const void *from, size_t bytes, size_
                        uint32_t clock, bool is_bulk);
 void memory_mbarrier(void *p, bool is);
 void memory_stacks(char *base, size_t bytes_each, size_t n);
+
+/* What the current block sees of two bytes of the heap; false: nobody has written them in this launch. */
+bool memory_look(const void *p, uint32_t *writer, uint32_t *clock, uint16_t *value);
+
+/* --- polled.c ----------------------------------------------------------------------------------- */
+void polled_launch_begins(void);
+void polled_reset(void);
+void polled_flag(const unsigned *p, unsigned v, int order, const void *pc); /* an ordered store */
+void polled_write(const void *p, size_t bytes, bool plain, const void *pc);
 
 /* --- views.c ------------------------------------------------------------------------------------ */
 

@@ -28,6 +28,7 @@ const char *simt_check_name(SimtCheck c)
         [SIMT_UNWRITTEN] = "unwritten", [SIMT_IN_FLIGHT] = "in flight",   [SIMT_CONSTANT] = "constant",
         [SIMT_BARRIER] = "barrier",     [SIMT_MBARRIER] = "mbarrier",     [SIMT_FENCE] = "fence",
         [SIMT_EARLY] = "early",         [SIMT_COLLECTIVE] = "collective", [SIMT_HANG] = "hang",
+        [SIMT_HOST] = "host",
     };
 
     return names[c];

@@ -294,7 +294,7 @@ static void start_threads(Block *b)
         f->number = 1 + b->number * CLOCKS + MAX_MBARRIERS + t;
         f->done = f->waited = f->has_fenced = f->has_unfenced = false;
         f->know = (Know){.clock = f->clocks};
-        f->fenced = f->unfenced = (Know){0};
+        f->fenced = f->unfenced = f->system = (Know){0};
         f->after = (Know){.clock = f->after_clocks};
         memset(f->after_clocks, 0, sizeof *f->after_clocks * know_clocks);
         memset(f->clocks, 0, sizeof f->clocks);
@@ -480,6 +480,7 @@ bool simt_launch(const SimtLaunch *l)
     run.aborted = run.hangs = run.someone_waited = false;
     head = tail = victim = mercy = 0;
     simt_counts.launches++;
+    polled_launch_begins();
     if (sensible(l)) {
         know_clocks = MAX_MBARRIERS + l->block;
         unsigned *order = order_of_clusters(n / l->kernel->cluster);

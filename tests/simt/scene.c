@@ -296,6 +296,7 @@ static void make_named(Scene *s)
         for (size_t i = 0; i < LEN(searched); i++)
             s->device[searched[i].named] = simt_alloc(S * searched[i].bytes, names[searched[i].named]);
     s->device[FTX_NAMED_out] = simt_alloc(S * FTX_OUT_RING * sizeof(FtxOut), names[FTX_NAMED_out]);
+    simt_polled(s->device[FTX_NAMED_out], sizeof(FtxOut), offsetof(FtxOut, length), S * FTX_OUT_RING);
     for (size_t i = (size_t)s->T; i < T; i++) /* left from an earlier step */
         simt_write((FtxToken *)s->device[FTX_NAMED_token] + i, &(FtxToken){.id = 3, .pos = 1, .row = 0, .slot = 1},
                    sizeof(FtxToken));

@@ -56,6 +56,8 @@ int unit_kv_heads(const Unit *u);
 
 /* Compares with the reference. If only some blocks ran (Case.blocks), what they wrote. */
 void scene_check(Scene *s);
+/* A host that reads the result as soon as it is told of it has this one. */
+void scene_check_polled(const Scene *s, const FtxOut *o);
 /* What a kernel finds zero it leaves zero. */
 void scene_check_zeroed(const Scene *s);
 

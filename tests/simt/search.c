@@ -416,6 +416,7 @@ static void check_rows(const Searches *all, const Search *q, int n)
         (const FtxOut *)s->device[FTX_NAMED_out] + (int64_t)(n % FTX_OUT_RING) * s->u->g->limits.sequences + q->row;
     const int finish = !q->ref.done ? 0 : q->ref.found && q->ref.hypothesis[0].end ? 1 : 2;
 
+    scene_check_polled(s, out);
     if (out->length != n || out->finish != finish)
         WRONG("result of length %d, finish %d, should be %d, %d", out->length, out->finish, n, finish);
     for (int i = 0; i < rows_of(all, q); i++) {

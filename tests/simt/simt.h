@@ -54,6 +54,7 @@ typedef enum SimtCheck {
     SIMT_FENCE,      /* a copy that does not see what it must */
     SIMT_EARLY,      /* an access before the wait for the kernel in front, or no wait at all */
     SIMT_COLLECTIVE, /* lanes of a warp that do different things together */
+    SIMT_HOST,       /* a result that a host which polls may not see, or sees change */
     SIMT_HANG,       /* nobody can go on */
     SIMT_CHECKS,
 } SimtCheck;
@@ -102,6 +103,11 @@ void simt_schedule(SimtSchedule s, uint64_t seed); /* of the launches that follo
  * wrote these bytes. */
 void simt_in_front(void);
 void simt_written_in_front(void *p, size_t bytes);
+
+/* The host reads these records while kernels run: of each once the word at `flag` in it has been stored. Until
+ * simt_free_all. What it saw of a record in the last launch; NULL: nothing new. */
+void simt_polled(void *p, size_t bytes, size_t flag, size_t count);
+const void *simt_host_saw(const void *record);
 
 /* Runs a launch to its end. False: something was found; reports say what, where, under which
  * schedule and seed. */

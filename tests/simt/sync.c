@@ -429,6 +429,7 @@ unsigned simt_atomic(unsigned *p, int op, unsigned v, int order)
     if (*p != old)
         run.polls = 0;
     tell(p, order);
+    polled_flag(p, *p, order, PC());
     return old;
 }
 
@@ -452,6 +453,7 @@ void simt_store(unsigned *p, unsigned v, int order)
         run.polls = 0;
     *p = v;
     tell(p, order);
+    polled_flag(p, v, order, PC());
 }
 
 void simt_fence(int order)
@@ -468,6 +470,8 @@ void simt_fence(int order)
     f->has_unfenced = false;
     know_tell(&f->fenced, &f->know, f->block->number);
     f->has_fenced = true;
+    if (order & SIMT_SYSTEM)
+        f->system = f->fenced;
     tick(f);
 }
 

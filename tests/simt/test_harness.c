@@ -56,15 +56,49 @@ static const Bug bugs[] = {
     {"pipe", 7, BY(SIMT_ALIGN) | BY(SIMT_RACE), "a misaligned vector"},
     {"pipe", 8, BY(SIMT_UNWRITTEN), "shared memory that nobody wrote"},
     {"pipe", 9, BY(SIMT_BOUNDS), "a row past the end"},
+    {"pipe", 10, BY(SIMT_EARLY), "a write before the wait for the kernel in front"},
+    {"pipe", 11, BY(SIMT_IN_FLIGHT), "a wait that leaves a group of cp.async under way"},
+    {"pipe", 12, BY(VALUES), "matrices transposed on their way to registers"},
+    {"pipe", 13, BY(VALUES), "a copy that fills half with zeros"},
     {"stages", 1, BY(SIMT_HANG), "a reader that is overtaken"},
     {"pair", 1, BY(SIMT_RACE) | BY(SIMT_FENCE), "an mbarrier the other block may not see"},
     {"pair", 2, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT), "a send over what is still read"},
     {"pair", 3, BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "fewer bytes announced than are sent"},
     {"pair", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE) | BY(SIMT_UNWRITTEN), "a send not waited for"},
+    {"pair", 5, BY(SIMT_BOUNDS), "a send counted in another block"},
+    {"pair", 6, BY(SIMT_BARRIER), "two arrivals at the cluster before a wait"},
+    {"tiles", 1, BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "bytes of a tile's half only, where two blocks bring it"},
+    {"tiles", 2, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT), "a tile over what the other block still reads"},
+    {"tiles", 3, BY(SIMT_HANG), "a multicast without the other block"},
+    {"tiles", 4, BY(SIMT_ALIGN), "a tile at an address that is no multiple of 1024"},
+    {"tiles", 5, BY(SIMT_BOUNDS), "a block ends that the other still counts in"},
+    {"tiles", 6, BY(SIMT_MBARRIER) | BY(SIMT_RACE), "a multicast before the other block has made its mbarriers"},
+    {"tiles", 7, BY(SIMT_FENCE) | BY(SIMT_RACE), "a tile on an mbarrier not fenced after its making"},
+    {"tiles", 8, BY(VALUES), "units of a tile not swizzled"},
+    {"tiles", 9, BY(VALUES), "the other block's rows"},
+    {"tiles", 10, BY(SIMT_IN_FLIGHT) | BY(SIMT_UNWRITTEN) | BY(SIMT_RACE), "tiles not waited for"},
+    {"tiles", 11, BY(SIMT_RACE) | BY(SIMT_HANG) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER),
+     "the wrong phase of the other blocks' counts"},
+    {"tiles", 12, BY(SIMT_BOUNDS), "a multicast to a block that is not there"},
     {"group", 1, BY(SIMT_FENCE) | BY(STALE), "wgmma of what cp.async brought without async_fence"},
     {"group", 2, BY(SIMT_FENCE), "wgmma without wgmma_fence"},
     {"group", 3, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "an operand overwritten while products run"},
     {"group", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "an operand overwritten that other warps still read"},
+    {"group", 5, BY(SIMT_IN_FLIGHT), "a wait for products that were not committed"},
+    {"group", 6, BY(SIMT_IN_FLIGHT), "a wait that leaves the last products under way"},
+    {"group", 7, BY(SIMT_IN_FLIGHT), "an arrival that does not wait for its cp.async"},
+    {"group", 8, BY(VALUES), "an operand's place along k"},
+    {"group", 9, BY(SIMT_ALIGN), "an operand that is misaligned"},
+    {"group", 10, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE),
+     "an operand in place of registers overwritten while products run"},
+    {"parts", 1, BY(SIMT_BARRIER), "a named barrier of two counts"},
+    {"parts", 2, BY(SIMT_HANG) | BY(SIMT_RACE) | BY(SIMT_BARRIER), "another named barrier than the reader's"},
+    {"parts", 3, BY(SIMT_RACE), "an arrival before the write"},
+    {"parts", 4, BY(SIMT_RACE) | BY(SIMT_HANG), "a named barrier that gives a buffer back, left out"},
+    {"parts", 5, BY(SIMT_RACE), "an arrival in place of a wait"},
+    {"parts", 6, BY(SIMT_BARRIER), "a named barrier of no whole warps"},
+    {"parts", 7, BY(SIMT_RACE), "a shared sum without atomics"},
+    {"parts", 8, BY(SIMT_RACE), "a shared sum read before all have added"},
     {"flag", 1, BY(SIMT_RACE) | BY(STALE), "a flag without a fence before it"},
     {"flag", 2, BY(SIMT_RACE) | BY(STALE), "a fence of the block's scope between blocks"},
     {"flag", 3, BY(SIMT_RACE) | BY(STALE), "a release of the block's scope between blocks"},
@@ -73,10 +107,17 @@ static const Bug bugs[] = {
     {"flag", 6, BY(SIMT_RACE) | BY(STALE), "an acquire of the block's scope between blocks"},
     {"flag", 7, BY(SIMT_RACE) | BY(STALE), "a fence before the writes it should hand over"},
     {"flag", 8, BY(SIMT_RACE) | BY(STALE), "a vector read before its flag"},
+    {"host", 1, BY(SIMT_HOST) | BY(STALE), "a result for the host released at the GPU's scope"},
+    {"host", 2, BY(SIMT_HOST) | BY(STALE), "a result for the host that nothing releases"},
+    {"host", 3, BY(SIMT_HOST) | BY(STALE), "a result for the host told by a plain store"},
+    {"host", 4, BY(SIMT_HOST) | BY(STALE), "a fence of the GPU's scope before the host is told"},
+    {"host", 5, BY(SIMT_HOST) | BY(STALE), "a word of a result after the host was told"},
+    {"host", 6, BY(SIMT_HOST) | BY(STALE), "the host told while other warps still write"},
 };
 enum { N_BUGS = sizeof bugs / sizeof *bugs };
-static const char *const files[] = {"reduce", "ring", "pipe", "stages", "pair", "group", "flag"};
-enum { N_FILES = 7 };
+static const char *const files[] = {"reduce", "ring",  "pipe",  "stages", "pair",
+                                    "tiles",  "group", "parts", "flag",   "host"};
+enum { N_FILES = sizeof files / sizeof *files };
 
 static Build *build;
 
@@ -95,10 +136,12 @@ static void add(const char *file, int bug)
     snprintf(text, sizeof text,
              "#include \"device/async.cuh\"\n#include \"device/atomic.cuh\"\n#include \"device/block.cuh\"\n"
              "#include \"device/cluster.cuh\"\n#include \"device/mbarrier.cuh\"\n#include \"device/mma.cuh\"\n"
-             "#include \"device/pdl.cuh\"\n#include \"device/vec.cuh\"\n#include \"device/wgmma.cuh\"\n"
+             "#include \"device/pdl.cuh\"\n#include \"device/tensor.cuh\"\n#include \"device/vec.cuh\"\n#include "
+             "\"device/wgmma_tile.cuh\"\n"
              "namespace in_%s {\nconstexpr int BUG = %d;\n#line 1 \"%s.cuh\"\n%s\n}\n"
              "extern \"C\" __global__ void CLUSTER(%d) %s(const in_%s::Args a) { in_%s::body(a); }\n",
-             entry, bug, file, body, strcmp(file, "pair") == 0 ? 2 : 1, entry, entry, entry);
+             entry, bug, file, body, strcmp(file, "pair") == 0 || strcmp(file, "tiles") == 0 ? 2 : 1, entry, entry,
+             entry);
     build_add(build, entry, text);
 }
 
@@ -174,11 +217,12 @@ static bool right_pipe(SimtLaunch *l)
     for (int i = 0; i < 16 * 64; i++)
         a[i] = bf16_from_float((float)(i * 5 % 11 - 5));
     for (int i = 0; i < 8 * 64; i++)
-        b[i] = bf16_from_float((float)(i * 3 % 7 - 3));
+        b[i] = bf16_from_float((float)(i * 3 % 13 - 6));
     simt_write(args[0], a, sizeof a);
     simt_write(args[1], b, sizeof b);
     simt_in_front();
     simt_written_in_front(args[0], sizeof a);
+    simt_written_in_front(args[2], 512);
     l->grid[0] = 1;
     l->block = 32;
     l->smem = 24 * (64 * 2 + 16) - 16;
@@ -222,6 +266,35 @@ static bool right_pair(SimtLaunch *l)
     return ok;
 }
 
+static bool right_tiles(SimtLaunch *l)
+{
+    enum { COLUMNS = 5 * 64 };
+    uint16_t m[16 * COLUMNS];
+    SimtMap map = {simt_alloc(sizeof m, "m"), 16, COLUMNS, 8};
+    void *args[] = {simt_alloc(sizeof map, "map"), simt_alloc((size_t)4 * 64 * 4, "y")};
+    const float *y = args[1];
+    bool ok;
+
+    for (int i = 0; i < 16 * COLUMNS; i++)
+        m[i] = bf16_from_float((float)(i * 5 % 11 - 5));
+    simt_write((void *)(uintptr_t)map.matrix, m, sizeof m);
+    simt_write(args[0], &map, sizeof map);
+    l->grid[0] = 4;
+    l->block = 96;
+    l->smem = 2 * 2048 + 128 + 32;
+    l->args = args;
+    ok = simt_launch(l);
+    for (int i = 0; i < 4 * 64 && ok; i++) {
+        float want = 0;
+
+        for (int row = 0; row < 16; row++)
+            for (int tile = 0; tile < 5; tile++)
+                want += (float)(row + 1) * bf16_to_float(m[row * COLUMNS + tile * 64 + i % 64]);
+        ok = y[i] == want;
+    }
+    return ok;
+}
+
 static bool right_group(SimtLaunch *l)
 {
     uint16_t a[64 * 64], b[2 * 32 * 64];
@@ -236,7 +309,7 @@ static bool right_group(SimtLaunch *l)
     simt_write(args[0], a, sizeof a);
     simt_write(args[1], b, sizeof b);
     l->block = 128;
-    l->smem = 4096 + 8;
+    l->smem = 4096 + 64 * 128 + 8;
     l->args = args;
     ok = simt_launch(l);
     for (int m = 0; m < 64 && ok; m++)
@@ -248,6 +321,39 @@ static bool right_group(SimtLaunch *l)
                     bf16_to_float(a[m * 64 + k]) * (bf16_to_float(b[n * 64 + k]) + bf16_to_float(b[(32 + n) * 64 + k]));
             ok = y[m * 32 + n] == want;
         }
+    return ok;
+}
+
+static bool right_parts(SimtLaunch *l)
+{
+    void *args[] = {simt_alloc(33 * 4, "y")};
+    const float *y = args[0];
+    bool ok;
+
+    l->block = 96;
+    l->args = args;
+    ok = simt_launch(l) && y[32] == 4 * 32;
+    for (int i = 0; i < 32 && ok; i++)
+        ok = y[i] == (float)(4 * i + 6);
+    return ok;
+}
+
+static bool right_host(SimtLaunch *l)
+{
+    uint32_t *out = simt_alloc(6 * 16, "out"), *args[] = {out};
+    bool ok;
+
+    simt_fill(out, 0, 6 * 16);
+    simt_polled(out, 16, 12, 6);
+    l->grid[0] = 6;
+    l->block = 96;
+    l->args = args;
+    ok = simt_launch(l);
+    for (uint32_t b = 0; b < 6 && ok; b++) {
+        const uint32_t *saw = simt_host_saw(out + 4 * b);
+
+        ok = saw && saw[0] == b + 1 && saw[1] == b + 2 && saw[2] == b + 3 && saw[3] == 9;
+    }
     return ok;
 }
 
@@ -271,8 +377,9 @@ static bool right_flag(SimtLaunch *l)
 
 static bool right(const char *file, int bug, SimtSchedule schedule, uint64_t seed)
 {
-    static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring,  right_pipe, right_stages,
-                                                        right_pair,   right_group, right_flag};
+    static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring,  right_pipe,  right_stages,
+                                                        right_pair,   right_tiles, right_group, right_parts,
+                                                        right_flag,   right_host};
     char entry[60];
     SimtLaunch l = {.grid = {1, 1, 1}};
     bool ok = false;

@@ -23,11 +23,14 @@ DEVICE void body(const Args &a)
             cluster_wait();
         if (t == 0)
             mbarrier_expect(arrived, BUG == 3 ? 124 : 128); // 3: a wrong count of bytes
-        cluster_send(cluster_map(at + t * 4, rank ^ 1), (float)(t + round + rank), cluster_map(arrived, rank ^ 1));
+        const u32 count = cluster_map(arrived, BUG == 5 ? rank : rank ^ 1); // 5: counted in another block than it goes to
+        cluster_send(cluster_map(at + t * 4, rank ^ 1), (float)(t + round + rank), count);
         if (BUG != 4) // 4: what was sent is not waited for
             mbarrier_wait(arrived, round);
         sum += warp_sum(room[t]);
         if (round == 0 || BUG != 2)
+            cluster_arrive();
+        if (BUG == 6) // 6: arrives twice
             cluster_arrive();
     }
     if (BUG != 2)

@@ -29,8 +29,8 @@ void simt_part_sync(int id, int threads);
 void simt_part_arrive(int id, int threads);
 
 enum { SIMT_ADD, SIMT_OR, SIMT_MAX, SIMT_EXCHANGE };
-/* IN_BLOCK: the scope is the block; other blocks neither tell nor hear by it. */
-enum { SIMT_RELAXED = 0, SIMT_ACQUIRE = 1, SIMT_RELEASE = 2, SIMT_IN_BLOCK = 4 };
+/* IN_BLOCK: the scope is the block; other blocks neither tell nor hear by it. SYSTEM: the host hears, too. */
+enum { SIMT_RELAXED = 0, SIMT_ACQUIRE = 1, SIMT_RELEASE = 2, SIMT_IN_BLOCK = 4, SIMT_SYSTEM = 8 };
 unsigned simt_atomic(unsigned *p, int op, unsigned v, int order);
 unsigned simt_shared_atomic(unsigned *p, int op, unsigned v);
 unsigned simt_load(const unsigned *p, int order);
