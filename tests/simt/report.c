@@ -101,21 +101,17 @@ void report(SimtCheck c, const void *pc, const void *pc2, const char *format, ..
 /* --- places ------------------------------------------------------------------------------------- */
 
 /* "linear.cuh:140 < linear.cuh:201": the innermost first. */
-static char *name_place(char *text, const void *pc)
+static char *find_place(const void *pc)
 {
-    char command[4400], line[1200];
+    char command[4400], line[1200], *text = strdup("");
     Dl_info info;
     FILE *p;
 
-    if (!pc)
-        return text;
-    if (!dladdr(pc, &info) || !info.dli_fname) {
-        return say(text, "\n    at %p", pc);
-    }
+    if (!dladdr(pc, &info) || !info.dli_fname)
+        return say(text, " %p", pc);
     snprintf(command, sizeof command, "addr2line -i -e '%s' %#zx 2>/dev/null", info.dli_fname,
              (size_t)((const char *)pc - 1 - (const char *)info.dli_fbase));
     p = popen(command, "r");
-    text = say(text, "\n    at");
     for (bool first = true; p && fgets(line, sizeof line, p); first = false) {
         const char *name = strrchr(line, '/');
 
@@ -125,6 +121,26 @@ static char *name_place(char *text, const void *pc)
     if (p)
         pclose(p);
     return text;
+}
+
+/* Places are asked for again and again, and addr2line reads a whole object each time. */
+static char *name_place(char *text, const void *pc)
+{
+    enum { PLACES = 1024 };
+    static struct {
+        const void *pc;
+        char *text;
+    } places[PLACES];
+    size_t i = (uintptr_t)pc % PLACES;
+
+    if (!pc)
+        return text;
+    if (places[i].pc != pc) {
+        free(places[i].text);
+        places[i].text = find_place(pc);
+        places[i].pc = pc;
+    }
+    return say(text, "\n    at%s", places[i].text);
 }
 
 void report_finish(void)

@@ -19,7 +19,22 @@ typedef struct Piece {
     struct Piece *next;
     size_t used, bytes;
 } Piece;
-static Piece *pieces;
+enum { PIECE = 1 << 20 };
+static Piece *pieces, *idle_pieces; /* idle: of PIECE bytes, from earlier launches */
+
+static Piece *new_piece(size_t bytes)
+{
+    Piece *p = idle_pieces;
+
+    if (p && bytes == PIECE) {
+        idle_pieces = p->next;
+        return p;
+    }
+    p = malloc(sizeof *p + bytes);
+    if (!p)
+        abort();
+    return p;
+}
 
 void *run_keep(size_t bytes)
 {
@@ -27,11 +42,9 @@ void *run_keep(size_t bytes)
 
     bytes = (bytes + 15) & ~(size_t)15;
     if (!pieces || pieces->bytes - pieces->used < bytes) {
-        const size_t want = bytes > (1 << 20) ? bytes : 1 << 20;
-        Piece *more = malloc(sizeof *more + want);
+        const size_t want = bytes > PIECE ? bytes : PIECE;
+        Piece *more = new_piece(want);
 
-        if (!more)
-            abort();
         *more = (Piece){pieces, 0, want};
         pieces = more;
     }
@@ -43,10 +56,15 @@ void *run_keep(size_t bytes)
 static void drop_pieces(void)
 {
     while (pieces) {
-        Piece *next = pieces->next;
+        Piece *p = pieces;
 
-        free(pieces);
-        pieces = next;
+        pieces = p->next;
+        if (p->bytes == PIECE) {
+            p->next = idle_pieces;
+            idle_pieces = p;
+        } else {
+            free(p);
+        }
     }
 }
 
