@@ -288,7 +288,7 @@ const FtxHypothesis *ftx_engine_hypotheses(const FtxEngine *engine, uint64_t id,
  * its first event to the next submit. NULL: not there. */
 const float *ftx_engine_logits(const FtxEngine *engine, uint64_t id);
 
-/* Log-probabilities of a text: logprobs[i] = log p(ids[i + 1] | ids[0 .. i]) under the raw logits,
+/* Log-probabilities of a text under a decoder: logprobs[i] = log p(ids[i + 1] | ids[0 .. i]) under the raw logits,
  * n - 1 of them; n from 2 to the context. No request may wait or run. */
 FtxStatus ftx_engine_score(FtxEngine *engine, const int32_t *ids, size_t n, float *logprobs, FtxError *err);
 

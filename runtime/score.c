@@ -11,10 +11,16 @@
 
 #include "engine.h"
 
-static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, FtxError *err)
+static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, const float *logprobs, FtxError *err)
 {
     if (e->dead.status)
         return ftx_fail(err, e->dead.status, "%s", e->dead.text);
+    if (e->facts->kind != FTX_MODEL_DECODER)
+        return ftx_fail(err, FTX_EINVAL, "score: %s",
+                        e->facts->kind == FTX_MODEL_ENCODER ? "the model is an encoder, which expects no next token"
+                                                            : "the model writes after a source, and there is none");
+    if (!ids || !logprobs)
+        return ftx_fail(err, FTX_EINVAL, "score: ids or logprobs is NULL");
     if (ftx_engine_busy(e))
         return ftx_fail(err, FTX_EINVAL, "requests wait or run: score needs the engine for itself");
     if (n < 2 || n > e->facts->context)
@@ -81,7 +87,7 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
 {
     const uint32_t block = e->facts->kv_block;
     Request *r = e->unused.at[0];
-    FtxStatus s = check(e, ids, n, err);
+    FtxStatus s = check(e, ids, n, logprobs, err);
 
     if (s)
         return s;
@@ -94,6 +100,8 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
     r->n_pages = r->own_pages = ((uint32_t)n + block - 1) / block;
     if (r->n_pages > e->pages.n)
         return ftx_fail(err, FTX_EFULL, "%zu tokens need %u pages, the cache has %u", n, r->n_pages, e->pages.n);
+    if (e->flight.pending && (s = e->api->wait(e->session, err))) /* steps of requests that have ended */
+        return s;
     s = schedule_place(e, r, err);
     if (!s)
         s = schedule_tell(e, err);

@@ -141,6 +141,8 @@ static void scores(void **state)
     uint64_t id;
 
     (void)state;
+    REFUSED(ftx_engine_score(o.e, NULL, 2, logprobs, &err), "ids or logprobs is NULL");
+    REFUSED(ftx_engine_score(o.e, ids, 2, NULL, &err), "ids or logprobs is NULL");
     REFUSED(ftx_engine_score(o.e, ids, 1, logprobs, &err), "expected 2 to");
     REFUSED(ftx_engine_score(o.e, wrong, 2, logprobs, &err), "not below the vocabulary");
     assert_int_equal(ftx_engine_submit(o.e, &q, &id, NULL), FTX_OK);

@@ -50,6 +50,7 @@ grep -q '"artifact":".*/a\\"b.ftx"' "$room/out"
 "$FTXC" compile tests/models/tiny-llama -t cpu -q --json -o "$room/$(printf 'a\377.ftx')" >"$room/out"
 grep -q '"artifact":".*/a?.ftx"' "$room/out"
 says 2 'expected 2 to' score "$tiny" --ids 5 -d cpu
+says 2 'the model is an encoder' score "$bert" --ids 5,17 -d cpu
 says 2 'no tokenizer' score "$tiny" README.md -d cpu
 says 1 'none.txt' score "$tiny" none.txt -d cpu
 
