@@ -43,6 +43,7 @@ struct BeamArgs {
     const FtxBeam *beams;
     const int *ends;
     const FtxBias *bias;
+    const int *bad_words;
     FtxToken *token;
     const int *history;
     int *owner;
@@ -521,7 +522,7 @@ DEVICE bool comes_last(u32 *counter, u32 all, u32 *room)
     return *room;
 }
 
-template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS END_IDS WIDTH
+template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH
 __device__ void beam(const BeamArgs &a)
 {
     using D = BeamShape<K>;
@@ -624,7 +625,8 @@ __device__ void beam(const BeamArgs &a)
             for (int base = 0; base < K::V; base += D::RANGE) {
                 values.load(logits, base / D::TILE + warp_id());
                 gather_facts<D::RANGE, D::THREADS>(facts, biases, base, g.params, r, past, a.ends + g.row * K::END_IDS,
-                                                   a.bias + g.row * K::LOGIT_BIAS);
+                                                   a.bias + g.row * K::LOGIT_BIAS,
+                                                   a.bad_words + (i64)g.slots[0] * K::BAD_WORDS);
                 values.change(shift, facts, biases, g.params);
                 values.push(tops, g.take);
                 tops_next(tops, g.take);

@@ -32,6 +32,7 @@ struct SampleArgs {
     const FtxParams *params;
     const int *ends;
     const FtxBias *bias;
+    const int *bad_words;
     FtxToken *token;
     const int *history;
     FtxOut *out;
@@ -140,7 +141,7 @@ template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRo
     }
 }
 
-template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS END_IDS
+template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS
 __device__ void sample(const SampleArgs &a)
 {
     using D = SampleShape<K>;
@@ -172,7 +173,7 @@ __device__ void sample(const SampleArgs &a)
     for (int base = blockIdx.x * D::RANGE; base < K::V; base += gridDim.x * D::RANGE) {
         if (!p.simple)
             gather_facts<D::RANGE, THREADS>(facts, shift, base, p, r, a.history + (i64)r.slot * K::CONTEXT,
-                                            a.ends + row * K::END_IDS, a.bias + row * K::LOGIT_BIAS);
+                                            a.ends + row * K::END_IDS, a.bias + row * K::LOGIT_BIAS, a.bad_words + (i64)r.slot * K::BAD_WORDS);
         const int tile = base / D::TILE + warp_id();
         if (tile < D::TILES)
             sample_tile<K>(a, row, tile, p, facts, shift);

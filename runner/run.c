@@ -28,7 +28,7 @@ typedef struct Options {
     int threads, top_k, window, ngram, samples, max_new, min_new, beams, n_best, beam_groups;
     uint64_t random_weights, seed;
     double temperature, top_p, min_p, typical, repetition, presence, frequency, length_penalty, diversity;
-    TextList stop, stop_ids, bias;
+    TextList stop, stop_ids, bias, bad_words, bad_ids;
 } Options;
 
 #define AT(field) offsetof(Options, field)
@@ -71,6 +71,8 @@ static const Option table[] = {
     {"--diversity-rate", 0, OPT_NUMBER, "X", "of beam groups: subtract for each lane of earlier groups with the token",
      AT(diversity), AT(has_diversity)},
     {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
+    {"--bad-words", 0, OPT_LIST, "TEXT", "never write this text; may be repeated", AT(bad_words), 0},
+    {"--bad-word-ids", 0, OPT_LIST, "5,17", "never write these tokens in a row; may be repeated", AT(bad_ids), 0},
     {"--seed", 's', OPT_SEED, "N", "of the random choice (default: the clock)", AT(seed), AT(has_seed)},
     {"--samples", 0, OPT_INT, "N", "N texts from one prompt, drawn apart", AT(samples), AT(has_samples)},
     {"--stop", 0, OPT_LIST, "TEXT", "end before this text; may be repeated", AT(stop), 0},
@@ -96,7 +98,8 @@ typedef struct Run {
     FtxEngine *engine;
     FtxModelInfo info;
     FtxRequest request; /* options applied */
-    int32_t ids[1 << 16], types[1 << 16], stop_ids[64], bias_ids[64], prefix[1 << 12];
+    int32_t ids[1 << 16], types[1 << 16], stop_ids[64], bias_ids[64], prefix[1 << 12], bad_ids[1 << 12];
+    size_t bad_lengths[64];
     float bias_values[64];
     size_t n_ids;
     Lines lines; /* of standard input or a file */
@@ -153,6 +156,25 @@ static bool parse_bias(const char *text, int32_t *id, float *value)
         return false;
     *value = strtof(equals + 1, &end);
     return end != equals + 1 && !*end;
+}
+
+/* --bad-words and --bad-word-ids. */
+static int take_bad_words(Run *r)
+{
+    const Options *o = r->o;
+    FtxRequest *q = &r->request;
+    size_t n = 0;
+
+    for (size_t i = 0; i < o->bad_ids.n; n += r->bad_lengths[i++])
+        if (!options_numbers(o->bad_ids.at[i], r->bad_ids + n, LEN(r->bad_ids) - n, &r->bad_lengths[i]))
+            return command_mistake("run", "--bad-word-ids: expected numbers with commas between, found \"%s\"",
+                                   o->bad_ids.at[i]);
+    q->bad_ids = r->bad_ids;
+    q->bad_lengths = r->bad_lengths;
+    q->bad_count = o->bad_ids.n;
+    q->bad_words = o->bad_words.at;
+    q->bad_words_count = o->bad_words.n;
+    return EXIT_DONE;
 }
 
 /* The options over the spec's defaults; what exceeds a compiled maximum, submit refuses. */
@@ -218,7 +240,7 @@ static int make_request(Run *r)
     q->bias_ids = r->bias_ids;
     q->bias_values = r->bias_values;
     q->bias_count = o->bias.n;
-    return EXIT_DONE;
+    return take_bad_words(r);
 }
 
 /* --- the loop ------------------------------------------------------------------------------------- */

@@ -86,6 +86,7 @@ static const struct {
     [FTX_SEC_CUBIN] = {"code", 1, 1, 0, 0},
     [FTX_SEC_SOURCE] = {"source", 1, 1, 1, 0},
     [FTX_SEC_TABLES] = {"tables", 1, 0, 0, 1},
+    [FTX_SEC_BAD_WORDS] = {"bad words", sizeof(int32_t), 0, 0, 0},
 };
 
 const char *artifact_section_name(uint32_t kind)
@@ -163,6 +164,24 @@ static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
     return FTX_OK;
 }
 
+static FtxStatus check_bad_words(const Artifact *a, FtxError *err)
+{
+    const FtxFacts *f = a->facts;
+    const uint32_t n = a->n_bad_words;
+
+    if (n > f->bad_words)
+        return ftx_fail(err, FTX_EFORMAT, "its bad words have %u ids, at most %u", n, f->bad_words);
+    if (n && a->bad_words[n - 1] >= 0)
+        return ftx_fail(err, FTX_EFORMAT, "its last bad word has no end");
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t id = a->bad_words[i] < 0 ? ~a->bad_words[i] : a->bad_words[i];
+
+        if ((uint32_t)id >= f->vocab)
+            return ftx_fail(err, FTX_EFORMAT, "id %d of its bad words is not below vocab %u", id, f->vocab);
+    }
+    return FTX_OK;
+}
+
 static FtxStatus check_facts(const Artifact *a, FtxError *err)
 {
     const FtxFacts *f = a->facts;
@@ -184,6 +203,7 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
         {"kv_pages", f->kv_pages, encoder ? 0 : 1},
         {"logit_bias", f->logit_bias, 0},
         {"end_ids", f->end_ids, 0},
+        {"bad_words", f->bad_words, 0},
         {"positions", f->positions, 0},
         {"pooled", f->pooled, 0},
         {"types", f->types, 0},
@@ -217,11 +237,6 @@ static FtxStatus check_facts(const Artifact *a, FtxError *err)
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (ids[i].id < -1 || (ids[i].id >= 0 && (uint32_t)ids[i].id >= f->vocab))
             return ftx_fail(err, FTX_EFORMAT, "its %s %d is not below vocab %u", ids[i].name, ids[i].id, f->vocab);
-    if (f->n_banned > FTX_MAX_BANNED)
-        return ftx_fail(err, FTX_EFORMAT, "it bans %u ids, at most %d", f->n_banned, FTX_MAX_BANNED);
-    for (uint32_t i = 0; i < f->n_banned; i++)
-        if (f->banned[i] < 0 || (uint32_t)f->banned[i] >= f->vocab)
-            return ftx_fail(err, FTX_EFORMAT, "its banned id %d is not below vocab %u", f->banned[i], f->vocab);
     if (f->kind > FTX_MODEL_SEQ2SEQ || (f->kind != FTX_MODEL_SEQ2SEQ && f->source_context) || (!encoder && f->pooled) ||
         (f->kind == FTX_MODEL_SEQ2SEQ && f->start < 0))
         return ftx_fail(err, FTX_EFORMAT,
@@ -345,6 +360,7 @@ static bool size_name(void *user, const char *name, ExprKind *kind, int64_t *val
         {"G", f->kv_heads},
         {"E", f->head_dim},
         {"BIAS", f->logit_bias},
+        {"WORDS", f->bad_words},
         {"ENDS", f->end_ids},
         {"RING", FTX_OUT_RING},
         {"D", encoder ? f->hidden : 0},
@@ -591,7 +607,8 @@ static FtxStatus check_all(Artifact *a, const char *path, FtxError *err)
     a->weights = array(a, FTX_SEC_WEIGHT_INDEX, 0, &a->n_weights);
     a->tokenizer = array(a, FTX_SEC_TOKENIZER, 0, &n);
     a->tokenizer_bytes = n;
-    if ((s = check_facts(a, err)) || (s = check_weights(a, path, err)))
+    a->bad_words = array(a, FTX_SEC_BAD_WORDS, 0, &a->n_bad_words);
+    if ((s = check_facts(a, err)) || (s = check_bad_words(a, err)) || (s = check_weights(a, path, err)))
         return s;
 
     for (uint32_t i = 0; i < a->header->sections; i++)

@@ -35,9 +35,11 @@ typedef struct Artifact {
     const char *spec, *build; /* NUL-terminated */
     const FtxWeight *weights;
     uint32_t n_weights;
-    const void *weight_data; /* the block; NULL: not stored, random weights only */
-    const void *tables;      /* where weight_data is NULL; see artifact_weight */
-    const void *tokenizer;   /* NULL: none */
+    const int32_t *bad_words; /* NULL: none */
+    uint32_t n_bad_words;     /* ids of all of them */
+    const void *weight_data;  /* the block; NULL: not stored, random weights only */
+    const void *tables;       /* where weight_data is NULL; see artifact_weight */
+    const void *tokenizer;    /* NULL: none */
     size_t tokenizer_bytes;
     ArtifactPlan plans[ARTIFACT_MAX_PLANS];
     uint32_t n_plans;

@@ -31,6 +31,9 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
     to->page_table = (SlotTable){.named = FTX_NAMED_pages, .width = pages};
     to->group_table = (SlotTable){.named = FTX_NAMED_group, .width = lanes};
     to->history = (SlotTable){.named = FTX_NAMED_history, .width = f->context};
+    to->word_table = (SlotTable){.named = FTX_NAMED_bad_words, .width = f->bad_words};
+    if (table_is_small(slots, f->bad_words))
+        to->word_table.rows = carve(c, (size_t)slots * f->bad_words, sizeof *to->word_table.rows);
     if (table_is_small(slots, pages))
         to->page_table.rows = carve(c, (size_t)slots * pages, sizeof *to->page_table.rows);
     if (table_is_small(slots, lanes))
@@ -45,6 +48,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
         r = e ? &e->request[i] : &nobody;
         r->bias = carve(c, f->logit_bias, sizeof *r->bias);
         r->ends = carve(c, f->end_ids, sizeof *r->ends);
+        r->bad_words = carve(c, f->bad_words, sizeof *r->bad_words);
         r->pages = carve(c, lanes > 1 && f->kv_pages > pages ? f->kv_pages : pages, sizeof *r->pages);
         r->lane = carve(c, lanes, sizeof *r->lane);
         r->found = carve(c, lanes, sizeof *r->found);

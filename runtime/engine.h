@@ -17,6 +17,8 @@ enum {
     WAITING_PER_SEQUENCE = 4, /* room of the queue */
     MAX_STOPS = 16,           /* stop strings of a request, as ftx.h says */
     STOP_BYTES = 256,         /* each */
+    WORD_BYTES = 256,         /* a bad word */
+    WORD_TOKENS = 512,        /* of its text */
 };
 
 /* --- stream.c: tokens to text, up to a stop string --------------------------------------------- */
@@ -53,7 +55,7 @@ void pages_give(Pages *p, const int32_t *from, uint32_t n); /* free when nobody 
 /* --- tables.c: what the device knows of a slot -------------------------------------------------------- */
 
 typedef struct SlotTable {
-    int named;            /* FTX_NAMED_pages, FTX_NAMED_group */
+    int named;            /* FTX_NAMED_pages, FTX_NAMED_group, FTX_NAMED_bad_words */
     uint32_t width;       /* of a row */
     int32_t *rows;        /* [slots][width]; NULL: the table is not small */
     uint32_t first, last; /* rows that have changed since they were sent: [first, last) */
@@ -107,6 +109,7 @@ typedef struct Request {
     bool encoded;        /* its keys and values are there */
     FtxBias *bias;       /* [limits.logit_bias] */
     int32_t *ends;       /* [limits.end_ids] */
+    int32_t *bad_words;  /* [limits.bad_words]: as in $bad_words */
     int32_t *pages;      /* [pages of a sequence and its lanes] */
     float *logits;       /* [vocab] */
     Stream stream;
@@ -176,6 +179,7 @@ struct FtxEngine {
     uint16_t *source_users; /* [sources]: sequences that read it */
     Pages pages;
     SlotTable page_table, group_table; /* of all slots; lanes of a group by the slot of lane 0 */
+    SlotTable word_table;              /* bad words */
     SlotTable history;                 /* what the host knows of it: prompts that others have fed */
     Flight flight;
     Row *scratch_rows; /* [sequences]: while composing */

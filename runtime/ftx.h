@@ -197,6 +197,16 @@ typedef struct FtxRequest {
     const float *bias_values;
     size_t bias_count;
 
+    /* Bad words, beside the model's: the last id of a word is never chosen where its others stand right before,
+     * in the prompt or behind; of a word of one id always, but an end id alone means nothing. Given as ids, a
+     * word after another, or as texts of at most 255 bytes, by the model's tokenizer (of a translator that of
+     * its sources): each as a text begins with it, and behind a space. */
+    const int32_t *bad_ids;
+    const size_t *bad_lengths; /* [bad_count]: ids of each word */
+    size_t bad_count;
+    const char *const *bad_words;
+    size_t bad_words_count;
+
     const int32_t *stop_ids; /* beside the model's own end ids */
     size_t stop_ids_count;
     const char *const *stop; /* at most 16 stop strings of at most 255 bytes; the text ends before the first */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 4 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 5 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -39,6 +39,8 @@ typedef enum FtxSectionKind {
     FTX_SEC_SOURCE,       /* the CUDA text: what NVRTC was given */
     FTX_SEC_TABLES,       /* bytes: without stored weights, those of kind TABLE in index order, each
                              at a multiple of 256 */
+    FTX_SEC_BAD_WORDS,    /* int32[]: words that the model never says, as in $bad_words (kernels/device/io.h);
+                             absent where there are none */
 } FtxSectionKind;
 
 typedef struct FtxHeader { /* 64 bytes */
@@ -99,9 +101,9 @@ typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2
 typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOFTMAX } FtxScoring;
 #endif
 
-enum { FTX_MAX_ENDS = 8, FTX_MAX_BANNED = 8, FTX_MAX_SEQUENCES = 4096 };
+enum { FTX_MAX_ENDS = 8, FTX_MAX_SEQUENCES = 4096 };
 
-typedef struct FtxFacts { /* 328 bytes */
+typedef struct FtxFacts { /* 296 bytes */
     uint32_t name;        /* str */
     uint32_t vocab, hidden, layers, heads, kv_heads, head_dim;
     uint32_t context, sequences, tokens, kv_block, kv_pages;
@@ -122,14 +124,13 @@ typedef struct FtxFacts { /* 328 bytes */
     uint32_t types;          /* token types; 0: none */
     uint32_t beams;          /* lanes that a request may have; 0, 1: no beam search */
     int32_t pad;             /* -1: none. For people: nothing here is ever padded */
-    uint32_t n_banned;
-    int32_t banned[FTX_MAX_BANNED]; /* ids that are never sampled: bad words of one token */
-    uint32_t source_vocab;          /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
-    uint32_t input;                 /* FTX_MODEL_ENCODER: width of hidden states in place of ids; 0: takes none */
-    uint32_t n_labels;              /* of a classifier, as many as `pooled`; 0: the pooled vector is none */
-    uint32_t labels;                /* str: their names, a line each */
-    uint32_t scoring;               /* FtxScoring */
-    uint32_t sources;               /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
+    uint32_t bad_words;      /* ids of all bad words of a request, the model's among them */
+    uint32_t source_vocab;   /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
+    uint32_t input;          /* FTX_MODEL_ENCODER: width of hidden states in place of ids; 0: takes none */
+    uint32_t n_labels;       /* of a classifier, as many as `pooled`; 0: the pooled vector is none */
+    uint32_t labels;         /* str: their names, a line each */
+    uint32_t scoring;        /* FtxScoring */
+    uint32_t sources;        /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
     uint32_t reserved[3];
 } FtxFacts;
 

@@ -1,5 +1,6 @@
 /* request.c - a request as submitted: checked field by field, copied into what was planned for it. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine.h"
@@ -105,10 +106,11 @@ static void fill_params(Request *r, const FtxRequest *q)
         .min_length = r->prompt + q->min_new,
         .n_ends = r->params.n_ends,
         .n_bias = r->params.n_bias,
+        .n_words = r->params.n_words,
         .seed_low = (unsigned)q->seed,
         .seed_high = (unsigned)(q->seed >> 32),
         .sample = q->sample,
-        .simple = is_simple(q) && r->params.n_bias == 0,
+        .simple = is_simple(q) && r->params.n_words == 0,
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
     };
 }
@@ -193,11 +195,14 @@ void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample)
     r->source = room.source; /* only the leader's is read */
     r->bias = room.bias;
     r->ends = memcpy(room.ends, leader->ends, (size_t)leader->params.n_ends * sizeof *r->ends);
+    r->bad_words = room.bad_words;
     r->pages = room.pages;
     r->logits = room.logits;
     r->stream.text = room.stream.text;
     if (f->logit_bias)
         memcpy(room.bias, leader->bias, (size_t)leader->params.n_bias * sizeof *r->bias);
+    if (f->bad_words)
+        memcpy(room.bad_words, leader->bad_words, (size_t)leader->params.n_words * sizeof *r->bad_words);
     r->leader = leader;
     r->together = 0;
     r->wants_logits = false;
@@ -213,20 +218,13 @@ static FtxStatus check_id(const FtxEngine *e, const char *field, size_t i, int32
     return ftx_fail(err, FTX_EINVAL, "%s[%zu]: %d is no token id (0 to %u)", field, i, id, e->facts->vocab - 1);
 }
 
-/* What the request brings, and the ids that the model never gives. */
 static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
     const FtxFacts *f = e->facts;
-    const uint32_t room = f->logit_bias > f->n_banned ? f->logit_bias - f->n_banned : 0;
 
     if (q->bias_count > f->logit_bias)
         return ftx_fail(err, FTX_EINVAL, "bias_count: %zu, but the spec's limits.logit_bias is %u", q->bias_count,
                         f->logit_bias);
-    if (q->bias_count > room)
-        return ftx_fail(err, FTX_EINVAL,
-                        "bias_count: %zu beside %u banned ids of the model, but the spec's "
-                        "limits.logit_bias is %u",
-                        q->bias_count, f->n_banned, f->logit_bias);
     if (q->bias_count && (!q->bias_ids || !q->bias_values))
         return ftx_fail(err, FTX_EINVAL, "bias_ids or bias_values is NULL");
     for (size_t i = 0; i < q->bias_count; i++) {
@@ -239,9 +237,7 @@ static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxErr
                             (double)q->bias_values[i]);
         r->bias[i] = (FtxBias){q->bias_ids[i], q->bias_values[i]};
     }
-    for (uint32_t i = 0; i < f->n_banned && i < f->logit_bias; i++)
-        r->bias[q->bias_count + i] = (FtxBias){f->banned[i], -INFINITY};
-    r->params.n_bias = (int)q->bias_count + (int)(f->n_banned < f->logit_bias ? f->n_banned : f->logit_bias);
+    r->params.n_bias = (int)q->bias_count;
     return FTX_OK;
 }
 
@@ -290,6 +286,124 @@ static FtxStatus fill_stops(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
     }
     r->stream.n_stops = (uint32_t)q->stop_count;
     return FTX_OK;
+}
+
+/* --- bad words ------------------------------------------------------------------------------------- */
+
+static bool is_end(const Request *r, int32_t id)
+{
+    for (int i = 0; i < r->params.n_ends; i++)
+        if (r->ends[i] == id)
+            return true;
+    return false;
+}
+
+/* A text has hardly more ids than bytes. */
+typedef struct WordIds {
+    int32_t at[WORD_TOKENS];
+    size_t n;
+} WordIds;
+
+/* One more word of the request. An end id alone is not meant, as in Hugging Face. */
+static FtxStatus add_word(const FtxEngine *e, Request *r, const char *field, const int32_t *ids, size_t n,
+                          FtxError *err)
+{
+    const uint32_t most = e->facts->bad_words, own = e->model->artifact.n_bad_words;
+    int32_t *to = r->bad_words + r->params.n_words;
+
+    if (n == 1 && is_end(r, ids[0]))
+        return FTX_OK;
+    if (n > most - (uint32_t)r->params.n_words)
+        return ftx_fail(err, FTX_EINVAL,
+                        "%s: with it there are %zu ids of bad words, but the spec's limits.bad_words "
+                        "is %u",
+                        field, (uint32_t)r->params.n_words - own + n, most - own);
+    memcpy(to, ids, n * sizeof *to);
+    to[n - 1] = ~to[n - 1];
+    r->params.n_words += (int)n;
+    return FTX_OK;
+}
+
+static FtxStatus add_id_words(const FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const uint32_t most = e->facts->bad_words - e->model->artifact.n_bad_words;
+    const int32_t *ids = q->bad_ids;
+    char field[40];
+    FtxStatus s = FTX_OK;
+
+    if (q->bad_count && (!q->bad_ids || !q->bad_lengths))
+        return ftx_fail(err, FTX_EINVAL, "bad_ids or bad_lengths is NULL");
+    for (size_t i = 0; i < q->bad_count && !s; ids += q->bad_lengths[i++]) {
+        if (q->bad_lengths[i] < 1 || q->bad_lengths[i] > most)
+            return ftx_fail(err, FTX_EINVAL,
+                            "bad_lengths[%zu]: expected 1 to %u ids, the spec's limits.bad_words, found %zu", i, most,
+                            q->bad_lengths[i]);
+        for (size_t k = 0; k < q->bad_lengths[i] && !s; k++)
+            s = check_id(e, "bad_ids", (size_t)(ids - q->bad_ids) + k, ids[k], err);
+        snprintf(field, sizeof field, "bad_lengths[%zu]", i);
+        if (!s)
+            s = add_word(e, r, field, ids, q->bad_lengths[i], err);
+    }
+    return s;
+}
+
+/* The ids of a text, as one begins with it or behind a space. */
+static FtxStatus word_ids(FtxEngine *e, size_t i, const char *text, bool space, WordIds *to, FtxError *err)
+{
+    char bytes[WORD_BYTES + 1] = " ";
+    const size_t n = strlen(text);
+    FtxStatus s;
+
+    memcpy(bytes + space, text, n);
+    s = tokenizer_encode(e->model->tokenizer, e->scratch, bytes, n + space, false, to->at, WORD_TOKENS, &to->n, err);
+    if (s)
+        return ftx_context(err, s, "bad_words[%zu]", i);
+    if (to->n == 0 || to->n > WORD_TOKENS)
+        return ftx_fail(err, FTX_EINVAL, "bad_words[%zu]: \"%s\" is %zu tokens, expected 1 to %d", i, text, to->n,
+                        WORD_TOKENS);
+    for (size_t k = 0; k < to->n && !s; k++)
+        s = check_id(e, "bad_words", i, to->at[k], err);
+    return s;
+}
+
+static FtxStatus add_text_words(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    WordIds begins, within;
+    char field[40];
+    FtxStatus s = FTX_OK;
+
+    if (q->bad_words_count && !e->model->tokenizer)
+        return ftx_fail(err, FTX_EINVAL, "bad_words: the artifact has no tokenizer: use bad_ids");
+    for (size_t i = 0; i < q->bad_words_count && !s; i++) {
+        const char *text = q->bad_words && q->bad_words[i] ? q->bad_words[i] : "";
+
+        text += strspn(text, " ");
+        if (!*text || strlen(text) >= WORD_BYTES || !utf8_valid(text, strlen(text)))
+            return ftx_fail(err, FTX_EINVAL, "bad_words[%zu]: expected 1 to %d bytes of UTF-8 behind its spaces", i,
+                            WORD_BYTES - 1);
+        snprintf(field, sizeof field, "bad_words[%zu]", i);
+        s = word_ids(e, i, text, false, &begins, err);
+        if (!s)
+            s = word_ids(e, i, text, true, &within, err);
+        if (!s)
+            s = add_word(e, r, field, begins.at, begins.n, err);
+        if (!s && (within.n != begins.n || memcmp(within.at, begins.at, within.n * sizeof *within.at) != 0))
+            s = add_word(e, r, field, within.at, within.n, err);
+    }
+    return s;
+}
+
+/* The model's and those that the request brings. */
+static FtxStatus fill_words(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const Artifact *a = &e->model->artifact;
+    FtxStatus s;
+
+    if (a->n_bad_words)
+        memcpy(r->bad_words, a->bad_words, a->n_bad_words * sizeof *r->bad_words);
+    r->params.n_words = (int)a->n_bad_words;
+    s = add_id_words(e, r, q, err);
+    return s ? s : add_text_words(e, r, q, err);
 }
 
 /* --- the prompt ----------------------------------------------------------------------------------- */
@@ -439,6 +553,8 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
         s = fill_bias(e, r, q, err);
     if (!s)
         s = fill_ends(e, r, q, err);
+    if (!s)
+        s = fill_words(e, r, q, err);
     if (!s)
         s = fill_stops(e, r, q, err);
     if (!s)

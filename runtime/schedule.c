@@ -103,13 +103,17 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     }
     if (!s)
         s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->own_pages, err);
+    if (!s && r->params.n_words)
+        s = table_put(e, &e->word_table, r->slot, 0, r->bad_words, (uint32_t)r->params.n_words, err);
     return s || !r->beam.width ? s : beams_place(e, r, err);
 }
 
 FtxStatus schedule_tell(FtxEngine *e, FtxError *err)
 {
-    const FtxStatus s = table_send(e, &e->page_table, err);
+    FtxStatus s = table_send(e, &e->page_table, err);
 
+    if (!s)
+        s = table_send(e, &e->word_table, err);
     return s ? s : table_send(e, &e->group_table, err);
 }
 

@@ -1,4 +1,4 @@
-/* tables.c - tables by slot that the host writes and kernels read: $pages and $group.
+/* tables.c - tables by slot that the host writes and kernels read: $pages, $group and $bad_words.
  *
  * A copy to a GPU takes microseconds, however short. So a small table has a copy on the host, and what
  * an admission changes goes over at once, row after row between the first and the last that changed.

@@ -13,9 +13,8 @@ return ftx.model {
   eos = 0,
   start = 7999,
   pad = 7999,
-  banned = 7999,
   precision = { weights = "bf16", compute = "auto", kv = "auto" },
   limits = { sequences = 32, context = 256, source = 256, tokens = 1024 },
   kv = { block_size = 16 },
-  decode = ftx.beam { width = 4, max_new = 255, forced_eos = 0 },
+  decode = ftx.beam { width = 4, max_new = 255, forced_eos = 0, bad_words = { 7999 } },
 }

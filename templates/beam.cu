@@ -1,9 +1,9 @@
 // beam.cu - contract and instance of beam.cuh
 //@ kernel  beam
 //@ device  cuda
-//@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $token $history $owner $group $lanes $hyps $logps $out -> y
+//@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out -> y
 //@ match   y = beam(logits, s)
-//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  ENDS: END_IDS  WIDTH: BEAMS
+//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
 //@ consts  SHARED: max(32768 + 4 * BIASES, max(8 * WIDTH * MOST, 16384))
 //@ consts  LIST: 8 * (17 * max(32, MOST) + MOST)
@@ -23,7 +23,8 @@
 
 struct Config {
     static constexpr int V = @VOCAB@, CONTEXT = @LENGTH@, SEQUENCES = @SLOTS@;
-    static constexpr int LOGIT_BIAS = @BIASES@, END_IDS = @ENDS@, WIDTH = @WIDTH@;
+    static constexpr int LOGIT_BIAS = @BIASES@, BAD_WORDS = @WORDS@, END_IDS = @ENDS@;
+    static constexpr int WIDTH = @WIDTH@;
     static constexpr int BLOCKS = @BLOCKS@;
 };
 static_assert(BeamShape<Config>::SHARED <= @SHARED@ && BeamShape<Config>::MOST == @MOST@, "contract and kernel disagree");

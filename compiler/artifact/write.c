@@ -154,8 +154,7 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->n_labels = s->n_labels;
     f->labels = string(w, s->labels);
     f->scoring = s->scoring;
-    f->n_banned = s->n_banned;
-    memcpy(f->banned, s->banned, sizeof f->banned);
+    f->bad_words = (uint32_t)l->bad_words;
     return f;
 }
 
@@ -397,6 +396,9 @@ bool artifact_write(const char *path, const ArtifactParts *parts,
     section(&w, FTX_SEC_FACTS, 0, facts, sizeof *facts);
     section(&w, FTX_SEC_STRINGS, 0, NULL, 0);
     text_section(&w, FTX_SEC_SPEC, 0, parts->spec->text);
+    if (parts->spec->n_bad_words)
+        section(&w, FTX_SEC_BAD_WORDS, 0, parts->spec->bad_words,
+                parts->spec->n_bad_words * sizeof *parts->spec->bad_words);
     text_section(&w, FTX_SEC_BUILD, 0, parts->build);
     if (parts->tokenizer)
         section(&w, FTX_SEC_TOKENIZER, 0, parts->tokenizer, parts->tokenizer_bytes);

@@ -46,7 +46,7 @@
  *   ENCODE (1 in encode programs)   SOURCE (tokens of a source at most)
  *   ARCH (80, 90 ...; 0: CPU)   SMEM (shared memory a block may have on the target)
  *   ARCH_A (1: code for the 'a' form of ARCH)
- *   CONTEXT  BLOCK (kv_block)  PAGES (kv_pages)  SEQUENCES  TOKENS  LOGIT_BIAS  END_IDS
+ *   CONTEXT  BLOCK (kv_block)  PAGES (kv_pages)  SEQUENCES  TOKENS  LOGIT_BIAS  END_IDS  BAD_WORDS
  *   BEAMS (lanes of a request at most; 0: no beam search)
  * The instance text is the template with @NAME@ (the entry) and @CONST@ replaced: types become
  * `float`, `half`, `bf16` (device/types.cuh), floats get an f, ints stay. */

@@ -201,6 +201,7 @@ static bool lookup_builtin(const Scope *s, const char *name, ExprKind *kind, int
         {"TOKENS", l->tokens},
         {"LOGIT_BIAS", l->logit_bias},
         {"END_IDS", l->end_ids},
+        {"BAD_WORDS", l->bad_words},
         {"ENCODE", f->encode},
         {"SOURCE", l->source},
         {"ARCH_A", f->target % 10 == 1},

@@ -24,13 +24,14 @@ static json_t *facts_json(const Artifact *a)
     for (uint32_t i = 0; i < f->n_ends; i++)
         json_array_append_new(ends, json_integer(f->ends[i]));
     return json_pack(
-        "{so,so,si,si,si,si,si,si,si,si,si,si,si,si,si,so,si,so,so,so}", "name", text(artifact_string(a, f->name)),
+        "{so,so,si,si,si,si,si,si,si,si,si,si,si,si,si,si,so,si,so,so,so}", "name", text(artifact_string(a, f->name)),
         "parameters", number(f->parameters), "vocab", (int)f->vocab, "hidden", (int)f->hidden, "layers", (int)f->layers,
         "heads", (int)f->heads, "kv_heads", (int)f->kv_heads, "head_dim", (int)f->head_dim, "context", (int)f->context,
         "sequences", (int)f->sequences, "tokens", (int)f->tokens, "kv_block", (int)f->kv_block, "kv_pages",
-        (int)f->kv_pages, "logit_bias", (int)f->logit_bias, "end_ids", (int)f->end_ids, "ends", ends, "bos",
-        (int)f->bos, "weight_bytes", number(f->weight_bytes), "sidecar",
-        f->sidecar ? text(artifact_string(a, f->sidecar)) : json_null(), "tokenizer", json_boolean(a->tokenizer));
+        (int)f->kv_pages, "logit_bias", (int)f->logit_bias, "end_ids", (int)f->end_ids, "bad_words",
+        (int)(f->bad_words - a->n_bad_words), "ends", ends, "bos", (int)f->bos, "weight_bytes", number(f->weight_bytes),
+        "sidecar", f->sidecar ? text(artifact_string(a, f->sidecar)) : json_null(), "tokenizer",
+        json_boolean(a->tokenizer));
 }
 
 static json_t *decode_json(const FtxDecode *d)

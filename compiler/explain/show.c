@@ -37,9 +37,12 @@ static void show_beams(const FtxFacts *f, FILE *out)
 }
 
 /* How a model that writes does so. */
-static void show_answers(const FtxFacts *f, FILE *out)
+static void show_answers(const Artifact *a, FILE *out)
 {
-    fprintf(out, "               %u logit biases and %u end ids a request\n", f->logit_bias, f->end_ids);
+    const FtxFacts *f = a->facts;
+
+    fprintf(out, "               %u logit biases, %u end ids and %u ids of bad words a request\n", f->logit_bias,
+            f->end_ids, f->bad_words - a->n_bad_words);
     show_decode(&f->decode, out);
     show_beams(f, out);
     fprintf(out, "  ends         ");
@@ -49,6 +52,14 @@ static void show_answers(const FtxFacts *f, FILE *out)
         fprintf(out, "%sfirst %d\n", f->n_ends ? "; " : "", f->bos);
     else
         fprintf(out, "%s\n", f->n_ends ? "" : "none");
+    for (uint32_t i = 0; i < a->n_bad_words; i++) { /* the last id of each is ~id */
+        const int32_t id = a->bad_words[i];
+
+        fprintf(out, "%s%d%s", i ? "" : "  never says   ", id < 0 ? ~id : id,
+                i + 1 == a->n_bad_words ? "\n"
+                : id < 0                ? "; "
+                                        : " ");
+    }
 }
 
 /* What an encoder takes and gives. */
@@ -83,7 +94,7 @@ static void show_model(const Artifact *a, const char *path, FILE *out)
     if (f->kind == FTX_MODEL_ENCODER)
         show_vectors(a, out);
     else
-        show_answers(f, out);
+        show_answers(a, out);
     fprintf(out, "  tokenizer    %s\n", a->tokenizer ? window_bytes(a->tokenizer_bytes) : "none: ids only");
     fprintf(out, "  weights      %s%s%s\n", window_bytes(f->weight_bytes),
             f->sidecar       ? " in "

@@ -83,6 +83,7 @@ typedef struct Limits {
     int64_t kv_block;            /* tokens a page */
     int64_t kv_pages;            /* pages of the pool, all layers alike */
     int64_t logit_bias, end_ids; /* entries a request may bring */
+    int64_t bad_words;           /* ids of all its bad words, and of the model's */
     int64_t source;              /* tokens of a source at most; 0: nothing reads one */
     int64_t sources;             /* sources that are kept at once: requests that run at most */
     int64_t beams;               /* lanes of a request at most; 0, 1: no beam search */

@@ -254,10 +254,10 @@ static bool limits(Reader *r)
         const char *name;
         int64_t *to;
     } fields[] = {
-        {"sequences", &l->sequences}, {"context", &l->context},   {"tokens", &l->tokens},
-        {"kv_block", &l->kv_block},   {"kv_pages", &l->kv_pages}, {"logit_bias", &l->logit_bias},
-        {"end_ids", &l->end_ids},     {"source", &l->source},     {"sources", &l->sources},
-        {"beams", &l->beams},
+        {"sequences", &l->sequences}, {"context", &l->context},     {"tokens", &l->tokens},
+        {"kv_block", &l->kv_block},   {"kv_pages", &l->kv_pages},   {"logit_bias", &l->logit_bias},
+        {"end_ids", &l->end_ids},     {"source", &l->source},       {"sources", &l->sources},
+        {"beams", &l->beams},         {"bad_words", &l->bad_words},
     };
     char key[32];
 

@@ -74,6 +74,8 @@ void ir_print(const Graph *g, FILE *out)
             " end_ids=%lld",
             (long long)l->sequences, (long long)l->context, (long long)l->tokens, (long long)l->kv_block,
             (long long)l->kv_pages, (long long)l->logit_bias, (long long)l->end_ids);
+    if (l->bad_words)
+        fprintf(out, " bad_words=%lld", (long long)l->bad_words);
     if (l->source)
         fprintf(out, " source=%lld sources=%lld", (long long)l->source, (long long)l->sources);
     if (l->beams)

@@ -25,12 +25,12 @@ static bool fits(const Graph *g, Shape s)
 static bool verify_limits(const Graph *g, Diag *d)
 {
     const Limits *l = &g->limits;
-    const int64_t all[] = {l->sequences,  l->context, l->tokens, l->kv_block, l->kv_pages,
-                           l->logit_bias, l->end_ids, l->source, l->sources,  l->beams};
+    const int64_t all[] = {l->sequences, l->context, l->tokens,  l->kv_block, l->kv_pages, l->logit_bias,
+                           l->end_ids,   l->source,  l->sources, l->beams,    l->bad_words};
 
     if (l->sequences < 1 || l->context < 1 || l->tokens < 1 || l->kv_block < 1 ||
-        l->kv_pages < (g->kind != FTX_MODEL_ENCODER) || l->logit_bias < 0 || l->end_ids < 0 || l->source < 0 ||
-        l->sources < (l->source > 0) || l->beams < 0)
+        l->kv_pages < (g->kind != FTX_MODEL_ENCODER) || l->logit_bias < 0 || l->end_ids < 0 || l->bad_words < 0 ||
+        l->source < 0 || l->sources < (l->source > 0) || l->beams < 0)
         return diag_error(d, (Loc){0}, "limits: sequences, context, tokens, kv_block and kv_pages are positive");
     for (size_t i = 0; i < LEN(all); i++)
         if (all[i] > MAX_LIMIT)

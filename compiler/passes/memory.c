@@ -47,7 +47,7 @@ static const struct {
 
 /* What the expressions of named.def are over. */
 typedef struct Sizes {
-    int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING, D, POOL, SRC, SOURCES, BEAMS, IN;
+    int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING, D, POOL, SRC, SOURCES, BEAMS, IN, WORDS;
 } Sizes;
 
 static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *value)
@@ -76,6 +76,7 @@ static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *v
         {"SOURCES", s->SOURCES},
         {"BEAMS", s->BEAMS},
         {"IN", s->IN},
+        {"WORDS", s->WORDS},
     };
 
     *kind = EXPR_CONSTANT;
@@ -100,6 +101,7 @@ static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
                  .KV = (int64_t)dtype_size(l->kv),
                  .BIAS = m->logit_bias,
                  .ENDS = m->end_ids,
+                 .WORDS = m->bad_words,
                  .RING = FTX_OUT_RING};
     s->SRC = m->source;
     s->SOURCES = m->sources;

@@ -14,6 +14,7 @@ typedef enum Kind {
     TEXT,
     TYPE,  /* fp32 fp16 bf16; `low` 1: or auto */
     IDS,   /* a token id or a list of them */
+    WORDS, /* a list of words, each a token id or a list of them */
     TEXTS, /* a list of texts */
     FLAG,  /* true or false */
     EARLY, /* false, true or "never": FtxEarly */
@@ -39,7 +40,6 @@ static const Field fields[] = {
     {"eos", IDS, 0, MAX_ID, 0, false},
     {"start", COUNT, -1, MAX_ID, -1, false},
     {"pad", COUNT, -1, MAX_ID, -1, false},
-    {"banned", IDS, 0, MAX_ID, 0, false},
     {"pooling", TEXT, 0, 0, 0, false},
     {"normalize", FLAG, 0, 0, 0, false},
     {"labels", TEXTS, 0, 0, 0, false},
@@ -54,6 +54,7 @@ static const Field fields[] = {
     {"limits.sources", COUNT, 1, FTX_MAX_SEQUENCES, 0, false},
     {"limits.logit_bias", COUNT, 0, 65536, 32, false},
     {"limits.end_ids", COUNT, 1, 256, 16, false},
+    {"limits.bad_words", COUNT, 0, 65536, 256, false},
     {"kv.block_size", COUNT, 8, 256, 16, false},
     {"kv.pages", COUNT, 1, 1 << 24, 0, false},
     {"decode.temperature", NUMBER, 0, 100, 1, false},
@@ -66,6 +67,7 @@ static const Field fields[] = {
     {"decode.presence_penalty", NUMBER, -100, 100, 0, false},
     {"decode.frequency_penalty", NUMBER, -100, 100, 0, false},
     {"decode.no_repeat_ngram", COUNT, 0, 1 << 20, 0, false},
+    {"decode.bad_words", WORDS, 0, MAX_ID, 0, false},
     {"decode.min_new", COUNT, 0, 1 << 20, 0, false},
     {"decode.max_new", COUNT, 0, 1 << 20, 0, false},
     {"decode.max_top_k", COUNT, 1, MAX_TOP_K, 64, false},
@@ -153,6 +155,7 @@ static const char *range_text(Arena *a, const Field *f)
     case TEXT: return "a text";
     case TYPE: return f->low != 0 ? "one of auto, fp32, fp16, bf16" : "one of fp32, fp16, bf16";
     case IDS: return "a token id or a list of up to 8";
+    case WORDS: return "a list of words, each a token id or a list of ids";
     case TEXTS: return "a list of texts";
     case FLAG: return "true or false";
     case EARLY: return "false, true or \"never\"";
@@ -291,21 +294,35 @@ void fields_check(lua_State *L, int t, const char *group)
 
 /* --- overrides ------------------------------------------------------------------------------------ */
 
-/* Pushes the list of "1,2,3", or of "" none; false for anything else. */
-static bool push_ids(lua_State *L, const char *text)
+/* Pushes the list of "1,2,3", or of "" none, up to a `stop`, and gives what is behind it; NULL for anything
+ * else. */
+static const char *push_ids(lua_State *L, const char *text, char stop)
 {
     lua_newtable(L);
     for (lua_Integer i = 1; *text; i++) {
         char *end;
         const long long id = strtoll(text, &end, 10);
 
-        if (end == text || (*end && *end != ','))
-            return false;
+        if (end == text || (*end && *end != ',' && *end != stop))
+            return NULL;
         lua_pushinteger(L, id);
         lua_rawseti(L, -2, i);
         text = *end ? end + 1 : end;
+        if (*end && *end == stop)
+            return text;
     }
-    return true;
+    return text;
+}
+
+/* Pushes the list of "1,2;3", of two words; false for anything else. */
+static bool push_words(lua_State *L, const char *text)
+{
+    lua_newtable(L);
+    for (lua_Integer i = 1; text && *text; i++) {
+        text = push_ids(L, text, ';');
+        lua_rawseti(L, -2, i);
+    }
+    return text;
 }
 
 /* Pushes the list of "one,two", or nil for "". */
@@ -353,8 +370,12 @@ static void push_override(lua_State *L, const Field *f, const char *text)
             lua_pushstring(L, text);
         return;
     case IDS:
-        if (!push_ids(L, text))
+        if (!push_ids(L, text, 0))
             field_refuse(L, f->path, "token ids: 1 or 1,2,3", 0);
+        return;
+    case WORDS:
+        if (!push_words(L, text))
+            field_refuse(L, f->path, "words of token ids: 1 or 1,2;3", 0);
         return;
     case TEXTS: push_texts(L, text); return;
     case GRAPH: return; /* refused by the caller */

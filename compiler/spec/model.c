@@ -305,7 +305,7 @@ static void read_ends(lua_State *L, int t)
         read_ids(L, t, "eos", FTX_MAX_ENDS, spec->ends, "limits.end_ids", reader_of(L)->graph->limits.end_ids, "eos");
 }
 
-/* Ids that the decoder starts from and never gives. */
+/* The id that the decoder starts from, and the one that fills rows elsewhere. */
 static void read_special(lua_State *L, int t)
 {
     Spec *spec = reader_of(L)->spec;
@@ -314,8 +314,64 @@ static void read_special(lua_State *L, int t)
     spec->pad = read_id(L, t, "pad");
     if (reader_of(L)->graph->kind == FTX_MODEL_SEQ2SEQ && spec->start < 0)
         sandbox_fail(L, "start is missing; a decoder with a source needs a first token id");
-    spec->n_banned = read_ids(L, t, "banned", FTX_MAX_BANNED, spec->banned, "limits.logit_bias",
-                              reader_of(L)->graph->limits.logit_bias, "banned");
+}
+
+enum { MAX_WORDS = 65536 }; /* ids of all bad words of a model */
+
+/* The ids of a word, which stands at the top of the stack; the last as ~id. Gives how many. */
+static uint32_t read_word(lua_State *L, int32_t *ids, uint32_t room)
+{
+    const int vocab = (int)reader_of(L)->spec->vocab;
+    const char *expected =
+        lua_pushfstring(L, "words of one or more token ids from 0 to %d, together at most %d", vocab - 1, MAX_WORDS);
+    const bool one = lua_type(L, -2) == LUA_TNUMBER;
+    const lua_Integer n = one ? 1 : lua_istable(L, -2) ? (lua_Integer)lua_rawlen(L, -2) : 0;
+
+    if (n < 1 || n > room)
+        field_refuse(L, "decode.bad_words", expected, -2);
+    for (lua_Integer i = 1; i <= n; i++) {
+        int whole;
+        lua_Integer id;
+
+        if (one)
+            lua_pushvalue(L, -2);
+        else
+            lua_rawgeti(L, -2, i);
+        id = lua_tointegerx(L, -1, &whole);
+        if (!whole || lua_type(L, -1) != LUA_TNUMBER || id < 0 || id >= vocab)
+            field_refuse(L, "decode.bad_words", expected, -1);
+        ids[i - 1] = (int32_t)(i < n ? id : ~id);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return (uint32_t)n;
+}
+
+/* Words that are never said. A row of the device's table holds them and those of a request. */
+static void read_bad_words(lua_State *L, int t)
+{
+    Reader *r = reader_of(L);
+    Limits *l = &r->graph->limits;
+    int32_t *ids;
+
+    l->bad_words = field_count(L, t, "limits.bad_words");
+    field_push(L, t, "decode.bad_words");
+    if (r->graph->kind == FTX_MODEL_ENCODER)
+        l->bad_words = 0;
+    if (lua_isnil(L, -1))
+        return;
+    if (r->graph->kind == FTX_MODEL_ENCODER)
+        sandbox_fail(L, "decode.bad_words: an encoder writes no words");
+    if (!lua_istable(L, -1))
+        field_refuse(L, "decode.bad_words", field_expected(L, "decode.bad_words"), -1);
+    ids = arena_array(r->box.keep, int32_t, MAX_WORDS);
+    for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, -1); i++) {
+        lua_rawgeti(L, -1, i);
+        r->spec->n_bad_words += read_word(L, ids + r->spec->n_bad_words, MAX_WORDS - r->spec->n_bad_words);
+        lua_pop(L, 1);
+    }
+    r->spec->bad_words = ids;
+    l->bad_words += r->spec->n_bad_words;
 }
 
 /* Names of a classifier's classes, one for each number of the pooled vector, and how they are scored. */
@@ -567,6 +623,7 @@ static int ftx_model(lua_State *L)
     read_decode(L, 1);
     read_ends(L, 1);
     read_special(L, 1);
+    read_bad_words(L, 1);
     read_labels(L, 1);
     name = field_text(L, 1, "name");
     if (name) {

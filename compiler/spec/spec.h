@@ -31,8 +31,8 @@ typedef struct Spec {
     uint32_t pooled, types, source_vocab, input;
     const char *labels; /* names of a classifier's classes, a line each; NULL: none */
     uint32_t n_labels, scoring;
-    uint32_t n_banned;
-    int32_t banned[FTX_MAX_BANNED];
+    const int32_t *bad_words; /* one after another, of each the last id as ~id; all their ids are n_bad_words */
+    uint32_t n_bad_words;
     /* facts of the decoder */
     uint32_t vocab, hidden, layers, heads, kv_heads, head_dim;
 } Spec;

@@ -15,9 +15,9 @@
  *   z [S,V] fp32: processed log-probabilities. past [S,CONTEXT]: a lane's ids in their order. */
 //@ kernel  beam
 //@ device  cpu
-//@ args    x[S,V] s $rows $params $beams $ends $bias $token $history $owner $group $lanes $hyps $logps $out -> y
+//@ args    x[S,V] s $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out -> y
 //@ match   y = beam(x, s)
-//@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS  WIDTH: BEAMS
+//@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS  WIDTH: BEAMS  WORDS: BAD_WORDS
 //@ scratch z 4 * S_MAX * V
 //@ scratch past 4 * S_MAX * CONTEXT
 //@ scratch best 8 * S_MAX * (WIDTH + ENDS + 1)
@@ -33,7 +33,7 @@
 
 #ifndef BEAM_ONCE
 #define BEAM_ONCE
-enum { BEAM_V, BEAM_CONTEXT, BEAM_SEQUENCES, BEAM_ENDS, BEAM_BIAS, BEAM_WIDTH };
+enum { BEAM_V, BEAM_CONTEXT, BEAM_SEQUENCES, BEAM_ENDS, BEAM_BIAS, BEAM_WIDTH, BEAM_WORDS };
 enum { BEAM_MOST = 64 };
 
 /* A continuation; a row's stand in their order, id -1 behind the last. Behind all there may be, for its
@@ -50,6 +50,7 @@ typedef struct BeamArgs {
     const FtxBeam *beams;
     const int32_t *ends;
     const FtxBias *bias;
+    const int32_t *bad_words;
     FtxToken *token;
     const int32_t *history;
     int32_t *owner;
@@ -64,7 +65,8 @@ typedef struct BeamArgs {
     BeamBest *best;
     uint32_t *marks;
     int32_t *arrived;
-    int64_t V, context, sequences, n_ends, n_bias, width, each; /* each: of a row in best, the last for its shift */
+    int64_t V, context, sequences, n_ends, n_bias, width, n_words,
+        each; /* each: of a row in best, the last for its shift */
 } BeamArgs;
 
 /* A group in a step. */
@@ -98,12 +100,14 @@ static BeamArgs beam_args(const CpuCall *c)
                   c->arg[18],
                   c->arg[19],
                   c->arg[20],
+                  c->arg[21],
                   c->k[BEAM_V],
                   c->k[BEAM_CONTEXT],
                   c->k[BEAM_SEQUENCES],
                   c->k[BEAM_ENDS],
                   c->k[BEAM_BIAS],
                   c->k[BEAM_WIDTH],
+                  c->k[BEAM_WORDS],
                   0};
 
     a.each = a.width + a.n_ends + 1;
@@ -454,6 +458,7 @@ static void AT(beam_row)(const BeamArgs *a, const BeamGroup *g, int64_t s)
                        .p = &a->params[g->row],
                        .ends = a->ends + g->row * a->n_ends,
                        .bias = a->bias + g->row * a->n_bias,
+                       .bad_words = a->bad_words + g->slots[0] * a->n_words,
                        .history = a->past + s * a->context,
                        .V = a->V};
 

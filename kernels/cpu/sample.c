@@ -2,7 +2,7 @@
  * made ready for its next token.
  *
  * In the order of Hugging Face's generate: logit bias, repetition penalty, presence and frequency
- * penalty, no-repeat n-gram, end ids banned before the least length; greedy stops here and takes
+ * penalty, no-repeat n-gram, bad words, end ids banned before the least length; greedy stops here and takes
  * the largest. Then temperature, top-k (ties at the k-th place stay), top-p (an id stays while
  * the mass before it, larger values and lower ids first, is less than p), min-p, typical (what is nearest
  * to the entropy; all that are as far off as the last stay). The draw takes
@@ -18,9 +18,9 @@
  *   between calls. A row with emit 0, or done, is left alone. */
 //@ kernel  sample
 //@ device  cpu
-//@ args    x[S,V] $rows $params $ends $bias $token $history $out -> y
+//@ args    x[S,V] $rows $params $ends $bias $bad_words $token $history $out -> y
 //@ match   y = sample(x)
-//@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS
+//@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS  WORDS: BAD_WORDS
 //@ scratch z 4 * S_MAX * V
 //@ zeroed  marks 4 * S_MAX * V
 //@ moves   12 * S * V
@@ -33,7 +33,7 @@
 
 #ifndef SAMPLE_ONCE
 #define SAMPLE_ONCE
-enum { SAMPLE_V, SAMPLE_CONTEXT, SAMPLE_SEQUENCES, SAMPLE_ENDS, SAMPLE_BIAS };
+enum { SAMPLE_V, SAMPLE_CONTEXT, SAMPLE_SEQUENCES, SAMPLE_ENDS, SAMPLE_BIAS, SAMPLE_WORDS };
 enum { SAMPLE_LEVELS = 3, SAMPLE_BUCKETS = 2048, SAMPLE_GROUPS = 2048 };
 
 /* What of z stays: values above `key`, and the first `ties` ids of those equal to it. */
@@ -291,9 +291,10 @@ static SampleRow AT(sample_row)(const CpuCall *c, int64_t s)
         .p = (const FtxParams *)c->arg[2] + s,
         .ends = (const int32_t *)c->arg[3] + s * c->k[SAMPLE_ENDS],
         .bias = (const FtxBias *)c->arg[4] + s * c->k[SAMPLE_BIAS],
-        .history = (const int32_t *)c->arg[6] + rows[s].slot * c->k[SAMPLE_CONTEXT],
-        .z = (float *)c->arg[9] + s * V,
-        .marks = (uint32_t *)c->arg[10] + s * V,
+        .bad_words = (const int32_t *)c->arg[5] + rows[s].slot * c->k[SAMPLE_WORDS],
+        .history = (const int32_t *)c->arg[7] + rows[s].slot * c->k[SAMPLE_CONTEXT],
+        .z = (float *)c->arg[10] + s * V,
+        .marks = (uint32_t *)c->arg[11] + s * V,
         .V = V,
     };
 }
@@ -301,9 +302,9 @@ static SampleRow AT(sample_row)(const CpuCall *c, int64_t s)
 void AT(sample)(const CpuCall *c)
 {
     FtxRow *rows = c->arg[1];
-    FtxToken *token = c->arg[5];
-    FtxOut *out = c->arg[7];
-    int32_t *y = c->arg[8];
+    FtxToken *token = c->arg[6];
+    FtxOut *out = c->arg[8];
+    int32_t *y = c->arg[9];
     int64_t first, last;
 
     cpu_share(c, c->S, &first, &last);
@@ -365,7 +366,7 @@ void AT(sample_probs)(const CpuCall *c)
     cpu_share(c, c->S, &first, &last);
     for (int64_t s = first; s < last; s++) {
         const SampleRow r = AT(sample_row)(c, s);
-        float *y = (float *)c->arg[8] + s * r.V;
+        float *y = (float *)c->arg[9] + s * r.V;
         SampleKept kept;
         const float max = AT(sample_process)(&r, &kept);
         double total = 0.0;

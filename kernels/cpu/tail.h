@@ -12,10 +12,27 @@ typedef struct SampleRow {
     uint32_t *marks;
     const FtxRow *row;
     const FtxParams *p;
-    const int32_t *ends, *history;
+    const int32_t *ends, *history, *bad_words;
     const FtxBias *bias;
     int64_t V;
 } SampleRow;
+
+/* Bans the last id of each bad word whose others are the last of the text. */
+static inline void sample_ban_words(const SampleRow *r)
+{
+    const int64_t length = r->row->kv_len;
+    const int32_t *word = r->bad_words;
+
+    for (const int32_t *at = word; at < r->bad_words + r->p->n_words; at++) {
+        const int64_t n = at - word; /* ids before the last */
+
+        if (*at >= 0)
+            continue;
+        if (n <= length && ~*at < r->V && memcmp(r->history + length - n, word, (size_t)n * sizeof *word) == 0)
+            r->z[~*at] = -__builtin_inff();
+        word = at + 1;
+    }
+}
 
 /* Everything before temperature, on z, which holds the raw logits. */
 static inline void sample_penalties(const SampleRow *r)
@@ -62,6 +79,7 @@ static inline void sample_penalties(const SampleRow *r)
             if (memcmp(past + i, tail, (size_t)n * sizeof *past) == 0)
                 z[past[i + n]] = -__builtin_inff();
     }
+    sample_ban_words(r);
     if (length < p->min_length)
         for (int64_t i = 0; i < p->n_ends; i++)
             if (r->ends[i] >= 0 && r->ends[i] < r->V)

@@ -58,7 +58,8 @@ typedef struct FtxParams {
     int sample;      /* index of this sample among those of one request */
     int simple;      /* 1: greedy without any processor */
     float typical_p; /* 0: off */
-    int reserved[3];
+    int n_words;     /* ids of $bad_words[slot] */
+    int reserved[2];
 } FtxParams;
 
 /* $bias [S][limits.logit_bias] */
@@ -67,7 +68,10 @@ typedef struct FtxBias {
     float value;
 } FtxBias;
 
-/* $ends [S][limits.end_ids] are ints.  $pages [sequences][ceil(context / kv_block)] ints, by slot.
+/* $bad_words [slots][limits.bad_words] ints, by slot, of beams that of lane 0: words one after another, of each
+ * the last id as ~id. That id is banned where the others stand right before it.
+ *
+ * $ends [S][limits.end_ids] are ints.  $pages [sequences][ceil(context / kv_block)] ints, by slot.
  * $history [sequences][context] ints, by slot: `embed` writes every token's id at its position.
  *
  * Cache of a layer: $k and $v, each [kv_pages][kv_heads][kv_block][head_dim].

@@ -1,5 +1,5 @@
 // processors.cuh - what changes logits before a token is chosen, in the order of Hugging Face:
-// bias, repetition, presence and frequency, no repeated n-grams, no early end, temperature.
+// bias, repetition, presence and frequency, no repeated n-grams, no bad words, no early end, temperature.
 //
 // A block works on RANGE neighbouring ids. What the row's history and its request say about them is
 // gathered in shared memory first, one word an id, then every logit passes once.
@@ -15,7 +15,7 @@ enum { MOST_BIASES = 4095 };
 // facts[RANGE]; shift: bias by place. The whole block; ends in a barrier.
 template <int RANGE, int THREADS>
 DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p, const FtxRow &row, const int *history,
-                         const int *ends, const FtxBias *bias)
+                         const int *ends, const FtxBias *bias, const int *words)
 {
     const int n = row.kv_len;
     block_sync(); // the range before is done
@@ -43,6 +43,16 @@ DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p,
             if (same)
                 shared_atomic_or(&facts[at], BANNED);
         }
+    for (int i = threadIdx.x; i < p.n_words; i += THREADS) { // the last id of a word, where its others are the last before
+        const u32 at = (u32)(~words[i] - base);
+        int k = i; // those from here on are
+        if (words[i] >= 0 || at >= RANGE)
+            continue;
+        while (k > 0 && words[k - 1] >= 0 && n - i + k > 0 && history[n - i + k - 1] == words[k - 1])
+            k--;
+        if (k == 0 || words[k - 1] < 0)
+            shared_atomic_or(&facts[at], BANNED);
+    }
     if (n < p.min_length)
         for (int i = threadIdx.x; i < p.n_ends; i += THREADS) {
             const u32 at = (u32)(ends[i] - base);

@@ -87,10 +87,11 @@ typedef struct RefRow {
     const int32_t *history; /* [kv_len] ids of the sequence so far */
     const int32_t *ends;    /* [params.n_ends] */
     const FtxBias *bias;    /* [params.n_bias] */
+    const int32_t *words;   /* [params.n_words]: words one after another, of each the last id as ~id */
 } RefRow;
 
 /* Processors before temperature: logit bias, repetition, presence and frequency, no-repeat n-gram,
- * end ids before the least length. */
+ * bad words, end ids before the least length. */
 void ref_penalties(const RefRow *r, const float *logits, int V, double *z);
 
 /* All of the chain: what the processors and temperature, top-k, top-p, min-p, typical leave, as

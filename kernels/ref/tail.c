@@ -58,6 +58,26 @@ static int repeats(const RefRow *r, int id)
     return 0;
 }
 
+/* Whether `id` after the history would complete a bad word, as in transformers' NoBadWordsLogitsProcessor. */
+static int completes(const RefRow *r, int id)
+{
+    const int length = r->row->kv_len;
+
+    for (int first = 0, n; first < r->params->n_words; first += n) {
+        const int32_t *word = r->words + first;
+        int same;
+
+        for (n = 1; word[n - 1] >= 0;)
+            n++;
+        same = n - 1 <= length && ~word[n - 1] == id;
+        for (int i = 0; same && i < n - 1; i++)
+            same = r->history[length - (n - 1) + i] == word[i];
+        if (same)
+            return 1;
+    }
+    return 0;
+}
+
 void ref_penalties(const RefRow *r, const float *logits, int V, double *z)
 {
     const FtxParams *p = r->params;
@@ -76,7 +96,7 @@ void ref_penalties(const RefRow *r, const float *logits, int V, double *z)
 
         if (seen)
             z[id] -= p->presence + (double)p->frequency * seen;
-        if (p->ngram > 0 && repeats(r, id))
+        if ((p->ngram > 0 && repeats(r, id)) || completes(r, id))
             z[id] = -INFINITY;
         for (int i = 0; length < p->min_length && i < p->n_ends; i++)
             if (r->ends[i] == id)

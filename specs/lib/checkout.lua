@@ -45,18 +45,20 @@ local function ends(file, vocab)
   return list
 end
 
--- Words that are never to be said: of one token each. An end id among them is not meant, as in Hugging Face.
-local function banned(file, vocab)
+-- Words that are never to be said. An end id alone among them means nothing, as in Hugging Face.
+local function bad_words(file, vocab)
   local list, last = {}, {}
+  local words = file:value("bad_words_ids") or {}
+  local function refuse() file:refuse("bad_words_ids", "lists of ids below vocab_size " .. vocab) end
   for _, id in ipairs(ends(file, vocab) or {}) do last[id] = true end
-  for _, word in ipairs(file:value("bad_words_ids") or {}) do
-    local id = type(word) == "table" and #word == 1 and word[1]
-    if not (math.type(id) == "integer" and id >= 0 and id < vocab) then
-      file:refuse("bad_words_ids", "words of one token each, below vocab_size " .. vocab)
+  if type(words) ~= "table" then refuse() end
+  for _, word in ipairs(words) do
+    if type(word) ~= "table" or #word == 0 then refuse() end
+    for _, id in ipairs(word) do
+      if not (math.type(id) == "integer" and id >= 0 and id < vocab) then refuse() end
     end
-    if not last[id] then table.insert(list, id) end
+    if #word > 1 or not last[word[1]] then table.insert(list, word) end
   end
-  if #list > 8 then file:refuse("bad_words_ids", "at most 8 words") end
   return list
 end
 
@@ -78,6 +80,7 @@ local function decode(file, seq2seq, vocab)
     file:only(key, "empty")
   end
   local d = {
+    bad_words = bad_words(file, vocab),
     repetition_penalty = file:number("repetition_penalty", 0.01, 100, 1.0),
     no_repeat_ngram = file:count("no_repeat_ngram_size", 0, 2 ^ 20, 0),
     min_new = file:count("min_new_tokens", 0, 2 ^ 20, 0),
@@ -186,7 +189,6 @@ return function(checkout)
     limits = { sequences = SEQUENCES, context = context, tokens = math.max(512, (seq2seq or model.encoder) and context or 0) },
     start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
     pad = id("pad_token_id"),
-    banned = not model.encoder and banned(generation, vocab) or nil,
     pooling = vector.pooling,
     normalize = vector.normalize,
     labels = model.labels,

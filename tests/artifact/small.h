@@ -89,6 +89,7 @@ static inline void small_plan(Small *s, int which)
     small_named(&p->head, &s->spec, FTX_NAMED_bias, FTX_SPACE_IO, 8 * S * (uint64_t)l->logit_bias);
     small_named(&p->head, &s->spec, FTX_NAMED_token, FTX_SPACE_IO, 16 * (uint64_t)l->tokens);
     small_named(&p->head, &s->spec, FTX_NAMED_pages, FTX_SPACE_STATE, 4 * S * (C / (uint64_t)l->kv_block));
+    small_named(&p->head, &s->spec, FTX_NAMED_bad_words, FTX_SPACE_STATE, 4 * S * (uint64_t)l->bad_words);
     small_named(&p->head, &s->spec, FTX_NAMED_history, FTX_SPACE_STATE, 4 * S * C);
     small_named(&p->head, &s->spec, FTX_NAMED_k, FTX_SPACE_STATE, cache);
     small_named(&p->head, &s->spec, FTX_NAMED_v, FTX_SPACE_STATE, cache);
@@ -188,14 +189,22 @@ static inline void small_checkpoint(Small *s)
         fail_msg("%s", d.text);
 }
 
+static const int32_t small_words[] = {3, ~4, ~15};
+
 static inline void small_begin(Small *s)
 {
     *s = (Small){.keep = arena_open()};
     s->spec.name = "small";
     s->spec.text = "return ftx.model {}\n";
     s->spec.graph = ir_graph_new("small");
-    s->spec.graph->limits = (Limits){
-        .sequences = 2, .context = 8, .tokens = 4, .kv_block = 4, .kv_pages = 4, .logit_bias = 3, .end_ids = 4};
+    s->spec.graph->limits = (Limits){.sequences = 2,
+                                     .context = 8,
+                                     .tokens = 4,
+                                     .kv_block = 4,
+                                     .kv_pages = 4,
+                                     .logit_bias = 3,
+                                     .end_ids = 4,
+                                     .bad_words = 5};
     s->spec.vocab = 16;
     s->spec.hidden = 16;
     s->spec.layers = s->spec.kv_heads = 1;
@@ -203,6 +212,8 @@ static inline void small_begin(Small *s)
     s->spec.head_dim = 8;
     s->spec.n_ends = 1;
     s->spec.ends[0] = 2;
+    s->spec.bad_words = small_words;
+    s->spec.n_bad_words = LEN(small_words);
     s->spec.bos = s->spec.start = s->spec.pad = -1;
     s->spec.decode = (FtxDecode){.temperature = 1,
                                  .top_p = 1,

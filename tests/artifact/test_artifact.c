@@ -73,6 +73,8 @@ static void test_round_trip(void **state)
     assert_int_equal(a.facts->vocab, 16);
     assert_int_equal(a.facts->parameters, 40);
     assert_memory_equal(&a.facts->decode, &s.spec.decode, sizeof s.spec.decode);
+    assert_int_equal(a.n_bad_words, LEN(small_words));
+    assert_memory_equal(a.bad_words, small_words, sizeof small_words);
     assert_int_equal(a.tokenizer_bytes, 6);
     assert_memory_equal(a.tokenizer, "tokens", 6);
     assert_int_equal((uintptr_t)a.weight_data % 4096, 0);
@@ -213,6 +215,43 @@ static void test_nothing_half_written(void **state)
         checkpoint_close(c);
     }
     small_end(&s);
+}
+
+static void test_bad_words(void **state)
+{
+    static const struct {
+        int32_t ids[6];
+        uint32_t n;
+        const char *why; /* NULL: they are fine */
+    } cases[] = {
+        {{0}, 0, NULL},
+        {{~0, 1, 2, 3, ~15}, 5, NULL},
+        {{~0, 1, 2, 3, 4, ~5}, 6, "its bad words have 6 ids, at most 5"},
+        {{~0, 1}, 2, "its last bad word has no end"},
+        {{~0, 16, ~1}, 3, "id 16 of its bad words is not below vocab 16"},
+        {{~16}, 1, "id 16 of its bad words is not below vocab 16"},
+        {{INT32_MIN}, 1, "id 2147483647 of its bad words is not below vocab 16"},
+    };
+    const char *path = temp_path("words.ftx");
+    (void)state;
+
+    for (size_t i = 0; i < LEN(cases); i++) {
+        Artifact a;
+        FtxError err = {0};
+        Small s;
+
+        small_begin(&s);
+        s.spec.bad_words = cases[i].ids;
+        s.spec.n_bad_words = cases[i].n;
+        write_small(&s, path);
+        assert_int_equal(artifact_open(path, &a, &err), cases[i].why ? FTX_EFORMAT : FTX_OK);
+        if (cases[i].why)
+            assert_non_null(strstr(err.text, cases[i].why));
+        else
+            assert_int_equal(a.n_bad_words, cases[i].n);
+        artifact_close(&a);
+        small_end(&s);
+    }
 }
 
 /* --- versions and plans ---------------------------------------------------------------------- */
@@ -396,11 +435,17 @@ static void test_truncated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_without_weights), cmocka_unit_test(test_sidecar),
-        cmocka_unit_test(test_versions),        cmocka_unit_test(test_plan_choice),
-        cmocka_unit_test(test_flipped_bytes),   cmocka_unit_test(test_hostile_words),
-        cmocka_unit_test(test_truncated),       cmocka_unit_test(test_nothing_half_written),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_without_weights),
+        cmocka_unit_test(test_sidecar),
+        cmocka_unit_test(test_bad_words),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_plan_choice),
+        cmocka_unit_test(test_flipped_bytes),
+        cmocka_unit_test(test_hostile_words),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_nothing_half_written),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

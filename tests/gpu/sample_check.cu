@@ -7,7 +7,7 @@
 #include "check.h"
 
 template <int V_> struct Config {
-    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, END_IDS = 4, BLOCKS = V_ < 4096 ? 1 : 2;
+    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, BAD_WORDS = 24, END_IDS = 4, BLOCKS = V_ < 4096 ? 1 : 2;
 };
 template <class C> __global__ void __launch_bounds__(512, C::BLOCKS) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
 
@@ -35,7 +35,7 @@ static Philox host_philox(Philox x, uint32_t k0, uint32_t k1)
 struct Row {
     FtxRow row;
     FtxParams p;
-    std::vector<int> history, ends;
+    std::vector<int> history, ends, words; // words one after another, of each the last id as ~id
     std::vector<FtxBias> bias;
     std::vector<float> logits;
 };
@@ -63,6 +63,14 @@ static std::vector<float> processed(const Row &r)
             if (same)
                 banned[r.history[i + g - 1]] = 1;
         }
+    for (size_t first = 0, at = 0; at < r.words.size(); at++) {
+        const int m = (int)(at - first); // ids before the last
+        if (r.words[at] >= 0)
+            continue;
+        if (m <= n && std::equal(r.words.begin() + first, r.words.begin() + at, r.history.begin() + n - m))
+            banned[~r.words[at]] = 1;
+        first = at + 1;
+    }
     if (n + 1 <= r.p.min_length)
         for (int e : r.ends)
             banned[e] = 1;
@@ -203,6 +211,15 @@ template <class C> int check(uint64_t seed, int *near, int *all)
             if (rnd.below(3) == 0)
                 p.min_length = r.row.kv_len + rnd.below(3);
             if (rnd.below(2))
+                for (int left = C::BAD_WORDS; left > 0 && rnd.below(8);) { // most begin as the text ends
+                    const int m = std::min(rnd.below(5), std::min(left - 1, r.row.kv_len));
+                    for (int k = 0; k < m; k++)
+                        r.words.push_back(rnd.below(8) ? r.history[r.row.kv_len - m + k] : rnd.below(V));
+                    r.words.push_back(~rnd.below(V));
+                    left -= m + 1;
+                }
+            p.n_words = (int)r.words.size();
+            if (rnd.below(2))
                 for (int k = rnd.below(C::LOGIT_BIAS + 1); k > 0; k--)
                     r.bias.push_back(FtxBias{rnd.below(V), rnd.below(4) ? rnd.normal() * 5 : -INFINITY});
             // one entry an id but for sums that are exact
@@ -240,6 +257,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
     std::vector<FtxRow> hrows;
     std::vector<FtxParams> hparams;
     std::vector<int> hends(S * C::END_IDS, -1), hhistory((size_t)C::SEQUENCES * C::CONTEXT, 0);
+    std::vector<int> hwords((size_t)C::SEQUENCES * C::BAD_WORDS, 0);
     std::vector<FtxBias> hbias(S * C::LOGIT_BIAS);
     std::vector<float> hlogits;
     for (int i = 0; i < S; i++) {
@@ -247,6 +265,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         hparams.push_back(rows[i].p);
         std::copy(rows[i].ends.begin(), rows[i].ends.end(), hends.begin() + i * C::END_IDS);
         std::copy(rows[i].bias.begin(), rows[i].bias.end(), hbias.begin() + i * C::LOGIT_BIAS);
+        std::copy(rows[i].words.begin(), rows[i].words.end(), hwords.begin() + (size_t)rows[i].row.slot * C::BAD_WORDS);
         std::copy(rows[i].history.begin(), rows[i].history.end(), hhistory.begin() + (size_t)rows[i].row.slot * C::CONTEXT);
         hlogits.insert(hlogits.end(), rows[i].logits.begin(), rows[i].logits.end());
     }
@@ -255,7 +274,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
     Device<FtxStep> dstep(std::vector<FtxStep>{step});
     Device<FtxRow> drows(hrows);
     Device<FtxParams> dparams(hparams);
-    Device<int> dends(hends), dhistory(hhistory), dy(S);
+    Device<int> dends(hends), dwords(hwords), dhistory(hhistory), dy(S);
     Device<FtxBias> dbias(hbias);
     Device<float> dlogits(hlogits), dvalues((size_t)S * V);
     Device<FtxToken> dtoken(S);
@@ -275,7 +294,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         dvalues.fill(0xff);
         dtiles.fill(0xff);
         // The second time with fewer blocks a row.
-        const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dtoken.p, dhistory.p, dout, dy.p, dtiles.p, dvalues.p, dcounters.p};
+        const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, dy.p, dtiles.p, dvalues.p, dcounters.p};
         if (round == 0)
             run_sample<C>(a, S);
         else
@@ -363,7 +382,7 @@ template <class C> void time_sample(const char *name, int S, FtxParams p, float 
     Device<FtxStep> dstep(std::vector<FtxStep>{step});
     Device<FtxRow> drows(hrows);
     Device<FtxParams> dparams(std::vector<FtxParams>(S, p));
-    Device<int> dends(S * C::END_IDS), dhistory((size_t)C::SEQUENCES * C::CONTEXT), dy(S);
+    Device<int> dends(S * C::END_IDS), dwords((size_t)C::SEQUENCES * C::BAD_WORDS), dhistory((size_t)C::SEQUENCES * C::CONTEXT), dy(S);
     Device<FtxBias> dbias(S * C::LOGIT_BIAS);
     Device<float> dlogits(logits), dvalues((size_t)S * V);
     Device<FtxToken> dtoken(S);
@@ -374,7 +393,7 @@ template <class C> void time_sample(const char *name, int S, FtxParams p, float 
     FtxOut *out, *dout;
     CU(cudaHostAlloc(&out, sizeof(FtxOut) * FTX_OUT_RING * C::SEQUENCES, cudaHostAllocMapped));
     CU(cudaHostGetDevicePointer(&dout, out, 0));
-    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dtoken.p, dhistory.p, dout, dy.p, dtiles.p, dvalues.p, dcounters.p};
+    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, dy.p, dtiles.p, dvalues.p, dcounters.p};
     const double us = time_graph(32, [&](int, cudaStream_t s) { run_sample<C>(a, S, s); }, [&] { drows.put(hrows); });
     printf("sample  V %6d rows %3d %-28s: %8.2f us\n", V, S, name, us);
     CU(cudaFreeHost(out));

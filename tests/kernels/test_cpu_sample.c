@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-enum { CONTEXT = 64, ENDS = 4, BIAS = 4, SEQUENCES = 4 };
+enum { CONTEXT = 64, ENDS = 4, BIAS = 4, WORDS = 12, SEQUENCES = 4 };
 
 typedef struct Tail { /* one row's inputs; V is set by the test */
     int V;
@@ -14,6 +14,7 @@ typedef struct Tail { /* one row's inputs; V is set by the test */
     FtxParams params;
     int32_t history[CONTEXT], ends[ENDS];
     FtxBias bias[BIAS];
+    int32_t words[WORDS];
 } Tail;
 
 static const FtxParams off = {.temperature = 1.0f, .top_p = 1.0f, .repetition = 1.0f};
@@ -28,13 +29,13 @@ typedef struct Result {
 /* Runs `family` on the row in slot 2, as row 1 of two; the other row emits nothing. probs: [V] or NULL. */
 static Result run(const char *family, int level, const Tail *t, float *probs)
 {
-    const int64_t k[] = {t->V, CONTEXT, SEQUENCES, ENDS, BIAS};
+    const int64_t k[] = {t->V, CONTEXT, SEQUENCES, ENDS, BIAS, WORDS};
     float *x = malloc(sizeof *x * 2 * t->V), *z = malloc(sizeof *z * 2 * t->V);
     float *y = malloc(sizeof *y * 2 * t->V);
     uint32_t *marks = calloc(2 * t->V, sizeof *marks);
     FtxRow rows[2] = {{.emit = 0}, t->row};
     FtxParams params[2] = {off, t->params};
-    int32_t ends[2][ENDS] = {{0}}, history[3][CONTEXT] = {{0}};
+    int32_t ends[2][ENDS] = {{0}}, history[3][CONTEXT] = {{0}}, words[3][WORDS] = {{0}};
     FtxBias bias[2][BIAS] = {{{0, 0}}};
     FtxToken token[2] = {{0}};
     FtxOut out[FTX_OUT_RING][SEQUENCES] = {{{0}}};
@@ -45,13 +46,14 @@ static Result run(const char *family, int level, const Tail *t, float *probs)
     memcpy(ends[1], t->ends, sizeof t->ends);
     memcpy(history[2], t->history, sizeof t->history);
     memcpy(bias[1], t->bias, sizeof t->bias);
+    memcpy(words[2], t->words, sizeof t->words);
     if (probs) {
         rows[0] = rows[1];
         params[0] = params[1];
         memcpy(x, t->logits, sizeof *x * t->V);
     }
-    call(kernel_at(family, level), (void *const[]){x, rows, params, ends, bias, token, history, out, y, z, marks}, k, 2,
-         2, 2);
+    call(kernel_at(family, level),
+         (void *const[]){x, rows, params, ends, bias, words, token, history, out, y, z, marks}, k, 2, 2, 2);
     for (int i = 0; i < 2 * t->V; i++)
         assert_int_equal(marks[i], 0);
     assert_memory_equal(x + t->V, t->logits, sizeof *x * t->V); /* raw logits stay */
@@ -64,7 +66,7 @@ static Result run(const char *family, int level, const Tail *t, float *probs)
 
 static RefRow ref_row(const Tail *t)
 {
-    return (RefRow){&t->row, &t->params, t->history, t->ends, t->bias};
+    return (RefRow){&t->row, &t->params, t->history, t->ends, t->bias, t->words};
 }
 
 static void check(int level, const Tail *t, const char *what)
@@ -107,6 +109,18 @@ static Tail new_tail(int V, int coarse)
     return t;
 }
 
+/* Words that begin as the text ends, some that do not, some of one id; the ids they end with are known by `set`. */
+static void put_words(Tail *t, int set)
+{
+    const int n = t->row.kv_len, V = t->V;
+    const int32_t *h = t->history;
+    const int32_t words[WORDS] = {h[n - 1], ~(set % 20), h[n - 3],  h[n - 2],        h[n - 1], ~(set * 7 % V),
+                                  h[n - 2], set % 25,    ~h[n - 1], ~(set * 37 % V), h[n - 1], ~h[n - 2]};
+
+    memcpy(t->words, words, sizeof words);
+    t->params.n_words = WORDS;
+}
+
 /* Every processor on and off with every other. */
 static void combinations(void **state)
 {
@@ -147,6 +161,8 @@ static void combinations(void **state)
                 p->min_p = 0.05f;
             if (set & 1024)
                 p->typical_p = 0.2f + 0.7f * fabsf(random_float());
+            if (set % 5 == 2 && V > 30)
+                put_words(&t, set);
             if (set % 17 == 0)
                 p->temperature = 0.0f;
             snprintf(what, sizeof what, "set %#x V=%d", set, V);

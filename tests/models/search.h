@@ -96,6 +96,8 @@ typedef struct Setting {
     int n_ends;
     int groups;
     float rate;
+    int32_t words[6]; /* as in $bad_words */
+    int n_words;
 } Setting;
 
 /* What is searched for: a prompt; or a source, and what the decoder begins with. */
@@ -128,9 +130,12 @@ static inline void next_logprobs(FtxEngine *engine, FtxModel *model, const Task 
     static Found ignored;
     FtxRequest r = task_request(model, t, ids, n, 1, 1, &ignored);
     const FtxRow row = {.kv_len = n, .prompt = t->n};
-    const FtxParams params = {
-        .repetition = s->repetition, .ngram = s->ngram, .min_length = t->n + s->min_new, .n_ends = s->n_ends};
-    const RefRow ref = {&row, &params, ids, s->ends, NULL};
+    const FtxParams params = {.repetition = s->repetition,
+                              .ngram = s->ngram,
+                              .min_length = t->n + s->min_new,
+                              .n_ends = s->n_ends,
+                              .n_words = s->n_words};
+    const RefRow ref = {&row, &params, ids, s->ends, NULL, s->words};
     static float raw[MAX_VOCAB];
     const float *logits;
     uint64_t id;
@@ -148,8 +153,24 @@ static inline void next_logprobs(FtxEngine *engine, FtxModel *model, const Task 
     ref_penalties(&ref, raw, vocab, to);
 }
 
+/* Ids and lengths of words in the form of $bad_words. */
+static inline size_t words_of(const int32_t *words, int n, int32_t *ids, size_t *lengths)
+{
+    size_t count = 0;
+
+    memset(lengths, 0, (size_t)n * sizeof *lengths);
+    for (int i = 0; i < n; i++) {
+        ids[i] = words[i] < 0 ? ~words[i] : words[i];
+        lengths[count]++;
+        count += words[i] < 0;
+    }
+    return count;
+}
+
 static inline FtxRequest setting_request(const FtxModel *model, const Task *t, const Setting *s, Found *found)
 {
+    static int32_t bad_ids[6]; /* until submit */
+    static size_t bad_lengths[6];
     FtxRequest r = task_request(model, t, t->ids, t->n, s->width, s->max_new, found);
 
     r.min_new = s->min_new;
@@ -162,6 +183,9 @@ static inline FtxRequest setting_request(const FtxModel *model, const Task *t, c
     r.ignore_eos = true;
     r.stop_ids = s->ends;
     r.stop_ids_count = (size_t)s->n_ends;
+    r.bad_ids = bad_ids;
+    r.bad_lengths = bad_lengths;
+    r.bad_count = words_of(s->words, s->n_words, bad_ids, bad_lengths);
     return r;
 }
 

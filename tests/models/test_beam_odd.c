@@ -112,12 +112,24 @@ static void check_greedy(FtxEngine *engine, FtxModel *model, const Task *t, cons
 static void check_shape(const Shape *s, const char *name, int number)
 {
     static const Setting settings[] = {
-        {1, 8, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 1, 0.0f},
-        {3, 7, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f},
-        {7, 5, 2, 2, 0.6f, 1.2f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f},
-        {64, 3, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 2, 1, 0.0f},
-        {6, 4, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 2, 0.8f},
-        {3, CONTEXT - 1, 30, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f}, /* from one token to the end */
+        {1, 8, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
+        {3, 7, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
+        {7, 5, 2, 2, 0.6f, 1.2f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
+        {64, 3, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 2, 1, 0.0f, {0}, 0},
+        {6, 4, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 2, 0.8f, {~7, 3, ~4}, 3},
+        {3,
+         CONTEXT - 1,
+         30,
+         0,
+         1.0f,
+         1.0f,
+         FTX_EARLY_FALSE,
+         {61, 165, 2},
+         3,
+         1,
+         0.0f,
+         {0},
+         0}, /* from one token to the end */
     };
     const int lengths[] = {s->block - 1, s->block, s->block + 1, 2, CONTEXT - 5, 1};
     FtxModel *model = open_shape(s, name);
@@ -167,7 +179,8 @@ static void check_crowd(const Shape *s, const char *name)
 
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < MOST; i++) {
-            const Setting one = {widths[i % 4], 2 + i % 5, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f};
+            const Setting one = {widths[i % 4], 2 + i % 5, 0, 0,    1.0f, 1.0f, FTX_EARLY_FALSE,
+                                 {61, 165, 2},  3,         1, 0.0f, {0},  0};
             const Task t = make_task(s, 1 + i * 7 % 20, i);
             const FtxRequest r = setting_request(model, &t, &one, round ? &crowd[i] : &alone[i]);
 

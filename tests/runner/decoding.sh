@@ -45,6 +45,24 @@ END
     refused 'samples: 2 at temperature 0' $fable x --samples 2 --greedy
     refused 'typical_p: expected 0 to 1' $fable x --typical-p 2
 
+    # A word that is written, banned as a text and by its ids: it is written no more.
+    "$FTXC" $fable "Once upon a time" --greedy --json >"$room/free"
+    word=$(sed 's/.*"text":"\([^"]*\)".*/\1/' "$room/free" | tr -cs 'A-Za-z' '\n' | grep '^...' | tail -n 1)
+    ids=$(ids_of "$room/free" | sed 's/.*\[//; s/\]//')
+    pair=$(echo "$ids" | cut -d , -f 4,5)
+    has "$room/free" "$word"
+    for way in --greedy '--beams 4' '--samples 3'; do
+        "$FTXC" $fable "Once upon a time" $way --json --bad-words "$word" >"$room/other"
+        ! grep -q "\b$word\b" "$room/other" || fail "$word is bad, but was written"
+        "$FTXC" $fable "Once upon a time" $way --json --bad-word-ids "$pair" --bad-word-ids "${ids%%,*}" >"$room/other"
+        ! ids_of "$room/other" | tr '[]' ',,' | grep -q -e ",$pair," -e ",${ids%%,*}," || fail "$pair are bad, but were written"
+    done
+    refused 'expected 1 to 256 ids, the spec' $fable x --bad-word-ids "$(seq -s , 1 257)"
+    refused 'bad_lengths[1]: with it there are 257 ids of bad words' $fable x --bad-word-ids "$(seq -s , 1 256)" --bad-word-ids 7
+    refused 'bad_ids[1]: 4096 is no token id' $fable x --bad-word-ids 3,4096
+    refused '--bad-word-ids: expected numbers' $fable x --bad-word-ids x
+    refused 'bad_words[0]: expected 1 to 255 bytes' $fable x --bad-words ' '
+
     # Groups that do not mind each other find the same; those that do begin with other tokens.
     "$FTXC" $fable "Once upon a time" --beams 6 --n-best 6 --beam-groups 3 --json >"$room/same"
     test "$(ids_of "$room/same" | sed 1d | sort -u | wc -l)" = 2

@@ -13,9 +13,11 @@
 #include "runtime/engine.h"
 
 typedef struct FakeSizes {
-    uint32_t vocab, context, sequences, tokens, kv_block, kv_pages, logit_bias, end_ids, max_top_k;
+    uint32_t vocab, context, sequences, tokens, kv_block, kv_pages, logit_bias, end_ids, bad_words, max_top_k;
     uint32_t n_ends;
     int32_t ends[FTX_MAX_ENDS];
+    const int32_t *words; /* the model's, as in $bad_words */
+    uint32_t n_words;
     bool decode_programs; /* buckets 1, 2, 4 ... beside the steps' 16 and exact */
     bool tokenizer;
     uint32_t target; /* of the plan; FTX_TARGET_CPU or 900 */
@@ -56,6 +58,8 @@ FtxStatus fake_model(FakeArtifact *f, const FtxOptions *o, FtxModel **model, Ftx
 int32_t fake_next(const int32_t *ids, int n, uint64_t seed, uint32_t vocab, const int32_t *ends, int n_ends,
                   int min_length);
 uint64_t fake_seed(uint64_t seed, int sample); /* of one of a request's samples */
+/* The seed of one with bad words, as in $bad_words: other words, other tokens. */
+uint64_t fake_words(uint64_t seed, const int32_t *words, int n);
 float fake_logit(const int32_t *ids, int n, uint32_t token);
 
 /* The tokenizer: texts of one to three bytes, with tokens that hold half a character. */

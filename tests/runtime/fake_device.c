@@ -40,6 +40,11 @@ uint64_t fake_seed(uint64_t seed, int sample)
     return seed + (uint64_t)sample * 1000003u;
 }
 
+uint64_t fake_words(uint64_t seed, const int32_t *words, int n)
+{
+    return n ? seed + (uint64_t)hash_ids(words, n) * 7919u : seed;
+}
+
 float fake_logit(const int32_t *ids, int n, uint32_t token)
 {
     return (float)(hash_ids(ids, n) % 1000) + (float)token;
@@ -57,6 +62,7 @@ FakeSizes fake_sizes(void)
                        .kv_pages = 30,
                        .logit_bias = 2,
                        .end_ids = 4,
+                       .bad_words = 8,
                        .max_top_k = 10,
                        .n_ends = 1,
                        .ends = {7},
@@ -78,6 +84,7 @@ static void fake_plan(FakeArtifact *f)
         [FTX_NAMED_token] = 16 * T,
         [FTX_NAMED_pages] = 4 * S * ((C + B - 1) / B),
         [FTX_NAMED_history] = 4 * S * C,
+        [FTX_NAMED_bad_words] = 4 * S * a->bad_words,
         [FTX_NAMED_k] = 4 * P * B,
         [FTX_NAMED_v] = 0,
         [FTX_NAMED_logits] = 4 * S * V,
@@ -113,6 +120,7 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
         .kv_pages = s->kv_pages,
         .logit_bias = s->logit_bias,
         .end_ids = s->end_ids,
+        .bad_words = s->bad_words + s->n_words,
         .n_ends = s->n_ends,
         .bos = -1,
         .start = -1,
@@ -131,6 +139,8 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
     a->facts = &f->facts;
     a->strings = "";
     a->n_plans = 1;
+    a->bad_words = s->words;
+    a->n_bad_words = s->n_words;
     a->tokenizer = s->tokenizer ? "tables" : NULL;
 }
 
@@ -280,6 +290,7 @@ static void run_row(Session *s, int i)
     FtxToken *token = (FtxToken *)named_io(s, FTX_NAMED_token) + r->q_start;
     const FtxParams *p = (FtxParams *)named_io(s, FTX_NAMED_params) + i;
     const int32_t *ends = (int32_t *)named_io(s, FTX_NAMED_ends) + (size_t)i * f->end_ids;
+    const int32_t *words = (int32_t *)named_state(s, FTX_NAMED_bad_words) + (size_t)r->slot * f->bad_words;
     float *logits = (float *)named_state(s, FTX_NAMED_logits) + (size_t)i * f->vocab;
     const int n = r->kv_len;
     volatile FtxOut *out = (FtxOut *)(s->out + s->device->plan->head->named[FTX_NAMED_out]) +
@@ -299,8 +310,9 @@ static void run_row(Session *s, int i)
     }
     for (uint32_t v = 0; v < f->vocab; v++)
         logits[v] = fake_logit(ids, n, v);
-    next = fake_next(ids, n, fake_seed((uint64_t)p->seed_high << 32 | p->seed_low, p->sample), f->vocab, ends,
-                     p->n_ends, p->min_length);
+    next = fake_next(ids, n,
+                     fake_words(fake_seed((uint64_t)p->seed_high << 32 | p->seed_low, p->sample), words, p->n_words),
+                     f->vocab, ends, p->n_ends, p->min_length);
     if (n + 1 >= r->limit)
         finish = 2;
     for (int k = 0; k < p->n_ends; k++)
@@ -488,8 +500,8 @@ static FtxStatus fake_write(Session *s, int named, size_t offset, const void *p,
     Command c = {.kind = COMMAND_WRITE, .named = named, .offset = offset, .bytes = bytes};
 
     (void)err;
-    EXPECT((named == FTX_NAMED_pages || named == FTX_NAMED_history) && bytes <= sizeof c.data &&
-               offset + bytes <= s->device->plan->head->named_bytes[named],
+    EXPECT((named == FTX_NAMED_pages || named == FTX_NAMED_history || named == FTX_NAMED_bad_words) &&
+               bytes <= sizeof c.data && offset + bytes <= s->device->plan->head->named_bytes[named],
            "%d %zu %zu", named, offset, bytes);
     memcpy(c.data, p, bytes);
     put(s, &c);

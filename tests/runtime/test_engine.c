@@ -17,6 +17,8 @@ typedef struct Job {
     uint64_t id;
     int32_t prompt[MAX_IDS], stop_ids[2];
     const char *stop[2];
+    int32_t words[8]; /* what $bad_words must have */
+    int n_words;
     int32_t got[MAX_IDS], expected[MAX_IDS];
     int n_got, n_expected;
     char text[MAX_TEXT], expected_text[MAX_TEXT];
@@ -121,7 +123,8 @@ static void expect(const Bed *b, Job *j)
     j->n_expected = 0;
     j->expected_finish = FTX_RUNNING;
     while (j->expected_finish == FTX_RUNNING) {
-        const int32_t next = fake_next(ids, n, q->seed, s->vocab, ends, n_ends, (int)q->ids_count + q->min_new);
+        const int32_t next = fake_next(ids, n, fake_words(q->seed, j->words, j->n_words), s->vocab, ends, n_ends,
+                                       (int)q->ids_count + q->min_new);
 
         ids[n++] = j->expected[j->n_expected++] = next;
         j->expected_finish = j->n_expected == most ? FTX_FINISH_LENGTH : FTX_RUNNING;
@@ -494,6 +497,72 @@ static void test_logits(void **state)
     }
 }
 
+/* --- bad words -------------------------------------------------------------------------------------- */
+
+/* Words of all kinds beside each other, of one id and of several, as ids and as texts; slots are used again. */
+static void run_words(bool asynchronous, uint32_t bad_words, const int32_t *of_model, uint32_t n_of_model)
+{
+    enum { JOBS = 10 };
+    static const int32_t ids[] = {3, 4, 5, 7, 7, 7};
+    static const size_t lengths[] = {2, 1, 1, 2};
+    static const char *const texts[] = {"  ab", "c"};
+    static const struct {
+        size_t count, texts;
+        int32_t words[8];
+        int n;
+    } cases[] = {
+        {0, 0, {0}, 0},
+        {4, 0, {3, ~4, ~5, 7, ~7}, 5}, /* an end id alone is not meant */
+        {0, 2, {0, ~1, 11, 0, ~1, ~4, 11, ~4}, 8},
+        {1, 1, {3, ~4, 0, ~1, 11, 0, ~1}, 7},
+    };
+    static Job job[JOBS];
+    FakeSizes sizes = fake_sizes();
+    Bed b;
+
+    reset_fake(asynchronous, asynchronous ? 50 : 0);
+    sizes.bad_words = bad_words;
+    sizes.words = of_model;
+    sizes.n_words = n_of_model;
+    open_bed(&b, &sizes);
+    for (int i = 0; i < JOBS; i++) {
+        const int k = i % 4;
+        const int own = n_of_model && cases[k].n + (int)n_of_model <= 8 ? (int)n_of_model : 0;
+
+        make_job(&job[i], 1 + 2 * i, (uint64_t)i);
+        if (n_of_model && !own) /* Job.words has no room */
+            continue;
+        job[i].request.bad_ids = ids;
+        job[i].request.bad_lengths = lengths;
+        job[i].request.bad_count = cases[k].count;
+        job[i].request.bad_words = texts;
+        job[i].request.bad_words_count = cases[k].texts;
+        memcpy(job[i].words, of_model, (size_t)own * sizeof *of_model);
+        memcpy(job[i].words + own, cases[k].words, (size_t)cases[k].n * sizeof *cases[k].words);
+        job[i].n_words = own + cases[k].n;
+        expect(&b, &job[i]);
+        submit(&b, &job[i]);
+    }
+    run(&b);
+    for (int i = 0; i < JOBS; i++)
+        if (job[i].submitted)
+            compare(&job[i]);
+    assert_idle(b.engine);
+    close_bed(&b);
+}
+
+static void test_bad_words(void **state)
+{
+    static const int32_t of_model[] = {9, ~9};
+
+    (void)state;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        run_words(asynchronous, 8, (const int32_t[]){0}, 0);
+        run_words(asynchronous, 5000, (const int32_t[]){0}, 0); /* a table too large for a copy on the host */
+        run_words(asynchronous, 8, of_model, 2);
+    }
+}
+
 /* --- what is refused -------------------------------------------------------------------------------- */
 
 static void refused(Bed *b, const FtxRequest *q, FtxStatus status, const char *part)
@@ -547,6 +616,22 @@ static void test_refused(void **state)
             (q.bias_ids = many, q.bias_values = values, q.bias_count = 3));
     REFUSED(FTX_EINVAL, "bias_ids[0]", (q.bias_ids = ids + 2, q.bias_values = values, q.bias_count = 1));
     REFUSED(FTX_EINVAL, "bias_values[0]", (q.bias_ids = ids, q.bias_values = nan, q.bias_count = 1));
+    REFUSED(FTX_EINVAL, "bad_ids or bad_lengths is NULL", (q.bad_ids = ids, q.bad_count = 1));
+    REFUSED(FTX_EINVAL, "bad_ids[2]: 61 is no token id",
+            (q.bad_ids = ids, q.bad_lengths = (const size_t[]){1, 2}, q.bad_count = 2));
+    REFUSED(FTX_EINVAL, "bad_lengths[1]: expected 1 to 8 ids, the spec's limits.bad_words, found 0",
+            (q.bad_ids = ids, q.bad_lengths = (const size_t[]){1, 0}, q.bad_count = 2));
+    REFUSED(FTX_EINVAL, "bad_lengths[0]: expected 1 to 8 ids, the spec's limits.bad_words, found 9",
+            (q.bad_ids = longest, q.bad_lengths = (const size_t[]){9}, q.bad_count = 1));
+    REFUSED(FTX_EINVAL, "bad_lengths[2]: with it there are 9 ids of bad words, but the spec's limits.bad_words is 8",
+            (q.bad_ids = longest, q.bad_lengths = (const size_t[]){4, 4, 1}, q.bad_count = 3));
+    REFUSED(FTX_EINVAL, "bad_words[1]: expected 1 to 255 bytes of UTF-8",
+            (q.bad_words = (const char *const[]){"a", "  "}, q.bad_words_count = 2));
+    REFUSED(FTX_EINVAL, "bad_words[0]: expected 1 to 255", (q.bad_words = bad, q.bad_words_count = 1));
+    REFUSED(FTX_EINVAL, "bad_words[0]: expected 1 to 255", (q.bad_words = none, q.bad_words_count = 1));
+    REFUSED(FTX_EINVAL, "bad_words[0]: expected 1 to 255", q.bad_words_count = 1);
+    REFUSED(FTX_EINVAL, "bad_words[0]: with it there are 9 ids of bad words",
+            (q.bad_words = (const char *const[]){"abcd"}, q.bad_words_count = 1));
     REFUSED(FTX_EINVAL, "limits.end_ids is 4", (q.stop_ids = many, q.stop_ids_count = 4));
     REFUSED(FTX_EINVAL, "stop_ids[0]", (q.stop_ids = ids + 2, q.stop_ids_count = 1));
     REFUSED(FTX_EINVAL, "stop[0]", (q.stop = empty, q.stop_count = 1));
@@ -562,6 +647,7 @@ static void test_refused(void **state)
     REFUSED(FTX_EFULL, "need 4 pages of the cache; there are 3", q.max_new = 12);
     REFUSED(FTX_EINVAL, "no tokenizer", (q.ids = NULL, q.text = "a"));
     REFUSED(FTX_EINVAL, "no tokenizer", (q.stop = empty + 1, q.stop_count = 1));
+    REFUSED(FTX_EINVAL, "no tokenizer", (q.bad_words = empty + 1, q.bad_words_count = 1));
     close_bed(&b);
 #undef REFUSED
 }
@@ -831,21 +917,14 @@ static int name_seed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),
-        cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),
-        cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_text_prompt),
-        cmocka_unit_test(test_device_fails),
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_bench),
-        cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),        cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),    cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),     cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),       cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_logits),       cmocka_unit_test(test_bad_words),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_text_prompt),
+        cmocka_unit_test(test_device_fails), cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_bench),        cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -303,9 +303,12 @@ static void check_sample(const Scene *s)
     int32_t *order = arena_array(s->keep, int32_t, (size_t)V);
 
     for (int r = 0; r < s->S; r++) {
-        const RefRow ref = {&s->rows[r], &s->params[r], s->history + (int64_t)s->rows[r].slot * context,
+        const RefRow ref = {&s->rows[r],
+                            &s->params[r],
+                            s->history + (int64_t)s->rows[r].slot * context,
                             s->ends + (int64_t)r * u->g->limits.end_ids,
-                            s->bias + (int64_t)r * u->g->limits.logit_bias};
+                            s->bias + (int64_t)r * u->g->limits.logit_bias,
+                            s->words + (int64_t)s->rows[r].slot * u->g->limits.bad_words};
         const int n = s->rows[r].kv_len;
         const FtxOut *o = out + (int64_t)(n % FTX_OUT_RING) * u->g->limits.sequences + r;
         int id, finish = n + 1 >= s->rows[r].limit ? 2 : 0;

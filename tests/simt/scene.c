@@ -143,6 +143,32 @@ static void make_pages(Scene *s)
         }
 }
 
+/* Each row has words that begin as its text ends, some of one id, and some that begin with what stands in memory
+ * before the text and is not of it. */
+static void make_words(Scene *s)
+{
+    const Limits *m = &s->u->g->limits;
+
+    s->words = arena_array(s->keep, int32_t, (size_t)(m->sequences * m->bad_words) + 1);
+    for (int r = 0; r < s->S; r++) {
+        const int slot = s->rows[r].slot, n = s->rows[r].kv_len;
+        const int32_t *history = s->history + (int64_t)slot * m->context;
+        int32_t *words = s->words + (int64_t)slot * m->bad_words;
+
+        for (int at = 0, length; at < s->params[r].n_words; at += length) {
+            const int most = s->params[r].n_words - at;
+
+            length = 1 + scene_below(most < 5 ? most : 5);
+            for (int k = 0; k < length - 1; k++) {
+                const int from = n - (length - 1) + k;
+
+                words[at + k] = from + slot * m->context >= 0 && scene_below(8) ? history[from] : scene_below(20);
+            }
+            words[at + length - 1] = ~scene_below(20);
+        }
+    }
+}
+
 static void make_tail(Scene *s)
 {
     const Limits *m = &s->u->g->limits;
@@ -159,6 +185,7 @@ static void make_tail(Scene *s)
             (FtxBias){i % 4 == 1 ? s->bias[i - 1].id : scene_below(20), 3.0f * scene_uniform()}; /* one id twice */
     for (int r = 0; r < s->S; r++)
         s->params[r] = s->u->c.params[r];
+    make_words(s);
 }
 
 /* Gains lie about 1. What is long repeats a piece whose length divides no row's. */
@@ -287,6 +314,8 @@ static void make_named(Scene *s)
         upload(s->ends, S * (size_t)m->end_ids * 4, S * (size_t)m->end_ids * 4, names[FTX_NAMED_ends]);
     s->device[FTX_NAMED_bias] =
         upload(s->bias, S * (size_t)m->logit_bias * 8, S * (size_t)m->logit_bias * 8, names[FTX_NAMED_bias]);
+    s->device[FTX_NAMED_bad_words] =
+        upload(s->words, S * (size_t)m->bad_words * 4, S * (size_t)m->bad_words * 4, names[FTX_NAMED_bad_words]);
     s->device[FTX_NAMED_token] =
         upload(s->token, (size_t)s->T * sizeof(FtxToken), T * sizeof(FtxToken), names[FTX_NAMED_token]);
     s->device[FTX_NAMED_history] =

@@ -26,7 +26,7 @@ typedef struct Scene { /* host copies are of what the kernel may change */
     FtxStep step;
     FtxRow rows[CASE_ROWS];
     FtxToken *token;
-    int32_t *pages, *history, *ends;
+    int32_t *pages, *history, *ends, *words;
     FtxBias *bias;
     FtxParams params[CASE_ROWS];
     void *cache[2]; /* before the launch: pages, or the sources of a decoder */

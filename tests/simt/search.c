@@ -34,6 +34,7 @@ typedef struct Search {
     bool over;
     int32_t ends[2];
     FtxBias bias[2];
+    int32_t words[6];
     int32_t *slots, *prompt;
     RefBeams ref;
     Past past[NEW]; /* by generated tokens */
@@ -85,6 +86,7 @@ static FtxParams params_of(const Setting *k, const Limits *m)
         p.presence = 0.3f;
         p.n_bias = m->logit_bias < 2 ? (int)m->logit_bias : 2;
         p.min_length = PROMPT + 2;
+        p.n_words = m->bad_words < 6 ? 0 : 6;
     }
     return p;
 }
@@ -117,6 +119,19 @@ static void begin_reference(Searches *all, Search *q, const Setting *k)
     ref_beams_begin(&q->ref, q->prompt, PROMPT);
 }
 
+/* Two words that begin in the prompt, one an end id behind it, and one of one id. */
+static void begin_words(const Searches *all, Search *q)
+{
+    const Scene *s = all->s;
+    const int32_t *end = q->prompt + PROMPT;
+    const int32_t words[] = {end[-1], ~q->ends[1], end[-2], end[-1], ~scene_below(all->V), ~scene_below(all->V)};
+
+    memcpy(q->words, words, sizeof words);
+    if (q->params.n_words)
+        simt_write((int32_t *)s->device[FTX_NAMED_bad_words] + q->slots[0] * s->u->g->limits.bad_words, words,
+                   sizeof words);
+}
+
 static void begin_search(Searches *all, const Setting *k, int32_t *slots)
 {
     Scene *s = all->s;
@@ -140,6 +155,7 @@ static void begin_search(Searches *all, const Setting *k, int32_t *slots)
         q->ends[i] = 11 + 2 * i;
         q->bias[i] = (FtxBias){scene_below(all->V), 2.0f};
     }
+    begin_words(all, q);
     begin_reference(all, q, k);
     simt_write((int32_t *)s->device[FTX_NAMED_group] + slots[0] * m->beams, slots, sizeof *slots * (size_t)width);
 }
@@ -291,7 +307,7 @@ static void step_reference(Searches *all, Search *q)
     const int only = forced(q);
 
     for (int i = 0; i < q->beam.width; i++) {
-        const RefRow r = {&row, &q->params, q->ref.ids + i * q->ref.limit, q->ends, q->bias};
+        const RefRow r = {&row, &q->params, q->ref.ids + i * q->ref.limit, q->ends, q->bias, q->words};
         double *to = all->logprobs + (int64_t)i * all->V;
 
         for (int id = 0; id < all->V; id++)

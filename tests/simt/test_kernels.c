@@ -85,7 +85,7 @@ static int add(Ir *g, const char *format, ...)
 static Ir begin(void)
 {
     Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=64 tokens=64 kv_block=8 kv_pages=72 "
-                    "logit_bias=4 end_ids=4\n"};
+                    "logit_bias=4 end_ids=4 bad_words=12\n"};
 
     g.n = strlen(g.text);
     add(&g, "ids : [T] i32");
@@ -501,6 +501,7 @@ static void add_sample(Suite *s, int V, int kind)
         p->frequency = n % 5 == 3 ? 0.2f : 0.0f;
         p->ngram = n % 4 == 0 && V > 40 ? 2 : 0;
         p->n_bias = n % 3;
+        p->n_words = n % 2 ? 0 : 1 + n % 12;
         p->n_ends = n % 4;
         p->min_length = n % 5 == 1 && V > 40 ? 60 : 0;
     }
@@ -557,7 +558,7 @@ static void add_beam(Suite *s, int V, int beams)
 
     g.n = (size_t)snprintf(g.text, sizeof g.text,
                            "graph \"case\"\nlimits sequences=%d context=24 tokens=128 kv_block=8 kv_pages=72 "
-                           "logit_bias=2 end_ids=2 beams=%d\n",
+                           "logit_bias=2 end_ids=2 bad_words=6 beams=%d\n",
                            slots + (slots % 5 == 0), beams);
     add(&g, "ids : [T] i32");
     const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));

@@ -155,6 +155,52 @@ static void search_processed(FtxModel *model, const json_t *prompts)
     ftx_engine_close(engine);
 }
 
+/* Words that begin in the prompt and behind it, by beams and greedy side by side: what transformers writes. */
+static void search_words(FtxModel *model)
+{
+    static const int32_t ids[] = {46, 84, 307, 232, 174, 127, 41};
+    static const int32_t bad[] = {41, 165, 196, 148, 137, 5, 46, 84, 148, 89, 72, 184, 221};
+    static const size_t lengths[] = {2, 2, 1, 3, 3, 2};
+    static const int32_t beams[] = {184, 83, 208, 134, 282}, greedy[] = {196, 298, 307, 65, 65};
+    static GoldenAnswer found, beside;
+    FtxEngine *engine = golden_engine(model);
+    FtxRequest r = ftx_request_default(model);
+    FtxEvent events[16];
+    FtxError err;
+    size_t n;
+    uint64_t id;
+
+    found = beside = (GoldenAnswer){0};
+    r.ids = ids;
+    r.ids_count = sizeof ids / sizeof *ids;
+    r.max_new = 5;
+    r.ignore_eos = true;
+    r.bad_ids = bad;
+    r.bad_lengths = lengths;
+    r.bad_count = 6;
+    r.user = &beside;
+    golden_submit(engine, &r);
+    r.beams = 4;
+    r.user = &found;
+    id = golden_submit(engine, &r);
+    while (ftx_engine_busy(engine)) {
+        if (ftx_engine_step(engine, events, 16, &n, &err))
+            fail_msg("%s", err.text);
+        for (size_t i = 0; i < n; i++)
+            if (events[i].user == &beside)
+                golden_take(&beside, &events[i]);
+    }
+
+    const FtxHypothesis *h = ftx_engine_hypotheses(engine, id, &n);
+
+    assert_int_equal(n, 1);
+    assert_int_equal(h->count, 5);
+    assert_memory_equal(h->ids, beams, sizeof beams);
+    assert_true(fabs((double)h->score - -2.488550901412964) < 1e-4);
+    assert_memory_equal(beside.ids, greedy, sizeof greedy);
+    ftx_engine_close(engine);
+}
+
 /* Every weight that `random` draws has the bits that the CPU draws. */
 static void check_random(const char *path, const FtxOptions *options)
 {
@@ -206,6 +252,9 @@ static void draw_samples(FtxModel *host)
         r.max_new = 5;
         r.ignore_eos = true;
         r.samples = prompts[i].samples;
+        r.bad_ids = (const int32_t[]){ids[prompts[i].length - 1], 61, 61, 228}; /* two words of two */
+        r.bad_lengths = (const size_t[]){2, 2};
+        r.bad_count = 2;
         golden_submit(engine, &r);
         memset(got, 0, sizeof got);
         while (ftx_engine_busy(engine)) {
@@ -316,6 +365,7 @@ static void check_model(const char *name, const char *type, const char *tokens, 
         search(model, prompts, 0, thorough ? 3 : 1);
         if (strcmp(name, "tiny-llama") == 0) {
             search_processed(model, prompts);
+            search_words(model);
             search_groups(model);
         }
     } else {

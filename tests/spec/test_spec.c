@@ -293,6 +293,12 @@ static void test_overrides(void **state)
     assert_int_equal(r.spec.layers, 3);
     assert_int_equal(count_ops(r.spec.graph, OP_ATTEND), 3);
     drop(&r);
+    r = read_good("specs/fable.lua", "limits.bad_words=10 decode.bad_words=5,6;7;8,9,10");
+    assert_int_equal(r.spec.n_bad_words, 6);
+    assert_memory_equal(r.spec.bad_words, ((const int32_t[]){5, ~6, ~7, 8, 9, ~10}), 6 * sizeof(int32_t));
+    assert_int_equal(r.spec.graph->limits.bad_words, 16);
+    drop(&r);
+
     r = read_good("tests/models/tiny-roberta", "graph.layers=1 graph.pooling=mean weights=");
     assert_int_equal(r.spec.layers, 1);
     assert_int_equal(count_ops(r.spec.graph, OP_POOL_MEAN), 1);
@@ -488,9 +494,14 @@ static void test_checkout_mistakes(void **state)
          "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},
         {"{" LLAMA HEADS "}", "{\"do_sample\": true, \"top_k\": 2000}",
          "generation_config.json: top_k must be a whole number from 0 to 1024, got 2000"},
-        {"{" LLAMA HEADS "}", "{\"bad_words_ids\": [[3], [3, 4]]}",
-         "generation_config.json: bad_words_ids must be words of one token each, below vocab_size 64, got a list or an "
-         "object"},
+        {"{" LLAMA HEADS "}", "{\"bad_words_ids\": [[3], [3, 64]]}",
+         "generation_config.json: bad_words_ids must be lists of ids below vocab_size 64, got a list or an object"},
+        {"{" LLAMA HEADS "}", "{\"bad_words_ids\": [[3], []]}",
+         "generation_config.json: bad_words_ids must be lists of ids below vocab_size 64, got a list or an object"},
+        {"{" LLAMA HEADS "}", "{\"bad_words_ids\": [3, 4]}",
+         "generation_config.json: bad_words_ids must be lists of ids below vocab_size 64, got a list or an object"},
+        {"{" LLAMA HEADS "}", "{\"bad_words_ids\": 3}",
+         "generation_config.json: bad_words_ids must be lists of ids below vocab_size 64, got 3"},
         {"{" LLAMA HEADS "}", "{\"num_beams\": 4, \"num_beam_groups\": 3}",
          "generation_config.json: num_beam_groups must be a divisor of num_beams, 4, got 3"},
         {"{" LLAMA HEADS "}", "{\"do_sample\": true, \"num_return_sequences\": 17}",
@@ -524,7 +535,7 @@ static void test_checkout_fields(void **state)
                     "\"eos_token_id\": 9}",
                     "{\"eos_token_id\": [5, 6], \"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, "
                     "\"repetition_penalty\": 1.1, \"top_k\": 100, \"typical_p\": 0.75, \"num_return_sequences\": 3, "
-                    "\"bad_words_ids\": [[7], [5]], \"transformers_version\": \"4.40.0\"}");
+                    "\"bad_words_ids\": [[7], [5], [8, 9, 5]], \"transformers_version\": \"4.40.0\"}");
     Reading r = read_good(f.path, NULL);
 
     (void)state;
@@ -540,8 +551,9 @@ static void test_checkout_fields(void **state)
     assert_true(r.spec.decode.repetition == 1.1f);
     assert_true(r.spec.decode.typical_p == 0.75f);
     assert_int_equal(r.spec.decode.samples, 3);
-    assert_int_equal(r.spec.n_banned, 1); /* not the end id */
-    assert_int_equal(r.spec.banned[0], 7);
+    assert_int_equal(r.spec.n_bad_words, 4); /* not the end id alone */
+    assert_memory_equal(r.spec.bad_words, ((const int32_t[]){~7, 8, 9, ~5}), 4 * sizeof(int32_t));
+    assert_int_equal(r.spec.graph->limits.bad_words, 256 + 4);
     drop(&r);
     remove_folder(&f);
 
