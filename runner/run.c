@@ -23,9 +23,9 @@ typedef struct Options {
     bool help, batch, json, logits, logprobs, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition, has_window, has_presence,
         has_frequency, has_ngram, has_seed, has_samples, has_max_new, has_min_new, has_beams, has_length_penalty,
-        has_n_best, has_beam_groups, has_diversity;
+        has_n_best, has_beam_groups, has_diversity, has_max_prompt;
     const char *device, *file, *ids, *types, *prefix, *early, *pair, *truncate;
-    int threads, top_k, window, ngram, samples, max_new, min_new, beams, n_best, beam_groups;
+    int threads, top_k, window, ngram, samples, max_new, min_new, beams, n_best, beam_groups, max_prompt;
     uint64_t random_weights, seed;
     double temperature, top_p, min_p, typical, repetition, presence, frequency, length_penalty, diversity;
     TextList stop, stop_ids, bias, bad_words, bad_ids;
@@ -40,8 +40,12 @@ static const Option table[] = {
     {"--types", 0, OPT_TEXT, "0,0,1", "of an encoder: the token types of --ids", AT(types), 0},
     {"--pair", 0, OPT_TEXT, "TEXT", "of an encoder: a second sentence to the text (with --batch: behind a tab)",
      AT(pair), 0},
-    {"--truncate", 0, OPT_TEXT, "HOW", "of an encoder: cut what is too long: longest_first, only_first, only_second",
+    {"--truncate", 0, OPT_TEXT, "HOW",
+     "cut what is too long: of prompts and sources the start or the end; of an encoder's texts longest_first, "
+     "only_first, only_second",
      AT(truncate), 0},
+    {"--max-prompt", 0, OPT_INT, "N", "tokens of a prompt or source at most; 0: as many as fit", AT(max_prompt),
+     AT(has_max_prompt)},
     {"--prefix-ids", 0, OPT_TEXT, "5,17", "with a source: token ids that what is written begins with", AT(prefix), 0},
     {"--max-new", 'n', OPT_INT, "N", "new tokens at most", AT(max_new), AT(has_max_new)},
     {"--min-new", 0, OPT_INT, "N", "no end of text before N new tokens", AT(min_new), AT(has_min_new)},
@@ -209,6 +213,7 @@ static int make_request(Run *r)
     TAKE(has_samples, samples, o->samples)
     TAKE(has_beam_groups, beam_groups, o->beam_groups)
     TAKE(has_diversity, diversity_rate, (float)o->diversity)
+    TAKE(has_max_prompt, max_prompt, o->max_prompt)
 #undef TAKE
     if (o->early && !early_parse(o->early, &q->early_stopping))
         return command_mistake("run", "--early-stopping: expected true, false or never, found \"%s\"", o->early);
@@ -219,6 +224,7 @@ static int make_request(Run *r)
         q->samples = 1; /* the spec's samples are of its own way to draw */
     r->answers.samples = q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* else submit refuses */
     q->seed = o->has_seed ? o->seed : (uint64_t)time(NULL) * 2654435761u;
+    q->truncate = r->truncate;
     q->ignore_eos = o->ignore_eos;
     q->no_bos = o->no_bos;
     q->logprobs = o->logprobs || o->json;
@@ -347,26 +353,35 @@ static FtxStatus loop(Run *r, FtxError *err)
 
 static int check_encoder_options(Run *r, const TextList *rest)
 {
-    static const char *const ways[] = {"", "longest_first", "only_first", "only_second"}; /* FtxTruncate */
     const Options *o = r->o;
-    size_t way = 1, n;
+    size_t n;
 
-    if (r->info.kind != FTX_MODEL_ENCODER && (o->pair || o->truncate || o->types))
-        return command_mistake("run", "%s: only an encoder has that",
-                               o->pair       ? "--pair"
-                               : o->truncate ? "--truncate"
-                                             : "--types");
+    if (r->info.kind != FTX_MODEL_ENCODER && (o->pair || o->types))
+        return command_mistake("run", "%s: only an encoder has that", o->pair ? "--pair" : "--types");
+    if (r->info.kind == FTX_MODEL_ENCODER && o->has_max_prompt)
+        return command_mistake("run", "--max-prompt: an encoder has no prompt");
     if (o->pair && (o->ids || o->batch || rest->n > 2))
         return command_mistake("run", "--pair goes with one text; with --batch second sentences stand behind a tab");
     if (o->types && (!options_numbers(o->types, r->types, LEN(r->types), &n) || n != r->n_ids))
         return command_mistake("run", "--types: expected as many numbers as --ids has, with commas between");
-    while (o->truncate && way < LEN(ways) && strcmp(o->truncate, ways[way]) != 0)
-        way++;
-    if (way == LEN(ways))
-        return command_mistake("run", "--truncate: expected longest_first, only_first or only_second, found \"%s\"",
-                               o->truncate);
-    r->truncate = o->truncate ? (FtxTruncate)way : FTX_TRUNCATE_NONE;
     return EXIT_DONE;
+}
+
+static int read_truncate(Run *r)
+{
+    static const char *const ways[] = {"", "longest_first", "only_first", "only_second", "start", "end"};
+    const bool encoder = r->info.kind == FTX_MODEL_ENCODER;
+    const char *word = r->o->truncate;
+
+    for (size_t i = encoder ? FTX_TRUNCATE_LONGEST : FTX_TRUNCATE_START;
+         word && i <= (encoder ? FTX_TRUNCATE_SECOND : FTX_TRUNCATE_END); i++)
+        if (strcmp(word, ways[i]) == 0) {
+            r->truncate = (FtxTruncate)i;
+            return EXIT_DONE;
+        }
+    return word ? command_mistake("run", "--truncate: expected %s, found \"%s\"",
+                                  encoder ? "longest_first, only_first or only_second" : "start or end", word)
+                : EXIT_DONE;
 }
 
 /* How the program is called: `ftxc run FILE.ftx`, `ftx-run FILE.ftx`, or `story` with the file inside. */
@@ -414,6 +429,8 @@ static int check_prompts(Run *r, Options *o, const TextList *rest)
     if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest->n < 2 && !o->ids && !o->file)
         o->batch = true; /* standard input is a source a line */
     code = check_encoder_options(r, rest);
+    if (code == EXIT_DONE)
+        code = read_truncate(r);
     return code == EXIT_DONE && !o->ids && rest->n < 2 ? open_input(o, &r->lines) : code;
 }
 

@@ -10,6 +10,7 @@
 
 #include "engine.h"
 #include "base/dtype.h"
+#include "utf8.h"
 
 typedef struct Pack {
     FtxEngine *engine;
@@ -59,22 +60,6 @@ static size_t most_tokens(const Pack *p, const char **field)
     return most;
 }
 
-/* Where a text may end before byte n: behind a word, or where words are that long (or nobody writes spaces)
- * behind a character. */
-static size_t text_end(const char *text, size_t n)
-{
-    enum { WORD = 256 };
-    size_t at = n;
-
-    while (at && n - at < WORD && text[at] != ' ' && text[at] != '\n')
-        at--;
-    if (at && n - at < WORD)
-        return at;
-    for (at = n; at && ((unsigned char)text[at] & 0xc0) == 0x80;)
-        at--;
-    return at;
-}
-
 /* One of the texts, for the scratch memory of max_text bytes: what will be cut anyway may be cut before.
  * *less: whether it was. */
 static FtxStatus fit_text(const Pack *p, const char *what, const char *text, size_t *bytes, bool *less, FtxError *err)
@@ -86,7 +71,7 @@ static FtxStatus fit_text(const Pack *p, const char *what, const char *text, siz
     if (!p->job->truncate)
         return ftx_fail(err, FTX_EINVAL, "%s: %zu bytes, at most %zu can have %u tokens (limits.context)", what, *bytes,
                         most, p->engine->facts->context);
-    *bytes = text_end(text, most);
+    *bytes = utf8_end(text, most);
     *less = true;
     return FTX_OK;
 }

@@ -139,13 +139,15 @@ void ftx_model_close(FtxModel *model); /* after all its engines; NULL is fine */
 FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, bool special, int32_t *ids, size_t max,
                        size_t *n, FtxError *err);
 
-/* What a text of too many tokens loses: nothing, it is refused; the longer of two its end first; always
- * the first; or always the second. */
+/* What a text of too many tokens loses: nothing, it is refused; of an encoder's texts the longer of two its end
+ * first, always the first, or always the second; of a prompt or a source its start, or its end. */
 typedef enum FtxTruncate {
     FTX_TRUNCATE_NONE,
     FTX_TRUNCATE_LONGEST,
     FTX_TRUNCATE_FIRST,
-    FTX_TRUNCATE_SECOND
+    FTX_TRUNCATE_SECOND,
+    FTX_TRUNCATE_START,
+    FTX_TRUNCATE_END
 } FtxTruncate;
 
 /* Ids to text, all at once; same convention for max and *n, in bytes, no terminator.
@@ -168,6 +170,11 @@ typedef struct FtxRequest {
     const int32_t *ids; /* ... or as token ids, taken as they are */
     size_t ids_count;
     bool no_bos; /* do not add what the tokenizer adds to a prompt */
+
+    /* A prompt or source of more tokens than max_prompt loses its start or its end, but nothing of what the
+     * tokenizer adds to a text. 0: as many as fit, of a prompt as many as leave room for max_new. */
+    FtxTruncate truncate; /* FTX_TRUNCATE_NONE: it is refused; _START; _END */
+    int max_prompt;
 
     int max_new; /* new tokens at most; 0: to the end of the context */
     int min_new; /* end ids are banned before */

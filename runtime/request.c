@@ -74,6 +74,7 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
         {"no_repeat_ngram", q->no_repeat_ngram, context},
         {"max_new", q->max_new, context},
         {"min_new", q->min_new, q->max_new ? q->max_new : context},
+        {"max_prompt", q->max_prompt, INT32_MAX},
     };
     FtxStatus s = FTX_OK;
 
@@ -81,6 +82,9 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
         s = check_number(number[i].field, number[i].v, number[i].least, number[i].most, err);
     for (size_t i = 0; i < sizeof count / sizeof *count && !s; i++)
         s = check_count(count[i].field, count[i].v, count[i].most, err);
+    if (!s && q->truncate != FTX_TRUNCATE_NONE && q->truncate != FTX_TRUNCATE_START && q->truncate != FTX_TRUNCATE_END)
+        return ftx_fail(err, FTX_EINVAL, "truncate: a prompt or source loses its start or its end, found %d",
+                        (int)q->truncate);
     return s;
 }
 
@@ -414,6 +418,7 @@ typedef struct Room {
     uint32_t most, vocab;
     const char *what; /* "the prompt" */
     uint32_t whole;   /* the context that it shares with what is written; 0: it has its room to itself */
+    FtxTruncate cut;
 } Room;
 
 static FtxStatus check_length(const Room *to, size_t n, FtxError *err)
@@ -435,21 +440,40 @@ static FtxStatus check_in(const Room *to, const char *field, size_t i, int32_t i
     return ftx_fail(err, FTX_EINVAL, "%s[%zu]: %d is no token id (0 to %u)", field, i, id, to->vocab - 1);
 }
 
+/* What will be cut anyway may be cut before, for the scratch memory of max_text bytes. */
+static void shorten(TokenizerPair *t, size_t max_text)
+{
+    const size_t start = t->cut == TOKENIZER_CUT_START ? utf8_start(t->text, t->bytes, t->bytes - max_text) : 0;
+
+    t->text += start;
+    t->bytes = start ? t->bytes - start : utf8_end(t->text, max_text);
+}
+
 static FtxStatus fill_text(FtxEngine *e, const Room *to, const FtxRequest *q, int *count, FtxError *err)
 {
-    const size_t bytes = q->text_bytes ? q->text_bytes : strlen(q->text);
+    TokenizerPair text = {.text = q->text,
+                          .bytes = q->text_bytes ? q->text_bytes : strlen(q->text),
+                          .special = !q->no_bos,
+                          .most = to->cut ? to->most : 0,
+                          .cut = to->cut == FTX_TRUNCATE_START ? TOKENIZER_CUT_START : TOKENIZER_CUT_FIRST};
+    const bool less = to->cut && text.bytes > e->max_text;
     size_t n;
     FtxStatus s;
 
     if (!e->model->tokenizer)
         return ftx_fail(err, FTX_EINVAL, "text: the artifact has no tokenizer: use ids");
-    if (!bytes && !to->whole) /* the tokenizer would still give a source's end */
+    if (!text.bytes && e->facts->kind == FTX_MODEL_SEQ2SEQ) /* the tokenizer would still give a source's end */
         return ftx_fail(err, FTX_EINVAL, "text: it is empty");
-    if (bytes > e->max_text)
+    if (less)
+        shorten(&text, e->max_text);
+    if (text.bytes > e->max_text)
         return ftx_fail(err, FTX_EFULL,
                         "%s has %zu bytes; for %u tokens the engine takes %zu: tokenize it and pass ids", to->what,
-                        bytes, to->most, e->max_text);
-    s = tokenizer_encode(e->model->tokenizer, e->scratch, q->text, bytes, !q->no_bos, to->ids, to->most, &n, err);
+                        text.bytes, to->most, e->max_text);
+    s = tokenizer_encode_pair(e->model->tokenizer, e->scratch, &text, to->ids, NULL, to->most, &n, err);
+    if (!s && less && n < to->most) /* what was left out before would have been in */
+        return ftx_fail(err, FTX_EFULL, "%zu bytes of %s have only %zu tokens: tokenize it and pass ids", text.bytes,
+                        to->what, n);
     if (!s)
         s = check_length(to, n, err);
     for (size_t i = 0; !s && i < n; i++)
@@ -460,8 +484,13 @@ static FtxStatus fill_text(FtxEngine *e, const Room *to, const FtxRequest *q, in
 
 static FtxStatus fill_ids(const Room *to, const int32_t *ids, size_t n, const char *field, int *count, FtxError *err)
 {
-    FtxStatus s = check_length(to, n, err);
+    FtxStatus s;
 
+    if (to->cut && n > to->most) {
+        ids += to->cut == FTX_TRUNCATE_START ? n - to->most : 0;
+        n = to->most;
+    }
+    s = check_length(to, n, err);
     for (size_t i = 0; i < n && !s; i++) {
         s = check_in(to, field, i, ids[i], err);
         to->ids[i] = ids[i];
@@ -474,7 +503,7 @@ static FtxStatus fill_ids(const Room *to, const int32_t *ids, size_t n, const ch
 static FtxStatus fill_start(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
     const FtxFacts *f = e->facts;
-    const Room to = {r->ids + 1, f->context - 2, f->vocab, "prefix", 0};
+    const Room to = {r->ids + 1, f->context - 2, f->vocab, "prefix", 0, FTX_TRUNCATE_NONE};
     FtxStatus s = FTX_OK;
     int n = 0;
 
@@ -487,12 +516,28 @@ static FtxStatus fill_start(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
     return s;
 }
 
+/* Room for a prompt or a source. */
+static Room room_of(const FtxFacts *f, Request *r, const FtxRequest *q)
+{
+    const bool source = f->kind == FTX_MODEL_SEQ2SEQ;
+    const uint32_t most = (uint32_t)q->max_prompt, fresh = q->max_new ? (uint32_t)q->max_new : 1;
+    Room to = source ? (Room){r->source, f->source_context, f->source_vocab, "the source", 0, q->truncate}
+                     : (Room){r->ids, f->context - 1, f->vocab, "the prompt", f->context, q->truncate};
+
+    if (most && most < to.most) {
+        to.most = most;
+        to.whole = 0;
+    } else if (q->truncate && !most && !source) {
+        to.most = fresh < f->context ? f->context - fresh : 1;
+    }
+    return to;
+}
+
 static FtxStatus fill_prompt(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
     const FtxFacts *f = e->facts;
     const bool source = f->kind == FTX_MODEL_SEQ2SEQ;
-    const Room to = source ? (Room){r->source, f->source_context, f->source_vocab, "the source", 0}
-                           : (Room){r->ids, f->context - 1, f->vocab, "the prompt", f->context};
+    const Room to = room_of(f, r, q);
     int *count = source ? &r->n_source : &r->prompt;
     FtxStatus s;
 

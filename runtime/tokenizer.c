@@ -478,23 +478,21 @@ static FtxStatus check_text(const TokenizerScratch *s, size_t bytes, FtxError *e
     return FTX_OK;
 }
 
-/* One of the texts: at most `keep` of its tokens stay. */
-static FtxStatus put_tokens(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, size_t keep,
-                            TokSink *sink, FtxError *err)
+/* Of one of the texts at most `keep` tokens, behind the first `drop`. */
+static FtxStatus put_tokens(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, size_t drop,
+                            size_t keep, TokSink *sink, FtxError *err)
 {
-    const size_t start = sink->n, max = sink->max;
+    const size_t start = sink->n < sink->max ? sink->n : sink->max, room = sink->max - start;
+    TokSink part = {.ids = sink->ids ? sink->ids + start : NULL, .max = room < keep ? room : keep, .drop = drop};
     FtxStatus status;
 
     if (!utf8_valid(text, bytes)) {
         bytes = utf8_clean(text, bytes, s->clean);
         text = s->clean;
     }
-    if (keep < max && start < max - keep)
-        sink->max = start + keep;
-    status = split_text(t, s, text, bytes, sink, err);
-    sink->max = max;
-    if (sink->n - start > keep)
-        sink->n = start + keep;
+    status = split_text(t, s, text, bytes, &part, err);
+    if (!status)
+        sink->n += part.n - drop < keep ? part.n - drop : keep;
     return status;
 }
 
@@ -531,14 +529,15 @@ static FtxStatus cut_one(size_t n, size_t which, size_t keep[2], FtxError *err)
     return FTX_OK;
 }
 
-/* Counts first, where something may have to go. */
+/* Counts first, where something may have to go: the first `drop` of a text, all but the first `keep` behind. */
 static FtxStatus count_tokens(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *p, const TokFrame *frame,
-                              size_t n_frame, size_t keep[2], FtxError *err)
+                              size_t n_frame, size_t *drop, size_t keep[2], FtxError *err)
 {
     TokSink count = {0};
     FtxStatus status;
     size_t around = 0;
 
+    *drop = 0;
     keep[0] = keep[1] = SIZE_MAX;
     if (!p->most)
         return FTX_OK;
@@ -548,15 +547,20 @@ static FtxStatus count_tokens(const Tokenizer *t, TokenizerScratch *s, const Tok
         return ftx_fail(err, FTX_EINVAL, "tokenizer: %zu tokens around a text are more than the %zu allowed", around,
                         p->most);
     keep[0] = p->most - around;
+    if (!p->other && p->cut == TOKENIZER_CUT_START) {
+        status = put_tokens(t, s, p->text, p->bytes, 0, SIZE_MAX, &count, err);
+        *drop = count.n > keep[0] ? count.n - keep[0] : 0;
+        return status;
+    }
     if (!p->other)
         return p->cut != TOKENIZER_CUT_SECOND
                    ? FTX_OK
                    : ftx_fail(err, FTX_EINVAL, "tokenizer: the second text is to be cut, and there is none");
-    if ((status = put_tokens(t, s, p->text, p->bytes, SIZE_MAX, &count, err)))
+    if ((status = put_tokens(t, s, p->text, p->bytes, 0, SIZE_MAX, &count, err)))
         return status;
     keep[0] = count.n;
     count.n = 0;
-    if ((status = put_tokens(t, s, p->other, p->other_bytes, SIZE_MAX, &count, err)))
+    if ((status = put_tokens(t, s, p->other, p->other_bytes, 0, SIZE_MAX, &count, err)))
         return status;
     keep[1] = count.n;
     if (p->cut != TOKENIZER_CUT_LONGEST)
@@ -570,21 +574,21 @@ FtxStatus tokenizer_encode_pair(const Tokenizer *t, TokenizerScratch *s, const T
 {
     const TokFrame *frame = t->frame + (p->other ? t->facts->n_single : 0);
     const size_t n_frame = p->other ? t->facts->n_pair : t->facts->n_single;
-    TokSink sink = {ids, max, 0};
-    size_t keep[2];
+    TokSink sink = {.ids = ids, .max = max};
+    size_t drop, keep[2];
     FtxStatus status;
 
     *n = 0;
     if ((status = check_text(s, p->bytes, err)) || (p->other && (status = check_text(s, p->other_bytes, err))) ||
-        (status = count_tokens(t, s, p, frame, n_frame, keep, err)))
+        (status = count_tokens(t, s, p, frame, n_frame, &drop, keep, err)))
         return status;
     for (size_t i = 0; !status && i < n_frame; i++) {
         const size_t start = sink.n;
 
         if (frame[i].id == TOK_TEXT)
-            status = put_tokens(t, s, p->text, p->bytes, keep[0], &sink, err);
+            status = put_tokens(t, s, p->text, p->bytes, drop, keep[0], &sink, err);
         else if (frame[i].id == TOK_OTHER_TEXT)
-            status = put_tokens(t, s, p->other, p->other_bytes, keep[1], &sink, err);
+            status = put_tokens(t, s, p->other, p->other_bytes, 0, keep[1], &sink, err);
         else if (p->special)
             tok_emit(&sink, frame[i].id);
         for (size_t k = start; types && k < sink.n && k < max; k++)

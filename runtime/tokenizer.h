@@ -22,8 +22,14 @@ void tokenizer_scratch_close(TokenizerScratch *s);
 FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
                            int32_t *ids, size_t max, size_t *n, FtxError *err);
 
-/* Which text loses its end where both are too long: the longer first, or one of them alone. */
-typedef enum TokenizerCut { TOKENIZER_CUT_LONGEST, TOKENIZER_CUT_FIRST, TOKENIZER_CUT_SECOND } TokenizerCut;
+/* Which text loses its end where both are too long: the longer first, or one of them alone. Or a single one
+ * its start. */
+typedef enum TokenizerCut {
+    TOKENIZER_CUT_LONGEST,
+    TOKENIZER_CUT_FIRST,
+    TOKENIZER_CUT_SECOND,
+    TOKENIZER_CUT_START
+} TokenizerCut;
 
 typedef struct TokenizerPair {
     const char *text;
@@ -31,7 +37,7 @@ typedef struct TokenizerPair {
     const char *other; /* NULL: a single text */
     size_t other_bytes;
     bool special; /* with the tokens around texts */
-    size_t most;  /* at most so many tokens in all: texts lose their ends; 0: no limit */
+    size_t most;  /* at most so many tokens in all: texts lose what `cut` says; 0: no limit */
     TokenizerCut cut;
 } TokenizerPair;
 

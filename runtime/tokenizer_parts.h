@@ -60,16 +60,16 @@ struct TokenizerScratch {
     pcre2_jit_stack *stack;
 };
 
-/* Where ids go: written while there is room, always counted. */
+/* Where ids go, but for the first `drop`: written while there is room, always counted. */
 typedef struct TokSink {
     int32_t *ids;
-    size_t max, n;
+    size_t max, n, drop;
 } TokSink;
 
 static inline void tok_emit(TokSink *s, int32_t id)
 {
-    if (s->n < s->max)
-        s->ids[s->n] = id;
+    if (s->n >= s->drop && s->n - s->drop < s->max)
+        s->ids[s->n - s->drop] = id;
     s->n++;
 }
 

@@ -40,6 +40,44 @@ Utf8Kind utf8_next(const unsigned char *p, size_t n, size_t *length, uint32_t *c
     return UTF8_CHARACTER;
 }
 
+enum { UTF8_WORD = 256 }; /* bytes of a word at most */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n';
+}
+
+static bool is_inside(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+size_t utf8_end(const char *p, size_t n)
+{
+    size_t at = n;
+
+    while (at && n - at < UTF8_WORD && !is_blank(p[at]))
+        at--;
+    if (at && n - at < UTF8_WORD)
+        return at;
+    for (at = n; at && is_inside(p[at]);)
+        at--;
+    return at;
+}
+
+size_t utf8_start(const char *p, size_t bytes, size_t n)
+{
+    size_t at = n;
+
+    while (at < bytes && at - n < UTF8_WORD && !is_blank(p[at]))
+        at++;
+    if (at < bytes && at - n < UTF8_WORD)
+        return at;
+    for (at = n; at < bytes && is_inside(p[at]);)
+        at++;
+    return at;
+}
+
 bool utf8_valid(const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + n;

@@ -18,6 +18,10 @@ typedef enum Utf8Kind {
 Utf8Kind utf8_next(const unsigned char *p, size_t n, size_t *length, uint32_t *code);
 
 bool utf8_valid(const char *p, size_t n);
+/* Where a text may end at or before byte n, where another may start at or behind it: at a blank, or, where words
+ * are long or nobody writes blanks, between characters. */
+size_t utf8_end(const char *p, size_t n);
+size_t utf8_start(const char *p, size_t bytes, size_t n);
 /* Copies with every invalid piece replaced; at most 3 * n bytes. Returns how many. */
 size_t utf8_clean(const char *p, size_t n, char *out);
 

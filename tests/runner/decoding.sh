@@ -72,6 +72,21 @@ END
     refused 'diversity_rate: expected 0 to' $fable x --beams 6 --beam-groups 2 --diversity-rate -1
 }
 
+# What is too long loses its start or its end, or is refused.
+# shellcheck disable=SC2086
+{
+    for case in start,31,32 end,30,31; do
+        "$FTXC" $fable --greedy --json --ids 30,31,32 --truncate ${case%%,*} --max-prompt 2 | ids_of - >"$room/cut"
+        "$FTXC" $fable --greedy --json --ids ${case#*,} | ids_of - | cmp - "$room/cut"
+    done
+    long=$(yes "The king went to the sea." | head -n 2000 | tr '\n' ' ')
+    echo "$long" | "$FTXC" $fable --greedy --truncate start >"$room/cut"
+    test "$(wc -c <"$room/cut")" -gt 10
+    refused 'at most 2 fit' $fable --ids 30,31,32 --max-prompt 2
+    refused 'tokenize it and pass ids' $fable "$long"
+    refused '--truncate: expected start or end, found "only_first"' $fable x --truncate only_first
+}
+
 # What is written goes on from forced ids, greedy and with beams.
 "$FTXC" compile specs/verse.lua -t cpu -q -o "$room/verse.ftx"
 verse="run $room/verse.ftx -d cpu -q --json"
@@ -92,6 +107,11 @@ for way in --greedy '--beams 4'; do
 done
 # shellcheck disable=SC2086
 {
+    many=$(yes "No one knows his name." | head -n 100 | tr '\n' ' ')
+    refused 'the source has' $verse "$many" --greedy
+    "$FTXC" $verse "$many" --greedy --truncate end -n 8 >"$room/cut"
+    "$FTXC" $verse "$many" --greedy --truncate end --max-prompt 255 -n 8 | ids_of - >/dev/null
+    has "$room/cut" '"finish"'
     refused 'prefix[0]: 999999 is no token id' $verse "Yes." --prefix-ids 999999
     refused '--prefix-ids: expected numbers' $verse "Yes." --prefix-ids x
     refused 'the model reads no source, so a prefix is a prompt' $fable x --prefix-ids 3

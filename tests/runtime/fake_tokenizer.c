@@ -65,6 +65,17 @@ FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *
     return FTX_OK;
 }
 
+FtxStatus tokenizer_encode_pair(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *p, int32_t *ids,
+                                int32_t *types, size_t max, size_t *n, FtxError *err)
+{
+    const size_t around = p->special, keep = p->most ? p->most - around : p->bytes;
+    const size_t drop = p->bytes > keep ? p->bytes - keep : 0;
+    const char *text = p->text + (p->cut == TOKENIZER_CUT_START ? drop : 0);
+
+    (void)types;
+    return tokenizer_encode(t, s, text, p->bytes - drop, p->special, ids, max, n, err);
+}
+
 FtxStatus tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char *text,
                            size_t max, size_t *n, FtxError *err)
 {

@@ -602,6 +602,10 @@ static void test_refused(void **state)
     REFUSED(FTX_EINVAL, "ids[2]: 61 is no token id (0 to 60)", (q.ids = ids, q.ids_count = 3));
     REFUSED(FTX_EFULL, "40 tokens; with one new token that exceeds the context of 40",
             (q.ids = longest, q.ids_count = 40));
+    REFUSED(FTX_EFULL, "the prompt has 2 tokens; at most 1 fit", q.max_prompt = 1);
+    REFUSED(FTX_EINVAL, "max_prompt: expected 0 to", q.max_prompt = -1);
+    REFUSED(FTX_EINVAL, "truncate: a prompt or source loses its start or its end, found 1",
+            q.truncate = FTX_TRUNCATE_LONGEST);
     REFUSED(FTX_EINVAL, "temperature", q.temperature = -1.0f);
     REFUSED(FTX_EINVAL, "temperature", q.temperature = nan[0]);
     REFUSED(FTX_EINVAL, "top_p: expected 0 to 1, found 1.5", q.top_p = 1.5f);
@@ -675,6 +679,55 @@ static void test_text_prompt(void **state)
         run(&b);
         compare(&j);
     }
+    close_bed(&b);
+}
+
+/* A prompt that is too long, as ids and as text: what is left of it gives the tokens it would give alone. */
+static void test_truncated(void **state)
+{
+    enum { LONG = 3000 };
+    static int32_t ids[LONG];
+    static char text[LONG + 1];
+    static const struct {
+        FtxTruncate way;
+        int max_prompt, max_new, left; /* tokens of the prompt */
+    } cases[] = {{FTX_TRUNCATE_START, 0, 0, 39}, {FTX_TRUNCATE_END, 0, 0, 39}, {FTX_TRUNCATE_START, 0, 7, 33},
+                 {FTX_TRUNCATE_END, 0, 40, 1},   {FTX_TRUNCATE_END, 5, 7, 5},  {FTX_TRUNCATE_START, 9, 0, 9},
+                 {FTX_TRUNCATE_START, 99, 3, 39}};
+    enum { WITH_BOS, PLAIN, LARGE, AS_IDS, FORMS }; /* LARGE: than the tokenizer's memory */
+    FakeSizes sizes = fake_sizes();
+    Bed b;
+    Job j;
+
+    (void)state;
+    reset_fake(false, 0);
+    open_bed(&b, &sizes);
+    for (int i = 0; i < LONG; i++) { /* fake_tokenizer: 0 and 1 */
+        text[i] = i % 7 == 3 || i % 31 == 4 ? 'b' : 'a';
+        ids[i] = text[i] == 'b';
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int form = cases[i].left > 1 ? WITH_BOS : PLAIN; form < FORMS; form++) {
+            const int n = form == LARGE ? LONG : 200, bos = form == WITH_BOS, left = cases[i].left - bos;
+            const int from = cases[i].way == FTX_TRUNCATE_START ? n - left : 0;
+
+            make_job(&j, 0, i + 1);
+            j.request.truncate = cases[i].way;
+            j.request.max_prompt = cases[i].max_prompt;
+            j.request.max_new = cases[i].max_new;
+            j.prompt[0] = 1; /* BOS */
+            memcpy(j.prompt + bos, ids + from, (size_t)left * sizeof *ids);
+            j.request.ids_count = (size_t)cases[i].left;
+            expect(&b, &j);
+            j.request.ids = form == AS_IDS ? ids : NULL;
+            j.request.text = form == AS_IDS ? NULL : text;
+            *(form == AS_IDS ? &j.request.ids_count : &j.request.text_bytes) = (size_t)n;
+            j.request.no_bos = form != WITH_BOS;
+            submit(&b, &j);
+            run(&b);
+            compare(&j);
+        }
+    assert_idle(b.engine);
     close_bed(&b);
 }
 
@@ -917,14 +970,23 @@ static int name_seed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),        cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),    cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),     cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),       cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_logits),       cmocka_unit_test(test_bad_words),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_text_prompt),
-        cmocka_unit_test(test_device_fails), cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_bench),        cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),
+        cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),
+        cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_bad_words),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_text_prompt),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_device_fails),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_bench),
+        cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -238,6 +238,21 @@ static void test_pairs(void **state)
     p.special = true;
     p.most = 4;
     check_pair(&f, &p, I(2, 4, 4, 3), I(0, 0, 0, 0), 4);
+    p.text = "a b b a a";
+    p.cut = TOKENIZER_CUT_START;
+    check_pair(&f, &p, I(2, 4, 4, 3), I(0, 0, 0, 0), 4);
+    p.most = 6;
+    check_pair(&f, &p, I(2, 5, 5, 4, 4, 3), I(0, 0, 0, 0, 0, 0), 6);
+    p.most = 7;
+    check_pair(&f, &p, I(2, 4, 5, 5, 4, 4, 3), I(0, 0, 0, 0, 0, 0, 0), 7);
+    p.text = "b ax a"; /* of a word that is none the pieces are taken back */
+    p.bytes = 6;
+    p.most = 4;
+    check_pair(&f, &p, I(2, 1, 4, 3), I(0, 0, 0, 0), 4);
+    p.most = 3;
+    check_pair(&f, &p, I(2, 4, 3), I(0, 0, 0), 3);
+    p.text = "a b b a a";
+    p.bytes = 9;
     p.most = 0; /* room for fewer than there are: all are counted */
     assert_int_equal(tokenizer_encode_pair(f.t, f.s, &p, two, NULL, 2, &n, &err), FTX_OK);
     assert_int_equal(n, 7);
