@@ -89,8 +89,9 @@ Build *build_open(const char *dir)
     if (!b->cxx)
         b->cxx = "g++";
     b->flags = FLAGS;
-    if (!SIMT_SANITIZED && strstr(b->cxx, "clang")) /* else it says nothing before a read that a write follows */
-        b->flags = FLAGS " -mllvm -tsan-instrument-read-before-write=1";
+    /* clang else says nothing before a read that a write follows, and addr2line takes one of its files for another */
+    if (!SIMT_SANITIZED && strstr(b->cxx, "clang"))
+        b->flags = FLAGS " -mllvm -tsan-instrument-read-before-write=1 -fdebug-default-version=4";
     return b;
 }
 

@@ -580,8 +580,8 @@ static void searching(void **state)
     add_beam(s, 16411, 3);
     add_beam(s, 96, 33);
     if (wide)
-        for (int i = 0; i < 6; i++)
-            add_beam(s, (const int[]){60, 513, 8192, 33000}[i % 4], (const int[]){2, 5, 8, 16, 33, 64}[i]);
+        for (int i = 0; i < 4; i++)
+            add_beam(s, (const int[]){60, 513, 8192, 33000}[i], (const int[]){2, 8, 5, 3}[i]);
     finish(s, 43);
 }
 
