@@ -70,6 +70,7 @@ for part in "$@"; do
         one fp32 1e-4 seq2seq
         for type in fp16 bf16; do # these find out for themselves how far rounding may go
             one $type 0 encode
+            one $type 0 seq2seq
             FTX_ODD=40 one $type 0 odd_text
         done
         FTX_ODD=40 one fp32 1e-4 odd_text

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "steps.h"
+#include "tests/models/plain_source.h"
 #include "tests/models/plain_text.h"
 
 enum { TEXTS = 3, MAX_D = 128 };
@@ -147,12 +148,29 @@ static void roberta_fp16(void **state)
 
 /* --- encoder-decoders -------------------------------------------------------------------------------- */
 
+/* The logits that a source's first token came from, against the plain pass. */
+static void check_logits(const Opened *o, PlainSource *plain, size_t i, uint64_t id)
+{
+    const double allowed = plain_source_allowed(plain, o->ids[i], o->lengths[i], NULL, 0);
+    const float *logits = ftx_engine_logits(o->engine, id);
+
+    assert_non_null(logits);
+    for (uint32_t v = 0; v < plain->facts->vocab; v++)
+        if (!(fabs((double)(logits[v] - plain->logits[v])) <= allowed))
+            fail_msg("source %zu: logit %u is %g, the plain pass has %g (%g away)", i, v, (double)logits[v],
+                     (double)plain->logits[v], allowed);
+}
+
 static void translate(const char *name, const char *type, size_t texts, size_t most)
 {
     static GoldenAnswer answers[TEXTS];
     static Opened o;
+    const bool bart = strcmp(name, "tiny-bart") == 0;
+    PlainSource plain;
+    uint64_t id[TEXTS];
 
     open_model(&o, name, type, NULL);
+    plain_source_open(&plain, o.path, bart ? FTX_ACT_GELU_ERF : FTX_ACT_RELU, !bart, bart ? 2 : 0);
     for (size_t i = 0; i < texts; i++) {
         FtxRequest r = ftx_request_default(o.model);
 
@@ -162,19 +180,22 @@ static void translate(const char *name, const char *type, size_t texts, size_t m
         r.temperature = 0.0f;
         r.beams = 1;
         r.max_new = (int)most;
+        r.logits = true;
         r.user = &answers[i];
-        golden_submit(o.engine, &r);
+        id[i] = golden_submit(o.engine, &r);
     }
     golden_finish(o.engine);
     for (size_t i = 0; i < texts; i++) {
         const json_t *want = json_object_get(json_array_get(json_object_get(o.golden, "prompts"), i), "beam1");
 
+        check_logits(&o, &plain, i, id[i]);
         assert_int_equal(answers[i].n, most);
         for (size_t k = 0; k < most; k++)
             if (answers[i].ids[k] != (int32_t)json_integer_value(json_array_get(want, k + 1)))
                 fail_msg("text %zu, token %zu: %d, should be %lld", i, k, answers[i].ids[k],
                          json_integer_value(json_array_get(want, k + 1)));
     }
+    plain_source_close(&plain);
     close_model(&o, name, type);
 }
 
@@ -203,6 +224,7 @@ static void bart_beams_fp16(void **state)
     static Opened o;
     FtxEvent events[16];
     FtxError err;
+    PlainSource plain;
     uint64_t id[2];
     size_t left = 2, n, found;
 
@@ -219,6 +241,7 @@ static void bart_beams_fp16(void **state)
         r.beams = 4;
         r.length_penalty = 1.0f;
         r.ignore_eos = true;
+        r.logits = true;
         id[i] = golden_submit(o.engine, &r);
     }
     while (ftx_engine_busy(o.engine)) {
@@ -238,6 +261,10 @@ static void bart_beams_fp16(void **state)
             }
     }
     assert_int_equal(left, 0);
+    plain_source_open(&plain, o.path, FTX_ACT_GELU_ERF, false, 2);
+    for (size_t i = 0; i < 2; i++)
+        check_logits(&o, &plain, i, id[i]);
+    plain_source_close(&plain);
     close_model(&o, "tiny-bart", "fp16 beams");
 }
 

@@ -1,0 +1,227 @@
+/* plain_source.h - an encoder-decoder with norms behind each sum, computed by kernels/ref from the packed
+ * weights of an artifact: the logits that follow given ids, after a given source.
+ *
+ * With `round` the results of every op are rounded to that type, as in plain_text.h: how far the logits go
+ * from the exact ones is how far a device that computes in that type may go. */
+#ifndef FTX_TEST_PLAIN_SOURCE_H
+#define FTX_TEST_PLAIN_SOURCE_H
+
+#include <math.h>
+
+#include "plain_weights.h"
+
+enum { PLAIN_MOST = 256 }; /* tokens of a side */
+
+typedef struct PlainSource {
+    PlainWeights weights;
+    const FtxFacts *facts;
+    FtxAct act;
+    bool scaled; /* embeddings, by sqrt(D) */
+    int ffn, first_position;
+    DType round;             /* DT_FP32: no rounding */
+    float *source, *hidden;  /* [n, D]: of the encoder, of the decoder */
+    float *x, *y, *kv, *sum; /* [n, widest] */
+    float *logits, *more;    /* [V]; room for others */
+} PlainSource;
+
+static inline void plain_source_open(PlainSource *m, const char *path, FtxAct act, bool scaled, int first_position)
+{
+    *m = (PlainSource){.act = act, .scaled = scaled, .first_position = first_position, .round = DT_FP32};
+    plain_weights_open(&m->weights, path);
+    m->facts = m->weights.artifact.facts;
+    for (uint32_t i = 0; i < m->weights.artifact.n_weights; i++)
+        if (strstr(artifact_string(&m->weights.artifact, m->weights.artifact.weights[i].name), ".fc1.weight"))
+            m->ffn = (int)m->weights.artifact.weights[i].dim[0];
+
+    const size_t D = m->facts->hidden, widest = 3 * D > (size_t)m->ffn ? 3 * D : (size_t)m->ffn;
+    float **const rows[] = {&m->source, &m->hidden, &m->x, &m->y, &m->kv, &m->sum};
+    float **const columns[] = {&m->logits, &m->more};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        *rows[i] = calloc(PLAIN_MOST * widest, sizeof(float));
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        *columns[i] = calloc(m->facts->vocab, sizeof(float));
+}
+
+static inline void plain_source_close(PlainSource *m)
+{
+    float *const own[] = {m->source, m->hidden, m->x, m->y, m->kv, m->sum, m->logits, m->more};
+
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        free(own[i]);
+    plain_weights_close(&m->weights);
+}
+
+static inline void plain_source_keep(const PlainSource *m, float *x, int n)
+{
+    for (int i = 0; i < n && m->round != DT_FP32; i++) {
+        uint32_t room;
+
+        dtype_store(&room, 0, m->round, x[i]);
+        x[i] = dtype_load(&room, 0, m->round);
+    }
+}
+
+/* "encoder.layers.%d.fc1" and "weight". */
+static inline RefTensor plain_source_part(PlainSource *m, const char *name, const char *part, int layer)
+{
+    char format[120];
+
+    snprintf(format, sizeof format, "%s.%s", name, part);
+    return plain_weight(&m->weights, true, format, layer);
+}
+
+static inline void plain_source_project(PlainSource *m, const char *name, int layer, const float *x, int M, int N,
+                                        int K, float *y)
+{
+    ref_linear(plain_of(x), plain_source_part(m, name, "weight", layer), plain_source_part(m, name, "bias", layer), M,
+               N, K, y);
+    plain_source_keep(m, y, M * N);
+}
+
+static inline void plain_source_norm(PlainSource *m, const char *name, int layer, int n, float *h)
+{
+    const int D = (int)m->facts->hidden;
+
+    ref_layernorm(plain_of(h), plain_source_part(m, name, "weight", layer), plain_source_part(m, name, "bias", layer),
+                  1e-5, n, D, h);
+    plain_source_keep(m, h, n * D);
+}
+
+/* h + y, and its norm. */
+static inline void plain_source_add(PlainSource *m, const char *norm, int layer, int n, const float *y, float *h)
+{
+    const int D = (int)m->facts->hidden;
+
+    ref_add(plain_of(h), plain_of(y), (int64_t)n * D, h);
+    plain_source_keep(m, h, n * D);
+    plain_source_norm(m, norm, layer, n, h);
+}
+
+static inline void plain_source_embed(PlainSource *m, bool encoder, const int32_t *ids, int n, float *h)
+{
+    const int D = (int)m->facts->hidden;
+    const char *side = encoder ? "encoder.embed_positions.weight" : "decoder.embed_positions.weight";
+    const char *norm = encoder ? "encoder.layernorm_embedding" : "decoder.layernorm_embedding";
+    const RefTensor w = plain_weight(&m->weights, true, "shared.weight", 0);
+    const RefTensor learned = plain_weight(&m->weights, false, side, 0);
+    const RefTensor p = learned.p ? learned : plain_weight(&m->weights, true, "sinusoid", 0);
+
+    for (int t = 0; t < n; t++)
+        for (int i = 0; i < D; i++)
+            h[t * D + i] = (float)(ref_at(w, (int64_t)ids[t] * D + i) * (m->scaled ? sqrt(D) : 1.0));
+    plain_source_keep(m, h, n * D);
+    for (int i = 0; i < n * D; i++)
+        h[i] = (float)((double)h[i] + ref_at(p, (int64_t)m->first_position * D + i));
+    plain_source_keep(m, h, n * D);
+    if (m->first_position) /* BART */
+        plain_source_norm(m, norm, 0, n, h);
+}
+
+/* Queries [n, D] `stride` apart over keys and values [of, D], heads side by side; causal: up to their own. */
+static inline void plain_source_attend(PlainSource *m, const float *q, int q_stride, int n, const float *k,
+                                       const float *v, int stride, int of, bool causal, float *y)
+{
+    const int D = (int)m->facts->hidden, E = (int)m->facts->head_dim;
+
+    for (int t = 0; t < n; t++)
+        for (int i = 0; i < D; i += E)
+            ref_attend_rows(plain_of(q), (int64_t)t * q_stride + i, plain_of(k), plain_of(v), i, stride,
+                            causal ? t + 1 : of, E, 1.0 / sqrt(E), y + t * D + i);
+    plain_source_keep(m, y, n * D);
+}
+
+static inline void plain_source_self(PlainSource *m, bool encoder, int layer, int n, float *h)
+{
+    const int D = (int)m->facts->hidden;
+
+    plain_source_project(
+        m, encoder ? "encoder.layers.%d.self_attn.{q,k,v}_proj" : "decoder.layers.%d.self_attn.{q,k,v}_proj", layer, h,
+        n, 3 * D, D, m->x);
+    plain_source_attend(m, m->x, 3 * D, n, m->x + D, m->x + 2 * D, 3 * D, n, !encoder, m->y);
+    plain_source_project(m, encoder ? "encoder.layers.%d.self_attn.out_proj" : "decoder.layers.%d.self_attn.out_proj",
+                         layer, m->y, n, D, D, m->x);
+    plain_source_add(m, encoder ? "encoder.layers.%d.self_attn_layer_norm" : "decoder.layers.%d.self_attn_layer_norm",
+                     layer, n, m->x, h);
+}
+
+static inline void plain_source_cross(PlainSource *m, int layer, int n_source, int n, float *h)
+{
+    const int D = (int)m->facts->hidden;
+
+    plain_source_project(m, "decoder.layers.%d.encoder_attn.{k,v}_proj", layer, m->source, n_source, 2 * D, D, m->kv);
+    plain_source_project(m, "decoder.layers.%d.encoder_attn.q_proj", layer, h, n, D, D, m->x);
+    plain_source_attend(m, m->x, D, n, m->kv, m->kv + D, 2 * D, n_source, false, m->y);
+    plain_source_project(m, "decoder.layers.%d.encoder_attn.out_proj", layer, m->y, n, D, D, m->x);
+    plain_source_add(m, "decoder.layers.%d.encoder_attn_layer_norm", layer, n, m->x, h);
+}
+
+static inline void plain_source_feed(PlainSource *m, bool encoder, int layer, int n, float *h)
+{
+    const int D = (int)m->facts->hidden;
+
+    plain_source_project(m, encoder ? "encoder.layers.%d.fc1" : "decoder.layers.%d.fc1", layer, h, n, m->ffn, D, m->x);
+    ref_act(plain_of(m->x), m->act, (int64_t)n * m->ffn, m->x);
+    plain_source_keep(m, m->x, n * m->ffn);
+    plain_source_project(m, encoder ? "encoder.layers.%d.fc2" : "decoder.layers.%d.fc2", layer, m->x, n, D, m->ffn,
+                         m->y);
+    plain_source_add(m, encoder ? "encoder.layers.%d.final_layer_norm" : "decoder.layers.%d.final_layer_norm", layer, n,
+                     m->y, h);
+}
+
+/* The logits [V] that follow the start token and n ids to `to`. */
+static inline void plain_source(PlainSource *m, const int32_t *source, int n_source, const int32_t *ids, int n,
+                                float *to)
+{
+    const FtxFacts *f = m->facts;
+    const int D = (int)f->hidden;
+    int32_t given[PLAIN_MOST];
+
+    assert_true(n + 1 <= PLAIN_MOST && n_source <= PLAIN_MOST);
+    given[0] = f->start;
+    for (int i = 0; i < n; i++)
+        given[1 + i] = ids[i];
+    plain_source_embed(m, true, source, n_source, m->source);
+    for (int i = 0; i < (int)f->layers; i++) {
+        plain_source_self(m, true, i, n_source, m->source);
+        plain_source_feed(m, true, i, n_source, m->source);
+    }
+    plain_source_embed(m, false, given, n + 1, m->hidden);
+    for (int i = 0; i < (int)f->layers; i++) {
+        plain_source_self(m, false, i, n + 1, m->hidden);
+        plain_source_cross(m, i, n_source, n + 1, m->hidden);
+        plain_source_feed(m, false, i, n + 1, m->hidden);
+    }
+    ref_linear(plain_of(m->hidden + n * D), plain_weight(&m->weights, true, "shared.weight", 0),
+               plain_weight(&m->weights, false, "final_logits_bias", 0), 1, (int)f->vocab, D, to);
+}
+
+static inline DType plain_source_type(const PlainSource *m) /* that the artifact's first plan computes in */
+{
+    return (DType)m->weights.artifact.plans[0].head->compute_type;
+}
+
+/* The exact logits to m->logits; gives how far they move if values are kept in `type`. */
+static inline double plain_source_rounding(PlainSource *m, DType type, const int32_t *source, int n_source,
+                                           const int32_t *ids, int n)
+{
+    double far = 0.0;
+
+    m->round = type;
+    plain_source(m, source, n_source, ids, n, m->more);
+    m->round = DT_FP32;
+    plain_source(m, source, n_source, ids, n, m->logits);
+    for (uint32_t i = 0; i < m->facts->vocab; i++)
+        far = fmax(far, fabs((double)(m->more[i] - m->logits[i])));
+    return far;
+}
+
+/* The same; gives how far a device may be from them: 1e-3, and in 16 bits twice what rounding does to the
+ * plain pass, since it rounds otherwise and by as much. */
+static inline double plain_source_allowed(PlainSource *m, const int32_t *source, int n_source, const int32_t *ids,
+                                          int n)
+{
+    return 1e-3 + 2.0 * plain_source_rounding(m, plain_source_type(m), source, n_source, ids, n);
+}
+
+#endif
