@@ -538,6 +538,15 @@ static FtxStatus check_buffer(const Artifact *a, const ArtifactPlan *p, const Ft
     return FTX_OK;
 }
 
+/* An array of a plan, of which pieces of no elements may be named: so it stands somewhere also if it is empty. */
+static const void *plan_array(const Artifact *a, uint32_t kind, uint32_t target, uint32_t *n)
+{
+    static const int64_t none;
+    const void *p = array(a, kind, target, n);
+
+    return p ? p : &none;
+}
+
 static FtxStatus check_plan(Artifact *a, const FtxSection *section, ArtifactPlan *p, FtxError *err)
 {
     const uint32_t target = section->target;
@@ -547,13 +556,13 @@ static FtxStatus check_plan(Artifact *a, const FtxSection *section, ArtifactPlan
     p->head = array(a, FTX_SEC_PLAN, target, &n);
     if (n != 1)
         return ftx_fail(err, FTX_EFORMAT, "it has %u plans", n);
-    p->kernels = array(a, FTX_SEC_KERNELS, target, &p->n_kernels);
-    p->consts = array(a, FTX_SEC_CONSTS, target, &p->n_consts);
-    p->programs = array(a, FTX_SEC_PROGRAMS, target, &p->n_programs);
-    p->launches = array(a, FTX_SEC_LAUNCHES, target, &p->n_launches);
-    p->operands = array(a, FTX_SEC_OPERANDS, target, &p->n_operands);
-    p->exprs = array(a, FTX_SEC_EXPRS, target, &p->n_exprs);
-    p->buffers = array(a, FTX_SEC_BUFFERS, target, &p->n_buffers);
+    p->kernels = plan_array(a, FTX_SEC_KERNELS, target, &p->n_kernels);
+    p->consts = plan_array(a, FTX_SEC_CONSTS, target, &p->n_consts);
+    p->programs = plan_array(a, FTX_SEC_PROGRAMS, target, &p->n_programs);
+    p->launches = plan_array(a, FTX_SEC_LAUNCHES, target, &p->n_launches);
+    p->operands = plan_array(a, FTX_SEC_OPERANDS, target, &p->n_operands);
+    p->exprs = plan_array(a, FTX_SEC_EXPRS, target, &p->n_exprs);
+    p->buffers = plan_array(a, FTX_SEC_BUFFERS, target, &p->n_buffers);
     section = find(a, FTX_SEC_CUBIN, target);
     p->cubin = section ? bytes_of(a, section) : NULL;
     p->cubin_bytes = section ? (size_t)section->bytes : 0;

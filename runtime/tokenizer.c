@@ -269,10 +269,14 @@ static FtxStatus open_tables(Tokenizer *t, const void *tables, size_t bytes, Ftx
 {
     const void *parts[TOK_PART_COUNT] = {0};
     size_t counts[TOK_PART_COUNT] = {0};
+    static const uint64_t none; /* where an empty part stands: texts of no bytes may be named in it */
     FtxStatus s = find_parts(tables, bytes, parts, counts, err);
 
     if (s)
         return s;
+    for (int i = 0; i < TOK_PART_COUNT; i++)
+        if (!parts[i])
+            parts[i] = &none;
     if (counts[TOK_PART_FACTS] != 1)
         return ftx_fail(err, FTX_EFORMAT, "tokenizer: it has no facts");
     t->facts = parts[TOK_PART_FACTS];
