@@ -135,7 +135,7 @@ static void odd_shapes(void **state)
         {200, 6, 2, 96, 160, 320, 8, 5, 1000, 40, "bf16", "attention_bias=true,mlp_bias=true"},
         {97, 7, 1, 128, 203, 4099, 16, 13, 300, 16, "fp32", "activation='gelu_tanh'"},
         {130, 16, 2, 256, 300, 300, 32, 2, 64, 7, "bf16", "activation='relu'"},
-        {8, 1, 1, 16, 1, 2, 128, 1, 1, 1, "bf16", ""},
+        {8, 1, 1, 16, 1, 2, 128, 1, 2, 1, "bf16", ""},
     };
     Run r = {.keep = arena_open()};
     Diag d = {0};
