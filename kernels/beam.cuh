@@ -14,6 +14,10 @@
 //                         until here, for they work on log-probabilities: this block goes over it again
 //   of a group's rows     merges the rows: hypotheses, the lanes of the next step, whose past is whose
 //
+// PARTS: the kernel of the logits has left parts of them (part/parts.cuh), and a block does with a row what the
+// last of its blocks would. Of a row without processors it reads the parts, and of the logits those of the `take`
+// best parts: no other holds one of the best `take`.
+//
 // Nothing is sorted and nothing is written over the vocabulary.
 #pragma once
 #include "device/atomic.cuh"
@@ -23,6 +27,7 @@
 #include "device/order.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
+#include "part/parts.cuh"
 #include "part/processors.cuh"
 #include "part/tops.cuh"
 
@@ -52,6 +57,7 @@ struct BeamArgs {
     int *hyps;
     float *logps;
     FtxOut *out;
+    const FtxParts *parts;
     int *y;
     BeamTile *tiles;  // [S][TILES]
     u64 *lists;       // [S][RANGES][MOST]: places of a block's best, 0 behind the last
@@ -522,7 +528,131 @@ DEVICE bool comes_last(u32 *counter, u32 all, u32 *room)
     return *room;
 }
 
-template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH
+// The block's tiles of a row, and where its logits decide its best. Whether it is the last of the row's blocks.
+template <class K>
+DEVICE bool beam_tiles(const BeamArgs &a, const BeamGroup<K> &g, TopsRoom<BeamShape<K>> &tops, int row, u32 *last)
+{
+    using D = BeamShape<K>;
+    const float *logits = a.logits + (i64)row * K::V;
+    u64 *lists = a.lists + ((i64)row * D::RANGES + blockIdx.x) * D::MOST;
+    const bool simple = g.params.simple;
+    BeamValues<K> values;
+    for (int base = blockIdx.x * D::RANGE; base < K::V; base += gridDim.x * D::RANGE) {
+        values.load(logits, base / D::TILE + warp_id());
+        const BeamTile numbers = values.numbers();
+        if (lane_id() == 0 && values.tile < D::TILES)
+            a.tiles[(i64)row * D::TILES + values.tile] = numbers;
+        if (simple)
+            values.push(tops, g.take);
+        if (simple && base + gridDim.x * D::RANGE < K::V)
+            tops_next(tops, g.take);
+    }
+    if (simple)
+        tops_sort(tops, g.take);
+    if (gridDim.x > 1 && simple)
+        for (int i = threadIdx.x; i < g.take; i += D::THREADS)
+            lists[i] = i < (int)tops.n ? tops.list[i] : 0;
+    if (gridDim.x > 1)
+        return comes_last(a.counters + row, gridDim.x, last);
+    block_sync();
+    return true;
+}
+
+// The best of a row's blocks become its best.
+template <class K> DEVICE void beam_merge(const BeamArgs &a, const BeamGroup<K> &g, TopsRoom<BeamShape<K>> &tops, int row)
+{
+    using D = BeamShape<K>;
+    const u64 *lists = a.lists + (i64)row * D::RANGES * D::MOST;
+    tops_start(tops);
+    for (int from = 0; from < (int)gridDim.x; from += D::WARPS) {
+        const int n = least(D::WARPS, (int)gridDim.x - from) * g.take;
+        tops_next(tops, g.take);
+#pragma unroll 1
+        for (int i = threadIdx.x; i < n; i += D::THREADS) {
+            const u64 place = load_l2_scalar(lists + (from + i / g.take) * D::MOST + i % g.take);
+            if (place)
+                tops.list[shared_atomic_add(&tops.n, 1u)] = place;
+        }
+    }
+    tops_sort(tops, g.take);
+}
+
+// Numbers of the parts of a row, or of its tiles, all of them held by the block: -inf and 0 where there is none.
+template <class K> struct BeamParts {
+    using D = BeamShape<K>;
+    static constexpr int N = ceil_div(K::PARTS ? FTX_PARTS(K::V) : D::TILES, D::THREADS);
+    float top[N], sum[N];
+
+    static DEVICE int index(int i) { return warp_id() * N * 32 + i * 32 + lane_id(); }
+    DEVICE void load(const FtxParts *parts, int row)
+    {
+        const FtxPart *from = parts_of(parts, K::V, row);
+        const int count = load_l2_scalar(&parts->count);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const FtxPart part = index(i) < FTX_PARTS(K::V) ? part_load(from + index(i)) : FtxPart{};
+            top[i] = index(i) < count ? part.top : negative_infinity();
+            sum[i] = index(i) < count ? part.sum : 0.0f;
+        }
+    }
+    DEVICE void load_tiles(const BeamTile *tiles)
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            top[i] = index(i) < D::TILES ? load_l2_scalar(&tiles[index(i)].top) : negative_infinity();
+            sum[i] = index(i) < D::TILES ? load_l2_scalar(&tiles[index(i)].sum) : 0.0f;
+        }
+    }
+    // The row's best, from its best parts.
+    DEVICE void search(TopsRoom<D> &tops, const float *logits, const FtxPart *parts, int take) const
+    {
+        constexpr int EACH = PART_COLUMNS / 32; // values of a lane
+        SHARED(int, which, D::MOST);
+        tops_bound(tops, top, take);
+        block_sync();
+        tops_push(tops, top, take, [](int i) { return index(i); });
+        tops_sort(tops, take);
+        const int n = tops.n;
+        const u32 bound = n == take ? (u32)(tops.list[n - 1] >> 32) : 0; // of the row's take-th value
+        for (int i = threadIdx.x; i < n; i += D::THREADS)
+            which[i] = place_id(tops.list[i]);
+        block_sync();
+        if (threadIdx.x == 0)
+            tops.n = 0;
+        if (threadIdx.x < D::WARPS)
+            tops.bound[threadIdx.x] = bound;
+        block_sync();
+#pragma unroll 1
+        for (int from = 0; from < n; from += D::WARPS) {
+            const FtxPart part = from + warp_id() < n ? part_load(parts + which[from + warp_id()]) : FtxPart{};
+            const int first = part.first + lane_id();
+            float x[EACH];
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                x[i] = i * 32 + lane_id() < part.width ? load_l2_scalar(logits + first + i * 32) + 0.0f : negative_infinity();
+            tops_push(tops, x, take, [=](int i) { return first + i * 32; });
+            tops_next(tops, take);
+        }
+        tops_sort(tops, take);
+    }
+};
+
+// log-sum-exp of a row, by N numbers of each thread. `room`: as block_sum's.
+template <int THREADS, int N> DEVICE float row_sum(const float (&top)[N], const float (&sum)[N], float *room)
+{
+    float high = top[0], all = 0.0f;
+#pragma unroll
+    for (int i = 1; i < N; i++)
+        high = fmaxf(high, top[i]);
+    high = block_max<THREADS>(high, room);
+    block_sync();
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        all += top[i] > negative_infinity() ? sum[i] * expf(top[i] - high) : 0.0f;
+    return high + logf(block_sum<THREADS>(all, room));
+}
+
+template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH PARTS
 __device__ void beam(const BeamArgs &a)
 {
     using D = BeamShape<K>;
@@ -562,46 +692,20 @@ __device__ void beam(const BeamArgs &a)
     if (threadIdx.x < g.beam.width)
         g.slots[threadIdx.x] = a.group[(i64)a.rows[g.row].slot * K::WIDTH + threadIdx.x];
 
-    const float *logits = a.logits + (i64)row * K::V;
-    BeamTile *tiles = a.tiles + (i64)row * D::TILES;
-    u64 *lists = a.lists + (i64)row * D::RANGES * D::MOST;
     const bool simple = g.params.simple;
-    BeamValues<K> values;
     tops_start(tops);
     wait_for_previous();
     block_sync();
-    for (int base = blockIdx.x * D::RANGE; base < K::V; base += gridDim.x * D::RANGE) {
-        values.load(logits, base / D::TILE + warp_id());
-        const BeamTile numbers = values.numbers();
-        if (lane_id() == 0 && values.tile < D::TILES)
-            tiles[values.tile] = numbers;
-        if (simple)
-            values.push(tops, g.take);
-        if (simple && base + gridDim.x * D::RANGE < K::V)
-            tops_next(tops, g.take);
+    // The block, or the last block of the row: log-sum-exp over the parts, or the tiles, in an order of their own.
+    BeamParts<K> parts;
+    if constexpr (K::PARTS) {
+        parts.load(a.parts, row);
+    } else {
+        if (!beam_tiles<K>(a, g, tops, row, last))
+            return;
+        parts.load_tiles(a.tiles + (i64)row * D::TILES);
     }
-    if (simple)
-        tops_sort(tops, g.take);
-    if (gridDim.x > 1 && simple)
-        for (int i = threadIdx.x; i < g.take; i += D::THREADS)
-            lists[blockIdx.x * D::MOST + i] = i < (int)tops.n ? tops.list[i] : 0;
-    if (gridDim.x == 1)
-        block_sync(); // what warps leave of their tiles
-    else if (!comes_last(a.counters + row, gridDim.x, last))
-        return;
-
-    // The last block of the row: log-sum-exp over the tiles, in an order of their own.
-    float top = negative_infinity(), sum = 0.0f;
-    for (int t = threadIdx.x; t < D::TILES; t += D::THREADS)
-        top = fmaxf(top, load_l2_scalar(&tiles[t].top));
-    top = block_max<D::THREADS>(top, sums);
-    block_sync();
-    for (int t = threadIdx.x; t < D::TILES; t += D::THREADS) {
-        const float there = load_l2_scalar(&tiles[t].top);
-        sum += there > negative_infinity() ? load_l2_scalar(&tiles[t].sum) * expf(there - top) : 0.0f;
-    }
-    sum = block_sum<D::THREADS>(sum, sums);
-    const float shift = -(top + logf(sum));
+    const float shift = -row_sum<D::THREADS>(parts.top, parts.sum, sums);
     BeamEntry *best = a.best + (i64)row * (D::MOST + 1);
     if (threadIdx.x == 0)
         best[D::MOST].total = shift;
@@ -614,6 +718,7 @@ __device__ void beam(const BeamArgs &a)
             best[i] = BeamEntry{i ? 0.0f : g.score, i ? -1 : forced};
     } else {
         if (!simple) {
+            BeamValues<K> values;
             int *past = a.past + (i64)row * K::CONTEXT;
             u32 *facts = (u32 *)shared;
             float *biases = (float *)(facts + D::RANGE);
@@ -623,7 +728,7 @@ __device__ void beam(const BeamArgs &a)
             block_sync();
             const FtxRow r = a.rows[row];
             for (int base = 0; base < K::V; base += D::RANGE) {
-                values.load(logits, base / D::TILE + warp_id());
+                values.load(a.logits + (i64)row * K::V, base / D::TILE + warp_id());
                 gather_facts<D::RANGE, D::THREADS>(facts, biases, base, g.params, r, past, a.ends + g.row * K::END_IDS,
                                                    a.bias + g.row * K::LOGIT_BIAS,
                                                    a.bad_words + (i64)g.slots[0] * K::BAD_WORDS);
@@ -632,19 +737,10 @@ __device__ void beam(const BeamArgs &a)
                 tops_next(tops, g.take);
             }
             tops_sort(tops, g.take);
+        } else if constexpr (K::PARTS) {
+            parts.search(tops, a.logits + (i64)row * K::V, parts_of(a.parts, K::V, row), g.take);
         } else if (gridDim.x > 1) {
-            tops_start(tops);
-            for (int from = 0; from < (int)gridDim.x; from += D::WARPS) {
-                const int n = least(D::WARPS, (int)gridDim.x - from) * g.take;
-                tops_next(tops, g.take);
-#pragma unroll 1
-                for (int i = threadIdx.x; i < n; i += D::THREADS) {
-                    const u64 place = load_l2_scalar(lists + (from + i / g.take) * D::MOST + i % g.take);
-                    if (place)
-                        tops.list[shared_atomic_add(&tops.n, 1u)] = place;
-                }
-            }
-            tops_sort(tops, g.take);
+            beam_merge<K>(a, g, tops, row);
         }
         for (int i = threadIdx.x; i < g.take; i += D::THREADS)
             best[i] = i < (int)tops.n ? BeamEntry{g.score + (place_value(tops.list[i]) + (simple ? shift : 0.0f)), place_id(tops.list[i])}

@@ -35,7 +35,9 @@ template <class C> struct LinearShape {
     static constexpr int EACH = ceil_div(C::K / 8, 256);                 // vectors of x of a thread
     static constexpr int STAT_AT = 256;                                  // behind the mbarriers
     static constexpr int SUM_AT = STAT_AT + 16 * 8;
-    static constexpr int X_AT = SUM_AT + 2 * SUMS * 4;
+    static constexpr int KEPT = C::PARTS ? PART_COLUMNS : 0;             // columns of a part, kept until it is whole
+    static constexpr int KEPT_AT = SUM_AT + 2 * SUMS * 4;
+    static constexpr int X_AT = KEPT_AT + M * KEPT * 4;
     static constexpr int RING_AT = round_up(X_AT + M * XROW, 128);
     static constexpr int FIT = (C::SMEM - RING_AT) / SLOT;
     static constexpr int TURN = CHUNK <= 1024 ? 8 : CHUNK <= 2048 ? 4 : 2; // rows copied at a time, up to 16 KB
@@ -246,7 +248,34 @@ template <class C> DEVICE bool linear_item(int tile, int here, int &m, int &n)
     return m < C::M && pair < here * 4 && n < C::N;
 }
 
-template <class C> DEVICE void linear(const LinearArgs &a)
+// PARTS: the columns kept since the last part are another, warp m looking after row m; `whole`: which is written,
+// too. `tile`: the next.
+template <class C> DEVICE void linear_part(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, bool whole)
+{
+    typedef LinearShape<C> P;
+    constexpr int TILES = P::KEPT / 8;
+    const int tiles = ceil_div(C::N, 8), each = ceil_div(ceil_div(tiles, (int)gridDim.x), TILES), m = warp_id();
+    const int index = (tile - first - 1) / TILES, column = (first + index * TILES) * 8; // of this block's parts
+    part_sync(1, 256);
+    if (m < live)
+        part_of_warp<P::KEPT>(parts_of(a.parts, C::N, m) + blockIdx.x * each + index,
+                              whole ? (float *)a.y + (i64)m * C::N : nullptr, kept + m * P::KEPT, column,
+                              least(tile * 8, C::N) - column);
+}
+
+// PARTS: what stands behind the block's last part, and how many there are of a row.
+template <class C> DEVICE void linear_parts_end(const LinearHeadArgs &a, int count, int live)
+{
+    constexpr int TILES = LinearShape<C>::KEPT / 8;
+    const int each = ceil_div(ceil_div(ceil_div(C::N, 8), (int)gridDim.x), TILES), m = warp_id();
+    const int index = ceil_div(count, TILES) + lane_id();
+    if (m < live && index < each)
+        part_store_none(parts_of(a.parts, C::N, m) + blockIdx.x * each + index, C::N);
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        a.parts->count = gridDim.x * each;
+}
+
+template <class C, class A> DEVICE void linear(const A &a)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     typedef LinearShape<C> P;
@@ -317,6 +346,9 @@ template <class C> DEVICE void linear(const LinearArgs &a)
     wait_for_previous();
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
     const FtxToken token = linear_token<C>(a, mine ? m : 0);
+    bool whole = false;
+    if constexpr (C::PARTS)
+        whole = warp_id() < live && wants_logits<C::LANES>(a, warp_id());
     rest.fetch(a, live);
     linear_gather<C>(a, gain, vectors, shared);
     part_sync(1, 256);
@@ -386,9 +418,20 @@ template <class C> DEVICE void linear(const LinearArgs &a)
                 v0 = __fmul_rn(v0, stat[m].scale);
                 v1 = __fmul_rn(v1, stat[m].scale);
             }
-            linear_out<C>(a, bias, rest.apply(residual, stat, m), place, m, n, v0, v1);
+            if constexpr (C::PARTS) {
+                float *to = (float *)(shared + P::KEPT_AT) + m * P::KEPT + (n - first * 8) % P::KEPT;
+                to[0] = v0 + bias.b[0];
+                to[1] = v1 + bias.b[1];
+            } else {
+                linear_out<C>(a, bias, rest.apply(residual, stat, m), place, m, n, v0, v1);
+            }
         }
+        if constexpr (C::PARTS)
+            if ((t0 + here) * 8 % P::KEPT == 0 || t0 + here == count)
+                linear_part<C>(a, (const float *)(shared + P::KEPT_AT), first, first + t0 + here, live, whole);
         sums = (float *)(shared + P::SUM_AT) + (sums == (float *)(shared + P::SUM_AT) ? P::SUMS : 0);
     }
+    if constexpr (C::PARTS)
+        linear_parts_end<C>(a, count, live);
 #endif
 }

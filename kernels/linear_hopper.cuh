@@ -13,8 +13,8 @@
 //   warps 6, 7  copy x to the same slots, once it has
 //
 // Where N is so large that a block takes several times NT rows (PASSES > 1, CL = 1), the next rows
-// of w are read while sums are written, straight from registers. Otherwise the ring, free by then,
-// holds the sums, and all warps finish them.
+// of w are read while sums are written, straight from registers. So are those that make parts of the
+// logits (PARTS). Otherwise the ring, free by then, holds the sums, and all warps finish them.
 //
 // Order of summation: in a block as wgmma adds, 16 k after 16 k; then blocks in the order of K. It
 // depends on N and K alone, never on the number of rows, but it is not that of linear.cuh and
@@ -36,6 +36,7 @@
 template <class C> struct HopperShape {
     static constexpr int MB = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows of x held
     static constexpr int THREADS = 256, COPIERS = 64;                  // of w, and of x
+    static constexpr bool DIRECT = C::PASSES > 1 || C::PARTS;          // sums go out from registers
     static constexpr int STEPS = ceil_div(C::K, 64), EACH = ceil_div(STEPS, C::CL);
     static constexpr int SLOT = (C::NT + MB) * 128;
     static constexpr int PART = C::NT / C::CL;                         // columns this block finishes
@@ -48,8 +49,9 @@ template <class C> struct HopperShape {
     static constexpr int PAIRS = MB * (PART / 2), ITEMS = ceil_div(PAIRS, THREADS);  // outputs
     static constexpr int SENT = (C::CL - 1) * MB * (PART + (C::NORM ? 1 : 0)) * 4;    // bytes a block gets
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
-    static_assert(C::PASSES > 1 || C::NT / 8 * SUM * 4 <= GAIN_AT, "the ring holds the sums");
-    static_assert(C::PASSES == 1 || C::CL == 1, "several passes are for a block alone");
+    static_assert(DIRECT || C::NT / 8 * SUM * 4 <= GAIN_AT, "the ring holds the sums");
+    static_assert(!DIRECT || C::CL == 1, "several passes and parts are for a block alone");
+    static_assert(!C::PARTS || C::NT <= PART_COLUMNS, "a part is what a block has at hand");
     static_assert(C::NORM < 2, "a layer norm needs its statistics first");
     static_assert(C::NT % 32 == 0 && PART % 8 == 0, "columns come in tiles");
 };
@@ -299,7 +301,7 @@ template <class C> DEVICE void hopper_squares(float (&squares)[2], float *shared
         v += shuffle_xor(v, 1);
         v += shuffle_xor(v, 2);
         squares[h] = v;
-        if (C::PASSES > 1 || warp_id() * 16 >= P::MB || (lane_id() & 3))
+        if (P::DIRECT || warp_id() * 16 >= P::MB || (lane_id() & 3))
             continue;
         float *at = shared + rank * P::MB + m + 8 * h;
 #pragma unroll
@@ -399,7 +401,44 @@ template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d
     }
 }
 
-template <class C> DEVICE void linear_hopper(const LinearArgs &a)
+// The same for logits: a part of each row, and what is wished for of the row itself (bit h: of row g + 8 * h).
+template <class C>
+DEVICE void hopper_parts(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C::NT / 2], const float (&squares)[2], int row, int live,
+                         u32 whole)
+{
+    const int n = row + (lane_id() & 3) * 2, pass = (row - at.first) / C::NT;
+    const int each = C::PASSES == 1 ? 1 : ceil_div(ceil_div(ceil_div(C::N, 8), (int)gridDim.x) * 8, C::NT); // of a block
+    if (warp_id() * 16 >= live)
+        return;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int m = warp_id() * 16 + h * 8 + (lane_id() >> 2);
+        const float scale = C::NORM == 1 ? rms_scale<C::K>(squares[h], C::EPS) : 1.0f;
+        float *v = d + h * 2;
+#pragma unroll
+        for (int j = 0; j < C::NT / 8; j++) {
+            const LinearBias bias = linear_bias<C>(a, n + j * 8);
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                if (C::NORM == 1)
+                    v[j * 4 + e] = __fmul_rn(v[j * 4 + e], scale);
+                if (C::BIAS)
+                    v[j * 4 + e] += bias.b[e];
+            }
+            if ((whole >> h & 1) && n + j * 8 < at.last)
+                linear_store<C>(a, m, n + j * 8, v[j * 4], v[j * 4 + 1]);
+        }
+        FtxPart *to = m < live ? parts_of(a.parts, C::N, m) + blockIdx.x * each + pass : nullptr;
+        part_of_quad<C::NT / 8>(to, v, row, at.last);
+        if (to && (lane_id() & 3) == 0 && row + C::NT >= at.last)
+            for (int i = pass + 1; i < each; i++)
+                part_store_none(++to, C::N);
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        a.parts->count = gridDim.x * each;
+}
+
+template <class C, class A> DEVICE void linear_hopper(const A &a)
 {
     typedef HopperShape<C> P;
     launch_dependents();
@@ -426,11 +465,11 @@ template <class C> DEVICE void linear_hopper(const LinearArgs &a)
     if (warp_id() >= 6) {
         wait_for_previous();
         hopper_copy_x<C>(a, at, least(live_rows<C::ROWS_S>(a.step), C::M), ring, full, empty);
-        if (C::PASSES > 1)
+        if (P::DIRECT)
             return;
     } else if (warp_id() >= 4) {
         hopper_copy_w<C>(a, at, ring, full, empty);
-        if (C::PASSES > 1)
+        if (P::DIRECT)
             return;
         wait_for_previous();
         if constexpr (C::APPEND)
@@ -441,21 +480,27 @@ template <class C> DEVICE void linear_hopper(const LinearArgs &a)
             part_sync(1, 128);
         }
         HopperSlot slot = {0, 0};
-        if constexpr (C::PASSES > 1) {
+        if constexpr (P::DIRECT) {
             wait_for_previous();
             const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
+            u32 whole = 0;
+            if constexpr (C::PARTS)
+                whole = wants_rows<C::LANES, 2>(a, warp_id() * 16 + (lane_id() >> 2), live);
             for (int row = at.first; row < at.last; row += C::NT) {
                 hopper_pass<C>(d, square, row == at.first, at.s1 - at.s0, slot, ring, full, empty, gains);
                 if (C::NORM == 1 && row == at.first)
                     hopper_squares<C>(square, squares, arrived, 0);
-                hopper_write<C>(a, d, square, row, at.last, live);
+                if constexpr (C::PARTS)
+                    hopper_parts<C>(a, at, d, square, row, live, whole);
+                else
+                    hopper_write<C>(a, d, square, row, at.last, live);
             }
             return;
         }
         hopper_pass<C>(d, square, true, at.s1 - at.s0, slot, ring, full, empty, gains);
         wait_for_previous();
     }
-    if constexpr (C::PASSES == 1) {
+    if constexpr (!P::DIRECT) {
         const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
         block_sync();  // all have read the ring, which gets the sums
         if (C::CL > 1) {

@@ -31,6 +31,7 @@
 #include "device/warp.cuh"
 #include "device/wgmma_tile.cuh"
 #include "part/act.cuh"
+#include "part/parts.cuh"
 #include "part/rows.cuh"
 
 struct TileArgs {
@@ -39,6 +40,9 @@ struct TileArgs {
     const void *r;           // [M, N] residual: a map in tiles of MT rows; with CK > 1 the matrix itself
     const FtxStep *step;
     void *y;                 // [M, N]
+};
+struct TileHeadArgs : PartsWishes, TileArgs {
+    FtxParts *parts;         // PARTS: of y, whose rows are written where they are wished for; NT columns each
 };
 
 template <class C> struct TileShape {
@@ -56,6 +60,7 @@ template <class C> struct TileShape {
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
     static_assert(C::CK == 1 || C::CM * C::CN * C::WGS == 1, "a cluster shares reads or work");
     static_assert(C::WGS <= 2, "two take turns");
+    static_assert(!C::PARTS || (C::CK == 1 && !C::RES && sizeof(typename C::OUT) == 4), "parts are of logits, whole columns of them");
     static_assert(SENT <= BIAS_AT, "the ring holds the sums");
     static_assert(C::MT % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
     static_assert(C::MT / C::CN % 8 == 0 && C::NT / C::CM % 8 == 0, "parts of a tile keep its order");
@@ -278,6 +283,21 @@ DEVICE void tile_write(const TileArgs &a, const float *d, const u32 (&r)[TILES],
     }
 }
 
+// The same for logits: a part of each row, and what is wished for of the row itself. d: 2 sums of every 8 columns.
+template <class C> DEVICE void tile_part(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, bool whole, int n)
+{
+    const int t = lane_id() & 3;
+#pragma unroll
+    for (int j = 0; j < C::NT / 8; j++) {
+        const Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, 0);
+        d[j * 4] = pair[0];
+        d[j * 4 + 1] = pair[1];
+        if (whole && n + j * 8 < C::N)
+            store((float *)a.y + (i64)m * C::N + n + j * 8 + 2 * t, pair);
+    }
+    part_of_quad<C::NT / 8>(live ? parts_of(a.parts, C::N, m) + n / C::NT : nullptr, d, n, C::N);
+}
+
 // The residual of row m (of the tile) from the slot that holds it, for the lane's columns of every 8.
 template <class C> DEVICE void tile_residual(u32 (&r)[C::NT / 8], const char *slot, int m)
 {
@@ -288,8 +308,8 @@ template <class C> DEVICE void tile_residual(u32 (&r)[C::NT / 8], const char *sl
 
 // A warpgroup's tiles, one after another, but for the sums of CK blocks. The warpgroups wait for slots in turn: a
 // barrier's parity says nothing to one who is two phases behind.
-template <class C>
-DEVICE void tile_work(const TileArgs &a, const TileWork<C> &t, char *shared, u32 ring, u32 full, u32 empty, int live)
+template <class C, class A>
+DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, u32 full, u32 empty, int live)
 {
     typedef TileShape<C> P;
     const int own = C::WGS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % 128;
@@ -301,6 +321,11 @@ DEVICE void tile_work(const TileArgs &a, const TileWork<C> &t, char *shared, u32
     slot.skip<C>(step);
     for (int group = t.first + own * t.every; group < t.groups; group += C::WGS * t.every) {
         const int row = t.row(group), column = t.column(group);
+        u32 whole[P::GROUPS] = {};
+        if constexpr (C::PARTS)
+#pragma unroll
+            for (int i = 0; i < P::GROUPS; i++)
+                whole[i] = wants_rows<C::LANES, 2>(a, row + m0 + i * 64, live);
         for (int i = lane; i < C::NT && C::BIAS; i += 128)
             bias[i] = column + i < C::N ? a.b[column + i] : 0.0f;
         if (C::WGS > 1 && group != t.first)
@@ -309,6 +334,9 @@ DEVICE void tile_work(const TileArgs &a, const TileWork<C> &t, char *shared, u32
             part_sync(3 + own, 128);
         tile_products<C>(d, t, step, slot, ring, full, empty);
         wait_for_previous();
+        if constexpr (C::PARTS)
+            if (blockIdx.x == 0 && threadIdx.x == 0)
+                a.parts->count = ceil_div(C::N, C::NT);
         if (P::RESIDUAL)
             mbarrier_wait(full + 8 * slot.at, slot.parity);
         if (C::WGS > 1 && group + t.every < t.groups)
@@ -321,7 +349,10 @@ DEVICE void tile_work(const TileArgs &a, const TileWork<C> &t, char *shared, u32
                 warp_sync();  // that of all rows at once would not fit the registers
                 tile_residual<C>(r, shared + slot.at * P::SLOT, m);
             }
-            tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias + (lane_id() & 3) * 2, row + m, row + m < live, column);
+            if constexpr (C::PARTS)
+                tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias + (lane_id() & 3) * 2, row + m, row + m < live, whole[i / 2] >> i % 2 & 1, column);
+            else
+                tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias + (lane_id() & 3) * 2, row + m, row + m < live, column);
         }
         if (P::RESIDUAL) {
             warp_sync();
@@ -413,7 +444,7 @@ DEVICE void tile_share(const TileArgs &a, const TileWork<C> &t, const float (&d)
     }
 }
 
-template <class C> DEVICE void linear_tile(const TileArgs &a)
+template <class C, class A> DEVICE void linear_tile(const A &a)
 {
     typedef TileShape<C> P;
     launch_dependents();

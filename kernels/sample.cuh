@@ -8,6 +8,9 @@
 // (for the log-probability), maximum, its id, and sum of exp of the processed ones. The last block
 // of a row merges its tiles in an order of their own, so the result does not depend on gridDim.x,
 // then chooses: the arg max, or a draw (part/draw.cuh) from the processed row in `values`.
+//
+// PARTS: the kernel of the logits has left parts of them (part/parts.cuh). A greedy row without processors needs
+// nothing else: one block merges them. For others it is as if they were not there.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -16,6 +19,7 @@
 #include "device/philox.cuh"
 #include "device/vec.cuh"
 #include "part/draw.cuh"
+#include "part/parts.cuh"
 #include "part/processors.cuh"
 
 struct alignas(16) SampleTile {
@@ -36,6 +40,7 @@ struct SampleArgs {
     FtxToken *token;
     const int *history;
     FtxOut *out;
+    const FtxParts *parts;
     int *y;
     SampleTile *tiles; // [S][TILES]
     float *values;     // [S][V]
@@ -48,26 +53,6 @@ template <class K> struct SampleShape {
     static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4; // bytes: a word an id, and biases
     static constexpr int SHARED = most(FACTS, (int)sizeof(DrawRoom<SampleShape>));
 };
-
-// Sum of exp(x - top) over the warp.
-template <int N> DEVICE float sum_exp(const float (&x)[N], float top)
-{
-    const float base = top == negative_infinity() ? 0.0f : top;
-    float s[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        s[i % 4] += exp2_fast((x[i] - base) * 1.4426950408889634f);
-    return warp_sum((s[0] + s[1]) + (s[2] + s[3]));
-}
-
-template <int N> DEVICE float warp_top(const float (&x)[N])
-{
-    float top = x[0];
-#pragma unroll
-    for (int i = 1; i < N; i++)
-        top = fmaxf(top, x[i]);
-    return warp_max(top);
-}
 
 // One warp, one tile: its numbers, and the processed values where they are drawn from.
 template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int tile, const FtxParams &p, const u32 *facts, const float *shift)
@@ -141,7 +126,31 @@ template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRo
     }
 }
 
-template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS
+// The block's tiles of a row. Whether it is the last of the row's blocks.
+template <class K>
+DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const FtxRow &r, u32 *facts, float *shift, u32 *last)
+{
+    using D = SampleShape<K>;
+    for (int base = blockIdx.x * D::RANGE; base < K::V; base += gridDim.x * D::RANGE) {
+        if (!p.simple)
+            gather_facts<D::RANGE, D::THREADS>(facts, shift, base, p, r, a.history + (i64)r.slot * K::CONTEXT,
+                                               a.ends + row * K::END_IDS, a.bias + row * K::LOGIT_BIAS,
+                                               a.bad_words + (i64)r.slot * K::BAD_WORDS);
+        const int tile = base / D::TILE + warp_id();
+        if (tile < D::TILES)
+            sample_tile<K>(a, row, tile, p, facts, shift);
+    }
+    block_sync();
+    if (threadIdx.x == 0) {
+        last[0] = atomic_add_acq_rel(a.counters + row, 1) == gridDim.x - 1;
+        if (last[0])
+            a.counters[row] = 0;
+    }
+    block_sync();
+    return last[0];
+}
+
+template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS PARTS
 __device__ void sample(const SampleArgs &a)
 {
     using D = SampleShape<K>;
@@ -170,42 +179,44 @@ __device__ void sample(const SampleArgs &a)
     block_sync();
     if (!live || !r.emit || r.done)
         return;
-    for (int base = blockIdx.x * D::RANGE; base < K::V; base += gridDim.x * D::RANGE) {
-        if (!p.simple)
-            gather_facts<D::RANGE, THREADS>(facts, shift, base, p, r, a.history + (i64)r.slot * K::CONTEXT,
-                                            a.ends + row * K::END_IDS, a.bias + row * K::LOGIT_BIAS, a.bad_words + (i64)r.slot * K::BAD_WORDS);
-        const int tile = base / D::TILE + warp_id();
-        if (tile < D::TILES)
-            sample_tile<K>(a, row, tile, p, facts, shift);
-    }
-    block_sync();
-    if (threadIdx.x == 0) {
-        last[0] = atomic_add_acq_rel(a.counters + row, 1) == gridDim.x - 1;
-        if (last[0])
-            a.counters[row] = 0;
-    }
-    block_sync();
-    if (!last[0])
+    const bool merged = K::PARTS && p.simple; // by the kernel in front
+    if (merged && blockIdx.x > 0)
+        return;
+    if (!merged && !sample_tiles<K>(a, row, p, r, facts, shift, last))
         return;
 
-    // The last block of the row: a thread merges tiles threadIdx.x, + THREADS, ..., warps their
+    // The last block of the row: a thread merges tiles (or parts) threadIdx.x, + THREADS, ..., warps their
     // threads, and every warp the warps.
     DrawRoom<D> &room = *(DrawRoom<D> *)shared;
     const SampleTile *tiles = a.tiles + (i64)row * D::TILES;
     const bool draws = p.temperature > 0.0f;
     float raw_top = negative_infinity(), raw_sum = 0.0f;
     Best best = {negative_infinity(), 0x7fffffff};
-#pragma unroll 1
-    for (int t = threadIdx.x; t < D::TILES; t += THREADS) {
-        const uint4_ v = load_l2(&tiles[t]);
-        const Best b = {__uint_as_float(v.z), load_l2_scalar(&tiles[t].id)};
-        const float top = __uint_as_float(v.x), high = fmaxf(raw_top, top);
+    const auto add = [&](float top, float sum, Best b) {
+        const float high = fmaxf(raw_top, top);
         if (high > negative_infinity())
-            raw_sum = raw_sum * expf(raw_top - high) + __uint_as_float(v.y) * expf(top - high);
+            raw_sum = raw_sum * expf(raw_top - high) + sum * expf(top - high);
         raw_top = high;
-        room.tile_top[t] = b.value;
-        room.tile_sum[t] = __uint_as_float(v.w);
         best = better(best, b);
+    };
+    if (merged) {
+        const FtxPart *parts = parts_of(a.parts, K::V, row);
+        const int count = load_l2_scalar(&a.parts->count);
+#pragma unroll 1
+        for (int i = threadIdx.x; i < count; i += THREADS) {
+            const FtxPart part = part_load(parts + i);
+            if (part.width)
+                add(part.top, part.sum, Best{part.top, part.at < 0 ? 0x7fffffff : part.first + part.at});
+        }
+    } else {
+#pragma unroll 1
+        for (int t = threadIdx.x; t < D::TILES; t += THREADS) {
+            const uint4_ v = load_l2(&tiles[t]);
+            const Best b = {__uint_as_float(v.z), load_l2_scalar(&tiles[t].id)};
+            add(__uint_as_float(v.x), __uint_as_float(v.y), b);
+            room.tile_top[t] = b.value;
+            room.tile_sum[t] = __uint_as_float(v.w);
+        }
     }
     const float mine = raw_top;
     raw_top = warp_max(raw_top);

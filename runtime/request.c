@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "engine.h"
 #include "utf8.h"
 
@@ -116,6 +117,7 @@ static void fill_params(Request *r, const FtxRequest *q)
         .sample = q->sample,
         .simple = is_simple(q) && r->params.n_words == 0,
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
+        .logits = q->logits || env_on(ENV_FTX_NAN),
     };
 }
 

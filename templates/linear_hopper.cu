@@ -23,6 +23,8 @@
 //@ consts  EXTRA: NORM * STEPS * 128 + CL * MB * 4 + MB * 8 + 512
 //@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, STEPS)), (SMEM - EXTRA) / SLOT)  BYTES: EXTRA + STAGES * SLOT
 //@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && BUCKET > 0 && M > 8 && M <= 64 && STAGES >= 2
+//    Parts of logits: linear_hopper_head.
+//@ fits    logits(y) == 0 || CL > 1
 //@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, NT) * CL   block 256   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * T * N * K
@@ -35,7 +37,7 @@ struct Config {
     using OUT = @Y@;
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = 0;
-    static constexpr int ROWS_S = @ROWS_S@, LAST = 0;
+    static constexpr int ROWS_S = @ROWS_S@, LAST = 0, PARTS = 0;
     static constexpr float EPS = @EPS@;
     static constexpr int NT = @NT@, PASSES = @PASSES@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
 };

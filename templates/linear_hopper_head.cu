@@ -1,16 +1,22 @@
-// linear_hopper_head.cu - contract and instance of linear_hopper.cuh: 9 to 64 rows on sm_90a over the last token of each sequence
+// linear_hopper_head.cu - contract and instance of linear_hopper.cuh: 9 to 64 rows on sm_90a over the last token of each sequence,
+//     and parts of the logits
 //@ kernel  linear_hopper_head
 //@ device  cuda
-//@ args    x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N]
-//@ match   y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps
-//@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
+//@ args    $params $beams x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $parts
+//@ match   y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps LAST=1
+//@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0 LAST=1
+//@ match   y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps
+//@ match   y = linear(x, w, b?)                            | NORM=0 EPS=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(min(T_MAX, S_MAX))  BIAS: has(b)
 //@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: N > 8192 ? 1 : N > 4096 ? 2 : K < 4 * N ? 4 : 8
 //@ consts  EACH: ceil_div(N, CL == 1 ? 132 : CL == 2 ? 64 : CL == 4 ? 30 : 15)  PASSES: ceil_div(EACH, 256)
 //@ consts  NT: round_up(ceil_div(EACH, PASSES), CL == 8 ? 64 : 32)  SLOT: (NT + MB) * 128  STEPS: ceil_div(ceil_div(K, 64), CL)
 //@ consts  EXTRA: NORM * STEPS * 128 + CL * MB * 4 + MB * 8 + 512
 //@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, STEPS)), (SMEM - EXTRA) / SLOT)  BYTES: EXTRA + STAGES * SLOT
+//@ consts  PARTS: logits(y) && CL == 1  LANES: BEAMS  LAST: LAST
 //@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
+//    linear_hopper does the others.
+//@ fits    LAST || PARTS
 //@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, NT) * CL   block 256   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * S * N * K
@@ -23,9 +29,9 @@ struct Config {
     using OUT = @Y@;
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = 0, GLU = 0, RES = 0, APPEND = 0;
-    static constexpr int ROWS_S = 1, LAST = 1;
+    static constexpr int ROWS_S = 1, LAST = @LAST@, PARTS = @PARTS@, LANES = @LANES@;
     static constexpr float EPS = @EPS@;
     static constexpr int NT = @NT@, PASSES = @PASSES@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
 };
 extern "C" __global__ void CLUSTER(Config::CL) __launch_bounds__(256, 1)
-@NAME@(const LinearArgs a) { linear_hopper<Config>(a); }
+@NAME@(const LinearHeadArgs a) { linear_hopper<Config>(a); }

@@ -26,6 +26,8 @@
 //@ consts  SHARE: CM * CN * CK
 //@ fits    sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
 //@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && (ENCODE || (DECODE && BUCKET > 0))
+//    linear_tile_head does these.
+//@ fits    logits(y) == 0 || N < 3072
 //@ tiled   x MT / CN
 //@ tiled   w NT / CM
 //@ tiled   r CK == 1 ? MT : 0
@@ -40,7 +42,7 @@
 struct Config {
     using T = @X@;
     using OUT = @Y@;
-    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@;
+    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, PARTS = 0;
     static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = @CN@, CK = @CK@, WGS = @WGS@, STAGES = @STAGES@, SMEM = @BYTES@;
 };
 extern "C" __global__ void CLUSTER(Config::CM * Config::CN * Config::CK) __launch_bounds__(128 * Config::WGS + 32, 1)

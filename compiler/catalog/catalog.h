@@ -40,7 +40,7 @@
  * are over the constants; the dimensions; X_MAX, the largest value of dimension X in the program,
  * and X_IS_S, 1 if it counts sequences (a dimension that is T or S itself is known in launch and
  * moves only; scratch and zeroed take its largest value); rows(x), 1 if x has a row a sequence;
- * has(b); type(x); sizeof(x), bytes of an element of an argument or of a type constant; the types
+ * logits(x), 1 if a sample or a beam reads x; has(b); type(x); sizeof(x), bytes of an element of an argument or of a type constant; the types
  * fp32 fp16 bf16; the kinds of FtxAct relu gelu_erf gelu_tanh quick_gelu silu tanh; and
  *   T_MAX (bucket, or limits.tokens)   S_MAX   BUCKET (0: exact)   DECODE (1 in decode programs)
  *   ENCODE (1 in encode programs)   SOURCE (tokens of a source at most)
@@ -48,6 +48,8 @@
  *   ARCH_A (1: code for the 'a' form of ARCH)
  *   CONTEXT  BLOCK (kv_block)  PAGES (kv_pages)  SEQUENCES  TOKENS  LOGIT_BIAS  END_IDS  BAD_WORDS
  *   BEAMS (lanes of a request at most; 0: no beam search)
+ *   LOGIT_PARTS (1: the kernel of the logits leaves $parts; one does whose outs have $parts and whose
+ *   constant PARTS is not 0)
  * The instance text is the template with @NAME@ (the entry) and @CONST@ replaced: types become
  * `float`, `half`, `bf16` (device/types.cuh), floats get an f, ints stay. */
 #ifndef FTXC_CATALOG_H

@@ -96,6 +96,7 @@ typedef struct ProgramFacts {
     int64_t smem;
     DType kv;
     uint32_t target;
+    bool parts; /* the kernel of the logits leaves parts of them, too: select knows once it has chosen it */
 } ProgramFacts;
 
 typedef struct Binding {

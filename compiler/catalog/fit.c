@@ -96,7 +96,7 @@ static int const_find(const Contract *c, const char *name, size_t n)
     return -1;
 }
 
-/* rows(x) has(x) type(x) sizeof(x) */
+/* rows(x) has(x) type(x) logits(x) sizeof(x) */
 static bool lookup_function(const Scope *s, const char *name, int64_t *value)
 {
     const char *open = strchr(name, '('), *x = open + 1;
@@ -121,11 +121,14 @@ static bool lookup_function(const Scope *s, const char *name, int64_t *value)
     if (i < 0)
         return false;
     if (!s->f)
-        return strncmp(name, "rows(", 5) == 0 || strncmp(name, "has(", 4) == 0 || strncmp(name, "type(", 5) == 0;
+        return strncmp(name, "rows(", 5) == 0 || strncmp(name, "has(", 4) == 0 || strncmp(name, "type(", 5) == 0 ||
+               strncmp(name, "logits(", 7) == 0;
     if (strncmp(name, "has(", 4) == 0)
         *value = s->c->args.at[i].named >= 0 || s->b->arg[i];
     else if (strncmp(name, "type(", 5) == 0)
         *value = contract_arg_type(s->f, s->b, (size_t)i);
+    else if (strncmp(name, "logits(", 7) == 0)
+        *value = s->b->arg[i] && s->b->arg[i] == s->f->g->logits;
     else if (strncmp(name, "rows(", 5) == 0)
         *value = s->b->arg[i] && ir_value(s->f->g, s->b->arg[i])->shape.dim[0].kind == DIM_S;
     else
@@ -206,6 +209,7 @@ static bool lookup_builtin(const Scope *s, const char *name, ExprKind *kind, int
         {"SOURCE", l->source},
         {"ARCH_A", f->target % 10 == 1},
         {"BEAMS", l->beams > 1 ? l->beams : 0},
+        {"LOGIT_PARTS", f->parts},
     };
     static const char *const variables[VAR_COUNT] = {[VAR_T] = "T", [VAR_S] = "S", [VAR_SMS] = "SMS"};
 

@@ -100,6 +100,7 @@ static Hash128 key_of(const Program *p, const Binding *b)
     Facts f = {.n = 0};
 
     fact(&f, (int64_t)(uintptr_t)b->line);
+    fact(&f, p->facts.parts);
     for (size_t i = 0; i < b->contract->args.n; i++) {
         const Value *v = ir_value(p->facts.g, b->arg[i]);
 
@@ -113,6 +114,7 @@ static Hash128 key_of(const Program *p, const Binding *b)
         const Value *v = ir_value(p->facts.g, b->covered[i]);
 
         fact(&f, v->op);
+        fact(&f, b->covered[i] == p->facts.g->logits);
         for (uint32_t k = 0; k < v->n_attrs; k++)
             if (strcmp(v->attrs[k].name, "layer") != 0) {
                 fact(&f, (int64_t)hash64(v->attrs[k].name, strlen(v->attrs[k].name)));
@@ -238,6 +240,21 @@ static bool same_inputs(const Binding *a, const Binding *b)
     return true;
 }
 
+/* Whether the kernel chosen for the logits leaves parts of them: who reads them is chosen after it. */
+static bool leaves_parts(const Cover *c)
+{
+    const Candidate *x = &c->best[c->l->g->logits].one;
+    bool out = false, on = false;
+
+    if (!c->l->g->logits || !c->best[c->l->g->logits].found)
+        return false;
+    for (size_t i = 0; i < x->b.contract->args.n; i++)
+        out |= x->b.contract->args.at[i].out && x->b.contract->args.at[i].named == FTX_NAMED_parts;
+    for (size_t i = 0; i < x->fit.instance->n_consts; i++)
+        on |= strcmp(x->fit.instance->consts[i].name, "PARTS") == 0 && x->fit.instance->consts[i].i;
+    return out && on;
+}
+
 static void choose(Cover *c, Id v)
 {
     Choice *best = &c->best[v];
@@ -338,6 +355,8 @@ static bool cover(Cover *c, bool *root, double *us, Diag *d)
         if (!is_computed(c, v))
             continue;
         choose(c, v);
+        if (v == g->logits)
+            c->p->facts.parts = leaves_parts(c);
         if (!c->best[v].found && must_stand(c, v))
             return d && refuse(c, v, d);
     }
@@ -387,6 +406,7 @@ bool select_program(const Lower *l, Program *p, Diag *d)
         c = &again;
         root = more;
     }
+    p->facts.parts = leaves_parts(c);
     for (Id v = 1; v < g->values.n; v++)
         if (root[v]) {
             take(c, &c->best[v].one);

@@ -59,7 +59,8 @@ typedef struct FtxParams {
     int simple;      /* 1: greedy without any processor */
     float typical_p; /* 0: off */
     int n_words;     /* ids of $bad_words[slot] */
-    int reserved[2];
+    int logits;      /* 1: the host reads the raw logits, which must be written */
+    int reserved;
 } FtxParams;
 
 /* $bias [S][limits.logit_bias] */
@@ -85,6 +86,22 @@ typedef struct FtxOut {
     int finish;    /* 0 running, 1 end id, 2 length */
     int length;    /* n: length of the sequence before this token */
 } FtxOut;
+
+/* $parts: what the kernel of the LM head leaves of the logits where it can (part/parts.cuh): each row in runs of
+ * neighbouring columns, in their order. Logits of rows that need no more than this are not written. One
+ * FtxParts, then FtxPart [S][FTX_PARTS(V)]. */
+typedef struct FtxParts {
+    int count; /* of every row */
+    int reserved[3];
+} FtxParts;
+typedef struct FtxPart {
+    float top, sum; /* greatest value, not -0; sum of exp(x - top) */
+    int first;      /* column */
+    short width;    /* columns; 0: an empty part, which says nothing */
+    short at;       /* first + at has the greatest value, and none before it; -1: none has, all are NaN */
+} FtxPart;
+#define FTX_PARTS(vocab) \
+    (((vocab) + 95) / 96 + 200) /* at most: runs of 96, or some 190 blocks that end where they do */
 
 /* $beams [S]; there are these five only where an artifact is compiled for beam search. */
 typedef struct FtxBeam {

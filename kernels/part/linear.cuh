@@ -13,6 +13,7 @@
 #include "part/act.cuh"
 #include "part/append.cuh"
 #include "part/norm.cuh"
+#include "part/parts.cuh"
 #include "part/rows.cuh"
 
 struct LinearArgs {
@@ -29,6 +30,9 @@ struct LinearArgs {
     const int *pages;
     void *k, *v;        // append: the layer's cache
     void *y;            // [M, N]; GLU: [M, N/2]; append: q [M, H*E]
+};
+struct LinearHeadArgs : PartsWishes, LinearArgs {
+    FtxParts *parts;    // PARTS: of y, whose rows are written where they are wished for
 };
 
 // Eight neighbouring elements of a row of x, as the product wants them.
@@ -112,6 +116,23 @@ template <class C> DEVICE LinearPlace linear_place(const LinearArgs &a, const Ft
     return p;
 }
 
+// Columns n, n+1 of row m of y (n even; n+1 may be N).
+template <class C> DEVICE void linear_store(const LinearArgs &a, int m, int n, float v0, float v1)
+{
+    typedef typename C::OUT O;
+    O *to = (O *)a.y + (i64)m * C::N + n;
+    if constexpr (C::N % 2 == 0) {
+        Vec<float, 2> x;
+        x[0] = v0;
+        x[1] = v1;
+        store(to, from_floats<O>(x));
+    } else {
+        to[0] = from_float<O>(v0);
+        if (n + 1 < C::N)
+            to[1] = from_float<O>(v1);
+    }
+}
+
 // Columns n, n+1 of row m (n even; n+1 may be N). C: the constants of the instance.
 template <class C>
 DEVICE void linear_out(const LinearArgs &a, const LinearBias &b, const LinearResidual &r, const LinearPlace &p, int m, int n,
@@ -130,22 +151,12 @@ DEVICE void linear_out(const LinearArgs &a, const LinearBias &b, const LinearRes
     } else if constexpr (C::GLU) {
         ((O *)a.y)[(i64)m * (C::N / 2) + n / 2] = from_float<O>(activate<C::ACT>(v0) * v1);
     } else {
-        const i64 at = (i64)m * C::N + n;
         v0 = activate<C::ACT>(v0);
         v1 = activate<C::ACT>(v1);
         if (C::RES) {
             v0 += r.r[0];
             v1 += r.r[1];
         }
-        if constexpr (C::N % 2 == 0) {
-            Vec<float, 2> x;
-            x[0] = v0;
-            x[1] = v1;
-            store((O *)a.y + at, from_floats<O>(x));
-        } else {
-            ((O *)a.y)[at] = from_float<O>(v0);
-            if (n + 1 < C::N)
-                ((O *)a.y)[at + 1] = from_float<O>(v1);
-        }
+        linear_store<C>(a, m, n, v0, v1);
     }
 }

@@ -21,7 +21,7 @@ class Expression:
 
     def __init__(self, text, env):
         text = re.sub(r"(\w+)\.(\w+)", r"\1_\2", text.replace("$", ""))
-        text = re.sub(r"(sizeof|type|has|rows)\((\w+)\)", r"\1_\2", text)
+        text = re.sub(r"(sizeof|type|has|rows|logits)\((\w+)\)", r"\1_\2", text)
         self.words = re.findall(r"\w+|\|\||&&|[=!<>]=|/\^|\S", text)
         self.at, self.env = 0, env
 

@@ -7,7 +7,7 @@
 #include "check.h"
 
 template <int V_> struct Config {
-    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, BAD_WORDS = 24, END_IDS = 4, BLOCKS = V_ < 4096 ? 1 : 2;
+    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, BAD_WORDS = 24, END_IDS = 4, PARTS = 0, BLOCKS = V_ < 4096 ? 1 : 2;
 };
 template <class C> __global__ void __launch_bounds__(512, C::BLOCKS) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
 
@@ -294,7 +294,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         dvalues.fill(0xff);
         dtiles.fill(0xff);
         // The second time with fewer blocks a row.
-        const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, dy.p, dtiles.p, dvalues.p, dcounters.p};
+        const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, nullptr, dy.p, dtiles.p, dvalues.p, dcounters.p};
         if (round == 0)
             run_sample<C>(a, S);
         else
@@ -393,7 +393,7 @@ template <class C> void time_sample(const char *name, int S, FtxParams p, float 
     FtxOut *out, *dout;
     CU(cudaHostAlloc(&out, sizeof(FtxOut) * FTX_OUT_RING * C::SEQUENCES, cudaHostAllocMapped));
     CU(cudaHostGetDevicePointer(&dout, out, 0));
-    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, dy.p, dtiles.p, dvalues.p, dcounters.p};
+    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, nullptr, dy.p, dtiles.p, dvalues.p, dcounters.p};
     const double us = time_graph(32, [&](int, cudaStream_t s) { run_sample<C>(a, S, s); }, [&] { drows.put(hrows); });
     printf("sample  V %6d rows %3d %-28s: %8.2f us\n", V, S, name, us);
     CU(cudaFreeHost(out));

@@ -29,7 +29,7 @@ template <int N_, int K_, int MT_, int NT_, int CM_, int CK_, int STAGES_, int W
     using T = half;
     using OUT = half;
     static constexpr int N = N_, K = K_, MT = MT_, NT = NT_, CM = CM_, CN = 1, CK = CK_, STAGES = STAGES_, WGS = WGS_, ACT = ACT_, RES = RES_;
-    static constexpr int BIAS = 1, ROWS_S = 0, SMEM = 232448;
+    static constexpr int BIAS = 1, ROWS_S = 0, PARTS = 0, SMEM = 232448;
 };
 template <class C> __global__ void __launch_bounds__(TileShape<C>::THREADS, 1) kernel(const TileArgs a)
 {

@@ -9,7 +9,7 @@
 #include <cub/device/device_segmented_sort.cuh>
 
 template <int V_> struct Config {
-    static constexpr int V = V_, CONTEXT = 64, SEQUENCES = 64, LOGIT_BIAS = 4, BAD_WORDS = 4, END_IDS = 4, BLOCKS = 1;
+    static constexpr int V = V_, CONTEXT = 64, SEQUENCES = 64, LOGIT_BIAS = 4, BAD_WORDS = 4, END_IDS = 4, PARTS = 0, BLOCKS = 1;
 };
 template <class C> __global__ void __launch_bounds__(512, C::BLOCKS) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
 
@@ -96,7 +96,7 @@ template <class C> int check(uint64_t seed, int sms)
     Device<u32> dcounters(S), du(S);
     Device<u64> place((size_t)S * V), sorted((size_t)S * V);
     dcounters.fill(0);
-    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout.p, dy.p, dtiles.p, dvalues.p, dcounters.p};
+    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout.p, nullptr, dy.p, dtiles.p, dvalues.p, dcounters.p};
     launch(sample_kernel<C>, dim3(std::min((V + 8191) / 8192, std::max(1, 2 * sms / S)), S), 512, SampleShape<C>::SHARED, a);
     make_places<<<(unsigned)(((size_t)S * V + 255) / 256), 256>>>(dlogits.p, place.p, V, (long)S * V);
     make_uniform<<<1, S>>>(dparams.p, du.p, LENGTH, S);

@@ -70,7 +70,8 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
                           .arch = t.id / 10,
                           .smem = target_smem_bytes(t),
                           .kv = c->kv,
-                          .target = t.id};
+                          .target = t.id,
+                          .parts = c->parts};
 }
 
 /* Programs, layers and models share kernels. */
@@ -120,7 +121,8 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
             continue;
         for (size_t m = 0; m < k->matches.n; m++)
             for (uint32_t way = 0; way < match_ways(&k->matches.at[m]); way++)
-                if (match_at(&u.facts, uses, k, &k->matches.at[m], way, g->output, &u.b, NULL, s->scratch) &&
+                if (match_at(&u.facts, uses, k, &k->matches.at[m], way, c->head ? g->logits : g->output, &u.b, NULL,
+                             s->scratch) &&
                     contract_fit(&u.facts, &u.b, s->keep, s->scratch, &u.fit, &reason))
                     add_unit(s, &u);
     }
@@ -140,13 +142,13 @@ static void add_row(Case *c, const Limits *m, int q_len, int kv_len)
 /* A step for a program: few rows, of odd lengths. */
 static Case step_for(const Program *p)
 {
-    static const int lengths[CASE_ROWS] = {7, 290, 1, 16, 33, 8, 40, 65};
+    static const int lengths[] = {7, 290, 1, 16, 33, 8, 40, 65};
     const ProgramFacts *f = &p->facts;
     const Limits *m = &f->g->limits;
     Case c = {.decode = f->decode, .bucket = (int)f->bucket, .kv = f->kv, .sms = f->arch >= 90 ? 132 : 108};
 
     if (f->decode) {
-        for (int i = 0; i < CASE_ROWS && i < (f->t_max > 2 ? f->t_max - 1 : f->t_max); i++)
+        for (int i = 0; i < (int)LEN(lengths) && i < (f->t_max > 2 ? f->t_max - 1 : f->t_max); i++)
             add_row(&c, m, 1, lengths[i]);
         c.decode_rows = c.rows;
     } else if (f->encode) {
@@ -174,6 +176,7 @@ static void sample_settings(Case *c)
                                    .top_p = r % 2 ? 0.9f : 1.0f,
                                    .top_k = r % 4 == 1 ? 20 : 0,
                                    .repetition = r % 4 == 3 ? 1.2f : 1.0f,
+                                   .simple = r % 3 == 2 && r % 4 != 3,
                                    .seed_low = (unsigned)r * 977u};
 }
 
@@ -212,7 +215,7 @@ size_t suite_add_model(Suite *s, const char *path, const Override *overrides, si
             u.facts = l.programs.at[p].facts;
             u.b = g->b;
             u.fit = g->fit;
-            if (g->b.contract->device == KD_CUDA && (!unit_searches(&u) || u.facts.s_max >= CASE_ROWS))
+            if (g->b.contract->device == KD_CUDA && (!unit_searches(&u) || u.facts.s_max >= FEW_ROWS))
                 add_once(s, &u);
         }
     return s->n - before;

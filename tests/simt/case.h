@@ -8,7 +8,7 @@
 #include "compiler/spec/spec.h"
 #include "kernels/device/io.h"
 
-enum { CASE_ROWS = 8 };
+enum { CASE_ROWS = 160, FEW_ROWS = 8 };
 
 typedef struct Case {
     const char *graph;  /* text; its output is what is computed, its embeds and the like are inputs */
@@ -16,6 +16,8 @@ typedef struct Case {
     DType kv;
     bool decode; /* a decode program: every row brings one token */
     bool encode; /* an encode program */
+    bool head;   /* what is computed: the logits; the graph's output is a sample of them */
+    bool parts;  /* of a sample: the kernel of the logits has left parts of them */
     int bucket;  /* 0: exact */
     int rows, decode_rows;
     struct {

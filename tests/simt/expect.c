@@ -64,6 +64,28 @@ static bool was_written(const char *p, size_t bytes)
     return false;
 }
 
+static int vocab_of(const Unit *u)
+{
+    return (int)ir_value(u->g, u->g->logits)->shape.dim[1].n;
+}
+
+static const FtxPart *parts_of_row(const Scene *s, int row)
+{
+    return (const FtxPart *)((const FtxParts *)s->device[FTX_NAMED_parts] + 1) +
+           (size_t)row * FTX_PARTS((size_t)vocab_of(s->u));
+}
+
+/* The part of row 0 that holds column n, of those that were written. */
+static const FtxPart *part_with(const Scene *s, int n)
+{
+    const FtxPart *p = parts_of_row(s, 0);
+
+    for (int i = 0; i < FTX_PARTS(vocab_of(s->u)); i++)
+        if (n >= p[i].first && n < p[i].first + p[i].width && was_written((const char *)&p[i], sizeof *p))
+            return &p[i];
+    return NULL;
+}
+
 /* Whether some of what the launch wrote needs column n of a product. */
 static bool needed(const Scene *s, int n)
 {
@@ -74,6 +96,8 @@ static bool needed(const Scene *s, int n)
 
     if (!s->u->c.blocks || root->op == OP_APPEND)
         return true;
+    if (unit_leaves_parts(s->u))
+        return part_with(s, n) != NULL;
     for (int64_t r = 0; r < rows; r++)
         if (was_written((const char *)s->y + (size_t)(r * C + (root->op == OP_GLU ? n / 2 : n)) * size, size))
             return true;
@@ -244,6 +268,76 @@ static void compare(const Scene *s, const char *what, const void *got, DType typ
     }
 }
 
+/* --- logits and their parts ---------------------------------------------------------------------- */
+
+/* The greatest of a part's values, the first of equals, and the sum of exp(x - greatest). near: how far they may
+ * be off; 0: x is what the kernel wrote. */
+static void check_part(const Scene *s, int row, const FtxPart *p, const float *x, double near)
+{
+    const int at = p->first + p->at;
+    float top = -INFINITY;
+    double sum = 0;
+
+    if (p->width > 256 || p->at < 0 || p->at >= p->width)
+        fail_msg("row %d: a part of %d columns from %d, the greatest value in %d", row, p->width, p->first, p->at);
+    for (int i = p->first; i < p->first + p->width; i++)
+        top = fmaxf(top, x[i]);
+    for (int i = p->first; i < p->first + p->width; i++)
+        sum += exp((double)x[i] - (double)top);
+    if (!(fabs((double)p->top - (double)top) <= near) || !(fabs((double)x[at] - (double)top) <= near) ||
+        !(fabs((double)p->sum / sum - 1) <= 2 * near + 1e-5))
+        scene_wrong("%s: row %d, columns %d to %d: greatest %.7g in %d, sum %.7g; should be %.7g, %.7g", s->u->name,
+                    row, p->first, p->first + p->width, (double)p->top, at, (double)p->sum, (double)top, sum);
+    for (int i = p->first; i < at && near == 0; i++)
+        if (x[i] == top)
+            scene_wrong("%s: row %d: column %d equals %d, the greatest, and comes before it", s->u->name, row, i, at);
+}
+
+/* Rows that need their logits have them, others only parts, which cover a row in the order of its columns. */
+static void check_head(const Scene *s, const float *want)
+{
+    const Unit *u = s->u;
+    const int V = vocab_of(u), room = FTX_PARTS(V);
+    const FtxParts *head = s->device[FTX_NAMED_parts];
+    const bool all = !u->c.blocks;
+    double near = 1e-3;
+
+    for (int64_t i = 0; i < (int64_t)s->S * V; i++)
+        near = fmax(near, fabs((double)want[i]));
+    near *= tolerance(s, DT_FP32);
+    assert_true(!all || (simt_written(head, sizeof head->count) && head->count <= room));
+    for (int r = 0; r < s->S; r++) {
+        const bool whole = s->params[r].logits || !s->params[r].simple || s->beams[r].width;
+        const float *y = (const float *)s->y + (int64_t)r * V;
+        const FtxPart *p = parts_of_row(s, r);
+        int next = 0;
+
+        if (whole ? all && !simt_written(y, sizeof *y * (size_t)V) : !simt_untouched(y, sizeof *y * (size_t)V))
+            scene_wrong("%s: row %d: logits were %swritten", u->name, r, whole ? "not all " : "");
+        if (whole)
+            compare(s, "logits", s->y, DT_FP32, want, (int64_t)(r + 1) * V, (int64_t)r * V);
+        for (int i = 0; i < (all ? head->count : room); i++) {
+            if (!was_written((const char *)&p[i], sizeof *p)) {
+                assert_false(all);
+                continue;
+            }
+            if (p[i].width == 0)
+                continue;
+            if (all && p[i].first != next)
+                scene_wrong("%s: row %d: part %d begins with %d, the one before ends with %d", u->name, r, i,
+                            p[i].first, next);
+            next = p[i].first + p[i].width;
+            check_part(s, r, &p[i], want + (int64_t)r * V, near);
+            if (whole)
+                check_part(s, r, &p[i], y, 0);
+        }
+        if (all && next != V)
+            scene_wrong("%s: row %d: the parts end with %d of %d", u->name, r, next, V);
+    }
+}
+
+/* --- caches and samples -------------------------------------------------------------------------- */
+
 /* Which rows of the cache this step writes. */
 static bool *rows_written(const Scene *s, size_t rows)
 {
@@ -394,7 +488,9 @@ static void check_values(Scene *s)
     want = evaluate(s, u->b.root, true, &w);
     n = ir_shape_elements(v->shape, s->T, s->S) / rows;
     served(s, rows, &from, &to);
-    if (v->op != OP_CROSS_APPEND) {
+    if (unit_leaves_parts(u)) {
+        check_head(s, want.p);
+    } else if (v->op != OP_CROSS_APPEND) {
         check_written(s, from, to, room, (size_t)n * dtype_size(v->type));
         compare(s, "y", s->y, v->type, want.p, to * n, from * n);
     }

@@ -60,6 +60,19 @@ int unit_kv_heads(const Unit *u)
     return unit_cache_op(u) ? (int)ir_int(unit_cache_op(u), "kv_heads") : 0;
 }
 
+bool unit_leaves_parts(const Unit *u)
+{
+    const Instance *in = u->fit.instance;
+    bool out = false;
+
+    for (size_t i = 0; i < u->b.contract->args.n; i++)
+        out |= u->b.contract->args.at[i].out && u->b.contract->args.at[i].named == FTX_NAMED_parts;
+    for (size_t i = 0; i < in->n_consts && out; i++)
+        if (strcmp(in->consts[i].name, "PARTS") == 0)
+            return in->consts[i].i != 0;
+    return false;
+}
+
 /* Rows of the table of token types; 0: there are no types. */
 static int types_of(const Unit *u)
 {
@@ -183,8 +196,10 @@ static void make_tail(Scene *s)
     for (int64_t i = 0; i < m->sequences * m->logit_bias; i++)
         s->bias[i] =
             (FtxBias){i % 4 == 1 ? s->bias[i - 1].id : scene_below(20), 3.0f * scene_uniform()}; /* one id twice */
-    for (int r = 0; r < s->S; r++)
+    for (int r = 0; r < s->S; r++) {
         s->params[r] = s->u->c.params[r];
+        s->beams[r].width = m->beams > 1 && r % 3 == 1 ? (int)m->beams : 0;
+    }
     make_words(s);
 }
 
@@ -285,6 +300,13 @@ static void *upload(const void *from, size_t bytes, size_t room, const char *nam
     return p;
 }
 
+static size_t parts_bytes(const Unit *u)
+{
+    const int64_t V = ir_value(u->g, u->g->logits)->shape.dim[1].n;
+
+    return sizeof(FtxParts) + (size_t)(u->g->limits.sequences * FTX_PARTS(V)) * sizeof(FtxPart);
+}
+
 static void make_named(Scene *s)
 {
     const Limits *m = &s->u->g->limits;
@@ -297,8 +319,7 @@ static void make_named(Scene *s)
     const struct {
         int named;
         size_t bytes; /* of a slot */
-    } searched[] = {{FTX_NAMED_beams, sizeof(FtxBeam)},
-                    {FTX_NAMED_group, (size_t)m->beams * 4},
+    } searched[] = {{FTX_NAMED_group, (size_t)m->beams * 4},
                     {FTX_NAMED_lanes, sizeof(FtxLane)},
                     {FTX_NAMED_hyps, (size_t)m->context * 4},
                     {FTX_NAMED_logps, (size_t)m->context * 8}};
@@ -310,6 +331,10 @@ static void make_named(Scene *s)
     s->device[FTX_NAMED_params] = simt_alloc(S * sizeof(FtxParams), names[FTX_NAMED_params]);
     simt_fill(s->device[FTX_NAMED_params], 0, S * sizeof(FtxParams));
     simt_write(s->device[FTX_NAMED_params], s->params, (size_t)s->S * sizeof(FtxParams));
+    s->device[FTX_NAMED_beams] =
+        upload(s->beams, (size_t)s->S * sizeof(FtxBeam), S * sizeof(FtxBeam), names[FTX_NAMED_beams]);
+    if (s->u->g->logits)
+        s->device[FTX_NAMED_parts] = simt_alloc(parts_bytes(s->u), names[FTX_NAMED_parts]);
     s->device[FTX_NAMED_ends] =
         upload(s->ends, S * (size_t)m->end_ids * 4, S * (size_t)m->end_ids * 4, names[FTX_NAMED_ends]);
     s->device[FTX_NAMED_bias] =
@@ -412,6 +437,44 @@ static void give_maps(Scene *s)
     }
 }
 
+FtxPart scene_part(const float *row, int first, int width)
+{
+    FtxPart p = {.top = -INFINITY, .first = first, .width = (short)width, .at = -1};
+    double sum = 0;
+
+    for (int i = 0; i < width; i++)
+        if (row[first + i] > p.top || (row[first + i] == p.top && p.at < 0)) {
+            p.top = row[first + i];
+            p.at = (short)i;
+        }
+    for (int i = 0; i < width; i++)
+        sum += exp((double)row[first + i] - (isinf(p.top) ? 0.0 : (double)p.top));
+    p.sum = (float)sum;
+    p.top += 0.0f; /* no -0 */
+    return p;
+}
+
+void scene_parts(const Scene *s, const float *logits)
+{
+    const Unit *u = s->u;
+    const int V = (int)ir_value(u->g, u->g->logits)->shape.dim[1].n;
+    FtxParts *to = s->device[FTX_NAMED_parts];
+    FtxParts head = {0};
+
+    simt_fill(to, 0, parts_bytes(u)); /* as an engine's state is at first */
+    for (int first = 0, width; first < V; first += width, head.count++) {
+        width = scene_below(5) ? V < 400 ? 1 + scene_below(9) : 96 + scene_below(161) : 0;
+        width = width < V - first ? width : V - first;
+        assert_true(head.count < FTX_PARTS(V));
+        for (int r = 0; r < s->S; r++) {
+            const FtxPart p = scene_part(logits + (int64_t)r * V, first, width);
+
+            simt_write((FtxPart *)(to + 1) + (int64_t)r * FTX_PARTS(V) + head.count, &p, sizeof p);
+        }
+    }
+    simt_write(to, &head, sizeof head);
+}
+
 void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
 {
     const Contract *c = u->b.contract;
@@ -427,6 +490,8 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
     for (; s->n_args < c->args.n; s->n_args++) /* ins and outs stand in this order */
         s->arg[s->n_args] = make_arg(s, s->n_args);
     give_maps(s);
+    if (u->facts.parts && ir_value(u->g, u->b.root)->op == OP_SAMPLE)
+        scene_parts(s, s->input[u->g->logits].p);
     for (size_t i = 0; i < c->scratch.n; i++)
         s->arg[s->n_args++] = simt_alloc((size_t)u->fit.scratch[i], c->scratch.at[i].name);
     for (size_t i = 0; i < c->zeroed.n; i++) {

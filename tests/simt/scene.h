@@ -29,6 +29,7 @@ typedef struct Scene { /* host copies are of what the kernel may change */
     int32_t *pages, *history, *ends, *words;
     FtxBias *bias;
     FtxParams params[CASE_ROWS];
+    FtxBeam beams[CASE_ROWS];
     void *cache[2]; /* before the launch: pages, or the sources of a decoder */
     size_t cache_bytes;
     RefTensor *input; /* by Id: what the kernel reads */
@@ -53,6 +54,13 @@ const Value *unit_cache_op(const Unit *u);
 bool unit_of_source(const Unit *u);
 int unit_head_dim(const Unit *u);
 int unit_kv_heads(const Unit *u);
+
+/* Whether the unit leaves parts of logits beside them. */
+bool unit_leaves_parts(const Unit *u);
+/* What a part says of columns [first, first + width) of a row of logits. */
+FtxPart scene_part(const float *row, int first, int width);
+/* What a kernel might have left of these logits, [S, V]: parts of any width, empty ones too. */
+void scene_parts(const Scene *s, const float *logits);
 
 /* Compares with the reference. If only some blocks ran (Case.blocks), what they wrote. */
 void scene_check(Scene *s);

@@ -265,6 +265,8 @@ bool searches_next(Searches *all)
     all->sampled = scene_below(all->V);
     simt_write(s->arg[0], logits, sizeof *logits * (size_t)all->rows * (size_t)all->V);
     simt_write(s->arg[1], &all->sampled, sizeof all->sampled);
+    if (s->u->facts.parts)
+        scene_parts(s, logits);
     return !over;
 }
 

@@ -304,6 +304,79 @@ static void tiles(void **state)
     finish(s, 37);
 }
 
+/* Logits, and parts of them beside. */
+typedef struct Head {
+    DType t;
+    int N, K, norm, bias, rows, bucket;
+    const char *only;
+    int sms; /* 0: as always */
+} Head;
+
+static void add_head(Suite *s, const Head *h)
+{
+    const char *type = dtype_name(h->t);
+    Ir g = {.text = "graph \"case\"\n"};
+    Case c = {.kv = h->t, .only = h->only, .head = true, .decode = true, .bucket = h->bucket, .sms = h->sms};
+    char name[200];
+    int x, y;
+
+    g.n += (size_t)snprintf(g.text, sizeof g.text,
+                            "graph \"case\"\nlimits sequences=160 context=64 tokens=256 kv_block=8 kv_pages=1200 "
+                            "logit_bias=4 end_ids=4 beams=%d\n",
+                            h->norm == 1 ? 3 : 1);
+    add(&g, "ids : [T] i32");
+    x = add(&g, "select_last %%%d : [S,%d] %s", input(&g, h->K, h->t), h->K, type);
+    x = norm(&g, h->norm, x, "S", h->K, h->t);
+    const int w = weight(&g, "w", h->N, h->K, h->t), b = h->bias ? weight(&g, "b", h->N, 0, h->t) : 0;
+
+    if (b)
+        y = add(&g, "linear %%%d %%%d %%%d : [S,%d] fp32", x, w, b, h->N);
+    else
+        y = add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, w, h->N);
+    add(&g, "sample %%%d : [S] i32", y);
+    c.rows = c.decode_rows = h->rows;
+    for (int r = 0; r < h->rows; r++) {
+        c.row[r].q_len = 1;
+        c.row[r].kv_len = 1 + r * 7 % 40;
+        c.params[r] = (FtxParams){.simple = r % 4 != 1, .logits = r % 4 == 2, .top_p = 1.0f, .repetition = 1.0f};
+    }
+    snprintf(name, sizeof name, "head %s N=%d K=%d norm=%d bias=%d rows=%d of %d", type, h->N, h->K, h->norm, h->bias,
+             h->rows, h->bucket);
+    take(s, &g, &c, name);
+}
+
+static void heads(void **state)
+{
+    static const Head some[] = {
+        {DT_BF16, 777, 72, 1, 0, 1, 1, "linear_head", 2},
+        {DT_FP16, 1030, 136, 2, 1, 3, 4, "linear_head", 3},
+        {DT_BF16, 37, 264, 0, 1, 7, 8, "linear_head", 3},
+        {DT_FP16, 600, 40, 1, 0, 6, 8, "linear_head", 1},
+        {DT_BF16, 8201, 64, 1, 1, 9, 16, "linear_hopper_head", 132},
+        {DT_FP16, 8200, 136, 0, 0, 37, 64, "linear_hopper_head", 132},
+        {DT_FP16, 33801, 8, 1, 0, 19, 32, "linear_hopper_head", 3},
+        {DT_FP16, 3080, 72, 0, 1, 70, 128, "linear_tile_head", 6},
+        {DT_BF16, 3088, 136, 0, 0, 129, 256, "linear_tile_head", 6},
+        {DT_FP16, 3192, 200, 0, 1, 150, 512, "linear_tile_head", 6},
+    };
+    Suite *s = open_suite("heads");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_head(s, &some[i]);
+    if (wide)
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < 4; k++) {
+                static const char *const families[] = {"linear_head", "linear_hopper_head", "linear_tile_head"};
+                static const int rows[][4] = {{1, 2, 4, 8}, {9, 16, 30, 64}, {65, 128, 160, 159}};
+                const int n[] = {600 + 211 * k, 8193 + 111 * k, 3072 + 104 * k}, b[] = {8, 64, k % 2 ? 512 : 256};
+
+                add_head(s, &(Head){k % 2 ? DT_BF16 : DT_FP16, n[i], 40 + 96 * k, i < 2 ? k % 2 : 0, k / 2, rows[i][k],
+                                    b[i], families[i], 3 + k});
+            }
+    finish(s, 41);
+}
+
 static void linear(void **state)
 {
     static const Linear some[] = {
@@ -464,11 +537,11 @@ static void attention(void **state)
 
 /* --- sampling ----------------------------------------------------------------------------------- */
 
-static void add_sample(Suite *s, int V, int kind)
+static void add_sample(Suite *s, int V, int kind, bool parts)
 {
     static const FtxParams off = {.temperature = 1.0f, .top_p = 1.0f, .repetition = 1.0f};
     Ir g = begin();
-    Case c = {.sms = 2};
+    Case c = {.sms = 2, .parts = parts};
     const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
     char name[60];
 
@@ -485,7 +558,7 @@ static void add_sample(Suite *s, int V, int kind)
         p->seed_low = (unsigned)n * 977u;
         p->seed_high = (unsigned)r;
         p->temperature = n % 5 == 4 ? 0.0f : n % 2 ? 0.7f : 1.3f;
-        p->simple = kind == 0;
+        p->simple = kind == 0 || (parts && n % 5 == 4);
         if (p->simple) {
             p->temperature = 0.0f;
             continue;
@@ -505,7 +578,7 @@ static void add_sample(Suite *s, int V, int kind)
         p->n_ends = n % 4;
         p->min_length = n % 5 == 1 && V > 40 ? 60 : 0;
     }
-    snprintf(name, sizeof name, "sample V=%d kind=%d", V, kind);
+    snprintf(name, sizeof name, "sample V=%d kind=%d%s", V, kind, parts ? " of parts" : "");
     take(s, &g, &c, name);
 }
 
@@ -536,23 +609,24 @@ static void sampling(void **state)
 
     (void)state;
     add_flat(s, 4096);
-    for (int kind = 0; kind < (wide ? 24 : 5); kind++) {
-        add_sample(s, 50, kind);
-        add_sample(s, 4097, kind);
-        if (wide) {
-            add_sample(s, 320, kind);
-            add_sample(s, 33000, kind);
+    for (int kind = 0; kind < (wide ? 24 : 5); kind++)
+        for (int parts = 0; parts < 2; parts++) {
+            add_sample(s, 50, kind, parts);
+            add_sample(s, 4097, kind, parts);
+            if (wide) {
+                add_sample(s, 320, kind, parts);
+                add_sample(s, 33000, kind, parts);
+            }
         }
-    }
     finish(s, 31);
 }
 
 /* --- searching ---------------------------------------------------------------------------------- */
 
-static void add_beam(Suite *s, int V, int beams)
+static void add_beam(Suite *s, int V, int beams, bool parts)
 {
     Ir g = {.n = 0};
-    Case c = {.sms = 8, .decode = true, .rows = 1, .decode_rows = 1, .row = {{1, 1}}};
+    Case c = {.sms = 8, .parts = parts, .decode = true, .rows = 1, .decode_rows = 1, .row = {{1, 1}}};
     const int slots = beams > 8 ? beams + 2 : 2 * beams + 2; /* of many lanes one search */
     char name[60];
 
@@ -565,7 +639,7 @@ static void add_beam(Suite *s, int V, int beams)
     const int logits = add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, weight(&g, "w", V, 8, DT_FP32), V);
 
     add(&g, "beam %%%d %%%d : [S] i32", logits, add(&g, "sample %%%d : [S] i32", logits));
-    snprintf(name, sizeof name, "beam V=%d of %d", V, beams);
+    snprintf(name, sizeof name, "beam V=%d of %d%s", V, beams, parts ? " by parts" : "");
     take(s, &g, &c, name);
 }
 
@@ -575,21 +649,22 @@ static void searching(void **state)
     Suite *s = open_suite("beam");
 
     (void)state;
-    add_beam(s, 57, 4);
-    add_beam(s, 1100, 5);
-    add_beam(s, 16411, 3);
-    add_beam(s, 96, 33);
-    if (wide)
-        for (int i = 0; i < 4; i++)
-            add_beam(s, (const int[]){60, 513, 8192, 33000}[i], (const int[]){2, 8, 5, 3}[i]);
+    for (int parts = 0; parts < 2; parts++) {
+        add_beam(s, 57, 4, parts);
+        add_beam(s, 1100, 5, parts);
+        add_beam(s, 16411, 3, parts);
+        add_beam(s, 96, 33, parts);
+        for (int i = 0; i < 4 && wide; i++)
+            add_beam(s, (const int[]){60, 513, 8192, 33000}[i], (const int[]){2, 8, 5, 3}[i], parts);
+    }
     finish(s, 43);
 }
 
 int main(int n, char **words)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows),     cmocka_unit_test(linear),
-                                       cmocka_unit_test(tiles),    cmocka_unit_test(attention),
-                                       cmocka_unit_test(sampling), cmocka_unit_test(searching)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows),      cmocka_unit_test(linear),   cmocka_unit_test(tiles),    cmocka_unit_test(heads),
+        cmocka_unit_test(attention), cmocka_unit_test(sampling), cmocka_unit_test(searching)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
     if (n > 2)

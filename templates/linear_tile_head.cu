@@ -1,0 +1,31 @@
+// linear_tile_head.cu - contract and instance of linear_tile.cuh: logits of many rows and parts of them, on sm_90a
+//@ kernel  linear_tile_head
+//@ device  cuda
+//@ args    $params $beams x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] $parts
+//@ match   y = linear(x, w, b?)
+//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  PARTS: 1  LANES: BEAMS
+//    The tiles of linear_tile where N is large; never parts of K, so that a block has whole columns.
+//@ consts  FEW: T_MAX <= 256  SPARE: round_up(N, 112) - N  MT: FEW ? 64 : 128
+//@ consts  NT: FEW ? 96 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128  CM: FEW ? 1 : 2  WGS: FEW ? 1 : 2
+//@ consts  STAGES: FEW ? 9 : 5  BYTES: STAGES * (MT + NT) * 128 + WGS * NT * 4 + (2 * STAGES + 1) * 8
+//@ fits    sizeof(x) == 2 && X == W && Y == fp32 && ARCH == 90 && ARCH_A == 1 && logits(y)
+//@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && N >= 3072 && DECODE && BUCKET > 0
+//@ tiled   x MT
+//@ tiled   w NT / CM
+//@ launch  grid min(FEW ? 65535 : SMS / CM, ceil_div(M, MT * CM) * ceil_div(N, NT)) * CM   block 128 * WGS + 32   smem BYTES
+//@ moves   2 * N * K + 2 * M * K
+//@ flops   2 * M * N * K
+//@ rate    650
+//@ matmul  yes
+//@ overlap yes
+#include "linear_tile.cuh"
+
+struct Config {
+    using T = @X@;
+    using OUT = @Y@;
+    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = 0, RES = 0, ROWS_S = @ROWS_S@;
+    static constexpr int PARTS = @PARTS@, LANES = @LANES@;
+    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = 1, CK = 1, WGS = @WGS@, STAGES = @STAGES@, SMEM = @BYTES@;
+};
+extern "C" __global__ void CLUSTER(Config::CM) __launch_bounds__(128 * Config::WGS + 32, 1)
+@NAME@(const TileHeadArgs a) { linear_tile<Config>(a); }
