@@ -321,11 +321,11 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
     slot.skip<C>(step);
     for (int group = t.first + own * t.every; group < t.groups; group += C::WGS * t.every) {
         const int row = t.row(group), column = t.column(group);
-        u32 whole[P::GROUPS] = {};
+        u32 whole = 0; // bit i: of the lane's i-th row
         if constexpr (C::PARTS)
 #pragma unroll
             for (int i = 0; i < P::GROUPS; i++)
-                whole[i] = wants_rows<C::LANES, 2>(a, row + m0 + i * 64, live);
+                whole |= wants_rows<C::LANES, 2>(a, row + m0 + i * 64, live) << 2 * i;
         for (int i = lane; i < C::NT && C::BIAS; i += 128)
             bias[i] = column + i < C::N ? a.b[column + i] : 0.0f;
         if (C::WGS > 1 && group != t.first)
@@ -334,9 +334,6 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
             part_sync(3 + own, 128);
         tile_products<C>(d, t, step, slot, ring, full, empty);
         wait_for_previous();
-        if constexpr (C::PARTS)
-            if (blockIdx.x == 0 && threadIdx.x == 0)
-                a.parts->count = ceil_div(C::N, C::NT);
         if (P::RESIDUAL)
             mbarrier_wait(full + 8 * slot.at, slot.parity);
         if (C::WGS > 1 && group + t.every < t.groups)
@@ -349,9 +346,10 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
                 warp_sync();  // that of all rows at once would not fit the registers
                 tile_residual<C>(r, shared + slot.at * P::SLOT, m);
             }
-            if constexpr (C::PARTS)
-                tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias + (lane_id() & 3) * 2, row + m, row + m < live, whole[i / 2] >> i % 2 & 1, column);
-            else
+            if constexpr (C::PARTS) {
+                warp_sync();  // nor would the work on all of them
+                tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias + (lane_id() & 3) * 2, row + m, row + m < live, whole >> i & 1, column);
+            } else
                 tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias + (lane_id() & 3) * 2, row + m, row + m < live, column);
         }
         if (P::RESIDUAL) {
@@ -475,6 +473,9 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     if (warp_id() == 4 * C::WGS) {
         if (lane_id() == 0)
             tile_produce<C>(a, t, ring, full, empty);
+        if constexpr (C::PARTS)
+            if (blockIdx.x == 0 && lane_id() == 0)
+                a.parts->count = ceil_div(C::N, C::NT);
         warp_sync();
     } else if constexpr (C::CK == 1) {
         tile_work<C>(a, t, shared, ring, full, empty, live);

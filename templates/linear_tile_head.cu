@@ -5,8 +5,7 @@
 //@ match   y = linear(x, w, b?)
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  PARTS: 1  LANES: BEAMS
 //    The tiles of linear_tile where N is large; never parts of K, so that a block has whole columns.
-//@ consts  FEW: T_MAX <= 256  SPARE: round_up(N, 112) - N  MT: FEW ? 64 : 128
-//@ consts  NT: FEW ? 96 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128  CM: FEW ? 1 : 2  WGS: FEW ? 1 : 2
+//@ consts  FEW: T_MAX <= 256  MT: FEW ? 64 : 128  NT: FEW ? 96 : 112  CM: FEW ? 1 : 2  WGS: FEW ? 1 : 2
 //@ consts  STAGES: FEW ? 9 : 5  BYTES: STAGES * (MT + NT) * 128 + WGS * NT * 4 + (2 * STAGES + 1) * 8
 //@ fits    sizeof(x) == 2 && X == W && Y == fp32 && ARCH == 90 && ARCH_A == 1 && logits(y)
 //@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && N >= 3072 && DECODE && BUCKET > 0

@@ -114,11 +114,13 @@ template <int TILES> DEVICE void part_of_quad(FtxPart *to, const float *v, int f
 #pragma unroll
     for (int i = TILES - 1; i >= 0; i--)
 #pragma unroll
-        for (int e = 1; e >= 0; e--) {
-            const bool there = 8 * i + e < n;
-            s[e] += there ? part_exp(v[4 * i + e], top) : 0.0f;
-            at = there && v[4 * i + e] == top ? 8 * i + 2 * t + e : at;
-        }
+        for (int e = 1; e >= 0; e--)
+            at = 8 * i + e < n && v[4 * i + e] == top ? 8 * i + 2 * t + e : at;
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            s[e] += 8 * i + e < n ? part_exp(v[4 * i + e], top) : 0.0f;
     float sum = s[0] + s[1];
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
