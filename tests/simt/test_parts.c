@@ -12,7 +12,7 @@
 
 #include "compiler/instantiate/instantiate.h"
 
-enum { WIDTH = 4, SLOTS = 12, ROWS = 10, LENGTH = 40, ENDS = 3, BIASES = 2 };
+enum { WIDTH = 4, SLOTS = 12, ROWS = 10, LENGTH = 40, ENDS = 3, BIASES = 2, OPERANDS = 19 };
 
 static bool wide;
 static uint64_t dice;
@@ -103,6 +103,7 @@ typedef struct State {
     FtxBeam beams[SLOTS];
     int32_t ends[SLOTS][ENDS];
     FtxBias bias[SLOTS][BIASES];
+    int32_t bad_words[1];
     FtxToken token[64];
     int32_t history[SLOTS][LENGTH], owner[SLOTS][LENGTH], group[SLOTS][WIDTH];
     FtxLane lanes[SLOTS];
@@ -236,6 +237,7 @@ static void run_form(const Forms *f, bool parts, const float *logits, State *s, 
                       d->beams,
                       d->ends,
                       d->bias,
+                      d->bad_words,
                       d->token,
                       d->history,
                       d->owner,
@@ -246,7 +248,7 @@ static void run_form(const Forms *f, bool parts, const float *logits, State *s, 
                       d->out,
                       parts ? parts_of_logits(logits, f->V) : NULL,
                       d->y};
-    size_t n = 18;
+    size_t n = OPERANDS;
     SimtLaunch l = {.kernel = build_kernel(f->build, in->entry),
                     .args = args,
                     .block = in->block,
@@ -278,7 +280,7 @@ static void run_form(const Forms *f, bool parts, const float *logits, State *s, 
     }
     for (size_t i = 0; i < in->contract->zeroed.n; i++)
         for (int64_t k = 0; k < fit->zeroed[i]; k++)
-            assert_int_equal(((const char *)args[18 + in->contract->scratch.n + i])[k], 0);
+            assert_int_equal(((const char *)args[OPERANDS + in->contract->scratch.n + i])[k], 0);
     memcpy(s, d, sizeof *s);
     simt_free_all();
 }
