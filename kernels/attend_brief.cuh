@@ -7,13 +7,11 @@
 // of a product. Of its tiles of 16 positions, every WARPS-th one, a warp holds HELD in shared memory at
 // once: all, where rows are few and latency counts; less where more warps should fit. The first are on
 // their way before the kernel in front has ended, but for the step's own token, a row's last position.
-// A lane of a beam search (BEAMS) reads the prompt from lane 0's pages and every
-// later position from those of the slot that owns it.
 #pragma once
 #include "device/block.cuh"
 #include "device/io.h"
 #include "device/pdl.cuh"
-#include "part/columns.cuh"
+#include "part/brief.cuh"
 
 struct AttendBriefArgs {
     const void *q;
@@ -30,41 +28,6 @@ template <class K> struct BriefShape {
     static_assert(GROUP <= 8, "a warp has eight columns");
 };
 
-// What a warp knows of its row.
-struct BriefRow {
-    int length, slot;   // positions, and whose they are
-    int shared, prompt; // positions below `shared` stand in the pages of slot `prompt`
-};
-
-// Starts the copies of a tile's positions: of the row's last one (own) or of all others, zeros where there
-// are none.
-template <class K> DEVICE void brief_issue(const AttendBriefArgs &a, const BriefRow &r, int head, int tile, bool own, u32 to)
-{
-    using C = Columns<K>;
-    using KV = typename K::KV;
-    constexpr int PAGES = ceil_div(K::CONTEXT, K::BLOCK);
-    const int base = tile * C::TILE, mine = base + lane_id() % C::TILE; // a lane looks one position up
-    int page = 0;
-    if (mine < r.length && (mine == r.length - 1) == own) {
-        int slot = r.slot;
-        if (K::BEAMS)
-            slot = mine < r.shared ? r.prompt : a.owner[(i64)r.slot * K::CONTEXT + mine];
-        page = a.pages[(i64)slot * PAGES + mine / K::BLOCK];
-    }
-#pragma unroll
-    for (int i = 0; i < ceil_div(C::TILE * C::VECS, 32); i++) {
-        const int piece = i * 32 + lane_id(), n = piece / C::VECS, p = base + n;
-        const int at_page = shuffle(page, n % C::TILE);
-        if (n >= C::TILE || (p == r.length - 1) != own)
-            continue;
-        const bool there = p < r.length;
-        const i64 at = there ? (((i64)at_page * K::KV_HEADS + head) * K::BLOCK + p % K::BLOCK) * K::E + piece % C::VECS * 8 : 0;
-        const u32 dst = to + C::Rows::piece(n, piece % C::VECS);
-        copy16(dst, (const KV *)a.k + at, there ? 16 : 0);
-        copy16(dst + C::TILE * C::Rows::PITCH, (const KV *)a.v + at, there ? 16 : 0);
-    }
-}
-
 template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE SOFTCAP BEAMS WARPS HELD
 DEVICE void attend_brief(const AttendBriefArgs &a)
 {
@@ -80,21 +43,17 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
 
     // $step, $rows, $pages and $owner are written between programs only.
     const bool live = row < a.step->decode_rows;
+    const BriefCache cache = {a.k, a.v, a.pages, a.owner};
     BriefRow r = {};
-    if (live) {
-        const FtxRow &at = a.rows[row];
-        r.length = at.kv_len;
-        r.slot = at.slot;
-        r.shared = at.lane < 0 ? r.length : at.prompt;
-        r.prompt = K::BEAMS ? a.rows[at.group].slot : at.slot;
-    }
+    if (live)
+        r = brief_row<K>(a.rows, row);
     const int last = (r.length - 1) / C::TILE; // the tile of the step's own token
 #pragma unroll 1
     for (int i = 0; i < K::HELD; i++) {
         const int tile = first + i * K::WARPS;
         C::pad(tiles + i * C::BYTES);
         if (tile * C::TILE < r.length)
-            brief_issue<K>(a, r, head, tile, false, ring + i * C::BYTES);
+            brief_issue<K>(cache, r, head, tile, false, ring + i * C::BYTES);
     }
     wait_for_previous();
     const int g = lane_id() / 4;
@@ -109,9 +68,9 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
             if (tile > last)
                 break;
             if (from > first)
-                brief_issue<K>(a, r, head, tile, false, ring + i * C::BYTES);
+                brief_issue<K>(cache, r, head, tile, false, ring + i * C::BYTES);
             if (tile == last)
-                brief_issue<K>(a, r, head, tile, true, ring + i * C::BYTES);
+                brief_issue<K>(cache, r, head, tile, true, ring + i * C::BYTES);
         }
         copy_commit();
         copy_wait<0>();

@@ -6,9 +6,7 @@
 // Two forms. A warp walks every WARPS-th tile of keys, and the warps' parts are put together, so the
 // order of a sum follows from the source's length alone.
 //
-//   columns  16-bit, on the matrix units: a block takes one head of UNIT neighbouring tokens. Those of
-//            one source, the lanes of a beam, share its tiles of 16 keys. The source stood in memory
-//            before this program, so its first tiles are on their way before the kernel in front ends.
+//   columns  16-bit, on the matrix units (part/source.cuh): a block takes one head of UNIT neighbouring tokens.
 //   plain    any types, by FMA: one head of one token. Of a tile of 32 keys a lane has one for the
 //            scores, and columns lane, lane + 32, ... for the sum; the probabilities go from lane to lane.
 #pragma once
@@ -17,7 +15,7 @@
 #include "device/io.h"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "part/columns.cuh"
+#include "part/source.cuh"
 
 struct AttendCrossArgs {
     const void *q;
@@ -29,125 +27,41 @@ struct AttendCrossArgs {
     void *y;
 };
 
-// The tiles of one warp over all sources of the block's tokens, one after another.
-template <class K> struct CrossWalk {
-    using C = Columns<K>;
-    static constexpr int WARPS = K::THREADS / 32;
-    u32 firsts;       // tokens whose source is not that of the token before
-    int live;         // tokens there are
-    int slot, length; // of this lane's token
-    int token, tile;  // where the walk stands; token == live: at its end
-
-    // The source of the token it stands at: its tokens are [token, next_token()).
-    DEVICE int next_token() const { return least(live, __ffs(firsts >> (token + 1) << (token + 1) | 1u << 31) - 1); }
-    DEVICE int keys() const { return shuffle(length, token); }
-    // From here on to a tile there is.
-    DEVICE void settle()
-    {
-        while (token < live && tile * C::TILE >= keys()) {
-            token = next_token();
-            tile = warp_id();
-        }
-    }
-    DEVICE void next()
-    {
-        tile += WARPS;
-        settle();
-    }
-    DEVICE void start()
-    {
-        token = 0;
-        tile = warp_id();
-        settle();
-    }
-};
-
-// Starts the copy of the tile at which the walk stands, keys that are not there as zeros.
-template <class K> DEVICE void cross_issue(const AttendCrossArgs &a, const CrossWalk<K> &w, u32 to)
-{
-    using C = Columns<K>;
-    using KV = typename K::KV;
-    const int n = w.keys() - w.tile * C::TILE;
-    const i64 head = (i64)shuffle(w.slot, w.token) * K::KV_HEADS + blockIdx.x / (K::HEADS / K::KV_HEADS);
-    const i64 from = (head * K::SOURCE + w.tile * C::TILE) * K::E;
-#pragma unroll
-    for (int i = 0; i < ceil_div(C::TILE * C::VECS, 32); i++) {
-        const int piece = i * 32 + lane_id(), r = piece / C::VECS;
-        if (r >= C::TILE)
-            break;
-        const bool there = r < n;
-        const i64 at = from + (there ? piece * 8 : 0);
-        const u32 dst = to + C::Rows::piece(r, piece % C::VECS);
-        copy16(dst, (const KV *)a.k + at, there ? 16 : 0);
-        copy16(dst + C::TILE * C::Rows::PITCH, (const KV *)a.v + at, there ? 16 : 0);
-    }
-}
-
 template <class K> DEVICE void attend_cross_columns(const AttendCrossArgs &a)
 {
     using C = Columns<K>;
     using T = typename K::T;
-    constexpr int WARPS = K::THREADS / 32, STAGES = 2;
+    constexpr int WARPS = K::WALKERS;
     SHARED(float, part, WARPS * K::UNIT * C::PART);
     SHARED(int, lengths, K::UNIT);
-    const int base = blockIdx.y * K::UNIT, lane = lane_id();
-    char *tiles = shared_memory() + warp_id() * STAGES * C::BYTES;
+    const int base = blockIdx.y * K::UNIT, lane = lane_id(), g = lane / 4;
+    const SourceCache cache = {a.k, a.v, (int)blockIdx.x};
+    char *tiles = shared_memory() + warp_id() * K::HELD * C::BYTES;
     launch_dependents();
 
     // $step, $token and $rows are written between programs only.
-    CrossWalk<K> walk;
-    walk.live = least(K::UNIT, a.step->tokens - base);
-    if (walk.live <= 0) {
+    const int live = least(K::UNIT, a.step->tokens - base);
+    if (live <= 0) {
         wait_for_previous(); // a block that leaves early would let later kernels run early
         return;
     }
-    walk.slot = walk.length = 0;
-    if (lane < walk.live) {
+    int slot = 0, length = 0;
+    if (lane < live) {
         const FtxRow &row = a.rows[a.token[base + lane].row];
-        walk.slot = row.src_slot;
-        walk.length = row.src_len;
+        slot = row.src_slot;
+        length = row.src_len;
         if (warp_id() == 0)
-            lengths[lane] = walk.length;
+            lengths[lane] = length;
     }
-    const int before = shuffle_up(walk.slot, 1);
-    walk.firsts = warp_ballot(lane < walk.live && (lane == 0 || before != walk.slot));
-    walk.start();
-    CrossWalk<K> ahead = walk;
-#pragma unroll 1
-    for (int i = 0; i < STAGES; i++) {
-        C::pad(tiles + i * C::BYTES);
-        if (ahead.token < ahead.live) {
-            cross_issue<K>(a, ahead, shared_address(tiles) + i * C::BYTES);
-            ahead.next();
-        }
-        copy_commit();
-    }
+    SourceWalk<K> walk;
+    walk.start(live, slot, length);
+    const SourceWalk<K> ahead = source_begin<K>(cache, walk, tiles);
     wait_for_previous();
 
-    C state;
-    const int g = lane / 4;
-    state.fetch(g < walk.live ? (const T *)a.q + ((i64)(base + g) * K::HEADS + blockIdx.x) * K::E : nullptr);
-    for (int stage = 0; walk.token < walk.live; stage ^= 1) {
-        const int first = walk.token, end = walk.next_token();
-        const u32 at = shared_address(tiles) + stage * C::BYTES;
-        if (walk.tile == warp_id())
-            state.start();
-        copy_wait<STAGES - 1>();
-        warp_sync();
-        state.tile(at, walk.keys() - walk.tile * C::TILE);
-        warp_sync();
-        walk.next();
-        if (walk.token != first)
-            state.put(part + warp_id() * K::UNIT * C::PART, first, end);
-        if (ahead.token < ahead.live) {
-            cross_issue<K>(a, ahead, at);
-            ahead.next();
-        }
-        copy_commit();
-    }
-    copy_wait<0>();
+    const T *query = g < live ? (const T *)a.q + ((i64)(base + g) * K::HEADS + blockIdx.x) * K::E : nullptr;
+    source_attend<K>(cache, walk, ahead, tiles, query, part + warp_id() * K::UNIT * C::PART);
     block_sync();
-    for (int i = threadIdx.x * 2; i < walk.live * K::E; i += K::THREADS * 2) {
+    for (int i = threadIdx.x * 2; i < live * K::E; i += K::THREADS * 2) {
         const int n = i / K::E, warps = least(WARPS, ceil_div(lengths[n], C::TILE));
         const Vec<float, 2> y = add_parts<K>(part + n * C::PART, warps, K::UNIT * C::PART, i % K::E);
         store((T *)a.y + ((i64)(base + n) * K::HEADS + blockIdx.x) * K::E + i % K::E, from_floats<T>(y));

@@ -21,6 +21,7 @@ struct Config {
     using KV = @KV@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, SOURCE = @LENGTH@;
     static constexpr int UNIT = @UNIT@, THREADS = @THREADS@, TILE = @TILE@;
+    static constexpr int WALKERS = THREADS / 32, HELD = 2;
     static constexpr float SCALE = @SCALE@, SOFTCAP = 0.0f;
 };
 static_assert(Config::UNIT == 0 || Columns<Config>::BYTES == Config::TILE, "contract and kernel disagree");

@@ -47,6 +47,18 @@ static bool inner_may_vanish(const Matcher *m, Id v)
     return m->uses[v] == 1 && v != g->output;
 }
 
+/* A norm that two of the tree's values read is met twice. */
+static bool cover(Binding *b, Id v)
+{
+    for (uint32_t i = 0; i < b->n_covered; i++)
+        if (b->covered[i] == v)
+            return true;
+    if (b->n_covered == CONTRACT_MAX_COVERED)
+        return false;
+    b->covered[b->n_covered++] = v;
+    return true;
+}
+
 static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
 {
     const Value *v = ir_value(m->f->g, id);
@@ -71,9 +83,8 @@ static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
         because(m, "%%%u = %s is read by others too", id, ir_op_name(v->op));
         return false;
     }
-    if (m->b->n_covered == CONTRACT_MAX_COVERED)
+    if (!cover(m->b, id))
         return false;
-    m->b->covered[m->b->n_covered++] = id;
     bool turn = false;
 
     if (p->op == OP_ADD || p->op == OP_MUL) {

@@ -35,6 +35,16 @@ template <class K, int PAIRS> DEVICE Vec<float, 2 * PAIRS> append_angles(const A
     return cs;
 }
 
+template <int PAIRS> DEVICE void append_turn(const Vec<float, 2 * PAIRS> &cs, Vec<float, 2 * PAIRS> &x)
+{
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+        const float c = cs[2 * i], s = cs[2 * i + 1], a = x[2 * i], b = x[2 * i + 1];
+        x[2 * i] = fmaf(a, c, -__fmul_rn(b, s));  // as written: the same bits in every kernel
+        x[2 * i + 1] = fmaf(a, s, __fmul_rn(b, c));
+    }
+}
+
 // K: OUT type of q, KV type of the cache, H, G, E, ROT, BLOCK, PAGES (pages of a sequence).
 template <class K, int PAIRS>
 DEVICE void append_pairs(const AppendTo &to, const AppendRow &row, const Vec<float, 2 * PAIRS> &cs, int t, int n,
@@ -42,12 +52,7 @@ DEVICE void append_pairs(const AppendTo &to, const AppendRow &row, const Vec<flo
 {
     const int head = n / K::E, e = n - head * K::E;
     if (K::ROT > 0)
-#pragma unroll
-        for (int i = 0; i < PAIRS; i++) {
-            const float c = cs[2 * i], s = cs[2 * i + 1], a = x[2 * i], b = x[2 * i + 1];
-            x[2 * i] = fmaf(a, c, -__fmul_rn(b, s));  // as written: the same bits in every kernel
-            x[2 * i + 1] = fmaf(a, s, __fmul_rn(b, c));
-        }
+        append_turn<PAIRS>(cs, x);
     if (head < K::H) {
         typedef typename K::OUT O;
         store((O *)to.q + (i64)t * (K::H * K::E) + n, from_floats<O>(x));

@@ -20,6 +20,7 @@ typedef struct Case {
     bool parts;  /* of a sample: the kernel of the logits has left parts of them */
     int bucket;  /* 0: exact */
     int rows, decode_rows;
+    int lanes; /* the first rows so many are of one beam search, as long as the first of them; 0: none */
     struct {
         int q_len, kv_len;
     } row[CASE_ROWS];            /* kv_len: with the step's tokens */

@@ -155,6 +155,59 @@ static void attend_cross(const Scene *s, RefTensor q, int H, double scale, float
         }
 }
 
+/* Row `pos` of keys or values of a slot and head. */
+static int64_t paged_row(const RefCache *c, int slot, int g, int pos)
+{
+    return (((int64_t)c->pages[slot * c->pages_of + pos / c->block] * c->G + g) * c->block + pos % c->block) * c->E;
+}
+
+/* A lane's positions, wherever they are, side by side in one page. */
+static RefCache gather_lane(const Scene *s, const RefCache *c, const FtxRow *row)
+{
+    static const int32_t first = 0;
+    const int n = row->kv_len;
+    const size_t bytes = (size_t)c->E * dtype_size(c->type);
+    RefCache own = {arena_alloc(s->keep, bytes * (size_t)(n * c->G)),
+                    arena_alloc(s->keep, bytes * (size_t)(n * c->G)),
+                    c->type,
+                    &first,
+                    1,
+                    n,
+                    c->G,
+                    c->E};
+
+    for (int p = 0; p < n; p++) {
+        const int slot = p == n - 1        ? row->slot
+                         : p < row->prompt ? s->rows[row->group].slot
+                                           : s->owner[row->slot * (int)s->u->g->limits.context + p];
+
+        for (int g = 0; g < c->G; g++) {
+            const size_t from = (size_t)paged_row(c, slot, g, p) * dtype_size(c->type),
+                         to = (size_t)(g * n + p) * bytes;
+
+            memcpy((char *)own.k + to, (const char *)c->k + from, bytes);
+            memcpy((char *)own.v + to, (const char *)c->v + from, bytes);
+        }
+    }
+    return own;
+}
+
+static void attend_paged(const Scene *s, const Value *v, RefTensor q, const RefCache *cache, float *y)
+{
+    const int H = (int)ir_value(s->u->g, v->args[0])->shape.dim[1].n, window = (int)ir_int(v, "window");
+
+    for (int r = 0; r < s->S; r++) {
+        FtxRow row = s->rows[r];
+        RefCache c = *cache;
+
+        if (row.lane >= 0) {
+            c = gather_lane(s, cache, &row);
+            row.slot = 0;
+        }
+        ref_attend(q, &row, 1, H, ir_float(v, "scale"), window, ir_float(v, "softcap"), &c, y);
+    }
+}
+
 static void rows_of(const Scene *s, const Value *v, RefTensor w, int64_t offset, int C, float *y)
 {
     for (int t = 0; t < s->T; t++)
@@ -206,10 +259,9 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
         break;
     }
     case OP_ATTEND_PAGED: {
-        const RefCache cache = cache_of(s, s->cache);
+        const RefCache cache = cache_of(s, w->cache);
 
-        ref_attend(a[0], s->rows, s->S, (int)ir_value(g, v->args[0])->shape.dim[1].n, ir_float(v, "scale"),
-                   (int)ir_int(v, "window"), ir_float(v, "softcap"), &cache, y);
+        attend_paged(s, v, a[0], &cache, y);
         break;
     }
     case OP_ATTEND_PACKED: {
@@ -494,7 +546,7 @@ static void check_values(Scene *s)
         check_written(s, from, to, room, (size_t)n * dtype_size(v->type));
         compare(s, "y", s->y, v->type, want.p, to * n, from * n);
     }
-    if (v->op == OP_APPEND || v->op == OP_CROSS_APPEND)
+    if (unit_appends(u) || v->op == OP_CROSS_APPEND)
         compare_cache(s, &w);
     for (uint32_t i = 0; i < u->b.n_covered; i++)
         if (ir_value(u->g, u->b.covered[i])->op == OP_EMBED && !u->facts.encode)

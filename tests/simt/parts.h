@@ -18,7 +18,7 @@
 enum {
     WARP = 32,
     MAX_THREADS = 1024,  /* of a block */
-    MAX_RESIDENT = 2048, /* threads at a time */
+    MAX_RESIDENT = 4096, /* threads at a time */
     MAX_BLOCKS = 64,     /* at a time */
     MAX_MBARRIERS = 64,  /* of a block */
     CLOCKS = MAX_THREADS + MAX_MBARRIERS,

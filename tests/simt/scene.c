@@ -39,6 +39,14 @@ const Value *unit_cache_op(const Unit *u)
     return NULL;
 }
 
+bool unit_appends(const Unit *u)
+{
+    for (uint32_t i = 0; i < u->b.n_covered; i++)
+        if (ir_value(u->g, u->b.covered[i])->op == OP_APPEND)
+            return true;
+    return false;
+}
+
 bool unit_of_source(const Unit *u)
 {
     const Value *v = unit_cache_op(u);
@@ -109,18 +117,21 @@ static void make_rows(Scene *s)
         slots[j] = x;
     }
     for (int r = 0; r < s->S; r++) {
-        const int n = c->row[r].q_len, kv = c->row[r].kv_len;
+        const bool lane = r < c->lanes;
+        const int n = c->row[r].q_len, kv = c->row[lane ? 0 : r].kv_len;
 
         s->rows[r] = (FtxRow){.q_start = at,
                               .q_len = n,
                               .kv_len = kv,
                               .slot = slots[r],
                               .emit = r % 5 != 4,
-                              .group = r,
-                              .lane = -1,
+                              .group = lane ? 0 : r,
+                              .lane = lane ? r : -1,
                               .src_slot = source_of(s->u, r),
                               .src_len = m->source ? 1 + (source_of(s->u, r) * 37 + 10) % (int)m->source : 0,
-                              .prompt = kv - n > 0 ? kv - n : 1,
+                              .prompt = lane         ? 1 + kv / 3
+                                        : kv - n > 0 ? kv - n
+                                                     : 1,
                               .limit = kv + 1 + r % 2};
         for (int i = 0; i < n; i++)
             s->token[at + i] = (FtxToken){.id = scene_below(7),
@@ -180,6 +191,17 @@ static void make_words(Scene *s)
             words[at + length - 1] = ~scene_below(20);
         }
     }
+}
+
+/* Positions of a lane behind the prompt may be any lane's. */
+static void make_owners(Scene *s)
+{
+    const int context = (int)s->u->g->limits.context;
+
+    s->owner = arena_array(s->keep, int32_t, (size_t)(s->u->g->limits.sequences * context));
+    for (int r = 0; r < s->u->c.lanes; r++)
+        for (int p = s->rows[r].prompt; p < s->rows[r].kv_len - 1; p++)
+            s->owner[s->rows[r].slot * context + p] = s->rows[scene_below(s->u->c.lanes)].slot;
 }
 
 static void make_tail(Scene *s)
@@ -285,7 +307,7 @@ static void make_cache(Scene *s)
         const FtxRow *row = &s->rows[r];
 
         if (v->op != OP_ATTEND_CROSS)
-            fill_cache(s, row->slot, 0, row->kv_len - (v->op == OP_ATTEND_PAGED ? 0 : row->q_len));
+            fill_cache(s, row->slot, 0, row->kv_len - (unit_appends(u) ? row->q_len : 0));
         else if (r == 0 || row->src_slot != s->rows[r - 1].src_slot)
             fill_cache(s, row->src_slot, 0, row->src_len);
     }
@@ -345,7 +367,8 @@ static void make_named(Scene *s)
         upload(s->token, (size_t)s->T * sizeof(FtxToken), T * sizeof(FtxToken), names[FTX_NAMED_token]);
     s->device[FTX_NAMED_history] =
         upload(s->history, S * (size_t)m->context * 4, S * (size_t)m->context * 4, names[FTX_NAMED_history]);
-    s->device[FTX_NAMED_owner] = simt_alloc(S * (size_t)m->context * 4, names[FTX_NAMED_owner]); /* no row is a lane */
+    s->device[FTX_NAMED_owner] = upload(s->owner, s->u->c.lanes ? S * (size_t)m->context * 4 : 0,
+                                        S * (size_t)m->context * 4, names[FTX_NAMED_owner]);
     if (m->beams > 1) /* between two steps: written by search.c and by the kernel */
         for (size_t i = 0; i < LEN(searched); i++)
             s->device[searched[i].named] = simt_alloc(S * searched[i].bytes, names[searched[i].named]);
@@ -484,6 +507,7 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
     s->input = arena_array(keep, RefTensor, u->g->values.n);
     make_rows(s);
     make_pages(s);
+    make_owners(s);
     make_tail(s);
     make_cache(s);
     make_named(s);
@@ -511,7 +535,7 @@ void scene_written_in_front(const Scene *s)
         if (v && u->b.arg[i] != u->b.root && !ir_op_is_weight(v->op) && s->arg[i])
             simt_written_in_front(s->matrix[i], (size_t)ir_shape_elements(v->shape, s->T, s->S) * dtype_size(v->type));
     }
-    if (!unit_cache_op(u) || unit_cache_op(u)->op != OP_ATTEND_PAGED)
+    if (!unit_cache_op(u) || unit_cache_op(u)->op != OP_ATTEND_PAGED || unit_appends(u))
         return;
     for (int t = 0; t < s->T; t++)
         for (int g = 0; g < unit_kv_heads(u); g++)

@@ -26,7 +26,7 @@ typedef struct Scene { /* host copies are of what the kernel may change */
     FtxStep step;
     FtxRow rows[CASE_ROWS];
     FtxToken *token;
-    int32_t *pages, *history, *ends, *words;
+    int32_t *pages, *owner, *history, *ends, *words;
     FtxBias *bias;
     FtxParams params[CASE_ROWS];
     FtxBeam beams[CASE_ROWS];
@@ -51,6 +51,7 @@ float scene_uniform(void);
 
 /* The op of a unit that reads or writes a cache (append, attention, of sources too); NULL: none. */
 const Value *unit_cache_op(const Unit *u);
+bool unit_appends(const Unit *u); /* the step's own keys and values to the pages */
 bool unit_of_source(const Unit *u);
 int unit_head_dim(const Unit *u);
 int unit_kv_heads(const Unit *u);

@@ -51,7 +51,7 @@ static void mixed_step(Case *c)
 
 static void decode_step(Case *c, int rows)
 {
-    static const int lengths[7][2] = {{1, 7}, {1, 21}, {1, 1}, {1, 16}, {1, 33}, {1, 8}, {1, 40}};
+    static const int lengths[CASE_ROWS][2] = {{1, 7}, {1, 21}, {1, 1}, {1, 16}, {1, 33}, {1, 8}, {1, 40}, {1, 64}};
 
     set_rows(c, rows, rows, lengths);
     c->decode = true;
@@ -107,15 +107,18 @@ static int input(Ir *g, int C, DType t)
     return add(g, "embed %%1 %%%d : [T,%d] %s", w, C, dtype_name(t));
 }
 
-static int norm(Ir *g, int kind, int x, const char *rows, int C, DType t)
+static int norm_by(Ir *g, int kind, int x, int gain, int bias, const char *rows, int C, DType t)
 {
-    if (kind == 0)
-        return x;
-    const int gain = weight(g, "g", C, 0, t);
     if (kind == 1)
         return add(g, "rmsnorm %%%d %%%d {eps=1e-5} : [%s,%d] %s", x, gain, rows, C, dtype_name(t));
-    const int bias = weight(g, "b", C, 0, t);
     return add(g, "layernorm %%%d %%%d %%%d {eps=1e-5} : [%s,%d] %s", x, gain, bias, rows, C, dtype_name(t));
+}
+
+static int norm(Ir *g, int kind, int x, const char *rows, int C, DType t)
+{
+    const int gain = kind ? weight(g, "g", C, 0, t) : 0, bias = kind == 2 ? weight(g, "b", C, 0, t) : 0;
+
+    return kind ? norm_by(g, kind, x, gain, bias, rows, C, t) : x;
 }
 
 static size_t take(Suite *s, Ir *g, Case *c, const char *name)
@@ -535,6 +538,114 @@ static void attention(void **state)
     finish(s, 21);
 }
 
+/* --- blocks of attention ------------------------------------------------------------------------- */
+
+typedef struct Block {
+    DType t;
+    int D, H, E, norm, post, bias; /* post: the residual is normed as well */
+    int rows, source;              /* source: attention to one of at most so many tokens; 0: to the cache */
+    int rot, lanes;
+    double softcap;
+    int context; /* 0: 64 */
+} Block;
+
+/* A product and its bias, if there is one. */
+static int product(Ir *g, int x, int N, int K, int bias, DType t)
+{
+    const int w = weight(g, "w", N, K, t);
+
+    if (!bias)
+        return add(g, "linear %%%d %%%d - : [T,%d] %s", x, w, N, dtype_name(t));
+    return add(g, "linear %%%d %%%d %%%d : [T,%d] %s", x, w, weight(g, "b", N, 0, t), N, dtype_name(t));
+}
+
+static int block_self(Ir *g, const Block *b, int x)
+{
+    const char *type = dtype_name(b->t);
+    const int A = b->H * b->E, qkv = product(g, x, 3 * A, b->D, b->bias, b->t);
+    int q;
+
+    if (b->rot)
+        q = add(g, "append %%%d %%%d {layer=0 heads=%d kv_heads=%d head_dim=%d rot=%d} : [T,%d,%d] %s", qkv,
+                add(g, "rope_table {rot=%d theta=10000 positions=256} : [256,%d,2] fp32", b->rot, b->rot / 2), b->H,
+                b->H, b->E, b->rot, b->H, b->E, type);
+    else
+        q = add(g, "append %%%d - {layer=0 heads=%d kv_heads=%d head_dim=%d} : [T,%d,%d] %s", qkv, b->H, b->H, b->E,
+                b->H, b->E, type);
+    return add(g, "attend_paged %%%d {layer=0 kv_heads=%d scale=0.2 window=0 softcap=%g} : [T,%d] %s", q, b->H,
+               b->softcap, A, type);
+}
+
+/* What stands for the source has the shape of keys and values; nothing of it is read. */
+static int block_cross(Ir *g, const Block *b, int x)
+{
+    const char *type = dtype_name(b->t);
+    const int A = b->H * b->E, q = product(g, x, A, b->D, b->bias, b->t);
+    const int source = add(g, "cross_append %%%d {layer=0 kv_heads=%d head_dim=%d} : [T,%d,%d] %s",
+                           product(g, input(g, b->D, b->t), 2 * A, b->D, 0, b->t), b->H, b->E, b->H, b->E, type);
+
+    return add(g, "attend_cross %%%d %%%d {layer=0 heads=%d kv_heads=%d head_dim=%d scale=0.2} : [T,%d] %s", q, source,
+               b->H, b->H, b->E, A, type);
+}
+
+static void add_block(Suite *s, const Block *b)
+{
+    Ir g = {0};
+    const int context = b->context ? b->context : 64;
+    Case c = {.kv = b->t, .lanes = b->lanes, .only = b->source ? "attention_block_cross" : "attention_block"};
+    char name[200];
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=8 context=%d tokens=64 kv_block=8 kv_pages=260 "
+                           "logit_bias=4 end_ids=4 source=%d sources=%d beams=%d\nkind %s\n",
+                           context, b->source, b->source ? 8 : 0, b->lanes, b->source ? "seq2seq" : "decoder");
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, b->D, b->t);
+    const int gain = weight(&g, "g", b->D, 0, b->t), bias = weight(&g, "b", b->D, 0, b->t);
+    const int n = b->norm ? norm_by(&g, b->norm, x, gain, bias, "T", b->D, b->t) : x;
+    const int z = b->post ? norm_by(&g, b->norm, x, gain, bias, "T", b->D, b->t) : x;
+    const int y = b->source ? block_cross(&g, b, n) : block_self(&g, b, n);
+
+    add(&g, "add %%%d %%%d : [T,%d] %s", product(&g, y, b->D, b->H * b->E, b->bias, b->t), z, b->D, dtype_name(b->t));
+    decode_step(&c, b->rows);
+    for (int r = 0; r < b->rows; r++)
+        c.row[r].kv_len = c.row[r].kv_len * context / 64;
+    snprintf(name, sizeof name, "block %s D=%d H=%d E=%d norm=%d post=%d bias=%d rows=%d source=%d rot=%d lanes=%d",
+             dtype_name(b->t), b->D, b->H, b->E, b->norm, b->post, b->bias, b->rows, b->source, b->rot, b->lanes);
+    take(s, &g, &c, name);
+}
+
+static void blocks(void **state)
+{
+    static const Block some[] = {
+        {DT_FP16, 96, 2, 48, 2, 1, 1, 4, 33, 0, 4, 0, 0},   {DT_BF16, 64, 4, 16, 2, 0, 0, 1, 20, 0, 0, 0, 0},
+        {DT_FP16, 136, 3, 40, 0, 0, 1, 7, 64, 0, 2, 0, 0},  {DT_BF16, 256, 4, 64, 2, 1, 1, 5, 200, 0, 0, 0, 0},
+        {DT_FP16, 200, 1, 128, 1, 0, 0, 2, 7, 0, 0, 0, 0},  {DT_FP16, 512, 8, 64, 2, 1, 1, 4, 64, 0, 4, 0, 0},
+        {DT_FP16, 96, 2, 48, 2, 1, 1, 4, 0, 0, 4, 0, 0},    {DT_BF16, 64, 4, 16, 2, 0, 0, 1, 0, 16, 0, 0, 0},
+        {DT_FP16, 136, 3, 40, 0, 0, 1, 7, 0, 0, 3, 20, 0},  {DT_BF16, 256, 4, 64, 2, 1, 1, 5, 0, 32, 0, 0, 0},
+        {DT_FP16, 120, 1, 128, 1, 0, 0, 2, 0, 64, 0, 0, 0}, {DT_FP16, 512, 8, 64, 2, 1, 1, 4, 0, 0, 4, 0, 0},
+        {DT_BF16, 512, 8, 64, 2, 1, 1, 8, 0, 0, 2, 0, 256},
+    };
+    Suite *s = open_suite("blocks");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_block(s, &some[i]);
+    if (wide) /* every number of heads and rows; a warp's first and last tiles of keys, more than it holds */
+        for (int h = 1; h <= 8; h++)
+            for (int k = 0; k < 6; k++) {
+                const int E = (const int[]){64, 16, 40, 80, 24, 112}[(h + k) % 6];
+                const int norm = (h / 2 + k) % 3, lanes = (const int[]){0, 2, 4}[k % 3];
+
+                add_block(s, &(Block){k % 2 ? DT_BF16 : DT_FP16, E > 64 ? 72 : h * 56, h, E, norm,
+                                      norm == 2 && (h + k) % 2, (h + k / 2) % 2, (h + k) % 8 + 1,
+                                      k < 3 ? 0 : (const int[]){64, 9, 250}[(h + k) % 3],
+                                      k < 3 && h % 2 ? E / 16 * 8 : 0, lanes <= (h + k) % 8 + 1 ? lanes : 0,
+                                      h % 3 == 2 && k < 3 ? 15.0 : 0.0, k == 1 ? 200 : 0});
+            }
+    finish(s, 41);
+}
+
 /* --- sampling ----------------------------------------------------------------------------------- */
 
 static void add_sample(Suite *s, int V, int kind, bool parts)
@@ -663,8 +774,8 @@ static void searching(void **state)
 int main(int n, char **words)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows),      cmocka_unit_test(linear),   cmocka_unit_test(tiles),    cmocka_unit_test(heads),
-        cmocka_unit_test(attention), cmocka_unit_test(sampling), cmocka_unit_test(searching)};
+        cmocka_unit_test(rows),      cmocka_unit_test(linear), cmocka_unit_test(tiles),    cmocka_unit_test(heads),
+        cmocka_unit_test(attention), cmocka_unit_test(blocks), cmocka_unit_test(sampling), cmocka_unit_test(searching)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
     if (n > 2)

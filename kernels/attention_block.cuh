@@ -1,0 +1,516 @@
+// attention_block.cuh - a whole residual block of attention, for up to 8 rows that bring one token each (sm_90):
+//
+//   self    y = z + attend(append(n(x) w^T + b)) wo^T + bo      w [3*H*E, D]: queries, keys, values
+//   cross   y = z + attend_cross(n(x) w^T + b) wo^T + bo        w [H*E, D]
+//
+//   x, y [M, D]   16-bit; sums in fp32       n  a norm or nothing       z  x, or n(x) where PRE is 0
+//   wo [D, H*E]   row-major as w
+//
+// With so few rows no kernel is bound by bytes: each costs its edge, the wait for x, a sum over warps. So one
+// cluster does all, a block a head, and what a block takes of the weights is at hand before the kernel in front
+// has ended: its rows of w in registers, as the A operand of m16n8k16 (a warp holds up to 128 columns of one of
+// q, k, v for a part of D), its columns of wo and the first keys and values in shared memory. What is left then:
+//
+//   x from L2, normed ── products ── sums over SPLIT parts: q, k, v of the head ── attention, the warps' parts
+//   put together ── products with wo ── to the block that finishes the column, which adds up the heads in order
+//
+// Every sum is added up in an order that follows from D, the heads and the row's own length: a row's bits depend
+// neither on its neighbours nor on M.
+#pragma once
+#include "device/async.cuh"
+#include "device/block.cuh"
+#include "device/cluster.cuh"
+#include "device/mbarrier.cuh"
+#include "device/mma.cuh"
+#include "device/pdl.cuh"
+#include "part/append.cuh"
+#include "part/brief.cuh"
+#include "part/norm.cuh"
+#include "part/source.cuh"
+
+struct AttentionBlockArgs {
+    const void *x;       // [M, D]
+    const void *w;       // [COLUMNS of all heads, D]
+    const float *g, *c;  // [D] gain and bias of the norm
+    const float *b;      // of w
+    const void *wo;      // [D, H*E]
+    const float *bo;     // [D]
+    const float *table;  // self: cos, sin; cross: not there
+    const FtxStep *step;
+    const FtxRow *rows;
+    const int *pages;
+    const int *owner;
+    void *k, *v;         // of the layer: the cache, or the source
+    void *y;             // [M, D]
+};
+
+// Derived from the instance's constants; the template's contract computes the same bytes.
+template <class K> struct AttentionBlockShape {
+    using C = Columns<K>;
+    static constexpr int M = K::M, GROUPS = K::CROSS ? 1 : 3, SPLIT = K::CROSS ? 8 : 4;
+    static constexpr int WARPS = GROUPS * SPLIT, THREADS = WARPS * 32;
+    static constexpr int TILES = ceil_div(K::E, 16);                     // of 16 columns, of a group
+    static constexpr int STEPS = ceil_div(ceil_div(K::D, 32), SPLIT);    // of 32 k, of a part
+    static constexpr int COLUMNS = GROUPS * C::WIDE, LINE = COLUMNS + 4; // floats of a row of sums; no bank twice
+    static constexpr int EACH = round_up(ceil_div(K::D, K::HEADS), 2);   // columns of y that a block finishes
+    static constexpr int XROW = round_up(K::D * 2, 128) + 64;            // bytes of a row: of x,
+    static constexpr int HROW = C::WIDE * 2 + 16;                        // of a head's q, k or v; no bank twice
+    static constexpr int TILES_AT = round_up(K::D, 16) * C::Rows::PITCH; // behind wo
+    static constexpr int X_AT = TILES_AT + K::WALKERS * K::HELD * C::BYTES;
+    static constexpr int RAW_AT = X_AT + M * XROW;                       // x as it came, where z is x and no n(x)
+    static constexpr int SUM_AT = RAW_AT + K::PRE * M * XROW;            // [SPLIT][M][LINE]
+    static constexpr int HEAD_AT = SUM_AT + SPLIT * M * LINE * 4;        // [GROUPS][M] rows; at last the head's result
+    static constexpr int GAIN_AT = HEAD_AT + GROUPS * M * HROW;          // gains and biases of the norm
+    static constexpr int PART_AT = GAIN_AT + (K::NORM > 0 ? 8 * K::D : 0); // parts of attention, to be put together
+    static constexpr int BIAS_AT = PART_AT + K::PARTS * M * C::PART * 4; // of w, then of wo: [COLUMNS], [EACH]
+    static constexpr int HEADS_AT = round_up(BIAS_AT + (COLUMNS + EACH) * 4, 16); // [heads][M][EACH]: what they add to y
+    static constexpr int BYTES = HEADS_AT + K::HEADS * M * EACH * 4;
+    static constexpr int BEHIND = 1 + K::HELD;                           // groups of copies behind the floats'
+    static_assert(C::WIDE <= 128 && K::D % 8 == 0 && M <= 8 && M <= WARPS, "");
+    static_assert(8 * TILES * STEPS + 4 * TILES <= 144, "the weights of a warp do not fit its registers");
+};
+
+// Where a row's keys are: in the cache with this step's, or those of its source.
+struct AttentionBlockRow {
+    BriefRow at; // cross: length and slot of the source
+    int page;    // self: of the step's own position
+};
+template <class K> DEVICE AttentionBlockRow attention_block_row(const AttentionBlockArgs &a, int m)
+{
+    AttentionBlockRow r = {};
+    if constexpr (K::CROSS) {
+        r.at.length = a.rows[m].src_len;
+        r.at.slot = a.rows[m].src_slot;
+    } else {
+        r.at = brief_row<K>(a.rows, m);
+        r.page = a.pages[r.at.slot * ceil_div(K::CONTEXT, K::BLOCK) + (r.at.length - 1) / K::BLOCK];
+    }
+    return r;
+}
+
+DEVICE void add_pair(Vec<float, 2> &v, const Vec<float, 2> &more)
+{
+    v[0] += more[0];
+    v[1] += more[1];
+}
+
+// The warp's weights: columns 16i + 2g and the next one of its group, 8 neighbouring k of each step. What is
+// outside of the matrix is zero.
+template <class K> struct AttentionBlockWeights {
+    using S = AttentionBlockShape<K>;
+    using T = typename K::T;
+    uint4_ w[S::TILES][S::STEPS][2];
+
+    static DEVICE int group() { return warp_id() / S::SPLIT; }
+    static DEVICE int part() { return warp_id() % S::SPLIT; }
+    static DEVICE int k(int step) { return (part() * S::STEPS + step) * 32 + (lane_id() & 3) * 8; }
+
+    DEVICE void fetch(const AttentionBlockArgs &a, int head)
+    {
+        const T *from = (const T *)a.w + (i64)(group() * K::HEADS + head) * K::E * K::D;
+#pragma unroll
+        for (int j = 0; j < S::STEPS; j++)
+#pragma unroll
+            for (int i = 0; i < S::TILES; i++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const int column = i * 16 + (lane_id() >> 2) * 2 + h;
+                    w[i][j][h] = uint4_{0, 0, 0, 0};
+                    if ((K::E % 16 == 0 || column < K::E) && (K::D % (32 * S::SPLIT) == 0 || k(j) < K::D))
+                        w[i][j][h] = *(const uint4_ *)(from + (i64)column * K::D + k(j));
+                }
+    }
+    // Products with the rows of x, into sums [part][m][column of the block].
+    DEVICE void multiply(u32 x, float *sums) const
+    {
+        const int g = lane_id() >> 2, t = lane_id() & 3;
+        float d[S::TILES][4] = {};
+#pragma unroll
+        for (int j = 0; j < S::STEPS; j++) {
+            uint4_ v = {0, 0, 0, 0};
+            if (g < S::M && (K::D % (32 * S::SPLIT) == 0 || k(j) < K::D))
+                v = shared_load16(x + g * S::XROW + k(j) * 2);
+#pragma unroll
+            for (int i = 0; i < S::TILES; i++) {
+                mma<T>(d[i], w[i][j][0].x, w[i][j][1].x, w[i][j][0].y, w[i][j][1].y, v.x, v.y);
+                mma<T>(d[i], w[i][j][0].z, w[i][j][1].z, w[i][j][0].w, w[i][j][1].w, v.z, v.w);
+            }
+        }
+        float *to = sums + (part() * S::M + 2 * t) * S::LINE + group() * S::C::WIDE + 2 * g;
+#pragma unroll
+        for (int i = 0; i < S::TILES; i++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) // of tokens 2t, 2t+1
+                if (2 * t + e < S::M) {
+                    Vec<float, 2> v;
+                    v[0] = d[i][e];
+                    v[1] = d[i][2 + e];
+                    store(to + e * S::LINE + i * 16, v);
+                }
+    }
+};
+
+// What is small, each a group of floats: the norm's gains and biases, the biases of w and wo.
+template <class K> DEVICE void attention_block_floats(const AttentionBlockArgs &a, int head, char *shared)
+{
+    using S = AttentionBlockShape<K>;
+    const u32 gain = shared_address(shared + S::GAIN_AT), bias = shared_address(shared + S::BIAS_AT);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < K::D / 4 && K::NORM > 0; i += S::THREADS) {
+        copy16(gain + i * 16, a.g + i * 4);
+        if (K::NORM == 2)
+            copy16(gain + K::D * 4 + i * 16, a.c + i * 4);
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; i < S::GROUPS * K::E && K::BIAS; i += S::THREADS)
+        copy4(bias + (i / K::E * S::C::WIDE + i % K::E) * 4, a.b + (i / K::E * K::HEADS + head) * K::E + i % K::E);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < S::EACH && head * S::EACH + i < K::D && K::BIAS_OUT; i += S::THREADS)
+        copy4(bias + (S::COLUMNS + i) * 4, a.bo + head * S::EACH + i);
+}
+
+// The head's columns of wo, rows in the order in which two neighbours fall to one lane: of 16, row 2i stands
+// at i and row 2i+1 at 8 + i.
+template <class K> DEVICE void attention_block_wo(const AttentionBlockArgs &a, int head, char *shared)
+{
+    using S = AttentionBlockShape<K>;
+    using C = Columns<K>;
+    const u32 to = shared_address(shared);
+#pragma unroll 2
+    for (int i = threadIdx.x; i < K::D * C::VECS; i += S::THREADS) {
+        const int n = i / C::VECS, row = n / 16 * 16 + n % 2 * 8 + n % 16 / 2;
+        copy16(to + C::Rows::piece(row, i % C::VECS), (const typename K::T *)a.wo + ((i64)n * K::HEADS + head) * K::E + i % C::VECS * 8);
+    }
+    if (C::WIDE > K::E) // zeros behind the E columns
+        for (int row = threadIdx.x; row < round_up(K::D, 16); row += S::THREADS)
+            shared_store16(to + C::Rows::piece(row, C::VECS), uint4_{0, 0, 0, 0});
+}
+
+// Row m of x, which warp m holds, into shared memory as the product wants it.
+template <class K> DEVICE void attention_block_norm(const Vec<typename K::T, 8> (&row)[ceil_div(K::D, 256)], int m, char *shared)
+{
+    using S = AttentionBlockShape<K>;
+    using T = typename K::T;
+    const float *gain = (const float *)(shared + S::GAIN_AT), *bias = gain + K::D;
+    const u32 x = shared_address(shared + S::X_AT + m * S::XROW), raw = shared_address(shared + S::RAW_AT + m * S::XROW);
+    RowStat s = {};
+    if (K::NORM > 0)
+        s = held_stat<K::NORM, K::D>(row, K::EPS);
+#pragma unroll
+    for (int i = 0; i < ceil_div(K::D, 256); i++) {
+        const int v = i * 32 + lane_id();
+        if (v >= K::D / 8)
+            continue;
+        Vec<T, 8> y = row[i];
+        if (K::PRE)
+            shared_store16(raw + v * 16, *(const uint4_ *)&row[i]);
+        if (K::NORM > 0)
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                y[e] = from_float<T>(norm_apply(to_float(row[i][e]), s, gain[v * 8 + e], K::NORM == 2 ? bias[v * 8 + e] : 0.0f));
+        shared_store16(x + v * 16, *(const uint4_ *)&y);
+    }
+}
+
+// Two neighbouring columns of the block for some rows: what a thread finishes of q, k and v.
+template <class K> struct AttentionBlockHead {
+    using S = AttentionBlockShape<K>;
+    using T = typename K::T;
+    static constexpr int PAIRS = S::COLUMNS / 2, AT_ONCE = S::THREADS / PAIRS, ROUNDS = ceil_div(S::M, AT_ONCE);
+    Vec<float, 2> angle[ROUNDS];
+
+    static DEVICE int column() { return (int)threadIdx.x % PAIRS * 2; }
+    static DEVICE int group() { return column() / S::C::WIDE; }
+    static DEVICE int element() { return column() % S::C::WIDE; } // of the head
+    static DEVICE int row(int round) { return (int)threadIdx.x / PAIRS + round * AT_ONCE; }
+    static DEVICE bool some(int round, int live)
+    {
+        return (int)threadIdx.x < PAIRS * AT_ONCE && (K::E % 16 == 0 || element() < K::E) && row(round) < live;
+    }
+    DEVICE void fetch(const AttentionBlockArgs &a, int head, int live)
+    {
+        if constexpr (!K::CROSS)
+            if (K::ROT > 0)
+#pragma unroll
+                for (int i = 0; i < ROUNDS; i++)
+                    if (some(i, live))
+                        angle[i] = append_angles<K, 1>(AppendRow{0, 0, a.table + (i64)(a.rows[row(i)].kv_len - 1) * K::ROT},
+                                                       (group() * K::HEADS + head) * K::E + element());
+    }
+    DEVICE void finish(int live, char *shared) const
+    {
+        const float *sums = (const float *)(shared + S::SUM_AT) + column();
+#pragma unroll
+        for (int i = 0; i < ROUNDS; i++) {
+            const int m = row(i);
+            if (!some(i, live))
+                break;
+            Vec<float, 2> v = load<2>(sums + m * S::LINE);
+#pragma unroll
+            for (int p = 1; p < S::SPLIT; p++)
+                add_pair(v, load<2>(sums + (p * S::M + m) * S::LINE));
+            if (K::BIAS)
+                add_pair(v, load<2>((const float *)(shared + S::BIAS_AT) + column()));
+            if constexpr (!K::CROSS)
+                if (K::ROT > 0)
+                    append_turn<1>(angle[i], v);
+            store((T *)(shared + S::HEAD_AT + (group() * S::M + m) * S::HROW) + element(), from_floats<T>(v));
+        }
+    }
+};
+
+// Keys and values of the step's own tokens, from shared memory to the cache, by the threads from `first` on.
+template <class K> DEVICE void attention_block_append(const AttentionBlockArgs &a, const AttentionBlockRow *rows, int head, int live, int first, const char *shared)
+{
+    using S = AttentionBlockShape<K>;
+    using T = typename K::T;
+    constexpr int VECS = Columns<K>::VECS;
+#pragma unroll 1
+    for (int i = (int)threadIdx.x - first; i < 2 * live * VECS; i += S::THREADS - first) {
+        const int m = i / VECS % live, kind = i / VECS / live; // kind 1: values
+        T *to = (T *)(kind ? a.v : a.k) +
+                (((i64)rows[m].page * K::HEADS + head) * K::BLOCK + (rows[m].at.length - 1) % K::BLOCK) * K::E + i % VECS * 8;
+        *(uint4_ *)to = *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + m) * S::HROW + i % VECS * 16);
+    }
+}
+
+// The keys of one row, SHARE warps each taking every SHARE-th of its PARTS; a part has every PARTS-th tile, so the
+// order of a sum does not follow from how many warps share a row. As in attend_brief.cuh, but that the step's own
+// key and value come from shared memory.
+template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
+    using S = AttentionBlockShape<K>;
+    using C = Columns<K>;
+    static constexpr int OF_PART = ceil_div(ceil_div(K::CONTEXT, C::TILE), K::PARTS);  // tiles
+    static constexpr int TURNS = ceil_div(K::PARTS, K::SHARE) * OF_PART;               // of a warp, a tile each
+
+    static DEVICE int row() { return warp_id() / K::SHARE; }
+    static DEVICE int part(int turn) { return warp_id() % K::SHARE + turn / OF_PART * K::SHARE; }
+    // Of the warp's turn; what lies behind the row's last tile is none.
+    static DEVICE int tile(int turn)
+    {
+        return K::PARTS % K::SHARE == 0 || part(turn) < K::PARTS ? part(turn) + turn % OF_PART * K::PARTS : 1 << 20;
+    }
+    static DEVICE char *slot(int turn, char *shared)
+    {
+        return shared + S::TILES_AT + (warp_id() * K::HELD + turn % K::HELD) * C::BYTES;
+    }
+    static DEVICE void issue(const AttentionBlockArgs &a, const BriefRow &r, int head, int turn, char *shared)
+    {
+        if (tile(turn) * C::TILE < r.length)
+            brief_issue<K>(BriefCache{a.k, a.v, a.pages, a.owner}, r, head, tile(turn), false, shared_address(slot(turn, shared)));
+    }
+
+    // HELD groups of copies; warps behind the WALKERS have no row.
+    DEVICE void begin(const AttentionBlockArgs &a, int head, int live, char *shared)
+    {
+        BriefRow r = {};
+        if (row() < live)
+            r = brief_row<K>(a.rows, row());
+        // Rolled up, the loop spills some of the weights' registers.
+#pragma unroll 4
+        for (int i = 0; i < K::HELD; i++) {
+            if (row() < live)
+                C::pad(slot(i, shared));
+            issue(a, r, head, i, shared);
+            copy_commit();
+        }
+    }
+    // The step's own key and value to their place in a tile.
+    static DEVICE void own(u32 tile, int length, const char *shared)
+    {
+        if (lane_id() < 2 * C::VECS) {
+            const int kind = lane_id() / C::VECS, piece = lane_id() % C::VECS;
+            const uint4_ x = *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + row()) * S::HROW + piece * 16);
+            shared_store16(tile + kind * C::TILE * C::Rows::PITCH + C::Rows::piece((length - 1) % C::TILE, piece), x);
+        }
+        warp_sync();
+    }
+    DEVICE void attend(const AttentionBlockArgs &a, int head, const AttentionBlockRow *rows, int live, char *shared)
+    {
+        if (row() >= live)
+            return;
+        const BriefRow r = rows[row()].at;
+        const int last = (r.length - 1) / C::TILE; // the tile of the step's own token
+        C state;
+        state.fetch(lane_id() < 4 ? (const typename K::T *)(shared + S::HEAD_AT + row() * S::HROW) : nullptr);
+#pragma unroll 1
+        for (int i = 0; i < TURNS; i++) {
+            const u32 at = shared_address(slot(i, shared));
+            copy_wait<K::HELD - 1>();
+            warp_sync();
+            if (tile(i) <= last) {
+                if (i % OF_PART == 0)
+                    state.start();
+                if (tile(i) == last)
+                    own(at, r.length, shared);
+                state.tile(at, r.length - tile(i) * C::TILE);
+                warp_sync();
+                if (tile(i) + K::PARTS > last)
+                    state.put((float *)(shared + S::PART_AT) + (row() * K::PARTS + part(i)) * C::PART, 0, 1);
+            }
+            if (i + K::HELD < TURNS)
+                issue(a, r, head, i + K::HELD, shared);
+            copy_commit();
+        }
+    }
+};
+
+// The source of every row, WALKERS warps sharing the tiles.
+template <class K> struct AttentionBlockKeys<K, true> {
+    using S = AttentionBlockShape<K>;
+    using C = Columns<K>;
+    SourceWalk<K> walk, ahead;
+
+    static DEVICE char *tiles(char *shared) { return shared + S::TILES_AT + warp_id() * K::HELD * C::BYTES; }
+    DEVICE void begin(const AttentionBlockArgs &a, int head, int live, char *shared)
+    {
+        AttentionBlockRow r = {};
+        if (lane_id() < live)
+            r = attention_block_row<K>(a, lane_id());
+        walk.start(warp_id() < K::WALKERS ? live : 0, r.at.slot, r.at.length);
+        ahead = source_begin<K>(SourceCache{a.k, a.v, head}, walk, tiles(shared));
+    }
+    DEVICE void attend(const AttentionBlockArgs &a, int head, const AttentionBlockRow *, int live, char *shared)
+    {
+        const int g = lane_id() >> 2;
+        source_attend<K>(SourceCache{a.k, a.v, head}, walk, ahead, tiles(shared),
+                         g < live ? (const typename K::T *)(shared + S::HEAD_AT + g * S::HROW) : nullptr,
+                         (float *)(shared + S::PART_AT) + warp_id() * S::M * C::PART);
+    }
+};
+
+// The warps' parts of attention put together, in the place of the queries.
+template <class K> DEVICE void attention_block_join(const AttentionBlockRow *rows, int live, char *shared)
+{
+    using S = AttentionBlockShape<K>;
+    using C = Columns<K>;
+    const float *part = (const float *)(shared + S::PART_AT);
+#pragma unroll 1
+    for (int i = threadIdx.x * 2; i < live * K::E; i += S::THREADS * 2) {
+        const int m = i / K::E, used = least(K::PARTS, ceil_div(rows[m].at.length, C::TILE));
+        const Vec<float, 2> y = add_parts<K>(part + m * (K::CROSS ? 1 : K::PARTS) * C::PART, used, (K::CROSS ? S::M : 1) * C::PART, i % K::E);
+        store((typename K::T *)(shared + S::HEAD_AT + m * S::HROW) + i % K::E, from_floats<typename K::T>(y));
+    }
+}
+
+// What the head adds to y, to the blocks that finish the columns.
+template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *shared)
+{
+    using S = AttentionBlockShape<K>;
+    using C = Columns<K>;
+    using T = typename K::T;
+    constexpr int ALL = ceil_div(K::D, 16), ROUNDS = ceil_div(ALL, S::WARPS);
+    const int lane = lane_id(), g = lane >> 2, t = lane & 3;
+    C state; // for its B operand: row g of the head's result
+    state.fetch(g < S::M ? (const T *)(shared + S::HEAD_AT + g * S::HROW) : nullptr);
+    const u32 wo = shared_address(shared) + C::Rows::piece(lane % 16, lane / 16);
+    const u32 mine = shared_address(shared + S::HEADS_AT + head * S::M * S::EACH * 4);
+#pragma unroll(ROUNDS <= 4 ? ROUNDS : 4)
+    for (int i = 0; i < ROUNDS; i++) {
+        const int tile = i * S::WARPS + warp_id(), n = tile * 16 + 2 * g;
+        if (tile >= ALL)
+            break;
+        float d[4] = {};
+#pragma unroll
+        for (int j = 0; j < C::STEPS; j++) {
+            u32 w[4];
+            ldmatrix4(w, C::Rows::pair(wo, j) + tile * 16 * C::Rows::PITCH);
+            mma<T>(d, w, state.q[j]);
+        }
+        if (n >= K::D)
+            continue;
+        const u32 rank = n / S::EACH, to = cluster_map(mine + n % S::EACH * 4, rank), count = cluster_map(arrived, rank);
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            if (2 * t + e < S::M)
+                cluster_send2(to + (2 * t + e) * S::EACH * 4, d[e], d[2 + e], count);
+    }
+}
+
+// This block's columns of y: the heads in order, bias, residual.
+template <class K> DEVICE void attention_block_finish(const AttentionBlockArgs &a, int rank, int live, const char *shared)
+{
+    using S = AttentionBlockShape<K>;
+    using T = typename K::T;
+    constexpr int PAIRS = S::EACH / 2;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < live * PAIRS; i += S::THREADS) {
+        const int m = i / PAIRS, column = i % PAIRS * 2, n = rank * S::EACH + column;
+        if (n >= K::D)
+            continue;
+        const float *from = (const float *)(shared + S::HEADS_AT) + m * S::EACH + column;
+        Vec<float, 2> v = load<2>(from);
+#pragma unroll
+        for (int h = 1; h < K::HEADS; h++)
+            add_pair(v, load<2>(from + h * S::M * S::EACH));
+        if (K::BIAS_OUT)
+            add_pair(v, load<2>((const float *)(shared + S::BIAS_AT) + S::COLUMNS + column));
+        add_pair(v, to_floats(load<2>((const T *)(shared + (K::PRE ? S::RAW_AT : S::X_AT) + m * S::XROW) + n)));
+        store((T *)a.y + (i64)m * K::D + n, from_floats<T>(v));
+    }
+}
+
+template <class K> // K: T KV M D HEADS KV_HEADS H G E CROSS NORM PRE BIAS BIAS_OUT EPS SCALE SOFTCAP WALKERS PARTS HELD;
+                   // self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
+DEVICE void attention_block(const AttentionBlockArgs &a)
+{
+    using S = AttentionBlockShape<K>;
+    using C = Columns<K>;
+    using T = typename K::T;
+    SHARED(u64, barrier, 1);
+    SHARED(AttentionBlockRow, rows, 8);
+    char *shared = shared_memory();
+    const u32 arrived = shared_address(barrier);
+    const int head = cluster_rank();
+    launch_dependents();
+    if (threadIdx.x == 0) {
+        mbarrier_init(arrived, 1);
+        mbarrier_init_fence();
+        mbarrier_expect(arrived, K::HEADS * S::M * most(0, least(S::EACH, K::D - head * S::EACH)) * 4);
+    }
+    warp_sync();
+    cluster_arrive();
+
+    // Weights, and what is written between programs only: $step, $rows, $pages, $owner, positions before the
+    // step's own, sources. What needs no look-up comes first.
+    attention_block_floats<K>(a, head, shared);
+    copy_commit();
+    AttentionBlockWeights<K> weights;
+    weights.fetch(a, head);
+    attention_block_wo<K>(a, head, shared);
+    copy_commit();
+    const int live = least(a.step->decode_rows, S::M);
+    AttentionBlockKeys<K> keys;
+    keys.begin(a, head, live, shared);
+    AttentionBlockHead<K> projection;
+    projection.fetch(a, head, live);
+    if (threadIdx.x < live)
+        rows[threadIdx.x] = attention_block_row<K>(a, threadIdx.x);
+    wait_for_previous();
+
+    Vec<T, 8> row[ceil_div(K::D, 256)];
+    if (warp_id() < live)
+        hold_row<K::D>(row, (const T *)a.x + (i64)warp_id() * K::D);
+    copy_wait<S::BEHIND>(); // but for the floats
+    if (K::NORM > 0)
+        block_sync();
+    if (warp_id() < live)
+        attention_block_norm<K>(row, warp_id(), shared);
+    block_sync();
+    weights.multiply(shared_address(shared + S::X_AT), (float *)(shared + S::SUM_AT));
+    block_sync();
+    projection.finish(live, shared);
+    block_sync();
+    if (warp_id() < K::WALKERS)
+        keys.attend(a, head, rows, live, shared);
+    else if constexpr (!K::CROSS)
+        attention_block_append<K>(a, rows, head, live, K::WALKERS * 32, shared);
+    copy_wait<0>();
+    block_sync();
+    attention_block_join<K>(rows, live, shared);
+    block_sync();
+    cluster_wait(); // all have made their barriers
+    attention_block_out<K>(head, arrived, shared);
+    mbarrier_wait(arrived, 0);
+    attention_block_finish<K>(a, head, live, shared);
+}

@@ -1,0 +1,48 @@
+// attention_block.cu - contract and instance of attention_block.cuh: attention over the cache, with all that is
+// around it, for up to 8 rows that bring one token each
+//@ kernel  attention_block
+//@ device  cuda
+//@ rows    decode
+//@ args    x[M,D] w[P,D] g[D]:fp32 c[D]:fp32 b[P]:fp32 wo[D,A] bo[D]:fp32 t:fp32 $step $rows $pages $owner $k $v -> y
+//    PRE: the residual is x, the product takes its norm.
+//@ match   y = add(linear(attend_paged(append(linear(x, w, b?), t?)), wo, bo?), x)                                   | NORM=0 PRE=0 EPS=0
+//@ match   y = add(linear(attend_paged(append(linear(rmsnorm(x, g), w, b?), t?)), wo, bo?), x)                       | NORM=1 PRE=1 EPS=rmsnorm.eps
+//@ match   y = add(linear(attend_paged(append(linear(layernorm(x, g, c), w, b?), t?)), wo, bo?), x)                  | NORM=2 PRE=1 EPS=layernorm.eps
+//@ match   y = add(linear(attend_paged(append(linear(layernorm(x, g, c), w, b?), t?)), wo, bo?), layernorm(x, g, c)) | NORM=2 PRE=0 EPS=layernorm.eps
+//@ consts  X: type(x)  WIDTH: D  M: pow2(T_MAX)  NORM: NORM  W: type(w)  WO: type(wo)  Y: type(y)  KV: type($k)
+//@ consts  BIAS: has(b)  BIAS_OUT: has(bo)  HEADS: append.heads  KV_HEADS: append.kv_heads  HEAD_DIM: append.head_dim
+//@ consts  ROT: append.rot  PAGE: BLOCK  LENGTH: CONTEXT  LANES: min(BEAMS, 1)
+//@ consts  SCALE: attend_paged.scale  SOFTCAP: attend_paged.softcap  WINDOW: attend_paged.window
+//    PARTS: of a row's attention; SHARE: warps that share them. STEPS: of 32 k that a warp multiplies, with 8
+//    registers of weights for each 16 columns. EACH: columns of y that a block finishes. LINE, PITCH, TILE: bytes
+//    of a head's row, of one in a tile, of a tile as in Columns.
+//@ consts  TILES: ceil_div(CONTEXT, 16)  PARTS: min(8, TILES)  SHARE: min(8 / min(M, 8), PARTS)  WALKERS: M * SHARE
+//@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 128)  EACH: round_up(ceil_div(WIDTH, HEADS), 2)
+//@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
+//@ consts  ROWS: (1 + PRE) * (round_up(2 * WIDTH, 128) + 64) + 16 * (3 * WIDE + 4) + 3 * (LINE + 16) + 4 * HEADS * EACH
+//@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * PARTS * (HEAD_DIM + 2) + 3 * WIDE + EACH
+//@ consts  FIXED: round_up(WIDTH, 16) * PITCH + M * ROWS + round_up(4 * FLOATS, 16)
+//@ consts  HELD: min(ceil_div(PARTS, SHARE) * ceil_div(TILES, PARTS), (SMEM - 1024 - FIXED) / (WALKERS * TILE))
+//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && BUCKET > 0 && M <= 8
+//@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128 && WINDOW == 0 && CONTEXT <= 256
+//@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && HELD >= 1
+//@ launch  grid HEADS   block 384   smem FIXED + WALKERS * HELD * TILE
+//@ moves   2 * (P + A) * D + S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
+//@ flops   2 * T * (P + A) * D
+//@ overlap yes
+#include "attention_block.cuh"
+
+struct Config {
+    using T = @X@;
+    using KV = @KV@;
+    static constexpr int M = @M@, D = @WIDTH@, HEADS = @HEADS@, KV_HEADS = HEADS, H = HEADS, G = HEADS, E = @HEAD_DIM@;
+    static constexpr int CROSS = 0, NORM = @NORM@, PRE = @PRE@, BIAS = @BIAS@, BIAS_OUT = @BIAS_OUT@;
+    static constexpr int ROT = @ROT@, BLOCK = @PAGE@, CONTEXT = @LENGTH@, BEAMS = @LANES@;
+    static constexpr int PARTS = @PARTS@, SHARE = @SHARE@, WALKERS = @WALKERS@, HELD = @HELD@;
+    static constexpr float EPS = @EPS@, SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
+};
+static_assert(AttentionBlockShape<Config>::BYTES == @FIXED@ + @WALKERS@ * @HELD@ * @TILE@ && AttentionBlockShape<Config>::THREADS == 384,
+              "contract and kernel disagree");
+
+extern "C" __global__ void CLUSTER(Config::HEADS) __launch_bounds__(384, 1)
+@NAME@(const __grid_constant__ AttentionBlockArgs a) { attention_block<Config>(a); }

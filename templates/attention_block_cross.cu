@@ -1,0 +1,44 @@
+// attention_block_cross.cu - contract and instance of attention_block.cuh: attention to the source, with all that
+// is around it, for up to 8 rows that bring one token each. Otherwise as attention_block.cu, which says more.
+//@ kernel  attention_block_cross
+//@ device  cuda
+//@ rows    decode
+//@ args    x[M,D] w[A,D] g[D]:fp32 c[D]:fp32 b[A]:fp32 wo[D,A] bo[D]:fp32 s $step $rows $pages $owner $cross_k $cross_v -> y
+//@ match   y = add(linear(attend_cross(linear(x, w, b?), s), wo, bo?), x)                                   | NORM=0 PRE=0 EPS=0
+//@ match   y = add(linear(attend_cross(linear(rmsnorm(x, g), w, b?), s), wo, bo?), x)                       | NORM=1 PRE=1 EPS=rmsnorm.eps
+//@ match   y = add(linear(attend_cross(linear(layernorm(x, g, c), w, b?), s), wo, bo?), x)                  | NORM=2 PRE=1 EPS=layernorm.eps
+//@ match   y = add(linear(attend_cross(linear(layernorm(x, g, c), w, b?), s), wo, bo?), layernorm(x, g, c)) | NORM=2 PRE=0 EPS=layernorm.eps
+//@ consts  X: type(x)  WIDTH: D  M: pow2(T_MAX)  NORM: NORM  W: type(w)  WO: type(wo)  Y: type(y)  KV: type($cross_k)
+//@ consts  BIAS: has(b)  BIAS_OUT: has(bo)  HEADS: attend_cross.heads  KV_HEADS: attend_cross.kv_heads
+//@ consts  HEAD_DIM: attend_cross.head_dim  LENGTH: SOURCE  SCALE: attend_cross.scale
+//    WALKERS: warps that share the tiles of keys; HELD: two, where a warp takes more than one.
+//@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 256)  EACH: round_up(ceil_div(WIDTH, HEADS), 2)
+//@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
+//@ consts  WALKERS: SOURCE > 64 ? 8 : 4
+//@ consts  HELD: ceil_div(M, max(BEAMS, 1)) * ceil_div(SOURCE, 16) > WALKERS ? 2 : 1
+//@ consts  ROWS: (1 + PRE) * (round_up(2 * WIDTH, 128) + 64) + 32 * (WIDE + 4) + LINE + 16 + 4 * HEADS * EACH
+//@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * WALKERS * (HEAD_DIM + 2) + WIDE + EACH
+//@ consts  BYTES: round_up(WIDTH, 16) * PITCH + M * ROWS + WALKERS * HELD * TILE + round_up(4 * FLOATS, 16)
+//@ consts  BLOCKS: BYTES <= (SMEM + 1024) / 2 - 2048 && WIDE / 16 * (8 * STEPS + 4) <= 80 ? 2 : 1
+//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && BUCKET > 0 && M <= 8
+//@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128
+//@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && BYTES + 1024 <= SMEM
+//@ launch  grid HEADS   block 256   smem BYTES
+//@ moves   4 * A * D + 2 * S * KV_HEADS * SOURCE * HEAD_DIM * sizeof(KV)
+//@ flops   4 * T * A * D
+//@ overlap yes
+#include "attention_block.cuh"
+
+struct Config {
+    using T = @X@;
+    using KV = @KV@;
+    static constexpr int M = @M@, D = @WIDTH@, HEADS = @HEADS@, KV_HEADS = HEADS, E = @HEAD_DIM@;
+    static constexpr int CROSS = 1, NORM = @NORM@, PRE = @PRE@, BIAS = @BIAS@, BIAS_OUT = @BIAS_OUT@;
+    static constexpr int SOURCE = @LENGTH@, UNIT = M, WALKERS = @WALKERS@, PARTS = WALKERS, HELD = @HELD@;
+    static constexpr float EPS = @EPS@, SCALE = @SCALE@, SOFTCAP = 0.0f;
+};
+static_assert(AttentionBlockShape<Config>::BYTES == @BYTES@ && AttentionBlockShape<Config>::THREADS == 256,
+              "contract and kernel disagree");
+
+extern "C" __global__ void CLUSTER(Config::HEADS) __launch_bounds__(256, @BLOCKS@)
+@NAME@(const __grid_constant__ AttentionBlockArgs a) { attention_block<Config>(a); }
