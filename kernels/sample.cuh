@@ -171,16 +171,14 @@ __device__ void sample(const SampleArgs &a)
 
     launch_dependents();
     const bool live = row < a.step->rows;
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0 && !(K::PARTS && blockIdx.x > 0 && a.params[row].simple)) // that one may be written by now
         row_[0] = a.rows[row];
     if (threadIdx.x == 32)
         params_[0] = a.params[row];
     wait_for_previous();
     block_sync();
-    if (!live || !r.emit || r.done)
-        return;
     const bool merged = K::PARTS && p.simple; // by the kernel in front
-    if (merged && blockIdx.x > 0)
+    if (!live || (merged && blockIdx.x > 0) || !r.emit || r.done)
         return;
     if (!merged && !sample_tiles<K>(a, row, p, r, facts, shift, last))
         return;
