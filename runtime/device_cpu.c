@@ -170,6 +170,10 @@ static FtxStatus cpu_open(const Artifact *a, const ArtifactPlan *plan, const Ftx
     *out = NULL;
     if (!d)
         return memory_fail(err, "the device", bytes);
+    if (!cpu_asked_known()) {
+        memory_free(&m, d, bytes);
+        return ftx_fail(err, FTX_EINVAL, "FTX_CPU is \"%s\": expected avx512, avx2 or plain", env_text(ENV_FTX_CPU));
+    }
     d->memory = m;
     d->bytes = bytes;
     d->artifact = a;

@@ -31,16 +31,31 @@ static int cpu_best_level(void)
 #endif
 }
 
-static int cpu_level(void)
+/* The level of this name; -1: there is none. */
+static int cpu_level_named(const char *name)
 {
     static const char *const names[] = {"plain", "avx2", "avx512"};
+
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int cpu_level(void)
+{
     const int best = cpu_best_level();
     const char *asked = getenv("FTX_CPU");
+    const int level = asked ? cpu_level_named(asked) : -1;
 
-    for (int i = 0; asked && i < best; i++)
-        if (strcmp(asked, names[i]) == 0)
-            return i;
-    return best;
+    return level >= 0 && level < best ? level : best;
+}
+
+bool cpu_asked_known(void)
+{
+    const char *asked = getenv("FTX_CPU");
+
+    return !asked || !*asked || cpu_level_named(asked) >= 0;
 }
 
 CpuKernel *cpu_kernel(const char *family)

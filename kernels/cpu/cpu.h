@@ -7,6 +7,7 @@
 #ifndef FTX_CPU_H
 #define FTX_CPU_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -39,5 +40,6 @@ static inline void cpu_share(const CpuCall *c, int64_t n, int64_t *first, int64_
 /* By family name ("linear"); NULL: no such kernel. The best form for this processor. */
 CpuKernel *cpu_kernel(const char *family);
 const char *cpu_features(void); /* "AVX-512, BF16" */
+bool cpu_asked_known(void);     /* FTX_CPU, if set, names a level */
 
 #endif

@@ -34,18 +34,3 @@ template <int THREADS> DEVICE float block_max(float v, float *room)
         top = fmaxf(top, room[i]);
     return top;
 }
-// room: 32 of Best.
-template <int THREADS> DEVICE Best block_best(Best v, Best *room)
-{
-    v = warp_best(v);
-    if (THREADS == 32)
-        return v;
-    if (lane_id() == 0)
-        room[warp_id()] = v;
-    block_sync();
-    Best top = room[0];
-#pragma unroll
-    for (int i = 1; i < THREADS / 32; i++)
-        top = better(top, room[i]);
-    return top;
-}

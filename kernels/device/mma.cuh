@@ -28,10 +28,6 @@ template <class T> DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (
 
 // 8x8 matrices of 16-bit elements from shared memory: lane i gives the address of row i%8 of
 // matrix i/8 (16 bytes, aligned); lane 4g+t gets elements 2t, 2t+1 of row g of each.
-DEVICE void ldmatrix1(u32 &r, u32 row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(row) : "memory");
-}
 DEVICE void ldmatrix2(u32 (&r)[2], u32 row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(row) : "memory");

@@ -7,7 +7,6 @@ DEVICE int warp_id() { return threadIdx.x >> 5; }
 
 template <class T> DEVICE T shuffle_xor(T v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 template <class T> DEVICE T shuffle_up(T v, int by) { return __shfl_up_sync(~0u, v, by); }
-template <class T> DEVICE T shuffle_down(T v, int by) { return __shfl_down_sync(~0u, v, by); }
 template <class T> DEVICE T shuffle(T v, int lane) { return __shfl_sync(~0u, v, lane); }
 
 // Over groups of W neighbouring lanes; every lane gets the result.

@@ -46,12 +46,6 @@ template <class T> DEVICE uint4_ pack_gains(const Vec<float, 4> &a, const Vec<fl
 {
     return uint4_{pack2<T>(a[0], a[1]), pack2<T>(a[2], a[3]), pack2<T>(b[0], b[1]), pack2<T>(b[2], b[3])};
 }
-// Layer norm: two elements.
-template <class C> DEVICE u32 layer_pair(u32 x, RowStat s, const Vec<float, 2> &g, const Vec<float, 2> &c)
-{
-    typedef typename C::T T;
-    return pack2<T>(norm_apply(low<T>(x), s, g[0], c[0]), norm_apply(high<T>(x), s, g[1], c[1]));
-}
 template <class C> DEVICE uint4_ layer_vector(uint4_ x, RowStat s, const Vec<float, 4> &g0, const Vec<float, 4> &g1,
                                               const Vec<float, 4> &c0, const Vec<float, 4> &c1)
 {

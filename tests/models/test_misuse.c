@@ -79,6 +79,19 @@ static void opening(void **state)
     ftx_model_close(NULL);
 }
 
+static void level_of_the_cpu(void **state)
+{
+    Open o = open_model("tiny-llama");
+    FtxModel *m = NULL;
+
+    (void)state;
+    setenv("FTX_CPU", "sse9", 1);
+    REFUSED(ftx_model_open(o.path, &options, &m, &err), "FTX_CPU is \"sse9\"");
+    assert_null(m);
+    unsetenv("FTX_CPU");
+    close_model(&o);
+}
+
 static FtxRequest request(const Open *o)
 {
     FtxRequest q = ftx_request_default(o->m);
@@ -226,8 +239,13 @@ static void bench_and_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opening), cmocka_unit_test(requests), cmocka_unit_test(texts_without_a_tokenizer),
-        cmocka_unit_test(scores),  cmocka_unit_test(vectors),  cmocka_unit_test(bench_and_profile),
+        cmocka_unit_test(opening),
+        cmocka_unit_test(level_of_the_cpu),
+        cmocka_unit_test(requests),
+        cmocka_unit_test(texts_without_a_tokenizer),
+        cmocka_unit_test(scores),
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(bench_and_profile),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
