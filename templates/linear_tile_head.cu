@@ -4,14 +4,15 @@
 //@ args    $params $beams x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] $parts
 //@ match   y = linear(x, w, b?)
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  PARTS: 1  LANES: BEAMS
-//    The tiles of linear_tile where N is large; never parts of K, so that a block has whole columns.
-//@ consts  FEW: T_MAX <= 256  MT: FEW ? 64 : 128  NT: FEW ? 96 : 112  CM: FEW ? 1 : 2  WGS: FEW ? 1 : 2
-//@ consts  STAGES: FEW ? 9 : 5  BYTES: STAGES * (MT + NT) * 128 + WGS * NT * 4 + (2 * STAGES + 1) * 8
+//    Few rows never mean few tiles: N is large. So w is read once for all rows of a cluster, by tiles as high as the rows
+//    allow, and as wide as makes the last round a full one. Never parts of K, so that a block has whole columns.
+//@ consts  FEW: T_MAX <= 128  MT: FEW ? 64 : 128  NT: FEW ? 128 : T_MAX <= 256 ? 96 : 112  CM: 2  WGS: 2
+//@ consts  STAGES: FEW ? 8 : NT == 96 ? 6 : 5  BYTES: STAGES * (MT + NT) * 128 + WGS * NT * 4 + (2 * STAGES + 1) * 8
 //@ fits    sizeof(x) == 2 && X == W && Y == fp32 && ARCH == 90 && ARCH_A == 1 && logits(y)
 //@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && N >= 3072 && DECODE && BUCKET > 0
 //@ tiled   x MT
 //@ tiled   w NT / CM
-//@ launch  grid min(FEW ? 65535 : SMS / CM, ceil_div(M, MT * CM) * ceil_div(N, NT)) * CM   block 128 * WGS + 32   smem BYTES
+//@ launch  grid min(SMS / CM, ceil_div(M, MT * CM) * ceil_div(N, NT)) * CM   block 128 * WGS + 32   smem BYTES
 //@ moves   2 * N * K + 2 * M * K
 //@ flops   2 * M * N * K
 //@ rate    650
