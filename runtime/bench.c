@@ -55,7 +55,7 @@ static FtxStatus place(Bench *b, FtxError *err)
         return ftx_fail(err, FTX_EFULL, "%d sequences of %d tokens need more than the %u pages of the cache",
                         b->sequences, b->tokens + b->context, e->pages.all);
     for (int i = 0; i < b->sequences && !s; i++) {
-        Request *r = e->unused.at[i];
+        Request *r = engine_unused(e, (uint32_t)i);
 
         b->request[i] = r;
         r->id = 0;

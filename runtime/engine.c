@@ -49,7 +49,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
         r->bias = carve(c, f->logit_bias, sizeof *r->bias);
         r->ends = carve(c, f->end_ids, sizeof *r->ends);
         r->bad_words = carve(c, f->bad_words, sizeof *r->bad_words);
-        r->pages = carve(c, lanes > 1 && f->kv_pages > pages ? f->kv_pages : pages, sizeof *r->pages);
+        r->pages = carve(c, (size_t)pages * (lanes ? lanes : 1), sizeof *r->pages);
         r->lane = carve(c, lanes, sizeof *r->lane);
         r->found = carve(c, lanes, sizeof *r->found);
         r->stream.text = carve(c, stream, 1);
@@ -59,6 +59,9 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
         r = e ? &e->request[i] : &nobody;
         r->ids = carve(c, f->context, sizeof *r->ids);
         r->source = carve(c, f->source_context, sizeof *r->source);
+    }
+    for (uint32_t i = 0; i < requests; i++) { /* hardly ever; between the others they would spread those out */
+        r = e ? &e->request[i] : &nobody;
         r->logits = carve(c, f->vocab, sizeof *r->logits);
     }
     to->hyp_ids = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_ids);
@@ -69,7 +72,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
 
 static void fill_lists(FtxEngine *e)
 {
-    for (uint32_t i = 0; i < e->requests; i++)
+    for (uint32_t i = e->requests; i-- > 0;)
         list_add(&e->unused, &e->request[i]);
     for (e->free_slots = 0; e->free_slots < e->slots; e->free_slots++)
         e->free_slot[e->free_slots] = (int32_t)(e->slots - 1 - e->free_slots);
@@ -215,17 +218,17 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
         n = (uint32_t)request->samples; /* more are refused by request_fill */
     if (e->waiting.n + n > e->slots * WAITING_PER_SEQUENCE || e->unused.n < n)
         return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
-    r = e->unused.at[0];
+    r = engine_unused(e, 0);
     s = request_fill(e, r, request, err);
     if (s)
         return s;
     r->id = e->next_id++;
     for (uint32_t i = 1; i < n; i++)
-        request_follow(e, e->unused.at[i], r, (int)i);
+        request_follow(e, engine_unused(e, i), r, (int)i);
     for (uint32_t i = 0; i < n; i++) {
-        Request *one = e->unused.at[0];
+        Request *one = engine_unused(e, 0);
 
-        list_remove(&e->unused, one);
+        e->unused.n--;
         one->state = REQUEST_WAITING;
         list_add(&e->waiting, one);
     }

@@ -171,7 +171,8 @@ struct FtxEngine {
 
     Request *request; /* [requests] */
     uint32_t requests;
-    RequestList waiting, running, ending, unused;
+    RequestList waiting, running, ending;
+    RequestList unused; /* a stack: who comes next takes memory that was touched before */
     int32_t *free_slot; /* [slots]: a stack */
     uint32_t free_slots;
     int32_t *free_source; /* [sources]: a stack, too */
@@ -217,6 +218,12 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err); /* the sources of all wh
 void schedule_compose(FtxEngine *e);                    /* running to e->flight */
 /* e->flight to the IO block and to the device: its program, settings, tokens; nothing runs yet. */
 FtxStatus schedule_upload(FtxEngine *e, FtxError *err);
+
+/* The i-th that a submit takes. */
+static inline Request *engine_unused(const FtxEngine *e, uint32_t i)
+{
+    return e->unused.at[e->unused.n - 1 - i];
+}
 
 /* A named buffer of the IO block. */
 static inline void *engine_io(const FtxEngine *e, int named)

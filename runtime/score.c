@@ -86,7 +86,7 @@ static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *l
 FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *logprobs, FtxError *err)
 {
     const uint32_t block = e->facts->kv_block;
-    Request *r = e->unused.at[0];
+    Request *r = engine_unused(e, 0);
     FtxStatus s = check(e, ids, n, logprobs, err);
 
     if (s)

@@ -70,6 +70,16 @@ static void assert_idle(const FtxEngine *e)
             assert_int_not_equal(e->pages.free[i], e->pages.free[k]);
 }
 
+/* So much memory has been touched: a request that comes alone takes the place of the one before it. */
+static uint32_t requests_used(const FtxEngine *e)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < e->requests; i++)
+        n += e->request[i].id != 0;
+    return n;
+}
+
 /* --- what must come back ------------------------------------------------------------------------- */
 
 /* Text byte by byte: the first place where a stop string is complete ends it. */
@@ -232,6 +242,7 @@ static void run_alone(bool asynchronous)
         compare(&j);
     }
     assert_idle(b.engine);
+    assert_int_equal(requests_used(b.engine), 1);
     close_bed(&b);
 }
 
