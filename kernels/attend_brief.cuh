@@ -4,9 +4,10 @@
 //   y [T, H*E]      softmax(scale * q k^T) v over the row's positions
 //
 // WARPS warps take one kv head of a row, 4 / WARPS of these a block; the heads that share it are the columns
-// of a product. Of its tiles of 16 positions, every WARPS-th one, a warp holds HELD in shared memory at
-// once: all, where rows are few and latency counts; less where more warps should fit. The first are on
-// their way before the kernel in front has ended, but for the step's own token, a row's last position.
+// of a product. The row's tiles of 16 positions are dealt out to them, and each has HELD in shared memory at
+// once, in a ring: all of its tiles, where rows are few and latency counts; less where more warps should fit.
+// The first are on their way before the kernel in front has ended, but for the step's own token, a row's last
+// position.
 #pragma once
 #include "device/block.cuh"
 #include "device/io.h"
@@ -28,6 +29,26 @@ template <class K> struct BriefShape {
     static_assert(GROUP <= 8, "a warp has eight columns");
 };
 
+// A warp's tiles: turn i is tile first + i * WARPS, in slot i % HELD of the ring.
+template <class K> struct BriefTurns {
+    using C = Columns<K>;
+    BriefCache cache;
+    BriefRow row;
+    int head, first;
+    u32 ring;
+    int found; // two turns together, 16 lanes each: a look-up waits for memory twice
+
+    DEVICE int base(int turn) const { return (first + turn * K::WARPS) * C::TILE; }
+    DEVICE u32 slot(int turn) const { return ring + turn % K::HELD * C::BYTES; }
+    // Turns come in order.
+    DEVICE void ask(int turn, bool without_own)
+    {
+        if (turn % 2 == 0)
+            found = brief_find<K>(cache, row, head, base(turn + lane_id() / C::TILE) + lane_id() % C::TILE);
+        brief_copy<K>(cache, found, turn % 2 * C::TILE, without_own ? row.length - 1 - base(turn) : -1, slot(turn));
+    }
+};
+
 template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE SOFTCAP BEAMS WARPS HELD
 DEVICE void attend_brief(const AttendBriefArgs &a)
 {
@@ -36,53 +57,49 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
     using T = typename K::T;
     SHARED(float, parts, 4 * D::GROUP * C::PART);
     char *tiles = shared_memory() + warp_id() * K::HELD * C::BYTES;
-    const u32 ring = shared_address(tiles);
     const int unit = blockIdx.x * D::UNITS + warp_id() / K::WARPS, first = warp_id() % K::WARPS;
     const int row = unit / K::KV_HEADS, head = unit % K::KV_HEADS;
     launch_dependents();
 
     // $step, $rows, $pages and $owner are written between programs only.
     const bool live = row < a.step->decode_rows;
-    const BriefCache cache = {a.k, a.v, a.pages, a.owner};
     BriefRow r = {};
     if (live)
         r = brief_row<K>(a.rows, row);
-    const int last = (r.length - 1) / C::TILE; // the tile of the step's own token
+    BriefTurns<K> t = {{a.k, a.v, a.pages, a.owner}, r, head, first, shared_address(tiles), -1};
+    const int last = r.length - 1, all = ceil_div(r.length, C::TILE);
+    const int turns = all > first ? ceil_div(all - first, K::WARPS) : 0;
 #pragma unroll 1
     for (int i = 0; i < K::HELD; i++) {
-        const int tile = first + i * K::WARPS;
         C::pad(tiles + i * C::BYTES);
-        if (tile * C::TILE < r.length)
-            brief_issue<K>(cache, r, head, tile, false, ring + i * C::BYTES);
+        if (i < turns)
+            t.ask(i, true);
+        copy_commit();
     }
+    const bool has_own = turns && t.base(turns - 1) + C::TILE > last;
+    const int own = has_own && turns <= K::HELD ? brief_find<K>(t.cache, r, head, last) : -1;
     wait_for_previous();
+    if (own >= 0)
+        brief_copy_one<K>(t.cache, own, last % C::TILE, t.slot(turns - 1));
+    copy_commit();
     const int g = lane_id() / 4;
     C state;
     state.fetch(live && g < D::GROUP ? (const T *)a.q + ((i64)row * K::HEADS + head * D::GROUP + g) * K::E : nullptr);
     state.start();
 #pragma unroll 1
-    for (int from = first; from * C::TILE < r.length; from += K::HELD * K::WARPS) {
-#pragma unroll 1
-        for (int i = 0; i < K::HELD; i++) {
-            const int tile = from + i * K::WARPS;
-            if (tile > last)
-                break;
-            if (from > first)
-                brief_issue<K>(cache, r, head, tile, false, ring + i * C::BYTES);
-            if (tile == last)
-                brief_issue<K>(cache, r, head, tile, true, ring + i * C::BYTES);
-        }
+    for (int turn = 0; turn < turns; turn++) {
+        if (turn == turns - 1)
+            copy_wait<0>();
+        else if (turn < K::HELD)
+            copy_wait<K::HELD>(); // the tiles behind it, and the own token
+        else
+            copy_wait<K::HELD - 1>();
+        warp_sync();
+        state.tile(t.slot(turn), r.length - t.base(turn));
+        warp_sync();
+        if (turn + K::HELD < turns)
+            t.ask(turn + K::HELD, false);
         copy_commit();
-        copy_wait<0>();
-        warp_sync();
-#pragma unroll 1
-        for (int i = 0; i < K::HELD; i++) {
-            const int tile = from + i * K::WARPS;
-            if (tile > last)
-                break;
-            state.tile(ring + i * C::BYTES, r.length - tile * C::TILE);
-        }
-        warp_sync();
     }
     state.put(parts + warp_id() * D::GROUP * C::PART, 0, D::GROUP);
     if (K::WARPS > 1)
@@ -91,7 +108,7 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
         warp_sync();
     if (!live)
         return;
-    const int used = least(K::WARPS, last + 1); // warps that had a position
+    const int used = least(K::WARPS, all); // warps that had a position
     const float *part = parts + warp_id() / K::WARPS * K::WARPS * D::GROUP * C::PART;
     for (int i = (first * 32 + lane_id()) * 2; i < D::GROUP * K::E; i += K::WARPS * 64) {
         const Vec<float, 2> y = add_parts<K>(part + i / K::E * C::PART, used, D::GROUP * C::PART, i % K::E);

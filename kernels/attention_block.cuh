@@ -297,7 +297,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     static DEVICE void issue(const AttentionBlockArgs &a, const BriefRow &r, int head, int turn, char *shared)
     {
         if (tile(turn) * C::TILE < r.length)
-            brief_issue<K>(BriefCache{a.k, a.v, a.pages, a.owner}, r, head, tile(turn), false, shared_address(slot(turn, shared)));
+            brief_issue<K>(BriefCache{a.k, a.v, a.pages, a.owner}, r, head, tile(turn), shared_address(slot(turn, shared)));
     }
 
     // HELD groups of copies; warps behind the WALKERS have no row.

@@ -31,31 +31,55 @@ template <class K> DEVICE BriefRow brief_row(const FtxRow *rows, int row)
     return r;
 }
 
-// Starts the copies of a tile's positions: of the row's last one (own) or of all others, zeros where there
-// are none.
-template <class K> DEVICE void brief_issue(const BriefCache &c, const BriefRow &r, int head, int tile, bool own, u32 to)
+// Where the row's position p stands: which row of E elements of the layer's cache; -1: it has none.
+template <class K> DEVICE int brief_find(const BriefCache &c, const BriefRow &r, int head, int p)
+{
+    constexpr int PAGES = ceil_div(K::CONTEXT, K::BLOCK);
+    if (p < 0 || p >= r.length)
+        return -1;
+    int slot = r.slot;
+    if (K::BEAMS)
+        slot = p < r.shared ? r.prompt : c.owner[(i64)r.slot * K::CONTEXT + p];
+    const int page = c.pages[(i64)slot * PAGES + p / K::BLOCK];
+    return (page * K::KV_HEADS + head) * K::BLOCK + p % K::BLOCK;
+}
+
+// Starts the copies of a tile: position n stands where lane `from` + n has found it, zeros where there is none;
+// but for position `left`.
+template <class K> DEVICE void brief_copy(const BriefCache &c, int found, int from, int left, u32 to)
 {
     using C = Columns<K>;
     using KV = typename K::KV;
-    constexpr int PAGES = ceil_div(K::CONTEXT, K::BLOCK);
-    const int base = tile * C::TILE, mine = base + lane_id() % C::TILE; // a lane looks one position up
-    int page = 0;
-    if (mine < r.length && (mine == r.length - 1) == own) {
-        int slot = r.slot;
-        if (K::BEAMS)
-            slot = mine < r.shared ? r.prompt : c.owner[(i64)r.slot * K::CONTEXT + mine];
-        page = c.pages[(i64)slot * PAGES + mine / K::BLOCK];
-    }
 #pragma unroll
     for (int i = 0; i < ceil_div(C::TILE * C::VECS, 32); i++) {
-        const int piece = i * 32 + lane_id(), n = piece / C::VECS, p = base + n;
-        const int at_page = shuffle(page, n % C::TILE);
-        if (n >= C::TILE || (p == r.length - 1) != own)
+        const int piece = i * 32 + lane_id(), n = piece / C::VECS;
+        const int row = shuffle(found, from + n % C::TILE);
+        if (n >= C::TILE || n == left)
             continue;
-        const bool there = p < r.length;
-        const i64 at = there ? (((i64)at_page * K::KV_HEADS + head) * K::BLOCK + p % K::BLOCK) * K::E + piece % C::VECS * 8 : 0;
+        const i64 at = row < 0 ? 0 : (i64)row * K::E + piece % C::VECS * 8;
         const u32 dst = to + C::Rows::piece(n, piece % C::VECS);
-        copy16(dst, (const KV *)c.k + at, there ? 16 : 0);
-        copy16(dst + C::TILE * C::Rows::PITCH, (const KV *)c.v + at, there ? 16 : 0);
+        copy16(dst, (const KV *)c.k + at, row < 0 ? 0 : 16);
+        copy16(dst + C::TILE * C::Rows::PITCH, (const KV *)c.v + at, row < 0 ? 0 : 16);
     }
+}
+
+// The same for position n of a tile alone, which stands in the cache's row `row`.
+template <class K> DEVICE void brief_copy_one(const BriefCache &c, int row, int n, u32 to)
+{
+    using C = Columns<K>;
+    using KV = typename K::KV;
+    for (int piece = lane_id(); piece < 2 * C::VECS; piece += 32) {
+        const bool value = piece >= C::VECS;
+        const int part = piece - value * C::VECS;
+        copy16(to + value * C::TILE * C::Rows::PITCH + C::Rows::piece(n, part), (const KV *)(value ? c.v : c.k) + (i64)row * K::E + part * 8);
+    }
+}
+
+// A tile without the step's own token, the row's last: that may not have been written yet.
+template <class K> DEVICE void brief_issue(const BriefCache &c, const BriefRow &r, int head, int tile, u32 to)
+{
+    constexpr int TILE = Columns<K>::TILE;
+    const int p = tile * TILE + lane_id() % TILE;
+    const int found = p == r.length - 1 ? -1 : brief_find<K>(c, r, head, p);
+    brief_copy<K>(c, found, 0, r.length - 1 - tile * TILE, to);
 }

@@ -471,15 +471,18 @@ static void add_attend_long(Suite *s, DType t, int sms)
     take(s, &g, &c, "attend, several chunks");
 }
 
-/* So many heads and rows that a short row's keys do not all fit into the blocks' shared memory at once. */
-static void add_attend_brief(Suite *s, DType t)
+/* So many heads and rows that a row's keys do not all stand in shared memory at once: with 64 rows four warps
+ * take a row's tiles in turn, with 256 one. */
+static void add_attend_brief(Suite *s, DType t, int rows)
 {
     const char *type = dtype_name(t);
-    Ir g = {.text = "graph \"case\"\nlimits sequences=40 context=256 tokens=64 kv_block=8 kv_pages=80 "
-                    "logit_bias=4 end_ids=4\n"};
+    Ir g = {0};
     Case c = {.kv = t, .only = "attend_brief"};
 
-    g.n = strlen(g.text);
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=40 context=256 tokens=%d kv_block=8 kv_pages=80 "
+                           "logit_bias=4 end_ids=4\n",
+                           rows);
     add(&g, "ids : [T] i32");
     const int x = input(&g, 24 * 16, t);
     const int q = add(&g, "append %%%d - {layer=0 heads=8 kv_heads=8 head_dim=16} : [T,8,16] %s", x, type);
@@ -523,7 +526,8 @@ static void attention(void **state)
         add_attend(s, &some[i]);
     add_attend_long(s, DT_BF16, 1);
     add_attend_long(s, DT_FP16, 5);
-    add_attend_brief(s, DT_BF16);
+    add_attend_brief(s, DT_BF16, 64);
+    add_attend_brief(s, DT_FP16, 256);
     add_append(s, DT_FP32, DT_FP32, 20, 8);
     add_append(s, DT_BF16, DT_BF16, 24, 24);
     add_append(s, DT_FP16, DT_FP16, 40, 0);
