@@ -23,20 +23,31 @@ DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory
 DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Until at most PENDING committed groups are under way.
 template <int PENDING> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
+// After a wait that leaves others under way: what reads these sums stays behind it.
+template <int N> DEVICE void wgmma_take(float (&d)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
+}
 
 // The sums of a product in its text, and in the list behind it: of d, which a lane holds.
+#define WGMMA_NAMES_8 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define WGMMA_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define WGMMA_NAMES_32 WGMMA_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define WGMMA_NAMES_24 WGMMA_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23"
 #define WGMMA_NAMES_48 WGMMA_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define WGMMA_NAMES_56 WGMMA_NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define WGMMA_NAMES_64 WGMMA_NAMES_56 ",%56,%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA_SUMS_8(d, i) \
+#define WGMMA_EIGHT(d, i) \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define WGMMA_SUMS_16(d) WGMMA_SUMS_8(d, 0), WGMMA_SUMS_8(d, 8)
-#define WGMMA_SUMS_32(d) WGMMA_SUMS_16(d), WGMMA_SUMS_8(d, 16), WGMMA_SUMS_8(d, 24)
-#define WGMMA_SUMS_48(d) WGMMA_SUMS_32(d), WGMMA_SUMS_8(d, 32), WGMMA_SUMS_8(d, 40)
-#define WGMMA_SUMS_56(d) WGMMA_SUMS_48(d), WGMMA_SUMS_8(d, 48)
-#define WGMMA_SUMS_64(d) WGMMA_SUMS_56(d), WGMMA_SUMS_8(d, 56)
+#define WGMMA_SUMS_8(d) WGMMA_EIGHT(d, 0)
+#define WGMMA_SUMS_16(d) WGMMA_EIGHT(d, 0), WGMMA_EIGHT(d, 8)
+#define WGMMA_SUMS_32(d) WGMMA_SUMS_16(d), WGMMA_EIGHT(d, 16), WGMMA_EIGHT(d, 24)
+#define WGMMA_SUMS_24(d) WGMMA_SUMS_16(d), WGMMA_EIGHT(d, 16)
+#define WGMMA_SUMS_48(d) WGMMA_SUMS_32(d), WGMMA_EIGHT(d, 32), WGMMA_EIGHT(d, 40)
+#define WGMMA_SUMS_56(d) WGMMA_SUMS_48(d), WGMMA_EIGHT(d, 48)
+#define WGMMA_SUMS_64(d) WGMMA_SUMS_56(d), WGMMA_EIGHT(d, 56)
 
 // n = 32 and 64, with 16 and 32 sums a lane: wgmma32<bf16>(d, a, b), ...
 template <class T> DEVICE void wgmma32(float *d, const u32 (&a)[4], u64 b);
@@ -54,3 +65,26 @@ WGMMA_ROWS(32, 16, half, "f16", "%16,%17,%18,%19", "%20")
 WGMMA_ROWS(64, 32, bf16, "bf16", "%32,%33,%34,%35", "%36")
 WGMMA_ROWS(64, 32, half, "f16", "%32,%33,%34,%35", "%36")
 #undef WGMMA_ROWS
+
+// The same with B [16, N], its rows the k: row r has N of 64 columns, 128 bytes, where the rows of a B above have 64 k.
+// wgmma_operand names 16 rows by the first. N / 2 sums a lane.
+template <int N, class T> struct WgmmaAcross;
+#define WGMMA_ACROSS(N, SUMS, TYPE, NAME, A, B) \
+    template <> struct WgmmaAcross<N, TYPE> { \
+        static DEVICE void add(float *d, const u32 (&a)[4], u64 b) \
+        { \
+            asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME \
+                         " {" WGMMA_NAMES_##SUMS "}, {" A "}, " B ", add, 1, 1, 1;}" \
+                         : WGMMA_SUMS_##SUMS(d) \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+        } \
+    };
+#define WGMMA_ACROSS_OF(N, SUMS, A, B) \
+    WGMMA_ACROSS(N, SUMS, bf16, "bf16", A, B) \
+    WGMMA_ACROSS(N, SUMS, half, "f16", A, B)
+WGMMA_ACROSS_OF(16, 8, "%8,%9,%10,%11", "%12")
+WGMMA_ACROSS_OF(32, 16, "%16,%17,%18,%19", "%20")
+WGMMA_ACROSS_OF(48, 24, "%24,%25,%26,%27", "%28")
+WGMMA_ACROSS_OF(64, 32, "%32,%33,%34,%35", "%36")
+#undef WGMMA_ACROSS_OF
+#undef WGMMA_ACROSS

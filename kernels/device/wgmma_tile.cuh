@@ -10,8 +10,15 @@ DEVICE u64 wgmma_further(u64 operand, int rows, int k16)
     return operand & 0xffffffff00000000ull | ((u32)operand + rows * 8 + k16 * 2);
 }
 
-// N columns, so N / 2 sums a lane; the operands are numbered behind the sums.
+// N columns, so N / 2 sums a lane; the operands are numbered behind the sums. `set` is D = A * B^T.
 template <int N, class T> struct WgmmaTile;
+#define WGMMA_FRESH_8(d, i) \
+    "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3]), "=f"(d[i + 4]), "=f"(d[i + 5]), "=f"(d[i + 6]), "=f"(d[i + 7])
+#define WGMMA_FRESH_16(d) WGMMA_FRESH_8(d, 0), WGMMA_FRESH_8(d, 8)
+#define WGMMA_FRESH_32(d) WGMMA_FRESH_16(d), WGMMA_FRESH_8(d, 16), WGMMA_FRESH_8(d, 24)
+#define WGMMA_FRESH_48(d) WGMMA_FRESH_32(d), WGMMA_FRESH_8(d, 32), WGMMA_FRESH_8(d, 40)
+#define WGMMA_FRESH_56(d) WGMMA_FRESH_48(d), WGMMA_FRESH_8(d, 48)
+#define WGMMA_FRESH_64(d) WGMMA_FRESH_56(d), WGMMA_FRESH_8(d, 56)
 #define WGMMA_TILE(N, SUMS, TYPE, NAME, A, B) \
     template <> struct WgmmaTile<N, TYPE> { \
         static DEVICE void add(float (&d)[N / 2], u64 a, u64 b) \
@@ -19,6 +26,13 @@ template <int N, class T> struct WgmmaTile;
             asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME \
                          " {" WGMMA_NAMES_##SUMS "}, " A ", " B ", add, 1, 1, 0, 0;}" \
                          : WGMMA_SUMS_##SUMS(d) \
+                         : "l"(a), "l"(b)); \
+        } \
+        static DEVICE void set(float (&d)[N / 2], u64 a, u64 b) \
+        { \
+            asm volatile("{.reg .pred add; setp.ne.u32 add, 0, 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME \
+                         " {" WGMMA_NAMES_##SUMS "}, " A ", " B ", add, 1, 1, 0, 0;}" \
+                         : WGMMA_FRESH_##SUMS(d) \
                          : "l"(a), "l"(b)); \
         } \
     };

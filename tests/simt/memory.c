@@ -579,9 +579,11 @@ void memory_products(uint32_t address, uint16_t out[8])
                      out);
 }
 
-bool memory_is_bulk(const void *p)
+bool memory_is_plain(const void *p)
 {
-    return *state_of(&shared, p) & S_BULK;
+    const uint8_t state = *state_of(&shared, p);
+
+    return state & S_WRITTEN && !(state & S_BULK);
 }
 
 void memory_copy_lands(Block *b, void *to, const void *from, size_t bytes, size_t zeros, uint32_t number,

@@ -267,9 +267,9 @@ void memory_access(const void *p, size_t bytes, unsigned how, const void *pc);
 void *memory_shared(uint32_t address, size_t bytes, unsigned how, const void *pc);
 /* Own shared memory as products see it, 16 bytes; it leaves no mark. */
 void memory_products(uint32_t address, uint16_t out[8]);
-bool memory_is_bulk(const void *p); /* brought by a bulk copy */
-void *memory_reserve(size_t bytes); /* zeroed, until the end */
-uint16_t *memory_heap(void);        /* by grain */
+bool memory_is_plain(const void *p); /* written, and not by a bulk copy */
+void *memory_reserve(size_t bytes);  /* zeroed, until the end */
+uint16_t *memory_heap(void);         /* by grain */
 const char *memory_where(const void *p);
 void memory_async_fence(Block *b); /* what it wrote to shared memory is there for the copy engines */
 void memory_end_launch(void);

@@ -542,6 +542,66 @@ static void attention(void **state)
     finish(s, 21);
 }
 
+/* --- attention of texts over themselves ---------------------------------------------------------- */
+
+typedef struct Text {
+    DType t;
+    int H, G, E, bucket; /* 0: exact, of at most 1040 tokens */
+    int n, length[7];
+    const char *only;
+} Text;
+
+static void add_text(Suite *s, const Text *x)
+{
+    const char *type = dtype_name(x->t);
+    Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=1040 tokens=1040 kv_block=8 kv_pages=72 logit_bias=4 "
+                    "end_ids=4\n"};
+    Case c = {.kv = x->t, .only = x->only, .encode = true, .bucket = x->bucket};
+    int rows[7][2];
+    char name[200];
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    add(&g, "attend_packed %%%d {heads=%d kv_heads=%d head_dim=%d scale=0.2} : [T,%d] %s",
+        input(&g, (x->H + 2 * x->G) * x->E, x->t), x->H, x->G, x->E, x->H * x->E, type);
+    for (int i = 0; i < x->n; i++)
+        rows[i][0] = rows[i][1] = x->length[i];
+    set_rows(&c, x->n, 0, (const int(*)[2])rows);
+    snprintf(name, sizeof name, "texts %s H=%d G=%d E=%d, %d of %d and so on, %s", type, x->H, x->G, x->E, x->n,
+             x->length[0], x->only);
+    take(s, &g, &c, name);
+}
+
+static void texts(void **state)
+{
+    static const char hopper[] = "attend_hopper", packed[] = "attend_packed";
+    static const Text some[] = {
+        {DT_FP16, 2, 2, 64, 0, 4, {129, 1, 64, 65}, hopper}, {DT_BF16, 1, 1, 64, 0, 3, {257, 2, 100}, hopper},
+        {DT_BF16, 2, 1, 32, 0, 3, {193, 17, 128}, hopper},   {DT_FP16, 3, 1, 48, 0, 2, {63, 130}, hopper},
+        {DT_FP16, 1, 1, 64, 512, 2, {250, 33}, hopper},      {DT_BF16, 1, 1, 128, 0, 3, {191, 9, 64}, hopper},
+        {DT_FP16, 2, 1, 80, 256, 3, {129, 40, 7}, hopper},   {DT_BF16, 2, 2, 16, 0, 3, {127, 66, 31}, hopper},
+        {DT_FP16, 1, 1, 112, 0, 2, {193, 3}, hopper},        {DT_FP32, 2, 1, 40, 0, 3, {70, 1, 9}, packed},
+        {DT_BF16, 2, 2, 64, 0, 3, {129, 1, 64}, packed},     {DT_FP16, 1, 1, 24, 128, 2, {65, 31}, packed},
+    };
+    Suite *s = open_suite("texts");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_text(s, &some[i]);
+    if (wide)
+        for (int e = 16; e <= 128; e += 16)
+            for (int k = 0; k < 3; k++)
+                add_text(s, &(Text){k % 2 ? DT_BF16 : DT_FP16,
+                                    1 + k,
+                                    1,
+                                    e,
+                                    k == 1 ? 512 : 0,
+                                    5,
+                                    {e + 1, 256 - e, 1 + 15 * k, 64, 63 + k},
+                                    k == 2 && e % 32 ? packed : hopper});
+    finish(s, 43);
+}
+
 /* --- blocks of attention ------------------------------------------------------------------------- */
 
 typedef struct Block {
@@ -778,8 +838,9 @@ static void searching(void **state)
 int main(int n, char **words)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows),      cmocka_unit_test(linear), cmocka_unit_test(tiles),    cmocka_unit_test(heads),
-        cmocka_unit_test(attention), cmocka_unit_test(blocks), cmocka_unit_test(sampling), cmocka_unit_test(searching)};
+        cmocka_unit_test(rows),   cmocka_unit_test(linear),    cmocka_unit_test(tiles),
+        cmocka_unit_test(heads),  cmocka_unit_test(attention), cmocka_unit_test(texts),
+        cmocka_unit_test(blocks), cmocka_unit_test(sampling),  cmocka_unit_test(searching)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
     if (n > 2)

@@ -17,6 +17,7 @@ typedef struct Product {
     unsigned n, group; /* columns */
     bool bf16;
     uint64_t b, seen; /* seen: of what is in shared memory, when begun */
+    bool across;      /* B's rows are the k */
     bool tile;        /* A is in shared memory, too */
     uint64_t shared_a;
     float a[2][K16]; /* rows g and g + 8 of the warp */
@@ -31,28 +32,29 @@ typedef struct Sums { /* what d holds once its products are done */
 } Sums;
 
 /* B as wgmma_operand made it: where row `row` from `base` on has 16 k from k16 on. */
-static uint32_t unit_of(uint64_t b, unsigned row, unsigned half)
+static uint32_t unit_of(uint64_t b, unsigned row, unsigned unit)
 {
     const uint32_t base = (uint32_t)b, r = (uint32_t)(b >> 32 & 0xffff) + row, k16 = (uint32_t)(b >> 48);
 
-    return base + r * 128 + ((k16 * 2 + half) ^ (r & 7)) * 16;
+    return base + r * 128 + ((k16 * 2 + unit) ^ (r & 7)) * 16;
 }
 
-static uint64_t look_at_row(const Product *p, uint64_t operand, unsigned row)
+/* `units` of 16 bytes of a row. */
+static uint64_t look_at_row(const Product *p, uint64_t operand, unsigned row, unsigned units)
 {
     uint64_t sum = 0, words[2];
     uint16_t seen[8];
 
-    for (unsigned half = 0; half < 2; half++) {
-        const void *at = memory_shared(unit_of(operand, row, half), 16, A_READ | A_ALIGNED | A_UNWRITTEN_OK, p->pc);
+    for (unsigned unit = 0; unit < units; unit++) {
+        const void *at = memory_shared(unit_of(operand, row, unit), 16, A_READ | A_ALIGNED | A_UNWRITTEN_OK, p->pc);
 
-        if (!run.current->proxied && !memory_is_bulk(at)) {
+        if (!run.current->proxied && memory_is_plain(at)) {
             report(SIMT_FENCE, p->pc, NULL,
                    "wgmma reads what plain stores or cp.async brought, with no async_fence "
                    "since they were waited for");
             return 0;
         }
-        memory_products(unit_of(operand, row, half), seen);
+        memory_products(unit_of(operand, row, unit), seen);
         memcpy(words, seen, sizeof words);
         sum = (sum + words[0] * 0x9E3779B97F4A7C15u + words[1]) * 0xBF58476D1CE4E5B9u;
     }
@@ -71,10 +73,10 @@ static uint64_t look(const Product *p)
     const Fiber *f = run.current;
     uint64_t sum = 0;
 
-    for (unsigned row = f->tid % WARP; row < p->n; row += WARP)
-        sum = sum * 31 + look_at_row(p, p->b, row);
+    for (unsigned row = f->tid % WARP; row < (p->across ? K16 : p->n); row += WARP)
+        sum = sum * 31 + look_at_row(p, p->b, row, p->across ? p->n / 8 : 2);
     if (p->tile && f->tid % WARP < 16)
-        sum = sum * 31 + look_at_row(p, p->shared_a, warp_row(f) + f->tid % WARP);
+        sum = sum * 31 + look_at_row(p, p->shared_a, warp_row(f) + f->tid % WARP, 2);
     return sum;
 }
 
@@ -119,14 +121,24 @@ static void begin(Product *p)
     simt_counts.collectives++;
 }
 
+static void begin_rows(Product p, const unsigned *a)
+{
+    Product *kept = run_keep(sizeof *kept);
+
+    *kept = p;
+    memcpy(run.current->in, a, 16);
+    sync_rows(kept->a, p.bf16, p.pc);
+    begin(kept);
+}
+
 void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b)
 {
-    Product *p = run_keep(sizeof *p);
+    begin_rows((Product){.d = d, .n = n, .bf16 = bf16, .b = b, .pc = PC()}, a);
+}
 
-    *p = (Product){.d = d, .n = n, .bf16 = bf16, .b = b, .pc = PC()};
-    memcpy(run.current->in, a, 16);
-    sync_rows(p->a, bf16, PC());
-    begin(p);
+void simt_wgmma_across(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b)
+{
+    begin_rows((Product){.d = d, .n = n, .bf16 = bf16, .b = b, .across = true, .pc = PC()}, a);
 }
 
 void simt_wgmma_tile(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b)
@@ -151,6 +163,22 @@ static void read_rows(const Fiber *f, Product *p)
         }
 }
 
+/* B[column][0..15], or B[0..15][column]. */
+static void read_column(float out[K16], const Product *p, unsigned column)
+{
+    uint16_t unit[8];
+
+    for (unsigned k = 0; k < K16; k++) {
+        if (p->across)
+            memory_products(unit_of(p->b, k, column / 8), unit);
+        else if (k % 8 == 0)
+            memory_products(unit_of(p->b, column, k / 8), unit);
+
+        const uint16_t h = unit[p->across ? column % 8 : k % 8];
+        out[k] = p->bf16 ? bf16_to_float(h) : fp16_to_float(h);
+    }
+}
+
 static void finish(Fiber *f, Product *p)
 {
     const unsigned t = f->tid % 4;
@@ -163,14 +191,11 @@ static void finish(Fiber *f, Product *p)
     for (unsigned i = 0; i < p->n / 2; i++) {
         const unsigned column = i / 4 * 8 + t * 2 + i % 2;
         const float *row = p->a[i % 4 / 2];
-        uint16_t unit[8];
-        float sum = 0.0f;
+        float b[K16], sum = 0.0f;
 
-        for (unsigned k = 0; k < K16; k++) {
-            if (k % 8 == 0)
-                memory_products(unit_of(p->b, column, k / 8), unit);
-            sum += row[k] * (p->bf16 ? bf16_to_float(unit[k % 8]) : fp16_to_float(unit[k % 8]));
-        }
+        read_column(b, p, column);
+        for (unsigned k = 0; k < K16; k++)
+            sum += row[k] * b[k];
         s->value[i] += sum;
     }
 }

@@ -72,6 +72,7 @@ void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsign
 void simt_wait_for_previous(void);
 
 void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
+void simt_wgmma_across(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
 void simt_wgmma_tile(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b);
 void simt_wgmma_fence(void);
 void simt_wgmma_commit(void);

@@ -1,0 +1,312 @@
+// attend_hopper.cuh - attention of every token over all tokens of its own text, on sm_90a.
+//
+//   x [T, (H + 2G) * E]   queries, keys, values of each token, side by side, 16 bits, given as a map in tiles of
+//                         64 rows; the tokens of a row stand at [q_start, q_start + q_len)
+//   y [T, H*E]
+//
+// A block is one warpgroup with 64 tokens of a text and one head; blockIdx.x is the head, blockIdx.y counts such
+// pieces from the first row on. One thread asks for everything: the queries, then keys and values in tiles of 64,
+// STAGES of them under way, so that of a text of up to 64 * STAGES tokens all comes at once. S = Q K^T has both
+// operands in shared memory; its weights go from registers into O += P V, for which the rows of V are the k
+// (Dao 2023, FlashAttention-2). A piece is a chain of steps that wait for each other; the SM is filled by other
+// blocks, so they are small. The grid is an upper bound; what is left over exits.
+//
+// Rows past the text's end belong to others or to nobody: keys there are masked, values are made zero.
+//
+// Shared memory: queries | [STAGES][keys | values] | barriers. 64 rows of a head are [columns / 64][64][128
+// bytes], swizzled as wgmma.cuh says. At the end the queries' place holds the results.
+#pragma once
+#include "device/async.cuh"
+#include "device/barrier.cuh"
+#include "device/fragment.cuh"
+#include "device/io.h"
+#include "device/mbarrier.cuh"
+#include "device/pdl.cuh"
+#include "device/shared.cuh"
+#include "device/tensor.cuh"
+#include "device/warp.cuh"
+#include "device/wgmma_tile.cuh"
+
+struct AttendHopperArgs {
+    const TensorMap *x;
+    const FtxStep *step;
+    const FtxRow *rows;
+    void *y;
+};
+
+template <class K> struct TextShape {
+    static constexpr int ACROSS = ceil_div(K::E, 64);  // of 64 columns
+    static constexpr int LAST = K::E - (ACROSS - 1) * 64;
+    static constexpr int TILE = ACROSS * 64 * 128;     // bytes of 64 rows of a head
+    static constexpr int SLOT = 2 * TILE;
+    static constexpr int BARRIER_AT = TILE + K::STAGES * SLOT;  // of each slot: keys, values are there; it is free
+    static constexpr int BYTES = BARRIER_AT + 3 * K::STAGES * 8;
+    static_assert(BYTES <= K::SMEM, "contract and kernel disagree");
+    static_assert(K::E % 16 == 0, "whole steps of 16 k");
+};
+
+// What a block works on: tokens [first, first + 64) of a text.
+struct TextPiece {
+    int start, len, first;  // len 0: nothing
+};
+
+// Each warp finds it. The rows are asked for before their number is known.
+template <class K> DEVICE TextPiece find_text(const FtxStep *step, const FtxRow *rows)
+{
+    int want = blockIdx.y, from = 0, live;
+    do {
+        const FtxRow *row = rows + least(from + lane_id(), K::SEQUENCES - 1);
+        const int start = row->q_start, len = row->q_len;
+        live = step->rows;
+        const int tiles = from + lane_id() < live ? ceil_div(len, 64) : 0;
+        const int upto = warp_upto(tiles);
+        const u32 found = warp_ballot(upto > want);
+        if (found) {
+            const int lane = __ffs(found) - 1;
+            return {shuffle(start, lane), shuffle(len, lane), (want - shuffle(upto - tiles, lane)) * 64};
+        }
+        want -= shuffle(upto, 31);
+        from += 32;
+    } while (from < live);
+    return {0, 0, 0};
+}
+
+// --- what one thread asks for -------------------------------------------------------------------
+
+template <class K> DEVICE void ask_rows(const TensorMap *x, u32 to, int row, int column, u32 full)
+{
+#pragma unroll
+    for (int c = 0; c < TextShape<K>::ACROSS; c++)
+        tensor_copy(to + c * 64 * 128, x, row, column + c * 64, full);
+}
+
+// 64 keys and their values into a slot whose barriers start at `full`. `with`: bytes of queries that come with the keys.
+template <class K> DEVICE void ask_keys(const AttendHopperArgs &a, int row, u32 slot, u32 full, u32 with)
+{
+    typedef TextShape<K> D;
+    constexpr int GROUP = K::HEADS / K::KV_HEADS;
+    const int column = (K::HEADS + blockIdx.x / GROUP) * K::E;
+    mbarrier_expect(full, D::TILE + with);
+    ask_rows<K>(a.x, slot, row, column, full);
+    mbarrier_expect(full + 8, D::TILE);
+    ask_rows<K>(a.x, slot + D::TILE, row, column + K::KV_HEADS * K::E, full + 8);
+}
+
+template <class K> DEVICE void ask_first(const AttendHopperArgs &a, const TextPiece &p, u32 shared, u32 full)
+{
+    typedef TextShape<K> D;
+    ask_rows<K>(a.x, shared, p.start + p.first, blockIdx.x * K::E, full);
+#pragma unroll 1
+    for (int i = 0; i < K::STAGES && i * 64 < p.len; i++)
+        ask_keys<K>(a, p.start + i * 64, shared + D::TILE + i * D::SLOT, full + 24 * i, i ? 0 : D::TILE);
+}
+
+// --- a tile of queries, held by the warpgroup as wgmma.cuh says ----------------------------------
+
+template <class K> struct TextTile {
+    float o[TextShape<K>::ACROSS][32], top[2], sum[2];  // rows g, g + 8: the largest score so far, sum of weights
+
+    DEVICE void clear()
+    {
+#pragma unroll
+        for (int c = 0; c < TextShape<K>::ACROSS; c++)
+#pragma unroll
+            for (int i = 0; i < 32; i++)
+                o[c][i] = 0.0f;
+        top[0] = top[1] = negative_infinity();
+        sum[0] = sum[1] = 0.0f;
+    }
+    // s = Q K^T for 64 keys.
+    static DEVICE void scores(float (&s)[32], u64 q, u64 k)
+    {
+#pragma unroll
+        for (int i = 0; i < K::E / 16; i++) {
+            const u64 qi = wgmma_further(q, i / 4 * 64, i % 4), ki = wgmma_further(k, i / 4 * 64, i % 4);
+            if (i == 0)
+                WgmmaTile<64, typename K::T>::set(s, qi, ki);
+            else
+                WgmmaTile<64, typename K::T>::add(s, qi, ki);
+        }
+    }
+    // Scores become weights, 2^(s * scale - top), in pairs as the next product takes them; what was summed before is
+    // brought to the new top.
+    DEVICE void weigh(u32 (&p)[4][4], float (&s)[32])
+    {
+        constexpr float BY = K::SCALE * 1.4426950408889634f;
+        float change = 1.0f, scale[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float a0 = fmaxf(s[2 * r], s[2 * r + 1]), a1 = fmaxf(s[2 * r + 4], s[2 * r + 5]);
+#pragma unroll
+            for (int n = 2; n < 8; n += 2) {
+                a0 = fmaxf(a0, fmaxf(s[4 * n + 2 * r], s[4 * n + 2 * r + 1]));
+                a1 = fmaxf(a1, fmaxf(s[4 * n + 2 * r + 4], s[4 * n + 2 * r + 5]));
+            }
+            a0 = fmaxf(a0, a1);
+            a0 = fmaxf(a0, shuffle_xor(a0, 1));
+            a0 = fmaxf(a0, shuffle_xor(a0, 2));
+            const float most_ = fmaxf(a0 * BY, top[r]);
+            scale[r] = exp2_fast(top[r] - most_);
+            change = fminf(change, scale[r]);
+            top[r] = most_;
+        }
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float a0 = 0.0f, a1 = 0.0f;
+#pragma unroll
+            for (int n = 0; n < 8; n++) {
+                const float e0 = exp2_fast(s[4 * n + 2 * r] * BY - top[r]), e1 = exp2_fast(s[4 * n + 2 * r + 1] * BY - top[r]);
+                a0 += e0;
+                a1 += e1;
+                p[n / 2][n % 2 * 2 + r] = pack2<typename K::T>(e0, e1);
+            }
+            sum[r] = sum[r] * scale[r] + (a0 + a1);
+        }
+        if (warp_ballot(change < 1.0f))  // rare once the largest scores have passed
+#pragma unroll
+            for (int c = 0; c < TextShape<K>::ACROSS; c++)
+#pragma unroll
+                for (int i = 0; i < 32; i++)
+                    o[c][i] *= scale[i / 2 % 2];
+    }
+    // o += P V for 64 keys.
+    DEVICE void values(const u32 (&p)[4][4], u64 v)
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+#pragma unroll
+            for (int c = 0; c < TextShape<K>::ACROSS - 1; c++)
+                WgmmaAcross<64, typename K::T>::add(o[c], p[i], wgmma_further(v, c * 64 + i * 16, 0));
+            constexpr int LAST = TextShape<K>::ACROSS - 1;
+            WgmmaAcross<TextShape<K>::LAST, typename K::T>::add(o[LAST], p[i], wgmma_further(v, LAST * 64 + i * 16, 0));
+        }
+    }
+    DEVICE void take()
+    {
+#pragma unroll
+        for (int c = 0; c < TextShape<K>::ACROSS; c++)
+            wgmma_take(o[c]);
+    }
+    // The results of the warp's 16 rows to `to`, where its queries stood.
+    DEVICE void finish(char *to)
+    {
+        const int g = lane_id() >> 2, t = lane_id() & 3;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float all = sum[r];
+            all += shuffle_xor(all, 1);
+            all += shuffle_xor(all, 2);
+            const float by = 1.0f / all;
+#pragma unroll
+            for (int n = 0; n < K::E / 8; n++)
+                *(u32 *)(to + n / 8 * 64 * 128 + (r * 8 + g) * 128 + (n % 8 ^ g) * 16 + t * 4) =
+                    pack2<typename K::T>(o[n / 8][n % 8 * 4 + 2 * r] * by, o[n / 8][n % 8 * 4 + 2 * r + 1] * by);
+        }
+    }
+};
+
+// Keys from `valid` on are not of this text.
+DEVICE void mask_scores(float (&s)[32], int valid)
+{
+    const int from = valid - 2 * (lane_id() & 3);
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (n * 8 + i % 2 >= from)
+                s[4 * n + i] = negative_infinity();
+}
+
+// Values from row `valid` on become zero.
+template <class K> DEVICE void clear_values(char *v, int valid)
+{
+    for (int c = 0; c < TextShape<K>::ACROSS; c++)
+        for (int i = valid * 8 + threadIdx.x; i < 64 * 8; i += 128)
+            *(uint4_ *)(v + c * 64 * 128 + i * 16) = uint4_{0, 0, 0, 0};
+    block_sync();
+    async_fence();
+}
+
+// 16 bytes a lane of the warp's 16 rows, those of them that are live.
+template <class K> DEVICE void write_rows(typename K::T *y, const char *from, int live)
+{
+    constexpr int UNITS = K::E / 8;
+    for (int i = lane_id(); i < 16 * UNITS; i += 32) {
+        const int r = i / UNITS, u = i % UNITS;
+        if (r < live)
+            *(uint4_ *)(y + (i64)r * K::HEADS * K::E + u * 8) =
+                *(const uint4_ *)(from + u / 8 * 64 * 128 + r * 128 + (u % 8 ^ (r & 7)) * 16);
+    }
+}
+
+template <class K> // K: T HEADS KV_HEADS E SCALE STAGES SEQUENCES SMEM
+__device__ void attend_hopper(const AttendHopperArgs &a)
+{
+    typedef TextShape<K> D;
+    launch_dependents();
+    char *shared = shared_memory();
+    const u32 base = shared_address(shared), full = base + D::BARRIER_AT;
+    if (threadIdx.x == 0) {
+        tensor_expect(a.x);
+        for (int i = 0; i < K::STAGES; i++) {
+            mbarrier_init(full + 24 * i, 1);
+            mbarrier_init(full + 24 * i + 8, 1);
+            mbarrier_init(full + 24 * i + 16, 4);
+        }
+        mbarrier_init_fence();
+    }
+    const TextPiece p = find_text<K>(a.step, a.rows);  // written between programs only
+    wait_for_previous();
+    if (p.len == 0)
+        return;
+    if (threadIdx.x == 0)
+        ask_first<K>(a, p, base, full);
+    block_sync();
+
+    TextTile<K> tile;
+    u32 parity = 0;
+    int slot = 0;
+    tile.clear();
+#pragma unroll 1
+    for (int position = 0; position < p.len; position += 64) {
+        const int ring = D::TILE + slot * D::SLOT, valid = p.len - position;
+        const u32 there = full + 24 * slot;
+        float s[32];
+        u32 weights[4][4];
+        mbarrier_wait(there, parity);
+        wgmma_fence();
+        tile.scores(s, wgmma_operand(base, 0, 0), wgmma_operand(base + ring, 0, 0));
+        wgmma_commit();
+        wgmma_wait<0>();
+        wgmma_take(s);
+        if (valid < 64)
+            mask_scores(s, valid);
+        tile.weigh(weights, s);
+        mbarrier_wait(there + 8, parity);
+        if (valid < 64)
+            clear_values<K>(shared + ring + D::TILE, valid);
+        wgmma_fence();
+        tile.values(weights, wgmma_operand(base + ring + D::TILE, 0, 0));
+        wgmma_commit();
+        wgmma_wait<0>();
+        tile.take();
+        if (valid > 64 * K::STAGES) {
+            if (lane_id() == 0)
+                mbarrier_arrive(there + 16);
+            if (threadIdx.x == 0) {
+                mbarrier_wait(there + 16, parity);
+                ask_keys<K>(a, p.start + position + 64 * K::STAGES, base + ring, there, 0);
+            }
+            warp_sync();
+        }
+        if (++slot == K::STAGES) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+    const int row = warp_id() * 16;
+    tile.finish(shared + row * 128);
+    warp_sync();
+    write_rows<K>((typename K::T *)a.y + ((i64)(p.start + p.first + row) * K::HEADS + blockIdx.x) * K::E, shared + row * 128,
+                  p.len - p.first - row);
+}

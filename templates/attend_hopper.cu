@@ -1,0 +1,28 @@
+// attend_hopper.cu - contract and instance of attend_hopper.cuh: encoders' attention in 16 bits on sm_90a
+//@ kernel  attend_hopper
+//@ device  cuda
+//@ args    x[T,N] $step $rows -> y[T,Q]
+//@ match   y = attend_packed(x)
+//@ consts  X: type(x)  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim
+//@ consts  SCALE: attend_packed.scale  ROOM: SEQUENCES
+//    As many blocks an SM as fit: they hide each other's waits (docs/performance.md, encoders).
+//@ consts  ACROSS: ceil_div(HEAD_DIM, 64)  STAGES: 2  BLOCKS: ACROSS == 1 ? 5 : 2
+//@ consts  BYTES: (1 + 2 * STAGES) * ACROSS * 8192 + 24 * STAGES
+//@ fits    sizeof(x) == 2 && type(y) == X && ARCH == 90 && ARCH_A == 1
+//@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 16 == 0 && HEAD_DIM <= 128
+//@ tiled   x 64
+//@ launch  grid HEADS, ceil_div(T, 64) + S    block 128    smem BYTES
+//@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
+//@ flops   4 * T * min(T_MAX, CONTEXT) * HEADS * HEAD_DIM
+//@ rate    400
+//@ overlap yes
+#include "attend_hopper.cuh"
+
+struct Config {
+    using T = @X@;
+    static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, SEQUENCES = @ROOM@;
+    static constexpr float SCALE = @SCALE@;
+    static constexpr int STAGES = @STAGES@, SMEM = @BYTES@;
+};
+extern "C" __global__ void __launch_bounds__(128, @BLOCKS@)
+@NAME@(const AttendHopperArgs a) { attend_hopper<Config>(a); }
