@@ -6,7 +6,9 @@
  * (profile, FTX_SYNC, FTX_TRACE, FTX_NAN).
  *
  * A kernel that overlaps may start while the one before it still runs, and waits inside; the first
- * launch of a program always waits for what was enqueued before. */
+ * launch of a program always waits for what was enqueued before, but within a chain: some runs of a small decode
+ * program in one graph, between which the GPU would idle otherwise. There the first kernel, `embed`, lets no other
+ * start before the run in front has ended, so what kernels read ahead of their wait is what that run left. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -108,12 +110,13 @@ static FtxStatus launch_one(Session *s, uint32_t launch, bool first, int T, int 
     return s->device->matmul[launch] ? launch_matmul(s, l, T, S, err) : launch_kernel(s, l, first, err);
 }
 
-static FtxStatus launch_all(Session *s, const FtxProgram *p, int T, int S, FtxError *err)
+static FtxStatus launch_all(Session *s, const FtxProgram *p, int T, int S, int times, FtxError *err)
 {
     FtxStatus status = size_grids(s, T, S, err);
 
-    for (uint32_t i = 0; i < p->n_launches && !status; i++)
-        status = launch_one(s, p->first_launch + i, i == 0, T, S, err);
+    for (int run = 0; run < times; run++)
+        for (uint32_t i = 0; i < p->n_launches && !status; i++)
+            status = launch_one(s, p->first_launch + i, run == 0 && i == 0, T, S, err);
     return status;
 }
 
@@ -139,7 +142,7 @@ static FtxStatus warm(Session *s, FtxError *err)
     return status;
 }
 
-static FtxStatus capture(Session *s, const FtxProgram *p, CUgraph *graph, FtxError *err)
+static FtxStatus capture(Session *s, const FtxProgram *p, int times, CUgraph *graph, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
     const int T = (int)p->bucket, S = (int)cuda_most_rows(s->device, p, true);
@@ -149,27 +152,32 @@ static FtxStatus capture(Session *s, const FtxProgram *p, CUgraph *graph, FtxErr
     *graph = NULL;
     if (status)
         return status;
-    status = launch_all(s, p, T, S, err);
+    status = launch_all(s, p, T, S, times, err);
     const CUresult r = cu->cuStreamEndCapture(s->stream, graph); /* also after a failure: it ends the recording */
     return status ? status : cuda_check(cu, r, err, "recording a program");
 }
 
-static FtxStatus make_graph(Session *s, uint32_t program, FtxError *err)
+static FtxStatus make_graph(Session *s, const FtxProgram *p, int times, CUgraphExec *exec, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
     CUgraph graph;
-    FtxStatus status = capture(s, &s->device->plan->programs[program], &graph, err);
+    FtxStatus status = capture(s, p, times, &graph, err);
 
     if (!status)
-        status =
-            cuda_check(cu, cu->cuGraphInstantiate(&s->graph[program], graph, 0), err, "preparing a program's graph");
+        status = cuda_check(cu, cu->cuGraphInstantiate(exec, graph, 0), err, "preparing a program's graph");
     if (status)
-        s->graph[program] = NULL;
+        *exec = NULL;
     if (graph)
         cu->cuGraphDestroy(graph);
     if (!status)
-        status = cuda_check(cu, cu->cuGraphUpload(s->graph[program], s->stream), err, "uploading a program's graph");
+        status = cuda_check(cu, cu->cuGraphUpload(*exec, s->stream), err, "uploading a program's graph");
     return status;
+}
+
+/* Of more rows a step takes so long that what lies between two does not count. */
+static bool has_chain(const FtxProgram *p)
+{
+    return p->kind == FTX_PROG_DECODE && p->bucket && p->bucket <= 64;
 }
 
 FtxStatus cuda_program_prepare(Session *s, FtxError *err)
@@ -179,15 +187,21 @@ FtxStatus cuda_program_prepare(Session *s, FtxError *err)
 
     for (uint32_t i = 0; i < p->n_programs && !status; i++)
         if (p->programs[i].bucket)
-            status = make_graph(s, i, err);
+            status = make_graph(s, &p->programs[i], 1, &s->graph[i], err);
+    for (uint32_t i = 0; i < p->n_programs && !status; i++)
+        if (has_chain(&p->programs[i]))
+            status = make_graph(s, &p->programs[i], FTX_CHAIN, &s->chain[i], err);
     return status;
 }
 
 void cuda_program_close(Session *s)
 {
-    for (uint32_t i = 0; i < s->device->plan->n_programs; i++)
+    for (uint32_t i = 0; i < s->device->plan->n_programs; i++) {
         if (s->graph[i])
             s->device->cu->cuGraphExecDestroy(s->graph[i]);
+        if (s->chain[i])
+            s->device->cu->cuGraphExecDestroy(s->chain[i]);
+    }
     for (size_t i = 0; i < s->n_events; i++)
         s->device->cu->cuEventDestroy(s->event[i]);
 }
@@ -304,15 +318,22 @@ static FtxStatus run_watched(Session *s, uint32_t program, int T, int S, FtxErro
     return status || !s->profiling ? status : add_times(s, p, err);
 }
 
-static FtxStatus enqueue(Session *s, uint32_t program, int T, int S, FtxError *err)
+static FtxStatus enqueue(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
+    FtxStatus status = FTX_OK;
 
-    if (watched(s))
-        return run_watched(s, program, T, S, err);
-    if (s->graph[program])
-        return cuda_check(cu, cu->cuGraphLaunch(s->graph[program], s->stream), err, "launching a program");
-    return launch_all(s, &s->device->plan->programs[program], T, S, err);
+    if (!watched(s) && !s->graph[program])
+        return launch_all(s, &s->device->plan->programs[program], T, S, times, err);
+    for (int i = 0, n; i < times && !status; i += n) {
+        n = !watched(s) && s->chain[program] && times - i >= FTX_CHAIN ? FTX_CHAIN : 1;
+        if (watched(s))
+            status = run_watched(s, program, T, S, err);
+        else
+            status = cuda_check(cu, cu->cuGraphLaunch(n > 1 ? s->chain[program] : s->graph[program], s->stream), err,
+                                "launching a program");
+    }
+    return status;
 }
 
 static FtxStatus check_run(const Session *s, uint32_t program, int T, int S, FtxError *err)
@@ -328,7 +349,7 @@ static FtxStatus check_run(const Session *s, uint32_t program, int T, int S, Ftx
     return FTX_OK;
 }
 
-FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, FtxError *err)
+FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
     FtxStatus status = check_run(s, program, T, S, err);
 
@@ -336,7 +357,7 @@ FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, FtxError 
         status = cuda_enter(s->device, err);
     if (status)
         return status;
-    status = enqueue(s, program, T, S, err);
+    status = enqueue(s, program, T, S, times, err);
     cuda_leave(s->device);
     return status;
 }
@@ -359,7 +380,7 @@ static FtxStatus time_some(Session *s, uint32_t program, int T, int S, size_t n,
     if (!status)
         status = record(s, 0, err);
     for (size_t i = 0; i < n && !status; i++) {
-        status = enqueue(s, program, T, S, err);
+        status = enqueue(s, program, T, S, 1, err);
         if (!status)
             status = record(s, i + 1, err);
     }

@@ -38,6 +38,7 @@ static size_t lay_out(Session *s, Carve *c, const ArtifactPlan *p)
     carve(c, 1, sizeof(Session));
     CUdeviceptr *arg = carve(c, p->n_operands, sizeof *arg);
     CUgraphExec *graph = carve(c, p->n_programs, sizeof *graph);
+    CUgraphExec *chain = carve(c, p->n_programs, sizeof *chain);
     uint32_t(*grid)[3] = carve(c, p->n_kernels, sizeof *grid);
     FtxProfile *row = carve(c, p->n_kernels, sizeof *row);
     uint32_t longest = 64; /* events: one around each launch of a program, or some runs to time */
@@ -49,6 +50,7 @@ static size_t lay_out(Session *s, Carve *c, const ArtifactPlan *p)
     if (s) {
         s->arg = arg;
         s->graph = graph;
+        s->chain = chain;
         s->grid = grid;
         s->profile_row = row;
         s->event = event;

@@ -11,6 +11,8 @@
 typedef struct Device Device;
 typedef struct Session Session;
 
+enum { FTX_CHAIN = 3 }; /* runs of a decode program that a device takes at once with less between them */
+
 typedef struct DeviceApi {
     const char *name; /* "cpu", "cuda" */
 
@@ -37,8 +39,9 @@ typedef struct DeviceApi {
     /* Copies from a named buffer; waits. */
     FtxStatus (*read)(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
 
-    /* Enqueues one program. T, S: live tokens and rows, those of the IO block. */
-    FtxStatus (*run)(Session *s, uint32_t program, int T, int S, FtxError *err);
+    /* Enqueues a program so many times, each going on from what the one before it left in IO. T, S: live tokens
+     * and rows, those of the IO block. */
+    FtxStatus (*run)(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
     FtxStatus (*wait)(Session *s, FtxError *err); /* until all that was enqueued is done */
     /* Whether OUT may change without `wait` (a GPU) or is final when run returns (the CPU). */
     bool asynchronous;

@@ -410,7 +410,7 @@ static FtxStatus run_watched(Session *s, uint32_t n, FtxError *err)
     return FTX_OK;
 }
 
-static FtxStatus cpu_run(Session *s, uint32_t program, int T, int S, FtxError *err)
+static FtxStatus run_once(Session *s, uint32_t program, int T, int S, FtxError *err)
 {
     s->program = &s->device->plan->programs[program];
     s->first = s->device->launch + s->program->first_launch;
@@ -420,6 +420,15 @@ static FtxStatus cpu_run(Session *s, uint32_t program, int T, int S, FtxError *e
         return run_watched(s, s->program->n_launches, err);
     team_run(s->team, run_piece, s, (int)s->program->n_launches);
     return FTX_OK;
+}
+
+static FtxStatus cpu_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
+{
+    FtxStatus status = FTX_OK;
+
+    for (int i = 0; i < times && !status; i++)
+        status = run_once(s, program, T, S, err);
+    return status;
 }
 
 static FtxStatus cpu_wait(Session *s, FtxError *err)
@@ -441,7 +450,7 @@ static FtxStatus cpu_time(Session *s, uint32_t program, int T, int S, int repeat
 {
     for (int i = 0; i < repeat; i++) {
         const double from = now_us();
-        const FtxStatus status = cpu_run(s, program, T, S, err);
+        const FtxStatus status = run_once(s, program, T, S, err);
 
         if (status)
             return status;

@@ -63,6 +63,7 @@ struct Session {
 
     CUdeviceptr *arg;    /* [n_operands] */
     CUgraphExec *graph;  /* [n_programs], NULL: launched one by one */
+    CUgraphExec *chain;  /* [n_programs]: FTX_CHAIN runs in one; NULL: there is none */
     uint32_t (*grid)[3]; /* [n_kernels], of the last T and S */
     int grid_T, grid_S;
     FtxProfile *profile_row; /* [n_kernels] */
@@ -100,7 +101,7 @@ FtxStatus cuda_session_wait(Session *s, FtxError *err);
 
 FtxStatus cuda_program_prepare(Session *s, FtxError *err); /* warms, captures, uploads */
 void cuda_program_close(Session *s);
-FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, FtxError *err);
+FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
 FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
 FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err);
 

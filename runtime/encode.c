@@ -177,7 +177,7 @@ static FtxStatus run_pack(Pack *p, FtxError *err)
     *(FtxStep *)engine_io(e, FTX_NAMED_step) = (FtxStep){.tokens = p->tokens, .rows = p->rows};
     s = e->api->upload(e->session, schedule_live_bytes(e, p->tokens), err);
     if (!s)
-        s = e->api->run(e->session, program, p->tokens, p->rows, err);
+        s = e->api->run(e->session, program, p->tokens, p->rows, 1, err);
     return s ? s : e->api->wait(e->session, err);
 }
 

@@ -485,19 +485,34 @@ static FtxStatus take_off(FtxEngine *e, FtxError *err)
     return schedule_upload(e, err);
 }
 
+/* How many runs to enqueue now: as many as may be ahead, but none before there is room for a chain of them. */
+static int runs_now(const FtxEngine *e)
+{
+    const Flight *f = &e->flight;
+    const int left = f->most - f->issued, room = e->ahead - (f->issued - f->taken);
+    const int n = left < room ? left : room;
+
+    if (!f->again || (f->issued == 0 && !goes_on(e)))
+        return f->issued == 0;
+    if (!goes_on(e))
+        return 0;
+    return n == left || n >= FTX_CHAIN || f->issued == f->taken ? n : 0;
+}
+
 static FtxStatus fly(FtxEngine *e, Events *v, FtxError *err)
 {
     Flight *f = &e->flight;
     FtxStatus s = FTX_OK;
+    int n;
 
     if (f->taken == f->issued && !goes_on(e))
         s = take_off(e, err);
     if (s || f->rows == 0)
         return s;
-    while (!s && f->issued - f->taken < (f->again ? e->ahead : 1) && (f->issued == 0 || goes_on(e))) {
-        s = e->api->run(e->session, f->program, f->tokens, f->rows, err);
-        f->issued++;
-    }
+    n = runs_now(e);
+    if (n)
+        s = e->api->run(e->session, f->program, f->tokens, f->rows, n, err);
+    f->issued += n;
     return s ? s : take(e, v, err);
 }
 

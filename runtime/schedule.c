@@ -190,7 +190,7 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err)
             return ftx_fail(err, FTX_EFORMAT, "plan: no program encodes %d tokens", step.tokens);
         s = e->api->upload(e->session, schedule_live_bytes(e, step.tokens), err);
         if (!s)
-            s = e->api->run(e->session, program, step.tokens, step.rows, err);
+            s = e->api->run(e->session, program, step.tokens, step.rows, 1, err);
         if (!s)
             s = e->api->wait(e->session, err); /* IO is written again for what comes next */
     }

@@ -53,7 +53,7 @@ static FtxStatus run_rows(FtxEngine *e, int rows, int tokens, FtxError *err)
     f->tokens = tokens;
     s = schedule_upload(e, err);
     if (!s)
-        s = e->api->run(e->session, f->program, tokens, rows, err);
+        s = e->api->run(e->session, f->program, tokens, rows, 1, err);
     if (!s)
         s = e->api->wait(e->session, err);
     f->pending = false;

@@ -106,8 +106,10 @@ static void make_kernels(World *w)
     static const struct {
         uint32_t entry, kind, flags, operands, block, smem;
     } rows[KERNELS] = {
-        {STR_EMBED, FTX_KERNEL_CUDA, 0, 3, 64, 0},   {STR_LINEAR, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 4, 256, 100000},
-        {STR_MATMUL, FTX_KERNEL_MATMUL, 0, 5, 0, 0}, {STR_SAMPLE, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 2, 1024, 0},
+        {STR_EMBED, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 3, 64, 0},
+        {STR_LINEAR, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 4, 256, 100000},
+        {STR_MATMUL, FTX_KERNEL_MATMUL, 0, 5, 0, 0},
+        {STR_SAMPLE, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 2, 1024, 0},
         {STR_RANDOM, FTX_KERNEL_CUDA, 0, 2, 256, 0}, /* in no program */
     };
     static const int64_t consts[FTX_MM_CONSTS] = {0, N, K, DT_BF16, DT_BF16, DT_BF16, 0};
@@ -310,7 +312,7 @@ static void weights_arrive(void **state)
 
     (void)state;
     open_both(w, &one_thread, &d, &s);
-    must(device_cuda.run(s, STEP_16, 2, 1, NULL), NULL);
+    must(device_cuda.run(s, STEP_16, 2, 1, 1, NULL), NULL);
     const CUdeviceptr weights = last_runs(3)[0].param[1];
     assert_memory_equal((void *)(uintptr_t)weights, w->weight_data, WEIGHT_BYTES);
     close_both(w, d, s);
@@ -338,7 +340,7 @@ static void random_weights_are_drawn_there(void **state)
     n_fills = 0;
     fake.execute = note_fill;
     open_both(w, &o, &d, &s);
-    must(device_cuda.run(s, STEP_16, 2, 1, NULL), NULL);
+    must(device_cuda.run(s, STEP_16, 2, 1, 1, NULL), NULL);
     const char *weights = (const char *)(uintptr_t)last_runs(3)[0].param[1];
     for (int i = 0; i < 2; i++) {
         assert_string_equal(fake.run[i].kernel, "random");
@@ -380,10 +382,10 @@ static void buckets_run_as_graphs(void **state)
 
     (void)state;
     open_both(w, &one_thread, &d, &s);
-    assert_int_equal(fake.execs, 2);
+    assert_int_equal(fake.execs, 3); /* the decode program's chain is the third */
     assert_int_equal(fake.graphs, 0);
     fake.n_run = 0;
-    must(device_cuda.run(s, STEP_16, 3, 2, NULL), NULL);
+    must(device_cuda.run(s, STEP_16, 3, 2, 1, NULL), NULL);
     assert_int_equal(fake.n_run, 3);
     const FakeLaunch *l = last_runs(3);
     assert_string_equal(l[0].kernel, "embed__x");
@@ -407,8 +409,37 @@ static void buckets_run_as_graphs(void **state)
     assert_int_equal(l[1].param[3], l[0].param[2] + 131072);
     assert_true(fake_holds(l[1].param[3], 200000 - 131072));
     assert_ptr_equal((void *)(uintptr_t)l[2].param[1], device_cuda.out(s));
-    must(device_cuda.run(s, DECODE_4, 4, 4, NULL), NULL);
+    must(device_cuda.run(s, DECODE_4, 4, 4, 1, NULL), NULL);
     assert_int_equal(last_runs(3)[0].grid[0], 4);
+    close_both(w, d, s);
+}
+
+/* Several runs of a decode program: three in one graph, only the first of which waits for all that came before. */
+static void decode_programs_run_as_chains(void **state)
+{
+    World *w = world();
+    Device *d;
+    Session *s;
+
+    (void)state;
+    open_both(w, &one_thread, &d, &s);
+    fake.n_run = 0;
+    must(device_cuda.run(s, DECODE_4, 4, 4, 2 * FTX_CHAIN + 1, NULL), NULL);
+    assert_int_equal(fake.n_run, 3 * (2 * FTX_CHAIN + 1));
+    for (int run = 0; run < 2 * FTX_CHAIN + 1; run++) {
+        const FakeLaunch *l = &fake.run[3 * run];
+
+        assert_string_equal(l[0].kernel, "embed__x");
+        assert_true(l[0].in_graph && l[0].overlap == (run % FTX_CHAIN != 0));
+        assert_true(l[1].overlap && l[2].overlap);
+    }
+    fake.n_run = 0;
+    must(device_cuda.run(s, STEP_16, 3, 2, FTX_CHAIN, NULL), NULL); /* no decode program */
+    assert_int_equal(fake.n_run, 3 * FTX_CHAIN);
+    for (int run = 0; run < FTX_CHAIN; run++)
+        assert_false(fake.run[3 * run].overlap);
+    must(device_cuda.run(s, STEP_ANY, 100, 3, 2, NULL), NULL);
+    assert_int_equal(fake.n_run, 3 * FTX_CHAIN + 6);
     close_both(w, d, s);
 }
 
@@ -422,7 +453,7 @@ static void exact_programs_follow_T(void **state)
 
     (void)state;
     open_both(w, &one_thread, &d, &s);
-    must(device_cuda.run(s, STEP_ANY, 100, 3, NULL), NULL);
+    must(device_cuda.run(s, STEP_ANY, 100, 3, 1, NULL), NULL);
     l = last_runs(3);
     assert_false(l[0].in_graph || l[0].overlap);
     assert_int_equal(l[0].grid[0], 100);
@@ -438,7 +469,7 @@ static void exact_programs_follow_T(void **state)
     assert_int_equal(l[1].param[4], l[0].param[2] + 131072);
     assert_int_equal(l[2].grid[0], 3);
     assert_true(l[2].overlap);
-    must(device_cuda.run(s, STEP_ANY, 17, 1, NULL), NULL);
+    must(device_cuda.run(s, STEP_ANY, 17, 1, 1, NULL), NULL);
     assert_int_equal(last_runs(3)[0].grid[0], 17);
     assert_int_equal(last_runs(2)[0].m, 17);
     close_both(w, d, s);
@@ -454,7 +485,7 @@ static void older_gpus_do_not_overlap(void **state)
     fake.cc = 80;
     w->head.target = 800;
     open_both(w, &one_thread, &d, &s);
-    must(device_cuda.run(s, STEP_16, 1, 1, NULL), NULL);
+    must(device_cuda.run(s, STEP_16, 1, 1, 1, NULL), NULL);
     for (int i = 0; i < 3; i++)
         assert_false(last_runs(3)[i].overlap);
     close_both(w, d, s);
@@ -483,7 +514,7 @@ static void copies_reach_their_places(void **state)
     /* the step's data: what io() holds, to where the kernels look */
     memset(device_cuda.io(s), 0x5A, 4096);
     must(device_cuda.upload(s, 600, &err), &err);
-    must(device_cuda.run(s, STEP_16, 1, 1, &err), &err);
+    must(device_cuda.run(s, STEP_16, 1, 1, 1, &err), &err);
     const char *token = (const char *)(uintptr_t)last_runs(3)[0].param[0]; /* at 512 of IO */
     assert_int_equal(token[87], 0x5A);
     assert_int_equal(token[88], 0);
@@ -522,7 +553,7 @@ static void steps_allocate_nothing(void **state)
     for (int i = 0; i < 100; i++) {
         must(device_cuda.write(s, FTX_NAMED_pages, 0, row, sizeof row, NULL), NULL);
         must(device_cuda.upload(s, 1000, NULL), NULL);
-        must(device_cuda.run(s, (uint32_t)i % PROGRAMS, 1 + i % 4, 1, NULL), NULL);
+        must(device_cuda.run(s, (uint32_t)i % PROGRAMS, 1 + i % 4, 1, 1, NULL), NULL);
         must(device_cuda.wait(s, NULL), NULL);
     }
     assert_int_equal(fake.driver_calls_that_allocate, before);
@@ -541,12 +572,12 @@ static void wrong_runs_are_refused(void **state)
     (void)state;
     open_both(w, &one_thread, &d, &s);
     fake.n_run = 0;
-    assert_int_equal(device_cuda.run(s, STEP_16, 17, 1, &err), FTX_EINVAL);
+    assert_int_equal(device_cuda.run(s, STEP_16, 17, 1, 1, &err), FTX_EINVAL);
     assert_string_equal(err.text, "17 tokens in 1 rows do not fit a program for 16 and 4");
-    assert_int_equal(device_cuda.run(s, STEP_ANY, TOKENS + 1, 1, &err), FTX_EINVAL);
-    assert_int_equal(device_cuda.run(s, STEP_ANY, 0, 1, &err), FTX_EINVAL);
-    assert_int_equal(device_cuda.run(s, STEP_ANY, 9, SEQUENCES + 1, &err), FTX_EINVAL);
-    assert_int_equal(device_cuda.run(s, PROGRAMS, 1, 1, &err), FTX_EINVAL);
+    assert_int_equal(device_cuda.run(s, STEP_ANY, TOKENS + 1, 1, 1, &err), FTX_EINVAL);
+    assert_int_equal(device_cuda.run(s, STEP_ANY, 0, 1, 1, &err), FTX_EINVAL);
+    assert_int_equal(device_cuda.run(s, STEP_ANY, 9, SEQUENCES + 1, 1, &err), FTX_EINVAL);
+    assert_int_equal(device_cuda.run(s, PROGRAMS, 1, 1, 1, &err), FTX_EINVAL);
     assert_int_equal(fake.n_run, 0);
     close_both(w, d, s);
 }
@@ -563,8 +594,8 @@ static void profile_and_time(void **state)
     (void)state;
     open_both(w, &one_thread, &d, &s);
     must(device_cuda.profile(s, true, &rows, &n, NULL), NULL);
-    must(device_cuda.run(s, STEP_16, 1, 1, NULL), NULL);
-    must(device_cuda.run(s, STEP_ANY, 50, 1, NULL), NULL);
+    must(device_cuda.run(s, STEP_16, 1, 1, 1, NULL), NULL);
+    must(device_cuda.run(s, STEP_ANY, 50, 1, 1, NULL), NULL);
     assert_false(last_runs(1)->in_graph);
     assert_int_equal(n, KERNELS);
     assert_string_equal(rows[EMBED].kernel, "embed__x");
@@ -581,7 +612,7 @@ static void profile_and_time(void **state)
         assert_true(times[i] == 250.0);
     assert_int_equal(rows[EMBED].launches, 2);
     must(device_cuda.profile(s, false, &rows, &n, NULL), NULL);
-    must(device_cuda.run(s, STEP_16, 1, 1, NULL), NULL);
+    must(device_cuda.run(s, STEP_16, 1, 1, 1, NULL), NULL);
     assert_true(last_runs(1)->in_graph);
     close_both(w, d, s);
 }
@@ -609,13 +640,13 @@ static void trace_and_sync_name_launches(void **state)
     open_both(w, &o, &d, &s);
     unsetenv("FTX_TRACE");
     unsetenv("FTX_SYNC");
-    must(device_cuda.run(s, STEP_ANY, 20, 2, NULL), NULL);
+    must(device_cuda.run(s, STEP_ANY, 20, 2, 1, NULL), NULL);
     assert_string_equal(w->log, "launch embedding: embed__x T=20 S=2 grid 20,1,1\n"
                                 "launch layer 0: up: matmul T=20 S=2\n"
                                 "launch head: sample__x T=20 S=2 grid 2,1,1\n");
     for (unsigned long n = 1; n < 20; n++) { /* until it is the wait that fails */
         fake.fail_at = fake.calls + n;
-        if (device_cuda.run(s, STEP_16, 1, 1, &err) && !strcmp(fake.failed, "fake_StreamQuery"))
+        if (device_cuda.run(s, STEP_16, 1, 1, 1, &err) && !strcmp(fake.failed, "fake_StreamQuery"))
             break;
     }
     assert_string_equal(err.text, "in embedding (embed__x): CUDA_ERROR_UNKNOWN (made to fail)");
@@ -648,18 +679,18 @@ static void nan_is_found(void **state)
     setenv("FTX_NAN", "1", 1);
     open_both(w, &one_thread, &d, &s);
     unsetenv("FTX_NAN");
-    must(device_cuda.run(s, STEP_16, 8, 4, &err), &err);
+    must(device_cuda.run(s, STEP_16, 8, 4, 1, &err), &err);
     uint16_t *value = (uint16_t *)(uintptr_t)last_runs(2)[0].param[3];
     float *logits = (float *)(uintptr_t)last_runs(1)[0].param[0];
     value[8 * 128] = 0x7fc0; /* not live */
     value[-63488] = 0x7fc0;  /* scratch */
     logits[400] = NAN;       /* the fifth row's */
-    must(device_cuda.run(s, STEP_16, 8, 4, &err), &err);
+    must(device_cuda.run(s, STEP_16, 8, 4, 1, &err), &err);
     logits[399] = INFINITY;
-    assert_int_equal(device_cuda.run(s, STEP_16, 8, 4, &err), FTX_EDEVICE);
+    assert_int_equal(device_cuda.run(s, STEP_16, 8, 4, 1, &err), FTX_EDEVICE);
     assert_string_equal(err.text, "head (sample__x): element 399 is not a finite number");
     value[700] = 0x7f80;
-    assert_int_equal(device_cuda.run(s, STEP_16, 8, 4, &err), FTX_EDEVICE);
+    assert_int_equal(device_cuda.run(s, STEP_16, 8, 4, 1, &err), FTX_EDEVICE);
     assert_string_equal(err.text, "layer 0: up (linear__x): element 700 is not a finite number");
     close_both(w, d, s);
 }
@@ -736,13 +767,13 @@ static FtxStatus scenario(World *w, FtxError *err)
     if (!status)
         status = device_cuda.upload(s, 64, err);
     for (uint32_t p = 0; p < PROGRAMS && !status; p++)
-        status = device_cuda.run(s, p, 4, 2, err);
+        status = device_cuda.run(s, p, 4, 2, 1, err);
     if (!status)
         status = device_cuda.time(s, STEP_16, 4, 2, 2, times, err);
     if (!status)
         status = device_cuda.profile(s, true, &rows, &n, err);
     if (!status)
-        status = device_cuda.run(s, STEP_ANY, 4, 2, err);
+        status = device_cuda.run(s, STEP_ANY, 4, 2, 1, err);
     if (!status)
         status = device_cuda.read(s, FTX_NAMED_pages, 0, row, sizeof row, err);
     device_cuda.session_close(s);
@@ -830,6 +861,7 @@ int main(void)
         cmocka_unit_test_setup(weights_arrive, reset),
         cmocka_unit_test_setup(random_weights_are_drawn_there, reset),
         cmocka_unit_test_setup(buckets_run_as_graphs, reset),
+        cmocka_unit_test_setup(decode_programs_run_as_chains, reset),
         cmocka_unit_test_setup(exact_programs_follow_T, reset),
         cmocka_unit_test_setup(older_gpus_do_not_overlap, reset),
         cmocka_unit_test_setup(copies_reach_their_places, reset),

@@ -309,7 +309,7 @@ static double run_and_compare(const World *w, const char *weights, Session *s, u
     for (int t = 0; t < T; t++)
         token[t] = (FtxToken){.id = (t * 37 + T) % V};
     must(device_cuda.upload(s, 64 + (size_t)T * sizeof *token, &err), &err);
-    must(device_cuda.run(s, p, T, T, &err), &err);
+    must(device_cuda.run(s, p, T, T, 1, &err), &err);
     const volatile FtxOut *out = device_cuda.out(s);
     for (time_t from = time(NULL); out[T - 1].length != 7 && time(NULL) - from < 10;)
         continue; /* the host sees results without a wait */
@@ -425,7 +425,7 @@ static void edges_are_timed(void **state)
         assert_true(times[0] > 0);
         must(device_cuda.profile(s, true, &rows, &n, &err), &err);
         for (int i = 0; i < 20; i++)
-            must(device_cuda.run(s, EXACT, TOKENS, TOKENS, &err), &err);
+            must(device_cuda.run(s, EXACT, TOKENS, TOKENS, 1, &err), &err);
         for (size_t i = 0; i < n; i++)
             print_message("  %-8s %3llu launches %.2f us each\n", rows[i].kernel, (unsigned long long)rows[i].launches,
                           rows[i].launches ? rows[i].time_us / (double)rows[i].launches : 0.0);

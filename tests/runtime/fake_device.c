@@ -531,7 +531,7 @@ static FtxStatus fake_read(Session *s, int named, size_t offset, void *p, size_t
     return status;
 }
 
-static FtxStatus fake_run(Session *s, uint32_t program, int T, int S, FtxError *err)
+static FtxStatus run_once(Session *s, uint32_t program, int T, int S, FtxError *err)
 {
     const bool fails = ++fake.runs == fake.fail_at;
 
@@ -540,6 +540,15 @@ static FtxStatus fake_run(Session *s, uint32_t program, int T, int S, FtxError *
         return ftx_fail(err, FTX_EDEVICE, "the fake device has failed");
     put(s, &(Command){.kind = COMMAND_RUN, .program = program, .T = T, .S = S, .fails = fails});
     return FTX_OK;
+}
+
+static FtxStatus fake_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
+{
+    FtxStatus status = FTX_OK;
+
+    for (int i = 0; i < times && !status; i++)
+        status = run_once(s, program, T, S, err);
+    return status;
 }
 
 static FtxStatus fake_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
@@ -555,7 +564,7 @@ static FtxStatus fake_time(Session *s, uint32_t program, int T, int S, int repea
     FtxStatus status = FTX_OK;
 
     for (int i = 0; i < repeat && !status; i++) {
-        status = fake_run(s, program, T, S, err);
+        status = run_once(s, program, T, S, err);
         times[i] = 100.0 + (i * 7) % repeat;
     }
     return status;

@@ -209,7 +209,7 @@ static void test_runs(void **state)
             float y[T_MAX * 8];
             FtxError err;
 
-            assert_int_equal(device_cpu.run(b.session, 0, T, T, &err), FTX_OK);
+            assert_int_equal(device_cpu.run(b.session, 0, T, T, 1, &err), FTX_OK);
             expect(b.plan.weights, T, y);
             assert_memory_equal(result(&b), y, (size_t)T * 8 * sizeof *y);
         }
@@ -227,7 +227,7 @@ static void test_random_weights(void **state)
     b.plan.fake.artifact.weight_data = NULL;
     random_fill(&b.plan.fake.artifact, 0, 5, 0, 16, weights);
     open_bed(&b, &(FtxOptions){.threads = 2, .random_weights = 5});
-    assert_int_equal(device_cpu.run(b.session, 0, 3, 3, NULL), FTX_OK);
+    assert_int_equal(device_cpu.run(b.session, 0, 3, 3, 1, NULL), FTX_OK);
     expect(weights, 3, y);
     assert_memory_equal(result(&b), y, 3 * 8 * sizeof *y);
     close_bed(&b);
@@ -251,7 +251,7 @@ static void test_watched(void **state)
     assert_int_equal(n, 3);
     log_lines = 0;
     for (int i = 0; i < 5; i++)
-        assert_int_equal(device_cpu.run(b.session, 0, 20, 20, &err), FTX_OK);
+        assert_int_equal(device_cpu.run(b.session, 0, 20, 20, 1, &err), FTX_OK);
     assert_int_equal(log_lines, 5 * LAUNCHES);
     assert_string_equal(log_last, "launch layer 0: qkv: spoil T=20 S=20");
     assert_int_equal(rows[0].launches, 15);
@@ -259,10 +259,10 @@ static void test_watched(void **state)
     assert_true(rows[1].matmul && !rows[0].matmul && rows[0].time_us > 0.0);
     assert_string_equal(rows[1].kernel, "shift_10");
     set_first_id(&b, 13);
-    assert_int_equal(device_cpu.run(b.session, 0, 20, 20, &err), FTX_EDEVICE);
+    assert_int_equal(device_cpu.run(b.session, 0, 20, 20, 1, &err), FTX_EDEVICE);
     assert_string_equal(err.text, "layer 0: qkv (spoil): element 5 is not a finite number");
     set_first_id(&b, 1);
-    assert_int_equal(device_cpu.run(b.session, 0, 20, 20, &err), FTX_OK);
+    assert_int_equal(device_cpu.run(b.session, 0, 20, 20, 1, &err), FTX_OK);
     close_bed(&b);
 }
 

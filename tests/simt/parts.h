@@ -222,6 +222,7 @@ typedef struct Run {
     unsigned live; /* threads */
     uint64_t step, polls;
     bool aborted, hangs, someone_waited;
+    bool lets_ahead; /* a thread of this launch lets the next one start, or ends, before it has waited */
 } Run;
 extern Run run;
 

@@ -245,6 +245,7 @@ static void thread(void)
     wgmma_thread_ends(f);
     f->done = true;
     run.someone_waited |= f->waited;
+    run.lets_ahead |= !f->waited;
     run.live--;
     f->block->live--;
     run.polls = 0;
@@ -363,6 +364,7 @@ void simt_schedule(SimtSchedule s, uint64_t seed)
 void simt_in_front(void)
 {
     run.chain = ++launches;
+    run.lets_ahead = true;
 }
 
 /* Clusters in the order in which they start. */
@@ -491,11 +493,14 @@ bool simt_launch(const SimtLaunch *l)
     run.id = ++launches;
     if (!l->overlap)
         run.chain = run.id;
+    else if (!run.lets_ahead)
+        run.chain = run.id - 1; /* those before the last have ended */
     run.random = run.seed * 0x2545F4914F6CDD1Du;
     run.current = &fiber_main;
     run.live = 0;
     run.step = run.polls = 0;
     run.aborted = run.hangs = run.someone_waited = false;
+    run.lets_ahead = n == 0;
     head = tail = victim = mercy = 0;
     simt_counts.launches++;
     polled_launch_begins();

@@ -652,3 +652,9 @@ void simt_wait_for_previous(void)
 {
     run.current->waited = true;
 }
+
+/* What starts before this launch has waited may start before those in front of it have ended. */
+void simt_launch_dependents(void)
+{
+    run.lets_ahead |= !run.current->waited;
+}

@@ -70,6 +70,7 @@ void simt_cluster_count(unsigned mbarrier);
 void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsigned mbarrier);
 
 void simt_wait_for_previous(void);
+void simt_launch_dependents(void);
 
 void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
 void simt_wgmma_across(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
