@@ -24,26 +24,27 @@
 
 // Derived from the instance's constants; the template's contract computes the same bytes.
 template <class C> struct LinearShape {
-    static constexpr int M = pow2_at_least(C::M);                        // rows held
-    static constexpr int CHUNKS = ceil_div(C::K, C::PART);                // of a tile
-    static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256);  // k of a chunk
-    static constexpr int ROW = CHUNK * 2 + 64;         // bytes of a row in the ring: no bank twice
+    static constexpr int M = pow2_at_least(C::M);                       // rows held
+    static constexpr int CHUNKS = ceil_div(C::K, C::PART);              // of a tile
+    static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256); // k of a chunk
+    static constexpr int ROW = CHUNK * 2 + 64;                          // bytes of a row in the ring: no bank twice
     static constexpr int SLOT = 8 * ROW;
     static constexpr int XROW = round_up(C::K * 2, 128) + 64;
-    static constexpr int ROUND = M >= 16 ? 1 : 16 / M;                   // tiles summed up at a time
-    static constexpr int SUMS = ROUND * 8 * 8 * M;                       // floats of a round
-    static constexpr int EACH = ceil_div(C::K / 8, 256);                 // vectors of x of a thread
-    static constexpr int STAT_AT = 256;                                  // behind the mbarriers
+    static constexpr int ROUND = M >= 16 ? 1 : 16 / M;   // tiles summed up at a time
+    static constexpr int SUMS = ROUND * 8 * 8 * M;       // floats of a round
+    static constexpr int EACH = ceil_div(C::K / 8, 256); // vectors of x of a thread
+    static constexpr int STATS = C::RES == 2 ? C::M : 1; // warps of statistics
+    static constexpr int STAT_AT = 256;                  // behind the mbarriers
     static constexpr int SUM_AT = STAT_AT + 16 * 8;
-    static constexpr int KEPT = C::PARTS ? PART_COLUMNS : 0;             // columns of a part, kept until it is whole
+    static constexpr int KEPT = C::PARTS ? PART_COLUMNS : 0; // columns of a part, kept until it is whole
     static constexpr int KEPT_AT = SUM_AT + 2 * SUMS * 4;
     static constexpr int X_AT = KEPT_AT + M * KEPT * 4;
     static constexpr int RING_AT = round_up(X_AT + M * XROW, 128);
     static constexpr int FIT = (C::SMEM - RING_AT) / SLOT;
     static constexpr int TURN = CHUNK <= 1024 ? 8 : CHUNK <= 2048 ? 4 : 2; // rows copied at a time, up to 16 KB
-    static constexpr int TURNS = 8 / TURN;                               // of a chunk
-    static constexpr int RING = least(FIT, 32 / (TURNS + 1));            // slots; of 32 mbarriers
-    static constexpr int CAP = most(1, least(C::FLIGHT / (TURN * CHUNK * 2), RING * TURNS)); // turns in flight
+    static constexpr int TURNS = 8 / TURN;                                 // of a chunk
+    static constexpr int RING = least(FIT, 32 / (TURNS + 1));              // slots; of 32 mbarriers
+    static constexpr int CAP = most(1, least(C::FLIGHT / (TURN * CHUNK * 2), RING *TURNS)); // turns in flight
     static_assert(RING >= 2, "shared memory holds fewer than two chunks: M * K is too large");
     static_assert(C::K % 8 == 0, "rows of w must be 16-byte aligned");
 };
@@ -111,7 +112,8 @@ template <class C> struct LinearVectors {
 // x, gathered and normed, into shared memory. Tokens beyond the live ones come along (M rows can be
 // read; of sequences there may be fewer): a row of the product depends on its own row of x alone.
 template <class C>
-DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::EACH], LinearVectors<C> &vectors, char *shared)
+DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::EACH], LinearVectors<C> &vectors,
+                          char *shared)
 {
     typedef LinearShape<C> P;
     typedef typename C::T T;
@@ -143,7 +145,7 @@ DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<
     }
     constexpr int ALL = C::M * P::EACH;
 #pragma unroll
-    for (int first = 0; first < ALL; first += 8) {  // eight loads under way at a time
+    for (int first = 0; first < ALL; first += 8) { // eight loads under way at a time
         uint4_ x[8];
 #pragma unroll
         for (int j = 0; j < 8; j++) {
@@ -159,7 +161,8 @@ DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<
             if (C::NORM == 1)
                 x[j] = rms_vector<C>(x[j], gain[i]);
             if (C::NORM == 2)
-                x[j] = layer_vector<C>(x[j], stat[m], load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4), load<4>(a.c + v * 8), load<4>(a.c + v * 8 + 4));
+                x[j] = layer_vector<C>(x[j], stat[m], load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4),
+                                       load<4>(a.c + v * 8), load<4>(a.c + v * 8 + 4));
             shared_store16(shared_address(shared + P::X_AT + m * P::XROW) + v * 16, x[j]);
         }
     }
@@ -171,7 +174,7 @@ template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int 
     typedef LinearShape<C> P;
     typedef typename C::T T;
     const int g = lane_id() >> 2, t = lane_id() & 3;
-    const int k0 = chunk * P::CHUNK + warp_id() * 32 + t * 8;  // of this lane
+    const int k0 = chunk * P::CHUNK + warp_id() * 32 + t * 8; // of this lane
     const u32 wa = slot + g * P::ROW + warp_id() * 64 + t * 16;
     const u32 xa = x + (g & (P::M - 1)) * P::XROW + k0 * 2;
 #pragma unroll
@@ -188,17 +191,15 @@ template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int 
     }
 }
 
-// RES == 2: the residual is normed here, layer norm of r [M, N]; gains and biases stand in g and c. Warp m
-// holds row m for its statistic.
+// RES == 2: the residual is normed here, layer norm of r [M, N]; gains and biases stand in g and c. A warp for each
+// row takes its statistic.
 template <class C, bool ON = C::RES == 2> struct LinearRest {
     DEVICE void columns(const LinearArgs &, int) {}
-    DEVICE void fetch(const LinearArgs &, int) {}
-    DEVICE void stat(int, RowStat *) {}
+    static DEVICE void stat(const LinearArgs &, int, RowStat *) {}
     DEVICE LinearResidual apply(const LinearResidual &r, const RowStat *, int) const { return r; }
 };
 template <class C> struct LinearRest<C, true> {
     typedef typename C::T T;
-    Vec<T, 8> row[ceil_div(C::N, 256)];
     Vec<float, 2> gain, bias; // of columns n, n+1
 
     DEVICE void columns(const LinearArgs &a, int n)
@@ -206,16 +207,15 @@ template <class C> struct LinearRest<C, true> {
         gain = load<2>(a.g + n);
         bias = load<2>(a.c + n);
     }
-    DEVICE void fetch(const LinearArgs &a, int rows)
+    static DEVICE void stat(const LinearArgs &a, int m, RowStat *to)
     {
-        if (warp_id() < rows)
-            hold_row<C::N>(row, (const T *)a.r + (i64)warp_id() * C::N);
-    }
-    DEVICE void stat(int rows, RowStat *to)
-    {
+        if (C::ROWS_S && m >= live_rows<C::ROWS_S>(a.step))
+            return;
+        Vec<T, 8> row[ceil_div(C::N, 256)];
+        hold_row<C::N>(row, (const T *)a.r + (i64)m * C::N);
         const RowStat s = held_stat<2, C::N>(row, C::EPS);
-        if (warp_id() < rows && lane_id() == 0)
-            to[warp_id()] = s;
+        if (lane_id() == 0)
+            to[m] = s;
     }
     // Rounded as the norm's own kernel rounds.
     DEVICE LinearResidual apply(LinearResidual r, const RowStat *stat, int m) const
@@ -232,7 +232,8 @@ template <class C> DEVICE void linear_stats(const LinearArgs &a, int m, int step
 {
     const int rows = C::ROWS_S ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
     for (; m < rows; m += step) {
-        const RowStat s = row_stat<1, C::K>((const typename C::T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
+        const RowStat s =
+            row_stat<1, C::K>((const typename C::T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
         if (lane_id() == 0)
             stat[m] = s;
     }
@@ -250,7 +251,8 @@ template <class C> DEVICE bool linear_item(int tile, int here, int &m, int &n)
 
 // PARTS: the columns kept since the last part are another, warp m looking after row m; `whole`: which is written,
 // too. `tile`: the next.
-template <class C> DEVICE void linear_part(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, bool whole)
+template <class C>
+DEVICE void linear_part(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, bool whole)
 {
     typedef LinearShape<C> P;
     constexpr int TILES = P::KEPT / 8;
@@ -322,11 +324,12 @@ template <class C, class A> DEVICE void linear(const A &a)
     }
 
     RowStat *stat = (RowStat *)(shared + P::STAT_AT);
-    if (warp_id() == 9) {  // the statistic, needed at the end only
+    if (warp_id() >= 9) { // the statistics, needed at the end only
         wait_for_previous();
         if (C::NORM == 1 && P::M <= 4)
             linear_stats<C>(a, 0, 1, stat);
-        part_arrive(2, 288);
+        LinearRest<C>::stat(a, warp_id() - 9, stat);
+        part_arrive(2, 256 + P::STATS * 32);
         return;
     }
     uint4_ gain[P::EACH];
@@ -336,7 +339,7 @@ template <class C, class A> DEVICE void linear(const A &a)
             const int v = least(threadIdx.x + 256 * i, C::K / 8 - 1);
             gain[i] = pack_gains<typename C::T>(load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4));
         }
-    int m = 0, n = 0;  // this thread's outputs of a round
+    int m = 0, n = 0; // this thread's outputs of a round
     bool mine = linear_item<C>(first, count, m, n);
     LinearBias bias = linear_bias<C>(a, mine ? n : C::N);
     LinearRest<C> rest;
@@ -349,18 +352,17 @@ template <class C, class A> DEVICE void linear(const A &a)
     bool whole = false;
     if constexpr (C::PARTS)
         whole = warp_id() < live && wants_logits<C::LANES>(a, warp_id());
-    rest.fetch(a, live);
+    LinearResidual residual = linear_residual<C>(a, m, mine ? n : C::N);
     linear_gather<C>(a, gain, vectors, shared);
     part_sync(1, 256);
-    rest.stat(live, stat);
     LinearPlace place = {};
     if (mine && m < live)
         place = linear_place<C>(a, token, n);
-    if (C::NORM == 1 && P::M > 4)  // needed at the end only
+    if (C::NORM == 1 && P::M > 4) // needed at the end only
         linear_stats<C>(a, 7 - warp_id(), 8, stat);
 
     const u32 x = shared_address(shared + P::X_AT);
-    float *sums = (float *)(shared + P::SUM_AT);  // [2][ROUND][chain 8][M][8]
+    float *sums = (float *)(shared + P::SUM_AT); // [2][ROUND][chain 8][M][8]
     int slot = 0;
     u32 parity = 0;
     for (int t0 = 0; t0 < count; t0 += P::ROUND) {
@@ -371,7 +373,8 @@ template <class C, class A> DEVICE void linear(const A &a)
             rest.columns(a, n);
             place = linear_place<C>(a, linear_token<C>(a, m), n);
         }
-        const LinearResidual residual = linear_residual<C>(a, m, mine ? n : C::N);
+        if (t0)
+            residual = linear_residual<C>(a, m, mine ? n : C::N);
         for (int t = 0; t < here; t++) {
             float d[4] = {};
             for (int c = 0; c < P::CHUNKS; c++) {
@@ -399,7 +402,7 @@ template <class C, class A> DEVICE void linear(const A &a)
             }
         }
         if (t0 == 0)
-            part_sync(2, 288);  // with the statistic's warp
+            part_sync(2, 256 + P::STATS * 32); // with the statistics' warps
         else
             part_sync(1, 256);
         if (mine && m < live) {

@@ -20,10 +20,11 @@
 //@ consts  BYTES: N * K >= 16000000 || M * XROW > 36864 ? SMEM : HALF  BLOCKS: BYTES > HALF ? 1 : 2
 //@ consts  PART: BYTES > HALF && 108544 + M * XROW <= BYTES ? 2048 : 1024
 //@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, PART)), 256)  FLIGHT: BYTES > HALF ? 49152 : 65536
+//@ consts  THREADS: RES == 2 ? 288 + 32 * M : 320
 //@ fits    sizeof(x) == 2 && X == W && ARCH >= 90 && K % 8 == 0 && BUCKET > 0 && M <= 8
 //@ fits    RES < 2 || (N % 8 == 0 && N <= 2048)
 //@ fits    8704 + M * XROW + 3 * 8 * (2 * CHUNK + 64) <= BYTES
-//@ launch  grid min(SMS, ceil_div(N, 8))   block 320   smem BYTES
+//@ launch  grid min(SMS, ceil_div(N, 8))   block THREADS   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * T * N * K
 //@ matmul  yes
@@ -39,5 +40,5 @@ struct Config {
     static constexpr float EPS = @EPS@;
     static constexpr int SMEM = @BYTES@, FLIGHT = @FLIGHT@, PART = @PART@;
 };
-extern "C" __global__ void __launch_bounds__(320, @BLOCKS@)
+extern "C" __global__ void __launch_bounds__(@THREADS@, @BLOCKS@)
 @NAME@(const LinearArgs a) { linear<Config>(a); }
