@@ -29,19 +29,19 @@
 #include "part/source.cuh"
 
 struct AttentionBlockArgs {
-    const void *x;       // [M, D]
-    const void *w;       // [COLUMNS of all heads, D]
-    const float *g, *c;  // [D] gain and bias of the norm
-    const float *b;      // of w
-    const void *wo;      // [D, H*E]
-    const float *bo;     // [D]
-    const float *table;  // self: cos, sin; cross: not there
+    const void *x;      // [M, D]
+    const void *w;      // [COLUMNS of all heads, D]
+    const float *g, *c; // [D] gain and bias of the norm
+    const float *b;     // of w
+    const void *wo;     // [D, H*E]
+    const float *bo;    // [D]
+    const float *table; // self: cos, sin; cross: not there
     const FtxStep *step;
     const FtxRow *rows;
     const int *pages;
     const int *owner;
-    void *k, *v;         // of the layer: the cache, or the source
-    void *y;             // [M, D]
+    void *k, *v; // of the layer: the cache, or the source
+    void *y;     // [M, D]
 };
 
 // Derived from the instance's constants; the template's contract computes the same bytes.
@@ -52,20 +52,21 @@ template <class K> struct AttentionBlockShape {
     static constexpr int TILES = ceil_div(K::E, 16);                     // of 16 columns, of a group
     static constexpr int STEPS = ceil_div(ceil_div(K::D, 32), SPLIT);    // of 32 k, of a part
     static constexpr int COLUMNS = GROUPS * C::WIDE, LINE = COLUMNS + 4; // floats of a row of sums; no bank twice
-    static constexpr int EACH = round_up(ceil_div(K::D, K::HEADS), 2);   // columns of y that a block finishes
+    static constexpr int EACH = round_up(ceil_div(K::D, K::HEADS), 4);   // columns of y that a block finishes
     static constexpr int XROW = round_up(K::D * 2, 128) + 64;            // bytes of a row: of x,
     static constexpr int HROW = C::WIDE * 2 + 16;                        // of a head's q, k or v; no bank twice
-    static constexpr int TILES_AT = round_up(K::D, 16) * C::Rows::PITCH; // behind wo
+    static constexpr int TILES_AT = round_up(K::D, 32) * C::Rows::PITCH; // behind wo
     static constexpr int X_AT = TILES_AT + K::WALKERS * K::HELD * C::BYTES;
-    static constexpr int RAW_AT = X_AT + M * XROW;                       // x as it came, where z is x and no n(x)
-    static constexpr int SUM_AT = RAW_AT + K::PRE * M * XROW;            // [SPLIT][M][LINE]
-    static constexpr int HEAD_AT = SUM_AT + SPLIT * M * LINE * 4;        // [GROUPS][M] rows; at last the head's result
-    static constexpr int GAIN_AT = HEAD_AT + GROUPS * M * HROW;          // gains and biases of the norm
+    static constexpr int RAW_AT = X_AT + M * XROW;                // x as it came, where z is x and no n(x)
+    static constexpr int SUM_AT = RAW_AT + K::PRE * M * XROW;     // [SPLIT][M][LINE]
+    static constexpr int HEAD_AT = SUM_AT + SPLIT * M * LINE * 4; // [GROUPS][M] rows; at last the head's result
+    static constexpr int GAIN_AT = HEAD_AT + GROUPS * M * HROW;   // gains and biases of the norm
     static constexpr int PART_AT = GAIN_AT + (K::NORM > 0 ? 8 * K::D : 0); // parts of attention, to be put together
-    static constexpr int BIAS_AT = PART_AT + K::PARTS * M * C::PART * 4; // of w, then of wo: [COLUMNS], [EACH]
-    static constexpr int HEADS_AT = round_up(BIAS_AT + (COLUMNS + EACH) * 4, 16); // [heads][M][EACH]: what they add to y
+    static constexpr int BIAS_AT = PART_AT + K::PARTS * M * C::PART * 4;   // of w, then of wo: [COLUMNS], [EACH]
+    static constexpr int HEADS_AT =
+        round_up(BIAS_AT + (COLUMNS + EACH) * 4, 16); // [heads][M][EACH]: what they add to y
     static constexpr int BYTES = HEADS_AT + K::HEADS * M * EACH * 4;
-    static constexpr int BEHIND = 1 + K::HELD;                           // groups of copies behind the floats'
+    static constexpr int BEHIND = K::HELD + 1; // groups of copies behind the floats'
     static_assert(C::WIDE <= 128 && K::D % 8 == 0 && M <= 8 && M <= WARPS, "");
     static_assert(8 * TILES * STEPS + 4 * TILES <= 144, "the weights of a warp do not fit its registers");
 };
@@ -169,8 +170,8 @@ template <class K> DEVICE void attention_block_floats(const AttentionBlockArgs &
         copy4(bias + (S::COLUMNS + i) * 4, a.bo + head * S::EACH + i);
 }
 
-// The head's columns of wo, rows in the order in which two neighbours fall to one lane: of 16, row 2i stands
-// at i and row 2i+1 at 8 + i.
+// The head's columns of wo, rows in the order in which four neighbours fall to one lane: of 32, row 4i + r stands
+// at 8r + i.
 template <class K> DEVICE void attention_block_wo(const AttentionBlockArgs &a, int head, char *shared)
 {
     using S = AttentionBlockShape<K>;
@@ -178,21 +179,24 @@ template <class K> DEVICE void attention_block_wo(const AttentionBlockArgs &a, i
     const u32 to = shared_address(shared);
 #pragma unroll 2
     for (int i = threadIdx.x; i < K::D * C::VECS; i += S::THREADS) {
-        const int n = i / C::VECS, row = n / 16 * 16 + n % 2 * 8 + n % 16 / 2;
-        copy16(to + C::Rows::piece(row, i % C::VECS), (const typename K::T *)a.wo + ((i64)n * K::HEADS + head) * K::E + i % C::VECS * 8);
+        const int n = i / C::VECS, row = n / 32 * 32 + n % 4 * 8 + n % 32 / 4;
+        copy16(to + C::Rows::piece(row, i % C::VECS),
+               (const typename K::T *)a.wo + ((i64)n * K::HEADS + head) * K::E + i % C::VECS * 8);
     }
     if (C::WIDE > K::E) // zeros behind the E columns
-        for (int row = threadIdx.x; row < round_up(K::D, 16); row += S::THREADS)
+        for (int row = threadIdx.x; row < round_up(K::D, 32); row += S::THREADS)
             shared_store16(to + C::Rows::piece(row, C::VECS), uint4_{0, 0, 0, 0});
 }
 
 // Row m of x, which warp m holds, into shared memory as the product wants it.
-template <class K> DEVICE void attention_block_norm(const Vec<typename K::T, 8> (&row)[ceil_div(K::D, 256)], int m, char *shared)
+template <class K>
+DEVICE void attention_block_norm(const Vec<typename K::T, 8> (&row)[ceil_div(K::D, 256)], int m, char *shared)
 {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
     const float *gain = (const float *)(shared + S::GAIN_AT), *bias = gain + K::D;
-    const u32 x = shared_address(shared + S::X_AT + m * S::XROW), raw = shared_address(shared + S::RAW_AT + m * S::XROW);
+    const u32 x = shared_address(shared + S::X_AT + m * S::XROW),
+              raw = shared_address(shared + S::RAW_AT + m * S::XROW);
     RowStat s = {};
     if (K::NORM > 0)
         s = held_stat<K::NORM, K::D>(row, K::EPS);
@@ -207,7 +211,8 @@ template <class K> DEVICE void attention_block_norm(const Vec<typename K::T, 8> 
         if (K::NORM > 0)
 #pragma unroll
             for (int e = 0; e < 8; e++)
-                y[e] = from_float<T>(norm_apply(to_float(row[i][e]), s, gain[v * 8 + e], K::NORM == 2 ? bias[v * 8 + e] : 0.0f));
+                y[e] = from_float<T>(
+                    norm_apply(to_float(row[i][e]), s, gain[v * 8 + e], K::NORM == 2 ? bias[v * 8 + e] : 0.0f));
         shared_store16(x + v * 16, *(const uint4_ *)&y);
     }
 }
@@ -234,8 +239,9 @@ template <class K> struct AttentionBlockHead {
 #pragma unroll
                 for (int i = 0; i < ROUNDS; i++)
                     if (some(i, live))
-                        angle[i] = append_angles<K, 1>(AppendRow{0, 0, a.table + (i64)(a.rows[row(i)].kv_len - 1) * K::ROT},
-                                                       (group() * K::HEADS + head) * K::E + element());
+                        angle[i] =
+                            append_angles<K, 1>(AppendRow{0, 0, a.table + (i64)(a.rows[row(i)].kv_len - 1) * K::ROT},
+                                                (group() * K::HEADS + head) * K::E + element());
     }
     DEVICE void finish(int live, char *shared) const
     {
@@ -259,17 +265,20 @@ template <class K> struct AttentionBlockHead {
     }
 };
 
-// Keys and values of the step's own tokens, from shared memory to the cache, by the threads from `first` on.
-template <class K> DEVICE void attention_block_append(const AttentionBlockArgs &a, const AttentionBlockRow *rows, int head, int live, int first, const char *shared)
+// Keys and values of the step's own tokens, from shared memory to the cache.
+template <class K>
+DEVICE void attention_block_append(const AttentionBlockArgs &a, const AttentionBlockRow *rows, int head, int live,
+                                   const char *shared)
 {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
     constexpr int VECS = Columns<K>::VECS;
 #pragma unroll 1
-    for (int i = (int)threadIdx.x - first; i < 2 * live * VECS; i += S::THREADS - first) {
+    for (int i = threadIdx.x; i < 2 * live * VECS; i += S::THREADS) {
         const int m = i / VECS % live, kind = i / VECS / live; // kind 1: values
         T *to = (T *)(kind ? a.v : a.k) +
-                (((i64)rows[m].page * K::HEADS + head) * K::BLOCK + (rows[m].at.length - 1) % K::BLOCK) * K::E + i % VECS * 8;
+                (((i64)rows[m].page * K::HEADS + head) * K::BLOCK + (rows[m].at.length - 1) % K::BLOCK) * K::E +
+                i % VECS * 8;
         *(uint4_ *)to = *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + m) * S::HROW + i % VECS * 16);
     }
 }
@@ -280,8 +289,8 @@ template <class K> DEVICE void attention_block_append(const AttentionBlockArgs &
 template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     using S = AttentionBlockShape<K>;
     using C = Columns<K>;
-    static constexpr int OF_PART = ceil_div(ceil_div(K::CONTEXT, C::TILE), K::PARTS);  // tiles
-    static constexpr int TURNS = ceil_div(K::PARTS, K::SHARE) * OF_PART;               // of a warp, a tile each
+    static constexpr int OF_PART = ceil_div(ceil_div(K::CONTEXT, C::TILE), K::PARTS); // tiles
+    static constexpr int TURNS = ceil_div(K::PARTS, K::SHARE) * OF_PART;              // of a warp, a tile each
 
     static DEVICE int row() { return warp_id() / K::SHARE; }
     static DEVICE int part(int turn) { return warp_id() % K::SHARE + turn / OF_PART * K::SHARE; }
@@ -297,7 +306,8 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     static DEVICE void issue(const AttentionBlockArgs &a, const BriefRow &r, int head, int turn, char *shared)
     {
         if (tile(turn) * C::TILE < r.length)
-            brief_issue<K>(BriefCache{a.k, a.v, a.pages, a.owner}, r, head, tile(turn), shared_address(slot(turn, shared)));
+            brief_issue<K>(BriefCache{a.k, a.v, a.pages, a.owner}, r, head, tile(turn),
+                           shared_address(slot(turn, shared)));
     }
 
     // HELD groups of copies; warps behind the WALKERS have no row.
@@ -306,7 +316,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
         BriefRow r = {};
         if (row() < live)
             r = brief_row<K>(a.rows, row());
-        // Rolled up, the loop spills some of the weights' registers.
+            // Rolled up, the loop spills some of the weights' registers.
 #pragma unroll 4
         for (int i = 0; i < K::HELD; i++) {
             if (row() < live)
@@ -320,7 +330,8 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     {
         if (lane_id() < 2 * C::VECS) {
             const int kind = lane_id() / C::VECS, piece = lane_id() % C::VECS;
-            const uint4_ x = *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + row()) * S::HROW + piece * 16);
+            const uint4_ x =
+                *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + row()) * S::HROW + piece * 16);
             shared_store16(tile + kind * C::TILE * C::Rows::PITCH + C::Rows::piece((length - 1) % C::TILE, piece), x);
         }
         warp_sync();
@@ -388,18 +399,20 @@ template <class K> DEVICE void attention_block_join(const AttentionBlockRow *row
 #pragma unroll 1
     for (int i = threadIdx.x * 2; i < live * K::E; i += S::THREADS * 2) {
         const int m = i / K::E, used = least(K::PARTS, ceil_div(rows[m].at.length, C::TILE));
-        const Vec<float, 2> y = add_parts<K>(part + m * (K::CROSS ? 1 : K::PARTS) * C::PART, used, (K::CROSS ? S::M : 1) * C::PART, i % K::E);
+        const Vec<float, 2> y = add_few_parts<K, K::PARTS>(part + m * (K::CROSS ? 1 : K::PARTS) * C::PART, used,
+                                                           (K::CROSS ? S::M : 1) * C::PART, i % K::E);
         store((typename K::T *)(shared + S::HEAD_AT + m * S::HROW) + i % K::E, from_floats<typename K::T>(y));
     }
 }
 
-// What the head adds to y, to the blocks that finish the columns.
+// What the head adds to y, to the blocks that finish the columns: four neighbours at once, since the network of
+// the SMs takes 1 ns for each write, however wide.
 template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *shared)
 {
     using S = AttentionBlockShape<K>;
     using C = Columns<K>;
     using T = typename K::T;
-    constexpr int ALL = ceil_div(K::D, 16), ROUNDS = ceil_div(ALL, S::WARPS);
+    constexpr int ALL = ceil_div(K::D, 32), ROUNDS = ceil_div(ALL, S::WARPS);
     const int lane = lane_id(), g = lane >> 2, t = lane & 3;
     C state; // for its B operand: row g of the head's result
     state.fetch(g < S::M ? (const T *)(shared + S::HEAD_AT + g * S::HROW) : nullptr);
@@ -407,28 +420,32 @@ template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *
     const u32 mine = shared_address(shared + S::HEADS_AT + head * S::M * S::EACH * 4);
 #pragma unroll(ROUNDS <= 4 ? ROUNDS : 4)
     for (int i = 0; i < ROUNDS; i++) {
-        const int tile = i * S::WARPS + warp_id(), n = tile * 16 + 2 * g;
+        const int tile = i * S::WARPS + warp_id(), n = tile * 32 + 4 * g;
         if (tile >= ALL)
             break;
-        float d[4] = {};
+        float d[2][4] = {};
 #pragma unroll
-        for (int j = 0; j < C::STEPS; j++) {
-            u32 w[4];
-            ldmatrix4(w, C::Rows::pair(wo, j) + tile * 16 * C::Rows::PITCH);
-            mma<T>(d, w, state.q[j]);
-        }
+        for (int j = 0; j < C::STEPS; j++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                u32 w[4];
+                ldmatrix4(w, C::Rows::pair(wo, j) + (tile * 2 + h) * 16 * C::Rows::PITCH);
+                mma<T>(d[h], w, state.q[j]);
+            }
         if (n >= K::D)
             continue;
-        const u32 rank = n / S::EACH, to = cluster_map(mine + n % S::EACH * 4, rank), count = cluster_map(arrived, rank);
+        const u32 rank = n / S::EACH, to = cluster_map(mine + n % S::EACH * 4, rank),
+                  count = cluster_map(arrived, rank);
 #pragma unroll
         for (int e = 0; e < 2; e++)
             if (2 * t + e < S::M)
-                cluster_send2(to + (2 * t + e) * S::EACH * 4, d[e], d[2 + e], count);
+                cluster_send4(to + (2 * t + e) * S::EACH * 4, d[0][e], d[0][2 + e], d[1][e], d[1][2 + e], count);
     }
 }
 
 // This block's columns of y: the heads in order, bias, residual.
-template <class K> DEVICE void attention_block_finish(const AttentionBlockArgs &a, int rank, int live, const char *shared)
+template <class K>
+DEVICE void attention_block_finish(const AttentionBlockArgs &a, int rank, int live, const char *shared)
 {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
@@ -450,8 +467,9 @@ template <class K> DEVICE void attention_block_finish(const AttentionBlockArgs &
     }
 }
 
-template <class K> // K: T KV M D HEADS KV_HEADS H G E CROSS NORM PRE BIAS BIAS_OUT EPS SCALE SOFTCAP WALKERS PARTS HELD;
-                   // self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
+template <
+    class K> // K: T KV M D HEADS KV_HEADS H G E CROSS NORM PRE BIAS BIAS_OUT EPS SCALE SOFTCAP WALKERS PARTS HELD;
+             // self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
 DEVICE void attention_block(const AttentionBlockArgs &a)
 {
     using S = AttentionBlockShape<K>;
@@ -477,8 +495,6 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     copy_commit();
     AttentionBlockWeights<K> weights;
     weights.fetch(a, head);
-    attention_block_wo<K>(a, head, shared);
-    copy_commit();
     const int live = least(a.step->decode_rows, S::M);
     AttentionBlockKeys<K> keys;
     keys.begin(a, head, live, shared);
@@ -486,14 +502,16 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     projection.fetch(a, head, live);
     if (threadIdx.x < live)
         rows[threadIdx.x] = attention_block_row<K>(a, threadIdx.x);
+    attention_block_wo<K>(a, head, shared); // needed last
+    copy_commit();
+    copy_wait<S::BEHIND>(); // but for the floats
+    block_sync();
+    cluster_wait(); // all have made their barriers
     wait_for_previous();
 
     Vec<T, 8> row[ceil_div(K::D, 256)];
     if (warp_id() < live)
         hold_row<K::D>(row, (const T *)a.x + (i64)warp_id() * K::D);
-    copy_wait<S::BEHIND>(); // but for the floats
-    if (K::NORM > 0)
-        block_sync();
     if (warp_id() < live)
         attention_block_norm<K>(row, warp_id(), shared);
     block_sync();
@@ -503,14 +521,13 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     block_sync();
     if (warp_id() < K::WALKERS)
         keys.attend(a, head, rows, live, shared);
-    else if constexpr (!K::CROSS)
-        attention_block_append<K>(a, rows, head, live, K::WALKERS * 32, shared);
     copy_wait<0>();
     block_sync();
     attention_block_join<K>(rows, live, shared);
     block_sync();
-    cluster_wait(); // all have made their barriers
     attention_block_out<K>(head, arrived, shared);
+    if constexpr (!K::CROSS)
+        attention_block_append<K>(a, rows, head, live, shared);
     mbarrier_wait(arrived, 0);
     attention_block_finish<K>(a, head, live, shared);
 }

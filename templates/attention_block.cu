@@ -16,12 +16,13 @@
 //    PARTS: of a row's attention; SHARE: warps that share them. STEPS: of 32 k that a warp multiplies, with 8
 //    registers of weights for each 16 columns. EACH: columns of y that a block finishes. LINE, PITCH, TILE: bytes
 //    of a head's row, of one in a tile, of a tile as in Columns.
-//@ consts  TILES: ceil_div(CONTEXT, 16)  PARTS: min(8, TILES)  SHARE: min(8 / min(M, 8), PARTS)  WALKERS: M * SHARE
-//@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 128)  EACH: round_up(ceil_div(WIDTH, HEADS), 2)
+//@ consts  TILES: ceil_div(CONTEXT, 16)  PARTS: min(8, TILES)
+//@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 128)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
 //@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
 //@ consts  ROWS: (1 + PRE) * (round_up(2 * WIDTH, 128) + 64) + 16 * (3 * WIDE + 4) + 3 * (LINE + 16) + 4 * HEADS * EACH
 //@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * PARTS * (HEAD_DIM + 2) + 3 * WIDE + EACH
-//@ consts  FIXED: round_up(WIDTH, 16) * PITCH + M * ROWS + round_up(4 * FLOATS, 16)
+//@ consts  FIXED: round_up(WIDTH, 32) * PITCH + M * ROWS + round_up(4 * FLOATS, 16)
+//@ consts  SHARE: min((FIXED + 12 * TILE + 1024 <= SMEM ? 12 : 8) / M, PARTS)  WALKERS: M * SHARE
 //@ consts  HELD: min(ceil_div(PARTS, SHARE) * ceil_div(TILES, PARTS), (SMEM - 1024 - FIXED) / (WALKERS * TILE))
 //@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128 && WINDOW == 0 && CONTEXT <= 256

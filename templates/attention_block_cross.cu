@@ -12,18 +12,20 @@
 //@ consts  BIAS: has(b)  BIAS_OUT: has(bo)  HEADS: attend_cross.heads  KV_HEADS: attend_cross.kv_heads
 //@ consts  HEAD_DIM: attend_cross.head_dim  LENGTH: SOURCE  SCALE: attend_cross.scale
 //    WALKERS: warps that share the tiles of keys; HELD: two, where a warp takes more than one.
-//@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 256)  EACH: round_up(ceil_div(WIDTH, HEADS), 2)
+//@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 256)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
 //@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
 //@ consts  WALKERS: SOURCE > 64 ? 8 : 4
 //@ consts  HELD: ceil_div(M, max(BEAMS, 1)) * ceil_div(SOURCE, 16) > WALKERS ? 2 : 1
 //@ consts  ROWS: (1 + PRE) * (round_up(2 * WIDTH, 128) + 64) + 32 * (WIDE + 4) + LINE + 16 + 4 * HEADS * EACH
 //@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * WALKERS * (HEAD_DIM + 2) + WIDE + EACH
-//@ consts  BYTES: round_up(WIDTH, 16) * PITCH + M * ROWS + WALKERS * HELD * TILE + round_up(4 * FLOATS, 16)
-//@ consts  BLOCKS: BYTES <= (SMEM + 1024) / 2 - 2048 && WIDE / 16 * (8 * STEPS + 4) <= 80 ? 2 : 1
+//@ consts  BYTES: round_up(WIDTH, 32) * PITCH + M * ROWS + WALKERS * HELD * TILE + round_up(4 * FLOATS, 16)
+//    MEMORY: more than half an SM's, so that no block of a linear stands beside it: it would wait for its x behind all
+//    that the next launch of this kernel reads ahead. (With half an SM, `up` took 1 us longer on an H200.)
+//@ consts  MEMORY: max(BYTES, (SMEM + 1024) / 2)
 //@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128
 //@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && BYTES + 1024 <= SMEM
-//@ launch  grid HEADS   block 256   smem BYTES
+//@ launch  grid HEADS   block 256   smem MEMORY
 //@ moves   4 * A * D + 2 * S * KV_HEADS * SOURCE * HEAD_DIM * sizeof(KV)
 //@ flops   4 * T * A * D
 //@ overlap yes
@@ -40,5 +42,5 @@ struct Config {
 static_assert(AttentionBlockShape<Config>::BYTES == @BYTES@ && AttentionBlockShape<Config>::THREADS == 256,
               "contract and kernel disagree");
 
-extern "C" __global__ void CLUSTER(Config::HEADS) __launch_bounds__(256, @BLOCKS@)
+extern "C" __global__ void CLUSTER(Config::HEADS) __launch_bounds__(256, 1)
 @NAME@(const __grid_constant__ AttentionBlockArgs a) { attention_block<Config>(a); }

@@ -40,6 +40,11 @@ DEVICE void cluster_send2(u32 mapped, float v0, float v1, u32 mbarrier)
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];"
                  ::"r"(mapped), "f"(v0), "f"(v1), "r"(mbarrier) : "memory");
 }
+DEVICE void cluster_send4(u32 mapped, float v0, float v1, float v2, float v3, u32 mbarrier)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];"
+                 ::"r"(mapped), "f"(v0), "f"(v1), "f"(v2), "f"(v3), "r"(mbarrier) : "memory");
+}
 #else
 #define CLUSTER(n)
 DEVICE u32 cluster_rank() { return 0; }
@@ -49,4 +54,5 @@ DEVICE u32 cluster_map(u32 a, u32) { return a; }
 DEVICE void cluster_count(u32) {}
 DEVICE void cluster_send(u32, float, u32) {}
 DEVICE void cluster_send2(u32, float, float, u32) {}
+DEVICE void cluster_send4(u32, float, float, float, float, u32) {}
 #endif

@@ -141,3 +141,35 @@ template <class K> DEVICE Vec<float, 2> add_parts(const float *part, int warps, 
     y[1] /= all;
     return y;
 }
+
+// The same of at most MOST warps' parts, all of which are read at once.
+template <class K, int MOST> DEVICE Vec<float, 2> add_few_parts(const float *part, int warps, int stride, int e)
+{
+    float top[MOST], sum[MOST];
+    Vec<float, 2> v[MOST], y = zeros<float, 2>();
+#pragma unroll
+    for (int w = 0; w < MOST; w++) {
+        top[w] = negative_infinity();
+        sum[w] = 0.0f;
+        v[w] = zeros<float, 2>();
+        if (w < warps) {
+            top[w] = part[w * stride + K::E];
+            sum[w] = part[w * stride + K::E + 1];
+            v[w] = load<2>(part + w * stride + e);
+        }
+    }
+    float high = top[0], all = 0.0f;
+#pragma unroll
+    for (int w = 1; w < MOST; w++)
+        high = fmaxf(high, top[w]);
+#pragma unroll
+    for (int w = 0; w < MOST; w++) {
+        const float by = exp2_fast(top[w] - high);
+        all += sum[w] * by;
+        y[0] += v[w][0] * by;
+        y[1] += v[w][1] * by;
+    }
+    y[0] /= all;
+    y[1] /= all;
+    return y;
+}

@@ -274,7 +274,7 @@ typedef struct Bulk {
     Mbarrier *mbarrier;
     char *to;
     const char *from; /* NULL: sent, from `sent` */
-    char sent[8];
+    char sent[16];
     Copy *copies; /* a thread's cp.async, `bytes` of them: all land, then it counts as an arrival */
     unsigned bytes;
     const SimtMap *map; /* a tile from (row, column) of a matrix */
@@ -409,6 +409,7 @@ void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsign
     memory_send_begins(mapped, bytes, PC());
     b.mbarrier = find_in(b.block, mbarrier, PC());
     check_made(b.mbarrier, PC());
+    assert(bytes <= sizeof b.sent);
     memcpy(b.sent, from, bytes);
     start(b);
 }

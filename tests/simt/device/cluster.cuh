@@ -14,3 +14,8 @@ DEVICE void cluster_send2(u32 mapped, float v0, float v1, u32 mbarrier)
     const float v[2] = {v0, v1};
     simt_cluster_send(mapped, v, 8, mbarrier);
 }
+DEVICE void cluster_send4(u32 mapped, float v0, float v1, float v2, float v3, u32 mbarrier)
+{
+    const float v[4] = {v0, v1, v2, v3};
+    simt_cluster_send(mapped, v, 16, mbarrier);
+}
