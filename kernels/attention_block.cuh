@@ -29,19 +29,19 @@
 #include "part/source.cuh"
 
 struct AttentionBlockArgs {
-    const void *x;      // [M, D]
-    const void *w;      // [COLUMNS of all heads, D]
-    const float *g, *c; // [D] gain and bias of the norm
-    const float *b;     // of w
-    const void *wo;     // [D, H*E]
-    const float *bo;    // [D]
-    const float *table; // self: cos, sin; cross: not there
+    const void *x;       // [M, D]
+    const void *w;       // [COLUMNS of all heads, D]
+    const float *g, *c;  // [D] gain and bias of the norm
+    const float *b;      // of w
+    const void *wo;      // [D, H*E]
+    const float *bo;     // [D]
+    const float *table;  // self: cos, sin; cross: not there
     const FtxStep *step;
     const FtxRow *rows;
     const int *pages;
     const int *owner;
-    void *k, *v; // of the layer: the cache, or the source
-    void *y;     // [M, D]
+    void *k, *v;         // of the layer: the cache, or the source
+    void *y;             // [M, D]
 };
 
 // Derived from the instance's constants; the template's contract computes the same bytes.
@@ -57,16 +57,15 @@ template <class K> struct AttentionBlockShape {
     static constexpr int HROW = C::WIDE * 2 + 16;                        // of a head's q, k or v; no bank twice
     static constexpr int TILES_AT = round_up(K::D, 32) * C::Rows::PITCH; // behind wo
     static constexpr int X_AT = TILES_AT + K::WALKERS * K::HELD * C::BYTES;
-    static constexpr int RAW_AT = X_AT + M * XROW;                // x as it came, where z is x and no n(x)
-    static constexpr int SUM_AT = RAW_AT + K::PRE * M * XROW;     // [SPLIT][M][LINE]
-    static constexpr int HEAD_AT = SUM_AT + SPLIT * M * LINE * 4; // [GROUPS][M] rows; at last the head's result
-    static constexpr int GAIN_AT = HEAD_AT + GROUPS * M * HROW;   // gains and biases of the norm
+    static constexpr int RAW_AT = X_AT + M * XROW;                       // x as it came, where z is x and no n(x)
+    static constexpr int SUM_AT = RAW_AT + K::PRE * M * XROW;            // [SPLIT][M][LINE]
+    static constexpr int HEAD_AT = SUM_AT + SPLIT * M * LINE * 4;        // [GROUPS][M] rows; at last the head's result
+    static constexpr int GAIN_AT = HEAD_AT + GROUPS * M * HROW;          // gains and biases of the norm
     static constexpr int PART_AT = GAIN_AT + (K::NORM > 0 ? 8 * K::D : 0); // parts of attention, to be put together
-    static constexpr int BIAS_AT = PART_AT + K::PARTS * M * C::PART * 4;   // of w, then of wo: [COLUMNS], [EACH]
-    static constexpr int HEADS_AT =
-        round_up(BIAS_AT + (COLUMNS + EACH) * 4, 16); // [heads][M][EACH]: what they add to y
+    static constexpr int BIAS_AT = PART_AT + K::PARTS * M * C::PART * 4; // of w, then of wo: [COLUMNS], [EACH]
+    static constexpr int HEADS_AT = round_up(BIAS_AT + (COLUMNS + EACH) * 4, 16); // [heads][M][EACH]: what they add to y
     static constexpr int BYTES = HEADS_AT + K::HEADS * M * EACH * 4;
-    static constexpr int BEHIND = K::HELD + 1; // groups of copies behind the floats'
+    static constexpr int BEHIND = K::HELD + 1;                           // groups of copies behind the floats'
     static_assert(C::WIDE <= 128 && K::D % 8 == 0 && M <= 8 && M <= WARPS, "");
     static_assert(8 * TILES * STEPS + 4 * TILES <= 144, "the weights of a warp do not fit its registers");
 };
@@ -180,8 +179,7 @@ template <class K> DEVICE void attention_block_wo(const AttentionBlockArgs &a, i
 #pragma unroll 2
     for (int i = threadIdx.x; i < K::D * C::VECS; i += S::THREADS) {
         const int n = i / C::VECS, row = n / 32 * 32 + n % 4 * 8 + n % 32 / 4;
-        copy16(to + C::Rows::piece(row, i % C::VECS),
-               (const typename K::T *)a.wo + ((i64)n * K::HEADS + head) * K::E + i % C::VECS * 8);
+        copy16(to + C::Rows::piece(row, i % C::VECS), (const typename K::T *)a.wo + ((i64)n * K::HEADS + head) * K::E + i % C::VECS * 8);
     }
     if (C::WIDE > K::E) // zeros behind the E columns
         for (int row = threadIdx.x; row < round_up(K::D, 32); row += S::THREADS)
@@ -189,14 +187,12 @@ template <class K> DEVICE void attention_block_wo(const AttentionBlockArgs &a, i
 }
 
 // Row m of x, which warp m holds, into shared memory as the product wants it.
-template <class K>
-DEVICE void attention_block_norm(const Vec<typename K::T, 8> (&row)[ceil_div(K::D, 256)], int m, char *shared)
+template <class K> DEVICE void attention_block_norm(const Vec<typename K::T, 8> (&row)[ceil_div(K::D, 256)], int m, char *shared)
 {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
     const float *gain = (const float *)(shared + S::GAIN_AT), *bias = gain + K::D;
-    const u32 x = shared_address(shared + S::X_AT + m * S::XROW),
-              raw = shared_address(shared + S::RAW_AT + m * S::XROW);
+    const u32 x = shared_address(shared + S::X_AT + m * S::XROW), raw = shared_address(shared + S::RAW_AT + m * S::XROW);
     RowStat s = {};
     if (K::NORM > 0)
         s = held_stat<K::NORM, K::D>(row, K::EPS);
@@ -211,8 +207,7 @@ DEVICE void attention_block_norm(const Vec<typename K::T, 8> (&row)[ceil_div(K::
         if (K::NORM > 0)
 #pragma unroll
             for (int e = 0; e < 8; e++)
-                y[e] = from_float<T>(
-                    norm_apply(to_float(row[i][e]), s, gain[v * 8 + e], K::NORM == 2 ? bias[v * 8 + e] : 0.0f));
+                y[e] = from_float<T>(norm_apply(to_float(row[i][e]), s, gain[v * 8 + e], K::NORM == 2 ? bias[v * 8 + e] : 0.0f));
         shared_store16(x + v * 16, *(const uint4_ *)&y);
     }
 }
@@ -239,9 +234,8 @@ template <class K> struct AttentionBlockHead {
 #pragma unroll
                 for (int i = 0; i < ROUNDS; i++)
                     if (some(i, live))
-                        angle[i] =
-                            append_angles<K, 1>(AppendRow{0, 0, a.table + (i64)(a.rows[row(i)].kv_len - 1) * K::ROT},
-                                                (group() * K::HEADS + head) * K::E + element());
+                        angle[i] = append_angles<K, 1>(AppendRow{0, 0, a.table + (i64)(a.rows[row(i)].kv_len - 1) * K::ROT},
+                                                       (group() * K::HEADS + head) * K::E + element());
     }
     DEVICE void finish(int live, char *shared) const
     {
@@ -266,9 +260,7 @@ template <class K> struct AttentionBlockHead {
 };
 
 // Keys and values of the step's own tokens, from shared memory to the cache.
-template <class K>
-DEVICE void attention_block_append(const AttentionBlockArgs &a, const AttentionBlockRow *rows, int head, int live,
-                                   const char *shared)
+template <class K> DEVICE void attention_block_append(const AttentionBlockArgs &a, const AttentionBlockRow *rows, int head, int live, const char *shared)
 {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
@@ -277,8 +269,7 @@ DEVICE void attention_block_append(const AttentionBlockArgs &a, const AttentionB
     for (int i = threadIdx.x; i < 2 * live * VECS; i += S::THREADS) {
         const int m = i / VECS % live, kind = i / VECS / live; // kind 1: values
         T *to = (T *)(kind ? a.v : a.k) +
-                (((i64)rows[m].page * K::HEADS + head) * K::BLOCK + (rows[m].at.length - 1) % K::BLOCK) * K::E +
-                i % VECS * 8;
+                (((i64)rows[m].page * K::HEADS + head) * K::BLOCK + (rows[m].at.length - 1) % K::BLOCK) * K::E + i % VECS * 8;
         *(uint4_ *)to = *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + m) * S::HROW + i % VECS * 16);
     }
 }
@@ -289,8 +280,8 @@ DEVICE void attention_block_append(const AttentionBlockArgs &a, const AttentionB
 template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     using S = AttentionBlockShape<K>;
     using C = Columns<K>;
-    static constexpr int OF_PART = ceil_div(ceil_div(K::CONTEXT, C::TILE), K::PARTS); // tiles
-    static constexpr int TURNS = ceil_div(K::PARTS, K::SHARE) * OF_PART;              // of a warp, a tile each
+    static constexpr int OF_PART = ceil_div(ceil_div(K::CONTEXT, C::TILE), K::PARTS);  // tiles
+    static constexpr int TURNS = ceil_div(K::PARTS, K::SHARE) * OF_PART;               // of a warp, a tile each
 
     static DEVICE int row() { return warp_id() / K::SHARE; }
     static DEVICE int part(int turn) { return warp_id() % K::SHARE + turn / OF_PART * K::SHARE; }
@@ -306,8 +297,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     static DEVICE void issue(const AttentionBlockArgs &a, const BriefRow &r, int head, int turn, char *shared)
     {
         if (tile(turn) * C::TILE < r.length)
-            brief_issue<K>(BriefCache{a.k, a.v, a.pages, a.owner}, r, head, tile(turn),
-                           shared_address(slot(turn, shared)));
+            brief_issue<K>(BriefCache{a.k, a.v, a.pages, a.owner}, r, head, tile(turn), shared_address(slot(turn, shared)));
     }
 
     // HELD groups of copies; warps behind the WALKERS have no row.
@@ -316,7 +306,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
         BriefRow r = {};
         if (row() < live)
             r = brief_row<K>(a.rows, row());
-            // Rolled up, the loop spills some of the weights' registers.
+        // Rolled up, the loop spills some of the weights' registers.
 #pragma unroll 4
         for (int i = 0; i < K::HELD; i++) {
             if (row() < live)
@@ -330,8 +320,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     {
         if (lane_id() < 2 * C::VECS) {
             const int kind = lane_id() / C::VECS, piece = lane_id() % C::VECS;
-            const uint4_ x =
-                *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + row()) * S::HROW + piece * 16);
+            const uint4_ x = *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + row()) * S::HROW + piece * 16);
             shared_store16(tile + kind * C::TILE * C::Rows::PITCH + C::Rows::piece((length - 1) % C::TILE, piece), x);
         }
         warp_sync();
@@ -399,8 +388,7 @@ template <class K> DEVICE void attention_block_join(const AttentionBlockRow *row
 #pragma unroll 1
     for (int i = threadIdx.x * 2; i < live * K::E; i += S::THREADS * 2) {
         const int m = i / K::E, used = least(K::PARTS, ceil_div(rows[m].at.length, C::TILE));
-        const Vec<float, 2> y = add_few_parts<K, K::PARTS>(part + m * (K::CROSS ? 1 : K::PARTS) * C::PART, used,
-                                                           (K::CROSS ? S::M : 1) * C::PART, i % K::E);
+        const Vec<float, 2> y = add_few_parts<K, K::PARTS>(part + m * (K::CROSS ? 1 : K::PARTS) * C::PART, used, (K::CROSS ? S::M : 1) * C::PART, i % K::E);
         store((typename K::T *)(shared + S::HEAD_AT + m * S::HROW) + i % K::E, from_floats<typename K::T>(y));
     }
 }
@@ -434,8 +422,7 @@ template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *
             }
         if (n >= K::D)
             continue;
-        const u32 rank = n / S::EACH, to = cluster_map(mine + n % S::EACH * 4, rank),
-                  count = cluster_map(arrived, rank);
+        const u32 rank = n / S::EACH, to = cluster_map(mine + n % S::EACH * 4, rank), count = cluster_map(arrived, rank);
 #pragma unroll
         for (int e = 0; e < 2; e++)
             if (2 * t + e < S::M)
@@ -444,8 +431,7 @@ template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *
 }
 
 // This block's columns of y: the heads in order, bias, residual.
-template <class K>
-DEVICE void attention_block_finish(const AttentionBlockArgs &a, int rank, int live, const char *shared)
+template <class K> DEVICE void attention_block_finish(const AttentionBlockArgs &a, int rank, int live, const char *shared)
 {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
@@ -467,9 +453,8 @@ DEVICE void attention_block_finish(const AttentionBlockArgs &a, int rank, int li
     }
 }
 
-template <
-    class K> // K: T KV M D HEADS KV_HEADS H G E CROSS NORM PRE BIAS BIAS_OUT EPS SCALE SOFTCAP WALKERS PARTS HELD;
-             // self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
+template <class K> // K: T KV M D HEADS KV_HEADS H G E CROSS NORM PRE BIAS BIAS_OUT EPS SCALE SOFTCAP WALKERS PARTS HELD;
+                   // self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
 DEVICE void attention_block(const AttentionBlockArgs &a)
 {
     using S = AttentionBlockShape<K>;

@@ -24,27 +24,27 @@
 
 // Derived from the instance's constants; the template's contract computes the same bytes.
 template <class C> struct LinearShape {
-    static constexpr int M = pow2_at_least(C::M);                       // rows held
-    static constexpr int CHUNKS = ceil_div(C::K, C::PART);              // of a tile
-    static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256); // k of a chunk
-    static constexpr int ROW = CHUNK * 2 + 64;                          // bytes of a row in the ring: no bank twice
+    static constexpr int M = pow2_at_least(C::M);                        // rows held
+    static constexpr int CHUNKS = ceil_div(C::K, C::PART);                // of a tile
+    static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256);  // k of a chunk
+    static constexpr int ROW = CHUNK * 2 + 64;         // bytes of a row in the ring: no bank twice
     static constexpr int SLOT = 8 * ROW;
     static constexpr int XROW = round_up(C::K * 2, 128) + 64;
-    static constexpr int ROUND = M >= 16 ? 1 : 16 / M;   // tiles summed up at a time
-    static constexpr int SUMS = ROUND * 8 * 8 * M;       // floats of a round
-    static constexpr int EACH = ceil_div(C::K / 8, 256); // vectors of x of a thread
-    static constexpr int STATS = C::RES == 2 ? C::M : 1; // warps of statistics
-    static constexpr int STAT_AT = 256;                  // behind the mbarriers
+    static constexpr int ROUND = M >= 16 ? 1 : 16 / M;                   // tiles summed up at a time
+    static constexpr int SUMS = ROUND * 8 * 8 * M;                       // floats of a round
+    static constexpr int EACH = ceil_div(C::K / 8, 256);                 // vectors of x of a thread
+    static constexpr int STATS = C::RES == 2 ? C::M : 1;                 // warps of statistics
+    static constexpr int STAT_AT = 256;                                  // behind the mbarriers
     static constexpr int SUM_AT = STAT_AT + 16 * 8;
-    static constexpr int KEPT = C::PARTS ? PART_COLUMNS : 0; // columns of a part, kept until it is whole
+    static constexpr int KEPT = C::PARTS ? PART_COLUMNS : 0;             // columns of a part, kept until it is whole
     static constexpr int KEPT_AT = SUM_AT + 2 * SUMS * 4;
     static constexpr int X_AT = KEPT_AT + M * KEPT * 4;
     static constexpr int RING_AT = round_up(X_AT + M * XROW, 128);
     static constexpr int FIT = (C::SMEM - RING_AT) / SLOT;
     static constexpr int TURN = CHUNK <= 1024 ? 8 : CHUNK <= 2048 ? 4 : 2; // rows copied at a time, up to 16 KB
-    static constexpr int TURNS = 8 / TURN;                                 // of a chunk
-    static constexpr int RING = least(FIT, 32 / (TURNS + 1));              // slots; of 32 mbarriers
-    static constexpr int CAP = most(1, least(C::FLIGHT / (TURN * CHUNK * 2), RING *TURNS)); // turns in flight
+    static constexpr int TURNS = 8 / TURN;                               // of a chunk
+    static constexpr int RING = least(FIT, 32 / (TURNS + 1));            // slots; of 32 mbarriers
+    static constexpr int CAP = most(1, least(C::FLIGHT / (TURN * CHUNK * 2), RING * TURNS)); // turns in flight
     static_assert(RING >= 2, "shared memory holds fewer than two chunks: M * K is too large");
     static_assert(C::K % 8 == 0, "rows of w must be 16-byte aligned");
 };
@@ -112,8 +112,7 @@ template <class C> struct LinearVectors {
 // x, gathered and normed, into shared memory. Tokens beyond the live ones come along (M rows can be
 // read; of sequences there may be fewer): a row of the product depends on its own row of x alone.
 template <class C>
-DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::EACH], LinearVectors<C> &vectors,
-                          char *shared)
+DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::EACH], LinearVectors<C> &vectors, char *shared)
 {
     typedef LinearShape<C> P;
     typedef typename C::T T;
@@ -145,7 +144,7 @@ DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<
     }
     constexpr int ALL = C::M * P::EACH;
 #pragma unroll
-    for (int first = 0; first < ALL; first += 8) { // eight loads under way at a time
+    for (int first = 0; first < ALL; first += 8) {  // eight loads under way at a time
         uint4_ x[8];
 #pragma unroll
         for (int j = 0; j < 8; j++) {
@@ -161,8 +160,7 @@ DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<
             if (C::NORM == 1)
                 x[j] = rms_vector<C>(x[j], gain[i]);
             if (C::NORM == 2)
-                x[j] = layer_vector<C>(x[j], stat[m], load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4),
-                                       load<4>(a.c + v * 8), load<4>(a.c + v * 8 + 4));
+                x[j] = layer_vector<C>(x[j], stat[m], load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4), load<4>(a.c + v * 8), load<4>(a.c + v * 8 + 4));
             shared_store16(shared_address(shared + P::X_AT + m * P::XROW) + v * 16, x[j]);
         }
     }
@@ -174,7 +172,7 @@ template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int 
     typedef LinearShape<C> P;
     typedef typename C::T T;
     const int g = lane_id() >> 2, t = lane_id() & 3;
-    const int k0 = chunk * P::CHUNK + warp_id() * 32 + t * 8; // of this lane
+    const int k0 = chunk * P::CHUNK + warp_id() * 32 + t * 8;  // of this lane
     const u32 wa = slot + g * P::ROW + warp_id() * 64 + t * 16;
     const u32 xa = x + (g & (P::M - 1)) * P::XROW + k0 * 2;
 #pragma unroll
@@ -232,8 +230,7 @@ template <class C> DEVICE void linear_stats(const LinearArgs &a, int m, int step
 {
     const int rows = C::ROWS_S ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
     for (; m < rows; m += step) {
-        const RowStat s =
-            row_stat<1, C::K>((const typename C::T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
+        const RowStat s = row_stat<1, C::K>((const typename C::T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
         if (lane_id() == 0)
             stat[m] = s;
     }
@@ -251,8 +248,7 @@ template <class C> DEVICE bool linear_item(int tile, int here, int &m, int &n)
 
 // PARTS: the columns kept since the last part are another, warp m looking after row m; `whole`: which is written,
 // too. `tile`: the next.
-template <class C>
-DEVICE void linear_part(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, bool whole)
+template <class C> DEVICE void linear_part(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, bool whole)
 {
     typedef LinearShape<C> P;
     constexpr int TILES = P::KEPT / 8;
@@ -324,7 +320,7 @@ template <class C, class A> DEVICE void linear(const A &a)
     }
 
     RowStat *stat = (RowStat *)(shared + P::STAT_AT);
-    if (warp_id() >= 9) { // the statistics, needed at the end only
+    if (warp_id() >= 9) {  // the statistics, needed at the end only
         wait_for_previous();
         if (C::NORM == 1 && P::M <= 4)
             linear_stats<C>(a, 0, 1, stat);
@@ -339,7 +335,7 @@ template <class C, class A> DEVICE void linear(const A &a)
             const int v = least(threadIdx.x + 256 * i, C::K / 8 - 1);
             gain[i] = pack_gains<typename C::T>(load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4));
         }
-    int m = 0, n = 0; // this thread's outputs of a round
+    int m = 0, n = 0;  // this thread's outputs of a round
     bool mine = linear_item<C>(first, count, m, n);
     LinearBias bias = linear_bias<C>(a, mine ? n : C::N);
     LinearRest<C> rest;
@@ -358,11 +354,11 @@ template <class C, class A> DEVICE void linear(const A &a)
     LinearPlace place = {};
     if (mine && m < live)
         place = linear_place<C>(a, token, n);
-    if (C::NORM == 1 && P::M > 4) // needed at the end only
+    if (C::NORM == 1 && P::M > 4)  // needed at the end only
         linear_stats<C>(a, 7 - warp_id(), 8, stat);
 
     const u32 x = shared_address(shared + P::X_AT);
-    float *sums = (float *)(shared + P::SUM_AT); // [2][ROUND][chain 8][M][8]
+    float *sums = (float *)(shared + P::SUM_AT);  // [2][ROUND][chain 8][M][8]
     int slot = 0;
     u32 parity = 0;
     for (int t0 = 0; t0 < count; t0 += P::ROUND) {
@@ -402,7 +398,7 @@ template <class C, class A> DEVICE void linear(const A &a)
             }
         }
         if (t0 == 0)
-            part_sync(2, 256 + P::STATS * 32); // with the statistics' warps
+            part_sync(2, 256 + P::STATS * 32);  // with the statistics' warps
         else
             part_sync(1, 256);
         if (mine && m < live) {
