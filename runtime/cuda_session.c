@@ -213,6 +213,8 @@ static FtxStatus fill_session(Session *s, FtxError *err)
     for (int i = 0; i < RING_PARTS && !status; i++)
         status = cuda_check(cu, cu->cuEventCreate(&s->part_done[i], CU_EVENT_DISABLE_TIMING), err, "an event");
     if (!status)
+        status = cuda_check(cu, cu->cuEventCreate(&s->uploaded, CU_EVENT_DISABLE_TIMING), err, "an event");
+    if (!status)
         status = take_device_memory(s, err);
     if (!status)
         status = take_pinned_memory(s, err);
@@ -239,6 +241,8 @@ static void empty_session(Session *s)
     for (int i = 0; i < RING_PARTS; i++)
         if (s->part_done[i])
             cu->cuEventDestroy(s->part_done[i]);
+    if (s->uploaded)
+        cu->cuEventDestroy(s->uploaded);
     if (s->pinned)
         cu->cuMemFreeHost(s->pinned);
     if (s->block)
@@ -321,6 +325,19 @@ FtxStatus cuda_session_upload(Session *s, size_t bytes, FtxError *err)
         return status;
     if (bytes)
         status = copy_in(s, s->space[FTX_SPACE_IO], s->io, bytes, "the step", err);
+    if (!status)
+        status = cuda_check(s->device->cu, s->device->cu->cuEventRecord(s->uploaded, s->stream), err, "marking a copy");
+    cuda_leave(s->device);
+    return status;
+}
+
+FtxStatus cuda_session_settle(Session *s, FtxError *err)
+{
+    FtxStatus status = cuda_enter(s->device, err);
+
+    if (status)
+        return status;
+    status = cuda_wait_event(s->device, s->uploaded, err, "waiting for the step's copy");
     cuda_leave(s->device);
     return status;
 }

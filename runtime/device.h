@@ -11,7 +11,7 @@
 typedef struct Device Device;
 typedef struct Session Session;
 
-enum { FTX_CHAIN = 3 }; /* runs of a decode program that a device takes at once with less between them */
+enum { FTX_CHAIN = 5 }; /* runs of a decode program that a device takes at once with less between them */
 
 typedef struct DeviceApi {
     const char *name; /* "cpu", "cuda" */
@@ -31,8 +31,9 @@ typedef struct DeviceApi {
     const void *(*out)(Session *s);
 
     /* Enqueues the copy of the first `bytes` of IO. The host may write IO again once a later
-     * `wait` has returned. */
+     * `settle` or `wait` has returned. */
     FtxStatus (*upload)(Session *s, size_t bytes, FtxError *err);
+    FtxStatus (*settle)(Session *s, FtxError *err); /* until the copies of `upload` are done; programs may run on */
     /* Enqueues a copy of host bytes into a named buffer of STATE (page-table rows); the source is
      * copied before return. At most 64 KiB a call. */
     FtxStatus (*write)(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);

@@ -469,6 +469,7 @@ const DeviceApi device_cpu = {
     .io = cpu_io,
     .out = cpu_out,
     .upload = cpu_upload,
+    .settle = cpu_wait,
     .write = cpu_write,
     .read = cpu_read,
     .run = cpu_run,

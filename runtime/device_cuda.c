@@ -401,6 +401,7 @@ const DeviceApi device_cuda = {
     .io = cuda_session_io,
     .out = cuda_session_out,
     .upload = cuda_session_upload,
+    .settle = cuda_session_settle,
     .write = cuda_session_write,
     .read = cuda_session_read,
     .run = cuda_program_run,

@@ -60,6 +60,7 @@ struct Session {
     bool part_used[RING_PARTS];
     int part;
     size_t part_at;
+    CUevent uploaded; /* passed: the last copy of IO is done */
 
     CUdeviceptr *arg;    /* [n_operands] */
     CUgraphExec *graph;  /* [n_programs], NULL: launched one by one */
@@ -97,6 +98,7 @@ const void *cuda_session_out(Session *s);
 FtxStatus cuda_session_upload(Session *s, size_t bytes, FtxError *err);
 FtxStatus cuda_session_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);
 FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
+FtxStatus cuda_session_settle(Session *s, FtxError *err);
 FtxStatus cuda_session_wait(Session *s, FtxError *err);
 
 FtxStatus cuda_program_prepare(Session *s, FtxError *err); /* warms, captures, uploads */

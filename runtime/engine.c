@@ -496,7 +496,7 @@ static int runs_now(const FtxEngine *e)
         return f->issued == 0;
     if (!goes_on(e))
         return 0;
-    return n == left || n >= FTX_CHAIN || f->issued == f->taken ? n : 0;
+    return n == left || n >= FTX_CHAIN || e->ahead <= FTX_CHAIN || f->issued == f->taken ? n : 0;
 }
 
 static FtxStatus fly(FtxEngine *e, Events *v, FtxError *err)

@@ -192,7 +192,7 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err)
         if (!s)
             s = e->api->run(e->session, program, step.tokens, step.rows, 1, err);
         if (!s)
-            s = e->api->wait(e->session, err); /* IO is written again for what comes next */
+            s = e->api->settle(e->session, err); /* IO is written again for what comes next */
     }
     return s;
 }

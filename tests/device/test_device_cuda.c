@@ -414,7 +414,7 @@ static void buckets_run_as_graphs(void **state)
     close_both(w, d, s);
 }
 
-/* Several runs of a decode program: three in one graph, only the first of which waits for all that came before. */
+/* Several runs of a decode program: FTX_CHAIN in one graph, only the first of which waits for all that came before. */
 static void decode_programs_run_as_chains(void **state)
 {
     World *w = world();

@@ -531,6 +531,24 @@ static FtxStatus fake_read(Session *s, int named, size_t offset, void *p, size_t
     return status;
 }
 
+/* The host may write IO again: no upload is left among the commands. */
+static FtxStatus fake_settle(Session *s, FtxError *err)
+{
+    (void)err;
+    if (!fake.asynchronous)
+        return FTX_OK;
+    pthread_mutex_lock(&s->lock);
+    for (unsigned i = s->got; i != s->put;)
+        if (s->queue[i % QUEUE].kind == COMMAND_UPLOAD) {
+            pthread_cond_wait(&s->changed, &s->lock);
+            i = s->got;
+        } else {
+            i++;
+        }
+    pthread_mutex_unlock(&s->lock);
+    return FTX_OK;
+}
+
 static FtxStatus run_once(Session *s, uint32_t program, int T, int S, FtxError *err)
 {
     const bool fails = ++fake.runs == fake.fail_at;
@@ -574,8 +592,8 @@ static FtxStatus fake_time(Session *s, uint32_t program, int T, int S, int repea
     { \
         .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, \
         .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
-        .upload = fake_upload, .write = fake_write, .read = fake_read, .run = fake_run, .wait = fake_wait, \
-        .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, \
+        .upload = fake_upload, .settle = fake_settle, .write = fake_write, .read = fake_read, .run = fake_run, \
+        .wait = fake_wait, .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, \
     }
 
 const DeviceApi fake_device = TABLE(false);

@@ -260,7 +260,7 @@ static void test_alone_asynchronous(void **state)
     assert_true(fake.uploads < fake.runs / 2); /* a decode step needs no upload of its own */
 }
 
-/* Six runs before the first result is read, then three whenever there is room; none beyond a request's limit. */
+/* Six runs before the first result is read, then five, or all that are left, whenever there is room; none beyond a request's limit. */
 static void test_run_ahead(void **state)
 {
     FakeSizes sizes = fake_sizes();
