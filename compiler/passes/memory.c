@@ -246,17 +246,19 @@ static void plan_work(Lower *l, Program *p)
 
 /* --- the plan in the artifact's form ----------------------------------------------------------------- */
 
-/* The rows that a tiled operand has at most: those of the program, or of the weight. */
+/* The rows that a tiled operand has at most: those of the program, or of the weight. A small program may have more
+ * rows than a step has tokens, and what a step brings has no more than those. */
 static FtxOperand tiled(const Lower *l, const Program *p, const Launch *launch, uint32_t k, FtxOperand o)
 {
     const Operand *from = &launch->operands[k];
     const Value *v = ir_value(l->g, from->value);
+    const int64_t tokens = l->g->limits.tokens, t_max = p->facts.t_max < tokens ? p->facts.t_max : tokens;
 
     if (!from->tiled)
         return o;
     o.tile_rows = (uint32_t)from->tiled;
     o.columns = (uint32_t)v->shape.dim[v->shape.rank - 1].n;
-    o.rows = (uint32_t)(ir_shape_elements(v->shape, p->facts.t_max, p->facts.s_max) / o.columns);
+    o.rows = (uint32_t)(ir_shape_elements(v->shape, t_max, p->facts.s_max) / o.columns);
     o.type = contract_arg_type(&p->facts, &launch->group->b, k);
     return o;
 }

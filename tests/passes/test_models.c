@@ -65,6 +65,7 @@ static void check_plan(const char *path, const Plan *plan, const Packing *packin
         const uint64_t bytes = o->space == FTX_SPACE_WEIGHTS ? packing->bytes : plan->head.space_bytes[o->space];
 
         assert_true(o->space == FTX_SPACE_NULL || o->offset < bytes || bytes == 0);
+        assert_true(o->tile_rows == 0 || o->offset + 2 * (uint64_t)o->rows * o->columns <= bytes);
     }
     for (size_t i = 0; i < plan->instances.n; i++)
         for (size_t k = 0; k < i; k++)
@@ -164,6 +165,30 @@ static void odd_shapes(void **state)
     arena_close(r.keep);
 }
 
+/* An encoder whose steps have fewer tokens than its small programs have rows: what a step brings, hidden states
+ * too, is no larger than a step. */
+static void few_tokens(void **state)
+{
+    static const char text[] =
+        "local ftx, bert = require 'ftx', require 'bert'\n"
+        "return ftx.model { name = 'odd', precision = { weights = 'fp16' },\n"
+        "graph = bert { vocab = 100, hidden = 128, layers = 2, heads = 2, ffn = 64, positions = 60 },\n"
+        "limits = { sequences = 3, context = 50, tokens = 55 } }\n";
+    Run r = {.keep = arena_open()};
+    const char *path = arena_printf(r.keep, "%s/test-few.lua", getenv("FTX_BUILD") ? getenv("FTX_BUILD") : "/tmp");
+    FtxError err;
+    Diag d = {0};
+
+    (void)state;
+    if (!catalog_open(r.keep, &r.catalog, &d))
+        fail_msg("%s", d.text);
+    if (file_write_whole(path, text, strlen(text), &err))
+        fail_msg("%s", err.text);
+    run_model(&r, path, NULL);
+    remove(path);
+    arena_close(r.keep);
+}
+
 /* A file of specs/ that returns a model; a family returns a function. */
 static bool is_model(const char *path)
 {
@@ -252,7 +277,7 @@ static void translation_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_model), cmocka_unit_test(odd_shapes),
-                                       cmocka_unit_test(translation_memory)};
+                                       cmocka_unit_test(few_tokens), cmocka_unit_test(translation_memory)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
