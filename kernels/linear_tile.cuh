@@ -32,6 +32,7 @@
 #include "device/wgmma_tile.cuh"
 #include "part/act.cuh"
 #include "part/parts.cuh"
+#include "part/quad.cuh"
 #include "part/rows.cuh"
 
 struct TileArgs {
@@ -70,8 +71,9 @@ template <class C> struct TileShape {
 template <class C> struct TileWork {
     static constexpr int ACROSS = ceil_div(C::N, C::NT * C::CN);  // groups of tiles side by side
     static constexpr int EACH = TileShape<C>::STEPS + TileShape<C>::RESIDUAL;  // steps of the ring for a tile
-    int rank, rm, rn, s0, s1, first, every, groups, steps;
-    DEVICE TileWork(int live)
+    static constexpr int AHEAD = C::CM * C::CN == 1;  // the first of w is asked for before anything else
+    int rank, rm, rn, s0, s1, first, every, ahead, groups, steps;
+    DEVICE TileWork()
     {
         typedef TileShape<C> P;
         rank = P::BLOCKS > 1 ? cluster_rank() : 0;
@@ -82,6 +84,10 @@ template <class C> struct TileWork {
         s1 = (part + 1) * P::STEPS / C::CK;
         first = blockIdx.x / P::BLOCKS;
         every = gridDim.x / P::BLOCKS;
+        ahead = least(C::STAGES, s1 - s0);
+    }
+    DEVICE void count(int live)
+    {
         groups = ceil_div(live, C::MT * C::CM) * ACROSS;
         steps = C::CK > 1 ? s1 - s0 : ceil_div(groups - first, every) * EACH;
     }
@@ -130,24 +136,39 @@ template <class C> DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &
         tensor_copy_all(to, a.w, column + t.rm * ROWS, s * 64, full, mask << t.rn);
 }
 
+// The first of w, as much as the ring holds.
+template <class C> DEVICE void tile_begin(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
+{
+    const int column = t.column(t.first);
+    tensor_expect(a.x);
+    for (int i = 0; i < t.ahead; i++) {
+        mbarrier_expect(full + 8 * i, TileShape<C>::X + C::NT * 128);
+        tile_ask_w<C>(a, t, column, t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
+    }
+}
+
+// There are no rows for this block; what it asked for has to come before it ends.
+template <class C> DEVICE void tile_end(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
+{
+    for (int i = 0; i < t.ahead; i++) {
+        tile_ask_x<C>(a, t, t.row(t.first), t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
+        mbarrier_wait(full + 8 * i, 0);
+    }
+}
+
 // One thread keeps the ring full.
 template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full, u32 empty)
 {
     typedef TileShape<C> P;
-    const int ahead = least(C::STAGES, t.s1 - t.s0), c0 = t.column(t.first);
-    tensor_expect(a.w);
-    tensor_expect(a.x);
-    for (int i = 0; i < ahead; i++) {
-        mbarrier_expect(full + 8 * i, P::X + C::NT * 128);
-        tile_ask_w<C>(a, t, c0, t.s0 + i, ring + i * P::SLOT, full + 8 * i);
-    }
+    if (!t.AHEAD)
+        tile_begin<C>(a, t, ring, full);
     wait_for_previous();
     TileSlot slot = {0, 1};
     for (int group = t.first; group < t.groups; group += t.every) {
         const int row = t.row(group), column = t.column(group);
         for (int s = t.s0; s < t.s1; s++) {
             const u32 to = ring + slot.at * P::SLOT, barrier = full + 8 * slot.at;
-            if (group != t.first || s - t.s0 >= ahead) {
+            if (group != t.first || s - t.s0 >= t.ahead) {
                 mbarrier_wait(empty + 8 * slot.at, slot.parity);
                 mbarrier_expect(barrier, P::X + C::NT * 128);
                 tile_ask_w<C>(a, t, column, s, to, barrier);
@@ -213,19 +234,6 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const Til
     } while (++s < t.s1);
     wgmma_wait<0>();
     tile_release<C>(t, step + t.s1 - t.s0 - 1, before);
-}
-
-// Four words a lane of a quad, word i of lane t meaning (i, t), become (t, i): its own inverse.
-DEVICE void quad_transpose(u32 (&v)[4])
-{
-    const int t = lane_id() & 3;
-    const u32 a = shuffle_xor(t & 1 ? v[0] : v[1], 1), b = shuffle_xor(t & 1 ? v[2] : v[3], 1);
-    const u32 q0 = t & 1 ? a : v[0], q1 = t & 1 ? v[1] : a, q2 = t & 1 ? b : v[2], q3 = t & 1 ? v[3] : b;
-    const u32 c = shuffle_xor(t & 2 ? q0 : q2, 2), e = shuffle_xor(t & 2 ? q1 : q3, 2);
-    v[0] = t & 2 ? c : q0;
-    v[1] = t & 2 ? e : q1;
-    v[2] = t & 2 ? q2 : c;
-    v[3] = t & 2 ? q3 : e;
 }
 
 // Bias, activation and residual on two neighbouring columns.
@@ -447,14 +455,9 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     typedef TileShape<C> P;
     launch_dependents();
     char *shared = shared_memory();
-    const int live = live_rows<C::ROWS_S>(a.step);  // written between programs only
-    const TileWork<C> t(live);
+    TileWork<C> t;
     const u32 ring = shared_address(shared), full = shared_address(shared + P::BARRIER_AT);
     const u32 empty = full + 8 * C::STAGES, arrived = empty + 8 * C::STAGES;
-    if (t.first >= t.groups) {  // all blocks of the cluster
-        wait_for_previous();
-        return;
-    }
     if (threadIdx.x == P::WORKERS) {
         for (int i = 0; i < C::STAGES; i++) {
             mbarrier_init(full + 8 * i, 1);
@@ -462,9 +465,19 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         }
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
-        if (C::CK > 1)
-            mbarrier_expect(arrived, P::SENT);
+        if (t.AHEAD)
+            tile_begin<C>(a, t, ring, full);
     }
+    const int live = live_rows<C::ROWS_S>(a.step);  // written between programs only
+    t.count(live);
+    if (t.first >= t.groups) {  // all blocks of the cluster
+        wait_for_previous();
+        if (t.AHEAD && threadIdx.x == P::WORKERS)
+            tile_end<C>(a, t, ring, full);
+        return;
+    }
+    if (C::CK > 1 && threadIdx.x == P::WORKERS)
+        mbarrier_expect(arrived, P::SENT);
     block_sync();
     if (C::CM * C::CN > 1) {  // the others' barriers are there
         cluster_arrive();

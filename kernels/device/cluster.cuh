@@ -45,6 +45,11 @@ DEVICE void cluster_send4(u32 mapped, float v0, float v1, float v2, float v3, u3
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];"
                  ::"r"(mapped), "f"(v0), "f"(v1), "f"(v2), "f"(v3), "r"(mbarrier) : "memory");
 }
+DEVICE void cluster_send16(u32 mapped, uint4_ v, u32 mbarrier)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1,%2,%3,%4}, [%5];"
+                 ::"r"(mapped), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(mbarrier) : "memory");
+}
 #else
 #define CLUSTER(n)
 DEVICE u32 cluster_rank() { return 0; }
@@ -55,4 +60,5 @@ DEVICE void cluster_count(u32) {}
 DEVICE void cluster_send(u32, float, u32) {}
 DEVICE void cluster_send2(u32, float, float, u32) {}
 DEVICE void cluster_send4(u32, float, float, float, float, u32) {}
+DEVICE void cluster_send16(u32, uint4_, u32) {}
 #endif

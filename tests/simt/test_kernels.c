@@ -287,7 +287,8 @@ static void tiles(void **state)
         {DT_FP16, 72, 328, 1, "add", 300, 512},        {DT_BF16, 136, 456, 1, "add", 300, 640},
         {DT_FP16, 264, 328, 1, "add", 300, 0},         {DT_BF16, 392, 64, 1, "gelu_erf", 129, 0},
         {DT_FP16, 136, 456, 0, "silu", 514, 0},        {DT_FP16, 328, 456, 0, "add", 260, 0},
-        {DT_BF16, 3080, 136, 1, "gelu_tanh", 70, 128},
+        {DT_BF16, 3080, 136, 1, "gelu_tanh", 70, 128}, {DT_FP16, 104, 136, 1, "add", 100, 128},
+        {DT_FP16, 200, 72, 1, "add", 66, 94},          {DT_BF16, 8, 2056, 1, "add", 100, 100},
     };
     Suite *s = open_suite("tiles");
 
@@ -712,6 +713,60 @@ static void blocks(void **state)
 
 /* --- sampling ----------------------------------------------------------------------------------- */
 
+/* Queries, keys, values and attention of few tokens: texts of these lengths. */
+typedef struct FewTexts {
+    DType t;
+    int D, H, bias, n, length[5];
+} FewTexts;
+
+static void add_few_texts(Suite *s, const FewTexts *l)
+{
+    const char *type = dtype_name(l->t);
+    Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=128 tokens=128 kv_block=8 kv_pages=72 logit_bias=4 "
+                    "end_ids=4\nkind encoder\n"};
+    Case c = {.kv = l->t, .only = "linear_attend", .encode = true, .bucket = 128};
+    int rows[5][2];
+    char name[200];
+    size_t n;
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    const int qkv = product(&g, input(&g, l->D, l->t), 3 * l->H * 64, l->D, l->bias, l->t);
+
+    add(&g, "attend_packed %%%d {heads=%d kv_heads=%d head_dim=64 scale=0.125} : [T,%d] %s", qkv, l->H, l->H, l->H * 64,
+        type);
+    n = (size_t)snprintf(name, sizeof name, "texts %s D=%d H=%d bias=%d of", type, l->D, l->H, l->bias);
+    for (int i = 0; i < l->n; i++) {
+        rows[i][0] = rows[i][1] = l->length[i];
+        n += (size_t)snprintf(name + n, sizeof name - n, " %d", l->length[i]);
+    }
+    set_rows(&c, l->n, 0, rows);
+    take(s, &g, &c, name);
+}
+
+static void few_texts(void **state)
+{
+    static const FewTexts some[] = {
+        {DT_FP16, 768, 1, 1, 1, {128}},    {DT_BF16, 200, 2, 1, 3, {1, 40, 30}},
+        {DT_FP16, 64, 2, 0, 2, {5, 3}},    {DT_BF16, 136, 1, 1, 5, {20, 17, 1, 60, 30}},
+        {DT_FP16, 328, 3, 0, 2, {64, 33}},
+    };
+    Suite *s = open_suite("few_texts");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_few_texts(s, &some[i]);
+    if (wide)
+        for (int i = 0; i < 24; i++)
+            add_few_texts(s, &(FewTexts){i % 2 ? DT_BF16 : DT_FP16,
+                                         (const int[]){8, 72, 128, 264, 1024}[i % 5],
+                                         1 + i % 3,
+                                         i / 2 % 2,
+                                         1 + i % 4,
+                                         {1 + i, 1 + i * 7 % 32, 1 + i * 5 % 32, 1 + i * 11 % 32}});
+    finish(s, 53);
+}
+
 static void add_sample(Suite *s, int V, int kind, bool parts)
 {
     static const FtxParams off = {.temperature = 1.0f, .top_p = 1.0f, .repetition = 1.0f};
@@ -838,9 +893,9 @@ static void searching(void **state)
 int main(int n, char **words)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows),   cmocka_unit_test(linear),    cmocka_unit_test(tiles),
-        cmocka_unit_test(heads),  cmocka_unit_test(attention), cmocka_unit_test(texts),
-        cmocka_unit_test(blocks), cmocka_unit_test(sampling),  cmocka_unit_test(searching)};
+        cmocka_unit_test(rows),      cmocka_unit_test(linear),   cmocka_unit_test(tiles),     cmocka_unit_test(heads),
+        cmocka_unit_test(attention), cmocka_unit_test(texts),    cmocka_unit_test(few_texts), cmocka_unit_test(blocks),
+        cmocka_unit_test(sampling),  cmocka_unit_test(searching)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
     if (n > 2)

@@ -19,3 +19,4 @@ DEVICE void cluster_send4(u32 mapped, float v0, float v1, float v2, float v3, u3
     const float v[4] = {v0, v1, v2, v3};
     simt_cluster_send(mapped, v, 16, mbarrier);
 }
+DEVICE void cluster_send16(u32 mapped, uint4_ v, u32 mbarrier) { simt_cluster_send(mapped, &v, 16, mbarrier); }

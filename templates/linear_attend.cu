@@ -1,0 +1,31 @@
+// linear_attend.cu - contract and instance of linear_attend.cuh: queries, keys, values and attention of an encoder's few
+// tokens
+//@ kernel  linear_attend
+//@ device  cuda
+//@ args    x[M,D] w[P,D] b[P]:fp32 $step $rows -> y[M,A]
+//@ match   y = attend_packed(linear(x, w, b?))
+//@ consts  X: type(x)  W: type(w)  Y: type(y)  WIDTH: D  BIAS: has(b)
+//@ consts  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim  SCALE: attend_packed.scale
+//    Bytes of all slots of w, or of what takes their place (keys, values and queries, then parts of attention), and of x.
+//@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)  BYTES: max(SLOTS * 12288, 70656) + max(SLOTS, 2) * 8192 + 512 + (SLOTS + 3) * 8
+//@ fits    X != fp32 && X == W && X == Y && ARCH == 90 && ARCH_A == 1 && ENCODE && T_MAX <= 128
+//    15 clusters of 8 run at once.
+//@ fits    HEADS <= 15 || (T_MAX > 16 && T_MAX <= 64)
+//@ fits    HEADS == KV_HEADS && HEAD_DIM == 64 && WIDTH % 8 == 0 && BYTES <= SMEM
+//@ tiled   x 64
+//@ tiled   w 32
+//@ launch  grid HEADS * 8   block 256   smem BYTES
+//@ moves   2 * P * D + 2 * M * (D + A)
+//@ flops   2 * M * P * D
+//@ overlap yes
+#include "linear_attend.cuh"
+
+struct Config {
+    using T = @X@;
+    static constexpr int D = @WIDTH@, HEADS = @HEADS@, BIAS = @BIAS@;
+    static constexpr float SCALE = @SCALE@;
+};
+static_assert(LinearAttendShape<Config>::BYTES == @BYTES@, "contract and kernel disagree");
+
+extern "C" __global__ void CLUSTER(8) __launch_bounds__(256, 1)
+@NAME@(const __grid_constant__ LinearAttendArgs a) { linear_attend<Config>(a); }
