@@ -463,8 +463,9 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
 
     float d[C::NT / 2], square[2] = {0.0f, 0.0f};
     if (warp_id() >= 6) {
+        const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // written between programs only
         wait_for_previous();
-        hopper_copy_x<C>(a, at, least(live_rows<C::ROWS_S>(a.step), C::M), ring, full, empty);
+        hopper_copy_x<C>(a, at, live, ring, full, empty);
         if (P::DIRECT)
             return;
     } else if (warp_id() >= 4) {

@@ -361,8 +361,8 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     WideWalk<C> walk = {first, C::CL == 1 ? 0 : rank}, ahead = walk;
     for (int i = 0; i < C::STAGES - 1 && i < total; i++, ahead.next(rank))
         wide_load_w<C>(a, ahead, last, ring + i * P::STAGE);
+    const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // written between programs only
     wait_for_previous();
-    const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
     ahead = walk;
     for (int i = 0; i < C::STAGES - 1; i++) {
         if (i < total) {

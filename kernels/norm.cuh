@@ -40,8 +40,9 @@ template <class K> DEVICE void norm(const NormArgs &a)
                 c[i] = load<VEC>(a.c + at);
         }
     }
+    const bool live = row < live_rows<K::ROWS_S>(a.step);  // written between programs only
     wait_for_previous();
-    if (row >= live_rows<K::ROWS_S>(a.step))
+    if (!live)
         return;
     const T *x = (const T *)a.x + (i64)row * K::C;
     typename K::OUT *y = (typename K::OUT *)a.y + (i64)row * K::C;

@@ -18,11 +18,13 @@ template <class K> DEVICE void select_last(const SelectArgs &a)
     typedef typename K::OUT O;
     constexpr int VEC = vec_width<T>(K::C);
     launch_dependents();
-    wait_for_previous();
     const int s = blockIdx.x;
-    if (s >= a.step->rows)
+    const bool live = s < a.step->rows; // what a step brings is written between programs only
+    const int row = !live ? 0 : K::FIRST ? a.rows[s].q_start : source_row<1>(a.rows, s);
+    wait_for_previous();
+    if (!live)
         return;
-    const T *x = (const T *)a.x + (i64)(K::FIRST ? a.rows[s].q_start : source_row<1>(a.rows, s)) * K::C;
+    const T *x = (const T *)a.x + (i64)row * K::C;
     for (int v = threadIdx.x; v < K::C / VEC; v += K::THREADS)
         store((O *)a.y + (i64)s * K::C + v * VEC, from_floats<O>(to_floats(load<VEC>(x + v * VEC))));
 }

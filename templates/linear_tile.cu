@@ -7,6 +7,8 @@
 //
 // Many rows: pairs of blocks share w, 128 x 128 for each warpgroup, or 128 x 112 where that leaves little of N over:
 // the last round of the SMs is seldom full, and shorter rounds lose less. Few: small tiles fill the SMs, and parts of K.
+// Up to 128 tokens of texts, tiles are chosen by the time of the whole model: there a kernel whose blocks find
+// room beside those of the kernel in front has its weights at hand, which says more than its time in a row of its kind.
 // Decoders keep the library for their prompts, whose rows may be few in a program for many; in their decode
 // programs of 128 to 512 rows products stand here.
 //@ kernel  linear_tile
@@ -17,10 +19,10 @@
 //@ match   y = add(linear(x, w, b?), r)    | ACT=0 RES=1
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
 //@ consts  FEW: T_MAX <= 256  MID: FEW || (T_MAX <= 1024 && N < 2048)  DEEP: FEW && K >= 2048  BROAD: FEW && !DEEP && N >= 3072
-//@ consts  SPARE: round_up(N, 112) - N  MT: FEW && !DEEP ? 64 : 128
-//@ consts  NT: DEEP && T_MAX <= 128 ? 32 : BROAD ? 96 : MID ? 64 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
+//@ consts  SPARE: round_up(N, 112) - N  MT: FEW && (!DEEP || (ENCODE && T_MAX <= 128)) ? 64 : 128
+//@ consts  NT: DEEP && T_MAX <= 128 ? (ENCODE ? 96 : 32) : BROAD && (T_MAX > 128 || !ENCODE) || ENCODE && T_MAX <= 128 && N < 1024 ? 96 : MID ? 64 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
 //@ consts  CM: MID ? 1 : 2  CN: 1  CK: T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
-//@ consts  STAGES: DEEP ? 8 : BROAD ? 9 : MID ? 6 : 5
+//@ consts  STAGES: DEEP ? 8 : BROAD && NT == 96 ? 9 : MID ? 6 : 5
 //@ consts  SLOT: max((MT + NT) * 128, CK == 1 && RES ? round_up(NT, 64) * MT * 2 : 0)
 //@ consts  BYTES: STAGES * SLOT + WGS * NT * 4 + (2 * STAGES + 1) * 8
 //@ consts  SHARE: CM * CN * CK
