@@ -12,6 +12,9 @@
 //   CM x CN   blocks of CM tiles of rows by CN tiles of columns: a tile of x is read once for the CN blocks
 //             that need it, each asks for a part and it goes to all; likewise w. A cluster takes every so
 //             manieth of such groups of tiles.
+//   NORM      CN blocks hold all columns of their rows: y = layernorm(x * w^T + b + r, g, c). The warpgroups share
+//             each tile's columns. Each sends all blocks sum and squares of its part of a row, about the part's own
+//             mean: Chan et al. 1979, as exact as two passes, one exchange. Rows are normed before they are rounded.
 //   CK        blocks of one tile, each with its part of K; then each finishes NT / CK columns, with sums that
 //             the others send
 //
@@ -31,6 +34,7 @@
 #include "device/warp.cuh"
 #include "device/wgmma_tile.cuh"
 #include "part/act.cuh"
+#include "part/norm.cuh"
 #include "part/parts.cuh"
 #include "part/quad.cuh"
 #include "part/rows.cuh"
@@ -42,6 +46,8 @@ struct TileArgs {
     const FtxStep *step;
     void *y;                 // [M, N]
 };
+struct TileGains { const float *g, *c; };  // [N]
+struct TileNormArgs : TileGains, TileArgs {};
 struct TileHeadArgs : PartsWishes, TileArgs {
     FtxParts *parts;         // PARTS: of y, whose rows are written where they are wished for; NT columns each
 };
@@ -54,9 +60,16 @@ template <class C> struct TileShape {
     static constexpr int X = C::MT * 128, SLOT = most(X + C::NT * 128, RESIDUAL * round_up(C::NT, 64) * C::MT * 2);
     static constexpr int STEPS = ceil_div(C::K, 64);
     static constexpr int PART = C::NT / C::CK;                // columns that a block finishes
+    static constexpr int SHARES = C::NORM ? C::WGS : 1;       // warpgroups that share a tile
+    static constexpr int WIDE = C::NT / SHARES;               // columns of a warpgroup
     static constexpr int BIAS_AT = C::STAGES * SLOT;          // of each warpgroup's tile
-    static constexpr int BARRIER_AT = BIAS_AT + C::WGS * C::NT * 4;  // full, empty of each slot; arrived
-    static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
+    static constexpr int LINES = C::NORM ? 3 : 1;             // of floats beside a tile: biases, then g and c
+    static constexpr int STAT_AT = BIAS_AT + C::WGS * LINES * WIDE * 4;
+    static constexpr int STATS = C::NORM ? C::MT * C::CN * SHARES * 8 : 0;  // bytes: sum and squares of parts of rows
+    static constexpr int BARRIER_AT = STAT_AT + 2 * STATS;   // full, empty of each slot; arrived, or of stats
+    static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + (C::NORM ? 2 : 1)) * 8;
+    static constexpr int BOX = C::MT % (C::CN * 8) ? 8 : C::MT / C::CN;  // rows of x a copy: its map's
+    static constexpr int BOXES = C::MT / BOX;
     static constexpr int SENT = (C::CK - 1) * C::MT * PART * 4;  // bytes of sums a block gets
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
     static_assert(C::CK == 1 || C::CM * C::CN * C::WGS == 1, "a cluster shares reads or work");
@@ -64,7 +77,8 @@ template <class C> struct TileShape {
     static_assert(!C::PARTS || (C::CK == 1 && !C::RES && sizeof(typename C::OUT) == 4), "parts are of logits, whole columns of them");
     static_assert(SENT <= BIAS_AT, "the ring holds the sums");
     static_assert(C::MT % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
-    static_assert(C::MT / C::CN % 8 == 0 && C::NT / C::CM % 8 == 0, "parts of a tile keep its order");
+    static_assert(C::NT / C::CM % 8 == 0, "parts of a tile keep its order");
+    static_assert(!C::NORM || (C::RES && C::CM * C::CK == 1 && C::CN * C::NT == C::N), "a cluster norms whole rows");
 };
 
 // What this block does: steps s0 .. s1 of 64 k of the tiles that its cluster takes.
@@ -116,11 +130,12 @@ struct TileSlot {  // of the ring, and the parity of its barriers
 // This block's part of the tile of x, to all blocks of its row of the cluster; of w, to those of its column.
 template <class C> DEVICE void tile_ask_x(const TileArgs &a, const TileWork<C> &t, int row, int s, u32 slot, u32 full)
 {
-    constexpr int ROWS = C::MT / C::CN;
+    typedef TileShape<C> P;
     if (C::CN == 1)
         tensor_copy(slot, a.x, row, s * 64, full);
     else
-        tensor_copy_all(slot + t.rn * ROWS * 128, a.x, row + t.rn * ROWS, s * 64, full, ((1 << C::CN) - 1) << t.rm * C::CN);
+        for (int i = t.rn * P::BOXES / C::CN; i < (t.rn + 1) * P::BOXES / C::CN; i++)
+            tensor_copy_all(slot + i * P::BOX * 128, a.x, row + i * P::BOX, s * 64, full, ((1 << C::CN) - 1) << t.rm * C::CN);
 }
 template <class C> DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int s, u32 slot, u32 full)
 {
@@ -201,30 +216,30 @@ template <class C> DEVICE void tile_release(const TileWork<C> &t, int step, u32 
     }
 }
 
-// x * w^T of a tile, from step `step` of the ring on.
+// x * w^T of a tile, or this share of its columns, from step `step` of the ring on.
 template <class C>
-DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const TileWork<C> &t, int step, TileSlot &slot, u32 ring, u32 full,
-                          u32 empty)
+DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 2], const TileWork<C> &t, int step, TileSlot &slot, u32 ring,
+                          u32 full, u32 empty, int share = 0)
 {
     typedef TileShape<C> P;
     u32 before = 0;
 #pragma unroll
     for (int g = 0; g < P::GROUPS; g++)
 #pragma unroll
-        for (int i = 0; i < C::NT / 2; i++)
+        for (int i = 0; i < P::WIDE / 2; i++)
             d[g][i] = 0.0f;
     int s = t.s0;
 #pragma unroll 1
     do {
         const u32 at = ring + slot.at * P::SLOT;
-        const u64 x = wgmma_operand(at, 0, 0), w = wgmma_operand(at + P::X, 0, 0);
+        const u64 x = wgmma_operand(at, 0, 0), w = wgmma_operand(at + P::X, share * P::WIDE, 0);
         mbarrier_wait(full + 8 * slot.at, slot.parity);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int g = 0; g < P::GROUPS; g++)
-                WgmmaTile<C::NT, typename C::T>::add(d[g], wgmma_further(x, g * 64, k), wgmma_further(w, 0, k));
+                WgmmaTile<P::WIDE, typename C::T>::add(d[g], wgmma_further(x, g * 64, k), wgmma_further(w, 0, k));
         wgmma_commit();
         wgmma_wait<1>();
         if (s > t.s0)
@@ -307,12 +322,66 @@ template <class C> DEVICE void tile_part(const TileHeadArgs &a, float *d, const 
 }
 
 // The residual of row m (of the tile) from the slot that holds it, for the lane's columns of every 8.
-template <class C> DEVICE void tile_residual(u32 (&r)[C::NT / 8], const char *slot, int m)
+template <class C> DEVICE void tile_residual(u32 (&r)[TileShape<C>::WIDE / 8], const char *slot, int m)
 {
 #pragma unroll
-    for (int j = 0; j < C::NT / 8; j++)
+    for (int j = 0; j < TileShape<C>::WIDE / 8; j++)
         r[j] = *(const u32 *)(slot + j / 8 * C::MT * 128 + m * 128 + (j % 8 ^ (m & 7)) * 16 + (lane_id() & 3) * 4);
 }
+
+// What is left of a tile whose rows are normed once they are whole: written as it is.
+template <class C> struct TilePlain : C { static constexpr int BIAS = 0, ACT = 0, RES = 0; };
+
+// A warpgroup's share of a tile whose rows are normed. The stats of two tiles have places and barriers in turn: those
+// of the next but one are sent by who has got the next one's from all, who had read this one's by then.
+template <class C> struct TileNorm {
+    typedef TileShape<C> P;
+    static constexpr int PARTS = C::CN * P::SHARES;  // of a row
+    const float *bias;                               // of the lane's columns; g, c behind it
+    const float *stats;                              // [MT][PARTS] sum, squares
+    u32 arrived;
+    int parity, part;
+    DEVICE TileNorm(char *shared, int rank, int own, int turn)
+        : bias((const float *)(shared + P::BIAS_AT) + own * P::LINES * P::WIDE + (lane_id() & 3) * 2),
+          stats((const float *)(shared + P::STAT_AT + turn % 2 * P::STATS)),
+          arrived(shared_address(shared + P::BARRIER_AT) + (2 * C::STAGES + turn % 2) * 8), parity(turn / 2 & 1), part(rank * P::SHARES + own)
+    {
+    }
+    // Row m: d gets bias and residual, and all blocks of the cluster the part's sum and its squares about its mean.
+    DEVICE void send(float *d, const u32 (&r)[P::WIDE / 8], int m) const
+    {
+        const int t = lane_id() & 3;
+        float sums[4] = {}, more[4] = {};  // not one chain
+#pragma unroll
+        for (int j = 0; j < P::WIDE / 8; j++) {
+            const Vec<float, 2> v = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
+            d[j * 4] = v[0];
+            d[j * 4 + 1] = v[1];
+            sums[j % 4] += v[0] + v[1];
+        }
+        const float sum = warp_sum<4>(sums[0] + sums[1] + (sums[2] + sums[3]));
+#pragma unroll
+        for (int j = 0; j < P::WIDE / 8; j++) {
+            const float d0 = d[j * 4] - sum / P::WIDE, d1 = d[j * 4 + 1] - sum / P::WIDE;
+            more[j % 4] = fmaf(d1, d1, fmaf(d0, d0, more[j % 4]));
+        }
+        const float squares = warp_sum<4>(more[0] + more[1] + (more[2] + more[3]));
+        const u32 at = shared_address(stats + (m * PARTS + part) * 2);
+#pragma unroll
+        for (int to = 0; to < C::CN; to += 4)
+            if (to + t < C::CN)
+                cluster_send2(cluster_map(at, to + t), sum, squares, cluster_map(arrived, to + t));
+    }
+    DEVICE void apply(float *d, int m) const
+    {
+        const RowStat stat = whole_stat<C::N, PARTS>(stats + m * PARTS * 2, C::EPS);
+#pragma unroll
+        for (int j = 0; j < P::WIDE / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                d[j * 4 + i] = norm_apply(d[j * 4 + i], stat, bias[P::WIDE + j * 8 + i], bias[2 * P::WIDE + j * 8 + i]);
+    }
+};
 
 // A warpgroup's tiles, one after another, but for the sums of CK blocks. The warpgroups wait for slots in turn: a
 // barrier's parity says nothing to one who is two phases behind.
@@ -322,42 +391,54 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
     typedef TileShape<C> P;
     const int own = C::WGS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % 128;
     const int m0 = warp_id() % 4 * 16 + (lane_id() >> 2);
-    float *bias = (float *)(shared + P::BIAS_AT) + own * C::NT;
-    float d[P::GROUPS][C::NT / 2];
+    constexpr int TURNS = C::WGS / P::SHARES;
+    const int turn = P::SHARES > 1 ? 0 : own, share = P::SHARES > 1 ? own : 0;
+    float *bias = (float *)(shared + P::BIAS_AT) + own * P::LINES * P::WIDE;
+    float d[P::GROUPS][P::WIDE / 2];
     TileSlot slot = {0, 0};
-    int step = own * t.EACH;
+    int step = turn * t.EACH, tiles = 0;
     slot.skip<C>(step);
-    for (int group = t.first + own * t.every; group < t.groups; group += C::WGS * t.every) {
-        const int row = t.row(group), column = t.column(group);
+    for (int group = t.first + turn * t.every; group < t.groups; group += TURNS * t.every) {
+        const int row = t.row(group), column = t.column(group) + share * P::WIDE;
         u32 whole = 0; // bit i: of the lane's i-th row
         if constexpr (C::PARTS)
 #pragma unroll
             for (int i = 0; i < P::GROUPS; i++)
                 whole |= wants_rows<C::LANES, 2>(a, row + m0 + i * 64, live) << 2 * i;
-        for (int i = lane; i < C::NT && C::BIAS; i += 128)
+        for (int i = lane; i < P::WIDE && C::BIAS; i += 128)
             bias[i] = column + i < C::N ? a.b[column + i] : 0.0f;
-        if (C::WGS > 1 && group != t.first)
+        if constexpr (C::NORM)
+            for (int i = lane; i < P::WIDE; i += 128) {
+                bias[P::WIDE + i] = a.g[column + i];
+                bias[2 * P::WIDE + i] = a.c[column + i];
+            }
+        if (TURNS > 1 && group != t.first)
             part_sync(1 + own, 256);  // the other warpgroup's turn is over
         else
             part_sync(3 + own, 128);
-        tile_products<C>(d, t, step, slot, ring, full, empty);
+        tile_products<C>(d, t, step, slot, ring, full, empty, share);
         wait_for_previous();
         if (P::RESIDUAL)
             mbarrier_wait(full + 8 * slot.at, slot.parity);
-        if (C::WGS > 1 && group + t.every < t.groups)
+        const TileNorm<C> norm(shared, t.rank, own, tiles++);
+        if (C::NORM && threadIdx.x == 0)
+            mbarrier_expect(norm.arrived, P::STATS);
+        if (TURNS > 1 && group + t.every < t.groups)
             part_arrive(2 - own, 256);
 #pragma unroll
         for (int i = 0; i < P::GROUPS * 2; i++) {
             const int m = m0 + i * 8 + i / 2 * 48;
-            u32 r[C::NT / 8] = {};
+            u32 r[P::WIDE / 8] = {};
             if constexpr (P::RESIDUAL) {
                 warp_sync();  // that of all rows at once would not fit the registers
-                tile_residual<C>(r, shared + slot.at * P::SLOT, m);
+                tile_residual<C>(r, shared + slot.at * P::SLOT + share * P::WIDE * C::MT * 2, m);
             }
             if constexpr (C::PARTS) {
                 warp_sync();  // nor would the work on all of them
                 tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias + (lane_id() & 3) * 2, row + m, row + m < live, whole >> i & 1, column);
-            } else
+            } else if constexpr (C::NORM)
+                norm.send(d[i / 2] + 2 * (i % 2), r, m);
+            else
                 tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias + (lane_id() & 3) * 2, row + m, row + m < live, column);
         }
         if (P::RESIDUAL) {
@@ -365,8 +446,18 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
             tile_release<C>(t, step + P::STEPS, empty + 8 * slot.at);
             slot.next<C>();
         }
-        step += C::WGS * t.EACH;
-        slot.skip<C>((C::WGS - 1) * t.EACH);
+        if constexpr (C::NORM) {
+            constexpr u32 none[P::WIDE / 8] = {};
+            mbarrier_wait(norm.arrived, norm.parity);
+#pragma unroll
+            for (int i = 0; i < P::GROUPS * 2; i++) {
+                const int m = m0 + i * 8 + i / 2 * 48;
+                norm.apply(d[i / 2] + 2 * (i % 2), m);
+                tile_write<TilePlain<C>, P::WIDE / 8>(a, d[i / 2] + 2 * (i % 2), none, nullptr, row + m, row + m < live, column);
+            }
+        }
+        step += TURNS * t.EACH;
+        slot.skip<C>((TURNS - 1) * t.EACH);
         part_sync(3 + own, 128);  // the bias has been read
     }
 }
@@ -461,9 +552,10 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     if (threadIdx.x == P::WORKERS) {
         for (int i = 0; i < C::STAGES; i++) {
             mbarrier_init(full + 8 * i, 1);
-            mbarrier_init(empty + 8 * i, 4 * (C::CM + C::CN - 1));
+            mbarrier_init(empty + 8 * i, 4 * P::SHARES * (C::CM + C::CN - 1));
         }
-        mbarrier_init(arrived, 1);
+        for (int i = 0; i < (C::NORM ? 2 : 1); i++)
+            mbarrier_init(arrived + 8 * i, 1);
         mbarrier_init_fence();
         if (t.AHEAD)
             tile_begin<C>(a, t, ring, full);

@@ -3,7 +3,7 @@
 // Measured on the H200, BERT-base's matrices (tests/gpu/tile_check.cu, us; cuBLASLt's best of 24 beside):
 //
 //   2,240 rows   qkv 13.3 (13.8)   out 6.5 (7.2)   up with GELU 19.2 (22.0 with tanh's)   down 16.7 (17.2)
-//   128 rows     3.4 (4.7)         2.8 (3.7)       4.1 (4.5 without)                      5.0 (17.5)
+//   128 rows     3.4 (4.7)         2.8 (3.7)       4.1 (4.5 without)                      4.8 (17.5)
 //
 // Many rows: pairs of blocks share w, 128 x 128 for each warpgroup, or 128 x 112 where that leaves little of N over:
 // the last round of the SMs is seldom full, and shorter rounds lose less. Few: small tiles fill the SMs, and parts of K.
@@ -22,7 +22,7 @@
 //@ consts  SPARE: round_up(N, 112) - N  MT: FEW && (!DEEP || (ENCODE && T_MAX <= 128)) ? 64 : 128
 //@ consts  NT: DEEP && T_MAX <= 128 ? (ENCODE ? 96 : 32) : BROAD && (T_MAX > 128 || !ENCODE) || ENCODE && T_MAX <= 128 && N < 1024 ? 96 : MID ? 64 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
 //@ consts  CM: MID ? 1 : 2  CN: 1  CK: T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
-//@ consts  STAGES: DEEP ? 8 : BROAD && NT == 96 ? 9 : MID ? 6 : 5
+//@ consts  STAGES: DEEP ? 8 : BROAD && NT == 96 ? 9 : !MID ? 5 : FEW || N >= 1024 || !ENCODE ? 6 : 8
 //@ consts  SLOT: max((MT + NT) * 128, CK == 1 && RES ? round_up(NT, 64) * MT * 2 : 0)
 //@ consts  BYTES: STAGES * SLOT + WGS * NT * 4 + (2 * STAGES + 1) * 8
 //@ consts  SHARE: CM * CN * CK
@@ -44,7 +44,7 @@
 struct Config {
     using T = @X@;
     using OUT = @Y@;
-    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, PARTS = 0;
+    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, NORM = 0, PARTS = 0;
     static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = @CN@, CK = @CK@, WGS = @WGS@, STAGES = @STAGES@, SMEM = @BYTES@;
 };
 extern "C" __global__ void CLUSTER(Config::CM * Config::CN * Config::CK) __launch_bounds__(128 * Config::WGS + 32, 1)

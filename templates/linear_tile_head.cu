@@ -24,7 +24,7 @@ struct Config {
     using T = @X@;
     using OUT = @Y@;
     static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = 0, RES = 0, ROWS_S = @ROWS_S@;
-    static constexpr int PARTS = @PARTS@, LANES = @LANES@;
+    static constexpr int NORM = 0, PARTS = @PARTS@, LANES = @LANES@;
     static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = 1, CK = 1, WGS = @WGS@, STAGES = @STAGES@, SMEM = @BYTES@;
 };
 extern "C" __global__ void CLUSTER(Config::CM) __launch_bounds__(128 * Config::WGS + 32, 1)

@@ -86,3 +86,21 @@ DEVICE float norm_apply(float x, RowStat r, float g, float c)
 {
     return __fmaf_rn(__fmul_rn(__fsub_rn(x, r.mean), r.scale), g, c);
 }
+
+// Layer norm of a row of C elements whose PARTS equal parts have been summed: stats[i] the i-th part's sum and its
+// squares about its own mean. Chan, Golub & LeVeque 1979, eq. 2.1: as exact as two passes over the row.
+template <int C, int PARTS> DEVICE RowStat whole_stat(const float *stats, float eps)
+{
+    constexpr int EACH = C / PARTS;
+    float mean = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+        mean += stats[i * 2];
+    mean /= C;
+#pragma unroll
+    for (int i = 0; i < PARTS; i++) {
+        const float off = stats[i * 2] / EACH - mean;
+        squares += fmaf(off * EACH, off, stats[i * 2 + 1]);
+    }
+    return RowStat{mean, rms_scale<C>(squares, eps)};
+}

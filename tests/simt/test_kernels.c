@@ -272,8 +272,12 @@ static void add_tiled(Suite *s, const Tiled *l)
         y = add(&g, "linear %%%d %%%d - : [T,%d] %s", x, w, l->N, strcmp(l->end, "fp32") == 0 ? "fp32" : type);
     if (strncmp(l->end, "gelu", 4) == 0 || strcmp(l->end, "silu") == 0)
         add(&g, "act %%%d {kind=\"%s\"} : [T,%d] %s", y, l->end, l->N, type);
-    else if (strcmp(l->end, "add") == 0)
-        add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, l->N, l->t), l->N, type);
+    else if (strcmp(l->end, "add") == 0 || strcmp(l->end, "norm") == 0)
+        y = add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, l->N, l->t), l->N, type);
+    if (strcmp(l->end, "norm") == 0) {
+        c.only = "linear_tile_norm";
+        norm(&g, 2, y, "T", l->N, l->t);
+    }
     snprintf(name, sizeof name, "tiles %s N=%d K=%d bias=%d %s rows=%d of %d", type, l->N, l->K, l->bias, l->end,
              l->rows, l->bucket);
     take(s, &g, &c, name);
@@ -289,6 +293,7 @@ static void tiles(void **state)
         {DT_FP16, 136, 456, 0, "silu", 514, 0},        {DT_FP16, 328, 456, 0, "add", 260, 0},
         {DT_BF16, 3080, 136, 1, "gelu_tanh", 70, 128}, {DT_FP16, 104, 136, 1, "add", 100, 128},
         {DT_FP16, 200, 72, 1, "add", 66, 94},          {DT_BF16, 8, 2056, 1, "add", 100, 100},
+        {DT_FP16, 768, 328, 1, "norm", 300, 0},        {DT_BF16, 768, 72, 0, "norm", 530, 0},
     };
     Suite *s = open_suite("tiles");
 
