@@ -34,6 +34,7 @@
 #include "device/warp.cuh"
 #include "device/wgmma_tile.cuh"
 #include "part/act.cuh"
+#include "part/append.cuh"
 #include "part/norm.cuh"
 #include "part/parts.cuh"
 #include "part/quad.cuh"
@@ -46,6 +47,13 @@ struct TileArgs {
     const FtxStep *step;
     void *y;                 // [M, N]
 };
+struct TileCache {          // of a layer: y's columns are q, which goes to y, then k and v
+    const float *table;      // cos, sin
+    const FtxToken *token;
+    const int *pages;
+    void *k, *v;
+};
+struct TileAppendArgs : TileCache, TileArgs {};
 struct TileGains { const float *g, *c; };  // [N]
 struct TileNormArgs : TileGains, TileArgs {};
 struct TileHeadArgs : PartsWishes, TileArgs {
@@ -273,20 +281,44 @@ template <class C> DEVICE Vec<float, 2> tile_pair(float v0, float v1, const floa
     return v;
 }
 
+// Where row m of y goes, looked up before its sums are there: to row m, or also to the token's place in the cache.
+struct TileRow {};
+template <class C> DEVICE TileRow tile_row(const TileArgs &, int, int) { return {}; }
+template <class C> DEVICE AppendRow tile_row(const TileAppendArgs &a, int m, int live)
+{
+    return m < live ? append_row<C>(a.token[m], a.pages, a.table) : AppendRow{0, 0, a.table};
+}
+template <class C> DEVICE typename C::OUT *tile_place(const TileArgs &a, const TileRow &, int m, int n)
+{
+    return (typename C::OUT *)a.y + (i64)m * C::N + n;
+}
+template <class C> DEVICE typename C::OUT *tile_place(const TileAppendArgs &a, const AppendRow &to, int m, int n)
+{
+    if (n < C::H * C::E)
+        return (typename C::OUT *)a.y + (i64)m * (C::H * C::E) + n;
+    return append_cached<C>(a.k, a.v, to, n);
+}
+template <class C> DEVICE void tile_turn(const TileRow &, int, Vec<float, 2> &) {}
+template <class C> DEVICE void tile_turn(const AppendRow &to, int n, Vec<float, 2> &v)
+{
+    if (C::ROT > 0 && n < C::N)
+        append_turn<1>(append_angles<C, 1>(to, n), v);
+}
+
 // Row m of TILES tiles of 8 columns from column n on; sums d[4 * i], d[4 * i + 1] are tile i's, r[i] the residual
 // there, bias that of the lane's columns. Results of 16 bits go through the quad, four tiles at a time, so that a
 // lane writes 16 bytes.
-template <class C, int TILES>
-DEVICE void tile_write(const TileArgs &a, const float *d, const u32 (&r)[TILES], const float *bias, int m, bool live, int n)
+template <class C, int TILES, class A, class To = TileRow>
+DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const float *bias, int m, bool live, int n, const To &to = {})
 {
     typedef typename C::T T;
     const int t = lane_id() & 3;
     constexpr int FOURS = sizeof(typename C::OUT) == 2 ? TILES / 4 * 4 : 0;
-    typename C::OUT *y = (typename C::OUT *)a.y + (i64)m * C::N;
     u32 v[TILES];
 #pragma unroll
     for (int j = 0; j < FOURS; j++) {
-        const Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
+        Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
+        tile_turn<C>(to, n + j * 8 + 2 * t, pair);
         v[j] = pack2<T>(pair[0], pair[1]);
     }
 #pragma unroll
@@ -295,14 +327,15 @@ DEVICE void tile_write(const TileArgs &a, const float *d, const u32 (&r)[TILES],
         u32 four[4] = {v[j], v[j + 1], v[j + 2], v[j + 3]};
         quad_transpose(four);
         if (live && mine < C::N)
-            *(uint4_ *)(y + mine) = uint4_{four[0], four[1], four[2], four[3]};
+            *(uint4_ *)tile_place<C>(a, to, m, mine) = uint4_{four[0], four[1], four[2], four[3]};
     }
 #pragma unroll
     for (int j = FOURS; j < TILES; j++) {
         const int at = n + j * 8 + 2 * t;
-        const Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
+        Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
+        tile_turn<C>(to, at, pair);
         if (live && at < C::N)
-            store(y + at, from_floats<typename C::OUT>(pair));
+            store(tile_place<C>(a, to, m, at), from_floats<typename C::OUT>(pair));
     }
 }
 
@@ -412,6 +445,10 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
                 bias[P::WIDE + i] = a.g[column + i];
                 bias[2 * P::WIDE + i] = a.c[column + i];
             }
+        decltype(tile_row<C>(a, 0, 0)) to[P::GROUPS * 2];
+#pragma unroll
+        for (int i = 0; i < P::GROUPS * 2; i++)
+            to[i] = tile_row<C>(a, row + m0 + i * 8 + i / 2 * 48, live);
         if (TURNS > 1 && group != t.first)
             part_sync(1 + own, 256);  // the other warpgroup's turn is over
         else
@@ -439,7 +476,7 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
             } else if constexpr (C::NORM)
                 norm.send(d[i / 2] + 2 * (i % 2), r, m);
             else
-                tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias + (lane_id() & 3) * 2, row + m, row + m < live, column);
+                tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias + (lane_id() & 3) * 2, row + m, row + m < live, column, to[i]);
         }
         if (P::RESIDUAL) {
             warp_sync();
@@ -513,8 +550,8 @@ DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2], 
 }
 
 // The one tile of a cluster whose blocks have parts of K.
-template <class C>
-DEVICE void tile_share(const TileArgs &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2], char *shared, u32 arrived,
+template <class C, class A>
+DEVICE void tile_share(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2], char *shared, u32 arrived,
                        int live)
 {
     typedef TileShape<C> P;
@@ -523,6 +560,10 @@ DEVICE void tile_share(const TileArgs &a, const TileWork<C> &t, const float (&d)
     const int n0 = t.column(t.first);
     float v[P::GROUPS][P::PART / 2];
     u32 r[P::GROUPS * 2][TILES] = {};
+    decltype(tile_row<C>(a, 0, 0)) to[P::GROUPS * 2];
+#pragma unroll
+    for (int i = 0; i < P::GROUPS * 2; i++)
+        to[i] = tile_row<C>(a, m0 + i * 8 + i / 2 * 48, live);
     tile_give<C>(d, (float *)shared, arrived, t.rank);
     if (C::RES)
 #pragma unroll
@@ -537,7 +578,7 @@ DEVICE void tile_share(const TileArgs &a, const TileWork<C> &t, const float (&d)
     for (int i = 0; i < P::GROUPS * 2; i++) {
         const int m = m0 + i * 8 + i / 2 * 48;
         tile_write<C, TILES>(a, v[i / 2] + 2 * (i % 2), r[i], (const float *)(shared + P::BIAS_AT) + column, m, m < live,
-                             n0 + t.rank * P::PART);
+                             n0 + t.rank * P::PART, to[i]);
     }
 }
 

@@ -8,7 +8,9 @@
 //    UNIT: tokens of a block in the form on the matrix units, the lanes of a beam; 0: the plain form.
 //    LINE, TILE: bytes of a row and of a tile as in Columns.
 //@ consts  UNIT: X == KV && X != fp32 ? (BEAMS > 4 ? 8 : BEAMS > 2 ? 4 : BEAMS > 1 ? 2 : 1) : 0
-//@ consts  THREADS: SOURCE > (UNIT > 0 ? 32 : 64) ? 128 : 64
+//    MANY: so many blocks that more warps in each would only keep others from being resident.
+//@ consts  MANY: UNIT > 0 && T_MAX > 64 && T_MAX * HEADS > 660 * UNIT
+//@ consts  THREADS: SOURCE > (UNIT > 0 ? 32 : 64) && !MANY ? 128 : 64
 //@ consts  LINE: round_up(HEAD_DIM, 16) * 2  TILE: 32 * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
 //@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 256
 //@ launch  grid HEADS, ceil_div(T, max(UNIT, 1))   block THREADS   smem min(UNIT, 1) * THREADS / 16 * TILE

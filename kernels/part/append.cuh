@@ -45,21 +45,25 @@ template <int PAIRS> DEVICE void append_turn(const Vec<float, 2 * PAIRS> &cs, Ve
     }
 }
 
+// Where columns of k and v, from n on, go.
+template <class K> DEVICE typename K::KV *append_cached(void *k, void *v, const AppendRow &row, int n)
+{
+    const int kv = n / K::E - K::H, g = kv < K::G ? kv : kv - K::G;
+    return (typename K::KV *)(kv < K::G ? k : v) + (((i64)row.page * K::G + g) * K::BLOCK + row.at) * K::E + n % K::E;
+}
+
 // K: OUT type of q, KV type of the cache, H, G, E, ROT, BLOCK, PAGES (pages of a sequence).
 template <class K, int PAIRS>
 DEVICE void append_pairs(const AppendTo &to, const AppendRow &row, const Vec<float, 2 * PAIRS> &cs, int t, int n,
                          Vec<float, 2 * PAIRS> x)
 {
-    const int head = n / K::E, e = n - head * K::E;
     if (K::ROT > 0)
         append_turn<PAIRS>(cs, x);
-    if (head < K::H) {
+    if (n < K::H * K::E) {
         typedef typename K::OUT O;
         store((O *)to.q + (i64)t * (K::H * K::E) + n, from_floats<O>(x));
         return;
     }
     typedef typename K::KV V;
-    const int kv = head - K::H, g = kv < K::G ? kv : kv - K::G;
-    V *base = (V *)(kv < K::G ? to.k : to.v);
-    store(base + (((i64)row.page * K::G + g) * K::BLOCK + row.at) * K::E + e, from_floats<V>(x));
+    store(append_cached<K>(to.k, to.v, row, n), from_floats<V>(x));
 }

@@ -283,6 +283,48 @@ static void add_tiled(Suite *s, const Tiled *l)
     take(s, &g, &c, name);
 }
 
+/* Of many single tokens, whose keys and values go to the cache. */
+typedef struct TiledAppend {
+    DType t;
+    int H, G, E, rot, K, bias, rows, bucket;
+} TiledAppend;
+
+static void add_tiled_append(Suite *s, const TiledAppend *l)
+{
+    const char *type = dtype_name(l->t);
+    Ir g = {0};
+    Case c = {.kv = l->t, .only = "linear_tile_append", .decode = true, .bucket = l->bucket, .sms = 6};
+    const int N = (l->H + 2 * l->G) * l->E;
+    char name[200];
+    int y;
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=160 context=64 tokens=512 kv_block=8 kv_pages=1200 "
+                           "logit_bias=4 end_ids=4\n");
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, l->K, l->t), w = weight(&g, "w", N, l->K, l->t);
+
+    if (l->bias)
+        y = add(&g, "linear %%%d %%%d %%%d : [T,%d] %s", x, w, weight(&g, "b", N, 0, l->t), N, type);
+    else
+        y = add(&g, "linear %%%d %%%d - : [T,%d] %s", x, w, N, type);
+    if (l->rot)
+        add(&g, "append %%%d %%%d {layer=0 heads=%d kv_heads=%d head_dim=%d rot=%d} : [T,%d,%d] %s", y,
+            add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", l->rot, l->rot / 2), l->H, l->G,
+            l->E, l->rot, l->H, l->E, type);
+    else
+        add(&g, "append %%%d - {layer=0 heads=%d kv_heads=%d head_dim=%d} : [T,%d,%d] %s", y, l->H, l->G, l->E, l->H,
+            l->E, type);
+    c.rows = c.decode_rows = l->rows;
+    for (int r = 0; r < l->rows; r++) {
+        c.row[r].q_len = 1;
+        c.row[r].kv_len = 1 + r * 7 % 40;
+    }
+    snprintf(name, sizeof name, "tiles %s H=%d G=%d E=%d rot=%d K=%d bias=%d append rows=%d of %d", type, l->H, l->G,
+             l->E, l->rot, l->K, l->bias, l->rows, l->bucket);
+    take(s, &g, &c, name);
+}
+
 static void tiles(void **state)
 {
     static const Tiled some[] = {
@@ -295,11 +337,19 @@ static void tiles(void **state)
         {DT_FP16, 200, 72, 1, "add", 66, 94},          {DT_BF16, 8, 2056, 1, "add", 100, 100},
         {DT_FP16, 768, 328, 1, "norm", 300, 0},        {DT_BF16, 768, 72, 0, "norm", 530, 0},
     };
+    /* 64 columns, 96, 64 in two parts of K, pairs of blocks with 112 */
+    static const TiledAppend appended[] = {
+        {DT_FP16, 2, 1, 40, 0, 72, 1, 70, 128},     {DT_BF16, 16, 2, 160, 0, 72, 0, 70, 128},
+        {DT_BF16, 3, 1, 24, 16, 264, 1, 150, 512},  {DT_FP16, 4, 1, 24, 0, 2056, 1, 70, 128},
+        {DT_FP16, 30, 4, 56, 56, 136, 1, 150, 512},
+    };
     Suite *s = open_suite("tiles");
 
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_tiled(s, &some[i]);
+    for (size_t i = 0; i < sizeof appended / sizeof *appended; i++)
+        add_tiled_append(s, &appended[i]);
     if (wide) {
         static const char *const ends[] = {"", "gelu_erf", "gelu_tanh", "add", "fp32"};
 
@@ -658,6 +708,26 @@ static int block_cross(Ir *g, const Block *b, int x)
                b->H, b->H, b->E, A, type);
 }
 
+/* Few rows in a program for so many that two warps take all tiles of a source, not four. */
+static void add_attend_cross(Suite *s, const Block *b)
+{
+    Ir g = {0};
+    Case c = {.kv = b->t, .lanes = b->lanes, .only = "attend_cross"};
+    char name[200];
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=160 context=64 tokens=512 kv_block=8 kv_pages=1200 "
+                           "logit_bias=4 end_ids=4 source=%d sources=8 beams=%d\nkind seq2seq\n",
+                           b->source, b->lanes);
+    add(&g, "ids : [T] i32");
+    block_cross(&g, b, input(&g, b->D, b->t));
+    decode_step(&c, b->rows);
+    c.bucket = 512;
+    snprintf(name, sizeof name, "attend %s H=%d E=%d rows=%d source=%d lanes=%d", dtype_name(b->t), b->H, b->E, b->rows,
+             b->source, b->lanes);
+    take(s, &g, &c, name);
+}
+
 static void add_block(Suite *s, const Block *b)
 {
     Ir g = {0};
@@ -701,6 +771,8 @@ static void blocks(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_block(s, &some[i]);
+    add_attend_cross(s, &(Block){.t = DT_FP16, .D = 24, .H = 8, .E = 40, .rows = 7, .source = 200, .lanes = 4});
+    add_attend_cross(s, &(Block){.t = DT_BF16, .D = 24, .H = 4, .E = 16, .rows = 6, .source = 64, .lanes = 2});
     if (wide) /* every number of heads and rows; a warp's first and last tiles of keys, more than it holds */
         for (int h = 1; h <= 8; h++)
             for (int k = 0; k < 6; k++) {
