@@ -15,8 +15,9 @@
 //   of a group's rows     merges the rows: hypotheses, the lanes of the next step, whose past is whose
 //
 // PARTS: the kernel of the logits has left parts of them (part/parts.cuh), and a block does with a row what the
-// last of its blocks would. Of a row without processors it reads the parts, and of the logits those of the `take`
-// best parts: no other holds one of the best `take`.
+// last of its blocks would: of a row without processors it reads the parts, and of the logits those of the `take`
+// best parts; no other holds one of the best `take`. Where `take` is small, as a row's `need` says, there are no
+// logits but candidates, and one block does all of a group: some warps a row read its parts, one finds its best.
 //
 // Nothing is sorted and nothing is written over the vocabulary.
 #pragma once
@@ -27,6 +28,7 @@
 #include "device/order.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
+#include "part/candidates.cuh"
 #include "part/parts.cuh"
 #include "part/processors.cuh"
 #include "part/tops.cuh"
@@ -34,9 +36,12 @@
 struct BeamTile {
     float top, sum; // sum of exp(x - top)
 };
-struct BeamEntry { // a continuation; id -1 behind a row's last
+struct BeamBest { // of a row; id -1 behind its last
     float total;
     int id;
+};
+struct BeamEntry : BeamBest { // a continuation
+    float logp; // of id, under the raw logits
 };
 
 struct BeamArgs {
@@ -61,7 +66,7 @@ struct BeamArgs {
     int *y;
     BeamTile *tiles;  // [S][TILES]
     u64 *lists;       // [S][RANGES][MOST]: places of a block's best, 0 behind the last
-    BeamEntry *best;  // [S][MOST + 1]: a row's, and last its shift: log-probability = logit + shift
+    BeamBest *best;   // [S][MOST + 1]: a row's, and last its shift: log-probability = logit + shift
     int *past;        // [S][CONTEXT]: a lane's ids in their order
     u32 *counters;    // [S] blocks done; zero between launches
     u32 *groups;      // [S] rows done; zero between launches
@@ -73,7 +78,11 @@ template <class K> struct BeamShape {
     static constexpr int RANGES = ceil_div(K::V, RANGE);
     static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4;
     static constexpr int MOVED = 4096; // owners that move at once
-    static constexpr int SHARED = most(FACTS, most(K::WIDTH * MOST * 8, MOVED * 4));
+    static constexpr int NARROW = least(K::WIDTH, PART_NEED), FOUND = PART_NEED * PART_LIST; // rows; candidates of one
+    static constexpr int FOUND_AT = round_up(NARROW * PART_NEED * (int)sizeof(BeamEntry), 16);
+    static constexpr int TOPS_AT = FOUND_AT + NARROW * FOUND * 8;
+    static constexpr int NARROW_BYTES = K::PARTS ? TOPS_AT + NARROW * FTX_PARTS(K::V) * 4 : 0;
+    static constexpr int SHARED = most(most(FACTS, NARROW_BYTES), most(K::WIDTH * MOST * (int)sizeof(BeamEntry), MOVED * 4));
 };
 
 // A row whose entries are taken, best first.
@@ -98,11 +107,12 @@ template <class K> struct BeamGroup {
     int slots[K::WIDTH];
     // of the merge
     int parent[K::WIDTH], next[K::WIDTH], moved, done, finish, broken;
-    float total[K::WIDTH];
+    float total[K::WIDTH], logp[K::WIDTH];
     float hyp_score[K::WIDTH], hyp_sum[K::WIDTH];
     BeamEntry few[32]; // entries in their order, and their rows
     int few_row[32];
     int hyp_length[K::WIDTH], hyp_end[K::WIDTH], hyp_from[K::WIDTH], hyp_last[K::WIDTH];
+    float hyp_logp[K::WIDTH]; // of hyp_last
     BeamHead head[K::WIDTH]; // of rows
 };
 
@@ -174,14 +184,6 @@ template <class K> DEVICE int holder(const BeamArgs &a, const BeamGroup<K> &g, i
     return p < g.prompt ? g.slots[0] : a.owner[(i64)slot * K::CONTEXT + p];
 }
 
-// Of an id that follows a row of the group, under the raw logits.
-template <class K> DEVICE float logp_of(const BeamArgs &a, const BeamGroup<K> &g, int row, int id)
-{
-    constexpr int MOST = BeamShape<K>::MOST;
-    const BeamEntry *shift = a.best + (i64)(g.row + row) * (MOST + 1) + MOST;
-    return load_l2_scalar(a.logits + (i64)(g.row + row) * K::V + id) + load_l2_scalar(&shift->total);
-}
-
 template <class K> DEVICE bool ends_at(const BeamArgs &a, const BeamGroup<K> &g, int id)
 {
     bool end = false;
@@ -202,10 +204,10 @@ template <class K> DEVICE int forced_id(const BeamGroup<K> &g)
 // --- a diverse group, or all lanes: [first, first + g.size) ------------------------------------------
 
 // One thread: a hypothesis stays if there is room, or a worse one.
-template <class K> DEVICE void keep_hypothesis(BeamGroup<K> &g, int first, int parent, int id, float total, bool end)
+template <class K> DEVICE void keep_hypothesis(BeamGroup<K> &g, int first, int parent, const BeamEntry &e, bool end)
 {
     const int n = g.length + 1 - g.prompt;
-    const float score = total / g.norm;
+    const float score = e.total / g.norm;
     int worst = first;
 #pragma unroll 1
     for (int i = first + 1; i < first + g.size; i++)
@@ -214,11 +216,12 @@ template <class K> DEVICE void keep_hypothesis(BeamGroup<K> &g, int first, int p
     if (g.hyp_length[worst] && g.hyp_score[worst] >= score)
         return;
     g.hyp_score[worst] = score;
-    g.hyp_sum[worst] = total;
+    g.hyp_sum[worst] = e.total;
     g.hyp_length[worst] = n;
     g.hyp_end[worst] = end;
     g.hyp_from[worst] = parent;
-    g.hyp_last[worst] = id;
+    g.hyp_last[worst] = e.id;
+    g.hyp_logp[worst] = e.logp;
 }
 
 // Whether the lanes from `first` on are over.
@@ -315,7 +318,7 @@ template <class K> DEVICE void choose_few(const BeamArgs &a, BeamGroup<K> &g, co
     valid = least(32, warp_sum(valid));
     warp_sync();
     const int rank = lane_id();
-    const BeamEntry e = rank < valid ? g.few[rank] : BeamEntry{0.0f, -1};
+    const BeamEntry e = rank < valid ? g.few[rank] : BeamEntry{{0.0f, -1}, 0.0f};
     const bool end = rank < valid && ends_at<K>(a, g, e.id), goes = rank < valid && !end;
     const u32 going = warp_ballot(goes), kept = warp_ballot(rank < valid && rank < g.size && (last || end));
     const int at = __popc(going & ((1u << rank) - 1)), running = __popc(going);
@@ -323,9 +326,11 @@ template <class K> DEVICE void choose_few(const BeamArgs &a, BeamGroup<K> &g, co
         g.parent[first + at] = g.few_row[rank];
         g.next[first + at] = e.id;
         g.total[first + at] = e.total;
+        g.logp[first + at] = e.logp;
     }
     if (rank >= running && rank < g.size) { // fewer than lanes: nothing to go on with
         g.parent[first + rank] = g.next[first + rank] = 0;
+        g.logp[first + rank] = 0.0f;
         g.total[first + rank] = negative_infinity();
     }
     if (rank == 0) {
@@ -334,7 +339,7 @@ template <class K> DEVICE void choose_few(const BeamArgs &a, BeamGroup<K> &g, co
 #pragma unroll 1
         for (u32 left = kept; left; left &= left - 1) {
             const int i = __ffs(left) - 1;
-            keep_hypothesis<K>(g, first, g.few_row[i], g.few[i].id, g.few[i].total, !(going >> i & 1));
+            keep_hypothesis<K>(g, first, g.few_row[i], g.few[i], !(going >> i & 1));
         }
     }
     warp_sync();
@@ -365,7 +370,8 @@ template <class K> DEVICE void choose(const BeamArgs &a, BeamGroup<K> &g, const 
         if (!top)
             break;
         const int row = place_id(top), who = row - from;
-        const BeamEntry e = {place_value(top), entry[row * g.take + g.head[row].best].id};
+        const BeamEntry &from_row = entry[row * g.take + g.head[row].best];
+        const BeamEntry e = {{place_value(top), from_row.id}, from_row.logp};
         warp_sync();
         if (lane == who % 32) {
             g.head[row].last = e.total;
@@ -378,11 +384,12 @@ template <class K> DEVICE void choose(const BeamArgs &a, BeamGroup<K> &g, const 
         if (lane == 0) {
             g.broken = 0;
             if ((last || end) && rank < g.size)
-                keep_hypothesis<K>(g, first, row, e.id, e.total, end);
+                keep_hypothesis<K>(g, first, row, e, end);
             if (!end && running < g.size) {
                 g.parent[first + running] = row;
                 g.next[first + running] = e.id;
                 g.total[first + running] = e.total;
+                g.logp[first + running] = e.logp;
             }
         }
         running += !end;
@@ -390,6 +397,7 @@ template <class K> DEVICE void choose(const BeamArgs &a, BeamGroup<K> &g, const 
     }
     for (int i = running + lane; i < g.size; i += 32) { // fewer than lanes: nothing to go on with
         g.parent[first + i] = g.next[first + i] = 0;
+        g.logp[first + i] = 0.0f;
         g.total[first + i] = negative_infinity();
     }
     warp_sync();
@@ -413,16 +421,26 @@ template <class K> DEVICE void choose_all(const BeamArgs &a, BeamGroup<K> &g, co
     }
 }
 
-// The block: all rows of the group have left their best.
+// The block: what all rows of the group have left. Barriers follow.
+template <class K> DEVICE void gather_entries(const BeamArgs &a, const BeamGroup<K> &g, BeamEntry *entry)
+{
+    using D = BeamShape<K>;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < g.live * g.take; i += D::THREADS) {
+        const int row = g.row + i / g.take;
+        const BeamBest *best = a.best + (i64)row * (D::MOST + 1);
+        const u64 e = load_l2_scalar((const u64 *)(best + i % g.take));
+        const int id = (int)(e >> 32);
+        const float logit = id < 0 ? 0.0f : load_l2_scalar(a.logits + (i64)row * K::V + id);
+        entry[i] = BeamEntry{{__uint_as_float((u32)e), id}, logit + load_l2_scalar(&best[D::MOST].total)};
+    }
+}
+
+// The block: from the entries [live][take] of all rows, at the start of shared memory, to the next step.
 template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, char *shared)
 {
     using D = BeamShape<K>;
-    BeamEntry *entry = (BeamEntry *)shared;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < g.live * g.take; i += D::THREADS) {
-        const u64 e = load_l2_scalar((const u64 *)(a.best + (i64)(g.row + i / g.take) * (D::MOST + 1) + i % g.take));
-        entry[i] = BeamEntry{__uint_as_float((u32)e), (int)(e >> 32)};
-    }
+    const BeamEntry *entry = (const BeamEntry *)shared;
     if (threadIdx.x == 0) {
         const int n = g.length + 1 - g.prompt;
         g.size = g.beam.groups > 1 ? g.beam.width / g.beam.groups : g.beam.width;
@@ -460,7 +478,7 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
         }
         if (threadIdx.x == 0) {
             ids[n] = g.hyp_last[i];
-            logps[n] = logp_of<K>(a, g, g.hyp_from[i], g.hyp_last[i]);
+            logps[n] = g.hyp_logp[i];
         }
     }
     block_sync();
@@ -494,7 +512,7 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
         l.hyp_end = g.hyp_end[i];
         const i64 at = (i64)slot * K::CONTEXT + least(g.length, K::CONTEXT - 1);
         a.owner[at] = slot; // the new position is its own
-        a.logps[at] = logp_of<K>(a, g, g.parent[i], g.next[i]);
+        a.logps[at] = g.logp[i];
         if (i < g.live) { // others have no row yet: what follows belongs to somebody else
             a.y[row] = g.next[i];
             if (g.done) {
@@ -652,71 +670,69 @@ template <int THREADS, int N> DEVICE float row_sum(const float (&top)[N], const 
     return high + logf(block_sum<THREADS>(all, room));
 }
 
-template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH PARTS
-__device__ void beam(const BeamArgs &a)
+// The block, where candidates hold the rows' best: their entries, as merge_group wants them. Ends in a barrier.
+template <class K> DEVICE void beam_narrow(const BeamArgs &a, const BeamGroup<K> &g, PartSum *sums, char *shared)
 {
     using D = BeamShape<K>;
-    const int row = blockIdx.y;
-    char *shared = shared_memory();
-    SHARED(BeamGroup<K>, group_, 1);
-    SHARED(float, sums, 33);
-    SHARED(u32, last, 1);
-    SHARED(TopsRoom<D>, tops_, 1);
-    TopsRoom<D> &tops = tops_[0];
-    BeamGroup<K> &g = group_[0];
-
-    launch_dependents();
-    // What a search is stands from program to program; `sample` before writes rows that are not ours.
-    const bool search = row < a.step->rows && a.beams[row].width;
-    if (!search || !a.beams[row].emit || a.rows[row].done) {
-        wait_for_previous(); // a block that leaves early would let later kernels run early
-        if (!search && row < a.step->rows && blockIdx.x == 0 && threadIdx.x == 0)
-            a.y[row] = a.sampled[row];
-        return;
-    }
-    if (threadIdx.x == 0) {
-        const FtxRow r = a.rows[row];
-        g.row = r.group;
-        g.lane = row - r.group;
-        g.slot = r.slot;
-        g.length = r.kv_len;
-        g.prompt = r.prompt;
-        g.limit = r.limit;
-        g.beam = a.beams[r.group];
-        g.params = a.params[r.group];
-        g.live = r.kv_len == r.prompt ? 1 : g.beam.width;
-        g.take = g.beam.width + g.params.n_ends;
-        g.score = g.live == 1 ? 0.0f : a.lanes[r.slot].score;
+    const int each = g.live > 4 ? D::WARPS / 8 : g.live > 1 ? D::WARPS / 4 : D::WARPS; // warps of a row
+    const int mine = warp_id() / each;
+    float *tops = (float *)(shared + D::TOPS_AT);
+    PartSum sum = {negative_infinity(), 0.0f};
+    if (mine < g.live)
+        read_parts<K::V>(a.parts, g.row + mine, threadIdx.x - mine * each * 32, each * 32, tops + mine * FTX_PARTS(K::V),
+                         [&](const FtxPart &part) { part_add(sum, part.top, part.sum); });
+    sum = part_total(sum);
+    if (lane_id() == 0)
+        sums[warp_id()] = sum;
+    block_sync();
+    const int own = warp_id();
+    if (own < g.live) {
+        BeamEntry *entry = (BeamEntry *)shared + own * g.take;
+        u64 *found = (u64 *)(shared + D::FOUND_AT) + own * D::FOUND;
+        const float score = g.live == 1 ? 0.0f : a.lanes[g.slots[own]].score;
+        sum = part_total(lane_id() < each ? sums[own * each + lane_id()] : PartSum{negative_infinity(), 0.0f});
+        const float shift = -(sum.top + logf(sum.sum));
+        int n = 0;
+        if (shift - shift == 0.0f && score > negative_infinity()) // a number; and something runs here
+            n = find_candidates(found, tops + own * FTX_PARTS(K::V), load_l2_scalar(&a.parts->count),
+                                parts_of(a.parts, K::V, g.row + own), a.logits + (i64)(g.row + own) * K::V, g.take);
+#pragma unroll 1
+        for (int i = lane_id(); i < n; i += 32) {
+            int above = 0;
+#pragma unroll 4
+            for (int j = 0; j < n; j++)
+                above += found[j] > found[i];
+            const float logp = place_value(found[i]) + shift;
+            if (above < g.take)
+                entry[above] = BeamEntry{{score + logp, place_id(found[i])}, logp};
+        }
+        for (int i = n + lane_id(); i < g.take; i += 32)
+            entry[i] = BeamEntry{{0.0f, -1}, 0.0f};
     }
     block_sync();
-    if (threadIdx.x < g.beam.width)
-        g.slots[threadIdx.x] = a.group[(i64)a.rows[g.row].slot * K::WIDTH + threadIdx.x];
+}
 
-    const bool simple = g.params.simple;
-    tops_start(tops);
-    wait_for_previous();
-    block_sync();
+// A row's best, by its block or blocks. Whether this block comes last of the group's: it has the entries of all rows then.
+template <class K>
+DEVICE bool beam_row(const BeamArgs &a, BeamGroup<K> &g, TopsRoom<BeamShape<K>> &tops, int row, float *sums, u32 *last, char *shared)
+{
+    using D = BeamShape<K>;
     // The block, or the last block of the row: log-sum-exp over the parts, or the tiles, in an order of their own.
+    const bool simple = g.params.simple;
     BeamParts<K> parts;
     if constexpr (K::PARTS) {
         parts.load(a.parts, row);
     } else {
         if (!beam_tiles<K>(a, g, tops, row, last))
-            return;
+            return false;
         parts.load_tiles(a.tiles + (i64)row * D::TILES);
     }
     const float shift = -row_sum<D::THREADS>(parts.top, parts.sum, sums);
-    BeamEntry *best = a.best + (i64)row * (D::MOST + 1);
     if (threadIdx.x == 0)
-        best[D::MOST].total = shift;
+        a.best[(i64)row * (D::MOST + 1) + D::MOST].total = shift;
     const int forced = forced_id<K>(g);
-    if (!(shift - shift == 0.0f) || g.score == negative_infinity()) { // no number; or nothing runs here
-        for (int i = threadIdx.x; i < g.take; i += D::THREADS)
-            best[i] = BeamEntry{0.0f, -1};
-    } else if (forced >= 0) {
-        for (int i = threadIdx.x; i < g.take; i += D::THREADS)
-            best[i] = BeamEntry{i ? 0.0f : g.score, i ? -1 : forced};
-    } else {
+    const bool runs = shift - shift == 0.0f && g.score > negative_infinity(); // a number; and something runs here
+    if (runs && forced < 0) {
         if (!simple) {
             BeamValues<K> values;
             int *past = a.past + (i64)row * K::CONTEXT;
@@ -742,10 +758,67 @@ __device__ void beam(const BeamArgs &a)
         } else if (gridDim.x > 1) {
             beam_merge<K>(a, g, tops, row);
         }
-        for (int i = threadIdx.x; i < g.take; i += D::THREADS)
-            best[i] = i < (int)tops.n ? BeamEntry{g.score + (place_value(tops.list[i]) + (simple ? shift : 0.0f)), place_id(tops.list[i])}
-                                      : BeamEntry{0.0f, -1};
     }
-    if (comes_last(a.groups + g.row, g.live, last))
-        merge_group<K>(a, g, shared);
+    BeamBest *best = a.best + (i64)row * (D::MOST + 1);
+    for (int i = threadIdx.x; i < g.take; i += D::THREADS)
+        best[i] = !runs || i >= (forced < 0 ? (int)tops.n : 1) ? BeamBest{0.0f, -1}
+                  : forced < 0 ? BeamBest{g.score + (place_value(tops.list[i]) + (simple ? shift : 0.0f)), place_id(tops.list[i])}
+                               : BeamBest{g.score, forced};
+    if (!comes_last(a.groups + g.row, g.live, last))
+        return false;
+    gather_entries<K>(a, g, (BeamEntry *)shared);
+    return true;
+}
+
+template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH PARTS
+__device__ void beam(const BeamArgs &a)
+{
+    using D = BeamShape<K>;
+    const int row = blockIdx.y;
+    char *shared = shared_memory();
+    SHARED(BeamGroup<K>, group_, 1);
+    SHARED(float, sums, 33);
+    SHARED(u32, last, 1);
+    SHARED(TopsRoom<D>, tops_, 1);
+    TopsRoom<D> &tops = tops_[0];
+    BeamGroup<K> &g = group_[0];
+
+    launch_dependents();
+    // What a search is stands from program to program; `sample` before writes rows that are not ours.
+    const bool search = row < a.step->rows && a.beams[row].width;
+    const bool narrow = K::PARTS && search && a.params[row].need > 1 && a.params[row].need <= PART_NEED;
+    const bool other = narrow && a.rows[row].group != row; // the block of lane 0 does it all, and writes this row
+    if (!search || !a.beams[row].emit || other || a.rows[row].done) {
+        wait_for_previous(); // a block that leaves early would let later kernels run early
+        if (!search && row < a.step->rows && blockIdx.x == 0 && threadIdx.x == 0)
+            a.y[row] = a.sampled[row];
+        return;
+    }
+    if (threadIdx.x == 0) {
+        const FtxRow r = a.rows[row];
+        g.row = r.group;
+        g.lane = row - r.group;
+        g.slot = r.slot;
+        g.length = r.kv_len;
+        g.prompt = r.prompt;
+        g.limit = r.limit;
+        g.beam = a.beams[r.group];
+        g.params = a.params[r.group];
+        g.live = r.kv_len == r.prompt ? 1 : g.beam.width;
+        g.take = g.beam.width + g.params.n_ends;
+        g.score = g.live == 1 ? 0.0f : a.lanes[r.slot].score;
+    }
+    block_sync();
+    if (threadIdx.x < g.beam.width)
+        g.slots[threadIdx.x] = a.group[(i64)a.rows[g.row].slot * K::WIDTH + threadIdx.x];
+
+    tops_start(tops);
+    wait_for_previous();
+    block_sync();
+    SHARED(PartSum, part_sums, D::WARPS);
+    if (narrow)
+        beam_narrow<K>(a, g, part_sums, shared);
+    else if (!beam_row<K>(a, g, tops, row, sums, last, shared))
+        return;
+    merge_group<K>(a, g, shared);
 }

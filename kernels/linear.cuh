@@ -246,9 +246,8 @@ template <class C> DEVICE bool linear_item(int tile, int here, int &m, int &n)
     return m < C::M && pair < here * 4 && n < C::N;
 }
 
-// PARTS: the columns kept since the last part are another, warp m looking after row m; `whole`: which is written,
-// too. `tile`: the next.
-template <class C> DEVICE void linear_part(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, bool whole)
+// PARTS: the columns kept since the last part are another, warp m looking after row m. `tile`: the next.
+template <class C> DEVICE void linear_part(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, int wish)
 {
     typedef LinearShape<C> P;
     constexpr int TILES = P::KEPT / 8;
@@ -257,8 +256,7 @@ template <class C> DEVICE void linear_part(const LinearHeadArgs &a, const float 
     part_sync(1, 256);
     if (m < live)
         part_of_warp<P::KEPT>(parts_of(a.parts, C::N, m) + blockIdx.x * each + index,
-                              whole ? (float *)a.y + (i64)m * C::N : nullptr, kept + m * P::KEPT, column,
-                              least(tile * 8, C::N) - column);
+                              (float *)a.y + (i64)m * C::N, kept + m * P::KEPT, column, least(tile * 8, C::N) - column, wish);
 }
 
 // PARTS: what stands behind the block's last part, and how many there are of a row.
@@ -345,9 +343,9 @@ template <class C, class A> DEVICE void linear(const A &a)
     wait_for_previous();
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
     const FtxToken token = linear_token<C>(a, mine ? m : 0);
-    bool whole = false;
+    int wish = 0;
     if constexpr (C::PARTS)
-        whole = warp_id() < live && wants_logits<C::LANES>(a, warp_id());
+        wish = warp_id() < live ? wish_of(a, warp_id()) : 0;
     LinearResidual residual = linear_residual<C>(a, m, mine ? n : C::N);
     linear_gather<C>(a, gain, vectors, shared);
     part_sync(1, 256);
@@ -427,7 +425,7 @@ template <class C, class A> DEVICE void linear(const A &a)
         }
         if constexpr (C::PARTS)
             if ((t0 + here) * 8 % P::KEPT == 0 || t0 + here == count)
-                linear_part<C>(a, (const float *)(shared + P::KEPT_AT), first, first + t0 + here, live, whole);
+                linear_part<C>(a, (const float *)(shared + P::KEPT_AT), first, first + t0 + here, live, wish);
         sums = (float *)(shared + P::SUM_AT) + (sums == (float *)(shared + P::SUM_AT) ? P::SUMS : 0);
     }
     if constexpr (C::PARTS)

@@ -401,10 +401,10 @@ template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d
     }
 }
 
-// The same for logits: a part of each row, and what is wished for of the row itself (bit h: of row g + 8 * h).
+// The same for logits: a part of each row, and what is wished for of the row itself.
 template <class C>
 DEVICE void hopper_parts(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C::NT / 2], const float (&squares)[2], int row, int live,
-                         u32 whole)
+                         u32 wishes)
 {
     const int n = row + (lane_id() & 3) * 2, pass = (row - at.first) / C::NT;
     const int each = C::PASSES == 1 ? 1 : ceil_div(ceil_div(ceil_div(C::N, 8), (int)gridDim.x) * 8, C::NT); // of a block
@@ -425,11 +425,9 @@ DEVICE void hopper_parts(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C
                 if (C::BIAS)
                     v[j * 4 + e] += bias.b[e];
             }
-            if ((whole >> h & 1) && n + j * 8 < at.last)
-                linear_store<C>(a, m, n + j * 8, v[j * 4], v[j * 4 + 1]);
         }
         FtxPart *to = m < live ? parts_of(a.parts, C::N, m) + blockIdx.x * each + pass : nullptr;
-        part_of_quad<C::NT / 8>(to, v, row, at.last);
+        part_of_quad<C::NT / 8, C::N % 2 == 0>(to, (float *)a.y + (i64)m * C::N, v, row, at.last, wish_at(wishes, h));
         if (to && (lane_id() & 3) == 0 && row + C::NT >= at.last)
             for (int i = pass + 1; i < each; i++)
                 part_store_none(++to, C::N);
@@ -484,15 +482,15 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
         if constexpr (P::DIRECT) {
             wait_for_previous();
             const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
-            u32 whole = 0;
+            u32 wishes = 0;
             if constexpr (C::PARTS)
-                whole = wants_rows<C::LANES, 2>(a, warp_id() * 16 + (lane_id() >> 2), live);
+                wishes = wishes_of<2>(a, warp_id() * 16 + (lane_id() >> 2), live);
             for (int row = at.first; row < at.last; row += C::NT) {
                 hopper_pass<C>(d, square, row == at.first, at.s1 - at.s0, slot, ring, full, empty, gains);
                 if (C::NORM == 1 && row == at.first)
                     hopper_squares<C>(square, squares, arrived, 0);
                 if constexpr (C::PARTS)
-                    hopper_parts<C>(a, at, d, square, row, live, whole);
+                    hopper_parts<C>(a, at, d, square, row, live, wishes);
                 else
                     hopper_write<C>(a, d, square, row, at.last, live);
             }

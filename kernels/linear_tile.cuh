@@ -57,7 +57,7 @@ struct TileAppendArgs : TileCache, TileArgs {};
 struct TileGains { const float *g, *c; };  // [N]
 struct TileNormArgs : TileGains, TileArgs {};
 struct TileHeadArgs : PartsWishes, TileArgs {
-    FtxParts *parts;         // PARTS: of y, whose rows are written where they are wished for; NT columns each
+    FtxParts *parts;         // PARTS: of y, of whose rows as much is written as they wish for; NT columns each
 };
 
 template <class C> struct TileShape {
@@ -340,18 +340,15 @@ DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const 
 }
 
 // The same for logits: a part of each row, and what is wished for of the row itself. d: 2 sums of every 8 columns.
-template <class C> DEVICE void tile_part(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, bool whole, int n)
+template <class C> DEVICE void tile_part(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int wish, int n)
 {
-    const int t = lane_id() & 3;
 #pragma unroll
     for (int j = 0; j < C::NT / 8; j++) {
         const Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, 0);
         d[j * 4] = pair[0];
         d[j * 4 + 1] = pair[1];
-        if (whole && n + j * 8 < C::N)
-            store((float *)a.y + (i64)m * C::N + n + j * 8 + 2 * t, pair);
     }
-    part_of_quad<C::NT / 8>(live ? parts_of(a.parts, C::N, m) + n / C::NT : nullptr, d, n, C::N);
+    part_of_quad<C::NT / 8, true>(live ? parts_of(a.parts, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N, d, n, C::N, wish);
 }
 
 // The residual of row m (of the tile) from the slot that holds it, for the lane's columns of every 8.
@@ -433,11 +430,11 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
     slot.skip<C>(step);
     for (int group = t.first + turn * t.every; group < t.groups; group += TURNS * t.every) {
         const int row = t.row(group), column = t.column(group) + share * P::WIDE;
-        u32 whole = 0; // bit i: of the lane's i-th row
+        u32 wishes = 0; // of the lane's rows
         if constexpr (C::PARTS)
 #pragma unroll
             for (int i = 0; i < P::GROUPS; i++)
-                whole |= wants_rows<C::LANES, 2>(a, row + m0 + i * 64, live) << 2 * i;
+                wishes |= wishes_of<2>(a, row + m0 + i * 64, live) << 8 * i;
         for (int i = lane; i < P::WIDE && C::BIAS; i += 128)
             bias[i] = column + i < C::N ? a.b[column + i] : 0.0f;
         if constexpr (C::NORM)
@@ -472,7 +469,7 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
             }
             if constexpr (C::PARTS) {
                 warp_sync();  // nor would the work on all of them
-                tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias + (lane_id() & 3) * 2, row + m, row + m < live, whole >> i & 1, column);
+                tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias + (lane_id() & 3) * 2, row + m, row + m < live, wish_at(wishes, i), column);
             } else if constexpr (C::NORM)
                 norm.send(d[i / 2] + 2 * (i % 2), r, m);
             else

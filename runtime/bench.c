@@ -60,7 +60,8 @@ static FtxStatus place(Bench *b, FtxError *err)
         b->request[i] = r;
         r->id = 0;
         r->wants_logits = false;
-        r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = env_on(ENV_FTX_NAN)};
+        r->params =
+            (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = env_on(ENV_FTX_NAN), .need = 1};
         r->limit = (int)e->facts->context; /* reached by the last run of a series, if at all */
         r->prompt = b->context + b->tokens;
         for (int k = 0; k < r->prompt; k++)

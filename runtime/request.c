@@ -89,11 +89,22 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
     return s;
 }
 
-/* Greedy, and the raw logits decide: no processor changes them. */
-static bool is_simple(const FtxRequest *q)
+/* The raw logits decide: no processor changes them, but for a temperature. */
+static bool is_plain(const Request *r, const FtxRequest *q)
 {
-    return (q->temperature == 0.0f || q->beams > 1) && q->repetition_penalty == 1.0f && q->presence_penalty == 0.0f &&
-           q->frequency_penalty == 0.0f && q->no_repeat_ngram == 0 && q->min_new == 0 && q->bias_count == 0;
+    return q->repetition_penalty == 1.0f && q->presence_penalty == 0.0f && q->frequency_penalty == 0.0f &&
+           q->no_repeat_ngram == 0 && q->min_new == 0 && q->bias_count == 0 && r->params.n_words == 0;
+}
+
+/* How many of the greatest logits the next tokens depend on; 0: on others, too, as what is drawn does. Of a forced id
+ * the log-probability is asked for, whatever its rank. */
+static int needed_logits(const Request *r, const FtxRequest *q)
+{
+    if (!is_plain(r, q))
+        return 0;
+    if (r->beam.width)
+        return r->beam.forced_bos < 0 && r->beam.forced_eos < 0 ? r->beam.width + r->params.n_ends : 0;
+    return q->temperature == 0.0f;
 }
 
 static void fill_params(Request *r, const FtxRequest *q)
@@ -115,9 +126,10 @@ static void fill_params(Request *r, const FtxRequest *q)
         .seed_low = (unsigned)q->seed,
         .seed_high = (unsigned)(q->seed >> 32),
         .sample = q->sample,
-        .simple = is_simple(q) && r->params.n_words == 0,
+        .simple = (q->temperature == 0.0f || r->beam.width) && is_plain(r, q),
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
         .logits = q->logits || env_on(ENV_FTX_NAN),
+        .need = needed_logits(r, q),
     };
 }
 

@@ -60,7 +60,7 @@ typedef struct FtxParams {
     float typical_p; /* 0: off */
     int n_words;     /* ids of $bad_words[slot] */
     int logits;      /* 1: the host reads the raw logits, which must be written */
-    int reserved;
+    int need;        /* so many of the greatest raw logits, and log-sum-exp, decide what follows; 0: more does */
 } FtxParams;
 
 /* $bias [S][limits.logit_bias] */
@@ -88,8 +88,8 @@ typedef struct FtxOut {
 } FtxOut;
 
 /* $parts: what the kernel of the LM head leaves of the logits where it can (part/parts.cuh): each row in runs of
- * neighbouring columns, in their order. Logits of rows that need no more than this are not written. One
- * FtxParts, then FtxPart [S][FTX_PARTS(V)]. */
+ * neighbouring columns, in their order. Logits of rows that need no more than this, and a few candidates, are not
+ * written. One FtxParts, then FtxPart [S][FTX_PARTS(V)]. */
 typedef struct FtxParts {
     int count; /* of every row */
     int reserved[3];
@@ -97,8 +97,9 @@ typedef struct FtxParts {
 typedef struct FtxPart {
     float top, sum; /* greatest value, not -0; sum of exp(x - top) */
     int first;      /* column */
-    short width;    /* columns; 0: an empty part, which says nothing */
-    short at;       /* first + at has the greatest value, and none before it; -1: none has, all are NaN */
+    int width : 10; /* columns; 0: an empty part, which says nothing */
+    int kept : 6;   /* candidates, which stand where its first logits would; -1: all its logits are there */
+    int at : 16;    /* first + at has the greatest value, and none before it; -1: none has, all are NaN */
 } FtxPart;
 #define FTX_PARTS(vocab) \
     (((vocab) + 95) / 96 + 200) /* at most: runs of 96, or some 190 blocks that end where they do */

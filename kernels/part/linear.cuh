@@ -32,7 +32,7 @@ struct LinearArgs {
     void *y;            // [M, N]; GLU: [M, N/2]; append: q [M, H*E]
 };
 struct LinearHeadArgs : PartsWishes, LinearArgs {
-    FtxParts *parts;    // PARTS: of y, whose rows are written where they are wished for
+    FtxParts *parts;    // PARTS: of y, of whose rows as much is written as they wish for
 };
 
 // Eight neighbouring elements of a row of x, as the product wants them.

@@ -177,6 +177,7 @@ static void sample_settings(Case *c)
                                    .top_k = r % 4 == 1 ? 20 : 0,
                                    .repetition = r % 4 == 3 ? 1.2f : 1.0f,
                                    .simple = r % 3 == 2 && r % 4 != 3,
+                                   .need = r % 3 == 2 && r % 4 != 3,
                                    .seed_low = (unsigned)r * 977u};
 }
 

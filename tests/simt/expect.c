@@ -345,6 +345,37 @@ static void check_part(const Scene *s, int row, const FtxPart *p, const float *x
             scene_wrong("%s: row %d: column %d equals %d, the greatest, and comes before it", s->u->name, row, i, at);
 }
 
+/* A part's candidates are values of the row, and no other is as great as the need-th of them, nor nearly; kept = -1:
+ * all its columns are written. */
+static void check_kept(int row, const FtxPart *p, int need, const float *y, const float *x, double near)
+{
+    float least = INFINITY;
+    bool kept[256] = {0};
+
+    if (p->kept > 16 || p->kept < -1 || (p->kept >= 0 && need == 0) || (p->kept > 0 && (need == 1 || p->width < 32)))
+        fail_msg("row %d: a part of %d columns from %d has kept %d for %d", row, p->width, p->first, p->kept, need);
+    if (p->kept < 0) {
+        if (!simt_written(y + p->first, sizeof *y * (size_t)p->width))
+            fail_msg("row %d: columns from %d are not written", row, p->first);
+        return;
+    }
+    for (int i = 0; i < p->kept; i++) {
+        int column;
+
+        memcpy(&column, &y[p->first + 16 + i], sizeof column);
+        if (column < p->first || column >= p->first + p->width || kept[column - p->first] ||
+            !(fabs((double)y[p->first + i] - (double)x[column]) <= near))
+            fail_msg("row %d: candidate %d of columns from %d is %d", row, i, p->first, column);
+        kept[column - p->first] = true;
+        least = fminf(least, y[p->first + i]);
+    }
+    if (need > 1 && p->kept < (need < p->width ? need : p->width))
+        fail_msg("row %d: %d candidates of columns from %d, needed are %d", row, p->kept, p->first, need);
+    for (int i = 0; i < p->width && need > 1; i++)
+        if (!kept[i] && (double)x[p->first + i] > (double)least + 2 * near)
+            fail_msg("row %d: column %d is greater than a candidate", row, p->first + i);
+}
+
 /* Rows that need their logits have them, others only parts, which cover a row in the order of its columns. */
 static void check_head(const Scene *s, const float *want)
 {
@@ -359,12 +390,14 @@ static void check_head(const Scene *s, const float *want)
     near *= tolerance(s, DT_FP32);
     assert_true(!all || (simt_written(head, sizeof head->count) && head->count <= room));
     for (int r = 0; r < s->S; r++) {
-        const bool whole = s->params[r].logits || !s->params[r].simple || s->beams[r].width;
+        const int need = s->params[r].logits || s->params[r].need > 8 ? 0 : s->params[r].need;
+        const bool whole = need == 0;
         const float *y = (const float *)s->y + (int64_t)r * V;
         const FtxPart *p = parts_of_row(s, r);
         int next = 0;
 
-        if (whole ? all && !simt_written(y, sizeof *y * (size_t)V) : !simt_untouched(y, sizeof *y * (size_t)V))
+        if (whole ? all && !simt_written(y, sizeof *y * (size_t)V)
+                  : need == 1 && !simt_untouched(y, sizeof *y * (size_t)V))
             scene_wrong("%s: row %d: logits were %swritten", u->name, r, whole ? "not all " : "");
         if (whole)
             compare(s, "logits", s->y, DT_FP32, want, (int64_t)(r + 1) * V, (int64_t)r * V);
@@ -380,6 +413,7 @@ static void check_head(const Scene *s, const float *want)
                             p[i].first, next);
             next = p[i].first + p[i].width;
             check_part(s, r, &p[i], want + (int64_t)r * V, near);
+            check_kept(r, &p[i], need, y, want + (int64_t)r * V, near);
             if (whole)
                 check_part(s, r, &p[i], y, 0);
         }

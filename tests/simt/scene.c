@@ -6,6 +6,7 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -462,13 +463,13 @@ static void give_maps(Scene *s)
 
 FtxPart scene_part(const float *row, int first, int width)
 {
-    FtxPart p = {.top = -INFINITY, .first = first, .width = (short)width, .at = -1};
+    FtxPart p = {.top = -INFINITY, .first = first, .width = width, .kept = -1, .at = -1};
     double sum = 0;
 
     for (int i = 0; i < width; i++)
         if (row[first + i] > p.top || (row[first + i] == p.top && p.at < 0)) {
             p.top = row[first + i];
-            p.at = (short)i;
+            p.at = i;
         }
     for (int i = 0; i < width; i++)
         sum += exp((double)row[first + i] - (isinf(p.top) ? 0.0 : (double)p.top));
@@ -477,25 +478,71 @@ FtxPart scene_part(const float *row, int first, int width)
     return p;
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+
+    return (x < y) - (x > y);
+}
+
+void scene_keep(float *row, FtxPart *p, int need)
+{
+    float x[256], order[256];
+    int n = 0;
+
+    if (need < 2 || need > 8 || p->width < 32)
+        return;
+    memcpy(x, row + p->first, sizeof *x * (size_t)p->width);
+    for (int i = 0; i < p->width; i++)
+        if (x[i] > -INFINITY)
+            order[n++] = x[i];
+    qsort(order, (size_t)n, sizeof *order, by_value);
+    need += scene_below(4);
+    float low = n < need ? -FLT_MAX : order[need - 1];
+    for (int i = 0; i < 4 && low > -FLT_MAX; i++)
+        low = nextafterf(low, -FLT_MAX);
+    while (n > 0 && !(order[n - 1] >= low))
+        n--;
+    if (n > 16)
+        return;
+    p->kept = n;
+    for (int i = 0; i < p->width; i++)
+        row[p->first + i] = NAN;
+    for (int i = scene_below(p->width), seen = 0, k = 0; seen < p->width; seen++, i = (i + 1) % p->width)
+        if (x[i] >= low) {
+            const int column = p->first + i;
+
+            row[p->first + k] = x[i];
+            memcpy(&row[p->first + 16 + k++], &column, sizeof column);
+        }
+}
+
 void scene_parts(const Scene *s, const float *logits)
 {
+    const FtxParams *params = s->device[FTX_NAMED_params];
     const Unit *u = s->u;
     const int V = (int)ir_value(u->g, u->g->logits)->shape.dim[1].n;
     FtxParts *to = s->device[FTX_NAMED_parts];
     FtxParts head = {0};
+    const size_t bytes = sizeof *logits * (size_t)s->S * (size_t)V;
+    float *left = arena_array(s->keep, float, (size_t)s->S *(size_t)V);
 
+    memcpy(left, logits, bytes);
     simt_fill(to, 0, parts_bytes(u)); /* as an engine's state is at first */
     for (int first = 0, width; first < V; first += width, head.count++) {
         width = scene_below(5) ? V < 400 ? 1 + scene_below(9) : 96 + scene_below(161) : 0;
         width = width < V - first ? width : V - first;
         assert_true(head.count < FTX_PARTS(V));
         for (int r = 0; r < s->S; r++) {
-            const FtxPart p = scene_part(logits + (int64_t)r * V, first, width);
+            FtxPart p = scene_part(logits + (int64_t)r * V, first, width);
 
+            if (!params[r].logits)
+                scene_keep(left + (int64_t)r * V, &p, params[r].need);
             simt_write((FtxPart *)(to + 1) + (int64_t)r * FTX_PARTS(V) + head.count, &p, sizeof p);
         }
     }
     simt_write(to, &head, sizeof head);
+    simt_write(s->arg[0], left, bytes);
 }
 
 void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)

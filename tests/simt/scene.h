@@ -60,6 +60,9 @@ int unit_kv_heads(const Unit *u);
 bool unit_leaves_parts(const Unit *u);
 /* What a part says of columns [first, first + width) of a row of logits. */
 FtxPart scene_part(const float *row, int first, int width);
+/* What it keeps of the row beside that, for the `need` greatest: candidates, in place of the columns, or, kept = -1,
+ * all columns. The other columns become NaN. */
+void scene_keep(float *row, FtxPart *p, int need);
 /* What a kernel might have left of these logits, [S, V]: parts of any width, empty ones too. */
 void scene_parts(const Scene *s, const float *logits);
 

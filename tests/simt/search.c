@@ -148,6 +148,8 @@ static void begin_search(Searches *all, const Setting *k, int32_t *slots)
                         .groups = groups,
                         .diversity = k->diversity};
     q->params = params_of(k, m);
+    if (!k->processors && k->forced_bos < 0 && k->forced_eos < 0)
+        q->params.need = width + q->params.n_ends;
     q->begins = all->n++;
     q->slots = slots;
     q->prompt = s->history + slots[0] * m->context;
@@ -249,7 +251,7 @@ bool searches_next(Searches *all)
     bool over = true;
     float *logits;
 
-    write_row(all, 0, &all->plain, &(FtxParams){.simple = 1}, &(FtxBeam){0}, NULL);
+    write_row(all, 0, &all->plain, &(FtxParams){.simple = 1, .need = 1}, &(FtxBeam){0}, NULL);
     all->rows = 1;
     for (int k = 0; k < all->n; k++) {
         over = over && all->at[k].over;

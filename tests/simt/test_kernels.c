@@ -397,7 +397,13 @@ static void add_head(Suite *s, const Head *h)
     for (int r = 0; r < h->rows; r++) {
         c.row[r].q_len = 1;
         c.row[r].kv_len = 1 + r * 7 % 40;
-        c.params[r] = (FtxParams){.simple = r % 4 != 1, .logits = r % 4 == 2, .top_p = 1.0f, .repetition = 1.0f};
+        c.params[r] = (FtxParams){.simple = r % 4 != 1,
+                                  .logits = r % 4 == 2,
+                                  .need = r % 4 == 1   ? 0
+                                          : r % 4 == 3 ? 1 + r % 9
+                                                       : 1,
+                                  .top_p = 1.0f,
+                                  .repetition = 1.0f};
     }
     snprintf(name, sizeof name, "head %s N=%d K=%d norm=%d bias=%d rows=%d of %d", type, h->N, h->K, h->norm, h->bias,
              h->rows, h->bucket);
@@ -868,6 +874,7 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
         p->simple = kind == 0 || (parts && n % 5 == 4);
         if (p->simple) {
             p->temperature = 0.0f;
+            p->need = 1;
             continue;
         }
         p->top_k = n % 3 == 0 ? 3 : n % 3 == 1 ? 0 : V;

@@ -140,6 +140,8 @@ static void begin_search(State *s, int row, int width, int live, int prompt, int
                                    .simple = simple,
                                    .n_bias = simple ? 0 : BIASES,
                                    .ngram = simple ? 0 : 2};
+        if (simple && s->beams[r].forced_eos < 0)
+            s->params[r].need = width + s->params[r].n_ends;
         if (lane) {
             s->beams[r] = s->beams[row];
             s->params[r] = s->params[row];
@@ -201,7 +203,7 @@ static void *give(const void *from, size_t bytes, const char *name)
     return p;
 }
 
-static void *parts_of_logits(const float *x, int V)
+static void *parts_of_logits(const float *x, float *left, const FtxParams *params, int V)
 {
     const size_t bytes = sizeof(FtxParts) + (size_t)(SLOTS * FTX_PARTS(V)) * sizeof(FtxPart);
     FtxParts head = {0};
@@ -213,8 +215,9 @@ static void *parts_of_logits(const float *x, int V)
         width = width < V - first ? width : V - first;
         assert_true(head.count < FTX_PARTS(V));
         for (int r = 0; r < ROWS; r++) {
-            const FtxPart p = scene_part(x + (int64_t)r * V, first, width);
+            FtxPart p = scene_part(x + (int64_t)r * V, first, width);
 
+            scene_keep(left + (int64_t)r * V, &p, params[r].need);
             simt_write((FtxPart *)(to + 1) + (int64_t)r * FTX_PARTS(V) + head.count, &p, sizeof p);
         }
     }
@@ -246,7 +249,7 @@ static void run_form(const Forms *f, bool parts, const float *logits, State *s, 
                       d->hyps,
                       d->logps,
                       d->out,
-                      parts ? parts_of_logits(logits, f->V) : NULL,
+                      NULL,
                       d->y};
     size_t n = OPERANDS;
     SimtLaunch l = {.kernel = build_kernel(f->build, in->entry),
@@ -256,6 +259,14 @@ static void run_form(const Forms *f, bool parts, const float *logits, State *s, 
                     .overlap = in->overlap};
     FtxError err;
 
+    if (parts) {
+        float *left = malloc(sizeof *left * (size_t)(ROWS * f->V));
+
+        memcpy(left, logits, sizeof *left * (size_t)(ROWS * f->V));
+        args[17] = parts_of_logits(logits, left, s->params, f->V);
+        simt_write(args[0], left, sizeof *left * (size_t)(ROWS * f->V));
+        free(left);
+    }
     for (size_t i = 0; i < in->contract->scratch.n; i++)
         args[n++] = simt_alloc((size_t)fit->scratch[i], in->contract->scratch.at[i].name);
     for (size_t i = 0; i < in->contract->zeroed.n; i++) {
