@@ -2,8 +2,10 @@
 //
 //   x [M, K], w [N, K]  16-bit, given as maps for the copy engine      sums in fp32
 //
-//   the first warps  WGS warpgroups that take tiles in turn, so that one multiplies while the other writes:
-//                    wgmma with both operands in shared memory, MT / 64 products of 64 rows a step
+//   the first warps  WGS warpgroups: wgmma with both operands in shared memory. With TEAM = 1 they take tiles in
+//                    turn, so that one multiplies while the other writes, and hand over as soon as their last
+//                    products are under way; with TEAM = 2 each has half of the rows of every tile, which then
+//                    may be twice as wide: fewer bytes for the same products, but nobody multiplies meanwhile
 //   the last warp    one thread asks for the tiles of x and w, 64 k a slot of the ring, tile after tile; the
 //                    first of w before the kernel in front has ended
 //
@@ -19,15 +21,19 @@
 //             the others send
 //
 // Order of summation: 16 k after 16 k, then parts of K in order: never by the number of rows.
-// The residual comes as one more step of the ring; with CK > 1 a thread reads its few values itself.
+// STAGED: results of 16 bits go through shared memory, 48 instructions where the way through the quads has 274. What
+// the writing warps do slows the products of the others, with whom they share the registers' ports and the power.
+// The residual comes as one more step of the ring for every 128 columns; with CK > 1 a thread reads its few values
+// itself.
 //
-// Shared memory: [stages][x MT x 128 | w NT x 128] | biases | barriers. With CK > 1 the ring, free by then,
-// holds sums.
+// Shared memory: [stages][x MT x 128 | w NT x 128] | stage of each warp | biases | barriers. With CK > 1 the ring,
+// free by then, holds sums.
 #pragma once
 #include "device/async.cuh"
 #include "device/barrier.cuh"
 #include "device/cluster.cuh"
 #include "device/mbarrier.cuh"
+#include "device/mma.cuh"
 #include "device/pdl.cuh"
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
@@ -62,15 +68,18 @@ struct TileHeadArgs : PartsWishes, TileArgs {
 
 template <class C> struct TileShape {
     static constexpr int WORKERS = 128 * C::WGS, THREADS = WORKERS + 32;
-    static constexpr int GROUPS = C::MT / 64;                 // of 64 rows
+    static constexpr int SHARES = C::NORM ? C::WGS : 1;       // warpgroups that share the columns of a tile
+    static constexpr int TURNS = C::WGS / C::TEAM / SHARES;   // tiles under way
+    static constexpr int GROUPS = C::MT / 64 / C::TEAM;       // of 64 rows, a warpgroup's
     static constexpr int BLOCKS = C::CM * C::CN * C::CK;      // of a cluster
-    static constexpr int RESIDUAL = C::RES && C::CK == 1;     // one step more, in tiles of 64 columns
-    static constexpr int X = C::MT * 128, SLOT = most(X + C::NT * 128, RESIDUAL * round_up(C::NT, 64) * C::MT * 2);
+    static constexpr int RWIDE = C::NORM ? C::NT : least(C::NT, 128);  // columns of a step of the residual
+    static constexpr int RESIDUAL = C::RES && C::CK == 1 ? C::NT / RWIDE : 0;  // such steps more, in tiles of 64 columns
+    static constexpr int X = C::MT * 128, R = round_up(RWIDE, 64) * C::MT * 2, SLOT = most(X + C::NT * 128, (RESIDUAL > 0) * R);
     static constexpr int STEPS = ceil_div(C::K, 64);
     static constexpr int PART = C::NT / C::CK;                // columns that a block finishes
-    static constexpr int SHARES = C::NORM ? C::WGS : 1;       // warpgroups that share a tile
     static constexpr int WIDE = C::NT / SHARES;               // columns of a warpgroup
-    static constexpr int BIAS_AT = C::STAGES * SLOT;          // of each warpgroup's tile
+    static constexpr int STAGE_AT = C::STAGES * SLOT;         // 16 rows of 64 columns of each warp
+    static constexpr int BIAS_AT = STAGE_AT + C::STAGED * 8 * 2048;  // of each warpgroup's tile
     static constexpr int LINES = C::NORM ? 3 : 1;             // of floats beside a tile: biases, then g and c
     static constexpr int STAT_AT = BIAS_AT + C::WGS * LINES * WIDE * 4;
     static constexpr int STATS = C::NORM ? C::MT * C::CN * SHARES * 8 : 0;  // bytes: sum and squares of parts of rows
@@ -81,7 +90,8 @@ template <class C> struct TileShape {
     static constexpr int SENT = (C::CK - 1) * C::MT * PART * 4;  // bytes of sums a block gets
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
     static_assert(C::CK == 1 || C::CM * C::CN * C::WGS == 1, "a cluster shares reads or work");
-    static_assert(C::WGS <= 2, "two take turns");
+    static_assert(C::WGS <= 2, "two take turns, or share a tile");
+    static_assert(RESIDUAL <= 1 || (C::STAGED && TURNS == 1 && C::NT % RWIDE == 0), "whole steps of the residual");
     static_assert(!C::PARTS || (C::CK == 1 && !C::RES && sizeof(typename C::OUT) == 4), "parts are of logits, whole columns of them");
     static_assert(SENT <= BIAS_AT, "the ring holds the sums");
     static_assert(C::MT % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
@@ -199,11 +209,12 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             tile_ask_x<C>(a, t, row, s, to, barrier);
             slot.next<C>();
         }
-        if constexpr (P::RESIDUAL) {
+        for (int i = 0; i < P::RESIDUAL; i++) {
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
-            mbarrier_expect(full + 8 * slot.at, round_up(C::NT, 64) * C::MT * 2);
-            for (int n = 0; n < C::NT; n += 64)
-                tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row, column + n, full + 8 * slot.at);
+            mbarrier_expect(full + 8 * slot.at, P::R);
+            for (int n = 0; n < P::RWIDE; n += 64)
+                tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row, column + i * P::RWIDE + n,
+                            full + 8 * slot.at);
             slot.next<C>();
         }
     }
@@ -224,23 +235,33 @@ template <class C> DEVICE void tile_release(const TileWork<C> &t, int step, u32 
     }
 }
 
-// x * w^T of a tile, or this share of its columns, from step `step` of the ring on.
+// The sums of a tile begin with its bias if results are staged (bias: from the lane's columns on), else with 0.
+template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 2], const float *bias)
+{
+#pragma unroll
+    for (int j = 0; j < TileShape<C>::WIDE / 8; j++) {
+        Vec<float, 2> b = {};
+        if (C::STAGED && C::BIAS)
+            b = *(const Vec<float, 2> *)(bias + j * 8);
+#pragma unroll
+        for (int i = 0; i < TileShape<C>::GROUPS * 4; i++)
+            d[i / 4][j * 4 + i % 4] = b[i % 2];
+    }
+}
+
+// d += x * w^T of a tile, rows from x0 on and this share of its columns, from step `step` of the ring on; the last step's are left under way, for
+// tile_products_end.
 template <class C>
-DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 2], const TileWork<C> &t, int step, TileSlot &slot, u32 ring,
-                          u32 full, u32 empty, int share = 0)
+DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 2], const TileWork<C> &t, int x0, int share, int step, TileSlot &slot,
+                          u32 ring, u32 full, u32 empty)
 {
     typedef TileShape<C> P;
     u32 before = 0;
-#pragma unroll
-    for (int g = 0; g < P::GROUPS; g++)
-#pragma unroll
-        for (int i = 0; i < P::WIDE / 2; i++)
-            d[g][i] = 0.0f;
     int s = t.s0;
 #pragma unroll 1
     do {
         const u32 at = ring + slot.at * P::SLOT;
-        const u64 x = wgmma_operand(at, 0, 0), w = wgmma_operand(at + P::X, share * P::WIDE, 0);
+        const u64 x = wgmma_operand(at, x0, 0), w = wgmma_operand(at + P::X, share * P::WIDE, 0);
         mbarrier_wait(full + 8 * slot.at, slot.parity);
         wgmma_fence();
 #pragma unroll
@@ -255,8 +276,11 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 
         before = empty + 8 * slot.at;
         slot.next<C>();
     } while (++s < t.s1);
+}
+template <class C> DEVICE void tile_products_end(const TileWork<C> &t, int step, const TileSlot &slot, u32 empty)
+{
     wgmma_wait<0>();
-    tile_release<C>(t, step + t.s1 - t.s0 - 1, before);
+    tile_release<C>(t, step + t.s1 - t.s0 - 1, empty + 8 * (slot.at ? slot.at - 1 : C::STAGES - 1));
 }
 
 // Bias, activation and residual on two neighbouring columns.
@@ -351,6 +375,45 @@ template <class C> DEVICE void tile_part(const TileHeadArgs &a, float *d, const 
     part_of_quad<C::NT / 8, true>(live ? parts_of(a.parts, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N, d, n, C::N, wish);
 }
 
+// 16 rows of a warp's tile, from row m of the tile and element (row, column) of y on: through the warp's stage, so
+// that eight lanes write 128 bytes of a row. Unit u (16 bytes) of row r stands at u ^ (r & 7), in the stage as in
+// `slot`, which has the residual.
+template <class C, int COLUMNS>
+DEVICE void tile_stage(const TileArgs &a, const float *d, u32 slot, u32 stage, int m, int row, int live, int column)
+{
+    typedef typename C::T T;
+    const int lane = lane_id(), r = lane & 15;
+    const u32 at = r * 128 + (lane >> 4 ^ r & 7) * 16;  // of the lane's row of a matrix
+    typename C::OUT *y = (typename C::OUT *)a.y + (i64)row * C::N + column;
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n += 64) {
+        const int units = least(COLUMNS - n, 64) / 8;
+#pragma unroll
+        for (int u = 0; u < 8; u += 2) {
+            if (u >= units)
+                break;
+            u32 v[4], old[4] = {};
+            if constexpr (C::RES)
+                ldmatrix4(old, slot + n * C::MT * 2 + m * 128 + (at ^ u * 16));
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float *sum = d + ((n / 8 + u + i / 2) * 2 + i % 2) * 2;
+                const float v0 = activate_short<C::ACT>(sum[0]), v1 = activate_short<C::ACT>(sum[1]);
+                v[i] = C::RES ? pack2<T>(v0 + low<T>(old[i]), v1 + high<T>(old[i])) : pack2<T>(v0, v1);
+            }
+            stmatrix4(stage + (at ^ u * 16), v);
+        }
+        warp_sync();
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int k = i * 4 + lane / 8, u = lane % 8;
+            if (row + k < live && u < units && column + n + u * 8 < C::N)
+                *(uint4_ *)(y + k * C::N + n + u * 8) = shared_load16(stage + k * 128 + (u ^ k & 7) * 16);
+        }
+        warp_sync();
+    }
+}
+
 // The residual of row m (of the tile) from the slot that holds it, for the lane's columns of every 8.
 template <class C> DEVICE void tile_residual(u32 (&r)[TileShape<C>::WIDE / 8], const char *slot, int m)
 {
@@ -412,6 +475,92 @@ template <class C> struct TileNorm {
                 d[j * 4 + i] = norm_apply(d[j * 4 + i], stat, bias[P::WIDE + j * 8 + i], bias[2 * P::WIDE + j * 8 + i]);
     }
 };
+// The end of a tile whose first element is (row, column): its residual is step `step` of the ring, and m is the
+// warp's first row of it, or the lane's.
+template <class C>
+DEVICE void tile_finish_staged(const TileArgs &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2], int step,
+                               TileSlot &slot, u32 ring, u32 full, u32 empty, int m, int row, int column, int live)
+{
+    typedef TileShape<C> P;
+    constexpr int PIECES = most(P::RESIDUAL, 1), COLUMNS = C::NT / PIECES;
+    const u32 stage = ring + P::STAGE_AT + warp_id() * 2048;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        if (P::RESIDUAL)
+            mbarrier_wait(full + 8 * slot.at, slot.parity);
+#pragma unroll
+        for (int g = 0; g < P::GROUPS; g++)
+            tile_stage<C, COLUMNS>(a, d[g] + i * COLUMNS / 2, ring + slot.at * P::SLOT, stage, m + g * 64, row + m + g * 64, live,
+                                   column + i * COLUMNS);
+        if (P::RESIDUAL) {
+            tile_release<C>(t, step + i, empty + 8 * slot.at);
+            slot.next<C>();
+        }
+    }
+}
+// Of a tile whose rows are normed; `turn`: how many such tiles there were before.
+template <class C>
+DEVICE void tile_finish_norm(const TileNormArgs &a, const TileWork<C> &t, float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 2], int step,
+                             TileSlot &slot, char *shared, u32 full, u32 empty, int own, int turn, int m0, int row, int column, int live)
+{
+    typedef TileShape<C> P;
+    constexpr u32 none[P::WIDE / 8] = {};
+    const TileNorm<C> norm(shared, t.rank, own, turn);
+    if (P::RESIDUAL)
+        mbarrier_wait(full + 8 * slot.at, slot.parity);
+    if (threadIdx.x == 0)
+        mbarrier_expect(norm.arrived, P::STATS);
+#pragma unroll
+    for (int i = 0; i < P::GROUPS * 2; i++) {
+        const int m = m0 + i * 8 + i / 2 * 48;
+        u32 r[P::WIDE / 8] = {};
+        if constexpr (P::RESIDUAL > 0) {
+            warp_sync();  // that of all rows at once would not fit the registers
+            tile_residual<C>(r, shared + slot.at * P::SLOT + own * P::WIDE * C::MT * 2, m);
+        }
+        norm.send(d[i / 2] + 2 * (i % 2), r, m);
+    }
+    if (P::RESIDUAL) {
+        warp_sync();
+        tile_release<C>(t, step, empty + 8 * slot.at);
+        slot.next<C>();
+    }
+    mbarrier_wait(norm.arrived, norm.parity);
+#pragma unroll
+    for (int i = 0; i < P::GROUPS * 2; i++) {
+        const int m = m0 + i * 8 + i / 2 * 48;
+        norm.apply(d[i / 2] + 2 * (i % 2), m);
+        tile_write<TilePlain<C>, P::WIDE / 8>(a, d[i / 2] + 2 * (i % 2), none, nullptr, row + m, row + m < live, column);
+    }
+}
+template <class C, class A, class To>
+DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::GROUPS][C::NT / 2], int step, TileSlot &slot,
+                        const char *shared, u32 full, u32 empty, const float *bias, u32 wishes, const To (&to)[TileShape<C>::GROUPS * 2], int m0,
+                        int row, int column, int live)
+{
+    typedef TileShape<C> P;
+    if (P::RESIDUAL)
+        mbarrier_wait(full + 8 * slot.at, slot.parity);
+#pragma unroll
+    for (int i = 0; i < P::GROUPS * 2; i++) {
+        const int m = m0 + i * 8 + i / 2 * 48;
+        u32 r[C::NT / 8] = {};
+        if constexpr (P::RESIDUAL > 0) {
+            warp_sync();  // that of all rows at once would not fit the registers
+            tile_residual<C>(r, shared + slot.at * P::SLOT, m);
+        }
+        if constexpr (C::PARTS) {
+            warp_sync();  // nor would the work on all of them
+            tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias, row + m, row + m < live, wish_at(wishes, i), column);
+        } else
+            tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias, row + m, row + m < live, column, to[i]);
+    }
+    if (P::RESIDUAL) {
+        warp_sync();
+        tile_release<C>(t, step, empty + 8 * slot.at);
+        slot.next<C>();
+    }
+}
 
 // A warpgroup's tiles, one after another, but for the sums of CK blocks. The warpgroups wait for slots in turn: a
 // barrier's parity says nothing to one who is two phases behind.
@@ -419,80 +568,54 @@ template <class C, class A>
 DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, u32 full, u32 empty, int live)
 {
     typedef TileShape<C> P;
-    const int own = C::WGS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % 128;
-    const int m0 = warp_id() % 4 * 16 + (lane_id() >> 2);
-    constexpr int TURNS = C::WGS / P::SHARES;
-    const int turn = P::SHARES > 1 ? 0 : own, share = P::SHARES > 1 ? own : 0;
-    float *bias = (float *)(shared + P::BIAS_AT) + own * P::LINES * P::WIDE;
+    const int own = C::WGS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % (128 * C::TEAM);
+    const int turn = P::TURNS > 1 ? own : 0, share = P::SHARES > 1 ? own : 0, place = C::TEAM > 1 ? 0 : own;
+    const int x0 = C::TEAM > 1 ? own * P::GROUPS * 64 : 0, mw = x0 + warp_id() % 4 * 16, m0 = mw + (lane_id() >> 2);
+    float *bias = (float *)(shared + P::BIAS_AT) + place * P::LINES * P::WIDE;
     float d[P::GROUPS][P::WIDE / 2];
     TileSlot slot = {0, 0};
     int step = turn * t.EACH, tiles = 0;
     slot.skip<C>(step);
-    for (int group = t.first + turn * t.every; group < t.groups; group += TURNS * t.every) {
+    for (int group = t.first + turn * t.every; group < t.groups; group += P::TURNS * t.every) {
         const int row = t.row(group), column = t.column(group) + share * P::WIDE;
         u32 wishes = 0; // of the lane's rows
         if constexpr (C::PARTS)
 #pragma unroll
             for (int i = 0; i < P::GROUPS; i++)
                 wishes |= wishes_of<2>(a, row + m0 + i * 64, live) << 8 * i;
-        for (int i = lane; i < P::WIDE && C::BIAS; i += 128)
+        for (int i = lane; i < P::WIDE && C::BIAS; i += 128 * C::TEAM)
             bias[i] = column + i < C::N ? a.b[column + i] : 0.0f;
         if constexpr (C::NORM)
             for (int i = lane; i < P::WIDE; i += 128) {
                 bias[P::WIDE + i] = a.g[column + i];
                 bias[2 * P::WIDE + i] = a.c[column + i];
             }
+        part_sync(3 + place, 128 * C::TEAM);
+        tile_start<C>(d, bias + (lane_id() & 3) * 2);
         decltype(tile_row<C>(a, 0, 0)) to[P::GROUPS * 2];
 #pragma unroll
         for (int i = 0; i < P::GROUPS * 2; i++)
             to[i] = tile_row<C>(a, row + m0 + i * 8 + i / 2 * 48, live);
-        if (TURNS > 1 && group != t.first)
+        if (P::TURNS > 1 && group != t.first)
             part_sync(1 + own, 256);  // the other warpgroup's turn is over
-        else
-            part_sync(3 + own, 128);
-        tile_products<C>(d, t, step, slot, ring, full, empty, share);
+        tile_products<C>(d, t, x0, share, step, slot, ring, full, empty);
         wait_for_previous();
-        if (P::RESIDUAL)
-            mbarrier_wait(full + 8 * slot.at, slot.parity);
-        const TileNorm<C> norm(shared, t.rank, own, tiles++);
-        if (C::NORM && threadIdx.x == 0)
-            mbarrier_expect(norm.arrived, P::STATS);
-        if (TURNS > 1 && group + t.every < t.groups)
-            part_arrive(2 - own, 256);
-#pragma unroll
-        for (int i = 0; i < P::GROUPS * 2; i++) {
-            const int m = m0 + i * 8 + i / 2 * 48;
-            u32 r[P::WIDE / 8] = {};
-            if constexpr (P::RESIDUAL) {
-                warp_sync();  // that of all rows at once would not fit the registers
-                tile_residual<C>(r, shared + slot.at * P::SLOT + share * P::WIDE * C::MT * 2, m);
-            }
-            if constexpr (C::PARTS) {
-                warp_sync();  // nor would the work on all of them
-                tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias + (lane_id() & 3) * 2, row + m, row + m < live, wish_at(wishes, i), column);
-            } else if constexpr (C::NORM)
-                norm.send(d[i / 2] + 2 * (i % 2), r, m);
-            else
-                tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias + (lane_id() & 3) * 2, row + m, row + m < live, column, to[i]);
+        if (P::TURNS > 1) {
+            if (P::RESIDUAL)
+                mbarrier_wait(full + 8 * slot.at, slot.parity);
+            if (group + t.every < t.groups)
+                part_arrive(2 - own, 256);
         }
-        if (P::RESIDUAL) {
-            warp_sync();
-            tile_release<C>(t, step + P::STEPS, empty + 8 * slot.at);
-            slot.next<C>();
-        }
-        if constexpr (C::NORM) {
-            constexpr u32 none[P::WIDE / 8] = {};
-            mbarrier_wait(norm.arrived, norm.parity);
-#pragma unroll
-            for (int i = 0; i < P::GROUPS * 2; i++) {
-                const int m = m0 + i * 8 + i / 2 * 48;
-                norm.apply(d[i / 2] + 2 * (i % 2), m);
-                tile_write<TilePlain<C>, P::WIDE / 8>(a, d[i / 2] + 2 * (i % 2), none, nullptr, row + m, row + m < live, column);
-            }
-        }
-        step += TURNS * t.EACH;
-        slot.skip<C>((TURNS - 1) * t.EACH);
-        part_sync(3 + own, 128);  // the bias has been read
+        tile_products_end<C>(t, step, slot, empty);
+        if constexpr (C::STAGED)
+            tile_finish_staged<C>(a, t, d, step + P::STEPS, slot, ring, full, empty, mw, row, column, live);
+        else if constexpr (C::NORM)
+            tile_finish_norm<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, own, tiles++, m0, row, column, live);
+        else
+            tile_finish<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, bias + (lane_id() & 3) * 2, wishes, to, m0, row, column, live);
+        step += P::TURNS * t.EACH;
+        slot.skip<C>((P::TURNS - 1) * t.EACH);
+        part_sync(3 + place, 128 * C::TEAM);  // the bias has been read
     }
 }
 
@@ -590,7 +713,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     if (threadIdx.x == P::WORKERS) {
         for (int i = 0; i < C::STAGES; i++) {
             mbarrier_init(full + 8 * i, 1);
-            mbarrier_init(empty + 8 * i, 4 * P::SHARES * (C::CM + C::CN - 1));
+            mbarrier_init(empty + 8 * i, 4 * P::SHARES * C::TEAM * (C::CM + C::CN - 1));
         }
         for (int i = 0; i < (C::NORM ? 2 : 1); i++)
             mbarrier_init(arrived + 8 * i, 1);
@@ -628,7 +751,9 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         for (int i = threadIdx.x; i < C::NT && C::BIAS; i += 128)
             ((float *)(shared + P::BIAS_AT))[i] = t.column(t.first) + i < C::N ? a.b[t.column(t.first) + i] : 0.0f;
         part_sync(1, 128);
-        tile_products<C>(d, t, 0, slot, ring, full, empty);
+        tile_start<C>(d, nullptr);
+        tile_products<C>(d, t, 0, 0, 0, slot, ring, full, empty);
+        tile_products_end<C>(t, 0, slot, empty);
         wait_for_previous();
         cluster_arrive();  // all rings have been read
         cluster_wait();

@@ -7,6 +7,9 @@
 //
 // Many rows: pairs of blocks share w, 128 x 128 for each warpgroup, or 128 x 112 where that leaves little of N over:
 // the last round of the SMs is seldom full, and shorter rounds lose less. Few: small tiles fill the SMs, and parts of K.
+// Where there are most, the power limit sets the clock, and fewer bytes count: products with a residual take 128 x 256
+// by both warpgroups together (49,152 rows at 700 W, out 534 TFLOP/s for 510, down 632 for 599; up with GELU 490 for
+// 519, qkv 600 for 657: their tiles in turn).
 // Up to 128 tokens of texts, tiles are chosen by the time of the whole model: there a kernel whose blocks find
 // room beside those of the kernel in front has its weights at hand, which says more than its time in a row of its kind.
 // Decoders keep the library for their prompts, whose rows may be few in a program for many; in their decode
@@ -20,11 +23,12 @@
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
 //@ consts  FEW: T_MAX <= 256  MID: FEW || (T_MAX <= 1024 && N < 2048)  DEEP: FEW && K >= 2048  BROAD: FEW && !DEEP && N >= 3072
 //@ consts  SPARE: round_up(N, 112) - N  MT: FEW && (!DEEP || (ENCODE && T_MAX <= 128)) ? 64 : 128
-//@ consts  NT: DEEP && T_MAX <= 128 ? (ENCODE ? 96 : 32) : BROAD && (T_MAX > 128 || !ENCODE) || ENCODE && T_MAX <= 128 && N < 1024 ? 96 : MID ? 64 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
+//@ consts  TEAM: !MID && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1  WIDE: TEAM == 2 ? 256 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
+//@ consts  NT: DEEP && T_MAX <= 128 ? (ENCODE ? 96 : 32) : BROAD && (T_MAX > 128 || !ENCODE) || ENCODE && T_MAX <= 128 && N < 1024 ? 96 : MID ? 64 : WIDE
 //@ consts  CM: MID ? 1 : 2  CN: 1  CK: T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
-//@ consts  STAGES: DEEP ? 8 : BROAD && NT == 96 ? 9 : !MID ? 5 : FEW || N >= 1024 || !ENCODE ? 6 : 8
-//@ consts  SLOT: max((MT + NT) * 128, CK == 1 && RES ? round_up(NT, 64) * MT * 2 : 0)
-//@ consts  BYTES: STAGES * SLOT + WGS * NT * 4 + (2 * STAGES + 1) * 8
+//@ consts  STAGED: WGS == 2 && sizeof(Y) == 2  STAGES: TEAM == 2 ? 4 : DEEP ? 8 : BROAD && NT == 96 ? 9 : !MID ? 5 : FEW || N >= 1024 || !ENCODE ? 6 : 8
+//@ consts  SLOT: max((MT + NT) * 128, CK == 1 && RES ? round_up(min(NT, 128), 64) * MT * 2 : 0)
+//@ consts  BYTES: STAGES * SLOT + (STAGED ? 16384 : 0) + WGS * NT * 4 + (2 * STAGES + 1) * 8
 //@ consts  SHARE: CM * CN * CK
 //@ fits    sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
 //@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && (ENCODE || (DECODE && BUCKET > 0))
@@ -45,7 +49,7 @@ struct Config {
     using T = @X@;
     using OUT = @Y@;
     static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, NORM = 0, PARTS = 0;
-    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = @CN@, CK = @CK@, WGS = @WGS@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = @CN@, CK = @CK@, WGS = @WGS@, TEAM = @TEAM@, STAGED = @STAGED@, STAGES = @STAGES@, SMEM = @BYTES@;
 };
 extern "C" __global__ void CLUSTER(Config::CM * Config::CN * Config::CK) __launch_bounds__(128 * Config::WGS + 32, 1)
 @NAME@(const TileArgs a) { linear_tile<Config>(a); }

@@ -25,7 +25,7 @@ struct Config {
     using OUT = @Y@;
     static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = 0, RES = 0, ROWS_S = @ROWS_S@;
     static constexpr int NORM = 0, PARTS = @PARTS@;
-    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = 1, CK = 1, WGS = @WGS@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = 1, CK = 1, WGS = @WGS@, TEAM = 1, STAGED = 0, STAGES = @STAGES@, SMEM = @BYTES@;
 };
 extern "C" __global__ void CLUSTER(Config::CM) __launch_bounds__(128 * Config::WGS + 32, 1)
 @NAME@(const TileHeadArgs a) { linear_tile<Config>(a); }

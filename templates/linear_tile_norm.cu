@@ -29,7 +29,7 @@ struct Config {
     using T = @X@;
     using OUT = @Y@;
     static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = 0, RES = 1, ROWS_S = @ROWS_S@, NORM = 2, PARTS = 0;
-    static constexpr int MT = 64, NT = 256, CM = 1, CN = @CN@, CK = 1, WGS = 2, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int MT = 64, NT = 256, CM = 1, CN = @CN@, CK = 1, WGS = 2, TEAM = 1, STAGED = 0, STAGES = @STAGES@, SMEM = @BYTES@;
     static constexpr float EPS = @EPS@;
 };
 extern "C" __global__ void CLUSTER(Config::CN) __launch_bounds__(288, 1)

@@ -39,6 +39,9 @@ template <int N> DEVICE void wgmma_take(float (&d)[N])
 #define WGMMA_NAMES_48 WGMMA_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define WGMMA_NAMES_56 WGMMA_NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define WGMMA_NAMES_64 WGMMA_NAMES_56 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA_NAMES_128 WGMMA_NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79" \
+    ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103" \
+    ",%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define WGMMA_EIGHT(d, i) \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define WGMMA_SUMS_8(d) WGMMA_EIGHT(d, 0)
@@ -48,6 +51,7 @@ template <int N> DEVICE void wgmma_take(float (&d)[N])
 #define WGMMA_SUMS_48(d) WGMMA_SUMS_32(d), WGMMA_EIGHT(d, 32), WGMMA_EIGHT(d, 40)
 #define WGMMA_SUMS_56(d) WGMMA_SUMS_48(d), WGMMA_EIGHT(d, 48)
 #define WGMMA_SUMS_64(d) WGMMA_SUMS_56(d), WGMMA_EIGHT(d, 56)
+#define WGMMA_SUMS_128(d) WGMMA_SUMS_64(d), WGMMA_SUMS_64((d + 64))
 
 // n = 32 and 64, with 16 and 32 sums a lane: wgmma32<bf16>(d, a, b), ...
 template <class T> DEVICE void wgmma32(float *d, const u32 (&a)[4], u64 b);

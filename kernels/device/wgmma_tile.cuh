@@ -19,6 +19,7 @@ template <int N, class T> struct WgmmaTile;
 #define WGMMA_FRESH_48(d) WGMMA_FRESH_32(d), WGMMA_FRESH_8(d, 32), WGMMA_FRESH_8(d, 40)
 #define WGMMA_FRESH_56(d) WGMMA_FRESH_48(d), WGMMA_FRESH_8(d, 48)
 #define WGMMA_FRESH_64(d) WGMMA_FRESH_56(d), WGMMA_FRESH_8(d, 56)
+#define WGMMA_FRESH_128(d) WGMMA_FRESH_64(d), WGMMA_FRESH_64((d + 64))
 #define WGMMA_TILE(N, SUMS, TYPE, NAME, A, B) \
     template <> struct WgmmaTile<N, TYPE> { \
         static DEVICE void add(float (&d)[N / 2], u64 a, u64 b) \
@@ -45,5 +46,6 @@ WGMMA_TILES(64, 32, "%32", "%33")
 WGMMA_TILES(96, 48, "%48", "%49")
 WGMMA_TILES(112, 56, "%56", "%57")
 WGMMA_TILES(128, 64, "%64", "%65")
+WGMMA_TILES(256, 128, "%128", "%129")
 #undef WGMMA_TILES
 #undef WGMMA_TILE

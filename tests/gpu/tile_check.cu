@@ -29,12 +29,13 @@ static void expect(int code, const char *what, int line)
 
 enum { LAYERS = 12, MOST_ROWS = 50000, MOST = 4096, MAP = 128, MAPS = 4096 };
 
-template <int N_, int K_, int MT_, int NT_, int CM_, int CK_, int STAGES_, int WGS_, int ACT_, int RES_, int CN_ = 1, int NORM_ = 0>
+template <int N_, int K_, int MT_, int NT_, int CM_, int CK_, int STAGES_, int WGS_, int ACT_, int RES_, int CN_ = 1, int NORM_ = 0,
+          int TEAM_ = 1>
 struct Shape {
     using T = half;
     using OUT = half;
     static constexpr int N = N_, K = K_, MT = MT_, NT = NT_, CM = CM_, CN = CN_, CK = CK_, STAGES = STAGES_, WGS = WGS_;
-    static constexpr int ACT = ACT_, RES = RES_, NORM = NORM_;
+    static constexpr int ACT = ACT_, RES = RES_, NORM = NORM_, TEAM = TEAM_, STAGED = WGS_ == 2 && !NORM_;
     static constexpr int BIAS = 1, ROWS_S = 0, PARTS = 0, SMEM = 232448;
     static constexpr float EPS = 1e-12f;
 };

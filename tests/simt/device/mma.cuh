@@ -13,3 +13,13 @@ DEVICE void ldmatrix2(u32 (&r)[2], u32 row) { simt_ldmatrix(r, 2, 0, row); }
 DEVICE void ldmatrix4(u32 (&r)[4], u32 row) { simt_ldmatrix(r, 4, 0, row); }
 DEVICE void ldmatrix2_trans(u32 (&r)[2], u32 row) { simt_ldmatrix(r, 2, 1, row); }
 DEVICE void ldmatrix4_trans(u32 (&r)[4], u32 row) { simt_ldmatrix(r, 4, 1, row); }
+
+DEVICE void stmatrix4(u32 row, const u32 (&r)[4])
+{
+    const u32 lane = simt_thread_index().x % 32;
+    for (int i = 0; i < 4; i++) {
+        u32 to = row;
+        simt_shuffle(SIMT_INDEX, &to, sizeof to, i * 8 + lane / 4);
+        simt_shared_store(to + lane % 4 * 4, &r[i], 4);
+    }
+}
