@@ -454,7 +454,7 @@ template <class K> DEVICE void attention_block_finish(const AttentionBlockArgs &
 }
 
 template <class K> // K: T KV M D HEADS KV_HEADS H G E CROSS NORM PRE BIAS BIAS_OUT EPS SCALE SOFTCAP WALKERS PARTS HELD;
-                   // self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
+                   // FIRST: nothing that steps write is read ahead; self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
 DEVICE void attention_block(const AttentionBlockArgs &a)
 {
     using S = AttentionBlockShape<K>;
@@ -465,7 +465,8 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     char *shared = shared_memory();
     const u32 arrived = shared_address(barrier);
     const int head = cluster_rank();
-    launch_dependents();
+    if (!K::FIRST)
+        launch_dependents();
     if (threadIdx.x == 0) {
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
@@ -480,6 +481,11 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     copy_commit();
     AttentionBlockWeights<K> weights;
     weights.fetch(a, head);
+    if (K::FIRST) { // the rest is what a step in front of this one may still write
+        attention_block_wo<K>(a, head, shared);
+        wait_for_previous();
+        launch_dependents();
+    }
     const int live = least(a.step->decode_rows, S::M);
     AttentionBlockKeys<K> keys;
     keys.begin(a, head, live, shared);
@@ -487,7 +493,8 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     projection.fetch(a, head, live);
     if (threadIdx.x < live)
         rows[threadIdx.x] = attention_block_row<K>(a, threadIdx.x);
-    attention_block_wo<K>(a, head, shared); // needed last
+    if (!K::FIRST)
+        attention_block_wo<K>(a, head, shared); // needed last
     copy_commit();
     copy_wait<S::BEHIND>(); // but for the floats
     block_sync();

@@ -23,8 +23,11 @@ template <class K> DEVICE void embed(const EmbedArgs &a)
     typedef typename K::S S;
     typedef typename K::OUT O;
     constexpr int VEC = vec_width<W>(K::D);
+    if (K::EARLY)
+        launch_dependents();
     wait_for_previous();
-    launch_dependents(); // not before: of what a run in front of this one leaves, others read ahead of their wait
+    if (!K::EARLY)
+        launch_dependents(); // not before: of what a run in front of this one leaves, others read ahead of their wait
     const int t = blockIdx.x;
     if (t >= a.step->tokens)
         return;

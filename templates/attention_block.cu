@@ -10,7 +10,7 @@
 //@ match   y = add(linear(attend_paged(append(linear(layernorm(x, g, c), w, b?), t?)), wo, bo?), x)                  | NORM=2 PRE=1 EPS=layernorm.eps
 //@ match   y = add(linear(attend_paged(append(linear(layernorm(x, g, c), w, b?), t?)), wo, bo?), layernorm(x, g, c)) | NORM=2 PRE=0 EPS=layernorm.eps
 //@ consts  X: type(x)  WIDTH: D  M: pow2(T_MAX)  NORM: NORM  W: type(w)  WO: type(wo)  Y: type(y)  KV: type($k)
-//@ consts  BIAS: has(b)  BIAS_OUT: has(bo)  HEADS: append.heads  KV_HEADS: append.kv_heads  HEAD_DIM: append.head_dim
+//@ consts  BIAS: has(b)  BIAS_OUT: has(bo)  HEADS: append.heads  KV_HEADS: append.kv_heads  HEAD_DIM: append.head_dim  FIRST: NORM == 0
 //@ consts  ROT: append.rot  PAGE: BLOCK  LENGTH: CONTEXT  LANES: min(BEAMS, 1)
 //@ consts  SCALE: attend_paged.scale  SOFTCAP: attend_paged.softcap  WINDOW: attend_paged.window
 //    PARTS: of a row's attention; SHARE: warps that share them. STEPS: of 32 k that a warp multiplies, with 8
@@ -38,7 +38,7 @@ struct Config {
     using KV = @KV@;
     static constexpr int M = @M@, D = @WIDTH@, HEADS = @HEADS@, KV_HEADS = HEADS, H = HEADS, G = HEADS, E = @HEAD_DIM@;
     static constexpr int CROSS = 0, NORM = @NORM@, PRE = @PRE@, BIAS = @BIAS@, BIAS_OUT = @BIAS_OUT@;
-    static constexpr int ROT = @ROT@, BLOCK = @PAGE@, CONTEXT = @LENGTH@, BEAMS = @LANES@;
+    static constexpr int FIRST = @FIRST@, ROT = @ROT@, BLOCK = @PAGE@, CONTEXT = @LENGTH@, BEAMS = @LANES@;
     static constexpr int PARTS = @PARTS@, SHARE = @SHARE@, WALKERS = @WALKERS@, HELD = @HELD@;
     static constexpr float EPS = @EPS@, SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
 };

@@ -35,7 +35,7 @@ struct Config {
     using T = @X@;
     using KV = @KV@;
     static constexpr int M = @M@, D = @WIDTH@, HEADS = @HEADS@, KV_HEADS = HEADS, E = @HEAD_DIM@;
-    static constexpr int CROSS = 1, NORM = @NORM@, PRE = @PRE@, BIAS = @BIAS@, BIAS_OUT = @BIAS_OUT@;
+    static constexpr int CROSS = 1, FIRST = 0, NORM = @NORM@, PRE = @PRE@, BIAS = @BIAS@, BIAS_OUT = @BIAS_OUT@;
     static constexpr int SOURCE = @LENGTH@, UNIT = M, WALKERS = @WALKERS@, PARTS = WALKERS, HELD = @HELD@;
     static constexpr float EPS = @EPS@, SCALE = @SCALE@, SOFTCAP = 0.0f;
 };

@@ -50,6 +50,8 @@
  *   BEAMS (lanes of a request at most; 0: no beam search)
  *   LOGIT_PARTS (1: the kernel of the logits leaves $parts; one does whose outs have $parts and whose
  *   constant PARTS is not 0)
+ *   ENTRY_WAITS (1: the program's second kernel has a constant FIRST that is not 0: before it waits it reads
+ *   weights alone, and it lets none start before that, so the first need not wait to let it start)
  * The instance text is the template with @NAME@ (the entry) and @CONST@ replaced: types become
  * `float`, `half`, `bf16` (device/types.cuh), floats get an f, ints stay. */
 #ifndef FTXC_CATALOG_H

@@ -210,6 +210,7 @@ static bool lookup_builtin(const Scope *s, const char *name, ExprKind *kind, int
         {"ARCH_A", f->target % 10 == 1},
         {"BEAMS", l->beams > 1 ? l->beams : 0},
         {"LOGIT_PARTS", f->parts},
+        {"ENTRY_WAITS", f->entry_waits},
     };
     static const char *const variables[VAR_COUNT] = {[VAR_T] = "T", [VAR_S] = "S", [VAR_SMS] = "SMS"};
 

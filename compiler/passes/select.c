@@ -101,6 +101,7 @@ static Hash128 key_of(const Program *p, const Binding *b)
 
     fact(&f, (int64_t)(uintptr_t)b->line);
     fact(&f, p->facts.parts);
+    fact(&f, p->facts.entry_waits);
     for (size_t i = 0; i < b->contract->args.n; i++) {
         const Value *v = ir_value(p->facts.g, b->arg[i]);
 
@@ -240,19 +241,37 @@ static bool same_inputs(const Binding *a, const Binding *b)
     return true;
 }
 
+/* Whether the instance has a constant of this name that is not 0. */
+static bool constant_on(const Candidate *x, const char *name)
+{
+    for (size_t i = 0; i < x->fit.instance->n_consts; i++)
+        if (strcmp(x->fit.instance->consts[i].name, name) == 0)
+            return x->fit.instance->consts[i].i != 0;
+    return false;
+}
+
+/* Of the program whose groups have these roots. */
+static bool entry_waits(const Cover *c, const bool *root)
+{
+    int n = 0;
+
+    for (Id v = 1; v < c->l->g->values.n; v++)
+        if (root[v] && n++ == 1)
+            return constant_on(&c->best[v].one, "FIRST");
+    return false;
+}
+
 /* Whether the kernel chosen for the logits leaves parts of them: who reads them is chosen after it. */
 static bool leaves_parts(const Cover *c)
 {
     const Candidate *x = &c->best[c->l->g->logits].one;
-    bool out = false, on = false;
+    bool out = false;
 
     if (!c->l->g->logits || !c->best[c->l->g->logits].found)
         return false;
     for (size_t i = 0; i < x->b.contract->args.n; i++)
         out |= x->b.contract->args.at[i].out && x->b.contract->args.at[i].named == FTX_NAMED_parts;
-    for (size_t i = 0; i < x->fit.instance->n_consts; i++)
-        on |= strcmp(x->fit.instance->consts[i].name, "PARTS") == 0 && x->fit.instance->consts[i].i;
-    return out && on;
+    return out && constant_on(x, "PARTS");
 }
 
 static void choose(Cover *c, Id v)
@@ -407,6 +426,7 @@ bool select_program(const Lower *l, Program *p, Diag *d)
         root = more;
     }
     p->facts.parts = leaves_parts(c);
+    p->facts.entry_waits = entry_waits(c, root);
     for (Id v = 1; v < g->values.n; v++)
         if (root[v]) {
             take(c, &c->best[v].one);
