@@ -8,7 +8,8 @@
  * A kernel that overlaps may start while the one before it still runs, and waits inside; the first
  * launch of a program always waits for what was enqueued before, but within a chain: some runs of a small decode
  * program in one graph, between which the GPU would idle otherwise. There the first kernel, `embed`, lets no other
- * start before the run in front has ended, so what kernels read ahead of their wait is what that run left. */
+ * start before the run in front has ended, or the second one does (ENTRY_WAITS), so what kernels read ahead of their
+ * wait is what that run left. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
