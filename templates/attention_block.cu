@@ -24,7 +24,8 @@
 //@ consts  FIXED: round_up(WIDTH, 32) * PITCH + M * ROWS + round_up(4 * FLOATS, 16)
 //@ consts  SHARE: min((FIXED + 12 * TILE + 1024 <= SMEM ? 12 : 8) / M, PARTS)  WALKERS: M * SHARE
 //@ consts  HELD: min(ceil_div(PARTS, SHARE) * ceil_div(TILES, PARTS), (SMEM - 1024 - FIXED) / (WALKERS * TILE))
-//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && BUCKET > 0 && M <= 8
+//    sm_120a keeps the kernels apart: of one row there, some words would lie on the stack.
+//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && ARCH < 120 && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128 && WINDOW == 0 && CONTEXT <= 256
 //@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && HELD >= 1
 //@ launch  grid HEADS   block 384   smem FIXED + WALKERS * HELD * TILE
