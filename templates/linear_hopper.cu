@@ -24,7 +24,7 @@
 //@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, STEPS)), (SMEM - EXTRA) / SLOT)  BYTES: EXTRA + STAGES * SLOT
 //@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && BUCKET > 0 && M > 8 && M <= 64 && STAGES >= 2
 //    Parts of logits: linear_hopper_head.
-//@ fits    logits(y) == 0 || CL > 1
+//@ fits    logits(y) == 0
 //@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, NT) * CL   block 256   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * T * N * K

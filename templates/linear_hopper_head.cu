@@ -8,12 +8,12 @@
 //@ match   y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps
 //@ match   y = linear(x, w, b?)                            | NORM=0 EPS=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(min(T_MAX, S_MAX))  BIAS: has(b)
-//@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: N > 8192 ? 1 : N > 4096 ? 2 : K < 4 * N ? 4 : 8
+//@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: logits(y) || N > 8192 ? 1 : N > 4096 ? 2 : K < 4 * N ? 4 : 8
 //@ consts  EACH: ceil_div(N, CL == 1 ? 132 : CL == 2 ? 64 : CL == 4 ? 30 : 15)  PASSES: ceil_div(EACH, 256)
 //@ consts  NT: round_up(ceil_div(EACH, PASSES), CL == 8 ? 64 : 32)  SLOT: (NT + MB) * 128  STEPS: ceil_div(ceil_div(K, 64), CL)
 //@ consts  EXTRA: NORM * STEPS * 128 + CL * MB * 4 + MB * 8 + 512
 //@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, STEPS)), (SMEM - EXTRA) / SLOT)  BYTES: EXTRA + STAGES * SLOT
-//@ consts  PARTS: logits(y) && CL == 1  LAST: LAST
+//@ consts  PARTS: logits(y)  LAST: LAST
 //@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
 //    linear_hopper does the others.
 //@ fits    LAST || PARTS
