@@ -1,0 +1,307 @@
+/* attention.c - test_kernels: attention to the cache, to a source, of texts over themselves, and whole blocks of it. */
+#include "kernels.h"
+
+/* --- append, attention -------------------------------------------------------------------------- */
+
+typedef struct Attend {
+    DType t, kv;
+    int H, G, E, window;
+    double softcap;
+    int rows; /* of a decode step; 0: the mixed step; over 7: a prompt of so many */
+    const char *target;
+} Attend;
+
+static void add_attend(Suite *s, const Attend *a)
+{
+    const char *type = dtype_name(a->t);
+    Ir g = begin();
+    Case c = {.target = a->target, .kv = a->kv, .sms = 3};
+    const int x = input(&g, (a->H + 2 * a->G) * a->E, a->t);
+    const int q = add(&g, "append %%%d - {layer=0 heads=%d kv_heads=%d head_dim=%d} : [T,%d,%d] %s", x, a->H, a->G,
+                      a->E, a->H, a->E, type);
+    char name[200];
+
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=%d scale=0.2 window=%d softcap=%g} : [T,%d] %s", q, a->G, a->window,
+        a->softcap, a->H * a->E, type);
+    if (a->rows == 0)
+        mixed_step(&c);
+    else if (a->rows <= 7)
+        decode_step(&c, a->rows);
+    else {
+        set_rows(&c, 2, 0, (const int[][2]){{a->rows, a->rows}, {7, 30}});
+        c.bucket = 64;
+    }
+    snprintf(name, sizeof name, "attend %s/%s H=%d G=%d E=%d window=%d softcap=%g rows=%d", type, dtype_name(a->kv),
+             a->H, a->G, a->E, a->window, a->softcap, a->rows);
+    take(s, &g, &c, name);
+}
+
+/* Rows of several chunks: on one block, which takes groups of them; on several, which share rows. */
+static void add_attend_long(Suite *s, DType t, int sms)
+{
+    const char *type = dtype_name(t);
+    Ir g = {.text = "graph \"case\"\nlimits sequences=2 context=1600 tokens=64 kv_block=8 kv_pages=300 "
+                    "logit_bias=4 end_ids=4\n"};
+    Case c = {.kv = t, .sms = sms};
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, 12 * 16, t);
+    const int q = add(&g, "append %%%d - {layer=0 heads=4 kv_heads=4 head_dim=16} : [T,4,16] %s", x, type);
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=4 scale=0.2 window=0 softcap=0} : [T,64] %s", q, type);
+    set_rows(&c, 2, 2, (const int[][2]){{1, 1500}, {1, 700}});
+    c.decode = true;
+    c.bucket = 2;
+    take(s, &g, &c, "attend, several chunks");
+}
+
+/* So many heads and rows that a row's keys do not all stand in shared memory at once: with 64 rows four warps
+ * take a row's tiles in turn, with 256 one. */
+static void add_attend_brief(Suite *s, DType t, int rows)
+{
+    const char *type = dtype_name(t);
+    Ir g = {0};
+    Case c = {.kv = t, .only = "attend_brief"};
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=40 context=256 tokens=%d kv_block=8 kv_pages=80 "
+                           "logit_bias=4 end_ids=4\n",
+                           rows);
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, 24 * 16, t);
+    const int q = add(&g, "append %%%d - {layer=0 heads=8 kv_heads=8 head_dim=16} : [T,8,16] %s", x, type);
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=8 scale=0.2 window=0 softcap=0} : [T,128] %s", q, type);
+    set_rows(&c, 3, 3, (const int[][2]){{1, 250}, {1, 17}, {1, 145}});
+    c.decode = true;
+    take(s, &g, &c, "attend, keys in turns");
+}
+
+static void add_append(Suite *s, DType t, DType kv, int E, int rot)
+{
+    Ir g = begin();
+    Case c = {.kv = kv};
+    const int x = input(&g, 4 * E, t);
+
+    mixed_step(&c);
+    if (rot)
+        add(&g, "append %%%d %%%d {layer=0 heads=2 kv_heads=1 head_dim=%d rot=%d} : [T,2,%d] %s", x,
+            add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", rot, rot / 2), E, rot, E,
+            dtype_name(t));
+    else
+        add(&g, "append %%%d - {layer=0 heads=2 kv_heads=1 head_dim=%d} : [T,2,%d] %s", x, E, E, dtype_name(t));
+    take(s, &g, &c, "append");
+}
+
+void attention(void **state)
+{
+    static const Attend some[] = {
+        {DT_FP32, DT_FP32, 4, 2, 48, 0, 0, 0, NULL},  {DT_FP32, DT_FP32, 2, 2, 56, 0, 0, 4, NULL},
+        {DT_FP32, DT_FP32, 3, 1, 24, 7, 20, 0, NULL}, {DT_FP32, DT_FP32, 2, 1, 72, 12, 0, 40, NULL},
+        {DT_BF16, DT_BF16, 4, 2, 48, 0, 0, 0, NULL},  {DT_BF16, DT_BF16, 6, 1, 40, 0, 30, 5, NULL},
+        {DT_BF16, DT_BF16, 4, 1, 64, 10, 0, 0, NULL}, {DT_BF16, DT_BF16, 2, 2, 24, 0, 0, 33, NULL},
+        {DT_FP16, DT_FP16, 20, 2, 32, 0, 0, 3, NULL}, {DT_FP16, DT_FP16, 2, 1, 136, 5, 0, 0, NULL},
+        {DT_FP32, DT_FP32, 3, 1, 176, 9, 0, 0, NULL}, {DT_FP32, DT_FP32, 2, 2, 144, 0, 0, 3, NULL},
+        {DT_BF16, DT_FP32, 2, 1, 32, 0, 0, 0, NULL},  {DT_FP16, DT_FP16, 4, 2, 128, 0, 0, 50, "sm_86"},
+    };
+    Suite *s = open_suite("attend");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_attend(s, &some[i]);
+    add_attend_long(s, DT_BF16, 1);
+    add_attend_long(s, DT_FP16, 5);
+    add_attend_brief(s, DT_BF16, 64);
+    add_attend_brief(s, DT_FP16, 256);
+    add_append(s, DT_FP32, DT_FP32, 20, 8);
+    add_append(s, DT_BF16, DT_BF16, 24, 24);
+    add_append(s, DT_FP16, DT_FP16, 40, 0);
+    add_append(s, DT_BF16, DT_FP32, 32, 16);
+    if (wide)
+        for (int t = 0; t < 3; t++)
+            for (int e = 16; e <= 256; e += 40)
+                for (int k = 0; k < 4; k++)
+                    add_attend(s, &(Attend){types[t], types[t], (const int[]){4, 3, 16, 1}[k],
+                                            (const int[]){2, 1, 1, 1}[k], e, (const int[]){0, 9, 0, 17}[(k + e) % 4],
+                                            k == 3 ? 15.0 : 0.0, (const int[]){0, 7, 45, 0}[(k + e / 8) % 4], NULL});
+    finish(s, 21);
+}
+
+/* --- attention of texts over themselves ---------------------------------------------------------- */
+
+typedef struct Text {
+    DType t;
+    int H, G, E, bucket; /* 0: exact, of at most 1040 tokens */
+    int n, length[7];
+    const char *only;
+} Text;
+
+static void add_text(Suite *s, const Text *x)
+{
+    const char *type = dtype_name(x->t);
+    Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=1040 tokens=1040 kv_block=8 kv_pages=72 logit_bias=4 "
+                    "end_ids=4\n"};
+    Case c = {.kv = x->t, .only = x->only, .encode = true, .bucket = x->bucket};
+    int rows[7][2];
+    char name[200];
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    add(&g, "attend_packed %%%d {heads=%d kv_heads=%d head_dim=%d scale=0.2} : [T,%d] %s",
+        input(&g, (x->H + 2 * x->G) * x->E, x->t), x->H, x->G, x->E, x->H * x->E, type);
+    for (int i = 0; i < x->n; i++)
+        rows[i][0] = rows[i][1] = x->length[i];
+    set_rows(&c, x->n, 0, (const int(*)[2])rows);
+    snprintf(name, sizeof name, "texts %s H=%d G=%d E=%d, %d of %d and so on, %s", type, x->H, x->G, x->E, x->n,
+             x->length[0], x->only);
+    take(s, &g, &c, name);
+}
+
+void texts(void **state)
+{
+    static const char hopper[] = "attend_hopper", packed[] = "attend_packed";
+    static const Text some[] = {
+        {DT_FP16, 2, 2, 64, 0, 4, {129, 1, 64, 65}, hopper}, {DT_BF16, 1, 1, 64, 0, 3, {257, 2, 100}, hopper},
+        {DT_BF16, 2, 1, 32, 0, 3, {193, 17, 128}, hopper},   {DT_FP16, 3, 1, 48, 0, 2, {63, 130}, hopper},
+        {DT_FP16, 1, 1, 64, 512, 2, {250, 33}, hopper},      {DT_BF16, 1, 1, 128, 0, 3, {191, 9, 64}, hopper},
+        {DT_FP16, 2, 1, 80, 256, 3, {129, 40, 7}, hopper},   {DT_BF16, 2, 2, 16, 0, 3, {127, 66, 31}, hopper},
+        {DT_FP16, 1, 1, 112, 0, 2, {193, 3}, hopper},        {DT_FP32, 2, 1, 40, 0, 3, {70, 1, 9}, packed},
+        {DT_BF16, 2, 2, 64, 0, 3, {129, 1, 64}, packed},     {DT_FP16, 1, 1, 24, 128, 2, {65, 31}, packed},
+    };
+    Suite *s = open_suite("texts");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_text(s, &some[i]);
+    if (wide)
+        for (int e = 16; e <= 128; e += 16)
+            for (int k = 0; k < 3; k++)
+                add_text(s, &(Text){k % 2 ? DT_BF16 : DT_FP16,
+                                    1 + k,
+                                    1,
+                                    e,
+                                    k == 1 ? 512 : 0,
+                                    5,
+                                    {e + 1, 256 - e, 1 + 15 * k, 64, 63 + k},
+                                    k == 2 && e % 32 ? packed : hopper});
+    finish(s, 43);
+}
+
+/* --- blocks of attention ------------------------------------------------------------------------- */
+
+typedef struct Block {
+    DType t;
+    int D, H, E, norm, post, bias; /* post: the residual is normed as well */
+    int rows, source;              /* source: attention to one of at most so many tokens; 0: to the cache */
+    int rot, lanes;
+    double softcap;
+    int context; /* 0: 64 */
+} Block;
+
+static int block_self(Ir *g, const Block *b, int x)
+{
+    const char *type = dtype_name(b->t);
+    const int A = b->H * b->E, qkv = product(g, x, 3 * A, b->D, b->bias, b->t);
+    int q;
+
+    if (b->rot)
+        q = add(g, "append %%%d %%%d {layer=0 heads=%d kv_heads=%d head_dim=%d rot=%d} : [T,%d,%d] %s", qkv,
+                add(g, "rope_table {rot=%d theta=10000 positions=256} : [256,%d,2] fp32", b->rot, b->rot / 2), b->H,
+                b->H, b->E, b->rot, b->H, b->E, type);
+    else
+        q = add(g, "append %%%d - {layer=0 heads=%d kv_heads=%d head_dim=%d} : [T,%d,%d] %s", qkv, b->H, b->H, b->E,
+                b->H, b->E, type);
+    return add(g, "attend_paged %%%d {layer=0 kv_heads=%d scale=0.2 window=0 softcap=%g} : [T,%d] %s", q, b->H,
+               b->softcap, A, type);
+}
+
+/* What stands for the source has the shape of keys and values; nothing of it is read. */
+static int block_cross(Ir *g, const Block *b, int x)
+{
+    const char *type = dtype_name(b->t);
+    const int A = b->H * b->E, q = product(g, x, A, b->D, b->bias, b->t);
+    const int source = add(g, "cross_append %%%d {layer=0 kv_heads=%d head_dim=%d} : [T,%d,%d] %s",
+                           product(g, input(g, b->D, b->t), 2 * A, b->D, 0, b->t), b->H, b->E, b->H, b->E, type);
+
+    return add(g, "attend_cross %%%d %%%d {layer=0 heads=%d kv_heads=%d head_dim=%d scale=0.2} : [T,%d] %s", q, source,
+               b->H, b->H, b->E, A, type);
+}
+
+/* Few rows in a program for so many that two warps take all tiles of a source, not four. */
+static void add_attend_cross(Suite *s, const Block *b)
+{
+    Ir g = {0};
+    Case c = {.kv = b->t, .lanes = b->lanes, .only = "attend_cross"};
+    char name[200];
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=160 context=64 tokens=512 kv_block=8 kv_pages=1200 "
+                           "logit_bias=4 end_ids=4 source=%d sources=8 beams=%d\nkind seq2seq\n",
+                           b->source, b->lanes);
+    add(&g, "ids : [T] i32");
+    block_cross(&g, b, input(&g, b->D, b->t));
+    decode_step(&c, b->rows);
+    c.bucket = 512;
+    snprintf(name, sizeof name, "attend %s H=%d E=%d rows=%d source=%d lanes=%d", dtype_name(b->t), b->H, b->E, b->rows,
+             b->source, b->lanes);
+    take(s, &g, &c, name);
+}
+
+static void add_block(Suite *s, const Block *b)
+{
+    Ir g = {0};
+    const int context = b->context ? b->context : 64;
+    Case c = {.kv = b->t, .lanes = b->lanes, .only = b->source ? "attention_block_cross" : "attention_block"};
+    char name[200];
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=8 context=%d tokens=64 kv_block=8 kv_pages=260 "
+                           "logit_bias=4 end_ids=4 source=%d sources=%d beams=%d\nkind %s\n",
+                           context, b->source, b->source ? 8 : 0, b->lanes, b->source ? "seq2seq" : "decoder");
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, b->D, b->t);
+    const int gain = weight(&g, "g", b->D, 0, b->t), bias = weight(&g, "b", b->D, 0, b->t);
+    const int n = b->norm ? norm_by(&g, b->norm, x, gain, bias, "T", b->D, b->t) : x;
+    const int z = b->post ? norm_by(&g, b->norm, x, gain, bias, "T", b->D, b->t) : x;
+    const int y = b->source ? block_cross(&g, b, n) : block_self(&g, b, n);
+
+    add(&g, "add %%%d %%%d : [T,%d] %s", product(&g, y, b->D, b->H * b->E, b->bias, b->t), z, b->D, dtype_name(b->t));
+    decode_step(&c, b->rows);
+    for (int r = 0; r < b->rows; r++)
+        c.row[r].kv_len = c.row[r].kv_len * context / 64;
+    snprintf(name, sizeof name, "block %s D=%d H=%d E=%d norm=%d post=%d bias=%d rows=%d source=%d rot=%d lanes=%d",
+             dtype_name(b->t), b->D, b->H, b->E, b->norm, b->post, b->bias, b->rows, b->source, b->rot, b->lanes);
+    take(s, &g, &c, name);
+}
+
+void blocks(void **state)
+{
+    static const Block some[] = {
+        {DT_FP16, 96, 2, 48, 2, 1, 1, 4, 33, 0, 4, 0, 0},   {DT_BF16, 64, 4, 16, 2, 0, 0, 1, 20, 0, 0, 0, 0},
+        {DT_FP16, 136, 3, 40, 0, 0, 1, 7, 64, 0, 2, 0, 0},  {DT_BF16, 256, 4, 64, 2, 1, 1, 5, 200, 0, 0, 0, 0},
+        {DT_FP16, 200, 1, 128, 1, 0, 0, 2, 7, 0, 0, 0, 0},  {DT_FP16, 512, 8, 64, 2, 1, 1, 4, 64, 0, 4, 0, 0},
+        {DT_FP16, 96, 2, 48, 2, 1, 1, 4, 0, 0, 4, 0, 0},    {DT_BF16, 64, 4, 16, 2, 0, 0, 1, 0, 16, 0, 0, 0},
+        {DT_FP16, 136, 3, 40, 0, 0, 1, 7, 0, 0, 3, 20, 0},  {DT_BF16, 256, 4, 64, 2, 1, 1, 5, 0, 32, 0, 0, 0},
+        {DT_FP16, 120, 1, 128, 1, 0, 0, 2, 0, 64, 0, 0, 0}, {DT_FP16, 512, 8, 64, 2, 1, 1, 4, 0, 0, 4, 0, 0},
+        {DT_BF16, 512, 8, 64, 2, 1, 1, 8, 0, 0, 2, 0, 256},
+    };
+    Suite *s = open_suite("blocks");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_block(s, &some[i]);
+    add_attend_cross(s, &(Block){.t = DT_FP16, .D = 24, .H = 8, .E = 40, .rows = 7, .source = 200, .lanes = 4});
+    add_attend_cross(s, &(Block){.t = DT_BF16, .D = 24, .H = 4, .E = 16, .rows = 6, .source = 64, .lanes = 2});
+    if (wide) /* every number of heads and rows; a warp's first and last tiles of keys, more than it holds */
+        for (int h = 1; h <= 8; h++)
+            for (int k = 0; k < 6; k++) {
+                const int E = (const int[]){64, 16, 40, 80, 24, 112}[(h + k) % 6];
+                const int norm = (h / 2 + k) % 3, lanes = (const int[]){0, 2, 4}[k % 3];
+
+                add_block(s, &(Block){k % 2 ? DT_BF16 : DT_FP16, E > 64 ? 72 : h * 56, h, E, norm,
+                                      norm == 2 && (h + k) % 2, (h + k / 2) % 2, (h + k) % 8 + 1,
+                                      k < 3 ? 0 : (const int[]){64, 9, 250}[(h + k) % 3],
+                                      k < 3 && h % 2 ? E / 16 * 8 : 0, lanes <= (h + k) % 8 + 1 ? lanes : 0,
+                                      h % 3 == 2 && k < 3 ? 15.0 : 0.0, k == 1 ? 200 : 0});
+            }
+    finish(s, 41);
+}
