@@ -38,10 +38,10 @@
  *
  * Lines may repeat (match, consts, fits, scratch, zeroed, tiled) and add up. Expressions (base/expr.h)
  * are over the constants; the dimensions; X_MAX, the largest value of dimension X in the program,
- * and X_IS_S, 1 if it counts sequences (a dimension that is T or S itself is known in launch and
- * moves only; scratch and zeroed take its largest value); rows(x), 1 if x has a row a sequence;
- * logits(x), 1 if a sample or a beam reads x; has(b); type(x); sizeof(x), bytes of an element of an argument or of a type constant; the types
- * fp32 fp16 bf16; the kinds of FtxAct relu gelu_erf gelu_tanh quick_gelu silu tanh; and
+ * and X_IS_S, 1 if it counts sequences; rows(x), 1 if x has a row a sequence; logits(x), 1 if a
+ * sample or a beam reads x; has(b); type(x); sizeof(x), bytes of an element of an argument or of a
+ * type constant; T and S, and dimensions that are one of them, in grid, moves and flops, and with their
+ * largest values in scratch and zeroed; SMS in grid, moves and flops; the types fp32 fp16 bf16; the kinds of FtxAct relu gelu_erf gelu_tanh quick_gelu silu tanh; and
  *   T_MAX (bucket, or limits.tokens)   S_MAX   BUCKET (0: exact)   DECODE (1 in decode programs)
  *   ENCODE (1 in encode programs)   SOURCE (tokens of a source at most)
  *   ARCH (80, 90 ...; 0: CPU)   SMEM (shared memory a block may have on the target)

@@ -237,7 +237,7 @@ static bool lookup(void *user, const char *name, ExprKind *kind, int64_t *value)
 
     *kind = s->f ? EXPR_CONSTANT : EXPR_VARIABLE; /* nothing is folded while names are checked */
     *value = 0;
-    if (k >= 0 && (s->have[k] || !s->f)) {
+    if (k >= 0 && s->have[k]) {
         *value = s->consts[k].i;
         return s->c->consts.at[k].kind != CONST_FLOAT;
     }
@@ -560,58 +560,82 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
 
 /* --- checking ---------------------------------------------------------------------------------- */
 
+/* `s` says what is known where the text stands. */
 static bool check_text(Scope *s, const NamedText *t, Diag *d)
 {
+    Scope launch = *s;
     FtxError err = {0};
     Expr e;
 
     if (!t->text || parse(s, t->text, &e, &err))
         return true;
+    launch.live = true;
+    if (parse(&launch, t->text, &e, NULL))
+        return diag_error(d, t->loc, "contract: expression \"%s\": %s known at a launch only", t->text,
+                          s->at_most ? "SMS is" : "T, S and SMS are");
     return diag_error(d, t->loc, "contract: %s", err.text);
+}
+
+static bool check_texts(Scope *s, const NamedText *t, size_t n, Diag *d)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!check_text(s, &t[i], d))
+            return false;
+    return true;
+}
+
+/* Constants in the order of contract_fit: each knows those before it. */
+static bool check_consts(Scope *s, Diag *d)
+{
+    const Contract *c = s->c;
+
+    for (size_t k = 0; k < c->consts.n; k++) {
+        const ContractConst *of = &c->consts.at[k];
+
+        if (!of->of_match)
+            continue;
+        for (size_t i = 0; i < c->matches.n; i++)
+            for (size_t n = 0; n < c->matches.at[i].consts.n; n++) {
+                const NamedText *t = &c->matches.at[i].consts.at[n];
+
+                if (strcmp(t->name, of->value.name) == 0 && of->kind != CONST_FLOAT && !check_text(s, t, d))
+                    return false;
+            }
+        s->have[k] = true;
+    }
+    for (size_t k = 0; k < c->consts.n; k++) {
+        const ContractConst *of = &c->consts.at[k];
+
+        if (of->value.text && strstr(of->value.text, ".layer"))
+            return diag_error(d, of->value.loc, "contract: %s: the layer is no constant, $k and $v know it",
+                              of->value.name);
+        if (!of->of_match && of->kind != CONST_FLOAT && !check_text(s, &of->value, d))
+            return false;
+        s->have[k] = true;
+    }
+    return true;
 }
 
 bool contract_check(const Contract *c, Diag *d)
 {
-    Scope s = {.c = c, .live = true};
+    Scope s = {.c = c};
 
-    for (size_t i = 0; i < c->consts.n; i++) {
-        const ContractConst *k = &c->consts.at[i];
-
-        if (k->value.text && strstr(k->value.text, ".layer"))
-            return diag_error(d, k->value.loc, "contract: %s: the layer is no constant, $k and $v know it",
-                              k->value.name);
-        if (k->kind != CONST_FLOAT && !check_text(&s, &k->value, d))
-            return false;
-    }
-    for (size_t i = 0; i < c->matches.n; i++)
-        for (size_t k = 0; k < c->matches.at[i].consts.n; k++) {
-            const NamedText *t = &c->matches.at[i].consts.at[k];
-            const int at = const_find(c, t->name, strlen(t->name));
-
-            if (c->consts.at[at].kind != CONST_FLOAT && !check_text(&s, t, d))
-                return false;
-        }
-    for (size_t i = 0; i < c->fits.n; i++)
-        if (!check_text(&s, &c->fits.at[i], d))
-            return false;
-    for (size_t i = 0; i < c->scratch.n; i++)
-        if (!check_text(&s, &c->scratch.at[i], d))
-            return false;
-    for (size_t i = 0; i < c->zeroed.n; i++)
-        if (!check_text(&s, &c->zeroed.at[i], d))
-            return false;
+    if (!check_consts(&s, d) || !check_texts(&s, c->fits.at, c->fits.n, d) || !check_text(&s, &c->block, d) ||
+        !check_text(&s, &c->smem, d))
+        return false;
     for (size_t i = 0; i < c->tiled.n; i++) {
         const NamedText *t = &c->tiled.at[i];
         const int at = arg_find(c, t->name, strlen(t->name));
 
         if (at < 0 || c->args.at[at].named >= 0 || c->args.at[at].rank != 2)
             return diag_error(d, t->loc, "contract: tiled: %s is no argument with two sizes", t->name);
-        if (!check_text(&s, t, d))
-            return false;
     }
-    for (int i = 0; i < 3; i++)
-        if (!check_text(&s, &c->grid[i], d))
-            return false;
-    return check_text(&s, &c->block, d) && check_text(&s, &c->smem, d) && check_text(&s, &c->moves, d) &&
-           check_text(&s, &c->flops, d);
+    if (!check_texts(&s, c->tiled.at, c->tiled.n, d))
+        return false;
+    s.at_most = true;
+    if (!check_texts(&s, c->scratch.at, c->scratch.n, d) || !check_texts(&s, c->zeroed.at, c->zeroed.n, d))
+        return false;
+    s.at_most = false;
+    s.live = true;
+    return check_texts(&s, c->grid, LEN(c->grid), d) && check_text(&s, &c->moves, d) && check_text(&s, &c->flops, d);
 }

@@ -50,6 +50,19 @@ static void mistakes(void **state)
                         "templates/t.cu:6: contract: expression \"C % VEK == 0\": unknown name \"VEK\" at \"== 0\"");
     assert_string_equal(message(NORM LAUNCH "//@ fits EPS > 0\n"),
                         "templates/t.cu:6: contract: expression \"EPS > 0\": unknown name \"EPS\" at \"> 0\"");
+    assert_string_equal(
+        message(NORM LAUNCH "//@ consts TEAMS: min(SMS, 4)\n"),
+        "templates/t.cu:6: contract: expression \"min(SMS, 4)\": T, S and SMS are known at a launch only");
+    assert_string_equal(message(NORM LAUNCH "//@ fits T > 8\n"),
+                        "templates/t.cu:6: contract: expression \"T > 8\": T, S and SMS are known at a launch only");
+    assert_string_equal(message(NORM LAUNCH "//@ scratch sums 4 * S * SMS\n"),
+                        "templates/t.cu:6: contract: expression \"4 * S * SMS\": SMS is known at a launch only");
+    assert_string_equal(message(NORM "//@ launch grid M block T\n"),
+                        "templates/t.cu:5: contract: expression \"T\": T, S and SMS are known at a launch only");
+    assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(x) | A=S\n" LAUNCH),
+                        "templates/t.cu:3: contract: expression \"S\": T, S and SMS are known at a launch only");
+    assert_string_equal(message(NORM LAUNCH "//@ consts A: 2 * B  B: 4\n"),
+                        "templates/t.cu:6: contract: expression \"2 * B\": unknown name \"B\" at \"end\"");
     assert_string_equal(message("//@ kernel a\n//@ args x $tokens -> y\n"),
                         "templates/t.cu:2: contract: no buffer of named.def is called $tokens");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = norm(x)\n"),
