@@ -4,7 +4,6 @@
  * advances its rows by itself, so runs follow one another as in real use, each with one more token
  * of context; where the context or the pages end, the rows start anew. A prompt is run from its
  * first chunk to its last for each figure. An encoder is given whole texts at once. */
-#include "base/env.h"
 #include "engine.h"
 
 enum { MAX_REPEAT = 1000, SOURCE = 32 /* tokens of a made-up source */ };
@@ -60,8 +59,7 @@ static FtxStatus place(Bench *b, FtxError *err)
         b->request[i] = r;
         r->id = 0;
         r->wants_logits = false;
-        r->params =
-            (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = env_on(ENV_FTX_NAN), .need = 1};
+        r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = e->nan, .need = 1};
         r->limit = (int)e->facts->context; /* reached by the last run of a series, if at all */
         r->prompt = b->context + b->tokens;
         for (int k = 0; k < r->prompt; k++)

@@ -120,6 +120,7 @@ static FtxStatus fill_engine(FtxEngine *e, FtxError *err)
     FtxStatus s;
 
     e->ahead = ahead < 1 || ahead > most ? most : ahead;
+    e->nan = env_on(ENV_FTX_NAN);
     fill_lists(e);
     schedule_ladders(e);
     s = check_programs(e, err);

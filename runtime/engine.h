@@ -166,6 +166,7 @@ struct FtxEngine {
     FtxOut *out; /* [FTX_OUT_RING][sequences] */
     ProgramLadder step, decode, encode, hidden;
     int ahead;      /* runs in flight at most */
+    bool nan;       /* FTX_NAN, which looks at all logits: every step writes them */
     uint32_t slots; /* sequences that run at most */
     uint32_t pages_of_sequence;
 

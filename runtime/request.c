@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/env.h"
 #include "engine.h"
 #include "utf8.h"
 
@@ -107,7 +106,7 @@ static int needed_logits(const Request *r, const FtxRequest *q)
     return q->temperature == 0.0f;
 }
 
-static void fill_params(Request *r, const FtxRequest *q)
+static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
 {
     r->params = (FtxParams){
         .temperature = r->beam.width ? 0.0f : q->temperature,
@@ -128,7 +127,7 @@ static void fill_params(Request *r, const FtxRequest *q)
         .sample = q->sample,
         .simple = (q->temperature == 0.0f || r->beam.width) && is_plain(r, q),
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
-        .logits = q->logits || env_on(ENV_FTX_NAN),
+        .logits = q->logits || e->nan,
         .need = needed_logits(r, q),
     };
 }
@@ -622,7 +621,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
         s = fill_limit(e, r, q, err);
     if (s)
         return s;
-    fill_params(r, q);
+    fill_params(e, r, q);
     r->length = r->prompt;
     r->wants_logits = q->logits;
     r->wants_logprob = q->logprobs;

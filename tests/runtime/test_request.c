@@ -235,6 +235,28 @@ static void test_truncated(void **state)
     close_bed(&b);
 }
 
+/* FTX_NAN looks at the logits of every step; it counts as it stood when the engine was opened. */
+static void test_nan_wants_logits(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    Bed b;
+    Job j;
+
+    (void)state;
+    for (int on = 0; on < 2; on++) {
+        reset_fake(false, 0);
+        setenv("FTX_NAN", on ? "1" : "0", 1);
+        open_bed(&b, &sizes);
+        setenv("FTX_NAN", on ? "0" : "1", 1);
+        make_job(&j, 5, 1);
+        submit(&b, &j);
+        assert_int_equal(b.engine->waiting.at[0]->params.logits, on);
+        run(&b);
+        close_bed(&b);
+    }
+    unsetenv("FTX_NAN");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
