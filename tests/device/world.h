@@ -1,0 +1,255 @@
+/* world.h - a plan by hand, three programs of four kernels, and the CUDA device over it on the fake driver. */
+#ifndef FTX_TEST_WORLD_H
+#define FTX_TEST_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fake_driver.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/expr.h"
+#include "kernels/device/io.h"
+#include "runtime/device.h"
+
+enum { EMBED, LINEAR, MATMUL, SAMPLE, RANDOM, KERNELS };
+enum { STEP_16, STEP_ANY, DECODE_4, PROGRAMS };
+enum { TOKENS = 200, SEQUENCES = 4, N = 128, K = 64, WEIGHT_BYTES = 20480, TABLE_BYTES = 512 };
+
+static const char strings[] = "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: up\0head\0%12\0random\0";
+enum {
+    STR_EMBED = 1,
+    STR_LINEAR = 10,
+    STR_MATMUL = 20,
+    STR_SAMPLE = 27,
+    STR_LABEL0 = 37,
+    STR_LABEL1 = 47,
+    STR_LABEL2 = 59,
+    STR_VALUE = 64,
+    STR_RANDOM = 68
+};
+
+typedef struct World {
+    Artifact artifact;
+    ArtifactPlan plan;
+    FtxFacts facts;
+    FtxPlan head;
+    FtxKernel kernels[KERNELS];
+    int64_t consts[FTX_MM_CONSTS];
+    FtxProgram programs[PROGRAMS];
+    FtxLaunch launches[9];
+    FtxOperand operands[64];
+    int64_t exprs[64];
+    uint32_t n_exprs, n_operands;
+    char code[4][64];
+    FtxWeight weights[3];
+    char weight_data[WEIGHT_BYTES];
+    char log[4000];
+} World;
+
+static inline bool variable(void *user, const char *name, ExprKind *kind, int64_t *value)
+{
+    (void)user;
+    *kind = EXPR_VARIABLE;
+    *value = !strcmp(name, "T") ? VAR_T : !strcmp(name, "S") ? VAR_S : VAR_SMS;
+    return true;
+}
+
+static inline void grid(World *w, int kernel, int direction, const char *text)
+{
+    Expr e;
+
+    assert_int_equal(expr_parse(text, variable, NULL, &e, NULL), FTX_OK);
+    w->kernels[kernel].grid[direction][0] = w->n_exprs;
+    w->kernels[kernel].grid[direction][1] = e.n;
+    memcpy(&w->exprs[w->n_exprs], e.words, e.n * sizeof *e.words);
+    w->n_exprs += e.n;
+}
+
+static inline void operand(World *w, FtxSpace space, uint64_t offset)
+{
+    w->operands[w->n_operands++] = (FtxOperand){.space = space, .offset = offset};
+}
+
+static inline void launch(World *w, int at, uint32_t kernel, uint32_t label)
+{
+    w->launches[at] = (FtxLaunch){.kernel = kernel, .first_operand = w->n_operands, .label = label};
+}
+
+static inline void embed(World *w, int at)
+{
+    launch(w, at, EMBED, STR_LABEL0);
+    operand(w, FTX_SPACE_IO, 512);
+    operand(w, FTX_SPACE_WEIGHTS, 0);
+    operand(w, FTX_SPACE_WORK, 0);
+}
+
+static inline void sample(World *w, int at)
+{
+    launch(w, at, SAMPLE, STR_LABEL2);
+    operand(w, FTX_SPACE_STATE, 1024);
+    operand(w, FTX_SPACE_OUT, 0);
+}
+
+static inline void make_kernels(World *w)
+{
+    static const struct {
+        uint32_t entry, kind, flags, operands, block, smem;
+    } rows[KERNELS] = {
+        {STR_EMBED, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 3, 64, 0},
+        {STR_LINEAR, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 4, 256, 100000},
+        {STR_MATMUL, FTX_KERNEL_MATMUL, 0, 5, 0, 0},
+        {STR_SAMPLE, FTX_KERNEL_CUDA, FTX_KERNEL_OVERLAP, 2, 1024, 0},
+        {STR_RANDOM, FTX_KERNEL_CUDA, 0, 2, 256, 0}, /* in no program */
+    };
+    static const int64_t consts[FTX_MM_CONSTS] = {0, N, K, DT_BF16, DT_BF16, DT_BF16, 0};
+    static const char *const code[4] = {"embed__x 3", "linear__x 4", "sample__x 2", "random 2"};
+
+    for (int i = 0; i < KERNELS; i++) {
+        const int image = i > MATMUL ? i - 1 : i;
+
+        w->kernels[i] = (FtxKernel){.kind = rows[i].kind,
+                                    .family = rows[i].entry,
+                                    .entry = rows[i].entry,
+                                    .flags = rows[i].flags,
+                                    .n_operands = rows[i].operands,
+                                    .block = rows[i].block,
+                                    .smem = rows[i].smem};
+        if (rows[i].kind == FTX_KERNEL_CUDA) {
+            w->kernels[i].code_at = (uint32_t)image * 64;
+            w->kernels[i].code_bytes = 32;
+        }
+    }
+    for (int i = 0; i < 4; i++)
+        strcpy(w->code[i], code[i]);
+    w->kernels[MATMUL].n_consts = FTX_MM_CONSTS;
+    w->kernels[MATMUL].matmul = 1;
+    memcpy(w->consts, consts, sizeof consts);
+    grid(w, EMBED, 0, "T");
+    grid(w, LINEAR, 0, "min(SMS, 16)");
+    grid(w, LINEAR, 1, "ceil_div(T, 8)");
+    grid(w, SAMPLE, 0, "S");
+    grid(w, RANDOM, 0, "SMS * 8");
+}
+
+static inline void make_programs(World *w)
+{
+    for (int p = 0; p < PROGRAMS; p++) {
+        const int first = 3 * p;
+
+        w->programs[p] = (FtxProgram){.kind = p == DECODE_4 ? FTX_PROG_DECODE : FTX_PROG_STEP,
+                                      .bucket = p == STEP_16    ? 16
+                                                : p == DECODE_4 ? 4
+                                                                : 0,
+                                      .first_launch = (uint32_t)first,
+                                      .n_launches = 3};
+        embed(w, first);
+        launch(w, first + 1, p == STEP_ANY ? MATMUL : LINEAR, STR_LABEL1);
+        operand(w, FTX_SPACE_WORK, 0);
+        operand(w, FTX_SPACE_WEIGHTS, 256);
+        if (p == STEP_ANY) {
+            operand(w, FTX_SPACE_WEIGHTS, 16384);
+            operand(w, FTX_SPACE_WORK, 65536);
+        } else {
+            operand(w, FTX_SPACE_NULL, 0);
+        }
+        operand(w, FTX_SPACE_WORK, 131072);
+        sample(w, first + 2);
+    }
+}
+
+static inline World *world(void)
+{
+    World *w = calloc(1, sizeof *w);
+
+    w->facts = (FtxFacts){.sequences = SEQUENCES, .tokens = TOKENS, .weight_bytes = WEIGHT_BYTES};
+    w->head.target = 901;
+    w->head.space_bytes[FTX_SPACE_STATE] = 8192;
+    w->head.space_bytes[FTX_SPACE_IO] = 4096;
+    w->head.space_bytes[FTX_SPACE_WORK] = 200000;
+    w->head.space_bytes[FTX_SPACE_OUT] = 512;
+    w->head.named[FTX_NAMED_pages] = 2048;
+    w->head.named_bytes[FTX_NAMED_pages] = 4096;
+    w->head.named_bytes[FTX_NAMED_out] = 512;
+    make_kernels(w);
+    make_programs(w);
+    w->weights[0] =
+        (FtxWeight){.type = DT_BF16, .rank = 2, .dim = {N, K}, .kind = FTX_WEIGHT_MATRIX, .bytes = 2 * N * K};
+    w->weights[1] =
+        (FtxWeight){.type = DT_FP32, .rank = 1, .dim = {K}, .kind = FTX_WEIGHT_GAIN, .offset = 16640, .bytes = 4 * K};
+    w->weights[2] = (FtxWeight){.type = DT_FP32,
+                                .rank = 1,
+                                .dim = {TABLE_BYTES / 4},
+                                .kind = FTX_WEIGHT_TABLE,
+                                .offset = 17408,
+                                .bytes = TABLE_BYTES};
+    for (int i = 0; i < WEIGHT_BYTES; i++)
+        w->weight_data[i] = (char)(i * 7 + i / 256);
+    w->plan = (ArtifactPlan){.head = &w->head,
+                             .kernels = w->kernels,
+                             .consts = w->consts,
+                             .programs = w->programs,
+                             .launches = w->launches,
+                             .operands = w->operands,
+                             .exprs = w->exprs,
+                             .n_kernels = KERNELS,
+                             .n_consts = FTX_MM_CONSTS,
+                             .n_programs = PROGRAMS,
+                             .n_launches = 9,
+                             .n_operands = w->n_operands,
+                             .n_exprs = w->n_exprs,
+                             .cubin = w->code,
+                             .cubin_bytes = sizeof w->code};
+    w->artifact = (Artifact){.facts = &w->facts,
+                             .strings = strings,
+                             .strings_bytes = sizeof strings,
+                             .weights = w->weights,
+                             .n_weights = 3,
+                             .weight_data = w->weight_data};
+    return w;
+}
+
+static const FtxOptions one_thread = {.threads = 1};
+
+static inline void must(FtxStatus s, const FtxError *err)
+{
+    if (s)
+        fail_msg("%s", err->text);
+}
+
+static inline void open_both(World *w, const FtxOptions *o, Device **d, Session **s)
+{
+    FtxError err = {0};
+
+    must(device_cuda.open(&w->artifact, &w->plan, o, d, &err), &err);
+    must(device_cuda.session_open(*d, s, &err), &err);
+    assert_int_equal(fake.pushed, 0);
+}
+
+static inline void close_both(World *w, Device *d, Session *s)
+{
+    device_cuda.session_close(s);
+    device_cuda.close(d);
+    assert_int_equal(fake_open_things(), 0);
+    free(w);
+}
+
+static inline const FakeLaunch *last_runs(size_t n)
+{
+    assert_true(fake.n_run >= n);
+    return &fake.run[fake.n_run - n];
+}
+
+static inline int reset(void **state)
+{
+    (void)state;
+    fake_reset();
+    return 0;
+}
+
+#endif
