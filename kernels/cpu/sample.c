@@ -180,7 +180,8 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
 
         SAMPLE_EACH(z, V, kept.value, max, i, f, mass, total += mass;)
 
-        const double want = (double)p->top_p * total;
+        /* The likeliest, which weighs 1, stays at top_p 0, too. */
+        const double want = (double)p->top_p * total > 0.5 ? (double)p->top_p * total : 0.5;
         const uint32_t key = AT(sample_select)(z, V, &kept, max, 1, NULL, want, &above);
         const float value = sample_value(key);
         const double each = (double)vexp(vset(value - max))[0];

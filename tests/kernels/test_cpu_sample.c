@@ -211,6 +211,8 @@ static void corners(void **state)
                 check(level, &t, "corner");
                 t.params.top_p = 1e-9f; /* the best one stays */
                 check(level, &t, "corner, tiny top_p");
+                t.params.top_p = 0.0f;
+                check(level, &t, "corner, no top_p");
                 t.params.top_p = 1.0f;
                 t.params.min_p = 0.0f;
                 t.params.typical_p = 0.5f; /* equal values stay or go together */
