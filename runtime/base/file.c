@@ -105,9 +105,10 @@ FtxStatus file_create(const char *path, FileOut **out, FtxError *err)
         free(f);
         return ftx_fail(err, FTX_EIO, "%.200s...: the path is too long", path);
     }
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* rename would put a file in the place of /dev/null */
         free(f);
-        return ftx_fail(err, FTX_EIO, "%s: cannot be written: it is a folder", path);
+        return ftx_fail(err, FTX_EIO, "%s: cannot be written: it is %s", path,
+                        S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
     }
     f->fd = open_part(f);
     if (f->fd < 0) {

@@ -32,6 +32,16 @@ static void no_such_place(void **state)
     refused("", "without a name");
     refused(temp_path("none/file"), "cannot be written");
     assert_int_equal(file_make_dirs(far, NULL), FTX_EIO);
+
+    /* a pipe, as a device: not replaced by a file */
+    const char *pipe = temp_path("pipe");
+    struct stat st;
+
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    refused(pipe, "it is no regular file");
+    assert_int_equal(stat(pipe, &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+    assert_int_equal(remove(pipe), 0);
 }
 
 static void assert_text(const char *path, const char *wanted)
