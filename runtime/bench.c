@@ -36,7 +36,9 @@ static FtxStatus check_bench(const FtxEngine *e, int sequences, int tokens, int 
                             sequences, tokens, context ? context : tokens, f->context, f->tokens);
         return FTX_OK;
     }
-    if (tokens < 1 || context < 0 || (int64_t)tokens + context > (int64_t)f->context)
+    if (tokens < 1 || context < 0)
+        return ftx_fail(err, FTX_EINVAL, "expected 1 token or more after 0 or more");
+    if ((int64_t)tokens + context > (int64_t)f->context)
         return ftx_fail(err, FTX_EINVAL, "%d tokens after %d exceed the context of %u", tokens, context, f->context);
     return FTX_OK;
 }

@@ -12,7 +12,8 @@
 #include "../../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, json, has_repeat, profile;
+    bool help, json, profile, has_repeat, has_new, has_temperature;
+    bool of_steps, of_generations; /* an option was given that only they have */
     const char *device, *sequences, *context, *prompt;
     uint64_t random_weights;
     int threads, repeat, new, source, beams, top_k;
@@ -23,17 +24,21 @@ typedef struct Options {
 static const Option table[] = {
     {"--sequences", 0, OPT_TEXT, "1,8,64", "decode steps with so many sequences", AT(sequences), 0},
     {"--context", 0, OPT_TEXT, "128,2048", "each with so many tokens before; of an encoder's texts the mean length",
-     AT(context), 0},
+     AT(context), AT(of_steps)},
     {"--prompt", 0, OPT_TEXT, "512,2048",
-     "prompt steps of so many tokens, one sequence; of an encoder the longest text", AT(prompt), 0},
-    {"--new", 0, OPT_INT, "N", "whole generations of N tokens, end ids ignored, by the clock of the host", AT(new), 0},
-    {"--source", 0, OPT_INT, "N", "with --new: tokens of each source or prompt (default 32)", AT(source), 0},
-    {"--beams", 0, OPT_INT, "N", "with --new: lanes of each request", AT(beams), 0},
+     "prompt steps of so many tokens, one sequence; of an encoder the longest text", AT(prompt), AT(of_steps)},
+    {"--new", 0, OPT_INT, "N", "whole generations of N tokens, end ids ignored, by the clock of the host", AT(new),
+     AT(has_new)},
+    {"--source", 0, OPT_INT, "N", "with --new: tokens of each source or prompt (default 32)", AT(source),
+     AT(of_generations)},
+    {"--beams", 0, OPT_INT, "N", "with --new: lanes of each request", AT(beams), AT(of_generations)},
     {"--temperature", 0, OPT_NUMBER, "X", "with --new (default: 1 with --top-k or --top-p, else 0, greedy)",
-     AT(temperature), 0},
-    {"--top-k", 0, OPT_INT, "K", "with --new: draw from the K likeliest", AT(top_k), 0},
-    {"--top-p", 0, OPT_NUMBER, "P", "with --new: draw from those that hold P of the mass", AT(top_p), 0},
-    {"--profile", 0, OPT_FLAG, NULL, "with --new: time by kernel; each waits for the one before", AT(profile), 0},
+     AT(temperature), AT(has_temperature)},
+    {"--top-k", 0, OPT_INT, "K", "with --new: draw from the K likeliest", AT(top_k), AT(of_generations)},
+    {"--top-p", 0, OPT_NUMBER, "P", "with --new: draw from those that hold P of the mass", AT(top_p),
+     AT(of_generations)},
+    {"--profile", 0, OPT_FLAG, NULL, "with --new: time by kernel; each waits for the one before", AT(profile),
+     AT(of_generations)},
     {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30, with --new 20)", AT(repeat),
      AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
@@ -92,7 +97,9 @@ static int generate(const Bench *b, int sequences)
                           .beams = o->beams,
                           .top_k = o->top_k,
                           .top_p = o->top_p,
-                          .temperature = o->temperature < 0.0 ? (draws ? 1.0 : 0.0) : o->temperature,
+                          .temperature = o->has_temperature ? o->temperature
+                                         : draws            ? 1.0
+                                                            : 0.0,
                           .repeat = o->has_repeat ? o->repeat : 20};
     GenerationTimes t;
     FtxError err = {0};
@@ -115,15 +122,33 @@ static int generate(const Bench *b, int sequences)
     return EXIT_DONE;
 }
 
+/* What the engine does not check itself. */
 static bool check_generation(const Options *o, char *error, size_t bytes)
 {
-    const bool ok = o->source > 0 && o->source < 1 << 24 && o->new > 0 && o->new < 1 << 24 && o->beams >= 0 &&
-                    o->beams < 1 << 16 && o->top_k >= 0 && o->top_k < 1 << 24 &&
-                    (!o->has_repeat || (o->repeat > 0 && o->repeat <= 1000));
+    const struct {
+        const char *name;
+        int value, most;
+    } counts[] = {{"--new", o->new, 1 << 24},
+                  {"--source", o->source, 1 << 24},
+                  {"--repeat", o->has_repeat ? o->repeat : 20, 1000}};
 
-    if (!ok)
-        snprintf(error, bytes, "--new, --source, --beams, --top-k, --repeat: a number is out of range");
-    return ok;
+    for (size_t i = 0; i < LEN(counts); i++)
+        if (counts[i].value < 1 || counts[i].value > counts[i].most) {
+            snprintf(error, bytes, "%s: expected 1 to %d, found %d", counts[i].name, counts[i].most, counts[i].value);
+            return false;
+        }
+    return true;
+}
+
+static bool check_options(const Options *o, char *error, size_t bytes)
+{
+    if (o->has_new && o->of_steps)
+        snprintf(error, bytes, "--context and --prompt are of single steps: without --new");
+    else if (!o->has_new && (o->of_generations || o->has_temperature))
+        snprintf(error, bytes, "--source, --beams, --temperature, --top-k, --top-p and --profile are of --new");
+    else
+        return !o->has_new || check_generation(o, error, bytes);
+    return false;
 }
 
 static int generate_all(const Bench *b, const int32_t *sequences, size_t n)
@@ -174,7 +199,7 @@ static int time_steps(const Bench *b, const int32_t *sequences, size_t n_sequenc
 
 int command_bench(int argc, char **argv)
 {
-    Options o = {.source = 32, .top_p = 1.0, .temperature = -1.0};
+    Options o = {.source = 32, .top_p = 1.0};
     TextList rest = {0};
     FtxOptions open;
     FtxError err = {0};
@@ -197,7 +222,7 @@ int command_bench(int argc, char **argv)
         return command_mistake("bench", "expected one artifact, found %zu arguments", rest.n);
     if (!options_numbers(o.sequences ? o.sequences : "1", sequences, LEN(sequences), &n_sequences))
         return command_mistake("bench", "--sequences: expected numbers with commas between");
-    if (o.new && !check_generation(&o, error, sizeof error))
+    if (!check_options(&o, error, sizeof error))
         return command_mistake("bench", "%s", error);
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("bench", "%s", error);

@@ -9,6 +9,7 @@
 
 #include "../../runner/command.h"
 #include "../../runtime/base/arena.h"
+#include "../../runtime/base/error.h"
 
 static FtxStatus submit(FtxEngine *e, const FtxModelInfo *info, const Generation *g, int32_t *ids, int i, FtxError *err)
 {
@@ -61,6 +62,9 @@ FtxStatus generation_time(FtxEngine *engine, const FtxModelInfo *info, const Gen
     FtxEvent *events = arena_array(a, FtxEvent, (size_t)info->sequences);
     FtxStatus s = FTX_OK;
 
+    if (info->kind == FTX_MODEL_DECODER &&
+        g->source + g->new > info->context) /* fewer would come than were asked for */
+        s = ftx_fail(err, FTX_EINVAL, "%d new tokens exceed the context of %d", g->new, info->context);
     for (int i = 0; i <= g->repeat && !s; i++) /* the first warms up, its place is taken */
         s = run_once(engine, info, g, ids, events, &ms[i ? i - 1 : 0], err);
     if (!s) {

@@ -61,7 +61,16 @@ says 0 'a step' bench "$tiny" --sequences 1,2 --new 4 --source 6 --repeat 2 -d c
 says 2 '0 x 1 tokens after 8: sequences: expected 1 to' bench "$tiny" --sequences 0 --context 8 -d cpu
 says 2 'repeat: expected 1 to 1000' bench "$tiny" --context 8 --repeat 0 -d cpu
 says 2 'sequences: expected 1 or more' bench "$tiny" --sequences 0 --new 4 -d cpu
-says 2 'out of range' bench "$tiny" --new 4 --repeat 0 -d cpu
+says 2 'repeat: expected 1 to 1000, found 0' bench "$tiny" --new 4 --repeat 0 -d cpu
+says 2 'new: expected 1 to' bench "$tiny" --new 0 -d cpu
+says 2 'source: expected 1 to' bench "$tiny" --new 4 --source -1 -d cpu
+says 2 'temperature: expected 0 to' bench "$tiny" --new 4 --temperature -1 -d cpu
+says 2 'beams: -1' bench "$tiny" --new 4 --beams -1 -d cpu
+says 2 '99999 new tokens exceed the context' bench "$tiny" --new 99999 -d cpu
+says 2 'are of single steps' bench "$tiny" --new 4 --context 8 -d cpu
+says 2 'are of --new' bench "$tiny" --beams 2 -d cpu
+says 2 'are of --new' bench "$tiny" --temperature 1 -d cpu
+says 2 'expected 1 token or more' bench "$tiny" --context -5 -d cpu
 says 0 'launches .* share' bench "$tiny" --sequences 2 --new 4 --temperature 1 --top-k 5 --repeat 1 -d cpu --profile
 
 says 0 'all checksums are right' show "$tiny" --verify
