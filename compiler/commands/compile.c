@@ -2,6 +2,7 @@
 #include "../compile.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
@@ -19,7 +20,7 @@ typedef struct Options {
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
     {"--output", 'o', OPT_TEXT, "FILE",
-     "the artifact to write (default: NAME.ftx; NAME with --exe; NAME from the spec)", AT(out), 0},
+     "the artifact to write (default: NAME.ftx, NAME with --exe; NAME is that of the spec or folder)", AT(out), 0},
     {"--target", 't', OPT_TEXT, "LIST",
      "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a, all; ptx: for other GPUs (default: cpu and this GPU)",
      AT(targets), 0},
@@ -36,17 +37,31 @@ static const Option table[] = {
 };
 #undef AT
 
+/* The last part of a path, that of the folder itself for "." and "..". */
+static const char *last_part(const char *path, Arena *keep)
+{
+    size_t n = strlen(path);
+    const char *base;
+    char *real;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    path = arena_strndup(keep, path, n);
+    base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    if (strcmp(base, ".") != 0 && strcmp(base, "..") != 0)
+        return base;
+    real = realpath(path, NULL);
+    base = real ? arena_strdup(keep, strrchr(real, '/') + 1) : base;
+    free(real);
+    return base;
+}
+
 /* specs/fable.lua -> fable.ftx, in the current folder; a program has no suffix */
 static const char *default_out(const char *spec, bool exe, Arena *keep)
 {
-    size_t n = strlen(spec);
-    const char *base;
+    const char *base = last_part(spec, keep);
+    size_t n = strlen(base);
 
-    while (n > 1 && spec[n - 1] == '/')
-        n--;
-    spec = arena_strndup(keep, spec, n);
-    base = strrchr(spec, '/') ? strrchr(spec, '/') + 1 : spec;
-    n = strlen(base);
     if (n > 4 && strcmp(base + n - 4, ".lua") == 0)
         n -= 4;
     return arena_printf(keep, "%.*s%s", (int)n, base, exe ? "" : ".ftx");

@@ -154,5 +154,5 @@ int command_why(int argc, char **argv)
     if (spec.graph)
         ir_graph_close(spec.graph);
     arena_close(keep);
-    return ok ? EXIT_DONE : EXIT_MISTAKE;
+    return ok ? EXIT_DONE : d.machine ? EXIT_FAILED : EXIT_MISTAKE;
 }

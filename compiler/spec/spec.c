@@ -65,7 +65,7 @@ static bool read_text(const char *path, Arena *keep, const char **text, Diag *d)
     FtxError err;
 
     if (file_map(path, &map, &err))
-        return diag_error(d, (Loc){0}, "%s", err.text);
+        return diag_machine(d, "%s", err.text);
     if (map.bytes > SANDBOX_TEXT) {
         diag_error(d, (Loc){path, 0}, "the file is %zu bytes, a spec may have %d", map.bytes, SANDBOX_TEXT);
         file_unmap(&map);
@@ -129,7 +129,7 @@ bool spec_read(const char *path, const Override *overrides, size_t n, Arena *kee
 
     *spec = (Spec){.bos = -1, .start = -1, .pad = -1};
     if (!path[0] || stat(path, &st))
-        return diag_error(d, (Loc){path[0] ? path : NULL, 0}, "no spec there: %s", strerror(path[0] ? errno : ENOENT));
+        return diag_machine(d, "%s%sno spec there: %s", path, path[0] ? ": " : "", strerror(path[0] ? errno : ENOENT));
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) /* reading a pipe would wait */
         return diag_error(d, (Loc){path, 0}, "neither a file nor a folder");
     spec->path = arena_strdup(keep, path);

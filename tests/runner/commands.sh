@@ -86,6 +86,11 @@ says 0 '^ftxc [0-9]' --version
 root=$(pwd)
 (cd "$room" && "$FTXC" compile "$root/tests/models/tiny-llama" -t cpu -q --dump P --dump-dir "$room/dump" && cmp tiny-llama.ftx tiny.ftx)
 ls "$room/dump" | grep -q precision
+mkdir "$room/checkout"
+cp tests/models/tiny-llama/* "$room/checkout"
+(cd "$room/checkout" && "$FTXC" compile . -t cpu -q && [ -f checkout.ftx ])
+says 1 'none.lua: no spec there: No such file' compile none.lua
+says 1 'none.lua: no spec there: No such file' why none.lua %1
 
 # A prompt from a file, from standard input, as an argument; a vector of ids.
 fable=$room/fable.ftx
