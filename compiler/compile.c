@@ -96,6 +96,14 @@ static bool parse_targets(const char *words, Target *targets, size_t *n, Arena *
     return true;
 }
 
+static bool any_gpu(const Target *targets, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (targets[i].id != FTX_TARGET_CPU)
+            return true;
+    return false;
+}
+
 /* --- the line ------------------------------------------------------------------------------- */
 
 bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *d)
@@ -118,6 +126,10 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
         !passes_run_graph(spec.graph, &spec.precision, &o->dump, d) || !catalog_open(keep, &catalog, d))
         goto end;
 
+    if (o->emit && !any_gpu(targets, n)) {
+        diag_error(d, (Loc){0}, "--emit-cuda: no target is a GPU; name one: -t sm_90a");
+        goto end;
+    }
     for (size_t i = 0; i < n; i++)
         if (!passes_run_target(spec.graph, &catalog, targets[i], &spec.precision, &packing, &plans[i], &o->dump, d))
             goto end;

@@ -20,7 +20,7 @@
 #include "../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, batch, json, logits, logprobs, greedy, ignore_eos, no_bos, profile, quiet;
+    bool help, batch, json, logits, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition, has_window, has_presence,
         has_frequency, has_ngram, has_seed, has_samples, has_max_new, has_min_new, has_beams, has_length_penalty,
         has_n_best, has_beam_groups, has_diversity, has_max_prompt;
@@ -41,8 +41,8 @@ static const Option table[] = {
     {"--pair", 0, OPT_TEXT, "TEXT", "of an encoder: a second sentence to the text (with --batch: behind a tab)",
      AT(pair), 0},
     {"--truncate", 0, OPT_TEXT, "HOW",
-     "cut what is too long: of prompts and sources the start or the end; of an encoder's texts longest_first, "
-     "only_first, only_second",
+     "cut what is too long: of prompts (with room for the --max-new N) and sources the start or the end; of an "
+     "encoder's texts longest_first, only_first, only_second",
      AT(truncate), 0},
     {"--max-prompt", 0, OPT_INT, "N", "tokens of a prompt or source at most; 0: as many as fit", AT(max_prompt),
      AT(has_max_prompt)},
@@ -83,8 +83,8 @@ static const Option table[] = {
     {"--stop-id", 0, OPT_LIST, "ID", "end at this token; may be repeated", AT(stop_ids), 0},
     {"--ignore-eos", 0, OPT_FLAG, NULL, "do not end at the model's end tokens", AT(ignore_eos), 0},
     {"--no-bos", 0, OPT_FLAG, NULL, "do not put the begin token before the prompt", AT(no_bos), 0},
-    {"--json", 0, OPT_FLAG, NULL, "one object a request: text, ids, logprobs, finish, timings", AT(json), 0},
-    {"--logprobs", 0, OPT_FLAG, NULL, "log-probabilities of the raw logits (with --json: always)", AT(logprobs), 0},
+    {"--json", 0, OPT_FLAG, NULL, "one object a request: text, ids, logprobs (of the raw logits), finish, timings",
+     AT(json), 0},
     {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits of the last prompt position", AT(logits), 0},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: all this process may use)", AT(threads), 0},
@@ -215,6 +215,11 @@ static int make_request(Run *r)
     TAKE(has_diversity, diversity_rate, (float)o->diversity)
     TAKE(has_max_prompt, max_prompt, o->max_prompt)
 #undef TAKE
+    if (o->greedy && (q->temperature != 0.0f || q->beams > 1))
+        return command_mistake("run", "--greedy is always the likeliest token, no beams: not with %s",
+                               q->beams > 1 ? "--beams" : "--temperature");
+    if (!o->json && (o->logits || o->has_n_best))
+        return command_mistake("run", "%s: only with --json", o->logits ? "--logits" : "--n-best");
     if (o->early && !early_parse(o->early, &q->early_stopping))
         return command_mistake("run", "--early-stopping: expected true, false or never, found \"%s\"", o->early);
     if (o->prefix && !options_numbers(o->prefix, r->prefix, LEN(r->prefix), &q->prefix_count))
@@ -227,7 +232,7 @@ static int make_request(Run *r)
     q->truncate = r->truncate;
     q->ignore_eos = o->ignore_eos;
     q->no_bos = o->no_bos;
-    q->logprobs = o->logprobs || o->json;
+    q->logprobs = o->json;
     q->logits = o->logits;
     q->stop = o->stop.at;
     q->stop_count = o->stop.n;

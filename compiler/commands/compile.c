@@ -27,7 +27,7 @@ static const Option table[] = {
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
     {"--exe", 0, OPT_FLAG, NULL, "write a program that needs nothing else: ./NAME \"Once upon a time\"", AT(exe), 0},
     {"--sidecar", 0, OPT_FLAG, NULL, "weights into FILE.ftxw beside the artifact", AT(sidecar), 0},
-    {"--no-weights", 0, OPT_FLAG, NULL, "store no weights: run and bench fill random ones", AT(no_weights), 0},
+    {"--no-weights", 0, OPT_FLAG, NULL, "store no weights: run and bench need --random-weights", AT(no_weights), 0},
     {"--emit-cuda", 0, OPT_TEXT, "DIR", "write every generated kernel as a file that compiles alone", AT(emit), 0},
     {"--dump", 0, OPT_TEXT, "LETTERS", "write the graph after these passes (ftxc help opt lists them)", AT(dump), 0},
     {"--dump-dir", 0, OPT_TEXT, "DIR", "where dumps go (default: the current folder)", AT(dump_dir), 0},
@@ -111,6 +111,10 @@ int command_compile(int argc, char **argv)
     if (o.exe && (o.sidecar || o.no_weights))
         return command_mistake("compile", "--exe writes one file that needs nothing else: leave %s out",
                                o.sidecar ? "--sidecar" : "--no-weights");
+    if (o.sidecar && o.no_weights)
+        return command_mistake("compile",
+                               "--sidecar has the weights in a file of their own, --no-weights nowhere: one of "
+                               "them");
     keep = arena_open();
     for (size_t i = 0; i < o.defines.n; i++)
         overrides[i].text = o.defines.at[i];

@@ -89,6 +89,8 @@ ls "$room/dump" | grep -q precision
 mkdir "$room/checkout"
 cp tests/models/tiny-llama/* "$room/checkout"
 (cd "$room/checkout" && "$FTXC" compile . -t cpu -q && [ -f checkout.ftx ])
+says 2 'emit-cuda: no target is a GPU' compile tests/models/tiny-llama -t cpu --emit-cuda "$room/cuda" -o "$room/x.ftx"
+says 2 'no-weights nowhere' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
 says 1 'none.lua: no spec there: No such file' compile none.lua
 says 1 'none.lua: no spec there: No such file' why none.lua %1
 
@@ -105,5 +107,11 @@ says 1 'none.txt' run "$fable" --prompt-file none.txt -d cpu
 says 2 'early-stopping: expected' run "$fable" x --early-stopping maybe -d cpu
 says 2 'logit-bias: expected' run "$fable" x --logit-bias 5 -d cpu
 says 2 'stop-id: expected' run "$fable" x --stop-id x -d cpu
+says 2 'logits: only with --json' run "$fable" x --logits -d cpu
+says 2 'n-best: only with --json' run "$fable" x --n-best 2 -d cpu
+says 2 'greedy is .*: not with --temperature' run "$fable" x --greedy --temperature 0.5 -d cpu
+says 2 'greedy is .*: not with --beams' run "$fable" x --beams 2 --greedy -d cpu
+says 0 . run "$fable" x --greedy --temperature 0 --beams 1 $ask
+says 0 . run "$fable" x --top-p 0 $ask
 says 0 '"finish"' run "$fable" x --logit-bias 5=-9 --stop-id 7 --json $ask
 echo "every command"
