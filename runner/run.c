@@ -356,6 +356,24 @@ static FtxStatus loop(Run *r, FtxError *err)
     return s;
 }
 
+/* An option that was given and says how text is written, of which an encoder writes none; NULL: there is none. */
+static const char *option_of_writing(const Options *o)
+{
+    for (size_t i = 0; i < LEN(table); i++) {
+        const char *at = (const char *)o;
+
+        if ((table[i].given && *(const bool *)(at + table[i].given)) ||
+            (table[i].kind == OPT_LIST && ((const TextList *)(at + table[i].at))->n))
+            return table[i].name;
+    }
+    return o->greedy       ? "--greedy"
+           : o->early      ? "--early-stopping"
+           : o->prefix     ? "--prefix-ids"
+           : o->ignore_eos ? "--ignore-eos"
+           : o->logits     ? "--logits"
+                           : NULL;
+}
+
 static int check_encoder_options(Run *r, const TextList *rest)
 {
     const Options *o = r->o;
@@ -363,8 +381,8 @@ static int check_encoder_options(Run *r, const TextList *rest)
 
     if (r->info.kind != FTX_MODEL_ENCODER && (o->pair || o->types))
         return command_mistake("run", "%s: only an encoder has that", o->pair ? "--pair" : "--types");
-    if (r->info.kind == FTX_MODEL_ENCODER && o->has_max_prompt)
-        return command_mistake("run", "--max-prompt: an encoder has no prompt");
+    if (r->info.kind == FTX_MODEL_ENCODER && option_of_writing(o))
+        return command_mistake("run", "%s: an encoder has no prompt and writes no text", option_of_writing(o));
     if (o->pair && (o->ids || o->batch || rest->n > 2))
         return command_mistake("run", "--pair goes with one text; with --batch second sentences stand behind a tab");
     if (o->types && (!options_numbers(o->types, r->types, LEN(r->types), &n) || n != r->n_ids))
