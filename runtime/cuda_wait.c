@@ -10,11 +10,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/env.h"
 #include "team.h"
-
-/* A step takes milliseconds, a long prompt of a large model some seconds. */
-enum { PATIENCE_SECONDS = 120 };
 
 static const double spin_seconds = 0.02; /* then the core is left to others ... */
 static const long nap_ns = 50 * 1000;    /* ... for so long */
@@ -54,9 +50,8 @@ static CUresult wait_until_done(const CudaDriver *cu, CUstream stream, CUevent e
 
 static FtxStatus wait_for(Device *d, CUstream stream, CUevent event, int programs, FtxError *err, const char *what)
 {
-    const int seconds = env_int(ENV_FTX_PATIENCE, PATIENCE_SECONDS);
     const CUresult r =
-        d->lost ? CUDA_ERROR_NOT_READY : wait_until_done(d->cu, stream, event, (double)seconds * programs);
+        d->lost ? CUDA_ERROR_NOT_READY : wait_until_done(d->cu, stream, event, (double)d->patience * programs);
 
     if (r != CUDA_ERROR_NOT_READY)
         return cuda_check(d->cu, r, err, "%s", what);
@@ -64,7 +59,7 @@ static FtxStatus wait_for(Device *d, CUstream stream, CUevent event, int program
     return ftx_fail(err, FTX_EDEVICE,
                     "%s: the GPU has not answered for %d s (FTX_PATIENCE); it is given up, what it holds is freed when "
                     "the process ends",
-                    what, seconds * programs);
+                    what, d->patience * programs);
 }
 
 FtxStatus cuda_wait_stream(Device *d, CUstream stream, int programs, FtxError *err, const char *what, ...)

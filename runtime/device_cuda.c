@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "team.h"
 
 #ifdef FTX_HAVE_CUDA
+
+enum { PATIENCE_SECONDS = 120 }; /* a step takes milliseconds, a long prompt of a large model some seconds */
 
 /* --- which GPU ------------------------------------------------------------------------------------ */
 
@@ -368,6 +371,7 @@ static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const Ft
         return memory_fail(err, "the device", bytes);
     lay_out(d, &(Carve){(char *)d, 0}, plan);
     d->memory = m;
+    d->patience = env_int(ENV_FTX_PATIENCE, PATIENCE_SECONDS);
     d->bytes = bytes;
     d->cu = cu;
     d->artifact = a;

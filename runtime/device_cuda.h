@@ -25,7 +25,8 @@ struct Device {
     const CudaDriver *cu;
     const Artifact *artifact;
     const ArtifactPlan *plan;
-    int threads; /* for filling staging memory */
+    int threads;  /* for filling staging memory */
+    int patience; /* seconds that a program may take, FTX_PATIENCE; 0: any time */
     CUdevice device;
     CUcontext context; /* the primary one, held */
     int64_t sms;
