@@ -37,10 +37,13 @@ sed '/^---/,$d' tests/passes/simplify-attention.ir >"$graph"
 says 0 'pairs' opt "$graph" --pass=simplify
 says 2 'no-such-pass' opt "$graph" --pass=no-such-pass
 says 2 'float3' opt "$graph" --pass=simplify --weights float3
+says 2 'compute: no type' opt "$graph" --pass=precision --compute float3
 says 1 'none.ir' opt none.ir --pass=simplify
 
 says 2 'no value "%99999"; the graph has %1 to' why tests/models/tiny-llama %99999 -t cpu
 says 0 'taken: ' why tests/models/tiny-llama %20 -t cpu
+says 0 'context=64 ' why tests/models/tiny-llama -D limits.context=64
+says 0 'the host brings the ids' why tests/models/tiny-llama %2
 says 2 'no target is called "sm_1"' why tests/models/tiny-llama %20 -t sm_1
 
 says 0 'perplexity' score "$tiny" --ids 5,17,9,230 -d cpu
@@ -53,6 +56,9 @@ says 2 'expected 2 to' score "$tiny" --ids 5 -d cpu
 says 2 'the model is an encoder' score "$bert" --ids 5,17 -d cpu
 says 2 'no tokenizer' score "$tiny" README.md -d cpu
 says 1 'none.txt' score "$tiny" none.txt -d cpu
+says 1 'none.ftx' score none.ftx none.txt -d cpu
+says 2 'expected cpu, cuda' score "$tiny" --ids 5,6 -d gpu
+says 2 'ids: expected numbers' score "$tiny" --ids 5,x -d cpu
 
 says 0 '^prompt .* tokens/s' bench "$tiny" --sequences 1,2 --context 8 --prompt 8 --repeat 2 -d cpu
 says 0 '"median_us"' bench "$tiny" --sequences 2 --context 8 --repeat 2 -d cpu --json
@@ -71,6 +77,11 @@ says 2 'are of single steps' bench "$tiny" --new 4 --context 8 -d cpu
 says 2 'are of --new' bench "$tiny" --beams 2 -d cpu
 says 2 'are of --new' bench "$tiny" --temperature 1 -d cpu
 says 2 'expected 1 token or more' bench "$tiny" --context -5 -d cpu
+says 0 '"generation": 4, "source": 6' bench "$tiny" --new 4 --source 6 --repeat 1 -d cpu --json
+says 2 'sequences: expected numbers' bench "$tiny" --sequences 1,,2 -d cpu
+says 2 'context, --prompt: expected numbers' bench "$tiny" --prompt x -d cpu
+says 2 'expected cpu, cuda' bench "$tiny" -d gpu
+says 1 'none.ftx' bench none.ftx -d cpu
 says 0 'launches .* share' bench "$tiny" --sequences 2 --new 4 --temperature 1 --top-k 5 --repeat 1 -d cpu --profile
 
 says 0 'all checksums are right' show "$tiny" --verify
@@ -89,6 +100,11 @@ ls "$room/dump" | grep -q precision
 mkdir "$room/checkout"
 cp tests/models/tiny-llama/* "$room/checkout"
 (cd "$room/checkout" && "$FTXC" compile . -t cpu -q && [ -f checkout.ftx ])
+says 0 'tiny-llama for cpu; .* kernels, weights' compile tests/models/tiny-llama -t cpu,cpu -o "$room/x.ftx"
+for targets in all ptx; do # taken apart, then each wants NVRTC
+    FTX_NVRTC=$room/none says 1 'needs NVRTC' compile tests/models/tiny-llama -t $targets -o "$room/x.ftx"
+done
+says 2 'no target named' compile tests/models/tiny-llama -t , -o "$room/x.ftx"
 says 2 'emit-cuda: no target is a GPU' compile tests/models/tiny-llama -t cpu --emit-cuda "$room/cuda" -o "$room/x.ftx"
 says 2 'no-weights nowhere' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
 says 1 'none.lua: no spec there: No such file' compile none.lua
@@ -116,5 +132,18 @@ says 2 'greedy is .*: not with --temperature' run "$fable" x --greedy --temperat
 says 2 'greedy is .*: not with --beams' run "$fable" x --beams 2 --greedy -d cpu
 says 0 . run "$fable" x --greedy --temperature 0 --beams 1 $ask
 says 0 . run "$fable" x --top-p 0 $ask
+says 0 '"logits":\[' run "$fable" x --json --logits $ask
+FTX_TRACE=1 says 0 'launch embed' run "$fable" x $ask
+says 2 'unknown option -x' run "$fable" x -x
+says 2 'max-new needs a value' run "$fable" x --max-new
+says 2 'expected at most one prompt, found 2' run "$fable" x -- -n
+says 2 'pair: only an encoder' run "$fable" x --pair y -d cpu
+says 2 'pair goes with one text' run "$bert" --ids 5 --pair y -d cpu
+says 2 'types: expected as many' run "$bert" --ids 5 --types 0,0 -d cpu
+says 2 'and --batch is given too' run "$fable" --batch --ids 5 -d cpu
+says 0 'share' run "$bert" --ids 5 --profile -d cpu
+says 0 '1 tokens in' run "$bert" --ids 5 -d cpu
+printf 'Once upon a time' | "$FTXC" run "$fable" --batch $ask | cmp - "$room/wanted"
+"$FTXC" run "$fable" 'Once upon a time' --batch $ask | cmp - "$room/wanted"
 says 0 '"finish"' run "$fable" x --logit-bias 5=-9 --stop-id 7 --json $ask
 echo "every command"

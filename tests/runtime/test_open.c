@@ -239,6 +239,18 @@ static void test_tokens(void **state)
     ftx_model_close(m);
 }
 
+/* Every status has a name of its own. */
+static void test_status_names(void **state)
+{
+    (void)state;
+    for (int i = FTX_OK; i <= FTX_EFULL; i++) {
+        assert_string_not_equal(ftx_status_name((FtxStatus)i), "unknown");
+        for (int k = FTX_OK; k < i; k++)
+            assert_string_not_equal(ftx_status_name((FtxStatus)i), ftx_status_name((FtxStatus)k));
+    }
+    assert_string_equal(ftx_status_name((FtxStatus)99), "unknown");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +260,7 @@ int main(void)
         cmocka_unit_test_setup(test_limits, setup),
         cmocka_unit_test_setup(test_order_of_closing, setup),
         cmocka_unit_test_setup(test_tokens, setup),
+        cmocka_unit_test(test_status_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
