@@ -10,7 +10,7 @@
 
 #include "command.h"
 
-enum { PIECE = 1 << 16 };
+enum { PIECE = 1 << 16, MOST = 64 << 20 /* bytes of a line, or of all: /dev/zero has no end */ };
 
 static char *take(Lines *l, size_t n, size_t ending, size_t *bytes)
 {
@@ -24,9 +24,9 @@ static char *take(Lines *l, size_t n, size_t ending, size_t *bytes)
 }
 
 /* What cannot be read ends here, and is said. */
-static bool end_failed(Lines *l)
+static bool end_failed(Lines *l, const char *why)
 {
-    fprintf(stderr, "%s: %s: %s\n", command_program, l->name ? l->name : "standard input", strerror(errno));
+    fprintf(stderr, "%s: %s: %s\n", command_program, l->name ? l->name : "standard input", why);
     return l->failed = l->end = true;
 }
 
@@ -46,10 +46,13 @@ static bool read_more(Lines *l, bool wait)
         l->at = command_must(realloc(l->at, l->cap = l->cap * 2 + 2 * PIECE));
     got = read(l->fd, l->at + l->n, PIECE);
     if (got < 0)
-        return errno != EINTR && errno != EAGAIN && end_failed(l);
+        return errno != EINTR && errno != EAGAIN && end_failed(l, strerror(errno));
     l->end = got == 0;
     l->n += (size_t)got;
-    return true;
+    if (l->n - l->from <= MOST)
+        return true;
+    l->from = l->n; /* nobody wants the beginning */
+    return end_failed(l, "a prompt of more than 64 MiB");
 }
 
 char *lines_next(Lines *l, bool wait, size_t *bytes)

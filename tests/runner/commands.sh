@@ -145,5 +145,10 @@ says 0 'share' run "$bert" --ids 5 --profile -d cpu
 says 0 '1 tokens in' run "$bert" --ids 5 -d cpu
 printf 'Once upon a time' | "$FTXC" run "$fable" --batch $ask | cmp - "$room/wanted"
 "$FTXC" run "$fable" 'Once upon a time' --batch $ask | cmp - "$room/wanted"
+says 1 'zero: a prompt of more than 64 MiB' run "$fable" -f /dev/zero $ask
+says 1 'zero: a prompt of more than 64 MiB' run "$fable" -f /dev/zero --batch $ask
+found=0
+yes | "$FTXC" run "$fable" $ask >"$room/out" 2>&1 || found=$?
+[ $found = 1 ] && grep -q 'standard input: a prompt of more than 64 MiB' "$room/out"
 says 0 '"finish"' run "$fable" x --logit-bias 5=-9 --stop-id 7 --json $ask
 echo "every command"
