@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "artifact/artifact.h"
@@ -96,6 +97,13 @@ static bool parse_targets(const char *words, Target *targets, size_t *n, Arena *
     return true;
 }
 
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static bool any_gpu(const Target *targets, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -128,6 +136,10 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
 
     if (o->emit && !any_gpu(targets, n)) {
         diag_error(d, (Loc){0}, "--emit-cuda: no target is a GPU; name one: -t sm_90a");
+        goto end;
+    }
+    if (same_file(o->out, o->spec) || same_file(o->out, spec.weights) || same_file(o->out, spec.tokenizer)) {
+        diag_error(d, (Loc){0}, "%s: the artifact would take the place of what it is made of", o->out);
         goto end;
     }
     for (size_t i = 0; i < n; i++)

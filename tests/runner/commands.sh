@@ -107,6 +107,11 @@ done
 says 2 'no target named' compile tests/models/tiny-llama -t , -o "$room/x.ftx"
 says 2 'emit-cuda: no target is a GPU' compile tests/models/tiny-llama -t cpu --emit-cuda "$room/cuda" -o "$room/x.ftx"
 says 2 'no-weights nowhere' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
+for file in fable.lua fable/model.safetensors fable/tokenizer.json; do
+    ln -s "$root/specs/$file" "$room/precious"
+    says 2 'take the place of what it is made of' compile specs/fable.lua -t cpu -o "$room/precious"
+    rm "$room/precious"
+done
 says 1 'none.lua: no spec there: No such file' compile none.lua
 says 1 'none.lua: no spec there: No such file' why none.lua %1
 
