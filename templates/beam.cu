@@ -5,12 +5,12 @@
 //@ match   y = beam(logits, s)
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  PARTS: LOGIT_PARTS
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
-//@ consts  NARROW: min(WIDTH, 8)  NARROW_BYTES: PARTS * (1120 * NARROW + NARROW * 4 * (ceil_div(VOCAB, 96) + 200) + 16)
+//@ consts  NARROW: min(WIDTH, 8)  NARROW_BYTES: PARTS * (1632 * NARROW + 16400)
 //@ consts  SHARED: max(max(32768 + 4 * BIASES, NARROW_BYTES), max(12 * WIDTH * MOST, 16384))
 //@ consts  LIST: 8 * (17 * max(32, MOST) + MOST) + 4 * MOST
 //    Two blocks an SM where 64 registers hold everything (as for sample.cu; nor with parts, nor for more than 32 lanes).
 //@ consts  BLOCKS: PARTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32 ? 1 : 2
-//@ fits    SHARED + LIST + 6144 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
+//@ fits    SHARED + LIST + 7680 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
 //@ launch  grid PARTS ? 1 : min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
 //@ scratch tiles (1 - PARTS) * 8 * S_MAX * TILES
 //@ scratch lists (1 - PARTS) * 8 * S_MAX * ceil_div(VOCAB, 8192) * MOST

@@ -94,11 +94,40 @@ DEVICE void search_part(CandidateList &to, const float *logits, int first, int w
     }
 }
 
+// One warp, lane i < n with the i-th part: places of the parts' values from `low` on, in no order; of one whose logits
+// are all there at most `take`. list[n * PART_LIST] holds them. How many.
+DEVICE int gather_candidates(u64 *list, const FtxPart &mine, int n, float low, const float *logits, int take)
+{
+    CandidateList to = {list, 0};
+#pragma unroll 1
+    for (int from = 0; from < n; from += 8) { // half a warp a part
+        float x[4];
+        int id[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int part = from + 2 * i + lane_id() / PART_LIST, first = shuffle(mine.first, part % 32);
+            const bool there = lane_id() % PART_LIST < shuffle(mine.kept, part % 32) && part < n;
+            const float *y = logits + first + lane_id() % PART_LIST;
+            x[i] = there ? load_l2_scalar(y) : negative_infinity();
+            id[i] = there ? __float_as_int(load_l2_scalar(y + PART_LIST)) : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            to.push(x[i] >= low, x[i], id[i]);
+    }
+#pragma unroll 1
+    for (u32 whole = warp_ballot(mine.kept == WHOLE); whole; whole &= whole - 1) {
+        const int part = __ffs(whole) - 1;
+        search_part(to, logits, shuffle(mine.first, part), shuffle(mine.width, part), low, take);
+    }
+    warp_sync();
+    return to.n;
+}
+
 // One warp, from the maxima of `count` parts, which it uses up: places of all values that may be among the best
 // `take`, 2 to PART_NEED, in no order; list[take * PART_LIST] holds them. How many.
 DEVICE int find_candidates(u64 *list, float *tops, int count, const FtxPart *parts, const float *logits, int take)
 {
-    CandidateList to = {list, 0};
     float best, low = part_low(negative_infinity());
     int at, which = 0, n = 0;
     const auto look = [&] { // for the best of the lane's parts
@@ -128,27 +157,5 @@ DEVICE int find_candidates(u64 *list, float *tops, int count, const FtxPart *par
         }
     }
     const FtxPart mine = lane_id() < n ? part_load(parts + which) : FtxPart{};
-#pragma unroll 1
-    for (int from = 0; from < n; from += 8) { // half a warp a part
-        float x[4];
-        int id[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int part = from + 2 * i + lane_id() / PART_LIST, first = shuffle(mine.first, part % 32);
-            const bool there = lane_id() % PART_LIST < shuffle(mine.kept, part % 32) && part < n;
-            const float *y = logits + first + lane_id() % PART_LIST;
-            x[i] = there ? load_l2_scalar(y) : negative_infinity();
-            id[i] = there ? __float_as_int(load_l2_scalar(y + PART_LIST)) : 0;
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            to.push(x[i] >= low, x[i], id[i]);
-    }
-#pragma unroll 1
-    for (u32 whole = warp_ballot(mine.kept == WHOLE); whole; whole &= whole - 1) {
-        const int part = __ffs(whole) - 1;
-        search_part(to, logits, shuffle(mine.first, part), shuffle(mine.width, part), low, take);
-    }
-    warp_sync();
-    return to.n;
+    return gather_candidates(list, mine, n, low, logits, take);
 }
