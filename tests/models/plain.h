@@ -2,7 +2,8 @@
  * a time: what every device must agree with.
  *
  * Weights are taken from the artifact as stored (so rounded to its type) and widened to fp32; keys
- * and values are kept in fp32, in one page as long as the context. */
+ * and values are kept in fp32, in one page as long as the context. With `round` the results of every op are
+ * rounded to that type, as in plain_text.h. */
 #ifndef FTX_TEST_PLAIN_H
 #define FTX_TEST_PLAIN_H
 
@@ -15,6 +16,7 @@ typedef struct Plain {
     PlainWeights weights;
     const OddShape *shape;
     FtxAct act;
+    DType round;  /* DT_FP32: no rounding */
     float *k, *v; /* [layers][kv_heads][context][head_dim] */
     int32_t *history;
     float *h, *n, *x, *q, *a; /* [context, widest] */
@@ -32,7 +34,7 @@ static inline void plain_open(Plain *m, const char *path, const OddShape *s)
     const size_t widest = (size_t)(qkv > most ? qkv : most) * (size_t)s->context;
     const size_t cache = (size_t)(s->layers * s->kv_heads * s->context * s->head_dim);
 
-    *m = (Plain){.shape = s};
+    *m = (Plain){.shape = s, .round = DT_FP32};
     plain_weights_open(&m->weights, path);
     for (int i = FTX_ACT_RELU; i <= FTX_ACT_SILU; i++)
         if (strcmp(names[i], s->activation) == 0)
@@ -64,6 +66,7 @@ static inline void plain_norm(Plain *m, const float *x, const char *gain, const 
         ref_layernorm(plain_of(x), g, plain_weight(&m->weights, true, bias, layer), 1e-5, T, m->shape->hidden, y);
     else
         ref_rmsnorm(plain_of(x), g, 1e-5, T, m->shape->hidden, y);
+    plain_round(m->round, y, T * m->shape->hidden);
 }
 
 static inline void plain_attention(Plain *m, int layer, const FtxToken *token, int T, int from)
@@ -92,8 +95,12 @@ static inline void plain_attention(Plain *m, int layer, const FtxToken *token, i
         plain_weight(&m->weights, gpt2 || s->attention_bias,
                      gpt2 ? "transformer.h.%d.attn.c_attn.bias" : "model.layers.%d.self_attn.{q,k,v}_proj.bias", layer),
         T, (H + 2 * G) * E, s->hidden, m->x);
+    plain_round(m->round, m->x, T * (H + 2 * G) * E);
     ref_append(plain_of(m->x), table, token, T, H, rot, &cache, m->q);
+    plain_round(m->round, m->q, T * H * E);
+    plain_round(m->round, cache.k, (int)each);
     ref_attend(plain_of(m->q), &row, 1, H, scale, s->window, 0.0, &cache, m->a);
+    plain_round(m->round, m->a, T * H * E);
     ref_linear(
         plain_of(m->a),
         plain_weight(&m->weights, true,
@@ -101,6 +108,7 @@ static inline void plain_attention(Plain *m, int layer, const FtxToken *token, i
         plain_weight(&m->weights, gpt2 || s->attention_bias,
                      gpt2 ? "transformer.h.%d.attn.c_proj.bias" : "model.layers.%d.self_attn.o_proj.bias", layer),
         T, s->hidden, H * E, m->x);
+    plain_round(m->round, m->x, T * s->hidden);
 }
 
 static inline void plain_mlp(Plain *m, int layer, int T)
@@ -115,10 +123,12 @@ static inline void plain_mlp(Plain *m, int layer, int T)
                plain_weight(&m->weights, bias,
                             gpt2 ? "transformer.h.%d.mlp.c_fc.bias" : "model.layers.%d.mlp.{gate,up}_proj.bias", layer),
                T, gpt2 ? s->ffn : 2 * s->ffn, s->hidden, m->x);
+    plain_round(m->round, m->x, T * (gpt2 ? s->ffn : 2 * s->ffn));
     if (gpt2)
         ref_act(plain_of(m->x), m->act, (int64_t)T * s->ffn, m->a);
     else
         ref_glu(plain_of(m->x), m->act, T, s->ffn, m->a);
+    plain_round(m->round, m->a, T * s->ffn);
     ref_linear(plain_of(m->a),
                plain_weight(&m->weights, true,
                             gpt2 ? "transformer.h.%d.mlp.c_proj.weight" : "model.layers.%d.mlp.down_proj.weight",
@@ -126,6 +136,32 @@ static inline void plain_mlp(Plain *m, int layer, int T)
                plain_weight(&m->weights, bias,
                             gpt2 ? "transformer.h.%d.mlp.c_proj.bias" : "model.layers.%d.mlp.down_proj.bias", layer),
                T, s->hidden, s->ffn, m->x);
+    plain_round(m->round, m->x, T * s->hidden);
+}
+
+/* h + x */
+static inline void plain_add(Plain *m, int T)
+{
+    const int n = T * m->shape->hidden;
+
+    ref_add(plain_of(m->h), plain_of(m->x), n, m->h);
+    plain_round(m->round, m->h, n);
+}
+
+/* The logits of row t of what was run. */
+static inline void plain_logits(Plain *m, int t)
+{
+    const OddShape *s = m->shape;
+    const bool gpt2 = s->gpt2;
+    const int D = s->hidden;
+
+    plain_norm(m, m->h + (size_t)t * (size_t)D, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight",
+               gpt2 ? "transformer.ln_f.bias" : NULL, 0, 1, m->n);
+    ref_linear(plain_of(m->n),
+               plain_weight(&m->weights, true,
+                            s->tie ? (gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight") : "lm_head.weight",
+                            0),
+               (RefTensor){NULL, DT_FP32}, 1, s->vocab, D, m->logits);
 }
 
 /* Tokens ids[from, from + T) of one sequence, those before them are in the cache; logits of the last. */
@@ -135,7 +171,6 @@ static inline void plain_run(Plain *m, const int32_t *ids, int T, int from)
     const bool gpt2 = s->gpt2;
     const int D = s->hidden;
     FtxToken token[256];
-    RefTensor head;
 
     assert_true(T <= 256);
     for (int t = 0; t < T; t++)
@@ -143,21 +178,18 @@ static inline void plain_run(Plain *m, const int32_t *ids, int T, int from)
     ref_embed(token, T,
               plain_weight(&m->weights, true, gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight", 0),
               plain_weight(&m->weights, gpt2, "transformer.wpe.weight", 0), 0, D, m->history, s->context, m->h);
+    plain_round(m->round, m->h, T * D);
     for (int i = 0; i < s->layers; i++) {
         plain_norm(m, m->h, gpt2 ? "transformer.h.%d.ln_1.weight" : "model.layers.%d.input_layernorm.weight",
                    gpt2 ? "transformer.h.%d.ln_1.bias" : NULL, i, T, m->n);
         plain_attention(m, i, token, T, from);
-        ref_add(plain_of(m->h), plain_of(m->x), (int64_t)T * D, m->h);
+        plain_add(m, T);
         plain_norm(m, m->h, gpt2 ? "transformer.h.%d.ln_2.weight" : "model.layers.%d.post_attention_layernorm.weight",
                    gpt2 ? "transformer.h.%d.ln_2.bias" : NULL, i, T, m->n);
         plain_mlp(m, i, T);
-        ref_add(plain_of(m->h), plain_of(m->x), (int64_t)T * D, m->h);
+        plain_add(m, T);
     }
-    plain_norm(m, m->h + (size_t)(T - 1) * (size_t)D, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight",
-               gpt2 ? "transformer.ln_f.bias" : NULL, 0, 1, m->n);
-    head = plain_weight(&m->weights, s->tie ? false : true,
-                        s->tie ? (gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight") : "lm_head.weight", 0);
-    ref_linear(plain_of(m->n), head, (RefTensor){NULL, DT_FP32}, 1, s->vocab, D, m->logits);
+    plain_logits(m, T - 1);
 }
 
 #endif

@@ -17,7 +17,7 @@ typedef struct PlainSource {
     const FtxFacts *facts;
     FtxAct act;
     bool scaled; /* embeddings, by sqrt(D) */
-    int ffn, first_position;
+    int ffn, first_position, encoder_layers;
     DType round;             /* DT_FP32: no rounding */
     float *source, *hidden;  /* [n, D]: of the encoder, of the decoder */
     float *x, *y, *kv, *sum; /* [n, widest] */
@@ -29,9 +29,13 @@ static inline void plain_source_open(PlainSource *m, const char *path, FtxAct ac
     *m = (PlainSource){.act = act, .scaled = scaled, .first_position = first_position, .round = DT_FP32};
     plain_weights_open(&m->weights, path);
     m->facts = m->weights.artifact.facts;
-    for (uint32_t i = 0; i < m->weights.artifact.n_weights; i++)
-        if (strstr(artifact_string(&m->weights.artifact, m->weights.artifact.weights[i].name), ".fc1.weight"))
+    for (uint32_t i = 0; i < m->weights.artifact.n_weights; i++) {
+        const char *name = artifact_string(&m->weights.artifact, m->weights.artifact.weights[i].name);
+
+        if (strstr(name, ".fc1.weight"))
             m->ffn = (int)m->weights.artifact.weights[i].dim[0];
+        m->encoder_layers += strncmp(name, "encoder.", 8) == 0 && strstr(name, ".fc1.weight");
+    }
 
     const size_t D = m->facts->hidden, widest = 3 * D > (size_t)m->ffn ? 3 * D : (size_t)m->ffn;
     float **const rows[] = {&m->source, &m->hidden, &m->x, &m->y, &m->kv, &m->sum};
@@ -54,12 +58,7 @@ static inline void plain_source_close(PlainSource *m)
 
 static inline void plain_source_keep(const PlainSource *m, float *x, int n)
 {
-    for (int i = 0; i < n && m->round != DT_FP32; i++) {
-        uint32_t room;
-
-        dtype_store(&room, 0, m->round, x[i]);
-        x[i] = dtype_load(&room, 0, m->round);
-    }
+    plain_round(m->round, x, n);
 }
 
 /* "encoder.layers.%d.fc1" and "weight". */
@@ -169,12 +168,10 @@ static inline void plain_source_feed(PlainSource *m, bool encoder, int layer, in
                      m->y, h);
 }
 
-/* The logits [V] that follow the start token and n ids to `to`. */
-static inline void plain_source(PlainSource *m, const int32_t *source, int n_source, const int32_t *ids, int n,
-                                float *to)
+/* All of the decoder's rows, by the start token and n ids. */
+static inline void plain_source_run(PlainSource *m, const int32_t *source, int n_source, const int32_t *ids, int n)
 {
     const FtxFacts *f = m->facts;
-    const int D = (int)f->hidden;
     int32_t given[PLAIN_MOST];
 
     assert_true(n + 1 <= PLAIN_MOST && n_source <= PLAIN_MOST);
@@ -182,7 +179,7 @@ static inline void plain_source(PlainSource *m, const int32_t *source, int n_sou
     for (int i = 0; i < n; i++)
         given[1 + i] = ids[i];
     plain_source_embed(m, true, source, n_source, m->source);
-    for (int i = 0; i < (int)f->layers; i++) {
+    for (int i = 0; i < m->encoder_layers; i++) {
         plain_source_self(m, true, i, n_source, m->source);
         plain_source_feed(m, true, i, n_source, m->source);
     }
@@ -192,13 +189,29 @@ static inline void plain_source(PlainSource *m, const int32_t *source, int n_sou
         plain_source_cross(m, i, n_source, n + 1, m->hidden);
         plain_source_feed(m, false, i, n + 1, m->hidden);
     }
-    ref_linear(plain_of(m->hidden + n * D), plain_weight(&m->weights, true, "shared.weight", 0),
-               plain_weight(&m->weights, false, "final_logits_bias", 0), 1, (int)f->vocab, D, to);
 }
 
-static inline DType plain_source_type(const PlainSource *m) /* that the artifact's first plan computes in */
+/* The logits [V] of the decoder's row n to `to`. */
+static inline void plain_source_logits(PlainSource *m, int n, float *to)
 {
-    return (DType)m->weights.artifact.plans[0].head->compute_type;
+    const int D = (int)m->facts->hidden;
+    const RefTensor own = plain_weight(&m->weights, false, "lm_head.weight", 0);
+
+    ref_linear(plain_of(m->hidden + n * D), own.p ? own : plain_weight(&m->weights, true, "shared.weight", 0),
+               plain_weight(&m->weights, false, "final_logits_bias", 0), 1, (int)m->facts->vocab, D, to);
+}
+
+/* The logits [V] that follow the start token and n ids to `to`. */
+static inline void plain_source(PlainSource *m, const int32_t *source, int n_source, const int32_t *ids, int n,
+                                float *to)
+{
+    plain_source_run(m, source, n_source, ids, n);
+    plain_source_logits(m, n, to);
+}
+
+static inline DType plain_source_type(const PlainSource *m)
+{
+    return plain_type(&m->weights);
 }
 
 /* The exact logits to m->logits; gives how far they move if values are kept in `type`. */

@@ -88,12 +88,7 @@ static inline void plain_text_close(PlainText *m)
 /* As it is kept in memory. */
 static inline void plain_keep(const PlainText *m, float *x, int n)
 {
-    for (int i = 0; i < n && m->round != DT_FP32; i++) {
-        uint32_t room;
-
-        dtype_store(&room, 0, m->round, x[i]);
-        x[i] = dtype_load(&room, 0, m->round);
-    }
+    plain_round(m->round, x, n);
 }
 
 static inline void plain_project(PlainText *m, const float *x, const char *name, int layer, int M, int N, int K,

@@ -4,10 +4,11 @@
 #define FTX_TEST_PLAIN_WEIGHTS_H
 
 #include "kernels/ref/ref.h"
-#include "runtime/artifact.h"
+#include "runtime/random.h"
 
 typedef struct PlainWeights {
     Artifact artifact;
+    uint64_t seed;    /* of an artifact without weights, what they are drawn from */
     float *wide[512]; /* by weight; NULL: nobody has asked for it */
 } PlainWeights;
 
@@ -33,6 +34,23 @@ static inline RefTensor plain_of(const float *p)
     return (RefTensor){p, DT_FP32};
 }
 
+/* As a device keeps it in memory. DT_FP32: as it is. */
+static inline void plain_round(DType type, float *x, int n)
+{
+    for (int i = 0; i < n && type != DT_FP32; i++) {
+        uint32_t room;
+
+        dtype_store(&room, 0, type, x[i]);
+        x[i] = dtype_load(&room, 0, type);
+    }
+}
+
+/* That the artifact's first plan computes in. */
+static inline DType plain_type(const PlainWeights *m)
+{
+    return (DType)m->artifact.plans[0].head->compute_type;
+}
+
 /* The weight of that name; absent where `must` is not set. */
 static inline RefTensor plain_weight(PlainWeights *m, bool must, const char *format, int layer)
 {
@@ -46,10 +64,15 @@ static inline RefTensor plain_weight(PlainWeights *m, bool must, const char *for
             continue;
         if (!m->wide[i]) {
             const size_t n = w->bytes / dtype_size((DType)w->type);
+            void *drawn = m->seed ? malloc(w->bytes) : NULL;
+            const void *from = drawn ? drawn : artifact_weight(&m->artifact, i);
 
+            if (drawn)
+                random_fill(&m->artifact, i, m->seed, 0, n, drawn);
             m->wide[i] = malloc(n * sizeof(float));
             for (size_t k = 0; k < n; k++)
-                m->wide[i][k] = dtype_load(artifact_weight(&m->artifact, i), k, (DType)w->type);
+                m->wide[i][k] = dtype_load(from, k, (DType)w->type);
+            free(drawn);
         }
         return plain_of(m->wide[i]);
     }

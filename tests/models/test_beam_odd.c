@@ -1,9 +1,11 @@
 /* test_beam_odd.c - beam search of models of odd shapes with random weights, against the plain search of
  * kernels/ref: head sizes 32, 40, 80 of three heads, widths 1, 3, 7, 64, prompts and texts from one token
- * to the whole context; and 300 rows at once. */
+ * to the whole context; and 300 rows at once. In 16 bits some may part (search.h); at the end they are counted. */
 #include "search.h"
 
-enum { CONTEXT = 40, SOURCE = 24, VOCAB = 300, START = 2 };
+static Partings partings;
+
+enum { CONTEXT = 40, SOURCE = 24, VOCAB = 300, START = 2, SEED = 3 };
 
 typedef enum Family { LLAMA, GPT2, TRANSFORMER } Family;
 
@@ -39,7 +41,7 @@ static void write_spec(const char *path, const Shape *s)
 static FtxModel *open_shape(const Shape *s, const char *name)
 {
     const char *target = getenv("FTX_TEST_TARGET"), *define = getenv("FTX_TEST_DEFINE");
-    FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU, .random_weights = 3};
+    FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU, .random_weights = SEED};
     char spec[1000], path[1000], command[4000];
     FtxModel *model;
     FtxError err;
@@ -53,6 +55,28 @@ static FtxModel *open_shape(const Shape *s, const char *name)
     if (ftx_model_open(path, &options, &model, &err))
         fail_msg("%s: %s", path, err.text);
     return model;
+}
+
+static Rounding shape_rounding(const Shape *s, const char *name)
+{
+    enum { TEXTS = 2, LONG = 12 };
+    int32_t texts[TEXTS * ROUNDING_MOST], source[TEXTS * LONG];
+    char path[1000];
+    PlainSource plain;
+    Rounding r;
+
+    snprintf(path, sizeof path, "%s/test-beam-odd-%s.ftx", getenv("FTX_BUILD"), name);
+    for (int i = 0; i < TEXTS * ROUNDING_MOST; i++)
+        texts[i] = 3 + i * 104729 % (VOCAB - 3);
+    for (int i = 0; i < TEXTS * LONG; i++)
+        source[i] = 3 + i * 7919 % (VOCAB - 3);
+    if (s->family != TRANSFORMER)
+        return rounding_of_decoder(path, SEED, 0, texts, TEXTS);
+    plain_source_open(&plain, path, FTX_ACT_RELU, true, 0);
+    plain.weights.seed = SEED;
+    r = rounding_of_source(name, &plain, source, LONG, texts, TEXTS);
+    plain_source_close(&plain);
+    return r;
 }
 
 /* Ids that look random, of a task's number. */
@@ -75,15 +99,16 @@ static Task make_task(const Shape *s, int length, int number)
 }
 
 /* One lane is no search: the likeliest token each time, up to an end id. */
-static void check_greedy(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s)
+static void check_greedy(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s, const Rounding *r)
 {
     static double logprobs[VOCAB];
     static Found found;
+    const double close = r->any ? 2.0 * rounding_logprob(r) : 1e-4;
     int32_t ids[CONTEXT];
-    FtxRequest r = setting_request(model, t, s, &found);
+    FtxRequest q = setting_request(model, t, s, &found);
     int n = t->n, end = 0;
 
-    golden_submit(engine, &r);
+    golden_submit(engine, &q);
     finish(engine);
     memcpy(ids, t->ids, (size_t)n * sizeof *ids);
     while (!end && n < t->n + s->max_new) {
@@ -98,7 +123,7 @@ static void check_greedy(FtxEngine *engine, FtxModel *model, const Task *t, cons
             } else if (logprobs[i] > second) {
                 second = logprobs[i];
             }
-        if (best - second < 1e-4)
+        if (best - second < close)
             return; /* too close to go on */
         for (int i = 0; i < s->n_ends; i++)
             end = end || ids[n] == s->ends[i];
@@ -134,6 +159,7 @@ static void check_shape(const Shape *s, const char *name, int number)
     const int lengths[] = {s->block - 1, s->block, s->block + 1, 2, CONTEXT - 5, 1};
     FtxModel *model = open_shape(s, name);
     FtxEngine *engine = golden_engine(model);
+    const Rounding rounding = shape_rounding(s, name);
 
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         const Task t = make_task(s, lengths[i], number + (int)i);
@@ -141,10 +167,11 @@ static void check_shape(const Shape *s, const char *name, int number)
 
         if (one.max_new > CONTEXT - t.n)
             one.max_new = CONTEXT - t.n;
-        if (one.width == 1)
-            check_greedy(engine, model, &t, &one);
-        else
-            check_setting(engine, model, &t, &one);
+        if (one.width == 1) {
+            check_greedy(engine, model, &t, &one, &rounding);
+            continue;
+        }
+        count_search(&partings, &rounding, check_setting(engine, model, &t, &one, &rounding));
     }
     ftx_engine_close(engine);
     ftx_model_close(model);
@@ -167,20 +194,50 @@ static void sources(void **state)
     check_shape(&(Shape){TRANSFORMER, 80, 3, 65, 90, 8}, "transformer-80", 7);
 }
 
+static Setting crowd_setting(int i)
+{
+    return (Setting){.width = (const int[]){3, 1, 4, 2}[i % 4],
+                     .max_new = 2 + i % 5,
+                     .penalty = 1.0f,
+                     .repetition = 1.0f,
+                     .early = FTX_EARLY_FALSE,
+                     .ends = {61, 165, 2},
+                     .n_ends = 3,
+                     .groups = 1};
+}
+
+/* Whether two rows without a search may have gone on differently where they do. */
+static bool greedy_close(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s, const Rounding *r,
+                         const Found *a, const Found *b)
+{
+    static double logprobs[VOCAB];
+    int32_t ids[CONTEXT];
+    int n = 0;
+
+    memcpy(ids, t->ids, (size_t)t->n * sizeof *ids);
+    while (n < (int)a->n_tokens && n < (int)b->n_tokens && a->tokens[n] == b->tokens[n]) {
+        ids[t->n + n] = a->tokens[n];
+        n++;
+    }
+    if (n == (int)a->n_tokens || n == (int)b->n_tokens)
+        return false;
+    next_logprobs(engine, model, t, ids, t->n + n, s, VOCAB, logprobs);
+    return fabs(logprobs[a->tokens[n]] - logprobs[b->tokens[n]]) <= 2.0 * rounding_logprob(r);
+}
+
 /* 300 rows: searches of several widths, and single rows, each as if it were alone. */
 static void check_crowd(const Shape *s, const char *name)
 {
     enum { MOST = 120 };
-    static const int widths[] = {3, 1, 4, 2};
     static Found alone[MOST], crowd[MOST];
     FtxModel *model = open_shape(s, name);
     FtxEngine *engine = golden_engine(model);
+    const Rounding rounding = shape_rounding(s, name);
     int rows = 0;
 
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < MOST; i++) {
-            const Setting one = {widths[i % 4], 2 + i % 5, 0, 0,    1.0f, 1.0f, FTX_EARLY_FALSE,
-                                 {61, 165, 2},  3,         1, 0.0f, {0},  0};
+            const Setting one = crowd_setting(i);
             const Task t = make_task(s, 1 + i * 7 % 20, i);
             const FtxRequest r = setting_request(model, &t, &one, round ? &crowd[i] : &alone[i]);
 
@@ -192,8 +249,21 @@ static void check_crowd(const Shape *s, const char *name)
         finish(engine);
     }
     assert_int_equal(rows, 300);
-    for (int i = 0; i < MOST; i++)
-        assert_true(same(&alone[i], &crowd[i]));
+    for (int i = 0; i < MOST; i++) {
+        const Setting one = crowd_setting(i);
+        const Task t = make_task(s, 1 + i * 7 % 20, i);
+        const bool parted = !same(&alone[i], &crowd[i], &rounding);
+        RefBeams plain;
+
+        count_search(&partings, &rounding, parted);
+        if (!parted)
+            continue;
+        assert_true(rounding.any);
+        if (one.width == 1)
+            assert_true(greedy_close(engine, model, &t, &one, &rounding, &alone[i], &crowd[i]));
+        else
+            assert_true(plain_search(engine, model, &t, &one, &rounding, &plain));
+    }
     ftx_engine_close(engine);
     ftx_model_close(model);
 }
@@ -205,9 +275,16 @@ static void crowds(void **state)
     check_crowd(&(Shape){TRANSFORMER, 32, 3, 300, 300, 8}, "crowd-transformer");
 }
 
+static void few_part(void **state)
+{
+    (void)state;
+    check_partings(&partings);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(sources), cmocka_unit_test(crowds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(sources), cmocka_unit_test(crowds),
+                                       cmocka_unit_test(few_part)};
 
     return cmocka_run_group_tests_name("odd beams", tests, NULL, NULL);
 }
