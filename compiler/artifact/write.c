@@ -169,7 +169,7 @@ static void weight_index(Writer *w)
         const Shape *shape = &ir_value(g, from->value)->shape;
         FtxWeight *to = &index[i];
 
-        to->name = string(w, weights_name(g, from->value, w->keep));
+        to->name = string(w, weights_packed_name(g, from, w->keep));
         to->type = from->type;
         to->rank = shape->rank;
         to->kind = from->kind;

@@ -10,6 +10,15 @@
  *                 shape goes. :type asks for that storage of a weight (it is packed so) and of an
  *                 activation (or there is no match); :type(y) for that of another argument;
  *                 without it any type goes. $name is of named.def; $k and $v are the layer's.
+ *                 xs:stats(x) and, of an out, ys:stats(y) are statistics of the argument's rows:
+ *                 of each part of their columns the sum and the sum of squares. Those of x come
+ *                 where the match has a norm whose input is x; those of y where they are read.
+ *   //@ leaves  ys columns                 of a part of the statistics left of y, the last having
+ *                 the rest; 0: this instance leaves none, or there is no ys
+ *   //@ folded  w b g c                    where a match binds g and c, gain and shift of a norm in
+ *                 front of the product w, b, these are computed into w and b when they are packed
+ *                 (weights/pack.c says how): the kernel multiplies by the rows' 1 / sd alone. Match
+ *                 lines, which stand behind it, name g and c; they are no pointers of the kernel.
  *   //@ match   y = linear(rmsnorm(x, g), w, b?)  | NORM=1 RES=0
  *                 One line for each subgraph the kernel computes: a tree of ops of ops.def, its
  *                 inner values read by nobody else. `b?` may be missing; ids() has no arguments.
@@ -39,7 +48,8 @@
  * Lines may repeat (match, consts, fits, scratch, zeroed, tiled) and add up. Expressions (base/expr.h)
  * are over the constants; the dimensions; X_MAX, the largest value of dimension X in the program,
  * and X_IS_S, 1 if it counts sequences; rows(x), 1 if x has a row a sequence; logits(x), 1 if a
- * sample or a beam reads x; has(b); type(x); sizeof(x), bytes of an element of an argument or of a
+ * sample or a beam reads x; columns(xs), of a part of the statistics that x's kernel left, 0: it left
+ * none; has(b); type(x); sizeof(x), bytes of an element of an argument or of a
  * type constant; T and S, and dimensions that are one of them, in grid, moves and flops, and with their
  * largest values in scratch and zeroed; SMS in grid, moves and flops; the types fp32 fp16 bf16; the kinds of FtxAct relu gelu_erf gelu_tanh quick_gelu silu tanh; and
  *   T_MAX (bucket, or limits.tokens)   S_MAX   BUCKET (0: exact)   DECODE (1 in decode programs)
@@ -91,6 +101,13 @@ typedef struct Instance {
     /* read back from the cubin by instantiate */
     uint32_t registers, stack_bytes, spill_bytes, static_smem;
 } Instance;
+
+/* What other weights are computed into one when it is packed, so that a product of x does for one of
+ * layernorm(x, g, c): all 0, nothing. */
+typedef struct Fold {
+    Id gain;          /* g, into a matrix: w[n,k] g[k], less the mean of the row */
+    Id matrix, shift; /* w and c, into a bias: b[n] + sum over k of w[n,k] c[k] */
+} Fold;
 
 typedef struct Catalog {
     Contract **at;

@@ -22,6 +22,8 @@ typedef struct ContractArg {
     const char *dims[IR_MAX_RANK]; /* "M", "2*F" */
     DType type;                    /* storage asked for; DT_NONE: any */
     const char *type_of;           /* ":type(y)" */
+    const char *stats_name;        /* ":stats(x)" */
+    int stats_of;                  /* that arg's index; -1: these are no statistics */
 } ContractArg;
 
 /* A node of a match line: an op with its arguments, or the name of an arg. */
@@ -66,6 +68,7 @@ struct Contract {
         ContractArg *at;
         size_t n, cap;
     } args;
+    uint32_t operands; /* args that are pointers of the kernel; behind them stand those that are folded away */
     struct {
         MatchLine *at;
         size_t n, cap;
@@ -78,12 +81,22 @@ struct Contract {
         NamedText *at;
         size_t n, cap;
     } fits, scratch, zeroed, tiled; /* tiled: NAME of an arg, rows of its tiles */
+    struct {
+        int matrix, bias, gain, shift; /* by index of args; gain 0: nothing is folded */
+    } folded;
+    NamedText leaves; /* NAME of an out arg, columns; text NULL: it leaves no statistics */
     RowsServed rows;
     NamedText grid[3], block, smem, moves, flops; /* text NULL: not given */
     bool matmul, overlap;
     bool unmatched; /* "match none": computes no op, the runtime launches it by family */
     uint32_t rate;  /* TFLOP/s that it reaches; 0: not said */
 };
+
+/* What is known of the statistics of a value's rows: the sum and the sum of squares of each part of their columns. */
+typedef struct RowStats {
+    bool wanted;     /* who writes the value is asked to leave them */
+    int64_t columns; /* of a part, as they are left; the last has the rest; 0: they are not */
+} RowStats;
 
 /* The program a match is asked for. */
 typedef struct ProgramFacts {
@@ -98,6 +111,7 @@ typedef struct ProgramFacts {
     uint32_t target;
     bool parts;       /* the kernel of the logits leaves parts of them, too: select knows once it has chosen it */
     bool entry_waits; /* the second kernel has constant FIRST: likewise */
+    RowStats *stats;  /* of each value; NULL: nobody leaves any */
 } ProgramFacts;
 
 typedef struct Binding {
@@ -127,12 +141,16 @@ typedef struct Fitted {
     Instance *instance;            /* in `keep` */
     int64_t scratch[4], zeroed[4]; /* bytes, as many as the contract has */
     int64_t tiled[4];              /* rows of a tile */
+    int64_t leaves;                /* columns of a part of the statistics it leaves; 0: none */
     double moves, flops;           /* at T_MAX and S_MAX; moves < 0: not given */
 } Fitted;
 
 /* Fixes constants and expressions; false: `reason` says which line does not hold, with its values. */
 bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *out,
                   const char **reason);
+
+/* What of weights is computed into operand i when it is packed; all 0: nothing. */
+Fold contract_arg_fold(const Binding *b, size_t i);
 
 /* Every expression of a contract parses and knows its names: asked once, when it is read. */
 bool contract_check(const Contract *c, Diag *d);

@@ -96,7 +96,7 @@ static int const_find(const Contract *c, const char *name, size_t n)
     return -1;
 }
 
-/* rows(x) has(x) type(x) logits(x) sizeof(x) */
+/* rows(x) has(x) type(x) logits(x) sizeof(x) columns(x) */
 static bool lookup_function(const Scope *s, const char *name, int64_t *value)
 {
     const char *open = strchr(name, '('), *x = open + 1;
@@ -122,7 +122,8 @@ static bool lookup_function(const Scope *s, const char *name, int64_t *value)
         return false;
     if (!s->f)
         return strncmp(name, "rows(", 5) == 0 || strncmp(name, "has(", 4) == 0 || strncmp(name, "type(", 5) == 0 ||
-               strncmp(name, "logits(", 7) == 0;
+               strncmp(name, "logits(", 7) == 0 ||
+               (strncmp(name, "columns(", 8) == 0 && s->c->args.at[i].stats_of >= 0);
     if (strncmp(name, "has(", 4) == 0)
         *value = s->c->args.at[i].named >= 0 || s->b->arg[i];
     else if (strncmp(name, "type(", 5) == 0)
@@ -131,6 +132,8 @@ static bool lookup_function(const Scope *s, const char *name, int64_t *value)
         *value = s->b->arg[i] && s->b->arg[i] == s->f->g->logits;
     else if (strncmp(name, "rows(", 5) == 0)
         *value = s->b->arg[i] && ir_value(s->f->g, s->b->arg[i])->shape.dim[0].kind == DIM_S;
+    else if (strncmp(name, "columns(", 8) == 0)
+        *value = s->b->arg[i] && s->f->stats ? s->f->stats[s->b->arg[i]].columns : 0;
     else
         return false;
     return true;
@@ -500,7 +503,7 @@ static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *a, const char
     for (size_t i = 0; i < c->tiled.n; i++)
         if (!number_of(s, &c->tiled.at[i], 0, MAX_TILE_ROWS, &out->tiled[i], a, reason))
             return false;
-    return true;
+    return number_of(s, &c->leaves, 0, INT32_MAX, &out->leaves, a, reason);
 }
 
 int64_t contract_arg_tiled(const Binding *b, const Fitted *fit, size_t i)
@@ -546,7 +549,7 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
                      .template_name = c->template_name,
                      .overlap = c->overlap,
                      .matmul = c->matmul,
-                     .n_operands = (uint32_t)(c->args.n + c->scratch.n + c->zeroed.n),
+                     .n_operands = (uint32_t)(c->operands + c->scratch.n + c->zeroed.n),
                      .n_consts = c->consts.n};
     in->consts = arena_array(keep, Const, c->consts.n);
     memcpy(in->consts, s.consts, sizeof *s.consts * c->consts.n);
@@ -630,7 +633,7 @@ bool contract_check(const Contract *c, Diag *d)
         if (at < 0 || c->args.at[at].named >= 0 || c->args.at[at].rank != 2)
             return diag_error(d, t->loc, "contract: tiled: %s is no argument with two sizes", t->name);
     }
-    if (!check_texts(&s, c->tiled.at, c->tiled.n, d))
+    if (!check_texts(&s, c->tiled.at, c->tiled.n, d) || !check_text(&s, &c->leaves, d))
         return false;
     s.at_most = true;
     if (!check_texts(&s, c->scratch.at, c->scratch.n, d) || !check_texts(&s, c->zeroed.at, c->zeroed.n, d))

@@ -202,6 +202,38 @@ DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i)
     return b->arg[i] ? ir_value(f->g, b->arg[i])->type : DT_FP32;
 }
 
+/* What is folded are weights, and where there is no bias nothing takes the shift. */
+static bool can_fold(Matcher *m)
+{
+    const Contract *c = m->c;
+    const int needed[] = {c->folded.matrix, c->folded.bias, c->folded.gain, c->folded.shift};
+
+    for (size_t i = 0; i < LEN(needed) && c->folded.gain && m->b->arg[c->folded.gain]; i++)
+        if (!ir_op_is_weight(ir_value(m->f->g, m->b->arg[needed[i]])->op)) {
+            because(m, "%s is no weight that can be folded", c->args.at[needed[i]].name);
+            return false;
+        }
+    return true;
+}
+
+/* Statistics of an input are read where the match has a norm of it; those of an out are left where they are wanted. */
+static void bind_stats(const ProgramFacts *f, Binding *b)
+{
+    for (size_t i = 0; i < b->contract->args.n; i++) {
+        const ContractArg *a = &b->contract->args.at[i];
+        const Id of = a->stats_of < 0 ? 0 : b->arg[a->stats_of];
+
+        if (a->out && of && f->stats && f->stats[of].wanted)
+            b->arg[i] = of;
+        for (uint32_t k = 0; of && !a->out && k < b->n_covered; k++) {
+            const Value *v = ir_value(f->g, b->covered[k]);
+
+            if ((v->op == OP_LAYERNORM || v->op == OP_RMSNORM) && v->args[0] == of)
+                b->arg[i] = of;
+        }
+    }
+}
+
 bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, const MatchLine *line, uint32_t way, Id v,
               Binding *b, const char **reason, Arena *scratch)
 {
@@ -226,5 +258,19 @@ bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, co
                 dtype_name(contract_arg_type(f, b, i)));
         return false;
     }
-    return true;
+    bind_stats(f, b);
+    return can_fold(&m);
+}
+
+Fold contract_arg_fold(const Binding *b, size_t i)
+{
+    const Contract *c = b->contract;
+
+    if (!c->folded.gain || !b->arg[c->folded.gain])
+        return (Fold){0};
+    if (i == (size_t)c->folded.matrix)
+        return (Fold){.gain = b->arg[c->folded.gain]};
+    if (i == (size_t)c->folded.bias)
+        return (Fold){.matrix = b->arg[c->folded.matrix], .shift = b->arg[c->folded.shift]};
+    return (Fold){0};
 }

@@ -109,7 +109,7 @@ static bool read_arg(Reader *r, bool out)
     if (r->c->args.n == CONTRACT_MAX_ARGS || (!is_named && arg_find(r->c, s) >= 0))
         return diag_error(r->d, r->loc, "contract: argument %s stands twice, or is one too many", s);
     a = arena_push(r->keep, r->c->args);
-    *a = (ContractArg){.name = s, .named = is_named ? named_buffer(s) : -1, .out = out};
+    *a = (ContractArg){.name = s, .named = is_named ? named_buffer(s) : -1, .out = out, .stats_of = -1};
     if (is_named && a->named < 0)
         return diag_error(r->d, r->loc, "contract: no buffer of named.def is called $%s", s);
     if (*r->at == '[') {
@@ -133,6 +133,11 @@ static bool read_arg(Reader *r, bool out)
         a->type_of = name(r);
         return (a->type_of && accept(r, ")")) || fail(r, "type(argument)");
     }
+    if (s && strcmp(s, "stats") == 0 && accept(r, "(")) {
+        a->stats_name = name(r);
+        a->type = DT_FP32;
+        return (a->stats_name && accept(r, ")")) || fail(r, "stats(argument)");
+    }
     a->type = s ? dtype_parse(s) : DT_NONE;
     return a->type || fail(r, "type");
 }
@@ -150,6 +155,41 @@ static bool read_args(Reader *r)
     for (size_t i = 0; i < r->c->args.n; i++)
         if (r->c->args.at[i].type_of && arg_find(r->c, r->c->args.at[i].type_of) < 0)
             return diag_error(r->d, r->loc, "contract: type(%s) is no argument", r->c->args.at[i].type_of);
+    for (size_t i = 0; i < r->c->args.n; i++) {
+        ContractArg *a = &r->c->args.at[i];
+
+        if (!a->stats_name)
+            continue;
+        a->stats_of = arg_find(r->c, a->stats_name);
+        if (a->stats_of < 0 || r->c->args.at[a->stats_of].out != a->out)
+            return diag_error(r->d, r->loc, "contract: stats(%s) is no argument on its side of ->", a->stats_name);
+    }
+    r->c->operands = (uint32_t)r->c->args.n;
+    return true;
+}
+
+/* matrix bias gain shift: the last two are no operands, but names that match lines bind. */
+static bool read_folded(Reader *r)
+{
+    Contract *c = r->c;
+    int at[4];
+
+    for (int i = 0; i < 4; i++) {
+        const char *s = name(r);
+
+        if (!s)
+            return fail(r, "matrix bias gain shift");
+        if ((arg_find(c, s) >= 0) != (i < 2) || c->args.n == CONTRACT_MAX_ARGS)
+            return diag_error(r->d, r->loc, "contract: folded: %s is %s argument", s, i < 2 ? "no" : "another");
+        at[i] = i < 2 ? arg_find(c, s) : (int)c->args.n;
+        if (i >= 2)
+            *(ContractArg *)arena_push(r->keep, c->args) =
+                (ContractArg){.name = s, .named = -1, .stats_of = -1, .type = DT_FP32};
+    }
+    c->folded.matrix = at[0];
+    c->folded.bias = at[1];
+    c->folded.gain = at[2];
+    c->folded.shift = at[3];
     return true;
 }
 
@@ -170,7 +210,7 @@ static const Pattern *read_pattern(Reader *r, int depth)
     if (!accept(r, "(")) {
         p->arg = arg_find(r->c, s);
         p->optional = accept(r, "?");
-        if (p->arg < 0 || r->c->args.at[p->arg].named >= 0) {
+        if (p->arg < 0 || r->c->args.at[p->arg].named >= 0 || r->c->args.at[p->arg].stats_of >= 0) {
             diag_error(r->d, r->loc, "contract: no argument is called %s", s);
             return NULL;
         }
@@ -460,6 +500,8 @@ static bool read_line(Reader *r, const char *file)
     }
     if (strcmp(key, "args") == 0)
         return read_args(r);
+    if (strcmp(key, "folded") == 0)
+        return read_folded(r);
     if (strcmp(key, "match") == 0)
         return read_match(r);
     if (strcmp(key, "consts") == 0)
@@ -496,6 +538,15 @@ static bool read_line(Reader *r, const char *file)
         else
             *(NamedText *)arena_push(r->keep, r->c->tiled) = t;
         return (r->c->scratch.n <= 4 && r->c->zeroed.n <= 4 && r->c->tiled.n <= 4) || fail(r, "at most four of them");
+    }
+    if (strcmp(key, "leaves") == 0) {
+        const char *s = name(r);
+        const int i = s ? arg_find(r->c, s) : -1;
+
+        if (i < 0 || !r->c->args.at[i].out || r->c->args.at[i].stats_of < 0)
+            return fail(r, "NAME columns, where NAME is an out that is stats(y)");
+        r->c->leaves = (NamedText){s, text_until(r, ""), r->loc};
+        return *r->c->leaves.text || fail(r, "columns");
     }
     t.name = key;
     t.text = text_until(r, "");

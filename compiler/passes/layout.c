@@ -1,7 +1,7 @@
 /* layout.c - every weight that a kernel reads gets one place in the packed block, in the type that
  * the kernel asks for. One layout (row-major) and one block serve all programs, buckets and targets;
- * a weight that two kernels want in two types stands there twice. Places are given in the order of
- * first use, so the hot loop reads forward through memory. */
+ * a weight that two kernels want in two types, or one of them with a norm's gain in it, stands there
+ * twice. Places are given in the order of first use, so the hot loop reads forward through memory. */
 #include "lower.h"
 
 enum { WEIGHT_ALIGN = 256 };
@@ -19,18 +19,15 @@ static FtxWeightKind kind_of(const Graph *g, Id w)
     return FTX_WEIGHT_BIAS;
 }
 
-static void pack(Lower *l, Id w, DType type)
+static void pack(Lower *l, Id w, DType type, Fold fold)
 {
     Packing *p = l->packing;
     const int64_t elements = ir_shape_elements(ir_value(l->g, w)->shape, 0, 0);
-
-    for (size_t i = 0; i < p->weights.n; i++)
-        if (p->weights.at[i].value == w && p->weights.at[i].type == type)
-            return;
     PackedWeight *to = arena_push(l->keep, p->weights);
 
     *to = (PackedWeight){.value = w,
                          .type = type,
+                         .fold = fold,
                          .kind = kind_of(l->g, w),
                          .offset = p->bytes,
                          .bytes = (uint64_t)elements * dtype_size(type)};
@@ -46,9 +43,10 @@ bool stage_layout(Lower *l, Diag *d)
         for (size_t k = 0; k < p->groups.n; k++) {
             const Binding *b = &p->groups.at[k].b;
 
-            for (size_t a = 0; a < b->contract->args.n; a++)
-                if (b->arg[a] && ir_op_is_weight(ir_value(l->g, b->arg[a])->op))
-                    pack(l, b->arg[a], contract_arg_type(&p->facts, b, a));
+            for (size_t a = 0; a < b->contract->operands; a++)
+                if (b->arg[a] && ir_op_is_weight(ir_value(l->g, b->arg[a])->op) &&
+                    lower_packed_at(l, p, b, a) == SIZE_MAX)
+                    pack(l, b->arg[a], contract_arg_type(&p->facts, b, a), contract_arg_fold(b, a));
         }
     }
     return true;

@@ -176,6 +176,7 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     memcpy(l->encoder, ir_encoder_side(g), sizeof *l->encoder * g->values.n);
     l->after = arena_array(l->keep, bool, g->values.n);
     memcpy(l->after, ir_after_entry(g), sizeof *l->after * g->values.n);
+    l->plain = arena_array(l->keep, bool, g->values.n);
     add_programs(l);
     *plan = (Plan){.target = t};
     plan->head.target = t.id;
@@ -183,6 +184,21 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     plan->head.compute_type = l->compute;
     plan->head.kv_type = l->kv;
     *(const char **)arena_push(l->keep, plan->strings) = "";
+}
+
+size_t lower_packed_at(const Lower *l, const Program *p, const Binding *b, size_t i)
+{
+    const Fold fold = contract_arg_fold(b, i);
+    const DType type = contract_arg_type(&p->facts, b, i);
+
+    for (size_t k = 0; k < l->packing->weights.n; k++) {
+        const PackedWeight *w = &l->packing->weights.at[k];
+
+        if (w->value == b->arg[i] && w->type == type && w->fold.gain == fold.gain && w->fold.matrix == fold.matrix &&
+            w->fold.shift == fold.shift)
+            return k;
+    }
+    return SIZE_MAX;
 }
 
 const char *lower_program_name(const Program *p, Arena *a)

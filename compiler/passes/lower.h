@@ -22,17 +22,18 @@ typedef enum OperandKind {
     OPERAND_WEIGHT,
     OPERAND_NAMED,
     OPERAND_VALUE,
+    OPERAND_STATS,
     OPERAND_SCRATCH,
     OPERAND_ZEROED
 } OperandKind;
 
 typedef struct Operand {
     OperandKind kind;
-    Id value;      /* WEIGHT, VALUE */
+    Id value;      /* WEIGHT, VALUE, STATS */
     uint32_t at;   /* WEIGHT: in the packing; NAMED: FTX_NAMED_x; SCRATCH, ZEROED: which of the contract's */
     int64_t tiled; /* VALUE, WEIGHT: rows of the tiles it is given in; 0: as it is */
     int64_t layer; /* NAMED k, v */
-    int64_t bytes; /* SCRATCH, ZEROED */
+    int64_t bytes; /* SCRATCH, ZEROED, STATS */
 } Operand;
 
 typedef struct Launch {
@@ -47,6 +48,7 @@ typedef struct Launch {
 typedef struct Buffer {
     const char *name;
     Id value;                 /* 0: scratch */
+    bool stats;               /* not the value itself: statistics of its rows */
     uint32_t launch, scratch; /* of scratch */
     uint32_t first, last;
     uint64_t bytes, offset;
@@ -69,7 +71,8 @@ typedef struct Program {
         size_t n, cap;
     } buffers;
     uint64_t work_bytes, lower_bound;
-    struct Fits *fits; /* of select: answers already known, in scratch memory */
+    const uint32_t *uses; /* how many read a value, as the cover that was taken has it; in scratch memory */
+    struct Fits *fits;    /* of select: answers already known, in scratch memory */
 } Program;
 
 /* What zeroed lines ask for: one place for each (kernel family, name), as large as the largest. */
@@ -89,6 +92,7 @@ typedef struct Lower {
     int *layer;    /* of each value, -1: none; [values.n] */
     bool *encoder; /* of each value: computed by encode programs; [values.n] */
     bool *after;   /* of each value: computed by programs that begin at the entry; [values.n] */
+    bool *plain;   /* of each value: no program leaves statistics of its rows; [values.n] */
     struct {
         Program *at;
         size_t n, cap;
@@ -132,6 +136,9 @@ typedef struct Candidates {
 /* near: those that do not fit are listed too, with the reason. */
 void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, bool near, Candidates *out);
 bool select_program(const Lower *l, Program *p, Diag *d);
+
+/* Where the packing has operand i of a group, a weight; SIZE_MAX: nowhere yet. */
+size_t lower_packed_at(const Lower *l, const Program *p, const Binding *b, size_t i);
 
 /* "linear (norm, gate and up, glu)": what a group does. */
 const char *lower_describe(const Lower *l, const Group *g, Arena *a);

@@ -180,10 +180,10 @@ static bool place_named(Lower *l, Diag *d)
 
 /* --- the work space of a program --------------------------------------------------------------------- */
 
-static Buffer *buffer_of(Program *p, Id v)
+static Buffer *buffer_of(Program *p, Id v, bool stats)
 {
     for (size_t i = 0; i < p->buffers.n; i++)
-        if (p->buffers.at[i].value == v)
+        if (p->buffers.at[i].value == v && p->buffers.at[i].stats == stats)
             return &p->buffers.at[i];
     return NULL;
 }
@@ -195,16 +195,20 @@ static uint64_t value_bytes(const Lower *l, const Program *p, Id v)
     return (uint64_t)ir_shape_elements(value->shape, p->facts.t_max, p->facts.s_max) * dtype_size(value->type);
 }
 
-/* A value lives from the launch that writes it to the last one that reads it. */
+/* A value lives from the launch that writes it to the last one that reads it; so do statistics of its rows. */
 static void find_lives(Lower *l, Program *p)
 {
-    uint32_t *at = arena_array(l->scratch, uint32_t, l->g->values.n); /* index + 1 into buffers */
+    uint32_t *at[2]; /* of the value, of its statistics: index + 1 into buffers */
+
+    for (int i = 0; i < 2; i++)
+        at[i] = arena_array(l->scratch, uint32_t, l->g->values.n);
 
     for (uint32_t i = 0; i < p->launches.n; i++) {
         const Launch *launch = &p->launches.at[i];
 
         for (uint32_t k = 0; k < launch->n_operands; k++) {
             const Operand *o = &launch->operands[k];
+            const bool stats = o->kind == OPERAND_STATS;
 
             if (o->kind == OPERAND_SCRATCH) {
                 *arena_push(l->keep, p->buffers) =
@@ -215,16 +219,18 @@ static void find_lives(Lower *l, Program *p)
                              .first = i,
                              .last = i,
                              .bytes = aligned((uint64_t)o->bytes)};
-            } else if (o->kind == OPERAND_VALUE && !at[o->value]) {
-                *arena_push(l->keep, p->buffers) = (Buffer){
-                    .name = arena_printf(l->keep, "%%%u %s", o->value, ir_op_name(ir_value(l->g, o->value)->op)),
-                    .value = o->value,
-                    .first = i,
-                    .last = i,
-                    .bytes = aligned(value_bytes(l, p, o->value))};
-                at[o->value] = (uint32_t)p->buffers.n;
-            } else if (o->kind == OPERAND_VALUE) {
-                p->buffers.at[at[o->value] - 1].last = i;
+            } else if ((o->kind == OPERAND_VALUE || stats) && !at[stats][o->value]) {
+                *arena_push(l->keep, p->buffers) =
+                    (Buffer){.name = arena_printf(l->keep, "%s%%%u %s", stats ? "statistics of " : "", o->value,
+                                                  ir_op_name(ir_value(l->g, o->value)->op)),
+                             .value = o->value,
+                             .stats = stats,
+                             .first = i,
+                             .last = i,
+                             .bytes = aligned(stats ? (uint64_t)o->bytes : value_bytes(l, p, o->value))};
+                at[stats][o->value] = (uint32_t)p->buffers.n;
+            } else if (o->kind == OPERAND_VALUE || stats) {
+                p->buffers.at[at[stats][o->value] - 1].last = i;
             }
         }
     }
@@ -279,7 +285,10 @@ static FtxOperand operand_bytes(Lower *l, Program *p, uint32_t launch, const Ope
         return (FtxOperand){.space = named[o->at].space,
                             .offset = h->named[o->at] +
                                       (o->layer > 0 ? h->named_bytes[o->at] / layers * (uint64_t)o->layer : 0)};
-    case OPERAND_VALUE: return (FtxOperand){.space = FTX_SPACE_WORK, .offset = buffer_of(p, o->value)->offset};
+    case OPERAND_VALUE:
+    case OPERAND_STATS:
+        return (FtxOperand){.space = FTX_SPACE_WORK,
+                            .offset = buffer_of(p, o->value, o->kind == OPERAND_STATS)->offset};
     case OPERAND_SCRATCH:
         for (size_t i = 0; i < p->buffers.n; i++)
             if (!p->buffers.at[i].value && p->buffers.at[i].launch == launch && p->buffers.at[i].scratch == o->at)

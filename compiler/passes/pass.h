@@ -25,10 +25,11 @@ typedef struct Precision {
     DType kv;      /* DT_NONE: auto: as compute */
 } Precision;
 
-/* A weight of the packed block: a weight-only value of the graph in one type. */
+/* A weight of the packed block: a weight-only value of the graph in one type, with what is folded into it. */
 typedef struct PackedWeight {
     Id value;
     DType type;
+    Fold fold;
     FtxWeightKind kind;
     uint64_t offset, bytes;
 } PackedWeight;

@@ -1,5 +1,6 @@
 /* schedule.c - the launch list of every program: groups in the order of computation, equal instances
  * made one, and for every operand what it is. Offsets come after, in memory.c. */
+#include <assert.h>
 #include <string.h>
 
 #include "lower.h"
@@ -78,12 +79,14 @@ static int64_t layer_of(const Lower *l, const Binding *b)
     return 0;
 }
 
-static uint32_t packed_at(const Packing *p, Id w, DType type)
+/* Of all rows that the program may have: for each part of the columns a sum and squares. */
+static int64_t stats_bytes(const Program *p, Id v)
 {
-    for (size_t i = 0; i < p->weights.n; i++)
-        if (p->weights.at[i].value == w && p->weights.at[i].type == type)
-            return (uint32_t)i;
-    die("a weight that layout did not place: %%%u", w);
+    const Shape s = ir_value(p->facts.g, v)->shape;
+    const int64_t columns = p->facts.stats[v].columns, last = s.dim[s.rank - 1].n;
+
+    return ir_shape_elements(s, p->facts.t_max, p->facts.s_max) / last * ((last + columns - 1) / columns) *
+           (int64_t)sizeof(float[2]);
 }
 
 static uint32_t zeroed_at(Lower *l, const Contract *c, uint32_t at, int64_t bytes)
@@ -111,6 +114,9 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
         if (a->named == FTX_NAMED_k || a->named == FTX_NAMED_v || a->named == FTX_NAMED_cross_k ||
             a->named == FTX_NAMED_cross_v)
             o.layer = layer_of(l, &g->b);
+    } else if (v && a->stats_of >= 0) {
+        o.kind = OPERAND_STATS;
+        o.bytes = stats_bytes(p, v);
     } else if (v && ir_value(l->g, v)->op == OP_CROSS_APPEND) {
         o.kind = OPERAND_NULL; /* stands in $cross_k and $cross_v */
     } else if (v && v == l->g->entry && p->facts.hidden) {
@@ -127,7 +133,8 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
         o.at = FTX_NAMED_logits;
     } else if (v && ir_op_is_weight(ir_value(l->g, v)->op)) {
         o.kind = OPERAND_WEIGHT;
-        o.at = packed_at(l->packing, v, contract_arg_type(&p->facts, &g->b, i));
+        o.at = (uint32_t)lower_packed_at(l, p, &g->b, i);
+        assert(o.at < l->packing->weights.n); /* layout has placed it */
     } else if (v) {
         o.kind = OPERAND_VALUE;
     }
@@ -156,8 +163,8 @@ static void launch(Lower *l, Program *p, const Group *g)
     to->group = g;
     to->instance = instance_at(l, g->fit.instance);
     to->label = layer >= 0 ? arena_printf(l->keep, "layer %d: %s", layer, what) : what;
-    to->operands = arena_array(l->keep, Operand, c->args.n + c->scratch.n + c->zeroed.n);
-    for (size_t i = 0; i < c->args.n; i++)
+    to->operands = arena_array(l->keep, Operand, c->operands + c->scratch.n + c->zeroed.n);
+    for (size_t i = 0; i < c->operands; i++)
         to->operands[to->n_operands++] = operand_of(l, p, g, i);
     for (size_t i = 0; i < c->scratch.n; i++)
         to->operands[to->n_operands++] =

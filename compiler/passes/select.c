@@ -5,6 +5,7 @@
  * the covers of what the match reads: dynamic programming in the order of computation (Aho &
  * Johnson 1976; Burg and its kin do this for instructions). Exact on trees, and the cuts are no
  * choice, but for norms, which may be computed again by each who reads them: both ways are costed.
+ * Choices are made in the order of computation, so a kernel may ask what the one before it leaves.
  * Equal costs: the contract that comes first in the catalog.
  *
  *   cost of a launch = bytes / bandwidth, or operations / rate if that is more, + a stage
@@ -39,8 +40,8 @@ static double operand_bytes(const Program *p, const Binding *b)
 {
     double sum = 0;
 
-    for (size_t i = 0; i < b->contract->args.n; i++)
-        if (b->arg[i])
+    for (size_t i = 0; i < b->contract->operands; i++)
+        if (b->arg[i] && b->contract->args.at[i].stats_of < 0)
             sum += (double)ir_shape_elements(ir_value(p->facts.g, b->arg[i])->shape, p->facts.t_max, p->facts.s_max) *
                    (double)dtype_size(contract_arg_type(&p->facts, b, i));
     return sum;
@@ -76,7 +77,7 @@ typedef struct Fits {
 } Fits;
 
 typedef struct Facts {
-    int64_t at[512];
+    int64_t at[640];
     size_t n;
 } Facts;
 
@@ -106,6 +107,8 @@ static Hash128 key_of(const Program *p, const Binding *b)
         const Value *v = ir_value(p->facts.g, b->arg[i]);
 
         fact(&f, b->arg[i] ? (int64_t)v->type + 1 : 0);
+        if (b->arg[i] && b->contract->args.at[i].stats_of >= 0)
+            fact(&f, p->facts.stats ? p->facts.stats[b->arg[i]].columns : 0);
         for (uint32_t k = 0; b->arg[i] && k < v->shape.rank; k++) {
             fact(&f, v->shape.dim[k].kind);
             fact(&f, v->shape.dim[k].n);
@@ -189,8 +192,10 @@ typedef struct Choice {
 typedef struct Cover {
     const Lower *l;
     Program *p;
-    const uint32_t *uses;
-    Choice *best; /* of each value */
+    const uint32_t *readers; /* of each value, as the graph has it */
+    uint32_t *uses;          /* as the cover has it: 1 for a norm that each of its readers computes again */
+    bool *launched;          /* norms that the cover before this one could not do without */
+    Choice *best;            /* of each value */
 } Cover;
 
 /* By this program: what a value of the other side is, is known by the time it runs. */
@@ -209,6 +214,42 @@ static bool must_stand(const Cover *c, Id v)
            ir_value(c->l->g, v)->op == OP_CROSS_APPEND;
 }
 
+static bool is_norm(const Cover *c, Id v)
+{
+    const Op op = ir_value(c->l->g, v)->op;
+
+    return op == OP_LAYERNORM || op == OP_RMSNORM;
+}
+
+/* Whether several readers of a norm may each compute it. */
+static bool is_shared(const Cover *c, Id v)
+{
+    return c->uses[v] < c->readers[v];
+}
+
+/* Whether a match computes a norm of v that others may compute too. */
+static bool norms_again(const Cover *c, const Binding *b, Id v)
+{
+    for (uint32_t i = 0; i < b->n_covered; i++)
+        if (b->covered[i] != b->root && is_norm(c, b->covered[i]) && is_shared(c, b->covered[i]) &&
+            ir_value(c->l->g, b->covered[i])->args[0] == v)
+            return true;
+    return false;
+}
+
+/* What the tree below an input costs that is not a tree of its own. What a shared norm is made of is there for all of
+ * its readers, whichever way they read it: they pay for the norm alone. */
+static double input_cost(const Cover *c, const Binding *b, Id v)
+{
+    const Id x = is_norm(c, v) ? ir_value(c->l->g, v)->args[0] : 0;
+
+    if (must_stand(c, v) || norms_again(c, b, v))
+        return 0;
+    if (x && is_shared(c, v) && is_computed(c, x) && !must_stand(c, x))
+        return c->best[v].us - c->best[x].us;
+    return c->best[v].us;
+}
+
 /* What the trees below the inputs of a match cost; false: one of them has no cover. */
 static bool inputs_cost(const Cover *c, const Binding *b, double *us, Id *missing)
 {
@@ -225,8 +266,8 @@ static bool inputs_cost(const Cover *c, const Binding *b, double *us, Id *missin
         }
         for (size_t k = 0; k < i; k++)
             again |= b->arg[k] == v;
-        if (!again && !must_stand(c, v))
-            *us += c->best[v].us;
+        if (!again)
+            *us += input_cost(c, b, v);
     }
     return true;
 }
@@ -274,6 +315,26 @@ static bool leaves_parts(const Cover *c)
     return out && constant_on(x, "PARTS");
 }
 
+/* What is left of v's statistics by the kernel chosen for it. */
+static int64_t columns_left(const Cover *c, Id v)
+{
+    const Choice *x = &c->best[v];
+
+    return x->found && !x->pair ? x->one.fit.leaves : 0;
+}
+
+/* Whether a kernel for v is to be preferred to the best so far: where statistics are wanted one that leaves them is, for
+ * what they save comes later. */
+static bool is_better(const Cover *c, Id v, const Candidate *x, double us)
+{
+    const Choice *best = &c->best[v];
+    const bool leaves = x->fit.leaves > 0;
+
+    if (best->found && c->p->facts.stats && c->p->facts.stats[v].wanted && leaves != (columns_left(c, v) > 0))
+        return leaves;
+    return !best->found || us < best->us;
+}
+
 static void choose(Cover *c, Id v)
 {
     Choice *best = &c->best[v];
@@ -291,7 +352,7 @@ static void choose(Cover *c, Id v)
         }
         us += all.at[i].own_us;
         if (rows == ROWS_ALL || (rows == ROWS_DECODE && c->p->facts.decode)) {
-            if (!best->found || us < best->us)
+            if (is_better(c, v, &all.at[i], us))
                 *best = (Choice){.found = true, .us = us, .one = all.at[i]};
             continue;
         }
@@ -303,6 +364,28 @@ static void choose(Cover *c, Id v)
     }
 }
 
+static void want_stats(RowStats *stats, const Binding *b)
+{
+    for (size_t i = 0; i < b->contract->operands; i++)
+        if (b->contract->args.at[i].stats_of >= 0 && !b->contract->args.at[i].out && b->arg[i])
+            stats[b->arg[i]].wanted = true;
+}
+
+/* Statistics are left of what somebody reads them of. */
+static void want_what_is_read(const Cover *c, const bool *root)
+{
+    RowStats *stats = c->p->facts.stats;
+
+    for (Id v = 1; v < c->l->g->values.n; v++)
+        stats[v].wanted = false;
+    for (Id v = 1; v < c->l->g->values.n; v++)
+        if (root[v]) {
+            want_stats(stats, &c->best[v].one.b);
+            if (c->best[v].pair)
+                want_stats(stats, &c->best[v].two.b);
+        }
+}
+
 /* Fixes a candidate for good: its instance moves to memory that stays. */
 static void take(Cover *c, const Candidate *x)
 {
@@ -310,6 +393,10 @@ static void take(Cover *c, const Candidate *x)
     const char *reason;
 
     g->b = x->b;
+    for (size_t i = 0; i < x->b.contract->operands; i++)
+        if (x->b.contract->args.at[i].out && x->b.contract->args.at[i].stats_of >= 0 && x->b.arg[i] &&
+            !c->p->facts.stats[x->b.arg[i]].wanted)
+            g->b.arg[i] = 0;
     g->cost_us = x->own_us;
     if (!contract_fit(&c->p->facts, &g->b, c->l->keep, c->l->scratch, &g->fit, &reason))
         die("a kernel fitted once and then not: %s", reason);
@@ -365,7 +452,23 @@ static bool refuse(const Cover *c, Id v, Diag *d)
                       *near ? ": closest came " : ": no contract has it outermost", *near ? near + 2 : "");
 }
 
-/* The cheapest cover of every tree; uses: how many read a value. roots and their costs come back. */
+enum { FEW_ROWS = 8 };
+
+static bool is_small(const Program *p)
+{
+    return p->facts.bucket > 0 && p->facts.bucket <= FEW_ROWS;
+}
+
+/* v has its kernel: norms of many rows that cannot be had from what it leaves are computed once. */
+static void leave(Cover *c, Id v)
+{
+    c->p->facts.stats[v].columns = columns_left(c, v);
+    for (Id n = v + 1; n < c->l->g->values.n && !c->p->facts.stats[v].columns && !is_small(c->p); n++)
+        if (is_norm(c, n) && ir_value(c->l->g, n)->args[0] == v)
+            c->uses[n] = c->readers[n];
+}
+
+/* The cheapest cover of every tree. roots and their costs come back. */
 static bool cover(Cover *c, bool *root, double *us, Diag *d)
 {
     const Graph *g = c->l->g;
@@ -374,6 +477,8 @@ static bool cover(Cover *c, bool *root, double *us, Diag *d)
         if (!is_computed(c, v))
             continue;
         choose(c, v);
+        if (c->p->facts.stats && c->p->facts.stats[v].wanted)
+            leave(c, v);
         if (v == g->logits)
             c->p->facts.parts = leaves_parts(c);
         if (!c->best[v].found && must_stand(c, v))
@@ -389,42 +494,79 @@ static bool cover(Cover *c, bool *root, double *us, Diag *d)
     return true;
 }
 
-static Cover cover_new(const Lower *l, Program *p, const uint32_t *uses)
+static Cover cover_new(const Lower *l, Program *p, const uint32_t *readers)
 {
-    return (Cover){.l = l, .p = p, .uses = uses, .best = arena_array(l->scratch, Choice, l->g->values.n)};
+    Cover c = {.l = l, .p = p, .readers = readers};
+
+    c.uses = arena_array(l->scratch, uint32_t, l->g->values.n);
+    c.launched = arena_array(l->scratch, bool, l->g->values.n);
+    c.best = arena_array(l->scratch, Choice, l->g->values.n);
+    memcpy(c.uses, readers, sizeof *readers * l->g->values.n);
+    return c;
 }
 
-enum { FEW_ROWS = 8 };
-
-/* A norm of few rows is cheap: kernels that hold them may each compute it again, as if every reader had one
- * of its own. A norm between two layers of a post-norm model then needs no launch, if all who read it do so.
- * Not the entry of an encoder: what is given in place of ids has a buffer. */
-static const uint32_t *uses_of_norms(const Lower *l, const uint32_t *uses)
+/* Norms that may be computed again, and what they are norms of. Not the entry of an encoder: what is given in place of
+ * ids has a buffer. */
+static void share_norms(Cover *c)
 {
-    uint32_t *own = arena_array(l->scratch, uint32_t, l->g->values.n);
+    const Graph *g = c->l->g;
 
-    for (Id v = 1; v < l->g->values.n; v++) {
-        const Op op = ir_value(l->g, v)->op;
+    memset(c->p->facts.stats, 0, sizeof *c->p->facts.stats * g->values.n);
+    memset(c->best, 0, sizeof *c->best * g->values.n);
+    for (Id v = 1; v < g->values.n; v++)
+        if (is_norm(c, v) && v != g->entry && c->readers[v]) {
+            const Id x = ir_value(g, v)->args[0];
 
-        own[v] = uses[v] && v != l->g->entry && (op == OP_LAYERNORM || op == OP_RMSNORM) ? 1 : uses[v];
+            c->uses[v] = c->launched[v] ? c->readers[v] : 1;
+            c->p->facts.stats[x].wanted |= !c->launched[v] && !c->l->plain[x];
+        }
+}
+
+/* A norm of few rows is cheap: kernels that hold them may each compute it again, as if every reader had one of its own.
+ * A norm between two layers of a post-norm model then needs no launch, if all who read it do so. Of many rows a norm
+ * is cheap where who writes its input leaves statistics of it; one that a reader wants written is read by all then. */
+static bool cover_again(Cover *c, bool *root, double *us)
+{
+    const Graph *g = c->l->g;
+    bool all = false;
+
+    c->p->facts.stats = arena_array(c->l->keep, RowStats, g->values.n);
+    for (Id v = 1; v < g->values.n && !is_small(c->p); v++)
+        c->launched[v] = is_norm(c, v) && c->l->plain[ir_value(g, v)->args[0]];
+    while (!all) {
+        share_norms(c);
+        memset(root, 0, sizeof *root * g->values.n);
+        if (!cover(c, root, us, NULL))
+            return false;
+        all = true;
+        for (Id v = 1; v < g->values.n && !is_small(c->p); v++)
+            if (root[v] && is_norm(c, v) && is_shared(c, v))
+                c->launched[v] = !(all = false);
     }
-    return own;
+    return true;
 }
 
 bool select_program(const Lower *l, Program *p, Diag *d)
 {
     const Graph *g = l->g;
-    const uint32_t *uses = ir_uses(g);
-    Cover once = cover_new(l, p, uses), again = cover_new(l, p, uses_of_norms(l, uses)), *c = &once;
+    const uint32_t *readers = ir_uses(g);
+    Cover once = cover_new(l, p, readers), again = cover_new(l, p, readers), *c = &once;
     bool *root = arena_array(l->scratch, bool, g->values.n), *more = arena_array(l->scratch, bool, g->values.n);
     double us = 0, other = 0;
 
+    p->groups.n = 0;
+    p->facts.parts = p->facts.entry_waits = false;
+    p->facts.stats = NULL;
     if (!cover(&once, root, &us, d))
         return false;
-    if (p->facts.bucket > 0 && p->facts.bucket <= FEW_ROWS && cover(&again, more, &other, NULL) && other < us) {
+    if ((is_small(p) || p->facts.encode) && cover_again(&again, more, &other) && other < us) {
         c = &again;
         root = more;
+        want_what_is_read(c, root);
+    } else {
+        p->facts.stats = NULL;
     }
+    p->uses = c->uses;
     p->facts.parts = leaves_parts(c);
     p->facts.entry_waits = entry_waits(c, root);
     for (Id v = 1; v < g->values.n; v++)
@@ -436,11 +578,9 @@ bool select_program(const Lower *l, Program *p, Diag *d)
     return true;
 }
 
-bool stage_select(Lower *l, Diag *d)
+/* Programs that must be there, and those that could be had. */
+static bool select_programs(Lower *l, Diag *d)
 {
-    if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* its kernels read and write nothing else */
-        return diag_error(d, (Loc){0}, "precision.compute is %s, the CPU computes in fp32 only: leave it at auto",
-                          dtype_name(l->compute));
     size_t n = 0;
 
     for (size_t i = 0; i < l->programs.n; i++) {
@@ -451,10 +591,68 @@ bool stage_select(Lower *l, Diag *d)
         if (!found && !p->optional)
             return false;
         p->fits = NULL;
+        p->uses = NULL;
         if (found)
             l->programs.at[n++] = *p;
         arena_reset(l->scratch);
     }
     l->programs.n = n;
+    return true;
+}
+
+/* Which weights some group reads as they are. */
+static bool *find_plain(const Lower *l)
+{
+    bool *plain = arena_array(l->scratch, bool, l->g->values.n);
+
+    for (size_t i = 0; i < l->programs.n; i++)
+        for (size_t k = 0; k < l->programs.at[i].groups.n; k++) {
+            const Binding *b = &l->programs.at[i].groups.at[k].b;
+
+            for (size_t a = 0; a < b->contract->operands; a++)
+                plain[b->arg[a]] |= !contract_arg_fold(b, a).gain;
+        }
+    return plain;
+}
+
+/* What the norm is of whose gain a group has in its weights. */
+static Id normed(const Lower *l, const Binding *b)
+{
+    for (uint32_t i = 0; i < b->n_covered; i++) {
+        const Value *v = ir_value(l->g, b->covered[i]);
+
+        if (v->op == OP_LAYERNORM && v->args[1] == b->arg[b->contract->folded.gain])
+            return v->args[0];
+    }
+    die("%s: a gain without its norm", b->contract->family);
+}
+
+/* A weight is packed plain or folded, not twice: what is normed by some programs' weights and by launches in others is
+ * normed by launches in all. True: there was none. */
+static bool agree(Lower *l)
+{
+    const bool *plain = find_plain(l);
+    bool all = true;
+
+    for (size_t i = 0; i < l->programs.n; i++)
+        for (size_t k = 0; k < l->programs.at[i].groups.n; k++) {
+            const Binding *b = &l->programs.at[i].groups.at[k].b;
+            const size_t w = (size_t)b->contract->folded.matrix;
+
+            if (contract_arg_fold(b, w).gain && plain[b->arg[w]])
+                l->plain[normed(l, b)] = !(all = false);
+        }
+    return all;
+}
+
+bool stage_select(Lower *l, Diag *d)
+{
+    if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* its kernels read and write nothing else */
+        return diag_error(d, (Loc){0}, "precision.compute is %s, the CPU computes in fp32 only: leave it at auto",
+                          dtype_name(l->compute));
+    do
+        if (!select_programs(l, d))
+            return false;
+    while (!agree(l));
     return true;
 }

@@ -31,7 +31,7 @@ void print_select(const Lower *l, FILE *out)
             bool outs = false;
 
             fprintf(out, "  group %s (", b->contract->family);
-            for (size_t a = 0; a < b->contract->args.n; a++) {
+            for (size_t a = 0; a < b->contract->operands; a++) {
                 const ContractArg *arg = &b->contract->args.at[a];
 
                 if (arg->out && !outs) {
@@ -43,11 +43,15 @@ void print_select(const Lower *l, FILE *out)
                 if (arg->named >= 0)
                     fprintf(out, "$%s", arg->name);
                 else if (b->arg[a])
-                    fprintf(out, "%%%u", b->arg[a]);
+                    fprintf(out, arg->stats_of < 0 ? "%%%u" : "stats(%%%u)", b->arg[a]);
                 else
                     fputc('-', out);
             }
-            fputs(outs ? ") |" : ") -> () |", out);
+            fputs(outs ? ")" : ") -> ()", out);
+            for (size_t a = b->contract->operands; a < b->contract->args.n; a++)
+                if (b->arg[a])
+                    fprintf(out, "%s%%%u", a == b->contract->operands ? " folded " : " ", b->arg[a]);
+            fputs(" |", out);
             for (size_t c = 0; c < in->n_consts; c++)
                 print_number(out, &in->consts[c]);
             fputc('\n', out);
@@ -63,9 +67,12 @@ void print_layout(const Lower *l, FILE *out)
     for (size_t i = 0; i < p->weights.n; i++) {
         const PackedWeight *w = &p->weights.at[i];
 
-        fprintf(out, "%12" PRIu64 " %12" PRIu64 "  %-6s %-5s %%%u %s %s\n", w->offset, w->bytes, kinds[w->kind],
+        fprintf(out, "%12" PRIu64 " %12" PRIu64 "  %-6s %-5s %%%u %s %s", w->offset, w->bytes, kinds[w->kind],
                 dtype_name(w->type), w->value, ir_op_name(ir_value(l->g, w->value)->op),
                 ir_shape_text(l->scratch, ir_value(l->g, w->value)->shape));
+        if (w->fold.gain || w->fold.shift)
+            fprintf(out, " folded %%%u", w->fold.gain ? w->fold.gain : w->fold.shift);
+        fputc('\n', out);
     }
     fprintf(out, "%12" PRIu64 " bytes\n", p->bytes);
 }

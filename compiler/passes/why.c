@@ -34,14 +34,12 @@ static bool is_near(const Candidate *c)
 
 static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
 {
-    const uint32_t *uses = ir_uses(l->g);
-
     fprintf(out, "%s on %s\n", lower_program_name(p, l->scratch), l->target.name);
     for (Id root = v; root < l->g->values.n; root++) { /* v itself, and those that could swallow it */
         Candidates all = {0};
         bool titled = false;
 
-        select_candidates(l, p, uses, root, root == v, &all);
+        select_candidates(l, p, p->uses, root, root == v, &all);
         for (size_t i = 0; i < all.n; i++) {
             if ((root != v && !covers(&all.at[i].b, v)) || (!all.at[i].fits && !is_near(&all.at[i])))
                 continue;
@@ -78,6 +76,8 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
         return true;
     }
     lower_open(&l, g, c, t, p, &packing, &plan);
+    if (!stage_select(&l, d)) /* what programs agree on */
+        return false;
     for (size_t i = 0; i < l.programs.n; i++) {
         if (!select_program(&l, &l.programs.at[i], d))
             return false;

@@ -60,6 +60,14 @@ const char *weights_name(const Graph *g, Id value, Arena *keep)
     return arena_printf(keep, "%s}%s", s, names.at[0] + strlen(names.at[0]) - back);
 }
 
+const char *weights_packed_name(const Graph *g, const PackedWeight *w, Arena *keep)
+{
+    const Id with = w->fold.gain ? w->fold.gain : w->fold.shift;
+    const char *name = weights_name(g, w->value, keep);
+
+    return with ? arena_printf(keep, "%s folded with %s", name, weights_name(g, with, keep)) : name;
+}
+
 uint64_t weights_parameters(const Graph *g, Arena *scratch)
 {
     Names seen = {0};

@@ -6,7 +6,15 @@
  *
  *   value  [N,K] or [N]:  |-- chunk 0 --|-- chunk 1 --| ... |-- chunk 15 --|  next window ...
  *
- * Vectors are matrices of one column. */
+ * Vectors are matrices of one column.
+ *
+ * What is folded into a weight, the gain or the shift of a norm in front of a product w, b (catalog.h):
+ *
+ *   layernorm(x, g, c) w^T + b = (x - mean) / sd * g w^T + c w^T + b = 1 / sd * x w'^T + b'
+ *
+ *   w'[n,k] = w[n,k] g[k] - mean of w[n,.] g        b'[n] = b[n] + sum over k of w[n,k] c[k]
+ *
+ * for rows of w' have the mean 0, so that it does not matter what x has added to all of its elements. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -137,6 +145,15 @@ static void read_columns(const Source *s, const Tensor *t, int64_t from, int64_t
         }
 }
 
+static float *floats(int64_t n)
+{
+    float *f = malloc((size_t)n * sizeof *f);
+
+    if (!f)
+        die("out of memory: %" PRId64 " elements", n);
+    return f;
+}
+
 /* --- rows of a value ------------------------------------------------------------------------- */
 
 static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void *out, Fault *fault);
@@ -253,7 +270,9 @@ static void convert(const float *in, uint64_t n, uint64_t first, DType type, voi
 {
     uint16_t *half = out;
 
-    if (type == DT_BF16)
+    if (type == DT_FP32)
+        memcpy(out, in, n * sizeof *in);
+    else if (type == DT_BF16)
         for (uint64_t i = 0; i < n; i++)
             half[i] = bf16_from_float(in[i]);
     else
@@ -345,29 +364,75 @@ static unsigned char *window_of(Stream *s, size_t bytes)
     return s->window;
 }
 
-/* The rows of a piece, packed: read as they are, or read as fp32 (into f) and converted. */
-static void pack_piece(const Source *source, const PackedWeight *w, int64_t first, int64_t count, int64_t row, float *f,
-                       void *out, Fault *fault)
+/* Rows of a matrix times the gain, less their mean. */
+static void fold_gain(const float *gain, int64_t count, int64_t row, float *f)
 {
-    if (source->type == w->type) {
+    for (int64_t r = 0; r < count; r++, f += row) {
+        double mean = 0;
+
+        for (int64_t k = 0; k < row; k++)
+            mean += (double)f[k] * (double)gain[k] / (double)row;
+        for (int64_t k = 0; k < row; k++)
+            f[k] = (float)((double)f[k] * (double)gain[k] - mean);
+    }
+}
+
+/* To elements [first, first + count) of a bias, the products of so many rows of the matrix with the shift. */
+static void fold_shift(const Source *source, Id matrix, const float *shift, int64_t first, int64_t count, float *f,
+                       Fault *fault)
+{
+    const int64_t row = row_elements(ir_value(source->g, matrix));
+    float *w = floats(row);
+
+    for (int64_t r = 0; r < count; r++) {
+        double sum = (double)f[r];
+
+        read_rows(source, matrix, first + r, 1, w, fault);
+        for (int64_t k = 0; k < row; k++)
+            sum += (double)w[k] * (double)shift[k];
+        f[r] = (float)sum;
+    }
+    free(w);
+}
+
+/* The rows of a piece, packed: read as they are, or read as fp32 (into f), folded and converted. fold: the gain or the
+ * shift; NULL: none. */
+static void pack_piece(const Source *source, const PackedWeight *w, const float *fold, int64_t first, int64_t count,
+                       int64_t row, float *f, void *out, Fault *fault)
+{
+    if (!f) {
         read_rows(source, w->value, first, count, out, fault);
         return;
     }
     read_rows(source, w->value, first, count, f, fault);
+    if (w->fold.gain)
+        fold_gain(fold, count, row, f);
+    if (w->fold.shift)
+        fold_shift(source, w->fold.matrix, fold, first, count, f, fault);
     if (!fault->found)
         convert(f, (uint64_t)(count * row), (uint64_t)(first * row), w->type, out, fault);
 }
 
-static bool put_value(Stream *s, Source source, const PackedWeight *w)
+/* The gain or the shift that is folded into a weight; NULL: none. */
+static float *read_fold(const Source *source, const PackedWeight *w, Fault *fault)
 {
-    const Value *v = ir_value(source.g, w->value);
-    const int64_t rows = rows_count(v), row = row_elements(v), fit = CHUNK_BYTES / 4 / (row ? row : 1);
-    const int64_t step = fit > 0 ? fit : 1;
+    const Id id = w->fold.gain ? w->fold.gain : w->fold.shift;
+    float *f = id ? floats(rows_count(ir_value(source->g, id))) : NULL;
+
+    if (id)
+        read_rows(source, id, 0, rows_count(ir_value(source->g, id)), f, fault);
+    return f;
+}
+
+/* Piece after piece; fold: as of pack_piece. */
+static bool put_rows(Stream *s, const Source *source, const PackedWeight *w, const float *fold)
+{
+    const Value *v = ir_value(source->g, w->value);
+    const int64_t rows = rows_count(v), row = row_elements(v);
+    const int64_t read = w->fold.matrix ? row_elements(ir_value(source->g, w->fold.matrix)) : row;
+    const int64_t fit = CHUNK_BYTES / 4 / (read ? read : 1), step = fit > 0 ? fit : 1;
     const size_t size = dtype_size(w->type), chunk_bytes = (size_t)(step * row) * size;
 
-    if (w->bytes != (uint64_t)rows * (uint64_t)row * size || w->type < DT_FP32 || w->type > DT_BF16)
-        die("weight %%%u is planned as %" PRIu64 " bytes of %s", w->value, w->bytes, dtype_name(w->type));
-    source.type = stored_as(&source, w->value, w->type) ? w->type : DT_FP32;
     for (int64_t from = 0; from < rows; from += step * CHUNKS) {
         const int64_t left = rows - from, n = left < step * CHUNKS ? left : step * CHUNKS;
         const int chunks = (int)((n + step - 1) / step);
@@ -377,16 +442,14 @@ static bool put_value(Stream *s, Source source, const PackedWeight *w)
 
 #pragma omp parallel if (chunks > 1)
         {
-            float *f = source.type == w->type ? NULL : malloc((size_t)(step * row) * sizeof *f);
+            float *f = source->type == w->type && !fold ? NULL : floats(step * row);
 
-            if (!f && source.type != w->type)
-                die("out of memory: %" PRId64 " elements", step * row);
 #pragma omp for schedule(dynamic, 1)
             for (int i = 0; i < chunks; i++) {
                 const int64_t first = i * step, count = n - first < step ? n - first : step;
                 unsigned char *piece = window + (size_t)i * chunk_bytes;
 
-                pack_piece(&source, w, from + first, count, row, f, piece, &faults[i]);
+                pack_piece(source, w, fold, from + first, count, row, f, piece, &faults[i]);
                 if (!faults[i].found)
                     file_write_at(s->out, s->at + s->done + (size_t)i * chunk_bytes, piece,
                                   (size_t)(count * row) * size, &errors[i]);
@@ -395,14 +458,32 @@ static bool put_value(Stream *s, Source source, const PackedWeight *w)
         }
         for (int i = 0; i < chunks; i++)
             if (faults[i].found)
-                return report(&source, w->value, w->type, &faults[i], s->d);
+                return report(source, w->value, w->type, &faults[i], s->d);
             else if (errors[i].status)
                 return diag_machine(s->d, "%s", errors[i].text);
         account(s, window, (size_t)(n * row) * size);
     }
-    if (source.c && w->bytes >= CHUNK_BYTES)
-        checkpoint_forget(source.c);
     return true;
+}
+
+static bool put_value(Stream *s, Source source, const PackedWeight *w)
+{
+    const Value *v = ir_value(source.g, w->value);
+    Fault fault = {0};
+    float *fold;
+    bool ok;
+
+    if (w->bytes != (uint64_t)rows_count(v) * (uint64_t)row_elements(v) * dtype_size(w->type) || w->type < DT_FP32 ||
+        w->type > DT_BF16)
+        die("weight %%%u is planned as %" PRIu64 " bytes of %s", w->value, w->bytes, dtype_name(w->type));
+    fold = read_fold(&source, w, &fault);
+    if (!fold && stored_as(&source, w->value, w->type))
+        source.type = w->type;
+    ok = fault.found ? report(&source, w->value, w->type, &fault, s->d) : put_rows(s, &source, w, fold);
+    free(fold);
+    if (ok && source.c && w->bytes >= CHUNK_BYTES)
+        checkpoint_forget(source.c);
+    return ok;
 }
 
 /* --- the door -------------------------------------------------------------------------------- */

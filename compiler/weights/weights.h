@@ -17,7 +17,7 @@ void checkpoint_close(Checkpoint *c); /* NULL is fine */
 bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d);
 
 /* Writes the packed block to `out` at `at`: each weight evaluated (transpose, concat, interleave,
- * pairs, rows, rope_table), converted, checked for NaN and infinity, padded with zeros to its
+ * pairs, rows, rope_table), folded with others, converted, checked for NaN and infinity, padded with zeros to its
  * offset. c NULL: only the tables, one after another as in FTX_SEC_TABLES. checksum: XXH3-64 of
  * what was written, which is weights_stored_bytes long. */
 bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, FileOut *out, uint64_t at,
@@ -25,8 +25,10 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
 
 uint64_t weights_stored_bytes(const Packing *packing, bool tables_only);
 
-/* What a packed weight is called: its tensor's name; of several "layers.0.{q,k,v}_proj.weight". */
+/* What a weight is called: its tensor's name; of several "layers.0.{q,k,v}_proj.weight". */
 const char *weights_name(const Graph *g, Id value, Arena *keep);
+/* The same of a packed one, which may be "layers.0.up_proj.weight folded with layers.0.norm.weight". */
+const char *weights_packed_name(const Graph *g, const PackedWeight *w, Arena *keep);
 
 /* Elements of all tensors the graph reads, each once: "parameters", for people. */
 uint64_t weights_parameters(const Graph *g, Arena *scratch);

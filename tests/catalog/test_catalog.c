@@ -83,6 +83,20 @@ static void mistakes(void **state)
     assert_string_equal(message(NORM LAUNCH "//@ rate fast\n"),
                         "templates/t.cu:6: contract: TFLOP/s expected, found \"\"");
     assert_string_equal(message(NORM "//@ consts C: 5\n"), "templates/t.cu:5: contract: constant C stands twice");
+    assert_string_equal(message("//@ kernel a\n//@ args x xs:stats(z) -> y\n"),
+                        "templates/t.cu:2: contract: stats(z) is no argument on its side of ->");
+    assert_string_equal(message("//@ kernel a\n//@ args x -> y ys:stats(x)\n"),
+                        "templates/t.cu:2: contract: stats(x) is no argument on its side of ->");
+    assert_string_equal(message(NORM LAUNCH "//@ leaves y C\n"),
+                        "templates/t.cu:6: contract: NAME columns, where NAME is an out that is stats(y) expected, "
+                        "found \" C\"");
+    assert_string_equal(message(NORM LAUNCH "//@ folded x g y c\n"),
+                        "templates/t.cu:6: contract: folded: y is another argument");
+    assert_string_equal(message(NORM LAUNCH "//@ folded x w g c\n"),
+                        "templates/t.cu:6: contract: folded: w is no argument");
+    assert_string_equal(
+        message(NORM LAUNCH "//@ fits columns(x)\n"),
+        "templates/t.cu:6: contract: expression \"columns(x)\": unknown name \"columns(x)\" at \"end\"");
 }
 
 /* --- meeting a graph ---------------------------------------------------------------------------- */
@@ -212,6 +226,61 @@ static void fused(void **state)
     bench_close(&t);
 }
 
+/* Statistics: of what is normed, as the kernel in front left them; of the result, if somebody wants them. */
+static void statistics(void **state)
+{
+    Bench t = bench_open("//@ kernel lin\n//@ args xs:stats(x) x[M,K] w[N,K] b[N] -> ys:stats(y) y\n"
+                         "//@ folded w b g c\n//@ leaves ys has(ys) ? 4 * P : 0\n"
+                         "//@ match y = linear(layernorm(x, g, c), w, b?)\n//@ match y = linear(x, w, b?)\n"
+                         "//@ consts P: columns(xs) F: has(g) S: has(xs)\n//@ launch grid 1 block 1\n");
+    const Contract *c = t.c.at[0];
+    RowStats stats[12] = {[3] = {.columns = 6}};
+    Binding b;
+    Fitted fit;
+    Fold fold;
+    const char *reason = "";
+
+    (void)state;
+    ir_value(t.g, 5)->op = OP_LAYERNORM;
+    ir_value(t.g, 5)->args[2] = 4;
+    assert_int_equal(c->operands, 6);
+    assert_int_equal(c->args.n, 8);
+    assert_false(matches(&t, 0, 0, 7, &b, &reason));
+    assert_string_equal(reason, "b is no weight that can be folded"); /* there is none */
+    ir_value(t.g, 7)->args[2] = 4;
+    t.f.stats = stats;
+    assert_true(matches(&t, 0, 0, 7, &b, &reason));
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_int_equal(fit.instance->n_operands, 6);
+    assert_int_equal(b.arg[0], 3);
+    assert_int_equal(b.arg[4], 0);
+    assert_int_equal(constant(fit.instance, "P")->i, 6);
+    assert_int_equal(constant(fit.instance, "F")->i, 1);
+    assert_int_equal(constant(fit.instance, "S")->i, 1);
+    assert_int_equal(fit.leaves, 0);
+    fold = contract_arg_fold(&b, 2);
+    assert_true(fold.gain == 4 && !fold.matrix && !fold.shift);
+    fold = contract_arg_fold(&b, 3);
+    assert_true(!fold.gain && fold.matrix == 6 && fold.shift == 4);
+
+    stats[7].wanted = true;
+    assert_true(matches(&t, 0, 0, 7, &b, &reason));
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_int_equal(b.arg[4], 7);
+    assert_int_equal(fit.leaves, 24);
+    stats[3].columns = 0; /* who wrote x left none */
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_int_equal(constant(fit.instance, "P")->i, 0);
+    stats[3].columns = 6;
+    assert_true(matches(&t, 1, 0, 10, &b, &reason)); /* of an x that is not normed nobody asks */
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_int_equal(b.arg[0], 0);
+    assert_int_equal(constant(fit.instance, "P")->i, 0);
+    fold = contract_arg_fold(&b, 2);
+    assert_true(!fold.gain && !fold.matrix && !fold.shift);
+    bench_close(&t);
+}
+
 /* Types of activations are asked for, those of weights are given; inner values must vanish. */
 static void types(void **state)
 {
@@ -242,7 +311,8 @@ static void types(void **state)
 static void mangled(void **state)
 {
     static const char text[] =
-        "//@ kernel lin\n//@ args x[M,K] w[N,K]:fp32 b[N]:type(w) r[M,2*H] $k -> y[M,N]\n"
+        "//@ kernel lin\n//@ args x[M,K] w[N,K]:fp32 b[N]:type(w) r[M,2*H] $k -> y[M,N] ys:stats(y)\n"
+        "//@ folded w b g c\n//@ leaves ys N\n"
         "//@ match y = add(r, linear(rmsnorm(x, b), w, b?)) | NORM=1 RES=has(r)\n"
         "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2\n"
         "//@ rows all\n//@ fits K % TILE == 0 && M_MAX <= 64 ? 1 : 0\n"
@@ -289,8 +359,8 @@ static void mangled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tree),  cmocka_unit_test(mistakes), cmocka_unit_test(fused),
-        cmocka_unit_test(types), cmocka_unit_test(mangled),
+        cmocka_unit_test(tree),  cmocka_unit_test(mistakes),   cmocka_unit_test(fused),
+        cmocka_unit_test(types), cmocka_unit_test(statistics), cmocka_unit_test(mangled),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,8 +77,18 @@ static void check_plan(const char *path, const Plan *plan, const Packing *packin
                  (unsigned long long)plan->head.lower_bound);
 }
 
+/* One target reads a matrix plain or with a gain in it, in one type. */
+static void check_forms(const char *path, const Packing *p, const char *target)
+{
+    for (size_t i = 0; i < p->weights.n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (p->weights.at[i].value == p->weights.at[k].value && p->weights.at[i].type == p->weights.at[k].type &&
+                p->weights.at[i].kind == FTX_WEIGHT_MATRIX)
+                fail_msg("%s on %s: weight %%%u is packed plain and folded", path, target, p->weights.at[i].value);
+}
+
 /* Same graph, same plan: what the artifact takes from it is equal, byte for byte. */
-static void check_again(const Run *r, const Spec *spec, Target t, const Plan *plan)
+static void check_again(const Run *r, const char *path, const Spec *spec, Target t, const Plan *plan)
 {
     Packing packing = {0};
     Plan again;
@@ -93,6 +103,7 @@ static void check_again(const Run *r, const Spec *spec, Target t, const Plan *pl
         assert_string_equal(again.instances.at[i]->entry, plan->instances.at[i]->entry);
     if (t.id == FTX_TARGET_CPU)
         assert_memory_equal(again.operands.at, plan->operands.at, sizeof *plan->operands.at * plan->operands.n);
+    check_forms(path, &packing, t.name);
 }
 
 static void run_model(Run *r, const char *path, const char *override)
@@ -115,7 +126,7 @@ static void run_model(Run *r, const char *path, const char *override)
         if (!passes_run_target(spec.graph, &r->catalog, t, &spec.precision, &packing, &plan, &dump, &d))
             fail_msg("%s %s on %s: %s", path, override ? override : "", targets[i], d.text);
         check_plan(path, &plan, &packing);
-        check_again(r, &spec, t, &plan);
+        check_again(r, path, &spec, t, &plan);
     }
     r->models++;
     ir_graph_close(spec.graph);

@@ -111,6 +111,11 @@ static void test_names(void **state)
     assert_string_equal(weights_name(g, add_value(g, OP_CONCAT, q, q, 0, 8, 2), f.keep), "l.0.attn.q_proj.weight");
     add_weight(g, "l.0.attn.q_proj.weight", 4, 2);
     assert_int_equal(weights_parameters(g, f.keep), 16);
+    assert_string_equal(weights_packed_name(g, &(PackedWeight){.value = k}, f.keep), "l.0.attn.k_proj.weight");
+    assert_string_equal(
+        weights_packed_name(g, &(PackedWeight){.value = k, .fold.gain = add_weight(g, "l.0.norm.weight", 2, 0)},
+                            f.keep),
+        "l.0.attn.k_proj.weight folded with l.0.norm.weight");
     end(&f);
 }
 
@@ -205,7 +210,11 @@ static void plan(Fixture *f, Id value, DType type, FtxWeightKind kind, uint64_t 
 {
     PackedWeight *w = arena_push(f->keep, f->packing.weights);
 
-    *w = (PackedWeight){value, type, kind, (f->packing.bytes + 255) / 256 * 256, elements * dtype_size(type)};
+    *w = (PackedWeight){.value = value,
+                        .type = type,
+                        .kind = kind,
+                        .offset = (f->packing.bytes + 255) / 256 * 256,
+                        .bytes = elements * dtype_size(type)};
     f->packing.bytes = w->offset + w->bytes;
 }
 
@@ -367,6 +376,81 @@ static void test_rounding(void **state)
     end(&f);
 }
 
+/* A norm's gain in a matrix, its shift in a bias: the product of a row with them is that of the normed row. */
+static void test_folded(void **state)
+{
+    enum { N = 1500, K = 613 }; /* more than one piece of each */
+    float *data = malloc(sizeof *data * (N * K + N + 2 * K)), *w = data, *b = w + N * K, *gain = b + N,
+          *shift = gain + K;
+    char path[256], header[400];
+    uint64_t checksum;
+    double mean = 0, square = 0, x[K];
+    FileMap map;
+    Fixture f;
+    (void)state;
+
+    assert_non_null(data);
+    for (int i = 0; i < N * K + N + 2 * K; i++)
+        data[i] = (float)(i % 2003 * 919 % 2003 - 1001) / 1001.0f;
+    for (int k = 0; k < K; k++) {
+        x[k] = 3 + sin(k);
+        mean += x[k] / K;
+    }
+    for (int k = 0; k < K; k++)
+        square += (x[k] - mean) * (x[k] - mean) / K;
+    snprintf(header, sizeof header,
+             "{\"w\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%d]},"
+             "\"b\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%d,%d]},"
+             "\"g\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%d,%d]},"
+             "\"c\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%d,%d]}}",
+             N, K, 4 * N * K, N, 4 * N * K, 4 * (N * K + N), K, 4 * (N * K + N), 4 * (N * K + N + K), K,
+             4 * (N * K + N + K), 4 * (N * K + N + 2 * K));
+    strcpy(path, temp_path("folded.safetensors"));
+    write_safetensors(path, header, data, sizeof *data * (N * K + N + 2 * K));
+    f = begin(path);
+
+    Graph *graph = f.spec.graph;
+    const Id W = add_weight(graph, "w", N, K), B = add_weight(graph, "b", N, 0), G = add_weight(graph, "g", K, 0),
+             C = add_weight(graph, "c", K, 0);
+
+    plan(&f, W, DT_FP32, FTX_WEIGHT_MATRIX, N * K);
+    plan(&f, B, DT_FP32, FTX_WEIGHT_BIAS, N);
+    plan(&f, W, DT_BF16, FTX_WEIGHT_MATRIX, N * K);
+    f.packing.weights.at[0].fold.gain = f.packing.weights.at[2].fold.gain = G;
+    f.packing.weights.at[1].fold = (Fold){.matrix = W, .shift = C};
+    assert_true(pack(&f, &map, &checksum, 0));
+
+    const float *folded = map.at, *bias = (const float *)((const char *)map.at + f.packing.weights.at[1].offset);
+    const char *half = (const char *)map.at + f.packing.weights.at[2].offset;
+
+    for (int n = 0; n < N; n++) {
+        double plain = (double)b[n], got = 0, sum = 0;
+
+        for (int k = 0; k < K; k++) {
+            plain += (double)w[n * K + k] * ((x[k] - mean) / sqrt(square + 1e-5) * (double)gain[k] + (double)shift[k]);
+            got += x[k] * (double)folded[n * K + k] / sqrt(square + 1e-5);
+            sum += (double)folded[n * K + k];
+            assert_true(dtype_load(half, (size_t)(n * K + k), DT_BF16) ==
+                        bf16_to_float(bf16_from_float(folded[n * K + k])));
+        }
+        assert_true(fabs(sum) < 1e-5);
+        if (!(fabs(plain - got - (double)bias[n]) < 1e-4))
+            fail_msg("row %d: %g, expected %g", n, got + (double)bias[n], plain);
+    }
+    file_unmap(&map);
+    end(&f);
+
+    gain[2] = NAN; /* what is folded is looked at, too */
+    write_safetensors(path, header, data, sizeof *data * (N * K + N + 2 * K));
+    f = begin(path);
+    plan(&f, add_weight(f.spec.graph, "w", N, K), DT_FP32, FTX_WEIGHT_MATRIX, N * K);
+    f.packing.weights.at[0].fold.gain = add_weight(f.spec.graph, "g", K, 0);
+    assert_false(pack(&f, &map, &checksum, 0));
+    assert_non_null(strstr(f.d.text, "tensor \"g\": element [2] is NaN"));
+    end(&f);
+    free(data);
+}
+
 /* A bf16 checkpoint packed as bf16 is the file's own bytes. */
 static void test_real(void **state)
 {
@@ -392,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_ops),    cmocka_unit_test(test_names),       cmocka_unit_test(test_rope),
         cmocka_unit_test(test_block),  cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_large),
         cmocka_unit_test(test_faults), cmocka_unit_test(test_rounding),    cmocka_unit_test(test_real),
+        cmocka_unit_test(test_folded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
