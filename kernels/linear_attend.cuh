@@ -1,6 +1,7 @@
 // linear_attend.cuh - attention of few tokens over their own texts, with the product in front, in one kernel on sm_90a:
 //
 //   y = attend(x * w^T + b)     x [M, D], M <= 128 tokens, texts one after another     y [M, H*E]
+//                               or rows of x normed, as in linear_tile
 //   w [3*H*E, D]                queries, keys, values; heads of E = 64     16-bit, sums in fp32
 //
 // With so few tokens nothing is bound by bytes or products: a kernel costs its edge, the wait for x from L2, the wait
@@ -26,12 +27,14 @@
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
 #include "device/wgmma_tile.cuh"
+#include "part/norm.cuh"
 #include "part/quad.cuh"
 #include "part/tile.cuh"
 
 struct LinearAttendArgs {
     const TensorMap *x, *w; // in tiles of 64 and 32 rows
     const float *b;         // [3*H*E]
+    const float *xs;        // XSTAT: what was left of the rows of x
     const FtxStep *step;
     const FtxRow *rows;
     void *y; // [M, H*E]
@@ -72,6 +75,8 @@ template <class C> struct LinearAttendWork {
         s0 = half * (STEPS / 2);
         steps = half ? STEPS - STEPS / 2 : STEPS / 2;
     }
+    // Of the two that a thread of the first warpgroup has, the one that is finished here.
+    DEVICE int token() const { return tokens * 64 + warp_id() * 16 + half * 8 + (lane_id() >> 2); }
     // First row of w of the block's columns of q, k or v.
     DEVICE int row(int kind) const { return (kind * C::HEADS + head) * 64 + columns * 32; }
 };
@@ -146,7 +151,8 @@ DEVICE void linear_attend_products(float (&d)[LinearAttendShape<C>::NT / 2], con
 // of the other half.
 template <class C>
 DEVICE void linear_attend_swap(float (&v)[LinearAttendShape<C>::NT / 4], const float (&d)[LinearAttendShape<C>::NT / 2],
-                               const LinearAttendWork<C> &t, char *shared, u32 free, u32 arrived)
+                               const LinearAttendWork<C> &t, const QuadSums<C::D, C::XSTAT> &sums, char *shared,
+                               u32 free, u32 arrived)
 {
     typedef LinearAttendShape<C> P;
     const Vec<float, 2> *mine = (const Vec<float, 2> *)(shared + P::SUMS_AT) + threadIdx.x; // [pairs][threads]
@@ -157,12 +163,13 @@ DEVICE void linear_attend_swap(float (&v)[LinearAttendShape<C>::NT / 4], const f
 #pragma unroll
     for (int i = 0; i < P::NT / 8; i++)
         cluster_send2(there + i * 1024, t.half ? d[i * 4] : d[i * 4 + 2], t.half ? d[i * 4 + 1] : d[i * 4 + 3], count);
+    const float scale = sums.line(C::EPS).scale;
     mbarrier_wait(arrived, 0);
 #pragma unroll
     for (int i = 0; i < P::NT / 8; i++)
 #pragma unroll
         for (int e = 0; e < 2; e++) // a sum of two is the same either way round
-            v[i * 2 + e] = (t.half ? d[i * 4 + 2 + e] : d[i * 4 + e]) + mine[i * 128][e] + bias[i * 8 + e];
+            v[i * 2 + e] = fmaf((t.half ? d[i * 4 + 2 + e] : d[i * 4 + e]) + mine[i * 128][e], scale, bias[i * 8 + e]);
 }
 
 // q, k and v of this thread's token to the blocks that need them; zeros for what is no token.
@@ -171,8 +178,7 @@ DEVICE void linear_attend_spread(const float (&v)[LinearAttendShape<C>::NT / 4],
                                  u32 shared, u32 arrived)
 {
     typedef LinearAttendShape<C> P;
-    const int token = t.tokens * 64 + warp_id() * 16 + t.half * 8 + (lane_id() >> 2);
-    const int piece = t.columns * 4 + (lane_id() & 3);
+    const int token = t.token(), piece = t.columns * 4 + (lane_id() & 3);
 #pragma unroll
     for (int kind = 0; kind < 3; kind++) {
         u32 four[4];
@@ -296,7 +302,7 @@ DEVICE void linear_attend_finish(const LinearAttendArgs &a, const LinearAttendWo
         *(u64 *)((T *)a.y + ((i64)token * C::HEADS + t.head) * P::E + at) = four;
 }
 
-template <class C> // C: T D HEADS BIAS SCALE
+template <class C> // C: T D HEADS BIAS SCALE XSTAT EPS
 DEVICE void linear_attend(const LinearAttendArgs &a)
 {
     typedef LinearAttendShape<C> P;
@@ -325,6 +331,8 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
     if (threadIdx.x == 0)
         linear_attend_ask_x<C>(a, t, base, full);
     warp_sync();
+    QuadSums<C::D, C::XSTAT> sums;
+    sums.ask(a.xs, t.token(), warp_id() < 4 && t.token() < live);
     cluster_wait(); // the others' barriers are there
     block_sync();
 
@@ -332,7 +340,7 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
         float d[P::NT / 2], v[P::NT / 4];
         linear_attend_products<C>(d, t, base, full, free);
         cluster_arrive(); // this block's w has been read
-        linear_attend_swap<C>(v, d, t, shared, free, swapped);
+        linear_attend_swap<C>(v, d, t, sums, shared, free, swapped);
         cluster_wait();
         linear_attend_spread<C>(v, t, live, base, arrived);
     } else {

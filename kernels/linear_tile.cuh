@@ -14,19 +14,23 @@
 //   CM x CN   blocks of CM tiles of rows by CN tiles of columns: a tile of x is read once for the CN blocks
 //             that need it, each asks for a part and it goes to all; likewise w. A cluster takes every so
 //             manieth of such groups of tiles.
-//   NORM      CN blocks hold all columns of their rows: y = layernorm(x * w^T + b + r, g, c). The warpgroups share
-//             each tile's columns. Each sends all blocks sum and squares of its part of a row, about the part's own
-//             mean: Chan et al. 1979, as exact as two passes, one exchange. Rows are normed before they are rounded.
 //   CK        blocks of one tile, each with its part of K; then each finishes NT / CK columns, with sums that
 //             the others send
 //
+// Norms have no launch: who writes a row leaves sum and sum of squares of its parts (STATS columns each, of fp32 values), and
+//
+//   XSTAT   y = act(layernorm(x) * w^T + b) = act(scale[m] * (x * w'^T) + b'), gain, shift and mean folded into w' and b'
+//           when the model is compiled
+//   RSTAT   the residual is normed as it is added: two products an element
+//
+// Sums are asked for beside the first of x, and added up while the products are under way.
 // Order of summation: 16 k after 16 k, then parts of K in order: never by the number of rows.
 // STAGED: results of 16 bits go through shared memory, 48 instructions where the way through the quads has 274. What
 // the writing warps do slows the products of the others, with whom they share the registers' ports and the power.
 // The residual comes as one more step of the ring for every 128 columns; with CK > 1 a thread reads its few values
 // itself.
 //
-// Shared memory: [stages][x MT x 128 | w NT x 128] | stage of each warp | biases | barriers. With CK > 1 the ring,
+// Shared memory: [stages][x MT x 128 | w NT x 128] | stage of each warp | biases, gains | barriers. With CK > 1 the ring,
 // free by then, holds sums.
 #pragma once
 #include "device/async.cuh"
@@ -47,63 +51,70 @@
 #include "part/rows.cuh"
 
 struct TileArgs {
-    const TensorMap *x, *w;  // in tiles of MT / CN and NT / CM rows
-    const float *b;          // [N]
-    const void *r;           // [M, N] residual: a map in tiles of MT rows; with CK > 1 the matrix itself
+    const TensorMap *x, *w; // in tiles of MT / CN and NT / CM rows
+    const float *b;         // [N]
+    const void *r;          // [M, N] residual: a map in tiles of MT rows; with CK > 1 the matrix itself
     const FtxStep *step;
-    void *y;                 // [M, N]
+    void *y; // [M, N]
 };
-struct TileCache {          // of a layer: y's columns are q, which goes to y, then k and v
-    const float *table;      // cos, sin
+struct TileCache {      // of a layer: y's columns are q, which goes to y, then k and v
+    const float *table; // cos, sin
     const FtxToken *token;
     const int *pages;
     void *k, *v;
 };
-struct TileAppendArgs : TileCache, TileArgs {};
-struct TileGains { const float *g, *c; };  // [N]
-struct TileNormArgs : TileGains, TileArgs {};
+struct TileAppendArgs : TileCache, TileArgs {
+};
+struct TileNorms {
+    const float *rg, *rc; // [N] gain and shift of the residual's norm
+    const float *xs, *rs; // what was left of the rows of x, of the residual: part/norm.cuh, QuadSums
+};
+struct TileNormArgs : TileNorms, TileArgs {
+    float *ys; // what is left of y's rows
+};
 struct TileHeadArgs : PartsWishes, TileArgs {
-    FtxParts *parts;         // PARTS: of y, of whose rows as much is written as they wish for; NT columns each
+    FtxParts *parts; // PARTS: of y, of whose rows as much is written as they wish for; NT columns each
 };
 
 template <class C> struct TileShape {
     static constexpr int WORKERS = 128 * C::WGS, THREADS = WORKERS + 32;
-    static constexpr int SHARES = C::NORM ? C::WGS : 1;       // warpgroups that share the columns of a tile
-    static constexpr int TURNS = C::WGS / C::TEAM / SHARES;   // tiles under way
-    static constexpr int GROUPS = C::MT / 64 / C::TEAM;       // of 64 rows, a warpgroup's
-    static constexpr int BLOCKS = C::CM * C::CN * C::CK;      // of a cluster
-    static constexpr int RWIDE = C::NORM ? C::NT : least(C::NT, 128);  // columns of a step of the residual
-    static constexpr int RESIDUAL = C::RES && C::CK == 1 ? C::NT / RWIDE : 0;  // such steps more, in tiles of 64 columns
-    static constexpr int X = C::MT * 128, R = round_up(RWIDE, 64) * C::MT * 2, SLOT = most(X + C::NT * 128, (RESIDUAL > 0) * R);
+    static constexpr int TURNS = C::WGS / C::TEAM;                            // tiles under way
+    static constexpr int GROUPS = C::MT / 64 / C::TEAM;                       // of 64 rows, a warpgroup's
+    static constexpr int BLOCKS = C::CM * C::CN * C::CK;                      // of a cluster
+    static constexpr int RWIDE = least(C::NT, 128);                           // columns of a step of the residual
+    static constexpr int RESIDUAL = C::RES && C::CK == 1 ? C::NT / RWIDE : 0; // such steps more, in tiles of 64 columns
+    static constexpr int X = C::MT * 128, R = round_up(RWIDE, 64) * C::MT * 2,
+                         SLOT = most(X + C::NT * 128, (RESIDUAL > 0) * R);
     static constexpr int STEPS = ceil_div(C::K, 64);
-    static constexpr int PART = C::NT / C::CK;                // columns that a block finishes
-    static constexpr int WIDE = C::NT / SHARES;               // columns of a warpgroup
-    static constexpr int STAGE_AT = C::STAGES * SLOT;         // 16 rows of 64 columns of each warp
-    static constexpr int BIAS_AT = STAGE_AT + C::STAGED * 8 * 2048;  // of each warpgroup's tile
-    static constexpr int LINES = C::NORM ? 3 : 1;             // of floats beside a tile: biases, then g and c
-    static constexpr int STAT_AT = BIAS_AT + C::WGS * LINES * WIDE * 4;
-    static constexpr int STATS = C::NORM ? C::MT * C::CN * SHARES * 8 : 0;  // bytes: sum and squares of parts of rows
-    static constexpr int BARRIER_AT = STAT_AT + 2 * STATS;   // full, empty of each slot; arrived, or of stats
-    static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + (C::NORM ? 2 : 1)) * 8;
-    static constexpr int BOX = C::MT % (C::CN * 8) ? 8 : C::MT / C::CN;  // rows of x a copy: its map's
+    static constexpr int PART = C::NT / C::CK;                              // columns that a block finishes
+    static constexpr int STAGE_AT = C::STAGES * SLOT;                       // 16 rows of 64 columns of each warp
+    static constexpr int BIAS_AT = STAGE_AT + C::STAGED * 8 * 2048;         // of each warpgroup's tile
+    static constexpr int LINES = C::RSTAT ? 2 : 1;                          // of floats beside a tile: biases, gains
+    static constexpr int BARRIER_AT = BIAS_AT + C::WGS * LINES * C::NT * 4; // full, empty of each slot; arrived
+    static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
+    static constexpr bool BIASED = C::BIAS || C::RSTAT;   // the shift of the residual's norm is added to the bias
+    static constexpr bool BEGUN = C::STAGED && !C::XSTAT; // sums begin with it
+    static constexpr int BOX = C::MT % (C::CN * 8) ? 8 : C::MT / C::CN; // rows of x a copy: its map's
     static constexpr int BOXES = C::MT / BOX;
-    static constexpr int SENT = (C::CK - 1) * C::MT * PART * 4;  // bytes of sums a block gets
+    static constexpr int SENT = (C::CK - 1) * C::MT * PART * 4; // bytes of sums a block gets
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
     static_assert(C::CK == 1 || C::CM * C::CN * C::WGS == 1, "a cluster shares reads or work");
-    static_assert(C::WGS <= 2, "two take turns, or share a tile");
+    static_assert(C::WGS <= 2, "two take turns, or a tile together");
     static_assert(RESIDUAL <= 1 || (C::STAGED && TURNS == 1 && C::NT % RWIDE == 0), "whole steps of the residual");
-    static_assert(!C::PARTS || (C::CK == 1 && !C::RES && sizeof(typename C::OUT) == 4), "parts are of logits, whole columns of them");
+    static_assert(!C::PARTS || (C::CK == 1 && !C::RES && sizeof(typename C::OUT) == 4),
+                  "parts are of logits, whole columns of them");
     static_assert(SENT <= BIAS_AT, "the ring holds the sums");
     static_assert(C::MT % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
     static_assert(C::NT / C::CM % 8 == 0, "parts of a tile keep its order");
-    static_assert(!C::NORM || (C::RES && C::CM * C::CK == 1 && C::CN * C::NT == C::N), "a cluster norms whole rows");
+    static_assert((!C::XSTAT || C::BIAS) && (!C::RSTAT || C::RES), "what norms need");
+    static_assert(!C::STATS || C::STATS == least(PART, RWIDE), "a part of a row is what a block finishes at once");
 };
 
 // What this block does: steps s0 .. s1 of 64 k of the tiles that its cluster takes.
 template <class C> struct TileWork {
-    static constexpr int ACROSS = ceil_div(C::N, C::NT * C::CN);  // groups of tiles side by side
-    static constexpr int EACH = TileShape<C>::STEPS + TileShape<C>::RESIDUAL;  // steps of the ring for a tile
-    static constexpr int AHEAD = C::CM * C::CN == 1;  // the first of w is asked for before anything else
+    static constexpr int ACROSS = ceil_div(C::N, C::NT *C::CN);               // groups of tiles side by side
+    static constexpr int EACH = TileShape<C>::STEPS + TileShape<C>::RESIDUAL; // steps of the ring for a tile
+    static constexpr int AHEAD = C::CM * C::CN == 1; // the first of w is asked for before anything else
     int rank, rm, rn, s0, s1, first, every, ahead, groups, steps;
     DEVICE TileWork()
     {
@@ -127,7 +138,7 @@ template <class C> struct TileWork {
     DEVICE int column(int group) const { return (group % ACROSS * C::CN + rn) * C::NT; }
 };
 
-struct TileSlot {  // of the ring, and the parity of its barriers
+struct TileSlot { // of the ring, and the parity of its barriers
     int at;
     u32 parity;
     template <class C> DEVICE void next()
@@ -153,9 +164,11 @@ template <class C> DEVICE void tile_ask_x(const TileArgs &a, const TileWork<C> &
         tensor_copy(slot, a.x, row, s * 64, full);
     else
         for (int i = t.rn * P::BOXES / C::CN; i < (t.rn + 1) * P::BOXES / C::CN; i++)
-            tensor_copy_all(slot + i * P::BOX * 128, a.x, row + i * P::BOX, s * 64, full, ((1 << C::CN) - 1) << t.rm * C::CN);
+            tensor_copy_all(slot + i * P::BOX * 128, a.x, row + i * P::BOX, s * 64, full,
+                            ((1 << C::CN) - 1) << t.rm * C::CN);
 }
-template <class C> DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int s, u32 slot, u32 full)
+template <class C>
+DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int s, u32 slot, u32 full)
 {
     constexpr int ROWS = C::NT / C::CM;
     const u32 to = slot + TileShape<C>::X + t.rm * ROWS * 128;
@@ -169,7 +182,7 @@ template <class C> DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &
         tensor_copy_all(to, a.w, column + t.rm * ROWS, s * 64, full, mask << t.rn);
 }
 
-// The first of w, as much as the ring holds.
+// The first of w, as much as the ring holds; of few rows, what more there is to L2.
 template <class C> DEVICE void tile_begin(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
 {
     const int column = t.column(t.first);
@@ -178,6 +191,8 @@ template <class C> DEVICE void tile_begin(const TileArgs &a, const TileWork<C> &
         mbarrier_expect(full + 8 * i, TileShape<C>::X + C::NT * 128);
         tile_ask_w<C>(a, t, column, t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
     }
+    for (int i = t.ahead; i < t.s1 - t.s0 && t.AHEAD; i++)
+        tensor_ahead(a.w, column, (t.s0 + i) * 64);
 }
 
 // There are no rows for this block; what it asked for has to come before it ends.
@@ -213,8 +228,8 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
             mbarrier_expect(full + 8 * slot.at, P::R);
             for (int n = 0; n < P::RWIDE; n += 64)
-                tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row, column + i * P::RWIDE + n,
-                            full + 8 * slot.at);
+                tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row,
+                            column + i * P::RWIDE + n, full + 8 * slot.at);
             slot.next<C>();
         }
     }
@@ -235,13 +250,13 @@ template <class C> DEVICE void tile_release(const TileWork<C> &t, int step, u32 
     }
 }
 
-// The sums of a tile begin with its bias if results are staged (bias: from the lane's columns on), else with 0.
-template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 2], const float *bias)
+// The sums of a tile begin with its bias or with 0 (bias: from the lane's columns on).
+template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const float *bias)
 {
 #pragma unroll
-    for (int j = 0; j < TileShape<C>::WIDE / 8; j++) {
+    for (int j = 0; j < C::NT / 8; j++) {
         Vec<float, 2> b = {};
-        if (C::STAGED && C::BIAS)
+        if (TileShape<C>::BEGUN && TileShape<C>::BIASED)
             b = *(const Vec<float, 2> *)(bias + j * 8);
 #pragma unroll
         for (int i = 0; i < TileShape<C>::GROUPS * 4; i++)
@@ -249,11 +264,11 @@ template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][TileS
     }
 }
 
-// d += x * w^T of a tile, rows from x0 on and this share of its columns, from step `step` of the ring on; the last step's are left under way, for
+// d += x * w^T of a tile, rows from x0 on, from step `step` of the ring on; the last step's are left under way, for
 // tile_products_end.
 template <class C>
-DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 2], const TileWork<C> &t, int x0, int share, int step, TileSlot &slot,
-                          u32 ring, u32 full, u32 empty)
+DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const TileWork<C> &t, int x0, int step,
+                          TileSlot &slot, u32 ring, u32 full, u32 empty)
 {
     typedef TileShape<C> P;
     u32 before = 0;
@@ -261,14 +276,14 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 
 #pragma unroll 1
     do {
         const u32 at = ring + slot.at * P::SLOT;
-        const u64 x = wgmma_operand(at, x0, 0), w = wgmma_operand(at + P::X, share * P::WIDE, 0);
+        const u64 x = wgmma_operand(at, x0, 0), w = wgmma_operand(at + P::X, 0, 0);
         mbarrier_wait(full + 8 * slot.at, slot.parity);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int g = 0; g < P::GROUPS; g++)
-                WgmmaTile<P::WIDE, typename C::T>::add(d[g], wgmma_further(x, g * 64, k), wgmma_further(w, 0, k));
+                WgmmaTile<C::NT, typename C::T>::add(d[g], wgmma_further(x, g * 64, k), wgmma_further(w, 0, k));
         wgmma_commit();
         wgmma_wait<1>();
         if (s > t.s0)
@@ -283,31 +298,101 @@ template <class C> DEVICE void tile_products_end(const TileWork<C> &t, int step,
     tile_release<C>(t, step + t.s1 - t.s0 - 1, empty + 8 * (slot.at ? slot.at - 1 : C::STAGES - 1));
 }
 
-// Bias, activation and residual on two neighbouring columns.
-template <class C> DEVICE Vec<float, 2> tile_pair(float v0, float v1, const float *bias, u32 residual)
+// How the lane's rows of a tile, and the residual's, are normed: of what was left of them, asked for early. Row i of
+// the lane is 8 * i + 48 * (i / 2) rows behind its first.
+struct TileNorm {
+    RowLine x, r;
+};
+template <class C> struct TileNormRows {
+    static constexpr int ROWS = TileShape<C>::GROUPS * 2;
+    QuadSums<C::K, C::XSTAT> x[ROWS];
+    QuadSums<C::N, C::RSTAT> r[ROWS];
+    // Sums are added up while the products are under way, or before them where the registers would not hold both.
+    static constexpr int FLOATS = (QuadSums<C::K, C::XSTAT>::FLOATS + QuadSums<C::N, C::RSTAT>::FLOATS) * ROWS;
+    static constexpr bool SOON = C::WGS == 2 && C::NT / 2 * TileShape<C>::GROUPS + FLOATS > 144;
+    template <class A> DEVICE void ask(const A &a, int row, int live)
+    {
+        if constexpr (C::XSTAT > 0 || C::RSTAT > 0) {
+            wait_for_previous();
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                const int m = row + i * 8 + i / 2 * 48;
+                x[i].ask(a.xs, m, m < live);
+                r[i].ask(a.rs, m, m < live);
+            }
+        }
+    }
+    DEVICE void take(TileNorm (&norm)[ROWS]) const
+    {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            norm[i] = {x[i].line(C::EPS), r[i].line(C::REPS)};
+    }
+};
+
+// What is left of two rows of y, 8 apart, by the quad that has them.
+template <class C> struct TileSums {
+    float v[2][2] = {}; // row; sum, squares
+    DEVICE void add(int row, const Vec<float, 2> &pair)
+    {
+        if (C::STATS) {
+            v[row][0] += pair[0] + pair[1];
+            v[row][1] = fmaf(pair[0], pair[0], fmaf(pair[1], pair[1], v[row][1]));
+        }
+    }
+    // Of rows m and m + 8 the part that has column n: each lane keeps one of the four.
+    template <class A> DEVICE void leave(const A &a, int m, int live, int n)
+    {
+        if constexpr (C::STATS > 0) {
+            const bool row = lane_id() & 1, squares = lane_id() & 2;
+            float one[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                one[i] = (row ? v[1][i] : v[0][i]) + shuffle_xor(row ? v[0][i] : v[1][i], 1);
+            const float sum = (squares ? one[1] : one[0]) + shuffle_xor(squares ? one[0] : one[1], 2);
+            m += row * 8;
+            if (m < live && n < C::N)
+                a.ys[(m * ceil_div(C::N, C::STATS) + n / C::STATS) * 2 + squares] = sum;
+        }
+    }
+};
+
+// Norm of x, bias, activation and residual on two neighbouring columns; the gains stand behind the biases.
+template <class C>
+DEVICE Vec<float, 2> tile_pair(float v0, float v1, const float *bias, u32 residual, const TileNorm &norm = {})
 {
     typedef typename C::T T;
-    Vec<float, 2> v;
+    typedef TileShape<C> P;
+    const float old[2] = {C::RES ? low<T>(residual) : 0.0f, C::RES ? high<T>(residual) : 0.0f};
+    Vec<float, 2> v, b = {}, g = {};
     v[0] = v0;
     v[1] = v1;
-    if (C::BIAS) {
-        const Vec<float, 2> b = *(const Vec<float, 2> *)bias;
-        v[0] += b[0];
-        v[1] += b[1];
-    }
+    if (P::BIASED && !P::BEGUN)
+        b = *(const Vec<float, 2> *)bias;
+    if (C::RSTAT)
+        g = *(const Vec<float, 2> *)(bias + C::NT);
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        if (C::XSTAT)
+            v[i] = fmaf(v[i], norm.x.scale, b[i]);
+        else if (P::BIASED && !P::BEGUN)
+            v[i] += b[i];
         v[i] = sizeof(typename C::OUT) == 2 ? activate_short<C::ACT>(v[i]) : activate<C::ACT>(v[i]);
-    if (C::RES) {
-        v[0] += low<T>(residual);
-        v[1] += high<T>(residual);
+        if (C::RSTAT)
+            v[i] = fmaf(fmaf(old[i], norm.r.scale, norm.r.shift), g[i], v[i]);
+        else if (C::RES)
+            v[i] += old[i];
     }
     return v;
 }
 
 // Where row m of y goes, looked up before its sums are there: to row m, or also to the token's place in the cache.
-struct TileRow {};
-template <class C> DEVICE TileRow tile_row(const TileArgs &, int, int) { return {}; }
+struct TileRow {
+};
+template <class C> DEVICE TileRow tile_row(const TileArgs &, int, int)
+{
+    return {};
+}
 template <class C> DEVICE AppendRow tile_row(const TileAppendArgs &a, int m, int live)
 {
     return m < live ? append_row<C>(a.token[m], a.pages, a.table) : AppendRow{0, 0, a.table};
@@ -331,9 +416,10 @@ template <class C> DEVICE void tile_turn(const AppendRow &to, int n, Vec<float, 
 
 // Row m of TILES tiles of 8 columns from column n on; sums d[4 * i], d[4 * i + 1] are tile i's, r[i] the residual
 // there, bias that of the lane's columns. Results of 16 bits go through the quad, four tiles at a time, so that a
-// lane writes 16 bytes.
-template <class C, int TILES, class A, class To = TileRow>
-DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const float *bias, int m, bool live, int n, const To &to = {})
+// lane writes 16 bytes. It is row i of `sums`.
+template <class C, int TILES, class A, class To>
+DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const float *bias, const TileNorm &norm,
+                       TileSums<C> &sums, int i, int m, bool live, int n, const To &to)
 {
     typedef typename C::T T;
     const int t = lane_id() & 3;
@@ -341,8 +427,9 @@ DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const 
     u32 v[TILES];
 #pragma unroll
     for (int j = 0; j < FOURS; j++) {
-        Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
+        Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j], norm);
         tile_turn<C>(to, n + j * 8 + 2 * t, pair);
+        sums.add(i, pair);
         v[j] = pack2<T>(pair[0], pair[1]);
     }
 #pragma unroll
@@ -356,15 +443,17 @@ DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const 
 #pragma unroll
     for (int j = FOURS; j < TILES; j++) {
         const int at = n + j * 8 + 2 * t;
-        Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
+        Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j], norm);
         tile_turn<C>(to, at, pair);
+        sums.add(i, pair);
         if (live && at < C::N)
             store(tile_place<C>(a, to, m, at), from_floats<typename C::OUT>(pair));
     }
 }
 
 // The same for logits: a part of each row, and what is wished for of the row itself. d: 2 sums of every 8 columns.
-template <class C> DEVICE void tile_part(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int wish, int n)
+template <class C>
+DEVICE void tile_part(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int wish, int n)
 {
 #pragma unroll
     for (int j = 0; j < C::NT / 8; j++) {
@@ -372,19 +461,21 @@ template <class C> DEVICE void tile_part(const TileHeadArgs &a, float *d, const 
         d[j * 4] = pair[0];
         d[j * 4 + 1] = pair[1];
     }
-    part_of_quad<C::NT / 8, true>(live ? parts_of(a.parts, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N, d, n, C::N, wish);
+    part_of_quad<C::NT / 8, true>(live ? parts_of(a.parts, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N,
+                                  d, n, C::N, wish);
 }
 
-// 16 rows of a warp's tile, from row m of the tile and element (row, column) of y on: through the warp's stage, so
+// 16 rows of a warp's tile, from element (row, column) of y on: through the warp's stage, so
 // that eight lanes write 128 bytes of a row. Unit u (16 bytes) of row r stands at u ^ (r & 7), in the stage as in
-// `slot`, which has the residual.
-template <class C, int COLUMNS>
-DEVICE void tile_stage(const TileArgs &a, const float *d, u32 slot, u32 stage, int m, int row, int live, int column)
+// `slot`, which has the residual from there on; bias and norm are of the lane's columns and of its two rows.
+template <class C, int COLUMNS, class A>
+DEVICE void tile_stage(const A &a, const float *d, const float *bias, const TileNorm *norm, u32 slot, u32 stage,
+                       int row, int live, int column)
 {
     typedef typename C::T T;
     const int lane = lane_id(), r = lane & 15;
-    const u32 at = r * 128 + (lane >> 4 ^ r & 7) * 16;  // of the lane's row of a matrix
-    typename C::OUT *y = (typename C::OUT *)a.y + (i64)row * C::N + column;
+    const u32 at = r * 128 + (lane >> 4 ^ r & 7) * 16; // of the lane's row of a matrix
+    TileSums<C> sums;
 #pragma unroll
     for (int n = 0; n < COLUMNS; n += 64) {
         const int units = least(COLUMNS - n, 64) / 8;
@@ -394,92 +485,44 @@ DEVICE void tile_stage(const TileArgs &a, const float *d, u32 slot, u32 stage, i
                 break;
             u32 v[4], old[4] = {};
             if constexpr (C::RES)
-                ldmatrix4(old, slot + n * C::MT * 2 + m * 128 + (at ^ u * 16));
+                ldmatrix4(old, slot + n * C::MT * 2 + (at ^ u * 16));
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const float *sum = d + ((n / 8 + u + i / 2) * 2 + i % 2) * 2;
-                const float v0 = activate_short<C::ACT>(sum[0]), v1 = activate_short<C::ACT>(sum[1]);
-                v[i] = C::RES ? pack2<T>(v0 + low<T>(old[i]), v1 + high<T>(old[i])) : pack2<T>(v0, v1);
+                const int tile = n / 8 + u + i / 2;
+                const float *sum = d + (tile * 2 + i % 2) * 2;
+                const Vec<float, 2> pair = tile_pair<C>(sum[0], sum[1], bias + tile * 8, old[i], norm[i % 2]);
+                sums.add(i % 2, pair);
+                v[i] = pack2<T>(pair[0], pair[1]);
             }
             stmatrix4(stage + (at ^ u * 16), v);
         }
         warp_sync();
-#pragma unroll
+#pragma unroll(C::STATS ? 2 : 4) // two: registers
         for (int i = 0; i < 4; i++) {
             const int k = i * 4 + lane / 8, u = lane % 8;
             if (row + k < live && u < units && column + n + u * 8 < C::N)
-                *(uint4_ *)(y + k * C::N + n + u * 8) = shared_load16(stage + k * 128 + (u ^ k & 7) * 16);
+                *(uint4_ *)((typename C::OUT *)a.y + (u32)((row + k) * C::N + column + n + u * 8)) =
+                    shared_load16(stage + k * 128 + (u ^ k & 7) * 16);
         }
         warp_sync();
     }
+    sums.leave(a, row + (lane >> 2), live, column);
 }
 
 // The residual of row m (of the tile) from the slot that holds it, for the lane's columns of every 8.
-template <class C> DEVICE void tile_residual(u32 (&r)[TileShape<C>::WIDE / 8], const char *slot, int m)
+template <class C> DEVICE void tile_residual(u32 (&r)[C::NT / 8], const char *slot, int m)
 {
 #pragma unroll
-    for (int j = 0; j < TileShape<C>::WIDE / 8; j++)
+    for (int j = 0; j < C::NT / 8; j++)
         r[j] = *(const u32 *)(slot + j / 8 * C::MT * 128 + m * 128 + (j % 8 ^ (m & 7)) * 16 + (lane_id() & 3) * 4);
 }
 
-// What is left of a tile whose rows are normed once they are whole: written as it is.
-template <class C> struct TilePlain : C { static constexpr int BIAS = 0, ACT = 0, RES = 0; };
-
-// A warpgroup's share of a tile whose rows are normed. The stats of two tiles have places and barriers in turn: those
-// of the next but one are sent by who has got the next one's from all, who had read this one's by then.
-template <class C> struct TileNorm {
-    typedef TileShape<C> P;
-    static constexpr int PARTS = C::CN * P::SHARES;  // of a row
-    const float *bias;                               // of the lane's columns; g, c behind it
-    const float *stats;                              // [MT][PARTS] sum, squares
-    u32 arrived;
-    int parity, part;
-    DEVICE TileNorm(char *shared, int rank, int own, int turn)
-        : bias((const float *)(shared + P::BIAS_AT) + own * P::LINES * P::WIDE + (lane_id() & 3) * 2),
-          stats((const float *)(shared + P::STAT_AT + turn % 2 * P::STATS)),
-          arrived(shared_address(shared + P::BARRIER_AT) + (2 * C::STAGES + turn % 2) * 8), parity(turn / 2 & 1), part(rank * P::SHARES + own)
-    {
-    }
-    // Row m: d gets bias and residual, and all blocks of the cluster the part's sum and its squares about its mean.
-    DEVICE void send(float *d, const u32 (&r)[P::WIDE / 8], int m) const
-    {
-        const int t = lane_id() & 3;
-        float sums[4] = {}, more[4] = {};  // not one chain
-#pragma unroll
-        for (int j = 0; j < P::WIDE / 8; j++) {
-            const Vec<float, 2> v = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j]);
-            d[j * 4] = v[0];
-            d[j * 4 + 1] = v[1];
-            sums[j % 4] += v[0] + v[1];
-        }
-        const float sum = warp_sum<4>(sums[0] + sums[1] + (sums[2] + sums[3]));
-#pragma unroll
-        for (int j = 0; j < P::WIDE / 8; j++) {
-            const float d0 = d[j * 4] - sum / P::WIDE, d1 = d[j * 4 + 1] - sum / P::WIDE;
-            more[j % 4] = fmaf(d1, d1, fmaf(d0, d0, more[j % 4]));
-        }
-        const float squares = warp_sum<4>(more[0] + more[1] + (more[2] + more[3]));
-        const u32 at = shared_address(stats + (m * PARTS + part) * 2);
-#pragma unroll
-        for (int to = 0; to < C::CN; to += 4)
-            if (to + t < C::CN)
-                cluster_send2(cluster_map(at, to + t), sum, squares, cluster_map(arrived, to + t));
-    }
-    DEVICE void apply(float *d, int m) const
-    {
-        const RowStat stat = whole_stat<C::N, PARTS>(stats + m * PARTS * 2, C::EPS);
-#pragma unroll
-        for (int j = 0; j < P::WIDE / 8; j++)
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                d[j * 4 + i] = norm_apply(d[j * 4 + i], stat, bias[P::WIDE + j * 8 + i], bias[2 * P::WIDE + j * 8 + i]);
-    }
-};
 // The end of a tile whose first element is (row, column): its residual is step `step` of the ring, and m is the
 // warp's first row of it, or the lane's.
-template <class C>
-DEVICE void tile_finish_staged(const TileArgs &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2], int step,
-                               TileSlot &slot, u32 ring, u32 full, u32 empty, int m, int row, int column, int live)
+template <class C, class A>
+DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2],
+                               int step, TileSlot &slot, u32 ring, u32 full, u32 empty, const float *bias,
+                               const TileNorm (&norm)[TileShape<C>::GROUPS * 2], int m, int row, int column, int live)
 {
     typedef TileShape<C> P;
     constexpr int PIECES = most(P::RESIDUAL, 1), COLUMNS = C::NT / PIECES;
@@ -490,7 +533,8 @@ DEVICE void tile_finish_staged(const TileArgs &a, const TileWork<C> &t, const fl
             mbarrier_wait(full + 8 * slot.at, slot.parity);
 #pragma unroll
         for (int g = 0; g < P::GROUPS; g++)
-            tile_stage<C, COLUMNS>(a, d[g] + i * COLUMNS / 2, ring + slot.at * P::SLOT, stage, m + g * 64, row + m + g * 64, live,
+            tile_stage<C, COLUMNS>(a, d[g] + i * COLUMNS / 2, bias + i * COLUMNS, norm + 2 * g,
+                                   ring + slot.at * P::SLOT + (m + g * 64) * 128, stage, row + m + g * 64, live,
                                    column + i * COLUMNS);
         if (P::RESIDUAL) {
             tile_release<C>(t, step + i, empty + 8 * slot.at);
@@ -498,47 +542,14 @@ DEVICE void tile_finish_staged(const TileArgs &a, const TileWork<C> &t, const fl
         }
     }
 }
-// Of a tile whose rows are normed; `turn`: how many such tiles there were before.
-template <class C>
-DEVICE void tile_finish_norm(const TileNormArgs &a, const TileWork<C> &t, float (&d)[TileShape<C>::GROUPS][TileShape<C>::WIDE / 2], int step,
-                             TileSlot &slot, char *shared, u32 full, u32 empty, int own, int turn, int m0, int row, int column, int live)
-{
-    typedef TileShape<C> P;
-    constexpr u32 none[P::WIDE / 8] = {};
-    const TileNorm<C> norm(shared, t.rank, own, turn);
-    if (P::RESIDUAL)
-        mbarrier_wait(full + 8 * slot.at, slot.parity);
-    if (threadIdx.x == 0)
-        mbarrier_expect(norm.arrived, P::STATS);
-#pragma unroll
-    for (int i = 0; i < P::GROUPS * 2; i++) {
-        const int m = m0 + i * 8 + i / 2 * 48;
-        u32 r[P::WIDE / 8] = {};
-        if constexpr (P::RESIDUAL > 0) {
-            warp_sync();  // that of all rows at once would not fit the registers
-            tile_residual<C>(r, shared + slot.at * P::SLOT + own * P::WIDE * C::MT * 2, m);
-        }
-        norm.send(d[i / 2] + 2 * (i % 2), r, m);
-    }
-    if (P::RESIDUAL) {
-        warp_sync();
-        tile_release<C>(t, step, empty + 8 * slot.at);
-        slot.next<C>();
-    }
-    mbarrier_wait(norm.arrived, norm.parity);
-#pragma unroll
-    for (int i = 0; i < P::GROUPS * 2; i++) {
-        const int m = m0 + i * 8 + i / 2 * 48;
-        norm.apply(d[i / 2] + 2 * (i % 2), m);
-        tile_write<TilePlain<C>, P::WIDE / 8>(a, d[i / 2] + 2 * (i % 2), none, nullptr, row + m, row + m < live, column);
-    }
-}
 template <class C, class A, class To>
-DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::GROUPS][C::NT / 2], int step, TileSlot &slot,
-                        const char *shared, u32 full, u32 empty, const float *bias, u32 wishes, const To (&to)[TileShape<C>::GROUPS * 2], int m0,
-                        int row, int column, int live)
+DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::GROUPS][C::NT / 2], int step,
+                        TileSlot &slot, const char *shared, u32 full, u32 empty, const float *bias,
+                        const TileNorm (&norm)[TileShape<C>::GROUPS * 2], u32 wishes,
+                        const To (&to)[TileShape<C>::GROUPS * 2], int m0, int row, int column, int live)
 {
     typedef TileShape<C> P;
+    TileSums<C> sums[P::GROUPS];
     if (P::RESIDUAL)
         mbarrier_wait(full + 8 * slot.at, slot.parity);
 #pragma unroll
@@ -546,19 +557,36 @@ DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C
         const int m = m0 + i * 8 + i / 2 * 48;
         u32 r[C::NT / 8] = {};
         if constexpr (P::RESIDUAL > 0) {
-            warp_sync();  // that of all rows at once would not fit the registers
+            warp_sync(); // that of all rows at once would not fit the registers
             tile_residual<C>(r, shared + slot.at * P::SLOT, m);
         }
         if constexpr (C::PARTS) {
-            warp_sync();  // nor would the work on all of them
+            warp_sync(); // nor would the work on all of them
             tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias, row + m, row + m < live, wish_at(wishes, i), column);
         } else
-            tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias, row + m, row + m < live, column, to[i]);
+            tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias, norm[i], sums[i / 2], i % 2, row + m,
+                                     row + m < live, column, to[i]);
     }
+#pragma unroll
+    for (int g = 0; g < P::GROUPS; g++)
+        sums[g].leave(a, row + m0 + g * 64, live, column);
     if (P::RESIDUAL) {
         warp_sync();
         tile_release<C>(t, step, empty + 8 * slot.at);
         slot.next<C>();
+    }
+}
+
+// What stands beside a tile: the biases of its columns, and the gains of the residual's norm.
+template <class C, class A> DEVICE void tile_lines(const A &a, float *bias, int column, int first, int threads)
+{
+    for (int i = first; i < C::NT && TileShape<C>::BIASED; i += threads) {
+        const bool is = column + i < C::N;
+        bias[i] = C::BIAS && is ? a.b[column + i] : 0.0f;
+        if constexpr (C::RSTAT > 0) {
+            bias[i] += is ? a.rc[column + i] : 0.0f;
+            bias[C::NT + i] = is ? a.rg[column + i] : 0.0f;
+        }
     }
 }
 
@@ -569,36 +597,36 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
 {
     typedef TileShape<C> P;
     const int own = C::WGS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % (128 * C::TEAM);
-    const int turn = P::TURNS > 1 ? own : 0, share = P::SHARES > 1 ? own : 0, place = C::TEAM > 1 ? 0 : own;
+    const int turn = P::TURNS > 1 ? own : 0, place = C::TEAM > 1 ? 0 : own;
     const int x0 = C::TEAM > 1 ? own * P::GROUPS * 64 : 0, mw = x0 + warp_id() % 4 * 16, m0 = mw + (lane_id() >> 2);
-    float *bias = (float *)(shared + P::BIAS_AT) + place * P::LINES * P::WIDE;
-    float d[P::GROUPS][P::WIDE / 2];
+    float *lines = (float *)(shared + P::BIAS_AT) + place * P::LINES * C::NT;
+    const float *bias = lines + (lane_id() & 3) * 2;
+    float d[P::GROUPS][C::NT / 2];
     TileSlot slot = {0, 0};
-    int step = turn * t.EACH, tiles = 0;
+    int step = turn * t.EACH;
     slot.skip<C>(step);
     for (int group = t.first + turn * t.every; group < t.groups; group += P::TURNS * t.every) {
-        const int row = t.row(group), column = t.column(group) + share * P::WIDE;
+        const int row = t.row(group), column = t.column(group);
+        TileNormRows<C> rows;
+        TileNorm norm[P::GROUPS * 2];
         u32 wishes = 0; // of the lane's rows
         if constexpr (C::PARTS)
 #pragma unroll
             for (int i = 0; i < P::GROUPS; i++)
                 wishes |= wishes_of<2>(a, row + m0 + i * 64, live) << 8 * i;
-        for (int i = lane; i < P::WIDE && C::BIAS; i += 128 * C::TEAM)
-            bias[i] = column + i < C::N ? a.b[column + i] : 0.0f;
-        if constexpr (C::NORM)
-            for (int i = lane; i < P::WIDE; i += 128) {
-                bias[P::WIDE + i] = a.g[column + i];
-                bias[2 * P::WIDE + i] = a.c[column + i];
-            }
+        tile_lines<C>(a, lines, column, lane, 128 * C::TEAM);
         part_sync(3 + place, 128 * C::TEAM);
-        tile_start<C>(d, bias + (lane_id() & 3) * 2);
+        tile_start<C>(d, bias);
         decltype(tile_row<C>(a, 0, 0)) to[P::GROUPS * 2];
 #pragma unroll
         for (int i = 0; i < P::GROUPS * 2; i++)
             to[i] = tile_row<C>(a, row + m0 + i * 8 + i / 2 * 48, live);
+        rows.ask(a, row + m0, live);
+        if (rows.SOON)
+            rows.take(norm);
         if (P::TURNS > 1 && group != t.first)
-            part_sync(1 + own, 256);  // the other warpgroup's turn is over
-        tile_products<C>(d, t, x0, share, step, slot, ring, full, empty);
+            part_sync(1 + own, 256); // the other warpgroup's turn is over
+        tile_products<C>(d, t, x0, step, slot, ring, full, empty);
         wait_for_previous();
         if (P::TURNS > 1) {
             if (P::RESIDUAL)
@@ -606,25 +634,27 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
             if (group + t.every < t.groups)
                 part_arrive(2 - own, 256);
         }
+        if (!rows.SOON)
+            rows.take(norm);
         tile_products_end<C>(t, step, slot, empty);
         if constexpr (C::STAGED)
-            tile_finish_staged<C>(a, t, d, step + P::STEPS, slot, ring, full, empty, mw, row, column, live);
-        else if constexpr (C::NORM)
-            tile_finish_norm<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, own, tiles++, m0, row, column, live);
+            tile_finish_staged<C>(a, t, d, step + P::STEPS, slot, ring, full, empty, bias, norm, mw, row, column, live);
         else
-            tile_finish<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, bias + (lane_id() & 3) * 2, wishes, to, m0, row, column, live);
+            tile_finish<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, bias, norm, wishes, to, m0, row, column,
+                           live);
         step += P::TURNS * t.EACH;
         slot.skip<C>((P::TURNS - 1) * t.EACH);
-        part_sync(3 + place, 128 * C::TEAM);  // the bias has been read
+        part_sync(3 + place, 128 * C::TEAM); // the lines have been read
     }
 }
 
 // Sums of this block's part of K to the blocks that finish them: thread i of each finishes what thread i of all
 // has. `sums` there: [parts but its own][pairs of a thread][threads].
-template <class C> DEVICE void tile_give(const float (&d)[TileShape<C>::GROUPS][C::NT / 2], float *sums, u32 arrived, int rank)
+template <class C>
+DEVICE void tile_give(const float (&d)[TileShape<C>::GROUPS][C::NT / 2], float *sums, u32 arrived, int rank)
 {
     typedef TileShape<C> P;
-    constexpr int EACH = P::PART / 4;  // pairs of a thread and a group of rows
+    constexpr int EACH = P::PART / 4; // pairs of a thread and a group of rows
 #pragma unroll
     for (int to = 0; to < C::CK; to++) {
         if (to == rank)
@@ -635,19 +665,20 @@ template <class C> DEVICE void tile_give(const float (&d)[TileShape<C>::GROUPS][
         for (int g = 0; g < P::GROUPS; g++)
 #pragma unroll
             for (int i = 0; i < EACH; i++)
-                cluster_send2(there + (g * EACH + i) * 1024, d[g][(to * EACH + i) * 2], d[g][(to * EACH + i) * 2 + 1], count);
+                cluster_send2(there + (g * EACH + i) * 1024, d[g][(to * EACH + i) * 2], d[g][(to * EACH + i) * 2 + 1],
+                              count);
     }
 }
 
 // The columns that this block finishes: v[g] = parts 0, 1, .. added in order.
 template <class C>
-DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2], const float (&d)[TileShape<C>::GROUPS][C::NT / 2],
-                      const float *sums, int rank)
+DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2],
+                      const float (&d)[TileShape<C>::GROUPS][C::NT / 2], const float *sums, int rank)
 {
     typedef TileShape<C> P;
     constexpr int EACH = P::PART / 4;
 #pragma unroll
-    for (int own = 0; own < C::CK; own++) {  // a constant in each copy of the body: d stays in registers
+    for (int own = 0; own < C::CK; own++) { // a constant in each copy of the body: d stays in registers
         if (own != rank)
             continue;
 #pragma unroll
@@ -657,7 +688,8 @@ DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2], 
                 float v0 = 0.0f, v1 = 0.0f;
 #pragma unroll
                 for (int part = 0; part < C::CK; part++) {
-                    const float *at = sums + ((((part - (part > own)) * P::GROUPS + g) * EACH + i) * 128 + (int)threadIdx.x) * 2;
+                    const float *at =
+                        sums + ((((part - (part > own)) * P::GROUPS + g) * EACH + i) * 128 + (int)threadIdx.x) * 2;
                     const float a = part == own ? d[g][(own * EACH + i) * 2] : at[0];
                     const float b = part == own ? d[g][(own * EACH + i) * 2 + 1] : at[1];
                     v0 = part ? v0 + a : a;
@@ -671,8 +703,8 @@ DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2], 
 
 // The one tile of a cluster whose blocks have parts of K.
 template <class C, class A>
-DEVICE void tile_share(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2], char *shared, u32 arrived,
-                       int live)
+DEVICE void tile_share(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2],
+                       const TileNormRows<C> &rows, char *shared, u32 arrived, int live)
 {
     typedef TileShape<C> P;
     constexpr int TILES = P::PART / 8;
@@ -692,14 +724,20 @@ DEVICE void tile_share(const A &a, const TileWork<C> &t, const float (&d)[TileSh
             if (m < live && n < C::N)
                 r[i / TILES][i % TILES] = *(const u32 *)((const typename C::T *)a.r + (i64)m * C::N + n);
         }
+    TileNorm norm[P::GROUPS * 2];
+    TileSums<C> sums[P::GROUPS];
+    rows.take(norm);
     mbarrier_wait(arrived, 0);
     tile_take<C>(v, d, (float *)shared, t.rank);
 #pragma unroll
     for (int i = 0; i < P::GROUPS * 2; i++) {
         const int m = m0 + i * 8 + i / 2 * 48;
-        tile_write<C, TILES>(a, v[i / 2] + 2 * (i % 2), r[i], (const float *)(shared + P::BIAS_AT) + column, m, m < live,
-                             n0 + t.rank * P::PART, to[i]);
+        tile_write<C, TILES>(a, v[i / 2] + 2 * (i % 2), r[i], (const float *)(shared + P::BIAS_AT) + column, norm[i],
+                             sums[i / 2], i % 2, m, m < live, n0 + t.rank * P::PART, to[i]);
     }
+#pragma unroll
+    for (int g = 0; g < P::GROUPS; g++)
+        sums[g].leave(a, m0 + g * 64, live, n0 + t.rank * P::PART);
 }
 
 template <class C, class A> DEVICE void linear_tile(const A &a)
@@ -713,17 +751,16 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     if (threadIdx.x == P::WORKERS) {
         for (int i = 0; i < C::STAGES; i++) {
             mbarrier_init(full + 8 * i, 1);
-            mbarrier_init(empty + 8 * i, 4 * P::SHARES * C::TEAM * (C::CM + C::CN - 1));
+            mbarrier_init(empty + 8 * i, 4 * C::TEAM * (C::CM + C::CN - 1));
         }
-        for (int i = 0; i < (C::NORM ? 2 : 1); i++)
-            mbarrier_init(arrived + 8 * i, 1);
+        mbarrier_init(arrived, 1);
         mbarrier_init_fence();
         if (t.AHEAD)
             tile_begin<C>(a, t, ring, full);
     }
-    const int live = live_rows<C::ROWS_S>(a.step);  // written between programs only
+    const int live = live_rows<C::ROWS_S>(a.step); // written between programs only
     t.count(live);
-    if (t.first >= t.groups) {  // all blocks of the cluster
+    if (t.first >= t.groups) { // all blocks of the cluster
         wait_for_previous();
         if (t.AHEAD && threadIdx.x == P::WORKERS)
             tile_end<C>(a, t, ring, full);
@@ -732,7 +769,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     if (C::CK > 1 && threadIdx.x == P::WORKERS)
         mbarrier_expect(arrived, P::SENT);
     block_sync();
-    if (C::CM * C::CN > 1) {  // the others' barriers are there
+    if (C::CM * C::CN > 1) { // the others' barriers are there
         cluster_arrive();
         cluster_wait();
     }
@@ -748,19 +785,20 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     } else {
         float d[P::GROUPS][C::NT / 2];
         TileSlot slot = {0, 0};
-        for (int i = threadIdx.x; i < C::NT && C::BIAS; i += 128)
-            ((float *)(shared + P::BIAS_AT))[i] = t.column(t.first) + i < C::N ? a.b[t.column(t.first) + i] : 0.0f;
+        TileNormRows<C> rows;
+        tile_lines<C>(a, (float *)(shared + P::BIAS_AT), t.column(t.first), threadIdx.x, 128);
         part_sync(1, 128);
         tile_start<C>(d, nullptr);
-        tile_products<C>(d, t, 0, 0, 0, slot, ring, full, empty);
+        rows.ask(a, t.row(t.first) + warp_id() * 16 + (lane_id() >> 2), live);
+        tile_products<C>(d, t, 0, 0, slot, ring, full, empty);
         tile_products_end<C>(t, 0, slot, empty);
         wait_for_previous();
-        cluster_arrive();  // all rings have been read
+        cluster_arrive(); // all rings have been read
         cluster_wait();
-        tile_share<C>(a, t, d, shared, arrived, live);
+        tile_share<C>(a, t, d, rows, shared, arrived, live);
         return;
     }
-    if (C::CK > 1) {  // the same barrier
+    if (C::CK > 1) { // the same barrier
         cluster_arrive();
         cluster_wait();
     }

@@ -2,10 +2,14 @@
 // tokens
 //@ kernel  linear_attend
 //@ device  cuda
-//@ args    x[M,D] w[P,D] b[P]:fp32 $step $rows -> y[M,A]
-//@ match   y = attend_packed(linear(x, w, b?))
+//@ args    x[M,D] w[P,D] b[P]:fp32 xs:stats(x) $step $rows -> y[M,A]
+//@ folded  w b g c
+//@ match   y = attend_packed(linear(x, w, b?))                   | EPS=0
+//@ match   y = attend_packed(linear(layernorm(x, g, c), w, b?))  | EPS=layernorm.eps
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  WIDTH: D  BIAS: has(b)
 //@ consts  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim  SCALE: attend_packed.scale
+//@ consts  XSTAT: columns(xs)  EPS: EPS
+//@ fits    !has(xs) || (XSTAT && BIAS)
 //    Bytes of all slots of w, or of what takes their place (keys, values and queries, then parts of attention), and of x.
 //@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)  BYTES: max(SLOTS * 12288, 70656) + max(SLOTS, 2) * 8192 + 512 + (SLOTS + 3) * 8
 //@ fits    X != fp32 && X == W && X == Y && ARCH == 90 && ARCH_A == 1 && ENCODE && T_MAX <= 128
@@ -22,8 +26,8 @@
 
 struct Config {
     using T = @X@;
-    static constexpr int D = @WIDTH@, HEADS = @HEADS@, BIAS = @BIAS@;
-    static constexpr float SCALE = @SCALE@;
+    static constexpr int D = @WIDTH@, HEADS = @HEADS@, BIAS = @BIAS@, XSTAT = @XSTAT@;
+    static constexpr float SCALE = @SCALE@, EPS = @EPS@;
 };
 static_assert(LinearAttendShape<Config>::BYTES == @BYTES@, "contract and kernel disagree");
 

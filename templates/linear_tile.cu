@@ -16,22 +16,33 @@
 // programs of 128 to 512 rows products stand here.
 //@ kernel  linear_tile
 //@ device  cuda
-//@ args    x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N]
-//@ match   y = linear(x, w, b?)            | ACT=0 RES=0
-//@ match   y = act(linear(x, w, b?))       | ACT=act.kind RES=0
-//@ match   y = add(linear(x, w, b?), r)    | ACT=0 RES=1
+//@ args    rg[N]:fp32 rc[N]:fp32 xs:stats(x) rs:stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:stats(y)
+//@ folded  w b g c
+//@ leaves  ys STATS
+//@ match   y = linear(x, w, b?)                             | ACT=0 RES=0 EPS=0 REPS=0
+//@ match   y = act(linear(x, w, b?))                        | ACT=act.kind RES=0 EPS=0 REPS=0
+//@ match   y = add(linear(x, w, b?), r)                     | ACT=0 RES=1 EPS=0 REPS=0
+//@ match   y = linear(layernorm(x, g, c), w, b?)            | ACT=0 RES=0 EPS=layernorm.eps REPS=0
+//@ match   y = act(linear(layernorm(x, g, c), w, b?))       | ACT=act.kind RES=0 EPS=layernorm.eps REPS=0
+//@ match   y = add(linear(x, w, b?), layernorm(r, rg, rc))  | ACT=0 RES=1 EPS=0 REPS=layernorm.eps
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
-//@ consts  FEW: T_MAX <= 256  MID: FEW || (T_MAX <= 1024 && N < 2048)  DEEP: FEW && K >= 2048  BROAD: FEW && !DEEP && N >= 3072
-//@ consts  SPARE: round_up(N, 112) - N  MT: FEW && (!DEEP || (ENCODE && T_MAX <= 128)) ? 64 : 128
+//@ consts  FEW: T_MAX <= 256  MID: FEW || (T_MAX <= 1024 && N < 2048)  DEEP: FEW && K >= 2048  BROAD: FEW && !DEEP && N >= (ENCODE && T_MAX > 128 ? 2048 : 3072)
+//    Up to 128 tokens of texts: 3 for products of many k, 2 for those of many columns, 1 for those of few.
+//@ consts  TEXT: ENCODE && T_MAX <= 128 ? (DEEP ? 3 : BROAD ? 2 : N < 1024 ? 1 : 0) : 0
+//@ consts  TEXT_NT: TEXT == 2 ? 64 : 96  TEXT_CK: TEXT == 3 ? 4 : TEXT == 2 ? 1 : 2  TEXT_STAGES: TEXT == 3 ? 8 : 6
+//@ consts  SPARE: round_up(N, 112) - N  MT: FEW && (!DEEP || TEXT) ? 64 : 128
 //@ consts  TEAM: !MID && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1  WIDE: TEAM == 2 ? 256 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
-//@ consts  NT: DEEP && T_MAX <= 128 ? (ENCODE ? 96 : 32) : BROAD && (T_MAX > 128 || !ENCODE) || ENCODE && T_MAX <= 128 && N < 1024 ? 96 : MID ? 64 : WIDE
-//@ consts  CM: MID ? 1 : 2  CN: 1  CK: T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
-//@ consts  STAGED: WGS == 2 && sizeof(Y) == 2  STAGES: TEAM == 2 ? 4 : DEEP ? 8 : BROAD && NT == 96 ? 9 : !MID ? 5 : FEW || N >= 1024 || !ENCODE ? 6 : 8
+//@ consts  NT: TEXT ? TEXT_NT : DEEP && T_MAX <= 128 ? 32 : BROAD ? 96 : MID ? 64 : WIDE
+//@ consts  CM: MID ? 1 : 2  CN: 1  CK: TEXT ? TEXT_CK : T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
+//@ consts  STAGED: WGS == 2 && sizeof(Y) == 2  STAGES: TEXT ? TEXT_STAGES : TEAM == 2 ? 4 : DEEP ? 8 : BROAD && NT == 96 ? 9 : !MID ? 5 : FEW || N >= 1024 || !ENCODE ? 6 : 8
 //@ consts  SLOT: max((MT + NT) * 128, CK == 1 && RES ? round_up(min(NT, 128), 64) * MT * 2 : 0)
-//@ consts  BYTES: STAGES * SLOT + (STAGED ? 16384 : 0) + WGS * NT * 4 + (2 * STAGES + 1) * 8
+//    Norms have no launch: who writes a row leaves its sums, by parts of STATS columns.
+//@ consts  XSTAT: columns(xs)  RSTAT: columns(rs)  STATS: has(ys) ? min(NT / CK, 128) : 0  EPS: EPS  REPS: REPS
+//@ fits    (!has(xs) || (XSTAT && BIAS)) && (!has(rs) || RSTAT) && (!STATS || (RES && sizeof(Y) == 2))
+//@ consts  BYTES: STAGES * SLOT + (STAGED ? 16384 : 0) + WGS * NT * (RSTAT ? 8 : 4) + (2 * STAGES + 1) * 8
 //@ consts  SHARE: CM * CN * CK
 //@ fits    sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
-//@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && (ENCODE || (DECODE && BUCKET > 0))
+//@ fits    N % 8 == 0 && K % 8 == 0 && (ENCODE || (T_MAX > 64 && DECODE && BUCKET > 0))
 //    linear_tile_head does these.
 //@ fits    logits(y) == 0 || N < 3072
 //@ tiled   x MT / CN
@@ -48,8 +59,10 @@
 struct Config {
     using T = @X@;
     using OUT = @Y@;
-    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, NORM = 0, PARTS = 0;
+    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, PARTS = 0;
     static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = @CN@, CK = @CK@, WGS = @WGS@, TEAM = @TEAM@, STAGED = @STAGED@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int XSTAT = @XSTAT@, RSTAT = @RSTAT@, STATS = @STATS@;
+    static constexpr float EPS = @EPS@, REPS = @REPS@;
 };
 extern "C" __global__ void CLUSTER(Config::CM * Config::CN * Config::CK) __launch_bounds__(128 * Config::WGS + 32, 1)
-@NAME@(const TileArgs a) { linear_tile<Config>(a); }
+@NAME@(const TileNormArgs a) { linear_tile<Config>(a); }

@@ -13,6 +13,11 @@ struct TensorMap;  // 128 bytes that only the copy engine reads
 // The map will be needed soon.
 DEVICE void tensor_expect(const TensorMap *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 
+// A tile will be: it is brought to L2.
+DEVICE void tensor_ahead(const TensorMap *map, int row, int column)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(column), "r"(row) : "memory");
+}
 // The tile whose first element is (row, column), to shared memory at `to`, 1024-byte aligned.
 DEVICE void tensor_copy(u32 to, const TensorMap *map, int row, int column, u32 mbarrier)
 {
@@ -29,6 +34,7 @@ DEVICE void tensor_copy_all(u32 to, const TensorMap *map, int row, int column, u
 }
 #else  // before sm_90 nothing calls them
 DEVICE void tensor_expect(const TensorMap *) {}
+DEVICE void tensor_ahead(const TensorMap *, int, int) {}
 DEVICE void tensor_copy(u32, const TensorMap *, int, int, u32) {}
 DEVICE void tensor_copy_all(u32, const TensorMap *, int, int, u32, u32) {}
 #endif

@@ -1,5 +1,5 @@
 // norm.cuh - statistics of a row in the one order that every kernel uses, so that a row gets the
-// same bits whoever reads it: lane l of a warp takes the vectors l, l+32, ... of VEC elements one
+// same bits whoever reads it (at the end: those of a row that its writer has summed): lane l of a warp takes the vectors l, l+32, ... of VEC elements one
 // after another; then the lanes are added as a tree over 16, last the two halves.
 #pragma once
 #include "device/l2.cuh"
@@ -32,9 +32,14 @@ template <int VEC, class T> DEVICE float add_squares(float s, const Vec<T, VEC> 
     return s;
 }
 
-struct RowStat { float mean, scale; };  // y = (x - mean) * scale * g + c
+struct RowStat {
+    float mean, scale;
+}; // y = (x - mean) * scale * g + c
 
-template <int C> DEVICE float rms_scale(float sum, float eps) { return rsqrtf(sum / C + eps); }
+template <int C> DEVICE float rms_scale(float sum, float eps)
+{
+    return rsqrtf(sum / C + eps);
+}
 
 // By one warp. NORM 1: root mean square (mean 0), 2: mean and variance. C elements.
 template <int NORM, int C, class T> DEVICE RowStat row_stat(const T *x, float eps)
@@ -87,20 +92,49 @@ DEVICE float norm_apply(float x, RowStat r, float g, float c)
     return __fmaf_rn(__fmul_rn(__fsub_rn(x, r.mean), r.scale), g, c);
 }
 
-// Layer norm of a row of C elements whose PARTS equal parts have been summed: stats[i] the i-th part's sum and its
-// squares about its own mean. Chan, Golub & LeVeque 1979, eq. 2.1: as exact as two passes over the row.
-template <int C, int PARTS> DEVICE RowStat whole_stat(const float *stats, float eps)
-{
-    constexpr int EACH = C / PARTS;
-    float mean = 0.0f, squares = 0.0f;
+// Layer norm of a row of C elements of which its writer has left, for every EACH columns, their sum and the sum of
+// their squares: [rows][PARTS][2]. That cancels, but while the mean is below 2^11 deviations it costs less than the
+// row's own rounding to 16 bits. By the quad that has the row: lane t asks for vectors t, t + 4, ...; all get the same.
+// EACH = 0: the row is not normed.
+struct RowLine {
+    float scale, shift;
+}; // y = (x * scale + shift) * g + c
+template <int C, int EACH> struct QuadSums {
+    static constexpr int PARTS = ceil_div(C, EACH), VEC = PARTS % 2 ? 2 : 4, VECTORS = PARTS * 2 / VEC,
+                         FLOATS = ceil_div(VECTORS, 4) * VEC;
+    Vec<float, VEC> v[ceil_div(VECTORS, 4)];
+    DEVICE void ask(const float *sums, int row, bool live)
+    {
+        const float *from = sums + ((i64)row * PARTS * 2 + (lane_id() & 3) * VEC);
 #pragma unroll
-    for (int i = 0; i < PARTS; i++)
-        mean += stats[i * 2];
-    mean /= C;
-#pragma unroll
-    for (int i = 0; i < PARTS; i++) {
-        const float off = stats[i * 2] / EACH - mean;
-        squares += fmaf(off * EACH, off, stats[i * 2 + 1]);
+        for (int i = 0; i < ceil_div(VECTORS, 4); i++) {
+            v[i] = zeros<float, VEC>();
+            if (!live || i * 4 + (lane_id() & 3) >= VECTORS)
+                continue;
+            if constexpr (VEC == 4)
+                *(uint4_ *)&v[i] = load_l2(from + i * 16);
+            else
+                *(u64 *)&v[i] = load_l2_scalar((const u64 *)(from + i * 8));
+        }
     }
-    return RowStat{mean, rms_scale<C>(squares, eps)};
-}
+    DEVICE RowLine line(float eps) const
+    {
+        float sum = 0.0f, squares = 0.0f;
+#pragma unroll
+        for (int i = 0; i < ceil_div(VECTORS, 4); i++)
+#pragma unroll
+            for (int k = 0; k < VEC; k += 2) {
+                sum += v[i][k];
+                squares += v[i][k + 1];
+            }
+        constexpr float BY = 1.0f / C;
+        const float mean = warp_sum<4>(sum) * BY,
+                    scale = rsqrtf(fmaxf(warp_sum<4>(squares) * BY - mean * mean, 0.0f) + eps);
+        return RowLine{scale, -mean * scale};
+    }
+};
+template <int C> struct QuadSums<C, 0> {
+    static constexpr int FLOATS = 0;
+    DEVICE void ask(const float *, int, bool) {}
+    DEVICE RowLine line(float) const { return RowLine{1.0f, 0.0f}; }
+};

@@ -29,23 +29,27 @@ static void expect(int code, const char *what, int line)
 
 enum { LAYERS = 12, MOST_ROWS = 50000, MOST = 4096, MAP = 128, MAPS = 4096 };
 
-template <int N_, int K_, int MT_, int NT_, int CM_, int CK_, int STAGES_, int WGS_, int ACT_, int RES_, int CN_ = 1, int NORM_ = 0,
-          int TEAM_ = 1>
+template <int N_, int K_, int MT_, int NT_, int CM_, int CK_, int STAGES_, int WGS_, int ACT_, int RES_, int TEAM_ = 1>
 struct Shape {
     using T = half;
     using OUT = half;
-    static constexpr int N = N_, K = K_, MT = MT_, NT = NT_, CM = CM_, CN = CN_, CK = CK_, STAGES = STAGES_, WGS = WGS_;
-    static constexpr int ACT = ACT_, RES = RES_, NORM = NORM_, TEAM = TEAM_, STAGED = WGS_ == 2 && !NORM_;
-    static constexpr int BIAS = 1, ROWS_S = 0, PARTS = 0, SMEM = 232448;
-    static constexpr float EPS = 1e-12f;
+    static constexpr int N = N_, K = K_, MT = MT_, NT = NT_, CM = CM_, CN = 1, CK = CK_, STAGES = STAGES_, WGS = WGS_;
+    static constexpr int ACT = ACT_, RES = RES_, TEAM = TEAM_, STAGED = WGS_ == 2;
+    static constexpr int BIAS = 1, ROWS_S = 0, PARTS = 0, SMEM = 232448, XSTAT = 0, RSTAT = 0, STATS = 0;
+    static constexpr float EPS = 1e-12f, REPS = 1e-12f;
 };
-// Rows normed: the product, its residual and the layer norm in one.
-template <int N, int K, int MT, int NT, int STAGES> using Normed = Shape<N, K, MT, NT, 1, 1, STAGES, 2, 0, 1, N / NT, 2>;
+// Rows of x are normed, whose writer summed parts of so many columns; those of the residual, with sums left of y.
+template <class S, int COLUMNS> struct Normed : S {
+    static constexpr int XSTAT = COLUMNS;
+};
+template <class S, int COLUMNS> struct Between : S {
+    static constexpr int RSTAT = COLUMNS, STATS = least(S::NT / S::CK, 128);
+};
 
 static decltype(&cuTensorMapEncodeTiled) encode;
 static cudaStream_t stream;
-static half *x, *w, *r, *y;  // [MOST_ROWS, MOST], w [LAYERS, MOST, MOST]
-static float *bias, *gains, *worst;
+static half *x, *w, *r, *y; // [MOST_ROWS, MOST], w [LAYERS, MOST, MOST]
+static float *bias, *gains, *worst, *xs, *rs, *ys;
 static FtxStep *step;
 static char *maps;
 
@@ -61,47 +65,66 @@ __global__ static void fill(half *p, size_t n, unsigned seed, float by)
     if (i < n)
         p[i] = from_float<half>(((scramble(i, seed) & 0xffff) / 32768.0f - 1.0f) * by);
 }
-__global__ static void fill_bias(float *p) { p[threadIdx.x + blockIdx.x * blockDim.x] = threadIdx.x / 512.0f - 1.0f; }
+__global__ static void fill_bias(float *p)
+{
+    p[threadIdx.x + blockIdx.x * blockDim.x] = threadIdx.x / 512.0f - 1.0f;
+}
 
+// Sums and squares of the parts of a matrix's rows, a part a thread.
+__global__ static void sum_parts(const half *x, float *sums, int M, int C, int columns)
+{
+    const int parts = ceil_div(C, columns), i = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0, squares = 0;
+    if (i >= M * parts)
+        return;
+    for (int n = i % parts * columns; n < least(C, (i % parts + 1) * columns); n++) {
+        const float v = to_float(x[(size_t)(i / parts) * C + n]);
+        sum += v;
+        squares += v * v;
+    }
+    sums[i * 2] = sum;
+    sums[i * 2 + 1] = squares;
+}
+// Worst difference of what a product has left from that of its results, which are rounded.
+__global__ static void check_parts(const float *a, const float *b, int n, float *worst)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const float e = fabs(a[i] - b[i]) / (fabs(b[i]) + 16);
+    if (i < n)
+        atomicMax((int *)worst, __float_as_int(e < 1e30f ? e : 1e30f));
+}
+
+__device__ static double deviations(const half *row, int C, double *mean)
+{
+    double sum = 0, squares = 0;
+    for (int k = 0; k < C; k++)
+        sum += to_float(row[k]);
+    for (int k = 0; k < C; k++)
+        squares += (to_float(row[k]) - sum / C) * (to_float(row[k]) - sum / C);
+    *mean = sum / C;
+    return 1 / sqrt(squares / C);
+}
 // 64 elements of the last rows, 64 of the last columns, the others anywhere.
-__global__ static void check(const half *x, const half *w, const float *b, const half *r, const half *y, int M, int N, int K, int act, int res,
-                             float *worst)
+__global__ static void check(const half *x, const half *w, const float *b, const half *r, const half *y, int M, int N,
+                             int K, int act, int res, int normed, const float *gains, float *worst)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x, h = scramble(i, 7);
     const int m = i < 64 ? M - 1 - i % least(M, 64) : h % M, n = i >= 64 && i < 128 ? N - 1 - i % 8 : (h >> 12) * 7 % N;
-    double sum = b[n];
+    double sum = 0, mean;
     for (int k = 0; k < K; k++)
         sum += (double)to_float(x[(size_t)m * K + k]) * to_float(w[(size_t)n * K + k]);
+    if (normed && !res)
+        sum *= deviations(x + (size_t)m * K, K, &mean);
+    sum += b[n];
     if (act == 2)
         sum = 0.5 * sum * (1 + erf(sum * 0.70710678118654752));
-    if (res)
+    if (res && normed) {
+        const double by = deviations(r + (size_t)m * N, N, &mean);
+        sum += (to_float(r[(size_t)m * N + n]) - mean) * by * gains[n] + b[n];
+    } else if (res)
         sum += to_float(r[(size_t)m * N + n]);
     const float e = fabs(sum - to_float(y[(size_t)m * N + n])) / (fabs(sum) + 1);
     atomicMax((int *)worst, __float_as_int(e < 1e30f ? e : 1e30f));
-}
-
-// The same with rows normed: a block takes one of the last 32 rows or one anywhere, all columns.
-__global__ static void check_normed(const half *x, const half *w, const float *b, const half *r, const half *y, int M, int N, int K, float *worst)
-{
-    __shared__ double row[1024];
-    const int m = blockIdx.x < 32 ? M - 1 - blockIdx.x % least(M, 32) : scramble(blockIdx.x, 7) % M;
-    double mean = 0, squares = 0;
-    for (int n = threadIdx.x; n < N; n += blockDim.x) {
-        double sum = b[n] + to_float(r[(size_t)m * N + n]);
-        for (int k = 0; k < K; k++)
-            sum += (double)to_float(x[(size_t)m * K + k]) * to_float(w[(size_t)n * K + k]);
-        row[n] = sum;
-    }
-    __syncthreads();
-    for (int n = 0; n < N; n++)
-        mean += row[n] / N;
-    for (int n = 0; n < N; n++)
-        squares += (row[n] - mean) * (row[n] - mean) / N;
-    for (int n = threadIdx.x; n < N; n += blockDim.x) {
-        const double v = (row[n] - mean) / sqrt(squares + 1e-12) * b[n] + b[N - 1 - n];
-        const float e = fabs(v - to_float(y[(size_t)m * N + n])) / (fabs(v) + 1);
-        atomicMax((int *)worst, __float_as_int(e < 1e30f ? e : 1e30f));
-    }
 }
 __global__ static void backwards(const float *b, float *c, int N)
 {
@@ -115,14 +138,15 @@ static const TensorMap *map(const void *matrix, int rows, int columns, int tile_
     CUtensorMap m;
     const cuuint64_t size[] = {(cuuint64_t)columns, (cuuint64_t)rows}, stride[] = {2 * (cuuint64_t)columns};
     const cuuint32_t tile[] = {64, (cuuint32_t)tile_rows}, every[] = {1, 1};
-    CK(encode(&m, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, (void *)matrix, size, stride, tile, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
-              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    CK(encode(&m, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, (void *)matrix, size, stride, tile, every,
+              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     at = (at + 1) % MAPS;
     CK(cudaMemcpy(maps + at * MAP, &m, sizeof m, cudaMemcpyHostToDevice));
     return (const TensorMap *)(maps + at * MAP);
 }
 
-typedef std::function<void(int)> Launch;  // of a layer's kernel
+typedef std::function<void(int)> Launch; // of a layer's kernel
 
 static cudaLaunchConfig_t config(cudaLaunchAttribute *attrs, int cluster, int grid, int block, int smem)
 {
@@ -169,62 +193,73 @@ static float time_of(const std::vector<Launch> &launches, int runs)
     return us;
 }
 
-template <class C> struct ArgsOf { typedef typename std::conditional<(C::NORM > 0), TileNormArgs, TileArgs>::type Type; };
-template <class C> __global__ void __launch_bounds__(TileShape<C>::THREADS, 1) kernel(const typename ArgsOf<C>::Type a)
+template <class C> __global__ void __launch_bounds__(TileShape<C>::THREADS, 1) kernel(const TileNormArgs a)
 {
 #if __CUDA_ARCH__ >= 900
     linear_tile<C>(a);
 #endif
 }
 
+static float worst_now()
+{
+    float error;
+    CK(cudaStreamSynchronize(stream));
+    CK(cudaMemcpy(&error, worst, 4, cudaMemcpyDeviceToHost));
+    CK(cudaMemset(worst, 0, 4));
+    return error;
+}
+
 // The product of M rows, checked; its launch for layer i.
 template <class C> static Launch product(int M, float *error)
 {
     typedef TileShape<C> P;
-    typedef typename ArgsOf<C>::Type Args;
     const FtxStep s = {.tokens = M, .rows = M};
     const int groups = ceil_div(M, C::MT * C::CM) * ceil_div(C::N, C::NT * C::CN);
+    const int grid = P::BLOCKS * (C::WGS == 2 ? std::min(groups, 132 / P::BLOCKS) : groups);
     std::vector<const TensorMap *> weights;
-    cudaLaunchAttribute attrs[2] = {};
-    cudaLaunchConfig_t c = config(attrs, P::BLOCKS, P::BLOCKS, P::THREADS, P::BYTES);
-    int clusters = 132 / P::BLOCKS;
-    Args a;
+    TileNormArgs a;
 
     CK(cudaFuncSetAttribute(kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, P::BYTES));
-    CK(cudaFuncSetAttribute(kernel<C>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-    if (C::NORM)
-        CK(cudaOccupancyMaxActiveClusters(&clusters, kernel<C>, &c));
-    if (C::NORM)
-        clusters = std::min(clusters, 132 * 7 / 8 / P::BLOCKS);
-    const int grid = P::BLOCKS * (C::WGS == 2 ? std::min(groups, clusters) : groups);
     CK(cudaMemcpy(step, &s, sizeof s, cudaMemcpyHostToDevice));
-    CK(cudaMemset(worst, 0, 4));
     CK(cudaMemset(y, 0xff, (size_t)M * C::N * 2));
     for (int i = 0; i < LAYERS; i++)
         weights.push_back(map(w + (size_t)i * MOST * MOST, C::N, C::K, C::NT / C::CM));
     (TileArgs &)a = TileArgs{map(x, MOST_ROWS, C::K, P::BOX), weights[0], bias, r, step, y};
+    (TileNorms &)a = TileNorms{gains, bias, xs, rs};
+    a.ys = ys;
     if (C::CK == 1)
         a.r = map(r, MOST_ROWS, C::N, C::MT);
-    if constexpr (C::NORM) {
-        backwards<<<1, 1024, 0, stream>>>(bias, gains, C::N);
-        a.g = bias;
-        a.c = gains;
-    }
+    if (C::XSTAT)
+        sum_parts<<<M, 256, 0, stream>>>(x, xs, M, C::K, C::XSTAT ? C::XSTAT : 1);
+    if (C::RSTAT)
+        sum_parts<<<M, 256, 0, stream>>>(r, rs, M, C::N, C::RSTAT ? C::RSTAT : 1);
     const Launch launch = [a, grid, weights](int layer) {
-        Args now = a;
+        TileNormArgs now = a;
         cudaLaunchAttribute attrs[2] = {};
         cudaLaunchConfig_t c = config(attrs, P::BLOCKS, grid, P::THREADS, P::BYTES);
         now.w = weights[layer];
         CK(cudaLaunchKernelEx(&c, kernel<C>, now));
     };
     launch(0);
-    if (C::NORM)
-        check_normed<<<64, 256, 0, stream>>>(x, w, bias, r, y, M, C::N, C::K, worst);
-    else
-        check<<<256, 256, 0, stream>>>(x, w, bias, r, y, M, C::N, C::K, C::ACT, C::RES, worst);
-    CK(cudaStreamSynchronize(stream));
-    CK(cudaMemcpy(error, worst, 4, cudaMemcpyDeviceToHost));
+    check<<<16, 256, 0, stream>>>(x, w, bias, r, y, M, C::N, C::K, C::ACT, C::RES, C::XSTAT || C::RSTAT, gains, worst);
+    *error = worst_now();
+    if (C::STATS) {
+        constexpr int PARTS = ceil_div(C::N, C::STATS ? C::STATS : 1);
+        const int n = M * PARTS * 2;
+        sum_parts<<<M, 256, 0, stream>>>(y, rs, M, C::N, C::STATS ? C::STATS : 1);
+        check_parts<<<(n + 255) / 256, 256, 0, stream>>>(ys, rs, n, worst);
+        *error = std::max(*error, worst_now());
+        sum_parts<<<M, 256, 0, stream>>>(r, rs, M, C::N, C::RSTAT ? C::RSTAT : 1);
+    }
     return launch;
+}
+
+template <class C> static void say(const char *what)
+{
+    printf(" %s %d x %d cluster %d x %d stages %d%s", what, C::MT, C::NT, C::CM, C::CK, C::STAGES,
+           C::XSTAT   ? " x normed"
+           : C::RSTAT ? " r normed"
+                      : "");
 }
 
 template <class C> static void run(int M)
@@ -232,9 +267,10 @@ template <class C> static void run(int M)
     float error;
     const Launch launch = product<C>(M, &error);
     const float us = time_of({launch}, M > 10000 ? 6 : 36);
-    printf("M %5d N %4d K %4d tile %3d x %3d cluster %d x %d x %d stages %2d act %d res %d norm %d: %7.2f us %4.0f TFLOP/s error %.1e%s\n", M, C::N, C::K,
-           C::MT, C::NT, C::CM, C::CN, C::CK, C::STAGES, C::ACT, C::RES, C::NORM, us, 2.0 * M * C::N * C::K / us * 1e-6, error,
-           error < 1e-3f ? "" : " WRONG");
+    printf("M %5d N %4d K %4d", M, C::N, C::K);
+    say<C>("");
+    printf(" act %d res %d: %7.2f us %4.0f TFLOP/s error %.1e%s\n", C::ACT, C::RES, us,
+           2.0 * M * C::N * C::K / us * 1e-6, error, error < 1e-3f ? "" : " WRONG");
 }
 
 // The layer norm behind a product, for layers in whose time it is.
@@ -244,7 +280,10 @@ template <int N> struct NormShape {
     static constexpr int C = N, NORM = 2, LANES = 32, THREADS = 64, ROWS_S = 0;
     static constexpr float EPS = 1e-12f;
 };
-template <class K> __global__ void __launch_bounds__(K::THREADS) norm_kernel(const NormArgs a) { norm<K>(a); }
+template <class K> __global__ void __launch_bounds__(K::THREADS) norm_kernel(const NormArgs a)
+{
+    norm<K>(a);
+}
 template <int N> static Launch layernorm(int M)
 {
     return [M](int) {
@@ -254,11 +293,6 @@ template <int N> static Launch layernorm(int M)
     };
 }
 
-template <class C> static void say(const char *what)
-{
-    printf(" %s %d x %d cluster %d x %d x %d stages %d%s", what, C::MT, C::NT, C::CM, C::CN, C::CK, C::STAGES, C::NORM ? " normed" : "");
-}
-
 // A layer's four products, norms where they are not in them.
 template <class QKV, class OUT, class UP, class DOWN> static void layer(int M)
 {
@@ -266,18 +300,38 @@ template <class QKV, class OUT, class UP, class DOWN> static void layer(int M)
     std::vector<Launch> all;
     all.push_back(product<QKV>(M, &error[0]));
     all.push_back(product<OUT>(M, &error[1]));
-    if (!OUT::NORM)
+    if (!OUT::STATS)
         all.push_back(layernorm<OUT::N>(M));
     all.push_back(product<UP>(M, &error[2]));
     all.push_back(product<DOWN>(M, &error[3]));
-    if (!DOWN::NORM)
+    if (!DOWN::STATS)
         all.push_back(layernorm<DOWN::N>(M));
     const float us = time_of(all, M > 10000 ? 6 : 36);
     printf("layer without attention, M %5d:", M);
     say<OUT>("out");
     say<UP>("up");
     say<DOWN>("down");
-    printf(" %7.2f us, errors %.1e %.1e\n", us, error[1], error[3]);
+    printf(" %7.2f us, errors %.1e %.1e %.1e %.1e\n", us, error[0], error[1], error[2], error[3]);
+}
+
+// The same with norms as launches, and without any launch for them.
+template <class QKV, class OUT, class UP, class DOWN> static void both(int M)
+{
+    constexpr int OUTS = least(OUT::NT / OUT::CK, 128), DOWNS = least(DOWN::NT / DOWN::CK, 128);
+    typedef Normed<QKV, DOWNS> Qkv;
+    typedef Between<OUT, DOWNS> Out;
+    typedef Normed<UP, OUTS> Up;
+    typedef Between<DOWN, OUTS> Down;
+    run<QKV>(M);
+    run<Qkv>(M);
+    run<OUT>(M);
+    run<Out>(M);
+    run<UP>(M);
+    run<Up>(M);
+    run<DOWN>(M);
+    run<Down>(M);
+    layer<QKV, OUT, UP, DOWN>(M);
+    layer<Qkv, Out, Up, Down>(M);
 }
 
 int main()
@@ -293,6 +347,8 @@ int main()
     CK(cudaMalloc(&bias, MOST * 4));
     CK(cudaMalloc(&gains, MOST * 4));
     CK(cudaMalloc(&worst, 4));
+    for (float **p : {&xs, &rs, &ys})
+        CK(cudaMalloc(p, (size_t)MOST_ROWS * 64 * 4));
     CK(cudaMalloc(&step, sizeof(FtxStep)));
     CK(cudaMalloc(&maps, MAPS * MAP));
     fill<<<rows / 256, 256>>>(x, rows, 1, 1.0f);
@@ -301,45 +357,29 @@ int main()
     fill_bias<<<MOST / 1024, 1024>>>(bias);
     fill_bias<<<MOST / 1024, 1024>>>(gains);
     CK(cudaDeviceSynchronize());
+    backwards<<<1, 1024, 0, stream>>>(bias, gains, 1024);
+    CK(cudaMemset(worst, 0, 4));
+    CK(cudaDeviceSynchronize());
     for (int M : {2240, 4096, 12288}) {
         typedef Shape<2304, 768, 128, 112, 2, 1, 5, 2, 0, 0> Qkv;
         typedef Shape<768, 768, 128, 112, 2, 1, 5, 2, 0, 1> Out;
         typedef Shape<3072, 768, 128, 112, 2, 1, 5, 2, 2, 0> Up;
         typedef Shape<768, 3072, 128, 112, 2, 1, 5, 2, 0, 1> Down;
-        run<Qkv>(M);
-        run<Out>(M);
-        run<Normed<768, 768, 64, 256, 5>>(M);
-        run<Up>(M);
-        run<Down>(M);
-        run<Normed<768, 3072, 64, 256, 5>>(M);
-        layer<Qkv, Out, Up, Down>(M);
-        layer<Qkv, Normed<768, 768, 64, 256, 5>, Up, Down>(M);
-        layer<Qkv, Normed<768, 768, 64, 256, 5>, Up, Normed<768, 3072, 64, 256, 5>>(M);
+        both<Qkv, Out, Up, Down>(M);
     }
     for (int M : {128, 100}) {
         typedef Shape<2304, 768, 64, 64, 1, 2, 6, 1, 0, 0> Qkv;
-        typedef Shape<768, 768, 64, 64, 1, 2, 6, 1, 0, 1> Out;
-        typedef Shape<3072, 768, 64, 96, 1, 1, 9, 1, 2, 0> Up;
+        typedef Shape<768, 768, 64, 96, 1, 2, 6, 1, 0, 1> Out;
+        typedef Shape<3072, 768, 64, 64, 1, 1, 6, 1, 2, 0> Up;
         typedef Shape<768, 3072, 64, 96, 1, 4, 8, 1, 0, 1> Down;
-        run<Qkv>(M);
-        run<Out>(M);
-        run<Up>(M);
-        run<Down>(M);
-        layer<Qkv, Out, Up, Shape<768, 3072, 128, 32, 1, 4, 8, 1, 0, 1>>(M);
-        layer<Qkv, Out, Up, Down>(M);
+        both<Qkv, Out, Up, Down>(M);
     }
     {
         typedef Shape<3072, 1024, 128, 128, 2, 1, 5, 2, 0, 0> Qkv;
-        typedef Shape<1024, 1024, 128, 128, 2, 1, 5, 2, 0, 1> Out;
+        typedef Shape<1024, 1024, 128, 256, 2, 1, 4, 2, 0, 1, 2> Out;
         typedef Shape<4096, 1024, 128, 128, 2, 1, 5, 2, 2, 0> Up;
-        typedef Shape<1024, 4096, 128, 128, 2, 1, 5, 2, 0, 1> Down;
-        run<Qkv>(49152);
-        run<Out>(49152);
-        run<Normed<1024, 1024, 64, 256, 5>>(49152);
-        run<Up>(49152);
-        run<Down>(49152);
-        layer<Qkv, Out, Up, Down>(49152);
-        layer<Qkv, Normed<1024, 1024, 64, 256, 5>, Up, Down>(49152);
+        typedef Shape<1024, 4096, 128, 256, 2, 1, 4, 2, 0, 1, 2> Down;
+        both<Qkv, Out, Up, Down>(49152);
     }
     return 0;
 }

@@ -31,10 +31,12 @@ static inline void plain_source_open(PlainSource *m, const char *path, FtxAct ac
     m->facts = m->weights.artifact.facts;
     for (uint32_t i = 0; i < m->weights.artifact.n_weights; i++) {
         const char *name = artifact_string(&m->weights.artifact, m->weights.artifact.weights[i].name);
+        const char *fc1 = strstr(name, ".fc1.weight");
 
-        if (strstr(name, ".fc1.weight"))
-            m->ffn = (int)m->weights.artifact.weights[i].dim[0];
-        m->encoder_layers += strncmp(name, "encoder.", 8) == 0 && strstr(name, ".fc1.weight");
+        if (!fc1 || strcmp(fc1, ".fc1.weight") != 0) /* one with a norm folded into it stands beside the plain one */
+            continue;
+        m->ffn = (int)m->weights.artifact.weights[i].dim[0];
+        m->encoder_layers += strncmp(name, "encoder.", 8) == 0;
     }
 
     const size_t D = m->facts->hidden, widest = 3 * D > (size_t)m->ffn ? 3 * D : (size_t)m->ffn;

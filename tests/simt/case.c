@@ -74,6 +74,15 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
                           .parts = c->parts};
 }
 
+static RowStats *stats_of(Arena *keep, const Case *c, const Graph *g)
+{
+    RowStats *stats = arena_array(keep, RowStats, g->values.n);
+
+    for (Id v = 1; v < g->values.n; v++)
+        stats[v] = v == g->output ? (RowStats){.wanted = c->stats} : (RowStats){.columns = c->columns};
+    return stats;
+}
+
 /* Programs, layers and models share kernels. */
 static void add_once(Suite *s, const Unit *u)
 {
@@ -112,6 +121,8 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
     s->graphs[s->n_graphs++] = g;
     u.g = g;
     u.facts = facts_of(c, g, u.target);
+    if (c->columns || c->stats)
+        u.facts.stats = stats_of(s->keep, c, g);
     uses = ir_uses(g);
     for (size_t i = 0; i < s->catalog.n; i++) {
         const Contract *k = s->catalog.at[i];

@@ -555,6 +555,31 @@ static void check_written(const Scene *s, int64_t from, int64_t to, int64_t room
         scene_wrong("%s: %s: rows of y were written that are not this kernel's", u->name, u->fit.instance->entry);
 }
 
+/* Statistics that were left of y's rows: of all of them, or with some blocks, of what those wrote. */
+static void check_stats(const Scene *s, const float *y, int64_t rows, int64_t room, int64_t C)
+{
+    const int64_t columns = s->u->fit.leaves, parts = (C + columns - 1) / columns;
+
+    for (int64_t i = 0; i < rows * parts; i++) {
+        const int64_t from = i % parts * columns, n = columns < C - from ? columns : C - from;
+        const float *got = &s->left[2 * i];
+        double sum, squares, sizes;
+
+        if (s->u->c.blocks && !was_written((const char *)got, 8))
+            continue;
+        scene_stats((RefTensor){y, DT_FP32}, i / parts * C + from, n, &sum, &squares, &sizes);
+        if (!(fabs((double)got[0] - sum) <= tolerance(s, DT_FP16) * sizes) ||
+            !(fabs((double)got[1] - squares) <= 2 * tolerance(s, DT_FP16) * squares)) {
+            scene_wrong("%s: %s: row %lld, columns from %lld: sum %g, squares %g, should be %g, %g", s->u->name,
+                        s->u->fit.instance->entry, (long long)(i / parts), (long long)from, (double)got[0],
+                        (double)got[1], sum, squares);
+            return;
+        }
+    }
+    if (!simt_untouched(&s->left[2 * rows * parts], (size_t)((room - rows) * parts) * 8))
+        scene_wrong("%s: %s: statistics were left of rows that are none", s->u->name, s->u->fit.instance->entry);
+}
+
 static void check_values(Scene *s)
 {
     const Unit *u = s->u;
@@ -579,6 +604,8 @@ static void check_values(Scene *s)
     } else if (v->op != OP_CROSS_APPEND) {
         check_written(s, from, to, room, (size_t)n * dtype_size(v->type));
         compare(s, "y", s->y, v->type, want.p, to * n, from * n);
+        if (s->left)
+            check_stats(s, want.p, rows, room, n);
     }
     if (unit_appends(u) || v->op == OP_CROSS_APPEND)
         compare_cache(s, &w);

@@ -410,6 +410,8 @@ static void *make_input(Scene *s, Id id, DType type, bool gain)
         make_flat((float *)(void *)p, n, u->c.flat);
     else
         random_values(v, n, type, gain, p);
+    if (unit_norms(u, id))
+        scene_shift_rows(v, n, type, p);
     s->input[id] = (RefTensor){p, type};
     if (ir_op_is_weight(v->op))
         simt_protect(p, room);
@@ -430,16 +432,16 @@ static void *make_arg(Scene *s, size_t i)
 
     if (a->named >= 0)
         return s->device[a->named];
-    if (!u->b.arg[i])
+    if (!u->b.arg[i] || a->stats_of >= 0) /* statistics come when what they are of is there */
         return NULL;
     if (u->b.arg[i] == u->b.root)
         return s->y = simt_alloc(bytes_of(u, ir_value(u->g, u->b.root)), "y");
     for (size_t k = 0; k < i; k++)
-        if (u->b.arg[k] == u->b.arg[i])
+        if (u->b.arg[k] == u->b.arg[i] && u->b.contract->args.at[k].stats_of < 0)
             return s->arg[k];
     if (ir_value(u->g, u->b.arg[i])->op == OP_CROSS_APPEND) /* it stands in the cache */
         return NULL;
-    return make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), strcmp(a->name, "g") == 0);
+    return make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), a->name[strlen(a->name) - 1] == 'g');
 }
 
 /* Maps in place of the matrices that the contract wants tiled. */
@@ -447,7 +449,7 @@ static void give_maps(Scene *s)
 {
     const Unit *u = s->u;
 
-    for (size_t i = 0; i < u->b.contract->args.n; i++) {
+    for (size_t i = 0; i < u->b.contract->operands; i++) {
         const int64_t tile_rows = contract_arg_tiled(&u->b, &u->fit, i);
         const Value *v = ir_value(u->g, u->b.arg[i]);
         SimtMap map = {.matrix = s->arg[i], .tile_rows = (unsigned)tile_rows};
@@ -558,8 +560,15 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
     make_tail(s);
     make_cache(s);
     make_named(s);
-    for (; s->n_args < c->args.n; s->n_args++) /* ins and outs stand in this order */
+    for (; s->n_args < c->operands; s->n_args++) /* ins and outs stand in this order */
         s->arg[s->n_args] = make_arg(s, s->n_args);
+    for (size_t i = c->operands; i < c->args.n; i++) /* no operands, but the reference reads them */
+        if (u->b.arg[i])
+            make_input(s, u->b.arg[i], DT_FP32, (int)i == c->folded.gain);
+    scene_fold(s);
+    for (size_t i = 0; i < c->operands; i++)
+        if (c->args.at[i].stats_of >= 0)
+            s->arg[i] = scene_make_stats(s, i);
     give_maps(s);
     if (u->facts.parts && ir_value(u->g, u->b.root)->op == OP_SAMPLE)
         scene_parts(s, s->input[u->g->logits].p);
@@ -576,10 +585,14 @@ void scene_written_in_front(const Scene *s)
     const Unit *u = s->u;
     const size_t row = (size_t)unit_head_dim(u) * dtype_size(u->facts.kv);
 
-    for (size_t i = 0; i < u->b.contract->args.n; i++) {
+    for (size_t i = 0; i < u->b.contract->operands; i++) {
         const Value *v = u->b.arg[i] ? ir_value(u->g, u->b.arg[i]) : NULL;
 
-        if (v && u->b.arg[i] != u->b.root && !ir_op_is_weight(v->op) && s->arg[i])
+        if (!v || u->b.arg[i] == u->b.root || ir_op_is_weight(v->op) || !s->arg[i])
+            continue;
+        if (u->b.contract->args.at[i].stats_of >= 0)
+            simt_written_in_front(s->arg[i], scene_stats_bytes(s, i));
+        else
             simt_written_in_front(s->matrix[i], (size_t)ir_shape_elements(v->shape, s->T, s->S) * dtype_size(v->type));
     }
     if (!unit_cache_op(u) || unit_cache_op(u)->op != OP_ATTEND_PAGED || unit_appends(u))

@@ -1,6 +1,7 @@
 /* scene.h - one kernel, what it works on in one launch, and what it should leave behind.
  *
  *   case.c    which kernels there are      scene.c   data of a launch      expect.c   what comes out
+ *                                          norms.c   statistics, folded weights
  *                                          search.c  data and results of many: the kernel `beam` */
 #ifndef FTX_SIMT_SCENE_H
 #define FTX_SIMT_SCENE_H
@@ -37,8 +38,20 @@ typedef struct Scene { /* host copies are of what the kernel may change */
     void *matrix[CONTRACT_MAX_ARGS]; /* of an argument, also where a map of it is given */
     void *arg[CONTRACT_MAX_ARGS + 8];
     size_t n_args;
-    void *y; /* NULL: there is none */
+    void *y;     /* NULL: there is none */
+    float *left; /* sums and squares of y's rows, [rows][parts][2]; NULL: none are wanted */
 } Scene;
+
+/* Whether the unit reads statistics of this value's rows; then some have a mean that is not 0. */
+bool unit_norms(const Unit *u, Id id);
+void scene_shift_rows(const Value *v, int64_t n, DType type, char *p);
+/* Argument i: those of x as the kernel in front left them, in so many bytes; room for those of y. */
+float *scene_make_stats(Scene *s, size_t i);
+size_t scene_stats_bytes(const Scene *s, size_t i);
+/* Packs anew the weights into which the compiler folds others. */
+void scene_fold(Scene *s);
+/* Sum and sum of squares of columns [from, from + n) of a row; sizes: the sum of their absolute values. */
+void scene_stats(RefTensor x, int64_t from, int64_t n, double *sum, double *squares, double *sizes);
 
 /* Data made of `seed`, on the device. */
 void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep);

@@ -12,26 +12,28 @@ typedef struct Model {
     size_t n_overrides;
 } Model;
 
-/* What compile.c does, but the code of a kernel is its name, and its text goes to the host. */
+/* What compile.c does, but the code of a kernel is its name, and its text goes to the host. Weights that a plan for
+ * the CPU reads are packed, too: all as they are, as plain passes need them. */
 static inline void compile_for_host(const Model *m, const char *path, Build *build)
 {
     Arena *keep = arena_open();
     Spec spec = {0};
     Catalog catalog;
     Packing packing = {0};
-    Plan plan = {0};
+    Plan plan = {0}, plain = {0};
     Code code = {0};
     Checkpoint *checkpoint = NULL;
     const Dump none = {0};
-    Target target;
+    Target target, cpu;
     Diag d = {0};
     char *names = NULL;
     size_t bytes = 0;
 
-    if (!target_parse("sm_90a", &target, &d) ||
+    if (!target_parse("sm_90a", &target, &d) || !target_parse("cpu", &cpu, &d) ||
         !spec_read(m->checkout, m->overrides, m->n_overrides, keep, &spec, &d) ||
         !passes_run_graph(spec.graph, &spec.precision, &none, &d) || !catalog_open(keep, &catalog, &d) ||
-        !passes_run_target(spec.graph, &catalog, target, &spec.precision, &packing, &plan, &none, &d))
+        !passes_run_target(spec.graph, &catalog, target, &spec.precision, &packing, &plan, &none, &d) ||
+        !passes_run_target(spec.graph, &catalog, cpu, &spec.precision, &packing, &plain, &none, &d))
         fail_msg("%s: %s", m->checkout, d.text);
     plan.head.space_bytes[FTX_SPACE_WEIGHTS] = packing.bytes;
 

@@ -11,9 +11,9 @@ static void add_rows(Suite *s, DType t, int C)
 {
     static const char *const ops[] = {"act gelu_erf", "act gelu_tanh", "act relu",  "glu silu", "glu quick_gelu",
                                       "add",          "mul",           "scale",     "norm 1",   "norm 2",
-                                      "last",         "embed",         "positions", "scaled"};
+                                      "last",         "embed",         "positions", "scaled",   "entry"};
 
-    for (int i = 0; i < 14; i++) {
+    for (int i = 0; i < 15; i++) {
         Ir g = begin();
         Case c = {0};
         const char *type = dtype_name(t), *op = ops[i];
@@ -37,6 +37,12 @@ static void add_rows(Suite *s, DType t, int C)
                 add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, t), C, type), C, type);
         else if (strcmp(op, "scaled") == 0)
             add(&g, "scale %%%d {by=1.5} : [T,%d] %s", x, C, type);
+        else if (strcmp(op, "entry") == 0) { /* of an encoder */
+            const int p = add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, t), C, type);
+
+            norm(&g, 2, add(&g, "add %%%d %%%d : [T,%d] %s", x, p, C, type), "T", C, t);
+            c.encode = true;
+        }
         take(s, &g, &c, op);
     }
 }
@@ -121,12 +127,25 @@ typedef struct Tiled {
     int rows, bucket;
 } Tiled;
 
-static void add_tiled(Suite *s, const Tiled *l)
+/* Norms without a launch: columns of the parts whose sums are left of rows that are normed, the residual's or else x's
+ * (0: none is), and whether y's are wanted. */
+typedef struct Left {
+    Tiled of;
+    int columns, sums;
+} Left;
+
+static void add_tiled(Suite *s, const Tiled *l, int columns, int sums)
 {
     const char *type = dtype_name(l->t);
-    const bool most = l->bucket == 1;
+    const bool most = l->bucket == 1, rest = strcmp(l->end, "add") == 0;
     Ir g = {.text = ""};
-    Case c = {.kv = l->t, .only = "linear_tile", .encode = true, .bucket = most ? 0 : l->bucket, .sms = 6};
+    Case c = {.kv = l->t,
+              .only = "linear_tile",
+              .encode = true,
+              .bucket = most ? 0 : l->bucket,
+              .sms = 6,
+              .columns = columns,
+              .stats = sums};
     char name[200];
     int y;
 
@@ -135,8 +154,8 @@ static void add_tiled(Suite *s, const Tiled *l)
                            "logit_bias=4 end_ids=4\n",
                            most ? 16640 : 1040);
     add(&g, "ids : [T] i32");
-    const int x = input(&g, l->K, l->t), w = weight(&g, "w", l->N, l->K, l->t);
-    const int b = l->bias ? weight(&g, "b", l->N, 0, l->t) : 0;
+    const int x = norm(&g, columns && !rest ? 2 : 0, input(&g, l->K, l->t), "T", l->K, l->t);
+    const int w = weight(&g, "w", l->N, l->K, l->t), b = l->bias ? weight(&g, "b", l->N, 0, l->t) : 0;
 
     set_rows(&c, 2, 0, (const int[][2]){{l->rows / 3, l->rows / 3}, {l->rows - l->rows / 3, l->rows - l->rows / 3}});
     if (b)
@@ -145,14 +164,11 @@ static void add_tiled(Suite *s, const Tiled *l)
         y = add(&g, "linear %%%d %%%d - : [T,%d] %s", x, w, l->N, strcmp(l->end, "fp32") == 0 ? "fp32" : type);
     if (strncmp(l->end, "gelu", 4) == 0 || strcmp(l->end, "silu") == 0)
         add(&g, "act %%%d {kind=\"%s\"} : [T,%d] %s", y, l->end, l->N, type);
-    else if (strcmp(l->end, "add") == 0 || strcmp(l->end, "norm") == 0)
-        y = add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, l->N, l->t), l->N, type);
-    if (strcmp(l->end, "norm") == 0) {
-        c.only = "linear_tile_norm";
-        norm(&g, 2, y, "T", l->N, l->t);
-    }
-    snprintf(name, sizeof name, "tiles %s N=%d K=%d bias=%d %s rows=%d of %d", type, l->N, l->K, l->bias, l->end,
-             l->rows, l->bucket);
+    else if (rest)
+        add(&g, "add %%%d %%%d : [T,%d] %s", y, norm(&g, columns ? 2 : 0, input(&g, l->N, l->t), "T", l->N, l->t), l->N,
+            type);
+    snprintf(name, sizeof name, "tiles %s N=%d K=%d bias=%d %s rows=%d of %d columns=%d sums=%d", type, l->N, l->K,
+             l->bias, l->end, l->rows, l->bucket, columns, sums);
     take(s, &g, &c, name);
 }
 
@@ -208,8 +224,15 @@ static void tiles(void **state)
         {DT_FP16, 136, 456, 0, "silu", 514, 0},        {DT_FP16, 328, 456, 0, "add", 260, 0},
         {DT_BF16, 3080, 136, 1, "gelu_tanh", 70, 128}, {DT_FP16, 104, 136, 1, "add", 100, 128},
         {DT_FP16, 200, 72, 1, "add", 66, 94},          {DT_BF16, 8, 2056, 1, "add", 100, 100},
-        {DT_FP16, 768, 328, 1, "norm", 300, 0},        {DT_BF16, 768, 72, 0, "norm", 530, 0},
         {DT_FP16, 512, 200, 1, "add", 300, 1},
+    };
+    /* one tile, two parts of K, four, 128 x 64, pairs of blocks whose warpgroups take turns, or a tile together */
+    static const Left left[] = {
+        {{DT_FP16, 3080, 136, 1, "gelu_erf", 70, 128}, 48, 0}, {{DT_BF16, 136, 320, 1, "silu", 100, 128}, 24, 0},
+        {{DT_FP16, 200, 328, 1, "add", 70, 128}, 96, 1},       {{DT_BF16, 104, 2056, 0, "add", 75, 128}, 24, 1},
+        {{DT_FP16, 72, 328, 1, "add", 300, 512}, 32, 1},       {{DT_BF16, 136, 456, 1, "add", 300, 640}, 0, 1},
+        {{DT_FP16, 264, 328, 0, "add", 300, 0}, 112, 1},       {{DT_BF16, 392, 64, 1, "gelu_erf", 129, 0}, 64, 0},
+        {{DT_FP16, 136, 456, 1, "", 514, 0}, 112, 0},          {{DT_BF16, 512, 200, 1, "add", 300, 1}, 128, 1},
     };
     /* 64 columns, 96, 64 in two parts of K, pairs of blocks with 112 */
     static const TiledAppend appended[] = {
@@ -221,7 +244,9 @@ static void tiles(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        add_tiled(s, &some[i]);
+        add_tiled(s, &some[i], 0, 0);
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++)
+        add_tiled(s, &left[i].of, left[i].columns, left[i].sums);
     for (size_t i = 0; i < sizeof appended / sizeof *appended; i++)
         add_tiled_append(s, &appended[i]);
     if (wide) {
@@ -230,9 +255,11 @@ static void tiles(void **state)
         for (int e = 0; e < 5; e++)
             for (int n = 0; n < 4; n++)
                 for (int r = 0; r < 4; r++)
-                    add_tiled(s, &(Tiled){(n + e) % 2 ? DT_BF16 : DT_FP16, (const int[]){8, 120, 776, 1160}[n],
-                                          (const int[]){1160, 520, 64, 8}[(n + r) % 4], (n + r + e) % 2, ends[e],
-                                          (const int[]){65, 128, 200, 319}[r], (const int[]){128, 128, 512, 0}[r]});
+                    add_tiled(s,
+                              &(Tiled){(n + e) % 2 ? DT_BF16 : DT_FP16, (const int[]){8, 120, 776, 1160}[n],
+                                       (const int[]){1160, 520, 64, 8}[(n + r) % 4], (n + r + e) % 2, ends[e],
+                                       (const int[]){65, 128, 200, 319}[r], (const int[]){128, 128, 512, 0}[r]},
+                              0, 0);
     }
     finish(s, 37);
 }
@@ -361,23 +388,26 @@ typedef struct FewTexts {
     int D, H, bias, n, length[5];
 } FewTexts;
 
-static void add_few_texts(Suite *s, const FewTexts *l)
+/* Columns of the parts whose sums are left of x, which is normed; 0: it is not. */
+static void add_few_texts(Suite *s, const FewTexts *l, int columns)
 {
     const char *type = dtype_name(l->t);
     Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=128 tokens=128 kv_block=8 kv_pages=72 logit_bias=4 "
                     "end_ids=4\nkind encoder\n"};
-    Case c = {.kv = l->t, .only = "linear_attend", .encode = true, .bucket = 128};
+    Case c = {.kv = l->t, .only = "linear_attend", .encode = true, .bucket = 128, .columns = columns};
     int rows[5][2];
     char name[200];
     size_t n;
 
     g.n = strlen(g.text);
     add(&g, "ids : [T] i32");
-    const int qkv = product(&g, input(&g, l->D, l->t), 3 * l->H * 64, l->D, l->bias, l->t);
+    const int x = norm(&g, columns ? 2 : 0, input(&g, l->D, l->t), "T", l->D, l->t);
+    const int qkv = product(&g, x, 3 * l->H * 64, l->D, l->bias, l->t);
 
     add(&g, "attend_packed %%%d {heads=%d kv_heads=%d head_dim=64 scale=0.125} : [T,%d] %s", qkv, l->H, l->H, l->H * 64,
         type);
-    n = (size_t)snprintf(name, sizeof name, "texts %s D=%d H=%d bias=%d of", type, l->D, l->H, l->bias);
+    n = (size_t)snprintf(name, sizeof name, "texts %s D=%d H=%d bias=%d columns=%d of", type, l->D, l->H, l->bias,
+                         columns);
     for (int i = 0; i < l->n; i++) {
         rows[i][0] = rows[i][1] = l->length[i];
         n += (size_t)snprintf(name + n, sizeof name - n, " %d", l->length[i]);
@@ -397,15 +427,19 @@ static void few_texts(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        add_few_texts(s, &some[i]);
+        add_few_texts(s, &some[i], 0);
+    add_few_texts(s, &(FewTexts){DT_FP16, 328, 2, 1, 3, {1, 64, 50}}, 24);
+    add_few_texts(s, &(FewTexts){DT_BF16, 72, 1, 1, 2, {70, 9}}, 8);
     if (wide)
         for (int i = 0; i < 24; i++)
-            add_few_texts(s, &(FewTexts){i % 2 ? DT_BF16 : DT_FP16,
-                                         (const int[]){8, 72, 128, 264, 1024}[i % 5],
-                                         1 + i % 3,
-                                         i / 2 % 2,
-                                         1 + i % 4,
-                                         {1 + i, 1 + i * 7 % 32, 1 + i * 5 % 32, 1 + i * 11 % 32}});
+            add_few_texts(s,
+                          &(FewTexts){i % 2 ? DT_BF16 : DT_FP16,
+                                      (const int[]){8, 72, 128, 264, 1024}[i % 5],
+                                      1 + i % 3,
+                                      i / 2 % 2,
+                                      1 + i % 4,
+                                      {1 + i, 1 + i * 7 % 32, 1 + i * 5 % 32, 1 + i * 11 % 32}},
+                          0);
     finish(s, 53);
 }
 

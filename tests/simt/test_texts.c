@@ -22,15 +22,16 @@ typedef struct Opened {
     char path[700];
 } Opened;
 
-/* Texts of at most 64 tokens. */
-static void open_model(Opened *o, const char *name, const char *type, const char *more)
+/* Texts of at most 64 tokens; of all of a step so many. */
+static void open_model(Opened *o, const char *name, const char *type, int tokens, const char *more)
 {
-    char checkout[100], path[700], dir[600], weights[60];
-    Override overrides[] = {{weights}, {"limits.tokens=64"}, {"limits.sequences=8"}, {"limits.context=64"}, {more}};
+    char checkout[100], path[700], dir[600], weights[60], most[60];
+    Override overrides[] = {{weights}, {most}, {"limits.sequences=8"}, {"limits.context=64"}, {more}};
     FtxOptions options = {.device = FTX_DEVICE_CUDA};
     FtxError err;
 
     snprintf(weights, sizeof weights, "precision.weights=%s", type);
+    snprintf(most, sizeof most, "limits.tokens=%d", tokens);
     snprintf(checkout, sizeof checkout, "tests/models/%s", name);
     snprintf(dir, sizeof dir, "%s/simt-%s-%s", getenv("FTX_BUILD"), name, type);
     snprintf(path, sizeof path, "%s/simt-%s-%s.ftx", getenv("FTX_BUILD"), name, type);
@@ -88,7 +89,7 @@ static void vectors(const char *name, const char *type, const char *more)
     int32_t n = 0;
     double tolerance = 0.0;
 
-    open_model(&o, name, type, more);
+    open_model(&o, name, type, 64, more);
     ftx_model_info(o.model, &info);
     plain_text_named(&plain, o.path, name);
     for (size_t i = 0; i < 2; i++)
@@ -125,6 +126,60 @@ static void vectors(const char *name, const char *type, const char *more)
     }
     plain_text_close(&plain);
     close_model(&o, name, type);
+}
+
+/* Weights of an artifact with norms folded into them. */
+static int folded(const char *path)
+{
+    Artifact a;
+    FtxError err;
+    int n = 0;
+
+    if (artifact_open(path, &a, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < a.n_weights; i++)
+        n += strstr(artifact_string(&a, a.weights[i].name), " folded with ") != NULL;
+    artifact_close(&a);
+    return n;
+}
+
+/* Of more tokens than 64 the norms between two products have no launch. */
+static void bert_tiles(void **state)
+{
+    static const size_t text[] = {2, 1, 2};
+    static float hidden[128 * MAX_D];
+    static int32_t ids[128];
+    static Opened o;
+    int32_t lengths[3], n = 0;
+    PlainText plain;
+    FtxModelInfo info;
+    FtxError err;
+    double tolerance = 0.0;
+
+    (void)state;
+    if (SIMT_SANITIZED)
+        return;
+    open_model(&o, "tiny-bert", "fp16", 128, NULL);
+    ftx_model_info(o.model, &info);
+    plain_text_named(&plain, o.path, "tiny-bert");
+    for (size_t i = 0; i < 3; n += lengths[i++]) {
+        lengths[i] = o.lengths[text[i]];
+        memcpy(ids + n, o.ids[text[i]], (size_t)lengths[i] * sizeof *ids);
+        tolerance = fmax(tolerance, plain_text_rounding(&plain, plain_text_type(&plain), ids + n, lengths[i]));
+    }
+    tolerance = plain_text_allowed(&plain, tolerance);
+    plain_text_close(&plain);
+    assert_true(n > 64 && n <= 128);
+    const FtxEncode job = {.count = 3, .ids = ids, .lengths = lengths, .hidden = hidden, .hidden_rows = 128};
+
+    if (ftx_engine_encode(o.engine, &job, &err))
+        fail_msg("%s", err.text);
+    n = 0;
+    for (size_t i = 0; i < 3; n += lengths[i++])
+        check("first", json_object_get(json_array_get(json_object_get(o.golden, "prompts"), text[i]), "first"),
+              hidden + (size_t)n * info.hidden, tolerance);
+    close_model(&o, "tiny-bert", "fp16 tiles");
+    assert_true(folded(o.path) > 0);
 }
 
 static void bert(void **state)
@@ -169,7 +224,7 @@ static void translate(const char *name, const char *type, size_t texts, size_t m
     PlainSource plain;
     uint64_t id[TEXTS];
 
-    open_model(&o, name, type, NULL);
+    open_model(&o, name, type, 64, NULL);
     plain_source_open(&plain, o.path, bart ? FTX_ACT_GELU_ERF : FTX_ACT_RELU, !bart, bart ? 2 : 0);
     for (size_t i = 0; i < texts; i++) {
         FtxRequest r = ftx_request_default(o.model);
@@ -231,7 +286,7 @@ static void bart_beams_fp16(void **state)
     (void)state;
     if (SIMT_SANITIZED)
         return;
-    open_model(&o, "tiny-bart", "fp16", "decode.width=4");
+    open_model(&o, "tiny-bart", "fp16", 64, "decode.width=4");
     for (size_t i = 0; i < 2; i++) {
         FtxRequest r = ftx_request_default(o.model);
 
@@ -270,9 +325,10 @@ static void bart_beams_fp16(void **state)
 
 int main(int n, char **words)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bert),         cmocka_unit_test(bert_bf16),
-                                       cmocka_unit_test(roberta_fp16), cmocka_unit_test(bart),
-                                       cmocka_unit_test(marian_bf16),  cmocka_unit_test(bart_beams_fp16)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bert),           cmocka_unit_test(bert_bf16),
+                                       cmocka_unit_test(bert_tiles),     cmocka_unit_test(roberta_fp16),
+                                       cmocka_unit_test(bart),           cmocka_unit_test(marian_bf16),
+                                       cmocka_unit_test(bart_beams_fp16)};
 
     thorough = n > 1 && strcmp(words[1], "long") == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
