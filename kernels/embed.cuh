@@ -1,12 +1,14 @@
 // embed.cuh - rows of the embedding for a step's tokens, scaled, with those of their positions and
 // types; and each token's id written down in its sequence's history, but for texts that an encoder
-// reads. Memory bound.
+// reads, whose rows may be normed at once. Memory bound.
 //
 //   w [V, D]      p [P, D], s [types, D] or NULL      y [T, D]      history [slots, CONTEXT]
 #pragma once
+#include "device/block.cuh"
 #include "device/io.h"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
+#include "part/norm.cuh"
 
 struct EmbedArgs {
     const void *w, *p, *s;
@@ -15,14 +17,37 @@ struct EmbedArgs {
     int *history;
     void *y;
 };
+struct EmbedGains { const float *g, *c; };  // [D]
+struct EmbedNormArgs : EmbedGains, EmbedArgs {};
+
+// Elements [at, at + VEC) of a token's row.
+template <class K, int VEC> DEVICE Vec<float, VEC> embed_part(const EmbedArgs &a, const FtxToken &token, int at)
+{
+    Vec<float, VEC> f = to_floats(load<VEC>((const typename K::W *)a.w + (i64)token.id * K::D + at));
+    if (K::SCALED)
+#pragma unroll
+        for (int i = 0; i < VEC; i++)
+            f[i] *= K::BY;
+    if (K::TYPES) { // in encode programs the slot is the type
+        const Vec<float, VEC> s = to_floats(load<VEC>((const typename K::S *)a.s + (i64)token.slot * K::D + at));
+#pragma unroll
+        for (int i = 0; i < VEC; i++)
+            f[i] += s[i];
+    }
+    if (K::POSITIONS) {
+        const i64 row = token.pos + K::OFFSET;
+        const Vec<float, VEC> p = to_floats(load<VEC>((const typename K::P *)a.p + row * K::D + at));
+#pragma unroll
+        for (int i = 0; i < VEC; i++)
+            f[i] += p[i];
+    }
+    return f;
+}
 
 template <class K> DEVICE void embed(const EmbedArgs &a)
 {
-    typedef typename K::W W;
-    typedef typename K::P P;
-    typedef typename K::S S;
     typedef typename K::OUT O;
-    constexpr int VEC = vec_width<W>(K::D);
+    constexpr int VEC = vec_width<typename K::W>(K::D);
     if (K::EARLY)
         launch_dependents();
     wait_for_previous();
@@ -34,25 +59,37 @@ template <class K> DEVICE void embed(const EmbedArgs &a)
     const FtxToken token = a.token[t];
     if (!K::ENCODE && blockIdx.y == 0 && threadIdx.x == 0)
         a.history[(i64)token.slot * K::CONTEXT + token.pos] = token.id;
-    for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < K::D / VEC; v += gridDim.y * K::THREADS) {
-        const int at = v * VEC;
-        Vec<float, VEC> f = to_floats(load<VEC>((const W *)a.w + (i64)token.id * K::D + at));
-        if (K::SCALED)
-#pragma unroll
-            for (int i = 0; i < VEC; i++)
-                f[i] *= K::BY;
-        if (K::TYPES) { // in encode programs the slot is the type
-            const Vec<float, VEC> s = to_floats(load<VEC>((const S *)a.s + (i64)token.slot * K::D + at));
-#pragma unroll
-            for (int i = 0; i < VEC; i++)
-                f[i] += s[i];
-        }
-        if (K::POSITIONS) {
-            const Vec<float, VEC> p = to_floats(load<VEC>((const P *)a.p + (i64)(token.pos + K::OFFSET) * K::D + at));
-#pragma unroll
-            for (int i = 0; i < VEC; i++)
-                f[i] += p[i];
-        }
-        store((O *)a.y + (i64)t * K::D + at, from_floats<O>(f));
+    for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < K::D / VEC; v += gridDim.y * K::THREADS)
+        store((O *)a.y + (i64)t * K::D + v * VEC, from_floats<O>(embed_part<K, VEC>(a, token, v * VEC)));
+}
+
+// The same and the layer norm behind it, of an encoder: a block has a row, each thread at most one vector of it.
+template <class K> DEVICE void embed_norm(const EmbedNormArgs &a)
+{
+    typedef typename K::OUT O;
+    constexpr int VEC = vec_width<typename K::W>(K::D);
+    static_assert(K::ENCODE && K::THREADS * VEC >= K::D, "a row a block");
+    SHARED(float, room, 72);
+    const int t = blockIdx.x, at = threadIdx.x * VEC;
+    const bool inside = at < K::D;
+    Vec<float, VEC> g = {}, c = {}, f = {};
+    if (inside) {
+        g = load<VEC>(a.g + at);
+        c = load<VEC>(a.c + at);
     }
+    wait_for_previous();
+    launch_dependents();
+    if (t >= a.step->tokens)
+        return;
+    if (inside)
+        f = embed_part<K, VEC>(a, a.token[t], at);
+    const float mean = block_sum<K::THREADS>(add_sum(0.0f, f), room) / K::D;
+    const float squares = block_sum<K::THREADS>(inside ? add_squares(0.0f, f, mean) : 0.0f, room + 36);
+    const RowStat stat = {mean, rms_scale<K::D>(squares, K::EPS)};
+    if (!inside)
+        return;
+#pragma unroll
+    for (int i = 0; i < VEC; i++)
+        f[i] = norm_apply(f[i], stat, g[i], c[i]);
+    store((O *)a.y + (i64)t * K::D + at, from_floats<O>(f));
 }
