@@ -163,7 +163,7 @@ static FtxStatus measure_texts(Bench *b, int repeat, double *times, FtxError *er
     if (!s && !schedule_program(&e->encode, step->tokens, &program))
         s = ftx_fail(err, FTX_EFORMAT, "plan: no program encodes %d tokens", step->tokens);
     if (!s)
-        s = e->api->upload(e->session, schedule_live_bytes(e, step->tokens), err);
+        s = e->api->upload(e->session, schedule_live_bytes(e, step->tokens, 0), err);
     if (!s) /* warm */
         s = e->api->time(e->session, program, step->tokens, b->sequences, 1, times, err);
     if (!s)

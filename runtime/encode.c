@@ -175,7 +175,7 @@ static FtxStatus run_pack(Pack *p, FtxError *err)
     if (!schedule_program(p->job->input ? &e->hidden : &e->encode, p->tokens, &program))
         return ftx_fail(err, FTX_EFORMAT, "plan: no program encodes %d tokens", p->tokens);
     *(FtxStep *)engine_io(e, FTX_NAMED_step) = (FtxStep){.tokens = p->tokens, .rows = p->rows};
-    s = e->api->upload(e->session, schedule_live_bytes(e, p->tokens), err);
+    s = e->api->upload(e->session, schedule_live_bytes(e, p->tokens, 0), err);
     if (!s)
         s = e->api->run(e->session, program, p->tokens, p->rows, 1, err);
     return s ? s : e->api->wait(e->session, err);

@@ -209,7 +209,8 @@ FtxStatus beams_finish(FtxEngine *e, Request *r, FtxEvent *event, FtxError *err)
 void schedule_ladders(FtxEngine *e); /* e->step and its like from the plan's programs */
 /* The program that takes a step of so many tokens. */
 bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program);
-size_t schedule_live_bytes(const FtxEngine *e, int tokens);        /* of IO, in a step of so many tokens */
+/* Of IO, in a step of so many tokens, where no row behind the first so many has biases. */
+size_t schedule_live_bytes(const FtxEngine *e, int tokens, int biased_rows);
 bool schedule_can_admit(const FtxEngine *e);                       /* the first that waits */
 FtxStatus schedule_admit(FtxEngine *e, FtxError *err);             /* waiting to running, while slots and pages last */
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err); /* a slot and pages */

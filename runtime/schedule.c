@@ -188,7 +188,7 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err)
             return FTX_OK;
         if (!schedule_program(&e->encode, step.tokens, &program))
             return ftx_fail(err, FTX_EFORMAT, "plan: no program encodes %d tokens", step.tokens);
-        s = e->api->upload(e->session, schedule_live_bytes(e, step.tokens), err);
+        s = e->api->upload(e->session, schedule_live_bytes(e, step.tokens, 0), err);
         if (!s)
             s = e->api->run(e->session, program, step.tokens, step.rows, 1, err);
         if (!s)
@@ -345,16 +345,17 @@ static void clear_out(FtxEngine *e)
             e->out[(size_t)ring * e->facts->sequences + (size_t)i].length = -1;
 }
 
-/* The part of IO that this step fills: buffers stand in the order of named.def, tokens last. */
-size_t schedule_live_bytes(const FtxEngine *e, int count)
+/* The part of IO that this step fills: buffers stand in the order of named.def, tokens and biases last. */
+size_t schedule_live_bytes(const FtxEngine *e, int tokens, int biased_rows)
 {
     const uint64_t *at = e->plan->named;
-    const uint64_t tokens = at[FTX_NAMED_token] + sizeof(FtxToken) * (uint64_t)count;
 
-    for (int i = 0; i < FTX_NAMED_token; i++)
-        if (at[i] > at[FTX_NAMED_token])
+    for (int i = 0; i < FTX_NAMED_bias; i++)
+        if (at[i] > at[i + 1])
             return e->plan->space_bytes[FTX_SPACE_IO];
-    return tokens;
+    if (biased_rows)
+        return at[FTX_NAMED_bias] + sizeof(FtxBias) * e->facts->logit_bias * (uint64_t)biased_rows;
+    return at[FTX_NAMED_token] + sizeof(FtxToken) * (uint64_t)tokens;
 }
 
 /* Which token a lane brings next only the device knows. */
@@ -371,6 +372,7 @@ FtxStatus schedule_upload(FtxEngine *e, FtxError *err)
     Flight *f = &e->flight;
     FtxStep *step = engine_io(e, FTX_NAMED_step);
     const FtxStatus s = read_lanes(e, err);
+    int biased = 0; /* rows up to the last that has biases */
 
     if (s)
         return s;
@@ -381,9 +383,10 @@ FtxStatus schedule_upload(FtxEngine *e, FtxError *err)
     for (int i = 0; i < f->rows; i++) {
         step->decode_rows += f->row[i].count == 1;
         step->processors |= !f->row[i].request->params.simple;
+        biased = f->row[i].request->params.n_bias ? i + 1 : biased;
         write_row(e, i);
     }
     clear_out(e);
     f->pending = true;
-    return e->api->upload(e->session, schedule_live_bytes(e, f->tokens), err);
+    return e->api->upload(e->session, schedule_live_bytes(e, f->tokens, biased), err);
 }

@@ -1,7 +1,7 @@
 /* memory.c - give every buffer an offset in its space.
  *
  *   STATE  the named buffers of the engine, then what kernels want zeroed
- *   IO     what the host writes for a step, in the order of named.def, copied up to the live tokens
+ *   IO     what the host writes for a step, in the order of named.def, copied up to what lives
  *   OUT    what it reads
  *   WORK   values between two launches and scratch of one: packed by lifetime (planner.c), each
  *          program for itself; the space is as large as the largest program

@@ -86,8 +86,8 @@ static inline void small_plan(Small *s, int which)
     small_named(&p->head, &s->spec, FTX_NAMED_rows, FTX_SPACE_IO, sizeof(FtxRow) * S);
     small_named(&p->head, &s->spec, FTX_NAMED_params, FTX_SPACE_IO, sizeof(FtxParams) * S);
     small_named(&p->head, &s->spec, FTX_NAMED_ends, FTX_SPACE_IO, 4 * S * (uint64_t)l->end_ids);
-    small_named(&p->head, &s->spec, FTX_NAMED_bias, FTX_SPACE_IO, 8 * S * (uint64_t)l->logit_bias);
     small_named(&p->head, &s->spec, FTX_NAMED_token, FTX_SPACE_IO, 16 * (uint64_t)l->tokens);
+    small_named(&p->head, &s->spec, FTX_NAMED_bias, FTX_SPACE_IO, 8 * S * (uint64_t)l->logit_bias);
     small_named(&p->head, &s->spec, FTX_NAMED_pages, FTX_SPACE_STATE, 4 * S * (C / (uint64_t)l->kv_block));
     small_named(&p->head, &s->spec, FTX_NAMED_bad_words, FTX_SPACE_STATE, 4 * S * (uint64_t)l->bad_words);
     small_named(&p->head, &s->spec, FTX_NAMED_history, FTX_SPACE_STATE, 4 * S * C);

@@ -35,6 +35,7 @@ typedef struct FakeDevice {
     FtxStatus open;    /* of device_cuda.open */
     int opens, closes, sessions;
     int runs, decode_runs, uploads, most_ahead;
+    size_t uploaded; /* bytes of the last upload */
     int most_tokens, most_rows;
     char wrong[300]; /* the first thing that a plan or an IO block got wrong; "" */
 } FakeDevice;

@@ -239,6 +239,8 @@ static void check_step(Session *s, const Command *c)
     const FtxStep *step = named_io(s, FTX_NAMED_step);
     const FtxRow *row = named_io(s, FTX_NAMED_rows);
     const FtxToken *token = named_io(s, FTX_NAMED_token);
+    const FtxParams *params = named_io(s, FTX_NAMED_params);
+    const FtxBias *bias = named_io(s, FTX_NAMED_bias);
     int at = 0, singles = 0;
 
     EXPECT(step->tokens == c->T && step->rows == c->S, "%d %d, run with %d %d", step->tokens, step->rows, c->T, c->S);
@@ -256,6 +258,11 @@ static void check_step(Session *s, const Command *c)
         singles += r->q_len == 1;
         for (int k = 0; k < i; k++)
             EXPECT(row[k].slot != r->slot, "slot %d twice", r->slot);
+        for (int k = 0; k < params[i].n_bias; k++) {
+            const FtxBias *b = &bias[i * (int)f->logit_bias + k];
+
+            EXPECT(b->value == (float)b->id, "row %d: a bias of %g for %d", i, (double)b->value, b->id);
+        }
         for (int k = 0; k < r->q_len; k++)
             EXPECT(token[at + k].row == i && token[at + k].slot == r->slot &&
                        token[at + k].pos == r->kv_len - r->q_len + k && token[at + k].id >= 0 &&
@@ -489,6 +496,7 @@ static FtxStatus fake_upload(Session *s, size_t bytes, FtxError *err)
 {
     (void)err;
     fake.uploads++;
+    fake.uploaded = bytes;
     EXPECT(bytes <= s->device->plan->head->space_bytes[FTX_SPACE_IO], "%zu", bytes);
     if (fake.asynchronous)
         put(s, &(Command){.kind = COMMAND_UPLOAD, .bytes = bytes});

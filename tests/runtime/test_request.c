@@ -235,6 +235,44 @@ static void test_truncated(void **state)
     close_bed(&b);
 }
 
+/* Biases are copied only for rows that have some, up to the last of them. */
+static void test_biases(void **state)
+{
+    static const int32_t ids[] = {5, 9};
+    static const float values[] = {5.0f, 9.0f}; /* as the fake device wants them */
+    FakeSizes sizes = fake_sizes();
+    Bed b;
+    Job j[3];
+
+    (void)state;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++)
+        for (int biased = 0; biased < 8; biased++) {
+            const size_t rows = biased & 4 ? 3 : biased & 2 ? 2 : biased & 1;
+            const uint64_t *at = b.artifact.plan.named;
+
+            reset_fake(asynchronous, 0);
+            open_bed(&b, &sizes);
+            for (int i = 0; i < 3; i++) {
+                make_job(&j[i], 4, (uint64_t)i);
+                j[i].request.max_new = 5;
+                j[i].request.bias_ids = ids;
+                j[i].request.bias_values = values;
+                j[i].request.bias_count = biased >> i & 1 ? 2 : 0;
+                expect(&b, &j[i]);
+                submit(&b, &j[i]);
+            }
+            step(&b);
+            if (rows)
+                assert_int_equal(fake.uploaded, at[FTX_NAMED_bias] + 2 * rows * sizeof(FtxBias));
+            else
+                assert_int_equal(fake.uploaded, at[FTX_NAMED_token] + 12 * sizeof(FtxToken));
+            run(&b);
+            for (int i = 0; i < 3; i++)
+                compare(&j[i]);
+            close_bed(&b);
+        }
+}
+
 /* FTX_NAN looks at the logits of every step; it counts as it stood when the engine was opened. */
 static void test_nan_wants_logits(void **state)
 {
@@ -260,8 +298,8 @@ static void test_nan_wants_logits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_words), cmocka_unit_test(test_refused),          cmocka_unit_test(test_text_prompt),
-        cmocka_unit_test(test_truncated), cmocka_unit_test(test_nan_wants_logits),
+        cmocka_unit_test(test_bad_words), cmocka_unit_test(test_refused), cmocka_unit_test(test_text_prompt),
+        cmocka_unit_test(test_truncated), cmocka_unit_test(test_biases),  cmocka_unit_test(test_nan_wants_logits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
