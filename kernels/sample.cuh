@@ -9,8 +9,8 @@
 // of a row merges its tiles in an order of their own, so the result does not depend on gridDim.x,
 // then chooses: the arg max, or a draw (part/draw.cuh) from the processed row in `values`.
 //
-// PARTS: the kernel of the logits has left parts of them (part/parts.cuh). A greedy row without processors needs
-// nothing else: one block merges them. For others it is as if they were not there.
+// PARTS: the kernel of the logits has left parts of them (part/parts.cuh). A row without processors that is greedy, or
+// draws from few, needs nothing else: one block merges them. For others it is as if they were not there.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -49,13 +49,13 @@ struct SampleArgs {
 
 template <class K> struct SampleShape {
     static constexpr int THREADS = 512, WARPS = THREADS / 32, TILE = 512, RANGE = WARPS * TILE;
-    static constexpr int V = K::V, TILES = ceil_div(V, TILE);
+    static constexpr int V = K::V, TILES = ceil_div(V, TILE), PARTS = K::PARTS;
     static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4; // bytes: a word an id, and biases
     static constexpr int SHARED = most(FACTS, (int)sizeof(DrawRoom<SampleShape>));
 };
 
 // One warp, one tile: its numbers, and the processed values where they are drawn from.
-template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int tile, const FtxParams &p, const u32 *facts, const float *shift)
+template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int tile, const FtxParams &p, float cool, const u32 *facts, const float *shift)
 {
     using D = SampleShape<K>;
     constexpr int N = D::TILE / 32;        // values of a lane: fours of neighbours where rows are aligned
@@ -95,7 +95,7 @@ template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int til
             for (int i = 0; i < N; i++)
                 if (id_of(i) < K::V)
                     values[id_of(i)] = x[i];
-            t.sum = sum_exp(x, t.top);
+            t.sum = sum_exp(x, t.top, cool);
         }
     }
     u32 id = 0x7fffffff;
@@ -128,7 +128,7 @@ template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRo
 
 // The block's tiles of a row. Whether it is the last of the row's blocks.
 template <class K>
-DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const FtxRow &r, u32 *facts, float *shift, u32 *last)
+DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const FtxRow &r, const float *cool, u32 *facts, float *shift, u32 *last)
 {
     using D = SampleShape<K>;
     for (int base = blockIdx.x * D::RANGE; base < K::V; base += gridDim.x * D::RANGE) {
@@ -138,7 +138,7 @@ DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const
                                                a.bad_words + (i64)r.slot * K::BAD_WORDS);
         const int tile = base / D::TILE + warp_id();
         if (tile < D::TILES)
-            sample_tile<K>(a, row, tile, p, facts, shift);
+            sample_tile<K>(a, row, tile, p, *cool, facts, shift);
     }
     block_sync();
     if (threadIdx.x == 0) {
@@ -164,6 +164,7 @@ __device__ void sample(const SampleArgs &a)
     // in shared memory: as registers they would be a third of all.
     SHARED(FtxRow, row_, 1);
     SHARED(FtxParams, params_, 1);
+    SHARED(float, cool, 1); // 1 / temperature, finite
     const FtxRow &r = row_[0];
     const FtxParams &p = params_[0];
     u32 *facts = (u32 *)shared;
@@ -171,16 +172,18 @@ __device__ void sample(const SampleArgs &a)
 
     launch_dependents();
     const bool live = row < a.step->rows;
-    if (threadIdx.x == 0 && !(K::PARTS && blockIdx.x > 0 && a.params[row].simple)) // that one may be written by now
+    if (threadIdx.x == 0 && !(K::PARTS && blockIdx.x > 0 && parts_suffice(a.params[row]))) // that one may be written by now
         row_[0] = a.rows[row];
-    if (threadIdx.x == 32)
+    if (threadIdx.x == 32) {
         params_[0] = a.params[row];
+        cool[0] = fminf(1.0f / params_[0].temperature, 1e30f);
+    }
     wait_for_previous();
     block_sync();
-    const bool merged = K::PARTS && p.simple; // by the kernel in front
+    const bool merged = K::PARTS && parts_suffice(p); // by the kernel in front
     if (!live || (merged && blockIdx.x > 0) || !r.emit || r.done)
         return;
-    if (!merged && !sample_tiles<K>(a, row, p, r, facts, shift, last))
+    if (!merged && !sample_tiles<K>(a, row, p, r, cool, facts, shift, last))
         return;
 
     // The last block of the row: a thread merges tiles (or parts) threadIdx.x, + THREADS, ..., warps their
@@ -197,15 +200,15 @@ __device__ void sample(const SampleArgs &a)
         raw_top = high;
         best = better(best, b);
     };
+    if (draws && threadIdx.x == THREADS - 1)
+        room.random = philox(uint4_{(u32)r.kv_len, (u32)p.sample, 0, 0}, p.seed_low, p.seed_high).x >> 8;
     if (merged) {
-        const FtxPart *parts = parts_of(a.parts, K::V, row);
-        const int count = load_l2_scalar(&a.parts->count);
-#pragma unroll 1
-        for (int i = threadIdx.x; i < count; i += THREADS) {
-            const FtxPart part = part_load(parts + i);
+        if (threadIdx.x == 0)
+            room.parts = RowParts{parts_of(a.parts, K::V, row), a.logits + (i64)row * K::V, load_l2_scalar(&a.parts->count)};
+        read_parts<K::V>(a.parts, row, threadIdx.x, THREADS, room.u.part_top, [&](const FtxPart &part) {
             if (part.width)
                 add(part.top, part.sum, Best{part.top, part.at < 0 ? 0x7fffffff : part.first + part.at});
-        }
+        });
     } else {
 #pragma unroll 1
         for (int t = threadIdx.x; t < D::TILES; t += THREADS) {
@@ -231,21 +234,25 @@ __device__ void sample(const SampleArgs &a)
     int token = best.id;
     if (draws && best.value > negative_infinity()) {
         block_sync();
-        float sum = 0.0f;
-        for (int t = threadIdx.x; t < D::TILES; t += THREADS)
-            sum += room.tile_sum[t] * ratio(room.tile_top[t], best.value);
-        sum = block_sum<THREADS>(sum, sums);
-        if (threadIdx.x == 0) {
-            room.random = philox(uint4_{(u32)r.kv_len, (u32)p.sample, 0, 0}, p.seed_low, p.seed_high).x >> 8;
-            room.sum = sum;
+        if (!merged) {
+            float sum = 0.0f;
+            for (int t = threadIdx.x; t < D::TILES; t += THREADS)
+                sum += room.tile_sum[t] * ratio(room.tile_top[t], best.value, cool[0]);
+            sum = block_sum<THREADS>(sum, sums);
+            if (threadIdx.x == 0)
+                room.sum = sum;
+            block_sync();
         }
-        block_sync();
-        const Draw<D> draw = {room, a.values + (i64)row * K::V, best.value};
-        token = draw.token(p);
+        const Draw<D> draw = {room, a.values + (i64)row * K::V, best.value, cool[0]};
+        token = draw.token(p, merged);
     }
     if (warp_id() != 0)
         return;
-    const float raw = p.simple ? best.value : load_l2_scalar(a.logits + (i64)row * K::V + token);
+    float raw = best.value;
+    if (!merged && !p.simple)
+        raw = load_l2_scalar(a.logits + (i64)row * K::V + token);
+    if (merged && draws && raw > negative_infinity())
+        raw = room.value;
     bool end = false;
     for (int i = lane_id(); i < p.n_ends; i += 32)
         end = end || a.ends[row * K::END_IDS + i] == token;

@@ -95,15 +95,20 @@ static bool is_plain(const Request *r, const FtxRequest *q)
            q->no_repeat_ngram == 0 && q->min_new == 0 && q->bias_count == 0 && r->params.n_words == 0;
 }
 
-/* How many of the greatest logits the next tokens depend on; 0: on others, too, as what is drawn does. Of a forced id
- * the log-probability is asked for, whatever its rank. */
-static int needed_logits(const Request *r, const FtxRequest *q)
+/* How many of the greatest logits the next tokens depend on, ties with the last included; 0: on others, too, as what
+ * is drawn without top-k does. Of a forced id the log-probability is asked for, whatever its rank. Typical needs
+ * all that top-k leaves, which a kernel that reads few does not look for. */
+static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *q)
 {
     if (!is_plain(r, q))
         return 0;
     if (r->beam.width)
         return r->beam.forced_bos < 0 && r->beam.forced_eos < 0 ? r->beam.width + r->params.n_ends : 0;
-    return q->temperature == 0.0f;
+    if (q->temperature == 0.0f)
+        return 1;
+    if ((q->typical_p > 0.0f && q->typical_p < 1.0f) || q->top_k >= (int)f->vocab)
+        return 0;
+    return q->top_k == 1 ? 2 : q->top_k; /* 1 alone keeps no ties */
 }
 
 static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
@@ -128,7 +133,7 @@ static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
         .simple = (q->temperature == 0.0f || r->beam.width) && is_plain(r, q),
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
         .logits = q->logits || e->nan,
-        .need = needed_logits(r, q),
+        .need = needed_logits(e->facts, r, q),
     };
 }
 

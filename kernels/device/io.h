@@ -60,7 +60,7 @@ typedef struct FtxParams {
     float typical_p; /* 0: off */
     int n_words;     /* ids of $bad_words[slot] */
     int logits;      /* 1: the host reads the raw logits, which must be written */
-    int need;        /* so many of the greatest raw logits, and log-sum-exp, decide what follows; 0: more does */
+    int need; /* so many of the greatest raw logits, their ties and log-sum-exp decide what follows; 0: more does */
 } FtxParams;
 
 /* $bias [S][limits.logit_bias] */

@@ -4,6 +4,12 @@
 #include "device/shared.cuh"
 #include "part/parts.cuh"
 
+struct RowParts {
+    const FtxPart *parts;
+    const float *logits; // where candidates stand
+    int count;
+};
+
 struct PartSum {
     float top, sum; // sum of exp(x - top)
 };

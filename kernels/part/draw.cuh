@@ -1,17 +1,21 @@
 // draw.cuh - one token of a row by top-k, top-p, min-p, typical and a uniform number, exactly.
 //
-// The row stands in global memory after all processors; tiles of TILE values have their greatest
-// value and their sum of exp(x - greatest) known. Tokens are ordered by place: value descending, then
-// id ascending. A filter keeps a prefix of this order (top-k: with its ties), so what is kept is
-// {place >= bound, and weight ratio >= min_p}. Weights exp(x - top) are integers of 2^-40, so that
-// sums have one value whatever their order; the draw walks the kept ids in ascending order.
+// The row stands in global memory after all processors but the temperature; tiles of TILE values have their
+// greatest value and their sum of weights exp((x - greatest) / temperature) known. Tokens are ordered by place:
+// value descending, then id ascending. A temperature changes weights and no order, so it makes no ties. A filter
+// keeps a prefix of this order (top-k: with its ties), so what is kept is {place >= bound, and weight ratio >=
+// min_p}. Weights are integers of 2^-40, so that sums have one value whatever their order; the draw walks the kept
+// ids in ascending order.
 //
 // Ways to the token, by what the row needs:
 //   all    no filter: the tiles' sums lead to a tile, its values to the token
 //   few    the want-th greatest tile maximum bounds the want-th greatest value from below. What is
 //          not below it (want to a few times want values) is sorted in shared memory.
+//   parts  the same for a small top-k by what the kernel of the logits has left (part/parts.cuh): the maxima of parts
+//          give a bound, their candidates all values that are not below it. So the list is that of `few`, but for
+//          values below the k-th, and so is the token. Only where more are alike than a list holds they become a row.
 //   whole  a histogram of counts and weights over distances from the top; then the bin that holds
-//          the border is sorted, or, if it holds too many, split by key digits to one value.
+//          the border is sorted, or, if it holds too many, split by digits of the place until it does not.
 //   typical, after few or whole: of what these keep the values nearest to their mean, no prefix of the
 //          order; their reach is found by key digits, too.
 #pragma once
@@ -20,8 +24,9 @@
 #include "device/io.h"
 #include "device/order.cuh"
 #include "device/vec.cuh"
+#include "part/candidates.cuh"
 
-// K: V, TILE, TILES, THREADS
+// K: V, TILE, TILES, THREADS, PARTS
 template <class K> struct DrawRoom { // shared memory
     static constexpr int LIST = 2048, BINS = 2048;
     u64 list[LIST];
@@ -36,6 +41,7 @@ template <class K> struct DrawRoom { // shared memory
         u64 tile_weight[K::TILES];
         u32 rank[K::TILES];
         u32 which[K::TILES];
+        float part_top[FTX_PARTS(K::V)];
     } u;
     alignas(16) float tile_top[round_up(K::TILES, 4)];
     float tile_sum[K::TILES];
@@ -44,13 +50,16 @@ template <class K> struct DrawRoom { // shared memory
     u32 n, tiles;
     u32 random; // 24 bits
     float sum;  // of ratio() over the row
+    float value; // of the token, where it is not drawn from all
+    RowParts parts;
     int token;
 };
 
 constexpr int WEIGHT_BITS = 40;
 
-DEVICE float ratio(float x, float top) { return x == top ? 1.0f : expf(x - top); }
-DEVICE u64 weight(float x, float top) { return (u64)(ratio(x, top) * (float)(1ull << WEIGHT_BITS)); }
+// cool: 1 / temperature, finite.
+DEVICE float ratio(float x, float top, float cool) { return x == top ? 1.0f : expf((x - top) * cool); }
+DEVICE u64 whole_weight(float ratio) { return (u64)(ratio * (float)(1ull << WEIGHT_BITS)); }
 
 // Sum of v over the threads before this one; `all` gets the block's. Begins and ends in a barrier.
 template <int THREADS> DEVICE u64 block_before(u64 v, u64 *room, u64 *all)
@@ -60,13 +69,9 @@ template <int THREADS> DEVICE u64 block_before(u64 v, u64 *room, u64 *all)
     if (lane_id() == 31)
         room[warp_id()] = upto;
     block_sync();
-    u64 before = upto - v, sum = 0;
-#pragma unroll
-    for (int w = 0; w < THREADS / 32; w++) {
-        before += w < warp_id() ? room[w] : 0;
-        sum += room[w];
-    }
-    *all = sum;
+    const u64 warps = warp_upto(lane_id() < THREADS / 32 ? room[lane_id()] : 0);
+    *all = shuffle(warps, 31);
+    const u64 before = shuffle(warps, warp_id()) - room[warp_id()] + upto - v;
     block_sync();
     return before;
 }
@@ -88,6 +93,7 @@ template <class K> DEVICE void sort_descending(DrawRoom<K> &room, int n)
         block_sync();
         const u64 mine = i < n ? list[i] : 0;
         u32 above = 0;
+#pragma unroll 8
         for (int j = part; j < n; j += parts)
             above += list[j] > mine;
         if (i < n)
@@ -101,11 +107,15 @@ template <class K> DEVICE void sort_descending(DrawRoom<K> &room, int n)
         block_sync();
         return;
     }
+#pragma unroll 1
     for (int i = n + threadIdx.x; i < size; i += THREADS)
         list[i] = 0;
     block_sync();
+#pragma unroll 1
     for (int run = 2; run <= size; run *= 2)
+#pragma unroll 1
         for (int step = run / 2; step; step /= 2) {
+#pragma unroll 1
             for (int i = threadIdx.x; i < size / 2; i += THREADS) {
                 const int a = 2 * i - (i & (step - 1)), b = a + step;
                 const bool down = (a & run) == 0;
@@ -119,13 +129,30 @@ template <class K> DEVICE void sort_descending(DrawRoom<K> &room, int n)
         }
 }
 
+// A warp's values of lanes 0..n, descending; no two are equal. room[n] is free.
+DEVICE u64 warp_descending(u64 mine, int n, u64 *room)
+{
+    int above = 0;
+#pragma unroll 4
+    for (int i = 0; i < n; i++)
+        above += shuffle(mine, i) > mine;
+    warp_sync();
+    if (lane_id() < n)
+        room[above] = mine;
+    warp_sync();
+    return lane_id() < n ? room[lane_id()] : 0;
+}
+
 template <class K> struct Draw {
     using Room = DrawRoom<K>;
     static constexpr int THREADS = K::THREADS, WARPS = THREADS / 32, PER_LANE = K::TILE / 32;
     Room &room;
-    const float *values; // [V] processed
-    float top;           // greatest of them
+    float *values; // [V] processed, but for temperature
+    float top;     // greatest of them
+    float cool;    // 1 / temperature
 
+    DEVICE float ratio_of(float x) const { return ratio(x, top, cool); }
+    DEVICE u64 weight(float x) const { return whole_weight(ratio_of(x)); }
     static DEVICE int id_of(int t, int i) { return t * K::TILE + i * 32 + lane_id(); }
 
     // f(value, id) for every value of a tile, BATCH loads of a lane at once; all lanes come along,
@@ -162,6 +189,13 @@ template <class K> struct Draw {
         if (at < Room::LIST)
             room.list[at] = place_of(x, id);
     }
+    DEVICE void clear() const
+    {
+        block_sync();
+        if (threadIdx.x == 0)
+            room.n = room.tiles = 0;
+        block_sync();
+    }
 
     // --- few ----------------------------------------------------------------------------------
 
@@ -197,12 +231,10 @@ template <class K> struct Draw {
         return __uint_as_float((u32)room.found[0]);
     }
 
-    // The list of all values at or above the bound, sorted; false: it does not hold them.
+    // The list of all values at or above the bound; false: it does not hold them.
     DEVICE bool collect(float bound) const
     {
-        if (threadIdx.x == 0)
-            room.n = room.tiles = 0;
-        block_sync();
+        clear();
         for (int t = threadIdx.x; t < K::TILES; t += THREADS)
             if (room.tile_top[t] >= bound)
                 room.u.which[shared_atomic_add(&room.tiles, 1u)] = t;
@@ -222,16 +254,69 @@ template <class K> struct Draw {
             }
         }
         block_sync();
-        if (room.n > Room::LIST)
-            return false;
-        sort_descending(room, room.n);
-        return true;
+        return room.n <= Room::LIST;
     }
+
+    // --- parts --------------------------------------------------------------------------------
+
+    // The same of the k <= 32 greatest and their ties, by candidates; part_top has the maxima of the parts. False:
+    // `values` is a row of these alone, -inf elsewhere.
+    DEVICE bool collect_parts(int k) const
+    {
+        const RowParts &from = room.parts;
+        clear();
+        float some = negative_infinity(); // of every 32nd part: k of these are k of the values
+#pragma unroll 4
+        for (int i = lane_id(); i < from.count; i += 32)
+            some = fmaxf(some, room.u.part_top[i]);
+        const float low = part_low(warp_nth(some, k));
+#pragma unroll 1
+        for (int spread = 0; spread < 2; spread++) {
+            const auto take = [&](float x, int id) {
+                if (x >= low && spread)
+                    values[id] = x + 0.0f;
+                else if (x >= low)
+                    push(x + 0.0f, id);
+            };
+#pragma unroll 1
+            for (int base = warp_id(); base < from.count; base += THREADS) { // neighbours go to other warps
+                const int mine = base + lane_id() * WARPS;
+#pragma unroll 1
+                for (u32 high = warp_ballot(mine < from.count && room.u.part_top[mine] >= low); high; high &= high - 1) {
+                    const FtxPart part = part_load(from.parts + base + (__ffs(high) - 1) * WARPS);
+                    const float *y = from.logits + part.first;
+#pragma unroll 1
+                    for (int i = lane_id(); i < (part.kept == WHOLE ? part.width : part.kept); i += 32)
+                        take(load_l2_scalar(y + i), part.kept == WHOLE ? part.first + i : __float_as_int(load_l2_scalar(y + PART_LIST + i)));
+                }
+            }
+            block_sync();
+            if (room.n <= Room::LIST)
+                return true;
+            if (!spread)
+                for (int i = threadIdx.x; i < K::V; i += THREADS)
+                    values[i] = negative_infinity();
+            block_sync();
+        }
+#pragma unroll 1
+        for (int t = warp_id(); t < K::TILES; t += WARPS) {
+            float most_ = negative_infinity();
+            each_of<4>(t, [&](float x, int) { most_ = fmaxf(most_, x); });
+            most_ = warp_max(most_);
+            if (lane_id() == 0)
+                room.tile_top[t] = most_;
+        }
+        block_sync();
+        return false;
+    }
+
+    // --- of a list ----------------------------------------------------------------------------
 
     // How many of list[0..n) hold; the block counts together.
     template <class F> DEVICE int count(int n, F holds) const
     {
         int sum = 0;
+#pragma unroll 1
         for (int i = 0; i < n; i += THREADS)
             sum += block_count(i + (int)threadIdx.x < n && holds(i + threadIdx.x));
         return sum;
@@ -243,16 +328,18 @@ template <class K> struct Draw {
     {
         const int each_ = ceil_div(n, THREADS), from = threadIdx.x * each_, to = least(from + each_, n);
         u64 mine = 0, all, kept;
+#pragma unroll 1
         for (int i = from; i < to; i++)
-            mine += weight(place_value(room.list[i]), top);
+            mine += weight(place_value(room.list[i]));
         u64 before = block_before<THREADS>(mine, room.partial, &all);
         const u64 mass = (u64)((double)(whole ? whole : all) * share);
         if (mass > all)
             return -1;
         int keep = 0;
+#pragma unroll 1
         for (int i = from; i < to; i++) {
             keep += before < mass;
-            before += weight(place_value(room.list[i]), top);
+            before += weight(place_value(room.list[i]));
         }
         block_before<THREADS>(keep, room.partial, &kept);
         return (int)kept;
@@ -267,18 +354,50 @@ template <class K> struct Draw {
         sort_descending(room, n);
         const int each_ = ceil_div(n, THREADS), from = threadIdx.x * each_, to = least(from + each_, n);
         u64 mine = 0, all;
+#pragma unroll 1
         for (int i = from; i < to; i++)
-            mine += weight(order_value((u32)room.list[i]), top);
+            mine += weight(order_value((u32)room.list[i]));
         u64 before = block_before<THREADS>(mine, room.partial, &all);
         const u64 target = __umul64hi(all, (u64)u << 40);
+#pragma unroll 1
         for (int i = from; i < to; i++) {
-            const u64 w = weight(order_value((u32)room.list[i]), top);
-            if (before <= target && target < before + w)
+            const u64 w = weight(order_value((u32)room.list[i]));
+            if (before <= target && target < before + w) {
                 room.token = (int)~(u32)(room.list[i] >> 32);
+                room.value = order_value((u32)room.list[i]);
+            }
             before += w;
         }
         block_sync();
         return room.token;
+    }
+
+    // The token of a list of n <= 32 by one warp, as keep_of_list and draw_list have it.
+    DEVICE int draw_few(const FtxParams &p, int n) const
+    {
+        u64 mine = warp_descending(lane_id() < n ? room.list[lane_id()] : 0, n, room.list), w = 0, before = 0, all = 0;
+        const auto keep = [&](bool stays) { n = most(1, __popc(warp_ballot(lane_id() < n && stays))); };
+        const auto weigh = [&](float x) {
+            w = lane_id() < n ? weight(x) : 0;
+            before = warp_upto(w);
+            all = shuffle(before, 31);
+            before -= w;
+        };
+        keep(mine >> 32 >= shuffle(mine, least(p.top_k, n) - 1) >> 32);
+        if (p.top_p < 1.0f) {
+            weigh(place_value(mine));
+            keep(before < (u64)((double)all * share(p)));
+        }
+        if (p.min_p > 0.0f)
+            keep(ratio_of(place_value(mine)) >= p.min_p);
+        mine = warp_descending(lane_id() < n ? mine << 32 | mine >> 32 : 0, n, room.list);
+        weigh(order_value((u32)mine));
+        const u64 target = __umul64hi(all, (u64)room.random << 40);
+        const int at = __ffs(warp_ballot(before <= target && target < before + w)) - 1;
+        if (lane_id() == at)
+            room.value = order_value((u32)mine);
+        warp_sync();
+        return (int)~(u32)(shuffle(mine, at) >> 32);
     }
 
     // --- all ----------------------------------------------------------------------------------
@@ -288,7 +407,7 @@ template <class K> struct Draw {
     {
         constexpr int N = ceil_div(K::TILES, THREADS);
         const auto of_tile = [&](int t) {
-            return t < K::TILES ? (u64)(room.tile_sum[t] * ratio(room.tile_top[t], top) * (float)(1ull << WEIGHT_BITS)) : 0ull;
+            return t < K::TILES ? whole_weight(room.tile_sum[t] * ratio_of(room.tile_top[t])) : 0ull;
         };
         u64 mine = 0, all;
         for (int k = 0; k < N; k++)
@@ -315,7 +434,7 @@ template <class K> struct Draw {
                 const u64 aim = __umul64hi(sum, room.found[1] << 24);
                 u64 so_far = 0;
                 each_of<2>(t, [&](float x, int id) {
-                    const u64 w = weight(x, here), upto = warp_upto(w);
+                    const u64 w = whole_weight(ratio(x, here, cool)), upto = warp_upto(w);
                     if (pass && so_far + upto - w <= aim && aim < so_far + upto)
                         room.token = id;
                     so_far += shuffle(upto, 31);
@@ -333,7 +452,7 @@ template <class K> struct Draw {
     DEVICE u64 total(u64 bound) const
     {
         u64 mine = 0, all;
-        each<8>(bound, [&](float x, int id) { mine += place_of(x, id) >= bound ? weight(x, top) : 0; });
+        each<8>(bound, [&](float x, int id) { mine += place_of(x, id) >= bound ? weight(x) : 0; });
         block_before<THREADS>(mine, room.partial, &all);
         return all;
     }
@@ -343,6 +462,7 @@ template <class K> struct Draw {
     template <class F> DEVICE int border_bin(bool by_weight, u64 aim, u64 bound, u64 *above, u32 *inside, F bin_of) const
     {
         block_sync();
+#pragma unroll 1
         for (int i = threadIdx.x; i < Room::BINS; i += THREADS)
             room.u.bin.count[i] = room.u.bin.low[i] = room.u.bin.high[i] = 0;
         block_sync();
@@ -351,7 +471,7 @@ template <class K> struct Draw {
             if (b >= 0) {
                 shared_atomic_add(&room.u.bin.count[b], 1u);
                 if (by_weight)
-                    shared_add64(&room.u.bin.low[b], &room.u.bin.high[b], weight(x, top));
+                    shared_add64(&room.u.bin.low[b], &room.u.bin.high[b], weight(x));
             }
         });
         block_sync();
@@ -360,9 +480,11 @@ template <class K> struct Draw {
             return by_weight ? (u64)room.u.bin.high[b] << 32 | room.u.bin.low[b] : (u64)room.u.bin.count[b];
         };
         u64 mine = 0, all;
+#pragma unroll 1
         for (int k = 0; k < N; k++)
             mine += of_bin(threadIdx.x * N + k);
         u64 before = block_before<THREADS>(mine, room.partial, &all);
+#pragma unroll 1
         for (int k = 0; k < N; k++) {
             const int b = threadIdx.x * N + k;
             const u64 v = of_bin(b);
@@ -380,58 +502,51 @@ template <class K> struct Draw {
     }
 
     // The place of the first token, from the top, with which the count (or weight) of those at or
-    // above `bound` reaches aim >= 1.
+    // above `bound` reaches aim >= 1. Bins by distance first, then by digits of the place.
     DEVICE u64 border(bool by_weight, u64 aim, u64 bound) const
     {
-        u64 above = 0;
+        constexpr int BITS = 11, ID_BITS = 22, FIRST = 5 * BITS; // 32 of the key and these
+        static_assert(Room::BINS == 1 << BITS && K::V <= 1 << ID_BITS, "five digits are a place");
+        u64 digits = 0, above = 0;
         u32 inside = 0;
-        const auto distance = [&](float x) {
-            const float d = (top - x) * 64.0f;
-            return d < (float)(Room::BINS - 1) ? (int)d : Room::BINS - 1;
-        };
-        const int bin = border_bin(by_weight, aim, bound, &above, &inside,
-                                   [&](float x, int id) { return place_of(x, id) >= bound ? distance(x) : -1; });
-        aim -= above;
-        if (inside <= Room::LIST) {
-            if (threadIdx.x == 0)
-                room.n = 0;
-            block_sync();
-            each<4>(bound, [&](float x, int id) {
-                if (place_of(x, id) >= bound && distance(x) == bin)
-                    push(x, id);
-            });
-            block_sync();
-            const int n = room.n;
-            sort_descending(room, n);
-            const int keep = by_weight ? most(1, heavy(n, 1.0, aim)) : (int)aim;
-            const u64 place = room.list[keep - 1];
-            block_sync();
-            return place;
-        }
-        // Too many in one bin: three digits of the key, then the id.
-        u32 key = 0;
+        int near = 0; // the bin of distances
 #pragma unroll 1
-        for (int shift = 21; shift >= 0; shift = shift == 21 ? 10 : shift - 10) { // bits 31..21, 20..10, 9..0
-            const int bits = shift ? 11 : 10;
-            const int digit = border_bin(by_weight, aim, bound, &above, &inside, [&](float x, int id) {
-                const u32 k = order_key(x);
-                if (place_of(x, id) < bound || distance(x) != bin || (u64)(k ^ key) >> (shift + bits))
+        for (int shift = FIRST;; shift -= BITS) {
+            const auto bin_of = [&](float x, int id) {
+                const float d = (top - x) * cool * 64.0f;
+                const int far = d < (float)(Room::BINS - 1) ? (int)d : Room::BINS - 1;
+                const u64 place = (u64)order_key(x) << ID_BITS | (~(u32)id & ((1u << ID_BITS) - 1));
+                if (place_of(x, id) < bound)
                     return -1;
-                return (1 << bits) - 1 - (int)(k >> shift & ((1u << bits) - 1));
-            });
+                if (shift == FIRST)
+                    return far;
+                return far == near && !((place ^ digits) >> (shift + BITS)) ? Room::BINS - 1 - (int)(place >> shift & (Room::BINS - 1)) : -1;
+            };
+            const int bin = border_bin(by_weight, aim, bound, &above, &inside, bin_of);
             aim -= above;
-            key |= (u32)((1 << bits) - 1 - digit) << shift;
+            if (inside <= Room::LIST) {
+                clear();
+                each<4>(bound, [&](float x, int id) {
+                    if (bin_of(x, id) == bin)
+                        push(x, id);
+                });
+                block_sync();
+                const int n = room.n;
+                sort_descending(room, n);
+                const int keep = by_weight ? most(1, heavy(n, 1.0, aim)) : (int)aim;
+                const u64 place = room.list[keep - 1];
+                block_sync();
+                return place;
+            }
+            if (shift == FIRST)
+                near = bin;
+            else
+                digits |= (u64)(Room::BINS - 1 - bin) << shift;
         }
-        // Equal values from here: the aim-th of them (or as many as weigh so much), ids ascending.
-        const u64 one = weight(order_value(key), top);
-        const u64 nth = by_weight ? (aim + one - 1) / one : aim;
-        const int id = nth_id(nth, 0, [&](float x, int i) { return order_key(x) == key && place_of(x, i) >= bound ? 1ull : 0ull; });
-        return (u64)key << 32 | (u32)~id;
     }
 
-    // The id, ascending, with which the sum of f(value, id) reaches aim; 0: goes beyond u / 2^24
-    // of the whole.
-    template <class F> DEVICE int nth_id(u64 aim, u32 u, F f) const
+    // The token at u / 2^24 of what f(value, id) weighs, ids ascending.
+    template <class F> DEVICE int draw_kept(u32 u, F f) const
     {
         block_sync();
 #pragma unroll 1
@@ -450,14 +565,13 @@ template <class K> struct Draw {
             mine += t < K::TILES ? room.u.tile_weight[t] : 0;
         }
         u64 before = block_before<THREADS>(mine, room.partial, &all);
-        if (aim == 0)
-            aim = __umul64hi(all, (u64)u << 40) + 1;
+        const u64 target = __umul64hi(all, (u64)u << 40);
         for (int k = 0; k < N; k++) {
             const int t = threadIdx.x * N + k;
             const u64 w = t < K::TILES ? room.u.tile_weight[t] : 0;
-            if (before < aim && aim <= before + w) {
+            if (before <= target && target < before + w) {
                 room.found[0] = t;
-                room.found[1] = aim - before;
+                room.found[1] = target - before;
             }
             before += w;
         }
@@ -467,15 +581,15 @@ template <class K> struct Draw {
             u64 so_far = 0;
             each_of<2>((int)room.found[0], [&](float x, int id) {
                 const u64 w = id < K::V ? f(x, id) : 0, upto = warp_upto(w);
-                if (so_far + upto - w < rest && rest <= so_far + upto)
+                if (so_far + upto - w <= rest && rest < so_far + upto) {
                     room.token = id;
+                    room.value = x;
+                }
                 so_far += shuffle(upto, 31);
             });
         }
         block_sync();
-        const int id = room.token;
-        block_sync();
-        return id;
+        return room.token;
     }
 
     // ------------------------------------------------------------------------------------------
@@ -483,17 +597,15 @@ template <class K> struct Draw {
     static DEVICE int top_k(const FtxParams &p) { return p.top_k > 0 && p.top_k < K::V ? p.top_k : 0; }
     static DEVICE double share(const FtxParams &p) { return p.top_p > 0.0f ? (double)p.top_p : 0.0; }
 
-    // How many of a list of `want` values or some more are kept; -1 if it does not hold them all. What is
-    // needed later is read from shared memory again, not kept in registers.
-    DEVICE int keep_of_list(const FtxParams &p, int want) const
+    // The list put in order: how many are kept; -1 if it does not hold them all. `all`: no other is.
+    DEVICE int keep_of_list(const FtxParams &p, bool all) const
     {
-        if (!collect(tile_bound(want)))
-            return -1;
+        sort_descending(room, room.n);
         int n = room.n;
-        if (n < top_k(p))
+        if (n < top_k(p) && !all)
             return -1;
         if (top_k(p)) {
-            const u32 kth = (u32)(room.list[top_k(p) - 1] >> 32);
+            const u32 kth = (u32)(room.list[least(top_k(p), n) - 1] >> 32);
             n = count(n, [&](int i) { return (u32)(room.list[i] >> 32) >= kth; });
         }
         if (p.top_p < 1.0f) {
@@ -501,32 +613,32 @@ template <class K> struct Draw {
             if (n < 0)
                 return -1;
             n = most(1, n);
-        } else if (!top_k(p) && n < K::V && ratio(place_value(room.list[n - 1]), top) >= p.min_p) {
+        } else if (!top_k(p) && n < K::V && ratio_of(place_value(room.list[n - 1])) >= p.min_p) {
             return -1; // min-p alone, and perhaps more beyond the list
         }
         if (p.min_p > 0.0f)
-            n = most(1, count(n, [&](int i) { return ratio(place_value(room.list[i]), top) >= p.min_p; }));
+            n = most(1, count(n, [&](int i) { return ratio_of(place_value(room.list[i])) >= p.min_p; }));
         return n;
     }
 
     // Locally typical (kernels/ref/tail.c says it plainly) among the places at or above `bound` that weigh
-    // min_p. The surprise at x less the entropy is the mean of values less x, so what is near the mean
-    // stays: as many as weigh typical_p of all, and all that are as far off as the last.
-    DEVICE int draw_typical(const FtxParams &p, u64 bound) const
+    // min_p. The surprise at x less the entropy is the mean of values less x, over the temperature, so what is near
+    // the mean stays: as many as weigh typical_p of all, and all that are as far off as the last. How far that
+    // is, as bits of a float.
+    DEVICE u32 typical_reach(const FtxParams &p, u64 bound, float *middle) const
     {
         const float least_ratio = p.min_p;
-        const auto stays = [=](float x, int id) { return place_of(x, id) >= bound && ratio(x, top) >= least_ratio; };
         u64 mass = 0, depth = 0, all, sum;
         each<4>(bound, [&](float x, int id) {
-            const float r = ratio(x, top);
-            if (stays(x, id) && r > 0.0f) {
-                mass += weight(x, top);
-                depth += (u64)(r * (top - x) * (float)(1ull << WEIGHT_BITS));
+            const float r = ratio_of(x);
+            if (place_of(x, id) >= bound && r >= least_ratio && r > 0.0f) {
+                mass += weight(x);
+                depth += whole_weight(r * (top - x));
             }
         });
         block_before<THREADS>(mass, room.partial, &all);
         block_before<THREADS>(depth, room.partial, &sum);
-        const float mean = (float)((double)top - (double)sum / (double)all);
+        const float mean = *middle = (float)((double)top - (double)sum / (double)all);
         u64 aim = (u64)((double)all * (double)p.typical_p), above;
         u32 inside, reach = 0;
         aim = aim ? aim : 1;
@@ -535,47 +647,60 @@ template <class K> struct Draw {
             const int bits = shift ? 11 : 10;
             const int digit = border_bin(true, aim, bound, &above, &inside, [&](float x, int id) {
                 const u32 far = __float_as_uint(fabsf(x - mean));
-                if (!stays(x, id) || (u64)(far ^ reach) >> (shift + bits))
+                if (place_of(x, id) < bound || ratio_of(x) < least_ratio || (u64)(far ^ reach) >> (shift + bits))
                     return -1;
                 return (int)(far >> shift & ((1u << bits) - 1));
             });
             aim -= above;
             reach |= (u32)digit << shift;
         }
-        return nth_id(0, room.random, [=](float x, int id) {
-            return stays(x, id) && __float_as_uint(fabsf(x - mean)) <= reach ? weight(x, top) : 0ull;
-        });
+        return reach;
     }
 
-    // The whole block.
-    DEVICE int token(const FtxParams &p) const
+    // The whole block; warp 0 gets it. parts: room.parts are enough.
+    DEVICE int token(const FtxParams &p, bool parts) const
     {
-        const bool typical = p.typical_p > 0.0f;
-        if (!top_k(p) && p.top_p >= 1.0f && p.min_p <= 0.0f)
-            return typical ? draw_typical(p, 0) : draw_all(room.random);
-        // Without top-k it is a guess how much is needed: a short list first, then a long one.
-#pragma unroll 1
-        for (int want = top_k(p) ? top_k(p) : 64;; want = 256) {
-            const int n = keep_of_list(p, want);
-            if (n > 0 && typical)
-                return draw_typical(p, room.list[n - 1]);
-            if (n > 0)
-                return draw_list(n, room.random);
-            if (top_k(p) || want == 256)
-                break;
-        }
+        const int k = top_k(p);
+        const bool typical = p.typical_p > 0.0f, filter = k || p.top_p < 1.0f || p.min_p > 0.0f;
+        if (!filter && !typical)
+            return draw_all(room.random);
         u64 bound = 0;
-        if (top_k(p))
-            bound = border(false, top_k(p), 0) >> 32 << 32; // with its ties
-        if (p.top_p < 1.0f) {
-            const u64 mass = (u64)((double)total(bound) * share(p));
-            bound = border(true, mass ? mass : 1, bound);
+        if (filter) {
+            // Without top-k it is a guess how much is needed: a short list first, then a long one.
+            int n = -1;
+#pragma unroll 1
+            for (int want = k ? k : 64; n < 0; parts = false) {
+                const bool all = parts ? collect_parts(k) : collect(tile_bound(want));
+                if (parts && room.n <= 32)
+                    return warp_id() == 0 ? draw_few(p, room.n) : 0;
+                if (all)
+                    n = keep_of_list(p, parts);
+                if (parts)
+                    continue;
+                if (k || want == 256)
+                    break;
+                want = 256;
+            }
+            if (n > 0 && !typical)
+                return draw_list(n, room.random);
+            if (n > 0)
+                bound = room.list[n - 1];
+#pragma unroll 1
+            for (int by_weight = 0; n < 0 && by_weight < 2; by_weight++) {
+                if (by_weight ? p.top_p >= 1.0f : !k)
+                    continue;
+                const u64 aim = by_weight ? (u64)((double)total(bound) * share(p)) : k;
+                bound = border(by_weight, aim ? aim : 1, bound);
+                if (!by_weight)
+                    bound = bound >> 32 << 32; // with its ties
+            }
         }
-        if (typical)
-            return draw_typical(p, bound);
+        float mean = 0.0f;
+        const u32 reach = typical ? typical_reach(p, bound, &mean) : ~0u;
         const float least_ratio = p.min_p;
-        return nth_id(0, room.random, [=](float x, int id) {
-            return place_of(x, id) >= bound && ratio(x, top) >= least_ratio ? weight(x, top) : 0ull;
+        return draw_kept(room.random, [=](float x, int id) {
+            const bool stays = place_of(x, id) >= bound && ratio_of(x) >= least_ratio && __float_as_uint(fabsf(x - mean)) <= reach;
+            return stays ? weight(x) : 0ull;
         });
     }
 };

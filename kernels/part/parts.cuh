@@ -53,6 +53,9 @@ DEVICE int wish_at(u32 wishes, int i)
     return wish == 15 ? WHOLE : wish;
 }
 
+// Whether parts and candidates say all that the row's next token depends on.
+DEVICE bool parts_suffice(const FtxParams &p) { return p.need > 0 && p.need <= PART_NEED; }
+
 // One store.
 DEVICE void part_store(FtxPart *to, float top, float sum, int first, int width, int kept, int at)
 {
@@ -73,16 +76,16 @@ DEVICE FtxPart part_load(const FtxPart *from)
     return part;
 }
 
-// exp(x - top), where top may be -inf.
-DEVICE float part_exp(float x, float top)
+// exp((x - top) * cool), where top may be -inf.
+DEVICE float part_exp(float x, float top, float cool = 1.0f)
 {
-    return exp2_fast((x - (top == negative_infinity() ? 0.0f : top)) * 1.4426950408889634f);
+    return exp2_fast((x - (top == negative_infinity() ? 0.0f : top)) * (cool * 1.4426950408889634f));
 }
 
 // Where values begin that may be among the best, if those at or above `bound` are. -inf and NaN are none.
 DEVICE float part_low(float bound) { return fmaxf(bound, __uint_as_float(0xff7fffffu)); }
 
-// Over the warp: the greatest of all x, and the sum of exp(x - top).
+// Over the warp: the greatest of all x, and the sum of exp((x - top) * cool).
 template <int N> DEVICE float warp_top(const float (&x)[N])
 {
     float top = x[0];
@@ -91,12 +94,12 @@ template <int N> DEVICE float warp_top(const float (&x)[N])
         top = fmaxf(top, x[i]);
     return warp_max(top);
 }
-template <int N> DEVICE float sum_exp(const float (&x)[N], float top)
+template <int N> DEVICE float sum_exp(const float (&x)[N], float top, float cool = 1.0f)
 {
     float s[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < N; i++)
-        s[i % 4] += part_exp(x[i], top);
+        s[i % 4] += part_exp(x[i], top, cool);
     return warp_sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 

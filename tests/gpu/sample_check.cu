@@ -1,13 +1,16 @@
 // sample_check.cu - `sample` on a device against a plain version in double: processors, filters,
 // draw, log-probability, ring, next step; random and adversarial logits.
 //
+// Rows that draw from few are drawn again from parts of their logits and candidates, the rest of which are NaN: the
+// same token each.
+//
 // A draw may differ where a filter's border or the uniform number falls within rounding (1e-6 of
 // the whole mass) of a cumulative weight; such cases are counted apart, and must be rare.
 #include "sample.cuh"
 #include "check.h"
 
-template <int V_> struct Config {
-    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, BAD_WORDS = 24, END_IDS = 4, PARTS = 0, BLOCKS = V_ < 4096 ? 1 : 2;
+template <int V_, bool PARTS_ = false> struct Config {
+    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, BAD_WORDS = 24, END_IDS = 4, PARTS = PARTS_, BLOCKS = V_ < 4096 ? 1 : 2;
 };
 template <class C> __global__ void __launch_bounds__(512, C::BLOCKS) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
 
@@ -81,8 +84,6 @@ static std::vector<float> processed(const Row &r)
             x[i] -= r.p.presence + r.p.frequency * (float)times[i];
         if (banned[i])
             x[i] = -INFINITY;
-        if (r.p.temperature > 0)
-            x[i] /= r.p.temperature;
     }
     return x;
 }
@@ -100,7 +101,7 @@ static int choose(const Row &r, const std::vector<float> &x, double dp, double d
     for (int i = 0; i < V; i++)
         order[i] = i;
     std::sort(order.begin(), order.end(), [&](int a, int b) { return x[a] != x[b] ? x[a] > x[b] : a < b; });
-    auto w = [&](int i) { return exp((double)x[i] - x[best]); };
+    auto w = [&](int i) { return x[i] == x[best] ? 1.0 : exp(((double)x[i] - x[best]) / r.p.temperature); };
     int n = V;
     if (r.p.top_k > 0 && r.p.top_k < V) {
         n = r.p.top_k;
@@ -155,6 +156,41 @@ static int choose(const Row &r, const std::vector<float> &x, double dp, double d
     return last;
 }
 
+// What a kernel of the LM head would leave of a row: parts of many widths, with candidates in place of their logits.
+static void leave_parts(Random &rnd, const FtxParams &p, std::vector<float> &row, const std::vector<int> &widths, FtxPart *to)
+{
+    int first = 0;
+    for (int width : widths) {
+        FtxPart part = {-INFINITY, 0, first, width, WHOLE, -1};
+        float *x = row.data() + first;
+        for (int i = 0; i < width; i++)
+            if (x[i] > part.top || (x[i] == part.top && part.at < 0)) {
+                part.top = x[i] + 0.0f;
+                part.at = i;
+            }
+        for (int i = 0; i < width; i++)
+            part.sum += part.top > -INFINITY ? expf(x[i] - part.top) : 0.0f;
+        std::vector<std::pair<float, int>> few;
+        for (int i = 0; i < width; i++)
+            if (x[i] > -INFINITY)
+                few.push_back({x[i], first + i});
+        std::sort(few.begin(), few.end(), [](auto &a, auto &b) { return a.first > b.first; });
+        size_t n = std::min((size_t)(p.need + rnd.below(4)), few.size());
+        while (n < few.size() && few[n].first == few[n - 1].first)
+            n++;
+        if (width >= 2 * PART_LIST && n <= PART_LIST) {
+            part.kept = (int)n;
+            std::fill(x, x + width, NAN);
+            for (size_t i = 0; i < n; i++) {
+                x[i] = few[n - 1 - i].first;
+                memcpy(&x[PART_LIST + i], &few[n - 1 - i].second, 4);
+            }
+        }
+        *to++ = part;
+        first += width;
+    }
+}
+
 template <class C> int check(uint64_t seed, int *near, int *all)
 {
     constexpr int V = C::V, S = 80;
@@ -185,9 +221,16 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         for (int k = rnd.below(C::END_IDS + 1); k > 0; k--)
             r.ends.push_back(rnd.below(V));
         p.n_ends = (int)r.ends.size();
-        const int kind = rnd.below(8);
+        const int kind = rnd.below(10);
         if (kind == 0) {
             p.simple = 1;
+        } else if (kind > 7) { // from few
+            const float ps[] = {1.0f, 0.1f, 0.5f, 0.9f, 0.95f}, ms[] = {0.0f, 0.0f, 0.05f, 0.9f};
+            p.temperature = rnd.below(4) ? 0.3f + 1.5f * rnd.uniform() : 1.0f;
+            p.top_k = 1 + rnd.below(PART_NEED);
+            p.top_p = ps[rnd.below(5)];
+            p.min_p = ms[rnd.below(4)];
+            p.need = p.top_k < V ? std::max(2, p.top_k) : 0;
         } else {
             p.temperature = kind == 1 ? 0.0f : 0.3f + 1.5f * rnd.uniform();
             const int ks[] = {0, 0, 1, 2, 5, 40, 50, 200, 500, 1000, 1024};
@@ -322,7 +365,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         if (got != want) {
             bool ok = false;
             for (double d : {-2e-6, 0.0, 2e-6})
-                for (double m : {-2e-6, 0.0, 2e-6})
+                for (double m : {-2e-6, -6e-8, 0.0, 2e-6}) // ratios near 1 are rounded to it
                     for (double u : {-2e-6, 0.0, 2e-6})
                         ok = ok || choose(r, x, d, m, u) == got;
             (ok ? soft : bad)[i] = 1;
@@ -356,10 +399,43 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         wrong += bad[i];
         close += soft[i];
     }
+    // Again, by parts.
+    std::vector<int> widths;
+    for (int left = V; left > 0; left -= widths.back())
+        widths.push_back(std::min(left, rnd.below(4) ? 96 + rnd.below(161) : V < 400 ? 1 + rnd.below(90) : 200));
+    std::vector<char> parts(sizeof(FtxParts) + sizeof(FtxPart) * S * FTX_PARTS(V));
+    std::vector<float> left;
+    ((FtxParts *)parts.data())->count = (int)widths.size();
+    for (int i = 0; i < S; i++) {
+        std::vector<float> row = rows[i].logits;
+        if (rows[i].p.need)
+            leave_parts(rnd, rows[i].p, row, widths, (FtxPart *)(parts.data() + sizeof(FtxParts)) + (size_t)i * FTX_PARTS(V));
+        left.insert(left.end(), row.begin(), row.end());
+    }
+    std::vector<float> logprobs(S);
+    for (int i = 0; i < S; i++)
+        logprobs[i] = out[rows[i].row.kv_len % FTX_OUT_RING * C::SEQUENCES + i].logprob;
+    Device<char> dparts(parts);
+    dlogits.put(left);
+    drows.put(hrows);
+    using P = Config<V, true>;
+    run_sample<P>({dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, (FtxParts *)dparts.p, dy.p, dtiles.p, dvalues.p, dcounters.p}, S);
+    CU(cudaDeviceSynchronize());
+    const std::vector<int> y = dy.get();
+    int few = 0;
+    for (int i = 0; i < S; i++) {
+        const FtxOut &o = out[rows[i].row.kv_len % FTX_OUT_RING * C::SEQUENCES + i];
+        const bool emits = rows[i].row.emit && !rows[i].row.done;
+        few += emits && rows[i].p.need;
+        if (emits && (y[i] != first[i] || !(fabs(o.logprob - logprobs[i]) < 2e-5 || o.logprob == logprobs[i]))) {
+            printf("V %d row %d: %d by parts, %d by all logits (k %d p %g)\n", V, i, y[i], first[i], rows[i].p.top_k, rows[i].p.top_p);
+            wrong++;
+        }
+    }
     CU(cudaFreeHost(out));
     *near += close;
     *all += S;
-    printf("V %6d seed %llu: %d wrong, %d at a border of %d\n", V, (unsigned long long)seed, wrong, close, S);
+    printf("V %6d seed %llu: %d wrong, %d at a border of %d, %d of them from few\n", V, (unsigned long long)seed, wrong, close, S, few);
     return wrong;
 }
 

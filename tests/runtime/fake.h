@@ -37,7 +37,8 @@ typedef struct FakeDevice {
     int runs, decode_runs, uploads, most_ahead;
     size_t uploaded; /* bytes of the last upload */
     int most_tokens, most_rows;
-    char wrong[300]; /* the first thing that a plan or an IO block got wrong; "" */
+    FtxParams params; /* of the last row that was run */
+    char wrong[300];  /* the first thing that a plan or an IO block got wrong; "" */
 } FakeDevice;
 
 extern FakeDevice fake;

@@ -306,6 +306,7 @@ static void run_row(Session *s, int i)
     int32_t ids[4096], next;
     int finish = 0;
 
+    fake.params = *p;
     for (int k = 0; k < r->q_len; k++)
         *cache(s, r->slot, token[k].pos) = history[token[k].pos] = token[k].id;
     if (!r->emit || r->done)

@@ -67,6 +67,44 @@ static void test_bad_words(void **state)
     }
 }
 
+/* --- logits ------------------------------------------------------------------------------------------ */
+
+/* How many of the greatest logits a request says that it depends on; 0: it may depend on all. */
+static void test_need(void **state)
+{
+    static const float bias[] = {1.0f};
+    FakeSizes sizes = fake_sizes();
+    Job job;
+    Bed b;
+
+    (void)state;
+    reset_fake(false, 0);
+    open_bed(&b, &sizes);
+#define NEEDS(n, ...) \
+    do { \
+        FtxRequest *q = &job.request; \
+\
+        make_job(&job, 2, 1); \
+        q->temperature = 0.7f; \
+        __VA_ARGS__; \
+        submit(&b, &job); \
+        run(&b); \
+        assert_int_equal(fake.params.need, n); \
+    } while (0)
+    NEEDS(1, q->temperature = 0.0f);
+    NEEDS(4, (q->top_k = 4, q->top_p = 0.9f, q->min_p = 0.1f));
+    NEEDS(4, (q->top_k = 4, q->typical_p = 1.0f));
+    NEEDS(2, q->top_k = 1); /* with its ties */
+    NEEDS(10, q->top_k = 10);
+    NEEDS(0, q->top_p = 0.9f);
+    NEEDS(0, (q->top_k = 4, q->typical_p = 0.9f));
+    NEEDS(0, (q->top_k = 4, q->repetition_penalty = 1.1f));
+    NEEDS(0, (q->top_k = 4, q->min_new = 1));
+    NEEDS(0, (q->top_k = 4, q->bias_ids = job.prompt, q->bias_values = bias, q->bias_count = 1));
+#undef NEEDS
+    close_bed(&b);
+}
+
 /* --- what is refused -------------------------------------------------------------------------------- */
 
 static void refused(Bed *b, const FtxRequest *q, FtxStatus status, const char *part)
@@ -298,8 +336,9 @@ static void test_nan_wants_logits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_words), cmocka_unit_test(test_refused), cmocka_unit_test(test_text_prompt),
-        cmocka_unit_test(test_truncated), cmocka_unit_test(test_biases),  cmocka_unit_test(test_nan_wants_logits),
+        cmocka_unit_test(test_bad_words),        cmocka_unit_test(test_need),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_text_prompt),      cmocka_unit_test(test_truncated), cmocka_unit_test(test_biases),
+        cmocka_unit_test(test_nan_wants_logits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,8 @@ typedef struct Case {
     FtxParams params[CASE_ROWS]; /* of a sample */
     int sms;
     const char *only; /* the family; NULL: all that match */
-    float flat;       /* logits lie so near 0, on 129 values; 0: anywhere from -5 to 5 */
+    float flat;       /* logits lie so near 0, on few values; 0: anywhere from -5 to 5 */
+    int levels;       /* so many of them; 0: 129 */
     int blocks;       /* run so many at each end of the grid and between; 0: all */
 } Case;
 

@@ -386,10 +386,10 @@ static void make_named(Scene *s)
 }
 /* --- arguments ------------------------------------------------------------------------------------ */
 
-static void make_flat(float *x, int64_t n, float by)
+static void make_flat(float *x, int64_t n, float by, int levels)
 {
     for (int64_t i = 0; i < n; i++)
-        x[i] = by * (float)(scene_below(129) - 64) / 64.0f;
+        x[i] = by * (float)(scene_below(levels) - 64) / 64.0f;
 }
 
 /* Rows of an activation beyond the live ones hold NaN. The reference reads weights where the kernel does:
@@ -407,7 +407,7 @@ static void *make_input(Scene *s, Id id, DType type, bool gain)
     p = simt_alloc(room, name);
     simt_fill(p, 0xff, room);
     if (u->c.flat > 0.0f && v->shape.dim[0].kind == DIM_S && type == DT_FP32)
-        make_flat((float *)(void *)p, n, u->c.flat);
+        make_flat((float *)(void *)p, n, u->c.flat, u->c.levels ? u->c.levels : 129);
     else
         random_values(v, n, type, gain, p);
     if (unit_norms(u, id))

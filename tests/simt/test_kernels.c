@@ -462,7 +462,7 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
 
         *p = off;
         p->seed_low = (unsigned)n * 977u;
-        p->seed_high = (unsigned)r;
+        p->seed_high = (unsigned)r + 5;
         p->temperature = n % 5 == 4 ? 0.0f : n % 2 ? 0.7f : 1.3f;
         p->simple = kind == 0 || (parts && n % 5 == 4);
         if (p->simple) {
@@ -484,6 +484,18 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
         p->n_words = n % 2 ? 0 : 1 + n % 12;
         p->n_ends = n % 4;
         p->min_length = n % 5 == 1 && V > 40 ? 60 : 0;
+    }
+    for (int r = kind % 2; r < c.rows && parts && kind > 0; r += 2) { /* draws from few */
+        FtxParams *p = &c.params[r];
+        const int k = (kind * 3 + r) % 8;
+
+        *p = (FtxParams){
+            .temperature = r % 4 < 2 ? 0.6f : 1.7f, .repetition = 1.0f, .seed_low = (unsigned)(k + kind) * 977u};
+        p->top_k = 1 + k;
+        p->need = k ? 1 + k : 2;
+        p->top_p = r % 3 ? 0.7f : 1.0f;
+        p->min_p = r % 5 == 1 ? 0.1f : 0.0f;
+        p->logits = r % 7 == 3;
     }
     snprintf(name, sizeof name, "sample V=%d kind=%d%s", V, kind, parts ? " of parts" : "");
     take(s, &g, &c, name);
@@ -510,12 +522,37 @@ static void add_flat(Suite *s, int V)
     take(s, &g, &c, "sample, flat");
 }
 
+/* Draws from few, of which many are alike: more than a list holds where all are. */
+static void add_alike(Suite *s, int V, int levels)
+{
+    Ir g = begin();
+    Case c = {.sms = 2, .flat = 1.0f, .levels = levels, .parts = true};
+    const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
+    char name[60];
+
+    add(&g, "sample %%%d : [S] i32", add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, weight(&g, "w", V, 8, DT_FP32), V));
+    decode_step(&c, 7);
+    for (int r = 0; r < c.rows; r++)
+        c.params[r] = (FtxParams){.temperature = r % 2 ? 0.5f : 1.3f,
+                                  .repetition = 1.0f,
+                                  .seed_low = (unsigned)r * 977u,
+                                  .top_k = 1 + r,
+                                  .need = r ? 1 + r : 2,
+                                  .top_p = r % 3 == 1 ? 0.61f : 1.0f,
+                                  .min_p = r % 3 == 2 ? 0.2f : 0.0f};
+    snprintf(name, sizeof name, "sample V=%d of %d values", V, levels);
+    take(s, &g, &c, name);
+}
+
 static void sampling(void **state)
 {
     Suite *s = open_suite("sample");
 
     (void)state;
     add_flat(s, 4096);
+    add_alike(s, 4097, 1);
+    add_alike(s, 4097, 40);
+    add_alike(s, 900, 3);
     for (int kind = 0; kind < (wide ? 24 : 5); kind++)
         for (int parts = 0; parts < 2; parts++) {
             add_sample(s, 50, kind, parts);
