@@ -330,6 +330,16 @@ static size_t parts_bytes(const Unit *u)
     return sizeof(FtxParts) + (size_t)(u->g->limits.sequences * FTX_PARTS(V)) * sizeof(FtxPart);
 }
 
+/* What the host says of a step's rows; behind the live ones it is what an engine opens with, for kernels read ahead. */
+static void *upload_rows(const void *rows, int live, size_t all, size_t bytes, const char *name)
+{
+    void *device = simt_alloc(all * bytes, name);
+
+    simt_fill(device, 0, all * bytes);
+    simt_write(device, rows, (size_t)live * bytes);
+    return device;
+}
+
 static void make_named(Scene *s)
 {
     const Limits *m = &s->u->g->limits;
@@ -348,14 +358,9 @@ static void make_named(Scene *s)
                     {FTX_NAMED_logps, (size_t)m->context * 8}};
 
     s->device[FTX_NAMED_step] = upload(&s->step, sizeof s->step, sizeof s->step, names[FTX_NAMED_step]);
-    s->device[FTX_NAMED_rows] = simt_alloc(S * sizeof(FtxRow), names[FTX_NAMED_rows]);
-    simt_fill(s->device[FTX_NAMED_rows], 0, S * sizeof(FtxRow));
-    simt_write(s->device[FTX_NAMED_rows], s->rows, (size_t)s->S * sizeof(FtxRow));
-    s->device[FTX_NAMED_params] = simt_alloc(S * sizeof(FtxParams), names[FTX_NAMED_params]);
-    simt_fill(s->device[FTX_NAMED_params], 0, S * sizeof(FtxParams));
-    simt_write(s->device[FTX_NAMED_params], s->params, (size_t)s->S * sizeof(FtxParams));
-    s->device[FTX_NAMED_beams] =
-        upload(s->beams, (size_t)s->S * sizeof(FtxBeam), S * sizeof(FtxBeam), names[FTX_NAMED_beams]);
+    s->device[FTX_NAMED_rows] = upload_rows(s->rows, s->S, S, sizeof(FtxRow), names[FTX_NAMED_rows]);
+    s->device[FTX_NAMED_params] = upload_rows(s->params, s->S, S, sizeof(FtxParams), names[FTX_NAMED_params]);
+    s->device[FTX_NAMED_beams] = upload_rows(s->beams, s->S, S, sizeof(FtxBeam), names[FTX_NAMED_beams]);
     if (s->u->g->logits)
         s->device[FTX_NAMED_parts] = simt_alloc(parts_bytes(s->u), names[FTX_NAMED_parts]);
     s->device[FTX_NAMED_ends] =
