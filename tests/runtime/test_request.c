@@ -72,7 +72,8 @@ static void test_bad_words(void **state)
 /* How many of the greatest logits a request says that it depends on; 0: it may depend on all. */
 static void test_need(void **state)
 {
-    static const float bias[] = {1.0f};
+    static const int32_t id[] = {5};
+    static const float bias[] = {5.0f};
     FakeSizes sizes = fake_sizes();
     Job job;
     Bed b;
@@ -100,7 +101,7 @@ static void test_need(void **state)
     NEEDS(0, (q->top_k = 4, q->typical_p = 0.9f));
     NEEDS(0, (q->top_k = 4, q->repetition_penalty = 1.1f));
     NEEDS(0, (q->top_k = 4, q->min_new = 1));
-    NEEDS(0, (q->top_k = 4, q->bias_ids = job.prompt, q->bias_values = bias, q->bias_count = 1));
+    NEEDS(0, (q->top_k = 4, q->bias_ids = id, q->bias_values = bias, q->bias_count = 1));
 #undef NEEDS
     close_bed(&b);
 }
