@@ -99,6 +99,7 @@ template <class C> struct TileShape {
     static constexpr int SENT = (C::CK - 1) * C::MT * PART * 4; // bytes of sums a block gets
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
     static_assert(C::CK == 1 || C::CM * C::CN * C::WGS == 1, "a cluster shares reads or work");
+    static_assert(C::CK <= STEPS, "each of CK blocks has a step");
     static_assert(C::WGS <= 2, "two take turns, or a tile together");
     static_assert(RESIDUAL <= 1 || (C::STAGED && TURNS == 1 && C::NT % RWIDE == 0), "whole steps of the residual");
     static_assert(!C::PARTS || (C::CK == 1 && !C::RES && sizeof(typename C::OUT) == 4),

@@ -217,14 +217,23 @@ static void add_tiled_append(Suite *s, const TiledAppend *l)
 static void tiles(void **state)
 {
     static const Tiled some[] = {
-        {DT_FP16, 72, 200, 1, "gelu_erf", 100, 128},   {DT_BF16, 136, 320, 0, "add", 70, 128},
-        {DT_FP16, 72, 2056, 1, "add", 75, 128},        {DT_BF16, 40, 136, 1, "fp32", 190, 256},
-        {DT_FP16, 72, 328, 1, "add", 300, 512},        {DT_BF16, 136, 456, 1, "add", 300, 640},
-        {DT_FP16, 264, 328, 1, "add", 300, 0},         {DT_BF16, 392, 64, 1, "gelu_erf", 129, 0},
-        {DT_FP16, 136, 456, 0, "silu", 514, 0},        {DT_FP16, 328, 456, 0, "add", 260, 0},
-        {DT_BF16, 3080, 136, 1, "gelu_tanh", 70, 128}, {DT_FP16, 104, 136, 1, "add", 100, 128},
-        {DT_FP16, 200, 72, 1, "add", 66, 94},          {DT_BF16, 8, 2056, 1, "add", 100, 100},
+        {DT_FP16, 72, 200, 1, "gelu_erf", 100, 128},
+        {DT_BF16, 136, 320, 0, "add", 70, 128},
+        {DT_FP16, 72, 2056, 1, "add", 75, 128},
+        {DT_BF16, 40, 136, 1, "fp32", 190, 256},
+        {DT_FP16, 72, 328, 1, "add", 300, 512},
+        {DT_BF16, 136, 456, 1, "add", 300, 640},
+        {DT_FP16, 264, 328, 1, "add", 300, 0},
+        {DT_BF16, 392, 64, 1, "gelu_erf", 129, 0},
+        {DT_FP16, 136, 456, 0, "silu", 514, 0},
+        {DT_FP16, 328, 456, 0, "add", 260, 0},
+        {DT_BF16, 3080, 136, 1, "gelu_tanh", 70, 128},
+        {DT_FP16, 104, 136, 1, "add", 100, 128},
+        {DT_FP16, 200, 72, 1, "add", 66, 94},
+        {DT_BF16, 8, 2056, 1, "add", 100, 100},
         {DT_FP16, 512, 200, 1, "add", 300, 1},
+        {DT_FP16, 48, 48, 1, "add", 74, 128},
+        {DT_BF16, 144, 40, 1, "", 20, 64},
     };
     /* one tile, two parts of K, four, 128 x 64, pairs of blocks whose warpgroups take turns, or a tile together */
     static const Left left[] = {
