@@ -1,6 +1,7 @@
 // norm.cuh - statistics of a row in the one order that every kernel uses, so that a row gets the
-// same bits whoever reads it (at the end: those of a row that its writer has summed): lane l of a warp takes the vectors l, l+32, ... of VEC elements one
-// after another; then the lanes are added as a tree over 16, last the two halves.
+// same bits whoever reads it: lane l of a warp takes the vectors l, l+32, ... of VEC elements one
+// after another; then the lanes are added as a tree over 16, last the two halves. At the end: those
+// of a row whose writer has left sums.
 #pragma once
 #include "device/l2.cuh"
 #include "device/vec.cuh"
