@@ -40,7 +40,9 @@ int command_opt(int argc, char **argv)
     FileMap file;
     FtxError err;
     Diag d = {0};
+    const char *in_file;
     char error[300], *names, *text;
+    size_t bytes;
     Graph *g;
     bool ok;
 
@@ -70,12 +72,11 @@ int command_opt(int argc, char **argv)
         fprintf(stderr, "ftxc: %s\n", err.text);
         return EXIT_FAILED;
     }
-    text = calloc(file.bytes + 1, 1);
+    in_file = file_text(&file, &bytes);
+    text = strndup(in_file, bytes);
     names = strdup(o.pass ? o.pass : "");
     if (!text || !names)
         die("out of memory");
-    if (file.bytes)
-        memcpy(text, file.at, file.bytes);
     g = ir_parse(rest.at[0], text, &d);
     ok = g != NULL;
     for (char *save = NULL, *w = strtok_r(names, ",", &save); ok && w; w = strtok_r(NULL, ",", &save))

@@ -15,6 +15,7 @@ static bool read_json(const char *path, json_type type, Arena *keep, json_t **ou
     FileMap map;
     FtxError err;
     json_error_t why;
+    size_t bytes;
 
     if (file_map(path, &map, &err))
         return diag_error(d, (Loc){0}, "%s", err.text);
@@ -22,8 +23,9 @@ static bool read_json(const char *path, json_type type, Arena *keep, json_t **ou
         file_unmap(&map);
         return diag_error(d, (Loc){path, 0}, "the file is %zu bytes, %d are allowed", map.bytes, MAX_JSON);
     }
-    *text = arena_strndup(keep, map.at ? map.at : "", map.bytes);
-    *out = json_loadb(map.at ? map.at : "", map.bytes, JSON_REJECT_DUPLICATES, &why);
+    *text = file_text(&map, &bytes);
+    *out = json_loadb(*text, bytes, JSON_REJECT_DUPLICATES, &why);
+    *text = arena_strndup(keep, *text, bytes);
     file_unmap(&map);
     if (!*out)
         return diag_error(d, (Loc){path, why.line > 0 ? why.line : 1}, "%s", why.text);

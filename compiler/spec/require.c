@@ -59,6 +59,7 @@ static void load_module(lua_State *L, const char *name)
         FileMap map;
         FtxError err;
         const char *text;
+        size_t bytes;
 
         if (file_map(file, &map, &err))
             sandbox_fail(L, "require: %s", err.text);
@@ -66,7 +67,8 @@ static void load_module(lua_State *L, const char *name)
             file_unmap(&map);
             sandbox_fail(L, "require: %s is larger than %d bytes", file, SANDBOX_TEXT);
         }
-        text = arena_strndup(s->keep, map.at ? map.at : "", map.bytes);
+        text = file_text(&map, &bytes);
+        text = arena_strndup(s->keep, text, bytes);
         file_unmap(&map);
         sandbox_load(L, file, text, strlen(text));
         return;

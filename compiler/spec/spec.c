@@ -63,6 +63,7 @@ static bool read_text(const char *path, Arena *keep, const char **text, Diag *d)
 {
     FileMap map;
     FtxError err;
+    size_t bytes;
 
     if (file_map(path, &map, &err))
         return diag_machine(d, "%s", err.text);
@@ -71,12 +72,11 @@ static bool read_text(const char *path, Arena *keep, const char **text, Diag *d)
         file_unmap(&map);
         return false;
     }
-    *text = arena_strndup(keep, map.at ? map.at : "", map.bytes);
-    if (strlen(*text) != map.bytes) {
-        file_unmap(&map);
-        return diag_error(d, (Loc){path, 0}, "the file is no text: it has a byte of value 0");
-    }
+    *text = file_text(&map, &bytes);
+    *text = arena_strndup(keep, *text, bytes);
     file_unmap(&map);
+    if (strlen(*text) != bytes)
+        return diag_error(d, (Loc){path, 0}, "the file is no text: it has a byte of value 0");
     return true;
 }
 

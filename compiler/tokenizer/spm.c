@@ -261,9 +261,17 @@ static bool read_vocab(Spm *m, const char *path)
 {
     Build *b = m->b;
     json_error_t why;
+    FileMap map;
+    FtxError err;
+    const char *text;
+    size_t bytes;
     int32_t end;
 
-    b->vocab = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    if (file_map(path, &map, &err))
+        return diag_error(b->d, (Loc){0}, "%s", err.text);
+    text = file_text(&map, &bytes);
+    b->vocab = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
+    file_unmap(&map);
     if (!json_is_object(b->vocab))
         return diag_error(b->d, b->loc, "vocab.json beside it is not a JSON object");
     if (!add_vocab(b))

@@ -355,11 +355,13 @@ static bool read_bytes(Build *b, const void *p, size_t n)
 {
     json_error_t why;
     json_t *root;
+    const char *text;
     bool ok;
 
     if (ends_in(b->loc.file, ".spm") || ends_in(b->loc.file, ".model"))
         return read_sentencepiece(b, p, n);
-    root = n ? json_loadb(p, n, JSON_REJECT_DUPLICATES, &why) : NULL;
+    text = file_text(&(FileMap){p, n}, &n);
+    root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!root)
         return diag_error(b->d, b->loc, "is not JSON");
     ok = read_json(b, root);

@@ -109,11 +109,14 @@ static bool add_index(Checkpoint *c, Arena *keep, Diag *d)
     json_t *root;
     FileMap map;
     FtxError err;
+    const char *text;
+    size_t bytes;
     bool ok;
 
     if (file_map(c->path, &map, &err))
         return diag_error(d, (Loc){0}, "%s", err.text);
-    root = map.bytes ? json_loadb(map.at, map.bytes, JSON_REJECT_DUPLICATES, &why) : NULL;
+    text = file_text(&map, &bytes);
+    root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
     file_unmap(&map);
     if (!root)
         return diag_error(d, (Loc){c->path, 0}, "is not JSON");

@@ -56,6 +56,15 @@ void file_unmap(FileMap *map)
     *map = (FileMap){0};
 }
 
+const char *file_text(const FileMap *map, size_t *bytes)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t n = sizeof mark - 1, skip = map->bytes >= n && memcmp(map->at, mark, n) == 0 ? n : 0;
+
+    *bytes = map->bytes - skip;
+    return map->at ? (const char *)map->at + skip : "";
+}
+
 static void remember(FileOut *f)
 {
     for (size_t i = 0; i < OPEN_MAX_FILES; i++)

@@ -13,6 +13,10 @@ typedef struct FileMap {
 FtxStatus file_map(const char *path, FileMap *map, FtxError *err);
 void file_unmap(FileMap *map);
 
+/* What the file says: without the byte order mark (U+FEFF) that some editors put before a text. "" if it is
+ * empty; no NUL ends it. */
+const char *file_text(const FileMap *map, size_t *bytes);
+
 /* A file that appears at `path` only when it is complete: written to a temporary name beside it,
  * synced, renamed. file_commit or file_abort must follow; both close it. */
 typedef struct FileOut FileOut;

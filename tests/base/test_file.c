@@ -1,4 +1,4 @@
-/* test_file.c - files that appear when they are complete: what stands in the way, and what is left. */
+/* test_file.c - files that appear when they are complete: what stands in the way, and what is left; files as texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,13 +114,33 @@ static void programs_may_run(void **state)
     assert_true(st.st_mode & S_IXUSR);
 }
 
+static void text_of(const char *file, size_t bytes, const char *wanted)
+{
+    const FileMap map = {bytes ? file : NULL, bytes};
+    size_t n;
+    const char *text = file_text(&map, &n);
+
+    assert_int_equal(n, strlen(wanted));
+    assert_memory_equal(text, wanted, n);
+}
+
+static void a_mark_is_no_text(void **state)
+{
+    (void)state;
+    text_of(NULL, 0, "");
+    text_of("a", 1, "a");
+    text_of("\xEF\xBB\xBF", 3, "");
+    text_of("\xEF\xBB\xBF{}", 5, "{}");
+    text_of("\xEF\xBB\xBF\xEF\xBB\xBF", 6, "\xEF\xBB\xBF"); /* one is skipped */
+    text_of("\xEF\xBB{}", 4, "\xEF\xBB{}");
+    text_of("\xEF\xBB", 2, "\xEF\xBB");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_such_place),
-        cmocka_unit_test(two_writers),
-        cmocka_unit_test(given_up),
-        cmocka_unit_test(programs_may_run),
+        cmocka_unit_test(a_mark_is_no_text), cmocka_unit_test(no_such_place),    cmocka_unit_test(two_writers),
+        cmocka_unit_test(given_up),          cmocka_unit_test(programs_may_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,6 +115,23 @@ done
 says 1 'none.lua: no spec there: No such file' compile none.lua
 says 1 'none.lua: no spec there: No such file' why none.lua %1
 
+# A byte order mark that an editor put before a text is no part of it: the same artifacts come out.
+mkdir -p "$room/plain" "$room/marked"
+cp -r specs/fable.lua specs/fable specs/llama.lua specs/verse "$room/plain"
+rm "$room/plain/verse/tokenizer.json" # source.spm and vocab.json are read in its place
+cp -r "$room/plain"/* "$room/marked"
+for file in fable.lua llama.lua fable/tokenizer.json verse/config.json verse/generation_config.json verse/vocab.json; do
+    printf '\357\273\277' | cat - "$room/plain/$file" >"$room/marked/$file"
+done
+for model in fable.lua verse; do
+    for side in plain marked; do
+        (cd "$room/$side" && "$FTXC" compile $model -t cpu -q -o model.ftx)
+    done
+    cmp "$room/plain/model.ftx" "$room/marked/model.ftx"
+done
+printf '\357\273\277' | cat - "$graph" >"$room/marked/graph.ir"
+says 0 'pairs' opt "$room/marked/graph.ir" --pass=simplify
+
 # A prompt from a file, from standard input, as an argument; a vector of ids.
 fable=$room/fable.ftx
 ask="--greedy -n 4 -q -d cpu" # words, split on purpose

@@ -210,6 +210,8 @@ static void test_shards(void **state)
 
     write_index("{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}}", &f, true, NULL);
     assert_true(checkpoint_check(f.c, &f.spec, &f.d));
+    write_index("\xEF\xBB\xBF{\"weight_map\":{\"b\":\"2.safetensors\"}}", &f, true,
+                NULL); /* as an editor may save it */
     write_index("{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\"}}", &f, false, "it is not");
     write_index("{\"weight_map\":{\"b\":\"2.safetensors\",\"c\":\"3.safetensors\"}}", &f, false, "is both in");
     write_index("{\"weight_map\":{\"a\":\"4.safetensors\"}}", &f, false, "No such file");
