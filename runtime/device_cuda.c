@@ -13,7 +13,10 @@
 
 #ifdef FTX_HAVE_CUDA
 
-enum { PATIENCE_SECONDS = 120 }; /* a step takes milliseconds, a long prompt of a large model some seconds */
+enum {
+    PATIENCE_SECONDS = 120, /* a step takes milliseconds, a long prompt of a large model some seconds */
+    MOST_SECONDS = 1000000,
+};
 
 /* --- which GPU ------------------------------------------------------------------------------------ */
 
@@ -360,9 +363,12 @@ static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const Ft
     const Memory m = memory_of(o);
     const CudaDriver *cu;
     Carve size = {NULL, 0};
-    FtxStatus s = cuda_driver(&cu, err);
+    int patience;
+    FtxStatus s = env_int(ENV_FTX_PATIENCE, 0, MOST_SECONDS, PATIENCE_SECONDS, &patience, err);
 
     *out = NULL;
+    if (!s)
+        s = cuda_driver(&cu, err);
     if (s)
         return s;
     const size_t bytes = lay_out(NULL, &size, plan);
@@ -371,7 +377,7 @@ static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const Ft
         return memory_fail(err, "the device", bytes);
     lay_out(d, &(Carve){(char *)d, 0}, plan);
     d->memory = m;
-    d->patience = env_int(ENV_FTX_PATIENCE, PATIENCE_SECONDS);
+    d->patience = patience;
     d->bytes = bytes;
     d->cu = cu;
     d->artifact = a;

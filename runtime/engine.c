@@ -116,10 +116,11 @@ static size_t hypothesis_bytes(const FtxFacts *f, const Tokenizer *t)
 
 static FtxStatus fill_engine(FtxEngine *e, FtxError *err)
 {
-    const int most = FTX_OUT_RING - 2, ahead = env_int(ENV_FTX_AHEAD, most);
-    FtxStatus s;
+    const int most = FTX_OUT_RING - 2;
+    FtxStatus s = env_int(ENV_FTX_AHEAD, 1, most, most, &e->ahead, err);
 
-    e->ahead = ahead < 1 || ahead > most ? most : ahead;
+    if (s)
+        return s;
     e->nan = env_on(ENV_FTX_NAN);
     fill_lists(e);
     schedule_ladders(e);

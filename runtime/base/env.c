@@ -1,7 +1,6 @@
 /* env.c - the environment variables of env.def. */
 #include "env.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,14 +24,19 @@ bool env_on(EnvFlag flag)
     return s && strcmp(s, "0") != 0;
 }
 
-int env_int(EnvFlag flag, int otherwise)
+FtxStatus env_int(EnvFlag flag, int low, int high, int otherwise, int *value, FtxError *err)
 {
     const char *s = env_text(flag);
     char *end;
     long n;
 
+    *value = otherwise;
     if (!s)
-        return otherwise;
+        return FTX_OK;
     n = strtol(s, &end, 10);
-    return *end || n < INT_MIN || n > INT_MAX ? otherwise : (int)n;
+    if (*end || n < low || n > high)
+        return ftx_fail(err, FTX_EINVAL, "%s is \"%s\": expected a whole number from %d to %d", names[flag], s, low,
+                        high);
+    *value = (int)n;
+    return FTX_OK;
 }

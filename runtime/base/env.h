@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include "error.h"
+
 typedef enum EnvFlag {
 #define ENV(name, what) ENV_##name,
 #include "env.def"
@@ -11,8 +13,10 @@ typedef enum EnvFlag {
     ENV_COUNT,
 } EnvFlag;
 
-const char *env_text(EnvFlag flag);       /* NULL: not set, or empty */
-bool env_on(EnvFlag flag);                /* set, and not "0" */
-int env_int(EnvFlag flag, int otherwise); /* `otherwise` where not set or not a number */
+const char *env_text(EnvFlag flag); /* NULL: not set, or empty */
+bool env_on(EnvFlag flag);          /* set, and not "0" */
+
+/* A whole number from `low` to `high`; where the variable is not set, `otherwise`. */
+FtxStatus env_int(EnvFlag flag, int low, int high, int otherwise, int *value, FtxError *err);
 
 #endif

@@ -51,6 +51,9 @@ static void mistakes_are_named(void **state)
     refused(w, FTX_EINVAL, "the artifact holds no weights");
     w = world(), fake.free_bytes = 1000;
     refused(w, FTX_EDEVICE, "the weights need 0.0 GB on the GPU");
+    w = world(), setenv("FTX_PATIENCE", "2 s", 1);
+    refused(w, FTX_EINVAL, "FTX_PATIENCE is \"2 s\": expected a whole number from 0 to 1000000");
+    unsetenv("FTX_PATIENCE");
 }
 
 /* --- every call fails once ------------------------------------------------------------------------ */

@@ -79,16 +79,21 @@ static void opening(void **state)
     ftx_model_close(NULL);
 }
 
-static void level_of_the_cpu(void **state)
+static void environment(void **state)
 {
     Open o = open_model("tiny-llama");
     FtxModel *m = NULL;
+    FtxEngine *e;
 
     (void)state;
     setenv("FTX_CPU", "sse9", 1);
     REFUSED(ftx_model_open(o.path, &options, &m, &err), "FTX_CPU is \"sse9\"");
     assert_null(m);
     unsetenv("FTX_CPU");
+    setenv("FTX_AHEAD", "many", 1);
+    REFUSED(ftx_engine_open(o.m, &options, &e, &err), "FTX_AHEAD is \"many\": expected a whole number from 1 to 6");
+    assert_null(e);
+    unsetenv("FTX_AHEAD");
     close_model(&o);
 }
 
@@ -240,7 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opening),
-        cmocka_unit_test(level_of_the_cpu),
+        cmocka_unit_test(environment),
         cmocka_unit_test(requests),
         cmocka_unit_test(texts_without_a_tokenizer),
         cmocka_unit_test(scores),
