@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "../../runtime/base/file.h"
+#include "../../runtime/ftx_format.h"
 
 /* "a/b/c.lua" to "c", "a/b/" to "b", "." to the real name. */
 static const char *base_name(Arena *keep, const char *path)
@@ -59,25 +60,37 @@ static int run_checkout(lua_State *L)
     return 0;
 }
 
+static bool is_artifact(const FileMap *map)
+{
+    return map->bytes >= sizeof FTX_MAGIC - 1 && memcmp(map->at, FTX_MAGIC, sizeof FTX_MAGIC - 1) == 0;
+}
+
+static bool copy_text(const FileMap *map, Loc loc, Arena *keep, const char **text, Diag *d)
+{
+    size_t bytes;
+    const char *at = file_text(map, &bytes);
+
+    if (is_artifact(map))
+        return diag_error(d, loc, "a compiled model; a spec (a Lua file) or a checkout (a folder) is wanted here");
+    if (memchr(at, 0, bytes < SANDBOX_TEXT ? bytes : SANDBOX_TEXT))
+        return diag_error(d, loc, "the file is no text: it has a byte of value 0");
+    if (map->bytes > SANDBOX_TEXT)
+        return diag_error(d, loc, "the file is %zu bytes, a spec may have %d", map->bytes, SANDBOX_TEXT);
+    *text = arena_strndup(keep, at, bytes);
+    return true;
+}
+
 static bool read_text(const char *path, Arena *keep, const char **text, Diag *d)
 {
     FileMap map;
     FtxError err;
-    size_t bytes;
+    bool ok;
 
     if (file_map(path, &map, &err))
         return diag_machine(d, "%s", err.text);
-    if (map.bytes > SANDBOX_TEXT) {
-        diag_error(d, (Loc){path, 0}, "the file is %zu bytes, a spec may have %d", map.bytes, SANDBOX_TEXT);
-        file_unmap(&map);
-        return false;
-    }
-    *text = file_text(&map, &bytes);
-    *text = arena_strndup(keep, *text, bytes);
+    ok = copy_text(&map, (Loc){path, 0}, keep, text, d);
     file_unmap(&map);
-    if (strlen(*text) != bytes)
-        return diag_error(d, (Loc){path, 0}, "the file is no text: it has a byte of value 0");
-    return true;
+    return ok;
 }
 
 /* The text for the artifact names what was changed on the command line. */

@@ -47,6 +47,10 @@ refused 2 'prompt-file takes the place' run "$tiny" hello --prompt-file README.m
 refused 1 'empty: Is a directory' run "$tiny" --prompt-file "$room/empty"
 refused 1 'empty: Is a directory' run "$tiny" --prompt-file "$room/empty" --batch
 refused 2 'big.lua: the file is 1048577 bytes, a spec may have 1048576' compile "$room/big.lua" -o "$room/x.ftx"
+for command in compile why; do
+    refused 2 'tiny.ftx: a compiled model; a spec (a Lua file) or a checkout (a folder) is wanted' $command "$tiny"
+done
+refused 2 'ftxc: the file is no text' compile "$FTXC" -o "$room/x.ftx"
 refused 1 'a file without a name' compile tests/models/tiny-llama -o ''
 refused 2 'no pass has the letter "Z"' compile tests/models/tiny-llama -o "$room/x.ftx" --dump Z
 refused 2 'limits.context must be a whole number from 2' compile tests/models/tiny-llama -o "$room/x.ftx" -D limits.context=1
