@@ -24,7 +24,8 @@ static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, const f
     if (ftx_engine_busy(e))
         return ftx_fail(err, FTX_EINVAL, "requests wait or run: score needs the engine for itself");
     if (n < 2 || n > e->facts->context)
-        return ftx_fail(err, FTX_EINVAL, "ids: expected 2 to %u (limits.context), found %zu", e->facts->context, n);
+        return ftx_fail(err, FTX_EINVAL, "score: expected 2 to %u tokens (limits.context), found %zu",
+                        e->facts->context, n);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= e->facts->vocab)
             return ftx_fail(err, FTX_EINVAL, "ids[%zu]: %d is not below the vocabulary of %u", i, ids[i],

@@ -216,6 +216,8 @@ int command_bench(int argc, char **argv)
         printf("ftxc bench FILE.ftx [options]\n\nTimes single steps: on a GPU by its own events, on the CPU by the "
                "clock; with --new whole generations.\n\n");
         options_help(table, LEN(table));
+        printf("\nExamples:\n  ftxc bench fable.ftx --sequences 1,16 --context 128,512\n"
+               "  ftxc bench fable.ftx --sequences 4 --new 64 --source 32 --top-k 40 --profile\n");
         return EXIT_DONE;
     }
     if (rest.n != 1)

@@ -71,6 +71,8 @@ int command_score(int argc, char **argv)
         printf("ftxc score FILE.ftx TEXTFILE\n\nMean loss and perplexity of a text (at most the model's context) under "
                "the model.\n\n");
         options_help(table, LEN(table));
+        printf("\nExamples:\n  ftxc score fable.ftx tale.txt\n"
+               "  ftxc score fable.ftx --ids 0,5,17,9 --json\n");
         return EXIT_DONE;
     }
     if (rest.n != (o.ids ? 1u : 2u))

@@ -34,6 +34,8 @@ int command_show(int argc, char **argv)
         printf(
             "ftxc show FILE.ftx [options]\n\nWhat an artifact holds: facts, limits, sections, weights, programs.\n\n");
         options_help(table, LEN(table));
+        printf("\nExamples:\n  ftxc show fable.ftx --memory\n"
+               "  ftxc show fable.ftx --verify --json\n");
         return EXIT_DONE;
     }
     if (rest.n != 1)

@@ -13,8 +13,8 @@ int command_ops(int argc, char **argv)
     if (argc > 0 && strcmp(argv[0], "--help") != 0 && strcmp(argv[0], "-h") != 0)
         return command_mistake("ops", "it takes no arguments, found \"%s\"", argv[0]);
     for (int op = OP_NONE + 1; op < OP_COUNT; op++)
-        printf("%-12s %-24s -> %s\n%s%s%s", ir_op_name((Op)op), ir_op_args((Op)op), ir_op_result((Op)op),
-               *ir_op_attrs((Op)op) ? "             {" : "", ir_op_attrs((Op)op), *ir_op_attrs((Op)op) ? "}\n" : "");
+        printf("%-13s %-26s -> %s\n%s%s%s", ir_op_name((Op)op), ir_op_args((Op)op), ir_op_result((Op)op),
+               *ir_op_attrs((Op)op) ? "              {" : "", ir_op_attrs((Op)op), *ir_op_attrs((Op)op) ? "}\n" : "");
     return EXIT_DONE;
 }
 
@@ -60,6 +60,7 @@ int command_opt(int argc, char **argv)
 #define STAGE(key, name, what) printf("  %c  %-10s leaves %s\n", key, #name, what);
 #include "../passes/passes.def"
 #undef STAGE
+        printf("\nExamples:\n  ftxc compile specs/fable.lua --dump S && ftxc opt 01-simplify.ir --pass=precision\n");
         return EXIT_DONE;
     }
     if (rest.n != 1)
@@ -127,6 +128,8 @@ int command_why(int argc, char **argv)
                "kernels that could\n"
                "compute it, the cost of each, and the reason for the choice.\n\n");
         options_help(why_table, LEN(why_table));
+        printf("\nExamples:\n  ftxc why specs/fable.lua\n"
+               "  ftxc why specs/fable.lua %%20 -t sm_90a\n");
         return EXIT_DONE;
     }
     if (rest.n < 1 || rest.n > 2)

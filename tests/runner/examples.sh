@@ -1,0 +1,44 @@
+#!/bin/sh
+# examples.sh - every command that a help text or the README shows, as it stands there: each must do its work.
+set -eu
+tree=$(pwd)
+room=$FTX_BUILD/examples
+rm -rf "$room"
+mkdir -p "$room/bin" "$room/models"
+ln -s "$FTXC" "$room/bin/ftxc"
+ln -s "$tree/specs" "$room/specs"
+ln -s "$tree/tests/models/tiny-llama" "$room/models/Llama-3.2-1B" # in ~
+PATH=$room/bin:$PATH
+"$FTXC" compile tests/models/tiny-bert -D tokenizer=tests/tokenizer/small/wordpiece.json -t cpu -q -o "$room/minilm.ftx"
+cd "$room"
+printf 'Once upon a time\nThe king\n' >prompts.txt
+printf 'No one knows his name.\nI like it.\n' >sentences.txt
+printf 'Once upon a time there was a king who had a daughter.\n' >tale.txt
+i=0
+while [ $i -lt 300 ]; do
+    echo "The king had a daughter, and she was very fair."
+    i=$((i + 1))
+done >chapter.txt # more than fits
+
+{
+    sed -n 's/^\$ ftxc/ftxc/p' "$tree/README.md"
+    for command in '' compile run score bench show opt why; do
+        ftxc help $command | sed -n '/^Examples:$/,$ s/^  ftxc/ftxc/p; /^First steps:$/,$ s/^  ftxc/ftxc/p'
+    done
+} >commands
+test "$(wc -l <commands)" -ge 30
+while IFS= read -r line; do
+    case $line in # kernels of GPUs need NVRTC, which not everybody has; asking why needs none
+        *compile*' -t sm_90a'*) line=$(echo "$line" | sed 's/ -t sm_90a/ -t cpu/') ;;
+    esac
+    HOME=$room FTX_CUDA=0 sh -c "$line" >out 2>err </dev/null || {
+        echo "$line: exit code $?; it said:" >&2
+        cat err >&2
+        exit 1
+    }
+    test -s out || test -s err || {
+        echo "$line: it said nothing" >&2
+        exit 1
+    }
+done <commands
+echo "$(wc -l <commands) examples"
