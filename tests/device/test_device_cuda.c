@@ -39,9 +39,9 @@ static void code_must_be_for_the_gpu(void **state)
         Device *d;
         FtxError err = {0};
 
-        w->head.target = rows[i].target;
+        w->t.head.target = rows[i].target;
         fake.cc = rows[i].cc;
-        const FtxStatus s = device_cuda.open(&w->artifact, &w->plan, &one_thread, &d, &err);
+        const FtxStatus s = device_cuda.open(&w->t.artifact, &w->t.plan, &one_thread, &d, &err);
         assert_int_equal(s, rows[i].fits ? FTX_OK : FTX_ENODEVICE);
         if (s)
             assert_non_null(strstr(err.text, "compute capability"));
@@ -95,11 +95,12 @@ static void random_weights_are_drawn_there(void **state)
         assert_true((const char *)(uintptr_t)fake.run[i].param[0] == weights);
     }
     assert_int_equal(n_fills, 2);
-    assert_memory_equal(
-        &fills[0],
-        (&(FtxFill){
-            .elements = N * K, .key = random_key(77, 0), .scale = random_scale(&w->weights[0]), .type = FTX_FILL_BF16}),
-        sizeof *fills);
+    assert_memory_equal(&fills[0],
+                        (&(FtxFill){.elements = N * K,
+                                    .key = random_key(77, 0),
+                                    .scale = random_scale(&w->t.weights[0]),
+                                    .type = FTX_FILL_BF16}),
+                        sizeof *fills);
     assert_memory_equal(&fills[1],
                         (&(FtxFill){.offset = 16640,
                                     .elements = K,
@@ -113,8 +114,8 @@ static void random_weights_are_drawn_there(void **state)
     close_both(w, d, s);
 
     w = world();
-    w->plan.n_kernels = RANDOM;
-    assert_int_equal(device_cuda.open(&w->artifact, &w->plan, &o, &d, &err), FTX_EFORMAT);
+    w->t.plan.n_kernels = RANDOM;
+    assert_int_equal(device_cuda.open(&w->t.artifact, &w->t.plan, &o, &d, &err), FTX_EFORMAT);
     assert_non_null(strstr(err.text, "random weights"));
     free(w);
 }
@@ -230,7 +231,7 @@ static void older_gpus_do_not_overlap(void **state)
 
     (void)state;
     fake.cc = 80;
-    w->head.target = 800;
+    w->t.head.target = 800;
     open_both(w, &one_thread, &d, &s);
     must(device_cuda.run(s, STEP_16, 1, 1, 1, NULL), NULL);
     for (int i = 0; i < 3; i++)
@@ -418,11 +419,11 @@ static void nan_is_found(void **state)
     FtxError err = {0};
 
     (void)state;
-    w->plan.buffers = buffers;
-    w->plan.n_buffers = 2;
-    w->head.compute_type = DT_BF16;
-    w->head.named[FTX_NAMED_logits] = 1024;
-    w->facts.vocab = 100;
+    w->t.plan.buffers = buffers;
+    w->t.plan.n_buffers = 2;
+    w->t.head.compute_type = DT_BF16;
+    w->t.head.named[FTX_NAMED_logits] = 1024;
+    w->t.facts.vocab = 100;
     setenv("FTX_NAN", "1", 1);
     open_both(w, &one_thread, &d, &s);
     unsetenv("FTX_NAN");

@@ -7,7 +7,7 @@ static void refused(World *w, FtxStatus status, const char *text)
     Device *d;
     Session *s = NULL;
     FtxError err = {0};
-    FtxStatus got = device_cuda.open(&w->artifact, &w->plan, &one_thread, &d, &err);
+    FtxStatus got = device_cuda.open(&w->t.artifact, &w->t.plan, &one_thread, &d, &err);
 
     if (!got)
         got = device_cuda.session_open(d, &s, &err);
@@ -31,23 +31,23 @@ static void mistakes_are_named(void **state)
     refused(w, FTX_EDEVICE, "finding linear__x in its code: CUDA_ERROR_UNKNOWN");
     w = world(), strcpy(w->code[1], "garbage");
     refused(w, FTX_EDEVICE, "loading linear__x: no such code: CUDA_ERROR_UNKNOWN");
-    w = world(), w->kernels[LINEAR].block = 2048;
+    w = world(), w->t.kernels[LINEAR].block = 2048;
     refused(w, FTX_EFORMAT, "linear__x runs in blocks of at most 1024 threads, not of 2048");
-    w = world(), w->kernels[LINEAR].smem = 300000;
+    w = world(), w->t.kernels[LINEAR].smem = 300000;
     refused(w, FTX_EDEVICE, "300000 bytes of shared memory for linear__x");
-    w = world(), w->kernels[EMBED].kind = FTX_KERNEL_CPU;
+    w = world(), w->t.kernels[EMBED].kind = FTX_KERNEL_CPU;
     refused(w, FTX_EFORMAT, "embed__x is no kernel for a GPU");
-    w = world(), w->consts[FTX_MM_ACT] = FTX_ACT_SILU;
+    w = world(), w->t.consts[FTX_MM_ACT] = FTX_ACT_SILU;
     refused(w, FTX_EFORMAT, "layer 0: up: cuBLASLt has no activation 5");
-    w = world(), w->consts[FTX_MM_ACT] = FTX_ACT_RELU;
+    w = world(), w->t.consts[FTX_MM_ACT] = FTX_ACT_RELU;
     refused(w, FTX_EFORMAT, "no activation with a residual");
-    w = world(), w->consts[FTX_MM_TYPE_W] = DT_I32;
+    w = world(), w->t.consts[FTX_MM_TYPE_W] = DT_I32;
     refused(w, FTX_EFORMAT, "no matrix product of bf16 and i32 into bf16");
-    w = world(), w->consts[FTX_MM_K] = 13;
+    w = world(), w->t.consts[FTX_MM_K] = 13;
     refused(w, FTX_EDEVICE, "cuBLASLt has no algorithm for [M,13] x [128,13]^T in bf16: CUBLAS_STATUS_NOT_SUPPORTED");
-    w = world(), w->operands[w->launches[4].first_operand + 4].offset += 4;
+    w = world(), w->t.operands[w->t.launches[4].first_operand + 4].offset += 4;
     refused(w, FTX_EFORMAT, "layer 0: up: operand 4 stands at no multiple of 16 bytes");
-    w = world(), w->artifact.weight_data = NULL;
+    w = world(), w->t.artifact.weight_data = NULL;
     refused(w, FTX_EINVAL, "the artifact holds no weights");
     w = world(), fake.free_bytes = 1000;
     refused(w, FTX_EDEVICE, "the weights need 0.0 GB on the GPU");
@@ -66,7 +66,7 @@ static FtxStatus scenario(World *w, FtxError *err)
     size_t n;
     Device *d = NULL;
     Session *s = NULL;
-    FtxStatus status = device_cuda.open(&w->artifact, &w->plan, &one_thread, &d, err);
+    FtxStatus status = device_cuda.open(&w->t.artifact, &w->t.plan, &one_thread, &d, err);
 
     if (!status)
         status = device_cuda.session_open(d, &s, err);

@@ -4,21 +4,12 @@
  * The kernels are toys of this file, compiled by NVRTC for the GPU at hand:
  *
  *   token ids -> gather rows of w -> double -> (linear by a plain loop | cuBLASLt) -> store */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tables.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <cmocka.h>
 
 #include "compiler/instantiate/parts.h"
-#include "kernels/device/io.h"
-#include "runtime/base/dtype.h"
-#include "runtime/device.h"
 #include "runtime/random.h"
 
 const char *catalog_text(const char *name) /* the texts are in this file */
@@ -83,24 +74,12 @@ static const char source[] =
 enum { GATHER, TWICE, LINEAR, STORE, LT, KERNELS };
 enum { BUCKET, BUCKET_LT, EXACT, CHAIN, PROGRAMS };
 enum { N = 384, K = 256, V = 512, TOKENS = 200, ROWS = TOKENS, CHAIN_LENGTH = 200, BUCKET_ROWS = 16 };
-enum { LAUNCHES = 3 * 4 + CHAIN_LENGTH };
 
 static const char strings[] = "\0gather\0twice\0linear\0store\0matmul\0a launch\0";
 enum { STR_GATHER = 1, STR_TWICE = 8, STR_LINEAR = 14, STR_STORE = 21, STR_MATMUL = 27, STR_LABEL = 34 };
 
 typedef struct World {
-    Artifact artifact;
-    ArtifactPlan plan;
-    FtxFacts facts;
-    FtxPlan head;
-    FtxKernel kernels[KERNELS];
-    int64_t consts[FTX_MM_CONSTS];
-    FtxProgram programs[PROGRAMS];
-    FtxLaunch launches[LAUNCHES];
-    FtxOperand operands[LAUNCHES * 5];
-    int64_t exprs[64];
-    uint32_t n_exprs, n_operands, n_launches;
-    FtxWeight weights[3];
+    Tables t;
     Bytes code;
     DType type;
     bool bias, residual;
@@ -108,85 +87,66 @@ typedef struct World {
     uint64_t at_x, at_y, at_z; /* in WORK */
 } World;
 
-static bool variable(void *user, const char *name, ExprKind *kind, int64_t *value)
+static void enqueue(World *w, uint32_t kernel)
 {
-    (void)user;
-    *kind = EXPR_VARIABLE;
-    *value = !strcmp(name, "T") ? VAR_T : VAR_S;
-    return true;
-}
-
-static void operand(World *w, FtxSpace space, uint64_t offset)
-{
-    w->operands[w->n_operands++] = (FtxOperand){.space = space, .offset = offset};
-}
-
-static void launch(World *w, uint32_t kernel)
-{
-    w->launches[w->n_launches++] = (FtxLaunch){.kernel = kernel, .first_operand = w->n_operands, .label = STR_LABEL};
+    launch(&w->t, kernel, STR_LABEL);
     switch (kernel) {
     case GATHER:
-        operand(w, FTX_SPACE_IO, w->head.named[FTX_NAMED_token]);
-        operand(w, FTX_SPACE_WEIGHTS, w->weights[0].offset);
-        operand(w, FTX_SPACE_WORK, w->at_x);
+        operand(&w->t, FTX_SPACE_IO, w->t.head.named[FTX_NAMED_token]);
+        operand(&w->t, FTX_SPACE_WEIGHTS, w->t.weights[0].offset);
+        operand(&w->t, FTX_SPACE_WORK, w->at_x);
         return;
     case TWICE:
-        operand(w, FTX_SPACE_WORK, w->at_x);
-        operand(w, FTX_SPACE_WORK, w->at_y);
+        operand(&w->t, FTX_SPACE_WORK, w->at_x);
+        operand(&w->t, FTX_SPACE_WORK, w->at_y);
         return;
     case STORE:
-        operand(w, FTX_SPACE_WORK, w->at_z);
-        operand(w, FTX_SPACE_STATE, 0);
-        operand(w, FTX_SPACE_OUT, 0);
+        operand(&w->t, FTX_SPACE_WORK, w->at_z);
+        operand(&w->t, FTX_SPACE_STATE, 0);
+        operand(&w->t, FTX_SPACE_OUT, 0);
         return;
     default:
-        operand(w, FTX_SPACE_WORK, w->at_y);
-        operand(w, FTX_SPACE_WEIGHTS, w->weights[1].offset);
-        operand(w, w->bias ? FTX_SPACE_WEIGHTS : FTX_SPACE_NULL, w->weights[2].offset);
-        operand(w, w->residual ? FTX_SPACE_WEIGHTS : FTX_SPACE_NULL,
-                w->weights[0].offset); /* [.., K] read as [.., N] */
-        operand(w, FTX_SPACE_WORK, w->at_z);
+        operand(&w->t, FTX_SPACE_WORK, w->at_y);
+        operand(&w->t, FTX_SPACE_WEIGHTS, w->t.weights[1].offset);
+        operand(&w->t, w->bias ? FTX_SPACE_WEIGHTS : FTX_SPACE_NULL, w->t.weights[2].offset);
+        operand(&w->t, w->residual ? FTX_SPACE_WEIGHTS : FTX_SPACE_NULL,
+                w->t.weights[0].offset); /* [.., K] read as [.., N] */
+        operand(&w->t, FTX_SPACE_WORK, w->at_z);
     }
 }
 
 static void program(World *w, int p, uint32_t bucket, uint32_t linear)
 {
-    w->programs[p] =
-        (FtxProgram){.kind = FTX_PROG_STEP, .bucket = bucket, .first_launch = w->n_launches, .n_launches = 4};
-    launch(w, GATHER);
-    launch(w, TWICE);
-    launch(w, linear);
-    launch(w, STORE);
+    w->t.programs[p] =
+        (FtxProgram){.kind = FTX_PROG_STEP, .bucket = bucket, .first_launch = w->t.n_launches, .n_launches = 4};
+    enqueue(w, GATHER);
+    enqueue(w, TWICE);
+    enqueue(w, linear);
+    enqueue(w, STORE);
 }
 
 static uint64_t weight(World *w, int i, uint64_t rows, uint64_t columns, FtxWeightKind kind, uint64_t at)
 {
-    w->weights[i] = (FtxWeight){.type = w->type,
-                                .rank = 2,
-                                .dim = {rows, columns},
-                                .kind = kind,
-                                .offset = at,
-                                .bytes = rows * columns * dtype_size(w->type)};
-    return at + (w->weights[i].bytes + 255) / 256 * 256;
+    w->t.weights[i] = (FtxWeight){.type = w->type,
+                                  .rank = 2,
+                                  .dim = {rows, columns},
+                                  .kind = kind,
+                                  .offset = at,
+                                  .bytes = rows * columns * dtype_size(w->type)};
+    return at + (w->t.weights[i].bytes + 255) / 256 * 256;
 }
 
 static void kernel(World *w, int i, uint32_t entry, uint32_t flags, uint32_t operands)
 {
-    Expr e;
-
-    w->kernels[i] = (FtxKernel){.kind = i == LT ? FTX_KERNEL_MATMUL : FTX_KERNEL_CUDA,
-                                .family = entry,
-                                .entry = entry,
-                                .flags = flags,
-                                .n_operands = operands,
-                                .block = 128,
-                                .code_bytes = (uint32_t)w->code.bytes,
-                                .smem = i == LINEAR ? 4 * K : 0};
-    assert_int_equal(expr_parse("T", variable, NULL, &e, NULL), FTX_OK);
-    memcpy(&w->exprs[w->n_exprs], e.words, e.n * sizeof *e.words);
-    w->kernels[i].grid[0][0] = w->n_exprs;
-    w->kernels[i].grid[0][1] = e.n;
-    w->n_exprs += e.n;
+    w->t.kernels[i] = (FtxKernel){.kind = i == LT ? FTX_KERNEL_MATMUL : FTX_KERNEL_CUDA,
+                                  .family = entry,
+                                  .entry = entry,
+                                  .flags = flags,
+                                  .n_operands = operands,
+                                  .block = 128,
+                                  .code_bytes = (uint32_t)w->code.bytes,
+                                  .smem = i == LINEAR ? 4 * K : 0};
+    grid(&w->t, i, 0, "T");
 }
 
 static Bytes compile(uint32_t target, DType type)
@@ -210,64 +170,42 @@ static World *world(uint32_t target, DType type, FtxAct act, bool bias, bool res
 
     w->type = type, w->act = act, w->bias = bias, w->residual = residual;
     w->code = compile(target, type);
-    w->facts = (FtxFacts){.sequences = ROWS, .tokens = TOKENS};
-    w->facts.weight_bytes = weight(w, 0, V, K, FTX_WEIGHT_MATRIX, 0);
-    w->facts.weight_bytes = weight(w, 1, N, K, FTX_WEIGHT_MATRIX, w->facts.weight_bytes);
-    w->facts.weight_bytes = weight(w, 2, 1, N, FTX_WEIGHT_MATRIX, w->facts.weight_bytes);
-    w->head.target = target;
+    w->t.facts = (FtxFacts){.sequences = ROWS, .tokens = TOKENS};
+    w->t.facts.weight_bytes = weight(w, 0, V, K, FTX_WEIGHT_MATRIX, 0);
+    w->t.facts.weight_bytes = weight(w, 1, N, K, FTX_WEIGHT_MATRIX, w->t.facts.weight_bytes);
+    w->t.facts.weight_bytes = weight(w, 2, 1, N, FTX_WEIGHT_MATRIX, w->t.facts.weight_bytes);
+    w->t.head.target = target;
     w->at_y = TOKENS * K * 4, w->at_z = 2 * w->at_y;
-    w->head.space_bytes[FTX_SPACE_STATE] = ROWS * N * 4;
-    w->head.space_bytes[FTX_SPACE_IO] = 64 + TOKENS * sizeof(FtxToken);
-    w->head.space_bytes[FTX_SPACE_WORK] = w->at_z + TOKENS * N * 4;
-    w->head.space_bytes[FTX_SPACE_OUT] = ROWS * sizeof(FtxOut);
-    w->head.named[FTX_NAMED_token] = 64;
-    w->head.named_bytes[FTX_NAMED_logits] = ROWS * N * 4;
-    w->head.named_bytes[FTX_NAMED_out] = ROWS * sizeof(FtxOut);
+    w->t.head.space_bytes[FTX_SPACE_STATE] = ROWS * N * 4;
+    w->t.head.space_bytes[FTX_SPACE_IO] = 64 + TOKENS * sizeof(FtxToken);
+    w->t.head.space_bytes[FTX_SPACE_WORK] = w->at_z + TOKENS * N * 4;
+    w->t.head.space_bytes[FTX_SPACE_OUT] = ROWS * sizeof(FtxOut);
+    w->t.head.named[FTX_NAMED_token] = 64;
+    w->t.head.named_bytes[FTX_NAMED_logits] = ROWS * N * 4;
+    w->t.head.named_bytes[FTX_NAMED_out] = ROWS * sizeof(FtxOut);
     kernel(w, GATHER, STR_GATHER, 0, 3);
     kernel(w, TWICE, STR_TWICE, flag, 2);
     kernel(w, LINEAR, STR_LINEAR, flag, 5);
     kernel(w, STORE, STR_STORE, flag, 3);
     kernel(w, LT, STR_MATMUL, 0, 5);
-    w->kernels[LT].n_consts = FTX_MM_CONSTS;
-    memcpy(w->consts, (int64_t[FTX_MM_CONSTS]){0, N, K, type, type, type, act}, sizeof w->consts);
+    w->t.kernels[LT].n_consts = FTX_MM_CONSTS;
+    memcpy(w->t.consts, (int64_t[FTX_MM_CONSTS]){0, N, K, type, type, type, act}, sizeof w->t.consts);
     program(w, BUCKET, BUCKET_ROWS, LINEAR);
     program(w, BUCKET_LT, BUCKET_ROWS, LT);
     program(w, EXACT, 0, LT);
-    w->programs[CHAIN] =
-        (FtxProgram){.kind = FTX_PROG_STEP, .bucket = 1, .first_launch = w->n_launches, .n_launches = CHAIN_LENGTH};
+    w->t.programs[CHAIN] =
+        (FtxProgram){.kind = FTX_PROG_STEP, .bucket = 1, .first_launch = w->t.n_launches, .n_launches = CHAIN_LENGTH};
     for (int i = 0; i < CHAIN_LENGTH; i++)
-        launch(w, TWICE);
-    w->plan = (ArtifactPlan){.head = &w->head,
-                             .kernels = w->kernels,
-                             .consts = w->consts,
-                             .programs = w->programs,
-                             .launches = w->launches,
-                             .operands = w->operands,
-                             .exprs = w->exprs,
-                             .n_kernels = KERNELS,
-                             .n_consts = FTX_MM_CONSTS,
-                             .n_programs = PROGRAMS,
-                             .n_launches = w->n_launches,
-                             .n_operands = w->n_operands,
-                             .n_exprs = w->n_exprs,
-                             .cubin = w->code.at,
-                             .cubin_bytes = w->code.bytes};
-    w->artifact = (Artifact){
-        .facts = &w->facts, .strings = strings, .strings_bytes = sizeof strings, .weights = w->weights, .n_weights = 3};
+        enqueue(w, TWICE);
+    join_tables(&w->t, KERNELS, PROGRAMS, w->code.at, w->code.bytes, strings, sizeof strings);
     return w;
 }
 
 static void drop(World *w)
 {
     free((void *)(uintptr_t)w->code.at);
-    free((void *)(uintptr_t)w->artifact.weight_data);
+    free((void *)(uintptr_t)w->t.artifact.weight_data);
     free(w);
-}
-
-static void must(FtxStatus s, const FtxError *err)
-{
-    if (s)
-        fail_msg("%s", err->text);
 }
 
 static double rounded(double v, DType t)
@@ -281,7 +219,7 @@ static double rounded(double v, DType t)
 /* Element [row, n] of the result, in double, from the same rounded inputs. */
 static double expected(const World *w, const char *weights, int id, int row, int n)
 {
-    const void *rows = weights, *matrix = weights + w->weights[1].offset, *bias = weights + w->weights[2].offset;
+    const void *rows = weights, *matrix = weights + w->t.weights[1].offset, *bias = weights + w->t.weights[2].offset;
     double sum = 0;
 
     for (int k = 0; k < K; k++)
@@ -362,17 +300,17 @@ static void products_are_right(void **state)
         skip();
     for (size_t i = 0; i < LEN(rows); i++) {
         World *w = world(target, rows[i].type, rows[i].act, rows[i].bias, rows[i].residual, true);
-        char *weights = calloc(1, w->facts.weight_bytes);
+        char *weights = calloc(1, w->t.facts.weight_bytes);
         double worst = 0;
         Device *d;
         Session *s;
         FtxError err;
 
         for (uint32_t k = 0; k < 3; k++)
-            random_fill(&w->artifact, k, 5, 0, w->weights[k].bytes / dtype_size(w->type),
-                        weights + w->weights[k].offset);
-        w->artifact.weight_data = weights;
-        must(device_cuda.open(&w->artifact, &w->plan, NULL, &d, &err), &err);
+            random_fill(&w->t.artifact, k, 5, 0, w->t.weights[k].bytes / dtype_size(w->type),
+                        weights + w->t.weights[k].offset);
+        w->t.artifact.weight_data = weights;
+        must(device_cuda.open(&w->t.artifact, &w->t.plan, NULL, &d, &err), &err);
         must(device_cuda.session_open(d, &s, &err), &err);
         for (size_t t = 0; t < LEN(Ts); t++) {
             const double e = run_and_compare(w, weights, s, EXACT, Ts[t]);
@@ -415,8 +353,8 @@ static void edges_are_timed(void **state)
         Session *s;
         FtxError err;
 
-        w->artifact.weight_data = calloc(1, w->facts.weight_bytes);
-        must(device_cuda.open(&w->artifact, &w->plan, NULL, &d, &err), &err);
+        w->t.artifact.weight_data = calloc(1, w->t.facts.weight_bytes);
+        must(device_cuda.open(&w->t.artifact, &w->t.plan, NULL, &d, &err), &err);
         must(device_cuda.session_open(d, &s, &err), &err);
         must(device_cuda.time(s, CHAIN, 1, 1, 200, times, &err), &err);
         qsort(times, 200, sizeof *times, by_value);
@@ -460,18 +398,18 @@ static void large_weights_arrive(void **state)
     Session *s;
     FtxError err;
 
-    w->weights[2].dim[0] = more / N; /* the bias grows into a large matrix */
-    w->weights[2].bytes = w->weights[2].dim[0] * N * 2;
-    w->facts.weight_bytes = w->weights[2].offset + w->weights[2].bytes;
-    char *weights = malloc(w->facts.weight_bytes);
-    for (uint64_t i = 0; i < w->facts.weight_bytes / 2; i++)
+    w->t.weights[2].dim[0] = more / N; /* the bias grows into a large matrix */
+    w->t.weights[2].bytes = w->t.weights[2].dim[0] * N * 2;
+    w->t.facts.weight_bytes = w->t.weights[2].offset + w->t.weights[2].bytes;
+    char *weights = malloc(w->t.facts.weight_bytes);
+    for (uint64_t i = 0; i < w->t.facts.weight_bytes / 2; i++)
         ((uint16_t *)(void *)weights)[i] = bf16_from_float((float)((int)(i * 2654435761u >> 20 & 255) - 128) / 128);
-    w->artifact.weight_data = weights;
+    w->t.artifact.weight_data = weights;
     const double from = now();
-    must(device_cuda.open(&w->artifact, &w->plan, NULL, &d, &err), &err);
+    must(device_cuda.open(&w->t.artifact, &w->t.plan, NULL, &d, &err), &err);
     const double opened = now();
     must(device_cuda.session_open(d, &s, &err), &err);
-    print_message("%.2f GB: open %.3f s, session %.3f s\n", (double)w->facts.weight_bytes * 1e-9, opened - from,
+    print_message("%.2f GB: open %.3f s, session %.3f s\n", (double)w->t.facts.weight_bytes * 1e-9, opened - from,
                   now() - opened);
     assert_true(run_and_compare(w, weights, s, EXACT, 70) < 3e-3);
     device_cuda.session_close(s);

@@ -2,20 +2,8 @@
 #ifndef FTX_TEST_WORLD_H
 #define FTX_TEST_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "fake_driver.h"
-#include "runtime/base/dtype.h"
-#include "runtime/base/expr.h"
-#include "kernels/device/io.h"
-#include "runtime/device.h"
+#include "tables.h"
 
 enum { EMBED, LINEAR, MATMUL, SAMPLE, RANDOM, KERNELS };
 enum { STEP_16, STEP_ANY, DECODE_4, PROGRAMS };
@@ -35,65 +23,39 @@ enum {
 };
 
 typedef struct World {
-    Artifact artifact;
-    ArtifactPlan plan;
-    FtxFacts facts;
-    FtxPlan head;
-    FtxKernel kernels[KERNELS];
-    int64_t consts[FTX_MM_CONSTS];
-    FtxProgram programs[PROGRAMS];
-    FtxLaunch launches[9];
-    FtxOperand operands[64];
-    int64_t exprs[64];
-    uint32_t n_exprs, n_operands;
+    Tables t;
     char code[4][64];
-    FtxWeight weights[3];
     char weight_data[WEIGHT_BYTES];
     char log[4000];
 } World;
 
-static inline bool variable(void *user, const char *name, ExprKind *kind, int64_t *value)
+static inline void embed(Tables *t)
 {
-    (void)user;
-    *kind = EXPR_VARIABLE;
-    *value = !strcmp(name, "T") ? VAR_T : !strcmp(name, "S") ? VAR_S : VAR_SMS;
-    return true;
+    launch(t, EMBED, STR_LABEL0);
+    operand(t, FTX_SPACE_IO, 512);
+    operand(t, FTX_SPACE_WEIGHTS, 0);
+    operand(t, FTX_SPACE_WORK, 0);
 }
 
-static inline void grid(World *w, int kernel, int direction, const char *text)
+static inline void linear(Tables *t, bool by_library)
 {
-    Expr e;
-
-    assert_int_equal(expr_parse(text, variable, NULL, &e, NULL), FTX_OK);
-    w->kernels[kernel].grid[direction][0] = w->n_exprs;
-    w->kernels[kernel].grid[direction][1] = e.n;
-    memcpy(&w->exprs[w->n_exprs], e.words, e.n * sizeof *e.words);
-    w->n_exprs += e.n;
+    launch(t, by_library ? MATMUL : LINEAR, STR_LABEL1);
+    operand(t, FTX_SPACE_WORK, 0);
+    operand(t, FTX_SPACE_WEIGHTS, 256);
+    if (by_library) {
+        operand(t, FTX_SPACE_WEIGHTS, 16384);
+        operand(t, FTX_SPACE_WORK, 65536);
+    } else {
+        operand(t, FTX_SPACE_NULL, 0);
+    }
+    operand(t, FTX_SPACE_WORK, 131072);
 }
 
-static inline void operand(World *w, FtxSpace space, uint64_t offset)
+static inline void sample(Tables *t)
 {
-    w->operands[w->n_operands++] = (FtxOperand){.space = space, .offset = offset};
-}
-
-static inline void launch(World *w, int at, uint32_t kernel, uint32_t label)
-{
-    w->launches[at] = (FtxLaunch){.kernel = kernel, .first_operand = w->n_operands, .label = label};
-}
-
-static inline void embed(World *w, int at)
-{
-    launch(w, at, EMBED, STR_LABEL0);
-    operand(w, FTX_SPACE_IO, 512);
-    operand(w, FTX_SPACE_WEIGHTS, 0);
-    operand(w, FTX_SPACE_WORK, 0);
-}
-
-static inline void sample(World *w, int at)
-{
-    launch(w, at, SAMPLE, STR_LABEL2);
-    operand(w, FTX_SPACE_STATE, 1024);
-    operand(w, FTX_SPACE_OUT, 0);
+    launch(t, SAMPLE, STR_LABEL2);
+    operand(t, FTX_SPACE_STATE, 1024);
+    operand(t, FTX_SPACE_OUT, 0);
 }
 
 static inline void make_kernels(World *w)
@@ -113,53 +75,42 @@ static inline void make_kernels(World *w)
     for (int i = 0; i < KERNELS; i++) {
         const int image = i > MATMUL ? i - 1 : i;
 
-        w->kernels[i] = (FtxKernel){.kind = rows[i].kind,
-                                    .family = rows[i].entry,
-                                    .entry = rows[i].entry,
-                                    .flags = rows[i].flags,
-                                    .n_operands = rows[i].operands,
-                                    .block = rows[i].block,
-                                    .smem = rows[i].smem};
+        w->t.kernels[i] = (FtxKernel){.kind = rows[i].kind,
+                                      .family = rows[i].entry,
+                                      .entry = rows[i].entry,
+                                      .flags = rows[i].flags,
+                                      .n_operands = rows[i].operands,
+                                      .block = rows[i].block,
+                                      .smem = rows[i].smem};
         if (rows[i].kind == FTX_KERNEL_CUDA) {
-            w->kernels[i].code_at = (uint32_t)image * 64;
-            w->kernels[i].code_bytes = 32;
+            w->t.kernels[i].code_at = (uint32_t)image * 64;
+            w->t.kernels[i].code_bytes = 32;
         }
     }
     for (int i = 0; i < 4; i++)
         strcpy(w->code[i], code[i]);
-    w->kernels[MATMUL].n_consts = FTX_MM_CONSTS;
-    w->kernels[MATMUL].matmul = 1;
-    memcpy(w->consts, consts, sizeof consts);
-    grid(w, EMBED, 0, "T");
-    grid(w, LINEAR, 0, "min(SMS, 16)");
-    grid(w, LINEAR, 1, "ceil_div(T, 8)");
-    grid(w, SAMPLE, 0, "S");
-    grid(w, RANDOM, 0, "SMS * 8");
+    w->t.kernels[MATMUL].n_consts = FTX_MM_CONSTS;
+    w->t.kernels[MATMUL].matmul = 1;
+    memcpy(w->t.consts, consts, sizeof consts);
+    grid(&w->t, EMBED, 0, "T");
+    grid(&w->t, LINEAR, 0, "min(SMS, 16)");
+    grid(&w->t, LINEAR, 1, "ceil_div(T, 8)");
+    grid(&w->t, SAMPLE, 0, "S");
+    grid(&w->t, RANDOM, 0, "SMS * 8");
 }
 
-static inline void make_programs(World *w)
+static inline void make_programs(Tables *t)
 {
     for (int p = 0; p < PROGRAMS; p++) {
-        const int first = 3 * p;
-
-        w->programs[p] = (FtxProgram){.kind = p == DECODE_4 ? FTX_PROG_DECODE : FTX_PROG_STEP,
+        t->programs[p] = (FtxProgram){.kind = p == DECODE_4 ? FTX_PROG_DECODE : FTX_PROG_STEP,
                                       .bucket = p == STEP_16    ? 16
                                                 : p == DECODE_4 ? 4
                                                                 : 0,
-                                      .first_launch = (uint32_t)first,
+                                      .first_launch = t->n_launches,
                                       .n_launches = 3};
-        embed(w, first);
-        launch(w, first + 1, p == STEP_ANY ? MATMUL : LINEAR, STR_LABEL1);
-        operand(w, FTX_SPACE_WORK, 0);
-        operand(w, FTX_SPACE_WEIGHTS, 256);
-        if (p == STEP_ANY) {
-            operand(w, FTX_SPACE_WEIGHTS, 16384);
-            operand(w, FTX_SPACE_WORK, 65536);
-        } else {
-            operand(w, FTX_SPACE_NULL, 0);
-        }
-        operand(w, FTX_SPACE_WORK, 131072);
-        sample(w, first + 2);
+        embed(t);
+        linear(t, p == STEP_ANY);
+        sample(t);
     }
 }
 
@@ -167,66 +118,41 @@ static inline World *world(void)
 {
     World *w = calloc(1, sizeof *w);
 
-    w->facts = (FtxFacts){.sequences = SEQUENCES, .tokens = TOKENS, .weight_bytes = WEIGHT_BYTES};
-    w->head.target = 901;
-    w->head.space_bytes[FTX_SPACE_STATE] = 8192;
-    w->head.space_bytes[FTX_SPACE_IO] = 4096;
-    w->head.space_bytes[FTX_SPACE_WORK] = 200000;
-    w->head.space_bytes[FTX_SPACE_OUT] = 512;
-    w->head.named[FTX_NAMED_pages] = 2048;
-    w->head.named_bytes[FTX_NAMED_pages] = 4096;
-    w->head.named_bytes[FTX_NAMED_out] = 512;
+    w->t.facts = (FtxFacts){.sequences = SEQUENCES, .tokens = TOKENS, .weight_bytes = WEIGHT_BYTES};
+    w->t.head.target = 901;
+    w->t.head.space_bytes[FTX_SPACE_STATE] = 8192;
+    w->t.head.space_bytes[FTX_SPACE_IO] = 4096;
+    w->t.head.space_bytes[FTX_SPACE_WORK] = 200000;
+    w->t.head.space_bytes[FTX_SPACE_OUT] = 512;
+    w->t.head.named[FTX_NAMED_pages] = 2048;
+    w->t.head.named_bytes[FTX_NAMED_pages] = 4096;
+    w->t.head.named_bytes[FTX_NAMED_out] = 512;
     make_kernels(w);
-    make_programs(w);
-    w->weights[0] =
+    make_programs(&w->t);
+    w->t.weights[0] =
         (FtxWeight){.type = DT_BF16, .rank = 2, .dim = {N, K}, .kind = FTX_WEIGHT_MATRIX, .bytes = 2 * N * K};
-    w->weights[1] =
+    w->t.weights[1] =
         (FtxWeight){.type = DT_FP32, .rank = 1, .dim = {K}, .kind = FTX_WEIGHT_GAIN, .offset = 16640, .bytes = 4 * K};
-    w->weights[2] = (FtxWeight){.type = DT_FP32,
-                                .rank = 1,
-                                .dim = {TABLE_BYTES / 4},
-                                .kind = FTX_WEIGHT_TABLE,
-                                .offset = 17408,
-                                .bytes = TABLE_BYTES};
+    w->t.weights[2] = (FtxWeight){.type = DT_FP32,
+                                  .rank = 1,
+                                  .dim = {TABLE_BYTES / 4},
+                                  .kind = FTX_WEIGHT_TABLE,
+                                  .offset = 17408,
+                                  .bytes = TABLE_BYTES};
     for (int i = 0; i < WEIGHT_BYTES; i++)
         w->weight_data[i] = (char)(i * 7 + i / 256);
-    w->plan = (ArtifactPlan){.head = &w->head,
-                             .kernels = w->kernels,
-                             .consts = w->consts,
-                             .programs = w->programs,
-                             .launches = w->launches,
-                             .operands = w->operands,
-                             .exprs = w->exprs,
-                             .n_kernels = KERNELS,
-                             .n_consts = FTX_MM_CONSTS,
-                             .n_programs = PROGRAMS,
-                             .n_launches = 9,
-                             .n_operands = w->n_operands,
-                             .n_exprs = w->n_exprs,
-                             .cubin = w->code,
-                             .cubin_bytes = sizeof w->code};
-    w->artifact = (Artifact){.facts = &w->facts,
-                             .strings = strings,
-                             .strings_bytes = sizeof strings,
-                             .weights = w->weights,
-                             .n_weights = 3,
-                             .weight_data = w->weight_data};
+    join_tables(&w->t, KERNELS, PROGRAMS, w->code, sizeof w->code, strings, sizeof strings);
+    w->t.artifact.weight_data = w->weight_data;
     return w;
 }
 
 static const FtxOptions one_thread = {.threads = 1};
 
-static inline void must(FtxStatus s, const FtxError *err)
-{
-    if (s)
-        fail_msg("%s", err->text);
-}
-
 static inline void open_both(World *w, const FtxOptions *o, Device **d, Session **s)
 {
     FtxError err = {0};
 
-    must(device_cuda.open(&w->artifact, &w->plan, o, d, &err), &err);
+    must(device_cuda.open(&w->t.artifact, &w->t.plan, o, d, &err), &err);
     must(device_cuda.session_open(*d, s, &err), &err);
     assert_int_equal(fake.pushed, 0);
 }
