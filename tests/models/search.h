@@ -110,25 +110,6 @@ typedef struct Setting {
     int n_words;
 } Setting;
 
-/* Searches of a test, and how many of them part from their reference. */
-typedef struct Partings {
-    int all, parted;
-    double share; /* that may, at most */
-} Partings;
-
-static inline void count_search(Partings *p, const Rounding *r, bool parted)
-{
-    p->all++;
-    p->parted += parted;
-    p->share = fmax(p->share, r->share);
-}
-
-static inline void check_partings(const Partings *p)
-{
-    print_message("%d of %d searches part from their reference\n", p->parted, p->all);
-    assert_true(p->parted <= p->share * p->all);
-}
-
 /* What is searched for: a prompt; or a source, and what the decoder begins with. */
 typedef struct Task {
     const int32_t *ids; /* the prompt; the start token and the prefix */

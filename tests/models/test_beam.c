@@ -5,8 +5,6 @@
 
 #include "drawn.h"
 
-static Partings partings;
-
 /* The best hypothesis is the reference's; in 16 bits it may be another where the plain search over the model's own
  * logits finds the same, or was close to it. */
 static void check_best(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s, const Rounding *r,
@@ -19,7 +17,7 @@ static void check_best(FtxEngine *engine, FtxModel *model, const Task *t, const 
 
     for (size_t k = 0; k < n && equal; k++)
         equal = f->ids[0][k] == json_integer_value(json_array_get(want, skip + k));
-    count_search(&partings, r, !equal);
+    count_partings(1, !equal, r->share);
     if (!r->any) {
         if (!equal || fabs(f->score[0] - score) > tolerance())
             fail_msg("%s: %zu ids of score %.6f, expected %zu of %.6f", what, f->count[0], f->score[0], n, score);
@@ -422,8 +420,8 @@ static void settings(void **state)
         const size_t n = golden_ids(json_object_get(one, "input_ids"), prompt, MAX_PROMPT);
 
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            count_search(&partings, &rounding,
-                         check_setting(engine, model, &(Task){.ids = prompt, .n = (int)n}, &all[i], &rounding));
+            count_partings(1, check_setting(engine, model, &(Task){.ids = prompt, .n = (int)n}, &all[i], &rounding),
+                           rounding.share);
     }
     json_decref(golden);
     ftx_engine_close(engine);
@@ -471,7 +469,7 @@ static void beside_others(void **state)
             if (i != round) {
                 const bool parted = !same(&found[i], &alone, &rounding);
 
-                count_search(&partings, &rounding, parted);
+                count_partings(1, parted, rounding.share);
                 if (parted)
                     assert_true(rounding.any && plain_search(engine, model, &task, &setting, &rounding, &plain));
             }
@@ -584,13 +582,6 @@ static void refusals(void **state)
     ftx_engine_close(none);
     ftx_model_close(model);
     ftx_model_close(plain);
-}
-
-/* All tests: fp32 finds what the reference finds. */
-static void few_part(void **state)
-{
-    (void)state;
-    check_partings(&partings);
 }
 
 int main(void)

@@ -3,8 +3,6 @@
  * to the whole context; and 300 rows at once. In 16 bits some may part (search.h); at the end they are counted. */
 #include "search.h"
 
-static Partings partings;
-
 enum { CONTEXT = 40, SOURCE = 24, VOCAB = 300, START = 2, SEED = 3 };
 
 typedef enum Family { LLAMA, GPT2, TRANSFORMER } Family;
@@ -171,7 +169,7 @@ static void check_shape(const Shape *s, const char *name, int number)
             check_greedy(engine, model, &t, &one, &rounding);
             continue;
         }
-        count_search(&partings, &rounding, check_setting(engine, model, &t, &one, &rounding));
+        count_partings(1, check_setting(engine, model, &t, &one, &rounding), rounding.share);
     }
     ftx_engine_close(engine);
     ftx_model_close(model);
@@ -255,7 +253,7 @@ static void check_crowd(const Shape *s, const char *name)
         const bool parted = !same(&alone[i], &crowd[i], &rounding);
         RefBeams plain;
 
-        count_search(&partings, &rounding, parted);
+        count_partings(1, parted, rounding.share);
         if (!parted)
             continue;
         assert_true(rounding.any);
@@ -273,12 +271,6 @@ static void crowds(void **state)
     (void)state;
     check_crowd(&(Shape){LLAMA, 40, 1, 300, 300, 8}, "crowd-llama");
     check_crowd(&(Shape){TRANSFORMER, 32, 3, 300, 300, 8}, "crowd-transformer");
-}
-
-static void few_part(void **state)
-{
-    (void)state;
-    check_partings(&partings);
 }
 
 int main(void)
