@@ -3,11 +3,14 @@
  *
  * In the order of Hugging Face's generate: logit bias, repetition penalty, presence and frequency
  * penalty, no-repeat n-gram, bad words, end ids banned before the least length; greedy stops here and takes
- * the largest. Then temperature, top-k (ties at the k-th place stay), top-p (an id stays while
+ * the largest. Then top-k (ties at the k-th place stay), top-p (an id stays while
  * the mass before it, larger values and lower ids first, is less than p), min-p, typical (what is nearest
  * to the entropy; all that are as far off as the last stay). The draw takes
  * the first id whose cumulative mass, in ascending id order, passes u; u are 24 bits of
  * Philox4x32-10 keyed by the request's seed, counted by (position of the new token, sample).
+ *
+ * Temperature is no step of its own: it stands in the masses exp((z - max) / temperature). It changes no order, so
+ * z is never divided, which could make ties of values that are near each other.
  *
  * What stays is never listed: it is all logits above a threshold, plus the first `ties` of those
  * equal to it. Thresholds are found by radix selection over the ordered bits of the floats, which
@@ -42,6 +45,11 @@ typedef struct SampleKept {
     float value;  /* the float of `key` */
     int64_t ties;
 } SampleKept;
+
+/* Mass of a value z: exp((z - max) * cool), of the largest 1. */
+typedef struct SampleScale {
+    float max, cool; /* 1 / temperature, finite; 1 where nothing is drawn */
+} SampleScale;
 
 /* Bits of a float as an unsigned integer of the same order. */
 static inline uint32_t sample_key(float f)
@@ -82,15 +90,15 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
 
 #endif
 
-/* Runs the text at the end for every z[i] = f >= low in ascending order; mass = exp(f - max). */
-#define SAMPLE_EACH(z, V, low, max, i, f, mass, ...) \
+/* Runs the text at the end for every z[i] = f >= low in ascending order, with its mass. */
+#define SAMPLE_EACH(z, V, low, scale, i, f, mass, ...) \
     for (int64_t base_ = 0; base_ < (V); base_ += LANES) { \
         const int64_t n_ = (V)-base_ < LANES ? (V)-base_ : LANES; \
         const Vf v_ = n_ < LANES ? vload_n((z) + base_, n_) : vload((z) + base_); \
         float e_[LANES]; \
         if (n_ == LANES && !AT(sample_any)(v_, (low))) \
             continue; \
-        vstore(e_, vexp(v_ - (max))); \
+        vstore(e_, vexp((v_ - (scale).max) * (scale).cool)); \
         for (int64_t i = base_; i < base_ + n_; i++) { \
             const float f = (z)[i]; \
             const double mass = (double)e_[i - base_]; \
@@ -102,10 +110,10 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
     }
 
 /* The largest key such that the values from it up weigh at least `want`, among those that stay:
- * key by key from the top, weights 1 (top-k) or exp(z - max) (top-p). `above` gets the
+ * key by key from the top, weights 1 (top-k) or their mass (top-p). `above` gets the
  * weight strictly above the key. If all together weigh less, what stays is unchanged. mean: by nearness
  * to it, as -|z - mean|, in place of z; NULL: by z. */
-static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, float max, int mass,
+static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, SampleScale scale, int mass,
                                   const float *mean, double want, double *above)
 {
     static const int shift[SAMPLE_LEVELS] = {21, 10, 0}, bits[SAMPLE_LEVELS] = {11, 11, 10};
@@ -119,7 +127,7 @@ static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *k
         int64_t ties = 0;
 
         memset(weight, 0, sizeof weight);
-        SAMPLE_EACH(z, V, kept->value, max, i, f, m, {
+        SAMPLE_EACH(z, V, kept->value, scale, i, f, m, {
             const uint32_t key = sample_key(mean ? -__builtin_fabsf(f - *mean) : f);
 
             if (key == kept->key && ties++ >= kept->ties)
@@ -156,13 +164,14 @@ static float AT(sample_bound)(const float *z, int64_t V, int64_t k)
     }
 
     const SampleKept all = {.key = 0, .value = -__builtin_inff(), .ties = groups};
+    const SampleScale none = {0};
     double above;
 
-    return sample_value(AT(sample_select)(best, groups, &all, 0.0f, 0, NULL, (double)k, &above));
+    return sample_value(AT(sample_select)(best, groups, &all, none, 0, NULL, (double)k, &above));
 }
 
-/* top-k, top-p and min-p over z, which temperature has divided already. */
-static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V, float max)
+/* top-k, top-p and min-p over z. */
+static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V, SampleScale scale)
 {
     SampleKept kept = {.key = sample_key(-__builtin_inff()), .value = -__builtin_inff(), .ties = V};
     double above;
@@ -172,19 +181,19 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
 
         bound.value = AT(sample_bound)(z, V, p->top_k);
         bound.key = sample_key(bound.value);
-        kept.key = AT(sample_select)(z, V, &bound, max, 0, NULL, p->top_k, &above);
+        kept.key = AT(sample_select)(z, V, &bound, scale, 0, NULL, p->top_k, &above);
         kept.value = sample_value(kept.key);
     }
     if (p->top_p < 1.0f) {
         double total = 0.0;
 
-        SAMPLE_EACH(z, V, kept.value, max, i, f, mass, total += mass;)
+        SAMPLE_EACH(z, V, kept.value, scale, i, f, mass, total += mass;)
 
         /* The likeliest, which weighs 1, stays at top_p 0, too. */
         const double want = (double)p->top_p * total > 0.5 ? (double)p->top_p * total : 0.5;
-        const uint32_t key = AT(sample_select)(z, V, &kept, max, 1, NULL, want, &above);
+        const uint32_t key = AT(sample_select)(z, V, &kept, scale, 1, NULL, want, &above);
         const float value = sample_value(key);
-        const double each = (double)vexp(vset(value - max))[0];
+        const double each = (double)vexp(vset((value - scale.max) * scale.cool))[0];
 
         /* Of those equal to the key the n-th stays while above + (n-1) * each < want. */
         kept = (SampleKept){.key = key, .value = value, .ties = 1};
@@ -192,10 +201,10 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
             kept.ties++;
     }
     if (p->min_p > 0.0f) {
-        float least = max;
+        float least = scale.max;
 
         /* min-p keeps whole ties, so the smallest value that passes is the new threshold. */
-        SAMPLE_EACH(z, V, kept.value, max, i, f, mass, {
+        SAMPLE_EACH(z, V, kept.value, scale, i, f, mass, {
             if (f < least && mass >= (double)p->min_p)
                 least = f;
         })
@@ -206,9 +215,9 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
 }
 
 /* Locally typical: of what stays the ids whose surprise is nearest to its entropy, as many as weigh
- * `share` of it. -log p - H is the mean of z less z, so nearness is that to the mean. What goes becomes
- * -inf: what stays is no longer all above a threshold. */
-static SampleKept AT(sample_typical)(float share, float *z, int64_t V, const SampleKept *kept, float max)
+ * `share` of it. -log p - H is the mean of z less z, over the temperature, so nearness is that to the mean.
+ * What goes becomes -inf: what stays is no longer all above a threshold. */
+static SampleKept AT(sample_typical)(float share, float *z, int64_t V, const SampleKept *kept, SampleScale scale)
 {
     const SampleKept all = {.key = sample_key(-__builtin_inff()), .value = -__builtin_inff(), .ties = V};
     double total = 0.0, sum = 0.0, above;
@@ -217,13 +226,13 @@ static SampleKept AT(sample_typical)(float share, float *z, int64_t V, const Sam
     for (int64_t i = 0; i < V; i++)
         if (z[i] < kept->value || (z[i] == kept->value && ties++ >= kept->ties))
             z[i] = -__builtin_inff();
-    SAMPLE_EACH(z, V, kept->value, max, i, f, mass, {
+    SAMPLE_EACH(z, V, kept->value, scale, i, f, mass, {
         total += mass;
-        sum += mass > 0.0 ? mass * ((double)f - (double)max) : 0.0;
+        sum += mass > 0.0 ? mass * ((double)f - (double)scale.max) : 0.0;
     })
 
-    const float mean = (float)((double)max + sum / total);
-    const float far = -sample_value(AT(sample_select)(z, V, &all, max, 1, &mean, (double)share * total, &above));
+    const float mean = (float)((double)scale.max + sum / total);
+    const float far = -sample_value(AT(sample_select)(z, V, &all, scale, 1, &mean, (double)share * total, &above));
 
     for (int64_t i = 0; i < V; i++)
         if (__builtin_fabsf(z[i] - mean) > far)
@@ -231,44 +240,41 @@ static SampleKept AT(sample_typical)(float share, float *z, int64_t V, const Sam
     return all;
 }
 
-/* Processed logits of a row in z, and what stays of them. Returns their maximum. */
-static float AT(sample_process)(const SampleRow *r, SampleKept *kept)
+/* Processed logits of a row in z, what stays of them, and their scale. */
+static SampleScale AT(sample_process)(const SampleRow *r, SampleKept *kept)
 {
     const FtxParams *p = r->p;
+    SampleScale scale = {.cool = 1.0f};
     int64_t where;
 
     memcpy(r->z, r->x, (size_t)r->V * sizeof *r->z);
     sample_penalties(r);
-    if (p->temperature > 0.0f && p->temperature != 1.0f)
-        for (int64_t i = 0; i < r->V; i++)
-            r->z[i] /= p->temperature;
-
-    const float max = AT(sample_max)(r->z, r->V, &where);
-
+    scale.max = AT(sample_max)(r->z, r->V, &where);
     if (p->temperature > 0.0f) {
-        *kept = AT(sample_keep)(p, r->z, r->V, max);
+        scale.cool = __builtin_fminf(1.0f / p->temperature, 1e30f);
+        *kept = AT(sample_keep)(p, r->z, r->V, scale);
         if (p->typical_p > 0.0f)
-            *kept = AT(sample_typical)(p->typical_p, r->z, r->V, kept, max);
+            *kept = AT(sample_typical)(p->typical_p, r->z, r->V, kept, scale);
     } else {
-        *kept = (SampleKept){.key = sample_key(max), .value = max, .ties = 1};
+        *kept = (SampleKept){.key = sample_key(scale.max), .value = scale.max, .ties = 1};
     }
-    return max;
+    return scale;
 }
 
-static int32_t AT(sample_draw)(const SampleRow *r, const SampleKept *kept, float max)
+static int32_t AT(sample_draw)(const SampleRow *r, const SampleKept *kept, SampleScale scale)
 {
     const uint32_t counter[4] = {(uint32_t)r->row->kv_len, (uint32_t)r->p->sample, 0, 0};
     const double u = (double)(sample_philox(counter, r->p->seed_low, r->p->seed_high) >> 8) * 0x1p-24;
     double total = 0.0, sum = 0.0;
     int64_t ties = 0, last = 0;
 
-    SAMPLE_EACH(r->z, r->V, kept->value, max, i, f, mass, {
+    SAMPLE_EACH(r->z, r->V, kept->value, scale, i, f, mass, {
         if (f == kept->value && ties++ >= kept->ties)
             continue;
         total += mass;
     })
     ties = 0;
-    SAMPLE_EACH(r->z, r->V, kept->value, max, i, f, mass, {
+    SAMPLE_EACH(r->z, r->V, kept->value, scale, i, f, mass, {
         if (f == kept->value && ties++ >= kept->ties)
             continue;
         if (mass == 0.0)
@@ -327,10 +333,10 @@ void AT(sample)(const CpuCall *c)
             id = (int32_t)best;
         } else {
             SampleKept kept;
-            const float top = AT(sample_process)(&r, &kept);
+            const SampleScale scale = AT(sample_process)(&r, &kept);
 
             if (r.p->temperature > 0.0f) {
-                id = AT(sample_draw)(&r, &kept, top);
+                id = AT(sample_draw)(&r, &kept, scale);
             } else {
                 AT(sample_max)(r.z, r.V, &best);
                 id = (int32_t)best;
@@ -369,12 +375,12 @@ void AT(sample_probs)(const CpuCall *c)
         const SampleRow r = AT(sample_row)(c, s);
         float *y = (float *)c->arg[9] + s * r.V;
         SampleKept kept;
-        const float max = AT(sample_process)(&r, &kept);
+        const SampleScale scale = AT(sample_process)(&r, &kept);
         double total = 0.0;
         int64_t ties = 0;
 
         memset(y, 0, (size_t)r.V * sizeof *y);
-        SAMPLE_EACH(r.z, r.V, kept.value, max, i, f, mass, {
+        SAMPLE_EACH(r.z, r.V, kept.value, scale, i, f, mass, {
             if (f == kept.value && ties++ >= kept.ties)
                 continue;
             y[i] = (float)mass;

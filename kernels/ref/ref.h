@@ -94,8 +94,8 @@ typedef struct RefRow {
  * bad words, end ids before the least length. */
 void ref_penalties(const RefRow *r, const float *logits, int V, double *z);
 
-/* All of the chain: what the processors and temperature, top-k, top-p, min-p, typical leave, as
- * probabilities; 0 where an id is out. Greedy: one 1. order [V] is scratch. */
+/* All of the chain: what the processors and top-k, top-p, min-p, typical leave, as probabilities at the
+ * temperature; 0 where an id is out. Greedy: one 1. order [V] is scratch. */
 void ref_probabilities(const RefRow *r, const float *logits, int V, double *p, int32_t *order);
 
 /* Four words of Philox4x32-10. */

@@ -170,19 +170,16 @@ static void keep_typical(double *p, int V, double mass, int32_t *order)
 void ref_probabilities(const RefRow *r, const float *logits, int V, double *p, int32_t *order)
 {
     const FtxParams *set = r->params;
-    const float temperature = set->temperature;
+    const double temperature = (double)set->temperature;
     int kept = V;
     double total = 0.0;
 
     ref_penalties(r, logits, V, p);
-    for (int i = 0; i < V; i++) {
+    for (int i = 0; i < V; i++)
         order[i] = i;
-        if (temperature > 0.0f)
-            p[i] /= temperature;
-    }
     sort_values = p;
     qsort(order, (size_t)V, sizeof *order, before);
-    if (temperature == 0.0f) {
+    if (temperature == 0.0) {
         for (int i = 0; i < V; i++)
             p[i] = i == order[0];
         return;
@@ -194,7 +191,7 @@ void ref_probabilities(const RefRow *r, const float *logits, int V, double *p, i
     const double max = p[order[0]];
 
     for (int i = 0; i < V; i++)
-        p[order[i]] = i < kept ? exp(p[order[i]] - max) : 0.0;
+        p[order[i]] = i < kept ? exp((p[order[i]] - max) / temperature) : 0.0;
     for (int i = 0; i < kept; i++)
         total += p[order[i]];
     if (set->top_p < 1.0f) {

@@ -223,6 +223,47 @@ static void corners(void **state)
             }
 }
 
+/* Two logits that differ, and whose quotients by the temperature are one float: no tie. */
+static void near_ties(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int kind = 0; kind < 3; kind++) {
+            Tail t = new_tail(301, 0);
+            float probs[301], low = 10.0f, high = 10.0f;
+
+            t.params.temperature = 3.0f;
+            while (low == high || low / t.params.temperature != high / t.params.temperature)
+                low = high, high = nextafterf(high, INFINITY);
+            for (int i = 0; i < t.V; i++)
+                t.logits[i] = i == 7 ? low : i == 90 ? high : -60.0f;
+            t.params.top_k = kind != 1; /* one stays, and it is not the first of two alike */
+            t.params.top_p = kind == 0 ? 1.0f : 0.4f;
+            run("sample_probs", level, &t, probs);
+            assert_true(probs[90] == 1.0f && probs[7] == 0.0f);
+            check(level, &t, "near tie");
+            free(t.logits);
+        }
+}
+
+/* A temperature so small that no quotient is finite: the largest. */
+static void coldest(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        Tail t = new_tail(301, 0);
+        float probs[301];
+
+        t.params.temperature = 1e-40f;
+        t.params.top_p = 0.9f;
+        t.logits[5] = 9.0f;
+        run("sample_probs", level, &t, probs);
+        assert_true(probs[5] == 1.0f);
+        assert_int_equal(run("sample", level, &t, NULL).y, 5);
+        free(t.logits);
+    }
+}
+
 /* What transformers' own tests of TypicalLogitsWarper expect. */
 static void typical(void **state)
 {
@@ -487,9 +528,10 @@ static void golden(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox),       cmocka_unit_test(combinations), cmocka_unit_test(vocabularies),
-        cmocka_unit_test(corners),      cmocka_unit_test(typical),      cmocka_unit_test(simple_rows),
-        cmocka_unit_test(distribution), cmocka_unit_test(golden),
+        cmocka_unit_test(philox),  cmocka_unit_test(combinations), cmocka_unit_test(vocabularies),
+        cmocka_unit_test(corners), cmocka_unit_test(near_ties),    cmocka_unit_test(coldest),
+        cmocka_unit_test(typical), cmocka_unit_test(simple_rows),  cmocka_unit_test(distribution),
+        cmocka_unit_test(golden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
