@@ -104,7 +104,7 @@ static void mistakes(void **state)
                         "limits: sequences, context, tokens, kv_block and kv_pages are positive");
 }
 
-/* One more op after ids, two weights, an activation and a table, and what is wrong with it. */
+/* One more op after ids, weights, activations, a table and caches, and what is wrong with it, be it the shape alone. */
 static void op_mistakes(void **state)
 {
     static const char head[] = "graph \"m\"\n"
@@ -116,7 +116,13 @@ static void op_mistakes(void **state)
                                "%5 = rope_table {rot=4 theta=10000 positions=16} : [16,2,2] fp32\n"
                                "%6 = split_heads %3 {heads=2} : [T,2,4] none\n"
                                "%7 = cache %6 %6 {layer=0} : [T,2,4] none\n"
-                               "%8 = ";
+                               "%8 = cross_cache %6 %6 {layer=0} : [T,2,4] none\n"
+                               "%9 = select_last %3 : [S,8] none\n"
+                               "%10 = split_heads %9 {heads=2} : [S,2,4] none\n"
+                               "%11 = split_heads %3 {heads=4} : [T,4,2] none\n"
+                               "%12 = weight {name=\"f\"} : [7,8] fp32\n"
+                               "%13 = linear %3 %12 - : [T,7] none\n"
+                               "%14 = ";
     static const struct {
         const char *op, *message;
     } rows[] = {
@@ -139,6 +145,54 @@ static void op_mistakes(void **state)
         {"add %3 %7", "add: b is a cache, only attend reads one"},
         {"attend_packed %3 {heads=4 kv_heads=2 head_dim=4 scale=1}",
          "attend_packed: x is [T,8], it must be [T,(4+2*2)*4]"},
+        {"attend_packed %3 {heads=2 kv_heads=3 head_dim=4 scale=1}", "kv_heads is 3, it must be 1 to 2"},
+        {"attend_packed %3 {heads=2 kv_heads=1 head_dim=2 scale=1}", "the shape is said to be [T,8], it is [T,4]"},
+        {"weight {name=\"t\"}", "weight: the shape is [T,8], it must be of positive constants"},
+        {"concat %2 %12", "concat: w is none, w is fp32; their types must be equal"},
+        {"interleave %2 %12", "interleave: a is [10,8], b is [7,8]; they must be equal"},
+        {"rows %2 {from=8 count=3}", "rows: count is 3, it must be 1 to 2"},
+        {"sinusoid {dim=4 positions=0}", "sinusoid: positions is 0, it must be 1 to "},
+        {"sinusoid {dim=4 positions=5}", "the shape is said to be [T,8], it is [5,4]"},
+        {"rope_table {rot=4 theta=1 positions=16 scaling=\"yarn\"}",
+         "rope_table: scaling is \"yarn\", it must be one of: none linear llama3"},
+        {"embed %1 %4", "embed: w is [7], it must have 2 dimensions"},
+        {"positions %2 {offset=10}", "positions: offset is 10, it must be 0 to 9"},
+        {"types %3", "types: w must be a weight, it is the result of embed"},
+        {"linear %3 %2 %4", "linear: b is [7], it must be [10]"},
+        {"rmsnorm %2 %4 {eps=1}", "rmsnorm: x must be an activation, it is a weight"},
+        {"glu %13 {kind=\"silu\"}", "glu: x is [T,7], its rows must have an even length"},
+        {"split_heads %6 {heads=2}", "split_heads: x is [T,2,4], it must have 2 dimensions"},
+        {"join_heads %3", "join_heads: x is [T,8], it must have 3 dimensions"},
+        {"join_heads %10", "join_heads: x is [S,2,4], it must be [T,heads,head_dim]"},
+        {"join_heads %8", "join_heads: x are keys and values of a source, only attend_cross reads them"},
+        {"rope %6 %3", "rope: table must be a weight, it is the result of embed"},
+        {"append %3 %5 {layer=0 heads=2 kv_heads=1 head_dim=2 rot=4}",
+         "append: table is [16,2,2], it must be [positions,rot/2,2] with rot at most head_dim 2"},
+        {"append %3 - {layer=0 heads=2 kv_heads=3 head_dim=2}", "append: kv_heads is 3, it must be 1 to 2"},
+        {"append %3 - {layer=0 heads=4 kv_heads=2 head_dim=4}", "append: x is [T,8], it must be [T,(4+2*2)*4]"},
+        {"attend %6 %6 {layer=0 scale=1}", "attend: cache is the result of split_heads, it must be that of cache"},
+        {"attend %11 %7 {layer=0 scale=1}", "attend: q is [T,4,2], the cache holds [T,2,4]: head_dim must be equal"},
+        {"attend %6 %7 {layer=1 scale=1}", "attend: layer is 1, that of the cache 0"},
+        {"attend_paged %6 {layer=0 kv_heads=3 scale=1}", "attend_paged: kv_heads is 3, it must be 1 to 2"},
+        {"attend_paged %11 {layer=0 kv_heads=3 scale=1}", "q is [T,4,2], kv_heads 3 must divide the heads"},
+        {"attend_full %6 %6 %11 {scale=1}", "attend_full: k is [T,2,4], v is [T,4,2]; they must be equal"},
+        {"attend_full %6 %11 %11 {scale=1}", "attend_full: q is [T,2,4], k is [T,4,2]: head_dim must be equal"},
+        {"cross_cache %2 %6 {layer=0}", "cross_cache: k must be an activation, it is a weight"},
+        {"cross_append %6 {layer=0 kv_heads=1 head_dim=4}", "cross_append: x is [T,2,4], it must have 2 dimensions"},
+        {"cross_append %3 {layer=0 kv_heads=2 head_dim=4}", "cross_append: x is [T,8], it must be [T,4*4]"},
+        {"cross_append %3 {layer=0 kv_heads=1 head_dim=4}", "the shape is said to be [T,8], it is [T,1,4]"},
+        {"attend_source %3 %8 {layer=0 scale=1}", "attend_source: q is [T,8], it must have 3 dimensions"},
+        {"attend_source %6 %6 {layer=0 scale=1}", "cross is the result of split_heads, it must be that of cross_cache"},
+        {"attend_source %11 %8 {layer=0 scale=1}", "q has 4 heads of 2, the source [T,2,4]: head_dim must be equal"},
+        {"attend_source %6 %8 {layer=1 scale=1}", "attend_source: layer is 1, that of the source 0"},
+        {"attend_source %6 %8 {layer=0 scale=1}", "the shape is said to be [T,8], it is [T,2,4]"},
+        {"attend_cross %3 %8 {layer=0 heads=2 kv_heads=1 head_dim=4 scale=1}", "attend_cross: q has 2 heads of 4"},
+        {"select_first %6", "select_first: x is [T,2,4], it must have 2 dimensions"},
+        {"select_last %9", "select_last: x is [S,8], it must have a row for each token"},
+        {"sample %6", "sample: logits is [T,2,4], it must have 2 dimensions"},
+        {"sample %3", "sample: logits are [T,8], they must have a row for each sequence: select_last comes before"},
+        {"beam %9 %9", "beam: sampled is [S,8], it must have 1 dimension"},
+        {"beam %9 %1", "beam: sampled is [T], it must be the sample of the same logits"},
     };
 
     (void)state;
@@ -147,7 +201,7 @@ static void op_mistakes(void **state)
         Diag d = {0};
         Graph *g;
 
-        snprintf(text, sizeof text, "%s%s : [T,8] none\noutput %%8\n", head, rows[i].op);
+        snprintf(text, sizeof text, "%s%s : [T,8] none\noutput %%14\n", head, rows[i].op);
         g = ir_parse("m.ir", text, &d);
         if (g)
             ir_verify(g, &d);
@@ -155,6 +209,38 @@ static void op_mistakes(void **state)
         if (!strstr(d.text, rows[i].message))
             fail_msg("%s: \"%s\", expected \"%s\"", rows[i].op, d.text, rows[i].message);
     }
+}
+
+/* What text cannot say, but who builds a graph can. */
+static void asked(void **state)
+{
+    static const Attr wrong = {.name = "ops", .kind = ATTR_INT}, word = {.name = "eps", .kind = ATTR_WORD, .s = "x"};
+    const struct {
+        Op op;
+        Id b;
+        const Attr *attr;
+        const char *message;
+    } rows[] = {
+        {OP_NONE, 0, NULL, "no such op"},
+        {OP_ADD, 99, NULL, "add: %99 is no value yet"},
+        {OP_RMSNORM, 4, &wrong, "rmsnorm has no attribute \"ops\"; it has: eps:f"},
+        {OP_RMSNORM, 4, &word, "rmsnorm: eps must be a number"},
+    };
+    Diag d = {0};
+    Graph *g = ir_parse("t.ir", model, &d);
+
+    (void)state;
+    for (size_t i = 0; i < LEN(rows); i++) {
+        const Id args[IR_MAX_ARGS] = {rows[i].op ? 3 : 0, rows[i].b};
+        Shape shape;
+        DType type;
+
+        d = (Diag){0};
+        assert_false(
+            ir_infer(g, rows[i].op, args, rows[i].attr, rows[i].attr ? 1 : 0, DT_FP32, (Loc){0}, &shape, &type, &d));
+        assert_string_equal(d.text, rows[i].message);
+    }
+    ir_graph_close(g);
 }
 
 /* What is not needed goes, ids close up, and the rest prints as it was. */
@@ -234,7 +320,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip), cmocka_unit_test(mistakes), cmocka_unit_test(op_mistakes),
-        cmocka_unit_test(sweep),      cmocka_unit_test(mangled),  cmocka_unit_test(table),
+        cmocka_unit_test(asked),      cmocka_unit_test(sweep),    cmocka_unit_test(mangled),
+        cmocka_unit_test(table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
