@@ -60,8 +60,10 @@ template <class C> struct HopperShape {
 // through K in step: tiles that begin elsewhere, and go round, read x up to 20 % slower.)
 template <class C> struct HopperWork {
     int rank, first, last, s0, s1;
+    int warp; // all lanes have the same, which the compiler sees: descriptors stand in uniform registers
     DEVICE HopperWork()
     {
+        warp = shuffle(warp_id(), 0);
         rank = C::CL > 1 ? cluster_rank() : 0;
         if (C::PASSES > 1) {
             const int tiles = ceil_div(C::N, 8);
@@ -174,10 +176,10 @@ template <class C, int ROW = 0> DEVICE void hopper_products(float *d, const u32 
 
 // x of a slot to registers (its squares summed where asked for), times the gains.
 template <class C>
-DEVICE void hopper_read(u32 (&v)[4][4], float (&squares)[2], bool first, u32 x, const u32 *gains)
+DEVICE void hopper_read(u32 (&v)[4][4], float (&squares)[2], bool first, int warp, u32 x, const u32 *gains)
 {
     typedef typename C::T T;
-    const int lane = lane_id(), m = warp_id() * 16;
+    const int lane = lane_id(), m = warp * 16;
     const int r = lane & 15, u = lane >> 4;  // the row and unit this lane addresses for ldmatrix
     if (HopperShape<C>::MB < 64 && m >= HopperShape<C>::MB) {
 #pragma unroll
@@ -211,8 +213,8 @@ DEVICE void hopper_read(u32 (&v)[4][4], float (&squares)[2], bool first, u32 x, 
 
 // The products of the next COUNT slots, from the gains of the first on.
 template <class C, int COUNT>
-DEVICE void hopper_steps(float (&d)[C::NT / 2], float (&squares)[2], bool first, HopperSlot &slot, u32 ring, u32 full, u32 empty,
-                         const u32 *gains)
+DEVICE void hopper_steps(float (&d)[C::NT / 2], float (&squares)[2], bool first, int warp, HopperSlot &slot, u32 ring, u32 full,
+                         u32 empty, const u32 *gains)
 {
     u32 v[COUNT][4][4], w[COUNT];
     HopperSlot next = slot;
@@ -220,7 +222,7 @@ DEVICE void hopper_steps(float (&d)[C::NT / 2], float (&squares)[2], bool first,
     for (int i = 0; i < COUNT; i++) {
         w[i] = ring + next.at * HopperShape<C>::SLOT;
         mbarrier_wait(full + 8 * next.at, next.parity);
-        hopper_read<C>(v[i], squares, first, w[i] + C::NT * 128, gains + i * 32);
+        hopper_read<C>(v[i], squares, first, warp, w[i] + C::NT * 128, gains + i * 32);
         next.next<C>();
     }
     async_fence();
@@ -243,17 +245,18 @@ DEVICE void hopper_steps(float (&d)[C::NT / 2], float (&squares)[2], bool first,
 // One pass over K: d becomes x * w^T; squares (where asked for): of the rows g and g + 8. Two steps
 // at a time, since waiting and reading take as long as the products of a narrow tile.
 template <class C>
-DEVICE void hopper_pass(float (&d)[C::NT / 2], float (&squares)[2], bool first, int steps, HopperSlot &slot, u32 ring, u32 full,
-                        u32 empty, const u32 *gains)
+DEVICE void hopper_pass(float (&d)[C::NT / 2], float (&squares)[2], bool first, HopperWork<C> at, HopperSlot &slot, u32 ring,
+                        u32 full, u32 empty, const u32 *gains)
 {
 #pragma unroll
     for (int i = 0; i < C::NT / 2; i++)
         d[i] = 0.0f;
+    const int steps = at.s1 - at.s0;
 #pragma unroll 1
     for (int s = 0; s + 1 < steps; s += 2)
-        hopper_steps<C, 2>(d, squares, first, slot, ring, full, empty, gains + s * 32);
+        hopper_steps<C, 2>(d, squares, first, at.warp, slot, ring, full, empty, gains + s * 32);
     if (steps % 2)
-        hopper_steps<C, 1>(d, squares, first, slot, ring, full, empty, gains + (steps - 1) * 32);
+        hopper_steps<C, 1>(d, squares, first, at.warp, slot, ring, full, empty, gains + (steps - 1) * 32);
 }
 
 // Sums of this block's k to the blocks that finish their columns: sums [CL][PART / 8][MB][8], of
@@ -408,11 +411,11 @@ DEVICE void hopper_parts(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C
 {
     const int n = row + (lane_id() & 3) * 2, pass = (row - at.first) / C::NT;
     const int each = C::PASSES == 1 ? 1 : ceil_div(ceil_div(ceil_div(C::N, 8), (int)gridDim.x) * 8, C::NT); // of a block
-    if (warp_id() * 16 >= live)
+    if (at.warp * 16 >= live)
         return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const int m = warp_id() * 16 + h * 8 + (lane_id() >> 2);
+        const int m = at.warp * 16 + h * 8 + (lane_id() >> 2);
         const float scale = C::NORM == 1 ? rms_scale<C::K>(squares[h], C::EPS) : 1.0f;
         float *v = d + h * 2;
 #pragma unroll
@@ -460,13 +463,13 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
     block_sync();
 
     float d[C::NT / 2], square[2] = {0.0f, 0.0f};
-    if (warp_id() >= 6) {
+    if (at.warp >= 6) {
         const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // written between programs only
         wait_for_previous();
         hopper_copy_x<C>(a, at, live, ring, full, empty);
         if (P::DIRECT)
             return;
-    } else if (warp_id() >= 4) {
+    } else if (at.warp >= 4) {
         hopper_copy_w<C>(a, at, ring, full, empty);
         if (P::DIRECT)
             return;
@@ -484,9 +487,9 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
             u32 wishes = 0;
             if constexpr (C::PARTS)
-                wishes = wishes_of<2>(a, warp_id() * 16 + (lane_id() >> 2), live);
+                wishes = wishes_of<2>(a, at.warp * 16 + (lane_id() >> 2), live);
             for (int row = at.first; row < at.last; row += C::NT) {
-                hopper_pass<C>(d, square, row == at.first, at.s1 - at.s0, slot, ring, full, empty, gains);
+                hopper_pass<C>(d, square, row == at.first, at, slot, ring, full, empty, gains);
                 if (C::NORM == 1 && row == at.first)
                     hopper_squares<C>(square, squares, arrived, 0);
                 if constexpr (C::PARTS)
@@ -496,7 +499,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             }
             return;
         }
-        hopper_pass<C>(d, square, true, at.s1 - at.s0, slot, ring, full, empty, gains);
+        hopper_pass<C>(d, square, true, at, slot, ring, full, empty, gains);
         wait_for_previous();
     }
     if constexpr (!P::DIRECT) {
@@ -506,7 +509,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             cluster_arrive();
             cluster_wait();
         }
-        if (warp_id() < 4) {
+        if (at.warp < 4) {
             hopper_give<C>(d, sums, arrived, at.rank);
             if (C::NORM == 1)
                 hopper_squares<C>(square, squares, arrived, at.rank);
