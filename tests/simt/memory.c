@@ -69,6 +69,14 @@ void *memory_reserve(size_t bytes)
     return p;
 }
 
+void memory_release(void *p, size_t bytes)
+{
+    if (madvise(p, bytes, MADV_DONTNEED) != 0) {
+        perror("simt: giving memory back");
+        abort();
+    }
+}
+
 static void open_space(Space *s, size_t bytes)
 {
     s->bytes = bytes;
@@ -147,7 +155,10 @@ void simt_free_all(void)
 {
     if (!heap.base)
         return;
-    memset(heap.state, 0, heap_used / GRAIN);
+    memory_release(heap.base, heap_used);
+    memory_release(heap.state, heap_used / GRAIN);
+    memory_release(heap.mark, heap_used / GRAIN * sizeof(Mark));
+    views_release(heap_used / GRAIN);
     HIDE(heap.base, heap_used);
     heap_used = n_pieces = 0;
     polled_reset();

@@ -268,9 +268,10 @@ void memory_access(const void *p, size_t bytes, unsigned how, const void *pc);
 void *memory_shared(uint32_t address, size_t bytes, unsigned how, const void *pc);
 /* Own shared memory as products see it, 16 bytes; it leaves no mark. */
 void memory_products(uint32_t address, uint16_t out[8]);
-bool memory_is_plain(const void *p); /* written, and not by a bulk copy */
-void *memory_reserve(size_t bytes);  /* zeroed, until the end */
-uint16_t *memory_heap(void);         /* by grain */
+bool memory_is_plain(const void *p);        /* written, and not by a bulk copy */
+void *memory_reserve(size_t bytes);         /* zeroed, until the end */
+void memory_release(void *p, size_t bytes); /* zeroed again, and the system's meanwhile */
+uint16_t *memory_heap(void);                /* by grain */
 const char *memory_where(const void *p);
 void memory_async_fence(Block *b); /* what it wrote to shared memory is there for the copy engines */
 void memory_end_launch(void);
@@ -298,6 +299,7 @@ void polled_write(const void *p, size_t bytes, bool plain, const void *pc);
 
 /* `memory` and `state` are those of the whole heap or of all shared memory; first .. end: grains. */
 void views_open(size_t heap_grains, size_t shared_grains);
+void views_release(size_t heap_grains); /* nobody sees of them what was there */
 void view_read(const Block *b, uint16_t *memory, const uint8_t *state, size_t first, size_t end);
 void view_write(Block *b, uint16_t *memory, uint8_t *state, size_t first, size_t end);
 void view_atomic(const Block *b, uint16_t *memory, const uint8_t *state, size_t first, size_t end);

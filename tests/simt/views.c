@@ -51,6 +51,12 @@ void views_open(size_t heap_grains, size_t shared_grains)
     unfenced = memory_reserve(shared_grains * sizeof *unfenced);
 }
 
+void views_release(size_t heap_grains)
+{
+    if (views)
+        memory_release(views, heap_grains * sizeof *views);
+}
+
 /* --- global memory -------------------------------------------------------------------------------- */
 
 static void show(View *v, uint16_t *memory, int which)
