@@ -61,6 +61,8 @@ static const Bug bugs[] = {
     {"pipe", 12, BY(VALUES), "matrices transposed on their way to registers"},
     {"pipe", 13, BY(VALUES), "a copy that fills half with zeros"},
     {"stages", 1, BY(SIMT_HANG), "a reader that is overtaken"},
+    {"entry", 1, BY(SIMT_EARLY), "the step's state read ahead, behind an entry that lets others start"},
+    {"entry", 2, BY(SIMT_EARLY), "a second kernel that lets the third start before its own wait"},
     {"pair", 1, BY(SIMT_RACE) | BY(SIMT_FENCE), "an mbarrier the other block may not see"},
     {"pair", 2, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT), "a send over what is still read"},
     {"pair", 3, BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "fewer bytes announced than are sent"},
@@ -115,7 +117,7 @@ static const Bug bugs[] = {
     {"host", 6, BY(SIMT_HOST) | BY(STALE), "the host told while other warps still write"},
 };
 enum { N_BUGS = sizeof bugs / sizeof *bugs };
-static const char *const files[] = {"reduce", "ring",  "pipe",  "stages", "pair",
+static const char *const files[] = {"reduce", "ring",  "pipe",  "stages", "entry", "pair",
                                     "tiles",  "group", "parts", "flag",   "host"};
 enum { N_FILES = sizeof files / sizeof *files };
 
@@ -251,6 +253,27 @@ static bool right_stages(SimtLaunch *l)
     return simt_launch(l) && *(uint32_t *)args[1] == 1u << 11;
 }
 
+static bool right_entry(SimtLaunch *l)
+{
+    float *w = floats("w", 32), *y = simt_alloc(3 * 32 * 4, "y");
+    int *length = simt_alloc(4, "length");
+    void *args[] = {w, length, y, NULL};
+    bool ok = true;
+
+    simt_protect(w, 32 * 4);
+    simt_write(length, &(int){4}, 4);
+    l->block = 32;
+    l->args = args;
+    for (uintptr_t part = 0; part < 4 && ok; part++) {
+        args[3] = (void *)part;
+        l->overlap = part > 0;
+        ok = simt_launch(l);
+    }
+    for (int i = 0; i < 32 && ok; i++)
+        ok = y[64 + i] == 5 * w[i] + 5 + 5;
+    return ok;
+}
+
 static bool right_pair(SimtLaunch *l)
 {
     void *args[] = {simt_alloc(16, "y")};
@@ -377,9 +400,9 @@ static bool right_flag(SimtLaunch *l)
 
 static bool right(const char *file, int bug, SimtSchedule schedule, uint64_t seed)
 {
-    static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring,  right_pipe,  right_stages,
-                                                        right_pair,   right_tiles, right_group, right_parts,
-                                                        right_flag,   right_host};
+    static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring, right_pipe,  right_stages,
+                                                        right_entry,  right_pair, right_tiles, right_group,
+                                                        right_parts,  right_flag, right_host};
     char entry[60];
     SimtLaunch l = {.grid = {1, 1, 1}};
     bool ok = false;
