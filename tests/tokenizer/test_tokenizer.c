@@ -1,71 +1,15 @@
 /* test_tokenizer.c - ids and texts equal to Hugging Face's on stored pairs, every feature of
  * byte-level tokenizers on small ones, and texts that are not kind. */
-#include "tools.h"
+#include "stored.h"
 
 #include <malloc.h>
 
-#include "runtime/utf8.h"
-
 /* --- stored pairs ------------------------------------------------------------------------------- */
-
-static void same_ids(const Fixture *f, const json_t *want, const char *text)
-{
-    assert_non_null(want);
-    for (size_t i = 0; i < f->n || i < json_array_size(want); i++)
-        if (i >= f->n || i >= json_array_size(want) || f->ids[i] != json_integer_value(json_array_get(want, i)))
-            fail_msg("\"%s\": id %zu differs (%zu ids, expected %zu)", text, i, f->n, json_array_size(want));
-}
-
-static void same_text(Fixture *f, bool skip, const json_t *want)
-{
-    TokenizerStream d = {.keep_special = !skip};
-    char stream[4096];
-    size_t at = 0, n, bytes;
-    char *text = decode_bytes(f, f->ids, f->n, skip, &bytes);
-
-    assert_int_equal(bytes, json_string_length(want));
-    assert_memory_equal(text, json_string_value(want), bytes);
-    for (size_t i = 0; i < f->n; i++) { /* the same, token by token, in whole characters */
-        assert_int_equal(
-            tokenizer_stream(f->t, &d, f->ids[i], i + 1 == f->n, stream + at, sizeof stream - at, &n, NULL), FTX_OK);
-        assert_true(utf8_valid(stream + at, n));
-        at += n;
-    }
-    assert_int_equal(at, bytes);
-    assert_memory_equal(stream, text, bytes);
-    free(text);
-}
-
-static void check_golden(const char *model, const char *golden)
-{
-    Fixture f = begin(model, 1 << 16);
-    json_error_t why;
-    json_t *root = json_load_file(golden, JSON_ALLOW_NUL, &why), *c;
-    size_t i;
-
-    assert_non_null(root);
-    json_array_foreach(json_object_get(root, "cases"), i, c)
-    {
-        const char *text = json_string_value(json_object_get(c, "text"));
-        const size_t bytes = json_string_length(json_object_get(c, "text"));
-
-        encode(&f, text, bytes, false);
-        same_ids(&f, json_object_get(c, "ids"), text);
-        encode(&f, text, bytes, true);
-        same_ids(&f, json_object_get(c, "ids_with_special"), text);
-        encode(&f, text, bytes, false);
-        same_text(&f, false, json_object_get(c, "decoded"));
-        same_text(&f, true, json_object_get(c, "decoded_skip_special"));
-    }
-    assert_true(i > 200);
-    json_decref(root);
-    end(&f);
-}
 
 static void test_fable(void **state)
 {
     (void)state;
-    check_golden("specs/fable/tokenizer.json", "tests/tokenizer/fable.json");
+    each_stored("specs/fable/tokenizer.json", "tests/tokenizer/fable.json", check_both);
 }
 
 static void test_shared(void **state)
@@ -80,7 +24,7 @@ static void test_shared(void **state)
         print_message("skipped: %s is not there\n", model);
         skip();
     }
-    check_golden(model, golden);
+    each_stored(model, golden, check_both);
 }
 
 /* --- features, by hand -------------------------------------------------------------------------- */

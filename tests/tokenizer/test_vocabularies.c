@@ -1,134 +1,38 @@
 /* test_vocabularies.c - WordPiece, Unigram and SentencePiece files: ids and texts equal to those of the
  * stored pairs, and each rule on vocabularies of a few pieces. */
-#include "tools.h"
+#include "stored.h"
 
 #include <malloc.h>
 
-#include "runtime/utf8.h"
-
 /* --- stored pairs ------------------------------------------------------------------------------- */
-
-static const char *shared_path(const char *name)
-{
-    static char path[512];
-    const char *shared = getenv("FTX_SHARED");
-
-    snprintf(path, sizeof path, "%s/%s", shared ? shared : "../shared", name);
-    return path;
-}
-
-static void need(const char *path)
-{
-    if (access(path, R_OK)) {
-        print_message("skipped: %s is not there\n", path);
-        skip();
-    }
-}
-
-static void same_ids(const Fixture *f, const json_t *want, const char *text)
-{
-    assert_non_null(want);
-    for (size_t i = 0; i < f->n || i < json_array_size(want); i++)
-        if (i >= f->n || i >= json_array_size(want) || f->ids[i] != json_integer_value(json_array_get(want, i)))
-            fail_msg("\"%s\": id %zu differs (%zu ids, expected %zu): %d", text, i, f->n, json_array_size(want),
-                     i < f->n ? f->ids[i] : -1);
-}
-
-/* The stream gives the same in whole characters. ends: spaces at the ends of `want` are cut off,
- * which the decoder may or may not do itself. */
-static void same_text(Fixture *f, bool skip, const json_t *want, bool ends)
-{
-    TokenizerStream d = {.keep_special = !skip};
-    char stream[4096];
-    size_t at = 0, n, bytes, from = 0, to;
-    char *text = decode_bytes(f, f->ids, f->n, skip, &bytes);
-
-    for (size_t i = 0; i < f->n; i++) {
-        assert_int_equal(
-            tokenizer_stream(f->t, &d, f->ids[i], i + 1 == f->n, stream + at, sizeof stream - at, &n, NULL), FTX_OK);
-        assert_true(utf8_valid(stream + at, n));
-        at += n;
-    }
-    assert_int_equal(at, bytes);
-    assert_memory_equal(stream, text, bytes);
-    for (to = bytes; ends && to && text[to - 1] == ' '; to--)
-        ;
-    for (; ends && from < to && text[from] == ' '; from++)
-        ;
-    if (to - from != json_string_length(want) || memcmp(text + from, json_string_value(want), to - from) != 0)
-        fail_msg("\"%.*s\", expected \"%s\"", (int)(to - from), text + from, json_string_value(want));
-    free(text);
-}
-
-static void check_emb(const char *model, const char *golden)
-{
-    Fixture f = begin(model, 1 << 12);
-    json_error_t why;
-    json_t *root = json_load_file(golden, JSON_ALLOW_NUL, &why), *c;
-    size_t i;
-
-    assert_non_null(root);
-    json_array_foreach(json_object_get(root, "cases"), i, c)
-    {
-        const char *text = json_string_value(json_object_get(c, "text"));
-        const size_t bytes = json_string_length(json_object_get(c, "text"));
-
-        encode(&f, text, bytes, true);
-        same_ids(&f, json_object_get(c, "ids_with_special"), text);
-        encode(&f, text, bytes, false);
-        same_ids(&f, json_object_get(c, "ids"), text);
-        same_text(&f, false, json_object_get(c, "decoded"), false);
-        same_text(&f, true, json_object_get(c, "decoded_skip_special"), false);
-    }
-    assert_true(i > 200);
-    json_decref(root);
-    end(&f);
-}
-
-/* marian: decoded as Marian's own tokenizer does, which was used for the file, also with special
- * tokens; tokenizer.json's decoder keeps spaces at the ends. */
-static void check_verse(const char *model, const char *golden, bool marian)
-{
-    Fixture f = begin(model, 1 << 12);
-    json_error_t why;
-    json_t *root = json_load_file(golden, JSON_ALLOW_NUL, &why), *c;
-    size_t i;
-
-    assert_non_null(root);
-    json_array_foreach(json_object_get(root, "cases"), i, c)
-    {
-        const char *text = json_string_value(json_object_get(c, "text"));
-
-        encode(&f, text, json_string_length(json_object_get(c, "text")), true);
-        same_ids(&f, json_object_get(c, "ids"), text);
-        same_text(&f, true, json_object_get(c, "decoded"), !marian);
-        if (marian)
-            same_text(&f, false, json_object_get(c, "decoded_with_special"), false);
-    }
-    assert_true(i > 200);
-    json_decref(root);
-    end(&f);
-}
 
 static void test_emb(void **state)
 {
     (void)state;
-    check_emb("tests/tokenizer/emb/tokenizer.json", "tests/tokenizer/emb.json");
+    each_stored("tests/tokenizer/emb/tokenizer.json", "tests/tokenizer/emb.json", check_both);
+}
+
+/* tokenizer.json's decoder keeps spaces at the ends; the file was made by Marian's own tokenizer. */
+static void check_verse(Fixture *f, const json_t *c)
+{
+    encode_case(f, c, true);
+    same_ids(f, json_object_get(c, "ids"), json_string_value(json_object_get(c, "text")));
+    same_text(f, true, json_object_get(c, "decoded"), true);
+}
+
+static void check_marian(Fixture *f, const json_t *c)
+{
+    encode_case(f, c, true);
+    same_ids(f, json_object_get(c, "ids"), json_string_value(json_object_get(c, "text")));
+    same_text(f, true, json_object_get(c, "decoded"), false);
+    same_text(f, false, json_object_get(c, "decoded_with_special"), false);
 }
 
 static void test_verse(void **state)
 {
-    char folder[512] = "specs/verse", path[600];
     (void)state;
-
-    if (access("specs/verse/tokenizer.json", R_OK))
-        strcpy(folder, shared_path("models/verse"));
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    need(path);
-    check_verse(path, "tests/tokenizer/verse.json", false);
-    snprintf(path, sizeof path, "%s/source.spm", folder);
-    need(path);
-    check_verse(path, "tests/tokenizer/verse.json", true);
+    each_stored("specs/verse/tokenizer.json", "tests/tokenizer/verse.json", check_verse);
+    each_stored("specs/verse/source.spm", "tests/tokenizer/verse.json", check_marian);
 }
 
 /* --- features, by hand -------------------------------------------------------------------------- */
