@@ -36,7 +36,8 @@ static FtxStatus check_header(const Artifact *a, FtxError *err)
         return ftx_fail(err, FTX_EFORMAT, "is %zu bytes, the header alone is %zu: not an ftx artifact, or cut off",
                         a->map.bytes, sizeof *h);
     if (memcmp(h->magic, FTX_MAGIC, sizeof h->magic) != 0)
-        return ftx_fail(err, FTX_EFORMAT, "is not an ftx artifact (its first bytes are others)");
+        return ftx_fail(err, FTX_EFORMAT,
+                        "is not an ftx artifact, which ftxc compile makes of a spec (its first bytes are others)");
     if (h->format > FTX_FORMAT)
         return ftx_fail(err, FTX_EVERSION,
                         "the artifact is newer: ftxc %u.%u wrote format %u, this libftx %d.%d reads format %d; "

@@ -24,6 +24,7 @@ refused 1 '/dev/null: not a regular file' run /dev/null x
 refused 1 'is 0 bytes' run "$room/empty.ftx" x
 refused 1 'none.ftx: No such file' run "$room/none.ftx" x
 refused 1 'is not an ftx artifact' run README.md x
+refused 1 'fable.lua: is not an ftx artifact, which ftxc compile makes of a spec' run specs/fable.lua x
 refused 2 'it has no config.json' compile "$room/empty" -o "$room/x.ftx"
 refused 1 'no spec there' compile "$room/none.lua" -o "$room/x.ftx"
 refused 1 'cannot be written: it is a folder' compile tests/models/tiny-llama -o "$room/empty"
