@@ -608,9 +608,10 @@ DEVICE bool beam_row(const BeamArgs &a, BeamGroup<K> &g, TopsRoom<BeamShape<K>> 
             const FtxRow r = a.rows[row];
             for (int base = 0; base < K::V; base += D::RANGE) {
                 values.load(a.logits + (i64)row * K::V, base / D::TILE + warp_id());
-                gather_facts<D::RANGE, D::THREADS>(facts, biases, base, g.params, r, past, a.ends + g.row * K::END_IDS,
+                gather_facts<D::RANGE, D::THREADS>(facts, biases, g.params, r, past, a.ends + g.row * K::END_IDS,
                                                    a.bias + g.row * K::LOGIT_BIAS,
-                                                   a.bad_words + (i64)g.slots[0] * K::BAD_WORDS);
+                                                   a.bad_words + (i64)g.slots[0] * K::BAD_WORDS,
+                                                   [=](int id) { return (u32)(id - base); });
                 values.change(shift, facts, biases, g.params);
                 values.push(tops, g.take);
                 tops_next(tops, g.take);

@@ -256,7 +256,8 @@ template <class C> DEVICE void linear_part(const LinearHeadArgs &a, const float 
     part_sync(1, 256);
     if (m < live)
         part_of_warp<P::KEPT>(parts_of(a.parts, C::N, m) + blockIdx.x * each + index,
-                              (float *)a.y + (i64)m * C::N, kept + m * P::KEPT, column, least(tile * 8, C::N) - column, wish);
+                              (float *)a.y + (i64)m * C::N, kept + m * P::KEPT, column, least(tile * 8, C::N) - column, wish,
+                              cool_of(a, m, wish));
 }
 
 // PARTS: what stands behind the block's last part, and how many there are of a row.

@@ -430,7 +430,8 @@ DEVICE void hopper_parts(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C
             }
         }
         FtxPart *to = m < live ? parts_of(a.parts, C::N, m) + blockIdx.x * each + pass : nullptr;
-        part_of_quad<C::NT / 8, C::N % 2 == 0>(to, (float *)a.y + (i64)m * C::N, v, row, at.last, wish_at(wishes, h));
+        part_of_quad<C::NT / 8, C::N % 2 == 0>(to, (float *)a.y + (i64)m * C::N, v, row, at.last, wish_at(wishes, h),
+                                                  cool_of(a, m, wish_at(wishes, h)));
         if (to && (lane_id() & 3) == 0 && row + C::NT >= at.last)
             for (int i = pass + 1; i < each; i++)
                 part_store_none(++to, C::N);
@@ -487,7 +488,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
             u32 wishes = 0;
             if constexpr (C::PARTS)
-                wishes = wishes_of<2>(a, at.warp * 16 + (lane_id() >> 2), live);
+                wishes = wishes_of<2, true>(a, at.warp * 16 + (lane_id() >> 2), live);
             for (int row = at.first; row < at.last; row += C::NT) {
                 hopper_pass<C>(d, square, row == at.first, at, slot, ring, full, empty, gains);
                 if (C::NORM == 1 && row == at.first)

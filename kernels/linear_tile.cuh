@@ -463,7 +463,7 @@ DEVICE void tile_part(const TileHeadArgs &a, float *d, const float *bias, int m,
         d[j * 4 + 1] = pair[1];
     }
     part_of_quad<C::NT / 8, true>(live ? parts_of(a.parts, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N,
-                                  d, n, C::N, wish);
+                                  d, n, C::N, wish, cool_of(a, m, wish));
 }
 
 // 16 rows of a warp's tile, from element (row, column) of y on: through the warp's stage, so

@@ -9,8 +9,11 @@
 // of a row merges its tiles in an order of their own, so the result does not depend on gridDim.x,
 // then chooses: the arg max, or a draw (part/draw.cuh) from the processed row in `values`.
 //
-// PARTS: the kernel of the logits has left parts of them (part/parts.cuh). A row without processors that is greedy, or
-// draws from few, needs nothing else: one block merges them. For others it is as if they were not there.
+// PARTS: the kernel of the logits has left parts of them (part/parts.cuh). A row that is greedy, or draws from the best,
+// as its `need` says, looks at them alone, by one block: at candidates, or at the logits of the few parts that may hold
+// one of the best. Processors of such a row only lower values, so they work on those. Where that does not say all (thousands
+// alike, hundreds of the best banned) the same block goes over the logits; where top-p alone leaves many, as the parts' sums
+// tell, all of the row's blocks do. For other rows it is as if parts were not there.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -126,28 +129,58 @@ template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRo
     }
 }
 
-// The block's tiles of a row. Whether it is the last of the row's blocks.
+// One block's tiles of a row, which share[0] have between them. Whether it is the last of them.
 template <class K>
-DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const FtxRow &r, const float *cool, u32 *facts, float *shift, u32 *last)
+DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const FtxRow &r, const float *cool, u32 *facts, float *shift, u32 *share)
 {
     using D = SampleShape<K>;
-    for (int base = blockIdx.x * D::RANGE; base < K::V; base += gridDim.x * D::RANGE) {
+    for (int base = blockIdx.x * D::RANGE; base < K::V; base += share[0] * D::RANGE) {
         if (!p.simple)
-            gather_facts<D::RANGE, D::THREADS>(facts, shift, base, p, r, a.history + (i64)r.slot * K::CONTEXT,
-                                               a.ends + row * K::END_IDS, a.bias + row * K::LOGIT_BIAS,
-                                               a.bad_words + (i64)r.slot * K::BAD_WORDS);
+            gather_facts<D::RANGE, D::THREADS>(facts, shift, p, r, a.history + (i64)r.slot * K::CONTEXT, a.ends + row * K::END_IDS,
+                                               a.bias + row * K::LOGIT_BIAS, a.bad_words + (i64)r.slot * K::BAD_WORDS,
+                                               [=](int id) { return (u32)(id - base); });
         const int tile = base / D::TILE + warp_id();
         if (tile < D::TILES)
             sample_tile<K>(a, row, tile, p, *cool, facts, shift);
     }
     block_sync();
     if (threadIdx.x == 0) {
-        last[0] = atomic_add_acq_rel(a.counters + row, 1) == gridDim.x - 1;
-        if (last[0])
+        share[1] = share[0] == 1 || atomic_add_acq_rel(a.counters + row, 1) == share[0] - 1;
+        if (share[1] && share[0] > 1)
             a.counters[row] = 0;
     }
     block_sync();
-    return last[0];
+    return share[1];
+}
+
+// The list of candidates with its values after processors; false: it is too long. The whole block.
+template <class K> DEVICE bool lower_list(const SampleArgs &a, int row, DrawRoom<SampleShape<K>> &room, const FtxParams &p, const FtxRow &r)
+{
+    using D = SampleShape<K>;
+    constexpr int MOST = DrawRoom<D>::FACTS;
+    const int n = room.n;
+    if (n > MOST)
+        return false;
+    for (int i = threadIdx.x; i < n; i += D::THREADS) // by id, to be found
+        room.list[i] = room.list[i] << 32 | room.list[i] >> 32;
+    sort_descending(room, n);
+    const auto id_of = [&](int i) { return (int)~(u32)(room.list[i] >> 32); };
+    gather_facts<MOST, D::THREADS>(room.u.few.fact, nullptr, p, r, a.history + (i64)r.slot * K::CONTEXT, a.ends + row * K::END_IDS, nullptr,
+                                   a.bad_words + (i64)r.slot * K::BAD_WORDS, [&](int id) {
+                                       int from = 0;
+#pragma unroll 1
+                                       for (int to = n; from < to;) {
+                                           const int middle = (from + to) / 2;
+                                           const bool above = id_of(middle) < id;
+                                           from = above ? middle + 1 : from;
+                                           to = above ? to : middle;
+                                       }
+                                       return from < n && id_of(from) == id ? (u32)from : (u32)MOST;
+                                   });
+    for (int i = threadIdx.x; i < n; i += D::THREADS)
+        room.list[i] = place_of(process(order_value((u32)room.list[i]), room.u.few.fact[i], nullptr, p) + 0.0f, id_of(i));
+    block_sync();
+    return true;
 }
 
 template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS PARTS
@@ -159,7 +192,7 @@ __device__ void sample(const SampleArgs &a)
     char *shared = shared_memory();
     SHARED(float, sums, 33);
     SHARED(Best, bests, 32);
-    SHARED(u32, last, 1);
+    SHARED(u32, share, 2); // how many blocks share the row; whether this is the last of them
     // $step, $rows, $params are written between programs, and by this row's last block. They stand
     // in shared memory: as registers they would be a third of all.
     SHARED(FtxRow, row_, 1);
@@ -176,87 +209,113 @@ __device__ void sample(const SampleArgs &a)
         row_[0] = a.rows[row];
     if (threadIdx.x == 32) {
         params_[0] = a.params[row];
-        cool[0] = fminf(1.0f / params_[0].temperature, 1e30f);
+        cool[0] = cool_of(params_[0]);
+        share[0] = K::PARTS && parts_suffice(params_[0]) ? 1 : gridDim.x;
     }
     wait_for_previous();
     block_sync();
-    const bool merged = K::PARTS && parts_suffice(p); // by the kernel in front
-    if (!live || (merged && blockIdx.x > 0) || !r.emit || r.done)
+    const bool alone = K::PARTS && parts_suffice(p);
+    if (!live || (alone && blockIdx.x > 0 ? !draws_by_mass(p) : !r.emit || r.done)) // who may see that top-p leaves many
         return;
-    if (!merged && !sample_tiles<K>(a, row, p, r, cool, facts, shift, last))
-        return;
-
-    // The last block of the row: a thread merges tiles (or parts) threadIdx.x, + THREADS, ..., warps their
-    // threads, and every warp the warps.
+    int token;
     DrawRoom<D> &room = *(DrawRoom<D> *)shared;
-    const SampleTile *tiles = a.tiles + (i64)row * D::TILES;
-    const bool draws = p.temperature > 0.0f;
-    float raw_top = negative_infinity(), raw_sum = 0.0f;
-    Best best = {negative_infinity(), 0x7fffffff};
-    const auto add = [&](float top, float sum, Best b) {
-        const float high = fmaxf(raw_top, top);
-        if (high > negative_infinity())
-            raw_sum = raw_sum * expf(raw_top - high) + sum * expf(top - high);
-        raw_top = high;
-        best = better(best, b);
-    };
-    if (draws && threadIdx.x == THREADS - 1)
-        room.random = philox(uint4_{(u32)r.kv_len, (u32)p.sample, 0, 0}, p.seed_low, p.seed_high).x >> 8;
-    if (merged) {
-        if (threadIdx.x == 0)
-            room.parts = RowParts{parts_of(a.parts, K::V, row), a.logits + (i64)row * K::V, load_l2_scalar(&a.parts->count)};
-        read_parts<K::V>(a.parts, row, threadIdx.x, THREADS, room.u.part_top, [&](const FtxPart &part) {
-            if (part.width)
-                add(part.top, part.sum, Best{part.top, part.at < 0 ? 0x7fffffff : part.first + part.at});
-        });
-    } else {
 #pragma unroll 1
-        for (int t = threadIdx.x; t < D::TILES; t += THREADS) {
-            const uint4_ v = load_l2(&tiles[t]);
-            const Best b = {__uint_as_float(v.z), load_l2_scalar(&tiles[t].id)};
-            add(__uint_as_float(v.x), __uint_as_float(v.y), b);
-            room.tile_top[t] = b.value;
-            room.tile_sum[t] = __uint_as_float(v.w);
-        }
-    }
-    const float mine = raw_top;
-    raw_top = warp_max(raw_top);
-    best = warp_best(best);
-    if (lane_id() == 0) {
-        sums[warp_id()] = raw_top;
-        bests[warp_id()] = best;
-    }
-    block_sync();
-    raw_top = warp_max(sums[lane_id() % D::WARPS]);
-    best = warp_best(bests[lane_id() % D::WARPS]);
-    block_sync();
-    raw_sum = block_sum<THREADS>(mine > negative_infinity() ? raw_sum * expf(mine - raw_top) : 0.0f, sums);
-    int token = best.id;
-    if (draws && best.value > negative_infinity()) {
-        block_sync();
-        if (!merged) {
-            float sum = 0.0f;
-            for (int t = threadIdx.x; t < D::TILES; t += THREADS)
-                sum += room.tile_sum[t] * ratio(room.tile_top[t], best.value, cool[0]);
-            sum = block_sum<THREADS>(sum, sums);
+    for (bool merged = alone;; merged = false) { // by the kernel in front; again by this one where that is not enough
+        if (!merged && !sample_tiles<K>(a, row, p, r, cool, facts, shift, share))
+            return;
+
+        // The last block of the row: a thread merges tiles (or parts) threadIdx.x, + THREADS, ..., warps their
+        // threads, and every warp the warps.
+        const SampleTile *tiles = a.tiles + (i64)row * D::TILES;
+        Best best = {negative_infinity(), 0x7fffffff};
+        const bool mass = merged && draws_by_mass(p), draws = p.temperature > 0.0f, lowers = merged && draws && changes(p, r);
+        const float heat = mass ? cool[0] : 1.0f; // of what is summed up
+        float raw_top = negative_infinity(), raw_sum = 0.0f;
+        const auto add = [&](float top, float sum, Best b) {
+            const float high = fmaxf(raw_top, top);
+            if (high > negative_infinity())
+                raw_sum = raw_sum * expf((raw_top - high) * heat) + sum * expf((top - high) * heat);
+            raw_top = high;
+            best = better(best, b);
+        };
+        if (draws && threadIdx.x == THREADS - 1)
+            room.random = philox(uint4_{(u32)r.kv_len, (u32)p.sample, 0, 0}, p.seed_low, p.seed_high).x >> 8;
+        if (merged) {
             if (threadIdx.x == 0)
-                room.sum = sum;
-            block_sync();
+                room.parts = RowParts{parts_of(a.parts, K::V, row), a.logits + (i64)row * K::V, load_l2_scalar(&a.parts->count)};
+            read_parts<K::V>(a.parts, row, threadIdx.x, THREADS, room.u.few.part_top, [&](const FtxPart &part) {
+                if (part.width)
+                    add(part.top, part.sum, Best{part.top, part.at < 0 ? 0x7fffffff : part.first + part.at});
+            });
+        } else {
+#pragma unroll 1
+            for (int t = threadIdx.x; t < D::TILES; t += THREADS) {
+                const uint4_ v = load_l2(&tiles[t]);
+                const Best b = {__uint_as_float(v.z), load_l2_scalar(&tiles[t].id)};
+                add(__uint_as_float(v.x), __uint_as_float(v.y), b);
+                room.tile_top[t] = b.value;
+                room.tile_sum[t] = __uint_as_float(v.w);
+            }
         }
-        const Draw<D> draw = {room, a.values + (i64)row * K::V, best.value, cool[0]};
-        token = draw.token(p, merged);
+        const float mine = raw_top;
+        raw_top = warp_max(raw_top);
+        best = warp_best(best);
+        if (lane_id() == 0) {
+            sums[warp_id()] = raw_top;
+            bests[warp_id()] = best;
+        }
+        block_sync();
+        raw_top = warp_max(sums[lane_id() % D::WARPS]);
+        best = warp_best(bests[lane_id() % D::WARPS]);
+        block_sync();
+        raw_sum = block_sum<THREADS>(mine > negative_infinity() ? raw_sum * expf((mine - raw_top) * heat) : 0.0f, sums);
+        if (mass) {
+            if (Draw<D>::leaves_many(p, raw_sum)) {
+                block_sync();
+                if (blockIdx.x > 0 && threadIdx.x == 0) // nobody has written it: this block counts
+                    row_[0] = a.rows[row];
+                if (threadIdx.x == 0)
+                    share[0] = gridDim.x;
+                block_sync();
+                if (!r.emit || r.done)
+                    return;
+                continue;
+            }
+            if (blockIdx.x > 0)
+                return;
+        }
+        token = best.id;
+        if (threadIdx.x == 0) {
+            room.raw_top = raw_top;
+            room.raw_sum = room.sum = raw_sum;
+            room.value = best.value;
+        }
+        if (draws && best.value > negative_infinity()) {
+            block_sync();
+            if (!merged) {
+                float sum = 0.0f;
+                for (int t = threadIdx.x; t < D::TILES; t += THREADS)
+                    sum += room.tile_sum[t] * ratio(room.tile_top[t], best.value, cool[0]);
+                sum = block_sum<THREADS>(sum, sums);
+                if (threadIdx.x == 0)
+                    room.sum = sum;
+                block_sync();
+            }
+            Draw<D> draw = {room, a.values + (i64)row * K::V, best.value, cool[0]};
+            token = draw.token(p, merged, lowers, [&] { return lower_list<K>(a, row, room, p, r); });
+        }
+        if (token >= 0)
+            break;
     }
     if (warp_id() != 0)
         return;
-    float raw = best.value;
-    if (!merged && !p.simple)
-        raw = load_l2_scalar(a.logits + (i64)row * K::V + token);
-    if (merged && draws && raw > negative_infinity())
-        raw = room.value;
+    const bool known = p.simple || (K::PARTS && p.need > 0 && p.need <= PART_NEED); // where the logits are not written
+    const float raw = known ? 0.0f : load_l2_scalar(a.logits + (i64)row * K::V + token);
     bool end = false;
     for (int i = lane_id(); i < p.n_ends; i += 32)
         end = end || a.ends[row * K::END_IDS + i] == token;
     end = warp_ballot(end) != 0;
-    if (lane_id() == 0)
-        publish<K>(a, row, r, end, token, raw - raw_top - logf(raw_sum));
+    if (lane_id() != 0)
+        return;
+    publish<K>(a, row, r, end, token, (known ? room.value : raw) - room.raw_top - logf(room.raw_sum));
 }

@@ -95,20 +95,32 @@ static bool is_plain(const Request *r, const FtxRequest *q)
            q->no_repeat_ngram == 0 && q->min_new == 0 && q->bias_count == 0 && r->params.n_words == 0;
 }
 
-/* How many of the greatest logits the next tokens depend on, ties with the last included; 0: on others, too, as what
- * is drawn without top-k does. Of a forced id the log-probability is asked for, whatever its rank. Typical needs
- * all that top-k leaves, which a kernel that reads few does not look for. */
+/* Processors lower values and raise none, so what is not among the best is not after them. */
+static bool only_lowers(const FtxRequest *q)
+{
+    return q->repetition_penalty >= 1.0f && q->presence_penalty >= 0.0f && q->frequency_penalty >= 0.0f &&
+           q->bias_count == 0;
+}
+
+/* How many of the greatest logits the next tokens depend on, ties with the last included: MANY where it is hardly ever
+ * more; 0: on others, too, as what is drawn without top-k does. Of a forced id the log-probability is asked for, whatever
+ * its rank. Typical needs all that top-k leaves, which a kernel that reads few does not look for. */
 static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *q)
 {
-    if (!is_plain(r, q))
-        return 0;
+    enum { MANY = 128 };
+    const bool plain = is_plain(r, q), typical = q->typical_p > 0.0f && q->typical_p < 1.0f;
+
     if (r->beam.width)
-        return r->beam.forced_bos < 0 && r->beam.forced_eos < 0 ? r->beam.width + r->params.n_ends : 0;
+        return plain && r->beam.forced_bos < 0 && r->beam.forced_eos < 0 ? r->beam.width + r->params.n_ends : 0;
     if (q->temperature == 0.0f)
-        return 1;
-    if ((q->typical_p > 0.0f && q->typical_p < 1.0f) || q->top_k >= (int)f->vocab)
+        return plain ? 1 : 0; /* all logits by many blocks are faster than the best of them by one */
+    if (typical || q->top_k > MANY || q->top_k >= (int)f->vocab || !only_lowers(q))
         return 0;
-    return q->top_k == 1 ? 2 : q->top_k; /* 1 alone keeps no ties */
+    if (q->top_k == 0 && q->top_p < 1.0f) /* at a temperature: then the parts' sums do not give the log-probability */
+        return plain && (q->temperature == 1.0f || !q->logprobs) ? MANY : 0;
+    if (q->top_k == 0)
+        return q->min_p > 0.0f ? MANY : 0;
+    return !plain ? MANY : q->top_k == 1 ? 2 : q->top_k; /* 1 alone keeps no ties */
 }
 
 static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)

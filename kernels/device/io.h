@@ -60,7 +60,8 @@ typedef struct FtxParams {
     float typical_p; /* 0: off */
     int n_words;     /* ids of $bad_words[slot] */
     int logits;      /* 1: the host reads the raw logits, which must be written */
-    int need; /* so many of the greatest raw logits, their ties and log-sum-exp decide what follows; 0: more does */
+    int need; /* so many of the greatest raw logits, their ties and log-sum-exp decide what follows, above 8 nearly
+               * always; 0: more does */
 } FtxParams;
 
 /* $bias [S][limits.logit_bias] */
@@ -82,7 +83,7 @@ typedef struct FtxBias {
  * [n % FTX_OUT_RING][r]. `length` is written last, so a host that polls sees whole results. */
 typedef struct FtxOut {
     int token;
-    float logprob; /* log-softmax of the raw logits at token */
+    float logprob; /* log-softmax of the raw logits at token, but where sums of $parts are of others */
     int finish;    /* 0 running, 1 end id, 2 length */
     int length;    /* n: length of the sequence before this token */
 } FtxOut;
@@ -95,7 +96,7 @@ typedef struct FtxParts {
     int reserved[3];
 } FtxParts;
 typedef struct FtxPart {
-    float top, sum; /* greatest value, not -0; sum of exp(x - top) */
+    float top, sum; /* greatest value, not -0; sum of exp(x - top), for top-p alone exp((x - top) / temperature) */
     int first;      /* column */
     int width : 10; /* columns; 0: an empty part, which says nothing */
     int kept : 6;   /* candidates, which stand where its first logits would; -1: all its logits are there */

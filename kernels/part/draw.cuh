@@ -11,9 +11,11 @@
 //   all    no filter: the tiles' sums lead to a tile, its values to the token
 //   few    the want-th greatest tile maximum bounds the want-th greatest value from below. What is
 //          not below it (want to a few times want values) is sorted in shared memory.
-//   parts  the same for a small top-k by what the kernel of the logits has left (part/parts.cuh): the maxima of parts
-//          give a bound, their candidates all values that are not below it. So the list is that of `few`, but for
-//          values below the k-th, and so is the token. Only where more are alike than a list holds they become a row.
+//   parts  the same by what the kernel of the logits has left (part/parts.cuh): the maxima of parts give a bound, their
+//          candidates, or the logits of those few, all values that are not below it. So the list is that of `few`,
+//          but for values below what is kept, and so is the token. Processors that only lower change the list alone:
+//          what is not in it is below the bound before and after. A list of logits that is too short, or too long, says
+//          so, and the row is read; where there are candidates alone, more alike than a list holds become a row.
 //   whole  a histogram of counts and weights over distances from the top; then the bin that holds
 //          the border is sorted, or, if it holds too many, split by digits of the place until it does not.
 //   typical, after few or whole: of what these keep the values nearest to their mean, no prefix of the
@@ -28,20 +30,26 @@
 
 // K: V, TILE, TILES, THREADS, PARTS
 template <class K> struct DrawRoom { // shared memory
-    static constexpr int LIST = 2048, BINS = 2048;
+    static constexpr int LIST = 2048, BINS = 2048, FACTS = 1024;
     u64 list[LIST];
     union {
         struct {
             u32 count[BINS], low[BINS], high[BINS];
         } bin;
-        struct { // of a short list while it is sorted
-            u64 list[K::THREADS];
-            u32 rank[K::THREADS];
-        } sort;
+        struct {
+            union {
+                struct { // of a short list while it is sorted
+                    u64 list[K::THREADS];
+                    u32 rank[K::THREADS];
+                } sort;
+                u32 fact[FACTS]; // of entries of the list (part/processors.cuh)
+                u16 which[FTX_PARTS(K::V)];
+            };
+            float part_top[FTX_PARTS(K::V)];
+        } few;
         u64 tile_weight[K::TILES];
         u32 rank[K::TILES];
         u32 which[K::TILES];
-        float part_top[FTX_PARTS(K::V)];
     } u;
     alignas(16) float tile_top[round_up(K::TILES, 4)];
     float tile_sum[K::TILES];
@@ -51,6 +59,7 @@ template <class K> struct DrawRoom { // shared memory
     u32 random; // 24 bits
     float sum;  // of ratio() over the row
     float value; // of the token, where it is not drawn from all
+    float raw_top, raw_sum; // of the logits
     RowParts parts;
     int token;
 };
@@ -89,7 +98,7 @@ template <class K> DEVICE void sort_descending(DrawRoom<K> &room, int n)
     if (size <= THREADS) {
         const int i = threadIdx.x & (size - 1), parts = THREADS / size, part = threadIdx.x / size;
         if (part == 0)
-            room.u.sort.rank[i] = 0;
+            room.u.few.sort.rank[i] = 0;
         block_sync();
         const u64 mine = i < n ? list[i] : 0;
         u32 above = 0;
@@ -97,13 +106,13 @@ template <class K> DEVICE void sort_descending(DrawRoom<K> &room, int n)
         for (int j = part; j < n; j += parts)
             above += list[j] > mine;
         if (i < n)
-            shared_atomic_add(&room.u.sort.rank[i], above);
+            shared_atomic_add(&room.u.few.sort.rank[i], above);
         block_sync();
         if (part == 0 && i < n)
-            room.u.sort.list[room.u.sort.rank[i]] = mine;
+            room.u.few.sort.list[room.u.few.sort.rank[i]] = mine;
         block_sync();
         if (part == 0 && i < n)
-            list[i] = room.u.sort.list[i];
+            list[i] = room.u.few.sort.list[i];
         block_sync();
         return;
     }
@@ -148,7 +157,7 @@ template <class K> struct Draw {
     static constexpr int THREADS = K::THREADS, WARPS = THREADS / 32, PER_LANE = K::TILE / 32;
     Room &room;
     float *values; // [V] processed, but for temperature
-    float top;     // greatest of them
+    float top;     // greatest of them; of a list the greatest in it
     float cool;    // 1 / temperature
 
     DEVICE float ratio_of(float x) const { return ratio(x, top, cool); }
@@ -259,45 +268,81 @@ template <class K> struct Draw {
 
     // --- parts --------------------------------------------------------------------------------
 
-    // The same of the k <= 32 greatest and their ties, by candidates; part_top has the maxima of the parts. False:
-    // `values` is a row of these alone, -inf elsewhere.
-    DEVICE bool collect_parts(int k) const
+    // A value that `want` of the parts' maxima are not below, and hardly more; the least of all if there are fewer. By the
+    // maxima of every THREADS-th part.
+    DEVICE float part_bound(int want) const
     {
+        u32 low = order_key(part_low(negative_infinity())), high = order_key(top) + 1; // below `high` are not enough
+        float some = negative_infinity();
+        for (int i = threadIdx.x; i < room.parts.count; i += THREADS)
+            some = fmaxf(some, room.u.few.part_top[i]);
+        const u32 mine = order_key(some);
+        if (block_count(mine >= low) < want)
+            return order_value(low);
+#pragma unroll 1
+        while (high - low > 1) {
+            const u32 middle = low + (high - low) / 2;
+            const int n = block_count(mine >= middle);
+            (n < want ? high : low) = middle;
+            if (n >= want && n <= want + want / 8)
+                break;
+        }
+        return order_value(low);
+    }
+    // The same for want <= 32 by each warp: of the maxima of every 32nd part.
+    DEVICE float part_bound_short(int want) const
+    {
+        float some = negative_infinity();
+#pragma unroll 4
+        for (int i = lane_id(); i < room.parts.count; i += 32)
+            some = fmaxf(some, room.u.few.part_top[i]);
+        return part_low(warp_nth(some, want));
+    }
+
+    // The list of the parts' values at or above `low`, those that are written; false: it does not hold them. spread: no
+    // list, `values` becomes a row of these alone, -inf elsewhere.
+    DEVICE bool collect_parts(float low, bool spread) const
+    {
+        constexpr int EACH = PART_COLUMNS / 32;
         const RowParts &from = room.parts;
         clear();
-        float some = negative_infinity(); // of every 32nd part: k of these are k of the values
-#pragma unroll 4
-        for (int i = lane_id(); i < from.count; i += 32)
-            some = fmaxf(some, room.u.part_top[i]);
-        const float low = part_low(warp_nth(some, k));
+        for (int i = threadIdx.x; i < K::V && spread; i += THREADS)
+            values[i] = negative_infinity();
+        for (int i = threadIdx.x; i < from.count; i += THREADS)
+            if (room.u.few.part_top[i] >= low)
+                room.u.few.which[shared_atomic_add(&room.tiles, 1u)] = (u16)i;
+        block_sync();
+        const int all = room.tiles;
 #pragma unroll 1
-        for (int spread = 0; spread < 2; spread++) {
-            const auto take = [&](float x, int id) {
-                if (x >= low && spread)
-                    values[id] = x + 0.0f;
-                else if (x >= low)
-                    push(x + 0.0f, id);
-            };
+        for (int base = warp_id(); base < all; base += THREADS) {
+            const int own = base + lane_id() * WARPS;
+            const FtxPart part = own < all ? part_load(from.parts + room.u.few.which[own]) : FtxPart{};
+            const int size = part.kept == WHOLE ? part.width : -part.kept; // below 0: candidates
 #pragma unroll 1
-            for (int base = warp_id(); base < from.count; base += THREADS) { // neighbours go to other warps
-                const int mine = base + lane_id() * WARPS;
-#pragma unroll 1
-                for (u32 high = warp_ballot(mine < from.count && room.u.part_top[mine] >= low); high; high &= high - 1) {
-                    const FtxPart part = part_load(from.parts + base + (__ffs(high) - 1) * WARPS);
-                    const float *y = from.logits + part.first;
-#pragma unroll 1
-                    for (int i = lane_id(); i < (part.kept == WHOLE ? part.width : part.kept); i += 32)
-                        take(load_l2_scalar(y + i), part.kept == WHOLE ? part.first + i : __float_as_int(load_l2_scalar(y + PART_LIST + i)));
-                }
+            for (int at = 0; at < 32 && base + at * WARPS < all; at++) {
+                const int n = shuffle(size, at), first = shuffle(part.first, at) + lane_id();
+                const float *y = from.logits + first;
+                float x[EACH];
+#pragma unroll
+                for (int i = 0; i < EACH; i++)
+                    x[i] = i * 32 + lane_id() < most(n, -n) ? load_l2_scalar(y + i * 32) : negative_infinity();
+#pragma unroll
+                for (int i = 0; i < EACH; i++)
+                    if (x[i] >= low) {
+                        const int id = n < 0 ? __float_as_int(load_l2_scalar(y + i * 32 + PART_LIST)) : first + i * 32;
+                        if (spread)
+                            values[id] = x[i] + 0.0f;
+                        else
+                            push(x[i] + 0.0f, id);
+                    }
             }
-            block_sync();
-            if (room.n <= Room::LIST)
-                return true;
-            if (!spread)
-                for (int i = threadIdx.x; i < K::V; i += THREADS)
-                    values[i] = negative_infinity();
-            block_sync();
         }
+        block_sync();
+        return room.n <= Room::LIST;
+    }
+    // What a spread row has for tiles.
+    DEVICE void top_tiles() const
+    {
 #pragma unroll 1
         for (int t = warp_id(); t < K::TILES; t += WARPS) {
             float most_ = negative_infinity();
@@ -307,7 +352,6 @@ template <class K> struct Draw {
                 room.tile_top[t] = most_;
         }
         block_sync();
-        return false;
     }
 
     // --- of a list ----------------------------------------------------------------------------
@@ -372,32 +416,31 @@ template <class K> struct Draw {
         return room.token;
     }
 
-    // The token of a list of n <= 32 by one warp, as keep_of_list and draw_list have it.
-    DEVICE int draw_few(const FtxParams &p, int n) const
+    // The same of n <= 32 by one warp, whose lanes have the places.
+    DEVICE int draw_lanes(u64 mine, int n) const
     {
-        u64 mine = warp_descending(lane_id() < n ? room.list[lane_id()] : 0, n, room.list), w = 0, before = 0, all = 0;
-        const auto keep = [&](bool stays) { n = most(1, __popc(warp_ballot(lane_id() < n && stays))); };
-        const auto weigh = [&](float x) {
-            w = lane_id() < n ? weight(x) : 0;
-            before = warp_upto(w);
-            all = shuffle(before, 31);
-            before -= w;
-        };
-        keep(mine >> 32 >= shuffle(mine, least(p.top_k, n) - 1) >> 32);
-        if (p.top_p < 1.0f) {
-            weigh(place_value(mine));
-            keep(before < (u64)((double)all * share(p)));
-        }
-        if (p.min_p > 0.0f)
-            keep(ratio_of(place_value(mine)) >= p.min_p);
         mine = warp_descending(lane_id() < n ? mine << 32 | mine >> 32 : 0, n, room.list);
-        weigh(order_value((u32)mine));
-        const u64 target = __umul64hi(all, (u64)room.random << 40);
-        const int at = __ffs(warp_ballot(before <= target && target < before + w)) - 1;
+        const u64 w = lane_id() < n ? weight(order_value((u32)mine)) : 0, upto = warp_upto(w), before = upto - w;
+        const u64 target = __umul64hi(shuffle(upto, 31), (u64)room.random << 40);
+        const int at = __ffs(warp_ballot(before <= target && target < upto)) - 1;
         if (lane_id() == at)
             room.value = order_value((u32)mine);
         warp_sync();
         return (int)~(u32)(shuffle(mine, at) >> 32);
+    }
+    // The token of a list of n <= 32 by one warp, as keep_of_list and draw_list have it.
+    DEVICE int draw_few(const FtxParams &p, int n) const
+    {
+        const u64 mine = warp_descending(lane_id() < n ? room.list[lane_id()] : 0, n, room.list);
+        const auto keep = [&](bool stays) { n = most(1, __popc(warp_ballot(lane_id() < n && stays))); };
+        keep(mine >> 32 >= shuffle(mine, least(p.top_k, n) - 1) >> 32);
+        if (p.top_p < 1.0f) {
+            const u64 w = lane_id() < n ? weight(place_value(mine)) : 0, upto = warp_upto(w);
+            keep(upto - w < (u64)((double)shuffle(upto, 31) * share(p)));
+        }
+        if (p.min_p > 0.0f)
+            keep(ratio_of(place_value(mine)) >= p.min_p);
+        return draw_lanes(mine, n);
     }
 
     // --- all ----------------------------------------------------------------------------------
@@ -596,24 +639,30 @@ template <class K> struct Draw {
 
     static DEVICE int top_k(const FtxParams &p) { return p.top_k > 0 && p.top_k < K::V ? p.top_k : 0; }
     static DEVICE double share(const FtxParams &p) { return p.top_p > 0.0f ? (double)p.top_p : 0.0; }
+    // Of a row that weighs `sum` times its greatest value: more than a list is for.
+    static DEVICE bool leaves_many(const FtxParams &p, float sum) { return !(p.top_p * sum <= Room::LIST / 4); }
 
-    // The list put in order: how many are kept; -1 if it does not hold them all. `all`: no other is.
-    DEVICE int keep_of_list(const FtxParams &p, bool all) const
+    // The list put in order, without what is below `low`: how many of it are kept; -1 if it does not hold them all. all: no
+    // other is.
+    DEVICE int keep_of_list(const FtxParams &p, int k, float low, bool all)
     {
         sort_descending(room, room.n);
         int n = room.n;
-        if (n < top_k(p) && !all)
+        if (low > negative_infinity())
+            n = count(n, [&](int i) { return place_value(room.list[i]) >= low; });
+        if (n < 1 || (n < k && !all))
             return -1;
-        if (top_k(p)) {
-            const u32 kth = (u32)(room.list[least(top_k(p), n) - 1] >> 32);
+        top = place_value(room.list[0]);
+        if (k) {
+            const u32 kth = (u32)(room.list[least(k, n) - 1] >> 32);
             n = count(n, [&](int i) { return (u32)(room.list[i] >> 32) >= kth; });
         }
         if (p.top_p < 1.0f) {
-            n = heavy(n, share(p), top_k(p) ? 0 : (u64)((double)room.sum * (double)(1ull << WEIGHT_BITS)));
+            n = heavy(n, share(p), k ? 0 : (u64)((double)room.sum * (double)(1ull << WEIGHT_BITS)));
             if (n < 0)
                 return -1;
             n = most(1, n);
-        } else if (!top_k(p) && n < K::V && ratio_of(place_value(room.list[n - 1])) >= p.min_p) {
+        } else if (!k && !all && ratio_of(place_value(room.list[n - 1])) >= p.min_p) {
             return -1; // min-p alone, and perhaps more beyond the list
         }
         if (p.min_p > 0.0f)
@@ -657,30 +706,44 @@ template <class K> struct Draw {
         return reach;
     }
 
-    // The whole block; warp 0 gets it. parts: room.parts are enough.
-    DEVICE int token(const FtxParams &p, bool parts) const
+    // The whole block; warp 0 gets it. parts: room.parts are enough, or -1: they are not. lower() changes the list as
+    // processors do, which only lower values; lowers: there are some.
+    template <class F> DEVICE int token(const FtxParams &p, bool parts, bool lowers, F lower)
     {
+        const float lowest = part_low(negative_infinity());
         const int k = top_k(p);
         const bool typical = p.typical_p > 0.0f, filter = k || p.top_p < 1.0f || p.min_p > 0.0f;
+        const auto candidates = [&] { return parts && p.need <= PART_NEED; };
         if (!filter && !typical)
             return draw_all(room.random);
         u64 bound = 0;
         if (filter) {
-            // Without top-k it is a guess how much is needed: a short list first, then a long one.
+            // Without top-k it is a guess how much is needed, and with processors: a short list first, then a long one.
             int n = -1;
 #pragma unroll 1
-            for (int want = k ? k : 64; n < 0; parts = false) {
-                const bool all = parts ? collect_parts(k) : collect(tile_bound(want));
-                if (parts && room.n <= 32)
+            for (int want = k ? lowers ? k + 32 : k : parts && p.top_p * room.sum > 16.0f ? 256 : 64;;) {
+                const float low = candidates() ? part_bound_short(k) : parts ? part_bound(want) : tile_bound(want);
+                bool all = parts ? collect_parts(low, false) : collect(low);
+                if (all && lowers)
+                    all = lower();
+                else if (all && parts && k && room.n <= 32)
                     return warp_id() == 0 ? draw_few(p, room.n) : 0;
                 if (all)
-                    n = keep_of_list(p, parts);
-                if (parts)
+                    n = keep_of_list(p, k, lowers ? low : negative_infinity(), parts && low == lowest);
+                if (candidates() && n < 0) {
+                    collect_parts(low, true);
+                    top_tiles();
+                    parts = false;
                     continue;
-                if (k || want == 256)
+                }
+                if (n >= 0 || want >= 256 || (k && !lowers))
                     break;
                 want = 256;
             }
+            if (parts && n < 0)
+                return -1;
+            if (n > 0 && n <= 32 && !typical)
+                return warp_id() == 0 ? draw_lanes(room.list[lane_id()], n) : 0;
             if (n > 0 && !typical)
                 return draw_list(n, room.random);
             if (n > 0)

@@ -9,7 +9,7 @@
 // Of a row that needs its `need` greatest values (PART_NEED at most) a part keeps candidates: all its values that are
 // not below the need-th greatest of the maxima of lanes, or of pieces of their columns, and so not below the need-th
 // greatest of the part; some 5 to 11 of them. Where more are alike than PART_LIST holds, the part's logits are written; so
-// they are for rows that need more: those with processors, with draws, with wide beams, those whose logits the host wants.
+// they are for rows that need more, and where that is faster: by parts it is known then which few logits to read.
 //
 // Candidate i of a part: its value at y[first + i], its column at y[first + PART_LIST + i].
 // Parts of a row stand in the order of their columns; empty ones may lie between.
@@ -22,7 +22,7 @@
 #include "device/warp.cuh"
 
 enum { PART_COLUMNS = 256, PART_NEED = 8, PART_LIST = 16 }; // at most
-enum { WHOLE = -1 };                                        // a wish, and FtxPart.kept: all logits are written
+enum { WHOLE = -1, MASS = -2 }; // wishes: all logits are written, as FtxPart.kept says, too; and sums are those of a temperature
 
 struct PartsWishes { // first among the arguments of a kernel that leaves parts
     const FtxParams *params;
@@ -31,30 +31,38 @@ struct PartsWishes { // first among the arguments of a kernel that leaves parts
 DEVICE FtxPart *parts_of(FtxParts *parts, int vocab, int row) { return (FtxPart *)(parts + 1) + (i64)row * FTX_PARTS(vocab); }
 DEVICE const FtxPart *parts_of(const FtxParts *parts, int vocab, int row) { return (const FtxPart *)(parts + 1) + (i64)row * FTX_PARTS(vocab); }
 
-// What a row wants besides its parts: candidates for so many of the greatest, 0: nothing, WHOLE: all logits. Asked
-// at any time: the host alone writes what this reads.
-DEVICE int wish_of(const PartsWishes &a, int row)
+// Top-p alone is of the mass of the row at its temperature: sums of its parts are of exp((x - top) / temperature).
+DEVICE bool draws_by_mass(const FtxParams &p) { return p.temperature > 0.0f && p.need > PART_NEED && p.top_k == 0 && p.top_p < 1.0f; }
+DEVICE float cool_of(const FtxParams &p) { return fminf(1.0f / p.temperature, 1e30f); } // finite
+
+// What a row wants besides its parts: candidates for so many of the greatest, 0: nothing, or WHOLE, or MASS. Asked
+// at any time: the host alone writes what this reads. FEW: logits of draws are written sooner than candidates are found.
+template <bool FEW = false> DEVICE int wish_of(const PartsWishes &a, int row)
 {
-    const int need = a.params[row].need;
-    return a.params[row].logits || need < 1 || need > PART_NEED ? WHOLE : need > 1 ? need : 0;
+    const FtxParams &p = a.params[row];
+    const int need = p.need;
+    const bool whole = p.logits || need < 1 || need > PART_NEED || (FEW && p.temperature > 0.0f);
+    return draws_by_mass(p) ? MASS : whole ? WHOLE : need > 1 ? need : 0;
 }
+// What its parts' sums are of: exp((x - top) * this).
+DEVICE float cool_of(const PartsWishes &a, int row, int wish) { return wish == MASS ? cool_of(a.params[row]) : 1.0f; }
 // Of the rows m, m + 8, ..., COUNT of them, those below `live`: four bits each.
-template <int COUNT> DEVICE u32 wishes_of(const PartsWishes &a, int m, int live)
+template <int COUNT, bool FEW = false> DEVICE u32 wishes_of(const PartsWishes &a, int m, int live)
 {
     u32 wishes = 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        wishes |= m + 8 * i < live ? (u32)(wish_of(a, m + 8 * i) & 15) << 4 * i : 0;
+        wishes |= m + 8 * i < live ? (u32)(wish_of<FEW>(a, m + 8 * i) & 15) << 4 * i : 0;
     return wishes;
 }
 DEVICE int wish_at(u32 wishes, int i)
 {
     const int wish = wishes >> 4 * i & 15;
-    return wish == 15 ? WHOLE : wish;
+    return wish > PART_NEED ? wish - 16 : wish;
 }
 
-// Whether parts and candidates say all that the row's next token depends on.
-DEVICE bool parts_suffice(const FtxParams &p) { return p.need > 0 && p.need <= PART_NEED; }
+// Whether the row's next token depends on no more than parts, and what they say where to look for.
+DEVICE bool parts_suffice(const FtxParams &p) { return p.need > 0; }
 
 // One store.
 DEVICE void part_store(FtxPart *to, float top, float sum, int first, int width, int kept, int at)
@@ -117,11 +125,11 @@ DEVICE float warp_nth(float mine, int n)
 }
 
 // By a warp: `width` values in shared memory, at most MOST, columns `first` and on of the row y.
-template <int MOST> DEVICE void part_of_warp(FtxPart *to, float *y, const float *values, int first, int width, int wish)
+template <int MOST> DEVICE void part_of_warp(FtxPart *to, float *y, const float *values, int first, int width, int wish, float cool)
 {
     float x[MOST / 32], top = negative_infinity();
     u32 at = 0xffff;
-    int kept = wish == WHOLE ? WHOLE : 0;
+    int kept = wish < 0 ? WHOLE : 0;
 #pragma unroll
     for (int i = 0; i < MOST / 32; i++) {
         const int n = i * 32 + lane_id();
@@ -146,7 +154,7 @@ template <int MOST> DEVICE void part_of_warp(FtxPart *to, float *y, const float 
             }
     }
     top = warp_max(top);
-    const float sum = sum_exp(x, top);
+    const float sum = sum_exp(x, top, cool);
 #pragma unroll
     for (int i = MOST / 32 - 1; i >= 0; i--) { // a lane's columns ascend
         const int n = i * 32 + lane_id();
@@ -211,11 +219,11 @@ DEVICE float quad_nth(float (&x)[4], int n)
 // TILES tiles of 8 columns; values v[4 * i], v[4 * i + 1] of lane t of the quad are columns first + 8 * i + 2 * t and
 // the next of the row y; from `last` on there are none, and v becomes -inf. `to` NULL: a row that is not alive.
 // EVEN: pairs of columns are whole and aligned.
-template <int TILES, bool EVEN> DEVICE void part_of_quad(FtxPart *to, float *y, float *v, int first, int last, int wish)
+template <int TILES, bool EVEN> DEVICE void part_of_quad(FtxPart *to, float *y, float *v, int first, int last, int wish, float cool)
 {
     const int t = lane_id() & 3, width = least(TILES * 8, last - first), column = first + 2 * t;
     float some[4], s[4] = {};
-    int at[4], kept = wish == WHOLE ? WHOLE : 0;
+    int at[4], kept = wish < 0 ? WHOLE : 0;
     if (width < TILES * 8)
 #pragma unroll
         for (int i = 0; i < 2 * TILES; i++)
@@ -236,7 +244,7 @@ template <int TILES, bool EVEN> DEVICE void part_of_quad(FtxPart *to, float *y, 
 #pragma unroll
     for (int i = 2 * TILES - 1; i >= 0; i--) {
         at[i % 4] = v[i + i / 2 * 2] == top ? i / 2 * 8 + i % 2 : at[i % 4];
-        s[i % 4] += exp2_fast((v[i + i / 2 * 2] - base) * 1.4426950408889634f);
+        s[i % 4] += exp2_fast((v[i + i / 2 * 2] - base) * (cool * 1.4426950408889634f));
     }
     if (warp_ballot(wish > 0)) {
         const float bound = part_low(quad_nth(some, most(wish, 1)));

@@ -13,10 +13,16 @@
 constexpr u32 TIMES = (1u << 18) - 1, BIAS_AT = 1u << 18, SEEN = 1u << 30, BANNED = 1u << 31;
 enum { MOST_BIASES = 4095 };
 
-// facts[RANGE]; shift: bias by place. The whole block; ends in a barrier.
-template <int RANGE, int THREADS>
-DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p, const FtxRow &row, const int *history,
-                         const int *ends, const FtxBias *bias, const int *words)
+// Whether there are any but biases.
+DEVICE bool changes(const FtxParams &p, const FtxRow &row)
+{
+    return p.repetition != 1.0f || p.presence != 0.0f || p.frequency != 0.0f || p.ngram > 0 || p.n_words > 0 || row.kv_len < p.min_length;
+}
+
+// facts[RANGE], of id at place(id), if that is below RANGE; shift: bias by place. The whole block; ends in a barrier.
+template <int RANGE, int THREADS, class F>
+DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const FtxRow &row, const int *history, const int *ends,
+                         const FtxBias *bias, const int *words, F place)
 {
     const int n = row.kv_len;
     block_sync(); // the range before is done
@@ -27,7 +33,7 @@ DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p,
     const int seen_from = !repeats ? n : p.window > 0 && n > p.window ? n - p.window : 0;
     const int count_from = counts ? row.prompt : n;
     for (int i = least(seen_from, count_from) + threadIdx.x; i < n; i += THREADS) {
-        const u32 at = (u32)(history[i] - base);
+        const u32 at = place(history[i]);
         if (at < RANGE) {
             if (i >= seen_from)
                 shared_atomic_or(&facts[at], SEEN);
@@ -37,7 +43,7 @@ DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p,
     }
     if (p.ngram > 0) // a token that followed the last n-1 tokens before
         for (int i = threadIdx.x; i + p.ngram <= n; i += THREADS) {
-            const u32 at = (u32)(history[i + p.ngram - 1] - base);
+            const u32 at = place(history[i + p.ngram - 1]);
             bool same = at < RANGE;
             for (int k = 0; same && k < p.ngram - 1; k++)
                 same = history[i + k] == history[n - p.ngram + 1 + k];
@@ -45,9 +51,9 @@ DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p,
                 shared_atomic_or(&facts[at], BANNED);
         }
     for (int i = threadIdx.x; i < p.n_words; i += THREADS) { // the last id of a word, where its others are the last before
-        const u32 at = (u32)(~words[i] - base);
+        const u32 at = words[i] < 0 ? place(~words[i]) : RANGE;
         int k = i; // those from here on are
-        if (words[i] >= 0 || at >= RANGE)
+        if (at >= RANGE)
             continue;
         while (k > 0 && words[k - 1] >= 0 && n - i + k > 0 && history[n - i + k - 1] == words[k - 1])
             k--;
@@ -56,12 +62,12 @@ DEVICE void gather_facts(u32 *facts, float *shift, int base, const FtxParams &p,
     }
     if (n < p.min_length)
         for (int i = threadIdx.x; i < p.n_ends; i += THREADS) {
-            const u32 at = (u32)(ends[i] - base);
+            const u32 at = place(ends[i]);
             if (at < RANGE)
                 shared_atomic_or(&facts[at], BANNED);
         }
     for (int i = threadIdx.x; i < p.n_bias; i += THREADS) {
-        const u32 at = (u32)(bias[i].id - base);
+        const u32 at = place(bias[i].id);
         if (at >= RANGE)
             continue;
         bool first = true; // entries of one id add up in their order

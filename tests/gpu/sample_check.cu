@@ -1,8 +1,8 @@
 // sample_check.cu - `sample` on a device against a plain version in double: processors, filters,
 // draw, log-probability, ring, next step; random and adversarial logits.
 //
-// Rows that draw from few are drawn again from parts of their logits and candidates, the rest of which are NaN: the
-// same token each.
+// Rows that need few, or some more, are done again by parts of their logits, of the former with candidates and NaN for
+// the rest: the same token each.
 //
 // A draw may differ where a filter's border or the uniform number falls within rounding (1e-6 of
 // the whole mass) of a cumulative weight; such cases are counted apart, and must be rare.
@@ -157,8 +157,10 @@ static int choose(const Row &r, const std::vector<float> &x, double dp, double d
 }
 
 // What a kernel of the LM head would leave of a row: parts of many widths, with candidates in place of their logits.
+static bool by_mass(const FtxParams &p) { return p.need > PART_NEED && p.top_k == 0 && p.top_p < 1.0f && p.temperature > 0.0f; }
 static void leave_parts(Random &rnd, const FtxParams &p, std::vector<float> &row, const std::vector<int> &widths, FtxPart *to)
 {
+    const float cool = by_mass(p) ? 1.0f / p.temperature : 1.0f;
     int first = 0;
     for (int width : widths) {
         FtxPart part = {-INFINITY, 0, first, width, WHOLE, -1};
@@ -169,7 +171,7 @@ static void leave_parts(Random &rnd, const FtxParams &p, std::vector<float> &row
                 part.at = i;
             }
         for (int i = 0; i < width; i++)
-            part.sum += part.top > -INFINITY ? expf(x[i] - part.top) : 0.0f;
+            part.sum += part.top > -INFINITY ? expf((x[i] - part.top) * cool) : 0.0f;
         std::vector<std::pair<float, int>> few;
         for (int i = 0; i < width; i++)
             if (x[i] > -INFINITY)
@@ -178,7 +180,7 @@ static void leave_parts(Random &rnd, const FtxParams &p, std::vector<float> &row
         size_t n = std::min((size_t)(p.need + rnd.below(4)), few.size());
         while (n < few.size() && few[n].first == few[n - 1].first)
             n++;
-        if (width >= 2 * PART_LIST && n <= PART_LIST) {
+        if (p.need <= PART_NEED && width >= 2 * PART_LIST && n <= PART_LIST) {
             part.kept = (int)n;
             std::fill(x, x + width, NAN);
             for (size_t i = 0; i < n; i++) {
@@ -224,7 +226,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         const int kind = rnd.below(10);
         if (kind == 0) {
             p.simple = 1;
-        } else if (kind > 7) { // from few
+        } else if (kind > 8) { // from few
             const float ps[] = {1.0f, 0.1f, 0.5f, 0.9f, 0.95f}, ms[] = {0.0f, 0.0f, 0.05f, 0.9f};
             p.temperature = rnd.below(4) ? 0.3f + 1.5f * rnd.uniform() : 1.0f;
             p.top_k = 1 + rnd.below(PART_NEED);
@@ -241,19 +243,35 @@ template <class C> int check(uint64_t seed, int *near, int *all)
             p.min_p = ms[rnd.below(6)];
             const float ts[] = {0.0f, 0.0f, 0.9f, 0.5f, 0.1f, 1e-6f};
             p.typical_p = ts[rnd.below(6)];
-            if (rnd.below(2)) {
-                p.repetition = rnd.below(2) ? 1.3f : 0.8f;
+            const bool many = kind > 4 && p.temperature > 0.0f; // from some more
+            if (many) {
+                p.need = 128;
+                p.typical_p = 0.0f;
+                const int most[] = {0, 1, 7, 9, 40, 50, 64, 128};
+                p.top_k = std::min(V - 1, most[rnd.below(8)]);
+                if (p.top_k == 0 && (p.top_p == 1.0f || rnd.below(2))) {
+                    p.top_p = 1.0f;
+                    p.min_p = 0.01f + 0.3f * rnd.uniform();
+                }
+            }
+            const bool mass = many && p.top_k == 0 && p.top_p < 1.0f; // top-p alone, nothing else
+            if (!mass && rnd.below(2)) {
+                p.repetition = many || rnd.below(2) ? 1.3f : 0.8f;
                 p.window = rnd.below(2) ? 0 : 20;
             }
-            if (rnd.below(2)) {
+            if (!mass && rnd.below(2)) {
                 p.presence = rnd.normal() * 0.5f;
                 p.frequency = rnd.normal() * 0.2f;
+                if (many) {
+                    p.presence = fabsf(p.presence);
+                    p.frequency = fabsf(p.frequency);
+                }
             }
-            if (rnd.below(3) == 0)
+            if (!mass && rnd.below(3) == 0)
                 p.ngram = 1 + rnd.below(4);
-            if (rnd.below(3) == 0)
+            if (!mass && rnd.below(3) == 0)
                 p.min_length = r.row.kv_len + rnd.below(3);
-            if (rnd.below(2))
+            if (!mass && rnd.below(2))
                 for (int left = C::BAD_WORDS; left > 0 && rnd.below(8);) { // most begin as the text ends
                     const int m = std::min(rnd.below(5), std::min(left - 1, r.row.kv_len));
                     for (int k = 0; k < m; k++)
@@ -262,7 +280,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
                     left -= m + 1;
                 }
             p.n_words = (int)r.words.size();
-            if (rnd.below(2))
+            if (!many && rnd.below(2))
                 for (int k = rnd.below(C::LOGIT_BIAS + 1); k > 0; k--)
                     r.bias.push_back(FtxBias{rnd.below(V), rnd.below(4) ? rnd.normal() * 5 : -INFINITY});
             // one entry an id but for sums that are exact
@@ -427,7 +445,8 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         const FtxOut &o = out[rows[i].row.kv_len % FTX_OUT_RING * C::SEQUENCES + i];
         const bool emits = rows[i].row.emit && !rows[i].row.done;
         few += emits && rows[i].p.need;
-        if (emits && (y[i] != first[i] || !(fabs(o.logprob - logprobs[i]) < 2e-5 || o.logprob == logprobs[i]))) {
+        const bool same = fabs(o.logprob - logprobs[i]) < 2e-5 || o.logprob == logprobs[i] || by_mass(rows[i].p);
+        if (emits && (y[i] != first[i] || !same)) {
             printf("V %d row %d: %d by parts, %d by all logits (k %d p %g)\n", V, i, y[i], first[i], rows[i].p.top_k, rows[i].p.top_p);
             wrong++;
         }
@@ -441,7 +460,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
 
 template <class C> void time_sample(const char *name, int S, FtxParams p, float spread)
 {
-    constexpr int V = C::V;
+    constexpr int V = C::V, WIDTH = 191;
     Random rnd{5};
     std::vector<float> logits((size_t)S * V);
     for (auto &x : logits)
@@ -469,10 +488,70 @@ template <class C> void time_sample(const char *name, int S, FtxParams p, float 
     FtxOut *out, *dout;
     CU(cudaHostAlloc(&out, sizeof(FtxOut) * FTX_OUT_RING * C::SEQUENCES, cudaHostAllocMapped));
     CU(cudaHostGetDevicePointer(&dout, out, 0));
-    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, nullptr, dy.p, dtiles.p, dvalues.p, dcounters.p};
-    const double us = time_graph(32, [&](int, cudaStream_t s) { run_sample<C>(a, S, s); }, [&] { drows.put(hrows); });
-    printf("sample  V %6d rows %3d %-28s: %8.2f us\n", V, S, name, us);
+    std::vector<int> widths;
+    for (int left = V; left > 0; left -= widths.back())
+        widths.push_back(std::min(left, WIDTH));
+    std::vector<char> parts(sizeof(FtxParts) + sizeof(FtxPart) * S * FTX_PARTS(V));
+    ((FtxParts *)parts.data())->count = (int)widths.size();
+    for (int i = 0; i < S && p.need; i++) {
+        std::vector<float> row(logits.begin() + (size_t)i * V, logits.begin() + (size_t)(i + 1) * V);
+        leave_parts(rnd, p, row, widths, (FtxPart *)(parts.data() + sizeof(FtxParts)) + (size_t)i * FTX_PARTS(V));
+        std::copy(row.begin(), row.end(), logits.begin() + (size_t)i * V);
+    }
+    dlogits.put(logits);
+    Device<char> dparts(parts);
+    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, (FtxParts *)dparts.p, dy.p, dtiles.p, dvalues.p, dcounters.p};
+    const double us = time_graph(32, [&](int, cudaStream_t s) { run_sample<Config<V, true>>(a, S, s); }, [&] { drows.put(hrows); });
+    printf("sample  V %6d rows %3d %-28s: %8.2f us%s\n", V, S, name, us, p.need ? ", by parts" : "");
     CU(cudaFreeHost(out));
+}
+
+template <class C> void time_all()
+{
+    FtxParams off = {}, p;
+    off.top_p = off.repetition = 1.0f;
+    for (int S : {1, 32})
+        for (int parts = 0; parts < 2; parts++) {
+            p = off;
+            p.simple = 1;
+            p.need = parts;
+            time_sample<C>("greedy", S, p, 3);
+            p.simple = 0;
+            p.need = 0;
+            p.repetition = 1.1f;
+            time_sample<C>("greedy, repetition", S, p, 3);
+            p = off;
+            p.temperature = 0.8f;
+            p.top_p = 0.95f;
+            p.top_k = p.need = 4;
+            p.need *= parts;
+            time_sample<C>("top-k 4, top-p 0.95", S, p, 3);
+            p.top_k = p.need = 50;
+            p.need *= parts;
+            time_sample<C>("top-k 50, top-p 0.95", S, p, 3);
+            p.need = parts * 128;
+            p.repetition = 1.1f;
+            time_sample<C>("and repetition", S, p, 3);
+            p = off;
+            p.temperature = 0.8f;
+            p.need = parts * 128;
+            p.min_p = 0.05f;
+            time_sample<C>("min-p 0.05", S, p, 3);
+            p.min_p = 0.0f;
+            p.top_p = 0.9f;
+            time_sample<C>("top-p 0.9, few", S, p, 6);
+            time_sample<C>("top-p 0.9, many", S, p, 0.5f);
+        }
+    p = off;
+    p.temperature = 0.8f;
+    p.top_k = 1024;
+    time_sample<C>("top-k 1024", 1, p, 3);
+    p.top_k = 0;
+    time_sample<C>("temperature alone", 1, p, 3);
+    p.typical_p = 0.9f;
+    time_sample<C>("typical 0.9", 1, p, 3);
+    p.top_k = 50;
+    time_sample<C>("top-k 50, typical 0.9", 1, p, 3);
 }
 
 int main(int argc, char **argv)
@@ -491,35 +570,8 @@ int main(int argc, char **argv)
         wrong += near * 50 > all; // at a border: rare
         printf(wrong ? "%d wrong\n" : "ok\n", wrong);
     } else {
-        using C = Config<128256>;
-        FtxParams p = {};
-        p.top_p = p.repetition = 1.0f;
-        p.simple = 1;
-        for (int S : {1, 8, 64})
-            time_sample<C>("greedy", S, p, 3);
-        p.simple = 0;
-        for (int S : {1, 64})
-            time_sample<C>("greedy, general", S, p, 3);
-        p.temperature = 0.8f;
-        FtxParams k = p;
-        k.top_k = 40;
-        k.top_p = 0.9f;
-        for (int S : {1, 8, 64})
-            time_sample<C>("top-k 40, top-p 0.9", S, k, 3);
-        k.repetition = 1.1f;
-        time_sample<C>("and repetition", 1, k, 3);
-        k = p;
-        k.top_k = 1024;
-        time_sample<C>("top-k 1024", 1, k, 3);
-        k = p;
-        k.top_p = 0.9f;
-        time_sample<C>("top-p 0.9, few", 1, k, 6);
-        time_sample<C>("top-p 0.9, many", 1, k, 0.5f);
-        time_sample<C>("temperature alone", 1, p, 3);
-        p.typical_p = 0.9f;
-        time_sample<C>("typical 0.9", 1, p, 3);
-        p.top_k = 50;
-        time_sample<C>("top-k 50, typical 0.9", 1, p, 3);
+        time_all<Config<50257>>();
+        time_all<Config<128256>>();
     }
     return wrong != 0;
 }

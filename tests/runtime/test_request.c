@@ -79,6 +79,8 @@ static void test_need(void **state)
     Bed b;
 
     (void)state;
+    sizes.vocab = 500;
+    sizes.max_top_k = 300;
     reset_fake(false, 0);
     open_bed(&b, &sizes);
 #define NEEDS(n, ...) \
@@ -97,10 +99,20 @@ static void test_need(void **state)
     NEEDS(4, (q->top_k = 4, q->typical_p = 1.0f));
     NEEDS(2, q->top_k = 1); /* with its ties */
     NEEDS(10, q->top_k = 10);
-    NEEDS(0, q->top_p = 0.9f);
+    NEEDS(128, q->top_p = 0.9f);
+    NEEDS(128, (q->top_p = 0.9f, q->min_p = 0.1f));
+    NEEDS(128, (q->top_p = 0.9f, q->temperature = 1.0f, q->logprobs = true));
+    NEEDS(0, (q->top_p = 0.9f, q->logprobs = true));
+    NEEDS(0, q->top_p = 1.0f);
     NEEDS(0, (q->top_k = 4, q->typical_p = 0.9f));
-    NEEDS(0, (q->top_k = 4, q->repetition_penalty = 1.1f));
-    NEEDS(0, (q->top_k = 4, q->min_new = 1));
+    NEEDS(0, (q->top_k = 200));
+    NEEDS(128, q->min_p = 0.1f);
+    NEEDS(128, (q->top_k = 4, q->repetition_penalty = 1.1f)); /* processors that only lower */
+    NEEDS(128, (q->top_k = 4, q->min_new = 1));
+    NEEDS(0, (q->temperature = 0.0f, q->repetition_penalty = 1.1f));
+    NEEDS(0, (q->top_k = 4, q->repetition_penalty = 0.9f));
+    NEEDS(0, (q->top_k = 4, q->presence_penalty = -0.1f));
+    NEEDS(0, (q->top_p = 0.9f, q->repetition_penalty = 1.1f));
     NEEDS(0, (q->top_k = 4, q->bias_ids = id, q->bias_values = bias, q->bias_count = 1));
 #undef NEEDS
     close_bed(&b);

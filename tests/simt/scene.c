@@ -468,7 +468,14 @@ static void give_maps(Scene *s)
     }
 }
 
-FtxPart scene_part(const float *row, int first, int width)
+double scene_cool(const FtxParams *p)
+{
+    const bool by_mass = p->need > 8 && p->top_k == 0 && p->top_p < 1 && p->temperature > 0;
+
+    return by_mass ? 1 / (double)p->temperature : 1;
+}
+
+FtxPart scene_part(const float *row, int first, int width, double cool)
 {
     FtxPart p = {.top = -INFINITY, .first = first, .width = width, .kept = -1, .at = -1};
     double sum = 0;
@@ -479,7 +486,7 @@ FtxPart scene_part(const float *row, int first, int width)
             p.at = i;
         }
     for (int i = 0; i < width; i++)
-        sum += exp((double)row[first + i] - (isinf(p.top) ? 0.0 : (double)p.top));
+        sum += exp(((double)row[first + i] - (isinf(p.top) ? 0.0 : (double)p.top)) * cool);
     p.sum = (float)sum;
     p.top += 0.0f; /* no -0 */
     return p;
@@ -541,7 +548,7 @@ void scene_parts(const Scene *s, const float *logits)
         width = width < V - first ? width : V - first;
         assert_true(head.count < FTX_PARTS(V));
         for (int r = 0; r < s->S; r++) {
-            FtxPart p = scene_part(logits + (int64_t)r * V, first, width);
+            FtxPart p = scene_part(logits + (int64_t)r * V, first, width, scene_cool(&params[r]));
 
             if (!params[r].logits)
                 scene_keep(left + (int64_t)r * V, &p, params[r].need);

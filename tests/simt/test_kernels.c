@@ -309,10 +309,14 @@ static void add_head(Suite *s, const Head *h)
         c.row[r].kv_len = 1 + r * 7 % 40;
         c.params[r] = (FtxParams){.simple = r % 4 != 1,
                                   .logits = r % 4 == 2,
-                                  .need = r % 4 == 1   ? 0
+                                  .need = r % 8 == 1   ? 0
+                                          : r % 8 == 5 ? 128 /* top-p alone */
                                           : r % 4 == 3 ? 1 + r % 9
                                                        : 1,
-                                  .top_p = 1.0f,
+                                  .temperature = r % 8 == 7 || r % 16 == 5 ? 0.7f
+                                                 : r % 8 == 5              ? 1.6f
+                                                                           : 0.0f,
+                                  .top_p = r % 8 == 5 ? 0.9f : 1.0f,
                                   .repetition = 1.0f};
     }
     snprintf(name, sizeof name, "head %s N=%d K=%d norm=%d bias=%d rows=%d of %d", type, h->N, h->K, h->norm, h->bias,
@@ -505,6 +509,20 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
         p->top_p = r % 3 ? 0.7f : 1.0f;
         p->min_p = r % 5 == 1 ? 0.1f : 0.0f;
         p->logits = r % 7 == 3;
+        if ((kind + r / 2) % 2 && k < 4) { /* from some more, or by min-p or top-p alone */
+            p->top_k = k == 0 || V <= 60 ? 0 : 6 + 12 * k;
+            p->need = p->top_k ? p->top_k : 128;
+            p->top_p = p->top_k ? p->top_p : r % 4 == 1 ? 1.0f : 0.8f;
+            p->min_p = p->top_k || p->top_p < 1.0f ? p->min_p : 0.2f;
+        } else if ((kind + r / 2) % 2) { /* with processors that only lower values */
+            p->need = 128;
+            p->repetition = k % 2 ? 1.4f : 1.0f;
+            p->frequency = k == 6 ? 0.3f : 0.0f;
+            p->ngram = k == 7 ? 2 : k == 4 ? 1 : 0;
+            p->n_words = k == 6 ? 7 : 0;
+            p->n_ends = 3;
+            p->min_length = k == 5 ? 60 : 0;
+        }
     }
     snprintf(name, sizeof name, "sample V=%d kind=%d%s", V, kind, parts ? " of parts" : "");
     take(s, &g, &c, name);
@@ -512,10 +530,10 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
 
 /* Values so near each other that lists and bins do not hold what is kept, and many of them equal: in rows by
  * top-p, top-k, both, min-p, and typical ones of many and of few (row 4 emits nothing). */
-static void add_flat(Suite *s, int V)
+static void add_flat(Suite *s, int V, bool parts)
 {
     Ir g = begin();
-    Case c = {.sms = 2, .flat = 0.002f};
+    Case c = {.sms = 2, .flat = 0.002f, .parts = parts};
     const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
 
     add(&g, "sample %%%d : [S] i32", add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, weight(&g, "w", V, 8, DT_FP32), V));
@@ -527,12 +545,13 @@ static void add_flat(Suite *s, int V)
                                   .top_k = (const int[]){0, V - 1500, V - 1500, 0, 0, V - 1500, 20}[r],
                                   .top_p = (const float[]){0.83f, 1.0f, 0.83f, 1.0f, 1.0f, 1.0f, 1.0f}[r],
                                   .min_p = r == 2 || r == 3 ? 0.2f : 0.0f,
-                                  .typical_p = r >= 5 ? 0.4f : 0.0f};
-    take(s, &g, &c, "sample, flat");
+                                  .typical_p = r >= 5 ? 0.4f : 0.0f,
+                                  .need = parts && (r == 0 || r == 3) ? 128 : 0};
+    take(s, &g, &c, parts ? "sample, flat, of parts" : "sample, flat");
 }
 
-/* Draws from few, of which many are alike: more than a list holds where all are. */
-static void add_alike(Suite *s, int V, int levels)
+/* Draws from few, or from more, of which many are alike: more than a list holds where all are. */
+static void add_alike(Suite *s, int V, int levels, bool many)
 {
     Ir g = begin();
     Case c = {.sms = 2, .flat = 1.0f, .levels = levels, .parts = true};
@@ -545,11 +564,13 @@ static void add_alike(Suite *s, int V, int levels)
         c.params[r] = (FtxParams){.temperature = r % 2 ? 0.5f : 1.3f,
                                   .repetition = 1.0f,
                                   .seed_low = (unsigned)r * 977u,
-                                  .top_k = 1 + r,
-                                  .need = r ? 1 + r : 2,
+                                  .top_k = many ? 9 * r : 1 + r,
+                                  .need = many ? 128
+                                          : r  ? 1 + r
+                                               : 2,
                                   .top_p = r % 3 == 1 ? 0.61f : 1.0f,
-                                  .min_p = r % 3 == 2 ? 0.2f : 0.0f};
-    snprintf(name, sizeof name, "sample V=%d of %d values", V, levels);
+                                  .min_p = r % 3 == 2 || (many && r == 0) ? 0.2f : 0.0f};
+    snprintf(name, sizeof name, "sample V=%d of %d values%s", V, levels, many ? ", from many" : "");
     take(s, &g, &c, name);
 }
 
@@ -558,10 +579,13 @@ static void sampling(void **state)
     Suite *s = open_suite("sample");
 
     (void)state;
-    add_flat(s, 4096);
-    add_alike(s, 4097, 1);
-    add_alike(s, 4097, 40);
-    add_alike(s, 900, 3);
+    add_flat(s, 4096, false);
+    add_flat(s, 10000, true);
+    for (int many = 0; many < 2; many++) {
+        add_alike(s, 4097, 1, many);
+        add_alike(s, 4097, 40, many);
+        add_alike(s, 900, 3, many);
+    }
     for (int kind = 0; kind < (wide ? 24 : 5); kind++)
         for (int parts = 0; parts < 2; parts++) {
             add_sample(s, 50, kind, parts);

@@ -215,7 +215,7 @@ static void *parts_of_logits(const float *x, float *left, const FtxParams *param
         width = width < V - first ? width : V - first;
         assert_true(head.count < FTX_PARTS(V));
         for (int r = 0; r < ROWS; r++) {
-            FtxPart p = scene_part(x + (int64_t)r * V, first, width);
+            FtxPart p = scene_part(x + (int64_t)r * V, first, width, 1);
 
             scene_keep(left + (int64_t)r * V, &p, params[r].need);
             simt_write((FtxPart *)(to + 1) + (int64_t)r * FTX_PARTS(V) + head.count, &p, sizeof p);
