@@ -51,16 +51,19 @@ template <class C> struct LinearAttendShape {
     // In the place of w: from the other blocks, once all have read the first slots; parts.
     static constexpr int K_AT = 0, Q_AT = K_AT + TOKENS * Rows::PITCH, V_AT = Q_AT + OWN * Rows::PITCH;
     static constexpr int PARTS_AT = V_AT + TOKENS * Halves::PITCH, PART = HALF + 4; // floats of a row of a warp's part
-    static constexpr int ABOVE = ceil_div(PARTS_AT, W);
     static constexpr int STATS_AT = PARTS_AT + PARTS * OWN * PART * 4, ATTEND = STATS_AT + PARTS * OWN * 8;
     // Bytes that come from the other blocks: of keys and queries, of values.
     static constexpr int KEYS = (7 + 1) * OWN * HALF * 2, VALUES = 3 * OWN * HALF * 2;
     static constexpr int X_AT = most(SLOTS * W, round_up(ATTEND, 1024));
     // In the place of the first of x, once this block has read them.
-    static constexpr int SUMS_AT = X_AT, SENT = 64 * NT * 4 / 2, OVER = ceil_div(SENT, X);
-    static constexpr int TEXT_AT = X_AT + most(SLOTS, OVER) * X; // begin and end of the texts of the block's tokens
-    static constexpr int BARRIER_AT = TEXT_AT + OWN * 2; // full of each slot; free; swapped; keys, values are there
-    static constexpr int BYTES = BARRIER_AT + (SLOTS + 4) * 8;
+    static constexpr int SUMS_AT = X_AT, SENT = 64 * NT * 4 / 2;
+    // Steps whose w and x those replace.
+    static constexpr int OVER = most(ceil_div(PARTS_AT, W), ceil_div(SENT, X));
+    static constexpr int TEXT_AT = X_AT + most(SLOTS * X, SENT); // begin and end of the texts of the block's tokens
+    static constexpr int BARRIER_AT =
+        TEXT_AT + OWN * 2; // full of each slot; free; swapped: q, k, v; keys, values are there
+    static constexpr int BYTES = BARRIER_AT + (SLOTS + 6) * 8;
+    static DEVICE constexpr int kind(int i) { return i == 0 ? 1 : i == 1 ? 0 : 2; } // keys, queries, values
 };
 
 // What this block does.
@@ -116,8 +119,9 @@ DEVICE void linear_attend_texts(const LinearAttendArgs &a, const LinearAttendWor
     }
 }
 
-// Sums of the block's half of D: 64 tokens by 96 columns. `free` of the other half's block is told when its sums may
-// come here, the cluster's barrier when keys, queries and values may: the first steps have been read.
+// Sums of the block's half of D: 64 tokens by 96 columns, all steps under way as soon as they are there. `free` of the
+// other half's block is told when its sums may come here, the cluster's barrier when keys, queries and values may: the
+// first steps have been read.
 template <class C>
 DEVICE void linear_attend_products(float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
                                    u32 full, u32 free)
@@ -127,77 +131,78 @@ DEVICE void linear_attend_products(float (&d)[LinearAttendShape<C>::NT / 2], con
 #pragma unroll
     for (int i = 0; i < P::NT / 2; i++)
         d[i] = 0.0f;
-#pragma unroll 1
-    for (int s = 0; s < t.steps; s++) {
-        const u64 w = wgmma_operand(shared + s * P::W, 0, 0), x = wgmma_operand(shared + P::X_AT + s * P::X, 0, 0);
-        mbarrier_wait(full + 8 * s, 0);
-        wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            WgmmaTile<P::NT, typename C::T>::add(d, wgmma_further(x, 0, k), wgmma_further(w, 0, k));
-        wgmma_commit();
-        wgmma_wait<1>();
-        if (s == P::OVER && lane_id() == 0)
-            cluster_count(there);
-        if (s == P::ABOVE)
+    for (int s = 0; s < P::SLOTS; s++) {
+        if (s < t.steps) {
+            const u64 w = wgmma_operand(shared + s * P::W, 0, 0), x = wgmma_operand(shared + P::X_AT + s * P::X, 0, 0);
+            mbarrier_wait(full + 8 * s, 0);
+            wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                WgmmaTile<P::NT, typename C::T>::add(d, wgmma_further(x, 0, k), wgmma_further(w, 0, k));
+            wgmma_commit();
+        }
+        if (s == least(P::OVER, P::SLOTS - 1)) {
+            wgmma_wait<(P::OVER + 1 < P::SLOTS)>();
+            if (lane_id() == 0)
+                cluster_count(there);
             cluster_arrive();
-    }
-    wgmma_wait<0>();
-    if (t.steps <= P::OVER && lane_id() == 0)
-        cluster_count(there);
-    if (t.steps <= P::ABOVE)
-        cluster_arrive();
-}
-
-// Of a thread's rows g and g + 8 the half-th is finished here: v, two columns of every 8; the other goes to the block
-// of the other half.
-template <class C>
-DEVICE void linear_attend_swap(float (&v)[LinearAttendShape<C>::NT / 4], const float (&d)[LinearAttendShape<C>::NT / 2],
-                               const LinearAttendWork<C> &t, const QuadSums<C::D, C::XSTAT> &sums,
-                               const Vec<float, 2> (&bias)[LinearAttendShape<C>::NT / 8], char *shared, u32 free,
-                               u32 arrived)
-{
-    typedef LinearAttendShape<C> P;
-    const Vec<float, 4> *mine = (const Vec<float, 4> *)(shared + P::SUMS_AT) + threadIdx.x; // [fours][threads]
-    const u32 there = cluster_map(shared_address(mine), t.rank ^ 1), count = cluster_map(arrived, t.rank ^ 1);
-    mbarrier_wait(free, 0);
-    warp_sync();
-#pragma unroll
-    for (int i = 0; i < P::NT / 2; i += 8)
-        cluster_send4(there + i * 256, t.half ? d[i] : d[i + 2], t.half ? d[i + 1] : d[i + 3],
-                      t.half ? d[i + 4] : d[i + 6], t.half ? d[i + 5] : d[i + 7], count);
-    const float scale = sums.line(C::EPS).scale;
-    mbarrier_wait(arrived, 0);
-#pragma unroll
-    for (int i = 0; i < P::NT / 2; i += 8) {
-        const Vec<float, 4> other = mine[i * 16];
-#pragma unroll
-        for (int e = 0; e < 4; e++) { // a sum of two is the same either way round
-            const int own = i + e / 2 * 4 + e % 2;
-            v[i / 2 + e] = fmaf((t.half ? d[own + 2] : d[own]) + other[e], scale, bias[i / 4 + e / 2][e % 2]);
         }
     }
+    wgmma_wait<0>();
 }
 
-// q, k and v of this thread's token to their places, here and in the blocks that need them; zeros for what is no token.
+// Of a thread's rows g and g + 8 the half-th is finished here, the other in the block of the other half, which is sent
+// its sums: keys, queries, values.
 template <class C>
-DEVICE void linear_attend_spread(const float (&v)[LinearAttendShape<C>::NT / 4], const LinearAttendWork<C> &t,
-                                 bool live, int row, u32 shared, u32 keys)
+DEVICE void linear_attend_swap(const float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
+                               u32 swapped)
+{
+    typedef LinearAttendShape<C> P;
+    const u32 there = cluster_map(shared + P::SUMS_AT + threadIdx.x * 16, t.rank ^ 1); // [fours][threads]
+    const u32 count = cluster_map(swapped, t.rank ^ 1);
+#pragma unroll
+    for (int n = 0; n < P::NT / 16; n++) {
+        const int i = P::kind(n / 2) * 2 + n % 2;
+        const float *v = d + i * 8;
+        cluster_send4(there + i * 2048, t.half ? v[0] : v[2], t.half ? v[1] : v[3], t.half ? v[4] : v[6],
+                      t.half ? v[5] : v[7], count + P::kind(n / 2) * 8);
+    }
+}
+
+// q, k and v of this thread's token, as their sums have come, to their places, here and in the blocks that need them;
+// zeros for what is no token.
+template <class C>
+DEVICE void linear_attend_spread(const float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t,
+                                 float scale, const Vec<float, 2> (&bias)[LinearAttendShape<C>::NT / 8], bool live,
+                                 int row, char *shared, u32 swapped, u32 keys)
 {
     typedef LinearAttendShape<C> P;
     const int lane = lane_id() & 3, piece = t.columns * 4 + lane;
+    const u32 base = shared_address(shared);
+    const Vec<float, 4> *sums = (const Vec<float, 4> *)(shared + P::SUMS_AT) + threadIdx.x;
 #pragma unroll
     for (int i = 0; i < 3; i++) {
-        const int kind = i == 0 ? 1 : i == 1 ? 0 : 2; // keys, queries, values
+        const int kind = P::kind(i);
         u32 four[4];
+        mbarrier_wait(swapped + 8 * kind, 0);
 #pragma unroll
-        for (int n = 0; n < 4; n++)
-            four[n] = live ? pack2<typename C::T>(v[(kind * 4 + n) * 2], v[(kind * 4 + n) * 2 + 1]) : 0;
+        for (int n = 0; n < 2; n++) {
+            const Vec<float, 4> other = sums[(kind * 2 + n) * 128];
+            float v[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) { // a sum of two is the same either way round
+                const int tile = kind * 4 + n * 2 + e / 2, own = tile * 4 + e % 2;
+                v[e] = fmaf((t.half ? d[own + 2] : d[own]) + other[e], scale, bias[tile][e % 2]);
+            }
+            four[n * 2] = live ? pack2<typename C::T>(v[0], v[1]) : 0;
+            four[n * 2 + 1] = live ? pack2<typename C::T>(v[2], v[3]) : 0;
+        }
         quad_transpose(four);
         const uint4_ eight = {four[0], four[1], four[2], four[3]};
-        const u32 at = shared + (kind == 0   ? P::Q_AT + P::Rows::piece(row, piece)
-                                 : kind == 1 ? P::K_AT + P::Rows::piece(t.token(row), piece)
-                                             : P::V_AT + P::Halves::piece(t.token(row), lane));
+        const u32 at = base + (kind == 0   ? P::Q_AT + P::Rows::piece(row, piece)
+                               : kind == 1 ? P::K_AT + P::Rows::piece(t.token(row), piece)
+                                           : P::V_AT + P::Halves::piece(t.token(row), lane));
         shared_store16(at, eight);
 #pragma unroll
         for (int other = 1; other < 8; other++) {
@@ -242,14 +247,19 @@ template <class C> DEVICE void linear_attend_scores(char *shared, u32 keys)
     float top[2], sum[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const int begin = (text[r] & 255) - key - 2 * t, end = (text[r] >> 8) - key - 2 * t;
-        top[r] = negative_infinity();
+        const int begin = (text[r] & 255) - key, end = (text[r] >> 8) - key;
+        if (warp_ballot(begin > 0 || end < 32))
 #pragma unroll
-        for (int n = 0; n < 8; n++) {
-            float &v = s[n / 2][2 * r + n % 2];
-            v = n / 2 * 8 + n % 2 >= begin && n / 2 * 8 + n % 2 < end ? v : negative_infinity();
-            top[r] = fmaxf(top[r], v);
-        }
+            for (int n = 0; n < 8; n++)
+                if (n / 2 * 8 + n % 2 < begin - 2 * t || n / 2 * 8 + n % 2 >= end - 2 * t)
+                    s[n / 2][2 * r + n % 2] = negative_infinity();
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        top[r] = fmaxf(s[0][2 * r], s[0][2 * r + 1]);
+#pragma unroll
+        for (int n = 1; n < 4; n++)
+            top[r] = fmaxf(top[r], fmaxf(s[n][2 * r], s[n][2 * r + 1]));
     }
 #pragma unroll
     for (int r = 0; r < 2; r++)
@@ -339,16 +349,17 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
     const LinearAttendWork<C> t;
     const int live = a.step->tokens; // written between programs only
     const u32 base = shared_address(shared), full = shared_address(shared + P::BARRIER_AT);
-    const u32 free = full + 8 * P::SLOTS, swapped = free + 8, keys = swapped + 8;
+    const u32 free = full + 8 * P::SLOTS, swapped = free + 8, keys = swapped + 24;
     if (threadIdx.x == 128) {
         tensor_expect(a.w);
         tensor_expect(a.x);
-        for (int i = 0; i < P::SLOTS + 4; i++)
+        for (int i = 0; i < P::SLOTS + 6; i++)
             mbarrier_init(full + 8 * i, i == P::SLOTS ? 4 : 1);
         mbarrier_init_fence();
         for (int i = 0; i < t.steps; i++)
             mbarrier_expect(full + 8 * i, P::W + P::X);
-        mbarrier_expect(swapped, P::SENT);
+        for (int i = 0; i < 3; i++)
+            mbarrier_expect(swapped + 8 * i, P::SENT / 3);
         mbarrier_expect(keys, P::KEYS);
         mbarrier_expect(keys + 8, P::VALUES);
     }
@@ -357,7 +368,7 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
     const int warp = shuffle(warp_id(), 0); // in a branch that all lanes take, what wgmma reads has uniform registers
     if (warp < 4) {
         const int row = warp_id() * 8 + (lane_id() >> 2); // that this thread finishes
-        float d[P::NT / 2], v[P::NT / 4];
+        float d[P::NT / 2];
         Vec<float, 2> bias[P::NT / 8];
         QuadSums<C::D, C::XSTAT> sums;
 #pragma unroll
@@ -367,9 +378,12 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
         sums.ask(a.xs, t.token(row), t.token(row) < live);
         cluster_wait(); // the others' barriers are there
         linear_attend_products<C>(d, t, base, full, free);
-        linear_attend_swap<C>(v, d, t, sums, bias, shared, free, swapped);
+        mbarrier_wait(free, 0);
+        warp_sync();
+        linear_attend_swap<C>(d, t, base, swapped);
+        const float scale = sums.line(C::EPS).scale;
         cluster_wait();
-        linear_attend_spread<C>(v, t, t.token(row) < live, row, base, keys);
+        linear_attend_spread<C>(d, t, scale, bias, t.token(row) < live, row, shared, swapped, keys);
     } else {
         // Two threads ask: x of a block that begins late is not to wait for all of w.
         if (threadIdx.x == 128)

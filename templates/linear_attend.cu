@@ -11,7 +11,7 @@
 //@ consts  XSTAT: columns(xs)  EPS: EPS
 //@ fits    !has(xs) || (XSTAT && BIAS)
 //    Bytes of all slots of w, or of what takes their place (keys, values and queries, then parts of attention), and of x.
-//@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)  BYTES: max(SLOTS * 12288, 50176) + max(SLOTS, 2) * 8192 + 64 + (SLOTS + 4) * 8
+//@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)  BYTES: max(SLOTS * 12288, 50176) + max(SLOTS * 8192, 12288) + 64 + (SLOTS + 6) * 8
 //@ fits    X != fp32 && X == W && X == Y && ARCH == 90 && ARCH_A == 1 && ENCODE && T_MAX <= 128
 //    15 clusters of 8 run at once.
 //@ fits    HEADS <= 15 || (T_MAX > 16 && T_MAX <= 64)
