@@ -17,7 +17,7 @@
 // PARTS: the kernel of the logits has left parts of them (part/parts.cuh), and a block does with a row what the
 // last of its blocks would: of a row without processors it reads the parts, and of the logits those of the `take`
 // best parts; no other holds one of the best `take`. Where `take` is small, as a row's `need` says, there are no
-// logits but candidates, and one block does all of a group: some warps a row read its parts, one finds its best.
+// logits but candidates, and one block does all of a group: the warps of a row read its parts and candidates together.
 // What the search itself knows is read before the wait: the run in front of this one has written it, and `embed` lets
 // nobody start before that one's end.
 //
@@ -30,7 +30,7 @@
 #include "device/order.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "part/candidates.cuh"
+#include "part/few.cuh"
 #include "part/lanes.cuh"
 #include "part/parts.cuh"
 #include "part/processors.cuh"
@@ -73,12 +73,12 @@ template <class K> struct BeamShape {
     static constexpr int RANGES = ceil_div(K::V, RANGE);
     static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4;
     static constexpr int MOVED = 4096; // owners that move at once
-    static constexpr int NARROW = least(K::WIDTH, PART_NEED), FOUND = PART_NEED * PART_LIST; // rows; candidates of one
+    static constexpr int NARROW = least(K::WIDTH, PART_NEED), FOUND = RowCandidates::MOST; // rows; candidates of one
     static constexpr int FOUND_AT = round_up(NARROW * PART_NEED * (int)sizeof(BeamEntry), 16);
-    static constexpr int BEST_AT = FOUND_AT + NARROW * FOUND * 8; // parts, 32 of a row
-    static constexpr int OWNERS_AT = BEST_AT + NARROW * 32 * (int)sizeof(FtxPart);
-    static constexpr int NARROW_BYTES = K::PARTS ? OWNERS_AT + MOVED * 4 : 0;
-    static constexpr int SHARED = most(most(FACTS, NARROW_BYTES), most(K::WIDTH * MOST * (int)sizeof(BeamEntry), MOVED * 4));
+    static constexpr int FEW_AT = FOUND_AT + NARROW * FOUND * 8; // parts of each warp
+    static constexpr int OWNERS_AT = FEW_AT + WARPS * FewParts::MOST * (int)sizeof(FtxPart);
+    static constexpr int SHARED = most(FACTS, K::WIDTH * MOST * (int)sizeof(BeamEntry));
+    static_assert(OWNERS_AT + MOVED * 4 <= SHARED, "a search by candidates needs no more than one by logits");
 };
 
 // A warp's values of a tile, -inf beyond the row.
@@ -196,6 +196,18 @@ template <class K> DEVICE void keep_ids(const BeamArgs &a, const BeamGroup<K> &g
     block_sync();
 }
 
+// The block but its first warp: lane i goes on from parent[i], so its owners of the positions [p, p + n) are the parent's.
+template <class K> DEVICE void move_owners(const BeamArgs &a, const BeamGroup<K> &g, const int *from, int p, int n)
+{
+#pragma unroll 1
+    for (int i = 0; i < g.beam.width && warp_id() > 0; i++) {
+        int *to = a.owner + (i64)g.slots[i] * K::CONTEXT + p;
+#pragma unroll 1
+        for (int k = threadIdx.x - 32; k < n; k += BeamShape<K>::THREADS - 32)
+            to[k] = from[g.parent[i] * n + k];
+    }
+}
+
 // The block: from the entries [live][take] of all rows, at the start of shared memory, to the next step.
 template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, char *shared)
 {
@@ -205,34 +217,29 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
         choose_all<K>(g, entry);
     block_sync();
 
-    if (threadIdx.x == D::THREADS - 1) { // others go on: the way to the host is long
-        FtxOut *out = a.out + (i64)(g.length % FTX_OUT_RING) * K::SEQUENCES + g.row;
-        out->token = g.broken ? -1 : g.next[0];
-        out->logprob = g.total[0];
-        out->finish = g.done ? g.finish : 0;
-        store_release_system((u32 *)&out->length, (u32)g.length);
-    }
-    // New hypotheses, before owners move.
-    if (g.kept[0] | g.kept[1])
-        keep_ids<K>(a, g);
-
-    // Lane i goes on from parent[i]: its owners are the parent's.
-    if (g.moved && !g.done) {
-        int *from = g.ahead ? (int *)(shared + D::OWNERS_AT) : (int *)shared;
-        const int width = g.beam.width, step = D::MOVED / width;
+    if (any_kept<K>(g))
+        keep_ids<K>(a, g); // before owners move
+    if (g.moved && !g.ahead) {
+        const int step = D::MOVED / g.beam.width;
 #pragma unroll 1
         for (int p = g.prompt; p < g.length; p += step) {
             const int n = least(step, g.length - p);
-            if (!g.ahead) {
-                load_owners<K>(a, g, from, p, n);
-                block_sync();
-            }
-#pragma unroll 1
-            for (int i = threadIdx.x; i < n * width; i += D::THREADS)
-                a.owner[(i64)g.slots[i / n] * K::CONTEXT + p + i % n] = from[g.parent[i / n] * n + i % n];
-            if (!g.ahead)
-                block_sync();
+            load_owners<K>(a, g, (int *)shared, p, n);
+            block_sync();
+            move_owners<K>(a, g, (int *)shared, p, n);
+            block_sync();
         }
+    }
+    if (warp_id() == 0)
+        judge<K>(g);
+    else if (g.moved && g.ahead)
+        move_owners<K>(a, g, (int *)(shared + D::OWNERS_AT), g.prompt, g.length - g.prompt);
+    block_sync();
+
+    if (threadIdx.x == D::THREADS - 1) {
+        FtxOut *out = a.out + (i64)(g.length % FTX_OUT_RING) * K::SEQUENCES + g.row;
+        store_whole_system(out, uint4_{(u32)(g.broken ? -1 : g.next[0]), __float_as_uint(g.total[0]),
+                                       (u32)(g.done ? g.finish : 0), (u32)g.length});
     }
     const int i = threadIdx.x;
     if (i < g.beam.width) {
@@ -396,183 +403,157 @@ template <int THREADS, int N> DEVICE float row_sum(const float (&top)[N], const 
     return high + logf(block_sum<THREADS>(all, room));
 }
 
-// One warp, lane i: the i-th of a row's best parts, `take` at most; where too many are alike for a list.
-DEVICE FtxPart search_parts(const FtxPart *parts, int count, int take)
-{
-    FtxPart mine = {};
-    u64 last = ~(u64)0;
-#pragma unroll 1
-    for (int n = 0; n < take; n++) {
-        u64 best = 0;
-        int at = 0;
-#pragma unroll 1
-        for (int i = lane_id(); i < count; i += 32) {
-            const FtxPart part = part_load(parts + i);
-            const u64 place = part.top > negative_infinity() ? place_of(part.top, part.first) : 0;
-            if (place < last && place > best) {
-                best = place;
-                at = i;
-            }
-        }
-        last = warp_most(best);
-        if (!last)
-            break;
-        at = (int)warp_min(best == last ? (u32)at : ~0u);
-        if (lane_id() == n)
-            mine = part_load(parts + at);
-    }
-    return mine;
-}
-
-// The same from a list of n parts, 32 at most, among which they are.
-DEVICE FtxPart order_parts(const FtxPart *list, int n, int take)
-{
-    FtxPart mine = {};
-    if (lane_id() < n)
-        mine = list[lane_id()];
-    const u64 place = lane_id() < n ? place_of(mine.top, mine.first) : 0;
-    int above = 0, where = -1;
-#pragma unroll 4
-    for (int i = 0; i < n; i++)
-        above += shuffle(place, i) > place;
-#pragma unroll 1
-    for (int i = 0; i < n && i < take; i++) {
-        const int lane = __ffs(warp_ballot(lane_id() < n && above == i)) - 1;
-        where = lane_id() == i ? lane : where;
-    }
-    return where < 0 ? FtxPart{} : list[where];
-}
-
-// The warps of a row: the last reads no parts but finds the best, where there are more than two.
+// The warps of a row, where the block does all rows of its group.
 struct RowWarps {
-    int each, readers, row, which; // `which` of a row's
-    bool live, reads, finds;
-    template <class K> DEVICE void share(const BeamGroup<K> &g)
-    {
-        constexpr int WARPS = BeamShape<K>::WARPS;
-        each = g.live > 4 ? WARPS / 8 : g.live > 1 ? WARPS / 4 : WARPS;
-        readers = each > 2 ? each - 1 : each;
-        row = warp_id() / each;
-        which = warp_id() % each;
-        live = row < g.live;
-        reads = which < readers;
-        finds = live && which == each - 1;
-    }
+    int each, row, which; // how many a row has; this one's row, and which of the row's it is
+    bool live;
+};
+template <class K> DEVICE RowWarps row_warps(const BeamGroup<K> &g)
+{
+    static_assert(BeamShape<K>::WARPS == 16, "of one row, of 4 or of 8");
+    const int bits = g.live > 4 ? 1 : g.live > 1 ? 2 : 4, row = warp_id() >> bits;
+    return RowWarps{1 << bits, row, warp_id() & ((1 << bits) - 1), row < g.live};
+}
+
+// What warps tell each other, one for each or for its row.
+template <class K> struct NarrowRoom {
+    static constexpr int WARPS = BeamShape<K>::WARPS;
+    u32 bound[WARPS]; // key of the take-th greatest of what the warp reads, which bounds the row's from below
+    PartSum sum[WARPS];
+    u32 found[WARPS];   // candidates of the row
+    float shift[WARPS]; // log-probability = logit + shift
 };
 
-// The readers of a row, whose list holds 32: few of its parts, among which the best `take` are. The take-th greatest
-// of what any warp reads bounds the row's from below. Gives the sum over the thread's parts. Ends in a barrier.
+// The block: of all rows what may be among their best. Gives how many parts a row has. Barriers inside and at the end.
 template <class K>
-DEVICE PartSum list_parts(const BeamArgs &a, const BeamGroup<K> &g, const RowWarps &w, const FtxPart *from, FtxPart *list, u32 *some)
+DEVICE int list_candidates(const BeamArgs &a, const BeamGroup<K> &g, const RowWarps &w, NarrowRoom<K> &room,
+                           const RowCandidates &found, FewParts few, const FtxPart *parts, const float *logits)
 {
-    constexpr int AHEAD = 3;
-    SHARED(float, bounds, BeamShape<K>::WARPS);
-    const bool mine = w.live && w.reads;
-    const int at = w.which * 32 + lane_id(), stride = w.readers * 32;
-    PartSum sum = {negative_infinity(), 0.0f};
-    FtxPart part[AHEAD];
-    float best = negative_infinity();
+    constexpr int AHEAD = 3, LAST = FTX_PARTS(K::V) - 1;
+    const int at = w.which * 32 + lane_id(), stride = w.each * 32, take = g.take;
+    PartSum rest = {negative_infinity(), 0.0f};
+    uint4_ part[AHEAD];
+    float top[AHEAD], best = negative_infinity(), high = best;
     int count = 0;
-    if (mine) {
+    if (w.live) {
         count = load_l2_scalar(&a.parts->count);
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
-            part[i] = part_load(from + least(at + i * stride, FTX_PARTS(K::V) - 1));
+            part[i] = load_l2(parts + least(at + i * stride, LAST));
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
-            part[i].top = at + i * stride < count ? part[i].top : negative_infinity();
-            best = fmaxf(best, part[i].top);
+            top[i] = at + i * stride < count ? __uint_as_float(part[i].x) : negative_infinity();
+            best = fmaxf(best, top[i]);
         }
 #pragma unroll 1
         for (int i = at + AHEAD * stride; i < count; i += stride) {
-            const FtxPart more = part_load(from + i);
+            const FtxPart more = part_load(parts + i);
             best = fmaxf(best, more.top);
-            part_add(sum, more.top, more.sum);
+            part_add(rest, more.top, more.sum);
         }
-        const float bound = warp_nth(best, g.take);
-        if (lane_id() == 0)
-            bounds[warp_id()] = bound;
-    }
-    if (w.which == 0 && lane_id() == 0)
-        *some = 0;
-    block_sync();
-    if (mine) {
-        float low = part_low(negative_infinity());
+        u32 left = order_key(best), bound = warp_most(left);
+        high = order_value(bound);
 #pragma unroll 1
-        for (int i = 0; i < w.readers; i++)
-            low = fmaxf(low, bounds[w.row * w.each + i]);
-        const auto push = [&](const FtxPart &p) {
-            const u32 n = shared_atomic_add(some, 1u);
-            if (n < 32)
-                list[n] = p;
-        };
+        for (int i = 1; i < take; i++) { // equal ones go together: the bound is no higher for that
+            left = left == bound ? 0 : left;
+            bound = warp_most(left);
+        }
+        if (lane_id() == 0)
+            room.bound[warp_id()] = bound;
+        if (at == 0)
+            *found.n = 0;
+    }
+    block_sync();
+    if (w.live) {
+        const u32 bound = warp_most(lane_id() < w.each ? room.bound[w.row * w.each + lane_id()] : 0);
+        const float low = part_low(bound ? order_value(bound) : negative_infinity());
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
-            if (part[i].top >= low)
-                push(part[i]);
+            few.push(top[i] >= low, part[i]);
 #pragma unroll 1
-        for (int i = at + AHEAD * stride; i < count && best >= low; i += stride) {
-            const FtxPart more = part_load(from + i);
-            if (more.top >= low)
-                push(more);
+        for (int i = at - lane_id() + AHEAD * stride; i < count && warp_ballot(best >= low); i += stride) {
+            const uint4_ more = load_l2(parts + least(i + lane_id(), LAST));
+            few.push(i + lane_id() < count && __uint_as_float(more.x) >= low, more);
         }
+        found.push(few, logits, low, [&] {
+            float sum = rest.sum * part_exp(rest.top, high);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++)
+                sum += top[i] > negative_infinity() ? __uint_as_float(part[i].y) * part_exp(top[i], high) : 0.0f;
+            sum = warp_sum(sum);
+            if (lane_id() == 0)
+                room.sum[warp_id()] = PartSum{high, sum};
+        });
     }
     block_sync();
-#pragma unroll
-    for (int i = 0; i < AHEAD && mine; i++) // late: nobody waits for it
-        part_add(sum, part[i].top, part[i].sum);
-    return sum;
+    return count;
 }
 
-// The block, where candidates hold the rows' best: their entries, as merge_group wants them. Ends in a barrier.
-template <class K> DEVICE void beam_narrow(const BeamArgs &a, const BeamGroup<K> &g, char *shared)
+// A row's warps: the best `take` of its candidates, in their order: entries with a logit for a total.
+DEVICE void order_candidates(BeamEntry *entry, const RowWarps &w, const RowCandidates &found, const FtxPart *parts, int count,
+                             const float *logits, int take)
+{
+    int n = *found.n, step = w.each * 8;
+    if (n > found.MOST && w.which == 0) { // too many are alike: this warp alone
+        const FtxPart mine = search_parts(parts, count, take);
+        n = __popc(warp_ballot(mine.width > 0));
+        const float low = n == take ? shuffle(mine.top, n - 1) : part_low(negative_infinity());
+        n = gather_candidates(found.list, mine, n, low, logits, take);
+        step = 8;
+    } else if (n > found.MOST) {
+        n = 0;
+    }
+#pragma unroll 1
+    for (int first = w.which * 8; first < n; first += step) { // a quad counts what stands above a candidate
+        const int at = first + lane_id() / 4;
+        const u64 mine = at < n ? found.list[at] : 0;
+        int above = 0;
+#pragma unroll 4
+        for (int i = lane_id() % 4; i < n; i += 4)
+            above += found.list[i] > mine;
+        above += shuffle_xor(above, 1);
+        above += shuffle_xor(above, 2);
+        if (lane_id() % 4 == 0 && at < n && above < take)
+            entry[above] = BeamEntry{{place_value(mine), place_id(mine)}, 0.0f};
+    }
+    for (int i = n + lane_id(); i < take && w.which == 0; i += 32)
+        entry[i] = BeamEntry{{0.0f, -1}, 0.0f};
+}
+
+// The block, where candidates hold the rows' best: their entries, as merge_group's first warp wants them.
+template <class K> DEVICE void beam_narrow(const BeamArgs &a, const BeamGroup<K> &g, const RowWarps &w, char *shared)
 {
     using D = BeamShape<K>;
-    SHARED(PartSum, sums, D::WARPS);
-    SHARED(float, shifts, D::WARPS);
-    SHARED(u32, some, D::WARPS);
-    RowWarps w;
-    w.share(g);
-    const FtxPart *parts = parts_of(a.parts, K::V, g.row + (w.live ? w.row : 0));
-    FtxPart *list = (FtxPart *)(shared + D::BEST_AT) + w.row * 32;
-    PartSum sum = list_parts<K>(a, g, w, parts, list, some + w.row);
-    if (w.reads) {
-        sum = part_total(sum);
+    SHARED(NarrowRoom<K>, room_, 1);
+    NarrowRoom<K> &room = room_[0];
+    const FtxPart *parts = parts_of(a.parts, K::V, g.row + w.row);
+    const float *logits = a.logits + (i64)(g.row + w.row) * K::V;
+    const RowCandidates found = {(u64 *)(shared + D::FOUND_AT) + w.row * D::FOUND, room.found + w.row};
+    const FewParts few = {(uint4_ *)(shared + D::FEW_AT) + warp_id() * FewParts::MOST, 0};
+    BeamEntry *entry = (BeamEntry *)shared;
+    const int count = list_candidates<K>(a, g, w, room, found, few, parts, logits);
+    if (w.live)
+        order_candidates(entry + w.row * g.take, w, found, parts, count, logits, g.take);
+    if (w.live && w.which == w.each - 1) { // the last has the fewest candidates
+        const bool mine = lane_id() < w.each;
+        const PartSum all = part_total(mine ? room.sum[w.row * w.each + lane_id()] : PartSum{negative_infinity(), 0.0f});
         if (lane_id() == 0)
-            sums[warp_id()] = sum;
-        part_sync(1, D::WARPS / w.each * w.readers * 32);
-        sum = part_total(lane_id() < w.readers ? sums[w.row * w.each + lane_id()] : PartSum{negative_infinity(), 0.0f});
-        if (w.which == 0 && lane_id() == 0)
-            shifts[w.row] = -(sum.top + logf(sum.sum));
-    }
-    u64 *found = (u64 *)(shared + D::FOUND_AT) + w.row * D::FOUND;
-    int n = 0;
-    if (w.finds) {
-        const FtxPart mine = some[w.row] <= 32 ? order_parts(list, some[w.row], g.take)
-                                               : search_parts(parts, load_l2_scalar(&a.parts->count), g.take);
-        n = __popc(warp_ballot(mine.width > 0));
-        const float low = n == g.take ? shuffle(mine.top, n - 1) : part_low(negative_infinity());
-        n = gather_candidates(found, mine, n, low, a.logits + (i64)(g.row + w.row) * K::V, g.take);
+            room.shift[w.row] = -(all.top + logf(all.sum));
     }
     block_sync();
-    if (w.finds) {
-        BeamEntry *entry = (BeamEntry *)shared + w.row * g.take;
-        const float shift = shifts[w.row], score = g.live == 1 ? 0.0f : g.scores[w.row];
-        n = shift - shift == 0.0f && score > negative_infinity() ? n : 0; // a number; and something runs here
+    if (warp_id() > 0)
+        return;
 #pragma unroll 1
-        for (int i = lane_id(); i < n; i += 32) {
-            int above = 0;
-#pragma unroll 4
-            for (int j = 0; j < n; j++)
-                above += found[j] > found[i];
-            const float logp = place_value(found[i]) + shift;
-            if (above < g.take)
-                entry[above] = BeamEntry{{score + logp, place_id(found[i])}, logp};
-        }
-        for (int i = n + lane_id(); i < g.take; i += 32)
-            entry[i] = BeamEntry{{0.0f, -1}, 0.0f};
+    for (int i = lane_id(); i < g.live * g.take; i += 32) {
+        const int row = i * g.inverse >> 16;
+        const float shift = room.shift[row], score = g.live == 1 ? 0.0f : g.scores[row];
+        const bool runs = shift - shift == 0.0f && score > negative_infinity(); // a number; and something runs here
+        BeamEntry &e = entry[i];
+        e.logp = e.total + shift;
+        e.total = score + e.logp;
+        e.id = runs ? e.id : -1;
     }
-    block_sync();
+    warp_sync();
 }
 
 // A row's best, by its block or blocks. Whether this block comes last of the group's: it has the entries of all rows then.
@@ -666,6 +647,7 @@ DEVICE void begin_group(const BeamArgs &a, BeamGroup<K> &g, int row, const FtxRo
         g.params = a.params[r.group];
         g.live = n ? beam.width : 1;
         g.take = beam.width + g.params.n_ends;
+        g.inverse = 65535 / g.take + 1;
         g.size = beam.groups > 1 ? beam.width / beam.groups : beam.width;
         g.rate = forced_id<K>(g) >= 0 ? 0.0f : beam.diversity;
         g.ahead = narrow && n * beam.width <= BeamShape<K>::MOVED;
@@ -677,7 +659,7 @@ DEVICE void begin_group(const BeamArgs &a, BeamGroup<K> &g, int row, const FtxRo
         g.score = n ? g.scores[g.lane] : 0.0f;
 }
 
-template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH PARTS
+template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH PARTS BLOCKS
 __device__ void beam(const BeamArgs &a)
 {
     using D = BeamShape<K>;
@@ -711,10 +693,11 @@ __device__ void beam(const BeamArgs &a)
         load_owners<K>(a, g, (int *)(shared + D::OWNERS_AT), g.prompt, g.length - g.prompt);
 
     tops_start(tops);
-    wait_for_previous();
     block_sync();
+    const RowWarps warps = row_warps(g);
+    wait_for_previous();
     if (narrow)
-        beam_narrow<K>(a, g, shared);
+        beam_narrow<K>(a, g, warps, shared);
     else if (!beam_row<K>(a, g, tops, row, sums, last, shared))
         return;
     merge_group<K>(a, g, shared);

@@ -5,8 +5,7 @@
 //@ match   y = beam(logits, s)
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  PARTS: LOGIT_PARTS
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
-//@ consts  NARROW: min(WIDTH, 8)  NARROW_BYTES: PARTS * (1632 * NARROW + 16400)
-//@ consts  SHARED: max(max(32768 + 4 * BIASES, NARROW_BYTES), max(12 * WIDTH * MOST, 16384))
+//@ consts  SHARED: max(32768 + 4 * BIASES, 12 * WIDTH * MOST)
 //@ consts  LIST: 8 * (17 * max(32, MOST) + MOST) + 4 * MOST
 //    Two blocks an SM where 64 registers hold everything (as for sample.cu; nor with parts, nor for more than 32 lanes).
 //@ consts  BLOCKS: PARTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32 ? 1 : 2

@@ -6,8 +6,6 @@
 #include "device/order.cuh"
 #include "device/warp.cuh"
 
-enum { BEAM_FEW = 128 }; // entries that a warp puts in order at once
-
 struct BeamBest { // of a row; id -1 behind its last
     float total;
     int id;
@@ -31,6 +29,7 @@ template <class K> struct BeamGroup {
     int row, lane, slot, length, prompt, limit; // row: of lane 0
     int live;              // lanes that bring a row: 1 in the step that ends the prompt
     int take;              // entries of a row that count
+    int inverse;           // 65536 / take, rounded up: i / take is i * inverse >> 16, for few entries
     int ends[most(1, K::END_IDS)];
     bool ahead;            // owners stand in shared memory
     float score;           // the lane's sum so far
@@ -41,12 +40,9 @@ template <class K> struct BeamGroup {
     float scores[K::WIDTH]; // the lanes' sums
     // of the merge
     int parent[K::WIDTH], next[K::WIDTH], moved, done, finish, broken;
-    u32 kept[2];           // where new hypotheses stand
+    u32 kept[ceil_div(K::WIDTH, 32)]; // where new hypotheses stand
     float total[K::WIDTH], logp[K::WIDTH];
     float hyp_score[K::WIDTH], hyp_sum[K::WIDTH];
-    u64 keys[BEAM_FEW];    // of entries
-    BeamEntry few[32];     // the first in their order, and their rows
-    int few_row[32];
     int hyp_length[K::WIDTH], hyp_end[K::WIDTH], hyp_from[K::WIDTH], hyp_last[K::WIDTH];
     float hyp_logp[K::WIDTH]; // of hyp_last
     BeamHead head[K::WIDTH]; // of rows
@@ -98,41 +94,47 @@ template <class K> DEVICE void judge(BeamGroup<K> &g)
 {
     static_assert(K::WIDTH <= 64, "two lanes of the search for each of the warp");
     constexpr int EACH = ceil_div(K::WIDTH, 32);
+    const int width = g.beam.width, size = g.size;
+    const bool limit = g.length + 1 >= g.limit, early = g.beam.early == 1;
+    const float far = g.far;
     u32 key[EACH], top = 0; // of scores; 0: none
-    bool done = true, end = false;
+    bool done = true, end[EACH], best = false;
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
         const int i = lane_id() + 32 * k;
-        key[k] = i < g.beam.width && g.hyp_length[i] ? order_key(g.hyp_score[i] + 0.0f) : 0;
+        key[k] = i < width && g.hyp_length[i] ? order_key(g.hyp_score[i] + 0.0f) : 0;
+        end[k] = i < width && g.hyp_end[i];
         top = key[k] > top ? key[k] : top;
     }
     top = warp_most(top);
 #pragma unroll
     for (int k = EACH - 1; k >= 0; k--) { // of equal ones the first
-        const u32 all = warp_ballot(top && key[k] == top);
-        end = all ? g.hyp_end[32 * k + __ffs(all) - 1] : end;
+        const u32 all = warp_ballot(top && key[k] == top), ends = warp_ballot(end[k]);
+        best = all ? ends >> (__ffs(all) - 1) & 1 : best;
     }
 #pragma unroll 1
-    for (int first = 0; first < g.beam.width; first += g.size) {
+    for (int first = 0; first < width; first += size) {
+        const float mean = g.total[first] / far;
         u32 worst = ~0u;
         int n = 0;
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
             const int i = lane_id() + 32 * k;
-            const bool mine = key[k] && i >= first && i < first + g.size;
+            const bool mine = key[k] && i >= first && i < first + size;
             worst = mine && key[k] < worst ? key[k] : worst;
             n += __popc(warp_ballot(mine));
         }
         worst = warp_min(worst);
-        const bool over = g.length + 1 >= g.limit || (g.beam.early == 1 && n == g.size) ||
-                          !(g.total[first] / g.far > (n == g.size ? order_value(worst) : -1e9f));
+        const bool over = limit || (early && n == size) || !(mean > (n == size ? order_value(worst) : -1e9f));
         done = done && over;
-        warp_sync();
-        for (int i = first + lane_id(); over && g.size < g.beam.width && i < first + g.size; i += 32)
-            g.total[i] = negative_infinity();
+        if (size < width && over) {
+            warp_sync();
+            for (int i = first + lane_id(); i < first + size; i += 32)
+                g.total[i] = negative_infinity();
+        }
     }
     if (lane_id() == 0) {
-        g.finish = end ? 1 : 2;
+        g.finish = best ? 1 : 2;
         g.done = done;
     }
 }
@@ -170,61 +172,82 @@ template <class K> DEVICE u64 find_head(BeamGroup<K> &g, const BeamEntry *entry,
     return h.best < 0 ? 0 : place_of(h.left + 0.0f, row);
 }
 
-// The same as `choose` below where no earlier group takes anything away and entries are few: all are put in
-// their order at once, by counting, and lane i has the i-th.
-template <class K> DEVICE void choose_few(BeamGroup<K> &g, const BeamEntry *entry, int first, int rows)
+// One warp: lanes from the `running`-th on have nothing to go on with.
+template <class K> DEVICE void give_nothing(BeamGroup<K> &g, int first, int running)
+{
+    for (int i = running + lane_id(); i < g.size; i += 32) {
+        g.parent[first + i] = g.next[first + i] = 0;
+        g.logp[first + i] = 0.0f;
+        g.total[first + i] = negative_infinity();
+    }
+    warp_sync();
+}
+
+// The same as `choose` below where no earlier group takes anything away and entries are few: lane i holds those of the
+// places i, i + 32, ..., EACH of them, and counts what comes before each.
+template <class K, int EACH> DEVICE void choose_few(BeamGroup<K> &g, const BeamEntry *entry, int first, int from, int n)
 {
     const bool last = g.length + 1 >= g.limit;
-    const int from = g.live == 1 ? 0 : first, n = rows * g.take;
-    const BeamEntry *all = entry + from * g.take;
-    int valid = 0;
-#pragma unroll 1
-    for (int i = lane_id(); i < n; i += 32) {
-        const bool there = all[i].id >= 0;
-        g.keys[i] = there ? place_of(all[i].total + 0.0f, i) : 0;
-        valid += there;
+    const int size = g.size, inverse = g.inverse, n_ends = g.params.n_ends;
+    BeamEntry e[EACH];
+    u32 key[EACH], ends[EACH]; // 0: none
+    int row[EACH], rank[EACH], at[EACH], valid = 0, ending = 0;
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        const int i = lane_id() + 32 * k;
+        e[k] = i < n ? entry[i] : BeamEntry{{0.0f, -1}, 0.0f};
+        key[k] = e[k].id >= 0 ? order_key(e[k].total + 0.0f) : 0;
+        row[k] = from + (i * inverse >> 16);
+        ends[k] = n_ends ? warp_ballot(key[k] && ends_at<K>(g, e[k].id)) : 0;
+        rank[k] = 0;
+        valid += __popc(warp_ballot(key[k] != 0));
+        ending += __popc(ends[k]);
     }
-    warp_sync();
+#pragma unroll
+    for (int half = 0; half < EACH; half++)
 #pragma unroll 1
-    for (int i = lane_id(); i < n; i += 32) {
-        const u64 mine = g.keys[i];
-        int before = 0;
-#pragma unroll 4
-        for (int j = 0; j < n; j++)
-            before += g.keys[j] > mine;
-        if (mine && before < 32) {
-            g.few[before] = all[i];
-            g.few_row[before] = from + i / g.take;
+        for (int j = 0; j < 32 && j + 32 * half < n; j += 8)
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const u32 other = shuffle(key[half], j + i);
+#pragma unroll
+                for (int k = 0; k < EACH; k++) // of equal ones the first
+                    rank[k] += other + (j + i + 32 * half < lane_id() + 32 * k) > key[k];
+            }
+#pragma unroll
+    for (int k = 0; k < EACH; k++)
+        at[k] = rank[k];
+#pragma unroll
+    for (int half = 0; half < EACH; half++)
+#pragma unroll 1
+        for (u32 left = ends[half]; left; left &= left - 1) { // those that end do not go on
+            const int other = shuffle(rank[half], __ffs(left) - 1);
+#pragma unroll
+            for (int k = 0; k < EACH; k++)
+                at[k] -= other < rank[k];
         }
-    }
-    valid = least(32, warp_sum(valid));
-    warp_sync();
-    const int rank = lane_id();
-    const BeamEntry e = rank < valid ? g.few[rank] : BeamEntry{{0.0f, -1}, 0.0f};
-    const bool end = rank < valid && ends_at<K>(g, e.id), goes = rank < valid && !end;
-    const u32 going = warp_ballot(goes), kept = warp_ballot(rank < valid && rank < g.size && (last || end));
-    const int at = __popc(going & ((1u << rank) - 1)), running = __popc(going);
-    if (goes && at < g.size) {
-        g.parent[first + at] = g.few_row[rank];
-        g.next[first + at] = e.id;
-        g.total[first + at] = e.total;
-        g.logp[first + at] = e.logp;
-    }
-    if (rank >= running && rank < g.size) { // fewer than lanes: nothing to go on with
-        g.parent[first + rank] = g.next[first + rank] = 0;
-        g.logp[first + rank] = 0.0f;
-        g.total[first + rank] = negative_infinity();
-    }
-    if (rank == 0) {
-        if (valid)
-            g.broken = 0;
-#pragma unroll 1
-        for (u32 left = kept; left; left &= left - 1) {
-            const int i = __ffs(left) - 1;
-            keep_hypothesis<K>(g, first, g.few_row[i], g.few[i], !(going >> i & 1));
+#pragma unroll
+    for (int k = 0; k < EACH; k++)
+        if (key[k] && !(ends[k] >> lane_id() & 1) && at[k] < size) {
+            g.parent[first + at[k]] = row[k];
+            g.next[first + at[k]] = e[k].id;
+            g.total[first + at[k]] = e[k].total;
+            g.logp[first + at[k]] = e[k].logp;
         }
-    }
-    warp_sync();
+    if (valid && lane_id() == 0)
+        g.broken = 0;
+    if (last || ending)
+#pragma unroll 1
+        for (int i = 0; i < least(valid, size); i++) {
+#pragma unroll
+            for (int k = 0; k < EACH; k++) {
+                const bool end = ends[k] >> lane_id() & 1;
+                if (key[k] && rank[k] == i && (last || end))
+                    keep_hypothesis<K>(g, first, row[k], e[k], end);
+            }
+            warp_sync();
+        }
+    give_nothing<K>(g, first, valid - ending);
 }
 
 // One warp: from the rows' entries [live][take] in shared memory to hypotheses and next lanes. A
@@ -232,10 +255,13 @@ template <class K> DEVICE void choose_few(BeamGroup<K> &g, const BeamEntry *entr
 template <class K> DEVICE void choose(BeamGroup<K> &g, const BeamEntry *entry, int first)
 {
     const bool last = g.length + 1 >= g.limit;
-    const int lane = lane_id(), from = g.live == 1 ? 0 : first, rows = g.live == 1 ? 1 : g.size;
+    const int lane = lane_id(), from = g.live == 1 ? 0 : first, rows = g.live == 1 ? 1 : g.size, n = rows * g.take;
     int running = 0;
-    if (g.rate == 0.0f && g.size * (1 + g.params.n_ends) <= 32 && rows * g.take <= BEAM_FEW) {
-        choose_few<K>(g, entry, first, rows);
+    if (K::BLOCKS == 1 && g.rate == 0.0f && n <= 64) { // two blocks an SM have no registers for it
+        if (n <= 32)
+            choose_few<K, 1>(g, entry + from * g.take, first, from, n);
+        else
+            choose_few<K, 2>(g, entry + from * g.take, first, from, n);
         return;
     }
     u64 place[2] = {0, 0};
@@ -277,12 +303,7 @@ template <class K> DEVICE void choose(BeamGroup<K> &g, const BeamEntry *entry, i
         running += !end;
         warp_sync();
     }
-    for (int i = running + lane; i < g.size; i += 32) { // fewer than lanes: nothing to go on with
-        g.parent[first + i] = g.next[first + i] = 0;
-        g.logp[first + i] = 0.0f;
-        g.total[first + i] = negative_infinity();
-    }
-    warp_sync();
+    give_nothing<K>(g, first, running);
 }
 
 // One warp: the lanes of the next step. Diverse groups choose one after another.
@@ -295,7 +316,7 @@ template <class K> DEVICE void choose_all(BeamGroup<K> &g, const BeamEntry *entr
         choose<K>(g, entry, first);
     u32 moved = 0;
 #pragma unroll
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < ceil_div(K::WIDTH, 32); k++) {
         const int i = lane_id() + 32 * k;
         const bool mine = i < g.beam.width;
         moved |= warp_ballot(mine && g.parent[i] != i);
@@ -305,5 +326,12 @@ template <class K> DEVICE void choose_all(BeamGroup<K> &g, const BeamEntry *entr
     }
     if (lane_id() == 0)
         g.moved = moved != 0;
-    judge<K>(g);
+}
+template <class K> DEVICE bool any_kept(const BeamGroup<K> &g)
+{
+    u32 kept = 0;
+#pragma unroll
+    for (int k = 0; k < ceil_div(K::WIDTH, 32); k++)
+        kept |= g.kept[k];
+    return kept != 0;
 }

@@ -138,6 +138,7 @@ static void op_mistakes(void **state)
         {"embed %3 %2", "embed: ids is the result of embed, it must be ids"},
         {"concat %2 %4", "only the first size may differ"},
         {"pairs %2 {head_dim=4 rot=3}", "rot 3 must be even and head_dim 4 divide the rows"},
+        {"pairs %2 {head_dim=4 rot=6}", "pairs: rot is 6, it must be 2 to 4"},
         {"sinusoid {dim=3 positions=4}", "sinusoid: dim is 3, it must be even"},
         {"rope_table {rot=3 theta=1 positions=4}", "rope_table: rot is 3, it must be even"},
         {"split_heads %3 {heads=3}", "it cannot be divided into 3 heads"},

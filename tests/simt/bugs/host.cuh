@@ -27,11 +27,13 @@ DEVICE void body(const Args &a)
     } else if (BUG == 4) { // 4: a fence of the GPU's scope
         fence_gpu();
         simt_store(out + 3, 9, WEAK);
-    } else if (blockIdx.x % 2) { // both ways without a bug
+    } else if (blockIdx.x % 3 == 0) { // three ways without a bug
         fence_system();
         simt_store(out + 3, 9, WEAK);
-    } else {
+    } else if (blockIdx.x % 3 == 1) {
         store_release_system(out + 3, 9);
+    } else {
+        store_whole_system(out, uint4_{value, value + 1, value + 2, 9});
     }
     if (BUG == 5) // 5: a word after the last one
         out[0] = value;

@@ -1,0 +1,112 @@
+// few.cuh - the candidates of a row that may be among its best, by some warps at once, each from parts of its own
+// (part/parts.cuh); and, where too many are alike for that, the parts that hold them, by one warp.
+#pragma once
+#include "part/candidates.cuh"
+
+// One warp's parts that may hold one of its row's best. A lane says which of its own come along.
+struct FewParts {
+    enum { MOST = 16 };
+    uint4_ *list; // as they stand in memory
+    int n;        // that came along; MOST of them stand in the list
+    DEVICE void push(bool mine, uint4_ part)
+    {
+        const u32 all = warp_ballot(mine);
+        const int at = n + __popc(all & ((1u << lane_id()) - 1));
+        if (mine && at < MOST)
+            list[at] = part;
+        n += __popc(all);
+    }
+};
+
+// A row's candidates, by all of its warps, in no order.
+struct RowCandidates {
+    enum { MOST = PART_NEED * PART_LIST };
+    u64 *list; // places
+    u32 *n;    // above MOST: there are too many, the list says nothing
+
+    // One warp: up to N values of each lane, those from `low` on.
+    template <int N> DEVICE void push(const float (&x)[N], const int (&id)[N], float low) const
+    {
+        int before[N], all = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const u32 high = warp_ballot(x[i] >= low);
+            before[i] = all + __popc(high & ((1u << lane_id()) - 1));
+            all += __popc(high);
+        }
+        u32 at = 0;
+        if (lane_id() == 0)
+            at = shared_atomic_add(n, (u32)all);
+        at = shuffle(at, 0);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (x[i] >= low && at + before[i] < MOST)
+                list[at + before[i]] = place_of(x[i] + 0.0f, id[i]);
+    }
+    // One warp: what its parts hold. Once, `meanwhile` is done where nothing is at hand yet.
+    template <class F> DEVICE void push(const FewParts &from, const float *logits, float low, F meanwhile) const
+    {
+        const FtxPart *parts = (const FtxPart *)from.list;
+        const int all = least(from.n, FewParts::MOST), column = lane_id() % PART_LIST; // half a warp a part
+        u32 whole = 0;
+        int first = 0;
+        warp_sync();
+        do {
+            float x[4];
+            int id[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int part = first + 2 * i + lane_id() / PART_LIST;
+                const int kept = part < all ? parts[part].kept : 0;
+                const float *y = logits + (part < all ? parts[part].first : 0) + column;
+                x[i] = column < kept ? load_l2_scalar(y) : negative_infinity();
+                id[i] = column < kept ? __float_as_int(load_l2_scalar(y + PART_LIST)) : 0;
+                whole |= kept == WHOLE ? 1u << part : 0;
+            }
+            if (first == 0)
+                meanwhile();
+            push(x, id, low);
+            first += 8;
+        } while (first < all);
+#pragma unroll 1
+        for (whole |= shuffle_xor(whole, PART_LIST); whole; whole &= whole - 1) {
+            const FtxPart part = parts[__ffs(whole) - 1];
+#pragma unroll 1
+            for (int i = lane_id(); i - lane_id() < part.width; i += 32) {
+                const int id[1] = {part.first + i};
+                const float x[1] = {i < part.width ? load_l2_scalar(logits + part.first + i) : negative_infinity()};
+                push(x, id, low);
+            }
+        }
+        if (from.n > all && lane_id() == 0)
+            shared_atomic_add(n, MOST + 1u);
+    }
+};
+
+// One warp, lane i: the i-th of a row's best parts, `take` at most.
+DEVICE FtxPart search_parts(const FtxPart *parts, int count, int take)
+{
+    FtxPart mine = {};
+    u64 last = ~(u64)0;
+#pragma unroll 1
+    for (int n = 0; n < take; n++) {
+        u64 best = 0;
+        int at = 0;
+#pragma unroll 1
+        for (int i = lane_id(); i < count; i += 32) {
+            const FtxPart part = part_load(parts + i);
+            const u64 place = part.top > negative_infinity() ? place_of(part.top, part.first) : 0;
+            if (place < last && place > best) {
+                best = place;
+                at = i;
+            }
+        }
+        last = warp_most(best);
+        if (!last)
+            break;
+        at = (int)warp_min(best == last ? (u32)at : ~0u);
+        if (lane_id() == n)
+            mine = part_load(parts + at);
+    }
+    return mine;
+}
