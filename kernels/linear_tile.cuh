@@ -6,8 +6,8 @@
 //                    turn, so that one multiplies while the other writes, and hand over as soon as their last
 //                    products are under way; with TEAM = 2 each has half of the rows of every tile, which then
 //                    may be twice as wide: fewer bytes for the same products, but nobody multiplies meanwhile
-//   the last warp    one thread asks for the tiles of x and w, 64 k a slot of the ring, tile after tile; the
-//                    first of w before the kernel in front has ended
+//   the last warp    asks for the tiles of x and w, 64 k a slot of the ring, tile after tile; the first of w
+//                    before the kernel in front has ended
 //
 // Blocks of a cluster share what they read, or the work on a tile:
 //
@@ -78,6 +78,7 @@ struct TileHeadArgs : PartsWishes, TileArgs {
 
 template <class C> struct TileShape {
     static constexpr int WORKERS = 128 * C::WGS, THREADS = WORKERS + 32;
+    static constexpr bool ONE = C::WGS == 1;                                  // tile of a block: grids have all tiles
     static constexpr int TURNS = C::WGS / C::TEAM;                            // tiles under way
     static constexpr int GROUPS = C::MT / 64 / C::TEAM;                       // of 64 rows, a warpgroup's
     static constexpr int BLOCKS = C::CM * C::CN * C::CK;                      // of a cluster
@@ -133,8 +134,9 @@ template <class C> struct TileWork {
     DEVICE void count(int live)
     {
         groups = ceil_div(live, C::MT * C::CM) * ACROSS;
-        steps = C::CK > 1 ? s1 - s0 : ceil_div(groups - first, every) * EACH;
+        steps = C::CK > 1 ? own() : TileShape<C>::ONE ? EACH : ceil_div(groups - first, every) * EACH;
     }
+    DEVICE int own() const { return TileShape<C>::STEPS % C::CK ? s1 - s0 : TileShape<C>::STEPS / C::CK; }
     DEVICE int row(int group) const { return (group / ACROSS * C::CM + rm) * C::MT; }
     DEVICE int column(int group) const { return (group % ACROSS * C::CN + rn) * C::NT; }
 };
@@ -162,11 +164,11 @@ template <class C> DEVICE void tile_ask_x(const TileArgs &a, const TileWork<C> &
 {
     typedef TileShape<C> P;
     if (C::CN == 1)
-        tensor_copy(slot, a.x, row, s * 64, full);
+        warp_tensor_copy(slot, a.x, row, s * 64, full);
     else
         for (int i = t.rn * P::BOXES / C::CN; i < (t.rn + 1) * P::BOXES / C::CN; i++)
-            tensor_copy_all(slot + i * P::BOX * 128, a.x, row + i * P::BOX, s * 64, full,
-                            ((1 << C::CN) - 1) << t.rm * C::CN);
+            warp_tensor_copy_all(slot + i * P::BOX * 128, a.x, row + i * P::BOX, s * 64, full,
+                                 ((1 << C::CN) - 1) << t.rm * C::CN);
 }
 template <class C>
 DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int s, u32 slot, u32 full)
@@ -178,34 +180,37 @@ DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int 
     for (int m = 0; m < C::CM; m++)
         mask |= 1u << m * C::CN;
     if (C::CM == 1)
-        tensor_copy(to, a.w, column, s * 64, full);
+        warp_tensor_copy(to, a.w, column, s * 64, full);
     else
-        tensor_copy_all(to, a.w, column + t.rm * ROWS, s * 64, full, mask << t.rn);
+        warp_tensor_copy_all(to, a.w, column + t.rm * ROWS, s * 64, full, mask << t.rn);
 }
 
 // The first of w, as much as the ring holds; of few rows, what more there is to L2.
 template <class C> DEVICE void tile_begin(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
 {
     const int column = t.column(t.first);
-    tensor_expect(a.x);
+#pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
-        mbarrier_expect(full + 8 * i, TileShape<C>::X + C::NT * 128);
+        warp_expect(full + 8 * i, TileShape<C>::X + C::NT * 128);
         tile_ask_w<C>(a, t, column, t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
     }
+#pragma unroll 1
     for (int i = t.ahead; i < t.s1 - t.s0 && t.AHEAD; i++)
-        tensor_ahead(a.w, column, (t.s0 + i) * 64);
+        warp_tensor_ahead(a.w, column, (t.s0 + i) * 64);
 }
 
 // There are no rows for this block; what it asked for has to come before it ends.
 template <class C> DEVICE void tile_end(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
 {
+#pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
         tile_ask_x<C>(a, t, t.row(t.first), t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
         mbarrier_wait(full + 8 * i, 0);
     }
 }
 
-// One thread keeps the ring full.
+// One warp keeps the ring full, in loops that are not unrolled: with few rows a block walks through its text once, and
+// waits for that too.
 template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full, u32 empty)
 {
     typedef TileShape<C> P;
@@ -215,11 +220,12 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
     TileSlot slot = {0, 1};
     for (int group = t.first; group < t.groups; group += t.every) {
         const int row = t.row(group), column = t.column(group);
+#pragma unroll 1
         for (int s = t.s0; s < t.s1; s++) {
             const u32 to = ring + slot.at * P::SLOT, barrier = full + 8 * slot.at;
             if (group != t.first || s - t.s0 >= t.ahead) {
                 mbarrier_wait(empty + 8 * slot.at, slot.parity);
-                mbarrier_expect(barrier, P::X + C::NT * 128);
+                warp_expect(barrier, P::X + C::NT * 128);
                 tile_ask_w<C>(a, t, column, s, to, barrier);
             }
             tile_ask_x<C>(a, t, row, s, to, barrier);
@@ -227,10 +233,10 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
         }
         for (int i = 0; i < P::RESIDUAL; i++) {
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
-            mbarrier_expect(full + 8 * slot.at, P::R);
+            warp_expect(full + 8 * slot.at, P::R);
             for (int n = 0; n < P::RWIDE; n += 64)
-                tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row,
-                            column + i * P::RWIDE + n, full + 8 * slot.at);
+                warp_tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row,
+                                 column + i * P::RWIDE + n, full + 8 * slot.at);
             slot.next<C>();
         }
     }
@@ -266,16 +272,21 @@ template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][C::NT
 }
 
 // d += x * w^T of a tile, rows from x0 on, from step `step` of the ring on; the last step's are left under way, for
-// tile_products_end.
+// tile_products_end. Where a block has one tile all addresses are constants: with few rows the loop around the
+// products would take longer than they do.
 template <class C>
 DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const TileWork<C> &t, int x0, int step,
                           TileSlot &slot, u32 ring, u32 full, u32 empty)
 {
     typedef TileShape<C> P;
+    constexpr int EACH = ceil_div(P::STEPS, C::CK);
     u32 before = 0;
-    int s = t.s0;
-#pragma unroll 1
-    do {
+#pragma unroll(P::ONE ? EACH : 1)
+    for (int s = 0; s < EACH; s++) {
+        if (s >= t.own())
+            break;
+        if (P::ONE)
+            slot = {s % C::STAGES, s / C::STAGES & 1u};
         const u32 at = ring + slot.at * P::SLOT;
         const u64 x = wgmma_operand(at, x0, 0), w = wgmma_operand(at + P::X, 0, 0);
         mbarrier_wait(full + 8 * slot.at, slot.parity);
@@ -286,12 +297,13 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const Til
             for (int g = 0; g < P::GROUPS; g++)
                 WgmmaTile<C::NT, typename C::T>::add(d[g], wgmma_further(x, g * 64, k), wgmma_further(w, 0, k));
         wgmma_commit();
-        wgmma_wait<1>();
-        if (s > t.s0)
-            tile_release<C>(t, step + s - t.s0 - 1, before);
+        if (!P::ONE || s - 1 + C::STAGES < EACH + P::RESIDUAL) // the slot will be filled again
+            wgmma_wait<1>();
+        if (s > 0)
+            tile_release<C>(t, step + s - 1, before);
         before = empty + 8 * slot.at;
         slot.next<C>();
-    } while (++s < t.s1);
+    }
 }
 template <class C> DEVICE void tile_products_end(const TileWork<C> &t, int step, const TileSlot &slot, u32 empty)
 {
@@ -756,14 +768,18 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         }
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
-        if (t.AHEAD)
-            tile_begin<C>(a, t, ring, full);
+        tensor_expect(a.x);
+    }
+    const bool asks = shuffle(warp_id(), 0) == 4 * C::WGS; // one for all lanes, which the compiler has to know
+    if (asks && t.AHEAD) {
+        warp_sync();
+        tile_begin<C>(a, t, ring, full);
     }
     const int live = live_rows<C::ROWS_S>(a.step); // written between programs only
     t.count(live);
     if (t.first >= t.groups) { // all blocks of the cluster
         wait_for_previous();
-        if (t.AHEAD && threadIdx.x == P::WORKERS)
+        if (asks && t.AHEAD)
             tile_end<C>(a, t, ring, full);
         return;
     }
@@ -774,9 +790,8 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         cluster_arrive();
         cluster_wait();
     }
-    if (warp_id() == 4 * C::WGS) {
-        if (lane_id() == 0)
-            tile_produce<C>(a, t, ring, full, empty);
+    if (asks) {
+        tile_produce<C>(a, t, ring, full, empty);
         if constexpr (C::PARTS)
             if (blockIdx.x == 0 && lane_id() == 0)
                 a.parts->count = ceil_div(C::N, C::NT);
