@@ -16,6 +16,7 @@ template <int N, class T> struct WgmmaTile;
     "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3]), "=f"(d[i + 4]), "=f"(d[i + 5]), "=f"(d[i + 6]), "=f"(d[i + 7])
 #define WGMMA_FRESH_16(d) WGMMA_FRESH_8(d, 0), WGMMA_FRESH_8(d, 8)
 #define WGMMA_FRESH_32(d) WGMMA_FRESH_16(d), WGMMA_FRESH_8(d, 16), WGMMA_FRESH_8(d, 24)
+#define WGMMA_FRESH_24(d) WGMMA_FRESH_16(d), WGMMA_FRESH_8(d, 16)
 #define WGMMA_FRESH_48(d) WGMMA_FRESH_32(d), WGMMA_FRESH_8(d, 32), WGMMA_FRESH_8(d, 40)
 #define WGMMA_FRESH_56(d) WGMMA_FRESH_48(d), WGMMA_FRESH_8(d, 48)
 #define WGMMA_FRESH_64(d) WGMMA_FRESH_56(d), WGMMA_FRESH_8(d, 56)
@@ -42,6 +43,7 @@ template <int N, class T> struct WgmmaTile;
     WGMMA_TILE(N, SUMS, half, "f16", A, B)
 
 WGMMA_TILES(32, 16, "%16", "%17")
+WGMMA_TILES(48, 24, "%24", "%25")
 WGMMA_TILES(64, 32, "%32", "%33")
 WGMMA_TILES(96, 48, "%48", "%49")
 WGMMA_TILES(112, 56, "%56", "%57")
