@@ -280,12 +280,13 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const Til
 {
     typedef TileShape<C> P;
     constexpr int EACH = ceil_div(P::STEPS, C::CK);
+    constexpr bool FLAT = P::ONE && EACH * P::GROUPS <= 16;
     u32 before = 0;
-#pragma unroll(P::ONE ? EACH : 1)
+#pragma unroll(FLAT ? EACH : 1)
     for (int s = 0; s < EACH; s++) {
         if (s >= t.own())
             break;
-        if (P::ONE)
+        if (FLAT)
             slot = {s % C::STAGES, s / C::STAGES & 1u};
         const u32 at = ring + slot.at * P::SLOT;
         const u64 x = wgmma_operand(at, x0, 0), w = wgmma_operand(at + P::X, 0, 0);
@@ -297,7 +298,7 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const Til
             for (int g = 0; g < P::GROUPS; g++)
                 WgmmaTile<C::NT, typename C::T>::add(d[g], wgmma_further(x, g * 64, k), wgmma_further(w, 0, k));
         wgmma_commit();
-        if (!P::ONE || s - 1 + C::STAGES < EACH + P::RESIDUAL) // the slot will be filled again
+        if (!FLAT || s - 1 + C::STAGES < EACH + P::RESIDUAL) // the slot will be filled again
             wgmma_wait<1>();
         if (s > 0)
             tile_release<C>(t, step + s - 1, before);
@@ -759,7 +760,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     launch_dependents();
     char *shared = shared_memory();
     TileWork<C> t;
-    const u32 ring = shared_address(shared), full = shared_address(shared + P::BARRIER_AT);
+    const u32 ring = shared_address(shared), full = ring + P::BARRIER_AT;
     const u32 empty = full + 8 * C::STAGES, arrived = empty + 8 * C::STAGES;
     if (threadIdx.x == P::WORKERS) {
         for (int i = 0; i < C::STAGES; i++) {
