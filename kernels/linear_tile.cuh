@@ -151,6 +151,7 @@ struct TileSlot { // of the ring, and the parity of its barriers
             parity ^= 1;
         }
     }
+    template <class C> DEVICE int before() const { return at ? at - 1 : C::STAGES - 1; }
     template <class C> DEVICE void skip(int steps)
     {
         at += steps;
@@ -281,7 +282,6 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const Til
     typedef TileShape<C> P;
     constexpr int EACH = ceil_div(P::STEPS, C::CK);
     constexpr bool FLAT = P::ONE && EACH * P::GROUPS <= 16;
-    u32 before = 0;
 #pragma unroll(FLAT ? EACH : 1)
     for (int s = 0; s < EACH; s++) {
         if (s >= t.own())
@@ -301,15 +301,14 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const Til
         if (!FLAT || s - 1 + C::STAGES < EACH + P::RESIDUAL) // the slot will be filled again
             wgmma_wait<1>();
         if (s > 0)
-            tile_release<C>(t, step + s - 1, before);
-        before = empty + 8 * slot.at;
+            tile_release<C>(t, step + s - 1, empty + 8 * slot.before<C>());
         slot.next<C>();
     }
 }
 template <class C> DEVICE void tile_products_end(const TileWork<C> &t, int step, const TileSlot &slot, u32 empty)
 {
     wgmma_wait<0>();
-    tile_release<C>(t, step + t.s1 - t.s0 - 1, empty + 8 * (slot.at ? slot.at - 1 : C::STAGES - 1));
+    tile_release<C>(t, step + t.s1 - t.s0 - 1, empty + 8 * slot.before<C>());
 }
 
 // How the lane's rows of a tile, and the residual's, are normed: of what was left of them, asked for early. Row i of
@@ -612,7 +611,8 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
     typedef TileShape<C> P;
     const int own = C::WGS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % (128 * C::TEAM);
     const int turn = P::TURNS > 1 ? own : 0, place = C::TEAM > 1 ? 0 : own;
-    const int x0 = C::TEAM > 1 ? own * P::GROUPS * 64 : 0, mw = x0 + warp_id() % 4 * 16, m0 = mw + (lane_id() >> 2);
+    const int x0 = C::TEAM > 1 ? own * P::GROUPS * 64 : 0, mw = x0 + shuffle(warp_id(), 0) % 4 * 16,
+              m0 = mw + (lane_id() >> 2);
     float *lines = (float *)(shared + P::BIAS_AT) + place * P::LINES * C::NT;
     const float *bias = lines + (lane_id() & 3) * 2;
     float d[P::GROUPS][C::NT / 2];
