@@ -4,7 +4,6 @@
 // docs/performance.md says what norms cost in them):
 //
 //   2,240 rows   qkv 13.3 (13.8)   out 6.5 (7.2)   up with GELU 19.2 (22.0 with tanh's)   down 16.7 (17.2)
-//   128 rows     3.4 (4.7)         2.8 (3.7)       4.1 (4.5 without)                      4.8 (17.5)
 //
 // Many rows: pairs of blocks share w, 128 x 128 for each warpgroup, or 128 x 112 where that leaves little of N over:
 // the last round of the SMs is seldom full, and shorter rounds lose less. Few: small tiles fill the SMs, and parts of K.

@@ -369,9 +369,9 @@ int main()
     }
     for (int M : {128, 100}) {
         typedef Shape<2304, 768, 64, 64, 1, 2, 6, 1, 0, 0> Qkv;
-        typedef Shape<768, 768, 64, 96, 1, 2, 6, 1, 0, 1> Out;
-        typedef Shape<3072, 768, 64, 64, 1, 1, 6, 1, 2, 0> Up;
-        typedef Shape<768, 3072, 64, 96, 1, 4, 8, 1, 0, 1> Down;
+        typedef Shape<768, 768, 64, 48, 1, 1, 7, 1, 0, 1> Out;
+        typedef Shape<3072, 768, 64, 48, 1, 1, 7, 1, 2, 0> Up;
+        typedef Shape<768, 3072, 64, 64, 1, 4, 8, 1, 0, 1> Down;
         both<Qkv, Out, Up, Down>(M);
     }
     {
