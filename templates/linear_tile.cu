@@ -27,8 +27,10 @@
 //@ match   y = add(linear(x, w, b?), layernorm(r, rg, rc))  | ACT=0 RES=1 EPS=0 REPS=layernorm.eps
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
 //@ consts  FEW: T_MAX <= 256  MID: FEW || (T_MAX <= 1024 && N < 2048)  DEEP: FEW && K >= 2048  BROAD: FEW && !DEEP && N >= (ENCODE && T_MAX > 128 ? 2048 : 3072)
-//    Up to 128 tokens of texts parts of K are for many k alone: to send sums takes a block 0.8 us, 8 steps of K.
-//@ consts  TEXT: ENCODE && T_MAX <= 128  TEXT_NT: DEEP ? 64 : 48  TEXT_CK: DEEP ? 4 : K > 1024 ? 2 : 1  TEXT_STAGES: DEEP ? 8 : 7
+//    Up to 128 tokens of texts, 256 for few columns, parts of K are for many k alone: to send sums takes a block 0.8 us,
+//    8 steps of K. Up to 16, many columns are read in fewer, wider tiles.
+//@ consts  TEXT: ENCODE && (T_MAX <= 128 || (FEW && N < 1024 && K <= 1024))  TEXT_NT: DEEP || (T_MAX <= 16 && BROAD) ? 64 : 48
+//@ consts  TEXT_CK: DEEP ? 4 : K > 1024 ? 2 : 1  TEXT_STAGES: DEEP ? 8 : TEXT_NT == 64 ? 6 : 7
 //@ consts  SPARE: round_up(N, 112) - N  MT: FEW && (!DEEP || TEXT) ? 64 : 128
 //@ consts  TEAM: !MID && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1  WIDE: TEAM == 2 ? 256 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
 //@ consts  NT: TEXT ? TEXT_NT : DEEP && T_MAX <= 128 ? 32 : BROAD ? 96 : MID ? 64 : WIDE
