@@ -192,7 +192,7 @@ __device__ void sample(const SampleArgs &a)
     char *shared = shared_memory();
     SHARED(float, sums, 33);
     SHARED(Best, bests, 32);
-    SHARED(u32, share, 2); // how many blocks share the row; whether this is the last of them
+    SHARED(u32, share, 3); // how many blocks share the row; whether this is the last of them; whether parts are enough
     // $step, $rows, $params are written between programs, and by this row's last block. They stand
     // in shared memory: as registers they would be a third of all.
     SHARED(FtxRow, row_, 1);
@@ -210,26 +210,26 @@ __device__ void sample(const SampleArgs &a)
     if (threadIdx.x == 32) {
         params_[0] = a.params[row];
         cool[0] = cool_of(params_[0]);
-        share[0] = K::PARTS && parts_suffice(params_[0]) ? 1 : gridDim.x;
+        share[2] = K::PARTS && parts_suffice(params_[0]);
+        share[0] = share[2] ? 1 : gridDim.x;
     }
     wait_for_previous();
     block_sync();
-    const bool alone = K::PARTS && parts_suffice(p);
-    if (!live || (alone && blockIdx.x > 0 ? !draws_by_mass(p) : !r.emit || r.done)) // who may see that top-p leaves many
+    const auto merged = [&] { return K::PARTS && share[2]; };
+    if (!live || (merged() && blockIdx.x > 0 ? !draws_by_mass(p) || p.top_p >= 1.0f : !r.emit || r.done)) // who may see that top-p leaves many
         return;
     int token;
     DrawRoom<D> &room = *(DrawRoom<D> *)shared;
 #pragma unroll 1
-    for (bool merged = alone;; merged = false) { // by the kernel in front; again by this one where that is not enough
-        if (!merged && !sample_tiles<K>(a, row, p, r, cool, facts, shift, share))
+    for (;;) { // by the kernel in front; again by this one where that is not enough
+        if (!merged() && !sample_tiles<K>(a, row, p, r, cool, facts, shift, share))
             return;
 
         // The last block of the row: a thread merges tiles (or parts) threadIdx.x, + THREADS, ..., warps their
         // threads, and every warp the warps.
         const SampleTile *tiles = a.tiles + (i64)row * D::TILES;
         Best best = {negative_infinity(), 0x7fffffff};
-        const bool mass = merged && draws_by_mass(p), draws = p.temperature > 0.0f, lowers = merged && draws && changes(p, r);
-        const float heat = mass ? cool[0] : 1.0f; // of what is summed up
+        const float heat = merged() && draws_by_mass(p) ? cool[0] : 1.0f; // of what is summed up
         float raw_top = negative_infinity(), raw_sum = 0.0f;
         const auto add = [&](float top, float sum, Best b) {
             const float high = fmaxf(raw_top, top);
@@ -238,9 +238,10 @@ __device__ void sample(const SampleArgs &a)
             raw_top = high;
             best = better(best, b);
         };
+        const bool draws = p.temperature > 0.0f;
         if (draws && threadIdx.x == THREADS - 1)
             room.random = philox(uint4_{(u32)r.kv_len, (u32)p.sample, 0, 0}, p.seed_low, p.seed_high).x >> 8;
-        if (merged) {
+        if (merged()) {
             if (threadIdx.x == 0)
                 room.parts = RowParts{parts_of(a.parts, K::V, row), a.logits + (i64)row * K::V, load_l2_scalar(&a.parts->count)};
             read_parts<K::V>(a.parts, row, threadIdx.x, THREADS, room.u.few.part_top, [&](const FtxPart &part) {
@@ -269,13 +270,13 @@ __device__ void sample(const SampleArgs &a)
         best = warp_best(bests[lane_id() % D::WARPS]);
         block_sync();
         raw_sum = block_sum<THREADS>(mine > negative_infinity() ? raw_sum * expf((mine - raw_top) * heat) : 0.0f, sums);
-        if (mass) {
+        if (merged() && draws_by_mass(p)) {
             if (Draw<D>::leaves_many(p, raw_sum)) {
                 block_sync();
                 if (blockIdx.x > 0 && threadIdx.x == 0) // nobody has written it: this block counts
                     row_[0] = a.rows[row];
                 if (threadIdx.x == 0)
-                    share[0] = gridDim.x;
+                    share[0] = gridDim.x, share[2] = 0;
                 block_sync();
                 if (!r.emit || r.done)
                     return;
@@ -289,10 +290,11 @@ __device__ void sample(const SampleArgs &a)
             room.raw_top = raw_top;
             room.raw_sum = room.sum = raw_sum;
             room.value = best.value;
+            room.values = a.values + (i64)row * K::V;
         }
         if (draws && best.value > negative_infinity()) {
             block_sync();
-            if (!merged) {
+            if (!merged()) {
                 float sum = 0.0f;
                 for (int t = threadIdx.x; t < D::TILES; t += THREADS)
                     sum += room.tile_sum[t] * ratio(room.tile_top[t], best.value, cool[0]);
@@ -301,11 +303,15 @@ __device__ void sample(const SampleArgs &a)
                     room.sum = sum;
                 block_sync();
             }
-            Draw<D> draw = {room, a.values + (i64)row * K::V, best.value, cool[0]};
-            token = draw.token(p, merged, lowers, [&] { return lower_list<K>(a, row, room, p, r); });
+            Draw<D> draw = {room, best.value, cool[0]};
+            token = draw.token(p, share[2], [&] { return merged() && changes(p, r); }, [&] { return lower_list<K>(a, row, room, p, r); });
         }
         if (token >= 0)
             break;
+        block_sync();
+        if (threadIdx.x == 0)
+            share[2] = 0;
+        block_sync();
     }
     if (warp_id() != 0)
         return;

@@ -103,7 +103,7 @@ static bool only_lowers(const FtxRequest *q)
 }
 
 /* How many of the greatest logits the next tokens depend on, ties with the last included: MANY where it is hardly ever
- * more; 0: on others, too, as what is drawn without top-k does. Of a forced id the log-probability is asked for, whatever
+ * more; 0: on others, too. Of a forced id the log-probability is asked for, whatever
  * its rank. Typical needs all that top-k leaves, which a kernel that reads few does not look for. */
 static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *q)
 {
@@ -116,10 +116,10 @@ static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *
         return plain ? 1 : 0; /* all logits by many blocks are faster than the best of them by one */
     if (typical || q->top_k > MANY || q->top_k >= (int)f->vocab || !only_lowers(q))
         return 0;
-    if (q->top_k == 0 && q->top_p < 1.0f) /* at a temperature: then the parts' sums do not give the log-probability */
+    if (q->top_k == 0 && (q->top_p < 1.0f || q->min_p == 0.0f)) /* parts' sums are at the temperature: no log-probability */
         return plain && (q->temperature == 1.0f || !q->logprobs) ? MANY : 0;
     if (q->top_k == 0)
-        return q->min_p > 0.0f ? MANY : 0;
+        return MANY;
     return !plain ? MANY : q->top_k == 1 ? 2 : q->top_k; /* 1 alone keeps no ties */
 }
 

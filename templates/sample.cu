@@ -7,7 +7,7 @@
 //@ consts  TILES: ceil_div(VOCAB, 512)
 //    Two blocks an SM where 64 registers hold everything (not in small rows, odd rows, on sm_86, 89, 120).
 //@ consts  BLOCKS: ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 ? 1 : 2
-//@ consts  SHARED: max(32768 + 4 * BIASES, 16384 + max(24576, 6 * ceil_div(VOCAB, 96) + 7344) + 8 * TILES + 256)
+//@ consts  SHARED: max(32768 + 4 * BIASES, 16384 + max(24576, 6 * ceil_div(VOCAB, 96) + 7344) + 8 * TILES + 320)
 //@ fits    SHARED + 1024 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144
 //@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
 //@ scratch tiles 32 * S_MAX * TILES

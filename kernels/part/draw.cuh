@@ -8,7 +8,7 @@
 // ids in ascending order.
 //
 // Ways to the token, by what the row needs:
-//   all    no filter: the tiles' sums lead to a tile, its values to the token
+//   all    no filter: the sums of tiles, or of parts, lead to one of them, its values to the token
 //   few    the want-th greatest tile maximum bounds the want-th greatest value from below. What is
 //          not below it (want to a few times want values) is sorted in shared memory.
 //   parts  the same by what the kernel of the logits has left (part/parts.cuh): the maxima of parts give a bound, their
@@ -61,6 +61,7 @@ template <class K> struct DrawRoom { // shared memory
     float value; // of the token, where it is not drawn from all
     float raw_top, raw_sum; // of the logits
     RowParts parts;
+    float *values; // [V] processed, but for temperature
     int token;
 };
 
@@ -156,7 +157,6 @@ template <class K> struct Draw {
     using Room = DrawRoom<K>;
     static constexpr int THREADS = K::THREADS, WARPS = THREADS / 32, PER_LANE = K::TILE / 32;
     Room &room;
-    float *values; // [V] processed, but for temperature
     float top;     // greatest of them; of a list the greatest in it
     float cool;    // 1 / temperature
 
@@ -170,10 +170,11 @@ template <class K> struct Draw {
     {
 #pragma unroll 1
         for (int from = 0; from < PER_LANE; from += BATCH) {
+            const float *y = room.values + id_of(t, from);
             float x[BATCH];
 #pragma unroll
             for (int i = 0; i < BATCH; i++)
-                x[i] = id_of(t, from + i) < K::V ? load_l2_scalar(values + id_of(t, from + i)) : __int_as_float((int)0xff800000u);
+                x[i] = id_of(t, from + i) < K::V ? load_l2_scalar(y + i * 32) : __int_as_float((int)0xff800000u);
 #pragma unroll
             for (int i = 0; i < BATCH; i++)
                 f(x[i], id_of(t, from + i));
@@ -252,13 +253,14 @@ template <class K> struct Draw {
             const int t = room.u.which[i];
 #pragma unroll 1
             for (int from = 0; from < PER_LANE; from += 8) {
+                const float *y = room.values + id_of(t, from);
                 u32 high = 0; // which of the lane's values; few, so they are read again
 #pragma unroll
                 for (int k = 0; k < 8; k++)
-                    high |= id_of(t, from + k) < K::V && load_l2_scalar(values + id_of(t, from + k)) >= bound ? 1u << k : 0;
+                    high |= id_of(t, from + k) < K::V && load_l2_scalar(y + k * 32) >= bound ? 1u << k : 0;
                 for (; high; high &= high - 1) {
-                    const int id = id_of(t, from + __ffs(high) - 1);
-                    push(load_l2_scalar(values + id), id);
+                    const int k = __ffs(high) - 1;
+                    push(load_l2_scalar(y + k * 32), id_of(t, from + k));
                 }
             }
         }
@@ -307,7 +309,7 @@ template <class K> struct Draw {
         const RowParts &from = room.parts;
         clear();
         for (int i = threadIdx.x; i < K::V && spread; i += THREADS)
-            values[i] = negative_infinity();
+            room.values[i] = negative_infinity();
         for (int i = threadIdx.x; i < from.count; i += THREADS)
             if (room.u.few.part_top[i] >= low)
                 room.u.few.which[shared_atomic_add(&room.tiles, 1u)] = (u16)i;
@@ -331,7 +333,7 @@ template <class K> struct Draw {
                     if (x[i] >= low) {
                         const int id = n < 0 ? __float_as_int(load_l2_scalar(y + i * 32 + PART_LIST)) : first + i * 32;
                         if (spread)
-                            values[id] = x[i] + 0.0f;
+                            room.values[id] = x[i] + 0.0f;
                         else
                             push(x[i] + 0.0f, id);
                     }
@@ -445,20 +447,27 @@ template <class K> struct Draw {
 
     // --- all ----------------------------------------------------------------------------------
 
-    // The token at u / 2^24 of the weight of the whole row.
-    DEVICE int draw_all(u32 u) const
+    // The token at u / 2^24 of the weight of the whole row, by its tiles or by its parts: the ids of both ascend.
+    DEVICE int draw_all(u32 u, bool parts) const
     {
-        constexpr int N = ceil_div(K::TILES, THREADS);
-        const auto of_tile = [&](int t) {
-            return t < K::TILES ? whole_weight(room.tile_sum[t] * ratio_of(room.tile_top[t])) : 0ull;
+        const int all_ = parts ? room.parts.count : K::TILES, N = ceil_div(all_, THREADS);
+        const auto weight_of = [&](int t) {
+            if (t >= all_)
+                return 0ull;
+            if (!parts)
+                return whole_weight(room.tile_sum[t] * ratio_of(room.tile_top[t]));
+            const FtxPart part = part_load(room.parts.parts + t);
+            return part.width ? whole_weight(part.sum * ratio_of(part.top)) : 0ull;
         };
         u64 mine = 0, all;
+#pragma unroll 1
         for (int k = 0; k < N; k++)
-            mine += of_tile(threadIdx.x * N + k);
+            mine += weight_of(threadIdx.x * N + k);
         u64 before = block_before<THREADS>(mine, room.partial, &all);
         const u64 target = __umul64hi(all, (u64)u << 40);
+#pragma unroll 1
         for (int k = 0; k < N; k++) {
-            const u64 w = of_tile(threadIdx.x * N + k);
+            const u64 w = weight_of(threadIdx.x * N + k);
             if (before <= target && target < before + w) {
                 room.found[0] = threadIdx.x * N + k;
                 // how far into the tile, in 2^-40: below 1, since the quotient is rounded down
@@ -470,18 +479,29 @@ template <class K> struct Draw {
         block_sync();
         if (warp_id() == 0) { // within the tile by its own weights
             const int t = (int)room.found[0];
-            const float here = room.tile_top[t];
+            const FtxPart part = parts ? part_load(room.parts.parts + t) : FtxPart{};
+            const float here = parts ? part.top : room.tile_top[t];
+            const int first = parts ? part.first : t * K::TILE, n = parts ? part.width : least(K::TILE, K::V - first);
+            const float *y = (parts ? room.parts.logits : room.values) + first;
             u64 sum = 0;
 #pragma unroll 1
             for (int pass = 0; pass < 2; pass++) {
                 const u64 aim = __umul64hi(sum, room.found[1] << 24);
                 u64 so_far = 0;
-                each_of<2>(t, [&](float x, int id) {
-                    const u64 w = whole_weight(ratio(x, here, cool)), upto = warp_upto(w);
-                    if (pass && so_far + upto - w <= aim && aim < so_far + upto)
-                        room.token = id;
-                    so_far += shuffle(upto, 31);
-                });
+#pragma unroll 1
+                for (int from = lane_id(); from - lane_id() < n; from += 128) {
+                    float x[4];
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        x[i] = from + i * 32 < n ? load_l2_scalar(y + from + i * 32) : negative_infinity();
+#pragma unroll
+                    for (int i = 0; i < 4; i++) {
+                        const u64 w = whole_weight(ratio(x[i], here, cool)), upto = warp_upto(w);
+                        if (pass && so_far + upto - w <= aim && aim < so_far + upto)
+                            room.token = first + from + i * 32;
+                        so_far += shuffle(upto, 31);
+                    }
+                }
                 sum = so_far;
             }
         }
@@ -640,7 +660,7 @@ template <class K> struct Draw {
     static DEVICE int top_k(const FtxParams &p) { return p.top_k > 0 && p.top_k < K::V ? p.top_k : 0; }
     static DEVICE double share(const FtxParams &p) { return p.top_p > 0.0f ? (double)p.top_p : 0.0; }
     // Of a row that weighs `sum` times its greatest value: more than a list is for.
-    static DEVICE bool leaves_many(const FtxParams &p, float sum) { return !(p.top_p * sum <= Room::LIST / 4); }
+    static DEVICE bool leaves_many(const FtxParams &p, float sum) { return p.top_p < 1.0f && !(p.top_p * sum <= Room::LIST / 4); }
 
     // The list put in order, without what is below `low`: how many of it are kept; -1 if it does not hold them all. all: no
     // other is.
@@ -708,39 +728,46 @@ template <class K> struct Draw {
 
     // The whole block; warp 0 gets it. parts: room.parts are enough, or -1: they are not. lower() changes the list as
     // processors do, which only lower values; lowers: there are some.
-    template <class F> DEVICE int token(const FtxParams &p, bool parts, bool lowers, F lower)
+    template <class L, class F> DEVICE int token(const FtxParams &p, u32 &by_parts, L lowers, F lower)
     {
+        const auto parts = [&] { return K::PARTS && by_parts; };
         const float lowest = part_low(negative_infinity());
         const int k = top_k(p);
         const bool typical = p.typical_p > 0.0f, filter = k || p.top_p < 1.0f || p.min_p > 0.0f;
-        const auto candidates = [&] { return parts && p.need <= PART_NEED; };
+        const auto candidates = [&] { return parts() && p.need <= PART_NEED; };
         if (!filter && !typical)
-            return draw_all(room.random);
+            return draw_all(room.random, parts());
         u64 bound = 0;
         if (filter) {
-            // Without top-k it is a guess how much is needed, and with processors: a short list first, then a long one.
+            // Without top-k it is a guess how much is needed, or with processors: a short list first, then a long one.
             int n = -1;
 #pragma unroll 1
-            for (int want = k ? lowers ? k + 32 : k : parts && p.top_p * room.sum > 16.0f ? 256 : 64;;) {
-                const float low = candidates() ? part_bound_short(k) : parts ? part_bound(want) : tile_bound(want);
-                bool all = parts ? collect_parts(low, false) : collect(low);
-                if (all && lowers)
+            for (int want = k ? lowers() ? k + 32 : k : parts() && p.top_p * room.sum > 16.0f ? 256 : 64;;) {
+                const bool exact = parts() && !k && !lowers() && p.top_p >= 1.0f; // min-p alone says where what it keeps ends
+                const float low = candidates() ? part_bound_short(k)
+                                  : exact      ? part_low(top + logf(0.999f * p.min_p) * p.temperature)
+                                  : parts()    ? part_bound(want)
+                                               : tile_bound(want);
+                bool all = parts() ? collect_parts(low, false) : collect(low);
+                if (all && lowers())
                     all = lower();
-                else if (all && parts && k && room.n <= 32)
+                else if (all && parts() && k && room.n <= 32)
                     return warp_id() == 0 ? draw_few(p, room.n) : 0;
                 if (all)
-                    n = keep_of_list(p, k, lowers ? low : negative_infinity(), parts && low == lowest);
+                    n = keep_of_list(p, k, lowers() ? low : negative_infinity(), exact || (parts() && low == lowest));
                 if (candidates() && n < 0) {
                     collect_parts(low, true);
                     top_tiles();
-                    parts = false;
+                    if (threadIdx.x == 0)
+                        by_parts = 0;
+                    block_sync();
                     continue;
                 }
-                if (n >= 0 || want >= 256 || (k && !lowers))
+                if (n >= 0 || want >= 256 || exact || (k && !lowers()))
                     break;
                 want = 256;
             }
-            if (parts && n < 0)
+            if (parts() && n < 0)
                 return -1;
             if (n > 0 && n <= 32 && !typical)
                 return warp_id() == 0 ? draw_lanes(room.list[lane_id()], n) : 0;

@@ -31,8 +31,12 @@ struct PartsWishes { // first among the arguments of a kernel that leaves parts
 DEVICE FtxPart *parts_of(FtxParts *parts, int vocab, int row) { return (FtxPart *)(parts + 1) + (i64)row * FTX_PARTS(vocab); }
 DEVICE const FtxPart *parts_of(const FtxParts *parts, int vocab, int row) { return (const FtxPart *)(parts + 1) + (i64)row * FTX_PARTS(vocab); }
 
-// Top-p alone is of the mass of the row at its temperature: sums of its parts are of exp((x - top) / temperature).
-DEVICE bool draws_by_mass(const FtxParams &p) { return p.temperature > 0.0f && p.need > PART_NEED && p.top_k == 0 && p.top_p < 1.0f; }
+// A draw from all, or by top-p alone, is of the mass of the row at its temperature: sums of its parts are of
+// exp((x - top) / temperature).
+DEVICE bool draws_by_mass(const FtxParams &p)
+{
+    return p.temperature > 0.0f && p.need > PART_NEED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f);
+}
 DEVICE float cool_of(const FtxParams &p) { return fminf(1.0f / p.temperature, 1e30f); } // finite
 
 // What a row wants besides its parts: candidates for so many of the greatest, 0: nothing, or WHOLE, or MASS. Asked

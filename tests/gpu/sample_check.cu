@@ -157,7 +157,7 @@ static int choose(const Row &r, const std::vector<float> &x, double dp, double d
 }
 
 // What a kernel of the LM head would leave of a row: parts of many widths, with candidates in place of their logits.
-static bool by_mass(const FtxParams &p) { return p.need > PART_NEED && p.top_k == 0 && p.top_p < 1.0f && p.temperature > 0.0f; }
+static bool by_mass(const FtxParams &p) { return p.need > PART_NEED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f) && p.temperature > 0.0f; }
 static void leave_parts(Random &rnd, const FtxParams &p, std::vector<float> &row, const std::vector<int> &widths, FtxPart *to)
 {
     const float cool = by_mass(p) ? 1.0f / p.temperature : 1.0f;
@@ -249,12 +249,12 @@ template <class C> int check(uint64_t seed, int *near, int *all)
                 p.typical_p = 0.0f;
                 const int most[] = {0, 1, 7, 9, 40, 50, 64, 128};
                 p.top_k = std::min(V - 1, most[rnd.below(8)]);
-                if (p.top_k == 0 && (p.top_p == 1.0f || rnd.below(2))) {
+                if (p.top_k == 0 && rnd.below(2)) {
                     p.top_p = 1.0f;
-                    p.min_p = 0.01f + 0.3f * rnd.uniform();
+                    p.min_p = rnd.below(3) ? 0.01f + 0.3f * rnd.uniform() : 0.0f;
                 }
             }
-            const bool mass = many && p.top_k == 0 && p.top_p < 1.0f; // top-p alone, nothing else
+            const bool mass = by_mass(p); // without processors
             if (!mass && rnd.below(2)) {
                 p.repetition = many || rnd.below(2) ? 1.3f : 0.8f;
                 p.window = rnd.below(2) ? 0 : 20;
@@ -541,13 +541,14 @@ template <class C> void time_all()
             p.top_p = 0.9f;
             time_sample<C>("top-p 0.9, few", S, p, 6);
             time_sample<C>("top-p 0.9, many", S, p, 0.5f);
+            p.top_p = 1.0f;
+            time_sample<C>("temperature alone", S, p, 3);
         }
     p = off;
     p.temperature = 0.8f;
     p.top_k = 1024;
     time_sample<C>("top-k 1024", 1, p, 3);
     p.top_k = 0;
-    time_sample<C>("temperature alone", 1, p, 3);
     p.typical_p = 0.9f;
     time_sample<C>("typical 0.9", 1, p, 3);
     p.top_k = 50;

@@ -103,7 +103,9 @@ static void test_need(void **state)
     NEEDS(128, (q->top_p = 0.9f, q->min_p = 0.1f));
     NEEDS(128, (q->top_p = 0.9f, q->temperature = 1.0f, q->logprobs = true));
     NEEDS(0, (q->top_p = 0.9f, q->logprobs = true));
-    NEEDS(0, q->top_p = 1.0f);
+    NEEDS(128, q->top_p = 1.0f); /* a draw from all */
+    NEEDS(0, q->logprobs = true);
+    NEEDS(0, q->repetition_penalty = 1.1f);
     NEEDS(0, (q->top_k = 4, q->typical_p = 0.9f));
     NEEDS(0, (q->top_k = 200));
     NEEDS(128, q->min_p = 0.1f);

@@ -470,7 +470,7 @@ static void give_maps(Scene *s)
 
 double scene_cool(const FtxParams *p)
 {
-    const bool by_mass = p->need > 8 && p->top_k == 0 && p->top_p < 1 && p->temperature > 0;
+    const bool by_mass = p->need > 8 && p->top_k == 0 && (p->top_p < 1 || p->min_p == 0) && p->temperature > 0;
 
     return by_mass ? 1 / (double)p->temperature : 1;
 }

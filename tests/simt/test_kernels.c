@@ -510,11 +510,11 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
         p->top_p = r % 3 ? 0.7f : 1.0f;
         p->min_p = r % 5 == 1 ? 0.1f : 0.0f;
         p->logits = r % 7 == 3;
-        if ((kind + r / 2) % 2 && k < 4) { /* from some more, or by min-p or top-p alone */
+        if ((kind + r / 2) % 2 && k < 4) { /* from some more, or by min-p or top-p alone, or from all */
             p->top_k = k == 0 || V <= 60 ? 0 : 6 + 12 * k;
             p->need = p->top_k ? p->top_k : 128;
             p->top_p = p->top_k ? p->top_p : r % 4 == 1 ? 1.0f : 0.8f;
-            p->min_p = p->top_k || p->top_p < 1.0f ? p->min_p : 0.2f;
+            p->min_p = p->top_k || p->top_p < 1.0f ? p->min_p : kind % 2 ? 0.2f : 0.0f;
         } else if ((kind + r / 2) % 2) { /* with processors that only lower values */
             p->need = 128;
             p->repetition = k % 2 ? 1.4f : 1.0f;
