@@ -275,8 +275,10 @@ __device__ void sample(const SampleArgs &a)
                 block_sync();
                 if (blockIdx.x > 0 && threadIdx.x == 0) // nobody has written it: this block counts
                     row_[0] = a.rows[row];
-                if (threadIdx.x == 0)
-                    share[0] = gridDim.x, share[2] = 0;
+                if (threadIdx.x == 0) {
+                    share[0] = gridDim.x;
+                    share[2] = 0;
+                }
                 block_sync();
                 if (!r.emit || r.done)
                     return;

@@ -116,7 +116,8 @@ static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *
         return plain ? 1 : 0; /* all logits by many blocks are faster than the best of them by one */
     if (typical || q->top_k > MANY || q->top_k >= (int)f->vocab || !only_lowers(q))
         return 0;
-    if (q->top_k == 0 && (q->top_p < 1.0f || q->min_p == 0.0f)) /* parts' sums are at the temperature: no log-probability */
+    if (q->top_k == 0 &&
+        (q->top_p < 1.0f || q->min_p == 0.0f)) /* parts' sums are at the temperature: no log-probability */
         return plain && (q->temperature == 1.0f || !q->logprobs) ? MANY : 0;
     if (q->top_k == 0)
         return MANY;
