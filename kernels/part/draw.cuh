@@ -659,8 +659,9 @@ template <class K> struct Draw {
 
     static DEVICE int top_k(const FtxParams &p) { return p.top_k > 0 && p.top_k < K::V ? p.top_k : 0; }
     static DEVICE double share(const FtxParams &p) { return p.top_p > 0.0f ? (double)p.top_p : 0.0; }
-    // Of a row that weighs `sum` times its greatest value: more than a list is for.
-    static DEVICE bool leaves_many(const FtxParams &p, float sum) { return p.top_p < 1.0f && !(p.top_p * sum <= Room::LIST / 4); }
+    // Of a row that weighs `sum` times its greatest value: more than a list may hold, as the likeliest of those that top-p
+    // leaves has less than 1/32 of their mass.
+    static DEVICE bool leaves_many(const FtxParams &p, float sum) { return p.top_p < 1.0f && !(p.top_p * sum <= 32.0f); }
 
     // The list put in order, without what is below `low`: how many of it are kept; -1 if it does not hold them all. all: no
     // other is.
