@@ -31,11 +31,13 @@
 //    8 steps of K. Up to 16, many columns are read in fewer, wider tiles.
 //@ consts  TEXT: ENCODE && (T_MAX <= 128 || (FEW && N < 1024 && K <= 1024))  TEXT_NT: DEEP || (T_MAX <= 16 && BROAD) ? 64 : 48
 //@ consts  TEXT_CK: DEEP ? 4 : K > 1024 ? 2 : 1  TEXT_STAGES: DEEP ? 8 : TEXT_NT == 64 ? 6 : 7
-//@ consts  SPARE: round_up(N, 112) - N  MT: FEW && (!DEEP || TEXT) ? 64 : 128
+//    257 to 512: 64 x 96, where two parts of K for each tile find room at once.
+//@ consts  PAGE: ENCODE && !FEW && T_MAX <= 512 && ceil_div(T_MAX, 64) * ceil_div(N, 96) <= 66
+//@ consts  SPARE: round_up(N, 112) - N  MT: (FEW && (!DEEP || TEXT)) || PAGE ? 64 : 128
 //@ consts  TEAM: !MID && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1  WIDE: TEAM == 2 ? 256 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
-//@ consts  NT: TEXT ? TEXT_NT : DEEP && T_MAX <= 128 ? 32 : BROAD ? 96 : MID ? 64 : WIDE
-//@ consts  CM: MID ? 1 : 2  CN: 1  CK: TEXT ? TEXT_CK : T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
-//@ consts  STAGED: WGS == 2 && sizeof(Y) == 2  STAGES: TEXT ? TEXT_STAGES : TEAM == 2 ? 4 : DEEP ? 8 : BROAD && NT == 96 ? 9 : !MID ? 5 : FEW || N >= 1024 || !ENCODE ? 6 : 8
+//@ consts  NT: TEXT ? TEXT_NT : PAGE ? 96 : DEEP && T_MAX <= 128 ? 32 : BROAD ? 96 : MID ? 64 : WIDE
+//@ consts  CM: MID ? 1 : 2  CN: 1  CK: TEXT ? TEXT_CK : PAGE ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
+//@ consts  STAGED: WGS == 2 && sizeof(Y) == 2  STAGES: TEXT ? TEXT_STAGES : PAGE ? 8 : TEAM == 2 ? 4 : DEEP ? 8 : BROAD && NT == 96 ? 9 : !MID ? 5 : FEW || N >= 1024 || !ENCODE ? 6 : 8
 //@ consts  SLOT: max((MT + NT) * 128, CK == 1 && RES ? round_up(min(NT, 128), 64) * MT * 2 : 0)
 //    Norms have no launch: who writes a row leaves its sums, by parts of STATS columns.
 //@ consts  XSTAT: columns(xs)  RSTAT: columns(rs)  STATS: has(ys) ? min(NT / CK, 128) : 0  EPS: EPS  REPS: REPS
