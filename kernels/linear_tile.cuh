@@ -273,7 +273,7 @@ template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][C::NT
 }
 
 // d += x * w^T of a tile, rows from x0 on, from step `step` of the ring on; the last step's are left under way, for
-// tile_products_end. Where a block has one tile all addresses are constants: with few rows the loop around the
+// tile_products_end. Where a block has one tile of few steps all addresses are constants: the loop around the
 // products would take longer than they do.
 template <class C>
 DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const TileWork<C> &t, int x0, int step,
@@ -281,7 +281,8 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const Til
 {
     typedef TileShape<C> P;
     constexpr int EACH = ceil_div(P::STEPS, C::CK);
-    constexpr bool FLAT = P::ONE && EACH * P::GROUPS <= 16;
+    // More steps would not have their operands in uniform registers.
+    constexpr bool FLAT = P::ONE && EACH * P::GROUPS <= 16 && EACH * C::NT <= 1152;
 #pragma unroll(FLAT ? EACH : 1)
     for (int s = 0; s < EACH; s++) {
         if (s >= t.own())
