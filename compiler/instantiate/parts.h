@@ -86,12 +86,13 @@ typedef enum CodeClass {
 const char *code_class_name(CodeClass c);
 
 typedef struct Resources {
-    uint32_t registers;        /* a thread */
-    uint32_t stack_bytes;      /* a thread: local arrays and spills */
-    uint32_t spill_bytes;      /* moved by the local loads and stores in the code, each counted once */
-    uint32_t static_smem;      /* a block */
-    uint32_t barriers;         /* named barriers of a block, of 16 */
-    uint32_t instructions;     /* 16 bytes each */
+    uint32_t registers;     /* a thread */
+    uint32_t stack_bytes;   /* a thread: local arrays and spills */
+    uint32_t spill_bytes;   /* moved by the local loads and stores in the code, each counted once */
+    uint32_t static_smem;   /* a block */
+    uint32_t barriers;      /* named barriers of a block, of 16 */
+    uint32_t instructions;  /* 16 bytes each */
+    uint32_t operand_moves; /* R2UR between two products of a warpgroup (HGMMA) in a row: the second waits for them */
     uint32_t code[CODE_COUNT]; /* of which kind they are; no-ops that fill the end are OTHER */
 } Resources;
 
