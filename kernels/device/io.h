@@ -96,8 +96,8 @@ typedef struct FtxParts {
     int reserved[3];
 } FtxParts;
 typedef struct FtxPart {
-    float top,
-        sum; /* greatest value, not -0; sum of exp(x - top), at a temperature where the mass counts (part/parts.cuh) */
+    float top;      /* greatest value, not -0 */
+    float sum;      /* of exp(x - top), at a temperature where the mass counts (part/parts.cuh) */
     int first;      /* column */
     int width : 10; /* columns; 0: an empty part, which says nothing */
     int kept : 6;   /* candidates, which stand where its first logits would; -1: all its logits are there */
