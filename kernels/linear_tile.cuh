@@ -11,9 +11,8 @@
 //
 // Blocks of a cluster share what they read, or the work on a tile:
 //
-//   CM x CN   blocks of CM tiles of rows by CN tiles of columns: a tile of x is read once for the CN blocks
-//             that need it, each asks for a part and it goes to all; likewise w. A cluster takes every so
-//             manieth of such groups of tiles.
+//   CM        blocks of CM tiles of rows by one of columns: a tile of w is read once for them, each asks for a part and
+//             it goes to all. A cluster takes every so manieth of such groups of tiles.
 //   CK        blocks of one tile, each with its part of K; then each finishes NT / CK columns, with sums that
 //             the others send
 //
@@ -51,7 +50,7 @@
 #include "part/rows.cuh"
 
 struct TileArgs {
-    const TensorMap *x, *w; // in tiles of MT / CN and NT / CM rows
+    const TensorMap *x, *w; // in tiles of MT and NT / CM rows
     const float *b;         // [N]
     const void *r;          // [M, N] residual: a map in tiles of MT rows; with CK > 1 the matrix itself
     const FtxStep *step;
@@ -81,7 +80,7 @@ template <class C> struct TileShape {
     static constexpr bool ONE = C::WGS == 1;                                  // tile of a block: grids have all tiles
     static constexpr int TURNS = C::WGS / C::TEAM;                            // tiles under way
     static constexpr int GROUPS = C::MT / 64 / C::TEAM;                       // of 64 rows, a warpgroup's
-    static constexpr int BLOCKS = C::CM * C::CN * C::CK;                      // of a cluster
+    static constexpr int BLOCKS = C::CM * C::CK;                              // of a cluster
     static constexpr int RWIDE = least(C::NT, 128);                           // columns of a step of the residual
     static constexpr int RESIDUAL = C::RES && C::CK == 1 ? C::NT / RWIDE : 0; // such steps more, in tiles of 64 columns
     static constexpr int X = C::MT * 128, R = round_up(RWIDE, 64) * C::MT * 2,
@@ -93,13 +92,11 @@ template <class C> struct TileShape {
     static constexpr int LINES = C::RSTAT ? 2 : 1;                          // of floats beside a tile: biases, gains
     static constexpr int BARRIER_AT = BIAS_AT + C::WGS * LINES * C::NT * 4; // full, empty of each slot; arrived
     static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
-    static constexpr bool BIASED = C::BIAS || C::RSTAT;   // the shift of the residual's norm is added to the bias
-    static constexpr bool BEGUN = C::STAGED && !C::XSTAT; // sums begin with it
-    static constexpr int BOX = C::MT % (C::CN * 8) ? 8 : C::MT / C::CN; // rows of x a copy: its map's
-    static constexpr int BOXES = C::MT / BOX;
+    static constexpr bool BIASED = C::BIAS || C::RSTAT;         // the shift of the residual's norm is added to the bias
+    static constexpr bool BEGUN = C::STAGED && !C::XSTAT;       // sums begin with it
     static constexpr int SENT = (C::CK - 1) * C::MT * PART * 4; // bytes of sums a block gets
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
-    static_assert(C::CK == 1 || C::CM * C::CN * C::WGS == 1, "a cluster shares reads or work");
+    static_assert(C::CK == 1 || C::CM * C::WGS == 1, "a cluster shares reads or work");
     static_assert(C::CK <= STEPS, "each of CK blocks has a step");
     static_assert(C::WGS <= 2, "two take turns, or a tile together");
     static_assert(RESIDUAL <= 1 || (C::STAGED && TURNS == 1 && C::NT % RWIDE == 0), "whole steps of the residual");
@@ -114,16 +111,15 @@ template <class C> struct TileShape {
 
 // What this block does: steps s0 .. s1 of 64 k of the tiles that its cluster takes.
 template <class C> struct TileWork {
-    static constexpr int ACROSS = ceil_div(C::N, C::NT *C::CN);               // groups of tiles side by side
+    static constexpr int ACROSS = ceil_div(C::N, C::NT);                      // tiles side by side
     static constexpr int EACH = TileShape<C>::STEPS + TileShape<C>::RESIDUAL; // steps of the ring for a tile
-    static constexpr int AHEAD = C::CM * C::CN == 1; // the first of w is asked for before anything else
-    int rank, rm, rn, s0, s1, first, every, ahead, groups, steps;
+    static constexpr int AHEAD = C::CM == 1; // the first of w is asked for before anything else
+    int rank, rm, s0, s1, first, every, ahead, groups, steps;
     DEVICE TileWork()
     {
         typedef TileShape<C> P;
         rank = P::BLOCKS > 1 ? cluster_rank() : 0;
-        rm = C::CK > 1 ? 0 : rank / C::CN;
-        rn = C::CK > 1 ? 0 : rank % C::CN;
+        rm = C::CK > 1 ? 0 : rank;
         const int part = C::CK > 1 ? rank : 0;
         s0 = part * P::STEPS / C::CK;
         s1 = (part + 1) * P::STEPS / C::CK;
@@ -138,7 +134,7 @@ template <class C> struct TileWork {
     }
     DEVICE int own() const { return TileShape<C>::STEPS % C::CK ? s1 - s0 : TileShape<C>::STEPS / C::CK; }
     DEVICE int row(int group) const { return (group / ACROSS * C::CM + rm) * C::MT; }
-    DEVICE int column(int group) const { return (group % ACROSS * C::CN + rn) * C::NT; }
+    DEVICE int column(int group) const { return group % ACROSS * C::NT; }
 };
 
 struct TileSlot { // of the ring, and the parity of its barriers
@@ -160,30 +156,20 @@ struct TileSlot { // of the ring, and the parity of its barriers
     }
 };
 
-// This block's part of the tile of x, to all blocks of its row of the cluster; of w, to those of its column.
-template <class C> DEVICE void tile_ask_x(const TileArgs &a, const TileWork<C> &t, int row, int s, u32 slot, u32 full)
+// The tile of x; this block's part of that of w, to all blocks of the cluster.
+template <class C> DEVICE void tile_ask_x(const TileArgs &a, int row, int s, u32 slot, u32 full)
 {
-    typedef TileShape<C> P;
-    if (C::CN == 1)
-        warp_tensor_copy(slot, a.x, row, s * 64, full);
-    else
-        for (int i = t.rn * P::BOXES / C::CN; i < (t.rn + 1) * P::BOXES / C::CN; i++)
-            warp_tensor_copy_all(slot + i * P::BOX * 128, a.x, row + i * P::BOX, s * 64, full,
-                                 ((1 << C::CN) - 1) << t.rm * C::CN);
+    warp_tensor_copy(slot, a.x, row, s * 64, full);
 }
 template <class C>
 DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int s, u32 slot, u32 full)
 {
     constexpr int ROWS = C::NT / C::CM;
     const u32 to = slot + TileShape<C>::X + t.rm * ROWS * 128;
-    u32 mask = 0;
-#pragma unroll
-    for (int m = 0; m < C::CM; m++)
-        mask |= 1u << m * C::CN;
     if (C::CM == 1)
         warp_tensor_copy(to, a.w, column, s * 64, full);
     else
-        warp_tensor_copy_all(to, a.w, column + t.rm * ROWS, s * 64, full, mask << t.rn);
+        warp_tensor_copy_all(to, a.w, column + t.rm * ROWS, s * 64, full, (1 << C::CM) - 1);
 }
 
 // The first of w, as much as the ring holds; of few rows, what more there is to L2.
@@ -205,7 +191,7 @@ template <class C> DEVICE void tile_end(const TileArgs &a, const TileWork<C> &t,
 {
 #pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
-        tile_ask_x<C>(a, t, t.row(t.first), t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
+        tile_ask_x<C>(a, t.row(t.first), t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
         mbarrier_wait(full + 8 * i, 0);
     }
 }
@@ -229,7 +215,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
                 warp_expect(barrier, P::X + C::NT * 128);
                 tile_ask_w<C>(a, t, column, s, to, barrier);
             }
-            tile_ask_x<C>(a, t, row, s, to, barrier);
+            tile_ask_x<C>(a, row, s, to, barrier);
             slot.next<C>();
         }
         for (int i = 0; i < P::RESIDUAL; i++) {
@@ -250,10 +236,10 @@ template <class C> DEVICE void tile_release(const TileWork<C> &t, int step, u32 
     const int lane = lane_id();
     if (step + C::STAGES >= t.steps)
         return;
-    if (C::CM * C::CN == 1) {
+    if (C::CM == 1) {
         if (lane == 0)
             mbarrier_arrive(empty);
-    } else if (lane < C::CM * C::CN && (lane / C::CN == t.rm || lane % C::CN == t.rn)) {
+    } else if (lane < C::CM) {
         cluster_count(cluster_map(empty, lane));
     }
 }
@@ -766,7 +752,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     if (threadIdx.x == P::WORKERS) {
         for (int i = 0; i < C::STAGES; i++) {
             mbarrier_init(full + 8 * i, 1);
-            mbarrier_init(empty + 8 * i, 4 * C::TEAM * (C::CM + C::CN - 1));
+            mbarrier_init(empty + 8 * i, 4 * C::TEAM * C::CM);
         }
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
@@ -788,7 +774,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     if (C::CK > 1 && threadIdx.x == P::WORKERS)
         mbarrier_expect(arrived, P::SENT);
     block_sync();
-    if (C::CM * C::CN > 1) { // the others' barriers are there
+    if (C::CM > 1) { // the others' barriers are there
         cluster_arrive();
         cluster_wait();
     }

@@ -36,22 +36,22 @@
 //@ consts  SPARE: round_up(N, 112) - N  MT: (FEW && (!DEEP || TEXT)) || PAGE ? 64 : 128
 //@ consts  TEAM: !MID && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1  WIDE: TEAM == 2 ? 256 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
 //@ consts  NT: TEXT ? TEXT_NT : PAGE ? 96 : DEEP && T_MAX <= 128 ? 32 : BROAD ? 96 : MID ? 64 : WIDE
-//@ consts  CM: MID ? 1 : 2  CN: 1  CK: TEXT ? TEXT_CK : PAGE ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
+//@ consts  CM: MID ? 1 : 2  CK: TEXT ? TEXT_CK : PAGE ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
 //@ consts  STAGED: WGS == 2 && sizeof(Y) == 2  STAGES: TEXT ? TEXT_STAGES : PAGE ? 8 : TEAM == 2 ? 4 : DEEP ? 8 : BROAD && NT == 96 ? 9 : !MID ? 5 : FEW || N >= 1024 || !ENCODE ? 6 : 8
 //@ consts  SLOT: max((MT + NT) * 128, CK == 1 && RES ? round_up(min(NT, 128), 64) * MT * 2 : 0)
 //    Norms have no launch: who writes a row leaves its sums, by parts of STATS columns.
 //@ consts  XSTAT: columns(xs)  RSTAT: columns(rs)  STATS: has(ys) ? min(NT / CK, 128) : 0  EPS: EPS  REPS: REPS
 //@ fits    (!has(xs) || (XSTAT && BIAS)) && (!has(rs) || RSTAT) && (!STATS || (RES && sizeof(Y) == 2))
 //@ consts  BYTES: STAGES * SLOT + (STAGED ? 16384 : 0) + WGS * NT * (RSTAT ? 8 : 4) + (2 * STAGES + 1) * 8
-//@ consts  SHARE: CM * CN * CK
+//@ consts  SHARE: CM * CK
 //@ fits    sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
 //@ fits    N % 8 == 0 && K % 8 == 0 && (ENCODE || (T_MAX > 64 && DECODE && BUCKET > 0))
 //    linear_tile_head does these.
 //@ fits    logits(y) == 0 || N < 3072
-//@ tiled   x MT / CN
+//@ tiled   x MT
 //@ tiled   w NT / CM
 //@ tiled   r CK == 1 ? MT : 0
-//@ launch  grid min(MID ? 65535 : SMS / SHARE, ceil_div(M, MT * CM) * ceil_div(N, NT * CN)) * SHARE   block 128 * WGS + 32   smem BYTES
+//@ launch  grid min(MID ? 65535 : SMS / SHARE, ceil_div(M, MT * CM) * ceil_div(N, NT)) * SHARE   block 128 * WGS + 32   smem BYTES
 //@ moves   2 * N * K + 2 * M * (K + N)
 //@ flops   2 * M * N * K
 //@ rate    650
@@ -63,9 +63,9 @@ struct Config {
     using T = @X@;
     using OUT = @Y@;
     static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, PARTS = 0;
-    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = @CN@, CK = @CK@, WGS = @WGS@, TEAM = @TEAM@, STAGED = @STAGED@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CK = @CK@, WGS = @WGS@, TEAM = @TEAM@, STAGED = @STAGED@, STAGES = @STAGES@, SMEM = @BYTES@;
     static constexpr int XSTAT = @XSTAT@, RSTAT = @RSTAT@, STATS = @STATS@;
     static constexpr float EPS = @EPS@, REPS = @REPS@;
 };
-extern "C" __global__ void CLUSTER(Config::CM * Config::CN * Config::CK) __launch_bounds__(128 * Config::WGS + 32, 1)
+extern "C" __global__ void CLUSTER(Config::CM * Config::CK) __launch_bounds__(128 * Config::WGS + 32, 1)
 @NAME@(const TileNormArgs a) { linear_tile<Config>(a); }

@@ -25,7 +25,7 @@ struct Config {
     using OUT = @Y@;
     static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = 0, RES = 0, ROWS_S = @ROWS_S@;
     static constexpr int PARTS = @PARTS@;
-    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CN = 1, CK = 1, WGS = @WGS@, TEAM = 1, STAGED = 0, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CK = 1, WGS = @WGS@, TEAM = 1, STAGED = 0, STAGES = @STAGES@, SMEM = @BYTES@;
     static constexpr int XSTAT = 0, RSTAT = 0, STATS = 0;
     static constexpr float EPS = 0.0f, REPS = 0.0f;
 };

@@ -33,7 +33,7 @@ template <int N_, int K_, int MT_, int NT_, int CM_, int CK_, int STAGES_, int W
 struct Shape {
     using T = half;
     using OUT = half;
-    static constexpr int N = N_, K = K_, MT = MT_, NT = NT_, CM = CM_, CN = 1, CK = CK_, STAGES = STAGES_, WGS = WGS_;
+    static constexpr int N = N_, K = K_, MT = MT_, NT = NT_, CM = CM_, CK = CK_, STAGES = STAGES_, WGS = WGS_;
     static constexpr int ACT = ACT_, RES = RES_, TEAM = TEAM_, STAGED = WGS_ == 2;
     static constexpr int BIAS = 1, ROWS_S = 0, PARTS = 0, SMEM = 232448, XSTAT = 0, RSTAT = 0, STATS = 0;
     static constexpr float EPS = 1e-12f, REPS = 1e-12f;
@@ -214,7 +214,7 @@ template <class C> static Launch product(int M, float *error)
 {
     typedef TileShape<C> P;
     const FtxStep s = {.tokens = M, .rows = M};
-    const int groups = ceil_div(M, C::MT * C::CM) * ceil_div(C::N, C::NT * C::CN);
+    const int groups = ceil_div(M, C::MT * C::CM) * ceil_div(C::N, C::NT);
     const int grid = P::BLOCKS * (C::WGS == 2 ? std::min(groups, 132 / P::BLOCKS) : groups);
     std::vector<const TensorMap *> weights;
     TileNormArgs a;
@@ -224,7 +224,7 @@ template <class C> static Launch product(int M, float *error)
     CK(cudaMemset(y, 0xff, (size_t)M * C::N * 2));
     for (int i = 0; i < LAYERS; i++)
         weights.push_back(map(w + (size_t)i * MOST * MOST, C::N, C::K, C::NT / C::CM));
-    (TileArgs &)a = TileArgs{map(x, MOST_ROWS, C::K, P::BOX), weights[0], bias, r, step, y};
+    (TileArgs &)a = TileArgs{map(x, MOST_ROWS, C::K, C::MT), weights[0], bias, r, step, y};
     (TileNorms &)a = TileNorms{gains, bias, xs, rs};
     a.ys = ys;
     if (C::CK == 1)
