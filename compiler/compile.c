@@ -11,7 +11,7 @@
 
 #include "artifact/artifact.h"
 #include "tokenizer/tokenizer.h"
-#include "../runtime/device.h"
+#include "../runtime/device/device.h"
 
 enum { MAX_TARGETS = ARTIFACT_MAX_PLANS };
 

@@ -1,4 +1,4 @@
-// random.cuh - a weight drawn from a seed in place, for benchmarks: runtime/random.h says which value
+// random.cuh - a weight drawn from a seed in place, for benchmarks: runtime/device/random.h says which value
 // each element has; the bits are those that the CPU draws. Memory bound: it writes, and reads nothing.
 //
 //   weights   the block      fill   one weight of it

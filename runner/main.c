@@ -8,7 +8,7 @@
 #include "run.h"
 #include "../runtime/base/file.h"
 #include "../runtime/ftx.h"
-#include "../runtime/trailer.h"
+#include "../runtime/artifact/trailer.h"
 
 int main(int argc, char **argv)
 {

@@ -1,4 +1,4 @@
-/* artifact.h - everything into one .ftx file. The reader is runtime/artifact.h. */
+/* artifact.h - everything into one .ftx file. The reader is runtime/artifact/artifact.h. */
 #ifndef FTXC_ARTIFACT_H
 #define FTXC_ARTIFACT_H
 

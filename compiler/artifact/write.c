@@ -13,7 +13,7 @@
 
 #include "artifact.h"
 #include "../../runtime/base/hash.h"
-#include "../../runtime/trailer.h"
+#include "../../runtime/artifact/trailer.h"
 
 enum { SECTION_ALIGN = 64, WEIGHTS_ALIGN = 4096 };
 

@@ -2,7 +2,7 @@
 #ifndef FTXC_CONTRACT_H
 #define FTXC_CONTRACT_H
 
-#include "../../runtime/ftx_format.h"
+#include "../../runtime/artifact/ftx_format.h"
 #include "catalog.h"
 
 enum {

@@ -69,7 +69,7 @@ static int named_buffer(const char *s)
 {
     static const char *const names[] = {
 #define NAMED(name, space, bytes, what) #name,
-#include "../../runtime/named.def"
+#include "../../runtime/artifact/named.def"
 #undef NAMED
     };
 

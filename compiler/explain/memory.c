@@ -96,7 +96,7 @@ static bool is_named(const ArtifactPlan *p, const FtxBuffer *b)
 {
     static const FtxSpace space[] = {
 #define NAMED(name, space, bytes, what) FTX_SPACE_##space,
-#include "../../runtime/named.def"
+#include "../../runtime/artifact/named.def"
 #undef NAMED
     };
 
@@ -113,7 +113,7 @@ void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
         FtxSpace space;
     } named[] = {
 #define NAMED(name, space, bytes, what) {#name, what, FTX_SPACE_##space},
-#include "../../runtime/named.def"
+#include "../../runtime/artifact/named.def"
 #undef NAMED
     };
 

@@ -4,7 +4,7 @@
 
 #include "explain.h"
 #include "../instantiate/parts.h" /* cubin_resources: read back here as it was when compiled */
-#include "../../runtime/artifact.h"
+#include "../../runtime/artifact/artifact.h"
 
 /* In a ring of static buffers: eight of them may stand in one printf. */
 const char *window_bytes(uint64_t bytes);        /* "20.9 MiB" */

@@ -25,7 +25,7 @@
 #include "../../runtime/base/arena.h"
 #include "../../runtime/base/diag.h"
 #include "../../runtime/base/dtype.h"
-#include "../../runtime/ftx_format.h"
+#include "../../runtime/artifact/ftx_format.h"
 
 typedef uint32_t Id; /* 0: none */
 

@@ -41,7 +41,7 @@ static const struct {
     FtxSpace space;
 } named[] = {
 #define NAMED(name, space, bytes, what) {#name, bytes, FTX_SPACE_##space},
-#include "../../runtime/named.def"
+#include "../../runtime/artifact/named.def"
 #undef NAMED
 };
 

@@ -7,7 +7,7 @@
 
 #include "../catalog/catalog.h"
 #include "../ir/ir.h"
-#include "../../runtime/ftx_format.h"
+#include "../../runtime/artifact/ftx_format.h"
 
 typedef struct Target {
     uint32_t id;      /* FTX_TARGET_CPU, or 900, 901 ... as in ftx_format.h */

@@ -99,7 +99,7 @@ void print_memory(const Lower *l, FILE *out)
         FtxSpace space;
     } named[] = {
 #define NAMED(name, space, bytes, what) {#name, FTX_SPACE_##space},
-#include "../../runtime/named.def"
+#include "../../runtime/artifact/named.def"
 #undef NAMED
     };
     const FtxPlan *h = &l->plan->head;

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "../../runtime/base/file.h"
-#include "../../runtime/ftx_format.h"
+#include "../../runtime/artifact/ftx_format.h"
 
 /* "a/b/c.lua" to "c", "a/b/" to "b", "." to the real name. */
 static const char *base_name(Arena *keep, const char *path)

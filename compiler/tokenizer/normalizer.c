@@ -1,4 +1,4 @@
-/* normalizer.c - "normalizer" of tokenizer.json, as the steps of runtime/normalize.c. */
+/* normalizer.c - "normalizer" of tokenizer.json, as the steps of runtime/tokenizer/normalize.c. */
 #include <string.h>
 
 #include "parts.h"

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "../../runtime/tokenizer_format.h"
+#include "../../runtime/tokenizer/format.h"
 #include "tokenizer.h"
 
 enum { MAX_ID = 1 << 24, BYTE_CHARACTERS = 324 };

@@ -1,4 +1,4 @@
-/* pretokenizer.c - "pre_tokenizer" of tokenizer.json, as the steps of runtime/steps.c. */
+/* pretokenizer.c - "pre_tokenizer" of tokenizer.json, as the steps of runtime/tokenizer/pretokenize.c. */
 #include <string.h>
 
 #include "parts.h"

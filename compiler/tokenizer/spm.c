@@ -15,7 +15,7 @@
 
 #include "parts.h"
 #include "../../runtime/base/file.h"
-#include "../../runtime/utf8.h"
+#include "../../runtime/base/utf8.h"
 
 enum { UNKNOWN_PENALTY = 10, MOST_LENGTH = 512 /* bytes of a piece that BPE may merge to */ };
 

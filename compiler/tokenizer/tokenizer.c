@@ -1,4 +1,4 @@
-/* tokenizer.c - a tokenizer's file to tables, in the form that runtime/tokenizer_format.h describes.
+/* tokenizer.c - a tokenizer's file to tables, in the form that runtime/tokenizer/format.h describes.
  *
  *   tokenizer.json ──┐                      texts, pieces,          tables, tried by
  *   source.spm ──────┴─▶ model.c, spm.c ... ─▶ steps (Build) ─▶ the runtime's own reader */
@@ -8,8 +8,8 @@
 
 #include "parts.h"
 #include "../../runtime/base/file.h"
-#include "../../runtime/tokenizer.h"
-#include "../../runtime/utf8.h"
+#include "../../runtime/tokenizer/tokenizer.h"
+#include "../../runtime/base/utf8.h"
 
 /* --- small tools -------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* tokenizer.h - tokenizer.json or a SentencePiece model to the tables of runtime/tokenizer.h. */
+/* tokenizer.h - tokenizer.json or a SentencePiece model to the tables of runtime/tokenizer/tokenizer.h. */
 #ifndef FTXC_TOKENIZER_H
 #define FTXC_TOKENIZER_H
 

@@ -1,6 +1,6 @@
 /* cpu.h - what a CPU kernel is.
  *
- * A step walks its launches on a team of threads (runtime/team.h): every thread calls the kernel with
+ * A step walks its launches on a team of threads (runtime/base/team.h): every thread calls the kernel with
  * its number, takes its share of the work, and meets the others at a barrier after each launch.
  * A kernel allocates nothing and writes only its outputs. Shares depend on shapes alone, so the
  * results do not depend on the number of threads. */

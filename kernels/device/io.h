@@ -135,7 +135,7 @@ typedef struct FtxLane {
  * $owner [slots][context]: for positions from the prompt's end on, the slot whose pages and history
  * hold that position of this lane; earlier ones stand in lane 0's slot. */
 
-/* What `random` draws: one weight of the block, as runtime/random.h says. */
+/* What `random` draws: one weight of the block, as runtime/device/random.h says. */
 enum { FTX_FILL_FP32 = 1, FTX_FILL_FP16, FTX_FILL_BF16 }; /* as in DType */
 typedef struct FtxFill {
     unsigned long long offset, elements; /* bytes from the block's start, 256-byte aligned */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "../../runtime/base/dtype.h"
-#include "../../runtime/ftx_format.h" /* FtxAct */
+#include "../../runtime/artifact/ftx_format.h" /* FtxAct */
 #include "../device/io.h"
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@
 
 #include "compiler/artifact/artifact.h"
 #include "kernels/device/io.h"
-#include "runtime/artifact.h"
+#include "runtime/artifact/artifact.h"
 #include "runtime/base/expr.h"
 #include "runtime/base/hash.h"
 #include "tests/temp.h"

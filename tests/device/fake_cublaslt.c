@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fake_driver.h"
-#include "runtime/cublaslt_table.h"
+#include "runtime/device/cuda/cublaslt_table.h"
 
 typedef struct FakeDesc { /* in the opaque description */
     int compute, transposed_a, epilogue, bias_type;

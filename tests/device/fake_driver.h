@@ -7,8 +7,8 @@
 #ifndef FTX_FAKE_DRIVER_H
 #define FTX_FAKE_DRIVER_H
 
-#include "runtime/cuda_driver.h"
-#include "runtime/cublaslt.h"
+#include "runtime/device/cuda/driver.h"
+#include "runtime/device/cuda/cublaslt.h"
 
 enum { FAKE_MAX_PARAMS = 32, FAKE_NAME_BYTES = 128 };
 

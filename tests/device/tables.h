@@ -14,7 +14,7 @@
 #include "kernels/device/io.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/expr.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 enum { MOST_LAUNCHES = 256 };
 

@@ -3,7 +3,7 @@
 #ifdef FTX_HAVE_CUDA
 #include <math.h>
 
-#include "runtime/random.h"
+#include "runtime/device/random.h"
 #include "world.h"
 
 static void probe_names_the_target(void **state)
@@ -474,7 +474,7 @@ int main(void)
 
 #include <cmocka.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 static void says_that_it_is_not_there(void **state)
 {

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "compiler/instantiate/parts.h"
-#include "runtime/random.h"
+#include "runtime/device/random.h"
 
 const char *catalog_text(const char *name) /* the texts are in this file */
 {

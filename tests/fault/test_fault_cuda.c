@@ -12,7 +12,7 @@
 
 #ifdef FTX_HAVE_CUDA
 #include "kernels/device/io.h"
-#include "runtime/artifact.h"
+#include "runtime/artifact/artifact.h"
 #include "tests/device/fake_driver.h"
 
 static const struct {

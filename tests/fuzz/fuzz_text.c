@@ -3,7 +3,7 @@
  * counted; what is decoded in one call comes out of the stream, too. */
 #include "fuzz.h"
 
-#include "runtime/utf8.h"
+#include "runtime/base/utf8.h"
 #include "tests/tokenizer/tools.h"
 
 enum { MAX_TEXT = 2000, MAX_IDS = 8000, KINDS = 8 };

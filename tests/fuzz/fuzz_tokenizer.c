@@ -1,7 +1,7 @@
 /* fuzz_tokenizer.c - any bytes as tokenizer tables, then as a text for the fable's. */
 #include "fuzz.h"
 
-#include "runtime/tokenizer_format.h"
+#include "runtime/tokenizer/format.h"
 #include "tests/tokenizer/tools.h"
 
 static void use(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n)

@@ -4,7 +4,7 @@
 #define FTX_TEST_PLAIN_WEIGHTS_H
 
 #include "kernels/ref/ref.h"
-#include "runtime/random.h"
+#include "runtime/device/random.h"
 
 typedef struct PlainWeights {
     Artifact artifact;

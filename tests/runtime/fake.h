@@ -10,7 +10,7 @@
 #ifndef TESTS_RUNTIME_FAKE_H
 #define TESTS_RUNTIME_FAKE_H
 
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 
 typedef struct FakeSizes {
     uint32_t vocab, context, sequences, tokens, kv_block, kv_pages, logit_bias, end_ids, bad_words, max_top_k;

@@ -92,7 +92,7 @@ static void fake_plan(FakeArtifact *f)
     };
     static const uint32_t space[FTX_NAMED_COUNT] = {
 #define NAMED(name, where, size, what) FTX_SPACE_##where,
-#include "runtime/named.def"
+#include "runtime/artifact/named.def"
 #undef NAMED
     };
 

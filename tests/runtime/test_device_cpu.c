@@ -11,7 +11,7 @@
 
 #include "fake.h"
 #include "kernels/cpu/cpu.h"
-#include "runtime/random.h"
+#include "runtime/device/random.h"
 
 /* --- kernels ------------------------------------------------------------------------------------------ */
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/random.h"
+#include "runtime/device/random.h"
 
 enum { ROWS = 300, COLUMNS = 48, N = ROWS * COLUMNS };
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/team.h"
+#include "runtime/base/team.h"
 
 enum { ROUNDS = 200 };
 

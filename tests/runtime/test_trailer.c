@@ -8,7 +8,7 @@
 #include <elf.h>
 #include <string.h>
 
-#include "runtime/trailer.h"
+#include "runtime/artifact/trailer.h"
 
 enum { PROGRAM = FTX_TRAILER_ALIGN, MODEL = 100, END = PROGRAM + MODEL, ALL = END + sizeof(FtxTrailer) };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda_driver.h"
+#include "runtime/device/cuda/driver.h"
 
 #ifdef FTX_HAVE_CUDA
 

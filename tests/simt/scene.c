@@ -346,7 +346,7 @@ static void make_named(Scene *s)
     const size_t S = (size_t)m->sequences, T = (size_t)s->u->facts.t_max;
     const char *names[FTX_NAMED_COUNT] = {
 #define NAMED(name, space, bytes, what) "$" #name,
-#include "runtime/named.def"
+#include "runtime/artifact/named.def"
 #undef NAMED
     };
     const struct {

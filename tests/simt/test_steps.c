@@ -5,8 +5,8 @@
 #include <math.h>
 
 #ifdef FTX_HAVE_CUDA
-#include "runtime/device_cuda.h"
-#include "runtime/random.h"
+#include "runtime/device/cuda/device_cuda.h"
+#include "runtime/device/random.h"
 #include "steps.h"
 
 static bool thorough;

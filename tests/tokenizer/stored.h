@@ -2,7 +2,7 @@
 #ifndef TESTS_TOKENIZER_STORED_H
 #define TESTS_TOKENIZER_STORED_H
 
-#include "runtime/utf8.h"
+#include "runtime/base/utf8.h"
 #include "tools.h"
 
 static inline void same_ids(const Fixture *f, const json_t *want, const char *text)

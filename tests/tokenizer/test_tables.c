@@ -2,7 +2,7 @@
 #include "tools.h"
 
 #include "compiler/tokenizer/parts.h"
-#include "runtime/tokenizer_format.h"
+#include "runtime/tokenizer/format.h"
 
 static void refused(const Recipe *r, const char *reason)
 {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "compiler/tokenizer/tokenizer.h"
-#include "runtime/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 #define SMALL "tests/tokenizer/small/" /* tokenizers of a few tokens */
 

@@ -1,0 +1,719 @@
+/* artifact.c - opens an artifact and believes nothing: every offset, count and index is checked
+ * against what it points into before it leaves this file.
+ *
+ * The order of the checks is the order of trust: header, section table, extents and checksums,
+ * facts, then each plan, inner arrays first. What remains to be trusted is the code itself:
+ * kernels are programs, and an artifact is as safe to run as any other program. */
+#include "artifact.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../kernels/device/io.h"
+#include "../base/dtype.h"
+#include "../base/expr.h"
+#include "../base/hash.h"
+#include "trailer.h"
+
+enum { MAX_SECTIONS = 1024, SECTION_ALIGN = 64, WEIGHT_ALIGN = 256, MAX_BLOCK = 1024, MAX_SMEM = 1 << 20 };
+
+static const uint64_t MAX_SPACE = (uint64_t)1 << 46; /* 64 TiB: sums of offsets cannot overflow */
+
+/* --- header and section table ---------------------------------------------------------------- */
+
+static bool inside(uint64_t at, uint64_t bytes, uint64_t all)
+{
+    return at <= all && bytes <= all - at;
+}
+
+static FtxStatus check_header(const Artifact *a, FtxError *err)
+{
+    const FtxHeader *h = a->map.at;
+
+    if (a->map.bytes < sizeof *h)
+        return ftx_fail(err, FTX_EFORMAT, "is %zu bytes, the header alone is %zu: not an ftx artifact, or cut off",
+                        a->map.bytes, sizeof *h);
+    if (memcmp(h->magic, FTX_MAGIC, sizeof h->magic) != 0)
+        return ftx_fail(err, FTX_EFORMAT,
+                        "is not an ftx artifact, which ftxc compile makes of a spec (its first bytes are others)");
+    if (h->format > FTX_FORMAT)
+        return ftx_fail(err, FTX_EVERSION,
+                        "the artifact is newer: ftxc %u.%u wrote format %u, this libftx %d.%d reads format %d; "
+                        "update libftx, or compile the model with ftxc %d.%d",
+                        h->version_major, h->version_minor, h->format, FTX_VERSION_MAJOR, FTX_VERSION_MINOR, FTX_FORMAT,
+                        FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
+    if (h->format < FTX_FORMAT)
+        return ftx_fail(err, FTX_EVERSION,
+                        "the artifact is older: ftxc %u.%u wrote format %u, this libftx %d.%d reads format %d; "
+                        "compile the model again with ftxc %d.%d",
+                        h->version_major, h->version_minor, h->format, FTX_VERSION_MAJOR, FTX_VERSION_MINOR, FTX_FORMAT,
+                        FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
+    if (h->file_bytes != a->map.bytes)
+        return ftx_fail(err, FTX_EFORMAT, "is %zu bytes, its header says %" PRIu64 ": cut off or damaged", a->map.bytes,
+                        h->file_bytes);
+    if (h->sections > MAX_SECTIONS || h->sections_at % SECTION_ALIGN || h->sections_at < sizeof *h ||
+        !inside(h->sections_at, h->sections * sizeof(FtxSection), a->map.bytes))
+        return ftx_fail(err, FTX_EFORMAT, "its section table (%u entries at %" PRIu64 ") is not inside the file",
+                        h->sections, h->sections_at);
+    if (hash64((const char *)a->map.at + h->sections_at, h->sections * sizeof(FtxSection)) != h->sections_checksum)
+        return ftx_fail(err, FTX_EFORMAT, "its section table is damaged (checksum)");
+    return FTX_OK;
+}
+
+static const struct {
+    const char *name;
+    uint32_t size;   /* of an element */
+    uint8_t planned; /* once for each target, else once */
+    uint8_t text;    /* ends in a NUL */
+    uint8_t late;    /* its checksum is left to artifact_verify */
+} kinds[] = {
+    [FTX_SEC_FACTS] = {"facts", sizeof(FtxFacts), 0, 0, 0},
+    [FTX_SEC_STRINGS] = {"strings", 1, 0, 1, 0},
+    [FTX_SEC_SPEC] = {"spec", 1, 0, 1, 0},
+    [FTX_SEC_BUILD] = {"build", 1, 0, 1, 0},
+    [FTX_SEC_WEIGHT_INDEX] = {"weight index", sizeof(FtxWeight), 0, 0, 0},
+    [FTX_SEC_WEIGHTS] = {"weights", 1, 0, 0, 1},
+    [FTX_SEC_TOKENIZER] = {"tokenizer", 1, 0, 0, 0},
+    [FTX_SEC_PLAN] = {"plan", sizeof(FtxPlan), 1, 0, 0},
+    [FTX_SEC_KERNELS] = {"kernels", sizeof(FtxKernel), 1, 0, 0},
+    [FTX_SEC_CONSTS] = {"constants", sizeof(int64_t), 1, 0, 0},
+    [FTX_SEC_PROGRAMS] = {"programs", sizeof(FtxProgram), 1, 0, 0},
+    [FTX_SEC_LAUNCHES] = {"launches", sizeof(FtxLaunch), 1, 0, 0},
+    [FTX_SEC_OPERANDS] = {"operands", sizeof(FtxOperand), 1, 0, 0},
+    [FTX_SEC_EXPRS] = {"expressions", sizeof(int64_t), 1, 0, 0},
+    [FTX_SEC_BUFFERS] = {"buffers", sizeof(FtxBuffer), 1, 0, 0},
+    [FTX_SEC_CUBIN] = {"code", 1, 1, 0, 0},
+    [FTX_SEC_SOURCE] = {"source", 1, 1, 1, 0},
+    [FTX_SEC_TABLES] = {"tables", 1, 0, 0, 1},
+    [FTX_SEC_BAD_WORDS] = {"bad words", sizeof(int32_t), 0, 0, 0},
+};
+
+const char *artifact_section_name(uint32_t kind)
+{
+    return kind < sizeof kinds / sizeof *kinds && kinds[kind].name ? kinds[kind].name : "unknown";
+}
+
+static const void *bytes_of(const Artifact *a, const FtxSection *s)
+{
+    return (const char *)a->map.at + s->offset;
+}
+
+static FtxStatus check_section(const Artifact *a, uint32_t i, FtxError *err)
+{
+    const FtxSection *s = &a->sections[i];
+    const char *name = artifact_section_name(s->kind);
+
+    if (s->kind >= sizeof kinds / sizeof *kinds || !kinds[s->kind].name)
+        return ftx_fail(err, FTX_EFORMAT, "section %u is of the unknown kind %u", i, s->kind);
+    if (s->rank)
+        return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is for rank %u; this libftx runs on one device", i, name,
+                        s->rank);
+    if (s->offset % SECTION_ALIGN || s->offset < sizeof(FtxHeader) || !inside(s->offset, s->bytes, a->map.bytes))
+        return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is not inside the file", i, name);
+    if (s->bytes % kinds[s->kind].size || (!kinds[s->kind].late && s->bytes > INT32_MAX))
+        return ftx_fail(err, FTX_EFORMAT, "section %u (%s) has %" PRIu64 " bytes, its elements have %u", i, name,
+                        s->bytes, kinds[s->kind].size);
+    if (!kinds[s->kind].planned && s->target)
+        return ftx_fail(err, FTX_EFORMAT, "section %u (%s) belongs to target %u", i, name, s->target);
+    for (uint32_t k = 0; k < i; k++)
+        if (a->sections[k].kind == s->kind && a->sections[k].target == s->target)
+            return ftx_fail(err, FTX_EFORMAT, "sections %u and %u are both the %s of target %u", k, i, name, s->target);
+    if (kinds[s->kind].text && (s->bytes == 0 || ((const char *)bytes_of(a, s))[s->bytes - 1] != '\0'))
+        return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is text without its end", i, name);
+    if (!kinds[s->kind].late && hash64(bytes_of(a, s), (size_t)s->bytes) != s->checksum)
+        return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is damaged (checksum)", i, name);
+    return FTX_OK;
+}
+
+static const FtxSection *find(const Artifact *a, uint32_t kind, uint32_t target)
+{
+    for (uint32_t i = 0; i < a->header->sections; i++)
+        if (a->sections[i].kind == kind && a->sections[i].target == target)
+            return &a->sections[i];
+    return NULL;
+}
+
+/* The array of a section and how many elements it has; none where there is no such section. */
+static const void *array(const Artifact *a, uint32_t kind, uint32_t target, uint32_t *n)
+{
+    const FtxSection *s = find(a, kind, target);
+
+    *n = s ? (uint32_t)(s->bytes / kinds[kind].size) : 0;
+    return s ? bytes_of(a, s) : NULL;
+}
+
+/* --- facts and weights ----------------------------------------------------------------------- */
+
+static bool is_string(const Artifact *a, uint32_t str)
+{
+    return str < a->strings_bytes; /* the section ends in a NUL */
+}
+
+static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
+{
+    const bool sane = d->temperature >= 0 && d->top_p >= 0 && d->min_p >= 0 && d->typical_p >= 0 && d->repetition > 0 &&
+                      d->diversity >= 0 && isfinite(d->temperature) && isfinite(d->top_p) && isfinite(d->min_p) &&
+                      isfinite(d->typical_p) && isfinite(d->repetition) && isfinite(d->diversity) &&
+                      isfinite(d->presence) && isfinite(d->frequency);
+
+    if (!sane || d->top_k < 0 || d->max_top_k < 0 || d->window < 0 || d->ngram < 0 || d->min_new < 0 ||
+        d->max_new < 0 || d->beams < 0 || !isfinite(d->length_penalty) || d->early_stopping < FTX_EARLY_FALSE ||
+        d->early_stopping > FTX_EARLY_NEVER || d->n_best < 0 || d->beam_groups < 0 || d->samples < 0)
+        return ftx_fail(err, FTX_EFORMAT, "its decoding defaults are out of range");
+    return FTX_OK;
+}
+
+static FtxStatus check_bad_words(const Artifact *a, FtxError *err)
+{
+    const FtxFacts *f = a->facts;
+    const uint32_t n = a->n_bad_words;
+
+    if (n > f->bad_words)
+        return ftx_fail(err, FTX_EFORMAT, "its bad words have %u ids, at most %u", n, f->bad_words);
+    if (n && a->bad_words[n - 1] >= 0)
+        return ftx_fail(err, FTX_EFORMAT, "its last bad word has no end");
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t id = a->bad_words[i] < 0 ? ~a->bad_words[i] : a->bad_words[i];
+
+        if ((uint32_t)id >= f->vocab)
+            return ftx_fail(err, FTX_EFORMAT, "id %d of its bad words is not below vocab %u", id, f->vocab);
+    }
+    return FTX_OK;
+}
+
+static FtxStatus check_facts(const Artifact *a, FtxError *err)
+{
+    const FtxFacts *f = a->facts;
+    const bool encoder = f->kind == FTX_MODEL_ENCODER;
+    const struct {
+        const char *name;
+        uint32_t value, least;
+    } ranges[] = {
+        {"vocab", f->vocab, 1},
+        {"hidden", f->hidden, 1},
+        {"layers", f->layers, 1},
+        {"heads", f->heads, 1},
+        {"kv_heads", f->kv_heads, 1},
+        {"head_dim", f->head_dim, 1},
+        {"context", f->context, 1},
+        {"sequences", f->sequences, 1},
+        {"tokens", f->tokens, 1},
+        {"kv_block", f->kv_block, 1},
+        {"kv_pages", f->kv_pages, encoder ? 0 : 1},
+        {"logit_bias", f->logit_bias, 0},
+        {"end_ids", f->end_ids, 0},
+        {"bad_words", f->bad_words, 0},
+        {"positions", f->positions, 0},
+        {"pooled", f->pooled, 0},
+        {"types", f->types, 0},
+        {"input", f->input, 0},
+        {"labels", f->n_labels, 0},
+        {"scoring", f->scoring, 0},
+        {"beams", f->beams, 0},
+        {"source_context", f->source_context, f->kind == FTX_MODEL_SEQ2SEQ},
+        {"sources", f->sources, f->kind == FTX_MODEL_SEQ2SEQ},
+        {"source_vocab", f->source_vocab, f->kind == FTX_MODEL_SEQ2SEQ},
+    };
+    const struct {
+        const char *name;
+        int32_t id;
+    } ids[] = {
+        {"first id", f->bos},
+        {"start id", f->start},
+        {"padding id", f->pad},
+        {"forced first id", f->decode.forced_bos},
+        {"forced last id", f->decode.forced_eos},
+    };
+
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (ranges[i].value < ranges[i].least || ranges[i].value > INT32_MAX)
+            return ftx_fail(err, FTX_EFORMAT, "its %s is %u", ranges[i].name, ranges[i].value);
+    if (f->n_ends > FTX_MAX_ENDS)
+        return ftx_fail(err, FTX_EFORMAT, "it has %u end ids, at most %d", f->n_ends, FTX_MAX_ENDS);
+    for (uint32_t i = 0; i < f->n_ends; i++)
+        if (f->ends[i] < 0 || (uint32_t)f->ends[i] >= f->vocab)
+            return ftx_fail(err, FTX_EFORMAT, "its end id %d is not below vocab %u", f->ends[i], f->vocab);
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i].id < -1 || (ids[i].id >= 0 && (uint32_t)ids[i].id >= f->vocab))
+            return ftx_fail(err, FTX_EFORMAT, "its %s %d is not below vocab %u", ids[i].name, ids[i].id, f->vocab);
+    if (f->kind > FTX_MODEL_SEQ2SEQ || (f->kind != FTX_MODEL_SEQ2SEQ && f->source_context) || (!encoder && f->pooled) ||
+        (f->kind == FTX_MODEL_SEQ2SEQ && f->start < 0))
+        return ftx_fail(err, FTX_EFORMAT,
+                        "its kind %u, source_context %u, pooled %u and start id %d do not belong together", f->kind,
+                        f->source_context, f->pooled, f->start);
+    if ((!encoder && (f->input || f->n_labels)) || (f->n_labels && f->n_labels != f->pooled) ||
+        f->scoring > FTX_SCORING_SOFTMAX)
+        return ftx_fail(err, FTX_EFORMAT, "its input of %u, %u labels and scoring %u do not belong to a vector of %u",
+                        f->input, f->n_labels, f->scoring, f->pooled);
+    if (!is_string(a, f->name) || !is_string(a, f->sidecar) || !is_string(a, f->labels))
+        return ftx_fail(err, FTX_EFORMAT, "its names are not inside the strings");
+    if (f->weight_bytes > MAX_SPACE)
+        return ftx_fail(err, FTX_EFORMAT, "its weights would be %" PRIu64 " bytes", f->weight_bytes);
+    return check_decode(&f->decode, err);
+}
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static FtxStatus check_weight(const Artifact *a, const FtxWeight *w, FtxError *err)
+{
+    uint64_t bytes;
+
+    if (!is_string(a, w->name))
+        return ftx_fail(err, FTX_EFORMAT, "its name is not inside the strings");
+    if (w->type != DT_FP32 && w->type != DT_FP16 && w->type != DT_BF16)
+        return ftx_fail(err, FTX_EFORMAT, "its type is %u", w->type);
+    if (w->rank < 1 || w->rank > 4 || w->kind > FTX_WEIGHT_TABLE)
+        return ftx_fail(err, FTX_EFORMAT, "its rank is %u, its kind %u", w->rank, w->kind);
+    bytes = dtype_size((DType)w->type);
+    for (uint32_t i = 0; i < w->rank; i++)
+        if (__builtin_mul_overflow(bytes, w->dim[i], &bytes))
+            return ftx_fail(err, FTX_EFORMAT, "its shape has more elements than there can be");
+    if (bytes != w->bytes || w->offset % WEIGHT_ALIGN || !inside(w->offset, w->bytes, a->facts->weight_bytes))
+        return ftx_fail(err, FTX_EFORMAT, "%" PRIu64 " bytes at %" PRIu64 " are not what its shape asks for", w->bytes,
+                        w->offset);
+    return FTX_OK;
+}
+
+/* Maps FILE.ftxw, a name without folders, beside the artifact. */
+static FtxStatus open_sidecar(Artifact *a, const char *path, FtxError *err)
+{
+    const char *name = artifact_string(a, a->facts->sidecar), *slash = path ? strrchr(path, '/') : NULL;
+    char beside[4096];
+    FtxStatus s;
+
+    if (!path)
+        return ftx_fail(err, FTX_EFORMAT, "its weights are in a file of their own, and it is in memory");
+    if (strchr(name, '/') || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
+        return ftx_fail(err, FTX_EFORMAT, "its weights are said to be in \"%.200s\", which is no plain file name",
+                        name);
+    if (snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name) >=
+        (int)sizeof beside)
+        return ftx_fail(err, FTX_EIO, "the path of its weights is too long");
+    s = file_map(beside, &a->sidecar, err);
+    if (s)
+        return ftx_context(err, s, "the weights are in a file beside the artifact");
+    if (a->sidecar.bytes != a->facts->weight_bytes)
+        return ftx_fail(err, FTX_EFORMAT, "%s has %zu bytes of weights, the artifact asks for %" PRIu64, beside,
+                        a->sidecar.bytes, a->facts->weight_bytes);
+    a->weight_data = a->sidecar.at;
+    return FTX_OK;
+}
+
+static FtxStatus check_weights(Artifact *a, const char *path, FtxError *err)
+{
+    const FtxSection *inner = find(a, FTX_SEC_WEIGHTS, 0), *tables = find(a, FTX_SEC_TABLES, 0);
+    uint64_t table_bytes = 0;
+
+    for (uint32_t i = 0; i < a->n_weights; i++) {
+        const FtxStatus s = check_weight(a, &a->weights[i], err);
+
+        if (s)
+            return ftx_context(err, s, "weight %u", i);
+        if (a->weights[i].kind == FTX_WEIGHT_TABLE)
+            table_bytes = round_up(table_bytes, WEIGHT_ALIGN) + a->weights[i].bytes;
+        if (table_bytes > MAX_SPACE)
+            return ftx_fail(err, FTX_EFORMAT, "its tables have more bytes than there can be");
+    }
+    if (!!inner + !!tables + !!a->facts->sidecar != 1)
+        return ftx_fail(err, FTX_EFORMAT, "it does not say in one way where its weights are");
+    if (a->facts->sidecar)
+        return open_sidecar(a, path, err);
+    if (inner && inner->bytes != a->facts->weight_bytes)
+        return ftx_fail(err, FTX_EFORMAT, "it has %" PRIu64 " bytes of weights and asks for %" PRIu64, inner->bytes,
+                        a->facts->weight_bytes);
+    if (tables && tables->bytes != table_bytes)
+        return ftx_fail(err, FTX_EFORMAT, "it has %" PRIu64 " bytes of tables and asks for %" PRIu64, tables->bytes,
+                        table_bytes);
+    a->weight_data = inner ? bytes_of(a, inner) : NULL;
+    a->tables = tables ? bytes_of(a, tables) : NULL;
+    return FTX_OK;
+}
+
+/* --- plans ----------------------------------------------------------------------------------- */
+
+/* The names that the sizes in named.def are made of. */
+typedef struct Sizes {
+    const FtxFacts *facts;
+    uint32_t kv_type, compute_type;
+} Sizes;
+
+static bool size_name(void *user, const char *name, ExprKind *kind, int64_t *value)
+{
+    const Sizes *s = user;
+    const FtxFacts *f = s->facts;
+    const bool encoder = f->kind == FTX_MODEL_ENCODER;
+    const struct {
+        const char *name;
+        int64_t value;
+    } names[] = {
+        {"S", f->sequences},
+        {"T", f->tokens},
+        {"C", f->context},
+        {"B", f->kv_block},
+        {"P", f->kv_pages},
+        {"V", encoder ? 0 : f->vocab},
+        {"L", f->layers},
+        {"G", f->kv_heads},
+        {"E", f->head_dim},
+        {"BIAS", f->logit_bias},
+        {"WORDS", f->bad_words},
+        {"ENDS", f->end_ids},
+        {"RING", FTX_OUT_RING},
+        {"D", encoder ? f->hidden : 0},
+        {"POOL", f->pooled},
+        {"SRC", f->source_context},
+        {"SOURCES", f->sources},
+        {"BEAMS", f->beams > 1 ? f->beams : 0},
+        {"KV", (int64_t)dtype_size((DType)s->kv_type)},
+        {"IN", f->input * (int64_t)dtype_size((DType)s->compute_type)},
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i].name, name) == 0) {
+            *kind = EXPR_CONSTANT;
+            *value = names[i].value;
+            return true;
+        }
+    return false;
+}
+
+static FtxStatus check_named(const Artifact *a, const FtxPlan *p, FtxError *err)
+{
+    static const struct {
+        const char *name, *bytes;
+        FtxSpace space;
+    } named[] = {
+#define NAMED(name, space, bytes, what) {#name, bytes, FTX_SPACE_##space},
+#include "named.def"
+#undef NAMED
+    };
+    Sizes sizes = {a->facts, p->kv_type, p->compute_type};
+
+    for (size_t i = 0; i < FTX_NAMED_COUNT; i++) {
+        Expr e;
+        int64_t least;
+        FtxStatus s = expr_parse(named[i].bytes, size_name, &sizes, &e, err);
+
+        if (!s)
+            s = expr_run(e.words, e.n, NULL, 0, &least, err);
+        if (s)
+            return ftx_context(err, FTX_EFORMAT, "the size of $%s", named[i].name);
+        if (p->named_bytes[i] < (uint64_t)least ||
+            !inside(p->named[i], p->named_bytes[i], p->space_bytes[named[i].space]))
+            return ftx_fail(err, FTX_EFORMAT,
+                            "$%s has %" PRIu64 " bytes at %" PRIu64 ", it needs %" PRId64 " inside %" PRIu64,
+                            named[i].name, p->named_bytes[i], p->named[i], least, p->space_bytes[named[i].space]);
+    }
+    return FTX_OK;
+}
+
+static FtxStatus check_head(const Artifact *a, const FtxPlan *p, uint32_t target, FtxError *err)
+{
+    if (p->target != target)
+        return ftx_fail(err, FTX_EFORMAT, "its plan is for target %u", p->target);
+    if (p->weight_type < DT_FP32 || p->weight_type > DT_BF16 || p->compute_type < DT_FP32 ||
+        p->compute_type > DT_BF16 || p->kv_type < DT_FP32 || p->kv_type > DT_BF16)
+        return ftx_fail(err, FTX_EFORMAT, "its types are %u, %u, %u", p->weight_type, p->compute_type, p->kv_type);
+    for (int i = 0; i < 8; i++)
+        if (p->space_bytes[i] > MAX_SPACE || ((i == FTX_SPACE_NULL || i >= FTX_SPACE_COUNT) && p->space_bytes[i]))
+            return ftx_fail(err, FTX_EFORMAT, "its space %d has %" PRIu64 " bytes", i, p->space_bytes[i]);
+    if (p->space_bytes[FTX_SPACE_WEIGHTS] != a->facts->weight_bytes)
+        return ftx_fail(err, FTX_EFORMAT, "it asks for %" PRIu64 " bytes of weights, there are %" PRIu64,
+                        p->space_bytes[FTX_SPACE_WEIGHTS], a->facts->weight_bytes);
+    return check_named(a, p, err);
+}
+
+static FtxStatus check_expr(const ArtifactPlan *p, const uint32_t where[2], bool may_be_empty, FtxError *err)
+{
+    if (!inside(where[0], where[1], p->n_exprs) || where[1] > EXPR_MAX_WORDS)
+        return ftx_fail(err, FTX_EFORMAT, "expression words %u..+%u are not there", where[0], where[1]);
+    if (where[1] == 0)
+        return may_be_empty ? FTX_OK : ftx_fail(err, FTX_EFORMAT, "an expression is missing");
+    return expr_check(p->exprs + where[0], where[1], VAR_COUNT, err);
+}
+
+/* The constants that runtime/device/cuda/device_cuda.c makes a cuBLASLt call of. */
+static FtxStatus check_matmul(const int64_t *c, uint32_t n, FtxError *err)
+{
+    static const int types[] = {FTX_MM_TYPE_X, FTX_MM_TYPE_W, FTX_MM_TYPE_Y};
+
+    if (n < FTX_MM_CONSTS)
+        return ftx_fail(err, FTX_EFORMAT, "a matmul has %u constants, it needs %d", n, FTX_MM_CONSTS);
+    if (c[FTX_MM_N] < 1 || c[FTX_MM_N] > INT32_MAX || c[FTX_MM_K] < 1 || c[FTX_MM_K] > INT32_MAX ||
+        c[FTX_MM_ROWS_S] < 0 || c[FTX_MM_ROWS_S] > 1 || c[FTX_MM_ACT] < 0 || c[FTX_MM_ACT] > FTX_ACT_TANH)
+        return ftx_fail(err, FTX_EFORMAT, "constants of a matmul are out of range");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (c[types[i]] < DT_FP32 || c[types[i]] > DT_BF16)
+            return ftx_fail(err, FTX_EFORMAT, "a matmul has the type %" PRId64, c[types[i]]);
+    return FTX_OK;
+}
+
+static FtxStatus check_code(const ArtifactPlan *p, const FtxKernel *k, FtxError *err)
+{
+    const char *code = p->cubin;
+
+    if (k->code_bytes == 0 || k->code_at % SECTION_ALIGN || !inside(k->code_at, k->code_bytes, p->cubin_bytes))
+        return ftx_fail(err, FTX_EFORMAT, "its code is not inside the section");
+    if (p->head->target % 10 == 2 && code[(size_t)k->code_at + k->code_bytes - 1] != '\0')
+        return ftx_fail(err, FTX_EFORMAT, "its PTX is text without its end");
+    if (k->block < 1)
+        return ftx_fail(err, FTX_EFORMAT, "its block has no threads");
+    return FTX_OK;
+}
+
+static FtxStatus check_kernel(const Artifact *a, const ArtifactPlan *p, const FtxKernel *k, FtxError *err)
+{
+    const bool cpu = p->head->target == FTX_TARGET_CPU;
+    FtxStatus s = FTX_OK;
+
+    if (cpu ? k->kind != FTX_KERNEL_CPU : k->kind != FTX_KERNEL_CUDA && k->kind != FTX_KERNEL_MATMUL)
+        return ftx_fail(err, FTX_EFORMAT, "its kind %u does not run on this target", k->kind);
+    if (!is_string(a, k->family) || !is_string(a, k->entry))
+        return ftx_fail(err, FTX_EFORMAT, "its names are not inside the strings");
+    if (!inside(k->first_const, k->n_consts, p->n_consts))
+        return ftx_fail(err, FTX_EFORMAT, "its constants %u..+%u are not there", k->first_const, k->n_consts);
+    if (k->n_operands > p->n_operands || k->block > MAX_BLOCK || k->smem > MAX_SMEM)
+        return ftx_fail(err, FTX_EFORMAT, "it has %u operands, %u threads, %u bytes of shared memory", k->n_operands,
+                        k->block, k->smem);
+    for (int i = 0; !s && i < 3; i++)
+        s = check_expr(p, k->grid[i], k->kind != FTX_KERNEL_CUDA, err);
+    if (!s)
+        s = check_expr(p, k->moves, true, err);
+    if (!s && k->kind == FTX_KERNEL_MATMUL)
+        s = check_matmul(p->consts + k->first_const, k->n_consts, err);
+    if (!s && k->kind == FTX_KERNEL_CUDA)
+        s = check_code(p, k, err);
+    return s;
+}
+
+static FtxStatus check_launch(const Artifact *a, const ArtifactPlan *p, const FtxLaunch *l, FtxError *err)
+{
+    if (l->kernel >= p->n_kernels || !is_string(a, l->label) ||
+        !inside(l->first_operand, p->kernels[l->kernel].n_operands, p->n_operands))
+        return ftx_fail(err, FTX_EFORMAT, "its kernel %u, operands from %u or label are not there", l->kernel,
+                        l->first_operand);
+    return FTX_OK;
+}
+
+static FtxStatus check_operand(const ArtifactPlan *p, const FtxOperand *o, FtxError *err)
+{
+    if (o->space >= FTX_SPACE_COUNT || o->offset > p->head->space_bytes[o->space])
+        return ftx_fail(err, FTX_EFORMAT, "byte %" PRIu64 " of space %u is not there", o->offset, o->space);
+    if (o->tile_rows == 0)
+        return FTX_OK;
+    if (o->tile_rows > 256 || o->rows == 0 || o->columns == 0 || o->columns > 1 << 20 || o->columns % 8 ||
+        o->offset % 16 || (o->type != DT_FP16 && o->type != DT_BF16) ||
+        !inside(o->offset, 2 * (uint64_t)o->rows * o->columns, p->head->space_bytes[o->space]))
+        return ftx_fail(err, FTX_EFORMAT, "a matrix of %u x %u at %" PRIu64 " of space %u in tiles of %u rows", o->rows,
+                        o->columns, o->offset, o->space, o->tile_rows);
+    return FTX_OK;
+}
+
+static FtxStatus check_program(const ArtifactPlan *p, const FtxProgram *g, FtxError *err)
+{
+    if (g->kind < FTX_PROG_STEP || g->kind > FTX_PROG_HIDDEN)
+        return ftx_fail(err, FTX_EFORMAT, "its kind is %u", g->kind);
+    if (!inside(g->first_launch, g->n_launches, p->n_launches))
+        return ftx_fail(err, FTX_EFORMAT, "its launches %u..+%u are not there", g->first_launch, g->n_launches);
+    if (g->bucket > INT32_MAX || g->work_bytes > p->head->space_bytes[FTX_SPACE_WORK])
+        return ftx_fail(err, FTX_EFORMAT, "its bucket %u or its %" PRIu64 " bytes are too large", g->bucket,
+                        g->work_bytes);
+    return FTX_OK;
+}
+
+static FtxStatus check_buffer(const Artifact *a, const ArtifactPlan *p, const FtxBuffer *b, FtxError *err)
+{
+    if (!is_string(a, b->name) || b->space >= FTX_SPACE_COUNT ||
+        !inside(b->offset, b->bytes, p->head->space_bytes[b->space]))
+        return ftx_fail(err, FTX_EFORMAT, "%" PRIu64 " bytes at %" PRIu64 " of space %u are not there", b->bytes,
+                        b->offset, b->space);
+    if (b->space == FTX_SPACE_WORK &&
+        (b->program >= p->n_programs || b->first > b->last || b->last >= p->programs[b->program].n_launches))
+        return ftx_fail(err, FTX_EFORMAT, "launches %u to %u of program %u are not there", b->first, b->last,
+                        b->program);
+    return FTX_OK;
+}
+
+/* An array of a plan, of which pieces of no elements may be named: so it stands somewhere also if it is empty. */
+static const void *plan_array(const Artifact *a, uint32_t kind, uint32_t target, uint32_t *n)
+{
+    static const int64_t none;
+    const void *p = array(a, kind, target, n);
+
+    return p ? p : &none;
+}
+
+static FtxStatus check_plan(Artifact *a, const FtxSection *section, ArtifactPlan *p, FtxError *err)
+{
+    const uint32_t target = section->target;
+    FtxStatus s;
+    uint32_t n;
+
+    p->head = array(a, FTX_SEC_PLAN, target, &n);
+    if (n != 1)
+        return ftx_fail(err, FTX_EFORMAT, "it has %u plans", n);
+    p->kernels = plan_array(a, FTX_SEC_KERNELS, target, &p->n_kernels);
+    p->consts = plan_array(a, FTX_SEC_CONSTS, target, &p->n_consts);
+    p->programs = plan_array(a, FTX_SEC_PROGRAMS, target, &p->n_programs);
+    p->launches = plan_array(a, FTX_SEC_LAUNCHES, target, &p->n_launches);
+    p->operands = plan_array(a, FTX_SEC_OPERANDS, target, &p->n_operands);
+    p->exprs = plan_array(a, FTX_SEC_EXPRS, target, &p->n_exprs);
+    p->buffers = plan_array(a, FTX_SEC_BUFFERS, target, &p->n_buffers);
+    section = find(a, FTX_SEC_CUBIN, target);
+    p->cubin = section ? bytes_of(a, section) : NULL;
+    p->cubin_bytes = section ? (size_t)section->bytes : 0;
+    p->source = array(a, FTX_SEC_SOURCE, target, &n);
+    if (p->n_programs == 0)
+        return ftx_fail(err, FTX_EFORMAT, "it has no programs");
+    if ((s = check_head(a, p->head, target, err)))
+        return s;
+    for (uint32_t i = 0; i < p->n_kernels; i++)
+        if ((s = check_kernel(a, p, &p->kernels[i], err)))
+            return ftx_context(err, s, "kernel %u", i);
+    for (uint32_t i = 0; i < p->n_operands; i++)
+        if ((s = check_operand(p, &p->operands[i], err)))
+            return ftx_context(err, s, "operand %u", i);
+    for (uint32_t i = 0; i < p->n_launches; i++)
+        if ((s = check_launch(a, p, &p->launches[i], err)))
+            return ftx_context(err, s, "launch %u", i);
+    for (uint32_t i = 0; i < p->n_programs; i++)
+        if ((s = check_program(p, &p->programs[i], err)))
+            return ftx_context(err, s, "program %u", i);
+    for (uint32_t i = 0; i < p->n_buffers; i++)
+        if ((s = check_buffer(a, p, &p->buffers[i], err)))
+            return ftx_context(err, s, "buffer %u", i);
+    return FTX_OK;
+}
+
+/* --- the door -------------------------------------------------------------------------------- */
+
+static FtxStatus check_all(Artifact *a, const char *path, FtxError *err)
+{
+    FtxStatus s = check_header(a, err);
+    uint32_t n;
+
+    if (s)
+        return s;
+    a->header = a->map.at;
+    a->sections = (const FtxSection *)((const char *)a->map.at + a->header->sections_at);
+    for (uint32_t i = 0; i < a->header->sections; i++)
+        if ((s = check_section(a, i, err)))
+            return s;
+
+    a->facts = array(a, FTX_SEC_FACTS, 0, &n);
+    if (n != 1)
+        return ftx_fail(err, FTX_EFORMAT, "it has no facts, or several");
+    a->strings = array(a, FTX_SEC_STRINGS, 0, &n);
+    a->strings_bytes = n;
+    a->spec = array(a, FTX_SEC_SPEC, 0, &n);
+    a->build = array(a, FTX_SEC_BUILD, 0, &n);
+    if (!a->strings || !a->spec || !a->build)
+        return ftx_fail(err, FTX_EFORMAT, "its strings, spec or build facts are missing");
+    a->weights = array(a, FTX_SEC_WEIGHT_INDEX, 0, &a->n_weights);
+    a->tokenizer = array(a, FTX_SEC_TOKENIZER, 0, &n);
+    a->tokenizer_bytes = n;
+    a->bad_words = array(a, FTX_SEC_BAD_WORDS, 0, &a->n_bad_words);
+    if ((s = check_facts(a, err)) || (s = check_bad_words(a, err)) || (s = check_weights(a, path, err)))
+        return s;
+
+    for (uint32_t i = 0; i < a->header->sections; i++)
+        if (a->sections[i].kind == FTX_SEC_PLAN) {
+            if (a->n_plans == ARTIFACT_MAX_PLANS)
+                return ftx_fail(err, FTX_EFORMAT, "it has more than %d plans", ARTIFACT_MAX_PLANS);
+            if ((s = check_plan(a, &a->sections[i], &a->plans[a->n_plans++], err)))
+                return ftx_context(err, s, "target %u", a->sections[i].target);
+        }
+    if (a->n_plans == 0)
+        return ftx_fail(err, FTX_EFORMAT, "it has no plan for any target");
+    return FTX_OK;
+}
+
+FtxStatus artifact_open(const char *path, Artifact *a, FtxError *err)
+{
+    FtxStatus s;
+
+    *a = (Artifact){0};
+    s = file_map(path, &a->file, err);
+    if (s)
+        return s;
+    s = trailer_find(a->file, &a->map, err);
+    if (!s)
+        s = check_all(a, path, err);
+    if (s) {
+        artifact_close(a);
+        return ftx_context(err, s, "%s", path);
+    }
+    return FTX_OK;
+}
+
+FtxStatus artifact_open_bytes(const void *p, size_t bytes, Artifact *a, FtxError *err)
+{
+    FtxStatus s;
+
+    *a = (Artifact){.map = {p, bytes}};
+    s = check_all(a, NULL, err);
+    if (s)
+        artifact_close(a);
+    return s;
+}
+
+void artifact_close(Artifact *a)
+{
+    file_unmap(&a->file);
+    file_unmap(&a->sidecar);
+    *a = (Artifact){0};
+}
+
+FtxStatus artifact_verify(const Artifact *a, FtxError *err)
+{
+    for (uint32_t i = 0; i < a->header->sections; i++) {
+        const FtxSection *s = &a->sections[i];
+
+        if (hash64(bytes_of(a, s), (size_t)s->bytes) != s->checksum)
+            return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is damaged (checksum)", i,
+                            artifact_section_name(s->kind));
+    }
+    if (a->sidecar.at && hash64(a->sidecar.at, a->sidecar.bytes) != a->facts->sidecar_checksum)
+        return ftx_fail(err, FTX_EFORMAT, "%s is damaged, or of another build (checksum)",
+                        artifact_string(a, a->facts->sidecar));
+    return FTX_OK;
+}
+
+const void *artifact_weight(const Artifact *a, uint32_t i)
+{
+    uint64_t at = 0;
+
+    if (a->weight_data)
+        return (const char *)a->weight_data + a->weights[i].offset;
+    if (!a->tables || a->weights[i].kind != FTX_WEIGHT_TABLE)
+        return NULL;
+    for (uint32_t k = 0; k < i; k++)
+        if (a->weights[k].kind == FTX_WEIGHT_TABLE)
+            at = round_up(at, WEIGHT_ALIGN) + a->weights[k].bytes;
+    return (const char *)a->tables + round_up(at, WEIGHT_ALIGN);
+}
+
+const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target)
+{
+    const ArtifactPlan *plain = NULL, *ptx = NULL;
+
+    for (uint32_t i = 0; i < a->n_plans; i++) {
+        const ArtifactPlan *p = &a->plans[i];
+        const uint32_t has = p->head->target, level = has / 10;
+
+        if (has == target)
+            return p;
+        if (has == FTX_TARGET_CPU || target == FTX_TARGET_CPU || level > target / 10)
+            continue;
+        if (has % 10 == 0 && has / 100 == target / 100 && (!plain || has > plain->head->target))
+            plain = p;
+        if (has % 10 == 2 && (!ptx || has > ptx->head->target))
+            ptx = p;
+    }
+    return plain ? plain : ptx;
+}

@@ -1,0 +1,267 @@
+/* ftx_format.h - the artifact, field by field. Little-endian; every struct has no padding.
+ *
+ *   FtxHeader | sections, each 64-byte aligned (weights 4096) | FtxSection[n] at sections_at
+ *
+ * A section is an array of one of the structs below, or bytes. Those of a plan exist once for
+ * each target (0: the CPU). Offsets, counts and indices are checked by runtime/artifact/artifact.c before
+ * anything is believed; the checksum of a section is XXH3-64 of its bytes. */
+#ifndef FTX_FORMAT_H
+#define FTX_FORMAT_H
+
+#include <stdint.h>
+
+#define FTX_MAGIC "FTX1\r\n\x1a\n"
+enum { FTX_FORMAT = 6 }; /* grows with every change of what is below */
+
+/* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
+ * that the driver translates for that GPU and all later ones: compute_80 is 802. */
+enum { FTX_TARGET_CPU = 0 };
+
+typedef enum FtxSectionKind {
+    FTX_SEC_FACTS = 1,    /* FtxFacts, one */
+    FTX_SEC_STRINGS,      /* NUL-terminated strings; a `str` field is an offset into it */
+    FTX_SEC_SPEC,         /* the spec's text */
+    FTX_SEC_BUILD,        /* text: versions that made this file, one "name value" a line */
+    FTX_SEC_WEIGHT_INDEX, /* FtxWeight[] */
+    FTX_SEC_WEIGHTS,      /* bytes, mapped; absent with a sidecar */
+    FTX_SEC_TOKENIZER,    /* runtime/tokenizer/tokenizer.h */
+    FTX_SEC_PLAN,         /* FtxPlan, one a target */
+    FTX_SEC_KERNELS,      /* FtxKernel[], a target */
+    FTX_SEC_CONSTS,       /* int64[]: constants of kernels; numbers as bits of a double */
+    FTX_SEC_PROGRAMS,     /* FtxProgram[] */
+    FTX_SEC_LAUNCHES,     /* FtxLaunch[] */
+    FTX_SEC_OPERANDS,     /* FtxOperand[] */
+    FTX_SEC_EXPRS,        /* int64[]: base/expr.h */
+    FTX_SEC_BUFFERS,      /* FtxBuffer[]: the memory map, for people */
+    FTX_SEC_CUBIN,        /* code images, each 64-byte aligned; FtxKernel says which is whose. ELF
+                             files; for a PTX target texts that end in a NUL */
+    FTX_SEC_PTX,          /* not used: PTX is a target of its own */
+    FTX_SEC_SOURCE,       /* the CUDA text: what NVRTC was given */
+    FTX_SEC_TABLES,       /* bytes: without stored weights, those of kind TABLE in index order, each
+                             at a multiple of 256 */
+    FTX_SEC_BAD_WORDS,    /* int32[]: words that the model never says, as in $bad_words (kernels/device/io.h);
+                             absent where there are none */
+} FtxSectionKind;
+
+typedef struct FtxHeader { /* 64 bytes */
+    char magic[8];
+    uint32_t format;
+    uint32_t sections; /* how many */
+    uint64_t file_bytes;
+    uint64_t sections_at;
+    uint64_t sections_checksum;
+    uint32_t version_major, version_minor; /* of the ftxc that wrote it */
+    uint64_t reserved[2];
+} FtxHeader;
+
+typedef struct FtxSection { /* 48 bytes */
+    uint32_t kind;          /* FtxSectionKind */
+    uint32_t target;        /* of plan sections and code; else 0 */
+    uint32_t rank;          /* of several GPUs; 0 */
+    uint32_t reserved;
+    uint64_t offset, bytes;
+    uint64_t checksum;
+    uint64_t reserved2;
+} FtxSection;
+
+/* The decoding defaults and maxima of the spec. */
+typedef struct FtxDecode { /* 96 bytes */
+    float temperature, top_p, min_p, repetition, presence, frequency;
+    int32_t top_k, max_top_k;
+    int32_t window, ngram, min_new, max_new;
+    int32_t beams;                  /* 0, 1: none */
+    float length_penalty;           /* score = sum / length ^ penalty */
+    int32_t early_stopping;         /* FtxEarly */
+    int32_t n_best;                 /* hypotheses given out; 0: 1 */
+    int32_t forced_bos, forced_eos; /* the first new token, and the last where the limit is met; -1: none */
+    float typical_p;                /* 1: off */
+    float diversity;                /* of beam groups */
+    int32_t beam_groups;            /* 0, 1: none */
+    int32_t samples;                /* sequences from one prompt; 0: 1 */
+    int32_t reserved[2];
+} FtxDecode;
+
+/* When a beam search ends: at the first `beams` hypotheses; when no running one can become better at
+ * its present length; or at any length. */
+#ifndef FTX_EARLY /* ftx.h has it, too */
+#define FTX_EARLY
+typedef enum FtxEarly { FTX_EARLY_FALSE, FTX_EARLY_TRUE, FTX_EARLY_NEVER } FtxEarly;
+#endif
+
+/* What a model is: a decoder goes on from a prompt, an encoder gives vectors, and of both is made
+ * what writes a new text from a source. */
+#ifndef FTX_MODEL_KIND /* ftx.h has it, too */
+#define FTX_MODEL_KIND
+typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2SEQ } FtxModelKind;
+#endif
+
+/* What makes scores of a classifier's vector: nothing, each for itself, or all together. */
+#ifndef FTX_SCORING /* ftx.h has it, too */
+#define FTX_SCORING
+typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOFTMAX } FtxScoring;
+#endif
+
+enum { FTX_MAX_ENDS = 8, FTX_MAX_SEQUENCES = 4096 };
+
+typedef struct FtxFacts { /* 296 bytes */
+    uint32_t name;        /* str */
+    uint32_t vocab, hidden, layers, heads, kv_heads, head_dim;
+    uint32_t context, sequences, tokens, kv_block, kv_pages;
+    uint32_t logit_bias, end_ids; /* entries a request may bring */
+    uint32_t n_ends;
+    int32_t ends[FTX_MAX_ENDS]; /* the model's end ids */
+    int32_t bos;                /* -1: none. Added before text prompts by the tokenizer's rule */
+    uint64_t weight_bytes;      /* of the whole block */
+    uint32_t sidecar;           /* str: file beside this one that holds the weights; 0: inside */
+    uint32_t positions;         /* learned positions bound the context; 0: no bound */
+    uint64_t sidecar_checksum;
+    uint64_t parameters; /* of the model, for people */
+    FtxDecode decode;
+    uint32_t kind;           /* FtxModelKind */
+    uint32_t source_context; /* FTX_MODEL_SEQ2SEQ: tokens of a source at most; else 0 */
+    int32_t start;           /* FTX_MODEL_SEQ2SEQ: the decoder's first id; -1: none */
+    uint32_t pooled;         /* FTX_MODEL_ENCODER: width of the pooled vector; 0: none */
+    uint32_t types;          /* token types; 0: none */
+    uint32_t beams;          /* lanes that a request may have; 0, 1: no beam search */
+    int32_t pad;             /* -1: none. For people: nothing here is ever padded */
+    uint32_t bad_words;      /* ids of all bad words of a request, the model's among them */
+    uint32_t source_vocab;   /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
+    uint32_t input;          /* FTX_MODEL_ENCODER: width of hidden states in place of ids; 0: takes none */
+    uint32_t n_labels;       /* of a classifier, as many as `pooled`; 0: the pooled vector is none */
+    uint32_t labels;         /* str: their names, a line each */
+    uint32_t scoring;        /* FtxScoring */
+    uint32_t sources;        /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
+    uint32_t reserved[3];
+} FtxFacts;
+
+typedef struct FtxWeight { /* 64 bytes */
+    uint32_t name;         /* str */
+    uint32_t type;         /* DType */
+    uint32_t rank;
+    uint32_t kind; /* FtxWeightKind: how random weights are drawn */
+    uint64_t dim[4];
+    uint64_t offset, bytes; /* in the weight block; offset is 256-byte aligned */
+} FtxWeight;
+
+/* Random weights (benchmarks, tests): matrices uniform in +-sqrt(3 / last dim), gains 1,
+ * biases 0; tables are computed and always stored, also when weights are not. */
+typedef enum FtxWeightKind { FTX_WEIGHT_MATRIX, FTX_WEIGHT_GAIN, FTX_WEIGHT_BIAS, FTX_WEIGHT_TABLE } FtxWeightKind;
+
+typedef enum FtxSpace {
+    FTX_SPACE_NULL = 0, /* the operand is absent: a NULL pointer */
+    FTX_SPACE_WEIGHTS,
+    FTX_SPACE_STATE, /* lives from engine open to close, zero at open */
+    FTX_SPACE_IO,    /* written by the host for every step */
+    FTX_SPACE_WORK,  /* activations: undefined between launches that name them */
+    FTX_SPACE_OUT,   /* read by the host */
+    FTX_SPACE_COUNT,
+} FtxSpace;
+
+enum {
+#define NAMED(name, space, bytes, what) FTX_NAMED_##name,
+#include "named.def"
+#undef NAMED
+    FTX_NAMED_COUNT,
+};
+
+enum { FTX_MAX_NAMED = 32 };
+
+typedef struct FtxPlan { /* 600 bytes */
+    uint32_t target;
+    uint32_t weight_type, compute_type, kv_type; /* DType */
+    uint64_t space_bytes[8];                     /* by FtxSpace; [WEIGHTS] is the block's size */
+    uint64_t lower_bound;                        /* of WORK: the largest sum of live bytes */
+    uint64_t named[FTX_MAX_NAMED];               /* offset of FTX_NAMED_x in its space */
+    uint64_t named_bytes[FTX_MAX_NAMED];
+} FtxPlan;
+
+typedef enum FtxKernelKind {
+    FTX_KERNEL_CPU = 1, /* a C function of the runtime, by family name and constants */
+    FTX_KERNEL_CUDA,    /* an entry of the cubin */
+    FTX_KERNEL_MATMUL,  /* cuBLASLt: constants as in FtxMatmulConst */
+} FtxKernelKind;
+
+enum { FTX_KERNEL_OVERLAP = 1 }; /* programmatic dependent launch: it waits inside */
+
+/* One instance: a family and its constants. Its parameters are pointers, one for each operand,
+ * in the order of the contract's args: (ins, outs, scratch, zeroed), 8 bytes each. */
+typedef struct FtxKernel { /* 80 bytes */
+    uint32_t kind;
+    uint32_t family; /* str: "linear" */
+    uint32_t entry;  /* str: "linear__bf16_n640_k384_1f0c": the cubin's symbol */
+    uint32_t flags;
+    uint32_t first_const, n_consts;
+    uint32_t n_operands;
+    uint32_t block;               /* threads */
+    uint32_t smem;                /* dynamic shared memory, bytes */
+    uint32_t grid[3][2];          /* first word and number of words in EXPRS; variables VAR_T, VAR_S, VAR_SMS */
+    uint32_t moves[2];            /* bytes, an expression too; 0 words: unknown */
+    uint32_t matmul;              /* 1: counts as matrix work in profiles */
+    uint32_t code_at, code_bytes; /* FTX_KERNEL_CUDA: its image in FTX_SEC_CUBIN; several kernels may
+                                     name one image */
+} FtxKernel;
+
+/* y[M,N] = act(x[M,K] w[N,K]^T + b) + r.  Operands: x w b r y. M is T or S. */
+enum FtxMatmulConst {
+    FTX_MM_ROWS_S, /* 0: M = T, 1: M = S */
+    FTX_MM_N,
+    FTX_MM_K,
+    FTX_MM_TYPE_X,
+    FTX_MM_TYPE_W,
+    FTX_MM_TYPE_Y,
+    FTX_MM_ACT, /* 0 none, else as in FtxAct; only what cuBLASLt computes exactly */
+    FTX_MM_CONSTS,
+};
+
+typedef enum FtxAct {
+    FTX_ACT_NONE,
+    FTX_ACT_RELU,
+    FTX_ACT_GELU_ERF,
+    FTX_ACT_GELU_TANH,
+    FTX_ACT_QUICK_GELU,
+    FTX_ACT_SILU,
+    FTX_ACT_TANH,
+} FtxAct;
+
+/* STEP and DECODE are the decoder's: any mix of prompt chunks and single tokens, and one token of every
+ * row. ENCODE takes whole texts: of an encoder it leaves $hidden (and $pooled), of a sequence-to-
+ * sequence model the source's keys and values for all layers of the decoder, in $cross_k, $cross_v.
+ * HIDDEN is ENCODE with $input in place of what comes before the first layer. */
+typedef enum FtxProgramKind { FTX_PROG_STEP = 1, FTX_PROG_DECODE, FTX_PROG_ENCODE, FTX_PROG_HIDDEN } FtxProgramKind;
+
+typedef struct FtxProgram { /* 32 bytes */
+    uint32_t kind;
+    uint32_t bucket; /* T at most, grids are those of T = bucket; 0: any T, grids follow it */
+    uint32_t first_launch, n_launches;
+    uint64_t work_bytes;
+    uint64_t reserved;
+} FtxProgram;
+
+typedef struct FtxLaunch { /* 16 bytes */
+    uint32_t kernel;
+    uint32_t first_operand; /* n_operands of the kernel follow */
+    uint32_t label;         /* str: "layer 3: qkv" */
+    uint32_t reserved;
+} FtxLaunch;
+
+/* What a kernel's parameter points to. With tile_rows it is a map for the GPU's copy engine that the runtime
+ * makes at open: of a row-major matrix [rows, columns] of a 16-bit type, in tiles of tile_rows x 64. */
+typedef struct FtxOperand { /* 32 bytes */
+    uint32_t space;
+    uint32_t tile_rows; /* 0: the bytes themselves */
+    uint64_t offset;
+    uint32_t rows, columns;
+    uint32_t type; /* DType */
+    uint32_t reserved;
+} FtxOperand;
+
+typedef struct FtxBuffer { /* 40 bytes */
+    uint32_t name;         /* str */
+    uint32_t space;
+    uint32_t program;     /* of WORK buffers */
+    uint32_t first, last; /* launches of the program between which it lives */
+    uint32_t reserved;
+    uint64_t offset, bytes;
+} FtxBuffer;
+
+#endif

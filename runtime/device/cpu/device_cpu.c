@@ -1,0 +1,480 @@
+/* device_cpu.c - runs a plan on the CPU: C kernels, a team of threads, one launch after another.
+ *
+ * Weights are read where the file is mapped. A session is one block,
+ *
+ *     STATE | IO | WORK | OUT | pointers of all operands | profile rows
+ *
+ * and run() walks prepared launches: nothing is looked up, nothing is allocated. */
+#include "../device.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "../../../kernels/cpu/cpu.h"
+#include "../../base/dtype.h"
+#include "../../base/env.h"
+#include "../../base/memory.h"
+#include "../random.h"
+#include "../../base/team.h"
+
+static const uint32_t named_space[FTX_NAMED_COUNT] = {
+#define NAMED(name, space, bytes, what) FTX_SPACE_##space,
+#include "../../artifact/named.def"
+#undef NAMED
+};
+
+typedef struct Prepared { /* a launch */
+    CpuKernel *kernel;
+    const int64_t *consts;
+    uint32_t first_operand;
+    uint32_t kernel_index;
+    const char *label;
+} Prepared;
+
+struct Device {
+    Memory memory;
+    size_t bytes;
+    const Artifact *artifact;
+    const ArtifactPlan *plan;
+    const char *weights;
+    void *drawn; /* random weights; NULL: the artifact's are used */
+    int threads;
+    void (*log)(void *user, int level, const char *text);
+    void *log_user;
+    char name[128];
+    Prepared launch[]; /* [n_launches] */
+};
+
+struct Session {
+    Device *device;
+    Team *team;
+    char *block;
+    size_t block_bytes;
+    char *space[FTX_SPACE_COUNT];
+    void **arg; /* [n_operands] */
+    FtxProfile *profile;
+    bool profiling, trace, nan;
+    /* the run in progress */
+    const FtxProgram *program;
+    const Prepared *first; /* its first launch; watched: the one that runs */
+    int T, S;
+};
+
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* --- device ------------------------------------------------------------------------------------ */
+
+typedef struct Draw {
+    const Artifact *artifact;
+    uint64_t seed;
+    char *block;
+} Draw;
+
+static void draw(void *user, int piece, int share, int shares)
+{
+    const Draw *d = user;
+    const FtxWeight *w = &d->artifact->weights[piece];
+    const size_t size = dtype_size(w->type);
+    const uint64_t n = w->bytes / size;
+    const uint64_t first = n * (uint64_t)share / (uint64_t)shares;
+    const uint64_t last = n * (uint64_t)(share + 1) / (uint64_t)shares;
+
+    random_fill(d->artifact, (uint32_t)piece, d->seed, first, last, d->block + w->offset + first * size);
+}
+
+static FtxStatus draw_weights(Device *d, uint64_t seed, FtxError *err)
+{
+    const size_t bytes = d->artifact->facts->weight_bytes;
+    Draw job = {d->artifact, seed, memory_alloc(&d->memory, bytes, 4096)};
+    Team *team;
+    FtxStatus s;
+
+    if (!job.block)
+        return memory_fail(err, "random weights", bytes);
+    d->drawn = job.block;
+    d->weights = job.block;
+    s = team_open(&d->memory, d->threads, &team, err);
+    if (s)
+        return s;
+    team_run(team, draw, &job, (int)d->artifact->n_weights);
+    team_close(team);
+    return FTX_OK;
+}
+
+static FtxStatus take_weights(Device *d, uint64_t seed, FtxError *err)
+{
+    const Artifact *a = d->artifact;
+
+    if (seed)
+        return draw_weights(d, seed, err);
+    if (!a->weight_data)
+        return ftx_fail(err, FTX_EINVAL,
+                        "the artifact holds no weights; open it with random weights, or compile it from a checkpoint");
+    d->weights = a->weight_data;
+    /* Reading ahead is a wish: it may fail, and costs nothing where the file is cached. */
+    const uintptr_t page = (uintptr_t)d->weights & ~(uintptr_t)4095;
+
+    madvise((void *)page, a->facts->weight_bytes + ((uintptr_t)d->weights - page), MADV_WILLNEED);
+    return FTX_OK;
+}
+
+static FtxStatus prepare(Device *d, FtxError *err)
+{
+    const ArtifactPlan *p = d->plan;
+
+    for (uint32_t i = 0; i < p->n_launches; i++) {
+        const FtxLaunch *l = &p->launches[i];
+        const FtxKernel *k = &p->kernels[l->kernel];
+        const char *family = artifact_string(d->artifact, k->family);
+        CpuKernel *kernel = k->kind == FTX_KERNEL_CPU ? cpu_kernel(family) : NULL;
+
+        if (!kernel)
+            return ftx_fail(err, FTX_EVERSION,
+                            "the artifact needs the CPU kernel '%s', which this runtime lacks: compile it again, "
+                            "or use the runtime of its ftxc",
+                            family);
+        d->launch[i] = (Prepared){kernel, p->consts + k->first_const, l->first_operand, l->kernel,
+                                  artifact_string(d->artifact, l->label)};
+    }
+    return FTX_OK;
+}
+
+static void cpu_close(Device *d)
+{
+    if (!d)
+        return;
+
+    const Memory m = d->memory;
+
+    if (d->drawn)
+        memory_free(&m, d->drawn, d->artifact->facts->weight_bytes);
+    memory_free(&m, d, d->bytes);
+}
+
+static FtxStatus cpu_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out, FtxError *err)
+{
+    const Memory m = memory_of(o);
+    const size_t bytes = sizeof(Device) + sizeof(Prepared) * plan->n_launches;
+    Device *d = memory_alloc(&m, bytes, 64);
+    FtxStatus s;
+
+    *out = NULL;
+    if (!d)
+        return memory_fail(err, "the device", bytes);
+    if (!cpu_asked_known()) {
+        memory_free(&m, d, bytes);
+        return ftx_fail(err, FTX_EINVAL, "FTX_CPU is \"%s\": expected avx512, avx2 or plain", env_text(ENV_FTX_CPU));
+    }
+    d->memory = m;
+    d->bytes = bytes;
+    d->artifact = a;
+    d->plan = plan;
+    d->threads = o && o->threads ? o->threads : team_default_threads();
+    d->log = o ? o->log : NULL;
+    d->log_user = o ? o->log_user : NULL;
+    snprintf(d->name, sizeof d->name, "cpu (%d thread%s, %s)", d->threads, d->threads == 1 ? "" : "s", cpu_features());
+    s = prepare(d, err);
+    if (!s)
+        s = take_weights(d, o ? o->random_weights : 0, err);
+    if (s) {
+        cpu_close(d);
+        return s;
+    }
+    *out = d;
+    return FTX_OK;
+}
+
+static const char *cpu_describe(const Device *d)
+{
+    return d->name;
+}
+
+/* --- session ----------------------------------------------------------------------------------- */
+
+static void lay_out(Session *s, Carve *c)
+{
+    static const int held[] = {FTX_SPACE_STATE, FTX_SPACE_IO, FTX_SPACE_WORK, FTX_SPACE_OUT};
+    const ArtifactPlan *p = s->device->plan;
+
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        s->space[held[i]] = carve(c, p->head->space_bytes[held[i]], 1);
+    s->arg = carve(c, p->n_operands, sizeof *s->arg);
+    s->profile = carve(c, p->n_kernels, sizeof *s->profile);
+}
+
+/* Kernels do not write weights, though their operands are plain pointers. */
+static char *writable(const char *p)
+{
+    return (char *)(uintptr_t)p;
+}
+
+static void resolve(Session *s)
+{
+    const Device *d = s->device;
+    const ArtifactPlan *p = d->plan;
+
+    s->space[FTX_SPACE_WEIGHTS] = writable(d->weights);
+    for (uint32_t i = 0; i < p->n_operands; i++)
+        if (p->operands[i].space != FTX_SPACE_NULL)
+            s->arg[i] = s->space[p->operands[i].space] + p->operands[i].offset;
+    for (uint32_t i = 0; i < p->n_kernels; i++)
+        s->profile[i] = (FtxProfile){.kernel = artifact_string(d->artifact, p->kernels[i].entry),
+                                     .matmul = p->kernels[i].matmul != 0};
+}
+
+static void cpu_session_close(Session *s)
+{
+    if (!s)
+        return;
+
+    const Memory *m = &s->device->memory;
+
+    team_close(s->team);
+    memory_free(m, s->block, s->block_bytes);
+    memory_free(m, s, sizeof *s);
+}
+
+static FtxStatus cpu_session_open(Device *d, Session **out, FtxError *err)
+{
+    Session *s = memory_alloc(&d->memory, sizeof *s, 64);
+    Carve size = {NULL, 0};
+    FtxStatus status;
+
+    *out = NULL;
+    if (!s)
+        return memory_fail(err, "a session", sizeof *s);
+    s->device = d;
+    lay_out(s, &size);
+    s->block_bytes = size.at;
+    s->block = memory_alloc(&d->memory, size.at, 4096);
+    status =
+        s->block ? team_open(&d->memory, d->threads, &s->team, err) : memory_fail(err, "the engine's state", size.at);
+    if (status) {
+        cpu_session_close(s);
+        return status;
+    }
+    lay_out(s, &(Carve){s->block, 0});
+    resolve(s);
+    s->trace = env_on(ENV_FTX_TRACE);
+    s->nan = env_on(ENV_FTX_NAN);
+    *out = s;
+    return FTX_OK;
+}
+
+static void *cpu_io(Session *s)
+{
+    return s->space[FTX_SPACE_IO];
+}
+
+static const void *cpu_out(Session *s)
+{
+    return s->space[FTX_SPACE_OUT];
+}
+
+static FtxStatus cpu_upload(Session *s, size_t bytes, FtxError *err)
+{
+    (void)s, (void)bytes, (void)err; /* the kernels read IO where the host wrote it */
+    return FTX_OK;
+}
+
+/* A piece of a named buffer; NULL: outside of it. */
+static char *named_at(Session *s, int name, size_t offset, size_t bytes)
+{
+    const FtxPlan *head = s->device->plan->head;
+
+    if (offset > head->named_bytes[name] || bytes > head->named_bytes[name] - offset)
+        return NULL;
+    return s->space[named_space[name]] + head->named[name] + offset;
+}
+
+static FtxStatus cpu_write(Session *s, int name, size_t offset, const void *p, size_t bytes, FtxError *err)
+{
+    char *to = named_at(s, name, offset, bytes);
+
+    if (!to)
+        return ftx_fail(err, FTX_EINVAL, "write of %zu bytes at %zu runs past a named buffer", bytes, offset);
+    memcpy(to, p, bytes);
+    return FTX_OK;
+}
+
+static FtxStatus cpu_read(Session *s, int name, size_t offset, void *p, size_t bytes, FtxError *err)
+{
+    const char *from = named_at(s, name, offset, bytes);
+
+    if (!from)
+        return ftx_fail(err, FTX_EINVAL, "read of %zu bytes at %zu runs past a named buffer", bytes, offset);
+    memcpy(p, from, bytes);
+    return FTX_OK;
+}
+
+/* --- running ----------------------------------------------------------------------------------- */
+
+static void run_launch(const Session *s, const Prepared *l, int share, int shares)
+{
+    const CpuCall c = {
+        .arg = s->arg + l->first_operand, .k = l->consts, .T = s->T, .S = s->S, .thread = share, .threads = shares};
+
+    l->kernel(&c);
+}
+
+static void run_piece(void *user, int piece, int share, int shares)
+{
+    const Session *s = user;
+
+    run_launch(s, s->first + piece, share, shares);
+}
+
+/* FTX_NAN: looks at the values in WORK that are born at a launch of an fp32 plan ("%12 linear";
+ * scratch may hold anything). Rows beyond the live ones hold leftovers, and a buffer does not say
+ * whether it has T or S rows; so at most the rows that both readings call live are looked at, and
+ * every live logit. */
+static bool has_nan(const float *v, uint64_t n, uint64_t *at)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(v[i])) {
+            *at = i;
+            return true;
+        }
+    return false;
+}
+
+static bool makes_nan(const Session *s, uint32_t launch, uint64_t *at)
+{
+    const uint64_t padding = 64; /* floats at the end of a buffer that may be no values */
+    const ArtifactPlan *p = s->device->plan;
+    const FtxFacts *f = s->device->artifact->facts;
+    const FtxPlan *head = p->head;
+    const uint64_t program = (uint64_t)(s->program - p->programs);
+    const FtxKernel *k = &p->kernels[p->launches[launch].kernel];
+    const FtxOperand *o = &p->operands[p->launches[launch].first_operand];
+
+    for (uint32_t i = 0; i < p->n_buffers && head->compute_type == DT_FP32; i++) {
+        const FtxBuffer *b = &p->buffers[i];
+        const uint64_t by_tokens = b->bytes * (uint64_t)s->T / f->tokens;
+        const uint64_t by_rows = b->bytes * (uint64_t)s->S / f->sequences;
+
+        const uint64_t live = (by_tokens < by_rows ? by_tokens : by_rows) / sizeof(float);
+
+        if (b->space == FTX_SPACE_WORK && b->program == program && b->first == launch - s->program->first_launch &&
+            *artifact_string(s->device->artifact, b->name) == '%' && live > padding &&
+            has_nan((const float *)(s->space[FTX_SPACE_WORK] + b->offset), live - padding, at))
+            return true;
+    }
+    for (uint32_t i = 0; i < k->n_operands; i++)
+        if (o[i].space == FTX_SPACE_STATE && o[i].offset == head->named[FTX_NAMED_logits])
+            return has_nan((const float *)(s->space[FTX_SPACE_STATE] + o[i].offset), (uint64_t)s->S * f->vocab, at);
+    return false;
+}
+
+static void name_launch(const Session *s, const Prepared *l)
+{
+    const Device *d = s->device;
+    char text[300];
+
+    snprintf(text, sizeof text, "launch %s: %s T=%d S=%d", l->label, s->profile[l->kernel_index].kernel, s->T, s->S);
+    if (d->log)
+        d->log(d->log_user, 0, text);
+}
+
+/* One launch at a time, and a look after each. */
+static FtxStatus run_watched(Session *s, uint32_t n, FtxError *err)
+{
+    for (const Prepared *end = s->first + n; s->first < end; s->first++) {
+        const Prepared *l = s->first;
+        FtxProfile *row = &s->profile[l->kernel_index];
+        uint64_t at;
+
+        if (s->trace)
+            name_launch(s, l);
+
+        const double from = now_us();
+
+        team_run(s->team, run_piece, s, 1);
+        if (s->profiling) {
+            row->time_us += now_us() - from;
+            row->launches++;
+        }
+        if (s->nan && makes_nan(s, (uint32_t)(l - s->device->launch), &at))
+            return ftx_fail(err, FTX_EDEVICE, "%s (%s): element %llu is not a finite number", l->label, row->kernel,
+                            (unsigned long long)at);
+    }
+    return FTX_OK;
+}
+
+static FtxStatus run_once(Session *s, uint32_t program, int T, int S, FtxError *err)
+{
+    s->program = &s->device->plan->programs[program];
+    s->first = s->device->launch + s->program->first_launch;
+    s->T = T;
+    s->S = S;
+    if (s->profiling || s->trace || s->nan)
+        return run_watched(s, s->program->n_launches, err);
+    team_run(s->team, run_piece, s, (int)s->program->n_launches);
+    return FTX_OK;
+}
+
+static FtxStatus cpu_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
+{
+    FtxStatus status = FTX_OK;
+
+    for (int i = 0; i < times && !status; i++)
+        status = run_once(s, program, T, S, err);
+    return status;
+}
+
+static FtxStatus cpu_wait(Session *s, FtxError *err)
+{
+    (void)s, (void)err;
+    return FTX_OK;
+}
+
+static FtxStatus cpu_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
+{
+    (void)err;
+    s->profiling = on;
+    *rows = s->profile;
+    *n = s->device->plan->n_kernels;
+    return FTX_OK;
+}
+
+static FtxStatus cpu_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err)
+{
+    for (int i = 0; i < repeat; i++) {
+        const double from = now_us();
+        const FtxStatus status = run_once(s, program, T, S, err);
+
+        if (status)
+            return status;
+        times[i] = now_us() - from;
+    }
+    return FTX_OK;
+}
+
+const DeviceApi device_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .session_open = cpu_session_open,
+    .session_close = cpu_session_close,
+    .io = cpu_io,
+    .out = cpu_out,
+    .upload = cpu_upload,
+    .settle = cpu_wait,
+    .write = cpu_write,
+    .read = cpu_read,
+    .run = cpu_run,
+    .wait = cpu_wait,
+    .asynchronous = false,
+    .profile = cpu_profile,
+    .time = cpu_time,
+};

@@ -1,0 +1,115 @@
+/* device_cuda.h - what the files of the CUDA device share.
+ *
+ *   device_cuda.c    the device: context, code, matrix products; the table of functions
+ *   weights.c        the weights: stored or drawn, through pinned memory to the device
+ *   session.c        an engine's memory, and the copies into and out of it
+ *   program.c        launches: prepared as graphs, or one by one; times
+ *   wait.c           waiting, with an end to patience
+ *   nan.c            FTX_NAN: looks at what a launch wrote
+ *
+ * Every function of the table makes the device's context current and restores what was. */
+#ifndef FTX_DEVICE_CUDA_H
+#define FTX_DEVICE_CUDA_H
+
+#include "cublaslt.h"
+#include "driver.h"
+#include "../device.h"
+#include "../../base/memory.h"
+
+#ifdef FTX_HAVE_CUDA
+#include <stdatomic.h>
+
+struct Device {
+    Memory memory;
+    size_t bytes;
+    const CudaDriver *cu;
+    const Artifact *artifact;
+    const ArtifactPlan *plan;
+    int threads;  /* for filling staging memory */
+    int patience; /* seconds that a program may take, FTX_PATIENCE; 0: any time */
+    CUdevice device;
+    CUcontext context; /* the primary one, held */
+    int64_t sms;
+    atomic_bool lost; /* it does not answer: no call that may wait */
+    bool overlap;     /* the GPU knows programmatic dependent launch */
+    CUdeviceptr weights;
+    void *lt;             /* NULL: no launch needs cuBLASLt */
+    CUmodule *module;     /* [n_kernels], NULL where an earlier kernel has the same image */
+    CUfunction *function; /* [n_kernels], NULL for matrix products */
+    LtMatmul **matmul;    /* [n_launches], NULL for kernels; equal ones are shared */
+    void (*log)(void *user, int level, const char *text);
+    void *log_user;
+    char name[256];
+};
+
+enum { WRITE_MAX = 64 << 10, RING_PARTS = 4, RING_PART_BYTES = 4 * WRITE_MAX };
+
+struct Session {
+    Device *device;
+    size_t bytes; /* of this block of host memory */
+    CUstream stream;
+    CUdeviceptr block; /* STATE | IO | WORK | workspace of cuBLASLt */
+    char *pinned;      /* OUT | IO | ring */
+    CUdeviceptr space[FTX_SPACE_COUNT];
+    CUdeviceptr workspace;
+    CUdeviceptr maps; /* CUtensorMap of each tiled operand, in their order */
+    char *io, *out, *ring;
+    size_t device_bytes, pinned_bytes;
+
+    /* write() copies through a ring of parts; a part is used again when its event has passed. */
+    CUevent part_done[RING_PARTS];
+    bool part_used[RING_PARTS];
+    int part;
+    size_t part_at;
+    CUevent uploaded; /* passed: the last copy of IO is done */
+
+    CUdeviceptr *arg;    /* [n_operands] */
+    CUgraphExec *graph;  /* [n_programs], NULL: launched one by one */
+    CUgraphExec *chain;  /* [n_programs]: FTX_CHAIN runs in one; NULL: there is none */
+    uint32_t (*grid)[3]; /* [n_kernels], of the last T and S */
+    int grid_T, grid_S;
+    FtxProfile *profile_row; /* [n_kernels] */
+    CUevent *event;          /* [n_events]: made when time or profile first asks */
+    size_t n_events, max_events;
+    bool profiling, sync, trace, nan;
+};
+
+FtxStatus cuda_enter(const Device *d, FtxError *err);
+void cuda_leave(const Device *d);
+const char *cuda_launch_label(const Device *d, uint32_t launch); /* "layer 3: qkv" */
+const char *cuda_kernel_name(const Device *d, uint32_t kernel);  /* its entry, or its family */
+
+/* Rows (rows_s) or tokens that program p may bring at most. */
+int64_t cuda_most_rows(const Device *d, const FtxProgram *p, bool rows_s);
+
+/* Until all that is enqueued on the stream is done: so many programs. */
+FtxStatus cuda_wait_stream(Device *d, CUstream stream, int programs, FtxError *err, const char *what, ...)
+    __attribute__((format(printf, 5, 6)));
+FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *what);
+
+/* The blocks of a kernel; variables [VAR_COUNT] are those of base/expr.h. */
+FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, uint32_t grid[3], FtxError *err);
+
+FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err);
+
+FtxStatus cuda_session_open(Device *d, Session **out, FtxError *err);
+void cuda_session_close(Session *s);
+void *cuda_session_io(Session *s);
+const void *cuda_session_out(Session *s);
+FtxStatus cuda_session_upload(Session *s, size_t bytes, FtxError *err);
+FtxStatus cuda_session_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);
+FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
+FtxStatus cuda_session_settle(Session *s, FtxError *err);
+FtxStatus cuda_session_wait(Session *s, FtxError *err);
+
+FtxStatus cuda_program_prepare(Session *s, FtxError *err); /* warms, captures, uploads */
+void cuda_program_close(Session *s);
+FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
+FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
+FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err);
+
+/* After launch `launch` of a program with T live tokens in S rows, and a wait. */
+FtxStatus cuda_look_for_nan(const Session *s, uint32_t program, uint32_t launch, int T, int S, FtxError *err);
+
+#endif
+#endif

@@ -1,0 +1,415 @@
+/* program.c - programs on a GPU: launch lists, as graphs where they are fixed.
+ *
+ * A program with a bucket has constant grids: its launches are captured once, at open, into a
+ * graph that a step launches as a whole. A program without one follows T and S: its grids are
+ * computed at each step and its kernels launched one by one, as are all while somebody watches
+ * (profile, FTX_SYNC, FTX_TRACE, FTX_NAN).
+ *
+ * A kernel that overlaps may start while the one before it still runs, and waits inside; the first
+ * launch of a program always waits for what was enqueued before, but within a chain: some runs of a small decode
+ * program in one graph, between which the GPU would idle otherwise. There the first kernel, `embed`, lets no other
+ * start before the run in front has ended, or the second one does (ENTRY_WAITS), so what kernels read ahead of their
+ * wait is what that run left. */
+#include "device_cuda.h"
+
+#ifdef FTX_HAVE_CUDA
+#include <stdio.h>
+
+#include "../../base/expr.h"
+
+/* --- one launch ----------------------------------------------------------------------------------- */
+
+FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, uint32_t grid[3], FtxError *err)
+{
+    static const int64_t most[3] = {INT32_MAX, 65535, 65535};
+    const ArtifactPlan *p = d->plan;
+
+    for (int i = 0; i < 3; i++) {
+        const uint32_t *e = p->kernels[kernel].grid[i];
+        int64_t n = 1;
+        const FtxStatus status = e[1] ? expr_run(p->exprs + e[0], e[1], variables, VAR_COUNT, &n, err) : FTX_OK;
+
+        if (status)
+            return ftx_context(err, status, "the grid of %s", cuda_kernel_name(d, kernel));
+        if (n < 0 || n > most[i])
+            return ftx_fail(err, FTX_EFORMAT, "%s: a grid of %lld blocks in direction %d", cuda_kernel_name(d, kernel),
+                            (long long)n, i);
+        grid[i] = (uint32_t)n;
+    }
+    return FTX_OK;
+}
+
+/* The grids of all kernels for T tokens in S rows. */
+static FtxStatus size_grids(Session *s, int T, int S, FtxError *err)
+{
+    const int64_t variables[VAR_COUNT] = {[VAR_T] = T, [VAR_S] = S, [VAR_SMS] = s->device->sms};
+    FtxStatus status = FTX_OK;
+
+    if (s->grid_T == T && s->grid_S == S)
+        return FTX_OK;
+    s->grid_T = s->grid_S = 0; /* until all are known */
+    for (uint32_t i = 0; i < s->device->plan->n_kernels && !status; i++)
+        if (s->device->plan->kernels[i].kind == FTX_KERNEL_CUDA)
+            status = cuda_grid(s->device, i, variables, s->grid[i], err);
+    if (!status) {
+        s->grid_T = T;
+        s->grid_S = S;
+    }
+    return status;
+}
+
+static FtxStatus launch_kernel(Session *s, const FtxLaunch *l, bool first, FtxError *err)
+{
+    const Device *d = s->device;
+    const FtxKernel *k = &d->plan->kernels[l->kernel];
+    const uint32_t *grid = s->grid[l->kernel];
+    void *parameters[] = {&s->arg[l->first_operand]};
+    CUlaunchAttribute overlap = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    CUlaunchConfig c = {
+        .gridDimX = grid[0],
+        .gridDimY = grid[1],
+        .gridDimZ = grid[2],
+        .blockDimX = k->block,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .sharedMemBytes = k->smem,
+        .hStream = s->stream,
+        .attrs = &overlap,
+        .numAttrs = d->overlap && (k->flags & FTX_KERNEL_OVERLAP) && !first ? 1 : 0,
+    };
+
+    overlap.value.programmaticStreamSerializationAllowed = 1;
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
+        return FTX_OK; /* nothing to do for this T and S */
+    return cuda_check(d->cu, d->cu->cuLaunchKernelEx(&c, d->function[l->kernel], parameters, NULL), err,
+                      "launching %s (%s)", cuda_launch_label(d, (uint32_t)(l - d->plan->launches)),
+                      cuda_kernel_name(d, l->kernel));
+}
+
+static LtPointers pointers_of(const Session *s, const FtxLaunch *l)
+{
+    const CUdeviceptr *a = &s->arg[l->first_operand];
+
+    return (LtPointers){.x = a[0], .w = a[1], .b = a[2], .r = a[3], .y = a[4]};
+}
+
+static FtxStatus launch_matmul(Session *s, const FtxLaunch *l, int T, int S, FtxError *err)
+{
+    const Device *d = s->device;
+    const uint32_t launch = (uint32_t)(l - d->plan->launches);
+    const int64_t *c = &d->plan->consts[d->plan->kernels[l->kernel].first_const];
+    const LtPointers p = pointers_of(s, l);
+
+    return ftx_context(err, lt_run(d->matmul[launch], c[FTX_MM_ROWS_S] ? S : T, &p, s->workspace, s->stream, err),
+                       "launching %s", cuda_launch_label(d, launch));
+}
+
+static FtxStatus launch_one(Session *s, uint32_t launch, bool first, int T, int S, FtxError *err)
+{
+    const FtxLaunch *l = &s->device->plan->launches[launch];
+
+    return s->device->matmul[launch] ? launch_matmul(s, l, T, S, err) : launch_kernel(s, l, first, err);
+}
+
+static FtxStatus launch_all(Session *s, const FtxProgram *p, int T, int S, int times, FtxError *err)
+{
+    FtxStatus status = size_grids(s, T, S, err);
+
+    for (int run = 0; run < times; run++)
+        for (uint32_t i = 0; i < p->n_launches && !status; i++)
+            status = launch_one(s, p->first_launch + i, run == 0 && i == 0, T, S, err);
+    return status;
+}
+
+/* --- prepared programs ---------------------------------------------------------------------------- */
+
+/* Every kernel of cuBLASLt that a step may need has run once before the first step. */
+static FtxStatus warm(Session *s, FtxError *err)
+{
+    const Device *d = s->device;
+    FtxStatus status = FTX_OK;
+
+    for (uint32_t i = 0; i < d->plan->n_launches && !status; i++) {
+        const LtPointers p = d->matmul[i] ? pointers_of(s, &d->plan->launches[i]) : (LtPointers){0};
+        bool seen = !d->matmul[i];
+
+        for (uint32_t j = 0; j < i && !seen; j++)
+            seen = d->matmul[j] == d->matmul[i];
+        if (!seen)
+            status = lt_warm(d->matmul[i], &p, s->workspace, s->stream, err);
+    }
+    if (!status)
+        status = cuda_wait_stream(s->device, s->stream, 1, err, "warming cuBLASLt");
+    return status;
+}
+
+static FtxStatus capture(Session *s, const FtxProgram *p, int times, CUgraph *graph, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    const int T = (int)p->bucket, S = (int)cuda_most_rows(s->device, p, true);
+    FtxStatus status =
+        cuda_check(cu, cu->cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_RELAXED), err, "recording a program");
+
+    *graph = NULL;
+    if (status)
+        return status;
+    status = launch_all(s, p, T, S, times, err);
+    const CUresult r = cu->cuStreamEndCapture(s->stream, graph); /* also after a failure: it ends the recording */
+    return status ? status : cuda_check(cu, r, err, "recording a program");
+}
+
+static FtxStatus make_graph(Session *s, const FtxProgram *p, int times, CUgraphExec *exec, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    CUgraph graph;
+    FtxStatus status = capture(s, p, times, &graph, err);
+
+    if (!status)
+        status = cuda_check(cu, cu->cuGraphInstantiate(exec, graph, 0), err, "preparing a program's graph");
+    if (status)
+        *exec = NULL;
+    if (graph)
+        cu->cuGraphDestroy(graph);
+    if (!status)
+        status = cuda_check(cu, cu->cuGraphUpload(*exec, s->stream), err, "uploading a program's graph");
+    return status;
+}
+
+/* Of more rows a step takes so long that what lies between two does not count. */
+static bool has_chain(const FtxProgram *p)
+{
+    return p->kind == FTX_PROG_DECODE && p->bucket && p->bucket <= 64;
+}
+
+FtxStatus cuda_program_prepare(Session *s, FtxError *err)
+{
+    const ArtifactPlan *p = s->device->plan;
+    FtxStatus status = s->device->lt ? warm(s, err) : FTX_OK;
+
+    for (uint32_t i = 0; i < p->n_programs && !status; i++)
+        if (p->programs[i].bucket)
+            status = make_graph(s, &p->programs[i], 1, &s->graph[i], err);
+    for (uint32_t i = 0; i < p->n_programs && !status; i++)
+        if (has_chain(&p->programs[i]))
+            status = make_graph(s, &p->programs[i], FTX_CHAIN, &s->chain[i], err);
+    return status;
+}
+
+void cuda_program_close(Session *s)
+{
+    for (uint32_t i = 0; i < s->device->plan->n_programs; i++) {
+        if (s->graph[i])
+            s->device->cu->cuGraphExecDestroy(s->graph[i]);
+        if (s->chain[i])
+            s->device->cu->cuGraphExecDestroy(s->chain[i]);
+    }
+    for (size_t i = 0; i < s->n_events; i++)
+        s->device->cu->cuEventDestroy(s->event[i]);
+}
+
+/* --- running -------------------------------------------------------------------------------------- */
+
+static FtxStatus need_events(Session *s, size_t n, FtxError *err)
+{
+    FtxStatus status = FTX_OK;
+
+    while (s->n_events < n && !status) {
+        status = cuda_check(s->device->cu, s->device->cu->cuEventCreate(&s->event[s->n_events], CU_EVENT_DEFAULT), err,
+                            "an event");
+        s->n_events += !status;
+    }
+    return status;
+}
+
+static FtxStatus record(Session *s, size_t event, FtxError *err)
+{
+    return cuda_check(s->device->cu, s->device->cu->cuEventRecord(s->event[event], s->stream), err,
+                      "recording an event");
+}
+
+static FtxStatus elapsed_us(Session *s, size_t from, size_t to, double *us, FtxError *err)
+{
+    float ms = 0;
+    const FtxStatus status = cuda_check(
+        s->device->cu, s->device->cu->cuEventElapsedTime(&ms, s->event[from], s->event[to]), err, "reading a time");
+
+    *us = (double)ms * 1e3;
+    return status;
+}
+
+static FtxStatus wait_for(Session *s, int programs, const char *what, const char *kernel, FtxError *err)
+{
+    return cuda_wait_stream(s->device, s->stream, programs, err, "in %s (%s)", what, kernel);
+}
+
+static void say(const Session *s, uint32_t launch, int T, int S)
+{
+    const Device *d = s->device;
+    const uint32_t kernel = d->plan->launches[launch].kernel;
+    const uint32_t *grid = s->grid[kernel];
+    char text[500];
+
+    if (!d->log)
+        return;
+    if (d->matmul[launch])
+        snprintf(text, sizeof text, "launch %s: %s T=%d S=%d", cuda_launch_label(d, launch),
+                 cuda_kernel_name(d, kernel), T, S);
+    else
+        snprintf(text, sizeof text, "launch %s: %s T=%d S=%d grid %u,%u,%u", cuda_launch_label(d, launch),
+                 cuda_kernel_name(d, kernel), T, S, grid[0], grid[1], grid[2]);
+    d->log(d->log_user, 0, text);
+}
+
+/* Adds the time between two events to the row of the kernel between them. */
+static FtxStatus add_times(Session *s, const FtxProgram *p, FtxError *err)
+{
+    FtxStatus status = wait_for(s, 1, "a profiled program", "all launches", err);
+
+    for (uint32_t i = 0; i < p->n_launches && !status; i++) {
+        FtxProfile *row = &s->profile_row[s->device->plan->launches[p->first_launch + i].kernel];
+        double us = 0;
+
+        status = elapsed_us(s, i, i + 1, &us, err);
+        row->time_us += us;
+        row->launches++;
+    }
+    return status;
+}
+
+static bool watched(const Session *s)
+{
+    return s->profiling || s->sync || s->trace || s->nan;
+}
+
+/* What is looked at after a launch; T and S are the live ones. */
+static FtxStatus after_launch(Session *s, uint32_t program, uint32_t launch, int T, int S, FtxError *err)
+{
+    const Device *d = s->device;
+    FtxStatus status = FTX_OK;
+
+    if (s->profiling)
+        status = record(s, launch - d->plan->programs[program].first_launch + 1, err);
+    if (!status && (s->sync || s->nan))
+        status =
+            wait_for(s, 1, cuda_launch_label(d, launch), cuda_kernel_name(d, d->plan->launches[launch].kernel), err);
+    return status || !s->nan ? status : cuda_look_for_nan(s, program, launch, T, S, err);
+}
+
+/* One launch at a time; the grids are those of the bucket. */
+static FtxStatus run_watched(Session *s, uint32_t program, int T, int S, FtxError *err)
+{
+    const FtxProgram *p = &s->device->plan->programs[program];
+    const int grid_T = p->bucket ? (int)p->bucket : T;
+    const int grid_S = p->bucket ? (int)cuda_most_rows(s->device, p, true) : S;
+    FtxStatus status = size_grids(s, grid_T, grid_S, err);
+
+    if (!status && s->profiling)
+        status = need_events(s, p->n_launches + 1, err);
+    if (!status && s->profiling)
+        status = record(s, 0, err);
+    for (uint32_t i = 0; i < p->n_launches && !status; i++) {
+        const uint32_t launch = p->first_launch + i;
+
+        if (s->trace)
+            say(s, launch, grid_T, grid_S);
+        status = launch_one(s, launch, i == 0 || s->profiling, grid_T, grid_S, err);
+        if (!status)
+            status = after_launch(s, program, launch, T, S, err);
+    }
+    return status || !s->profiling ? status : add_times(s, p, err);
+}
+
+static FtxStatus enqueue(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    FtxStatus status = FTX_OK;
+
+    if (!watched(s) && !s->graph[program])
+        return launch_all(s, &s->device->plan->programs[program], T, S, times, err);
+    for (int i = 0, n; i < times && !status; i += n) {
+        n = !watched(s) && s->chain[program] && times - i >= FTX_CHAIN ? FTX_CHAIN : 1;
+        if (watched(s))
+            status = run_watched(s, program, T, S, err);
+        else
+            status = cuda_check(cu, cu->cuGraphLaunch(n > 1 ? s->chain[program] : s->graph[program], s->stream), err,
+                                "launching a program");
+    }
+    return status;
+}
+
+static FtxStatus check_run(const Session *s, uint32_t program, int T, int S, FtxError *err)
+{
+    const Device *d = s->device;
+
+    if (program >= d->plan->n_programs)
+        return ftx_fail(err, FTX_EINVAL, "no program %u", program);
+    const FtxProgram *p = &d->plan->programs[program];
+    if (T < 1 || S < 1 || T > cuda_most_rows(d, p, false) || S > cuda_most_rows(d, p, true))
+        return ftx_fail(err, FTX_EINVAL, "%d tokens in %d rows do not fit a program for %lld and %lld", T, S,
+                        (long long)cuda_most_rows(d, p, false), (long long)cuda_most_rows(d, p, true));
+    return FTX_OK;
+}
+
+FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
+{
+    FtxStatus status = check_run(s, program, T, S, err);
+
+    if (!status)
+        status = cuda_enter(s->device, err);
+    if (status)
+        return status;
+    status = enqueue(s, program, T, S, times, err);
+    cuda_leave(s->device);
+    return status;
+}
+
+FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
+{
+    (void)err;
+    s->profiling = on;
+    *rows = s->profile_row;
+    *n = s->device->plan->n_kernels;
+    return FTX_OK;
+}
+
+/* Runs enqueued back to back with an event between two, as many as there are events for: a time
+ * is what a run adds to the one before it. */
+static FtxStatus time_some(Session *s, uint32_t program, int T, int S, size_t n, double *times, FtxError *err)
+{
+    FtxStatus status = need_events(s, n + 1, err);
+
+    if (!status)
+        status = record(s, 0, err);
+    for (size_t i = 0; i < n && !status; i++) {
+        status = enqueue(s, program, T, S, 1, err);
+        if (!status)
+            status = record(s, i + 1, err);
+    }
+    if (!status)
+        status = wait_for(s, (int)n, "a timed program", "all launches", err);
+    for (size_t i = 0; i < n && !status; i++)
+        status = elapsed_us(s, i, i + 1, &times[i], err);
+    return status;
+}
+
+FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err)
+{
+    FtxStatus status = check_run(s, program, T, S, err);
+
+    const bool profiling = s->profiling;
+
+    if (!status)
+        status = cuda_enter(s->device, err);
+    if (status)
+        return status;
+    s->profiling = false; /* it uses the same events, and what is timed should be as it is */
+    for (size_t done = 0, n; done < (size_t)(repeat > 0 ? repeat : 0) && !status; done += n) {
+        n = (size_t)repeat - done;
+        n = n < s->max_events - 1 ? n : s->max_events - 1;
+        status = time_some(s, program, T, S, n, times + done, err);
+    }
+    s->profiling = profiling;
+    cuda_leave(s->device);
+    return status;
+}
+#endif

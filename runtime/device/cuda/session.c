@@ -1,0 +1,435 @@
+/* session.c - an engine's memory on a GPU, and the copies into and out of it.
+ *
+ *   device   STATE | IO | WORK | workspace of cuBLASLt | maps      one block; what programs use is zero at open
+ *   pinned   OUT | IO | ring                                       one block of the host
+ *
+ * OUT is memory of the host that kernels write and the host polls. Everything runs on one stream,
+ * in the order of the calls. */
+#include "device_cuda.h"
+
+#ifdef FTX_HAVE_CUDA
+#include <string.h>
+
+#include "../../base/env.h"
+
+static const uint32_t named_space[FTX_NAMED_COUNT] = {
+#define NAMED(name, space, bytes, what) FTX_SPACE_##space,
+#include "../../artifact/named.def"
+#undef NAMED
+};
+
+static const char *const named_name[FTX_NAMED_COUNT] = {
+#define NAMED(name, space, bytes, what) #name,
+#include "../../artifact/named.def"
+#undef NAMED
+};
+
+enum { DEVICE_ALIGN = 4096 };
+
+static uint64_t aligned(uint64_t n)
+{
+    return (n + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
+}
+
+/* --- open and close ------------------------------------------------------------------------------- */
+
+static size_t lay_out(Session *s, Carve *c, const ArtifactPlan *p)
+{
+    carve(c, 1, sizeof(Session));
+    CUdeviceptr *arg = carve(c, p->n_operands, sizeof *arg);
+    CUgraphExec *graph = carve(c, p->n_programs, sizeof *graph);
+    CUgraphExec *chain = carve(c, p->n_programs, sizeof *chain);
+    uint32_t(*grid)[3] = carve(c, p->n_kernels, sizeof *grid);
+    FtxProfile *row = carve(c, p->n_kernels, sizeof *row);
+    uint32_t longest = 64; /* events: one around each launch of a program, or some runs to time */
+
+    for (uint32_t i = 0; i < p->n_programs; i++)
+        if (p->programs[i].n_launches > longest)
+            longest = p->programs[i].n_launches;
+    CUevent *event = carve(c, longest + 1, sizeof *event);
+    if (s) {
+        s->arg = arg;
+        s->graph = graph;
+        s->chain = chain;
+        s->grid = grid;
+        s->profile_row = row;
+        s->event = event;
+        s->max_events = longest + 1;
+    }
+    return c->at;
+}
+
+/* Launches follow one another, so the largest need serves all. */
+static size_t matmul_workspace(const Device *d)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < d->plan->n_launches; i++)
+        if (d->matmul[i] && lt_workspace(d->matmul[i]) > most)
+            most = lt_workspace(d->matmul[i]);
+    return most;
+}
+
+static uint64_t map_bytes(const ArtifactPlan *p)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < p->n_operands; i++)
+        bytes += p->operands[i].tile_rows ? sizeof(CUtensorMap) : 0;
+    return bytes;
+}
+
+static FtxStatus take_device_memory(Session *s, FtxError *err)
+{
+    const Device *d = s->device;
+    const uint64_t *bytes = d->plan->head->space_bytes;
+    const uint64_t io = aligned(bytes[FTX_SPACE_STATE]), work = io + aligned(bytes[FTX_SPACE_IO]);
+    const uint64_t workspace = work + aligned(bytes[FTX_SPACE_WORK]);
+
+    const uint64_t maps = workspace + aligned(matmul_workspace(d));
+
+    s->device_bytes = maps + map_bytes(d->plan) + DEVICE_ALIGN;
+    FtxStatus status = cuda_check(d->cu, d->cu->cuMemAlloc(&s->block, s->device_bytes), err,
+                                  "%.3f GB for the engine's state", (double)s->device_bytes * 1e-9);
+    if (status) {
+        s->block = 0;
+        return status;
+    }
+    s->space[FTX_SPACE_WEIGHTS] = d->weights;
+    s->space[FTX_SPACE_STATE] = s->block;
+    s->space[FTX_SPACE_IO] = s->block + io;
+    s->space[FTX_SPACE_WORK] = s->block + work;
+    s->workspace = s->block + workspace;
+    s->maps = s->block + maps;
+    return FTX_OK;
+}
+
+static FtxStatus take_pinned_memory(Session *s, FtxError *err)
+{
+    const Device *d = s->device;
+    const uint64_t out = aligned(d->plan->head->space_bytes[FTX_SPACE_OUT]);
+    const uint64_t io = aligned(d->plan->head->space_bytes[FTX_SPACE_IO]);
+
+    s->pinned_bytes = out + io + RING_PARTS * RING_PART_BYTES;
+    FtxStatus status = cuda_check(d->cu,
+                                  d->cu->cuMemHostAlloc((void **)&s->pinned, s->pinned_bytes,
+                                                        CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE),
+                                  err, "%.3f MB of pinned memory", (double)s->pinned_bytes * 1e-6);
+    if (status) {
+        s->pinned = NULL;
+        return status;
+    }
+    memset(s->pinned, 0, s->pinned_bytes);
+    s->out = s->pinned;
+    s->io = s->pinned + out;
+    s->ring = s->io + io;
+    return cuda_check(d->cu, d->cu->cuMemHostGetDevicePointer(&s->space[FTX_SPACE_OUT], s->out, 0), err,
+                      "mapping the results' memory");
+}
+
+/* The map of one operand, for the copy engine: tiles of 64 columns, 128 bytes, whose 16-byte units are swizzled
+ * within 8 rows. */
+static FtxStatus make_map(const Session *s, const FtxOperand *o, CUtensorMap *map, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    const CUdeviceptr matrix = s->space[o->space] + o->offset;
+    const cuuint64_t size[] = {o->columns, o->rows}, stride[] = {2 * (cuuint64_t)o->columns};
+    const cuuint32_t tile[] = {64, o->tile_rows}, every[] = {1, 1};
+
+    return cuda_check(cu,
+                      cu->cuTensorMapEncodeTiled(
+                          map, o->type == DT_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                          2, (void *)(uintptr_t)matrix, size, stride, tile, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                      err, "a map of [%u,%u] in tiles of %u rows", o->rows, o->columns, o->tile_rows);
+}
+
+/* Maps that stand in the ring, to the GPU. */
+static FtxStatus send_maps(Session *s, CUdeviceptr to, size_t n, FtxError *err)
+{
+    FtxStatus status =
+        n ? cuda_check(s->device->cu, s->device->cu->cuMemcpyHtoDAsync(to, s->ring, n * sizeof(CUtensorMap), s->stream),
+                       err, "the maps of matrices")
+          : FTX_OK;
+
+    return status || !n ? status : cuda_wait_stream(s->device, s->stream, 1, err, "copying the maps of matrices");
+}
+
+static FtxStatus make_maps(Session *s, FtxError *err)
+{
+    const ArtifactPlan *p = s->device->plan;
+    CUdeviceptr to = s->maps; /* of the first map in the ring */
+    CUtensorMap *map = (CUtensorMap *)(void *)s->ring;
+    size_t n = 0;
+    FtxStatus status = FTX_OK;
+
+    for (uint32_t i = 0; i < p->n_operands && !status; i++) {
+        if (!p->operands[i].tile_rows)
+            continue;
+        if (n == RING_PART_BYTES / sizeof *map) {
+            status = send_maps(s, to, n, err);
+            to += n * sizeof *map;
+            n = 0;
+        }
+        s->arg[i] = to + n * sizeof *map;
+        if (!status)
+            status = make_map(s, &p->operands[i], &map[n++], err);
+    }
+    return status ? status : send_maps(s, to, n, err);
+}
+
+static void resolve(Session *s)
+{
+    const Device *d = s->device;
+
+    for (uint32_t i = 0; i < d->plan->n_operands; i++) {
+        const FtxOperand *o = &d->plan->operands[i];
+
+        s->arg[i] = o->space == FTX_SPACE_NULL ? 0 : s->space[o->space] + o->offset;
+    }
+    for (uint32_t i = 0; i < d->plan->n_kernels; i++)
+        s->profile_row[i] = (FtxProfile){.kernel = cuda_kernel_name(d, i), .matmul = d->plan->kernels[i].matmul != 0};
+}
+
+static FtxStatus zero(Session *s, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    const size_t bytes = s->workspace - s->block;
+    const FtxStatus status =
+        bytes ? cuda_check(cu, cu->cuMemsetD8Async(s->block, 0, bytes, s->stream), err, "clearing the engine's state")
+              : FTX_OK;
+
+    return status ? status : cuda_wait_stream(s->device, s->stream, 1, err, "clearing the engine's state");
+}
+
+static FtxStatus fill_session(Session *s, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    FtxStatus status = cuda_check(cu, cu->cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), err, "a stream");
+
+    if (status)
+        s->stream = NULL;
+    for (int i = 0; i < RING_PARTS && !status; i++)
+        status = cuda_check(cu, cu->cuEventCreate(&s->part_done[i], CU_EVENT_DISABLE_TIMING), err, "an event");
+    if (!status)
+        status = cuda_check(cu, cu->cuEventCreate(&s->uploaded, CU_EVENT_DISABLE_TIMING), err, "an event");
+    if (!status)
+        status = take_device_memory(s, err);
+    if (!status)
+        status = take_pinned_memory(s, err);
+    if (status)
+        return status;
+    resolve(s);
+    status = make_maps(s, err);
+    if (!status)
+        status = zero(s, err);
+    if (!status)
+        status = cuda_program_prepare(s, err);
+    return status ? status : zero(s, err); /* what was run to warm up left its traces */
+}
+
+static void empty_session(Session *s)
+{
+    const CudaDriver *cu = s->device->cu;
+
+    if (s->stream)
+        cuda_wait_stream(s->device, s->stream, 1, NULL, "closing");
+    if (s->device->lost)
+        return;
+    cuda_program_close(s);
+    for (int i = 0; i < RING_PARTS; i++)
+        if (s->part_done[i])
+            cu->cuEventDestroy(s->part_done[i]);
+    if (s->uploaded)
+        cu->cuEventDestroy(s->uploaded);
+    if (s->pinned)
+        cu->cuMemFreeHost(s->pinned);
+    if (s->block)
+        cu->cuMemFree(s->block);
+    if (s->stream)
+        cu->cuStreamDestroy(s->stream);
+}
+
+void cuda_session_close(Session *s)
+{
+    if (!s)
+        return;
+
+    const Memory m = s->device->memory;
+
+    if (!cuda_enter(s->device, NULL)) {
+        empty_session(s);
+        cuda_leave(s->device);
+    }
+    memory_free(&m, s, s->bytes);
+}
+
+FtxStatus cuda_session_open(Device *d, Session **out, FtxError *err)
+{
+    Carve size = {NULL, 0};
+    const size_t bytes = lay_out(NULL, &size, d->plan);
+    Session *s = memory_alloc(&d->memory, bytes, 64);
+    FtxStatus status;
+
+    *out = NULL;
+    if (!s)
+        return memory_fail(err, "a session", bytes);
+    lay_out(s, &(Carve){(char *)s, 0}, d->plan);
+    s->device = d;
+    s->bytes = bytes;
+    s->sync = env_on(ENV_FTX_SYNC);
+    s->trace = env_on(ENV_FTX_TRACE);
+    s->nan = env_on(ENV_FTX_NAN);
+    status = cuda_enter(d, err);
+    if (!status) {
+        status = fill_session(s, err);
+        cuda_leave(d);
+    }
+    if (status) {
+        cuda_session_close(s);
+        return status;
+    }
+    *out = s;
+    return FTX_OK;
+}
+
+/* --- copies --------------------------------------------------------------------------------------- */
+
+void *cuda_session_io(Session *s)
+{
+    return s->io;
+}
+
+const void *cuda_session_out(Session *s)
+{
+    return s->out;
+}
+
+static FtxStatus copy_in(Session *s, CUdeviceptr to, const void *from, size_t bytes, const char *what, FtxError *err)
+{
+    return cuda_check(s->device->cu, s->device->cu->cuMemcpyHtoDAsync(to, from, bytes, s->stream), err,
+                      "copying %zu bytes to %s", bytes, what);
+}
+
+FtxStatus cuda_session_upload(Session *s, size_t bytes, FtxError *err)
+{
+    const uint64_t most = s->device->plan->head->space_bytes[FTX_SPACE_IO];
+    FtxStatus status;
+
+    if (bytes > most)
+        return ftx_fail(err, FTX_EINVAL, "%zu bytes of step data, there is room for %llu", bytes,
+                        (unsigned long long)most);
+    status = cuda_enter(s->device, err);
+    if (status)
+        return status;
+    if (bytes)
+        status = copy_in(s, s->space[FTX_SPACE_IO], s->io, bytes, "the step", err);
+    if (!status)
+        status = cuda_check(s->device->cu, s->device->cu->cuEventRecord(s->uploaded, s->stream), err, "marking a copy");
+    cuda_leave(s->device);
+    return status;
+}
+
+FtxStatus cuda_session_settle(Session *s, FtxError *err)
+{
+    FtxStatus status = cuda_enter(s->device, err);
+
+    if (status)
+        return status;
+    status = cuda_wait_event(s->device, s->uploaded, err, "waiting for the step's copy");
+    cuda_leave(s->device);
+    return status;
+}
+
+/* Room for `bytes` in the ring that no copy in flight reads. */
+static FtxStatus ring_room(Session *s, size_t bytes, char **room, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    FtxStatus status = FTX_OK;
+
+    if (s->part_at + bytes > RING_PART_BYTES) {
+        status = cuda_check(cu, cu->cuEventRecord(s->part_done[s->part], s->stream), err, "marking a copy");
+        s->part_used[s->part] = !status;
+        s->part = (s->part + 1) % RING_PARTS;
+        s->part_at = 0;
+        if (!status && s->part_used[s->part])
+            status = cuda_wait_event(s->device, s->part_done[s->part], err, "waiting for a copy");
+    }
+    *room = s->ring + (size_t)s->part * RING_PART_BYTES + s->part_at;
+    s->part_at += (bytes + 15) / 16 * 16;
+    return status;
+}
+
+static bool in_named(const Session *s, int named, size_t offset, size_t bytes)
+{
+    const FtxPlan *head = s->device->plan->head;
+
+    return named >= 0 && named < FTX_NAMED_COUNT && offset <= head->named_bytes[named] &&
+           bytes <= head->named_bytes[named] - offset;
+}
+
+static FtxStatus outside(int named, size_t offset, size_t bytes, FtxError *err)
+{
+    return ftx_fail(err, FTX_EINVAL, "bytes %zu to %zu of $%s are outside of it", offset, offset + bytes,
+                    named >= 0 && named < FTX_NAMED_COUNT ? named_name[named] : "?");
+}
+
+FtxStatus cuda_session_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err)
+{
+    char *room;
+    FtxStatus status;
+
+    if (!in_named(s, named, offset, bytes) || bytes > WRITE_MAX || named_space[named] != FTX_SPACE_STATE)
+        return outside(named, offset, bytes, err);
+    if (bytes == 0)
+        return FTX_OK;
+    status = cuda_enter(s->device, err);
+    if (status)
+        return status;
+    status = ring_room(s, bytes, &room, err);
+    if (!status) {
+        memcpy(room, p, bytes);
+        status = copy_in(s, s->space[FTX_SPACE_STATE] + s->device->plan->head->named[named] + offset, room, bytes,
+                         named_name[named], err);
+    }
+    cuda_leave(s->device);
+    return status;
+}
+
+FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    FtxStatus status;
+
+    if (!in_named(s, named, offset, bytes))
+        return outside(named, offset, bytes, err);
+    status = cuda_session_wait(s, err);
+    if (status || bytes == 0)
+        return status;
+    const size_t at = s->device->plan->head->named[named] + offset;
+    if (named_space[named] == FTX_SPACE_OUT) {
+        memcpy(p, s->out + at, bytes);
+        return FTX_OK;
+    }
+    status = cuda_enter(s->device, err);
+    if (status)
+        return status;
+    status = cuda_check(cu, cu->cuMemcpyDtoH(p, s->space[named_space[named]] + at, bytes), err,
+                        "copying %zu bytes of $%s", bytes, named_name[named]);
+    cuda_leave(s->device);
+    return status;
+}
+
+FtxStatus cuda_session_wait(Session *s, FtxError *err)
+{
+    FtxStatus status = cuda_enter(s->device, err);
+
+    if (status)
+        return status;
+    status = cuda_wait_stream(s->device, s->stream, 1, err, "%s",
+                              s->sync ? "waiting for the GPU" : "waiting for the GPU (FTX_SYNC=1 names the launch)");
+    cuda_leave(s->device);
+    return status;
+}
+#endif

@@ -1,0 +1,80 @@
+/* wait.c - waiting for a GPU that may never answer.
+ *
+ * cuStreamSynchronize on a stream whose kernel hangs does not return. So the runtime asks instead,
+ * and gives the GPU up after FTX_PATIENCE seconds. Then nothing of it is touched again: destroying
+ * a stream or freeing memory waits as well. What it holds goes with the process. */
+#include "device_cuda.h"
+
+#ifdef FTX_HAVE_CUDA
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "../../base/team.h"
+
+static const double spin_seconds = 0.02; /* then the core is left to others ... */
+static const long nap_ns = 50 * 1000;    /* ... for so long */
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static CUresult ask(const CudaDriver *cu, CUstream stream, CUevent event)
+{
+    return event ? cu->cuEventQuery(event) : cu->cuStreamQuery(stream);
+}
+
+/* CUDA_ERROR_NOT_READY: patience is over. */
+static CUresult wait_until_done(const CudaDriver *cu, CUstream stream, CUevent event, double patience)
+{
+    CUresult r = ask(cu, stream, event);
+    double from = 0.0, waited = 0.0;
+
+    if (r != CUDA_ERROR_NOT_READY)
+        return r;
+    from = now();
+    do {
+        if (waited > spin_seconds)
+            nanosleep(&(struct timespec){0, nap_ns}, NULL);
+        else
+            team_pause();
+        r = ask(cu, stream, event);
+        waited = now() - from;
+    } while (r == CUDA_ERROR_NOT_READY && (patience <= 0 || waited < patience));
+    return r;
+}
+
+static FtxStatus wait_for(Device *d, CUstream stream, CUevent event, int programs, FtxError *err, const char *what)
+{
+    const CUresult r =
+        d->lost ? CUDA_ERROR_NOT_READY : wait_until_done(d->cu, stream, event, (double)d->patience * programs);
+
+    if (r != CUDA_ERROR_NOT_READY)
+        return cuda_check(d->cu, r, err, "%s", what);
+    d->lost = true;
+    return ftx_fail(err, FTX_EDEVICE,
+                    "%s: the GPU has not answered for %d s (FTX_PATIENCE); it is given up, what it holds is freed when "
+                    "the process ends",
+                    what, d->patience * programs);
+}
+
+FtxStatus cuda_wait_stream(Device *d, CUstream stream, int programs, FtxError *err, const char *what, ...)
+{
+    char text[300];
+    va_list ap;
+
+    va_start(ap, what);
+    vsnprintf(text, sizeof text, what, ap);
+    va_end(ap);
+    return wait_for(d, stream, NULL, programs, err, text);
+}
+
+FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *what)
+{
+    return wait_for(d, NULL, event, 1, err, what);
+}
+#endif

@@ -1,0 +1,62 @@
+/* device.h - what runs a plan: the CPU (device_cpu.c) or a GPU (device_cuda.c), behind one table.
+ *
+ * A Device is opened for an artifact's plan: it holds the weights and prepared programs. A Session
+ * is one engine's memory on it: the spaces STATE, IO, WORK, OUT in one block, and its stream. */
+#ifndef FTX_DEVICE_H
+#define FTX_DEVICE_H
+
+#include "../artifact/artifact.h"
+#include "../base/error.h"
+
+typedef struct Device Device;
+typedef struct Session Session;
+
+enum { FTX_CHAIN = 5 }; /* runs of a decode program that a device takes at once with less between them */
+
+typedef struct DeviceApi {
+    const char *name; /* "cpu", "cuda" */
+
+    /* Opens for one plan of the artifact, loads code and weights. random: not 0, fill weights. */
+    FtxStatus (*open)(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out, FtxError *err);
+    void (*close)(Device *d);
+    const char *(*describe)(const Device *d); /* "NVIDIA H200", "cpu (2 threads, AVX-512)" */
+
+    FtxStatus (*session_open)(Device *d, Session **out, FtxError *err);
+    void (*session_close)(Session *s);
+
+    /* Host pointers of the spaces the host writes (IO) and reads (OUT); fixed for the session. On
+     * a GPU IO is pinned memory that `upload` copies, OUT is mapped. The engine sets the lengths of
+     * OUT to -1 while nothing is in flight, so that it never takes an old result for a new one. */
+    void *(*io)(Session *s);
+    const void *(*out)(Session *s);
+
+    /* Enqueues the copy of the first `bytes` of IO. The host may write IO again once a later
+     * `settle` or `wait` has returned. */
+    FtxStatus (*upload)(Session *s, size_t bytes, FtxError *err);
+    FtxStatus (*settle)(Session *s, FtxError *err); /* until the copies of `upload` are done; programs may run on */
+    /* Enqueues a copy of host bytes into a named buffer of STATE (page-table rows); the source is
+     * copied before return. At most 64 KiB a call. */
+    FtxStatus (*write)(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);
+    /* Copies from a named buffer; waits. */
+    FtxStatus (*read)(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
+
+    /* Enqueues a program so many times, each going on from what the one before it left in IO. T, S: live tokens
+     * and rows, those of the IO block. */
+    FtxStatus (*run)(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
+    FtxStatus (*wait)(Session *s, FtxError *err); /* until all that was enqueued is done */
+    /* Whether OUT may change without `wait` (a GPU) or is final when run returns (the CPU). */
+    bool asynchronous;
+
+    /* Profiling: run waits after each launch and adds its time to its kernel's row. */
+    FtxStatus (*profile)(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
+    /* Device time of `repeat` runs of a program one by one, in microseconds, into times. */
+    FtxStatus (*time)(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err);
+} DeviceApi;
+
+extern const DeviceApi device_cpu;
+extern const DeviceApi device_cuda; /* opens with FTX_ENODEVICE and a reason where there is none */
+
+/* CUDA: whether a driver and a device are there, and its target number (901 for an H200). */
+FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err);
+
+#endif

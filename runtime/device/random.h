@@ -1,0 +1,43 @@
+/* random.h - weights drawn from a seed, for benchmarks and tests: the same on every device.
+ *
+ * A weight is a function of (seed, its index in the artifact, the element's index), so any thread
+ * may draw any part. With all arithmetic in 32 bits, modulo 2^32:
+ *
+ *     mix(x):  x ^= x >> 16;  x *= 0x7feb352d;  x ^= x >> 15;  x *= 0x846ca68b;  x ^= x >> 16
+ *     key    = mix(mix(mix(seed_low + 0x9e3779b9) ^ seed_high) + index)
+ *     bits   = mix(mix(element_low ^ key) + element_high + key)
+ *     value  = ((bits >> 8) * 2^-23 - 1) * scale,    scale = sqrt(3 / last dim) as fp32
+ *
+ * uniform in [-scale, scale): variance 1 / last dim, so activations keep their size. Stored by
+ * rounding to the weight's type. Matrices are drawn so; gains are 1, biases 0, tables copied. */
+#ifndef FTX_RANDOM_H
+#define FTX_RANDOM_H
+
+#include "../artifact/artifact.h"
+#include "../base/dtype.h"
+
+static inline uint32_t random_mix(uint32_t x)
+{
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+static inline uint32_t random_key(uint64_t seed, uint32_t index)
+{
+    return random_mix(random_mix(random_mix((uint32_t)seed + 0x9e3779b9u) ^ (uint32_t)(seed >> 32)) + index);
+}
+
+static inline float random_value(uint32_t key, uint64_t element, float scale)
+{
+    const uint32_t bits = random_mix(random_mix((uint32_t)element ^ key) + (uint32_t)(element >> 32) + key);
+
+    return ((float)(bits >> 8) * 0x1p-23f - 1.0f) * scale;
+}
+
+float random_scale(const FtxWeight *w);
+
+/* Elements [first, last) of weight `index` of the artifact into p, which stands at `first`. */
+void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t first, uint64_t last, void *p);
+
+#endif

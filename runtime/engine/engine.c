@@ -1,0 +1,563 @@
+/* engine.c - an engine: opened once with all its memory, then submit and step until it is closed. */
+#include "engine.h"
+
+#include <time.h>
+
+#include "../base/env.h"
+#include "../base/team.h"
+
+/* --- open and close ------------------------------------------------------------------------------ */
+
+/* The engine and its arrays in one block. Called twice: for the size, and with the block. */
+static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, size_t stream, size_t hyp_text)
+{
+    const uint32_t lanes = f->beams > 1 ? f->beams : 0;
+    const uint32_t requests = slots * (WAITING_PER_SEQUENCE + 1);
+    const uint32_t pages = (f->context + f->kv_block - 1) / f->kv_block;
+    FtxEngine none, *e = carve(c, 1, sizeof *e), *to = e ? e : &none;
+    Request nobody, *r;
+
+    to->slots = slots;
+    to->requests = requests;
+    to->pages_of_sequence = pages;
+    to->request = carve(c, requests, sizeof *to->request);
+    to->waiting.at = carve(c, requests, sizeof *to->waiting.at);
+    to->running.at = carve(c, requests, sizeof *to->running.at);
+    to->ending.at = carve(c, requests, sizeof *to->ending.at);
+    to->unused.at = carve(c, requests, sizeof *to->unused.at);
+    to->free_slot = carve(c, slots, sizeof *to->free_slot);
+    to->free_source = carve(c, f->sources, sizeof *to->free_source);
+    to->source_users = carve(c, f->sources, sizeof *to->source_users);
+    to->page_table = (SlotTable){.named = FTX_NAMED_pages, .width = pages};
+    to->group_table = (SlotTable){.named = FTX_NAMED_group, .width = lanes};
+    to->history = (SlotTable){.named = FTX_NAMED_history, .width = f->context};
+    to->word_table = (SlotTable){.named = FTX_NAMED_bad_words, .width = f->bad_words};
+    if (table_is_small(slots, f->bad_words))
+        to->word_table.rows = carve(c, (size_t)slots * f->bad_words, sizeof *to->word_table.rows);
+    if (table_is_small(slots, pages))
+        to->page_table.rows = carve(c, (size_t)slots * pages, sizeof *to->page_table.rows);
+    if (table_is_small(slots, lanes))
+        to->group_table.rows = carve(c, (size_t)slots * lanes, sizeof *to->group_table.rows);
+    to->pages.free = carve(c, f->kv_pages, sizeof *to->pages.free);
+    to->pages.users = carve(c, f->kv_pages, sizeof *to->pages.users);
+    to->flight.row = carve(c, slots, sizeof *to->flight.row);
+    to->scratch_rows = carve(c, slots, sizeof *to->scratch_rows);
+    to->lanes = carve(c, lanes ? f->sequences : 0, sizeof *to->lanes);
+    to->hyp_text_bytes = hyp_text;
+    for (uint32_t i = 0; i < requests; i++) {
+        r = e ? &e->request[i] : &nobody;
+        r->bias = carve(c, f->logit_bias, sizeof *r->bias);
+        r->ends = carve(c, f->end_ids, sizeof *r->ends);
+        r->bad_words = carve(c, f->bad_words, sizeof *r->bad_words);
+        r->pages = carve(c, (size_t)pages * (lanes ? lanes : 1), sizeof *r->pages);
+        r->lane = carve(c, lanes, sizeof *r->lane);
+        r->found = carve(c, lanes, sizeof *r->found);
+        r->stream.text = carve(c, stream, 1);
+        r->stream.cap = (uint32_t)stream;
+    }
+    for (uint32_t i = 0; i < requests; i++) { /* big, and mostly never touched */
+        r = e ? &e->request[i] : &nobody;
+        r->ids = carve(c, f->context, sizeof *r->ids);
+        r->source = carve(c, f->source_context, sizeof *r->source);
+    }
+    for (uint32_t i = 0; i < requests; i++) { /* hardly ever; between the others they would spread those out */
+        r = e ? &e->request[i] : &nobody;
+        r->logits = carve(c, f->vocab, sizeof *r->logits);
+    }
+    to->hyp_ids = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_ids);
+    to->hyp_logps = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_logps);
+    to->hyp_text = carve(c, lanes ? slots : 0, hyp_text);
+    return e;
+}
+
+static void fill_lists(FtxEngine *e)
+{
+    for (uint32_t i = e->requests; i-- > 0;)
+        list_add(&e->unused, &e->request[i]);
+    for (e->free_slots = 0; e->free_slots < e->slots; e->free_slots++)
+        e->free_slot[e->free_slots] = (int32_t)(e->slots - 1 - e->free_slots);
+    for (e->free_sources = 0; e->free_sources < e->facts->sources; e->free_sources++)
+        e->free_source[e->free_sources] = (int32_t)(e->facts->sources - 1 - e->free_sources);
+    pages_init(&e->pages, e->facts->kv_pages);
+}
+
+/* Sizes were checked with the artifact. Here: that structs stand at their alignment, and that every
+ * step has a program. */
+static FtxStatus check_programs(const FtxEngine *e, FtxError *err)
+{
+    uint32_t program;
+
+    for (int i = 0; i < FTX_NAMED_COUNT; i++)
+        if (e->plan->named[i] % 16)
+            return ftx_fail(err, FTX_EFORMAT, "plan: named buffer %d stands at %llu, no multiple of 16", i,
+                            (unsigned long long)e->plan->named[i]);
+    if ((e->facts->kind != FTX_MODEL_DECODER && !schedule_program(&e->encode, (int)e->facts->tokens, &program)) ||
+        (e->facts->input && !schedule_program(&e->hidden, (int)e->facts->tokens, &program)) ||
+        (e->facts->kind != FTX_MODEL_ENCODER && !schedule_program(&e->step, (int)e->facts->tokens, &program)))
+        return ftx_fail(err, FTX_EFORMAT, "plan: no program takes a step of %u tokens", e->facts->tokens);
+    return FTX_OK;
+}
+
+/* Prompts of more bytes can only be runs of very long tokens (English has 4 bytes a token). */
+static size_t prompt_bytes(const FtxEngine *e)
+{
+    const size_t longest = tokenizer_token_bytes(e->model->tokenizer);
+    const FtxFacts *f = e->facts;
+
+    return (size_t)(f->context > f->source_context ? f->context : f->source_context) * (longest < 16 ? longest : 16) +
+           1024;
+}
+
+/* Text of a hypothesis: room for any tokens. Hardly any of it is ever touched. */
+static size_t hypothesis_bytes(const FtxFacts *f, const Tokenizer *t)
+{
+    return f->beams > 1 && t ? ((size_t)f->context + 1) * (tokenizer_token_bytes(t) + 16) : 0;
+}
+
+static FtxStatus fill_engine(FtxEngine *e, FtxError *err)
+{
+    const int most = FTX_OUT_RING - 2;
+    FtxStatus s = env_int(ENV_FTX_AHEAD, 1, most, most, &e->ahead, err);
+
+    if (s)
+        return s;
+    e->nan = env_on(ENV_FTX_NAN);
+    fill_lists(e);
+    schedule_ladders(e);
+    s = check_programs(e, err);
+    if (!s && e->model->tokenizer) {
+        e->max_text = prompt_bytes(e);
+        s = tokenizer_scratch_open(e->model->tokenizer, e->max_text, &e->scratch, err);
+    }
+    if (!s)
+        s = e->api->session_open(e->model->device, &e->session, err);
+    if (s)
+        return s;
+    e->io = e->api->io(e->session);
+    /* The host only reads results, but for taking old ones away: schedule.c, clear_out. */
+    e->out = (FtxOut *)((uintptr_t)e->api->out(e->session) + e->plan->named[FTX_NAMED_out]);
+    return FTX_OK;
+}
+
+FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err)
+{
+    Carve size = {NULL, 0};
+    FtxEngine *e;
+    FtxStatus s;
+
+    if (!engine)
+        return ftx_fail(err, FTX_EINVAL, "ftx_engine_open: engine is NULL");
+    *engine = NULL;
+    if (!model)
+        return ftx_fail(err, FTX_EINVAL, "ftx_engine_open: model is NULL");
+    s = memory_check(options, err);
+    if (s)
+        return s;
+
+    const Memory memory = options && options->allocator ? memory_of(options) : model->memory;
+    const FtxFacts *f = model->artifact.facts;
+    /* Every row that decodes must find a token's room in each step. */
+    const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
+    const size_t stream = stream_bytes(model->tokenizer);
+    const size_t hyp_text = hypothesis_bytes(f, model->tokenizer);
+
+    lay_out_engine(&size, f, slots, stream, hyp_text);
+
+    char *block = memory_alloc(&memory, size.at, 64);
+
+    if (!block)
+        return memory_fail(err, "the engine", size.at);
+    e = lay_out_engine(&(Carve){block, 0}, f, slots, stream, hyp_text);
+    e->memory = memory;
+    e->block_bytes = size.at;
+    e->model = model;
+    e->facts = f;
+    e->plan = model->plan->head;
+    e->api = model->api;
+    e->next_id = 1;
+    atomic_fetch_add(&model->users, 1);
+    s = fill_engine(e, err);
+    if (s) {
+        ftx_engine_close(e);
+        return s;
+    }
+    *engine = e;
+    return FTX_OK;
+}
+
+void ftx_engine_close(FtxEngine *e)
+{
+    if (!e)
+        return;
+
+    const Memory memory = e->memory;
+    FtxModel *model = e->model;
+
+    if (e->session) {
+        e->api->wait(e->session, NULL);
+        e->api->session_close(e->session);
+    }
+    tokenizer_scratch_close(e->scratch);
+    memory_free(&memory, e, e->block_bytes);
+    model_leave(model);
+}
+
+/* --- requests in and out ------------------------------------------------------------------------- */
+
+FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *id, FtxError *err)
+{
+    uint32_t n = 1;
+    Request *r;
+    FtxStatus s;
+
+    if (e->dead.status)
+        return ftx_fail(err, e->dead.status, "%s", e->dead.text);
+    if (!request)
+        return ftx_fail(err, FTX_EINVAL, "ftx_engine_submit: request is NULL");
+    if (e->facts->kind == FTX_MODEL_ENCODER)
+        return ftx_fail(err, FTX_EINVAL, "the model is an encoder: it gives vectors, see ftx_engine_encode");
+    if (request->samples > 1 && (uint32_t)request->samples <= e->slots)
+        n = (uint32_t)request->samples; /* more are refused by request_fill */
+    if (e->waiting.n + n > e->slots * WAITING_PER_SEQUENCE || e->unused.n < n)
+        return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
+    r = engine_unused(e, 0);
+    s = request_fill(e, r, request, err);
+    if (s)
+        return s;
+    r->id = e->next_id++;
+    for (uint32_t i = 1; i < n; i++)
+        request_follow(e, engine_unused(e, i), r, (int)i);
+    for (uint32_t i = 0; i < n; i++) {
+        Request *one = engine_unused(e, 0);
+
+        e->unused.n--;
+        one->state = REQUEST_WAITING;
+        list_add(&e->waiting, one);
+    }
+    if (id)
+        *id = r->id;
+    return FTX_OK;
+}
+
+FtxStatus ftx_engine_cancel(FtxEngine *e, uint64_t id, FtxError *err)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < e->requests && id; i++) { /* all samples of it */
+        Request *r = &e->request[i];
+
+        if (r->id != id || r->cancelled || (r->state != REQUEST_WAITING && r->state != REQUEST_RUNNING))
+            continue;
+        found = r->cancelled = true;
+        if (r->state == REQUEST_WAITING) {
+            list_remove(&e->waiting, r);
+            list_add(&e->ending, r);
+            r->state = REQUEST_ENDING;
+        }
+    }
+    return found ? FTX_OK : ftx_fail(err, FTX_EINVAL, "request %llu neither waits nor runs", (unsigned long long)id);
+}
+
+bool ftx_engine_busy(const FtxEngine *e)
+{
+    return !e->dead.status && (e->waiting.n || e->running.n || e->ending.n);
+}
+
+const float *ftx_engine_logits(const FtxEngine *e, uint64_t id)
+{
+    for (uint32_t i = 0; i < e->requests; i++)
+        if (id && e->request[i].id == id && e->request[i].has_logits)
+            return e->request[i].logits;
+    return NULL;
+}
+
+/* --- results ----------------------------------------------------------------------------------------- */
+
+typedef struct Events {
+    FtxEvent *at;
+    size_t n, max;
+} Events;
+
+static FtxEvent *add_event(Events *v, const Request *r)
+{
+    FtxEvent *e = &v->at[v->n++];
+
+    *e = (FtxEvent){.request = r->id, .user = r->user, .sample = r->params.sample, .token = -1, .text = ""};
+    return e;
+}
+
+static void retire(FtxEngine *e, Request *r)
+{
+    list_add(&e->unused, r);
+    r->state = REQUEST_FREE;
+    r->leader = NULL;
+}
+
+/* A running request is over. Its row, if a flight still has it, counts no more; slot and pages go
+ * to others only when that flight has landed, since admission comes with composition. */
+static void end_running(FtxEngine *e, Request *r)
+{
+    for (int i = 0; i < e->flight.rows; i++)
+        if (e->flight.row[i].request == r) {
+            e->flight.row[i].request = NULL;
+            e->flight.stop = true;
+        }
+    schedule_release(e, r);
+    list_remove(&e->running, r);
+    retire(e, r);
+}
+
+static void end_cancelled(FtxEngine *e, Events *v)
+{
+    while (e->ending.n && v->n < v->max) {
+        Request *r = e->ending.at[0];
+
+        add_event(v, r)->finish = FTX_FINISH_CANCEL;
+        list_remove(&e->ending, r);
+        retire(e, r);
+    }
+    for (uint32_t i = 0; i < e->running.n;) {
+        Request *r = e->running.at[i];
+
+        if (!r->cancelled || v->n == v->max) {
+            i++;
+            continue;
+        }
+        add_event(v, r)->finish = FTX_FINISH_CANCEL;
+        end_running(e, r);
+    }
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool has_come(const FtxOut *o, int length)
+{
+    return __atomic_load_n(&o->length, __ATOMIC_ACQUIRE) == length;
+}
+
+/* Spins until the device has written the result: a step takes a fraction of a millisecond. A device
+ * that does not answer is asked for its reason. */
+static FtxStatus await_result(FtxEngine *e, const FtxOut *o, int length, FtxError *err)
+{
+    const double patience = 0.2; /* seconds */
+    double from = 0.0;
+    FtxStatus s;
+
+    if (e->flight.again && !has_come(o, length)) {
+        from = now();
+        for (uint32_t turn = 1; !has_come(o, length); turn++) {
+            team_pause();
+            if (turn % 4096 == 0 && now() - from > patience)
+                break;
+        }
+        s = has_come(o, length) ? FTX_OK : e->api->wait(e->session, err);
+        if (s)
+            return s;
+    }
+    if (!has_come(o, length))
+        return ftx_fail(err, FTX_EDEVICE, "no result for token %d of a sequence: the device has lost a step", length);
+    if (o->token < 0 || o->token >= (int)e->facts->vocab)
+        return ftx_fail(err, FTX_EDEVICE,
+                        "sampled token %d of a vocabulary of %u: the logits may not be finite (FTX_NAN=1 finds where)",
+                        o->token, e->facts->vocab);
+    return FTX_OK;
+}
+
+static FtxStatus keep_logits(FtxEngine *e, Request *r, int row, FtxError *err)
+{
+    const size_t bytes = (size_t)e->facts->vocab * sizeof *r->logits;
+    const FtxStatus s = e->api->read(e->session, FTX_NAMED_logits, (size_t)row * bytes, r->logits, bytes, err);
+
+    r->has_logits = !s;
+    return s;
+}
+
+static FtxFinish finish_of(const Request *r, const FtxOut *o)
+{
+    if (o->finish == 1)
+        return FTX_FINISH_END;
+    return o->finish == 2 || r->length >= r->limit ? FTX_FINISH_LENGTH : FTX_RUNNING;
+}
+
+/* A group of lanes: nothing to tell before the search is over. */
+static FtxStatus take_group(FtxEngine *e, Request *r, int length, const FtxOut *o, Events *v, FtxError *err)
+{
+    FtxEvent *event;
+    FtxStatus s;
+
+    r->fed = length;
+    r->length = length + 1;
+    if (o->finish == 0 && r->length < r->limit)
+        return FTX_OK;
+    event = add_event(v, r);
+    s = beams_finish(e, r, event, err);
+    if (!s)
+        end_running(e, r);
+    return s;
+}
+
+/* The last token that fits is the model's end, whatever was sampled. Nothing follows it, so the device
+ * need not know. */
+static bool is_forced(const FtxEngine *e, const Request *r, const FtxOut *o)
+{
+    return e->facts->decode.forced_eos >= 0 && o->finish != 1 && r->length >= r->limit;
+}
+
+/* The result of row i in the oldest run not read. */
+static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
+{
+    const Row *w = &e->flight.row[i];
+    Request *r = w->request;
+    const int length = w->from + w->count + e->flight.taken;
+    const FtxOut *o = &e->out[(size_t)(length % FTX_OUT_RING) * e->facts->sequences + (size_t)i];
+    FtxEvent *event;
+    bool stopped;
+    FtxStatus s = await_result(e, o, length, err);
+
+    if (!s && r->wants_logits && length == r->prompt)
+        s = keep_logits(e, r, i, err);
+    if (s)
+        return s;
+    if (r->beam.width)
+        return take_group(e, r, length, o, v, err);
+    r->fed = length;
+    r->length = length + 1;
+    r->last = is_forced(e, r, o) ? e->facts->decode.forced_eos : o->token;
+    event = add_event(v, r);
+    event->token = r->last;
+    event->logprob = r->wants_logprob ? o->logprob : 0.0f;
+    event->finish = is_forced(e, r, o) ? FTX_FINISH_END : finish_of(r, o);
+    /* An end id is not text. */
+    s = stream_token(&r->stream, e->model->tokenizer, event->finish == FTX_FINISH_END ? -1 : r->last,
+                     event->finish != FTX_RUNNING, &event->text, &event->text_bytes, &stopped, err);
+    if (stopped)
+        event->finish = FTX_FINISH_STOP;
+    if (!s && event->finish != FTX_RUNNING)
+        end_running(e, r);
+    return s;
+}
+
+static FtxStatus take(FtxEngine *e, Events *v, FtxError *err)
+{
+    Flight *f = &e->flight;
+    FtxStatus s = FTX_OK;
+
+    if (!f->again) {
+        s = e->api->wait(e->session, err);
+        f->pending = false;
+    }
+    e->has_lanes = false;
+    for (int i = 0; i < f->rows && !s; i++)
+        if (f->row[i].request && f->row[i].emit && f->row[i].lane == 0)
+            s = take_row(e, i, v, err);
+    f->taken++;
+    return s;
+}
+
+/* --- a step --------------------------------------------------------------------------------------------- */
+
+/* Whether the flight may be run once more as it is. */
+static bool goes_on(const FtxEngine *e)
+{
+    const Flight *f = &e->flight;
+
+    return f->again && !f->stop && f->issued < f->most && !schedule_can_admit(e);
+}
+
+static FtxStatus take_off(FtxEngine *e, FtxError *err)
+{
+    Flight *f = &e->flight;
+    FtxStatus s = f->pending ? e->api->wait(e->session, err) : FTX_OK;
+
+    f->pending = false;
+    f->rows = 0;
+    if (!s)
+        s = schedule_admit(e, err);
+    if (!s)
+        s = schedule_encode(e, err);
+    if (s || e->running.n == 0)
+        return s;
+    schedule_compose(e);
+    return schedule_upload(e, err);
+}
+
+/* How many runs to enqueue now: as many as may be ahead, but none before there is room for a chain of them. */
+static int runs_now(const FtxEngine *e)
+{
+    const Flight *f = &e->flight;
+    const int left = f->most - f->issued, room = e->ahead - (f->issued - f->taken);
+    const int n = left < room ? left : room;
+
+    if (!f->again || (f->issued == 0 && !goes_on(e)))
+        return f->issued == 0;
+    if (!goes_on(e))
+        return 0;
+    return n == left || n >= FTX_CHAIN || e->ahead <= FTX_CHAIN || f->issued == f->taken ? n : 0;
+}
+
+static FtxStatus fly(FtxEngine *e, Events *v, FtxError *err)
+{
+    Flight *f = &e->flight;
+    FtxStatus s = FTX_OK;
+    int n;
+
+    if (f->taken == f->issued && !goes_on(e))
+        s = take_off(e, err);
+    if (s || f->rows == 0)
+        return s;
+    n = runs_now(e);
+    if (n)
+        s = e->api->run(e->session, f->program, f->tokens, f->rows, n, err);
+    f->issued += n;
+    return s ? s : take(e, v, err);
+}
+
+/* The device has failed: everybody hears it once. */
+static void end_all(FtxEngine *e, Events *v)
+{
+    const RequestList *lists[] = {&e->running, &e->waiting, &e->ending};
+
+    v->n = 0;
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        for (uint32_t i = 0; i < lists[k]->n && v->n < v->max; i++)
+            add_event(v, lists[k]->at[i])->finish = FTX_FINISH_ERROR;
+    e->flight.rows = 0;
+}
+
+FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n, FtxError *err)
+{
+    Events v = {events, 0, max};
+    FtxError why = {0};
+    FtxStatus s = FTX_OK;
+
+    *n = 0;
+    if (e->dead.status)
+        return ftx_fail(err, e->dead.status, "%s", e->dead.text);
+    if (max < e->slots || !events)
+        return ftx_fail(err, FTX_EINVAL, "events: room for %zu, a step of this model may have %u", max, e->slots);
+    end_cancelled(e, &v);
+    if (v.max - v.n >= e->slots) /* else the next call goes on */
+        s = fly(e, &v, &why);
+    if (s) {
+        e->dead = why;
+        e->dead.status = s;
+        end_all(e, &v);
+        ftx_fail(err, s, "%s", why.text);
+    }
+    *n = v.n;
+    return s;
+}
+
+FtxStatus ftx_engine_profile(FtxEngine *e, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
+{
+    const FtxStatus s =
+        e->dead.status ? ftx_fail(err, e->dead.status, "%s", e->dead.text) : e->api->wait(e->session, err);
+
+    return s ? s : e->api->profile(e->session, on, rows, n, err);
+}

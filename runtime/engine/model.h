@@ -1,0 +1,33 @@
+/* model.h - inside of a model: an artifact, its device and its tokenizer. */
+#ifndef FTX_MODEL_H
+#define FTX_MODEL_H
+
+#include <stdatomic.h>
+
+#include "../device/device.h"
+#include "../base/memory.h"
+#include "../tokenizer/tokenizer.h"
+
+struct FtxModel {
+    Memory memory;
+    Artifact artifact;
+    const ArtifactPlan *plan; /* of the chosen device */
+    const DeviceApi *api;
+    Device *device;
+    Tokenizer *tokenizer; /* NULL: the artifact has none */
+    void (*log)(void *user, int level, const char *text);
+    void *log_user;
+    char device_reason[600];
+    atomic_int users; /* the opener and every engine: the last to leave closes */
+};
+
+void model_log(const FtxModel *m, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* A model on one device, for ftx_model_open and for tests with a device of their own. Takes the
+ * artifact over, also when it fails. reason: FtxModelInfo.device_reason. */
+FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const char *reason, const FtxOptions *o,
+                   FtxModel **out, FtxError *err);
+
+void model_leave(FtxModel *m);
+
+#endif

@@ -1,0 +1,648 @@
+/* request.c - a request as submitted: checked field by field, copied into what was planned for it. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine.h"
+#include "../base/utf8.h"
+
+FtxRequest ftx_request_default(const FtxModel *model)
+{
+    const FtxDecode *d = &model->artifact.facts->decode;
+
+    return (FtxRequest){
+        .max_new = d->max_new,
+        .min_new = d->min_new,
+        .temperature = d->temperature,
+        .top_k = d->top_k,
+        .top_p = d->top_p > 0.0f ? d->top_p : 1.0f,
+        .min_p = d->min_p,
+        .typical_p = d->typical_p > 0.0f ? d->typical_p : 1.0f,
+        .repetition_penalty = d->repetition > 0.0f ? d->repetition : 1.0f,
+        .repetition_window = d->window,
+        .presence_penalty = d->presence,
+        .frequency_penalty = d->frequency,
+        .no_repeat_ngram = d->ngram,
+        .beams = d->beams,
+        .length_penalty = d->length_penalty,
+        .early_stopping = (FtxEarly)d->early_stopping,
+        .samples = d->samples,
+        .n_best = d->n_best,
+        .beam_groups = d->beam_groups,
+        .diversity_rate = d->diversity,
+    };
+}
+
+/* --- settings ------------------------------------------------------------------------------------- */
+
+static FtxStatus check_number(const char *field, float v, float least, float most, FtxError *err)
+{
+    if (v >= least && v <= most) /* false for NaN */
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "%s: expected %g to %g, found %g", field, (double)least, (double)most, (double)v);
+}
+
+static FtxStatus check_count(const char *field, int64_t v, int64_t most, FtxError *err)
+{
+    if (v >= 0 && v <= most)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "%s: expected 0 to %lld, found %lld", field, (long long)most, (long long)v);
+}
+
+static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+    const int context = (int)f->context;
+    const struct {
+        const char *field;
+        float v, least, most;
+    } number[] = {
+        {"temperature", q->temperature, 0.0f, 1e6f},
+        {"top_p", q->top_p, 0.0f, 1.0f},
+        {"min_p", q->min_p, 0.0f, 1.0f},
+        {"typical_p", q->typical_p, 0.0f, 1.0f},
+        {"repetition_penalty", q->repetition_penalty, 1e-6f, 1e6f},
+        {"presence_penalty", q->presence_penalty, -1e6f, 1e6f},
+        {"frequency_penalty", q->frequency_penalty, -1e6f, 1e6f},
+    };
+    const struct {
+        const char *field;
+        int v, most;
+    } count[] = {
+        {"top_k", q->top_k, f->decode.max_top_k},
+        {"repetition_window", q->repetition_window, context},
+        {"no_repeat_ngram", q->no_repeat_ngram, context},
+        {"max_new", q->max_new, context},
+        {"min_new", q->min_new, q->max_new ? q->max_new : context},
+        {"max_prompt", q->max_prompt, INT32_MAX},
+    };
+    FtxStatus s = FTX_OK;
+
+    for (size_t i = 0; i < sizeof number / sizeof *number && !s; i++)
+        s = check_number(number[i].field, number[i].v, number[i].least, number[i].most, err);
+    for (size_t i = 0; i < sizeof count / sizeof *count && !s; i++)
+        s = check_count(count[i].field, count[i].v, count[i].most, err);
+    if (!s && q->truncate != FTX_TRUNCATE_NONE && q->truncate != FTX_TRUNCATE_START && q->truncate != FTX_TRUNCATE_END)
+        return ftx_fail(err, FTX_EINVAL, "truncate: a prompt or source loses its start or its end, found %d",
+                        (int)q->truncate);
+    return s;
+}
+
+/* The raw logits decide: no processor changes them, but for a temperature. */
+static bool is_plain(const Request *r, const FtxRequest *q)
+{
+    return q->repetition_penalty == 1.0f && q->presence_penalty == 0.0f && q->frequency_penalty == 0.0f &&
+           q->no_repeat_ngram == 0 && q->min_new == 0 && q->bias_count == 0 && r->params.n_words == 0;
+}
+
+/* Processors lower values and raise none, so what is not among the best is not after them. */
+static bool only_lowers(const FtxRequest *q)
+{
+    return q->repetition_penalty >= 1.0f && q->presence_penalty >= 0.0f && q->frequency_penalty >= 0.0f &&
+           q->bias_count == 0;
+}
+
+/* How many of the greatest logits the next tokens depend on, ties with the last included: MANY where it is hardly ever
+ * more; 0: on others, too. Of a forced id the log-probability is asked for, whatever
+ * its rank. Typical needs all that top-k leaves, which a kernel that reads few does not look for. */
+static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *q)
+{
+    enum { MANY = 128 };
+    const bool plain = is_plain(r, q), typical = q->typical_p > 0.0f && q->typical_p < 1.0f;
+
+    if (r->beam.width)
+        return plain && r->beam.forced_bos < 0 && r->beam.forced_eos < 0 ? r->beam.width + r->params.n_ends : 0;
+    if (q->temperature == 0.0f)
+        return plain ? 1 : 0; /* all logits by many blocks are faster than the best of them by one */
+    if (typical || q->top_k > MANY || q->top_k >= (int)f->vocab || !only_lowers(q))
+        return 0;
+    if (q->top_k == 0 &&
+        (q->top_p < 1.0f || q->min_p == 0.0f)) /* parts' sums are at the temperature: no log-probability */
+        return plain && (q->temperature == 1.0f || !q->logprobs) ? MANY : 0;
+    if (q->top_k == 0)
+        return MANY;
+    return !plain ? MANY : q->top_k == 1 ? 2 : q->top_k; /* 1 alone keeps no ties */
+}
+
+static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
+{
+    r->params = (FtxParams){
+        .temperature = r->beam.width ? 0.0f : q->temperature,
+        .top_p = q->top_p,
+        .min_p = q->min_p,
+        .repetition = q->repetition_penalty,
+        .presence = q->presence_penalty,
+        .frequency = q->frequency_penalty,
+        .top_k = q->top_k,
+        .window = q->repetition_window,
+        .ngram = q->no_repeat_ngram,
+        .min_length = r->prompt + q->min_new,
+        .n_ends = r->params.n_ends,
+        .n_bias = r->params.n_bias,
+        .n_words = r->params.n_words,
+        .seed_low = (unsigned)q->seed,
+        .seed_high = (unsigned)(q->seed >> 32),
+        .sample = q->sample,
+        .simple = (q->temperature == 0.0f || r->beam.width) && is_plain(r, q),
+        .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
+        .logits = q->logits || e->nan,
+        .need = needed_logits(e->facts, r, q),
+    };
+}
+
+/* --- beams ---------------------------------------------------------------------------------------- */
+
+static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+    const uint32_t most = f->beams < e->slots ? f->beams : e->slots;
+    FtxStatus s = FTX_OK;
+
+    r->beam = (FtxBeam){0};
+    r->n_found = 0;
+    if (q->beams >= 0 && q->beams <= 1)
+        return FTX_OK;
+    if (f->beams < 2)
+        return ftx_fail(err, FTX_EINVAL,
+                        "beams: %d, but the artifact is compiled without beam search: ftx.beam in the spec, or -D "
+                        "decode.width=, gives it",
+                        q->beams);
+    s = check_count("beams", q->beams, most, err);
+    if (!s)
+        s = check_number("length_penalty", q->length_penalty, -100.0f, 100.0f, err);
+    if (!s)
+        s = check_count("n_best", q->n_best, q->beams, err);
+    if (!s)
+        s = check_count("beam_groups", q->beam_groups, q->beams, err);
+    if (!s)
+        s = check_number("diversity_rate", q->diversity_rate, 0.0f, 1e6f, err);
+    if (s)
+        return s;
+    if (q->beam_groups > 1 && q->beams % q->beam_groups)
+        return ftx_fail(err, FTX_EINVAL, "beam_groups: %d beams make no %d groups of one size", q->beams,
+                        q->beam_groups);
+    if (q->early_stopping != FTX_EARLY_FALSE && q->early_stopping != FTX_EARLY_TRUE &&
+        q->early_stopping != FTX_EARLY_NEVER)
+        return ftx_fail(err, FTX_EINVAL, "early_stopping: expected false, true or never, found %d",
+                        (int)q->early_stopping);
+    if (q->stop_count)
+        return ftx_fail(err, FTX_EINVAL, "stop: a beam search ends at ids, not at text: use stop_ids");
+    r->n_best = q->n_best ? q->n_best : 1;
+    r->beam = (FtxBeam){.width = q->beams,
+                        .length_penalty = q->length_penalty,
+                        .early = (int)q->early_stopping,
+                        .forced_bos = q->prefix_count ? -1 : f->decode.forced_bos,
+                        .forced_eos = f->decode.forced_eos,
+                        .groups = q->beam_groups,
+                        .diversity = q->beam_groups > 1 ? q->diversity_rate : 0.0f};
+    return FTX_OK;
+}
+
+/* --- samples -------------------------------------------------------------------------------------- */
+
+static FtxStatus fill_samples(const FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    FtxStatus s = check_count("samples", q->samples, e->slots, err);
+
+    if (!s)
+        s = check_count("sample", q->sample, INT32_MAX - q->samples, err);
+    if (s)
+        return s;
+    if (q->samples > 1 && r->beam.width)
+        return ftx_fail(err, FTX_EINVAL,
+                        "samples: %d of a beam search, which draws nothing: n_best gives several texts", q->samples);
+    if (q->samples > 1 && q->temperature == 0.0f)
+        return ftx_fail(err, FTX_EINVAL, "samples: %d at temperature 0 would all be the same", q->samples);
+    r->together = q->samples > 1 ? (uint32_t)q->samples : 1;
+    return FTX_OK;
+}
+
+/* The fields of `leader`, in the room of r. */
+void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample)
+{
+    const FtxFacts *f = e->facts;
+    const Request room = *r;
+
+    *r = *leader;
+    r->lane = room.lane;
+    r->found = room.found;
+    r->ids = memcpy(room.ids, leader->ids, (size_t)leader->prompt * sizeof *r->ids);
+    r->source = room.source; /* only the leader's is read */
+    r->bias = room.bias;
+    r->ends = memcpy(room.ends, leader->ends, (size_t)leader->params.n_ends * sizeof *r->ends);
+    r->bad_words = room.bad_words;
+    r->pages = room.pages;
+    r->logits = room.logits;
+    r->stream.text = room.stream.text;
+    if (f->logit_bias)
+        memcpy(room.bias, leader->bias, (size_t)leader->params.n_bias * sizeof *r->bias);
+    if (f->bad_words)
+        memcpy(room.bad_words, leader->bad_words, (size_t)leader->params.n_words * sizeof *r->bad_words);
+    r->leader = leader;
+    r->together = 0;
+    r->wants_logits = false;
+    r->params.sample += sample;
+}
+
+/* --- ids ------------------------------------------------------------------------------------------ */
+
+static FtxStatus check_id(const FtxEngine *e, const char *field, size_t i, int32_t id, FtxError *err)
+{
+    if (id >= 0 && id < (int32_t)e->facts->vocab)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "%s[%zu]: %d is no token id (0 to %u)", field, i, id, e->facts->vocab - 1);
+}
+
+static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+
+    if (q->bias_count > f->logit_bias)
+        return ftx_fail(err, FTX_EINVAL, "bias_count: %zu, but the spec's limits.logit_bias is %u", q->bias_count,
+                        f->logit_bias);
+    if (q->bias_count && (!q->bias_ids || !q->bias_values))
+        return ftx_fail(err, FTX_EINVAL, "bias_ids or bias_values is NULL");
+    for (size_t i = 0; i < q->bias_count; i++) {
+        const FtxStatus s = check_id(e, "bias_ids", i, q->bias_ids[i], err);
+
+        if (s)
+            return s;
+        if (isnan(q->bias_values[i]) || q->bias_values[i] == INFINITY)
+            return ftx_fail(err, FTX_EINVAL, "bias_values[%zu]: expected a number or -infinity, found %g", i,
+                            (double)q->bias_values[i]);
+        r->bias[i] = (FtxBias){q->bias_ids[i], q->bias_values[i]};
+    }
+    r->params.n_bias = (int)q->bias_count;
+    return FTX_OK;
+}
+
+static FtxStatus fill_ends(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+    const uint32_t own = q->ignore_eos ? 0 : f->n_ends;
+
+    if (q->stop_ids_count > f->end_ids - own)
+        return ftx_fail(err, FTX_EINVAL,
+                        "stop_ids_count: %zu beside %u end ids of the model, but the spec's limits.end_ids is %u",
+                        q->stop_ids_count, own, f->end_ids);
+    if (q->stop_ids_count && !q->stop_ids)
+        return ftx_fail(err, FTX_EINVAL, "stop_ids is NULL");
+    memcpy(r->ends, f->ends, own * sizeof *r->ends);
+    for (size_t i = 0; i < q->stop_ids_count; i++) {
+        const FtxStatus s = check_id(e, "stop_ids", i, q->stop_ids[i], err);
+
+        if (s)
+            return s;
+        r->ends[own + i] = q->stop_ids[i];
+    }
+    r->params.n_ends = (int)(own + q->stop_ids_count);
+    return FTX_OK;
+}
+
+/* --- stop strings --------------------------------------------------------------------------------- */
+
+static FtxStatus fill_stops(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    if (q->stop_count == 0)
+        return FTX_OK;
+    if (!e->model->tokenizer)
+        return ftx_fail(err, FTX_EINVAL, "stop: the artifact has no tokenizer, so there is no text to stop at");
+    if (q->stop_count > MAX_STOPS)
+        return ftx_fail(err, FTX_EINVAL, "stop_count: at most %d stop strings, found %zu", MAX_STOPS, q->stop_count);
+    for (size_t i = 0; i < q->stop_count; i++) {
+        const char *stop = q->stop ? q->stop[i] : NULL;
+        const size_t n = stop ? strlen(stop) : 0;
+
+        if (n == 0 || n >= STOP_BYTES || !utf8_valid(stop, n))
+            return ftx_fail(err, FTX_EINVAL, "stop[%zu]: expected 1 to %d bytes of UTF-8, found %zu%s", i,
+                            STOP_BYTES - 1, n, n && n < STOP_BYTES ? " that are not" : "");
+        memcpy(r->stream.stop[i], stop, n);
+        r->stream.stop_bytes[i] = (uint16_t)n;
+    }
+    r->stream.n_stops = (uint32_t)q->stop_count;
+    return FTX_OK;
+}
+
+/* --- bad words ------------------------------------------------------------------------------------- */
+
+static bool is_end(const Request *r, int32_t id)
+{
+    for (int i = 0; i < r->params.n_ends; i++)
+        if (r->ends[i] == id)
+            return true;
+    return false;
+}
+
+/* A text has hardly more ids than bytes. */
+typedef struct WordIds {
+    int32_t at[WORD_TOKENS];
+    size_t n;
+} WordIds;
+
+/* One more word of the request. An end id alone is not meant, as in Hugging Face. */
+static FtxStatus add_word(const FtxEngine *e, Request *r, const char *field, const int32_t *ids, size_t n,
+                          FtxError *err)
+{
+    const uint32_t most = e->facts->bad_words, own = e->model->artifact.n_bad_words;
+    int32_t *to = r->bad_words + r->params.n_words;
+
+    if (n == 1 && is_end(r, ids[0]))
+        return FTX_OK;
+    if (n > most - (uint32_t)r->params.n_words)
+        return ftx_fail(err, FTX_EINVAL,
+                        "%s: with it there are %zu ids of bad words, but the spec's limits.bad_words "
+                        "is %u",
+                        field, (uint32_t)r->params.n_words - own + n, most - own);
+    memcpy(to, ids, n * sizeof *to);
+    to[n - 1] = ~to[n - 1];
+    r->params.n_words += (int)n;
+    return FTX_OK;
+}
+
+static FtxStatus add_id_words(const FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const uint32_t most = e->facts->bad_words - e->model->artifact.n_bad_words;
+    const int32_t *ids = q->bad_ids;
+    char field[40];
+    FtxStatus s = FTX_OK;
+
+    if (q->bad_count && (!q->bad_ids || !q->bad_lengths))
+        return ftx_fail(err, FTX_EINVAL, "bad_ids or bad_lengths is NULL");
+    for (size_t i = 0; i < q->bad_count && !s; ids += q->bad_lengths[i++]) {
+        if (q->bad_lengths[i] < 1 || q->bad_lengths[i] > most)
+            return ftx_fail(err, FTX_EINVAL,
+                            "bad_lengths[%zu]: expected 1 to %u ids, the spec's limits.bad_words, found %zu", i, most,
+                            q->bad_lengths[i]);
+        for (size_t k = 0; k < q->bad_lengths[i] && !s; k++)
+            s = check_id(e, "bad_ids", (size_t)(ids - q->bad_ids) + k, ids[k], err);
+        snprintf(field, sizeof field, "bad_lengths[%zu]", i);
+        if (!s)
+            s = add_word(e, r, field, ids, q->bad_lengths[i], err);
+    }
+    return s;
+}
+
+/* The ids of a text, as one begins with it or behind a space. */
+static FtxStatus word_ids(FtxEngine *e, size_t i, const char *text, bool space, WordIds *to, FtxError *err)
+{
+    char bytes[WORD_BYTES + 1] = " ";
+    const size_t n = strlen(text);
+    FtxStatus s;
+
+    memcpy(bytes + space, text, n);
+    s = tokenizer_encode(e->model->tokenizer, e->scratch, bytes, n + space, false, to->at, WORD_TOKENS, &to->n, err);
+    if (s)
+        return ftx_context(err, s, "bad_words[%zu]", i);
+    if (to->n == 0 || to->n > WORD_TOKENS)
+        return ftx_fail(err, FTX_EINVAL, "bad_words[%zu]: \"%s\" is %zu tokens, expected 1 to %d", i, text, to->n,
+                        WORD_TOKENS);
+    for (size_t k = 0; k < to->n && !s; k++)
+        s = check_id(e, "bad_words", i, to->at[k], err);
+    return s;
+}
+
+static FtxStatus add_text_words(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    WordIds begins, within;
+    char field[40];
+    FtxStatus s = FTX_OK;
+
+    if (q->bad_words_count && !e->model->tokenizer)
+        return ftx_fail(err, FTX_EINVAL, "bad_words: the artifact has no tokenizer: use bad_ids");
+    for (size_t i = 0; i < q->bad_words_count && !s; i++) {
+        const char *text = q->bad_words && q->bad_words[i] ? q->bad_words[i] : "";
+
+        text += strspn(text, " ");
+        if (!*text || strlen(text) >= WORD_BYTES || !utf8_valid(text, strlen(text)))
+            return ftx_fail(err, FTX_EINVAL, "bad_words[%zu]: expected 1 to %d bytes of UTF-8 behind its spaces", i,
+                            WORD_BYTES - 1);
+        snprintf(field, sizeof field, "bad_words[%zu]", i);
+        s = word_ids(e, i, text, false, &begins, err);
+        if (!s)
+            s = word_ids(e, i, text, true, &within, err);
+        if (!s)
+            s = add_word(e, r, field, begins.at, begins.n, err);
+        if (!s && (within.n != begins.n || memcmp(within.at, begins.at, within.n * sizeof *within.at) != 0))
+            s = add_word(e, r, field, within.at, within.n, err);
+    }
+    return s;
+}
+
+/* The model's and those that the request brings. */
+static FtxStatus fill_words(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const Artifact *a = &e->model->artifact;
+    FtxStatus s;
+
+    if (a->n_bad_words)
+        memcpy(r->bad_words, a->bad_words, a->n_bad_words * sizeof *r->bad_words);
+    r->params.n_words = (int)a->n_bad_words;
+    s = add_id_words(e, r, q, err);
+    return s ? s : add_text_words(e, r, q, err);
+}
+
+/* --- the prompt ----------------------------------------------------------------------------------- */
+
+/* Where the ids of a request go, and how many there may be. */
+typedef struct Room {
+    int32_t *ids;
+    uint32_t most, vocab;
+    const char *what; /* "the prompt" */
+    uint32_t whole;   /* the context that it shares with what is written; 0: it has its room to itself */
+    FtxTruncate cut;
+} Room;
+
+static FtxStatus check_length(const Room *to, size_t n, FtxError *err)
+{
+    if (n == 0)
+        return ftx_fail(err, FTX_EINVAL, "%s is empty: a model needs at least one token", to->what);
+    if (n > to->most && to->whole)
+        return ftx_fail(err, FTX_EFULL, "%s has %zu tokens; with one new token that exceeds the context of %u",
+                        to->what, n, to->whole);
+    if (n > to->most)
+        return ftx_fail(err, FTX_EFULL, "%s has %zu tokens; at most %u fit", to->what, n, to->most);
+    return FTX_OK;
+}
+
+static FtxStatus check_in(const Room *to, const char *field, size_t i, int32_t id, FtxError *err)
+{
+    if (id >= 0 && (uint32_t)id < to->vocab)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "%s[%zu]: %d is no token id (0 to %u)", field, i, id, to->vocab - 1);
+}
+
+/* What will be cut anyway may be cut before, for the scratch memory of max_text bytes. */
+static void shorten(TokenizerPair *t, size_t max_text)
+{
+    const size_t start = t->cut == TOKENIZER_CUT_START ? utf8_start(t->text, t->bytes, t->bytes - max_text) : 0;
+
+    t->text += start;
+    t->bytes = start ? t->bytes - start : utf8_end(t->text, max_text);
+}
+
+static FtxStatus fill_text(FtxEngine *e, const Room *to, const FtxRequest *q, int *count, FtxError *err)
+{
+    TokenizerPair text = {.text = q->text,
+                          .bytes = q->text_bytes ? q->text_bytes : strlen(q->text),
+                          .special = !q->no_bos,
+                          .most = to->cut ? to->most : 0,
+                          .cut = to->cut == FTX_TRUNCATE_START ? TOKENIZER_CUT_START : TOKENIZER_CUT_FIRST};
+    const bool less = to->cut && text.bytes > e->max_text;
+    size_t n;
+    FtxStatus s;
+
+    if (!e->model->tokenizer)
+        return ftx_fail(err, FTX_EINVAL, "text: the artifact has no tokenizer: use ids");
+    if (!text.bytes && e->facts->kind == FTX_MODEL_SEQ2SEQ) /* the tokenizer would still give a source's end */
+        return ftx_fail(err, FTX_EINVAL, "text: it is empty");
+    if (less)
+        shorten(&text, e->max_text);
+    if (text.bytes > e->max_text)
+        return ftx_fail(err, FTX_EFULL,
+                        "%s has %zu bytes; for %u tokens the engine takes %zu: tokenize it and pass ids", to->what,
+                        text.bytes, to->most, e->max_text);
+    s = tokenizer_encode_pair(e->model->tokenizer, e->scratch, &text, to->ids, NULL, to->most, &n, err);
+    if (!s && less && n < to->most) /* what was left out before would have been in */
+        return ftx_fail(err, FTX_EFULL, "%zu bytes of %s have only %zu tokens: tokenize it and pass ids", text.bytes,
+                        to->what, n);
+    if (!s)
+        s = check_length(to, n, err);
+    for (size_t i = 0; !s && i < n; i++)
+        s = check_in(to, "text", i, to->ids[i], err);
+    *count = s ? 0 : (int)n;
+    return s;
+}
+
+static FtxStatus fill_ids(const Room *to, const int32_t *ids, size_t n, const char *field, int *count, FtxError *err)
+{
+    FtxStatus s;
+
+    if (to->cut && n > to->most) {
+        ids += to->cut == FTX_TRUNCATE_START ? n - to->most : 0;
+        n = to->most;
+    }
+    s = check_length(to, n, err);
+    for (size_t i = 0; i < n && !s; i++) {
+        s = check_in(to, field, i, ids[i], err);
+        to->ids[i] = ids[i];
+    }
+    *count = s ? 0 : (int)n;
+    return s;
+}
+
+/* With a source, what is written begins with the start token and the prefix. */
+static FtxStatus fill_start(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+    const Room to = {r->ids + 1, f->context - 2, f->vocab, "prefix", 0, FTX_TRUNCATE_NONE};
+    FtxStatus s = FTX_OK;
+    int n = 0;
+
+    if (q->prefix_count)
+        s = fill_ids(&to, q->prefix, q->prefix_count, "prefix", &n, err);
+    r->ids[0] = f->start;
+    r->prompt = n + 1;
+    if (!s && !r->beam.width && !n && f->decode.forced_bos >= 0)
+        r->ids[r->prompt++] = f->decode.forced_bos;
+    return s;
+}
+
+/* Room for a prompt or a source. */
+static Room room_of(const FtxFacts *f, Request *r, const FtxRequest *q)
+{
+    const bool source = f->kind == FTX_MODEL_SEQ2SEQ;
+    const uint32_t most = (uint32_t)q->max_prompt, fresh = q->max_new ? (uint32_t)q->max_new : 1;
+    Room to = source ? (Room){r->source, f->source_context, f->source_vocab, "the source", 0, q->truncate}
+                     : (Room){r->ids, f->context - 1, f->vocab, "the prompt", f->context, q->truncate};
+
+    if (most && most < to.most) {
+        to.most = most;
+        to.whole = 0;
+    } else if (q->truncate && !most && !source) {
+        to.most = fresh < f->context ? f->context - fresh : 1;
+    }
+    return to;
+}
+
+static FtxStatus fill_prompt(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+    const bool source = f->kind == FTX_MODEL_SEQ2SEQ;
+    const Room to = room_of(f, r, q);
+    int *count = source ? &r->n_source : &r->prompt;
+    FtxStatus s;
+
+    r->n_source = 0;
+    r->encoded = false;
+    if (q->text && q->ids)
+        return ftx_fail(err, FTX_EINVAL, "text and ids are both set: a prompt is one of them");
+    if (q->prefix_count && (!source || !q->prefix))
+        return ftx_fail(err, FTX_EINVAL, "prefix: %s",
+                        source ? "it is NULL" : "the model reads no source, so a prefix is a prompt");
+    if (q->text)
+        s = fill_text(e, &to, q, count, err);
+    else if (q->ids)
+        s = fill_ids(&to, q->ids, q->ids_count, "ids", count, err);
+    else
+        return ftx_fail(err, FTX_EINVAL, "neither text nor ids is set: there is no prompt");
+    return s || !source ? s : fill_start(e, r, q, err);
+}
+
+static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    const int room = (int)e->facts->context - r->prompt;
+    const int fresh = q->max_new && q->max_new < room ? q->max_new : room;
+
+    if (room < 1) /* a start token and the one that is forced behind it may be all that fits */
+        return ftx_fail(err, FTX_EFULL, "the first %d tokens are given, and the context of %u has no room for another",
+                        r->prompt, e->facts->context);
+    r->limit = r->prompt + fresh;
+    /* The last token is given out and not fed, so it needs no place in the cache. */
+    r->own_pages = ((uint32_t)r->limit - 1 + e->facts->kv_block - 1) / e->facts->kv_block;
+    r->n_pages = r->own_pages;
+    if (r->beam.width)
+        r->n_pages += (uint32_t)(r->beam.width - 1) * beams_lane_pages(e, r);
+    /* The prompt's last token is fed again for each sample: of it comes the first that is drawn. */
+    r->shared_pages = (uint32_t)(r->prompt - 1) / e->facts->kv_block;
+    r->all_pages = r->n_pages + (r->together - 1) * (r->n_pages - r->shared_pages);
+    if (r->all_pages > e->pages.all)
+        return ftx_fail(err, FTX_EFULL,
+                        "a prompt of %d and %d new tokens need %u pages of the cache; there are %u: ask for less, or "
+                        "raise the spec's kv.pages",
+                        r->prompt, fresh, r->all_pages, e->pages.all);
+    return FTX_OK;
+}
+
+FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+{
+    FtxStatus s = check_settings(e, q, err);
+
+    memset(&r->stream.decoder, 0, sizeof r->stream.decoder);
+    r->stream.bytes = r->stream.out = r->stream.searched = r->stream.n_stops = 0;
+    r->cancelled = r->has_logits = false;
+    r->fed = 0;
+    if (!s)
+        s = fill_beam(e, r, q, err);
+    if (!s)
+        s = fill_samples(e, r, q, err);
+    if (!s)
+        s = fill_bias(e, r, q, err);
+    if (!s)
+        s = fill_ends(e, r, q, err);
+    if (!s)
+        s = fill_words(e, r, q, err);
+    if (!s)
+        s = fill_stops(e, r, q, err);
+    if (!s)
+        s = fill_prompt(e, r, q, err);
+    if (!s)
+        s = fill_limit(e, r, q, err);
+    if (s)
+        return s;
+    fill_params(e, r, q);
+    r->length = r->prompt;
+    r->wants_logits = q->logits;
+    r->wants_logprob = q->logprobs;
+    r->user = q->user;
+    return FTX_OK;
+}

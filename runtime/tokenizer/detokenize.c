@@ -1,0 +1,131 @@
+/* detokenize.c - ids to text, one token after another, in whole characters.
+ *
+ * The compiler has worked out what each token gives, as the first of a text and after others; what
+ * is left to do here depends on what has come out so far. */
+#include <string.h>
+
+#include "parts.h"
+#include "../base/utf8.h"
+
+enum { MOST_SPACES = 8 /* held back in a stream; the ninth pushes one out */ };
+
+typedef struct TextSink {
+    char *text;
+    size_t max, n;
+    bool trim, stream;
+    size_t spaces; /* held back, where a whole text is written */
+} TextSink;
+
+static void put_text(TextSink *s, const void *p, size_t bytes)
+{
+    if (s->n <= s->max && bytes <= s->max - s->n)
+        memcpy(s->text + s->n, p, bytes);
+    else if (s->n < s->max)
+        memcpy(s->text + s->n, p, s->max - s->n);
+    s->n += bytes;
+}
+
+/* A whole character. With trim, spaces wait for the next other character; the first never come. */
+static void put_character(TokenizerStream *d, const void *p, size_t bytes, TextSink *out)
+{
+    if (out->trim && bytes == 1 && *(const char *)p == ' ') {
+        if (!d->gave)
+            return;
+        if (!out->stream)
+            out->spaces++;
+        else if (d->spaces < MOST_SPACES)
+            d->spaces++;
+        else
+            put_text(out, " ", 1);
+        return;
+    }
+    for (; d->spaces; d->spaces--)
+        put_text(out, " ", 1);
+    for (; out->spaces; out->spaces--)
+        put_text(out, " ", 1);
+    d->gave = true;
+    put_text(out, p, bytes);
+}
+
+/* One byte of a token: gives out a character when it is whole. A byte that cannot go on what is
+ * held makes U+FFFD of that, and is looked at again by itself. */
+static void put_byte(TokenizerStream *d, unsigned char byte, TextSink *out)
+{
+    d->held[d->n_held++] = byte;
+    while (d->n_held) {
+        uint32_t code;
+        size_t length;
+        const Utf8Kind kind = utf8_next(d->held, d->n_held, &length, &code);
+
+        if (kind == UTF8_CUT)
+            return;
+        if (kind == UTF8_CHARACTER)
+            put_character(d, d->held, length, out);
+        else
+            put_character(d, UTF8_REPLACEMENT, 3, out);
+        d->n_held -= (uint32_t)length;
+        memmove(d->held, d->held + length, d->n_held);
+    }
+}
+
+static void put_token(const Tokenizer *t, TokenizerStream *d, int32_t id, bool skip_special, TextSink *out)
+{
+    const uint32_t flags = t->facts->flags;
+    const TokToken *token;
+    bool special;
+    uint32_t offset, bytes;
+
+    if (id < 0 || (size_t)id >= t->n_tokens || !(t->tokens[id].flags & TOK_PRESENT))
+        return; /* a model may have more rows than there are tokens */
+    token = &t->tokens[id];
+    special = token->flags & TOK_SPECIAL;
+    if (skip_special && special)
+        return;
+    offset = d->started ? token->offset : token->first_offset;
+    bytes = d->started ? token->bytes : token->first_bytes;
+    for (uint32_t i = 0; i < bytes; i++)
+        put_byte(d, (unsigned char)t->bytes[offset + i], out);
+    d->started |= bytes > 0 || !(flags & TOK_FIRST_LASTS);
+    if (special && (flags & TOK_GROUPS)) {
+        put_byte(d, ' ', out);
+        d->started = 0;
+    }
+}
+
+static void put_rest(TokenizerStream *d, TextSink *out)
+{
+    if (d->n_held)
+        put_character(d, UTF8_REPLACEMENT, 3, out);
+    d->n_held = 0;
+}
+
+FtxStatus tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char *text,
+                           size_t max, size_t *n, FtxError *err)
+{
+    TokenizerStream d = {0};
+    TextSink out = {.text = text, .max = max, .trim = t->facts->flags & TOK_TRIM};
+
+    (void)err;
+    for (size_t i = 0; i < count; i++)
+        put_token(t, &d, ids[i], skip_special, &out);
+    put_rest(&d, &out);
+    *n = out.n;
+    return FTX_OK;
+}
+
+FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *d, int32_t id, bool flush, char *text, size_t max,
+                           size_t *n, FtxError *err)
+{
+    TextSink out = {.text = text, .max = max, .trim = t->facts->flags & TOK_TRIM, .stream = true};
+
+    *n = 0;
+    if (d->n_held >= sizeof d->held || d->spaces > MOST_SPACES)
+        return ftx_fail(err, FTX_EINVAL, "tokenizer: a stream that was not zero at its start");
+    put_token(t, d, id, !d->keep_special, &out);
+    if (flush)
+        put_rest(d, &out);
+    if (out.n > max)
+        return ftx_fail(err, FTX_EINVAL, "tokenizer: %zu bytes of text have room for %zu", out.n, max);
+    *n = out.n;
+    return FTX_OK;
+}

@@ -1,0 +1,103 @@
+/* parts.h - what the files of the tokenizer share.
+ *
+ *   text --split.c--> texts between added tokens --normalize.c--> --pretokenize.c--> pieces
+ *        --bpe.c, wordpiece.c, unigram.c--> ids                   ids --detokenize.c--> text */
+#ifndef FTX_TOKENIZER_PARTS_H
+#define FTX_TOKENIZER_PARTS_H
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "tokenizer.h"
+#include "format.h"
+
+struct Tokenizer { /* borrowed from the tables, checked by tokenizer_open */
+    const TokFacts *facts;
+    const char *bytes;
+    const TokToken *tokens;
+    const TokAdded *added;
+    const TokStep *steps;
+    const TokMerge *merges;
+    const uint32_t *pairs, *words;
+    const TokFrame *frame;
+    const TokNorm *norms;
+    const TokPiece *pieces;
+    const TokNode *trie;
+    const unsigned char *charsmap; /* u32 bytes of units | units | texts, each ended by a zero */
+    size_t n_bytes, n_tokens, n_added, n_steps, n_merges, n_pairs, n_words, n_frame, n_norms, n_pieces, n_trie,
+        n_charsmap;
+    const unsigned char *map_units, *map_texts; /* in charsmap */
+    size_t n_map_units, n_map_texts;
+    size_t n_early;       /* of added: found before normalising */
+    size_t longest;       /* text of a token, in bytes */
+    size_t longest_piece; /* in bytes */
+    bool starts[2][256];  /* first bytes of early and of late added tokens */
+    pcre2_code *patterns[TOK_MAX_STEPS];
+    pcre2_code *norm_patterns[TOK_MAX_NORMS];
+};
+
+typedef struct BpeSymbol { /* a run of bytes that is one token, in a list */
+    int32_t id;            /* -1: it became part of its left neighbour */
+    int32_t prev, next;
+} BpeSymbol;
+
+struct TokenizerScratch {
+    size_t max_text;
+    size_t room;        /* bytes that a text may have once it is normalised */
+    char *clean;        /* [3 * max_text]: a text that had invalid bytes */
+    char *norm[2];      /* [room]: a text before and after a normaliser; with normalisers */
+    char *spaced;       /* [room + 1]: a piece that got a space, or visible spaces */
+    int32_t *codes;     /* [2 * room]: with NFC, NFD, NFKC, NFKD */
+    BpeSymbol *symbols; /* [room + 1], BPE */
+    uint64_t *heap;     /* twice as many, BPE */
+    int32_t *best;      /* [room + 2], Unigram: the piece that the best way to a place ends with */
+    double *scores;     /* [ring], Unigram: of the best ways to the last places */
+    size_t ring;        /* power of two, over longest_piece */
+    bool moved;         /* the text at hand does not begin where the whole text does */
+    bool more;          /* ... does not end where it does; told to the normaliser */
+    pcre2_match_data *match;
+    pcre2_match_context *match_context;
+    pcre2_jit_stack *stack;
+};
+
+/* Where ids go, but for the first `drop`: written while there is room, always counted. */
+typedef struct TokSink {
+    int32_t *ids;
+    size_t max, n, drop;
+} TokSink;
+
+static inline void tok_emit(TokSink *s, int32_t id)
+{
+    if (s->n >= s->drop && s->n - s->drop < s->max)
+        s->ids[s->n - s->drop] = id;
+    s->n++;
+}
+
+/* The child of a node; 0: none (no child is the root). */
+static inline uint32_t tok_child(const Tokenizer *t, uint32_t node, unsigned char byte)
+{
+    const uint64_t at = (uint64_t)t->trie[node].base + byte;
+
+    return at < t->n_trie && at && t->trie[at].parent == node ? (uint32_t)at : 0;
+}
+
+/* split.c: added tokens, then the others below. Valid UTF-8. */
+FtxStatus split_text(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n, TokSink *sink, FtxError *err);
+
+/* normalize.c: *text and *n become the normalised text, which is in s->norm. */
+FtxStatus norm_text(const Tokenizer *t, TokenizerScratch *s, const char **text, size_t *n, FtxError *err);
+FtxStatus norm_check(Tokenizer *t, FtxError *err);
+
+/* pretokenize.c: the pre-tokenizer; n > 0. */
+FtxStatus steps_text(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n, TokSink *sink, FtxError *err);
+
+/* One piece, n > 0. */
+FtxStatus bpe_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink, FtxError *err);
+FtxStatus wordpiece_piece(const Tokenizer *t, const char *piece, size_t n, TokSink *sink, FtxError *err);
+FtxStatus unigram_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink,
+                        FtxError *err);
+
+/* pretokenize.c: the tokens of text that no piece covers. */
+FtxStatus tok_emit_unknown(const Tokenizer *t, const char *text, size_t n, TokSink *sink, FtxError *err);
+
+#endif
