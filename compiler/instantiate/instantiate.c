@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_FORMAT = 1, MAX_HEADERS = 256, IMAGE_ALIGN = 64 };
+enum { KEY_FORMAT = 2, MAX_HEADERS = 256, IMAGE_ALIGN = 64 };
 
 typedef struct Unit { /* one instance on its way */
     Instance *instance;
@@ -40,8 +40,8 @@ static FILE *text_open(char **at, size_t *n)
     return f;
 }
 
-/* Everything the code follows from: text, headers, flags, NVRTC. The entry's name is in the text.
- */
+/* Everything the code follows from: text and headers without their comments, flags, NVRTC. The entry's name is in
+ * the text. */
 static Hash128 key_of(const char *text, Target t)
 {
     const char *const *names, *const *texts, *flags[NVRTC_MAX_FLAGS];
@@ -49,17 +49,19 @@ static Hash128 key_of(const char *text, Target t)
     char architecture[64], *all = NULL;
     size_t bytes = 0;
     FILE *f = text_open(&all, &bytes);
+    Arena *a = arena_open();
 
     catalog_headers(&names, &texts);
     fprintf(f, "%d NVRTC %s", KEY_FORMAT, nvrtc_version());
     const size_t n_flags = nvrtc_flags(t, flags, architecture);
     for (size_t i = 0; i < n_flags; i++)
         fprintf(f, " %s", flags[i]);
-    fprintf(f, "%c%s%c", 0, text, 0);
+    fprintf(f, "%c%s%c", 0, text_strip(text, false, a), 0);
     const size_t n = text_headers(text, headers, MAX_HEADERS);
     for (size_t i = 0; i < n; i++)
-        fprintf(f, "%s%c%s%c", names[headers[i]], 0, texts[headers[i]], 0);
+        fprintf(f, "%s%c%s%c", names[headers[i]], 0, text_strip(texts[headers[i]], false, a), 0);
     fclose(f);
+    arena_close(a);
     const Hash128 key = hash128(all, bytes);
     free(all);
     return key;

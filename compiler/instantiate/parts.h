@@ -22,6 +22,11 @@ static inline bool target_is_ptx(Target t)
     return t.id % 10 == 2;
 }
 
+/* --- strip.c --- */
+
+/* The text without comments and blanks at the end of lines; without keep_lines also without empty lines. */
+const char *text_strip(const char *text, bool keep_lines, Arena *keep);
+
 /* --- nvrtc.c --- */
 
 typedef struct Bytes {

@@ -220,6 +220,37 @@ static void headers_are_those_included(void **state)
     assert_int_equal(text_headers(spill_template, at, 8), 0);
 }
 
+static void comments_are_stripped(void **state)
+{
+    static const struct {
+        const char *text, *lines, *code; /* with and without lines that are empty */
+    } cases[] = {
+        {"", "", ""},
+        {"int a;", "int a;\n", "int a;\n"},
+        {"a /* b */ c\n", "a   c\n", "a   c\n"},
+        {"a/**/b/***/c\n", "a b c\n", "a b c\n"},
+        {"a; // b\n\n\n  // c\nd;\t \n", "a;\n\n\n\nd;\n", "a;\nd;\n"},
+        {"a; /* b\n c */ d;\n", "a;\n d;\n", "a;   d;\n"},
+        {"a // b \\\n still b\nc\n", "a\n\nc\n", "a\nc\n"},
+        {"s = \"/* no */ // no\"; // yes\n", "s = \"/* no */ // no\";\n", "s = \"/* no */ // no\";\n"},
+        {"s = \"\\\"//\\\\\"; // yes\n", "s = \"\\\"//\\\\\";\n", "s = \"\\\"//\\\\\";\n"},
+        {"c = '\"', d = '\\''; // yes\n", "c = '\"', d = '\\'';\n", "c = '\"', d = '\\'';\n"},
+        {"n = 1'000; // it's\n", "n = 1'000;\n", "n = 1'000;\n"},
+        {"#define A 1 \\\n\nb\n", "#define A 1 \\\n\nb\n", "#define A 1 \\\n\nb\n"},
+        {"s = R\"(\" // )\"; // kept\n", "s = R\"(\" // )\"; // kept\n", "s = R\"(\" // )\"; // kept\n"},
+        {"a / b /* not closed", "a / b\n", "a / b\n"},
+        {"\"not closed // \n b // c\n", "\"not closed //\n b\n", "\"not closed //\n b\n"},
+    };
+    Arena *a = arena_open();
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        assert_string_equal(text_strip(cases[i].text, true, a), cases[i].lines);
+        assert_string_equal(text_strip(cases[i].text, false, a), cases[i].code);
+    }
+    arena_close(a);
+}
+
 static void all_targets_compile(void **state)
 {
     static const Target targets[] = {{800, "sm_80"},    {860, "sm_86"},    {890, "sm_89"},     {901, "sm_90a"},
@@ -367,7 +398,10 @@ static void cache_is_used_and_checked(void **state)
     assert_memory_equal(first.cubin, again.cubin, first.cubin_bytes);
     compile_one(a, 70, 890, "sm_89", &again);
     assert_int_equal(cached(false), n + 1);
-    header_texts[0] = "#pragma once\ntypedef unsigned short bf16; // changed\n";
+    header_texts[0] = "// a comment\n#pragma once\n\ntypedef unsigned short bf16; // another\n";
+    compile_one(a, 70, 901, "sm_90a", &again);
+    assert_int_equal(cached(false), n + 1);
+    header_texts[0] = "#pragma once\ntypedef unsigned short bf16, changed;\n";
     compile_one(a, 70, 901, "sm_90a", &again);
     assert_int_equal(cached(false), n + 2);
     header_texts[2] = "#error still not included\n";
@@ -558,6 +592,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_has_constants_and_heading),
         cmocka_unit_test(headers_are_those_included),
+        cmocka_unit_test(comments_are_stripped),
         cmocka_unit_test(all_targets_compile),
         cmocka_unit_test(spills_are_seen),
         cmocka_unit_test(classes_are_seen),

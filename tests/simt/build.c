@@ -1,8 +1,8 @@
 /* build.c - kernel texts to a shared object of the host.
  *
- * A unit of the compiler takes several texts; each calls its constants `Config`, so that word stands
- * for another one in each. The object is named by what goes into it and kept: the next run of an
- * unchanged test loads it. */
+ * A unit of the compiler takes several texts. Each calls its constants `Config`, so a macro gives that word
+ * another name in each. The object's name is a hash of what it is made of, and it is kept: the next run of an
+ * unchanged test loads it. The words of comments are not part of the hash. Their lines are: reports name lines. */
 #include "build.h"
 
 #include <dlfcn.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "compiler/catalog/catalog.h"
+#include "compiler/instantiate/parts.h"
 #include "runtime/base/file.h"
 #include "runtime/base/hash.h"
 
@@ -137,7 +138,7 @@ static Hash128 write_headers(const Build *b)
         if (host)
             text = host;
         write_file(arena_printf(b->keep, "%s/include/%s", b->dir, name), text);
-        fprintf(sum, "%s\n%s\n", name, text);
+        fprintf(sum, "%s\n%s\n", name, text_strip(text, true, b->keep));
     }
     fclose(sum);
     const Hash128 h = hash128(all, bytes);
@@ -239,7 +240,7 @@ void build_run(Build *b)
     fprintf(sum, "%s %s %s %llx%llx\n", b->cxx, b->flags, LINKS, (unsigned long long)headers.low,
             (unsigned long long)headers.high);
     for (size_t i = 0; i < b->n; i++)
-        fprintf(sum, "%s\n%s\n", b->at[i].entry, b->at[i].text);
+        fprintf(sum, "%s\n%s\n", b->at[i].entry, text_strip(b->at[i].text, true, b->keep));
     fclose(sum);
     const Hash128 h = hash128(all, bytes);
     free(all);
