@@ -4,8 +4,8 @@
 #pragma once
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "part/act.cuh"
-#include "part/rows.cuh"
+#include "body/act.cuh"
+#include "body/rows.cuh"
 
 // Calls each(row, first column, a vector's width as a type) for the vectors of this thread.
 template <class K, int VEC, class F> DEVICE void for_vectors(const FtxStep *step, F each)

@@ -4,7 +4,7 @@
 //   x [T, (H + 2G) * E]  ->  q [T, H * E], and the cache
 #pragma once
 #include "device/pdl.cuh"
-#include "part/append.cuh"
+#include "body/append.cuh"
 
 struct AppendArgs {
     const void *x;

@@ -12,7 +12,7 @@
 #include "device/block.cuh"
 #include "device/io.h"
 #include "device/pdl.cuh"
-#include "part/brief.cuh"
+#include "body/brief.cuh"
 
 struct AttendBriefArgs {
     const void *q;

@@ -6,7 +6,7 @@
 // Two forms. A warp walks every WARPS-th tile of keys, and the warps' parts are put together, so the
 // order of a sum follows from the source's length alone.
 //
-//   columns  16-bit, on the matrix units (part/source.cuh): a block takes one head of UNIT neighbouring tokens.
+//   columns  16-bit, on the matrix units (body/source.cuh): a block takes one head of UNIT neighbouring tokens.
 //   plain    any types, by FMA: one head of one token. Of a tile of 32 keys a lane has one for the
 //            scores, and columns lane, lane + 32, ... for the sum; the probabilities go from lane to lane.
 #pragma once
@@ -15,7 +15,7 @@
 #include "device/io.h"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "part/source.cuh"
+#include "body/source.cuh"
 
 struct AttendCrossArgs {
     const void *q;

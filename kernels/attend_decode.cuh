@@ -33,8 +33,8 @@
 #include "device/mma.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "part/paged.cuh"
-#include "part/tile.cuh"
+#include "body/paged.cuh"
+#include "body/tile.cuh"
 
 struct AttendDecodeArgs {
     const void *q;

@@ -4,9 +4,9 @@
 //                         at [q_start, q_start + q_len)
 //   y [T, H*E]
 //
-// Texts of any lengths stand one after another; nothing is padded. How: part/flash.cuh.
+// Texts of any lengths stand one after another; nothing is padded. How: body/flash.cuh.
 #pragma once
-#include "part/flash.cuh"
+#include "body/flash.cuh"
 
 struct AttendPackedArgs {
     const void *x;

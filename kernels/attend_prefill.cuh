@@ -4,9 +4,9 @@
 //   y [T, H*E]      causal: token i of a row sees positions up to kv_len - q_len + i, and of those
 //                   the last WINDOW (0: all)
 //
-// The chunk's own keys and values are in the pages already. How: part/flash.cuh.
+// The chunk's own keys and values are in the pages already. How: body/flash.cuh.
 #pragma once
-#include "part/flash.cuh"
+#include "body/flash.cuh"
 
 struct AttendPrefillArgs {
     const void *q;

@@ -23,10 +23,10 @@
 #include "device/mbarrier.cuh"
 #include "device/mma.cuh"
 #include "device/pdl.cuh"
-#include "part/append.cuh"
-#include "part/brief.cuh"
-#include "part/norm.cuh"
-#include "part/source.cuh"
+#include "body/append.cuh"
+#include "body/brief.cuh"
+#include "body/norm.cuh"
+#include "body/source.cuh"
 
 struct AttentionBlockArgs {
     const void *x;       // [M, D]

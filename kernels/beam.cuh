@@ -6,7 +6,7 @@
 //
 // Blocks share the rows out: gridDim.x blocks a row, each walks ranges of RANGE ids. A tile of TILE
 // ids is the work of one warp and leaves its maximum and its sum of exp; the block leaves the best `take`
-// of its ids in their order (part/tops.cuh): width + ends of them, for of a group's best `width` none stands
+// of its ids in their order (body/tops.cuh): width + ends of them, for of a group's best `width` none stands
 // deeper in its row, nor of the best `width` that do not end; nor where diverse groups share the lanes out,
 // since earlier ones push at most as many ids back as they have lanes. Two times somebody comes last:
 //
@@ -14,10 +14,10 @@
 //                         until here, for they work on log-probabilities: this block goes over it again
 //   of a group's rows     merges the rows: hypotheses, the lanes of the next step, whose past is whose
 //
-// PARTS: the kernel of the logits has left parts of them (part/parts.cuh), and a block does with a row what the
-// last of its blocks would: of a row without processors it reads the parts, and of the logits those of the `take`
-// best parts; no other holds one of the best `take`. Where `take` is small, as a row's `need` says, there are no
-// logits but candidates, and one block does all of a group: the warps of a row read its parts and candidates together.
+// SEGMENTS: the kernel of the logits has left segments of them (body/segments.cuh), and a block does with a row what the
+// last of its blocks would: of a row without processors it reads the segments, and of the logits those of the `take`
+// best segments; no other holds one of the best `take`. Where `take` is small, as a row's `top_needed` says, there are no
+// logits but candidates, and one block does all of a group: the warps of a row read its segments and candidates together.
 // What the search itself knows is read before the wait: the run in front of this one has written it, and `embed` lets
 // nobody start before that one's end.
 //
@@ -30,11 +30,11 @@
 #include "device/order.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "part/few.cuh"
-#include "part/lanes.cuh"
-#include "part/parts.cuh"
-#include "part/processors.cuh"
-#include "part/tops.cuh"
+#include "body/few.cuh"
+#include "body/lanes.cuh"
+#include "body/segments.cuh"
+#include "body/processors.cuh"
+#include "body/tops.cuh"
 
 struct BeamTile {
     float top, sum; // sum of exp(x - top)
@@ -57,7 +57,7 @@ struct BeamArgs {
     int *hyps;
     float *logps;
     FtxOut *out;
-    const FtxParts *parts;
+    const FtxSegments *segments;
     int *y;
     BeamTile *tiles;  // [S][TILES]
     u64 *lists;       // [S][RANGES][MOST]: places of a block's best, 0 behind the last
@@ -73,10 +73,10 @@ template <class K> struct BeamShape {
     static constexpr int RANGES = ceil_div(K::V, RANGE);
     static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4;
     static constexpr int MOVED = 4096; // owners that move at once
-    static constexpr int NARROW = least(K::WIDTH, PART_NEED), FOUND = RowCandidates::MOST; // rows; candidates of one
-    static constexpr int FOUND_AT = round_up(NARROW * PART_NEED * (int)sizeof(BeamEntry), 16);
-    static constexpr int FEW_AT = FOUND_AT + NARROW * FOUND * 8; // parts of each warp
-    static constexpr int OWNERS_AT = FEW_AT + WARPS * FewParts::MOST * (int)sizeof(FtxPart);
+    static constexpr int NARROW = least(K::WIDTH, MAX_TOP_NEEDED), FOUND = RowCandidates::MOST; // rows; candidates of one
+    static constexpr int FOUND_AT = round_up(NARROW * MAX_TOP_NEEDED * (int)sizeof(BeamEntry), 16);
+    static constexpr int FEW_AT = FOUND_AT + NARROW * FOUND * 8; // segments of each warp
+    static constexpr int OWNERS_AT = FEW_AT + WARPS * FewSegments::MOST * (int)sizeof(FtxSegment);
     static constexpr int SHARED = most(FACTS, K::WIDTH * MOST * (int)sizeof(BeamEntry));
     static_assert(OWNERS_AT + MOVED * 4 <= SHARED, "a search by candidates needs no more than one by logits");
 };
@@ -328,22 +328,22 @@ template <class K> DEVICE void beam_merge(const BeamArgs &a, const BeamGroup<K> 
     tops_sort(tops, g.take);
 }
 
-// Numbers of the parts of a row, or of its tiles, all of them held by the block: -inf and 0 where there is none.
-template <class K> struct BeamParts {
+// Numbers of the segments of a row, or of its tiles, all of them held by the block: -inf and 0 where there is none.
+template <class K> struct BeamSegments {
     using D = BeamShape<K>;
-    static constexpr int N = ceil_div(K::PARTS ? FTX_PARTS(K::V) : D::TILES, D::THREADS);
+    static constexpr int N = ceil_div(K::SEGMENTS ? FTX_SEGMENTS(K::V) : D::TILES, D::THREADS);
     float top[N], sum[N];
 
     static DEVICE int index(int i) { return warp_id() * N * 32 + i * 32 + lane_id(); }
-    DEVICE void load(const FtxParts *parts, int row)
+    DEVICE void load(const FtxSegments *segments, int row)
     {
-        const FtxPart *from = parts_of(parts, K::V, row);
-        const int count = load_l2_scalar(&parts->count);
+        const FtxSegment *from = segments_of(segments, K::V, row);
+        const int count = load_l2_scalar(&segments->count);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const FtxPart part = index(i) < FTX_PARTS(K::V) ? part_load(from + index(i)) : FtxPart{};
-            top[i] = index(i) < count ? part.top : negative_infinity();
-            sum[i] = index(i) < count ? part.sum : 0.0f;
+            const FtxSegment segment = index(i) < FTX_SEGMENTS(K::V) ? segment_load(from + index(i)) : FtxSegment{};
+            top[i] = index(i) < count ? segment.top : negative_infinity();
+            sum[i] = index(i) < count ? segment.sum : 0.0f;
         }
     }
     DEVICE void load_tiles(const BeamTile *tiles)
@@ -354,10 +354,10 @@ template <class K> struct BeamParts {
             sum[i] = index(i) < D::TILES ? load_l2_scalar(&tiles[index(i)].sum) : 0.0f;
         }
     }
-    // The row's best, from its best parts.
-    DEVICE void search(TopsRoom<D> &tops, const float *logits, const FtxPart *parts, int take) const
+    // The row's best, from its best segments.
+    DEVICE void search(TopsRoom<D> &tops, const float *logits, const FtxSegment *segments, int take) const
     {
-        constexpr int EACH = PART_COLUMNS / 32; // values of a lane
+        constexpr int EACH = SEGMENT_COLUMNS / 32; // values of a lane
         SHARED(int, which, D::MOST);
         tops_bound(tops, top, take);
         block_sync();
@@ -375,12 +375,12 @@ template <class K> struct BeamParts {
         block_sync();
 #pragma unroll 1
         for (int from = 0; from < n; from += D::WARPS) {
-            const FtxPart part = from + warp_id() < n ? part_load(parts + which[from + warp_id()]) : FtxPart{};
-            const int first = part.first + lane_id();
+            const FtxSegment segment = from + warp_id() < n ? segment_load(segments + which[from + warp_id()]) : FtxSegment{};
+            const int first = segment.first + lane_id();
             float x[EACH];
 #pragma unroll
             for (int i = 0; i < EACH; i++)
-                x[i] = i * 32 + lane_id() < part.width ? load_l2_scalar(logits + first + i * 32) + 0.0f : negative_infinity();
+                x[i] = i * 32 + lane_id() < segment.width ? load_l2_scalar(logits + first + i * 32) + 0.0f : negative_infinity();
             tops_push(tops, x, take, [=](int i) { return first + i * 32; });
             tops_next(tops, take);
         }
@@ -419,37 +419,37 @@ template <class K> DEVICE RowWarps row_warps(const BeamGroup<K> &g)
 template <class K> struct NarrowRoom {
     static constexpr int WARPS = BeamShape<K>::WARPS;
     u32 bound[WARPS]; // key of the take-th greatest of what the warp reads, which bounds the row's from below
-    PartSum sum[WARPS];
+    SegmentSum sum[WARPS];
     u32 found[WARPS];   // candidates of the row
     float shift[WARPS]; // log-probability = logit + shift
 };
 
-// The block: of all rows what may be among their best. Gives how many parts a row has. Barriers inside and at the end.
+// The block: of all rows what may be among their best. Gives how many segments a row has. Barriers inside and at the end.
 template <class K>
 DEVICE int list_candidates(const BeamArgs &a, const BeamGroup<K> &g, const RowWarps &w, NarrowRoom<K> &room,
-                           const RowCandidates &found, FewParts few, const FtxPart *parts, const float *logits)
+                           const RowCandidates &found, FewSegments few, const FtxSegment *segments, const float *logits)
 {
-    constexpr int AHEAD = 3, LAST = FTX_PARTS(K::V) - 1;
+    constexpr int AHEAD = 3, LAST = FTX_SEGMENTS(K::V) - 1;
     const int at = w.which * 32 + lane_id(), stride = w.each * 32, take = g.take;
-    PartSum rest = {negative_infinity(), 0.0f};
-    uint4_ part[AHEAD];
+    SegmentSum rest = {negative_infinity(), 0.0f};
+    uint4_ segment[AHEAD];
     float top[AHEAD], best = negative_infinity(), high = best;
     int count = 0;
     if (w.live) {
-        count = load_l2_scalar(&a.parts->count);
+        count = load_l2_scalar(&a.segments->count);
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
-            part[i] = load_l2(parts + least(at + i * stride, LAST));
+            segment[i] = load_l2(segments + least(at + i * stride, LAST));
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
-            top[i] = at + i * stride < count ? __uint_as_float(part[i].x) : negative_infinity();
+            top[i] = at + i * stride < count ? __uint_as_float(segment[i].x) : negative_infinity();
             best = fmaxf(best, top[i]);
         }
 #pragma unroll 1
         for (int i = at + AHEAD * stride; i < count; i += stride) {
-            const FtxPart more = part_load(parts + i);
+            const FtxSegment more = segment_load(segments + i);
             best = fmaxf(best, more.top);
-            part_add(rest, more.top, more.sum);
+            segment_add(rest, more.top, more.sum);
         }
         u32 left = order_key(best), bound = warp_most(left);
         high = order_value(bound);
@@ -466,23 +466,23 @@ DEVICE int list_candidates(const BeamArgs &a, const BeamGroup<K> &g, const RowWa
     block_sync();
     if (w.live) {
         const u32 bound = warp_most(lane_id() < w.each ? room.bound[w.row * w.each + lane_id()] : 0);
-        const float low = part_low(bound ? order_value(bound) : negative_infinity());
+        const float low = segment_low(bound ? order_value(bound) : negative_infinity());
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
-            few.push(top[i] >= low, part[i]);
+            few.push(top[i] >= low, segment[i]);
 #pragma unroll 1
         for (int i = at - lane_id() + AHEAD * stride; i < count && warp_ballot(best >= low); i += stride) {
-            const uint4_ more = load_l2(parts + least(i + lane_id(), LAST));
+            const uint4_ more = load_l2(segments + least(i + lane_id(), LAST));
             few.push(i + lane_id() < count && __uint_as_float(more.x) >= low, more);
         }
         found.push(few, logits, low, [&] {
-            float sum = rest.sum * part_exp(rest.top, high);
+            float sum = rest.sum * segment_exp(rest.top, high);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
-                sum += top[i] > negative_infinity() ? __uint_as_float(part[i].y) * part_exp(top[i], high) : 0.0f;
+                sum += top[i] > negative_infinity() ? __uint_as_float(segment[i].y) * segment_exp(top[i], high) : 0.0f;
             sum = warp_sum(sum);
             if (lane_id() == 0)
-                room.sum[warp_id()] = PartSum{high, sum};
+                room.sum[warp_id()] = SegmentSum{high, sum};
         });
     }
     block_sync();
@@ -490,14 +490,14 @@ DEVICE int list_candidates(const BeamArgs &a, const BeamGroup<K> &g, const RowWa
 }
 
 // A row's warps: the best `take` of its candidates, in their order: entries with a logit for a total.
-DEVICE void order_candidates(BeamEntry *entry, const RowWarps &w, const RowCandidates &found, const FtxPart *parts, int count,
+DEVICE void order_candidates(BeamEntry *entry, const RowWarps &w, const RowCandidates &found, const FtxSegment *segments, int count,
                              const float *logits, int take)
 {
     int n = *found.n, step = w.each * 8;
     if (n > found.MOST && w.which == 0) { // too many are alike: this warp alone
-        const FtxPart mine = search_parts(parts, count, take);
+        const FtxSegment mine = search_segments(segments, count, take);
         n = __popc(warp_ballot(mine.width > 0));
-        const float low = n == take ? shuffle(mine.top, n - 1) : part_low(negative_infinity());
+        const float low = n == take ? shuffle(mine.top, n - 1) : segment_low(negative_infinity());
         n = gather_candidates(found.list, mine, n, low, logits, take);
         step = 8;
     } else if (n > found.MOST) {
@@ -526,17 +526,17 @@ template <class K> DEVICE void beam_narrow(const BeamArgs &a, const BeamGroup<K>
     using D = BeamShape<K>;
     SHARED(NarrowRoom<K>, room_, 1);
     NarrowRoom<K> &room = room_[0];
-    const FtxPart *parts = parts_of(a.parts, K::V, g.row + w.row);
+    const FtxSegment *segments = segments_of(a.segments, K::V, g.row + w.row);
     const float *logits = a.logits + (i64)(g.row + w.row) * K::V;
     const RowCandidates found = {(u64 *)(shared + D::FOUND_AT) + w.row * D::FOUND, room.found + w.row};
-    const FewParts few = {(uint4_ *)(shared + D::FEW_AT) + warp_id() * FewParts::MOST, 0};
+    const FewSegments few = {(uint4_ *)(shared + D::FEW_AT) + warp_id() * FewSegments::MOST, 0};
     BeamEntry *entry = (BeamEntry *)shared;
-    const int count = list_candidates<K>(a, g, w, room, found, few, parts, logits);
+    const int count = list_candidates<K>(a, g, w, room, found, few, segments, logits);
     if (w.live)
-        order_candidates(entry + w.row * g.take, w, found, parts, count, logits, g.take);
+        order_candidates(entry + w.row * g.take, w, found, segments, count, logits, g.take);
     if (w.live && w.which == w.each - 1) { // the last has the fewest candidates
         const bool mine = lane_id() < w.each;
-        const PartSum all = part_total(mine ? room.sum[w.row * w.each + lane_id()] : PartSum{negative_infinity(), 0.0f});
+        const SegmentSum all = segment_total(mine ? room.sum[w.row * w.each + lane_id()] : SegmentSum{negative_infinity(), 0.0f});
         if (lane_id() == 0)
             room.shift[w.row] = -(all.top + logf(all.sum));
     }
@@ -561,17 +561,17 @@ template <class K>
 DEVICE bool beam_row(const BeamArgs &a, BeamGroup<K> &g, TopsRoom<BeamShape<K>> &tops, int row, float *sums, u32 *last, char *shared)
 {
     using D = BeamShape<K>;
-    // The block, or the last block of the row: log-sum-exp over the parts, or the tiles, in an order of their own.
+    // The block, or the last block of the row: log-sum-exp over the segments, or the tiles, in an order of their own.
     const bool simple = g.params.simple;
-    BeamParts<K> parts;
-    if constexpr (K::PARTS) {
-        parts.load(a.parts, row);
+    BeamSegments<K> segments;
+    if constexpr (K::SEGMENTS) {
+        segments.load(a.segments, row);
     } else {
         if (!beam_tiles<K>(a, g, tops, row, last))
             return false;
-        parts.load_tiles(a.tiles + (i64)row * D::TILES);
+        segments.load_tiles(a.tiles + (i64)row * D::TILES);
     }
-    const float shift = -row_sum<D::THREADS>(parts.top, parts.sum, sums);
+    const float shift = -row_sum<D::THREADS>(segments.top, segments.sum, sums);
     if (threadIdx.x == 0)
         a.best[(i64)row * (D::MOST + 1) + D::MOST].total = shift;
     const int forced = forced_id<K>(g);
@@ -598,8 +598,8 @@ DEVICE bool beam_row(const BeamArgs &a, BeamGroup<K> &g, TopsRoom<BeamShape<K>> 
                 tops_next(tops, g.take);
             }
             tops_sort(tops, g.take);
-        } else if constexpr (K::PARTS) {
-            parts.search(tops, a.logits + (i64)row * K::V, parts_of(a.parts, K::V, row), g.take);
+        } else if constexpr (K::SEGMENTS) {
+            segments.search(tops, a.logits + (i64)row * K::V, segments_of(a.segments, K::V, row), g.take);
         } else if (gridDim.x > 1) {
             beam_merge<K>(a, g, tops, row);
         }
@@ -659,7 +659,7 @@ DEVICE void begin_group(const BeamArgs &a, BeamGroup<K> &g, int row, const FtxRo
         g.score = n ? g.scores[g.lane] : 0.0f;
 }
 
-template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH PARTS BLOCKS
+template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH SEGMENTS BLOCKS
 __device__ void beam(const BeamArgs &a)
 {
     using D = BeamShape<K>;
@@ -676,10 +676,10 @@ __device__ void beam(const BeamArgs &a)
 
     launch_dependents();
     // What a search is stands from program to program; `sample` before writes rows that are not ours. All at once.
-    const int rows = a.step->rows, need = a.params[row].need, group = a.rows[row].group;
+    const int rows = a.step->rows, need = a.params[row].top_needed, group = a.rows[row].group;
     const FtxBeam beam = a.beams[row];
     const bool search = row < rows && beam.width;
-    const bool narrow = K::PARTS && search && need > 1 && need <= PART_NEED;
+    const bool narrow = K::SEGMENTS && search && need > 1 && need <= MAX_TOP_NEEDED;
     const bool other = narrow && group != row; // the block of lane 0 does it all, and writes this row
     if (!search || !beam.emit || other || a.rows[row].done) {
         if (!search || y == 0)

@@ -8,7 +8,7 @@
 #include "device/io.h"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "part/norm.cuh"
+#include "body/norm.cuh"
 
 struct EmbedArgs {
     const void *w, *p, *s;

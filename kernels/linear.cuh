@@ -20,7 +20,7 @@
 #include "device/mbarrier.cuh"
 #include "device/mma.cuh"
 #include "device/pdl.cuh"
-#include "part/linear.cuh"
+#include "body/linear.cuh"
 
 // Derived from the instance's constants; the template's contract computes the same bytes.
 template <class C> struct LinearShape {
@@ -36,7 +36,7 @@ template <class C> struct LinearShape {
     static constexpr int STATS = C::RES == 2 ? C::M : 1;                 // warps of statistics
     static constexpr int STAT_AT = 256;                                  // behind the mbarriers
     static constexpr int SUM_AT = STAT_AT + 16 * 8;
-    static constexpr int KEPT = C::PARTS ? PART_COLUMNS : 0;             // columns of a part, kept until it is whole
+    static constexpr int KEPT = C::SEGMENTS ? SEGMENT_COLUMNS : 0;             // columns of a segment, kept until it is whole
     static constexpr int KEPT_AT = SUM_AT + 2 * SUMS * 4;
     static constexpr int X_AT = KEPT_AT + M * KEPT * 4;
     static constexpr int RING_AT = round_up(X_AT + M * XROW, 128);
@@ -246,30 +246,30 @@ template <class C> DEVICE bool linear_item(int tile, int here, int &m, int &n)
     return m < C::M && pair < here * 4 && n < C::N;
 }
 
-// PARTS: the columns kept since the last part are another, warp m looking after row m. `tile`: the next.
-template <class C> DEVICE void linear_part(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, int wish)
+// SEGMENTS: the columns kept since the last segment are another, warp m looking after row m. `tile`: the next.
+template <class C> DEVICE void linear_segment(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, int wish)
 {
     typedef LinearShape<C> P;
     constexpr int TILES = P::KEPT / 8;
     const int tiles = ceil_div(C::N, 8), each = ceil_div(ceil_div(tiles, (int)gridDim.x), TILES), m = warp_id();
-    const int index = (tile - first - 1) / TILES, column = (first + index * TILES) * 8; // of this block's parts
+    const int index = (tile - first - 1) / TILES, column = (first + index * TILES) * 8; // of this block's segments
     part_sync(1, 256);
     if (m < live)
-        part_of_warp<P::KEPT>(parts_of(a.parts, C::N, m) + blockIdx.x * each + index,
+        segment_of_warp<P::KEPT>(segments_of(a.segments, C::N, m) + blockIdx.x * each + index,
                               (float *)a.y + (i64)m * C::N, kept + m * P::KEPT, column, least(tile * 8, C::N) - column, wish,
                               cool_of(a, m, wish));
 }
 
-// PARTS: what stands behind the block's last part, and how many there are of a row.
-template <class C> DEVICE void linear_parts_end(const LinearHeadArgs &a, int count, int live)
+// SEGMENTS: what stands behind the block's last segment, and how many there are of a row.
+template <class C> DEVICE void linear_segments_end(const LinearHeadArgs &a, int count, int live)
 {
     constexpr int TILES = LinearShape<C>::KEPT / 8;
     const int each = ceil_div(ceil_div(ceil_div(C::N, 8), (int)gridDim.x), TILES), m = warp_id();
     const int index = ceil_div(count, TILES) + lane_id();
     if (m < live && index < each)
-        part_store_none(parts_of(a.parts, C::N, m) + blockIdx.x * each + index, C::N);
+        segment_store_none(segments_of(a.segments, C::N, m) + blockIdx.x * each + index, C::N);
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        a.parts->count = gridDim.x * each;
+        a.segments->count = gridDim.x * each;
 }
 
 template <class C, class A> DEVICE void linear(const A &a)
@@ -345,7 +345,7 @@ template <class C, class A> DEVICE void linear(const A &a)
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
     const FtxToken token = linear_token<C>(a, mine ? m : 0);
     int wish = 0;
-    if constexpr (C::PARTS)
+    if constexpr (C::SEGMENTS)
         wish = warp_id() < live ? wish_of(a, warp_id()) : 0;
     LinearResidual residual = linear_residual<C>(a, m, mine ? n : C::N);
     linear_gather<C>(a, gain, vectors, shared);
@@ -416,7 +416,7 @@ template <class C, class A> DEVICE void linear(const A &a)
                 v0 = __fmul_rn(v0, stat[m].scale);
                 v1 = __fmul_rn(v1, stat[m].scale);
             }
-            if constexpr (C::PARTS) {
+            if constexpr (C::SEGMENTS) {
                 float *to = (float *)(shared + P::KEPT_AT) + m * P::KEPT + (n - first * 8) % P::KEPT;
                 to[0] = v0 + bias.b[0];
                 to[1] = v1 + bias.b[1];
@@ -424,12 +424,12 @@ template <class C, class A> DEVICE void linear(const A &a)
                 linear_out<C>(a, bias, rest.apply(residual, stat, m), place, m, n, v0, v1);
             }
         }
-        if constexpr (C::PARTS)
+        if constexpr (C::SEGMENTS)
             if ((t0 + here) * 8 % P::KEPT == 0 || t0 + here == count)
-                linear_part<C>(a, (const float *)(shared + P::KEPT_AT), first, first + t0 + here, live, wish);
+                linear_segment<C>(a, (const float *)(shared + P::KEPT_AT), first, first + t0 + here, live, wish);
         sums = (float *)(shared + P::SUM_AT) + (sums == (float *)(shared + P::SUM_AT) ? P::SUMS : 0);
     }
-    if constexpr (C::PARTS)
-        linear_parts_end<C>(a, count, live);
+    if constexpr (C::SEGMENTS)
+        linear_segments_end<C>(a, count, live);
 #endif
 }

@@ -28,9 +28,9 @@
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
 #include "device/wgmma_tile.cuh"
-#include "part/norm.cuh"
-#include "part/quad.cuh"
-#include "part/tile.cuh"
+#include "body/norm.cuh"
+#include "body/quad.cuh"
+#include "body/tile.cuh"
 
 struct LinearAttendArgs {
     const TensorMap *x, *w; // in tiles of 64 and 32 rows

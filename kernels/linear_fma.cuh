@@ -9,7 +9,7 @@
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"
-#include "part/linear.cuh"
+#include "body/linear.cuh"
 
 enum { FMA_THREADS = 256 };
 

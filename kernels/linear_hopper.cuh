@@ -13,8 +13,8 @@
 //   warps 6, 7  copy x to the same slots, once it has
 //
 // Where N is so large that a block takes several times NT rows (PASSES > 1, CL = 1), the next rows
-// of w are read while sums are written, straight from registers. So are those that make parts of the
-// logits (PARTS). Otherwise the ring, free by then, holds the sums, and all warps finish them.
+// of w are read while sums are written, straight from registers. So are those that make segments of the
+// logits (SEGMENTS). Otherwise the ring, free by then, holds the sums, and all warps finish them.
 //
 // Order of summation: in a block as wgmma adds, 16 k after 16 k; then blocks in the order of K. It
 // depends on N and K alone, never on the number of rows, but it is not that of linear.cuh and
@@ -31,12 +31,12 @@
 #include "device/shared.cuh"
 #include "device/warp.cuh"
 #include "device/wgmma.cuh"
-#include "part/linear.cuh"
+#include "body/linear.cuh"
 
 template <class C> struct HopperShape {
     static constexpr int MB = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows of x held
     static constexpr int THREADS = 256, COPIERS = 64;                  // of w, and of x
-    static constexpr bool DIRECT = C::PASSES > 1 || C::PARTS;          // sums go out from registers
+    static constexpr bool DIRECT = C::PASSES > 1 || C::SEGMENTS;          // sums go out from registers
     static constexpr int STEPS = ceil_div(C::K, 64), EACH = ceil_div(STEPS, C::CL);
     static constexpr int SLOT = (C::NT + MB) * 128;
     static constexpr int PART = C::NT / C::CL;                         // columns this block finishes
@@ -50,8 +50,8 @@ template <class C> struct HopperShape {
     static constexpr int SENT = (C::CL - 1) * MB * (PART + (C::NORM ? 1 : 0)) * 4;    // bytes a block gets
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
     static_assert(DIRECT || C::NT / 8 * SUM * 4 <= GAIN_AT, "the ring holds the sums");
-    static_assert(!DIRECT || C::CL == 1, "several passes and parts are for a block alone");
-    static_assert(!C::PARTS || C::NT <= PART_COLUMNS, "a part is what a block has at hand");
+    static_assert(!DIRECT || C::CL == 1, "several passes and segments are for a block alone");
+    static_assert(!C::SEGMENTS || C::NT <= SEGMENT_COLUMNS, "a segment is what a block has at hand");
     static_assert(C::NORM < 2, "a layer norm needs its statistics first");
     static_assert(C::NT % 32 == 0 && PART % 8 == 0, "columns come in tiles");
 };
@@ -404,9 +404,9 @@ template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d
     }
 }
 
-// The same for logits: a part of each row, and what is wished for of the row itself.
+// The same for logits: a segment of each row, and what is wished for of the row itself.
 template <class C>
-DEVICE void hopper_parts(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C::NT / 2], const float (&squares)[2], int row, int live,
+DEVICE void hopper_segments(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C::NT / 2], const float (&squares)[2], int row, int live,
                          u32 wishes)
 {
     const int n = row + (lane_id() & 3) * 2, pass = (row - at.first) / C::NT;
@@ -429,15 +429,15 @@ DEVICE void hopper_parts(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C
                     v[j * 4 + e] += bias.b[e];
             }
         }
-        FtxPart *to = m < live ? parts_of(a.parts, C::N, m) + blockIdx.x * each + pass : nullptr;
-        part_of_quad<C::NT / 8, C::N % 2 == 0>(to, (float *)a.y + (i64)m * C::N, v, row, at.last, wish_at(wishes, h),
+        FtxSegment *to = m < live ? segments_of(a.segments, C::N, m) + blockIdx.x * each + pass : nullptr;
+        segment_of_quad<C::NT / 8, C::N % 2 == 0>(to, (float *)a.y + (i64)m * C::N, v, row, at.last, wish_at(wishes, h),
                                                   cool_of(a, m, wish_at(wishes, h)));
         if (to && (lane_id() & 3) == 0 && row + C::NT >= at.last)
             for (int i = pass + 1; i < each; i++)
-                part_store_none(++to, C::N);
+                segment_store_none(++to, C::N);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        a.parts->count = gridDim.x * each;
+        a.segments->count = gridDim.x * each;
 }
 
 template <class C, class A> DEVICE void linear_hopper(const A &a)
@@ -487,14 +487,14 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             wait_for_previous();
             const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
             u32 wishes = 0;
-            if constexpr (C::PARTS)
+            if constexpr (C::SEGMENTS)
                 wishes = wishes_of<2, true>(a, at.warp * 16 + (lane_id() >> 2), live);
             for (int row = at.first; row < at.last; row += C::NT) {
                 hopper_pass<C>(d, square, row == at.first, at, slot, ring, full, empty, gains);
                 if (C::NORM == 1 && row == at.first)
                     hopper_squares<C>(square, squares, arrived, 0);
-                if constexpr (C::PARTS)
-                    hopper_parts<C>(a, at, d, square, row, live, wishes);
+                if constexpr (C::SEGMENTS)
+                    hopper_segments<C>(a, at, d, square, row, live, wishes);
                 else
                     hopper_write<C>(a, d, square, row, at.last, live);
             }

@@ -42,12 +42,12 @@
 #include "device/tensor.cuh"
 #include "device/warp.cuh"
 #include "device/wgmma_tile.cuh"
-#include "part/act.cuh"
-#include "part/append.cuh"
-#include "part/norm.cuh"
-#include "part/parts.cuh"
-#include "part/quad.cuh"
-#include "part/rows.cuh"
+#include "body/act.cuh"
+#include "body/append.cuh"
+#include "body/norm.cuh"
+#include "body/segments.cuh"
+#include "body/quad.cuh"
+#include "body/rows.cuh"
 
 struct TileArgs {
     const TensorMap *x, *w; // in tiles of MT and NT / CM rows
@@ -66,13 +66,13 @@ struct TileAppendArgs : TileCache, TileArgs {
 };
 struct TileNorms {
     const float *rg, *rc; // [N] gain and shift of the residual's norm
-    const float *xs, *rs; // what was left of the rows of x, of the residual: part/norm.cuh, QuadSums
+    const float *xs, *rs; // what was left of the rows of x, of the residual: body/norm.cuh, QuadSums
 };
 struct TileNormArgs : TileNorms, TileArgs {
     float *ys; // what is left of y's rows
 };
-struct TileHeadArgs : PartsWishes, TileArgs {
-    FtxParts *parts; // PARTS: of y, of whose rows as much is written as they wish for; NT columns each
+struct TileHeadArgs : SegmentWishes, TileArgs {
+    FtxSegments *segments; // SEGMENTS: of y, of whose rows as much is written as they wish for; NT columns each
 };
 
 template <class C> struct TileShape {
@@ -100,8 +100,8 @@ template <class C> struct TileShape {
     static_assert(C::CK <= STEPS, "each of CK blocks has a step");
     static_assert(C::WGS <= 2, "two take turns, or a tile together");
     static_assert(RESIDUAL <= 1 || (C::STAGED && TURNS == 1 && C::NT % RWIDE == 0), "whole steps of the residual");
-    static_assert(!C::PARTS || (C::CK == 1 && !C::RES && sizeof(typename C::OUT) == 4),
-                  "parts are of logits, whole columns of them");
+    static_assert(!C::SEGMENTS || (C::CK == 1 && !C::RES && sizeof(typename C::OUT) == 4),
+                  "segments are of logits, whole columns of them");
     static_assert(SENT <= BIAS_AT, "the ring holds the sums");
     static_assert(C::MT % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
     static_assert(C::NT / C::CM % 8 == 0, "parts of a tile keep its order");
@@ -451,9 +451,9 @@ DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const 
     }
 }
 
-// The same for logits: a part of each row, and what is wished for of the row itself. d: 2 sums of every 8 columns.
+// The same for logits: a segment of each row, and what is wished for of the row itself. d: 2 sums of every 8 columns.
 template <class C>
-DEVICE void tile_part(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int wish, int n)
+DEVICE void tile_segment(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int wish, int n)
 {
 #pragma unroll
     for (int j = 0; j < C::NT / 8; j++) {
@@ -461,7 +461,7 @@ DEVICE void tile_part(const TileHeadArgs &a, float *d, const float *bias, int m,
         d[j * 4] = pair[0];
         d[j * 4 + 1] = pair[1];
     }
-    part_of_quad<C::NT / 8, true>(live ? parts_of(a.parts, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N,
+    segment_of_quad<C::NT / 8, true>(live ? segments_of(a.segments, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N,
                                   d, n, C::N, wish, cool_of(a, m, wish));
 }
 
@@ -560,9 +560,9 @@ DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C
             warp_sync(); // that of all rows at once would not fit the registers
             tile_residual<C>(r, shared + slot.at * P::SLOT, m);
         }
-        if constexpr (C::PARTS) {
+        if constexpr (C::SEGMENTS) {
             warp_sync(); // nor would the work on all of them
-            tile_part<C>(a, d[i / 2] + 2 * (i % 2), bias, row + m, row + m < live, wish_at(wishes, i), column);
+            tile_segment<C>(a, d[i / 2] + 2 * (i % 2), bias, row + m, row + m < live, wish_at(wishes, i), column);
         } else
             tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias, norm[i], sums[i / 2], i % 2, row + m,
                                      row + m < live, column, to[i]);
@@ -611,7 +611,7 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
         TileNormRows<C> rows;
         TileNorm norm[P::GROUPS * 2];
         u32 wishes = 0; // of the lane's rows
-        if constexpr (C::PARTS)
+        if constexpr (C::SEGMENTS)
 #pragma unroll
             for (int i = 0; i < P::GROUPS; i++)
                 wishes |= wishes_of<2>(a, row + m0 + i * 64, live) << 8 * i;
@@ -780,9 +780,9 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     }
     if (asks) {
         tile_produce<C>(a, t, ring, full, empty);
-        if constexpr (C::PARTS)
+        if constexpr (C::SEGMENTS)
             if (blockIdx.x == 0 && lane_id() == 0)
-                a.parts->count = ceil_div(C::N, C::NT);
+                a.segments->count = ceil_div(C::N, C::NT);
         warp_sync();
     } else if constexpr (C::CK == 1) {
         tile_work<C>(a, t, shared, ring, full, empty, live);

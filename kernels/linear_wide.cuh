@@ -21,7 +21,7 @@
 #include "device/mbarrier.cuh"
 #include "device/mma.cuh"
 #include "device/pdl.cuh"
-#include "part/linear.cuh"
+#include "body/linear.cuh"
 
 template <class C> struct WideShape {
     static constexpr int MB = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows held

@@ -10,8 +10,8 @@
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"
-#include "part/norm.cuh"
-#include "part/rows.cuh"
+#include "body/norm.cuh"
+#include "body/rows.cuh"
 
 struct NormArgs {
     const void *x;

@@ -2,8 +2,8 @@
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"
-#include "part/norm.cuh"
-#include "part/rows.cuh"
+#include "body/norm.cuh"
+#include "body/rows.cuh"
 
 struct NormalizeArgs {
     const void *x;

@@ -7,13 +7,13 @@
 // ids is the work of one warp and leaves five numbers: maximum and sum of exp of the raw logits
 // (for the log-probability), maximum, its id, and sum of exp of the processed ones. The last block
 // of a row merges its tiles in an order of their own, so the result does not depend on gridDim.x,
-// then chooses: the arg max, or a draw (part/draw.cuh) from the processed row in `values`.
+// then chooses: the arg max, or a draw (body/draw.cuh) from the processed row in `values`.
 //
-// PARTS: the kernel of the logits has left parts of them (part/parts.cuh). A row that is greedy, or draws from the best,
-// as its `need` says, looks at them alone, by one block: at candidates, or at the logits of the few parts that may hold
+// SEGMENTS: the kernel of the logits has left segments of them (body/segments.cuh). A row that is greedy, or draws from the best,
+// as its `top_needed` says, looks at them alone, by one block: at candidates, or at the logits of the few segments that may hold
 // one of the best. Processors of such a row only lower values, so they work on those. Where that does not say all (thousands
-// alike, hundreds of the best banned) the same block goes over the logits; where top-p alone leaves many, as the parts' sums
-// tell, all of the row's blocks do. For other rows it is as if parts were not there.
+// alike, hundreds of the best banned) the same block goes over the logits; where top-p alone leaves many, as the segments' sums
+// tell, all of the row's blocks do. For other rows it is as if segments were not there.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -21,9 +21,9 @@
 #include "device/pdl.cuh"
 #include "device/philox.cuh"
 #include "device/vec.cuh"
-#include "part/draw.cuh"
-#include "part/parts.cuh"
-#include "part/processors.cuh"
+#include "body/draw.cuh"
+#include "body/segments.cuh"
+#include "body/processors.cuh"
 
 struct alignas(16) SampleTile {
     float raw_top, raw_sum; // sum of exp(x - top)
@@ -43,7 +43,7 @@ struct SampleArgs {
     FtxToken *token;
     const int *history;
     FtxOut *out;
-    const FtxParts *parts;
+    const FtxSegments *segments;
     int *y;
     SampleTile *tiles; // [S][TILES]
     float *values;     // [S][V]
@@ -52,7 +52,7 @@ struct SampleArgs {
 
 template <class K> struct SampleShape {
     static constexpr int THREADS = 512, WARPS = THREADS / 32, TILE = 512, RANGE = WARPS * TILE;
-    static constexpr int V = K::V, TILES = ceil_div(V, TILE), PARTS = K::PARTS;
+    static constexpr int V = K::V, TILES = ceil_div(V, TILE), SEGMENTS = K::SEGMENTS;
     static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4; // bytes: a word an id, and biases
     static constexpr int SHARED = most(FACTS, (int)sizeof(DrawRoom<SampleShape>));
 };
@@ -183,7 +183,7 @@ template <class K> DEVICE bool lower_list(const SampleArgs &a, int row, DrawRoom
     return true;
 }
 
-template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS PARTS
+template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS SEGMENTS
 __device__ void sample(const SampleArgs &a)
 {
     using D = SampleShape<K>;
@@ -192,7 +192,7 @@ __device__ void sample(const SampleArgs &a)
     char *shared = shared_memory();
     SHARED(float, sums, 33);
     SHARED(Best, bests, 32);
-    SHARED(u32, share, 3); // how many blocks share the row; whether this is the last of them; whether parts are enough
+    SHARED(u32, share, 3); // how many blocks share the row; whether this is the last of them; whether segments are enough
     // $step, $rows, $params are written between programs, and by this row's last block. They stand
     // in shared memory: as registers they would be a third of all.
     SHARED(FtxRow, row_, 1);
@@ -205,17 +205,17 @@ __device__ void sample(const SampleArgs &a)
 
     launch_dependents();
     const bool live = row < a.step->rows;
-    if (threadIdx.x == 0 && !(K::PARTS && blockIdx.x > 0 && parts_suffice(a.params[row]))) // that one may be written by now
+    if (threadIdx.x == 0 && !(K::SEGMENTS && blockIdx.x > 0 && segments_suffice(a.params[row]))) // that one may be written by now
         row_[0] = a.rows[row];
     if (threadIdx.x == 32) {
         params_[0] = a.params[row];
         cool[0] = cool_of(params_[0]);
-        share[2] = K::PARTS && parts_suffice(params_[0]);
+        share[2] = K::SEGMENTS && segments_suffice(params_[0]);
         share[0] = share[2] ? 1 : gridDim.x;
     }
     wait_for_previous();
     block_sync();
-    const auto merged = [&] { return K::PARTS && share[2]; };
+    const auto merged = [&] { return K::SEGMENTS && share[2]; };
     if (!live || (merged() && blockIdx.x > 0 ? !draws_by_mass(p) || p.top_p >= 1.0f : !r.emit || r.done)) // who may see that top-p leaves many
         return;
     int token;
@@ -225,7 +225,7 @@ __device__ void sample(const SampleArgs &a)
         if (!merged() && !sample_tiles<K>(a, row, p, r, cool, facts, shift, share))
             return;
 
-        // The last block of the row: a thread merges tiles (or parts) threadIdx.x, + THREADS, ..., warps their
+        // The last block of the row: a thread merges tiles (or segments) threadIdx.x, + THREADS, ..., warps their
         // threads, and every warp the warps.
         const SampleTile *tiles = a.tiles + (i64)row * D::TILES;
         Best best = {negative_infinity(), 0x7fffffff};
@@ -243,10 +243,10 @@ __device__ void sample(const SampleArgs &a)
             room.random = philox(uint4_{(u32)r.kv_len, (u32)p.sample, 0, 0}, p.seed_low, p.seed_high).x >> 8;
         if (merged()) {
             if (threadIdx.x == 0)
-                room.parts = RowParts{parts_of(a.parts, K::V, row), a.logits + (i64)row * K::V, load_l2_scalar(&a.parts->count)};
-            read_parts<K::V>(a.parts, row, threadIdx.x, THREADS, room.u.few.part_top, [&](const FtxPart &part) {
-                if (part.width)
-                    add(part.top, part.sum, Best{part.top, part.at < 0 ? 0x7fffffff : part.first + part.at});
+                room.segments = RowSegments{segments_of(a.segments, K::V, row), a.logits + (i64)row * K::V, load_l2_scalar(&a.segments->count)};
+            read_segments<K::V>(a.segments, row, threadIdx.x, THREADS, room.u.few.segment_top, [&](const FtxSegment &segment) {
+                if (segment.width)
+                    add(segment.top, segment.sum, Best{segment.top, segment.at < 0 ? 0x7fffffff : segment.first + segment.at});
             });
         } else {
 #pragma unroll 1
@@ -317,7 +317,7 @@ __device__ void sample(const SampleArgs &a)
     }
     if (warp_id() != 0)
         return;
-    const bool known = p.simple || (K::PARTS && p.need > 0 && p.need <= PART_NEED); // where the logits are not written
+    const bool known = p.simple || (K::SEGMENTS && p.top_needed > 0 && p.top_needed <= MAX_TOP_NEEDED); // where the logits are not written
     const float raw = known ? 0.0f : load_l2_scalar(a.logits + (i64)row * K::V + token);
     bool end = false;
     for (int i = lane_id(); i < p.n_ends; i += 32)

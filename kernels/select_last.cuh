@@ -3,7 +3,7 @@
 #pragma once
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "part/rows.cuh"
+#include "body/rows.cuh"
 
 struct SelectArgs {
     const void *x;

@@ -1,18 +1,18 @@
 // beam.cu - contract and instance of beam.cuh
 //@ kernel  beam
 //@ device  cuda
-//@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out $parts -> y
+//@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out $segments -> y
 //@ match   y = beam(logits, s)
-//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  PARTS: LOGIT_PARTS
+//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  SEGMENTS: LOGIT_SEGMENTS
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
 //@ consts  SHARED: max(32768 + 4 * BIASES, 12 * WIDTH * MOST)
 //@ consts  LIST: 8 * (17 * max(32, MOST) + MOST) + 4 * MOST
 //    Two blocks an SM where 64 registers hold everything (as for sample.cu; nor with parts, nor for more than 32 lanes).
-//@ consts  BLOCKS: PARTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32 ? 1 : 2
+//@ consts  BLOCKS: SEGMENTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32 ? 1 : 2
 //@ fits    SHARED + LIST + 7680 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
-//@ launch  grid PARTS ? 1 : min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
-//@ scratch tiles (1 - PARTS) * 8 * S_MAX * TILES
-//@ scratch lists (1 - PARTS) * 8 * S_MAX * ceil_div(VOCAB, 8192) * MOST
+//@ launch  grid SEGMENTS ? 1 : min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
+//@ scratch tiles (1 - SEGMENTS) * 8 * S_MAX * TILES
+//@ scratch lists (1 - SEGMENTS) * 8 * S_MAX * ceil_div(VOCAB, 8192) * MOST
 //@ scratch best 8 * S_MAX * (MOST + 1)
 //@ scratch past 4 * S_MAX * LENGTH
 //@ zeroed  counters 4 * S_MAX
@@ -23,7 +23,7 @@
 
 struct Config {
     static constexpr int V = @VOCAB@, CONTEXT = @LENGTH@, SEQUENCES = @SLOTS@;
-    static constexpr int LOGIT_BIAS = @BIASES@, BAD_WORDS = @WORDS@, END_IDS = @ENDS@, WIDTH = @WIDTH@, PARTS = @PARTS@;
+    static constexpr int LOGIT_BIAS = @BIASES@, BAD_WORDS = @WORDS@, END_IDS = @ENDS@, WIDTH = @WIDTH@, SEGMENTS = @SEGMENTS@;
     static constexpr int BLOCKS = @BLOCKS@;
 };
 static_assert(BeamShape<Config>::SHARED <= @SHARED@ && BeamShape<Config>::MOST == @MOST@, "contract and kernel disagree");

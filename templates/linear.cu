@@ -36,7 +36,7 @@ struct Config {
     using OUT = @Y@;
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = 0;
-    static constexpr int ROWS_S = @ROWS_S@, LAST = 0, PARTS = 0;
+    static constexpr int ROWS_S = @ROWS_S@, LAST = 0, SEGMENTS = 0;
     static constexpr float EPS = @EPS@;
     static constexpr int SMEM = @BYTES@, FLIGHT = @FLIGHT@, PART = @PART@;
 };

@@ -2,12 +2,12 @@
 //     and parts of the logits
 //@ kernel  linear_head
 //@ device  cuda
-//@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $parts
+//@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
 //@ match   y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps
 //@ match   y = linear(layernorm(select_last(x), g, c), w, b?) | NORM=2 EPS=layernorm.eps
 //@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(min(T_MAX, S_MAX))  BIAS: has(b)
-//@ consts  PARTS: logits(y)  KEPT: PARTS * M * 1024
+//@ consts  SEGMENTS: logits(y)  KEPT: SEGMENTS * M * 1024
 //    PART: rows of 4 KB are read faster than rows of 2 KB, where three chunks of them find room.
 //@ consts  XROW: round_up(2 * K, 128) + 64  HALF: (SMEM + 1024) / 2 - 1024
 //@ consts  BYTES: N * K >= 16000000 || M * XROW > 36864 ? SMEM : HALF  BLOCKS: BYTES > HALF ? 1 : 2
@@ -27,7 +27,7 @@ struct Config {
     using OUT = @Y@;
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = 0, GLU = 0, RES = 0, APPEND = 0;
-    static constexpr int ROWS_S = 1, LAST = 1, PARTS = @PARTS@;
+    static constexpr int ROWS_S = 1, LAST = 1, SEGMENTS = @SEGMENTS@;
     static constexpr float EPS = @EPS@;
     static constexpr int SMEM = @BYTES@, FLIGHT = @FLIGHT@, PART = @PART@;
 };

@@ -27,7 +27,7 @@ struct Config {
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = 0, GLU = 0, RES = 0, APPEND = 1;
     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
-    static constexpr int ROWS_S = 0, LAST = 0, PARTS = 0;
+    static constexpr int ROWS_S = 0, LAST = 0, SEGMENTS = 0;
     static constexpr float EPS = @EPS@;
     static constexpr int NT = @NT@, PASSES = @PASSES@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
 };

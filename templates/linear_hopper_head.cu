@@ -2,7 +2,7 @@
 //     and parts of the logits
 //@ kernel  linear_hopper_head
 //@ device  cuda
-//@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $parts
+//@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
 //@ match   y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps LAST=1
 //@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0 LAST=1
 //@ match   y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps
@@ -13,10 +13,10 @@
 //@ consts  NT: round_up(ceil_div(EACH, PASSES), CL == 8 ? 64 : 32)  SLOT: (NT + MB) * 128  STEPS: ceil_div(ceil_div(K, 64), CL)
 //@ consts  EXTRA: NORM * STEPS * 128 + CL * MB * 4 + MB * 8 + 512
 //@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, STEPS)), (SMEM - EXTRA) / SLOT)  BYTES: EXTRA + STAGES * SLOT
-//@ consts  PARTS: logits(y)  LAST: LAST
+//@ consts  SEGMENTS: logits(y)  LAST: LAST
 //@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
 //    linear_hopper does the others.
-//@ fits    LAST || PARTS
+//@ fits    LAST || SEGMENTS
 //@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, NT) * CL   block 256   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * S * N * K
@@ -29,7 +29,7 @@ struct Config {
     using OUT = @Y@;
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = 0, GLU = 0, RES = 0, APPEND = 0;
-    static constexpr int ROWS_S = 1, LAST = @LAST@, PARTS = @PARTS@;
+    static constexpr int ROWS_S = 1, LAST = @LAST@, SEGMENTS = @SEGMENTS@;
     static constexpr float EPS = @EPS@;
     static constexpr int NT = @NT@, PASSES = @PASSES@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
 };

@@ -62,7 +62,7 @@
 struct Config {
     using T = @X@;
     using OUT = @Y@;
-    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, PARTS = 0;
+    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, SEGMENTS = 0;
     static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CK = @CK@, WGS = @WGS@, TEAM = @TEAM@, STAGED = @STAGED@, STAGES = @STAGES@, SMEM = @BYTES@;
     static constexpr int XSTAT = @XSTAT@, RSTAT = @RSTAT@, STATS = @STATS@;
     static constexpr float EPS = @EPS@, REPS = @REPS@;

@@ -29,7 +29,7 @@ struct Config {
     using T = @X@;
     using OUT = @Y@;
     using KV = @KV@;
-    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = 0, RES = 0, ROWS_S = 0, PARTS = 0;
+    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = 0, RES = 0, ROWS_S = 0, SEGMENTS = 0;
     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CK = @CK@, WGS = @WGS@, TEAM = 1, STAGED = 0, STAGES = @STAGES@, SMEM = @BYTES@;
     static constexpr int XSTAT = 0, RSTAT = 0, STATS = 0;

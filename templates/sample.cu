@@ -1,9 +1,9 @@
 // sample.cu - contract and instance of sample.cuh
 //@ kernel  sample
 //@ device  cuda
-//@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $bad_words $token $history $out $parts -> y
+//@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $bad_words $token $history $out $segments -> y
 //@ match   y = sample(logits)
-//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  PARTS: LOGIT_PARTS
+//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  SEGMENTS: LOGIT_SEGMENTS
 //@ consts  TILES: ceil_div(VOCAB, 512)
 //    Two blocks an SM where 64 registers hold everything (not in small rows, odd rows, on sm_86, 89, 120).
 //@ consts  BLOCKS: ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 ? 1 : 2
@@ -19,7 +19,7 @@
 
 struct Config {
     static constexpr int V = @VOCAB@, CONTEXT = @LENGTH@, SEQUENCES = @SLOTS@;
-    static constexpr int LOGIT_BIAS = @BIASES@, BAD_WORDS = @WORDS@, END_IDS = @ENDS@, PARTS = @PARTS@;
+    static constexpr int LOGIT_BIAS = @BIASES@, BAD_WORDS = @WORDS@, END_IDS = @ENDS@, SEGMENTS = @SEGMENTS@;
     static constexpr int BLOCKS = @BLOCKS@;
 };
 static_assert(SampleShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");

@@ -58,7 +58,7 @@
  *   ARCH_A (1: code for the 'a' form of ARCH)
  *   CONTEXT  BLOCK (kv_block)  PAGES (kv_pages)  SEQUENCES  TOKENS  LOGIT_BIAS  END_IDS  BAD_WORDS
  *   BEAMS (lanes of a request at most; 0: no beam search)
- *   LOGIT_PARTS (1: the kernel of the logits leaves $parts; one does whose outs have $parts and whose
+ *   LOGIT_SEGMENTS (1: the kernel of the logits leaves $segments; one does whose outs have $segments and whose
  *   constant PARTS is not 0)
  *   ENTRY_WAITS (1: the program's second kernel has a constant FIRST that is not 0: before it waits it reads
  *   weights alone, and it lets none start before that, so the first need not wait to let it start)

@@ -109,7 +109,7 @@ typedef struct ProgramFacts {
     int64_t smem;
     DType kv;
     uint32_t target;
-    bool parts;       /* the kernel of the logits leaves parts of them, too: select knows once it has chosen it */
+    bool segments;    /* the kernel of the logits leaves segments of them, too: select knows once it has chosen it */
     bool entry_waits; /* the second kernel has constant FIRST: likewise */
     RowStats *stats;  /* of each value; NULL: nobody leaves any */
 } ProgramFacts;

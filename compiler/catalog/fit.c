@@ -212,7 +212,7 @@ static bool lookup_builtin(const Scope *s, const char *name, ExprKind *kind, int
         {"SOURCE", l->source},
         {"ARCH_A", f->target % 10 == 1},
         {"BEAMS", l->beams > 1 ? l->beams : 0},
-        {"LOGIT_PARTS", f->parts},
+        {"LOGIT_SEGMENTS", f->segments},
         {"ENTRY_WAITS", f->entry_waits},
     };
     static const char *const variables[VAR_COUNT] = {[VAR_T] = "T", [VAR_S] = "S", [VAR_SMS] = "SMS"};

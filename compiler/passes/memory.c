@@ -162,8 +162,8 @@ static bool place_named(Lower *l, Diag *d)
         h->named[i] = h->space_bytes[named[i].space];
         h->named_bytes[i] = (uint64_t)bytes;
         h->space_bytes[named[i].space] = aligned(h->named[i] + (uint64_t)bytes);
-        assert(i != FTX_NAMED_parts || !s.V || /* named.def has no other way to say it */
-               (size_t)bytes == sizeof(FtxParts) + (size_t)(s.S * FTX_PARTS(s.V)) * sizeof(FtxPart));
+        assert(i != FTX_NAMED_segments || !s.V || /* named.def has no other way to say it */
+               (size_t)bytes == sizeof(FtxSegments) + (size_t)(s.S * FTX_SEGMENTS(s.V)) * sizeof(FtxSegment));
         if (bytes > INT64_C(1) << 46)
             return diag_error(d, (Loc){0}, "memory: %s would need %lld bytes", named[i].name, (long long)bytes);
     }

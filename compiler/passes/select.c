@@ -101,7 +101,7 @@ static Hash128 key_of(const Program *p, const Binding *b)
     Facts f = {.n = 0};
 
     fact(&f, (int64_t)(uintptr_t)b->line);
-    fact(&f, p->facts.parts);
+    fact(&f, p->facts.segments);
     fact(&f, p->facts.entry_waits);
     for (size_t i = 0; i < b->contract->args.n; i++) {
         const Value *v = ir_value(p->facts.g, b->arg[i]);
@@ -302,8 +302,8 @@ static bool entry_waits(const Cover *c, const bool *root)
     return false;
 }
 
-/* Whether the kernel chosen for the logits leaves parts of them: who reads them is chosen after it. */
-static bool leaves_parts(const Cover *c)
+/* Whether the kernel chosen for the logits leaves segments of them: who reads them is chosen after it. */
+static bool leaves_segments(const Cover *c)
 {
     const Candidate *x = &c->best[c->l->g->logits].one;
     bool out = false;
@@ -311,8 +311,8 @@ static bool leaves_parts(const Cover *c)
     if (!c->l->g->logits || !c->best[c->l->g->logits].found)
         return false;
     for (size_t i = 0; i < x->b.contract->args.n; i++)
-        out |= x->b.contract->args.at[i].out && x->b.contract->args.at[i].named == FTX_NAMED_parts;
-    return out && constant_on(x, "PARTS");
+        out |= x->b.contract->args.at[i].out && x->b.contract->args.at[i].named == FTX_NAMED_segments;
+    return out && constant_on(x, "SEGMENTS");
 }
 
 /* What is left of v's statistics by the kernel chosen for it. */
@@ -480,7 +480,7 @@ static bool cover(Cover *c, bool *root, double *us, Diag *d)
         if (c->p->facts.stats && c->p->facts.stats[v].wanted)
             leave(c, v);
         if (v == g->logits)
-            c->p->facts.parts = leaves_parts(c);
+            c->p->facts.segments = leaves_segments(c);
         if (!c->best[v].found && must_stand(c, v))
             return d && refuse(c, v, d);
     }
@@ -555,7 +555,7 @@ bool select_program(const Lower *l, Program *p, Diag *d)
     double us = 0, other = 0;
 
     p->groups.n = 0;
-    p->facts.parts = p->facts.entry_waits = false;
+    p->facts.segments = p->facts.entry_waits = false;
     p->facts.stats = NULL;
     if (!cover(&once, root, &us, d))
         return false;
@@ -567,7 +567,7 @@ bool select_program(const Lower *l, Program *p, Diag *d)
         p->facts.stats = NULL;
     }
     p->uses = c->uses;
-    p->facts.parts = leaves_parts(c);
+    p->facts.segments = leaves_segments(c);
     p->facts.entry_waits = entry_waits(c, root);
     for (Id v = 1; v < g->values.n; v++)
         if (root[v]) {

@@ -60,7 +60,7 @@ typedef struct FtxParams {
     float typical_p; /* 0: off */
     int n_words;     /* ids of $bad_words[slot] */
     int logits;      /* 1: the host reads the raw logits, which must be written */
-    int need; /* so many of the greatest raw logits, their ties and log-sum-exp decide what follows, above 8 nearly
+    int top_needed; /* so many of the greatest raw logits, their ties and log-sum-exp decide what follows, above 8 nearly
                * always; 0: more does */
 } FtxParams;
 
@@ -83,27 +83,27 @@ typedef struct FtxBias {
  * [n % FTX_OUT_RING][r]. `length` is written last, so a host that polls sees whole results. */
 typedef struct FtxOut {
     int token;
-    float logprob; /* log-softmax of the raw logits at token, but where sums of $parts are of others */
+    float logprob; /* log-softmax of the raw logits at token, but where sums of $segments are of others */
     int finish;    /* 0 running, 1 end id, 2 length */
     int length;    /* n: length of the sequence before this token */
 } FtxOut;
 
-/* $parts: what the kernel of the LM head leaves of the logits where it can (part/parts.cuh): each row in runs of
+/* $segments: what the kernel of the LM head leaves of the logits where it can (body/segments.cuh): each row in runs of
  * neighbouring columns, in their order. Logits of rows that need no more than this, and a few candidates, are not
- * written. One FtxParts, then FtxPart [S][FTX_PARTS(V)]. */
-typedef struct FtxParts {
+ * written. One FtxSegments, then FtxSegment [S][FTX_SEGMENTS(V)]. */
+typedef struct FtxSegments {
     int count; /* of every row */
     int reserved[3];
-} FtxParts;
-typedef struct FtxPart {
+} FtxSegments;
+typedef struct FtxSegment {
     float top;      /* greatest value, not -0 */
-    float sum;      /* of exp(x - top), at a temperature where the mass counts (part/parts.cuh) */
+    float sum;      /* of exp(x - top), at a temperature where the mass counts (body/segments.cuh) */
     int first;      /* column */
-    int width : 10; /* columns; 0: an empty part, which says nothing */
+    int width : 10; /* columns; 0: an empty segment, which says nothing */
     int kept : 6;   /* candidates, which stand where its first logits would; -1: all its logits are there */
     int at : 16;    /* first + at has the greatest value, and none before it; -1: none has, all are NaN */
-} FtxPart;
-#define FTX_PARTS(vocab) \
+} FtxSegment;
+#define FTX_SEGMENTS(vocab) \
     (((vocab) + 95) / 96 + 200) /* at most: runs of 96, or some 190 blocks that end where they do */
 
 /* $beams [S]; there are these five only where an artifact is compiled for beam search. */

@@ -61,7 +61,7 @@ static FtxStatus place(Bench *b, FtxError *err)
         b->request[i] = r;
         r->id = 0;
         r->wants_logits = false;
-        r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = e->nan, .need = 1};
+        r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = e->nan, .top_needed = 1};
         r->limit = (int)e->facts->context; /* reached by the last run of a series, if at all */
         r->prompt = b->context + b->tokens;
         for (int k = 0; k < r->prompt; k++)

@@ -146,7 +146,7 @@ static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
         .simple = (q->temperature == 0.0f || r->beam.width) && is_plain(r, q),
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
         .logits = q->logits || e->nan,
-        .need = needed_logits(e->facts, r, q),
+        .top_needed = needed_logits(e->facts, r, q),
     };
 }
 

@@ -94,7 +94,7 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
         return s;
     r->id = 0;
     r->wants_logits = false;
-    r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = 1, .need = 1};
+    r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = 1, .top_needed = 1};
     r->prompt = r->limit = (int)n;
     memcpy(r->ids, ids, n * sizeof *ids);
     r->beam = (FtxBeam){0};

@@ -94,8 +94,8 @@ static inline void small_plan(Small *s, int which)
     small_named(&p->head, &s->spec, FTX_NAMED_k, FTX_SPACE_STATE, cache);
     small_named(&p->head, &s->spec, FTX_NAMED_v, FTX_SPACE_STATE, cache);
     small_named(&p->head, &s->spec, FTX_NAMED_logits, FTX_SPACE_STATE, 4 * S * s->spec.vocab);
-    small_named(&p->head, &s->spec, FTX_NAMED_parts, FTX_SPACE_STATE,
-                sizeof(FtxParts) + S * FTX_PARTS(s->spec.vocab) * sizeof(FtxPart));
+    small_named(&p->head, &s->spec, FTX_NAMED_segments, FTX_SPACE_STATE,
+                sizeof(FtxSegments) + S * FTX_SEGMENTS(s->spec.vocab) * sizeof(FtxSegment));
     small_named(&p->head, &s->spec, FTX_NAMED_out, FTX_SPACE_OUT, 16 * FTX_OUT_RING * S);
 
     *k = (Instance){.family = "linear",

@@ -19,7 +19,7 @@
 #include <cuda_runtime.h>
 
 #include "linear_check.h"
-#include "part/linear.cuh"
+#include "body/linear.cuh"
 
 static void expect_ok(cudaError_t e, const char *what, int line)
 {

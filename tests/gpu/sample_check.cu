@@ -9,8 +9,8 @@
 #include "sample.cuh"
 #include "check.h"
 
-template <int V_, bool PARTS_ = false> struct Config {
-    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, BAD_WORDS = 24, END_IDS = 4, PARTS = PARTS_, BLOCKS = V_ < 4096 ? 1 : 2;
+template <int V_, bool SEGMENTS_ = false> struct Config {
+    static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, BAD_WORDS = 24, END_IDS = 4, SEGMENTS = SEGMENTS_, BLOCKS = V_ < 4096 ? 1 : 2;
 };
 template <class C> __global__ void __launch_bounds__(512, C::BLOCKS) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
 
@@ -157,13 +157,13 @@ static int choose(const Row &r, const std::vector<float> &x, double dp, double d
 }
 
 // What a kernel of the LM head would leave of a row: parts of many widths, with candidates in place of their logits.
-static bool by_mass(const FtxParams &p) { return p.need > PART_NEED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f) && p.temperature > 0.0f; }
-static void leave_parts(Random &rnd, const FtxParams &p, std::vector<float> &row, const std::vector<int> &widths, FtxPart *to)
+static bool by_mass(const FtxParams &p) { return p.top_needed > MAX_TOP_NEEDED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f) && p.temperature > 0.0f; }
+static void leave_segments(Random &rnd, const FtxParams &p, std::vector<float> &row, const std::vector<int> &widths, FtxSegment *to)
 {
     const float cool = by_mass(p) ? 1.0f / p.temperature : 1.0f;
     int first = 0;
     for (int width : widths) {
-        FtxPart part = {-INFINITY, 0, first, width, WHOLE, -1};
+        FtxSegment part = {-INFINITY, 0, first, width, WHOLE, -1};
         float *x = row.data() + first;
         for (int i = 0; i < width; i++)
             if (x[i] > part.top || (x[i] == part.top && part.at < 0)) {
@@ -177,15 +177,15 @@ static void leave_parts(Random &rnd, const FtxParams &p, std::vector<float> &row
             if (x[i] > -INFINITY)
                 few.push_back({x[i], first + i});
         std::sort(few.begin(), few.end(), [](auto &a, auto &b) { return a.first > b.first; });
-        size_t n = std::min((size_t)(p.need + rnd.below(4)), few.size());
+        size_t n = std::min((size_t)(p.top_needed + rnd.below(4)), few.size());
         while (n < few.size() && few[n].first == few[n - 1].first)
             n++;
-        if (p.need <= PART_NEED && width >= 2 * PART_LIST && n <= PART_LIST) {
+        if (p.top_needed <= MAX_TOP_NEEDED && width >= 2 * SEGMENT_LIST && n <= SEGMENT_LIST) {
             part.kept = (int)n;
             std::fill(x, x + width, NAN);
             for (size_t i = 0; i < n; i++) {
                 x[i] = few[n - 1 - i].first;
-                memcpy(&x[PART_LIST + i], &few[n - 1 - i].second, 4);
+                memcpy(&x[SEGMENT_LIST + i], &few[n - 1 - i].second, 4);
             }
         }
         *to++ = part;
@@ -229,10 +229,10 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         } else if (kind > 8) { // from few
             const float ps[] = {1.0f, 0.1f, 0.5f, 0.9f, 0.95f}, ms[] = {0.0f, 0.0f, 0.05f, 0.9f};
             p.temperature = rnd.below(4) ? 0.3f + 1.5f * rnd.uniform() : 1.0f;
-            p.top_k = 1 + rnd.below(PART_NEED);
+            p.top_k = 1 + rnd.below(MAX_TOP_NEEDED);
             p.top_p = ps[rnd.below(5)];
             p.min_p = ms[rnd.below(4)];
-            p.need = p.top_k < V ? std::max(2, p.top_k) : 0;
+            p.top_needed = p.top_k < V ? std::max(2, p.top_k) : 0;
         } else {
             p.temperature = kind == 1 ? 0.0f : 0.3f + 1.5f * rnd.uniform();
             const int ks[] = {0, 0, 1, 2, 5, 40, 50, 200, 500, 1000, 1024};
@@ -245,7 +245,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
             p.typical_p = ts[rnd.below(6)];
             const bool many = kind > 4 && p.temperature > 0.0f; // from some more
             if (many) {
-                p.need = 128;
+                p.top_needed = 128;
                 p.typical_p = 0.0f;
                 const int most[] = {0, 1, 7, 9, 40, 50, 64, 128};
                 p.top_k = std::min(V - 1, most[rnd.below(8)]);
@@ -421,13 +421,13 @@ template <class C> int check(uint64_t seed, int *near, int *all)
     std::vector<int> widths;
     for (int left = V; left > 0; left -= widths.back())
         widths.push_back(std::min(left, rnd.below(4) ? 96 + rnd.below(161) : V < 400 ? 1 + rnd.below(90) : 200));
-    std::vector<char> parts(sizeof(FtxParts) + sizeof(FtxPart) * S * FTX_PARTS(V));
+    std::vector<char> parts(sizeof(FtxSegments) + sizeof(FtxSegment) * S * FTX_SEGMENTS(V));
     std::vector<float> left;
-    ((FtxParts *)parts.data())->count = (int)widths.size();
+    ((FtxSegments *)parts.data())->count = (int)widths.size();
     for (int i = 0; i < S; i++) {
         std::vector<float> row = rows[i].logits;
-        if (rows[i].p.need)
-            leave_parts(rnd, rows[i].p, row, widths, (FtxPart *)(parts.data() + sizeof(FtxParts)) + (size_t)i * FTX_PARTS(V));
+        if (rows[i].p.top_needed)
+            leave_segments(rnd, rows[i].p, row, widths, (FtxSegment *)(parts.data() + sizeof(FtxSegments)) + (size_t)i * FTX_SEGMENTS(V));
         left.insert(left.end(), row.begin(), row.end());
     }
     std::vector<float> logprobs(S);
@@ -437,14 +437,14 @@ template <class C> int check(uint64_t seed, int *near, int *all)
     dlogits.put(left);
     drows.put(hrows);
     using P = Config<V, true>;
-    run_sample<P>({dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, (FtxParts *)dparts.p, dy.p, dtiles.p, dvalues.p, dcounters.p}, S);
+    run_sample<P>({dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, (FtxSegments *)dparts.p, dy.p, dtiles.p, dvalues.p, dcounters.p}, S);
     CU(cudaDeviceSynchronize());
     const std::vector<int> y = dy.get();
     int few = 0;
     for (int i = 0; i < S; i++) {
         const FtxOut &o = out[rows[i].row.kv_len % FTX_OUT_RING * C::SEQUENCES + i];
         const bool emits = rows[i].row.emit && !rows[i].row.done;
-        few += emits && rows[i].p.need;
+        few += emits && rows[i].p.top_needed;
         const bool same = fabs(o.logprob - logprobs[i]) < 2e-5 || o.logprob == logprobs[i] || by_mass(rows[i].p);
         if (emits && (y[i] != first[i] || !same)) {
             printf("V %d row %d: %d by parts, %d by all logits (k %d p %g)\n", V, i, y[i], first[i], rows[i].p.top_k, rows[i].p.top_p);
@@ -491,18 +491,18 @@ template <class C> void time_sample(const char *name, int S, FtxParams p, float 
     std::vector<int> widths;
     for (int left = V; left > 0; left -= widths.back())
         widths.push_back(std::min(left, WIDTH));
-    std::vector<char> parts(sizeof(FtxParts) + sizeof(FtxPart) * S * FTX_PARTS(V));
-    ((FtxParts *)parts.data())->count = (int)widths.size();
-    for (int i = 0; i < S && p.need; i++) {
+    std::vector<char> parts(sizeof(FtxSegments) + sizeof(FtxSegment) * S * FTX_SEGMENTS(V));
+    ((FtxSegments *)parts.data())->count = (int)widths.size();
+    for (int i = 0; i < S && p.top_needed; i++) {
         std::vector<float> row(logits.begin() + (size_t)i * V, logits.begin() + (size_t)(i + 1) * V);
-        leave_parts(rnd, p, row, widths, (FtxPart *)(parts.data() + sizeof(FtxParts)) + (size_t)i * FTX_PARTS(V));
+        leave_segments(rnd, p, row, widths, (FtxSegment *)(parts.data() + sizeof(FtxSegments)) + (size_t)i * FTX_SEGMENTS(V));
         std::copy(row.begin(), row.end(), logits.begin() + (size_t)i * V);
     }
     dlogits.put(logits);
     Device<char> dparts(parts);
-    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, (FtxParts *)dparts.p, dy.p, dtiles.p, dvalues.p, dcounters.p};
+    const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, (FtxSegments *)dparts.p, dy.p, dtiles.p, dvalues.p, dcounters.p};
     const double us = time_graph(32, [&](int, cudaStream_t s) { run_sample<Config<V, true>>(a, S, s); }, [&] { drows.put(hrows); });
-    printf("sample  V %6d rows %3d %-28s: %8.2f us%s\n", V, S, name, us, p.need ? ", by parts" : "");
+    printf("sample  V %6d rows %3d %-28s: %8.2f us%s\n", V, S, name, us, p.top_needed ? ", by parts" : "");
     CU(cudaFreeHost(out));
 }
 
@@ -514,27 +514,27 @@ template <class C> void time_all()
         for (int parts = 0; parts < 2; parts++) {
             p = off;
             p.simple = 1;
-            p.need = parts;
+            p.top_needed = parts;
             time_sample<C>("greedy", S, p, 3);
             p.simple = 0;
-            p.need = 0;
+            p.top_needed = 0;
             p.repetition = 1.1f;
             time_sample<C>("greedy, repetition", S, p, 3);
             p = off;
             p.temperature = 0.8f;
             p.top_p = 0.95f;
-            p.top_k = p.need = 4;
-            p.need *= parts;
+            p.top_k = p.top_needed = 4;
+            p.top_needed *= parts;
             time_sample<C>("top-k 4, top-p 0.95", S, p, 3);
-            p.top_k = p.need = 50;
-            p.need *= parts;
+            p.top_k = p.top_needed = 50;
+            p.top_needed *= parts;
             time_sample<C>("top-k 50, top-p 0.95", S, p, 3);
-            p.need = parts * 128;
+            p.top_needed = parts * 128;
             p.repetition = 1.1f;
             time_sample<C>("and repetition", S, p, 3);
             p = off;
             p.temperature = 0.8f;
-            p.need = parts * 128;
+            p.top_needed = parts * 128;
             p.min_p = 0.05f;
             time_sample<C>("min-p 0.05", S, p, 3);
             p.min_p = 0.0f;

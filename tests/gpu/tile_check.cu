@@ -35,7 +35,7 @@ struct Shape {
     using OUT = half;
     static constexpr int N = N_, K = K_, MT = MT_, NT = NT_, CM = CM_, CK = CK_, STAGES = STAGES_, WGS = WGS_;
     static constexpr int ACT = ACT_, RES = RES_, TEAM = TEAM_, STAGED = WGS_ == 2;
-    static constexpr int BIAS = 1, ROWS_S = 0, PARTS = 0, SMEM = 232448, XSTAT = 0, RSTAT = 0, STATS = 0;
+    static constexpr int BIAS = 1, ROWS_S = 0, SEGMENTS = 0, SMEM = 232448, XSTAT = 0, RSTAT = 0, STATS = 0;
     static constexpr float EPS = 1e-12f, REPS = 1e-12f;
 };
 // Rows of x are normed, whose writer summed parts of so many columns; those of the residual, with sums left of y.

@@ -9,7 +9,7 @@
 #include <cub/device/device_segmented_sort.cuh>
 
 template <int V_> struct Config {
-    static constexpr int V = V_, CONTEXT = 64, SEQUENCES = 64, LOGIT_BIAS = 4, BAD_WORDS = 4, END_IDS = 4, PARTS = 0, BLOCKS = 1;
+    static constexpr int V = V_, CONTEXT = 64, SEQUENCES = 64, LOGIT_BIAS = 4, BAD_WORDS = 4, END_IDS = 4, SEGMENTS = 0, BLOCKS = 1;
 };
 template <class C> __global__ void __launch_bounds__(512, C::BLOCKS) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
 

@@ -92,7 +92,7 @@ static void test_need(void **state)
         __VA_ARGS__; \
         submit(&b, &job); \
         run(&b); \
-        assert_int_equal(fake.params.need, n); \
+        assert_int_equal(fake.params.top_needed, n); \
     } while (0)
     NEEDS(1, q->temperature = 0.0f);
     NEEDS(4, (q->top_k = 4, q->top_p = 0.9f, q->min_p = 0.1f));

@@ -71,7 +71,7 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
                           .smem = target_smem_bytes(t),
                           .kv = c->kv,
                           .target = t.id,
-                          .parts = c->parts};
+                          .segments = c->segments};
 }
 
 static RowStats *stats_of(Arena *keep, const Case *c, const Graph *g)
@@ -188,7 +188,7 @@ static void sample_settings(Case *c)
                                    .top_k = r % 4 == 1 ? 20 : 0,
                                    .repetition = r % 4 == 3 ? 1.2f : 1.0f,
                                    .simple = r % 3 == 2 && r % 4 != 3,
-                                   .need = r % 3 == 2 && r % 4 != 3,
+                                   .top_needed = r % 3 == 2 && r % 4 != 3,
                                    .seed_low = (unsigned)r * 977u};
 }
 

@@ -14,13 +14,13 @@ typedef struct Case {
     const char *graph;  /* text; its output is what is computed, its embeds and the like are inputs */
     const char *target; /* "sm_90a" */
     DType kv;
-    bool decode; /* a decode program: every row brings one token */
-    bool encode; /* an encode program */
-    bool head;   /* what is computed: the logits; the graph's output is a sample of them */
-    bool parts;  /* of a sample: the kernel of the logits has left parts of them */
-    int columns; /* of parts of the statistics that are left of all inputs' rows; 0: of none */
-    bool stats;  /* statistics of the output's rows are wanted */
-    int bucket;  /* 0: exact */
+    bool decode;   /* a decode program: every row brings one token */
+    bool encode;   /* an encode program */
+    bool head;     /* what is computed: the logits; the graph's output is a sample of them */
+    bool segments; /* of a sample: the kernel of the logits has left parts of them */
+    int columns;   /* of parts of the statistics that are left of all inputs' rows; 0: of none */
+    bool stats;    /* statistics of the output's rows are wanted */
+    int bucket;    /* 0: exact */
     int rows, decode_rows;
     int lanes; /* the first rows so many are of one beam search, as long as the first of them; 0: none */
     struct {

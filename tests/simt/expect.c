@@ -69,18 +69,18 @@ static int vocab_of(const Unit *u)
     return (int)ir_value(u->g, u->g->logits)->shape.dim[1].n;
 }
 
-static const FtxPart *parts_of_row(const Scene *s, int row)
+static const FtxSegment *segments_of_row(const Scene *s, int row)
 {
-    return (const FtxPart *)((const FtxParts *)s->device[FTX_NAMED_parts] + 1) +
-           (size_t)row * FTX_PARTS((size_t)vocab_of(s->u));
+    return (const FtxSegment *)((const FtxSegments *)s->device[FTX_NAMED_segments] + 1) +
+           (size_t)row * FTX_SEGMENTS((size_t)vocab_of(s->u));
 }
 
 /* The part of row 0 that holds column n, of those that were written. */
-static const FtxPart *part_with(const Scene *s, int n)
+static const FtxSegment *part_with(const Scene *s, int n)
 {
-    const FtxPart *p = parts_of_row(s, 0);
+    const FtxSegment *p = segments_of_row(s, 0);
 
-    for (int i = 0; i < FTX_PARTS(vocab_of(s->u)); i++)
+    for (int i = 0; i < FTX_SEGMENTS(vocab_of(s->u)); i++)
         if (n >= p[i].first && n < p[i].first + p[i].width && was_written((const char *)&p[i], sizeof *p))
             return &p[i];
     return NULL;
@@ -96,7 +96,7 @@ static bool needed(const Scene *s, int n)
 
     if (!s->u->c.blocks || root->op == OP_APPEND)
         return true;
-    if (unit_leaves_parts(s->u))
+    if (unit_leaves_segments(s->u))
         return part_with(s, n) != NULL;
     for (int64_t r = 0; r < rows; r++)
         if (was_written((const char *)s->y + (size_t)(r * C + (root->op == OP_GLU ? n / 2 : n)) * size, size))
@@ -324,7 +324,7 @@ static void compare(const Scene *s, const char *what, const void *got, DType typ
 
 /* The greatest of a part's values, the first of equals, and the sum of exp(x - greatest). near: how far they may
  * be off; 0: x is what the kernel wrote. */
-static void check_part(const Scene *s, int row, const FtxPart *p, const float *x, double near)
+static void check_part(const Scene *s, int row, const FtxSegment *p, const float *x, double near)
 {
     const double cool = scene_cool(&s->params[row]);
     const int at = p->first + p->at;
@@ -348,7 +348,7 @@ static void check_part(const Scene *s, int row, const FtxPart *p, const float *x
 
 /* A part's candidates are values of the row, and no other is as great as the need-th of them, nor nearly; kept = -1:
  * all its columns are written. */
-static void check_kept(int row, const FtxPart *p, int need, const float *y, const float *x, double near)
+static void check_kept(int row, const FtxSegment *p, int need, const float *y, const float *x, double near)
 {
     float least = INFINITY;
     bool kept[256] = {0};
@@ -381,8 +381,8 @@ static void check_kept(int row, const FtxPart *p, int need, const float *y, cons
 static void check_head(const Scene *s, const float *want)
 {
     const Unit *u = s->u;
-    const int V = vocab_of(u), room = FTX_PARTS(V);
-    const FtxParts *head = s->device[FTX_NAMED_parts];
+    const int V = vocab_of(u), room = FTX_SEGMENTS(V);
+    const FtxSegments *head = s->device[FTX_NAMED_segments];
     const bool all = !u->c.blocks;
     double near = 1e-3;
 
@@ -392,10 +392,10 @@ static void check_head(const Scene *s, const float *want)
     assert_true(!all || (simt_written(head, sizeof head->count) && head->count <= room));
     for (int r = 0; r < s->S; r++) {
         const bool sooner = u->c.only && strcmp(u->c.only, "linear_hopper_head") == 0 && s->params[r].temperature > 0;
-        const int need = s->params[r].logits || s->params[r].need > 8 || sooner ? 0 : s->params[r].need;
+        const int need = s->params[r].logits || s->params[r].top_needed > 8 || sooner ? 0 : s->params[r].top_needed;
         const bool whole = need == 0;
         const float *y = (const float *)s->y + (int64_t)r * V;
-        const FtxPart *p = parts_of_row(s, r);
+        const FtxSegment *p = segments_of_row(s, r);
         int next = 0;
 
         if (whole ? all && !simt_written(y, sizeof *y * (size_t)V)
@@ -517,7 +517,7 @@ static void check_sample(const Scene *s)
                 finish = 1;
         assert_true(simt_written(o, sizeof *o));
         scene_check_polled(s, o);
-        if (u->c.parts && scene_cool(&s->params[r]) != 1)
+        if (u->c.segments && scene_cool(&s->params[r]) != 1)
             logprob = (double)o->logprob; /* parts' sums do not give it */
         if (o->token != id || o->finish != finish || o->length != n || !(fabs((double)o->logprob - logprob) < 2e-5))
             scene_wrong("%s: row %d: token %d (%g, finish %d, length %d), should be %d (%g, %d, %d)", u->name, r,
@@ -603,7 +603,7 @@ static void check_values(Scene *s)
     want = evaluate(s, u->b.root, true, &w);
     n = ir_shape_elements(v->shape, s->T, s->S) / rows;
     served(s, rows, &from, &to);
-    if (unit_leaves_parts(u)) {
+    if (unit_leaves_segments(u)) {
         check_head(s, want.p);
     } else if (v->op != OP_CROSS_APPEND) {
         check_written(s, from, to, room, (size_t)n * dtype_size(v->type));

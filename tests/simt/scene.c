@@ -69,15 +69,15 @@ int unit_kv_heads(const Unit *u)
     return unit_cache_op(u) ? (int)ir_int(unit_cache_op(u), "kv_heads") : 0;
 }
 
-bool unit_leaves_parts(const Unit *u)
+bool unit_leaves_segments(const Unit *u)
 {
     const Instance *in = u->fit.instance;
     bool out = false;
 
     for (size_t i = 0; i < u->b.contract->args.n; i++)
-        out |= u->b.contract->args.at[i].out && u->b.contract->args.at[i].named == FTX_NAMED_parts;
+        out |= u->b.contract->args.at[i].out && u->b.contract->args.at[i].named == FTX_NAMED_segments;
     for (size_t i = 0; i < in->n_consts && out; i++)
-        if (strcmp(in->consts[i].name, "PARTS") == 0)
+        if (strcmp(in->consts[i].name, "SEGMENTS") == 0)
             return in->consts[i].i != 0;
     return false;
 }
@@ -323,11 +323,11 @@ static void *upload(const void *from, size_t bytes, size_t room, const char *nam
     return p;
 }
 
-static size_t parts_bytes(const Unit *u)
+static size_t segments_bytes(const Unit *u)
 {
     const int64_t V = ir_value(u->g, u->g->logits)->shape.dim[1].n;
 
-    return sizeof(FtxParts) + (size_t)(u->g->limits.sequences * FTX_PARTS(V)) * sizeof(FtxPart);
+    return sizeof(FtxSegments) + (size_t)(u->g->limits.sequences * FTX_SEGMENTS(V)) * sizeof(FtxSegment);
 }
 
 /* What the host says of a step's rows; behind the live ones it is what an engine opens with, for kernels read ahead. */
@@ -362,7 +362,7 @@ static void make_named(Scene *s)
     s->device[FTX_NAMED_params] = upload_rows(s->params, s->S, S, sizeof(FtxParams), names[FTX_NAMED_params]);
     s->device[FTX_NAMED_beams] = upload_rows(s->beams, s->S, S, sizeof(FtxBeam), names[FTX_NAMED_beams]);
     if (s->u->g->logits)
-        s->device[FTX_NAMED_parts] = simt_alloc(parts_bytes(s->u), names[FTX_NAMED_parts]);
+        s->device[FTX_NAMED_segments] = simt_alloc(segments_bytes(s->u), names[FTX_NAMED_segments]);
     s->device[FTX_NAMED_ends] =
         upload(s->ends, S * (size_t)m->end_ids * 4, S * (size_t)m->end_ids * 4, names[FTX_NAMED_ends]);
     s->device[FTX_NAMED_bias] =
@@ -470,14 +470,14 @@ static void give_maps(Scene *s)
 
 double scene_cool(const FtxParams *p)
 {
-    const bool by_mass = p->need > 8 && p->top_k == 0 && (p->top_p < 1 || p->min_p == 0) && p->temperature > 0;
+    const bool by_mass = p->top_needed > 8 && p->top_k == 0 && (p->top_p < 1 || p->min_p == 0) && p->temperature > 0;
 
     return by_mass ? 1 / (double)p->temperature : 1;
 }
 
-FtxPart scene_part(const float *row, int first, int width, double cool)
+FtxSegment scene_segment(const float *row, int first, int width, double cool)
 {
-    FtxPart p = {.top = -INFINITY, .first = first, .width = width, .kept = -1, .at = -1};
+    FtxSegment p = {.top = -INFINITY, .first = first, .width = width, .kept = -1, .at = -1};
     double sum = 0;
 
     for (int i = 0; i < width; i++)
@@ -499,7 +499,7 @@ static int by_value(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-void scene_keep(float *row, FtxPart *p, int need)
+void scene_keep(float *row, FtxSegment *p, int need)
 {
     float x[256], order[256];
     int n = 0;
@@ -531,28 +531,28 @@ void scene_keep(float *row, FtxPart *p, int need)
         }
 }
 
-void scene_parts(const Scene *s, const float *logits)
+void scene_segments(const Scene *s, const float *logits)
 {
     const FtxParams *params = s->device[FTX_NAMED_params];
     const Unit *u = s->u;
     const int V = (int)ir_value(u->g, u->g->logits)->shape.dim[1].n;
-    FtxParts *to = s->device[FTX_NAMED_parts];
-    FtxParts head = {0};
+    FtxSegments *to = s->device[FTX_NAMED_segments];
+    FtxSegments head = {0};
     const size_t bytes = sizeof *logits * (size_t)s->S * (size_t)V;
     float *left = arena_array(s->keep, float, (size_t)s->S *(size_t)V);
 
     memcpy(left, logits, bytes);
-    simt_fill(to, 0, parts_bytes(u)); /* as an engine's state is at first */
+    simt_fill(to, 0, segments_bytes(u)); /* as an engine's state is at first */
     for (int first = 0, width; first < V; first += width, head.count++) {
         width = scene_below(5) ? V < 400 ? 1 + scene_below(9) : 96 + scene_below(161) : 0;
         width = width < V - first ? width : V - first;
-        assert_true(head.count < FTX_PARTS(V));
+        assert_true(head.count < FTX_SEGMENTS(V));
         for (int r = 0; r < s->S; r++) {
-            FtxPart p = scene_part(logits + (int64_t)r * V, first, width, scene_cool(&params[r]));
+            FtxSegment p = scene_segment(logits + (int64_t)r * V, first, width, scene_cool(&params[r]));
 
             if (!params[r].logits)
-                scene_keep(left + (int64_t)r * V, &p, params[r].need);
-            simt_write((FtxPart *)(to + 1) + (int64_t)r * FTX_PARTS(V) + head.count, &p, sizeof p);
+                scene_keep(left + (int64_t)r * V, &p, params[r].top_needed);
+            simt_write((FtxSegment *)(to + 1) + (int64_t)r * FTX_SEGMENTS(V) + head.count, &p, sizeof p);
         }
     }
     simt_write(to, &head, sizeof head);
@@ -582,8 +582,8 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
         if (c->args.at[i].stats_of >= 0)
             s->arg[i] = scene_make_stats(s, i);
     give_maps(s);
-    if (u->facts.parts && ir_value(u->g, u->b.root)->op == OP_SAMPLE)
-        scene_parts(s, s->input[u->g->logits].p);
+    if (u->facts.segments && ir_value(u->g, u->b.root)->op == OP_SAMPLE)
+        scene_segments(s, s->input[u->g->logits].p);
     for (size_t i = 0; i < c->scratch.n; i++)
         s->arg[s->n_args++] = simt_alloc((size_t)u->fit.scratch[i], c->scratch.at[i].name);
     for (size_t i = 0; i < c->zeroed.n; i++) {

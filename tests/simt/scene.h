@@ -70,16 +70,16 @@ int unit_head_dim(const Unit *u);
 int unit_kv_heads(const Unit *u);
 
 /* Whether the unit leaves parts of logits beside them. */
-bool unit_leaves_parts(const Unit *u);
+bool unit_leaves_segments(const Unit *u);
 /* What a part says of columns [first, first + width) of a row of logits. */
-FtxPart scene_part(const float *row, int first, int width, double cool);
+FtxSegment scene_segment(const float *row, int first, int width, double cool);
 /* What sums of a row's parts are of: exp((x - top) * this). */
 double scene_cool(const FtxParams *p);
 /* What it keeps of the row beside that, for the `need` greatest: candidates, in place of the columns, or, kept = -1,
  * all columns. The other columns become NaN. */
-void scene_keep(float *row, FtxPart *p, int need);
+void scene_keep(float *row, FtxSegment *p, int need);
 /* What a kernel might have left of these logits, [S, V]: parts of any width, empty ones too. */
-void scene_parts(const Scene *s, const float *logits);
+void scene_segments(const Scene *s, const float *logits);
 
 /* Compares with the reference. If only some blocks ran (Case.blocks), what they wrote. */
 void scene_check(Scene *s);

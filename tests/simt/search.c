@@ -149,7 +149,7 @@ static void begin_search(Searches *all, const Setting *k, int32_t *slots)
                         .diversity = k->diversity};
     q->params = params_of(k, m);
     if (!k->processors && k->forced_bos < 0 && k->forced_eos < 0)
-        q->params.need = width + q->params.n_ends;
+        q->params.top_needed = width + q->params.n_ends;
     q->begins = all->n++;
     q->slots = slots;
     q->prompt = s->history + slots[0] * m->context;
@@ -251,7 +251,7 @@ bool searches_next(Searches *all)
     bool over = true;
     float *logits;
 
-    write_row(all, 0, &all->plain, &(FtxParams){.simple = 1, .need = 1}, &(FtxBeam){0}, NULL);
+    write_row(all, 0, &all->plain, &(FtxParams){.simple = 1, .top_needed = 1}, &(FtxBeam){0}, NULL);
     all->rows = 1;
     for (int k = 0; k < all->n; k++) {
         over = over && all->at[k].over;
@@ -267,8 +267,8 @@ bool searches_next(Searches *all)
     all->sampled = scene_below(all->V);
     simt_write(s->arg[0], logits, sizeof *logits * (size_t)all->rows * (size_t)all->V);
     simt_write(s->arg[1], &all->sampled, sizeof all->sampled);
-    if (s->u->facts.parts)
-        scene_parts(s, logits);
+    if (s->u->facts.segments)
+        scene_segments(s, logits);
     return !over;
 }
 

@@ -310,10 +310,10 @@ static void add_head(Suite *s, const Head *h)
         c.row[r].kv_len = 1 + r * 7 % 40;
         c.params[r] = (FtxParams){.simple = r % 4 != 1,
                                   .logits = r % 4 == 2,
-                                  .need = r % 8 == 1   ? 0
-                                          : r % 8 == 5 ? 128 /* top-p alone */
-                                          : r % 4 == 3 ? 1 + r % 9
-                                                       : 1,
+                                  .top_needed = r % 8 == 1   ? 0
+                                                : r % 8 == 5 ? 128 /* top-p alone */
+                                                : r % 4 == 3 ? 1 + r % 9
+                                                             : 1,
                                   .temperature = r % 8 == 7 || r % 16 == 5 ? 0.7f
                                                  : r % 8 == 5              ? 1.6f
                                                                            : 0.0f,
@@ -461,7 +461,7 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
 {
     static const FtxParams off = {.temperature = 1.0f, .top_p = 1.0f, .repetition = 1.0f};
     Ir g = begin();
-    Case c = {.sms = 2, .parts = parts};
+    Case c = {.sms = 2, .segments = parts};
     const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
     char name[60];
 
@@ -481,7 +481,7 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
         p->simple = kind == 0 || (parts && n % 5 == 4);
         if (p->simple) {
             p->temperature = 0.0f;
-            p->need = 1;
+            p->top_needed = 1;
             continue;
         }
         p->top_k = n % 3 == 0 ? 3 : n % 3 == 1 ? 0 : V;
@@ -506,17 +506,17 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
         *p = (FtxParams){
             .temperature = r % 4 < 2 ? 0.6f : 1.7f, .repetition = 1.0f, .seed_low = (unsigned)(k + kind) * 977u};
         p->top_k = 1 + k;
-        p->need = k ? 1 + k : 2;
+        p->top_needed = k ? 1 + k : 2;
         p->top_p = r % 3 ? 0.7f : 1.0f;
         p->min_p = r % 5 == 1 ? 0.1f : 0.0f;
         p->logits = r % 7 == 3;
         if ((kind + r / 2) % 2 && k < 4) { /* from some more, or by min-p or top-p alone, or from all */
             p->top_k = k == 0 || V <= 60 ? 0 : 6 + 12 * k;
-            p->need = p->top_k ? p->top_k : 128;
+            p->top_needed = p->top_k ? p->top_k : 128;
             p->top_p = p->top_k ? p->top_p : r % 4 == 1 ? 1.0f : 0.8f;
             p->min_p = p->top_k || p->top_p < 1.0f ? p->min_p : kind % 2 ? 0.2f : 0.0f;
         } else if ((kind + r / 2) % 2) { /* with processors that only lower values */
-            p->need = 128;
+            p->top_needed = 128;
             p->repetition = k % 2 ? 1.4f : 1.0f;
             p->frequency = k == 6 ? 0.3f : 0.0f;
             p->ngram = k == 7 ? 2 : k == 4 ? 1 : 0;
@@ -534,7 +534,7 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
 static void add_flat(Suite *s, int V, bool parts)
 {
     Ir g = begin();
-    Case c = {.sms = 2, .flat = 0.002f, .parts = parts};
+    Case c = {.sms = 2, .flat = 0.002f, .segments = parts};
     const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
 
     add(&g, "sample %%%d : [S] i32", add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, weight(&g, "w", V, 8, DT_FP32), V));
@@ -547,7 +547,7 @@ static void add_flat(Suite *s, int V, bool parts)
                                   .top_p = (const float[]){0.83f, 1.0f, 0.83f, 1.0f, 1.0f, 1.0f, 1.0f}[r],
                                   .min_p = r == 2 || r == 3 ? 0.2f : 0.0f,
                                   .typical_p = r >= 5 ? 0.4f : 0.0f,
-                                  .need = parts && (r == 0 || r == 3) ? 128 : 0};
+                                  .top_needed = parts && (r == 0 || r == 3) ? 128 : 0};
     take(s, &g, &c, parts ? "sample, flat, of parts" : "sample, flat");
 }
 
@@ -555,7 +555,7 @@ static void add_flat(Suite *s, int V, bool parts)
 static void add_alike(Suite *s, int V, int levels, bool many)
 {
     Ir g = begin();
-    Case c = {.sms = 2, .flat = 1.0f, .levels = levels, .parts = true};
+    Case c = {.sms = 2, .flat = 1.0f, .levels = levels, .segments = true};
     const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
     char name[60];
 
@@ -566,9 +566,9 @@ static void add_alike(Suite *s, int V, int levels, bool many)
                                   .repetition = 1.0f,
                                   .seed_low = (unsigned)r * 977u,
                                   .top_k = many ? 9 * r : 1 + r,
-                                  .need = many ? 128
-                                          : r  ? 1 + r
-                                               : 2,
+                                  .top_needed = many ? 128
+                                                : r  ? 1 + r
+                                                     : 2,
                                   .top_p = r % 3 == 1 ? 0.61f : 1.0f,
                                   .min_p = r % 3 == 2 || (many && r == 0) ? 0.2f : 0.0f};
     snprintf(name, sizeof name, "sample V=%d of %d values%s", V, levels, many ? ", from many" : "");
@@ -604,7 +604,7 @@ static void sampling(void **state)
 static void add_beam(Suite *s, int V, int beams, bool parts)
 {
     Ir g = {.n = 0};
-    Case c = {.sms = 8, .parts = parts, .decode = true, .rows = 1, .decode_rows = 1, .row = {{1, 1}}};
+    Case c = {.sms = 8, .segments = parts, .decode = true, .rows = 1, .decode_rows = 1, .row = {{1, 1}}};
     const int slots = beams > 8 ? beams + 2 : 2 * beams + 2; /* of many lanes one search */
     char name[60];
 

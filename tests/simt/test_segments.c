@@ -1,4 +1,4 @@
-/* test_parts.c - a search by parts of the logits finds what a search by the logits finds: both forms of `beam` on
+/* test_segments.c - a search by parts of the logits finds what a search by the logits finds: both forms of `beam` on
  * the same lanes, over rows with ties, with holes, of one value, with values that are no numbers. */
 #include "scene.h"
 
@@ -51,7 +51,7 @@ static void fit_form(Forms *f, bool parts)
                                 .smem = target_smem_bytes(target),
                                 .kv = DT_FP16,
                                 .target = 901,
-                                .parts = parts};
+                                .segments = parts};
     for (size_t i = 0; i < f->catalog.n; i++) {
         const Contract *k = f->catalog.at[i];
         const char *reason;
@@ -141,7 +141,7 @@ static void begin_search(State *s, int row, int width, int live, int prompt, int
                                    .n_bias = simple ? 0 : BIASES,
                                    .ngram = simple ? 0 : 2};
         if (simple && s->beams[r].forced_eos < 0)
-            s->params[r].need = width + s->params[r].n_ends;
+            s->params[r].top_needed = width + s->params[r].n_ends;
         if (lane) {
             s->beams[r] = s->beams[row];
             s->params[r] = s->params[row];
@@ -203,22 +203,22 @@ static void *give(const void *from, size_t bytes, const char *name)
     return p;
 }
 
-static void *parts_of_logits(const float *x, float *left, const FtxParams *params, int V)
+static void *segments_of_logits(const float *x, float *left, const FtxParams *params, int V)
 {
-    const size_t bytes = sizeof(FtxParts) + (size_t)(SLOTS * FTX_PARTS(V)) * sizeof(FtxPart);
-    FtxParts head = {0};
-    FtxParts *to = simt_alloc(bytes, "$parts");
+    const size_t bytes = sizeof(FtxSegments) + (size_t)(SLOTS * FTX_SEGMENTS(V)) * sizeof(FtxSegment);
+    FtxSegments head = {0};
+    FtxSegments *to = simt_alloc(bytes, "$segments");
 
     simt_fill(to, 0, bytes);
     for (int first = 0, width; first < V; first += width, head.count++) {
         width = below(5) ? V < 400 ? 1 + below(9) : 96 + below(161) : 0;
         width = width < V - first ? width : V - first;
-        assert_true(head.count < FTX_PARTS(V));
+        assert_true(head.count < FTX_SEGMENTS(V));
         for (int r = 0; r < ROWS; r++) {
-            FtxPart p = scene_part(x + (int64_t)r * V, first, width, 1);
+            FtxSegment p = scene_segment(x + (int64_t)r * V, first, width, 1);
 
-            scene_keep(left + (int64_t)r * V, &p, params[r].need);
-            simt_write((FtxPart *)(to + 1) + (int64_t)r * FTX_PARTS(V) + head.count, &p, sizeof p);
+            scene_keep(left + (int64_t)r * V, &p, params[r].top_needed);
+            simt_write((FtxSegment *)(to + 1) + (int64_t)r * FTX_SEGMENTS(V) + head.count, &p, sizeof p);
         }
     }
     simt_write(to, &head, sizeof head);
@@ -263,7 +263,7 @@ static void run_form(const Forms *f, bool parts, const float *logits, State *s, 
         float *left = malloc(sizeof *left * (size_t)(ROWS * f->V));
 
         memcpy(left, logits, sizeof *left * (size_t)(ROWS * f->V));
-        args[17] = parts_of_logits(logits, left, s->params, f->V);
+        args[17] = segments_of_logits(logits, left, s->params, f->V);
         simt_write(args[0], left, sizeof *left * (size_t)(ROWS * f->V));
         free(left);
     }

@@ -8,10 +8,10 @@
 // ids in ascending order.
 //
 // Ways to the token, by what the row needs:
-//   all    no filter: the sums of tiles, or of parts, lead to one of them, its values to the token
+//   all    no filter: the sums of tiles, or of segments, lead to one of them, its values to the token
 //   few    the want-th greatest tile maximum bounds the want-th greatest value from below. What is
 //          not below it (want to a few times want values) is sorted in shared memory.
-//   parts  the same by what the kernel of the logits has left (part/parts.cuh): the maxima of parts give a bound, their
+//   segments  the same by what the kernel of the logits has left (body/segments.cuh): the maxima of segments give a bound, their
 //          candidates, or the logits of those few, all values that are not below it. So the list is that of `few`,
 //          but for values below what is kept, and so is the token. Processors that only lower change the list alone:
 //          what is not in it is below the bound before and after. A list of logits that is too short, or too long, says
@@ -26,9 +26,9 @@
 #include "device/io.h"
 #include "device/order.cuh"
 #include "device/vec.cuh"
-#include "part/candidates.cuh"
+#include "body/candidates.cuh"
 
-// K: V, TILE, TILES, THREADS, PARTS
+// K: V, TILE, TILES, THREADS, SEGMENTS
 template <class K> struct DrawRoom { // shared memory
     static constexpr int LIST = 2048, BINS = 2048, FACTS = 1024;
     u64 list[LIST];
@@ -42,10 +42,10 @@ template <class K> struct DrawRoom { // shared memory
                     u64 list[K::THREADS];
                     u32 rank[K::THREADS];
                 } sort;
-                u32 fact[FACTS]; // of entries of the list (part/processors.cuh)
-                u16 which[FTX_PARTS(K::V)];
+                u32 fact[FACTS]; // of entries of the list (body/processors.cuh)
+                u16 which[FTX_SEGMENTS(K::V)];
             };
-            float part_top[FTX_PARTS(K::V)];
+            float segment_top[FTX_SEGMENTS(K::V)];
         } few;
         u64 tile_weight[K::TILES];
         u32 rank[K::TILES];
@@ -60,7 +60,7 @@ template <class K> struct DrawRoom { // shared memory
     float sum;  // of ratio() over the row
     float value; // of the token, where it is not drawn from all
     float raw_top, raw_sum; // of the logits
-    RowParts parts;
+    RowSegments segments;
     float *values; // [V] processed, but for temperature
     int token;
 };
@@ -97,22 +97,22 @@ template <class K> DEVICE void sort_descending(DrawRoom<K> &room, int n)
         size *= 2;
     block_sync();
     if (size <= THREADS) {
-        const int i = threadIdx.x & (size - 1), parts = THREADS / size, part = threadIdx.x / size;
-        if (part == 0)
+        const int i = threadIdx.x & (size - 1), stride = THREADS / size, share = threadIdx.x / size;
+        if (share == 0)
             room.u.few.sort.rank[i] = 0;
         block_sync();
         const u64 mine = i < n ? list[i] : 0;
         u32 above = 0;
 #pragma unroll 8
-        for (int j = part; j < n; j += parts)
+        for (int j = share; j < n; j += stride)
             above += list[j] > mine;
         if (i < n)
             shared_atomic_add(&room.u.few.sort.rank[i], above);
         block_sync();
-        if (part == 0 && i < n)
+        if (share == 0 && i < n)
             room.u.few.sort.list[room.u.few.sort.rank[i]] = mine;
         block_sync();
-        if (part == 0 && i < n)
+        if (share == 0 && i < n)
             list[i] = room.u.few.sort.list[i];
         block_sync();
         return;
@@ -216,14 +216,14 @@ template <class K> struct Draw {
         for (int i = threadIdx.x; i < K::TILES; i += THREADS)
             room.u.rank[i] = 0;
         block_sync();
-        constexpr int PARTS = most(1, THREADS / pow2_at_least(K::TILES)); // threads of one tile
+        constexpr int PER_TILE = most(1, THREADS / pow2_at_least(K::TILES)); // threads of one tile
         constexpr int QUADS = ceil_div(K::TILES, 4);
-        for (int n = threadIdx.x; n < K::TILES * PARTS; n += THREADS) {
-            const int i = n % K::TILES, part = n / K::TILES;
+        for (int n = threadIdx.x; n < K::TILES * PER_TILE; n += THREADS) {
+            const int i = n % K::TILES, share = n / K::TILES;
             const float mine = room.tile_top[i];
             u32 above = 0;
 #pragma unroll 2
-            for (int q = part; q < QUADS; q += PARTS) {
+            for (int q = share; q < QUADS; q += PER_TILE) {
                 const Vec<float, 4> other = load<4>(room.tile_top + q * 4);
 #pragma unroll
                 for (int k = 0; k < 4; k++) {
@@ -268,16 +268,16 @@ template <class K> struct Draw {
         return room.n <= Room::LIST;
     }
 
-    // --- parts --------------------------------------------------------------------------------
+    // --- segments --------------------------------------------------------------------------------
 
-    // A value that `want` of the parts' maxima are not below, and hardly more; the least of all if there are fewer. By the
-    // maxima of every THREADS-th part.
-    DEVICE float part_bound(int want) const
+    // A value that `want` of the segments' maxima are not below, and hardly more; the least of all if there are fewer. By the
+    // maxima of every THREADS-th segment.
+    DEVICE float segment_bound(int want) const
     {
-        u32 low = order_key(part_low(negative_infinity())), high = order_key(top) + 1; // below `high` are not enough
+        u32 low = order_key(segment_low(negative_infinity())), high = order_key(top) + 1; // below `high` are not enough
         float some = negative_infinity();
-        for (int i = threadIdx.x; i < room.parts.count; i += THREADS)
-            some = fmaxf(some, room.u.few.part_top[i]);
+        for (int i = threadIdx.x; i < room.segments.count; i += THREADS)
+            some = fmaxf(some, room.u.few.segment_top[i]);
         const u32 mine = order_key(some);
         if (block_count(mine >= low) < want)
             return order_value(low);
@@ -291,38 +291,38 @@ template <class K> struct Draw {
         }
         return order_value(low);
     }
-    // The same for want <= 32 by each warp: of the maxima of every 32nd part.
-    DEVICE float part_bound_short(int want) const
+    // The same for want <= 32 by each warp: of the maxima of every 32nd segment.
+    DEVICE float segment_bound_short(int want) const
     {
         float some = negative_infinity();
 #pragma unroll 4
-        for (int i = lane_id(); i < room.parts.count; i += 32)
-            some = fmaxf(some, room.u.few.part_top[i]);
-        return part_low(warp_nth(some, want));
+        for (int i = lane_id(); i < room.segments.count; i += 32)
+            some = fmaxf(some, room.u.few.segment_top[i]);
+        return segment_low(warp_nth(some, want));
     }
 
-    // The list of the parts' values at or above `low`, those that are written; false: it does not hold them. spread: no
+    // The list of the segments' values at or above `low`, those that are written; false: it does not hold them. spread: no
     // list, `values` becomes a row of these alone, -inf elsewhere.
-    DEVICE bool collect_parts(float low, bool spread) const
+    DEVICE bool collect_segments(float low, bool spread) const
     {
-        constexpr int EACH = PART_COLUMNS / 32;
-        const RowParts &from = room.parts;
+        constexpr int EACH = SEGMENT_COLUMNS / 32;
+        const RowSegments &from = room.segments;
         clear();
         for (int i = threadIdx.x; i < K::V && spread; i += THREADS)
             room.values[i] = negative_infinity();
         for (int i = threadIdx.x; i < from.count; i += THREADS)
-            if (room.u.few.part_top[i] >= low)
+            if (room.u.few.segment_top[i] >= low)
                 room.u.few.which[shared_atomic_add(&room.tiles, 1u)] = (u16)i;
         block_sync();
         const int all = room.tiles;
 #pragma unroll 1
         for (int base = warp_id(); base < all; base += THREADS) {
             const int own = base + lane_id() * WARPS;
-            const FtxPart part = own < all ? part_load(from.parts + room.u.few.which[own]) : FtxPart{};
-            const int size = part.kept == WHOLE ? part.width : -part.kept; // below 0: candidates
+            const FtxSegment segment = own < all ? segment_load(from.segments + room.u.few.which[own]) : FtxSegment{};
+            const int size = segment.kept == WHOLE ? segment.width : -segment.kept; // below 0: candidates
 #pragma unroll 1
             for (int at = 0; at < 32 && base + at * WARPS < all; at++) {
-                const int n = shuffle(size, at), first = shuffle(part.first, at) + lane_id();
+                const int n = shuffle(size, at), first = shuffle(segment.first, at) + lane_id();
                 const float *y = from.logits + first;
                 float x[EACH];
 #pragma unroll
@@ -331,7 +331,7 @@ template <class K> struct Draw {
 #pragma unroll
                 for (int i = 0; i < EACH; i++)
                     if (x[i] >= low) {
-                        const int id = n < 0 ? __float_as_int(load_l2_scalar(y + i * 32 + PART_LIST)) : first + i * 32;
+                        const int id = n < 0 ? __float_as_int(load_l2_scalar(y + i * 32 + SEGMENT_LIST)) : first + i * 32;
                         if (spread)
                             room.values[id] = x[i] + 0.0f;
                         else
@@ -447,17 +447,17 @@ template <class K> struct Draw {
 
     // --- all ----------------------------------------------------------------------------------
 
-    // The token at u / 2^24 of the weight of the whole row, by its tiles or by its parts: the ids of both ascend.
-    DEVICE int draw_all(u32 u, bool parts) const
+    // The token at u / 2^24 of the weight of the whole row, by its tiles or by its segments: the ids of both ascend.
+    DEVICE int draw_all(u32 u, bool segments) const
     {
-        const int all_ = parts ? room.parts.count : K::TILES, N = ceil_div(all_, THREADS);
+        const int all_ = segments ? room.segments.count : K::TILES, N = ceil_div(all_, THREADS);
         const auto weight_of = [&](int t) {
             if (t >= all_)
                 return 0ull;
-            if (!parts)
+            if (!segments)
                 return whole_weight(room.tile_sum[t] * ratio_of(room.tile_top[t]));
-            const FtxPart part = part_load(room.parts.parts + t);
-            return part.width ? whole_weight(part.sum * ratio_of(part.top)) : 0ull;
+            const FtxSegment segment = segment_load(room.segments.segments + t);
+            return segment.width ? whole_weight(segment.sum * ratio_of(segment.top)) : 0ull;
         };
         u64 mine = 0, all;
 #pragma unroll 1
@@ -471,18 +471,18 @@ template <class K> struct Draw {
             if (before <= target && target < before + w) {
                 room.found[0] = threadIdx.x * N + k;
                 // how far into the tile, in 2^-40: below 1, since the quotient is rounded down
-                const double part = (double)(target - before) / (double)w * (double)(1ull << 40);
-                room.found[1] = part < (double)((1ull << 40) - 1) ? (u64)part : (1ull << 40) - 1;
+                const double share = (double)(target - before) / (double)w * (double)(1ull << 40);
+                room.found[1] = share < (double)((1ull << 40) - 1) ? (u64)share : (1ull << 40) - 1;
             }
             before += w;
         }
         block_sync();
         if (warp_id() == 0) { // within the tile by its own weights
             const int t = (int)room.found[0];
-            const FtxPart part = parts ? part_load(room.parts.parts + t) : FtxPart{};
-            const float here = parts ? part.top : room.tile_top[t];
-            const int first = parts ? part.first : t * K::TILE, n = parts ? part.width : least(K::TILE, K::V - first);
-            const float *y = (parts ? room.parts.logits : room.values) + first;
+            const FtxSegment segment = segments ? segment_load(room.segments.segments + t) : FtxSegment{};
+            const float here = segments ? segment.top : room.tile_top[t];
+            const int first = segments ? segment.first : t * K::TILE, n = segments ? segment.width : least(K::TILE, K::V - first);
+            const float *y = (segments ? room.segments.logits : room.values) + first;
             u64 sum = 0;
 #pragma unroll 1
             for (int pass = 0; pass < 2; pass++) {
@@ -727,40 +727,40 @@ template <class K> struct Draw {
         return reach;
     }
 
-    // The whole block; warp 0 gets it. parts: room.parts are enough, or -1: they are not. lower() changes the list as
+    // The whole block; warp 0 gets it. segments: room.segments are enough, or -1: they are not. lower() changes the list as
     // processors do, which only lower values; lowers: there are some.
-    template <class L, class F> DEVICE int token(const FtxParams &p, u32 &by_parts, L lowers, F lower)
+    template <class L, class F> DEVICE int token(const FtxParams &p, u32 &by_segments, L lowers, F lower)
     {
-        const auto parts = [&] { return K::PARTS && by_parts; };
-        const float lowest = part_low(negative_infinity());
+        const auto segments = [&] { return K::SEGMENTS && by_segments; };
+        const float lowest = segment_low(negative_infinity());
         const int k = top_k(p);
         const bool typical = p.typical_p > 0.0f, filter = k || p.top_p < 1.0f || p.min_p > 0.0f;
-        const auto candidates = [&] { return parts() && p.need <= PART_NEED; };
+        const auto candidates = [&] { return segments() && p.top_needed <= MAX_TOP_NEEDED; };
         if (!filter && !typical)
-            return draw_all(room.random, parts());
+            return draw_all(room.random, segments());
         u64 bound = 0;
         if (filter) {
             // Without top-k it is a guess how much is needed, or with processors: a short list first, then a long one.
             int n = -1;
 #pragma unroll 1
-            for (int want = k ? lowers() ? k + 32 : k : parts() && p.top_p * room.sum > 16.0f ? 256 : 64;;) {
-                const bool exact = parts() && !k && !lowers() && p.top_p >= 1.0f; // min-p alone says where what it keeps ends
-                const float low = candidates() ? part_bound_short(k)
-                                  : exact      ? part_low(top + logf(0.999f * p.min_p) * p.temperature)
-                                  : parts()    ? part_bound(want)
+            for (int want = k ? lowers() ? k + 32 : k : segments() && p.top_p * room.sum > 16.0f ? 256 : 64;;) {
+                const bool exact = segments() && !k && !lowers() && p.top_p >= 1.0f; // min-p alone says where what it keeps ends
+                const float low = candidates() ? segment_bound_short(k)
+                                  : exact      ? segment_low(top + logf(0.999f * p.min_p) * p.temperature)
+                                  : segments()    ? segment_bound(want)
                                                : tile_bound(want);
-                bool all = parts() ? collect_parts(low, false) : collect(low);
+                bool all = segments() ? collect_segments(low, false) : collect(low);
                 if (all && lowers())
                     all = lower();
-                else if (all && parts() && k && room.n <= 32)
+                else if (all && segments() && k && room.n <= 32)
                     return warp_id() == 0 ? draw_few(p, room.n) : 0;
                 if (all)
-                    n = keep_of_list(p, k, lowers() ? low : negative_infinity(), exact || (parts() && low == lowest));
+                    n = keep_of_list(p, k, lowers() ? low : negative_infinity(), exact || (segments() && low == lowest));
                 if (candidates() && n < 0) {
-                    collect_parts(low, true);
+                    collect_segments(low, true);
                     top_tiles();
                     if (threadIdx.x == 0)
-                        by_parts = 0;
+                        by_segments = 0;
                     block_sync();
                     continue;
                 }
@@ -768,7 +768,7 @@ template <class K> struct Draw {
                     break;
                 want = 256;
             }
-            if (parts() && n < 0)
+            if (segments() && n < 0)
                 return -1;
             if (n > 0 && n <= 32 && !typical)
                 return warp_id() == 0 ? draw_lanes(room.list[lane_id()], n) : 0;

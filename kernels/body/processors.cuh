@@ -1,6 +1,6 @@
 // processors.cuh - what changes logits before a token is chosen, in the order of Hugging Face:
 // bias, repetition, presence and frequency, no repeated n-grams, no bad words, no early end. The temperature comes with the
-// draw (part/draw.cuh), since it changes no order.
+// draw (body/draw.cuh), since it changes no order.
 //
 // A block works on RANGE neighbouring ids. What the row's history and its request say about them is
 // gathered in shared memory first, one word an id, then every logit passes once.

@@ -1,26 +1,26 @@
-// few.cuh - the candidates of a row that may be among its best, by some warps at once, each from parts of its own
-// (part/parts.cuh); and, where too many are alike for that, the parts that hold them, by one warp.
+// few.cuh - the candidates of a row that may be among its best, by some warps at once, each from segments of its own
+// (body/segments.cuh); and, where too many are alike for that, the segments that hold them, by one warp.
 #pragma once
-#include "part/candidates.cuh"
+#include "body/candidates.cuh"
 
-// One warp's parts that may hold one of its row's best. A lane says which of its own come along.
-struct FewParts {
+// One warp's segments that may hold one of its row's best. A lane says which of its own come along.
+struct FewSegments {
     enum { MOST = 16 };
     uint4_ *list; // as they stand in memory
     int n;        // that came along; MOST of them stand in the list
-    DEVICE void push(bool mine, uint4_ part)
+    DEVICE void push(bool mine, uint4_ segment)
     {
         const u32 all = warp_ballot(mine);
         const int at = n + __popc(all & ((1u << lane_id()) - 1));
         if (mine && at < MOST)
-            list[at] = part;
+            list[at] = segment;
         n += __popc(all);
     }
 };
 
 // A row's candidates, by all of its warps, in no order.
 struct RowCandidates {
-    enum { MOST = PART_NEED * PART_LIST };
+    enum { MOST = MAX_TOP_NEEDED * SEGMENT_LIST };
     u64 *list; // places
     u32 *n;    // above MOST: there are too many, the list says nothing
 
@@ -43,11 +43,11 @@ struct RowCandidates {
             if (x[i] >= low && at + before[i] < MOST)
                 list[at + before[i]] = place_of(x[i] + 0.0f, id[i]);
     }
-    // One warp: what its parts hold. Once, `meanwhile` is done where nothing is at hand yet.
-    template <class F> DEVICE void push(const FewParts &from, const float *logits, float low, F meanwhile) const
+    // One warp: what its segments hold. Once, `meanwhile` is done where nothing is at hand yet.
+    template <class F> DEVICE void push(const FewSegments &from, const float *logits, float low, F meanwhile) const
     {
-        const FtxPart *parts = (const FtxPart *)from.list;
-        const int all = least(from.n, FewParts::MOST), column = lane_id() % PART_LIST; // half a warp a part
+        const FtxSegment *segments = (const FtxSegment *)from.list;
+        const int all = least(from.n, FewSegments::MOST), column = lane_id() % SEGMENT_LIST; // half a warp a segment
         u32 whole = 0;
         int first = 0;
         warp_sync();
@@ -56,12 +56,12 @@ struct RowCandidates {
             int id[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const int part = first + 2 * i + lane_id() / PART_LIST;
-                const int kept = part < all ? parts[part].kept : 0;
-                const float *y = logits + (part < all ? parts[part].first : 0) + column;
+                const int segment = first + 2 * i + lane_id() / SEGMENT_LIST;
+                const int kept = segment < all ? segments[segment].kept : 0;
+                const float *y = logits + (segment < all ? segments[segment].first : 0) + column;
                 x[i] = column < kept ? load_l2_scalar(y) : negative_infinity();
-                id[i] = column < kept ? __float_as_int(load_l2_scalar(y + PART_LIST)) : 0;
-                whole |= kept == WHOLE ? 1u << part : 0;
+                id[i] = column < kept ? __float_as_int(load_l2_scalar(y + SEGMENT_LIST)) : 0;
+                whole |= kept == WHOLE ? 1u << segment : 0;
             }
             if (first == 0)
                 meanwhile();
@@ -69,12 +69,12 @@ struct RowCandidates {
             first += 8;
         } while (first < all);
 #pragma unroll 1
-        for (whole |= shuffle_xor(whole, PART_LIST); whole; whole &= whole - 1) {
-            const FtxPart part = parts[__ffs(whole) - 1];
+        for (whole |= shuffle_xor(whole, SEGMENT_LIST); whole; whole &= whole - 1) {
+            const FtxSegment segment = segments[__ffs(whole) - 1];
 #pragma unroll 1
-            for (int i = lane_id(); i - lane_id() < part.width; i += 32) {
-                const int id[1] = {part.first + i};
-                const float x[1] = {i < part.width ? load_l2_scalar(logits + part.first + i) : negative_infinity()};
+            for (int i = lane_id(); i - lane_id() < segment.width; i += 32) {
+                const int id[1] = {segment.first + i};
+                const float x[1] = {i < segment.width ? load_l2_scalar(logits + segment.first + i) : negative_infinity()};
                 push(x, id, low);
             }
         }
@@ -83,10 +83,10 @@ struct RowCandidates {
     }
 };
 
-// One warp, lane i: the i-th of a row's best parts, `take` at most.
-DEVICE FtxPart search_parts(const FtxPart *parts, int count, int take)
+// One warp, lane i: the i-th of a row's best segments, `take` at most.
+DEVICE FtxSegment search_segments(const FtxSegment *segments, int count, int take)
 {
-    FtxPart mine = {};
+    FtxSegment mine = {};
     u64 last = ~(u64)0;
 #pragma unroll 1
     for (int n = 0; n < take; n++) {
@@ -94,8 +94,8 @@ DEVICE FtxPart search_parts(const FtxPart *parts, int count, int take)
         int at = 0;
 #pragma unroll 1
         for (int i = lane_id(); i < count; i += 32) {
-            const FtxPart part = part_load(parts + i);
-            const u64 place = part.top > negative_infinity() ? place_of(part.top, part.first) : 0;
+            const FtxSegment segment = segment_load(segments + i);
+            const u64 place = segment.top > negative_infinity() ? place_of(segment.top, segment.first) : 0;
             if (place < last && place > best) {
                 best = place;
                 at = i;
@@ -106,7 +106,7 @@ DEVICE FtxPart search_parts(const FtxPart *parts, int count, int take)
             break;
         at = (int)warp_min(best == last ? (u32)at : ~0u);
         if (lane_id() == n)
-            mine = part_load(parts + at);
+            mine = segment_load(segments + at);
     }
     return mine;
 }

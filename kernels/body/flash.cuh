@@ -26,8 +26,8 @@
 #include "device/mma.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "part/paged.cuh"
-#include "part/tile.cuh"
+#include "body/paged.cuh"
+#include "body/tile.cuh"
 
 // What follows from the constants of an instance.
 template <class K> struct FlashShape {

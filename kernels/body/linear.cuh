@@ -10,11 +10,11 @@
 #pragma once
 #include "device/io.h"
 #include "device/vec.cuh"
-#include "part/act.cuh"
-#include "part/append.cuh"
-#include "part/norm.cuh"
-#include "part/parts.cuh"
-#include "part/rows.cuh"
+#include "body/act.cuh"
+#include "body/append.cuh"
+#include "body/norm.cuh"
+#include "body/segments.cuh"
+#include "body/rows.cuh"
 
 struct LinearArgs {
     const void *x;      // [M, K], or [T, K] with LAST
@@ -31,8 +31,8 @@ struct LinearArgs {
     void *k, *v;        // append: the layer's cache
     void *y;            // [M, N]; GLU: [M, N/2]; append: q [M, H*E]
 };
-struct LinearHeadArgs : PartsWishes, LinearArgs {
-    FtxParts *parts;    // PARTS: of y, of whose rows as much is written as they wish for
+struct LinearHeadArgs : SegmentWishes, LinearArgs {
+    FtxSegments *segments; // SEGMENTS: of y, of whose rows as much is written as they wish for
 };
 
 // Eight neighbouring elements of a row of x, as the product wants them.

@@ -11,7 +11,7 @@
 //   K: T KV HEADS KV_HEADS E SOURCE SCALE SOFTCAP UNIT (tokens) WALKERS HELD
 #pragma once
 #include "device/warp.cuh"
-#include "part/columns.cuh"
+#include "body/columns.cuh"
 
 struct SourceCache {
     const void *k, *v; // of the layer

@@ -1,18 +1,18 @@
-// parts.cuh - parts of a row of logits: what the kernel of the LM head leaves for `sample` and `beam`, who then need
+// segments.cuh - segments of a row of logits: what the kernel of the LM head leaves for `sample` and `beam`, who then need
 // not read the row again.
 //
-// A part is a run of neighbouring columns that one block has at hand when their sums are finished: its greatest
+// A segment is a run of neighbouring columns that one block has at hand when their sums are finished: its greatest
 // value, whose column that is, its sum of exp(x - greatest). They give the arg max and the log-sum-exp of the row;
-// the n-th greatest maximum bounds the n-th greatest value from below, so the best n stand in n parts at most
+// the n-th greatest maximum bounds the n-th greatest value from below, so the best n stand in n segments at most
 // (hierarchical decoding; Wang et al. 2021, LightSeq).
 //
-// Of a row that needs its `need` greatest values (PART_NEED at most) a part keeps candidates: all its values that are
+// Of a row that needs its `top_needed` greatest values (MAX_TOP_NEEDED at most) a segment keeps candidates: all its values that are
 // not below the need-th greatest of the maxima of lanes, or of pieces of their columns, and so not below the need-th
-// greatest of the part; some 5 to 11 of them. Where more are alike than PART_LIST holds, the part's logits are written; so
-// they are for rows that need more, and where that is faster: by parts it is known then which few logits to read.
+// greatest of the segment; some 5 to 11 of them. Where more are alike than SEGMENT_LIST holds, the segment's logits are written; so
+// they are for rows that need more, and where that is faster: by segments it is known then which few logits to read.
 //
-// Candidate i of a part: its value at y[first + i], its column at y[first + PART_LIST + i].
-// Parts of a row stand in the order of their columns; empty ones may lie between.
+// Candidate i of a segment: its value at y[first + i], its column at y[first + SEGMENT_LIST + i].
+// Segments of a row stand in the order of their columns; empty ones may lie between.
 #pragma once
 #include "device/fragment.cuh"
 #include "device/io.h"
@@ -21,37 +21,37 @@
 #include "device/vec.cuh"
 #include "device/warp.cuh"
 
-enum { PART_COLUMNS = 256, PART_NEED = 8, PART_LIST = 16 }; // at most
-enum { WHOLE = -1, MASS = -2 }; // wishes: all logits are written, as FtxPart.kept says, too; and sums are those of a temperature
+enum { SEGMENT_COLUMNS = 256, MAX_TOP_NEEDED = 8, SEGMENT_LIST = 16 }; // at most
+enum { WHOLE = -1, MASS = -2 }; // wishes: all logits are written, as FtxSegment.kept says, too; and sums are those of a temperature
 
-struct PartsWishes { // first among the arguments of a kernel that leaves parts
+struct SegmentWishes { // first among the arguments of a kernel that leaves segments
     const FtxParams *params;
 };
 
-DEVICE FtxPart *parts_of(FtxParts *parts, int vocab, int row) { return (FtxPart *)(parts + 1) + (i64)row * FTX_PARTS(vocab); }
-DEVICE const FtxPart *parts_of(const FtxParts *parts, int vocab, int row) { return (const FtxPart *)(parts + 1) + (i64)row * FTX_PARTS(vocab); }
+DEVICE FtxSegment *segments_of(FtxSegments *segments, int vocab, int row) { return (FtxSegment *)(segments + 1) + (i64)row * FTX_SEGMENTS(vocab); }
+DEVICE const FtxSegment *segments_of(const FtxSegments *segments, int vocab, int row) { return (const FtxSegment *)(segments + 1) + (i64)row * FTX_SEGMENTS(vocab); }
 
-// A draw from all, or by top-p alone, is of the mass of the row at its temperature: sums of its parts are of
+// A draw from all, or by top-p alone, is of the mass of the row at its temperature: sums of its segments are of
 // exp((x - top) / temperature).
 DEVICE bool draws_by_mass(const FtxParams &p)
 {
-    return p.temperature > 0.0f && p.need > PART_NEED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f);
+    return p.temperature > 0.0f && p.top_needed > MAX_TOP_NEEDED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f);
 }
 DEVICE float cool_of(const FtxParams &p) { return fminf(1.0f / p.temperature, 1e30f); } // finite
 
-// What a row wants besides its parts: candidates for so many of the greatest, 0: nothing, or WHOLE, or MASS. Asked
+// What a row wants besides its segments: candidates for so many of the greatest, 0: nothing, or WHOLE, or MASS. Asked
 // at any time: the host alone writes what this reads. FEW: logits of draws are written sooner than candidates are found.
-template <bool FEW = false> DEVICE int wish_of(const PartsWishes &a, int row)
+template <bool FEW = false> DEVICE int wish_of(const SegmentWishes &a, int row)
 {
     const FtxParams &p = a.params[row];
-    const int need = p.need;
-    const bool whole = p.logits || need < 1 || need > PART_NEED || (FEW && p.temperature > 0.0f);
+    const int need = p.top_needed;
+    const bool whole = p.logits || need < 1 || need > MAX_TOP_NEEDED || (FEW && p.temperature > 0.0f);
     return draws_by_mass(p) ? MASS : whole ? WHOLE : need > 1 ? need : 0;
 }
-// What its parts' sums are of: exp((x - top) * this).
-DEVICE float cool_of(const PartsWishes &a, int row, int wish) { return wish == MASS ? cool_of(a.params[row]) : 1.0f; }
+// What its segments' sums are of: exp((x - top) * this).
+DEVICE float cool_of(const SegmentWishes &a, int row, int wish) { return wish == MASS ? cool_of(a.params[row]) : 1.0f; }
 // Of the rows m, m + 8, ..., COUNT of them, those below `live`: four bits each.
-template <int COUNT, bool FEW = false> DEVICE u32 wishes_of(const PartsWishes &a, int m, int live)
+template <int COUNT, bool FEW = false> DEVICE u32 wishes_of(const SegmentWishes &a, int m, int live)
 {
     u32 wishes = 0;
 #pragma unroll
@@ -62,40 +62,40 @@ template <int COUNT, bool FEW = false> DEVICE u32 wishes_of(const PartsWishes &a
 DEVICE int wish_at(u32 wishes, int i)
 {
     const int wish = wishes >> 4 * i & 15;
-    return wish > PART_NEED ? wish - 16 : wish;
+    return wish > MAX_TOP_NEEDED ? wish - 16 : wish;
 }
 
-// Whether the row's next token depends on no more than parts, and what they say where to look for.
-DEVICE bool parts_suffice(const FtxParams &p) { return p.need > 0; }
+// Whether the row's next token depends on no more than segments, and what they say where to look for.
+DEVICE bool segments_suffice(const FtxParams &p) { return p.top_needed > 0; }
 
 // One store.
-DEVICE void part_store(FtxPart *to, float top, float sum, int first, int width, int kept, int at)
+DEVICE void segment_store(FtxSegment *to, float top, float sum, int first, int width, int kept, int at)
 {
     *(uint4_ *)to = uint4_{__float_as_uint(top + 0.0f), __float_as_uint(sum), (u32)first, // -0 is 0
                            (u32)width | (u32)(kept & 63) << 10 | (u32)at << 16};
 }
-DEVICE void part_store_none(FtxPart *to, int vocab) { part_store(to, negative_infinity(), 0.0f, vocab, 0, 0, -1); }
-DEVICE FtxPart part_load(const FtxPart *from)
+DEVICE void segment_store_none(FtxSegment *to, int vocab) { segment_store(to, negative_infinity(), 0.0f, vocab, 0, 0, -1); }
+DEVICE FtxSegment segment_load(const FtxSegment *from)
 {
     const uint4_ v = load_l2(from);
-    FtxPart part;
-    part.top = __uint_as_float(v.x);
-    part.sum = __uint_as_float(v.y);
-    part.first = (int)v.z;
-    part.width = (int)(v.w << 22) >> 22;
-    part.kept = (int)(v.w << 16) >> 26;
-    part.at = (int)v.w >> 16;
-    return part;
+    FtxSegment segment;
+    segment.top = __uint_as_float(v.x);
+    segment.sum = __uint_as_float(v.y);
+    segment.first = (int)v.z;
+    segment.width = (int)(v.w << 22) >> 22;
+    segment.kept = (int)(v.w << 16) >> 26;
+    segment.at = (int)v.w >> 16;
+    return segment;
 }
 
 // exp((x - top) * cool), where top may be -inf.
-DEVICE float part_exp(float x, float top, float cool = 1.0f)
+DEVICE float segment_exp(float x, float top, float cool = 1.0f)
 {
     return exp2_fast((x - (top == negative_infinity() ? 0.0f : top)) * (cool * 1.4426950408889634f));
 }
 
 // Where values begin that may be among the best, if those at or above `bound` are. -inf and NaN are none.
-DEVICE float part_low(float bound) { return fmaxf(bound, __uint_as_float(0xff7fffffu)); }
+DEVICE float segment_low(float bound) { return fmaxf(bound, __uint_as_float(0xff7fffffu)); }
 
 // Over the warp: the greatest of all x, and the sum of exp((x - top) * cool).
 template <int N> DEVICE float warp_top(const float (&x)[N])
@@ -111,7 +111,7 @@ template <int N> DEVICE float sum_exp(const float (&x)[N], float top, float cool
     float s[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < N; i++)
-        s[i % 4] += part_exp(x[i], top, cool);
+        s[i % 4] += segment_exp(x[i], top, cool);
     return warp_sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
@@ -129,7 +129,7 @@ DEVICE float warp_nth(float mine, int n)
 }
 
 // By a warp: `width` values in shared memory, at most MOST, columns `first` and on of the row y.
-template <int MOST> DEVICE void part_of_warp(FtxPart *to, float *y, const float *values, int first, int width, int wish, float cool)
+template <int MOST> DEVICE void segment_of_warp(FtxSegment *to, float *y, const float *values, int first, int width, int wish, float cool)
 {
     float x[MOST / 32], top = negative_infinity();
     u32 at = 0xffff;
@@ -141,19 +141,19 @@ template <int MOST> DEVICE void part_of_warp(FtxPart *to, float *y, const float 
         top = fmaxf(top, x[i]);
     }
     if (wish > 0) {
-        const float low = part_low(warp_nth(top, wish));
+        const float low = segment_low(warp_nth(top, wish));
         u32 mine = 0;
 #pragma unroll
         for (int i = 0; i < MOST / 32; i++)
             mine |= x[i] >= low ? 1u << i : 0;
         const int upto = warp_upto((int)__popc(mine)), all = shuffle(upto, 31);
-        kept = all <= (width < 2 * PART_LIST ? 0 : PART_LIST) ? all : WHOLE;
+        kept = all <= (width < 2 * SEGMENT_LIST ? 0 : SEGMENT_LIST) ? all : WHOLE;
         float *list = y + first + upto - __popc(mine);
 #pragma unroll
         for (int i = 0; i < MOST / 32; i++)
             if (kept != WHOLE && (mine >> i & 1)) {
                 list[0] = x[i];
-                list[PART_LIST] = __int_as_float(first + i * 32 + lane_id());
+                list[SEGMENT_LIST] = __int_as_float(first + i * 32 + lane_id());
                 list++;
             }
     }
@@ -168,7 +168,7 @@ template <int MOST> DEVICE void part_of_warp(FtxPart *to, float *y, const float 
     }
     at = warp_min(at);
     if (lane_id() == 0)
-        part_store(to, top, sum, first, width, kept, at);
+        segment_store(to, top, sum, first, width, kept, at);
 }
 
 // --- by quads of lanes, each with its row ------------------------------------------------------------
@@ -180,7 +180,7 @@ DEVICE void put_greater_first(float &a, float &b)
     a = high;
 }
 
-// The n-th greatest of the quad's 16 values, 1 <= n <= PART_NEED: lanes put theirs in order, pairs of lanes merge
+// The n-th greatest of the quad's 16 values, 1 <= n <= MAX_TOP_NEEDED: lanes put theirs in order, pairs of lanes merge
 // them, pairs of pairs the 8 greatest.
 DEVICE float quad_nth(float (&x)[4], int n)
 {
@@ -223,7 +223,7 @@ DEVICE float quad_nth(float (&x)[4], int n)
 // TILES tiles of 8 columns; values v[4 * i], v[4 * i + 1] of lane t of the quad are columns first + 8 * i + 2 * t and
 // the next of the row y; from `last` on there are none, and v becomes -inf. `to` NULL: a row that is not alive.
 // EVEN: pairs of columns are whole and aligned.
-template <int TILES, bool EVEN> DEVICE void part_of_quad(FtxPart *to, float *y, float *v, int first, int last, int wish, float cool)
+template <int TILES, bool EVEN> DEVICE void segment_of_quad(FtxSegment *to, float *y, float *v, int first, int last, int wish, float cool)
 {
     const int t = lane_id() & 3, width = least(TILES * 8, last - first), column = first + 2 * t;
     float some[4], s[4] = {};
@@ -251,21 +251,21 @@ template <int TILES, bool EVEN> DEVICE void part_of_quad(FtxPart *to, float *y, 
         s[i % 4] += exp2_fast((v[i + i / 2 * 2] - base) * (cool * 1.4426950408889634f));
     }
     if (warp_ballot(wish > 0)) {
-        const float bound = part_low(quad_nth(some, most(wish, 1)));
+        const float bound = segment_low(quad_nth(some, most(wish, 1)));
         int mine = 0;
 #pragma unroll
         for (int i = 0; i < 2 * TILES; i++)
             mine += v[i + i / 2 * 2] >= bound;
         const int other = shuffle_xor(mine, 1), pair = mine + other, pairs = shuffle_xor(pair, 2);
         if (wish > 0)
-            kept = pair + pairs <= (width < 2 * PART_LIST ? 0 : PART_LIST) ? pair + pairs : WHOLE;
+            kept = pair + pairs <= (width < 2 * SEGMENT_LIST ? 0 : SEGMENT_LIST) ? pair + pairs : WHOLE;
         if (to && kept > 0) {
             float *list = y + first + (t & 1 ? other : 0) + (t & 2 ? pairs : 0);
 #pragma unroll
             for (int i = 0; i < 2 * TILES; i++)
                 if (v[i + i / 2 * 2] >= bound) {
                     list[0] = v[i + i / 2 * 2];
-                    list[PART_LIST] = __int_as_float(column + i / 2 * 8 + i % 2);
+                    list[SEGMENT_LIST] = __int_as_float(column + i / 2 * 8 + i % 2);
                     list++;
                 }
         }
@@ -290,5 +290,5 @@ template <int TILES, bool EVEN> DEVICE void part_of_quad(FtxPart *to, float *y, 
     where = least(where, shuffle_xor(where, 1));
     where = least(where, shuffle_xor(where, 2));
     if (to && t == 0)
-        part_store(to, top, sum, first, width, kept, where < width ? where : -1);
+        segment_store(to, top, sum, first, width, kept, where < width ? where : -1);
 }

@@ -1,12 +1,12 @@
 // brief.cuh - the few keys and values of a row that brings one token, on their way from the paged cache to
-// tiles in shared memory (part/columns.cuh).
+// tiles in shared memory (body/columns.cuh).
 //
 // A lane of a beam search (BEAMS) reads the prompt from lane 0's pages and every later position from those of
 // the slot that owns it.
 #pragma once
 #include "device/io.h"
 #include "device/warp.cuh"
-#include "part/columns.cuh"
+#include "body/columns.cuh"
 
 struct BriefCache {
     const void *k, *v; // of the layer

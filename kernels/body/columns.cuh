@@ -10,8 +10,8 @@
 #include "device/fragment.cuh"
 #include "device/mma.cuh"
 #include "device/vec.cuh"
-#include "part/paged.cuh"
-#include "part/tile.cuh"
+#include "body/paged.cuh"
+#include "body/tile.cuh"
 
 template <class K> struct Columns {
     using T = typename K::T;

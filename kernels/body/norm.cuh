@@ -94,19 +94,19 @@ DEVICE float norm_apply(float x, RowStat r, float g, float c)
 }
 
 // Layer norm of a row of C elements of which its writer has left, for every EACH columns, their sum and the sum of
-// their squares: [rows][PARTS][2]. That cancels, but while the mean is below 2^11 deviations it costs less than the
+// their squares: [rows][SEGMENTS][2]. That cancels, but while the mean is below 2^11 deviations it costs less than the
 // row's own rounding to 16 bits. By the quad that has the row: lane t asks for vectors t, t + 4, ...; all get the same.
 // EACH = 0: the row is not normed.
 struct RowLine {
     float scale, shift;
 }; // y = (x * scale + shift) * g + c
 template <int C, int EACH> struct QuadSums {
-    static constexpr int PARTS = ceil_div(C, EACH), VEC = PARTS % 2 ? 2 : 4, VECTORS = PARTS * 2 / VEC,
+    static constexpr int SEGMENTS = ceil_div(C, EACH), VEC = SEGMENTS % 2 ? 2 : 4, VECTORS = SEGMENTS * 2 / VEC,
                          FLOATS = ceil_div(VECTORS, 4) * VEC;
     Vec<float, VEC> v[ceil_div(VECTORS, 4)];
     DEVICE void ask(const float *sums, int row, bool live)
     {
-        const float *from = sums + ((i64)row * PARTS * 2 + (lane_id() & 3) * VEC);
+        const float *from = sums + ((i64)row * SEGMENTS * 2 + (lane_id() & 3) * VEC);
 #pragma unroll
         for (int i = 0; i < ceil_div(VECTORS, 4); i++) {
             v[i] = zeros<float, VEC>();
