@@ -2,8 +2,8 @@
 #ifndef FTXC_COMPILE_H
 #define FTXC_COMPILE_H
 
-#include "passes/pass.h"
 #include "spec/spec.h"
+#include "targets.h"
 
 typedef struct CompileOptions {
     const char *spec;    /* model.lua, or the folder of a Hugging Face checkout */
@@ -15,17 +15,21 @@ typedef struct CompileOptions {
     bool sidecar;        /* weights in a file of their own */
     const void *program; /* put the artifact behind this program; NULL: into a file of its own */
     size_t program_bytes;
-    bool quiet;       /* no progress */
     const char *emit; /* --emit-cuda: where to write the CUDA texts */
     Dump dump;
+    /* Called as a stage advances; what: "kernels for sm_90a", "weights". NULL: nobody asks. */
+    void (*progress)(void *user, const char *what, uint64_t done, uint64_t all);
+    void *user;
 } CompileOptions;
 
 typedef struct CompileResult {
     const char *name;
-    size_t n_targets, n_instances;
+    bool checkout;  /* compiled from a checkout's folder, not from a spec */
+    bool has_cache; /* engines hold a KV cache */
+    Targets targets;
+    FtxPlan plans[MAX_TARGETS]; /* one a target: what an engine takes, space by space */
+    size_t n_instances;
     uint64_t weight_bytes;
-    uint64_t engine_bytes, work_bytes, lower_bound; /* of the last target; the second is a part of the first */
-    const char *targets;
 } CompileResult;
 
 bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *d);

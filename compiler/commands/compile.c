@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
+#include "progress.h"
 #include "../embed.h"
 #include "../../runner/json.h"
 #include "../../runner/options.h"
@@ -21,9 +23,7 @@ typedef struct Options {
 static const Option table[] = {
     {"--output", 'o', OPT_TEXT, "FILE",
      "the artifact to write (default: NAME.ftx, NAME with --exe; NAME is that of the spec or folder)", AT(out), 0},
-    {"--target", 't', OPT_TEXT, "LIST",
-     "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a, all; ptx: for other GPUs (default: cpu and this GPU)",
-     AT(targets), 0},
+    {"--target", 't', OPT_TEXT, "LIST", targets_help, AT(targets), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
     {"--exe", 0, OPT_FLAG, NULL, "write a program that needs nothing else: ./NAME \"Once upon a time\"", AT(exe), 0},
     {"--sidecar", 0, OPT_FLAG, NULL, "weights into FILE.ftxw beside the artifact", AT(sidecar), 0},
@@ -81,6 +81,62 @@ static bool can_write(const char *path)
     return true;
 }
 
+/* What an engine takes beside the weights. */
+static uint64_t engine_bytes(const FtxPlan *p)
+{
+    uint64_t bytes = 0;
+
+    for (int space = FTX_SPACE_STATE; space < FTX_SPACE_COUNT; space++)
+        bytes += p->space_bytes[space];
+    return bytes;
+}
+
+/* The largest engine on the CPU, or on a GPU. */
+static void print_engine(const CompileResult *r, bool gpu)
+{
+    size_t most = r->targets.n;
+    double bytes, work;
+
+    for (size_t i = 0; i < r->targets.n; i++)
+        if ((r->targets.at[i].id != FTX_TARGET_CPU) == gpu &&
+            (most == r->targets.n || engine_bytes(&r->plans[most]) < engine_bytes(&r->plans[i])))
+            most = i;
+    if (most == r->targets.n)
+        return;
+    bytes = (double)engine_bytes(&r->plans[most]);
+    work = (double)r->plans[most].space_bytes[FTX_SPACE_WORK];
+    printf(", engine%s%s %.1f MB: %sstate %.1f, workspace %.1f (the lower bound %.1f)", r->targets.n > 1 ? " on " : "",
+           r->targets.n > 1 ? r->targets.at[most].name : "", bytes * 1e-6, r->has_cache ? "KV cache and " : "",
+           (bytes - work) * 1e-6, work * 1e-6, (double)r->plans[most].lower_bound * 1e-6);
+}
+
+static void print_summary(const char *out, const char *path, const CompileResult *r, double seconds)
+{
+    printf("%s: %s from the %s %s, for", out, r->name, r->checkout ? "checkout" : "spec", path);
+    for (size_t i = 0; i < r->targets.n; i++)
+        printf("%s %s", i ? "," : "", r->targets.at[i].name);
+    printf("; %zu kernels, weights %.1f MB", r->n_instances, (double)r->weight_bytes * 1e-6);
+    print_engine(r, false);
+    print_engine(r, true);
+    printf("; %.2f s\n", seconds);
+}
+
+static void print_json(const char *out, const char *path, const CompileResult *r, double seconds)
+{
+    json_t *targets = json_array();
+
+    for (size_t i = 0; i < r->targets.n; i++)
+        json_array_append_new(targets, json_pack("{ss,sI,sI,sI}", "target", r->targets.at[i].name, "engine_bytes",
+                                                 (json_int_t)engine_bytes(&r->plans[i]), "work_bytes",
+                                                 (json_int_t)r->plans[i].space_bytes[FTX_SPACE_WORK],
+                                                 "work_lower_bound", (json_int_t)r->plans[i].lower_bound));
+    runner_json_print(json_pack("{so,so,ss,so,so,sI,sI,sf}", "artifact", runner_json_text(out, strlen(out)), "name",
+                                runner_json_text(r->name, strlen(r->name)), "kind", r->checkout ? "checkout" : "spec",
+                                "path", runner_json_text(path, strlen(path)), "targets", targets, "kernels",
+                                (json_int_t)r->n_instances, "weight_bytes", (json_int_t)r->weight_bytes, "seconds",
+                                seconds));
+}
+
 int command_compile(int argc, char **argv)
 {
     Options o = {0};
@@ -88,6 +144,7 @@ int command_compile(int argc, char **argv)
     Override overrides[LEN(o.defines.at)];
     CompileOptions c = {0};
     CompileResult r = {0};
+    ProgressLine progress = {0};
     Diag d = {0};
     char error[300];
     const double start = command_seconds();
@@ -126,7 +183,8 @@ int command_compile(int argc, char **argv)
         .n_overrides = o.defines.n,
         .no_weights = o.no_weights,
         .sidecar = o.sidecar,
-        .quiet = o.quiet,
+        .progress = o.quiet || !isatty(2) ? NULL : progress_line,
+        .user = &progress,
         .program = o.exe ? embedded_runner : NULL,
         .program_bytes = o.exe ? (uintptr_t)embedded_runner_end - (uintptr_t)embedded_runner : 0,
         .emit = o.emit,
@@ -138,17 +196,9 @@ int command_compile(int argc, char **argv)
         fprintf(stderr, "ftxc: %s\n", d.text);
         code = d.machine ? EXIT_FAILED : EXIT_MISTAKE;
     } else if (o.json) {
-        runner_json_print(json_pack("{so,so,ss,sI,sI,sI,sI,sI,sf}", "artifact", runner_json_text(c.out, strlen(c.out)),
-                                    "name", runner_json_text(r.name, strlen(r.name)), "targets", r.targets, "kernels",
-                                    (json_int_t)r.n_instances, "weight_bytes", (json_int_t)r.weight_bytes,
-                                    "engine_bytes", (json_int_t)r.engine_bytes, "work_bytes", (json_int_t)r.work_bytes,
-                                    "work_lower_bound", (json_int_t)r.lower_bound, "seconds",
-                                    command_seconds() - start));
+        print_json(c.out, c.spec, &r, command_seconds() - start);
     } else if (!o.quiet) {
-        printf("%s: %s for %s; %zu kernels, weights %.1f MB, an engine %.1f MB, of it workspace %.2f (lower bound "
-               "%.2f); %.2f s\n",
-               c.out, r.name, r.targets, r.n_instances, (double)r.weight_bytes * 1e-6, (double)r.engine_bytes * 1e-6,
-               (double)r.work_bytes * 1e-6, (double)r.lower_bound * 1e-6, command_seconds() - start);
+        print_summary(c.out, c.spec, &r, command_seconds() - start);
     }
     arena_close(keep);
     return code;

@@ -25,7 +25,7 @@ typedef struct Run {
     Unit *units;     /* one an instance of the plan; instance NULL: not for NVRTC */
     size_t *missing; /* units that the cache does not have */
     size_t n_missing, n_done, n_all;
-    void (*progress)(void *user, size_t done, size_t all);
+    void (*progress)(void *user, uint64_t done, uint64_t all);
     void *user;
     Diag *d;
 } Run;
@@ -237,7 +237,7 @@ static const char *join_sources(Run *r)
     return source;
 }
 
-bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(void *user, size_t done, size_t all),
+bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(void *user, uint64_t done, uint64_t all),
                          void *user, Diag *d)
 {
     const size_t n = plan->instances.n;

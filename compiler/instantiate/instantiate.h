@@ -22,7 +22,7 @@ const char *instantiate_text(const Instance *i, Target t, Arena *keep);
 /* Compiles the CUDA instances of a plan for its target: NVRTC, in parallel processes, through the
  * cache. Fills the instances' resources from the ELF. The message names the instance and carries
  * the first error of NVRTC's log. progress may be NULL. */
-bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(void *user, size_t done, size_t all),
+bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(void *user, uint64_t done, uint64_t all),
                          void *user, Diag *d);
 
 /* --emit-cuda DIR: writes every instance of the plan as a file that compiles alone, and beside

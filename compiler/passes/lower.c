@@ -3,43 +3,6 @@
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    uint32_t id, smem; /* bytes of shared memory a block may have */
-} targets[] = {
-    {"cpu", FTX_TARGET_CPU, 0},
-    {"sm_80", 800, 166912},
-    {"sm_86", 860, 101376},
-    {"sm_89", 890, 101376},
-    {"sm_90a", 901, 232448},
-    {"sm_100a", 1001, 232448},
-    {"sm_120a", 1201, 101376},
-    /* Texts that a driver translates: they must fit the smallest of the GPUs that they may meet. */
-    {"compute_80", 802, 101376},
-    {"compute_90", 902, 101376},
-};
-
-bool target_parse(const char *name, Target *t, Diag *d)
-{
-    for (size_t i = 0; i < LEN(targets); i++)
-        if (strcmp(targets[i].name, name) == 0) {
-            *t = (Target){targets[i].id, targets[i].name};
-            return true;
-        }
-    return diag_error(d, (Loc){0},
-                      "no target is called \"%s\"; known: cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, "
-                      "sm_120a, compute_80, compute_90",
-                      name);
-}
-
-uint32_t target_smem_bytes(Target t)
-{
-    for (size_t i = 0; i < LEN(targets); i++)
-        if (targets[i].id == t.id)
-            return targets[i].smem;
-    return 49152; /* every GPU has that much */
-}
-
 /* The layer each value belongs to. A layer begins with what only its append needs (norm, product),
  * and runs to the next one's beginning; select_last ends the last. -1: before, after, or weights. */
 static int *find_layers(const Graph *g, Arena *keep)

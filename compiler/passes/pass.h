@@ -7,17 +7,8 @@
 
 #include "../catalog/catalog.h"
 #include "../ir/ir.h"
+#include "../targets.h"
 #include "../../runtime/artifact/ftx_format.h"
-
-typedef struct Target {
-    uint32_t id;      /* FTX_TARGET_CPU, or 900, 901 ... as in ftx_format.h */
-    const char *name; /* "cpu", "sm_90a" */
-} Target;
-
-/* "cpu", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a", and as PTX "compute_80",
- * "compute_90"; a word as Diag otherwise. */
-bool target_parse(const char *name, Target *t, Diag *d);
-uint32_t target_smem_bytes(Target t); /* a block may have: 232448 on sm_90, 101376 on sm_86 ... */
 
 typedef struct Precision {
     DType weights; /* matrices as stored */

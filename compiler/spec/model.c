@@ -633,7 +633,7 @@ static int ftx_model(lua_State *L)
         g->name = arena_strdup(g->keep, name);
     }
     r->spec->weights = read_path(L, 1, "weights");
-    if (r->checkout && !r->spec->weights && !field_override(r, "weights"))
+    if (r->spec->checkout && !r->spec->weights && !field_override(r, "weights"))
         return sandbox_fail_at(L, (Loc){r->box.folder, 0},
                                "the checkout has no model.safetensors and no "
                                "model.safetensors.index.json; -D weights= makes a model with random weights");

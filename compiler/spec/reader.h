@@ -17,7 +17,6 @@ typedef struct Reader {
     int64_t layers;    /* caches made so far */
     int64_t sources;   /* cross caches made so far */
     bool finished;     /* ftx.model was called */
-    bool checkout;     /* a folder, not a file */
 } Reader;
 
 static inline Reader *reader_of(lua_State *L)

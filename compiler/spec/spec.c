@@ -101,15 +101,14 @@ static const char *text_with_overrides(const Reader *r, const char *text, Arena 
     return text;
 }
 
-static bool read_one(Reader *r, const char *path, bool folder, Arena *keep, Diag *d)
+static bool read_one(Reader *r, const char *path, Arena *keep, Diag *d)
 {
     Spec *spec = r->spec;
     Checkout checkout = {0};
     const char *slash = strrchr(path, '/'), *text = "";
     bool ok;
 
-    r->checkout = folder;
-    if (folder) {
+    if (spec->checkout) {
         const char *at = path[strlen(path) - 1] == '/' ? path : arena_printf(keep, "%s/", path);
 
         ok = checkout_read(at, keep, &checkout, d);
@@ -146,9 +145,10 @@ bool spec_read(const char *path, const Override *overrides, size_t n, Arena *kee
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) /* reading a pipe would wait */
         return diag_error(d, (Loc){path, 0}, "neither a file nor a folder");
     spec->path = arena_strdup(keep, path);
+    spec->checkout = S_ISDIR(st.st_mode);
     spec->name = base_name(keep, path);
     r.graph = ir_graph_new(spec->name);
-    if (!read_one(&r, spec->path, S_ISDIR(st.st_mode), keep, d)) {
+    if (!read_one(&r, spec->path, keep, d)) {
         ir_graph_close(r.graph);
         spec->graph = NULL;
         return false;

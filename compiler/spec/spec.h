@@ -8,6 +8,7 @@
 typedef struct Spec {
     const char *name;
     const char *path; /* the spec file or the checkout's folder, as given */
+    bool checkout;    /* it is a folder */
     const char *text; /* what goes into the artifact: the spec, or the config it came from */
     Graph *graph;
     Precision precision;

@@ -19,22 +19,13 @@ static void read_bytes(Build *b)
         }
 }
 
-static size_t slots_for(size_t n)
-{
-    size_t slots = 8;
-
-    while (slots < n * 2)
-        slots *= 2;
-    return slots;
-}
-
 /* Pieces that are tokens as a whole: only texts made of byte characters can be pieces. */
 static void hash_words(Build *b)
 {
     const char *text;
     json_t *id;
 
-    b->n_words = slots_for(json_object_size(b->vocab));
+    b->n_words = build_slots(json_object_size(b->vocab));
     b->words = arena_array(b->keep, uint32_t, b->n_words);
     json_object_foreach(b->vocab, text, id)
     {
@@ -66,23 +57,6 @@ static bool split_merge(const json_t *v, Arena *keep, const char **left, const c
     return json_array_size(v) == 2 && *left && *right;
 }
 
-void hash_merges(Build *b)
-{
-    b->n_pairs = slots_for(b->merges.n);
-    b->pairs = arena_array(b->keep, uint32_t, b->n_pairs);
-    for (size_t rank = 0; rank < b->merges.n; rank++) {
-        const TokMerge *m = &b->merges.at[rank];
-        size_t i = tok_pair_hash(m->left, m->right) & (b->n_pairs - 1);
-
-        for (const TokMerge *o; b->pairs[i]; i = (i + 1) & (b->n_pairs - 1)) {
-            o = &b->merges.at[b->pairs[i] - 1];
-            if (o->left == m->left && o->right == m->right)
-                break; /* of two equal pairs the later rank counts, as in the library */
-        }
-        b->pairs[i] = (uint32_t)rank + 1;
-    }
-}
-
 static bool read_merges(Build *b, const json_t *merges)
 {
     for (size_t rank = 0; rank < json_array_size(merges); rank++) {
@@ -97,7 +71,7 @@ static bool read_merges(Build *b, const json_t *merges)
                 return diag_error(b->d, b->loc, "merge %zu: \"%.80s\" is not in the vocabulary", rank, text[i]);
         *arena_push(b->keep, b->merges) = (TokMerge){id[0], id[1], id[2], (uint32_t)rank};
     }
-    hash_merges(b);
+    build_pairs(b);
     return true;
 }
 

@@ -115,8 +115,9 @@ typedef struct Build {
     bool framed;     /* a post-processor has said what stands around a text */
 } Build;
 
-/* --- tokenizer.c: small tools and tables that all readers fill ---------------------------------- */
+/* --- build.c: fields of JSON, and what all readers add to the tables ------------------------------ */
 
+void build_open(Build *b);               /* an empty tokenizer; loc, keep and d are set */
 const char *build_type(const json_t *o); /* "type", or words that say it is missing */
 bool build_flag(const json_t *o, const char *name, bool otherwise);
 const char *build_text(const json_t *o, const char *name); /* NULL: no text */
@@ -128,6 +129,8 @@ void build_piece(Build *b, const char *text, int32_t id, double score); /* an em
 void build_frame(Build *b, int32_t id, uint32_t type, bool pair);       /* single ones first */
 void build_norm(Build *b, TokNormKind kind, uint32_t flags, const char *text, const char *with);
 bool build_byte_ids(Build *b); /* from "<0x00>" ...; false: none is there */
+size_t build_slots(size_t n);  /* of a hash table of n entries: a power of two */
+void build_pairs(Build *b);    /* the hash table of pairs, from merges */
 /* The bytes that a byte-level token's text stands for, at most strlen(text). False: some character
  * stands for none, and the text is taken as it is. */
 bool build_token_bytes(const Build *b, const char *text, char *out, size_t *n);
@@ -141,7 +144,6 @@ bool read_post_processor(Build *b, const json_t *o);        /* post.c */
 bool read_decoder(Build *b, const json_t *o);               /* decoder.c */
 void decode_tokens(Build *b);                               /* decoder.c: texts to tokens */
 bool read_sentencepiece(Build *b, const void *p, size_t n); /* spm.c */
-void hash_merges(Build *b);                                 /* model.c: pairs, from merges */
 
 /* trie.c: piece_texts to trie. */
 void build_trie(Build *b);

@@ -413,7 +413,7 @@ static void add_merges(Spm *m)
 
         *arena_push(b->keep, b->merges) = (TokMerge){x->left, x->right, x->result, rank};
     }
-    hash_merges(b);
+    build_pairs(b);
 }
 
 static void add_bytes(Spm *m)

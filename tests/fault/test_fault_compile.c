@@ -118,7 +118,6 @@ static bool compile_once(size_t model, bool sidecar, Diag *d)
                               .targets = "cpu",
                               .overrides = &width,
                               .n_overrides = models[model].beams,
-                              .quiet = true,
                               .sidecar = sidecar};
     Arena *keep = arena_open();
     CompileResult r;

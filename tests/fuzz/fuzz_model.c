@@ -100,8 +100,7 @@ static Image compiled(const char *spec, const char *beams)
                               .targets = "cpu",
                               .overrides = overrides,
                               .n_overrides = beams ? LEN(overrides) : LEN(overrides) - 1,
-                              .no_weights = true,
-                              .quiet = true};
+                              .no_weights = true};
     Arena *keep = arena_open();
     CompileResult result;
     Diag d = {0};

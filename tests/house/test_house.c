@@ -70,7 +70,8 @@ static const char word_rooms[] = "kernels/device/*";
 
 /* What other rooms may include of a room of the compiler: its door. */
 static const char doors[] =
-    "compiler/compile.h compiler/embed.h compiler/spec/spec.h compiler/ir/ir.h compiler/passes/pass.h "
+    "compiler/compile.h compiler/embed.h compiler/targets.h compiler/targets.def compiler/spec/spec.h compiler/ir/ir.h "
+    "compiler/passes/pass.h "
     "compiler/passes/passes.def compiler/catalog/catalog.h compiler/weights/weights.h "
     "compiler/tokenizer/tokenizer.h compiler/instantiate/instantiate.h compiler/artifact/artifact.h "
     "compiler/explain/explain.h compiler/commands/command.h";

@@ -361,7 +361,7 @@ static void classes_are_seen(void **state)
     }
 }
 
-static void count_calls(void *user, size_t done, size_t all)
+static void count_calls(void *user, uint64_t done, uint64_t all)
 {
     size_t *n = user;
 

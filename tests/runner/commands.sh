@@ -7,7 +7,7 @@ mkdir -p "$room"
 tiny=$room/tiny.ftx
 bert=$room/bert.ftx
 "$FTXC" compile tests/models/tiny-llama -t cpu -o "$tiny" --json >"$room/out"
-grep -q '"artifact":".*tiny.ftx","name":"tiny-llama","targets":"cpu"' "$room/out"
+grep -q '"artifact":".*tiny.ftx","name":"tiny-llama","kind":"checkout","path":"tests/models/tiny-llama","targets":\[{"target":"cpu","engine_bytes":[1-9]' "$room/out"
 "$FTXC" compile tests/models/tiny-bert -t cpu -q -o "$bert"
 
 says() { # says CODE WORDS COMMAND...: it ends with that code, and those words are in what it prints
@@ -44,7 +44,7 @@ says 2 'no value "%99999"; the graph has %1 to' why tests/models/tiny-llama %999
 says 0 'taken: ' why tests/models/tiny-llama %20 -t cpu
 says 0 'context=64 ' why tests/models/tiny-llama -D limits.context=64
 says 0 'the host brings the ids' why tests/models/tiny-llama %2
-says 2 'no target is called "sm_1"' why tests/models/tiny-llama %20 -t sm_1
+says 2 'there is no target "sm_1"' why tests/models/tiny-llama %20 -t sm_1
 
 says 0 'perplexity' score "$tiny" --ids 5,17,9,230 -d cpu
 says 0 '"perplexity"' score "$tiny" --ids 5,17,9,230 -d cpu --json
@@ -100,16 +100,16 @@ ls "$room/dump" | grep -q precision
 mkdir "$room/checkout"
 cp tests/models/tiny-llama/* "$room/checkout"
 (cd "$room/checkout" && "$FTXC" compile . -t cpu -q && [ -f checkout.ftx ])
-says 0 'tiny-llama for cpu; .* kernels, weights' compile tests/models/tiny-llama -t cpu,cpu -o "$room/x.ftx"
+says 0 'x.ftx: tiny-llama from the checkout tests/models/tiny-llama, for cpu; .* kernels, weights .*, engine .* MB: KV cache and state' compile tests/models/tiny-llama -t cpu,cpu -o "$room/x.ftx"
 for targets in all ptx; do # taken apart, then each wants NVRTC
     FTX_NVRTC=$room/none says 1 'needs NVRTC' compile tests/models/tiny-llama -t $targets -o "$room/x.ftx"
 done
-says 2 'no target named' compile tests/models/tiny-llama -t , -o "$room/x.ftx"
+says 2 'no target is named; known: cpu sm_80 .* compute_90 all ptx' compile tests/models/tiny-llama -t , -o "$room/x.ftx"
 says 2 'emit-cuda: no target is a GPU' compile tests/models/tiny-llama -t cpu --emit-cuda "$room/cuda" -o "$room/x.ftx"
 says 2 'no-weights nowhere' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
 for file in fable.lua fable/model.safetensors fable/tokenizer.json; do
     ln -s "$root/specs/$file" "$room/precious"
-    says 2 'take the place of what it is made of' compile specs/fable.lua -t cpu -o "$room/precious"
+    says 2 'overwrite a file that it is made from' compile specs/fable.lua -t cpu -o "$room/precious"
     rm "$room/precious"
 done
 says 1 'none.lua: no spec there: No such file' compile none.lua

@@ -1,0 +1,107 @@
+/* targets.c - the words of --target, and the table of what they may be. */
+#include "targets.h"
+
+#include <string.h>
+
+#include "../runtime/artifact/artifact.h"
+
+_Static_assert((int)MAX_TARGETS == (int)ARTIFACT_MAX_PLANS, "an artifact has a plan for each target");
+
+static const struct {
+    const char *name, *list; /* list: the word that stands for this one and others */
+    uint32_t id, smem;
+} known[] = {
+#define TARGET(name, id, smem) {#name, "all", id, smem},
+#define TARGET_PTX(name, id, smem) {#name, "ptx", id, smem},
+#include "targets.def"
+#undef TARGET
+#undef TARGET_PTX
+};
+
+const char targets_known[] =
+#define TARGET(name, id, smem) #name " "
+#define TARGET_PTX(name, id, smem) #name " "
+#include "targets.def"
+#undef TARGET
+#undef TARGET_PTX
+    "";
+
+const char targets_help[] = "one or more of"
+#define TARGET(name, id, smem) " " #name
+#define TARGET_PTX(name, id, smem)
+#include "targets.def"
+#undef TARGET
+#undef TARGET_PTX
+                            ", or all of these;"
+#define TARGET(name, id, smem)
+#define TARGET_PTX(name, id, smem) " " #name
+#include "targets.def"
+#undef TARGET
+#undef TARGET_PTX
+                            ", or ptx for both: PTX for other GPUs (default: cpu and this machine's GPU)";
+
+static bool find(const char *name, Target *t)
+{
+    for (size_t i = 0; i < LEN(known); i++)
+        if (strcmp(known[i].name, name) == 0) {
+            *t = (Target){known[i].id, known[i].name};
+            return true;
+        }
+    return false;
+}
+
+bool target_parse(const char *name, Target *t, Diag *d)
+{
+    return find(name, t) || diag_error(d, (Loc){0}, "there is no target \"%s\"; known: %s", name, targets_known);
+}
+
+static bool add(Targets *list, Target t, Diag *d)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->at[i].id == t.id)
+            return true;
+    if (list->n == MAX_TARGETS)
+        return diag_error(d, (Loc){0}, "--target: more than %d targets", MAX_TARGETS);
+    list->at[list->n++] = t;
+    return true;
+}
+
+static bool add_word(Targets *list, const char *word, Diag *d)
+{
+    bool is_list = false, ok = true;
+    Target t;
+
+    for (size_t i = 0; i < LEN(known) && ok; i++)
+        if (strcmp(known[i].list, word) == 0) {
+            is_list = true;
+            ok = add(list, (Target){known[i].id, known[i].name}, d);
+        }
+    if (is_list)
+        return ok;
+    if (!find(word, &t))
+        return diag_error(d, (Loc){0}, "--target: there is no target \"%s\"; known: %sall ptx", word, targets_known);
+    return add(list, t, d);
+}
+
+bool targets_parse(const char *words, Targets *list, Diag *d)
+{
+    Arena *scratch = arena_open();
+    bool ok = true;
+
+    list->n = 0;
+    for (char *save = NULL, *w = strtok_r(arena_strdup(scratch, words), ",", &save); w && ok;
+         w = strtok_r(NULL, ",", &save))
+        ok = add_word(list, w, d);
+    arena_close(scratch);
+    if (ok && list->n == 0)
+        return diag_error(d, (Loc){0}, "--target: no target is named; known: %sall ptx", targets_known);
+    return ok;
+}
+
+uint32_t target_smem_bytes(Target t)
+{
+    for (size_t i = 0; i < LEN(known); i++)
+        if (known[i].id == t.id)
+            return known[i].smem;
+    return 49152; /* every GPU has that much */
+}
