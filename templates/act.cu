@@ -1,6 +1,6 @@
 // act.cu - contract and instance of act.cuh: an activation
 //@ kernel  act
-//@ device  cuda
+//@ rank    10
 //@ args    x[M,C] $step -> y
 //@ match   y = act(x)
 //@ consts  X: type(x)  C: C  ROWS_S: rows(x)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))

@@ -1,6 +1,6 @@
 // add.cu - contract and instance of act.cuh: a sum
 //@ kernel  add
-//@ device  cuda
+//@ rank    20
 //@ args    a[M,C] b[M,C] $step -> y
 //@ match   y = add(a, b)
 //@ consts  X: type(a)  C: C  ROWS_S: rows(a)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(a)), 32))

@@ -1,6 +1,6 @@
 // append.cu - contract and instance of append.cuh: after a library's matmul
 //@ kernel  append
-//@ device  cuda
+//@ rank    30
 //@ args    x[T,N] t:fp32 $step $token $pages $k $v -> q
 //@ match   q = append(x, t?)
 //@ consts  X: type(x)  Y: type(q)  KV: type($k)  N: N

@@ -1,6 +1,6 @@
 // attend_brief.cu - contract and instance of attend_brief.cuh: single tokens over at most 256 positions
 //@ kernel  attend_brief
-//@ device  cuda
+//@ rank    40
 //@ rows    decode
 //@ args    q[T,H,E] $step $rows $pages $k $v $owner -> y
 //@ match   y = attend_paged(q)

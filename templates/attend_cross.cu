@@ -1,6 +1,6 @@
 // attend_cross.cu - contract and instance of attend_cross.cuh
 //@ kernel  attend_cross
-//@ device  cuda
+//@ rank    50
 //@ args    q[T,N] c[T,G,E] $step $rows $token $cross_k $cross_v -> y
 //@ match   y = attend_cross(q, c)
 //@ consts  X: type(q)  KV: type($cross_k)  HEADS: attend_cross.heads  KV_HEADS: attend_cross.kv_heads

@@ -1,6 +1,6 @@
 // attend_decode.cu - contract and instance of attend_decode.cuh
 //@ kernel  attend_decode
-//@ device  cuda
+//@ rank    60
 //@ rows    decode
 //@ args    q[T,H,E] $step $rows $pages $k $v -> y
 //@ match   y = attend_paged(q)

@@ -1,7 +1,7 @@
 // attend_decode_beams.cu - contract and instance of attend_decode.cuh where rows may be lanes of a beam
 // search: positions are looked up by owner. Otherwise as attend_decode.cu, which says more.
 //@ kernel  attend_decode_beams
-//@ device  cuda
+//@ rank    70
 //@ rows    decode
 //@ args    q[T,H,E] $step $rows $pages $k $v $owner -> y
 //@ match   y = attend_paged(q)

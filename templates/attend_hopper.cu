@@ -1,6 +1,6 @@
 // attend_hopper.cu - contract and instance of attend_hopper.cuh: encoders' attention in 16 bits on sm_90a
 //@ kernel  attend_hopper
-//@ device  cuda
+//@ rank    80
 //@ args    x[T,N] $step $rows -> y[T,Q]
 //@ match   y = attend_packed(x)
 //@ consts  X: type(x)  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim

@@ -1,6 +1,6 @@
 // attend_packed.cu - contract and instance of attend_packed.cuh
 //@ kernel  attend_packed
-//@ device  cuda
+//@ rank    90
 //@ args    x[T,N] $step $rows -> y[T,Q]
 //@ match   y = attend_packed(x)
 //@ consts  X: type(x)  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim

@@ -1,6 +1,6 @@
 // attend_prefill.cu - contract and instance of attend_prefill.cuh
 //@ kernel  attend_prefill
-//@ device  cuda
+//@ rank    100
 //@ rows    prefill
 //@ args    q[T,H,E] $step $rows $pages $k $v -> y
 //@ match   y = attend_paged(q)

@@ -1,7 +1,7 @@
 // attention_block.cu - contract and instance of attention_block.cuh: attention over the cache, with all that is
 // around it, for up to 8 rows that bring one token each
 //@ kernel  attention_block
-//@ device  cuda
+//@ rank    110
 //@ rows    decode
 //@ args    x[M,D] w[P,D] g[D]:fp32 c[D]:fp32 b[P]:fp32 wo[D,A] bo[D]:fp32 t:fp32 $step $rows $pages $owner $k $v -> y
 //    PRE: the residual is x, the product takes its norm.

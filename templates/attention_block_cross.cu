@@ -1,7 +1,7 @@
 // attention_block_cross.cu - contract and instance of attention_block.cuh: attention to the source, with all that
 // is around it, for up to 8 rows that bring one token each. Otherwise as attention_block.cu, which says more.
 //@ kernel  attention_block_cross
-//@ device  cuda
+//@ rank    120
 //@ rows    decode
 //@ args    x[M,D] w[A,D] g[D]:fp32 c[D]:fp32 b[A]:fp32 wo[D,A] bo[D]:fp32 s $step $rows $pages $owner $cross_k $cross_v -> y
 //@ match   y = add(linear(attend_cross(linear(x, w, b?), s), wo, bo?), x)                                   | NORM=0 PRE=0 EPS=0

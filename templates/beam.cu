@@ -1,6 +1,6 @@
 // beam.cu - contract and instance of beam.cuh
 //@ kernel  beam
-//@ device  cuda
+//@ rank    130
 //@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out $segments -> y
 //@ match   y = beam(logits, s)
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  SEGMENTS: LOGIT_SEGMENTS

@@ -1,6 +1,6 @@
 // cross_append.cu - contract and instance of cross_append.cuh: keys and values of a source
 //@ kernel  cross_append
-//@ device  cuda
+//@ rank    140
 //@ args    x[T,N] $step $rows $token $cross_k $cross_v -> y
 //@ match   y = cross_append(x)
 //@ consts  X: type(x)  KV: type($cross_k)  N: N  G: cross_append.kv_heads  E: cross_append.head_dim  LENGTH: SOURCE

@@ -1,6 +1,6 @@
 // embed.cu - contract and instance of embed.cuh: embedding, scale, positions, types, history
 //@ kernel  embed
-//@ device  cuda
+//@ rank    150
 //@ args    w[V,D] p[P,D] s[Q,D] $step $token $history -> y
 //@ match   y = embed(ids(), w)                           | OFFSET=0 PT=fp32 POSITIONS=0 ST=fp32 TYPES=0 SCALED=0 BY=0
 //@ match   y = scale(embed(ids(), w))                    | OFFSET=0 PT=fp32 POSITIONS=0 ST=fp32 TYPES=0 SCALED=1 BY=scale.by

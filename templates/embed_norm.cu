@@ -1,7 +1,7 @@
 // embed_norm.cu - contract and instance of embed.cuh: embedding, positions, types and the layer norm behind them, of
 // encoders on sm_90a
 //@ kernel  embed_norm
-//@ device  cuda
+//@ rank    160
 //@ args    g[D]:fp32 c[D]:fp32 w[V,D] p[P,D] s[Q,D] $step $token $history -> y
 //@ match   y = layernorm(add(embed(ids(), w), positions(p)), g, c) | EPS=layernorm.eps OFFSET=positions.offset PT=type(p) POSITIONS=1 ST=fp32 TYPES=0 SCALED=0 BY=0
 //@ match   y = layernorm(add(scale(embed(ids(), w)), positions(p)), g, c) | EPS=layernorm.eps OFFSET=positions.offset PT=type(p) POSITIONS=1 ST=fp32 TYPES=0 SCALED=1 BY=scale.by

@@ -1,6 +1,6 @@
 // glu.cu - contract and instance of act.cuh: a gated unit, C outputs a row
 //@ kernel  glu
-//@ device  cuda
+//@ rank    170
 //@ args    x[M,2*C] $step -> y[M,C]
 //@ match   y = glu(x)
 //@ consts  X: type(x)  C: C  ROWS_S: rows(x)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))

@@ -1,6 +1,6 @@
 // layernorm.cu - contract and instance of norm.cuh: layer norm
 //@ kernel  layernorm
-//@ device  cuda
+//@ rank    180
 //@ args    x[M,C] g[C]:fp32 c[C]:fp32 $step -> y
 //@ match   y = layernorm(x, g, c)
 //@ consts  X: type(x)  Y: type(y)  C: C  EPS: layernorm.eps  ROWS_S: rows(x)

@@ -1,6 +1,6 @@
 // linear.cu - contract and instance of linear.cuh: up to 8 rows, one pass over w
 //@ kernel  linear
-//@ device  cuda
+//@ rank    190
 //@ args    x[M,K] w[N,K] g:fp32 c:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
 //@ match   y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
 //@ match   y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0

@@ -1,7 +1,7 @@
 // linear_attend.cu - contract and instance of linear_attend.cuh: queries, keys, values and attention of an encoder's few
 // tokens
 //@ kernel  linear_attend
-//@ device  cuda
+//@ rank    210
 //@ args    x[M,D] w[P,D] b[P]:fp32 xs:stats(x) $step $rows -> y[M,A]
 //@ folded  w b g c
 //@ match   y = attend_packed(linear(x, w, b?))                   | EPS=0

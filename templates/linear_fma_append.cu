@@ -1,6 +1,6 @@
 // linear_fma_append.cu - contract and instance of linear_fma.cuh: fp32, up to 64 rows whose columns are rotated and appended to the cache
 //@ kernel  linear_fma_append
-//@ device  cuda
+//@ rank    230
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
 //@ match   y = append(linear(x, w, b?), t?)                | NORM=0 EPS=0
 //@ match   y = append(linear(rmsnorm(x, g), w, b?), t?)    | NORM=1 EPS=rmsnorm.eps

@@ -1,7 +1,7 @@
 // linear_head.cu - contract and instance of linear.cuh: up to 8 rows, one pass over w over the last token of each sequence,
 //     and parts of the logits
 //@ kernel  linear_head
-//@ device  cuda
+//@ rank    250
 //@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
 //@ match   y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps
 //@ match   y = linear(layernorm(select_last(x), g, c), w, b?) | NORM=2 EPS=layernorm.eps

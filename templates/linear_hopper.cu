@@ -6,7 +6,7 @@
 // driver's occupancy call); all of a launch run at once. Fewer SMs with wider tiles beat all SMs with
 // narrow ones: x is read 64 / NT times as often as w.
 //@ kernel  linear_hopper
-//@ device  cuda
+//@ rank    260
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
 //@ match   y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
 //@ match   y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0

@@ -1,6 +1,6 @@
 // linear_hopper_append.cu - contract and instance of linear_hopper.cuh: 9 to 64 rows on sm_90a whose columns are rotated and appended to the cache
 //@ kernel  linear_hopper_append
-//@ device  cuda
+//@ rank    270
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
 //@ match   y = append(linear(x, w, b?), t?)                | NORM=0 EPS=0
 //@ match   y = append(linear(rmsnorm(x, g), w, b?), t?)    | NORM=1 EPS=rmsnorm.eps

@@ -1,7 +1,7 @@
 // linear_hopper_head.cu - contract and instance of linear_hopper.cuh: 9 to 64 rows on sm_90a over the last token of each sequence,
 //     and parts of the logits
 //@ kernel  linear_hopper_head
-//@ device  cuda
+//@ rank    280
 //@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
 //@ match   y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps LAST=1
 //@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0 LAST=1

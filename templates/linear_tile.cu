@@ -15,7 +15,7 @@
 // Decoders keep the library for their prompts, whose rows may be few in a program for many; in their decode
 // programs of 128 to 512 rows products stand here.
 //@ kernel  linear_tile
-//@ device  cuda
+//@ rank    290
 //@ args    rg[N]:fp32 rc[N]:fp32 xs:stats(x) rs:stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:stats(y)
 //@ folded  w b g c
 //@ leaves  ys STATS

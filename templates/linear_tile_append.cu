@@ -1,6 +1,6 @@
 // linear_tile_append.cu - contract and instance of linear_tile.cuh: columns of many rows rotated and appended to the cache, on sm_90a
 //@ kernel  linear_tile_append
-//@ device  cuda
+//@ rank    300
 //@ args    t:fp32 $token $pages $k $v x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y
 //@ match   y = append(linear(x, w, b?), t?)
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  KV: type($k)  N: N  K: K  BIAS: has(b)

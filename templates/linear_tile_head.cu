@@ -1,6 +1,6 @@
 // linear_tile_head.cu - contract and instance of linear_tile.cuh: logits of many rows and parts of them, on sm_90a
 //@ kernel  linear_tile_head
-//@ device  cuda
+//@ rank    310
 //@ args    $params x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] $segments
 //@ match   y = linear(x, w, b?)
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1

@@ -1,6 +1,6 @@
 // linear_wide.cu - contract and instance of linear_wide.cuh: up to 64 rows
 //@ kernel  linear_wide
-//@ device  cuda
+//@ rank    320
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
 //@ match   y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
 //@ match   y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0

@@ -1,6 +1,6 @@
 // linear_wide_head.cu - contract and instance of linear_wide.cuh: up to 64 rows over the last token of each sequence
 //@ kernel  linear_wide_head
-//@ device  cuda
+//@ rank    340
 //@ args    x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N]
 //@ match   y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps
 //@ match   y = linear(layernorm(select_last(x), g, c), w, b?) | NORM=2 EPS=layernorm.eps

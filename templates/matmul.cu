@@ -7,6 +7,7 @@
 // cuBLASLt adds a residual (beta = 1) before its activation, so the two exclude each other here. A
 // bias has the type of y. Its GELU is the tanh form; in fp32 it is not exact enough to rely on.
 //@ kernel  matmul
+//@ rank    350
 //@ device  matmul
 //@ args    x[M,K] w[N,K] b[N]:type(y) r[M,N] -> y[M,N]
 //@ match   y = linear(x, w, b?)            | ACT=0

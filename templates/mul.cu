@@ -1,6 +1,6 @@
 // mul.cu - contract and instance of act.cuh: a product
 //@ kernel  mul
-//@ device  cuda
+//@ rank    360
 //@ args    a[M,C] b[M,C] $step -> y
 //@ match   y = mul(a, b)
 //@ consts  X: type(a)  C: C  ROWS_S: rows(a)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(a)), 32))

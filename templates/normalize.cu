@@ -1,6 +1,6 @@
 // normalize.cu - contract and instance of normalize.cuh: rows of length 1
 //@ kernel  normalize
-//@ device  cuda
+//@ rank    370
 //@ args    x[M,C] $step -> y
 //@ match   y = normalize(x)
 //@ consts  X: type(x)  Y: type(y)  C: C  EPS: normalize.eps  ROWS_S: rows(x)

@@ -1,6 +1,6 @@
 // pool_mean.cu - contract and instance of pool_mean.cuh: the mean of each sequence's tokens
 //@ kernel  pool_mean
-//@ device  cuda
+//@ rank    380
 //@ args    x[T,C] $step $rows -> y[S,C]
 //@ match   y = pool_mean(x)
 //@ consts  X: type(x)  Y: type(y)  C: C  THREADS: min(64, round_up(ceil_div(C, 16 / sizeof(x)), 32))

@@ -1,7 +1,7 @@
 // random.cu - contract and instance of random.cuh. It computes no op of a graph: the runtime
 // launches it once for each weight when a model is opened with random ones.
 //@ kernel  random
-//@ device  cuda
+//@ rank    390
 //@ args    weights fill
 //@ match   none
 //@ consts  THREADS: 256

@@ -1,6 +1,6 @@
 // rmsnorm.cu - contract and instance of norm.cuh: root-mean-square norm
 //@ kernel  rmsnorm
-//@ device  cuda
+//@ rank    400
 //@ args    x[M,C] g[C]:fp32 c[C]:fp32 $step -> y
 //@ match   y = rmsnorm(x, g)
 //@ consts  X: type(x)  Y: type(y)  C: C  EPS: rmsnorm.eps  ROWS_S: rows(x)

@@ -1,6 +1,6 @@
 // sample.cu - contract and instance of sample.cuh
 //@ kernel  sample
-//@ device  cuda
+//@ rank    410
 //@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $bad_words $token $history $out $segments -> y
 //@ match   y = sample(logits)
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  SEGMENTS: LOGIT_SEGMENTS

@@ -1,6 +1,6 @@
 // scale.cu - contract and instance of act.cuh: a factor
 //@ kernel  scale
-//@ device  cuda
+//@ rank    420
 //@ args    x[M,C] $step -> y
 //@ match   y = scale(x)
 //@ consts  X: type(x)  C: C  ROWS_S: rows(x)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))

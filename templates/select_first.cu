@@ -1,6 +1,6 @@
 // select_first.cu - contract and instance of select_last.cuh: the first token of each sequence
 //@ kernel  select_first
-//@ device  cuda
+//@ rank    430
 //@ args    x[T,C] $step $rows -> y[S,C]
 //@ match   y = select_first(x)
 //@ consts  X: type(x)  Y: type(y)  C: C  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))

@@ -1,6 +1,6 @@
 // select_last.cu - contract and instance of select_last.cuh: the last token of each sequence
 //@ kernel  select_last
-//@ device  cuda
+//@ rank    440
 //@ args    x[T,C] $step $rows -> y[S,C]
 //@ match   y = select_last(x)
 //@ consts  X: type(x)  Y: type(y)  C: C  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))

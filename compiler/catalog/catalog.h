@@ -2,7 +2,9 @@
  * templates/ (CUDA) and kernels/cpu/ (C). The text of both, and of every .cuh, is embedded in ftxc.
  *
  *   //@ kernel  NAME                       the family; first part of instance names
- *   //@ device  cuda | cpu | matmul        matmul: a cuBLASLt node, no text
+ *   //@ rank    N                          of kernels that cost the same, the one with the lowest rank is
+ *                 taken. No two of one back end share a rank; cuBLASLt's node counts as CUDA.
+ *   //@ device  matmul                     a cuBLASLt node, no text (else the folder says cuda or cpu)
  *   //@ args    x[M,K] w[N,K] g[K]:fp32 b[N]:fp32 r[M,N] $token $k -> y[M,N]
  *                 The kernel's pointers, in this order. A name the match line does not bind is
  *                 NULL. Capital letters bind dimensions; other sizes (2*F, 64) must be equal. With
@@ -110,7 +112,7 @@ typedef struct Fold {
 } Fold;
 
 typedef struct Catalog {
-    Contract **at;
+    Contract **at; /* CUDA's by rank, then the CPU's by rank: file names decide nothing */
     size_t n;
 } Catalog;
 

@@ -63,6 +63,7 @@ struct Contract {
     const char *family;
     KernelDevice device;
     const char *template_name; /* NULL: cpu, matmul */
+    uint32_t rank;             /* of two that cost the same, the one with the lower rank is taken */
     Loc loc;
     struct {
         ContractArg *at;

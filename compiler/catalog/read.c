@@ -460,6 +460,20 @@ static bool read_launch(Reader *r)
     return true;
 }
 
+/* A whole number from 1 to `most`, alone on the rest of the line. */
+static bool read_number(Reader *r, uint32_t most, const char *what, uint32_t *out)
+{
+    unsigned long n;
+    char *end;
+
+    spaces(r);
+    n = strtoul(r->at, &end, 10);
+    if (!isdigit((unsigned char)*r->at) || *end || n == 0 || n > most)
+        return fail(r, what);
+    *out = (uint32_t)n;
+    return true;
+}
+
 static bool read_yes(Reader *r, bool *out)
 {
     *out = accept(r, "yes");
@@ -488,16 +502,12 @@ static bool read_line(Reader *r, const char *file)
     if (!r->c)
         return diag_error(r->d, r->loc, "contract: the first line must be: kernel NAME");
     if (strcmp(key, "device") == 0) {
-        const char *device = name(r);
-
-        if (!device)
-            return fail(r, "cuda, cpu or matmul");
-        r->c->device = strcmp(device, "matmul") == 0 ? KD_MATMUL : strcmp(device, "cpu") == 0 ? KD_CPU : KD_CUDA;
-        if (r->c->device != KD_CUDA)
-            r->c->template_name = NULL;
-        return r->c->device != KD_CUDA || strcmp(device, "cuda") == 0 ||
-               diag_error(r->d, r->loc, "contract: device is cuda, cpu or matmul, not %s", device);
+        r->c->device = KD_MATMUL;
+        r->c->template_name = NULL;
+        return accept(r, "matmul") || fail(r, "matmul");
     }
+    if (strcmp(key, "rank") == 0)
+        return read_number(r, 1000000, "a whole number from 1 to 1000000", &r->c->rank);
     if (strcmp(key, "args") == 0)
         return read_args(r);
     if (strcmp(key, "folded") == 0)
@@ -512,12 +522,8 @@ static bool read_line(Reader *r, const char *file)
         return read_yes(r, &r->c->matmul);
     if (strcmp(key, "overlap") == 0)
         return read_yes(r, &r->c->overlap);
-    if (strcmp(key, "rate") == 0) {
-        const char *number = text_until(r, "");
-
-        r->c->rate = (uint32_t)strtoul(number, NULL, 10);
-        return (r->c->rate > 0 && r->c->rate <= 10000) || fail(r, "TFLOP/s");
-    }
+    if (strcmp(key, "rate") == 0)
+        return read_number(r, 10000, "TFLOP/s, a whole number from 1 to 10000", &r->c->rate);
     if (strcmp(key, "rows") == 0) {
         const char *rows = name(r);
 
@@ -568,6 +574,8 @@ static bool finish(Contract *c, Diag *d)
         return diag_error(d, c->loc, "contract: %s has %zu constants, %d are allowed", c->family, c->consts.n,
                           CONTRACT_MAX_CONSTS);
     order_consts(c);
+    if (!c->rank)
+        return diag_error(d, c->loc, "contract: %s has no rank line", c->family);
     if (!c->matches.n && !c->unmatched)
         return diag_error(d, c->loc, "contract: %s has no match line", c->family);
     if (c->device == KD_CUDA && !(c->grid[0].text && c->block.text))
@@ -615,6 +623,27 @@ static bool read_file(Reader *r, const EmbeddedFile *file)
     return true;
 }
 
+/* Contracts of one back end together, by rank. cuBLASLt's nodes (KD_MATMUL) compete with CUDA kernels. */
+static int by_rank(const void *a, const void *b)
+{
+    const Contract *x = *(Contract *const *)a, *y = *(Contract *const *)b;
+    const int device = (x->device == KD_CPU) - (y->device == KD_CPU);
+    const int rank = (x->rank > y->rank) - (x->rank < y->rank);
+
+    return device ? device : rank ? rank : strcmp(x->family, y->family);
+}
+
+static bool sort_by_rank(Contract **at, size_t n, Diag *d)
+{
+    if (n)
+        qsort(at, n, sizeof *at, by_rank);
+    for (size_t i = 1; i < n; i++)
+        if (at[i]->rank == at[i - 1]->rank && (at[i]->device == KD_CPU) == (at[i - 1]->device == KD_CPU))
+            return diag_error(d, at[i]->loc, "contract: %s has rank %u, and so has %s (%s:%d): give each its own",
+                              at[i]->family, at[i]->rank, at[i - 1]->family, at[i - 1]->loc.file, at[i - 1]->loc.line);
+    return true;
+}
+
 bool catalog_read(Arena *keep, const EmbeddedFile *files, size_t n, Catalog *c, Diag *d)
 {
     Reader r = {.keep = keep, .d = d};
@@ -625,6 +654,8 @@ bool catalog_read(Arena *keep, const EmbeddedFile *files, size_t n, Catalog *c, 
     for (size_t i = 0; i < r.all.n; i++)
         if (!finish(r.all.at[i], d))
             return false;
+    if (!sort_by_rank(r.all.at, r.all.n, d))
+        return false;
     c->at = r.all.at;
     c->n = r.all.n;
     return true;

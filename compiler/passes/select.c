@@ -6,7 +6,7 @@
  * Johnson 1976; Burg and its kin do this for instructions). Exact on trees, and the cuts are no
  * choice, but for norms, which may be computed again by each who reads them: both ways are costed.
  * Choices are made in the order of computation, so a kernel may ask what the one before it leaves.
- * Equal costs: the contract that comes first in the catalog.
+ * Equal costs: the contract with the lower rank, then its first match line; the catalog is sorted by rank.
  *
  *   cost of a launch = bytes / bandwidth, or operations / rate if that is more, + a stage
  *

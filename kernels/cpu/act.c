@@ -1,6 +1,6 @@
 /* act.c - an activation by itself:  y = kind(x), x and y [M,C] fp32, y may alias x. */
 //@ kernel  act
-//@ device  cpu
+//@ rank    10
 //@ args    x[M,C] -> y
 //@ match   y = act(x)
 //@ consts  C: C  KIND: act.kind  ROWS_S: rows(x)

@@ -1,6 +1,6 @@
 /* add.c - y = a + b, all [M,C] fp32; y may alias either. */
 //@ kernel  add
-//@ device  cpu
+//@ rank    20
 //@ args    a[M,C] b[M,C] -> y
 //@ match   y = add(a, b)
 //@ consts  C: C  ROWS_S: rows(a)

@@ -7,7 +7,7 @@
  *   cache: position p of slot s is row p % BLOCK of page pages[s][p / BLOCK], in
  *   k and v [page][G][BLOCK][E] of type KV. */
 //@ kernel  append
-//@ device  cpu
+//@ rank    30
 //@ args    x[T,N] t:fp32 $token $pages $k $v -> q
 //@ match   q = append(x, t?)
 //@ consts  H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot

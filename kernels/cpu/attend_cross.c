@@ -8,7 +8,7 @@
  * A piece of work is one kv head of one token: its H/G heads read the same keys. Consecutive tokens
  * of a prompt could share them too, but a decoder begins with one. */
 //@ kernel  attend_cross
-//@ device  cpu
+//@ rank    40
 //@ args    q[T,N] c[T,G,E] $token $rows $cross_k $cross_v -> y
 //@ match   y = attend_cross(q, c)
 //@ consts  H: attend_cross.heads  G: attend_cross.kv_heads  E: attend_cross.head_dim

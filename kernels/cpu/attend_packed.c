@@ -6,7 +6,7 @@
  * nothing depends on the neighbours. A piece of work is one head of a few queries; it costs as much
  * as its text has keys, so threads take equal shares of that. */
 //@ kernel  attend_packed
-//@ device  cpu
+//@ rank    50
 //@ args    x[T,N] $rows -> y
 //@ match   y = attend_packed(x)
 //@ consts  H: attend_packed.heads  G: attend_packed.kv_heads  E: attend_packed.head_dim  SCALE: attend_packed.scale

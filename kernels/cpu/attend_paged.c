@@ -17,7 +17,7 @@
  * A lane of a beam search reads positions of the prompt from lane 0's pages, later ones from those of
  * the slot that owns them: each position is looked up. */
 //@ kernel  attend_paged
-//@ device  cpu
+//@ rank    60
 //@ args    q[T,H,E] $rows $pages $k $v $owner -> y
 //@ match   y = attend_paged(q)
 //@ consts  H: H  G: attend_paged.kv_heads  E: E

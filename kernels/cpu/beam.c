@@ -14,7 +14,7 @@
  *   x [S,V] fp32, read only. s [S]: what `sample` chose for rows that search nothing; they pass.
  *   z [S,V] fp32: processed log-probabilities. past [S,CONTEXT]: a lane's ids in their order. */
 //@ kernel  beam
-//@ device  cpu
+//@ rank    70
 //@ args    x[S,V] s $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out -> y
 //@ match   y = beam(x, s)
 //@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS  WIDTH: BEAMS  WORDS: BAD_WORDS

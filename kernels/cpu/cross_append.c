@@ -3,7 +3,7 @@
  *   x [T, 2G * E] fp32: keys, then values, of each token of the sources
  *   $cross_k, $cross_v [sources][G][SOURCE][E]: token p of the source of slot s is row p */
 //@ kernel  cross_append
-//@ device  cpu
+//@ rank    80
 //@ args    x[T,N] $rows $token $cross_k $cross_v -> y
 //@ match   y = cross_append(x)
 //@ consts  G: cross_append.kv_heads  E: cross_append.head_dim  SOURCE: SOURCE  KV: type($cross_k)

@@ -7,7 +7,7 @@
  *
  * Ids, positions and types come from the host, which has checked them. */
 //@ kernel  embed
-//@ device  cpu
+//@ rank    90
 //@ args    w[V,D] p[P,D] s[Q,D] $token $history -> y
 //@ match   y = embed(ids(), w)                             | OFFSET=0 PT=0 ST=0
 //@ match   y = scale(embed(ids(), w))                      | OFFSET=0 PT=0 ST=0 BY=scale.by SCALED=1

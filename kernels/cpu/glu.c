@@ -1,6 +1,6 @@
 /* glu.c - a gate by itself:  y[m,i] = kind(x[m,2i]) * x[m,2i+1], x [M,2F], y [M,F] fp32. */
 //@ kernel  glu
-//@ device  cpu
+//@ rank    100
 //@ args    x[M,C] -> y[M,F]
 //@ match   y = glu(x)
 //@ consts  F: F  KIND: glu.kind  ROWS_S: rows(x)

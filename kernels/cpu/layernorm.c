@@ -5,7 +5,7 @@
  * Summed in fp32, LANES partial sums and a tree; the variance around the mean, in a second pass
  * over the row (it is in L1), so that a large mean costs no digits. Ba et al. 2016. */
 //@ kernel  layernorm
-//@ device  cpu
+//@ rank    110
 //@ args    x[M,C] g[C]:fp32 b[C]:fp32 -> y
 //@ match   y = layernorm(x, g, b)
 //@ consts  C: C  EPS: layernorm.eps  ROWS_S: rows(x)

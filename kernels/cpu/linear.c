@@ -12,7 +12,7 @@
  * tile. For a few rows (decode) that is a plain stream over the weights. For many, a block of weight
  * rows (BLOCK_W, at most half of a 1 MB L2) is kept while x passes by in blocks of BLOCK_X. */
 //@ kernel  linear
-//@ device  cpu
+//@ rank    120
 //@ args    x[M,K] w[N,K] b[N]:fp32 r[M,N] -> y
 //@ match   y = linear(x, w, b?)         | KIND=0 GLU=0
 //@ match   y = add(linear(x, w, b?), r) | KIND=0 GLU=0

@@ -1,6 +1,6 @@
 /* mul.c - y = a * b, all [M,C] fp32; y may alias either. */
 //@ kernel  mul
-//@ device  cpu
+//@ rank    130
 //@ args    a[M,C] b[M,C] -> y
 //@ match   y = mul(a, b)
 //@ consts  C: C  ROWS_S: rows(a)

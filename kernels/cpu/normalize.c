@@ -1,6 +1,6 @@
 /* normalize.c - each row at length 1:  y[m,:] = x[m,:] / max(|x[m,:]|, eps), x and y [M,C] fp32. */
 //@ kernel  normalize
-//@ device  cpu
+//@ rank    140
 //@ args    x[M,C] -> y
 //@ match   y = normalize(x)
 //@ consts  C: C  EPS: normalize.eps  ROWS_S: rows(x)

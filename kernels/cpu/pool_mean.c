@@ -1,6 +1,6 @@
 /* pool_mean.c - the mean of each row's tokens:  y[s,:] = sum of x[q_start ..+ q_len, :] / q_len */
 //@ kernel  pool_mean
-//@ device  cpu
+//@ rank    150
 //@ args    x[T,C] $rows -> y[S,C]
 //@ match   y = pool_mean(x)
 //@ consts  C: C

@@ -4,7 +4,7 @@
  *
  * Summed in fp32, LANES partial sums and a tree. Zhang & Sennrich 2019, eq. 4. */
 //@ kernel  rmsnorm
-//@ device  cpu
+//@ rank    160
 //@ args    x[M,C] g[C]:fp32 -> y
 //@ match   y = rmsnorm(x, g)
 //@ consts  C: C  EPS: rmsnorm.eps  ROWS_S: rows(x)

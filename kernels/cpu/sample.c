@@ -20,7 +20,7 @@
  *   x [S,V] fp32, read only. z [S,V] fp32: processed logits. marks [S,V]: counts of ids, zero
  *   between calls. A row with emit 0, or done, is left alone. */
 //@ kernel  sample
-//@ device  cpu
+//@ rank    170
 //@ args    x[S,V] $rows $params $ends $bias $bad_words $token $history $out -> y
 //@ match   y = sample(x)
 //@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS  WORDS: BAD_WORDS

@@ -1,6 +1,6 @@
 /* scale.c - y = x * by, x and y [M,C] fp32; y may alias x. */
 //@ kernel  scale
-//@ device  cpu
+//@ rank    180
 //@ args    x[M,C] -> y
 //@ match   y = scale(x)
 //@ consts  C: C  BY: scale.by  ROWS_S: rows(x)

@@ -1,6 +1,6 @@
 /* select_first.c - the first token of each row:  y[s,:] = x[rows[s].q_start, :] */
 //@ kernel  select_first
-//@ device  cpu
+//@ rank    190
 //@ args    x[T,C] $rows -> y[S,C]
 //@ match   y = select_first(x)
 //@ consts  C: C

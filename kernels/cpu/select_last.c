@@ -1,6 +1,6 @@
 /* select_last.c - the last token of each row:  y[s,:] = x[rows[s].q_start + rows[s].q_len - 1, :] */
 //@ kernel  select_last
-//@ device  cpu
+//@ rank    200
 //@ args    x[T,C] $rows -> y[S,C]
 //@ match   y = select_last(x)
 //@ consts  C: C

@@ -34,7 +34,7 @@ static const char *message(const char *text)
 }
 
 #define NORM \
-    "//@ kernel norm\n//@ args x[M,C] g[C]:fp32 -> y[M,C]\n//@ match y = rmsnorm(x, g)\n" \
+    "//@ kernel norm\n//@ rank 1\n//@ args x[M,C] g[C]:fp32 -> y[M,C]\n//@ match y = rmsnorm(x, g)\n" \
     "//@ consts X: type(x) C: C EPS: rmsnorm.eps VEC: 8 4 2 1\n"
 #define LAUNCH "//@ launch grid M block 256\n"
 
@@ -47,22 +47,22 @@ static void mistakes(void **state)
                         "templates/t.cu:1: contract: the first line must be: kernel NAME");
     assert_string_equal(message(NORM), "templates/t.cu:1: contract: norm has no launch line with grid and block");
     assert_string_equal(message(NORM LAUNCH "//@ fits C % VEK == 0\n"),
-                        "templates/t.cu:6: contract: expression \"C % VEK == 0\": unknown name \"VEK\" at \"== 0\"");
+                        "templates/t.cu:7: contract: expression \"C % VEK == 0\": unknown name \"VEK\" at \"== 0\"");
     assert_string_equal(message(NORM LAUNCH "//@ fits EPS > 0\n"),
-                        "templates/t.cu:6: contract: expression \"EPS > 0\": unknown name \"EPS\" at \"> 0\"");
+                        "templates/t.cu:7: contract: expression \"EPS > 0\": unknown name \"EPS\" at \"> 0\"");
     assert_string_equal(
         message(NORM LAUNCH "//@ consts TEAMS: min(SMS, 4)\n"),
-        "templates/t.cu:6: contract: expression \"min(SMS, 4)\": T, S and SMS are known at a launch only");
+        "templates/t.cu:7: contract: expression \"min(SMS, 4)\": T, S and SMS are known at a launch only");
     assert_string_equal(message(NORM LAUNCH "//@ fits T > 8\n"),
-                        "templates/t.cu:6: contract: expression \"T > 8\": T, S and SMS are known at a launch only");
+                        "templates/t.cu:7: contract: expression \"T > 8\": T, S and SMS are known at a launch only");
     assert_string_equal(message(NORM LAUNCH "//@ scratch sums 4 * S * SMS\n"),
-                        "templates/t.cu:6: contract: expression \"4 * S * SMS\": SMS is known at a launch only");
+                        "templates/t.cu:7: contract: expression \"4 * S * SMS\": SMS is known at a launch only");
     assert_string_equal(message(NORM "//@ launch grid M block T\n"),
-                        "templates/t.cu:5: contract: expression \"T\": T, S and SMS are known at a launch only");
-    assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(x) | A=S\n" LAUNCH),
+                        "templates/t.cu:6: contract: expression \"T\": T, S and SMS are known at a launch only");
+    assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(x) | A=S\n//@ rank 1\n" LAUNCH),
                         "templates/t.cu:3: contract: expression \"S\": T, S and SMS are known at a launch only");
     assert_string_equal(message(NORM LAUNCH "//@ consts A: 2 * B  B: 4\n"),
-                        "templates/t.cu:6: contract: expression \"2 * B\": unknown name \"B\" at \"end\"");
+                        "templates/t.cu:7: contract: expression \"2 * B\": unknown name \"B\" at \"end\"");
     assert_string_equal(message("//@ kernel a\n//@ args x $tokens -> y\n"),
                         "templates/t.cu:2: contract: no buffer of named.def is called $tokens");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = norm(x)\n"),
@@ -72,31 +72,43 @@ static void mistakes(void **state)
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(z)\n"),
                         "templates/t.cu:3: contract: no argument is called z");
     assert_string_equal(
-        message("//@ kernel a\n//@ args x -> y\n//@ match y = append(x)\n//@ consts L: append.layer\n" LAUNCH),
+        message(
+            "//@ kernel a\n//@ args x -> y\n//@ match y = append(x)\n//@ consts L: append.layer\n//@ rank 1\n" LAUNCH),
         "templates/t.cu:4: contract: L: the layer is no constant, $k and $v know it");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(x)\n//@ consts L: scale.bye\n"),
                         "templates/t.cu:4: contract: scale.bye is no attribute of an op");
     assert_string_equal(message("//@ kernel a\n//@ grids 1\n"),
                         "templates/t.cu:2: contract: no line is called \"grids\"");
     assert_string_equal(message(NORM LAUNCH "//@ tiled z 64\n"),
-                        "templates/t.cu:6: contract: tiled: z is no argument with two sizes");
+                        "templates/t.cu:7: contract: tiled: z is no argument with two sizes");
     assert_string_equal(message(NORM LAUNCH "//@ rate fast\n"),
-                        "templates/t.cu:6: contract: TFLOP/s expected, found \"\"");
-    assert_string_equal(message(NORM "//@ consts C: 5\n"), "templates/t.cu:5: contract: constant C stands twice");
+                        "templates/t.cu:7: contract: TFLOP/s, a whole number from 1 to 10000 expected, found \"fast\"");
+    assert_string_equal(message(NORM LAUNCH "//@ rank 0\n"),
+                        "templates/t.cu:7: contract: a whole number from 1 to 1000000 expected, found \"0\"");
+    assert_string_equal(message(NORM LAUNCH "//@ rank 20 30\n"),
+                        "templates/t.cu:7: contract: a whole number from 1 to 1000000 expected, found \"20 30\"");
+    assert_string_equal(message(NORM LAUNCH "//@ kernel b\n//@ args x -> y\n//@ match y = scale(x)\n" LAUNCH),
+                        "templates/t.cu:7: contract: b has no rank line");
+    assert_string_equal(
+        message(NORM LAUNCH "//@ kernel b\n//@ rank 1\n//@ args x[M] -> y\n//@ match y = scale(x)\n" LAUNCH),
+        "templates/t.cu:1: contract: norm has rank 1, and so has b (templates/t.cu:7): give each its own");
+    assert_string_equal(message(NORM LAUNCH "//@ device cuda\n"),
+                        "templates/t.cu:7: contract: matmul expected, found \"cuda\"");
+    assert_string_equal(message(NORM "//@ consts C: 5\n"), "templates/t.cu:6: contract: constant C stands twice");
     assert_string_equal(message("//@ kernel a\n//@ args x xs:stats(z) -> y\n"),
                         "templates/t.cu:2: contract: stats(z) is no argument on its side of ->");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y ys:stats(x)\n"),
                         "templates/t.cu:2: contract: stats(x) is no argument on its side of ->");
     assert_string_equal(message(NORM LAUNCH "//@ leaves y C\n"),
-                        "templates/t.cu:6: contract: NAME columns, where NAME is an out that is stats(y) expected, "
+                        "templates/t.cu:7: contract: NAME columns, where NAME is an out that is stats(y) expected, "
                         "found \" C\"");
     assert_string_equal(message(NORM LAUNCH "//@ folded x g y c\n"),
-                        "templates/t.cu:6: contract: folded: y is another argument");
+                        "templates/t.cu:7: contract: folded: y is another argument");
     assert_string_equal(message(NORM LAUNCH "//@ folded x w g c\n"),
-                        "templates/t.cu:6: contract: folded: w is no argument");
+                        "templates/t.cu:7: contract: folded: w is no argument");
     assert_string_equal(
         message(NORM LAUNCH "//@ fits columns(x)\n"),
-        "templates/t.cu:6: contract: expression \"columns(x)\": unknown name \"columns(x)\" at \"end\"");
+        "templates/t.cu:7: contract: expression \"columns(x)\": unknown name \"columns(x)\" at \"end\"");
 }
 
 /* --- meeting a graph ---------------------------------------------------------------------------- */
@@ -163,7 +175,7 @@ static const Const *constant(const Instance *in, const char *name)
 static void fused(void **state)
 {
     Bench t = bench_open(
-        "//@ kernel lin\n//@ args x[M,K] w[N,K] g[K]:fp32 b[N]:fp32 r[M,N] -> y[M,N]\n"
+        "//@ kernel lin\n//@ rank 1\n//@ args x[M,K] w[N,K] g[K]:fp32 b[N]:fp32 r[M,N] -> y[M,N]\n"
         "//@ match y = linear(x, w, b?)\n"
         "//@ match y = add(r, linear(rmsnorm(x, g), w, b?)) | NORM=1 RES=has(r)\n"
         "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2 BIAS: has(b) S1: rows(x)\n"
@@ -222,14 +234,14 @@ static void fused(void **state)
     t.f.t_max = 100;
     assert_true(matches(&t, 0, 0, 7, &b, &reason));
     assert_false(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
-    assert_string_equal(reason, "templates/t.cu:6: fits K % TILE == 0 && M_MAX <= 64 (K = 12, TILE = 2, M_MAX = 100)");
+    assert_string_equal(reason, "templates/t.cu:7: fits K % TILE == 0 && M_MAX <= 64 (K = 12, TILE = 2, M_MAX = 100)");
     bench_close(&t);
 }
 
 /* Statistics: of what is normed, as the kernel in front left them; of the result, if somebody wants them. */
 static void statistics(void **state)
 {
-    Bench t = bench_open("//@ kernel lin\n//@ args xs:stats(x) x[M,K] w[N,K] b[N] -> ys:stats(y) y\n"
+    Bench t = bench_open("//@ kernel lin\n//@ rank 1\n//@ args xs:stats(x) x[M,K] w[N,K] b[N] -> ys:stats(y) y\n"
                          "//@ folded w b g c\n//@ leaves ys has(ys) ? 4 * P : 0\n"
                          "//@ match y = linear(layernorm(x, g, c), w, b?)\n//@ match y = linear(x, w, b?)\n"
                          "//@ consts P: columns(xs) F: has(g) S: has(xs)\n//@ launch grid 1 block 1\n");
@@ -284,7 +296,7 @@ static void statistics(void **state)
 /* Types of activations are asked for, those of weights are given; inner values must vanish. */
 static void types(void **state)
 {
-    Bench t = bench_open("//@ kernel n\n//@ args x[M,C] r[M,2*H]:bf16 g[C]:type(y) -> y:fp32\n"
+    Bench t = bench_open("//@ kernel n\n//@ rank 1\n//@ args x[M,C] r[M,2*H]:bf16 g[C]:type(y) -> y:fp32\n"
                          "//@ match y = rmsnorm(x, g)\n//@ match y = select_last(add(x, r))\n"
                          "//@ match y = linear(rmsnorm(x, g), r)\n"
                          "//@ launch grid 1 block 1\n");
@@ -311,7 +323,7 @@ static void types(void **state)
 static void mangled(void **state)
 {
     static const char text[] =
-        "//@ kernel lin\n//@ args x[M,K] w[N,K]:fp32 b[N]:type(w) r[M,2*H] $k -> y[M,N] ys:stats(y)\n"
+        "//@ kernel lin\n//@ rank 1\n//@ args x[M,K] w[N,K]:fp32 b[N]:type(w) r[M,2*H] $k -> y[M,N] ys:stats(y)\n"
         "//@ folded w b g c\n//@ leaves ys N\n"
         "//@ match y = add(r, linear(rmsnorm(x, b), w, b?)) | NORM=1 RES=has(r)\n"
         "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2\n"
