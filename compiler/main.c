@@ -67,9 +67,8 @@ int command_help(int argc, char **argv)
         printf("  ftxc %-8s %-22s %s\n", commands[i].name, commands[i].args, commands[i].what);
     printf("\nFirst steps:\n"
            "  ftxc compile specs/fable.lua -o fable.ftx\n"
-           "  ftxc run fable.ftx \"Once upon a time\"\n"
-           "\nExit codes: 0 done, 1 failed (files, device), 2 a mistake in what was asked, 3 a bug of ftxc or no\n"
-           "memory, 130 interrupted.\n");
+           "  ftxc run fable.ftx \"Once upon a time\"\n");
+    command_help_exit();
     return EXIT_DONE;
 }
 
@@ -92,7 +91,7 @@ int main(int argc, char **argv)
         sigaction(SIGHUP, &act, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write() */
     if (argc < 2)
-        return command_help(0, NULL) == EXIT_DONE ? EXIT_MISTAKE : EXIT_BUG;
+        return command_help(0, NULL) == EXIT_DONE ? EXIT_MISTAKE : EXIT_INTERNAL;
     if (strcmp(argv[1], "--version") == 0) {
         printf("ftxc %d.%d\n", FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
         return EXIT_DONE;

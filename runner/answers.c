@@ -1,4 +1,4 @@
-/* answers.c - what was written from each prompt, printed in the order of the prompts. */
+/* answers.c - the texts written from each prompt, printed in the order of the prompts. */
 #include "answers.h"
 
 #include <assert.h>
@@ -26,6 +26,27 @@ void answers_refuse(Answers *all, Job *j, const char *reason)
     j->refusal = command_must(strdup(reason));
     j->done = all->samples;
     all->failed++;
+}
+
+static void end_all(const Answers *all, Job *j, FtxFinish finish)
+{
+    for (int i = 0; i < all->samples; i++)
+        if (j->answers[i].finish == FTX_RUNNING)
+            j->answers[i].finish = finish;
+    j->done = all->samples;
+    j->end = command_seconds();
+}
+
+void answers_empty(Answers *all, Job *j)
+{
+    end_all(all, j, FTX_FINISH_END);
+}
+
+void answers_cancel(Answers *all)
+{
+    for (size_t i = all->printed; i < all->read; i++)
+        if (answers_job(all, i)->done < all->samples)
+            end_all(all, answers_job(all, i), FTX_FINISH_CANCEL);
 }
 
 static void drop_job(const Answers *all, Job *j)
@@ -108,12 +129,25 @@ static json_t *answer_json(const Answers *all, const Answer *a)
     return o;
 }
 
-/* The first of several samples stands for the text and ids of the job. */
+static json_t *timings_json(const Job *j)
+{
+    const size_t n = j->answers[0].n;
+    json_t *t = json_object();
+
+    json_object_set_new(t, "first_token_ms", j->first > 0.0 ? json_real((j->first - j->start) * 1e3) : json_null());
+    json_object_set_new(t, "total_ms", j->start > 0.0 ? json_real((j->end - j->start) * 1e3) : json_null());
+    json_object_set_new(t, "decode_tokens_per_second",
+                        n > 1 && j->end > j->first ? json_real((double)(n - 1) / (j->end - j->first)) : json_null());
+    return t;
+}
+
+/* "text" and "ids" of the object are those of the first sample. */
 static void print_json(const Answers *all, const Job *j)
 {
-    json_t *o = answer_json(all, &j->answers[0]), *t = json_object();
-    const size_t n = j->answers[0].n;
+    json_t *o = answer_json(all, &j->answers[0]);
 
+    if (all->draws)
+        json_object_set_new(o, "seed", json_integer((json_int_t)j->seed));
     if (all->samples > 1) {
         json_t *samples = json_array();
 
@@ -134,18 +168,14 @@ static void print_json(const Answers *all, const Job *j)
             json_array_append_new(l, runner_json_number((double)j->logits[i]));
         json_object_set_new(o, "logits", l);
     }
-    json_object_set_new(t, "first_token_ms", json_real((j->first - j->start) * 1e3));
-    json_object_set_new(t, "total_ms", json_real((j->end - j->start) * 1e3));
-    json_object_set_new(t, "tokens_per_second",
-                        n > 1 && j->end > j->first ? json_real((double)(n - 1) / (j->end - j->first)) : json_null());
-    json_object_set_new(o, "timings", t);
+    json_object_set_new(o, "timings", timings_json(j));
     json_object_set_new(o, "device", json_string(all->info.device));
     runner_json_print(o);
 }
 
 /* --- as text ---------------------------------------------------------------------------------------- */
 
-/* A refused prompt of a batch keeps its place: an empty line, or an object that says why. */
+/* In a batch a refused prompt gets an empty line, or an object with the reason, so that answers keep their places. */
 static void print_refusal(const Answers *all, const Job *j)
 {
     if (!all->batch) {
@@ -159,13 +189,13 @@ static void print_refusal(const Answers *all, const Job *j)
         putchar('\n');
 }
 
-/* Whether texts are kept until they are whole: several that come at once. */
+/* Texts that are written side by side are kept until they are finished; a single text is printed as it comes. */
 static bool is_kept(const Answers *all)
 {
     return all->json || all->batch || all->samples > 1;
 }
 
-/* With --batch each has a line, else several have a heading each. */
+/* With --batch each text has a line, else each sample has a heading. */
 static void print_texts(const Answers *all, const Job *j)
 {
     for (int i = 0; i < all->samples; i++) {
@@ -177,18 +207,17 @@ static void print_texts(const Answers *all, const Job *j)
             fwrite(a->out, 1, a->out_bytes, stdout);
         for (size_t k = 0; k < a->n && !all->info.has_tokenizer && !all->batch; k++)
             printf("%d ", a->ids[k]);
-        if (all->batch || i + 1 < all->samples) /* that of the last is written when the run ends */
+        if (all->batch || i + 1 < all->samples) /* the last newline is written when the run ends */
             putchar('\n');
     }
 }
 
-/* Finished jobs in the order of the prompts. */
 void answers_print(Answers *all)
 {
     for (; all->printed < all->read && answers_job(all, all->printed)->done == all->samples; all->printed++) {
         Job *j = answers_job(all, all->printed);
 
-        assert(j->answers); /* it was added, and is printed once */
+        assert(j->answers); /* added, and not printed yet */
         if (j->refusal) {
             print_refusal(all, j);
         } else if (all->json) {
@@ -201,7 +230,7 @@ void answers_print(Answers *all)
     }
 }
 
-/* --- what comes back ---------------------------------------------------------------------------------- */
+/* --- events -------------------------------------------------------------------------------------------- */
 
 static void keep_event(Answer *a, const FtxEvent *e)
 {
@@ -223,7 +252,7 @@ static void keep_event(Answer *a, const FtxEvent *e)
     }
 }
 
-/* The best stands for the text and ids of the job. */
+/* The ids of the job are those of the best hypothesis. */
 static void take_hypotheses(Answers *all, Job *j, const FtxEvent *e)
 {
     size_t n;

@@ -1,5 +1,4 @@
-/* answers.h - prompts that wait, run or have ended, and what was written from each: printed in the order
- * of the prompts, as text or as objects. */
+/* answers.h - the prompts of a run and the texts written from them, printed in the order of the prompts. */
 #ifndef FTX_RUNNER_ANSWERS_H
 #define FTX_RUNNER_ANSWERS_H
 
@@ -7,7 +6,7 @@
 
 #include "../runtime/ftx.h"
 
-/* A text written from a prompt. */
+/* One text written from a prompt. */
 typedef struct Answer {
     FtxFinish finish;
     char *out;
@@ -17,16 +16,16 @@ typedef struct Answer {
     size_t n, cap;
 } Answer;
 
-/* One prompt and what became of it. */
+/* One prompt and its texts. */
 typedef struct Job {
     char *text; /* NULL: the ids of --ids */
     size_t bytes;
-    uint64_t id;
+    uint64_t id, seed;
     bool submitted;
-    char *refusal;            /* why nothing was written; NULL: something was */
+    char *refusal;            /* why the prompt was refused, or NULL */
     Answer *answers;          /* [Answers.samples] */
-    int done;                 /* of them */
-    double start, first, end; /* seconds */
+    int done;                 /* answers that have ended */
+    double start, first, end; /* when it was submitted, its first token, its end; 0: not yet */
     float *logits;
     json_t *hypotheses; /* of a beam search */
 } Job;
@@ -34,22 +33,25 @@ typedef struct Job {
 typedef struct Answers {
     FtxEngine *engine;
     FtxModelInfo info;
-    bool json, batch;     /* how they are printed */
-    bool logits;          /* of the last prompt position are wanted */
+    bool json, batch;     /* how answers are printed */
+    bool logits;          /* keep the logits of the last prompt position */
+    bool draws;           /* tokens are drawn at random, so the seed is printed */
     int samples;          /* texts from each prompt */
-    Job *jobs;            /* [window]: prompt number i stands at i % window */
-    size_t window;        /* prompts between the first that is not printed and the last that was read */
+    Job *jobs;            /* [window]: prompt i is in slot i % window */
+    size_t window;        /* at most this many prompts are read and not yet printed */
     size_t read, printed; /* prompts */
     size_t in_flight;     /* texts */
-    size_t failed;
-    uint64_t tokens;
+    size_t failed;        /* prompts that were refused */
+    uint64_t tokens;      /* written in all */
 } Answers;
 
-Job *answers_job(const Answers *all, size_t i);                /* prompt number i */
-void answers_add(Answers *all, char *text, size_t bytes);      /* another; text becomes its own, NULL: of ids */
-void answers_refuse(Answers *all, Job *j, const char *reason); /* nothing will be written from it */
+Job *answers_job(const Answers *all, size_t i);                /* prompt i */
+void answers_add(Answers *all, char *text, size_t bytes);      /* takes over text; NULL: the prompt is ids */
+void answers_refuse(Answers *all, Job *j, const char *reason); /* no text will be written from j */
+void answers_empty(Answers *all, Job *j);                      /* the texts of j are empty */
 void answers_take(Answers *all, const FtxEvent *e);            /* FtxEvent.user: the job */
-void answers_print(Answers *all);                              /* those that are whole */
+void answers_cancel(Answers *all);                             /* all unfinished texts end as they are */
+void answers_print(Answers *all); /* prompts that are finished, up to the first that is not */
 void answers_close(Answers *all);
 
 #endif

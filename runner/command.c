@@ -1,4 +1,4 @@
-/* command.c - how commands speak of themselves. */
+/* command.c - what all commands share: exit codes, messages, the clock and signals. */
 #include "command.h"
 
 #include <stdarg.h>
@@ -16,10 +16,34 @@ void command_say(const char *text)
     fprintf(stderr, "%s: %s\n", command_program, text);
 }
 
+ExitCode command_exit(FtxStatus s)
+{
+    switch (s) {
+    case FTX_OK: return EXIT_DONE;
+    case FTX_EINVAL:
+    case FTX_EFULL: return EXIT_MISTAKE;
+    case FTX_ENOMEM: return EXIT_INTERNAL;
+    case FTX_EFORMAT:
+    case FTX_EIO:
+    case FTX_EDEVICE:
+    case FTX_ENODEVICE:
+    case FTX_EVERSION: return EXIT_FAILED;
+    }
+    return EXIT_INTERNAL;
+}
+
+void command_help_exit(void)
+{
+    printf("\nExit codes:\n");
+#define EXIT(name, code, what) printf("  %-4d %s\n", code, what);
+#include "exit.def"
+#undef EXIT
+}
+
 int command_failed(const FtxError *err)
 {
     command_say(err->text);
-    return err->status == FTX_EINVAL || err->status == FTX_EFULL ? EXIT_MISTAKE : EXIT_FAILED;
+    return command_exit(err->status);
 }
 
 int command_mistake(const char *command, const char *format, ...)
@@ -39,7 +63,7 @@ void *command_must(void *p)
 {
     if (!p) {
         command_say("out of memory");
-        exit(EXIT_BUG);
+        exit(EXIT_INTERNAL);
     }
     return p;
 }
@@ -54,7 +78,7 @@ double command_seconds(void)
 
 volatile sig_atomic_t command_stopped;
 
-/* The step that runs ends first; who asks twice does not wait for it. */
+/* The current step ends first. A second signal ends the program at once. */
 static void stop(int sig)
 {
     (void)sig;

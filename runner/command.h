@@ -1,4 +1,4 @@
-/* command.h - what every command keeps to: exit codes, and how it speaks of itself. */
+/* command.h - what all commands share: exit codes, messages, the clock and signals. */
 #ifndef FTX_RUNNER_COMMAND_H
 #define FTX_RUNNER_COMMAND_H
 
@@ -6,27 +6,36 @@
 
 #include "../runtime/ftx.h"
 
-/* Exit codes, in every command. 130 after Ctrl-C, as shells say it. */
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISTAKE = 2, EXIT_BUG = 3, EXIT_INTERRUPTED = 130 };
+typedef enum ExitCode {
+#define EXIT(name, code, what) EXIT_##name = code,
+#include "exit.def"
+#undef EXIT
+} ExitCode;
 
-/* Who speaks: "ftxc", or the name by which a program with a model inside was started. */
+/* The exit code for a status of the runtime. */
+ExitCode command_exit(FtxStatus s);
+
+/* Prints the table of exit codes to standard output. */
+void command_help_exit(void);
+
+/* The name that messages begin with: "ftxc", or the name by which a program with a model inside was started. */
 extern const char *command_program;
 
 /* Prints "PROGRAM: TEXT" to standard error. */
 void command_say(const char *text);
 
-/* Says why a call of the runtime failed; gives EXIT_MISTAKE where what was asked cannot be, else EXIT_FAILED. */
+/* Prints why a call of the runtime failed; returns its exit code. */
 int command_failed(const FtxError *err);
 
-/* Says a mistake on the command line, and where the help is; gives EXIT_MISTAKE. */
+/* Prints a mistake on the command line and how to get help; returns EXIT_MISTAKE. */
 int command_mistake(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* p; without it the program says that there is no memory, and ends. */
+/* Returns p. If p is NULL, the program prints "out of memory" and ends with EXIT_INTERNAL. */
 void *command_must(void *p);
 
-double command_seconds(void); /* of a clock that only runs forward */
+double command_seconds(void); /* of a monotonic clock */
 
-/* After command_catch_signals: Ctrl-C or a friendly kill has come. Reads that wait are broken off. */
+/* Set by SIGINT and SIGTERM after command_catch_signals; a read that waits returns. */
 extern volatile sig_atomic_t command_stopped;
 void command_catch_signals(void);
 

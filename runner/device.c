@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "command.h"
+#include "../runtime/base/team.h"
 
 enum { MAX_THREADS = 1024 };
 
@@ -30,7 +30,7 @@ bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOpt
 
     *o = (FtxOptions){.threads = threads, .random_weights = random_weights, .log = device_log};
     if (threads < 0 || threads > MAX_THREADS) {
-        snprintf(error, error_bytes, "--threads: expected 0 (all) to %d, found %d", MAX_THREADS, threads);
+        snprintf(error, error_bytes, "--threads: expected 0 (all CPUs) to %d, found %d", MAX_THREADS, threads);
         return false;
     }
     if (!word || strcmp(word, "auto") == 0)
@@ -41,9 +41,9 @@ bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOpt
         known = strncmp(word, "cuda", 4) == 0 && (word[4] == '\0' || word[4] == ':') && parse_cuda(word, o);
     if (!known)
         snprintf(error, error_bytes, "--device: expected cpu, cuda, cuda:N or auto, found \"%s\"", word);
-    else if (threads > 4 * sysconf(_SC_NPROCESSORS_ONLN))
-        fprintf(stderr, "%s: warning: %d threads on %ld processors: they will wait for each other\n", command_program,
-                threads, sysconf(_SC_NPROCESSORS_ONLN));
+    else if (threads > 2 * team_default_threads())
+        fprintf(stderr, "%s: note: %d threads on %d CPUs: more threads than CPUs slow each other down\n",
+                command_program, threads, team_default_threads());
     return known;
 }
 

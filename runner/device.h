@@ -8,7 +8,7 @@
 bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOptions *o, char *error,
                   size_t error_bytes);
 
-/* Prints what the runtime has to say to standard error. */
+/* FtxOptions.log: prints the runtime's messages to standard error. */
 void device_log(void *user, int level, const char *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* json.c - what JSON cannot say, said in JSON. */
+/* json.c - JSON values for numbers and texts that JSON has no form for. */
 #include "json.h"
 
 #include <math.h>

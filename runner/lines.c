@@ -1,7 +1,8 @@
-/* lines.c - a file's lines as they come. */
+/* lines.c - the lines of a file or pipe, each as soon as it has arrived. */
 #include "lines.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 #include "command.h"
 
-enum { PIECE = 1 << 16, MOST = 64 << 20 /* bytes of a line, or of all: /dev/zero has no end */ };
+enum { PIECE = 1 << 16, MOST = 64 << 20 /* bytes of a line or a whole text; /dev/zero never ends */ };
 
 static char *take(Lines *l, size_t n, size_t ending, size_t *bytes)
 {
@@ -23,14 +24,14 @@ static char *take(Lines *l, size_t n, size_t ending, size_t *bytes)
     return line;
 }
 
-/* What cannot be read ends here, and is said. */
+/* Prints why the file cannot be read any further. */
 static bool end_failed(Lines *l, const char *why)
 {
     fprintf(stderr, "%s: %s: %s\n", command_program, l->name ? l->name : "standard input", why);
     return l->failed = l->end = true;
 }
 
-/* False: a signal came, or (without wait) nothing. */
+/* False: a signal came, or, without wait, nothing has arrived. */
 static bool read_more(Lines *l, bool wait)
 {
     struct pollfd p = {.fd = l->fd, .events = POLLIN};
@@ -51,8 +52,8 @@ static bool read_more(Lines *l, bool wait)
     l->n += (size_t)got;
     if (l->n - l->from <= MOST)
         return true;
-    l->from = l->n; /* nobody wants the beginning */
-    return end_failed(l, "a prompt of more than 64 MiB");
+    l->from = l->n; /* drop what was read */
+    return end_failed(l, "a text of more than 64 MiB");
 }
 
 char *lines_next(Lines *l, bool wait, size_t *bytes)
@@ -81,6 +82,16 @@ void lines_of(Lines *l, const char *text)
     const size_t n = strlen(text);
 
     *l = (Lines){.end = true, .at = command_must(strdup(text)), .n = n, .cap = n};
+}
+
+bool lines_open(Lines *l, const char *file)
+{
+    *l = (Lines){0};
+    if (!file || strcmp(file, "-") == 0)
+        return true;
+    l->name = file;
+    l->fd = open(file, O_RDONLY | O_CLOEXEC);
+    return l->fd >= 0 || !end_failed(l, strerror(errno));
 }
 
 void lines_close(Lines *l)

@@ -1,4 +1,4 @@
-/* profile.c - `--profile`: time by kernel, and the share of matrix products. */
+/* profile.c - `--profile`: the time of each kernel and the share of matrix products. */
 #include "profile.h"
 
 #include <stdio.h>

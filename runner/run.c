@@ -1,8 +1,7 @@
-/* run.c - prompts in, text out. */
+/* run.c - `ftxc run`: options to a request; prompts through the engine until the last is answered. */
 #include "run.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "answers.h"
 #include "command.h"
 #include "device.h"
+#include "help.h"
 #include "lines.h"
 #include "options.h"
 #include "profile.h"
@@ -20,7 +20,7 @@
 #include "../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, batch, json, logits, greedy, ignore_eos, no_bos, profile, quiet;
+    bool help, batch, keep_newline, json, logits, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition, has_window, has_presence,
         has_frequency, has_ngram, has_seed, has_samples, has_max_new, has_min_new, has_beams, has_length_penalty,
         has_n_best, has_beam_groups, has_diversity, has_max_prompt;
@@ -33,9 +33,11 @@ typedef struct Options {
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
-    {"--prompt-file", 'f', OPT_TEXT, "FILE", "read the prompt from FILE (- or nothing at all: standard input)",
+    {"--prompt-file", 'f', OPT_TEXT, "FILE", "read the prompt from FILE, without its last newline (-: standard input)",
      AT(file), 0},
-    {"--batch", 'b', OPT_FLAG, NULL, "one prompt a line; all in flight together, answers in order", AT(batch), 0},
+    {"--keep-newline", 0, OPT_FLAG, NULL, "keep the last newline of a prompt from a file or standard input",
+     AT(keep_newline), 0},
+    {"--batch", 'b', OPT_FLAG, NULL, "one prompt a line; they run side by side, answers come in order", AT(batch), 0},
     {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of text, taken as they are", AT(ids), 0},
     {"--types", 0, OPT_TEXT, "0,0,1", "of an encoder: the token types of --ids", AT(types), 0},
     {"--pair", 0, OPT_TEXT, "TEXT", "of an encoder: a second sentence to the text (with --batch: behind a tab)",
@@ -101,41 +103,39 @@ typedef struct Run {
     FtxModel *model;
     FtxEngine *engine;
     FtxModelInfo info;
-    FtxRequest request; /* options applied */
+    FtxRequest request; /* the spec's defaults and the options */
     int32_t ids[1 << 16], types[1 << 16], stop_ids[64], bias_ids[64], prefix[1 << 12], bad_ids[1 << 12];
     size_t bad_lengths[64];
     float bias_values[64];
     size_t n_ids;
-    Lines lines; /* of standard input or a file */
+    Lines lines; /* standard input or a file */
     FtxTruncate truncate;
     Answers answers;
 } Run;
 
-/* --- what is asked ---------------------------------------------------------------------------- */
+/* --- the request ------------------------------------------------------------------------------ */
 
-/* Where the prompts come from, if not from the command line: a file or standard input. */
+/* Opens the file or standard input that prompts are read from. */
 static int open_input(const Options *o, Lines *lines)
 {
-    if (o->file && strcmp(o->file, "-") != 0) {
-        lines->name = o->file;
-        lines->fd = open(o->file, O_RDONLY | O_CLOEXEC);
-        if (lines->fd < 0) {
-            fprintf(stderr, "%s: %s: %s\n", command_program, o->file, strerror(errno));
-            return EXIT_FAILED;
-        }
-    } else if (isatty(0) && !o->file && !o->batch) {
+    if (!o->file && !o->batch && isatty(0))
         return command_mistake("run", "no prompt: give it as an argument, with --prompt-file, or on standard input");
-    }
-    return EXIT_DONE;
+    return lines_open(lines, o->file) ? EXIT_DONE : EXIT_FAILED;
 }
 
-/* The one prompt of a run without --batch; NULL: it could not be read. */
-static char *read_prompt(const TextList *rest, Lines *lines, size_t *bytes)
+/* The prompt of a run without --batch; NULL: it could not be read. */
+static char *read_prompt(Run *r, const TextList *rest, size_t *bytes)
 {
-    if (rest->n < 2)
-        return lines_rest(lines, bytes);
-    *bytes = strlen(rest->at[1]);
-    return command_must(strdup(rest->at[1]));
+    char *text;
+
+    if (rest->n >= 2) {
+        *bytes = strlen(rest->at[1]);
+        return command_must(strdup(rest->at[1]));
+    }
+    text = lines_rest(&r->lines, bytes);
+    if (text && *bytes && text[*bytes - 1] == '\n' && !r->o->keep_newline)
+        text[--*bytes] = '\0';
+    return text;
 }
 
 static bool early_parse(const char *word, FtxEarly *early)
@@ -181,14 +181,14 @@ static int take_bad_words(Run *r)
     return EXIT_DONE;
 }
 
-/* The options over the spec's defaults; what exceeds a compiled maximum, submit refuses. */
+/* The spec's defaults, replaced by the options; submit refuses what exceeds a compiled maximum. */
 static int make_request(Run *r)
 {
     const Options *o = r->o;
     FtxRequest *q = &r->request;
 
     *q = ftx_request_default(r->model);
-    if (o->greedy) { /* also where the spec searches by beams */
+    if (o->greedy) { /* also if the spec asks for beams */
         q->temperature = 0.0f;
         q->beams = q->beam_groups = q->n_best = 1;
     }
@@ -226,8 +226,9 @@ static int make_request(Run *r)
         return command_mistake("run", "--prefix-ids: expected numbers with commas between, found \"%s\"", o->prefix);
     q->prefix = q->prefix_count ? r->prefix : NULL;
     if (!o->has_samples && (q->temperature == 0.0f || q->beams > 1))
-        q->samples = 1; /* the spec's samples are of its own way to draw */
-    r->answers.samples = q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* else submit refuses */
+        q->samples = 1; /* the spec's number of samples is meant for drawing */
+    r->answers.samples =
+        q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* other numbers: submit refuses them */
     q->seed = o->has_seed ? o->seed : (uint64_t)time(NULL) * 2654435761u;
     q->truncate = r->truncate;
     q->ignore_eos = o->ignore_eos;
@@ -256,7 +257,7 @@ static int make_request(Run *r)
 
 /* --- the loop ------------------------------------------------------------------------------------- */
 
-/* Lines that have come, while there is room; waits for one where nothing else is to be done. */
+/* Reads the lines that have arrived, while there is room; waits for one only if no prompt is unanswered. */
 static void read_jobs(Run *r)
 {
     while (r->o->batch && r->answers.read - r->answers.printed < r->answers.window) {
@@ -269,8 +270,8 @@ static void read_jobs(Run *r)
     }
 }
 
-/* The next to be submitted: in the order of the prompts, but of sources the longest, so that the last
- * to run are short ones. */
+/* The next prompt to submit: the first that has not been, or, of sources, the longest: then the last ones to run
+ * are short. */
 static Job *next_job(const Run *r, size_t *number)
 {
     Job *best = NULL;
@@ -288,7 +289,7 @@ static Job *next_job(const Run *r, size_t *number)
     return best;
 }
 
-/* A refusal is the job's alone; only a device that fails ends the run. */
+/* A refusal ends only this job; a device that fails ends the run. */
 static FtxStatus submit(Run *r, Job *j, size_t number, FtxError *err)
 {
     FtxRequest q = r->request;
@@ -302,13 +303,15 @@ static FtxStatus submit(Run *r, Job *j, size_t number, FtxError *err)
         q.text = j->text;
         q.text_bytes = j->bytes;
     }
-    q.seed += number; /* each prompt of a batch its own */
+    q.seed += number; /* each prompt of a batch has its own seed */
     j->submitted = true;
     j->start = command_seconds();
-    if (r->info.kind == FTX_MODEL_SEQ2SEQ && j->text && strspn(j->text, " \t\r") == j->bytes)
-        s = ftx_fail(err, FTX_EINVAL, "text: it is empty");
-    else
-        s = ftx_engine_submit(r->engine, &q, &j->id, err);
+    j->seed = q.seed;
+    if (r->info.kind == FTX_MODEL_SEQ2SEQ && j->text && strspn(j->text, " \t\r") == j->bytes) {
+        answers_empty(&r->answers, j); /* an empty line of a document stays empty */
+        return FTX_OK;
+    }
+    s = ftx_engine_submit(r->engine, &q, &j->id, err);
     if (s == FTX_EINVAL || s == FTX_EFULL) {
         answers_refuse(&r->answers, j, err->text);
         return FTX_OK;
@@ -317,7 +320,7 @@ static FtxStatus submit(Run *r, Job *j, size_t number, FtxError *err)
     return s;
 }
 
-/* No more at once than the engine's queue has room for, so that all it refuses is the prompt's fault. */
+/* Never more at once than the engine's queue holds, so that a refusal is always the prompt's fault. */
 static FtxStatus submit_jobs(Run *r, FtxError *err)
 {
     const size_t room = (size_t)r->info.sequences * 4;
@@ -334,7 +337,7 @@ static FtxStatus loop(Run *r, FtxError *err)
     FtxEvent *events = command_must(calloc((size_t)r->info.sequences, sizeof *events));
     FtxStatus s = FTX_OK;
 
-    while (!s && !command_stopped && !ferror(stdout)) { /* that nobody reads, main says */
+    while (!s && !command_stopped && !ferror(stdout)) { /* main reports an error of stdout */
         size_t n = 0;
 
         read_jobs(r);
@@ -356,7 +359,7 @@ static FtxStatus loop(Run *r, FtxError *err)
     return s;
 }
 
-/* An option that was given and says how text is written, of which an encoder writes none; NULL: there is none. */
+/* The name of a given option about writing text, which an encoder does not do; NULL: none is given. */
 static const char *option_of_writing(const Options *o)
 {
     for (size_t i = 0; i < LEN(table); i++) {
@@ -407,35 +410,7 @@ static int read_truncate(Run *r)
                 : EXIT_DONE;
 }
 
-/* How the program is called: `ftxc run FILE.ftx`, `ftx-run FILE.ftx`, or `story` with the file inside. */
-static void print_call(const char *artifact, const char *file)
-{
-    printf("%s%s%s%s", command_program, strcmp(command_program, "ftxc") == 0 ? " run" : "", artifact ? "" : " ",
-           artifact ? "" : file);
-}
-
-static void help_head(const char *artifact)
-{
-    print_call(artifact, "FILE.ftx");
-    printf(" [PROMPT] [options]\n\nWrites text with a compiled model%s. The prompt is an argument, a file, or standard "
-           "input.\n"
-           "An encoder prints the vector of a text, and of several texts (arguments, or lines with --batch) how\n"
-           "near they are to each other; with --json `first`, `mean` and `pooled` of each. A classifier prints\n"
-           "its labels and their scores. A translator takes a source a line from standard input, and answers in\n"
-           "their order as soon as it can.\n\n",
-           artifact ? ", which is inside this program" : "");
-}
-
-static void help_examples(const char *artifact)
-{
-    printf("\nExamples:\n  ");
-    print_call(artifact, "fable.ftx");
-    printf(" \"Once upon a time\" --seed 7\n  ");
-    print_call(artifact, "fable.ftx");
-    printf(" --batch --json --greedy < prompts.txt\n");
-}
-
-/* Whether what is asked goes together, and where the prompts are. */
+/* Checks that the options fit together; opens the input if prompts come from one. */
 static int check_prompts(Run *r, Options *o, const TextList *rest)
 {
     int code;
@@ -450,7 +425,9 @@ static int check_prompts(Run *r, Options *o, const TextList *rest)
                                : o->file   ? "--prompt-file"
                                            : "--batch");
     if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest->n < 2 && !o->ids && !o->file)
-        o->batch = true; /* standard input is a source a line */
+        o->batch = true; /* each line of standard input is a source */
+    if (o->keep_newline && o->batch)
+        return command_mistake("run", "--keep-newline: each line is a prompt, so no prompt has a newline");
     code = check_encoder_options(r, rest);
     if (code == EXIT_DONE)
         code = read_truncate(r);
@@ -470,7 +447,7 @@ static int run_encoder(Run *r, const TextList *rest, char *text, size_t bytes)
     return texts_run(r->model, r->engine, &how, rest, text, bytes, o->pair, &r->lines);
 }
 
-/* text: of the one prompt, becomes the run's; NULL: ids, or a prompt a line. */
+/* text: the only prompt, which the run takes over; NULL: the prompt is ids, or each line is one. */
 static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
 {
     const Options *o = r->o;
@@ -484,11 +461,16 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
     all->json = o->json;
     all->batch = o->batch;
     all->logits = o->logits;
+    all->draws = r->request.temperature > 0.0f && r->request.beams <= 1;
     all->window = (size_t)r->info.sequences * 16;
     all->jobs = command_must(calloc(all->window, sizeof *all->jobs));
     if (o->ids || text)
         answers_add(all, text, bytes);
     s = loop(r, &err);
+    if (command_stopped && o->json) {
+        answers_cancel(all);
+        answers_print(all);
+    }
     if (!o->json && !o->batch && !all->failed && (!s || all->tokens)) {
         putchar('\n');
         fflush(stdout);
@@ -497,18 +479,22 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
         command_say(err.text);
     if (!o->quiet && (all->tokens || (!s && !all->failed))) {
         const double t = command_seconds() - start;
+        char seed[32] = "";
 
-        fprintf(stderr, "[%s: %llu tokens in %.3f s, %.0f tokens/s; opened in %.0f ms; %s]\n", r->info.name,
-                (unsigned long long)all->tokens, t, t > 0.0 ? (double)all->tokens / t : 0.0, open_seconds * 1e3,
-                r->info.device);
+        if (all->draws)
+            snprintf(seed, sizeof seed, "seed %" PRId64 "; ", (int64_t)r->request.seed);
+        fprintf(stderr, "[%s: %llu tokens in %.3f s, throughput %.0f tokens/s; %sopened in %.0f ms; %s]\n",
+                r->info.name, (unsigned long long)all->tokens, t, t > 0.0 ? (double)all->tokens / t : 0.0, seed,
+                open_seconds * 1e3, r->info.device);
     }
-    return s || r->lines.failed ? EXIT_FAILED
-           : command_stopped    ? EXIT_INTERRUPTED
-           : all->failed        ? EXIT_MISTAKE
-                                : EXIT_DONE;
+    return s                 ? (int)command_exit(s)
+           : r->lines.failed ? EXIT_FAILED
+           : command_stopped ? EXIT_INTERRUPTED
+           : all->failed     ? EXIT_MISTAKE
+                             : EXIT_DONE;
 }
 
-/* From an open engine to the last word. */
+/* Everything after the engine has been opened. */
 static int run_open(Run *r, Options *o, const TextList *rest, double open_seconds)
 {
     char *text = NULL;
@@ -522,7 +508,7 @@ static int run_open(Run *r, Options *o, const TextList *rest, double open_second
         return code;
     if (o->batch && rest->n > 1)
         lines_of(&r->lines, rest->at[1]);
-    else if (!o->ids && !o->batch && !(text = read_prompt(rest, &r->lines, &bytes)))
+    else if (!o->ids && !o->batch && !(text = read_prompt(r, rest, &bytes)))
         return EXIT_FAILED;
     command_catch_signals();
     if (o->profile && profile_start(r->engine, &err)) {
@@ -556,7 +542,7 @@ int run(const char *artifact, int argc, char **argv)
     if (o.help) {
         help_head(artifact);
         options_help(table, LEN(table));
-        help_examples(artifact);
+        help_tail(artifact);
         return EXIT_DONE;
     }
     if (rest.n < 1)

@@ -1,4 +1,4 @@
-/* texts.c - the texts of an encoder: from the command line, or from lines as they come. */
+/* texts.c - the texts of an encoder: arguments, a whole file, or lines as they arrive. */
 #include "texts.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "command.h"
 
-enum { WINDOW = 256 }; /* lines that are answered together at most */
+enum { WINDOW = 256 }; /* at most this many lines are answered together */
 
 typedef struct Texts {
     FtxModel *model;
@@ -14,8 +14,9 @@ typedef struct Texts {
     const VectorsJob *how;
     const char **text, **pair;       /* [cap] */
     size_t *text_bytes, *pair_bytes; /* [cap] */
-    char **line;                     /* [cap]: what was read, to be freed */
-    size_t n, cap, before;           /* texts of earlier windows */
+    char **line;                     /* [cap]: the line that a text points into; NULL: an argument */
+    size_t n, cap;
+    size_t before; /* texts of earlier windows */
 } Texts;
 
 static void add(Texts *t, const char *text, size_t text_bytes, const char *pair, size_t pair_bytes, char *line)
@@ -71,8 +72,8 @@ static int answer(Texts *t)
     return code;
 }
 
-/* Where each text is answered by itself, in windows of what has come; how near they are to each other is
- * known at the end alone. */
+/* apart: texts are answered in windows, as lines arrive. Otherwise all are answered at the end, since their
+ * similarities need all of them. */
 static int answer_lines(Texts *t, Lines *lines, bool apart)
 {
     int code = EXIT_DONE;
@@ -94,8 +95,8 @@ static int answer_lines(Texts *t, Lines *lines, bool apart)
     return command_stopped ? EXIT_INTERRUPTED : lines->failed ? EXIT_FAILED : code;
 }
 
-int texts_run(FtxModel *model, FtxEngine *engine, const VectorsJob *how, const TextList *rest, char *text, size_t bytes,
-              const char *pair, Lines *lines)
+int texts_run(FtxModel *model, FtxEngine *engine, const VectorsJob *how, const TextList *rest, const char *text,
+              size_t bytes, const char *pair, Lines *lines)
 {
     Texts t = {.model = model, .engine = engine, .how = how};
     const size_t pair_bytes = pair ? strlen(pair) : 0;
@@ -105,11 +106,8 @@ int texts_run(FtxModel *model, FtxEngine *engine, const VectorsJob *how, const T
     ftx_model_info(model, &info);
     for (size_t i = 1; i < rest->n; i++)
         add(&t, rest->at[i], strlen(rest->at[i]), pair, pair_bytes, NULL);
-    if (rest->n < 2 && text) {
-        if (bytes && text[bytes - 1] == '\n')
-            text[--bytes] = '\0'; /* the end of a line is not meant */
+    if (rest->n < 2 && text)
         add(&t, text, bytes, pair, pair_bytes, NULL);
-    }
     code = t.n || how->ids ? answer(&t) : answer_lines(&t, lines, how->json || info.labels);
     drop(&t);
     free(t.text);

@@ -1,4 +1,4 @@
-/* texts.h - the texts of an encoder: from the command line, or from lines as they come. */
+/* texts.h - the texts of an encoder: arguments, a whole file, or lines as they arrive. */
 #ifndef FTX_RUNNER_TEXTS_H
 #define FTX_RUNNER_TEXTS_H
 
@@ -6,10 +6,10 @@
 #include "options.h"
 #include "vectors.h"
 
-/* how: all but the texts. Those are the arguments behind the first of `rest`; or `text`, which is not
- * const since the end of its line goes; or lines, each with its second sentence behind a tab. pair: the
- * second sentence of a single text, or NULL. Gives an exit code. */
-int texts_run(FtxModel *model, FtxEngine *engine, const VectorsJob *how, const TextList *rest, char *text, size_t bytes,
-              const char *pair, Lines *lines);
+/* how: everything but the texts. They are the arguments after the first of `rest`; or `text`; or, if both are
+ * missing, lines, in which a tab separates a second sentence. pair: the second sentence of a single text, or
+ * NULL. Returns an exit code. */
+int texts_run(FtxModel *model, FtxEngine *engine, const VectorsJob *how, const TextList *rest, const char *text,
+              size_t bytes, const char *pair, Lines *lines);
 
 #endif

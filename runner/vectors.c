@@ -1,6 +1,6 @@
-/* vectors.c - an encoder runs: texts in; vectors, how near they are, or classes out.
+/* vectors.c - runs an encoder: texts in; vectors, cosine similarities, or classes out.
  *
- * A text's vector is the pooled one; where the model has none, the mean of its tokens' vectors. */
+ * The vector of a text is the pooled one, or, if the model has no pooling, the mean of its tokens' vectors. */
 #include "vectors.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ typedef struct Vectors {
     FtxError *errors;
 } Vectors;
 
-/* Zeros, also where there are none of them. */
+/* Zeroed memory, also for n = 0. */
 static void *room(size_t n, size_t size)
 {
     return command_must(calloc(n ? n : 1, size));
@@ -56,7 +56,7 @@ static double cosine(const float *a, const float *b, size_t n)
     return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
 }
 
-/* The beginning of a text, and that of its second sentence. */
+/* The beginning of a text and of its second sentence. */
 static void print_text(const VectorsJob *job, size_t i)
 {
     const char *const sentences[] = {job->text ? job->text[i] : NULL, job->pair ? job->pair[i] : NULL};
@@ -73,7 +73,7 @@ typedef struct Score {
     double score;
 } Score;
 
-/* The highest first, what is no number last. */
+/* Descending, NaN last. */
 static int by_score(const void *a, const void *b)
 {
     const Score *x = a, *y = b;
@@ -83,7 +83,7 @@ static int by_score(const void *a, const void *b)
     return x->score != y->score ? (x->score > y->score ? -1 : 1) : x->label - y->label;
 }
 
-/* The classes of text i, likeliest first; [info.labels], to be freed. */
+/* The classes of text i, likeliest first; [info.labels]; the caller frees them. */
 static Score *score(const Vectors *v, size_t i)
 {
     const size_t n = (size_t)v->info.labels;
@@ -122,7 +122,7 @@ static json_t *labels_json(const Vectors *v, size_t i)
     return list;
 }
 
-/* Of one text a line a class; of several a line each with the likeliest. */
+/* One text: a line for each class. Several: a line for each text with its likeliest class. */
 static void print_labels(const Vectors *v, const VectorsJob *job)
 {
     const bool apart = v->count > 1 || job->lines;
@@ -193,7 +193,7 @@ static void print_vector(const Vectors *v)
     putchar('\n');
 }
 
-/* A row a text: its cosine with each, then its beginning. */
+/* A row for each text: its cosine with every text, then its beginning. */
 static void print_similarities(const Vectors *v, const VectorsJob *job)
 {
     for (size_t i = 0; i < v->count; i++) {
@@ -213,7 +213,7 @@ static void print_similarities(const Vectors *v, const VectorsJob *job)
 
 /* --- the call ------------------------------------------------------------------------------------- */
 
-/* Room for the hidden states is known once the texts are tokens; a text that is none has an error later. */
+/* Tokens of all texts, for the size of `hidden`. A text that cannot be tokenized gets its error later. */
 static size_t count_tokens(FtxModel *model, const VectorsJob *job)
 {
     size_t sum = job->text ? 0 : job->n_ids;
@@ -313,5 +313,5 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
     free(v.hidden);
     free(v.pooled);
     free(v.mean);
-    return s == FTX_EINVAL || failed ? EXIT_MISTAKE : s ? EXIT_FAILED : EXIT_DONE;
+    return s ? (int)command_exit(s) : failed ? EXIT_MISTAKE : EXIT_DONE;
 }

@@ -40,7 +40,8 @@ FtxStatus file_map(const char *path, FileMap *map, FtxError *err)
             const int e = errno;
 
             close(fd);
-            return ftx_fail(err, FTX_EIO, "%s: cannot map %lld bytes: %s", path, (long long)st.st_size, strerror(e));
+            return ftx_fail(err, e == ENOMEM ? FTX_ENOMEM : FTX_EIO, "%s: cannot map %lld bytes: %s", path,
+                            (long long)st.st_size, strerror(e));
         }
         map->at = p;
         map->bytes = (size_t)st.st_size;

@@ -50,7 +50,20 @@ done
 exec 3>&- 4<&-
 wait $!
 
-# A line that cannot be translated keeps its place, and says why.
+# An empty line of a document is an empty line of its translation.
+printf '%s\n\n \t\n%s\n' "$(sed -n 1p "$room/sources")" "$(sed -n 3p "$room/sources")" >"$room/gaps"
+"$FTXC" run "$verse" -d cpu -q <"$room/gaps" >"$room/answers" 2>"$room/err"
+{ sed -n 1p "$room/alone"; echo; echo; sed -n 3p "$room/alone"; } | cmp - "$room/answers"
+test ! -s "$room/err" || fail "$(cat "$room/err")"
+"$FTXC" run "$verse" '' -d cpu -q >"$room/answers"
+test "$(wc -c <"$room/answers")" = 1
+"$FTXC" run "$verse" -d cpu -q --json <"$room/gaps" >"$room/json"
+test "$(wc -l <"$room/json")" = 4
+sed -n 2p "$room/json" >"$room/gap"
+has "$room/gap" '"text":"","ids":[],"logprobs":[],"finish":"end"'
+has "$room/gap" '"first_token_ms":null'
+
+# A line that cannot be translated keeps its place, and the message says why.
 {
     sed -n 1p "$room/sources"
     echo
@@ -63,11 +76,10 @@ code=0
 "$FTXC" run "$verse" -d cpu -q <"$room/bad" >"$room/answers" 2>"$room/err" || code=$?
 test $code = 2
 { sed -n 1p "$room/alone"; echo; echo; sed -n 3p "$room/alone"; } | cmp - "$room/answers"
-has "$room/err" 'line 2: text: it is empty'
 has "$room/err" 'line 3: the source has 301 tokens; at most 256 fit'
 "$FTXC" run "$verse" -d cpu -q --json <"$room/bad" 2>/dev/null >"$room/json" || true
 test "$(wc -l <"$room/json")" = 4
-has "$room/json" '{"error":"text: it is empty"}'
+has "$room/json" '{"error":"the source has 301 tokens; at most 256 fit'
 "$FTXC" run "$verse" "$(sed -n 1p "$room/sources")" -d cpu -q --json --beams 3 --n-best 3 --early-stopping never \
     --length-penalty 0.6 >"$room/json"
 for key in '"hypotheses":[{"ids":[' '"text":"Niemand kennt seinen Namen."' '"score":-'; do

@@ -140,6 +140,16 @@ printf 'Once upon a time' >"$room/prompt"
 "$FTXC" run "$fable" 'Once upon a time' $ask >"$room/wanted"
 "$FTXC" run "$fable" --prompt-file "$room/prompt" $ask | cmp - "$room/wanted"
 "$FTXC" run "$fable" $ask <"$room/prompt" | cmp - "$room/wanted"
+
+# The last newline of a file or pipe is no part of the prompt, unless that is asked for; only one goes.
+newline='
+'
+echo 'Once upon a time' | "$FTXC" run "$fable" $ask | cmp - "$room/wanted"
+"$FTXC" run "$fable" "Once upon a time$newline" $ask >"$room/line"
+! cmp -s "$room/line" "$room/wanted"
+echo 'Once upon a time' | "$FTXC" run "$fable" --keep-newline $ask | cmp - "$room/line"
+printf 'Once upon a time\n\n' | "$FTXC" run "$fable" -f - $ask | cmp - "$room/line"
+says 2 'keep-newline: each line is a prompt' run "$fable" --keep-newline --batch $ask
 says 0 '^-\{0,1\}[0-9.e-]* -\{0,1\}[0-9.]' run "$bert" --ids 5,17,9 -q -d cpu
 says 2 'temperature: an encoder .* writes no text' run "$bert" --ids 5 --temperature 3 -d cpu
 says 2 'stop: an encoder' run "$bert" --ids 5 --stop x -d cpu
@@ -167,10 +177,10 @@ says 0 'share' run "$bert" --ids 5 --profile -d cpu
 says 0 '1 tokens in' run "$bert" --ids 5 -d cpu
 printf 'Once upon a time' | "$FTXC" run "$fable" --batch $ask | cmp - "$room/wanted"
 "$FTXC" run "$fable" 'Once upon a time' --batch $ask | cmp - "$room/wanted"
-says 1 'zero: a prompt of more than 64 MiB' run "$fable" -f /dev/zero $ask
-says 1 'zero: a prompt of more than 64 MiB' run "$fable" -f /dev/zero --batch $ask
+says 1 'zero: a text of more than 64 MiB' run "$fable" -f /dev/zero $ask
+says 1 'zero: a text of more than 64 MiB' run "$fable" -f /dev/zero --batch $ask
 found=0
 yes | "$FTXC" run "$fable" $ask >"$room/out" 2>&1 || found=$?
-[ $found = 1 ] && grep -q 'standard input: a prompt of more than 64 MiB' "$room/out"
+[ $found = 1 ] && grep -q 'standard input: a text of more than 64 MiB' "$room/out"
 says 0 '"finish"' run "$fable" x --logit-bias 5=-9 --stop-id 7 --json $ask
 echo "every command"

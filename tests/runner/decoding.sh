@@ -45,6 +45,21 @@ END
     refused 'samples: 2 at temperature 0' $fable x --samples 2 --greedy
     refused 'typical_p: expected 0 to 1' $fable x --typical-p 2
 
+    # The seed is printed where tokens are drawn: by it each prompt of a batch gives its text alone.
+    seed_of() { # seed_of FILE LINE
+        sed -n "$2p" "$1" | sed -n 's/.*"seed":\(-\{0,1\}[0-9]*\).*/\1/p'
+    }
+    printf 'The king\nThe queen\n' | "$FTXC" run "$room/fable.ftx" -d cpu -n 10 --batch --json >"$room/lines" 2>"$room/err"
+    grep -q "throughput [0-9]* tokens/s; seed $(seed_of "$room/lines" 1); " "$room/err" || fail "$(cat "$room/err")"
+    "$FTXC" $fable "The queen" --seed "$(seed_of "$room/lines" 2)" --json | ids_of - >"$room/one"
+    ids_of "$room/lines" | sed -n 2p | cmp - "$room/one"
+    "$FTXC" run "$room/fable.ftx" x -d cpu -n 3 --seed 18446744073709551615 >"$room/out" 2>"$room/err"
+    has "$room/err" 'seed -1;'
+    "$FTXC" run "$room/fable.ftx" x -d cpu -n 3 --greedy --json >"$room/out" 2>"$room/err"
+    ! grep seed "$room/out" "$room/err" || fail "greedy has no seed"
+    has "$room/out" '"timings":{"first_token_ms":'
+    has "$room/out" '"decode_tokens_per_second":'
+
     # A word that is written, banned as a text and by its ids: it is written no more.
     "$FTXC" $fable "Once upon a time" --greedy --json >"$room/free"
     word=$(sed 's/.*"text":"\([^"]*\)".*/\1/' "$room/free" | tr -cs 'A-Za-z' '\n' | grep '^...' | tail -n 1)

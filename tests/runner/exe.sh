@@ -20,6 +20,25 @@ for how in "--greedy" "--temperature 0.9 --seed 5 --top-k 9" "--beams 1 --json -
 done
 test -s "$room/found"
 
+# Without /proc it finds itself, too.
+cat >"$room/no_proc.c" <<'END'
+#include <errno.h>
+#include <unistd.h>
+ssize_t readlink(const char *restrict path, char *restrict to, size_t n)
+{
+    (void)path, (void)to, (void)n;
+    errno = ENOENT;
+    return -1;
+}
+END
+"${CC:-cc}" -shared -fPIC "$room/no_proc.c" -o "$room/no_proc.so"
+# shellcheck disable=SC2086
+{
+    "$story" $say --greedy -q >"$room/wanted"
+    (cd "$room" && ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$room/no_proc.so elsewhere/story $say --greedy -q) >"$room/found"
+}
+cmp "$room/wanted" "$room/found"
+
 # The artifact in it is the artifact: ftxc reads it there, and it is the same to the byte.
 "$FTXC" show "$story" --verify | grep -q 'all checksums are right'
 bytes=$(stat -c %s "$room/tiny.ftx")

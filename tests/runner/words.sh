@@ -31,7 +31,7 @@ refused 1 'cannot be written: it is a folder' compile tests/models/tiny-llama -o
 refused 1 'cannot be written: No such file' compile tests/models/tiny-llama -o "$room/no/x.ftx"
 refused 1 'cannot be written' compile tests/models/tiny-llama -o /proc/x.ftx
 refused 2 'sm_90b' compile tests/models/tiny-llama -t sm_90b -o "$room/x.ftx"
-refused 2 '0 (all) to 1024, found 2000' run "$tiny" --ids 5 --threads 2000
+refused 2 '0 (all CPUs) to 1024, found 2000' run "$tiny" --ids 5 --threads 2000
 refused 2 'expected cpu, cuda, cuda:N or auto, found "gpu"' run "$tiny" --ids 5 -d gpu
 refused 2 'and a text is given too' run "$tiny" hello --ids 5
 refused 2 'expected at most one prompt, found 2' run "$tiny" hello again
@@ -78,9 +78,12 @@ code=0
 "$FTXC" run "$tiny" -q -d cpu <&- 2>"$room/err" >"$room/out" || code=$?
 test $code = 1 && grep -q 'standard input: Bad file descriptor' "$room/err"
 
-# More threads than there are processors is slow, not wrong.
+# More than twice as many threads as CPUs: slow, not wrong, and said.
 "$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu --threads 1000 >"$room/many" 2>"$room/err"
-grep -q '1000 threads on' "$room/err"
+grep -q ': note: 1000 threads on [0-9]* CPUs: ' "$room/err"
+cpus=$(sed -n 's/.* on \([0-9]*\) CPUs.*/\1/p' "$room/err")
+"$FTXC" run "$tiny" --ids 5 -n 1 -q -d cpu --threads $((2 * cpus)) >"$room/out" 2>"$room/err"
+test ! -s "$room/err"
 "$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu | cmp - "$room/many"
 
 # The same stop text twice is that stop text; it ends the answer, which alone goes to standard output.
@@ -95,6 +98,33 @@ ask="run $room/fable.ftx -d cpu --greedy -n 40"
 cmp "$room/once" "$room/twice"
 grep -q 'tokens/s' "$room/err"
 head -c "$(($(stat -c %s "$room/once") - 1))" "$room/once" | cmp -n "$(($(stat -c %s "$room/once") - 1))" - "$room/whole"
+
+# No memory is exit code 3, as `ftxc help` says.
+"$FTXC" help | grep -q '^  3  *no memory'
+case ${FTX_SANITIZE:-OFF} in
+ON | on | 1) ;; # sanitizers reserve terabytes
+*)
+    (
+        ulimit -v 60000
+        refused 3 'no memory for the engine' run "$room/fable.ftx" x -d cpu
+        ulimit -v 20000
+        refused 3 'cannot map' run "$room/fable.ftx" x -d cpu
+    )
+    ;;
+esac
+
+# Ctrl-C while texts are written: with --json one object for each prompt that was read, with the text so far.
+yes "Once upon a time" | head -n 40 >"$room/prompts"
+code=0
+FTX_TRACE=1 "$FTXC" run "$room/fable.ftx" -d cpu --batch --json --ignore-eos --greedy -n 1000 -q <"$room/prompts" \
+    >"$room/out" 2>"$room/err" &
+until [ "$(grep -c 'launch embed' "$room/err")" -gt 3 ]; do sleep 0.05; done
+kill -INT $!
+wait $! || code=$?
+test $code = 130
+test "$(wc -l <"$room/out")" = 40
+test "$(grep -c '"finish":"cancel"' "$room/out")" -gt 0
+head -n 1 "$room/out" | grep -q '"text":"[^"]'
 
 # Ctrl-C (or a terminal that closes) during compile: exit code 130, the folder as it was. The moment varies with the pause.
 old=$(cksum <"$room/fable.ftx") interrupted=0
