@@ -466,7 +466,7 @@ DEVICE int list_candidates(const BeamArgs &a, const BeamGroup<K> &g, const RowWa
     block_sync();
     if (w.live) {
         const u32 bound = warp_most(lane_id() < w.each ? room.bound[w.row * w.each + lane_id()] : 0);
-        const float low = segment_low(bound ? order_value(bound) : negative_infinity());
+        const float low = candidate_floor(bound ? order_value(bound) : negative_infinity());
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             few.push(top[i] >= low, segment[i]);
@@ -497,7 +497,7 @@ DEVICE void order_candidates(BeamEntry *entry, const RowWarps &w, const RowCandi
     if (n > found.MOST && w.which == 0) { // too many are alike: this warp alone
         const FtxSegment mine = search_segments(segments, count, take);
         n = __popc(warp_ballot(mine.width > 0));
-        const float low = n == take ? shuffle(mine.top, n - 1) : segment_low(negative_infinity());
+        const float low = n == take ? shuffle(mine.top, n - 1) : candidate_floor(negative_infinity());
         n = gather_candidates(found.list, mine, n, low, logits, take);
         step = 8;
     } else if (n > found.MOST) {

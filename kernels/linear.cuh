@@ -247,7 +247,7 @@ template <class C> DEVICE bool linear_item(int tile, int here, int &m, int &n)
 }
 
 // SEGMENTS: the columns kept since the last segment are another, warp m looking after row m. `tile`: the next.
-template <class C> DEVICE void linear_segment(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, int wish)
+template <class C> DEVICE void linear_segment(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, int keep)
 {
     typedef LinearShape<C> P;
     constexpr int TILES = P::KEPT / 8;
@@ -255,9 +255,9 @@ template <class C> DEVICE void linear_segment(const LinearHeadArgs &a, const flo
     const int index = (tile - first - 1) / TILES, column = (first + index * TILES) * 8; // of this block's segments
     part_sync(1, 256);
     if (m < live)
-        segment_of_warp<P::KEPT>(segments_of(a.segments, C::N, m) + blockIdx.x * each + index,
-                              (float *)a.y + (i64)m * C::N, kept + m * P::KEPT, column, least(tile * 8, C::N) - column, wish,
-                              cool_of(a, m, wish));
+        warp_write_segment<P::KEPT>(segments_of(a.segments, C::N, m) + blockIdx.x * each + index,
+                              (float *)a.y + (i64)m * C::N, kept + m * P::KEPT, column, least(tile * 8, C::N) - column, keep,
+                              inv_temperature_of(a, m, keep));
 }
 
 // SEGMENTS: what stands behind the block's last segment, and how many there are of a row.
@@ -267,7 +267,7 @@ template <class C> DEVICE void linear_segments_end(const LinearHeadArgs &a, int 
     const int each = ceil_div(ceil_div(ceil_div(C::N, 8), (int)gridDim.x), TILES), m = warp_id();
     const int index = ceil_div(count, TILES) + lane_id();
     if (m < live && index < each)
-        segment_store_none(segments_of(a.segments, C::N, m) + blockIdx.x * each + index, C::N);
+        segment_store_empty(segments_of(a.segments, C::N, m) + blockIdx.x * each + index, C::N);
     if (blockIdx.x == 0 && threadIdx.x == 0)
         a.segments->count = gridDim.x * each;
 }
@@ -344,9 +344,9 @@ template <class C, class A> DEVICE void linear(const A &a)
     wait_for_previous();
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
     const FtxToken token = linear_token<C>(a, mine ? m : 0);
-    int wish = 0;
+    int keep = 0;
     if constexpr (C::SEGMENTS)
-        wish = warp_id() < live ? wish_of(a, warp_id()) : 0;
+        keep = warp_id() < live ? keep_of(a, warp_id()) : 0;
     LinearResidual residual = linear_residual<C>(a, m, mine ? n : C::N);
     linear_gather<C>(a, gain, vectors, shared);
     part_sync(1, 256);
@@ -426,7 +426,7 @@ template <class C, class A> DEVICE void linear(const A &a)
         }
         if constexpr (C::SEGMENTS)
             if ((t0 + here) * 8 % P::KEPT == 0 || t0 + here == count)
-                linear_segment<C>(a, (const float *)(shared + P::KEPT_AT), first, first + t0 + here, live, wish);
+                linear_segment<C>(a, (const float *)(shared + P::KEPT_AT), first, first + t0 + here, live, keep);
         sums = (float *)(shared + P::SUM_AT) + (sums == (float *)(shared + P::SUM_AT) ? P::SUMS : 0);
     }
     if constexpr (C::SEGMENTS)

@@ -407,7 +407,7 @@ template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d
 // The same for logits: a segment of each row, and what is wished for of the row itself.
 template <class C>
 DEVICE void hopper_segments(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C::NT / 2], const float (&squares)[2], int row, int live,
-                         u32 wishes)
+                         u32 keeps)
 {
     const int n = row + (lane_id() & 3) * 2, pass = (row - at.first) / C::NT;
     const int each = C::PASSES == 1 ? 1 : ceil_div(ceil_div(ceil_div(C::N, 8), (int)gridDim.x) * 8, C::NT); // of a block
@@ -430,11 +430,11 @@ DEVICE void hopper_segments(const LinearHeadArgs &a, HopperWork<C> at, float (&d
             }
         }
         FtxSegment *to = m < live ? segments_of(a.segments, C::N, m) + blockIdx.x * each + pass : nullptr;
-        segment_of_quad<C::NT / 8, C::N % 2 == 0>(to, (float *)a.y + (i64)m * C::N, v, row, at.last, wish_at(wishes, h),
-                                                  cool_of(a, m, wish_at(wishes, h)));
+        quad_write_segment<C::NT / 8, C::N % 2 == 0>(to, (float *)a.y + (i64)m * C::N, v, row, at.last, keep_at(keeps, h),
+                                                  inv_temperature_of(a, m, keep_at(keeps, h)));
         if (to && (lane_id() & 3) == 0 && row + C::NT >= at.last)
             for (int i = pass + 1; i < each; i++)
-                segment_store_none(++to, C::N);
+                segment_store_empty(++to, C::N);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
         a.segments->count = gridDim.x * each;
@@ -486,15 +486,15 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
         if constexpr (P::DIRECT) {
             wait_for_previous();
             const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
-            u32 wishes = 0;
+            u32 keeps = 0;
             if constexpr (C::SEGMENTS)
-                wishes = wishes_of<2, true>(a, at.warp * 16 + (lane_id() >> 2), live);
+                keeps = keeps_of<2, true>(a, at.warp * 16 + (lane_id() >> 2), live);
             for (int row = at.first; row < at.last; row += C::NT) {
                 hopper_pass<C>(d, square, row == at.first, at, slot, ring, full, empty, gains);
                 if (C::NORM == 1 && row == at.first)
                     hopper_squares<C>(square, squares, arrived, 0);
                 if constexpr (C::SEGMENTS)
-                    hopper_segments<C>(a, at, d, square, row, live, wishes);
+                    hopper_segments<C>(a, at, d, square, row, live, keeps);
                 else
                     hopper_write<C>(a, d, square, row, at.last, live);
             }

@@ -71,8 +71,8 @@ struct TileNorms {
 struct TileNormArgs : TileNorms, TileArgs {
     float *ys; // what is left of y's rows
 };
-struct TileHeadArgs : SegmentWishes, TileArgs {
-    FtxSegments *segments; // SEGMENTS: of y, of whose rows as much is written as they wish for; NT columns each
+struct TileHeadArgs : SegmentArgs, TileArgs {
+    FtxSegments *segments; // SEGMENTS: of the rows of y, NT columns each; y itself is written as keep_of() says
 };
 
 template <class C> struct TileShape {
@@ -453,7 +453,7 @@ DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const 
 
 // The same for logits: a segment of each row, and what is wished for of the row itself. d: 2 sums of every 8 columns.
 template <class C>
-DEVICE void tile_segment(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int wish, int n)
+DEVICE void tile_segment(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int keep, int n)
 {
 #pragma unroll
     for (int j = 0; j < C::NT / 8; j++) {
@@ -461,8 +461,8 @@ DEVICE void tile_segment(const TileHeadArgs &a, float *d, const float *bias, int
         d[j * 4] = pair[0];
         d[j * 4 + 1] = pair[1];
     }
-    segment_of_quad<C::NT / 8, true>(live ? segments_of(a.segments, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N,
-                                  d, n, C::N, wish, cool_of(a, m, wish));
+    quad_write_segment<C::NT / 8, true>(live ? segments_of(a.segments, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N,
+                                  d, n, C::N, keep, inv_temperature_of(a, m, keep));
 }
 
 // 16 rows of a warp's tile, from element (row, column) of y on: through the warp's stage, so
@@ -545,7 +545,7 @@ DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d
 template <class C, class A, class To>
 DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::GROUPS][C::NT / 2], int step,
                         TileSlot &slot, const char *shared, u32 full, u32 empty, const float *bias,
-                        const TileNorm (&norm)[TileShape<C>::GROUPS * 2], u32 wishes,
+                        const TileNorm (&norm)[TileShape<C>::GROUPS * 2], u32 keeps,
                         const To (&to)[TileShape<C>::GROUPS * 2], int m0, int row, int column, int live)
 {
     typedef TileShape<C> P;
@@ -562,7 +562,7 @@ DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C
         }
         if constexpr (C::SEGMENTS) {
             warp_sync(); // nor would the work on all of them
-            tile_segment<C>(a, d[i / 2] + 2 * (i % 2), bias, row + m, row + m < live, wish_at(wishes, i), column);
+            tile_segment<C>(a, d[i / 2] + 2 * (i % 2), bias, row + m, row + m < live, keep_at(keeps, i), column);
         } else
             tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias, norm[i], sums[i / 2], i % 2, row + m,
                                      row + m < live, column, to[i]);
@@ -610,11 +610,11 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
         const int row = t.row(group), column = t.column(group);
         TileNormRows<C> rows;
         TileNorm norm[P::GROUPS * 2];
-        u32 wishes = 0; // of the lane's rows
+        u32 keeps = 0; // of the lane's rows
         if constexpr (C::SEGMENTS)
 #pragma unroll
             for (int i = 0; i < P::GROUPS; i++)
-                wishes |= wishes_of<2>(a, row + m0 + i * 64, live) << 8 * i;
+                keeps |= keeps_of<2>(a, row + m0 + i * 64, live) << 8 * i;
         tile_lines<C>(a, lines, column, lane, 128 * C::TEAM);
         part_sync(3 + place, 128 * C::TEAM);
         tile_start<C>(d, bias);
@@ -641,7 +641,7 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
         if constexpr (C::STAGED)
             tile_finish_staged<C>(a, t, d, step + P::STEPS, slot, ring, full, empty, bias, norm, mw, row, column, live);
         else
-            tile_finish<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, bias, norm, wishes, to, m0, row, column,
+            tile_finish<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, bias, norm, keeps, to, m0, row, column,
                            live);
         step += P::TURNS * t.EACH;
         slot.skip<C>((P::TURNS - 1) * t.EACH);

@@ -58,7 +58,7 @@ template <class K> struct SampleShape {
 };
 
 // One warp, one tile: its numbers, and the processed values where they are drawn from.
-template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int tile, const FtxParams &p, float cool, const u32 *facts, const float *shift)
+template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int tile, const FtxParams &p, float inv_temperature, const u32 *facts, const float *shift)
 {
     using D = SampleShape<K>;
     constexpr int N = D::TILE / 32;        // values of a lane: fours of neighbours where rows are aligned
@@ -98,7 +98,7 @@ template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int til
             for (int i = 0; i < N; i++)
                 if (id_of(i) < K::V)
                     values[id_of(i)] = x[i];
-            t.sum = sum_exp(x, t.top, cool);
+            t.sum = sum_exp(x, t.top, inv_temperature);
         }
     }
     u32 id = 0x7fffffff;
@@ -131,7 +131,7 @@ template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRo
 
 // One block's tiles of a row, which share[0] have between them. Whether it is the last of them.
 template <class K>
-DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const FtxRow &r, const float *cool, u32 *facts, float *shift, u32 *share)
+DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const FtxRow &r, const float *inv_temperature, u32 *facts, float *shift, u32 *share)
 {
     using D = SampleShape<K>;
     for (int base = blockIdx.x * D::RANGE; base < K::V; base += share[0] * D::RANGE) {
@@ -141,7 +141,7 @@ DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const
                                                [=](int id) { return (u32)(id - base); });
         const int tile = base / D::TILE + warp_id();
         if (tile < D::TILES)
-            sample_tile<K>(a, row, tile, p, *cool, facts, shift);
+            sample_tile<K>(a, row, tile, p, *inv_temperature, facts, shift);
     }
     block_sync();
     if (threadIdx.x == 0) {
@@ -197,7 +197,7 @@ __device__ void sample(const SampleArgs &a)
     // in shared memory: as registers they would be a third of all.
     SHARED(FtxRow, row_, 1);
     SHARED(FtxParams, params_, 1);
-    SHARED(float, cool, 1); // 1 / temperature, finite
+    SHARED(float, inv_temperature, 1); // 1 / temperature, finite
     const FtxRow &r = row_[0];
     const FtxParams &p = params_[0];
     u32 *facts = (u32 *)shared;
@@ -209,7 +209,7 @@ __device__ void sample(const SampleArgs &a)
         row_[0] = a.rows[row];
     if (threadIdx.x == 32) {
         params_[0] = a.params[row];
-        cool[0] = cool_of(params_[0]);
+        inv_temperature[0] = inv_temperature_of(params_[0]);
         share[2] = K::SEGMENTS && segments_suffice(params_[0]);
         share[0] = share[2] ? 1 : gridDim.x;
     }
@@ -222,19 +222,19 @@ __device__ void sample(const SampleArgs &a)
     DrawRoom<D> &room = *(DrawRoom<D> *)shared;
 #pragma unroll 1
     for (;;) { // by the kernel in front; again by this one where that is not enough
-        if (!merged() && !sample_tiles<K>(a, row, p, r, cool, facts, shift, share))
+        if (!merged() && !sample_tiles<K>(a, row, p, r, inv_temperature, facts, shift, share))
             return;
 
         // The last block of the row: a thread merges tiles (or segments) threadIdx.x, + THREADS, ..., warps their
         // threads, and every warp the warps.
         const SampleTile *tiles = a.tiles + (i64)row * D::TILES;
         Best best = {negative_infinity(), 0x7fffffff};
-        const float heat = merged() && draws_by_mass(p) ? cool[0] : 1.0f; // of what is summed up
+        const float sum_scale = merged() && draws_by_mass(p) ? inv_temperature[0] : 1.0f; // of what is summed up
         float raw_top = negative_infinity(), raw_sum = 0.0f;
         const auto add = [&](float top, float sum, Best b) {
             const float high = fmaxf(raw_top, top);
             if (high > negative_infinity())
-                raw_sum = raw_sum * expf((raw_top - high) * heat) + sum * expf((top - high) * heat);
+                raw_sum = raw_sum * expf((raw_top - high) * sum_scale) + sum * expf((top - high) * sum_scale);
             raw_top = high;
             best = better(best, b);
         };
@@ -269,7 +269,7 @@ __device__ void sample(const SampleArgs &a)
         raw_top = warp_max(sums[lane_id() % D::WARPS]);
         best = warp_best(bests[lane_id() % D::WARPS]);
         block_sync();
-        raw_sum = block_sum<THREADS>(mine > negative_infinity() ? raw_sum * expf((mine - raw_top) * heat) : 0.0f, sums);
+        raw_sum = block_sum<THREADS>(mine > negative_infinity() ? raw_sum * expf((mine - raw_top) * sum_scale) : 0.0f, sums);
         if (merged() && draws_by_mass(p)) {
             if (Draw<D>::leaves_many(p, raw_sum)) {
                 block_sync();
@@ -299,13 +299,13 @@ __device__ void sample(const SampleArgs &a)
             if (!merged()) {
                 float sum = 0.0f;
                 for (int t = threadIdx.x; t < D::TILES; t += THREADS)
-                    sum += room.tile_sum[t] * ratio(room.tile_top[t], best.value, cool[0]);
+                    sum += room.tile_sum[t] * ratio(room.tile_top[t], best.value, inv_temperature[0]);
                 sum = block_sum<THREADS>(sum, sums);
                 if (threadIdx.x == 0)
                     room.sum = sum;
                 block_sync();
             }
-            Draw<D> draw = {room, best.value, cool[0]};
+            Draw<D> draw = {room, best.value, inv_temperature[0]};
             token = draw.token(p, share[2], [&] { return merged() && changes(p, r); }, [&] { return lower_list<K>(a, row, room, p, r); });
         }
         if (token >= 0)

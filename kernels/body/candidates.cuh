@@ -122,7 +122,7 @@ DEVICE int gather_candidates(u64 *list, const FtxSegment &mine, int n, float low
             to.push(x[i] >= low, x[i], id[i]);
     }
 #pragma unroll 1
-    for (u32 whole = warp_ballot(mine.kept == WHOLE); whole; whole &= whole - 1) {
+    for (u32 whole = warp_ballot(mine.kept == KEEP_ALL); whole; whole &= whole - 1) {
         const int segment = __ffs(whole) - 1;
         search_segment(to, logits, shuffle(mine.first, segment), shuffle(mine.width, segment), low, take);
     }
@@ -134,7 +134,7 @@ DEVICE int gather_candidates(u64 *list, const FtxSegment &mine, int n, float low
 // `take`, 2 to MAX_TOP_NEEDED, in no order; list[take * SEGMENT_LIST] holds them. How many.
 DEVICE int find_candidates(u64 *list, float *tops, int count, const FtxSegment *segments, const float *logits, int take)
 {
-    float best, low = segment_low(negative_infinity());
+    float best, low = candidate_floor(negative_infinity());
     int at, which = 0, n = 0;
     const auto look = [&] { // for the best of the lane's segments
         best = negative_infinity();

@@ -67,8 +67,8 @@ template <class K> struct DrawRoom { // shared memory
 
 constexpr int WEIGHT_BITS = 40;
 
-// cool: 1 / temperature, finite.
-DEVICE float ratio(float x, float top, float cool) { return x == top ? 1.0f : expf((x - top) * cool); }
+// inv_temperature: 1 / temperature, finite.
+DEVICE float ratio(float x, float top, float inv_temperature) { return x == top ? 1.0f : expf((x - top) * inv_temperature); }
 DEVICE u64 whole_weight(float ratio) { return (u64)(ratio * (float)(1ull << WEIGHT_BITS)); }
 
 // Sum of v over the threads before this one; `all` gets the block's. Begins and ends in a barrier.
@@ -158,9 +158,9 @@ template <class K> struct Draw {
     static constexpr int THREADS = K::THREADS, WARPS = THREADS / 32, PER_LANE = K::TILE / 32;
     Room &room;
     float top;     // greatest of them; of a list the greatest in it
-    float cool;    // 1 / temperature
+    float inv_temperature;    // 1 / temperature
 
-    DEVICE float ratio_of(float x) const { return ratio(x, top, cool); }
+    DEVICE float ratio_of(float x) const { return ratio(x, top, inv_temperature); }
     DEVICE u64 weight(float x) const { return whole_weight(ratio_of(x)); }
     static DEVICE int id_of(int t, int i) { return t * K::TILE + i * 32 + lane_id(); }
 
@@ -274,7 +274,7 @@ template <class K> struct Draw {
     // maxima of every THREADS-th segment.
     DEVICE float segment_bound(int want) const
     {
-        u32 low = order_key(segment_low(negative_infinity())), high = order_key(top) + 1; // below `high` are not enough
+        u32 low = order_key(candidate_floor(negative_infinity())), high = order_key(top) + 1; // below `high` are not enough
         float some = negative_infinity();
         for (int i = threadIdx.x; i < room.segments.count; i += THREADS)
             some = fmaxf(some, room.u.few.segment_top[i]);
@@ -298,7 +298,7 @@ template <class K> struct Draw {
 #pragma unroll 4
         for (int i = lane_id(); i < room.segments.count; i += 32)
             some = fmaxf(some, room.u.few.segment_top[i]);
-        return segment_low(warp_nth(some, want));
+        return candidate_floor(warp_nth(some, want));
     }
 
     // The list of the segments' values at or above `low`, those that are written; false: it does not hold them. spread: no
@@ -319,7 +319,7 @@ template <class K> struct Draw {
         for (int base = warp_id(); base < all; base += THREADS) {
             const int own = base + lane_id() * WARPS;
             const FtxSegment segment = own < all ? segment_load(from.segments + room.u.few.which[own]) : FtxSegment{};
-            const int size = segment.kept == WHOLE ? segment.width : -segment.kept; // below 0: candidates
+            const int size = segment.kept == KEEP_ALL ? segment.width : -segment.kept; // below 0: candidates
 #pragma unroll 1
             for (int at = 0; at < 32 && base + at * WARPS < all; at++) {
                 const int n = shuffle(size, at), first = shuffle(segment.first, at) + lane_id();
@@ -496,7 +496,7 @@ template <class K> struct Draw {
                         x[i] = from + i * 32 < n ? load_l2_scalar(y + from + i * 32) : negative_infinity();
 #pragma unroll
                     for (int i = 0; i < 4; i++) {
-                        const u64 w = whole_weight(ratio(x[i], here, cool)), upto = warp_upto(w);
+                        const u64 w = whole_weight(ratio(x[i], here, inv_temperature)), upto = warp_upto(w);
                         if (pass && so_far + upto - w <= aim && aim < so_far + upto)
                             room.token = first + from + i * 32;
                         so_far += shuffle(upto, 31);
@@ -576,7 +576,7 @@ template <class K> struct Draw {
 #pragma unroll 1
         for (int shift = FIRST;; shift -= BITS) {
             const auto bin_of = [&](float x, int id) {
-                const float d = (top - x) * cool * 64.0f;
+                const float d = (top - x) * inv_temperature * 64.0f;
                 const int far = d < (float)(Room::BINS - 1) ? (int)d : Room::BINS - 1;
                 const u64 place = (u64)order_key(x) << ID_BITS | (~(u32)id & ((1u << ID_BITS) - 1));
                 if (place_of(x, id) < bound)
@@ -732,7 +732,7 @@ template <class K> struct Draw {
     template <class L, class F> DEVICE int token(const FtxParams &p, u32 &by_segments, L lowers, F lower)
     {
         const auto segments = [&] { return K::SEGMENTS && by_segments; };
-        const float lowest = segment_low(negative_infinity());
+        const float lowest = candidate_floor(negative_infinity());
         const int k = top_k(p);
         const bool typical = p.typical_p > 0.0f, filter = k || p.top_p < 1.0f || p.min_p > 0.0f;
         const auto candidates = [&] { return segments() && p.top_needed <= MAX_TOP_NEEDED; };
@@ -746,7 +746,7 @@ template <class K> struct Draw {
             for (int want = k ? lowers() ? k + 32 : k : segments() && p.top_p * room.sum > 16.0f ? 256 : 64;;) {
                 const bool exact = segments() && !k && !lowers() && p.top_p >= 1.0f; // min-p alone says where what it keeps ends
                 const float low = candidates() ? segment_bound_short(k)
-                                  : exact      ? segment_low(top + logf(0.999f * p.min_p) * p.temperature)
+                                  : exact      ? candidate_floor(top + logf(0.999f * p.min_p) * p.temperature)
                                   : segments()    ? segment_bound(want)
                                                : tile_bound(want);
                 bool all = segments() ? collect_segments(low, false) : collect(low);

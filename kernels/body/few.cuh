@@ -61,7 +61,7 @@ struct RowCandidates {
                 const float *y = logits + (segment < all ? segments[segment].first : 0) + column;
                 x[i] = column < kept ? load_l2_scalar(y) : negative_infinity();
                 id[i] = column < kept ? __float_as_int(load_l2_scalar(y + SEGMENT_LIST)) : 0;
-                whole |= kept == WHOLE ? 1u << segment : 0;
+                whole |= kept == KEEP_ALL ? 1u << segment : 0;
             }
             if (first == 0)
                 meanwhile();

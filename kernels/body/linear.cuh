@@ -31,8 +31,8 @@ struct LinearArgs {
     void *k, *v;        // append: the layer's cache
     void *y;            // [M, N]; GLU: [M, N/2]; append: q [M, H*E]
 };
-struct LinearHeadArgs : SegmentWishes, LinearArgs {
-    FtxSegments *segments; // SEGMENTS: of y, of whose rows as much is written as they wish for
+struct LinearHeadArgs : SegmentArgs, LinearArgs {
+    FtxSegments *segments; // SEGMENTS: of the rows of y; y itself is written as keep_of() says
 };
 
 // Eight neighbouring elements of a row of x, as the product wants them.

@@ -1,18 +1,21 @@
-// segments.cuh - segments of a row of logits: what the kernel of the LM head leaves for `sample` and `beam`, who then need
-// not read the row again.
+// segments.cuh - segments of a row of logits: the LM head's kernel writes them so that `sample` and `beam` need not
+// read the whole row again.
 //
-// A segment is a run of neighbouring columns that one block has at hand when their sums are finished: its greatest
-// value, whose column that is, its sum of exp(x - greatest). They give the arg max and the log-sum-exp of the row;
-// the n-th greatest maximum bounds the n-th greatest value from below, so the best n stand in n segments at most
-// (hierarchical decoding; Wang et al. 2021, LightSeq).
+//   row of logits   |---- segment 0 ----|--- segment 1 ---|- 2 -| ...      FtxSegment: device/io.h
+//   of each segment: its maximum, the column of the maximum, sum of exp(x - maximum), candidates
 //
-// Of a row that needs its `top_needed` greatest values (MAX_TOP_NEEDED at most) a segment keeps candidates: all its values that are
-// not below the need-th greatest of the maxima of lanes, or of pieces of their columns, and so not below the need-th
-// greatest of the segment; some 5 to 11 of them. Where more are alike than SEGMENT_LIST holds, the segment's logits are written; so
-// they are for rows that need more, and where that is faster: by segments it is known then which few logits to read.
+// A segment is a run of neighbouring columns of one row that one block finishes together. The maxima give the row's
+// arg max, maxima and sums its log-sum-exp. The n-th greatest maximum is a lower bound of the row's n-th greatest
+// value, so the n greatest values lie in at most n segments (hierarchical decoding; Wang et al. 2021, LightSeq).
+//
+// Where a row needs only its n = top_needed greatest values (at most MAX_TOP_NEEDED), a segment keeps candidates, in
+// place of its logits: all values at or above the n-th greatest of several partial maxima (of lanes, or of groups of
+// columns). These are at least its n greatest values; usually 5 to 11. With more than SEGMENT_LIST of them (many
+// equal values) the segment writes its logits instead. All logits are also written for rows that need more than
+// MAX_TOP_NEEDED values, and where that is faster: the reader then looks into few segments only.
 //
 // Candidate i of a segment: its value at y[first + i], its column at y[first + SEGMENT_LIST + i].
-// Segments of a row stand in the order of their columns; empty ones may lie between.
+// Segments of a row are in the order of their columns; empty ones may lie between.
 #pragma once
 #include "device/fragment.cuh"
 #include "device/io.h"
@@ -21,60 +24,64 @@
 #include "device/vec.cuh"
 #include "device/warp.cuh"
 
-enum { SEGMENT_COLUMNS = 256, MAX_TOP_NEEDED = 8, SEGMENT_LIST = 16 }; // at most
-enum { WHOLE = -1, MASS = -2 }; // wishes: all logits are written, as FtxSegment.kept says, too; and sums are those of a temperature
+enum { SEGMENT_COLUMNS = 256, MAX_TOP_NEEDED = 8, SEGMENT_LIST = 16 }; // largest width, top_needed, number of candidates
 
-struct SegmentWishes { // first among the arguments of a kernel that leaves segments
+// keep: what the head's kernel writes of a row beside its segments. 0: nothing. n > 0: candidates for the n greatest.
+// KEEP_ALL: all logits; it also stands in FtxSegment.kept. KEEP_ALL_MASS: all logits, and the segments' sums are of
+// exp((x - maximum) / temperature).
+enum { KEEP_ALL = -1, KEEP_ALL_MASS = -2 };
+
+struct SegmentArgs { // first among the arguments of a kernel that writes segments
     const FtxParams *params;
 };
 
 DEVICE FtxSegment *segments_of(FtxSegments *segments, int vocab, int row) { return (FtxSegment *)(segments + 1) + (i64)row * FTX_SEGMENTS(vocab); }
 DEVICE const FtxSegment *segments_of(const FtxSegments *segments, int vocab, int row) { return (const FtxSegment *)(segments + 1) + (i64)row * FTX_SEGMENTS(vocab); }
 
-// A draw from all, or by top-p alone, is of the mass of the row at its temperature: sums of its segments are of
-// exp((x - top) / temperature).
+// A draw from the whole row, or with top-p alone, needs the row's probability mass at its temperature, so its
+// segments' sums are of exp((x - top) / temperature).
 DEVICE bool draws_by_mass(const FtxParams &p)
 {
     return p.temperature > 0.0f && p.top_needed > MAX_TOP_NEEDED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f);
 }
-DEVICE float cool_of(const FtxParams &p) { return fminf(1.0f / p.temperature, 1e30f); } // finite
+DEVICE float inv_temperature_of(const FtxParams &p) { return fminf(1.0f / p.temperature, 1e30f); } // finite
 
-// What a row wants besides its segments: candidates for so many of the greatest, 0: nothing, or WHOLE, or MASS. Asked
-// at any time: the host alone writes what this reads. FEW: logits of draws are written sooner than candidates are found.
-template <bool FEW = false> DEVICE int wish_of(const SegmentWishes &a, int row)
+// keep of a row. May be called at any time: only the host writes what it reads. FEW: rows that are drawn from get all
+// logits, since in this kernel writing them is faster than finding candidates.
+template <bool FEW = false> DEVICE int keep_of(const SegmentArgs &a, int row)
 {
     const FtxParams &p = a.params[row];
     const int need = p.top_needed;
     const bool whole = p.logits || need < 1 || need > MAX_TOP_NEEDED || (FEW && p.temperature > 0.0f);
-    return draws_by_mass(p) ? MASS : whole ? WHOLE : need > 1 ? need : 0;
+    return draws_by_mass(p) ? KEEP_ALL_MASS : whole ? KEEP_ALL : need > 1 ? need : 0;
 }
-// What its segments' sums are of: exp((x - top) * this).
-DEVICE float cool_of(const SegmentWishes &a, int row, int wish) { return wish == MASS ? cool_of(a.params[row]) : 1.0f; }
-// Of the rows m, m + 8, ..., COUNT of them, those below `live`: four bits each.
-template <int COUNT, bool FEW = false> DEVICE u32 wishes_of(const SegmentWishes &a, int m, int live)
+// The segments' sums are of exp((x - top) * this).
+DEVICE float inv_temperature_of(const SegmentArgs &a, int row, int keep) { return keep == KEEP_ALL_MASS ? inv_temperature_of(a.params[row]) : 1.0f; }
+// keep of the COUNT rows m, m + 8, ..., four bits each; 0 for rows from `live` on.
+template <int COUNT, bool FEW = false> DEVICE u32 keeps_of(const SegmentArgs &a, int m, int live)
 {
-    u32 wishes = 0;
+    u32 keeps = 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        wishes |= m + 8 * i < live ? (u32)(wish_of<FEW>(a, m + 8 * i) & 15) << 4 * i : 0;
-    return wishes;
+        keeps |= m + 8 * i < live ? (u32)(keep_of<FEW>(a, m + 8 * i) & 15) << 4 * i : 0;
+    return keeps;
 }
-DEVICE int wish_at(u32 wishes, int i)
+DEVICE int keep_at(u32 keeps, int i)
 {
-    const int wish = wishes >> 4 * i & 15;
-    return wish > MAX_TOP_NEEDED ? wish - 16 : wish;
+    const int keep = keeps >> 4 * i & 15;
+    return keep > MAX_TOP_NEEDED ? keep - 16 : keep;
 }
 
-// Whether the row's next token depends on no more than segments, and what they say where to look for.
+// Whether the segments, and the logits or candidates they point to, decide the row's next token.
 DEVICE bool segments_suffice(const FtxParams &p) { return p.top_needed > 0; }
 
-// One store.
+// One 16-byte store.
 DEVICE void segment_store(FtxSegment *to, float top, float sum, int first, int width, int kept, int at)
 {
     *(uint4_ *)to = uint4_{__float_as_uint(top + 0.0f), __float_as_uint(sum), (u32)first, // -0 is 0
                            (u32)width | (u32)(kept & 63) << 10 | (u32)at << 16};
 }
-DEVICE void segment_store_none(FtxSegment *to, int vocab) { segment_store(to, negative_infinity(), 0.0f, vocab, 0, 0, -1); }
+DEVICE void segment_store_empty(FtxSegment *to, int vocab) { segment_store(to, negative_infinity(), 0.0f, vocab, 0, 0, -1); }
 DEVICE FtxSegment segment_load(const FtxSegment *from)
 {
     const uint4_ v = load_l2(from);
@@ -88,16 +95,16 @@ DEVICE FtxSegment segment_load(const FtxSegment *from)
     return segment;
 }
 
-// exp((x - top) * cool), where top may be -inf.
-DEVICE float segment_exp(float x, float top, float cool = 1.0f)
+// exp((x - top) * inv_temperature); 0 where both are -inf.
+DEVICE float segment_exp(float x, float top, float inv_temperature = 1.0f)
 {
-    return exp2_fast((x - (top == negative_infinity() ? 0.0f : top)) * (cool * 1.4426950408889634f));
+    return exp2_fast((x - (top == negative_infinity() ? 0.0f : top)) * (inv_temperature * 1.4426950408889634f));
 }
 
-// Where values begin that may be among the best, if those at or above `bound` are. -inf and NaN are none.
-DEVICE float segment_low(float bound) { return fmaxf(bound, __uint_as_float(0xff7fffffu)); }
+// The least value that counts as a candidate, given a lower bound of the wanted values: -inf and NaN never count.
+DEVICE float candidate_floor(float bound) { return fmaxf(bound, __uint_as_float(0xff7fffffu)); }
 
-// Over the warp: the greatest of all x, and the sum of exp((x - top) * cool).
+// Over the warp: the greatest of all x, and the sum of exp((x - top) * inv_temperature).
 template <int N> DEVICE float warp_top(const float (&x)[N])
 {
     float top = x[0];
@@ -106,16 +113,16 @@ template <int N> DEVICE float warp_top(const float (&x)[N])
         top = fmaxf(top, x[i]);
     return warp_max(top);
 }
-template <int N> DEVICE float sum_exp(const float (&x)[N], float top, float cool = 1.0f)
+template <int N> DEVICE float sum_exp(const float (&x)[N], float top, float inv_temperature = 1.0f)
 {
     float s[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < N; i++)
-        s[i % 4] += segment_exp(x[i], top, cool);
+        s[i % 4] += segment_exp(x[i], top, inv_temperature);
     return warp_sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
-// By a warp: the n-th greatest of one value of each lane, -inf if there are fewer. Equal ones count each.
+// One warp, one value a lane: the n-th greatest of them, -inf if there are fewer. Equal values count each.
 DEVICE float warp_nth(float mine, int n)
 {
     u32 left = order_key(mine + 0.0f), bound = 0;
@@ -128,42 +135,43 @@ DEVICE float warp_nth(float mine, int n)
     return order_value(bound);
 }
 
-// By a warp: `width` values in shared memory, at most MOST, columns `first` and on of the row y.
-template <int MOST> DEVICE void segment_of_warp(FtxSegment *to, float *y, const float *values, int first, int width, int wish, float cool)
+// One warp writes the segment of `width` values in shared memory (at most MOST), which are columns first, first + 1,
+// ... of row y: its record to `to`, and candidates or logits to y.
+template <int MOST> DEVICE void warp_write_segment(FtxSegment *to, float *y, const float *values, int first, int width, int keep, float inv_temperature)
 {
     float x[MOST / 32], top = negative_infinity();
     u32 at = 0xffff;
-    int kept = wish < 0 ? WHOLE : 0;
+    int kept = keep < 0 ? KEEP_ALL : 0;
 #pragma unroll
     for (int i = 0; i < MOST / 32; i++) {
         const int n = i * 32 + lane_id();
         x[i] = n < width ? values[n] : negative_infinity();
         top = fmaxf(top, x[i]);
     }
-    if (wish > 0) {
-        const float low = segment_low(warp_nth(top, wish));
+    if (keep > 0) {
+        const float low = candidate_floor(warp_nth(top, keep));
         u32 mine = 0;
 #pragma unroll
         for (int i = 0; i < MOST / 32; i++)
             mine |= x[i] >= low ? 1u << i : 0;
         const int upto = warp_upto((int)__popc(mine)), all = shuffle(upto, 31);
-        kept = all <= (width < 2 * SEGMENT_LIST ? 0 : SEGMENT_LIST) ? all : WHOLE;
+        kept = all <= (width < 2 * SEGMENT_LIST ? 0 : SEGMENT_LIST) ? all : KEEP_ALL;
         float *list = y + first + upto - __popc(mine);
 #pragma unroll
         for (int i = 0; i < MOST / 32; i++)
-            if (kept != WHOLE && (mine >> i & 1)) {
+            if (kept != KEEP_ALL && (mine >> i & 1)) {
                 list[0] = x[i];
                 list[SEGMENT_LIST] = __int_as_float(first + i * 32 + lane_id());
                 list++;
             }
     }
     top = warp_max(top);
-    const float sum = sum_exp(x, top, cool);
+    const float sum = sum_exp(x, top, inv_temperature);
 #pragma unroll
     for (int i = MOST / 32 - 1; i >= 0; i--) { // a lane's columns ascend
         const int n = i * 32 + lane_id();
         at = x[i] == top && n < width ? n : at;
-        if (kept == WHOLE && n < width)
+        if (kept == KEEP_ALL && n < width)
             y[first + n] = x[i];
     }
     at = warp_min(at);
@@ -171,7 +179,7 @@ template <int MOST> DEVICE void segment_of_warp(FtxSegment *to, float *y, const 
         segment_store(to, top, sum, first, width, kept, at);
 }
 
-// --- by quads of lanes, each with its row ------------------------------------------------------------
+// --- four lanes (a quad) hold the values of one row --------------------------------------------------
 
 DEVICE void put_greater_first(float &a, float &b)
 {
@@ -180,8 +188,8 @@ DEVICE void put_greater_first(float &a, float &b)
     a = high;
 }
 
-// The n-th greatest of the quad's 16 values, 1 <= n <= MAX_TOP_NEEDED: lanes put theirs in order, pairs of lanes merge
-// them, pairs of pairs the 8 greatest.
+// The n-th greatest of the quad's 16 values, 1 <= n <= MAX_TOP_NEEDED: each lane sorts its four, pairs of lanes merge
+// to eight, the two pairs merge to the 8 greatest of all.
 DEVICE float quad_nth(float (&x)[4], int n)
 {
     float s[8], bound;
@@ -220,14 +228,15 @@ DEVICE float quad_nth(float (&x)[4], int n)
     return bound;
 }
 
-// TILES tiles of 8 columns; values v[4 * i], v[4 * i + 1] of lane t of the quad are columns first + 8 * i + 2 * t and
-// the next of the row y; from `last` on there are none, and v becomes -inf. `to` NULL: a row that is not alive.
-// EVEN: pairs of columns are whole and aligned.
-template <int TILES, bool EVEN> DEVICE void segment_of_quad(FtxSegment *to, float *y, float *v, int first, int last, int wish, float cool)
+// One quad writes the segment of TILES tiles of 8 columns. v[4 * i] and v[4 * i + 1] of lane t are columns
+// first + 8 * i + 2 * t and the next one of row y, as mma.cuh's accumulators lie; columns from `last` on do not exist,
+// and their v becomes -inf. to NULL: the row is not live and nothing is written. EVEN: every pair of columns is whole
+// and aligned to 8 bytes.
+template <int TILES, bool EVEN> DEVICE void quad_write_segment(FtxSegment *to, float *y, float *v, int first, int last, int keep, float inv_temperature)
 {
     const int t = lane_id() & 3, width = least(TILES * 8, last - first), column = first + 2 * t;
     float some[4], s[4] = {};
-    int at[4], kept = wish < 0 ? WHOLE : 0;
+    int at[4], kept = keep < 0 ? KEEP_ALL : 0;
     if (width < TILES * 8)
 #pragma unroll
         for (int i = 0; i < 2 * TILES; i++)
@@ -248,17 +257,17 @@ template <int TILES, bool EVEN> DEVICE void segment_of_quad(FtxSegment *to, floa
 #pragma unroll
     for (int i = 2 * TILES - 1; i >= 0; i--) {
         at[i % 4] = v[i + i / 2 * 2] == top ? i / 2 * 8 + i % 2 : at[i % 4];
-        s[i % 4] += exp2_fast((v[i + i / 2 * 2] - base) * (cool * 1.4426950408889634f));
+        s[i % 4] += exp2_fast((v[i + i / 2 * 2] - base) * (inv_temperature * 1.4426950408889634f));
     }
-    if (warp_ballot(wish > 0)) {
-        const float bound = segment_low(quad_nth(some, most(wish, 1)));
+    if (warp_ballot(keep > 0)) {
+        const float bound = candidate_floor(quad_nth(some, most(keep, 1)));
         int mine = 0;
 #pragma unroll
         for (int i = 0; i < 2 * TILES; i++)
             mine += v[i + i / 2 * 2] >= bound;
         const int other = shuffle_xor(mine, 1), pair = mine + other, pairs = shuffle_xor(pair, 2);
-        if (wish > 0)
-            kept = pair + pairs <= (width < 2 * SEGMENT_LIST ? 0 : SEGMENT_LIST) ? pair + pairs : WHOLE;
+        if (keep > 0)
+            kept = pair + pairs <= (width < 2 * SEGMENT_LIST ? 0 : SEGMENT_LIST) ? pair + pairs : KEEP_ALL;
         if (to && kept > 0) {
             float *list = y + first + (t & 1 ? other : 0) + (t & 2 ? pairs : 0);
 #pragma unroll
@@ -270,7 +279,7 @@ template <int TILES, bool EVEN> DEVICE void segment_of_quad(FtxSegment *to, floa
                 }
         }
     }
-    if (to && kept == WHOLE)
+    if (to && kept == KEEP_ALL)
 #pragma unroll
         for (int i = 0; i < TILES; i++) {
             Vec<float, 2> pair;

@@ -46,9 +46,9 @@ typedef struct SampleKept {
     int64_t ties;
 } SampleKept;
 
-/* Mass of a value z: exp((z - max) * cool), of the largest 1. */
+/* Mass of a value z: exp((z - max) * inv_temperature), of the largest 1. */
 typedef struct SampleScale {
-    float max, cool; /* 1 / temperature, finite; 1 where nothing is drawn */
+    float max, inv_temperature; /* 1 / temperature, finite; 1 where nothing is drawn */
 } SampleScale;
 
 /* Bits of a float as an unsigned integer of the same order. */
@@ -98,7 +98,7 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
         float e_[LANES]; \
         if (n_ == LANES && !AT(sample_any)(v_, (low))) \
             continue; \
-        vstore(e_, vexp((v_ - (scale).max) * (scale).cool)); \
+        vstore(e_, vexp((v_ - (scale).max) * (scale).inv_temperature)); \
         for (int64_t i = base_; i < base_ + n_; i++) { \
             const float f = (z)[i]; \
             const double mass = (double)e_[i - base_]; \
@@ -193,7 +193,7 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
         const double want = (double)p->top_p * total > 0.5 ? (double)p->top_p * total : 0.5;
         const uint32_t key = AT(sample_select)(z, V, &kept, scale, 1, NULL, want, &above);
         const float value = sample_value(key);
-        const double each = (double)vexp(vset((value - scale.max) * scale.cool))[0];
+        const double each = (double)vexp(vset((value - scale.max) * scale.inv_temperature))[0];
 
         /* Of those equal to the key the n-th stays while above + (n-1) * each < want. */
         kept = (SampleKept){.key = key, .value = value, .ties = 1};
@@ -244,14 +244,14 @@ static SampleKept AT(sample_typical)(float share, float *z, int64_t V, const Sam
 static SampleScale AT(sample_process)(const SampleRow *r, SampleKept *kept)
 {
     const FtxParams *p = r->p;
-    SampleScale scale = {.cool = 1.0f};
+    SampleScale scale = {.inv_temperature = 1.0f};
     int64_t where;
 
     memcpy(r->z, r->x, (size_t)r->V * sizeof *r->z);
     sample_penalties(r);
     scale.max = AT(sample_max)(r->z, r->V, &where);
     if (p->temperature > 0.0f) {
-        scale.cool = __builtin_fminf(1.0f / p->temperature, 1e30f);
+        scale.inv_temperature = __builtin_fminf(1.0f / p->temperature, 1e30f);
         *kept = AT(sample_keep)(p, r->z, r->V, scale);
         if (p->typical_p > 0.0f)
             *kept = AT(sample_typical)(p->typical_p, r->z, r->V, kept, scale);

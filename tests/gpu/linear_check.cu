@@ -127,8 +127,8 @@ static void launch(const Instance &i, const LinearArgs &a, bool overlap)
     }
     LinearHeadArgs head = {}; // no parts: these heads are not of logits
     (LinearArgs &)head = a;
-    const bool wishes = strcmp(i.family, "linear_head") == 0 || strcmp(i.family, "linear_hopper_head") == 0;
-    void *args[] = {wishes ? (void *)&head : (void *)&a};
+    const bool head_args = strcmp(i.family, "linear_head") == 0 || strcmp(i.family, "linear_hopper_head") == 0;
+    void *args[] = {head_args ? (void *)&head : (void *)&a};
     CK(cudaLaunchKernelExC(&c, i.kernel, args));
 }
 

@@ -160,10 +160,10 @@ static int choose(const Row &r, const std::vector<float> &x, double dp, double d
 static bool by_mass(const FtxParams &p) { return p.top_needed > MAX_TOP_NEEDED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f) && p.temperature > 0.0f; }
 static void leave_segments(Random &rnd, const FtxParams &p, std::vector<float> &row, const std::vector<int> &widths, FtxSegment *to)
 {
-    const float cool = by_mass(p) ? 1.0f / p.temperature : 1.0f;
+    const float inv_temperature = by_mass(p) ? 1.0f / p.temperature : 1.0f;
     int first = 0;
     for (int width : widths) {
-        FtxSegment part = {-INFINITY, 0, first, width, WHOLE, -1};
+        FtxSegment part = {-INFINITY, 0, first, width, KEEP_ALL, -1};
         float *x = row.data() + first;
         for (int i = 0; i < width; i++)
             if (x[i] > part.top || (x[i] == part.top && part.at < 0)) {
@@ -171,7 +171,7 @@ static void leave_segments(Random &rnd, const FtxParams &p, std::vector<float> &
                 part.at = i;
             }
         for (int i = 0; i < width; i++)
-            part.sum += part.top > -INFINITY ? expf((x[i] - part.top) * cool) : 0.0f;
+            part.sum += part.top > -INFINITY ? expf((x[i] - part.top) * inv_temperature) : 0.0f;
         std::vector<std::pair<float, int>> few;
         for (int i = 0; i < width; i++)
             if (x[i] > -INFINITY)

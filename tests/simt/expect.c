@@ -326,7 +326,7 @@ static void compare(const Scene *s, const char *what, const void *got, DType typ
  * be off; 0: x is what the kernel wrote. */
 static void check_part(const Scene *s, int row, const FtxSegment *p, const float *x, double near)
 {
-    const double cool = scene_cool(&s->params[row]);
+    const double inv_temperature = scene_inv_temperature(&s->params[row]);
     const int at = p->first + p->at;
     float top = -INFINITY;
     double sum = 0;
@@ -336,9 +336,9 @@ static void check_part(const Scene *s, int row, const FtxSegment *p, const float
     for (int i = p->first; i < p->first + p->width; i++)
         top = fmaxf(top, x[i]);
     for (int i = p->first; i < p->first + p->width; i++)
-        sum += exp(((double)x[i] - (double)top) * cool);
+        sum += exp(((double)x[i] - (double)top) * inv_temperature);
     if (!(fabs((double)p->top - (double)top) <= near) || !(fabs((double)x[at] - (double)top) <= near) ||
-        !(fabs((double)p->sum / sum - 1) <= 2 * near * fmax(1, cool) + 1e-5))
+        !(fabs((double)p->sum / sum - 1) <= 2 * near * fmax(1, inv_temperature) + 1e-5))
         scene_wrong("%s: row %d, columns %d to %d: greatest %.7g in %d, sum %.7g; should be %.7g, %.7g", s->u->name,
                     row, p->first, p->first + p->width, (double)p->top, at, (double)p->sum, (double)top, sum);
     for (int i = p->first; i < at && near == 0; i++)
@@ -517,7 +517,7 @@ static void check_sample(const Scene *s)
                 finish = 1;
         assert_true(simt_written(o, sizeof *o));
         scene_check_polled(s, o);
-        if (u->c.segments && scene_cool(&s->params[r]) != 1)
+        if (u->c.segments && scene_inv_temperature(&s->params[r]) != 1)
             logprob = (double)o->logprob; /* parts' sums do not give it */
         if (o->token != id || o->finish != finish || o->length != n || !(fabs((double)o->logprob - logprob) < 2e-5))
             scene_wrong("%s: row %d: token %d (%g, finish %d, length %d), should be %d (%g, %d, %d)", u->name, r,

@@ -468,14 +468,14 @@ static void give_maps(Scene *s)
     }
 }
 
-double scene_cool(const FtxParams *p)
+double scene_inv_temperature(const FtxParams *p)
 {
     const bool by_mass = p->top_needed > 8 && p->top_k == 0 && (p->top_p < 1 || p->min_p == 0) && p->temperature > 0;
 
     return by_mass ? 1 / (double)p->temperature : 1;
 }
 
-FtxSegment scene_segment(const float *row, int first, int width, double cool)
+FtxSegment scene_segment(const float *row, int first, int width, double inv_temperature)
 {
     FtxSegment p = {.top = -INFINITY, .first = first, .width = width, .kept = -1, .at = -1};
     double sum = 0;
@@ -486,7 +486,7 @@ FtxSegment scene_segment(const float *row, int first, int width, double cool)
             p.at = i;
         }
     for (int i = 0; i < width; i++)
-        sum += exp(((double)row[first + i] - (isinf(p.top) ? 0.0 : (double)p.top)) * cool);
+        sum += exp(((double)row[first + i] - (isinf(p.top) ? 0.0 : (double)p.top)) * inv_temperature);
     p.sum = (float)sum;
     p.top += 0.0f; /* no -0 */
     return p;
@@ -548,7 +548,7 @@ void scene_segments(const Scene *s, const float *logits)
         width = width < V - first ? width : V - first;
         assert_true(head.count < FTX_SEGMENTS(V));
         for (int r = 0; r < s->S; r++) {
-            FtxSegment p = scene_segment(logits + (int64_t)r * V, first, width, scene_cool(&params[r]));
+            FtxSegment p = scene_segment(logits + (int64_t)r * V, first, width, scene_inv_temperature(&params[r]));
 
             if (!params[r].logits)
                 scene_keep(left + (int64_t)r * V, &p, params[r].top_needed);

@@ -72,9 +72,9 @@ int unit_kv_heads(const Unit *u);
 /* Whether the unit leaves parts of logits beside them. */
 bool unit_leaves_segments(const Unit *u);
 /* What a part says of columns [first, first + width) of a row of logits. */
-FtxSegment scene_segment(const float *row, int first, int width, double cool);
+FtxSegment scene_segment(const float *row, int first, int width, double inv_temperature);
 /* What sums of a row's parts are of: exp((x - top) * this). */
-double scene_cool(const FtxParams *p);
+double scene_inv_temperature(const FtxParams *p);
 /* What it keeps of the row beside that, for the `need` greatest: candidates, in place of the columns, or, kept = -1,
  * all columns. The other columns become NaN. */
 void scene_keep(float *row, FtxSegment *p, int need);
