@@ -10,11 +10,6 @@
 #include "each.h"
 #else
 
-#ifndef ACT_ONCE
-#define ACT_ONCE
-enum { ACT_C, ACT_KIND, ACT_ROWS_S };
-#endif
-
 void AT(act)(const CpuCall *c)
 {
     const float *x = c->arg[0];

@@ -16,7 +16,7 @@ void AT(add)(const CpuCall *c)
     float *y = c->arg[2];
     int64_t first, last;
 
-    cpu_share(c, (c->k[1] ? c->S : c->T) * c->k[0], &first, &last);
+    cpu_share(c, (c->k[ADD_ROWS_S] ? c->S : c->T) * c->k[ADD_C], &first, &last);
     for (int64_t i = first; i < last; i++)
         y[i] = a[i] + b[i];
 }

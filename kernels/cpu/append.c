@@ -21,7 +21,6 @@
 #ifndef APPEND_ONCE
 #define APPEND_ONCE
 #include "round.h"
-enum { APPEND_H, APPEND_G, APPEND_E, APPEND_ROT, APPEND_BLOCK, APPEND_PAGES, APPEND_KV };
 #endif
 
 static void AT(append_rotate)(float *y, const float *x, const float *turn, int64_t rot, int64_t E)

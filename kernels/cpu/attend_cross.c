@@ -21,7 +21,6 @@
 
 #ifndef ATTEND_CROSS_ONCE
 #define ATTEND_CROSS_ONCE
-enum { SOURCE_H, SOURCE_G, SOURCE_E, SOURCE_SCALE, SOURCE_SOURCE, SOURCE_KV };
 #endif
 #include "flash.h"
 
@@ -49,12 +48,13 @@ static const float *AT(cross_rows)(const char *from, int64_t type, int64_t n, fl
 /* Heads [h, h + n) of one token, all of kv head g. */
 static void AT(cross_piece)(const CpuCall *c, int64_t t, int64_t g, int64_t h, int n)
 {
-    const int64_t H = c->k[SOURCE_H], E = c->k[SOURCE_E], type = c->k[SOURCE_KV];
+    const int64_t H = c->k[ATTEND_CROSS_H], E = c->k[ATTEND_CROSS_E], type = c->k[ATTEND_CROSS_KV];
     const FtxRow *row = (const FtxRow *)c->arg[3] + ((const FtxToken *)c->arg[2])[t].row;
-    const int64_t at = (row->src_slot * c->k[SOURCE_G] + g) * c->k[SOURCE_SOURCE] * E * cpu_type_bytes(type);
+    const int64_t at =
+        (row->src_slot * c->k[ATTEND_CROSS_G] + g) * c->k[ATTEND_CROSS_SOURCE] * E * cpu_type_bytes(type);
     const char *k = (const char *)c->arg[4] + at, *v = (const char *)c->arg[5] + at;
     const float *x = (const float *)c->arg[0] + t * H * E, *q[FLASH_QUERIES];
-    const float scale = (float)cpu_number(c, SOURCE_SCALE);
+    const float scale = (float)cpu_number(c, ATTEND_CROSS_SCALE);
     float *y = (float *)c->arg[6] + t * H * E, keys[FLASH_KEYS * FLASH_E], values[FLASH_KEYS * FLASH_E];
     FlashState f;
 
@@ -75,7 +75,7 @@ static void AT(cross_piece)(const CpuCall *c, int64_t t, int64_t g, int64_t h, i
 
 void AT(attend_cross)(const CpuCall *c)
 {
-    const int64_t G = c->k[SOURCE_G], heads = c->k[SOURCE_H] / G;
+    const int64_t G = c->k[ATTEND_CROSS_G], heads = c->k[ATTEND_CROSS_H] / G;
     int64_t first, last;
 
     cpu_share(c, c->T * G, &first, &last);

@@ -19,18 +19,17 @@
 
 #ifndef ATTEND_PACKED_ONCE
 #define ATTEND_PACKED_ONCE
-enum { PACKED_H, PACKED_G, PACKED_E, PACKED_SCALE };
 #endif
 #include "flash.h"
 
 /* Queries [from, from + n) of a text, head h. */
 static void AT(packed_piece)(const CpuCall *c, const FtxRow *row, int64_t h, int from, int n)
 {
-    const int64_t H = c->k[PACKED_H], G = c->k[PACKED_G], E = c->k[PACKED_E], N = (H + 2 * G) * E;
+    const int64_t H = c->k[ATTEND_PACKED_H], G = c->k[ATTEND_PACKED_G], E = c->k[ATTEND_PACKED_E], N = (H + 2 * G) * E;
     const float *x = (const float *)c->arg[0] + row->q_start * N;
     const float *k = x + (H + h / (H / G)) * E, *v = k + G * E, *q[FLASH_QUERIES];
     float *y = (float *)c->arg[2] + row->q_start * H * E;
-    const float scale = (float)cpu_number(c, PACKED_SCALE);
+    const float scale = (float)cpu_number(c, ATTEND_PACKED_SCALE);
     FlashState f;
 
     for (int i = 0; i < FLASH_QUERIES; i++)
@@ -46,7 +45,7 @@ static void AT(packed_piece)(const CpuCall *c, const FtxRow *row, int64_t h, int
 void AT(attend_packed)(const CpuCall *c)
 {
     const FtxRow *rows = c->arg[1];
-    const int64_t H = c->k[PACKED_H];
+    const int64_t H = c->k[ATTEND_PACKED_H];
     int64_t cost = 0, first, last;
 
     for (int s = 0; s < c->S; s++)

@@ -36,21 +36,6 @@
 #ifndef ATTEND_ONCE
 #define ATTEND_ONCE
 enum {
-    ATTEND_H,
-    ATTEND_G,
-    ATTEND_E,
-    ATTEND_SCALE,
-    ATTEND_WINDOW,
-    ATTEND_SOFTCAP,
-    ATTEND_BLOCK,
-    ATTEND_PAGES,
-    ATTEND_KV,
-    ATTEND_SPAN,
-    ATTEND_SPANS,
-    ATTEND_LENGTH,
-    ATTEND_BEAM
-};
-enum {
     ATTEND_KEYS = 32,        /* of a block: 8 KB of keys at head_dim 64 */
     ATTEND_MAX_VECTORS = 16, /* query vectors of a piece of work */
     ATTEND_MAX_HEAD_DIM = 256,
@@ -453,22 +438,22 @@ void AT(attend_paged)(const CpuCall *c)
                     .pages = c->arg[2],
                     .k = c->arg[3],
                     .v = c->arg[4],
-                    .owner = c->k[ATTEND_BEAM] ? c->arg[5] : NULL,
+                    .owner = c->k[ATTEND_PAGED_BEAM] ? c->arg[5] : NULL,
                     .y = c->arg[6],
                     .parts = c->arg[7],
                     .ready = c->arg[8],
-                    .context = c->k[ATTEND_LENGTH],
-                    .H = c->k[ATTEND_H],
-                    .G = c->k[ATTEND_G],
-                    .E = c->k[ATTEND_E],
-                    .window = c->k[ATTEND_WINDOW],
-                    .block = c->k[ATTEND_BLOCK],
-                    .pages_of = c->k[ATTEND_PAGES],
-                    .kv = c->k[ATTEND_KV],
-                    .span = c->k[ATTEND_SPAN],
-                    .spans = c->k[ATTEND_SPANS],
-                    .scale = (float)cpu_number(c, ATTEND_SCALE),
-                    .softcap = (float)cpu_number(c, ATTEND_SOFTCAP)};
+                    .context = c->k[ATTEND_PAGED_LENGTH],
+                    .H = c->k[ATTEND_PAGED_H],
+                    .G = c->k[ATTEND_PAGED_G],
+                    .E = c->k[ATTEND_PAGED_E],
+                    .window = c->k[ATTEND_PAGED_WINDOW],
+                    .block = c->k[ATTEND_PAGED_BLOCK],
+                    .pages_of = c->k[ATTEND_PAGED_PAGES],
+                    .kv = c->k[ATTEND_PAGED_KV],
+                    .span = c->k[ATTEND_PAGED_SPAN],
+                    .spans = c->k[ATTEND_PAGED_SPANS],
+                    .scale = (float)cpu_number(c, ATTEND_PAGED_SCALE),
+                    .softcap = (float)cpu_number(c, ATTEND_PAGED_SOFTCAP)};
 
     a.group = a.H / a.G;
     a.heads_at_once = a.group < ATTEND_MAX_VECTORS ? a.group : ATTEND_MAX_VECTORS;

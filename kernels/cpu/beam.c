@@ -33,7 +33,6 @@
 
 #ifndef BEAM_ONCE
 #define BEAM_ONCE
-enum { BEAM_V, BEAM_CONTEXT, BEAM_SEQUENCES, BEAM_ENDS, BEAM_BIAS, BEAM_WIDTH, BEAM_WORDS };
 enum { BEAM_MOST = 64 };
 
 /* A continuation; a row's stand in their order, id -1 behind the last. Behind all there may be, for its

@@ -15,7 +15,7 @@
 
 typedef struct CpuCall {
     void *const *arg; /* operands in the order of the contract's args; NULL where absent */
-    const int64_t *k; /* constants in the order of the contract's consts */
+    const int64_t *k; /* the contract's constants, by consts.h */
     int T, S;         /* live tokens and rows */
     int thread, threads;
 } CpuCall;

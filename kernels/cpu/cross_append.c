@@ -16,7 +16,6 @@
 #ifndef CROSS_APPEND_ONCE
 #define CROSS_APPEND_ONCE
 #include "round.h"
-enum { CROSS_G, CROSS_E, CROSS_SOURCE, CROSS_KV };
 #endif
 
 void AT(cross_append)(const CpuCall *c)
@@ -24,7 +23,7 @@ void AT(cross_append)(const CpuCall *c)
     const float *x = c->arg[0];
     const FtxRow *rows = c->arg[1];
     const FtxToken *token = c->arg[2];
-    const int64_t G = c->k[CROSS_G], E = c->k[CROSS_E];
+    const int64_t G = c->k[CROSS_APPEND_G], E = c->k[CROSS_APPEND_E];
     int64_t first, last;
 
     cpu_share(c, c->T * 2 * G, &first, &last);
@@ -32,9 +31,9 @@ void AT(cross_append)(const CpuCall *c)
         const int64_t t = at / (2 * G), g = at % G;
         char *to = c->arg[at % (2 * G) < G ? 3 : 4];
 
-        cpu_round(x + at * E, E, c->k[CROSS_KV],
-                  to + ((rows[token[t].row].src_slot * G + g) * c->k[CROSS_SOURCE] + token[t].pos) * E *
-                           cpu_type_bytes(c->k[CROSS_KV]));
+        cpu_round(x + at * E, E, c->k[CROSS_APPEND_KV],
+                  to + ((rows[token[t].row].src_slot * G + g) * c->k[CROSS_APPEND_SOURCE] + token[t].pos) * E *
+                           cpu_type_bytes(c->k[CROSS_APPEND_KV]));
     }
 }
 #endif

@@ -11,6 +11,7 @@
  * (cpu.c). `plain` is what the compiler assumes anyway: SSE2 on x86-64, NEON on AArch64. No include
  * guard: every kernel includes it. */
 #include "levels.h"
+#include "consts.h"
 
 #define LEVEL plain
 #define LANES 4

@@ -23,11 +23,6 @@
 #include "each.h"
 #else
 
-#ifndef EMBED_ONCE
-#define EMBED_ONCE
-enum { EMBED_D, EMBED_WT, EMBED_CONTEXT, EMBED_ENCODE, EMBED_OFFSET, EMBED_PT, EMBED_ST, EMBED_BY, EMBED_SCALED };
-#endif
-
 ALWAYS_INLINE Vf AT(embed_part)(const char *row, int64_t type, int64_t i, int64_t n)
 {
     const char *p = row + i * cpu_type_bytes(type);

@@ -10,11 +10,6 @@
 #include "each.h"
 #else
 
-#ifndef GLU_ONCE
-#define GLU_ONCE
-enum { GLU_F, GLU_KIND, GLU_ROWS_S };
-#endif
-
 void AT(glu)(const CpuCall *c)
 {
     const float *x = c->arg[0];

@@ -15,11 +15,6 @@
 #include "each.h"
 #else
 
-#ifndef LAYERNORM_ONCE
-#define LAYERNORM_ONCE
-enum { LAYERNORM_C, LAYERNORM_EPS, LAYERNORM_ROWS_S };
-#endif
-
 static void AT(layernorm_row)(const float *x, const float *g, const float *b, float eps, int64_t C, float *y)
 {
     Vf sum = {0}, square = {0};

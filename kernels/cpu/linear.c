@@ -29,7 +29,6 @@
 
 #ifndef LINEAR_ONCE
 #define LINEAR_ONCE
-enum { LINEAR_N, LINEAR_K, LINEAR_W, LINEAR_ROWS_S, LINEAR_KIND, LINEAR_GLU };
 enum {
     LINEAR_KC = 1024,    /* 6 rows of x: 24 KB, half of a 48 KB L1 */
     LINEAR_MAX_ROWS = 6, /* of a tile, over all levels */

@@ -10,11 +10,6 @@
 #include "each.h"
 #else
 
-#ifndef NORMALIZE_ONCE
-#define NORMALIZE_ONCE
-enum { NORMALIZE_C, NORMALIZE_EPS, NORMALIZE_ROWS_S };
-#endif
-
 void AT(normalize)(const CpuCall *c)
 {
     const float *x = c->arg[0];

@@ -15,7 +15,7 @@ void AT(pool_mean)(const CpuCall *c)
     const float *x = c->arg[0];
     const FtxRow *rows = c->arg[1];
     float *y = c->arg[2];
-    const int64_t C = c->k[0];
+    const int64_t C = c->k[POOL_MEAN_C];
     int64_t first, last;
 
     cpu_share(c, c->S, &first, &last);

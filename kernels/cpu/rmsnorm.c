@@ -14,11 +14,6 @@
 #include "each.h"
 #else
 
-#ifndef RMSNORM_ONCE
-#define RMSNORM_ONCE
-enum { RMSNORM_C, RMSNORM_EPS, RMSNORM_ROWS_S };
-#endif
-
 static void AT(rmsnorm_row)(const float *x, const float *g, float eps, int64_t C, float *y)
 {
     Vf sum = {0};

@@ -36,7 +36,6 @@
 
 #ifndef SAMPLE_ONCE
 #define SAMPLE_ONCE
-enum { SAMPLE_V, SAMPLE_CONTEXT, SAMPLE_SEQUENCES, SAMPLE_ENDS, SAMPLE_BIAS, SAMPLE_WORDS };
 enum { SAMPLE_LEVELS = 3, SAMPLE_BUCKETS = 2048, SAMPLE_GROUPS = 2048 };
 
 /* What of z stays: values above `key`, and the first `ties` ids of those equal to it. */

@@ -12,11 +12,11 @@
 
 void AT(scale)(const CpuCall *c)
 {
-    const float *x = c->arg[0], by = (float)cpu_number(c, 1);
+    const float *x = c->arg[0], by = (float)cpu_number(c, SCALE_BY);
     float *y = c->arg[1];
     int64_t first, last;
 
-    cpu_share(c, (c->k[2] ? c->S : c->T) * c->k[0], &first, &last);
+    cpu_share(c, (c->k[SCALE_ROWS_S] ? c->S : c->T) * c->k[SCALE_C], &first, &last);
     for (int64_t i = first; i < last; i++)
         y[i] = x[i] * by;
 }

@@ -1,0 +1,154 @@
+/* consts.h - where each constant of a CPU kernel's contract stands in CpuCall.k.
+ *
+ * Made from the `//@ consts` and `//@ match` lines of kernels/cpu: FTX_UPDATE=1 ctest -R test_consts */
+#ifndef FTX_CPU_CONSTS_H
+#define FTX_CPU_CONSTS_H
+
+enum {
+    ACT_C,
+    ACT_KIND,
+    ACT_ROWS_S,
+};
+
+enum {
+    ADD_C,
+    ADD_ROWS_S,
+};
+
+enum {
+    APPEND_H,
+    APPEND_G,
+    APPEND_E,
+    APPEND_ROT,
+    APPEND_BLOCK,
+    APPEND_PAGES,
+    APPEND_KV,
+};
+
+enum {
+    ATTEND_CROSS_H,
+    ATTEND_CROSS_G,
+    ATTEND_CROSS_E,
+    ATTEND_CROSS_SCALE, /* cpu_number */
+    ATTEND_CROSS_SOURCE,
+    ATTEND_CROSS_KV,
+};
+
+enum {
+    ATTEND_PACKED_H,
+    ATTEND_PACKED_G,
+    ATTEND_PACKED_E,
+    ATTEND_PACKED_SCALE, /* cpu_number */
+};
+
+enum {
+    ATTEND_PAGED_H,
+    ATTEND_PAGED_G,
+    ATTEND_PAGED_E,
+    ATTEND_PAGED_SCALE, /* cpu_number */
+    ATTEND_PAGED_WINDOW,
+    ATTEND_PAGED_SOFTCAP, /* cpu_number */
+    ATTEND_PAGED_BLOCK,
+    ATTEND_PAGED_PAGES,
+    ATTEND_PAGED_KV,
+    ATTEND_PAGED_SPAN,
+    ATTEND_PAGED_SPANS,
+    ATTEND_PAGED_LENGTH,
+    ATTEND_PAGED_BEAM,
+};
+
+enum {
+    BEAM_V,
+    BEAM_CONTEXT,
+    BEAM_SEQUENCES,
+    BEAM_ENDS,
+    BEAM_BIAS,
+    BEAM_WIDTH,
+    BEAM_WORDS,
+};
+
+enum {
+    CROSS_APPEND_G,
+    CROSS_APPEND_E,
+    CROSS_APPEND_SOURCE,
+    CROSS_APPEND_KV,
+};
+
+enum {
+    EMBED_D,
+    EMBED_WT,
+    EMBED_CONTEXT,
+    EMBED_ENCODE,
+    EMBED_OFFSET,
+    EMBED_PT,
+    EMBED_ST,
+    EMBED_BY, /* cpu_number */
+    EMBED_SCALED,
+};
+
+enum {
+    GLU_F,
+    GLU_KIND,
+    GLU_ROWS_S,
+};
+
+enum {
+    LAYERNORM_C,
+    LAYERNORM_EPS, /* cpu_number */
+    LAYERNORM_ROWS_S,
+};
+
+enum {
+    LINEAR_N,
+    LINEAR_K,
+    LINEAR_W,
+    LINEAR_ROWS_S,
+    LINEAR_KIND,
+    LINEAR_GLU,
+};
+
+enum {
+    MUL_C,
+    MUL_ROWS_S,
+};
+
+enum {
+    NORMALIZE_C,
+    NORMALIZE_EPS, /* cpu_number */
+    NORMALIZE_ROWS_S,
+};
+
+enum {
+    POOL_MEAN_C,
+};
+
+enum {
+    RMSNORM_C,
+    RMSNORM_EPS, /* cpu_number */
+    RMSNORM_ROWS_S,
+};
+
+enum {
+    SAMPLE_V,
+    SAMPLE_CONTEXT,
+    SAMPLE_SEQUENCES,
+    SAMPLE_ENDS,
+    SAMPLE_BIAS,
+    SAMPLE_WORDS,
+};
+
+enum {
+    SCALE_C,
+    SCALE_BY, /* cpu_number */
+    SCALE_ROWS_S,
+};
+
+enum {
+    SELECT_FIRST_C,
+};
+
+enum {
+    SELECT_LAST_C,
+};
+
+#endif
