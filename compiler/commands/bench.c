@@ -2,10 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "generation.h"
 #include "../../runner/device.h"
+#include "../../runner/json.h"
 #include "../../runner/options.h"
 #include "../../runner/profile.h"
 #include "../../runtime/base/arena.h"
@@ -44,7 +47,7 @@ static const Option table[] = {
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
     {"--random-weights", 0, OPT_SEED, "SEED", "fill the weights from a seed (not 0)", AT(random_weights), 0},
-    {"--json", 0, OPT_FLAG, NULL, "one object a line", AT(json), 0},
+    {"--json", 0, OPT_FLAG, NULL, "one object a line, as docs/results keeps them", AT(json), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
 #undef AT
@@ -53,12 +56,56 @@ typedef struct Bench {
     const Options *o;
     FtxEngine *engine;
     FtxModelInfo info;
+    char command[1000]; /* as it was typed */
 } Bench;
 
 /* Of two exit codes. */
 static int worse(int a, int b)
 {
     return a > b ? a : b;
+}
+
+static void join_arguments(Bench *b, int argc, char **argv)
+{
+    size_t n = (size_t)snprintf(b->command, sizeof b->command, "ftxc bench");
+
+    for (int i = 0; i < argc && n < sizeof b->command; i++)
+        n += (size_t)snprintf(b->command + n, sizeof b->command - n, " %s", argv[i]);
+}
+
+/* The name of this machine's processor and the number of CPUs. */
+static void name_host(char *text, size_t bytes)
+{
+    char line[300], name[200] = "unknown CPU";
+    FILE *f = fopen("/proc/cpuinfo", "r");
+
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "model name : %199[^\n]", name) != 1)
+        ;
+    if (f)
+        fclose(f);
+    snprintf(text, bytes, "%s, %ld CPUs", name, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+/* Prints a line of --json: its figures, then what ran, where and when, so that docs/results can keep it as it is. */
+static void print_line(const Bench *b, json_t *figures)
+{
+    const time_t now = time(NULL);
+    char date[20], version[20], host[300];
+    struct tm utc;
+
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &utc));
+    snprintf(version, sizeof version, "%d.%d", FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
+    name_host(host, sizeof host);
+    json_object_set_new(figures, "model", json_string(b->info.name));
+    json_object_set_new(figures, "limits",
+                        json_pack("{s:i, s:i, s:i}", "sequences", b->info.sequences, "context", b->info.context,
+                                  "tokens", b->info.step_tokens));
+    json_object_set_new(figures, "date", json_string(date));
+    json_object_set_new(figures, "device", json_string(b->info.device));
+    json_object_set_new(figures, "host", json_string(host));
+    json_object_set_new(figures, "ftxc", json_string(version));
+    json_object_set_new(figures, "command", json_string(b->command));
+    runner_json_print(figures);
 }
 
 static int measure(const Bench *b, int sequences, int tokens, int context)
@@ -77,9 +124,9 @@ static int measure(const Bench *b, int sequences, int tokens, int context)
     const char *what = encoder ? "encode" : tokens == 1 ? "decode" : "prompt";
 
     if (b->o->json)
-        printf("{\"step\": \"%s\", \"sequences\": %d, \"tokens\": %d, \"context\": %d, \"median_us\": %.2f, "
-               "\"least_us\": %.2f, \"most_us\": %.2f, \"tokens_per_second\": %.1f}\n",
-               what, sequences, tokens, context, median, least, most, rate);
+        print_line(b, json_pack("{s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f}", "step", what, "sequences", sequences,
+                                "tokens", tokens, "context", context, "median_us", median, "least_us", least, "most_us",
+                                most, "tokens_per_second", rate));
     else
         printf("%-8s %9d %8d %9d %11.4f ms [%.4f .. %.4f] %12.0f tokens/s\n", what, sequences, tokens, context,
                median * 1e-3, least * 1e-3, most * 1e-3, rate);
@@ -111,10 +158,11 @@ static int generate(const Bench *b, int sequences)
         return command_failed(&err);
     }
     if (o->json)
-        printf("{\"generation\": %d, \"source\": %d, \"beams\": %d, \"requests\": %d, \"median_ms\": %.4f, "
-               "\"least_ms\": %.4f, \"most_ms\": %.4f, \"workspace_bytes\": %llu}\n",
-               g.new, g.source, g.beams > 1 ? g.beams : 1, sequences, t.median_ms, t.least_ms, t.most_ms,
-               (unsigned long long)b->info.workspace_bytes);
+        print_line(b,
+                   json_pack("{s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I}", "generation", g.new, "source",
+                             g.source, "beams", g.beams > 1 ? g.beams : 1, "requests", sequences, "top_k", g.top_k,
+                             "top_p", g.top_p, "temperature", g.temperature, "median_ms", t.median_ms, "least_ms",
+                             t.least_ms, "most_ms", t.most_ms, "workspace_bytes", (json_int_t)b->info.workspace_bytes));
     else
         printf("%-8d %9d %8d %9d %11.4f ms [%.4f .. %.4f] %9.4f ms a step\n", g.new, sequences,
                g.beams > 1 ? g.beams : 1, g.source, t.median_ms, t.least_ms, t.most_ms, t.median_ms / g.new);
@@ -233,6 +281,7 @@ int command_bench(int argc, char **argv)
         return command_failed(&err);
     }
     ftx_model_info(model, &b.info);
+    join_arguments(&b, argc, argv);
     code = o.new ? generate_all(&b, sequences, n_sequences) : time_steps(&b, sequences, n_sequences);
     ftx_engine_close(b.engine);
     ftx_model_close(model);

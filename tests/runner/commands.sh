@@ -77,7 +77,7 @@ says 2 'are of single steps' bench "$tiny" --new 4 --context 8 -d cpu
 says 2 'are of --new' bench "$tiny" --beams 2 -d cpu
 says 2 'are of --new' bench "$tiny" --temperature 1 -d cpu
 says 2 'expected 1 token or more' bench "$tiny" --context -5 -d cpu
-says 0 '"generation": 4, "source": 6' bench "$tiny" --new 4 --source 6 --repeat 1 -d cpu --json
+says 0 '"generation":4,"source":6' bench "$tiny" --new 4 --source 6 --repeat 1 -d cpu --json
 says 2 'sequences: expected numbers' bench "$tiny" --sequences 1,,2 -d cpu
 says 2 'context, --prompt: expected numbers' bench "$tiny" --prompt x -d cpu
 says 2 'expected cpu, cuda' bench "$tiny" -d gpu
