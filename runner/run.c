@@ -21,13 +21,18 @@
 
 typedef struct Options {
     bool help, batch, keep_newline, json, logits, greedy, ignore_eos, no_bos, profile, quiet;
-    bool has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition, has_window, has_presence,
-        has_frequency, has_ngram, has_seed, has_samples, has_max_new, has_min_new, has_beams, has_length_penalty,
-        has_n_best, has_beam_groups, has_diversity, has_max_prompt;
-    const char *device, *file, *ids, *types, *prefix, *early, *pair, *truncate;
-    int threads, top_k, window, ngram, samples, max_new, min_new, beams, n_best, beam_groups, max_prompt;
+    bool has_seed, has_max_prompt;
+    const char *device, *file, *ids, *types, *prefix, *pair, *truncate;
+    int threads, max_prompt;
     uint64_t random_weights, seed;
-    double temperature, top_p, min_p, typical, repetition, presence, frequency, length_penalty, diversity;
+#define FIELD_COUNT int
+#define FIELD_NUMBER double
+#define FIELD_EARLY const char *
+#define DECODE(name, type, ...) \
+    bool has_##name; \
+    FIELD_##type name;
+#include "../runtime/decode.def"
+#undef DECODE
     TextList stop, stop_ids, bias, bad_words, bad_ids;
 } Options;
 
@@ -49,38 +54,20 @@ static const Option table[] = {
     {"--max-prompt", 0, OPT_INT, "N", "tokens of a prompt or source at most; 0: as many as fit", AT(max_prompt),
      AT(has_max_prompt)},
     {"--prefix-ids", 0, OPT_TEXT, "5,17", "with a source: token ids that what is written begins with", AT(prefix), 0},
-    {"--max-new", 'n', OPT_INT, "N", "new tokens at most", AT(max_new), AT(has_max_new)},
-    {"--min-new", 0, OPT_INT, "N", "no end of text before N new tokens", AT(min_new), AT(has_min_new)},
     {"--greedy", 'g', OPT_FLAG, NULL, "always the likeliest token, no beams", AT(greedy), 0},
-    {"--temperature", 0, OPT_NUMBER, "X", "flatter (above 1) or sharper (below 1); 0 is greedy", AT(temperature),
-     AT(has_temperature)},
-    {"--top-k", 0, OPT_INT, "K", "among the K likeliest; 0: off", AT(top_k), AT(has_top_k)},
-    {"--top-p", 0, OPT_NUMBER, "P", "among the likeliest that hold P of the mass; 1: off", AT(top_p), AT(has_top_p)},
-    {"--min-p", 0, OPT_NUMBER, "P", "among those at least P times as likely as the likeliest; 0: off", AT(min_p),
-     AT(has_min_p)},
-    {"--typical-p", 0, OPT_NUMBER, "P", "among those nearest to the expected surprise that hold P of the mass; 1: off",
-     AT(typical), AT(has_typical)},
-    {"--repetition-penalty", 0, OPT_NUMBER, "X", "divide the logits of tokens already there; 1: off", AT(repetition),
-     AT(has_repetition)},
-    {"--repetition-window", 0, OPT_INT, "N", "of the last N tokens only; 0: the whole context", AT(window),
-     AT(has_window)},
-    {"--presence-penalty", 0, OPT_NUMBER, "X", "subtract from tokens already generated", AT(presence),
-     AT(has_presence)},
-    {"--frequency-penalty", 0, OPT_NUMBER, "X", "subtract for each time generated", AT(frequency), AT(has_frequency)},
-    {"--no-repeat-ngram", 0, OPT_INT, "N", "no N tokens in a row twice; 0: off", AT(ngram), AT(has_ngram)},
-    {"--beams", 0, OPT_INT, "N", "beam search with N lanes; 1: off", AT(beams), AT(has_beams)},
-    {"--length-penalty", 0, OPT_NUMBER, "X", "of beams: score = log-probability / length ^ X", AT(length_penalty),
-     AT(has_length_penalty)},
-    {"--early-stopping", 0, OPT_TEXT, "WHEN", "of beams: true, false or never", AT(early), 0},
-    {"--n-best", 0, OPT_INT, "N", "of beams: hypotheses with --json", AT(n_best), AT(has_n_best)},
-    {"--beam-groups", 0, OPT_INT, "N", "of beams: N diverse groups of one size", AT(beam_groups), AT(has_beam_groups)},
-    {"--diversity-rate", 0, OPT_NUMBER, "X", "of beam groups: subtract for each lane of earlier groups with the token",
-     AT(diversity), AT(has_diversity)},
+#define OPT_COUNT OPT_INT
+#define OPT_EARLY OPT_TEXT
+#define RANGE_COUNT(low, high) " (" low " to " high ")"
+#define RANGE_NUMBER RANGE_COUNT
+#define RANGE_EARLY(low, high)
+#define DECODE(name, type, low, high, missing, letter, option, arg, help) \
+    {option, letter, OPT_##type, arg, help RANGE_##type(#low, #high), AT(name), AT(has_##name)},
+#include "../runtime/decode.def"
+#undef DECODE
     {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
     {"--bad-words", 0, OPT_LIST, "TEXT", "never write this text; may be repeated", AT(bad_words), 0},
     {"--bad-word-ids", 0, OPT_LIST, "5,17", "never write these tokens in a row; may be repeated", AT(bad_ids), 0},
     {"--seed", 's', OPT_SEED, "N", "of the random choice (default: the clock)", AT(seed), AT(has_seed)},
-    {"--samples", 0, OPT_INT, "N", "N texts from one prompt, drawn apart", AT(samples), AT(has_samples)},
     {"--stop", 0, OPT_LIST, "TEXT", "end before this text; may be repeated", AT(stop), 0},
     {"--stop-id", 0, OPT_LIST, "ID", "end at this token; may be repeated", AT(stop_ids), 0},
     {"--ignore-eos", 0, OPT_FLAG, NULL, "do not end at the model's end tokens", AT(ignore_eos), 0},
@@ -192,36 +179,23 @@ static int make_request(Run *r)
         q->temperature = 0.0f;
         q->beams = q->beam_groups = q->n_best = 1;
     }
-#define TAKE(has, field, value) \
-    if (o->has) \
-        q->field = value;
-    TAKE(has_temperature, temperature, (float)o->temperature)
-    TAKE(has_top_k, top_k, o->top_k)
-    TAKE(has_top_p, top_p, (float)o->top_p)
-    TAKE(has_min_p, min_p, (float)o->min_p)
-    TAKE(has_typical, typical_p, (float)o->typical)
-    TAKE(has_repetition, repetition_penalty, (float)o->repetition)
-    TAKE(has_window, repetition_window, o->window)
-    TAKE(has_presence, presence_penalty, (float)o->presence)
-    TAKE(has_frequency, frequency_penalty, (float)o->frequency)
-    TAKE(has_ngram, no_repeat_ngram, o->ngram)
-    TAKE(has_max_new, max_new, o->max_new)
-    TAKE(has_min_new, min_new, o->min_new)
-    TAKE(has_beams, beams, o->beams)
-    TAKE(has_length_penalty, length_penalty, (float)o->length_penalty)
-    TAKE(has_n_best, n_best, o->n_best)
-    TAKE(has_samples, samples, o->samples)
-    TAKE(has_beam_groups, beam_groups, o->beam_groups)
-    TAKE(has_diversity, diversity_rate, (float)o->diversity)
-    TAKE(has_max_prompt, max_prompt, o->max_prompt)
-#undef TAKE
+#define TAKE_COUNT(name) q->name = o->name
+#define TAKE_NUMBER(name) q->name = (float)o->name
+#define TAKE_EARLY(name) \
+    if (!early_parse(o->name, &q->name)) \
+    return command_mistake("run", "--early-stopping: expected true, false or never, found \"%s\"", o->name)
+#define DECODE(name, type, ...) \
+    if (o->has_##name) \
+        TAKE_##type(name);
+#include "../runtime/decode.def"
+#undef DECODE
+    if (o->has_max_prompt)
+        q->max_prompt = o->max_prompt;
     if (o->greedy && (q->temperature != 0.0f || q->beams > 1))
         return command_mistake("run", "--greedy is always the likeliest token, no beams: not with %s",
                                q->beams > 1 ? "--beams" : "--temperature");
     if (!o->json && (o->logits || o->has_n_best))
         return command_mistake("run", "%s: only with --json", o->logits ? "--logits" : "--n-best");
-    if (o->early && !early_parse(o->early, &q->early_stopping))
-        return command_mistake("run", "--early-stopping: expected true, false or never, found \"%s\"", o->early);
     if (o->prefix && !options_numbers(o->prefix, r->prefix, LEN(r->prefix), &q->prefix_count))
         return command_mistake("run", "--prefix-ids: expected numbers with commas between, found \"%s\"", o->prefix);
     q->prefix = q->prefix_count ? r->prefix : NULL;
@@ -370,7 +344,6 @@ static const char *option_of_writing(const Options *o)
             return table[i].name;
     }
     return o->greedy       ? "--greedy"
-           : o->early      ? "--early-stopping"
            : o->prefix     ? "--prefix-ids"
            : o->ignore_eos ? "--ignore-eos"
            : o->logits     ? "--logits"

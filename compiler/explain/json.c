@@ -36,14 +36,16 @@ static json_t *facts_json(const Artifact *a)
 
 static json_t *decode_json(const FtxDecode *d)
 {
-    return json_pack("{sf,sf,sf,sf,sf,sf,sf,si,si,si,si,si,si,si,si,sf,si,si,sf}", "temperature",
-                     (double)d->temperature, "top_p", (double)d->top_p, "min_p", (double)d->min_p, "typical_p",
-                     (double)d->typical_p, "repetition_penalty", (double)d->repetition, "presence_penalty",
-                     (double)d->presence, "frequency_penalty", (double)d->frequency, "top_k", (int)d->top_k,
-                     "max_top_k", (int)d->max_top_k, "repetition_window", (int)d->window, "no_repeat_ngram",
-                     (int)d->ngram, "min_new", (int)d->min_new, "max_new", (int)d->max_new, "samples", (int)d->samples,
-                     "beams", (int)d->beams, "length_penalty", (double)d->length_penalty, "n_best", (int)d->n_best,
-                     "beam_groups", (int)d->beam_groups, "diversity_rate", (double)d->diversity);
+    static const char *const early[] = {"false", "true", "never"}; /* FtxEarly */
+    json_t *o = json_pack("{si}", "max_top_k", (int)d->max_top_k);
+
+#define JSON_COUNT(v) json_integer(v)
+#define JSON_NUMBER(v) json_real((double)(v))
+#define JSON_EARLY(v) text(early[v])
+#define DECODE(name, type, ...) json_object_set_new(o, #name, JSON_##type(d->name));
+#include "../../runtime/decode.def"
+#undef DECODE
+    return o;
 }
 
 static json_t *sections_json(const Artifact *a)

@@ -7,33 +7,23 @@
 
 /* --- the model ------------------------------------------------------------------------------- */
 
-static void show_decode(const FtxDecode *d, FILE *out)
-{
-    fprintf(out, "  decoding     ");
-    if (d->temperature <= 0)
-        fprintf(out, "greedy");
-    else
-        fprintf(out, "temperature %g, top_k %d, top_p %g, min_p %g, typical_p %g", (double)d->temperature, d->top_k,
-                (double)d->top_p, (double)d->min_p, (double)d->typical_p);
-    if (d->samples > 1)
-        fprintf(out, ", %d samples", d->samples);
-    fprintf(out,
-            " (top_k at most %d)\n               repetition %g over %s%.0d, presence %g, frequency %g, no_repeat_ngram "
-            "%d\n",
-            d->max_top_k, (double)d->repetition, d->window ? "the last " : "all tokens", d->window, (double)d->presence,
-            (double)d->frequency, d->ngram);
-}
-
-static void show_beams(const FtxFacts *f, FILE *out)
+/* The settings that change something, each by its row in runtime/decode.def. */
+static void show_decode(const FtxFacts *f, FILE *out)
 {
     static const char *const early[] = {"false", "true", "never"}; /* FtxEarly */
+    const FtxDecode *d = &f->decode;
 
-    if (f->beams > 1)
-        fprintf(out, "  beams        %d of at most %u, length penalty %g, early stopping %s, %d best\n",
-                f->decode.beams, f->beams, (double)f->decode.length_penalty, early[f->decode.early_stopping],
-                f->decode.n_best);
-    if (f->beams > 1 && f->decode.beam_groups > 1)
-        fprintf(out, "               %d diverse groups, rate %g\n", f->decode.beam_groups, (double)f->decode.diversity);
+    fprintf(out, "  decoding     %s", d->beams > 1 ? "beams" : d->temperature > 0 ? "draws" : "greedy");
+#define SHOW_COUNT(name) fprintf(out, ", " #name " %d", d->name)
+#define SHOW_NUMBER(name) fprintf(out, ", " #name " %g", (double)d->name)
+#define SHOW_EARLY(name) fprintf(out, ", " #name " %s", early[d->name])
+#define DECODE(name, type, low, high, missing, ...) \
+    if ((double)d->name != (double)(missing)) \
+        SHOW_##type(name);
+#include "../../runtime/decode.def"
+#undef DECODE
+    fprintf(out, "\n               compiled for top_k up to %d, beams up to %u\n", d->max_top_k,
+            f->beams > 1 ? f->beams : 1);
 }
 
 /* How a model that writes does so. */
@@ -43,8 +33,7 @@ static void show_answers(const Artifact *a, FILE *out)
 
     fprintf(out, "               %u logit biases, %u end ids and %u ids of bad words a request\n", f->logit_bias,
             f->end_ids, f->bad_words - a->n_bad_words);
-    show_decode(&f->decode, out);
-    show_beams(f, out);
+    show_decode(f, out);
     fprintf(out, "  ends         ");
     for (uint32_t i = 0; i < f->n_ends; i++)
         fprintf(out, "%s%d", i ? ", " : "", f->ends[i]);

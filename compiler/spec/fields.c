@@ -1,7 +1,7 @@
 /* fields.c - the table that ftx.model is given: which fields there are, and reading them.
  *
  * Every field stands once, in `fields`: its path, what it may be, and its default. -D, the check
- * for unknown fields and the messages all read that table. */
+ * for unknown fields and the messages all read that table. Decoding settings are rows of runtime/decode.def. */
 #include "fields.h"
 
 #include <math.h>
@@ -57,27 +57,12 @@ static const Field fields[] = {
     {"limits.bad_words", COUNT, 0, 65536, 256, false},
     {"kv.block_size", COUNT, 8, 256, 16, false},
     {"kv.pages", COUNT, 1, 1 << 24, 0, false},
-    {"decode.temperature", NUMBER, 0, 100, 1, false},
-    {"decode.top_k", COUNT, 0, MAX_TOP_K, 0, false},
-    {"decode.top_p", NUMBER, 0, 1, 1, false},
-    {"decode.min_p", NUMBER, 0, 1, 0, false},
-    {"decode.typical_p", NUMBER, 0, 1, 1, false},
-    {"decode.repetition_penalty", NUMBER, 0.01, 100, 1, false},
-    {"decode.repetition_window", COUNT, 0, 1 << 20, 0, false},
-    {"decode.presence_penalty", NUMBER, -100, 100, 0, false},
-    {"decode.frequency_penalty", NUMBER, -100, 100, 0, false},
-    {"decode.no_repeat_ngram", COUNT, 0, 1 << 20, 0, false},
-    {"decode.bad_words", WORDS, 0, MAX_ID, 0, false},
-    {"decode.min_new", COUNT, 0, 1 << 20, 0, false},
-    {"decode.max_new", COUNT, 0, 1 << 20, 0, false},
+#define DECODE(name, type, low, high, missing, ...) {"decode." #name, type, low, high, missing, false},
+#include "../../runtime/decode.def"
+#undef DECODE
     {"decode.max_top_k", COUNT, 1, MAX_TOP_K, 64, false},
-    {"decode.samples", COUNT, 1, FTX_MAX_SEQUENCES, 1, false},
     {"decode.width", COUNT, 1, 64, 1, false},
-    {"decode.beam_groups", COUNT, 1, 64, 1, false},
-    {"decode.diversity_rate", NUMBER, 0, 1e6, 0, false},
-    {"decode.length_penalty", NUMBER, -100, 100, 1, false},
-    {"decode.early_stopping", EARLY, 0, 0, FTX_EARLY_FALSE, false},
-    {"decode.n_best", COUNT, 1, 64, 1, false},
+    {"decode.bad_words", WORDS, 0, MAX_ID, 0, false},
     {"decode.forced_bos", COUNT, -1, MAX_ID, -1, false},
     {"decode.forced_eos", COUNT, -1, MAX_ID, -1, false},
 };
@@ -446,6 +431,15 @@ void fields_override(lua_State *L, int t)
 const char *field_expected(lua_State *L, const char *path)
 {
     return range_text(sandbox_of(L)->keep, field_named(path));
+}
+
+bool field_range(const char *path, double *low, double *high)
+{
+    const Field *f = field_named(path);
+
+    *low = f->low;
+    *high = f->high;
+    return f->kind == COUNT;
 }
 
 bool field_exists(const char *path)

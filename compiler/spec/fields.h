@@ -15,8 +15,9 @@ const char *fields_names(Arena *a, const char *group);
 void fields_took(lua_State *L, const char *path);
 
 bool field_exists(const char *path);
-void field_push(lua_State *L, int t, const char *path);     /* nil where it is missing */
-double field_number(lua_State *L, int t, const char *path); /* checked, or its default */
+bool field_range(const char *path, double *low, double *high); /* of a number; true: it is whole */
+void field_push(lua_State *L, int t, const char *path);        /* nil where it is missing */
+double field_number(lua_State *L, int t, const char *path);    /* checked, or its default */
 int64_t field_count(lua_State *L, int t, const char *path);
 DType field_type(lua_State *L, int t, const char *path);
 bool field_flag(lua_State *L, int t, const char *path); /* missing: false */

@@ -97,6 +97,9 @@ static void read_limits(lua_State *L, int t)
     l->kv_block = field_count(L, t, "kv.block_size");
     l->kv_pages = field_count(L, t, "kv.pages");
     l->beams = field_count(L, t, "decode.width");
+    field_push(L, t, "decode.width");
+    if (lua_isnil(L, -1) && l->beams < field_count(L, t, "decode.beams"))
+        l->beams = field_count(L, t, "decode.beams");
     if (l->beams > l->sequences) {
         lua_pushinteger(L, l->beams);
         field_refuse(L, "decode.width",
@@ -164,53 +167,63 @@ static int32_t read_id(lua_State *L, int t, const char *field)
     return (int32_t)id;
 }
 
-/* With ftx.beam a request has `width` lanes unless it says otherwise; a width beside another
- * strategy is only the most that a request may have. */
+/* Every setting by its row in runtime/decode.def. */
+static void read_settings(lua_State *L, int t, FtxDecode *c)
+{
+#define READ_COUNT (int32_t) field_count
+#define READ_NUMBER (float)field_number
+#define READ_EARLY (int32_t) field_early
+#define DECODE(name, type, ...) c->name = READ_##type(L, t, "decode." #name);
+#include "../../runtime/decode.def"
+#undef DECODE
+}
+
+/* Raises unless a setting is at most another field. */
+static void check_most(lua_State *L, const char *field, int64_t v, const char *of, int64_t most)
+{
+    if (v <= most)
+        return;
+    lua_pushinteger(L, v);
+    field_refuse(L, field, lua_pushfstring(L, "at most %s (%I)", of, (lua_Integer)most), -2);
+}
+
+/* "sample", "greedy", "beam"; "": only -D says something of decoding; NULL: nothing does, which is greedy. */
+static const char *strategy_of(lua_State *L, int t)
+{
+    field_push(L, t, "decode");
+    if (!lua_istable(L, -1))
+        return NULL;
+    return lua_getfield(L, -1, "strategy") == LUA_TSTRING ? lua_tostring(L, -1) : "";
+}
+
+/* With ftx.beam a request has `width` beams unless the spec or the request says otherwise; a width beside
+ * another strategy is only the most that a request may have. */
 static void read_beams(lua_State *L, int t, FtxDecode *c)
 {
     const int64_t width = reader_of(L)->graph->limits.beams;
+    const char *strategy = strategy_of(L, t);
+    int64_t beams;
 
-    field_push(L, t, "decode");
-    c->beams =
-        lua_istable(L, -1) && lua_getfield(L, -1, "strategy") == LUA_TSTRING && strcmp(lua_tostring(L, -1), "beam") == 0
-            ? (int32_t)width
-            : 1;
-    c->length_penalty = (float)field_number(L, t, "decode.length_penalty");
-    c->early_stopping = field_early(L, t, "decode.early_stopping");
-    c->n_best = (int32_t)field_count(L, t, "decode.n_best");
-    c->forced_bos = read_id(L, t, "decode.forced_bos");
-    c->forced_eos = read_id(L, t, "decode.forced_eos");
-    if (c->n_best > width) {
-        lua_pushinteger(L, c->n_best);
-        field_refuse(L, "decode.n_best", lua_pushfstring(L, "at most decode.width (%I)", (lua_Integer)width), -2);
-    }
-    c->diversity = (float)field_number(L, t, "decode.diversity_rate");
-    c->beam_groups = (int32_t)field_count(L, t, "decode.beam_groups");
-    if (width % c->beam_groups) {
+    field_push(L, t, "decode.beams");
+    if (lua_isnil(L, -1) && strategy && strcmp(strategy, "beam") == 0)
+        c->beams = (int32_t)width;
+    check_most(L, "decode.beams", c->beams, "decode.width", width);
+    check_most(L, "decode.n_best", c->n_best, "decode.width", width);
+    beams = c->beams > 1 ? c->beams : width;
+    if (c->beam_groups > 1 && beams % c->beam_groups) {
         lua_pushinteger(L, c->beam_groups);
         field_refuse(L, "decode.beam_groups",
-                     lua_pushfstring(L, "a divisor of decode.width (%I): groups are of one size", (lua_Integer)width),
+                     lua_pushfstring(L, "a divisor of decode.width (%I): groups are of one size", (lua_Integer)beams),
                      -2);
     }
+    c->forced_bos = read_id(L, t, "decode.forced_bos");
+    c->forced_eos = read_id(L, t, "decode.forced_eos");
 }
 
-/* Sequences from one prompt: drawn, each with a row and a slot of its own. */
-static void read_samples(lua_State *L, int t, FtxDecode *c)
-{
-    const int64_t sequences = reader_of(L)->graph->limits.sequences;
-
-    c->samples = (int32_t)field_count(L, t, "decode.samples");
-    if (c->samples > sequences) {
-        lua_pushinteger(L, c->samples);
-        field_refuse(L, "decode.samples", lua_pushfstring(L, "at most limits.sequences (%I)", (lua_Integer)sequences),
-                     -2);
-    }
-}
-
-/* What reaches beyond the context means the same as all of it. */
+/* A count beyond the context means the same as all of it. */
 static void fit_context(FtxDecode *c, int64_t context)
 {
-    int32_t *const counts[] = {&c->max_new, &c->window, &c->ngram};
+    int32_t *const counts[] = {&c->max_new, &c->repetition_window, &c->no_repeat_ngram};
 
     for (size_t i = 0; i < LEN(counts); i++)
         if (*counts[i] > context)
@@ -219,46 +232,26 @@ static void fit_context(FtxDecode *c, int64_t context)
 
 static void read_decode(lua_State *L, int t)
 {
-    FtxDecode *c = &reader_of(L)->spec->decode;
-    const int64_t context = reader_of(L)->graph->limits.context;
+    const Reader *r = reader_of(L);
+    FtxDecode *c = &r->spec->decode;
+    const Limits *l = &r->graph->limits;
+    const char *strategy;
 
-    c->temperature = (float)field_number(L, t, "decode.temperature");
-    field_push(L, t, "decode");
-    if (!lua_istable(L, -1)) /* nothing said: greedy */
+    read_settings(L, t, c);
+    strategy = strategy_of(L, t);
+    if (!strategy || (strategy[0] && strcmp(strategy, "sample") != 0 && !field_override(r, "decode.temperature")))
         c->temperature = 0;
-    else if (lua_getfield(L, -1, "strategy") == LUA_TSTRING && strcmp(lua_tostring(L, -1), "sample") != 0 &&
-             !field_override(reader_of(L), "decode.temperature"))
-        c->temperature = 0;
-    c->top_k = (int32_t)field_count(L, t, "decode.top_k");
-    c->top_p = (float)field_number(L, t, "decode.top_p");
-    c->min_p = (float)field_number(L, t, "decode.min_p");
-    c->typical_p = (float)field_number(L, t, "decode.typical_p");
-    read_samples(L, t, c);
-    c->repetition = (float)field_number(L, t, "decode.repetition_penalty");
-    c->window = (int32_t)field_count(L, t, "decode.repetition_window");
-    c->presence = (float)field_number(L, t, "decode.presence_penalty");
-    c->frequency = (float)field_number(L, t, "decode.frequency_penalty");
-    c->ngram = (int32_t)field_count(L, t, "decode.no_repeat_ngram");
-    c->min_new = (int32_t)field_count(L, t, "decode.min_new");
-    c->max_new = (int32_t)field_count(L, t, "decode.max_new");
+    check_most(L, "decode.samples", c->samples, "limits.sequences", l->sequences);
     read_beams(L, t, c);
     field_push(L, t, "decode.max_top_k");
     c->max_top_k = (int32_t)field_count(L, t, "decode.max_top_k");
     if (lua_isnil(L, -1) && c->max_top_k < c->top_k)
         c->max_top_k = c->top_k;
-    if (c->top_k > c->max_top_k) {
-        lua_pushinteger(L, c->top_k);
-        field_refuse(L, "decode.top_k", lua_pushfstring(L, "at most decode.max_top_k (%d)", (int)c->max_top_k), -2);
-    }
-    if (c->max_new && c->min_new > c->max_new) {
-        lua_pushinteger(L, c->min_new);
-        field_refuse(L, "decode.min_new", lua_pushfstring(L, "at most decode.max_new (%d)", (int)c->max_new), -2);
-    }
-    if (c->min_new > context) {
-        lua_pushinteger(L, c->min_new);
-        field_refuse(L, "decode.min_new", lua_pushfstring(L, "at most limits.context (%I)", (lua_Integer)context), -2);
-    }
-    fit_context(c, context);
+    check_most(L, "decode.top_k", c->top_k, "decode.max_top_k", c->max_top_k);
+    if (c->max_new)
+        check_most(L, "decode.min_new", c->min_new, "decode.max_new", c->max_new);
+    check_most(L, "decode.min_new", c->min_new, "limits.context", l->context);
+    fit_context(c, l->context);
 }
 
 /* One id or a list of at most `most`, for which limits.ROOM must have as many entries. */
@@ -675,6 +668,8 @@ static int strategy(lua_State *L, const char *name)
         if (!field_exists(path))
             return sandbox_fail(L, "ftx.%s: there is no field '%s'; the fields are: %s", name, sandbox_text(L, -2),
                                 fields_names(a, "decode."));
+        if (strcmp(name, "beam") != 0 && strcmp(key, "beams") == 0)
+            return sandbox_fail(L, "ftx.%s searches by no beams; ftx.beam does", name);
         if (strcmp(name, "sample") != 0 && is_of_draws(key))
             return sandbox_fail(L, "ftx.%s takes the most likely %s: %s means nothing there; ftx.sample has it", name,
                                 strcmp(name, "greedy") == 0 ? "token" : "texts", key);
@@ -732,11 +727,28 @@ static int ftx_has(lua_State *L)
     return 1;
 }
 
+/* ftx.range("decode.top_k"): the least and the most that a field may be, and whether it is a whole number */
+static int ftx_range(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    double low, high;
+    bool whole;
+
+    if (!field_exists(path))
+        return sandbox_fail(L, "ftx.range: a model has no field '%s'", path);
+    whole = field_range(path, &low, &high);
+    lua_pushnumber(L, low);
+    lua_pushnumber(L, high);
+    lua_pushboolean(L, whole);
+    return 3;
+}
+
 int ftx_open(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"model", ftx_model},   {"sample", ftx_sample}, {"greedy", ftx_greedy},     {"beam", ftx_beam},
-        {"refuse", ftx_refuse}, {"has", ftx_has},       {"override", ftx_override}, {NULL, NULL},
+        {"model", ftx_model},       {"sample", ftx_sample}, {"greedy", ftx_greedy},
+        {"beam", ftx_beam},         {"refuse", ftx_refuse}, {"has", ftx_has},
+        {"override", ftx_override}, {"range", ftx_range},   {NULL, NULL},
     };
 
     luaL_newlib(L, functions);

@@ -151,17 +151,23 @@ static bool is_string(const Artifact *a, uint32_t str)
     return str < a->strings_bytes; /* the section ends in a NUL */
 }
 
+/* The settings of decode.def are what a request of this model asks for, so they hold a request's ranges. */
 static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
 {
-    const bool sane = d->temperature >= 0 && d->top_p >= 0 && d->min_p >= 0 && d->typical_p >= 0 && d->repetition > 0 &&
-                      d->diversity >= 0 && isfinite(d->temperature) && isfinite(d->top_p) && isfinite(d->min_p) &&
-                      isfinite(d->typical_p) && isfinite(d->repetition) && isfinite(d->diversity) &&
-                      isfinite(d->presence) && isfinite(d->frequency);
+    const struct {
+        const char *name;
+        double value, low, high;
+    } rows[] = {
+#define DECODE(name, type, low, high, ...) {#name, (double)d->name, low, high},
+#include "../decode.def"
+#undef DECODE
+        {"max_top_k", d->max_top_k, 0, INT32_MAX},
+    };
 
-    if (!sane || d->top_k < 0 || d->max_top_k < 0 || d->window < 0 || d->ngram < 0 || d->min_new < 0 ||
-        d->max_new < 0 || d->beams < 0 || !isfinite(d->length_penalty) || d->early_stopping < FTX_EARLY_FALSE ||
-        d->early_stopping > FTX_EARLY_NEVER || d->n_best < 0 || d->beam_groups < 0 || d->samples < 0)
-        return ftx_fail(err, FTX_EFORMAT, "its decoding defaults are out of range");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!(rows[i].value >= (double)(float)rows[i].low && rows[i].value <= rows[i].high)) /* NaN, too */
+            return ftx_fail(err, FTX_EFORMAT, "its decoding default %s is %g, which is not from %g to %g", rows[i].name,
+                            rows[i].value, rows[i].low, rows[i].high);
     return FTX_OK;
 }
 

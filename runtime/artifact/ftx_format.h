@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 6 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 7 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -64,20 +64,19 @@ typedef struct FtxSection { /* 48 bytes */
     uint64_t reserved2;
 } FtxSection;
 
-/* The decoding defaults and maxima of the spec. */
+/* What a request of this model asks for unless it says otherwise: decode.def's settings and what is beside them. */
 typedef struct FtxDecode { /* 96 bytes */
-    float temperature, top_p, min_p, repetition, presence, frequency;
-    int32_t top_k, max_top_k;
-    int32_t window, ngram, min_new, max_new;
-    int32_t beams;                  /* 0, 1: none */
-    float length_penalty;           /* score = sum / length ^ penalty */
-    int32_t early_stopping;         /* FtxEarly */
-    int32_t n_best;                 /* hypotheses given out; 0: 1 */
-    int32_t forced_bos, forced_eos; /* the first new token, and the last where the limit is met; -1: none */
-    float typical_p;                /* 1: off */
-    float diversity;                /* of beam groups */
-    int32_t beam_groups;            /* 0, 1: none */
-    int32_t samples;                /* sequences from one prompt; 0: 1 */
+#define FIELD_COUNT int32_t
+#define FIELD_NUMBER float
+#define FIELD_EARLY int32_t /* FtxEarly */
+#define DECODE(name, type, ...) FIELD_##type name;
+#include "../decode.def"
+#undef DECODE
+#undef FIELD_COUNT
+#undef FIELD_NUMBER
+#undef FIELD_EARLY
+    int32_t max_top_k;              /* the most that a request may ask for */
+    int32_t forced_bos, forced_eos; /* the first new token, and the last at the length limit; -1: none */
     int32_t reserved[2];
 } FtxDecode;
 

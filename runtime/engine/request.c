@@ -9,81 +9,75 @@
 FtxRequest ftx_request_default(const FtxModel *model)
 {
     const FtxDecode *d = &model->artifact.facts->decode;
+    FtxRequest q = {0};
 
-    return (FtxRequest){
-        .max_new = d->max_new,
-        .min_new = d->min_new,
-        .temperature = d->temperature,
-        .top_k = d->top_k,
-        .top_p = d->top_p > 0.0f ? d->top_p : 1.0f,
-        .min_p = d->min_p,
-        .typical_p = d->typical_p > 0.0f ? d->typical_p : 1.0f,
-        .repetition_penalty = d->repetition > 0.0f ? d->repetition : 1.0f,
-        .repetition_window = d->window,
-        .presence_penalty = d->presence,
-        .frequency_penalty = d->frequency,
-        .no_repeat_ngram = d->ngram,
-        .beams = d->beams,
-        .length_penalty = d->length_penalty,
-        .early_stopping = (FtxEarly)d->early_stopping,
-        .samples = d->samples,
-        .n_best = d->n_best,
-        .beam_groups = d->beam_groups,
-        .diversity_rate = d->diversity,
-    };
+#define DECODE(name, type, ...) q.name = d->name;
+#include "../decode.def"
+#undef DECODE
+    return q;
 }
 
 /* --- settings ------------------------------------------------------------------------------------- */
 
-static FtxStatus check_number(const char *field, float v, float least, float most, FtxError *err)
+static FtxStatus check_number(const char *field, float v, double low, double high, FtxError *err)
 {
-    if (v >= least && v <= most) /* false for NaN */
+    if (v >= (float)low && v <= (float)high) /* false for NaN */
         return FTX_OK;
-    return ftx_fail(err, FTX_EINVAL, "%s: expected %g to %g, found %g", field, (double)least, (double)most, (double)v);
+    return ftx_fail(err, FTX_EINVAL, "%s: expected %g to %g, found %g", field, low, high, (double)v);
 }
 
-static FtxStatus check_count(const char *field, int64_t v, int64_t most, FtxError *err)
+static FtxStatus check_count(const char *field, int64_t v, int64_t low, int64_t high, FtxError *err)
 {
-    if (v >= 0 && v <= most)
+    if (v >= low && v <= high)
         return FTX_OK;
-    return ftx_fail(err, FTX_EINVAL, "%s: expected 0 to %lld, found %lld", field, (long long)most, (long long)v);
+    return ftx_fail(err, FTX_EINVAL, "%s: expected %lld to %lld, found %lld", field, (long long)low, (long long)high,
+                    (long long)v);
+}
+
+static FtxStatus check_early(const char *field, int v, int64_t low, int64_t high, FtxError *err)
+{
+    if (v >= low && v <= high)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "%s: expected false, true or never (FtxEarly), found %d", field, v);
+}
+
+/* A setting against its compiled maximum, which a field of the spec raises. */
+static FtxStatus check_compiled(const char *field, int v, uint32_t most, const char *spec_field, FtxError *err)
+{
+    if (v <= (int)most)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL,
+                    "%s: expected 0 to %u, found %d: this artifact was compiled for at most %u; compile it again with "
+                    "-D %s=%d",
+                    field, most, v, most, spec_field, v);
 }
 
 static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxError *err)
 {
     const FtxFacts *f = e->facts;
-    const int context = (int)f->context;
-    const struct {
-        const char *field;
-        float v, least, most;
-    } number[] = {
-        {"temperature", q->temperature, 0.0f, 1e6f},
-        {"top_p", q->top_p, 0.0f, 1.0f},
-        {"min_p", q->min_p, 0.0f, 1.0f},
-        {"typical_p", q->typical_p, 0.0f, 1.0f},
-        {"repetition_penalty", q->repetition_penalty, 1e-6f, 1e6f},
-        {"presence_penalty", q->presence_penalty, -1e6f, 1e6f},
-        {"frequency_penalty", q->frequency_penalty, -1e6f, 1e6f},
-    };
-    const struct {
-        const char *field;
-        int v, most;
-    } count[] = {
-        {"top_k", q->top_k, f->decode.max_top_k},
-        {"repetition_window", q->repetition_window, context},
-        {"no_repeat_ngram", q->no_repeat_ngram, context},
-        {"max_new", q->max_new, context},
-        {"min_new", q->min_new, q->max_new ? q->max_new : context},
-        {"max_prompt", q->max_prompt, INT32_MAX},
-    };
+    const int longest = q->max_new && q->max_new < (int)f->context ? q->max_new : (int)f->context;
     FtxStatus s = FTX_OK;
 
-    for (size_t i = 0; i < sizeof number / sizeof *number && !s; i++)
-        s = check_number(number[i].field, number[i].v, number[i].least, number[i].most, err);
-    for (size_t i = 0; i < sizeof count / sizeof *count && !s; i++)
-        s = check_count(count[i].field, count[i].v, count[i].most, err);
+#define CHECK_COUNT check_count
+#define CHECK_NUMBER check_number
+#define CHECK_EARLY check_early
+#define DECODE(name, type, low, high, ...) \
+    if (!s) \
+        s = CHECK_##type(#name, q->name, low, high, err);
+#include "../decode.def"
+#undef DECODE
+    if (!s)
+        s = check_compiled("top_k", q->top_k, (uint32_t)f->decode.max_top_k, "decode.max_top_k", err);
+    if (!s)
+        s = check_compiled("samples", q->samples, e->slots, "limits.sequences", err);
+    if (!s)
+        s = check_compiled("beams", q->beams, f->beams > 1 ? f->beams : 1, "decode.width", err);
+    if (!s)
+        s = check_count("min_new", q->min_new, 0, longest, err);
+    if (!s)
+        s = check_count("max_prompt", q->max_prompt, 0, INT32_MAX, err);
     if (!s && q->truncate != FTX_TRUNCATE_NONE && q->truncate != FTX_TRUNCATE_START && q->truncate != FTX_TRUNCATE_END)
-        return ftx_fail(err, FTX_EINVAL, "truncate: a prompt or source loses its start or its end, found %d",
+        return ftx_fail(err, FTX_EINVAL, "truncate: expected none, start or end (FtxTruncate), found %d",
                         (int)q->truncate);
     return s;
 }
@@ -124,6 +118,11 @@ static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *
     return !plain ? MANY : q->top_k == 1 ? 2 : q->top_k; /* 1 alone keeps no ties */
 }
 
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
 {
     r->params = (FtxParams){
@@ -134,8 +133,8 @@ static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
         .presence = q->presence_penalty,
         .frequency = q->frequency_penalty,
         .top_k = q->top_k,
-        .window = q->repetition_window,
-        .ngram = q->no_repeat_ngram,
+        .window = least(q->repetition_window, (int)e->facts->context),
+        .ngram = least(q->no_repeat_ngram, (int)e->facts->context),
         .min_length = r->prompt + q->min_new,
         .n_ends = r->params.n_ends,
         .n_bias = r->params.n_bias,
@@ -155,36 +154,22 @@ static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
 static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
     const FtxFacts *f = e->facts;
-    const uint32_t most = f->beams < e->slots ? f->beams : e->slots;
-    FtxStatus s = FTX_OK;
+    FtxStatus s;
 
     r->beam = (FtxBeam){0};
     r->n_found = 0;
-    if (q->beams >= 0 && q->beams <= 1)
+    if (q->beams <= 1)
         return FTX_OK;
-    if (f->beams < 2)
-        return ftx_fail(err, FTX_EINVAL,
-                        "beams: %d, but the artifact is compiled without beam search: ftx.beam in the spec, or -D "
-                        "decode.width=, gives it",
-                        q->beams);
-    s = check_count("beams", q->beams, most, err);
+    s = check_count("beams", q->beams, 0, e->slots, err); /* each beam is a row of a step */
     if (!s)
-        s = check_number("length_penalty", q->length_penalty, -100.0f, 100.0f, err);
+        s = check_count("n_best", q->n_best, 0, q->beams, err);
     if (!s)
-        s = check_count("n_best", q->n_best, q->beams, err);
-    if (!s)
-        s = check_count("beam_groups", q->beam_groups, q->beams, err);
-    if (!s)
-        s = check_number("diversity_rate", q->diversity_rate, 0.0f, 1e6f, err);
+        s = check_count("beam_groups", q->beam_groups, 0, q->beams, err);
     if (s)
         return s;
     if (q->beam_groups > 1 && q->beams % q->beam_groups)
         return ftx_fail(err, FTX_EINVAL, "beam_groups: %d beams make no %d groups of one size", q->beams,
                         q->beam_groups);
-    if (q->early_stopping != FTX_EARLY_FALSE && q->early_stopping != FTX_EARLY_TRUE &&
-        q->early_stopping != FTX_EARLY_NEVER)
-        return ftx_fail(err, FTX_EINVAL, "early_stopping: expected false, true or never, found %d",
-                        (int)q->early_stopping);
     if (q->stop_count)
         return ftx_fail(err, FTX_EINVAL, "stop: a beam search ends at ids, not at text: use stop_ids");
     r->n_best = q->n_best ? q->n_best : 1;
@@ -200,12 +185,10 @@ static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, 
 
 /* --- samples -------------------------------------------------------------------------------------- */
 
-static FtxStatus fill_samples(const FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
+static FtxStatus fill_samples(Request *r, const FtxRequest *q, FtxError *err)
 {
-    FtxStatus s = check_count("samples", q->samples, e->slots, err);
+    const FtxStatus s = check_count("sample", q->sample, 0, INT32_MAX - q->samples, err);
 
-    if (!s)
-        s = check_count("sample", q->sample, INT32_MAX - q->samples, err);
     if (s)
         return s;
     if (q->samples > 1 && r->beam.width)
@@ -624,7 +607,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     if (!s)
         s = fill_beam(e, r, q, err);
     if (!s)
-        s = fill_samples(e, r, q, err);
+        s = fill_samples(r, q, err);
     if (!s)
         s = fill_bias(e, r, q, err);
     if (!s)

@@ -62,6 +62,12 @@ local function bad_words(file, vocab)
   return list
 end
 
+-- A field of generation_config.json that is a field of `decode`, in the same range.
+local function setting(file, key, field, default)
+  local low, high, whole = ftx.range("decode." .. field)
+  return (whole and file.count or file.number)(file, key, low, high, default)
+end
+
 -- Hugging Face's defaults: no sampling unless do_sample, and then the 50 best. With a source, lengths
 -- count the first token, which is given.
 local function decode(file, seq2seq, vocab)
@@ -81,27 +87,27 @@ local function decode(file, seq2seq, vocab)
   end
   local d = {
     bad_words = bad_words(file, vocab),
-    repetition_penalty = file:number("repetition_penalty", 0.01, 100, 1.0),
-    no_repeat_ngram = file:count("no_repeat_ngram_size", 0, 2 ^ 20, 0),
-    min_new = file:count("min_new_tokens", 0, 2 ^ 20, 0),
-    max_new = file:count("max_new_tokens", 0, 2 ^ 20, 0),
+    repetition_penalty = setting(file, "repetition_penalty", "repetition_penalty", 1.0),
+    no_repeat_ngram = setting(file, "no_repeat_ngram_size", "no_repeat_ngram", 0),
+    min_new = setting(file, "min_new_tokens", "min_new", 0),
+    max_new = setting(file, "max_new_tokens", "max_new", 0),
   }
   if seq2seq then
-    local longest = file:count("max_length", 0, 2 ^ 20, 0)
-    local shortest = file:count("min_length", 0, 2 ^ 20, 0)
+    local longest = setting(file, "max_length", "max_new", 0)
+    local shortest = setting(file, "min_length", "min_new", 0)
     if d.max_new == 0 and longest > 1 then d.max_new = longest - 1 end
     if d.min_new == 0 and shortest > 1 then d.min_new = shortest - 1 end
     d.forced_bos = file:value("forced_bos_token_id") and file:count("forced_bos_token_id", 0, vocab - 1)
     d.forced_eos = file:value("forced_eos_token_id") and file:count("forced_eos_token_id", 0, vocab - 1)
   end
-  local width = file:count("num_beams", 1, 64, 1)
+  local width = setting(file, "num_beams", "width", 1)
   if width > 1 then
     file:only("do_sample", "false: beams are not drawn", false)
     d.width = width
-    d.length_penalty = file:number("length_penalty", -100, 100, 1.0)
+    d.length_penalty = setting(file, "length_penalty", "length_penalty", 1.0)
     d.n_best = file:count("num_return_sequences", 1, width, 1)
     d.beam_groups = file:count("num_beam_groups", 1, width, 1)
-    d.diversity_rate = file:number("diversity_penalty", 0, 1e6, 0.0)
+    d.diversity_rate = setting(file, "diversity_penalty", "diversity_rate", 0.0)
     if width % d.beam_groups ~= 0 then
       file:refuse("num_beam_groups", "a divisor of num_beams, " .. width)
     end
@@ -116,11 +122,11 @@ local function decode(file, seq2seq, vocab)
     return ftx.greedy(d)
   end
   d.samples = file:count("num_return_sequences", 1, SEQUENCES, 1)
-  d.temperature = file:number("temperature", 0, 100, 1.0)
-  d.top_k = file:count("top_k", 0, 1024, 50)
-  d.top_p = file:number("top_p", 0, 1, 1.0)
-  d.min_p = file:number("min_p", 0, 1, 0.0)
-  d.typical_p = file:number("typical_p", 0, 1, 1.0)
+  d.temperature = setting(file, "temperature", "temperature", 1.0)
+  d.top_k = setting(file, "top_k", "top_k", 50)
+  d.top_p = setting(file, "top_p", "top_p", 1.0)
+  d.min_p = setting(file, "min_p", "min_p", 0.0)
+  d.typical_p = setting(file, "typical_p", "typical_p", 1.0)
   return ftx.sample(d)
 end
 

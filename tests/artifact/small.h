@@ -219,7 +219,7 @@ static inline void small_begin(Small *s)
     s->spec.bos = s->spec.start = s->spec.pad = -1;
     s->spec.decode = (FtxDecode){.temperature = 1,
                                  .top_p = 1,
-                                 .repetition = 1,
+                                 .repetition_penalty = 1,
                                  .max_top_k = 50,
                                  .length_penalty = 1,
                                  .forced_bos = -1,

@@ -121,7 +121,7 @@ static void check(Bed *b)
     r.beams = 5;
     refuse(b, &r, FTX_EINVAL, "beams: expected 0 to 4, found 5");
     r.beams = 1000;
-    refuse(b, &r, FTX_EINVAL, "beams: expected 0 to 4, found 1000");
+    refuse(b, &r, FTX_EINVAL, "beams: expected 0 to 64, found 1000");
     ftx_engine_close(b->engine);
     ftx_model_close(b->model);
 }

@@ -111,21 +111,25 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
     ArtifactPlan *p = &a->plans[0];
 
     memset(f, 0, sizeof *f);
-    f->facts = (FtxFacts){
-        .vocab = s->vocab,
-        .context = s->context,
-        .sequences = s->sequences,
-        .tokens = s->tokens,
-        .kv_block = s->kv_block,
-        .kv_pages = s->kv_pages,
-        .logit_bias = s->logit_bias,
-        .end_ids = s->end_ids,
-        .bad_words = s->bad_words + s->n_words,
-        .n_ends = s->n_ends,
-        .bos = -1,
-        .start = -1,
-        .pad = -1,
-        .decode = {.max_top_k = (int32_t)s->max_top_k, .length_penalty = 1, .forced_bos = -1, .forced_eos = -1}};
+    f->facts = (FtxFacts){.vocab = s->vocab,
+                          .context = s->context,
+                          .sequences = s->sequences,
+                          .tokens = s->tokens,
+                          .kv_block = s->kv_block,
+                          .kv_pages = s->kv_pages,
+                          .logit_bias = s->logit_bias,
+                          .end_ids = s->end_ids,
+                          .bad_words = s->bad_words + s->n_words,
+                          .n_ends = s->n_ends,
+                          .bos = -1,
+                          .start = -1,
+                          .pad = -1,
+                          .decode = {
+#define DECODE(name, type, low, high, missing, ...) .name = missing,
+#include "runtime/decode.def"
+#undef DECODE
+                              .max_top_k = (int32_t)s->max_top_k, .forced_bos = -1, .forced_eos = -1}};
+    f->facts.decode.temperature = 0.0f;
     memcpy(f->facts.ends, s->ends, sizeof s->ends);
     f->plan.target = s->target;
     fake_plan(f);

@@ -196,7 +196,7 @@ static void test_fable(void **state)
     assert_int_equal(s->precision.compute, DT_NONE);
     assert_int_equal(s->decode.top_k, 40);
     assert_int_equal(s->decode.max_top_k, 64);
-    assert_true(s->decode.temperature == 0.8f && s->decode.repetition == 1.15f);
+    assert_true(s->decode.temperature == 0.8f && s->decode.repetition_penalty == 1.15f);
     /* one table for all layers, as long as the context; the head is the embedding */
     assert_int_equal(count_ops(g, OP_ROPE_TABLE), 1);
     assert_int_equal(ir_int(first_op(g, OP_ROPE_TABLE), "positions"), 1024);
@@ -548,7 +548,7 @@ static void test_checkout_fields(void **state)
     assert_true(has_weight(r.spec.graph, "model.layers.0.self_attn.k_proj.bias"));
     assert_false(has_weight(r.spec.graph, "lm_head.weight"));
     assert_int_equal(r.spec.decode.max_top_k, 100);
-    assert_true(r.spec.decode.repetition == 1.1f);
+    assert_true(r.spec.decode.repetition_penalty == 1.1f);
     assert_true(r.spec.decode.typical_p == 0.75f);
     assert_int_equal(r.spec.decode.samples, 3);
     assert_int_equal(r.spec.n_bad_words, 4); /* not the end id alone */
@@ -562,7 +562,7 @@ static void test_checkout_fields(void **state)
     r = read_good(f.path, NULL);
     assert_int_equal(r.spec.decode.beams, 6);
     assert_int_equal(r.spec.decode.beam_groups, 3);
-    assert_true(r.spec.decode.diversity == 0.5f);
+    assert_true(r.spec.decode.diversity_rate == 0.5f);
     assert_int_equal(r.spec.decode.early_stopping, FTX_EARLY_NEVER);
     drop(&r);
     remove_folder(&f);
