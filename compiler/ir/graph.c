@@ -40,7 +40,7 @@ Id ir_value_add(Graph *g, Op op, const Id args[IR_MAX_ARGS], Shape shape, DType 
 
 /* --- attributes ------------------------------------------------------------------------------ */
 
-/* The attribute `name` of v, made at its place in the order of names if it is new. */
+/* The attribute `name` of v; a new one is inserted so that names stay sorted. */
 static Attr *attr_place(Graph *g, Id id, const char *name)
 {
     Value *v = ir_value(g, id);
@@ -89,7 +89,7 @@ const Attr *ir_attr(const Value *v, const char *name)
     return NULL;
 }
 
-/* What ops.def says of an attribute; asking for one that the op has not is our mistake. */
+/* The declaration of an attribute in ops.def; a name that the op does not have is a bug of the caller. */
 static AttrRule rule_of(const Value *v, const char *name, AttrKind kind)
 {
     AttrRule rule = {.kind = kind};
@@ -116,7 +116,7 @@ double ir_float(const Value *v, const char *name)
     return a ? a->f : rule.f;
 }
 
-/* Default words are literals of ops.def, so the interned forms below cover all of them. */
+/* A default is returned from `defaults`, since `rule` lives on the stack. The table has every default word of ops.def. */
 const char *ir_word(const Value *v, const char *name)
 {
     static const char *const defaults[] = {"none", "half", ""};
@@ -199,7 +199,7 @@ const char *ir_shape_text(Arena *a, Shape s)
     return arena_printf(a, "%s]", text);
 }
 
-/* --- what is needed -------------------------------------------------------------------------- */
+/* --- liveness -------------------------------------------------------------------------------- */
 
 uint32_t *ir_uses(const Graph *g)
 {

@@ -1,37 +1,37 @@
-/* infer.c - the shape and type an op gives, and the reason where its arguments do not fit.
+/* infer.c - the shape and type of an op's result, or the reason why its arguments do not fit.
  *
- * Each op states its rule once, here; spec builtins and the verifier both ask. */
+ * The rule of each op stands here once; the spec's `nn.*` and the verifier both call it. */
 #include "ir.h"
 
 #include <math.h>
 #include <string.h>
 
-/* One question: the op at hand, its arguments, and where the answer's reason goes. */
-typedef struct Ask {
+/* The op in question, its arguments, and where a diagnostic goes. */
+typedef struct Query {
     const Graph *g;
     Op op;
     const Id *args;
-    const Value *attrs; /* carries op and attributes only */
+    const Value *attrs; /* only op and attributes are set */
     Loc loc;
     Diag *d;
-} Ask;
+} Query;
 
-static const Value *arg(const Ask *q, int i)
+static const Value *arg(const Query *q, int i)
 {
     return ir_value(q->g, q->args[i]);
 }
 
-static Shape shape_of(const Ask *q, int i)
+static Shape shape_of(const Query *q, int i)
 {
     return arg(q, i)->shape;
 }
 
-static const char *text_of(const Ask *q, int i)
+static const char *text_of(const Query *q, int i)
 {
     return ir_shape_text(q->g->scratch, shape_of(q, i));
 }
 
-static const char *arg_name(const Ask *q, int i)
+static const char *arg_name(const Query *q, int i)
 {
     char name[16];
     bool optional;
@@ -39,7 +39,7 @@ static const char *arg_name(const Ask *q, int i)
     return ir_op_arg(q->op, i, name, &optional) ? arena_strdup(q->g->scratch, name) : "?";
 }
 
-/* The size of a dimension that must be a constant; 0 where it is none, so that tests fail. */
+/* Dimension i if it is a constant, else 0, so that the callers' comparisons fail. */
 static int64_t size(Shape s, uint32_t i)
 {
     return i < s.rank && s.dim[i].kind == DIM_CONST ? s.dim[i].n : 0;
@@ -50,7 +50,7 @@ static bool dim_equal(Dim a, Dim b)
     return a.kind == b.kind && a.n == b.n;
 }
 
-static bool want_rank(const Ask *q, int i, uint32_t rank)
+static bool want_rank(const Query *q, int i, uint32_t rank)
 {
     if (shape_of(q, i).rank == rank)
         return true;
@@ -58,8 +58,8 @@ static bool want_rank(const Ask *q, int i, uint32_t rank)
                       text_of(q, i), rank, rank == 1 ? "" : "s");
 }
 
-/* Argument i is a weight: known when the model is compiled. */
-static bool want_weight(const Ask *q, int i)
+/* Argument i must be a weight: known at compile time. */
+static bool want_weight(const Query *q, int i)
 {
     if (ir_op_is_weight(arg(q, i)->op))
         return true;
@@ -67,8 +67,8 @@ static bool want_weight(const Ask *q, int i)
                       arg_name(q, i), ir_op_name(arg(q, i)->op));
 }
 
-/* Argument i is an activation. */
-static bool want_activation(const Ask *q, int i)
+/* Argument i must be an activation. */
+static bool want_activation(const Query *q, int i)
 {
     if (!ir_op_is_weight(arg(q, i)->op) && arg(q, i)->op != OP_IDS)
         return true;
@@ -76,8 +76,8 @@ static bool want_activation(const Ask *q, int i)
                       arg(q, i)->op == OP_IDS ? "ids" : "a weight");
 }
 
-/* Argument i is a weight vector of n elements, as long as the last dimension of argument 0. */
-static bool want_vector(const Ask *q, int i, int64_t n)
+/* Argument i must be a weight vector of n elements. */
+static bool want_vector(const Query *q, int i, int64_t n)
 {
     if (!want_weight(q, i))
         return false;
@@ -87,8 +87,8 @@ static bool want_vector(const Ask *q, int i, int64_t n)
                       (long long)n);
 }
 
-/* Both are weights, or both are not, of one shape. */
-static bool want_same(const Ask *q, int i, int j)
+/* Arguments i and j must have one shape. */
+static bool want_same(const Query *q, int i, int j)
 {
     if (ir_shape_equal(shape_of(q, i), shape_of(q, j)))
         return true;
@@ -96,13 +96,13 @@ static bool want_same(const Ask *q, int i, int j)
                       text_of(q, i), arg_name(q, j), text_of(q, j));
 }
 
-static int64_t get(const Ask *q, const char *name)
+static int64_t get(const Query *q, const char *name)
 {
     return ir_int(q->attrs, name);
 }
 
-/* An attribute lies in [low, high]. */
-static bool want_range(const Ask *q, const char *name, int64_t low, int64_t high)
+/* An attribute must lie in [low, high]. */
+static bool want_range(const Query *q, const char *name, int64_t low, int64_t high)
 {
     const int64_t i = get(q, name);
 
@@ -112,8 +112,8 @@ static bool want_range(const Ask *q, const char *name, int64_t low, int64_t high
                       (long long)low, (long long)high);
 }
 
-/* An attribute is one of the words in a list that spaces divide. */
-static bool want_word(const Ask *q, const char *name, const char *list)
+/* An attribute must be one of the words in `list`, which are separated by spaces. */
+static bool want_word(const Query *q, const char *name, const char *list)
 {
     const char *s = ir_word(q->attrs, name);
     const size_t n = strlen(s);
@@ -124,9 +124,9 @@ static bool want_word(const Ask *q, const char *name, const char *list)
     return diag_error(q->d, q->loc, "%s: %s is \"%s\", it must be one of: %s", ir_op_name(q->op), name, s, list);
 }
 
-static const int64_t MANY = INT64_C(1) << 40; /* larger than any dimension, its square fits */
+static const int64_t MANY = INT64_C(1) << 40; /* above any real dimension */
 
-static bool infer_weight_op(const Ask *q, Shape *out)
+static bool infer_weight_op(const Query *q, Shape *out)
 {
     const Shape a = q->args[0] ? shape_of(q, 0) : (Shape){0};
 
@@ -182,8 +182,8 @@ static bool infer_weight_op(const Ask *q, Shape *out)
     return true;
 }
 
-/* x [T,H,E] with H, E constants. */
-static bool want_heads(const Ask *q, int i)
+/* Argument i must be an activation [T,H,E], where H and E are constants. */
+static bool want_heads(const Query *q, int i)
 {
     const Shape s = shape_of(q, i);
 
@@ -195,8 +195,8 @@ static bool want_heads(const Ask *q, int i)
                       text_of(q, i));
 }
 
-/* A rope table whose rows rotate `rot` values, at most head_dim of them. */
-static bool want_table(const Ask *q, int i, int64_t head_dim, int64_t *rot)
+/* Argument i must be a rope table; *rot: how many values of a head it rotates, at most head_dim. */
+static bool want_table(const Query *q, int i, int64_t head_dim, int64_t *rot)
 {
     const Shape s = shape_of(q, i);
 
@@ -209,7 +209,7 @@ static bool want_table(const Ask *q, int i, int64_t head_dim, int64_t *rot)
                       ir_op_name(q->op), arg_name(q, i), text_of(q, i), (long long)head_dim);
 }
 
-static bool infer_linear(const Ask *q, Shape *out)
+static bool infer_linear(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0), w = shape_of(q, 1);
 
@@ -223,7 +223,7 @@ static bool infer_linear(const Ask *q, Shape *out)
     return true;
 }
 
-static bool infer_norm(const Ask *q, Shape *out)
+static bool infer_norm(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
 
@@ -236,7 +236,7 @@ static bool infer_norm(const Ask *q, Shape *out)
     return true;
 }
 
-static bool infer_cache_and_attention(const Ask *q, Shape *out)
+static bool infer_cache_and_attention(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
     const int64_t heads = size(x, 1), head_dim = size(x, 2);
@@ -278,7 +278,7 @@ static bool infer_cache_and_attention(const Ask *q, Shape *out)
     return true;
 }
 
-static bool infer_append(const Ask *q, Shape *out)
+static bool infer_append(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
     int64_t rot = 0;
@@ -299,8 +299,8 @@ static bool infer_append(const Ask *q, Shape *out)
     return true;
 }
 
-/* Keys and values of the source, and the attention over them. */
-static bool infer_cross(const Ask *q, Shape *out)
+/* cross_cache, cross_append, attend_source, attend_cross. */
+static bool infer_cross(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0), c = q->args[1] ? shape_of(q, 1) : (Shape){0};
     int64_t heads = size(x, 1), head_dim = size(x, 2);
@@ -343,8 +343,8 @@ static bool infer_cross(const Ask *q, Shape *out)
     return true;
 }
 
-/* Attention over all tokens of a text. */
-static bool infer_full(const Ask *q, Shape *out)
+/* attend_full and attend_packed: attention over all tokens of the sequence. */
+static bool infer_full(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
 
@@ -370,7 +370,7 @@ static bool infer_full(const Ask *q, Shape *out)
     return true;
 }
 
-static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
+static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
 {
     const Shape x = q->args[0] ? shape_of(q, 0) : (Shape){0};
     int64_t rot;
@@ -504,8 +504,8 @@ static bool infer(const Ask *q, DType type, Shape *out, DType *out_type)
     return diag_error(q->d, q->loc, "no such op");
 }
 
-/* The right number of arguments, all known by now. */
-static bool check_args(const Ask *q)
+/* The number of arguments is right, and all are defined by now. */
+static bool check_args(const Query *q)
 {
     char name[16];
     bool optional;
@@ -514,7 +514,7 @@ static bool check_args(const Ask *q)
         const bool declared = ir_op_arg(q->op, i, name, &optional);
 
         if (q->args[i] >= q->g->values.n)
-            return diag_error(q->d, q->loc, "%s: %%%u is no value yet", ir_op_name(q->op), q->args[i]);
+            return diag_error(q->d, q->loc, "%s: %%%u is not defined yet", ir_op_name(q->op), q->args[i]);
         if (q->args[i] && !declared)
             return diag_error(q->d, q->loc, "%s takes %d argument%s: %s", ir_op_name(q->op), i, i == 1 ? "" : "s",
                               ir_op_args(q->op));
@@ -522,7 +522,7 @@ static bool check_args(const Ask *q)
             return diag_error(q->d, q->loc, "%s: %s is missing", ir_op_name(q->op), name);
         if (q->args[i] && (arg(q, i)->op == OP_CROSS_CACHE || arg(q, i)->op == OP_CROSS_APPEND) &&
             q->op != OP_ATTEND_SOURCE && q->op != OP_ATTEND_CROSS)
-            return diag_error(q->d, q->loc, "%s: %s are keys and values of a source, only attend_cross reads them",
+            return diag_error(q->d, q->loc, "%s: %s are keys and values of a source, which only attend_cross reads",
                               ir_op_name(q->op), name);
         if (q->args[i] && arg(q, i)->op == OP_CACHE && q->op != OP_ATTEND)
             return diag_error(q->d, q->loc, "%s: %s is a cache, only attend reads one", ir_op_name(q->op), name);
@@ -530,8 +530,8 @@ static bool check_args(const Ask *q)
     return true;
 }
 
-/* Attributes are known to the op, of the right kind, and none is missing. */
-static bool check_attrs(const Ask *q)
+/* The op has these attributes, their kinds are right, and no required one is missing. */
+static bool check_attrs(const Query *q)
 {
     AttrRule rule;
 
@@ -559,7 +559,7 @@ bool ir_infer(const Graph *g, Op op, const Id args[IR_MAX_ARGS], const Attr *att
               Loc loc, Shape *shape, DType *out, Diag *d)
 {
     const Value with = {.op = op, .attrs = (Attr *)attrs, .n_attrs = n_attrs};
-    const Ask q = {g, op, args, &with, loc, d};
+    const Query q = {g, op, args, &with, loc, d};
 
     return check_args(&q) && check_attrs(&q) && infer(&q, type, shape, out);
 }

@@ -13,9 +13,9 @@
  *     %9 = linear %3 %8 - : [T,640] fp32
  *     output %120
  *
- * and, where they are not those of a decoder, a line `kind encoder` or `kind seq2seq` before the
- * values, `pooled %121` and `entry %9` behind; round-trips: print(parse(t)) == t. `-` is a missing argument, `#` begins a line that is skipped,
- * `;` the spec line. Strings take \" \\ and \xHH. */
+ * round-trips: print(parse(t)) == t. A graph that is no decoder has a line `kind encoder` or `kind seq2seq` before the
+ * values; an encoder may have `pooled %121` and `entry %9` after them. `-` is a missing argument, `#` begins a comment
+ * line, `;` stands before the spec line. Strings take \" \\ and \xHH. */
 #ifndef FTXC_IR_H
 #define FTXC_IR_H
 
@@ -69,24 +69,24 @@ typedef struct Value {
     Loc loc;    /* the spec line that made it */
 } Value;
 
-/* What holds for a graph after a pass: needs and gives of passes.def. */
+/* What passes have established: `needs` and `gives` of passes.def. */
 enum {
-    IR_CLEAN = 1,   /* canonical: fused forms of ops.def, no dead value */
+    IR_CLEAN = 1,   /* canonical form (passes/simplify.c), no dead value */
     IR_PRECISE = 2, /* a storage type on every value */
 };
 
-/* What the spec limits; every buffer follows from it. */
+/* `limits` of the spec. The size of every buffer follows from them. */
 typedef struct Limits {
-    int64_t sequences;           /* S at most */
-    int64_t context;             /* tokens of one sequence at most */
-    int64_t tokens;              /* T at most */
-    int64_t kv_block;            /* tokens a page */
-    int64_t kv_pages;            /* pages of the pool, all layers alike */
-    int64_t logit_bias, end_ids; /* entries a request may bring */
-    int64_t bad_words;           /* ids of all its bad words, and of the model's */
-    int64_t source;              /* tokens of a source at most; 0: nothing reads one */
-    int64_t sources;             /* sources that are kept at once: requests that run at most */
-    int64_t beams;               /* lanes of a request at most; 0, 1: no beam search */
+    int64_t sequences;           /* largest S */
+    int64_t context;             /* tokens of one sequence */
+    int64_t tokens;              /* largest T */
+    int64_t kv_block;            /* tokens of a KV page */
+    int64_t kv_pages;            /* pages of the KV pool, the same number in every layer */
+    int64_t logit_bias, end_ids; /* entries of one request */
+    int64_t bad_words;           /* ids of all bad words of a request and of the model together */
+    int64_t source;              /* tokens of a source text; 0: the model reads none */
+    int64_t sources;             /* sources kept at the same time: one for each running request */
+    int64_t beams;               /* beams of a request; 0, 1: no beam search */
 } Limits;
 
 typedef struct Graph {
@@ -98,9 +98,9 @@ typedef struct Graph {
     } values;       /* [0] is unused */
     uint32_t kind;  /* FtxModelKind of ftx_format.h */
     Id output;      /* the sampled tokens; of an encoder the hidden states */
-    Id logits;      /* what the output, a sample or a beam, reads; 0: it is neither */
-    Id pooled;      /* of an encoder: one vector a sequence; 0: none */
-    Id entry;       /* of an encoder: what hidden states given in place of ids stand for; 0: nothing */
+    Id logits;      /* the argument of the output where that is sample or beam; else 0 */
+    Id pooled;      /* encoder: one vector for each sequence; 0: none */
+    Id entry;       /* encoder: the value that a caller may bring in place of ids; 0: none */
     uint32_t facts; /* which passes have run: IR_CLEAN ... */
     Arena *keep;    /* lives as long as the graph */
     Arena *scratch; /* emptied after every pass */
@@ -120,7 +120,7 @@ void ir_attr_int(Graph *g, Id v, const char *name, int64_t i);
 void ir_attr_float(Graph *g, Id v, const char *name, double f);
 void ir_attr_word(Graph *g, Id v, const char *name, const char *s);
 const Attr *ir_attr(const Value *v, const char *name); /* NULL: not there */
-/* The value or the default of ops.def; asserts that the op has such an attribute. */
+/* The attribute, or its default in ops.def; asserts that the op has such an attribute. */
 int64_t ir_int(const Value *v, const char *name);
 double ir_float(const Value *v, const char *name);
 const char *ir_word(const Value *v, const char *name);
@@ -133,26 +133,25 @@ bool ir_shape_equal(Shape a, Shape b);
 int64_t ir_shape_elements(Shape s, int64_t T, int64_t S); /* T, S: values for the symbols */
 const char *ir_shape_text(Arena *a, Shape s);             /* "[T,384]" */
 
-/* The shape and type an op gives for its arguments; the reason in d where they do not fit.
- * `nn.*` and the verifier both stand on it. attrs: those set (sorted or not); what is missing has
- * the default of ops.def. Weight-only ops keep the type of their arguments, tables are fp32, ids
- * and tokens i32; activations get `type`. WEIGHT is a leaf: *shape is read, not written. */
+/* The shape and type of an op's result; false: the arguments do not fit, d says why. The spec's `nn.*` and the verifier
+ * both use it. attrs: those that are set, in any order; the others have the defaults of ops.def. Ops on weights keep the
+ * type of their arguments, tables are fp32, ids and tokens i32; activations get `type`. For WEIGHT, *shape is read. */
 bool ir_infer(const Graph *g, Op op, const Id args[IR_MAX_ARGS], const Attr *attrs, uint32_t n_attrs, DType type,
               Loc loc, Shape *shape, DType *out, Diag *d);
 
-/* Removes what neither the output nor the logits need, and closes the gaps: ids change. */
+/* Removes dead values, those that no output needs, and renumbers the rest. */
 void ir_sweep(Graph *g);
-/* How many arguments of other values name each value; [values.n], in g->scratch. */
+/* How many times each value is read, as an argument or as an output of the graph; [values.n], in g->scratch. */
 uint32_t *ir_uses(const Graph *g);
-/* Which values the encoder computes: of an encoder all, of a decoder none, else those that the keys
- * and values of the source are made of. [values.n], in g->scratch. */
+/* Which values the encoder computes: all of an encoder model, none of a decoder, and of seq2seq those that the keys
+ * and values of the source depend on. [values.n], in g->scratch. */
 bool *ir_encoder_side(const Graph *g);
 
-/* Which values are computed where hidden states are given for the entry: what the output and the pooled
- * vector are made of, up to the entry. [values.n], in g->scratch. */
+/* Which values must be computed when the caller brings the entry: those that the output and the pooled vector depend
+ * on, without the entry itself and what only the entry depends on. [values.n], in g->scratch. */
 bool *ir_after_entry(const Graph *g);
 
-/* The logits by the graph's output. */
+/* What the graph's output reads if it is sample or beam; else 0. */
 Id ir_logits(const Graph *g);
 
 bool ir_verify(const Graph *g, Diag *d);
@@ -164,18 +163,18 @@ const char *ir_op_name(Op op);
 const char *ir_op_args(Op op);
 const char *ir_op_attrs(Op op);
 const char *ir_op_result(Op op);
-/* Argument i as declared: its name ("w"), whether it may be missing. False: there is none. */
+/* Argument i as declared: its name ("w") and whether it may be missing. False: the op has fewer. */
 bool ir_op_arg(Op op, int i, char name[16], bool *optional);
-/* Attribute i as declared in ops.def. False: there is none. */
+/* Attribute i as declared in ops.def. False: the op has fewer. */
 typedef struct AttrRule {
     char name[24];
     AttrKind kind;
     bool required;
-    double f; /* default of a number or integer */
+    double f; /* default, of an integer too */
     char s[24];
 } AttrRule;
 bool ir_op_attr(Op op, int i, AttrRule *rule);
 bool ir_op_attr_named(Op op, const char *name, AttrRule *rule);
-bool ir_op_is_weight(Op op); /* computed when compiling: WEIGHT .. ROPE_TABLE but IDS */
+bool ir_op_is_weight(Op op); /* its result is known at compile time: WEIGHT .. ROPE_TABLE, without IDS */
 
 #endif

@@ -1,4 +1,4 @@
-/* op.c - the table of ops.def, and what can be read from its texts: arguments and attributes. */
+/* op.c - the table of ops.def, and a reader of its declarations of arguments and attributes. */
 #include "ir.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ bool ir_op_is_weight(Op op)
     return op == OP_WEIGHT || (op >= OP_TRANSPOSE && op <= OP_ROPE_TABLE);
 }
 
-/* Word i of a text that spaces divide; its length, 0 where there is none. */
+/* Word i of a text separated by spaces; returns its length, 0: there are fewer. */
 static size_t word(const char *text, int i, const char **at)
 {
     for (;; i--) {

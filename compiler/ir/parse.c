@@ -1,5 +1,7 @@
-/* parse.c - text to graph, the other half of print.c. The text may come from anywhere: every
- * mistake is a diagnostic with its line. Checks form only; ir_verify checks meaning. */
+/* parse.c - text to graph, the inverse of print.c.
+ *
+ * The text is untrusted: every mistake is a diagnostic with its line. Only the form is checked here; ir_verify checks
+ * the meaning. */
 #include "ir.h"
 
 #include <ctype.h>
@@ -28,7 +30,7 @@ static void spaces(Reader *r)
     r->at += strspn(r->at, " \t\r");
 }
 
-/* The rest of the line is skipped: nothing may stand there but blanks. */
+/* Ends a line: only blanks may follow. */
 static bool line_end(Reader *r)
 {
     spaces(r);
@@ -131,7 +133,7 @@ static bool attrs(Reader *r, Id v)
         if (!ir_op_attr_named(ir_value(r->g, v)->op, key, &rule))
             return diag_error(r->d, r->loc, "%s has no attribute \"%s\"", ir_op_name(ir_value(r->g, v)->op), key);
         if (ir_attr(ir_value(r->g, v), key))
-            return diag_error(r->d, r->loc, "attribute \"%s\" stands twice", key);
+            return diag_error(r->d, r->loc, "attribute \"%s\" is given twice", key);
         if (!accept(r, '='))
             return fail(r, "=");
         if (rule.kind == ATTR_INT) {
@@ -177,7 +179,7 @@ static bool shape(Reader *r, Shape *s)
         if ((d.kind == DIM_CONST || accept(r, '*')) && !integer(r, &d.n))
             return false;
         if (d.n < 1 || d.n > INT64_C(1) << 40)
-            return diag_error(r->d, r->loc, "a size of %lld is out of range", (long long)d.n);
+            return diag_error(r->d, r->loc, "a size is %lld, it must be 1 to 2^40", (long long)d.n);
         s->dim[s->rank++] = d;
     }
     return true;
@@ -198,7 +200,7 @@ static bool value(Reader *r)
     if (!integer(r, &i))
         return false;
     if (i != (int64_t)g->values.n)
-        return diag_error(r->d, here, "value %%%lld stands where %%%zu is due", (long long)i, g->values.n);
+        return diag_error(r->d, here, "the next value must be %%%zu, found %%%lld", g->values.n, (long long)i);
     if (!accept(r, '='))
         return fail(r, "=");
     if (!name(r, word, sizeof word, "op"))
@@ -218,7 +220,7 @@ static bool value(Reader *r)
         if (!integer(r, &i))
             return false;
         if (i < 1 || i >= (int64_t)g->values.n)
-            return diag_error(r->d, here, "%%%lld is no value before %%%zu", (long long)i, g->values.n);
+            return diag_error(r->d, here, "%%%lld is not defined before %%%zu", (long long)i, g->values.n);
         args[n] = (Id)i;
     }
     v = ir_value_add(g, op, args, s, DT_NONE, loc);
@@ -307,10 +309,10 @@ static bool kind(Reader *r)
             r->g->kind = i;
             return true;
         }
-    return diag_error(r->d, r->loc, "no kind is called \"%s\"; there are decoder, encoder, seq2seq", word);
+    return diag_error(r->d, r->loc, "no kind is called \"%s\"; it must be decoder, encoder or seq2seq", word);
 }
 
-/* `graph`, `limits`, `kind`, `facts`, `output`, `pooled`, `entry`: a line that begins with a word. */
+/* A line that begins with a word: graph, limits, kind, facts, output, pooled, entry. */
 static bool statement(Reader *r)
 {
     char word[32];
@@ -333,7 +335,7 @@ static bool statement(Reader *r)
     if (!integer(r, &i))
         return false;
     if (i < 1 || i >= (int64_t)r->g->values.n)
-        return diag_error(r->d, r->loc, "%s: %%%lld is no value", word, (long long)i);
+        return diag_error(r->d, r->loc, "%s: the graph has no value %%%lld", word, (long long)i);
     if (word[0] != 'o') {
         *(word[0] == 'p' ? &r->g->pooled : &r->g->entry) = (Id)i;
         return true;

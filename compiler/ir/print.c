@@ -20,7 +20,7 @@ static void print_string(const char *s, FILE *out)
     fputc('"', out);
 }
 
-/* The shortest of 15 to 17 digits that reads back as the same number. */
+/* With as few digits as read back as the same number, 15 to 17. */
 static void print_number(double f, FILE *out)
 {
     char text[40];

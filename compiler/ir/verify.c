@@ -1,12 +1,12 @@
-/* verify.c - what must hold of a graph after every pass. */
+/* verify.c - the invariants of a graph, checked after every pass. */
 #include "ir.h"
 
 #include <string.h>
 
-/* Sizes that nobody computes with overflow: of a value in elements, of a limit. */
+/* Largest number of elements of a value, and largest limit: no size computed from them overflows. */
 static const int64_t MAX_ELEMENTS = INT64_C(1) << 44, MAX_LIMIT = INT32_MAX;
 
-/* Whether a step of the largest size has room for it. */
+/* Whether a value of this shape has at most MAX_ELEMENTS elements in the largest step. */
 static bool fits(const Graph *g, Shape s)
 {
     int64_t n = 1;
@@ -34,7 +34,8 @@ static bool verify_limits(const Graph *g, Diag *d)
         return diag_error(d, (Loc){0}, "limits: sequences, context, tokens, kv_block and kv_pages are positive");
     for (size_t i = 0; i < LEN(all); i++)
         if (all[i] > MAX_LIMIT)
-            return diag_error(d, (Loc){0}, "limits: %lld is more than there can be", (long long)all[i]);
+            return diag_error(d, (Loc){0}, "limits: %lld is above the most, %lld", (long long)all[i],
+                              (long long)MAX_LIMIT);
     return true;
 }
 
@@ -45,22 +46,24 @@ static bool verify_value(const Graph *g, Id id, Diag *d)
     DType type;
 
     if (!fits(g, v->shape))
-        return diag_error(d, v->loc, "%%%u = %s: %s is more than there can be", id, ir_op_name(v->op),
-                          ir_shape_text(g->scratch, v->shape));
+        return diag_error(d, v->loc,
+                          "%%%u = %s: %s has too many elements: lower limits.tokens or the sizes of the model", id,
+                          ir_op_name(v->op), ir_shape_text(g->scratch, v->shape));
     for (int i = 0; i < IR_MAX_ARGS; i++)
         if (v->args[i] >= id)
             return diag_error(d, v->loc, "%%%u = %s: %%%u is not computed before it", id, ir_op_name(v->op),
                               v->args[i]);
     for (uint32_t i = 1; i < v->n_attrs; i++)
         if (strcmp(v->attrs[i - 1].name, v->attrs[i].name) >= 0)
-            return diag_error(d, v->loc, "%%%u: attributes out of order, or one twice: %s", id, v->attrs[i].name);
+            return diag_error(d, v->loc, "%%%u: attribute %s is given twice, or attributes are not sorted", id,
+                              v->attrs[i].name);
     if (!ir_infer(g, v->op, v->args, v->attrs, v->n_attrs, v->type, v->loc, &shape, &type, d))
         return false;
     if (!ir_shape_equal(shape, v->shape))
-        return diag_error(d, v->loc, "%%%u = %s: the shape is said to be %s, it is %s", id, ir_op_name(v->op),
+        return diag_error(d, v->loc, "%%%u = %s: the declared shape is %s, the op gives %s", id, ir_op_name(v->op),
                           ir_shape_text(g->scratch, v->shape), ir_shape_text(g->scratch, shape));
     if (type != v->type)
-        return diag_error(d, v->loc, "%%%u = %s: the type is said to be %s, it is %s", id, ir_op_name(v->op),
+        return diag_error(d, v->loc, "%%%u = %s: the declared type is %s, the op gives %s", id, ir_op_name(v->op),
                           dtype_name(v->type), dtype_name(type));
     if (v->type == DT_NONE && g->facts & IR_PRECISE)
         return diag_error(d, v->loc, "%%%u = %s has no type after precision", id, ir_op_name(v->op));
@@ -69,8 +72,8 @@ static bool verify_value(const Graph *g, Id id, Diag *d)
     return true;
 }
 
-/* What the decoder computes stands on the encoder through keys and values of the source alone: the
- * two run in programs of their own, over other tokens. */
+/* The decoder may read the encoder only through the keys and values of the source: the two run in different programs,
+ * over different tokens. */
 static bool verify_sides(const Graph *g, Diag *d)
 {
     const bool *encoder = ir_encoder_side(g);
@@ -89,9 +92,9 @@ static bool verify_sides(const Graph *g, Diag *d)
                                   id, ir_op_name(v->op), v->args[i], ir_op_name(from));
         }
         if (g->kind != FTX_MODEL_SEQ2SEQ && (v->op == OP_CROSS_CACHE || v->op == OP_CROSS_APPEND))
-            return diag_error(d, v->loc, "%%%u = %s: the graph is of kind seq2seq", id, ir_op_name(v->op));
+            return diag_error(d, v->loc, "%%%u = %s needs a graph of kind seq2seq", id, ir_op_name(v->op));
         if (g->kind == FTX_MODEL_ENCODER && (v->op == OP_CACHE || v->op == OP_APPEND || v->op == OP_SAMPLE))
-            return diag_error(d, v->loc, "%%%u = %s: an encoder has none", id, ir_op_name(v->op));
+            return diag_error(d, v->loc, "%%%u = %s cannot stand in an encoder", id, ir_op_name(v->op));
     }
     return true;
 }
@@ -108,11 +111,11 @@ bool ir_verify(const Graph *g, Diag *d)
     if (!g->output || g->output >= g->values.n)
         return diag_error(d, nowhere, "the graph has no output");
     if (g->logits != ir_logits(g))
-        return diag_error(d, nowhere, "the logits %%%u are not what the output reads", g->logits);
+        return diag_error(d, nowhere, "the logits are %%%u, the output reads another value", g->logits);
     if (g->pooled >= g->values.n || (g->pooled && g->kind != FTX_MODEL_ENCODER))
-        return diag_error(d, nowhere, "pooled: %%%u is no value of an encoder", g->pooled);
+        return diag_error(d, nowhere, "pooled: %%%u is not a value of an encoder", g->pooled);
     if (g->entry >= g->values.n || (g->entry && (g->kind != FTX_MODEL_ENCODER || g->entry == g->output)))
-        return diag_error(d, nowhere, "entry: %%%u is no value inside an encoder", g->entry);
+        return diag_error(d, nowhere, "entry: %%%u is not an inner value of an encoder", g->entry);
     if (g->entry) {
         const Shape e = ir_value(g, g->entry)->shape;
 

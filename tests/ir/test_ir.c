@@ -57,7 +57,7 @@ static void round_trip(void **state)
     ir_graph_close(g);
 }
 
-/* Replaces the first `what` of the model by `with`, and gives the message that follows. */
+/* The message for the model with the first `what` replaced by `with`. */
 static const char *message(const char *what, const char *with)
 {
     static Diag d;
@@ -82,7 +82,7 @@ static void mistakes(void **state)
 {
     (void)state;
     assert_string_equal(message("[10,8] bf16  ;", "[10,9] bf16  ;"),
-                        "specs/x.lua:4: %3 = embed: the shape is said to be [T,8], it is [T,9]");
+                        "specs/x.lua:4: %3 = embed: the declared shape is [T,8], the op gives [T,9]");
     assert_string_equal(message("weight {name=\"norm\"} : [8]", "weight {name=\"norm\"} : [7]"),
                         "rmsnorm: g is [7], it must be [8]");
     assert_string_equal(message("%7 = linear %5 %6", "%7 = linear %5 %4"),
@@ -91,20 +91,20 @@ static void mistakes(void **state)
                         "append: rot is 2, the table rotates 4");
     assert_string_equal(message("{eps=1e-05}", ""), "rmsnorm: eps is missing");
     assert_string_equal(message("{eps=1e-05}", "{eps=1 ops=2}"), "t.ir:7: rmsnorm has no attribute \"ops\"");
-    assert_string_equal(message("rmsnorm %3", "rmsnorm %5"), "t.ir:7: %5 is no value before %5");
+    assert_string_equal(message("rmsnorm %3", "rmsnorm %5"), "t.ir:7: %5 is not defined before %5");
     assert_string_equal(message("%9 = append", "%9 = upend"), "t.ir:11: no op is called \"upend\"");
-    assert_string_equal(message("%3 = embed", "%4 = embed"), "t.ir:5: value %4 stands where %3 is due");
+    assert_string_equal(message("%3 = embed", "%4 = embed"), "t.ir:5: the next value must be %3, found %4");
     assert_string_equal(message("[T,8] fp32", "[T,8] fp31"), "t.ir:5: no type is called \"fp31\"");
     assert_string_equal(message("select_last %10", "select_last %10 %10"), "select_last takes 1 argument: x[T,D]");
     assert_string_equal(message("linear %11 %2 -", "linear %10 %2 -"),
-                        "%12 = linear: the shape is said to be [S,10], it is [T,10]");
+                        "%12 = linear: the declared shape is [S,10], the op gives [T,10]");
     assert_string_equal(message("output %13", "output %12"), "");
     assert_string_equal(message("output %13", ""), "the graph has no output");
     assert_string_equal(message("sequences=2", "sequences=0"),
                         "limits: sequences, context, tokens, kv_block and kv_pages are positive");
 }
 
-/* One more op after ids, weights, activations, a table and caches, and what is wrong with it, be it the shape alone. */
+/* One more op after ids, weights, activations, a table and caches; each row has one mistake, if only its shape. */
 static void op_mistakes(void **state)
 {
     static const char head[] = "graph \"m\"\n"
@@ -147,13 +147,13 @@ static void op_mistakes(void **state)
         {"attend_packed %3 {heads=4 kv_heads=2 head_dim=4 scale=1}",
          "attend_packed: x is [T,8], it must be [T,(4+2*2)*4]"},
         {"attend_packed %3 {heads=2 kv_heads=3 head_dim=4 scale=1}", "kv_heads is 3, it must be 1 to 2"},
-        {"attend_packed %3 {heads=2 kv_heads=1 head_dim=2 scale=1}", "the shape is said to be [T,8], it is [T,4]"},
+        {"attend_packed %3 {heads=2 kv_heads=1 head_dim=2 scale=1}", "the declared shape is [T,8], the op gives [T,4]"},
         {"weight {name=\"t\"}", "weight: the shape is [T,8], it must be of positive constants"},
         {"concat %2 %12", "concat: w is none, w is fp32; their types must be equal"},
         {"interleave %2 %12", "interleave: a is [10,8], b is [7,8]; they must be equal"},
         {"rows %2 {from=8 count=3}", "rows: count is 3, it must be 1 to 2"},
         {"sinusoid {dim=4 positions=0}", "sinusoid: positions is 0, it must be 1 to "},
-        {"sinusoid {dim=4 positions=5}", "the shape is said to be [T,8], it is [5,4]"},
+        {"sinusoid {dim=4 positions=5}", "the declared shape is [T,8], the op gives [5,4]"},
         {"rope_table {rot=4 theta=1 positions=16 scaling=\"yarn\"}",
          "rope_table: scaling is \"yarn\", it must be one of: none linear llama3"},
         {"embed %1 %4", "embed: w is [7], it must have 2 dimensions"},
@@ -165,7 +165,7 @@ static void op_mistakes(void **state)
         {"split_heads %6 {heads=2}", "split_heads: x is [T,2,4], it must have 2 dimensions"},
         {"join_heads %3", "join_heads: x is [T,8], it must have 3 dimensions"},
         {"join_heads %10", "join_heads: x is [S,2,4], it must be [T,heads,head_dim]"},
-        {"join_heads %8", "join_heads: x are keys and values of a source, only attend_cross reads them"},
+        {"join_heads %8", "join_heads: x are keys and values of a source, which only attend_cross reads"},
         {"rope %6 %3", "rope: table must be a weight, it is the result of embed"},
         {"append %3 %5 {layer=0 heads=2 kv_heads=1 head_dim=2 rot=4}",
          "append: table is [16,2,2], it must be [positions,rot/2,2] with rot at most head_dim 2"},
@@ -181,12 +181,12 @@ static void op_mistakes(void **state)
         {"cross_cache %2 %6 {layer=0}", "cross_cache: k must be an activation, it is a weight"},
         {"cross_append %6 {layer=0 kv_heads=1 head_dim=4}", "cross_append: x is [T,2,4], it must have 2 dimensions"},
         {"cross_append %3 {layer=0 kv_heads=2 head_dim=4}", "cross_append: x is [T,8], it must be [T,4*4]"},
-        {"cross_append %3 {layer=0 kv_heads=1 head_dim=4}", "the shape is said to be [T,8], it is [T,1,4]"},
+        {"cross_append %3 {layer=0 kv_heads=1 head_dim=4}", "the declared shape is [T,8], the op gives [T,1,4]"},
         {"attend_source %3 %8 {layer=0 scale=1}", "attend_source: q is [T,8], it must have 3 dimensions"},
         {"attend_source %6 %6 {layer=0 scale=1}", "cross is the result of split_heads, it must be that of cross_cache"},
         {"attend_source %11 %8 {layer=0 scale=1}", "q has 4 heads of 2, the source [T,2,4]: head_dim must be equal"},
         {"attend_source %6 %8 {layer=1 scale=1}", "attend_source: layer is 1, that of the source 0"},
-        {"attend_source %6 %8 {layer=0 scale=1}", "the shape is said to be [T,8], it is [T,2,4]"},
+        {"attend_source %6 %8 {layer=0 scale=1}", "the declared shape is [T,8], the op gives [T,2,4]"},
         {"attend_cross %3 %8 {layer=0 heads=2 kv_heads=1 head_dim=4 scale=1}", "attend_cross: q has 2 heads of 4"},
         {"select_first %6", "select_first: x is [T,2,4], it must have 2 dimensions"},
         {"select_last %9", "select_last: x is [S,8], it must have a row for each token"},
@@ -212,7 +212,7 @@ static void op_mistakes(void **state)
     }
 }
 
-/* What text cannot say, but who builds a graph can. */
+/* Mistakes that the text form cannot express, but a caller of ir_infer can. */
 static void asked(void **state)
 {
     static const Attr wrong = {.name = "ops", .kind = ATTR_INT}, word = {.name = "eps", .kind = ATTR_WORD, .s = "x"};
@@ -223,7 +223,7 @@ static void asked(void **state)
         const char *message;
     } rows[] = {
         {OP_NONE, 0, NULL, "no such op"},
-        {OP_ADD, 99, NULL, "add: %99 is no value yet"},
+        {OP_ADD, 99, NULL, "add: %99 is not defined yet"},
         {OP_RMSNORM, 4, &wrong, "rmsnorm has no attribute \"ops\"; it has: eps:f"},
         {OP_RMSNORM, 4, &word, "rmsnorm: eps must be a number"},
     };
@@ -244,7 +244,7 @@ static void asked(void **state)
     ir_graph_close(g);
 }
 
-/* What is not needed goes, ids close up, and the rest prints as it was. */
+/* ir_sweep removes a dead value and renumbers: the rest prints as before. */
 static void sweep(void **state)
 {
     Diag d = {0};
@@ -263,7 +263,7 @@ static void sweep(void **state)
     ir_graph_close(g);
 }
 
-/* Bytes changed at random: a graph or a message, never harm; a graph that verifies round-trips. */
+/* Bytes changed at random: a graph or a message, never a crash; a graph that verifies round-trips. */
 static void mangled(void **state)
 {
     uint64_t seed = 1;

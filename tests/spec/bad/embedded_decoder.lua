@@ -1,4 +1,4 @@
--- embedded_decoder.lua:6: entry: %3 is no value inside an encoder
+-- embedded_decoder.lua:6: entry: %3 is not an inner value of an encoder
 local ftx = require "ftx"
 local nn = require "nn"
 local llama = require "llama"
