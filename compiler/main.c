@@ -21,7 +21,7 @@ static const struct {
 } commands[] = {
     {"compile", command_compile, "SPEC|DIR -o FILE.ftx", "compile a model spec or a Hugging Face checkout"},
     {"run", run_artifact, "FILE.ftx [PROMPT]", "write text with a compiled model"},
-    {"score", command_score, "FILE.ftx TEXTFILE", "loss and perplexity of a text under a model"},
+    {"score", command_score, "FILE.ftx [TEXTFILE]", "loss and perplexity of a text under a model"},
     {"bench", command_bench, "FILE.ftx", "time decode and prompt steps"},
     {"show", command_show, "FILE.ftx", "what is in an artifact: facts, memory map, kernels"},
     {"opt", command_opt, "FILE.ir --pass=NAME", "run one pass over a graph's text"},

@@ -46,6 +46,35 @@ says 0 'context=64 ' why tests/models/tiny-llama -D limits.context=64
 says 0 'the host brings the ids' why tests/models/tiny-llama %2
 says 2 'there is no target "sm_1"' why tests/models/tiny-llama %20 -t sm_1
 
+# A file, standard input and -; windows: each token is scored once, by the window that the help text says.
+fable=$room/fable.ftx short=$room/short.ftx
+"$FTXC" compile specs/fable.lua -t cpu -q -o "$fable"
+"$FTXC" compile specs/fable.lua -t cpu -q -D limits.context=16 -o "$short"
+printf 'Once upon a time there was a king who had a daughter, and she was so fair that the sun wondered at her.' >"$room/tale"
+"$FTXC" score "$fable" "$room/tale" -d cpu >"$room/wanted"
+grep -q '^[0-9]* tokens, mean loss' "$room/wanted"
+"$FTXC" score "$fable" -d cpu <"$room/tale" | cmp - "$room/wanted"
+"$FTXC" score "$fable" - -d cpu <"$room/tale" | cmp - "$room/wanted"
+"$FTXC" score "$short" "$room/tale" --stride 6 -d cpu >"$room/out"
+grep -q "^$(cut -d ' ' -f 1 "$room/wanted") tokens in [0-9]* windows of 16, stride 6, mean loss" "$room/out"
+list() { # list KEY FILE: its numbers, a line each
+    sed "s/.*\"$1\":\[\([^]]*\)\].*/\1/" "$2" | tr , '\n'
+}
+"$FTXC" score "$short" "$room/tale" --stride 6 -d cpu --json >"$room/windows"
+list ids "$room/windows" >"$room/ids"
+n=$(wc -l <"$room/ids") done=1 start=0
+test "$n" -gt 22 # three windows at least
+begin=$(head -n 1 "$room/ids")
+while [ $done -lt "$n" ]; do
+    end=$((start + 16 < n ? start + 16 : n))
+    { echo "$begin"; sed -n "$((start + 2)),${end}p" "$room/ids"; } | paste -s -d , >"$room/window"
+    "$FTXC" score "$short" --ids "$(cat "$room/window")" -d cpu --json >"$room/one"
+    list logprobs "$room/one" | tail -n $((end - done))
+    done=$end start=$((start + 6))
+done >"$room/logprobs"
+list logprobs "$room/windows" | cmp - "$room/logprobs"
+grep -q "\"windows\":$((start / 6))[,}]" "$room/windows"
+
 says 0 'perplexity' score "$tiny" --ids 5,17,9,230 -d cpu
 says 0 '"perplexity"' score "$tiny" --ids 5,17,9,230 -d cpu --json
 "$FTXC" compile tests/models/tiny-llama -t cpu -q --json -o "$room/a\"b.ftx" >"$room/out"
@@ -53,6 +82,9 @@ grep -q '"artifact":".*/a\\"b.ftx"' "$room/out"
 "$FTXC" compile tests/models/tiny-llama -t cpu -q --json -o "$room/$(printf 'a\377.ftx')" >"$room/out"
 grep -q '"artifact":".*/a?.ftx"' "$room/out"
 says 2 'expected 2 to' score "$tiny" --ids 5 -d cpu
+says 2 'expected 2 to' score "$fable" -d cpu # standard input is empty
+says 2 'stride: expected 1 to 1023 (the context is 1024), found 1024' score "$fable" --stride 1024 -d cpu
+says 2 'tokens 3 to 17: ids\[13\]: 9999 is not below' score "$short" --ids "$(seq -s , 16),9999,18" --stride 3 -d cpu
 says 2 'the model is an encoder' score "$bert" --ids 5,17 -d cpu
 says 2 'no tokenizer' score "$tiny" README.md -d cpu
 says 1 'none.txt' score "$tiny" none.txt -d cpu
@@ -133,9 +165,7 @@ printf '\357\273\277' | cat - "$graph" >"$room/marked/graph.ir"
 says 0 'pairs' opt "$room/marked/graph.ir" --pass=simplify
 
 # A prompt from a file, from standard input, as an argument; a vector of ids.
-fable=$room/fable.ftx
 ask="--greedy -n 4 -q -d cpu" # words, split on purpose
-"$FTXC" compile specs/fable.lua -t cpu -q -o "$fable"
 printf 'Once upon a time' >"$room/prompt"
 "$FTXC" run "$fable" 'Once upon a time' $ask >"$room/wanted"
 "$FTXC" run "$fable" --prompt-file "$room/prompt" $ask | cmp - "$room/wanted"
