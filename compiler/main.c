@@ -22,6 +22,8 @@ static const struct {
     {"compile", command_compile, "SPEC|DIR -o FILE.ftx", "compile a model spec or a Hugging Face checkout"},
     {"run", run_artifact, "FILE.ftx [PROMPT]", "write text with a compiled model"},
     {"score", command_score, "FILE.ftx [TEXTFILE]", "loss and perplexity of a text under a model"},
+    {"tokenize", command_tokenize, "FILE.ftx [TEXT...]", "token ids of texts"},
+    {"detokenize", command_detokenize, "FILE.ftx [IDS...]", "texts of token ids"},
     {"bench", command_bench, "FILE.ftx", "time decode and prompt steps"},
     {"show", command_show, "FILE.ftx", "what is in an artifact: facts, memory map, kernels"},
     {"opt", command_opt, "FILE.ir --pass=NAME", "run one pass over a graph's text"},
@@ -64,7 +66,7 @@ int command_help(int argc, char **argv)
     }
     printf("ftxc compiles a transformer's spec into fused kernels and one artifact, and runs it.\n\n");
     for (size_t i = 0; i < LEN(commands); i++)
-        printf("  ftxc %-8s %-22s %s\n", commands[i].name, commands[i].args, commands[i].what);
+        printf("  ftxc %-10s %-22s %s\n", commands[i].name, commands[i].args, commands[i].what);
     printf("\nFirst steps:\n"
            "  ftxc compile specs/fable.lua -o fable.ftx\n"
            "  ftxc run fable.ftx \"Once upon a time\"\n");

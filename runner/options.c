@@ -1,4 +1,4 @@
-/* options.c - command lines: one table says what a command takes, what help prints, what is parsed. */
+/* options.c - parses command lines and prints help, both from one table of options for each command. */
 #include "options.h"
 
 #include <errno.h>
@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "command.h"
 
 static const Option *find_long(const Option *table, size_t n, const char *word, size_t length)
 {
@@ -37,7 +39,7 @@ bool options_integer(const char *text, int32_t *value, const char **end)
     return true;
 }
 
-/* A seed may be written signed or not. */
+/* 64 bits, signed or not. */
 static bool parse_seed(const char *text, uint64_t *seed)
 {
     char *end;
@@ -167,4 +169,14 @@ bool options_numbers(const char *text, int32_t *at, size_t max, size_t *n)
         if (*end != ',')
             return false;
     }
+}
+
+bool options_list(const char *text, int32_t **at, size_t *n)
+{
+    size_t most = 1;
+
+    for (const char *p = text; *p; p++)
+        most += *p == ',';
+    *at = command_must(calloc(most, sizeof **at));
+    return options_numbers(text, *at, most, n);
 }

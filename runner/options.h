@@ -1,4 +1,4 @@
-/* options.h - command lines: one table says what a command takes, what help prints, what is parsed. */
+/* options.h - parses command lines and prints help, both from one table of options for each command. */
 #ifndef FTX_RUNNER_OPTIONS_H
 #define FTX_RUNNER_OPTIONS_H
 
@@ -15,7 +15,7 @@ typedef struct Option {
     const char *arg; /* "K": what help calls the value */
     const char *help;
     size_t at;    /* offsetof the field in the command's options struct */
-    size_t given; /* offsetof a bool that says it was there; 0: none (field 0 is never one) */
+    size_t given; /* offsetof a bool that becomes true if the option is given; 0: none (no such bool is at 0) */
 } Option;
 
 /* OPT_FLAG bool, OPT_TEXT const char *, OPT_INT int, OPT_SEED uint64_t, OPT_NUMBER double, OPT_LIST TextList */
@@ -24,15 +24,18 @@ typedef struct TextList {
     size_t n;
 } TextList;
 
-/* Fills `into`; arguments that are no options go to rest. False: the reason in `error`. */
+/* Fills `into`; other arguments go to rest. False: the reason is in `error`. */
 bool options_parse(const Option *table, size_t n, int argc, char **argv, void *into, TextList *rest, char *error,
                    size_t error_bytes);
 void options_help(const Option *table, size_t n);
 
-/* A whole number of 32 bits at the beginning of a text; *end: what follows it. False: none is there. */
+/* Reads a 32-bit whole number at the beginning of a text; *end: what follows it. False: there is none. */
 bool options_integer(const char *text, int32_t *value, const char **end);
 
-/* "5,17,9": at most max numbers. False: not such a list. */
+/* Reads a list like "5,17,9" of at most max numbers. False: the text is not such a list. */
 bool options_numbers(const char *text, int32_t *at, size_t max, size_t *n);
+
+/* The same for any length; the caller frees *at, also after false. */
+bool options_list(const char *text, int32_t **at, size_t *n);
 
 #endif

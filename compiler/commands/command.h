@@ -1,4 +1,4 @@
-/* command.h - the commands of ftxc. Each takes what follows its name and gives the exit code. */
+/* command.h - the commands of ftxc. Each takes the arguments after its name and returns the exit code. */
 #ifndef FTXC_COMMAND_H
 #define FTXC_COMMAND_H
 
@@ -6,6 +6,8 @@
 
 int command_compile(int argc, char **argv);
 int command_score(int argc, char **argv);
+int command_tokenize(int argc, char **argv);
+int command_detokenize(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_show(int argc, char **argv);
 int command_opt(int argc, char **argv);

@@ -62,21 +62,6 @@ static void help(void)
            "  ftxc score fable.ftx --ids 0,5,17,9 --json\n");
 }
 
-/* --- tokens ------------------------------------------------------------------------------------------- */
-
-static int read_ids(Score *s)
-{
-    const char *const text = s->o->ids;
-    size_t most = 1;
-
-    for (const char *p = text; *p; p++)
-        most += *p == ',';
-    s->ids = command_must(calloc(most, sizeof *s->ids));
-    return options_numbers(text, s->ids, most, &s->n)
-               ? EXIT_DONE
-               : command_mistake("score", "--ids: expected numbers with commas between, found \"%s\"", text);
-}
-
 static int read_text(Score *s, const char *file)
 {
     Lines lines;
@@ -181,7 +166,9 @@ static int score(Score *s, const char *file)
         return command_mistake("score", "--stride: expected 1 to %d (the context is %d), found %d", context - 1,
                                context, s->o->stride);
     s->stride = (size_t)(s->o->has_stride ? s->o->stride : context / 2);
-    code = s->o->ids ? read_ids(s) : read_text(s, file);
+    if (s->o->ids && !options_list(s->o->ids, &s->ids, &s->n))
+        return command_mistake("score", "--ids: expected numbers with commas between, found \"%s\"", s->o->ids);
+    code = s->o->ids ? EXIT_DONE : read_text(s, file);
     if (code != EXIT_DONE)
         return code;
     s->logprobs = command_must(calloc(s->n + 1, sizeof *s->logprobs));

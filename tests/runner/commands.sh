@@ -21,7 +21,7 @@ says() { # says CODE WORDS COMMAND...: it ends with that code, and those words a
     fi
 }
 
-for command in compile run score bench show opt why; do
+for command in compile run score tokenize detokenize bench show opt why; do
     says 0 "^ftxc $command" help $command
     says 0 "^ftxc $command" $command --help
     says 2 "$command: " $command --no-such-option
@@ -74,6 +74,34 @@ while [ $done -lt "$n" ]; do
 done >"$room/logprobs"
 list logprobs "$room/windows" | cmp - "$room/logprobs"
 grep -q "\"windows\":$((start / 6))[,}]" "$room/windows"
+
+# Texts to ids and back: as arguments, a file, lines, JSON; a mistake keeps its place among the others.
+"$FTXC" tokenize "$fable" "$(cat "$room/tale")" 'Ein König' >"$room/two"
+head -n 1 "$room/two" | tr , '\n' | cmp - "$room/ids"
+{ cat "$room/tale"; echo; echo 'Ein König'; } >"$room/lines"
+"$FTXC" tokenize "$fable" --batch <"$room/lines" | cmp - "$room/two"
+head -n 1 "$room/two" >"$room/one"
+echo >>"$room/tale"
+"$FTXC" tokenize "$fable" --file "$room/tale" | cmp - "$room/one"
+test "$("$FTXC" tokenize "$fable" --file "$room/tale" --keep-newline)" != "$(cat "$room/one")"
+test "0,$("$FTXC" tokenize "$fable" 'Ein König' --no-bos)" = "$(tail -n 1 "$room/two")"
+"$FTXC" detokenize "$fable" --skip-special <"$room/two" | cmp - "$room/lines"
+"$FTXC" tokenize "$fable" --batch --json <"$room/lines" >"$room/json"
+"$FTXC" detokenize "$fable" --skip-special <"$room/json" | cmp - "$room/lines"
+grep -q '"pieces":\["<|begin_of_text|>","E","in"," K","","ö","n","ig"\]}' "$room/json"
+says 0 '^{"text":"<|begin_of_text|>Ein König"}' detokenize "$fable" '[0, 38,263,604,129,116,79,537]' --json
+printf '38\nx\n\n[38,"a"]\n{"id":1}\n[38\n38\0,1\n99999\n34\n' >"$room/lists"
+says 2 'line 2: expected token ids with commas between, found "x"' detokenize "$fable" -f "$room/lists"
+test "$("$FTXC" detokenize "$fable" -f "$room/lists" 2>/dev/null | tr '\n' .)" = E........A.
+for line in 4 5 6 7 8; do
+    grep -q "^ftxc: line $line: " "$room/out"
+done
+test "$("$FTXC" detokenize "$fable" -f "$room/lists" --json 2>/dev/null | grep -c '^{"error":"line ')" = 6
+says 2 '4096 is no token id (0 to 4095)' detokenize "$fable" 4096
+says 2 'tiny.ftx has no tokenizer' tokenize "$tiny" x
+says 1 'none.txt' tokenize "$fable" -f none.txt
+says 2 'file takes the place' tokenize "$fable" x -f none.txt
+says 2 'with --batch each line' tokenize "$fable" --batch --keep-newline
 
 says 0 'perplexity' score "$tiny" --ids 5,17,9,230 -d cpu
 says 0 '"perplexity"' score "$tiny" --ids 5,17,9,230 -d cpu --json

@@ -22,11 +22,20 @@ done >chapter.txt # more than fits
 
 {
     sed -n 's/^\$ ftxc/ftxc/p' "$tree/README.md"
-    for command in '' compile run score bench show opt why; do
+    for command in '' $(ftxc help | sed -n 's/^  ftxc \([a-z]*\) .*/\1/p'); do
         ftxc help $command | sed -n '/^Examples:$/,$ s/^  ftxc/ftxc/p; /^First steps:$/,$ s/^  ftxc/ftxc/p'
     done
 } >commands
 test "$(wc -l <commands)" -ge 30
+for command in $(ftxc help | sed -n 's/^  ftxc \([a-z]*\) .*/\1/p'); do
+    case $command in
+    ops | help) ;; # they take no file
+    *) test "$(ftxc help $command | sed -n '/^Examples:$/,/^$/p' | grep -c "ftxc $command")" -ge 2 || {
+        echo "ftxc help $command has fewer than two examples" >&2
+        exit 1
+    } ;;
+    esac
+done
 while IFS= read -r line; do
     case $line in # kernels of GPUs need NVRTC, which not everybody has; asking why needs none
         *compile*' -t sm_90a'*) line=$(echo "$line" | sed 's/ -t sm_90a/ -t cpu/') ;;
