@@ -166,10 +166,10 @@ typedef struct Command {
     int named; /* of a write */
     int T, S;
     bool fails;
-    char data[1024]; /* of a write */
+    const char *data; /* of a write: in the queue's buffers once it is enqueued */
 } Command;
 
-enum { QUEUE = 64 };
+enum { QUEUE = 64, MOST_CONTEXT = 65536, WRITE_BYTES = 65536 };
 
 struct Device {
     Memory memory;
@@ -188,8 +188,9 @@ struct Session {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     Command queue[QUEUE];
-    unsigned put, got; /* commands enqueued and done */
-    int issued, done;  /* runs; the second is counted by the thread */
+    char written[QUEUE][WRITE_BYTES]; /* what a write of the queue brings */
+    unsigned put, got;                /* commands enqueued and done */
+    int issued, done;                 /* runs; the second is counted by the thread */
     bool failed;
     unsigned random;
 };
@@ -307,7 +308,7 @@ static void run_row(Session *s, int i)
     volatile FtxOut *out = (FtxOut *)(s->out + s->device->plan->head->named[FTX_NAMED_out]) +
                            (size_t)(n % FTX_OUT_RING) * f->sequences + i;
     int32_t *history = (int32_t *)named_state(s, FTX_NAMED_history) + (size_t)r->slot * f->context;
-    int32_t ids[4096], next;
+    int32_t ids[MOST_CONTEXT], next;
     int finish = 0;
 
     fake.params = *p;
@@ -403,7 +404,12 @@ static void put(Session *s, const Command *c)
     pthread_mutex_lock(&s->lock);
     while (s->put - s->got == QUEUE)
         pthread_cond_wait(&s->changed, &s->lock);
-    s->queue[s->put++ % QUEUE] = *c;
+    Command *slot = &s->queue[s->put % QUEUE];
+
+    *slot = *c;
+    if (c->kind == COMMAND_WRITE)
+        slot->data = memcpy(s->written[s->put % QUEUE], c->data, c->bytes);
+    s->put++;
     s->issued += c->kind == COMMAND_RUN;
 
     const int ahead = s->issued - __atomic_load_n(&s->done, __ATOMIC_RELAXED);
@@ -471,8 +477,10 @@ static FtxStatus fake_session_open(Device *d, Session **out, FtxError *err)
     s->bytes = 2 * space[FTX_SPACE_IO] + space[FTX_SPACE_STATE] + space[FTX_SPACE_OUT];
     s->block = memory_alloc(&d->memory, s->bytes, 64);
     if (!s->block) {
+        const FtxStatus status = memory_fail(err, "a fake session's state", s->bytes);
+
         fake_session_close(s);
-        return memory_fail(err, "a fake session's state", s->bytes);
+        return status;
     }
     s->host_io = s->block;
     s->io = fake.asynchronous ? s->host_io + space[FTX_SPACE_IO] : s->host_io;
@@ -510,13 +518,12 @@ static FtxStatus fake_upload(Session *s, size_t bytes, FtxError *err)
 
 static FtxStatus fake_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err)
 {
-    Command c = {.kind = COMMAND_WRITE, .named = named, .offset = offset, .bytes = bytes};
+    const Command c = {.kind = COMMAND_WRITE, .named = named, .offset = offset, .bytes = bytes, .data = p};
 
     (void)err;
     EXPECT((named == FTX_NAMED_pages || named == FTX_NAMED_history || named == FTX_NAMED_bad_words) &&
-               bytes <= sizeof c.data && offset + bytes <= s->device->plan->head->named_bytes[named],
+               bytes <= WRITE_BYTES && offset + bytes <= s->device->plan->head->named_bytes[named],
            "%d %zu %zu", named, offset, bytes);
-    memcpy(c.data, p, bytes);
     put(s, &c);
     return FTX_OK;
 }

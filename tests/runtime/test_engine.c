@@ -253,6 +253,49 @@ static void test_many_cancelled(void **state)
     close_bed(&b);
 }
 
+/* Waiting requests that are cancelled take room for events; what is left is too little for a step of all who run. */
+static void test_events_fit(void **state)
+{
+    enum { SLOTS = 4, GUARD = 4 };
+    FakeSizes sizes = fake_sizes();
+    Job job[8];
+    FtxEvent ev[SLOTS + GUARD], untouched;
+    FtxError err;
+    size_t n;
+    Bed b;
+
+    (void)state;
+    sizes.n_ends = 0;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        reset_fake(asynchronous, 0);
+        open_bed(&b, &sizes);
+        for (int i = 0; i < 8; i++) {
+            make_job(&job[i], 3, (uint64_t)i);
+            job[i].request.max_new = 8;
+            expect(&b, &job[i]);
+            submit(&b, &job[i]);
+        }
+        step(&b); /* all slots run */
+        for (int i = 4; i < 7; i++) {
+            assert_int_equal(ftx_engine_cancel(b.engine, job[i].id, &err), FTX_OK);
+            job[i].cancelled = true;
+        }
+        memset(&untouched, 0xa5, sizeof untouched);
+        memset(ev, 0xa5, sizeof ev);
+        assert_int_equal(ftx_engine_step(b.engine, ev, SLOTS, &n, &err), FTX_OK);
+        assert_int_equal(n, 3);
+        for (size_t i = 0; i < n; i++)
+            take_event(ev[i].user, &ev[i]);
+        for (int i = 0; i < GUARD; i++)
+            assert_memory_equal(&ev[SLOTS + i], &untouched, sizeof untouched);
+        run(&b);
+        for (int i = 0; i < 8; i++)
+            compare(&job[i]);
+        assert_idle(b.engine);
+        close_bed(&b);
+    }
+}
+
 static void test_logits(void **state)
 {
     FakeSizes sizes = fake_sizes();
@@ -499,6 +542,109 @@ static void test_samples(void **state)
     }
 }
 
+/* The first sample ends with its prompt's step, and its place goes to a request that must wait for the pages of the
+ * others: they do not wait for that. */
+static void test_leader_ends(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    Bed b;
+
+    (void)state;
+    sizes.n_ends = 0;
+    sizes.kv_pages = 10;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++)
+        for (int prompt = 5; prompt <= 12; prompt++) {
+            Job samples, next;
+            FtxEvent ev[64];
+            FtxError err;
+            size_t n;
+            int ended = 0;
+
+            reset_fake(asynchronous, 0);
+            open_bed(&b, &sizes);
+            make_job(&samples, prompt, 3);
+            samples.request.samples = 3;
+            samples.request.temperature = 1.0f;
+            samples.request.max_new = 1;
+            submit(&b, &samples);
+            make_job(&next, 38, 4); /* needs every page */
+            expect(&b, &next);
+            for (int steps = 0; ftx_engine_busy(b.engine); steps++) {
+                assert_true(steps < 100);
+                assert_int_equal(ftx_engine_step(b.engine, ev, 64, &n, &err), FTX_OK);
+                for (size_t i = 0; i < n; i++)
+                    if (ev[i].user == &next)
+                        take_event(&next, &ev[i]);
+                    else
+                        ended += ev[i].finish == FTX_FINISH_LENGTH;
+                if (steps == 0)
+                    submit(&b, &next);
+            }
+            assert_int_equal(ended, 3);
+            compare(&next);
+            assert_idle(b.engine);
+            close_bed(&b);
+        }
+}
+
+/* Rows of a table that is sent in several writes of 64 KiB: the pages of a long sequence, and the prompt that the
+ * other samples have from the first. */
+static void test_long_rows(void **state)
+{
+    enum { PROMPT = 17000, NEW = 3 };
+    FakeSizes sizes = fake_sizes();
+    static int32_t ids[PROMPT + NEW];
+    FtxEvent ev[8];
+    FtxError err;
+    Bed b;
+    size_t n;
+
+    (void)state;
+    sizes.context = PROMPT + 8;
+    sizes.tokens = PROMPT + 8;
+    sizes.sequences = 2;
+    sizes.kv_block = 1;
+    sizes.kv_pages = 2 * (PROMPT + 8);
+    sizes.n_ends = 0;
+    sizes.tokenizer = false;
+    for (int samples = 1; samples <= 2; samples++) {
+        Job j;
+        int count[2] = {0};
+
+        reset_fake(false, 0);
+        open_bed(&b, &sizes);
+        make_job(&j, 1, 3);
+        for (int i = 0; i < PROMPT; i++)
+            ids[i] = (int32_t)((unsigned)i * 2654435761u >> 7) % 61;
+        j.request.ids = ids;
+        j.request.ids_count = PROMPT;
+        j.request.max_new = NEW;
+        j.request.samples = samples;
+        j.request.temperature = 1.0f;
+        submit(&b, &j);
+        while (ftx_engine_busy(b.engine)) {
+            assert_int_equal(ftx_engine_step(b.engine, ev, 8, &n, &err), FTX_OK);
+            assert_string_equal(fake.wrong, "");
+            for (size_t i = 0; i < n;
+                 i++) { /* a sample's tokens follow from those before, which are the same for each */
+                int32_t seen[NEW];
+                const int k = ev[i].sample;
+
+                for (int t = 0; t <= count[k]; t++) {
+                    seen[t] = fake_next(ids, PROMPT + t, fake_seed(3, k), sizes.vocab, NULL, 0, 0);
+                    ids[PROMPT + t] = seen[t];
+                }
+                assert_int_equal(ev[i].token, seen[count[k]]);
+                count[k]++;
+            }
+        }
+        for (int k = 0; k < samples; k++)
+            assert_int_equal(count[k], NEW);
+        assert_int_equal(b.engine->pages.n, b.engine->pages.all);
+        close_bed(&b);
+    }
+}
+
 static void test_random(void **state)
 {
     const char *first = getenv("FTX_TEST_SEED");
@@ -523,19 +669,14 @@ static int name_seed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),
-        cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),
-        cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_device_fails),
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_bench),
-        cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),        cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),    cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),     cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),       cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_events_fit),   cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_device_fails), cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_leader_ends),  cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_bench),        cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

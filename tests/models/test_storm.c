@@ -1,0 +1,726 @@
+/* test_storm.c - random storms: requests of every kind are submitted, cancelled and stepped in a random order, and
+ * each gives bit for bit what it gives alone.
+ *
+ *   seed -> 24 requests, and a list of actions: submit, cancel, step, score, encode
+ *        -> each request alone on an idle engine -> the storm -> compare -> everything was given back
+ *
+ * A storm that fails is run again with fewer and fewer actions until none can be left out (delta debugging,
+ * Zeller 2002), and what is left is printed. Every storm runs in a process of its own.
+ *
+ *   FTX_STORM_SECONDS=20   how long, over all models        FTX_STORM_SEED=17   this storm alone, of every model
+ *   FTX_STORM_THREADS=1    2: two engines of one model storm side by side in two threads (for ThreadSanitizer) */
+#include <pthread.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "golden.h"
+#include "runtime/engine/engine.h"
+
+enum { JOBS = 24, ACTIONS = 220, MAX_IDS = 48, MOST_SAMPLES = 4, LOG_BYTES = 20000, TEXTS = 4 };
+
+static const struct {
+    const char *spec, *name, *defines;
+} models[] = {
+    {"tests/models/tiny-llama", "storm-llama",
+     "-D limits.sequences=4 -D limits.context=48 -D limits.tokens=12 -D kv.block_size=8 -D kv.pages=16 "
+     "-D decode.width=3"},
+    {"tests/models/tiny-mistral", "storm-mistral",
+     "-D limits.sequences=3 -D limits.context=40 -D limits.tokens=40 -D kv.block_size=8 -D kv.pages=12"},
+    {"tests/models/tiny-gpt2", "storm-gpt2",
+     "-D limits.sequences=5 -D limits.context=48 -D limits.tokens=9 -D kv.block_size=16 -D kv.pages=9 "
+     "-D decode.width=2"},
+    {"tests/models/tiny-bart", "storm-bart",
+     "-D limits.sequences=6 -D limits.context=32 -D limits.source=24 -D limits.tokens=26 -D limits.sources=3 "
+     "-D kv.block_size=8 -D decode.width=3"},
+    {"tests/models/tiny-marian", "storm-marian",
+     "-D limits.sequences=4 -D limits.context=24 -D limits.source=16 -D limits.tokens=40 -D kv.block_size=8 "
+     "-D decode.width=2"},
+    {"tests/models/tiny-bert", "storm-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=40"},
+};
+
+/* What came of one sample, as text: two that are equal are equal bit for bit. */
+typedef struct Log {
+    char at[LOG_BYTES];
+    size_t n;
+    bool ended, cancelled;
+} Log;
+
+typedef struct Job {
+    FtxRequest request;
+    int32_t ids[MAX_IDS], stop_ids[2], bias_ids[2], bad_ids[4], prefix[4];
+    float bias[2];
+    size_t bad_lengths[2];
+    int samples;
+    uint64_t id;
+    bool submitted, with_logits;
+    FtxStatus status; /* of its submit alone */
+    Log alone[MOST_SAMPLES], got[MOST_SAMPLES];
+    Log *log; /* where events go at present: alone or got */
+} Job;
+
+typedef enum ActionKind { SUBMIT, CANCEL, STEP, SCORE, ENCODE } ActionKind;
+
+typedef struct Action {
+    ActionKind kind;
+    int n; /* the job; the seed of what is scored or encoded */
+} Action;
+
+typedef struct Storm {
+    const char *name;
+    FtxModel *model;
+    FtxModelInfo info;
+    FtxEngine *engine;
+    uint64_t dice;
+    Job *job; /* [JOBS] */
+    Action action[ACTIONS];
+    const bool *left_out; /* [ACTIONS], or NULL */
+} Storm;
+
+static void __attribute__((format(printf, 2, 3), noreturn)) storm_fail(const Storm *s, const char *form, ...)
+{
+    va_list args;
+
+    va_start(args, form);
+    fprintf(stderr, "%s: ", s->name);
+    vfprintf(stderr, form, args);
+    fputc('\n', stderr);
+    va_end(args);
+    _exit(1); /* the child's: nothing is given back */
+}
+
+/* --- dice ------------------------------------------------------------------------------------------ */
+
+static unsigned roll(uint64_t *state, unsigned sides)
+{
+    *state += 0x9e3779b97f4a7c15u; /* splitmix64, Steele et al. 2014 */
+
+    uint64_t z = *state;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (unsigned)((z ^ z >> 31) % sides);
+}
+
+static unsigned dice(Storm *s, unsigned sides)
+{
+    return roll(&s->dice, sides);
+}
+
+static bool rarely(Storm *s, unsigned sides)
+{
+    return dice(s, sides) == 0;
+}
+
+static int32_t any_id(Storm *s)
+{
+    return (int32_t)dice(s, (unsigned)s->info.vocab);
+}
+
+/* --- requests --------------------------------------------------------------------------------------- */
+
+static void set_sampling(Storm *s, FtxRequest *q)
+{
+    static const int top_k[] = {0, 0, 1, 3, 8, 20, 50};
+    static const float top_p[] = {1.0f, 1.0f, 0.95f, 0.5f, 0.1f};
+
+    q->temperature = rarely(s, 3) ? 0.0f : 0.3f + 0.1f * (float)dice(s, 20);
+    q->top_k = top_k[dice(s, 7)] < s->info.max_top_k ? top_k[dice(s, 7)] : s->info.max_top_k;
+    if (q->top_k > s->info.max_top_k)
+        q->top_k = s->info.max_top_k;
+    q->top_p = top_p[dice(s, 5)];
+    q->min_p = rarely(s, 4) ? 0.05f : 0.0f;
+    q->typical_p = rarely(s, 6) ? 0.7f : 1.0f;
+    if (rarely(s, 3))
+        q->samples = 1 + (int)dice(s, (unsigned)(s->info.sequences < MOST_SAMPLES ? s->info.sequences : MOST_SAMPLES));
+    q->sample = rarely(s, 5) ? 3 : 0;
+}
+
+static void set_beams(Storm *s, FtxRequest *q)
+{
+    q->beams = 2 + (int)dice(s, (unsigned)s->info.max_beams - 1);
+    q->n_best = (int)dice(s, (unsigned)q->beams + 1);
+    q->length_penalty = 0.5f * (float)((int)dice(s, 5) - 1);
+    q->early_stopping = (FtxEarly)dice(s, 3);
+    if (rarely(s, 3)) {
+        q->beam_groups = q->beams;
+        q->diversity_rate = 0.5f;
+    }
+}
+
+static void set_processors(Storm *s, Job *j)
+{
+    FtxRequest *q = &j->request;
+
+    q->repetition_penalty = rarely(s, 3) ? 1.3f : 1.0f;
+    q->repetition_window = rarely(s, 2) ? 1 + (int)dice(s, 6) : 0;
+    q->presence_penalty = rarely(s, 4) ? 0.4f : 0.0f;
+    q->frequency_penalty = rarely(s, 4) ? -0.2f : 0.0f;
+    q->no_repeat_ngram = rarely(s, 4) ? 1 + (int)dice(s, 3) : 0;
+    for (int i = 0; i < 2; i++) {
+        j->bias_ids[i] = any_id(s);
+        j->bias[i] = rarely(s, 2) ? 4.0f : -3.0f;
+    }
+    q->bias_ids = j->bias_ids;
+    q->bias_values = j->bias;
+    q->bias_count = rarely(s, 3) ? 1 + dice(s, 2) : 0;
+    for (int i = 0; i < 4; i++)
+        j->bad_ids[i] = any_id(s);
+    j->bad_lengths[0] = 1 + dice(s, 2);
+    j->bad_lengths[1] = 1;
+    q->bad_ids = j->bad_ids;
+    q->bad_lengths = j->bad_lengths;
+    q->bad_count = rarely(s, 4) ? 1 + dice(s, 2) : 0;
+}
+
+/* Anything a request may say; now and then what no model takes. */
+static void make_job(Storm *s, Job *j)
+{
+    const bool reads = s->info.kind == FTX_MODEL_SEQ2SEQ;
+    const unsigned room = (unsigned)(reads ? s->info.source_context : s->info.context - 1);
+    FtxRequest *q = &j->request;
+
+    memset(j, 0, sizeof *j);
+    *q = ftx_request_default(s->model);
+    q->ids = j->ids;
+    q->ids_count = 1 + dice(s, rarely(s, 3) ? room : 9);
+    for (size_t i = 0; i < q->ids_count; i++)
+        j->ids[i] = any_id(s);
+    q->max_new = (int)dice(s, 12);
+    if (q->max_new == 0 && !rarely(s, 4))
+        q->max_new = 1;
+    q->min_new = q->max_new > 2 && rarely(s, 3) ? 2 : 0;
+    q->seed = dice(s, 1000);
+    q->beams = 1;
+    q->n_best = 0;
+    q->ignore_eos = rarely(s, 4);
+    for (int i = 0; i < 2; i++)
+        j->stop_ids[i] = any_id(s);
+    q->stop_ids = j->stop_ids;
+    q->stop_ids_count = dice(s, 3);
+    if (reads && rarely(s, 3)) {
+        for (int i = 0; i < 4; i++)
+            j->prefix[i] = any_id(s);
+        q->prefix = j->prefix;
+        q->prefix_count = 1 + dice(s, 4);
+    }
+    set_processors(s, j);
+    if (s->info.max_beams > 1 && rarely(s, 3))
+        set_beams(s, q);
+    else
+        set_sampling(s, q);
+    q->logprobs = rarely(s, 2);
+    q->logits = j->with_logits = rarely(s, 4);
+    if (rarely(s, 15)) { /* what is refused harms nobody */
+        const int mistake = (int)dice(s, 4);
+
+        q->top_k = mistake == 0 ? s->info.max_top_k + 1 : q->top_k;
+        q->max_new = mistake == 1 ? -1 : q->max_new;
+        j->ids[0] = mistake == 2 ? s->info.vocab : j->ids[0];
+        q->beams = mistake == 3 ? s->info.max_beams + 1 : q->beams;
+    }
+    j->samples = q->samples > 1 ? q->samples : 1;
+    q->user = j;
+}
+
+/* --- what comes back ---------------------------------------------------------------------------------- */
+
+static void __attribute__((format(printf, 2, 3))) log_add(Log *l, const char *form, ...)
+{
+    va_list args;
+
+    va_start(args, form);
+    l->n += (size_t)vsnprintf(l->at + l->n, l->n < LOG_BYTES ? LOG_BYTES - l->n : 0, form, args);
+    va_end(args);
+    if (l->n >= LOG_BYTES)
+        abort(); /* the logs are too small */
+}
+
+static void log_hypotheses(const Storm *s, const Job *j, Log *l, const FtxEvent *e)
+{
+    const int most = j->request.n_best ? j->request.n_best : 1;
+    size_t n;
+    const FtxHypothesis *h = ftx_engine_hypotheses(s->engine, e->request, &n);
+
+    if (n != e->hypotheses || n > (size_t)most)
+        storm_fail(s, "%zu hypotheses, an event says %zu, asked for were %d", n, e->hypotheses, most);
+    for (size_t i = 0; i < n; i++) {
+        log_add(l, "\n  %zu ids, score %a, sum %a, finish %d:", h[i].count, (double)h[i].score, (double)h[i].logprob,
+                (int)h[i].finish);
+        for (size_t k = 0; k < h[i].count; k++)
+            log_add(l, " %d %a", h[i].ids[k], h[i].logprobs ? (double)h[i].logprobs[k] : 0.0);
+    }
+}
+
+/* A checksum of the prompt's logits, as soon as there are any. */
+static void log_logits(const Storm *s, const Job *j, Log *l)
+{
+    const float *logits = j->with_logits ? ftx_engine_logits(s->engine, j->id) : NULL;
+    uint64_t sum = 14695981039346656037u; /* FNV-1a */
+
+    for (int i = 0; logits && i < s->info.vocab; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &logits[i], sizeof bits);
+        sum = (sum ^ bits) * 1099511628211u;
+    }
+    log_add(l, "logits %llx;", logits ? (unsigned long long)sum : 0);
+}
+
+static void take_event(const Storm *s, const FtxEvent *e)
+{
+    Job *j = e->user;
+    const int sample = e->sample - (j->request.samples > 1 ? j->request.sample : e->sample);
+    Log *l;
+
+    if (sample < 0 || sample >= j->samples || e->request != j->id)
+        storm_fail(s, "an event of request %llu, sample %d, which nobody submitted", (unsigned long long)e->request,
+                   e->sample);
+    l = &j->log[sample];
+    if (l->ended)
+        storm_fail(s, "sample %d of a request has an event after its end", sample);
+    if (e->finish == FTX_FINISH_CANCEL) {
+        l->ended = l->cancelled = true;
+        return;
+    }
+    if (l->n == 0 && sample == 0)
+        log_logits(s, j, l);
+    log_add(l, " %d/%a", e->token, (double)e->logprob);
+    if (e->finish != FTX_RUNNING) {
+        log_add(l, " finish %d, %zu found", (int)e->finish, e->hypotheses);
+        if (j->request.beams > 1)
+            log_hypotheses(s, j, l, e);
+        l->ended = true;
+    }
+}
+
+/* Room for as many events as a step may have, and not one more. */
+static void step(const Storm *s)
+{
+    const size_t most = (size_t)s->info.sequences;
+    FtxEvent *events = malloc(most * sizeof *events); /* its end is where ASan looks */
+    FtxError err;
+    size_t n;
+
+    if (!events || ftx_engine_step(s->engine, events, most, &n, &err))
+        storm_fail(s, "step: %s", err.text);
+    if (n > most)
+        storm_fail(s, "%zu events, there was room for %zu", n, most);
+    for (size_t i = 0; i < n; i++)
+        take_event(s, &events[i]);
+    free(events);
+}
+
+static void finish(const Storm *s)
+{
+    for (int i = 0; ftx_engine_busy(s->engine); i++) {
+        if (i == 20000)
+            storm_fail(s, "the engine is busy for ever");
+        step(s);
+    }
+}
+
+/* Nothing is held: slots, pages and sources are free, each once. */
+static void check_idle(const Storm *s)
+{
+    const FtxEngine *e = s->engine;
+
+    if (e->waiting.n || e->running.n || e->ending.n || e->unused.n != e->requests)
+        storm_fail(s, "%u requests of %u are unused at the end", e->unused.n, e->requests);
+    if (e->free_slots != e->slots || e->pages.n != e->pages.all)
+        storm_fail(s, "%u of %u slots and %u of %u pages are free at the end", e->free_slots, e->slots, e->pages.n,
+                   e->pages.all);
+    for (uint32_t i = 0; i < e->pages.n; i++)
+        if (e->pages.users[i])
+            storm_fail(s, "page %u has users at the end", i);
+    if (e->facts->sources != e->free_sources)
+        storm_fail(s, "%u of %u sources are free at the end", e->free_sources, e->facts->sources);
+    for (uint32_t i = 0; i < e->free_sources; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (e->free_source[i] == e->free_source[k])
+                storm_fail(s, "source %d is free twice", e->free_source[i]);
+}
+
+/* --- scores and vectors -------------------------------------------------------------------------------- */
+
+static uint64_t sum_of(uint64_t sum, const float *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &at[i], sizeof bits);
+        sum = (sum ^ bits) * 1099511628211u;
+    }
+    return sum;
+}
+
+/* The same ids at any time give the same sum; while others run there is a refusal, which changes nothing. */
+static void score(const Storm *s, int seed)
+{
+    static const int known = 64;
+    static uint64_t first[64];
+    uint64_t dice_state = (uint64_t)seed * 977u, sum = 1;
+    int32_t ids[MAX_IDS];
+    float logprobs[MAX_IDS];
+    const size_t n = 2 + roll(&dice_state, (unsigned)s->info.context - 2);
+    FtxError err;
+
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)roll(&dice_state, (unsigned)s->info.vocab);
+
+    const bool busy = ftx_engine_busy(s->engine);
+    const FtxStatus status = ftx_engine_score(s->engine, ids, n, logprobs, &err);
+
+    if (busy != (status == FTX_EINVAL))
+        storm_fail(s, "score of a %s engine: %d, %s", busy ? "busy" : "idle", (int)status, err.text);
+    if (busy)
+        return;
+    sum = sum_of(sum, logprobs, n - 1);
+    if (seed >= known)
+        return;
+    if (!__atomic_load_n(&first[seed], __ATOMIC_RELAXED))
+        __atomic_store_n(&first[seed], sum, __ATOMIC_RELAXED);
+    if (first[seed] != sum)
+        storm_fail(s, "score %d gives other log-probabilities than before", seed);
+}
+
+typedef struct Texts {
+    int32_t ids[TEXTS][MAX_IDS], lengths[TEXTS];
+    bool bad[TEXTS];
+} Texts;
+
+static void make_texts(const Storm *s, uint64_t *state, Texts *t)
+{
+    for (int i = 0; i < TEXTS; i++) {
+        t->lengths[i] = 1 + (int)roll(state, (unsigned)s->info.context);
+        for (int k = 0; k < t->lengths[i]; k++)
+            t->ids[i][k] = (int32_t)roll(state, (unsigned)s->info.vocab);
+        t->bad[i] = roll(state, 4) == 0;
+        if (t->bad[i])
+            t->ids[i][roll(state, (unsigned)t->lengths[i])] = s->info.vocab;
+    }
+}
+
+/* Some texts in one call, in a row or as a batch, some of them refused; then each alone. */
+static void encode(const Storm *s, int seed)
+{
+    uint64_t state = (uint64_t)seed * 7919u;
+    const size_t width = (size_t)s->info.pooled;
+    const bool padded = roll(&state, 2);
+    const size_t stride = padded ? MAX_IDS : 0;
+    float *together = calloc(TEXTS * width, sizeof *together), *alone = calloc(width, sizeof *alone);
+    int32_t packed[TEXTS * MAX_IDS], tokens[TEXTS];
+    FtxError errors[TEXTS], err;
+    Texts t;
+    size_t n = 0;
+
+    make_texts(s, &state, &t);
+    for (int i = 0; i < TEXTS; i++) {
+        memcpy(packed + (padded ? (size_t)i * stride : n), t.ids[i], (size_t)t.lengths[i] * sizeof **t.ids);
+        n += (size_t)t.lengths[i];
+    }
+
+    FtxEncode job = {.count = TEXTS,
+                     .ids = packed,
+                     .lengths = t.lengths,
+                     .stride = stride,
+                     .pooled = together,
+                     .tokens = tokens,
+                     .errors = errors};
+
+    if (!together || !alone || ftx_engine_encode(s->engine, &job, &err))
+        storm_fail(s, "encode: %s", err.text);
+    for (int i = 0; i < TEXTS; i++) {
+        const FtxEncode one = {.count = 1, .ids = t.ids[i], .lengths = &t.lengths[i], .pooled = alone};
+
+        if (t.bad[i] != (errors[i].status == FTX_EINVAL) || tokens[i] != (t.bad[i] ? 0 : t.lengths[i]))
+            storm_fail(s, "text %d of %d: status %d, %d tokens", i, TEXTS, (int)errors[i].status, tokens[i]);
+        if (t.bad[i])
+            continue;
+        if (ftx_engine_encode(s->engine, &one, &err))
+            storm_fail(s, "encode alone: %s", err.text);
+        if (memcmp(alone, together + (size_t)i * width, width * sizeof *alone) != 0)
+            storm_fail(s, "text %d of %d has another vector than alone", i, TEXTS);
+    }
+    free(together);
+    free(alone);
+}
+
+/* --- a storm -------------------------------------------------------------------------------------------- */
+
+static void make_storm(Storm *s, uint64_t seed)
+{
+    const bool encoder = s->info.kind == FTX_MODEL_ENCODER;
+    int next = 0;
+
+    s->dice = seed;
+    for (int i = 0; i < JOBS && !encoder; i++)
+        make_job(s, &s->job[i]);
+    for (int i = 0; i < ACTIONS; i++) {
+        const unsigned kind = dice(s, 100);
+        Action a = {STEP, 0};
+
+        if (encoder)
+            a = (Action){ENCODE, (int)dice(s, 1000)};
+        else if (kind < 20 && next < JOBS)
+            a = (Action){SUBMIT, next++};
+        else if (kind < 27 && next)
+            a = (Action){CANCEL, (int)dice(s, (unsigned)next)};
+        else if (kind < 30 && s->info.kind == FTX_MODEL_DECODER)
+            a = (Action){SCORE, (int)dice(s, 64)};
+        s->action[i] = a;
+    }
+}
+
+static FtxStatus submit(const Storm *s, Job *j, Log *log)
+{
+    FtxError err = {FTX_OK, ""};
+    const FtxStatus status = ftx_engine_submit(s->engine, &j->request, &j->id, &err);
+
+    if (status != err.status || (status && !err.text[0]))
+        storm_fail(s, "submit gives %d and says %d, \"%s\"", (int)status, (int)err.status, err.text);
+    j->log = log;
+    return status;
+}
+
+static void act(const Storm *s, const Action *a)
+{
+    Job *j = &s->job[a->n % JOBS];
+
+    switch (a->kind) {
+    case SUBMIT: {
+        const FtxStatus status = submit(s, j, j->got);
+
+        j->submitted = status == FTX_OK;
+        if (status != j->status && status != FTX_EFULL)
+            storm_fail(s, "job %d: submit gives %d, alone %d", a->n, (int)status, (int)j->status);
+        break;
+    }
+    case CANCEL:
+        if (j->submitted)
+            ftx_engine_cancel(s->engine, j->id, NULL);
+        break;
+    case STEP: step(s); break;
+    case SCORE: score(s, a->n); break;
+    case ENCODE: encode(s, a->n); break;
+    }
+}
+
+static void compare(const Storm *s, int i)
+{
+    const Job *j = &s->job[i];
+
+    for (int k = 0; k < j->samples; k++) {
+        const Log *alone = &j->alone[k], *got = &j->got[k];
+
+        if (!got->ended)
+            storm_fail(s, "job %d, sample %d has not ended", i, k);
+        if (got->n > alone->n || memcmp(got->at, alone->at, got->n) != 0 || (!got->cancelled && got->n != alone->n))
+            storm_fail(s, "job %d, sample %d%s gave\n%s\nand alone\n%s", i, k, got->cancelled ? " (cancelled)" : "",
+                       got->at, alone->at);
+    }
+}
+
+static void run_storm(Storm *s, uint64_t seed)
+{
+    make_storm(s, seed);
+    for (int i = 0; i < ACTIONS; i++) /* alone: what the storm will submit */
+        if (s->action[i].kind == SUBMIT && !(s->left_out && s->left_out[i])) {
+            Job *j = &s->job[s->action[i].n];
+
+            j->status = submit(s, j, j->alone);
+            finish(s);
+            check_idle(s);
+        }
+    for (int i = 0; i < ACTIONS; i++)
+        if (!(s->left_out && s->left_out[i]))
+            act(s, &s->action[i]);
+    finish(s);
+    for (int i = 0; i < JOBS; i++)
+        if (s->job[i].submitted)
+            compare(s, i);
+    check_idle(s);
+}
+
+/* --- processes -------------------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+typedef struct Shared { /* by a child, while it lives */
+    uint64_t seed, storms;
+    bool left_out[ACTIONS];
+} Shared;
+
+static int threads_wanted(void)
+{
+    const char *n = getenv("FTX_STORM_THREADS");
+
+    return n ? atoi(n) : 1;
+}
+
+static void open_storm(Storm *s, const char *name, FtxModel *model)
+{
+    FtxError err;
+
+    *s = (Storm){.name = name, .model = model};
+    ftx_model_info(model, &s->info);
+    s->job = calloc(JOBS, sizeof *s->job);
+    if (!s->job || ftx_engine_open(model, NULL, &s->engine, &err))
+        storm_fail(s, "%s", err.text);
+}
+
+static void close_storm(Storm *s)
+{
+    ftx_engine_close(s->engine);
+    free(s->job);
+}
+
+typedef struct Beside {
+    const char *name;
+    FtxModel *model;
+    uint64_t seed;
+} Beside;
+
+static void *storm_beside(void *user)
+{
+    const Beside *b = user;
+    Storm s;
+
+    open_storm(&s, b->name, b->model);
+    run_storm(&s, b->seed);
+    close_storm(&s);
+    return NULL;
+}
+
+static FtxModel *open_model(const char *name)
+{
+    const FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU, .threads = 1};
+    char path[1000];
+    FtxModel *model;
+    FtxError err;
+
+    golden_path(name, path, sizeof path);
+    if (ftx_model_open(path, &options, &model, &err)) {
+        fprintf(stderr, "%s: %s\n", path, err.text);
+        _exit(1);
+    }
+    return model;
+}
+
+/* In a process of its own: storms from a seed on, until the time is over; seed + count: so many. */
+static void storms(const char *name, Shared *shared, uint64_t count, double until, const bool *left_out)
+{
+    FtxModel *model = open_model(name);
+    Storm s;
+
+    open_storm(&s, name, model);
+    s.left_out = left_out;
+    for (uint64_t i = 0; i < count && (i == 0 || now() < until); i++, shared->seed++) {
+        Beside beside = {name, model, shared->seed + 1000003u};
+        pthread_t thread;
+        const bool two = threads_wanted() > 1;
+
+        if (two && pthread_create(&thread, NULL, storm_beside, &beside))
+            storm_fail(&s, "no thread");
+        run_storm(&s, shared->seed);
+        if (two)
+            pthread_join(thread, NULL);
+        shared->storms++;
+    }
+    close_storm(&s);
+    ftx_model_close(model);
+}
+
+/* Whether a child fails. quiet: without its words. */
+static bool fails(const char *name, Shared *shared, uint64_t count, double until, const bool *left_out, bool quiet)
+{
+    int status;
+    const pid_t child = fork();
+
+    if (child == 0) {
+        if (quiet && !freopen("/dev/null", "w", stderr))
+            _exit(1);
+        storms(name, shared, count, until, left_out);
+        exit(0); /* where the leak checker looks */
+    }
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    return status != 0;
+}
+
+static void print_action(const Action *a)
+{
+    static const char *const names[] = {"submit job", "cancel job", "step", "score", "encode"};
+
+    print_message("  %s %d\n", names[a->kind], a->n);
+}
+
+/* Leaves out halves, quarters ... of the actions as long as it fails; prints what is left. */
+static void shrink(const char *name, Shared *shared, uint64_t seed)
+{
+    FtxModel *model;
+    Storm s;
+    int left = 0;
+
+    memset(shared->left_out, 0, sizeof shared->left_out);
+    for (int chunk = ACTIONS / 2; chunk; chunk /= 2)
+        for (int at = 0; at < ACTIONS; at += chunk) {
+            bool before[ACTIONS];
+
+            memcpy(before, shared->left_out, sizeof before);
+            for (int i = at; i < at + chunk && i < ACTIONS; i++)
+                shared->left_out[i] = true;
+            shared->seed = seed;
+            if (!fails(name, shared, 1, 0.0, shared->left_out, true))
+                memcpy(shared->left_out, before, sizeof before);
+        }
+    model = open_model(name);
+    open_storm(&s, name, model);
+    make_storm(&s, seed);
+    print_message("%s: storm %llu fails with these actions alone:\n", name, (unsigned long long)seed);
+    for (int i = 0; i < ACTIONS; i++)
+        if (!shared->left_out[i]) {
+            print_action(&s.action[i]);
+            left++;
+        }
+    close_storm(&s);
+    ftx_model_close(model);
+    shared->seed = seed;
+    fails(name, shared, 1, 0.0, shared->left_out, false);
+    fail_msg("%s: FTX_STORM_SEED=%llu repeats it; %d actions of %d are needed", name, (unsigned long long)seed, left,
+             ACTIONS);
+}
+
+static void storm_all(void **state)
+{
+    const char *seconds = getenv("FTX_STORM_SECONDS"), *only = getenv("FTX_STORM_SEED");
+    const double each = (seconds ? atof(seconds) : 12.0) / (sizeof models / sizeof *models);
+    Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    (void)state;
+    assert_true(shared != MAP_FAILED);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        ftx_model_close(golden_open(models[i].spec, models[i].name, models[i].defines));
+        *shared = (Shared){.seed = only ? strtoull(only, NULL, 10) : 1};
+        if (fails(models[i].name, shared, only ? 1 : UINT64_MAX, now() + each, NULL, false))
+            shrink(models[i].name, shared, shared->seed);
+        assert_true(shared->storms > 0);
+        print_message("%s: %llu storms, from seed %s\n", models[i].name, (unsigned long long)shared->storms,
+                      only ? only : "1");
+    }
+    munmap(shared, sizeof *shared);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(storm_all)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
