@@ -2,7 +2,8 @@
  * a text and after others, so that the runtime only copies.
  *
  *   "▁the"   Metaspace    " the", as the first "the"
- *   "##ing"  WordPiece    "ing",  as the first "##ing" */
+ *   "##ing"  WordPiece    "ing",  as the first "##ing"
+ *   "the"    null         " the", as the first "the" */
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,10 @@ bool read_decoder(Build *b, const json_t *o)
     const bool byte_level = strcmp(build_type(o), "ByteLevel") == 0;
     bool fused = false;
 
+    if (!o || json_is_null(o)) {
+        add(b, DECODE_JOIN);
+        return true;
+    }
     if (b->byte_level != byte_level)
         return diag_error(b->d, b->loc, "its decoder is %s, its pre-tokenizer is %sByteLevel", build_type(o),
                           b->byte_level ? "" : "not ");
@@ -223,6 +228,7 @@ static Piece decode_one(Build *b, const DecodeStep *s, Piece p, bool first)
         if (first && s->flag && starts(p, VISIBLE_SPACE))
             p = without(p, strlen(VISIBLE_SPACE));
         return replace(b, p, VISIBLE_SPACE, " ");
+    case DECODE_JOIN: return first ? p : (Piece){arena_printf(b->keep, " %.*s", (int)p.n, p.at), p.n + 1};
     }
     return p;
 }

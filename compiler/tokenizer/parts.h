@@ -35,13 +35,14 @@ typedef struct PieceText { /* what the trie finds */
 
 typedef enum DecodeKind {
     DECODE_BYTE_LEVEL,
-    DECODE_METASPACE,    /* what: the character; flag: the first token loses it */
-    DECODE_WORDPIECE,    /* what: the prefix; flag: clean up */
-    DECODE_REPLACE,      /* what, with */
-    DECODE_BYTES,        /* "<0x41>" is a byte */
-    DECODE_STRIP,        /* what: a character; left, right: how many of a token */
-    DECODE_STRIP_WHOLE,  /* ... of the whole text: left alone */
-    DECODE_SENTENCEPIECE /* U+2581 is a space; flag: the first token loses one */
+    DECODE_METASPACE,     /* what: the character; flag: the first token loses it */
+    DECODE_WORDPIECE,     /* what: the prefix; flag: clean up */
+    DECODE_REPLACE,       /* what, with */
+    DECODE_BYTES,         /* "<0x41>" is a byte */
+    DECODE_STRIP,         /* what: a character; left, right: how many of a token */
+    DECODE_STRIP_WHOLE,   /* ... of the whole text: left alone */
+    DECODE_SENTENCEPIECE, /* U+2581 is a space; flag: the first token loses one */
+    DECODE_JOIN           /* no decoder: the tokens' own texts with spaces between */
 } DecodeKind;
 
 typedef struct DecodeStep {

@@ -84,6 +84,20 @@ static void test_wordpiece(void **state)
     end(&f);
 }
 
+/* Without a decoder the tokens' own texts stand with spaces between, as tokenizers has it. */
+static void test_no_decoder(void **state)
+{
+    Fixture f =
+        begin_recipe(&(Recipe){.decoder = "null", .added = "{\"id\":256,\"content\":\"<x>\",\"special\":true}"}, 100);
+    (void)state;
+
+    IDS(&f, "a b", 'a', ' ', 'b');
+    GIVES(&f, true, "a \xc4\xa0 b", 'a', ' ', 'b');
+    GIVES(&f, true, "a b", 256, 'a', 256, 'b');
+    GIVES(&f, false, "<x> a <x> b", 256, 'a', 256, 'b');
+    end(&f);
+}
+
 static void check_pair(Fixture *f, const TokenizerPair *p, const int32_t *ids, const int32_t *types, size_t n)
 {
     int32_t got[64], kinds[64];
@@ -425,10 +439,11 @@ static void test_growth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_emb),         cmocka_unit_test(test_verse),       cmocka_unit_test(test_wordpiece),
-        cmocka_unit_test(test_pairs),       cmocka_unit_test(test_unigram),     cmocka_unit_test(test_characters),
-        cmocka_unit_test(test_unicode),     cmocka_unit_test(test_spm_unigram), cmocka_unit_test(test_spm_bpe),
-        cmocka_unit_test(test_spm_damaged), cmocka_unit_test(test_large_texts), cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_emb),        cmocka_unit_test(test_verse),       cmocka_unit_test(test_wordpiece),
+        cmocka_unit_test(test_no_decoder), cmocka_unit_test(test_pairs),       cmocka_unit_test(test_unigram),
+        cmocka_unit_test(test_characters), cmocka_unit_test(test_unicode),     cmocka_unit_test(test_spm_unigram),
+        cmocka_unit_test(test_spm_bpe),    cmocka_unit_test(test_spm_damaged), cmocka_unit_test(test_large_texts),
+        cmocka_unit_test(test_growth),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
