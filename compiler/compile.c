@@ -102,11 +102,14 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
 
         ok = artifact_write(o->out, &parts, report, &(Stage){o, "weights"}, d);
     }
-    *result = (CompileResult){spec.name, spec.checkout, spec.layers > 0, targets, .weight_bytes = packing.bytes};
+    *result = (CompileResult){spec.name, spec.checkout, spec.graph && spec.graph->kind != FTX_MODEL_ENCODER, targets,
+                              .weight_bytes = packing.bytes};
     for (size_t i = 0; ok && i < targets.n; i++) {
         result->plans[i] = plans[i].head;
         result->n_instances += plans[i].instances.n;
     }
+    result->notes[0] = spec.note;
+    result->notes[1] = ok && checkpoint ? checkpoint_note(checkpoint, &spec, keep) : NULL;
     checkpoint_close(checkpoint);
     if (spec.graph)
         ir_graph_close(spec.graph);

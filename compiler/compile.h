@@ -30,6 +30,7 @@ typedef struct CompileResult {
     FtxPlan plans[MAX_TARGETS]; /* one a target: what an engine takes, space by space */
     size_t n_instances;
     uint64_t weight_bytes;
+    const char *notes[2]; /* lines for the user; NULL: none */
 } CompileResult;
 
 bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *d);

@@ -34,6 +34,8 @@ return function(given)
   config.split_hidden("bert", c)
   nn.checkpoint {
     prefixes = { "bert.", "roberta." },
+    renamed = { "LayerNorm.weight", "LayerNorm.gamma", "LayerNorm.bias", "LayerNorm.beta" },
+    heads = { "cls.", "lm_head.", "classifier.", "qa_outputs." },
     unused = { "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias" },
   }
   local h = nn.embed(nn.ids(), nn.weight("embeddings.word_embeddings.weight", { c.vocab, c.hidden }))

@@ -25,7 +25,12 @@ end
 return function(given)
   local c = config.read("distilbert", given, fields)
   config.split_hidden("distilbert", c)
-  nn.checkpoint { prefixes = { "distilbert." }, unused = { "embeddings.position_ids" } }
+  nn.checkpoint {
+    prefixes = { "distilbert." },
+    unused = { "embeddings.position_ids" },
+    heads = { "vocab_transform.", "vocab_layer_norm.", "vocab_projector.", "pre_classifier.", "classifier.",
+              "qa_outputs." },
+  }
   local h = nn.embed(nn.ids(), nn.weight("embeddings.word_embeddings.weight", { c.vocab, c.hidden }))
     + nn.positions(nn.weight("embeddings.position_embeddings.weight", { c.positions, c.hidden }))
   h = blocks.norm(h, "embeddings.LayerNorm", c.norm_eps)            -- [T, D]

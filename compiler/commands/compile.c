@@ -121,6 +121,13 @@ static void print_summary(const char *out, const char *path, const CompileResult
     printf("; %.2f s\n", seconds);
 }
 
+static void print_notes(const CompileResult *r)
+{
+    for (size_t i = 0; i < LEN(r->notes); i++)
+        if (r->notes[i])
+            command_say(r->notes[i]);
+}
+
 static void print_json(const char *out, const char *path, const CompileResult *r, double seconds)
 {
     json_t *targets = json_array();
@@ -196,8 +203,10 @@ int command_compile(int argc, char **argv)
         fprintf(stderr, "ftxc: %s\n", d.text);
         code = d.machine ? EXIT_FAILED : EXIT_MISTAKE;
     } else if (o.json) {
+        print_notes(&r);
         print_json(c.out, c.spec, &r, command_seconds() - start);
     } else if (!o.quiet) {
+        print_notes(&r);
         print_summary(c.out, c.spec, &r, command_seconds() - start);
     }
     arena_close(keep);

@@ -63,13 +63,59 @@ static bool read_modules(Checkout *c, Arena *keep, Diag *d)
     return true;
 }
 
+/* The names of the tensors, for architectures that come with and without some: the header of a safetensors file,
+ * or the index's map. NULL where the file is not right: compiler/weights says so when the weights are read. */
+static bool read_names(const char *weights, json_t **names, Diag *d)
+{
+    const bool index = strcmp(weights + strlen(weights) - 5, ".json") == 0;
+    json_t *root = NULL;
+    uint64_t n = 0;
+    FtxError err;
+    FileMap map;
+
+    if (file_map(weights, &map, &err))
+        return diag_machine(d, "%s", err.text);
+    for (int i = 7; i >= 0 && map.bytes > 8; i--)
+        n = n << 8 | ((const unsigned char *)map.at)[i];
+    if (index && map.bytes <= MAX_JSON)
+        root = json_loadb(map.at, map.bytes, 0, NULL);
+    else if (!index && map.bytes > 8 && n <= map.bytes - 8 && n <= MAX_JSON)
+        root = json_loadb((const char *)map.at + 8, (size_t)n, 0, NULL);
+    file_unmap(&map);
+    *names = index ? json_incref(json_object_get(root, "weight_map")) : json_incref(root);
+    json_decref(root);
+    return true;
+}
+
+/* An adapter has no model of its own. */
+static bool refuse_adapter(const char *folder, Arena *keep, Diag *d)
+{
+    const char *path = arena_printf(keep, "%sadapter_config.json", folder), *text, *base;
+    json_t *adapter;
+
+    if (!file_exists(path))
+        return true;
+    if (!read_json(path, JSON_OBJECT, keep, &adapter, &text, d))
+        return false;
+    base = json_string_value(json_object_get(adapter, "base_model_name_or_path"));
+    base = base ? arena_printf(keep, " of %.200s", base) : "";
+    json_decref(adapter);
+    return diag_error(d, (Loc){folder, 0},
+                      "an adapter (LoRA)%s, which ftxc does not read; merge it into its model (in Python: "
+                      "peft's merge_and_unload, then save_pretrained) and compile that folder",
+                      base);
+}
+
 bool checkout_read(const char *folder, Arena *keep, Checkout *c, Diag *d)
 {
+    const char *weights = checkpoint_path(keep, folder);
     const char *config = "", *generation = NULL;
 
     *c = (Checkout){.folder = folder,
                     .config_path = arena_printf(keep, "%sconfig.json", folder),
                     .generation_path = arena_printf(keep, "%sgeneration_config.json", folder)};
+    if (!file_exists(c->config_path) && !refuse_adapter(folder, keep, d))
+        return false;
     if (!file_exists(c->config_path))
         return diag_error(d, (Loc){folder, 0}, "neither a spec (a Lua file) nor a checkout: it has no config.json");
     if (!read_json(c->config_path, JSON_OBJECT, keep, &c->config, &config, d))
@@ -78,6 +124,8 @@ bool checkout_read(const char *folder, Arena *keep, Checkout *c, Diag *d)
         !read_json(c->generation_path, JSON_OBJECT, keep, &c->generation, &generation, d))
         return false;
     if (!read_modules(c, keep, d))
+        return false;
+    if (weights != folder && !read_names(weights, &c->tensors, d))
         return false;
     c->text = generation ? arena_printf(keep, "%s\n%s", config, generation) : config;
     return true;
@@ -89,6 +137,7 @@ void checkout_drop(Checkout *c)
     json_decref(c->generation);
     json_decref(c->modules);
     json_decref(c->pooling);
+    json_decref(c->tensors);
     *c = (Checkout){0};
 }
 
@@ -150,8 +199,27 @@ static void set_file(lua_State *L, const char *name, const char *path, const jso
     lua_setfield(L, -2, name);
 }
 
+/* The names as a list; false where they are not known. */
+static void push_names(lua_State *L, json_t *names)
+{
+    const char *name;
+    lua_Integer n = 0;
+    json_t *v;
+
+    if (!json_is_object(names)) {
+        lua_pushboolean(L, 0);
+        return;
+    }
+    lua_newtable(L);
+    json_object_foreach(names, name, v)
+    {
+        lua_pushstring(L, name);
+        lua_rawseti(L, -2, ++n);
+    }
+}
+
 /* { path, name, config_path, config, generation_path, generation, modules_path, modules, pooling_path, pooling,
- *   weights, tokenizer, pickled } */
+ *   weights, tensors, tokenizer, pickled } */
 void checkout_push(lua_State *L, const Checkout *c)
 {
     Arena *keep = sandbox_of(L)->keep;
@@ -167,10 +235,35 @@ void checkout_push(lua_State *L, const Checkout *c)
     set_file(L, "pooling", c->pooling_path, c->pooling);
     if (weights != c->folder)
         set_text(L, "weights", weights + strlen(c->folder));
+    push_names(L, c->tensors);
+    lua_setfield(L, -2, "tensors");
     for (size_t i = LEN(tokenizers); i-- > 0;)
         if (file_exists(arena_printf(keep, "%s%s", c->folder, tokenizers[i])))
             set_text(L, "tokenizer", tokenizers[i]);
     lua_pushboolean(L, file_exists(arena_printf(keep, "%spytorch_model.bin", c->folder)) ||
                            file_exists(arena_printf(keep, "%spytorch_model.bin.index.json", c->folder)));
     lua_setfield(L, -2, "pickled");
+}
+
+const char *checkout_without_tokenizer(const char *folder, Arena *keep)
+{
+    static const char *const others[] = {
+        "vocab.txt",       "vocab.json",  "merges.txt", "spiece.model",   "target.spm",   "sentencepiece.bpe.model",
+        "tokenizer.model", "tekken.json", "vocab.bpe",  "tiktoken.model", "qwen.tiktoken"};
+    const char *found = "";
+
+    for (size_t i = 0; i < LEN(others); i++)
+        if (file_exists(arena_printf(keep, "%s/%s", folder, others[i])))
+            found = arena_printf(keep, "%s%s%s", found, *found ? ", " : "", others[i]);
+    if (!*found)
+        return arena_printf(keep,
+                            "%s: there is no tokenizer.json, so the model takes token ids and no text; copy it from "
+                            "where the checkout came from",
+                            folder);
+    return arena_printf(
+        keep,
+        "%s: there is no tokenizer.json, so the model takes token ids and no text. To make one from %s: "
+        "python3 -c 'from transformers import AutoTokenizer as T; "
+        "T.from_pretrained(\"%s\").save_pretrained(\"%s\")'",
+        folder, found, folder, folder);
 }

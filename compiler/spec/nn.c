@@ -265,27 +265,31 @@ static int nn_concat(lua_State *L)
                     nn_value(L, 2, "concat: the second weight"), maybe_value(L, 3, "concat: the third weight"), NULL));
 }
 
-/* nn.checkpoint { prefixes = {"model."}, unused = {"*.inv_freq"} }: how checkpoints may differ */
+/* nn.checkpoint { prefixes = {"model."}, unused = {"*.inv_freq"} ... }: how checkpoints may differ */
 static int nn_checkpoint(lua_State *L)
 {
     Spec *spec = reader_of(L)->spec;
     Arena *keep = sandbox_of(L)->keep;
+    const struct {
+        const char *name;
+        NameList *list;
+    } lists[] = {{"prefixes", &spec->prefixes},
+                 {"renamed", &spec->renamed},
+                 {"unused", &spec->ignored},
+                 {"heads", &spec->head_names}};
 
     luaL_checkstack(L, 8, NULL);
-    if (!options(L, 1, "prefixes unused", "checkpoint"))
+    if (!options(L, 1, "prefixes renamed unused heads", "checkpoint"))
         return 0;
-    for (int which = 0; which < 2; which++) {
-        if (lua_getfield(L, 1, which ? "unused" : "prefixes") == LUA_TNIL)
+    for (size_t which = 0; which < LEN(lists); which++) {
+        if (lua_getfield(L, 1, lists[which].name) == LUA_TNIL)
             continue;
         if (lua_type(L, -1) != LUA_TTABLE)
-            return sandbox_fail(L, "checkpoint: %s must be a list of names", which ? "unused" : "prefixes");
+            return sandbox_fail(L, "checkpoint: %s must be a list of names", lists[which].name);
+        if (lists[which].list == &spec->renamed && lua_rawlen(L, -1) % 2)
+            return sandbox_fail(L, "checkpoint: renamed must be a list of pairs: a name's end, and its older form");
         for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
-            const char *name = arena_strdup(keep, word(L, -1, "checkpoint: a name"));
-
-            if (which)
-                *arena_push(keep, spec->ignored) = name;
-            else
-                *arena_push(keep, spec->prefixes) = name;
+            *arena_push(keep, *lists[which].list) = arena_strdup(keep, word(L, -1, "checkpoint: a name"));
             if (i > 1000)
                 return sandbox_fail(L, "checkpoint: more than 1000 names");
         }

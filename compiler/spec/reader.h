@@ -41,12 +41,16 @@ typedef struct Checkout {
     const char *generation_path;
     const char *modules_path, *pooling_path;
     json_t *config, *generation, *modules, *pooling; /* NULL: there is no such file */
+    json_t *tensors;                                 /* an object whose keys are the names of all tensors, or NULL */
     const char *text;                                /* both, for the artifact */
 } Checkout;
 
 bool checkout_read(const char *folder, Arena *keep, Checkout *c, Diag *d);
 void checkout_drop(Checkout *c);
 void checkout_push(lua_State *L, const Checkout *c); /* the table that specs/lib/checkout.lua gets */
+
+/* A line for the user: what lies in a folder in place of tokenizer.json, and how to make one. */
+const char *checkout_without_tokenizer(const char *folder, Arena *keep);
 
 /* The file that holds the weights of `path`: itself, or of a folder model.safetensors or its index. */
 const char *checkpoint_path(Arena *keep, const char *path);

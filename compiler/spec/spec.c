@@ -3,7 +3,7 @@
  * A spec file is run and returns what ftx.model gave it. A checkout is a table that the embedded
  * specs/lib/checkout.lua is called with; it calls ftx.model too. Either way ftx.model fills the
  * Spec (model.c). */
-#include "reader.h"
+#include "fields.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -60,18 +60,42 @@ static int run_checkout(lua_State *L)
     return 0;
 }
 
-static bool is_artifact(const FileMap *map)
+static bool ends_with(const char *s, const char *end)
 {
-    return map->bytes >= sizeof FTX_MAGIC - 1 && memcmp(map->at, FTX_MAGIC, sizeof FTX_MAGIC - 1) == 0;
+    const size_t n = strlen(s), m = strlen(end);
+
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static bool begins(const FileMap *map, const char *with)
+{
+    return map->bytes >= strlen(with) && memcmp(map->at, with, strlen(with)) == 0;
+}
+
+/* Files that are part of a model, or a model in another form. NULL: none of these. */
+static const char *other_file(const FileMap *map, const char *path)
+{
+    if (begins(map, FTX_MAGIC))
+        return "a compiled model; ftxc run and ftxc show take it";
+    if (begins(map, "GGUF"))
+        return "a GGUF file, which ftxc does not read; compile the Hugging Face checkout that it was made from "
+               "(a folder with config.json and safetensors)";
+    if (begins(map, "PK\3\4"))
+        return "a pickled checkpoint, which ftxc does not read; save the model as safetensors and compile its folder";
+    if (ends_with(path, ".safetensors") || ends_with(path, ".safetensors.index.json"))
+        return "weights alone; compile the folder of the checkout, which has a config.json beside them";
+    if (ends_with(path, ".json"))
+        return "a file of a checkout; compile the folder that it is in";
+    return NULL;
 }
 
 static bool copy_text(const FileMap *map, Loc loc, Arena *keep, const char **text, Diag *d)
 {
     size_t bytes;
-    const char *at = file_text(map, &bytes);
+    const char *at = file_text(map, &bytes), *other = other_file(map, loc.file);
 
-    if (is_artifact(map))
-        return diag_error(d, loc, "a compiled model; a spec (a Lua file) or a checkout (a folder) is wanted here");
+    if (other)
+        return diag_error(d, loc, "%s", other);
     if (memchr(at, 0, bytes < SANDBOX_TEXT ? bytes : SANDBOX_TEXT))
         return diag_error(d, loc, "the file is no text: it has a byte of value 0");
     if (map->bytes > SANDBOX_TEXT)
@@ -134,6 +158,29 @@ static bool read_one(Reader *r, const char *path, Arena *keep, Diag *d)
     return ok;
 }
 
+/* "meta-llama/Llama-3.2-1B": two names of letters, digits, '-', '_' and '.', and no Lua file. */
+static bool is_hub_name(const char *path)
+{
+    const char *slash = strchr(path, '/');
+    const char *const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+
+    return slash && slash > path && slash[1] && path[0] != '.' && !ends_with(path, ".lua") &&
+           path + strspn(path, allowed) == slash && !slash[1 + strspn(slash + 1, allowed)];
+}
+
+static bool nothing_there(const char *path, Diag *d)
+{
+    const int why = path[0] ? errno : ENOENT;
+
+    if (why == ENOENT && is_hub_name(path))
+        return diag_machine(
+            d,
+            "%s: there is no such file or folder. If it is a model of the Hugging Face hub, download it "
+            "first: hf download %s --local-dir %s, then ftxc compile %s",
+            path, path, strchr(path, '/') + 1, strchr(path, '/') + 1);
+    return diag_machine(d, "%s%sno spec there: %s", path, path[0] ? ": " : "", strerror(why));
+}
+
 bool spec_read(const char *path, const Override *overrides, size_t n, Arena *keep, Spec *spec, Diag *d)
 {
     Reader r = {.spec = spec, .overrides = overrides, .n_overrides = n};
@@ -141,7 +188,7 @@ bool spec_read(const char *path, const Override *overrides, size_t n, Arena *kee
 
     *spec = (Spec){.bos = -1, .start = -1, .pad = -1};
     if (!path[0] || stat(path, &st))
-        return diag_machine(d, "%s%sno spec there: %s", path, path[0] ? ": " : "", strerror(path[0] ? errno : ENOENT));
+        return nothing_there(path, d);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) /* reading a pipe would wait */
         return diag_error(d, (Loc){path, 0}, "neither a file nor a folder");
     spec->path = arena_strdup(keep, path);
@@ -154,5 +201,7 @@ bool spec_read(const char *path, const Override *overrides, size_t n, Arena *kee
         return false;
     }
     spec->graph = r.graph;
+    if (spec->checkout && !spec->tokenizer && !field_override(&r, "tokenizer"))
+        spec->note = checkout_without_tokenizer(spec->path, keep);
     return true;
 }

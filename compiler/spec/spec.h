@@ -5,6 +5,11 @@
 #include "../ir/ir.h"
 #include "../passes/pass.h"
 
+typedef struct NameList {
+    const char **at;
+    size_t n, cap;
+} NameList;
+
 typedef struct Spec {
     const char *name;
     const char *path; /* the spec file or the checkout's folder, as given */
@@ -15,14 +20,12 @@ typedef struct Spec {
     const char *weights;   /* path of the checkpoint, resolved; NULL: none (random weights) */
     const char *tokenizer; /* path of the tokenizer's file, resolved; NULL: none */
     FtxDecode decode;
-    struct {
-        const char **at;
-        size_t n, cap;
-    } prefixes; /* "transformer.": checkpoints may lack it */
-    struct {
-        const char **at;
-        size_t n, cap;
-    } ignored; /* tensor names (with * for digits) that may stay unused */
+    const char *note; /* a line for the user about what was read; NULL: none */
+    /* How the names of a checkpoint's tensors may differ from those of the weights. */
+    NameList prefixes;   /* "transformer.": may be missing, or there where the weight has none */
+    NameList renamed;    /* "LayerNorm.weight", "LayerNorm.gamma": the end of a name, and an older one, in turn */
+    NameList ignored;    /* tensors that may stay unused; * stands for digits */
+    NameList head_names; /* "cls.": how the tensors of heads begin, which may stay unused and are counted */
     int32_t ends[FTX_MAX_ENDS];
     uint32_t n_ends;
     int32_t bos; /* -1: none */

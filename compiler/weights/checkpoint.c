@@ -185,7 +185,8 @@ static const Tensor *find_exact(const Checkpoint *c, const char *name)
     return c->tensors.n ? bsearch(&key, c->tensors.at, c->tensors.n, sizeof key, by_name) : NULL;
 }
 
-const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char *name)
+/* With or without a prefix. */
+static const Tensor *find_prefixed(const Checkpoint *c, const Spec *spec, const char *name)
 {
     const Tensor *t = find_exact(c, name);
 
@@ -198,6 +199,21 @@ const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char 
             t = find_exact(c, name + n);
         else if (snprintf(longer, sizeof longer, "%s%s", prefix, name) < (int)sizeof longer)
             t = find_exact(c, longer);
+    }
+    return t;
+}
+
+const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char *name)
+{
+    const Tensor *t = find_prefixed(c, spec, name);
+
+    for (size_t i = 0; !t && i + 1 < spec->renamed.n; i += 2) {
+        const char *now = spec->renamed.at[i], *older = spec->renamed.at[i + 1];
+        char other[1024];
+
+        if (ends_with(name, now) &&
+            snprintf(other, sizeof other, "%.*s%s", (int)(strlen(name) - strlen(now)), name, older) < (int)sizeof other)
+            t = find_prefixed(c, spec, other);
     }
     return t;
 }
@@ -234,6 +250,14 @@ static bool is_ignored(const Spec *spec, const char *name)
                 return true;
         }
     }
+    return false;
+}
+
+static bool is_head(const Spec *spec, const char *name)
+{
+    for (size_t i = 0; i < spec->head_names.n; i++)
+        if (strncmp(name, spec->head_names.at[i], strlen(spec->head_names.at[i])) == 0)
+            return true;
     return false;
 }
 
@@ -291,7 +315,7 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
         if (ir_value(spec->graph, id)->op == OP_WEIGHT)
             ok = check_weight(c, spec, ir_value(spec->graph, id), scratch, used, d);
     for (size_t i = 0; i < c->tensors.n; i++)
-        if (!used[i] && !is_ignored(spec, c->tensors.at[i].name)) {
+        if (!used[i] && !is_ignored(spec, c->tensors.at[i].name) && !is_head(spec, c->tensors.at[i].name)) {
             first = first ? first : &c->tensors.at[i];
             unused++;
         }
@@ -303,4 +327,28 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
                         tensor_shape(first, scratch), unused - 1, spec->name);
     arena_close(scratch);
     return ok;
+}
+
+const char *checkpoint_note(const Checkpoint *c, const Spec *spec, Arena *keep)
+{
+    bool *used = arena_array(keep, bool, c->tensors.n + 1);
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (Id id = 1; id < spec->graph->values.n; id++) {
+        const Value *v = ir_value(spec->graph, id);
+        const Tensor *t = v->op == OP_WEIGHT ? checkpoint_find(c, spec, ir_word(v, "name")) : NULL;
+
+        if (t)
+            used[t - c->tensors.at] = true;
+    }
+    for (size_t i = 0; i < c->tensors.n; i++)
+        if (!used[i] && is_head(spec, c->tensors.at[i].name)) {
+            first = first ? first : c->tensors.at[i].name;
+            n++;
+        }
+    if (!n)
+        return NULL;
+    return arena_printf(keep, "%s: %zu tensor%s of its head (\"%.200s\"%s not used: the model is the encoder alone",
+                        c->path, n, n == 1 ? "" : "s", first, n == 1 ? ") is" : " and others) are");
 }

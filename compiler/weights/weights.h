@@ -16,6 +16,9 @@ void checkpoint_close(Checkpoint *c); /* NULL is fine */
  * spec). The message names the tensor, the spec line, what was expected and found. */
 bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d);
 
+/* After checkpoint_check: one line about the tensors of heads that the graph does not use; NULL: there are none. */
+const char *checkpoint_note(const Checkpoint *c, const Spec *spec, Arena *keep);
+
 /* Writes the packed block to `out` at `at`: each weight evaluated (transpose, concat, interleave,
  * pairs, rows, rope_table), folded with others, converted, checked for NaN and infinity, padded with zeros to its
  * offset. c NULL: only the tables, one after another as in FTX_SEC_TABLES. checksum: XXH3-64 of

@@ -22,6 +22,7 @@ return function(config)
       activation = config:word("activation_function", hf.activations, "gelu"),
       scale_embedding = config:flag("scale_embedding", false),
       tie_embeddings = config:flag("tie_word_embeddings", true),
+      logits_bias = config:stored("final_logits_bias") == false and "none" or nil,
     },
   }
 end

@@ -3,5 +3,5 @@ local hf = require "lib.hf"
 local bert = require "hf/BertModel"
 
 return function(config)
-  return hf.classifier(config, bert(config, { labels = hf.labels(config) }))
+  return hf.classifier(config, bert(config, { pooling = "pooler", labels = hf.labels(config) }))
 end

@@ -16,6 +16,7 @@ return function(config, more)
     types = config:count("type_vocab_size", 1, 1024, 2),
     norm_eps = config:number("layer_norm_eps", 1e-30, 1, 1e-12),
     activation = config:word("hidden_act", hf.activations, "gelu"),
+    pooling = config:stored("pooler.dense.weight") == false and "none" or nil,
   }
   for k, v in pairs(more or {}) do fields[k] = v end
   return { encoder = true, positions = positions - (fields.first_position or 0), graph = bert(fields) }

@@ -6,18 +6,70 @@ local hf = require "lib.hf"
 local SEQUENCES = 16 -- limits.sequences
 local MAX_CONTEXT = 4096 -- memory for more is asked for with -D limits.context=
 
+-- Encoders under other names, and whose file in specs/hf/ reads them.
+local encoders = { Bert = "Bert", Roberta = "Roberta", XLMRoberta = "Roberta", Camembert = "Roberta",
+                   DistilBert = "DistilBert" }
+
+-- What follows such a name: the architecture whose file reads it. Of most heads only the encoder is read.
+local heads = { Model = "Model", ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model",
+                ForPreTraining = "Model", ForTokenClassification = "Model", ForQuestionAnswering = "Model",
+                ForMultipleChoice = "Model", ForNextSentencePrediction = "Model" }
+
+-- The module that reads an architecture, or nil.
+local function reader(name)
+  if ftx.has("hf/" .. name) then return "hf/" .. name end
+  for encoder, as in pairs(encoders) do
+    local head = rawget(heads, string.sub(name, #encoder + 1))
+    if string.sub(name, 1, #encoder) == encoder and head then return "hf/" .. as .. head end
+  end
+end
+
 local function architecture(config)
   local list = config:value("architectures")
   local name = type(list) == "table" and list[1]
   if type(name) ~= "string" then config:refuse("architectures", "a list with one name") end
-  local module = "hf/" .. name
-  if not ftx.has(module) then
+  local module = reader(name)
+  if not module then
     ftx.refuse(config.path, string.format("architectures: %s is not known; ftxc reads GPT2LMHeadModel, " ..
-      "LlamaForCausalLM, MistralForCausalLM, BertModel, RobertaModel, DistilBertModel (these three with a " ..
-      "classifier, too), MarianMTModel, BartForConditionalGeneration, and what a file %s.lua beside config.json " ..
-      "describes", name, module))
+      "LlamaForCausalLM, MistralForCausalLM, MarianMTModel, BartModel, BartForConditionalGeneration, the encoders " ..
+      "Bert, Roberta, XLMRoberta, Camembert and DistilBert (...Model, ...ForSequenceClassification, and without " ..
+      "their heads ...ForMaskedLM and others), and what a file hf/%s.lua beside config.json describes", name, name))
   end
-  return require(module)
+  local read = require(module)
+  if type(read) ~= "function" then
+    ftx.refuse(module .. ".lua", "must return a function of config, it returns a " .. type(read))
+  end
+  return read, module .. ".lua"
+end
+
+-- What the function of hf/NAME.lua may give.
+local results = {
+  graph = { "a graph value: what a family gives", function(v) return type(v) == "userdata" end },
+  positions = { "the longest text, a whole number of 1 or more",
+                function(v) return math.type(v) == "integer" and v >= 1 end },
+  source = { "the longest source, a whole number of 1 or more",
+             function(v) return v == nil or math.type(v) == "integer" and v >= 1 end },
+  encoder = { "true for an encoder", function(v) return v == nil or type(v) == "boolean" end },
+  labels = { "a list of the names of classes", function(v) return v == nil or type(v) == "table" end },
+  scoring = { "none, sigmoid or softmax", function(v) return v == nil or type(v) == "string" end },
+}
+
+local function check_result(path, model)
+  local function refuse(what)
+    ftx.refuse(path, what .. "; its function must return a table { graph = ..., positions = ... }, and may set " ..
+      "source, encoder, labels, scoring")
+  end
+  if type(model) ~= "table" then
+    local kind = type(model) == "userdata" and "graph value" or type(model)
+    refuse("returned " .. (model == nil and "nothing" or "a " .. kind))
+  end
+  for name in pairs(model) do
+    if rawget(results, name) == nil then refuse("returned the unknown field " .. tostring(name)) end
+  end
+  for name, result in pairs(results) do
+    if not result[2](model[name]) then refuse(name .. " must be " .. result[1]) end
+  end
+  return model
 end
 
 -- seq2seq: the architecture reads a source
@@ -166,10 +218,11 @@ local function sentences(checkout)
 end
 
 return function(checkout)
-  local config = hf.file(checkout.config_path, checkout.config)
+  local config = hf.file(checkout.config_path, checkout.config, "", not ftx.override("weights") and checkout.tensors)
   -- Where there is a generation_config.json, it alone says how a model ends, as in Hugging Face.
   local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
-  local model = architecture(config)(config)
+  local read, module = architecture(config)
+  local model = check_result(module, read(config))
   local seq2seq = model.source ~= nil
   local vector = model.encoder and sentences(checkout) or {}
   refuse_unknown_meaning(config, seq2seq)

@@ -13,8 +13,9 @@ local File = {}
 File.__index = File
 
 -- values: the object; prefix: where it stands in the file, as in "rope_scaling."
-function hf.file(path, values, prefix)
-  return setmetatable({ path = path, values = values, prefix = prefix or "" }, File)
+-- tensors: the names in the checkpoint; false or nil: not known.
+function hf.file(path, values, prefix, tensors)
+  return setmetatable({ path = path, values = values, prefix = prefix or "", tensors = tensors }, File)
 end
 
 function File:refuse(key, expected)
@@ -82,6 +83,15 @@ function File:only(key, expected, ...)
   self:refuse(key, expected)
 end
 
+-- Whether the checkpoint has a tensor of this name, perhaps with something before it ("bert."); nil: not known.
+function File:stored(name)
+  if not self.tensors then return nil end
+  for _, tensor in ipairs(self.tensors) do
+    if tensor == name or string.sub(tensor, -#name - 1) == "." .. name then return true end
+  end
+  return false
+end
+
 -- Activation names of Hugging Face to those of nn.act.
 hf.activations = {
   silu = "silu", swish = "silu", relu = "relu", gelu = "gelu_erf", quick_gelu = "quick_gelu",
@@ -110,21 +120,27 @@ function hf.classifier(config, model)
   return model
 end
 
--- The options of nn.rope, from rope_parameters (newer) or rope_theta and rope_scaling (older).
+local function is_empty(t)
+  for _ in pairs(t) do return false end
+  return true
+end
+
+-- The options of nn.rope, from rope_scaling or rope_parameters. As in transformers 5, where both are there
+-- rope_scaling alone counts unless it is empty, and what it lacks comes from the fields beside it.
 function hf.rope(config, head_dim)
   local new, old = config:inside("rope_parameters"), config:inside("rope_scaling")
-  local at = new or old
+  if old and is_empty(old.values) then old = nil end
+  local at = old or new
   local kinds = { default = "none", linear = "linear", llama3 = "llama3" }
-  local theta = config
-  if new and new:value("rope_theta") then theta = new end
-  local partial = new and new:value("partial_rotary_factor") and new or config
+  local theta = at and at:value("rope_theta") and at or config
+  local partial = at and at:value("partial_rotary_factor") and at or config
   local dim = head_dim * partial:number("partial_rotary_factor", 0, 1, 1.0)
   if dim ~= math.floor(dim) or dim % 2 ~= 0 or dim < 2 then
     partial:refuse("partial_rotary_factor", "a part of head_dim " .. head_dim .. " that is even")
   end
   local rope = { theta = theta:number("rope_theta", 1, 1e12, 10000.0), dim = math.tointeger(dim) }
   if not at then return rope end
-  local kind = at:word(at:value("rope_type") and "rope_type" or "type", kinds, new and "default" or nil)
+  local kind = at:word(at:value("rope_type") and "rope_type" or "type", kinds, at == new and "default" or nil)
   if kind == "none" then return rope end
   rope.scaling = { kind = kind, factor = at:number("factor", 1, 1e6) }
   if kind == "llama3" then

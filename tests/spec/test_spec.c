@@ -463,9 +463,16 @@ static void test_checkout_mistakes(void **state)
         {"{}", NULL, "config.json: architectures must be a list with one name, got nothing"},
         {"{\"architectures\": [\"T5Model\"]}", NULL,
          "config.json: architectures: T5Model is not known; ftxc reads "
-         "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, BertModel, RobertaModel, DistilBertModel (these three "
-         "with a classifier, too), MarianMTModel, BartForConditionalGeneration, and what a file hf/T5Model.lua beside "
-         "config.json describes"},
+         "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, MarianMTModel, BartModel, "
+         "BartForConditionalGeneration, the encoders Bert, Roberta, XLMRoberta, Camembert and DistilBert (...Model, "
+         "...ForSequenceClassification, and without their heads ...ForMaskedLM and others), and what a file "
+         "hf/T5Model.lua beside config.json describes"},
+        {"{\"architectures\": [\"BertLMHeadModel\"]}", NULL,
+         "config.json: architectures: BertLMHeadModel is not known; ftxc reads "
+         "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, MarianMTModel, BartModel, "
+         "BartForConditionalGeneration, the encoders Bert, Roberta, XLMRoberta, Camembert and DistilBert (...Model, "
+         "...ForSequenceClassification, and without their heads ...ForMaskedLM and others), and what a file "
+         "hf/BertLMHeadModel.lua beside config.json describes"},
         {"{" LLAMA "}", NULL, "config.json: num_attention_heads must be a whole number from 1 to 1024, got nothing"},
         {"{" LLAMA ", \"num_attention_heads\": \"2\"}", NULL,
          "config.json: num_attention_heads must be a whole number from 1 to 1024, got \"2\""},
@@ -739,6 +746,177 @@ static void test_checkout_tokenizer(void **state)
     remove_folder(&f);
 }
 
+static void remove_file(const Folder *f, const char *name)
+{
+    char path[160];
+
+    snprintf(path, sizeof path, "%s/%s", f->path, name);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* A checkout without a tokenizer is compiled, and a line says what lies there instead. */
+static void test_tokenizer_note(void **state)
+{
+    Folder f = make_folder("{" LLAMA HEADS "}", NULL);
+    Reading r = read_good(f.path, NULL);
+
+    (void)state;
+    assert_non_null(strstr(r.spec.note, "there is no tokenizer.json, so the model takes token ids and no text; copy"));
+    drop(&r);
+    put(&f, "vocab.json", "x");
+    put(&f, "merges.txt", "x");
+    r = read_good(f.path, NULL);
+    assert_non_null(strstr(r.spec.note, "To make one from vocab.json, merges.txt: python3 -c '"));
+    assert_non_null(strstr(r.spec.note, "save_pretrained"));
+    drop(&r);
+    r = read_good(f.path, "tokenizer=");
+    assert_null(r.spec.note);
+    drop(&r);
+    put(&f, "tokenizer.json", "x");
+    r = read_good(f.path, NULL);
+    assert_null(r.spec.note);
+    drop(&r);
+    remove_file(&f, "vocab.json");
+    remove_file(&f, "merges.txt");
+    remove_folder(&f);
+    r = read_good("specs/llama-3.2-1b.lua", NULL); /* a spec says what it wants */
+    assert_null(r.spec.note);
+    drop(&r);
+}
+
+/* What transformers 5.23 gives for rope_parameters of these files. */
+static void test_two_ropes(void **state)
+{
+#define OLD(fields) ", \"rope_scaling\": {" fields "}"
+#define NEW(fields) ", \"rope_parameters\": {" fields "}"
+#define LINEAR(factor) "\"type\": \"linear\", \"factor\": " #factor
+    static const struct {
+        const char *more, *scaling;
+        double factor, theta;
+    } cases[] = {
+        {OLD(LINEAR(2.0)) NEW("\"rope_type\": \"default\", \"rope_theta\": 5000.0"), "linear", 2, 10000},
+        {OLD() NEW(LINEAR(4.0) ", \"rope_theta\": 5000.0"), "linear", 4, 5000},
+        {OLD(LINEAR(2.0)) NEW("\"rope_theta\": 5000.0") ", \"rope_theta\": 7000.0", "linear", 2, 7000},
+        {", \"rope_scaling\": null" NEW(LINEAR(4.0) ", \"rope_theta\": 5000.0"), "linear", 4, 5000},
+        {NEW(LINEAR(4.0)) ", \"rope_theta\": 7000.0", "linear", 4, 7000},
+        {OLD(LINEAR(2.0) ", \"rope_theta\": 5000.0") ", \"rope_theta\": 7000.0", "linear", 2, 5000},
+        {NEW("\"rope_theta\": 5000.0"), "none", 1, 5000},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        char config[600];
+        const Value *table;
+        Folder f;
+        Reading r;
+
+        snprintf(config, sizeof config, "{" LLAMA HEADS "%s}", cases[i].more);
+        f = make_folder(config, NULL);
+        r = read_good(f.path, NULL);
+        table = first_op(r.spec.graph, OP_ROPE_TABLE);
+        assert_string_equal(ir_word(table, "scaling"), cases[i].scaling);
+        assert_true(ir_float(table, "factor") == cases[i].factor);
+        assert_true(ir_float(table, "theta") == cases[i].theta);
+        drop(&r);
+        remove_folder(&f);
+    }
+}
+
+/* A file hf/NAME.lua beside config.json that gives the wrong thing is told what to give. */
+static void test_architecture_files(void **state)
+{
+#define WANTED \
+    "; its function must return a table { graph = ..., positions = ... }, and may set source, encoder, labels, " \
+    "scoring"
+#define MADE \
+    "local llama = require 'llama' local g = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48 } "
+    static const struct {
+        const char *text, *message; /* NULL: it is taken */
+    } cases[] = {
+        {"return 3", "hf/Mine.lua: must return a function of config, it returns a number"},
+        {"return {}", "hf/Mine.lua: must return a function of config, it returns a table"},
+        {"return function(config) end", "hf/Mine.lua: returned nothing" WANTED},
+        {"return function(config) return 'x' end", "hf/Mine.lua: returned a string" WANTED},
+        {"return function(config) return {} end",
+         "hf/Mine.lua: graph must be a graph value: what a family gives" WANTED},
+        {"return function(config) " MADE "return { graph = g } end",
+         "hf/Mine.lua: positions must be the longest text, a whole number of 1 or more" WANTED},
+        {"return function(config) " MADE "return { graph = g, positions = 64, size = 3 } end",
+         "hf/Mine.lua: returned the unknown field size" WANTED},
+        {"return function(config) " MADE "return g end", "hf/Mine.lua: returned a graph value" WANTED},
+        {"return function(config) " MADE "return { graph = g, positions = 64, encoder = 1 } end",
+         "hf/Mine.lua: encoder must be true for an encoder" WANTED},
+        {"return function(config) " MADE "return { graph = g, positions = config:count('longest', 1, 99) } end", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        Folder f = make_folder("{\"architectures\": [\"Mine\"], \"vocab_size\": 64, \"longest\": 77}", NULL);
+        char path[160];
+        Reading r;
+
+        snprintf(path, sizeof path, "%s/hf", f.path);
+        assert_int_equal(mkdir(path, 0700), 0);
+        put(&f, "hf/Mine.lua", cases[i].text);
+        r = read_spec(f.path, NULL);
+        if (cases[i].message)
+            assert_memory_equal(r.d.text, cases[i].message, strlen(cases[i].message));
+        else
+            assert_int_equal(r.spec.graph->limits.context, 77);
+        drop(&r);
+        remove_file(&f, "hf/Mine.lua");
+        rmdir(path);
+        remove_folder(&f);
+    }
+}
+
+/* What is not a spec or a checkout is called what it is. */
+static void test_other_inputs(void **state)
+{
+    static const struct {
+        const char *name, *text, *message;
+    } files[] = {
+        {"model.gguf", "GGUF\3", "a GGUF file, which ftxc does not read; compile the Hugging Face checkout"},
+        {"config.json", "{}", "a file of a checkout; compile the folder that it is in"},
+        {"model.safetensors", "x", "weights alone; compile the folder of the checkout"},
+        {"model.safetensors.index.json", "{}", "weights alone; compile the folder of the checkout"},
+        {"pytorch_model.bin", "PK\3\4",
+         "a pickled checkpoint, which ftxc does not read; save the model as safetensors"},
+        {"model.ftx", "FTX1\r\n\x1a\n", "a compiled model; ftxc run and ftxc show take it"},
+    };
+    Folder f = make_folder("{}", NULL);
+    Reading r;
+
+    (void)state;
+    for (size_t i = 0; i < LEN(files); i++) {
+        char path[160];
+
+        snprintf(path, sizeof path, "%s/%s", f.path, files[i].name);
+        put(&f, files[i].name, files[i].text);
+        r = read_spec(path, NULL);
+        if (!strstr(r.d.text, files[i].message))
+            fail_msg("%s", r.d.text);
+        assert_ptr_equal(strstr(r.d.text, path), r.d.text);
+        drop(&r);
+    }
+    remove_file(&f, "model.gguf");
+    remove_file(&f, "model.ftx");
+    remove_file(&f, "config.json");
+    put(&f, "adapter_config.json", "{\"base_model_name_or_path\": \"meta-llama/Llama-3.2-1B\"}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(
+        strstr(r.d.text, "/: an adapter (LoRA) of meta-llama/Llama-3.2-1B, which ftxc does not read; merge"));
+    drop(&r);
+    remove_file(&f, "adapter_config.json");
+    remove_folder(&f);
+    r = read_spec("meta-llama/Llama-3.2-1B", NULL);
+    assert_true(r.d.machine);
+    assert_string_equal(r.d.text, "meta-llama/Llama-3.2-1B: there is no such file or folder. If it is a model of the "
+                                  "Hugging Face hub, download it first: hf download meta-llama/Llama-3.2-1B "
+                                  "--local-dir Llama-3.2-1B, then ftxc compile Llama-3.2-1B");
+    drop(&r);
+}
+
 static void test_no_spec_there(void **state)
 {
     Reading r = read_spec("specs/nothing.lua", NULL);
@@ -748,10 +926,6 @@ static void test_no_spec_there(void **state)
     drop(&r);
     r = read_spec("tests/spec", NULL);
     assert_string_equal(r.d.text, "tests/spec/: neither a spec (a Lua file) nor a checkout: it has no config.json");
-    drop(&r);
-    r = read_spec("tests/models/tiny-llama/model.safetensors", NULL);
-    assert_string_equal(r.d.text, "tests/models/tiny-llama/model.safetensors: the file is no text: it has a byte of "
-                                  "value 0");
     drop(&r);
     r = read_spec("/dev/null", NULL);
     assert_string_equal(r.d.text, "/dev/null: neither a file nor a folder");
@@ -768,6 +942,8 @@ int main(void)
         cmocka_unit_test(test_trained_checkouts),  cmocka_unit_test(test_checkout_mistakes),
         cmocka_unit_test(test_checkout_labels),    cmocka_unit_test(test_checkout_sentences),
         cmocka_unit_test(test_checkout_tokenizer), cmocka_unit_test(test_checkout_fields),
+        cmocka_unit_test(test_tokenizer_note),     cmocka_unit_test(test_two_ropes),
+        cmocka_unit_test(test_architecture_files), cmocka_unit_test(test_other_inputs),
         cmocka_unit_test(test_no_spec_there),
     };
 

@@ -1,0 +1,244 @@
+/* test_checkouts.c - checkouts as they are published: encoders with heads, older names, tensors that come and go.
+ *
+ * Each is made from a checkout of tests/models by renaming its tensors and adding some. It must give the graph
+ * and the weights of the checkout that it was made from. */
+#include <jansson.h>
+#include <sys/stat.h>
+
+#include "files.h"
+
+enum { HEAD = 64 }; /* bytes of each tensor that is added */
+
+typedef struct Recipe {
+    const char *from;         /* tests/models/tiny-FROM */
+    const char *architecture; /* in config.json */
+    const char *prefix;       /* before each name; "-model.": this one goes */
+    bool older;               /* LayerNorm.gamma, LayerNorm.beta */
+    const char *without;      /* names with this in them are left out */
+    const char *more;         /* tensors that are added: "cls.a cls.b" */
+    const char *defines;      /* for the checkout that it was made from, and for what differs from it */
+    const char *note;         /* what is said of heads; NULL: nothing */
+} Recipe;
+
+static json_t *read_json(const char *path)
+{
+    json_t *o = json_load_file(path, 0, NULL);
+
+    assert_non_null(o);
+    return o;
+}
+
+/* A tensor's name after the recipe; false: it is left out. */
+static bool rename_tensor(const Recipe *r, const char *name, char *out, size_t bytes)
+{
+    const char *ends[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
+
+    if (r->without && strstr(name, r->without))
+        return false;
+    if (r->prefix && r->prefix[0] == '-' && strncmp(name, r->prefix + 1, strlen(r->prefix + 1)) == 0)
+        snprintf(out, bytes, "%s", name + strlen(r->prefix + 1));
+    else
+        snprintf(out, bytes, "%s%s", r->prefix && r->prefix[0] != '-' ? r->prefix : "", name);
+    for (size_t i = 0; i < LEN(ends) && r->older; i++) {
+        char *at = strstr(out, ends[i][0]);
+
+        if (at)
+            strcpy(at, ends[i][1]);
+    }
+    return true;
+}
+
+/* The bytes of the tensors that stay, one after another, under their new names. */
+static void write_weights(const Recipe *r, const char *from, const char *to)
+{
+    json_t *names, *out = json_object(), *tensor;
+    char words[200], renamed[300], *data, *header;
+    const unsigned char *at;
+    size_t n = 0;
+    uint64_t head;
+    const char *name;
+    FileMap map;
+
+    assert_int_equal(file_map(from, &map, NULL), FTX_OK);
+    memcpy(&head, map.at, sizeof head);
+    at = (const unsigned char *)map.at + 8;
+    names = json_loadb((const char *)at, head, 0, NULL);
+    assert_non_null(names);
+    data = calloc(1, map.bytes + 100 * HEAD);
+    assert_non_null(data);
+    json_object_foreach(names, name, tensor)
+    {
+        const json_t *place = json_object_get(tensor, "data_offsets");
+        const size_t begin = (size_t)json_integer_value(json_array_get(place, 0));
+        const size_t bytes = (size_t)json_integer_value(json_array_get(place, 1)) - begin;
+
+        if (!place || !rename_tensor(r, name, renamed, sizeof renamed))
+            continue;
+        memcpy(data + n, at + head + begin, bytes);
+        json_object_set_new(out, renamed,
+                            json_pack("{sO,sO,s[ii]}", "dtype", json_object_get(tensor, "dtype"), "shape",
+                                      json_object_get(tensor, "shape"), "data_offsets", (int)n, (int)(n + bytes)));
+        n += bytes;
+    }
+    snprintf(words, sizeof words, "%s", r->more ? r->more : "");
+    for (char *save = NULL, *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save), n += HEAD)
+        json_object_set_new(out, w,
+                            json_pack("{ss,s[ii],s[ii]}", "dtype", "I64", "shape", 1, HEAD / 8, "data_offsets", (int)n,
+                                      (int)(n + HEAD)));
+    header = json_dumps(out, JSON_COMPACT);
+    write_safetensors(to, header, data, n);
+    free(header);
+    free(data);
+    json_decref(out);
+    json_decref(names);
+    file_unmap(&map);
+}
+
+/* All files of temp.h's folder make the checkout. */
+static const char *make_checkout(const Recipe *r, Arena *a)
+{
+    const char *from = arena_printf(a, "tests/models/tiny-%s", r->from);
+    json_t *config = read_json(arena_printf(a, "%s/config.json", from));
+
+    json_object_set_new(config, "architectures", json_pack("[s]", r->architecture));
+    assert_int_equal(json_dump_file(config, temp_path("config.json"), 0), 0);
+    json_decref(config);
+    write_weights(r, arena_printf(a, "%s/model.safetensors", from), temp_path("model.safetensors"));
+    return temp_folder;
+}
+
+typedef struct Read {
+    Spec spec;
+    Checkpoint *c;
+    char *graph; /* as text, without places */
+} Read;
+
+static Read read_checkout(const char *path, const char *define, Arena *a)
+{
+    const Override o = {define};
+    Read r = {0};
+    Diag d = {0};
+    size_t bytes;
+    FILE *f = open_memstream(&r.graph, &bytes);
+
+    if (!spec_read(path, &o, define != NULL, a, &r.spec, &d) || !checkpoint_open(r.spec.weights, a, &r.c, &d) ||
+        !checkpoint_check(r.c, &r.spec, &d))
+        fail_msg("%s: %s", path, d.text);
+    for (Id id = 1; id < r.spec.graph->values.n; id++) {
+        const Value *v = ir_value(r.spec.graph, id);
+
+        fprintf(f, "%u %s %u %u %u %s\n", id, ir_op_name(v->op), v->args[0], v->args[1], v->args[2],
+                v->op == OP_WEIGHT ? ir_word(v, "name") : "");
+    }
+    fprintf(f, "pooled %u\n", r.spec.graph->pooled);
+    fclose(f);
+    return r;
+}
+
+static void drop(Read *r)
+{
+    checkpoint_close(r->c);
+    ir_graph_close(r->spec.graph);
+    free(r->graph);
+}
+
+static void same_weights(const Read *x, const Read *y, Arena *a)
+{
+    for (Id id = 1; id < x->spec.graph->values.n; id++) {
+        float *p, *q;
+        size_t n, m;
+        Diag d = {0};
+
+        if (ir_value(x->spec.graph, id)->op != OP_WEIGHT)
+            continue;
+        if (!weights_value(x->c, &x->spec, id, a, &p, &n, &d) || !weights_value(y->c, &y->spec, id, a, &q, &m, &d))
+            fail_msg("%s", d.text);
+        assert_int_equal(n, m);
+        assert_memory_equal(p, q, n * sizeof *p);
+    }
+}
+
+static void test_published(void **state)
+{
+#define MASKED "cls.predictions.bias cls.predictions.transform.LayerNorm.gamma cls.seq_relationship.weight "
+    static const Recipe recipes[] = {
+        {"bert", "BertForMaskedLM", "bert.", true, NULL, MASKED "bert.embeddings.position_ids", NULL,
+         "3 tensors of its head (\"cls.predictions.bias\" and others) are not used: the model is the encoder alone"},
+        {"bert", "BertForPreTraining", "bert.", false, "pooler.", MASKED, "pooling=none", "3 tensors of its head"},
+        {"bert", "BertModel", NULL, false, "pooler.", NULL, "pooling=none", NULL},
+        {"bert", "BertForTokenClassification", "bert.", false, "pooler.", "classifier.weight classifier.bias",
+         "pooling=none", "2 tensors of its head"},
+        {"bert", "BertForQuestionAnswering", "bert.", true, NULL, "qa_outputs.weight", NULL,
+         "1 tensor of its head (\"qa_outputs.weight\") is not used"},
+        {"roberta", "RobertaForMaskedLM", "roberta.", false, NULL, "lm_head.bias lm_head.dense.weight", NULL,
+         "2 tensors of its head"},
+        {"roberta", "XLMRobertaModel", NULL, false, NULL, "embeddings.position_ids", NULL, NULL},
+        {"roberta", "XLMRobertaForTokenClassification", "roberta.", false, "pooler.", "classifier.bias", "pooling=none",
+         "1 tensor of its head"},
+        {"roberta", "CamembertModel", "roberta.", false, NULL, NULL, NULL, NULL},
+        {"distilbert", "DistilBertForMaskedLM", "distilbert.", false, NULL, "vocab_projector.bias vocab_transform.bias",
+         NULL, "2 tensors of its head"},
+        {"distilbert", "DistilBertForQuestionAnswering", "distilbert.", false, NULL, "qa_outputs.bias", NULL,
+         "1 tensor of its head"},
+        {"bart", "BartModel", "-model.", false, NULL, NULL, NULL, NULL},
+        {"bart", "BartModel", "-model.", false, "final_logits_bias", NULL, "graph.logits_bias=none", NULL},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < LEN(recipes); i++) {
+        const Recipe *r = &recipes[i];
+        Arena *a = arena_open();
+        Read plain = read_checkout(arena_printf(a, "tests/models/tiny-%s", r->from), r->defines, a);
+        Read made = read_checkout(make_checkout(r, a), NULL, a);
+        const char *note = checkpoint_note(made.c, &made.spec, a);
+
+        print_message("%s\n", r->architecture);
+        assert_string_equal(made.graph, plain.graph);
+        same_weights(&plain, &made, a);
+        assert_int_equal(!note, !r->note);
+        if (note && !strstr(note, r->note))
+            fail_msg("\"%s\" lacks \"%s\"", note, r->note);
+        assert_null(checkpoint_note(plain.c, &plain.spec, a));
+        drop(&plain);
+        drop(&made);
+        arena_close(a);
+    }
+}
+
+/* Only the tensors of heads may stay: any other is a mistake, and so is a classifier without its vector. */
+static void test_refused(void **state)
+{
+    static const struct {
+        Recipe recipe;
+        const char *message;
+    } cases[] = {
+        {{"bert", "BertForMaskedLM", "bert.", false, NULL, "bert.encoder.more", NULL, NULL},
+         "tensor \"bert.encoder.more\" [1,8] is not used by"},
+        {{"bert", "BertForSequenceClassification", "bert.", false, "pooler.", NULL, NULL, NULL},
+         "weight \"pooler.dense.weight\" [96,96] is missing in"},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < LEN(cases); i++) {
+        Arena *a = arena_open();
+        Checkpoint *c;
+        Spec spec;
+        Diag d = {0};
+
+        assert_true(spec_read(make_checkout(&cases[i].recipe, a), NULL, 0, a, &spec, &d));
+        assert_true(checkpoint_open(spec.weights, a, &c, &d));
+        assert_false(checkpoint_check(c, &spec, &d));
+        if (!strstr(d.text, cases[i].message))
+            fail_msg("\"%s\" lacks \"%s\"", d.text, cases[i].message);
+        checkpoint_close(c);
+        ir_graph_close(spec.graph);
+        arena_close(a);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_refused)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
