@@ -254,8 +254,8 @@ template <class K> struct TileLoader {
                 for (int i = 0; i < N / 32; i++) {
                     const u32 dst = to + D::Rows::piece((i * 32 + lane_id()) / VECS, (i * 32 + lane_id()) % VECS);
                     const char *from = (i * 32 < HALF ? k0 : k1) + i * 512;
-                    copy16_once(dst, from);
-                    copy16_once(dst + D::TILE * D::PITCH, from + to_v);
+                    copy16_evict_first(dst, from);
+                    copy16_evict_first(dst + D::TILE * D::PITCH, from + to_v);
                 }
             } else { // what does not count is not read; zeros take its place
 #pragma unroll 1
@@ -621,7 +621,7 @@ template <class K> DEVICE void share_out(const DecodeArgs<K> &a, int rows, int *
         const int kv_len = base + lane < K::MAX_ROWS ? a.rows[base + lane].kv_len : 0; // before `rows` is known
         if (base >= rows)
             break;
-        const int n = base + lane < rows ? cut_row<K>(kv_len).chunks : 0, upto = warp_upto(n);
+        const int n = base + lane < rows ? cut_row<K>(kv_len).chunks : 0, upto = warp_prefix_sum(n);
         if (base + lane < rows)
             before[base + lane] = chunks + upto - n;
         chunks += shuffle(upto, 31);
@@ -642,7 +642,7 @@ template <class K> DEVICE void share_out(const DecodeArgs<K> &a, int rows, int *
     groups = 0;
     for (int base = 0; base < rows; base += 32) { // a border stands in one lane's row
         const int row = base + lane, n = row < rows ? cut_row<K>(a.rows[row].kv_len).chunks : 0;
-        const int m = ceil_div(n, D::JOIN), upto = warp_upto(m);
+        const int m = ceil_div(n, D::JOIN), upto = warp_prefix_sum(m);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const i64 border = sets * (blockIdx.x + i) / gridDim.x - (i64)(groups + upto - m) * D::HEAD_SETS;

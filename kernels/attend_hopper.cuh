@@ -25,7 +25,7 @@
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
 #include "device/warp.cuh"
-#include "device/wgmma_tile.cuh"
+#include "device/wgmma.cuh"
 
 struct AttendHopperArgs {
     const TensorMap *x;
@@ -59,7 +59,7 @@ template <class K> DEVICE TextPiece find_text(const FtxStep *step, const FtxRow 
         const int start = row->q_start, len = row->q_len;
         live = step->rows;
         const int tiles = from + lane_id() < live ? ceil_div(len, 64) : 0;
-        const int upto = warp_upto(tiles);
+        const int upto = warp_prefix_sum(tiles);
         const u32 found = warp_ballot(upto > want);
         if (found) {
             const int lane = __ffs(found) - 1;
@@ -121,11 +121,11 @@ template <class K> struct TextTile {
     {
 #pragma unroll
         for (int i = 0; i < K::E / 16; i++) {
-            const u64 qi = wgmma_further(q, i / 4 * 64, i % 4), ki = wgmma_further(k, i / 4 * 64, i % 4);
+            const u64 qi = wgmma_descriptor_at(q, i / 4 * 64, i % 4), ki = wgmma_descriptor_at(k, i / 4 * 64, i % 4);
             if (i == 0)
-                WgmmaTile<64, typename K::T>::set(s, qi, ki);
+                Wgmma<64, typename K::T>::set(s, qi, ki);
             else
-                WgmmaTile<64, typename K::T>::add(s, qi, ki);
+                Wgmma<64, typename K::T>::add(s, qi, ki);
         }
     }
     // Scores become weights, 2^(s * scale - top), in pairs as the next product takes them; what was summed before is
@@ -176,16 +176,16 @@ template <class K> struct TextTile {
         for (int i = 0; i < 4; i++) {
 #pragma unroll
             for (int c = 0; c < TextShape<K>::ACROSS - 1; c++)
-                WgmmaAcross<64, typename K::T>::add(o[c], p[i], wgmma_further(v, c * 64 + i * 16, 0));
+                Wgmma<64, typename K::T>::add_n_major(o[c], p[i], wgmma_descriptor_at(v, c * 64 + i * 16, 0));
             constexpr int LAST = TextShape<K>::ACROSS - 1;
-            WgmmaAcross<TextShape<K>::LAST, typename K::T>::add(o[LAST], p[i], wgmma_further(v, LAST * 64 + i * 16, 0));
+            Wgmma<TextShape<K>::LAST, typename K::T>::add_n_major(o[LAST], p[i], wgmma_descriptor_at(v, LAST * 64 + i * 16, 0));
         }
     }
     DEVICE void take()
     {
 #pragma unroll
         for (int c = 0; c < TextShape<K>::ACROSS; c++)
-            wgmma_take(o[c]);
+            wgmma_complete(o[c]);
     }
     // The results of the warp's 16 rows to `to`, where its queries stood.
     DEVICE void finish(char *to)
@@ -224,7 +224,7 @@ template <class K> DEVICE void clear_values(char *v, int valid)
         for (int i = valid * 8 + threadIdx.x; i < 64 * 8; i += 128)
             *(uint4_ *)(v + c * 64 * 128 + i * 16) = uint4_{0, 0, 0, 0};
     block_sync();
-    async_fence();
+    async_proxy_fence();
 }
 
 // 16 bytes a lane of the warp's 16 rows, those of them that are live.
@@ -247,7 +247,7 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
     char *shared = shared_memory();
     const u32 base = shared_address(shared), full = base + D::BARRIER_AT;
     if (threadIdx.x == 0) {
-        tensor_expect(a.x);
+        tensor_map_prefetch(a.x);
         for (int i = 0; i < K::STAGES; i++) {
             mbarrier_init(full + 24 * i, 1);
             mbarrier_init(full + 24 * i + 8, 1);
@@ -275,10 +275,10 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
         u32 weights[4][4];
         mbarrier_wait(there, parity);
         wgmma_fence();
-        tile.scores(s, wgmma_operand(base, 0, 0), wgmma_operand(base + ring, 0, 0));
+        tile.scores(s, wgmma_descriptor(base, 0, 0), wgmma_descriptor(base + ring, 0, 0));
         wgmma_commit();
         wgmma_wait<0>();
-        wgmma_take(s);
+        wgmma_complete(s);
         if (valid < 64)
             mask_scores(s, valid);
         tile.weigh(weights, s);
@@ -286,7 +286,7 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
         if (valid < 64)
             clear_values<K>(shared + ring + D::TILE, valid);
         wgmma_fence();
-        tile.values(weights, wgmma_operand(base + ring + D::TILE, 0, 0));
+        tile.values(weights, wgmma_descriptor(base + ring + D::TILE, 0, 0));
         wgmma_commit();
         wgmma_wait<0>();
         tile.take();

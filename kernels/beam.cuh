@@ -238,7 +238,7 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
 
     if (threadIdx.x == D::THREADS - 1) {
         FtxOut *out = a.out + (i64)(g.length % FTX_OUT_RING) * K::SEQUENCES + g.row;
-        store_whole_system(out, uint4_{(u32)(g.broken ? -1 : g.next[0]), __float_as_uint(g.total[0]),
+        store_relaxed16_system(out, uint4_{(u32)(g.broken ? -1 : g.next[0]), __float_as_uint(g.total[0]),
                                        (u32)(g.done ? g.finish : 0), (u32)g.length});
     }
     const int i = threadIdx.x;

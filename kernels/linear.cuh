@@ -140,7 +140,7 @@ DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<
             if (lane_id() == 0)
                 stat[m] = s;
         }
-        part_sync(1, 256);
+        named_barrier_sync(1, 256);
     }
     constexpr int ALL = C::M * P::EACH;
 #pragma unroll
@@ -253,7 +253,7 @@ template <class C> DEVICE void linear_segment(const LinearHeadArgs &a, const flo
     constexpr int TILES = P::KEPT / 8;
     const int tiles = ceil_div(C::N, 8), each = ceil_div(ceil_div(tiles, (int)gridDim.x), TILES), m = warp_id();
     const int index = (tile - first - 1) / TILES, column = (first + index * TILES) * 8; // of this block's segments
-    part_sync(1, 256);
+    named_barrier_sync(1, 256);
     if (m < live)
         warp_write_segment<P::KEPT>(segments_of(a.segments, C::N, m) + blockIdx.x * each + index,
                               (float *)a.y + (i64)m * C::N, kept + m * P::KEPT, column, least(tile * 8, C::N) - column, keep,
@@ -324,7 +324,7 @@ template <class C, class A> DEVICE void linear(const A &a)
         if (C::NORM == 1 && P::M <= 4)
             linear_stats<C>(a, 0, 1, stat);
         LinearRest<C>::stat(a, warp_id() - 9, stat);
-        part_arrive(2, 256 + P::STATS * 32);
+        named_barrier_arrive(2, 256 + P::STATS * 32);
         return;
     }
     uint4_ gain[P::EACH];
@@ -349,7 +349,7 @@ template <class C, class A> DEVICE void linear(const A &a)
         keep = warp_id() < live ? keep_of(a, warp_id()) : 0;
     LinearResidual residual = linear_residual<C>(a, m, mine ? n : C::N);
     linear_gather<C>(a, gain, vectors, shared);
-    part_sync(1, 256);
+    named_barrier_sync(1, 256);
     LinearPlace place = {};
     if (mine && m < live)
         place = linear_place<C>(a, token, n);
@@ -397,9 +397,9 @@ template <class C, class A> DEVICE void linear(const A &a)
             }
         }
         if (t0 == 0)
-            part_sync(2, 256 + P::STATS * 32);  // with the statistics' warps
+            named_barrier_sync(2, 256 + P::STATS * 32);  // with the statistics' warps
         else
-            part_sync(1, 256);
+            named_barrier_sync(1, 256);
         if (mine && m < live) {
             const int pair = n / 2 - (first + t0) * 4;
             const float *from = sums + ((pair >> 2) * 8 * P::M + m) * 8 + (pair & 3) * 2;

@@ -27,7 +27,7 @@
 #include "device/pdl.cuh"
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
-#include "device/wgmma_tile.cuh"
+#include "device/wgmma.cuh"
 #include "body/norm.cuh"
 #include "body/quad.cuh"
 #include "body/tile.cuh"
@@ -134,18 +134,18 @@ DEVICE void linear_attend_products(float (&d)[LinearAttendShape<C>::NT / 2], con
 #pragma unroll
     for (int s = 0; s < P::SLOTS; s++) {
         if (s < t.steps) {
-            const u64 w = wgmma_operand(shared + s * P::W, 0, 0), x = wgmma_operand(shared + P::X_AT + s * P::X, 0, 0);
+            const u64 w = wgmma_descriptor(shared + s * P::W, 0, 0), x = wgmma_descriptor(shared + P::X_AT + s * P::X, 0, 0);
             mbarrier_wait(full + 8 * s, 0);
             wgmma_fence();
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                WgmmaTile<P::NT, typename C::T>::add(d, wgmma_further(x, 0, k), wgmma_further(w, 0, k));
+                Wgmma<P::NT, typename C::T>::add(d, wgmma_descriptor_at(x, 0, k), wgmma_descriptor_at(w, 0, k));
             wgmma_commit();
         }
         if (s == least(P::OVER, P::SLOTS - 1)) {
             wgmma_wait<(P::OVER + 1 < P::SLOTS)>();
             if (lane_id() == 0)
-                cluster_count(there);
+                cluster_mbarrier_arrive(there);
             cluster_arrive();
         }
     }
@@ -351,8 +351,8 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
     const u32 base = shared_address(shared), full = shared_address(shared + P::BARRIER_AT);
     const u32 free = full + 8 * P::SLOTS, swapped = free + 8, keys = swapped + 24;
     if (threadIdx.x == 128) {
-        tensor_expect(a.w);
-        tensor_expect(a.x);
+        tensor_map_prefetch(a.w);
+        tensor_map_prefetch(a.x);
         for (int i = 0; i < P::SLOTS + 6; i++)
             mbarrier_init(full + 8 * i, i == P::SLOTS ? 4 : 1);
         mbarrier_init_fence();

@@ -167,10 +167,10 @@ template <class C, int ROW = 0> DEVICE void hopper_products(float *d, const u32 
 {
     typedef typename C::T T;
     if constexpr (C::NT - ROW >= 64) {
-        wgmma64<T>(d + ROW / 2, x, wgmma_operand(w, ROW, k16));
+        Wgmma<64, T>::add(d + ROW / 2, x, wgmma_descriptor(w, ROW, k16));
         hopper_products<C, ROW + 64>(d, x, w, k16);
     } else if constexpr (C::NT - ROW >= 32) {
-        wgmma32<T>(d + ROW / 2, x, wgmma_operand(w, ROW, k16));
+        Wgmma<32, T>::add(d + ROW / 2, x, wgmma_descriptor(w, ROW, k16));
     }
 }
 
@@ -225,7 +225,7 @@ DEVICE void hopper_steps(float (&d)[C::NT / 2], float (&squares)[2], bool first,
         hopper_read<C>(v[i], squares, first, warp, w[i] + C::NT * 128, gains + i * 32);
         next.next<C>();
     }
-    async_fence();
+    async_proxy_fence();
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
@@ -480,7 +480,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
     } else {
         if (C::NORM == 1) {
             hopper_gains<C>(a, at, gains);
-            part_sync(1, 128);
+            named_barrier_sync(1, 128);
         }
         HopperSlot slot = {0, 0};
         if constexpr (P::DIRECT) {

@@ -41,7 +41,7 @@
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
 #include "device/warp.cuh"
-#include "device/wgmma_tile.cuh"
+#include "device/wgmma.cuh"
 #include "body/act.cuh"
 #include "body/append.cuh"
 #include "body/norm.cuh"
@@ -169,7 +169,7 @@ DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int 
     if (C::CM == 1)
         warp_tensor_copy(to, a.w, column, s * 64, full);
     else
-        warp_tensor_copy_all(to, a.w, column + t.rm * ROWS, s * 64, full, (1 << C::CM) - 1);
+        warp_tensor_copy_multicast(to, a.w, column + t.rm * ROWS, s * 64, full, (1 << C::CM) - 1);
 }
 
 // The first of w, as much as the ring holds; of few rows, what more there is to L2.
@@ -178,12 +178,12 @@ template <class C> DEVICE void tile_begin(const TileArgs &a, const TileWork<C> &
     const int column = t.column(t.first);
 #pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
-        warp_expect(full + 8 * i, TileShape<C>::X + C::NT * 128);
+        warp_mbarrier_expect(full + 8 * i, TileShape<C>::X + C::NT * 128);
         tile_ask_w<C>(a, t, column, t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
     }
 #pragma unroll 1
     for (int i = t.ahead; i < t.s1 - t.s0 && t.AHEAD; i++)
-        warp_tensor_ahead(a.w, column, (t.s0 + i) * 64);
+        warp_tensor_prefetch(a.w, column, (t.s0 + i) * 64);
 }
 
 // There are no rows for this block; what it asked for has to come before it ends.
@@ -212,7 +212,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             const u32 to = ring + slot.at * P::SLOT, barrier = full + 8 * slot.at;
             if (group != t.first || s - t.s0 >= t.ahead) {
                 mbarrier_wait(empty + 8 * slot.at, slot.parity);
-                warp_expect(barrier, P::X + C::NT * 128);
+                warp_mbarrier_expect(barrier, P::X + C::NT * 128);
                 tile_ask_w<C>(a, t, column, s, to, barrier);
             }
             tile_ask_x<C>(a, row, s, to, barrier);
@@ -220,7 +220,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
         }
         for (int i = 0; i < P::RESIDUAL; i++) {
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
-            warp_expect(full + 8 * slot.at, P::R);
+            warp_mbarrier_expect(full + 8 * slot.at, P::R);
             for (int n = 0; n < P::RWIDE; n += 64)
                 warp_tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row,
                                  column + i * P::RWIDE + n, full + 8 * slot.at);
@@ -240,7 +240,7 @@ template <class C> DEVICE void tile_release(const TileWork<C> &t, int step, u32 
         if (lane == 0)
             mbarrier_arrive(empty);
     } else if (lane < C::CM) {
-        cluster_count(cluster_map(empty, lane));
+        cluster_mbarrier_arrive(cluster_map(empty, lane));
     }
 }
 
@@ -276,14 +276,14 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const Til
         if (FLAT)
             slot = {s % C::STAGES, s / C::STAGES & 1u};
         const u32 at = ring + slot.at * P::SLOT;
-        const u64 x = wgmma_operand(at, x0, 0), w = wgmma_operand(at + P::X, 0, 0);
+        const u64 x = wgmma_descriptor(at, x0, 0), w = wgmma_descriptor(at + P::X, 0, 0);
         mbarrier_wait(full + 8 * slot.at, slot.parity);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int g = 0; g < P::GROUPS; g++)
-                WgmmaTile<C::NT, typename C::T>::add(d[g], wgmma_further(x, g * 64, k), wgmma_further(w, 0, k));
+                Wgmma<C::NT, typename C::T>::add(d[g], wgmma_descriptor_at(x, g * 64, k), wgmma_descriptor_at(w, 0, k));
         wgmma_commit();
         if (!FLAT || s - 1 + C::STAGES < EACH + P::RESIDUAL) // the slot will be filled again
             wgmma_wait<1>();
@@ -616,7 +616,7 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
             for (int i = 0; i < P::GROUPS; i++)
                 keeps |= keeps_of<2>(a, row + m0 + i * 64, live) << 8 * i;
         tile_lines<C>(a, lines, column, lane, 128 * C::TEAM);
-        part_sync(3 + place, 128 * C::TEAM);
+        named_barrier_sync(3 + place, 128 * C::TEAM);
         tile_start<C>(d, bias);
         decltype(tile_row<C>(a, 0, 0)) to[P::GROUPS * 2];
 #pragma unroll
@@ -626,14 +626,14 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
         if (rows.SOON)
             rows.take(norm);
         if (P::TURNS > 1 && group != t.first)
-            part_sync(1 + own, 256); // the other warpgroup's turn is over
+            named_barrier_sync(1 + own, 256); // the other warpgroup's turn is over
         tile_products<C>(d, t, x0, step, slot, ring, full, empty);
         wait_for_previous();
         if (P::TURNS > 1) {
             if (P::RESIDUAL)
                 mbarrier_wait(full + 8 * slot.at, slot.parity);
             if (group + t.every < t.groups)
-                part_arrive(2 - own, 256);
+                named_barrier_arrive(2 - own, 256);
         }
         if (!rows.SOON)
             rows.take(norm);
@@ -645,7 +645,7 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
                            live);
         step += P::TURNS * t.EACH;
         slot.skip<C>((P::TURNS - 1) * t.EACH);
-        part_sync(3 + place, 128 * C::TEAM); // the lines have been read
+        named_barrier_sync(3 + place, 128 * C::TEAM); // the lines have been read
     }
 }
 
@@ -756,7 +756,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         }
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
-        tensor_expect(a.x);
+        tensor_map_prefetch(a.x);
     }
     const bool asks = shuffle(warp_id(), 0) == 4 * C::WGS; // one for all lanes, which the compiler has to know
     if (asks && t.AHEAD) {
@@ -791,7 +791,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         TileSlot slot = {0, 0};
         TileNormRows<C> rows;
         tile_lines<C>(a, (float *)(shared + P::BIAS_AT), t.column(t.first), threadIdx.x, 128);
-        part_sync(1, 128);
+        named_barrier_sync(1, 128);
         tile_start<C>(d, nullptr);
         rows.ask(a, t.row(t.first) + warp_id() * 16 + (lane_id() >> 2), live);
         tile_products<C>(d, t, 0, 0, slot, ring, full, empty);

@@ -74,12 +74,12 @@ DEVICE u64 whole_weight(float ratio) { return (u64)(ratio * (float)(1ull << WEIG
 // Sum of v over the threads before this one; `all` gets the block's. Begins and ends in a barrier.
 template <int THREADS> DEVICE u64 block_before(u64 v, u64 *room, u64 *all)
 {
-    const u64 upto = warp_upto(v);
+    const u64 upto = warp_prefix_sum(v);
     block_sync();
     if (lane_id() == 31)
         room[warp_id()] = upto;
     block_sync();
-    const u64 warps = warp_upto(lane_id() < THREADS / 32 ? room[lane_id()] : 0);
+    const u64 warps = warp_prefix_sum(lane_id() < THREADS / 32 ? room[lane_id()] : 0);
     *all = shuffle(warps, 31);
     const u64 before = shuffle(warps, warp_id()) - room[warp_id()] + upto - v;
     block_sync();
@@ -422,7 +422,7 @@ template <class K> struct Draw {
     DEVICE int draw_lanes(u64 mine, int n) const
     {
         mine = warp_descending(lane_id() < n ? mine << 32 | mine >> 32 : 0, n, room.list);
-        const u64 w = lane_id() < n ? weight(order_value((u32)mine)) : 0, upto = warp_upto(w), before = upto - w;
+        const u64 w = lane_id() < n ? weight(order_value((u32)mine)) : 0, upto = warp_prefix_sum(w), before = upto - w;
         const u64 target = __umul64hi(shuffle(upto, 31), (u64)room.random << 40);
         const int at = __ffs(warp_ballot(before <= target && target < upto)) - 1;
         if (lane_id() == at)
@@ -437,7 +437,7 @@ template <class K> struct Draw {
         const auto keep = [&](bool stays) { n = most(1, __popc(warp_ballot(lane_id() < n && stays))); };
         keep(mine >> 32 >= shuffle(mine, least(p.top_k, n) - 1) >> 32);
         if (p.top_p < 1.0f) {
-            const u64 w = lane_id() < n ? weight(place_value(mine)) : 0, upto = warp_upto(w);
+            const u64 w = lane_id() < n ? weight(place_value(mine)) : 0, upto = warp_prefix_sum(w);
             keep(upto - w < (u64)((double)shuffle(upto, 31) * share(p)));
         }
         if (p.min_p > 0.0f)
@@ -496,7 +496,7 @@ template <class K> struct Draw {
                         x[i] = from + i * 32 < n ? load_l2_scalar(y + from + i * 32) : negative_infinity();
 #pragma unroll
                     for (int i = 0; i < 4; i++) {
-                        const u64 w = whole_weight(ratio(x[i], here, inv_temperature)), upto = warp_upto(w);
+                        const u64 w = whole_weight(ratio(x[i], here, inv_temperature)), upto = warp_prefix_sum(w);
                         if (pass && so_far + upto - w <= aim && aim < so_far + upto)
                             room.token = first + from + i * 32;
                         so_far += shuffle(upto, 31);
@@ -616,7 +616,7 @@ template <class K> struct Draw {
         for (int t = warp_id(); t < K::TILES; t += WARPS) {
             u64 mine = 0;
             each_of<8>(t, [&](float x, int id) { mine += id < K::V ? f(x, id) : 0; });
-            const u64 upto = warp_upto(mine);
+            const u64 upto = warp_prefix_sum(mine);
             if (lane_id() == 31)
                 room.u.tile_weight[t] = upto;
         }
@@ -643,7 +643,7 @@ template <class K> struct Draw {
             const u64 rest = room.found[1];
             u64 so_far = 0;
             each_of<2>((int)room.found[0], [&](float x, int id) {
-                const u64 w = id < K::V ? f(x, id) : 0, upto = warp_upto(w);
+                const u64 w = id < K::V ? f(x, id) : 0, upto = warp_prefix_sum(w);
                 if (so_far + upto - w <= rest && rest < so_far + upto) {
                     room.token = id;
                     room.value = x;

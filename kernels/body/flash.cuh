@@ -69,7 +69,7 @@ template <class K> DEVICE Piece find_piece(const FtxStep *step, const FtxRow *ro
     for (int last = step->rows - 1; last >= from; last -= 32) {
         const int r = last - lane_id();
         const int tiles = r >= from ? ceil_div(rows[r].q_len * D::GROUP, K::ROWS) : 0;
-        const int upto = warp_upto(tiles);
+        const int upto = warp_prefix_sum(tiles);
         const u32 found = warp_ballot(upto > want);
         if (found) {
             const int lane = __ffs(found) - 1;

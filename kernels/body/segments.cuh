@@ -154,7 +154,7 @@ template <int MOST> DEVICE void warp_write_segment(FtxSegment *to, float *y, con
 #pragma unroll
         for (int i = 0; i < MOST / 32; i++)
             mine |= x[i] >= low ? 1u << i : 0;
-        const int upto = warp_upto((int)__popc(mine)), all = shuffle(upto, 31);
+        const int upto = warp_prefix_sum((int)__popc(mine)), all = shuffle(upto, 31);
         kept = all <= (width < 2 * SEGMENT_LIST ? 0 : SEGMENT_LIST) ? all : KEEP_ALL;
         float *list = y + first + upto - __popc(mine);
 #pragma unroll

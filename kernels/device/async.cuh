@@ -1,37 +1,40 @@
-// async.cuh - copies from global to shared memory that run beside the program.
+// async.cuh - asynchronous copies from global to shared memory: cp.async (sm_80) and cp.async.bulk (sm_90).
 #pragma once
 #include "device/types.cuh"
 
-// 16 bytes, of which the first `bytes` (0..16) are read and the rest becomes zero. Both ends
-// 16-byte aligned.
+// cp.async.cg: 16 bytes past L1; the first `bytes` (0..16) are read, the others become zero. Both addresses are
+// 16-byte aligned. The data is in shared memory for this thread after copy_wait, for others after a barrier too.
 DEVICE void copy16(u32 to, const void *from, int bytes = 16)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
-// 16 bytes that nobody needs again soon: the first that L2 gives up.
-DEVICE void copy16_once(u32 to, const void *from)
+// The same for data that is read once: L2 evicts it first (createpolicy evict_first).
+DEVICE void copy16_evict_first(u32 to, const void *from)
 {
     u64 policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
 }
+// cp.async.ca: 4 bytes through L1; the first `bytes` (0..4) are read, the others become zero.
 DEVICE void copy4(u32 to, const void *from, int bytes = 4)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
+// cp.async.commit_group: this thread's copies since the last commit become one group.
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most PENDING of this thread's groups are under way.
+// cp.async.wait_group: waits until at most the PENDING newest groups of this thread are incomplete.
 template <int PENDING> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
 
-// sm_90: this thread's arrival at an mbarrier that expects it comes once its copies so far are done.
+// cp.async.mbarrier.arrive.noinc (sm_90): arrives at the mbarrier once this thread's copies so far are complete. The
+// mbarrier's count includes this arrival.
 DEVICE void copy_arrive(u32 mbarrier)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(mbarrier) : "memory");
 #endif
 }
-// sm_90: one bulk copy by one thread, multiples of 16 bytes, 16-byte aligned; its bytes are
-// counted on the mbarrier.
+// cp.async.bulk (sm_90), by one thread: `bytes`, a multiple of 16, both addresses 16-byte aligned. The mbarrier counts
+// the bytes as they land (complete_tx).
 DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 mbarrier)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -39,8 +42,9 @@ DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 mbarrier)
                  ::"r"(to), "l"(from), "r"(bytes), "r"(mbarrier) : "memory");
 #endif
 }
-// Ordinary writes to shared memory become visible to bulk copies and back.
-DEVICE void async_fence()
+// fence.proxy.async (sm_90): orders this thread's ordinary accesses to shared memory with those of the async proxy:
+// bulk copies, TMA and wgmma.
+DEVICE void async_proxy_fence()
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -1,11 +1,11 @@
-// block.cuh - reductions of a block, and its barriers.
+// block.cuh - reductions over the threads of a block.
 #pragma once
 #include "device/barrier.cuh"
 #include "device/shared.cuh"
 #include "device/warp.cuh"
 
-// Sum over the block; every thread gets it. `room`: 33 floats of shared memory, free to use again
-// after the next barrier. The order of summation depends on THREADS alone.
+// Sum over the block, to every thread. `room`: 33 floats of shared memory that may be used again after the next
+// barrier. The order of summation depends on THREADS alone.
 template <int THREADS> DEVICE float block_sum(float v, float *room)
 {
     v = warp_sum(v);
@@ -20,6 +20,7 @@ template <int THREADS> DEVICE float block_sum(float v, float *room)
         sum += room[i];
     return sum;
 }
+// Largest value of the block, to every thread.
 template <int THREADS> DEVICE float block_max(float v, float *room)
 {
     v = warp_max(v);

@@ -10,7 +10,7 @@ DEVICE float to_float(half h)
     return f;
 }
 
-// Nearest, ties to even.
+// cvt.rn: rounds to nearest, ties to even.
 template <class T> DEVICE T from_float(float f);
 template <> DEVICE float from_float<float>(float f) { return f; }
 template <> DEVICE bf16 from_float<bf16>(float f)
@@ -26,7 +26,7 @@ template <> DEVICE half from_float<half>(float f)
     return h;
 }
 
-// Two elements of a 16-bit type in one word, the first in the low half.
+// cvt.rn.x2: two elements of a 16-bit type in one word, the first in the low half.
 template <class T> DEVICE u32 pack2(float lo, float hi);
 template <> DEVICE u32 pack2<bf16>(float lo, float hi)
 {
@@ -47,7 +47,7 @@ template <> DEVICE float high<bf16>(u32 w) { return __uint_as_float(w & 0xffff00
 template <> DEVICE float low<half>(u32 w) { return to_float(half{(u16)w}); }
 template <> DEVICE float high<half>(u32 w) { return to_float(half{(u16)(w >> 16)}); }
 
-// The products of two pairs, each rounded once.
+// Products of two pairs of elements, each rounded once.
 template <class T> DEVICE u32 mul2(u32 a, u32 b);
 template <> DEVICE u32 mul2<bf16>(u32 a, u32 b)
 {

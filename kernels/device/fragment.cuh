@@ -1,8 +1,8 @@
-// fragment.cuh - small steps between two matrix products: transposes, fast powers of two.
+// fragment.cuh - small steps between two matrix products: a transpose, fast powers of two and quotients.
 #pragma once
 #include "device/types.cuh"
 
-// An 8x8 matrix of 16-bit elements over the warp, transposed: lane 4g+t gives elements 2t, 2t+1
+// movmatrix.trans: transposes an 8x8 matrix of 16-bit elements that the warp holds. Lane 4g+t passes elements 2t, 2t+1
 // of row g and gets rows 2t, 2t+1 of column g.
 DEVICE u32 transpose8x8(u32 pair)
 {
@@ -11,7 +11,7 @@ DEVICE u32 transpose8x8(u32 pair)
     return r;
 }
 
-// 2^x to 2 ulp; 0 for -inf; denormal results are 0.
+// ex2.approx.ftz: 2^x to 2 ulp; 0 for -inf; denormal results are 0.
 DEVICE float exp2_fast(float x)
 {
     float y;

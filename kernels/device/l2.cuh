@@ -1,8 +1,8 @@
-// l2.cuh - reads that pass the first cache by.
+// l2.cuh - reads from L2 that bypass L1.
 #pragma once
 #include "device/types.cuh"
 
-// 16 bytes from L2, past L1: for what another kernel wrote while this one was already running.
+// ld.global.cg: 16 bytes. For data that another kernel wrote after this one had started: L1 may hold older bytes.
 DEVICE uint4_ load_l2(const void *p)
 {
     uint4_ v;
@@ -10,5 +10,5 @@ DEVICE uint4_ load_l2(const void *p)
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
     return v;
 }
-// One element.
+// The same for one element.
 template <class T> DEVICE T load_l2_scalar(const T *p) { return __ldcg(p); }

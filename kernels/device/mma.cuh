@@ -1,10 +1,10 @@
-// mma.cuh - the matrix units: D[16,8] += A[16,16] * B[8,16]^T, 16-bit inputs, fp32 sums.
+// mma.cuh - mma.sync.m16n8k16: D[16,8] += A[16,16] * B[8,16]^T by one warp, 16-bit inputs, fp32 sums.
 //
 // Lane 4g+t holds      a[0] A[g][2t,2t+1]     a[1] A[g+8][2t,2t+1]
 //                      a[2] A[g][2t+8,2t+9]   a[3] A[g+8][2t+8,2t+9]
 //                      b[0] B[g][2t,2t+1]     b[1] B[g][2t+8,2t+9]
 //                      d[0,1] D[g][2t,2t+1]   d[2,3] D[g+8][2t,2t+1]
-// The order of k is free as long as A and B agree.
+// A and B may have their k in any order, if it is the same one.
 #pragma once
 #include "device/types.cuh"
 
@@ -26,8 +26,8 @@ template <class T> DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (
     mma<T>(d, a[0], a[1], a[2], a[3], b[0], b[1]);
 }
 
-// 8x8 matrices of 16-bit elements from shared memory: lane i gives the address of row i%8 of
-// matrix i/8 (16 bytes, aligned); lane 4g+t gets elements 2t, 2t+1 of row g of each.
+// ldmatrix: 2 or 4 matrices of 8x8 16-bit elements from shared memory. Lane i passes the address of row i%8 of matrix
+// i/8 (16 bytes, aligned); lane 4g+t gets elements 2t, 2t+1 of row g of each.
 DEVICE void ldmatrix2(u32 (&r)[2], u32 row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(row) : "memory");
@@ -37,7 +37,7 @@ DEVICE void ldmatrix4(u32 (&r)[4], u32 row)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
 }
-// The same, each matrix transposed: lane 4g+t gets rows 2t, 2t+1 of column g.
+// ldmatrix.trans: the same, each matrix transposed: lane 4g+t gets rows 2t, 2t+1 of column g.
 DEVICE void ldmatrix2_trans(u32 (&r)[2], u32 row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(row) : "memory");
@@ -47,7 +47,7 @@ DEVICE void ldmatrix4_trans(u32 (&r)[4], u32 row)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
 }
-// The way back on sm_90: lane i gives the address of row i%8 of matrix i/8.
+// stmatrix (sm_90): the reverse of ldmatrix4; lane i passes the address of row i%8 of matrix i/8.
 DEVICE void stmatrix4(u32 row, const u32 (&r)[4])
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -3,6 +3,7 @@
 #pragma once
 #include "device/types.cuh"
 
+// Four random words for counter c.
 DEVICE uint4_ philox(uint4_ c, u32 key0, u32 key1)
 {
 #pragma unroll

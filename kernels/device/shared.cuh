@@ -1,4 +1,4 @@
-// shared.cuh - shared memory: the block's dynamic bytes, its addresses, vector accesses.
+// shared.cuh - shared memory: arrays, 32-bit addresses, vector loads and stores.
 #pragma once
 #include "device/vec.cuh"
 
@@ -12,9 +12,10 @@ DEVICE char *shared_memory()
 // A fixed array in shared memory: SHARED(float, sums, 32);
 #define SHARED(type, name, count) __shared__ type name[count]
 
-// The 32-bit address that PTX takes.
+// The 32-bit shared-memory address of p, as PTX takes it.
 DEVICE u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
+// ld.shared.v4, st.shared.v4: 16 aligned bytes; ld.shared.v2: 8.
 DEVICE uint4_ shared_load16(u32 a)
 {
     uint4_ v;

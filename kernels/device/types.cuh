@@ -1,7 +1,7 @@
-// types.cuh - the ground of every kernel: short names and element types.
+// types.cuh - what every kernel needs: integer types, element types, small integer functions.
 //
-// Nothing from outside is included: NVRTC --minimal compiles this in milliseconds. bf16 and half
-// are bit patterns here; arithmetic is in fp32, as in every kernel of the tree.
+// No header of CUDA is included: NVRTC --minimal compiles this in milliseconds. bf16 and half hold bits; kernels
+// compute in fp32.
 #pragma once
 
 #define DEVICE __device__ __forceinline__
@@ -29,6 +29,7 @@ template <class A> struct Same<A, A> { static constexpr bool value = true; };
 
 constexpr DEVICE int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr DEVICE int round_up(int a, int b) { return (a + b - 1) / b * b; }
+// The smaller and the larger of two: usable in constants, on device and host.
 constexpr DEVICE int least(int a, int b) { return a < b ? a : b; }
 constexpr DEVICE int most(int a, int b) { return a > b ? a : b; }
 constexpr DEVICE int pow2_at_least(int n) { int p = 1; while (p < n) p *= 2; return p; }

@@ -1,5 +1,4 @@
-// vec.cuh - vectors of N elements, read and written in one access of up to 16 bytes, with
-// masked tails for the end of a row.
+// vec.cuh - vectors of N elements, loaded and stored in accesses of up to 16 bytes; masked forms for the end of a row.
 #pragma once
 #include "device/l2.cuh"
 #include "device/types.cuh"
@@ -19,7 +18,7 @@ template <class T> constexpr DEVICE int vec_width(int C)
     return n;
 }
 
-// p is aligned to N elements (16 bytes at most).
+// p is aligned to N elements, or to 16 bytes if N elements are longer.
 template <int N, class T> DEVICE Vec<T, N> load(const T *p) { return *(const Vec<T, N> *)p; }
 template <int N, class T> DEVICE void store(T *p, const Vec<T, N> &v) { *(Vec<T, N> *)p = v; }
 
@@ -32,7 +31,7 @@ template <class T, int N> DEVICE Vec<T, N> zeros()
     return v;
 }
 
-// The first n of N elements, zeros after them; nothing beyond p + n is read.
+// The first n of N elements, then zeros; nothing at or beyond p + n is read or written.
 template <int N, class T> DEVICE Vec<T, N> load_up_to(const T *p, int n)
 {
     if (n >= N)

@@ -1,4 +1,4 @@
-// warp.cuh - what the 32 lanes of a warp do together. All lanes take part.
+// warp.cuh - shuffles, votes and reductions over the 32 lanes of a warp. All lanes call them.
 #pragma once
 #include "device/types.cuh"
 
@@ -9,7 +9,7 @@ template <class T> DEVICE T shuffle_xor(T v, int mask) { return __shfl_xor_sync(
 template <class T> DEVICE T shuffle_up(T v, int by) { return __shfl_up_sync(~0u, v, by); }
 template <class T> DEVICE T shuffle(T v, int lane) { return __shfl_sync(~0u, v, lane); }
 
-// Over groups of W neighbouring lanes; every lane gets the result.
+// Sum and largest value over groups of W neighbouring lanes; every lane gets the result.
 template <int W = 32> DEVICE float warp_sum(float v)
 {
 #pragma unroll
@@ -32,6 +32,7 @@ template <int W = 32> DEVICE int warp_sum(int v)
     return v;
 }
 
+// redux.sync: smallest and largest integer of the warp; for 64 bits by shuffles.
 DEVICE u32 warp_min(u32 v) { return __reduce_min_sync(~0u, v); }
 DEVICE u32 warp_most(u32 v) { return ~warp_min(~v); }
 DEVICE u64 warp_most(u64 v)
@@ -44,8 +45,8 @@ DEVICE u64 warp_most(u64 v)
     return v;
 }
 
-// Inclusive sum over the lanes.
-template <class T> DEVICE T warp_upto(T v)
+// Inclusive prefix sum: lane l gets the sum of lanes 0..l.
+template <class T> DEVICE T warp_prefix_sum(T v)
 {
 #pragma unroll
     for (int d = 1; d < 32; d *= 2) {

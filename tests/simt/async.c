@@ -233,7 +233,7 @@ static Block *block_of(unsigned mapped, const void *pc)
     return c->block[rank - 1];
 }
 
-void simt_cluster_count(unsigned mbarrier)
+void simt_cluster_mbarrier_arrive(unsigned mbarrier)
 {
     Block *b = block_of(mbarrier, PC());
 
@@ -462,7 +462,7 @@ bool async_land(bool now)
     return any;
 }
 
-void simt_async_fence(void)
+void simt_async_proxy_fence(void)
 {
     Fiber *f = run.current;
 

@@ -558,7 +558,7 @@ void memory_copy_begins(void *to, size_t bytes, bool bulk, const void *pc)
             if (w && m[i].written == f->block->stamp && (n - 1) / CLOCKS == f->block->number &&
                 m[i].write_clock > w->proxy_clock && m[i].write_clock > f->proxy_clock) {
                 report(SIMT_FENCE, pc, m[i].write_pc,
-                       "a bulk copy over bytes written by %s, with no async_fence between: %s", report_who(w),
+                       "a bulk copy over bytes written by %s, with no async_proxy_fence between: %s", report_who(w),
                        memory_where((char *)to + i * GRAIN));
                 break;
             }

@@ -147,7 +147,7 @@ struct Fiber {
     struct Sums *sums;
     unsigned wgmma_group;
     bool wgmma_fenced;
-    bool proxied; /* async_fence since the last wait */
+    bool proxied; /* async_proxy_fence since the last wait */
 };
 
 typedef struct Barrier {

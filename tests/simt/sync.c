@@ -77,12 +77,12 @@ int simt_block_count(int p)
     return (int)run.current->out[0];
 }
 
-void simt_part_sync(int id, int threads)
+void simt_named_barrier_sync(int id, int threads)
 {
     arrive((unsigned)id, (unsigned)threads, true, 0, PC());
 }
 
-void simt_part_arrive(int id, int threads)
+void simt_named_barrier_arrive(int id, int threads)
 {
     arrive((unsigned)id, (unsigned)threads, false, 0, PC());
 }

@@ -34,7 +34,7 @@ static const Bug bugs[] = {
     {"reduce", 6, BY(SIMT_RACE) | BY(STALE), "a counter without release and acquire: the missing fence"},
     {"reduce", 7, BY(SIMT_HANG) | BY(SIMT_BARRIER), "a barrier that not all come to"},
     {"ring", 1, BY(SIMT_FENCE), "mbarriers not fenced after their making"},
-    {"ring", 2, BY(SIMT_FENCE) | BY(STALE), "plain writes before a bulk copy without async_fence"},
+    {"ring", 2, BY(SIMT_FENCE) | BY(STALE), "plain writes before a bulk copy without async_proxy_fence"},
     {"ring", 3, BY(SIMT_RACE) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER), "slots used again before they are empty"},
     {"ring", 4, BY(SIMT_RACE) | BY(SIMT_HANG) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER),
      "the producer waits for the wrong phase"},
@@ -82,7 +82,7 @@ static const Bug bugs[] = {
     {"tiles", 11, BY(SIMT_RACE) | BY(SIMT_HANG) | BY(SIMT_IN_FLIGHT) | BY(SIMT_MBARRIER),
      "the wrong phase of the other blocks' counts"},
     {"tiles", 12, BY(SIMT_BOUNDS), "a multicast to a block that is not there"},
-    {"group", 1, BY(SIMT_FENCE) | BY(STALE), "wgmma of what cp.async brought without async_fence"},
+    {"group", 1, BY(SIMT_FENCE) | BY(STALE), "wgmma of what cp.async brought without async_proxy_fence"},
     {"group", 2, BY(SIMT_FENCE), "wgmma without wgmma_fence"},
     {"group", 3, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "an operand overwritten while products run"},
     {"group", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "an operand overwritten that other warps still read"},
@@ -139,7 +139,7 @@ static void add(const char *file, int bug)
              "#include \"device/async.cuh\"\n#include \"device/atomic.cuh\"\n#include \"device/block.cuh\"\n"
              "#include \"device/cluster.cuh\"\n#include \"device/mbarrier.cuh\"\n#include \"device/mma.cuh\"\n"
              "#include \"device/pdl.cuh\"\n#include \"device/tensor.cuh\"\n#include \"device/vec.cuh\"\n#include "
-             "\"device/wgmma_tile.cuh\"\n"
+             "\"device/wgmma.cuh\"\n"
              "namespace in_%s {\nconstexpr int BUG = %d;\n#line 1 \"%s.cuh\"\n%s\n}\n"
              "extern \"C\" __global__ void CLUSTER(%d) %s(const in_%s::Args a) { in_%s::body(a); }\n",
              entry, bug, file, body, strcmp(file, "pair") == 0 || strcmp(file, "tiles") == 0 ? 2 : 1, entry, entry,

@@ -12,7 +12,7 @@
  * memory is made to show what its block sees, and no other thread runs until it is done.
  *
  * In shared memory, likewise, what plain writes and cp.async leave is not there yet for bulk copies and
- * wgmma until async_fence: a product reads what stood there before, and of a write and a bulk copy over
+ * wgmma until async_proxy_fence: a product reads what stood there before, and of a write and a bulk copy over
  * it the write comes last. */
 #include "parts.h"
 

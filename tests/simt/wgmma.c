@@ -31,7 +31,7 @@ typedef struct Sums { /* what d holds once its products are done */
     float value[MAX_SUMS];
 } Sums;
 
-/* B as wgmma_operand made it: where row `row` from `base` on has 16 k from k16 on. */
+/* B as wgmma_descriptor made it: where row `row` from `base` on has 16 k from k16 on. */
 static uint32_t unit_of(uint64_t b, unsigned row, unsigned unit)
 {
     const uint32_t base = (uint32_t)b, r = (uint32_t)(b >> 32 & 0xffff) + row, k16 = (uint32_t)(b >> 48);
@@ -50,7 +50,7 @@ static uint64_t look_at_row(const Product *p, uint64_t operand, unsigned row, un
 
         if (!run.current->proxied && memory_is_plain(at)) {
             report(SIMT_FENCE, p->pc, NULL,
-                   "wgmma reads what plain stores or cp.async brought, with no async_fence "
+                   "wgmma reads what plain stores or cp.async brought, with no async_proxy_fence "
                    "since they were waited for");
             return 0;
         }
@@ -136,12 +136,12 @@ void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long
     begin_rows((Product){.d = d, .n = n, .bf16 = bf16, .b = b, .pc = PC()}, a);
 }
 
-void simt_wgmma_across(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b)
+void simt_wgmma_n_major(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b)
 {
     begin_rows((Product){.d = d, .n = n, .bf16 = bf16, .b = b, .across = true, .pc = PC()}, a);
 }
 
-void simt_wgmma_tile(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b)
+void simt_wgmma_shared(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b)
 {
     Product *p = run_keep(sizeof *p);
 

@@ -43,18 +43,18 @@ DEVICE void body(const Args &a)
     for (int turn = 0; turn < 2; turn++) {
         mbarrier_wait(full, turn);
         if (BUG != 1) // 1: what cp.async brought is not handed to the matrix units
-            async_fence();
+            async_proxy_fence();
         if (BUG != 2) // 2: registers are not handed to them
             wgmma_fence();
         for (int k = 0; k < 4; k++) {
             if (turn == 1) {
-                WgmmaTile<32, bf16>::add(d, wgmma_operand(at + A_AT, 0, k), wgmma_operand(at, 0, k));
+                Wgmma<32, bf16>::add(d, wgmma_descriptor(at + A_AT, 0, k), wgmma_descriptor(at, 0, k));
                 continue;
             }
             u32 x[4];
             for (int i = 0; i < 4; i++)
                 x[i] = *(const u32 *)(a.a + (row + i % 2 * 8) * 64 + k * 16 + i / 2 * 8 + 2 * t);
-            wgmma32<bf16>(d, x, wgmma_operand(at + (BUG == 9 ? 128 : 0), 0, BUG == 8 ? k ^ 1 : k)); // 8: other k of B
+            Wgmma<32, bf16>::add(d, x, wgmma_descriptor(at + (BUG == 9 ? 128 : 0), 0, BUG == 8 ? k ^ 1 : k)); // 8: other k of B
         } // 9: B lies where no operand may
         if (BUG != 5) // 5: a wait for what was not committed
             wgmma_commit();

@@ -33,7 +33,7 @@ DEVICE void body(const Args &a)
     } else if (blockIdx.x % 3 == 1) {
         store_release_system(out + 3, 9);
     } else {
-        store_whole_system(out, uint4_{value, value + 1, value + 2, 9});
+        store_relaxed16_system(out, uint4_{value, value + 1, value + 2, 9});
     }
     if (BUG == 5) // 5: a word after the last one
         out[0] = value;

@@ -11,16 +11,16 @@ DEVICE void give(float *room, int lane)
 {
     for (int i = 0; i < ROUNDS; i++) {
         if (i > 0 && BUG != 4) // 4: the reader is not waited for
-            part_sync(EMPTY, 64);
+            named_barrier_sync(EMPTY, 64);
         if (BUG == 3) // 3: arrives before it has written
-            part_arrive(FULL, 64);
+            named_barrier_arrive(FULL, 64);
         room[lane] = (float)(lane + i);
         if (BUG == 1) // 1: another count than the reader's
-            part_arrive(FULL, 96);
+            named_barrier_arrive(FULL, 96);
         else if (BUG == 2) // 2: another barrier than the reader's
-            part_arrive(EMPTY, 64);
+            named_barrier_arrive(EMPTY, 64);
         else if (BUG != 3)
-            part_arrive(FULL, 64);
+            named_barrier_arrive(FULL, 64);
     }
 }
 
@@ -29,12 +29,12 @@ DEVICE float take(const float *room, int lane)
     float sum = 0.0f;
     for (int i = 0; i < ROUNDS; i++) {
         if (BUG == 5) // 5: arrives, and does not wait
-            part_arrive(FULL, 64);
+            named_barrier_arrive(FULL, 64);
         else
-            part_sync(FULL, BUG == 6 ? 48 : 64); // 6: no whole warps
+            named_barrier_sync(FULL, BUG == 6 ? 48 : 64); // 6: no whole warps
         sum += room[lane];
         if (i < ROUNDS - 1)
-            part_arrive(EMPTY, 64);
+            named_barrier_arrive(EMPTY, 64);
     }
     return sum;
 }
@@ -60,7 +60,7 @@ DEVICE void body(const Args &a)
         }
     if (BUG == 8 && warp == 2) // 8: the sum is read before all have added
         a.y[32] = (float)votes[0];
-    part_sync(WHOLE, 96);
+    named_barrier_sync(WHOLE, 96);
     if (warp == 2 && lane == 0 && BUG != 8)
         a.y[32] = (float)votes[0];
 }

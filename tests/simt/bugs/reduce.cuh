@@ -44,7 +44,7 @@ DEVICE void body(const Args &a)
         }
     }
     if (BUG == 7 && t < 32) // 7: a barrier of one warp where two are awaited
-        part_sync(1, 64);
+        named_barrier_sync(1, 64);
     block_sync();
     if (!last[0])
         return;

@@ -26,7 +26,7 @@ DEVICE void ask(const Args &a, u32 ring, u32 full, u32 empty, int rank)
         if (BUG == 3) // 3: for this block alone
             tensor_copy(to, a.m, rank * 8, i * 64, full + 8 * slot);
         else
-            tensor_copy_all(to, a.m, (BUG == 9 ? rank ^ 1 : rank) * 8, i * 64, full + 8 * slot, BUG == 12 ? 7 : 3);
+            tensor_copy_multicast(to, a.m, (BUG == 9 ? rank ^ 1 : rank) * 8, i * 64, full + 8 * slot, BUG == 12 ? 7 : 3);
     } // 9: the other's rows; 12: for a block that is not there
 }
 
@@ -64,7 +64,7 @@ DEVICE void body(const Args &a)
             if (t % 32 == 0) // 2: the other block's engine writes here, too, and is not told
                 for (int to = 0; to < 2; to++)
                     if (BUG != 2 || to == rank)
-                        cluster_count(cluster_map(empty + 8 * slot, to));
+                        cluster_mbarrier_arrive(cluster_map(empty + 8 * slot, to));
         }
         a.y[blockIdx.x * 64 + t] = sum;
     }

@@ -7,7 +7,7 @@ DEVICE u32 atomic_add_relaxed(u32 *p, u32 v) { return simt_atomic(p, SIMT_ADD, v
 DEVICE u32 load_acquire(const u32 *p) { return simt_load(p, SIMT_ACQUIRE); }
 DEVICE void store_release(u32 *p, u32 v) { simt_store(p, v, SIMT_RELEASE); }
 DEVICE void store_release_system(u32 *p, u32 v) { simt_store(p, v, SIMT_RELEASE | SIMT_SYSTEM); }
-DEVICE void store_whole_system(void *p, uint4_ v) // the last word tells of all four
+DEVICE void store_relaxed16_system(void *p, uint4_ v) // the last word tells of all four
 {
     u32 *to = (u32 *)p;
     to[0] = v.x;

@@ -4,5 +4,5 @@
 
 DEVICE void block_sync() { simt_block_sync(); }
 DEVICE int block_count(bool p) { return simt_block_count(p); }
-DEVICE void part_sync(int id, int threads) { simt_part_sync(id, threads); }
-DEVICE void part_arrive(int id, int threads) { simt_part_arrive(id, threads); }
+DEVICE void named_barrier_sync(int id, int threads) { simt_named_barrier_sync(id, threads); }
+DEVICE void named_barrier_arrive(int id, int threads) { simt_named_barrier_arrive(id, threads); }

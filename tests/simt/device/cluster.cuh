@@ -7,7 +7,7 @@ DEVICE u32 cluster_rank() { return simt_cluster_rank(); }
 DEVICE void cluster_arrive() { simt_cluster_arrive(); }
 DEVICE void cluster_wait() { simt_cluster_wait(); }
 DEVICE u32 cluster_map(u32 a, u32 rank) { return simt_cluster_map(a, rank); }
-DEVICE void cluster_count(u32 mbarrier) { simt_cluster_count(mbarrier); }
+DEVICE void cluster_mbarrier_arrive(u32 mbarrier) { simt_cluster_mbarrier_arrive(mbarrier); }
 DEVICE void cluster_send(u32 mapped, float v, u32 mbarrier) { simt_cluster_send(mapped, &v, 4, mbarrier); }
 DEVICE void cluster_send2(u32 mapped, float v0, float v1, u32 mbarrier)
 {

@@ -25,8 +25,8 @@ unsigned simt_least(unsigned v);
 
 void simt_block_sync(void);
 int simt_block_count(int p);
-void simt_part_sync(int id, int threads);
-void simt_part_arrive(int id, int threads);
+void simt_named_barrier_sync(int id, int threads);
+void simt_named_barrier_arrive(int id, int threads);
 
 enum { SIMT_ADD, SIMT_OR, SIMT_MAX, SIMT_EXCHANGE };
 /* IN_BLOCK: the scope is the block; other blocks neither tell nor hear by it. SYSTEM: the host hears, too. */
@@ -54,7 +54,7 @@ void simt_copy_arrive(unsigned mbarrier);
 void simt_copy_wait(unsigned pending);
 void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbarrier);
 void simt_tensor_copy(unsigned to, const void *map, int row, int column, unsigned mbarrier, unsigned mask);
-void simt_async_fence(void);
+void simt_async_proxy_fence(void);
 
 void simt_mbarrier_init(unsigned b, unsigned arrivals);
 void simt_mbarrier_init_fence(void);
@@ -66,15 +66,15 @@ unsigned simt_cluster_rank(void);
 void simt_cluster_arrive(void);
 void simt_cluster_wait(void);
 unsigned simt_cluster_map(unsigned address, unsigned rank);
-void simt_cluster_count(unsigned mbarrier);
+void simt_cluster_mbarrier_arrive(unsigned mbarrier);
 void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsigned mbarrier);
 
 void simt_wait_for_previous(void);
 void simt_launch_dependents(void);
 
 void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
-void simt_wgmma_across(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
-void simt_wgmma_tile(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b);
+void simt_wgmma_n_major(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
+void simt_wgmma_shared(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b);
 void simt_wgmma_fence(void);
 void simt_wgmma_commit(void);
 void simt_wgmma_wait(unsigned pending);
