@@ -36,6 +36,13 @@ static bool folder(char out[PATH_BYTES])
     return n > 0 && n < PATH_BYTES - 64;
 }
 
+const char *cache_folder(Arena *keep)
+{
+    char path[PATH_BYTES];
+
+    return folder(path) ? arena_strdup(keep, path) : NULL;
+}
+
 static bool path_of(Hash128 key, char out[PATH_BYTES])
 {
     if (!folder(out))

@@ -29,6 +29,8 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(v
  * them the headers that they include. */
 bool instantiate_emit(const Plan *plan, const char *dir, Diag *d);
 
+const char *cache_folder(Arena *keep); /* of compiled kernels; NULL: none are kept */
+
 const char *nvrtc_version(void); /* "13.0", or NULL: not found; nvrtc_missing says why */
 const char *nvrtc_missing(void);
 

@@ -175,10 +175,11 @@ const char *nvrtc_missing(void)
 
     if (load())
         return NULL;
-    snprintf(text, sizeof text,
-             "compiling for a GPU needs NVRTC %d.%d or newer (part of the CUDA toolkit; "
-             "`scripts/deps` installs it, FTX_NVRTC names a file or folder); tried %s",
-             OLDEST_MAJOR, OLDEST_MINOR, nvrtc.missing);
+    snprintf(
+        text, sizeof text,
+        "compiling for a GPU needs NVRTC %d.%d or newer, a part of the CUDA toolkit (`ftxc doctor` says how to get "
+        "it; FTX_NVRTC names its file or folder); tried %s",
+        OLDEST_MAJOR, OLDEST_MINOR, nvrtc.missing);
     return text;
 }
 

@@ -59,4 +59,17 @@ extern const DeviceApi device_cuda; /* opens with FTX_ENODEVICE and a reason whe
 /* CUDA: whether a driver and a device are there, and its target number (901 for an H200). */
 FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err);
 
+/* CUDA: what `ftxc doctor` prints of a GPU. A context is opened on it, which shows that it can be used. */
+typedef struct CudaFacts {
+    char name[128];
+    uint32_t target;            /* as device_cuda_probe */
+    int driver;                 /* the CUDA version that the driver is for: 13000 is 13.0 */
+    int gpus;                   /* how many the driver sees */
+    size_t memory, memory_free; /* bytes */
+} CudaFacts;
+FtxStatus device_cuda_facts(int ordinal, CudaFacts *facts, FtxError *err);
+
+/* The version of cuBLASLt: 130002 is 13.0.2. */
+FtxStatus device_cuda_blas(size_t *version, FtxError *err);
+
 #endif

@@ -27,6 +27,7 @@ for command in compile run score tokenize detokenize bench show opt why; do
     says 2 "$command: " $command --no-such-option
     says 2 "$command: expected" $command
 done
+says 0 '^ftxc doctor' help doctor
 says 0 'FTX_PATIENCE' help env
 says 0 '^rmsnorm ' ops
 says 0 'Exit codes' help

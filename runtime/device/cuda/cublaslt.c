@@ -102,6 +102,16 @@ static FtxStatus check(const CublasLtTable *lt, cublasStatus_t r, FtxError *err,
                     (long long)s->n, (long long)s->k, dtype_name(s->x), lt->cublasLtGetStatusString(r));
 }
 
+FtxStatus lt_version(size_t *version, FtxError *err)
+{
+    const CublasLtTable *lt;
+    const FtxStatus s = table(&lt, err);
+
+    if (!s)
+        *version = lt->cublasLtGetVersion();
+    return s;
+}
+
 FtxStatus lt_start(void **handle, FtxError *err)
 {
     const CublasLtTable *lt;

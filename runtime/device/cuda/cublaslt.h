@@ -31,6 +31,9 @@ typedef struct LtPointers {
 
 typedef struct LtMatmul LtMatmul;
 
+/* The library's version: 130002 is 13.0.2. */
+FtxStatus lt_version(size_t *version, FtxError *err);
+
 /* The library's handle, one a device: for the context that is current. */
 FtxStatus lt_start(void **handle, FtxError *err);
 void lt_stop(void *handle); /* NULL is fine */

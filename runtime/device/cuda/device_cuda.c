@@ -48,6 +48,12 @@ static FtxStatus find_device(const CudaDriver *cu, int ordinal, CUdevice *device
     return s;
 }
 
+/* From sm_90 on the 'a' form is the whole GPU. */
+static uint32_t target_of(int cc)
+{
+    return (uint32_t)cc * 10 + (cc >= 90 ? 1 : 0);
+}
+
 FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err)
 {
     const CudaDriver *cu;
@@ -57,8 +63,42 @@ FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err)
 
     if (!s)
         s = find_device(cu, ordinal, &device, &cc, err);
-    *target = (uint32_t)cc * 10 + (cc >= 90 ? 1 : 0); /* from sm_90 on the 'a' form is the whole GPU */
+    *target = target_of(cc);
     return s;
+}
+
+FtxStatus device_cuda_facts(int ordinal, CudaFacts *f, FtxError *err)
+{
+    const CudaDriver *cu;
+    CUdevice device;
+    CUcontext context;
+    int cc = 0;
+    FtxStatus s = cuda_driver(&cu, err);
+
+    if (!s)
+        s = find_device(cu, ordinal, &device, &cc, err);
+    if (s)
+        return s;
+    f->target = target_of(cc);
+    cu->cuDriverGetVersion(&f->driver);
+    cu->cuDeviceGetCount(&f->gpus);
+    s = cuda_check(cu, cu->cuDeviceGetName(f->name, sizeof f->name, device), err, "GPU %d", ordinal);
+    if (!s)
+        s = cuda_check(cu, cu->cuDevicePrimaryCtxRetain(&context, device), err, "a context on GPU %d", ordinal);
+    if (s)
+        return s;
+    s = cuda_check(cu, cu->cuCtxPushCurrent(context), err, "a context on GPU %d", ordinal);
+    if (!s) {
+        s = cuda_check(cu, cu->cuMemGetInfo(&f->memory_free, &f->memory), err, "memory of GPU %d", ordinal);
+        cu->cuCtxPopCurrent(&context);
+    }
+    cu->cuDevicePrimaryCtxRelease(device);
+    return s;
+}
+
+FtxStatus device_cuda_blas(size_t *version, FtxError *err)
+{
+    return lt_version(version, err);
 }
 
 /* Whether code for a target runs on compute capability cc: an 'a' target there alone, a plain one
@@ -432,6 +472,18 @@ FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err)
 {
     (void)ordinal;
     *target = 0;
+    return no_cuda(err);
+}
+
+FtxStatus device_cuda_facts(int ordinal, CudaFacts *f, FtxError *err)
+{
+    (void)ordinal, (void)f;
+    return no_cuda(err);
+}
+
+FtxStatus device_cuda_blas(size_t *version, FtxError *err)
+{
+    (void)version;
     return no_cuda(err);
 }
 
