@@ -48,12 +48,33 @@ static int64_t read_source(lua_State *L, int t)
     return source;
 }
 
-/* Sources that are kept at once: as many as there are requests whose lanes fill a step, unless said
- * otherwise. */
+enum { USUAL_BEAMS = 4 };
+
+/* The most beams that a request may have. A model that reads a source gets USUAL_BEAMS where the spec says
+ * nothing, because translators are mostly searched with beams; one sequence after another stays the default. */
+static int64_t read_width(lua_State *L, int t)
+{
+    const Graph *g = reader_of(L)->graph;
+    int64_t width = field_count(L, t, "decode.width"), usual = USUAL_BEAMS;
+
+    field_push(L, t, "decode.width");
+    if (!lua_isnil(L, -1))
+        return width;
+    if (width < field_count(L, t, "decode.beams"))
+        width = field_count(L, t, "decode.beams");
+    usual = usual < g->limits.sequences ? usual : g->limits.sequences;
+    usual = usual < reader_of(L)->spec->vocab ? usual : reader_of(L)->spec->vocab;
+    return g->kind == FTX_MODEL_SEQ2SEQ && width < usual ? usual : width;
+}
+
+/* Sources that are kept at once, where the spec says nothing: one for each request of a full step. A width in
+ * the spec means that requests have so many beams; without one they have a sequence each. */
 static int64_t read_sources(lua_State *L, int t)
 {
     const Limits *l = &reader_of(L)->graph->limits;
-    const int64_t lanes = l->beams > 1 ? l->beams : 1, sources = field_count(L, t, "limits.sources");
+    const int64_t sources = field_count(L, t, "limits.sources");
+    const int64_t width = field_count(L, t, "decode.width"), beams = field_count(L, t, "decode.beams");
+    const int64_t lanes = width > beams ? width : beams > 1 ? beams : 1;
 
     if (sources > l->sequences) {
         lua_pushinteger(L, sources);
@@ -96,10 +117,7 @@ static void read_limits(lua_State *L, int t)
     l->end_ids = field_count(L, t, "limits.end_ids");
     l->kv_block = field_count(L, t, "kv.block_size");
     l->kv_pages = field_count(L, t, "kv.pages");
-    l->beams = field_count(L, t, "decode.width");
-    field_push(L, t, "decode.width");
-    if (lua_isnil(L, -1) && l->beams < field_count(L, t, "decode.beams"))
-        l->beams = field_count(L, t, "decode.beams");
+    l->beams = read_width(L, t);
     if (l->beams > l->sequences) {
         lua_pushinteger(L, l->beams);
         field_refuse(L, "decode.width",

@@ -305,6 +305,35 @@ static void test_overrides(void **state)
     drop(&r);
 }
 
+/* Where there is a source, 4 beams are compiled in, and greedy stays the default. */
+static void test_usual_beams(void **state)
+{
+    static const struct {
+        const char *path, *defines;
+        int width, beams, sources;
+    } cases[] = {
+        {"tests/models/tiny-marian", NULL, 4, 1, 16},
+        {"tests/models/tiny-bart", "limits.sequences=3", 3, 1, 3},
+        {"tests/models/tiny-bart", "decode.width=1", 1, 1, 16},
+        {"tests/models/tiny-bart", "decode.width=2", 2, 1, 8},
+        {"tests/models/tiny-bart", "decode.beams=8", 8, 8, 2},
+        {"tests/models/tiny-bart", "decode.beams=2", 4, 2, 8},
+        {"tests/models/tiny-llama", NULL, 1, 1, 0},
+        {"specs/verse.lua", NULL, 4, 4, 8},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        Reading r = read_good(cases[i].path, cases[i].defines);
+
+        assert_int_equal(r.spec.graph->limits.beams, cases[i].width);
+        assert_int_equal(count_ops(r.spec.graph, OP_BEAM), cases[i].width > 1);
+        assert_int_equal(r.spec.decode.beams, cases[i].beams);
+        assert_int_equal(r.spec.graph->limits.sources, cases[i].sources);
+        drop(&r);
+    }
+}
+
 /* Attributes of ops that the families derive. */
 static void test_llama_options(void **state)
 {
@@ -937,14 +966,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mistakes),           cmocka_unit_test(test_fable),
         cmocka_unit_test(test_published_shapes),   cmocka_unit_test(test_one_spec_is_one_graph),
-        cmocka_unit_test(test_overrides),          cmocka_unit_test(test_llama_options),
-        cmocka_unit_test(test_language),           cmocka_unit_test(test_tiny_checkouts),
-        cmocka_unit_test(test_trained_checkouts),  cmocka_unit_test(test_checkout_mistakes),
-        cmocka_unit_test(test_checkout_labels),    cmocka_unit_test(test_checkout_sentences),
-        cmocka_unit_test(test_checkout_tokenizer), cmocka_unit_test(test_checkout_fields),
-        cmocka_unit_test(test_tokenizer_note),     cmocka_unit_test(test_two_ropes),
-        cmocka_unit_test(test_architecture_files), cmocka_unit_test(test_other_inputs),
-        cmocka_unit_test(test_no_spec_there),
+        cmocka_unit_test(test_overrides),          cmocka_unit_test(test_usual_beams),
+        cmocka_unit_test(test_llama_options),      cmocka_unit_test(test_language),
+        cmocka_unit_test(test_tiny_checkouts),     cmocka_unit_test(test_trained_checkouts),
+        cmocka_unit_test(test_checkout_mistakes),  cmocka_unit_test(test_checkout_labels),
+        cmocka_unit_test(test_checkout_sentences), cmocka_unit_test(test_checkout_tokenizer),
+        cmocka_unit_test(test_checkout_fields),    cmocka_unit_test(test_tokenizer_note),
+        cmocka_unit_test(test_two_ropes),          cmocka_unit_test(test_architecture_files),
+        cmocka_unit_test(test_other_inputs),       cmocka_unit_test(test_no_spec_there),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
