@@ -132,7 +132,7 @@ says 2 'repeat: expected 1 to 1000, found 0' bench "$tiny" --new 4 --repeat 0 -d
 says 2 'new: expected 1 to' bench "$tiny" --new 0 -d cpu
 says 2 'source: expected 1 to' bench "$tiny" --new 4 --source -1 -d cpu
 says 2 'temperature: expected 0 to' bench "$tiny" --new 4 --temperature -1 -d cpu
-says 2 'beams: -1' bench "$tiny" --new 4 --beams -1 -d cpu
+says 2 'beams: expected 0 to 64, found -1' bench "$tiny" --new 4 --beams -1 -d cpu
 says 2 '99999 new tokens exceed the context' bench "$tiny" --new 99999 -d cpu
 says 2 'are of single steps' bench "$tiny" --new 4 --context 8 -d cpu
 says 2 'are of --new' bench "$tiny" --beams 2 -d cpu
