@@ -5,7 +5,7 @@
 //@ match   y = attend_packed(x)
 //@ consts  X: type(x)  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim
 //@ consts  SCALE: attend_packed.scale  ROOM: SEQUENCES
-//    As many blocks an SM as fit: they hide each other's waits (docs/performance.md, encoders).
+//    As many blocks an SM as fit: they hide each other's waits (docs/decisions/020-attention-of-texts.md).
 //@ consts  ACROSS: ceil_div(HEAD_DIM, 64)  STAGES: 2  BLOCKS: ACROSS == 1 ? 5 : 2
 //@ consts  BYTES: (1 + 2 * STAGES) * ACROSS * 8192 + 24 * STAGES
 //@ fits    sizeof(x) == 2 && type(y) == X && ARCH == 90 && ARCH_A == 1

@@ -1,7 +1,7 @@
 // linear_tile.cu - contract and instance of linear_tile.cuh: encoders' products in 16 bits on sm_90a
 //
 // Measured on the H200 without norms, BERT-base's matrices (tests/gpu/tile_check.cu, us; cuBLASLt's best of 24 beside;
-// docs/performance.md says what norms cost in them):
+// docs/decisions/002-norms-folded-into-weights.md says what norms cost in them):
 //
 //   2,240 rows   qkv 13.3 (13.8)   out 6.5 (7.2)   up with GELU 19.2 (22.0 with tanh's)   down 16.7 (17.2)
 //
