@@ -1,4 +1,4 @@
-/* catalog.c - the embedded texts, and the contracts in them. */
+/* catalog.c - the texts embedded in ftxc, found by name. */
 #include "catalog.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* contract.h - a contract as read, and how it meets a graph: matching and fixing constants. */
+/* contract.h - a contract as read, and what becomes of it: a match in the graph, then an instance with constants. */
 #ifndef FTXC_CONTRACT_H
 #define FTXC_CONTRACT_H
 
@@ -11,37 +11,38 @@ enum {
     CONTRACT_MAX_CONSTS = 48,
     CONTRACT_MAX_CANDIDATES = 16,
     CONTRACT_MAX_COVERED = 16, /* ops of one match line */
+    CONTRACT_MAX_BUFFERS = 4,  /* scratch, zeroed and tiled lines, of each */
 };
 
 typedef struct ContractArg {
     const char *name; /* "x"; of a named buffer "token" */
     int named;        /* FTX_NAMED_x; -1: bound by the match line */
     bool out;
-    bool shaped; /* it has [..] */
+    bool shaped; /* sizes are given: [..] */
     uint32_t rank;
     const char *dims[IR_MAX_RANK]; /* "M", "2*F" */
-    DType type;                    /* storage asked for; DT_NONE: any */
+    DType type;                    /* required storage type; DT_NONE: any */
     const char *type_of;           /* ":type(y)" */
     const char *stats_name;        /* ":stats(x)" */
-    int stats_of;                  /* that arg's index; -1: these are no statistics */
+    int stats_of;                  /* index of that arg; -1: this is not a statistics argument */
 } ContractArg;
 
-/* A node of a match line: an op with its arguments, or the name of an arg. */
+/* A node of a match line's tree: an op with its arguments, or an argument of the kernel. */
 typedef struct Pattern Pattern;
 struct Pattern {
-    Op op;   /* OP_NONE: a name */
-    int arg; /* index into args */
-    bool optional;
-    const Pattern *sub[IR_MAX_ARGS]; /* NULL: missing in the graph too */
+    Op op;                           /* OP_NONE: a kernel argument */
+    int arg;                         /* index into args */
+    bool optional;                   /* "b?": the graph's op may lack it */
+    const Pattern *sub[IR_MAX_ARGS]; /* NULL: the graph's op must lack it */
 };
 
-typedef struct NamedText { /* NAME and an expression, where it stands */
+typedef struct NamedText { /* a name, its expression, and their line */
     const char *name, *text;
     Loc loc;
 } NamedText;
 
 typedef struct MatchLine {
-    int out; /* index into args of what it computes; -1: no buffer */
+    int out; /* the arg that receives the result; -1: the result is not written to a buffer of its own */
     const Pattern *root;
     struct {
         NamedText *at;
@@ -51,25 +52,25 @@ typedef struct MatchLine {
 } MatchLine;
 
 typedef struct ContractConst {
-    NamedText value; /* text NULL: candidates, or of match lines */
+    NamedText value; /* text NULL: a list of candidates, or match lines give the value */
     ConstKind kind;
     int64_t candidate[CONTRACT_MAX_CANDIDATES];
     size_t n_candidates;
-    bool of_match; /* match lines say its value */
-    bool placed;   /* ... but a consts line "NAME: NAME" its place */
+    bool of_match; /* match lines give the value */
+    bool placed;   /* and a consts line "NAME: NAME" the place among the constants */
 } ContractConst;
 
 struct Contract {
     const char *family;
     KernelDevice device;
     const char *template_name; /* NULL: cpu, matmul */
-    uint32_t rank;             /* of two that cost the same, the one with the lower rank is taken */
+    uint32_t rank;             /* decides between candidates of the same cost: the lowest */
     Loc loc;
     struct {
         ContractArg *at;
         size_t n, cap;
     } args;
-    uint32_t operands; /* args that are pointers of the kernel; behind them stand those that are folded away */
+    uint32_t operands; /* the first so many args are pointers of the kernel; the rest are gain and shift of `folded` */
     struct {
         MatchLine *at;
         size_t n, cap;
@@ -81,46 +82,47 @@ struct Contract {
     struct {
         NamedText *at;
         size_t n, cap;
-    } fits, scratch, zeroed, tiled; /* tiled: NAME of an arg, rows of its tiles */
+    } fits, scratch, zeroed, tiled;
     struct {
-        int matrix, bias, gain, shift; /* by index of args; gain 0: nothing is folded */
+        int matrix, bias, gain, shift; /* indices of args; gain 0: no `folded` line */
     } folded;
-    NamedText leaves; /* NAME of an out arg, columns; text NULL: it leaves no statistics */
+    NamedText leaves; /* text NULL: the kernel writes no row statistics */
     RowsServed rows;
     NamedText grid[3], block, smem, moves, flops; /* text NULL: not given */
     bool matmul, overlap;
-    bool unmatched; /* "match none": computes no op, the runtime launches it by family */
-    uint32_t rate;  /* TFLOP/s that it reaches; 0: not said */
+    bool unmatched; /* "match none" */
+    uint32_t rate;  /* TFLOP/s; 0: not given */
 };
 
-/* What is known of the statistics of a value's rows: the sum and the sum of squares of each part of their columns. */
+/* Row statistics of a value: for each row, the sum and the sum of squares of each block of columns. A kernel that
+ * normalises the rows reads them in place of the whole rows. */
 typedef struct RowStats {
-    bool wanted;     /* who writes the value is asked to leave them */
-    int64_t columns; /* of a part, as they are left; the last has the rest; 0: they are not */
+    bool wanted;     /* some reader could use them: the producer should write them */
+    int64_t columns; /* of a block, as the producer writes them; the last block has the rest; 0: it writes none */
 } RowStats;
 
-/* The program a match is asked for. */
+/* The program in which a match is tried: what contracts may depend on. */
 typedef struct ProgramFacts {
-    const Graph *g; /* with the target's types */
+    const Graph *g; /* with the types of the target */
     bool decode, encode;
-    bool hidden;    /* encode, from the graph's entry on */
-    int64_t bucket; /* 0: exact */
+    bool hidden;    /* an encode program that begins at the graph's entry */
+    int64_t bucket; /* T of a program of fixed size; 0: any T */
     int64_t t_max, s_max;
     uint32_t arch; /* 80, 90 ...; 0: CPU */
     int64_t smem;
     DType kv;
     uint32_t target;
-    bool segments;    /* the kernel of the logits leaves segments of them, too: select knows once it has chosen it */
-    bool entry_waits; /* the second kernel has constant FIRST: likewise */
-    RowStats *stats;  /* of each value; NULL: nobody leaves any */
+    bool segments;    /* LOGIT_SEGMENTS of names.def; set once the kernel of the logits is chosen */
+    bool entry_waits; /* ENTRY_WAITS of names.def; set once the second kernel is chosen */
+    RowStats *stats;  /* of each value; NULL: no kernel writes any */
 } ProgramFacts;
 
 typedef struct Binding {
     const Contract *contract;
     const MatchLine *line;
     Id root;
-    Id arg[CONTRACT_MAX_ARGS];        /* by index of args; 0: not bound */
-    Id covered[CONTRACT_MAX_COVERED]; /* outermost first; ids() included */
+    Id arg[CONTRACT_MAX_ARGS];        /* the value bound to each arg; 0: none */
+    Id covered[CONTRACT_MAX_COVERED]; /* values that the kernel computes, the root first; ids() included */
     uint32_t n_covered;
     struct {
         const char *name;
@@ -129,37 +131,37 @@ typedef struct Binding {
     uint32_t n_dims;
 } Binding;
 
-/* How many ways there are to read a line: its add and mul turned round or not. */
+/* In how many ways a line's tree can be read: each add and mul with its arguments as written, or swapped. */
 uint32_t match_ways(const MatchLine *line);
 
-/* Whether the line's tree, read in one of its ways, stands in the graph with its root at v.
- * uses: ir_uses of the graph. On false `reason` (may be NULL) says why, in the arena of reasons. */
+/* Whether the line's tree, read in one of its ways, matches the graph with its root at v. uses: how many values read
+ * each value. On false *reason, where asked for, says why. */
 bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, const MatchLine *line, uint32_t way, Id v,
               Binding *b, const char **reason, Arena *scratch);
 
-/* What a match costs and needs once its constants are fixed. */
+/* A match with its constants chosen. */
 typedef struct Fitted {
-    Instance *instance;            /* in `keep` */
-    int64_t scratch[4], zeroed[4]; /* bytes, as many as the contract has */
-    int64_t tiled[4];              /* rows of a tile */
-    int64_t leaves;                /* columns of a part of the statistics it leaves; 0: none */
-    double moves, flops;           /* at T_MAX and S_MAX; moves < 0: not given */
+    Instance *instance;                                                  /* in `keep` */
+    int64_t scratch[CONTRACT_MAX_BUFFERS], zeroed[CONTRACT_MAX_BUFFERS]; /* bytes, one for each line of the contract */
+    int64_t tiled[CONTRACT_MAX_BUFFERS];                                 /* rows of a tile */
+    int64_t leaves;      /* columns of a block of the row statistics that it writes; 0: none */
+    double moves, flops; /* at T_MAX and S_MAX; moves < 0: not given */
 } Fitted;
 
-/* Fixes constants and expressions; false: `reason` says which line does not hold, with its values. */
+/* Chooses the constants and evaluates the expressions; false: *reason names the line that does not hold and its values. */
 bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *out,
                   const char **reason);
 
-/* What of weights is computed into operand i when it is packed; all 0: nothing. */
+/* The weights that are folded into operand i when it is packed; all 0: none. */
 Fold contract_arg_fold(const Binding *b, size_t i);
 
-/* Every expression of a contract parses and knows its names: asked once, when it is read. */
+/* Checks, when a contract is read, that every expression parses and uses known names only. */
 bool contract_check(const Contract *c, Diag *d);
 
-/* Rows of the tiles in which operand i is given as a map; 0: it is given as it is. */
+/* Rows of a tile of operand i if it is passed as a TMA descriptor; 0: it is passed as its address. */
 int64_t contract_arg_tiled(const Binding *b, const Fitted *fit, size_t i);
 
-/* Storage of operand i: what the contract asks for, else the value's own. */
+/* Storage type of operand i: the one that the contract requires, else that of the value. */
 DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i);
 
 #endif

@@ -1,5 +1,5 @@
-/* fit.c - a matched contract with its constants fixed: the first candidates for which every `fits`
- * line holds, launch expressions over T, S and the SM count, bytes moved. */
+/* fit.c - choose the constants of a match: the first candidate values for which every `fits` line holds. Then evaluate
+ * the launch, the sizes of buffers, and what the cost model needs. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,17 +7,17 @@
 #include "../../runtime/base/hash.h"
 #include "contract.h"
 
-enum { MAX_TILE_ROWS = 256 }; /* of the GPU's copy engine */
+enum { MAX_TILE_ROWS = 256 }; /* of a TMA box */
 
-/* What names mean while an expression of a contract is read. */
+/* What names mean while an expression of a contract is parsed. A dimension that is T or S is called live. */
 typedef struct Scope {
     const Contract *c;
-    const ProgramFacts *f; /* NULL: only whether a name is known is asked */
+    const ProgramFacts *f; /* NULL: only the names are checked (contract_check) */
     const Binding *b;
-    Const consts[CONTRACT_MAX_CONSTS]; /* by place in c->consts */
+    Const consts[CONTRACT_MAX_CONSTS]; /* by index of c->consts */
     bool have[CONTRACT_MAX_CONSTS];
-    bool live;    /* T, S, SMS and live dimensions are variables */
-    bool at_most; /* T, S and live dimensions are their largest values */
+    bool live;    /* T, S, SMS and live dimensions are variables of the launch */
+    bool at_most; /* T, S and live dimensions have their largest values */
 } Scope;
 
 /* --- names ------------------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ static const Dim *dim_find(const Binding *b, const char *name, size_t n)
     return NULL;
 }
 
-/* Some argument of the contract has a size of that name. */
+/* Whether some argument of the contract has a size of that name. */
 static bool dim_known(const Contract *c, const char *name, size_t n)
 {
     for (size_t i = 0; i < c->args.n; i++)
@@ -46,7 +46,7 @@ static bool dim_known(const Contract *c, const char *name, size_t n)
     return false;
 }
 
-/* Length of s without its ending, 0 if it ends otherwise. */
+/* Length of s without the ending; 0: s has another ending. */
 static size_t without(const char *s, const char *end)
 {
     const size_t n = strlen(s), m = strlen(end);
@@ -65,7 +65,7 @@ static bool lookup_dim(const Scope *s, const char *name, ExprKind *kind, int64_t
     if (!s->f)
         return true;
     d = dim_find(s->b, name, n);
-    if (!d) /* of an argument that is not there */
+    if (!d) /* a size of an argument that the match does not bind: 0 */
         return true;
     if (is_s) {
         *value = d->kind == DIM_S;
@@ -96,60 +96,87 @@ static int const_find(const Contract *c, const char *name, size_t n)
     return -1;
 }
 
-/* rows(x) has(x) type(x) logits(x) sizeof(x) columns(x) */
+typedef enum Function {
+#define FUNCTION(name, meaning) FUNCTION_##name,
+#include "names.def"
+#undef FUNCTION
+    FUNCTION_COUNT
+} Function;
+
+/* sizeof(x): x is a constant that holds a type, a type, or an argument. */
+static bool lookup_sizeof(const Scope *s, const char *x, size_t n, int64_t *value)
+{
+    const int k = const_find(s->c, x, n), i = arg_find(s->c, x, n);
+    char word[16] = "";
+    DType type;
+
+    if (n < sizeof word)
+        memcpy(word, x, n);
+    type = dtype_parse(word);
+    if (k >= 0 && s->c->consts.at[k].kind == CONST_TYPE)
+        type = s->f ? (DType)s->consts[k].i : DT_FP32;
+    else if (!type && i >= 0)
+        type = s->f ? contract_arg_type(s->f, s->b, (size_t)i) : DT_FP32;
+    *value = (int64_t)dtype_size(type);
+    return type != DT_NONE;
+}
+
+/* "has(b)" and the other functions of names.def. */
 static bool lookup_function(const Scope *s, const char *name, int64_t *value)
 {
+    static const char *const names[] = {
+#define FUNCTION(name, meaning) #name,
+#include "names.def"
+#undef FUNCTION
+    };
     const char *open = strchr(name, '('), *x = open + 1;
     const size_t n = strlen(x) - 1;
     const int i = arg_find(s->c, x, n);
-    char word[16];
+    int f = 0;
 
-    if (strncmp(name, "sizeof(", 7) == 0 && n < sizeof word) {
-        const int k = const_find(s->c, x, n);
-        DType type;
-
-        memcpy(word, x, n);
-        word[n] = 0;
-        type = dtype_parse(word);
-        if (k >= 0 && s->c->consts.at[k].kind == CONST_TYPE)
-            type = s->f ? (DType)s->consts[k].i : DT_FP32;
-        else if (!type && i >= 0)
-            type = s->f ? contract_arg_type(s->f, s->b, (size_t)i) : DT_FP32;
-        *value = (int64_t)dtype_size(type);
-        return type != DT_NONE;
-    }
-    if (i < 0)
+    while (f < FUNCTION_COUNT &&
+           (strlen(names[f]) != (size_t)(open - name) || strncmp(names[f], name, (size_t)(open - name)) != 0))
+        f++;
+    if (f == FUNCTION_sizeof)
+        return lookup_sizeof(s, x, n, value);
+    if (f == FUNCTION_COUNT || i < 0 || (f == FUNCTION_columns && s->c->args.at[i].stats_of < 0))
         return false;
     if (!s->f)
-        return strncmp(name, "rows(", 5) == 0 || strncmp(name, "has(", 4) == 0 || strncmp(name, "type(", 5) == 0 ||
-               strncmp(name, "logits(", 7) == 0 ||
-               (strncmp(name, "columns(", 8) == 0 && s->c->args.at[i].stats_of >= 0);
-    if (strncmp(name, "has(", 4) == 0)
-        *value = s->c->args.at[i].named >= 0 || s->b->arg[i];
-    else if (strncmp(name, "type(", 5) == 0)
-        *value = contract_arg_type(s->f, s->b, (size_t)i);
-    else if (strncmp(name, "logits(", 7) == 0)
-        *value = s->b->arg[i] && s->b->arg[i] == s->f->g->logits;
-    else if (strncmp(name, "rows(", 5) == 0)
-        *value = s->b->arg[i] && ir_value(s->f->g, s->b->arg[i])->shape.dim[0].kind == DIM_S;
-    else if (strncmp(name, "columns(", 8) == 0)
-        *value = s->b->arg[i] && s->f->stats ? s->f->stats[s->b->arg[i]].columns : 0;
-    else
-        return false;
+        return true;
+
+    const Id v = s->b->arg[i];
+
+    switch ((Function)f) {
+    case FUNCTION_has: *value = s->c->args.at[i].named >= 0 || v; break;
+    case FUNCTION_type: *value = contract_arg_type(s->f, s->b, (size_t)i); break;
+    case FUNCTION_rows: *value = v && ir_value(s->f->g, v)->shape.dim[0].kind == DIM_S; break;
+    case FUNCTION_logits: *value = v && v == s->f->g->logits; break;
+    case FUNCTION_columns: *value = v && s->f->stats ? s->f->stats[v].columns : 0; break;
+    case FUNCTION_sizeof:
+    case FUNCTION_COUNT: break;
+    }
     return true;
 }
 
-static int64_t act_number(const char *word)
+/* The number of a word of names.def; -1: there is none. */
+static int64_t word_number(const char *word)
 {
-    static const char *const words[] = {"none", "relu", "gelu_erf", "gelu_tanh", "quick_gelu", "silu", "tanh"};
+    static const struct {
+        const char *name;
+        int64_t value;
+    } words[] = {
+#define WORD(name, value) {#name, value},
+#include "names.def"
+#undef WORD
+    };
 
     for (size_t i = 0; i < LEN(words); i++)
-        if (strcmp(words[i], word) == 0)
-            return (int64_t)i; /* FtxAct */
+        if (strcmp(words[i].name, word) == 0)
+            return words[i].value;
     return -1;
 }
 
-/* op.attr of the outermost op of that name; not there: zero. */
+/* op.attr: *value is the outermost covered value of that op; NULL: the match has none. */
 static bool attribute(const Scope *s, const char *name, AttrRule *rule, const Value **value)
 {
     const char *dot = strchr(name, '.');
@@ -180,7 +207,7 @@ static bool lookup_attribute(const Scope *s, const char *name, int64_t *out)
     if (v && rule.kind == ATTR_INT)
         *out = ir_int(v, rule.name);
     if (v && rule.kind == ATTR_WORD)
-        *out = act_number(ir_word(v, rule.name));
+        *out = word_number(ir_word(v, rule.name));
     return true;
 }
 
@@ -194,28 +221,15 @@ static bool lookup_builtin(const Scope *s, const char *name, ExprKind *kind, int
         const char *name;
         int64_t value;
     } names[] = {
-        {"T_MAX", f->t_max},
-        {"S_MAX", f->s_max},
-        {"BUCKET", f->bucket},
-        {"DECODE", f->decode},
-        {"ARCH", f->arch},
-        {"SMEM", f->smem},
-        {"CONTEXT", l->context},
-        {"BLOCK", l->kv_block},
-        {"PAGES", l->kv_pages},
-        {"SEQUENCES", l->sequences},
-        {"TOKENS", l->tokens},
-        {"LOGIT_BIAS", l->logit_bias},
-        {"END_IDS", l->end_ids},
-        {"BAD_WORDS", l->bad_words},
-        {"ENCODE", f->encode},
-        {"SOURCE", l->source},
-        {"ARCH_A", f->target % 10 == 1},
-        {"BEAMS", l->beams > 1 ? l->beams : 0},
-        {"LOGIT_SEGMENTS", f->segments},
-        {"ENTRY_WAITS", f->entry_waits},
+#define NAME(name, value, meaning) {#name, value},
+#include "names.def"
+#undef NAME
     };
-    static const char *const variables[VAR_COUNT] = {[VAR_T] = "T", [VAR_S] = "S", [VAR_SMS] = "SMS"};
+    static const char *const variables[VAR_COUNT] = {
+#define LAUNCH(name, meaning) [VAR_##name] = #name,
+#include "names.def"
+#undef LAUNCH
+    };
 
     for (size_t i = 0; i < LEN(names); i++)
         if (strcmp(names[i].name, name) == 0) {
@@ -229,7 +243,7 @@ static bool lookup_builtin(const Scope *s, const char *name, ExprKind *kind, int
         *value = s->live ? i : i == VAR_T ? f->t_max : f->s_max;
         return s->live || (s->at_most && i != VAR_SMS);
     }
-    *value = dtype_parse(name) ? (int64_t)dtype_parse(name) : act_number(name);
+    *value = dtype_parse(name) ? (int64_t)dtype_parse(name) : word_number(name);
     return *value >= 0;
 }
 
@@ -238,7 +252,7 @@ static bool lookup(void *user, const char *name, ExprKind *kind, int64_t *value)
     const Scope *s = user;
     const int k = const_find(s->c, name, strlen(name));
 
-    *kind = s->f ? EXPR_CONSTANT : EXPR_VARIABLE; /* nothing is folded while names are checked */
+    *kind = s->f ? EXPR_CONSTANT : EXPR_VARIABLE; /* while names are checked no value is known, so nothing is folded */
     *value = 0;
     if (k >= 0 && s->have[k]) {
         *value = s->consts[k].i;
@@ -253,8 +267,8 @@ static bool lookup(void *user, const char *name, ExprKind *kind, int64_t *value)
 
 /* --- expressions ------------------------------------------------------------------------------- */
 
-/* `$` before a name is for people: type($k) is type(k). */
-static const char *plain(const char *text, char out[512])
+/* Without `$`, which only marks named buffers for the reader: type($k) is type(k). */
+static const char *without_dollar(const char *text, char out[512])
 {
     size_t n = 0;
 
@@ -273,7 +287,7 @@ static bool parse(Scope *s, const char *text, Expr *e, FtxError *err)
         ftx_fail(err, FTX_EINVAL, "expression longer than %zu characters", sizeof copy - 1);
         return false;
     }
-    return expr_parse(plain(text, copy), lookup, s, e, err) == FTX_OK;
+    return expr_parse(without_dollar(text, copy), lookup, s, e, err) == FTX_OK;
 }
 
 static bool evaluate(Scope *s, const char *text, int64_t *value, FtxError *err)
@@ -283,7 +297,7 @@ static bool evaluate(Scope *s, const char *text, int64_t *value, FtxError *err)
     return parse(s, text, &e, err) && expr_run(e.words, e.n, NULL, 0, value, err) == FTX_OK;
 }
 
-static bool fixed_const(Scope *s, size_t k, const char *text, FtxError *err)
+static bool set_const(Scope *s, size_t k, const char *text, FtxError *err)
 {
     Const *out = &s->consts[k];
     AttrRule rule;
@@ -302,7 +316,7 @@ static bool fixed_const(Scope *s, size_t k, const char *text, FtxError *err)
     return true;
 }
 
-/* A type for a name that holds one, else NULL. */
+/* The name of a type if `name` holds one, else NULL. */
 static const char *type_text(const Scope *s, const char *name, int64_t value)
 {
     const int k = const_find(s->c, name, strlen(name));
@@ -312,7 +326,7 @@ static const char *type_text(const Scope *s, const char *name, int64_t value)
     return value > 0 && value <= DT_I32 ? dtype_name((DType)value) : NULL;
 }
 
-/* "C = 100, VEC = 8" for the names of an expression. */
+/* "C = 100, VEC = 8": the names of an expression with their values. */
 static const char *values_of(Scope *s, const char *text, Arena *a)
 {
     const char *out = "";
@@ -337,7 +351,7 @@ static const char *values_of(Scope *s, const char *text, Arena *a)
             name[n] = 0;
             const char *shown = arena_printf(a, "%s = ", name);
 
-            if (act_number(name) < 0 && !dtype_parse(name) && evaluate(s, name, &value, &err) && !strstr(out, shown)) {
+            if (word_number(name) < 0 && !dtype_parse(name) && evaluate(s, name, &value, &err) && !strstr(out, shown)) {
                 const char *type = type_text(s, name, value);
 
                 out = type ? arena_printf(a, "%s%s%s%s", out, *out ? ", " : "", shown, type)
@@ -351,7 +365,7 @@ static const char *values_of(Scope *s, const char *text, Arena *a)
 
 /* --- constants --------------------------------------------------------------------------------- */
 
-static bool all_fits(Scope *s, Arena *a, const char **reason)
+static bool check_fits(Scope *s, Arena *a, const char **reason)
 {
     for (size_t i = 0; i < s->c->fits.n; i++) {
         const NamedText *fit = &s->c->fits.at[i];
@@ -371,20 +385,20 @@ static bool all_fits(Scope *s, Arena *a, const char **reason)
     return true;
 }
 
-/* The constants from place k on, the first choice for which all fits hold. */
+/* Chooses the constants from index k on: depth first, in the order of the candidates, until all `fits` lines hold. */
 static bool choose(Scope *s, size_t k, Arena *a, const char **reason)
 {
     while (k < s->c->consts.n && s->c->consts.at[k].of_match)
         k++;
     if (k == s->c->consts.n)
-        return all_fits(s, a, reason);
+        return check_fits(s, a, reason);
 
     const ContractConst *c = &s->c->consts.at[k];
     FtxError err;
 
     s->have[k] = false;
     if (!c->n_candidates) {
-        if (!fixed_const(s, k, c->value.text, &err)) {
+        if (!set_const(s, k, c->value.text, &err)) {
             *reason = arena_printf(a, "%s:%d: %s", c->value.loc.file, c->value.loc.line, err.text);
             return false;
         }
@@ -403,7 +417,8 @@ static bool choose(Scope *s, size_t k, Arena *a, const char **reason)
 
 /* --- instances --------------------------------------------------------------------------------- */
 
-/* linear__bf16_n640_k384_1f0c22aa: family, the first constants, and a hash of all facts. */
+/* linear__bf16_n640_k384_1f0c22aa: the family, the first constants for people, and a hash of all constants and of the
+ * launch, so that different instances have different names. */
 static const char *entry_name(const Instance *in, Arena *keep)
 {
     char *facts = arena_strdup(keep, in->family), *shown = arena_printf(keep, "%s_", in->family);
@@ -474,7 +489,7 @@ static double run_at_most(const ProgramFacts *f, const Expr *e)
 static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *a, const char **reason)
 {
     const Contract *c = s->c;
-    static const int64_t MANY = INT64_C(1) << 46; /* bytes */
+    static const int64_t MAX_BYTES = INT64_C(1) << 46;
     int64_t block, smem;
     Expr flops = {0};
 
@@ -494,10 +509,10 @@ static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *a, const char
     out->flops = run_at_most(s->f, &flops);
     s->at_most = true;
     for (size_t i = 0; i < c->scratch.n; i++)
-        if (!number_of(s, &c->scratch.at[i], 0, MANY, &out->scratch[i], a, reason))
+        if (!number_of(s, &c->scratch.at[i], 0, MAX_BYTES, &out->scratch[i], a, reason))
             return false;
     for (size_t i = 0; i < c->zeroed.n; i++)
-        if (!number_of(s, &c->zeroed.at[i], 0, MANY, &out->zeroed[i], a, reason))
+        if (!number_of(s, &c->zeroed.at[i], 0, MAX_BYTES, &out->zeroed[i], a, reason))
             return false;
     s->at_most = false;
     for (size_t i = 0; i < c->tiled.n; i++)
@@ -534,7 +549,7 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
         for (size_t i = 0; i < b->line->consts.n; i++)
             if (strcmp(b->line->consts.at[i].name, c->consts.at[k].value.name) == 0)
                 text = b->line->consts.at[i].text;
-        if (!fixed_const(&s, k, text, &err)) {
+        if (!set_const(&s, k, text, &err)) {
             *reason = arena_printf(scratch, "%s:%d: %s", b->line->loc.file, b->line->loc.line, err.text);
             return false;
         }
@@ -563,7 +578,7 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
 
 /* --- checking ---------------------------------------------------------------------------------- */
 
-/* `s` says what is known where the text stands. */
+/* Checks one expression; `s` says which names are known on its line. */
 static bool check_text(Scope *s, const NamedText *t, Diag *d)
 {
     Scope launch = *s;
@@ -574,7 +589,7 @@ static bool check_text(Scope *s, const NamedText *t, Diag *d)
         return true;
     launch.live = true;
     if (parse(&launch, t->text, &e, NULL))
-        return diag_error(d, t->loc, "contract: expression \"%s\": %s known at a launch only", t->text,
+        return diag_error(d, t->loc, "contract: expression \"%s\": %s known only at a launch", t->text,
                           s->at_most ? "SMS is" : "T, S and SMS are");
     return diag_error(d, t->loc, "contract: %s", err.text);
 }
@@ -587,7 +602,7 @@ static bool check_texts(Scope *s, const NamedText *t, size_t n, Diag *d)
     return true;
 }
 
-/* Constants in the order of contract_fit: each knows those before it. */
+/* Constants in the order in which contract_fit sets them: an expression may use those before it. */
 static bool check_consts(Scope *s, Diag *d)
 {
     const Contract *c = s->c;
@@ -610,7 +625,8 @@ static bool check_consts(Scope *s, Diag *d)
         const ContractConst *of = &c->consts.at[k];
 
         if (of->value.text && strstr(of->value.text, ".layer"))
-            return diag_error(d, of->value.loc, "contract: %s: the layer is no constant, $k and $v know it",
+            return diag_error(d, of->value.loc,
+                              "contract: %s: the layer cannot be a constant; $k and $v are those of the layer",
                               of->value.name);
         if (!of->of_match && of->kind != CONST_FLOAT && !check_text(s, &of->value, d))
             return false;
@@ -631,7 +647,7 @@ bool contract_check(const Contract *c, Diag *d)
         const int at = arg_find(c, t->name, strlen(t->name));
 
         if (at < 0 || c->args.at[at].named >= 0 || c->args.at[at].rank != 2)
-            return diag_error(d, t->loc, "contract: tiled: %s is no argument with two sizes", t->name);
+            return diag_error(d, t->loc, "contract: tiled: %s is not an argument with two sizes", t->name);
     }
     if (!check_texts(&s, c->tiled.at, c->tiled.n, d) || !check_text(&s, &c->leaves, d))
         return false;

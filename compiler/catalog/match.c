@@ -1,7 +1,7 @@
-/* match.c - does the tree of a match line stand in the graph, with its root at a value?
+/* match.c - does the tree of a match line match the graph, with its root at a given value?
  *
- * A line with n adds and muls can be read in 2^n ways; each way is one straight comparison, so
- * no search runs back. Inner values must be read by the tree alone: after it they are nowhere. */
+ * add and mul are commutative: a line with n of them is tried in 2^n ways, each a plain comparison of trees without
+ * backtracking. Inner values must have no reader outside the tree, since the kernel does not write them. */
 #include <string.h>
 
 #include "contract.h"
@@ -16,29 +16,31 @@ typedef struct Matcher {
     Arena *scratch;
 } Matcher;
 
-#define because(m, ...) ((m)->reason ? (void)(*(m)->reason = arena_printf((m)->scratch, __VA_ARGS__)) : (void)0)
+#define refuse(m, ...) ((m)->reason ? (void)(*(m)->reason = arena_printf((m)->scratch, __VA_ARGS__)) : (void)0)
 
-static uint32_t turns(const Pattern *p)
+/* How many add and mul the tree has. */
+static uint32_t commutative_ops(const Pattern *p)
 {
     uint32_t n = p->op == OP_ADD || p->op == OP_MUL;
 
     for (int i = 0; p->op && i < IR_MAX_ARGS; i++)
-        n += p->sub[i] ? turns(p->sub[i]) : 0;
+        n += p->sub[i] ? commutative_ops(p->sub[i]) : 0;
     return n;
 }
 
 uint32_t match_ways(const MatchLine *line)
 {
-    return 1u << turns(line->root);
+    return 1u << commutative_ops(line->root);
 }
 
-static bool inner_may_vanish(const Matcher *m, Id v)
+/* Whether nothing but the tree needs v in memory. */
+static bool needs_no_buffer(const Matcher *m, Id v)
 {
     const Graph *g = m->f->g;
 
     if (ir_value(g, v)->op == OP_IDS)
-        return true;      /* the host writes ids: nothing computes them */
-    if (v == g->logits) { /* they are asked for by name: the kernel must write them */
+        return true;      /* the host writes ids */
+    if (v == g->logits) { /* the host may read them: the kernel must have $logits among its outputs */
         for (size_t i = 0; i < m->c->args.n; i++)
             if (m->c->args.at[i].named == FTX_NAMED_logits && m->c->args.at[i].out)
                 return m->uses[v] == 1;
@@ -47,8 +49,8 @@ static bool inner_may_vanish(const Matcher *m, Id v)
     return m->uses[v] == 1 && v != g->output;
 }
 
-/* A norm that two of the tree's values read is met twice. */
-static bool cover(Binding *b, Id v)
+/* Adds v to the covered values, once: a norm that two values of the tree read is visited twice. */
+static bool add_covered(Binding *b, Id v)
 {
     for (uint32_t i = 0; i < b->n_covered; i++)
         if (b->covered[i] == v)
@@ -65,42 +67,42 @@ static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
 
     if (!p->op) {
         if (m->b->arg[p->arg] && m->b->arg[p->arg] != id) {
-            because(m, "%s would be two values, %%%u and %%%u", m->c->args.at[p->arg].name, m->b->arg[p->arg], id);
+            refuse(m, "%s would have to be both %%%u and %%%u", m->c->args.at[p->arg].name, m->b->arg[p->arg], id);
             return false;
         }
         if (v->op == OP_IDS) {
-            because(m, "ids have no buffer: $token holds them");
+            refuse(m, "ids are not in a buffer of their own, but in $token");
             return false;
         }
         m->b->arg[p->arg] = id;
         return true;
     }
     if (v->op != p->op) {
-        because(m, "%%%u is the result of %s, not of %s", id, ir_op_name(v->op), ir_op_name(p->op));
+        refuse(m, "%%%u is the result of %s, not of %s", id, ir_op_name(v->op), ir_op_name(p->op));
         return false;
     }
-    if (!root && !inner_may_vanish(m, id)) {
-        because(m, "%%%u = %s is read by others too", id, ir_op_name(v->op));
+    if (!root && !needs_no_buffer(m, id)) {
+        refuse(m, "%%%u = %s has other readers", id, ir_op_name(v->op));
         return false;
     }
-    if (!cover(m->b, id))
+    if (!add_covered(m->b, id))
         return false;
-    bool turn = false;
+    bool swapped = false;
 
     if (p->op == OP_ADD || p->op == OP_MUL) {
-        turn = m->way & 1;
+        swapped = m->way & 1;
         m->way >>= 1;
     }
     for (int i = 0; i < IR_MAX_ARGS; i++) {
         const Pattern *sub = p->sub[i];
-        const Id arg = v->args[turn && i < 2 ? 1 - i : i];
+        const Id arg = v->args[swapped && i < 2 ? 1 - i : i];
 
         if (!sub && arg) {
-            because(m, "%%%u = %s has an argument more", id, ir_op_name(v->op));
+            refuse(m, "%%%u = %s has an argument that the match line lacks", id, ir_op_name(v->op));
             return false;
         }
         if (sub && !arg && !sub->optional) {
-            because(m, "%%%u = %s lacks an argument", id, ir_op_name(v->op));
+            refuse(m, "%%%u = %s lacks an argument of the match line", id, ir_op_name(v->op));
             return false;
         }
         if (sub && arg && !match_tree(m, sub, arg, false))
@@ -109,7 +111,7 @@ static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
     return true;
 }
 
-/* The value's shape with its last sizes multiplied together, down to `rank` of them. */
+/* Reduces a shape to `rank` sizes by multiplying the last ones. */
 static bool collapse(Shape *s, uint32_t rank)
 {
     if (s->rank < rank || rank == 0)
@@ -145,7 +147,8 @@ static bool lookup_dim(void *user, const char *s, ExprKind *kind, int64_t *value
     return d && d->kind == DIM_CONST;
 }
 
-/* Binds plain names first, so that 2*F may stand before F. */
+/* Binds the sizes of one argument, or compares them with those bound before. names: only sizes that are plain names; they
+ * are bound first, so that 2*F may stand before F. */
 static bool match_sizes(Matcher *m, const ContractArg *a, Id id, bool names)
 {
     Shape s = ir_value(m->f->g, id)->shape;
@@ -153,7 +156,8 @@ static bool match_sizes(Matcher *m, const ContractArg *a, Id id, bool names)
     if (!a->shaped)
         return true;
     if (!collapse(&s, a->rank)) {
-        because(m, "%s is %s, it has too few sizes", a->name, ir_shape_text(m->scratch, ir_value(m->f->g, id)->shape));
+        refuse(m, "%s is %s, which has too few sizes", a->name,
+               ir_shape_text(m->scratch, ir_value(m->f->g, id)->shape));
         return false;
     }
     for (uint32_t i = 0; i < a->rank; i++) {
@@ -175,8 +179,8 @@ static bool match_sizes(Matcher *m, const ContractArg *a, Id id, bool names)
         if (!names && s.dim[i].kind == DIM_CONST && expr_parse(a->dims[i], lookup_dim, m->b, &e, NULL) == FTX_OK &&
             expr_run(e.words, e.n, NULL, 0, &n, NULL) == FTX_OK && n == s.dim[i].n)
             continue;
-        because(m, "%s is %s, its size %s does not agree", a->name,
-                ir_shape_text(m->scratch, ir_value(m->f->g, id)->shape), a->dims[i]);
+        refuse(m, "%s is %s, its size %s differs from the other arguments", a->name,
+               ir_shape_text(m->scratch, ir_value(m->f->g, id)->shape), a->dims[i]);
         return false;
     }
     return true;
@@ -202,7 +206,7 @@ DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i)
     return b->arg[i] ? ir_value(f->g, b->arg[i])->type : DT_FP32;
 }
 
-/* What is folded are weights, and where there is no bias nothing takes the shift. */
+/* `folded`: matrix, bias, gain and shift must all be weights; without a bias nothing could take the shift. */
 static bool can_fold(Matcher *m)
 {
     const Contract *c = m->c;
@@ -210,13 +214,13 @@ static bool can_fold(Matcher *m)
 
     for (size_t i = 0; i < LEN(needed) && c->folded.gain && m->b->arg[c->folded.gain]; i++)
         if (!ir_op_is_weight(ir_value(m->f->g, m->b->arg[needed[i]])->op)) {
-            because(m, "%s is no weight that can be folded", c->args.at[needed[i]].name);
+            refuse(m, "%s is not a weight: the norm cannot be folded", c->args.at[needed[i]].name);
             return false;
         }
     return true;
 }
 
-/* Statistics of an input are read where the match has a norm of it; those of an out are left where they are wanted. */
+/* The statistics of an input are bound if the match has a norm of that input, those of an output if a reader wants them. */
 static void bind_stats(const ProgramFacts *f, Binding *b)
 {
     for (size_t i = 0; i < b->contract->args.n; i++) {
@@ -254,8 +258,7 @@ bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, co
 
         if (!b->arg[i] || ir_op_is_weight(value->op) || value->type == contract_arg_type(f, b, i))
             continue;
-        because(&m, "%s is %s, it must be %s", a->name, dtype_name(value->type),
-                dtype_name(contract_arg_type(f, b, i)));
+        refuse(&m, "%s is %s, it must be %s", a->name, dtype_name(value->type), dtype_name(contract_arg_type(f, b, i)));
         return false;
     }
     bind_stats(f, b);

@@ -1,5 +1,5 @@
-/* read.c - `//@` lines to contracts. What is wrong with one is said with file and line, once, when
- * ftxc starts; after that a contract can be believed. */
+/* read.c - `//@` lines to contracts. A mistake in a contract is a diagnostic with file and line when ftxc starts; after
+ * that, contracts are known to be well formed. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +13,16 @@ typedef struct Reader {
         Contract **at;
         size_t n, cap;
     } all;
+    const char *file; /* as embedded: "rmsnorm.cu" */
     Loc loc;
-    const char *at; /* in the line */
+    const char *at;   /* in the line */
+    const char *form; /* of the line, for messages */
     Diag *d;
 } Reader;
 
 static bool fail(Reader *r, const char *what)
 {
-    return diag_error(r->d, r->loc, "contract: %s expected, found \"%.30s\"", what, r->at);
+    return diag_error(r->d, r->loc, "contract: expected %s, found \"%.30s\"; the line is: %s", what, r->at, r->form);
 }
 
 static void spaces(Reader *r)
@@ -51,7 +53,7 @@ static const char *name(Reader *r)
     return arena_strndup(r->keep, r->at - n, n);
 }
 
-/* The text up to one of `ends` outside parentheses, without blanks around it. */
+/* The text up to one of the characters `ends` outside parentheses, without blanks around it. */
 static const char *text_until(Reader *r, const char *ends)
 {
     const char *from, *to;
@@ -107,11 +109,12 @@ static bool read_arg(Reader *r, bool out)
     if (!s)
         return fail(r, "argument");
     if (r->c->args.n == CONTRACT_MAX_ARGS || (!is_named && arg_find(r->c, s) >= 0))
-        return diag_error(r->d, r->loc, "contract: argument %s stands twice, or is one too many", s);
+        return diag_error(r->d, r->loc, "contract: argument %s is given twice, or there are more than %d", s,
+                          CONTRACT_MAX_ARGS);
     a = arena_push(r->keep, r->c->args);
     *a = (ContractArg){.name = s, .named = is_named ? named_buffer(s) : -1, .out = out, .stats_of = -1};
     if (is_named && a->named < 0)
-        return diag_error(r->d, r->loc, "contract: no buffer of named.def is called $%s", s);
+        return diag_error(r->d, r->loc, "contract: runtime/artifact/named.def has no buffer $%s", s);
     if (*r->at == '[') {
         r->at++;
         for (a->shaped = true; !accept(r, "]");) {
@@ -154,7 +157,8 @@ static bool read_args(Reader *r)
     }
     for (size_t i = 0; i < r->c->args.n; i++)
         if (r->c->args.at[i].type_of && arg_find(r->c, r->c->args.at[i].type_of) < 0)
-            return diag_error(r->d, r->loc, "contract: type(%s) is no argument", r->c->args.at[i].type_of);
+            return diag_error(r->d, r->loc, "contract: type(%s): the kernel has no such argument",
+                              r->c->args.at[i].type_of);
     for (size_t i = 0; i < r->c->args.n; i++) {
         ContractArg *a = &r->c->args.at[i];
 
@@ -162,13 +166,15 @@ static bool read_args(Reader *r)
             continue;
         a->stats_of = arg_find(r->c, a->stats_name);
         if (a->stats_of < 0 || r->c->args.at[a->stats_of].out != a->out)
-            return diag_error(r->d, r->loc, "contract: stats(%s) is no argument on its side of ->", a->stats_name);
+            return diag_error(r->d, r->loc, "contract: stats(%s): no such argument on the same side of ->",
+                              a->stats_name);
     }
     r->c->operands = (uint32_t)r->c->args.n;
     return true;
 }
 
-/* matrix bias gain shift: the last two are no operands, but names that match lines bind. */
+/* matrix bias gain shift: the first two are arguments. The others are names that match lines bind; the kernel gets no
+ * pointers to them. */
 static bool read_folded(Reader *r)
 {
     Contract *c = r->c;
@@ -180,7 +186,8 @@ static bool read_folded(Reader *r)
         if (!s)
             return fail(r, "matrix bias gain shift");
         if ((arg_find(c, s) >= 0) != (i < 2) || c->args.n == CONTRACT_MAX_ARGS)
-            return diag_error(r->d, r->loc, "contract: folded: %s is %s argument", s, i < 2 ? "no" : "another");
+            return diag_error(r->d, r->loc, "contract: folded: %s %s", s,
+                              i < 2 ? "is not an argument" : "is an argument already");
         at[i] = i < 2 ? arg_find(c, s) : (int)c->args.n;
         if (i >= 2)
             *(ContractArg *)arena_push(r->keep, c->args) =
@@ -211,14 +218,14 @@ static const Pattern *read_pattern(Reader *r, int depth)
         p->arg = arg_find(r->c, s);
         p->optional = accept(r, "?");
         if (p->arg < 0 || r->c->args.at[p->arg].named >= 0 || r->c->args.at[p->arg].stats_of >= 0) {
-            diag_error(r->d, r->loc, "contract: no argument is called %s", s);
+            diag_error(r->d, r->loc, "contract: %s is not an argument that a match line can bind", s);
             return NULL;
         }
         return p;
     }
     p->op = ir_op_parse(s);
     if (!p->op) {
-        diag_error(r->d, r->loc, "contract: no op is called %s", s);
+        diag_error(r->d, r->loc, "contract: there is no op %s; `ftxc ops` lists them", s);
         return NULL;
     }
     while (!accept(r, ")")) {
@@ -243,7 +250,7 @@ static const Pattern *read_pattern(Reader *r, int depth)
     return p;
 }
 
-/* type(x), and op.attr of an attribute that is a number, are no integers. */
+/* The kind of a constant with this value: type(x) is a type, op.attr of a number attribute a float, all else an integer. */
 static bool kind_of(Reader *r, const char *text, ConstKind *kind)
 {
     const char *dot = strchr(text, '.');
@@ -256,7 +263,7 @@ static bool kind_of(Reader *r, const char *text, ConstKind *kind)
     memcpy(op, text, (size_t)(dot - text));
     op[dot - text] = 0;
     if (!ir_op_parse(op) || !ir_op_attr_named(ir_op_parse(op), dot + 1, &rule))
-        return diag_error(r->d, r->loc, "contract: %s is no attribute of an op", text);
+        return diag_error(r->d, r->loc, "contract: %s is not an attribute of an op; `ftxc ops` lists them", text);
     if (rule.kind == ATTR_FLOAT)
         *kind = CONST_FLOAT;
     return true;
@@ -274,7 +281,7 @@ static bool read_match(Reader *r)
 
     m->loc = r->loc;
     if (!out || !accept(r, "="))
-        return fail(r, "y = tree of ops");
+        return fail(r, "output =");
     m->out = is_named ? -1 : arg_find(r->c, out);
     if (m->out >= 0 && (r->c->args.at[m->out].named >= 0 || !r->c->args.at[m->out].out))
         m->out = -1;
@@ -299,8 +306,8 @@ static bool read_match(Reader *r)
             k = const_find(r->c, t->name);
             if (k && !k->of_match) {
                 if (!k->value.text || strcmp(k->value.text, t->name) != 0)
-                    return diag_error(r->d, r->loc, "contract: constant %s stands twice", t->name);
-                k->of_match = k->placed = true; /* "NAME: NAME" before */
+                    return diag_error(r->d, r->loc, "contract: constant %s is given twice", t->name);
+                k->of_match = k->placed = true; /* "NAME: NAME" stood before */
                 k->value.text = NULL;
             }
             if (!k) {
@@ -316,8 +323,8 @@ static bool read_match(Reader *r)
 
 /* --- constants and expressions ----------------------------------------------------------------- */
 
-/* All blank-divided words of a value are integers, or all are types: candidates. */
-static bool candidates(ContractConst *k, const char *text)
+/* Reads a value that is a list of integers, or of types, separated by blanks; false: it is something else. */
+static bool read_candidates(ContractConst *k, const char *text)
 {
     k->n_candidates = 0;
     for (const char *at = text; *at;) {
@@ -343,7 +350,7 @@ static bool candidates(ContractConst *k, const char *text)
     return k->n_candidates > 0;
 }
 
-/* Where the next "NAME:" of a consts line begins, or the end of the line. */
+/* The start of the next "NAME:" in a consts line, or the end of the line. */
 static const char *next_const(const char *at)
 {
     for (; *at; at++) {
@@ -377,7 +384,7 @@ static bool read_consts(Reader *r)
             return fail(r, "value");
         text = arena_strndup(r->keep, r->at, (size_t)(stop - r->at));
         r->at = end;
-        if (!candidates(&k, text)) {
+        if (!read_candidates(&k, text)) {
             k.n_candidates = 0;
             k.value.text = text;
             if (!kind_of(r, text, &k.kind))
@@ -385,8 +392,8 @@ static bool read_consts(Reader *r)
         }
         place = const_find(r->c, k.value.name);
         if (place && (!place->of_match || place->placed || !k.value.text || strcmp(k.value.text, k.value.name) != 0))
-            return diag_error(r->d, r->loc, "contract: constant %s stands twice", k.value.name);
-        if (place) { /* match lines give its value, this line its place */
+            return diag_error(r->d, r->loc, "contract: constant %s is given twice", k.value.name);
+        if (place) { /* "NAME: NAME" after a match line: the match line gives the value, this line the place */
             const size_t i = (size_t)(place - r->c->consts.at);
 
             k = *place;
@@ -399,7 +406,7 @@ static bool read_consts(Reader *r)
     return true;
 }
 
-/* Constants of match lines are numbered after those of consts lines, unless one gives them a place. */
+/* Constants of match lines come after those of consts lines, unless a consts line "NAME: NAME" gives them a place. */
 static void order_consts(Contract *c)
 {
     ContractConst sorted[CONTRACT_MAX_CONSTS];
@@ -421,7 +428,7 @@ static bool word_at(const char *at, const char *from, const char *word)
            (at[n] == 0 || isspace((unsigned char)at[n]));
 }
 
-/* grid E, E, E  block E  smem E: each part runs to the next of the three words. */
+/* grid E, E, E  block E  smem E: each list of expressions ends at the next of the three words. */
 static bool read_launch(Reader *r)
 {
     static const char *const words[] = {"grid", "block", "smem"};
@@ -429,7 +436,7 @@ static bool read_launch(Reader *r)
     while (spaces(r), *r->at) {
         size_t w = 0, n = 0;
         const char *from, *end;
-        Reader part = *r;
+        Reader list = *r;
 
         while (w < LEN(words) && !word_at(r->at, r->at, words[w]))
             w++;
@@ -439,9 +446,9 @@ static bool read_launch(Reader *r)
         for (end = from; *end; end++)
             if (word_at(end, from, words[0]) || word_at(end, from, words[1]) || word_at(end, from, words[2]))
                 break;
-        part.at = arena_strndup(r->keep, from, (size_t)(end - from));
+        list.at = arena_strndup(r->keep, from, (size_t)(end - from));
         do {
-            NamedText t = {words[w], text_until(&part, ","), r->loc};
+            NamedText t = {words[w], text_until(&list, ","), r->loc};
 
             if (!*t.text || n == 3 || (w && n))
                 return fail(r, w ? "one expression" : "one to three expressions");
@@ -452,8 +459,8 @@ static bool read_launch(Reader *r)
             else
                 r->c->smem = t;
             n++;
-        } while (accept(&part, ","));
-        for (; w == 0 && n < 3; n++) /* directions that are not named have one block */
+        } while (accept(&list, ","));
+        for (; w == 0 && n < 3; n++) /* y and z default to one block */
             r->c->grid[n] = (NamedText){words[w], "1", r->loc};
         r->at = end;
     }
@@ -482,96 +489,151 @@ static bool read_yes(Reader *r, bool *out)
 
 /* --- lines -------------------------------------------------------------------------------------- */
 
-static bool read_line(Reader *r, const char *file)
+static bool read_kernel(Reader *r)
 {
-    const char *key = name(r);
-    NamedText t = {NULL, NULL, r->loc};
-
-    if (!key)
-        return fail(r, "word");
-    spaces(r);
-    if (strcmp(key, "kernel") == 0) {
-        r->c = arena_new(r->keep, Contract);
-        *(Contract **)arena_push(r->keep, r->all) = r->c;
-        r->c->loc = r->loc;
-        r->c->family = name(r);
-        r->c->device = strncmp(file, "cpu/", 4) == 0 ? KD_CPU : KD_CUDA;
-        r->c->template_name = r->c->device == KD_CUDA ? file : NULL;
-        return r->c->family || fail(r, "name of the kernel");
-    }
-    if (!r->c)
-        return diag_error(r->d, r->loc, "contract: the first line must be: kernel NAME");
-    if (strcmp(key, "device") == 0) {
-        r->c->device = KD_MATMUL;
-        r->c->template_name = NULL;
-        return accept(r, "matmul") || fail(r, "matmul");
-    }
-    if (strcmp(key, "rank") == 0)
-        return read_number(r, 1000000, "a whole number from 1 to 1000000", &r->c->rank);
-    if (strcmp(key, "args") == 0)
-        return read_args(r);
-    if (strcmp(key, "folded") == 0)
-        return read_folded(r);
-    if (strcmp(key, "match") == 0)
-        return read_match(r);
-    if (strcmp(key, "consts") == 0)
-        return read_consts(r);
-    if (strcmp(key, "launch") == 0)
-        return read_launch(r);
-    if (strcmp(key, "matmul") == 0)
-        return read_yes(r, &r->c->matmul);
-    if (strcmp(key, "overlap") == 0)
-        return read_yes(r, &r->c->overlap);
-    if (strcmp(key, "rate") == 0)
-        return read_number(r, 10000, "TFLOP/s, a whole number from 1 to 10000", &r->c->rate);
-    if (strcmp(key, "rows") == 0) {
-        const char *rows = name(r);
-
-        if (!rows || (strcmp(rows, "all") && strcmp(rows, "decode") && strcmp(rows, "prefill")))
-            return fail(r, "all, decode or prefill");
-        r->c->rows = *rows == 'a' ? ROWS_ALL : *rows == 'd' ? ROWS_DECODE : ROWS_PREFILL;
-        return true;
-    }
-    if (strcmp(key, "scratch") == 0 || strcmp(key, "zeroed") == 0 || strcmp(key, "tiled") == 0) {
-        t.name = name(r);
-        t.text = text_until(r, "");
-        if (!t.name || !*t.text)
-            return fail(r, *key == 't' ? "NAME rows" : "NAME bytes");
-        if (*key == 's')
-            *(NamedText *)arena_push(r->keep, r->c->scratch) = t;
-        else if (*key == 'z')
-            *(NamedText *)arena_push(r->keep, r->c->zeroed) = t;
-        else
-            *(NamedText *)arena_push(r->keep, r->c->tiled) = t;
-        return (r->c->scratch.n <= 4 && r->c->zeroed.n <= 4 && r->c->tiled.n <= 4) || fail(r, "at most four of them");
-    }
-    if (strcmp(key, "leaves") == 0) {
-        const char *s = name(r);
-        const int i = s ? arg_find(r->c, s) : -1;
-
-        if (i < 0 || !r->c->args.at[i].out || r->c->args.at[i].stats_of < 0)
-            return fail(r, "NAME columns, where NAME is an out that is stats(y)");
-        r->c->leaves = (NamedText){s, text_until(r, ""), r->loc};
-        return *r->c->leaves.text || fail(r, "columns");
-    }
-    t.name = key;
-    t.text = text_until(r, "");
-    if (strcmp(key, "fits") == 0)
-        *(NamedText *)arena_push(r->keep, r->c->fits) = t;
-    else if (strcmp(key, "moves") == 0)
-        r->c->moves = t;
-    else if (strcmp(key, "flops") == 0)
-        r->c->flops = t;
-    else
-        return diag_error(r->d, r->loc, "contract: no line is called \"%s\"", key);
-    return *t.text || fail(r, "expression");
+    r->c = arena_new(r->keep, Contract);
+    *(Contract **)arena_push(r->keep, r->all) = r->c;
+    r->c->loc = r->loc;
+    r->c->family = name(r);
+    r->c->device = strncmp(r->file, "cpu/", 4) == 0 ? KD_CPU : KD_CUDA;
+    r->c->template_name = r->c->device == KD_CUDA ? r->file : NULL;
+    return r->c->family || fail(r, "name of the kernel");
 }
 
-/* What must hold of a whole contract. */
+static bool read_rank(Reader *r)
+{
+    return read_number(r, 1000000, "whole number from 1 to 1000000", &r->c->rank);
+}
+
+static bool read_device(Reader *r)
+{
+    r->c->device = KD_MATMUL;
+    r->c->template_name = NULL;
+    return accept(r, "matmul") || fail(r, "matmul");
+}
+
+static bool read_rows(Reader *r)
+{
+    static const char *const words[] = {[ROWS_ALL] = "all", [ROWS_DECODE] = "decode", [ROWS_PREFILL] = "prefill"};
+    const char *s = name(r);
+
+    for (size_t i = 0; s && i < LEN(words); i++)
+        if (strcmp(words[i], s) == 0) {
+            r->c->rows = (RowsServed)i;
+            return true;
+        }
+    return fail(r, "all, decode or prefill");
+}
+
+static bool read_expression(Reader *r, NamedText *t)
+{
+    t->loc = r->loc;
+    t->text = text_until(r, "");
+    return *t->text || fail(r, "expression");
+}
+
+/* NAME expression */
+static bool read_named(Reader *r, NamedText *t)
+{
+    t->name = name(r);
+    return t->name ? read_expression(r, t) : fail(r, "name");
+}
+
+static bool read_fits(Reader *r)
+{
+    NamedText *t = arena_push(r->keep, r->c->fits);
+
+    t->name = "fits";
+    return read_expression(r, t);
+}
+
+static bool read_moves(Reader *r)
+{
+    r->c->moves.name = "moves";
+    return read_expression(r, &r->c->moves);
+}
+
+static bool read_flops(Reader *r)
+{
+    r->c->flops.name = "flops";
+    return read_expression(r, &r->c->flops);
+}
+
+static bool read_scratch(Reader *r)
+{
+    return r->c->scratch.n < CONTRACT_MAX_BUFFERS ? read_named(r, arena_push(r->keep, r->c->scratch))
+                                                  : fail(r, "at most four scratch lines");
+}
+
+static bool read_zeroed(Reader *r)
+{
+    return r->c->zeroed.n < CONTRACT_MAX_BUFFERS ? read_named(r, arena_push(r->keep, r->c->zeroed))
+                                                 : fail(r, "at most four zeroed lines");
+}
+
+static bool read_tiled(Reader *r)
+{
+    return r->c->tiled.n < CONTRACT_MAX_BUFFERS ? read_named(r, arena_push(r->keep, r->c->tiled))
+                                                : fail(r, "at most four tiled lines");
+}
+
+static bool read_leaves(Reader *r)
+{
+    const char *s = name(r);
+    const int i = s ? arg_find(r->c, s) : -1;
+
+    if (i < 0 || !r->c->args.at[i].out || r->c->args.at[i].stats_of < 0)
+        return fail(r, "output that is stats(y)");
+    r->c->leaves.name = s;
+    return read_expression(r, &r->c->leaves);
+}
+
+static bool read_rate(Reader *r)
+{
+    return read_number(r, 10000, "whole number from 1 to 10000", &r->c->rate);
+}
+
+static bool read_matmul(Reader *r)
+{
+    return read_yes(r, &r->c->matmul);
+}
+
+static bool read_overlap(Reader *r)
+{
+    return read_yes(r, &r->c->overlap);
+}
+
+static bool read_line(Reader *r)
+{
+    static const struct {
+        const char *key, *form;
+        bool (*read)(Reader *r);
+    } lines[] = {
+#define LINE(key, form, what) {#key, form, read_##key},
+#include "lines.def"
+#undef LINE
+    };
+    const char *key = name(r);
+
+    r->form = "//@ keyword ...";
+    if (!key)
+        return fail(r, "keyword");
+    if (!r->c && strcmp(key, "kernel") != 0)
+        return diag_error(r->d, r->loc, "contract: the first line must be: //@ kernel NAME");
+    for (size_t i = 0; i < LEN(lines); i++)
+        if (strcmp(lines[i].key, key) == 0) {
+            r->form = arena_printf(r->keep, "//@ %s %s", key, lines[i].form);
+            spaces(r);
+            return lines[i].read(r);
+        }
+    return diag_error(r->d, r->loc, "contract: there is no line \"%s\"; docs/contracts.md lists them", key);
+}
+
+/* Checks that concern the contract as a whole. */
 static bool finish(Contract *c, Diag *d)
 {
     if (c->consts.n > CONTRACT_MAX_CONSTS)
-        return diag_error(d, c->loc, "contract: %s has %zu constants, %d are allowed", c->family, c->consts.n,
+        return diag_error(d, c->loc, "contract: %s has %zu constants, at most %d are allowed", c->family, c->consts.n,
                           CONTRACT_MAX_CONSTS);
     order_consts(c);
     if (!c->rank)
@@ -596,14 +658,15 @@ static bool is_contract_file(const char *file)
            (strncmp(file, "cpu/", 4) == 0 && strcmp(file + n - 2, ".c") == 0);
 }
 
-/* The lines of one file; a `//@` may stand alone or behind the `*` of a comment. */
+/* All `//@` lines of one file. Text after a second `//` is a comment. */
 static bool read_file(Reader *r, const EmbeddedFile *file)
 {
     r->c = NULL;
+    r->file = file->name;
     r->loc = (Loc){tree_path(r->keep, file->name), 0};
     for (const char *line = file->text; *line;) {
         const size_t n = strcspn(line, "\n");
-        const char *at = line + strspn(line, " \t*");
+        const char *at = line + strspn(line, " \t");
 
         r->loc.line++;
         if (at < line + n && strncmp(at, "//@", 3) == 0) {
@@ -615,7 +678,7 @@ static bool read_file(Reader *r, const EmbeddedFile *file)
             for (char *end = text + strlen(text); end > text && isspace((unsigned char)end[-1]);)
                 *--end = 0;
             r->at = text;
-            if (!read_line(r, file->name))
+            if (!read_line(r))
                 return false;
         }
         line += n + (line[n] == '\n');
@@ -623,7 +686,7 @@ static bool read_file(Reader *r, const EmbeddedFile *file)
     return true;
 }
 
-/* Contracts of one back end together, by rank. cuBLASLt's nodes (KD_MATMUL) compete with CUDA kernels. */
+/* CUDA contracts first, then CPU contracts, each by rank. cuBLASLt calls (KD_MATMUL) compete with CUDA kernels. */
 static int by_rank(const void *a, const void *b)
 {
     const Contract *x = *(Contract *const *)a, *y = *(Contract *const *)b;
@@ -639,7 +702,7 @@ static bool sort_by_rank(Contract **at, size_t n, Diag *d)
         qsort(at, n, sizeof *at, by_rank);
     for (size_t i = 1; i < n; i++)
         if (at[i]->rank == at[i - 1]->rank && (at[i]->device == KD_CPU) == (at[i - 1]->device == KD_CPU))
-            return diag_error(d, at[i]->loc, "contract: %s has rank %u, and so has %s (%s:%d): give each its own",
+            return diag_error(d, at[i]->loc, "contract: %s has rank %u, which %s has too (%s:%d): give each its own",
                               at[i]->family, at[i]->rank, at[i - 1]->family, at[i - 1]->loc.file, at[i - 1]->loc.line);
     return true;
 }

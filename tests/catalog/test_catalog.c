@@ -1,4 +1,5 @@
-/* test_catalog.c - contracts: those of the tree all parse, and mistakes are said with their line. */
+/* test_catalog.c - contracts: those of the tree are read, mistakes are reported with their line, trees match the graph
+ * and constants are chosen. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -44,7 +45,7 @@ static void mistakes(void **state)
     assert_string_equal(message(NORM LAUNCH), "");
     assert_string_equal(message(NORM "//@ launch grid M, (C /^ VEC), 1 block VEC * 32 smem C * sizeof(X)\n"), "");
     assert_string_equal(message("//@ args x -> y\n"),
-                        "templates/t.cu:1: contract: the first line must be: kernel NAME");
+                        "templates/t.cu:1: contract: the first line must be: //@ kernel NAME");
     assert_string_equal(message(NORM), "templates/t.cu:1: contract: norm has no launch line with grid and block");
     assert_string_equal(message(NORM LAUNCH "//@ fits C % VEK == 0\n"),
                         "templates/t.cu:7: contract: expression \"C % VEK == 0\": unknown name \"VEK\" at \"== 0\"");
@@ -52,66 +53,72 @@ static void mistakes(void **state)
                         "templates/t.cu:7: contract: expression \"EPS > 0\": unknown name \"EPS\" at \"> 0\"");
     assert_string_equal(
         message(NORM LAUNCH "//@ consts TEAMS: min(SMS, 4)\n"),
-        "templates/t.cu:7: contract: expression \"min(SMS, 4)\": T, S and SMS are known at a launch only");
+        "templates/t.cu:7: contract: expression \"min(SMS, 4)\": T, S and SMS are known only at a launch");
     assert_string_equal(message(NORM LAUNCH "//@ fits T > 8\n"),
-                        "templates/t.cu:7: contract: expression \"T > 8\": T, S and SMS are known at a launch only");
+                        "templates/t.cu:7: contract: expression \"T > 8\": T, S and SMS are known only at a launch");
     assert_string_equal(message(NORM LAUNCH "//@ scratch sums 4 * S * SMS\n"),
-                        "templates/t.cu:7: contract: expression \"4 * S * SMS\": SMS is known at a launch only");
+                        "templates/t.cu:7: contract: expression \"4 * S * SMS\": SMS is known only at a launch");
     assert_string_equal(message(NORM "//@ launch grid M block T\n"),
-                        "templates/t.cu:6: contract: expression \"T\": T, S and SMS are known at a launch only");
+                        "templates/t.cu:6: contract: expression \"T\": T, S and SMS are known only at a launch");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(x) | A=S\n//@ rank 1\n" LAUNCH),
-                        "templates/t.cu:3: contract: expression \"S\": T, S and SMS are known at a launch only");
+                        "templates/t.cu:3: contract: expression \"S\": T, S and SMS are known only at a launch");
     assert_string_equal(message(NORM LAUNCH "//@ consts A: 2 * B  B: 4\n"),
                         "templates/t.cu:7: contract: expression \"2 * B\": unknown name \"B\" at \"end\"");
     assert_string_equal(message("//@ kernel a\n//@ args x $tokens -> y\n"),
-                        "templates/t.cu:2: contract: no buffer of named.def is called $tokens");
+                        "templates/t.cu:2: contract: runtime/artifact/named.def has no buffer $tokens");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = norm(x)\n"),
-                        "templates/t.cu:3: contract: no op is called norm");
+                        "templates/t.cu:3: contract: there is no op norm; `ftxc ops` lists them");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = rmsnorm(x)\n"),
                         "templates/t.cu:3: contract: rmsnorm: g is missing");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(z)\n"),
-                        "templates/t.cu:3: contract: no argument is called z");
+                        "templates/t.cu:3: contract: z is not an argument that a match line can bind");
     assert_string_equal(
         message(
             "//@ kernel a\n//@ args x -> y\n//@ match y = append(x)\n//@ consts L: append.layer\n//@ rank 1\n" LAUNCH),
-        "templates/t.cu:4: contract: L: the layer is no constant, $k and $v know it");
+        "templates/t.cu:4: contract: L: the layer cannot be a constant; $k and $v are those of the layer");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(x)\n//@ consts L: scale.bye\n"),
-                        "templates/t.cu:4: contract: scale.bye is no attribute of an op");
+                        "templates/t.cu:4: contract: scale.bye is not an attribute of an op; `ftxc ops` lists them");
     assert_string_equal(message("//@ kernel a\n//@ grids 1\n"),
-                        "templates/t.cu:2: contract: no line is called \"grids\"");
+                        "templates/t.cu:2: contract: there is no line \"grids\"; docs/contracts.md lists them");
     assert_string_equal(message(NORM LAUNCH "//@ tiled z 64\n"),
-                        "templates/t.cu:7: contract: tiled: z is no argument with two sizes");
-    assert_string_equal(message(NORM LAUNCH "//@ rate fast\n"),
-                        "templates/t.cu:7: contract: TFLOP/s, a whole number from 1 to 10000 expected, found \"fast\"");
-    assert_string_equal(message(NORM LAUNCH "//@ rank 0\n"),
-                        "templates/t.cu:7: contract: a whole number from 1 to 1000000 expected, found \"0\"");
-    assert_string_equal(message(NORM LAUNCH "//@ rank 20 30\n"),
-                        "templates/t.cu:7: contract: a whole number from 1 to 1000000 expected, found \"20 30\"");
+                        "templates/t.cu:7: contract: tiled: z is not an argument with two sizes");
+    assert_string_equal(
+        message(NORM LAUNCH "//@ rate fast\n"),
+        "templates/t.cu:7: contract: expected whole number from 1 to 10000, found \"fast\"; the line is: "
+        "//@ rate TFLOP/s");
+    assert_string_equal(
+        message(NORM LAUNCH "//@ rank 0\n"),
+        "templates/t.cu:7: contract: expected whole number from 1 to 1000000, found \"0\"; the line is: "
+        "//@ rank N");
+    assert_string_equal(
+        message(NORM LAUNCH "//@ rank 20 30\n"),
+        "templates/t.cu:7: contract: expected whole number from 1 to 1000000, found \"20 30\"; the line is: "
+        "//@ rank N");
     assert_string_equal(message(NORM LAUNCH "//@ kernel b\n//@ args x -> y\n//@ match y = scale(x)\n" LAUNCH),
                         "templates/t.cu:7: contract: b has no rank line");
     assert_string_equal(
         message(NORM LAUNCH "//@ kernel b\n//@ rank 1\n//@ args x[M] -> y\n//@ match y = scale(x)\n" LAUNCH),
-        "templates/t.cu:1: contract: norm has rank 1, and so has b (templates/t.cu:7): give each its own");
+        "templates/t.cu:1: contract: norm has rank 1, which b has too (templates/t.cu:7): give each its own");
     assert_string_equal(message(NORM LAUNCH "//@ device cuda\n"),
-                        "templates/t.cu:7: contract: matmul expected, found \"cuda\"");
-    assert_string_equal(message(NORM "//@ consts C: 5\n"), "templates/t.cu:6: contract: constant C stands twice");
+                        "templates/t.cu:7: contract: expected matmul, found \"cuda\"; the line is: //@ device matmul");
+    assert_string_equal(message(NORM "//@ consts C: 5\n"), "templates/t.cu:6: contract: constant C is given twice");
     assert_string_equal(message("//@ kernel a\n//@ args x xs:stats(z) -> y\n"),
-                        "templates/t.cu:2: contract: stats(z) is no argument on its side of ->");
+                        "templates/t.cu:2: contract: stats(z): no such argument on the same side of ->");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y ys:stats(x)\n"),
-                        "templates/t.cu:2: contract: stats(x) is no argument on its side of ->");
+                        "templates/t.cu:2: contract: stats(x): no such argument on the same side of ->");
     assert_string_equal(message(NORM LAUNCH "//@ leaves y C\n"),
-                        "templates/t.cu:7: contract: NAME columns, where NAME is an out that is stats(y) expected, "
-                        "found \" C\"");
+                        "templates/t.cu:7: contract: expected output that is stats(y), found \" C\"; the line is: "
+                        "//@ leaves ys columns");
     assert_string_equal(message(NORM LAUNCH "//@ folded x g y c\n"),
-                        "templates/t.cu:7: contract: folded: y is another argument");
+                        "templates/t.cu:7: contract: folded: y is an argument already");
     assert_string_equal(message(NORM LAUNCH "//@ folded x w g c\n"),
-                        "templates/t.cu:7: contract: folded: w is no argument");
+                        "templates/t.cu:7: contract: folded: w is not an argument");
     assert_string_equal(
         message(NORM LAUNCH "//@ fits columns(x)\n"),
         "templates/t.cu:7: contract: expression \"columns(x)\": unknown name \"columns(x)\" at \"end\"");
 }
 
-/* --- meeting a graph ---------------------------------------------------------------------------- */
+/* --- matching a graph --------------------------------------------------------------------------- */
 
 static const char *const graph_text =
     "graph \"t\"\n"
@@ -238,7 +245,7 @@ static void fused(void **state)
     bench_close(&t);
 }
 
-/* Statistics: of what is normed, as the kernel in front left them; of the result, if somebody wants them. */
+/* Row statistics: of an input that the match normalises, as its producer wrote them; of an output if a reader wants them. */
 static void statistics(void **state)
 {
     Bench t = bench_open("//@ kernel lin\n//@ rank 1\n//@ args xs:stats(x) x[M,K] w[N,K] b[N] -> ys:stats(y) y\n"
@@ -258,7 +265,7 @@ static void statistics(void **state)
     assert_int_equal(c->operands, 6);
     assert_int_equal(c->args.n, 8);
     assert_false(matches(&t, 0, 0, 7, &b, &reason));
-    assert_string_equal(reason, "b is no weight that can be folded"); /* there is none */
+    assert_string_equal(reason, "b is not a weight: the norm cannot be folded"); /* there is none */
     ir_value(t.g, 7)->args[2] = 4;
     t.f.stats = stats;
     assert_true(matches(&t, 0, 0, 7, &b, &reason));
@@ -280,11 +287,11 @@ static void statistics(void **state)
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(b.arg[4], 7);
     assert_int_equal(fit.leaves, 24);
-    stats[3].columns = 0; /* who wrote x left none */
+    stats[3].columns = 0; /* the producer of x wrote none */
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(constant(fit.instance, "P")->i, 0);
     stats[3].columns = 6;
-    assert_true(matches(&t, 1, 0, 10, &b, &reason)); /* of an x that is not normed nobody asks */
+    assert_true(matches(&t, 1, 0, 10, &b, &reason)); /* this match has no norm of x: its statistics are not bound */
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(b.arg[0], 0);
     assert_int_equal(constant(fit.instance, "P")->i, 0);
@@ -293,7 +300,7 @@ static void statistics(void **state)
     bench_close(&t);
 }
 
-/* Types of activations are asked for, those of weights are given; inner values must vanish. */
+/* A type that a contract names is required of an activation and given to a weight; inner values have no other readers. */
 static void types(void **state)
 {
     Bench t = bench_open("//@ kernel n\n//@ rank 1\n//@ args x[M,C] r[M,2*H]:bf16 g[C]:type(y) -> y:fp32\n"
@@ -310,16 +317,16 @@ static void types(void **state)
     assert_true(matches(&t, 0, 0, 5, &b, &reason));
     assert_int_equal(contract_arg_type(&t.f, &b, 2), DT_FP32);
     ir_value(t.g, 9)->type = DT_FP32;
-    assert_false(matches(&t, 1, 0, 9, &b, &reason)); /* H is nobody's size: 2*H cannot be checked */
-    assert_string_equal(reason, "r is [T,12], its size 2*H does not agree");
+    assert_false(matches(&t, 1, 0, 9, &b, &reason)); /* no argument binds H, so 2*H is unknown */
+    assert_string_equal(reason, "r is [T,12], its size 2*H differs from the other arguments");
     assert_false(matches(&t, 2, 0, 8, &b, &reason));
     t.uses[5] = 2;
     assert_false(matches(&t, 2, 0, 7, &b, &reason));
-    assert_string_equal(reason, "%5 = rmsnorm is read by others too");
+    assert_string_equal(reason, "%5 = rmsnorm has other readers");
     bench_close(&t);
 }
 
-/* Contract text with bytes changed at random: read and matched, or refused; never harm. */
+/* Contract text with bytes changed at random: read and matched, or refused; never a crash. */
 static void mangled(void **state)
 {
     static const char text[] =
