@@ -1,13 +1,16 @@
-// attend_brief.cuh - attention of rows that bring one token each, over a cache of few positions.
+// attend_brief.cuh - attention of rows that bring one token each, over a paged cache of at most 256 positions.
+//
+//   y[t,h] = sum_j softmax_j(cap(SCALE * q[t,h] . k[j])) v[j]     j: all positions of the row
 //
 //   q [T, H, E]     queries, rotated; token t of a decode row is row t
-//   y [T, H*E]      softmax(scale * q k^T) v over the row's positions
+//   k, v            the layer's pages [pages][G][BLOCK][E]; they hold this step's token already
+//   y [T, H*E]
 //
-// WARPS warps take one kv head of a row, 4 / WARPS of these a block; the heads that share it are the columns
-// of a product. The row's tiles of 16 positions are dealt out to them, and each has HELD in shared memory at
-// once, in a ring: all of its tiles, where rows are few and latency counts; less where more warps should fit.
-// The first are on their way before the kernel in front has ended, but for the step's own token, a row's last
-// position.
+// A unit of work is (row, kv head); WARPS warps do one, a block of 4 warps does 4 / WARPS. The query heads of the kv
+// head are the columns of body/columns.cuh. Warp w of a unit takes the tiles of 16 positions w, w + WARPS, ... and has
+// a ring of STAGES tiles in shared memory: all its tiles where rows are few and latency counts, fewer where more
+// blocks should fit on an SM. The first tiles are copied before wait_for_previous(), all but the step's own token (the
+// row's last position), which the previous kernel writes. At the end a unit's warps are added in order.
 #pragma once
 #include "device/block.cuh"
 #include "device/io.h"
@@ -29,19 +32,19 @@ template <class K> struct BriefShape {
     static_assert(GROUP <= 8, "a warp has eight columns");
 };
 
-// A warp's tiles: turn i is tile first + i * WARPS, in slot i % HELD of the ring.
+// A warp's tiles, one a turn: turn i is tile first + i * WARPS, in slot i % STAGES of the ring.
 template <class K> struct BriefTurns {
     using C = Columns<K>;
     BriefCache cache;
     BriefRow row;
     int head, first;
     u32 ring;
-    int found; // two turns together, 16 lanes each: a look-up waits for memory twice
+    int found; // rows of the cache for two turns, 16 lanes each: a look-up is two dependent loads
 
     DEVICE int base(int turn) const { return (first + turn * K::WARPS) * C::TILE; }
-    DEVICE u32 slot(int turn) const { return ring + turn % K::HELD * C::BYTES; }
-    // Turns come in order.
-    DEVICE void ask(int turn, bool without_own)
+    DEVICE u32 slot(int turn) const { return ring + turn % K::STAGES * C::BYTES; }
+    // Starts the copies of a turn. Turns come in order.
+    DEVICE void issue(int turn, bool without_own)
     {
         if (turn % 2 == 0)
             found = brief_find<K>(cache, row, head, base(turn + lane_id() / C::TILE) + lane_id() % C::TILE);
@@ -49,14 +52,14 @@ template <class K> struct BriefTurns {
     }
 };
 
-template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE SOFTCAP BEAMS WARPS HELD
+template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE SOFTCAP BEAMS WARPS STAGES
 DEVICE void attend_brief(const AttendBriefArgs &a)
 {
     using C = Columns<K>;
     using D = BriefShape<K>;
     using T = typename K::T;
-    SHARED(float, parts, 4 * D::GROUP * C::PART);
-    char *tiles = shared_memory() + warp_id() * K::HELD * C::BYTES;
+    SHARED(float, partials, 4 * D::GROUP * C::PARTIAL);
+    char *tiles = shared_memory() + warp_id() * K::STAGES * C::BYTES;
     const int unit = blockIdx.x * D::UNITS + warp_id() / K::WARPS, first = warp_id() % K::WARPS;
     const int row = unit / K::KV_HEADS, head = unit % K::KV_HEADS;
     launch_dependents();
@@ -70,14 +73,14 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
     const int last = r.length - 1, all = ceil_div(r.length, C::TILE);
     const int turns = all > first ? ceil_div(all - first, K::WARPS) : 0;
 #pragma unroll 1
-    for (int i = 0; i < K::HELD; i++) {
+    for (int i = 0; i < K::STAGES; i++) {
         C::pad(tiles + i * C::BYTES);
         if (i < turns)
-            t.ask(i, true);
+            t.issue(i, true);
         copy_commit();
     }
     const bool has_own = turns && t.base(turns - 1) + C::TILE > last;
-    const int own = has_own && turns <= K::HELD ? brief_find<K>(t.cache, r, head, last) : -1;
+    const int own = has_own && turns <= K::STAGES ? brief_find<K>(t.cache, r, head, last) : -1;
     wait_for_previous();
     if (own >= 0)
         brief_copy_one<K>(t.cache, own, last % C::TILE, t.slot(turns - 1));
@@ -90,18 +93,18 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
     for (int turn = 0; turn < turns; turn++) {
         if (turn == turns - 1)
             copy_wait<0>();
-        else if (turn < K::HELD)
-            copy_wait<K::HELD>(); // the tiles behind it, and the own token
+        else if (turn < K::STAGES)
+            copy_wait<K::STAGES>(); // later: the tiles behind it, and the group of the step's own token
         else
-            copy_wait<K::HELD - 1>();
+            copy_wait<K::STAGES - 1>();
         warp_sync();
         state.tile(t.slot(turn), r.length - t.base(turn));
         warp_sync();
-        if (turn + K::HELD < turns)
-            t.ask(turn + K::HELD, false);
+        if (turn + K::STAGES < turns)
+            t.issue(turn + K::STAGES, false);
         copy_commit();
     }
-    state.put(parts + warp_id() * D::GROUP * C::PART, 0, D::GROUP);
+    state.put(partials + warp_id() * D::GROUP * C::PARTIAL, 0, D::GROUP);
     if (K::WARPS > 1)
         block_sync();
     else
@@ -109,9 +112,9 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
     if (!live)
         return;
     const int used = least(K::WARPS, all); // warps that had a position
-    const float *part = parts + warp_id() / K::WARPS * K::WARPS * D::GROUP * C::PART;
+    const float *partial = partials + warp_id() / K::WARPS * K::WARPS * D::GROUP * C::PARTIAL;
     for (int i = (first * 32 + lane_id()) * 2; i < D::GROUP * K::E; i += K::WARPS * 64) {
-        const Vec<float, 2> y = add_parts<K>(part + i / K::E * C::PART, used, D::GROUP * C::PART, i % K::E);
+        const Vec<float, 2> y = add_partials<K>(partial + i / K::E * C::PARTIAL, used, D::GROUP * C::PARTIAL, i % K::E);
         store((T *)a.y + ((i64)row * K::HEADS + head * D::GROUP) * K::E + i, from_floats<T>(y));
     }
 }

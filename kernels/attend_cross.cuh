@@ -1,14 +1,17 @@
-// attend_cross.cuh - attention of a decoder's tokens over the source of their sequence, whose keys and
-// values were computed once.
+// attend_cross.cuh - attention of a decoder's tokens over the source of their sequence.
 //
-//   q, y [T, H*E]      k, v [sources][G][SOURCE][E]: those of a row stand in slot src_slot, src_len tokens
+//   y[t,h] = sum_j softmax_j(SCALE * q[t,h] . k[j]) v[j]      j < src_len of the token's row
 //
-// Two forms. A warp walks every WARPS-th tile of keys, and the warps' parts are put together, so the
-// order of a sum follows from the source's length alone.
+//   q, y [T, H*E]
+//   k, v [sources][G][SOURCE][E]    written once a source by cross_append; those of a row are in slot src_slot
 //
-//   columns  16-bit, on the matrix units (body/source.cuh): a block takes one head of UNIT neighbouring tokens.
-//   plain    any types, by FMA: one head of one token. Of a tile of 32 keys a lane has one for the
-//            scores, and columns lane, lane + 32, ... for the sum; the probabilities go from lane to lane.
+// Grid: blockIdx.x is the head, blockIdx.y the token or group of UNIT neighbouring tokens. Two forms; in both warp w
+// takes the tiles of keys w, w + WARPS, ... and the block adds the warps' results in order, so the order of a sum
+// follows from the source's length alone.
+//
+//   columns  UNIT > 0: 16 bits, on the matrix units (body/source.cuh), UNIT tokens (the lanes of a beam) a block
+//   plain    UNIT = 0: any types, by FMA, one token a block. Of a tile of 32 keys a lane computes one score; for the
+//            sum of values it has columns lane, lane + 32, ..., and the weights are shuffled from lane to lane.
 #pragma once
 #include "device/block.cuh"
 #include "device/fragment.cuh"
@@ -19,7 +22,7 @@
 
 struct AttendCrossArgs {
     const void *q;
-    const void *c; // not there: it stands in k and v
+    const void *c; // the graph's operand; its data are in k and v
     const FtxStep *step;
     const FtxRow *rows;
     const FtxToken *token;
@@ -31,18 +34,18 @@ template <class K> DEVICE void attend_cross_columns(const AttendCrossArgs &a)
 {
     using C = Columns<K>;
     using T = typename K::T;
-    constexpr int WARPS = K::WALKERS;
-    SHARED(float, part, WARPS * K::UNIT * C::PART);
+    constexpr int WARPS = K::KEY_WARPS;
+    SHARED(float, partial, WARPS * K::UNIT * C::PARTIAL);
     SHARED(int, lengths, K::UNIT);
     const int base = blockIdx.y * K::UNIT, lane = lane_id(), g = lane / 4;
     const SourceCache cache = {a.k, a.v, (int)blockIdx.x};
-    char *tiles = shared_memory() + warp_id() * K::HELD * C::BYTES;
+    char *tiles = shared_memory() + warp_id() * K::STAGES * C::BYTES;
     launch_dependents();
 
     // $step, $token and $rows are written between programs only.
     const int live = least(K::UNIT, a.step->tokens - base);
     if (live <= 0) {
-        wait_for_previous(); // a block that leaves early would let later kernels run early
+        wait_for_previous(); // a block that exits without waiting would let later kernels start early
         return;
     }
     int slot = 0, length = 0;
@@ -59,11 +62,11 @@ template <class K> DEVICE void attend_cross_columns(const AttendCrossArgs &a)
     wait_for_previous();
 
     const T *query = g < live ? (const T *)a.q + ((i64)(base + g) * K::HEADS + blockIdx.x) * K::E : nullptr;
-    source_attend<K>(cache, walk, ahead, tiles, query, part + warp_id() * K::UNIT * C::PART);
+    source_attend<K>(cache, walk, ahead, tiles, query, partial + warp_id() * K::UNIT * C::PARTIAL);
     block_sync();
     for (int i = threadIdx.x * 2; i < live * K::E; i += K::THREADS * 2) {
         const int n = i / K::E, warps = least(WARPS, ceil_div(lengths[n], C::TILE));
-        const Vec<float, 2> y = add_parts<K>(part + n * C::PART, warps, K::UNIT * C::PART, i % K::E);
+        const Vec<float, 2> y = add_partials<K>(partial + n * C::PARTIAL, warps, K::UNIT * C::PARTIAL, i % K::E);
         store((T *)a.y + ((i64)(base + n) * K::HEADS + blockIdx.x) * K::E + i % K::E, from_floats<T>(y));
     }
 }
@@ -75,7 +78,7 @@ template <class K> DEVICE void attend_cross_plain(const AttendCrossArgs &a)
     constexpr int WARPS = K::THREADS / 32, C = ceil_div(K::E, 32), VEC = vec_width<KV>(K::E);
     constexpr float BY = K::SCALE * 1.4426950408889634f; // exponents of 2
     SHARED(float, query, K::E);
-    SHARED(float, part, WARPS * (K::E + 2));
+    SHARED(float, partial, WARPS * (K::E + 2));
     launch_dependents();
     wait_for_previous();
     const int t = blockIdx.y, h = blockIdx.x, lane = lane_id();
@@ -122,7 +125,7 @@ template <class K> DEVICE void attend_cross_plain(const AttendCrossArgs &a)
                     y[i] = fmaf(by, to_float(v[(i64)(from + j) * K::E + i * 32 + lane]), y[i]);
         }
     }
-    float *mine = part + warp_id() * (K::E + 2);
+    float *mine = partial + warp_id() * (K::E + 2);
 #pragma unroll
     for (int i = 0; i < C; i++)
         if (i * 32 + lane < K::E)
@@ -134,13 +137,13 @@ template <class K> DEVICE void attend_cross_plain(const AttendCrossArgs &a)
     block_sync();
     const int used = least(WARPS, ceil_div(n, 32)); // warps that had a key
     for (int e = threadIdx.x; e < K::E; e += K::THREADS) {
-        float high = part[K::E], all = 0.0f, value = 0.0f;
+        float high = partial[K::E], all = 0.0f, value = 0.0f;
         for (int w = 1; w < used; w++)
-            high = fmaxf(high, part[w * (K::E + 2) + K::E]);
+            high = fmaxf(high, partial[w * (K::E + 2) + K::E]);
         for (int w = 0; w < used; w++) {
-            const float by = exp2f(part[w * (K::E + 2) + K::E] - high);
-            all += part[w * (K::E + 2) + K::E + 1] * by;
-            value += part[w * (K::E + 2) + e] * by;
+            const float by = exp2f(partial[w * (K::E + 2) + K::E] - high);
+            all += partial[w * (K::E + 2) + K::E + 1] * by;
+            value += partial[w * (K::E + 2) + e] * by;
         }
         ((T *)a.y)[at + e] = from_float<T>(value / all);
     }

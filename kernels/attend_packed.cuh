@@ -1,10 +1,12 @@
-// attend_packed.cuh - attention of every token over all tokens of its own text.
+// attend_packed.cuh - attention of every token over all tokens of its own text (encoders).
 //
-//   x [T, (H + 2G) * E]   queries, keys, values of each token, side by side; the tokens of a row stand
-//                         at [q_start, q_start + q_len)
+//   y[t,h] = sum_j softmax_j(SCALE * q[t,h] . k[j]) v[j]      j: the tokens of the row of t
+//
+//   x [T, (H + 2G) * E]   queries, keys, values of each token, side by side; row r has the tokens
+//                         [q_start, q_start + q_len)
 //   y [T, H*E]
 //
-// Texts of any lengths stand one after another; nothing is padded. How: body/flash.cuh.
+// Texts of any lengths are packed one after another, without padding. Blocks and tiles: body/flash.cuh.
 #pragma once
 #include "body/flash.cuh"
 

@@ -1,10 +1,13 @@
 // attend_prefill.cuh - attention of rows that bring a chunk of a prompt, over the paged cache.
 //
-//   q [T, H, E]     queries, rotated; a row's tokens stand at [q_start, q_start + q_len)
-//   y [T, H*E]      causal: token i of a row sees positions up to kv_len - q_len + i, and of those
-//                   the last WINDOW (0: all)
+//   y[i,h] = sum_j softmax_j(cap(SCALE * q[i,h] . k[j])) v[j]    token i of a row sees positions j up to
+//                                                                kv_len - q_len + i, and of these the last WINDOW (0: all)
 //
-// The chunk's own keys and values are in the pages already. How: body/flash.cuh.
+//   q [T, H, E]     queries, rotated; row r has the tokens [q_start, q_start + q_len)
+//   k, v            the layer's pages (body/paged.cuh); they hold the chunk's keys and values already
+//   y [T, H*E]
+//
+// Rows [decode_rows, rows) of the step. Blocks and tiles: body/flash.cuh.
 #pragma once
 #include "body/flash.cuh"
 
@@ -20,7 +23,7 @@ struct AttendPrefillArgs {
 template <class K> struct PromptSource {
     const AttendPrefillArgs &a;
 
-    // Where matrix row i of the piece stands in q and y: elements.
+    // Offset of matrix row i of the piece in q and y, in elements.
     DEVICE i64 row_at(const Piece &p, int i) const
     {
         constexpr int GROUP = FlashShape<K>::GROUP;

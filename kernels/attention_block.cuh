@@ -56,16 +56,16 @@ template <class K> struct AttentionBlockShape {
     static constexpr int XROW = round_up(K::D * 2, 128) + 64;            // bytes of a row: of x,
     static constexpr int HROW = C::WIDE * 2 + 16;                        // of a head's q, k or v; no bank twice
     static constexpr int TILES_AT = round_up(K::D, 32) * C::Rows::PITCH; // behind wo
-    static constexpr int X_AT = TILES_AT + K::WALKERS * K::HELD * C::BYTES;
+    static constexpr int X_AT = TILES_AT + K::KEY_WARPS * K::STAGES * C::BYTES;
     static constexpr int RAW_AT = X_AT + M * XROW;                       // x as it came, where z is x and no n(x)
     static constexpr int SUM_AT = RAW_AT + K::PRE * M * XROW;            // [SPLIT][M][LINE]
     static constexpr int HEAD_AT = SUM_AT + SPLIT * M * LINE * 4;        // [GROUPS][M] rows; at last the head's result
     static constexpr int GAIN_AT = HEAD_AT + GROUPS * M * HROW;          // gains and biases of the norm
-    static constexpr int PART_AT = GAIN_AT + (K::NORM > 0 ? 8 * K::D : 0); // parts of attention, to be put together
-    static constexpr int BIAS_AT = PART_AT + K::PARTS * M * C::PART * 4; // of w, then of wo: [COLUMNS], [EACH]
+    static constexpr int PARTIAL_AT = GAIN_AT + (K::NORM > 0 ? 8 * K::D : 0); // parts of attention, to be put together
+    static constexpr int BIAS_AT = PARTIAL_AT + K::SLICES * M * C::PARTIAL * 4; // of w, then of wo: [COLUMNS], [EACH]
     static constexpr int HEADS_AT = round_up(BIAS_AT + (COLUMNS + EACH) * 4, 16); // [heads][M][EACH]: what they add to y
     static constexpr int BYTES = HEADS_AT + K::HEADS * M * EACH * 4;
-    static constexpr int BEHIND = K::HELD + 1;                           // groups of copies behind the floats'
+    static constexpr int BEHIND = K::STAGES + 1;                           // groups of copies behind the floats'
     static_assert(C::WIDE <= 128 && K::D % 8 == 0 && M <= 8 && M <= WARPS, "");
     static_assert(8 * TILES * STEPS + 4 * TILES <= 144, "the weights of a warp do not fit its registers");
 };
@@ -102,8 +102,8 @@ template <class K> struct AttentionBlockWeights {
     uint4_ w[S::TILES][S::STEPS][2];
 
     static DEVICE int group() { return warp_id() / S::SPLIT; }
-    static DEVICE int part() { return warp_id() % S::SPLIT; }
-    static DEVICE int k(int step) { return (part() * S::STEPS + step) * 32 + (lane_id() & 3) * 8; }
+    static DEVICE int slice() { return warp_id() % S::SPLIT; }
+    static DEVICE int k(int step) { return (slice() * S::STEPS + step) * 32 + (lane_id() & 3) * 8; }
 
     DEVICE void fetch(const AttentionBlockArgs &a, int head)
     {
@@ -136,7 +136,7 @@ template <class K> struct AttentionBlockWeights {
                 mma<T>(d[i], w[i][j][0].z, w[i][j][1].z, w[i][j][0].w, w[i][j][1].w, v.z, v.w);
             }
         }
-        float *to = sums + (part() * S::M + 2 * t) * S::LINE + group() * S::C::WIDE + 2 * g;
+        float *to = sums + (slice() * S::M + 2 * t) * S::LINE + group() * S::C::WIDE + 2 * g;
 #pragma unroll
         for (int i = 0; i < S::TILES; i++)
 #pragma unroll
@@ -274,25 +274,25 @@ template <class K> DEVICE void attention_block_append(const AttentionBlockArgs &
     }
 }
 
-// The keys of one row, SHARE warps each taking every SHARE-th of its PARTS; a part has every PARTS-th tile, so the
+// The keys of one row, SHARE warps each taking every SHARE-th of its SLICES; a part has every SLICES-th tile, so the
 // order of a sum does not follow from how many warps share a row. As in attend_brief.cuh, but that the step's own
 // key and value come from shared memory.
 template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     using S = AttentionBlockShape<K>;
     using C = Columns<K>;
-    static constexpr int OF_PART = ceil_div(ceil_div(K::CONTEXT, C::TILE), K::PARTS);  // tiles
-    static constexpr int TURNS = ceil_div(K::PARTS, K::SHARE) * OF_PART;               // of a warp, a tile each
+    static constexpr int OF_SLICE = ceil_div(ceil_div(K::CONTEXT, C::TILE), K::SLICES);  // tiles
+    static constexpr int TURNS = ceil_div(K::SLICES, K::SHARE) * OF_SLICE;               // of a warp, a tile each
 
     static DEVICE int row() { return warp_id() / K::SHARE; }
-    static DEVICE int part(int turn) { return warp_id() % K::SHARE + turn / OF_PART * K::SHARE; }
+    static DEVICE int slice(int turn) { return warp_id() % K::SHARE + turn / OF_SLICE * K::SHARE; }
     // Of the warp's turn; what lies behind the row's last tile is none.
     static DEVICE int tile(int turn)
     {
-        return K::PARTS % K::SHARE == 0 || part(turn) < K::PARTS ? part(turn) + turn % OF_PART * K::PARTS : 1 << 20;
+        return K::SLICES % K::SHARE == 0 || slice(turn) < K::SLICES ? slice(turn) + turn % OF_SLICE * K::SLICES : 1 << 20;
     }
     static DEVICE char *slot(int turn, char *shared)
     {
-        return shared + S::TILES_AT + (warp_id() * K::HELD + turn % K::HELD) * C::BYTES;
+        return shared + S::TILES_AT + (warp_id() * K::STAGES + turn % K::STAGES) * C::BYTES;
     }
     static DEVICE void issue(const AttentionBlockArgs &a, const BriefRow &r, int head, int turn, char *shared)
     {
@@ -300,7 +300,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
             brief_issue<K>(BriefCache{a.k, a.v, a.pages, a.owner}, r, head, tile(turn), shared_address(slot(turn, shared)));
     }
 
-    // HELD groups of copies; warps behind the WALKERS have no row.
+    // STAGES groups of copies; warps behind the KEY_WARPS have no row.
     DEVICE void begin(const AttentionBlockArgs &a, int head, int live, char *shared)
     {
         BriefRow r = {};
@@ -308,7 +308,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
             r = brief_row<K>(a.rows, row());
         // Rolled up, the loop spills some of the weights' registers.
 #pragma unroll 4
-        for (int i = 0; i < K::HELD; i++) {
+        for (int i = 0; i < K::STAGES; i++) {
             if (row() < live)
                 C::pad(slot(i, shared));
             issue(a, r, head, i, shared);
@@ -336,38 +336,38 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
 #pragma unroll 1
         for (int i = 0; i < TURNS; i++) {
             const u32 at = shared_address(slot(i, shared));
-            copy_wait<K::HELD - 1>();
+            copy_wait<K::STAGES - 1>();
             warp_sync();
             if (tile(i) <= last) {
-                if (i % OF_PART == 0)
+                if (i % OF_SLICE == 0)
                     state.start();
                 if (tile(i) == last)
                     own(at, r.length, shared);
                 state.tile(at, r.length - tile(i) * C::TILE);
                 warp_sync();
-                if (tile(i) + K::PARTS > last)
-                    state.put((float *)(shared + S::PART_AT) + (row() * K::PARTS + part(i)) * C::PART, 0, 1);
+                if (tile(i) + K::SLICES > last)
+                    state.put((float *)(shared + S::PARTIAL_AT) + (row() * K::SLICES + slice(i)) * C::PARTIAL, 0, 1);
             }
-            if (i + K::HELD < TURNS)
-                issue(a, r, head, i + K::HELD, shared);
+            if (i + K::STAGES < TURNS)
+                issue(a, r, head, i + K::STAGES, shared);
             copy_commit();
         }
     }
 };
 
-// The source of every row, WALKERS warps sharing the tiles.
+// The source of every row, KEY_WARPS warps sharing the tiles.
 template <class K> struct AttentionBlockKeys<K, true> {
     using S = AttentionBlockShape<K>;
     using C = Columns<K>;
     SourceWalk<K> walk, ahead;
 
-    static DEVICE char *tiles(char *shared) { return shared + S::TILES_AT + warp_id() * K::HELD * C::BYTES; }
+    static DEVICE char *tiles(char *shared) { return shared + S::TILES_AT + warp_id() * K::STAGES * C::BYTES; }
     DEVICE void begin(const AttentionBlockArgs &a, int head, int live, char *shared)
     {
         AttentionBlockRow r = {};
         if (lane_id() < live)
             r = attention_block_row<K>(a, lane_id());
-        walk.start(warp_id() < K::WALKERS ? live : 0, r.at.slot, r.at.length);
+        walk.start(warp_id() < K::KEY_WARPS ? live : 0, r.at.slot, r.at.length);
         ahead = source_begin<K>(SourceCache{a.k, a.v, head}, walk, tiles(shared));
     }
     DEVICE void attend(const AttentionBlockArgs &a, int head, const AttentionBlockRow *, int live, char *shared)
@@ -375,7 +375,7 @@ template <class K> struct AttentionBlockKeys<K, true> {
         const int g = lane_id() >> 2;
         source_attend<K>(SourceCache{a.k, a.v, head}, walk, ahead, tiles(shared),
                          g < live ? (const typename K::T *)(shared + S::HEAD_AT + g * S::HROW) : nullptr,
-                         (float *)(shared + S::PART_AT) + warp_id() * S::M * C::PART);
+                         (float *)(shared + S::PARTIAL_AT) + warp_id() * S::M * C::PARTIAL);
     }
 };
 
@@ -384,11 +384,11 @@ template <class K> DEVICE void attention_block_join(const AttentionBlockRow *row
 {
     using S = AttentionBlockShape<K>;
     using C = Columns<K>;
-    const float *part = (const float *)(shared + S::PART_AT);
+    const float *partial = (const float *)(shared + S::PARTIAL_AT);
 #pragma unroll 1
     for (int i = threadIdx.x * 2; i < live * K::E; i += S::THREADS * 2) {
-        const int m = i / K::E, used = least(K::PARTS, ceil_div(rows[m].at.length, C::TILE));
-        const Vec<float, 2> y = add_few_parts<K, K::PARTS>(part + m * (K::CROSS ? 1 : K::PARTS) * C::PART, used, (K::CROSS ? S::M : 1) * C::PART, i % K::E);
+        const int m = i / K::E, used = least(K::SLICES, ceil_div(rows[m].at.length, C::TILE));
+        const Vec<float, 2> y = add_few_partials<K, K::SLICES>(partial + m * (K::CROSS ? 1 : K::SLICES) * C::PARTIAL, used, (K::CROSS ? S::M : 1) * C::PARTIAL, i % K::E);
         store((typename K::T *)(shared + S::HEAD_AT + m * S::HROW) + i % K::E, from_floats<typename K::T>(y));
     }
 }
@@ -453,7 +453,7 @@ template <class K> DEVICE void attention_block_finish(const AttentionBlockArgs &
     }
 }
 
-template <class K> // K: T KV M D HEADS KV_HEADS H G E CROSS NORM PRE BIAS BIAS_OUT EPS SCALE SOFTCAP WALKERS PARTS HELD;
+template <class K> // K: T KV M D HEADS KV_HEADS H G E CROSS NORM PRE BIAS BIAS_OUT EPS SCALE SOFTCAP KEY_WARPS SLICES STAGES;
                    // FIRST: nothing that steps write is read ahead; self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
 DEVICE void attention_block(const AttentionBlockArgs &a)
 {
@@ -511,7 +511,7 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     block_sync();
     projection.finish(live, shared);
     block_sync();
-    if (warp_id() < K::WALKERS)
+    if (warp_id() < K::KEY_WARPS)
         keys.attend(a, head, rows, live, shared);
     copy_wait<0>();
     block_sync();

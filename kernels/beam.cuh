@@ -1,27 +1,31 @@
-// beam.cuh - a step of beam search: of all continuations of a group's lanes the best, as Hugging Face's
-// generate means it (kernels/ref/beam.c says it plainly; the buffers are those of device/io.h).
+// beam.cuh - one step of beam search: of all continuations of a search's lanes the best, as in Hugging Face's generate
+// (kernels/ref/beam.c has it in plain loops; buffers: device/io.h).
 //
-//   logits [S, V] fp32   raw
-//   sampled [S]          what `sample` chose for rows that search nothing; they pass to y
+//   logits [S, V] fp32   raw; one row for each lane, the lanes of a search in neighbouring rows
+//   sampled [S]          what `sample` chose for rows that are no search; they pass to y
+//   y [S]                the lanes' next ids; also $token, $rows, $lanes, $owner, $hyps, $logps and, for the host, $out
 //
-// Blocks share the rows out: gridDim.x blocks a row, each walks ranges of RANGE ids. A tile of TILE
-// ids is the work of one warp and leaves its maximum and its sum of exp; the block leaves the best `take`
-// of its ids in their order (body/tops.cuh): width + ends of them, for of a group's best `width` none stands
-// deeper in its row, nor of the best `width` that do not end; nor where diverse groups share the lanes out,
-// since earlier ones push at most as many ids back as they have lanes. Two times somebody comes last:
+// Grid: gridDim.x blocks share a row, blockIdx.y gives the row.
 //
-//   of a row's blocks     merges the blocks: log-sum-exp, the row's best. A row with processors waits
-//                         until here, for they work on log-probabilities: this block goes over it again
-//   of a group's rows     merges the rows: hypotheses, the lanes of the next step, whose past is whose
+//   row     | range of RANGE ids | range | ...          block b: ranges b, b + blocks, ...
+//   range   | tile | tile | ...  TILE ids, one warp     -> maximum, sum of exp; the block's `take` best ids (body/tops.cuh)
+//   last block of a row      merges the blocks: log-sum-exp, the row's `take` best. A row with processors is searched
+//                            only here: they work on log-probabilities, so this block reads the row a second time
+//   last block of a search   merges the rows: new hypotheses, the lanes of the next step (body/lanes.cuh)
 //
-// SEGMENTS: the kernel of the logits has left segments of them (body/segments.cuh), and a block does with a row what the
-// last of its blocks would: of a row without processors it reads the segments, and of the logits those of the `take`
-// best segments; no other holds one of the best `take`. Where `take` is small, as a row's `top_needed` says, there are no
-// logits but candidates, and one block does all of a group: the warps of a row read its segments and candidates together.
-// What the search itself knows is read before the wait: the run in front of this one has written it, and `embed` lets
-// nobody start before that one's end.
+// take = width + number of end ids. That is enough: among the best `width` continuations of a search none is deeper in
+// its row, nor among the best `width` that do not end; and earlier diverse groups push at most as many ids of a row
+// back as they have lanes.
 //
-// Nothing is sorted and nothing is written over the vocabulary.
+// SEGMENTS: the LM head's kernel has written segments of the logits (body/segments.cuh), and one block does a row. Of a
+// row without processors it reads the segments and the logits of the `take` best ones; no other holds one of the best.
+// Narrow: top_needed is at most MAX_TOP_NEEDED, so only candidates are written. One block then does all rows of the
+// search; several warps share a row.
+//
+// What the search stores between steps is read before wait_for_previous(): the previous step has written it, and
+// `embed` starts no kernel of this step before that one has ended.
+//
+// Nothing is sorted and nothing is written over the whole vocabulary.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -60,11 +64,11 @@ struct BeamArgs {
     const FtxSegments *segments;
     int *y;
     BeamTile *tiles;  // [S][TILES]
-    u64 *lists;       // [S][RANGES][MOST]: places of a block's best, 0 behind the last
-    BeamBest *best;   // [S][MOST + 1]: a row's, and last its shift: log-probability = logit + shift
-    int *past;        // [S][CONTEXT]: a lane's ids in their order
-    u32 *counters;    // [S] blocks done; zero between launches
-    u32 *groups;      // [S] rows done; zero between launches
+    u64 *lists;       // [S][RANGES][MOST]: places of a block's best, then zeros
+    BeamBest *best;   // [S][MOST + 1]: a row's best; the last entry is its shift: log-probability = logit + shift
+    int *past;        // [S][CONTEXT]: all ids of a lane in their order
+    u32 *counters;    // [S] blocks of the row that are done; zero between launches
+    u32 *groups;      // [S] rows of the search that are done, at the row of lane 0; zero between launches
 };
 
 template <class K> struct BeamShape {
@@ -72,8 +76,8 @@ template <class K> struct BeamShape {
     static constexpr int TILES = ceil_div(K::V, TILE), MOST = K::WIDTH + K::END_IDS;
     static constexpr int RANGES = ceil_div(K::V, RANGE);
     static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4;
-    static constexpr int MOVED = 4096; // owners that move at once
-    static constexpr int NARROW = least(K::WIDTH, MAX_TOP_NEEDED), FOUND = RowCandidates::MOST; // rows; candidates of one
+    static constexpr int MOVED = 4096; // owners that shared memory holds
+    static constexpr int NARROW = least(K::WIDTH, MAX_TOP_NEEDED), FOUND = RowCandidates::MOST; // rows of a narrow search; candidates of a row
     static constexpr int FOUND_AT = round_up(NARROW * MAX_TOP_NEEDED * (int)sizeof(BeamEntry), 16);
     static constexpr int FEW_AT = FOUND_AT + NARROW * FOUND * 8; // segments of each warp
     static constexpr int OWNERS_AT = FEW_AT + WARPS * FewSegments::MOST * (int)sizeof(FtxSegment);
@@ -81,11 +85,11 @@ template <class K> struct BeamShape {
     static_assert(OWNERS_AT + MOVED * 4 <= SHARED, "a search by candidates needs no more than one by logits");
 };
 
-// A warp's values of a tile, -inf beyond the row.
+// One warp's tile, -inf beyond the row.
 template <class K> struct BeamValues {
     using D = BeamShape<K>;
     static constexpr int N = D::TILE / 32;
-    static constexpr bool FOURS = K::V % 4 == 0; // rows are aligned: a lane has fours of neighbours
+    static constexpr bool FOURS = K::V % 4 == 0; // rows are aligned: a lane has groups of four neighbours
     float x[N];
     int tile;
 
@@ -125,7 +129,7 @@ template <class K> struct BeamValues {
             sum[i % 4] += exp2_fast((x[i] - base) * 1.4426950408889634f);
         return BeamTile{top, warp_sum((sum[0] + sum[1]) + (sum[2] + sum[3]))};
     }
-    // Log-probabilities (x + shift) go through the processors.
+    // Values become log-probabilities (x + shift) after processors.
     DEVICE void change(float shift, const u32 *facts, const float *biases, const FtxParams &p)
     {
 #pragma unroll
@@ -133,7 +137,7 @@ template <class K> struct BeamValues {
             if (id_of(i) < K::V)
                 x[i] = process(x[i] + shift, facts[id_of(i) % D::RANGE], biases, p) + 0.0f;
     }
-    // All warps of the block: what may be among the row's best. A barrier inside.
+    // All warps of the block: appends what may be among the row's best. A barrier inside.
     DEVICE void push(TopsRoom<D> &room, int take) const
     {
         tops_bound(room, x, take);
@@ -143,13 +147,13 @@ template <class K> struct BeamValues {
     }
 };
 
-// The slot that holds position p of a lane.
+// The slot whose pages and history hold position p of the lane in `slot`.
 template <class K> DEVICE int holder(const BeamArgs &a, const BeamGroup<K> &g, int slot, int p)
 {
     return p < g.prompt ? g.slots[0] : a.owner[(i64)slot * K::CONTEXT + p];
 }
 
-// The block: what all rows of the group have left. A barrier follows.
+// The block: the best of all rows of the search, with their log-probabilities. The caller adds a barrier.
 template <class K> DEVICE void gather_entries(const BeamArgs &a, const BeamGroup<K> &g, BeamEntry *entry)
 {
     using D = BeamShape<K>;
@@ -172,7 +176,7 @@ template <class K> DEVICE void load_owners(const BeamArgs &a, const BeamGroup<K>
         to[i] = a.owner[(i64)g.slots[i / n] * K::CONTEXT + p + i % n];
 }
 
-// The block: the ids of new hypotheses. A barrier at the end.
+// The block: writes the ids and log-probabilities of new hypotheses. Ends with a barrier.
 template <class K> DEVICE void keep_ids(const BeamArgs &a, const BeamGroup<K> &g)
 {
 #pragma unroll 1
@@ -196,7 +200,7 @@ template <class K> DEVICE void keep_ids(const BeamArgs &a, const BeamGroup<K> &g
     block_sync();
 }
 
-// The block but its first warp: lane i goes on from parent[i], so its owners of the positions [p, p + n) are the parent's.
+// All warps but warp 0: lane i goes on from lane parent[i] and takes its owners of the positions [p, p + n).
 template <class K> DEVICE void move_owners(const BeamArgs &a, const BeamGroup<K> &g, const int *from, int p, int n)
 {
 #pragma unroll 1
@@ -208,7 +212,7 @@ template <class K> DEVICE void move_owners(const BeamArgs &a, const BeamGroup<K>
     }
 }
 
-// The block: from the entries [live][take] of all rows, at the start of shared memory, to the next step.
+// The block: the entries [live][take] of all rows, at the start of shared memory, become the next step.
 template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, char *shared)
 {
     using D = BeamShape<K>;
@@ -218,7 +222,7 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
     block_sync();
 
     if (any_kept<K>(g))
-        keep_ids<K>(a, g); // before owners move
+        keep_ids<K>(a, g); // reads owners, so before these move
     if (g.moved && !g.ahead) {
         const int step = D::MOVED / g.beam.width;
 #pragma unroll 1
@@ -252,9 +256,9 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
         l.hyp_length = g.hyp_length[i];
         l.hyp_end = g.hyp_end[i];
         const i64 at = (i64)slot * K::CONTEXT + least(g.length, K::CONTEXT - 1);
-        a.owner[at] = slot; // the new position is its own
+        a.owner[at] = slot; // the lane owns its new position
         a.logps[at] = g.logp[i];
-        if (i < g.live) { // others have no row yet: what follows belongs to somebody else
+        if (i < g.live) { // lanes without a row yet: row + i is another sequence's
             a.y[row] = g.next[i];
             if (g.done) {
                 a.rows[row].done = 1;
@@ -266,7 +270,7 @@ template <class K> DEVICE void merge_group(const BeamArgs &a, BeamGroup<K> &g, c
     }
 }
 
-// Whether this block is the last of `all` to come.
+// Whether this block is the last of `all` to get here.
 DEVICE bool comes_last(u32 *counter, u32 all, u32 *room)
 {
     block_sync();
@@ -279,7 +283,7 @@ DEVICE bool comes_last(u32 *counter, u32 all, u32 *room)
     return *room;
 }
 
-// The block's tiles of a row, and where its logits decide its best. Whether it is the last of the row's blocks.
+// This block's tiles of a row: their numbers and, in a row without processors, their best. Whether it is the row's last block.
 template <class K>
 DEVICE bool beam_tiles(const BeamArgs &a, const BeamGroup<K> &g, TopsRoom<BeamShape<K>> &tops, int row, u32 *last)
 {
@@ -309,7 +313,7 @@ DEVICE bool beam_tiles(const BeamArgs &a, const BeamGroup<K> &g, TopsRoom<BeamSh
     return true;
 }
 
-// The best of a row's blocks become its best.
+// Merges the best of a row's blocks into `tops`.
 template <class K> DEVICE void beam_merge(const BeamArgs &a, const BeamGroup<K> &g, TopsRoom<BeamShape<K>> &tops, int row)
 {
     using D = BeamShape<K>;
@@ -328,7 +332,7 @@ template <class K> DEVICE void beam_merge(const BeamArgs &a, const BeamGroup<K> 
     tops_sort(tops, g.take);
 }
 
-// Numbers of the segments of a row, or of its tiles, all of them held by the block: -inf and 0 where there is none.
+// Maximum and sum of all segments of a row, or of all its tiles, in registers of the block; -inf and 0 where there is none.
 template <class K> struct BeamSegments {
     using D = BeamShape<K>;
     static constexpr int N = ceil_div(K::SEGMENTS ? FTX_SEGMENTS(K::V) : D::TILES, D::THREADS);
@@ -354,7 +358,7 @@ template <class K> struct BeamSegments {
             sum[i] = index(i) < D::TILES ? load_l2_scalar(&tiles[index(i)].sum) : 0.0f;
         }
     }
-    // The row's best, from its best segments.
+    // The row's best, from the logits of its best segments.
     DEVICE void search(TopsRoom<D> &tops, const float *logits, const FtxSegment *segments, int take) const
     {
         constexpr int EACH = SEGMENT_COLUMNS / 32; // values of a lane
@@ -388,7 +392,7 @@ template <class K> struct BeamSegments {
     }
 };
 
-// log-sum-exp of a row, by N numbers of each thread. `room`: as block_sum's.
+// log-sum-exp of a row from N maxima and sums of each thread. `room`: as for block_sum.
 template <int THREADS, int N> DEVICE float row_sum(const float (&top)[N], const float (&sum)[N], float *room)
 {
     float high = top[0], all = 0.0f;
@@ -403,9 +407,9 @@ template <int THREADS, int N> DEVICE float row_sum(const float (&top)[N], const 
     return high + logf(block_sum<THREADS>(all, room));
 }
 
-// The warps of a row, where the block does all rows of its group.
+// Narrow: the block does all rows of its search; which warp works on which row.
 struct RowWarps {
-    int each, row, which; // how many a row has; this one's row, and which of the row's it is
+    int each, row, which; // warps of a row; this warp's row, and its number among the row's warps
     bool live;
 };
 template <class K> DEVICE RowWarps row_warps(const BeamGroup<K> &g)
@@ -415,16 +419,17 @@ template <class K> DEVICE RowWarps row_warps(const BeamGroup<K> &g)
     return RowWarps{1 << bits, row, warp_id() & ((1 << bits) - 1), row < g.live};
 }
 
-// What warps tell each other, one for each or for its row.
+// Narrow: what warps exchange; entries of warps, or of rows.
 template <class K> struct NarrowRoom {
     static constexpr int WARPS = BeamShape<K>::WARPS;
-    u32 bound[WARPS]; // key of the take-th greatest of what the warp reads, which bounds the row's from below
+    u32 bound[WARPS];   // order_key of the take-th greatest maximum that the warp reads: a lower bound for the row
     SegmentSum sum[WARPS];
-    u32 found[WARPS];   // candidates of the row
+    u32 found[WARPS];   // number of the row's candidates
     float shift[WARPS]; // log-probability = logit + shift
 };
 
-// The block: of all rows what may be among their best. Gives how many segments a row has. Barriers inside and at the end.
+// Narrow, the block: lists what may be among the best of each row. Returns how many segments a row has. Barriers inside and
+// at the end.
 template <class K>
 DEVICE int list_candidates(const BeamArgs &a, const BeamGroup<K> &g, const RowWarps &w, NarrowRoom<K> &room,
                            const RowCandidates &found, FewSegments few, const FtxSegment *segments, const float *logits)
@@ -454,7 +459,7 @@ DEVICE int list_candidates(const BeamArgs &a, const BeamGroup<K> &g, const RowWa
         u32 left = order_key(best), bound = warp_most(left);
         high = order_value(bound);
 #pragma unroll 1
-        for (int i = 1; i < take; i++) { // equal ones go together: the bound is no higher for that
+        for (int i = 1; i < take; i++) { // equal keys are removed together, which makes the bound lower, never wrong
             left = left == bound ? 0 : left;
             bound = warp_most(left);
         }
@@ -489,12 +494,12 @@ DEVICE int list_candidates(const BeamArgs &a, const BeamGroup<K> &g, const RowWa
     return count;
 }
 
-// A row's warps: the best `take` of its candidates, in their order: entries with a logit for a total.
+// Narrow, the warps of a row: writes the best `take` of its candidates, best first; an entry's total is the logit.
 DEVICE void order_candidates(BeamEntry *entry, const RowWarps &w, const RowCandidates &found, const FtxSegment *segments, int count,
                              const float *logits, int take)
 {
     int n = *found.n, step = w.each * 8;
-    if (n > found.MOST && w.which == 0) { // too many are alike: this warp alone
+    if (n > found.MOST && w.which == 0) { // too many equal values: this warp does it alone
         const FtxSegment mine = search_segments(segments, count, take);
         n = __popc(warp_ballot(mine.width > 0));
         const float low = n == take ? shuffle(mine.top, n - 1) : candidate_floor(negative_infinity());
@@ -504,7 +509,7 @@ DEVICE void order_candidates(BeamEntry *entry, const RowWarps &w, const RowCandi
         n = 0;
     }
 #pragma unroll 1
-    for (int first = w.which * 8; first < n; first += step) { // a quad counts what stands above a candidate
+    for (int first = w.which * 8; first < n; first += step) { // four lanes count the candidates above one
         const int at = first + lane_id() / 4;
         const u64 mine = at < n ? found.list[at] : 0;
         int above = 0;
@@ -520,7 +525,7 @@ DEVICE void order_candidates(BeamEntry *entry, const RowWarps &w, const RowCandi
         entry[i] = BeamEntry{{0.0f, -1}, 0.0f};
 }
 
-// The block, where candidates hold the rows' best: their entries, as merge_group's first warp wants them.
+// Narrow, the block: the entries of all rows, as merge_group expects them.
 template <class K> DEVICE void beam_narrow(const BeamArgs &a, const BeamGroup<K> &g, const RowWarps &w, char *shared)
 {
     using D = BeamShape<K>;
@@ -534,7 +539,7 @@ template <class K> DEVICE void beam_narrow(const BeamArgs &a, const BeamGroup<K>
     const int count = list_candidates<K>(a, g, w, room, found, few, segments, logits);
     if (w.live)
         order_candidates(entry + w.row * g.take, w, found, segments, count, logits, g.take);
-    if (w.live && w.which == w.each - 1) { // the last has the fewest candidates
+    if (w.live && w.which == w.each - 1) { // the row's last warp has the fewest candidates
         const bool mine = lane_id() < w.each;
         const SegmentSum all = segment_total(mine ? room.sum[w.row * w.each + lane_id()] : SegmentSum{negative_infinity(), 0.0f});
         if (lane_id() == 0)
@@ -547,7 +552,7 @@ template <class K> DEVICE void beam_narrow(const BeamArgs &a, const BeamGroup<K>
     for (int i = lane_id(); i < g.live * g.take; i += 32) {
         const int row = i * g.inverse >> 16;
         const float shift = room.shift[row], score = g.live == 1 ? 0.0f : g.scores[row];
-        const bool runs = shift - shift == 0.0f && score > negative_infinity(); // a number; and something runs here
+        const bool runs = shift - shift == 0.0f && score > negative_infinity(); // shift is finite, and the lane is running
         BeamEntry &e = entry[i];
         e.logp = e.total + shift;
         e.total = score + e.logp;
@@ -556,12 +561,12 @@ template <class K> DEVICE void beam_narrow(const BeamArgs &a, const BeamGroup<K>
     warp_sync();
 }
 
-// A row's best, by its block or blocks. Whether this block comes last of the group's: it has the entries of all rows then.
+// The best of one row, by its block or blocks. Whether this is the last block of the search; it then has all rows' entries.
 template <class K>
 DEVICE bool beam_row(const BeamArgs &a, BeamGroup<K> &g, TopsRoom<BeamShape<K>> &tops, int row, float *sums, u32 *last, char *shared)
 {
     using D = BeamShape<K>;
-    // The block, or the last block of the row: log-sum-exp over the segments, or the tiles, in an order of their own.
+    // The row's last block: log-sum-exp over segments or tiles, in an order that does not depend on gridDim.x.
     const bool simple = g.params.simple;
     BeamSegments<K> segments;
     if constexpr (K::SEGMENTS) {
@@ -575,7 +580,7 @@ DEVICE bool beam_row(const BeamArgs &a, BeamGroup<K> &g, TopsRoom<BeamShape<K>> 
     if (threadIdx.x == 0)
         a.best[(i64)row * (D::MOST + 1) + D::MOST].total = shift;
     const int forced = forced_id<K>(g);
-    const bool runs = shift - shift == 0.0f && g.score > negative_infinity(); // a number; and something runs here
+    const bool runs = shift - shift == 0.0f && g.score > negative_infinity(); // shift is finite, and the lane is running
     if (runs && forced < 0) {
         if (!simple) {
             BeamValues<K> values;
@@ -616,7 +621,7 @@ DEVICE bool beam_row(const BeamArgs &a, BeamGroup<K> &g, TopsRoom<BeamShape<K>> 
     return true;
 }
 
-// The block: what is known before the wait, of the search that row r is of. A barrier at the end.
+// The block: fills `g` with what is known of row r's search before the wait. A barrier inside; g.score is set after it.
 template <class K>
 DEVICE void begin_group(const BeamArgs &a, BeamGroup<K> &g, int row, const FtxRow &r, const FtxBeam &beam, bool narrow)
 {
@@ -663,7 +668,7 @@ template <class K> // K: V CONTEXT SEQUENCES LOGIT_BIAS BAD_WORDS END_IDS WIDTH 
 __device__ void beam(const BeamArgs &a)
 {
     using D = BeamShape<K>;
-    // Rows of lane 0 first: theirs are the blocks that work, where one does all of a group.
+    // Rows of lane 0 first: in a narrow search only their blocks have work.
     const int S = gridDim.y, y = blockIdx.y;
     const int row = S % K::WIDTH == 0 ? y % (S / K::WIDTH) * K::WIDTH + y / (S / K::WIDTH) : y;
     char *shared = shared_memory();
@@ -675,15 +680,15 @@ __device__ void beam(const BeamArgs &a)
     BeamGroup<K> &g = group_[0];
 
     launch_dependents();
-    // What a search is stands from program to program; `sample` before writes rows that are not ours. All at once.
+    // Read before the wait: these are written between programs, and `sample`, the previous kernel, writes no row of a search.
     const int rows = a.step->rows, need = a.params[row].top_needed, group = a.rows[row].group;
     const FtxBeam beam = a.beams[row];
     const bool search = row < rows && beam.width;
     const bool narrow = K::SEGMENTS && search && need > 1 && need <= MAX_TOP_NEEDED;
-    const bool other = narrow && group != row; // the block of lane 0 does it all, and writes this row
+    const bool other = narrow && group != row; // the block of lane 0's row does the whole search
     if (!search || !beam.emit || other || a.rows[row].done) {
         if (!search || y == 0)
-            wait_for_previous(); // were there no block that waits, later kernels would run early
+            wait_for_previous(); // if no block waited, later kernels would start early
         if (!search && row < rows && blockIdx.x == 0 && threadIdx.x == 0)
             a.y[row] = a.sampled[row];
         return;

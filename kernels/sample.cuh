@@ -1,19 +1,22 @@
-// sample.cuh - the next token of every row that asks for one: processors, selection, draw, end.
+// sample.cuh - the next token of each row with `emit`: logits processors, top-k/top-p/min-p/typical, draw, end check.
 //
-//   logits [S, V] fp32      raw
-//   y [S]                   token ids; also $out, and $token and $rows for the next decode step
+//   logits [S, V] fp32      raw; with SEGMENTS only as much is written as body/segments.cuh says
+//   y [S]                   token ids; results for the host go to $out, the next decode step's input to $token and $rows
 //
-// Blocks share the rows out: gridDim.x blocks a row, each walks ranges of RANGE ids. A tile of TILE
-// ids is the work of one warp and leaves five numbers: maximum and sum of exp of the raw logits
-// (for the log-probability), maximum, its id, and sum of exp of the processed ones. The last block
-// of a row merges its tiles in an order of their own, so the result does not depend on gridDim.x,
-// then chooses: the arg max, or a draw (body/draw.cuh) from the processed row in `values`.
+// Grid: gridDim.x blocks share a row, blockIdx.y is the row.
 //
-// SEGMENTS: the kernel of the logits has left segments of them (body/segments.cuh). A row that is greedy, or draws from the best,
-// as its `top_needed` says, looks at them alone, by one block: at candidates, or at the logits of the few segments that may hold
-// one of the best. Processors of such a row only lower values, so they work on those. Where that does not say all (thousands
-// alike, hundreds of the best banned) the same block goes over the logits; where top-p alone leaves many, as the segments' sums
-// tell, all of the row's blocks do. For other rows it is as if segments were not there.
+//   row        |---------- RANGE ids ----------|---------- RANGE ids ----------| ...     block b: ranges b, b + blocks, ...
+//   range      | tile | tile | ...  TILE ids each, one warp each                         -> tiles[row][tile], values[row][id]
+//   last block of the row: merges the tiles -> log-sum-exp, arg max -> token, or a draw from `values` (body/draw.cuh)
+//
+// A tile yields maximum and sum of exp of the raw logits (for the log-probability), and maximum, its id and sum of exp
+// of the processed ones. Tiles are merged in an order that does not follow from gridDim.x, nor does the result.
+//
+// SEGMENTS: the LM head's kernel has written segments of the logits (body/segments.cuh). Where the row's top_needed is
+// not 0, one block reads only these, and the candidates or the few logits they point to. The processors of such a row
+// only lower values, so it is enough to apply them to these. If that does not decide the token (thousands of equal
+// values, hundreds of the best banned), the same block reads the logits; if the segments' sums show that top-p alone
+// keeps many tokens, all blocks of the row do. Rows with top_needed 0 ignore the segments.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -28,7 +31,7 @@
 struct alignas(16) SampleTile {
     float raw_top, raw_sum; // sum of exp(x - top)
     float top, sum;         // the same after processors
-    int id;                 // of top, the lowest
+    int id;                 // of top; the lowest of equal ones
     int unused[3];
 };
 
@@ -47,21 +50,21 @@ struct SampleArgs {
     int *y;
     SampleTile *tiles; // [S][TILES]
     float *values;     // [S][V]
-    u32 *counters;     // [S] blocks done; zero between launches
+    u32 *counters;     // [S] blocks of the row that are done; zero between launches
 };
 
 template <class K> struct SampleShape {
     static constexpr int THREADS = 512, WARPS = THREADS / 32, TILE = 512, RANGE = WARPS * TILE;
     static constexpr int V = K::V, TILES = ceil_div(V, TILE), SEGMENTS = K::SEGMENTS;
-    static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4; // bytes: a word an id, and biases
+    static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4; // bytes: a word an id, and sums of biases
     static constexpr int SHARED = most(FACTS, (int)sizeof(DrawRoom<SampleShape>));
 };
 
-// One warp, one tile: its numbers, and the processed values where they are drawn from.
+// One warp, one tile: writes its SampleTile and, where a token is drawn, the processed values.
 template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int tile, const FtxParams &p, float inv_temperature, const u32 *facts, const float *shift)
 {
     using D = SampleShape<K>;
-    constexpr int N = D::TILE / 32;        // values of a lane: fours of neighbours where rows are aligned
+    constexpr int N = D::TILE / 32;        // values of a lane: groups of four neighbours where rows are aligned
     constexpr bool FOURS = K::V % 4 == 0;
     const float *logits = a.logits + (i64)row * K::V;
     const int base = tile * D::TILE;
@@ -89,7 +92,7 @@ template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int til
 #pragma unroll
         for (int i = 0; i < N; i++) {
             x[i] = id_of(i) < K::V ? process(x[i], facts[id_of(i) % D::RANGE], shift, p) : negative_infinity();
-            x[i] = x[i] == x[i] ? x[i] + 0.0f : negative_infinity(); // no NaN, no -0: ties are ties
+            x[i] = x[i] == x[i] ? x[i] + 0.0f : negative_infinity(); // no NaN and no -0, so equal values have equal bits
         }
         t.top = warp_top(x);
         if (p.temperature > 0.0f) {
@@ -110,10 +113,10 @@ template <class K> DEVICE void sample_tile(const SampleArgs &a, int row, int til
         a.tiles[(i64)row * D::TILES + tile] = t;
 }
 
-// One thread: the result for the host, and the row's next step.
+// One thread: writes the result for the host and the row's input of the next decode step.
 template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRow &r, bool end, int token, float logprob)
 {
-    const int n = r.kv_len; // its position
+    const int n = r.kv_len; // position of the token
     const int finish = end ? 1 : n + 1 >= r.limit ? 2 : 0;
     FtxOut *out = a.out + (i64)(n % FTX_OUT_RING) * K::SEQUENCES + row;
     out->token = token;
@@ -129,7 +132,7 @@ template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRo
     }
 }
 
-// One block's tiles of a row, which share[0] have between them. Whether it is the last of them.
+// One block's tiles of a row, of which share[0] blocks take every share[0]-th range. Whether this block is the last to finish.
 template <class K>
 DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const FtxRow &r, const float *inv_temperature, u32 *facts, float *shift, u32 *share)
 {
@@ -153,7 +156,7 @@ DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const
     return share[1];
 }
 
-// The list of candidates with its values after processors; false: it is too long. The whole block.
+// Applies the processors to the values in the draw's list; false: it is too long. The whole block.
 template <class K> DEVICE bool lower_list(const SampleArgs &a, int row, DrawRoom<SampleShape<K>> &room, const FtxParams &p, const FtxRow &r)
 {
     using D = SampleShape<K>;
@@ -161,7 +164,7 @@ template <class K> DEVICE bool lower_list(const SampleArgs &a, int row, DrawRoom
     const int n = room.n;
     if (n > MOST)
         return false;
-    for (int i = threadIdx.x; i < n; i += D::THREADS) // by id, to be found
+    for (int i = threadIdx.x; i < n; i += D::THREADS) // sorted by id, for the binary search
         room.list[i] = room.list[i] << 32 | room.list[i] >> 32;
     sort_descending(room, n);
     const auto id_of = [&](int i) { return (int)~(u32)(room.list[i] >> 32); };
@@ -192,9 +195,9 @@ __device__ void sample(const SampleArgs &a)
     char *shared = shared_memory();
     SHARED(float, sums, 33);
     SHARED(Best, bests, 32);
-    SHARED(u32, share, 3); // how many blocks share the row; whether this is the last of them; whether segments are enough
-    // $step, $rows, $params are written between programs, and by this row's last block. They stand
-    // in shared memory: as registers they would be a third of all.
+    SHARED(u32, share, 3); // how many blocks share the row; whether this one is the last; whether only segments are read
+    // $step, $rows and $params are written between programs, and by this row's last block. In shared memory: as
+    // registers they would be a third of all.
     SHARED(FtxRow, row_, 1);
     SHARED(FtxParams, params_, 1);
     SHARED(float, inv_temperature, 1); // 1 / temperature, finite
@@ -205,7 +208,7 @@ __device__ void sample(const SampleArgs &a)
 
     launch_dependents();
     const bool live = row < a.step->rows;
-    if (threadIdx.x == 0 && !(K::SEGMENTS && blockIdx.x > 0 && segments_suffice(a.params[row]))) // that one may be written by now
+    if (threadIdx.x == 0 && !(K::SEGMENTS && blockIdx.x > 0 && segments_suffice(a.params[row]))) // block 0 may have written it already
         row_[0] = a.rows[row];
     if (threadIdx.x == 32) {
         params_[0] = a.params[row];
@@ -216,20 +219,20 @@ __device__ void sample(const SampleArgs &a)
     wait_for_previous();
     block_sync();
     const auto merged = [&] { return K::SEGMENTS && share[2]; };
-    if (!live || (merged() && blockIdx.x > 0 ? !draws_by_mass(p) || p.top_p >= 1.0f : !r.emit || r.done)) // who may see that top-p leaves many
+    if (!live || (merged() && blockIdx.x > 0 ? !draws_by_mass(p) || p.top_p >= 1.0f : !r.emit || r.done)) // extra blocks stay only if a top-p row may fall back to all logits
         return;
     int token;
     DrawRoom<D> &room = *(DrawRoom<D> *)shared;
 #pragma unroll 1
-    for (;;) { // by the kernel in front; again by this one where that is not enough
+    for (;;) { // with segments first; again with all logits where they do not decide the token
         if (!merged() && !sample_tiles<K>(a, row, p, r, inv_temperature, facts, shift, share))
             return;
 
-        // The last block of the row: a thread merges tiles (or segments) threadIdx.x, + THREADS, ..., warps their
-        // threads, and every warp the warps.
+        // The last block of the row: thread t merges the tiles (or segments) t, t + THREADS, ..., then each warp its
+        // threads, then each warp all warps.
         const SampleTile *tiles = a.tiles + (i64)row * D::TILES;
         Best best = {negative_infinity(), 0x7fffffff};
-        const float sum_scale = merged() && draws_by_mass(p) ? inv_temperature[0] : 1.0f; // of what is summed up
+        const float sum_scale = merged() && draws_by_mass(p) ? inv_temperature[0] : 1.0f; // the sums are of exp(x * sum_scale)
         float raw_top = negative_infinity(), raw_sum = 0.0f;
         const auto add = [&](float top, float sum, Best b) {
             const float high = fmaxf(raw_top, top);
@@ -273,7 +276,7 @@ __device__ void sample(const SampleArgs &a)
         if (merged() && draws_by_mass(p)) {
             if (Draw<D>::leaves_many(p, raw_sum)) {
                 block_sync();
-                if (blockIdx.x > 0 && threadIdx.x == 0) // nobody has written it: this block counts
+                if (blockIdx.x > 0 && threadIdx.x == 0) // still as it was: only the row's last block writes it, and this one counts
                     row_[0] = a.rows[row];
                 if (threadIdx.x == 0) {
                     share[0] = gridDim.x;
@@ -317,7 +320,7 @@ __device__ void sample(const SampleArgs &a)
     }
     if (warp_id() != 0)
         return;
-    const bool known = p.simple || (K::SEGMENTS && p.top_needed > 0 && p.top_needed <= MAX_TOP_NEEDED); // where the logits are not written
+    const bool known = p.simple || (K::SEGMENTS && p.top_needed > 0 && p.top_needed <= MAX_TOP_NEEDED); // the logits may not be written
     const float raw = known ? 0.0f : load_l2_scalar(a.logits + (i64)row * K::V + token);
     bool end = false;
     for (int i = lane_id(); i < p.n_ends; i += 32)

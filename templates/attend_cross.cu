@@ -5,12 +5,12 @@
 //@ match   y = attend_cross(q, c)
 //@ consts  X: type(q)  KV: type($cross_k)  HEADS: attend_cross.heads  KV_HEADS: attend_cross.kv_heads
 //@ consts  HEAD_DIM: attend_cross.head_dim  SCALE: attend_cross.scale  LENGTH: SOURCE
-//    UNIT: tokens of a block in the form on the matrix units, the lanes of a beam; 0: the plain form.
+//    UNIT: tokens of a block in the form on the matrix units (the lanes of a beam); 0: the plain form.
 //    LINE, TILE: bytes of a row and of a tile as in Columns.
 //@ consts  UNIT: X == KV && X != fp32 ? (BEAMS > 4 ? 8 : BEAMS > 2 ? 4 : BEAMS > 1 ? 2 : 1) : 0
-//    MANY: so many blocks that more warps in each would only keep others from being resident.
-//@ consts  MANY: UNIT > 0 && T_MAX > 64 && T_MAX * HEADS > 660 * UNIT
-//@ consts  THREADS: SOURCE > (UNIT > 0 ? 32 : 64) && !MANY ? 128 : 64
+//    FILLS_GPU: there are so many blocks that more warps in each would only reduce how many fit on an SM.
+//@ consts  FILLS_GPU: UNIT > 0 && T_MAX > 64 && T_MAX * HEADS > 660 * UNIT
+//@ consts  THREADS: SOURCE > (UNIT > 0 ? 32 : 64) && !FILLS_GPU ? 128 : 64
 //@ consts  LINE: round_up(HEAD_DIM, 16) * 2  TILE: 32 * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
 //@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 256
 //@ launch  grid HEADS, ceil_div(T, max(UNIT, 1))   block THREADS   smem min(UNIT, 1) * THREADS / 16 * TILE
@@ -23,7 +23,7 @@ struct Config {
     using KV = @KV@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, SOURCE = @LENGTH@;
     static constexpr int UNIT = @UNIT@, THREADS = @THREADS@, TILE = @TILE@;
-    static constexpr int WALKERS = THREADS / 32, HELD = 2;
+    static constexpr int KEY_WARPS = THREADS / 32, STAGES = 2;
     static constexpr float SCALE = @SCALE@, SOFTCAP = 0.0f;
 };
 static_assert(Config::UNIT == 0 || Columns<Config>::BYTES == Config::TILE, "contract and kernel disagree");

@@ -7,23 +7,23 @@
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT  MAX_ROWS: SEQUENCES
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
-//    MAX_ROWS is the largest program's, so that all programs share one instance. CHUNK, MAX_CHUNKS: a
-//    row's keys are cut into chunks of CHUNK positions, more where a row would have over MAX_CHUNKS.
-//    SET, PITCH, SLOT, PART: as in DecodeShape.
+//    MAX_ROWS is that of the largest program, so that all programs share one instance. A row's keys are cut into
+//    chunks of CHUNK positions, or of a multiple of it where a row would have more than MAX_CHUNKS.
+//    SET, SLOT, PARTIAL, SHARED: as in DecodeShape. LINE: bytes of a key in shared memory.
 //@ consts  CHUNK: 256  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
 //@ consts  MATRIX: X == KV && X != fp32
 //@ consts  SET: min(HEADS / KV_HEADS, MATRIX && HEAD_DIM <= 128 ? 16 : 8)
-//@ consts  SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PART: round_up(SET * (HEAD_DIM + 2), 4)
+//@ consts  SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PARTIAL: round_up(SET * (HEAD_DIM + 2), 4)
 //@ consts  TILE: MATRIX || HEAD_DIM <= 64 ? 16 : HEAD_DIM <= 128 ? 8 : 4
 //@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  SLOT: 2 * TILE * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
-//    BLOCKS: heads that fill no fragment need more registers than two blocks leave, before sm_90.
+//    BLOCKS per SM. Before sm_90, a head_dim that is no multiple of 16 needs more registers than two blocks leave.
 //@ consts  WARPS: 8 4 2  STAGES: 2  BLOCKS: ARCH < 90 && HEAD_DIM % 16 ? 1 : WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
 //@ consts  SHARED: WARPS * (STAGES * SLOT + SET * (round_up(HEAD_DIM, 16) + 6) * 4) + (MATRIX ? 0 : SET * HEAD_DIM * 4) + (MAX_ROWS + 8) * 4
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
 //@ fits    WARPS * SLOT <= 40000 && (WARPS < 8 || MATRIX && SET <= 8)
 //@ fits    SHARED <= SMEM && BEAMS == 0
 //@ launch  grid min(BLOCKS * SMS, S * SETS * MAX_CHUNKS)    block WARPS * 32    smem SHARED
-//@ scratch partials 4 * S_MAX * SETS * MAX_CHUNKS * PART
+//@ scratch partials 4 * S_MAX * SETS * MAX_CHUNKS * PARTIAL
 //@ zeroed  counters 4 * S_MAX * SETS
 //@ moves   S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
 //@ flops   2 * S * CONTEXT * HEADS * HEAD_DIM
@@ -37,9 +37,9 @@ struct Config {
     static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, MAX_ROWS = @MAX_ROWS@;
     static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
-    static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@;
+    static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@, BEAMS = 0;
 };
-static_assert(DecodeShape<Config>::SHARED <= @SHARED@ && DecodeShape<Config>::PART == @PART@ &&
+static_assert(DecodeShape<Config>::SHARED <= @SHARED@ && DecodeShape<Config>::PARTIAL == @PARTIAL@ &&
                   DecodeShape<Config>::HEAD_SETS == @SETS@, "contract and kernel disagree");
 
 extern "C" __global__ void __launch_bounds__(Config::WARPS * 32, Config::BLOCKS)

@@ -1,5 +1,5 @@
-// attend_decode_beams.cu - contract and instance of attend_decode.cuh where rows may be lanes of a beam
-// search: positions are looked up by owner. Otherwise as attend_decode.cu, which says more.
+// attend_decode_beams.cu - contract and instance of attend_decode.cuh where rows may be lanes of a beam search, whose
+// positions are looked up by owner. Constants: attend_decode.cu explains them.
 //@ kernel  attend_decode_beams
 //@ rank    70
 //@ rows    decode
@@ -11,7 +11,7 @@
 //@ consts  CHUNK: 256  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
 //@ consts  MATRIX: X == KV && X != fp32
 //@ consts  SET: min(HEADS / KV_HEADS, MATRIX && HEAD_DIM <= 128 ? 16 : 8)
-//@ consts  SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PART: round_up(SET * (HEAD_DIM + 2), 4)
+//@ consts  SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PARTIAL: round_up(SET * (HEAD_DIM + 2), 4)
 //@ consts  TILE: MATRIX || HEAD_DIM <= 64 ? 16 : HEAD_DIM <= 128 ? 8 : 4
 //@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  SLOT: 2 * TILE * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
 //@ consts  WARPS: 4 2  STAGES: 2  BLOCKS: WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
@@ -20,7 +20,7 @@
 //@ fits    WARPS * SLOT <= 40000
 //@ fits    SHARED <= SMEM && BEAMS > 0
 //@ launch  grid min(BLOCKS * SMS, S * SETS * MAX_CHUNKS)    block WARPS * 32    smem SHARED
-//@ scratch partials 4 * S_MAX * SETS * MAX_CHUNKS * PART
+//@ scratch partials 4 * S_MAX * SETS * MAX_CHUNKS * PARTIAL
 //@ zeroed  counters 4 * S_MAX * SETS
 //@ moves   S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
 //@ flops   2 * S * CONTEXT * HEADS * HEAD_DIM
@@ -34,10 +34,9 @@ struct Config {
     static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, MAX_ROWS = @MAX_ROWS@;
     static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
-    static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@;
-    static constexpr int BEAMS = 1;
+    static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@, BEAMS = 1;
 };
-static_assert(DecodeShape<Config>::SHARED <= @SHARED@ && DecodeShape<Config>::PART == @PART@ &&
+static_assert(DecodeShape<Config>::SHARED <= @SHARED@ && DecodeShape<Config>::PARTIAL == @PARTIAL@ &&
                   DecodeShape<Config>::HEAD_SETS == @SETS@, "contract and kernel disagree");
 
 extern "C" __global__ void __launch_bounds__(Config::WARPS * 32, Config::BLOCKS)

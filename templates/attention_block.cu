@@ -13,22 +13,22 @@
 //@ consts  BIAS: has(b)  BIAS_OUT: has(bo)  HEADS: append.heads  KV_HEADS: append.kv_heads  HEAD_DIM: append.head_dim  FIRST: NORM == 0
 //@ consts  ROT: append.rot  PAGE: BLOCK  LENGTH: CONTEXT  LANES: min(BEAMS, 1)
 //@ consts  SCALE: attend_paged.scale  SOFTCAP: attend_paged.softcap  WINDOW: attend_paged.window
-//    PARTS: of a row's attention; SHARE: warps that share them. STEPS: of 32 k that a warp multiplies, with 8
+//    SLICES: of a row's attention; SHARE: warps that share them. STEPS: of 32 k that a warp multiplies, with 8
 //    registers of weights for each 16 columns. EACH: columns of y that a block finishes. LINE, PITCH, TILE: bytes
 //    of a head's row, of one in a tile, of a tile as in Columns.
-//@ consts  TILES: ceil_div(CONTEXT, 16)  PARTS: min(8, TILES)
+//@ consts  TILES: ceil_div(CONTEXT, 16)  SLICES: min(8, TILES)
 //@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 128)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
 //@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
 //@ consts  ROWS: (1 + PRE) * (round_up(2 * WIDTH, 128) + 64) + 16 * (3 * WIDE + 4) + 3 * (LINE + 16) + 4 * HEADS * EACH
-//@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * PARTS * (HEAD_DIM + 2) + 3 * WIDE + EACH
+//@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * SLICES * (HEAD_DIM + 2) + 3 * WIDE + EACH
 //@ consts  FIXED: round_up(WIDTH, 32) * PITCH + M * ROWS + round_up(4 * FLOATS, 16)
-//@ consts  SHARE: min((FIXED + 12 * TILE + 1024 <= SMEM ? 12 : 8) / M, PARTS)  WALKERS: M * SHARE
-//@ consts  HELD: min(ceil_div(PARTS, SHARE) * ceil_div(TILES, PARTS), (SMEM - 1024 - FIXED) / (WALKERS * TILE))
+//@ consts  SHARE: min((FIXED + 12 * TILE + 1024 <= SMEM ? 12 : 8) / M, SLICES)  KEY_WARPS: M * SHARE
+//@ consts  STAGES: min(ceil_div(SLICES, SHARE) * ceil_div(TILES, SLICES), (SMEM - 1024 - FIXED) / (KEY_WARPS * TILE))
 //    sm_120a keeps the kernels apart: of one row there, some words would lie on the stack.
 //@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && ARCH < 120 && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128 && WINDOW == 0 && CONTEXT <= 256
-//@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && HELD >= 1
-//@ launch  grid HEADS   block 384   smem FIXED + WALKERS * HELD * TILE
+//@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && STAGES >= 1
+//@ launch  grid HEADS   block 384   smem FIXED + KEY_WARPS * STAGES * TILE
 //@ moves   2 * (P + A) * D + S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
 //@ flops   2 * T * (P + A) * D
 //@ overlap yes
@@ -40,10 +40,10 @@ struct Config {
     static constexpr int M = @M@, D = @WIDTH@, HEADS = @HEADS@, KV_HEADS = HEADS, H = HEADS, G = HEADS, E = @HEAD_DIM@;
     static constexpr int CROSS = 0, NORM = @NORM@, PRE = @PRE@, BIAS = @BIAS@, BIAS_OUT = @BIAS_OUT@;
     static constexpr int FIRST = @FIRST@, ROT = @ROT@, BLOCK = @PAGE@, CONTEXT = @LENGTH@, BEAMS = @LANES@;
-    static constexpr int PARTS = @PARTS@, SHARE = @SHARE@, WALKERS = @WALKERS@, HELD = @HELD@;
+    static constexpr int SLICES = @SLICES@, SHARE = @SHARE@, KEY_WARPS = @KEY_WARPS@, STAGES = @STAGES@;
     static constexpr float EPS = @EPS@, SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
 };
-static_assert(AttentionBlockShape<Config>::BYTES == @FIXED@ + @WALKERS@ * @HELD@ * @TILE@ && AttentionBlockShape<Config>::THREADS == 384,
+static_assert(AttentionBlockShape<Config>::BYTES == @FIXED@ + @KEY_WARPS@ * @STAGES@ * @TILE@ && AttentionBlockShape<Config>::THREADS == 384,
               "contract and kernel disagree");
 
 extern "C" __global__ void CLUSTER(Config::HEADS) __launch_bounds__(384, 1)

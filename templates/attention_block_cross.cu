@@ -11,14 +11,14 @@
 //@ consts  X: type(x)  WIDTH: D  M: pow2(T_MAX)  NORM: NORM  W: type(w)  WO: type(wo)  Y: type(y)  KV: type($cross_k)
 //@ consts  BIAS: has(b)  BIAS_OUT: has(bo)  HEADS: attend_cross.heads  KV_HEADS: attend_cross.kv_heads
 //@ consts  HEAD_DIM: attend_cross.head_dim  LENGTH: SOURCE  SCALE: attend_cross.scale
-//    WALKERS: warps that share the tiles of keys; HELD: two, where a warp takes more than one.
+//    KEY_WARPS: warps that share the tiles of keys; STAGES: two, where a warp takes more than one.
 //@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 256)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
 //@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
-//@ consts  WALKERS: SOURCE > 64 ? 8 : 4
-//@ consts  HELD: ceil_div(M, max(BEAMS, 1)) * ceil_div(SOURCE, 16) > WALKERS ? 2 : 1
+//@ consts  KEY_WARPS: SOURCE > 64 ? 8 : 4
+//@ consts  STAGES: ceil_div(M, max(BEAMS, 1)) * ceil_div(SOURCE, 16) > KEY_WARPS ? 2 : 1
 //@ consts  ROWS: (1 + PRE) * (round_up(2 * WIDTH, 128) + 64) + 32 * (WIDE + 4) + LINE + 16 + 4 * HEADS * EACH
-//@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * WALKERS * (HEAD_DIM + 2) + WIDE + EACH
-//@ consts  BYTES: round_up(WIDTH, 32) * PITCH + M * ROWS + WALKERS * HELD * TILE + round_up(4 * FLOATS, 16)
+//@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * KEY_WARPS * (HEAD_DIM + 2) + WIDE + EACH
+//@ consts  BYTES: round_up(WIDTH, 32) * PITCH + M * ROWS + KEY_WARPS * STAGES * TILE + round_up(4 * FLOATS, 16)
 //    MEMORY: more than half an SM's, so that no block of a linear stands beside it: it would wait for its x behind all
 //    that the next launch of this kernel reads ahead. (With half an SM, `up` took 1 us longer on an H200.)
 //@ consts  MEMORY: max(BYTES, (SMEM + 1024) / 2)
@@ -36,7 +36,7 @@ struct Config {
     using KV = @KV@;
     static constexpr int M = @M@, D = @WIDTH@, HEADS = @HEADS@, KV_HEADS = HEADS, E = @HEAD_DIM@;
     static constexpr int CROSS = 1, FIRST = 0, NORM = @NORM@, PRE = @PRE@, BIAS = @BIAS@, BIAS_OUT = @BIAS_OUT@;
-    static constexpr int SOURCE = @LENGTH@, UNIT = M, WALKERS = @WALKERS@, PARTS = WALKERS, HELD = @HELD@;
+    static constexpr int SOURCE = @LENGTH@, UNIT = M, KEY_WARPS = @KEY_WARPS@, SLICES = KEY_WARPS, STAGES = @STAGES@;
     static constexpr float EPS = @EPS@, SCALE = @SCALE@, SOFTCAP = 0.0f;
 };
 static_assert(AttentionBlockShape<Config>::BYTES == @BYTES@ && AttentionBlockShape<Config>::THREADS == 256,

@@ -1,8 +1,8 @@
-// brief.cuh - the few keys and values of a row that brings one token, on their way from the paged cache to
-// tiles in shared memory (body/columns.cuh).
+// brief.cuh - copies keys and values of a row that brings one token from the paged cache to tiles in shared memory
+// (body/columns.cuh), position by position. For short rows: attend_brief and attention_block.
 //
-// A lane of a beam search (BEAMS) reads the prompt from lane 0's pages and every later position from those of
-// the slot that owns it.
+// BEAMS: a lane of a beam search reads the prompt from lane 0's pages and every later position from the pages of the
+// slot that owns it.
 #pragma once
 #include "device/io.h"
 #include "device/warp.cuh"
@@ -14,10 +14,9 @@ struct BriefCache {
     const int *owner; // [slots][CONTEXT]
 };
 
-// What a warp knows of its row.
 struct BriefRow {
-    int length, slot;   // positions, and whose they are
-    int shared, prompt; // positions below `shared` stand in the pages of slot `prompt`
+    int length, slot;   // positions of the row; its slot
+    int shared, prompt; // positions below `shared` are in the pages of slot `prompt`
 };
 
 template <class K> DEVICE BriefRow brief_row(const FtxRow *rows, int row)
@@ -31,7 +30,7 @@ template <class K> DEVICE BriefRow brief_row(const FtxRow *rows, int row)
     return r;
 }
 
-// Where the row's position p stands: which row of E elements of the layer's cache; -1: it has none.
+// Position p of the row as the index of a row of E elements in the layer's cache; -1: there is no such position.
 template <class K> DEVICE int brief_find(const BriefCache &c, const BriefRow &r, int head, int p)
 {
     constexpr int PAGES = ceil_div(K::CONTEXT, K::BLOCK);
@@ -44,8 +43,8 @@ template <class K> DEVICE int brief_find(const BriefCache &c, const BriefRow &r,
     return (page * K::KV_HEADS + head) * K::BLOCK + p % K::BLOCK;
 }
 
-// Starts the copies of a tile: position n stands where lane `from` + n has found it, zeros where there is none;
-// but for position `left`.
+// Starts the copies of a tile. Row n of it comes from the cache's row that lane from + n holds in `found`, or is zero
+// (-1). Row `left` is left out.
 template <class K> DEVICE void brief_copy(const BriefCache &c, int found, int from, int left, u32 to)
 {
     using C = Columns<K>;
@@ -63,19 +62,19 @@ template <class K> DEVICE void brief_copy(const BriefCache &c, int found, int fr
     }
 }
 
-// The same for position n of a tile alone, which stands in the cache's row `row`.
+// Starts the copy of row n of a tile alone, from the cache's row `row`.
 template <class K> DEVICE void brief_copy_one(const BriefCache &c, int row, int n, u32 to)
 {
     using C = Columns<K>;
     using KV = typename K::KV;
     for (int piece = lane_id(); piece < 2 * C::VECS; piece += 32) {
         const bool value = piece >= C::VECS;
-        const int part = piece - value * C::VECS;
-        copy16(to + value * C::TILE * C::Rows::PITCH + C::Rows::piece(n, part), (const KV *)(value ? c.v : c.k) + (i64)row * K::E + part * 8);
+        const int offset = piece - value * C::VECS;
+        copy16(to + value * C::TILE * C::Rows::PITCH + C::Rows::piece(n, offset), (const KV *)(value ? c.v : c.k) + (i64)row * K::E + offset * 8);
     }
 }
 
-// A tile without the step's own token, the row's last: that may not have been written yet.
+// Starts the copies of a tile but for the step's own token, the row's last: it may not have been written yet.
 template <class K> DEVICE void brief_issue(const BriefCache &c, const BriefRow &r, int head, int tile, u32 to)
 {
     constexpr int TILE = Columns<K>::TILE;

@@ -1,12 +1,16 @@
-// candidates.cuh - the best of a row by what the kernel of its logits has left of it (body/segments.cuh): the numbers of
-// its segments, by some warps; then, by one, the segments that may hold one of the best, and their candidates.
+// candidates.cuh - the greatest values of a row of logits, read from its segments (body/segments.cuh).
+//
+// Some warps read the records of the segments (read_segments). Then one warp picks the segments that may hold one of
+// the n greatest values and collects their candidates (find_candidates): the n greatest are among them.
+//
+// A value and its id are kept as one 64-bit place (device/order.cuh): greater values first, of equal ones the lower id.
 #pragma once
 #include "device/shared.cuh"
 #include "body/segments.cuh"
 
 struct RowSegments {
     const FtxSegment *segments;
-    const float *logits; // where candidates stand
+    const float *logits; // the row; candidates stand in it, too
     int count;
 };
 
@@ -22,15 +26,15 @@ DEVICE void segment_add(SegmentSum &to, float top, float sum)
         to.top = high;
     }
 }
-// Over lanes; every lane gets it.
+// The sum over the lanes of a warp; every lane gets it.
 DEVICE SegmentSum segment_total(SegmentSum mine)
 {
     const float high = warp_max(mine.top);
     return SegmentSum{high, warp_sum(mine.sum * segment_exp(mine.top, high))};
 }
 
-// Thread `at` of `threads` reads every so manieth segment of a row, AHEAD at once: the maxima to tops[FTX_SEGMENTS(V)] in shared memory, to
-// f what each segment says.
+// Thread `at` of `threads` reads the segments at, at + threads, ... of a row, AHEAD of them in flight: each maximum goes
+// to tops[FTX_SEGMENTS(V)] in shared memory, each record to f.
 template <int V, class F> DEVICE void read_segments(const FtxSegments *segments, int row, int at, int threads, float *tops, F f)
 {
     constexpr int AHEAD = 3, ALL = FTX_SEGMENTS(V);
@@ -53,7 +57,7 @@ template <int V, class F> DEVICE void read_segments(const FtxSegments *segments,
     }
 }
 
-// One warp's list of values. A lane says which of its own come along, in the order of lanes.
+// A list of places that one warp appends to, in the order of lanes. Each lane says whether its value is appended.
 struct CandidateList {
     u64 *list;
     int n;
@@ -67,7 +71,7 @@ struct CandidateList {
     }
 };
 
-// The values of a segment whose logits are all there, from `low` on; at most `few` of them, the best.
+// Appends the values >= low of a segment that has all its logits: all of them, or the `few` best if there are more.
 DEVICE void search_segment(CandidateList &to, const float *logits, int first, int width, float low, int few)
 {
     constexpr int EACH = SEGMENT_COLUMNS / 32;
@@ -85,7 +89,7 @@ DEVICE void search_segment(CandidateList &to, const float *logits, int first, in
         return;
     }
 #pragma unroll 1
-    for (int n = 0; n < few; n++) { // too many alike
+    for (int n = 0; n < few; n++) { // too many: the best, one at a time
         u64 best = 0;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
@@ -100,13 +104,13 @@ DEVICE void search_segment(CandidateList &to, const float *logits, int first, in
     }
 }
 
-// One warp, lane i < n with the i-th segment: places of the segments' values from `low` on, in no order; of one whose logits
-// are all there at most `take`. list[n * SEGMENT_LIST] holds them. How many.
+// One warp; lane i < n holds the i-th segment. Collects the places of their values >= low, in no order, at most `take`
+// from a segment that has all its logits. `list` has room for n * SEGMENT_LIST. Returns how many.
 DEVICE int gather_candidates(u64 *list, const FtxSegment &mine, int n, float low, const float *logits, int take)
 {
     CandidateList to = {list, 0};
 #pragma unroll 1
-    for (int from = 0; from < n; from += 8) { // half a warp a segment
+    for (int from = 0; from < n; from += 8) { // half a warp reads one segment
         float x[4];
         int id[4];
 #pragma unroll
@@ -130,13 +134,13 @@ DEVICE int gather_candidates(u64 *list, const FtxSegment &mine, int n, float low
     return to.n;
 }
 
-// One warp, from the maxima of `count` segments, which it uses up: places of all values that may be among the best
-// `take`, 2 to MAX_TOP_NEEDED, in no order; list[take * SEGMENT_LIST] holds them. How many.
+// One warp: collects the places of all values that may be among the `take` greatest (2 to MAX_TOP_NEEDED), in no order.
+// tops: the maxima of the row's `count` segments; overwritten. `list` has room for take * SEGMENT_LIST. Returns how many.
 DEVICE int find_candidates(u64 *list, float *tops, int count, const FtxSegment *segments, const float *logits, int take)
 {
     float best, low = candidate_floor(negative_infinity());
     int at, which = 0, n = 0;
-    const auto look = [&] { // for the best of the lane's segments
+    const auto look = [&] { // this lane's greatest maximum
         best = negative_infinity();
         at = 0;
 #pragma unroll 4

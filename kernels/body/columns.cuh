@@ -1,8 +1,11 @@
-// columns.cuh - attention of up to 8 queries over tiles of 16 keys, by one warp, on the matrix units.
+// columns.cuh - attention of up to 8 queries over tiles of 16 keys, by one warp, on the matrix units (16 bits).
 //
-// A tile is TILE rows of keys, then as many of values, WIDE 16-bit elements each, in shared memory; those
-// from E on are zeros. The products are S^T = K q^T and O^T = V^T P^T: the queries are the 8 columns, so one query wastes the
-// matrix units and no memory. Online softmax (Milakov & Gimelshein 2018), exponents of 2.
+//   tile in shared memory   TILE rows of keys, then TILE rows of values; a row has WIDE elements, those from E on are zero
+//   S^T = K q^T, O^T = V^T P^T     [16 keys, 8 queries], [E, 8 queries]: query g is column g of the fragments
+//   partial result of a query      [E] weighted values, maximum, sum of weights: PARTIAL floats
+//
+// With one query 7 of 8 columns are unused: that costs matrix throughput, which is not the bound here, and no memory
+// traffic. Online softmax (Milakov & Gimelshein 2018) with exponents of 2.
 //
 //   K: T, E (a multiple of 8), SCALE, SOFTCAP
 #pragma once
@@ -18,20 +21,20 @@ template <class K> struct Columns {
     static constexpr int TILE = 16, WIDE = round_up(K::E, 16), STEPS = WIDE / 16;
     using Rows = TileRows<WIDE * 2>;
     static constexpr int BYTES = 2 * TILE * Rows::PITCH; // of a tile
-    static constexpr int PART = K::E + 2;                // floats of a column's result: sums, top, sum of weights
-    static constexpr int VECS = K::E / 8;                // 16-byte pieces of a row, but for the zeros
+    static constexpr int PARTIAL = K::E + 2;             // floats
+    static constexpr int VECS = K::E / 8;                // 16-byte pieces of a row without its zeros
     u32 q[STEPS][2];
     float o[STEPS][4]; // O^T: element e = 16*i + g (+8), column 2t (+1)
     float top[2], sum[2];
 
-    // Zeros behind the E elements of a tile's rows; copies leave them alone.
+    // Writes the zeros behind the E elements of a tile's rows; no copy overwrites them.
     static DEVICE void pad(char *tile)
     {
         if (WIDE > K::E && lane_id() < 2 * TILE)
             shared_store16(shared_address(tile) + lane_id() / TILE * TILE * Rows::PITCH + Rows::piece(lane_id() % TILE, VECS),
                            uint4_{0, 0, 0, 0});
     }
-    // This lane's part of query g, which is its column; NULL: there is none.
+    // Lane 4g + t loads its elements of query g; NULL: there is no such query.
     DEVICE void fetch(const T *query)
     {
         const int t = lane_id() % 4;
@@ -50,12 +53,12 @@ template <class K> struct Columns {
         sum[0] = sum[1] = 0.0f;
     }
 
-    // The tile's first `count` keys; the rest of its rows holds numbers, whatever they are.
+    // Adds the tile's first `count` keys; the other rows must hold finite numbers.
     DEVICE void tile(u32 at, int count)
     {
         const int lane = lane_id(), g = lane / 4;
         const u32 keys = at + Rows::piece(lane % 16, lane / 16);
-        float s[4] = {}, odd[4] = {}; // two chains of sums, half as long
+        float s[4] = {}, odd[4] = {}; // two independent chains of mma, half as long
 #pragma unroll
         for (int i = 0; i < STEPS; i++) {
             u32 k[4];
@@ -96,8 +99,8 @@ template <class K> struct Columns {
         }
     }
 
-    // Columns [from, to) into part [8][PART].
-    DEVICE void put(float *part, int from, int to) const
+    // Writes the results of queries [from, to) to partial[8][PARTIAL].
+    DEVICE void put(float *partial, int from, int to) const
     {
         const int lane = lane_id(), g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -109,7 +112,7 @@ template <class K> struct Columns {
             const int c = 2 * t + j;
             if (c < from || c >= to)
                 continue;
-            float *mine = part + c * PART;
+            float *mine = partial + c * PARTIAL;
 #pragma unroll
             for (int i = 0; i < STEPS; i++) {
                 mine[i * 16 + g] = o[i][j];
@@ -124,26 +127,26 @@ template <class K> struct Columns {
     }
 };
 
-// Elements e and e+1 of a column, from the parts of `warps` warps, `stride` floats apart, in their order.
-template <class K> DEVICE Vec<float, 2> add_parts(const float *part, int warps, int stride, int e)
+// Elements e and e + 1 of a query's result, from the partial results of `warps` warps, `stride` floats apart, in order.
+template <class K> DEVICE Vec<float, 2> add_partials(const float *partial, int warps, int stride, int e)
 {
-    float high = part[K::E], all = 0.0f;
+    float high = partial[K::E], all = 0.0f;
     Vec<float, 2> y = zeros<float, 2>();
     for (int w = 1; w < warps; w++)
-        high = fmaxf(high, part[w * stride + K::E]);
+        high = fmaxf(high, partial[w * stride + K::E]);
     for (int w = 0; w < warps; w++) {
-        const float by = exp2_fast(part[w * stride + K::E] - high);
-        all += part[w * stride + K::E + 1] * by;
-        y[0] += part[w * stride + e] * by;
-        y[1] += part[w * stride + e + 1] * by;
+        const float by = exp2_fast(partial[w * stride + K::E] - high);
+        all += partial[w * stride + K::E + 1] * by;
+        y[0] += partial[w * stride + e] * by;
+        y[1] += partial[w * stride + e + 1] * by;
     }
     y[0] /= all;
     y[1] /= all;
     return y;
 }
 
-// The same of at most MOST warps' parts, all of which are read at once.
-template <class K, int MOST> DEVICE Vec<float, 2> add_few_parts(const float *part, int warps, int stride, int e)
+// The same for at most MOST warps; all loads are issued before the first sum.
+template <class K, int MOST> DEVICE Vec<float, 2> add_few_partials(const float *partial, int warps, int stride, int e)
 {
     float top[MOST], sum[MOST];
     Vec<float, 2> v[MOST], y = zeros<float, 2>();
@@ -153,9 +156,9 @@ template <class K, int MOST> DEVICE Vec<float, 2> add_few_parts(const float *par
         sum[w] = 0.0f;
         v[w] = zeros<float, 2>();
         if (w < warps) {
-            top[w] = part[w * stride + K::E];
-            sum[w] = part[w * stride + K::E + 1];
-            v[w] = load<2>(part + w * stride + e);
+            top[w] = partial[w * stride + K::E];
+            sum[w] = partial[w * stride + K::E + 1];
+            v[w] = load<2>(partial + w * stride + e);
         }
     }
     float high = top[0], all = 0.0f;

@@ -1,25 +1,28 @@
-// draw.cuh - one token of a row by top-k, top-p, min-p, typical and a uniform number, exactly.
+// draw.cuh - draws one token of a row, by top-k, top-p, min-p, typical sampling and a uniform number; exact.
 //
-// The row stands in global memory after all processors but the temperature; tiles of TILE values have their
-// greatest value and their sum of weights exp((x - greatest) / temperature) known. Tokens are ordered by place:
-// value descending, then id ascending. A temperature changes weights and no order, so it makes no ties. A filter
-// keeps a prefix of this order (top-k: with its ties), so what is kept is {place >= bound, and weight ratio >=
-// min_p}. Weights are integers of 2^-40, so that sums have one value whatever their order; the draw walks the kept
-// ids in ascending order.
+// The row is in global memory (`values`), processed but for the temperature. Of each tile of TILE ids the maximum and
+// the sum of weights exp((x - maximum) / temperature) are known. Tokens are ordered by place (device/order.cuh): value
+// descending, then id ascending. The temperature changes weights but not this order, so it makes no new ties.
 //
-// Ways to the token, by what the row needs:
-//   all    no filter: the sums of tiles, or of segments, lead to one of them, its values to the token
-//   few    the want-th greatest tile maximum bounds the want-th greatest value from below. What is
-//          not below it (want to a few times want values) is sorted in shared memory.
-//   segments  the same by what the kernel of the logits has left (body/segments.cuh): the maxima of segments give a bound, their
-//          candidates, or the logits of those few, all values that are not below it. So the list is that of `few`,
-//          but for values below what is kept, and so is the token. Processors that only lower change the list alone:
-//          what is not in it is below the bound before and after. A list of logits that is too short, or too long, says
-//          so, and the row is read; where there are candidates alone, more alike than a list holds become a row.
-//   whole  a histogram of counts and weights over distances from the top; then the bin that holds
-//          the border is sorted, or, if it holds too many, split by digits of the place until it does not.
-//   typical, after few or whole: of what these keep the values nearest to their mean, no prefix of the
-//          order; their reach is found by key digits, too.
+// Each filter keeps a prefix of the order (top-k: with all ties of the k-th), so what is kept is
+// {place >= bound, and exp((x - maximum) / temperature) >= min_p}. Weights are integers, multiples of 2^-40, so that a
+// sum has one value whatever its order. The draw walks the kept ids in ascending order until their weights pass
+// u * (sum of all kept weights).
+//
+// Paths, by what the row needs:
+//   all       no filter: the sums of tiles, or of segments, lead to one of them, its values to the token.
+//   few       the want-th greatest tile maximum is a lower bound of the want-th greatest value. All values at or above
+//             it (one to a few times `want`) are listed and sorted in shared memory.
+//   segments  `few`, with what the LM head's kernel has written (body/segments.cuh): the maxima of segments give the
+//             bound; candidates, or the logits of the few segments that reach it, give the list. The list may hold
+//             more values below what is kept, so the token is the same. Processors that only lower values change
+//             the list alone: what is not listed is below the bound before and after. A list of logits that is too
+//             short or too long gives up, and the row is read. Where only candidates are written and too many values
+//             are equal, the candidates are written to `values` as a row.
+//   whole     a histogram of counts and weights over the distance from the maximum; the bin with the border is
+//             sorted, or split by digits of the place until it fits the list.
+//   typical   after few or whole: of the kept values those nearest to their mean. These are no prefix of the order;
+//             how near is found by digits, too.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -27,145 +30,21 @@
 #include "device/order.cuh"
 #include "device/vec.cuh"
 #include "body/candidates.cuh"
-
-// K: V, TILE, TILES, THREADS, SEGMENTS
-template <class K> struct DrawRoom { // shared memory
-    static constexpr int LIST = 2048, BINS = 2048, FACTS = 1024;
-    u64 list[LIST];
-    union {
-        struct {
-            u32 count[BINS], low[BINS], high[BINS];
-        } bin;
-        struct {
-            union {
-                struct { // of a short list while it is sorted
-                    u64 list[K::THREADS];
-                    u32 rank[K::THREADS];
-                } sort;
-                u32 fact[FACTS]; // of entries of the list (body/processors.cuh)
-                u16 which[FTX_SEGMENTS(K::V)];
-            };
-            float segment_top[FTX_SEGMENTS(K::V)];
-        } few;
-        u64 tile_weight[K::TILES];
-        u32 rank[K::TILES];
-        u32 which[K::TILES];
-    } u;
-    alignas(16) float tile_top[round_up(K::TILES, 4)];
-    float tile_sum[K::TILES];
-    u64 partial[K::THREADS / 32 + 1];
-    u64 found[4];
-    u32 n, tiles;
-    u32 random; // 24 bits
-    float sum;  // of ratio() over the row
-    float value; // of the token, where it is not drawn from all
-    float raw_top, raw_sum; // of the logits
-    RowSegments segments;
-    float *values; // [V] processed, but for temperature
-    int token;
-};
-
-constexpr int WEIGHT_BITS = 40;
-
-// inv_temperature: 1 / temperature, finite.
-DEVICE float ratio(float x, float top, float inv_temperature) { return x == top ? 1.0f : expf((x - top) * inv_temperature); }
-DEVICE u64 whole_weight(float ratio) { return (u64)(ratio * (float)(1ull << WEIGHT_BITS)); }
-
-// Sum of v over the threads before this one; `all` gets the block's. Begins and ends in a barrier.
-template <int THREADS> DEVICE u64 block_before(u64 v, u64 *room, u64 *all)
-{
-    const u64 upto = warp_prefix_sum(v);
-    block_sync();
-    if (lane_id() == 31)
-        room[warp_id()] = upto;
-    block_sync();
-    const u64 warps = warp_prefix_sum(lane_id() < THREADS / 32 ? room[lane_id()] : 0);
-    *all = shuffle(warps, 31);
-    const u64 before = shuffle(warps, warp_id()) - room[warp_id()] + upto - v;
-    block_sync();
-    return before;
-}
-
-// list[0..n) descending; no two are equal. Short lists by counting what is above each entry, all
-// pairs at once; long ones by a bitonic network, padded to a power of two with zeros.
-template <class K> DEVICE void sort_descending(DrawRoom<K> &room, int n)
-{
-    constexpr int THREADS = K::THREADS;
-    u64 *list = room.list;
-    int size = 32;
-    while (size < n)
-        size *= 2;
-    block_sync();
-    if (size <= THREADS) {
-        const int i = threadIdx.x & (size - 1), stride = THREADS / size, share = threadIdx.x / size;
-        if (share == 0)
-            room.u.few.sort.rank[i] = 0;
-        block_sync();
-        const u64 mine = i < n ? list[i] : 0;
-        u32 above = 0;
-#pragma unroll 8
-        for (int j = share; j < n; j += stride)
-            above += list[j] > mine;
-        if (i < n)
-            shared_atomic_add(&room.u.few.sort.rank[i], above);
-        block_sync();
-        if (share == 0 && i < n)
-            room.u.few.sort.list[room.u.few.sort.rank[i]] = mine;
-        block_sync();
-        if (share == 0 && i < n)
-            list[i] = room.u.few.sort.list[i];
-        block_sync();
-        return;
-    }
-#pragma unroll 1
-    for (int i = n + threadIdx.x; i < size; i += THREADS)
-        list[i] = 0;
-    block_sync();
-#pragma unroll 1
-    for (int run = 2; run <= size; run *= 2)
-#pragma unroll 1
-        for (int step = run / 2; step; step /= 2) {
-#pragma unroll 1
-            for (int i = threadIdx.x; i < size / 2; i += THREADS) {
-                const int a = 2 * i - (i & (step - 1)), b = a + step;
-                const bool down = (a & run) == 0;
-                const u64 x = list[a], y = list[b];
-                if ((x < y) == down) {
-                    list[a] = y;
-                    list[b] = x;
-                }
-            }
-            block_sync();
-        }
-}
-
-// A warp's values of lanes 0..n, descending; no two are equal. room[n] is free.
-DEVICE u64 warp_descending(u64 mine, int n, u64 *room)
-{
-    int above = 0;
-#pragma unroll 4
-    for (int i = 0; i < n; i++)
-        above += shuffle(mine, i) > mine;
-    warp_sync();
-    if (lane_id() < n)
-        room[above] = mine;
-    warp_sync();
-    return lane_id() < n ? room[lane_id()] : 0;
-}
+#include "body/draw_room.cuh"
 
 template <class K> struct Draw {
     using Room = DrawRoom<K>;
     static constexpr int THREADS = K::THREADS, WARPS = THREADS / 32, PER_LANE = K::TILE / 32;
     Room &room;
-    float top;     // greatest of them; of a list the greatest in it
-    float inv_temperature;    // 1 / temperature
+    float top;             // greatest value of the row, or of the list
+    float inv_temperature; // finite
 
     DEVICE float ratio_of(float x) const { return ratio(x, top, inv_temperature); }
     DEVICE u64 weight(float x) const { return whole_weight(ratio_of(x)); }
     static DEVICE int id_of(int t, int i) { return t * K::TILE + i * 32 + lane_id(); }
 
-    // f(value, id) for every value of a tile, BATCH loads of a lane at once; all lanes come along,
-    // with -inf beyond the row.
+    // f(value, id) for every value of tile t; a lane has BATCH loads in flight. All lanes call f equally often, with
+    // -inf beyond the row.
     template <int BATCH, class F> DEVICE void each_of(int t, F f) const
     {
 #pragma unroll 1
@@ -241,7 +120,7 @@ template <class K> struct Draw {
         return __uint_as_float((u32)room.found[0]);
     }
 
-    // The list of all values at or above the bound; false: it does not hold them.
+    // Lists all values at or above the bound; false: they do not fit the list.
     DEVICE bool collect(float bound) const
     {
         clear();
@@ -254,7 +133,7 @@ template <class K> struct Draw {
 #pragma unroll 1
             for (int from = 0; from < PER_LANE; from += 8) {
                 const float *y = room.values + id_of(t, from);
-                u32 high = 0; // which of the lane's values; few, so they are read again
+                u32 high = 0; // which of the lane's values pass; few do, so they are loaded again
 #pragma unroll
                 for (int k = 0; k < 8; k++)
                     high |= id_of(t, from + k) < K::V && load_l2_scalar(y + k * 32) >= bound ? 1u << k : 0;
@@ -270,11 +149,11 @@ template <class K> struct Draw {
 
     // --- segments --------------------------------------------------------------------------------
 
-    // A value that `want` of the segments' maxima are not below, and hardly more; the least of all if there are fewer. By the
-    // maxima of every THREADS-th segment.
+    // A lower bound of the want-th greatest value: `want` to about 1.125 * want of the threads' maxima reach it, where a
+    // thread takes every THREADS-th segment. The least finite value if there are fewer.
     DEVICE float segment_bound(int want) const
     {
-        u32 low = order_key(candidate_floor(negative_infinity())), high = order_key(top) + 1; // below `high` are not enough
+        u32 low = order_key(candidate_floor(negative_infinity())), high = order_key(top) + 1; // fewer than `want` reach `high`
         float some = negative_infinity();
         for (int i = threadIdx.x; i < room.segments.count; i += THREADS)
             some = fmaxf(some, room.u.few.segment_top[i]);
@@ -291,7 +170,7 @@ template <class K> struct Draw {
         }
         return order_value(low);
     }
-    // The same for want <= 32 by each warp: of the maxima of every 32nd segment.
+    // The same for want <= 32, by each warp for itself: a lane takes every 32nd segment.
     DEVICE float segment_bound_short(int want) const
     {
         float some = negative_infinity();
@@ -301,8 +180,8 @@ template <class K> struct Draw {
         return candidate_floor(warp_nth(some, want));
     }
 
-    // The list of the segments' values at or above `low`, those that are written; false: it does not hold them. spread: no
-    // list, `values` becomes a row of these alone, -inf elsewhere.
+    // Lists the segments' values at or above `low`, as far as they are written; false: they do not fit the list.
+    // spread: writes them to `values` in place of a list, -inf elsewhere.
     DEVICE bool collect_segments(float low, bool spread) const
     {
         constexpr int EACH = SEGMENT_COLUMNS / 32;
@@ -319,7 +198,7 @@ template <class K> struct Draw {
         for (int base = warp_id(); base < all; base += THREADS) {
             const int own = base + lane_id() * WARPS;
             const FtxSegment segment = own < all ? segment_load(from.segments + room.u.few.which[own]) : FtxSegment{};
-            const int size = segment.kept == KEEP_ALL ? segment.width : -segment.kept; // below 0: candidates
+            const int size = segment.kept == KEEP_ALL ? segment.width : -segment.kept; // negative: candidates
 #pragma unroll 1
             for (int at = 0; at < 32 && base + at * WARPS < all; at++) {
                 const int n = shuffle(size, at), first = shuffle(segment.first, at) + lane_id();
@@ -342,7 +221,7 @@ template <class K> struct Draw {
         block_sync();
         return room.n <= Room::LIST;
     }
-    // What a spread row has for tiles.
+    // The tiles' maxima of a row that collect_segments has spread.
     DEVICE void top_tiles() const
     {
 #pragma unroll 1
@@ -356,9 +235,9 @@ template <class K> struct Draw {
         block_sync();
     }
 
-    // --- of a list ----------------------------------------------------------------------------
+    // --- the list -----------------------------------------------------------------------------
 
-    // How many of list[0..n) hold; the block counts together.
+    // For how many i < n holds(i) is true. The whole block.
     template <class F> DEVICE int count(int n, F holds) const
     {
         int sum = 0;
@@ -368,8 +247,8 @@ template <class K> struct Draw {
         return sum;
     }
 
-    // How many entries of list[0..n) have predecessors that weigh less than `share` of `whole`
-    // (0: of the list) together; -1 if the list weighs less than that.
+    // Top-p: how many entries of list[0..n) have predecessors whose weights sum to less than share * whole (whole 0: the
+    // sum of the list); -1 if all of the list sums to less than that.
     DEVICE int heavy(int n, double share, u64 whole) const
     {
         const int each_ = ceil_div(n, THREADS), from = threadIdx.x * each_, to = least(from + each_, n);
@@ -391,10 +270,10 @@ template <class K> struct Draw {
         return (int)kept;
     }
 
-    // The token among list[0..n) at u / 2^24 of their weight, ids ascending.
+    // Draws from list[0..n): walks ids in ascending order until their weights pass u / 2^24 of the sum.
     DEVICE int draw_list(int n, u32 u) const
     {
-        // By id now, ascending: the descending order of ~id, with the value's key below it.
+        // Halves swapped, ~id is the high word: descending order is by id ascending.
         for (int i = threadIdx.x; i < n; i += THREADS)
             room.list[i] = room.list[i] << 32 | room.list[i] >> 32;
         sort_descending(room, n);
@@ -418,7 +297,7 @@ template <class K> struct Draw {
         return room.token;
     }
 
-    // The same of n <= 32 by one warp, whose lanes have the places.
+    // The same for n <= 32, by one warp; lane i has place i.
     DEVICE int draw_lanes(u64 mine, int n) const
     {
         mine = warp_descending(lane_id() < n ? mine << 32 | mine >> 32 : 0, n, room.list);
@@ -430,7 +309,7 @@ template <class K> struct Draw {
         warp_sync();
         return (int)~(u32)(shuffle(mine, at) >> 32);
     }
-    // The token of a list of n <= 32 by one warp, as keep_of_list and draw_list have it.
+    // Filters and draws from a list of n <= 32, by one warp; gives what keep_of_list and draw_list give.
     DEVICE int draw_few(const FtxParams &p, int n) const
     {
         const u64 mine = warp_descending(lane_id() < n ? room.list[lane_id()] : 0, n, room.list);
@@ -447,7 +326,8 @@ template <class K> struct Draw {
 
     // --- all ----------------------------------------------------------------------------------
 
-    // The token at u / 2^24 of the weight of the whole row, by its tiles or by its segments: the ids of both ascend.
+    // Draws from the whole row: finds the tile (or segment) at u / 2^24 of the weight, then the token in it. Tiles and
+    // segments are in the order of ids.
     DEVICE int draw_all(u32 u, bool segments) const
     {
         const int all_ = segments ? room.segments.count : K::TILES, N = ceil_div(all_, THREADS);
@@ -470,14 +350,14 @@ template <class K> struct Draw {
             const u64 w = weight_of(threadIdx.x * N + k);
             if (before <= target && target < before + w) {
                 room.found[0] = threadIdx.x * N + k;
-                // how far into the tile, in 2^-40: below 1, since the quotient is rounded down
+                // how far into the tile, as a multiple of 2^-40 below 1
                 const double share = (double)(target - before) / (double)w * (double)(1ull << 40);
                 room.found[1] = share < (double)((1ull << 40) - 1) ? (u64)share : (1ull << 40) - 1;
             }
             before += w;
         }
         block_sync();
-        if (warp_id() == 0) { // within the tile by its own weights
+        if (warp_id() == 0) { // pass 0 sums the tile's weights, pass 1 finds the token
             const int t = (int)room.found[0];
             const FtxSegment segment = segments ? segment_load(room.segments.segments + t) : FtxSegment{};
             const float here = segments ? segment.top : room.tile_top[t];
@@ -520,8 +400,8 @@ template <class K> struct Draw {
         return all;
     }
 
-    // Bins of values, the greatest first; finds the one in which the count (or weight) from the
-    // top reaches `aim`, and what is above it. bin_of: -1 for a value that does not take part.
+    // A histogram over the places at or above `bound`, bin 0 first: finds the bin in which the running count (or weight)
+    // reaches `aim`. *above: count (or weight) before this bin, *inside: count in it. bin_of: -1 leaves a value out.
     template <class F> DEVICE int border_bin(bool by_weight, u64 aim, u64 bound, u64 *above, u32 *inside, F bin_of) const
     {
         block_sync();
@@ -564,8 +444,8 @@ template <class K> struct Draw {
         return (int)room.found[0];
     }
 
-    // The place of the first token, from the top, with which the count (or weight) of those at or
-    // above `bound` reaches aim >= 1. Bins by distance first, then by digits of the place.
+    // The place at which the count (or weight) of the places from the greatest down, at or above `bound`, reaches
+    // aim >= 1. Bins by distance from the maximum first, then by digits of the place.
     DEVICE u64 border(bool by_weight, u64 aim, u64 bound) const
     {
         constexpr int BITS = 11, ID_BITS = 22, FIRST = 5 * BITS; // 32 of the key and these
@@ -608,7 +488,7 @@ template <class K> struct Draw {
         }
     }
 
-    // The token at u / 2^24 of what f(value, id) weighs, ids ascending.
+    // Draws from the whole row with weights f(value, id): walks ids in ascending order until these pass u / 2^24 of the sum.
     template <class F> DEVICE int draw_kept(u32 u, F f) const
     {
         block_sync();
@@ -659,12 +539,12 @@ template <class K> struct Draw {
 
     static DEVICE int top_k(const FtxParams &p) { return p.top_k > 0 && p.top_k < K::V ? p.top_k : 0; }
     static DEVICE double share(const FtxParams &p) { return p.top_p > 0.0f ? (double)p.top_p : 0.0; }
-    // Of a row that weighs `sum` times its greatest value: more than a list may hold, as the likeliest of those that top-p
-    // leaves has less than 1/32 of their mass.
+    // sum: of the row's ratios (the greatest value has ratio 1). Whether top-p keeps more values than a list may hold:
+    // the likeliest token has less than 1/32 of the kept mass.
     static DEVICE bool leaves_many(const FtxParams &p, float sum) { return p.top_p < 1.0f && !(p.top_p * sum <= 32.0f); }
 
-    // The list put in order, without what is below `low`: how many of it are kept; -1 if it does not hold them all. all: no
-    // other is.
+    // Sorts the list, cuts what is below `low` and applies top-k, top-p and min-p. Returns how many are kept; -1 if values
+    // that are kept may be missing in the list. all: the list has every value of the row that can be kept.
     DEVICE int keep_of_list(const FtxParams &p, int k, float low, bool all)
     {
         sort_descending(room, room.n);
@@ -691,10 +571,10 @@ template <class K> struct Draw {
         return n;
     }
 
-    // Locally typical (kernels/ref/tail.c says it plainly) among the places at or above `bound` that weigh
-    // min_p. The surprise at x less the entropy is the mean of values less x, over the temperature, so what is near
-    // the mean stays: as many as weigh typical_p of all, and all that are as far off as the last. How far that
-    // is, as bits of a float.
+    // Locally typical sampling (Meister et al. 2022; kernels/ref/tail.c in plain loops) of the places at or above `bound`
+    // with ratio >= min_p. -log p(x) - entropy = (mean - x) / temperature, where mean is the mean of the kept values by
+    // weight. So the values nearest to the mean stay, until their weights reach typical_p of all; ties of the last stay,
+    // too. Returns the largest |x - mean| that stays, as the bits of a float; *middle: the mean.
     DEVICE u32 typical_reach(const FtxParams &p, u64 bound, float *middle) const
     {
         const float least_ratio = p.min_p;
@@ -727,8 +607,9 @@ template <class K> struct Draw {
         return reach;
     }
 
-    // The whole block; warp 0 gets it. segments: room.segments are enough, or -1: they are not. lower() changes the list as
-    // processors do, which only lower values; lowers: there are some.
+    // Draws the token of the row. The whole block; warp 0 gets the token. by_segments: read room.segments in place of the
+    // row; -1: they do not decide the token. lowers(): the row has processors that lower values; lower() applies these to
+    // the list, false: it is too long for that.
     template <class L, class F> DEVICE int token(const FtxParams &p, u32 &by_segments, L lowers, F lower)
     {
         const auto segments = [&] { return K::SEGMENTS && by_segments; };
@@ -740,11 +621,11 @@ template <class K> struct Draw {
             return draw_all(room.random, segments());
         u64 bound = 0;
         if (filter) {
-            // Without top-k it is a guess how much is needed, or with processors: a short list first, then a long one.
+            // Without top-k, or with processors, how long a list is needed is a guess: first a short one, then a long one.
             int n = -1;
 #pragma unroll 1
             for (int want = k ? lowers() ? k + 32 : k : segments() && p.top_p * room.sum > 16.0f ? 256 : 64;;) {
-                const bool exact = segments() && !k && !lowers() && p.top_p >= 1.0f; // min-p alone says where what it keeps ends
+                const bool exact = segments() && !k && !lowers() && p.top_p >= 1.0f; // min-p alone: its limit is known
                 const float low = candidates() ? segment_bound_short(k)
                                   : exact      ? candidate_floor(top + logf(0.999f * p.min_p) * p.temperature)
                                   : segments()    ? segment_bound(want)

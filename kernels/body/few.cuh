@@ -1,13 +1,16 @@
-// few.cuh - the candidates of a row that may be among its best, by some warps at once, each from segments of its own
-// (body/segments.cuh); and, where too many are alike for that, the segments that hold them, by one warp.
+// few.cuh - the greatest values of a row of logits, read from its segments (body/segments.cuh) by several warps at once.
+//
+// Each warp lists those of its segments that may hold one of the greatest (FewSegments); then all warps of the row
+// collect the candidates of these (RowCandidates). Where so many values are equal that the list overflows, one warp
+// finds the best segments alone (search_segments).
 #pragma once
 #include "body/candidates.cuh"
 
-// One warp's segments that may hold one of its row's best. A lane says which of its own come along.
+// The segments of one warp that may hold one of the row's greatest values. Each lane says whether its segment is appended.
 struct FewSegments {
     enum { MOST = 16 };
-    uint4_ *list; // as they stand in memory
-    int n;        // that came along; MOST of them stand in the list
+    uint4_ *list; // FtxSegment records
+    int n;        // how many were appended; the list holds the first MOST
     DEVICE void push(bool mine, uint4_ segment)
     {
         const u32 all = warp_ballot(mine);
@@ -18,13 +21,13 @@ struct FewSegments {
     }
 };
 
-// A row's candidates, by all of its warps, in no order.
+// The candidates of a row, collected by all of its warps, in no order.
 struct RowCandidates {
     enum { MOST = MAX_TOP_NEEDED * SEGMENT_LIST };
     u64 *list; // places
-    u32 *n;    // above MOST: there are too many, the list says nothing
+    u32 *n;    // how many; above MOST the list is not valid
 
-    // One warp: up to N values of each lane, those from `low` on.
+    // One warp: appends those of each lane's N values that are >= low.
     template <int N> DEVICE void push(const float (&x)[N], const int (&id)[N], float low) const
     {
         int before[N], all = 0;
@@ -43,11 +46,11 @@ struct RowCandidates {
             if (x[i] >= low && at + before[i] < MOST)
                 list[at + before[i]] = place_of(x[i] + 0.0f, id[i]);
     }
-    // One warp: what its segments hold. Once, `meanwhile` is done where nothing is at hand yet.
+    // One warp: appends the candidates of its segments. meanwhile() runs once, while the first loads are in flight.
     template <class F> DEVICE void push(const FewSegments &from, const float *logits, float low, F meanwhile) const
     {
         const FtxSegment *segments = (const FtxSegment *)from.list;
-        const int all = least(from.n, FewSegments::MOST), column = lane_id() % SEGMENT_LIST; // half a warp a segment
+        const int all = least(from.n, FewSegments::MOST), column = lane_id() % SEGMENT_LIST; // half a warp reads one segment
         u32 whole = 0;
         int first = 0;
         warp_sync();
@@ -83,7 +86,7 @@ struct RowCandidates {
     }
 };
 
-// One warp, lane i: the i-th of a row's best segments, `take` at most.
+// One warp: lane i < take gets the segment with the i-th greatest maximum, of equal ones the first; width 0: none.
 DEVICE FtxSegment search_segments(const FtxSegment *segments, int count, int take)
 {
     FtxSegment mine = {};

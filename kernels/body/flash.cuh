@@ -1,23 +1,23 @@
-// flash.cuh - attention of the queries of a row over keys that a source gives: one form for the matrix
-// units, one by FMA. Shared by attend_prefill (a chunk of a prompt over the paged cache) and
-// attend_packed (a text over itself).
+// flash.cuh - FlashAttention-2 (Dao 2023) of many queries of a row: one form for the matrix units, one by FMA. Shared
+// by attend_prefill (a chunk of a prompt over the paged cache) and attend_packed (a text over itself).
 //
-// The query heads of a kv head are rows of one matrix beside the tokens, so a short row fills a tile
-// and keys are read once:
+//   y[i] = sum_j softmax_j(cap(SCALE * q[i] . k[j])) v[j]      CAUSAL: j up to the position of query i, and of these
+//                                                              the last WINDOW (0: all); otherwise all of the row
+//
+// The query heads of a kv head and the row's tokens are the rows of one matrix, so a short row fills a tile and keys
+// are read once:
 //
 //   matrix row i of a (sequence, kv head)  =  token i / GROUP, head i % GROUP of the group
 //
-// A block takes ROWS matrix rows and walks the keys they see in tiles of KEYS, two tiles in
-// shared memory, the next one under way while this one is computed (Dao 2023, FlashAttention-2).
-// blockIdx.x is the kv head; blockIdx.y counts tiles from the last row's last, which sees most
-// keys, so that long work starts first. The grid is an upper bound; the rest exits.
+// A piece is ROWS matrix rows, the work of one block. It goes through the keys that they see in tiles of KEYS; two
+// tiles are in shared memory, the next one in flight while this one is computed. blockIdx.x is the kv head;
+// blockIdx.y counts pieces from the last row's last one, which sees most keys, so that long work starts first. The
+// grid is an upper bound; blocks without a piece exit.
 //
-// CAUSAL: token i of a row sees positions up to kv_len - q_len + i, and of those the last WINDOW
-// (0: all); otherwise all of the row. A source S has query(piece, i) and result(piece, i), where
-// matrix row i stands, and S::Head, the keys and values of the block's kv head: keys(), at(position)
-// in elements from there, to_values() in bytes from a key to its value.
+// A source S says where data are: query(piece, i) and result(piece, i) point to matrix row i; S::Head is the block's kv
+// head: keys(), at(position) in elements from there, to_values() in bytes from a key to its value.
 //
-// 16-bit keys of the queries' type go through the matrix units; everything else by FMA.
+// 16-bit keys of the queries' type go through the matrix units; all other types are computed by FMA.
 #pragma once
 #include "device/async.cuh"
 #include "device/block.cuh"
@@ -49,17 +49,17 @@ template <class K> struct FlashShape {
     static constexpr int SHARED = QUERY + STAGES * 2 * TILE + PROBABILITY + PIECE;
 };
 
-// What a block works on.
+// The work of a block.
 struct Piece {
-    int row;        // -1: nothing
+    int row;        // -1: none
     int i0;         // first matrix row
     int q_start, q_len, offset; // offset: position of the chunk's first token
     int kv_len, slot;
-    int begin, end; // positions some row of the piece sees, begin a multiple of 8
+    int begin, end; // positions that some row of the piece sees; begin is rounded down to a multiple of 8
     int low, high;  // positions of its first and last token
 };
 
-// The blockIdx.y-th piece of the rows from `from` on, counted from the back. One warp finds it.
+// Piece number blockIdx.y of the rows [from, rows), counted from the last. One warp.
 template <class K> DEVICE Piece find_piece(const FtxStep *step, const FtxRow *rows, int from)
 {
     using D = FlashShape<K>;
@@ -93,7 +93,7 @@ template <class K> DEVICE Piece find_piece(const FtxStep *step, const FtxRow *ro
     return p;
 }
 
-// Starts the copy of KEYS rows of keys and values; zeros where nobody looks.
+// Starts the copy of KEYS rows of keys and values; zeros for positions that no row sees.
 template <class K, class S> DEVICE void copy_tile(const S &source, u32 to, int position, const Piece &piece)
 {
     using D = FlashShape<K>;
@@ -101,7 +101,7 @@ template <class K, class S> DEVICE void copy_tile(const S &source, u32 to, int p
     const typename S::Head head(source, piece);
     const int end = piece.end, first = K::WINDOW > 0 ? piece.low - K::WINDOW + 1 : 0;
     const i64 to_v = head.to_values();
-#pragma unroll 4 // all at once would cost the registers of the sums
+#pragma unroll 4 // unrolled whole, it would need registers that the sums have
     for (int i = 0; i < ceil_div(K::KEYS * VECS, D::THREADS); i++) {
         const int n = i * D::THREADS + threadIdx.x;
         const int r = n / VECS, c = n % VECS;
@@ -117,7 +117,7 @@ template <class K, class S> DEVICE void copy_tile(const S &source, u32 to, int p
 }
 
 // --- 16 bits, on the matrix units -------------------------------------------------------------
-// Warp w has matrix rows [w*WARP_ROWS, ..) as MT tiles of 16; a lane has rows g and g + 8 of each.
+// Warp w has matrix rows [w * WARP_ROWS, (w + 1) * WARP_ROWS) as MT tiles of 16; lane 4g + t has rows g and g + 8 of each.
 template <class K, class S> DEVICE void attend_matrix(const S &source, const Piece &piece)
 {
     using D = FlashShape<K>;
@@ -164,7 +164,7 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
     int stage = 0;
     for (int position = piece.begin; position < end; position += K::KEYS, stage ^= 1) {
         copy_wait<0>();
-        block_sync(); // this tile has landed; everyone is done with the other one
+        block_sync(); // this tile has arrived; all warps are done with the other one
         if (position + K::KEYS < end)
             copy_tile<K>(source, tiles + (stage ^ 1) * 2 * D::TILE, position + K::KEYS, piece);
         copy_commit();
@@ -202,12 +202,12 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
 #pragma unroll
                     for (int j = 0; j < 4; j++)
                         s[m][n][j] = exponent<K>(s[m][n][j]);
-        // Only tiles at the edge of what rows see need the mask.
+        // Only tiles at an end of what some row sees need the mask.
         if (position + K::KEYS - 1 > low || (K::WINDOW > 0 && position < high - K::WINDOW + 1))
 #pragma unroll
             for (int m = 0; m < MT; m++)
 #pragma unroll
-                for (int r = 0; r < 2; r++) { // the last position the row sees, from this lane's first
+                for (int r = 0; r < 2; r++) { // seen: last position that the row sees, relative to this lane's first column
                     const int seen = (K::CAUSAL ? (row0 + m * 16 + r * 8) / D::GROUP : end - 1) - position - 2 * t;
 #pragma unroll
                     for (int n = 0; n < NT; n++)
@@ -216,8 +216,8 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
                             if (n * 8 + j > seen || (K::WINDOW > 0 && n * 8 + j <= seen - K::WINDOW))
                                 s[m][n][2 * r + j] = negative_infinity();
                 }
-        // Without a cap the scale is folded into the power of two; SCALE > 0. Step by step for all
-        // rows, so that their chains overlap.
+        // Without a soft cap the scale is folded into exp2; SCALE > 0. Each step is done for all rows before the
+        // next, so that their dependent chains overlap.
         constexpr float BY = K::SOFTCAP > 0.0f ? 1.0f : K::SCALE * 1.4426950408889634f;
         float scale[MT][2], base[MT][2], change = 1.0f;
 #pragma unroll
@@ -295,9 +295,9 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
     }
     copy_wait<0>();
 
-    // Each warp turns its rows of the query into rows of the result, then writes 16 bytes a lane.
+    // Each warp writes its results over its queries in shared memory, then to y with 16 bytes a lane.
     char *mine = shared + warp_id() * D::WARP_ROWS * D::Q_PITCH;
-    warp_sync(); // the rows of q were read by all lanes; now they hold the result
+    warp_sync(); // all lanes have read the queries
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -320,11 +320,11 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
 }
 
 // --- any type, by FMA -------------------------------------------------------------------------
-// A warp has WARP_ROWS rows. For the scores a lane has one key and all rows; for the sum it has
-// columns lane, lane + 32, ... and all rows. The probabilities cross over in shared memory.
+// A warp has WARP_ROWS rows. For the scores a lane has one key and all rows; for the sum of values it has columns
+// lane, lane + 32, ... and all rows. The weights go from one to the other through shared memory.
 template <class K, class S> DEVICE void attend_fma(const S &source, const Piece &shared_piece)
 {
-    const Piece piece = shared_piece; // in registers: here they are free
+    const Piece piece = shared_piece; // in registers: this form has some to spare
     using D = FlashShape<K>;
     using T = typename K::T;
     using KV = typename K::KV;
@@ -352,7 +352,7 @@ template <class K, class S> DEVICE void attend_fma(const S &source, const Piece 
             o[r][c] = 0.0f;
     }
     for (int position = piece.begin; position < piece.end; position += K::KEYS) {
-        block_sync(); // everyone is done with the tile before
+        block_sync(); // all warps are done with the previous tile
         copy_tile<K>(source, shared_address(keys), position, piece);
         copy_commit();
         copy_wait<0>();
@@ -416,15 +416,15 @@ template <class K, class S> DEVICE void attend_fma(const S &source, const Piece 
                     source.result(piece, i0 + r)[c * 32 + lane] = from_float<T>(o[r][c] / sum[r]);
 }
 
-// The block's piece of the rows from `from` on, and its attention.
+// Finds the block's piece of the rows [from, rows) and computes it.
 template <class K, class S> // K: T KV HEADS KV_HEADS E SCALE CAUSAL WINDOW SOFTCAP ROWS KEYS
 DEVICE void flash(const FtxStep *step, const FtxRow *rows, int from, const S &source)
 {
     static_assert(K::HEADS % K::KV_HEADS == 0, "kv heads must divide the heads");
     static_assert(K::E % 8 == 0, "multiples of 8");
     launch_dependents();
-    // In shared memory, not in registers: the sums need them. $step and $rows are written between
-    // programs only.
+    // The piece is in shared memory: the sums need the registers. $step and $rows are written between programs only,
+    // so they may be read before the wait.
     using D = FlashShape<K>;
     static_assert(sizeof(Piece) <= D::PIECE, "room for a piece");
     Piece &piece = *(Piece *)(shared_memory() + D::SHARED - D::PIECE);

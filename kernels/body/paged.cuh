@@ -1,10 +1,10 @@
-// paged.cuh - keys and values of one (sequence, kv head) in the paged cache.
+// paged.cuh - keys and values of one (sequence, kv head) in the paged cache; the exponent of a score.
 //
-//   cache of a layer   [pages][kv_heads][BLOCK][E], keys and values apart
+//   cache of a layer   k and v, each [pages][kv_heads][BLOCK][E]
 //   table of a slot    [ceil(CONTEXT / BLOCK)] page numbers
 //
-// Position p of the sequence is row p % BLOCK of page table[p / BLOCK]. BLOCK is a multiple of 8,
-// so eight rows that start at a multiple of 8 lie in one page, one after another.
+// Position p of the sequence is row p % BLOCK of page table[p / BLOCK]. BLOCK is a multiple of 8, so the eight rows
+// from a multiple of 8 on are contiguous.
 #pragma once
 #include "device/types.cuh"
 
@@ -20,14 +20,14 @@ template <class K> struct PagedHead {
     {
     }
     DEVICE int page(int position) const { return table[position / K::BLOCK]; }
-    // Elements from k (or v) to the row of a position that stands in `page`.
+    // Offset from k (or v) to the row of a position that is in `page`, in elements.
     DEVICE i64 at(int page, int position) const
     {
         return ((i64)page * (K::KV_HEADS * K::BLOCK) + position % K::BLOCK) * K::E;
     }
 };
 
-// The raw score of a key becomes an exponent of 2: scaled, capped, in units of log 2.
+// The exponent x of a key's weight 2^x, from q . k: scaled, soft-capped, times log2(e).
 template <class K> DEVICE float exponent(float dot)
 {
     constexpr float LOG2E_ = 1.4426950408889634f;

@@ -1,31 +1,32 @@
-// processors.cuh - what changes logits before a token is chosen, in the order of Hugging Face:
-// bias, repetition, presence and frequency, no repeated n-grams, no bad words, no early end. The temperature comes with the
-// draw (body/draw.cuh), since it changes no order.
+// processors.cuh - the logits processors of Hugging Face's generate, in its order: bias, repetition penalty, presence and
+// frequency penalty, no_repeat_ngram, bad words, min_length. The temperature is applied by the draw (body/draw.cuh),
+// since it does not change the order of the logits.
 //
-// A block works on RANGE neighbouring ids. What the row's history and its request say about them is
-// gathered in shared memory first, one word an id, then every logit passes once.
+// A block works on RANGE neighbouring ids. First it gathers in shared memory what the row's history and settings say
+// about each of them, one 32-bit word an id (gather_facts); then each logit is processed once (process).
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
 #include "device/io.h"
 
-// A fact about an id: how often it was generated, the place of its bias (from 1), two flags.
+// The word of an id:  | BANNED 1 bit | SEEN 1 | BIAS_AT 12: index of its bias + 1, 0: none | TIMES 18: how often generated |
 constexpr u32 TIMES = (1u << 18) - 1, BIAS_AT = 1u << 18, SEEN = 1u << 30, BANNED = 1u << 31;
 enum { MOST_BIASES = 4095 };
 
-// Whether there are any but biases.
+// Whether the row has processors other than biases.
 DEVICE bool changes(const FtxParams &p, const FtxRow &row)
 {
     return p.repetition != 1.0f || p.presence != 0.0f || p.frequency != 0.0f || p.ngram > 0 || p.n_words > 0 || row.kv_len < p.min_length;
 }
 
-// facts[RANGE], of id at place(id), if that is below RANGE; shift: bias by place. The whole block; ends in a barrier.
+// Fills facts[RANGE]: the word of an id is facts[place(id)], ids whose place is RANGE or more are left out. shift[i]: the sum
+// of all biases of the id of bias[i]. The whole block; ends with a barrier.
 template <int RANGE, int THREADS, class F>
 DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const FtxRow &row, const int *history, const int *ends,
                          const FtxBias *bias, const int *words, F place)
 {
     const int n = row.kv_len;
-    block_sync(); // the range before is done
+    block_sync(); // all are done with the previous range
     for (int i = threadIdx.x; i < RANGE; i += THREADS)
         facts[i] = 0;
     block_sync();
@@ -41,7 +42,7 @@ DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const Ftx
                 shared_atomic_add(&facts[at], 1u);
         }
     }
-    if (p.ngram > 0) // a token that followed the last n-1 tokens before
+    if (p.ngram > 0) // ban every id that followed an earlier occurrence of the last n - 1 tokens
         for (int i = threadIdx.x; i + p.ngram <= n; i += THREADS) {
             const u32 at = place(history[i + p.ngram - 1]);
             bool same = at < RANGE;
@@ -50,9 +51,9 @@ DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const Ftx
             if (same)
                 shared_atomic_or(&facts[at], BANNED);
         }
-    for (int i = threadIdx.x; i < p.n_words; i += THREADS) { // the last id of a word, where its others are the last before
+    for (int i = threadIdx.x; i < p.n_words; i += THREADS) { // ban a word's last id where its other ids are the last tokens
         const u32 at = words[i] < 0 ? place(~words[i]) : RANGE;
-        int k = i; // those from here on are
+        int k = i; // ids of the word from k on match the history
         if (at >= RANGE)
             continue;
         while (k > 0 && words[k - 1] >= 0 && n - i + k > 0 && history[n - i + k - 1] == words[k - 1])
@@ -70,7 +71,7 @@ DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const Ftx
         const u32 at = place(bias[i].id);
         if (at >= RANGE)
             continue;
-        bool first = true; // entries of one id add up in their order
+        bool first = true; // biases of the same id are added in their order, by the thread of the first
         for (int k = 0; k < i; k++)
             first = first && bias[k].id != bias[i].id;
         if (first) {

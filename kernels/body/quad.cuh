@@ -1,8 +1,8 @@
-// quad.cuh - results of a product, from the lanes that have two columns of every 8 to lanes that have 8 columns.
+// quad.cuh - transposes words among four lanes: from mma's accumulators, two columns of every 8 a lane, to 8 columns a lane.
 #pragma once
 #include "device/warp.cuh"
 
-// Four words a lane of a quad, word i of lane t meaning (i, t), become (t, i): its own inverse.
+// Lane t of a quad has four words; word i of lane t and word t of lane i are exchanged.
 DEVICE void quad_transpose(u32 (&v)[4])
 {
     const int t = lane_id() & 3;

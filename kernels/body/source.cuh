@@ -1,14 +1,13 @@
-// source.cuh - attention of up to 8 tokens to their sources by one head, on the matrix units: WALKERS warps
-// share the tiles of 16 keys.
+// source.cuh - attention of up to 8 tokens to their sources, one head, on the matrix units (body/columns.cuh).
 //
 //   k, v [sources][KV_HEADS][SOURCE][E]
 //
-// Tokens of one source, the lanes of a beam, stand side by side and share its tiles; one source is walked
-// after another. A warp takes every WALKERS-th tile, so the order of a sum follows from the source's length
-// alone. HELD tiles are on their way or at hand; the source stood in memory before this program, so the first
-// ones may be asked for before the kernel in front has ended.
+// Neighbouring tokens with the same source (the lanes of a beam search) share its tiles; the block goes through one
+// source after another. Of the tiles of 16 keys warp w takes w, w + KEY_WARPS, ..., so the order of a sum follows from
+// the source's length alone. A warp has STAGES tiles in shared memory or in flight. Sources were written before this
+// program, so the first tiles may be copied before wait_for_previous().
 //
-//   K: T KV HEADS KV_HEADS E SOURCE SCALE SOFTCAP UNIT (tokens) WALKERS HELD
+//   K: T KV HEADS KV_HEADS E SOURCE SCALE SOFTCAP UNIT (tokens of the block) KEY_WARPS STAGES
 #pragma once
 #include "device/warp.cuh"
 #include "body/columns.cuh"
@@ -18,18 +17,18 @@ struct SourceCache {
     int head;          // of the queries
 };
 
-// The tiles of one warp over all sources of the tokens, one after another.
+// A warp's position in its tiles of all sources.
 template <class K> struct SourceWalk {
     using C = Columns<K>;
-    u32 firsts;       // tokens whose source is not that of the token before
-    int live;         // tokens there are
-    int slot, length; // of this lane's token
-    int token, tile;  // where the walk stands; token == live: at its end
+    u32 firsts;       // bit m: token m has another source than token m - 1
+    int live;         // number of tokens
+    int slot, length; // source of this lane's token, and its number of keys
+    int token, tile;  // the position; token == live: the end
 
-    // The source of the token it stands at: its tokens are [token, next_token()).
+    // Tokens [token, next_token()) share the source at the position.
     DEVICE int next_token() const { return least(live, __ffs(firsts >> (token + 1) << (token + 1) | 1u << 31) - 1); }
     DEVICE int keys() const { return shuffle(length, token); }
-    // From here on to a tile there is.
+    // Goes to the next tile that exists, this one or a later one.
     DEVICE void settle()
     {
         while (token < live && tile * C::TILE >= keys()) {
@@ -39,10 +38,10 @@ template <class K> struct SourceWalk {
     }
     DEVICE void next()
     {
-        tile += K::WALKERS;
+        tile += K::KEY_WARPS;
         settle();
     }
-    // Of `tokens` tokens; lane m has the slot and the length of token m's source.
+    // Lane m < tokens gives slot and length of token m's source.
     DEVICE void start(int tokens, int its_slot, int its_length)
     {
         live = tokens;
@@ -56,7 +55,7 @@ template <class K> struct SourceWalk {
     }
 };
 
-// Starts the copy of the tile at which the walk stands, keys that are not there as zeros.
+// Starts the copy of the tile at the position of `w`; keys past the source's end become zeros.
 template <class K> DEVICE void source_issue(const SourceCache &c, const SourceWalk<K> &w, u32 to)
 {
     using C = Columns<K>;
@@ -77,12 +76,12 @@ template <class K> DEVICE void source_issue(const SourceCache &c, const SourceWa
     }
 }
 
-// The warp's first tiles, HELD groups of copies into `tiles`. Where the walk has come to is returned.
+// Starts the copies of the warp's first STAGES tiles, a group each. Returns the position after them.
 template <class K> DEVICE SourceWalk<K> source_begin(const SourceCache &c, SourceWalk<K> walk, char *tiles)
 {
     using C = Columns<K>;
 #pragma unroll 1
-    for (int i = 0; i < K::HELD; i++) {
+    for (int i = 0; i < K::STAGES; i++) {
         if (walk.token < walk.live) {
             C::pad(tiles + i * C::BYTES);
             source_issue<K>(c, walk, shared_address(tiles) + i * C::BYTES);
@@ -93,25 +92,26 @@ template <class K> DEVICE SourceWalk<K> source_begin(const SourceCache &c, Sourc
     return walk;
 }
 
-// query: of token g, for lane 4g+t; NULL: there is none. The warp's part of token n to part + n * C::PART.
+// Attention over the warp's tiles. query: lane 4g + t gives token g's; NULL: there is none. Token n's partial result goes
+// to partial + n * C::PARTIAL.
 template <class K>
-DEVICE void source_attend(const SourceCache &c, SourceWalk<K> walk, SourceWalk<K> ahead, char *tiles, const typename K::T *query, float *part)
+DEVICE void source_attend(const SourceCache &c, SourceWalk<K> walk, SourceWalk<K> ahead, char *tiles, const typename K::T *query, float *partial)
 {
     using C = Columns<K>;
     C state;
     state.fetch(query);
-    for (int held = 0; walk.token < walk.live; held = held + 1 == K::HELD ? 0 : held + 1) {
+    for (int held = 0; walk.token < walk.live; held = held + 1 == K::STAGES ? 0 : held + 1) {
         const int first = walk.token, end = walk.next_token();
         const u32 at = shared_address(tiles) + held * C::BYTES;
         if (walk.tile == warp_id())
             state.start();
-        copy_wait<K::HELD - 1>();
+        copy_wait<K::STAGES - 1>();
         warp_sync();
         state.tile(at, walk.keys() - walk.tile * C::TILE);
         warp_sync();
         walk.next();
         if (walk.token != first)
-            state.put(part, first, end);
+            state.put(partial, first, end);
         if (ahead.token < ahead.live) {
             source_issue<K>(c, ahead, at);
             ahead.next();

@@ -1,10 +1,11 @@
-// tops.cuh - the best `take` of a row of values, found by warps that see a tile of it each.
+// tops.cuh - the `take` greatest values of a row, found by the warps of one block, each of which holds a tile of it.
 //
-// A tile is TILE neighbouring ids, N values a lane. The take-th greatest of the lanes' maxima bounds the
-// take-th greatest value of the tile, and so of the row, from below. What is not below the highest bound
-// that any warp knows goes to a list: few more than `take`
-// values, since most tiles push nothing. At the end the list is put in order by counting. The result
-// is exact and does not depend on who came first.
+// A tile is TILE neighbouring ids, N values a lane. The take-th greatest of the lanes' maxima is a lower bound of the
+// take-th greatest value of the tile, and so of the row. Values at or above the highest bound that any warp knows
+// are appended to a list: few more than `take`, since most tiles append nothing. At the end the list is sorted by
+// counting. The result is exact and does not depend on the order in which warps append.
+//
+//   for each round of tiles:  tops_bound | barrier | tops_push | tops_next      then  tops_sort
 //
 //   S: THREADS, TILE, MOST (take at most)
 #pragma once
@@ -15,14 +16,14 @@
 
 template <class S> struct TopsRoom { // shared memory
     static constexpr int WARPS = S::THREADS / 32;
-    static constexpr int EACH = most(32, S::MOST);                           // places that a tile pushes at most
-    static constexpr int LIST = (WARPS + 1) * EACH;    // a round of tiles, and what was kept
+    static constexpr int EACH = most(32, S::MOST);     // a tile appends at most this many places
+    static constexpr int LIST = (WARPS + 1) * EACH;    // one round of tiles, and what earlier rounds left
     u64 list[LIST], best[S::MOST];
     u32 n;
-    u32 bound[WARPS]; // keys of values that the row's take-th is not below, as each warp knows them
+    u32 bound[WARPS]; // of each warp: order_key of a lower bound of the row's take-th greatest value
 };
 
-// Before the first tile. The whole block; what follows needs a barrier before it.
+// The whole block, before the first tile. The caller puts a barrier behind it.
 template <class S> DEVICE void tops_start(TopsRoom<S> &room)
 {
     if (threadIdx.x == 0)
@@ -31,7 +32,8 @@ template <class S> DEVICE void tops_start(TopsRoom<S> &room)
         room.bound[threadIdx.x] = 0;
 }
 
-// One warp: its bound, from the values of a tile. -inf and NaN are no values. A barrier comes before tops_push.
+// One warp: raises its bound by the values of a tile; -inf and NaN do not count. The caller puts a barrier between this
+// and tops_push.
 template <class S, int N> DEVICE void tops_bound(TopsRoom<S> &room, const float (&x)[N], int take)
 {
     float mine = negative_infinity();
@@ -53,7 +55,7 @@ template <class S, int N> DEVICE void tops_bound(TopsRoom<S> &room, const float 
         room.bound[warp_id()] = bound;
 }
 
-// One warp: the tile's values that may be among the row's best, at most EACH; id_of(i): of x[i].
+// One warp: appends those of the tile's values that may be among the row's greatest, at most EACH. id_of(i): id of x[i].
 template <class S, int N, class F> DEVICE void tops_push(TopsRoom<S> &room, const float (&x)[N], int take, F id_of)
 {
     const u32 bound = warp_most(room.bound[lane_id() % TopsRoom<S>::WARPS]);
@@ -66,7 +68,7 @@ template <class S, int N, class F> DEVICE void tops_push(TopsRoom<S> &room, cons
         return;
     if (all <= TopsRoom<S>::EACH) {
 #pragma unroll 1
-        for (; mine; mine &= mine - 1) { // few: one short text for all i
+        for (; mine; mine &= mine - 1) { // few: a short loop in place of N unrolled branches
             const int at = __ffs(mine) - 1;
             float value = x[0];
 #pragma unroll
@@ -76,7 +78,7 @@ template <class S, int N, class F> DEVICE void tops_push(TopsRoom<S> &room, cons
         }
         return;
     }
-    u32 at = 0; // too many alike: the tile's best `take`, one by one
+    u32 at = 0; // too many equal values: the tile's best `take`, one by one
     if (lane_id() == 0)
         at = shared_atomic_add(&room.n, (u32)take);
     at = shuffle(at, 0);
@@ -98,7 +100,7 @@ template <class S, int N, class F> DEVICE void tops_push(TopsRoom<S> &room, cons
     }
 }
 
-// list[0..n) in its order, cut to `take`. The whole block; begins and ends in a barrier.
+// Sorts list[0..n), best first, and cuts it to `take`. The whole block; begins and ends with a barrier.
 template <class S> DEVICE void tops_sort(TopsRoom<S> &room, int take)
 {
     block_sync();
@@ -121,7 +123,7 @@ template <class S> DEVICE void tops_sort(TopsRoom<S> &room, int take)
     block_sync();
 }
 
-// Makes room for another round of tiles. The whole block, at the same place.
+// Makes room for another round of tiles. The whole block, between rounds.
 template <class S> DEVICE void tops_next(TopsRoom<S> &room, int take)
 {
     block_sync();

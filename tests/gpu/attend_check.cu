@@ -21,7 +21,7 @@ struct Facts {
 };
 template <class F, int W = 0> struct DecodeConfig : F {
     template <int N> struct Try : F { static constexpr int WARPS = N, STAGES = 2; };
-    static constexpr int STAGES = 2;
+    static constexpr int STAGES = 2, BEAMS = 0;
     static constexpr bool fits(int warps, int slot, int shared) { return warps * slot <= 40000 && shared <= 227 * 1024 && (warps < 8 || (F::MATRIX && DecodeShape<Try<8>>::SET <= 8)); }
     static constexpr int WARPS = W                                                                     ? W
                                  : fits(8, DecodeShape<Try<8>>::SLOT, DecodeShape<Try<8>>::SHARED) ? 8
