@@ -1,14 +1,16 @@
-// append.cuh - q, k, v of a token, side by side in a row: q and k rotated, k and v written to the
-// pages of the layer, q handed on. For steps whose matmul is a library's. Memory bound.
+// append.cuh - splits a row [q | k | v]: q and k are rotated (RoPE), k and v written to the layer's pages, q to q.
 //
-//   x [T, (H + 2G) * E]  ->  q [T, H * E], and the cache
+//   x [T, (H + 2G) * E]  ->  q [T, H * E], and the cache (body/append.cuh)
+//
+// For steps whose projection is a cuBLASLt product; other projections end in the same body. A block takes one token
+// and THREADS vectors of its row. Memory bound.
 #pragma once
 #include "device/pdl.cuh"
 #include "body/append.cuh"
 
 struct AppendArgs {
     const void *x;
-    const float *table;
+    const float *table; // body/append.cuh; NULL with ROT = 0
     const FtxStep *step;
     const FtxToken *token;
     const int *pages;

@@ -1,20 +1,22 @@
-// attend_hopper.cuh - attention of every token over all tokens of its own text, on sm_90a.
+// attend_hopper.cuh - attention of every token over all tokens of its own text, on sm_90a (encoders, 16 bits).
 //
-//   x [T, (H + 2G) * E]   queries, keys, values of each token, side by side, 16 bits, given as a map in tiles of
-//                         64 rows; the tokens of a row stand at [q_start, q_start + q_len)
+//   y[t,h] = sum_j softmax_j(SCALE * q[t,h] . k[j]) v[j]     j: the tokens of the row of t
+//
+//   x [T, (H + 2G) * E]   queries, keys, values of each token, side by side, as a TMA descriptor with boxes of 64 rows
+//                         by 64 columns; row r has the tokens [q_start, q_start + q_len)
 //   y [T, H*E]
 //
-// A block is one warpgroup with 64 tokens of a text and one head; blockIdx.x is the head, blockIdx.y counts such
-// pieces from the first row on. One thread asks for everything: the queries, then keys and values in tiles of 64,
-// STAGES of them under way, so that of a text of up to 64 * STAGES tokens all comes at once. S = Q K^T has both
-// operands in shared memory; its weights go from registers into O += P V, for which the rows of V are the k
-// (Dao 2023, FlashAttention-2). A piece is a chain of steps that wait for each other; the SM is filled by other
-// blocks, so they are small. The grid is an upper bound; what is left over exits.
+// A block is one warpgroup: 64 tokens of a text, one head. blockIdx.x is the head; blockIdx.y counts such pieces from
+// the first row on (the grid is an upper bound; blocks without a piece exit). Thread 0 issues all TMA copies: the
+// queries, then keys and values in tiles of 64, STAGES of them in flight, so a text of up to 64 * STAGES tokens is
+// requested at once. S = Q K^T has both operands in shared memory; the weights P go from registers into O += P V
+// (FlashAttention-2, Dao 2023). The steps of a piece depend on each other, so an SM is kept busy by having several
+// blocks, which are small for that reason.
 //
-// Rows past the text's end belong to others or to nobody: keys there are masked, values are made zero.
+// Rows of a tile past the text's end belong to another text or to none: their keys are masked, their values zeroed.
 //
-// Shared memory: queries | [STAGES][keys | values] | barriers. 64 rows of a head are [columns / 64][64][128
-// bytes], swizzled as wgmma.cuh says. At the end the queries' place holds the results.
+// Shared memory: queries | [STAGES][keys | values] | barriers. 64 rows of a head are [columns / 64][64][128 bytes],
+// swizzled as wgmma.cuh says. At the end the results take the place of the queries.
 #pragma once
 #include "device/async.cuh"
 #include "device/barrier.cuh"
@@ -35,22 +37,22 @@ struct AttendHopperArgs {
 };
 
 template <class K> struct TextShape {
-    static constexpr int ACROSS = ceil_div(K::E, 64);  // of 64 columns
-    static constexpr int LAST = K::E - (ACROSS - 1) * 64;
+    static constexpr int ACROSS = ceil_div(K::E, 64);  // boxes of 64 columns of a head
+    static constexpr int LAST = K::E - (ACROSS - 1) * 64; // columns of the last box
     static constexpr int TILE = ACROSS * 64 * 128;     // bytes of 64 rows of a head
     static constexpr int SLOT = 2 * TILE;
-    static constexpr int BARRIER_AT = TILE + K::STAGES * SLOT;  // of each slot: keys, values are there; it is free
+    static constexpr int BARRIER_AT = TILE + K::STAGES * SLOT;  // 3 of each slot: keys have arrived, values have arrived, slot is free
     static constexpr int BYTES = BARRIER_AT + 3 * K::STAGES * 8;
     static_assert(BYTES <= K::SMEM, "contract and kernel disagree");
     static_assert(K::E % 16 == 0, "whole steps of 16 k");
 };
 
-// What a block works on: tokens [first, first + 64) of a text.
+// The work of a block: tokens [first, first + 64) of a text.
 struct TextPiece {
-    int start, len, first;  // len 0: nothing
+    int start, len, first;  // first packed token and length of the text; len 0: no piece
 };
 
-// Each warp finds it. The rows are asked for before their number is known.
+// Each warp finds the block's piece. Rows are loaded before their number has arrived.
 template <class K> DEVICE TextPiece find_text(const FtxStep *step, const FtxRow *rows)
 {
     int want = blockIdx.y, from = 0, live;
@@ -71,40 +73,43 @@ template <class K> DEVICE TextPiece find_text(const FtxStep *step, const FtxRow 
     return {0, 0, 0};
 }
 
-// --- what one thread asks for -------------------------------------------------------------------
+// --- TMA copies, issued by thread 0 --------------------------------------------------------------
 
-template <class K> DEVICE void ask_rows(const TensorMap *x, u32 to, int row, int column, u32 full)
+// 64 rows of a head.
+template <class K> DEVICE void copy_rows(const TensorMap *x, u32 to, int row, int column, u32 full)
 {
 #pragma unroll
     for (int c = 0; c < TextShape<K>::ACROSS; c++)
         tensor_copy(to + c * 64 * 128, x, row, column + c * 64, full);
 }
 
-// 64 keys and their values into a slot whose barriers start at `full`. `with`: bytes of queries that come with the keys.
-template <class K> DEVICE void ask_keys(const AttendHopperArgs &a, int row, u32 slot, u32 full, u32 with)
+// 64 keys and their values into a slot whose barriers start at `full`. `with`: bytes of queries that the first barrier
+// waits for, too.
+template <class K> DEVICE void copy_keys(const AttendHopperArgs &a, int row, u32 slot, u32 full, u32 with)
 {
     typedef TextShape<K> D;
     constexpr int GROUP = K::HEADS / K::KV_HEADS;
     const int column = (K::HEADS + blockIdx.x / GROUP) * K::E;
     mbarrier_expect(full, D::TILE + with);
-    ask_rows<K>(a.x, slot, row, column, full);
+    copy_rows<K>(a.x, slot, row, column, full);
     mbarrier_expect(full + 8, D::TILE);
-    ask_rows<K>(a.x, slot + D::TILE, row, column + K::KV_HEADS * K::E, full + 8);
+    copy_rows<K>(a.x, slot + D::TILE, row, column + K::KV_HEADS * K::E, full + 8);
 }
 
-template <class K> DEVICE void ask_first(const AttendHopperArgs &a, const TextPiece &p, u32 shared, u32 full)
+// The queries and the first STAGES tiles.
+template <class K> DEVICE void copy_first(const AttendHopperArgs &a, const TextPiece &p, u32 shared, u32 full)
 {
     typedef TextShape<K> D;
-    ask_rows<K>(a.x, shared, p.start + p.first, blockIdx.x * K::E, full);
+    copy_rows<K>(a.x, shared, p.start + p.first, blockIdx.x * K::E, full);
 #pragma unroll 1
     for (int i = 0; i < K::STAGES && i * 64 < p.len; i++)
-        ask_keys<K>(a, p.start + i * 64, shared + D::TILE + i * D::SLOT, full + 24 * i, i ? 0 : D::TILE);
+        copy_keys<K>(a, p.start + i * 64, shared + D::TILE + i * D::SLOT, full + 24 * i, i ? 0 : D::TILE);
 }
 
-// --- a tile of queries, held by the warpgroup as wgmma.cuh says ----------------------------------
+// --- the warpgroup's 64 queries; accumulators lie as wgmma.cuh says ------------------------------
 
 template <class K> struct TextTile {
-    float o[TextShape<K>::ACROSS][32], top[2], sum[2];  // rows g, g + 8: the largest score so far, sum of weights
+    float o[TextShape<K>::ACROSS][32], top[2], sum[2];  // top, sum of rows g and g + 8: largest exponent so far, sum of weights
 
     DEVICE void clear()
     {
@@ -128,8 +133,8 @@ template <class K> struct TextTile {
                 Wgmma<64, typename K::T>::add(s, qi, ki);
         }
     }
-    // Scores become weights, 2^(s * scale - top), in pairs as the next product takes them; what was summed before is
-    // brought to the new top.
+    // Scores become weights 2^(s * SCALE * log2(e) - top), packed as the A operand of the next product; earlier sums are
+    // scaled to the new top.
     DEVICE void weigh(u32 (&p)[4][4], float (&s)[32])
     {
         constexpr float BY = K::SCALE * 1.4426950408889634f;
@@ -187,7 +192,7 @@ template <class K> struct TextTile {
         for (int c = 0; c < TextShape<K>::ACROSS; c++)
             wgmma_complete(o[c]);
     }
-    // The results of the warp's 16 rows to `to`, where its queries stood.
+    // Writes the results of the warp's 16 rows over its queries in shared memory.
     DEVICE void finish(char *to)
     {
         const int g = lane_id() >> 2, t = lane_id() & 3;
@@ -205,7 +210,7 @@ template <class K> struct TextTile {
     }
 };
 
-// Keys from `valid` on are not of this text.
+// Masks the keys from `valid` on, which are not of this text.
 DEVICE void mask_scores(float (&s)[32], int valid)
 {
     const int from = valid - 2 * (lane_id() & 3);
@@ -217,7 +222,7 @@ DEVICE void mask_scores(float (&s)[32], int valid)
                 s[4 * n + i] = negative_infinity();
 }
 
-// Values from row `valid` on become zero.
+// Zeroes the values from row `valid` on.
 template <class K> DEVICE void clear_values(char *v, int valid)
 {
     for (int c = 0; c < TextShape<K>::ACROSS; c++)
@@ -227,7 +232,7 @@ template <class K> DEVICE void clear_values(char *v, int valid)
     async_proxy_fence();
 }
 
-// 16 bytes a lane of the warp's 16 rows, those of them that are live.
+// Writes the first `live` of the warp's 16 rows to y, 16 bytes a lane.
 template <class K> DEVICE void write_rows(typename K::T *y, const char *from, int live)
 {
     constexpr int UNITS = K::E / 8;
@@ -260,7 +265,7 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
     if (p.len == 0)
         return;
     if (threadIdx.x == 0)
-        ask_first<K>(a, p, base, full);
+        copy_first<K>(a, p, base, full);
     block_sync();
 
     TextTile<K> tile;
@@ -295,7 +300,7 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
                 mbarrier_arrive(there + 16);
             if (threadIdx.x == 0) {
                 mbarrier_wait(there + 16, parity);
-                ask_keys<K>(a, p.start + position + 64 * K::STAGES, base + ring, there, 0);
+                copy_keys<K>(a, p.start + position + 64 * K::STAGES, base + ring, there, 0);
             }
             warp_sync();
         }

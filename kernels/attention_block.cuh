@@ -1,21 +1,22 @@
 // attention_block.cuh - a whole residual block of attention, for up to 8 rows that bring one token each (sm_90):
 //
 //   self    y = z + attend(append(n(x) w^T + b)) wo^T + bo      w [3*H*E, D]: queries, keys, values
-//   cross   y = z + attend_cross(n(x) w^T + b) wo^T + bo        w [H*E, D]
+//   cross   y = z + attend_cross(n(x) w^T + b) wo^T + bo        w [H*E, D]: queries
 //
-//   x, y [M, D]   16-bit; sums in fp32       n  a norm or nothing       z  x, or n(x) where PRE is 0
-//   wo [D, H*E]   row-major as w
+//   x, y [M, D]   16-bit; sums in fp32       n(x)  layer norm, RMS norm or x       z  x, or n(x) where PRE is 0
+//   wo [D, H*E]   row-major, as w
+//   k, v          self: the layer's pages; cross: the sources of the layer
 //
-// With so few rows no kernel is bound by bytes: each costs its edge, the wait for x, a sum over warps. So one
-// cluster does all, a block a head, and what a block takes of the weights is at hand before the kernel in front
-// has ended: its rows of w in registers, as the A operand of m16n8k16 (a warp holds up to 128 columns of one of
-// q, k, v for a part of D), its columns of wo and the first keys and values in shared memory. What is left then:
+// With so few rows no kernel is limited by bytes: each pays for its launch, the wait for x and a sum over warps. So one
+// cluster does everything, one block a head. Before the previous kernel has ended, a block has loaded its share of the
+// weights: its rows of w into registers, as the A operand of m16n8k16 (a warp has up to 128 columns of one of q, k, v
+// for one slice of D); its columns of wo and the first keys and values into shared memory. After the wait:
 //
-//   x from L2, normed ── products ── sums over SPLIT parts: q, k, v of the head ── attention, the warps' parts
-//   put together ── products with wo ── to the block that finishes the column, which adds up the heads in order
+//   x from L2, n(x) ── products with w ── sum over SPLIT slices of D: q, k, v of the head ── attention; the warps'
+//   partial results added ── products with wo ── sent to the block that finishes the column, which adds the heads in order
 //
-// Every sum is added up in an order that follows from D, the heads and the row's own length: a row's bits depend
-// neither on its neighbours nor on M.
+// Every sum is added in an order that follows from D, the heads and the row's own length: a row's bits depend neither
+// on its neighbours nor on M.
 #pragma once
 #include "device/async.cuh"
 #include "device/block.cuh"
@@ -35,45 +36,45 @@ struct AttentionBlockArgs {
     const float *b;      // of w
     const void *wo;      // [D, H*E]
     const float *bo;     // [D]
-    const float *table;  // self: cos, sin; cross: not there
+    const float *table;  // self: cos, sin of each position; cross: NULL
     const FtxStep *step;
     const FtxRow *rows;
     const int *pages;
     const int *owner;
-    void *k, *v;         // of the layer: the cache, or the source
+    void *k, *v;         // of the layer
     void *y;             // [M, D]
 };
 
-// Derived from the instance's constants; the template's contract computes the same bytes.
+// What follows from the constants of an instance; the template's contract computes the same BYTES.
 template <class K> struct AttentionBlockShape {
     using C = Columns<K>;
     static constexpr int M = K::M, GROUPS = K::CROSS ? 1 : 3, SPLIT = K::CROSS ? 8 : 4;
     static constexpr int WARPS = GROUPS * SPLIT, THREADS = WARPS * 32;
-    static constexpr int TILES = ceil_div(K::E, 16);                     // of 16 columns, of a group
-    static constexpr int STEPS = ceil_div(ceil_div(K::D, 32), SPLIT);    // of 32 k, of a part
-    static constexpr int COLUMNS = GROUPS * C::WIDE, LINE = COLUMNS + 4; // floats of a row of sums; no bank twice
+    static constexpr int TILES = ceil_div(K::E, 16);                     // tiles of 16 columns of a group (q, k or v)
+    static constexpr int STEPS = ceil_div(ceil_div(K::D, 32), SPLIT);    // steps of 32 k of a slice of D
+    static constexpr int COLUMNS = GROUPS * C::WIDE, LINE = COLUMNS + 4; // floats of a row of sums, padded against bank conflicts
     static constexpr int EACH = round_up(ceil_div(K::D, K::HEADS), 4);   // columns of y that a block finishes
-    static constexpr int XROW = round_up(K::D * 2, 128) + 64;            // bytes of a row: of x,
-    static constexpr int HROW = C::WIDE * 2 + 16;                        // of a head's q, k or v; no bank twice
-    static constexpr int TILES_AT = round_up(K::D, 32) * C::Rows::PITCH; // behind wo
+    static constexpr int XROW = round_up(K::D * 2, 128) + 64;            // bytes of a row of x in shared memory
+    static constexpr int HROW = C::WIDE * 2 + 16;                        // and of a head's q, k or v; both padded
+    static constexpr int TILES_AT = round_up(K::D, 32) * C::Rows::PITCH; // shared memory: wo, then the rings of tiles,
     static constexpr int X_AT = TILES_AT + K::KEY_WARPS * K::STAGES * C::BYTES;
-    static constexpr int RAW_AT = X_AT + M * XROW;                       // x as it came, where z is x and no n(x)
+    static constexpr int RAW_AT = X_AT + M * XROW;                       // PRE: x itself, beside n(x)
     static constexpr int SUM_AT = RAW_AT + K::PRE * M * XROW;            // [SPLIT][M][LINE]
-    static constexpr int HEAD_AT = SUM_AT + SPLIT * M * LINE * 4;        // [GROUPS][M] rows; at last the head's result
+    static constexpr int HEAD_AT = SUM_AT + SPLIT * M * LINE * 4;        // [GROUPS][M] rows of q, k, v; q is replaced by the head's result
     static constexpr int GAIN_AT = HEAD_AT + GROUPS * M * HROW;          // gains and biases of the norm
-    static constexpr int PARTIAL_AT = GAIN_AT + (K::NORM > 0 ? 8 * K::D : 0); // parts of attention, to be put together
+    static constexpr int PARTIAL_AT = GAIN_AT + (K::NORM > 0 ? 8 * K::D : 0); // partial results of attention
     static constexpr int BIAS_AT = PARTIAL_AT + K::SLICES * M * C::PARTIAL * 4; // of w, then of wo: [COLUMNS], [EACH]
     static constexpr int HEADS_AT = round_up(BIAS_AT + (COLUMNS + EACH) * 4, 16); // [heads][M][EACH]: what they add to y
     static constexpr int BYTES = HEADS_AT + K::HEADS * M * EACH * 4;
-    static constexpr int BEHIND = K::STAGES + 1;                           // groups of copies behind the floats'
+    static constexpr int BEHIND = K::STAGES + 1;                         // groups of copies that follow that of the floats
     static_assert(C::WIDE <= 128 && K::D % 8 == 0 && M <= 8 && M <= WARPS, "");
     static_assert(8 * TILES * STEPS + 4 * TILES <= 144, "the weights of a warp do not fit its registers");
 };
 
-// Where a row's keys are: in the cache with this step's, or those of its source.
+// Where a row's keys are.
 struct AttentionBlockRow {
-    BriefRow at; // cross: length and slot of the source
-    int page;    // self: of the step's own position
+    BriefRow at; // self: the row; cross: only length and slot, of its source
+    int page;    // self: page of the step's own position
 };
 template <class K> DEVICE AttentionBlockRow attention_block_row(const AttentionBlockArgs &a, int m)
 {
@@ -94,8 +95,8 @@ DEVICE void add_pair(Vec<float, 2> &v, const Vec<float, 2> &more)
     v[1] += more[1];
 }
 
-// The warp's weights: columns 16i + 2g and the next one of its group, 8 neighbouring k of each step. What is
-// outside of the matrix is zero.
+// The warp's weights in registers: lane 4g + t has columns 16i + 2g and the next one of its group, and 8 neighbouring k
+// of each step. Elements outside of the matrix are zero.
 template <class K> struct AttentionBlockWeights {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
@@ -120,7 +121,7 @@ template <class K> struct AttentionBlockWeights {
                         w[i][j][h] = *(const uint4_ *)(from + (i64)column * K::D + k(j));
                 }
     }
-    // Products with the rows of x, into sums [part][m][column of the block].
+    // Products with the rows of x, to sums [SPLIT][M][LINE].
     DEVICE void multiply(u32 x, float *sums) const
     {
         const int g = lane_id() >> 2, t = lane_id() & 3;
@@ -150,7 +151,7 @@ template <class K> struct AttentionBlockWeights {
     }
 };
 
-// What is small, each a group of floats: the norm's gains and biases, the biases of w and wo.
+// Starts the copies of the small vectors: gains and biases of the norm, biases of w and wo.
 template <class K> DEVICE void attention_block_floats(const AttentionBlockArgs &a, int head, char *shared)
 {
     using S = AttentionBlockShape<K>;
@@ -169,8 +170,8 @@ template <class K> DEVICE void attention_block_floats(const AttentionBlockArgs &
         copy4(bias + (S::COLUMNS + i) * 4, a.bo + head * S::EACH + i);
 }
 
-// The head's columns of wo, rows in the order in which four neighbours fall to one lane: of 32, row 4i + r stands
-// at 8r + i.
+// Starts the copy of the head's columns of wo. Rows are permuted within each 32, row 4i + r to place 8r + i, so that mma
+// leaves four neighbouring columns of y in one lane.
 template <class K> DEVICE void attention_block_wo(const AttentionBlockArgs &a, int head, char *shared)
 {
     using S = AttentionBlockShape<K>;
@@ -186,7 +187,7 @@ template <class K> DEVICE void attention_block_wo(const AttentionBlockArgs &a, i
             shared_store16(to + C::Rows::piece(row, C::VECS), uint4_{0, 0, 0, 0});
 }
 
-// Row m of x, which warp m holds, into shared memory as the product wants it.
+// Row m of x, held by warp m, to shared memory as n(x), and with PRE also as it is.
 template <class K> DEVICE void attention_block_norm(const Vec<typename K::T, 8> (&row)[ceil_div(K::D, 256)], int m, char *shared)
 {
     using S = AttentionBlockShape<K>;
@@ -212,7 +213,7 @@ template <class K> DEVICE void attention_block_norm(const Vec<typename K::T, 8> 
     }
 }
 
-// Two neighbouring columns of the block for some rows: what a thread finishes of q, k and v.
+// Finishes q, k and v of the head: a thread has two neighbouring columns of ROUNDS rows.
 template <class K> struct AttentionBlockHead {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
@@ -259,7 +260,7 @@ template <class K> struct AttentionBlockHead {
     }
 };
 
-// Keys and values of the step's own tokens, from shared memory to the cache.
+// Writes keys and values of the step's own tokens from shared memory to the cache.
 template <class K> DEVICE void attention_block_append(const AttentionBlockArgs &a, const AttentionBlockRow *rows, int head, int live, const char *shared)
 {
     using S = AttentionBlockShape<K>;
@@ -274,18 +275,18 @@ template <class K> DEVICE void attention_block_append(const AttentionBlockArgs &
     }
 }
 
-// The keys of one row, SHARE warps each taking every SHARE-th of its SLICES; a part has every SLICES-th tile, so the
-// order of a sum does not follow from how many warps share a row. As in attend_brief.cuh, but that the step's own
-// key and value come from shared memory.
+// Self attention. The tiles of a row's keys are dealt out to SLICES slices: slice s has the tiles s, s + SLICES, ...
+// SHARE warps share a row and take slices in turn, so the order of a sum does not depend on how many warps that are. As
+// in attend_brief.cuh, but the step's own key and value come from shared memory.
 template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     using S = AttentionBlockShape<K>;
     using C = Columns<K>;
-    static constexpr int OF_SLICE = ceil_div(ceil_div(K::CONTEXT, C::TILE), K::SLICES);  // tiles
-    static constexpr int TURNS = ceil_div(K::SLICES, K::SHARE) * OF_SLICE;               // of a warp, a tile each
+    static constexpr int OF_SLICE = ceil_div(ceil_div(K::CONTEXT, C::TILE), K::SLICES);  // tiles of a slice
+    static constexpr int TURNS = ceil_div(K::SLICES, K::SHARE) * OF_SLICE;               // turns of a warp, a tile each
 
     static DEVICE int row() { return warp_id() / K::SHARE; }
     static DEVICE int slice(int turn) { return warp_id() % K::SHARE + turn / OF_SLICE * K::SHARE; }
-    // Of the warp's turn; what lies behind the row's last tile is none.
+    // The tile of the warp's turn; one past the row's last tile does not exist.
     static DEVICE int tile(int turn)
     {
         return K::SLICES % K::SHARE == 0 || slice(turn) < K::SLICES ? slice(turn) + turn % OF_SLICE * K::SLICES : 1 << 20;
@@ -300,13 +301,13 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
             brief_issue<K>(BriefCache{a.k, a.v, a.pages, a.owner}, r, head, tile(turn), shared_address(slot(turn, shared)));
     }
 
-    // STAGES groups of copies; warps behind the KEY_WARPS have no row.
+    // Commits STAGES groups of copies; warps from KEY_WARPS on have no row.
     DEVICE void begin(const AttentionBlockArgs &a, int head, int live, char *shared)
     {
         BriefRow r = {};
         if (row() < live)
             r = brief_row<K>(a.rows, row());
-        // Rolled up, the loop spills some of the weights' registers.
+        // Not unrolled, the loop makes the compiler spill some of the weights' registers.
 #pragma unroll 4
         for (int i = 0; i < K::STAGES; i++) {
             if (row() < live)
@@ -315,7 +316,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
             copy_commit();
         }
     }
-    // The step's own key and value to their place in a tile.
+    // Copies the step's own key and value to their place in a tile.
     static DEVICE void own(u32 tile, int length, const char *shared)
     {
         if (lane_id() < 2 * C::VECS) {
@@ -355,7 +356,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     }
 };
 
-// The source of every row, KEY_WARPS warps sharing the tiles.
+// Cross attention: KEY_WARPS warps share the tiles of all rows' sources (body/source.cuh).
 template <class K> struct AttentionBlockKeys<K, true> {
     using S = AttentionBlockShape<K>;
     using C = Columns<K>;
@@ -379,7 +380,7 @@ template <class K> struct AttentionBlockKeys<K, true> {
     }
 };
 
-// The warps' parts of attention put together, in the place of the queries.
+// Adds the partial results of attention; the head's result takes the place of its queries.
 template <class K> DEVICE void attention_block_join(const AttentionBlockRow *rows, int live, char *shared)
 {
     using S = AttentionBlockShape<K>;
@@ -393,8 +394,8 @@ template <class K> DEVICE void attention_block_join(const AttentionBlockRow *row
     }
 }
 
-// What the head adds to y, to the blocks that finish the columns: four neighbours at once, since the network of
-// the SMs takes 1 ns for each write, however wide.
+// Sends what the head adds to y to the blocks that finish the columns, four neighbouring columns in one write: a write
+// to another SM's shared memory takes 1 ns, whatever its width.
 template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *shared)
 {
     using S = AttentionBlockShape<K>;
@@ -402,7 +403,7 @@ template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *
     using T = typename K::T;
     constexpr int ALL = ceil_div(K::D, 32), ROUNDS = ceil_div(ALL, S::WARPS);
     const int lane = lane_id(), g = lane >> 2, t = lane & 3;
-    C state; // for its B operand: row g of the head's result
+    C state; // only to load the B operand, row g of the head's result
     state.fetch(g < S::M ? (const T *)(shared + S::HEAD_AT + g * S::HROW) : nullptr);
     const u32 wo = shared_address(shared) + C::Rows::piece(lane % 16, lane / 16);
     const u32 mine = shared_address(shared + S::HEADS_AT + head * S::M * S::EACH * 4);
@@ -430,7 +431,7 @@ template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *
     }
 }
 
-// This block's columns of y: the heads in order, bias, residual.
+// Finishes this block's columns of y: sum over the heads in order, bias, residual.
 template <class K> DEVICE void attention_block_finish(const AttentionBlockArgs &a, int rank, int live, const char *shared)
 {
     using S = AttentionBlockShape<K>;
@@ -454,7 +455,7 @@ template <class K> DEVICE void attention_block_finish(const AttentionBlockArgs &
 }
 
 template <class K> // K: T KV M D HEADS KV_HEADS H G E CROSS NORM PRE BIAS BIAS_OUT EPS SCALE SOFTCAP KEY_WARPS SLICES STAGES;
-                   // FIRST: nothing that steps write is read ahead; self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
+                   // FIRST: reads before the wait nothing that a step writes; self: ROT BLOCK CONTEXT BEAMS SHARE; cross: SOURCE UNIT
 DEVICE void attention_block(const AttentionBlockArgs &a)
 {
     using S = AttentionBlockShape<K>;
@@ -475,13 +476,13 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     warp_sync();
     cluster_arrive();
 
-    // Weights, and what is written between programs only: $step, $rows, $pages, $owner, positions before the
-    // step's own, sources. What needs no look-up comes first.
+    // Read before the wait: weights, and what is written between programs only ($step, $rows, $pages, $owner, cached
+    // positions before the step's own, sources). Loads without a look-up come first.
     attention_block_floats<K>(a, head, shared);
     copy_commit();
     AttentionBlockWeights<K> weights;
     weights.fetch(a, head);
-    if (K::FIRST) { // the rest is what a step in front of this one may still write
+    if (K::FIRST) { // all other inputs may still be written by the previous step
         attention_block_wo<K>(a, head, shared);
         wait_for_previous();
         launch_dependents();
@@ -496,9 +497,9 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     if (!K::FIRST)
         attention_block_wo<K>(a, head, shared); // needed last
     copy_commit();
-    copy_wait<S::BEHIND>(); // but for the floats
+    copy_wait<S::BEHIND>(); // the small vectors have arrived
     block_sync();
-    cluster_wait(); // all have made their barriers
+    cluster_wait(); // all blocks have initialised their barriers
     wait_for_previous();
 
     Vec<T, 8> row[ceil_div(K::D, 256)];

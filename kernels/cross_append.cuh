@@ -1,7 +1,9 @@
-// cross_append.cuh - keys and values of a source to where the decoder's layer finds them.
+// cross_append.cuh - writes keys and values of a source to where the decoder layer's attend_cross reads them.
 //
-//   x [T, 2G * E]: keys, then values, of each token      k, v [slots][G][SOURCE][E]: token p of the
-//   source of slot s is row p. Memory bound.
+//   x [T, 2G * E]                   of each source token its keys, then its values
+//   k, v [sources][G][SOURCE][E]    token p of the source in src_slot s is row p of [s][g]
+//
+// A block takes one token and THREADS vectors of its row. Memory bound.
 #pragma once
 #include "device/io.h"
 #include "device/pdl.cuh"
@@ -13,7 +15,7 @@ struct CrossAppendArgs {
     const FtxRow *rows;
     const FtxToken *token;
     void *k, *v;
-    void *y; // not there
+    void *y; // the graph's result; its data are in k and v
 };
 
 template <class K> DEVICE void cross_append(const CrossAppendArgs &a)

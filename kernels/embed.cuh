@@ -1,8 +1,10 @@
-// embed.cuh - rows of the embedding for a step's tokens, scaled, with those of their positions and
-// types; and each token's id written down in its sequence's history, but for texts that an encoder
-// reads, whose rows may be normed at once. Memory bound.
+// embed.cuh - the embedding of each token: y[t,:] = BY * w[id,:] + s[type,:] + p[pos + OFFSET,:], as far as they exist.
 //
-//   w [V, D]      p [P, D], s [types, D] or NULL      y [T, D]      history [slots, CONTEXT]
+//   w [V, D]     p [positions, D]     s [types, D]     y [T, D]
+//   history [slots, CONTEXT]    the token's id is stored at its position; not in encode programs
+//
+// embed: a block takes one token and THREADS vectors of its row. embed_norm: the same and the layer norm that follows,
+// one block a row. Memory bound.
 #pragma once
 #include "device/block.cuh"
 #include "device/io.h"
@@ -21,14 +23,14 @@ struct EmbedGains { const float *g, *c; };  // [D]
 struct EmbedNormArgs : EmbedGains, EmbedArgs {};
 
 // Elements [at, at + VEC) of a token's row.
-template <class K, int VEC> DEVICE Vec<float, VEC> embed_part(const EmbedArgs &a, const FtxToken &token, int at)
+template <class K, int VEC> DEVICE Vec<float, VEC> embed_vector(const EmbedArgs &a, const FtxToken &token, int at)
 {
     Vec<float, VEC> f = to_floats(load<VEC>((const typename K::W *)a.w + (i64)token.id * K::D + at));
     if (K::SCALED)
 #pragma unroll
         for (int i = 0; i < VEC; i++)
             f[i] *= K::BY;
-    if (K::TYPES) { // in encode programs the slot is the type
+    if (K::TYPES) { // in encode programs FtxToken.slot is the token type
         const Vec<float, VEC> s = to_floats(load<VEC>((const typename K::S *)a.s + (i64)token.slot * K::D + at));
 #pragma unroll
         for (int i = 0; i < VEC; i++)
@@ -52,7 +54,7 @@ template <class K> DEVICE void embed(const EmbedArgs &a)
         launch_dependents();
     wait_for_previous();
     if (!K::EARLY)
-        launch_dependents(); // not before: of what a run in front of this one leaves, others read ahead of their wait
+        launch_dependents(); // not before: later kernels read, before their own wait, what the previous step writes
     const int t = blockIdx.x;
     if (t >= a.step->tokens)
         return;
@@ -60,10 +62,10 @@ template <class K> DEVICE void embed(const EmbedArgs &a)
     if (!K::ENCODE && blockIdx.y == 0 && threadIdx.x == 0)
         a.history[(i64)token.slot * K::CONTEXT + token.pos] = token.id;
     for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < K::D / VEC; v += gridDim.y * K::THREADS)
-        store((O *)a.y + (i64)t * K::D + v * VEC, from_floats<O>(embed_part<K, VEC>(a, token, v * VEC)));
+        store((O *)a.y + (i64)t * K::D + v * VEC, from_floats<O>(embed_vector<K, VEC>(a, token, v * VEC)));
 }
 
-// The same and the layer norm behind it, of an encoder: a block has a row, each thread at most one vector of it.
+// embed and the layer norm of the row; encoders only. Each thread has at most one vector of the row.
 template <class K> DEVICE void embed_norm(const EmbedNormArgs &a)
 {
     typedef typename K::OUT O;
@@ -82,7 +84,7 @@ template <class K> DEVICE void embed_norm(const EmbedNormArgs &a)
     if (t >= a.step->tokens)
         return;
     if (inside)
-        f = embed_part<K, VEC>(a, a.token[t], at);
+        f = embed_vector<K, VEC>(a, a.token[t], at);
     const float mean = block_sum<K::THREADS>(add_sum(0.0f, f), room) / K::D;
     const float squares = block_sum<K::THREADS>(inside ? add_squares(0.0f, f, mean) : 0.0f, room + 36);
     const RowStat stat = {mean, rms_scale<K::D>(squares, K::EPS)};

@@ -1,4 +1,6 @@
-// normalize.cuh - each row at length 1: y = x / max(|x|, eps). x [rows, C], one block a row.
+// normalize.cuh - scales each row to length 1:  y[m,:] = x[m,:] / max(|x[m,:]|, EPS)
+//
+//   x, y [rows, C]     one block a row; sum of squares in fp32
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"

@@ -1,5 +1,9 @@
-// pool_mean.cuh - the mean of each row's tokens: x [T, C] -> y [S, C]. Summed in fp32, tokens in
-// order. A block takes a row and THREADS vectors of its columns; rows are short, so nothing is split.
+// pool_mean.cuh - the mean of each sequence's tokens:  y[s,:] = sum over the tokens t of row s of x[t,:] / q_len
+//
+//   x [T, C]     y [S, C]
+//
+// A block takes one sequence and THREADS vectors of its columns. Summed in fp32, tokens in order; texts are short, so
+// the sum is not split.
 #pragma once
 #include "device/io.h"
 #include "device/pdl.cuh"

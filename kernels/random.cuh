@@ -1,7 +1,9 @@
-// random.cuh - a weight drawn from a seed in place, for benchmarks: runtime/device/random.h says which value
-// each element has; the bits are those that the CPU draws. Memory bound: it writes, and reads nothing.
+// random.cuh - fills one weight with random values from a seed, in place, for benchmarks.
 //
-//   weights   the block      fill   one weight of it
+//   weights   the block of all weights
+//   fill      which of them: offset, number of elements, type, scale, key
+//
+// runtime/device/random.h defines the value of each element; the CPU draws the same bits. Memory bound: only writes.
 #pragma once
 #include "device/io.h"
 #include "device/vec.cuh"
@@ -24,7 +26,7 @@ DEVICE float random_value(unsigned key, unsigned long long element, float scale)
     return ((float)(bits >> 8) * 0x1p-23f - 1.0f) * scale;
 }
 
-// Sixteen bytes a turn.
+// 16 bytes a thread and iteration.
 template <class T, int THREADS> DEVICE void random_fill(unsigned char *weights, const FtxFill &fill)
 {
     constexpr int VEC = 16 / sizeof(T);

@@ -1,5 +1,6 @@
-// select_last.cuh - the row of each sequence's last token in the step, or with FIRST of its first:
-// x [T, C] -> y [S, C].
+// select_last.cuh - the row of each sequence's last token, or with FIRST of its first:  y[s,:] = x[t,:]
+//
+//   x [T, C]     y [S, C]     one block a sequence
 #pragma once
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
@@ -19,7 +20,7 @@ template <class K> DEVICE void select_last(const SelectArgs &a)
     constexpr int VEC = vec_width<T>(K::C);
     launch_dependents();
     const int s = blockIdx.x;
-    const bool live = s < a.step->rows; // what a step brings is written between programs only
+    const bool live = s < a.step->rows; // $step and $rows are written between programs only
     const int row = !live ? 0 : K::FIRST ? a.rows[s].q_start : source_row<1>(a.rows, s);
     wait_for_previous();
     if (!live)

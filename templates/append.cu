@@ -1,4 +1,4 @@
-// append.cu - contract and instance of append.cuh: after a library's matmul
+// append.cu - contract and instance of append.cuh: after a cuBLASLt product
 //@ kernel  append
 //@ rank    30
 //@ args    x[T,N] t:fp32 $step $token $pages $k $v -> q

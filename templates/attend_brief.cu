@@ -1,4 +1,4 @@
-// attend_brief.cu - contract and instance of attend_brief.cuh: single tokens over at most 256 positions
+// attend_brief.cu - contract and instance of attend_brief.cuh: one token a row over at most 256 positions
 //@ kernel  attend_brief
 //@ rank    40
 //@ rows    decode

@@ -1,11 +1,12 @@
-// attend_hopper.cu - contract and instance of attend_hopper.cuh: encoders' attention in 16 bits on sm_90a
+// attend_hopper.cu - contract and instance of attend_hopper.cuh: attention of encoders in 16 bits on sm_90a
 //@ kernel  attend_hopper
 //@ rank    80
 //@ args    x[T,N] $step $rows -> y[T,Q]
 //@ match   y = attend_packed(x)
 //@ consts  X: type(x)  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim
 //@ consts  SCALE: attend_packed.scale  ROOM: SEQUENCES
-//    As many blocks an SM as fit: they hide each other's waits (docs/decisions/020-attention-of-texts.md).
+//    ACROSS: boxes of 64 columns of a head. BLOCKS: as many per SM as fit, since they hide each other's latency
+//    (docs/decisions/020-attention-of-texts.md).
 //@ consts  ACROSS: ceil_div(HEAD_DIM, 64)  STAGES: 2  BLOCKS: ACROSS == 1 ? 5 : 2
 //@ consts  BYTES: (1 + 2 * STAGES) * ACROSS * 8192 + 24 * STAGES
 //@ fits    sizeof(x) == 2 && type(y) == X && ARCH == 90 && ARCH_A == 1

@@ -10,12 +10,12 @@
 //@ consts  ROWS: 128 64 32 16  KEYS: 64 32 16
 //@ consts  SHARED: 64 + (MATRIX ? (ROWS + 4 * KEYS) * PITCH : ROWS * (COLUMNS * 4 + 16) + 2 * KEYS * PITCH + 4 * KEYS * (ROWS / 4 + 4) * 4)
 //@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256
-//    Short texts leave most rows of a long tile empty.
+//    With short texts most rows of a tile of 128 would be empty.
 //@ fits    ROWS <= 64 || CONTEXT > 512
 //@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128
 //@ fits    MATRIX ? KEYS < 64 || 2 * SHARED + 2048 <= SMEM : KEYS == 32
 //@ fits    SHARED <= SMEM
-//    Four blocks an SM where registers allow it: most texts are one or two tiles, and latency is what they cost.
+//    Four blocks per SM where registers allow it: most texts are one or two tiles, whose time is latency.
 //@ consts  BLOCKS: MATRIX && ROWS == 64 && HEAD_DIM <= 64 && 4 * (SHARED + 1024) <= SMEM ? 4 : 2
 //@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128    smem SHARED
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)

@@ -7,7 +7,7 @@
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
-//    On the matrix units two blocks an SM are worth more than long tiles of keys.
+//    On the matrix units two blocks per SM are worth more than long tiles of keys.
 //@ consts  MATRIX: X == KV && X != fp32
 //@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
 //@ consts  ROWS: 128 64 32 16  KEYS: 64 32 16

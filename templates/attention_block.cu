@@ -1,10 +1,10 @@
-// attention_block.cu - contract and instance of attention_block.cuh: attention over the cache, with all that is
-// around it, for up to 8 rows that bring one token each
+// attention_block.cu - contract and instance of attention_block.cuh: self attention, from norm to residual, for up to 8
+// rows that bring one token each
 //@ kernel  attention_block
 //@ rank    110
 //@ rows    decode
 //@ args    x[M,D] w[P,D] g[D]:fp32 c[D]:fp32 b[P]:fp32 wo[D,A] bo[D]:fp32 t:fp32 $step $rows $pages $owner $k $v -> y
-//    PRE: the residual is x, the product takes its norm.
+//    PRE: pre-norm; the residual is x, and not n(x).
 //@ match   y = add(linear(attend_paged(append(linear(x, w, b?), t?)), wo, bo?), x)                                   | NORM=0 PRE=0 EPS=0
 //@ match   y = add(linear(attend_paged(append(linear(rmsnorm(x, g), w, b?), t?)), wo, bo?), x)                       | NORM=1 PRE=1 EPS=rmsnorm.eps
 //@ match   y = add(linear(attend_paged(append(linear(layernorm(x, g, c), w, b?), t?)), wo, bo?), x)                  | NORM=2 PRE=1 EPS=layernorm.eps
@@ -13,9 +13,9 @@
 //@ consts  BIAS: has(b)  BIAS_OUT: has(bo)  HEADS: append.heads  KV_HEADS: append.kv_heads  HEAD_DIM: append.head_dim  FIRST: NORM == 0
 //@ consts  ROT: append.rot  PAGE: BLOCK  LENGTH: CONTEXT  LANES: min(BEAMS, 1)
 //@ consts  SCALE: attend_paged.scale  SOFTCAP: attend_paged.softcap  WINDOW: attend_paged.window
-//    SLICES: of a row's attention; SHARE: warps that share them. STEPS: of 32 k that a warp multiplies, with 8
-//    registers of weights for each 16 columns. EACH: columns of y that a block finishes. LINE, PITCH, TILE: bytes
-//    of a head's row, of one in a tile, of a tile as in Columns.
+//    SLICES: slices of a row's keys. SHARE: warps that share a row. STEPS: steps of 32 k that a warp multiplies; each
+//    takes 8 registers of weights for 16 columns. EACH: columns of y that a block finishes. LINE, PITCH, TILE: bytes of
+//    a head's row, of one row of a tile, of a tile as in Columns. FIXED: bytes of shared memory without the tiles.
 //@ consts  TILES: ceil_div(CONTEXT, 16)  SLICES: min(8, TILES)
 //@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 128)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
 //@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
@@ -24,7 +24,7 @@
 //@ consts  FIXED: round_up(WIDTH, 32) * PITCH + M * ROWS + round_up(4 * FLOATS, 16)
 //@ consts  SHARE: min((FIXED + 12 * TILE + 1024 <= SMEM ? 12 : 8) / M, SLICES)  KEY_WARPS: M * SHARE
 //@ consts  STAGES: min(ceil_div(SLICES, SHARE) * ceil_div(TILES, SLICES), (SMEM - 1024 - FIXED) / (KEY_WARPS * TILE))
-//    sm_120a keeps the kernels apart: of one row there, some words would lie on the stack.
+//    Not on sm_120a: with M = 1 it would spill some registers there.
 //@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && ARCH < 120 && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128 && WINDOW == 0 && CONTEXT <= 256
 //@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && STAGES >= 1

@@ -1,5 +1,5 @@
-// attention_block_cross.cu - contract and instance of attention_block.cuh: attention to the source, with all that
-// is around it, for up to 8 rows that bring one token each. Otherwise as attention_block.cu, which says more.
+// attention_block_cross.cu - contract and instance of attention_block.cuh: cross attention, from norm to residual, for up
+// to 8 rows that bring one token each. Constants: attention_block.cu explains those that are not explained here.
 //@ kernel  attention_block_cross
 //@ rank    120
 //@ rows    decode
@@ -11,7 +11,7 @@
 //@ consts  X: type(x)  WIDTH: D  M: pow2(T_MAX)  NORM: NORM  W: type(w)  WO: type(wo)  Y: type(y)  KV: type($cross_k)
 //@ consts  BIAS: has(b)  BIAS_OUT: has(bo)  HEADS: attend_cross.heads  KV_HEADS: attend_cross.kv_heads
 //@ consts  HEAD_DIM: attend_cross.head_dim  LENGTH: SOURCE  SCALE: attend_cross.scale
-//    KEY_WARPS: warps that share the tiles of keys; STAGES: two, where a warp takes more than one.
+//    KEY_WARPS: warps that share the tiles of keys. STAGES: two where a warp takes more than one tile.
 //@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 256)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
 //@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
 //@ consts  KEY_WARPS: SOURCE > 64 ? 8 : 4
@@ -19,8 +19,8 @@
 //@ consts  ROWS: (1 + PRE) * (round_up(2 * WIDTH, 128) + 64) + 32 * (WIDE + 4) + LINE + 16 + 4 * HEADS * EACH
 //@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * KEY_WARPS * (HEAD_DIM + 2) + WIDE + EACH
 //@ consts  BYTES: round_up(WIDTH, 32) * PITCH + M * ROWS + KEY_WARPS * STAGES * TILE + round_up(4 * FLOATS, 16)
-//    MEMORY: more than half an SM's, so that no block of a linear stands beside it: it would wait for its x behind all
-//    that the next launch of this kernel reads ahead. (With half an SM, `up` took 1 us longer on an H200.)
+//    MEMORY: more than half of an SM's, so that no block of a `linear` shares the SM: its loads of x would queue behind
+//    all that the next launch of this kernel loads early. (With half an SM, `up` took 1 us longer on an H200.)
 //@ consts  MEMORY: max(BYTES, (SMEM + 1024) / 2)
 //@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128

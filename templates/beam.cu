@@ -7,7 +7,7 @@
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
 //@ consts  SHARED: max(32768 + 4 * BIASES, 12 * WIDTH * MOST)
 //@ consts  LIST: 8 * (17 * max(32, MOST) + MOST) + 4 * MOST
-//    Two blocks an SM where 64 registers hold everything (as for sample.cu; nor with parts, nor for more than 32 lanes).
+//    Two blocks per SM where 64 registers are enough: as in sample.cu, and not with SEGMENTS or more than 32 lanes.
 //@ consts  BLOCKS: SEGMENTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32 ? 1 : 2
 //@ fits    SHARED + LIST + 7680 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
 //@ launch  grid SEGMENTS ? 1 : min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED

@@ -1,4 +1,4 @@
-// embed_norm.cu - contract and instance of embed.cuh: embedding, positions, types and the layer norm behind them, of
+// embed_norm.cu - contract and instance of embed.cuh: embedding, positions, types and the layer norm that follows, in
 // encoders on sm_90a
 //@ kernel  embed_norm
 //@ rank    160

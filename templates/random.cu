@@ -1,5 +1,5 @@
-// random.cu - contract and instance of random.cuh. It computes no op of a graph: the runtime
-// launches it once for each weight when a model is opened with random ones.
+// random.cu - contract and instance of random.cuh. It computes no op of a graph: the runtime launches it once for each
+// weight when a model is opened with random weights.
 //@ kernel  random
 //@ rank    390
 //@ args    weights fill

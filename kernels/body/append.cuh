@@ -1,8 +1,8 @@
-// append.cuh - one pair of a token's q, k, v: rotated where it must be, and written where it
-// belongs. The column n (even) of [q heads | k heads | v heads] says which.
+// append.cuh - where a pair of columns of a token's [q heads | k heads | v heads] goes: RoPE, then q or the paged cache.
 //
-//   table  [positions][ROT/2] {cos, sin}: RoPE of neighbour pairs; NULL with ROT = 0
-//   cache  [pages][G][BLOCK][E], position p of a slot: page pages[slot][p / BLOCK], row p % BLOCK
+//   table  [positions][ROT/2] {cos, sin}: rotates pairs of neighbouring columns of q and k; NULL with ROT = 0
+//   cache  k and v of the layer, each [pages][G][BLOCK][E]; position p of a slot is row p % BLOCK of page
+//          pages[slot][p / BLOCK]
 #pragma once
 #include "device/vec.cuh"
 #include "device/io.h"
@@ -12,8 +12,8 @@ struct AppendTo {
     void *q;      // [T, H*E]
 };
 struct AppendRow {
-    int page, at;     // where the token's key and value go
-    const float *cs;  // its row of the table: {cos, sin} of ROT/2 pairs
+    int page, at;     // page and row in it of the token's key and value
+    const float *cs;  // {cos, sin} of ROT/2 pairs at the token's position
 };
 
 template <class K> DEVICE AppendRow append_row(const FtxToken &t, const int *pages, const float *table)
@@ -21,7 +21,7 @@ template <class K> DEVICE AppendRow append_row(const FtxToken &t, const int *pag
     return AppendRow{pages[t.slot * K::PAGES + t.pos / K::BLOCK], t.pos % K::BLOCK, table + (i64)t.pos * K::ROT};
 }
 
-// {cos, sin} for the pairs of columns n, n+2, ...; {1, 0} where nothing is rotated.
+// {cos, sin} of the pairs of columns n, n + 2, ...; {1, 0} for pairs that are not rotated.
 template <class K, int PAIRS> DEVICE Vec<float, 2 * PAIRS> append_angles(const AppendRow &row, int n)
 {
     const int head = n / K::E, e = n - head * K::E;
@@ -40,18 +40,19 @@ template <int PAIRS> DEVICE void append_turn(const Vec<float, 2 * PAIRS> &cs, Ve
 #pragma unroll
     for (int i = 0; i < PAIRS; i++) {
         const float c = cs[2 * i], s = cs[2 * i + 1], a = x[2 * i], b = x[2 * i + 1];
-        x[2 * i] = fmaf(a, c, -__fmul_rn(b, s));  // as written: the same bits in every kernel
+        x[2 * i] = fmaf(a, c, -__fmul_rn(b, s));  // no choice of contraction: the same bits in every kernel
         x[2 * i + 1] = fmaf(a, s, __fmul_rn(b, c));
     }
 }
 
-// Where columns of k and v, from n on, go.
+// The cache's address of column n, which is one of k or v.
 template <class K> DEVICE typename K::KV *append_cached(void *k, void *v, const AppendRow &row, int n)
 {
     const int kv = n / K::E - K::H, g = kv < K::G ? kv : kv - K::G;
     return (typename K::KV *)(kv < K::G ? k : v) + (((i64)row.page * K::G + g) * K::BLOCK + row.at) * K::E + n % K::E;
 }
 
+// Stores PAIRS pairs of columns of token t, from column n on.
 // K: OUT type of q, KV type of the cache, H, G, E, ROT, BLOCK, PAGES (pages of a sequence).
 template <class K, int PAIRS>
 DEVICE void append_pairs(const AppendTo &to, const AppendRow &row, const Vec<float, 2 * PAIRS> &cs, int t, int n,
