@@ -7,7 +7,7 @@
 
 #include "files.h"
 
-enum { HEAD = 64 }; /* bytes of each tensor that is added */
+enum { HEAD = 64 /* bytes of a tensor that is added without a size */, MORE = 65536 /* of all */ };
 
 typedef struct Recipe {
     const char *from;         /* tests/models/tiny-FROM */
@@ -15,7 +15,7 @@ typedef struct Recipe {
     const char *prefix;       /* before each name; "-model.": this one goes */
     bool older;               /* LayerNorm.gamma, LayerNorm.beta */
     const char *without;      /* names with this in them are left out */
-    const char *more;         /* tensors that are added: "cls.a cls.b" */
+    const char *more;         /* tensors that are added: "cls.a cls.b"; "q.bias=192": of so many zeros in fp32 */
     const char *defines;      /* for the checkout that it was made from, and for what differs from it */
     const char *note;         /* what is said of heads; NULL: nothing */
 } Recipe;
@@ -52,7 +52,7 @@ static bool rename_tensor(const Recipe *r, const char *name, char *out, size_t b
 static void write_weights(const Recipe *r, const char *from, const char *to)
 {
     json_t *names, *out = json_object(), *tensor;
-    char words[200], renamed[300], *data, *header;
+    char words[1000], renamed[300], *data, *header;
     const unsigned char *at;
     size_t n = 0;
     uint64_t head;
@@ -64,7 +64,7 @@ static void write_weights(const Recipe *r, const char *from, const char *to)
     at = (const unsigned char *)map.at + 8;
     names = json_loadb((const char *)at, head, 0, NULL);
     assert_non_null(names);
-    data = calloc(1, map.bytes + 100 * HEAD);
+    data = calloc(1, map.bytes + MORE);
     assert_non_null(data);
     json_object_foreach(names, name, tensor)
     {
@@ -81,10 +81,17 @@ static void write_weights(const Recipe *r, const char *from, const char *to)
         n += bytes;
     }
     snprintf(words, sizeof words, "%s", r->more ? r->more : "");
-    for (char *save = NULL, *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save), n += HEAD)
+    for (char *save = NULL, *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        char *count = strchr(w, '=');
+        const int bytes = count ? 4 * atoi(count + 1) : HEAD;
+
+        if (count)
+            *count = '\0';
         json_object_set_new(out, w,
-                            json_pack("{ss,s[ii],s[ii]}", "dtype", "I64", "shape", 1, HEAD / 8, "data_offsets", (int)n,
-                                      (int)(n + HEAD)));
+                            json_pack("{ss,s[i],s[ii]}", "dtype", count ? "F32" : "I64", "shape",
+                                      count ? bytes / 4 : bytes / 8, "data_offsets", (int)n, (int)n + bytes));
+        n += (size_t)bytes;
+    }
     header = json_dumps(out, JSON_COMPACT);
     write_safetensors(to, header, data, n);
     free(header);
@@ -213,7 +220,7 @@ static void test_refused(void **state)
         const char *message;
     } cases[] = {
         {{"bert", "BertForMaskedLM", "bert.", false, NULL, "bert.encoder.more", NULL, NULL},
-         "tensor \"bert.encoder.more\" [1,8] is not used by"},
+         "tensor \"bert.encoder.more\" [8] is not used by"},
         {{"bert", "BertForSequenceClassification", "bert.", false, "pooler.", NULL, NULL, NULL},
          "weight \"pooler.dense.weight\" [96,96] is missing in"},
     };
@@ -236,9 +243,56 @@ static void test_refused(void **state)
     }
 }
 
+/* The file that docs/specs.md shows under this first line. */
+static char *shown_file(const char *first, Arena *a)
+{
+    const char *at, *end;
+    char *text;
+    FileMap map;
+
+    assert_int_equal(file_map("docs/specs.md", &map, NULL), FTX_OK);
+    text = arena_strndup(a, map.at, map.bytes);
+    file_unmap(&map);
+    at = strstr(text, arena_printf(a, "```lua\n%s", first));
+    assert_non_null(at);
+    at += strlen("```lua\n");
+    end = strstr(at, "\n```");
+    assert_non_null(end);
+    return arena_strndup(a, at, (size_t)(end + 1 - at));
+}
+
+/* The port of docs/specs.md: its files compile a LLaMA with three biases more. */
+static void test_port(void **state)
+{
+    static const Recipe r = {
+        .from = "llama",
+        .architecture = "Qwen2ForCausalLM",
+        .more = "model.layers.0.self_attn.q_proj.bias=192 model.layers.0.self_attn.k_proj.bias=96 "
+                "model.layers.0.self_attn.v_proj.bias=96 model.layers.1.self_attn.q_proj.bias=192 "
+                "model.layers.1.self_attn.k_proj.bias=96 model.layers.1.self_attn.v_proj.bias=96",
+    };
+    Arena *a = arena_open();
+    const char *folder = make_checkout(&r, a), *architectures = arena_printf(a, "%s/hf", folder);
+    const char *architecture = arena_printf(a, "%s/Qwen2ForCausalLM.lua", architectures);
+    Read made;
+    (void)state;
+
+    assert_int_equal(mkdir(architectures, 0700), 0);
+    write_text(architecture, shown_file("-- Qwen2ForCausalLM.lua - ", a));
+    write_text(temp_path("qwen2.lua"), shown_file("-- qwen2.lua - ", a));
+    made = read_checkout(folder, NULL, a);
+    assert_int_equal(made.spec.layers, 2);
+    assert_non_null(strstr(made.graph, "weight 0 0 0 model.layers.1.self_attn.v_proj.bias"));
+    drop(&made);
+    unlink(architecture);
+    rmdir(architectures);
+    arena_close(a);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_port)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
