@@ -1,4 +1,4 @@
-/* test_docs.c - docs/specs.md names everything that a spec may use: functions, fields, methods. */
+/* test_spec_docs.c - docs/specs.md names everything that a spec may use: functions, fields, methods. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
