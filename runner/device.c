@@ -28,7 +28,8 @@ bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOpt
 {
     bool known = true;
 
-    *o = (FtxOptions){.threads = threads, .random_weights = random_weights, .log = device_log};
+    *o = (FtxOptions){
+        .size = sizeof(FtxOptions), .threads = threads, .random_weights = random_weights, .log = device_log};
     if (threads < 0 || threads > MAX_THREADS) {
         snprintf(error, error_bytes, "--threads: expected 0 (all CPUs) to %d, found %d", MAX_THREADS, threads);
         return false;

@@ -311,6 +311,7 @@ static FtxStatus loop(Run *r, FtxError *err)
     FtxEvent *events = command_must(calloc((size_t)r->info.sequences, sizeof *events));
     FtxStatus s = FTX_OK;
 
+    events->size = sizeof *events;
     while (!s && !command_stopped && !ferror(stdout)) { /* main reports an error of stdout */
         size_t n = 0;
 

@@ -278,7 +278,8 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
     if (v.info.pooled)
         v.pooled = room(v.count * (size_t)v.info.pooled, sizeof *v.pooled);
     s = ftx_engine_encode(engine,
-                          &(FtxEncode){.count = v.count,
+                          &(FtxEncode){.size = sizeof(FtxEncode),
+                                       .count = v.count,
                                        .text = job->text,
                                        .text_bytes = job->text_bytes,
                                        .pair = job->text ? job->pair : NULL,

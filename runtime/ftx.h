@@ -7,7 +7,7 @@
  *     {
  *         FtxModel *model = NULL;
  *         FtxEngine *engine = NULL;
- *         FtxEvent ev[16]; // as many as the spec's limits.sequences
+ *         FtxEvent ev[16] = {FTX_EVENT_INIT}; // as many as the spec's limits.sequences
  *         FtxError err;
  *         FtxStatus s = ftx_model_open("fable.ftx", NULL, &model, &err);
  *
@@ -33,13 +33,22 @@
  *
  * Build:  cc -std=c11 app.c -lftx -lpcre2-8 -lutf8proc -lxxhash -lm -ldl
  *
- * Every call that can fail returns an FtxStatus, zero for success, and puts the reason into
- * *err (which may be NULL). Nothing prints, nothing exits. After ftx_engine_open has returned,
- * no call on that engine allocates host or device memory until ftx_engine_close. Handles, and what a
- * call writes to, must be there: only what is said to may be NULL.
+ * Errors: a call that can fail returns an FtxStatus, zero for success, and writes the reason to *err, which may be
+ * NULL. The library prints nothing and never ends the program. A pointer may be NULL only where that is said.
  *
- * Threads: a model may be shared by engines and asked by any thread; an engine belongs to one thread
- * at a time. */
+ * Memory: what the caller passes in stays the caller's and is needed during the call only, unless said otherwise.
+ * What the library returns by pointer belongs to the library; each function says until when it is valid. After
+ * ftx_engine_open has returned, no call on that engine allocates host or device memory until ftx_engine_close.
+ *
+ * Threads: any thread may use a model, several at once. An engine may be used by one thread at a time. Two engines of
+ * one model may run at the same time.
+ *
+ * Versions: a program built with this header runs with any later libftx of the same major version. Structs that may
+ * grow begin with their size as the program's compiler saw it: the library reads and writes no more than that, and
+ * uses defaults for the fields that the program does not know. Begin such a struct with its FTX_..._INIT, or set
+ * `size` to its sizeof and the rest to zero. New fields are added at the end. A size of 0 is refused with FTX_EINVAL;
+ * so is a larger struct than the library knows if a field behind the known ones is not zero. FtxError, FtxAllocator,
+ * FtxHypothesis and FtxProfile never change. */
 #ifndef FTX_H
 #define FTX_H
 
@@ -54,16 +63,20 @@ extern "C" {
 #define FTX_VERSION_MAJOR 0
 #define FTX_VERSION_MINOR 1
 
+/* The version of the library that runs, which may be later than this header's. Both may be called at any time. */
+const char *ftx_version(void); /* "0.1"; a constant */
+int ftx_version_number(void);  /* major * 1000 + minor */
+
 typedef enum FtxStatus {
     FTX_OK = 0,
-    FTX_EINVAL,    /* an argument or a request asks for what cannot be */
-    FTX_EFORMAT,   /* a file is not what it claims to be */
-    FTX_EIO,       /* the file system said no */
-    FTX_ENOMEM,    /* no host memory */
-    FTX_EDEVICE,   /* the driver or a CUDA library said no */
+    FTX_EINVAL,    /* an argument or a field of a request is wrong */
+    FTX_EFORMAT,   /* the file is damaged or no artifact */
+    FTX_EIO,       /* the file cannot be opened or read */
+    FTX_ENOMEM,    /* out of host memory */
+    FTX_EDEVICE,   /* the driver or a CUDA library failed; out of device memory is this, too */
     FTX_ENODEVICE, /* no such device, no driver, or no code for it in the artifact */
     FTX_EVERSION,  /* artifact and runtime are of different versions */
-    FTX_EFULL,     /* more than the compiled limits: sequences waiting, pages, context */
+    FTX_EFULL      /* more than the compiled limits: sequences waiting, pages, context */
 } FtxStatus;
 
 typedef struct FtxError {
@@ -76,7 +89,9 @@ typedef struct FtxEngine FtxEngine;
 
 typedef enum FtxDeviceKind { FTX_DEVICE_AUTO = 0, FTX_DEVICE_CPU, FTX_DEVICE_CUDA } FtxDeviceKind;
 
-/* Replaceable allocator. `align` is a power of two; `release` takes what `alloc` gave. */
+/* The caller's allocator of host memory. `align` is a power of two. `alloc` returns NULL if there is no memory.
+ * `release` gets a pointer that `alloc` returned, and the same `bytes`. Both may be called by any thread that calls
+ * the library. */
 typedef struct FtxAllocator {
     void *(*alloc)(void *user, size_t bytes, size_t align);
     void (*release)(void *user, void *p, size_t bytes);
@@ -84,63 +99,88 @@ typedef struct FtxAllocator {
 } FtxAllocator;
 
 typedef struct FtxOptions {
-    FtxDeviceKind device;
-    int ordinal;                                          /* which CUDA device */
-    int threads;                                          /* CPU threads; 0: all the process may use */
-    const FtxAllocator *allocator;                        /* NULL: malloc */
+    size_t size;                                          /* FTX_OPTIONS_INIT */
+    FtxDeviceKind device;                                 /* AUTO: a GPU if one can run the artifact, else the CPU */
+    int ordinal;                                          /* which CUDA device, from 0 */
+    int threads;                                          /* CPU threads; 0: as many as the process may use */
+    const FtxAllocator *allocator;                        /* NULL: malloc. It is copied */
     void (*log)(void *user, int level, const char *text); /* NULL: silent. level 0 note, 1 warning */
     void *log_user;
-    uint64_t random_weights; /* not 0: fill the weights from this seed, read none (benchmarks) */
+    uint64_t random_weights; /* not 0: draw the weights from this seed instead of reading them (benchmarks) */
 } FtxOptions;
 
-/* A decoder goes on from a prompt, an encoder gives vectors, and sequence to sequence is a decoder that
- * writes with an encoder's source before its eyes. */
+/* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
+ * reads a source with an encoder and writes with a decoder. */
 #ifndef FTX_MODEL_KIND
 #define FTX_MODEL_KIND
 typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2SEQ } FtxModelKind;
 #endif
 
-/* What makes scores of a classifier's numbers: nothing, a sigmoid of each, or a softmax of all. */
+/* How a classifier's numbers become scores: not at all, a sigmoid of each, or a softmax of all. */
 #ifndef FTX_SCORING
 #define FTX_SCORING
 typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOFTMAX } FtxScoring;
 #endif
 
-/* What a model is; strings live as long as the model. */
+/* Facts of a model. Strings belong to the model and are valid until it is closed. */
 typedef struct FtxModelInfo {
+    size_t size; /* set by ftx_model_info */
     const char *name;
     const char *device;        /* "cpu", or the GPU's name */
-    const char *device_reason; /* with FTX_DEVICE_AUTO: why not a GPU; else "" */
-    int vocab, context, sequences, step_tokens, layers, hidden;
-    int max_top_k;
-    int max_beams; /* 1: no beam search */
+    const char *device_reason; /* with FTX_DEVICE_AUTO: why no GPU was chosen; "" if one was */
+    int vocab, context, sequences, step_tokens, layers, hidden; /* context: tokens; sequences: that run at once */
+    int max_top_k;                                              /* the largest top_k of a request */
+    int max_beams;                                              /* the most beams of a request; 1: no beam search */
     FtxModelKind kind;
-    int source_context;                  /* tokens of a source at most; 0: the model reads none */
-    int pooled, types;                   /* of encoders: width of the vector a text (0: none), token types */
-    int input;                           /* width of hidden states in place of tokens; 0: takes none */
-    int labels;                          /* of classifiers: as many as pooled; 0: pooled is a vector */
-    FtxScoring scoring;                  /* what makes scores of a classifier's numbers */
-    uint64_t weight_bytes, engine_bytes; /* on the device */
-    uint64_t workspace_bytes;            /* of engine_bytes: activations and scratch, as the memory plan has them */
+    int source_context; /* most tokens of a source; 0: the model reads none */
+    int pooled;         /* encoders: width of the vector of a text; 0: there is none */
+    int types;          /* encoders: token types; 0: none */
+    int input;          /* encoders: width of hidden states in place of tokens; 0: not taken */
+    int labels;         /* classifiers: classes, as many as pooled; 0: pooled is a vector */
+    FtxScoring scoring; /* classifiers: how numbers become scores */
     bool has_tokenizer;
+    uint64_t weight_bytes, engine_bytes; /* memory on the device: of the model, and of each engine */
+    uint64_t workspace_bytes;            /* the part of engine_bytes for activations and scratch */
 } FtxModelInfo;
 
-/* Maps an artifact, chooses its device and loads weights and code. options: NULL for all defaults; it is
- * needed during the call, its allocator's and log's `user` until the model is closed. On failure *model is
- * NULL: FTX_EIO, FTX_EFORMAT and FTX_EVERSION for the file, FTX_ENODEVICE where nothing here can run it. */
+/* Maps an artifact, chooses a device and loads weights and code. options may be NULL for all defaults; the allocator's
+ * and log's `user` must stay valid until the model is closed. On failure *model is NULL. FTX_EIO, FTX_EFORMAT and
+ * FTX_EVERSION are about the file; FTX_ENODEVICE: no device here can run it; FTX_ENOMEM, FTX_EDEVICE: no memory. */
 FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel **model, FtxError *err);
-void ftx_model_info(const FtxModel *model, FtxModelInfo *info);
-/* The name of a classifier's class, no terminator; NULL: there is no such class. */
-const char *ftx_model_label(const FtxModel *model, int label, size_t *bytes);
-void ftx_model_close(FtxModel *model); /* after all its engines; NULL is fine */
 
-/* Text to ids, `bytes` of UTF-8 (what is none becomes U+FFFD). Writes at most max ids and sets *n to the
- * number there are (call again with more room if *n > max). special: add what the tokenizer's post-processor adds (BOS). */
-FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, bool special, int32_t *ids, size_t max,
+/* Writes info->size bytes of *info. FTX_EINVAL: that size is wrong. Programs call ftx_model_info. */
+FtxStatus ftx_model_describe(const FtxModel *model, FtxModelInfo *info);
+static inline void ftx_model_info(const FtxModel *model, FtxModelInfo *info)
+{
+    info->size = sizeof *info;
+    ftx_model_describe(model, info);
+}
+
+/* The name of a classifier's class, without a terminator, valid until the model is closed. NULL: no such class. */
+const char *ftx_model_label(const FtxModel *model, int label, size_t *bytes);
+
+/* Closes the model when its last engine is closed. NULL is allowed. */
+void ftx_model_close(FtxModel *model);
+
+/* How ftx_tokenize reads a text; 0: neither. */
+enum {
+    FTX_TOKENIZE_SPECIAL = 1, /* add the tokens that the tokenizer puts around a text (BOS, [CLS] ...) */
+    FTX_TOKENIZE_LITERAL = 2  /* the text of a special token is text, as FtxRequest.literal */
+};
+
+/* Text to ids. text: `bytes` bytes of UTF-8; invalid bytes are read as U+FFFD. flags: FTX_TOKENIZE_*. Writes at most
+ * max ids and sets *n to the number of ids there are: call again with more room if *n > max. Allocates memory and
+ * frees it. FTX_EINVAL: the model has no tokenizer. */
+FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, unsigned flags, int32_t *ids, size_t max,
                        size_t *n, FtxError *err);
 
-/* What a text of too many tokens loses: nothing, it is refused; of an encoder's texts the longer of two its end
- * first, always the first, or always the second; of a prompt or a source its start, or its end. */
+/* Ids to text, all at once. skip_special: leave special tokens out. Writes at most max bytes, without a terminator,
+ * and sets *n to the number of bytes there are. FTX_EINVAL: no tokenizer, or an id outside of the vocabulary. */
+FtxStatus ftx_detokenize(const FtxModel *model, const int32_t *ids, size_t count, bool skip_special, char *text,
+                         size_t max, size_t *n, FtxError *err);
+
+/* Which tokens of a too long text are dropped. An encoder's texts: the end of the longer one of a pair (LONGEST), of
+ * the first or of the second. A prompt or a source: its start or its end. NONE: the text is refused. */
 typedef enum FtxTruncate {
     FTX_TRUNCATE_NONE,
     FTX_TRUNCATE_LONGEST,
@@ -150,202 +190,226 @@ typedef enum FtxTruncate {
     FTX_TRUNCATE_END
 } FtxTruncate;
 
-/* Ids to text, all at once; same convention for max and *n, in bytes, no terminator.
- * skip_special: leave special tokens out. */
-FtxStatus ftx_detokenize(const FtxModel *model, const int32_t *ids, size_t count, bool skip_special, char *text,
-                         size_t max, size_t *n, FtxError *err);
-
-/* When a beam search ends before its limit: with as many hypotheses as beams (TRUE); or when they are
- * better than what runs can become, at the length it has (FALSE) or at any length (NEVER). */
+/* When a beam search ends before its length limit. TRUE: as soon as there are as many hypotheses as beams. FALSE: when
+ * no running beam can become better at its present length. NEVER: when none can at any length. */
 #ifndef FTX_EARLY
 #define FTX_EARLY
 typedef enum FtxEarly { FTX_EARLY_FALSE, FTX_EARLY_TRUE, FTX_EARLY_NEVER } FtxEarly;
 #endif
 
-/* One request. Get it from ftx_request_default and change fields; a value over its compiled
- * maximum is refused with the field's name. Pointers need to live only during submit. */
+/* One request. Get it from ftx_request_default, then change fields. ftx_engine_submit refuses a value that is out of
+ * its range or above its compiled maximum, and names the field. The ranges are stated here and by `ftxc help run`. */
 typedef struct FtxRequest {
-    const char *text;   /* prompt as text, UTF-8 ... */
+    size_t size;        /* set by ftx_request_default */
+    const char *text;   /* the prompt as UTF-8 text ... */
     size_t text_bytes;  /* 0: strlen(text) */
-    const int32_t *ids; /* ... or as token ids, taken as they are */
+    const int32_t *ids; /* ... or as token ids, to which nothing is added */
     size_t ids_count;
-    bool no_bos; /* do not add what the tokenizer adds to a prompt */
+    bool no_bos; /* do not add the tokens that the tokenizer puts around a text */
 
-    /* A prompt or source of more tokens than max_prompt loses its start or its end, but nothing of what the
-     * tokenizer adds to a text. 0: as many as fit, of a prompt as many as leave room for max_new. */
-    FtxTruncate truncate; /* FTX_TRUNCATE_NONE: it is refused; _START; _END */
+    /* The text is the user's: the text of a special token in it ("<|end_of_text|>") is tokenized as text and does not
+     * become that token. Added tokens that are not special are recognised as ever. (transformers:
+     * split_special_tokens) */
+    bool literal;
+
+    /* A prompt or source of more than max_prompt tokens loses tokens at its start or its end, never those that the
+     * tokenizer adds. max_prompt 0: as many as fit; of a prompt, as many as leave room for max_new. */
+    FtxTruncate truncate; /* FTX_TRUNCATE_NONE, _START or _END */
     int max_prompt;
 
-    int max_new; /* new tokens at most; 0: to the end of the context */
-    int min_new; /* end ids are banned before */
+    int max_new; /* most new tokens, 0 to 1048576; 0: to the end of the context */
+    int min_new; /* no end id before this many new tokens; at most max_new */
 
-    /* Sequence to sequence: text or ids are the source, and what is written begins with the model's
-     * start token and these ids. */
+    /* Sequence to sequence: text or ids are the source; the output begins with the model's start token and these
+     * ids. */
     const int32_t *prefix;
     size_t prefix_count;
 
-    float temperature;                         /* 0: greedy */
-    int top_k;                                 /* 0: off */
-    float top_p;                               /* 1: off */
-    float min_p;                               /* 0: off */
-    float typical_p;                           /* locally typical sampling; 0, 1: off */
-    float repetition_penalty;                  /* 1: off; over the last repetition_window tokens, prompt too */
-    int repetition_window;                     /* 0: the whole context */
-    float presence_penalty, frequency_penalty; /* 0: off; over generated tokens */
-    int no_repeat_ngram;                       /* 0: off */
+    float temperature;        /* divides the logits; 0 to 100, 0: greedy */
+    int top_k;                /* 0 to 1024 and FtxModelInfo.max_top_k; 0: off */
+    float top_p;              /* 0 to 1; 1: off */
+    float min_p;              /* 0 to 1; 0: off */
+    float typical_p;          /* locally typical sampling, 0 to 1; 0, 1: off */
+    float repetition_penalty; /* 0.01 to 100; 1: off. Counts the prompt and the new tokens */
+    int repetition_window;    /* the penalty looks at the last so many tokens; 0: at all */
+    float presence_penalty;   /* -100 to 100; 0: off. Counts new tokens only */
+    float frequency_penalty;  /* -100 to 100; 0: off. Counts new tokens only */
+    int no_repeat_ngram;      /* no n-gram of this length twice; 0: off */
     uint64_t seed;
 
-    /* Several sequences from one prompt: samples of them run side by side, each with its events. They share
-     * the prompt's pages. Sample number i of a seed is the same whichever run beside it. */
-    int samples; /* 0: 1 */
-    int sample;  /* number of the first */
+    /* Several texts from one prompt run side by side; each has its own events, and they share the prompt's pages.
+     * Sample i of a seed is the same whichever samples run beside it. */
+    int samples; /* 0 to FtxModelInfo.sequences; 0: 1 */
+    int sample;  /* the number of the first one */
 
-    const int32_t *bias_ids; /* logit bias: added before everything else */
+    const int32_t *bias_ids; /* logit bias: added to the raw logits before all else */
     const float *bias_values;
     size_t bias_count;
 
-    /* Bad words, beside the model's: the last id of a word is never chosen where its others stand right before,
-     * in the prompt or behind; of a word of one id always, but an end id alone means nothing. Given as ids, a
-     * word after another, or as texts of at most 255 bytes, by the model's tokenizer (of a translator that of
-     * its sources): each as a text begins with it, and behind a space. */
+    /* Bad words, in addition to the model's. The last id of a word is never chosen directly behind its other ids, in
+     * the prompt or in new tokens; a word of one id is never chosen; an end id alone is ignored. As ids: one word
+     * behind another in bad_ids. As texts of at most 255 bytes: the model's tokenizer (a translator's: that of its
+     * sources) makes two words of each, one as a text begins with it and one behind a space. */
     const int32_t *bad_ids;
     const size_t *bad_lengths; /* [bad_count]: ids of each word */
     size_t bad_count;
     const char *const *bad_words;
     size_t bad_words_count;
 
-    const int32_t *stop_ids; /* beside the model's own end ids */
+    const int32_t *stop_ids; /* in addition to the model's end ids */
     size_t stop_ids_count;
-    const char *const *stop; /* at most 16 stop strings of at most 255 bytes; the text ends before the first */
+    const char *const *stop; /* at most 16 strings of at most 255 bytes; the text ends before the first found */
     size_t stop_count;
-    bool ignore_eos;
+    bool ignore_eos; /* do not end at the model's end ids */
 
-    /* Beam search, in artifacts compiled for it. Temperature, top_k, top_p, min_p and seed mean
-     * nothing then, stop strings are refused; there is one event, at the end: ftx_engine_hypotheses. */
-    int beams;            /* lanes; 0, 1: no beam search */
-    float length_penalty; /* score = sum of log-probabilities / generated tokens ^ length_penalty */
+    /* Beam search, if the artifact is compiled for it. temperature, top_k, top_p, min_p, typical_p and seed have no
+     * effect then, and stop strings are refused. The search has one event, at its end; ftx_engine_hypotheses gives
+     * the results. */
+    int beams;            /* 0 to 64 and FtxModelInfo.max_beams; 0, 1: no beam search */
+    float length_penalty; /* -100 to 100: score = sum of log-probabilities / generated tokens ^ length_penalty */
     FtxEarly early_stopping;
-    int n_best; /* hypotheses given out; 0: 1 */
+    int n_best; /* hypotheses to return, 0 to beams; 0: 1 */
 
-    /* Diverse beams (Vijayakumar et al. 2016): so many groups of beams / beam_groups lanes search side by side,
-     * and a token loses diversity_rate for each lane of an earlier group that takes it in the same step. */
-    int beam_groups; /* 0, 1: none */
-    float diversity_rate;
+    /* Diverse beams (Vijayakumar et al. 2016): beam_groups groups of beams / beam_groups beams each. A token loses
+     * diversity_rate for each beam of an earlier group that takes it in the same step. */
+    int beam_groups;      /* a divisor of beams; 0, 1: off */
+    float diversity_rate; /* 0 to 1000000 */
 
-    bool logprobs; /* fill FtxEvent.logprob, FtxHypothesis.logprobs: log-softmax of the raw logits */
-    bool logits;   /* keep the raw logits of the last prompt position: ftx_engine_logits */
-    void *user;    /* handed back in events */
+    bool logprobs; /* fill FtxEvent.logprob and FtxHypothesis.logprobs: log-softmax of the raw logits */
+    bool logits;   /* keep the raw logits of the last prompt position for ftx_engine_logits */
+    void *user;    /* FtxEvent.user of the request's events */
 } FtxRequest;
 
-FtxRequest ftx_request_default(const FtxModel *model);
+/* Fills request->size bytes of *request with the model's defaults. FTX_EINVAL: that size is wrong. Programs call
+ * ftx_request_default. */
+FtxStatus ftx_request_fill(const FtxModel *model, FtxRequest *request, FtxError *err);
+static inline FtxRequest ftx_request_default(const FtxModel *model)
+{
+    FtxRequest request;
+
+    request.size = sizeof request;
+    ftx_request_fill(model, &request, NULL);
+    return request;
+}
 
 typedef enum FtxFinish {
     FTX_RUNNING = 0,
     FTX_FINISH_END,    /* an end id */
     FTX_FINISH_LENGTH, /* max_new, or the context is full */
     FTX_FINISH_STOP,   /* a stop string */
-    FTX_FINISH_CANCEL,
-    FTX_FINISH_ERROR, /* the device failed; the engine is dead */
+    FTX_FINISH_CANCEL, /* ftx_engine_cancel */
+    FTX_FINISH_ERROR   /* the device failed; the engine can only be closed */
 } FtxFinish;
 
-/* What happened to one sequence in one step: one new token, and perhaps its end. */
+/* What one step did to one sequence: a new token, its end, or both. */
 typedef struct FtxEvent {
-    uint64_t request;
-    void *user;
-    int sample;    /* of a request with several: which; else FtxRequest.sample */
-    int32_t token; /* -1: none (cancelled) */
-    float logprob; /* of `token` under the raw logits */
+    size_t size;      /* set that of the first event of an array: FTX_EVENT_INIT */
+    uint64_t request; /* the id that ftx_engine_submit gave */
+    void *user;       /* FtxRequest.user */
+    int sample;       /* which sample of the request */
+    int32_t token;    /* -1: none (cancelled, failed, or a beam search) */
+    float logprob;    /* of `token` under the raw logits, with FtxRequest.logprobs; else 0 */
     FtxFinish finish;
-    const char *text; /* new text, whole characters only, none of an end id; valid until the next call */
+    const char
+        *text; /* the new text: whole characters, nothing of an end id; the engine's, valid until its next call */
     size_t text_bytes;
     size_t hypotheses; /* of a beam search that has ended; `text` is that of the best */
 } FtxEvent;
 
-/* An engine has room for FtxModelInfo.sequences requests that run and four times as many that wait, where
- * each sample counts as one. options: the allocator, if it shall be another than the model's, or NULL.
- * On failure *engine is NULL. */
+/* Opens an engine: memory for FtxModelInfo.sequences requests that run and four times as many that wait; each sample
+ * counts as a request. options may be NULL; only the allocator is read, and the model's is used if it is NULL. On
+ * failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
 
-/* The request waits for a step. id: the number of its events, or NULL. A refusal names the field, changes
- * nothing, and harms nobody else: FTX_EINVAL for what cannot be, FTX_EFULL for a prompt that is too long, or
- * when too many requests wait: step, then submit again. */
+/* Adds a request to those that wait. It is copied: its pointers are needed during the call only. *id, if id is not
+ * NULL, becomes the number that its events carry. A refused request changes nothing. FTX_EINVAL names the wrong field.
+ * FTX_EFULL: the prompt is too long, or too many requests wait (then step, and submit again). */
 FtxStatus ftx_engine_submit(FtxEngine *engine, const FtxRequest *request, uint64_t *id, FtxError *err);
 
-/* Run one step: prompt chunks and new tokens of every request that is ready, as many as fit.
+/* Runs one step: parts of prompts, and one new token of each request that is ready, as many as fit.
  *
- * events   filled with what happened, at most one event a sequence; caller's array, room for
- *          at least FtxModelInfo.sequences of them
+ * events   the caller's array of `max`, at least FtxModelInfo.sequences; events[0].size says how large each is. The
+ *          first *n are written, at most one for a running sequence
  *
- * After an error the engine is dead: every request has had a FTX_FINISH_ERROR event (as far as
- * there was room), and the engine can only be closed.
- *
- * Allocates nothing. Two engines may step at once; one engine may not. */
+ * FTX_EDEVICE and the like: the device failed. All requests have had an event with FTX_FINISH_ERROR, if there was room
+ * for it; the engine can only be closed. FTX_EINVAL: the array is wrong; nothing has changed. */
 FtxStatus ftx_engine_step(FtxEngine *engine, FtxEvent *events, size_t max, size_t *n, FtxError *err);
 
-bool ftx_engine_busy(const FtxEngine *engine); /* any request waiting or running */
+/* True while a request waits or runs: step again. */
+bool ftx_engine_busy(const FtxEngine *engine);
 
-/* A step soon gives the request, each of its samples, a FTX_FINISH_CANCEL event. FTX_EINVAL: it has ended. */
+/* Cancels a request with all its samples. One of the next steps gives each an event with FTX_FINISH_CANCEL.
+ * FTX_EINVAL: it neither waits nor runs. */
 FtxStatus ftx_engine_cancel(FtxEngine *engine, uint64_t id, FtxError *err);
 
-/* What a beam search has found. */
+/* One result of a beam search. */
 typedef struct FtxHypothesis {
-    const int32_t *ids; /* generated, the end id included */
+    const int32_t *ids; /* the new tokens, the end id included */
     size_t count;
-    const float *logprobs; /* of each under the raw logits; NULL: FtxRequest.logprobs was not set */
-    float score, logprob;  /* logprob: the sum of what was searched by, before the length penalty */
-    FtxFinish finish;      /* FTX_FINISH_END, or FTX_FINISH_LENGTH */
-    const char *text;      /* UTF-8, none of an end id; "" without a tokenizer */
+    const float *logprobs; /* of each id under the raw logits; NULL without FtxRequest.logprobs */
+    float score;           /* what the search ranks by: logprob with the length penalty */
+    float logprob;         /* sum of the log-probabilities that the search used */
+    FtxFinish finish;      /* FTX_FINISH_END or FTX_FINISH_LENGTH */
+    const char *text;      /* UTF-8, nothing of an end id; "" without a tokenizer */
     size_t text_bytes;
 } FtxHypothesis;
 
-/* The n best of a search, best first; valid from its event to the next step or submit. NULL: none. */
+/* The results of a beam search, best first; *n of them. They and what they point to are the engine's and valid from the
+ * search's event to the next step or submit. NULL: there are none. */
 const FtxHypothesis *ftx_engine_hypotheses(const FtxEngine *engine, uint64_t id, size_t *n);
 
-/* Raw logits [vocab] of the last prompt position of a request that asked for them; valid from
- * its first event to the next submit. NULL: not there. */
+/* The raw logits [vocab] of the last prompt position of a request with FtxRequest.logits; the engine's, valid from its
+ * first event to the next submit. NULL: there are none. */
 const float *ftx_engine_logits(const FtxEngine *engine, uint64_t id);
 
-/* Log-probabilities of a text under a decoder: logprobs[i] = log p(ids[i + 1] | ids[0 .. i]) under the raw logits,
- * n - 1 of them; n from 2 to the context. No request may wait or run. */
+/* Log-probabilities of a text under a decoder: logprobs[i] = log p(ids[i + 1] | ids[0 .. i]) of the raw logits, n - 1
+ * of them. n: 2 to the context. FTX_EINVAL: an id is wrong, or a request waits or runs. */
 FtxStatus ftx_engine_score(FtxEngine *engine, const int32_t *ids, size_t n, float *logprobs, FtxError *err);
 
-/*     const char *text[] = {"The king", "The queen"};
- *     float vector[2][384]; // FtxModelInfo.pooled
- *     ftx_engine_encode(engine, &(FtxEncode){.count = 2, .text = text, .pooled = vector[0]}, &err);
+/* Texts for an encoder:
  *
- * What an encoder shall make of some texts: given as text, as token ids, or as hidden states. Zero-
- * initialise and set what is needed; all arrays are the caller's. Texts go in and vectors come out one
- * after another (packed), or, with a stride, as a batch of equal rows of which the first lengths[i]
- * count (padded: the rest is not read, and zero in `hidden`). Vectors of a text do not depend on the
- * texts beside it. */
+ *     const char *text[] = {"The king", "The queen"};
+ *     float vector[2][384]; // FtxModelInfo.pooled
+ *     FtxEncode job = FTX_ENCODE_INIT;
+ *     job.count = 2;
+ *     job.text = text;
+ *     job.pooled = vector[0];
+ *     ftx_engine_encode(engine, &job, &err);
+ *
+ * Each text is given as text, as token ids or as hidden states. All arrays are the caller's. Ids and vectors stand
+ * packed, one text behind another, or in rows of `stride` tokens, of which the first lengths[i] count; the rest of a
+ * row is not read, and is zero in `hidden`. The vectors of a text do not depend on the texts beside it. */
 typedef struct FtxEncode {
+    size_t size;              /* FTX_ENCODE_INIT */
     size_t count;             /* texts */
     const char *const *text;  /* [count], UTF-8 ... */
     const size_t *text_bytes; /* [count]; NULL: strlen */
-    const char *const *pair;  /* [count], where two sentences are one text: the second; NULL here or there: none */
+    const char *const *pair;  /* [count]: the second sentence of each text; NULL, the array or an entry: none */
     const size_t *pair_bytes; /* [count]; NULL: strlen */
-    FtxTruncate truncate;     /* of texts with more than max_tokens (or stride) tokens */
-    int max_tokens;           /* of a text, with those around it; 0: the context */
-    const int32_t *ids;       /* ... or token ids, taken as they are: [tokens] or [count][stride] */
+    FtxTruncate truncate;     /* of texts with more than max_tokens (or stride) tokens: NONE, LONGEST, FIRST, SECOND */
+    int max_tokens;           /* of a text, with the tokens around it; 0: the context */
+    bool literal;             /* texts are the users': as FtxRequest.literal */
+    const int32_t *ids;       /* ... or token ids, to which nothing is added: [tokens] or [count][stride] */
     const int32_t *types;     /* their types, likewise; NULL: all 0 */
-    const float *input;       /* ... or what stands before the first layer, in place of embedded tokens:
-                                 [tokens][input] or [count][stride][input] of FtxModelInfo.input */
+    const float *input;       /* ... or hidden states before the first layer, in place of embedded tokens:
+                                 [tokens][input] or [count][stride][input], FtxModelInfo.input */
     const int32_t *lengths;   /* [count]: ids or hidden states of each text */
     size_t stride;            /* 0: packed */
     float *hidden;            /* out: [tokens][hidden] or [count][stride][hidden]; NULL: not wanted */
     size_t hidden_rows;       /* packed: tokens that `hidden` has room for */
     float *pooled;            /* out: [count][pooled]; NULL: not wanted */
-    int32_t *tokens;          /* out: [count] tokens of each text, 0 where it was refused; or NULL */
+    int32_t *tokens;          /* out: [count] tokens of each text, 0 if it was refused; NULL: not wanted */
     FtxError *errors;         /* out: [count] why a text was refused (.status 0: it was not), and the others are
-                                 done; NULL: the first mistake ends the call */
+                                 done; NULL: the first wrong text ends the call */
 } FtxEncode;
 
-/* A text that is too long, or an unknown id, is refused; an empty text is what the tokenizer puts around
- * one. Allocates nothing. */
+/* Runs an encoder over the texts and returns when their vectors are written. FTX_EFULL: a text is too long. FTX_EINVAL:
+ * a field or an id is wrong. FTX_EDEVICE: the device failed, the engine can only be closed. An empty text is the tokens
+ * that the tokenizer puts around one. */
 FtxStatus ftx_engine_encode(FtxEngine *engine, const FtxEncode *job, FtxError *err);
 
-/* Time by kernel since profiling was switched on, for `ftxc run --profile`; it waits after every launch.
- * *rows, of *n kernels, are the engine's and live as long. */
+/* Time by kernel since profiling was switched on. While it is on, the engine waits behind every launch. *rows are the
+ * engine's, *n of them, and valid until it is closed. */
 typedef struct FtxProfile {
     const char *kernel;
     uint64_t launches;
@@ -354,17 +418,41 @@ typedef struct FtxProfile {
 } FtxProfile;
 FtxStatus ftx_engine_profile(FtxEngine *engine, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
 
-/* Time one program with made-up state, for `ftxc bench`: S sequences of `context` tokens each
- * bring `tokens` tokens. For an encoder: S texts of at most `tokens` tokens, `context` in the mean
- * (0: all as long). Median of `repeat` runs in microseconds, smallest and largest beside. */
+/* Times one program with made-up state: `sequences` sequences that have `context` tokens and bring `tokens` more each.
+ * An encoder: `sequences` texts of at most `tokens` tokens, `context` on average (0: all as long). Median, least and
+ * most of `repeat` runs in microseconds. No request may wait or run. */
 FtxStatus ftx_engine_bench(FtxEngine *engine, int sequences, int tokens, int context, int repeat, double *median_us,
                            double *least_us, double *most_us, FtxError *err);
 
+/* Ends all requests without events and frees the engine. NULL is allowed. */
 void ftx_engine_close(FtxEngine *engine);
 
-const char *ftx_status_name(FtxStatus status); /* "bad file"; lives for ever */
+const char *ftx_status_name(FtxStatus status); /* "bad file"; a constant */
 
 #ifdef __cplusplus
 }
+template <class Struct> inline Struct ftx_struct_init()
+{
+    Struct s = Struct();
+
+    s.size = sizeof s;
+    return s;
+}
+#define FTX_OPTIONS_INIT ftx_struct_init<FtxOptions>()
+#define FTX_EVENT_INIT ftx_struct_init<FtxEvent>()
+#define FTX_ENCODE_INIT ftx_struct_init<FtxEncode>()
+#else
+#define FTX_OPTIONS_INIT \
+    { \
+        .size = sizeof(FtxOptions) \
+    }
+#define FTX_EVENT_INIT \
+    { \
+        .size = sizeof(FtxEvent) \
+    }
+#define FTX_ENCODE_INIT \
+    { \
+        .size = sizeof(FtxEncode) \
+    }
 #endif
 #endif

@@ -15,6 +15,7 @@
 #include "artifact/trailer.c"
 #include "artifact/artifact.c"
 #include "base/memory.c"
+#include "base/sized.c"
 #include "device/random.c"
 #include "base/team.c"
 #include "device/cpu/device_cpu.c"

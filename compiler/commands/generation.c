@@ -17,7 +17,8 @@ static FtxStatus submit(FtxEngine *e, const FtxModelInfo *info, const Generation
         ids[k] = (int32_t)(((uint32_t)k * 7919u + (uint32_t)i * 104729u + 2) % (uint32_t)info->vocab);
 
     return ftx_engine_submit(e,
-                             &(FtxRequest){.ids = ids,
+                             &(FtxRequest){.size = sizeof(FtxRequest),
+                                           .ids = ids,
                                            .ids_count = (size_t)g->source,
                                            .max_new = g->new,
                                            .temperature = (float)g->temperature,
@@ -62,6 +63,7 @@ FtxStatus generation_time(FtxEngine *engine, const FtxModelInfo *info, const Gen
     FtxEvent *events = arena_array(a, FtxEvent, (size_t)info->sequences);
     FtxStatus s = FTX_OK;
 
+    events->size = sizeof *events;
     if (info->kind == FTX_MODEL_DECODER &&
         g->source + g->new > info->context) /* fewer would come than were asked for */
         s = ftx_fail(err, FTX_EINVAL, "%d new tokens exceed the context of %d", g->new, info->context);

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#define VERSION_TEXT(major, minor) VERSION_JOINED(major, minor)
+#define VERSION_JOINED(major, minor) #major "." #minor
+
 #undef ftx_fail
 FtxStatus ftx_fail(FtxError *err, FtxStatus status, const char *format, ...)
 {
@@ -35,6 +38,16 @@ FtxStatus ftx_context(FtxError *err, FtxStatus status, const char *format, ...)
         err->text[0] = '\0';
     err->status = status;
     return status;
+}
+
+const char *ftx_version(void)
+{
+    return VERSION_TEXT(FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
+}
+
+int ftx_version_number(void)
+{
+    return FTX_VERSION_MAJOR * 1000 + FTX_VERSION_MINOR;
 }
 
 const char *ftx_status_name(FtxStatus status)

@@ -10,6 +10,7 @@
 
 #include "engine.h"
 #include "../base/dtype.h"
+#include "../base/sized.h"
 #include "../base/utf8.h"
 
 typedef struct Pack {
@@ -95,7 +96,8 @@ static FtxStatus read_text(const Pack *p, size_t i, int32_t *ids, int32_t *types
     FtxEngine *e = p->engine;
     const char *field;
     const size_t most = most_tokens(p, &field);
-    TokenizerPair pair = {.special = true, .most = job->truncate ? most : 0, .cut = cuts[job->truncate]};
+    TokenizerPair pair = {
+        .special = true, .literal = job->literal, .most = job->truncate ? most : 0, .cut = cuts[job->truncate]};
     bool less = false;
     FtxStatus s;
 
@@ -263,16 +265,17 @@ static FtxStatus check_job(const FtxEngine *e, const FtxEncode *job, FtxError *e
         return ftx_fail(err, e->dead.status, "%s", e->dead.text);
     if (e->facts->kind != FTX_MODEL_ENCODER)
         return ftx_fail(err, FTX_EINVAL, "the model is no encoder: it writes text, see ftx_engine_submit");
-    if (!job || !!job->text + !!job->ids + !!job->input != 1)
+    if (!!job->text + !!job->ids + !!job->input != 1)
         return ftx_fail(err, FTX_EINVAL, "encode: expected one of text, ids and input");
     if (!job->text && !job->lengths)
         return ftx_fail(err, FTX_EINVAL, "lengths: missing, %s need the number of each text's tokens",
                         job->ids ? "ids" : "hidden states");
     if (job->input && !e->facts->input)
         return ftx_fail(err, FTX_EINVAL, "input: the model takes no hidden states; nn.embedded in its spec says where");
-    if (!job->text && (job->pair || job->truncate || job->max_tokens))
+    if (!job->text && (job->pair || job->truncate || job->max_tokens || job->literal))
         return ftx_fail(err, FTX_EINVAL, "%s: it goes with text",
                         job->pair       ? "pair"
+                        : job->literal  ? "literal"
                         : job->truncate ? "truncate"
                                         : "max_tokens");
     if (job->truncate < FTX_TRUNCATE_NONE || job->truncate > FTX_TRUNCATE_SECOND)
@@ -327,12 +330,16 @@ static FtxStatus take_text(Pack *p, size_t i, FtxError *err)
     return s;
 }
 
-FtxStatus ftx_engine_encode(FtxEngine *e, const FtxEncode *job, FtxError *err)
+FtxStatus ftx_engine_encode(FtxEngine *e, const FtxEncode *from, FtxError *err)
 {
-    Pack p = {.engine = e, .job = job};
-    FtxStatus s = check_job(e, job, err);
+    FtxEncode job = FTX_ENCODE_INIT;
+    Pack p = {.engine = e, .job = &job};
+    FtxStatus s = from ? sized_read("FtxEncode", from, &job, sizeof job, err)
+                       : ftx_fail(err, FTX_EINVAL, "ftx_engine_encode: job is NULL");
 
-    for (size_t i = 0; i < (s ? 0 : job->count) && !s; i++)
+    if (!s)
+        s = check_job(e, &job, err);
+    for (size_t i = 0; !s && i < job.count; i++)
         s = take_text(&p, i, err);
     return s ? s : flush(&p, err);
 }

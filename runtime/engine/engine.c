@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "../base/env.h"
+#include "../base/sized.h"
 #include "../base/team.h"
 
 /* --- open and close ------------------------------------------------------------------------------ */
@@ -42,6 +43,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
     to->pages.users = carve(c, f->kv_pages, sizeof *to->pages.users);
     to->flight.row = carve(c, slots, sizeof *to->flight.row);
     to->scratch_rows = carve(c, slots, sizeof *to->scratch_rows);
+    to->events = carve(c, requests, sizeof *to->events);
     to->lanes = carve(c, lanes ? f->sequences : 0, sizeof *to->lanes);
     to->hyp_text_bytes = hyp_text;
     for (uint32_t i = 0; i < requests; i++) {
@@ -142,6 +144,7 @@ static FtxStatus fill_engine(FtxEngine *e, FtxError *err)
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err)
 {
     Carve size = {NULL, 0};
+    FtxOptions o;
     FtxEngine *e;
     FtxStatus s;
 
@@ -150,11 +153,11 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     *engine = NULL;
     if (!model)
         return ftx_fail(err, FTX_EINVAL, "ftx_engine_open: model is NULL");
-    s = memory_check(options, err);
+    s = options_read(options, &o, err);
     if (s)
         return s;
 
-    const Memory memory = options && options->allocator ? memory_of(options) : model->memory;
+    const Memory memory = o.allocator ? memory_of(&o) : model->memory;
     const FtxFacts *f = model->artifact.facts;
     /* Every row that decodes must find a token's room in each step. */
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
@@ -206,6 +209,7 @@ void ftx_engine_close(FtxEngine *e)
 
 FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *id, FtxError *err)
 {
+    FtxRequest q;
     uint32_t n = 1;
     Request *r;
     FtxStatus s;
@@ -216,12 +220,15 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
         return ftx_fail(err, FTX_EINVAL, "ftx_engine_submit: request is NULL");
     if (e->facts->kind == FTX_MODEL_ENCODER)
         return ftx_fail(err, FTX_EINVAL, "the model is an encoder: it gives vectors, see ftx_engine_encode");
-    if (request->samples > 1 && (uint32_t)request->samples <= e->slots)
-        n = (uint32_t)request->samples; /* more are refused by request_fill */
+    s = request_read(e->model, request, &q, err);
+    if (s)
+        return s;
+    if (q.samples > 1 && (uint32_t)q.samples <= e->slots)
+        n = (uint32_t)q.samples; /* more are refused by request_fill */
     if (e->waiting.n + n > e->slots * WAITING_PER_SEQUENCE || e->unused.n < n)
         return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
     r = engine_unused(e, 0);
-    s = request_fill(e, r, request, err);
+    s = request_fill(e, r, &q, err);
     if (s)
         return s;
     r->id = e->next_id++;
@@ -282,7 +289,8 @@ static FtxEvent *add_event(Events *v, const Request *r)
 {
     FtxEvent *e = &v->at[v->n++];
 
-    *e = (FtxEvent){.request = r->id, .user = r->user, .sample = r->params.sample, .token = -1, .text = ""};
+    *e = (FtxEvent){
+        .size = sizeof *e, .request = r->id, .user = r->user, .sample = r->params.sample, .token = -1, .text = ""};
     return e;
 }
 
@@ -532,15 +540,20 @@ static void end_all(FtxEngine *e, Events *v)
 
 FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n, FtxError *err)
 {
-    Events v = {events, 0, max};
+    Events v = {e->events, 0, max < e->requests ? max : e->requests};
     FtxError why = {0};
-    FtxStatus s = FTX_OK;
+    FtxStatus s;
+    size_t size;
 
     *n = 0;
     if (e->dead.status)
         return ftx_fail(err, e->dead.status, "%s", e->dead.text);
     if (max < e->slots || !events)
         return ftx_fail(err, FTX_EINVAL, "events: room for %zu, a step of this model may have %u", max, e->slots);
+    size = events->size; /* of each: they stand so far apart */
+    s = sized_check("FtxEvent", size, err);
+    if (s)
+        return s;
     end_cancelled(e, &v);
     if (v.max - v.n >= e->slots) /* else the next call goes on */
         s = fly(e, &v, &why);
@@ -550,6 +563,8 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
         end_all(e, &v);
         ftx_fail(err, s, "%s", why.text);
     }
+    for (size_t i = 0; i < v.n; i++)
+        sized_write((char *)events + i * size, size, &v.at[i], sizeof v.at[i]);
     *n = v.n;
     return s;
 }

@@ -185,6 +185,7 @@ struct FtxEngine {
     SlotTable history;                 /* what the host knows of it: prompts that others have fed */
     Flight flight;
     Row *scratch_rows; /* [sequences]: while composing */
+    FtxEvent *events;  /* [requests]: of the step that runs */
     FtxLane *lanes;    /* [sequences]: as they stand on the device, while composing or taking results */
     bool has_lanes;    /* `lanes` (and with small ones hyp_ids) are those of the run whose results are taken */
     int32_t *hyp_ids;  /* [slots][context]: hypotheses that were fetched */
@@ -196,6 +197,8 @@ struct FtxEngine {
 };
 
 /* request.c */
+/* The caller's request as this library lays it out, with the model's defaults in fields that it lacks. */
+FtxStatus request_read(const FtxModel *model, const FtxRequest *from, FtxRequest *q, FtxError *err);
 FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *from, FtxError *err);
 void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample); /* another sample */
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../base/sized.h"
+
 void model_log(const FtxModel *m, int level, const char *format, ...)
 {
     char text[700];
@@ -181,10 +183,19 @@ static FtxStatus open_auto(const char *path, Artifact *a, const FtxOptions *o, F
     return s;
 }
 
+FtxStatus options_read(const FtxOptions *options, FtxOptions *o, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    *o = (FtxOptions)FTX_OPTIONS_INIT;
+    if (options)
+        s = sized_read("FtxOptions", options, o, sizeof *o, err);
+    return s ? s : memory_check(o, err);
+}
+
 FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel **model, FtxError *err)
 {
-    static const FtxOptions none;
-    const FtxOptions *o = options ? options : &none;
+    FtxOptions o;
     Artifact a;
     FtxStatus s;
 
@@ -193,18 +204,18 @@ FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel *
     *model = NULL;
     if (!path)
         return ftx_fail(err, FTX_EINVAL, "ftx_model_open: path is NULL");
-    s = memory_check(o, err);
+    s = options_read(options, &o, err);
     if (!s)
         s = artifact_open(path, &a, err);
     if (s)
         return s;
-    switch (o->device) {
-    case FTX_DEVICE_AUTO: return open_auto(path, &a, o, model, err);
-    case FTX_DEVICE_CPU: return open_cpu(&a, "", o, model, err);
-    case FTX_DEVICE_CUDA: return open_cuda(&a, o, model, err);
+    switch (o.device) {
+    case FTX_DEVICE_AUTO: return open_auto(path, &a, &o, model, err);
+    case FTX_DEVICE_CPU: return open_cpu(&a, "", &o, model, err);
+    case FTX_DEVICE_CUDA: return open_cuda(&a, &o, model, err);
     }
     artifact_close(&a);
-    return ftx_fail(err, FTX_EINVAL, "options.device: no device kind %d", (int)o->device);
+    return ftx_fail(err, FTX_EINVAL, "options.device: no device kind %d", (int)o.device);
 }
 
 void ftx_model_close(FtxModel *model)
@@ -214,12 +225,12 @@ void ftx_model_close(FtxModel *model)
 
 /* --- what it is ------------------------------------------------------------------------------------ */
 
-void ftx_model_info(const FtxModel *m, FtxModelInfo *info)
+FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
 {
     const FtxFacts *f = m->artifact.facts;
     const uint64_t *space = m->plan->head->space_bytes;
-
-    *info = (FtxModelInfo){
+    const FtxStatus s = sized_check("FtxModelInfo", to->size, NULL);
+    const FtxModelInfo info = {
         .name = artifact_string(&m->artifact, f->name),
         .device = m->api->describe(m->device),
         .device_reason = m->device_reason,
@@ -243,6 +254,10 @@ void ftx_model_info(const FtxModel *m, FtxModelInfo *info)
         .workspace_bytes = space[FTX_SPACE_WORK],
         .has_tokenizer = m->tokenizer != NULL,
     };
+
+    if (!s)
+        sized_write(to, to->size, &info, sizeof info);
+    return s;
 }
 
 const char *ftx_model_label(const FtxModel *m, int label, size_t *bytes)
@@ -259,9 +274,13 @@ const char *ftx_model_label(const FtxModel *m, int label, size_t *bytes)
     return at;
 }
 
-FtxStatus ftx_tokenize(const FtxModel *m, const char *text, size_t bytes, bool special, int32_t *ids, size_t max,
+FtxStatus ftx_tokenize(const FtxModel *m, const char *text, size_t bytes, unsigned flags, int32_t *ids, size_t max,
                        size_t *n, FtxError *err)
 {
+    const TokenizerPair one = {.text = text ? text : "",
+                               .bytes = bytes,
+                               .special = (flags & FTX_TOKENIZE_SPECIAL) != 0,
+                               .literal = (flags & FTX_TOKENIZE_LITERAL) != 0};
     TokenizerScratch *scratch;
     FtxStatus s;
 
@@ -270,10 +289,12 @@ FtxStatus ftx_tokenize(const FtxModel *m, const char *text, size_t bytes, bool s
         return ftx_fail(err, FTX_EINVAL, "the artifact has no tokenizer: use token ids");
     if (!text && bytes)
         return ftx_fail(err, FTX_EINVAL, "text is NULL");
+    if (flags & ~(unsigned)(FTX_TOKENIZE_SPECIAL | FTX_TOKENIZE_LITERAL))
+        return ftx_fail(err, FTX_EINVAL, "flags: %#x has bits that this libftx does not know", flags);
     s = tokenizer_scratch_open(m->tokenizer, bytes, &scratch, err);
     if (s)
         return s;
-    s = tokenizer_encode(m->tokenizer, scratch, text ? text : "", bytes, special, ids, max, n, err);
+    s = tokenizer_encode_pair(m->tokenizer, scratch, &one, ids, NULL, max, n, err);
     tokenizer_scratch_close(scratch);
     return s;
 }

@@ -30,4 +30,7 @@ FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const cha
 
 void model_leave(FtxModel *m);
 
+/* The caller's options, or all defaults for NULL, as this library lays them out. */
+FtxStatus options_read(const FtxOptions *options, FtxOptions *o, FtxError *err);
+
 #endif

@@ -4,17 +4,35 @@
 #include <string.h>
 
 #include "engine.h"
+#include "../base/sized.h"
 #include "../base/utf8.h"
 
-FtxRequest ftx_request_default(const FtxModel *model)
+/* What a request of this model asks for where the caller says nothing. */
+static FtxRequest defaults(const FtxModel *model)
 {
     const FtxDecode *d = &model->artifact.facts->decode;
-    FtxRequest q = {0};
+    FtxRequest q = {.size = sizeof q};
 
 #define DECODE(name, type, ...) q.name = d->name;
 #include "../decode.def"
 #undef DECODE
     return q;
+}
+
+FtxStatus ftx_request_fill(const FtxModel *model, FtxRequest *request, FtxError *err)
+{
+    const FtxRequest q = defaults(model);
+    const FtxStatus s = sized_check("FtxRequest", request->size, err);
+
+    if (!s)
+        sized_write(request, request->size, &q, sizeof q);
+    return s;
+}
+
+FtxStatus request_read(const FtxModel *model, const FtxRequest *from, FtxRequest *q, FtxError *err)
+{
+    *q = defaults(model);
+    return sized_read("FtxRequest", from, q, sizeof *q, err);
 }
 
 /* --- settings ------------------------------------------------------------------------------------- */
@@ -468,6 +486,7 @@ static FtxStatus fill_text(FtxEngine *e, const Room *to, const FtxRequest *q, in
     TokenizerPair text = {.text = q->text,
                           .bytes = q->text_bytes ? q->text_bytes : strlen(q->text),
                           .special = !q->no_bos,
+                          .literal = q->literal,
                           .most = to->cut ? to->most : 0,
                           .cut = to->cut == FTX_TRUNCATE_START ? TOKENIZER_CUT_START : TOKENIZER_CUT_FIRST};
     const bool less = to->cut && text.bytes > e->max_text;

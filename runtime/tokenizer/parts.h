@@ -55,6 +55,7 @@ struct TokenizerScratch {
     size_t ring;        /* power of two, over longest_piece */
     bool moved;         /* the text at hand does not begin where the whole text does */
     bool more;          /* ... does not end where it does; told to the normaliser */
+    bool literal;       /* the text of a special token is text */
     pcre2_match_data *match;
     pcre2_match_context *match_context;
     pcre2_jit_stack *stack;

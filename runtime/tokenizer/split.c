@@ -138,6 +138,8 @@ static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late,
             continue;
         }
         at = end = start + a->bytes;
+        if (s->literal && (t->tokens[a->id].flags & TOK_SPECIAL))
+            continue;
         if ((a->flags & TOK_ADDED_WORD) && (word_before(text, start) || word_after(text + end, n - end)))
             continue;
         if (start < done) /* its beginning went with the spaces of the token before */

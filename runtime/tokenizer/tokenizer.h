@@ -37,6 +37,7 @@ typedef struct TokenizerPair {
     const char *other; /* NULL: a single text */
     size_t other_bytes;
     bool special; /* with the tokens around texts */
+    bool literal; /* texts of special tokens are text */
     size_t most;  /* at most so many tokens in all: texts lose what `cut` says; 0: no limit */
     TokenizerCut cut;
 } TokenizerPair;

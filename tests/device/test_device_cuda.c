@@ -77,7 +77,7 @@ static void note_fill(const FakeLaunch *l)
 /* One launch of `random` for the matrix, one for the gains; what the kernel writes is for tests/simt. */
 static void random_weights_are_drawn_there(void **state)
 {
-    const FtxOptions o = {.threads = 3, .random_weights = 77};
+    const FtxOptions o = {.size = sizeof(FtxOptions), .threads = 3, .random_weights = 77};
     World *w = world();
     FtxError err = {0};
     Device *d;
@@ -377,7 +377,7 @@ static void keep_log(void *user, int level, const char *text)
 static void trace_and_sync_name_launches(void **state)
 {
     World *w = world();
-    const FtxOptions o = {.threads = 1, .log = keep_log, .log_user = w};
+    const FtxOptions o = {.size = sizeof(FtxOptions), .threads = 1, .log = keep_log, .log_user = w};
     Device *d;
     Session *s;
     FtxError err;

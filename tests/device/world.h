@@ -146,7 +146,7 @@ static inline World *world(void)
     return w;
 }
 
-static const FtxOptions one_thread = {.threads = 1};
+static const FtxOptions one_thread = {.size = sizeof(FtxOptions), .threads = 1};
 
 static inline void open_both(World *w, const FtxOptions *o, Device **d, Session **s)
 {

@@ -54,7 +54,8 @@ static inline FtxStatus life_encode(FtxEngine *e, const FtxModelInfo *info, FtxE
     static const int32_t lengths[] = {9, 1, 20};
     float *hidden = calloc(30 * (size_t)info->hidden, sizeof *hidden);
     float *pooled = calloc(3 * (size_t)info->pooled + 1, sizeof *pooled);
-    const FtxEncode job = {.count = 3,
+    const FtxEncode job = {.size = sizeof(FtxEncode),
+                           .count = 3,
                            .ids = life_ids(),
                            .lengths = lengths,
                            .hidden = hidden,
@@ -86,7 +87,7 @@ static inline FtxStatus life_generate(const FtxModel *m, FtxEngine *e, const Ftx
 {
     static const int prompts[] = {90, 5, 1};
     const int longest = info->kind == FTX_MODEL_SEQ2SEQ ? info->source_context : info->context - 10;
-    FtxEvent ev[LIFE_ROWS];
+    FtxEvent ev[LIFE_ROWS] = {FTX_EVENT_INIT};
     size_t n, finished = 0;
     FtxStatus s = FTX_OK;
 
@@ -109,7 +110,8 @@ static void (*life_closes)(void);
 static inline FtxStatus life(const char *path, FtxDeviceKind device, int threads, Ledger *ledger, FtxError *err)
 {
     const FtxAllocator allocator = {ledger_alloc, ledger_release, ledger};
-    const FtxOptions o = {.device = device, .threads = threads, .allocator = ledger ? &allocator : NULL};
+    const FtxOptions o = {
+        .size = sizeof(FtxOptions), .device = device, .threads = threads, .allocator = ledger ? &allocator : NULL};
     FtxModel *m = NULL;
     FtxEngine *e = NULL;
     FtxModelInfo info;

@@ -55,7 +55,11 @@ static void ask(FtxModel *m, FtxEngine *e, const FtxModelInfo *info)
 static void attempt(const void *p, size_t bytes)
 {
     const FtxAllocator allocator = {take, give_back, NULL};
-    const FtxOptions o = {.device = FTX_DEVICE_CPU, .threads = 1, .allocator = &allocator, .random_weights = 1};
+    const FtxOptions o = {.size = sizeof(FtxOptions),
+                          .device = FTX_DEVICE_CPU,
+                          .threads = 1,
+                          .allocator = &allocator,
+                          .random_weights = 1};
     FtxModel *m = NULL;
     FtxEngine *e = NULL;
     FtxModelInfo info;

@@ -31,7 +31,7 @@ static void one_word(const char *word)
 {
     int32_t ids[MAX_IDS];
     size_t n = 0;
-    FtxOptions device = {0};
+    FtxOptions device = FTX_OPTIONS_INIT;
     char error[200] = "";
     Diag d = {0};
     Target t;

@@ -26,7 +26,7 @@ static void must(FtxStatus s, const FtxError *err)
 
 static void open_one(const char *path, uint64_t seed, Opened *o)
 {
-    const FtxOptions options = {.device = FTX_DEVICE_CUDA, .random_weights = seed};
+    const FtxOptions options = {.size = sizeof(FtxOptions), .device = FTX_DEVICE_CUDA, .random_weights = seed};
     FtxError err;
 
     must(ftx_model_open(path, &options, &o->model, &err), &err);
@@ -54,7 +54,7 @@ static size_t run_one(const Opened *o, int batch, int most)
         must(ftx_engine_submit(o->engine, &r, &id[b], &err), &err);
     }
     while (ftx_engine_busy(o->engine)) {
-        FtxEvent events[256];
+        FtxEvent events[256] = {FTX_EVENT_INIT};
         size_t n;
 
         must(ftx_engine_step(o->engine, events, 256, &n, &err), &err);

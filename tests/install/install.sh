@@ -46,7 +46,7 @@ done
 
 # The shared library shows ftx.h and nothing else, and asks for the system alone.
 nm -D --defined-only "$lib/libftx.so" | awk '{print $3}' | grep -v '^ftx_' && exit 1
-sed -n 's/^[A-Za-z][A-Za-z ]*[ *]\(ftx_[a-z_]*\)(.*/\1/p' runtime/ftx.h | sort -u | while read -r name; do
+sed -n '/^static/d; s/^[A-Za-z][A-Za-z ]*[ *]\(ftx_[a-z_]*\)(.*/\1/p' runtime/ftx.h | sort -u | while read -r name; do
     nm -D --defined-only "$lib/libftx.so" | grep -q " $name\$" || { echo "libftx.so lacks $name"; exit 1; }
 done
 

@@ -40,7 +40,7 @@ static inline FtxModel *golden_open(const char *spec, const char *name, const ch
 {
     const char *ftxc = getenv("FTXC"), *target = getenv("FTX_TEST_TARGET"), *define = getenv("FTX_TEST_DEFINE");
     char path[1000], command[4000];
-    FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU};
+    FtxOptions options = {.size = sizeof(FtxOptions), .device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU};
     FtxModel *model;
     FtxError err;
 
@@ -111,7 +111,7 @@ static inline void golden_take(GoldenAnswer *a, const FtxEvent *e)
 /* Runs what was submitted to the end; answers by FtxRequest.user. */
 static inline void golden_finish(FtxEngine *engine)
 {
-    FtxEvent events[256];
+    FtxEvent events[256] = {FTX_EVENT_INIT};
     FtxError err;
 
     while (ftx_engine_busy(engine)) {

@@ -64,7 +64,7 @@ static inline void take(FtxEngine *engine, const FtxEvent *e)
 
 static inline void step(FtxEngine *engine)
 {
-    FtxEvent events[300];
+    FtxEvent events[300] = {FTX_EVENT_INIT};
     FtxError err;
     size_t n;
 

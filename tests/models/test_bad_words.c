@@ -183,7 +183,7 @@ static void samples(void **state)
     (void)state;
     for (int words = 0; words < 2; words++) {
         FtxRequest r = ftx_request_default(model);
-        FtxEvent events[16];
+        FtxEvent events[16] = {FTX_EVENT_INIT};
         FtxError err;
         size_t count;
 

@@ -39,7 +39,9 @@ static void write_spec(const char *path, const Shape *s)
 static FtxModel *open_shape(const Shape *s, const char *name)
 {
     const char *target = getenv("FTX_TEST_TARGET"), *define = getenv("FTX_TEST_DEFINE");
-    FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU, .random_weights = SEED};
+    FtxOptions options = {.size = sizeof(FtxOptions),
+                          .device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU,
+                          .random_weights = SEED};
     char spec[1000], path[1000], command[4000];
     FtxModel *model;
     FtxError err;

@@ -87,7 +87,8 @@ static void alone(const Texts *t, Text *x)
     const int32_t n = (int32_t)x->n;
     int32_t tokens = 0;
 
-    run(t, &(FtxEncode){.count = 1,
+    run(t, &(FtxEncode){.size = sizeof(FtxEncode),
+                        .count = 1,
                         .ids = x->ids,
                         .lengths = &n,
                         .hidden = hidden,
@@ -117,7 +118,8 @@ static void together(const Texts *t, size_t copies, size_t stride)
         memcpy(ids + at, x->ids, x->n * sizeof *ids);
         rows = at + x->n;
     }
-    run(t, &(FtxEncode){.count = count,
+    run(t, &(FtxEncode){.size = sizeof(FtxEncode),
+                        .count = count,
                         .ids = ids,
                         .lengths = lengths,
                         .stride = stride,
@@ -216,7 +218,8 @@ static void pooling(void **state)
         const int32_t n = (int32_t)t.at[i].n;
         float mean[MAX_D];
 
-        run(&t, &(FtxEncode){.count = 1,
+        run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
+                             .count = 1,
                              .ids = t.at[i].ids,
                              .lengths = &n,
                              .hidden = hidden,
@@ -243,7 +246,8 @@ static void mistakes(void **state)
 
     (void)state;
     open_texts(&t, "tiny-bert", "wide", "", &golden);
-    FtxEncode job = {.count = 4,
+    FtxEncode job = {.size = sizeof(FtxEncode),
+                     .count = 4,
                      .ids = ids,
                      .lengths = lengths,
                      .hidden = hidden,
@@ -265,25 +269,38 @@ static void mistakes(void **state)
     assert_int_equal(ftx_engine_encode(t.engine, &job, &err), FTX_EINVAL);
     assert_non_null(strstr(err.text, "text 1: ids[0]: 400"));
     lengths[0] = 129;
-    assert_int_equal(ftx_engine_encode(t.engine, &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths}, &err),
-                     FTX_EINVAL);
-    assert_non_null(strstr(err.text, "lengths: 129"));
-    lengths[0] = 3;
     assert_int_equal(
-        ftx_engine_encode(t.engine,
-                          &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths, .hidden = hidden, .hidden_rows = 2},
+        ftx_engine_encode(t.engine, &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .ids = ids, .lengths = lengths},
                           &err),
         FTX_EINVAL);
+    assert_non_null(strstr(err.text, "lengths: 129"));
+    lengths[0] = 3;
+    assert_int_equal(ftx_engine_encode(t.engine,
+                                       &(FtxEncode){.size = sizeof(FtxEncode),
+                                                    .count = 1,
+                                                    .ids = ids,
+                                                    .lengths = lengths,
+                                                    .hidden = hidden,
+                                                    .hidden_rows = 2},
+                                       &err),
+                     FTX_EINVAL);
     assert_non_null(strstr(err.text, "hidden_rows: room for 2"));
     lengths[1] = 2; /* types: 0, 1 and, of 2 kinds, 2 */
     assert_int_equal(
         ftx_engine_encode(
-            t.engine, &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths, .types = (int32_t[]){0, 1, 2}}, &err),
+            t.engine,
+            &(FtxEncode){
+                .size = sizeof(FtxEncode), .count = 1, .ids = ids, .lengths = lengths, .types = (int32_t[]){0, 1, 2}},
+            &err),
         FTX_EINVAL);
     assert_non_null(strstr(err.text, "types[2]: 2"));
-    assert_int_equal(ftx_engine_encode(t.engine, &(FtxEncode){.count = 1, .text = &text}, &err), FTX_EINVAL);
+    assert_int_equal(
+        ftx_engine_encode(t.engine, &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .text = &text}, &err),
+        FTX_EINVAL);
     assert_non_null(strstr(err.text, "no tokenizer"));
-    assert_int_equal(ftx_engine_submit(t.engine, &(FtxRequest){.ids = ids, .ids_count = 1}, NULL, &err), FTX_EINVAL);
+    assert_int_equal(
+        ftx_engine_submit(t.engine, &(FtxRequest){.size = sizeof(FtxRequest), .ids = ids, .ids_count = 1}, NULL, &err),
+        FTX_EINVAL);
     assert_non_null(strstr(err.text, "encoder"));
     alone(&t, &t.at[1]); /* nothing of that has harmed the engine */
     close_texts(&t, golden);
@@ -300,8 +317,16 @@ static void types(void **state)
 
     (void)state;
     open_texts(&t, "tiny-bert", "wide", "", &golden);
-    run(&t, &(FtxEncode){.count = 1, .ids = ids, .lengths = lengths, .hidden = one, .hidden_rows = 5});
-    run(&t, &(FtxEncode){.count = 1, .ids = ids, .types = kinds, .lengths = lengths, .hidden = two, .hidden_rows = 5});
+    run(&t,
+        &(FtxEncode){
+            .size = sizeof(FtxEncode), .count = 1, .ids = ids, .lengths = lengths, .hidden = one, .hidden_rows = 5});
+    run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
+                         .count = 1,
+                         .ids = ids,
+                         .types = kinds,
+                         .lengths = lengths,
+                         .hidden = two,
+                         .hidden_rows = 5});
     for (int i = 0; i < 5; i++) {
         double far = 0.0;
 
@@ -342,7 +367,8 @@ static void check_words(const Texts *t, const Words *w)
     const int32_t n = w->n;
     int32_t tokens = 0;
 
-    run(t, &(FtxEncode){.count = 1,
+    run(t, &(FtxEncode){.size = sizeof(FtxEncode),
+                        .count = 1,
                         .text = &w->text,
                         .pair = w->pair ? &w->pair : NULL,
                         .truncate = w->truncate,
@@ -351,7 +377,13 @@ static void check_words(const Texts *t, const Words *w)
                         .hidden_rows = 16,
                         .tokens = &tokens});
     assert_int_equal(tokens, n);
-    run(t, &(FtxEncode){.count = 1, .ids = w->ids, .types = w->types, .lengths = &n, .hidden = two, .hidden_rows = 16});
+    run(t, &(FtxEncode){.size = sizeof(FtxEncode),
+                        .count = 1,
+                        .ids = w->ids,
+                        .types = w->types,
+                        .lengths = &n,
+                        .hidden = two,
+                        .hidden_rows = 16});
     assert_memory_equal(one, two, (size_t)(n * t->info.hidden) * sizeof *one);
 }
 
@@ -388,9 +420,14 @@ static void texts(void **state)
     memset(blank, ' ', sizeof blank - 1);
     /* What is refused leaves the others unharmed, and its row empty. */
     memset(hidden, 1, sizeof hidden);
-    run(&t,
-        &(FtxEncode){
-            .count = 4, .text = text, .pair = pair, .stride = 8, .hidden = hidden, .tokens = tokens, .errors = errors});
+    run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
+                         .count = 4,
+                         .text = text,
+                         .pair = pair,
+                         .stride = 8,
+                         .hidden = hidden,
+                         .tokens = tokens,
+                         .errors = errors});
     assert_int_equal(errors[0].status, FTX_OK);
     assert_int_equal(tokens[0], 5);
     assert_int_equal(errors[1].status, FTX_EINVAL);
@@ -401,7 +438,8 @@ static void texts(void **state)
         assert_true(hidden[8 * t.info.hidden + i] == 0.0f);
 
     /* A text of any length is cut: to the context, or to the stride of a padded batch. */
-    run(&t, &(FtxEncode){.count = 2,
+    run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
+                         .count = 2,
                          .text = text,
                          .truncate = FTX_TRUNCATE_LONGEST,
                          .hidden = many,
@@ -409,7 +447,8 @@ static void texts(void **state)
                          .tokens = tokens});
     assert_int_equal(tokens[0], 3);
     assert_int_equal(tokens[1], 128);
-    run(&t, &(FtxEncode){.count = 3,
+    run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
+                         .count = 3,
                          .text = text,
                          .truncate = FTX_TRUNCATE_LONGEST,
                          .stride = 8,
@@ -419,7 +458,8 @@ static void texts(void **state)
     for (size_t i = 0; i + 4 < sizeof blank; i += 3) /* no space anywhere */
         memcpy(blank + i, "\xe4\xb8\xad", 3);
     text[1] = blank;
-    run(&t, &(FtxEncode){.count = 2,
+    run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
+                         .count = 2,
                          .text = text,
                          .truncate = FTX_TRUNCATE_LONGEST,
                          .hidden = many,
@@ -427,21 +467,32 @@ static void texts(void **state)
                          .tokens = tokens});
     assert_int_equal(tokens[1], 128);
     memset(blank, ' ', sizeof blank - 1);
-    refuse_text(&t, &(FtxEncode){.count = 2, .text = text, .truncate = FTX_TRUNCATE_LONGEST}, "use ids");
+    refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 2, .text = text, .truncate = FTX_TRUNCATE_LONGEST},
+                "use ids");
     text[1] = "a a a a a a a a";
-    refuse_text(&t, &(FtxEncode){.count = 2, .text = text, .stride = 8, .hidden = hidden},
+    refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 2, .text = text, .stride = 8, .hidden = hidden},
                 "text 1: text: 10 tokens, at most 8 fit (stride)");
-    refuse_text(&t, &(FtxEncode){.count = 2, .text = text, .max_tokens = 9}, "10 tokens, at most 9 fit (max_tokens)");
-    refuse_text(&t, &(FtxEncode){.count = 1, .text = text + 1, .truncate = FTX_TRUNCATE_SECOND}, "there is none");
+    refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 2, .text = text, .max_tokens = 9},
+                "10 tokens, at most 9 fit (max_tokens)");
+    refuse_text(&t,
+                &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .text = text + 1, .truncate = FTX_TRUNCATE_SECOND},
+                "there is none");
     pair[1] = "b b b b b b";
-    refuse_text(
-        &t, &(FtxEncode){.count = 1, .text = text, .pair = pair + 1, .truncate = FTX_TRUNCATE_FIRST, .max_tokens = 9},
-        "nothing of the first would be left");
-    refuse_text(&t, &(FtxEncode){.count = 1, .text = text, .ids = tokens}, "expected one of text, ids and input");
-    refuse_text(&t, &(FtxEncode){.count = 1, .text = text, .max_tokens = 129}, "max_tokens: 129, expected 1 to 128");
-    refuse_text(&t, &(FtxEncode){.count = 1, .ids = tokens, .lengths = tokens, .pair = pair},
+    refuse_text(&t,
+                &(FtxEncode){.size = sizeof(FtxEncode),
+                             .count = 1,
+                             .text = text,
+                             .pair = pair + 1,
+                             .truncate = FTX_TRUNCATE_FIRST,
+                             .max_tokens = 9},
+                "nothing of the first would be left");
+    refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .text = text, .ids = tokens},
+                "expected one of text, ids and input");
+    refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .text = text, .max_tokens = 129},
+                "max_tokens: 129, expected 1 to 128");
+    refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .ids = tokens, .lengths = tokens, .pair = pair},
                 "pair: it goes with text");
-    refuse_text(&t, &(FtxEncode){.count = 1, .input = hidden}, "lengths: missing");
+    refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .input = hidden}, "lengths: missing");
     check_words(&t, &words[2]);
     close_texts(&t, golden);
 }
@@ -542,7 +593,8 @@ static void emb(void **state)
     pooler = tensor("outputs", e.head, e.data, "pooler_output");
     ftx_model_info(e.model, &info);
     for (int turn = 0; turn < (info.has_tokenizer ? 2 : 1); turn++) { /* ids, then texts */
-        const FtxEncode job = {.count = EMB,
+        const FtxEncode job = {.size = sizeof(FtxEncode),
+                               .count = EMB,
                                .ids = turn ? NULL : e.ids,
                                .lengths = turn ? NULL : e.lengths,
                                .text = turn ? e.sentence : NULL,
@@ -590,7 +642,8 @@ static void emb_company(void **state)
             memcpy(ids + rows, e.ids + text * EMB_LONGEST, (size_t)lengths[i] * sizeof *ids);
         }
         if (ftx_engine_encode(e.engine,
-                              &(FtxEncode){.count = packs[p].count,
+                              &(FtxEncode){.size = sizeof(FtxEncode),
+                                           .count = packs[p].count,
                                            .ids = ids,
                                            .lengths = lengths,
                                            .hidden = hidden,
@@ -633,7 +686,8 @@ static void emb_states(void **state)
         memcpy(input, first, EMB_LONGEST * EMB_D * sizeof *input);
         memcpy(input + at, first, EMB_LONGEST * EMB_D * sizeof *input);
         if (ftx_engine_encode(e.engine,
-                              &(FtxEncode){.count = 1 + text,
+                              &(FtxEncode){.size = sizeof(FtxEncode),
+                                           .count = 1 + text,
                                            .input = input,
                                            .lengths = lengths + 1 - text,
                                            .stride = padded ? EMB_LONGEST : 0,

@@ -170,7 +170,7 @@ static void together_as_alone(void **state)
     const FtxModel *model;
     FtxModel *own = golden_open("specs/fable.lua", "fable-many", "-D limits.sequences=64 -D limits.context=160");
     FtxEngine *engine = golden_engine(own);
-    FtxEvent events[256];
+    FtxEvent events[256] = {FTX_EVENT_INIT};
     FtxError err;
     int parted = 0;
 

@@ -43,11 +43,15 @@ static void minilm(void **state)
     golden_path("minilm", path, sizeof path);
     plain_text_named(&plain, path, "minilm");
     plain.normalize = true;
-    if (ftx_engine_encode(
-            engine,
-            &(FtxEncode){
-                .count = TEXTS, .text = texts, .stride = MOST, .hidden = hidden, .pooled = pooled, .tokens = tokens},
-            &err))
+    if (ftx_engine_encode(engine,
+                          &(FtxEncode){.size = sizeof(FtxEncode),
+                                       .count = TEXTS,
+                                       .text = texts,
+                                       .stride = MOST,
+                                       .hidden = hidden,
+                                       .pooled = pooled,
+                                       .tokens = tokens},
+                          &err))
         fail_msg("%s", err.text);
     for (size_t i = 0; i < TEXTS; i++) {
         size_t n;

@@ -12,7 +12,7 @@
 
 #include "runtime/ftx.h"
 
-static const FtxOptions options = {.device = FTX_DEVICE_CPU, .threads = 1};
+static const FtxOptions options = {.size = sizeof(FtxOptions), .device = FTX_DEVICE_CPU, .threads = 1};
 static const int32_t ids[] = {5, 17, 9, 30, 2};
 enum { IDS = sizeof ids / sizeof *ids };
 
@@ -116,7 +116,8 @@ static void requests(void **state)
 
     (void)state;
     REFUSED(ftx_engine_open(o.m, NULL, NULL, &err), "engine is NULL");
-    REFUSED(ftx_engine_open(o.m, &(FtxOptions){.allocator = &(FtxAllocator){0}}, &(FtxEngine *){NULL}, &err),
+    REFUSED(ftx_engine_open(o.m, &(FtxOptions){.size = sizeof(FtxOptions), .allocator = &(FtxAllocator){0}},
+                            &(FtxEngine *){NULL}, &err),
             "must both be set");
     REFUSED(ftx_engine_submit(o.e, NULL, NULL, &err), "request is NULL");
     q = request(&o);
@@ -175,13 +176,13 @@ static void vectors(void **state)
     Open o = open_model("tiny-bert"), writer = open_model("tiny-gpt2");
     float *pooled = calloc((size_t)o.info.pooled, sizeof *pooled);
     const char *const text[] = {"a"};
-    FtxEncode job = {.count = 1, .ids = ids, .lengths = lengths, .pooled = pooled};
+    FtxEncode job = {.size = sizeof(FtxEncode), .count = 1, .ids = ids, .lengths = lengths, .pooled = pooled};
     FtxEncode j;
 
     (void)state;
     assert_non_null(pooled);
     REFUSED(ftx_engine_encode(writer.e, &job, &err), "no encoder");
-    REFUSED(ftx_engine_encode(o.e, NULL, &err), "expected one of");
+    REFUSED(ftx_engine_encode(o.e, NULL, &err), "job is NULL");
     j = job, j.text = text;
     REFUSED(ftx_engine_encode(o.e, &j, &err), "expected one of");
     j = job, j.lengths = NULL;
@@ -192,7 +193,7 @@ static void vectors(void **state)
     REFUSED(ftx_engine_encode(o.e, &j, &err), "max_tokens: it goes with text");
     j = job, j.truncate = FTX_TRUNCATE_FIRST;
     REFUSED(ftx_engine_encode(o.e, &j, &err), "truncate: it goes with text");
-    j = (FtxEncode){.count = 1, .text = text, .pooled = pooled};
+    j = (FtxEncode){.size = sizeof(FtxEncode), .count = 1, .text = text, .pooled = pooled};
     REFUSED(ftx_engine_encode(o.e, &j, &err), "no tokenizer");
     j.truncate = (FtxTruncate)9;
     REFUSED(ftx_engine_encode(o.e, &j, &err), "no way 9");
@@ -222,7 +223,7 @@ static void bench_and_profile(void **state)
     const FtxRequest q = request(&o);
     const FtxProfile *rows = NULL;
     uint64_t launches = 0;
-    FtxEvent ev[64];
+    FtxEvent ev[64] = {FTX_EVENT_INIT};
     size_t n;
 
     (void)state;

@@ -46,10 +46,10 @@ static FtxStatus submit_all(FtxEngine *e, const FtxModel *m, FtxError *err)
 /* Opens, writes twelve texts, closes. during: allocations between open and close. */
 static FtxStatus live_once(int *during, FtxError *err)
 {
-    const FtxOptions o = {.device = FTX_DEVICE_CPU, .threads = 2};
+    const FtxOptions o = {.size = sizeof(FtxOptions), .device = FTX_DEVICE_CPU, .threads = 2};
     FtxModel *m = NULL;
     FtxEngine *e = NULL;
-    FtxEvent ev[64];
+    FtxEvent ev[64] = {FTX_EVENT_INIT};
     size_t n;
     FtxStatus s = ftx_model_open(artifact, &o, &m, err);
 
@@ -96,7 +96,8 @@ static void test_none_while_encoding(void **state)
     (void)state;
     for (int turn = 0; turn < 8; turn++) {
         const int before = atomic_load(&calls), what = turn % 4;
-        const FtxEncode job = {.count = what < 2 ? 4 : 2,
+        const FtxEncode job = {.size = sizeof(FtxEncode),
+                               .count = what < 2 ? 4 : 2,
                                .text = what < 2 ? text : NULL,
                                .pair = what == 1 ? pair : NULL,
                                .truncate = what == 1 ? FTX_TRUNCATE_LONGEST : FTX_TRUNCATE_NONE,

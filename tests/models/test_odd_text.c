@@ -173,7 +173,8 @@ static void check_batch(Shape *t, int first, int n, bool padded, bool states)
     }
     memset(t->got, -1, (size_t)n * C * D * sizeof(float));
     if (ftx_engine_encode(t->engine,
-                          &(FtxEncode){.count = (size_t)n,
+                          &(FtxEncode){.size = sizeof(FtxEncode),
+                                       .count = (size_t)n,
                                        .ids = states ? NULL : ids,
                                        .types = states || !t->s.types ? NULL : types,
                                        .input = states ? t->input : NULL,

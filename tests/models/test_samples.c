@@ -19,7 +19,7 @@ typedef struct Answers { /* of a request, by sample */
 
 static void step(FtxEngine *engine)
 {
-    FtxEvent events[32];
+    FtxEvent events[32] = {FTX_EVENT_INIT};
     FtxError err;
     size_t n;
 

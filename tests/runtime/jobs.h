@@ -187,7 +187,8 @@ static inline void make_job(Job *j, int prompt, uint64_t seed)
     memset(j, 0, sizeof *j);
     for (int i = 0; i < prompt; i++)
         j->prompt[i] = (int32_t)((seed * 13 + (uint64_t)i * 7) % 61);
-    j->request = (FtxRequest){.ids = j->prompt,
+    j->request = (FtxRequest){.size = sizeof(FtxRequest),
+                              .ids = j->prompt,
                               .ids_count = (size_t)prompt,
                               .top_p = 1.0f,
                               .repetition_penalty = 1.0f,
@@ -205,7 +206,7 @@ static inline void submit(Bed *b, Job *j)
 
 static inline size_t step(Bed *b)
 {
-    FtxEvent ev[64];
+    FtxEvent ev[64] = {FTX_EVENT_INIT};
     FtxError err = {FTX_OK, ""};
     size_t n;
 

@@ -58,7 +58,7 @@ static FtxStatus live_once(const FtxOptions *o, int *during)
     FakeArtifact artifact;
     FtxModel *m = NULL;
     FtxEngine *e = NULL;
-    FtxEvent ev[8];
+    FtxEvent ev[8] = {FTX_EVENT_INIT};
     FtxError err = {FTX_OK, ""};
     uint64_t id[6];
     size_t n;
@@ -147,7 +147,7 @@ static void test_every_own_allocation_fails(void **state)
     for (int n = 1; s; n++) {
         Ledger l = {.fail_at = n};
         const FtxAllocator a = {ledger_alloc, ledger_release, &l};
-        const FtxOptions o = {.allocator = &a};
+        const FtxOptions o = {.size = sizeof(FtxOptions), .allocator = &a};
 
         s = live_once(&o, &during);
         assert_true(s == FTX_OK || s == FTX_ENOMEM);

@@ -203,7 +203,7 @@ static void test_runs(void **state)
     (void)state;
     for (size_t k = 0; k < 3; k++) {
         make_plan(&b.plan);
-        open_bed(&b, &(FtxOptions){.threads = threads[k]});
+        open_bed(&b, &(FtxOptions){.size = sizeof(FtxOptions), .threads = threads[k]});
         for (int round = 0; round < 200; round++) {
             const int T = 1 + round % T_MAX;
             float y[T_MAX * 8];
@@ -226,7 +226,7 @@ static void test_random_weights(void **state)
     make_plan(&b.plan);
     b.plan.fake.artifact.weight_data = NULL;
     random_fill(&b.plan.fake.artifact, 0, 5, 0, 16, weights);
-    open_bed(&b, &(FtxOptions){.threads = 2, .random_weights = 5});
+    open_bed(&b, &(FtxOptions){.size = sizeof(FtxOptions), .threads = 2, .random_weights = 5});
     assert_int_equal(device_cpu.run(b.session, 0, 3, 3, 1, NULL), FTX_OK);
     expect(weights, 3, y);
     assert_memory_equal(result(&b), y, 3 * 8 * sizeof *y);
@@ -244,7 +244,7 @@ static void test_watched(void **state)
     make_plan(&b.plan);
     setenv("FTX_NAN", "1", 1);
     setenv("FTX_TRACE", "1", 1);
-    open_bed(&b, &(FtxOptions){.threads = 2, .log = log_line});
+    open_bed(&b, &(FtxOptions){.size = sizeof(FtxOptions), .threads = 2, .log = log_line});
     unsetenv("FTX_NAN");
     unsetenv("FTX_TRACE");
     assert_int_equal(device_cpu.profile(b.session, true, &rows, &n, &err), FTX_OK);
@@ -275,7 +275,7 @@ static void test_copies(void **state)
 
     (void)state;
     make_plan(&b.plan);
-    open_bed(&b, &(FtxOptions){.threads = 1});
+    open_bed(&b, &(FtxOptions){.size = sizeof(FtxOptions), .threads = 1});
     const size_t room = b.plan.fake.plan.named_bytes[FTX_NAMED_pages];
 
     assert_int_equal(device_cpu.write(b.session, FTX_NAMED_pages, 16, pages, sizeof pages, &err), FTX_OK);

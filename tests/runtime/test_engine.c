@@ -224,7 +224,7 @@ static void test_many_cancelled(void **state)
 {
     FakeSizes sizes = fake_sizes();
     Job job[20];
-    FtxEvent ev[4];
+    FtxEvent ev[4] = {FTX_EVENT_INIT};
     FtxError err;
     size_t n;
     int cancelled = 0;
@@ -337,7 +337,7 @@ static void test_device_fails(void **state)
     sizes.n_ends = 0;
     for (int kind = 0; kind < 4; kind++) {
         Job job[6];
-        FtxEvent ev[16];
+        FtxEvent ev[16] = {FTX_EVENT_INIT};
         FtxError err = {FTX_OK, ""};
         FtxStatus s = FTX_OK;
         size_t n = 0;
@@ -505,7 +505,7 @@ static void test_samples(void **state)
             static Job job, beside;
             int32_t got[SAMPLES][NEW];
             int n_got[SAMPLES] = {0}, ended = 0;
-            FtxEvent ev[64];
+            FtxEvent ev[64] = {FTX_EVENT_INIT};
             FtxError err;
             size_t n;
 

@@ -76,7 +76,7 @@ static int setup(void **state)
 
 static FtxStatus open_as(const char *path, FtxDeviceKind kind, FtxModel **m, FtxError *err)
 {
-    const FtxOptions o = {.device = kind, .threads = 1, .log = log_line};
+    const FtxOptions o = {.size = sizeof(FtxOptions), .device = kind, .threads = 1, .log = log_line};
 
     memset(err, 0, sizeof *err);
     return ftx_model_open(path, &o, m, err);

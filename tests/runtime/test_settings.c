@@ -159,7 +159,8 @@ static void test_compiled(void **state)
              "%s compile " SPEC " -t cpu -q -D limits.sequences=8 -D decode.width=1 -D decode.max_top_k=20 -o %s",
              getenv("FTXC"), path);
     assert_int_equal(system(command), 0);
-    assert_int_equal(ftx_model_open(path, &(FtxOptions){.random_weights = 1}, &narrow, &err), FTX_OK);
+    assert_int_equal(
+        ftx_model_open(path, &(FtxOptions){.size = sizeof(FtxOptions), .random_weights = 1}, &narrow, &err), FTX_OK);
     assert_int_equal(ftx_engine_open(narrow, NULL, &e, &err), FTX_OK);
 #define REFUSED(field, value, why) \
     q = ftx_request_default(narrow); \
@@ -191,7 +192,7 @@ static int open_model(void **state)
     snprintf(command, sizeof command, "%s compile " SPEC " -t cpu -q -o %s", getenv("FTXC"), model_path);
     if (system(command) != 0)
         return 1;
-    return ftx_model_open(model_path, &(FtxOptions){.random_weights = 1}, &model, &err) ||
+    return ftx_model_open(model_path, &(FtxOptions){.size = sizeof(FtxOptions), .random_weights = 1}, &model, &err) ||
            ftx_engine_open(model, NULL, &engine, &err);
 }
 

@@ -89,7 +89,7 @@ static void search(FtxModel *model, const json_t *prompts, size_t first, size_t 
     size_t left = last - first + 1;
     FtxEngine *engine = golden_engine(model);
     FtxRequest r = ftx_request_default(model);
-    FtxEvent events[16];
+    FtxEvent events[16] = {FTX_EVENT_INIT};
     FtxError err;
 
     r.ids_count = golden_ids(json_object_get(json_array_get(prompts, first), "input_ids"), ids[first], 128);
@@ -149,7 +149,7 @@ static void search_processed(FtxModel *model, const json_t *prompts)
     int32_t ids[128];
     FtxEngine *engine = golden_engine(model);
     FtxRequest r = ftx_request_default(model);
-    FtxEvent events[16];
+    FtxEvent events[16] = {FTX_EVENT_INIT};
     FtxError err;
     size_t n, found = 0;
     uint64_t id;
@@ -193,7 +193,7 @@ static void search_words(FtxModel *model)
     static GoldenAnswer found, beside;
     FtxEngine *engine = golden_engine(model);
     FtxRequest r = ftx_request_default(model);
-    FtxEvent events[16];
+    FtxEvent events[16] = {FTX_EVENT_INIT};
     FtxError err;
     size_t n;
     uint64_t id;
@@ -260,7 +260,7 @@ static void draw_samples(FtxModel *host)
     } prompts[] = {{9, 3, 2}, {17, 2, 0}, {20, 3, 0}};
     FtxModel *cpu = golden_open("tests/models/tiny-llama", "simt-samples", "-D precision.weights=fp32");
     FtxEngine *engine = golden_engine(host), *alone = golden_engine(cpu);
-    FtxEvent events[16];
+    FtxEvent events[16] = {FTX_EVENT_INIT};
     FtxError err;
 
     for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
@@ -320,7 +320,7 @@ static void search_groups(FtxModel *host)
     FtxModel *cpu = golden_open("tests/models/tiny-llama", "simt-groups",
                                 "-D decode.width=4 -D limits.sequences=9 -D limits.context=104 -D kv.block_size=8");
     FtxEngine *engine[] = {golden_engine(host), golden_engine(cpu)};
-    FtxEvent events[16];
+    FtxEvent events[16] = {FTX_EVENT_INIT};
     FtxError err;
 
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
@@ -369,7 +369,7 @@ static void check_model(const char *name, const char *type, const char *tokens, 
     char checkout[100], golden[140], dir[600], path[700];
     char weights[60], most[60], lanes[60], sequences[60];
     Override overrides[] = {{weights}, {most}, {sequences}, {"limits.context=104"}, {"kv.block_size=8"}, {lanes}};
-    FtxOptions options = {.device = FTX_DEVICE_CUDA};
+    FtxOptions options = {.size = sizeof(FtxOptions), .device = FTX_DEVICE_CUDA};
     FtxModel *model;
     FtxError err;
 

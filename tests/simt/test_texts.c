@@ -27,7 +27,7 @@ static void open_model(Opened *o, const char *name, const char *type, int tokens
 {
     char checkout[100], path[700], dir[600], weights[60], most[60];
     Override overrides[] = {{weights}, {most}, {"limits.sequences=8"}, {"limits.context=64"}, {more}};
-    FtxOptions options = {.device = FTX_DEVICE_CUDA};
+    FtxOptions options = {.size = sizeof(FtxOptions), .device = FTX_DEVICE_CUDA};
     FtxError err;
 
     snprintf(weights, sizeof weights, "precision.weights=%s", type);
@@ -100,7 +100,8 @@ static void vectors(const char *name, const char *type, const char *more)
     assert_true(n > 2 && n <= 64);
     for (int turn = 0; turn < 4; turn++) { /* together, alone, alone, from hidden states */
         const size_t first = turn == 2, count = turn ? 1 : 2;
-        const FtxEncode job = {.count = count,
+        const FtxEncode job = {.size = sizeof(FtxEncode),
+                               .count = count,
                                .ids = turn == 3 ? NULL
                                       : turn    ? o.ids[first]
                                                 : ids,
@@ -170,7 +171,8 @@ static void bert_tiles(void **state)
     tolerance = plain_text_allowed(&plain, tolerance);
     plain_text_close(&plain);
     assert_true(n > 64 && n <= 128);
-    const FtxEncode job = {.count = 3, .ids = ids, .lengths = lengths, .hidden = hidden, .hidden_rows = 128};
+    const FtxEncode job = {
+        .size = sizeof(FtxEncode), .count = 3, .ids = ids, .lengths = lengths, .hidden = hidden, .hidden_rows = 128};
 
     if (ftx_engine_encode(o.engine, &job, &err))
         fail_msg("%s", err.text);
@@ -277,7 +279,7 @@ static void bart_beams_fp16(void **state)
                                        {16, 222, 222, 222, 222, 222, 222, 222}};
     static const double scores[] = {-1.572277, -1.620726};
     static Opened o;
-    FtxEvent events[16];
+    FtxEvent events[16] = {FTX_EVENT_INIT};
     FtxError err;
     PlainSource plain;
     uint64_t id[2];
