@@ -422,7 +422,8 @@ static void encode(const Storm *s, int seed)
         n += (size_t)t.lengths[i];
     }
 
-    FtxEncode job = {.count = TEXTS,
+    FtxEncode job = {.size = sizeof(FtxEncode),
+                     .count = TEXTS,
                      .ids = packed,
                      .lengths = t.lengths,
                      .stride = stride,
@@ -433,7 +434,8 @@ static void encode(const Storm *s, int seed)
     if (!together || !alone || ftx_engine_encode(s->engine, &job, &err))
         storm_fail(s, "encode: %s", err.text);
     for (int i = 0; i < TEXTS; i++) {
-        const FtxEncode one = {.count = 1, .ids = t.ids[i], .lengths = &t.lengths[i], .pooled = alone};
+        const FtxEncode one = {
+            .size = sizeof(FtxEncode), .count = 1, .ids = t.ids[i], .lengths = &t.lengths[i], .pooled = alone};
 
         if (t.bad[i] != (errors[i].status == FTX_EINVAL) || tokens[i] != (t.bad[i] ? 0 : t.lengths[i]))
             storm_fail(s, "text %d of %d: status %d, %d tokens", i, TEXTS, (int)errors[i].status, tokens[i]);
@@ -602,7 +604,8 @@ static void *storm_beside(void *user)
 
 static FtxModel *open_model(const char *name)
 {
-    const FtxOptions options = {.device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU, .threads = 1};
+    const FtxOptions options = {
+        .size = sizeof(FtxOptions), .device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU, .threads = 1};
     char path[1000];
     FtxModel *model;
     FtxError err;

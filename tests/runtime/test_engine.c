@@ -555,7 +555,7 @@ static void test_leader_ends(void **state)
     for (int asynchronous = 0; asynchronous < 2; asynchronous++)
         for (int prompt = 5; prompt <= 12; prompt++) {
             Job samples, next;
-            FtxEvent ev[64];
+            FtxEvent ev[64] = {FTX_EVENT_INIT};
             FtxError err;
             size_t n;
             int ended = 0;
@@ -594,7 +594,7 @@ static void test_long_rows(void **state)
     enum { PROMPT = 17000, NEW = 3 };
     FakeSizes sizes = fake_sizes();
     static int32_t ids[PROMPT + NEW];
-    FtxEvent ev[8];
+    FtxEvent ev[8] = {FTX_EVENT_INIT};
     FtxError err;
     Bed b;
     size_t n;
