@@ -164,8 +164,10 @@ static void read_results(const char *file)
 
         if (!json_is_object(o)) {
             mistake(file, line, "%s", o ? "expected an object" : err.text);
+            json_decref(o);
         } else if (n_results == RESULTS_MAX) {
             mistake(file, line, "more than %d results", RESULTS_MAX);
+            json_decref(o);
             break;
         } else {
             check_result(o, file, line);

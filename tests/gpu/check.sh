@@ -3,9 +3,10 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 odd many beam samples ptx encode memory bench sequences sanitize (default: fp32 bf16
+# Parts: fp32 bf16 fp16 odd many beam samples ptx encode memory bench texts sequences sanitize (default: fp32 bf16
 # fp16 bench). The reference files of the
-# bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT.
+# bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT: bench, texts
+# and sequences write results.jsonl there, which docs/results can keep as it is.
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath "$1")
@@ -16,7 +17,7 @@ mkdir -p "$out"
 export FTXC="$build/ftxc" FTX_BUILD="$out" FTX_SHARED="${FTX_SHARED:-../shared}"
 export FTX_TEST_DEVICE=cuda FTX_TEST_TARGET="${FTX_TEST_TARGET:-sm_90a}"
 failed=0
-rm -f "$out/failed"
+rm -f "$out/failed" "$out/results.jsonl"
 
 models() { # models TYPE MARGIN TOLERANCE: tests of the trained and the tiny models
     export FTX_TEST_DEFINE="-D precision.weights=$1" FTX_TEST_MARGIN=$2 FTX_TEST_TOLERANCE=$3 FTX_TEST_LOSS_TOLERANCE=$4
@@ -33,11 +34,15 @@ one() { # one TYPE TOLERANCE TEST: a test of models in one type
     echo "== $1 $3
 $(grep -E 'part|differs|away|FAILED|ERROR|error|PASSED|skipped' "$out/$1-$3.log")"
 }
-bench() { # bench SPEC OPTIONS: decode and prompt steps with random weights
+bench() { # bench SPEC DEFINES OPTIONS: steps or generations with random weights, into results.jsonl
     spec=$1
-    shift
-    "$FTXC" compile "specs/$spec.lua" -t "$FTX_TEST_TARGET" -o "$out/$spec.ftx" --no-weights || failed=1
-    "$FTXC" bench "$out/$spec.ftx" --random-weights 1 --device cuda "$@" || failed=1
+    defines=$2
+    shift 2
+    # shellcheck disable=SC2086
+    "$FTXC" compile "specs/$spec.lua" -t "$FTX_TEST_TARGET" --no-weights $defines -o "$out/$spec.ftx" || failed=1
+    make="ftxc compile specs/$spec.lua -t $FTX_TEST_TARGET --no-weights${defines:+ $defines}"
+    (cd "$out" && "$FTXC" bench "$spec.ftx" --random-weights 1 --device cuda "$@" --json) >"$out/bench.log" || failed=1
+    sed "s|^{|{\"make\":\"$make\",|" "$out/bench.log" | tee -a "$out/results.jsonl"
 }
 
 for part in "$@"; do
@@ -86,8 +91,16 @@ for part in "$@"; do
         FTX_ODD=40 one fp32 1e-4 odd_text
         ;;
     bench)
-        bench llama-3.2-1b --sequences 1,8,64 --context 128,2048 --prompt 128,512,2048
-        bench llama-3.1-8b --sequences 1,8,64 --context 128,2048 --prompt 2048
+        bench llama-3.2-1b "" --sequences 1,8,64 --context 128,2048 --prompt 128,512,2048
+        bench llama-3.1-8b "" --sequences 1,8,64 --context 128,2048 --prompt 2048
+        ;;
+    texts) # encoders: texts of one length, and of many with a mean of 70
+        for spec in bert-base bert-large; do
+            bench $spec "" --sequences 1 --prompt 16,64,128,256,384,512
+            bench $spec "" --sequences 32 --prompt 128 --context 70
+        done
+        bench bert-base "" --sequences 8,32 --prompt 128,384
+        bench bert-large "" --sequences 128 --prompt 384
         ;;
     memory) # eight models of Transformer-big, beam 4, batch 8, 256 tokens: in one process, and in eight
         used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0; }
@@ -117,9 +130,10 @@ for part in "$@"; do
         done
         ;;
     sequences) # whole generations
-        bench transformer-base --beams 4 --source 32 --new 32 --sequences 1,8,32,64,128
-        bench transformer-big --beams 4 --source 32 --new 32 --sequences 1,8,64
-        bench gpt2-124m --source 32 --new 128 --top-k 4 --top-p 0.9 --sequences 1,16
+        bench transformer-base "" --beams 4 --source 32 --new 32 --sequences 1,2,8,32,64,128
+        bench transformer-big "" --beams 4 --source 32 --new 32 --sequences 1,8,64
+        bench gpt2-124m "-D precision.weights=fp16 -D limits.sequences=32 -D limits.context=256 -D limits.tokens=1024" \
+            --source 32 --new 128 --top-k 4 --top-p 0.9 --sequences 1,32
         ;;
     sanitize) # prompts of 5 and of 100 tokens, sampling, beams, encoders
         short=113,7,9,20,31
