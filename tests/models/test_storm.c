@@ -304,6 +304,8 @@ static void step(const Storm *s)
     FtxError err;
     size_t n;
 
+    if (events)
+        events->size = sizeof *events;
     if (!events || ftx_engine_step(s->engine, events, most, &n, &err))
         storm_fail(s, "step: %s", err.text);
     if (n > most)

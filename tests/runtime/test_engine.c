@@ -282,6 +282,7 @@ static void test_events_fit(void **state)
         }
         memset(&untouched, 0xa5, sizeof untouched);
         memset(ev, 0xa5, sizeof ev);
+        ev[0].size = sizeof ev[0];
         assert_int_equal(ftx_engine_step(b.engine, ev, SLOTS, &n, &err), FTX_OK);
         assert_int_equal(n, 3);
         for (size_t i = 0; i < n; i++)
