@@ -1,7 +1,7 @@
 #!/bin/sh
 # links.sh - every link, path, script and command that a document of the tree names is there.
 #
-# Looked at in each .md file: targets of relative links; words in back-ticks or code blocks that begin with a folder of
+# Looked at in each .md file: targets of relative links and their #headings; words in back-ticks or code blocks that begin with a folder of
 # the tree (stars and braces as in a shell), that are a file's name, or that follow `ftxc`.
 set -eu
 room=$FTX_BUILD/docs-links
@@ -45,12 +45,12 @@ function there(path, open, close_, head, tail, list, n, i, pattern) {
 
 # What stands in back-ticks or in a line of a code block.
 function check_code(text, words, n, i, word) {
-    n = split(text, words, /[ \t"'=;()|&<>,]+/)
+    n = split(text, words, /[ \t"'=;()|&<>]+/)
     for (i = 1; i <= n; i++) {
         word = words[i]
         sub(/^\.\//, "", word)
         sub(/:[0-9]+$/, "", word)
-        sub(/[.:]$/, "", word)
+        sub(/[.:,]$/, "", word)
         if (word ~ /[A-Z$…]/ && word !~ /(README|CHANGELOG|LICENSE|CMake)/)
             continue # a placeholder
         if (word ~ ("^(" rooms ")/") && !there(normal(word)))
@@ -65,17 +65,23 @@ function check_code(text, words, n, i, word) {
 
 FILENAME == ARGV[1] { known[$0]; name = $0; sub(/.*\//, "", name); names[name]; next }
 FILENAME == ARGV[2] { commands[$0]; next }
+FILENAME == ARGV[3] { headings[$0]; next }
 FNR == 1 { folder = FILENAME; sub(/^\/.*|[^\/]*$/, "", folder); fenced = 0; files++ } # one from elsewhere: as in the root
 /^ *```/ { fenced = !fenced; next }
 fenced { check_code($0); next }
 {
     rest = $0
     while (match(rest, /\]\([^)]*\)/)) {
-        target = substr(rest, RSTART + 2, RLENGTH - 3)
+        target = heading = substr(rest, RSTART + 2, RLENGTH - 3)
         rest = substr(rest, RSTART + RLENGTH)
         sub(/#.*/, "", target)
-        if (target !~ /^[a-z]+:/ && !there(normal(folder target)))
+        if (!sub(/^[^#]*#/, "", heading))
+            heading = ""
+        file = target == "" ? FILENAME : normal(folder target)
+        if (target !~ /^[a-z]+:/ && !there(target == "" ? "" : file))
             mistake("link to " target ": not there")
+        else if (heading != "" && file ~ /\.md$/ && !((file "#" heading) in headings))
+            mistake("link to " target "#" heading ": no such heading")
         links++
     }
     n = split($0, spans, "`")
@@ -97,8 +103,13 @@ find . $skip -prune -o -print | sed 's/^\.\///' | sort >"$room/files"
 set +f
 "$FTXC" help | sed -n 's/^  ftxc \([a-z]*\)  *[A-Z[].*/\1/p; s/^  ftxc \([a-z]*\)  *the .*/\1/p' >"$room/commands"
 rooms=$(sed -n 's/^\([^/]*\)\/.*/\1/p' "$room/files" | sort -u | tr '\n' '|' | sed 's/\./\\\\./g; s/|$//')
+# FILE#HEADING, as a browser finds it: small letters, blanks as hyphens, no punctuation
+# shellcheck disable=SC2046
+awk '/^ *```/ { fenced = !fenced }
+     !fenced && sub(/^#+ /, "") { $0 = tolower($0); gsub(/[][`.,:;()\/*"'"'"'?!&=+<>{}$%|]/, ""); gsub(/ /, "-"); print FILENAME "#" $0 }' \
+    $(grep '\.md$' "$room/files") >"$room/headings"
 check() { # check FILE...: each a document, its name from the tree's root
-    awk -v rooms="$rooms" -f "$room/check.awk" "$room/files" "$room/commands" "$@"
+    awk -v rooms="$rooms" -f "$room/check.awk" "$room/files" "$room/commands" "$room/headings" "$@"
 }
 
 # shellcheck disable=SC2046
@@ -108,7 +119,7 @@ check $(grep '\.md$' "$room/files")
 cat >"$room/bad.md" <<'BAD'
 Good: [a link](docs/README.md), `compiler/main.c`, `kernels/*.cuh`, `ftxc run x.ftx`, `compiler/{spec,ir}`.
 Bad: [a link](nowhere.md)
-Bad: `compiler/nowhere.c`
+Bad: `compiler/nowhere.c`, [a heading](docs/README.md#nowhere), good: [a heading](docs/specs.md#what-compiles)
 Bad: `kernels/*.nowhere`
 Bad: `nowhere.c`
 Bad: `scripts/nowhere all`
@@ -122,7 +133,7 @@ if (check "$room/bad.md") >"$room/out"; then
     echo "a document with mistakes passed" >&2
     exit 1
 fi
-test "$(grep -c 'bad.md:[2-9]\|bad.md:10' "$room/out")" -eq 8 || {
+test "$(grep -c 'bad.md:[0-9]*: ' "$room/out")" -eq 9 && ! grep 'bad.md:1: ' "$room/out" || {
     cat "$room/out" >&2
     exit 1
 }
