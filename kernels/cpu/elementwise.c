@@ -1,0 +1,59 @@
+/* elementwise.c - y = a + b, y = a * b, y = x * BY; all [M,C] fp32, y may alias an operand. */
+//@ kernel  add
+//@ rank    20
+//@ args    a[M,C] b[M,C] -> y
+//@ match   y = add(a, b)
+//@ consts  C: C  ROWS_S: rows(a)
+//@ moves   12 * T * C
+
+//@ kernel  mul
+//@ rank    130
+//@ args    a[M,C] b[M,C] -> y
+//@ match   y = mul(a, b)
+//@ consts  C: C  ROWS_S: rows(a)
+//@ moves   12 * T * C
+
+//@ kernel  scale
+//@ rank    180
+//@ args    x[M,C] -> y
+//@ match   y = scale(x)
+//@ consts  C: C  BY: scale.by  ROWS_S: rows(x)
+//@ moves   8 * T * C
+#ifndef LEVEL
+#define BODY "elementwise.c"
+#include "each.h"
+#else
+
+void AT(add)(const CpuCall *c)
+{
+    const float *a = c->arg[0], *b = c->arg[1];
+    float *y = c->arg[2];
+    int64_t first, last;
+
+    cpu_share(c, (c->k[ADD_ROWS_S] ? c->S : c->T) * c->k[ADD_C], &first, &last);
+    for (int64_t i = first; i < last; i++)
+        y[i] = a[i] + b[i];
+}
+
+void AT(mul)(const CpuCall *c)
+{
+    const float *a = c->arg[0], *b = c->arg[1];
+    float *y = c->arg[2];
+    int64_t first, last;
+
+    cpu_share(c, (c->k[MUL_ROWS_S] ? c->S : c->T) * c->k[MUL_C], &first, &last);
+    for (int64_t i = first; i < last; i++)
+        y[i] = a[i] * b[i];
+}
+
+void AT(scale)(const CpuCall *c)
+{
+    const float *x = c->arg[0], by = (float)cpu_number(c, SCALE_BY);
+    float *y = c->arg[1];
+    int64_t first, last;
+
+    cpu_share(c, (c->k[SCALE_ROWS_S] ? c->S : c->T) * c->k[SCALE_C], &first, &last);
+    for (int64_t i = first; i < last; i++)
+        y[i] = x[i] * by;
+}
+#endif

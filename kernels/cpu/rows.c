@@ -1,0 +1,82 @@
+/* rows.c - one row for each sequence, from its tokens [q_start, q_start + q_len): the first, the last, the mean.
+ *
+ *   x [T,C], y [S,C] fp32
+ *   select_first  y[s,:] = x[q_start, :]
+ *   select_last   y[s,:] = x[q_start + q_len - 1, :]
+ *   pool_mean     y[s,:] = sum of x[q_start .. q_start + q_len, :] / q_len */
+//@ kernel  select_first
+//@ rank    190
+//@ args    x[T,C] $rows -> y[S,C]
+//@ match   y = select_first(x)
+//@ consts  C: C
+//@ moves   8 * S * C
+
+//@ kernel  select_last
+//@ rank    200
+//@ args    x[T,C] $rows -> y[S,C]
+//@ match   y = select_last(x)
+//@ consts  C: C
+//@ moves   8 * S * C
+
+//@ kernel  pool_mean
+//@ rank    150
+//@ args    x[T,C] $rows -> y[S,C]
+//@ match   y = pool_mean(x)
+//@ consts  C: C
+//@ moves   4 * T * C + 4 * S * C
+#ifndef LEVEL
+#define BODY "rows.c"
+#include "each.h"
+#else
+
+/* The first or the last token of each sequence; its width is constant number `width`. */
+ALWAYS_INLINE void AT(select_row)(const CpuCall *c, int width, int is_last)
+{
+    const float *x = c->arg[0];
+    const FtxRow *rows = c->arg[1];
+    float *y = c->arg[2];
+    const int64_t C = c->k[width];
+    int64_t first, last;
+
+    cpu_share(c, c->S, &first, &last);
+    for (int64_t s = first; s < last; s++) {
+        const int64_t t = is_last ? rows[s].q_start + rows[s].q_len - 1 : rows[s].q_start;
+
+        memcpy(y + s * C, x + t * C, (size_t)C * sizeof *y);
+    }
+}
+
+void AT(select_first)(const CpuCall *c)
+{
+    AT(select_row)(c, SELECT_FIRST_C, 0);
+}
+
+void AT(select_last)(const CpuCall *c)
+{
+    AT(select_row)(c, SELECT_LAST_C, 1);
+}
+
+void AT(pool_mean)(const CpuCall *c)
+{
+    const float *x = c->arg[0];
+    const FtxRow *rows = c->arg[1];
+    float *y = c->arg[2];
+    const int64_t C = c->k[POOL_MEAN_C];
+    int64_t first, last;
+
+    cpu_share(c, c->S, &first, &last);
+    for (int64_t s = first; s < last; s++)
+        for (int64_t i = 0; i < C; i += LANES) {
+            const float *from = x + rows[s].q_start * C + i;
+            Vf sum = {0};
+
+            for (int t = 0; t < rows[s].q_len; t++)
+                sum += i + LANES <= C ? vload(from + t * C) : vload_n(from + t * C, C - i);
+            sum = sum / (float)rows[s].q_len;
+            if (i + LANES <= C)
+                vstore(y + s * C + i, sum);
+            else
+                vstore_n(y + s * C + i, sum, C - i);
+        }
+}
+#endif
