@@ -57,7 +57,7 @@ int command_help(int argc, char **argv)
         if (i >= 0 && commands[i].run != command_help)
             return commands[i].run(1, help);
         if (strcmp(argv[0], "env") == 0) {
-#define ENV(name, what) printf("  %-12s %s\n", #name, what);
+#define ENV(name, what) printf("  %-12s  %s\n", #name, what);
 #include "../runtime/base/env.def"
 #undef ENV
             return EXIT_DONE;
@@ -66,8 +66,11 @@ int command_help(int argc, char **argv)
             return no_command(argv[0]);
     }
     printf("ftxc compiles a transformer's spec into fused kernels and one artifact, and runs it.\n\n");
-    for (size_t i = 0; i < LEN(commands); i++)
-        printf("  ftxc %-10s %-22s %s\n", commands[i].name, commands[i].args, commands[i].what);
+    for (size_t k = 0; k < LEN(commands); k++) {
+        const int n = printf("  ftxc %s %s", commands[k].name, commands[k].args);
+
+        printf("%*s%s\n", n < 40 ? 42 - n : 2, "", commands[k].what);
+    }
     printf("\nFirst steps:\n"
            "  ftxc compile specs/fable.lua -o fable.ftx\n"
            "  ftxc run fable.ftx \"Once upon a time\"\n");

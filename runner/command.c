@@ -35,7 +35,7 @@ ExitCode command_exit(FtxStatus s)
 void command_help_exit(void)
 {
     printf("\nExit codes:\n");
-#define EXIT(name, code, what) printf("  %-4d %s\n", code, what);
+#define EXIT(name, code, what) printf("  %-4d  %s\n", code, what);
 #include "exit.def"
 #undef EXIT
 }

@@ -9,6 +9,8 @@
 
 #include "command.h"
 
+enum { LEFT = 30, WIDTH = 110 }; /* columns of help */
+
 static const Option *find_long(const Option *table, size_t n, const char *word, size_t length)
 {
     for (size_t i = 0; i < n; i++)
@@ -141,17 +143,29 @@ bool options_parse(const Option *table, size_t n, int argc, char **argv, void *i
     return true;
 }
 
+/* Prints text behind column LEFT, in lines of at most WIDTH columns. */
+static void print_wrapped(const char *text)
+{
+    while (strlen(text) > WIDTH - LEFT) {
+        size_t n = WIDTH - LEFT;
+
+        while (n > 1 && text[n] != ' ')
+            n--;
+        printf("%.*s\n%*s", (int)n, text, LEFT, "");
+        text += n + strspn(text + n, " ");
+    }
+    printf("%s\n", text);
+}
+
 void options_help(const Option *table, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        char left[64];
         const Option *o = &table[i];
+        int column = o->letter ? printf("  -%c, ", o->letter) : printf("      ");
 
-        if (o->letter)
-            snprintf(left, sizeof left, "-%c, %s%s%s", o->letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-        else
-            snprintf(left, sizeof left, "    %s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-        printf("  %-32s %s\n", left, o->help);
+        column += printf("%s%s%s  ", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+        printf("%*s", column < LEFT ? LEFT - column : 0, "");
+        print_wrapped(o->help);
     }
 }
 

@@ -53,11 +53,11 @@ int command_opt(int argc, char **argv)
             "ftxc opt FILE.ir --pass=NAME[,NAME]\n\nRuns passes over a graph's text and prints what they leave.\n\n");
         options_help(opt_table, LEN(opt_table));
         printf("\nPasses:\n");
-#define PASS(key, name, needs, gives, what) printf("  %c  %-10s leaves the graph with %s\n", key, #name, what);
+#define PASS(key, name, needs, gives, what) printf("  %c %-10s  leaves the graph with %s\n", key, #name, what);
 #include "../passes/passes.def"
 #undef PASS
         printf("\nWhat comes behind them for each target, for `ftxc compile --dump`:\n");
-#define STAGE(key, name, what) printf("  %c  %-10s leaves %s\n", key, #name, what);
+#define STAGE(key, name, what) printf("  %c %-10s  leaves %s\n", key, #name, what);
 #include "../passes/passes.def"
 #undef STAGE
         printf("\nExamples:\n  ftxc compile specs/fable.lua --dump S && ftxc opt 01-simplify.ir --pass=precision\n"

@@ -15,6 +15,12 @@ prefix=$room/moved
 pc=$(dirname "$(find "$prefix" -name ftx.pc)")
 lib=$(dirname "$pc")
 
+# The manual page says what the help texts say; licence and changes are there.
+scripts/man "$prefix/bin/ftxc" "$room/ftxc.1"
+cmp "$room/ftxc.1" "$prefix/share/man/man1/ftxc.1"
+cmp LICENSE "$prefix/share/doc/ftxc/LICENSE"
+cmp CHANGELOG.md "$prefix/share/doc/ftxc/CHANGELOG.md"
+
 "$prefix/bin/ftxc" compile specs/fable.lua -t cpu -q -o "$room/fable.ftx"
 "$prefix/bin/ftx-run" "$room/fable.ftx" "Once upon a time" -q -n 5 >/dev/null
 sed -n '/^ \*     #include <ftx.h>/,/^ \*     }$/s/^ \*\( \{5\}\)\{0,1\}//p' runtime/ftx.h >"$room/app.c"

@@ -31,7 +31,7 @@ says 0 '^ftxc doctor' help doctor
 says 0 'FTX_PATIENCE' help env
 says 0 '^rmsnorm ' ops
 says 0 'Exit codes' help
-says 0 '^  M  memory' help opt
+says 0 '^  M memory' help opt
 
 graph=$room/graph.ir
 sed '/^---/,$d' tests/passes/simplify-attention.ir >"$graph"

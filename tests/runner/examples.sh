@@ -22,12 +22,12 @@ done >chapter.txt # more than fits
 
 {
     sed -n 's/^\$ ftxc/ftxc/p' "$tree/README.md"
-    for command in '' $(ftxc help | sed -n 's/^  ftxc \([a-z]*\) .*/\1/p'); do
+    for command in '' $(ftxc help | sed -n '/^First steps/q; s/^  ftxc \([a-z]*\) .*/\1/p'); do
         ftxc help $command | sed -n '/^Examples:$/,$ s/^  ftxc/ftxc/p; /^First steps:$/,$ s/^  ftxc/ftxc/p'
     done
 } >commands
 test "$(wc -l <commands)" -ge 30
-for command in $(ftxc help | sed -n 's/^  ftxc \([a-z]*\) .*/\1/p'); do
+for command in $(ftxc help | sed -n '/^First steps/q; s/^  ftxc \([a-z]*\) .*/\1/p'); do
     case $command in
     ops | help) ;; # they take no file
     *) test "$(ftxc help $command | sed -n '/^Examples:$/,/^$/p' | grep -c "ftxc $command")" -ge 2 || {

@@ -49,7 +49,7 @@ refused 1 'empty: Is a directory' run "$tiny" --prompt-file "$room/empty"
 refused 1 'empty: Is a directory' run "$tiny" --prompt-file "$room/empty" --batch
 refused 2 'big.lua: the file is 1048577 bytes, a spec may have 1048576' compile "$room/big.lua" -o "$room/x.ftx"
 for command in compile why; do
-    refused 2 'tiny.ftx: a compiled model; a spec (a Lua file) or a checkout (a folder) is wanted' $command "$tiny"
+    refused 2 'tiny.ftx: a compiled model; ftxc run and ftxc show take it' $command "$tiny"
 done
 refused 2 'ftxc: the file is no text' compile "$FTXC" -o "$room/x.ftx"
 refused 1 'a file without a name' compile tests/models/tiny-llama -o ''
