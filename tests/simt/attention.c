@@ -76,6 +76,47 @@ static void add_attend_brief(Suite *s, DType t, int rows)
     take(s, &g, &c, "attend, keys in turns");
 }
 
+/* A window of several tiles of keys, whose edge cuts a tile: chunks and single tokens of long sequences. */
+static void add_attend_window(Suite *s, DType t, int E, int window, bool decode)
+{
+    const char *type = dtype_name(t);
+    Ir g = {.text = "graph \"case\"\nlimits sequences=2 context=960 tokens=64 kv_block=8 kv_pages=170 "
+                    "logit_bias=4 end_ids=4\n"};
+    Case c = {.kv = t, .sms = 3, .bucket = decode ? 2 : 64, .decode = decode};
+    char name[200];
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, 4 * E, t);
+    const int q = add(&g, "append %%%d - {layer=0 heads=2 kv_heads=1 head_dim=%d} : [T,2,%d] %s", x, E, E, type);
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=1 scale=0.2 window=%d softcap=0} : [T,%d] %s", q, window, 2 * E, type);
+    if (decode)
+        set_rows(&c, 2, 2, (const int[][2]){{1, 900}, {1, 333}});
+    else
+        set_rows(&c, 2, 0, (const int[][2]){{47, 900}, {17, 333}});
+    snprintf(name, sizeof name, "attend %s E=%d, the last %d of 900 and 333, %s", type, E, window,
+             decode ? "single tokens" : "chunks");
+    take(s, &g, &c, name);
+}
+
+void windows(void **state)
+{
+    static const int some[] = {64, 65, 98, 105, 112, 127, 300, 600};
+    Suite *s = open_suite("windows");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        add_attend_window(s, i % 2 ? DT_BF16 : DT_FP16, i % 3 ? 64 : 32, some[i], false);
+        if (i % 2 == 0 || wide) {
+            add_attend_window(s, DT_FP32, 24, some[i], i % 4 == 0);
+            add_attend_window(s, i % 4 ? DT_BF16 : DT_FP16, 64, some[i], true);
+        }
+    }
+    for (int w = 99; wide && w < 112; w++)
+        add_attend_window(s, w % 2 ? DT_BF16 : DT_FP16, 64, w, w % 3 == 0);
+    finish(s, 17);
+}
+
 static void add_append(Suite *s, DType t, DType kv, int E, int rot)
 {
     Ir g = begin();
