@@ -3,7 +3,7 @@
 //   x [M, K]  16-bit      w [N, K]  16-bit, row-major, K a multiple of 8      sums in fp32
 //
 // Bound by reading w, once. Each block takes a run of tiles of 8 weight rows; one warp streams
-// their chunks (8 rows x up to PART k) through a ring in shared memory by bulk copies of a row each,
+// their chunks (8 rows x up to CHUNK_MAX k) through a ring in shared memory by bulk copies of a row each,
 // some rows a turn, starting before the kernel in front has ended; a second one takes the statistic
 // of the norm; eight warps hold x in shared memory and multiply, the
 // weights as the B operand of m16n8k16, warp w taking the blocks of 32 k that are w mod 8.
@@ -11,7 +11,7 @@
 // first four of each lane make one instruction of 16 k, the last four the other. (ldmatrix wants
 // rows 16 bytes apart in their banks; bulk copies to such rows are 3 % slower on an H200.)
 //
-// At most FLIGHT bytes are requested and not yet arrived: 48 to 64 KB read at the full rate of an
+// At most IN_FLIGHT bytes are requested and not yet arrived: 48 to 64 KB read at the full rate of an
 // H200's SM, and more only lengthens the queue in which everything else waits. Kernels with small
 // matrices take half an SM, so that the next one is resident early.
 #pragma once
@@ -25,7 +25,7 @@
 // Derived from the instance's constants; the template's contract computes the same bytes.
 template <class C> struct LinearShape {
     static constexpr int M = pow2_at_least(C::M);                        // rows held
-    static constexpr int CHUNKS = ceil_div(C::K, C::PART);                // of a tile
+    static constexpr int CHUNKS = ceil_div(C::K, C::CHUNK_MAX);                // of a tile
     static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256);  // k of a chunk
     static constexpr int ROW = CHUNK * 2 + 64;         // bytes of a row in the ring: no bank twice
     static constexpr int SLOT = 8 * ROW;
@@ -44,7 +44,7 @@ template <class C> struct LinearShape {
     static constexpr int TURN = CHUNK <= 1024 ? 8 : CHUNK <= 2048 ? 4 : 2; // rows copied at a time, up to 16 KB
     static constexpr int TURNS = 8 / TURN;                               // of a chunk
     static constexpr int RING = least(FIT, 32 / (TURNS + 1));            // slots; of 32 mbarriers
-    static constexpr int CAP = most(1, least(C::FLIGHT / (TURN * CHUNK * 2), RING * TURNS)); // turns in flight
+    static constexpr int CAP = most(1, least(C::IN_FLIGHT / (TURN * CHUNK * 2), RING * TURNS)); // turns in flight
     static_assert(RING >= 2, "shared memory holds fewer than two chunks: M * K is too large");
     static_assert(C::K % 8 == 0, "rows of w must be 16-byte aligned");
 };

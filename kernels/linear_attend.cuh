@@ -35,7 +35,7 @@
 struct LinearAttendArgs {
     const TensorMap *x, *w; // in tiles of 64 and 32 rows
     const float *b;         // [3*H*E]
-    const float *xs;        // XSTAT: what was left of the rows of x
+    const float *xs;        // X_STATS: what was left of the rows of x
     const FtxStep *step;
     const FtxRow *rows;
     void *y; // [M, H*E]
@@ -340,7 +340,7 @@ DEVICE void linear_attend_finish(const LinearAttendArgs &a, const LinearAttendWo
         *(u64 *)((T *)a.y + ((i64)token * C::HEADS + t.head) * P::E + t.columns * P::HALF + at) = four;
 }
 
-template <class C> // C: T D HEADS BIAS SCALE XSTAT EPS
+template <class C> // C: T D HEADS BIAS SCALE X_STATS EPS
 DEVICE void linear_attend(const LinearAttendArgs &a)
 {
     typedef LinearAttendShape<C> P;
@@ -370,7 +370,7 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
         const int row = warp_id() * 8 + (lane_id() >> 2); // that this thread finishes
         float d[P::NT / 2];
         Vec<float, 2> bias[P::NT / 8];
-        QuadSums<C::D, C::XSTAT> sums;
+        QuadSums<C::D, C::X_STATS> sums;
 #pragma unroll
         for (int i = 0; i < P::NT / 8; i++)
             bias[i] = C::BIAS ? load<2>(a.b + t.row(i / 4) + i % 4 * 8 + (lane_id() & 3) * 2) : zeros<float, 2>();

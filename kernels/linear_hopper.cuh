@@ -2,17 +2,17 @@
 //
 //   x [M, K]  16-bit, rows 16-byte aligned      w [N, K]  16-bit, row-major      sums in fp32
 //
-// Many rows of x make the traffic between L2 and the SMs the limit: a block that takes NT rows of w
-// reads all of x too, 64 / NT times as much. So NT is large, and a cluster of CL blocks shares NT
-// rows: each takes 1/CL of K, reads that part of x alone, and they exchange sums through shared
-// memory at the end, each finishing NT/CL columns.
+// Many rows of x make the traffic between L2 and the SMs the limit: a block that takes TILE_N rows of w
+// reads all of x too, 64 / TILE_N times as much. So TILE_N is large, and a cluster of CLUSTER_SIZE blocks shares TILE_N
+// rows: each takes 1/CLUSTER_SIZE of K, reads that part of x alone, and they exchange sums through shared
+// memory at the end, each finishing TILE_N/CLUSTER_SIZE columns.
 //
 //   warps 0..3  a warpgroup: x from shared memory to registers, there times the gains of the norm,
-//               wgmma with w [NT, 64] from shared memory; sums [64, NT] in registers
+//               wgmma with w [TILE_N, 64] from shared memory; sums [64, TILE_N] in registers
 //   warps 4, 5  copy w, 64 k a slot of the ring; they start before the kernel in front has ended
 //   warps 6, 7  copy x to the same slots, once it has
 //
-// Where N is so large that a block takes several times NT rows (PASSES > 1, CL = 1), the next rows
+// Where N is so large that a block takes several times TILE_N rows (PASSES > 1, CLUSTER_SIZE = 1), the next rows
 // of w are read while sums are written, straight from registers. So are those that make segments of the
 // logits (SEGMENTS). Otherwise the ring, free by then, holds the sums, and all warps finish them.
 //
@@ -20,7 +20,7 @@
 // depends on N and K alone, never on the number of rows, but it is not that of linear.cuh and
 // linear_wide.cuh: a row may differ in the last bits from what the kernel for up to 8 rows gives.
 //
-// Shared memory: [stages][w NT x 128 | x MB x 128] | gains | squares | places | barriers.
+// Shared memory: [stages][w TILE_N x 128 | x BLOCK_M x 128] | gains | squares | places | barriers.
 #pragma once
 #include "device/async.cuh"
 #include "device/barrier.cuh"
@@ -34,29 +34,29 @@
 #include "body/linear.cuh"
 
 template <class C> struct HopperShape {
-    static constexpr int MB = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows of x held
+    static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows of x held
     static constexpr int THREADS = 256, COPIERS = 64;                  // of w, and of x
     static constexpr bool DIRECT = C::PASSES > 1 || C::SEGMENTS;          // sums go out from registers
-    static constexpr int STEPS = ceil_div(C::K, 64), EACH = ceil_div(STEPS, C::CL);
-    static constexpr int SLOT = (C::NT + MB) * 128;
-    static constexpr int PART = C::NT / C::CL;                         // columns this block finishes
-    static constexpr int SUM = MB * 8 + 8;                             // floats of a tile of 8 columns
+    static constexpr int STEPS = ceil_div(C::K, 64), EACH = ceil_div(STEPS, C::CLUSTER_SIZE);
+    static constexpr int SLOT = (C::TILE_N + BLOCK_M) * 128;
+    static constexpr int PART = C::TILE_N / C::CLUSTER_SIZE;                         // columns this block finishes
+    static constexpr int SUM = BLOCK_M * 8 + 8;                             // floats of a tile of 8 columns
     static constexpr int GAIN_AT = C::STAGES * SLOT;                   // of this block's k, as x's type
-    static constexpr int SQUARE_AT = GAIN_AT + C::NORM * EACH * 128;   // [CL][MB] sums of squares
-    static constexpr int PLACE_AT = SQUARE_AT + C::CL * MB * 4;        // append: {page, position} of a row
-    static constexpr int BARRIER_AT = PLACE_AT + MB * 8;               // full, empty of each slot; arrived
+    static constexpr int SQUARE_AT = GAIN_AT + C::NORM * EACH * 128;   // [CLUSTER_SIZE][BLOCK_M] sums of squares
+    static constexpr int PLACE_AT = SQUARE_AT + C::CLUSTER_SIZE * BLOCK_M * 4;        // append: {page, position} of a row
+    static constexpr int BARRIER_AT = PLACE_AT + BLOCK_M * 8;               // full, empty of each slot; arrived
     static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
-    static constexpr int PAIRS = MB * (PART / 2), ITEMS = ceil_div(PAIRS, THREADS);  // outputs
-    static constexpr int SENT = (C::CL - 1) * MB * (PART + (C::NORM ? 1 : 0)) * 4;    // bytes a block gets
+    static constexpr int PAIRS = BLOCK_M * (PART / 2), ITEMS = ceil_div(PAIRS, THREADS);  // outputs
+    static constexpr int SENT = (C::CLUSTER_SIZE - 1) * BLOCK_M * (PART + (C::NORM ? 1 : 0)) * 4;    // bytes a block gets
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
-    static_assert(DIRECT || C::NT / 8 * SUM * 4 <= GAIN_AT, "the ring holds the sums");
-    static_assert(!DIRECT || C::CL == 1, "several passes and segments are for a block alone");
-    static_assert(!C::SEGMENTS || C::NT <= SEGMENT_COLUMNS, "a segment is what a block has at hand");
+    static_assert(DIRECT || C::TILE_N / 8 * SUM * 4 <= GAIN_AT, "the ring holds the sums");
+    static_assert(!DIRECT || C::CLUSTER_SIZE == 1, "several passes and segments are for a block alone");
+    static_assert(!C::SEGMENTS || C::TILE_N <= SEGMENT_COLUMNS, "a segment is what a block has at hand");
     static_assert(C::NORM < 2, "a layer norm needs its statistics first");
-    static_assert(C::NT % 32 == 0 && PART % 8 == 0, "columns come in tiles");
+    static_assert(C::TILE_N % 32 == 0 && PART % 8 == 0, "columns come in tiles");
 };
 
-// What this block does: rows first .. last of w in passes of NT, steps s0 .. s1 of 64 k. (All go
+// What this block does: rows first .. last of w in passes of TILE_N, steps s0 .. s1 of 64 k. (All go
 // through K in step: tiles that begin elsewhere, and go round, read x up to 20 % slower.)
 template <class C> struct HopperWork {
     int rank, first, last, s0, s1;
@@ -64,17 +64,17 @@ template <class C> struct HopperWork {
     DEVICE HopperWork()
     {
         warp = shuffle(warp_id(), 0);
-        rank = C::CL > 1 ? cluster_rank() : 0;
+        rank = C::CLUSTER_SIZE > 1 ? cluster_rank() : 0;
         if (C::PASSES > 1) {
             const int tiles = ceil_div(C::N, 8);
             first = (int)((i64)blockIdx.x * tiles / gridDim.x) * 8;
             last = least((int)((i64)(blockIdx.x + 1) * tiles / gridDim.x) * 8, C::N);
         } else {
-            first = blockIdx.x / C::CL * C::NT;
-            last = least(first + C::NT, C::N);
+            first = blockIdx.x / C::CLUSTER_SIZE * C::TILE_N;
+            last = least(first + C::TILE_N, C::N);
         }
-        s0 = rank * HopperShape<C>::STEPS / C::CL;
-        s1 = (rank + 1) * HopperShape<C>::STEPS / C::CL;
+        s0 = rank * HopperShape<C>::STEPS / C::CLUSTER_SIZE;
+        s1 = (rank + 1) * HopperShape<C>::STEPS / C::CLUSTER_SIZE;
     }
 };
 
@@ -100,7 +100,7 @@ template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> 
     typedef typename C::T T;
     const int i = threadIdx.x - 128, r = i >> 3, u = i & 7;
     HopperSlot slot = {0, 1};
-    for (int row = at.first; row < at.last; row += C::NT) {
+    for (int row = at.first; row < at.last; row += C::TILE_N) {
         const int rows = at.last - row - r;
         const T *from = (const T *)a.w + (i64)(row + r) * C::K + u * 8;
         for (int s = at.s0; s < at.s1; s++) {
@@ -108,7 +108,7 @@ template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> 
             const u32 to = ring + slot.at * P::SLOT + hopper_unit(r, u);
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
 #pragma unroll
-            for (int m = 0; m < C::NT; m += 8)
+            for (int m = 0; m < C::TILE_N; m += 8)
                 if (m < rows)
                     copy16(to + m * 128, inside ? from + (i64)m * C::K + s * 64 : a.w, inside ? 16 : 0);
             copy_arrive(full + 8 * slot.at);
@@ -122,18 +122,18 @@ template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> 
     typedef HopperShape<C> P;
     typedef typename C::T T;
     const int i = threadIdx.x - 192, r = i >> 3, u = i & 7;
-    int source[P::MB / 8];
+    int source[P::BLOCK_M / 8];
 #pragma unroll
-    for (int m = 0; m < P::MB / 8; m++)
+    for (int m = 0; m < P::BLOCK_M / 8; m++)
         source[m] = C::LAST ? source_row<C::LAST>(a.rows, most(0, least(m * 8 + r, live - 1))) : m * 8 + r;
     HopperSlot slot = {0, 1};
-    for (int row = at.first; row < at.last; row += C::NT)
+    for (int row = at.first; row < at.last; row += C::TILE_N)
         for (int s = at.s0; s < at.s1; s++) {
             const bool inside = C::K % 64 == 0 || s * 64 + u * 8 < C::K;
-            const u32 to = ring + slot.at * P::SLOT + C::NT * 128 + hopper_unit(r, u);
+            const u32 to = ring + slot.at * P::SLOT + C::TILE_N * 128 + hopper_unit(r, u);
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
 #pragma unroll
-            for (int m = 0; m < P::MB / 8; m++) {
+            for (int m = 0; m < P::BLOCK_M / 8; m++) {
                 const bool read = inside && m * 8 + r < live;
                 copy16(to + m * 1024, read ? (const T *)a.x + (i64)source[m] * C::K + s * 64 + u * 8 : a.x, read ? 16 : 0);
             }
@@ -166,10 +166,10 @@ template <class C> DEVICE void hopper_gains(const LinearArgs &a, HopperWork<C> a
 template <class C, int ROW = 0> DEVICE void hopper_products(float *d, const u32 (&x)[4], u32 w, int k16)
 {
     typedef typename C::T T;
-    if constexpr (C::NT - ROW >= 64) {
+    if constexpr (C::TILE_N - ROW >= 64) {
         Wgmma<64, T>::add(d + ROW / 2, x, wgmma_descriptor(w, ROW, k16));
         hopper_products<C, ROW + 64>(d, x, w, k16);
-    } else if constexpr (C::NT - ROW >= 32) {
+    } else if constexpr (C::TILE_N - ROW >= 32) {
         Wgmma<32, T>::add(d + ROW / 2, x, wgmma_descriptor(w, ROW, k16));
     }
 }
@@ -181,7 +181,7 @@ DEVICE void hopper_read(u32 (&v)[4][4], float (&squares)[2], bool first, int war
     typedef typename C::T T;
     const int lane = lane_id(), m = warp * 16;
     const int r = lane & 15, u = lane >> 4;  // the row and unit this lane addresses for ldmatrix
-    if (HopperShape<C>::MB < 64 && m >= HopperShape<C>::MB) {
+    if (HopperShape<C>::BLOCK_M < 64 && m >= HopperShape<C>::BLOCK_M) {
 #pragma unroll
         for (int i = 0; i < 16; i++)
             v[i / 4][i % 4] = 0;
@@ -213,7 +213,7 @@ DEVICE void hopper_read(u32 (&v)[4][4], float (&squares)[2], bool first, int war
 
 // The products of the next COUNT slots, from the gains of the first on.
 template <class C, int COUNT>
-DEVICE void hopper_steps(float (&d)[C::NT / 2], float (&squares)[2], bool first, int warp, HopperSlot &slot, u32 ring, u32 full,
+DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, int warp, HopperSlot &slot, u32 ring, u32 full,
                          u32 empty, const u32 *gains)
 {
     u32 v[COUNT][4][4], w[COUNT];
@@ -222,7 +222,7 @@ DEVICE void hopper_steps(float (&d)[C::NT / 2], float (&squares)[2], bool first,
     for (int i = 0; i < COUNT; i++) {
         w[i] = ring + next.at * HopperShape<C>::SLOT;
         mbarrier_wait(full + 8 * next.at, next.parity);
-        hopper_read<C>(v[i], squares, first, warp, w[i] + C::NT * 128, gains + i * 32);
+        hopper_read<C>(v[i], squares, first, warp, w[i] + C::TILE_N * 128, gains + i * 32);
         next.next<C>();
     }
     async_proxy_fence();
@@ -245,11 +245,11 @@ DEVICE void hopper_steps(float (&d)[C::NT / 2], float (&squares)[2], bool first,
 // One pass over K: d becomes x * w^T; squares (where asked for): of the rows g and g + 8. Two steps
 // at a time, since waiting and reading take as long as the products of a narrow tile.
 template <class C>
-DEVICE void hopper_pass(float (&d)[C::NT / 2], float (&squares)[2], bool first, HopperWork<C> at, HopperSlot &slot, u32 ring,
+DEVICE void hopper_pass(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, HopperWork<C> at, HopperSlot &slot, u32 ring,
                         u32 full, u32 empty, const u32 *gains)
 {
 #pragma unroll
-    for (int i = 0; i < C::NT / 2; i++)
+    for (int i = 0; i < C::TILE_N / 2; i++)
         d[i] = 0.0f;
     const int steps = at.s1 - at.s0;
 #pragma unroll 1
@@ -259,18 +259,18 @@ DEVICE void hopper_pass(float (&d)[C::NT / 2], float (&squares)[2], bool first, 
         hopper_steps<C, 1>(d, squares, first, at.warp, slot, ring, full, empty, gains + (steps - 1) * 32);
 }
 
-// Sums of this block's k to the blocks that finish their columns: sums [CL][PART / 8][MB][8], of
+// Sums of this block's k to the blocks that finish their columns: sums [CLUSTER_SIZE][PART / 8][BLOCK_M][8], of
 // each block of the cluster in turn.
-template <class C> DEVICE void hopper_give(const float (&d)[C::NT / 2], float *sums, u32 arrived, int rank)
+template <class C> DEVICE void hopper_give(const float (&d)[C::TILE_N / 2], float *sums, u32 arrived, int rank)
 {
     typedef HopperShape<C> P;
     constexpr int TILES = P::PART / 8;
     const int m = warp_id() * 16 + (lane_id() >> 2);
-    if (warp_id() * 16 >= P::MB)
+    if (warp_id() * 16 >= P::BLOCK_M)
         return;
     float *from = sums + rank * TILES * P::SUM + m * 8 + (lane_id() & 3) * 2;
 #pragma unroll
-    for (int to = 0; to < C::CL; to++) {
+    for (int to = 0; to < C::CLUSTER_SIZE; to++) {
         if (to == rank) {
 #pragma unroll
             for (int j = 0; j < TILES; j++)
@@ -304,11 +304,11 @@ template <class C> DEVICE void hopper_squares(float (&squares)[2], float *shared
         v += shuffle_xor(v, 1);
         v += shuffle_xor(v, 2);
         squares[h] = v;
-        if (P::DIRECT || warp_id() * 16 >= P::MB || (lane_id() & 3))
+        if (P::DIRECT || warp_id() * 16 >= P::BLOCK_M || (lane_id() & 3))
             continue;
-        float *at = shared + rank * P::MB + m + 8 * h;
+        float *at = shared + rank * P::BLOCK_M + m + 8 * h;
 #pragma unroll
-        for (int to = 0; to < C::CL; to++)
+        for (int to = 0; to < C::CLUSTER_SIZE; to++)
             if (to == rank)
                 *at = v;
             else
@@ -345,15 +345,15 @@ DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *su
                     angle[i] = append_angles<C, 1>(AppendRow{0, 0, a.table + (i64)places[2 * m[i] + 1] * C::ROT}, n);
         }
         if (begin == 0) {
-            if (C::CL > 1)
+            if (C::CLUSTER_SIZE > 1)
                 mbarrier_wait(arrived, 0);
             block_sync();
             if (C::NORM == 1) {
-                if (threadIdx.x < P::MB) {
+                if (threadIdx.x < P::BLOCK_M) {
                     float v = squares[threadIdx.x];
 #pragma unroll
-                    for (int r = 1; r < C::CL; r++)
-                        v += squares[r * P::MB + threadIdx.x];
+                    for (int r = 1; r < C::CLUSTER_SIZE; r++)
+                        v += squares[r * P::BLOCK_M + threadIdx.x];
                     squares[threadIdx.x] = rms_scale<C::K>(v, C::EPS);
                 }
                 block_sync();
@@ -366,7 +366,7 @@ DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *su
             const float *from = sums + (pair[i] >> 2) * P::SUM + m[i] * 8 + (pair[i] & 3) * 2;
             float v0 = 0.0f, v1 = 0.0f;
 #pragma unroll
-            for (int r = 0; r < C::CL; r++) {
+            for (int r = 0; r < C::CLUSTER_SIZE; r++) {
                 const Vec<float, 2> v = *(const Vec<float, 2> *)(from + r * TILES * P::SUM);
                 v0 = r ? v0 + v[0] : v[0];
                 v1 = r ? v1 + v[1] : v[1];
@@ -384,7 +384,7 @@ DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *su
 }
 
 // Several passes: the sums of one go out from registers, 8 columns at a time.
-template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d)[C::NT / 2], const float (&squares)[2], int row, int last, int live)
+template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d)[C::TILE_N / 2], const float (&squares)[2], int row, int last, int live)
 {
     const int g = lane_id() >> 2, t = lane_id() & 3;
 #pragma unroll
@@ -395,7 +395,7 @@ template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d
         const float scale = C::NORM == 1 ? rms_scale<C::K>(squares[h], C::EPS) : 1.0f;
         const FtxToken token = linear_token<C>(a, m);
 #pragma unroll
-        for (int j = 0; j < C::NT / 8; j++) {
+        for (int j = 0; j < C::TILE_N / 8; j++) {
             const int n = row + j * 8 + t * 2;
             if (n < last)
                 linear_out<C>(a, linear_bias<C>(a, n), linear_residual<C>(a, m, n), linear_place<C>(a, token, n), m, n,
@@ -406,11 +406,11 @@ template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d
 
 // The same for logits: a segment of each row, and what is wished for of the row itself.
 template <class C>
-DEVICE void hopper_segments(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C::NT / 2], const float (&squares)[2], int row, int live,
+DEVICE void hopper_segments(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C::TILE_N / 2], const float (&squares)[2], int row, int live,
                          u32 keeps)
 {
-    const int n = row + (lane_id() & 3) * 2, pass = (row - at.first) / C::NT;
-    const int each = C::PASSES == 1 ? 1 : ceil_div(ceil_div(ceil_div(C::N, 8), (int)gridDim.x) * 8, C::NT); // of a block
+    const int n = row + (lane_id() & 3) * 2, pass = (row - at.first) / C::TILE_N;
+    const int each = C::PASSES == 1 ? 1 : ceil_div(ceil_div(ceil_div(C::N, 8), (int)gridDim.x) * 8, C::TILE_N); // of a block
     if (at.warp * 16 >= live)
         return;
 #pragma unroll
@@ -419,7 +419,7 @@ DEVICE void hopper_segments(const LinearHeadArgs &a, HopperWork<C> at, float (&d
         const float scale = C::NORM == 1 ? rms_scale<C::K>(squares[h], C::EPS) : 1.0f;
         float *v = d + h * 2;
 #pragma unroll
-        for (int j = 0; j < C::NT / 8; j++) {
+        for (int j = 0; j < C::TILE_N / 8; j++) {
             const LinearBias bias = linear_bias<C>(a, n + j * 8);
 #pragma unroll
             for (int e = 0; e < 2; e++) {
@@ -430,9 +430,9 @@ DEVICE void hopper_segments(const LinearHeadArgs &a, HopperWork<C> at, float (&d
             }
         }
         FtxSegment *to = m < live ? segments_of(a.segments, C::N, m) + blockIdx.x * each + pass : nullptr;
-        quad_write_segment<C::NT / 8, C::N % 2 == 0>(to, (float *)a.y + (i64)m * C::N, v, row, at.last, keep_at(keeps, h),
+        quad_write_segment<C::TILE_N / 8, C::N % 2 == 0>(to, (float *)a.y + (i64)m * C::N, v, row, at.last, keep_at(keeps, h),
                                                   inv_temperature_of(a, m, keep_at(keeps, h)));
-        if (to && (lane_id() & 3) == 0 && row + C::NT >= at.last)
+        if (to && (lane_id() & 3) == 0 && row + C::TILE_N >= at.last)
             for (int i = pass + 1; i < each; i++)
                 segment_store_empty(++to, C::N);
     }
@@ -458,12 +458,12 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
         }
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
-        if (C::CL > 1)
+        if (C::CLUSTER_SIZE > 1)
             mbarrier_expect(arrived, P::SENT);
     }
     block_sync();
 
-    float d[C::NT / 2], square[2] = {0.0f, 0.0f};
+    float d[C::TILE_N / 2], square[2] = {0.0f, 0.0f};
     if (at.warp >= 6) {
         const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // written between programs only
         wait_for_previous();
@@ -489,7 +489,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             u32 keeps = 0;
             if constexpr (C::SEGMENTS)
                 keeps = keeps_of<2, true>(a, at.warp * 16 + (lane_id() >> 2), live);
-            for (int row = at.first; row < at.last; row += C::NT) {
+            for (int row = at.first; row < at.last; row += C::TILE_N) {
                 hopper_pass<C>(d, square, row == at.first, at, slot, ring, full, empty, gains);
                 if (C::NORM == 1 && row == at.first)
                     hopper_squares<C>(square, squares, arrived, 0);
@@ -506,7 +506,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
     if constexpr (!P::DIRECT) {
         const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
         block_sync();  // all have read the ring, which gets the sums
-        if (C::CL > 1) {
+        if (C::CLUSTER_SIZE > 1) {
             cluster_arrive();
             cluster_wait();
         }

@@ -1,35 +1,35 @@
-// linear_tile.cuh - y = act(x * w^T + b) + r in tiles of MT x NT, for any number of rows, on sm_90a.
+// linear_tile.cuh - y = act(x * w^T + b) + r in tiles of TILE_M x TILE_N, for any number of rows, on sm_90a.
 //
 //   x [M, K], w [N, K]  16-bit, given as maps for the copy engine      sums in fp32
 //
-//   the first warps  WGS warpgroups: wgmma with both operands in shared memory. With TEAM = 1 they take tiles in
+//   the first warps  WARPGROUPS warpgroups: wgmma with both operands in shared memory. With TILE_WARPGROUPS = 1 they take tiles in
 //                    turn, so that one multiplies while the other writes, and hand over as soon as their last
-//                    products are under way; with TEAM = 2 each has half of the rows of every tile, which then
+//                    products are under way; with TILE_WARPGROUPS = 2 each has half of the rows of every tile, which then
 //                    may be twice as wide: fewer bytes for the same products, but nobody multiplies meanwhile
 //   the last warp    asks for the tiles of x and w, 64 k a slot of the ring, tile after tile; the first of w
 //                    before the kernel in front has ended
 //
 // Blocks of a cluster share what they read, or the work on a tile:
 //
-//   CM        blocks of CM tiles of rows by one of columns: a tile of w is read once for them, each asks for a part and
+//   CLUSTER_M        blocks of CLUSTER_M tiles of rows by one of columns: a tile of w is read once for them, each asks for a part and
 //             it goes to all. A cluster takes every so manieth of such groups of tiles.
-//   CK        blocks of one tile, each with its part of K; then each finishes NT / CK columns, with sums that
+//   SPLIT_K        blocks of one tile, each with its part of K; then each finishes TILE_N / SPLIT_K columns, with sums that
 //             the others send
 //
-// Norms have no launch: who writes a row leaves sum and sum of squares of its parts (STATS columns each, of fp32 values), and
+// Norms have no launch: who writes a row leaves sum and sum of squares of its parts (Y_STATS columns each, of fp32 values), and
 //
-//   XSTAT   y = act(layernorm(x) * w^T + b) = act(scale[m] * (x * w'^T) + b'), gain, shift and mean folded into w' and b'
+//   X_STATS   y = act(layernorm(x) * w^T + b) = act(scale[m] * (x * w'^T) + b'), gain, shift and mean folded into w' and b'
 //           when the model is compiled
-//   RSTAT   the residual is normed as it is added: two products an element
+//   R_STATS   the residual is normed as it is added: two products an element
 //
 // Sums are asked for beside the first of x, and added up while the products are under way.
 // Order of summation: 16 k after 16 k, then parts of K in order: never by the number of rows.
-// STAGED: results of 16 bits go through shared memory, 48 instructions where the way through the quads has 274. What
+// SMEM_EPILOGUE: results of 16 bits go through shared memory, 48 instructions where the way through the quads has 274. What
 // the writing warps do slows the products of the others, with whom they share the registers' ports and the power.
-// The residual comes as one more step of the ring for every 128 columns; with CK > 1 a thread reads its few values
+// The residual comes as one more step of the ring for every 128 columns; with SPLIT_K > 1 a thread reads its few values
 // itself.
 //
-// Shared memory: [stages][x MT x 128 | w NT x 128] | stage of each warp | biases, gains | barriers. With CK > 1 the ring,
+// Shared memory: [stages][x TILE_M x 128 | w TILE_N x 128] | stage of each warp | biases, gains | barriers. With SPLIT_K > 1 the ring,
 // free by then, holds sums.
 #pragma once
 #include "device/async.cuh"
@@ -50,9 +50,9 @@
 #include "body/rows.cuh"
 
 struct TileArgs {
-    const TensorMap *x, *w; // in tiles of MT and NT / CM rows
+    const TensorMap *x, *w; // in tiles of TILE_M and TILE_N / CLUSTER_M rows
     const float *b;         // [N]
-    const void *r;          // [M, N] residual: a map in tiles of MT rows; with CK > 1 the matrix itself
+    const void *r;          // [M, N] residual: a map in tiles of TILE_M rows; with SPLIT_K > 1 the matrix itself
     const FtxStep *step;
     void *y; // [M, N]
 };
@@ -72,69 +72,69 @@ struct TileNormArgs : TileNorms, TileArgs {
     float *ys; // what is left of y's rows
 };
 struct TileHeadArgs : SegmentArgs, TileArgs {
-    FtxSegments *segments; // SEGMENTS: of the rows of y, NT columns each; y itself is written as keep_of() says
+    FtxSegments *segments; // SEGMENTS: of the rows of y, TILE_N columns each; y itself is written as keep_of() says
 };
 
 template <class C> struct TileShape {
-    static constexpr int WORKERS = 128 * C::WGS, THREADS = WORKERS + 32;
-    static constexpr bool ONE = C::WGS == 1;                                  // tile of a block: grids have all tiles
-    static constexpr int TURNS = C::WGS / C::TEAM;                            // tiles under way
-    static constexpr int GROUPS = C::MT / 64 / C::TEAM;                       // of 64 rows, a warpgroup's
-    static constexpr int BLOCKS = C::CM * C::CK;                              // of a cluster
-    static constexpr int RWIDE = least(C::NT, 128);                           // columns of a step of the residual
-    static constexpr int RESIDUAL = C::RES && C::CK == 1 ? C::NT / RWIDE : 0; // such steps more, in tiles of 64 columns
-    static constexpr int X = C::MT * 128, R = round_up(RWIDE, 64) * C::MT * 2,
-                         SLOT = most(X + C::NT * 128, (RESIDUAL > 0) * R);
+    static constexpr int WORKERS = 128 * C::WARPGROUPS, THREADS = WORKERS + 32;
+    static constexpr bool ONE = C::WARPGROUPS == 1;                                  // tile of a block: grids have all tiles
+    static constexpr int TURNS = C::WARPGROUPS / C::TILE_WARPGROUPS;                            // tiles under way
+    static constexpr int GROUPS = C::TILE_M / 64 / C::TILE_WARPGROUPS;                       // of 64 rows, a warpgroup's
+    static constexpr int BLOCKS = C::CLUSTER_M * C::SPLIT_K;                              // of a cluster
+    static constexpr int RWIDE = least(C::TILE_N, 128);                           // columns of a step of the residual
+    static constexpr int RESIDUAL = C::RES && C::SPLIT_K == 1 ? C::TILE_N / RWIDE : 0; // such steps more, in tiles of 64 columns
+    static constexpr int X = C::TILE_M * 128, R = round_up(RWIDE, 64) * C::TILE_M * 2,
+                         SLOT = most(X + C::TILE_N * 128, (RESIDUAL > 0) * R);
     static constexpr int STEPS = ceil_div(C::K, 64);
-    static constexpr int PART = C::NT / C::CK;                              // columns that a block finishes
+    static constexpr int PART = C::TILE_N / C::SPLIT_K;                              // columns that a block finishes
     static constexpr int STAGE_AT = C::STAGES * SLOT;                       // 16 rows of 64 columns of each warp
-    static constexpr int BIAS_AT = STAGE_AT + C::STAGED * 8 * 2048;         // of each warpgroup's tile
-    static constexpr int LINES = C::RSTAT ? 2 : 1;                          // of floats beside a tile: biases, gains
-    static constexpr int BARRIER_AT = BIAS_AT + C::WGS * LINES * C::NT * 4; // full, empty of each slot; arrived
+    static constexpr int BIAS_AT = STAGE_AT + C::SMEM_EPILOGUE * 8 * 2048;         // of each warpgroup's tile
+    static constexpr int LINES = C::R_STATS ? 2 : 1;                          // of floats beside a tile: biases, gains
+    static constexpr int BARRIER_AT = BIAS_AT + C::WARPGROUPS * LINES * C::TILE_N * 4; // full, empty of each slot; arrived
     static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
-    static constexpr bool BIASED = C::BIAS || C::RSTAT;         // the shift of the residual's norm is added to the bias
-    static constexpr bool BEGUN = C::STAGED && !C::XSTAT;       // sums begin with it
-    static constexpr int SENT = (C::CK - 1) * C::MT * PART * 4; // bytes of sums a block gets
+    static constexpr bool BIASED = C::BIAS || C::R_STATS;         // the shift of the residual's norm is added to the bias
+    static constexpr bool BEGUN = C::SMEM_EPILOGUE && !C::X_STATS;       // sums begin with it
+    static constexpr int SENT = (C::SPLIT_K - 1) * C::TILE_M * PART * 4; // bytes of sums a block gets
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
-    static_assert(C::CK == 1 || C::CM * C::WGS == 1, "a cluster shares reads or work");
-    static_assert(C::CK <= STEPS, "each of CK blocks has a step");
-    static_assert(C::WGS <= 2, "two take turns, or a tile together");
-    static_assert(RESIDUAL <= 1 || (C::STAGED && TURNS == 1 && C::NT % RWIDE == 0), "whole steps of the residual");
-    static_assert(!C::SEGMENTS || (C::CK == 1 && !C::RES && sizeof(typename C::OUT) == 4),
+    static_assert(C::SPLIT_K == 1 || C::CLUSTER_M * C::WARPGROUPS == 1, "a cluster shares reads or work");
+    static_assert(C::SPLIT_K <= STEPS, "each of SPLIT_K blocks has a step");
+    static_assert(C::WARPGROUPS <= 2, "two take turns, or a tile together");
+    static_assert(RESIDUAL <= 1 || (C::SMEM_EPILOGUE && TURNS == 1 && C::TILE_N % RWIDE == 0), "whole steps of the residual");
+    static_assert(!C::SEGMENTS || (C::SPLIT_K == 1 && !C::RES && sizeof(typename C::OUT) == 4),
                   "segments are of logits, whole columns of them");
     static_assert(SENT <= BIAS_AT, "the ring holds the sums");
-    static_assert(C::MT % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
-    static_assert(C::NT / C::CM % 8 == 0, "parts of a tile keep its order");
-    static_assert((!C::XSTAT || C::BIAS) && (!C::RSTAT || C::RES), "what norms need");
-    static_assert(!C::STATS || C::STATS == least(PART, RWIDE), "a part of a row is what a block finishes at once");
+    static_assert(C::TILE_M % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
+    static_assert(C::TILE_N / C::CLUSTER_M % 8 == 0, "parts of a tile keep its order");
+    static_assert((!C::X_STATS || C::BIAS) && (!C::R_STATS || C::RES), "what norms need");
+    static_assert(!C::Y_STATS || C::Y_STATS == least(PART, RWIDE), "a part of a row is what a block finishes at once");
 };
 
 // What this block does: steps s0 .. s1 of 64 k of the tiles that its cluster takes.
 template <class C> struct TileWork {
-    static constexpr int ACROSS = ceil_div(C::N, C::NT);                      // tiles side by side
+    static constexpr int ACROSS = ceil_div(C::N, C::TILE_N);                      // tiles side by side
     static constexpr int EACH = TileShape<C>::STEPS + TileShape<C>::RESIDUAL; // steps of the ring for a tile
-    static constexpr int AHEAD = C::CM == 1; // the first of w is asked for before anything else
+    static constexpr int AHEAD = C::CLUSTER_M == 1; // the first of w is asked for before anything else
     int rank, rm, s0, s1, first, every, ahead, groups, steps;
     DEVICE TileWork()
     {
         typedef TileShape<C> P;
         rank = P::BLOCKS > 1 ? cluster_rank() : 0;
-        rm = C::CK > 1 ? 0 : rank;
-        const int part = C::CK > 1 ? rank : 0;
-        s0 = part * P::STEPS / C::CK;
-        s1 = (part + 1) * P::STEPS / C::CK;
+        rm = C::SPLIT_K > 1 ? 0 : rank;
+        const int part = C::SPLIT_K > 1 ? rank : 0;
+        s0 = part * P::STEPS / C::SPLIT_K;
+        s1 = (part + 1) * P::STEPS / C::SPLIT_K;
         first = blockIdx.x / P::BLOCKS;
         every = gridDim.x / P::BLOCKS;
         ahead = least(C::STAGES, s1 - s0);
     }
     DEVICE void count(int live)
     {
-        groups = ceil_div(live, C::MT * C::CM) * ACROSS;
-        steps = C::CK > 1 ? own() : TileShape<C>::ONE ? EACH : ceil_div(groups - first, every) * EACH;
+        groups = ceil_div(live, C::TILE_M * C::CLUSTER_M) * ACROSS;
+        steps = C::SPLIT_K > 1 ? own() : TileShape<C>::ONE ? EACH : ceil_div(groups - first, every) * EACH;
     }
-    DEVICE int own() const { return TileShape<C>::STEPS % C::CK ? s1 - s0 : TileShape<C>::STEPS / C::CK; }
-    DEVICE int row(int group) const { return (group / ACROSS * C::CM + rm) * C::MT; }
-    DEVICE int column(int group) const { return group % ACROSS * C::NT; }
+    DEVICE int own() const { return TileShape<C>::STEPS % C::SPLIT_K ? s1 - s0 : TileShape<C>::STEPS / C::SPLIT_K; }
+    DEVICE int row(int group) const { return (group / ACROSS * C::CLUSTER_M + rm) * C::TILE_M; }
+    DEVICE int column(int group) const { return group % ACROSS * C::TILE_N; }
 };
 
 struct TileSlot { // of the ring, and the parity of its barriers
@@ -164,12 +164,12 @@ template <class C> DEVICE void tile_ask_x(const TileArgs &a, int row, int s, u32
 template <class C>
 DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int s, u32 slot, u32 full)
 {
-    constexpr int ROWS = C::NT / C::CM;
+    constexpr int ROWS = C::TILE_N / C::CLUSTER_M;
     const u32 to = slot + TileShape<C>::X + t.rm * ROWS * 128;
-    if (C::CM == 1)
+    if (C::CLUSTER_M == 1)
         warp_tensor_copy(to, a.w, column, s * 64, full);
     else
-        warp_tensor_copy_multicast(to, a.w, column + t.rm * ROWS, s * 64, full, (1 << C::CM) - 1);
+        warp_tensor_copy_multicast(to, a.w, column + t.rm * ROWS, s * 64, full, (1 << C::CLUSTER_M) - 1);
 }
 
 // The first of w, as much as the ring holds; of few rows, what more there is to L2.
@@ -178,7 +178,7 @@ template <class C> DEVICE void tile_begin(const TileArgs &a, const TileWork<C> &
     const int column = t.column(t.first);
 #pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
-        warp_mbarrier_expect(full + 8 * i, TileShape<C>::X + C::NT * 128);
+        warp_mbarrier_expect(full + 8 * i, TileShape<C>::X + C::TILE_N * 128);
         tile_ask_w<C>(a, t, column, t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
     }
 #pragma unroll 1
@@ -212,7 +212,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             const u32 to = ring + slot.at * P::SLOT, barrier = full + 8 * slot.at;
             if (group != t.first || s - t.s0 >= t.ahead) {
                 mbarrier_wait(empty + 8 * slot.at, slot.parity);
-                warp_mbarrier_expect(barrier, P::X + C::NT * 128);
+                warp_mbarrier_expect(barrier, P::X + C::TILE_N * 128);
                 tile_ask_w<C>(a, t, column, s, to, barrier);
             }
             tile_ask_x<C>(a, row, s, to, barrier);
@@ -222,7 +222,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
             warp_mbarrier_expect(full + 8 * slot.at, P::R);
             for (int n = 0; n < P::RWIDE; n += 64)
-                warp_tensor_copy(ring + slot.at * P::SLOT + n * C::MT * 2, (const TensorMap *)a.r, row,
+                warp_tensor_copy(ring + slot.at * P::SLOT + n * C::TILE_M * 2, (const TensorMap *)a.r, row,
                                  column + i * P::RWIDE + n, full + 8 * slot.at);
             slot.next<C>();
         }
@@ -236,19 +236,19 @@ template <class C> DEVICE void tile_release(const TileWork<C> &t, int step, u32 
     const int lane = lane_id();
     if (step + C::STAGES >= t.steps)
         return;
-    if (C::CM == 1) {
+    if (C::CLUSTER_M == 1) {
         if (lane == 0)
             mbarrier_arrive(empty);
-    } else if (lane < C::CM) {
+    } else if (lane < C::CLUSTER_M) {
         cluster_mbarrier_arrive(cluster_map(empty, lane));
     }
 }
 
 // The sums of a tile begin with its bias or with 0 (bias: from the lane's columns on).
-template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const float *bias)
+template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], const float *bias)
 {
 #pragma unroll
-    for (int j = 0; j < C::NT / 8; j++) {
+    for (int j = 0; j < C::TILE_N / 8; j++) {
         Vec<float, 2> b = {};
         if (TileShape<C>::BEGUN && TileShape<C>::BIASED)
             b = *(const Vec<float, 2> *)(bias + j * 8);
@@ -262,13 +262,13 @@ template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][C::NT
 // tile_products_end. Where a block has one tile of few steps all addresses are constants: the loop around the
 // products would take longer than they do.
 template <class C>
-DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const TileWork<C> &t, int x0, int step,
+DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], const TileWork<C> &t, int x0, int step,
                           TileSlot &slot, u32 ring, u32 full, u32 empty)
 {
     typedef TileShape<C> P;
-    constexpr int EACH = ceil_div(P::STEPS, C::CK);
+    constexpr int EACH = ceil_div(P::STEPS, C::SPLIT_K);
     // More steps would not have their operands in uniform registers.
-    constexpr bool FLAT = P::ONE && EACH * P::GROUPS <= 16 && EACH * C::NT <= 1152;
+    constexpr bool FLAT = P::ONE && EACH * P::GROUPS <= 16 && EACH * C::TILE_N <= 1152;
 #pragma unroll(FLAT ? EACH : 1)
     for (int s = 0; s < EACH; s++) {
         if (s >= t.own())
@@ -283,7 +283,7 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::NT / 2], const Til
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int g = 0; g < P::GROUPS; g++)
-                Wgmma<C::NT, typename C::T>::add(d[g], wgmma_descriptor_at(x, g * 64, k), wgmma_descriptor_at(w, 0, k));
+                Wgmma<C::TILE_N, typename C::T>::add(d[g], wgmma_descriptor_at(x, g * 64, k), wgmma_descriptor_at(w, 0, k));
         wgmma_commit();
         if (!FLAT || s - 1 + C::STAGES < EACH + P::RESIDUAL) // the slot will be filled again
             wgmma_wait<1>();
@@ -305,14 +305,14 @@ struct TileNorm {
 };
 template <class C> struct TileNormRows {
     static constexpr int ROWS = TileShape<C>::GROUPS * 2;
-    QuadSums<C::K, C::XSTAT> x[ROWS];
-    QuadSums<C::N, C::RSTAT> r[ROWS];
+    QuadSums<C::K, C::X_STATS> x[ROWS];
+    QuadSums<C::N, C::R_STATS> r[ROWS];
     // Sums are added up while the products are under way, or before them where the registers would not hold both.
-    static constexpr int FLOATS = (QuadSums<C::K, C::XSTAT>::FLOATS + QuadSums<C::N, C::RSTAT>::FLOATS) * ROWS;
-    static constexpr bool SOON = C::WGS == 2 && C::NT / 2 * TileShape<C>::GROUPS + FLOATS > 144;
+    static constexpr int FLOATS = (QuadSums<C::K, C::X_STATS>::FLOATS + QuadSums<C::N, C::R_STATS>::FLOATS) * ROWS;
+    static constexpr bool SOON = C::WARPGROUPS == 2 && C::TILE_N / 2 * TileShape<C>::GROUPS + FLOATS > 144;
     template <class A> DEVICE void ask(const A &a, int row, int live)
     {
-        if constexpr (C::XSTAT > 0 || C::RSTAT > 0) {
+        if constexpr (C::X_STATS > 0 || C::R_STATS > 0) {
             wait_for_previous();
 #pragma unroll
             for (int i = 0; i < ROWS; i++) {
@@ -326,7 +326,7 @@ template <class C> struct TileNormRows {
     {
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
-            norm[i] = {x[i].line(C::EPS), r[i].line(C::REPS)};
+            norm[i] = {x[i].line(C::EPS), r[i].line(C::R_EPS)};
     }
 };
 
@@ -335,7 +335,7 @@ template <class C> struct TileSums {
     float v[2][2] = {}; // row; sum, squares
     DEVICE void add(int row, const Vec<float, 2> &pair)
     {
-        if (C::STATS) {
+        if (C::Y_STATS) {
             v[row][0] += pair[0] + pair[1];
             v[row][1] = fmaf(pair[0], pair[0], fmaf(pair[1], pair[1], v[row][1]));
         }
@@ -343,7 +343,7 @@ template <class C> struct TileSums {
     // Of rows m and m + 8 the part that has column n: each lane keeps one of the four.
     template <class A> DEVICE void leave(const A &a, int m, int live, int n)
     {
-        if constexpr (C::STATS > 0) {
+        if constexpr (C::Y_STATS > 0) {
             const bool row = lane_id() & 1, squares = lane_id() & 2;
             float one[2];
 #pragma unroll
@@ -352,7 +352,7 @@ template <class C> struct TileSums {
             const float sum = (squares ? one[1] : one[0]) + shuffle_xor(squares ? one[0] : one[1], 2);
             m += row * 8;
             if (m < live && n < C::N)
-                a.ys[(m * ceil_div(C::N, C::STATS) + n / C::STATS) * 2 + squares] = sum;
+                a.ys[(m * ceil_div(C::N, C::Y_STATS) + n / C::Y_STATS) * 2 + squares] = sum;
         }
     }
 };
@@ -369,16 +369,16 @@ DEVICE Vec<float, 2> tile_pair(float v0, float v1, const float *bias, u32 residu
     v[1] = v1;
     if (P::BIASED && !P::BEGUN)
         b = *(const Vec<float, 2> *)bias;
-    if (C::RSTAT)
-        g = *(const Vec<float, 2> *)(bias + C::NT);
+    if (C::R_STATS)
+        g = *(const Vec<float, 2> *)(bias + C::TILE_N);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        if (C::XSTAT)
+        if (C::X_STATS)
             v[i] = fmaf(v[i], norm.x.scale, b[i]);
         else if (P::BIASED && !P::BEGUN)
             v[i] += b[i];
         v[i] = sizeof(typename C::OUT) == 2 ? activate_short<C::ACT>(v[i]) : activate<C::ACT>(v[i]);
-        if (C::RSTAT)
+        if (C::R_STATS)
             v[i] = fmaf(fmaf(old[i], norm.r.scale, norm.r.shift), g[i], v[i]);
         else if (C::RES)
             v[i] += old[i];
@@ -456,12 +456,12 @@ template <class C>
 DEVICE void tile_segment(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int keep, int n)
 {
 #pragma unroll
-    for (int j = 0; j < C::NT / 8; j++) {
+    for (int j = 0; j < C::TILE_N / 8; j++) {
         const Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, 0);
         d[j * 4] = pair[0];
         d[j * 4 + 1] = pair[1];
     }
-    quad_write_segment<C::NT / 8, true>(live ? segments_of(a.segments, C::N, m) + n / C::NT : nullptr, (float *)a.y + (i64)m * C::N,
+    quad_write_segment<C::TILE_N / 8, true>(live ? segments_of(a.segments, C::N, m) + n / C::TILE_N : nullptr, (float *)a.y + (i64)m * C::N,
                                   d, n, C::N, keep, inv_temperature_of(a, m, keep));
 }
 
@@ -485,7 +485,7 @@ DEVICE void tile_stage(const A &a, const float *d, const float *bias, const Tile
                 break;
             u32 v[4], old[4] = {};
             if constexpr (C::RES)
-                ldmatrix4(old, slot + n * C::MT * 2 + (at ^ u * 16));
+                ldmatrix4(old, slot + n * C::TILE_M * 2 + (at ^ u * 16));
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int tile = n / 8 + u + i / 2;
@@ -497,7 +497,7 @@ DEVICE void tile_stage(const A &a, const float *d, const float *bias, const Tile
             stmatrix4(stage + (at ^ u * 16), v);
         }
         warp_sync();
-#pragma unroll(C::STATS ? 2 : 4) // two: registers
+#pragma unroll(C::Y_STATS ? 2 : 4) // two: registers
         for (int i = 0; i < 4; i++) {
             const int k = i * 4 + lane / 8, u = lane % 8;
             if (row + k < live && u < units && column + n + u * 8 < C::N)
@@ -510,22 +510,22 @@ DEVICE void tile_stage(const A &a, const float *d, const float *bias, const Tile
 }
 
 // The residual of row m (of the tile) from the slot that holds it, for the lane's columns of every 8.
-template <class C> DEVICE void tile_residual(u32 (&r)[C::NT / 8], const char *slot, int m)
+template <class C> DEVICE void tile_residual(u32 (&r)[C::TILE_N / 8], const char *slot, int m)
 {
 #pragma unroll
-    for (int j = 0; j < C::NT / 8; j++)
-        r[j] = *(const u32 *)(slot + j / 8 * C::MT * 128 + m * 128 + (j % 8 ^ (m & 7)) * 16 + (lane_id() & 3) * 4);
+    for (int j = 0; j < C::TILE_N / 8; j++)
+        r[j] = *(const u32 *)(slot + j / 8 * C::TILE_M * 128 + m * 128 + (j % 8 ^ (m & 7)) * 16 + (lane_id() & 3) * 4);
 }
 
 // The end of a tile whose first element is (row, column): its residual is step `step` of the ring, and m is the
 // warp's first row of it, or the lane's.
 template <class C, class A>
-DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2],
+DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2],
                                int step, TileSlot &slot, u32 ring, u32 full, u32 empty, const float *bias,
                                const TileNorm (&norm)[TileShape<C>::GROUPS * 2], int m, int row, int column, int live)
 {
     typedef TileShape<C> P;
-    constexpr int PIECES = most(P::RESIDUAL, 1), COLUMNS = C::NT / PIECES;
+    constexpr int PIECES = most(P::RESIDUAL, 1), COLUMNS = C::TILE_N / PIECES;
     const u32 stage = ring + P::STAGE_AT + warp_id() * 2048;
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
@@ -543,7 +543,7 @@ DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d
     }
 }
 template <class C, class A, class To>
-DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::GROUPS][C::NT / 2], int step,
+DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], int step,
                         TileSlot &slot, const char *shared, u32 full, u32 empty, const float *bias,
                         const TileNorm (&norm)[TileShape<C>::GROUPS * 2], u32 keeps,
                         const To (&to)[TileShape<C>::GROUPS * 2], int m0, int row, int column, int live)
@@ -555,7 +555,7 @@ DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C
 #pragma unroll
     for (int i = 0; i < P::GROUPS * 2; i++) {
         const int m = m0 + i * 8 + i / 2 * 48;
-        u32 r[C::NT / 8] = {};
+        u32 r[C::TILE_N / 8] = {};
         if constexpr (P::RESIDUAL > 0) {
             warp_sync(); // that of all rows at once would not fit the registers
             tile_residual<C>(r, shared + slot.at * P::SLOT, m);
@@ -564,7 +564,7 @@ DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C
             warp_sync(); // nor would the work on all of them
             tile_segment<C>(a, d[i / 2] + 2 * (i % 2), bias, row + m, row + m < live, keep_at(keeps, i), column);
         } else
-            tile_write<C, C::NT / 8>(a, d[i / 2] + 2 * (i % 2), r, bias, norm[i], sums[i / 2], i % 2, row + m,
+            tile_write<C, C::TILE_N / 8>(a, d[i / 2] + 2 * (i % 2), r, bias, norm[i], sums[i / 2], i % 2, row + m,
                                      row + m < live, column, to[i]);
     }
 #pragma unroll
@@ -580,29 +580,29 @@ DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C
 // What stands beside a tile: the biases of its columns, and the gains of the residual's norm.
 template <class C, class A> DEVICE void tile_lines(const A &a, float *bias, int column, int first, int threads)
 {
-    for (int i = first; i < C::NT && TileShape<C>::BIASED; i += threads) {
+    for (int i = first; i < C::TILE_N && TileShape<C>::BIASED; i += threads) {
         const bool is = column + i < C::N;
         bias[i] = C::BIAS && is ? a.b[column + i] : 0.0f;
-        if constexpr (C::RSTAT > 0) {
+        if constexpr (C::R_STATS > 0) {
             bias[i] += is ? a.rc[column + i] : 0.0f;
-            bias[C::NT + i] = is ? a.rg[column + i] : 0.0f;
+            bias[C::TILE_N + i] = is ? a.rg[column + i] : 0.0f;
         }
     }
 }
 
-// A warpgroup's tiles, one after another, but for the sums of CK blocks. The warpgroups wait for slots in turn: a
+// A warpgroup's tiles, one after another, but for the sums of SPLIT_K blocks. The warpgroups wait for slots in turn: a
 // barrier's parity says nothing to one who is two phases behind.
 template <class C, class A>
 DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, u32 full, u32 empty, int live)
 {
     typedef TileShape<C> P;
-    const int own = C::WGS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % (128 * C::TEAM);
-    const int turn = P::TURNS > 1 ? own : 0, place = C::TEAM > 1 ? 0 : own;
-    const int x0 = C::TEAM > 1 ? own * P::GROUPS * 64 : 0, mw = x0 + shuffle(warp_id(), 0) % 4 * 16,
+    const int own = C::WARPGROUPS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % (128 * C::TILE_WARPGROUPS);
+    const int turn = P::TURNS > 1 ? own : 0, place = C::TILE_WARPGROUPS > 1 ? 0 : own;
+    const int x0 = C::TILE_WARPGROUPS > 1 ? own * P::GROUPS * 64 : 0, mw = x0 + shuffle(warp_id(), 0) % 4 * 16,
               m0 = mw + (lane_id() >> 2);
-    float *lines = (float *)(shared + P::BIAS_AT) + place * P::LINES * C::NT;
+    float *lines = (float *)(shared + P::BIAS_AT) + place * P::LINES * C::TILE_N;
     const float *bias = lines + (lane_id() & 3) * 2;
-    float d[P::GROUPS][C::NT / 2];
+    float d[P::GROUPS][C::TILE_N / 2];
     TileSlot slot = {0, 0};
     int step = turn * t.EACH;
     slot.skip<C>(step);
@@ -615,8 +615,8 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
 #pragma unroll
             for (int i = 0; i < P::GROUPS; i++)
                 keeps |= keeps_of<2>(a, row + m0 + i * 64, live) << 8 * i;
-        tile_lines<C>(a, lines, column, lane, 128 * C::TEAM);
-        named_barrier_sync(3 + place, 128 * C::TEAM);
+        tile_lines<C>(a, lines, column, lane, 128 * C::TILE_WARPGROUPS);
+        named_barrier_sync(3 + place, 128 * C::TILE_WARPGROUPS);
         tile_start<C>(d, bias);
         decltype(tile_row<C>(a, 0, 0)) to[P::GROUPS * 2];
 #pragma unroll
@@ -638,26 +638,26 @@ DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, 
         if (!rows.SOON)
             rows.take(norm);
         tile_products_end<C>(t, step, slot, empty);
-        if constexpr (C::STAGED)
+        if constexpr (C::SMEM_EPILOGUE)
             tile_finish_staged<C>(a, t, d, step + P::STEPS, slot, ring, full, empty, bias, norm, mw, row, column, live);
         else
             tile_finish<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, bias, norm, keeps, to, m0, row, column,
                            live);
         step += P::TURNS * t.EACH;
         slot.skip<C>((P::TURNS - 1) * t.EACH);
-        named_barrier_sync(3 + place, 128 * C::TEAM); // the lines have been read
+        named_barrier_sync(3 + place, 128 * C::TILE_WARPGROUPS); // the lines have been read
     }
 }
 
 // Sums of this block's part of K to the blocks that finish them: thread i of each finishes what thread i of all
 // has. `sums` there: [parts but its own][pairs of a thread][threads].
 template <class C>
-DEVICE void tile_give(const float (&d)[TileShape<C>::GROUPS][C::NT / 2], float *sums, u32 arrived, int rank)
+DEVICE void tile_give(const float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], float *sums, u32 arrived, int rank)
 {
     typedef TileShape<C> P;
     constexpr int EACH = P::PART / 4; // pairs of a thread and a group of rows
 #pragma unroll
-    for (int to = 0; to < C::CK; to++) {
+    for (int to = 0; to < C::SPLIT_K; to++) {
         if (to == rank)
             continue;
         float *at = sums + ((rank - (rank > to)) * P::GROUPS * EACH * 128 + threadIdx.x) * 2;
@@ -674,12 +674,12 @@ DEVICE void tile_give(const float (&d)[TileShape<C>::GROUPS][C::NT / 2], float *
 // The columns that this block finishes: v[g] = parts 0, 1, .. added in order.
 template <class C>
 DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2],
-                      const float (&d)[TileShape<C>::GROUPS][C::NT / 2], const float *sums, int rank)
+                      const float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], const float *sums, int rank)
 {
     typedef TileShape<C> P;
     constexpr int EACH = P::PART / 4;
 #pragma unroll
-    for (int own = 0; own < C::CK; own++) { // a constant in each copy of the body: d stays in registers
+    for (int own = 0; own < C::SPLIT_K; own++) { // a constant in each copy of the body: d stays in registers
         if (own != rank)
             continue;
 #pragma unroll
@@ -688,7 +688,7 @@ DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2],
             for (int i = 0; i < EACH; i++) {
                 float v0 = 0.0f, v1 = 0.0f;
 #pragma unroll
-                for (int part = 0; part < C::CK; part++) {
+                for (int part = 0; part < C::SPLIT_K; part++) {
                     const float *at =
                         sums + ((((part - (part > own)) * P::GROUPS + g) * EACH + i) * 128 + (int)threadIdx.x) * 2;
                     const float a = part == own ? d[g][(own * EACH + i) * 2] : at[0];
@@ -704,7 +704,7 @@ DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2],
 
 // The one tile of a cluster whose blocks have parts of K.
 template <class C, class A>
-DEVICE void tile_share(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::NT / 2],
+DEVICE void tile_share(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2],
                        const TileNormRows<C> &rows, char *shared, u32 arrived, int live)
 {
     typedef TileShape<C> P;
@@ -752,13 +752,13 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     if (threadIdx.x == P::WORKERS) {
         for (int i = 0; i < C::STAGES; i++) {
             mbarrier_init(full + 8 * i, 1);
-            mbarrier_init(empty + 8 * i, 4 * C::TEAM * C::CM);
+            mbarrier_init(empty + 8 * i, 4 * C::TILE_WARPGROUPS * C::CLUSTER_M);
         }
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
         tensor_map_prefetch(a.x);
     }
-    const bool asks = shuffle(warp_id(), 0) == 4 * C::WGS; // one for all lanes, which the compiler has to know
+    const bool asks = shuffle(warp_id(), 0) == 4 * C::WARPGROUPS; // one for all lanes, which the compiler has to know
     if (asks && t.AHEAD) {
         warp_sync();
         tile_begin<C>(a, t, ring, full);
@@ -771,10 +771,10 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
             tile_end<C>(a, t, ring, full);
         return;
     }
-    if (C::CK > 1 && threadIdx.x == P::WORKERS)
+    if (C::SPLIT_K > 1 && threadIdx.x == P::WORKERS)
         mbarrier_expect(arrived, P::SENT);
     block_sync();
-    if (C::CM > 1) { // the others' barriers are there
+    if (C::CLUSTER_M > 1) { // the others' barriers are there
         cluster_arrive();
         cluster_wait();
     }
@@ -782,12 +782,12 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         tile_produce<C>(a, t, ring, full, empty);
         if constexpr (C::SEGMENTS)
             if (blockIdx.x == 0 && lane_id() == 0)
-                a.segments->count = ceil_div(C::N, C::NT);
+                a.segments->count = ceil_div(C::N, C::TILE_N);
         warp_sync();
-    } else if constexpr (C::CK == 1) {
+    } else if constexpr (C::SPLIT_K == 1) {
         tile_work<C>(a, t, shared, ring, full, empty, live);
     } else {
-        float d[P::GROUPS][C::NT / 2];
+        float d[P::GROUPS][C::TILE_N / 2];
         TileSlot slot = {0, 0};
         TileNormRows<C> rows;
         tile_lines<C>(a, (float *)(shared + P::BIAS_AT), t.column(t.first), threadIdx.x, 128);
@@ -802,7 +802,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         tile_share<C>(a, t, d, rows, shared, arrived, live);
         return;
     }
-    if (C::CK > 1) { // the same barrier
+    if (C::SPLIT_K > 1) { // the same barrier
         cluster_arrive();
         cluster_wait();
     }

@@ -2,17 +2,17 @@
 //
 //   x [M, K]  16-bit      w [N, K]  16-bit, row-major      sums in fp32
 //
-// A block holds the sums of NT weight rows for all M rows of x in registers and walks over K in
-// stages of 128: w [NT, 128] and x [M, 128] stream through shared memory by cp.async, weights
+// A block holds the sums of TILE_N weight rows for all M rows of x in registers and walks over K in
+// stages of 128: w [TILE_N, 128] and x [M, 128] stream through shared memory by cp.async, weights
 // starting before the kernel in front has ended. Warps are 4 over k (32 of a stage each) times
-// 1 or 2 over m times 1 to 4 over n; fragments as in linear.cuh. x comes from L2 once for each NT rows, so NT is as
-// large as registers allow, and with CL = 2 a pair of blocks shares NT rows: each takes every
+// 1 or 2 over m times 1 to 4 over n; fragments as in linear.cuh. x comes from L2 once for each TILE_N rows, so TILE_N is as
+// large as registers allow, and with CLUSTER_SIZE = 2 a pair of blocks shares TILE_N rows: each takes every
 // other stage, reads half of x, and they exchange half of their sums through shared memory.
 //
 // Order of summation: chain (s mod 2, warp over k) of stage s is the chain of block b = 4s + warp
 // in linear.cuh. Without pairs a block sweeps over the even stages, then over the odd ones.
 //
-// Shared memory: [stages][w NT x 256 | x MB x 256 | g, c 512 each] | sums | the pair's or the
+// Shared memory: [stages][w TILE_N x 256 | x BLOCK_M x 256 | g, c 512 each] | sums | the pair's or the
 // second sweep's sums | statistics.
 #pragma once
 #include "device/async.cuh"
@@ -24,30 +24,30 @@
 #include "body/linear.cuh"
 
 template <class C> struct WideShape {
-    static constexpr int MB = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows held
-    static constexpr int GROUPS = C::NT <= 64 ? 2 : 4;                 // of four warps
-    static constexpr int MG = MB == 64 ? 2 : 1, NG = GROUPS / MG;      // over m, over n
-    static constexpr int MT = MB / 16 / MG, JT = C::NT / NG / 8;       // a warp's tiles
+    static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows held
+    static constexpr int GROUPS = C::TILE_N <= 64 ? 2 : 4;                 // of four warps
+    static constexpr int MG = BLOCK_M == 64 ? 2 : 1, NG = GROUPS / MG;      // over m, over n
+    static constexpr int MT = BLOCK_M / 16 / MG, JT = C::TILE_N / NG / 8;       // a warp's tiles
     static constexpr int THREADS = 128 * GROUPS;
     static constexpr int S = ceil_div(C::K, 128);                      // stages of K
-    static constexpr int STAGE = (C::NT + MB) * 256 + C::NORM * 512;
-    static constexpr int SUM = MB * 8 + 8;                             // floats of a tile of 8 columns
-    static constexpr int OTHER = C::CL == 2 ? MB * 4 + 8 : SUM;        // the same, second buffer
+    static constexpr int STAGE = (C::TILE_N + BLOCK_M) * 256 + C::NORM * 512;
+    static constexpr int SUM = BLOCK_M * 8 + 8;                             // floats of a tile of 8 columns
+    static constexpr int OTHER = C::CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : SUM;        // the same, second buffer
     static constexpr int SUM_AT = C::STAGES * STAGE;
-    static constexpr int OTHER_AT = SUM_AT + C::NT / 8 * SUM * 4;
-    static constexpr int STAT_AT = OTHER_AT + C::NT / 8 * OTHER * 4;
-    static constexpr int PLACE_AT = STAT_AT + MB * 8;                  // append: {page, position} of a row
-    static constexpr int BARRIER_AT = PLACE_AT + MB * 8;
+    static constexpr int OTHER_AT = SUM_AT + C::TILE_N / 8 * SUM * 4;
+    static constexpr int STAT_AT = OTHER_AT + C::TILE_N / 8 * OTHER * 4;
+    static constexpr int PLACE_AT = STAT_AT + BLOCK_M * 8;                  // append: {page, position} of a row
+    static constexpr int BARRIER_AT = PLACE_AT + BLOCK_M * 8;
     static constexpr int BYTES = BARRIER_AT + 16;
     static constexpr bool FAST = C::K % 8 == 0;                        // rows are 16-byte aligned
     static constexpr bool STREAMED = C::NORM == 1 && FAST;             // squares summed on the way
-    static constexpr int AT_ONCE = THREADS / 16, STATS = ceil_div(MB, AT_ONCE);
-    static constexpr int PAIRS = MB / C::CL * (C::NT / 2), ITEMS = ceil_div(PAIRS, THREADS);  // outputs
+    static constexpr int AT_ONCE = THREADS / 16, STATS = ceil_div(BLOCK_M, AT_ONCE);
+    static constexpr int PAIRS = BLOCK_M / C::CLUSTER_SIZE * (C::TILE_N / 2), ITEMS = ceil_div(PAIRS, THREADS);  // outputs
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
-    static_assert(C::NT % 16 == 0, "two tiles of columns at least");
+    static_assert(C::TILE_N % 16 == 0, "two tiles of columns at least");
 };
 
-// Walks the stages of this block: rows row .. row + NT of w, stage s.
+// Walks the stages of this block: rows row .. row + TILE_N of w, stage s.
 template <class C> struct WideWalk {
     int row, s;
     DEVICE void next(int rank)
@@ -55,11 +55,11 @@ template <class C> struct WideWalk {
         s += 2;
         if (s < WideShape<C>::S)
             return;
-        if (C::CL == 1 && s % 2 == 0 && WideShape<C>::S > 1) {
+        if (C::CLUSTER_SIZE == 1 && s % 2 == 0 && WideShape<C>::S > 1) {
             s = 1;
         } else {
-            row += C::NT;
-            s = C::CL == 1 ? 0 : rank;
+            row += C::TILE_N;
+            s = C::CLUSTER_SIZE == 1 ? 0 : rank;
         }
     }
 };
@@ -96,13 +96,13 @@ template <class C> DEVICE void wide_load_w(const LinearArgs &a, WideWalk<C> at, 
     const T *from = (const T *)a.w + (i64)(at.row + r) * C::K;
     const u32 to = stage + wide_unit(r, u);
 #pragma unroll
-    for (int i = 0; i < ceil_div(C::NT, P::AT_ONCE); i++)
-        if (i * P::AT_ONCE < left && (C::NT % P::AT_ONCE == 0 || r + i * P::AT_ONCE < C::NT))
+    for (int i = 0; i < ceil_div(C::TILE_N, P::AT_ONCE); i++)
+        if (i * P::AT_ONCE < left && (C::TILE_N % P::AT_ONCE == 0 || r + i * P::AT_ONCE < C::TILE_N))
             wide_copy<C>(to + i * P::AT_ONCE * 256, from + (i64)i * P::AT_ONCE * C::K, at.s * 128 + u * 8, a.w);
     if (C::NORM && threadIdx.x < 32 * C::NORM) {
         const int k = at.s * 128 + (threadIdx.x & 31) * 4, bytes = least(16, most(0, C::K - k) * 4);
         const float *vector = (threadIdx.x < 32 ? a.g : a.c) + (bytes ? k : 0);
-        copy16(stage + (C::NT + P::MB) * 256 + threadIdx.x * 16, vector, bytes);
+        copy16(stage + (C::TILE_N + P::BLOCK_M) * 256 + threadIdx.x * 16, vector, bytes);
     }
 }
 
@@ -112,11 +112,11 @@ template <class C> DEVICE void wide_load_x(const LinearArgs &a, WideWalk<C> at, 
     typedef typename C::T T;
     const int r = threadIdx.x >> 4, u = threadIdx.x & 15;
     const T *from = (const T *)a.x + (i64)r * C::K;
-    const u32 to = stage + C::NT * 256 + wide_unit(r, u);
+    const u32 to = stage + C::TILE_N * 256 + wide_unit(r, u);
 #pragma unroll
-    for (int i = 0; i < ceil_div(P::MB, P::AT_ONCE); i++) {
+    for (int i = 0; i < ceil_div(P::BLOCK_M, P::AT_ONCE); i++) {
         const int m = r + i * P::AT_ONCE;
-        if (P::MB % P::AT_ONCE && m >= P::MB)
+        if (P::BLOCK_M % P::AT_ONCE && m >= P::BLOCK_M)
             break;
         const T *row = C::LAST ? (const T *)a.x + (i64)source_row<C::LAST>(a.rows, most(0, least(m, live - 1))) * C::K
                                : from + (i64)i * P::AT_ONCE * C::K;
@@ -142,7 +142,7 @@ DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 st
     const WideWarp<C> at;
     const int g = lane_id() >> 2, t = lane_id() & 3;
     const u32 unit = wide_unit(g, at.kw * 4 + t);
-    const u32 wa = stage + at.tile * 2048 + unit, xa = stage + (C::NT + at.m) * 256 + unit;
+    const u32 wa = stage + at.tile * 2048 + unit, xa = stage + (C::TILE_N + at.m) * 256 + unit;
     u32 x[2][P::MT][4];
     {
         uint4_ gain, rows[P::MT][2];
@@ -153,7 +153,7 @@ DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 st
             rows[i][1] = shared_load16(xa + i * 4096 + 2048);
         }
         if constexpr (C::NORM != 0) {
-            const u32 va = stage + (C::NT + P::MB) * 256 + (at.kw * 32 + t * 8) * 4;
+            const u32 va = stage + (C::TILE_N + P::BLOCK_M) * 256 + (at.kw * 32 + t * 8) * 4;
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 *(uint4_ *)&vector[0][h] = shared_load16(va + h * 16);
@@ -201,9 +201,9 @@ template <class C> DEVICE void wide_squares(float (&s)[WideShape<C>::STATS], u32
     typedef WideShape<C> P;
 #pragma unroll
     for (int i = 0; i < P::STATS; i++) {
-        if (P::MB % P::AT_ONCE && threadIdx.x / 16 + i * P::AT_ONCE >= P::MB)
+        if (P::BLOCK_M % P::AT_ONCE && threadIdx.x / 16 + i * P::AT_ONCE >= P::BLOCK_M)
             break;
-        const uint4_ x = shared_load16(stage + (C::NT + i * P::AT_ONCE) * 256 + wide_unit(threadIdx.x / 16, threadIdx.x & 15));
+        const uint4_ x = shared_load16(stage + (C::TILE_N + i * P::AT_ONCE) * 256 + wide_unit(threadIdx.x / 16, threadIdx.x & 15));
         s[i] = add_squares(s[i], *(const Vec<typename C::T, 8> *)&x, 0.0f);
     }
 }
@@ -253,7 +253,7 @@ DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *
 #pragma unroll
     for (int h = 0; h < (P::MG == 2 ? 1 : 2); h++) {  // the rows of one half: all of this warp's, or half of them
         constexpr int GROUPS = P::MG == 2 ? 2 * P::MT : P::MT;  // of 8 rows
-        if (C::CL == 1 || (P::MG == 2 ? at.m * 2 / P::MB : h) == rank) {
+        if (C::CLUSTER_SIZE == 1 || (P::MG == 2 ? at.m * 2 / P::BLOCK_M : h) == rank) {
             float *to = mine + at.tile * P::SUM + (at.m + g) * 8 + 2 * t;
 #pragma unroll
             for (int j = 0; j < P::JT; j++)
@@ -277,15 +277,15 @@ DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *
     }
 }
 
-// Finished sums of NT columns from `row` on: the second half of the sum, the norm, the epilogue.
+// Finished sums of TILE_N columns from `row` on: the second half of the sum, the norm, the epilogue.
 // What it reads from memory is asked for before the pair meets.
 template <class C>
 DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *others, const float *half, const RowStat *stat, const int *places,
                         u32 arrived, u32 parity, int rank, int live, int row, int last)
 {
     typedef WideShape<C> P;
-    constexpr int ROWS = P::MB / C::CL, AHEAD = least(P::ITEMS, C::APPEND || P::MB == 64 ? 2 : 4);
-    const int base = C::CL == 2 ? rank * ROWS : 0;
+    constexpr int ROWS = P::BLOCK_M / C::CLUSTER_SIZE, AHEAD = least(P::ITEMS, C::APPEND || P::BLOCK_M == 64 ? 2 : 4);
+    const int base = C::CLUSTER_SIZE == 2 ? rank * ROWS : 0;
 #pragma unroll 1
     for (int first = 0; first < P::ITEMS; first += AHEAD) {
         int m[AHEAD], n[AHEAD];
@@ -295,8 +295,8 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             const int at = threadIdx.x + (first + i) * P::THREADS;
-            m[i] = base + at / (C::NT / 2);
-            n[i] = row + at % (C::NT / 2) * 2;
+            m[i] = base + at / (C::TILE_N / 2);
+            n[i] = row + at % (C::TILE_N / 2) * 2;
             if (at >= P::PAIRS || m[i] >= live || n[i] >= last)
                 m[i] = -1;
             bias[i] = linear_bias<C>(a, m[i] < 0 ? C::N : n[i]);
@@ -306,7 +306,7 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
                     angle[i] = append_angles<C, 1>(AppendRow{0, 0, a.table + (i64)places[2 * m[i] + 1] * C::ROT}, n[i]);
         }
         if (first == 0) {
-            if (C::CL == 2)
+            if (C::CLUSTER_SIZE == 2)
                 mbarrier_wait(arrived, parity);
             block_sync();
         }
@@ -319,7 +319,7 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
             const Vec<float, 2> v = *(const Vec<float, 2> *)(others + (p >> 2) * P::OTHER + (m[i] - base) * 8 + (p & 3) * 2);
             float v0 = u[0] + v[0], v1 = u[1] + v[1];
             if (C::NORM == 1) {
-                const float scale = P::STREAMED ? rms_scale<C::K>(half[m[i]] + half[P::MB + m[i]], C::EPS) : stat[m[i]].scale;
+                const float scale = P::STREAMED ? rms_scale<C::K>(half[m[i]] + half[P::BLOCK_M + m[i]], C::EPS) : stat[m[i]].scale;
                 v0 = __fmul_rn(v0, scale);
                 v1 = __fmul_rn(v1, scale);
             }
@@ -339,17 +339,17 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     char *shared = shared_memory();
     const u32 ring = shared_address(shared);
     float *sums = (float *)(shared + P::SUM_AT), *others = (float *)(shared + P::OTHER_AT);
-    float *half = (float *)(shared + P::STAT_AT);  // [2][MB]: sums of squares of even and odd stages
+    float *half = (float *)(shared + P::STAT_AT);  // [2][BLOCK_M]: sums of squares of even and odd stages
     RowStat *stat = (RowStat *)half;               // layer norm
-    const int rank = C::CL == 2 ? blockIdx.x & 1 : 0, pair = blockIdx.x / C::CL, pairs = gridDim.x / C::CL;
+    const int rank = C::CLUSTER_SIZE == 2 ? blockIdx.x & 1 : 0, pair = blockIdx.x / C::CLUSTER_SIZE, pairs = gridDim.x / C::CLUSTER_SIZE;
     const int tiles = ceil_div(C::N, 8);
     const int first = (int)((i64)pair * tiles / pairs) * 8;
     const int last = least((int)((i64)(pair + 1) * tiles / pairs) * 8, C::N);
-    const int passes = ceil_div(last - first, C::NT);
-    const int total = passes * (C::CL == 1 ? P::S : (P::S + 1 - rank) / 2);
+    const int passes = ceil_div(last - first, C::TILE_N);
+    const int total = passes * (C::CLUSTER_SIZE == 1 ? P::S : (P::S + 1 - rank) / 2);
     const u32 arrived = shared_address(shared + P::BARRIER_AT);  // counts what the other sends
     u32 parity = 0;
-    if (C::CL == 2) {
+    if (C::CLUSTER_SIZE == 2) {
         if (threadIdx.x == 0) {
             mbarrier_init(arrived, 1);
             mbarrier_init_fence();
@@ -358,7 +358,7 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
         cluster_arrive();
     }
 
-    WideWalk<C> walk = {first, C::CL == 1 ? 0 : rank}, ahead = walk;
+    WideWalk<C> walk = {first, C::CLUSTER_SIZE == 1 ? 0 : rank}, ahead = walk;
     for (int i = 0; i < C::STAGES - 1 && i < total; i++, ahead.next(rank))
         wide_load_w<C>(a, ahead, last, ring + i * P::STAGE);
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // written between programs only
@@ -388,10 +388,10 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
 
     float squares[P::STATS] = {};
     int slot = 0, more = total - (C::STAGES - 1);  // stages to be loaded yet
-    for (int row = first; row < last; row += C::NT) {
+    for (int row = first; row < last; row += C::TILE_N) {
 #pragma unroll 1
-        for (int sweep = 0; sweep < (C::CL == 1 ? 2 : 1); sweep++) {
-            const int h = C::CL == 1 ? sweep : rank;
+        for (int sweep = 0; sweep < (C::CLUSTER_SIZE == 1 ? 2 : 1); sweep++) {
+            const int h = C::CLUSTER_SIZE == 1 ? sweep : rank;
             float d[P::MT][P::JT][4] = {};
 #pragma unroll 1
             for (int s = h; s < P::S; s += 2) {
@@ -410,10 +410,10 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
                 slot = slot == C::STAGES - 1 ? 0 : slot + 1;
             }
             float *to = sweep == 0 ? sums : others;
-            if (C::CL == 2) {
+            if (C::CLUSTER_SIZE == 2) {
                 cluster_wait();  // both have read what they got last time
                 if (threadIdx.x == 0)
-                    mbarrier_expect(arrived, C::NT * P::MB * 2 + (P::STREAMED && row == first ? P::MB * 4 : 0));
+                    mbarrier_expect(arrived, C::TILE_N * P::BLOCK_M * 2 + (P::STREAMED && row == first ? P::BLOCK_M * 4 : 0));
             }
             wide_reduce<C>(d, to);
             wide_give<C>(d, to, others, arrived, rank);
@@ -426,10 +426,10 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
 #pragma unroll
                     for (int x = 8; x; x /= 2)
                         v += shuffle_xor(v, x);
-                    if ((threadIdx.x & 15) == 0 && m < P::MB) {
-                        half[h * P::MB + m] = v;
-                        if (C::CL == 2)
-                            cluster_send(cluster_map(shared_address(half + h * P::MB + m), rank ^ 1), v,
+                    if ((threadIdx.x & 15) == 0 && m < P::BLOCK_M) {
+                        half[h * P::BLOCK_M + m] = v;
+                        if (C::CLUSTER_SIZE == 2)
+                            cluster_send(cluster_map(shared_address(half + h * P::BLOCK_M + m), rank ^ 1), v,
                                          cluster_map(arrived, rank ^ 1));
                     }
                 }
@@ -437,11 +437,11 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
         }
         wide_finish<C>(a, sums, others, half, stat, places, arrived, parity, rank, live, row, last);
         parity ^= 1;
-        if (C::CL == 2)
+        if (C::CLUSTER_SIZE == 2)
             cluster_arrive();
         else
             block_sync();
     }
-    if (C::CL == 2)
+    if (C::CLUSTER_SIZE == 2)
         cluster_wait();
 }

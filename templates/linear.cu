@@ -15,15 +15,15 @@
 //@ match   y = glu(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=glu.kind GLU=1 RES=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
 //@ consts  ROWS_S: rows(x)
-//    PART: rows of 4 KB are read faster than rows of 2 KB, where three chunks of them find room.
-//@ consts  XROW: round_up(2 * K, 128) + 64  HALF: (SMEM + 1024) / 2 - 1024
-//@ consts  BYTES: N * K >= 16000000 || M * XROW > 36864 ? SMEM : HALF  BLOCKS: BYTES > HALF ? 1 : 2
-//@ consts  PART: BYTES > HALF && 108544 + M * XROW <= BYTES ? 2048 : 1024
-//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, PART)), 256)  FLIGHT: BYTES > HALF ? 49152 : 65536
+//    CHUNK_MAX: rows of 4 KB are read faster than rows of 2 KB, where three chunks of them find room.
+//@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: (SMEM + 1024) / 2 - 1024
+//@ consts  BYTES: N * K >= 16000000 || M * X_ROW_BYTES > 36864 ? SMEM : HALF_SMEM  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
+//@ consts  CHUNK_MAX: BYTES > HALF_SMEM && 108544 + M * X_ROW_BYTES <= BYTES ? 2048 : 1024
+//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, CHUNK_MAX)), 256)  IN_FLIGHT: BYTES > HALF_SMEM ? 49152 : 65536
 //@ consts  THREADS: RES == 2 ? 288 + 32 * M : 320
 //@ fits    sizeof(x) == 2 && X == W && ARCH >= 90 && K % 8 == 0 && BUCKET > 0 && M <= 8
 //@ fits    RES < 2 || (N % 8 == 0 && N <= 2048)
-//@ fits    8704 + M * XROW + 3 * 8 * (2 * CHUNK + 64) <= BYTES
+//@ fits    8704 + M * X_ROW_BYTES + 3 * 8 * (2 * CHUNK + 64) <= BYTES
 //@ launch  grid min(SMS, ceil_div(N, 8))   block THREADS   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * T * N * K
@@ -38,7 +38,7 @@ struct Config {
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = 0;
     static constexpr int ROWS_S = @ROWS_S@, LAST = 0, SEGMENTS = 0;
     static constexpr float EPS = @EPS@;
-    static constexpr int SMEM = @BYTES@, FLIGHT = @FLIGHT@, PART = @PART@;
+    static constexpr int SMEM = @BYTES@, IN_FLIGHT = @IN_FLIGHT@, CHUNK_MAX = @CHUNK_MAX@;
 };
-extern "C" __global__ void __launch_bounds__(@THREADS@, @BLOCKS@)
+extern "C" __global__ void __launch_bounds__(@THREADS@, @BLOCKS_PER_SM@)
 @NAME@(const LinearArgs a) { linear<Config>(a); }

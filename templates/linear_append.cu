@@ -8,13 +8,13 @@
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
 //@ consts  H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
-//    PART: rows of 4 KB are read faster than rows of 2 KB, where three chunks of them find room.
-//@ consts  XROW: round_up(2 * K, 128) + 64  HALF: (SMEM + 1024) / 2 - 1024
-//@ consts  BYTES: N * K >= 16000000 || M * XROW > 36864 ? SMEM : HALF  BLOCKS: BYTES > HALF ? 1 : 2
-//@ consts  PART: BYTES > HALF && 108544 + M * XROW <= BYTES ? 2048 : 1024
-//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, PART)), 256)  FLIGHT: BYTES > HALF ? 49152 : 65536
+//    CHUNK_MAX: rows of 4 KB are read faster than rows of 2 KB, where three chunks of them find room.
+//@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: (SMEM + 1024) / 2 - 1024
+//@ consts  BYTES: N * K >= 16000000 || M * X_ROW_BYTES > 36864 ? SMEM : HALF_SMEM  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
+//@ consts  CHUNK_MAX: BYTES > HALF_SMEM && 108544 + M * X_ROW_BYTES <= BYTES ? 2048 : 1024
+//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, CHUNK_MAX)), 256)  IN_FLIGHT: BYTES > HALF_SMEM ? 49152 : 65536
 //@ fits    sizeof(x) == 2 && X == W && ARCH >= 90 && K % 8 == 0 && BUCKET > 0 && M <= 8
-//@ fits    8704 + M * XROW + 3 * 8 * (2 * CHUNK + 64) <= BYTES
+//@ fits    8704 + M * X_ROW_BYTES + 3 * 8 * (2 * CHUNK + 64) <= BYTES
 //@ launch  grid min(SMS, ceil_div(N, 8))   block 320   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * T * N * K
@@ -31,7 +31,7 @@ struct Config {
     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int ROWS_S = 0, LAST = 0, SEGMENTS = 0;
     static constexpr float EPS = @EPS@;
-    static constexpr int SMEM = @BYTES@, FLIGHT = @FLIGHT@, PART = @PART@;
+    static constexpr int SMEM = @BYTES@, IN_FLIGHT = @IN_FLIGHT@, CHUNK_MAX = @CHUNK_MAX@;
 };
-extern "C" __global__ void __launch_bounds__(320, @BLOCKS@)
+extern "C" __global__ void __launch_bounds__(320, @BLOCKS_PER_SM@)
 @NAME@(const LinearArgs a) { linear<Config>(a); }

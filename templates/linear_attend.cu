@@ -8,8 +8,8 @@
 //@ match   y = attend_packed(linear(layernorm(x, g, c), w, b?))  | EPS=layernorm.eps
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  WIDTH: D  BIAS: has(b)
 //@ consts  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim  SCALE: attend_packed.scale
-//@ consts  XSTAT: columns(xs)  EPS: EPS
-//@ fits    !has(xs) || (XSTAT && BIAS)
+//@ consts  X_STATS: columns(xs)  EPS: EPS
+//@ fits    !has(xs) || (X_STATS && BIAS)
 //    Bytes of all slots of w, or of what takes their place (keys, values and queries, then parts of attention), and of x.
 //@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)  BYTES: max(SLOTS * 12288, 50176) + max(SLOTS * 8192, 12288) + 64 + (SLOTS + 6) * 8
 //@ fits    X != fp32 && X == W && X == Y && ARCH == 90 && ARCH_A == 1 && ENCODE && T_MAX <= 128
@@ -26,7 +26,7 @@
 
 struct Config {
     using T = @X@;
-    static constexpr int D = @WIDTH@, HEADS = @HEADS@, BIAS = @BIAS@, XSTAT = @XSTAT@;
+    static constexpr int D = @WIDTH@, HEADS = @HEADS@, BIAS = @BIAS@, X_STATS = @X_STATS@;
     static constexpr float SCALE = @SCALE@, EPS = @EPS@;
 };
 static_assert(LinearAttendShape<Config>::BYTES == @BYTES@, "contract and kernel disagree");

@@ -18,40 +18,40 @@
 //@ rank    290
 //@ args    rg[N]:fp32 rc[N]:fp32 xs:stats(x) rs:stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:stats(y)
 //@ folded  w b g c
-//@ leaves  ys STATS
-//@ match   y = linear(x, w, b?)                             | ACT=0 RES=0 EPS=0 REPS=0
-//@ match   y = act(linear(x, w, b?))                        | ACT=act.kind RES=0 EPS=0 REPS=0
-//@ match   y = add(linear(x, w, b?), r)                     | ACT=0 RES=1 EPS=0 REPS=0
-//@ match   y = linear(layernorm(x, g, c), w, b?)            | ACT=0 RES=0 EPS=layernorm.eps REPS=0
-//@ match   y = act(linear(layernorm(x, g, c), w, b?))       | ACT=act.kind RES=0 EPS=layernorm.eps REPS=0
-//@ match   y = add(linear(x, w, b?), layernorm(r, rg, rc))  | ACT=0 RES=1 EPS=0 REPS=layernorm.eps
+//@ leaves  ys Y_STATS
+//@ match   y = linear(x, w, b?)                             | ACT=0 RES=0 EPS=0 R_EPS=0
+//@ match   y = act(linear(x, w, b?))                        | ACT=act.kind RES=0 EPS=0 R_EPS=0
+//@ match   y = add(linear(x, w, b?), r)                     | ACT=0 RES=1 EPS=0 R_EPS=0
+//@ match   y = linear(layernorm(x, g, c), w, b?)            | ACT=0 RES=0 EPS=layernorm.eps R_EPS=0
+//@ match   y = act(linear(layernorm(x, g, c), w, b?))       | ACT=act.kind RES=0 EPS=layernorm.eps R_EPS=0
+//@ match   y = add(linear(x, w, b?), layernorm(r, rg, rc))  | ACT=0 RES=1 EPS=0 R_EPS=layernorm.eps
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
-//@ consts  FEW: T_MAX <= 256  MID: FEW || (T_MAX <= 1024 && N < 2048)  DEEP: FEW && K >= 2048  BROAD: FEW && !DEEP && N >= (ENCODE && T_MAX > 128 ? 2048 : 3072)
+//@ consts  SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)  LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= (ENCODE && T_MAX > 128 ? 2048 : 3072)
 //    Up to 128 tokens of texts, 256 for few columns, parts of K are for many k alone: to send sums takes a block 0.8 us,
 //    8 steps of K. Up to 16, many columns are read in fewer, wider tiles.
-//@ consts  TEXT: ENCODE && (T_MAX <= 128 || (FEW && N < 1024 && K <= 1024))  TEXT_NT: DEEP || (T_MAX <= 16 && BROAD) ? 64 : 48
-//@ consts  TEXT_CK: DEEP ? 4 : K > 1024 ? 2 : 1  TEXT_STAGES: DEEP ? 8 : TEXT_NT == 64 ? 6 : 7
+//@ consts  ENC_SMALL: ENCODE && (T_MAX <= 128 || (SMALL_M && N < 1024 && K <= 1024))  ENC_TILE_N: LONG_K || (T_MAX <= 16 && WIDE_N) ? 64 : 48
+//@ consts  ENC_SPLIT_K: LONG_K ? 4 : K > 1024 ? 2 : 1  ENC_STAGES: LONG_K ? 8 : ENC_TILE_N == 64 ? 6 : 7
 //    257 to 512: 64 x 96, where two parts of K for each tile find room at once.
-//@ consts  PAGE: ENCODE && !FEW && T_MAX <= 512 && ceil_div(T_MAX, 64) * ceil_div(N, 96) <= 66
-//@ consts  SPARE: round_up(N, 112) - N  MT: (FEW && (!DEEP || TEXT)) || PAGE ? 64 : 128
-//@ consts  TEAM: !MID && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1  WIDE: TEAM == 2 ? 256 : T_MAX <= 16384 && 32 * SPARE <= N ? 112 : 128
-//@ consts  NT: TEXT ? TEXT_NT : PAGE ? 96 : DEEP && T_MAX <= 128 ? 32 : BROAD ? 96 : MID ? 64 : WIDE
-//@ consts  CM: MID ? 1 : 2  CK: TEXT ? TEXT_CK : PAGE ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !MID || K < 256 || BROAD ? 1 : DEEP ? 4 : 2  WGS: MID ? 1 : 2
-//@ consts  STAGED: WGS == 2 && sizeof(Y) == 2  STAGES: TEXT ? TEXT_STAGES : PAGE ? 8 : TEAM == 2 ? 4 : DEEP ? 8 : BROAD && NT == 96 ? 9 : !MID ? 5 : FEW || N >= 1024 || !ENCODE ? 6 : 8
-//@ consts  SLOT: max((MT + NT) * 128, CK == 1 && RES ? round_up(min(NT, 128), 64) * MT * 2 : 0)
-//    Norms have no launch: who writes a row leaves its sums, by parts of STATS columns.
-//@ consts  XSTAT: columns(xs)  RSTAT: columns(rs)  STATS: has(ys) ? min(NT / CK, 128) : 0  EPS: EPS  REPS: REPS
-//@ fits    (!has(xs) || (XSTAT && BIAS)) && (!has(rs) || RSTAT) && (!STATS || (RES && sizeof(Y) == 2))
-//@ consts  BYTES: STAGES * SLOT + (STAGED ? 16384 : 0) + WGS * NT * (RSTAT ? 8 : 4) + (2 * STAGES + 1) * 8
-//@ consts  SHARE: CM * CK
+//@ consts  ENC_MID: ENCODE && !SMALL_M && T_MAX <= 512 && ceil_div(T_MAX, 64) * ceil_div(N, 96) <= 66
+//@ consts  PAD_112: round_up(N, 112) - N  TILE_M: (SMALL_M && (!LONG_K || ENC_SMALL)) || ENC_MID ? 64 : 128
+//@ consts  TILE_WARPGROUPS: !ONE_TILE && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1  LARGE_TILE_N: TILE_WARPGROUPS == 2 ? 256 : T_MAX <= 16384 && 32 * PAD_112 <= N ? 112 : 128
+//@ consts  TILE_N: ENC_SMALL ? ENC_TILE_N : ENC_MID ? 96 : LONG_K && T_MAX <= 128 ? 32 : WIDE_N ? 96 : ONE_TILE ? 64 : LARGE_TILE_N
+//@ consts  CLUSTER_M: ONE_TILE ? 1 : 2  SPLIT_K: ENC_SMALL ? ENC_SPLIT_K : ENC_MID ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !ONE_TILE || K < 256 || WIDE_N ? 1 : LONG_K ? 4 : 2  WARPGROUPS: ONE_TILE ? 1 : 2
+//@ consts  SMEM_EPILOGUE: WARPGROUPS == 2 && sizeof(Y) == 2  STAGES: ENC_SMALL ? ENC_STAGES : ENC_MID ? 8 : TILE_WARPGROUPS == 2 ? 4 : LONG_K ? 8 : WIDE_N && TILE_N == 96 ? 9 : !ONE_TILE ? 5 : SMALL_M || N >= 1024 || !ENCODE ? 6 : 8
+//@ consts  SLOT_BYTES: max((TILE_M + TILE_N) * 128, SPLIT_K == 1 && RES ? round_up(min(TILE_N, 128), 64) * TILE_M * 2 : 0)
+//    Norms have no launch: who writes a row leaves its sums, by parts of Y_STATS columns.
+//@ consts  X_STATS: columns(xs)  R_STATS: columns(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
+//@ fits    (!has(xs) || (X_STATS && BIAS)) && (!has(rs) || R_STATS) && (!Y_STATS || (RES && sizeof(Y) == 2))
+//@ consts  BYTES: STAGES * SLOT_BYTES + (SMEM_EPILOGUE ? 16384 : 0) + WARPGROUPS * TILE_N * (R_STATS ? 8 : 4) + (2 * STAGES + 1) * 8
+//@ consts  CLUSTER_SIZE: CLUSTER_M * SPLIT_K
 //@ fits    sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
 //@ fits    N % 8 == 0 && K % 8 == 0 && (ENCODE || (T_MAX > 64 && DECODE && BUCKET > 0))
 //    linear_tile_head does these.
 //@ fits    logits(y) == 0 || N < 3072
-//@ tiled   x MT
-//@ tiled   w NT / CM
-//@ tiled   r CK == 1 ? MT : 0
-//@ launch  grid min(MID ? 65535 : SMS / SHARE, ceil_div(M, MT * CM) * ceil_div(N, NT)) * SHARE   block 128 * WGS + 32   smem BYTES
+//@ tiled   x TILE_M
+//@ tiled   w TILE_N / CLUSTER_M
+//@ tiled   r SPLIT_K == 1 ? TILE_M : 0
+//@ launch  grid min(ONE_TILE ? 65535 : SMS / CLUSTER_SIZE, ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_SIZE   block 128 * WARPGROUPS + 32   smem BYTES
 //@ moves   2 * N * K + 2 * M * (K + N)
 //@ flops   2 * M * N * K
 //@ rate    650
@@ -63,9 +63,9 @@ struct Config {
     using T = @X@;
     using OUT = @Y@;
     static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, SEGMENTS = 0;
-    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CK = @CK@, WGS = @WGS@, TEAM = @TEAM@, STAGED = @STAGED@, STAGES = @STAGES@, SMEM = @BYTES@;
-    static constexpr int XSTAT = @XSTAT@, RSTAT = @RSTAT@, STATS = @STATS@;
-    static constexpr float EPS = @EPS@, REPS = @REPS@;
+    static constexpr int TILE_M = @TILE_M@, TILE_N = @TILE_N@, CLUSTER_M = @CLUSTER_M@, SPLIT_K = @SPLIT_K@, WARPGROUPS = @WARPGROUPS@, TILE_WARPGROUPS = @TILE_WARPGROUPS@, SMEM_EPILOGUE = @SMEM_EPILOGUE@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int X_STATS = @X_STATS@, R_STATS = @R_STATS@, Y_STATS = @Y_STATS@;
+    static constexpr float EPS = @EPS@, R_EPS = @R_EPS@;
 };
-extern "C" __global__ void CLUSTER(Config::CM * Config::CK) __launch_bounds__(128 * Config::WGS + 32, 1)
+extern "C" __global__ void CLUSTER(Config::CLUSTER_M * Config::SPLIT_K) __launch_bounds__(128 * Config::WARPGROUPS + 32, 1)
 @NAME@(const TileNormArgs a) { linear_tile<Config>(a); }

@@ -6,13 +6,13 @@
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1
 //    Few rows never mean few tiles: N is large. So w is read once for all rows of a cluster, by tiles as high as the rows
 //    allow, and as wide as makes the last round a full one. Never parts of K, so that a block has whole columns.
-//@ consts  FEW: T_MAX <= 128  MT: FEW ? 64 : 128  NT: FEW ? 128 : T_MAX <= 256 ? 96 : 112  CM: 2  WGS: 2
-//@ consts  STAGES: FEW ? 8 : NT == 96 ? 6 : 5  BYTES: STAGES * (MT + NT) * 128 + WGS * NT * 4 + (2 * STAGES + 1) * 8
+//@ consts  SMALL_M: T_MAX <= 128  TILE_M: SMALL_M ? 64 : 128  TILE_N: SMALL_M ? 128 : T_MAX <= 256 ? 96 : 112  CLUSTER_M: 2  WARPGROUPS: 2
+//@ consts  STAGES: SMALL_M ? 8 : TILE_N == 96 ? 6 : 5  BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
 //@ fits    sizeof(x) == 2 && X == W && Y == fp32 && ARCH == 90 && ARCH_A == 1 && logits(y)
 //@ fits    N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && N >= 3072 && DECODE && BUCKET > 0
-//@ tiled   x MT
-//@ tiled   w NT / CM
-//@ launch  grid min(SMS / CM, ceil_div(M, MT * CM) * ceil_div(N, NT)) * CM   block 128 * WGS + 32   smem BYTES
+//@ tiled   x TILE_M
+//@ tiled   w TILE_N / CLUSTER_M
+//@ launch  grid min(SMS / CLUSTER_M, ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_M   block 128 * WARPGROUPS + 32   smem BYTES
 //@ moves   2 * N * K + 2 * M * K
 //@ flops   2 * M * N * K
 //@ rate    650
@@ -25,9 +25,9 @@ struct Config {
     using OUT = @Y@;
     static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = 0, RES = 0, ROWS_S = @ROWS_S@;
     static constexpr int SEGMENTS = @SEGMENTS@;
-    static constexpr int MT = @MT@, NT = @NT@, CM = @CM@, CK = 1, WGS = @WGS@, TEAM = 1, STAGED = 0, STAGES = @STAGES@, SMEM = @BYTES@;
-    static constexpr int XSTAT = 0, RSTAT = 0, STATS = 0;
-    static constexpr float EPS = 0.0f, REPS = 0.0f;
+    static constexpr int TILE_M = @TILE_M@, TILE_N = @TILE_N@, CLUSTER_M = @CLUSTER_M@, SPLIT_K = 1, WARPGROUPS = @WARPGROUPS@, TILE_WARPGROUPS = 1, SMEM_EPILOGUE = 0, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int X_STATS = 0, R_STATS = 0, Y_STATS = 0;
+    static constexpr float EPS = 0.0f, R_EPS = 0.0f;
 };
-extern "C" __global__ void CLUSTER(Config::CM) __launch_bounds__(128 * Config::WGS + 32, 1)
+extern "C" __global__ void CLUSTER(Config::CLUSTER_M) __launch_bounds__(128 * Config::WARPGROUPS + 32, 1)
 @NAME@(const TileHeadArgs a) { linear_tile<Config>(a); }

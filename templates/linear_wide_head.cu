@@ -6,19 +6,19 @@
 //@ match   y = linear(layernorm(select_last(x), g, c), w, b?) | NORM=2 EPS=layernorm.eps
 //@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(min(T_MAX, S_MAX))  BIAS: has(b)
-//@ consts  MB: M <= 16 ? 16 : M <= 32 ? 32 : 64  CL: ARCH >= 90 ? 2 : 1
-//@ consts  MOST: SMEM >= 200000 ? (MB < 64 ? 128 : ARCH >= 100 || NORM == 2 ? 64 : 96) : SMEM >= 150000 ? 64 : 32
-//@ consts  EACH: ceil_div(N, CL == 2 ? 66 : 108)
-//@ consts  NT: min(MOST, EACH <= 48 ? round_up(EACH, 16) : round_up(EACH, 32))  THREADS: NT <= 64 ? 256 : 512
-//@ consts  SUMS: NT / 2 * (MB * 8 + 8 + (CL == 2 ? MB * 4 + 8 : MB * 8 + 8)) + MB * 16 + 16
-//@ consts  STAGE: (NT + MB) * 256 + NORM * 512  HALF: (SMEM + 1024) / 2 - 1024
-//@ consts  WHOLE: N * K >= 16777216 || SUMS + 3 * STAGE > HALF ? 1 : 0
-//@ consts  STAGES: min(2 + ceil_div(49152, NT * 256), ((WHOLE == 1 ? SMEM : HALF) - SUMS) / STAGE)
-//@ consts  BYTES: SUMS + STAGES * STAGE  BLOCKS: WHOLE == 1 || NORM == 2 || (ARCH >= 100 && MB == 64) ? 1 : 2
+//@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64  CLUSTER_SIZE: ARCH >= 90 ? 2 : 1
+//@ consts  TILE_N_MAX: SMEM >= 200000 ? (BLOCK_M < 64 ? 128 : ARCH >= 100 || NORM == 2 ? 64 : 96) : SMEM >= 150000 ? 64 : 32
+//@ consts  CLUSTER_N: ceil_div(N, CLUSTER_SIZE == 2 ? 66 : 108)
+//@ consts  TILE_N: min(TILE_N_MAX, CLUSTER_N <= 48 ? round_up(CLUSTER_N, 16) : round_up(CLUSTER_N, 32))  THREADS: TILE_N <= 64 ? 256 : 512
+//@ consts  SUM_BYTES: TILE_N / 2 * (BLOCK_M * 8 + 8 + (CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : BLOCK_M * 8 + 8)) + BLOCK_M * 16 + 16
+//@ consts  STAGE_BYTES: (TILE_N + BLOCK_M) * 256 + NORM * 512  HALF_SMEM: (SMEM + 1024) / 2 - 1024
+//@ consts  WHOLE_SM: N * K >= 16777216 || SUM_BYTES + 3 * STAGE_BYTES > HALF_SMEM ? 1 : 0
+//@ consts  STAGES: min(2 + ceil_div(49152, TILE_N * 256), ((WHOLE_SM == 1 ? SMEM : HALF_SMEM) - SUM_BYTES) / STAGE_BYTES)
+//@ consts  BYTES: SUM_BYTES + STAGES * STAGE_BYTES  BLOCKS_PER_SM: WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64) ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && M <= 64 && STAGES >= 2
 //    On sm_90a a norm of its own and linear_hopper_head are faster than layer norm in here.
 //@ fits    NORM != 2 || ARCH != 90 || ARCH_A == 0 || K % 8 != 0
-//@ launch  grid max(1, min(SMS / CL, ceil_div(N, 8))) * CL   block THREADS   smem BYTES
+//@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE   block THREADS   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * S * N * K
 //@ matmul  yes
@@ -32,7 +32,7 @@ struct Config {
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = 0, GLU = 0, RES = 0, APPEND = 0;
     static constexpr int ROWS_S = 1, LAST = 1;
     static constexpr float EPS = @EPS@;
-    static constexpr int NT = @NT@, THREADS = @THREADS@, CL = @CL@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int TILE_N = @TILE_N@, THREADS = @THREADS@, CLUSTER_SIZE = @CLUSTER_SIZE@, STAGES = @STAGES@, SMEM = @BYTES@;
 };
-extern "C" __global__ void CLUSTER(Config::CL) __launch_bounds__(Config::THREADS, @BLOCKS@)
+extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE) __launch_bounds__(Config::THREADS, @BLOCKS_PER_SM@)
 @NAME@(const LinearArgs a) { linear_wide<Config>(a); }

@@ -13,7 +13,7 @@
 enum { TOKENS = 128 };
 template <class X, int D_, int HEADS_, int BIAS_, int XSTAT_> struct Facts {
     using T = X;
-    static constexpr int D = D_, HEADS = HEADS_, BIAS = BIAS_, XSTAT = XSTAT_, N = 3 * HEADS * 64;
+    static constexpr int D = D_, HEADS = HEADS_, BIAS = BIAS_, X_STATS = XSTAT_, N = 3 * HEADS * 64;
     static constexpr float SCALE = 0.125f, EPS = 1e-5f;
 };
 template <class C> __global__ void CLUSTER(8) __launch_bounds__(256, 1) few_kernel(const LinearAttendArgs a)
@@ -71,7 +71,7 @@ static void attend(const std::vector<double> &qkv, const std::vector<FtxRow> &ro
 template <class C> int check(const std::vector<int> &length, uint64_t seed)
 {
     using T = typename C::T;
-    constexpr int D = C::D, N = C::N, A = C::HEADS * 64, PARTS = ceil_div(D, C::XSTAT ? C::XSTAT : D);
+    constexpr int D = C::D, N = C::N, A = C::HEADS * 64, PARTS = ceil_div(D, C::X_STATS ? C::X_STATS : D);
     Random rnd{seed};
     std::vector<FtxRow> rows(length.size());
     int tokens = 0;
@@ -90,7 +90,7 @@ template <class C> int check(const std::vector<int> &length, uint64_t seed)
     memset(x.data() + (size_t)tokens * D, 0xff, (size_t)(TOKENS - tokens) * D * 2);
     for (int m = 0; m < TOKENS; m++)
         for (int k = 0; k < D; k++) {
-            float *part = &xs[(size_t)(m * PARTS + k / (C::XSTAT ? C::XSTAT : D)) * 2];
+            float *part = &xs[(size_t)(m * PARTS + k / (C::X_STATS ? C::X_STATS : D)) * 2];
             const float v = host_float(x[(size_t)m * D + k]);
             part[0] += v;
             part[1] += v * v;
@@ -132,7 +132,7 @@ template <class C> int check(const std::vector<int> &length, uint64_t seed)
             sum += fx[m * D + k];
             squares += (double)fx[m * D + k] * fx[m * D + k];
         }
-        const double scale = C::XSTAT ? 1 / sqrt(squares / D - sum / D * sum / D + C::EPS) : 1;
+        const double scale = C::X_STATS ? 1 / sqrt(squares / D - sum / D * sum / D + C::EPS) : 1;
         for (int n = 0; n < N; n++) {
             double s = 0;
             for (int k = 0; k < D; k++)
@@ -152,7 +152,7 @@ template <class C> int check(const std::vector<int> &length, uint64_t seed)
     error = sqrt(error / norm);
     const bool good = same && error < (std::is_same<T, half>::value ? 2e-3 : 1.6e-2);
     printf("%s D %4d heads %2d bias %d parts of %2d, %2zu texts, %3d tokens: error %.1e%s%s\n",
-           std::is_same<T, half>::value ? "fp16" : "bf16", D, C::HEADS, C::BIAS, C::XSTAT, rows.size(), tokens, error,
+           std::is_same<T, half>::value ? "fp16" : "bf16", D, C::HEADS, C::BIAS, C::X_STATS, rows.size(), tokens, error,
            same ? "" : " other bits or tokens", good ? "" : " WRONG");
     return !good;
 }

@@ -42,7 +42,7 @@ def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, k
     facts = dict(x=x, y=y, kv=kv or x, n=n, k=k, m=m, norm=norm, bias=bias, act=act, glu=glu, res=res, append=int(bool(heads)),
                  H=h, G=g, E=e, ROT=rot, last=int(last), grid=env["LAUNCH_grid"][0], block=env["LAUNCH_block"][0],
                  smem=env["LAUNCH_smem"][0])
-    rows.append((template, name, body, facts, seq, f'NT{env.get("NT","-")} P{env.get("PASSES","-")} CL{env.get("CL","-")} ST{env.get("STAGES","-")} {force or ""}'))
+    rows.append((template, name, body, facts, seq, f'N{env.get("TILE_N","-")} P{env.get("PASSES","-")} CL{env.get("CLUSTER_SIZE","-")} ST{env.get("STAGES","-")} {force or ""}'))
     return True
 
 
@@ -107,10 +107,10 @@ def sequences():
     HALF, ALL = 115712, 232448
     for model in MODELS:
         layer(f"{model} M=1", model, 1, False)
-        layer(f"{model} M=1 flight 48", model, 1, False, lambda n, k, w: {"FLIGHT": 49152})
+        layer(f"{model} M=1 flight 48", model, 1, False, lambda n, k, w: {"IN_FLIGHT": 49152})
         layer(f"{model} M=1 whole", model, 1, False, lambda n, k, w: {"BYTES": ALL})
-        layer(f"{model} M=1 whole flight 96", model, 1, False, lambda n, k, w: {"BYTES": ALL, "FLIGHT": 98304})
-        layer(f"{model} M=1 whole part", model, 1, False, lambda n, k, w: {"BYTES": ALL, "PART": 2048 if k == 4096 and n < 8192 else 1024})
+        layer(f"{model} M=1 whole flight 96", model, 1, False, lambda n, k, w: {"BYTES": ALL, "IN_FLIGHT": 98304})
+        layer(f"{model} M=1 whole part", model, 1, False, lambda n, k, w: {"BYTES": ALL, "CHUNK_MAX": 2048 if k == 4096 and n < 8192 else 1024})
         for m in (2, 4, 8):
             layer(f"{model} M={m}", model, m, False)
         layer(f"{model} M=8 half", model, 8, False, lambda n, k, w: {} if w or k > 4096 else {"BYTES": HALF})
@@ -119,10 +119,10 @@ def sequences():
             layer(f"{model} M={m} wide", model, m, True)
             layer(f"{model} M={m} hopper", model, m, "hopper")
         for whole in (0, 1):
-            layer(f"{model} M=64 wide whole={whole}", model, 64, True, lambda n, k, w: {"WHOLE": whole})
-        layer(f"{model} M=16 wide NT64", model, 16, True, lambda n, k, w: {"MOST": 64})
-        layer(f"{model} M=64 wide NT64", model, 64, True, lambda n, k, w: {"MOST": 64})
-        layer(f"{model} M=64 wide NT96", model, 64, True, lambda n, k, w: {"MOST": 96})
+            layer(f"{model} M=64 wide whole={whole}", model, 64, True, lambda n, k, w: {"WHOLE_SM": whole})
+        layer(f"{model} M=16 wide NT64", model, 16, True, lambda n, k, w: {"TILE_N_MAX": 64})
+        layer(f"{model} M=64 wide NT64", model, 64, True, lambda n, k, w: {"TILE_N_MAX": 64})
+        layer(f"{model} M=64 wide NT96", model, 64, True, lambda n, k, w: {"TILE_N_MAX": 96})
     for m in (1, 8, 64):
         every(BF16, 128256, 2048, (m,), norm=1, y=FP32, last=1, seq=f"head 1B M={m}")
     add("linear_fma", FP32, 8192, 4096, 1, seq="fp32 M=1")

@@ -29,21 +29,23 @@ static void expect(int code, const char *what, int line)
 
 enum { LAYERS = 12, MOST_ROWS = 50000, MOST = 4096, MAP = 128, MAPS = 4096 };
 
-template <int N_, int K_, int MT_, int NT_, int CM_, int CK_, int STAGES_, int WGS_, int ACT_, int RES_, int TEAM_ = 1>
+template <int N_, int K_, int TILE_M_, int TILE_N_, int CLUSTER_M_, int SPLIT_K_, int STAGES_, int WARPGROUPS_, int ACT_,
+          int RES_, int TILE_WARPGROUPS_ = 1>
 struct Shape {
     using T = half;
     using OUT = half;
-    static constexpr int N = N_, K = K_, MT = MT_, NT = NT_, CM = CM_, CK = CK_, STAGES = STAGES_, WGS = WGS_;
-    static constexpr int ACT = ACT_, RES = RES_, TEAM = TEAM_, STAGED = WGS_ == 2;
-    static constexpr int BIAS = 1, ROWS_S = 0, SEGMENTS = 0, SMEM = 232448, XSTAT = 0, RSTAT = 0, STATS = 0;
-    static constexpr float EPS = 1e-12f, REPS = 1e-12f;
+    static constexpr int N = N_, K = K_, TILE_M = TILE_M_, TILE_N = TILE_N_, CLUSTER_M = CLUSTER_M_, SPLIT_K = SPLIT_K_;
+    static constexpr int STAGES = STAGES_, WARPGROUPS = WARPGROUPS_, TILE_WARPGROUPS = TILE_WARPGROUPS_;
+    static constexpr int ACT = ACT_, RES = RES_, SMEM_EPILOGUE = WARPGROUPS_ == 2, SMEM = 232448;
+    static constexpr int BIAS = 1, ROWS_S = 0, SEGMENTS = 0, X_STATS = 0, R_STATS = 0, Y_STATS = 0;
+    static constexpr float EPS = 1e-12f, R_EPS = 1e-12f;
 };
-// Rows of x are normed, whose writer summed parts of so many columns; those of the residual, with sums left of y.
+// The rows of x are normed by sums over COLUMNS columns each; or those of the residual, and sums of y's rows are written.
 template <class S, int COLUMNS> struct Normed : S {
-    static constexpr int XSTAT = COLUMNS;
+    static constexpr int X_STATS = COLUMNS;
 };
 template <class S, int COLUMNS> struct Between : S {
-    static constexpr int RSTAT = COLUMNS, STATS = least(S::NT / S::CK, 128);
+    static constexpr int R_STATS = COLUMNS, Y_STATS = least(S::TILE_N / S::SPLIT_K, 128);
 };
 
 static decltype(&cuTensorMapEncodeTiled) encode;
@@ -214,8 +216,8 @@ template <class C> static Launch product(int M, float *error)
 {
     typedef TileShape<C> P;
     const FtxStep s = {.tokens = M, .rows = M};
-    const int groups = ceil_div(M, C::MT * C::CM) * ceil_div(C::N, C::NT);
-    const int grid = P::BLOCKS * (C::WGS == 2 ? std::min(groups, 132 / P::BLOCKS) : groups);
+    const int groups = ceil_div(M, C::TILE_M * C::CLUSTER_M) * ceil_div(C::N, C::TILE_N);
+    const int grid = P::BLOCKS * (C::WARPGROUPS == 2 ? std::min(groups, 132 / P::BLOCKS) : groups);
     std::vector<const TensorMap *> weights;
     TileNormArgs a;
 
@@ -223,16 +225,16 @@ template <class C> static Launch product(int M, float *error)
     CK(cudaMemcpy(step, &s, sizeof s, cudaMemcpyHostToDevice));
     CK(cudaMemset(y, 0xff, (size_t)M * C::N * 2));
     for (int i = 0; i < LAYERS; i++)
-        weights.push_back(map(w + (size_t)i * MOST * MOST, C::N, C::K, C::NT / C::CM));
-    (TileArgs &)a = TileArgs{map(x, MOST_ROWS, C::K, C::MT), weights[0], bias, r, step, y};
+        weights.push_back(map(w + (size_t)i * MOST * MOST, C::N, C::K, C::TILE_N / C::CLUSTER_M));
+    (TileArgs &)a = TileArgs{map(x, MOST_ROWS, C::K, C::TILE_M), weights[0], bias, r, step, y};
     (TileNorms &)a = TileNorms{gains, bias, xs, rs};
     a.ys = ys;
-    if (C::CK == 1)
-        a.r = map(r, MOST_ROWS, C::N, C::MT);
-    if (C::XSTAT)
-        sum_parts<<<M, 256, 0, stream>>>(x, xs, M, C::K, C::XSTAT ? C::XSTAT : 1);
-    if (C::RSTAT)
-        sum_parts<<<M, 256, 0, stream>>>(r, rs, M, C::N, C::RSTAT ? C::RSTAT : 1);
+    if (C::SPLIT_K == 1)
+        a.r = map(r, MOST_ROWS, C::N, C::TILE_M);
+    if (C::X_STATS)
+        sum_parts<<<M, 256, 0, stream>>>(x, xs, M, C::K, C::X_STATS ? C::X_STATS : 1);
+    if (C::R_STATS)
+        sum_parts<<<M, 256, 0, stream>>>(r, rs, M, C::N, C::R_STATS ? C::R_STATS : 1);
     const Launch launch = [a, grid, weights](int layer) {
         TileNormArgs now = a;
         cudaLaunchAttribute attrs[2] = {};
@@ -241,24 +243,24 @@ template <class C> static Launch product(int M, float *error)
         CK(cudaLaunchKernelEx(&c, kernel<C>, now));
     };
     launch(0);
-    check<<<16, 256, 0, stream>>>(x, w, bias, r, y, M, C::N, C::K, C::ACT, C::RES, C::XSTAT || C::RSTAT, gains, worst);
+    check<<<16, 256, 0, stream>>>(x, w, bias, r, y, M, C::N, C::K, C::ACT, C::RES, C::X_STATS || C::R_STATS, gains, worst);
     *error = worst_now();
-    if (C::STATS) {
-        constexpr int PARTS = ceil_div(C::N, C::STATS ? C::STATS : 1);
+    if (C::Y_STATS) {
+        constexpr int PARTS = ceil_div(C::N, C::Y_STATS ? C::Y_STATS : 1);
         const int n = M * PARTS * 2;
-        sum_parts<<<M, 256, 0, stream>>>(y, rs, M, C::N, C::STATS ? C::STATS : 1);
+        sum_parts<<<M, 256, 0, stream>>>(y, rs, M, C::N, C::Y_STATS ? C::Y_STATS : 1);
         check_parts<<<(n + 255) / 256, 256, 0, stream>>>(ys, rs, n, worst);
         *error = std::max(*error, worst_now());
-        sum_parts<<<M, 256, 0, stream>>>(r, rs, M, C::N, C::RSTAT ? C::RSTAT : 1);
+        sum_parts<<<M, 256, 0, stream>>>(r, rs, M, C::N, C::R_STATS ? C::R_STATS : 1);
     }
     return launch;
 }
 
 template <class C> static void say(const char *what)
 {
-    printf(" %s %d x %d cluster %d x %d stages %d%s", what, C::MT, C::NT, C::CM, C::CK, C::STAGES,
-           C::XSTAT   ? " x normed"
-           : C::RSTAT ? " r normed"
+    printf(" %s %d x %d cluster %d x %d stages %d%s", what, C::TILE_M, C::TILE_N, C::CLUSTER_M, C::SPLIT_K, C::STAGES,
+           C::X_STATS   ? " x normed"
+           : C::R_STATS ? " r normed"
                       : "");
 }
 
@@ -300,11 +302,11 @@ template <class QKV, class OUT, class UP, class DOWN> static void layer(int M)
     std::vector<Launch> all;
     all.push_back(product<QKV>(M, &error[0]));
     all.push_back(product<OUT>(M, &error[1]));
-    if (!OUT::STATS)
+    if (!OUT::Y_STATS)
         all.push_back(layernorm<OUT::N>(M));
     all.push_back(product<UP>(M, &error[2]));
     all.push_back(product<DOWN>(M, &error[3]));
-    if (!DOWN::STATS)
+    if (!DOWN::Y_STATS)
         all.push_back(layernorm<DOWN::N>(M));
     const float us = time_of(all, M > 10000 ? 6 : 36);
     printf("layer without attention, M %5d:", M);
@@ -317,7 +319,7 @@ template <class QKV, class OUT, class UP, class DOWN> static void layer(int M)
 // The same with norms as launches, and without any launch for them.
 template <class QKV, class OUT, class UP, class DOWN> static void both(int M)
 {
-    constexpr int OUTS = least(OUT::NT / OUT::CK, 128), DOWNS = least(DOWN::NT / DOWN::CK, 128);
+    constexpr int OUTS = least(OUT::TILE_N / OUT::SPLIT_K, 128), DOWNS = least(DOWN::TILE_N / DOWN::SPLIT_K, 128);
     typedef Normed<QKV, DOWNS> Qkv;
     typedef Between<OUT, DOWNS> Out;
     typedef Normed<UP, OUTS> Up;
