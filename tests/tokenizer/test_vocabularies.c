@@ -436,14 +436,50 @@ static void test_growth(void **state)
     end(&f);
 }
 
+/* --- texts of users ------------------------------------------------------------------------------ */
+
+/* The text of a special token as text: what transformers gives with split_special_tokens. */
+static void test_literal(void **state)
+{
+    json_t *root = json_load_file("tests/tokenizer/literal.json", JSON_ALLOW_NUL, NULL), *c;
+    const char *open = "";
+    Fixture f = {0};
+    size_t i, unlike = 0;
+    FtxError err;
+
+    (void)state;
+    assert_non_null(root);
+    json_array_foreach(json_object_get(root, "cases"), i, c)
+    {
+        const char *model = json_string_value(json_object_get(c, "tokenizer"));
+        const char *text = json_string_value(json_object_get(c, "text"));
+        const TokenizerPair pair = {.text = text, .bytes = strlen(text), .special = true, .literal = true};
+
+        if (strcmp(open, model) != 0) {
+            if (*open)
+                end(&f);
+            f = begin(model, 1000);
+            open = model;
+        }
+        assert_int_equal(tokenizer_encode_pair(f.t, f.s, &pair, f.ids, NULL, f.max, &f.n, &err), FTX_OK);
+        same_ids(&f, json_object_get(c, "literal"), text);
+        encode_case(&f, c, true); /* the next call is not literal */
+        same_ids(&f, json_object_get(c, "ids"), text);
+        unlike += !json_equal(json_object_get(c, "ids"), json_object_get(c, "literal"));
+    }
+    assert_true(i >= 80 && unlike >= 60);
+    json_decref(root);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_emb),        cmocka_unit_test(test_verse),       cmocka_unit_test(test_wordpiece),
-        cmocka_unit_test(test_no_decoder), cmocka_unit_test(test_pairs),       cmocka_unit_test(test_unigram),
-        cmocka_unit_test(test_characters), cmocka_unit_test(test_unicode),     cmocka_unit_test(test_spm_unigram),
-        cmocka_unit_test(test_spm_bpe),    cmocka_unit_test(test_spm_damaged), cmocka_unit_test(test_large_texts),
-        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_literal),     cmocka_unit_test(test_emb),        cmocka_unit_test(test_verse),
+        cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_no_decoder), cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_unigram),     cmocka_unit_test(test_characters), cmocka_unit_test(test_unicode),
+        cmocka_unit_test(test_spm_unigram), cmocka_unit_test(test_spm_bpe),    cmocka_unit_test(test_spm_damaged),
+        cmocka_unit_test(test_large_texts), cmocka_unit_test(test_growth),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
