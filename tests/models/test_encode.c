@@ -415,6 +415,15 @@ static void texts(void **state)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         check_words(&t, &words[i]);
 
+    text[0] = "a[SEP]"; /* [CLS] a [SEP] [SEP], or the text of one, which has more tokens */
+    for (int literal = 0; literal < 2; literal++) {
+        run(&t,
+            &(FtxEncode){
+                .size = sizeof(FtxEncode), .count = 1, .text = text, .literal = literal, .tokens = tokens + literal});
+    }
+    assert_int_equal(tokens[0], 4);
+    assert_true(tokens[1] > 4);
+    text[0] = "a";
     for (size_t i = 0; i + 2 < sizeof long_text; i += 2)
         memcpy(long_text + i, "b ", 2);
     memset(blank, ' ', sizeof blank - 1);

@@ -49,31 +49,37 @@ void tokenizer_scratch_close(TokenizerScratch *s)
     free(s);
 }
 
-/* A byte is a token: 'a' is 0, 'b' 1, 'c' 4, all else 11. */
-FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
-                           int32_t *ids, size_t max, size_t *n, FtxError *err)
+/* A byte is a token: 'a' is 0, 'b' 1, 'c' 4, the special token '#' 9 unless the text is literal, all else 11. */
+static int32_t id_of(char c, bool literal)
 {
-    (void)t;
-    if (bytes > s->max_text)
-        return ftx_fail(err, FTX_EFULL, "text of %zu bytes", bytes);
-    *n = 0;
-    if (special && (*n)++ < max)
-        ids[0] = FAKE_BOS;
-    for (size_t i = 0; i < bytes; i++, (*n)++)
-        if (*n < max)
-            ids[*n] = text[i] == 'a' ? 0 : text[i] == 'b' ? 1 : text[i] == 'c' ? 4 : 11;
-    return FTX_OK;
+    return c == 'a' ? 0 : c == 'b' ? 1 : c == 'c' ? 4 : c == '#' && !literal ? 9 : 11;
 }
 
 FtxStatus tokenizer_encode_pair(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *p, int32_t *ids,
                                 int32_t *types, size_t max, size_t *n, FtxError *err)
 {
     const size_t around = p->special, keep = p->most ? p->most - around : p->bytes;
-    const size_t drop = p->bytes > keep ? p->bytes - keep : 0;
+    const size_t drop = p->bytes > keep ? p->bytes - keep : 0, bytes = p->bytes - drop;
     const char *text = p->text + (p->cut == TOKENIZER_CUT_START ? drop : 0);
 
-    (void)types;
-    return tokenizer_encode(t, s, text, p->bytes - drop, p->special, ids, max, n, err);
+    (void)t, (void)types;
+    if (bytes > s->max_text)
+        return ftx_fail(err, FTX_EFULL, "text of %zu bytes", bytes);
+    *n = 0;
+    if (p->special && (*n)++ < max)
+        ids[0] = FAKE_BOS;
+    for (size_t i = 0; i < bytes; i++, (*n)++)
+        if (*n < max)
+            ids[*n] = id_of(text[i], p->literal);
+    return FTX_OK;
+}
+
+FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
+                           int32_t *ids, size_t max, size_t *n, FtxError *err)
+{
+    const TokenizerPair one = {.text = text, .bytes = bytes, .special = special};
+
+    return tokenizer_encode_pair(t, s, &one, ids, NULL, max, n, err);
 }
 
 FtxStatus tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char *text,

@@ -239,6 +239,46 @@ static void test_text_prompt(void **state)
     close_bed(&b);
 }
 
+/* FtxRequest.literal and ftx_tokenize's flags reach the tokenizer. */
+static void test_literal(void **state)
+{
+    static const int32_t special[] = {1, 0, 9, 1}, text[] = {1, 0, 11, 1};
+    FakeSizes sizes = fake_sizes();
+    int32_t ids[8];
+    FtxError err;
+    size_t n;
+    Bed b;
+    Job j;
+
+    (void)state;
+    reset_fake(false, 0);
+    open_bed(&b, &sizes);
+    for (int literal = 0; literal < 2; literal++) {
+        const int32_t *want = literal ? text : special;
+        const unsigned flags = literal ? FTX_TOKENIZE_LITERAL : 0;
+
+        make_job(&j, 0, 5);
+        j.request.ids_count = 4;
+        memcpy(j.prompt, want, sizeof special);
+        expect(&b, &j);
+        j.request.ids = NULL;
+        j.request.text = "a#b";
+        j.request.literal = literal;
+        submit(&b, &j);
+        run(&b);
+        compare(&j);
+        assert_int_equal(ftx_tokenize(b.model, "a#b", 3, flags | FTX_TOKENIZE_SPECIAL, ids, 8, &n, &err), FTX_OK);
+        assert_int_equal(n, 4);
+        assert_memory_equal(ids, want, sizeof special);
+        assert_int_equal(ftx_tokenize(b.model, "a#b", 3, flags, ids, 8, &n, &err), FTX_OK);
+        assert_int_equal(n, 3);
+        assert_memory_equal(ids, want + 1, 3 * sizeof *ids);
+    }
+    assert_int_equal(ftx_tokenize(b.model, "a", 1, 4, ids, 8, &n, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "flags: 0x4"));
+    close_bed(&b);
+}
+
 /* A prompt that is too long, as ids and as text: what is left of it gives the tokens it would give alone. */
 static void test_truncated(void **state)
 {
@@ -351,9 +391,9 @@ static void test_nan_wants_logits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_words),        cmocka_unit_test(test_need),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_text_prompt),      cmocka_unit_test(test_truncated), cmocka_unit_test(test_biases),
-        cmocka_unit_test(test_nan_wants_logits),
+        cmocka_unit_test(test_literal), cmocka_unit_test(test_bad_words),        cmocka_unit_test(test_need),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_text_prompt),      cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_biases),  cmocka_unit_test(test_nan_wants_logits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
