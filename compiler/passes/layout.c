@@ -1,12 +1,12 @@
-/* layout.c - every weight that a kernel reads gets one place in the packed block, in the type that
- * the kernel asks for. One layout (row-major) and one block serve all programs, buckets and targets;
- * a weight that two kernels want in two types, or one of them with a norm's gain in it, stands there
- * twice. Places are given in the order of first use, so the hot loop reads forward through memory. */
+/* layout.c - the offset of every weight in the packed block.
+ *
+ * One block, row-major, serves all programs and targets. A weight that is read in two types, or both folded and
+ * unfolded, is packed twice. Weights are packed in the order of their first use, so the hot loop reads memory forward. */
 #include "lower.h"
 
 enum { WEIGHT_ALIGN = 256 };
 
-/* How random weights are drawn, and what `show` says: from the first reader of the value. */
+/* The kind of a weight, by its shape and its readers: `show` prints it, and random weights depend on it. */
 static FtxWeightKind kind_of(const Graph *g, Id w)
 {
     if (ir_value(g, w)->op == OP_ROPE_TABLE || ir_value(g, w)->op == OP_SINUSOID)

@@ -1,10 +1,10 @@
-/* lower.c - the programs of a target and the facts that selection asks for. */
+/* lower.c - the programs of a target, and the facts about them on which contracts depend. */
 #include "lower.h"
 
 #include <string.h>
 
-/* The layer each value belongs to. A layer begins with what only its append needs (norm, product),
- * and runs to the next one's beginning; select_last ends the last. -1: before, after, or weights. */
+/* The layer of each value, for labels. A layer begins with the values that only its attention reads (norm, product) and
+ * ends where the next one begins; select_last ends the last. -1: before or after the layers, or a weight. */
 static int *find_layers(const Graph *g, Arena *keep)
 {
     int *layer = arena_array(keep, int, g->values.n), now = -1, full = 0;
@@ -62,13 +62,14 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
     return p;
 }
 
-/* Graphs of more than 64 tokens need a kernel that takes them without the library: linear_tile is an encoder's. */
-static bool tiles(const Lower *l, FtxProgramKind kind)
+/* Programs of a fixed size above 64 tokens are made where a kernel of ours computes their products, as linear_tile does
+ * for encoders in 16 bits on sm_90a. */
+static bool has_large_buckets(const Lower *l, FtxProgramKind kind)
 {
     return (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN) && l->target.id == 901 && dtype_size(l->compute) == 2;
 }
 
-/* The ladder of programs of one kind: small ones of a fixed size, and one for all that is larger. */
+/* The programs of one kind: small ones of a fixed size (buckets), and one for any larger T. */
 static void add_ladder(Lower *l, FtxProgramKind kind)
 {
     const int64_t tokens = l->g->limits.tokens;
@@ -76,18 +77,19 @@ static void add_ladder(Lower *l, FtxProgramKind kind)
     add_program(l, kind, 16);
     if (tokens > 16)
         add_program(l, kind, 64);
-    for (int64_t bucket = 128; tiles(l, kind) && bucket <= 1024 && bucket <= tokens; bucket *= 2)
+    for (int64_t bucket = 128; has_large_buckets(l, kind) && bucket <= 1024 && bucket <= tokens; bucket *= 2)
         add_program(l, kind, bucket)->optional = true;
     if (tokens > 64)
         add_program(l, kind, 0);
 }
 
-/* Rows of the largest decode program of fixed size. 77 launches one by one cost a host 0.4 ms a step, as much as
- * 512 rows of Transformer-base cost an H200; as a graph they cost it nothing. */
-enum { MOST_DECODED = 512 };
+/* Rows of the largest decode program of fixed size. 77 separate launches take a host 0.4 ms a step, as long as an H200
+ * computes on 512 rows of Transformer-base; launched as one CUDA graph they take almost nothing. */
+enum { MAX_DECODE_BUCKET = 512 };
 
-/* Encoders have programs of their own, twice where they take hidden states too. The CPU runs any step through one
- * list. On a GPU small steps are graphs of fixed size; a step of one token a sequence, the hot loop, has its own. */
+/* An encoder has encode programs, and hidden programs where callers may bring hidden states. On the CPU one step program
+ * takes any step. On a GPU small steps have programs of fixed size, launched as CUDA graphs, and steps of one token a
+ * sequence, the hot loop, have decode programs. */
 static void add_programs(Lower *l)
 {
     const Limits *m = &l->g->limits;
@@ -108,7 +110,7 @@ static void add_programs(Lower *l)
     if (l->g->kind == FTX_MODEL_ENCODER)
         return;
     add_ladder(l, FTX_PROG_STEP);
-    for (int64_t bucket = 1; bucket <= MOST_DECODED; bucket *= 2) {
+    for (int64_t bucket = 1; bucket <= MAX_DECODE_BUCKET; bucket *= 2) {
         add_program(l, FTX_PROG_DECODE, bucket);
         if (bucket >= m->sequences)
             return;
@@ -139,7 +141,7 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     memcpy(l->encoder, ir_encoder_side(g), sizeof *l->encoder * g->values.n);
     l->after = arena_array(l->keep, bool, g->values.n);
     memcpy(l->after, ir_after_entry(g), sizeof *l->after * g->values.n);
-    l->plain = arena_array(l->keep, bool, g->values.n);
+    l->launch_norms = arena_array(l->keep, bool, g->values.n);
     add_programs(l);
     *plan = (Plan){.target = t};
     plan->head.target = t.id;

@@ -1,16 +1,16 @@
-/* lower.h - what the stages of one target hand to each other.
+/* lower.h - the state of one target that its stages read and fill, one after the other.
  *
  *   select    fills `groups` of every program: which kernel computes which values
  *   layout    gives every weight that a group reads its place in the packed block
- *   schedule  lists the launches, their instances (shared where equal) and what each reads
- *   memory    gives every buffer its offset, and the plan its operands */
+ *   schedule  makes the launch lists: instances, shared where equal, and operands
+ *   memory    gives every buffer its offset and writes the plan */
 #ifndef FTXC_LOWER_H
 #define FTXC_LOWER_H
 
 #include "../catalog/contract.h"
 #include "pass.h"
 
-/* A kernel and the values it computes. */
+/* A kernel and the values that it computes: becomes one launch. */
 typedef struct Group {
     Binding b;
     Fitted fit;
@@ -30,9 +30,9 @@ typedef enum OperandKind {
 typedef struct Operand {
     OperandKind kind;
     Id value;      /* WEIGHT, VALUE, STATS */
-    uint32_t at;   /* WEIGHT: in the packing; NAMED: FTX_NAMED_x; SCRATCH, ZEROED: which of the contract's */
-    int64_t tiled; /* VALUE, WEIGHT: rows of the tiles it is given in; 0: as it is */
-    int64_t layer; /* NAMED k, v */
+    uint32_t at;   /* WEIGHT: index in the packing; NAMED: FTX_NAMED_x; SCRATCH, ZEROED: line of the contract */
+    int64_t tiled; /* VALUE, WEIGHT: passed as a TMA descriptor with tiles of so many rows; 0: as an address */
+    int64_t layer; /* NAMED: that of k, v, cross_k, cross_v */
     int64_t bytes; /* SCRATCH, ZEROED, STATS */
 } Operand;
 
@@ -44,19 +44,19 @@ typedef struct Launch {
     uint32_t n_operands;
 } Launch;
 
-/* A piece of WORK between two launches; from memory. */
+/* A buffer in the workspace; made by memory. */
 typedef struct Buffer {
     const char *name;
     Id value;                 /* 0: scratch */
-    bool stats;               /* not the value itself: statistics of its rows */
-    uint32_t launch, scratch; /* of scratch */
-    uint32_t first, last;
+    bool stats;               /* it holds the row statistics of the value */
+    uint32_t launch, scratch; /* scratch: of this launch, this line of its contract */
+    uint32_t first, last;     /* lifetime interval in launches, both inclusive */
     uint64_t bytes, offset;
 } Buffer;
 
 typedef struct Program {
     FtxProgramKind kind;
-    bool optional; /* left out where a value has no kernel for it: the program for any T serves */
+    bool optional; /* dropped if a value has no kernel in it; the program for any T is used then */
     ProgramFacts facts;
     struct {
         Group *at;
@@ -71,11 +71,11 @@ typedef struct Program {
         size_t n, cap;
     } buffers;
     uint64_t work_bytes, lower_bound;
-    const uint32_t *uses; /* how many read a value, as the cover that was taken has it; in scratch memory */
-    struct Fits *fits;    /* of select: answers already known, in scratch memory */
+    const uint32_t *uses;       /* readers of each value in the cover that was taken; in scratch memory */
+    struct FitCache *fit_cache; /* of select; in scratch memory */
 } Program;
 
-/* What zeroed lines ask for: one place for each (kernel family, name), as large as the largest. */
+/* Memory of a `zeroed` line: one buffer for each contract and line, as large as its largest launch needs. */
 typedef struct Zeroed {
     const Contract *contract;
     uint32_t at;
@@ -84,15 +84,16 @@ typedef struct Zeroed {
 
 typedef struct Lower {
     const Graph *source;
-    Graph *g; /* the same values with this target's types */
+    Graph *g; /* a copy of source with the types of this target */
     const Catalog *catalog;
     Target target;
     const Precision *precision;
     DType compute, kv;
-    int *layer;    /* of each value, -1: none; [values.n] */
-    bool *encoder; /* of each value: computed by encode programs; [values.n] */
-    bool *after;   /* of each value: computed by programs that begin at the entry; [values.n] */
-    bool *plain;   /* of each value: no program leaves statistics of its rows; [values.n] */
+    /* of each value, [values.n] */
+    int *layer;         /* -1: none */
+    bool *encoder;      /* computed by encode programs */
+    bool *after;        /* computed by programs that begin at the entry */
+    bool *launch_norms; /* norms of this value get a launch in every program */
     struct {
         Program *at;
         size_t n, cap;
@@ -106,7 +107,7 @@ typedef struct Lower {
     Arena *keep, *scratch;
 } Lower;
 
-/* Stages: false with a reason in d. */
+/* Stages; false: d has the reason. */
 bool stage_select(Lower *l, Diag *d);
 bool stage_layout(Lower *l, Diag *d);
 bool stage_schedule(Lower *l, Diag *d);
@@ -118,7 +119,7 @@ bool pass_precision(Graph *g, const Precision *p, Diag *d);
 DType precision_compute(const Precision *p, Target t);
 void precision_apply(Graph *g, const Precision *p, DType compute);
 
-/* Every program of the target, its facts, not yet selected. */
+/* Prepares the target: its types, and its programs with their facts; nothing is selected yet. */
 void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Precision *p, Packing *packing, Plan *plan);
 
 /* The candidates of one value in one program, for select and `ftxc why`. */
@@ -126,25 +127,25 @@ typedef struct Candidate {
     Binding b;
     Fitted fit;
     bool fits;
-    const char *reason; /* where it does not fit */
-    double own_us;      /* of the kernel alone */
+    const char *reason; /* why it was refused, if it was */
+    double own_us;      /* cost of its launch, without its inputs */
 } Candidate;
 typedef struct Candidates {
     Candidate *at;
     size_t n, cap;
 } Candidates;
-/* near: those that do not fit are listed too, with the reason. */
-void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, bool near, Candidates *out);
+/* Candidates with their root at v, by rank. refused: with those that were refused, and the reason. */
+void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, bool refused, Candidates *out);
 bool select_program(const Lower *l, Program *p, Diag *d);
 
-/* Where the packing has operand i of a group, a weight; SIZE_MAX: nowhere yet. */
+/* The index in the packing of operand i, a weight; SIZE_MAX: it is not packed yet. */
 size_t lower_packed_at(const Lower *l, const Program *p, const Binding *b, size_t i);
 
-/* "linear (norm, gate and up, glu)": what a group does. */
+/* "linear (norm, gate and up, glu)": family and ops of a group. */
 const char *lower_describe(const Lower *l, const Group *g, Arena *a);
 const char *lower_program_name(const Program *p, Arena *a); /* "decode 8", "step", "step 64" */
 
-/* Text of a stage's result, for --dump and the golden tests. */
+/* The result of a stage as text, for --dump and the golden tests. */
 void print_select(const Lower *l, FILE *out);
 void print_layout(const Lower *l, FILE *out);
 void print_schedule(const Lower *l, FILE *out);

@@ -1,12 +1,12 @@
-/* memory.c - give every buffer an offset in its space.
+/* memory.c - an offset for every buffer, then the plan in the artifact's structs.
  *
- *   STATE  the named buffers of the engine, then what kernels want zeroed
- *   IO     what the host writes for a step, in the order of named.def, copied up to what lives
- *   OUT    what it reads
- *   WORK   values between two launches and scratch of one: packed by lifetime (planner.c), each
- *          program for itself; the space is as large as the largest program
+ *   STATE  named buffers of the engine, then the memory of `zeroed` lines
+ *   IO     what the host writes for a step, in the order of named.def; only the part in use is copied
+ *   OUT    what the host reads
+ *   WORK   values between launches, and scratch: packed by lifetime interval (planner.c) in each program; the
+ *          workspace is as large as that of the largest program
  *
- * All offsets are multiples of 256. Then the plan is complete and written in the artifact's form. */
+ * All offsets are multiples of 256. */
 #include <assert.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static uint32_t plan_string(Lower *l, const char *s)
 
     if (!p->strings.n)
         *(const char **)arena_push(l->keep, p->strings) = "";
-    for (size_t i = p->strings.n; i > 0 && i + 64 > p->strings.n; i--) /* neighbours repeat */
+    for (size_t i = p->strings.n; i > 0 && i + 64 > p->strings.n; i--) /* equal strings are close together */
         if (strcmp(p->strings.at[i - 1], s) == 0)
             return (uint32_t)(i - 1);
     *(const char **)arena_push(l->keep, p->strings) = s;
@@ -45,7 +45,7 @@ static const struct {
 #undef NAMED
 };
 
-/* What the expressions of named.def are over. */
+/* The names of named.def's expressions. */
 typedef struct Sizes {
     int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING, D, POOL, SRC, SOURCES, BEAMS, IN, WORDS;
 } Sizes;
@@ -88,7 +88,7 @@ static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *v
     return false;
 }
 
-/* The sizes, and that all layers have a cache of one form, numbered from 0. */
+/* Fills the sizes; checks that layers are numbered from 0 and have KV caches of one shape. */
 static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
 {
     const Limits *m = &l->g->limits;
@@ -120,14 +120,15 @@ static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
         if (v->op != OP_APPEND)
             continue;
         if (s->L && (s->G != ir_int(v, "kv_heads") || s->E != ir_int(v, "head_dim")))
-            return diag_error(d, v->loc,
-                              "append: layer %lld has %lld kv_heads of %lld, the first %lld of %lld; all layers "
-                              "must be alike",
-                              (long long)ir_int(v, "layer"), (long long)ir_int(v, "kv_heads"),
-                              (long long)ir_int(v, "head_dim"), (long long)s->G, (long long)s->E);
+            return diag_error(
+                d, v->loc,
+                "append: layer %lld has %lld kv_heads of %lld, layer 0 has %lld of %lld; all layers must have "
+                "the same",
+                (long long)ir_int(v, "layer"), (long long)ir_int(v, "kv_heads"), (long long)ir_int(v, "head_dim"),
+                (long long)s->G, (long long)s->E);
         if (ir_int(v, "layer") != s->L)
-            return diag_error(d, v->loc, "append: layer %lld stands where %lld is due", (long long)ir_int(v, "layer"),
-                              (long long)s->L);
+            return diag_error(d, v->loc, "append: this is layer %lld of the model, its attribute layer is %lld",
+                              (long long)s->L, (long long)ir_int(v, "layer"));
         s->G = ir_int(v, "kv_heads");
         s->E = ir_int(v, "head_dim");
         s->L++;
@@ -135,7 +136,7 @@ static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
     return true;
 }
 
-/* A row of the memory map; named buffers stand in the plan itself. */
+/* Adds a row to the plan's memory map. Named buffers are not in it: the plan's head has their offsets. */
 static void record(Lower *l, const char *name, FtxSpace space, uint32_t program, uint32_t first, uint32_t last,
                    uint64_t offset, uint64_t bytes)
 {
@@ -158,14 +159,19 @@ static bool place_named(Lower *l, Diag *d)
         int64_t bytes;
 
         if (expr_parse(named[i].bytes, lookup_size, &s, &e, &err) || expr_run(e.words, e.n, NULL, 0, &bytes, &err))
-            return diag_error(d, (Loc){0}, "memory: %s is too large: %s", named[i].name, err.text);
+            return diag_error(d, (Loc){0},
+                              "memory: $%s is too large (%s): lower limits.sequences, limits.context or limits.tokens",
+                              named[i].name, err.text);
         h->named[i] = h->space_bytes[named[i].space];
         h->named_bytes[i] = (uint64_t)bytes;
         h->space_bytes[named[i].space] = aligned(h->named[i] + (uint64_t)bytes);
-        assert(i != FTX_NAMED_segments || !s.V || /* named.def has no other way to say it */
+        assert(i != FTX_NAMED_segments || !s.V || /* named.def repeats this size as an expression */
                (size_t)bytes == sizeof(FtxSegments) + (size_t)(s.S * FTX_SEGMENTS(s.V)) * sizeof(FtxSegment));
         if (bytes > INT64_C(1) << 46)
-            return diag_error(d, (Loc){0}, "memory: %s would need %lld bytes", named[i].name, (long long)bytes);
+            return diag_error(
+                d, (Loc){0},
+                "memory: $%s would need %lld bytes: lower limits.sequences, limits.context or limits.tokens",
+                named[i].name, (long long)bytes);
     }
     for (size_t i = 0; i < l->zeroed.n; i++) {
         Zeroed *z = &l->zeroed.at[i];
@@ -178,7 +184,7 @@ static bool place_named(Lower *l, Diag *d)
     return true;
 }
 
-/* --- the work space of a program --------------------------------------------------------------------- */
+/* --- the workspace of a program ---------------------------------------------------------------------- */
 
 static Buffer *buffer_of(Program *p, Id v, bool stats)
 {
@@ -195,8 +201,9 @@ static uint64_t value_bytes(const Lower *l, const Program *p, Id v)
     return (uint64_t)ir_shape_elements(value->shape, p->facts.t_max, p->facts.s_max) * dtype_size(value->type);
 }
 
-/* A value lives from the launch that writes it to the last one that reads it; so do statistics of its rows. */
-static void find_lives(Lower *l, Program *p)
+/* The buffers of a program with their lifetime intervals: from the launch that writes a value to the last one that reads
+ * it. Row statistics of a value are a buffer of their own. */
+static void find_buffers(Lower *l, Program *p)
 {
     uint32_t *at[2]; /* of the value, of its statistics: index + 1 into buffers */
 
@@ -238,23 +245,23 @@ static void find_lives(Lower *l, Program *p)
 
 static void plan_work(Lower *l, Program *p)
 {
-    Life *lives;
+    Interval *intervals;
 
-    find_lives(l, p);
-    lives = arena_array(l->scratch, Life, p->buffers.n + 1);
+    find_buffers(l, p);
+    intervals = arena_array(l->scratch, Interval, p->buffers.n + 1);
     for (size_t i = 0; i < p->buffers.n; i++)
-        lives[i] = (Life){p->buffers.at[i].first, p->buffers.at[i].last, p->buffers.at[i].bytes, 0};
-    p->lower_bound = planner_lower_bound(lives, p->buffers.n);
-    p->work_bytes = planner_run(lives, p->buffers.n, l->scratch);
+        intervals[i] = (Interval){p->buffers.at[i].first, p->buffers.at[i].last, p->buffers.at[i].bytes, 0};
+    p->lower_bound = planner_lower_bound(intervals, p->buffers.n);
+    p->work_bytes = planner_run(intervals, p->buffers.n, l->scratch);
     for (size_t i = 0; i < p->buffers.n; i++)
-        p->buffers.at[i].offset = lives[i].offset;
+        p->buffers.at[i].offset = intervals[i].offset;
 }
 
-/* --- the plan in the artifact's form ----------------------------------------------------------------- */
+/* --- the plan in the artifact's structs -------------------------------------------------------------- */
 
-/* The rows that a tiled operand has at most: those of the program, or of the weight. A small program may have more
- * rows than a step has tokens, and what a step brings has no more than those. */
-static FtxOperand tiled(const Lower *l, const Program *p, const Launch *launch, uint32_t k, FtxOperand o)
+/* Adds the shape that a TMA descriptor needs. Rows: those of the weight, or of the program, whose bucket may be larger
+ * than limits.tokens, the size of the buffers that a step fills. */
+static FtxOperand with_tiles(const Lower *l, const Program *p, const Launch *launch, uint32_t k, FtxOperand o)
 {
     const Operand *from = &launch->operands[k];
     const Value *v = ir_value(l->g, from->value);
@@ -269,7 +276,7 @@ static FtxOperand tiled(const Lower *l, const Program *p, const Launch *launch, 
     return o;
 }
 
-static FtxOperand operand_bytes(Lower *l, Program *p, uint32_t launch, const Operand *o)
+static FtxOperand operand_place(Lower *l, Program *p, uint32_t launch, const Operand *o)
 {
     const FtxPlan *h = &l->plan->head;
     uint64_t layers = 0;
@@ -316,7 +323,7 @@ static void write_program(Lower *l, uint32_t index)
         *arena_push(l->keep, plan->launches) =
             (FtxLaunch){.kernel = launch->instance, .first_operand = (uint32_t)plan->operands.n, .label = label};
         for (uint32_t k = 0; k < launch->n_operands; k++) {
-            const FtxOperand o = tiled(l, p, launch, k, operand_bytes(l, p, i, &launch->operands[k]));
+            const FtxOperand o = with_tiles(l, p, launch, k, operand_place(l, p, i, &launch->operands[k]));
 
             *arena_push(l->keep, plan->operands) = o;
         }

@@ -1,7 +1,7 @@
-/* pass.h - what a pass is, and the plan that the last of them leave behind.
+/* pass.h - the passes and the plan that they make.
  *
- *   simplify, precision             once, on the graph
- *   then for each target:           select, layout, schedule, memory   fill a Plan */
+ *   simplify, precision                  once, on the graph
+ *   select, layout, schedule, memory     for each target; they fill a Plan */
 #ifndef FTXC_PASS_H
 #define FTXC_PASS_H
 
@@ -16,7 +16,7 @@ typedef struct Precision {
     DType kv;      /* DT_NONE: auto: as compute */
 } Precision;
 
-/* A weight of the packed block: a weight-only value of the graph in one type, with what is folded into it. */
+/* A weight of the packed block: a weight-only value of the graph, in one type, folded or not. */
 typedef struct PackedWeight {
     Id value;
     DType type;
@@ -25,15 +25,15 @@ typedef struct PackedWeight {
     uint64_t offset, bytes;
 } PackedWeight;
 
-/* What a target runs, in the artifact's own structs; strings are collected by the artifact
- * writer, so `str` fields hold indices into `strings` here. */
+/* What the runtime needs for one target, in the structs of the artifact. Fields that are strings in the artifact hold
+ * indices into `strings` here. */
 typedef struct Plan {
     Target target;
     FtxPlan head;
     struct {
         Instance **at;
         size_t n, cap;
-    } instances; /* shared by launches with equal facts */
+    } instances; /* one for all launches with equal constants */
     struct {
         FtxProgram *at;
         size_t n, cap;
@@ -65,25 +65,26 @@ typedef struct Packing {
     uint64_t bytes;
 } Packing;
 
-typedef struct Dump { /* where --dump=LETTERS goes; NULL letters: nowhere */
+typedef struct Dump { /* --dump and --dump-dir; letters NULL: no dump */
     const char *letters, *dir;
 } Dump;
 
-/* Graph passes in the order of passes.def, verified after each. */
-bool passes_check_dump(const Dump *dump, Diag *d); /* that each letter is one of a pass */
+/* Checks that each letter belongs to a pass or stage. */
+bool passes_check_dump(const Dump *dump, Diag *d);
 
+/* Graph passes in the order of passes.def; the graph is verified after each. */
 bool passes_run_graph(Graph *g, const Precision *p, const Dump *dump, Diag *d);
 
-/* Selection, layout, schedule and memory for one target; adds what it needs to `packing`, whose
- * size is final, for space_bytes of every plan, once the last target has run. The graph is not
- * changed; what the plan points to lives as long as it does. */
+/* Select, layout, schedule and memory for one target. Adds the weights that it needs to `packing`, which all targets
+ * share: the size of the packed block is known after the last one. Does not change the graph; the plan points into the
+ * graph's memory and lives as long. */
 bool passes_run_target(const Graph *g, const Catalog *c, Target t, const Precision *p, Packing *packing, Plan *plan,
                        const Dump *dump, Diag *d);
 
 /* One pass by name, for `ftxc opt`. */
 bool passes_run_one(Graph *g, const char *name, const Precision *p, Diag *d);
 
-/* `ftxc why`: candidates of the group that holds value v, cost of each, reason for the choice. */
+/* `ftxc why`: the candidates for value v in each program, their costs, and the one taken. */
 bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, Id v, FILE *out, Diag *d);
 
 #endif

@@ -1,5 +1,4 @@
-/* passes.c - the passes in the order of passes.def: each checked, verified and, if asked for,
- * written out. */
+/* passes.c - runs the passes in the order of passes.def, verifies the graph after each and writes dumps. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>

@@ -1,70 +1,70 @@
-/* planner.c - offsets for pieces of memory that live for a while.
+/* planner.c - offsets for buffers with lifetime intervals.
  *
- * Pieces whose lifetimes overlap may not overlap in memory. One after another, each at the lowest
- * place that is free for its whole life: Pisarchyk & Lee 2020, "greedy by size". Which order is
- * best depends on the model, so several are tried, and the best is improved by moving single pieces
- * to the front, until the lower bound is met. O(n^2) an order; n is below 2,000. */
+ * Buffers whose intervals intersect may not overlap in memory. In some order, each gets the lowest offset that is free
+ * during its whole interval: Pisarchyk & Lee 2020, "greedy by size". The best order depends on the model: several are
+ * tried, then single buffers of the best one are moved forward at random, until the lower bound is reached. O(n^2) an
+ * order; n is below 2,000. */
 #include "planner.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t planner_lower_bound(const Life *lives, size_t n)
+uint64_t planner_lower_bound(const Interval *intervals, size_t n)
 {
     uint64_t most = 0;
 
-    for (size_t i = 0; i < n; i++) { /* the largest sum stands where some life begins */
+    for (size_t i = 0; i < n; i++) { /* the sum has its maximum where some interval begins */
         uint64_t sum = 0;
 
         for (size_t k = 0; k < n; k++)
-            if (lives[k].first <= lives[i].first && lives[i].first <= lives[k].last)
-                sum += lives[k].bytes;
+            if (intervals[k].first <= intervals[i].first && intervals[i].first <= intervals[k].last)
+                sum += intervals[k].bytes;
         most = sum > most ? sum : most;
     }
     return most;
 }
 
-static bool meet(const Life *a, const Life *b)
+static bool intersect(const Interval *a, const Interval *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Places the lives in the given order; `placed` holds those done, sorted by offset. */
-static uint64_t place(Life *lives, const uint32_t *order, size_t n, uint32_t *placed)
+/* Sets the offsets in the given order and returns the bytes needed. `placed`: those that are done, sorted by offset. */
+static uint64_t place(Interval *intervals, const uint32_t *order, size_t n, uint32_t *placed)
 {
     uint64_t peak = 0;
 
     for (size_t i = 0; i < n; i++) {
-        Life *life = &lives[order[i]];
+        Interval *interval = &intervals[order[i]];
         uint64_t at = 0;
         size_t slot = i;
 
         for (size_t k = 0; k < i; k++) {
-            const Life *other = &lives[placed[k]];
+            const Interval *other = &intervals[placed[k]];
 
-            if (!meet(life, other))
+            if (!intersect(interval, other))
                 continue;
-            if (other->offset >= at && other->offset - at >= life->bytes)
+            if (other->offset >= at && other->offset - at >= interval->bytes)
                 break;
             if (other->offset + other->bytes > at)
                 at = other->offset + other->bytes;
         }
-        life->offset = at;
-        while (slot > 0 && lives[placed[slot - 1]].offset > at) {
+        interval->offset = at;
+        while (slot > 0 && intervals[placed[slot - 1]].offset > at) {
             placed[slot] = placed[slot - 1];
             slot--;
         }
         placed[slot] = order[i];
-        if (at + life->bytes > peak)
-            peak = at + life->bytes;
+        if (at + interval->bytes > peak)
+            peak = at + interval->bytes;
     }
     return peak;
 }
 
 typedef enum Key { BY_SIZE, BY_AREA, BY_START, BY_LENGTH, BY_END, KEYS } Key;
 
-/* Larger comes first; equal ones stay in their order. */
-static uint64_t key_of(const Life *l, Key key)
+/* Sort keys: larger ones come first, equal ones keep their order. */
+static uint64_t key_of(const Interval *l, Key key)
 {
     const uint64_t length = (uint64_t)(l->last - l->first) + 1;
 
@@ -79,17 +79,17 @@ static uint64_t key_of(const Life *l, Key key)
     return 0;
 }
 
-static void sort(uint32_t *order, size_t n, const Life *lives, Key key, uint32_t *spare)
+static void sort(uint32_t *order, size_t n, const Interval *intervals, Key key, uint32_t *spare)
 {
     if (n < 2)
         return;
     const size_t half = n / 2;
     size_t i = 0, k = half, to = 0;
 
-    sort(order, half, lives, key, spare);
-    sort(order + half, n - half, lives, key, spare);
+    sort(order, half, intervals, key, spare);
+    sort(order + half, n - half, intervals, key, spare);
     while (i < half || k < n)
-        spare[to++] = k == n || (i < half && key_of(&lives[order[i]], key) >= key_of(&lives[order[k]], key))
+        spare[to++] = k == n || (i < half && key_of(&intervals[order[i]], key) >= key_of(&intervals[order[k]], key))
                           ? order[i++]
                           : order[k++];
     memcpy(order, spare, n * sizeof *order);
@@ -103,11 +103,11 @@ static void move_to_front(uint32_t *order, size_t from, size_t to)
     order[to] = piece;
 }
 
-uint64_t planner_run(Life *lives, size_t n, Arena *scratch)
+uint64_t planner_run(Interval *intervals, size_t n, Arena *scratch)
 {
     uint32_t *order = arena_array(scratch, uint32_t, n + 1), *best = arena_array(scratch, uint32_t, n + 1);
     uint32_t *spare = arena_array(scratch, uint32_t, n + 1);
-    const uint64_t bound = planner_lower_bound(lives, n);
+    const uint64_t bound = planner_lower_bound(intervals, n);
     uint64_t least = UINT64_MAX, seed = 1;
 
     for (int key = 0; key < KEYS && least > bound; key++) {
@@ -115,8 +115,8 @@ uint64_t planner_run(Life *lives, size_t n, Arena *scratch)
 
         for (size_t i = 0; i < n; i++)
             order[i] = (uint32_t)i;
-        sort(order, n, lives, (Key)key, spare);
-        peak = place(lives, order, n, spare);
+        sort(order, n, intervals, (Key)key, spare);
+        peak = place(intervals, order, n, spare);
         if (peak < least) {
             least = peak;
             memcpy(best, order, n * sizeof *order);
@@ -130,11 +130,11 @@ uint64_t planner_run(Life *lives, size_t n, Arena *scratch)
 
         memcpy(order, best, n * sizeof *order);
         move_to_front(order, a > b ? a : b, a > b ? b : a);
-        peak = place(lives, order, n, spare);
-        if (peak <= least) { /* equal ones too: they lead off a plateau */
+        peak = place(intervals, order, n, spare);
+        if (peak <= least) { /* taken if equal, too, so that the search can cross plateaus */
             least = peak;
             memcpy(best, order, n * sizeof *order);
         }
     }
-    return n ? place(lives, best, n, spare) : 0;
+    return n ? place(intervals, best, n, spare) : 0;
 }

@@ -1,4 +1,4 @@
-/* planner.h - offsets for pieces of memory that live for a while: the arithmetic of `memory`. */
+/* planner.h - offsets for buffers with lifetime intervals: how `memory` packs the workspace. */
 #ifndef FTXC_PLANNER_H
 #define FTXC_PLANNER_H
 
@@ -8,17 +8,17 @@
 
 #include "../../runtime/base/arena.h"
 
-typedef struct Life {
+typedef struct Interval {
     uint32_t first, last; /* both inclusive */
     uint64_t bytes;
-    uint64_t offset; /* the answer */
-} Life;
+    uint64_t offset; /* set by planner_run */
+} Interval;
 
-/* The largest sum of bytes alive at one time: no plan can need less. */
-uint64_t planner_lower_bound(const Life *lives, size_t n);
+/* The largest sum of bytes that are live at the same time: no plan can need less. */
+uint64_t planner_lower_bound(const Interval *intervals, size_t n);
 
-/* Fills the offsets; gives the bytes needed. Same lives, same offsets. Offsets are sums of sizes,
- * so sizes that are multiples of 256 make aligned offsets. */
-uint64_t planner_run(Life *lives, size_t n, Arena *scratch);
+/* Sets the offsets; returns the bytes needed. Deterministic. Offsets are sums of sizes: sizes that are multiples of 256
+ * give offsets that are. */
+uint64_t planner_run(Interval *intervals, size_t n, Arena *scratch);
 
 #endif

@@ -1,13 +1,13 @@
 /* precision.c - a storage type on every value.
  *
- *   matrices        precision.weights      what the checkpoint holds is converted when packed
- *   vectors, tables fp32                   they are small, and gains of 1 + tiny stay exact
- *   activations     the compute type       sums are fp32 in every kernel
- *   logits          fp32                   and what lies between the last product and them; so the
- *   hidden, pooled  fp32                   vectors that an encoder gives
+ *   matrices        precision.weights   converted from the checkpoint's type when they are packed
+ *   vectors, tables fp32                they are small, and gains near 1 keep all their digits
+ *   activations     the compute type    kernels sum in fp32 whatever the type
+ *   logits, pooled  fp32                and the values between the last product and them
+ *   hidden          fp32                the hidden states that an encoder returns
  *
- * The compute type may differ by target (auto: fp32 on the CPU, the weights' type on CUDA); the
- * graph itself shows the CPU's, each target retypes a copy. */
+ * The compute type depends on the target (auto: fp32 on the CPU, precision.weights on CUDA). The graph itself has the
+ * types of the CPU; each target gives its own to a copy. */
 #include "lower.h"
 
 DType precision_compute(const Precision *p, Target t)
@@ -17,7 +17,7 @@ DType precision_compute(const Precision *p, Target t)
     return t.id == FTX_TARGET_CPU || !p->weights ? DT_FP32 : p->weights;
 }
 
-/* A result of the model, and what lies between it and the product that it is made of. */
+/* Makes a result of the model fp32, and the values between it and the last product. */
 static void make_fp32(Graph *g, Id id)
 {
     for (; id; id = ir_value(g, id)->args[0]) {

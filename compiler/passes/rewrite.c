@@ -1,4 +1,4 @@
-/* rewrite.c - a graph rebuilt value by value. */
+/* rewrite.c - a new graph built from an old one, value by value. */
 #include "rewrite.h"
 
 #include <assert.h>
@@ -35,8 +35,8 @@ static uint32_t bucket_of(const Value *v)
     return (uint32_t)(h % BUCKETS);
 }
 
-/* Weights and ids are the same wherever they are the same: the first one stays. */
-static Id share(Rewrite *r, Id id)
+/* Merges equal weights: if the new graph already has one equal to its last value, the last is dropped. */
+static Id merge_equal(Rewrite *r, Id id)
 {
     const Value *v = ir_value(r->now, id);
     uint32_t b;
@@ -67,7 +67,7 @@ Id rewrite_make(Rewrite *r, Op op, Id a, Id b, Id c, const Attr *attrs, uint32_t
     Id id;
 
     if (!ir_infer(r->now, op, args, attrs, n_attrs, a ? ir_value(r->now, a)->type : DT_NONE, loc, &shape, &type, &d))
-        die("a rewrite made what does not fit: %s", d.text);
+        die("a rewrite made an op with wrong arguments: %s", d.text);
     id = ir_value_add(r->now, op, args, shape, type, loc);
     for (uint32_t i = 0; i < n_attrs; i++) {
         if (attrs[i].kind == ATTR_INT)
@@ -78,7 +78,7 @@ Id rewrite_make(Rewrite *r, Op op, Id a, Id b, Id c, const Attr *attrs, uint32_t
             ir_attr_word(r->now, id, attrs[i].name, attrs[i].s);
     }
     r->changed = true;
-    return share(r, id);
+    return merge_equal(r, id);
 }
 
 static Id copy(Rewrite *r, Id v)
@@ -89,7 +89,7 @@ static Id copy(Rewrite *r, Id v)
     *to = *from;
     for (int i = 0; i < IR_MAX_ARGS; i++)
         to->args[i] = r->map[from->args[i]];
-    return share(r, (Id)(r->now->values.n - 1));
+    return merge_equal(r, (Id)(r->now->values.n - 1));
 }
 
 bool rewrite_run(Graph *g, Rule *rule)

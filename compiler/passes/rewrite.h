@@ -1,8 +1,8 @@
-/* rewrite.h - a graph rebuilt value by value: how simplify changes graphs.
+/* rewrite.h - a new graph built from an old one, value by value: how simplify changes graphs.
  *
- * A rule looks at one value of the old graph and either builds something for it in the new one, or
- * lets it be copied. It runs in the order of computation, so all that stands before is there
- * already. What nobody needs afterwards is swept. Equal weights become one. */
+ * For each value of the old graph, in the order of computation, a rule either builds a replacement in the new graph or
+ * has the value copied; everything before it is in the new graph already. Equal weights are merged, and dead values are
+ * removed at the end. */
 #ifndef FTXC_REWRITE_H
 #define FTXC_REWRITE_H
 
@@ -18,7 +18,7 @@ typedef struct Rewrite {
     bool changed;
 } Rewrite;
 
-/* What becomes of old value v: a new value, or 0: a copy of it. */
+/* The replacement of old value v in the new graph; 0: copy it. */
 typedef Id Rule(Rewrite *r, Id v);
 
 /* Runs one rule over the whole graph; true if it changed anything. */

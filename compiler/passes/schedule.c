@@ -1,5 +1,5 @@
-/* schedule.c - the launch list of every program: groups in the order of computation, equal instances
- * made one, and for every operand what it is. Offsets come after, in memory.c. */
+/* schedule.c - the launch list of every program: groups in the order of computation, one instance for those with equal
+ * constants, and the kind of every operand. memory.c adds the offsets. */
 #include <assert.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 /* --- labels ----------------------------------------------------------------------------------------- */
 
-/* What a linear is for, from who reads it. */
+/* The role of a linear in the model, from its reader and its input. */
 static const char *linear_role(const Graph *g, Id v)
 {
     Op reader = OP_NONE;
@@ -66,7 +66,7 @@ const char *lower_describe(const Lower *l, const Group *g, Arena *a)
 
 /* --- operands ---------------------------------------------------------------------------------------- */
 
-/* The layer whose pages a group sees: that of the op among its values that has one. */
+/* The layer whose KV pages a group reads or writes: that of its op with a layer. */
 static int64_t layer_of(const Lower *l, const Binding *b)
 {
     for (uint32_t i = 0; i < b->n_covered; i++) {
@@ -79,7 +79,7 @@ static int64_t layer_of(const Lower *l, const Binding *b)
     return 0;
 }
 
-/* Of all rows that the program may have: for each part of the columns a sum and squares. */
+/* Bytes of the row statistics of v: for each row and block of columns a sum and a sum of squares. */
 static int64_t stats_bytes(const Program *p, Id v)
 {
     const Shape s = ir_value(p->facts.g, v)->shape;
@@ -118,7 +118,7 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
         o.kind = OPERAND_STATS;
         o.bytes = stats_bytes(p, v);
     } else if (v && ir_value(l->g, v)->op == OP_CROSS_APPEND) {
-        o.kind = OPERAND_NULL; /* stands in $cross_k and $cross_v */
+        o.kind = OPERAND_NULL; /* its value is in $cross_k and $cross_v */
     } else if (v && v == l->g->entry && p->facts.hidden) {
         o.kind = OPERAND_NAMED;
         o.at = FTX_NAMED_input;
@@ -134,7 +134,7 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
     } else if (v && ir_op_is_weight(ir_value(l->g, v)->op)) {
         o.kind = OPERAND_WEIGHT;
         o.at = (uint32_t)lower_packed_at(l, p, &g->b, i);
-        assert(o.at < l->packing->weights.n); /* layout has placed it */
+        assert(o.at < l->packing->weights.n); /* layout has packed it */
     } else if (v) {
         o.kind = OPERAND_VALUE;
     }
@@ -174,7 +174,7 @@ static void launch(Lower *l, Program *p, const Group *g)
             .kind = OPERAND_ZEROED, .at = zeroed_at(l, c, (uint32_t)i, g->fit.zeroed[i]), .bytes = g->fit.zeroed[i]};
 }
 
-/* Kernels that compute no op: no program launches them, the runtime knows their families. */
+/* Instances of contracts with `match none`: no program launches them, the runtime does, by their family. */
 static bool add_unmatched(Lower *l, Diag *d)
 {
     for (size_t i = 0; i < l->catalog->n; i++) {

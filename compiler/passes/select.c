@@ -1,16 +1,19 @@
 /* select.c - which kernel computes which values: a covering problem over the catalog.
  *
- * Values that several others read must be written to memory, so they cut the graph into trees.
- * In a tree the cheapest cover of a value is that of the cheapest match with its root there, plus
- * the covers of what the match reads: dynamic programming in the order of computation (Aho &
- * Johnson 1976; Burg and its kin do this for instructions). Exact on trees, and the cuts are no
- * choice, but for norms, which may be computed again by each who reads them: both ways are costed.
- * Choices are made in the order of computation, so a kernel may ask what the one before it leaves.
- * Equal costs: the contract with the lower rank, then its first match line; the catalog is sorted by rank.
+ * A value with several readers must be written to memory, so such values cut the graph into trees. In a tree, the cost of
+ * a value is the cost of its best match plus the costs of the values that the match reads: dynamic programming in the
+ * order of computation (Aho & Johnson 1976; BURG selects instructions in this way). It is exact on trees.
  *
- *   cost of a launch = bytes / bandwidth, or operations / rate if that is more, + a stage
+ * Norms are the exception: a norm with several readers may be launched once, or computed by each reader. The whole
+ * graph is covered both ways and the cheaper cover is taken. Values are decided in the order of computation, so a
+ * contract may ask what the producer of its input writes (row statistics, segments of logits).
  *
- * The figures below only rank candidates; `ftxc tune` will replace them by times. */
+ * Candidates of the same cost: the contract with the lowest rank, then its first match line. The catalog is sorted by
+ * rank, so the first candidate is kept.
+ *
+ *   cost of a launch = max(bytes / bandwidth, operations / rate) + launch overhead
+ *
+ * The cost model only orders candidates; it does not predict times. */
 #include <assert.h>
 #include <string.h>
 
@@ -18,11 +21,11 @@
 #include "lower.h"
 
 typedef struct Rates {
-    double bytes_us, flops_us, stage_us;
+    double bytes_us, flops_us, launch_us;
 } Rates;
 
-/* H200: 4.0 TB/s read in place, an edge of a graph 1.9 us, a programmatic one 0.6, and about as much
- * again to fill and drain (measures of 2026). The CPU's are those of two cores. */
+/* Measured on an H200: 4.0 TB/s in a running model; an edge of a CUDA graph takes 1.9 us, a programmatic one 0.6, and
+ * filling and draining the GPU about 0.6 more. CPU: two cores. */
 static Rates rates_of(const Lower *l, const Contract *c)
 {
     const bool wide = l->compute == DT_FP32;
@@ -35,7 +38,7 @@ static Rates rates_of(const Lower *l, const Contract *c)
     return (Rates){4e6, rate, c->overlap ? 1.2 : 2.5};
 }
 
-/* Bytes of the operands, where a contract does not say what it moves. */
+/* The memory traffic of a contract without a `moves` line: the size of all operands. */
 static double operand_bytes(const Program *p, const Binding *b)
 {
     double sum = 0;
@@ -47,25 +50,26 @@ static double operand_bytes(const Program *p, const Binding *b)
     return sum;
 }
 
-static double own_cost(const Lower *l, const Program *p, const Binding *b, const Fitted *fit)
+/* The cost of one launch, without that of its inputs. */
+static double launch_cost(const Lower *l, const Program *p, const Binding *b, const Fitted *fit)
 {
     const Rates r = rates_of(l, b->contract);
     const double moves = (fit->moves >= 0 ? fit->moves : operand_bytes(p, b)) / r.bytes_us;
     const double flops = fit->flops > 0 ? fit->flops / r.flops_us : 0;
 
-    return (moves > flops ? moves : flops) + r.stage_us;
+    return (moves > flops ? moves : flops) + r.launch_us;
 }
 
-static bool serves(const Lower *l, const Contract *c)
+static bool runs_on_target(const Lower *l, const Contract *c)
 {
     return (c->device == KD_CPU) == (l->target.id == FTX_TARGET_CPU);
 }
 
-/* --- answers that layers share ------------------------------------------------------------------- */
+/* --- the cache of fits --------------------------------------------------------------------------- */
 
-/* Whether a match fits, and with which constants, follows from the line, from shapes and types of
- * what it binds, and from attributes of the ops, never from which layer it is: asked once. */
-typedef struct Fits {
+/* Layers are alike: whether a match fits, and with which constants, depends on its match line, on the shapes and types
+ * of its arguments and on the attributes of its ops, not on the layer. Each combination is evaluated once a program. */
+typedef struct FitCache {
     struct Known {
         Hash128 key;
         bool used, fits;
@@ -74,20 +78,20 @@ typedef struct Fits {
         double own_us;
     } at[1024];
     size_t n;
-} Fits;
+} FitCache;
 
-typedef struct Facts {
+typedef struct Key {
     int64_t at[640];
     size_t n;
-} Facts;
+} Key;
 
-static void fact(Facts *f, int64_t word)
+static void key_add(Key *k, int64_t word)
 {
-    assert(f->n < LEN(f->at)); /* 24 arguments of 4 sizes, 16 ops of 8 attributes */
-    f->at[f->n++] = word;
+    assert(k->n < LEN(k->at)); /* 24 arguments of 4 sizes, 16 ops of 8 attributes */
+    k->at[k->n++] = word;
 }
 
-static int64_t word_of(const Attr *a)
+static int64_t attr_word(const Attr *a)
 {
     int64_t bits = a->i;
 
@@ -98,45 +102,46 @@ static int64_t word_of(const Attr *a)
 
 static Hash128 key_of(const Program *p, const Binding *b)
 {
-    Facts f = {.n = 0};
+    Key f = {.n = 0};
 
-    fact(&f, (int64_t)(uintptr_t)b->line);
-    fact(&f, p->facts.segments);
-    fact(&f, p->facts.entry_waits);
+    key_add(&f, (int64_t)(uintptr_t)b->line);
+    key_add(&f, p->facts.segments);
+    key_add(&f, p->facts.entry_waits);
     for (size_t i = 0; i < b->contract->args.n; i++) {
         const Value *v = ir_value(p->facts.g, b->arg[i]);
 
-        fact(&f, b->arg[i] ? (int64_t)v->type + 1 : 0);
+        key_add(&f, b->arg[i] ? (int64_t)v->type + 1 : 0);
         if (b->arg[i] && b->contract->args.at[i].stats_of >= 0)
-            fact(&f, p->facts.stats ? p->facts.stats[b->arg[i]].columns : 0);
+            key_add(&f, p->facts.stats ? p->facts.stats[b->arg[i]].columns : 0);
         for (uint32_t k = 0; b->arg[i] && k < v->shape.rank; k++) {
-            fact(&f, v->shape.dim[k].kind);
-            fact(&f, v->shape.dim[k].n);
+            key_add(&f, v->shape.dim[k].kind);
+            key_add(&f, v->shape.dim[k].n);
         }
     }
     for (uint32_t i = 0; i < b->n_covered; i++) {
         const Value *v = ir_value(p->facts.g, b->covered[i]);
 
-        fact(&f, v->op);
-        fact(&f, b->covered[i] == p->facts.g->logits);
+        key_add(&f, v->op);
+        key_add(&f, b->covered[i] == p->facts.g->logits);
         for (uint32_t k = 0; k < v->n_attrs; k++)
             if (strcmp(v->attrs[k].name, "layer") != 0) {
-                fact(&f, (int64_t)hash64(v->attrs[k].name, strlen(v->attrs[k].name)));
-                fact(&f, word_of(&v->attrs[k]));
+                key_add(&f, (int64_t)hash64(v->attrs[k].name, strlen(v->attrs[k].name)));
+                key_add(&f, attr_word(&v->attrs[k]));
             }
     }
     return hash128(f.at, f.n * sizeof *f.at);
 }
 
-static void fit(const Lower *l, Program *p, Candidate *x)
+static void fit_candidate(const Lower *l, Program *p, Candidate *x)
 {
     const Hash128 key = key_of(p, &x->b);
     struct Known *k = NULL;
 
-    if (!p->fits)
-        p->fits = arena_new(l->scratch, Fits);
-    for (size_t i = key.low % LEN(p->fits->at); p->fits->n < LEN(p->fits->at) / 2; i = (i + 1) % LEN(p->fits->at)) {
-        k = &p->fits->at[i];
+    if (!p->fit_cache)
+        p->fit_cache = arena_new(l->scratch, FitCache);
+    for (size_t i = key.low % LEN(p->fit_cache->at); p->fit_cache->n < LEN(p->fit_cache->at) / 2;
+         i = (i + 1) % LEN(p->fit_cache->at)) {
+        k = &p->fit_cache->at[i];
         if (!k->used || (k->key.low == key.low && k->key.high == key.high))
             break;
     }
@@ -144,10 +149,10 @@ static void fit(const Lower *l, Program *p, Candidate *x)
         struct Known new = {.key = key, .used = true};
 
         new.fits = contract_fit(&p->facts, &x->b, l->scratch, l->scratch, &new.fit, &new.reason);
-        new.own_us = new.fits ? own_cost(l, p, &x->b, &new.fit) : 0;
+        new.own_us = new.fits ? launch_cost(l, p, &x->b, &new.fit) : 0;
         if (k) {
             *k = new;
-            p->fits->n++;
+            p->fit_cache->n++;
         } else {
             k = arena_new(l->scratch, struct Known);
             *k = new;
@@ -159,46 +164,48 @@ static void fit(const Lower *l, Program *p, Candidate *x)
     x->own_us = k->own_us;
 }
 
-void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, bool near, Candidates *out)
+void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, bool refused, Candidates *out)
 {
     for (size_t i = 0; i < l->catalog->n; i++) {
         const Contract *c = l->catalog->at[i];
 
-        for (size_t k = 0; k < c->matches.n && serves(l, c); k++) {
+        for (size_t k = 0; k < c->matches.n && runs_on_target(l, c); k++) {
             if (c->matches.at[k].root->op != ir_value(l->g, v)->op)
                 continue;
             for (uint32_t way = 0; way < match_ways(&c->matches.at[k]); way++) {
                 Candidate x = {0};
 
-                if (match_at(&p->facts, uses, c, &c->matches.at[k], way, v, &x.b, near ? &x.reason : NULL, l->scratch))
-                    fit(l, p, &x);
-                if (x.fits || near)
+                if (match_at(&p->facts, uses, c, &c->matches.at[k], way, v, &x.b, refused ? &x.reason : NULL,
+                             l->scratch))
+                    fit_candidate(l, p, &x);
+                if (x.fits || refused)
                     *arena_push(l->scratch, *out) = x;
             }
         }
     }
 }
 
-/* --- the covering -------------------------------------------------------------------------------- */
+/* --- the cover ----------------------------------------------------------------------------------- */
 
+/* The best match with its root at a value. */
 typedef struct Choice {
     bool found;
-    double us;          /* of the whole tree below */
+    double us;          /* of the whole tree: this launch and all below it */
     Candidate one, two; /* two: the prefill kernel beside a decode kernel */
     bool pair;
-    Id missing; /* not found: a value that a match would read and nobody computes */
+    Id missing; /* not found: an input of some match that no kernel computes */
 } Choice;
 
 typedef struct Cover {
     const Lower *l;
     Program *p;
-    const uint32_t *readers; /* of each value, as the graph has it */
-    uint32_t *uses;          /* as the cover has it: 1 for a norm that each of its readers computes again */
-    bool *launched;          /* norms that the cover before this one could not do without */
+    const uint32_t *readers; /* of each value in the graph */
+    uint32_t *uses;          /* the same in this cover: 1 for a norm that each of its readers computes */
+    bool *must_launch;       /* norms that get a launch of their own, as earlier rounds found */
     Choice *best;            /* of each value */
 } Cover;
 
-/* By this program: what a value of the other side is, is known by the time it runs. */
+/* Whether this program computes v. Weights and ids are given; values of the encoder are computed by encode programs. */
 static bool is_computed(const Cover *c, Id v)
 {
     const Op op = ir_value(c->l->g, v)->op;
@@ -207,8 +214,8 @@ static bool is_computed(const Cover *c, Id v)
            (!c->p->facts.hidden || c->l->after[v]);
 }
 
-/* Written to memory whatever is chosen. */
-static bool must_stand(const Cover *c, Id v)
+/* Whether v is the root of a tree: every cover writes it to memory. */
+static bool must_be_stored(const Cover *c, Id v)
 {
     return c->uses[v] > 1 || v == c->l->g->output || v == c->l->g->pooled ||
            ir_value(c->l->g, v)->op == OP_CROSS_APPEND;
@@ -221,36 +228,36 @@ static bool is_norm(const Cover *c, Id v)
     return op == OP_LAYERNORM || op == OP_RMSNORM;
 }
 
-/* Whether several readers of a norm may each compute it. */
-static bool is_shared(const Cover *c, Id v)
+/* Whether the readers of this norm may compute it themselves. */
+static bool may_recompute(const Cover *c, Id v)
 {
     return c->uses[v] < c->readers[v];
 }
 
-/* Whether a match computes a norm of v that others may compute too. */
-static bool norms_again(const Cover *c, const Binding *b, Id v)
+/* Whether a match computes a norm of v that other readers may compute, too. */
+static bool recomputes_norm(const Cover *c, const Binding *b, Id v)
 {
     for (uint32_t i = 0; i < b->n_covered; i++)
-        if (b->covered[i] != b->root && is_norm(c, b->covered[i]) && is_shared(c, b->covered[i]) &&
+        if (b->covered[i] != b->root && is_norm(c, b->covered[i]) && may_recompute(c, b->covered[i]) &&
             ir_value(c->l->g, b->covered[i])->args[0] == v)
             return true;
     return false;
 }
 
-/* What the tree below an input costs that is not a tree of its own. What a shared norm is made of is there for all of
- * its readers, whichever way they read it: they pay for the norm alone. */
+/* The cost of input v, as far as this match has to pay for it. Roots are paid for elsewhere. The input of a norm that
+ * several readers compute is there for all of them: they pay for the norm alone. */
 static double input_cost(const Cover *c, const Binding *b, Id v)
 {
     const Id x = is_norm(c, v) ? ir_value(c->l->g, v)->args[0] : 0;
 
-    if (must_stand(c, v) || norms_again(c, b, v))
+    if (must_be_stored(c, v) || recomputes_norm(c, b, v))
         return 0;
-    if (x && is_shared(c, v) && is_computed(c, x) && !must_stand(c, x))
+    if (x && may_recompute(c, v) && is_computed(c, x) && !must_be_stored(c, x))
         return c->best[v].us - c->best[x].us;
     return c->best[v].us;
 }
 
-/* What the trees below the inputs of a match cost; false: one of them has no cover. */
+/* The cost of all inputs of a match; false: no kernel computes *missing. */
 static bool inputs_cost(const Cover *c, const Binding *b, double *us, Id *missing)
 {
     *us = 0;
@@ -291,7 +298,7 @@ static bool constant_on(const Candidate *x, const char *name)
     return false;
 }
 
-/* Of the program whose groups have these roots. */
+/* ENTRY_WAITS of names.def, for the program whose launches have these roots. */
 static bool entry_waits(const Cover *c, const bool *root)
 {
     int n = 0;
@@ -302,8 +309,8 @@ static bool entry_waits(const Cover *c, const bool *root)
     return false;
 }
 
-/* Whether the kernel chosen for the logits leaves segments of them: who reads them is chosen after it. */
-static bool leaves_segments(const Cover *c)
+/* LOGIT_SEGMENTS of names.def; the readers of the logits are chosen after their kernel. */
+static bool writes_segments(const Cover *c)
 {
     const Candidate *x = &c->best[c->l->g->logits].one;
     bool out = false;
@@ -315,26 +322,27 @@ static bool leaves_segments(const Cover *c)
     return out && constant_on(x, "SEGMENTS");
 }
 
-/* What is left of v's statistics by the kernel chosen for it. */
-static int64_t columns_left(const Cover *c, Id v)
+/* Columns of a block of the row statistics that the kernel chosen for v writes; 0: it writes none. */
+static int64_t stats_columns(const Cover *c, Id v)
 {
     const Choice *x = &c->best[v];
 
     return x->found && !x->pair ? x->one.fit.leaves : 0;
 }
 
-/* Whether a kernel for v is to be preferred to the best so far: where statistics are wanted one that leaves them is, for
- * what they save comes later. */
+/* Whether candidate x for v is better than the best so far. If row statistics of v are wanted, a kernel that writes them
+ * is preferred at any cost: what they save is saved by later launches. */
 static bool is_better(const Cover *c, Id v, const Candidate *x, double us)
 {
     const Choice *best = &c->best[v];
-    const bool leaves = x->fit.leaves > 0;
+    const bool writes = x->fit.leaves > 0;
 
-    if (best->found && c->p->facts.stats && c->p->facts.stats[v].wanted && leaves != (columns_left(c, v) > 0))
-        return leaves;
+    if (best->found && c->p->facts.stats && c->p->facts.stats[v].wanted && writes != (stats_columns(c, v) > 0))
+        return writes;
     return !best->found || us < best->us;
 }
 
+/* Sets best[v]. Rows of attention are served by one kernel, or by a decode and a prefill kernel together. */
 static void choose(Cover *c, Id v)
 {
     Choice *best = &c->best[v];
@@ -371,8 +379,8 @@ static void want_stats(RowStats *stats, const Binding *b)
             stats[b->arg[i]].wanted = true;
 }
 
-/* Statistics are left of what somebody reads them of. */
-static void want_what_is_read(const Cover *c, const bool *root)
+/* Asks for the row statistics that the chosen launches read, and for no others. */
+static void want_read_stats(const Cover *c, const bool *root)
 {
     RowStats *stats = c->p->facts.stats;
 
@@ -386,8 +394,8 @@ static void want_what_is_read(const Cover *c, const bool *root)
         }
 }
 
-/* Fixes a candidate for good: its instance moves to memory that stays. */
-static void take(Cover *c, const Candidate *x)
+/* Adds the launch of a candidate to the program, without outputs for statistics that no launch reads. */
+static void add_group(Cover *c, const Candidate *x)
 {
     Group *g = arena_push(c->l->keep, c->p->groups);
     const char *reason;
@@ -399,11 +407,11 @@ static void take(Cover *c, const Candidate *x)
             g->b.arg[i] = 0;
     g->cost_us = x->own_us;
     if (!contract_fit(&c->p->facts, &g->b, c->l->keep, c->l->scratch, &g->fit, &reason))
-        die("a kernel fitted once and then not: %s", reason);
+        die("%s fitted when it was chosen, but not when it was added: %s", x->b.contract->family, reason);
 }
 
-/* Marks the roots of the cheapest cover of v's tree. */
-static void mark(const Cover *c, Id v, bool *root)
+/* Marks the roots of all launches that compute v. */
+static void mark_launches(const Cover *c, Id v, bool *root)
 {
     const Choice *x = &c->best[v];
 
@@ -412,13 +420,13 @@ static void mark(const Cover *c, Id v, bool *root)
     root[v] = true;
     for (size_t i = 0; i < x->one.b.contract->args.n; i++)
         if (x->one.b.arg[i])
-            mark(c, x->one.b.arg[i], root);
+            mark_launches(c, x->one.b.arg[i], root);
 }
 
-/* --- what is missing ------------------------------------------------------------------------------- */
+/* --- a value without a kernel ---------------------------------------------------------------------- */
 
-/* "no kernel for rmsnorm on sm_90a ...": the value, and the contracts that came closest. */
-static bool refuse(const Cover *c, Id v, Diag *d)
+/* "no kernel for %5 = rmsnorm ... on sm_90a: closest came ...": the value, and the contracts that came closest. */
+static bool report_missing(const Cover *c, Id v, Diag *d)
 {
     const Lower *l = c->l;
     Candidates all = {0};
@@ -430,16 +438,16 @@ static bool refuse(const Cover *c, Id v, Diag *d)
         v = c->best[v].missing;
     value = ir_value(l->g, v);
     select_candidates(l, c->p, c->uses, v, true, &all);
-    for (int fitted = 1; fitted >= 0; fitted--) /* whose tree stands in the graph come first */
+    for (int matched = 1; matched >= 0; matched--) /* first those that match but do not fit */
         for (size_t i = 0; i < all.n && shown < 4; i++) {
             const Contract *k = all.at[i].b.contract;
             const bool tree = all.at[i].reason && strncmp(all.at[i].reason, k->loc.file, strlen(k->loc.file)) == 0;
 
-            if (all.at[i].fits || !all.at[i].reason || tree != fitted || strstr(near, all.at[i].reason))
+            if (all.at[i].fits || !all.at[i].reason || tree != matched || strstr(near, all.at[i].reason))
                 continue;
-            near = fitted ? arena_printf(l->scratch, "%s; %s", near, all.at[i].reason)
-                          : arena_printf(l->scratch, "%s; %s:%d: %s", near, k->loc.file, all.at[i].b.line->loc.line,
-                                         all.at[i].reason);
+            near = matched ? arena_printf(l->scratch, "%s; %s", near, all.at[i].reason)
+                           : arena_printf(l->scratch, "%s; %s:%d: %s", near, k->loc.file, all.at[i].b.line->loc.line,
+                                          all.at[i].reason);
             shown++;
         }
     for (size_t i = 0; i < all.n && !shown; i++)
@@ -449,26 +457,31 @@ static bool refuse(const Cover *c, Id v, Diag *d)
     return diag_error(d, value->loc, "no kernel for %%%u = %s %s %s on %s (program %s)%s%s", v, ir_op_name(value->op),
                       ir_shape_text(l->scratch, value->shape), dtype_name(value->type), l->target.name,
                       lower_program_name(c->p, l->scratch),
-                      *near ? ": closest came " : ": no contract has it outermost", *near ? near + 2 : "");
+                      *near ? ": closest came " : ": no contract has a match line with this op as its root",
+                      *near ? near + 2 : "");
 }
+
+/* --- both ways to compute norms --------------------------------------------------------------------- */
 
 enum { FEW_ROWS = 8 };
 
+/* Few rows: their norms are cheap enough to be computed by each reader. */
 static bool is_small(const Program *p)
 {
     return p->facts.bucket > 0 && p->facts.bucket <= FEW_ROWS;
 }
 
-/* v has its kernel: norms of many rows that cannot be had from what it leaves are computed once. */
-static void leave(Cover *c, Id v)
+/* The producer of v is chosen: record the row statistics that it writes. Without them, and with many rows, the norms of v
+ * get a launch of their own. */
+static void fix_stats(Cover *c, Id v)
 {
-    c->p->facts.stats[v].columns = columns_left(c, v);
+    c->p->facts.stats[v].columns = stats_columns(c, v);
     for (Id n = v + 1; n < c->l->g->values.n && !c->p->facts.stats[v].columns && !is_small(c->p); n++)
         if (is_norm(c, n) && ir_value(c->l->g, n)->args[0] == v)
             c->uses[n] = c->readers[n];
 }
 
-/* The cheapest cover of every tree. roots and their costs come back. */
+/* Covers all trees: root[v] says which launches are taken, *us what they cost. d NULL: say nothing where it fails. */
 static bool cover(Cover *c, bool *root, double *us, Diag *d)
 {
     const Graph *g = c->l->g;
@@ -478,15 +491,15 @@ static bool cover(Cover *c, bool *root, double *us, Diag *d)
             continue;
         choose(c, v);
         if (c->p->facts.stats && c->p->facts.stats[v].wanted)
-            leave(c, v);
+            fix_stats(c, v);
         if (v == g->logits)
-            c->p->facts.segments = leaves_segments(c);
-        if (!c->best[v].found && must_stand(c, v))
-            return d && refuse(c, v, d);
+            c->p->facts.segments = writes_segments(c);
+        if (!c->best[v].found && must_be_stored(c, v))
+            return d && report_missing(c, v, d);
     }
     for (Id v = 1; v < g->values.n; v++)
-        if (is_computed(c, v) && must_stand(c, v))
-            mark(c, v, root);
+        if (is_computed(c, v) && must_be_stored(c, v))
+            mark_launches(c, v, root);
     *us = 0;
     for (Id v = 1; v < g->values.n; v++)
         if (root[v])
@@ -499,15 +512,15 @@ static Cover cover_new(const Lower *l, Program *p, const uint32_t *readers)
     Cover c = {.l = l, .p = p, .readers = readers};
 
     c.uses = arena_array(l->scratch, uint32_t, l->g->values.n);
-    c.launched = arena_array(l->scratch, bool, l->g->values.n);
+    c.must_launch = arena_array(l->scratch, bool, l->g->values.n);
     c.best = arena_array(l->scratch, Choice, l->g->values.n);
     memcpy(c.uses, readers, sizeof *readers * l->g->values.n);
     return c;
 }
 
-/* Norms that may be computed again, and what they are norms of. Not the entry of an encoder: what is given in place of
- * ids has a buffer. */
-static void share_norms(Cover *c)
+/* Lets the readers of every norm compute it, but for those of must_launch, and asks for row statistics of its input. The
+ * entry of an encoder keeps its buffer, since a caller may bring it. */
+static void allow_recompute(Cover *c)
 {
     const Graph *g = c->l->g;
 
@@ -517,31 +530,31 @@ static void share_norms(Cover *c)
         if (is_norm(c, v) && v != g->entry && c->readers[v]) {
             const Id x = ir_value(g, v)->args[0];
 
-            c->uses[v] = c->launched[v] ? c->readers[v] : 1;
-            c->p->facts.stats[x].wanted |= !c->launched[v] && !c->l->plain[x];
+            c->uses[v] = c->must_launch[v] ? c->readers[v] : 1;
+            c->p->facts.stats[x].wanted |= !c->must_launch[v] && !c->l->launch_norms[x];
         }
 }
 
-/* A norm of few rows is cheap: kernels that hold them may each compute it again, as if every reader had one of its own.
- * A norm between two layers of a post-norm model then needs no launch, if all who read it do so. Of many rows a norm
- * is cheap where who writes its input leaves statistics of it; one that a reader wants written is read by all then. */
-static bool cover_again(Cover *c, bool *root, double *us)
+/* Covers the graph so that readers compute norms themselves. With few rows this is cheap; with many rows it is where the
+ * producer of the norm's input writes row statistics. If one reader still needs the norm in memory, it is launched and
+ * all read it: then the cover is made again, until no such norm is left. */
+static bool cover_recomputing(Cover *c, bool *root, double *us)
 {
     const Graph *g = c->l->g;
     bool all = false;
 
     c->p->facts.stats = arena_array(c->l->keep, RowStats, g->values.n);
     for (Id v = 1; v < g->values.n && !is_small(c->p); v++)
-        c->launched[v] = is_norm(c, v) && c->l->plain[ir_value(g, v)->args[0]];
+        c->must_launch[v] = is_norm(c, v) && c->l->launch_norms[ir_value(g, v)->args[0]];
     while (!all) {
-        share_norms(c);
+        allow_recompute(c);
         memset(root, 0, sizeof *root * g->values.n);
         if (!cover(c, root, us, NULL))
             return false;
         all = true;
         for (Id v = 1; v < g->values.n && !is_small(c->p); v++)
-            if (root[v] && is_norm(c, v) && is_shared(c, v))
-                c->launched[v] = !(all = false);
+            if (root[v] && is_norm(c, v) && may_recompute(c, v))
+                c->must_launch[v] = !(all = false);
     }
     return true;
 }
@@ -550,47 +563,47 @@ bool select_program(const Lower *l, Program *p, Diag *d)
 {
     const Graph *g = l->g;
     const uint32_t *readers = ir_uses(g);
-    Cover once = cover_new(l, p, readers), again = cover_new(l, p, readers), *c = &once;
-    bool *root = arena_array(l->scratch, bool, g->values.n), *more = arena_array(l->scratch, bool, g->values.n);
-    double us = 0, other = 0;
+    Cover launched = cover_new(l, p, readers), recomputed = cover_new(l, p, readers), *c = &launched;
+    bool *root = arena_array(l->scratch, bool, g->values.n), *other_root = arena_array(l->scratch, bool, g->values.n);
+    double us = 0, other_us = 0;
 
     p->groups.n = 0;
     p->facts.segments = p->facts.entry_waits = false;
     p->facts.stats = NULL;
-    if (!cover(&once, root, &us, d))
+    if (!cover(&launched, root, &us, d))
         return false;
-    if ((is_small(p) || p->facts.encode) && cover_again(&again, more, &other) && other < us) {
-        c = &again;
-        root = more;
-        want_what_is_read(c, root);
+    if ((is_small(p) || p->facts.encode) && cover_recomputing(&recomputed, other_root, &other_us) && other_us < us) {
+        c = &recomputed;
+        root = other_root;
+        want_read_stats(c, root);
     } else {
         p->facts.stats = NULL;
     }
     p->uses = c->uses;
-    p->facts.segments = leaves_segments(c);
+    p->facts.segments = writes_segments(c);
     p->facts.entry_waits = entry_waits(c, root);
     for (Id v = 1; v < g->values.n; v++)
         if (root[v]) {
-            take(c, &c->best[v].one);
+            add_group(c, &c->best[v].one);
             if (c->best[v].pair)
-                take(c, &c->best[v].two);
+                add_group(c, &c->best[v].two);
         }
     return true;
 }
 
-/* Programs that must be there, and those that could be had. */
+/* Selects every program; an optional one is dropped where a value has no kernel for it. */
 static bool select_programs(Lower *l, Diag *d)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < l->programs.n; i++) {
         Program *p = &l->programs.at[i];
-        Diag unsaid = {0};
-        const bool found = select_program(l, p, p->optional ? &unsaid : d);
+        Diag ignored = {0};
+        const bool found = select_program(l, p, p->optional ? &ignored : d);
 
         if (!found && !p->optional)
             return false;
-        p->fits = NULL;
+        p->fit_cache = NULL;
         p->uses = NULL;
         if (found)
             l->programs.at[n++] = *p;
@@ -600,23 +613,25 @@ static bool select_programs(Lower *l, Diag *d)
     return true;
 }
 
-/* Which weights some group reads as they are. */
-static bool *find_plain(const Lower *l)
+/* --- weights with a folded norm --------------------------------------------------------------------- */
+
+/* Which weights some launch reads unfolded. */
+static bool *find_unfolded(const Lower *l)
 {
-    bool *plain = arena_array(l->scratch, bool, l->g->values.n);
+    bool *unfolded = arena_array(l->scratch, bool, l->g->values.n);
 
     for (size_t i = 0; i < l->programs.n; i++)
         for (size_t k = 0; k < l->programs.at[i].groups.n; k++) {
             const Binding *b = &l->programs.at[i].groups.at[k].b;
 
             for (size_t a = 0; a < b->contract->operands; a++)
-                plain[b->arg[a]] |= !contract_arg_fold(b, a).gain;
+                unfolded[b->arg[a]] |= !contract_arg_fold(b, a).gain;
         }
-    return plain;
+    return unfolded;
 }
 
-/* What the norm is of whose gain a group has in its weights. */
-static Id normed(const Lower *l, const Binding *b)
+/* The input of the norm that is folded into the weights of a launch. */
+static Id folded_norm_input(const Lower *l, const Binding *b)
 {
     for (uint32_t i = 0; i < b->n_covered; i++) {
         const Value *v = ir_value(l->g, b->covered[i]);
@@ -624,35 +639,35 @@ static Id normed(const Lower *l, const Binding *b)
         if (v->op == OP_LAYERNORM && v->args[1] == b->arg[b->contract->folded.gain])
             return v->args[0];
     }
-    die("%s: a gain without its norm", b->contract->family);
+    die("%s: a folded gain without its norm", b->contract->family);
 }
 
-/* A weight is packed plain or folded, not twice: what is normed by some programs' weights and by launches in others is
- * normed by launches in all. True: there was none. */
-static bool agree(Lower *l)
+/* A weight is packed once, folded or not. Where some programs fold a norm into a weight and others read it unfolded, the
+ * norm gets a launch in all programs. False: this was so, programs must be selected again. */
+static bool unify_folds(Lower *l)
 {
-    const bool *plain = find_plain(l);
-    bool all = true;
+    const bool *unfolded = find_unfolded(l);
+    bool unified = true;
 
     for (size_t i = 0; i < l->programs.n; i++)
         for (size_t k = 0; k < l->programs.at[i].groups.n; k++) {
             const Binding *b = &l->programs.at[i].groups.at[k].b;
             const size_t w = (size_t)b->contract->folded.matrix;
 
-            if (contract_arg_fold(b, w).gain && plain[b->arg[w]])
-                l->plain[normed(l, b)] = !(all = false);
+            if (contract_arg_fold(b, w).gain && unfolded[b->arg[w]])
+                l->launch_norms[folded_norm_input(l, b)] = !(unified = false);
         }
-    return all;
+    return unified;
 }
 
 bool stage_select(Lower *l, Diag *d)
 {
-    if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* its kernels read and write nothing else */
+    if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* activations of CPU kernels are fp32 */
         return diag_error(d, (Loc){0}, "precision.compute is %s, the CPU computes in fp32 only: leave it at auto",
                           dtype_name(l->compute));
     do
         if (!select_programs(l, d))
             return false;
-    while (!agree(l));
+    while (!unify_folds(l));
     return true;
 }

@@ -1,4 +1,4 @@
-/* simplify.c - the graph as the spec wrote it to the form that kernels are written for.
+/* simplify.c - from the graph that the spec wrote to the canonical form that kernels are written for.
  *
  *   q = rope(split_heads(linear(x, wq)), t)             wqkv = concat(pairs(wq), pairs(wk), wv)
  *   k = rope(split_heads(linear(x, wk)), t)       ->    q = append(linear(x, wqkv), t)
@@ -14,9 +14,9 @@
  *   scale(scale(x)), a scale of q or k            ->    one scale, or the attention's own
  *   concat(rows(w, 0, n), rows(w, n, m))          ->    rows(w, 0, n + m), or w itself
  *
- * `pairs` moves the two halves that RoPE turns into one another next to each other, so kernels know
- * one form of it; q and k are permuted alike, so their products do not change. What has none of
- * these forms stays as it is, and select says if no kernel takes it. */
+ * `pairs` makes the two values that RoPE rotates together neighbours, so that kernels need one form of RoPE only; q and
+ * k are permuted in the same way, so q k^T does not change. A value that has none of these forms stays as it is; select
+ * reports it if no kernel computes it. */
 #include <string.h>
 
 #include "lower.h"
@@ -61,7 +61,7 @@ static Id fold_scales(Rewrite *r, Id id)
 
 /* --- select_last --------------------------------------------------------------------------------- */
 
-/* Each row of the result follows from the same row of argument 0 alone. */
+/* Whether each row of the result depends only on the same row of argument 0. */
 static bool is_row_wise(Op op)
 {
     return op == OP_RMSNORM || op == OP_LAYERNORM || op == OP_LINEAR || op == OP_SCALE || op == OP_ACT || op == OP_GLU;
@@ -80,15 +80,15 @@ static Id lift_select(Rewrite *r, Id id)
 
 /* --- attention ----------------------------------------------------------------------------------- */
 
-/* One of q, k, v on its way from the linear to the attention. */
+/* The chain from a linear to the attention, for one of q, k, v. */
 typedef struct Projection {
     const Value *linear, *rope; /* rope NULL: not rotated */
     int64_t heads, head_dim;
     double scale;
 } Projection;
 
-/* Follows value id back through rope, split_heads and scales, each read once. */
-static bool projection(const Rewrite *r, Id id, Projection *p)
+/* Follows value id back through rope, split_heads and scales, each with one reader, to its linear. */
+static bool find_projection(const Rewrite *r, Id id, Projection *p)
 {
     *p = (Projection){.scale = 1};
     for (;;) {
@@ -114,7 +114,7 @@ static bool projection(const Rewrite *r, Id id, Projection *p)
     }
 }
 
-/* Weight or bias of a projection, its rows in the order that rope wants. */
+/* Weight or bias of a projection, with the rows of rotated pairs side by side. */
 static Id in_pairs(Rewrite *r, const Projection *p, Id w, int64_t rot)
 {
     if (!w || !p->rope || strcmp(ir_word(p->rope, "style"), "half") != 0)
@@ -123,7 +123,7 @@ static Id in_pairs(Rewrite *r, const Projection *p, Id w, int64_t rot)
                         p->linear->loc);
 }
 
-/* The rows of q, k and v one after another: of their weights (arg 1) or biases (arg 2). */
+/* Weights (arg 1) or biases (arg 2) of q, k and v concatenated. */
 static Id joined(Rewrite *r, const Projection *q, const Projection *k, const Projection *v, int arg, int64_t rot)
 {
     const Id a = in_pairs(r, q, r->map[q->linear->args[arg]], rot);
@@ -132,7 +132,7 @@ static Id joined(Rewrite *r, const Projection *q, const Projection *k, const Pro
     return a ? rewrite_make(r, OP_CONCAT, a, b, r->map[v->linear->args[arg]], NULL, 0, q->linear->loc) : 0;
 }
 
-/* Whether q, k and v can come from one product. */
+/* Whether one product can compute q, k and v. */
 static bool joinable(const Rewrite *r, const Projection *q, const Projection *k, const Projection *v)
 {
     const Id x = q->linear->args[0];
@@ -165,8 +165,8 @@ static Id join_attention(Rewrite *r, Id id)
         ir_int(attend, "causal") != 1)
         return 0;
     cache = rewrite_old(r, attend->args[1]);
-    if (!projection(r, attend->args[0], &q) || !projection(r, cache->args[0], &k) ||
-        !projection(r, cache->args[1], &v) || !joinable(r, &q, &k, &v))
+    if (!find_projection(r, attend->args[0], &q) || !find_projection(r, cache->args[0], &k) ||
+        !find_projection(r, cache->args[1], &v) || !joinable(r, &q, &k, &v))
         return 0;
     if (q.rope) {
         table = r->map[q.rope->args[1]];
@@ -195,7 +195,7 @@ static Id join_attention(Rewrite *r, Id id)
     return rewrite_make(r, OP_ATTEND_PAGED, x, 0, 0, attrs, n, attend->loc);
 }
 
-/* --- attention of encoders, and to them ------------------------------------------------------------- */
+/* --- bidirectional and cross attention --------------------------------------------------------------- */
 
 static Id join_full(Rewrite *r, Id id)
 {
@@ -207,8 +207,8 @@ static Id join_full(Rewrite *r, Id id)
     if (join->op != OP_JOIN_HEADS)
         return 0;
     attend = rewrite_old(r, join->args[0]);
-    if (attend->op != OP_ATTEND_FULL || r->uses[join->args[0]] != 1 || !projection(r, attend->args[0], &q) ||
-        !projection(r, attend->args[1], &k) || !projection(r, attend->args[2], &v) || q.rope || k.rope ||
+    if (attend->op != OP_ATTEND_FULL || r->uses[join->args[0]] != 1 || !find_projection(r, attend->args[0], &q) ||
+        !find_projection(r, attend->args[1], &k) || !find_projection(r, attend->args[2], &v) || q.rope || k.rope ||
         !joinable(r, &q, &k, &v))
         return 0;
     x = rewrite_make(r, OP_LINEAR, r->map[q.linear->args[0]], joined(r, &q, &k, &v, 1, 0), joined(r, &q, &k, &v, 2, 0),
@@ -220,15 +220,15 @@ static Id join_full(Rewrite *r, Id id)
     return rewrite_make(r, OP_ATTEND_PACKED, x, 0, 0, attrs, 4, attend->loc);
 }
 
-/* The keys and values of a cross_cache, if one product can make both. */
+/* Keys and values of a cross_cache; false: one product cannot compute both. */
 static bool source_pair(const Rewrite *r, const Value *cross, Projection *k, Projection *v)
 {
-    return cross->op == OP_CROSS_CACHE && projection(r, cross->args[0], k) && projection(r, cross->args[1], v) &&
-           k->linear->args[0] == v->linear->args[0] && !k->linear->args[2] == !v->linear->args[2] && !k->rope &&
-           !v->rope && v->scale == 1 && k->heads == v->heads;
+    return cross->op == OP_CROSS_CACHE && find_projection(r, cross->args[0], k) &&
+           find_projection(r, cross->args[1], v) && k->linear->args[0] == v->linear->args[0] &&
+           !k->linear->args[2] == !v->linear->args[2] && !k->rope && !v->rope && v->scale == 1 && k->heads == v->heads;
 }
 
-/* Each source is read by one attention: its scale takes what the keys were scaled by. */
+/* Each cross_cache is read by one attention, which takes over the scale of the keys. */
 static Id join_cross(Rewrite *r, Id id)
 {
     const Value *v = rewrite_old(r, id), *attend, *cross;
@@ -254,7 +254,7 @@ static Id join_cross(Rewrite *r, Id id)
     if (attend->op != OP_ATTEND_SOURCE || r->uses[v->args[0]] != 1 || r->uses[attend->args[1]] != 1)
         return 0;
     cross = rewrite_old(r, attend->args[1]);
-    if (!source_pair(r, cross, &key, &value) || !projection(r, attend->args[0], &q) || q.rope)
+    if (!source_pair(r, cross, &key, &value) || !find_projection(r, attend->args[0], &q) || q.rope)
         return 0;
     attrs[0] = attr_int("head_dim", q.head_dim);
     attrs[1] = attr_int("heads", q.heads);
@@ -276,8 +276,8 @@ static Id join_glu(Rewrite *r, Id id)
 
     if (mul->op != OP_MUL)
         return 0;
-    for (int turn = 0; turn < 2; turn++) {
-        const Id act_id = mul->args[turn], up_id = mul->args[1 - turn];
+    for (int i = 0; i < 2; i++) { /* mul is commutative */
+        const Id act_id = mul->args[i], up_id = mul->args[1 - i];
         const Value *act = rewrite_old(r, act_id), *up = rewrite_old(r, up_id), *gate;
 
         if (act->op != OP_ACT || up->op != OP_LINEAR || r->uses[act_id] != 1 || r->uses[up_id] != 1)
@@ -295,7 +295,7 @@ static Id join_glu(Rewrite *r, Id id)
     return 0;
 }
 
-/* --- rows that come together again ----------------------------------------------------------------- */
+/* --- concat of rows of one weight ------------------------------------------------------------------ */
 
 static Id fold_concat(Rewrite *r, Id id)
 {
@@ -323,7 +323,8 @@ static Id fold_concat(Rewrite *r, Id id)
                         v->loc);
 }
 
-static Id nothing(Rewrite *r, Id id)
+/* Copies every value: rewrite_run itself merges equal weights and removes dead values. */
+static Id copy_only(Rewrite *r, Id id)
 {
     (void)r;
     (void)id;
@@ -335,7 +336,7 @@ bool pass_simplify(Graph *g, const Precision *p, Diag *d)
     (void)p;
     (void)d;
     ir_sweep(g);
-    rewrite_run(g, nothing); /* equal weights and tables become one */
+    rewrite_run(g, copy_only);
     rewrite_run(g, fold_scales);
     while (rewrite_run(g, lift_select))
         ;
@@ -344,6 +345,6 @@ bool pass_simplify(Graph *g, const Precision *p, Diag *d)
     rewrite_run(g, join_cross);
     rewrite_run(g, join_glu);
     rewrite_run(g, fold_concat);
-    rewrite_run(g, nothing);
+    rewrite_run(g, copy_only);
     return true;
 }

@@ -1,4 +1,4 @@
-/* text.c - what the stages of a target decided, as text: --dump, and the golden tests. */
+/* text.c - the results of a target's stages as text, for --dump and the golden tests. */
 #include <inttypes.h>
 
 #include "lower.h"

@@ -26,8 +26,8 @@ static void print_candidate(const Lower *l, const Candidate *c, const Program *p
         fprintf(out, "           no   %s  %s\n", lower_describe(l, &as_group, l->scratch), c->reason);
 }
 
-/* The op stands there, and only a `fits` line said no: the reason begins with its file. */
-static bool is_near(const Candidate *c)
+/* Whether the match line matched and only a `fits` line refused: then the reason begins with the contract's file. */
+static bool matched(const Candidate *c)
 {
     return c->reason && strncmp(c->reason, c->b.contract->loc.file, strlen(c->b.contract->loc.file)) == 0;
 }
@@ -35,13 +35,13 @@ static bool is_near(const Candidate *c)
 static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
 {
     fprintf(out, "%s on %s\n", lower_program_name(p, l->scratch), l->target.name);
-    for (Id root = v; root < l->g->values.n; root++) { /* v itself, and those that could swallow it */
+    for (Id root = v; root < l->g->values.n; root++) { /* matches with their root at v, then larger ones that cover v */
         Candidates all = {0};
         bool titled = false;
 
         select_candidates(l, p, p->uses, root, root == v, &all);
         for (size_t i = 0; i < all.n; i++) {
-            if ((root != v && !covers(&all.at[i].b, v)) || (!all.at[i].fits && !is_near(&all.at[i])))
+            if ((root != v && !covers(&all.at[i].b, v)) || (!all.at[i].fits && !matched(&all.at[i])))
                 continue;
             if (!titled)
                 fprintf(out, "  as %%%u = %s\n", root, ir_op_name(ir_value(l->g, root)->op));
@@ -52,8 +52,8 @@ static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
     for (size_t i = 0; i < p->groups.n; i++)
         if (covers(&p->groups.at[i].b, v))
             fprintf(out,
-                    "  taken: %s, the cheapest way to compute all values that must stand in memory "
-                    "(bytes or operations, and %s a launch)\n",
+                    "  taken: %s; it is in the cheapest set of launches for the program "
+                    "(a launch costs its bytes or its operations, whichever takes longer, plus %s)\n",
                     lower_describe(l, &p->groups.at[i], l->scratch),
                     l->target.id == FTX_TARGET_CPU ? "5 us" : "1.2 to 2.5 us");
 }
@@ -70,19 +70,19 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
         fprintf(out, "  ; %s:%d", value->loc.file, value->loc.line);
     fputc('\n', out);
     if (ir_op_is_weight(value->op) || value->op == OP_IDS) {
-        fputs(value->op == OP_IDS ? "the host brings the ids of every step\n"
-                                  : "a weight: computed when the model is compiled\n",
+        fputs(value->op == OP_IDS ? "token ids: the host writes them before each step\n"
+                                  : "a weight: computed at compile time\n",
               out);
         return true;
     }
     lower_open(&l, g, c, t, p, &packing, &plan);
-    if (!stage_select(&l, d)) /* what programs agree on */
+    if (!stage_select(&l, d)) /* finds launch_norms, on which the choice in each program depends */
         return false;
     for (size_t i = 0; i < l.programs.n; i++) {
         if (!select_program(&l, &l.programs.at[i], d))
             return false;
         explain_program(&l, &l.programs.at[i], v, out);
-        l.programs.at[i].fits = NULL;
+        l.programs.at[i].fit_cache = NULL;
         arena_reset(l.scratch);
     }
     return true;

@@ -44,7 +44,7 @@ says 1 'none.ir' opt none.ir --pass=simplify
 says 2 'no value "%99999"; the graph has %1 to' why tests/models/tiny-llama %99999 -t cpu
 says 0 'taken: ' why tests/models/tiny-llama %20 -t cpu
 says 0 'context=64 ' why tests/models/tiny-llama -D limits.context=64
-says 0 'the host brings the ids' why tests/models/tiny-llama %2
+says 0 'token ids: the host writes them' why tests/models/tiny-llama %2
 says 2 'there is no target "sm_1"' why tests/models/tiny-llama %20 -t sm_1
 
 # A file, standard input and -; windows: each token is scored once, by the window that the help text says.
