@@ -1,7 +1,6 @@
 /* checkout.c - a Hugging Face folder: its JSON files, and which file holds the weights.
  *
- * What the fields mean stands in Lua (specs/lib/checkout.lua, specs/hf/): here they only become a
- * table. */
+ * Here the files only become a Lua table; specs/lib/checkout.lua and specs/hf/ know what the fields mean. */
 #include "reader.h"
 
 #include <string.h>
@@ -35,8 +34,8 @@ static bool read_json(const char *path, json_type type, Arena *keep, json_t **ou
     return true;
 }
 
-/* What sentence-transformers lays beside a model: the steps that make one vector of a text, and the
- * settings of the one that pools. */
+/* The files of sentence-transformers: the steps that make one vector of a text, and the settings of the step that
+ * pools. */
 static bool read_modules(Checkout *c, Arena *keep, Diag *d)
 {
     const char *text, *path = arena_printf(keep, "%smodules.json", c->folder), *folder, *type;
@@ -55,7 +54,7 @@ static bool read_modules(Checkout *c, Arena *keep, Diag *d)
         if (c->pooling || !type || strlen(type) < 8 || strcmp(type + strlen(type) - 8, ".Pooling") != 0)
             continue;
         if (!folder || !*folder || strchr(folder, '/') || folder[0] == '.')
-            return diag_error(d, (Loc){path, 0}, "the path of its module %zu is no name of a folder", i);
+            return diag_error(d, (Loc){path, 0}, "the path of module %zu is not the name of a folder", i);
         c->pooling_path = arena_printf(keep, "%s%s/config.json", c->folder, folder);
         if (!read_json(c->pooling_path, JSON_OBJECT, keep, &c->pooling, &text, d))
             return false;
@@ -169,7 +168,7 @@ static void push_json(lua_State *L, const json_t *j)
     case JSON_TRUE:
     case JSON_FALSE: lua_pushboolean(L, json_is_true(j)); break;
     case JSON_NULL:
-        lua_pushlightuserdata(L, NULL); /* lib/hf.lua knows it */
+        lua_pushlightuserdata(L, NULL); /* lib/hf.lua reads it as a missing field */
         break;
     }
 }
@@ -224,7 +223,8 @@ void checkout_push(lua_State *L, const Checkout *c)
 {
     Arena *keep = sandbox_of(L)->keep;
     const char *weights = checkpoint_path(keep, c->folder);
-    const char *const tokenizers[] = {"tokenizer.json", "source.spm"}; /* the latter is Marian's, for both sides */
+    const char *const tokenizers[] = {"tokenizer.json",
+                                      "source.spm"}; /* source.spm: Marian's, with vocab.json for both languages */
 
     lua_newtable(L);
     set_text(L, "path", c->folder);

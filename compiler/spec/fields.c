@@ -1,7 +1,7 @@
-/* fields.c - the table that ftx.model is given: which fields there are, and reading them.
+/* fields.c - the fields of the table that ftx.model takes, and how they are read.
  *
- * Every field stands once, in `fields`: its path, what it may be, and its default. -D, the check
- * for unknown fields and the messages all read that table. Decoding settings are rows of runtime/decode.def. */
+ * `fields` has one row for each field: its path, its range and its default. -D, the check for unknown fields and
+ * the messages read that table. Decoding settings are rows of runtime/decode.def. */
 #include "fields.h"
 
 #include <math.h>
@@ -91,7 +91,7 @@ const char *fields_names(Arena *a, const char *group)
             continue;
         name = fields[i].path + n;
         bytes = strcspn(name, ".");
-        if (strncmp(last, name, bytes) == 0 && strlen(last) == bytes) /* groups stand together */
+        if (strncmp(last, name, bytes) == 0 && strlen(last) == bytes) /* the fields of a group are neighbours */
             continue;
         last = arena_strndup(a, name, bytes);
         list = arena_printf(a, "%s%s%s", list, list[0] ? ", " : "", last);
@@ -144,7 +144,7 @@ static const char *range_text(Arena *a, const Field *f)
     case TEXTS: return "a list of texts";
     case FLAG: return "true or false";
     case EARLY: return "false, true or \"never\"";
-    case GRAPH: return "what a family gives, as in graph = llama { ... }";
+    case GRAPH: return "what a family returns, as in graph = llama { ... }";
     }
     return "";
 }
@@ -279,8 +279,8 @@ void fields_check(lua_State *L, int t, const char *group)
 
 /* --- overrides ------------------------------------------------------------------------------------ */
 
-/* Pushes the list of "1,2,3", or of "" none, up to a `stop`, and gives what is behind it; NULL for anything
- * else. */
+/* Pushes the list of "1,2,3" ("": an empty one), up to the character `stop`. Returns what follows it; NULL: not
+ * such a list. */
 static const char *push_ids(lua_State *L, const char *text, char stop)
 {
     lua_newtable(L);
@@ -299,7 +299,7 @@ static const char *push_ids(lua_State *L, const char *text, char stop)
     return text;
 }
 
-/* Pushes the list of "1,2;3", of two words; false for anything else. */
+/* Pushes the lists of "1,2;3", which is two words. False: not such a list. */
 static bool push_words(lua_State *L, const char *text)
 {
     lua_newtable(L);
@@ -310,7 +310,7 @@ static bool push_words(lua_State *L, const char *text)
     return text;
 }
 
-/* Pushes the list of "one,two", or nil for "". */
+/* Pushes the list of "one,two"; nil for "". */
 static void push_texts(lua_State *L, const char *text)
 {
     if (!*text) {
@@ -329,7 +329,7 @@ static void push_texts(lua_State *L, const char *text)
     }
 }
 
-/* Pushes the value of a -D as its field wants it. */
+/* Pushes the value of a -D in the form of its field. */
 static void push_override(lua_State *L, const Field *f, const char *text)
 {
     const char *what = range_text(sandbox_of(L)->keep, f);
@@ -375,7 +375,7 @@ void fields_took(lua_State *L, const char *path)
         r->asked = arena_printf(r->box.keep, "%s%s\n", r->asked ? r->asked : "\n", path);
 }
 
-/* -D graph.layers=2 was read by the family, when it made the graph. */
+/* Whether a family has read this -D (graph.layers=2). */
 static bool is_taken(const Reader *r, const char *path)
 {
     return r->asked && strstr(r->asked, arena_printf(r->box.keep, "\n%s\n", path));

@@ -4,14 +4,14 @@
 
 #include "reader.h"
 
-/* Writes what -D says into the table; raises for fields that do not exist. */
+/* Writes the values of -D into the table; raises an error for unknown fields. */
 void fields_override(lua_State *L, int t);
-/* Raises for keys that are no fields. group: "" for the model's own. */
+/* Raises an error for unknown keys. group: "limits."; "" for the model itself. */
 void fields_check(lua_State *L, int t, const char *group);
 /* The names in a group ("decode."; "": of the model): "context, tokens". */
 const char *fields_names(Arena *a, const char *group);
 
-/* A family has asked what -D says of this path. */
+/* Records that a family has read the -D of this path. */
 void fields_took(lua_State *L, const char *path);
 
 bool field_exists(const char *path);
@@ -24,8 +24,8 @@ bool field_flag(lua_State *L, int t, const char *path); /* missing: false */
 FtxEarly field_early(lua_State *L, int t, const char *path);
 const char *field_text(lua_State *L, int t, const char *path); /* NULL: missing */
 
-/* Raises "PATH must be EXPECTED, got ...": about -D where the value came from there, else about
- * the line of ftx.model. i: where the value is on the stack. */
+/* Raises "PATH must be EXPECTED, got ...", at the -D that gave the value or else at the line of ftx.model.
+ * i: where the value is on the stack. */
 int field_refuse(lua_State *L, const char *path, const char *expected, int i);
 const char *field_expected(lua_State *L, const char *path);    /* "a whole number from 1 to 4096" */
 const char *field_shown(lua_State *L, int i);                  /* a value, for messages */

@@ -1,35 +1,23 @@
-/* nn.c - nn.*: each builtin appends one op, or the few that it stands for, to the graph.
+/* nn.c - nn.*: each function appends one operation to the graph, or the few that it stands for.
  *
- * A graph value in Lua is a userdata that holds its Id. Whatever the op's own rule (ir/infer.c)
- * refuses is raised at the line that called the builtin. */
+ * A graph value in Lua is a userdata that holds its Id. What the rule of an operation (ir/infer.c) refuses becomes
+ * an error at the line that called the function. */
+#include "arguments.h"
 #include "reader.h"
 
 #include <math.h>
 #include <string.h>
 
-static const char VALUE[] = "graph value"; /* the metatable's name, and what messages call it */
+static const char VALUE[] = "graph value"; /* the name of the metatable, also used in messages */
 
-enum { MAX_VALUES = 200000, MAX_NAME = 300 };
+enum { MAX_VALUES = 200000 };
 #define MAX_SIZE INT32_MAX
 
 typedef struct Node {
     Id id;
 } Node;
 
-/* --- arguments -------------------------------------------------------------------------------- */
-
-/* What is at i, for messages: "nil", "a number (3)". */
-static const char *found(lua_State *L, int i)
-{
-    switch (lua_type(L, i)) {
-    case LUA_TNONE:
-    case LUA_TNIL: return "nil";
-    case LUA_TNUMBER: return lua_pushfstring(L, "the number %s", sandbox_text(L, i));
-    case LUA_TSTRING: return lua_pushfstring(L, "\"%s\"", lua_tostring(L, i));
-    case LUA_TUSERDATA: return "a graph value";
-    default: return lua_pushfstring(L, "a %s", luaL_typename(L, i));
-    }
-}
+/* --- values ------------------------------------------------------------------------------------- */
 
 Id nn_value(lua_State *L, int i, const char *what)
 {
@@ -38,7 +26,7 @@ Id nn_value(lua_State *L, int i, const char *what)
     if (reader_of(L)->finished)
         sandbox_fail(L, "%s: nothing can be added to the graph after ftx.model", what);
     if (!n)
-        sandbox_fail(L, "%s must be a graph value, got %s", what, found(L, i));
+        sandbox_fail(L, "%s must be a graph value, got %s", what, arg_found(L, i));
     return n->id;
 }
 
@@ -47,78 +35,6 @@ static Id maybe_value(lua_State *L, int i, const char *what)
 {
     return lua_toboolean(L, i) ? nn_value(L, i, what) : 0;
 }
-
-static int64_t count(lua_State *L, int i, int64_t low, int64_t high, const char *what)
-{
-    int whole;
-    const lua_Integer n = lua_type(L, i) == LUA_TNUMBER ? lua_tointegerx(L, i, &whole) : (whole = 0, 0);
-
-    if (!whole || n < low || n > high)
-        sandbox_fail(L, "%s must be a whole number from %lld to %lld, got %s", what, (long long)low, (long long)high,
-                     found(L, i));
-    return n;
-}
-
-static double number(lua_State *L, int i, const char *what)
-{
-    if (lua_type(L, i) != LUA_TNUMBER || !isfinite(lua_tonumber(L, i)))
-        sandbox_fail(L, "%s must be a finite number, got %s", what, found(L, i));
-    return lua_tonumber(L, i);
-}
-
-static const char *word(lua_State *L, int i, const char *what)
-{
-    if (lua_type(L, i) != LUA_TSTRING || !lua_tostring(L, i)[0] || lua_rawlen(L, i) > MAX_NAME ||
-        strlen(lua_tostring(L, i)) != lua_rawlen(L, i))
-        sandbox_fail(L, "%s must be a text of 1 to %d characters, got %s", what, MAX_NAME,
-                     lua_type(L, i) == LUA_TSTRING ? "one that is not" : found(L, i));
-    return lua_tostring(L, i);
-}
-
-/* The table of options at i may be missing, and has only fields of `known`: "scale window". */
-static bool options(lua_State *L, int i, const char *known, const char *who)
-{
-    if (lua_isnoneornil(L, i))
-        return false;
-    if (lua_type(L, i) != LUA_TTABLE)
-        sandbox_fail(L, "%s: options must be a table, got %s", who, found(L, i));
-    for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
-        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
-        const char *at = strstr(known, key);
-        const size_t n = strlen(key);
-
-        while (at && n && !((at == known || at[-1] == ' ') && (at[n] == ' ' || !at[n])))
-            at = strstr(at + 1, key);
-        if (!at || !n)
-            sandbox_fail(L, "%s has no option '%s'; it has: %s", who, sandbox_text(L, -2), known);
-    }
-    return true;
-}
-
-static double option_number(lua_State *L, int i, const char *name, double missing, const char *who)
-{
-    double f = missing;
-
-    if (lua_getfield(L, i, name) != LUA_TNIL) {
-        lua_pushfstring(L, "%s: %s", who, name);
-        f = number(L, -2, lua_tostring(L, -1));
-    }
-    return f;
-}
-
-static int64_t option_count(lua_State *L, int i, const char *name, int64_t low, int64_t high, int64_t missing,
-                            const char *who)
-{
-    int64_t n = missing;
-
-    if (lua_getfield(L, i, name) != LUA_TNIL) {
-        lua_pushfstring(L, "%s: %s", who, name);
-        n = count(L, -2, low, high, lua_tostring(L, -1));
-    }
-    return n;
-}
-
-/* --- values ------------------------------------------------------------------------------------- */
 
 static int push(lua_State *L, Id id)
 {
@@ -134,7 +50,7 @@ static Value *value(lua_State *L, Id id)
     return ir_value(reader_of(L)->graph, id);
 }
 
-/* Attributes of the op being added: few, and their names are literals. */
+/* Attributes of the operation that is being added. Their names are literals. */
 typedef struct Attrs {
     Attr at[8];
     uint32_t n;
@@ -155,7 +71,7 @@ static void set_word(Attrs *a, const char *name, const char *s)
     a->at[a->n++] = (Attr){.name = name, .kind = ATTR_WORD, .s = s};
 }
 
-/* Raises what a Diag says; it carries no place, on_error adds it. */
+/* Raises the error of a Diag, if it has one. The message handler (sandbox.c) adds the place. */
 static void check(lua_State *L, const Diag *d)
 {
     if (d->failed)
@@ -196,7 +112,7 @@ static Id add(lua_State *L, Op op, Id a, Id b, Id c, const Attrs *attrs)
     return add_shaped(L, op, (Id[IR_MAX_ARGS]){a, b, c}, attrs ? attrs : &none, (Shape){0});
 }
 
-/* The value that was made with this op and this attribute word, or 0: weights are shared. */
+/* The weight of this name, or 0: a name that is used twice is one weight. */
 static Id known_weight(lua_State *L, const char *name)
 {
     const Graph *g = reader_of(L)->graph;
@@ -212,19 +128,19 @@ static Id known_weight(lua_State *L, const char *name)
 /* nn.weight("name", {N, K}) */
 static int nn_weight(lua_State *L)
 {
-    const char *name = word(L, 1, "weight: the name");
+    const char *name = arg_word(L, 1, "weight: the name");
     Shape shape = {0};
     Attrs attrs = {0};
     Id id;
 
     if (lua_type(L, 2) != LUA_TTABLE || lua_rawlen(L, 2) < 1 || lua_rawlen(L, 2) > 2)
         return sandbox_fail(L, "weight %s: the shape must be {N} or {N, K}, got %s", name,
-                            lua_type(L, 2) == LUA_TTABLE ? "another table" : found(L, 2));
+                            lua_type(L, 2) == LUA_TTABLE ? "another table" : arg_found(L, 2));
     shape.rank = (uint32_t)lua_rawlen(L, 2);
     for (uint32_t i = 0; i < shape.rank; i++) {
         lua_rawgeti(L, 2, i + 1);
         lua_pushfstring(L, "weight %s: size %d", name, (int)i + 1);
-        shape.dim[i] = ir_const(count(L, -2, 1, MAX_SIZE, lua_tostring(L, -1)));
+        shape.dim[i] = ir_const(arg_count(L, -2, 1, MAX_SIZE, lua_tostring(L, -1)));
     }
     if (ir_shape_elements(shape, 1, 1) > INT64_C(1) << 40)
         return sandbox_fail(L, "weight %s: %s is more than 2^40 elements", name,
@@ -247,14 +163,14 @@ static int nn_transpose(lua_State *L)
     return push(L, add(L, OP_TRANSPOSE, nn_value(L, 1, "transpose: w"), 0, 0, NULL));
 }
 
-/* nn.rows(w, from, count): from counts from 0, as in the checkpoint's own description */
+/* nn.rows(w, from, count): from counts from 0 */
 static int nn_rows(lua_State *L)
 {
     const Id w = nn_value(L, 1, "rows: w");
     Attrs attrs = {0};
 
-    set_int(&attrs, "from", count(L, 2, 0, MAX_SIZE, "rows: from"));
-    set_int(&attrs, "count", count(L, 3, 1, MAX_SIZE, "rows: count"));
+    set_int(&attrs, "from", arg_count(L, 2, 0, MAX_SIZE, "rows: from"));
+    set_int(&attrs, "count", arg_count(L, 3, 1, MAX_SIZE, "rows: count"));
     return push(L, add(L, OP_ROWS, w, 0, 0, &attrs));
 }
 
@@ -279,7 +195,7 @@ static int nn_checkpoint(lua_State *L)
                  {"heads", &spec->head_names}};
 
     luaL_checkstack(L, 8, NULL);
-    if (!options(L, 1, "prefixes renamed unused heads", "checkpoint"))
+    if (!arg_options(L, 1, "prefixes renamed unused heads", "checkpoint"))
         return 0;
     for (size_t which = 0; which < LEN(lists); which++) {
         if (lua_getfield(L, 1, lists[which].name) == LUA_TNIL)
@@ -289,7 +205,7 @@ static int nn_checkpoint(lua_State *L)
         if (lists[which].list == &spec->renamed && lua_rawlen(L, -1) % 2)
             return sandbox_fail(L, "checkpoint: renamed must be a list of pairs: a name's end, and its older form");
         for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
-            *arena_push(keep, *lists[which].list) = arena_strdup(keep, word(L, -1, "checkpoint: a name"));
+            *arena_push(keep, *lists[which].list) = arena_strdup(keep, arg_word(L, -1, "checkpoint: a name"));
             if (i > 1000)
                 return sandbox_fail(L, "checkpoint: more than 1000 names");
         }
@@ -319,7 +235,7 @@ static int nn_embed(lua_State *L)
 static int nn_positions(lua_State *L)
 {
     const Id w = nn_value(L, 1, "positions: w");
-    const int64_t offset = lua_isnoneornil(L, 2) ? 0 : count(L, 2, 0, MAX_SIZE, "positions: offset");
+    const int64_t offset = lua_isnoneornil(L, 2) ? 0 : arg_count(L, 2, 0, MAX_SIZE, "positions: offset");
     Attrs attrs = {0};
 
     if (offset)
@@ -327,7 +243,7 @@ static int nn_positions(lua_State *L)
     return push(L, add(L, OP_POSITIONS, w, 0, 0, &attrs));
 }
 
-/* nn.types(w): a row for each token's type, as in pairs of sentences */
+/* nn.types(w): the row of each token's type, which tells the texts of a pair apart */
 static int nn_types(lua_State *L)
 {
     return push(L, add(L, OP_TYPES, nn_value(L, 1, "types: w"), 0, 0, NULL));
@@ -335,8 +251,8 @@ static int nn_types(lua_State *L)
 
 static bool same_attrs(const Value *v, const Attrs *a);
 
-/* nn.sinusoid {dim=, theta=, span=, style=}: a table for nn.positions. Its length is known only to
- * ftx.model; equal options share a table. */
+/* nn.sinusoid {dim=, theta=, span=, style=}: a table for nn.positions. ftx.model sets its length. Equal options
+ * share a table. */
 static int nn_sinusoid(lua_State *L)
 {
     const Graph *g = reader_of(L)->graph;
@@ -344,17 +260,17 @@ static int nn_sinusoid(lua_State *L)
     double theta;
 
     luaL_checkstack(L, 8, NULL);
-    if (!options(L, 1, "dim theta span style", "sinusoid"))
+    if (!arg_options(L, 1, "dim theta span style", "sinusoid"))
         return sandbox_fail(L, "sinusoid takes a table with the field dim");
-    set_int(&attrs, "dim", option_count(L, 1, "dim", 2, MAX_SIZE, 0, "sinusoid"));
-    theta = option_number(L, 1, "theta", 10000, "sinusoid");
+    set_int(&attrs, "dim", arg_option_count(L, 1, "dim", 2, MAX_SIZE, 0, "sinusoid"));
+    theta = arg_option_number(L, 1, "theta", 10000, "sinusoid");
     if (theta <= 0)
         return sandbox_fail(L, "sinusoid: theta is %g, it must be positive", theta);
     set_float(&attrs, "theta", theta);
-    if (option_count(L, 1, "span", 0, MAX_SIZE, 0, "sinusoid"))
-        set_int(&attrs, "span", option_count(L, 1, "span", 0, MAX_SIZE, 0, "sinusoid"));
+    if (arg_option_count(L, 1, "span", 0, MAX_SIZE, 0, "sinusoid"))
+        set_int(&attrs, "span", arg_option_count(L, 1, "span", 0, MAX_SIZE, 0, "sinusoid"));
     if (lua_getfield(L, 1, "style") != LUA_TNIL)
-        set_word(&attrs, "style", word(L, -1, "sinusoid: style"));
+        set_word(&attrs, "style", arg_word(L, -1, "sinusoid: style"));
     set_int(&attrs, "positions", 1);
     for (Id id = 1; id < g->values.n; id++)
         if (ir_value(g, id)->op == OP_SINUSOID && same_attrs(ir_value(g, id), &attrs))
@@ -383,16 +299,16 @@ static int nn_scale(lua_State *L)
     const Id x = nn_value(L, 1, "scale: x");
     Attrs attrs = {0};
 
-    set_float(&attrs, "by", number(L, 2, "scale: by"));
+    set_float(&attrs, "by", arg_number(L, 2, "scale: by"));
     return push(L, add(L, OP_SCALE, x, 0, 0, &attrs));
 }
 
 static void set_eps(lua_State *L, Attrs *attrs, int i, const char *what)
 {
-    const double eps = number(L, i, what);
+    const double eps = arg_number(L, i, what);
 
     if (eps < 0 || eps > 1)
-        sandbox_fail(L, "%s must be from 0 to 1, got %s", what, found(L, i));
+        sandbox_fail(L, "%s must be from 0 to 1, got %s", what, arg_found(L, i));
     set_float(attrs, "eps", eps);
 }
 
@@ -414,11 +330,11 @@ static int nn_layernorm(lua_State *L)
     return push(L, add(L, OP_LAYERNORM, x, g, b, &attrs));
 }
 
-/* nn.act(x, "silu"); "identity" gives x back */
+/* nn.act(x, "silu"); "identity" returns x */
 static int nn_act(lua_State *L)
 {
     const Id x = nn_value(L, 1, "act: x");
-    const char *kind = word(L, 2, "act: kind");
+    const char *kind = arg_word(L, 2, "act: kind");
     Attrs attrs = {0};
 
     if (strcmp(kind, "identity") == 0)
@@ -433,7 +349,7 @@ static int nn_glu(lua_State *L)
     const Id gate = nn_value(L, 1, "glu: gate"), up = nn_value(L, 2, "glu: up");
     Attrs attrs = {0};
 
-    set_word(&attrs, "kind", word(L, 3, "glu: kind"));
+    set_word(&attrs, "kind", arg_word(L, 3, "glu: kind"));
     return push(L, add(L, OP_MUL, add(L, OP_ACT, gate, 0, 0, &attrs), up, 0, NULL));
 }
 
@@ -442,7 +358,7 @@ static int nn_split_heads(lua_State *L)
     const Id x = nn_value(L, 1, "split_heads: x");
     Attrs attrs = {0};
 
-    set_int(&attrs, "heads", count(L, 2, 1, 65536, "split_heads: heads"));
+    set_int(&attrs, "heads", arg_count(L, 2, 1, 65536, "split_heads: heads"));
     return push(L, add(L, OP_SPLIT_HEADS, x, 0, 0, &attrs));
 }
 
@@ -451,14 +367,13 @@ static int nn_join_heads(lua_State *L)
     return push(L, add(L, OP_JOIN_HEADS, nn_value(L, 1, "join_heads: x"), 0, 0, NULL));
 }
 
-/* Options of a table of rotations: theta, dim, scaling = {kind, factor, low, high, original}. The
- * number of positions is known only to ftx.model, which sets it. */
+/* Options of a rope_table: theta, dim, scaling = {kind, factor, low, high, original}. ftx.model sets its length. */
 static void rope_attrs(lua_State *L, int i, int64_t head_dim, Attrs *attrs)
 {
     static const char *const kinds[] = {"none", "linear", "llama3"};
     const char *kind = "none";
-    const int64_t dim = option_count(L, i, "dim", 2, head_dim, head_dim, "rope");
-    const double theta = option_number(L, i, "theta", 10000, "rope");
+    const int64_t dim = arg_option_count(L, i, "dim", 2, head_dim, head_dim, "rope");
+    const double theta = arg_option_number(L, i, "theta", 10000, "rope");
 
     if (dim % 2)
         sandbox_fail(L, "rope: dim is %lld, it must be even", (long long)dim);
@@ -470,9 +385,9 @@ static void rope_attrs(lua_State *L, int i, int64_t head_dim, Attrs *attrs)
     if (lua_getfield(L, i, "scaling") == LUA_TNIL)
         return;
     i = lua_gettop(L);
-    options(L, i, "kind factor low high original", "rope: scaling");
+    arg_options(L, i, "kind factor low high original", "rope: scaling");
     lua_getfield(L, i, "kind");
-    kind = word(L, -1, "rope: scaling.kind");
+    kind = arg_word(L, -1, "rope: scaling.kind");
     for (size_t k = 0; k <= LEN(kinds); k++) {
         if (k == LEN(kinds))
             sandbox_fail(L, "rope: scaling.kind is \"%s\", it must be none, linear or llama3", kind);
@@ -482,20 +397,20 @@ static void rope_attrs(lua_State *L, int i, int64_t head_dim, Attrs *attrs)
     if (strcmp(kind, "none") == 0)
         return;
     set_word(attrs, "scaling", kind);
-    set_float(attrs, "factor", option_number(L, i, "factor", 0, "rope: scaling"));
+    set_float(attrs, "factor", arg_option_number(L, i, "factor", 0, "rope: scaling"));
     if (attrs->at[attrs->n - 1].f < 1)
         sandbox_fail(L, "rope: scaling.factor is %g, it must be 1 or more", attrs->at[attrs->n - 1].f);
     if (strcmp(kind, "llama3") == 0) {
-        const double low = option_number(L, i, "low", 1, "rope: scaling");
-        const double high = option_number(L, i, "high", 4, "rope: scaling");
+        const double low = arg_option_number(L, i, "low", 1, "rope: scaling");
+        const double high = arg_option_number(L, i, "high", 4, "rope: scaling");
 
         if (low <= 0 || high <= low)
             sandbox_fail(L, "rope: scaling.low is %g and high %g, they must be positive and low < high", low, high);
         set_float(attrs, "low", low);
         set_float(attrs, "high", high);
-        set_int(attrs, "original", option_count(L, i, "original", 1, MAX_SIZE, 0, "rope: scaling"));
+        set_int(attrs, "original", arg_option_count(L, i, "original", 1, MAX_SIZE, 0, "rope: scaling"));
         if (!attrs->at[attrs->n - 1].i)
-            sandbox_fail(L, "rope: scaling.original is missing: the context that the model was trained with first");
+            sandbox_fail(L, "rope: scaling.original is missing: the context of the training before the scaling");
     }
 }
 
@@ -528,7 +443,7 @@ static int nn_rope(lua_State *L)
                             ir_shape_text(g->scratch, shape));
     if (lua_isnil(L, 2))
         lua_newtable(L), lua_replace(L, 2); /* all defaults */
-    options(L, 2, "theta dim scaling style", "rope");
+    arg_options(L, 2, "theta dim scaling style", "rope");
     rope_attrs(L, 2, shape.dim[2].n, &table);
     for (Id id = 1; id < g->values.n && !found_table; id++)
         if (ir_value(g, id)->op == OP_ROPE_TABLE && same_attrs(ir_value(g, id), &table))
@@ -536,11 +451,11 @@ static int nn_rope(lua_State *L)
     if (!found_table)
         found_table = add(L, OP_ROPE_TABLE, 0, 0, 0, &table);
     if (lua_getfield(L, 2, "style") != LUA_TNIL)
-        set_word(&attrs, "style", word(L, -1, "rope: style"));
+        set_word(&attrs, "style", arg_word(L, -1, "rope: style"));
     return push(L, add(L, OP_ROPE, x, found_table, 0, &attrs));
 }
 
-/* nn.cache(k, v): each call is one layer's cache, in order */
+/* nn.cache(k, v): the cache of the next layer */
 static int nn_cache(lua_State *L)
 {
     Reader *r = reader_of(L);
@@ -572,10 +487,10 @@ static int nn_attend(lua_State *L)
         return sandbox_fail(L, "attend: the second argument is the result of %s, it must be that of cache",
                             ir_op_name(value(L, cache)->op));
     scale = shape.rank == 3 ? 1 / sqrt((double)shape.dim[2].n) : 1;
-    if (options(L, 3, "scale window softcap", "attend")) {
-        scale = option_number(L, 3, "scale", scale, "attend");
-        softcap = option_number(L, 3, "softcap", 0, "attend");
-        window = option_count(L, 3, "window", 0, MAX_SIZE, 0, "attend");
+    if (arg_options(L, 3, "scale window softcap", "attend")) {
+        scale = arg_option_number(L, 3, "scale", scale, "attend");
+        softcap = arg_option_number(L, 3, "softcap", 0, "attend");
+        window = arg_option_count(L, 3, "window", 0, MAX_SIZE, 0, "attend");
     }
     set_int(&attrs, "layer", ir_int(value(L, cache), "layer"));
     set_float(&attrs, "scale", scale);
@@ -594,13 +509,13 @@ static void check_head_dim(lua_State *L, const char *who, Shape shape)
         sandbox_fail(L, "%s: head_dim is %lld, it must be a multiple of 8 from 16 to 256", who, (long long)head_dim);
 }
 
-/* The one option of attention without a cache. */
+/* The option of attention without a cache. */
 static double attend_scale(lua_State *L, int i, Shape q, const char *who)
 {
     const double scale = q.rank == 3 ? 1 / sqrt((double)q.dim[2].n) : 1;
 
     lua_settop(L, i);
-    return options(L, i, "scale", who) ? option_number(L, i, "scale", scale, who) : scale;
+    return arg_options(L, i, "scale", who) ? arg_option_number(L, i, "scale", scale, who) : scale;
 }
 
 /* nn.attend_full(q, k, v, {scale=}): every token sees all of its text */
@@ -615,7 +530,7 @@ static int nn_attend_full(lua_State *L)
     return push(L, add(L, OP_ATTEND_FULL, q, k, v, &attrs));
 }
 
-/* nn.cross_cache(k, v): what a layer of the decoder sees of the source; one a layer, in order */
+/* nn.cross_cache(k, v): keys and values of the source for the next layer of the decoder */
 static int nn_cross_cache(lua_State *L)
 {
     Reader *r = reader_of(L);
@@ -661,7 +576,7 @@ Id nn_apply(lua_State *L, Op op, Id x)
     return add(L, op, x, 0, 0, NULL);
 }
 
-/* nn.vectors(hidden [, pooled]): what an encoder gives: a vector a token, and perhaps one a text */
+/* nn.vectors(hidden [, pooled]): the end of an encoder: a vector for each token, and perhaps one for each text */
 static int nn_vectors(lua_State *L)
 {
     Reader *r = reader_of(L);
@@ -672,15 +587,14 @@ static int nn_vectors(lua_State *L)
     return push(L, hidden);
 }
 
-/* nn.embedded(h): of an encoder, the hidden states before the first layer; a caller may give them in place
- * of ids */
+/* nn.embedded(h): marks an encoder's hidden states before the first layer, which a caller may give in place of ids */
 static int nn_embedded(lua_State *L)
 {
     Reader *r = reader_of(L);
     const Id h = nn_value(L, 1, "embedded: h");
 
     if (r->graph->entry)
-        return sandbox_fail(L, "embedded: a graph has one such place, this is the second");
+        return sandbox_fail(L, "embedded: it was called before; a graph has one such value");
     r->graph->entry = h;
     return push(L, h);
 }

@@ -1,4 +1,4 @@
-/* reader.h - what one reading of a spec holds, and its parts: nn.*, ftx.*, checkouts. */
+/* reader.h - the state of one reading of a spec, and the files of this room that work on it. */
 #ifndef FTXC_SPEC_READER_H
 #define FTXC_SPEC_READER_H
 
@@ -13,7 +13,7 @@ typedef struct Reader {
     Graph *graph;
     const Override *overrides;
     size_t n_overrides;
-    const char *asked; /* paths that families have asked -D for, a line each */
+    const char *asked; /* paths whose -D families have read, a line each */
     int64_t layers;    /* caches made so far */
     int64_t sources;   /* cross caches made so far */
     bool finished;     /* ftx.model was called */
@@ -26,15 +26,15 @@ static inline Reader *reader_of(lua_State *L)
 
 /* nn.c. nn_open leaves the module on the stack. */
 int nn_open(lua_State *L);
-Id nn_value(lua_State *L, int i, const char *what); /* raises if it is none */
-Id nn_apply(lua_State *L, Op op, Id x);             /* one op of one argument more */
-Id nn_beam(lua_State *L, Id sample);                /* a beam search beside a sample of the same logits */
+Id nn_value(lua_State *L, int i, const char *what); /* raises an error if it is none */
+Id nn_apply(lua_State *L, Op op, Id x);             /* adds an operation with one argument */
+Id nn_beam(lua_State *L, Id sample);                /* adds a beam search of the logits that `sample` samples */
 
 /* model.c */
 int ftx_open(lua_State *L);
 
-/* checkout.c: the folder's files as one table, made in two steps so that nothing leaks: files are
- * read before Lua runs. */
+/* checkout.c: the folder's files as one Lua table. Files are read before Lua runs, so that an error of Lua leaves
+ * none open. */
 typedef struct Checkout {
     const char *folder;      /* "dir/" */
     const char *config_path; /* "dir/config.json" */
@@ -42,7 +42,7 @@ typedef struct Checkout {
     const char *modules_path, *pooling_path;
     json_t *config, *generation, *modules, *pooling; /* NULL: there is no such file */
     json_t *tensors;                                 /* an object whose keys are the names of all tensors, or NULL */
-    const char *text;                                /* both, for the artifact */
+    const char *text;                                /* config.json and generation_config.json, for the artifact */
 } Checkout;
 
 bool checkout_read(const char *folder, Arena *keep, Checkout *c, Diag *d);

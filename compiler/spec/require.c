@@ -1,6 +1,6 @@
-/* require.c - `require` of a spec: builtin modules, files beside the spec, then the embedded ones.
+/* require.c - `require`: builtin modules, then files beside the spec, then those inside ftxc.
  *
- * `require "lib.config"` and `require "lib/config"` are the same; a name never leaves the folder. */
+ * `require "lib.config"` and `require "lib/config"` are the same. A name cannot lead out of the folder. */
 #include "sandbox.h"
 
 #include <string.h>
@@ -8,9 +8,9 @@
 #include "../../runtime/base/file.h"
 #include "../embed.h"
 
-static const char LOADED[] = "ftx.loaded"; /* in the registry: name to module, false while it loads */
+static const char LOADED[] = "ftx.loaded"; /* in the registry: a table from names to modules; false while one loads */
 
-/* "lib.config" to "lib/config"; NULL for a name that is none, or climbs. */
+/* "lib.config" to "lib/config"; NULL: not a name, or one with "..". */
 static const char *module_path(Arena *a, const char *name)
 {
     char *path = arena_strdup(a, name);
@@ -52,7 +52,7 @@ static void load_module(lua_State *L, const char *name)
 
     if (!path)
         sandbox_fail(L,
-                     "require: '%.100s' is no name of a module: letters, digits, '_', '-', and '.' or '/' between "
+                     "require: '%.100s' is not the name of a module: letters, digits, '_', '-', and '.' or '/' between "
                      "folders",
                      name);
     if (file_exists(file)) {

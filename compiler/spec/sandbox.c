@@ -1,15 +1,13 @@
 /* sandbox.c - the bounded Lua state: memory, instructions, time, and how errors leave it.
  *
- * Memory comes from an allocator that counts, and that refuses a single block above 16 MB: with
- * that no instruction and no builtin takes more than some milliseconds, so a hook that looks at
- * the clock every hundred instructions is enough. Behind it stands a watchdog thread that ends
- * the program, should something stay in C after all. Both look at the clock on the wall first, as
- * it is quick to read, then at the time the thread had on a processor: that a machine is busy is not
- * the spec's fault. Nothing is collected: a spec makes little, and what the collector does depends on
- * addresses.
+ * The allocator counts bytes and refuses a single block above 16 MB. So no instruction and no builtin takes
+ * more than a few milliseconds, and a hook that reads the clock every hundred instructions is enough. A watchdog
+ * thread ends the program if a builtin runs on all the same. Both read the wall clock first, because that is
+ * quick, and then the time that the thread had on a processor, so that a busy machine ends no spec. Garbage is
+ * not collected: a spec makes little of it, and the collector's work depends on addresses.
  *
- * Chunk names are "@\1N\1", N a number in `files`: Lua shortens names to 60 characters, and a
- * message gets the whole one at the end. */
+ * Chunk names are "@\1N\1", where N is a number in `files`, because Lua shortens names to 60 characters. The
+ * message handler puts the whole names in. */
 #include "sandbox.h"
 
 #include <errno.h>
@@ -62,7 +60,7 @@ static void *allocate(void *user, void *p, size_t old, size_t bytes)
     Sandbox *s = user;
     SandboxBlock *b = p ? (SandboxBlock *)p - 1 : NULL, *now;
 
-    old = b ? b->bytes : 0; /* for new blocks Lua passes a kind there */
+    old = b ? b->bytes : 0; /* for a new block Lua passes its kind in `old` */
     if (bytes == 0) {
         if (b) {
             s->used_bytes -= old;
@@ -74,7 +72,7 @@ static void *allocate(void *user, void *p, size_t old, size_t bytes)
     if (bytes > old && (bytes > SANDBOX_BLOCK || s->used_bytes - old + bytes > SANDBOX_MEMORY)) {
         const Loc here = s->lua ? sandbox_here(s->lua) : (Loc){0};
 
-        if (here.file) /* else Lua unwinds, out of memory already */
+        if (here.file) /* none while Lua unwinds after an earlier refusal */
             s->refused = here;
         return NULL;
     }
@@ -142,7 +140,7 @@ static void watchdog_start(Sandbox *s)
         pthread_cond_destroy(&w->done);
         pthread_mutex_destroy(&w->mutex);
         free(w);
-        diag_error(s->diag, (Loc){s->subject, 0}, "the system has no thread to watch over the spec's time");
+        diag_error(s->diag, (Loc){s->subject, 0}, "no thread could be started to watch the time that the spec takes");
         return;
     }
     s->watchdog = w;
@@ -160,7 +158,7 @@ static void watchdog_stop(Watchdog *w)
     free(w);
 }
 
-/* Not a Lua error: handlers of the spec (`local x <close>`) must not run and go on. */
+/* Leaves by longjmp and not by a Lua error, so that no handler of the spec (`local x <close>`) runs on. */
 void sandbox_tick(lua_State *L, int instructions)
 {
     Sandbox *s = sandbox_of(L);
@@ -211,7 +209,7 @@ static const char *marked_file(const Sandbox *s, const char *text, const char **
     return s->files.at[i];
 }
 
-/* Where the function at a level of the stack is; no file: it is none of Lua. */
+/* The file and line of the function at a level of the stack; no file: a C function. */
 static Loc place(lua_State *L, lua_Debug *ar)
 {
     const char *file, *end;
@@ -231,8 +229,8 @@ Loc sandbox_here(lua_State *L)
     return loc;
 }
 
-/* The outermost line. Lua counts levels from the innermost one and walks to each, so in a deep
- * recursion they are not visited one by one. */
+/* The outermost line. Lua counts levels from the innermost and walks to each, so visiting every level of a deep
+ * recursion would take quadratic time. */
 static Loc sandbox_start(lua_State *L)
 {
     lua_Debug ar;
@@ -291,7 +289,7 @@ int sandbox_fail_at(lua_State *L, Loc loc, const char *format, ...)
     abort(); /* it has not returned */
 }
 
-/* Whole names for marks, into `out`. */
+/* Copies text to `out` with the whole file names in place of "\1N\1". */
 static void unmark(const Sandbox *s, const char *text, char *out, size_t room)
 {
     size_t n = 0;
@@ -311,8 +309,8 @@ static void unmark(const Sandbox *s, const char *text, char *out, size_t room)
     out[n] = 0;
 }
 
-/* The message handler of every call: a place where there is none, and, where a message is about
- * another file than the user's, the line of the user's file that led there. */
+/* The message handler of every call. Adds the place to a message that has none, and to a message about another
+ * file the line of the user's file that led there. */
 static int on_error(lua_State *L)
 {
     Sandbox *s = sandbox_of(L);
@@ -427,7 +425,7 @@ void sandbox_open(Sandbox *s, const char *subject, const char *folder, int secon
     lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_EVERY);
 }
 
-/* Not lua_close: after a longjmp the state is no longer whole, its memory is. */
+/* Frees the blocks instead of calling lua_close: after a longjmp the Lua state is not consistent. */
 void sandbox_close(Sandbox *s)
 {
     if (s->watchdog)
@@ -445,9 +443,9 @@ bool sandbox_call(Sandbox *s, lua_CFunction f, void *argument)
     char text[sizeof s->diag->text];
     int status;
 
-    if (s->diag->failed) /* nobody watches */
+    if (s->diag->failed) /* the watchdog did not start */
         return false;
-    if (setjmp(s->out)) /* sandbox_tick has said why */
+    if (setjmp(s->out)) /* sandbox_tick has set the reason */
         return false;
     lua_pushcfunction(L, on_error);
     lua_pushcfunction(L, f);

@@ -1,8 +1,7 @@
-/* spec.c - the room's door: a spec file or a checkout's folder to a Spec.
+/* spec.c - reads a spec file or a checkout's folder into a Spec. Start here.
  *
- * A spec file is run and returns what ftx.model gave it. A checkout is a table that the embedded
- * specs/lib/checkout.lua is called with; it calls ftx.model too. Either way ftx.model fills the
- * Spec (model.c). */
+ * A spec file is run, and must return what ftx.model returns. For a checkout specs/lib/checkout.lua is called with
+ * a table of the folder's files, and calls ftx.model. In both cases ftx.model (model.c) fills the Spec. */
 #include "fields.h"
 
 #include <errno.h>
@@ -97,7 +96,7 @@ static bool copy_text(const FileMap *map, Loc loc, Arena *keep, const char **tex
     if (other)
         return diag_error(d, loc, "%s", other);
     if (memchr(at, 0, bytes < SANDBOX_TEXT ? bytes : SANDBOX_TEXT))
-        return diag_error(d, loc, "the file is no text: it has a byte of value 0");
+        return diag_error(d, loc, "not a text file: it has a byte of value 0");
     if (map->bytes > SANDBOX_TEXT)
         return diag_error(d, loc, "the file is %zu bytes, a spec may have %d", map->bytes, SANDBOX_TEXT);
     *text = arena_strndup(keep, at, bytes);
@@ -117,7 +116,7 @@ static bool read_text(const char *path, Arena *keep, const char **text, Diag *d)
     return ok;
 }
 
-/* The text for the artifact names what was changed on the command line. */
+/* The text for the artifact, with a line for each -D before it. */
 static const char *text_with_overrides(const Reader *r, const char *text, Arena *keep)
 {
     for (size_t i = r->n_overrides; i-- > 0;)

@@ -1,4 +1,4 @@
-/* spec.h - model.lua, or a Hugging Face checkout, to graph. The only room that sees Lua. */
+/* spec.h - a spec (model.lua) or a Hugging Face checkout to a graph. The only room that sees Lua. */
 #ifndef FTXC_SPEC_H
 #define FTXC_SPEC_H
 
@@ -14,7 +14,7 @@ typedef struct Spec {
     const char *name;
     const char *path; /* the spec file or the checkout's folder, as given */
     bool checkout;    /* it is a folder */
-    const char *text; /* what goes into the artifact: the spec, or the config it came from */
+    const char *text; /* for the artifact: the text of the spec, or of the checkout's config */
     Graph *graph;
     Precision precision;
     const char *weights;   /* path of the checkpoint, resolved; NULL: none (random weights) */
@@ -30,14 +30,14 @@ typedef struct Spec {
     uint32_t n_ends;
     int32_t bos; /* -1: none */
     uint32_t positions;
-    /* of encoders and of what reads a source; graph->kind says which */
+    /* encoders, and decoders that read a source: see graph->kind */
     int32_t start, pad; /* -1: none */
     uint32_t pooled, types, source_vocab, input;
     const char *labels; /* names of a classifier's classes, a line each; NULL: none */
     uint32_t n_labels, scoring;
-    const int32_t *bad_words; /* one after another, of each the last id as ~id; all their ids are n_bad_words */
+    const int32_t *bad_words; /* the ids of all words; the last id of each word is stored as ~id */
     uint32_t n_bad_words;
-    /* facts of the decoder */
+    /* of the decoder, or of the encoder if there is no decoder */
     uint32_t vocab, hidden, layers, heads, kv_heads, head_dim;
 } Spec;
 

@@ -1,14 +1,14 @@
-/* stdlib.c - what remains of Lua's library in a spec, and what is written anew.
+/* stdlib.c - the part of Lua's library that a spec has.
  *
- * Gone is what reads the world, loads code, catches errors, or can run long inside one call
- * (patterns). Written anew is what would make two runs differ: `pairs` and `table.sort` (Lua
- * walks tables by hash and picks pivots by the clock), `tostring` (addresses). */
+ * Left out: functions that read files or the clock, load code, catch errors, or can run long inside one call
+ * (patterns). Replaced: functions whose results differ from run to run. These are `pairs` (Lua's order depends
+ * on hashes), `table.sort` (Lua picks pivots by the clock) and `tostring` (it prints addresses). */
 #include "sandbox.h"
 
 #include <lualib.h>
 #include <string.h>
 
-enum { TURN = 20 }; /* instructions that a turn of a loop in C counts for */
+enum { TURN = 20 }; /* instructions that one iteration of a loop in C counts as */
 
 const char *sandbox_text(lua_State *L, int i)
 {
@@ -18,7 +18,7 @@ const char *sandbox_text(lua_State *L, int i)
     if (named)
         lua_pop(L, 1);
     if (type == LUA_TNUMBER && lua_tonumber(L, i) != lua_tonumber(L, i))
-        return lua_pushliteral(L, "nan"); /* processors differ in its sign */
+        return lua_pushliteral(L, "nan"); /* the sign of a NaN differs between processors */
     if (named || (type != LUA_TTABLE && type != LUA_TFUNCTION && type != LUA_TUSERDATA && type != LUA_TLIGHTUSERDATA &&
                   type != LUA_TTHREAD))
         return luaL_tolstring(L, i, NULL);
@@ -32,7 +32,7 @@ static int to_string(lua_State *L)
     return 1;
 }
 
-/* string.format with texts in place of addresses. Upvalue: Lua's own. */
+/* string.format without addresses. Upvalue: Lua's own string.format. */
 static int format(lua_State *L)
 {
     const char *f = luaL_checkstring(L, 1);
@@ -58,8 +58,8 @@ static int format(lua_State *L)
 
 /* --- order -------------------------------------------------------------------------------------- */
 
-/* Is a (at index i) before b (at j)? f: index of a function that says so, 0: keys of a table, any
- * other negative number: what `<` says. */
+/* Whether the value at index i comes before that at j. f: index of a comparison function; 0: the order of keys
+ * in `pairs`; a negative number: `<`. */
 enum { BY_KEY = 0, BY_LESS = -1 };
 
 static int key_rank(lua_State *L, int i)
@@ -104,7 +104,7 @@ static bool before(lua_State *L, int i, int j, int by)
     return less;
 }
 
-/* Sorts t[1..n] by merging runs of 1, 2, 4 ...: stable, and the same whatever the comparison does. */
+/* Merge sort of t[1..n], bottom up. Stable; which elements are compared does not depend on the clock. */
 static void sort(lua_State *L, int t, lua_Integer n, int by)
 {
     int from = t, to;
@@ -141,7 +141,7 @@ static void sort(lua_State *L, int t, lua_Integer n, int by)
     lua_pop(L, 1);
 }
 
-/* A table whose length and elements are its own: with metamethods a loop in C could be endless. */
+/* Raises an error for a table with a metatable: its metamethods could make a loop in C endless. */
 static lua_Integer plain_table(lua_State *L, const char *who)
 {
     if (lua_type(L, 1) != LUA_TTABLE)
@@ -163,7 +163,7 @@ static int table_sort(lua_State *L)
     return 0;
 }
 
-/* table.insert, remove, concat, unpack of plain tables. Upvalues: Lua's own, its name. */
+/* table.insert, remove, concat, unpack for tables without a metatable. Upvalues: Lua's function, its name. */
 static int plain(lua_State *L)
 {
     plain_table(L, lua_tostring(L, lua_upvalueindex(2)));
@@ -175,7 +175,7 @@ static int plain(lua_State *L)
 
 /* --- pairs -------------------------------------------------------------------------------------- */
 
-/* Upvalues: the keys in order, how many, how many are done. */
+/* The iterator of pairs. Upvalues: the keys in order, their number, how many were visited. */
 static int pairs_step(lua_State *L)
 {
     const lua_Integer n = lua_tointeger(L, lua_upvalueindex(2));
@@ -218,7 +218,7 @@ static int pairs(lua_State *L)
     return 3;
 }
 
-/* __gc would run at any time, __mode would lose elements at any time, __close is of no use here. */
+/* __gc and __mode act when the collector runs, which differs from run to run; __close could outlive the time. */
 static int set_metatable(lua_State *L)
 {
     static const char *const refused[] = {"__gc", "__mode", "__close"};
@@ -226,7 +226,7 @@ static int set_metatable(lua_State *L)
     for (size_t i = 0; lua_type(L, 2) == LUA_TTABLE && i < LEN(refused); i++) {
         lua_pushstring(L, refused[i]);
         if (lua_rawget(L, 2) != LUA_TNIL)
-            return sandbox_fail(L, "setmetatable: %s is not there in a spec", refused[i]);
+            return sandbox_fail(L, "setmetatable: a spec has no %s", refused[i]);
         lua_pop(L, 1);
     }
     lua_settop(L, 2);

@@ -44,7 +44,7 @@ end
 
 -- What the function of hf/NAME.lua may give.
 local results = {
-  graph = { "a graph value: what a family gives", function(v) return type(v) == "userdata" end },
+  graph = { "a graph value: what a family returns", function(v) return type(v) == "userdata" end },
   positions = { "the longest text, a whole number of 1 or more",
                 function(v) return math.type(v) == "integer" and v >= 1 end },
   source = { "the longest source, a whole number of 1 or more",

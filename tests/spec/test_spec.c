@@ -742,7 +742,7 @@ static void test_checkout_sentences(void **state)
     drop(&r);
     put(&f, "modules.json", "[{\"type\": \"x.Pooling\", \"path\": \"../..\"}]");
     r = read_spec(f.path, NULL);
-    assert_non_null(strstr(r.d.text, "the path of its module 0 is no name of a folder"));
+    assert_non_null(strstr(r.d.text, "the path of module 0 is not the name of a folder"));
     drop(&r);
     put(&f, "modules.json", "{}");
     r = read_spec(f.path, NULL);
@@ -867,7 +867,7 @@ static void test_architecture_files(void **state)
         {"return function(config) end", "hf/Mine.lua: returned nothing" WANTED},
         {"return function(config) return 'x' end", "hf/Mine.lua: returned a string" WANTED},
         {"return function(config) return {} end",
-         "hf/Mine.lua: graph must be a graph value: what a family gives" WANTED},
+         "hf/Mine.lua: graph must be a graph value: what a family returns" WANTED},
         {"return function(config) " MADE "return { graph = g } end",
          "hf/Mine.lua: positions must be the longest text, a whole number of 1 or more" WANTED},
         {"return function(config) " MADE "return { graph = g, positions = 64, size = 3 } end",

@@ -1,3 +1,3 @@
--- gc.lua:3: setmetatable: __gc is not there in a spec
+-- gc.lua:3: setmetatable: a spec has no __gc
 local ftx, nn = require "ftx", require "nn"
 setmetatable({}, { __gc = function() end })

@@ -1,4 +1,4 @@
--- greedy_temperature.lua:6: ftx.greedy takes the most likely token: temperature means nothing there; ftx.sample has it
+-- greedy_temperature.lua:6: ftx.greedy takes the most likely token and has no temperature; ftx.sample has it
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {

@@ -1,4 +1,4 @@
--- labels.lua:4: labels must be 3 texts, as many as the pooled vector is wide, got a table
+-- labels.lua:4: labels must be 3 texts, one for each number of the pooled vector, got a table
 local ftx = require "ftx"
 local bert = require "bert"
 return ftx.model {

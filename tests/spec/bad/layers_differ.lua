@@ -1,4 +1,4 @@
--- layers_differ.lua:6: this layer has 1 heads, 1 kv_heads, head_dim 32, the first has 2, 2, 16; all layers must be alike
+-- layers_differ.lua:6: this layer has 1 heads, 1 kv_heads, head_dim 32, the first has 2, 2, 16; all layers must be equal in these
 local ftx, nn = require "ftx", require "nn"
 local x = nn.embed(nn.ids(), nn.weight("e", { 64, 32 }))
 for _, heads in ipairs { 2, 1 } do

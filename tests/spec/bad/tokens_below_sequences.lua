@@ -1,4 +1,4 @@
--- tokens_below_sequences.lua:4: limits.tokens must be at least limits.sequences (32): a step brings one token of each, got 16
+-- tokens_below_sequences.lua:4: limits.tokens must be at least limits.sequences (32): a step has one token of each, got 16
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {

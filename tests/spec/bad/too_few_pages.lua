@@ -1,4 +1,4 @@
--- too_few_pages.lua:4: kv.pages must be at least 40: one sequence of limits.context tokens needs as many, got 8
+-- too_few_pages.lua:4: kv.pages must be at least 40, the pages of one sequence of limits.context tokens, got 8
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {

@@ -1,4 +1,4 @@
--- typical_of_greedy.lua:6: ftx.greedy takes the most likely token: typical_p means nothing there; ftx.sample has it
+-- typical_of_greedy.lua:6: ftx.greedy takes the most likely token and has no typical_p; ftx.sample has it
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {
