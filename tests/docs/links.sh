@@ -1,8 +1,8 @@
 #!/bin/sh
 # links.sh - every link, path, script and command that a document of the tree names is there.
 #
-# Looked at in each .md file: targets of relative links and their #headings; words in back-ticks or code blocks that begin with a folder of
-# the tree (stars and braces as in a shell), that are a file's name, or that follow `ftxc`.
+# Looked at in each .md file: targets of relative links and their #headings; words in back-ticks or code blocks that begin with
+# a folder of the tree (stars and braces as in a shell), or follow `ftxc`; in back-ticks also names of files alone.
 set -eu
 room=$FTX_BUILD/docs-links
 rm -rf "$room"
@@ -55,7 +55,7 @@ function check_code(text, words, n, i, word) {
             continue # a placeholder
         if (word ~ ("^(" rooms ")/") && !there(normal(word)))
             mistake(word " is not there")
-        else if (word ~ /^[a-z0-9_]+\.(c|h|cuh|cu|def|sh|md)$/ && !(word in names) && !(folder word in known))
+        else if (!fenced && word ~ /^[a-z0-9_]+\.(c|h|cuh|cu|def|sh|md)$/ && !(word in names) && !(folder word in known))
             mistake("no file is called " word)
         else if (word == "ftxc" && words[i + 1] ~ /^[a-z]+$/ && (i == 1 || words[i - 1] == "$") &&
                  !(words[i + 1] in commands))
