@@ -1,12 +1,12 @@
-/* attend_cross.c - attention of a decoder's tokens over the source of their sequence, whose keys and
- * values were computed once: softmax(scale q k^T) v.
+/* attend_cross.c - attention of a decoder's tokens over the source of their sequence, whose keys and values cross_append
+ * has written once: y = softmax(scale q k^T) v.
  *
  *   q [T, H*E] fp32     y [T, H*E] fp32
- *   $cross_k, $cross_v [sources][G][SOURCE][E]: those of row r stand in slot rows[r].src_slot,
+ *   $cross_k, $cross_v [sources][G][SOURCE][E]: those of row r are in slot rows[r].src_slot,
  *   rows[r].src_len tokens
  *
- * A piece of work is one kv head of one token: its H/G heads read the same keys. Consecutive tokens
- * of a prompt could share them too, but a decoder begins with one. */
+ * A piece of work is one kv head of one token: its H/G heads read the same keys. Consecutive tokens of a prompt could
+ * share them, too, but a decoder's prompt is usually one token. */
 //@ kernel  attend_cross
 //@ rank    40
 //@ args    q[T,N] c[T,G,E] $token $rows $cross_k $cross_v -> y
@@ -24,7 +24,7 @@
 #endif
 #include "flash.h"
 
-/* n rows of the cache in fp32: themselves, or converted into room. */
+/* n elements of the cache in fp32: in place, or converted into `room`. */
 static const float *AT(cross_rows)(const char *from, int64_t type, int64_t n, float *room)
 {
     if (type == CPU_FP32)

@@ -1,10 +1,10 @@
-/* attend_packed.c - attention of every token over all tokens of its own text: softmax(scale q k^T) v.
+/* attend_packed.c - attention of every token over all tokens of its own text: y = softmax(scale q k^T) v.
  *
  *   x [T, (H + 2G) * E] fp32: queries, keys, values of each token     y [T, H*E] fp32
  *
- * Texts of any lengths stand one after another (rows[s].q_start, q_len); nothing is padded and
- * nothing depends on the neighbours. A piece of work is one head of a few queries; it costs as much
- * as its text has keys, so threads take equal shares of that. */
+ * Texts of any lengths are packed one after another (rows[s].q_start, q_len), without padding, and a result does not
+ * depend on the other texts. A piece of work is one head of a few queries. Its time is proportional to the keys of its
+ * text, so threads take equal shares of that sum. */
 //@ kernel  attend_packed
 //@ rank    50
 //@ args    x[T,N] $rows -> y
@@ -55,7 +55,7 @@ void AT(attend_packed)(const CpuCall *c)
     for (int s = 0; s < c->S && cost < last; s++)
         for (int64_t h = 0; h < H; h++)
             for (int from = 0; from < rows[s].q_len; from += FLASH_QUERIES, cost += rows[s].q_len)
-                if (cost >= first && cost < last) /* who has its beginning has all of it */
+                if (cost >= first && cost < last) /* a piece goes to the thread whose share it begins in */
                     AT(packed_piece)
     (c, &rows[s], h, from, rows[s].q_len - from < FLASH_QUERIES ? rows[s].q_len - from : FLASH_QUERIES);
 }

@@ -1,21 +1,19 @@
-/* attend_paged.c - causal attention of this step's tokens over the pages of their sequences: single
- * tokens and prompt chunks alike, grouped queries, sliding window, soft cap.
+/* attend_paged.c - causal attention of this step's tokens over the paged cache: decode rows and prompt chunks alike,
+ * grouped queries, sliding window, soft cap.
  *
  *   q [T,H,E], y [T,H*E] fp32; k, v [page][G][BLOCK][E] of type KV
  *   y[t,h] = sum_j softmax_j(cap(scale * q[t,h] . k[j])) v[j],  j <= pos(t), j > pos(t) - window
  *
- * A piece of work is a few query vectors that read the same keys: the heads of one group for one
- * or more neighbouring tokens. Its keys pass by in blocks of ATTEND_KEYS, with the running maximum of
- * Milakov & Gimelshein 2018; K and V rows are read where they lie if they are fp32 of whole
- * vectors, else widened into a buffer first.
+ * A piece of work is a few query vectors that read the same keys: the heads of one group for one or more neighbouring
+ * tokens. It goes through its keys in blocks of ATTEND_KEYS with online softmax (Milakov & Gimelshein 2018). Rows of K
+ * and V that are fp32 and whole vectors are read in place, others are converted into a buffer first.
  *
- * Blocks stand at multiples of ATTEND_KEYS, spans at multiples of SPAN positions. Each span starts a new
- * (max, sum, value), and these are merged in order. So the bits of a result depend on the
- * position alone, and the spans of a long sequence can be given to several threads where there are
- * fewer pieces than threads (single tokens only): the thread that finishes last merges.
+ * Blocks begin at multiples of ATTEND_KEYS, spans at multiples of SPAN positions. Each span has its own (max, sum,
+ * value), and these are merged in order, so the bits of a result depend on the position alone. Where there are fewer
+ * pieces than threads (decode rows only), the spans of a piece go to several threads; the last to finish merges them.
  *
- * A lane of a beam search reads positions of the prompt from lane 0's pages, later ones from those of
- * the slot that owns them: each position is looked up. */
+ * A lane of a beam search reads positions of the prompt from lane 0's pages, later ones from the pages of the slot that
+ * owns them: each position is looked up. */
 //@ kernel  attend_paged
 //@ rank    60
 //@ args    q[T,H,E] $rows $pages $k $v $owner -> y
@@ -39,7 +37,7 @@ enum {
     ATTEND_KEYS = 32,        /* of a block: 8 KB of keys at head_dim 64 */
     ATTEND_MAX_VECTORS = 16, /* query vectors of a piece of work */
     ATTEND_MAX_HEAD_DIM = 256,
-    ATTEND_MAX_SPLIT = 16, /* pieces whose spans may be spread; as in the contract's scratch and zeroed */
+    ATTEND_MAX_SPLIT = 16, /* pieces whose spans may go to several threads; as in the contract's scratch and zeroed */
 };
 
 typedef struct AttendArgs {
@@ -47,7 +45,7 @@ typedef struct AttendArgs {
     const FtxRow *rows;
     const int32_t *pages;
     const char *k, *v;
-    const int32_t *owner; /* NULL: no row is a lane */
+    const int32_t *owner; /* NULL: no beam search */
     float *y, *parts;
     int *ready;
     int64_t H, G, E, window, block, pages_of, kv, span, spans, context;
@@ -199,7 +197,7 @@ static void AT(attend_widen)(float *to, const char *from, int64_t type, int64_t 
     }
 }
 
-/* Where position p of a row stands: its page. */
+/* The page of position p of a row. */
 ALWAYS_INLINE int64_t AT(attend_page)(const AttendArgs *a, const FtxRow *row, int64_t p)
 {
     int64_t slot = row->slot;
@@ -209,13 +207,13 @@ ALWAYS_INLINE int64_t AT(attend_page)(const AttendArgs *a, const FtxRow *row, in
     return a->pages[slot * a->pages_of + p / a->block];
 }
 
-/* Pointers to the rows of keys [j0, j0+n); up to a multiple of four the last one again. */
+/* Pointers to keys and values [j0, j0 + n); the last key is repeated up to a multiple of four. */
 static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) * w, const FtxRow *row, int64_t g, int64_t j0,
                               int64_t n)
 {
     const int64_t row_bytes = a->E * cpu_type_bytes(a->kv);
     const int direct = a->kv == CPU_FP32 && a->E % LANES == 0;
-    const int lone = a->owner && row->lane >= 0; /* neighbours may stand in different pages */
+    const int lone = a->owner && row->lane >= 0; /* neighbours may be in different pages */
     int64_t j = 0;
 
     while (j < n) {
@@ -244,7 +242,7 @@ static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) * w, const Ftx
         w->key[j] = w->key[n - 1];
 }
 
-/* One block of keys [j0, j0+n) into the state: mask, running maximum, exponentials, values. */
+/* Adds one block of keys [j0, j0 + n) to the state: mask, running maximum, exponentials, values. */
 static void AT(attend_block)(const AttendArgs *a, AT(AttendWork) * w, AT(AttendState) * st, int64_t j0, int64_t n)
 {
     AT(attend_all_scores)(w, n);
@@ -267,7 +265,7 @@ static void AT(attend_block)(const AttendArgs *a, AT(AttendWork) * w, AT(AttendS
         const float block_max = vmax_of(top);
         const float max = block_max > st->max[q] ? block_max : st->max[q];
 
-        if (max == -__builtin_inff()) { /* sees none of these keys, nor any before */
+        if (max == -__builtin_inff()) { /* the query has seen no key yet */
             memset(s, 0, ATTEND_KEYS * sizeof *s);
             continue;
         }
@@ -299,7 +297,7 @@ static void AT(attend_reset)(const AT(AttendWork) * w, AT(AttendState) * st)
     }
 }
 
-/* Keys [from, to) of one span into a fresh state. */
+/* The state of the keys [from, to), which are of one span. */
 static void AT(attend_span)(const AttendArgs *a, AT(AttendWork) * w, AT(AttendState) * st, const AttendPiece *p,
                             int64_t from, int64_t to)
 {
@@ -312,7 +310,7 @@ static void AT(attend_span)(const AttendArgs *a, AT(AttendWork) * w, AT(AttendSt
     }
 }
 
-/* total := total and one more span (max, sum, value of query vector q) */
+/* Adds a span (max, sum, value of query vector q) to the total. */
 static void AT(attend_merge)(const AT(AttendWork) * w, AT(AttendState) * total, int64_t q, float span_max,
                              float span_sum, const float *value)
 {
@@ -364,7 +362,7 @@ static void AT(attend_load)(const AttendArgs *a, AT(AttendWork) * w, const Atten
         }
 }
 
-/* First key that any query of the piece sees, down to a block; and one past the last. */
+/* The first key that any query of the piece sees, rounded down to a block, and one past the last. */
 static void AT(attend_range)(const AttendArgs *a, const AT(AttendWork) * w, int64_t *first, int64_t *end)
 {
     const int64_t low = a->window ? w->pos[0] - a->window + 1 : 0;
@@ -393,8 +391,8 @@ static void AT(attend_piece)(const AttendArgs *a, const AttendPiece *p)
     AT(attend_write)(a, &w, &total, p);
 }
 
-/* One span of one piece, into `parts`; whoever brings a piece's last span merges them all. */
-static void AT(attend_part)(const AttendArgs *a, const AttendPiece *p, int64_t index, int64_t part)
+/* One span of a piece, to a->parts; the thread that finishes a piece's last span merges all of them. */
+static void AT(attend_one_span)(const AttendArgs *a, const AttendPiece *p, int64_t index, int64_t number)
 {
     const int64_t stride = a->E + 2;
     AT(AttendWork) w;
@@ -404,25 +402,25 @@ static void AT(attend_part)(const AttendArgs *a, const AttendPiece *p, int64_t i
     AT(attend_load)(a, &w, p);
     AT(attend_range)(a, &w, &first, &end);
 
-    const int64_t from = part * a->span, to = from + a->span;
-    const int64_t first_part = first / a->span, parts = (end + a->span - 1) / a->span - first_part;
+    const int64_t from = number * a->span, to = from + a->span;
+    const int64_t first_span = first / a->span, count = (end + a->span - 1) / a->span - first_span;
 
-    if (part < first_part || from >= end)
+    if (number < first_span || from >= end)
         return;
     AT(attend_span)(a, &w, &st, p, from > first ? from : first, to < end ? to : end);
 
-    float *out = a->parts + (index * a->spans + part) * a->heads_at_once * stride;
+    float *out = a->parts + (index * a->spans + number) * a->heads_at_once * stride;
 
     for (int64_t q = 0; q < w.n; q++) {
         out[q * stride] = st.max[q];
         out[q * stride + 1] = st.sum[q];
         memcpy(out + q * stride + 2, st.value[q], (size_t)a->E * sizeof *out);
     }
-    if (__atomic_add_fetch(&a->ready[index], 1, __ATOMIC_ACQ_REL) < parts)
+    if (__atomic_add_fetch(&a->ready[index], 1, __ATOMIC_ACQ_REL) < count)
         return;
     __atomic_store_n(&a->ready[index], 0, __ATOMIC_RELAXED);
     AT(attend_reset)(&w, &st);
-    for (int64_t s = first_part; s < first_part + parts; s++) {
+    for (int64_t s = first_span; s < first_span + count; s++) {
         const float *in = a->parts + (index * a->spans + s) * a->heads_at_once * stride;
 
         for (int64_t q = 0; q < w.n; q++)
@@ -465,7 +463,7 @@ void AT(attend_paged)(const CpuCall *c)
     const int split = c->T == c->S && pieces < c->threads && pieces <= ATTEND_MAX_SPLIT && a.spans > 1;
     int64_t at = 0;
 
-    /* Pieces go round: neighbours cost about the same. */
+    /* Piece i goes to thread i % threads: neighbouring pieces take about the same time. */
     for (int64_t row = 0; row < c->S; row++) {
         const int64_t n = a.rows[row].q_len;
 
@@ -483,7 +481,7 @@ void AT(attend_paged)(const CpuCall *c)
                 if (split) {
                     for (int64_t s = 0; s < a.spans; s++)
                         if ((at * a.spans + s) % c->threads == c->thread)
-                            AT(attend_part)(&a, &p, at, s);
+                            AT(attend_one_span)(&a, &p, at, s);
                 } else if (at % c->threads == c->thread) {
                     AT(attend_piece)(&a, &p);
                 }

@@ -1,18 +1,18 @@
-/* beam.c - a step of beam search: of all continuations of a group's lanes the best, as Hugging Face's
- * generate means it (kernels/ref/beam.c says it plainly).
+/* beam.c - one step of beam search: of all continuations of a search's lanes the best, as in Hugging Face's generate
+ * (kernels/ref/beam.c has it in plain loops).
  *
- * A group is `width` neighbouring rows, one a lane; in the step that ends the prompt it is the row of
- * lane 0 alone. Each row leaves its best width + ends continuations, more cannot be looked at; who
- * brings a group's last row merges them. The best that do not end become the lanes of the next step:
- * a lane's past is written down as owners, so nobody's keys and values move:
+ * A group is one search: `width` neighbouring rows, one a lane; in the step that ends the prompt only the row of lane 0.
+ * Of each row the best width + ends continuations are found, more are never needed. The thread that finishes the group's
+ * last row merges them. The best that do not end become the lanes of the next step. No keys and values are copied for
+ * that; a table says where each position of a lane is, and a lane takes over its parent's row of it:
  *
  *   owner[slot][p], p >= prompt    the slot whose pages and history hold position p of this lane
  *
- * and a lane's new row of owners is its parent's. Those that end stand as hypotheses, one a slot, the
- * ids in hyps, scores in lanes, until the host fetches them.
+ * Continuations that end become hypotheses, one a slot, ids in hyps, scores in lanes, until the host fetches them. A
+ * subgroup is a diverse group of lanes; without diversity there is one, of all lanes.
  *
- *   x [S,V] fp32, read only. s [S]: what `sample` chose for rows that search nothing; they pass.
- *   z [S,V] fp32: processed log-probabilities. past [S,CONTEXT]: a lane's ids in their order. */
+ *   x [S,V] fp32, read only. s [S]: what `sample` chose for rows that are no search; copied to y.
+ *   z [S,V] fp32: processed log-probabilities. past [S,CONTEXT]: all ids of a lane in their order. */
 //@ kernel  beam
 //@ rank    70
 //@ args    x[S,V] s $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out -> y
@@ -33,10 +33,10 @@
 
 #ifndef BEAM_ONCE
 #define BEAM_ONCE
-enum { BEAM_MOST = 64 };
+enum { BEAM_MAX_WIDTH = 64 };
 
-/* A continuation; a row's stand in their order, id -1 behind the last. Behind all there may be, for its
- * total: what makes a log-probability of a logit of the row. */
+/* A continuation. Those of a row are in order, id -1 behind the last. The row's very last entry is its shift, in
+ * `total`: log-probability = logit + shift. */
 typedef struct BeamBest {
     float total;
     int32_t id;
@@ -65,16 +65,16 @@ typedef struct BeamArgs {
     uint32_t *marks;
     int32_t *arrived;
     int64_t V, context, sequences, n_ends, n_bias, width, n_words,
-        each; /* each: of a row in best, the last for its shift */
+        each; /* entries of a row in `best`, the shift included */
 } BeamArgs;
 
-/* A group in a step. */
+/* A search in this step. */
 typedef struct BeamGroup {
     int64_t row; /* of lane 0 */
     const FtxBeam *beam;
     const int32_t *slots; /* of the lanes */
     int length, prompt, limit;
-    int lanes; /* that bring a row: 1 in the step that ends the prompt */
+    int lanes; /* lanes that have a row: 1 in the step that ends the prompt */
 } BeamGroup;
 
 static BeamArgs beam_args(const CpuCall *c)
@@ -127,12 +127,12 @@ static BeamGroup beam_group(const BeamArgs *a, int64_t s)
                        .lanes = r->kv_len == r->prompt ? 1 : a->beams[row].width};
 }
 
-/* Neighbouring lanes that search by themselves: all, or a diverse group. */
-typedef struct BeamPart {
+/* Lanes [first, first + size): a diverse group, or all lanes. */
+typedef struct BeamSubgroup {
     int first, size;
-} BeamPart;
+} BeamSubgroup;
 
-/* The only id that may follow, -1: any. */
+/* The only id that may follow; -1: any. */
 static int32_t beam_forced(const BeamGroup *g)
 {
     if (g->beam->forced_bos >= 0 && g->length == g->prompt)
@@ -140,7 +140,7 @@ static int32_t beam_forced(const BeamGroup *g)
     return g->length + 1 == g->limit ? g->beam->forced_eos : -1;
 }
 
-/* The ids of a lane's sequence, one after another. */
+/* The ids of a lane's sequence from position `from` on, in order. */
 static void beam_past(const BeamArgs *a, const BeamGroup *g, int slot, int from, int32_t *to)
 {
     const int32_t *owner = a->owner + slot * a->context;
@@ -149,7 +149,7 @@ static void beam_past(const BeamArgs *a, const BeamGroup *g, int slot, int from,
         to[p - from] = a->history[(p < g->prompt ? g->slots[0] : owner[p]) * a->context + p];
 }
 
-/* Of an id that follows a row, under the raw logits. */
+/* The log-probability of an id after a row, under the raw logits. */
 static float beam_logp(const BeamArgs *a, const BeamGroup *g, int row, int32_t id)
 {
     return a->x[(g->row + row) * a->V + id] + a->best[(g->row + row + 1) * a->each - 1].total;
@@ -163,8 +163,8 @@ static int beam_ends(const BeamArgs *a, const BeamGroup *g, int32_t id)
     return 0;
 }
 
-/* Keeps a hypothesis of a part if there is room, or a worse one. */
-static void beam_keep(const BeamArgs *a, const BeamGroup *g, const BeamPart *part, int parent, const BeamBest *b,
+/* Stores a hypothesis of a subgroup in a free place, or in place of a worse one. */
+static void beam_keep(const BeamArgs *a, const BeamGroup *g, const BeamSubgroup *sub, int parent, const BeamBest *b,
                       int end)
 {
     const int n = g->length + 1 - g->prompt;
@@ -176,7 +176,7 @@ static void beam_keep(const BeamArgs *a, const BeamGroup *g, const BeamPart *par
 
     if (b->total == -__builtin_inff())
         return;
-    for (int i = part->first; i < part->first + part->size; i++) {
+    for (int i = sub->first; i < sub->first + sub->size; i++) {
         FtxLane *l = &a->lanes[g->slots[i]];
 
         if (worst && (worst->hyp_length == 0 || (l->hyp_length && l->hyp_score >= worst->hyp_score)))
@@ -198,8 +198,8 @@ static void beam_keep(const BeamArgs *a, const BeamGroup *g, const BeamPart *par
     logps[n - 1] = beam_logp(a, g, parent, b->id);
 }
 
-/* Whether a part is over, whose best running continuation is `best`. */
-static int beam_over(const BeamArgs *a, const BeamGroup *g, const BeamPart *part, float best)
+/* Whether a subgroup is over; best: the total of its best running lane. */
+static int beam_over(const BeamArgs *a, const BeamGroup *g, const BeamSubgroup *sub, float best)
 {
     const FtxBeam *b = g->beam;
     const int far = b->early == 2 && b->length_penalty > 0.0f;
@@ -207,7 +207,7 @@ static int beam_over(const BeamArgs *a, const BeamGroup *g, const BeamPart *part
     float worst = __builtin_inff();
     int found = 0;
 
-    for (int i = part->first; i < part->first + part->size; i++) {
+    for (int i = sub->first; i < sub->first + sub->size; i++) {
         const FtxLane *l = &a->lanes[g->slots[i]];
 
         if (!l->hyp_length)
@@ -215,8 +215,8 @@ static int beam_over(const BeamArgs *a, const BeamGroup *g, const BeamPart *part
         found++;
         worst = l->hyp_score < worst ? l->hyp_score : worst;
     }
-    return g->length + 1 >= g->limit || (b->early == 1 && found == part->size) ||
-           !(best / __builtin_powf((float)n, b->length_penalty) > (found == part->size ? worst : -1e9f));
+    return g->length + 1 >= g->limit || (b->early == 1 && found == sub->size) ||
+           !(best / __builtin_powf((float)n, b->length_penalty) > (found == sub->size ? worst : -1e9f));
 }
 
 /* How the best hypothesis ends: 1 with an end id, else 2. */
@@ -236,7 +236,7 @@ static int beam_finish(const BeamArgs *a, const BeamGroup *g)
 /* Lane i goes on from parent[i] with next[i]: its owners are the parent's, the new position is its own. */
 static void beam_permute(const BeamArgs *a, const BeamGroup *g, const int *parent, const BeamBest *next)
 {
-    int32_t from[BEAM_MOST];
+    int32_t from[BEAM_MAX_WIDTH];
 
     for (int p = g->prompt; p < g->length; p++) {
         for (int i = 0; i < g->beam->width; i++)
@@ -260,7 +260,7 @@ static void beam_publish(const BeamArgs *a, const BeamGroup *g, const BeamBest *
         l->score = next[i].total;
         l->token = next[i].id;
         if (i >= g->lanes)
-            continue; /* no row of its own yet: what follows belongs to others */
+            continue; /* the lane has no row yet: row + i is another sequence's */
         a->y[g->row + i] = next[i].id;
         if (done) {
             a->rows[g->row + i].done = 1;
@@ -277,27 +277,28 @@ static void beam_publish(const BeamArgs *a, const BeamGroup *g, const BeamBest *
 
 /* --- merging rows ------------------------------------------------------------------------------ */
 
-/* What a part knows of a row while it takes its entries, best first. */
+/* Where a merge of rows stands in one of them: its entries are taken best first. */
 typedef struct BeamHead {
     int at;     /* entries before it are taken */
-    int best;   /* the best that is not; -1: none */
-    float left; /* its total, after what earlier parts' choice takes away */
-    float last; /* the same of the one taken last, and its id */
+    int best;   /* index of the best that is not taken; -1: none */
+    float left; /* its total less the diversity penalty */
+    float last; /* the same of the entry taken last, and its id */
     int32_t last_id;
 } BeamHead;
 
 typedef struct BeamChoice {
-    BeamBest next[BEAM_MOST]; /* by lane; total -inf: nothing runs there */
-    int parent[BEAM_MOST];
+    BeamBest next[BEAM_MAX_WIDTH]; /* by lane; total -inf: the lane does not run */
+    int parent[BEAM_MAX_WIDTH];
 } BeamChoice;
 
-/* A continuation loses `diversity` for each lane of an earlier part that has just taken its id. Asked more
- * than once for one entry, and the same each time: one operation, which no compiler may join with others. */
-static float beam_left(const BeamGroup *g, const BeamPart *part, const BeamChoice *c, const BeamBest *b)
+/* The total of a continuation less the diversity penalty: `diversity` for each lane of an earlier subgroup that takes
+ * its id in this step. Called several times for one entry, with equal results each time: fmaf leaves the compiler no
+ * choice of contraction. */
+static float beam_left(const BeamGroup *g, const BeamSubgroup *sub, const BeamChoice *c, const BeamBest *b)
 {
     int n = 0;
 
-    for (int i = 0; i < part->first; i++)
+    for (int i = 0; i < sub->first; i++)
         n += c->next[i].total > -__builtin_inff() && c->next[i].id == b->id;
     return n && beam_forced(g) < 0 ? __builtin_fmaf(-g->beam->diversity, (float)n, b->total) : b->total;
 }
@@ -307,19 +308,19 @@ static int beam_behind(const BeamHead *h, float left, int32_t id)
     return left < h->last || (left == h->last && id > h->last_id);
 }
 
-/* The best entry behind the one taken last. Entries stand in the order of their totals, which losses only
- * lower: behind one that is below the best found nothing is looked at. */
-static void beam_find(const BeamArgs *a, const BeamGroup *g, const BeamPart *part, const BeamChoice *c, int row,
+/* The row's best entry after the one taken last. Entries are sorted by their totals, which the penalty only lowers: the
+ * scan stops at the first total below the best found. */
+static void beam_find(const BeamArgs *a, const BeamGroup *g, const BeamSubgroup *sub, const BeamChoice *c, int row,
                       BeamHead *h)
 {
     const BeamBest *b = a->best + (g->row + row) * a->each;
     const int n = g->beam->width + a->params[g->row].n_ends;
 
-    while (h->at < n && b[h->at].id >= 0 && !beam_behind(h, beam_left(g, part, c, &b[h->at]), b[h->at].id))
+    while (h->at < n && b[h->at].id >= 0 && !beam_behind(h, beam_left(g, sub, c, &b[h->at]), b[h->at].id))
         h->at++;
     h->best = -1;
     for (int i = h->at; i < n && b[i].id >= 0 && !(h->best >= 0 && b[i].total < h->left); i++) {
-        const float left = beam_left(g, part, c, &b[i]);
+        const float left = beam_left(g, sub, c, &b[i]);
 
         if (!beam_behind(h, left, b[i].id) ||
             (h->best >= 0 && (left < h->left || (left == h->left && b[i].id > b[h->best].id))))
@@ -329,19 +330,19 @@ static void beam_find(const BeamArgs *a, const BeamGroup *g, const BeamPart *par
     }
 }
 
-/* The lanes and hypotheses of one part; whether it found anything. */
-static int beam_choose(const BeamArgs *a, const BeamGroup *g, const BeamPart *part, BeamChoice *c)
+/* The next lanes and new hypotheses of one subgroup; whether there was any continuation. */
+static int beam_choose(const BeamArgs *a, const BeamGroup *g, const BeamSubgroup *sub, BeamChoice *c)
 {
-    const int last = g->length + 1 >= g->limit, rows = g->lanes == 1 ? 1 : part->size;
-    const int from = g->lanes == 1 ? 0 : part->first;
-    BeamHead head[BEAM_MOST];
+    const int last = g->length + 1 >= g->limit, rows = g->lanes == 1 ? 1 : sub->size;
+    const int from = g->lanes == 1 ? 0 : sub->first;
+    BeamHead head[BEAM_MAX_WIDTH];
     int running = 0, rank = 0;
 
     for (int i = 0; i < rows; i++) {
         head[i] = (BeamHead){.last = __builtin_inff()};
-        beam_find(a, g, part, c, from + i, &head[i]);
+        beam_find(a, g, sub, c, from + i, &head[i]);
     }
-    for (; running < part->size || rank < part->size; rank++) {
+    for (; running < sub->size || rank < sub->size; rank++) {
         BeamHead *h = NULL;
         int row = 0;
 
@@ -356,43 +357,43 @@ static int beam_choose(const BeamArgs *a, const BeamGroup *g, const BeamPart *pa
         const BeamBest best = {h->left, a->best[(g->row + row) * a->each + h->best].id};
         const int end = beam_ends(a, g, best.id);
 
-        if ((last || end) && rank < part->size)
-            beam_keep(a, g, part, row, &best, end);
-        if (!end && running < part->size) {
-            c->parent[part->first + running] = row;
-            c->next[part->first + running++] = best;
+        if ((last || end) && rank < sub->size)
+            beam_keep(a, g, sub, row, &best, end);
+        if (!end && running < sub->size) {
+            c->parent[sub->first + running] = row;
+            c->next[sub->first + running++] = best;
         }
         h->last = best.total;
         h->last_id = best.id;
-        beam_find(a, g, part, c, row, h);
+        beam_find(a, g, sub, c, row, h);
     }
-    for (; running < part->size; running++) { /* fewer than lanes: these have nothing to go on with */
-        c->parent[part->first + running] = 0;
-        c->next[part->first + running] = (BeamBest){-__builtin_inff(), 0};
+    for (; running < sub->size; running++) { /* fewer continuations than lanes */
+        c->parent[sub->first + running] = 0;
+        c->next[sub->first + running] = (BeamBest){-__builtin_inff(), 0};
     }
     return rank > 0;
 }
 
-/* All rows of the group have left their best. Its parts choose one after another; what a part that is
- * over goes on with counts for later ones in this step only. */
+/* Merges the best of all rows of the group; subgroups choose one after another. A subgroup that is over stops here: its
+ * lanes counted for the penalty of later subgroups in this step. */
 static void beam_merge(const BeamArgs *a, const BeamGroup *g)
 {
-    const int parts = g->beam->groups > 1 ? g->beam->groups : 1, size = g->beam->width / parts;
+    const int subgroups = g->beam->groups > 1 ? g->beam->groups : 1, size = g->beam->width / subgroups;
     BeamChoice c;
     int found = 0, done = 1;
 
     if (g->lanes == 1)
         for (int i = 0; i < g->beam->width; i++)
             a->lanes[g->slots[i]].hyp_length = 0;
-    for (int k = 0; k < parts; k++)
-        found |= beam_choose(a, g, &(BeamPart){k * size, size}, &c);
-    for (int k = 0; k < parts; k++) {
-        const BeamPart part = {k * size, size};
+    for (int k = 0; k < subgroups; k++)
+        found |= beam_choose(a, g, &(BeamSubgroup){k * size, size}, &c);
+    for (int k = 0; k < subgroups; k++) {
+        const BeamSubgroup sub = {k * size, size};
 
-        if (!beam_over(a, g, &part, c.next[part.first].total))
+        if (!beam_over(a, g, &sub, c.next[sub.first].total))
             done = 0;
-        else if (parts > 1)
-            for (int i = part.first; i < part.first + size; i++)
+        else if (subgroups > 1)
+            for (int i = sub.first; i < sub.first + size; i++)
                 c.next[i].total = -__builtin_inff();
     }
     beam_permute(a, g, c.parent, c.next);
@@ -400,7 +401,7 @@ static void beam_merge(const BeamArgs *a, const BeamGroup *g)
 }
 #endif
 
-/* The best of z[i] (+ shift), best first, at most n; id -1 behind them. */
+/* The at most n best of z[i], best first, then id -1; their totals are score + (z[i] + shift). */
 static void AT(beam_top)(const float *z, int64_t V, float shift, float score, BeamBest *best, int64_t n)
 {
     float low = -__builtin_inff();
@@ -443,7 +444,7 @@ static void AT(beam_row)(const BeamArgs *a, const BeamGroup *g, int64_t s)
 
     best[a->each - 1].total = shift;
     best[0].id = -1;
-    if (score == -__builtin_inff() || !(shift - shift == 0.0f)) /* nothing runs here, or no number */
+    if (score == -__builtin_inff() || !(shift - shift == 0.0f)) /* the lane does not run, or shift is not finite */
         return;
     if (forced >= 0) {
         best[0] = (BeamBest){score, forced};

@@ -1,6 +1,6 @@
-/* cpu.c - which kernels there are, and which of their forms this processor runs.
+/* cpu.c - the table of kernels, and the level (instruction set) that this processor runs.
  *
- * FTX_CPU=plain|avx2|avx512 asks for a lower level than the machine has (tests, hunting bugs). */
+ * FTX_CPU=plain|avx2|avx512 asks for a lower level than the machine has, for tests and to find bugs. */
 #include "levels.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* cpu.h - what a CPU kernel is.
+/* cpu.h - the interface of a CPU kernel.
  *
- * A step walks its launches on a team of threads (runtime/base/team.h): every thread calls the kernel with
- * its number, takes its share of the work, and meets the others at a barrier after each launch.
- * A kernel allocates nothing and writes only its outputs. Shares depend on shapes alone, so the
- * results do not depend on the number of threads. */
+ * A step runs its launches one after another on a team of threads (runtime/base/team.h): every thread calls the kernel
+ * with its number and does its share of the work; after each launch all threads meet at a barrier. A kernel allocates
+ * nothing and writes only its outputs. How the work is cut depends on shapes alone, so results do not depend on the
+ * number of threads. */
 #ifndef FTX_CPU_H
 #define FTX_CPU_H
 
@@ -22,7 +22,7 @@ typedef struct CpuCall {
 
 typedef void CpuKernel(const CpuCall *c);
 
-/* A constant that is a number, not an integer. */
+/* A constant that is a double, not an integer. */
 static inline double cpu_number(const CpuCall *c, int i)
 {
     double f;
@@ -30,14 +30,14 @@ static inline double cpu_number(const CpuCall *c, int i)
     return f;
 }
 
-/* The share [*first, *last) of n pieces of work for this thread. */
+/* This thread's share [*first, *last) of n pieces of work. */
 static inline void cpu_share(const CpuCall *c, int64_t n, int64_t *first, int64_t *last)
 {
     *first = n * c->thread / c->threads;
     *last = n * (c->thread + 1) / c->threads;
 }
 
-/* By family name ("linear"); NULL: no such kernel. The best form for this processor. */
+/* By name ("linear"), at the level of this processor; NULL: no such kernel. */
 CpuKernel *cpu_kernel(const char *family);
 const char *cpu_features(void); /* "AVX-512, BF16" */
 bool cpu_asked_known(void);     /* FTX_CPU, if set, names a level */

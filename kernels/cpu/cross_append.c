@@ -1,4 +1,4 @@
-/* cross_append.c - keys and values of a source to where the decoder's layer finds them.
+/* cross_append.c - writes keys and values of a source to where the decoder layer's attend_cross reads them.
  *
  *   x [T, 2G * E] fp32: keys, then values, of each token of the sources
  *   $cross_k, $cross_v [sources][G][SOURCE][E]: token p of the source of slot s is row p */

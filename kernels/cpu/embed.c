@@ -1,6 +1,5 @@
-/* embed.c - a row of the embedding for each token, scaled, plus the rows of its position and of its
- * type where the model has them; and each token's id into its sequence's history, which the sampler
- * reads (not in encode programs: a source is no history).
+/* embed.c - the embedding of each token, with those of its position and its type where the model has them; the token's
+ * id is stored in its sequence's history, which `sample` reads (not in encode programs).
  *
  *   y[t,:] = by * w[id,:] (+ p[pos + offset,:]) (+ s[type,:])
  *   w [V,D], p [P,D], s [types,D] of any storage type, y [T,D] fp32
@@ -23,7 +22,7 @@
 #include "each.h"
 #else
 
-ALWAYS_INLINE Vf AT(embed_part)(const char *row, int64_t type, int64_t i, int64_t n)
+ALWAYS_INLINE Vf AT(embed_load)(const char *row, int64_t type, int64_t i, int64_t n)
 {
     const char *p = row + i * cpu_type_bytes(type);
 
@@ -53,12 +52,12 @@ void AT(embed)(const CpuCall *c)
         if (!c->k[EMBED_ENCODE])
             history[token[t].slot * c->k[EMBED_CONTEXT] + token[t].pos] = token[t].id;
         for (int64_t i = 0; i < D; i += LANES) {
-            Vf v = AT(embed_part)(row, wt, i, D - i) * by;
+            Vf v = AT(embed_load)(row, wt, i, D - i) * by;
 
             if (kind)
-                v += AT(embed_part)(kind, st, i, D - i);
+                v += AT(embed_load)(kind, st, i, D - i);
             if (place)
-                v += AT(embed_part)(place, pt, i, D - i);
+                v += AT(embed_load)(place, pt, i, D - i);
             if (i + LANES <= D)
                 vstore(y + t * D + i, v);
             else

@@ -1,6 +1,5 @@
-/* flash.h - attention of a few queries over a run of keys in fp32, a block of keys at a time, with the
- * softmax kept up to date as they come (Milakov & Gimelshein 2018): nothing grows with the number of
- * keys. Included by the kernels that need it, once a level. */
+/* flash.h - attention of a few fp32 queries over a run of keys, a block of keys at a time, with online softmax (Milakov &
+ * Gimelshein 2018): the state does not grow with the number of keys. Included by kernels, once for each level. */
 
 #ifndef FLASH_ONCE
 #define FLASH_ONCE
@@ -48,7 +47,7 @@ static inline void AT(flash_scores)(const float *const q[FLASH_QUERIES], const f
             scores[i][j] = -3.4e38f;
 }
 
-/* n <= FLASH_KEYS keys and values more. */
+/* Adds n <= FLASH_KEYS keys and values. */
 static inline void AT(flash_keys)(FlashState *f, const float *const q[FLASH_QUERIES], float scale, const float *k,
                                   int64_t ks, const float *v, int64_t vs, int n, int64_t E)
 {

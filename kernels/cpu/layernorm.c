@@ -2,8 +2,8 @@
  *
  *   x, y [M,C] fp32, y may alias x; g, b [C] fp32
  *
- * Summed in fp32, LANES partial sums and a tree; the variance around the mean, in a second pass
- * over the row (it is in L1), so that a large mean costs no digits. Ba et al. 2016. */
+ * Summed in fp32, LANES partial sums and a tree. The variance is summed around the mean in a second pass over the row
+ * (which is in L1), so that a large mean loses no precision. Ba et al. 2016. */
 //@ kernel  layernorm
 //@ rank    110
 //@ args    x[M,C] g[C]:fp32 b[C]:fp32 -> y

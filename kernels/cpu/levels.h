@@ -1,4 +1,4 @@
-/* levels.h - names for what exists once a level, and the table of kernels.
+/* levels.h - names of functions that are compiled once for each level, and the list of kernels.
  *
  * AT(name) is name_plain, name_avx2 or name_avx512, by the LEVEL that is being compiled. */
 #ifndef FTX_CPU_LEVELS_H
@@ -27,7 +27,7 @@ static inline int64_t cpu_type_bytes(int64_t type)
     return type == CPU_FP32 ? 4 : 2;
 }
 
-/* Families by name; every one exists at every level. */
+/* All kernels by name; each exists at every level. */
 // clang-format off
 #define CPU_FAMILIES(F) \
     F(embed) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(scale) F(append) F(attend_paged) \

@@ -1,16 +1,16 @@
-/* linear.c - y[M,N] = x[M,K] w[N,K]^T + b, and what may follow at once: activation, gate, residual.
+/* linear.c - y[M,N] = x[M,K] w[N,K]^T + b, with activation, gate or residual where the graph has one.
  *
  *   x [M,K] fp32; w [N,K] fp32, fp16 or bf16, row-major; b [N], r [M,N], y fp32
  *   y is [M,N/2] with GLU: columns 2i and 2i+1 are gate and value
  *
- * Every output is summed in one order, whatever M, the tile it falls into, or the thread: K is cut
- * into chunks of LINEAR_KC; inside a chunk LANES partial sums run over k, k + LANES, ...; they meet in the
- * tree of vsum4; chunks add up in turn. So a row's bits do not depend on its neighbours.
+ * Every output is summed in one order, whatever M, the tile it falls into, or the thread: K is cut into chunks of
+ * LINEAR_KC; inside a chunk LANES partial sums run over k, k + LANES, ... and are added by the tree of vsum4; chunks are
+ * added in order. So a row's bits do not depend on its neighbours.
  *
- * Both operands are read along k, as they lie. A tile of TILE_ROWS x 4 outputs lives in registers
- * (6 x 4 with 32 of them; 1 x 8 for one row): a weight vector is widened once for all rows of the
- * tile. For a few rows (decode) that is a plain stream over the weights. For many, a block of weight
- * rows (BLOCK_W, at most half of a 1 MB L2) is kept while x passes by in blocks of BLOCK_X. */
+ * Both operands are row-major and read along k. A tile of TILE_ROWS x 4 outputs is in registers (6 x 4 where there are 32
+ * of them; 1 x 8 for one row), so a vector of weights is converted to fp32 once for all rows of the tile. With few rows
+ * (decode) this streams the weights once. With many, a block of weight rows (LINEAR_BLOCK_W, at most half of a 1 MB L2)
+ * stays in the cache while blocks of LINEAR_BLOCK_X rows of x go past. */
 //@ kernel  linear
 //@ rank    120
 //@ args    x[M,K] w[N,K] b[N]:fp32 r[M,N] -> y
@@ -62,8 +62,8 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
         for (int n = 0; n < cols; n++)
             sum[m][n] = vset(0.0f);
     for (; k + LANES <= k1; k += LANES) {
-        /* As many bytes of the next tile's rows as this turn reads of its own: they lie one after
-         * another, where the processor's own prefetch follows `cols` short streams. */
+        /* Prefetches as many bytes of the next tile's rows as this iteration reads. These are contiguous; without
+         * this the hardware prefetcher has to follow `cols` short streams. */
         const char *ahead = w[0] + cols * (K + k) * bytes;
         Vf v[LINEAR_MAX_COLS];
 #pragma GCC unroll 8
@@ -107,8 +107,8 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
         }
 }
 
-/* The tiles of a level: outputs in registers, and enough of them in flight to cover the latency of
- * the multiply-add where there are few rows. */
+/* The tiles of a level: as many outputs as registers hold, and with few rows enough independent sums to cover the
+ * latency of the multiply-add. */
 #define LINEAR_TILE(rows, cols, type) \
     static __attribute__((noinline)) void AT(linear_##type##_##rows)( \
         const float *x, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride) \
@@ -187,8 +187,8 @@ static void AT(linear_finish)(const LinearArgs *a, int64_t m, int64_t n0, int64_
         memcpy(y, s, (size_t)count * sizeof *y);
 }
 
-/* Rows m0 .. m0+rows (one tile) against weight rows n0 .. n0+count. `stream`: each weight row from end to
- * end, since nobody reads it again; else chunk by chunk, so that those of x stay in L1. */
+/* Rows m0 .. m0+rows (one tile) times weight rows n0 .. n0+count. stream: goes through each weight row from end to end,
+ * since it is read only once; else chunk by chunk of K, so that the chunk of x stays in L1. */
 static void AT(linear_stripe)(const LinearArgs *a, int64_t m0, int64_t rows, int64_t n0, int64_t count, int stream)
 {
     const struct AT(LinearTile) *const tile = &AT(linear_tiles)[a->type - 1][rows - 1];
@@ -198,7 +198,7 @@ static void AT(linear_stripe)(const LinearArgs *a, int64_t m0, int64_t rows, int
 
     for (int64_t k0 = 0; k0 < a->K; k0 += step)
         for (int64_t n = 0; n < count; n += tile->cols) {
-            const char *w[LINEAR_MAX_COLS]; /* past the last row the last one again; such sums are dropped */
+            const char *w[LINEAR_MAX_COLS]; /* past the end the last row again; these sums are not used */
 
             for (int64_t i = 0; i < tile->cols; i++)
                 w[i] = a->w + (n0 + (n + i < count ? n + i : count - 1)) * row_bytes;
@@ -223,8 +223,8 @@ void AT(linear)(const CpuCall *c)
                           .kind = c->k[LINEAR_KIND],
                           .glu = c->k[LINEAR_GLU] != 0};
     const int64_t M = c->k[LINEAR_ROWS_S] ? c->S : c->T;
-    /* Weight rows of a piece of work: few where there are few rows, so that threads share evenly
-     * and rows of W are read from end to end. */
+    /* Weight rows of a piece of work: few where M is small, so that threads have equal shares and rows of w are read
+     * from end to end. */
     const int64_t rows_w = M <= TILE_ROWS                      ? 8
                            : a.K > 8192                        ? 16
                            : M <= LINEAR_BLOCK_X || a.K > 4096 ? 32

@@ -1,24 +1,21 @@
-/* sample.c - from raw logits to the next token of each row: processors, selection, draw, and the row
- * made ready for its next token.
+/* sample.c - from raw logits to the next token of each row: processors, top-k/top-p/min-p/typical, draw, end check.
  *
- * In the order of Hugging Face's generate: logit bias, repetition penalty, presence and frequency
- * penalty, no-repeat n-gram, bad words, end ids banned before the least length; greedy stops here and takes
- * the largest. Then top-k (ties at the k-th place stay), top-p (an id stays while
- * the mass before it, larger values and lower ids first, is less than p), min-p, typical (what is nearest
- * to the entropy; all that are as far off as the last stay). The draw takes
- * the first id whose cumulative mass, in ascending id order, passes u; u are 24 bits of
- * Philox4x32-10 keyed by the request's seed, counted by (position of the new token, sample).
+ * In the order of Hugging Face's generate: logit bias, repetition penalty, presence and frequency penalty,
+ * no_repeat_ngram, bad words, min_length. Greedy takes the largest here. Then top-k (all ties of the k-th stay), top-p
+ * (an id stays while the mass before it, larger values and lower ids first, is less than p), min-p, typical (the ids
+ * whose surprise is nearest to the entropy; ties of the last stay). The draw takes the first id whose cumulative mass,
+ * ids ascending, passes u, which is 24 bits of Philox4x32-10; its key is the request's seed, its counter (position of
+ * the new token, index of the sample).
  *
- * Temperature is no step of its own: it stands in the masses exp((z - max) / temperature). It changes no order, so
- * z is never divided, which could make ties of values that are near each other.
+ * The temperature is part of the masses exp((z - max) / temperature). z itself is never divided: that changes no order
+ * but could make close values equal.
  *
- * What stays is never listed: it is all logits above a threshold, plus the first `ties` of those
- * equal to it. Thresholds are found by radix selection over the ordered bits of the floats, which
- * sorts nothing; vectors that lie below the threshold are skipped, so after top-k every
- * later step is one quick pass.
+ * What stays is not a list but all logits above a threshold and the first `ties` of those equal to it. Thresholds are
+ * found by radix selection over the ordered bits of the floats; nothing is sorted. Vectors below the threshold are
+ * skipped, so after top-k every later step is one fast pass.
  *
- *   x [S,V] fp32, read only. z [S,V] fp32: processed logits. marks [S,V]: counts of ids, zero
- *   between calls. A row with emit 0, or done, is left alone. */
+ *   x [S,V] fp32, read only. z [S,V] fp32: processed logits. marks [S,V]: counts of ids, zero between calls.
+ *   Rows with emit 0, or done, are skipped. */
 //@ kernel  sample
 //@ rank    170
 //@ args    x[S,V] $rows $params $ends $bias $bad_words $token $history $out -> y
@@ -45,9 +42,9 @@ typedef struct SampleKept {
     int64_t ties;
 } SampleKept;
 
-/* Mass of a value z: exp((z - max) * inv_temperature), of the largest 1. */
+/* The mass of a value z: exp((z - max) * inv_temperature); that of the largest is 1. */
 typedef struct SampleScale {
-    float max, inv_temperature; /* 1 / temperature, finite; 1 where nothing is drawn */
+    float max, inv_temperature; /* finite; 1 where nothing is drawn */
 } SampleScale;
 
 /* Bits of a float as an unsigned integer of the same order. */
@@ -89,7 +86,7 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
 
 #endif
 
-/* Runs the text at the end for every z[i] = f >= low in ascending order, with its mass. */
+/* Runs the statements at the end for every z[i] = f >= low, i ascending, with the mass of f. */
 #define SAMPLE_EACH(z, V, low, scale, i, f, mass, ...) \
     for (int64_t base_ = 0; base_ < (V); base_ += LANES) { \
         const int64_t n_ = (V)-base_ < LANES ? (V)-base_ : LANES; \
@@ -108,10 +105,9 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
         } \
     }
 
-/* The largest key such that the values from it up weigh at least `want`, among those that stay:
- * key by key from the top, weights 1 (top-k) or their mass (top-p). `above` gets the
- * weight strictly above the key. If all together weigh less, what stays is unchanged. mean: by nearness
- * to it, as -|z - mean|, in place of z; NULL: by z. */
+/* The largest key such that the values with this key or a larger one, among those in `kept`, weigh at least `want`. A
+ * value weighs 1 (top-k), or its mass (top-p). *above: the weight strictly above the key. If all weigh less, the least
+ * key. mean: ranks by -|z - mean| in place of z; NULL: by z. */
 static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *kept, SampleScale scale, int mass,
                                   const float *mean, double want, double *above)
 {
@@ -144,8 +140,8 @@ static uint32_t AT(sample_select)(const float *z, int64_t V, const SampleKept *k
     return prefix;
 }
 
-/* A lower bound of the k-th largest: the k-th largest of the maxima of groups, where there are
- * enough groups. It lets the exact selection skip nearly everything. */
+/* A lower bound of the k-th largest value: the k-th largest of the maxima of groups, -inf where there are too few groups.
+ * With it the exact selection skips nearly all vectors. */
 static float AT(sample_bound)(const float *z, int64_t V, int64_t k)
 {
     float best[SAMPLE_GROUPS];
@@ -188,13 +184,13 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
 
         SAMPLE_EACH(z, V, kept.value, scale, i, f, mass, total += mass;)
 
-        /* The likeliest, which weighs 1, stays at top_p 0, too. */
+        /* The likeliest id has mass 1 and stays even with top_p 0. */
         const double want = (double)p->top_p * total > 0.5 ? (double)p->top_p * total : 0.5;
         const uint32_t key = AT(sample_select)(z, V, &kept, scale, 1, NULL, want, &above);
         const float value = sample_value(key);
         const double each = (double)vexp(vset((value - scale.max) * scale.inv_temperature))[0];
 
-        /* Of those equal to the key the n-th stays while above + (n-1) * each < want. */
+        /* Of the values equal to the key the n-th stays while above + (n - 1) * each < want. */
         kept = (SampleKept){.key = key, .value = value, .ties = 1};
         while (kept.ties < V && each > 0.0 && above + (double)kept.ties * each < want)
             kept.ties++;
@@ -202,7 +198,7 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
     if (p->min_p > 0.0f) {
         float least = scale.max;
 
-        /* min-p keeps whole ties, so the smallest value that passes is the new threshold. */
+        /* min-p keeps all ties, so the smallest value that passes is the new threshold. */
         SAMPLE_EACH(z, V, kept.value, scale, i, f, mass, {
             if (f < least && mass >= (double)p->min_p)
                 least = f;
@@ -213,9 +209,9 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
     return kept;
 }
 
-/* Locally typical: of what stays the ids whose surprise is nearest to its entropy, as many as weigh
- * `share` of it. -log p - H is the mean of z less z, over the temperature, so nearness is that to the mean.
- * What goes becomes -inf: what stays is no longer all above a threshold. */
+/* Locally typical sampling (Meister et al. 2022): of the kept ids those whose surprise -log p is nearest to the entropy H,
+ * until they weigh `share` of all. -log p - H = (mean - z) / temperature, mean by mass, so nearness is |z - mean|. The
+ * others become -inf, since what stays is no longer all above a threshold. */
 static SampleKept AT(sample_typical)(float share, float *z, int64_t V, const SampleKept *kept, SampleScale scale)
 {
     const SampleKept all = {.key = sample_key(-__builtin_inff()), .value = -__builtin_inff(), .ties = V};
@@ -239,7 +235,7 @@ static SampleKept AT(sample_typical)(float share, float *z, int64_t V, const Sam
     return all;
 }
 
-/* Processed logits of a row in z, what stays of them, and their scale. */
+/* Writes the processed logits of a row to z; *kept: which of them stay. Returns their scale. */
 static SampleScale AT(sample_process)(const SampleRow *r, SampleKept *kept)
 {
     const FtxParams *p = r->p;
@@ -363,8 +359,8 @@ void AT(sample)(const CpuCall *c)
     }
 }
 
-/* For tests: the probabilities [S,V] that the processors leave, in place of a draw. Operands as
- * those of sample; y is [S,V] fp32. */
+/* For tests: instead of drawing, the probabilities from which a draw would be made. Operands as those of sample, but
+ * y is [S,V] fp32. */
 void AT(sample_probs)(const CpuCall *c)
 {
     int64_t first, last;

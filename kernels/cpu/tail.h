@@ -1,7 +1,6 @@
-/* tail.h - what the ends of a step share: the processors, the largest logit, log-sum-exp.
+/* tail.h - for the kernels after the LM head (sample.c, beam.c): logits processors, the largest logit, log-sum-exp.
  *
- * Included by the kernels that follow the logits (sample.c, beam.c), inside each.h. What depends on
- * the level stands once a level, the rest once. */
+ * Included by them inside each.h. Functions that depend on the level are compiled once for each level, others once. */
 #ifndef CPU_TAIL_ONCE
 #define CPU_TAIL_ONCE
 enum { SAMPLE_SEEN = 0x40000000 };
@@ -17,7 +16,7 @@ typedef struct SampleRow {
     int64_t V;
 } SampleRow;
 
-/* Bans the last id of each bad word whose others are the last of the text. */
+/* Bans the last id of each bad word whose other ids are the last tokens. */
 static inline void sample_ban_words(const SampleRow *r)
 {
     const int64_t length = r->row->kv_len;
@@ -34,7 +33,7 @@ static inline void sample_ban_words(const SampleRow *r)
     }
 }
 
-/* Everything before temperature, on z, which holds the raw logits. */
+/* All processors but the temperature; z holds the raw logits. */
 static inline void sample_penalties(const SampleRow *r)
 {
     const FtxParams *p = r->p;
@@ -73,7 +72,7 @@ static inline void sample_penalties(const SampleRow *r)
     }
     if (p->ngram > 0 && length + 1 >= p->ngram) {
         const int64_t n = p->ngram - 1;
-        const int32_t *tail = past + length - n; /* what the new token would follow */
+        const int32_t *tail = past + length - n; /* the last n tokens */
 
         for (int64_t i = 0; i + n < length; i++)
             if (memcmp(past + i, tail, (size_t)n * sizeof *past) == 0)
@@ -131,7 +130,7 @@ ALWAYS_INLINE float AT(sample_max)(const float *z, int64_t V, int64_t *where)
     return max;
 }
 
-/* log(sum(exp(x))) given the largest; lanes in fp32 for 1024 elements at a time, those in double. */
+/* log(sum(exp(x))), max given: fp32 sums of 1024 elements each, added in double. */
 ALWAYS_INLINE double AT(sample_logsumexp)(const float *x, int64_t V, float max)
 {
     double total = 0.0;

@@ -59,7 +59,7 @@ ALWAYS_INLINE void vstore(float *p, Vf v)
     memcpy(p, &v, sizeof v);
 }
 
-/* The first n (0 < n < LANES) of a vector; loads fill up with zeros. */
+/* The first n (0 < n < LANES) elements of a vector; loads fill the others with zeros. */
 ALWAYS_INLINE Vf vload_n(const float *p, int64_t n)
 {
 #if LANES == 16
@@ -227,7 +227,7 @@ ALWAYS_INLINE Vf vexp(Vf x)
     return (Vf)_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-87.33654f), _CMP_NLT_UQ), (__m512)p,
                                       (__m512)n);
 #else
-    /* n may be 128: two factors keep both exponents legal. */
+    /* n may be 128, so 2^n is a product of two factors. */
     const Vi whole = (Vi)shifted - 0x4b400000;
     const Vi first = whole >> 1, second = whole - first;
     const Vf y = p * (Vf)((first + 127) << 23) * (Vf)((second + 127) << 23);

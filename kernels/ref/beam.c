@@ -1,21 +1,19 @@
-/* beam.c - beam search as Hugging Face's generate means it, by full sorts. What `beam` means on every
- * device stands here.
+/* beam.c - beam search as in Hugging Face's generate, by full sorts: the definition of the `beam` kernels of all devices.
  *
- * All continuations of all running sequences are ordered by their sum of log-probabilities. A
- * continuation ends at an end id or at the limit. Of the first `width` those that end become
- * hypotheses with score = sum / generated ^ length_penalty, where the end id counts; the `width` best
- * hypotheses are kept. The first `width` that do not end run on, whatever their place: Hugging Face
- * looks at (1 + ends) * width continuations, among which there are always so many.
+ * All continuations of all running sequences are sorted by their sum of log-probabilities. A continuation ends at an end
+ * id or at the limit. Of the first `width` continuations those that end become hypotheses with
+ * score = sum / generated ^ length_penalty, where the end id counts as generated; the `width` best hypotheses are kept.
+ * The first `width` continuations that do not end run on, however deep they are in the order: Hugging Face looks at
+ * (1 + ends) * width continuations, among which there are always that many.
  *
- * The search is over at the limit; when `width` hypotheses are there and early is TRUE; or when the
- * best running sequence could not pass the worst of `width` hypotheses: judged at the length it has
- * (FALSE), or, with a positive penalty, at the longest it may get (NEVER).
+ * The search is over at the limit; when there are `width` hypotheses and early is TRUE; or when the best running
+ * sequence could not pass the worst of `width` hypotheses: by its score at its present length (FALSE), or, with a
+ * positive penalty, at the longest length it may reach (NEVER).
  *
- * Diverse groups (Vijayakumar et al. 2016, with the Hamming distance): lanes in groups of one size, each
- * a search of its own with its own hypotheses and its own end. In every step the groups choose one after
- * another, and a continuation by an id loses `diversity` for each lane of an earlier group that goes on
- * with this id in this step, or would, were it not the last; what is lost stays lost in the sum. The search
- * is over when all groups are. */
+ * Diverse groups (Vijayakumar et al. 2016, Hamming distance): lanes in groups of equal size, each with its own search,
+ * hypotheses and end. In every step the groups choose one after another. A continuation by an id is lowered by
+ * `diversity` for each lane of an earlier group that takes this id in the same step (also if that group ends with this
+ * step); the penalty stays in the sum. The search is over when all groups are. */
 #include "ref.h"
 
 #include <math.h>
@@ -59,7 +57,7 @@ static int ends_at(const RefBeams *b, int id)
     return 0;
 }
 
-/* A hypothesis among the best so far of its group; of equal ones the earlier stays before. */
+/* Inserts a hypothesis among the best of its group, sorted; of equal scores the earlier one comes first. */
 static void keep(RefBeams *b, int group, int lane, int id, double sum, int end)
 {
     const double score = sum / pow(b->length + 1 - b->prompt, b->length_penalty);
@@ -105,7 +103,7 @@ static int is_over(const RefBeams *b, int group)
     return !(best > worst) || (b->early == FTX_EARLY_TRUE && in_group == group_size(b));
 }
 
-/* Lanes before `lane` that have just gone on with an id. */
+/* How many lanes before `lane` take an id in this step. */
 static int taken(const RefBeams *b, int lane, int id)
 {
     int n = 0;
@@ -139,7 +137,7 @@ static void choose(RefBeams *b, int group, const double *logprobs)
             b->next_score[first + running++] = b->total[at];
         }
     }
-    for (; running < size; running++) { /* a tiny vocabulary: lanes that have nothing */
+    for (; running < size; running++) { /* a tiny vocabulary: fewer continuations than lanes */
         b->parent[first + running] = b->next[first + running] = 0;
         b->next_score[first + running] = -INFINITY;
     }
@@ -149,7 +147,7 @@ void ref_beams_step(RefBeams *b, const double *logprobs)
 {
     const int size = group_size(b), last = b->length + 1 >= b->limit;
 
-    for (int i = 0; i < b->width; i++) { /* what a group that is over leaves as it is */
+    for (int i = 0; i < b->width; i++) { /* stays so for groups that are over */
         b->parent[i] = b->next[i] = 0;
         b->next_score[i] = -INFINITY;
     }

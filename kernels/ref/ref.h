@@ -1,9 +1,8 @@
-/* ref.h - the plain truth: every op as loops that a reader can check against its formula. Both back
- * ends are tested against these. Speed is no concern; all sums are in double, results are rounded
- * once to fp32.
+/* ref.h - the reference kernels: every op as plain loops that a reader can check against its formula. Both back ends are
+ * tested against them. They are not made for speed; all sums are in double, results are rounded once to fp32.
  *
- * A tensor is a pointer and its storage type; results are fp32. No function allocates but through
- * the caller's arrays, and none looks at a processor's features. Usable from C and C++. */
+ * A tensor is a pointer and its storage type; results are fp32. No function allocates; scratch is the caller's. No
+ * function depends on processor features. Usable from C and C++. */
 #ifndef FTX_REF_H
 #define FTX_REF_H
 
@@ -94,8 +93,8 @@ typedef struct RefRow {
  * bad words, end ids before the least length. */
 void ref_penalties(const RefRow *r, const float *logits, int V, double *z);
 
-/* All of the chain: what the processors and top-k, top-p, min-p, typical leave, as probabilities at the
- * temperature; 0 where an id is out. Greedy: one 1. order [V] is scratch. */
+/* Probabilities at the temperature, after processors, top-k, top-p, min-p and typical; 0 for ids that do not stay.
+ * Greedy: 1 for one id. order [V] is scratch. */
 void ref_probabilities(const RefRow *r, const float *logits, int V, double *p, int32_t *order);
 
 /* Four words of Philox4x32-10. */
@@ -122,21 +121,21 @@ typedef struct RefFound {
     int group;  /* the diverse group that found it */
 } RefFound;
 
-/* Settings and room are the caller's; arrays of `width` unless said. */
+/* Settings and arrays are the caller's; arrays have `width` elements where nothing else is said. */
 typedef struct RefBeams {
     int width, V, limit, n_ends;
     int early; /* FtxEarly */
     double length_penalty;
     const int32_t *ends;
     int groups;       /* diverse groups of width / groups lanes each; 0, 1: one */
-    double diversity; /* what an id loses for each lane of an earlier group that has just taken it */
+    double diversity; /* an id's penalty for each lane of an earlier group that takes it in the same step */
     /* state */
     int prompt, length, found, done;
     int32_t *ids;           /* [width, limit]: the running sequences, best first */
-    double *score;          /* sums of their log-probabilities; -inf: nothing runs there */
+    double *score;          /* sums of their log-probabilities; -inf: the lane does not run */
     RefFound *hypothesis;   /* [width + 1]: found of them, best first */
     int32_t *found_ids;     /* [width, limit] */
-    int32_t *parent, *next; /* of the last step: where each comes from, and its new id */
+    int32_t *parent, *next; /* of the last step: the lane from which each goes on, and its new id */
     /* scratch */
     double *total;  /* [width * V] */
     int32_t *order; /* [width * V] */

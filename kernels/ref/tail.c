@@ -1,5 +1,5 @@
-/* tail.c - from logits to a token: processors in the order of Hugging Face's generate, the kept set by
- * a full sort, the draw by Philox. What `sample` means on every device stands here. */
+/* tail.c - from logits to a token: processors in the order of Hugging Face's generate, the kept set by a full sort, the
+ * draw by Philox. The definition of the `sample` kernels of all devices. */
 #include "ref.h"
 
 #include <math.h>
@@ -126,7 +126,7 @@ static void scale(double *p, int V)
         p[i] /= total;
 }
 
-/* How much the surprise at an id of probability p is off the entropy. */
+/* Distance of the surprise -log p of an id from the entropy. */
 static double sort_entropy;
 
 static double off(double p)
@@ -134,7 +134,7 @@ static double off(double p)
     return p > 0.0 ? fabs(-log(p) - sort_entropy) : INFINITY;
 }
 
-/* Ids by that, smaller first, then by id. */
+/* Ids by that distance, smaller first, then by id. */
 static int nearer(const void *a, const void *b)
 {
     const int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
@@ -145,8 +145,8 @@ static int nearer(const void *a, const void *b)
     return i < j ? -1 : 1;
 }
 
-/* Locally typical sampling, Meister et al. 2022, as transformers' TypicalLogitsWarper: of the ids in the
- * order of |-log p - H| as many as weigh `mass`, and all that are as far off as the last. p adds up to 1. */
+/* Locally typical sampling (Meister et al. 2022), as transformers' TypicalLogitsWarper: ids in the order of |-log p - H|
+ * stay until their probabilities sum to `mass`, and ties of the last stay, too. The sum of p is 1. */
 static void keep_typical(double *p, int V, double mass, int32_t *order)
 {
     double sum = 0.0, limit = 0.0;

@@ -1,4 +1,4 @@
-/* texts.c - what encoders add: attention over whole texts and over sources, one vector a text. In double. */
+/* texts.c - ops of encoders: attention over whole texts and over sources, pooling to one vector a text. In double. */
 #include "ref.h"
 
 #include <math.h>
