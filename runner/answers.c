@@ -146,6 +146,7 @@ static void print_json(const Answers *all, const Job *j)
 {
     json_t *o = answer_json(all, &j->answers[0]);
 
+    json_object_set_new(o, "prompt_tokens", j->first > 0.0 ? json_integer(j->prompt_tokens) : json_null());
     if (all->draws)
         json_object_set_new(o, "seed", json_integer((json_int_t)j->seed));
     if (all->samples > 1) {
@@ -278,6 +279,7 @@ void answers_take(Answers *all, const FtxEvent *e)
 
     if (j->first == 0.0)
         j->first = command_seconds();
+    j->prompt_tokens = e->prompt_tokens;
     all->tokens += e->token >= 0;
     if (e->hypotheses)
         take_hypotheses(all, j, e);

@@ -21,6 +21,7 @@ typedef struct Job {
     char *text; /* NULL: the ids of --ids */
     size_t bytes;
     uint64_t id, seed;
+    int prompt_tokens; /* 0: not known yet */
     bool submitted;
     char *refusal;            /* why the prompt was refused, or NULL */
     Answer *answers;          /* [Answers.samples] */

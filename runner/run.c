@@ -20,7 +20,7 @@
 #include "../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, batch, keep_newline, json, logits, greedy, ignore_eos, no_bos, profile, quiet;
+    bool help, batch, keep_newline, literal, json, logits, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_seed, has_max_prompt;
     const char *device, *file, *ids, *types, *prefix, *pair, *truncate;
     int threads, max_prompt;
@@ -43,18 +43,20 @@ static const Option table[] = {
     {"--keep-newline", 0, OPT_FLAG, NULL, "keep the last newline of a prompt from a file or standard input",
      AT(keep_newline), 0},
     {"--batch", 'b', OPT_FLAG, NULL, "one prompt a line; they run side by side, answers come in order", AT(batch), 0},
-    {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of text, taken as they are", AT(ids), 0},
-    {"--types", 0, OPT_TEXT, "0,0,1", "of an encoder: the token types of --ids", AT(types), 0},
-    {"--pair", 0, OPT_TEXT, "TEXT", "of an encoder: a second sentence to the text (with --batch: behind a tab)",
-     AT(pair), 0},
+    {"--literal", 0, OPT_FLAG, NULL,
+     "prompts are text only: <|end_of_text|> or [SEP] in them does not become that special token", AT(literal), 0},
+    {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of a text; nothing is added to them", AT(ids), 0},
+    {"--types", 0, OPT_TEXT, "0,0,1", "encoders: the token types of --ids", AT(types), 0},
+    {"--pair", 0, OPT_TEXT, "TEXT", "encoders: the second sentence of the text (with --batch: after a tab)", AT(pair),
+     0},
     {"--truncate", 0, OPT_TEXT, "HOW",
-     "cut what is too long: of prompts (with room for the --max-new N) and sources the start or the end; of an "
-     "encoder's texts longest_first, only_first, only_second",
+     "cut texts that are too long: prompts (to leave room for --max-new) and sources at their start or end; an "
+     "encoder's texts longest_first, only_first or only_second",
      AT(truncate), 0},
-    {"--max-prompt", 0, OPT_INT, "N", "tokens of a prompt or source at most; 0: as many as fit", AT(max_prompt),
+    {"--max-prompt", 0, OPT_INT, "N", "most tokens of a prompt or source; 0: as many as fit", AT(max_prompt),
      AT(has_max_prompt)},
-    {"--prefix-ids", 0, OPT_TEXT, "5,17", "with a source: token ids that what is written begins with", AT(prefix), 0},
-    {"--greedy", 'g', OPT_FLAG, NULL, "always the likeliest token, no beams", AT(greedy), 0},
+    {"--prefix-ids", 0, OPT_TEXT, "5,17", "translators: token ids that the translation begins with", AT(prefix), 0},
+    {"--greedy", 'g', OPT_FLAG, NULL, "always the most likely token: temperature 0, no beams", AT(greedy), 0},
 #define OPT_COUNT OPT_INT
 #define OPT_EARLY OPT_TEXT
 #define RANGE_COUNT(low, high) " (" low " to " high ")"
@@ -67,20 +69,20 @@ static const Option table[] = {
     {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
     {"--bad-words", 0, OPT_LIST, "TEXT", "never write this text; may be repeated", AT(bad_words), 0},
     {"--bad-word-ids", 0, OPT_LIST, "5,17", "never write these tokens in a row; may be repeated", AT(bad_ids), 0},
-    {"--seed", 's', OPT_SEED, "N", "of the random choice (default: the clock)", AT(seed), AT(has_seed)},
-    {"--stop", 0, OPT_LIST, "TEXT", "end before this text; may be repeated", AT(stop), 0},
-    {"--stop-id", 0, OPT_LIST, "ID", "end at this token; may be repeated", AT(stop_ids), 0},
-    {"--ignore-eos", 0, OPT_FLAG, NULL, "do not end at the model's end tokens", AT(ignore_eos), 0},
-    {"--no-bos", 0, OPT_FLAG, NULL, "do not put the begin token before the prompt", AT(no_bos), 0},
-    {"--json", 0, OPT_FLAG, NULL, "one object a request: text, ids, logprobs (of the raw logits), finish, timings",
-     AT(json), 0},
-    {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits of the last prompt position", AT(logits), 0},
+    {"--seed", 's', OPT_SEED, "N", "seed of the random choice, 64 bits (default: from the clock)", AT(seed),
+     AT(has_seed)},
+    {"--stop", 0, OPT_LIST, "TEXT", "end before this text appears; may be repeated", AT(stop), 0},
+    {"--stop-id", 0, OPT_LIST, "ID", "end after this token; may be repeated", AT(stop_ids), 0},
+    {"--ignore-eos", 0, OPT_FLAG, NULL, "do not end after the model's end tokens", AT(ignore_eos), 0},
+    {"--no-bos", 0, OPT_FLAG, NULL, "do not add the tokens that the tokenizer puts around a prompt", AT(no_bos), 0},
+    {"--json", 0, OPT_FLAG, NULL, "one object for each prompt, see below", AT(json), 0},
+    {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits at the last token of the prompt", AT(logits), 0},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
-    {"--threads", 0, OPT_INT, "N", "CPU threads (default: all this process may use)", AT(threads), 0},
-    {"--random-weights", 0, OPT_SEED, "SEED", "fill the weights from a seed (artifacts without weights)",
+    {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
+    {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed (artifacts without weights)",
      AT(random_weights), 0},
-    {"--profile", 0, OPT_FLAG, NULL, "time by kernel and the share of matmuls", AT(profile), 0},
-    {"--quiet", 'q', OPT_FLAG, NULL, "no statistics", AT(quiet), 0},
+    {"--profile", 0, OPT_FLAG, NULL, "time of each kernel and the share of matrix products", AT(profile), 0},
+    {"--quiet", 'q', OPT_FLAG, NULL, "no last line with statistics", AT(quiet), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
 #undef AT
@@ -90,8 +92,9 @@ typedef struct Run {
     FtxModel *model;
     FtxEngine *engine;
     FtxModelInfo info;
-    FtxRequest request; /* the spec's defaults and the options */
-    int32_t ids[1 << 16], types[1 << 16], stop_ids[64], bias_ids[64], prefix[1 << 12], bad_ids[1 << 12];
+    FtxRequest request;            /* the spec's defaults and the options */
+    int32_t *ids, *types, *prefix; /* [n_ids], [n_ids], [request.prefix_count] */
+    int32_t stop_ids[64], bias_ids[64], bad_ids[1 << 12];
     size_t bad_lengths[64];
     float bias_values[64];
     size_t n_ids;
@@ -196,7 +199,7 @@ static int make_request(Run *r)
                                q->beams > 1 ? "--beams" : "--temperature");
     if (!o->json && (o->logits || o->has_n_best))
         return command_mistake("run", "%s: only with --json", o->logits ? "--logits" : "--n-best");
-    if (o->prefix && !options_numbers(o->prefix, r->prefix, LEN(r->prefix), &q->prefix_count))
+    if (o->prefix && !options_list(o->prefix, &r->prefix, &q->prefix_count))
         return command_mistake("run", "--prefix-ids: expected numbers with commas between, found \"%s\"", o->prefix);
     q->prefix = q->prefix_count ? r->prefix : NULL;
     if (!o->has_samples && (q->temperature == 0.0f || q->beams > 1))
@@ -207,6 +210,7 @@ static int make_request(Run *r)
     q->truncate = r->truncate;
     q->ignore_eos = o->ignore_eos;
     q->no_bos = o->no_bos;
+    q->literal = o->literal;
     q->logprobs = o->json;
     q->logits = o->logits;
     q->stop = o->stop.at;
@@ -347,6 +351,7 @@ static const char *option_of_writing(const Options *o)
     return o->greedy       ? "--greedy"
            : o->prefix     ? "--prefix-ids"
            : o->ignore_eos ? "--ignore-eos"
+           : o->no_bos     ? "--no-bos"
            : o->logits     ? "--logits"
                            : NULL;
 }
@@ -362,7 +367,7 @@ static int check_encoder_options(Run *r, const TextList *rest)
         return command_mistake("run", "%s: an encoder has no prompt and writes no text", option_of_writing(o));
     if (o->pair && (o->ids || o->batch || rest->n > 2))
         return command_mistake("run", "--pair goes with one text; with --batch second sentences stand behind a tab");
-    if (o->types && (!options_numbers(o->types, r->types, LEN(r->types), &n) || n != r->n_ids))
+    if (o->types && (!options_list(o->types, &r->types, &n) || n != r->n_ids))
         return command_mistake("run", "--types: expected as many numbers as --ids has, with commas between");
     return EXIT_DONE;
 }
@@ -393,6 +398,8 @@ static int check_prompts(Run *r, Options *o, const TextList *rest)
         return command_mistake("run", "expected at most one prompt, found %zu", rest->n - 1);
     if (o->file && rest->n > 1)
         return command_mistake("run", "--prompt-file takes the place of the prompt, and a text is given too");
+    if (o->ids && o->literal)
+        return command_mistake("run", "--literal is about text, and --ids are given");
     if (o->ids && (rest->n > 1 || o->file || o->batch))
         return command_mistake("run", "--ids takes the place of the prompt, and %s is given too",
                                rest->n > 1 ? "a text"
@@ -412,6 +419,7 @@ static int run_encoder(Run *r, const TextList *rest, char *text, size_t bytes)
 {
     const Options *o = r->o;
     const VectorsJob how = {.truncate = r->truncate,
+                            .literal = o->literal,
                             .ids = o->ids ? r->ids : NULL,
                             .types = o->types ? r->types : NULL,
                             .n_ids = r->n_ids,
@@ -526,7 +534,7 @@ int run(const char *artifact, int argc, char **argv)
     r = command_must(calloc(1, sizeof *r));
     r->o = &o;
     start = command_seconds();
-    if (o.ids && !options_numbers(o.ids, r->ids, LEN(r->ids), &r->n_ids)) {
+    if (o.ids && !options_list(o.ids, &r->ids, &r->n_ids)) {
         code = command_mistake("run", "--ids: expected numbers with commas between, found \"%s\"", o.ids);
     } else if (ftx_model_open(rest.at[0], &open, &r->model, &err) ||
                ftx_engine_open(r->model, &open, &r->engine, &err)) {
@@ -539,6 +547,9 @@ int run(const char *artifact, int argc, char **argv)
     ftx_model_close(r->model);
     answers_close(&r->answers);
     lines_close(&r->lines);
+    free(r->ids);
+    free(r->types);
+    free(r->prefix);
     free(r);
     return code;
 }

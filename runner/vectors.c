@@ -216,6 +216,7 @@ static void print_similarities(const Vectors *v, const VectorsJob *job)
 /* Tokens of all texts, for the size of `hidden`. A text that cannot be tokenized gets its error later. */
 static size_t count_tokens(FtxModel *model, const VectorsJob *job)
 {
+    const unsigned flags = FTX_TOKENIZE_SPECIAL | (job->literal ? FTX_TOKENIZE_LITERAL : 0);
     size_t sum = job->text ? 0 : job->n_ids;
 
     for (size_t i = 0; job->text && i < job->count; i++) {
@@ -225,7 +226,7 @@ static size_t count_tokens(FtxModel *model, const VectorsJob *job)
             const size_t *bytes = k ? job->pair_bytes : job->text_bytes;
             size_t n;
 
-            if (sentences[k] && !ftx_tokenize(model, sentences[k], bytes[i], true, NULL, 0, &n, NULL))
+            if (sentences[k] && !ftx_tokenize(model, sentences[k], bytes[i], flags, NULL, 0, &n, NULL))
                 sum += n;
         }
     }
@@ -285,6 +286,7 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
                                        .pair = job->text ? job->pair : NULL,
                                        .pair_bytes = job->pair_bytes,
                                        .truncate = job->text ? job->truncate : FTX_TRUNCATE_NONE,
+                                       .literal = job->text && job->literal,
                                        .ids = job->text ? NULL : job->ids,
                                        .types = job->text ? NULL : job->types,
                                        .lengths = &length,

@@ -11,6 +11,7 @@ typedef struct VectorsJob {
     size_t count;
     size_t before; /* texts of earlier calls, for the numbers in messages */
     FtxTruncate truncate;
+    bool literal;               /* the text of a special token is text */
     const int32_t *ids, *types; /* [n_ids]; types NULL: all 0 */
     size_t n_ids;
     bool lines; /* one line for each text, also for a single text */

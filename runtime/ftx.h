@@ -314,6 +314,7 @@ typedef struct FtxEvent {
         *text; /* the new text: whole characters, nothing of an end id; the engine's, valid until its next call */
     size_t text_bytes;
     size_t hypotheses; /* of a beam search that has ended; `text` is that of the best */
+    int prompt_tokens; /* tokens of the prompt, or of the source, that the model reads */
 } FtxEvent;
 
 /* Opens an engine: memory for FtxModelInfo.sequences requests that run and four times as many that wait; each sample

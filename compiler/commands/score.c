@@ -21,7 +21,7 @@
 #include "../../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, json, has_stride;
+    bool help, literal, json, has_stride;
     const char *device, *ids;
     int threads, stride;
 } Options;
@@ -31,6 +31,8 @@ static const Option table[] = {
     {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of a text", AT(ids), 0},
     {"--stride", 0, OPT_INT, "N", "tokens from one window to the next (default: half the context)", AT(stride),
      AT(has_stride)},
+    {"--literal", 0, OPT_FLAG, NULL, "the text of a special token is text and does not become that token", AT(literal),
+     0},
     {"--json", 0, OPT_FLAG, NULL, "one object: ids, logprobs, loss, perplexity, windows", AT(json), 0},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
@@ -64,6 +66,7 @@ static void help(void)
 
 static int read_text(Score *s, const char *file)
 {
+    const unsigned flags = FTX_TOKENIZE_SPECIAL | (s->o->literal ? FTX_TOKENIZE_LITERAL : 0);
     Lines lines;
     FtxError err = {0};
     size_t bytes;
@@ -78,11 +81,11 @@ static int read_text(Score *s, const char *file)
     lines_close(&lines);
     if (!text)
         return EXIT_FAILED;
-    if (ftx_tokenize(s->model, text, bytes, true, NULL, 0, &s->n, &err)) {
+    if (ftx_tokenize(s->model, text, bytes, flags, NULL, 0, &s->n, &err)) {
         code = command_failed(&err);
     } else {
         s->ids = command_must(calloc(s->n + 1, sizeof *s->ids));
-        if (ftx_tokenize(s->model, text, bytes, true, s->ids, s->n, &s->n, &err))
+        if (ftx_tokenize(s->model, text, bytes, flags, s->ids, s->n, &s->n, &err))
             code = command_failed(&err);
     }
     free(text);
@@ -97,7 +100,8 @@ static int32_t begin_token(const Score *s)
     int32_t around[16]; /* what the tokenizer adds to a text */
     size_t n = 0;
 
-    if (s->n && !ftx_tokenize(s->model, "", 0, true, around, LEN(around), &n, NULL) && n && around[0] == s->ids[0])
+    if (s->n && !ftx_tokenize(s->model, "", 0, FTX_TOKENIZE_SPECIAL, around, LEN(around), &n, NULL) && n &&
+        around[0] == s->ids[0])
         return around[0];
     return -1;
 }
@@ -196,6 +200,8 @@ int command_score(int argc, char **argv)
     }
     if (rest.n < 1 || rest.n > (o.ids ? 1u : 2u))
         return command_mistake("score", "expected an artifact and a text file, or --ids; found %zu arguments", rest.n);
+    if (o.ids && o.literal)
+        return command_mistake("score", "--literal is about text, and --ids are given");
     if (!device_parse(o.device, o.threads, 0, &open, error, sizeof error))
         return command_mistake("score", "%s", error);
     if (ftx_model_open(rest.at[0], &open, &s.model, &err) || ftx_engine_open(s.model, &open, &s.engine, &err)) {

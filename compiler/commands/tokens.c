@@ -17,7 +17,7 @@
 #include "../../runtime/tokenizer/tokenizer.h"
 
 typedef struct Options {
-    bool help, batch, keep_newline, no_bos, skip_special, json;
+    bool help, batch, keep_newline, literal, no_bos, skip_special, json;
     const char *file;
 } Options;
 
@@ -34,6 +34,8 @@ static const Option tokenize_table[] = {
      0},
     {"--keep-newline", 0, OPT_FLAG, NULL, "keep the last newline of a file or standard input", AT(keep_newline), 0},
     {"--batch", 'b', OPT_FLAG, NULL, "one text a line", AT(batch), 0},
+    {"--literal", 0, OPT_FLAG, NULL, "the text of a special token is text and does not become that token", AT(literal),
+     0},
     {"--no-bos", 0, OPT_FLAG, NULL, "without the tokens that the tokenizer adds around a text", AT(no_bos), 0},
     {"--json", 0, OPT_FLAG, NULL, "one object for each text: ids, and pieces, the text of each id", AT(json), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
@@ -116,6 +118,7 @@ static FtxStatus print_ids(const Tokens *t, const int32_t *ids, size_t n, FtxErr
 
 static FtxStatus tokenize(const Tokens *t, const char *text, size_t bytes, FtxError *err)
 {
+    const TokenizerPair pair = {.text = text, .bytes = bytes, .special = !t->o.no_bos, .literal = t->o.literal};
     TokenizerScratch *scratch;
     int32_t *ids = NULL;
     size_t n = 0;
@@ -123,10 +126,10 @@ static FtxStatus tokenize(const Tokens *t, const char *text, size_t bytes, FtxEr
 
     if (s)
         return s;
-    s = tokenizer_encode(t->tokenizer, scratch, text, bytes, !t->o.no_bos, NULL, 0, &n, err);
+    s = tokenizer_encode_pair(t->tokenizer, scratch, &pair, NULL, NULL, 0, &n, err);
     if (!s) {
         ids = command_must(calloc(n + 1, sizeof *ids));
-        s = tokenizer_encode(t->tokenizer, scratch, text, bytes, !t->o.no_bos, ids, n, &n, err);
+        s = tokenizer_encode_pair(t->tokenizer, scratch, &pair, ids, NULL, n, &n, err);
     }
     if (!s)
         s = print_ids(t, ids, n, err);

@@ -289,8 +289,13 @@ static FtxEvent *add_event(Events *v, const Request *r)
 {
     FtxEvent *e = &v->at[v->n++];
 
-    *e = (FtxEvent){
-        .size = sizeof *e, .request = r->id, .user = r->user, .sample = r->params.sample, .token = -1, .text = ""};
+    *e = (FtxEvent){.size = sizeof *e,
+                    .request = r->id,
+                    .user = r->user,
+                    .sample = r->params.sample,
+                    .token = -1,
+                    .text = "",
+                    .prompt_tokens = r->n_source ? r->n_source : r->prompt};
     return e;
 }
 

@@ -108,6 +108,11 @@ run="run $bert -d cpu -q"
     for key in '{"tokens":6,"first":[' '"mean":[' '"pooled":['; do
         has "$room/pair" "$key"
     done
+    "$FTXC" $run "a[SEP]b" --json >"$room/plain"
+    has "$room/plain" '{"tokens":5,'
+    "$FTXC" $run "a[SEP]b" --literal --json >"$room/literal"
+    has "$room/literal" "{\"tokens\":$("$FTXC" tokenize "$bert" 'a[SEP]b' --literal | tr , '\n' | wc -l),"
+    ! grep -q '^{"tokens":5,' "$room/literal"
     "$FTXC" $run "" --json >"$room/empty"
     has "$room/empty" '{"tokens":2,'
     i=0 long=

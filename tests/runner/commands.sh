@@ -213,6 +213,7 @@ says 2 'keep-newline: each line is a prompt' run "$fable" --keep-newline --batch
 says 0 '^-\{0,1\}[0-9.e-]* -\{0,1\}[0-9.]' run "$bert" --ids 5,17,9 -q -d cpu
 says 2 'temperature: an encoder .* writes no text' run "$bert" --ids 5 --temperature 3 -d cpu
 says 2 'stop: an encoder' run "$bert" --ids 5 --stop x -d cpu
+says 2 'no-bos: an encoder' run "$bert" --ids 5 --no-bos -d cpu
 says 2 'greedy: an encoder' run "$bert" --ids 5 --greedy -d cpu
 says 1 'none.txt' run "$fable" --prompt-file none.txt -d cpu
 says 2 'early-stopping: expected' run "$fable" x --early-stopping maybe -d cpu

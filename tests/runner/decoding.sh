@@ -87,6 +87,32 @@ END
     refused 'diversity_rate: expected 0 to' $fable x --beams 6 --beam-groups 2 --diversity-rate -1
 }
 
+# A user's text has no control tokens with --literal: the prompt is the ids that `tokenize --literal` prints.
+text='A<|end_of_text|>B'
+plain=$("$FTXC" tokenize "$room/fable.ftx" "$text")
+literal=$("$FTXC" tokenize "$room/fable.ftx" "$text" --literal)
+test "$plain" = 0,34,1,35
+case ,$literal, in *,1,*) fail "$literal has the end token" ;; esac
+test "$("$FTXC" detokenize "$room/fable.ftx" "$literal" --skip-special)" = "$text"
+# shellcheck disable=SC2086
+{
+    "$FTXC" $fable "$text" --literal --json >"$room/literal"
+    "$FTXC" $fable --ids "$literal" --json | ids_of - >"$room/one"
+    ids_of "$room/literal" | cmp - "$room/one"
+    "$FTXC" $fable "$text" --json >"$room/plain"
+    has "$room/literal" "\"prompt_tokens\":$(echo "$literal" | tr , '\n' | wc -l),"
+    has "$room/plain" '"prompt_tokens":4,'
+    "$FTXC" $fable "$text" --beams 3 --json >"$room/plain"
+    has "$room/plain" '"prompt_tokens":4,'
+    "$FTXC" $fable "$text" --truncate end --max-prompt 3 --json >"$room/plain"
+    has "$room/plain" '"prompt_tokens":3,'
+    refused '--literal is about text' $fable --ids 5 --literal
+    refused '--literal is about text' score "$room/fable.ftx" --ids 5,6 --literal
+}
+echo "$text" >"$room/text"
+"$FTXC" score "$room/fable.ftx" "$room/text" -d cpu --literal --json | ids_of - >"$room/one"
+test "$(cat "$room/one")" = "\"ids\":[$("$FTXC" tokenize "$room/fable.ftx" -f "$room/text" --keep-newline --literal)]"
+
 # What is too long loses its start or its end, or is refused.
 # shellcheck disable=SC2086
 {
@@ -127,6 +153,8 @@ done
     "$FTXC" $verse "$many" --greedy --truncate end -n 8 >"$room/cut"
     "$FTXC" $verse "$many" --greedy --truncate end --max-prompt 255 -n 8 | ids_of - >/dev/null
     has "$room/cut" '"finish"'
+    "$FTXC" $verse "No one knows his name." >"$room/free"
+    has "$room/free" "\"prompt_tokens\":$("$FTXC" tokenize "$room/verse.ftx" "No one knows his name." | tr , '\n' | wc -l),"
     refused 'prefix[0]: 999999 is no token id' $verse "Yes." --prefix-ids 999999
     refused '--prefix-ids: expected numbers' $verse "Yes." --prefix-ids x
     refused 'the model reads no source, so a prefix is a prompt' $fable x --prefix-ids 3
