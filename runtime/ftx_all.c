@@ -29,6 +29,7 @@
 #include "tokenizer/tokenizer.c"
 #include "tokenizer/detokenize.c"
 #include "engine/model.c"
+#include "engine/list.c"
 #include "engine/pages.c"
 #include "engine/tables.c"
 #include "engine/stream.c"

@@ -19,7 +19,7 @@ static FtxStatus check_bench(const FtxEngine *e, int sequences, int tokens, int 
 {
     const FtxFacts *f = e->facts;
 
-    if (ftx_engine_busy(e))
+    if (engine_busy(e))
         return ftx_fail(err, FTX_EINVAL, "requests wait or run: bench needs the engine for itself");
     const uint32_t most = e->facts->sources && e->facts->sources < e->slots ? e->facts->sources : e->slots;
 
@@ -56,7 +56,7 @@ static FtxStatus place(Bench *b, FtxError *err)
         return ftx_fail(err, FTX_EFULL, "%d sequences of %d tokens need more than the %u pages of the cache",
                         b->sequences, b->tokens + b->context, e->pages.all);
     for (int i = 0; i < b->sequences && !s; i++) {
-        Request *r = engine_unused(e, (uint32_t)i);
+        Request *r = list_last(&e->unused, (uint32_t)i);
 
         b->request[i] = r;
         r->id = 0;

@@ -227,15 +227,15 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
         n = (uint32_t)q.samples; /* more are refused by request_fill */
     if (e->waiting.n + n > e->slots * WAITING_PER_SEQUENCE || e->unused.n < n)
         return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
-    r = engine_unused(e, 0);
+    r = list_last(&e->unused, 0);
     s = request_fill(e, r, &q, err);
     if (s)
         return s;
     r->id = e->next_id++;
     for (uint32_t i = 1; i < n; i++)
-        request_follow(e, engine_unused(e, i), r, (int)i);
+        request_follow(e, list_last(&e->unused, i), r, (int)i);
     for (uint32_t i = 0; i < n; i++) {
-        Request *one = engine_unused(e, 0);
+        Request *one = list_last(&e->unused, 0);
 
         e->unused.n--;
         one->state = REQUEST_WAITING;
@@ -267,7 +267,7 @@ FtxStatus ftx_engine_cancel(FtxEngine *e, uint64_t id, FtxError *err)
 
 bool ftx_engine_busy(const FtxEngine *e)
 {
-    return !e->dead.status && (e->waiting.n || e->running.n || e->ending.n);
+    return engine_busy(e);
 }
 
 const float *ftx_engine_logits(const FtxEngine *e, uint64_t id)

@@ -11,7 +11,9 @@
 #define FTX_ENGINE_H
 
 #include "../../kernels/device/io.h"
+#include "list.h"
 #include "model.h"
+#include "pages.h"
 
 enum {
     WAITING_PER_SEQUENCE = 4, /* room of the queue */
@@ -38,19 +40,6 @@ size_t stream_bytes(const Tokenizer *t); /* of Stream.text; 0 without a tokenize
  * whether a stop string has ended it. last: give out what is held back. */
 FtxStatus stream_token(Stream *s, const Tokenizer *t, int32_t id, bool last, const char **text, size_t *bytes,
                        bool *stopped, FtxError *err);
-
-/* --- pages.c: the pages of the cache that nobody has --------------------------------------------- */
-
-typedef struct Pages {
-    int32_t *free;   /* [all]: a stack */
-    uint16_t *users; /* [all]: sequences that have a page */
-    uint32_t n, all;
-} Pages;
-
-void pages_init(Pages *p, uint32_t all);                    /* the arrays are there */
-bool pages_take(Pages *p, int32_t *to, uint32_t n);         /* all or none */
-void pages_share(Pages *p, const int32_t *of, uint32_t n);  /* one more has them */
-void pages_give(Pages *p, const int32_t *from, uint32_t n); /* free when nobody has them any more */
 
 /* --- tables.c: what the device knows of a slot -------------------------------------------------------- */
 
@@ -114,15 +103,6 @@ typedef struct Request {
     float *logits;       /* [vocab] */
     Stream stream;
 } Request;
-
-/* Requests in order. Room for all there are. */
-typedef struct RequestList {
-    Request **at;
-    uint32_t n;
-} RequestList;
-
-void list_add(RequestList *l, Request *r);
-void list_remove(RequestList *l, Request *r); /* keeps the order */
 
 /* --- the engine --------------------------------------------------------------------------------------- */
 
@@ -224,10 +204,10 @@ void schedule_compose(FtxEngine *e);                    /* running to e->flight 
 /* e->flight to the IO block and to the device: its program, settings, tokens; nothing runs yet. */
 FtxStatus schedule_upload(FtxEngine *e, FtxError *err);
 
-/* The i-th that a submit takes. */
-static inline Request *engine_unused(const FtxEngine *e, uint32_t i)
+/* A request waits, runs or has an event to come. */
+static inline bool engine_busy(const FtxEngine *e)
 {
-    return e->unused.at[e->unused.n - 1 - i];
+    return !e->dead.status && (e->waiting.n || e->running.n || e->ending.n);
 }
 
 /* A named buffer of the IO block. */

@@ -1,7 +1,7 @@
-/* pages.c - the pages of the cache that nobody has: a stack; and how many have each of the others. */
-#include <assert.h>
+/* pages.c - the free pages of the KV cache, a stack, and the number of users of the others. */
+#include "pages.h"
 
-#include "engine.h"
+#include <assert.h>
 
 void pages_init(Pages *p, uint32_t all)
 {

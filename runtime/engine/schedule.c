@@ -10,20 +10,6 @@
 
 #include "engine.h"
 
-void list_add(RequestList *l, Request *r)
-{
-    l->at[l->n++] = r;
-}
-
-void list_remove(RequestList *l, Request *r)
-{
-    uint32_t i = 0;
-
-    while (l->at[i] != r)
-        i++;
-    memmove(&l->at[i], &l->at[i + 1], (--l->n - i) * sizeof *l->at);
-}
-
 /* --- programs ------------------------------------------------------------------------------------- */
 
 static void ladder_add(ProgramLadder *l, uint32_t index, uint32_t bucket)

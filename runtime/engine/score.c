@@ -21,7 +21,7 @@ static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, const f
                                                             : "the model writes after a source, and there is none");
     if (!ids || !logprobs)
         return ftx_fail(err, FTX_EINVAL, "score: ids or logprobs is NULL");
-    if (ftx_engine_busy(e))
+    if (engine_busy(e))
         return ftx_fail(err, FTX_EINVAL, "requests wait or run: score needs the engine for itself");
     if (n < 2 || n > e->facts->context)
         return ftx_fail(err, FTX_EINVAL, "score: expected 2 to %u tokens (limits.context), found %zu",
@@ -87,7 +87,7 @@ static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *l
 FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *logprobs, FtxError *err)
 {
     const uint32_t block = e->facts->kv_block;
-    Request *r = engine_unused(e, 0);
+    Request *r = list_last(&e->unused, 0);
     FtxStatus s = check(e, ids, n, logprobs, err);
 
     if (s)

@@ -74,6 +74,16 @@ static inline void tok_emit(TokSink *s, int32_t id)
     s->n++;
 }
 
+/* The unknown token, for text that no piece covers. */
+static inline FtxStatus tok_emit_unknown(const Tokenizer *t, const char *text, size_t n, TokSink *s, FtxError *err)
+{
+    if (t->facts->unknown < 0)
+        return ftx_fail(err, FTX_EINVAL, "tokenizer: \"%.*s\" is not in its vocabulary, which has no unknown token",
+                        n < 40 ? (int)n : 40, text);
+    tok_emit(s, t->facts->unknown);
+    return FTX_OK;
+}
+
 /* The child of a node; 0: none (no child is the root). */
 static inline uint32_t tok_child(const Tokenizer *t, uint32_t node, unsigned char byte)
 {
@@ -97,8 +107,5 @@ FtxStatus bpe_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, 
 FtxStatus wordpiece_piece(const Tokenizer *t, const char *piece, size_t n, TokSink *sink, FtxError *err);
 FtxStatus unigram_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink,
                         FtxError *err);
-
-/* pretokenize.c: the tokens of text that no piece covers. */
-FtxStatus tok_emit_unknown(const Tokenizer *t, const char *text, size_t n, TokSink *sink, FtxError *err);
 
 #endif

@@ -12,15 +12,6 @@
 static FtxStatus run_steps(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
                            TokSink *sink, FtxError *err);
 
-FtxStatus tok_emit_unknown(const Tokenizer *t, const char *text, size_t n, TokSink *sink, FtxError *err)
-{
-    if (t->facts->unknown < 0)
-        return ftx_fail(err, FTX_EINVAL, "tokenizer: \"%.*s\" is not in its vocabulary, which has no unknown token",
-                        n < 40 ? (int)n : 40, text);
-    tok_emit(sink, t->facts->unknown);
-    return FTX_OK;
-}
-
 static FtxStatus emit_piece(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n, TokSink *sink,
                             FtxError *err)
 {

@@ -85,6 +85,18 @@ static const struct {
     {"compiler/explain/*", "compiler/instantiate/parts.h"}, /* what a cubin holds */
 };
 
+/* Rooms, and which includes which. A folder is a room; of the files at the top of compiler/ and runtime/ each is one,
+ * with the header of its name. */
+enum { MOST_ROOMS = 100 };
+static const char whole[] = "compiler/* runtime/* runner/* kernels/*"; /* among these there is no circle */
+static const char tops[] = "compiler runtime";
+static char rooms[MOST_ROOMS][100];
+static int n_rooms;
+static struct Arrow {
+    char file[200]; /* the first that includes something of the other room; "": none does */
+    int line;
+} arrows[MOST_ROOMS][MOST_ROOMS];
+
 static int files, includes, mistakes;
 
 /* --- names ------------------------------------------------------------------------------------------ */
@@ -166,6 +178,57 @@ static void resolve(const char *file, const char *name, char *out)
     snprintf(out, PATH_BYTES, "%s", name);
 }
 
+/* --- rooms ------------------------------------------------------------------------------------------ */
+
+static int room_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    char room[100];
+
+    snprintf(room, sizeof room, "%.*s", (int)(slash - path), path);
+    if (matches(room, tops))
+        snprintf(room, sizeof room, "%.*s", (int)(dot - path), path);
+    for (int i = 0; i < n_rooms; i++)
+        if (strcmp(rooms[i], room) == 0)
+            return i;
+    if (n_rooms == MOST_ROOMS) {
+        mistake(path, 0, "too many rooms", "raise MOST_ROOMS");
+        return 0;
+    }
+    snprintf(rooms[n_rooms], sizeof rooms[n_rooms], "%s", room);
+    return n_rooms++;
+}
+
+static void add_arrow(const char *file, int line, const char *target)
+{
+    struct Arrow *a;
+
+    if (!matches(file, whole) || !matches(target, whole))
+        return;
+    a = &arrows[room_of(file)][room_of(target)];
+    if (!a->file[0])
+        snprintf(a->file, sizeof a->file, "%s", file);
+    a->line = a->line ? a->line : line;
+}
+
+/* Follows the arrows from a room; seen: 1 on the way here, 2 done. */
+static void find_circles(int room, char *seen)
+{
+    seen[room] = 1;
+    for (int next = 0; next < n_rooms; next++) {
+        const struct Arrow *a = &arrows[room][next];
+
+        if (!a->file[0] || next == room)
+            continue;
+        if (seen[next] == 1)
+            mistake(a->file, a->line, rooms[next],
+                    "closes a circle: that room includes this one, perhaps by way of others");
+        else if (!seen[next])
+            find_circles(next, seen);
+    }
+    seen[room] = 2;
+}
+
 /* --- the rules -------------------------------------------------------------------------------------- */
 
 static size_t room_bytes(const char *path)
@@ -204,6 +267,7 @@ static void check_include(const char *file, int line, const char *name, bool quo
             mistake(file, line, target, r->why);
     }
     check_door(file, line, target);
+    add_arrow(file, line, target);
 }
 
 static bool is_word(int c)
@@ -302,11 +366,15 @@ static void walk(const char *path)
 
 int main(void)
 {
+    char seen[MOST_ROOMS] = {0};
     static const char *const roots[] = {"compiler", "runtime", "runner", "kernels", "templates",
                                         "specs",    "scripts", "cmake",  "tests"};
 
     for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
         walk(roots[i]);
-    printf("%d files, %d includes, %d mistakes\n", files, includes, mistakes);
-    return mistakes || files < 200 || includes < 1000 ? 1 : 0;
+    for (int i = 0; i < n_rooms; i++)
+        if (!seen[i])
+            find_circles(i, seen);
+    printf("%d files in %d rooms, %d includes, %d mistakes\n", files, n_rooms, includes, mistakes);
+    return mistakes || files < 200 || includes < 1000 || n_rooms < 20 ? 1 : 0;
 }

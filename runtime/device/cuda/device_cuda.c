@@ -137,32 +137,7 @@ static FtxStatus take_device(Device *d, int ordinal, FtxError *err)
     return s;
 }
 
-FtxStatus cuda_enter(const Device *d, FtxError *err)
-{
-    return cuda_check(d->cu, d->cu->cuCtxPushCurrent(d->context), err, "making the GPU's context current");
-}
-
-void cuda_leave(const Device *d)
-{
-    CUcontext ours;
-
-    d->cu->cuCtxPopCurrent(&ours);
-}
-
 /* --- code ----------------------------------------------------------------------------------------- */
-
-const char *cuda_kernel_name(const Device *d, uint32_t kernel)
-{
-    const FtxKernel *k = &d->plan->kernels[kernel];
-    const char *entry = artifact_string(d->artifact, k->entry);
-
-    return *entry ? entry : artifact_string(d->artifact, k->family);
-}
-
-const char *cuda_launch_label(const Device *d, uint32_t launch)
-{
-    return artifact_string(d->artifact, d->plan->launches[launch].label);
-}
 
 /* The module of kernel i: its own, or that of an earlier kernel with the same image. */
 static FtxStatus load_module(Device *d, uint32_t i, CUmodule *module, FtxError *err)
@@ -268,16 +243,6 @@ static FtxStatus load_kernels(Device *d, FtxError *err)
 }
 
 /* --- matrix products ------------------------------------------------------------------------------ */
-
-int64_t cuda_most_rows(const Device *d, const FtxProgram *p, bool rows_s)
-{
-    const int64_t sequences = d->artifact->facts->sequences;
-    const int64_t tokens = p->bucket                    ? p->bucket
-                           : p->kind == FTX_PROG_DECODE ? sequences /* one token each */
-                                                        : d->artifact->facts->tokens;
-
-    return !rows_s ? tokens : tokens < sequences ? tokens : sequences;
-}
 
 static FtxStatus open_matmul(Device *d, const FtxProgram *p, uint32_t launch, FtxError *err)
 {

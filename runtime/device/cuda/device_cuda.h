@@ -1,5 +1,6 @@
 /* device_cuda.h - what the files of the CUDA device share.
  *
+ *   plan.c           the plan's names, rows and grids; the context. Calls none of the others
  *   device_cuda.c    the device: context, code, matrix products; the table of functions
  *   weights.c        the weights: stored or drawn, through pinned memory to the device
  *   session.c        an engine's memory, and the copies into and out of it
@@ -74,6 +75,7 @@ struct Session {
     bool profiling, sync, trace, nan;
 };
 
+/* plan.c. cuda_enter makes the device's context current; cuda_leave, after each success, restores what was. */
 FtxStatus cuda_enter(const Device *d, FtxError *err);
 void cuda_leave(const Device *d);
 const char *cuda_launch_label(const Device *d, uint32_t launch); /* "layer 3: qkv" */
@@ -82,13 +84,13 @@ const char *cuda_kernel_name(const Device *d, uint32_t kernel);  /* its entry, o
 /* Rows (rows_s) or tokens that program p may bring at most. */
 int64_t cuda_most_rows(const Device *d, const FtxProgram *p, bool rows_s);
 
+/* The blocks of a kernel; variables [VAR_COUNT] are those of base/expr.h. */
+FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, uint32_t grid[3], FtxError *err);
+
 /* Until all that is enqueued on the stream is done: so many programs. */
 FtxStatus cuda_wait_stream(Device *d, CUstream stream, int programs, FtxError *err, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
 FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *what);
-
-/* The blocks of a kernel; variables [VAR_COUNT] are those of base/expr.h. */
-FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, uint32_t grid[3], FtxError *err);
 
 FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err);
 

@@ -19,26 +19,6 @@
 
 /* --- one launch ----------------------------------------------------------------------------------- */
 
-FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, uint32_t grid[3], FtxError *err)
-{
-    static const int64_t most[3] = {INT32_MAX, 65535, 65535};
-    const ArtifactPlan *p = d->plan;
-
-    for (int i = 0; i < 3; i++) {
-        const uint32_t *e = p->kernels[kernel].grid[i];
-        int64_t n = 1;
-        const FtxStatus status = e[1] ? expr_run(p->exprs + e[0], e[1], variables, VAR_COUNT, &n, err) : FTX_OK;
-
-        if (status)
-            return ftx_context(err, status, "the grid of %s", cuda_kernel_name(d, kernel));
-        if (n < 0 || n > most[i])
-            return ftx_fail(err, FTX_EFORMAT, "%s: a grid of %lld blocks in direction %d", cuda_kernel_name(d, kernel),
-                            (long long)n, i);
-        grid[i] = (uint32_t)n;
-    }
-    return FTX_OK;
-}
-
 /* The grids of all kernels for T tokens in S rows. */
 static FtxStatus size_grids(Session *s, int T, int S, FtxError *err)
 {
