@@ -22,7 +22,7 @@ typedef struct ArtifactParts {
     size_t program_bytes;
 } ArtifactParts;
 
-/* Same parts, same bytes. Written under another name, synced, renamed. */
+/* The same parts give the same bytes. The file is written under another name, synced and renamed. */
 bool artifact_write(const char *path, const ArtifactParts *parts,
                     void (*progress)(void *user, uint64_t done, uint64_t all), void *user, Diag *d);
 

@@ -1,12 +1,12 @@
-/* write.c - everything into one .ftx file, in the order of ftx_format.h.
+/* write.c - writes the .ftx file that ftx_format.h describes.
  *
  *   header | facts strings spec build tokenizer | plan sections, a target after another
  *          | weight index | weights (4096-aligned) or tables | section table
  *
- * With a program before it (--exe) all that moves to the next page, and a trailer says where it is.
+ * With --exe a program comes first; the artifact begins at the next page, and a trailer says where that is.
  *
- * All but the weights is small and built in memory first; weights stream into their place. Nothing
- * of the machine or the hour goes in: same parts, same bytes. */
+ * Everything but the weights is small and built in memory first; weights are streamed into their place. Nothing of the
+ * machine or the time is stored, so the same parts give the same bytes. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ typedef struct Bytes {
     size_t n, cap;
 } Bytes;
 
-typedef struct Piece { /* a section, and its bytes unless they are streamed */
+typedef struct Piece { /* a section, with its bytes unless they are streamed */
     FtxSection head;
     const void *data;
 } Piece;
@@ -227,7 +227,7 @@ static FtxKernel kernel_of(Writer *w, const Instance *i, Words *consts, Words *e
     return k;
 }
 
-/* Operands of the launches follow one another, so a launch has those up to the next one's. */
+/* The operands of all launches are one array; a launch has those up to the next launch's first. */
 static void check_operands(const Plan *p, const FtxKernel *kernels)
 {
     for (size_t i = 0; i < p->launches.n; i++) {
@@ -353,8 +353,8 @@ static bool commit(FileOut **out, Diag *d)
     return !file_commit(f, &err) || diag_machine(d, "%s", err.text);
 }
 
-/* Both files or none: what can fail for want of room is done before the first gets its name. A sidecar
- * whose artifact does not come is of no use. */
+/* Gives both files their names, or neither: everything that can fail for lack of space is done before the first is
+ * renamed. */
 static bool commit_both(FileOut **beside, const char *sidecar, FileOut **out, Diag *d)
 {
     FtxError err;

@@ -1,4 +1,4 @@
-/* build.c - the tokenizer as it grows (Build): what the readers of all formats add to its tables. */
+/* build.c - the tables of the tokenizer (Build), and the functions with which all readers fill them. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ int32_t build_id(const Build *b, const char *text)
 
 /* --- bytes as characters: byte-level texts write each byte as one printable character ----------- */
 
-/* Printable bytes stand for themselves; the others, in order, for U+0100 and on. */
+/* Printable bytes are written as themselves, the others as U+0100, U+0101 ... in their order. */
 static void make_byte_characters(Build *b)
 {
     int next = 256;
@@ -181,7 +181,7 @@ void build_pairs(Build *b)
         for (const TokMerge *o; b->pairs[i]; i = (i + 1) & (b->n_pairs - 1)) {
             o = &b->merges.at[b->pairs[i] - 1];
             if (o->left == m->left && o->right == m->right)
-                break; /* of two equal pairs the later rank counts, as in the library */
+                break; /* of two equal pairs the later one counts, as in tokenizers */
         }
         b->pairs[i] = (uint32_t)rank + 1;
     }

@@ -1,5 +1,5 @@
-/* decoder.c - "decoder" of tokenizer.json, worked out here: what each token gives, as the first of
- * a text and after others, so that the runtime only copies.
+/* decoder.c - "decoder" of tokenizer.json, applied here: the text of each token, as the first token of a text and
+ * after others, so that the runtime only copies.
  *
  *   "▁the"   Metaspace    " the", as the first "the"
  *   "##ing"  WordPiece    "ing",  as the first "##ing"
@@ -9,7 +9,7 @@
 
 #include "parts.h"
 
-enum { MOST_TEXT = 64 /* bytes that replace a text in every token */ };
+enum { MOST_TEXT = 64 /* bytes of the text that Replace puts in */ };
 
 /* --- reading ------------------------------------------------------------------------------------ */
 
@@ -21,7 +21,7 @@ static DecodeStep *add(Build *b, DecodeKind kind)
     return s;
 }
 
-/* The file's texts go when it has been read; these stay. */
+/* A copy that stays when the JSON is released. */
 static const char *keep_text(Build *b, const json_t *o, const char *name, const char *otherwise)
 {
     const char *text = build_text(o, name);
@@ -68,7 +68,7 @@ static bool read_strip(Build *b, const json_t *o, bool fused)
     DecodeStep *s;
 
     if (left < 0 || right < 0 || (fused && right) || left > 1000 || right > 1000)
-        return diag_error(b->d, b->loc, "its decoder strips a text's end, which is not supported");
+        return diag_error(b->d, b->loc, "its decoder strips the end of the whole text, which is not supported");
     s = add(b, fused ? DECODE_STRIP_WHOLE : DECODE_STRIP);
     s->what = keep_text(b, o, "content", " ");
     s->left = (size_t)left;
@@ -123,7 +123,7 @@ bool read_decoder(Build *b, const json_t *o)
     return read_step(b, o, &fused);
 }
 
-/* --- working it out ----------------------------------------------------------------------------- */
+/* --- applying ----------------------------------------------------------------------------- */
 
 typedef struct Piece {
     const char *at;

@@ -5,7 +5,7 @@
 #include "parts.h"
 #include "../../runtime/base/hash.h"
 
-enum { WORD_CHARACTERS = 100 /* the library's own limit */, UNKNOWN_PENALTY = 10 };
+enum { WORD_CHARACTERS = 100 /* the limit of tokenizers */, UNKNOWN_PENALTY = 10 };
 
 /* --- BPE ---------------------------------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static void read_bytes(Build *b)
         }
 }
 
-/* Pieces that are tokens as a whole: only texts made of byte characters can be pieces. */
+/* The hash table of tokens that a whole word may be (ignore_merges). Their texts consist of byte characters. */
 static void hash_words(Build *b)
 {
     const char *text;
@@ -112,7 +112,7 @@ static bool read_bpe_bytes(Build *b, const json_t *model)
     read_bytes(b);
     for (size_t i = 0; i < LEN(refused); i++)
         if (is_set(json_object_get(model, refused[i]))) {
-            bool all = i == 0; /* never needed where every byte is a token */
+            bool all = i == 0; /* an unknown token is never used where every byte is a token */
 
             for (int k = 0; k < 256 && all; k++)
                 all = b->facts.byte_id[k] >= 0;
@@ -141,8 +141,8 @@ static bool read_bpe(Build *b, const json_t *model)
 
 /* --- WordPiece ---------------------------------------------------------------------------------- */
 
-/* Pieces inside words follow the prefix in the trie. Where none does, the way ends in a node
- * without children. */
+/* The trie's node behind the prefix, where pieces inside words begin. Without such pieces: a node without
+ * children. */
 static void find_tail(Build *b, const char *prefix)
 {
     if (!*prefix)
@@ -174,7 +174,7 @@ static bool read_wordpiece(Build *b, const json_t *model)
 
 /* --- Unigram ------------------------------------------------------------------------------------ */
 
-/* [["text", score], ...]: the place is the id. Of equal texts the last counts. */
+/* [["text", score], ...]: the index is the id. Of equal texts the last one counts. */
 static bool read_scored_vocab(Build *b, const json_t *list)
 {
     b->vocab = json_object();

@@ -13,7 +13,7 @@ static int sextet(char c)
     return at ? (int)(at - alphabet) : -1;
 }
 
-/* NULL: this is no base64. */
+/* NULL: not base64. */
 static unsigned char *base64(Arena *keep, const char *text, size_t *bytes)
 {
     size_t n = strlen(text), to = 0;
@@ -47,7 +47,7 @@ static unsigned char *base64(Arena *keep, const char *text, size_t *bytes)
 
 /* --- the steps ---------------------------------------------------------------------------------- */
 
-/* Nonspacing marks are found in decomposed text. */
+/* StripAccents removes nonspacing marks, which are separate in decomposed text alone. */
 static bool read_bert(Build *b, const json_t *o)
 {
     const bool lower = build_flag(o, "lowercase", true);

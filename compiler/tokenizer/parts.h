@@ -1,4 +1,4 @@
-/* parts.h - what the files of this room share: the tokenizer as it grows, table by table. */
+/* parts.h - what the files of this room share: the tables of a tokenizer while they are filled. */
 #ifndef FTXC_TOKENIZER_PARTS_H
 #define FTXC_TOKENIZER_PARTS_H
 
@@ -16,7 +16,7 @@ typedef struct Blob {
     size_t n, cap;
 } Blob;
 
-typedef struct TokenText { /* a token as its file writes it; NULL: there is none of this id */
+typedef struct TokenText { /* a token as its file writes it; text NULL: no token has this id */
     const char *text;
     uint32_t flags; /* TOK_SPECIAL */
 } TokenText;
@@ -25,7 +25,7 @@ typedef struct AddedText {
     const char *text;
     int32_t id;
     uint32_t flags; /* TOK_ADDED_* */
-    uint32_t order; /* of two with one content the first counts */
+    uint32_t order; /* of two with the same content the first one counts */
 } AddedText;
 
 typedef struct PieceText { /* what the trie finds */
@@ -40,7 +40,7 @@ typedef enum DecodeKind {
     DECODE_REPLACE,       /* what, with */
     DECODE_BYTES,         /* "<0x41>" is a byte */
     DECODE_STRIP,         /* what: a character; left, right: how many of a token */
-    DECODE_STRIP_WHOLE,   /* ... of the whole text: left alone */
+    DECODE_STRIP_WHOLE,   /* the same at the left end of the whole text */
     DECODE_SENTENCEPIECE, /* U+2581 is a space; flag: the first token loses one */
     DECODE_JOIN           /* no decoder: the tokens' own texts with spaces between */
 } DecodeKind;
@@ -112,8 +112,8 @@ typedef struct Build {
     size_t n_pairs, n_words;
     const void *charsmap;
     size_t n_charsmap;
-    bool byte_level; /* the pre-tokenizer has been through its ByteLevel */
-    bool framed;     /* a post-processor has said what stands around a text */
+    bool byte_level; /* the pre-tokenizer has a ByteLevel step */
+    bool framed;     /* a post-processor has set `frame` */
 } Build;
 
 /* --- build.c: fields of JSON, and what all readers add to the tables ------------------------------ */
@@ -126,14 +126,14 @@ void build_append(Build *b, const void *p, size_t bytes);  /* to the table of by
 bool build_token(Build *b, const char *text, json_int_t id, uint32_t flags);
 void build_added(Build *b, const char *text, int32_t id, uint32_t flags);
 int32_t build_id(const Build *b, const char *text);                     /* -1: not in the vocabulary */
-void build_piece(Build *b, const char *text, int32_t id, double score); /* an empty text is none */
-void build_frame(Build *b, int32_t id, uint32_t type, bool pair);       /* single ones first */
+void build_piece(Build *b, const char *text, int32_t id, double score); /* ignores an empty text */
+void build_frame(Build *b, int32_t id, uint32_t type, bool pair); /* those of a single text before those of a pair */
 void build_norm(Build *b, TokNormKind kind, uint32_t flags, const char *text, const char *with);
 bool build_byte_ids(Build *b); /* from "<0x00>" ...; false: none is there */
 size_t build_slots(size_t n);  /* of a hash table of n entries: a power of two */
 void build_pairs(Build *b);    /* the hash table of pairs, from merges */
-/* The bytes that a byte-level token's text stands for, at most strlen(text). False: some character
- * stands for none, and the text is taken as it is. */
+/* The bytes that a byte-level token stands for, at most strlen(text). False: one of its characters stands for no byte,
+ * and the text is copied as it is. */
 bool build_token_bytes(const Build *b, const char *text, char *out, size_t *n);
 
 /* --- the parts of tokenizer.json, each in its file ---------------------------------------------- */
@@ -148,13 +148,14 @@ bool read_sentencepiece(Build *b, const void *p, size_t n); /* spm.c */
 
 /* trie.c: piece_texts to trie. */
 void build_trie(Build *b);
-uint32_t trie_find(const Build *b, const char *text); /* the node of a beginning; 0: none, or "" */
+uint32_t trie_find(const Build *b,
+                   const char *text); /* the node behind a prefix; 0: there is none, or the prefix is "" */
 
-/* A pattern as Hugging Face's tokenizers read it (Oniguruma, Ruby syntax) as one for PCRE2 with
- * the same meaning. False: d names what has none. */
+/* Translates a pattern of Hugging Face's tokenizers (Oniguruma, Ruby syntax) to one for PCRE2 with the same meaning.
+ * False: d names the part that has no counterpart. */
 bool pattern_translate(const char *pattern, Loc loc, Arena *keep, const char **out, Diag *d);
 
-/* A text that stands for itself, as a pattern. */
+/* A pattern that matches exactly this text. */
 const char *pattern_quote(const char *text, Arena *keep);
 
 #endif

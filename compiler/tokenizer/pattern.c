@@ -1,12 +1,12 @@
 /* pattern.c - from Oniguruma's regular expressions to PCRE2's.
  *
- * Most of the two is alike. What differs is spelled out, so that no option and no version of
- * PCRE2's tables decides what a space or a letter is:
+ * Most of their syntax is equal. What differs is written out, so that neither an option nor the version of PCRE2's
+ * tables decides what a space or a letter is:
  *
  *   \s  Unicode White_Space     \d  \p{Nd}     \w  letters, marks, digits, connectors
  *   \h  a hexadecimal digit     \v  U+000B     (?m:  the dot takes line ends: (?s:
  *
- * What has no counterpart is refused by name: word borders, classes in classes, `&&`. */
+ * What has no counterpart is refused: word boundaries, classes inside classes, `&&`. */
 #include <ctype.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static void puts_text(Text *t, const char *s)
     put(t, s, strlen(s));
 }
 
-/* A set by its name, inside a class or as a class of its own. */
+/* Writes a set such as \\s, inside a class or as a class. */
 static bool put_set(Text *t, const char *set, bool negated, bool in_class)
 {
     if (in_class && negated)
@@ -52,8 +52,8 @@ static bool put_set(Text *t, const char *set, bool negated, bool in_class)
     return true;
 }
 
-/* p is after "\p" or "\P": {L}, {^L}, {Han}. Names of one or two letters are general categories
- * in both; longer ones are taken for scripts. */
+/* p points behind "\p" or "\P", to {L}, {^L} or {Han}. Names of one or two letters are general categories in both
+ * syntaxes; longer ones are read as scripts. */
 static const char *put_property(Text *t, const char *p, bool negated)
 {
     const char *end = *p == '{' ? strchr(p, '}') : NULL;
@@ -77,7 +77,7 @@ static const char *put_property(Text *t, const char *p, bool negated)
     return end + 1;
 }
 
-/* p is after the backslash; NULL: this escape has no counterpart. */
+/* p points behind the backslash. NULL: this escape has no counterpart. */
 static const char *put_escape(Text *t, const char *p, bool in_class)
 {
     const char c = *p;
@@ -118,7 +118,7 @@ static const char *put_escape(Text *t, const char *p, bool in_class)
     return ok ? p + 1 : NULL;
 }
 
-/* p is after the bracket; NULL: the class has no counterpart. */
+/* p points behind the bracket. NULL: the class has no counterpart. */
 static const char *put_class(Text *t, const char *p)
 {
     puts_text(t, "[");
@@ -145,14 +145,14 @@ static const char *put_class(Text *t, const char *p)
     return p + 1;
 }
 
-/* p is after "(?": options up to ':' or ')', where Ruby's m is PCRE2's s. */
+/* p points behind "(?", to options up to ':' or ')'. Ruby's m is PCRE2's s. */
 static const char *put_options(Text *t, const char *p)
 {
     const char *end = p + strspn(p, "imx-");
 
     puts_text(t, "(?");
     if (*end != ':' && *end != ')')
-        return p; /* a look-around, an atomic or a plain group: alike */
+        return p; /* look-around, atomic or non-capturing group: equal */
     for (; p < end; p++)
         put(t, *p == 'm' ? "s" : p, 1);
     return p;
@@ -174,7 +174,7 @@ bool pattern_translate(const char *pattern, Loc loc, Arena *keep, const char **o
         } else if (p[0] == '(' && p[1] == '?') {
             next = put_options(&t, p + 2);
         } else if (p[0] == '}' && p[1] == '+') {
-            next = NULL; /* possessive in PCRE2, a repeated repeat in Ruby */
+            next = NULL; /* a possessive quantifier in PCRE2, two quantifiers in Ruby */
         } else {
             put(&t, p, 1);
             next = p + 1;

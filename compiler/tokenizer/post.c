@@ -1,4 +1,4 @@
-/* post.c - "post_processor" of tokenizer.json: what stands around a text, and around two.
+/* post.c - "post_processor" of tokenizer.json: the tokens around one text, and around a pair.
  *
  *   single   [CLS] A [SEP]               types 0 0 0
  *   pair     [CLS] A [SEP] B [SEP]             0 0 0 1 1 */
@@ -88,7 +88,7 @@ static bool read_mark(Build *b, const json_t *o, const char *name, int32_t *id)
     return true;
 }
 
-/* RoBERTa puts two marks between texts, and all of it has the type 0. */
+/* RoBERTa puts two separators between texts, and all tokens have the type 0. */
 static bool read_bert(Build *b, const json_t *o, bool roberta)
 {
     const uint32_t second = roberta ? 0 : 1;
@@ -114,7 +114,7 @@ static bool read_step(Build *b, const json_t *o)
     const char *type = build_type(o);
     const bool roberta = strcmp(type, "RobertaProcessing") == 0;
 
-    if (strcmp(type, "ByteLevel") == 0) /* moves offsets alone */
+    if (strcmp(type, "ByteLevel") == 0) /* changes offsets only */
         return true;
     if (strcmp(type, "Sequence") == 0) {
         for (size_t i = 0; i < json_array_size(list); i++)

@@ -3,7 +3,7 @@
 
 #include "parts.h"
 
-/* GPT-2's own pattern, which a ByteLevel pre-tokenizer has inside. Radford et al. 2019. */
+/* GPT-2's pattern, the built-in pattern of ByteLevel. Radford et al. 2019. */
 static const char *const GPT2_PATTERN =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 

@@ -6,9 +6,9 @@
  *               3 normaliser { 2 map  3 space before the text  4 fewer spaces  5 visible spaces }
  *               5 denormaliser { 2 map }
  *
- * Ids are the places of the pieces, and nothing stands around a text. Marian's ids are those of the
- * vocab.json beside a .spm, and a piece which that one lacks is unknown; its library cuts a text at
- * special tokens and treats each part as a text of its own. */
+ * The id of a piece is its index, and no tokens are put around a text. Marian's ids are those of the vocab.json beside
+ * the .spm; a piece that is not in it is unknown. Marian's tokenizer splits a text at special tokens and treats each
+ * part as a separate text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "../../runtime/base/file.h"
 #include "../../runtime/base/utf8.h"
 
-enum { UNKNOWN_PENALTY = 10, MOST_LENGTH = 512 /* bytes of a piece that BPE may merge to */ };
+enum { UNKNOWN_PENALTY = 10, MOST_LENGTH = 512 /* bytes of a piece that merges may make */ };
 
 typedef enum PieceType { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } PieceType;
 typedef enum ModelType { UNIGRAM = 1, BPE } ModelType;
@@ -82,7 +82,7 @@ static bool skip(Reader *r, uint64_t n)
     return true;
 }
 
-/* False: the message has ended, or r->bad. */
+/* False: the message has ended, or it is damaged (r->bad). */
 static bool next_field(Reader *r, Field *f)
 {
     uint64_t key, n;
@@ -110,11 +110,11 @@ static bool next_field(Reader *r, Field *f)
         f->inside = (Reader){r->at - n, r->at, false};
         return true;
     }
-    r->bad = true; /* groups: none are in these files */
+    r->bad = true; /* groups, which these files do not use */
     return false;
 }
 
-/* NULL: it is no text. */
+/* NULL: not a text. */
 static const char *field_text(Build *b, const Field *f)
 {
     const char *at = (const char *)f->inside.at;
@@ -234,7 +234,7 @@ static bool is_language(const char *text)
     return n > 4 && text[0] == '>' && text[1] == '>' && strcmp(text + n - 2, "<<") == 0;
 }
 
-/* Marian's special tokens and the codes of languages are read as such in a text. */
+/* Adds the tokens of vocab.json. Marian's special tokens and language codes (>>deu<<) are recognised in texts. */
 static bool add_vocab(Build *b)
 {
     static const char *const special[] = {"</s>", "<unk>", "<pad>"};
@@ -297,7 +297,7 @@ static bool read_vocab(Spm *m, const char *path)
     return true;
 }
 
-/* Unknown has a text of its own, " ⁇ " if the file says nothing. */
+/* The text of the unknown token: " ⁇ " if the file has none. */
 static bool use_places(Spm *m)
 {
     Build *b = m->b;
@@ -324,14 +324,14 @@ static bool read_ids(Spm *m)
     m->marian = n > 4 && strcmp(path + n - 4, ".spm") == 0 && file_exists(vocab);
     if (m->marian && file_exists(beside(m->b, "target_vocab.json")))
         return diag_error(m->b->d, m->b->loc,
-                          "target_vocab.json lies beside it: one vocabulary for both languages is "
+                          "there is a target_vocab.json beside it: one vocabulary for both languages is "
                           "supported");
     return m->marian ? read_vocab(m, vocab) : use_places(m);
 }
 
 /* --- the model ---------------------------------------------------------------------------------- */
 
-/* Control, unknown and byte pieces are never in a text. */
+/* Control, unknown and byte pieces are never matched in a text. */
 static bool add_pieces(Spm *m)
 {
     double least = 0;
@@ -380,8 +380,8 @@ static const TokPiece *piece_at(const Build *b, const char *text)
     return node && b->trie.at[node].piece ? &b->pieces.at[b->trie.at[node].piece - 1] : NULL;
 }
 
-/* Two pieces merge if they are one together; the better its score, the earlier, and all ways to
- * one piece are as early. */
+/* Two pieces can be merged if their texts together are a piece. Merges to a piece with a better score come first; all
+ * merges to one piece have the same rank. */
 static void add_merges(Spm *m)
 {
     struct {
@@ -458,5 +458,5 @@ bool read_sentencepiece(Build *b, const void *p, size_t n)
     add_spaces(&m);
     if (m.model == BPE)
         add_merges(&m);
-    return read_post_processor(b, NULL); /* what stands around a text, if nothing has been said */
+    return read_post_processor(b, NULL); /* the default frame */
 }

@@ -1,4 +1,4 @@
-/* tokenizer.c - a tokenizer's file to tables, in the form that runtime/tokenizer/format.h describes.
+/* tokenizer.c - a tokenizer's file to the tables that runtime/tokenizer/format.h describes. Start here.
  *
  *   tokenizer.json ──┐                      texts, pieces,          tables, tried by
  *   source.spm ──────┴─▶ model.c, spm.c ... ─▶ steps (Build) ─▶ the runtime's own reader */
@@ -51,7 +51,8 @@ static int by_content_and_order(const void *a, const void *b)
     return order ? order : x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* early_only: without those that are found in normalised text. */
+/* Writes the added tokens in the order of their texts. early_only: without those that are looked for in normalised
+ * text. */
 static void sort_added(Build *b, bool early_only)
 {
     const AddedText *before = NULL;
@@ -114,7 +115,7 @@ static void *write_tables(Build *b, size_t *bytes)
     return out;
 }
 
-/* The runtime's own reader has the last word: it knows whether a pattern compiles. */
+/* Opens the tables with the runtime's reader, which also finds out whether the patterns compile. */
 static bool try_tables(Build *b, const void *tables, size_t bytes, Tokenizer **t)
 {
     FtxError err;
@@ -142,8 +143,8 @@ static bool normalize_one(Build *b, const Tokenizer *t, AddedText *a)
     return ok;
 }
 
-/* Late added tokens are looked for in normalised text, so they are normalised too: by the runtime,
- * with the tables as they are without them. */
+/* Added tokens that are looked for in normalised text are normalised, too: by the runtime, with tables that lack
+ * them. */
 static bool normalize_added(Build *b)
 {
     const Blob bytes = b->bytes;
@@ -183,7 +184,7 @@ static bool finish(Build *b, void **tables, size_t *bytes)
     return true;
 }
 
-/* --- all of it ---------------------------------------------------------------------------------- */
+/* --- tokenizer.h ---------------------------------------------------------------------------------- */
 
 static bool read_json(Build *b, const json_t *root)
 {

@@ -7,9 +7,8 @@
 #include "../../runtime/base/arena.h"
 #include "../../runtime/base/diag.h"
 
-/* Reads Hugging Face's tokenizer.json (BPE, WordPiece, Unigram; README.md lists the parts) or, where
- * path ends in .spm or .model, SentencePiece's own file, for Marian with the vocab.json beside it.
- * What is not supported is named. */
+/* Reads Hugging Face's tokenizer.json (BPE, WordPiece, Unigram; README.md lists the parts). A path that ends in .spm or
+ * .model is a file of SentencePiece; if a vocab.json lies beside it, it is Marian's. d names what is not supported. */
 bool tokenizer_compile(const char *path, Arena *keep, void **tables, size_t *bytes, Diag *d);
 
 /* The same with the file's bytes at p; path says which of the two it is. */

@@ -1,10 +1,10 @@
-/* trie.c - pieces to a double array: one table in which each node's children lie at its base plus
- * their bytes, interleaved so that few slots stay free. Aoe 1989.
+/* trie.c - pieces to a trie in a double array: the children of a node are at its base plus their bytes, and the
+ * children of different nodes interleave, so that few slots stay free. Aoe 1989.
  *
  *   sorted   a  ab  b      root: base 1     slot 98 'a'   slot 99 'b'
  *                          98:   base 5     slot 103 'b' of "ab"
  *
- * Free slots are a list; a node tries some of its first ones and else goes to the end. */
+ * Free slots form a list. For a node the first TRIES of them are tried; if none fits, it goes to the end. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { TRIES = 200, NO_PARENT = -1 };
 
-typedef struct Range { /* pieces that agree up to a node */
+typedef struct Range { /* the pieces that pass through a node */
     uint32_t node;
     size_t lo, hi, depth;
 } Range;
@@ -23,7 +23,7 @@ typedef struct Slots {
     struct {
         uint32_t *at;
         size_t n, cap;
-    } next, prev; /* rings through the free slots; slot 0 is their head */
+    } next, prev; /* doubly linked list of the free slots; slot 0 is its head */
 } Slots;
 
 static int by_bytes(const void *a, const void *b)
@@ -113,7 +113,7 @@ void build_trie(Build *b)
         size_t starts[257], n, base;
 
         for (; r.lo < r.hi && b->piece_texts.at[r.lo].bytes == r.depth; r.lo++)
-            b->trie.at[r.node].piece = b->piece_texts.at[r.lo].piece + 1; /* of equal ones the last */
+            b->trie.at[r.node].piece = b->piece_texts.at[r.lo].piece + 1; /* of equal pieces the last one counts */
         n = next_bytes(b, &r, bytes, starts);
         if (!n)
             continue;

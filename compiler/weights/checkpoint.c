@@ -1,5 +1,4 @@
-/* checkpoint.c - the files of a checkpoint as one set of named tensors, and whether they are the
- * weights that a spec asks for. */
+/* checkpoint.c - the files of a checkpoint as one set of named tensors, compared with the weights of a spec. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -14,7 +13,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const Tensor *)a)->name, ((const Tensor *)b)->name);
 }
 
-/* Sorts the tensors by name; a name that stands twice is an error. */
+/* Sorts the tensors by name. A name in two files is an error. */
 static bool sort_tensors(Checkpoint *c, Diag *d)
 {
     if (c->tensors.n)
@@ -36,7 +35,7 @@ static bool add_file(Checkpoint *c, const char *path, Arena *keep, Diag *d)
     return safetensors_read(path, map, keep, &c->tensors, d);
 }
 
-/* A file beside the index and nowhere else: no root, no "..". */
+/* Whether a path stays in the folder of the index: not absolute, no "..". */
 static bool is_beside(const char *name)
 {
     if (!*name || *name == '/')
@@ -73,9 +72,9 @@ static bool add_shards(Checkpoint *c, const json_t *root, Arena *keep, Diag *d)
         size_t i = 0;
 
         if (!file || !is_beside(file))
-            return diag_error(d, loc,
-                              "\"weight_map\" sends tensor \"%.200s\" to %s%.200s%s, which is not a file beside it",
-                              name, file ? "\"" : "", file ? file : "no text", file ? "\"" : "");
+            return diag_error(
+                d, loc, "\"weight_map\" places tensor \"%.200s\" in %s%.200s%s, which is not a file in its folder",
+                name, file ? "\"" : "", file ? file : "no text", file ? "\"" : "");
         while (i < files.n && strcmp(files.at[i], file) != 0)
             i++;
         if (i == files.n)
@@ -132,7 +131,7 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* A folder stands for the one of the two usual names that it holds. */
+/* Of a folder: its model.safetensors, or else its index. */
 static const char *resolve(const char *path, Arena *keep)
 {
     struct stat st;
@@ -185,7 +184,7 @@ static const Tensor *find_exact(const Checkpoint *c, const char *name)
     return c->tensors.n ? bsearch(&key, c->tensors.at, c->tensors.n, sizeof key, by_name) : NULL;
 }
 
-/* With or without a prefix. */
+/* Looks for a name as it is, then without and with each prefix. */
 static const Tensor *find_prefixed(const Checkpoint *c, const Spec *spec, const char *name)
 {
     const Tensor *t = find_exact(c, name);
@@ -270,7 +269,7 @@ static const char *tensor_shape(const Tensor *t, Arena *a)
     return arena_printf(a, "[%s]", s);
 }
 
-/* A tensor may have leading sizes of 1 more: [1,V] for a bias [V]. */
+/* A tensor may have additional leading sizes of 1: [1,V] for a bias [V]. */
 static bool same_shape(const Tensor *t, const Shape *s)
 {
     const uint32_t more = t->rank - s->rank;

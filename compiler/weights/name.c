@@ -1,4 +1,4 @@
-/* name.c - what packed weights are called, for people: layers.0.self_attn.{q,k,v}_proj.weight */
+/* name.c - readable names of packed weights: layers.0.self_attn.{q,k,v}_proj.weight */
 #include <string.h>
 
 #include "tensors.h"
@@ -19,7 +19,7 @@ static void leaves(const Graph *g, Id id, Names *names, Arena *a)
             leaves(g, v->args[i], names, a);
 }
 
-/* How many bytes all names share at the front (back: at the end, beyond `front`). */
+/* The number of bytes that all names share at the beginning; back: at the end, behind the first `front` bytes. */
 static size_t shared(const Names *names, bool back, size_t front)
 {
     const char *one = names->at[0];
@@ -50,7 +50,7 @@ const char *weights_name(const Graph *g, Id value, Arena *keep)
     if (names.n == 1)
         return arena_strdup(keep, names.at[0]);
     front = shared(&names, false, 0);
-    if (front == strlen(names.at[0])) /* one tensor more than once */
+    if (front == strlen(names.at[0])) /* the same tensor several times */
         return arena_strdup(keep, names.at[0]);
     back = shared(&names, true, front);
     s = arena_printf(keep, "%.*s{", (int)front, names.at[0]);

@@ -1,20 +1,20 @@
-/* pack.c - weight-only values to bytes: evaluated row by row, converted, written in a stream.
+/* pack.c - evaluates the values that are made of weights alone: row by row, converted, written in a stream.
  *
- * Every weight-only op is a rule that says where rows of its result come from, so any range of
- * rows of any nest of them can be had without its inner values: 16 GB pass through a window of
- * CHUNKS pieces. Threads fill and write the pieces of a window; one of them hashes it in order.
+ * Each operation on weights says which rows of its arguments a row of its result needs. So any range of rows of a
+ * nest of operations is computed without the values in between, and 16 GB pass through a window of CHUNKS pieces.
+ * Threads fill and write the pieces of a window; one of them hashes it in order.
  *
  *   value  [N,K] or [N]:  |-- chunk 0 --|-- chunk 1 --| ... |-- chunk 15 --|  next window ...
  *
  * Vectors are matrices of one column.
  *
- * What is folded into a weight, the gain or the shift of a norm in front of a product w, b (catalog.h):
+ * The gain g and the shift c of a norm are folded into the linear w, b that reads it (Fold in catalog.h):
  *
  *   layernorm(x, g, c) w^T + b = (x - mean) / sd * g w^T + c w^T + b = 1 / sd * x w'^T + b'
  *
  *   w'[n,k] = w[n,k] g[k] - mean of w[n,.] g        b'[n] = b[n] + sum over k of w[n,k] c[k]
  *
- * for rows of w' have the mean 0, so that it does not matter what x has added to all of its elements. */
+ * Rows of w' have the mean 0. So x' = x - mean needs no subtraction: what is added to all elements of x adds 0. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -29,10 +29,10 @@ typedef struct Source {
     const Checkpoint *c; /* NULL: tables only */
     const Spec *spec;
     const Graph *g;
-    DType type; /* of the rows that are read: fp32, or what all their tensors are stored as */
+    DType type; /* of the rows that are read: fp32, or the type in which all their tensors are stored */
 } Source;
 
-/* The first value that cannot stand in a model. */
+/* The first value that is refused: NaN, infinity, or too large for the packed type. */
 typedef struct Fault {
     bool found;
     const Tensor *tensor; /* NULL: the value does not fit into the packed type */
@@ -79,8 +79,8 @@ static void note(Fault *f, const Tensor *t, uint64_t index, float value)
         *f = (Fault){true, t, index, value};
 }
 
-/* Whether all n elements are finite, eight bytes at once: one in the lowest bit of an exponent that
- * is all ones carries into the sign, which was masked away. */
+/* Whether all n elements are finite, eight bytes at a time. The sign bit is masked away; adding 1 to the lowest bit
+ * of an exponent of all ones carries into it. */
 static bool all_finite(const unsigned char *p, uint64_t n, DType type)
 {
     const uint64_t bytes = n * dtype_size(type);
@@ -163,7 +163,7 @@ static const Tensor *tensor_of(const Source *s, const Value *v)
     const Tensor *t = s->c ? checkpoint_find(s->c, s->spec, ir_word(v, "name")) : NULL;
 
     if (!t || t->type == DT_NONE)
-        die("weight %s is asked for and was not checked", ir_word(v, "name"));
+        die("weight %s is read before checkpoint_check", ir_word(v, "name"));
     return t;
 }
 
@@ -183,7 +183,7 @@ static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count,
         read_columns(s, tensor_of(s, a), from, count, out, fault);
         return;
     }
-    row = malloc((size_t)columns * size); /* rare: a transpose of something computed */
+    row = malloc((size_t)columns * size); /* rare: the transpose of a computed value */
     if (!row)
         die("out of memory: %" PRId64 " elements", columns);
     for (int64_t k = 0; k < rows; k++) {
@@ -212,7 +212,7 @@ static void concat_rows(const Source *s, const Value *v, int64_t from, int64_t c
     }
 }
 
-/* In each head of E rows, row 2i is i of the argument and row 2i+1 is i + rot/2, for i < rot/2. */
+/* In each head of E rows, for i < rot/2, row 2i is the argument's row i and row 2i+1 its row i + rot/2. */
 static void pairs_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
 {
     const int64_t E = ir_int(v, "head_dim"), rot = ir_int(v, "rot"), row = row_elements(v);
@@ -251,7 +251,7 @@ static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void 
         die("%s is no weight-only op", ir_op_name(v->op));
 }
 
-/* Whether every tensor under a value is stored as `type`: then its rows are copied, not computed. */
+/* Whether every tensor that a value is made of is stored as `type`. Then its rows are copied without conversion. */
 static bool stored_as(const Source *s, Id id, DType type)
 {
     const Value *v = ir_value(s->g, id);
@@ -323,7 +323,7 @@ typedef struct Stream {
     Diag *d;
 } Stream;
 
-/* Bytes that stand in the file are hashed and counted. */
+/* Hashes and counts bytes that were written. */
 static void account(Stream *s, const void *p, size_t bytes)
 {
     if (!bytes)
@@ -364,7 +364,7 @@ static unsigned char *window_of(Stream *s, size_t bytes)
     return s->window;
 }
 
-/* Rows of a matrix times the gain, less their mean. */
+/* Multiplies rows of a matrix by the gain and subtracts their mean. */
 static void fold_gain(const float *gain, int64_t count, int64_t row, float *f)
 {
     for (int64_t r = 0; r < count; r++, f += row) {
@@ -377,7 +377,7 @@ static void fold_gain(const float *gain, int64_t count, int64_t row, float *f)
     }
 }
 
-/* To elements [first, first + count) of a bias, the products of so many rows of the matrix with the shift. */
+/* Adds to elements [first, first + count) of a bias the products of those rows of the matrix with the shift. */
 static void fold_shift(const Source *source, Id matrix, const float *shift, int64_t first, int64_t count, float *f,
                        Fault *fault)
 {
@@ -395,8 +395,8 @@ static void fold_shift(const Source *source, Id matrix, const float *shift, int6
     free(w);
 }
 
-/* The rows of a piece, packed: read as they are, or read as fp32 (into f), folded and converted. fold: the gain or the
- * shift; NULL: none. */
+/* Packs the rows of a piece: copies them, or reads them as fp32 (into f), folds and converts them. fold: the gain or
+ * the shift; NULL: none. */
 static void pack_piece(const Source *source, const PackedWeight *w, const float *fold, int64_t first, int64_t count,
                        int64_t row, float *f, void *out, Fault *fault)
 {
@@ -413,7 +413,7 @@ static void pack_piece(const Source *source, const PackedWeight *w, const float 
         convert(f, (uint64_t)(count * row), (uint64_t)(first * row), w->type, out, fault);
 }
 
-/* The gain or the shift that is folded into a weight; NULL: none. */
+/* The values of the gain or the shift that is folded into a weight; NULL: none. */
 static float *read_fold(const Source *source, const PackedWeight *w, Fault *fault)
 {
     const Id id = w->fold.gain ? w->fold.gain : w->fold.shift;
@@ -424,7 +424,7 @@ static float *read_fold(const Source *source, const PackedWeight *w, Fault *faul
     return f;
 }
 
-/* Piece after piece; fold: as of pack_piece. */
+/* Packs a value piece by piece. fold: as in pack_piece. */
 static bool put_rows(Stream *s, const Source *source, const PackedWeight *w, const float *fold)
 {
     const Value *v = ir_value(source->g, w->value);
@@ -486,7 +486,7 @@ static bool put_value(Stream *s, Source source, const PackedWeight *w)
     return ok;
 }
 
-/* --- the door -------------------------------------------------------------------------------- */
+/* --- weights.h -------------------------------------------------------------------------------- */
 
 static int by_offset(const void *a, const void *b)
 {

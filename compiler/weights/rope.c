@@ -1,6 +1,7 @@
-/* rope.c - cosines and sines of rotary positions, rounded where Hugging Face's modeling_rope_utils
- * rounds: frequencies, wavelengths and angles are fp32, each operation on its own; the cosine is
- * that of the fp32 angle.
+/* rope.c - cosines and sines of rotary positions.
+ *
+ * Rounded where Hugging Face's modeling_rope_utils rounds: frequencies, wavelengths and angles are fp32, rounded
+ * after each operation, and the cosine is that of the fp32 angle.
  *
  *   frequency[i] = 1 / theta^(2i / rot)          Su et al. 2021
  *   linear:  frequency / factor                  position interpolation, Chen et al. 2023
@@ -12,7 +13,7 @@
 #include "tensors.h"
 
 #if defined(__FP_FAST_FMAF) && defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("fp-contract=off") /* a*b + c in one rounding is not what the model saw */
+#pragma GCC optimize("fp-contract=off") /* a fused a*b + c would round once where Hugging Face rounds twice */
 #endif
 
 static float llama3(const Value *v, float frequency)

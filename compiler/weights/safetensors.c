@@ -1,10 +1,11 @@
-/* safetensors.c - the header of a safetensors file, believed only where it is right.
+/* safetensors.c - reads and checks the header of a safetensors file.
  *
  *   u64 n | JSON of n bytes | data
  *   {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, "__metadata__": {}}
  *
- * Offsets count from the start of data. The format allows neither holes nor overlaps, so begins
- * and ends, sorted, must meet and end with the file: that finds a cut file as well. */
+ * Offsets count from the beginning of data. The format allows neither holes nor overlaps: sorted by their begin,
+ * each tensor must begin where the one before it ends, and the last must end with the file. A file that was cut
+ * fails this check, too. */
 #include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,7 +14,7 @@
 
 #include "tensors.h"
 
-static const uint64_t HEADER_MAX_BYTES = 100u << 20; /* as the format's own reader has it */
+static const uint64_t HEADER_MAX_BYTES = 100u << 20; /* the limit of the reference implementation */
 
 static const struct {
     const char *name;
@@ -67,7 +68,7 @@ static bool read_shape(const json_t *o, At at, Tensor *t, Diag *d)
             return diag_error(d, at.loc, "tensor \"%.200s\": dimension %u of its shape is not a size", at.tensor, i);
         t->dim[i] = json_integer_value(n);
         if (__builtin_mul_overflow(t->elements, (uint64_t)t->dim[i], &t->elements) || t->elements > UINT64_MAX / 64)
-            return diag_error(d, at.loc, "tensor \"%.200s\": its shape has more elements than there can be", at.tensor);
+            return diag_error(d, at.loc, "tensor \"%.200s\": its shape has more than 2^63 elements", at.tensor);
     }
     return true;
 }

@@ -1,5 +1,4 @@
-/* sinusoid.c - the table of fixed positions: sines and cosines of one frequency each, in double
- * precision, rounded once.
+/* sinusoid.c - the table of sinusoidal positions, computed in double precision and rounded once.
  *
  *   angle[p, i] = p * theta^(-i / span)      i < dim / 2;  Vaswani et al. 2017: span = dim / 2
  *   half: row p is sin(angle[p, 0 ..]), cos(angle[p, 0 ..]);  neighbour: sin, cos, sin, cos ... */

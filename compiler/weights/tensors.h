@@ -14,7 +14,7 @@ typedef struct Tensor {
     int64_t dim[TENSOR_MAX_RANK];
     const unsigned char *at; /* little-endian elements, row-major; not aligned */
     uint64_t bytes, elements;
-    const char *file; /* base name of the file that holds it */
+    const char *file; /* the base name of its file */
 } Tensor;
 
 typedef struct TensorList {
@@ -34,12 +34,12 @@ struct Checkpoint {
 /* Reads the header of one mapped safetensors file and appends its tensors. */
 bool safetensors_read(const char *path, const FileMap *map, Arena *keep, TensorList *out, Diag *d);
 
-/* The tensor that a weight of the graph means: its own name, or one with a prefix of the spec
- * taken away or put before it. NULL: none. */
+/* The tensor of a weight: of its name, of that name without or with a prefix of the spec, or of an older form of its
+ * end (Spec.renamed). NULL: none. */
 const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char *name);
 
-/* Lets go of the pages that were read, so that a large checkpoint takes little memory: a page that
- * is needed again comes from the file. */
+/* Releases the pages that were read, so that a large checkpoint takes little memory. A page that is needed again is
+ * read from the file. */
 void checkpoint_forget(const Checkpoint *c);
 
 /* Rows [from, from + count) of a sinusoid value: [count, dim]. */
