@@ -157,7 +157,13 @@ static void damage(const char *path)
     for (size_t i = 0; i < bytes + bytes / 7; i++)
         for (size_t k = 0; k < LEN(flips); k++) {
             const size_t n = i < bytes ? bytes : (i - bytes) * 7; /* then cut at every seventh length */
-            const TokenizerPair pair = {text, sizeof text - 1, "a b", 3, true, 9, TOKENIZER_CUT_SECOND};
+            const TokenizerPair pair = {.text = text,
+                                        .bytes = sizeof text - 1,
+                                        .other = "a b",
+                                        .other_bytes = 3,
+                                        .special = true,
+                                        .most = 9,
+                                        .cut = TOKENIZER_CUT_SECOND};
             TokenizerScratch *s;
             Tokenizer *t;
             int32_t ids[64];
