@@ -22,8 +22,9 @@ typedef struct Unit { /* one instance on its way */
 typedef struct Run {
     Plan *plan;
     Arena *keep;
-    Unit *units;     /* one an instance of the plan; instance NULL: not for NVRTC */
-    size_t *missing; /* units that the cache does not have */
+    Unit *units;           /* one an instance of the plan; instance NULL: not for NVRTC */
+    size_t *missing;       /* units that the cache does not have */
+    const char **stripped; /* headers without comments, as they are needed */
     size_t n_missing, n_done, n_all;
     void (*progress)(void *user, uint64_t done, uint64_t all);
     void *user;
@@ -42,26 +43,29 @@ static FILE *text_open(char **at, size_t *n)
 
 /* Everything the code follows from: text and headers without their comments, flags, NVRTC. The entry's name is in
  * the text. */
-static Hash128 key_of(const char *text, Target t)
+static Hash128 key_of(Run *r, const char *text)
 {
     const char *const *names, *const *texts, *flags[NVRTC_MAX_FLAGS];
     size_t headers[MAX_HEADERS];
     char architecture[64], *all = NULL;
     size_t bytes = 0;
     FILE *f = text_open(&all, &bytes);
-    Arena *a = arena_open();
 
     catalog_headers(&names, &texts);
     fprintf(f, "%d NVRTC %s", KEY_FORMAT, nvrtc_version());
-    const size_t n_flags = nvrtc_flags(t, flags, architecture);
+    const size_t n_flags = nvrtc_flags(r->plan->target, flags, architecture);
     for (size_t i = 0; i < n_flags; i++)
         fprintf(f, " %s", flags[i]);
-    fprintf(f, "%c%s%c", 0, text_strip(text, false, a), 0);
+    fprintf(f, "%c%s%c", 0, text_strip(text, false, r->keep), 0);
     const size_t n = text_headers(text, headers, MAX_HEADERS);
-    for (size_t i = 0; i < n; i++)
-        fprintf(f, "%s%c%s%c", names[headers[i]], 0, text_strip(texts[headers[i]], false, a), 0);
+    for (size_t i = 0; i < n; i++) {
+        const size_t h = headers[i];
+
+        if (!r->stripped[h])
+            r->stripped[h] = text_strip(texts[h], false, r->keep);
+        fprintf(f, "%s%c%s%c", names[h], 0, r->stripped[h], 0);
+    }
     fclose(f);
-    arena_close(a);
     const Hash128 key = hash128(all, bytes);
     free(all);
     return key;
@@ -175,7 +179,7 @@ static bool prepare(Run *r)
             continue;
         u->instance = instance;
         u->text = arena_printf(r->keep, "#line 1 \"%s\"\n%s", instance->template_name, text_body(instance, r->keep));
-        u->key = key_of(u->text, r->plan->target);
+        u->key = key_of(r, u->text);
         if (!cache_read(u->key, r->keep, &code))
             r->missing[r->n_missing++] = i;
         else if (!accept(r, u, code))
@@ -253,6 +257,7 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(v
         return diag_machine(d, "target %s: %s", plan->target.name, nvrtc_missing());
     r.units = arena_array(keep, Unit, n);
     r.missing = arena_array(keep, size_t, n);
+    r.stripped = arena_array(keep, const char *, MAX_HEADERS);
     if (!prepare(&r))
         return false;
     sort_missing(&r);
