@@ -101,7 +101,7 @@ set -f
 # shellcheck disable=SC2086
 find . $skip -prune -o -print | sed 's/^\.\///' | sort >"$room/files"
 set +f
-"$FTXC" help | sed -n 's/^  ftxc \([a-z]*\)  *[A-Z[].*/\1/p; s/^  ftxc \([a-z]*\)  *the .*/\1/p' >"$room/commands"
+"$FTXC" help | sed -n '/^First steps/q; s/^  ftxc \([a-z]*\) .*/\1/p' >"$room/commands"
 rooms=$(sed -n 's/^\([^/]*\)\/.*/\1/p' "$room/files" | sort -u | tr '\n' '|' | sed 's/\./\\\\./g; s/|$//')
 # FILE#HEADING, as a browser finds it: small letters, blanks as hyphens, no punctuation
 # shellcheck disable=SC2046
