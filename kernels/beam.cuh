@@ -93,8 +93,8 @@ template <class K> struct BeamValues {
     float x[N];
     int tile;
 
-    static DEVICE int place(int i) { return FOURS ? i / 4 * 128 + lane_id() * 4 + i % 4 : i * 32 + lane_id(); }
-    DEVICE int id_of(int i) const { return tile * D::TILE + place(i); }
+    static DEVICE int in_tile(int i) { return FOURS ? i / 4 * 128 + lane_id() * 4 + i % 4 : i * 32 + lane_id(); }
+    DEVICE int id_of(int i) const { return tile * D::TILE + in_tile(i); }
     DEVICE void load(const float *logits, int tile_)
     {
         tile = tile_;
@@ -143,7 +143,7 @@ template <class K> struct BeamValues {
         tops_bound(room, x, take);
         block_sync();
         const int first = tile * D::TILE;
-        tops_push(room, x, take, [=](int i) { return first + place(i); });
+        tops_push(room, x, take, [=](int i) { return first + in_tile(i); });
     }
 };
 

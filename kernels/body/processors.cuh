@@ -19,11 +19,11 @@ DEVICE bool changes(const FtxParams &p, const FtxRow &row)
     return p.repetition != 1.0f || p.presence != 0.0f || p.frequency != 0.0f || p.ngram > 0 || p.n_words > 0 || row.kv_len < p.min_length;
 }
 
-// Fills facts[RANGE]: the word of an id is facts[place(id)], ids whose place is RANGE or more are left out. shift[i]: the sum
+// Fills facts[RANGE]: the word of an id is facts[index_of(id)]; ids with an index of RANGE or more are left out. shift[i]: the sum
 // of all biases of the id of bias[i]. The whole block; ends with a barrier.
 template <int RANGE, int THREADS, class F>
 DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const FtxRow &row, const int *history, const int *ends,
-                         const FtxBias *bias, const int *words, F place)
+                         const FtxBias *bias, const int *words, F index_of)
 {
     const int n = row.kv_len;
     block_sync(); // all are done with the previous range
@@ -34,7 +34,7 @@ DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const Ftx
     const int seen_from = !repeats ? n : p.window > 0 && n > p.window ? n - p.window : 0;
     const int count_from = counts ? row.prompt : n;
     for (int i = least(seen_from, count_from) + threadIdx.x; i < n; i += THREADS) {
-        const u32 at = place(history[i]);
+        const u32 at = index_of(history[i]);
         if (at < RANGE) {
             if (i >= seen_from)
                 shared_atomic_or(&facts[at], SEEN);
@@ -44,7 +44,7 @@ DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const Ftx
     }
     if (p.ngram > 0) // ban every id that followed an earlier occurrence of the last n - 1 tokens
         for (int i = threadIdx.x; i + p.ngram <= n; i += THREADS) {
-            const u32 at = place(history[i + p.ngram - 1]);
+            const u32 at = index_of(history[i + p.ngram - 1]);
             bool same = at < RANGE;
             for (int k = 0; same && k < p.ngram - 1; k++)
                 same = history[i + k] == history[n - p.ngram + 1 + k];
@@ -52,7 +52,7 @@ DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const Ftx
                 shared_atomic_or(&facts[at], BANNED);
         }
     for (int i = threadIdx.x; i < p.n_words; i += THREADS) { // ban a word's last id where its other ids are the last tokens
-        const u32 at = words[i] < 0 ? place(~words[i]) : RANGE;
+        const u32 at = words[i] < 0 ? index_of(~words[i]) : RANGE;
         int k = i; // ids of the word from k on match the history
         if (at >= RANGE)
             continue;
@@ -63,12 +63,12 @@ DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const Ftx
     }
     if (n < p.min_length)
         for (int i = threadIdx.x; i < p.n_ends; i += THREADS) {
-            const u32 at = place(ends[i]);
+            const u32 at = index_of(ends[i]);
             if (at < RANGE)
                 shared_atomic_or(&facts[at], BANNED);
         }
     for (int i = threadIdx.x; i < p.n_bias; i += THREADS) {
-        const u32 at = place(bias[i].id);
+        const u32 at = index_of(bias[i].id);
         if (at >= RANGE)
             continue;
         bool first = true; // biases of the same id are added in their order, by the thread of the first
@@ -89,9 +89,9 @@ DEVICE void gather_facts(u32 *facts, float *shift, const FtxParams &p, const Ftx
 DEVICE float process(float x, u32 fact, const float *shift, const FtxParams &p)
 {
     if (fact) {
-        const u32 place = fact / BIAS_AT & MOST_BIASES, times = fact & TIMES;
-        if (place)
-            x += shift[place - 1];
+        const u32 bias = fact / BIAS_AT & MOST_BIASES, times = fact & TIMES;
+        if (bias)
+            x += shift[bias - 1];
         if (fact & SEEN)
             x = x < 0.0f ? x * p.repetition : x / p.repetition;
         if (times)

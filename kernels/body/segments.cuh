@@ -26,7 +26,7 @@
 
 enum { SEGMENT_COLUMNS = 256, MAX_TOP_NEEDED = 8, SEGMENT_LIST = 16 }; // largest width, top_needed, number of candidates
 
-// keep: what the head's kernel writes of a row beside its segments. 0: nothing. n > 0: candidates for the n greatest.
+// keep: what the head's kernel writes of a row in addition to its segments. 0: nothing. n > 0: candidates for the n greatest.
 // KEEP_ALL: all logits; it also stands in FtxSegment.kept. KEEP_ALL_MASS: all logits, and the segments' sums are of
 // exp((x - maximum) / temperature).
 enum { KEEP_ALL = -1, KEEP_ALL_MASS = -2 };

@@ -1,7 +1,7 @@
 // sample_check.cu - `sample` on a device against a plain version in double: processors, filters,
 // draw, log-probability, ring, next step; random and adversarial logits.
 //
-// Rows that need few, or some more, are done again by parts of their logits, of the former with candidates and NaN for
+// Rows that need few, or some more, are done again by segments of their logits, of the former with candidates and NaN for
 // the rest: the same token each.
 //
 // A draw may differ where a filter's border or the uniform number falls within rounding (1e-6 of
@@ -156,22 +156,22 @@ static int choose(const Row &r, const std::vector<float> &x, double dp, double d
     return last;
 }
 
-// What a kernel of the LM head would leave of a row: parts of many widths, with candidates in place of their logits.
+// What a kernel of the LM head would leave of a row: segments of many widths, with candidates in place of their logits.
 static bool by_mass(const FtxParams &p) { return p.top_needed > MAX_TOP_NEEDED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f) && p.temperature > 0.0f; }
 static void leave_segments(Random &rnd, const FtxParams &p, std::vector<float> &row, const std::vector<int> &widths, FtxSegment *to)
 {
     const float inv_temperature = by_mass(p) ? 1.0f / p.temperature : 1.0f;
     int first = 0;
     for (int width : widths) {
-        FtxSegment part = {-INFINITY, 0, first, width, KEEP_ALL, -1};
+        FtxSegment segment = {-INFINITY, 0, first, width, KEEP_ALL, -1};
         float *x = row.data() + first;
         for (int i = 0; i < width; i++)
-            if (x[i] > part.top || (x[i] == part.top && part.at < 0)) {
-                part.top = x[i] + 0.0f;
-                part.at = i;
+            if (x[i] > segment.top || (x[i] == segment.top && segment.at < 0)) {
+                segment.top = x[i] + 0.0f;
+                segment.at = i;
             }
         for (int i = 0; i < width; i++)
-            part.sum += part.top > -INFINITY ? expf((x[i] - part.top) * inv_temperature) : 0.0f;
+            segment.sum += segment.top > -INFINITY ? expf((x[i] - segment.top) * inv_temperature) : 0.0f;
         std::vector<std::pair<float, int>> few;
         for (int i = 0; i < width; i++)
             if (x[i] > -INFINITY)
@@ -181,14 +181,14 @@ static void leave_segments(Random &rnd, const FtxParams &p, std::vector<float> &
         while (n < few.size() && few[n].first == few[n - 1].first)
             n++;
         if (p.top_needed <= MAX_TOP_NEEDED && width >= 2 * SEGMENT_LIST && n <= SEGMENT_LIST) {
-            part.kept = (int)n;
+            segment.kept = (int)n;
             std::fill(x, x + width, NAN);
             for (size_t i = 0; i < n; i++) {
                 x[i] = few[n - 1 - i].first;
                 memcpy(&x[SEGMENT_LIST + i], &few[n - 1 - i].second, 4);
             }
         }
-        *to++ = part;
+        *to++ = segment;
         first += width;
     }
 }
@@ -417,23 +417,23 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         wrong += bad[i];
         close += soft[i];
     }
-    // Again, by parts.
+    // Again, by segments.
     std::vector<int> widths;
     for (int left = V; left > 0; left -= widths.back())
         widths.push_back(std::min(left, rnd.below(4) ? 96 + rnd.below(161) : V < 400 ? 1 + rnd.below(90) : 200));
-    std::vector<char> parts(sizeof(FtxSegments) + sizeof(FtxSegment) * S * FTX_SEGMENTS(V));
+    std::vector<char> segments(sizeof(FtxSegments) + sizeof(FtxSegment) * S * FTX_SEGMENTS(V));
     std::vector<float> left;
-    ((FtxSegments *)parts.data())->count = (int)widths.size();
+    ((FtxSegments *)segments.data())->count = (int)widths.size();
     for (int i = 0; i < S; i++) {
         std::vector<float> row = rows[i].logits;
         if (rows[i].p.top_needed)
-            leave_segments(rnd, rows[i].p, row, widths, (FtxSegment *)(parts.data() + sizeof(FtxSegments)) + (size_t)i * FTX_SEGMENTS(V));
+            leave_segments(rnd, rows[i].p, row, widths, (FtxSegment *)(segments.data() + sizeof(FtxSegments)) + (size_t)i * FTX_SEGMENTS(V));
         left.insert(left.end(), row.begin(), row.end());
     }
     std::vector<float> logprobs(S);
     for (int i = 0; i < S; i++)
         logprobs[i] = out[rows[i].row.kv_len % FTX_OUT_RING * C::SEQUENCES + i].logprob;
-    Device<char> dparts(parts);
+    Device<char> dparts(segments);
     dlogits.put(left);
     drows.put(hrows);
     using P = Config<V, true>;
@@ -447,7 +447,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         few += emits && rows[i].p.top_needed;
         const bool same = fabs(o.logprob - logprobs[i]) < 2e-5 || o.logprob == logprobs[i] || by_mass(rows[i].p);
         if (emits && (y[i] != first[i] || !same)) {
-            printf("V %d row %d: %d by parts, %d by all logits (k %d p %g)\n", V, i, y[i], first[i], rows[i].p.top_k, rows[i].p.top_p);
+            printf("V %d row %d: %d by segments, %d by all logits (k %d p %g)\n", V, i, y[i], first[i], rows[i].p.top_k, rows[i].p.top_p);
             wrong++;
         }
     }
@@ -491,18 +491,18 @@ template <class C> void time_sample(const char *name, int S, FtxParams p, float 
     std::vector<int> widths;
     for (int left = V; left > 0; left -= widths.back())
         widths.push_back(std::min(left, WIDTH));
-    std::vector<char> parts(sizeof(FtxSegments) + sizeof(FtxSegment) * S * FTX_SEGMENTS(V));
-    ((FtxSegments *)parts.data())->count = (int)widths.size();
+    std::vector<char> segments(sizeof(FtxSegments) + sizeof(FtxSegment) * S * FTX_SEGMENTS(V));
+    ((FtxSegments *)segments.data())->count = (int)widths.size();
     for (int i = 0; i < S && p.top_needed; i++) {
         std::vector<float> row(logits.begin() + (size_t)i * V, logits.begin() + (size_t)(i + 1) * V);
-        leave_segments(rnd, p, row, widths, (FtxSegment *)(parts.data() + sizeof(FtxSegments)) + (size_t)i * FTX_SEGMENTS(V));
+        leave_segments(rnd, p, row, widths, (FtxSegment *)(segments.data() + sizeof(FtxSegments)) + (size_t)i * FTX_SEGMENTS(V));
         std::copy(row.begin(), row.end(), logits.begin() + (size_t)i * V);
     }
     dlogits.put(logits);
-    Device<char> dparts(parts);
+    Device<char> dparts(segments);
     const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, (FtxSegments *)dparts.p, dy.p, dtiles.p, dvalues.p, dcounters.p};
     const double us = time_graph(32, [&](int, cudaStream_t s) { run_sample<Config<V, true>>(a, S, s); }, [&] { drows.put(hrows); });
-    printf("sample  V %6d rows %3d %-28s: %8.2f us%s\n", V, S, name, us, p.top_needed ? ", by parts" : "");
+    printf("sample  V %6d rows %3d %-28s: %8.2f us%s\n", V, S, name, us, p.top_needed ? ", by segments" : "");
     CU(cudaFreeHost(out));
 }
 
@@ -511,10 +511,10 @@ template <class C> void time_all()
     FtxParams off = {}, p;
     off.top_p = off.repetition = 1.0f;
     for (int S : {1, 32})
-        for (int parts = 0; parts < 2; parts++) {
+        for (int segments = 0; segments < 2; segments++) {
             p = off;
             p.simple = 1;
-            p.top_needed = parts;
+            p.top_needed = segments;
             time_sample<C>("greedy", S, p, 3);
             p.simple = 0;
             p.top_needed = 0;
@@ -524,17 +524,17 @@ template <class C> void time_all()
             p.temperature = 0.8f;
             p.top_p = 0.95f;
             p.top_k = p.top_needed = 4;
-            p.top_needed *= parts;
+            p.top_needed *= segments;
             time_sample<C>("top-k 4, top-p 0.95", S, p, 3);
             p.top_k = p.top_needed = 50;
-            p.top_needed *= parts;
+            p.top_needed *= segments;
             time_sample<C>("top-k 50, top-p 0.95", S, p, 3);
-            p.top_needed = parts * 128;
+            p.top_needed = segments * 128;
             p.repetition = 1.1f;
             time_sample<C>("and repetition", S, p, 3);
             p = off;
             p.temperature = 0.8f;
-            p.top_needed = parts * 128;
+            p.top_needed = segments * 128;
             p.min_p = 0.05f;
             time_sample<C>("min-p 0.05", S, p, 3);
             p.min_p = 0.0f;

@@ -17,7 +17,7 @@ typedef struct Case {
     bool decode;   /* a decode program: every row brings one token */
     bool encode;   /* an encode program */
     bool head;     /* what is computed: the logits; the graph's output is a sample of them */
-    bool segments; /* of a sample: the kernel of the logits has left parts of them */
+    bool segments; /* of a sample: the kernel of the logits writes segments of them */
     int columns;   /* of parts of the statistics that are left of all inputs' rows; 0: of none */
     bool stats;    /* statistics of the output's rows are wanted */
     int bucket;    /* 0: exact */

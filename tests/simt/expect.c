@@ -75,7 +75,7 @@ static const FtxSegment *segments_of_row(const Scene *s, int row)
            (size_t)row * FTX_SEGMENTS((size_t)vocab_of(s->u));
 }
 
-/* The part of row 0 that holds column n, of those that were written. */
+/* The segment of row 0 that holds column n, of those that were written. */
 static const FtxSegment *part_with(const Scene *s, int n)
 {
     const FtxSegment *p = segments_of_row(s, 0);
@@ -320,9 +320,9 @@ static void compare(const Scene *s, const char *what, const void *got, DType typ
     }
 }
 
-/* --- logits and their parts ---------------------------------------------------------------------- */
+/* --- logits and their segments ---------------------------------------------------------------------- */
 
-/* The greatest of a part's values, the first of equals, and the sum of exp(x - greatest). near: how far they may
+/* The greatest of a segment's values, the first of equals, and the sum of exp(x - greatest). near: how far they may
  * be off; 0: x is what the kernel wrote. */
 static void check_part(const Scene *s, int row, const FtxSegment *p, const float *x, double near)
 {
@@ -332,7 +332,7 @@ static void check_part(const Scene *s, int row, const FtxSegment *p, const float
     double sum = 0;
 
     if (p->width > 256 || p->at < 0 || p->at >= p->width)
-        fail_msg("row %d: a part of %d columns from %d, the greatest value in %d", row, p->width, p->first, p->at);
+        fail_msg("row %d: a segment of %d columns from %d, the greatest value in %d", row, p->width, p->first, p->at);
     for (int i = p->first; i < p->first + p->width; i++)
         top = fmaxf(top, x[i]);
     for (int i = p->first; i < p->first + p->width; i++)
@@ -346,7 +346,7 @@ static void check_part(const Scene *s, int row, const FtxSegment *p, const float
             scene_wrong("%s: row %d: column %d equals %d, the greatest, and comes before it", s->u->name, row, i, at);
 }
 
-/* A part's candidates are values of the row, and no other is as great as the need-th of them, nor nearly; kept = -1:
+/* A segment's candidates are values of the row, and no other is as great as the need-th of them, nor nearly; kept = -1:
  * all its columns are written. */
 static void check_kept(int row, const FtxSegment *p, int need, const float *y, const float *x, double near)
 {
@@ -354,7 +354,7 @@ static void check_kept(int row, const FtxSegment *p, int need, const float *y, c
     bool kept[256] = {0};
 
     if (p->kept > 16 || p->kept < -1 || (p->kept >= 0 && need == 0) || (p->kept > 0 && (need == 1 || p->width < 32)))
-        fail_msg("row %d: a part of %d columns from %d has kept %d for %d", row, p->width, p->first, p->kept, need);
+        fail_msg("row %d: a segment of %d columns from %d has kept %d for %d", row, p->width, p->first, p->kept, need);
     if (p->kept < 0) {
         if (!simt_written(y + p->first, sizeof *y * (size_t)p->width))
             fail_msg("row %d: columns from %d are not written", row, p->first);
@@ -377,7 +377,7 @@ static void check_kept(int row, const FtxSegment *p, int need, const float *y, c
             fail_msg("row %d: column %d is greater than a candidate", row, p->first + i);
 }
 
-/* Rows that need their logits have them, others only parts, which cover a row in the order of its columns. */
+/* Rows that need their logits have them, others only segments; these cover a row in the order of its columns. */
 static void check_head(const Scene *s, const float *want)
 {
     const Unit *u = s->u;
@@ -411,7 +411,7 @@ static void check_head(const Scene *s, const float *want)
             if (p[i].width == 0)
                 continue;
             if (all && p[i].first != next)
-                scene_wrong("%s: row %d: part %d begins with %d, the one before ends with %d", u->name, r, i,
+                scene_wrong("%s: row %d: segment %d begins with %d, the one before ends with %d", u->name, r, i,
                             p[i].first, next);
             next = p[i].first + p[i].width;
             check_part(s, r, &p[i], want + (int64_t)r * V, near);
@@ -420,7 +420,7 @@ static void check_head(const Scene *s, const float *want)
                 check_part(s, r, &p[i], y, 0);
         }
         if (all && next != V)
-            scene_wrong("%s: row %d: the parts end with %d of %d", u->name, r, next, V);
+            scene_wrong("%s: row %d: the segments end with %d of %d", u->name, r, next, V);
     }
 }
 
@@ -518,7 +518,7 @@ static void check_sample(const Scene *s)
         assert_true(simt_written(o, sizeof *o));
         scene_check_polled(s, o);
         if (u->c.segments && scene_inv_temperature(&s->params[r]) != 1)
-            logprob = (double)o->logprob; /* parts' sums do not give it */
+            logprob = (double)o->logprob; /* segments' sums do not give it */
         if (o->token != id || o->finish != finish || o->length != n || !(fabs((double)o->logprob - logprob) < 2e-5))
             scene_wrong("%s: row %d: token %d (%g, finish %d, length %d), should be %d (%g, %d, %d)", u->name, r,
                         o->token, (double)o->logprob, o->finish, o->length, id, logprob, finish, n);

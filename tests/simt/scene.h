@@ -69,16 +69,16 @@ bool unit_of_source(const Unit *u);
 int unit_head_dim(const Unit *u);
 int unit_kv_heads(const Unit *u);
 
-/* Whether the unit leaves parts of logits beside them. */
+/* Whether the unit writes segments of logits, too. */
 bool unit_leaves_segments(const Unit *u);
-/* What a part says of columns [first, first + width) of a row of logits. */
+/* The segment of columns [first, first + width) of a row of logits. */
 FtxSegment scene_segment(const float *row, int first, int width, double inv_temperature);
-/* What sums of a row's parts are of: exp((x - top) * this). */
+/* The sums of a row's segments are of exp((x - top) * this). */
 double scene_inv_temperature(const FtxParams *p);
 /* What it keeps of the row beside that, for the `need` greatest: candidates, in place of the columns, or, kept = -1,
  * all columns. The other columns become NaN. */
 void scene_keep(float *row, FtxSegment *p, int need);
-/* What a kernel might have left of these logits, [S, V]: parts of any width, empty ones too. */
+/* What an LM head kernel may write for these logits, [S, V]: segments of any width, also empty ones. */
 void scene_segments(const Scene *s, const float *logits);
 
 /* Compares with the reference. If only some blocks ran (Case.blocks), what they wrote. */

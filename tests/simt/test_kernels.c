@@ -274,7 +274,7 @@ static void tiles(void **state)
     finish(s, 37);
 }
 
-/* Logits, and parts of them beside. */
+/* Logits, and segments of them beside. */
 typedef struct Head {
     DType t;
     int N, K, norm, bias, rows, bucket;
@@ -457,11 +457,11 @@ static void few_texts(void **state)
     finish(s, 53);
 }
 
-static void add_sample(Suite *s, int V, int kind, bool parts)
+static void add_sample(Suite *s, int V, int kind, bool segments)
 {
     static const FtxParams off = {.temperature = 1.0f, .top_p = 1.0f, .repetition = 1.0f};
     Ir g = begin();
-    Case c = {.sms = 2, .segments = parts};
+    Case c = {.sms = 2, .segments = segments};
     const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
     char name[60];
 
@@ -478,7 +478,7 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
         p->seed_low = (unsigned)n * 977u;
         p->seed_high = (unsigned)r + 5;
         p->temperature = n % 5 == 4 ? 0.0f : n % 2 ? 0.7f : 1.3f;
-        p->simple = kind == 0 || (parts && n % 5 == 4);
+        p->simple = kind == 0 || (segments && n % 5 == 4);
         if (p->simple) {
             p->temperature = 0.0f;
             p->top_needed = 1;
@@ -499,7 +499,7 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
         p->n_ends = n % 4;
         p->min_length = n % 5 == 1 && V > 40 ? 60 : 0;
     }
-    for (int r = kind % 2; r < c.rows && parts && kind > 0; r += 2) { /* draws from few */
+    for (int r = kind % 2; r < c.rows && segments && kind > 0; r += 2) { /* draws from few */
         FtxParams *p = &c.params[r];
         const int k = (kind * 3 + r) % 8;
 
@@ -525,16 +525,16 @@ static void add_sample(Suite *s, int V, int kind, bool parts)
             p->min_length = k == 5 ? 60 : 0;
         }
     }
-    snprintf(name, sizeof name, "sample V=%d kind=%d%s", V, kind, parts ? " of parts" : "");
+    snprintf(name, sizeof name, "sample V=%d kind=%d%s", V, kind, segments ? " of segments" : "");
     take(s, &g, &c, name);
 }
 
 /* Values so near each other that lists and bins do not hold what is kept, and many of them equal: in rows by
  * top-p, top-k, both, min-p, and typical ones of many and of few (row 4 emits nothing). */
-static void add_flat(Suite *s, int V, bool parts)
+static void add_flat(Suite *s, int V, bool segments)
 {
     Ir g = begin();
-    Case c = {.sms = 2, .flat = 0.002f, .segments = parts};
+    Case c = {.sms = 2, .flat = 0.002f, .segments = segments};
     const int x = add(&g, "select_last %%%d : [S,8] fp32", input(&g, 8, DT_FP32));
 
     add(&g, "sample %%%d : [S] i32", add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, weight(&g, "w", V, 8, DT_FP32), V));
@@ -547,8 +547,8 @@ static void add_flat(Suite *s, int V, bool parts)
                                   .top_p = (const float[]){0.83f, 1.0f, 0.83f, 1.0f, 1.0f, 1.0f, 1.0f}[r],
                                   .min_p = r == 2 || r == 3 ? 0.2f : 0.0f,
                                   .typical_p = r >= 5 ? 0.4f : 0.0f,
-                                  .top_needed = parts && (r == 0 || r == 3) ? 128 : 0};
-    take(s, &g, &c, parts ? "sample, flat, of parts" : "sample, flat");
+                                  .top_needed = segments && (r == 0 || r == 3) ? 128 : 0};
+    take(s, &g, &c, segments ? "sample, flat, of segments" : "sample, flat");
 }
 
 /* Draws from few, or from more, of which many are alike: more than a list holds where all are. */
@@ -588,12 +588,12 @@ static void sampling(void **state)
         add_alike(s, 900, 3, many);
     }
     for (int kind = 0; kind < (wide ? 24 : 5); kind++)
-        for (int parts = 0; parts < 2; parts++) {
-            add_sample(s, 50, kind, parts);
-            add_sample(s, 4097, kind, parts);
+        for (int segments = 0; segments < 2; segments++) {
+            add_sample(s, 50, kind, segments);
+            add_sample(s, 4097, kind, segments);
             if (wide) {
-                add_sample(s, 320, kind, parts);
-                add_sample(s, 33000, kind, parts);
+                add_sample(s, 320, kind, segments);
+                add_sample(s, 33000, kind, segments);
             }
         }
     finish(s, 31);
@@ -601,10 +601,10 @@ static void sampling(void **state)
 
 /* --- searching ---------------------------------------------------------------------------------- */
 
-static void add_beam(Suite *s, int V, int beams, bool parts)
+static void add_beam(Suite *s, int V, int beams, bool segments)
 {
     Ir g = {.n = 0};
-    Case c = {.sms = 8, .segments = parts, .decode = true, .rows = 1, .decode_rows = 1, .row = {{1, 1}}};
+    Case c = {.sms = 8, .segments = segments, .decode = true, .rows = 1, .decode_rows = 1, .row = {{1, 1}}};
     const int slots = beams > 8 ? beams + 2 : 2 * beams + 2; /* of many lanes one search */
     char name[60];
 
@@ -617,7 +617,7 @@ static void add_beam(Suite *s, int V, int beams, bool parts)
     const int logits = add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, weight(&g, "w", V, 8, DT_FP32), V);
 
     add(&g, "beam %%%d %%%d : [S] i32", logits, add(&g, "sample %%%d : [S] i32", logits));
-    snprintf(name, sizeof name, "beam V=%d of %d%s", V, beams, parts ? " by parts" : "");
+    snprintf(name, sizeof name, "beam V=%d of %d%s", V, beams, segments ? " by segments" : "");
     take(s, &g, &c, name);
 }
 
@@ -627,13 +627,13 @@ static void searching(void **state)
     Suite *s = open_suite("beam");
 
     (void)state;
-    for (int parts = 0; parts < 2; parts++) {
-        add_beam(s, 57, 4, parts);
-        add_beam(s, 1100, 5, parts);
-        add_beam(s, 16411, 3, parts);
-        add_beam(s, 96, 33, parts);
+    for (int segments = 0; segments < 2; segments++) {
+        add_beam(s, 57, 4, segments);
+        add_beam(s, 1100, 5, segments);
+        add_beam(s, 16411, 3, segments);
+        add_beam(s, 96, 33, segments);
         for (int i = 0; i < 4 && wide; i++)
-            add_beam(s, (const int[]){60, 513, 8192, 33000}[i], (const int[]){2, 8, 5, 3}[i], parts);
+            add_beam(s, (const int[]){60, 513, 8192, 33000}[i], (const int[]){2, 8, 5, 3}[i], segments);
     }
     finish(s, 43);
 }

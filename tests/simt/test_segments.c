@@ -1,4 +1,4 @@
-/* test_segments.c - a search by parts of the logits finds what a search by the logits finds: both forms of `beam` on
+/* test_segments.c - a search by segments of the logits finds what a search by the logits finds: both forms of `beam` on
  * the same lanes, over rows with ties, with holes, of one value, with values that are no numbers. */
 #include "scene.h"
 
@@ -31,11 +31,11 @@ typedef struct Forms {
     Catalog catalog;
     Build *build;
     int V;
-    Instance *in[2]; /* with parts: [1] */
+    Instance *in[2]; /* with segments: [1] */
     Fitted fit[2];
 } Forms;
 
-static void fit_form(Forms *f, bool parts)
+static void fit_form(Forms *f, bool segments)
 {
     Target target;
     Diag d = {0};
@@ -51,7 +51,7 @@ static void fit_form(Forms *f, bool parts)
                                 .smem = target_smem_bytes(target),
                                 .kv = DT_FP16,
                                 .target = 901,
-                                .segments = parts};
+                                .segments = segments};
     for (size_t i = 0; i < f->catalog.n; i++) {
         const Contract *k = f->catalog.at[i];
         const char *reason;
@@ -60,11 +60,11 @@ static void fit_form(Forms *f, bool parts)
         if (k->device != KD_CUDA || strcmp(k->family, "beam") != 0)
             continue;
         if (!match_at(&facts, ir_uses(f->g), k, &k->matches.at[0], 0, f->g->output, &b, NULL, f->keep) ||
-            !contract_fit(&facts, &b, f->keep, f->keep, &f->fit[parts], &reason))
+            !contract_fit(&facts, &b, f->keep, f->keep, &f->fit[segments], &reason))
             fail_msg("beam does not fit");
     }
-    f->in[parts] = f->fit[parts].instance;
-    build_add(f->build, f->in[parts]->entry, instantiate_text(f->in[parts], target, f->keep));
+    f->in[segments] = f->fit[segments].instance;
+    build_add(f->build, f->in[segments]->entry, instantiate_text(f->in[segments], target, f->keep));
 }
 
 static Forms open_forms(int V, Build *build)
@@ -225,10 +225,10 @@ static void *segments_of_logits(const float *x, float *left, const FtxParams *pa
     return to;
 }
 
-static void run_form(const Forms *f, bool parts, const float *logits, State *s, SimtSchedule schedule, uint64_t seed)
+static void run_form(const Forms *f, bool segments, const float *logits, State *s, SimtSchedule schedule, uint64_t seed)
 {
-    const Instance *in = f->in[parts];
-    const Fitted *fit = &f->fit[parts];
+    const Instance *in = f->in[segments];
+    const Fitted *fit = &f->fit[segments];
     const int64_t variables[VAR_COUNT] = {[VAR_T] = ROWS, [VAR_S] = ROWS, [VAR_SMS] = 12};
     int32_t sampled[SLOTS] = {[5] = 17};
     State *d = give(s, sizeof *s, "state");
@@ -259,7 +259,7 @@ static void run_form(const Forms *f, bool parts, const float *logits, State *s, 
                     .overlap = in->overlap};
     FtxError err;
 
-    if (parts) {
+    if (segments) {
         float *left = malloc(sizeof *left * (size_t)(ROWS * f->V));
 
         memcpy(left, logits, sizeof *left * (size_t)(ROWS * f->V));
@@ -301,7 +301,7 @@ static void near(const char *what, const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!(a[i] == b[i] || fabsf(a[i] - b[i]) <= 2e-5f))
-            fail_msg("%s[%zu]: %.8g by parts, %.8g by logits", what, i, (double)b[i], (double)a[i]);
+            fail_msg("%s[%zu]: %.8g by segments, %.8g by logits", what, i, (double)b[i], (double)a[i]);
 }
 
 static void same(const State *a, const State *b)
@@ -334,7 +334,7 @@ static void beams(void **state)
     const size_t n = wide ? 5 : 3;
 
     (void)state;
-    snprintf(dir, sizeof dir, "%s/simt-parts%s", getenv("FTX_BUILD"), wide ? "-long" : "");
+    snprintf(dir, sizeof dir, "%s/simt-segments%s", getenv("FTX_BUILD"), wide ? "-long" : "");
     Build *build = build_open(dir);
     for (size_t i = 0; i < n; i++)
         f[i] = open_forms(vocabularies[i], build);
