@@ -51,7 +51,7 @@ refused 2 'big.lua: the file is 1048577 bytes, a spec may have 1048576' compile 
 for command in compile why; do
     refused 2 'tiny.ftx: a compiled model; ftxc run and ftxc show take it' $command "$tiny"
 done
-refused 2 'ftxc: the file is no text' compile "$FTXC" -o "$room/x.ftx"
+refused 2 'not a text file: it has a byte of value 0' compile "$FTXC" -o "$room/x.ftx"
 refused 1 'a file without a name' compile tests/models/tiny-llama -o ''
 refused 2 'no pass has the letter "Z"' compile tests/models/tiny-llama -o "$room/x.ftx" --dump Z
 refused 2 'limits.context must be a whole number from 2' compile tests/models/tiny-llama -o "$room/x.ftx" -D limits.context=1
