@@ -1,4 +1,4 @@
-/* commands/bench.c - ftxc bench: single steps or, with --new, whole generations, timed. */
+/* commands/bench.c - ftxc bench: times single steps or, with --new, whole generations. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 typedef struct Options {
     bool help, json, profile, has_repeat, has_new, has_temperature;
-    bool of_steps, of_generations; /* an option was given that only they have */
+    bool of_steps, of_generations; /* an option for steps, or for generations, was given */
     const char *device, *sequences, *context, *prompt;
     uint64_t random_weights;
     int threads, repeat, new, source, beams, top_k;
@@ -25,29 +25,33 @@ typedef struct Options {
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
-    {"--sequences", 0, OPT_TEXT, "1,8,64", "decode steps with so many sequences", AT(sequences), 0},
-    {"--context", 0, OPT_TEXT, "128,2048", "each with so many tokens before; of an encoder's texts the mean length",
-     AT(context), AT(of_steps)},
+    {"--sequences", 0, OPT_TEXT, "1,8,64",
+     "decode steps of 1, of 8 and of 64 sequences; with --new: requests at once (default 1)", AT(sequences), 0},
+    {"--context", 0, OPT_TEXT, "128,2048",
+     "with 128 and with 2048 tokens in the cache (default 128); encoders: mean length of the texts", AT(context),
+     AT(of_steps)},
     {"--prompt", 0, OPT_TEXT, "512,2048",
-     "prompt steps of so many tokens, one sequence; of an encoder the longest text", AT(prompt), AT(of_steps)},
-    {"--new", 0, OPT_INT, "N", "whole generations of N tokens, end ids ignored, by the clock of the host", AT(new),
+     "prompt steps of 512 and of 2048 tokens, one sequence; encoders: longest text", AT(prompt), AT(of_steps)},
+    {"--new", 0, OPT_INT, "N", "whole generations of N tokens, end tokens ignored, by the host's clock", AT(new),
      AT(has_new)},
     {"--source", 0, OPT_INT, "N", "with --new: tokens of each source or prompt (default 32)", AT(source),
      AT(of_generations)},
-    {"--beams", 0, OPT_INT, "N", "with --new: lanes of each request", AT(beams), AT(of_generations)},
-    {"--temperature", 0, OPT_NUMBER, "X", "with --new (default: 1 with --top-k or --top-p, else 0, greedy)",
-     AT(temperature), AT(has_temperature)},
-    {"--top-k", 0, OPT_INT, "K", "with --new: draw from the K likeliest", AT(top_k), AT(of_generations)},
-    {"--top-p", 0, OPT_NUMBER, "P", "with --new: draw from those that hold P of the mass", AT(top_p),
-     AT(of_generations)},
-    {"--profile", 0, OPT_FLAG, NULL, "with --new: time by kernel; each waits for the one before", AT(profile),
+    {"--beams", 0, OPT_INT, "N", "with --new: beams of each request", AT(beams), AT(of_generations)},
+    {"--temperature", 0, OPT_NUMBER, "X",
+     "with --new: temperature (default: 1 with --top-k or --top-p, else 0, which is greedy)", AT(temperature),
+     AT(has_temperature)},
+    {"--top-k", 0, OPT_INT, "K", "with --new: draw from the K most likely tokens", AT(top_k), AT(of_generations)},
+    {"--top-p", 0, OPT_NUMBER, "P", "with --new: draw from the most likely tokens that together have probability P",
+     AT(top_p), AT(of_generations)},
+    {"--profile", 0, OPT_FLAG, NULL, "with --new: time of each kernel; kernels do not overlap then", AT(profile),
      AT(of_generations)},
     {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30, with --new 20)", AT(repeat),
      AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
-    {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
-    {"--random-weights", 0, OPT_SEED, "SEED", "fill the weights from a seed (not 0)", AT(random_weights), 0},
-    {"--json", 0, OPT_FLAG, NULL, "one object a line, as docs/results keeps them", AT(json), 0},
+    {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
+    {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed, not 0 (artifacts without weights)",
+     AT(random_weights), 0},
+    {"--json", 0, OPT_FLAG, NULL, "one object for each measurement, in the form of docs/results", AT(json), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
 #undef AT
@@ -59,7 +63,6 @@ typedef struct Bench {
     char command[1000]; /* as it was typed */
 } Bench;
 
-/* Of two exit codes. */
 static int worse(int a, int b)
 {
     return a > b ? a : b;
@@ -170,7 +173,7 @@ static int generate(const Bench *b, int sequences)
     return EXIT_DONE;
 }
 
-/* What the engine does not check itself. */
+/* Ranges that the engine does not check itself. */
 static bool check_generation(const Options *o, char *error, size_t bytes)
 {
     const struct {
@@ -191,9 +194,9 @@ static bool check_generation(const Options *o, char *error, size_t bytes)
 static bool check_options(const Options *o, char *error, size_t bytes)
 {
     if (o->has_new && o->of_steps)
-        snprintf(error, bytes, "--context and --prompt are of single steps: without --new");
+        snprintf(error, bytes, "--context and --prompt are for single steps, and --new is given");
     else if (!o->has_new && (o->of_generations || o->has_temperature))
-        snprintf(error, bytes, "--source, --beams, --temperature, --top-k, --top-p and --profile are of --new");
+        snprintf(error, bytes, "--source, --beams, --temperature, --top-k, --top-p and --profile need --new");
     else
         return !o->has_new || check_generation(o, error, bytes);
     return false;
@@ -261,7 +264,7 @@ int command_bench(int argc, char **argv)
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("bench", "%s", error);
     if (o.help) {
-        printf("ftxc bench FILE.ftx [options]\n\nTimes single steps: on a GPU by its own events, on the CPU by the "
+        printf("ftxc bench FILE.ftx [options]\n\nTimes single steps: on a GPU by CUDA events, on the CPU by the "
                "clock; with --new whole generations.\n\n");
         options_help(table, LEN(table));
         printf("\nExamples:\n  ftxc bench fable.ftx --sequences 1,16 --context 128,512\n"

@@ -1,4 +1,4 @@
-/* commands/compile.c - ftxc compile. */
+/* commands/compile.c - ftxc compile: a spec or a checkout to an artifact. */
 #include "../compile.h"
 
 #include <stdio.h>
@@ -22,22 +22,22 @@ typedef struct Options {
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
     {"--output", 'o', OPT_TEXT, "FILE",
-     "the artifact to write (default: NAME.ftx, NAME with --exe; NAME is that of the spec or folder)", AT(out), 0},
+     "the artifact to write (default: NAME.ftx, or NAME with --exe, by the name of the spec or folder)", AT(out), 0},
     {"--target", 't', OPT_TEXT, "LIST", targets_help, AT(targets), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
     {"--exe", 0, OPT_FLAG, NULL, "write a program that needs nothing else: ./NAME \"Once upon a time\"", AT(exe), 0},
-    {"--sidecar", 0, OPT_FLAG, NULL, "weights into FILE.ftxw beside the artifact", AT(sidecar), 0},
+    {"--sidecar", 0, OPT_FLAG, NULL, "write the weights to FILE.ftxw beside the artifact", AT(sidecar), 0},
     {"--no-weights", 0, OPT_FLAG, NULL, "store no weights: run and bench need --random-weights", AT(no_weights), 0},
     {"--emit-cuda", 0, OPT_TEXT, "DIR", "write every generated kernel as a file that compiles alone", AT(emit), 0},
     {"--dump", 0, OPT_TEXT, "LETTERS", "write the graph after these passes (ftxc help opt lists them)", AT(dump), 0},
-    {"--dump-dir", 0, OPT_TEXT, "DIR", "where dumps go (default: the current folder)", AT(dump_dir), 0},
+    {"--dump-dir", 0, OPT_TEXT, "DIR", "folder of the dumps (default: the current folder)", AT(dump_dir), 0},
     {"--json", 0, OPT_FLAG, NULL, "print the summary as JSON", AT(json), 0},
     {"--quiet", 'q', OPT_FLAG, NULL, "no progress, no summary", AT(quiet), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
 #undef AT
 
-/* The last part of a path, that of the folder itself for "." and "..". */
+/* The last part of a path; for "." and ".." the name of that folder. */
 static const char *last_part(const char *path, Arena *keep)
 {
     size_t n = strlen(path);
@@ -56,7 +56,7 @@ static const char *last_part(const char *path, Arena *keep)
     return base;
 }
 
-/* specs/fable.lua -> fable.ftx, in the current folder; a program has no suffix */
+/* specs/fable.lua -> fable.ftx in the current folder, or fable with --exe */
 static const char *default_out(const char *spec, bool exe, Arena *keep)
 {
     const char *base = last_part(spec, keep);
@@ -67,7 +67,7 @@ static const char *default_out(const char *spec, bool exe, Arena *keep)
     return arena_printf(keep, "%.*s%s", (int)n, base, exe ? "" : ".ftx");
 }
 
-/* Better said now than after the work. */
+/* Checked before the work, which may take minutes. */
 static bool can_write(const char *path)
 {
     FtxError err;
@@ -176,9 +176,8 @@ int command_compile(int argc, char **argv)
         return command_mistake("compile", "--exe writes one file that needs nothing else: leave %s out",
                                o.sidecar ? "--sidecar" : "--no-weights");
     if (o.sidecar && o.no_weights)
-        return command_mistake("compile",
-                               "--sidecar has the weights in a file of their own, --no-weights nowhere: one of "
-                               "them");
+        return command_mistake(
+            "compile", "--sidecar writes the weights to a second file, --no-weights stores none: give one of them");
     keep = arena_open();
     for (size_t i = 0; i < o.defines.n; i++)
         overrides[i].text = o.defines.at[i];

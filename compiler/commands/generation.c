@@ -1,8 +1,8 @@
-/* generation.c - whole generations, timed: all requests are submitted, then steps until the last has ended.
+/* generation.c - times whole generations: submits all requests, then steps until the last one has ended.
  *
- * The clock is the host's and runs over everything a user waits for: admission, the encoder, every
- * step, fetching the results. End ids are ignored, so that all generations are as long as they were
- * asked to be. Sources are made up and differ from request to request. */
+ * The time is the host's and covers everything a user waits for: admission, the encoder, every step, fetching the
+ * results. End ids are ignored, so that every generation has the length asked for. Sources are made up; each request
+ * has its own. */
 #include "generation.h"
 
 #include <stdlib.h>
@@ -64,10 +64,9 @@ FtxStatus generation_time(FtxEngine *engine, const FtxModelInfo *info, const Gen
     FtxStatus s = FTX_OK;
 
     events->size = sizeof *events;
-    if (info->kind == FTX_MODEL_DECODER &&
-        g->source + g->new > info->context) /* fewer would come than were asked for */
+    if (info->kind == FTX_MODEL_DECODER && g->source + g->new > info->context) /* the engine would stop earlier */
         s = ftx_fail(err, FTX_EINVAL, "%d new tokens exceed the context of %d", g->new, info->context);
-    for (int i = 0; i <= g->repeat && !s; i++) /* the first warms up, its place is taken */
+    for (int i = 0; i <= g->repeat && !s; i++) /* the first run warms up; the second overwrites its time */
         s = run_once(engine, info, g, ids, events, &ms[i ? i - 1 : 0], err);
     if (!s) {
         qsort(ms, (size_t)g->repeat, sizeof *ms, compare);

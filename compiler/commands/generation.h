@@ -1,4 +1,4 @@
-/* generation.h - whole generations, timed, for ftxc bench. */
+/* generation.h - times whole generations for ftxc bench. */
 #ifndef FTXC_GENERATION_H
 #define FTXC_GENERATION_H
 
@@ -6,7 +6,7 @@
 
 typedef struct Generation {
     int requests;    /* at once */
-    int source, new; /* tokens of what is read (a source, else a prompt), and of what is written */
+    int source, new; /* tokens that are read (a source or a prompt), and that are written */
     int beams;       /* 0, 1: none */
     int top_k;
     double top_p, temperature;

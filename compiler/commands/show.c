@@ -1,4 +1,4 @@
-/* commands/show.c - ftxc show. */
+/* commands/show.c - ftxc show: what is in an artifact. */
 #include <stdio.h>
 
 #include "command.h"
@@ -13,10 +13,11 @@ typedef struct Options {
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
-    {"--memory", 'm', OPT_FLAG, NULL, "memory map: what lives where, and when", AT(show.memory), 0},
-    {"--kernels", 'k', OPT_FLAG, NULL, "kernels with registers, shared memory, spills", AT(show.kernels), 0},
-    {"--verify", 0, OPT_FLAG, NULL, "check the checksum of the weights too", AT(show.verify), 0},
-    {"--json", 0, OPT_FLAG, NULL, "one object", AT(show.json), 0},
+    {"--memory", 'm', OPT_FLAG, NULL, "memory map: which buffer is where, and during which launches", AT(show.memory),
+     0},
+    {"--kernels", 'k', OPT_FLAG, NULL, "kernels with their registers, shared memory and spills", AT(show.kernels), 0},
+    {"--verify", 0, OPT_FLAG, NULL, "also check the checksum of the weights", AT(show.verify), 0},
+    {"--json", 0, OPT_FLAG, NULL, "one object with everything", AT(show.json), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
 #undef AT

@@ -1,4 +1,4 @@
-/* commands/tools.c - windows into the compiler: opt, why, ops. */
+/* commands/tools.c - ftxc opt, why and ops: looks inside the compiler. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,10 @@ typedef struct OptOptions {
 
 static const Option opt_table[] = {
     {"--pass", 'p', OPT_TEXT, "NAME[,NAME]", "passes to run, in this order", offsetof(OptOptions, pass), 0},
-    {"--weights", 0, OPT_TEXT, "TYPE", "storage of matrices (default bf16)", offsetof(OptOptions, weights), 0},
-    {"--compute", 0, OPT_TEXT, "TYPE", "type of activations (default fp32)", offsetof(OptOptions, compute), 0},
+    {"--weights", 0, OPT_TEXT, "TYPE", "storage type of matrices: fp32, fp16 or bf16 (default bf16)",
+     offsetof(OptOptions, weights), 0},
+    {"--compute", 0, OPT_TEXT, "TYPE", "type of activations: fp32, fp16 or bf16 (default fp32)",
+     offsetof(OptOptions, compute), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", offsetof(OptOptions, help), 0},
 };
 
@@ -49,14 +51,14 @@ int command_opt(int argc, char **argv)
     if (!options_parse(opt_table, LEN(opt_table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("opt", "%s", error);
     if (o.help) {
-        printf(
-            "ftxc opt FILE.ir --pass=NAME[,NAME]\n\nRuns passes over a graph's text and prints what they leave.\n\n");
+        printf("ftxc opt FILE.ir --pass=NAME[,NAME]\n\nRuns passes over a graph in text form and prints the graph they "
+               "leave.\n\n");
         options_help(opt_table, LEN(opt_table));
         printf("\nPasses:\n");
 #define PASS(key, name, needs, gives, what) printf("  %c %-10s  leaves the graph with %s\n", key, #name, what);
 #include "../passes/passes.def"
 #undef PASS
-        printf("\nWhat comes behind them for each target, for `ftxc compile --dump`:\n");
+        printf("\nStages after the passes, for each target; `ftxc compile --dump` takes their letters, too:\n");
 #define STAGE(key, name, what) printf("  %c %-10s  leaves %s\n", key, #name, what);
 #include "../passes/passes.def"
 #undef STAGE
@@ -104,7 +106,8 @@ typedef struct WhyOptions {
 } WhyOptions;
 
 static const Option why_table[] = {
-    {"--target", 't', OPT_TEXT, "NAME", "cpu, sm_80, sm_90a ... (default cpu)", offsetof(WhyOptions, target), 0},
+    {"--target", 't', OPT_TEXT, "NAME", "one target, such as cpu, sm_80 or sm_90a (default cpu)",
+     offsetof(WhyOptions, target), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec", offsetof(WhyOptions, defines), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", offsetof(WhyOptions, help), 0},
 };

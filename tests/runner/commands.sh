@@ -134,9 +134,9 @@ says 2 'source: expected 1 to' bench "$tiny" --new 4 --source -1 -d cpu
 says 2 'temperature: expected 0 to' bench "$tiny" --new 4 --temperature -1 -d cpu
 says 2 'beams: expected 0 to 64, found -1' bench "$tiny" --new 4 --beams -1 -d cpu
 says 2 '99999 new tokens exceed the context' bench "$tiny" --new 99999 -d cpu
-says 2 'are of single steps' bench "$tiny" --new 4 --context 8 -d cpu
-says 2 'are of --new' bench "$tiny" --beams 2 -d cpu
-says 2 'are of --new' bench "$tiny" --temperature 1 -d cpu
+says 2 'are for single steps' bench "$tiny" --new 4 --context 8 -d cpu
+says 2 'need --new' bench "$tiny" --beams 2 -d cpu
+says 2 'need --new' bench "$tiny" --temperature 1 -d cpu
 says 2 'expected 1 token or more' bench "$tiny" --context -5 -d cpu
 says 0 '"generation":4,"source":6' bench "$tiny" --new 4 --source 6 --repeat 1 -d cpu --json
 says 2 'sequences: expected numbers' bench "$tiny" --sequences 1,,2 -d cpu
@@ -168,7 +168,7 @@ for targets in all ptx; do # taken apart, then each wants NVRTC
 done
 says 2 'no target is named; known: cpu sm_80 .* compute_90 all ptx' compile tests/models/tiny-llama -t , -o "$room/x.ftx"
 says 2 'emit-cuda: no target is a GPU' compile tests/models/tiny-llama -t cpu --emit-cuda "$room/cuda" -o "$room/x.ftx"
-says 2 'no-weights nowhere' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
+says 2 'no-weights stores none' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
 for file in fable.lua fable/model.safetensors fable/tokenizer.json; do
     ln -s "$root/specs/$file" "$room/precious"
     says 2 'overwrite a file that it is made from' compile specs/fable.lua -t cpu -o "$room/precious"
