@@ -108,6 +108,7 @@ typedef struct Setting {
     float rate;
     int32_t words[6]; /* as in $bad_words */
     int n_words;
+    float bias; /* added to the logits of ends[0..2], the first n_ends of which end a hypothesis; 0: none */
 } Setting;
 
 /* What is searched for: a prompt; or a source, and what the decoder begins with. */
@@ -144,8 +145,10 @@ static inline const float *next_logprobs(FtxEngine *engine, FtxModel *model, con
                               .ngram = s->ngram,
                               .min_length = t->n + s->min_new,
                               .n_ends = s->n_ends,
+                              .n_bias = s->bias != 0.0f ? 3 : 0,
                               .n_words = s->n_words};
-    const RefRow ref = {&row, &params, ids, s->ends, NULL, s->words};
+    const FtxBias bias[3] = {{s->ends[0], s->bias}, {s->ends[1], s->bias}, {s->ends[2], s->bias}};
+    const RefRow ref = {&row, &params, ids, s->ends, bias, s->words};
     static float raw[MAX_VOCAB];
     const float *logits;
     uint64_t id;
@@ -182,6 +185,7 @@ static inline FtxRequest setting_request(const FtxModel *model, const Task *t, c
 {
     static int32_t bad_ids[6]; /* until submit */
     static size_t bad_lengths[6];
+    static float bias[3];
     FtxRequest r = task_request(model, t, t->ids, t->n, s->width, s->max_new, found);
 
     r.min_new = s->min_new;
@@ -194,6 +198,11 @@ static inline FtxRequest setting_request(const FtxModel *model, const Task *t, c
     r.ignore_eos = true;
     r.stop_ids = s->ends;
     r.stop_ids_count = (size_t)s->n_ends;
+    for (int i = 0; i < 3; i++)
+        bias[i] = s->bias;
+    r.bias_ids = s->ends;
+    r.bias_values = bias;
+    r.bias_count = s->bias != 0.0f ? 3 : 0;
     r.bad_ids = bad_ids;
     r.bad_lengths = bad_lengths;
     r.bad_count = words_of(s->words, s->n_words, bad_ids, bad_lengths);

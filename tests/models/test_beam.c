@@ -72,7 +72,7 @@ static void check_trained(const char *spec, const char *name, const char *golden
     FtxModel *model = golden_open(spec, name, "-D decode.width=4 -D limits.sequences=12");
     FtxEngine *engine = golden_engine(model);
     json_t *j = golden_json(golden), *cases = json_object_get(j, "cases");
-    const Setting s = {4, 40, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {1}, 1, 1, 0.0f, {0}, 0};
+    const Setting s = {4, 40, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {1}, 1, 1, 0.0f, {0}, 0, 0};
     const size_t n = json_array_size(cases);
     int32_t texts[2 * ROUNDING_MOST];
     Rounding rounding;
@@ -137,7 +137,7 @@ static void gpt2_fable(void **state)
 
 static void check_tiny(const char *name, const char *variant, const char *defines)
 {
-    const Setting s = {4, 16, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {2}, 1, 1, 0.0f, {0}, 0};
+    const Setting s = {4, 16, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {2}, 1, 1, 0.0f, {0}, 0, 0};
     static Found found[8], greedy[8];
     static int32_t ids[8][MAX_PROMPT];
     char path[200], artifact[200];
@@ -263,7 +263,7 @@ static void check_verse(FtxModel *model, const char *file, int width, float pena
     static int32_t source[CASES][LONG];
     static FtxRequest r[CASES];
     static Found found[CASES];
-    const Setting s = {width, LONG - 1, 0, 0, penalty, 1.0f, early, {0}, 1, 1, 0.0f, {~7999}, 1};
+    const Setting s = {width, LONG - 1, 0, 0, penalty, 1.0f, early, {0}, 1, 1, 0.0f, {~7999}, 1, 0};
     const int32_t start = 7999;
     char path[1000], what[40];
     FtxEngine *engine = golden_engine(model);
@@ -348,7 +348,7 @@ static void check_tiny_source(const char *name, FtxModel *model, const Rounding 
             const json_t *one = json_array_get(prompts, i), *want = json_object_get(one, k ? "beam5" : "beam4");
             const bool bart = strcmp(name, "tiny-bart") == 0;
             const int32_t start = bart ? 2 : 300;
-            const Setting s = {4 + k, 20, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {bart ? 2 : 0}, 1, 1, 0.0f, {0}, 0};
+            const Setting s = {4 + k, 20, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {bart ? 2 : 0}, 1, 1, 0.0f, {0}, 0, 0};
             const Task t = {.ids = &start,
                             .n = 1,
                             .source = ids[i],
@@ -389,23 +389,23 @@ static Rounding tiny_llama_rounding(const char *artifact)
 static void settings(void **state)
 {
     static const Setting all[] = {
-        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
-        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
-        {3, 12, 0, 0, 2.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
-        {3, 12, 0, 0, 0.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
-        {3, 12, 0, 0, -1.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
-        {7, 10, 3, 2, 0.6f, 1.3f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
-        {7, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {2}, 0, 1, 0.0f, {0}, 0},
-        {64, 4, 1, 0, 1.0f, 1.0f, FTX_EARLY_NEVER, {124, 2}, 2, 1, 0.0f, {0}, 0},
-        {4, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 2, 0.5f, {0}, 0},
-        {6, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 2, 1.5f, {0}, 0},
-        {6, 10, 2, 2, 0.6f, 1.3f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 3, 0.7f, {0}, 0},
-        {5, 8, 0, 0, 0.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 5, 20.0f, {0}, 0},
-        {6, 6, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 3, 0.0f, {0}, 0},
-        {64, 4, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {124, 2}, 2, 8, 0.3f, {0}, 0},
-        {4, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 2}, 2, 1, 0.0f, {41, ~165, 124, ~203, ~4}, 5},
-        {5, 10, 2, 2, 0.6f, 1.3f, FTX_EARLY_NEVER, {61, 2}, 2, 1, 0.0f, {~124, 148, 89, ~81, 202, ~228}, 6},
-        {6, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 3, 0.7f, {~124, ~4, 127, 41, ~61}, 5},
+        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0, 0},
+        {3, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0, 0},
+        {3, 12, 0, 0, 2.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f, {0}, 0, 0},
+        {3, 12, 0, 0, 0.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0, 0},
+        {3, 12, 0, 0, -1.0f, 1.0f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f, {0}, 0, 0},
+        {7, 10, 3, 2, 0.6f, 1.3f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0, 0},
+        {7, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {2}, 0, 1, 0.0f, {0}, 0, 0},
+        {64, 4, 1, 0, 1.0f, 1.0f, FTX_EARLY_NEVER, {124, 2}, 2, 1, 0.0f, {0}, 0, 0},
+        {4, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 2, 0.5f, {0}, 0, 0},
+        {6, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 2, 1.5f, {0}, 0, 0},
+        {6, 10, 2, 2, 0.6f, 1.3f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 3, 0.7f, {0}, 0, 0},
+        {5, 8, 0, 0, 0.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 5, 20.0f, {0}, 0, 0},
+        {6, 6, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 3, 0.0f, {0}, 0, 0},
+        {64, 4, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {124, 2}, 2, 8, 0.3f, {0}, 0, 0},
+        {4, 12, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 2}, 2, 1, 0.0f, {41, ~165, 124, ~203, ~4}, 5, 0},
+        {5, 10, 2, 2, 0.6f, 1.3f, FTX_EARLY_NEVER, {61, 2}, 2, 1, 0.0f, {~124, 148, 89, ~81, 202, ~228}, 6, 0},
+        {6, 10, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 3, 0.7f, {~124, ~4, 127, 41, ~61}, 5, 0},
     };
     FtxModel *model = golden_open("tests/models/tiny-llama", "beam-widths",
                                   "-D decode.width=64 -D limits.sequences=80 -D limits.context=96 -D kv.block_size=8");
@@ -439,7 +439,7 @@ static void beside_others(void **state)
     FtxEngine *engine = golden_engine(model);
     const int32_t prompt[] = {46, 84, 307, 232, 174, 127, 41, 9, 10, 11};
     const Rounding rounding = tiny_llama_rounding("beam-beside");
-    const Setting setting = {4, 16, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {2}, 1, 1, 0.0f, {0}, 0};
+    const Setting setting = {4, 16, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {2}, 1, 1, 0.0f, {0}, 0, 0};
     const Task task = {.ids = prompt, .n = 7};
     uint64_t id[6];
     FtxError err;

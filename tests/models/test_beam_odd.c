@@ -137,11 +137,11 @@ static void check_greedy(FtxEngine *engine, FtxModel *model, const Task *t, cons
 static void check_shape(const Shape *s, const char *name, int number)
 {
     static const Setting settings[] = {
-        {1, 8, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
-        {3, 7, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
-        {7, 5, 2, 2, 0.6f, 1.2f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f, {0}, 0},
-        {64, 3, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 2, 1, 0.0f, {0}, 0},
-        {6, 4, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 2, 0.8f, {~7, 3, ~4}, 3},
+        {1, 8, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0, 0},
+        {3, 7, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 1, 0.0f, {0}, 0, 0},
+        {7, 5, 2, 2, 0.6f, 1.2f, FTX_EARLY_NEVER, {61, 165, 2}, 3, 1, 0.0f, {0}, 0, 0},
+        {64, 3, 0, 0, 1.0f, 1.0f, FTX_EARLY_TRUE, {61, 165, 2}, 2, 1, 0.0f, {0}, 0, 0},
+        {6, 4, 0, 0, 1.0f, 1.0f, FTX_EARLY_FALSE, {61, 165, 2}, 3, 2, 0.8f, {~7, 3, ~4}, 3, 0},
         {3,
          CONTEXT - 1,
          30,
@@ -154,6 +154,7 @@ static void check_shape(const Shape *s, const char *name, int number)
          1,
          0.0f,
          {0},
+         0,
          0}, /* from one token to the end */
     };
     const int lengths[] = {s->block - 1, s->block, s->block + 1, 2, CONTEXT - 5, 1};
@@ -192,6 +193,40 @@ static void sources(void **state)
     check_shape(&(Shape){TRANSFORMER, 32, 3, 64, 64, 8}, "transformer-32", 5);
     check_shape(&(Shape){TRANSFORMER, 40, 3, 64, 70, 16}, "transformer-40", 6);
     check_shape(&(Shape){TRANSFORMER, 80, 3, 65, 90, 8}, "transformer-80", 7);
+}
+
+/* Searches that end and could go on: three ids are likely, of which one, two or all end a hypothesis; with every rule
+ * for when a search is over, and lengths that count for, not at all and against a hypothesis. */
+static void endings(void **state)
+{
+    static const float penalties[] = {-1.0f, -0.3f, 0.0f, 0.5f, 1.0f, 2.0f};
+    static const Shape shapes[] = {{LLAMA, 40, 3, 64, 70, 16}, {TRANSFORMER, 40, 3, 64, 70, 16}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        const Shape *s = &shapes[k];
+        const char *name = k ? "endings-transformer" : "endings-llama";
+        FtxModel *model = open_shape(s, name);
+        FtxEngine *engine = golden_engine(model);
+        const Rounding rounding = shape_rounding(s, name);
+
+        for (int i = 0; i < 3 * 6 * 4; i++) {
+            const Task t = make_task(s, 1 + i % 5, i);
+            const Setting one = {.width = 2 + i / 3 % 4,
+                                 .max_new = 9,
+                                 .penalty = penalties[i / 3 % 6],
+                                 .repetition = 1.0f,
+                                 .early = (FtxEarly)(i % 3),
+                                 .ends = {61, 165, 2},
+                                 .n_ends = 1 + i / 18 % 3,
+                                 .groups = 1,
+                                 .bias = 4.0f + 2.0f * (float)(i % 4)};
+
+            count_partings(1, check_setting(engine, model, &t, &one, &rounding), rounding.share);
+        }
+        ftx_engine_close(engine);
+        ftx_model_close(model);
+    }
 }
 
 static Setting crowd_setting(int i)
@@ -277,8 +312,8 @@ static void crowds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(sources), cmocka_unit_test(crowds),
-                                       cmocka_unit_test(few_part)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(sources), cmocka_unit_test(endings),
+                                       cmocka_unit_test(crowds), cmocka_unit_test(few_part)};
 
     return cmocka_run_group_tests_name("odd beams", tests, NULL, NULL);
 }
