@@ -1,4 +1,4 @@
-/* explain.h - windows into what was made: `ftxc show`. */
+/* explain.h - `ftxc show`: the content of an artifact as text, picture or JSON. */
 #ifndef FTXC_EXPLAIN_H
 #define FTXC_EXPLAIN_H
 
@@ -8,13 +8,12 @@
 
 typedef struct ShowOptions {
     bool memory;  /* the memory map of every program, as a picture */
-    bool kernels; /* every kernel: constants, launch, registers and shared memory */
-    bool verify;  /* the checksum of the weights too */
-    bool json;    /* one object with all of it, for programs */
+    bool kernels; /* every kernel: threads, registers, stack, spills, shared memory, instructions by kind */
+    bool verify;  /* verify the checksum of the weights, too */
+    bool json;    /* everything as one JSON object */
 } ShowOptions;
 
-/* Prints what an artifact holds. The reason of a failure stands in err; nothing is printed to
- * `out` when the file cannot be opened. */
+/* Prints the content of an artifact. Nothing is printed to `out` if the file cannot be opened. */
 FtxStatus explain_show(const char *path, const ShowOptions *options, FILE *out, FtxError *err);
 
 #endif

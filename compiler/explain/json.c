@@ -1,4 +1,4 @@
-/* json.c - `ftxc show --json`: all of an artifact as one object. */
+/* json.c - `ftxc show --json`: the content of an artifact as one JSON object. */
 #include <jansson.h>
 
 #include "window.h"
@@ -180,5 +180,5 @@ FtxStatus show_json(const Artifact *a, const char *path, bool verified, FILE *ou
                      "weights", weights_json(a), "plans", plans);
     failed = !root || json_dumpf(root, out, JSON_INDENT(2)) || fputc('\n', out) == EOF;
     json_decref(root);
-    return failed ? ftx_fail(err, FTX_EIO, "%s: its description cannot be written", path) : FTX_OK;
+    return failed ? ftx_fail(err, FTX_EIO, "%s: the JSON text cannot be written", path) : FTX_OK;
 }

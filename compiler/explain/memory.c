@@ -1,11 +1,11 @@
-/* memory.c - the memory map as a picture: one row a place, launches from left to right.
+/* memory.c - `ftxc show --memory`: the memory map as a picture. A row is a range of bytes, a column a launch.
  *
  *        offset       bytes  launch 0 ------------------------------> 31
  *             0    24.0 KiB  ########........####................####  x, h2 and 4 more
  *     24.0 KiB    80.0 KiB  ..======##............................    qkv
  *
- * Buffers that take the same bytes at different times share a row; their bars change between
- * # and = so that neighbours can be told apart. A '.' is a launch at which the place is free. */
+ * Buffers that have the same bytes at different times share a row; # and = take turns, so that neighbours can be told
+ * apart. '.': the bytes are free during this launch. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +15,7 @@
 
 enum { COLUMNS = 64 };
 
-typedef struct Row { /* a place: the buffers [first, first + n) of the sorted list */
-    size_t first, n;
-} Row;
-
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const FtxBuffer *x = *(const FtxBuffer *const *)a, *y = *(const FtxBuffer *const *)b;
 
@@ -37,7 +33,7 @@ static void print_row(const Artifact *a, const FtxBuffer **b, size_t n, uint32_t
     const uint32_t columns = launches < COLUMNS ? launches : COLUMNS;
     char bar[COLUMNS + 1];
 
-    assert(n == 0 || launches > 0); /* the artifact's reader has seen to it */
+    assert(n == 0 || launches > 0); /* checked when the artifact was opened */
     memset(bar, '.', columns);
     bar[columns] = '\0';
     for (size_t i = 0; i < n; i++) {
@@ -72,10 +68,10 @@ static void show_program(const Artifact *a, const ArtifactPlan *p, uint32_t prog
                 end = p->buffers[i].offset + p->buffers[i].bytes;
         }
     if (n)
-        qsort(list, n, sizeof *list, by_place);
+        qsort(list, n, sizeof *list, by_offset);
     live = window_live_peak(p, program, &at);
-    fprintf(out, "\n  %s: workspace %s, at most %s live at once (launch %u)%s\n", window_program(g), window_bytes(end),
-            window_bytes(live), at, end == live ? ": as small as it can be" : "");
+    fprintf(out, "\n  %s: workspace %s, the lower bound %s (bytes live during launch %u)\n", window_program(g),
+            window_bytes(end), window_bytes(live), at);
     fprintf(out, "    %10s  %10s  launch 0%*s%u\n", "offset", "bytes",
             columns > 11 ? (int)columns - 8 -
                                (g->n_launches > 99  ? 3
@@ -91,7 +87,7 @@ static void show_program(const Artifact *a, const ArtifactPlan *p, uint32_t prog
     arena_close(keep);
 }
 
-/* Whether it is one of the blocks that named.def lists, under its plain name. */
+/* Whether b is a buffer of named.def, which is printed from there. */
 static bool is_named(const ArtifactPlan *p, const FtxBuffer *b)
 {
     static const FtxSpace space[] = {
@@ -117,7 +113,7 @@ void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
 #undef NAMED
     };
 
-    fprintf(out, "\nmemory of %s: one block of weights a model; state, input, workspace and output an engine\n",
+    fprintf(out, "\nmemory of %s: weights once for each model; state, input, workspace and output for each engine\n",
             window_target(p->head->target));
     for (int s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++) {
         fprintf(out, "  %-10s %10s\n", window_space((uint32_t)s), window_bytes(p->head->space_bytes[s]));
@@ -131,7 +127,7 @@ void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
                 fprintf(out, "    %10s  %10s  %s\n", window_bytes(p->buffers[i].offset),
                         window_bytes(p->buffers[i].bytes), artifact_string(a, p->buffers[i].name));
     }
-    fprintf(out, "  workspace is %s, its lower bound %s\n", window_bytes(p->head->space_bytes[FTX_SPACE_WORK]),
+    fprintf(out, "  workspace %s, the lower bound %s\n", window_bytes(p->head->space_bytes[FTX_SPACE_WORK]),
             window_bytes(p->head->lower_bound));
     for (uint32_t i = 0; i < p->n_programs; i++)
         show_program(a, p, i, out);

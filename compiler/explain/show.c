@@ -1,4 +1,4 @@
-/* show.c - `ftxc show FILE.ftx`: what is in an artifact, for people. */
+/* show.c - `ftxc show FILE.ftx`: the content of an artifact as text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +7,13 @@
 
 /* --- the model ------------------------------------------------------------------------------- */
 
-/* The settings that change something, each by its row in runtime/decode.def. */
+/* The decoding settings that are not at the value which turns them off, from runtime/decode.def. */
 static void show_decode(const FtxFacts *f, FILE *out)
 {
     static const char *const early[] = {"false", "true", "never"}; /* FtxEarly */
     const FtxDecode *d = &f->decode;
 
-    fprintf(out, "  decoding     %s", d->beams > 1 ? "beams" : d->temperature > 0 ? "draws" : "greedy");
+    fprintf(out, "  decoding     %s", d->beams > 1 ? "beam search" : d->temperature > 0 ? "sampling" : "greedy");
 #define SHOW_COUNT(name) fprintf(out, ", " #name " %d", d->name)
 #define SHOW_NUMBER(name) fprintf(out, ", " #name " %g", (double)d->name)
 #define SHOW_EARLY(name) fprintf(out, ", " #name " %s", early[d->name])
@@ -26,41 +26,41 @@ static void show_decode(const FtxFacts *f, FILE *out)
             f->beams > 1 ? f->beams : 1);
 }
 
-/* How a model that writes does so. */
-static void show_answers(const Artifact *a, FILE *out)
+/* How a model that generates text does so. */
+static void show_generation(const Artifact *a, FILE *out)
 {
     const FtxFacts *f = a->facts;
 
     fprintf(out, "               %u logit biases, %u end ids and %u ids of bad words a request\n", f->logit_bias,
             f->end_ids, f->bad_words - a->n_bad_words);
     show_decode(f, out);
-    fprintf(out, "  ends         ");
+    fprintf(out, "  end ids      ");
     for (uint32_t i = 0; i < f->n_ends; i++)
         fprintf(out, "%s%d", i ? ", " : "", f->ends[i]);
     if (f->bos >= 0)
-        fprintf(out, "%sfirst %d\n", f->n_ends ? "; " : "", f->bos);
+        fprintf(out, "%sbegins with %d\n", f->n_ends ? "; " : "", f->bos);
     else
         fprintf(out, "%s\n", f->n_ends ? "" : "none");
     for (uint32_t i = 0; i < a->n_bad_words; i++) { /* the last id of each is ~id */
         const int32_t id = a->bad_words[i];
 
-        fprintf(out, "%s%d%s", i ? "" : "  never says   ", id < 0 ? ~id : id,
+        fprintf(out, "%s%d%s", i ? "" : "  bad words    ", id < 0 ? ~id : id,
                 i + 1 == a->n_bad_words ? "\n"
                 : id < 0                ? "; "
                                         : " ");
     }
 }
 
-/* What an encoder takes and gives. */
+/* Inputs and outputs of an encoder. */
 static void show_vectors(const Artifact *a, FILE *out)
 {
     const FtxFacts *f = a->facts;
     const char *label = artifact_string(a, f->labels);
 
-    fprintf(out, "  vectors      %u a token", f->hidden);
+    fprintf(out, "  vectors      %u numbers a token", f->hidden);
     if (f->pooled)
-        fprintf(out, ", %u a text", f->pooled);
-    fprintf(out, f->input ? "; %u wide hidden states in place of ids\n" : "; of ids only\n", f->input);
+        fprintf(out, ", %u a text (pooled)", f->pooled);
+    fprintf(out, f->input ? "; input: ids or hidden states of %u\n" : "; input: ids\n", f->input);
     for (uint32_t i = 0; i < f->n_labels && *label; i++) {
         const int n = (int)strcspn(label, "\n");
 
@@ -78,17 +78,17 @@ static void show_model(const Artifact *a, const char *path, FILE *out)
     fprintf(out, "  model        %s: %s parameters, %u layers, hidden %u, vocab %u\n", artifact_string(a, f->name),
             window_count(f->parameters), f->layers, f->hidden, f->vocab);
     fprintf(out, "  attention    %u heads of %u, %u for keys and values\n", f->heads, f->head_dim, f->kv_heads);
-    fprintf(out, "  limits       %u sequences, context %u, %u tokens a step; %u cache pages of %u tokens\n",
-            f->sequences, f->context, f->tokens, f->kv_pages, f->kv_block);
+    fprintf(out, "  limits       %u sequences, context %u, %u tokens a step; %u KV pages of %u tokens\n", f->sequences,
+            f->context, f->tokens, f->kv_pages, f->kv_block);
     if (f->kind == FTX_MODEL_ENCODER)
         show_vectors(a, out);
     else
-        show_answers(a, out);
-    fprintf(out, "  tokenizer    %s\n", a->tokenizer ? window_bytes(a->tokenizer_bytes) : "none: ids only");
+        show_generation(a, out);
+    fprintf(out, "  tokenizer    %s\n", a->tokenizer ? window_bytes(a->tokenizer_bytes) : "none: prompts must be ids");
     fprintf(out, "  weights      %s%s%s\n", window_bytes(f->weight_bytes),
             f->sidecar       ? " in "
             : a->weight_data ? ""
-                             : ", not stored: drawn at random",
+                             : ", not stored (run and bench need --random-weights)",
             f->sidecar ? artifact_string(a, f->sidecar) : "");
     for (const char *line = a->build, *end; *line; line = *end ? end + 1 : end) {
         end = strchr(line, '\n');
@@ -122,7 +122,7 @@ static void show_weights(const Artifact *a, FILE *out)
 
 /* --- plans ----------------------------------------------------------------------------------- */
 
-/* "layer 3: qkv" -> 3, and what follows the colon; -1 and the whole label otherwise. */
+/* "layer 3: qkv" -> 3, *rest at the colon; any other label -> -1, *rest at its start. */
 static int layer_of(const char *label, const char **rest)
 {
     static const char word[] = "layer ";
@@ -135,7 +135,7 @@ static int layer_of(const char *label, const char **rest)
     return atoi(label + sizeof word - 1);
 }
 
-/* How many launches from `at` on belong to one layer; 0: it is of none. */
+/* How many launches from `at` on belong to the same layer; 0: `at` is not in a layer. */
 static uint32_t layer_launches(const Artifact *a, const ArtifactPlan *p, const FtxProgram *g, uint32_t at)
 {
     const FtxLaunch *l = p->launches + g->first_launch;
@@ -164,7 +164,7 @@ static bool same_layer(const Artifact *a, const ArtifactPlan *p, const FtxProgra
     return true;
 }
 
-/* Layers that do the same as the one before them take one line. */
+/* Prints the launches; layers that equal the one before are only counted. */
 static void show_launches(const Artifact *a, const ArtifactPlan *p, const FtxProgram *g, FILE *out)
 {
     for (uint32_t i = 0; i < g->n_launches;) {
@@ -182,7 +182,7 @@ static void show_launches(const Artifact *a, const ArtifactPlan *p, const FtxPro
             alike++;
         }
         if (alike)
-            fprintf(out, "            and %u more layer%s alike\n", alike, alike == 1 ? "" : "s");
+            fprintf(out, "            %u more layer%s like this\n", alike, alike == 1 ? "" : "s");
         i = next;
     }
 }
@@ -191,13 +191,14 @@ static void show_plan(const Artifact *a, const ArtifactPlan *p, bool all, FILE *
 {
     const uint64_t *bytes = p->head->space_bytes;
 
-    fprintf(out, "\nplan for %s: weights %s, compute %s, cache %s\n", window_target(p->head->target),
+    fprintf(out, "\nplan for %s: weights %s, compute %s, KV cache %s\n", window_target(p->head->target),
             dtype_name((DType)p->head->weight_type), dtype_name((DType)p->head->compute_type),
             dtype_name((DType)p->head->kv_type));
-    fprintf(out, "  an engine takes %s: state %s, workspace %s (lower bound %s), input %s, output %s\n",
+    fprintf(out, "  engine %s: %sstate %s, workspace %s (the lower bound %s), input %s, output %s\n",
             window_bytes(bytes[FTX_SPACE_STATE] + bytes[FTX_SPACE_WORK] + bytes[FTX_SPACE_IO] + bytes[FTX_SPACE_OUT]),
-            window_bytes(bytes[FTX_SPACE_STATE]), window_bytes(bytes[FTX_SPACE_WORK]),
-            window_bytes(p->head->lower_bound), window_bytes(bytes[FTX_SPACE_IO]), window_bytes(bytes[FTX_SPACE_OUT]));
+            a->facts->kind == FTX_MODEL_ENCODER ? "" : "KV cache and ", window_bytes(bytes[FTX_SPACE_STATE]),
+            window_bytes(bytes[FTX_SPACE_WORK]), window_bytes(p->head->lower_bound), window_bytes(bytes[FTX_SPACE_IO]),
+            window_bytes(bytes[FTX_SPACE_OUT]));
     for (uint32_t i = 0; i < p->n_programs; i++) {
         fprintf(out, "    %-32s %4u launches, workspace %s\n", window_program(&p->programs[i]),
                 p->programs[i].n_launches, window_bytes(p->programs[i].work_bytes));
@@ -208,7 +209,7 @@ static void show_plan(const Artifact *a, const ArtifactPlan *p, bool all, FILE *
 
 /* --- kernels --------------------------------------------------------------------------------- */
 
-/* Instructions by kind, those that there are; numbers are of the code, not of what is executed. */
+/* Instructions by kind, as they stand in the code, not as they are executed. */
 static void show_code(const Resources *r, FILE *out)
 {
     fprintf(out, "         %u instructions:", r->instructions);
@@ -283,7 +284,7 @@ FtxStatus explain_show(const char *path, const ShowOptions *o, FILE *out, FtxErr
         if (o->kernels && coded)
             show_classes(out);
         if (o->verify)
-            fprintf(out, "\nall checksums are right, those of the weights too\n");
+            fprintf(out, "\nall checksums are right, that of the weights too\n");
     }
     artifact_close(&a);
     return s;

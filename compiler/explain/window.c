@@ -1,4 +1,4 @@
-/* window.c - numbers and names as people read them. */
+/* window.c - numbers and names of an artifact as text for people. */
 #include "window.h"
 
 #include <inttypes.h>

@@ -1,12 +1,12 @@
-/* window.h - what the files of this room share: numbers and names as people read them. */
+/* window.h - what the files of this room share: numbers and names as text for people. */
 #ifndef FTXC_EXPLAIN_WINDOW_H
 #define FTXC_EXPLAIN_WINDOW_H
 
 #include "explain.h"
-#include "../instantiate/parts.h" /* cubin_resources: read back here as it was when compiled */
+#include "../instantiate/parts.h" /* cubin_resources */
 #include "../../runtime/artifact/artifact.h"
 
-/* In a ring of static buffers: eight of them may stand in one printf. */
+/* Each returns one of eight static buffers in turn: up to eight results may be used in one printf. */
 const char *window_bytes(uint64_t bytes);        /* "20.9 MiB" */
 const char *window_count(uint64_t n);            /* "11,010,432" */
 const char *window_target(uint32_t target);      /* "cpu", "sm_90a", "compute_80" */
@@ -15,10 +15,10 @@ const char *window_shape(const FtxWeight *w);    /* "[640,384]" */
 const char *window_space(uint32_t space);        /* "workspace" */
 const char *window_weight_kind(uint32_t kind);   /* "matrix" */
 
-/* Registers, stack and shared memory of a CUDA kernel; false: not a cubin (CPU, cuBLASLt, PTX). */
+/* Registers, stack and shared memory of a CUDA kernel; false: it has no cubin (CPU, cuBLASLt, PTX). */
 bool window_resources(const Artifact *a, const ArtifactPlan *p, const FtxKernel *k, Resources *r);
 
-/* The largest sum of live bytes over the launches of a program, and the launch where it is. */
+/* The lower bound of a program's workspace: the largest sum of live bytes, and its launch. */
 uint64_t window_live_peak(const ArtifactPlan *p, uint32_t program, uint32_t *launch);
 
 void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out);

@@ -1,8 +1,7 @@
-/* cache.c - compiled kernels kept between runs, one small file each, named by their content.
+/* cache.c - compiled kernels kept between runs, each in a file that is named by its key.
  *
- * The key is a hash of everything the code follows from, so nothing ever has to be thrown away
- * for being old, and two processes that write one file write the same bytes. A file is checked
- * when read: one that does not hold what it should is as good as none. */
+ * The key is a hash of everything that the code depends on, so an entry never becomes invalid, and two processes that
+ * write the same file write the same bytes. A file is verified when it is read; a damaged one is ignored. */
 #include "parts.h"
 
 #include <stdio.h>
@@ -14,14 +13,14 @@
 
 enum { CACHE_FORMAT = 1, PATH_BYTES = 4096 };
 
-typedef struct Entry { /* then the bytes */
+typedef struct Entry { /* head of a file; the code follows */
     char magic[8];
     uint64_t format;
     Hash128 key;
     uint64_t bytes, checksum;
 } Entry;
 
-/* $FTX_CACHE (0: nowhere), else $XDG_CACHE_HOME/ftxc, else ~/.cache/ftxc. False: no such place. */
+/* $FTX_CACHE (0: no cache), else $XDG_CACHE_HOME/ftxc, else ~/.cache/ftxc. False: no cache. */
 static bool folder(char out[PATH_BYTES])
 {
     const char *own = env_text(ENV_FTX_CACHE), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

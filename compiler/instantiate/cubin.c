@@ -1,18 +1,17 @@
-/* cubin.c - what a kernel takes: read from the ELF file that holds its code.
+/* cubin.c - registers, stack, shared memory and instructions of a kernel, read from the ELF file of its code.
  *
  *   .text.ENTRY        instructions of 16 bytes
- *   .nv.shared.ENTRY   its size is the static shared memory; from sm_90 on the system's own
- *                      1024 bytes are in it, and .nv.shared.reserved.0 is there
- *   .nv.info           records {format u8, attribute u8, size u16, payload}; format 4 has a
- *                      payload of `size` bytes, others carry their value in place of the size.
- *                      REGCOUNT and FRAME_SIZE hold {symbol u32, value u32}.
- *   .nv.info.ENTRY     the same form; NUM_BARRIERS has its value in place of the size
+ *   .nv.shared.ENTRY   its size is the static shared memory. From sm_90 on it includes the 1024 bytes that the
+ *                      system reserves; then .nv.shared.reserved.0 exists.
+ *   .nv.info           records {format u8, attribute u8, size u16, payload}; format 4 has a payload of `size`
+ *                      bytes, other formats have their value in place of the size. REGCOUNT and FRAME_SIZE
+ *                      hold {symbol u32, value u32}.
+ *   .nv.info.ENTRY     records of one kernel; NUM_BARRIERS has its value in place of the size
  *
- * An instruction's operation is its low 12 bits, the same from sm_80 to sm_120; of those, bits 9 to
- * 11 say where the second operand comes from. The table below was made by assembling one
- * instruction after another for every target.
+ * The low 12 bits of an instruction are its operation, the same from sm_80 to sm_120; bits 9 to 11 of them say where the
+ * second operand comes from. The table below was made by assembling each instruction for every target.
  *
- * The file comes from NVRTC or from the cache, yet every offset is checked before use. */
+ * The file comes from NVRTC or from the cache; still, every offset is checked before it is used. */
 #include "parts.h"
 
 #include <string.h>
@@ -34,10 +33,10 @@ enum {
     ATTR_BARRIERS = 0x4c,
     OP_LDGSTS = 0xfae,
     OP_HGMMA = 0x9f0,
-    OP_HGMMA_HELD = 0xdf0, /* its first operand in registers */
-    OP_R2UR = 0x2ca,       /* to a uniform register */
+    OP_HGMMA_HELD = 0xdf0, /* HGMMA with its first operand in registers */
+    OP_R2UR = 0x2ca,       /* register to uniform register */
     OP_BRA = 0x947,
-    ANY_SOURCE = 0x1ff, /* the operation without bits 9 to 11 */
+    ANY_SOURCE = 0x1ff, /* mask without bits 9 to 11 */
     INSTRUCTION = 16,
     RESERVED_SMEM = 1024,
 };
@@ -56,7 +55,7 @@ static uint64_t number(const void *p, size_t at, size_t bytes)
     return v;
 }
 
-/* The string at `at` of a table [first, first + n) of the file; "" where it is not one. */
+/* The string at `at` in the string table [first, first + n) of the file; "": the offset is wrong. */
 static const char *string_at(Bytes f, uint64_t first, uint64_t n, uint64_t at)
 {
     const char *s = (const char *)f.at + first + at;
@@ -108,7 +107,7 @@ static const char *symbol_name(Bytes f, uint64_t i)
     return string_at(f, strings.at, strings.bytes, name);
 }
 
-/* Records with the value of one symbol, and those of the kernel alone. */
+/* Reads the records of a section, those of symbol `entry` and those without a symbol. */
 static void read_info(Bytes f, const Section *s, const char *entry, Resources *out)
 {
     const unsigned char *p = (const unsigned char *)f.at + s->at;
@@ -134,14 +133,13 @@ static void read_info(Bytes f, const Section *s, const char *entry, Resources *o
 
 /* --- instructions ------------------------------------------------------------------------------ */
 
-/* What kind the operations are whose width does not matter; loads and stores of global memory
- * stand here as the narrow ones. */
+/* The kind of each operation. Loads and stores of global memory stand here as the narrow kind. */
 static const struct {
     uint32_t mask, op;
     CodeClass is;
 } kinds[] = {
     {0xfff, 0x981, CODE_LOAD}, /* LDG */
-    {0xfff, 0x980, CODE_LOAD}, /* LD: an address of any space */
+    {0xfff, 0x980, CODE_LOAD}, /* LD: generic address */
     {0xfff, 0x986, CODE_STORE},        {0xfff, 0x985, CODE_STORE},          {0xfff, OP_LDGSTS, CODE_ASYNC},
     {0xfff, 0x983, CODE_LOCAL},                                                                          /* LDL */
     {0xfff, 0x387, CODE_LOCAL},                                                                          /* STL */
@@ -155,7 +153,7 @@ static const struct {
     {0xfff, OP_HGMMA, CODE_MATRIX},    {0xfff, OP_HGMMA_HELD, CODE_MATRIX}, {0xfff, 0x9f3, CODE_MATRIX}, /* QGMMA */
     {0xfff, 0x3ba, CODE_BULK},                                                                           /* UBLKCP */
     {0xfff, 0x3bc, CODE_BULK},                                                                           /* UBLKPF */
-    {0xfff, 0x5b4, CODE_BULK},                                        /* UTMALDG: by a tensor map */
+    {0xfff, 0x5b4, CODE_BULK},                                        /* UTMALDG: TMA */
     {ANY_SOURCE, 0x023, CODE_FMA},     {ANY_SOURCE, 0x031, CODE_FMA}, /* HFMA2 */
     {ANY_SOURCE, 0x108, CODE_SPECIAL}, {ANY_SOURCE, 0x189, CODE_SHUFFLE},   {0xfff, 0x3c4, CODE_SHUFFLE}, /* REDUX */
     {0xfff, 0xb1d, CODE_BARRIER},      {0xfff, 0x5b2, CODE_BARRIER}, /* SYNCS: mbarriers */
@@ -176,7 +174,7 @@ const char *code_class_name(CodeClass c)
     return c < CODE_COUNT ? names[c] : "";
 }
 
-/* The compute capability, 80 ... 120. Files of CUDA 12 have it in the lowest byte. */
+/* The compute capability, 80 ... 120; in files of CUDA 12 it is in the lowest byte of the flags. */
 static uint32_t capability(Bytes f)
 {
     const uint32_t flags = (uint32_t)number(f.at, EH_FLAGS, 4);
@@ -184,8 +182,8 @@ static uint32_t capability(Bytes f)
     return number(f.at, EH_ABI, 1) >= 8 ? flags >> 8 & 0xff : flags & 0xff;
 }
 
-/* Bits 73..75 of a load or store: 0, 1 a byte, 2, 3 a half, 4 a word, 5 two, 6 four. An
- * asynchronous copy from sm_100 on has bits 74 and 75: a word, two, four. */
+/* Bytes that a load or store moves a thread, from bits 73 to 75. Asynchronous copies from sm_100 on use bits 74 and 75:
+ * 4, 8 or 16 bytes. */
 static uint32_t access_bytes(const unsigned char *instruction, uint32_t op, uint32_t of)
 {
     static const uint8_t bytes[8] = {1, 1, 2, 2, 4, 8, 16, 16};
@@ -201,7 +199,7 @@ static CodeClass class_of(uint32_t op, uint32_t bytes)
         if ((op & kinds[i].mask) != kinds[i].op)
             continue;
         if (bytes >= 16 && (kinds[i].is == CODE_LOAD || kinds[i].is == CODE_STORE || kinds[i].is == CODE_ASYNC))
-            return (CodeClass)(kinds[i].is - 1); /* the wide one stands before it */
+            return (CodeClass)(kinds[i].is - 1); /* the wide kind stands before the narrow one */
         return kinds[i].is;
     }
     return CODE_OTHER;
@@ -211,7 +209,7 @@ static void read_code(Bytes f, const Section *s, Resources *out)
 {
     const unsigned char *p = (const unsigned char *)f.at + s->at;
     const uint32_t of = capability(f);
-    uint32_t moves = 0; /* since the last product */
+    uint32_t moves = 0; /* R2UR since the last HGMMA */
     bool in_row = false;
 
     out->instructions = (uint32_t)(s->bytes / INSTRUCTION);

@@ -1,4 +1,4 @@
-/* emit.c - the instances of a plan as files that compile alone: `ftxc compile --emit-cuda DIR`. */
+/* emit.c - `ftxc compile --emit-cuda DIR`: the instances of a plan as files that compile alone. */
 #include "parts.h"
 
 #include <stdio.h>

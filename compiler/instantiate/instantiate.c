@@ -1,9 +1,9 @@
-/* instantiate.c - the instances of a plan to code: from the cache, or through NVRTC.
+/* instantiate.c - the code of a plan's instances, from the cache or from NVRTC.
  *
  *   instance -> text -> key -> cache? -> worker: NVRTC -> cache -> image in the code section
  *
- * Each instance is a program of its own: it compiles beside the others, is kept by its content,
- * and serves every plan and every model that needs the same facts. */
+ * Each instance is a translation unit of its own, so instances compile in parallel, and every plan and model with the
+ * same constants uses the same cached code. */
 #include "parts.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { KEY_FORMAT = 2, MAX_HEADERS = 256, IMAGE_ALIGN = 64 };
 
-typedef struct Unit { /* one instance on its way */
+typedef struct Unit { /* one instance and its code */
     Instance *instance;
     const char *text;
     Hash128 key;
@@ -22,16 +22,16 @@ typedef struct Unit { /* one instance on its way */
 typedef struct Run {
     Plan *plan;
     Arena *keep;
-    Unit *units;           /* one an instance of the plan; instance NULL: not for NVRTC */
-    size_t *missing;       /* units that the cache does not have */
-    const char **stripped; /* headers without comments, as they are needed */
+    Unit *units;           /* one for each instance of the plan; instance NULL: it is not CUDA */
+    size_t *missing;       /* indices of the units that are not in the cache */
+    const char **stripped; /* headers without comments, filled when they are first used */
     size_t n_missing, n_done, n_all;
     void (*progress)(void *user, uint64_t done, uint64_t all);
     void *user;
     Diag *d;
 } Run;
 
-/* A text that is put together piece by piece. */
+/* A text that is written piece by piece. */
 static FILE *text_open(char **at, size_t *n)
 {
     FILE *f = open_memstream(at, n);
@@ -71,14 +71,14 @@ static Hash128 key_of(Run *r, const char *text)
     return key;
 }
 
-static void tell(Run *r)
+static void report_progress(Run *r)
 {
     r->n_done++;
     if (r->progress)
         r->progress(r->user, r->n_done, r->n_all);
 }
 
-/* Takes the code of a unit and reads from it what the kernel takes. */
+/* Sets the code of a unit and the resources of its instance. */
 static bool accept(Run *r, Unit *u, Bytes code)
 {
     Resources res = {0};
@@ -91,7 +91,7 @@ static bool accept(Run *r, Unit *u, Bytes code)
     u->instance->stack_bytes = res.stack_bytes;
     u->instance->spill_bytes = res.spill_bytes;
     u->instance->static_smem = res.static_smem;
-    tell(r);
+    report_progress(r);
     return true;
 }
 
@@ -102,7 +102,7 @@ static bool compile_unit(void *user, size_t i, Bytes *out)
     return nvrtc_compile(r->units[r->missing[i]].text, r->plan->target, out);
 }
 
-/* The first line of a log that says error, or its first line. */
+/* The first line of a log with the word error, or else its first line. */
 static const char *first_error(Arena *keep, const char *log)
 {
     const char *line = strstr(log, "error");
@@ -120,7 +120,7 @@ static bool unit_done(void *user, size_t i, bool ok, Bytes b)
     Unit *u = &r->units[r->missing[i]];
 
     if (!ok) {
-        const char *log = b.bytes ? arena_strndup(r->keep, b.at, b.bytes) : "no reason given";
+        const char *log = b.bytes ? arena_strndup(r->keep, b.at, b.bytes) : "NVRTC wrote no log";
 
         return diag_error(r->d, (Loc){0}, "%s does not compile for %s: %s", u->instance->entry, r->plan->target.name,
                           first_error(r->keep, log));
@@ -131,7 +131,7 @@ static bool unit_done(void *user, size_t i, bool ok, Bytes b)
     return accept(r, u, (Bytes){copy, b.bytes});
 }
 
-/* How much a unit has to read: a fair guess of how long it takes. */
+/* Bytes of a text with its headers: about proportional to its compile time. */
 static size_t text_bytes(const char *text)
 {
     const char *const *names, *const *texts;
@@ -144,7 +144,7 @@ static size_t text_bytes(const char *text)
     return bytes;
 }
 
-/* Longest first, so that no worker begins a long piece when the others are done. */
+/* Longest first, so that no worker begins a long unit when the others are done. */
 static void sort_missing(Run *r)
 {
     size_t *bytes = arena_array(r->keep, size_t, r->n_missing + 1);
@@ -162,12 +162,12 @@ static void sort_missing(Run *r)
     }
 }
 
-static bool is_ours(const Instance *i)
+static bool is_cuda(const Instance *i)
 {
     return i->device == KD_CUDA;
 }
 
-/* Texts and keys of all units; what the cache has is taken at once. */
+/* Makes texts and keys of all units, and takes code from the cache. */
 static bool prepare(Run *r)
 {
     for (size_t i = 0; i < r->plan->instances.n; i++) {
@@ -175,7 +175,7 @@ static bool prepare(Run *r)
         Unit *u = &r->units[i];
         Bytes code;
 
-        if (!is_ours(instance))
+        if (!is_cuda(instance))
             continue;
         u->instance = instance;
         u->text = arena_printf(r->keep, "#line 1 \"%s\"\n%s", instance->template_name, text_body(instance, r->keep));
@@ -188,7 +188,7 @@ static bool prepare(Run *r)
     return true;
 }
 
-/* The images one after another, each at a multiple of 64 bytes. */
+/* Joins the images into one block, each at a multiple of 64 bytes. */
 static void join(Run *r, Code *code)
 {
     const size_t n = r->plan->instances.n;
@@ -200,7 +200,7 @@ static void join(Run *r, Code *code)
         bytes = (bytes + r->units[i].code.bytes + IMAGE_ALIGN - 1) / IMAGE_ALIGN * IMAGE_ALIGN;
     }
     if (bytes > UINT32_MAX)
-        die("%zu bytes of kernels for one target", bytes);
+        die("the kernels of one target take %zu bytes, at most 4 GB are allowed", bytes);
     char *all = arena_alloc(r->keep, bytes + 1);
     for (size_t i = 0; i < n; i++)
         if (images[i].bytes)
@@ -210,7 +210,7 @@ static void join(Run *r, Code *code)
     code->images = images;
 }
 
-/* All texts under headings: the headers that any of them includes, then the instances. */
+/* Joins all texts, each under a heading: first the headers that are used, then the instances. */
 static const char *join_sources(Run *r)
 {
     const char *const *names, *const *texts;
@@ -250,7 +250,7 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(v
 
     *code = (Code){0};
     for (size_t i = 0; i < n; i++)
-        r.n_all += is_ours(plan->instances.at[i]);
+        r.n_all += is_cuda(plan->instances.at[i]);
     if (r.n_all == 0)
         return true;
     if (!nvrtc_version())
@@ -263,7 +263,7 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(v
     sort_missing(&r);
     if (!workers_run(r.n_missing, compile_unit, unit_done, &r, &died)) {
         if (died < r.n_missing)
-            diag_error(d, (Loc){0}, "NVRTC %s broke off while it compiled %s for %s", nvrtc_version(),
+            diag_error(d, (Loc){0}, "NVRTC %s crashed while it compiled %s for %s", nvrtc_version(),
                        r.units[r.missing[died]].instance->entry, plan->target.name);
         return false;
     }

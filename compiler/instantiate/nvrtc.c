@@ -1,7 +1,7 @@
-/* nvrtc.c - CUDA text to a cubin, by the compiler library that the CUDA toolkit brings.
+/* nvrtc.c - CUDA text to a cubin with NVRTC, the compiler library of the CUDA toolkit.
  *
- * The library is looked for when it is first needed: a machine without it can do everything but
- * compile for a GPU. Nothing is read from disk while compiling: headers are handed over as text. */
+ * The library is loaded when it is first needed: without it ftxc does everything but compile for a GPU. Nothing is read
+ * from disk while compiling: headers are passed as text. */
 #include "parts.h"
 
 #include <limits.h>
@@ -18,7 +18,7 @@ size_t nvrtc_flags(Target t, const char *flags[NVRTC_MAX_FLAGS], char architectu
     snprintf(architecture, 64, "--gpu-architecture=%s", name);
     flags[n++] = architecture;
     flags[n++] = "--std=c++17";
-    flags[n++] = "--minimal"; /* no built-in headers: a third of the time, see research b.1 */
+    flags[n++] = "--minimal"; /* without NVRTC's built-in headers: a third of the time */
     return n;
 }
 
@@ -31,7 +31,7 @@ size_t nvrtc_flags(Target t, const char *flags[NVRTC_MAX_FLAGS], char architectu
 
 enum { OLDEST_MAJOR = 12, OLDEST_MINOR = 4, MAX_UP = 5 };
 
-/* Every function of NVRTC that we call; the field's type is the header's. */
+/* The functions of NVRTC that are called here; each becomes a field with the type of the header's declaration. */
 #define NVRTC_FUNCTIONS(F) \
     F(nvrtcVersion) \
     F(nvrtcGetErrorString) \
@@ -47,13 +47,14 @@ enum { OLDEST_MAJOR = 12, OLDEST_MINOR = 4, MAX_UP = 5 };
 
 static struct Nvrtc {
     bool tried;
-    void *library, *builtins; /* open for as long as this process lives */
+    void *library, *builtins; /* never closed */
     char version[32], missing[1200];
 #define F(name) __typeof__(&name) name;
     NVRTC_FUNCTIONS(F)
 #undef F
 } nvrtc;
 
+/* Adds a library that was tried to the text of nvrtc_missing. */
 static void note(const char *path, const char *why)
 {
     const size_t n = strlen(nvrtc.missing);
@@ -61,22 +62,22 @@ static void note(const char *path, const char *why)
     snprintf(nvrtc.missing + n, sizeof nvrtc.missing - n, "%s%s (%s)", n ? ", " : "", path, why);
 }
 
-/* NVRTC loads a part of its own by plain name while it compiles. Where the system's linker does not know
- * the folder, as with wheels, the part is loaded from there before. */
-static void load_part(const char *path, int major, int minor)
+/* NVRTC itself loads libnvrtc-builtins by its plain name when it compiles. If the folder is not in the system's search
+ * path, as with wheels, that fails, unless the library has been loaded before. */
+static void load_builtins(const char *path, int major, int minor)
 {
     const char *slash = strrchr(path, '/');
-    char part[PATH_MAX + 64];
+    char file[PATH_MAX + 64];
 
     if (!slash)
         return;
-    snprintf(part, sizeof part, "%.*slibnvrtc-builtins.so.%d.%d", (int)(slash + 1 - path), path, major, minor);
-    if (access(part, R_OK) == 0)
-        nvrtc.builtins = dlopen(part, RTLD_NOW | RTLD_LOCAL);
+    snprintf(file, sizeof file, "%.*slibnvrtc-builtins.so.%d.%d", (int)(slash + 1 - path), path, major, minor);
+    if (access(file, R_OK) == 0)
+        nvrtc.builtins = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* Loads one candidate; false: `missing` says why not. A plain name is for the system's linker, a
- * path must be there (its absence is not worth a word). */
+/* Tries one library; false: it cannot be used, and `missing` says why. A plain name is searched by the system's linker. A
+ * path that does not exist is passed over silently. */
 static bool try_library(const char *path)
 {
     int major = 0, minor = 0;
@@ -98,7 +99,7 @@ static bool try_library(const char *path)
         nvrtc.nvrtcVersion(&major, &minor);
     snprintf(nvrtc.version, sizeof nvrtc.version, "%d.%d", major, minor);
     if (whole && (major > OLDEST_MAJOR || (major == OLDEST_MAJOR && minor >= OLDEST_MINOR))) {
-        load_part(path, major, minor);
+        load_builtins(path, major, minor);
         return true;
     }
     note(path, whole ? nvrtc.version : "not an NVRTC library");
@@ -121,7 +122,7 @@ static bool try_folder(const char *folder)
     return false;
 }
 
-/* Beside the program, in its lib, and in .deps of the source tree that its build folder is in. */
+/* In the folder of the program, in the lib folder beside or above it, and in .deps of the source tree around it. */
 static bool try_near_program(void)
 {
     char folder[PATH_MAX], path[PATH_MAX + 32];
@@ -219,7 +220,7 @@ bool nvrtc_compile(const char *text, Target t, Bytes *out)
 
     *out = (Bytes){0};
     if (!load())
-        die("NVRTC is not loaded");
+        die("nvrtc_compile was called without NVRTC");
     nvrtcResult r = nvrtc.nvrtcCreateProgram(&p, text, "kernel.cu", (int)n_headers, texts, names);
     if (r == NVRTC_SUCCESS)
         r = nvrtc.nvrtcCompileProgram(p, (int)n_flags, flags);
@@ -234,7 +235,7 @@ bool nvrtc_compile(const char *text, Target t, Bytes *out)
     return ok;
 }
 
-#else /* no nvrtc.h when this was built */
+#else /* built without nvrtc.h */
 
 const char *nvrtc_version(void)
 {

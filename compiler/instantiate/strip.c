@@ -1,7 +1,7 @@
-/* strip.c - a text without its comments: what a compiler reads of it.
+/* strip.c - a text without its comments.
  *
- * Keys of stored results are made of this, so that a better comment compiles nothing anew. Each comment
- * becomes one blank, as in C; blanks at the end of a line go. */
+ * The key of a cached kernel is made of this, so that a new comment does not compile it again. Each comment becomes one
+ * blank, as in C; blanks at the end of a line are removed. */
 #include "parts.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* text.c - an instance as CUDA text: its template with the constants filled in.
+/* text.c - the CUDA text of an instance: its template with the constants filled in.
  *
  * The contract's lines stay as empty lines, so that NVRTC's line numbers are the template's, and
  * so that a change of the contract alone leaves the code, and with it the cache's key, as it is. */
@@ -40,11 +40,11 @@ static const char *type_name(DType t)
     return "void";
 }
 
-/* A float as a literal that gives the same float back. */
+/* A float as a literal that reads back as the same float. */
 static const char *float_text(double f, char out[48])
 {
     if (!isfinite(f))
-        die("a kernel's constant is not a finite number");
+        die("a constant of a kernel is not finite");
     snprintf(out, 40, "%.9g", f);
     if (!strpbrk(out, ".e"))
         strcat(out, ".0");
@@ -62,7 +62,7 @@ static const char *const_text(const Const *c, char out[48])
     return "";
 }
 
-/* The length of `@WORD@` at p, both signs included; 0: something else. */
+/* The length of `@WORD@` at p, with both signs; 0: p does not begin one. */
 static size_t placeholder(const char *p)
 {
     size_t n = 1;
@@ -88,7 +88,7 @@ static void append_word(const Instance *i, Arena *keep, Buffer *b, const char *w
             return;
         }
     }
-    die("%s names @%.*s@, which is no constant of its contract", i->template_name, (int)n, word);
+    die("templates/%s uses @%.*s@, but its contract has no such constant", i->template_name, (int)n, word);
 }
 
 const char *text_body(const Instance *i, Arena *keep)
@@ -149,7 +149,7 @@ const char *instantiate_text(const Instance *i, Target t, Arena *keep)
                         i->template_name, text_body(i, keep));
 }
 
-/* Finds the next `#include "NAME"` from *p on and steps behind it. */
+/* Finds the next `#include "NAME"` from *p on, and moves *p past it. */
 static bool next_include(const char **p, const char **name, size_t *n)
 {
     for (const char *at = *p; (at = strstr(at, "#include")) != NULL;) {

@@ -1,8 +1,8 @@
-/* workers.c - pieces of work in child processes, results through pipes.
+/* workers.c - jobs in child processes, results through pipes.
  *
- * Processes, not threads: NVRTC takes locks that make its threads wait for each other. Children
- * take the next piece from a counter in shared memory, so that uneven pieces do not leave one
- * waiting. They are forked, not started: what they need (texts, the loaded library) is there. */
+ * Processes, not threads, since NVRTC holds locks while it compiles and its threads would wait for each other. Children
+ * take the next job from a counter in shared memory, so that none idles while jobs are left. They are forked without
+ * exec: texts and the loaded library are in their memory already. */
 #include "parts.h"
 
 #include <errno.h>
@@ -21,11 +21,11 @@ enum { MAX_WORKERS = 64 };
 
 typedef struct Shared { /* between all processes */
     atomic_size_t next;
-    _Atomic size_t current[MAX_WORKERS]; /* the piece a worker is at; its n when done */
+    _Atomic size_t current[MAX_WORKERS]; /* the job of each worker; n: none */
 } Shared;
 
-typedef struct Message { /* before the bytes of a result */
-    uint64_t piece, ok, bytes;
+typedef struct Message { /* head of a result; its bytes follow */
+    uint64_t job, ok, bytes;
 } Message;
 
 static bool write_all(int fd, const void *p, size_t n)
@@ -78,7 +78,7 @@ _Noreturn static void child(Shared *s, int self, int fd, size_t n, Work *work, v
     _exit(0);
 }
 
-/* One result from a worker. False: the pipe is closed, or `done` said stop. */
+/* Reads one result of a worker and passes it on. False: the pipe is closed, or `done` returned false. */
 static bool take_result(int fd, WorkDone *done, void *user, size_t *results, bool *stopped)
 {
     Message m;
@@ -91,7 +91,7 @@ static bool take_result(int fd, WorkDone *done, void *user, size_t *results, boo
     const bool whole = read_all(fd, p, m.bytes);
     if (whole) {
         ++*results;
-        *stopped = !done(user, m.piece, m.ok, (Bytes){p, m.bytes});
+        *stopped = !done(user, m.job, m.ok, (Bytes){p, m.bytes});
     }
     free(p);
     return whole && !*stopped;
@@ -104,7 +104,7 @@ static size_t processors(void)
     return sched_getaffinity(0, sizeof set, &set) ? 1 : (size_t)CPU_COUNT(&set);
 }
 
-/* Forks up to `most` children; returns how many there are. */
+/* Forks up to `most` children; returns how many were started. */
 static size_t start(Shared *s, size_t most, size_t n, Work *work, void *user, struct pollfd *fds, pid_t *pids)
 {
     size_t w = 0;
@@ -132,7 +132,8 @@ static size_t start(Shared *s, size_t most, size_t n, Work *work, void *user, st
     return w;
 }
 
-static bool here(size_t n, Work *work, WorkDone *done, void *user)
+/* Runs all jobs in this process. */
+static bool run_here(size_t n, Work *work, WorkDone *done, void *user)
 {
     for (size_t i = 0; i < n; i++) {
         Bytes b = {0};
@@ -160,11 +161,11 @@ bool workers_run(size_t n, Work *work, WorkDone *done, void *user, size_t *died)
     most = most > MAX_WORKERS ? MAX_WORKERS : most;
     Shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s == MAP_FAILED)
-        return here(n, work, done, user);
+        return run_here(n, work, done, user);
     const size_t workers = start(s, most, n, work, user, fds, pids);
-    if (workers == 0) { /* no process to be had */
+    if (workers == 0) { /* no child could be started */
         munmap(s, sizeof *s);
-        return here(n, work, done, user);
+        return run_here(n, work, done, user);
     }
     for (size_t open = workers; open && !stopped;) {
         if (poll(fds, workers, -1) < 0)
@@ -180,7 +181,7 @@ bool workers_run(size_t n, Work *work, WorkDone *done, void *user, size_t *died)
         }
     }
     if (!stopped && results < n)
-        *died = n - 1; /* a guess, unless a worker left word */
+        *died = n - 1; /* a guess, unless `current` of a worker names the job */
     for (size_t w = 0; w < workers; w++) {
         if (fds[w].fd >= 0)
             close(fds[w].fd);

@@ -1,4 +1,4 @@
-/* test_show.c - what `ftxc show` says of a small artifact, as text, picture and JSON. */
+/* test_show.c - `ftxc show` of a small artifact as text, picture and JSON. */
 #include "tests/artifact/small.h"
 
 #include <jansson.h>
@@ -45,12 +45,14 @@ static void test_text(void **state)
     (void)state;
 
     has(text, "small: 40 parameters, 1 layers, hidden 16, vocab 16");
-    has(text, "2 sequences, context 8, 4 tokens a step; 4 cache pages of 4 tokens");
-    has(text, "temperature 1, top_k 0");
+    has(text, "2 sequences, context 8, 4 tokens a step; 4 KV pages of 4 tokens");
+    has(text, "decoding     sampling");
+    has(text, "compiled for top_k up to 50, beams up to 1");
     has(text, "build        ftxc test");
     has(text, "kernels of sm_90a");
     has(text, "[4,8]            matrix  a");
-    has(text, "plan for compute_80: weights bf16, compute fp32, cache fp32");
+    has(text, "plan for compute_80: weights bf16, compute fp32, KV cache fp32");
+    has(text, ": KV cache and state ");
     has(text, "step, any number of tokens          2 launches, workspace 4.0 KiB");
     has(text, "0  layer 0: up                          linear__small");
     has(text, "decode, up to 1 sequence ");
@@ -64,12 +66,11 @@ static void test_memory(void **state)
     (void)state;
 
     has(text, "memory of cpu");
-    has(text, "step, any number of tokens: workspace 4.0 KiB, at most 4.0 KiB live at once (launch 0): as small as it "
-              "can be");
+    has(text, "step, any number of tokens: workspace 4.0 KiB, the lower bound 4.0 KiB (bytes live during launch 0)");
     has(text, "           0 B     2.0 KiB  #.  x\n");
     has(text, "       2.0 KiB     2.0 KiB  ##  h\n");
     has(text, "$logits");
-    assert_null(strstr(strstr(text, "$logits") + 1, "  logits")); /* a named block is there once */
+    assert_null(strstr(strstr(text, "$logits") + 1, "  logits")); /* a named buffer is printed once */
     assert_null(strstr(text, "$hidden"));                         /* and only if it has bytes */
     free(text);
 }

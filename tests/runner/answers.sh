@@ -147,7 +147,7 @@ run="run $room/class.ftx -d cpu -q --random-weights 3"
     has "$room/json" '"labels":[{"label":"'
 }
 "$FTXC" show "$room/class.ftx" >"$room/shown"
-has "$room/shown" 'vectors      96 a token, 3 a text; 96 wide hidden states in place of ids'
+has "$room/shown" 'vectors      96 numbers a token, 3 a text (pooled); input: ids or hidden states of 96'
 has "$room/shown" 'labels       yes, no, perhaps'
 has "$room/shown" 'encode hidden states, any number of tokens'
 echo "lines, pairs and classes are as they should be"
