@@ -1,7 +1,7 @@
--- bart.lua - a transformer with learned positions, whose table begins with two rows that nobody
--- reads, and a norm behind the embedding. Lewis et al. 2019.
+-- bart.lua - encoder and decoder: a transformer with learned positions and a norm after the embedding.
+-- Lewis et al. 2019. The first two rows of the table of positions are not used.
 --
--- positions: as many as a text may have.
+-- positions: the longest text; the table has two rows more.
 local transformer = require "transformer"
 
 return function(given)

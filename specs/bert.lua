@@ -1,7 +1,7 @@
--- bert.lua - encoder: learned positions, token types, LayerNorm after each sum, GELU. Devlin et al.
+-- bert.lua - encoder: learned positions, token types, LayerNorm after each residual sum, GELU. Devlin et al.
 -- 2018. RoBERTa is this with positions that begin at 2 (specs/roberta.lua).
 --
--- T packed tokens, S texts, D hidden. Gives a vector a token, and one a text: see pooling.
+-- T tokens of all texts, S texts, D hidden. Results: a vector for each token and one for each text (pooling).
 local nn = require "nn"
 local config = require "lib.config"
 local blocks = require "lib.blocks"
@@ -10,7 +10,7 @@ local encoder = require "lib.encoder"
 local fields = encoder.fields {
   first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first token's position
   types = config.count(1, 1024, 2),
-  -- pooler: tanh of a product with the first token; head: the same by RoBERTa's classifier
+  -- pooler: tanh of a linear of the first token; head: the same with the weights of RoBERTa's classifier
   pooling = config.word({ "pooler", "head", "first", "mean", "none" }, "pooler"),
 }
 

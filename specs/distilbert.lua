@@ -1,6 +1,6 @@
 -- distilbert.lua - encoder: BERT without token types and pooler, under other names. Sanh et al. 2019.
 --
--- T packed tokens, S texts, D hidden.
+-- T tokens of all texts, S texts, D hidden.
 local nn = require "nn"
 local config = require "lib.config"
 local blocks = require "lib.blocks"

@@ -1,5 +1,5 @@
--- gpt2-124m.lua - the published shape of GPT-2 (124 million parameters). gpt2.lua is the family, so
--- the model has a name of its own. Weights: as in llama-3.2-1b.lua.
+-- gpt2-124m.lua - the published shape of GPT-2 (124 million parameters), of the family gpt2.lua.
+-- Weights: as in llama-3.2-1b.lua.
 local ftx = require "ftx"
 local gpt2 = require "gpt2"
 

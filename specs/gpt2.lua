@@ -19,7 +19,7 @@ local fields = {
   tie_embeddings = config.flag(true),
 }
 
--- The checkpoint keeps these matrices as [K, N], inputs first: y = x * w + b.
+-- The checkpoint stores these matrices as [K, N], inputs first: y = x * w + b.
 local function weights(name, inputs, outputs)
   return nn.transpose(nn.weight(name .. ".weight", { inputs, outputs })), nn.weight(name .. ".bias", { outputs })
 end
@@ -56,7 +56,7 @@ return function(given)
   config.split_hidden("gpt2", c)
 
   nn.checkpoint {
-    prefixes = { "transformer." },                                  -- the first checkpoints have none
+    prefixes = { "transformer." },                                  -- the oldest checkpoints have none
     unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", -- the causal mask
                c.tie_embeddings and "lm_head.weight" or nil },
   }

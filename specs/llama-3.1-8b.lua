@@ -1,5 +1,5 @@
--- llama-3.1-8b.lua - the published shape of Llama 3.1 8B, for benchmarks: without a file of weights they are
--- random. `-D weights=FOLDER -D tokenizer=FOLDER/tokenizer.json` gives it real ones.
+-- llama-3.1-8b.lua - the published shape of Llama 3.1 8B, for benchmarks. Its weights are random unless
+-- `-D weights=FOLDER -D tokenizer=FOLDER/tokenizer.json` names a checkpoint.
 local ftx = require "ftx"
 local llama = require "llama"
 

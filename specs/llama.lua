@@ -16,13 +16,13 @@ local fields = {
   rope = config.options({}),                                        -- theta, dim, scaling: see nn.rope
   norm_eps = config.number(0, 1, 1e-5),
   activation = config.word(config.activations, "silu"),
-  window = config.count(0, 2 ^ 24, 0),                              -- keys a token sees; 0: all before it
+  window = config.count(0, 2 ^ 24, 0),                              -- keys that a token sees; 0: all before it
   attention_bias = config.flag(false),
   mlp_bias = config.flag(false),
   tie_embeddings = config.flag(false),
 }
 
--- x * w^T (+ b) with the checkpoint's names
+-- x * w^T (+ b)
 local function project(x, name, outputs, bias)
   local w = nn.weight(name .. ".weight", { outputs, nn.width(x) })
   return nn.linear(x, w, bias and nn.weight(name .. ".bias", { outputs }))

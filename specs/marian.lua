@@ -1,5 +1,5 @@
--- marian.lua - translation: a transformer with sines for positions and one embedding three times.
--- Junczys-Dowmunt et al. 2018.
+-- marian.lua - translation: a transformer with sinusoidal positions; source, target and head share one
+-- embedding. Junczys-Dowmunt et al. 2018.
 local transformer = require "transformer"
 
 return function(given)

@@ -1,4 +1,4 @@
--- roberta.lua - encoder: BERT whose positions begin behind the padding's row. Liu et al. 2019.
+-- roberta.lua - encoder: BERT whose positions begin after the row of the padding. Liu et al. 2019.
 local bert = require "bert"
 
 return function(given)

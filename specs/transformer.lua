@@ -1,7 +1,7 @@
--- transformer.lua - encoder and decoder of Vaswani et al. 2017: norms behind each sum or before each
--- block, positions from sines or learned. Marian and BART are this (specs/marian.lua, specs/bart.lua).
+-- transformer.lua - encoder and decoder of Vaswani et al. 2017: norms after each residual sum or before each
+-- block, sinusoidal or learned positions. Marian and BART are this (specs/marian.lua, specs/bart.lua).
 --
--- T packed tokens of a step: of sources in the encoder, of what is written in the decoder. S
+-- T tokens of a step: of all sources in the encoder, of all texts that are generated in the decoder. S
 -- sequences, D hidden.
 local nn = require "nn"
 local config = require "lib.config"
@@ -14,16 +14,16 @@ local fields = {
   encoder_layers = config.count(1, 1024),
   decoder_layers = config.count(1, 1024),
   heads = config.count(1, 1024),                                    -- of the decoder
-  encoder_heads = config.count(0, 1024, 0),                         -- 0: as many
+  encoder_heads = config.count(0, 1024, 0),                         -- 0: as the decoder
   ffn = config.count(1, 2 ^ 20),                                    -- of the decoder
-  encoder_ffn = config.count(0, 2 ^ 20, 0),                         -- 0: as wide
+  encoder_ffn = config.count(0, 2 ^ 20, 0),                         -- 0: as the decoder
   activation = config.word(config.activations, "relu"),
-  norm = config.word({ "post", "pre" }, "post"),                    -- behind each sum, or before each block
+  norm = config.word({ "post", "pre" }, "post"),                    -- after each residual sum, or before each block
   norm_eps = config.number(0, 1, 1e-5),
-  norm_embedding = config.flag(false),                              -- a norm between embedding and layers
-  final_norm = config.flag(false),                                  -- a norm behind the last layer (with pre)
-  positions = config.count(0, 2 ^ 20, 0),                           -- learned; 0: sines and cosines
-  first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first one
+  norm_embedding = config.flag(false),                              -- a norm after the embedding
+  final_norm = config.flag(false),                                  -- a norm after the last layer (with pre)
+  positions = config.count(0, 2 ^ 20, 0),                           -- rows of the learned table; 0: sinusoidal
+  first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first position
   sinusoid = config.options({}),                                    -- theta, span, style: see nn.sinusoid
   scale_embedding = config.flag(true),                              -- by sqrt(D)
   tie_embeddings = config.flag(true),                               -- of the decoder and its head
@@ -45,7 +45,7 @@ local function embed(c, side, embedding)
   return c.norm_embedding and blocks.norm(h, side .. ".layernorm_embedding", c.norm_eps) or h
 end
 
--- h + block(h), with its norm on one side of it
+-- h + block(h), with the norm before the block or after the sum
 local function add(c, h, norm, block)
   if c.norm == "pre" then return h + block(blocks.norm(h, norm, c.norm_eps)) end
   return blocks.norm(h + block(h), norm, c.norm_eps)

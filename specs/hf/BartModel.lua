@@ -1,3 +1,2 @@
--- BartModel.lua - a BART checkout without a head: the embedding is its head, as transformers reads it into
--- BartForConditionalGeneration.
+-- BartModel.lua - a BART checkout without a head, read as BartForConditionalGeneration: the embedding is the head.
 return require "hf/BartForConditionalGeneration"

@@ -2,7 +2,7 @@
 local hf = require "lib.hf"
 local bert = require "bert"
 
--- more: fields that another architecture sets otherwise
+-- more: fields that another architecture sets
 return function(config, more)
   local positions = config:count("max_position_embeddings", 1, 2 ^ 20, 512)
   config:only("position_embedding_type", "absolute", "absolute")

@@ -1,5 +1,5 @@
--- DistilBertForSequenceClassification.lua - DistilBERT with a classifier of two products over the
--- first token.
+-- DistilBertForSequenceClassification.lua - DistilBERT with a classifier of two linears over the first
+-- token.
 local hf = require "lib.hf"
 local distilbert = require "hf/DistilBertModel"
 

@@ -2,7 +2,7 @@
 local hf = require "lib.hf"
 local llama = require "llama"
 
--- window: keys a token sees, for MistralForCausalLM.lua
+-- window: keys that a token sees, for MistralForCausalLM.lua
 return function(config, window)
   local hidden = config:count("hidden_size", 1, 2 ^ 17)
   local heads = config:count("num_attention_heads", 1, 1024)

@@ -1,5 +1,5 @@
--- MistralForCausalLM.lua - a LLaMA whose tokens see `sliding_window` keys: 4096 where the field is
--- missing, all of them where it is null.
+-- MistralForCausalLM.lua - a LLaMA whose tokens see `sliding_window` keys: 4096 if the field is missing, all of
+-- them if it is null.
 local llama = require "hf/LlamaForCausalLM"
 
 return function(config)

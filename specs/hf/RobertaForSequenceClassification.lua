@@ -1,4 +1,4 @@
--- RobertaForSequenceClassification.lua - RoBERTa with a classifier of two products over the first token.
+-- RobertaForSequenceClassification.lua - RoBERTa with a classifier of two linears over the first token.
 local hf = require "lib.hf"
 local roberta = require "hf/RobertaModel"
 

@@ -1,4 +1,4 @@
--- RobertaModel.lua - BERT whose positions begin behind that of the padding token.
+-- RobertaModel.lua - BERT whose first position is pad_token_id + 1.
 local bert = require "hf/BertModel"
 
 return function(config, more)

@@ -1,16 +1,16 @@
--- checkout.lua - a Hugging Face checkout to a model. ftxc calls this with the folder's files; what
--- an architecture's config.json means stands in specs/hf/ARCHITECTURE.lua, one file each.
+-- checkout.lua - a Hugging Face checkout to a model. ftxc calls this with the folder's files;
+-- specs/hf/ARCHITECTURE.lua knows what the config.json of one architecture means.
 local ftx = require "ftx"
 local hf = require "lib.hf"
 
 local SEQUENCES = 16 -- limits.sequences
-local MAX_CONTEXT = 4096 -- memory for more is asked for with -D limits.context=
+local MAX_CONTEXT = 4096 -- -D limits.context= asks for more
 
--- Encoders under other names, and whose file in specs/hf/ reads them.
+-- The names of encoders, and the one whose files in specs/hf/ read them.
 local encoders = { Bert = "Bert", Roberta = "Roberta", XLMRoberta = "Roberta", Camembert = "Roberta",
                    DistilBert = "DistilBert" }
 
--- What follows such a name: the architecture whose file reads it. Of most heads only the encoder is read.
+-- What may follow such a name, and what is read in its place: for most heads the encoder alone.
 local heads = { Model = "Model", ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model",
                 ForPreTraining = "Model", ForTokenClassification = "Model", ForQuestionAnswering = "Model",
                 ForMultipleChoice = "Model", ForNextSentencePrediction = "Model" }
@@ -42,7 +42,7 @@ local function architecture(config)
   return read, module .. ".lua"
 end
 
--- What the function of hf/NAME.lua may give.
+-- The fields of the table that the function of hf/NAME.lua returns: what they must be, and a check.
 local results = {
   graph = { "a graph value: what a family returns", function(v) return type(v) == "userdata" end },
   positions = { "the longest text, a whole number of 1 or more",
@@ -97,7 +97,7 @@ local function ends(file, vocab)
   return list
 end
 
--- Words that are never to be said. An end id alone among them means nothing, as in Hugging Face.
+-- Words that are never generated. A word that is just an end id is ignored, as in Hugging Face.
 local function bad_words(file, vocab)
   local list, last = {}, {}
   local words = file:value("bad_words_ids") or {}
@@ -120,8 +120,8 @@ local function setting(file, key, field, default)
   return (whole and file.count or file.number)(file, key, low, high, default)
 end
 
--- Hugging Face's defaults: no sampling unless do_sample, and then the 50 best. With a source, lengths
--- count the first token, which is given.
+-- Hugging Face's defaults: greedy without do_sample, top_k 50 with it. With a source, lengths include the
+-- decoder's first token.
 local function decode(file, seq2seq, vocab)
   file:only("epsilon_cutoff", "0", 0.0)
   file:only("eta_cutoff", "0", 0.0)
@@ -182,7 +182,7 @@ local function decode(file, seq2seq, vocab)
   return ftx.sample(d)
 end
 
--- How sentence-transformers makes one vector of a text's: by flags, or by a word.
+-- How sentence-transformers pools a text's vectors: pooling_mode, or one of several flags.
 local function pooling(file)
   local words, names = { mean = "mean", cls = "first" }, {}
   if file:value("pooling_mode") ~= nil then return file:word("pooling_mode", words) end
@@ -199,7 +199,7 @@ local function pooling(file)
   return names[1]
 end
 
--- What stands in modules.json, for pooling and normalize of the model; nothing if -D pooling= says it.
+-- pooling and normalize of the model, from modules.json; none if -D pooling= is given.
 local function sentences(checkout)
   local made = {}
   if ftx.override("pooling") then return made end
@@ -219,7 +219,7 @@ end
 
 return function(checkout)
   local config = hf.file(checkout.config_path, checkout.config, "", not ftx.override("weights") and checkout.tensors)
-  -- Where there is a generation_config.json, it alone says how a model ends, as in Hugging Face.
+  -- If there is a generation_config.json, it alone names the end ids, as in Hugging Face.
   local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
   local read, module = architecture(config)
   local model = check_result(module, read(config))
@@ -245,7 +245,8 @@ return function(checkout)
     bos = bos,
     eos = ends(generation, vocab),
     precision = { weights = config:word(config:value("dtype") and "dtype" or "torch_dtype", types, "float32") },
-    limits = { sequences = SEQUENCES, context = context, tokens = math.max(512, (seq2seq or model.encoder) and context or 0) },
+    limits = { sequences = SEQUENCES, context = context,
+               tokens = math.max(512, (seq2seq or model.encoder) and context or 0) },
     start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
     pad = id("pad_token_id"),
     pooling = vector.pooling,

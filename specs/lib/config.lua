@@ -1,8 +1,8 @@
--- config.lua - the table that a family is called with, checked: every field known, in its range.
+-- config.lua - checks the table that a family is called with: every field is known and in its range.
 --
 --   local c = config.read("llama", given, { layers = config.count(1, 1000), bias = config.flag(false) })
 --
--- -D graph.layers=2 takes the place of what is given.
+-- -D graph.layers=2 replaces the value in the table.
 --
 -- A mistake is reported at the line that called the family.
 local ftx = require "ftx"
@@ -52,15 +52,15 @@ function config.word(words, default)
   }
 end
 
--- A table that somebody else checks.
+-- A table that another function checks.
 function config.options(default)
   return { default = default, what = "a table", fits = function(v) return type(v) == "table" end }
 end
 
--- The activations there are, by the names that nn.act knows.
+-- The activations that nn.act knows.
 config.activations = { "silu", "gelu_erf", "gelu_tanh", "quick_gelu", "relu", "tanh" }
 
--- What -D graph.NAME= says; nil: nothing.
+-- The value of -D graph.NAME=; nil: there is none.
 local function overridden(name, field)
   local path = "graph." .. name
   local text = ftx.override(path)
@@ -102,7 +102,7 @@ function config.read(family, given, fields)
   return c
 end
 
--- Heads that are equal parts of hidden, each with keys and values of its own; at the same line.
+-- Sets kv_heads and head_dim of heads that are equal parts of hidden. Mistakes: at the line that called the family.
 function config.split_hidden(family, c)
   if c.hidden % c.heads ~= 0 then
     error(string.format("%s: hidden must be a multiple of heads, got %d and %d", family, c.hidden, c.heads), 3)
@@ -111,7 +111,7 @@ function config.split_hidden(family, c)
   config.check_heads(family, c, 4)
 end
 
--- Heads that kernels and memory can hold; at the line that called the family, too.
+-- Checks that the heads can be compiled. Mistakes: at the line that called the family.
 function config.check_heads(family, c, level)
   level = level or 3
   if c.heads % c.kv_heads ~= 0 then

@@ -1,14 +1,14 @@
--- encoder.lua - what encoders of BERT's kind share: LayerNorm after each sum, GELU, a vector a text from
--- the first token or the mean, perhaps a classifier over it.
+-- encoder.lua - what BERT-like encoders share: fields, layers with LayerNorm after each residual sum, the vector
+-- of a text from its first token or the mean, perhaps with a classifier.
 --
--- T packed tokens, S texts, D hidden.
+-- T tokens of all texts, S texts, D hidden.
 local nn = require "nn"
 local config = require "lib.config"
 local blocks = require "lib.blocks"
 
 local encoder = {}
 
--- The fields that all have, and `more`.
+-- The fields that all of them have, and those of `more`.
 function encoder.fields(more)
   local fields = {
     vocab = config.count(2, 2 ^ 24),
@@ -19,7 +19,7 @@ function encoder.fields(more)
     positions = config.count(1, 2 ^ 20),
     norm_eps = config.number(0, 1, 1e-12),
     activation = config.word(config.activations, "gelu_erf"),
-    labels = config.count(0, 2 ^ 20, 0),                            -- a classifier over the pooled vector
+    labels = config.count(0, 2 ^ 20, 0),                            -- classes of a classifier; 0: none
   }
   for k, v in pairs(more) do fields[k] = v end
   return fields
@@ -36,8 +36,8 @@ function encoder.layers(c, h, names)
   return h
 end
 
--- A vector a text, by c.pooling: none, mean, first, or a word of `heads`, which gives the checkpoint's
--- product over the first token, what follows it, and the classifier's name.
+-- The vector of each text, by c.pooling: none, mean, first, or a key of `heads`, which names the weights of a
+-- linear of the first token, its activation, and the weights of the classifier.
 function encoder.pool(c, h, heads)                                  -- h [T, D]
   if c.pooling == "none" then return nil end
   if c.pooling == "mean" then return nn.pool_mean(h) end

@@ -1,4 +1,4 @@
--- hf.lua - reading the fields of a Hugging Face JSON file: each mistake names the file and the field.
+-- hf.lua - reads the fields of a Hugging Face JSON file. Each mistake names the file and the field.
 local ftx = require "ftx"
 
 local hf = {}
@@ -12,8 +12,8 @@ end
 local File = {}
 File.__index = File
 
--- values: the object; prefix: where it stands in the file, as in "rope_scaling."
--- tensors: the names in the checkpoint; false or nil: not known.
+-- values: the object; prefix: its place in the file, as in "rope_scaling."
+-- tensors: the names of the checkpoint's tensors; false or nil: not known.
 function hf.file(path, values, prefix, tensors)
   return setmetatable({ path = path, values = values, prefix = prefix or "", tensors = tensors }, File)
 end
@@ -29,7 +29,7 @@ function File:value(key)
   return v
 end
 
--- The value of a field, its default where it is missing, refused where it does not fit.
+-- The value of a field, or its default. Refuses a value that does not fit.
 function File:get(key, default, expected, fits)
   local v = self:value(key)
   if v == nil then v = default end
@@ -54,7 +54,7 @@ function File:flag(key, default)
   return self:get(key, default, "true or false", function(v) return type(v) == "boolean" end)
 end
 
--- One of the keys of `words`; gives what stands there for it.
+-- The value in `words` for the field, which must be one of its keys.
 function File:word(key, words, default)
   local names = {}
   for name in pairs(words) do table.insert(names, name) end
@@ -64,7 +64,7 @@ function File:word(key, words, default)
   return words[v]
 end
 
--- An object inside, as a File; nil where it is missing.
+-- An object in the file, as a File; nil if it is missing.
 function File:inside(key)
   local v = self:value(key)
   if v == nil then return nil end
@@ -72,7 +72,7 @@ function File:inside(key)
   return hf.file(self.path, v, self.prefix .. key .. ".")
 end
 
--- Refuses the field unless it is missing or one of the values that change nothing.
+-- Refuses the field unless it is missing or one of the given values.
 function File:only(key, expected, ...)
   local v = self:value(key)
   if v == nil then return end
@@ -83,7 +83,7 @@ function File:only(key, expected, ...)
   self:refuse(key, expected)
 end
 
--- Whether the checkpoint has a tensor of this name, perhaps with something before it ("bert."); nil: not known.
+-- Whether the checkpoint has a tensor of this name, perhaps after a prefix ("bert."); nil: not known.
 function File:stored(name)
   if not self.tensors then return nil end
   for _, tensor in ipairs(self.tensors) do
@@ -98,7 +98,7 @@ hf.activations = {
   gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh", tanh = "tanh",
 }
 
--- How many classes a classifier has: id2label names them, num_labels counts them; two if neither does.
+-- The number of a classifier's classes: of id2label, else num_labels, else 2.
 function hf.labels(config)
   local names, n = config:inside("id2label"), 0
   if not names then return config:count("num_labels", 1, 2 ^ 20, 2) end
@@ -106,7 +106,7 @@ function hf.labels(config)
   return n
 end
 
--- The names of a classifier's classes, and how they are scored: each for itself where several may be right.
+-- Adds the names of a classifier's classes and its scoring: sigmoid if several classes may be right.
 function hf.classifier(config, model)
   local names, n = config:inside("id2label"), hf.labels(config)
   local kind = config:value("problem_type")
@@ -125,8 +125,8 @@ local function is_empty(t)
   return true
 end
 
--- The options of nn.rope, from rope_scaling or rope_parameters. As in transformers 5, where both are there
--- rope_scaling alone counts unless it is empty, and what it lacks comes from the fields beside it.
+-- The options of nn.rope, from rope_scaling or rope_parameters. If both are there, transformers 5 reads rope_scaling
+-- alone unless it is empty; what that lacks (rope_theta) comes from the fields beside it.
 function hf.rope(config, head_dim)
   local new, old = config:inside("rope_parameters"), config:inside("rope_scaling")
   if old and is_empty(old.values) then old = nil end
