@@ -1,4 +1,4 @@
-// select_last.cu - contract and instance of select_last.cuh: the last token of each sequence
+// select_last.cu - contract and instance of select_row.cuh: the last token of each sequence
 //@ kernel  select_last
 //@ rank    440
 //@ args    x[T,C] $step $rows -> y[S,C]
@@ -7,7 +7,7 @@
 //@ launch  grid S   block THREADS
 //@ moves   2 * sizeof(x) * S * C
 //@ overlap yes
-#include "select_last.cuh"
+#include "select_row.cuh"
 
 struct Config {
     using T = @X@;
@@ -15,4 +15,4 @@ struct Config {
     static constexpr int C = @C@, FIRST = 0, THREADS = @THREADS@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)
-@NAME@(const SelectArgs a) { select_last<Config>(a); }
+@NAME@(const SelectArgs a) { select_row<Config>(a); }

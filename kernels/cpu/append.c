@@ -1,5 +1,5 @@
-/* append.c - take apart the product with the joined Q, K, V weights: queries and keys are rotated by
- * their position, keys and values go to the pages of the layer, queries go on.
+/* append.c - splits a row [q | k | v]: queries and keys are rotated by their position (RoPE), keys and values are written
+ * to the layer's pages, queries to q.
  *
  *   x [T, (H + 2G) * E] fp32: queries, keys, values     q [T, H*E] fp32
  *   table [positions, rot/2, 2] fp32: cos and sin. Pair i of a head is (2i, 2i+1), i < rot/2: the

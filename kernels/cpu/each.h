@@ -7,9 +7,8 @@
  *     void AT(rmsnorm)(const CpuCall *c) { ... Vf ... }      // rmsnorm_plain, rmsnorm_avx2, ...
  *     #endif
  *
- * So the build needs no -march flag: which level runs is decided when a kernel is asked for
- * (cpu.c). `plain` is what the compiler assumes anyway: SSE2 on x86-64, NEON on AArch64. No include
- * guard: every kernel includes it. */
+ * So the build needs no -march flag; cpu.c chooses the level at run time. `plain` is the compiler's default: SSE2 on
+ * x86-64, NEON on AArch64. There is no include guard, since every kernel includes this file. */
 #include "levels.h"
 #include "consts.h"
 

@@ -150,7 +150,7 @@ static const struct AT(LinearTile) {
 #undef LINEAR_TILES
 #undef LINEAR_ROW
 
-/* Row m of x, outputs n0 .. n0+count, whose sums stand in s: bias, activation or gate, residual. */
+/* Finishes outputs n0 .. n0+count of row m, whose sums are s: bias, activation or gate, residual. */
 static void AT(linear_finish)(const LinearArgs *a, int64_t m, int64_t n0, int64_t count, float *s)
 {
     float gate[LINEAR_BLOCK_W];

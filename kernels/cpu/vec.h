@@ -209,7 +209,7 @@ ALWAYS_INLINE Vf vexp(Vf x)
 #else
     const Vf top = vset(88.72283f), low = vset(-87.33654f);
     const Vf c = vselect(x > top, top, vselect(x < low, low, x));
-    const Vf magic = vset(0x1.8p23f); /* adding it rounds to an integer, which stands in the low bits */
+    const Vf magic = vset(0x1.8p23f); /* adding it rounds to an integer, which is in the low bits */
     const Vf shifted = c * 1.44269504f + magic;
     const Vf n = shifted - magic;
 #endif

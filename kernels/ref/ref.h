@@ -57,8 +57,8 @@ typedef struct RefCache {
     int pages_of, block, G, E;
 } RefCache;
 
-/* x [T,(H+2G)*E]: q, k, v. Pairs (2i,2i+1), i < rot/2, of q and k heads turn by table[pos][i] = {cos, sin}
- * (table NULL: by nothing). Gives q [T,H*E]; k and v go to the cache, rounded to its type. */
+/* x [T,(H+2G)*E]: q, k, v. Pairs (2i,2i+1), i < rot/2, of q and k heads are rotated by
+ * table[pos][i] = {cos, sin} (table NULL: not rotated). Gives q [T,H*E]; k and v go to the cache, rounded to its type. */
 void ref_append(RefTensor x, const float *table, const FtxToken *token, int T, int H, int rot, const RefCache *cache,
                 float *q);
 
@@ -78,7 +78,7 @@ void ref_attend_packed(const float *x, const FtxRow *rows, int S, int H, int G, 
 void ref_pool_mean(RefTensor x, const FtxRow *rows, int S, int C, float *y);
 void ref_normalize(RefTensor x, double eps, int M, int C, float *y);
 
-/* --- the tail of a decoding step, one row at a time --------------------------------------------- */
+/* --- from logits to a token, one row at a time --------------------------------------------------- */
 
 typedef struct RefRow {
     const FtxRow *row; /* kv_len, prompt */

@@ -1,4 +1,4 @@
-// select_last.cuh - the row of each sequence's last token, or with FIRST of its first:  y[s,:] = x[t,:]
+// select_row.cuh - the row of each sequence's last token, or with FIRST of its first:  y[s,:] = x[t,:]
 //
 //   x [T, C]     y [S, C]     one block a sequence
 #pragma once
@@ -13,7 +13,7 @@ struct SelectArgs {
     void *y;
 };
 
-template <class K> DEVICE void select_last(const SelectArgs &a)
+template <class K> DEVICE void select_row(const SelectArgs &a)
 {
     typedef typename K::T T;
     typedef typename K::OUT O;
