@@ -1,7 +1,7 @@
 // linear_hopper.cu - contract and instance of linear_hopper.cuh: 9 to 64 rows on sm_90a
 //
 // Sums are added in another order than in linear.cu (up to 8 rows): same bits for 9 to 64 rows, but
-// not across that border. Like linear_wide.cu in cost; the catalog has this one first.
+// not across that border. It costs as much as linear_wide.cu and has the lower rank.
 // CLUSTER_SIZE, TILE_N: blocks fill an SM each. Of clusters of 2, 4, 8 blocks an H200 holds 66, 30, 15 (so the
 // driver's occupancy call); all of a launch run at once. Fewer SMs with wider tiles beat all SMs with
 // narrow ones: x is read 64 / TILE_N times as often as w.

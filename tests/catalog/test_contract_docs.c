@@ -1,4 +1,4 @@
-/* test_docs.c - docs/contracts.md is complete: it has every line and every name that contracts may use, and each of its
+/* test_contract_docs.c - docs/contracts.md is complete: it has every line and every name that contracts may use, and each of its
  * examples is a line of the tree. */
 #include <stdarg.h>
 #include <stddef.h>
