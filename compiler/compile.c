@@ -85,20 +85,18 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     if (ok && spec.tokenizer)
         ok = tokenizer_compile(spec.tokenizer, keep, &tokenizer, &tokenizer_bytes, d);
     if (ok && o->out) {
-        const ArtifactParts parts = {
-            .spec = &spec,
-            .packing = &packing,
-            .plans = plans,
-            .codes = codes,
-            .n_plans = targets.n,
-            .checkpoint = checkpoint,
-            .tokenizer = tokenizer,
-            .tokenizer_bytes = tokenizer_bytes,
-            .sidecar = o->sidecar,
-            .program = o->program,
-            .program_bytes = o->program_bytes,
-            .build = arena_printf(keep, "ftxc %d.%d\nnvrtc %s\n", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
-                                  targets.n > 1 || targets.at[0].id ? nvrtc_version() : "not used")};
+        const ArtifactParts parts = {.spec = &spec,
+                                     .packing = &packing,
+                                     .plans = plans,
+                                     .codes = codes,
+                                     .n_plans = targets.n,
+                                     .checkpoint = checkpoint,
+                                     .tokenizer = tokenizer,
+                                     .tokenizer_bytes = tokenizer_bytes,
+                                     .sidecar = o->sidecar,
+                                     .program = o->program,
+                                     .program_bytes = o->program_bytes,
+                                     .build = build_facts(o, &targets, nvrtc_version(), keep)};
 
         ok = artifact_write(o->out, &parts, report, &(Stage){o, "weights"}, d);
     }

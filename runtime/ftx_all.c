@@ -13,6 +13,8 @@
 #include "base/file.c"
 #include "base/hash.c"
 #include "artifact/trailer.c"
+#include "artifact/version.c"
+#include "artifact/facts.c"
 #include "artifact/artifact.c"
 #include "base/memory.c"
 #include "base/sized.c"

@@ -15,11 +15,11 @@
 #include "../base/dtype.h"
 #include "../base/expr.h"
 #include "../base/hash.h"
+#include "facts.h"
 #include "trailer.h"
+#include "version.h"
 
 enum { MAX_SECTIONS = 1024, SECTION_ALIGN = 64, WEIGHT_ALIGN = 256, MAX_BLOCK = 1024, MAX_SMEM = 1 << 20 };
-
-static const uint64_t MAX_SPACE = (uint64_t)1 << 46; /* 64 TiB: sums of offsets cannot overflow */
 
 /* --- header and section table ---------------------------------------------------------------- */
 
@@ -28,9 +28,10 @@ static bool inside(uint64_t at, uint64_t bytes, uint64_t all)
     return at <= all && bytes <= all - at;
 }
 
-static FtxStatus check_header(const Artifact *a, FtxError *err)
+static FtxStatus check_header(const Artifact *a, const char *path, FtxError *err)
 {
     const FtxHeader *h = a->map.at;
+    FtxStatus v;
 
     if (a->map.bytes < sizeof *h)
         return ftx_fail(err, FTX_EFORMAT, "is %zu bytes, the header alone is %zu: not an ftx artifact, or cut off",
@@ -38,18 +39,9 @@ static FtxStatus check_header(const Artifact *a, FtxError *err)
     if (memcmp(h->magic, FTX_MAGIC, sizeof h->magic) != 0)
         return ftx_fail(err, FTX_EFORMAT,
                         "is not an ftx artifact, which ftxc compile makes of a spec (its first bytes are others)");
-    if (h->format > FTX_FORMAT)
-        return ftx_fail(err, FTX_EVERSION,
-                        "the artifact is newer: ftxc %u.%u wrote format %u, this libftx %d.%d reads format %d; "
-                        "update libftx, or compile the model with ftxc %d.%d",
-                        h->version_major, h->version_minor, h->format, FTX_VERSION_MAJOR, FTX_VERSION_MINOR, FTX_FORMAT,
-                        FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
-    if (h->format < FTX_FORMAT)
-        return ftx_fail(err, FTX_EVERSION,
-                        "the artifact is older: ftxc %u.%u wrote format %u, this libftx %d.%d reads format %d; "
-                        "compile the model again with ftxc %d.%d",
-                        h->version_major, h->version_minor, h->format, FTX_VERSION_MAJOR, FTX_VERSION_MINOR, FTX_FORMAT,
-                        FTX_VERSION_MAJOR, FTX_VERSION_MINOR);
+    v = version_check(a->map, path, err);
+    if (v)
+        return v;
     if (h->file_bytes != a->map.bytes)
         return ftx_fail(err, FTX_EFORMAT, "is %zu bytes, its header says %" PRIu64 ": cut off or damaged", a->map.bytes,
                         h->file_bytes);
@@ -144,121 +136,7 @@ static const void *array(const Artifact *a, uint32_t kind, uint32_t target, uint
     return s ? bytes_of(a, s) : NULL;
 }
 
-/* --- facts and weights ----------------------------------------------------------------------- */
-
-static bool is_string(const Artifact *a, uint32_t str)
-{
-    return str < a->strings_bytes; /* the section ends in a NUL */
-}
-
-/* The settings of decode.def are what a request of this model asks for, so they hold a request's ranges. */
-static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
-{
-    const struct {
-        const char *name;
-        double value, low, high;
-    } rows[] = {
-#define DECODE(name, type, low, high, ...) {#name, (double)d->name, low, high},
-#include "../decode.def"
-#undef DECODE
-        {"max_top_k", d->max_top_k, 0, INT32_MAX},
-    };
-
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!(rows[i].value >= (double)(float)rows[i].low && rows[i].value <= rows[i].high)) /* NaN, too */
-            return ftx_fail(err, FTX_EFORMAT, "its decoding default %s is %g, which is not from %g to %g", rows[i].name,
-                            rows[i].value, rows[i].low, rows[i].high);
-    return FTX_OK;
-}
-
-static FtxStatus check_bad_words(const Artifact *a, FtxError *err)
-{
-    const FtxFacts *f = a->facts;
-    const uint32_t n = a->n_bad_words;
-
-    if (n > f->bad_words)
-        return ftx_fail(err, FTX_EFORMAT, "its bad words have %u ids, at most %u", n, f->bad_words);
-    if (n && a->bad_words[n - 1] >= 0)
-        return ftx_fail(err, FTX_EFORMAT, "its last bad word has no end");
-    for (uint32_t i = 0; i < n; i++) {
-        const int32_t id = a->bad_words[i] < 0 ? ~a->bad_words[i] : a->bad_words[i];
-
-        if ((uint32_t)id >= f->vocab)
-            return ftx_fail(err, FTX_EFORMAT, "id %d of its bad words is not below vocab %u", id, f->vocab);
-    }
-    return FTX_OK;
-}
-
-static FtxStatus check_facts(const Artifact *a, FtxError *err)
-{
-    const FtxFacts *f = a->facts;
-    const bool encoder = f->kind == FTX_MODEL_ENCODER;
-    const struct {
-        const char *name;
-        uint32_t value, least;
-    } ranges[] = {
-        {"vocab", f->vocab, 1},
-        {"hidden", f->hidden, 1},
-        {"layers", f->layers, 1},
-        {"heads", f->heads, 1},
-        {"kv_heads", f->kv_heads, 1},
-        {"head_dim", f->head_dim, 1},
-        {"context", f->context, 1},
-        {"sequences", f->sequences, 1},
-        {"tokens", f->tokens, 1},
-        {"kv_block", f->kv_block, 1},
-        {"kv_pages", f->kv_pages, encoder ? 0 : 1},
-        {"logit_bias", f->logit_bias, 0},
-        {"end_ids", f->end_ids, 0},
-        {"bad_words", f->bad_words, 0},
-        {"positions", f->positions, 0},
-        {"pooled", f->pooled, 0},
-        {"types", f->types, 0},
-        {"input", f->input, 0},
-        {"labels", f->n_labels, 0},
-        {"scoring", f->scoring, 0},
-        {"beams", f->beams, 0},
-        {"source_context", f->source_context, f->kind == FTX_MODEL_SEQ2SEQ},
-        {"sources", f->sources, f->kind == FTX_MODEL_SEQ2SEQ},
-        {"source_vocab", f->source_vocab, f->kind == FTX_MODEL_SEQ2SEQ},
-    };
-    const struct {
-        const char *name;
-        int32_t id;
-    } ids[] = {
-        {"first id", f->bos},
-        {"start id", f->start},
-        {"padding id", f->pad},
-        {"forced first id", f->decode.forced_bos},
-        {"forced last id", f->decode.forced_eos},
-    };
-
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (ranges[i].value < ranges[i].least || ranges[i].value > INT32_MAX)
-            return ftx_fail(err, FTX_EFORMAT, "its %s is %u", ranges[i].name, ranges[i].value);
-    if (f->n_ends > FTX_MAX_ENDS)
-        return ftx_fail(err, FTX_EFORMAT, "it has %u end ids, at most %d", f->n_ends, FTX_MAX_ENDS);
-    for (uint32_t i = 0; i < f->n_ends; i++)
-        if (f->ends[i] < 0 || (uint32_t)f->ends[i] >= f->vocab)
-            return ftx_fail(err, FTX_EFORMAT, "its end id %d is not below vocab %u", f->ends[i], f->vocab);
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        if (ids[i].id < -1 || (ids[i].id >= 0 && (uint32_t)ids[i].id >= f->vocab))
-            return ftx_fail(err, FTX_EFORMAT, "its %s %d is not below vocab %u", ids[i].name, ids[i].id, f->vocab);
-    if (f->kind > FTX_MODEL_SEQ2SEQ || (f->kind != FTX_MODEL_SEQ2SEQ && f->source_context) || (!encoder && f->pooled) ||
-        (f->kind == FTX_MODEL_SEQ2SEQ && f->start < 0))
-        return ftx_fail(err, FTX_EFORMAT,
-                        "its kind %u, source_context %u, pooled %u and start id %d do not belong together", f->kind,
-                        f->source_context, f->pooled, f->start);
-    if ((!encoder && (f->input || f->n_labels)) || (f->n_labels && f->n_labels != f->pooled) ||
-        f->scoring > FTX_SCORING_SOFTMAX)
-        return ftx_fail(err, FTX_EFORMAT, "its input of %u, %u labels and scoring %u do not belong to a vector of %u",
-                        f->input, f->n_labels, f->scoring, f->pooled);
-    if (!is_string(a, f->name) || !is_string(a, f->sidecar) || !is_string(a, f->labels))
-        return ftx_fail(err, FTX_EFORMAT, "its names are not inside the strings");
-    if (f->weight_bytes > MAX_SPACE)
-        return ftx_fail(err, FTX_EFORMAT, "its weights would be %" PRIu64 " bytes", f->weight_bytes);
-    return check_decode(&f->decode, err);
-}
+/* --- weights ----------------------------------------------------------------------- */
 
 static uint64_t round_up(uint64_t n, uint64_t to)
 {
@@ -269,7 +147,7 @@ static FtxStatus check_weight(const Artifact *a, const FtxWeight *w, FtxError *e
 {
     uint64_t bytes;
 
-    if (!is_string(a, w->name))
+    if (!artifact_has_string(a, w->name))
         return ftx_fail(err, FTX_EFORMAT, "its name is not inside the strings");
     if (w->type != DT_FP32 && w->type != DT_FP16 && w->type != DT_BF16)
         return ftx_fail(err, FTX_EFORMAT, "its type is %u", w->type);
@@ -479,7 +357,7 @@ static FtxStatus check_kernel(const Artifact *a, const ArtifactPlan *p, const Ft
 
     if (cpu ? k->kind != FTX_KERNEL_CPU : k->kind != FTX_KERNEL_CUDA && k->kind != FTX_KERNEL_MATMUL)
         return ftx_fail(err, FTX_EFORMAT, "its kind %u does not run on this target", k->kind);
-    if (!is_string(a, k->family) || !is_string(a, k->entry))
+    if (!artifact_has_string(a, k->family) || !artifact_has_string(a, k->entry))
         return ftx_fail(err, FTX_EFORMAT, "its names are not inside the strings");
     if (!inside(k->first_const, k->n_consts, p->n_consts))
         return ftx_fail(err, FTX_EFORMAT, "its constants %u..+%u are not there", k->first_const, k->n_consts);
@@ -499,7 +377,7 @@ static FtxStatus check_kernel(const Artifact *a, const ArtifactPlan *p, const Ft
 
 static FtxStatus check_launch(const Artifact *a, const ArtifactPlan *p, const FtxLaunch *l, FtxError *err)
 {
-    if (l->kernel >= p->n_kernels || !is_string(a, l->label) ||
+    if (l->kernel >= p->n_kernels || !artifact_has_string(a, l->label) ||
         !inside(l->first_operand, p->kernels[l->kernel].n_operands, p->n_operands))
         return ftx_fail(err, FTX_EFORMAT, "its kernel %u, operands from %u or label are not there", l->kernel,
                         l->first_operand);
@@ -534,7 +412,7 @@ static FtxStatus check_program(const ArtifactPlan *p, const FtxProgram *g, FtxEr
 
 static FtxStatus check_buffer(const Artifact *a, const ArtifactPlan *p, const FtxBuffer *b, FtxError *err)
 {
-    if (!is_string(a, b->name) || b->space >= FTX_SPACE_COUNT ||
+    if (!artifact_has_string(a, b->name) || b->space >= FTX_SPACE_COUNT ||
         !inside(b->offset, b->bytes, p->head->space_bytes[b->space]))
         return ftx_fail(err, FTX_EFORMAT, "%" PRIu64 " bytes at %" PRIu64 " of space %u are not there", b->bytes,
                         b->offset, b->space);
@@ -600,7 +478,7 @@ static FtxStatus check_plan(Artifact *a, const FtxSection *section, ArtifactPlan
 
 static FtxStatus check_all(Artifact *a, const char *path, FtxError *err)
 {
-    FtxStatus s = check_header(a, err);
+    FtxStatus s = check_header(a, path, err);
     uint32_t n;
 
     if (s)
@@ -624,7 +502,7 @@ static FtxStatus check_all(Artifact *a, const char *path, FtxError *err)
     a->tokenizer = array(a, FTX_SEC_TOKENIZER, 0, &n);
     a->tokenizer_bytes = n;
     a->bad_words = array(a, FTX_SEC_BAD_WORDS, 0, &a->n_bad_words);
-    if ((s = check_facts(a, err)) || (s = check_bad_words(a, err)) || (s = check_weights(a, path, err)))
+    if ((s = facts_check(a, err)) || (s = check_weights(a, path, err)))
         return s;
 
     for (uint32_t i = 0; i < a->header->sections; i++)

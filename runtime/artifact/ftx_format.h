@@ -21,7 +21,7 @@ typedef enum FtxSectionKind {
     FTX_SEC_FACTS = 1,    /* FtxFacts, one */
     FTX_SEC_STRINGS,      /* NUL-terminated strings; a `str` field is an offset into it */
     FTX_SEC_SPEC,         /* the spec's text */
-    FTX_SEC_BUILD,        /* text: versions that made this file, one "name value" a line */
+    FTX_SEC_BUILD,        /* text: the versions and the command that made this file, one "name value" a line */
     FTX_SEC_WEIGHT_INDEX, /* FtxWeight[] */
     FTX_SEC_WEIGHTS,      /* bytes, mapped; absent with a sidecar */
     FTX_SEC_TOKENIZER,    /* runtime/tokenizer/tokenizer.h */
