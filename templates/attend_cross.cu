@@ -1,4 +1,4 @@
-// attend_cross.cu - contract and instance of attend_cross.cuh
+// attend_cross.cu - contract and instance of attend_cross.cuh: tokens of a decoder over their sources
 //@ kernel  attend_cross
 //@ rank    50
 //@ args    q[T,N] c[T,G,E] $step $rows $token $cross_k $cross_v -> y

@@ -1,4 +1,4 @@
-// attend_decode.cu - contract and instance of attend_decode.cuh
+// attend_decode.cu - contract and instance of attend_decode.cuh: one token a row over the paged cache
 //@ kernel  attend_decode
 //@ rank    60
 //@ rows    decode

@@ -1,4 +1,4 @@
-// attend_packed.cu - contract and instance of attend_packed.cuh
+// attend_packed.cu - contract and instance of attend_packed.cuh: attention of texts over themselves
 //@ kernel  attend_packed
 //@ rank    90
 //@ args    x[T,N] $step $rows -> y[T,Q]
@@ -7,6 +7,8 @@
 //@ consts  SCALE: attend_packed.scale
 //@ consts  MATRIX: X != fp32
 //@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(X)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
+//    ROWS, KEYS: queries and keys of a tile, the first that fit. LINE, PITCH: bytes of a row of a tile, without and with
+//    its padding. SHARED: as in FlashShape.
 //@ consts  ROWS: 128 64 32 16  KEYS: 64 32 16
 //@ consts  SHARED: 64 + (MATRIX ? (ROWS + 4 * KEYS) * PITCH : ROWS * (COLUMNS * 4 + 16) + 2 * KEYS * PITCH + 4 * KEYS * (ROWS / 4 + 4) * 4)
 //@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256

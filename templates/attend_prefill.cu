@@ -1,4 +1,4 @@
-// attend_prefill.cu - contract and instance of attend_prefill.cuh
+// attend_prefill.cu - contract and instance of attend_prefill.cuh: chunks of prompts over the paged cache
 //@ kernel  attend_prefill
 //@ rank    100
 //@ rows    prefill
@@ -7,7 +7,8 @@
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
-//    On the matrix units two blocks per SM are worth more than long tiles of keys.
+//    ROWS, KEYS: queries and keys of a tile, the first that fit; on the matrix units two blocks per SM are worth more than
+//    long tiles of keys. LINE, PITCH: bytes of a row of a tile, without and with its padding. SHARED: as in FlashShape.
 //@ consts  MATRIX: X == KV && X != fp32
 //@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
 //@ consts  ROWS: 128 64 32 16  KEYS: 64 32 16

@@ -1,13 +1,14 @@
-// beam.cu - contract and instance of beam.cuh
+// beam.cu - contract and instance of beam.cuh: a step of beam search
 //@ kernel  beam
 //@ rank    130
 //@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out $segments -> y
 //@ match   y = beam(logits, s)
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  SEGMENTS: LOGIT_SEGMENTS
+//    TILES, MOST, SHARED: as in BeamShape. LIST: bytes of TopsRoom.
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
 //@ consts  SHARED: max(32768 + 4 * BIASES, 12 * WIDTH * MOST)
 //@ consts  LIST: 8 * (17 * max(32, MOST) + MOST) + 4 * MOST
-//    Two blocks per SM where 64 registers are enough: as in sample.cu, and not with SEGMENTS or more than 32 lanes.
+//    BLOCKS: two per SM where 64 registers are enough: as in sample.cu, and not with SEGMENTS or more than 32 lanes.
 //@ consts  BLOCKS: SEGMENTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32 ? 1 : 2
 //@ fits    SHARED + LIST + 7680 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
 //@ launch  grid SEGMENTS ? 1 : min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED

@@ -1,11 +1,12 @@
-// sample.cu - contract and instance of sample.cuh
+// sample.cu - contract and instance of sample.cuh: the next token of each row
 //@ kernel  sample
 //@ rank    410
 //@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $bad_words $token $history $out $segments -> y
 //@ match   y = sample(logits)
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  SEGMENTS: LOGIT_SEGMENTS
 //@ consts  TILES: ceil_div(VOCAB, 512)
-//    Two blocks per SM where 64 registers are enough: not with a small or odd vocabulary, nor on sm_86, 89 and 120.
+//    TILES, SHARED: as in SampleShape. BLOCKS: two per SM where 64 registers are enough: not with a small or odd
+//    vocabulary, nor on sm_86, 89 and 120.
 //@ consts  BLOCKS: ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 ? 1 : 2
 //@ consts  SHARED: max(32768 + 4 * BIASES, 16384 + max(24576, 6 * ceil_div(VOCAB, 96) + 7344) + 8 * TILES + 320)
 //@ fits    SHARED + 1024 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144
