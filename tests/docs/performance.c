@@ -310,12 +310,17 @@ static void number_run(Result *r)
 
 /* --- the page ---------------------------------------------------------------------------------------- */
 
+/* Thousands with commas; below, four digits. */
 static void print_number(double v)
 {
-    if (v >= 1000)
-        printf("%d,%03d", (int)(v + 0.5) / 1000, (int)(v + 0.5) % 1000);
-    else
+    if (v >= 1000) {
+        const long n = (long)(v + 0.5);
+
+        print_number((double)(n / 1000));
+        printf(",%03ld", n % 1000);
+    } else {
         printf("%.4g", v);
+    }
 }
 
 /* The cell of an optional number; empty where there is none. */

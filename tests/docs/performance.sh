@@ -52,6 +52,7 @@ shown '| one | 3 |  |  | 1 (33 %) | 1 |' "$good
 $(with 'us": 2000' 'us": 3000')"
 shown '| one | 2 |  |  | 1 (50 %) | 1 |' "$good
 $(with '2000, "date": "2026' '3000, "date": "2025')"
+shown '| one | 1,234,568 |' "$(with 2000 1234567890)"
 shown '| one | 2 * |' "$(with '"model"' '"note": "warm", "model"')"
 refused 'a.jsonl:1: "device" is missing' "$(with '"device": "cpu", ' '')"
 refused 'a.jsonl:2: "command" is missing' "$good
