@@ -1,6 +1,5 @@
-/* failing.h - system calls of the process that fail when told: the n-th of them all. What is defined
- * here takes the place of libc's for everything that is linked; libc's own files (stdio) are not
- * counted. Include it in one file of a program. */
+/* failing.h - makes the n-th system call of the process fail. The functions here replace those of libc for everything
+ * that is linked; calls inside libc (stdio) are not counted. Include it in one file of a program. */
 #ifndef TESTS_FAULT_FAILING_H
 #define TESTS_FAULT_FAILING_H
 
@@ -19,7 +18,7 @@
 
 typedef struct Failing {
     atomic_int calls, fail_at; /* fail_at: the call that fails; 0: none */
-    int error;                 /* errno of it; 0: a write is cut in half, all others succeed */
+    int error;                 /* its errno; 0: a write writes half, all other calls succeed */
     const char *failed;        /* its name */
     atomic_int maps;           /* mapped and not yet unmapped */
 } Failing;
@@ -61,7 +60,7 @@ int fstat(int fd, struct stat *st)
 
 ssize_t write(int fd, const void *p, size_t bytes)
 {
-    if (fd <= 2) /* what a test prints */
+    if (fd <= 2) /* output of the test */
         return syscall(SYS_write, fd, p, bytes);
     if (fails("write"))
         return -1;
@@ -80,7 +79,7 @@ int fsync(int fd)
     return fails("fsync") ? -1 : (int)syscall(SYS_fsync, fd);
 }
 
-/* Closed also when it says otherwise, as on Linux. */
+/* Closes the file even when it reports an error, as on Linux. */
 int close(int fd)
 {
     const int r = (int)syscall(SYS_close, fd);

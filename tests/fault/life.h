@@ -1,5 +1,5 @@
-/* life.h - a model from open to close, with what its kind can do in between: an encoder makes vectors of
- * three texts; others answer three requests, of which one searches by beams where the model can. */
+/* life.h - opens a model, uses it and closes it. An encoder makes vectors of three texts; others answer three requests,
+ * one of them with beam search where it is compiled in. */
 #ifndef TESTS_FAULT_LIFE_H
 #define TESTS_FAULT_LIFE_H
 
@@ -103,7 +103,7 @@ static inline FtxStatus life_generate(const FtxModel *m, FtxEngine *e, const Ftx
     return s;
 }
 
-/* Called before all is closed, if anybody asks. */
+/* Called before everything is closed; NULL: not called. */
 static void (*life_closes)(void);
 
 /* ledger: NULL: malloc. */

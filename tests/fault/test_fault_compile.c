@@ -1,7 +1,7 @@
-/* test_fault_compile.c - compile, open, generate or encode, and close of real models while the n-th call
- * of the file system (or a thread that does not start) fails, for every n; a compile that runs out of
- * memory, and an embedder's allocator that does. Each time there is a reason, no half file, the old
- * artifact is whole, nothing stays open. A decoder, one with beams, an encoder, a reader of sources. */
+/* test_fault_compile.c - compiles, opens, uses and closes real models while the n-th call of the file system or the n-th
+ * start of a thread fails, for every n; while the compiler, or the allocator of an embedder, runs out of memory. Each
+ * time there is a message, no partial file, the old artifact is unchanged and nothing stays open. Models: a decoder,
+ * one with beams, an encoder, a decoder with a source. */
 #include <dirent.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -152,7 +152,7 @@ static int fail_compile(size_t model, bool sidecar, int error)
             assert_int_equal(entries(folder), 1 + sidecar);
             if (atomic_load(&failing.calls) < n)
                 return n - 1;
-            continue; /* the n-th need not succeed: a close after reading */
+            continue; /* some calls need not succeed: a close after reading */
         }
         told(n, d.text);
         if (!is_old() || entries(folder) != 1)
@@ -183,7 +183,7 @@ static void *contents(size_t *bytes)
     return copy;
 }
 
-/* Interrupted and cut writes go on: the file is the same. */
+/* Interrupted and partial writes are continued: the file is the same. */
 static void compile_with_short_writes(void **state)
 {
     static const int errors[] = {0, EINTR};
@@ -318,7 +318,7 @@ void *realloc(void *p, size_t bytes)
     return no_memory() ? NULL : __libc_realloc(p, bytes);
 }
 
-/* Exit code of a compile in a process of its own: 0 done, 2 refused with a reason, 3 ended by die. */
+/* The exit code of a compile in another process: 0 done, 2 failed with a message, 3 ended by die. */
 static int compile_apart(int fail_at)
 {
     int status;
@@ -344,8 +344,8 @@ static int compile_apart(int fail_at)
     return WEXITSTATUS(status);
 }
 
-/* The compiler may end for want of memory, but says so and leaves nothing half done. Every
- * allocation of the first hundred, then some of the rest. */
+/* Without memory the compiler may end the program, but with a message and without a partial file. Fails each of the
+ * first hundred allocations, then some of the rest. */
 static void compile_without_memory(void **state)
 {
     int all, ended = 0;
@@ -363,7 +363,7 @@ static void compile_without_memory(void **state)
         code = compile_apart(n);
         ended += code != 0;
         if (code == 0) {
-            assert_int_equal(entries(folder), 1); /* done without: PCRE2 without its compiler */
+            assert_int_equal(entries(folder), 1); /* succeeded all the same: PCRE2 without its JIT */
         } else if ((code != 2 && code != 3) || !is_old() || entries(folder) != 1) {
             fail_msg("allocation %d fails: exit code %d, %d files in the folder", n, code, entries(folder));
         }
@@ -379,7 +379,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #ifndef SANITIZED
-        cmocka_unit_test(compile_without_memory), /* first: it forks, and no thread may be there */
+        cmocka_unit_test(compile_without_memory), /* first: it forks, so no thread may run */
 #endif
         cmocka_unit_test(compile_on_a_bad_disk),  cmocka_unit_test(compile_with_short_writes),
         cmocka_unit_test(run_on_a_bad_disk),      cmocka_unit_test(run_without_memory),

@@ -1,10 +1,9 @@
-/* test_fault_cuda.c - real artifacts for sm_90a on a driver that fails: the n-th call, for every n,
- * with an error of the driver and with one of memory; a GPU that stops to answer; no host memory.
- * Each time the caller gets a status and a reason, and nothing stays open. A decoder with beams, an
- * encoder, and a reader of sources with beams.
+/* test_fault_cuda.c - real artifacts for sm_90a on a driver whose n-th call fails, for every n, with a driver error or
+ * out of memory; on a GPU that stops answering; without host memory. Each time the caller gets a status and a message,
+ * and nothing stays open. Models: a decoder with beams, an encoder, a decoder with a source and beams.
  *
- * The driver is that of tests/device. It runs no kernel; in place of the sampler and of the beams this
- * file writes a result for every row, so that requests come to their end. */
+ * The fake driver (tests/device) runs no kernel. In place of the sampler and the beam search this file writes a result
+ * for each row, so that requests finish. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +30,7 @@ static const ArtifactPlan *plan;
 
 /* --- the sampler and the beams -------------------------------------------------------------------- */
 
-/* Where a space begins, from the operands of a launch of this kernel. */
+/* The address of a memory space, computed from the operands of a launch of this kernel. */
 static char *space_of(const FakeLaunch *l, FtxSpace space)
 {
     for (uint32_t i = 0; i < plan->n_launches; i++) {
@@ -63,7 +62,7 @@ static void advance(FtxOut *out, FtxRow *row, FtxToken *token, int i)
     *token = (FtxToken){next, n, i, row->slot};
 }
 
-/* Two tokens in every slot, once a search is over. */
+/* Writes two tokens for each slot whose search is over. */
 static void put_hypotheses(const FakeLaunch *l)
 {
     char *state = space_of(l, FTX_SPACE_STATE);
@@ -146,7 +145,7 @@ static FtxStatus live_once(Ledger *ledger, FtxError *err)
     return life(path, FTX_DEVICE_CUDA, 1, ledger, err);
 }
 
-/* Those that close have nobody to tell. */
+/* Calls that release something: their errors are not reported. */
 static bool closes(const char *function)
 {
     static const char *const words[] = {"Destroy", "Free", "Unload", "Release", "Pop"};
@@ -234,7 +233,7 @@ static void no_host_memory(void **state)
     }
 }
 
-/* While opening, in the middle, at a late step: whoever waits gives up, and closing waits no more. */
+/* While opening, in the middle, at a late step: waiting ends with an error, and closing does not wait. */
 static void hang_at_five_places(void)
 {
     unsigned long all;
@@ -250,7 +249,7 @@ static void hang_at_five_places(void)
         assert_int_equal(live_once(&ledger, &err), FTX_EDEVICE);
         if (!strstr(err.text, "the GPU has not answered for"))
             fail_msg("%s", err.text);
-        assert_int_equal(ledger.live, 0); /* of the host; what the GPU has it keeps */
+        assert_int_equal(ledger.live, 0); /* host memory; that of the GPU is not released */
     }
 }
 

@@ -1,5 +1,5 @@
-/* test_sandbox.c - texts that try to take too long, take too much, or get out: all end soon, with a
- * message at their line. */
+/* test_sandbox.c - specs that run too long, take too much memory, or try to reach files: each ends soon with a message
+ * at its line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 typedef struct Text {
     const char *lua;
-    const char *message; /* a part of it; NULL: none, the text runs to its end */
+    const char *message; /* a part of the message; NULL: the spec succeeds */
 } Text;
 
 static int run_text(lua_State *L)
@@ -26,7 +26,7 @@ static int run_text(lua_State *L)
     return 0;
 }
 
-/* Where time is not the matter: a machine may be busy with other work. */
+/* For cases that do not test the time limit: the machine may be busy. */
 enum { PATIENCE = 100 };
 
 static void run_all(const Text *texts, size_t n, int seconds)
@@ -127,7 +127,7 @@ static void test_ways_out(void **state)
     run_all(texts, LEN(texts), PATIENCE);
 }
 
-/* What neither hook nor bounds reach ends with the program. */
+/* A builtin that neither the hook nor the bounds can stop is ended by the watchdog, with the program. */
 static int stay_in_c(lua_State *L)
 {
     for (volatile bool forever = true; forever;)

@@ -1,7 +1,7 @@
-/* test_spec.c - specs, families, checkouts and overrides give the graph and the facts they should;
- * mistakes give the message that the first line of each tests/spec/bad/x.lua holds.
+/* test_spec.c - specs, families, checkouts and -D give the right graph and facts; each mistake gives the message in
+ * the first line of its file tests/spec/bad/x.lua.
  *
- * FTX_UPDATE=1 writes the messages as they are into those files; review the difference. */
+ * FTX_UPDATE=1 writes the actual messages into those files; review the difference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +92,7 @@ static bool has_weight(const Graph *g, const char *name)
 
 static const char BAD[] = "tests/spec/bad/";
 
-/* The message with the folder taken out, so that golden lines are short. */
+/* The message without the folder, so that the stored lines are short. */
 static char *short_message(Arena *a, const char *text)
 {
     char *out = arena_strdup(a, text);
@@ -283,12 +283,12 @@ static void test_overrides(void **state)
     assert_null(r.spec.weights);
     assert_non_null(strstr(r.spec.text, "-- -D limits.context=256\n"));
     drop(&r);
-    /* the later one of two; a path of the command line is relative to the user's folder */
+    /* the later of two values counts; a path in -D is relative to the current folder */
     r = read_good("specs/fable.lua", "limits.context=64 limits.context=48 weights=tests/models/tiny-llama");
     assert_int_equal(r.spec.graph->limits.context, 48);
     assert_string_equal(r.spec.weights, "tests/models/tiny-llama/model.safetensors");
     drop(&r);
-    /* fields of the family, before it makes the graph: of a spec, and of a checkout */
+    /* fields of the family, of a spec and of a checkout */
     r = read_good("specs/fable.lua", "graph.layers=2 graph.tie_embeddings=false graph.layers=3 weights=");
     assert_int_equal(r.spec.layers, 3);
     assert_int_equal(count_ops(r.spec.graph, OP_ATTEND), 3);
@@ -355,7 +355,7 @@ static void test_llama_options(void **state)
     drop(&r);
 }
 
-/* The file asserts in Lua. */
+/* The checks are asserts in the file. */
 static void test_language(void **state)
 {
     Reading r = read_good("tests/spec/good/language.lua", NULL);
@@ -378,7 +378,7 @@ static void test_tiny_checkouts(void **state)
     assert_int_equal(r.spec.kv_heads, 2);
     assert_int_equal(r.spec.head_dim, 48);
     assert_int_equal(r.spec.bos, 1);
-    assert_int_equal(r.spec.n_ends, 0); /* generation_config.json is there and names none */
+    assert_int_equal(r.spec.n_ends, 0); /* there is a generation_config.json, and it names none */
     assert_int_equal(r.spec.graph->limits.context, 256);
     assert_int_equal(r.spec.precision.weights, DT_BF16);
     assert_true(r.spec.decode.temperature == 0);
@@ -425,7 +425,7 @@ static void test_trained_checkouts(void **state)
     assert_int_equal(r.spec.bos, 0);
     assert_int_equal(r.spec.ends[0], 1);
     assert_true(r.spec.decode.temperature == 0.8f && r.spec.decode.top_p == 0.95f);
-    assert_int_equal(r.spec.decode.top_k, 50); /* what Hugging Face takes where none is said */
+    assert_int_equal(r.spec.decode.top_k, 50); /* Hugging Face's default */
     assert_int_equal(r.spec.decode.max_new, 200);
     drop(&r);
     r = read_good(arena_printf(a, "%s/models/gpt2-fable", shared ? shared : "../shared"), NULL);
@@ -434,7 +434,7 @@ static void test_trained_checkouts(void **state)
     arena_close(a);
 }
 
-/* A folder under the system's temporary one with the files that a case wants. */
+/* A temporary folder with the files of a case. */
 typedef struct Folder {
     char path[64];
 } Folder;
@@ -650,7 +650,7 @@ static void test_checkout_fields(void **state)
     "{\"architectures\": [\"BertFor%s\"], \"vocab_size\": 64, \"hidden_size\": 32, \"num_hidden_layers\": 1, " \
     "\"intermediate_size\": 48, \"max_position_embeddings\": 64, \"num_attention_heads\": 2%s}"
 
-/* A classifier's classes and what makes scores of them, as Hugging Face's pipelines have it. */
+/* A classifier's classes and scoring, as in Hugging Face's pipelines. */
 static void test_checkout_labels(void **state)
 {
     static const struct {
@@ -699,7 +699,7 @@ static void put_modules(const Folder *f, const char *kind, const char *pooling)
     put(f, "1_Pooling/config.json", pooling);
 }
 
-/* sentence-transformers says beside the checkout what the vector of a text is. */
+/* The files of sentence-transformers say how the vector of a text is made. */
 static void test_checkout_sentences(void **state)
 {
     char config[500];
@@ -729,7 +729,7 @@ static void test_checkout_sentences(void **state)
     assert_non_null(
         strstr(r.d.text, "modules.json: module 3 is sentence_transformers.models.Dense; Transformer, Pooling"));
     drop(&r);
-    r = read_good(f.path, "pooling=first"); /* who says it, need not do without the checkout */
+    r = read_good(f.path, "pooling=first"); /* -D pooling= works although the module is not supported */
     assert_int_equal(count_ops(r.spec.graph, OP_SELECT_FIRST), 1);
     drop(&r);
     put_modules(&f, "Normalize", "{\"pooling_mode\": \"cls\"}");
@@ -751,7 +751,7 @@ static void test_checkout_sentences(void **state)
     remove_folder(&f);
 }
 
-/* tokenizer.json where it is, else Marian's SentencePiece file. */
+/* tokenizer.json, or else Marian's SentencePiece file. */
 static void test_checkout_tokenizer(void **state)
 {
     char config[500];
@@ -783,7 +783,7 @@ static void remove_file(const Folder *f, const char *name)
     assert_int_equal(unlink(path), 0);
 }
 
-/* A checkout without a tokenizer is compiled, and a line says what lies there instead. */
+/* A checkout without a tokenizer is compiled; a note says which files are there instead. */
 static void test_tokenizer_note(void **state)
 {
     Folder f = make_folder("{" LLAMA HEADS "}", NULL);
@@ -808,7 +808,7 @@ static void test_tokenizer_note(void **state)
     remove_file(&f, "vocab.json");
     remove_file(&f, "merges.txt");
     remove_folder(&f);
-    r = read_good("specs/llama-3.2-1b.lua", NULL); /* a spec says what it wants */
+    r = read_good("specs/llama-3.2-1b.lua", NULL); /* a spec without a tokenizer is meant so */
     assert_null(r.spec.note);
     drop(&r);
 }
@@ -851,7 +851,7 @@ static void test_two_ropes(void **state)
     }
 }
 
-/* A file hf/NAME.lua beside config.json that gives the wrong thing is told what to give. */
+/* A file hf/NAME.lua that returns something wrong: the message says what it must return. */
 static void test_architecture_files(void **state)
 {
 #define WANTED \
@@ -860,7 +860,7 @@ static void test_architecture_files(void **state)
 #define MADE \
     "local llama = require 'llama' local g = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48 } "
     static const struct {
-        const char *text, *message; /* NULL: it is taken */
+        const char *text, *message; /* NULL: accepted */
     } cases[] = {
         {"return 3", "hf/Mine.lua: must return a function of config, it returns a number"},
         {"return {}", "hf/Mine.lua: must return a function of config, it returns a table"},
@@ -899,7 +899,7 @@ static void test_architecture_files(void **state)
     }
 }
 
-/* What is not a spec or a checkout is called what it is. */
+/* Inputs that are neither a spec nor a checkout: the message says what they are. */
 static void test_other_inputs(void **state)
 {
     static const struct {

@@ -34,7 +34,7 @@ static int free_doc(void **state)
     return 0;
 }
 
-/* What reading this text as a spec with this -D says is wrong. */
+/* The message of reading this text as a spec with this -D. */
 static const char *message(const char *text, const char *define, Arena *a)
 {
     const char *path = temp_path("names.lua");

@@ -1,4 +1,4 @@
-/* stored.h - ids and texts against pairs that Hugging Face's library has made, kept in a JSON file. */
+/* stored.h - compares ids and texts with pairs that Hugging Face's tokenizers made, stored in a JSON file. */
 #ifndef TESTS_TOKENIZER_STORED_H
 #define TESTS_TOKENIZER_STORED_H
 
@@ -14,8 +14,7 @@ static inline void same_ids(const Fixture *f, const json_t *want, const char *te
                      i < f->n ? f->ids[i] : -1);
 }
 
-/* The stream gives the same in whole characters. ends: spaces at the ends are cut off, which the decoder may or may
- * not do itself. */
+/* The stream gives the same text in whole characters. ends: ignore spaces at both ends, which some decoders strip. */
 static inline void same_text(Fixture *f, bool skip, const json_t *want, bool ends)
 {
     TokenizerStream d = {.keep_special = !skip};

@@ -1,4 +1,4 @@
-/* test_tables.c - what the compiler refuses, patterns in PCRE2's words, and tables that lie. */
+/* test_tables.c - what the compiler refuses, patterns translated to PCRE2, and damaged tables. */
 #include "tools.h"
 
 #include "compiler/tokenizer/parts.h"
@@ -137,7 +137,7 @@ static void test_patterns(void **state)
     arena_close(keep);
 }
 
-/* Tables that lie: every byte of small ones, flipped, is refused or does no harm. */
+/* Each byte of small tables is flipped: the tables are refused, or using them does no harm. */
 static void damage(const char *path)
 {
     const bool made = strncmp(path, "/tmp/", 5) == 0;

@@ -1,5 +1,5 @@
-/* test_tokenizer.c - ids and texts equal to Hugging Face's on stored pairs, every feature of
- * byte-level tokenizers on small ones, and texts that are not kind. */
+/* test_tokenizer.c - ids and texts equal to Hugging Face's on stored pairs, every feature of byte-level tokenizers on
+ * small ones, invalid UTF-8, and very long texts. */
 #include "stored.h"
 
 #include <malloc.h>
@@ -152,7 +152,7 @@ static void test_added_tokens(void **state)
     IDS(&f, "\xc3\xa9word", 0xc3, 0xa9, 'w', 'o', 'r', 'd'); /* a letter before it */
     IDS(&f, "\xe2\x80\x9cword\xe2\x80\x9d", 0xe2, 0x80, 0x9c, 304, 0xe2, 0x80, 0x9d);
     IDS(&f, "latelate", 305, 305);
-    IDS(&f, "x<b>late", 'x', 306); /* early ones first, wherever they stand */
+    IDS(&f, "x<b>late", 'x', 306); /* tokens of raw text first, wherever they are */
     IDS(&f, "<b", '<', 'b');
     text = decode(&f, (int32_t[]){300, 307, 'x'}, 3, false);
     assert_string_equal(text, "<a>two wordsx");
@@ -194,7 +194,7 @@ static void test_invalid_utf8(void **state)
             marks += f.ids[k] == 0xef && f.ids[k + 1] == 0xbf && f.ids[k + 2] == 0xbd;
         assert_int_equal(marks, cases[i].marks);
     }
-    for (unsigned seed = 1; seed < 3000; seed++) { /* the bytes back give the cleaned text */
+    for (unsigned seed = 1; seed < 3000; seed++) { /* the ids decode to the text with U+FFFD for invalid bytes */
         char text[16], *back, *again;
 
         for (size_t k = 0; k < sizeof text; k++)
@@ -212,7 +212,7 @@ static void test_invalid_utf8(void **state)
     end(&f);
 }
 
-/* Tokens that end inside a character give nothing until it is whole. */
+/* Tokens that end inside a character give nothing until it is complete. */
 static void test_stream(void **state)
 {
     Fixture f = begin_recipe(&(Recipe){.merges = {NULL}}, 16);

@@ -84,7 +84,7 @@ static void test_wordpiece(void **state)
     end(&f);
 }
 
-/* Without a decoder the tokens' own texts stand with spaces between, as tokenizers has it. */
+/* Without a decoder the texts of the tokens are joined with spaces, as in tokenizers. */
 static void test_no_decoder(void **state)
 {
     Fixture f =
@@ -163,7 +163,7 @@ static void test_pairs(void **state)
     check_pair(&f, &p, I(2, 5, 5, 4, 4, 3), I(0, 0, 0, 0, 0, 0), 6);
     p.most = 7;
     check_pair(&f, &p, I(2, 4, 5, 5, 4, 4, 3), I(0, 0, 0, 0, 0, 0, 0), 7);
-    p.text = "b ax a"; /* of a word that is none the pieces are taken back */
+    p.text = "b ax a"; /* the pieces of a word that becomes unknown are dropped */
     p.bytes = 6;
     p.most = 4;
     check_pair(&f, &p, I(2, 1, 4, 3), I(0, 0, 0, 0), 4);
@@ -171,7 +171,7 @@ static void test_pairs(void **state)
     check_pair(&f, &p, I(2, 4, 3), I(0, 0, 0), 3);
     p.text = "a b b a a";
     p.bytes = 9;
-    p.most = 0; /* room for fewer than there are: all are counted */
+    p.most = 0; /* the array is too small: all are counted */
     assert_int_equal(tokenizer_encode_pair(f.t, f.s, &p, two, NULL, 2, &n, &err), FTX_OK);
     assert_int_equal(n, 7);
     assert_memory_equal(two, I(2, 4), 8);
@@ -384,7 +384,7 @@ static void fill(char *text, size_t n, const char *with)
         text[i] = 'x'; /* no cut character */
 }
 
-/* Megabytes of one thing: nothing quadratic, nothing allocated. */
+/* Megabytes of one character: no quadratic time, no allocation. */
 static void test_large_texts(void **state)
 {
     static const char *const with[] = {
@@ -418,7 +418,7 @@ static void test_large_texts(void **state)
     free(text);
 }
 
-/* A text that grows over the room is refused, and the next one is as ever. */
+/* A text that grows beyond the buffer is refused, and the next one is not affected. */
 static void test_growth(void **state)
 {
     Fixture f = begin(SMALL "unicode.json", 300000);

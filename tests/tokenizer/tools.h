@@ -153,7 +153,7 @@ static inline char *decode(Fixture *f, const int32_t *ids, size_t n, bool skip)
     return decode_bytes(f, ids, n, skip, &bytes);
 }
 
-/* A tokenizer.json of its own: the 256 bytes have the ids 0..255, merges give 256 and on, the
+/* Makes a tokenizer.json: the 256 bytes have the ids 0..255, merges give 256 and on, the
  * added tokens follow. Pieces are JSON texts. */
 typedef struct Recipe {
     const char *merges[24]; /* "Ġ t": the merged token gets the next id */

@@ -1,4 +1,4 @@
-/* test_checkouts.c - checkouts as they are published: encoders with heads, older names, tensors that come and go.
+/* test_checkouts.c - checkouts as they are published: encoders with heads, older names, optional tensors.
  *
  * Each is made from a checkout of tests/models by renaming its tensors and adding some. It must give the graph
  * and the weights of the checkout that it was made from. */
@@ -12,12 +12,12 @@ enum { HEAD = 64 /* bytes of a tensor that is added without a size */, MORE = 65
 typedef struct Recipe {
     const char *from;         /* tests/models/tiny-FROM */
     const char *architecture; /* in config.json */
-    const char *prefix;       /* before each name; "-model.": this one goes */
+    const char *prefix;       /* put before each name; "-model.": removed from it */
     bool older;               /* LayerNorm.gamma, LayerNorm.beta */
-    const char *without;      /* names with this in them are left out */
+    const char *without;      /* tensors whose names contain this are left out */
     const char *more;         /* tensors that are added: "cls.a cls.b"; "q.bias=192": of so many zeros in fp32 */
-    const char *defines;      /* for the checkout that it was made from, and for what differs from it */
-    const char *note;         /* what is said of heads; NULL: nothing */
+    const char *defines;      /* a -D for the checkout that it is made from, so that the graphs are equal */
+    const char *note;         /* a part of the note about heads; NULL: there is none */
 } Recipe;
 
 static json_t *read_json(const char *path)
@@ -28,7 +28,7 @@ static json_t *read_json(const char *path)
     return o;
 }
 
-/* A tensor's name after the recipe; false: it is left out. */
+/* A tensor's new name. False: it is left out. */
 static bool rename_tensor(const Recipe *r, const char *name, char *out, size_t bytes)
 {
     const char *ends[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
@@ -101,7 +101,7 @@ static void write_weights(const Recipe *r, const char *from, const char *to)
     file_unmap(&map);
 }
 
-/* All files of temp.h's folder make the checkout. */
+/* The folder of temp.h is the checkout. */
 static const char *make_checkout(const Recipe *r, Arena *a)
 {
     const char *from = arena_printf(a, "tests/models/tiny-%s", r->from);
@@ -117,7 +117,7 @@ static const char *make_checkout(const Recipe *r, Arena *a)
 typedef struct Read {
     Spec spec;
     Checkpoint *c;
-    char *graph; /* as text, without places */
+    char *graph; /* as text, without lines of specs */
 } Read;
 
 static Read read_checkout(const char *path, const char *define, Arena *a)
@@ -212,7 +212,7 @@ static void test_published(void **state)
     }
 }
 
-/* Only the tensors of heads may stay: any other is a mistake, and so is a classifier without its vector. */
+/* Tensors of heads may stay unused; any other is a mistake, and so is a classifier whose pooler is missing. */
 static void test_refused(void **state)
 {
     static const struct {
@@ -243,7 +243,7 @@ static void test_refused(void **state)
     }
 }
 
-/* The file that docs/specs.md shows under this first line. */
+/* The block of Lua in docs/specs.md that begins with this line. */
 static char *shown_file(const char *first, Arena *a)
 {
     const char *at, *end;
@@ -261,7 +261,7 @@ static char *shown_file(const char *first, Arena *a)
     return arena_strndup(a, at, (size_t)(end + 1 - at));
 }
 
-/* The port of docs/specs.md: its files compile a LLaMA with three biases more. */
+/* The two files of the port in docs/specs.md read a LLaMA with three more biases a layer. */
 static void test_port(void **state)
 {
     static const Recipe r = {

@@ -1,4 +1,4 @@
-/* test_pack.c - weight-only values by hand, the packed block, and what must not be packed. */
+/* test_pack.c - values made of weights against results by hand, the packed block, and what is refused. */
 #include "files.h"
 
 #include <math.h>
@@ -159,7 +159,7 @@ static void test_rope(void **state)
 
         assert_true(t[i * 2] == 1.0f && t[i * 2 + 1] == 0.0f);
         assert_true(fabs(frequency(t, half, i) / exact - 1) < 3e-7);
-        for (int64_t p = 0; p < positions; p++) { /* a frequency is off by 2^-24 or so, times p */
+        for (int64_t p = 0; p < positions; p++) { /* a frequency has an error of about 2^-24, an angle p times that */
             const float *cell = t + (p * half + i) * 2;
 
             assert_true(fabs((double)cell[0] - cos((double)p * exact)) < 2e-7 * (double)(p + 1));
@@ -272,7 +272,7 @@ static void test_block(void **state)
         assert_true(dtype_load(p + 512, i, DT_FP16) == (float)(20 + i));
     file_unmap(&map);
 
-    checkpoint_close(f.c); /* without weights: the table alone */
+    checkpoint_close(f.c); /* without a checkpoint: only the table */
     f.c = NULL;
     assert_true(pack(&f, &map, &checksum, 0));
     assert_int_equal(map.bytes, 48);
@@ -283,7 +283,7 @@ static void test_block(void **state)
     end(&f);
 }
 
-/* Many windows, a length that is no multiple of a chunk, offsets that are not in list order. */
+/* Several windows, a length that is not a multiple of a chunk, offsets that are not in the order of the list. */
 static void test_large(void **state)
 {
     const int64_t rows = 3001, columns = 2503;
@@ -440,7 +440,7 @@ static void test_folded(void **state)
     file_unmap(&map);
     end(&f);
 
-    gain[2] = NAN; /* what is folded is looked at, too */
+    gain[2] = NAN; /* folded values are checked, too */
     write_safetensors(path, header, data, sizeof *data * (N * K + N + 2 * K));
     f = begin(path);
     plan(&f, add_weight(f.spec.graph, "w", N, K), DT_FP32, FTX_WEIGHT_MATRIX, N * K);

@@ -1,4 +1,4 @@
-/* test_safetensors.c - checkpoints that are right, and every way in which one can be wrong. */
+/* test_safetensors.c - correct checkpoints, and each way in which one can be wrong. */
 #include "files.h"
 
 typedef struct Fixture {
@@ -80,7 +80,7 @@ static void test_bad_extents(void **state)
     expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 9, "5 bytes at the end");
 }
 
-/* The first eight bytes claim what the file does not have. */
+/* The first eight bytes claim more than the file has. */
 static void test_header_length(void **state)
 {
     static const uint64_t lengths[] = {1, 1000, (uint64_t)1 << 40, UINT64_MAX, UINT64_MAX - 7};
