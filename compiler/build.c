@@ -46,7 +46,7 @@ const char *build_facts(const CompileOptions *o, const Targets *t, const char *n
         if (text)
             line = arena_printf(keep, "%s -D %s", line, text);
     }
-    return arena_printf(keep, "ftxc %d.%d\nnvrtc %s\ncommand %s%s%s%s\n", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
+    return arena_printf(keep, "ftxc %d.%d\nnvrtc %s\ncommand %s%s%s\n", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
                         gpu ? nvrtc : "not used", line, o->no_weights ? " --no-weights" : "",
-                        o->sidecar ? " --sidecar" : "", o->program ? " --exe" : "");
+                        o->sidecar ? " --sidecar" : "");
 }

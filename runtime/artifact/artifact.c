@@ -39,7 +39,7 @@ static FtxStatus check_header(const Artifact *a, const char *path, FtxError *err
     if (memcmp(h->magic, FTX_MAGIC, sizeof h->magic) != 0)
         return ftx_fail(err, FTX_EFORMAT,
                         "is not an ftx artifact, which ftxc compile makes of a spec (its first bytes are others)");
-    v = version_check(a->map, path, err);
+    v = version_check(a->map, path, a->file.at && a->map.at != a->file.at, err);
     if (v)
         return v;
     if (h->file_bytes != a->map.bytes)

@@ -42,10 +42,10 @@ static const char *command_of(FileMap map, size_t *n)
     return NULL;
 }
 
-FtxStatus version_check(FileMap map, const char *path, FtxError *err)
+FtxStatus version_check(FileMap map, const char *path, bool program, FtxError *err)
 {
     const FtxHeader *h = map.at;
-    const char *command;
+    const char *exe = program ? " --exe" : "", *command;
     size_t n = 0;
     char who[120];
 
@@ -59,10 +59,10 @@ FtxStatus version_check(FileMap map, const char *path, FtxError *err)
         return FTX_OK;
     command = command_of(map, &n);
     if (command)
-        return ftx_fail(err, FTX_EVERSION, "the artifact is older: %s; make it anew: %.*s -o %s", who, (int)n, command,
-                        path ? path : "FILE.ftx");
+        return ftx_fail(err, FTX_EVERSION, "the artifact is older: %s; make it anew: %.*s%s -o %s", who, (int)n,
+                        command, exe, path ? path : "FILE.ftx");
     return ftx_fail(err, FTX_EVERSION,
-                    "the artifact is older: %s; make it anew: ftxc compile SPEC -o %s, where SPEC is the spec or the "
+                    "the artifact is older: %s; make it anew: ftxc compile SPEC%s -o %s, where SPEC is the spec or the "
                     "checkout that it was made from",
-                    who, path ? path : "FILE.ftx");
+                    who, exe, path ? path : "FILE.ftx");
 }

@@ -79,6 +79,36 @@ static void test_command(void **state)
     artifact_close(&a);
 }
 
+/* A program with an artifact behind it is made anew as a program. */
+static void test_program(void **state)
+{
+    const uint32_t format = FTX_FORMAT - 1;
+    const char *path = temp_path("story");
+    char command[600];
+    Artifact a;
+    FtxError err;
+    FILE *f;
+    long at = 0;
+
+    (void)state;
+    snprintf(command, sizeof command, "cd tests/runtime && %s compile " SPEC " -t cpu -q --exe -o %s", getenv("FTXC"),
+             path);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(artifact_open(path, &a, &err), FTX_OK);
+    at = (long)((const char *)a.map.at - (const char *)a.file.at);
+    assert_true(at > 0);
+    artifact_close(&a);
+    f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at + (long)offsetof(FtxHeader, format), SEEK_SET), 0);
+    assert_int_equal(fwrite(&format, sizeof format, 1, f), 1);
+    fclose(f);
+    assert_int_equal(artifact_open(path, &a, &err), FTX_EVERSION);
+    snprintf(command, sizeof command, "make it anew: ftxc compile " SPEC " -t cpu --exe -o %s", path);
+    if (!strstr(err.text, command))
+        fail_msg("\"%s\" has no \"%s\"", err.text, command);
+}
+
 /* Of a damaged one no command is believed: it may lie outside of the file, or move a terminal's cursor. */
 static void test_damaged(void **state)
 {
@@ -121,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stored),
         cmocka_unit_test(test_command),
+        cmocka_unit_test(test_program),
         cmocka_unit_test(test_damaged),
     };
 
