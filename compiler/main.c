@@ -43,7 +43,7 @@ static int find(const char *name)
 
 static int no_command(const char *name)
 {
-    fprintf(stderr, "ftxc: no command \"%s\"\ntry: ftxc help\n", name);
+    command_print("ftxc: no command \"%s\"\ntry: ftxc help\n", name);
     return EXIT_MISTAKE;
 }
 
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
         return no_command(argv[1]);
     i = commands[i].run(argc - 2, argv + 2);
     if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "ftxc: standard output could not be written\n");
+        command_print("ftxc: standard output could not be written\n");
         return EXIT_FAILED;
     }
     return i;

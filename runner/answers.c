@@ -183,7 +183,7 @@ static void print_refusal(const Answers *all, const Job *j)
         command_say(j->refusal);
         return;
     }
-    fprintf(stderr, "%s: line %zu: %s\n", command_program, all->printed + 1, j->refusal);
+    command_print("%s: line %zu: %s\n", command_program, all->printed + 1, j->refusal);
     if (all->json)
         runner_json_print(json_pack("{so}", "error", runner_json_text(j->refusal, strlen(j->refusal))));
     else

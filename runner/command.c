@@ -9,11 +9,52 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../runtime/base/utf8.h"
+
 const char *command_program = "ftxc";
+
+static void print_plain(const char *text)
+{
+    const size_t n = strlen(text);
+    size_t length;
+
+    for (size_t i = 0; i < n; i += length) {
+        uint32_t code;
+        const Utf8Kind kind = utf8_next((const unsigned char *)text + i, n - i, &length, &code);
+        const bool control = (code < ' ' && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0);
+
+        if (kind == UTF8_CHARACTER && !control)
+            fwrite(text + i, 1, length, stderr);
+        else
+            for (size_t k = 0; k < length; k++)
+                fprintf(stderr, "\\x%02x", (unsigned char)text[i + k]);
+    }
+}
+
+static void print_arguments(const char *format, va_list ap)
+{
+    char *text;
+
+    if (vasprintf(&text, format, ap) < 0) {
+        fprintf(stderr, "%s: out of memory\n", command_program);
+        return;
+    }
+    print_plain(text);
+    free(text);
+}
+
+void command_print(const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    print_arguments(format, ap);
+    va_end(ap);
+}
 
 void command_say(const char *text)
 {
-    fprintf(stderr, "%s: %s\n", command_program, text);
+    command_print("%s: %s\n", command_program, text);
 }
 
 ExitCode command_exit(FtxStatus s)
@@ -51,11 +92,11 @@ int command_mistake(const char *command, const char *format, ...)
     const bool ftxc = strcmp(command_program, "ftxc") == 0;
     va_list ap;
 
-    fprintf(stderr, "%s%s%s: ", command_program, ftxc ? " " : "", ftxc ? command : "");
+    command_print("%s%s%s: ", command_program, ftxc ? " " : "", ftxc ? command : "");
     va_start(ap, format);
-    vfprintf(stderr, format, ap);
+    print_arguments(format, ap);
     va_end(ap);
-    fprintf(stderr, ftxc ? "\ntry: ftxc help %s\n" : "\ntry: %s --help\n", ftxc ? command : command_program);
+    command_print(ftxc ? "\ntry: ftxc help %s\n" : "\ntry: %s --help\n", ftxc ? command : command_program);
     return EXIT_MISTAKE;
 }
 

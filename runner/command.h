@@ -21,6 +21,10 @@ void command_help_exit(void);
 /* The name that messages begin with: "ftxc", or the name by which a program with a model inside was started. */
 extern const char *command_program;
 
+/* Prints to standard error. Control characters and invalid UTF-8 appear as \xNN, so that no file name, option or
+ * artifact can send commands to the terminal. */
+void command_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Prints "PROGRAM: TEXT" to standard error. */
 void command_say(const char *text);
 

@@ -13,14 +13,11 @@ enum { MAX_THREADS = 1024 };
 /* "cuda", "cuda:1" */
 static bool parse_cuda(const char *word, FtxOptions *o)
 {
-    char *end = (char *)"";
-    long ordinal = 0;
+    const char *number = word[4] == ':' ? word + 5 : "0";
 
-    if (word[4] == ':')
-        ordinal = strtol(word + 5, &end, 10);
     o->device = FTX_DEVICE_CUDA;
-    o->ordinal = (int)ordinal;
-    return *end == '\0' && ordinal >= 0 && ordinal < 1000 && strcmp(word + 4, ":") != 0;
+    o->ordinal = atoi(number);
+    return *number && strlen(number) < 4 && strspn(number, "0123456789") == strlen(number);
 }
 
 bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOptions *o, char *error,
@@ -43,13 +40,13 @@ bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOpt
     if (!known)
         snprintf(error, error_bytes, "--device: expected cpu, cuda, cuda:N or auto, found \"%s\"", word);
     else if (threads > 2 * team_default_threads())
-        fprintf(stderr, "%s: note: %d threads on %d CPUs: more threads than CPUs slow each other down\n",
-                command_program, threads, team_default_threads());
+        command_print("%s: note: %d threads on %d CPUs: more threads than CPUs slow each other down\n", command_program,
+                      threads, team_default_threads());
     return known;
 }
 
 void device_log(void *user, int level, const char *text)
 {
     (void)user;
-    fprintf(stderr, "%s: %s%s\n", command_program, level ? "warning: " : "", text);
+    command_print("%s: %s%s\n", command_program, level ? "warning: " : "", text);
 }

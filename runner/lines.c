@@ -27,7 +27,7 @@ static char *take(Lines *l, size_t n, size_t ending, size_t *bytes)
 /* Prints why the file cannot be read any further. */
 static bool end_failed(Lines *l, const char *why)
 {
-    fprintf(stderr, "%s: %s: %s\n", command_program, l->name ? l->name : "standard input", why);
+    command_print("%s: %s: %s\n", command_program, l->name ? l->name : "standard input", why);
     return l->failed = l->end = true;
 }
 

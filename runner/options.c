@@ -83,7 +83,7 @@ static bool store(const Option *o, const char *value, void *into, char *error, s
         break;
     }
     if (!number) {
-        snprintf(error, bytes, "%s: expected a %snumber%s, found \"%s\"", o->name,
+        snprintf(error, bytes, "%s: expected a %snumber%s, found \"%.100s\"", o->name,
                  o->kind == OPT_NUMBER ? "" : "whole ", o->kind == OPT_INT ? " of 32 bits" : "", value);
         return false;
     }
@@ -103,7 +103,7 @@ bool options_parse(const Option *table, size_t n, int argc, char **argv, void *i
 
         if (only_rest || word[0] != '-' || word[1] == '\0') {
             if (rest->n == sizeof rest->at / sizeof *rest->at) {
-                snprintf(error, error_bytes, "too many arguments");
+                snprintf(error, error_bytes, "more than %zu arguments", sizeof rest->at / sizeof *rest->at);
                 return false;
             }
             rest->at[rest->n++] = word;
@@ -123,11 +123,11 @@ bool options_parse(const Option *table, size_t n, int argc, char **argv, void *i
             value = word[2] ? word + 2 : NULL;
         }
         if (!o) {
-            snprintf(error, error_bytes, "unknown option %s", word);
+            snprintf(error, error_bytes, "unknown option %.100s", word);
             return false;
         }
         if (o->kind == OPT_FLAG && value) {
-            snprintf(error, error_bytes, "%s takes no value", o->name);
+            snprintf(error, error_bytes, "%.100s: %s takes no value", word, o->name);
             return false;
         }
         if (o->kind != OPT_FLAG && !value) {

@@ -161,8 +161,9 @@ static int take_bad_words(Run *r)
 
     for (size_t i = 0; i < o->bad_ids.n; n += r->bad_lengths[i++])
         if (!options_numbers(o->bad_ids.at[i], r->bad_ids + n, LEN(r->bad_ids) - n, &r->bad_lengths[i]))
-            return command_mistake("run", "--bad-word-ids: expected numbers with commas between, found \"%s\"",
-                                   o->bad_ids.at[i]);
+            return command_mistake(
+                "run", "--bad-word-ids: expected whole numbers of 32 bits with commas between, found \"%.100s\"",
+                o->bad_ids.at[i]);
     q->bad_ids = r->bad_ids;
     q->bad_lengths = r->bad_lengths;
     q->bad_count = o->bad_ids.n;
@@ -200,7 +201,8 @@ static int make_request(Run *r)
     if (!o->json && (o->logits || o->has_n_best))
         return command_mistake("run", "%s: only with --json", o->logits ? "--logits" : "--n-best");
     if (o->prefix && !options_list(o->prefix, &r->prefix, &q->prefix_count))
-        return command_mistake("run", "--prefix-ids: expected numbers with commas between, found \"%s\"", o->prefix);
+        return command_mistake(
+            "run", "--prefix-ids: expected whole numbers of 32 bits with commas between, found \"%.100s\"", o->prefix);
     q->prefix = q->prefix_count ? r->prefix : NULL;
     if (!o->has_samples && (q->temperature == 0.0f || q->beams > 1))
         q->samples = 1; /* the spec's number of samples is meant for drawing */
@@ -465,9 +467,9 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
 
         if (all->draws)
             snprintf(seed, sizeof seed, "seed %" PRId64 "; ", (int64_t)r->request.seed);
-        fprintf(stderr, "[%s: %llu tokens in %.3f s, throughput %.0f tokens/s; %sopened in %.0f ms; %s]\n",
-                r->info.name, (unsigned long long)all->tokens, t, t > 0.0 ? (double)all->tokens / t : 0.0, seed,
-                open_seconds * 1e3, r->info.device);
+        command_print("[%s: %llu tokens in %.3f s, throughput %.0f tokens/s; %sopened in %.0f ms; %s]\n", r->info.name,
+                      (unsigned long long)all->tokens, t, t > 0.0 ? (double)all->tokens / t : 0.0, seed,
+                      open_seconds * 1e3, r->info.device);
     }
     return s                 ? (int)command_exit(s)
            : r->lines.failed ? EXIT_FAILED
@@ -535,7 +537,8 @@ int run(const char *artifact, int argc, char **argv)
     r->o = &o;
     start = command_seconds();
     if (o.ids && !options_list(o.ids, &r->ids, &r->n_ids)) {
-        code = command_mistake("run", "--ids: expected numbers with commas between, found \"%s\"", o.ids);
+        code = command_mistake("run", "--ids: expected whole numbers of 32 bits with commas between, found \"%.100s\"",
+                               o.ids);
     } else if (ftx_model_open(rest.at[0], &open, &r->model, &err) ||
                ftx_engine_open(r->model, &open, &r->engine, &err)) {
         code = command_failed(&err);

@@ -242,7 +242,7 @@ static bool say_errors(const Vectors *v, const VectorsJob *job)
             continue;
         failed = true;
         if (v->count > 1 || job->lines)
-            fprintf(stderr, "%s: text %zu: %s\n", command_program, job->before + i + 1, v->errors[i].text);
+            command_print("%s: text %zu: %s\n", command_program, job->before + i + 1, v->errors[i].text);
         else
             command_say(v->errors[i].text);
     }
@@ -307,8 +307,8 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
 
             for (size_t i = 0; i < v.count; i++)
                 tokens += (size_t)v.lengths[i];
-            fprintf(stderr, "[%s: %zu texts, %zu tokens in %.3f s; %s]\n", v.info.name, v.count, tokens,
-                    command_seconds() - start, v.info.device);
+            command_print("[%s: %zu texts, %zu tokens in %.3f s; %s]\n", v.info.name, v.count, tokens,
+                          command_seconds() - start, v.info.device);
         }
     }
     free(v.lengths);

@@ -230,7 +230,8 @@ static int time_steps(const Bench *b, const int32_t *sequences, size_t n_sequenc
 
     if (!options_numbers(o->context ? o->context : "128", contexts, LEN(contexts), &n_contexts) ||
         !options_numbers(o->prompt ? o->prompt : "0", prompts, LEN(prompts), &n_prompts))
-        return command_mistake("bench", "--context, --prompt: expected numbers with commas between");
+        return command_mistake("bench",
+                               "--context, --prompt: expected at most 32 whole numbers of 32 bits with commas between");
     if (!o->json)
         printf("%s on %s, weights %.1f MB\n%-8s %9s %8s %9s\n", b->info.name, b->info.device,
                (double)b->info.weight_bytes * 1e-6, "step", "sequences", "tokens", "context");
@@ -274,7 +275,8 @@ int command_bench(int argc, char **argv)
     if (rest.n != 1)
         return command_mistake("bench", "expected one artifact, found %zu arguments", rest.n);
     if (!options_numbers(o.sequences ? o.sequences : "1", sequences, LEN(sequences), &n_sequences))
-        return command_mistake("bench", "--sequences: expected numbers with commas between");
+        return command_mistake("bench",
+                               "--sequences: expected at most 32 whole numbers of 32 bits with commas between");
     if (!check_options(&o, error, sizeof error))
         return command_mistake("bench", "%s", error);
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))

@@ -199,7 +199,7 @@ int command_compile(int argc, char **argv)
     if (!can_write(c.out)) {
         code = EXIT_FAILED;
     } else if (!compile(&c, keep, &r, &d)) {
-        fprintf(stderr, "ftxc: %s\n", d.text);
+        command_print("ftxc: %s\n", d.text);
         code = d.machine ? EXIT_FAILED : EXIT_MISTAKE;
     } else if (o.json) {
         print_notes(&r);

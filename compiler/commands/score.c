@@ -171,7 +171,8 @@ static int score(Score *s, const char *file)
                                context, s->o->stride);
     s->stride = (size_t)(s->o->has_stride ? s->o->stride : context / 2);
     if (s->o->ids && !options_list(s->o->ids, &s->ids, &s->n))
-        return command_mistake("score", "--ids: expected numbers with commas between, found \"%s\"", s->o->ids);
+        return command_mistake(
+            "score", "--ids: expected whole numbers of 32 bits with commas between, found \"%.100s\"", s->o->ids);
     code = s->o->ids ? EXIT_DONE : read_text(s, file);
     if (code != EXIT_DONE)
         return code;

@@ -73,10 +73,15 @@ int command_opt(int argc, char **argv)
     if (o.compute && !(precision.compute = dtype_parse(o.compute)))
         return command_mistake("opt", "--compute: no type \"%s\"", o.compute);
     if (file_map(rest.at[0], &file, &err)) {
-        fprintf(stderr, "ftxc: %s\n", err.text);
+        command_print("ftxc: %s\n", err.text);
         return EXIT_FAILED;
     }
     in_file = file_text(&file, &bytes);
+    if (memchr(in_file, '\0', bytes)) {
+        command_print("ftxc: %s: not a text file: it has a byte of value 0\n", rest.at[0]);
+        file_unmap(&file);
+        return EXIT_MISTAKE;
+    }
     text = strndup(in_file, bytes);
     names = strdup(o.pass ? o.pass : "");
     if (!text || !names)
@@ -88,7 +93,7 @@ int command_opt(int argc, char **argv)
     if (ok)
         ir_print(g, stdout);
     else
-        fprintf(stderr, "ftxc: %s\n", d.text);
+        command_print("ftxc: %s\n", d.text);
     if (g)
         ir_graph_close(g);
     free(names);
@@ -158,7 +163,7 @@ int command_why(int argc, char **argv)
             ok = passes_why(spec.graph, &catalog, target, &spec.precision, (Id)id, stdout, &d);
     }
     if (!ok)
-        fprintf(stderr, "ftxc: %s\n", d.text);
+        command_print("ftxc: %s\n", d.text);
     if (spec.graph)
         ir_graph_close(spec.graph);
     arena_close(keep);

@@ -28,7 +28,7 @@ FtxStatus file_map(const char *path, FileMap *map, FtxError *err)
 
     *map = (FileMap){0};
     if (fd < 0)
-        return ftx_fail(err, FTX_EIO, "%s: %s", path, strerror(errno));
+        return ftx_fail(err, FTX_EIO, "%s: %s", *path ? path : "a file without a name", strerror(errno));
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         close(fd);
         return ftx_fail(err, FTX_EIO, "%s: not a regular file", path);

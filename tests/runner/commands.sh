@@ -15,7 +15,7 @@ says() { # says CODE WORDS COMMAND...: it ends with that code, and those words a
     shift 2
     "$FTXC" "$@" >"$room/out" 2>&1 </dev/null || found=$?
     if [ $found != "$code" ] || ! grep -q -e "$words" "$room/out"; then
-        echo "ftxc $*: exit code $found, wanted $code and \"$words\"; it said:" >&2
+        echo "ftxc $(echo "$*" | head -c 300): exit code $found, wanted $code and \"$words\"; it said:" >&2
         cat "$room/out" >&2
         exit 1
     fi
@@ -37,6 +37,8 @@ graph=$room/graph.ir
 sed '/^---/,$d' tests/passes/simplify-attention.ir >"$graph"
 says 0 'pairs' opt "$graph" --pass=simplify
 says 2 'no-such-pass' opt "$graph" --pass=no-such-pass
+printf 'a\0b' >"$room/zero.ir"
+says 2 'zero.ir: not a text file: it has a byte of value 0' opt "$room/zero.ir" --pass=simplify
 says 2 'float3' opt "$graph" --pass=simplify --weights float3
 says 2 'compute: no type' opt "$graph" --pass=precision --compute float3
 says 1 'none.ir' opt none.ir --pass=simplify
@@ -119,7 +121,7 @@ says 2 'no tokenizer' score "$tiny" README.md -d cpu
 says 1 'none.txt' score "$tiny" none.txt -d cpu
 says 1 'none.ftx' score none.ftx none.txt -d cpu
 says 2 'expected cpu, cuda' score "$tiny" --ids 5,6 -d gpu
-says 2 'ids: expected numbers' score "$tiny" --ids 5,x -d cpu
+says 2 'ids: expected whole numbers' score "$tiny" --ids 5,x -d cpu
 
 says 0 '^prompt .* tokens/s' bench "$tiny" --sequences 1,2 --context 8 --prompt 8 --repeat 2 -d cpu
 says 0 '"median_us"' bench "$tiny" --sequences 2 --context 8 --repeat 2 -d cpu --json
@@ -139,8 +141,8 @@ says 2 'need --new' bench "$tiny" --beams 2 -d cpu
 says 2 'need --new' bench "$tiny" --temperature 1 -d cpu
 says 2 'expected 1 token or more' bench "$tiny" --context -5 -d cpu
 says 0 '"generation":4,"source":6' bench "$tiny" --new 4 --source 6 --repeat 1 -d cpu --json
-says 2 'sequences: expected numbers' bench "$tiny" --sequences 1,,2 -d cpu
-says 2 'context, --prompt: expected numbers' bench "$tiny" --prompt x -d cpu
+says 2 'sequences: expected at most 32 whole numbers' bench "$tiny" --sequences 1,,2 -d cpu
+says 2 'context, --prompt: expected at most 32 whole numbers' bench "$tiny" --prompt x -d cpu
 says 2 'expected cpu, cuda' bench "$tiny" -d gpu
 says 1 'none.ftx' bench none.ftx -d cpu
 says 0 'launches .* share' bench "$tiny" --sequences 2 --new 4 --temperature 1 --top-k 5 --repeat 1 -d cpu --profile

@@ -75,7 +75,7 @@ END
     refused 'expected 1 to 256 ids, the spec' $fable x --bad-word-ids "$(seq -s , 1 257)"
     refused 'bad_lengths[1]: with it there are 257 ids of bad words' $fable x --bad-word-ids "$(seq -s , 1 256)" --bad-word-ids 7
     refused 'bad_ids[1]: 4096 is no token id' $fable x --bad-word-ids 3,4096
-    refused '--bad-word-ids: expected numbers' $fable x --bad-word-ids x
+    refused '--bad-word-ids: expected whole numbers' $fable x --bad-word-ids x
     refused 'bad_words[0]: expected 1 to 255 bytes' $fable x --bad-words ' '
 
     # Groups that do not mind each other find the same; those that do begin with other tokens.
@@ -156,7 +156,7 @@ done
     "$FTXC" $verse "No one knows his name." >"$room/free"
     has "$room/free" "\"prompt_tokens\":$("$FTXC" tokenize "$room/verse.ftx" "No one knows his name." | tr , '\n' | wc -l),"
     refused 'prefix[0]: 999999 is no token id' $verse "Yes." --prefix-ids 999999
-    refused '--prefix-ids: expected numbers' $verse "Yes." --prefix-ids x
+    refused '--prefix-ids: expected whole numbers' $verse "Yes." --prefix-ids x
     refused 'the model reads no source, so a prefix is a prompt' $fable x --prefix-ids 3
 }
 echo "samples, groups and prefixes are as they should be"

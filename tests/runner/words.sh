@@ -14,7 +14,7 @@ refused() { # refused CODE WORDS ARGUMENT...: ftxc ends with that code and says 
     shift 2
     "$FTXC" "$@" >"$room/out" 2>"$room/err" </dev/null || found=$?
     if [ $found != "$code" ] || ! grep -q -F -e "$words" "$room/err" || [ -s "$room/out" ]; then
-        echo "ftxc $*: exit code $found, wanted $code and \"$words\"; it said:" >&2
+        echo "ftxc $(echo "$*" | head -c 300): exit code $found, wanted $code and \"$words\"; it said:" >&2
         cat "$room/err" "$room/out" >&2
         exit 1
     fi
@@ -37,13 +37,32 @@ refused 2 'and a text is given too' run "$tiny" hello --ids 5
 refused 2 'expected at most one prompt, found 2' run "$tiny" hello again
 refused 2 'no tokenizer' run "$tiny" hello
 refused 2 '99999 is no token id' run "$tiny" --ids 99999
-refused 2 'expected numbers with commas' run "$tiny" --ids ''
+refused 2 'expected whole numbers of 32 bits' run "$tiny" --ids ''
 refused 2 'top_k: expected 0 to' run "$tiny" --ids 5 --top-k 2000
 for option in --top-k --max-new --min-new --samples --beams --n-best --repetition-window --no-repeat-ngram --threads; do
     refused 2 "$option: expected a whole number of 32 bits" run "$tiny" --ids 5 $option 4294967297 # not 1
 done
 refused 2 'seed: expected a whole number' run "$tiny" --ids 5 --seed 18446744073709551616
 refused 2 'logit-bias: expected ID=NUMBER' run "$tiny" --ids 5 --logit-bias 4294967301=1
+for device in cuda: cuda:x cuda:-0 'cuda: 1' cuda:1000 cuda:99999999999999999999 ''; do
+    refused 2 "expected cpu, cuda, cuda:N or auto, found \"$device\"" run "$tiny" --ids 5 -d "$device"
+done
+for number in nan inf; do
+    refused 2 "temperature: expected 0 to 100, found $number" run "$tiny" --ids 5 --temperature $number
+    refused 2 "bias_values[0]: expected a number or -infinity, found $number" run "$tiny" --ids 5 --logit-bias 5=$number
+done
+refused 2 'temperature: expected a number, found "1e999"' run "$tiny" --ids 5 --temperature 1e999
+refused 2 'the prompt has 50000 tokens' run "$tiny" --ids "$(yes 5 | head -n 50000 | paste -s -d , -)"
+# shellcheck disable=SC2046
+refused 2 'more than 64 arguments' run "$tiny" $(yes x | head -n 100)
+# What a file, an option or a command is called sends nothing to the terminal.
+escape=$(printf 'a\033[31m\302\233b\377')
+refused 1 'a\x1b[31m\xc2\x9bb\xff: No such file' run "$escape" x
+refused 2 'unknown option --a\x1b[31m' run "$tiny" "--$escape"
+refused 2 'no command "a\x1b[31m' "$escape"
+refused 2 'expected cpu, cuda, cuda:N or auto, found "a\x1b[31m' run "$tiny" --ids 5 -d "$escape"
+refused 1 'grüße: No such file' run grüße x
+refused 1 'a file without a name: No such file' run '' x
 refused 2 'prompt-file takes the place' run "$tiny" hello --prompt-file README.md
 refused 1 'empty: Is a directory' run "$tiny" --prompt-file "$room/empty"
 refused 1 'empty: Is a directory' run "$tiny" --prompt-file "$room/empty" --batch
@@ -78,6 +97,14 @@ code=0
 "$FTXC" run "$tiny" -q -d cpu <&- 2>"$room/err" >"$room/out" || code=$?
 test $code = 1 && grep -q 'standard input: Bad file descriptor' "$room/err"
 
+# Bytes of value 0 and invalid UTF-8 in a prompt are part of it.
+"$FTXC" compile specs/fable.lua -t cpu -q -o "$room/fable.ftx"
+printf 'Once\0upon\377a' >"$room/bytes"
+tokens=$("$FTXC" tokenize "$room/fable.ftx" -f "$room/bytes" | tr , '\n' | wc -l)
+test "$tokens" -gt 4
+"$FTXC" run "$room/fable.ftx" -f "$room/bytes" -d cpu -n 2 -q --json >"$room/out"
+grep -q "\"prompt_tokens\":$tokens," "$room/out"
+
 # More than twice as many threads as CPUs: slow, not wrong, and said.
 "$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu --threads 1000 >"$room/many" 2>"$room/err"
 grep -q ': note: 1000 threads on [0-9]* CPUs: ' "$room/err"
@@ -87,7 +114,6 @@ test ! -s "$room/err"
 "$FTXC" run "$tiny" --ids 5,17 --greedy -n 3 -q -d cpu | cmp - "$room/many"
 
 # The same stop text twice is that stop text; it ends the answer, which alone goes to standard output.
-"$FTXC" compile specs/fable.lua -t cpu -q -o "$room/fable.ftx"
 ask="run $room/fable.ftx -d cpu --greedy -n 40"
 # shellcheck disable=SC2086
 {
