@@ -291,19 +291,25 @@ static Result *find_result(const json_t *group, const json_t *scenario)
     return best;
 }
 
-static const char *same_run[] = {"date", "device", "host", "driver", "ftxc", "make", "command"};
+/* What results of one run share: first the machine and the day, then the commands. */
+static const char *of_run[] = {"date", "device", "host", "driver", "ftxc", "make", "command"};
+enum { OF_MACHINE = 5, OF_RUN = LEN(of_run) };
+
+/* Are the first n of these fields the same in both results? */
+static bool same_run(const json_t *a, const json_t *b, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(text_of(a, of_run[i]), text_of(b, of_run[i])) != 0)
+            return false;
+    return true;
+}
 
 /* Gives a result the number of its run: results with the same machine, date and command share one. */
 static void number_run(Result *r)
 {
-    for (int i = 0; i < n_results && !r->run; i++) {
-        bool same = results[i].run != 0;
-
-        for (size_t k = 0; k < LEN(same_run) && same; k++)
-            same = strcmp(text_of(results[i].o, same_run[k]), text_of(r->o, same_run[k])) == 0;
-        if (same)
+    for (int i = 0; i < n_results && !r->run; i++)
+        if (results[i].run && same_run(results[i].o, r->o, OF_RUN))
             r->run = results[i].run;
-    }
     if (!r->run)
         r->run = ++n_runs;
 }
@@ -337,17 +343,22 @@ static void print_lines(const json_t *lines)
         printf("%s\n", json_string_value(json_array_get(lines, i)));
 }
 
-static void print_run(const json_t *o, int run)
+static void print_machine(const json_t *o)
 {
-    printf("- Run %d: %s, %s", run, text_of(o, "date"), text_of(o, "device"));
+    printf("\n%s, %s", text_of(o, "date"), text_of(o, "device"));
     if (*text_of(o, "host"))
         printf(" (%s)", text_of(o, "host"));
     if (*text_of(o, "driver"))
         printf(", %s", text_of(o, "driver"));
-    printf(", ftxc %s:", text_of(o, "ftxc"));
+    printf(", ftxc %s:\n\n", text_of(o, "ftxc"));
+}
+
+static void print_run(const json_t *o, int run)
+{
+    printf("- run %d: ", run);
     if (*text_of(o, "make"))
-        printf(" `%s`,", text_of(o, "make"));
-    printf(" `%s`\n", text_of(o, "command"));
+        printf("`%s`, ", text_of(o, "make"));
+    printf("`%s`\n", text_of(o, "command"));
 }
 
 static void print_scenario(const json_t *group, const json_t *scenario, const Result *r)
@@ -381,6 +392,7 @@ static void print_group(const json_t *group)
     const json_t *scenarios = json_object_get(group, "scenarios");
     const size_t n = json_array_size(scenarios);
     Result **shown = calloc(n + 1, sizeof *shown);
+    const json_t *last = NULL;
     const int first = n_runs;
 
     if (!shown)
@@ -400,11 +412,13 @@ static void print_group(const json_t *group)
         number_run(shown[i]);
         print_scenario(group, s, shown[i]);
     }
-    printf("\n");
     for (int run = first + 1, i = 0; run <= n_runs; run++, i = 0) {
         while (!shown[i] || shown[i]->run != run)
             i++;
-        print_run(shown[i]->o, run);
+        if (!last || !same_run(last, shown[i]->o, OF_MACHINE))
+            print_machine(shown[i]->o);
+        last = shown[i]->o;
+        print_run(last, run);
     }
     free(shown);
 }
