@@ -1,325 +1,12 @@
-/* read.c - `//@` lines to contracts. A mistake in a contract is a diagnostic with file and line when ftxc starts; after
- * that, contracts are known to be well formed. */
+/* read.c - `//@` lines to contracts: the files, the table of lines, and all lines but those of read_match.c.
+ *
+ * A mistake in a contract is a diagnostic with file and line when ftxc starts; after that, contracts are known to be well
+ * formed. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "contract.h"
-
-typedef struct Reader {
-    Arena *keep;
-    Contract *c; /* the one being read; NULL before its `kernel` line */
-    struct {
-        Contract **at;
-        size_t n, cap;
-    } all;
-    const char *file; /* as embedded: "rmsnorm.cu" */
-    Loc loc;
-    const char *at;   /* in the line */
-    const char *form; /* of the line, for messages */
-    Diag *d;
-} Reader;
-
-static bool fail(Reader *r, const char *what)
-{
-    return diag_error(r->d, r->loc, "contract: expected %s, found \"%.30s\"; the line is: %s", what, r->at, r->form);
-}
-
-static void spaces(Reader *r)
-{
-    r->at += strspn(r->at, " \t");
-}
-
-static bool accept(Reader *r, const char *token)
-{
-    spaces(r);
-    if (strncmp(r->at, token, strlen(token)) != 0)
-        return false;
-    r->at += strlen(token);
-    return true;
-}
-
-/* A name, or NULL. */
-static const char *name(Reader *r)
-{
-    size_t n = 0;
-
-    spaces(r);
-    while (isalnum((unsigned char)r->at[n]) || r->at[n] == '_')
-        n++;
-    if (!n || isdigit((unsigned char)r->at[0]))
-        return NULL;
-    r->at += n;
-    return arena_strndup(r->keep, r->at - n, n);
-}
-
-/* The text up to one of the characters `ends` outside parentheses, without blanks around it. */
-static const char *text_until(Reader *r, const char *ends)
-{
-    const char *from, *to;
-    int depth = 0;
-
-    spaces(r);
-    for (from = r->at; *r->at && (depth || !strchr(ends, *r->at)); r->at++)
-        depth += *r->at == '(' ? 1 : *r->at == ')' && depth ? -1 : 0;
-    for (to = r->at; to > from && isspace((unsigned char)to[-1]); to--)
-        ;
-    return arena_strndup(r->keep, from, (size_t)(to - from));
-}
-
-static int named_buffer(const char *s)
-{
-    static const char *const names[] = {
-#define NAMED(name, space, bytes, what) #name,
-#include "../../runtime/artifact/named.def"
-#undef NAMED
-    };
-
-    for (size_t i = 0; i < LEN(names); i++)
-        if (strcmp(names[i], s) == 0)
-            return (int)i;
-    return -1;
-}
-
-/* The arg of that name, or -1. */
-static int arg_find(const Contract *c, const char *s)
-{
-    for (size_t i = 0; i < c->args.n; i++)
-        if (strcmp(c->args.at[i].name, s) == 0)
-            return (int)i;
-    return -1;
-}
-
-static ContractConst *const_find(Contract *c, const char *s)
-{
-    for (size_t i = 0; i < c->consts.n; i++)
-        if (strcmp(c->consts.at[i].value.name, s) == 0)
-            return &c->consts.at[i];
-    return NULL;
-}
-
-/* --- args ------------------------------------------------------------------------------------ */
-
-static bool read_arg(Reader *r, bool out)
-{
-    const bool is_named = accept(r, "$");
-    ContractArg *a;
-    const char *s = name(r);
-
-    if (!s)
-        return fail(r, "argument");
-    if (r->c->args.n == CONTRACT_MAX_ARGS || (!is_named && arg_find(r->c, s) >= 0))
-        return diag_error(r->d, r->loc, "contract: argument %s is given twice, or there are more than %d", s,
-                          CONTRACT_MAX_ARGS);
-    a = arena_push(r->keep, r->c->args);
-    *a = (ContractArg){.name = s, .named = is_named ? named_buffer(s) : -1, .out = out, .stats_of = -1};
-    if (is_named && a->named < 0)
-        return diag_error(r->d, r->loc, "contract: runtime/artifact/named.def has no buffer $%s", s);
-    if (*r->at == '[') {
-        r->at++;
-        for (a->shaped = true; !accept(r, "]");) {
-            if (a->rank == IR_MAX_RANK)
-                return fail(r, "]");
-            a->dims[a->rank++] = text_until(r, ",]");
-            if (!*a->dims[a->rank - 1])
-                return fail(r, "size");
-            accept(r, ",");
-        }
-    }
-    if (*r->at == '?')
-        r->at++;
-    if (*r->at != ':')
-        return true;
-    r->at++;
-    s = name(r);
-    if (s && strcmp(s, "type") == 0 && accept(r, "(")) {
-        a->type_of = name(r);
-        return (a->type_of && accept(r, ")")) || fail(r, "type(argument)");
-    }
-    if (s && strcmp(s, "stats") == 0 && accept(r, "(")) {
-        a->stats_name = name(r);
-        a->type = DT_FP32;
-        return (a->stats_name && accept(r, ")")) || fail(r, "stats(argument)");
-    }
-    a->type = s ? dtype_parse(s) : DT_NONE;
-    return a->type || fail(r, "type");
-}
-
-static bool read_args(Reader *r)
-{
-    bool out = false;
-
-    for (spaces(r); *r->at; spaces(r)) {
-        if (accept(r, "->"))
-            out = true;
-        else if (!read_arg(r, out))
-            return false;
-    }
-    for (size_t i = 0; i < r->c->args.n; i++)
-        if (r->c->args.at[i].type_of && arg_find(r->c, r->c->args.at[i].type_of) < 0)
-            return diag_error(r->d, r->loc, "contract: type(%s): the kernel has no such argument",
-                              r->c->args.at[i].type_of);
-    for (size_t i = 0; i < r->c->args.n; i++) {
-        ContractArg *a = &r->c->args.at[i];
-
-        if (!a->stats_name)
-            continue;
-        a->stats_of = arg_find(r->c, a->stats_name);
-        if (a->stats_of < 0 || r->c->args.at[a->stats_of].out != a->out)
-            return diag_error(r->d, r->loc, "contract: stats(%s): no such argument on the same side of ->",
-                              a->stats_name);
-    }
-    r->c->operands = (uint32_t)r->c->args.n;
-    return true;
-}
-
-/* matrix bias gain shift: the first two are arguments. The others are names that match lines bind; the kernel gets no
- * pointers to them. */
-static bool read_folded(Reader *r)
-{
-    Contract *c = r->c;
-    int at[4];
-
-    for (int i = 0; i < 4; i++) {
-        const char *s = name(r);
-
-        if (!s)
-            return fail(r, "matrix bias gain shift");
-        if ((arg_find(c, s) >= 0) != (i < 2) || c->args.n == CONTRACT_MAX_ARGS)
-            return diag_error(r->d, r->loc, "contract: folded: %s %s", s,
-                              i < 2 ? "is not an argument" : "is an argument already");
-        at[i] = i < 2 ? arg_find(c, s) : (int)c->args.n;
-        if (i >= 2)
-            *(ContractArg *)arena_push(r->keep, c->args) =
-                (ContractArg){.name = s, .named = -1, .stats_of = -1, .type = DT_FP32};
-    }
-    c->folded.matrix = at[0];
-    c->folded.bias = at[1];
-    c->folded.gain = at[2];
-    c->folded.shift = at[3];
-    return true;
-}
-
-/* --- match lines ------------------------------------------------------------------------------ */
-
-static const Pattern *read_pattern(Reader *r, int depth)
-{
-    Pattern *p = arena_new(r->keep, Pattern);
-    const char *s = name(r);
-    char declared[16];
-    bool optional;
-    int n = 0;
-
-    if (!s || depth > 8) {
-        fail(r, "op or argument");
-        return NULL;
-    }
-    if (!accept(r, "(")) {
-        p->arg = arg_find(r->c, s);
-        p->optional = accept(r, "?");
-        if (p->arg < 0 || r->c->args.at[p->arg].named >= 0 || r->c->args.at[p->arg].stats_of >= 0) {
-            diag_error(r->d, r->loc, "contract: %s is not an argument that a match line can bind", s);
-            return NULL;
-        }
-        return p;
-    }
-    p->op = ir_op_parse(s);
-    if (!p->op) {
-        diag_error(r->d, r->loc, "contract: there is no op %s; `ftxc ops` lists them", s);
-        return NULL;
-    }
-    while (!accept(r, ")")) {
-        if (n == IR_MAX_ARGS || !ir_op_arg(p->op, n, declared, &optional)) {
-            diag_error(r->d, r->loc, "contract: %s takes %s", s,
-                       *ir_op_args(p->op) ? ir_op_args(p->op) : "no arguments");
-            return NULL;
-        }
-        p->sub[n] = read_pattern(r, depth + 1);
-        if (!p->sub[n++])
-            return NULL;
-        if (!accept(r, ",") && *r->at != ')') {
-            fail(r, "\",\" or \")\"");
-            return NULL;
-        }
-    }
-    for (; ir_op_arg(p->op, n, declared, &optional); n++)
-        if (!optional) {
-            diag_error(r->d, r->loc, "contract: %s: %s is missing", s, declared);
-            return NULL;
-        }
-    return p;
-}
-
-/* The kind of a constant with this value: type(x) is a type, op.attr of a number attribute a float, all else an integer. */
-static bool kind_of(Reader *r, const char *text, ConstKind *kind)
-{
-    const char *dot = strchr(text, '.');
-    char op[24];
-    AttrRule rule;
-
-    *kind = strncmp(text, "type(", 5) == 0 && strcspn(text, ")") == strlen(text) - 1 ? CONST_TYPE : CONST_INT;
-    if (!dot || (size_t)(dot - text) >= sizeof op || text[strspn(text, "abcdefghijklmnopqrstuvwxyz_.")])
-        return true;
-    memcpy(op, text, (size_t)(dot - text));
-    op[dot - text] = 0;
-    if (!ir_op_parse(op) || !ir_op_attr_named(ir_op_parse(op), dot + 1, &rule))
-        return diag_error(r->d, r->loc, "contract: %s is not an attribute of an op; `ftxc ops` lists them", text);
-    if (rule.kind == ATTR_FLOAT)
-        *kind = CONST_FLOAT;
-    return true;
-}
-
-static bool read_match(Reader *r)
-{
-    spaces(r);
-    if (strcmp(r->at, "none") == 0)
-        return r->c->unmatched = true;
-
-    MatchLine *m = arena_push(r->keep, r->c->matches);
-    const bool is_named = accept(r, "$");
-    const char *out = name(r);
-
-    m->loc = r->loc;
-    if (!out || !accept(r, "="))
-        return fail(r, "output =");
-    m->out = is_named ? -1 : arg_find(r->c, out);
-    if (m->out >= 0 && (r->c->args.at[m->out].named >= 0 || !r->c->args.at[m->out].out))
-        m->out = -1;
-    m->root = read_pattern(r, 0);
-    if (!m->root)
-        return false;
-    if (!m->root->op)
-        return fail(r, "op");
-    if (accept(r, "|"))
-        for (spaces(r); *r->at; spaces(r)) {
-            NamedText *t = arena_push(r->keep, m->consts);
-            ContractConst *k;
-            ConstKind kind;
-
-            t->loc = r->loc;
-            t->name = name(r);
-            if (!t->name || !accept(r, "="))
-                return fail(r, "CONSTANT=value");
-            t->text = text_until(r, " \t");
-            if (!kind_of(r, t->text, &kind))
-                return false;
-            k = const_find(r->c, t->name);
-            if (k && !k->of_match) {
-                if (!k->value.text || strcmp(k->value.text, t->name) != 0)
-                    return diag_error(r->d, r->loc, "contract: constant %s is given twice", t->name);
-                k->of_match = k->placed = true; /* "NAME: NAME" stood before */
-                k->value.text = NULL;
-            }
-            if (!k) {
-                k = arena_push(r->keep, r->c->consts);
-                *k = (ContractConst){.value = {t->name, NULL, r->loc}, .of_match = true};
-            }
-            if (kind != CONST_INT)
-                k->kind = kind;
-        }
-    spaces(r);
-    return !*r->at || fail(r, "end of line");
-}
+#include "reader.h"
 
 /* --- constants and expressions ----------------------------------------------------------------- */
 
@@ -368,29 +55,29 @@ static const char *next_const(const char *at)
 
 static bool read_consts(Reader *r)
 {
-    for (spaces(r); *r->at; spaces(r)) {
+    for (reader_spaces(r); *r->at; reader_spaces(r)) {
         ContractConst k = {.value.loc = r->loc}, *place;
         const char *end, *stop, *text;
 
-        k.value.name = name(r);
+        k.value.name = reader_name(r);
         if (!k.value.name || *r->at != ':')
-            return fail(r, "CONSTANT: value");
+            return reader_fail(r, "CONSTANT: value");
         r->at++;
         end = stop = next_const(r->at);
         while (stop > r->at && isspace((unsigned char)stop[-1]))
             stop--;
-        spaces(r);
+        reader_spaces(r);
         if (stop <= r->at)
-            return fail(r, "value");
+            return reader_fail(r, "value");
         text = arena_strndup(r->keep, r->at, (size_t)(stop - r->at));
         r->at = end;
         if (!read_candidates(&k, text)) {
             k.n_candidates = 0;
             k.value.text = text;
-            if (!kind_of(r, text, &k.kind))
+            if (!reader_const_kind(r, text, &k.kind))
                 return false;
         }
-        place = const_find(r->c, k.value.name);
+        place = reader_const(r->c, k.value.name);
         if (place && (!place->of_match || place->placed || !k.value.text || strcmp(k.value.text, k.value.name) != 0))
             return diag_error(r->d, r->loc, "contract: constant %s is given twice", k.value.name);
         if (place) { /* "NAME: NAME" after a match line: the match line gives the value, this line the place */
@@ -433,7 +120,7 @@ static bool read_launch(Reader *r)
 {
     static const char *const words[] = {"grid", "block", "smem"};
 
-    while (spaces(r), *r->at) {
+    while (reader_spaces(r), *r->at) {
         size_t w = 0, n = 0;
         const char *from, *end;
         Reader list = *r;
@@ -441,17 +128,17 @@ static bool read_launch(Reader *r)
         while (w < LEN(words) && !word_at(r->at, r->at, words[w]))
             w++;
         if (w == LEN(words))
-            return fail(r, "grid, block or smem");
+            return reader_fail(r, "grid, block or smem");
         from = r->at + strlen(words[w]);
         for (end = from; *end; end++)
             if (word_at(end, from, words[0]) || word_at(end, from, words[1]) || word_at(end, from, words[2]))
                 break;
         list.at = arena_strndup(r->keep, from, (size_t)(end - from));
         do {
-            NamedText t = {words[w], text_until(&list, ","), r->loc};
+            NamedText t = {words[w], reader_text(&list, ","), r->loc};
 
             if (!*t.text || n == 3 || (w && n))
-                return fail(r, w ? "one expression" : "one to three expressions");
+                return reader_fail(r, w ? "one expression" : "one to three expressions");
             if (w == 0)
                 r->c->grid[n] = t;
             else if (w == 1)
@@ -459,7 +146,7 @@ static bool read_launch(Reader *r)
             else
                 r->c->smem = t;
             n++;
-        } while (accept(&list, ","));
+        } while (reader_accept(&list, ","));
         for (; w == 0 && n < 3; n++) /* y and z default to one block */
             r->c->grid[n] = (NamedText){words[w], "1", r->loc};
         r->at = end;
@@ -473,18 +160,18 @@ static bool read_number(Reader *r, uint32_t most, const char *what, uint32_t *ou
     unsigned long n;
     char *end;
 
-    spaces(r);
+    reader_spaces(r);
     n = strtoul(r->at, &end, 10);
     if (!isdigit((unsigned char)*r->at) || *end || n == 0 || n > most)
-        return fail(r, what);
+        return reader_fail(r, what);
     *out = (uint32_t)n;
     return true;
 }
 
 static bool read_yes(Reader *r, bool *out)
 {
-    *out = accept(r, "yes");
-    return *out || accept(r, "no") || fail(r, "yes or no");
+    *out = reader_accept(r, "yes");
+    return *out || reader_accept(r, "no") || reader_fail(r, "yes or no");
 }
 
 /* --- lines -------------------------------------------------------------------------------------- */
@@ -494,10 +181,10 @@ static bool read_kernel(Reader *r)
     r->c = arena_new(r->keep, Contract);
     *(Contract **)arena_push(r->keep, r->all) = r->c;
     r->c->loc = r->loc;
-    r->c->family = name(r);
+    r->c->family = reader_name(r);
     r->c->device = strncmp(r->file, "cpu/", 4) == 0 ? KD_CPU : KD_CUDA;
     r->c->template_name = r->c->device == KD_CUDA ? r->file : NULL;
-    return r->c->family || fail(r, "name of the kernel");
+    return r->c->family || reader_fail(r, "name of the kernel");
 }
 
 static bool read_rank(Reader *r)
@@ -509,34 +196,34 @@ static bool read_device(Reader *r)
 {
     r->c->device = KD_MATMUL;
     r->c->template_name = NULL;
-    return accept(r, "matmul") || fail(r, "matmul");
+    return reader_accept(r, "matmul") || reader_fail(r, "matmul");
 }
 
 static bool read_rows(Reader *r)
 {
     static const char *const words[] = {[ROWS_ALL] = "all", [ROWS_DECODE] = "decode", [ROWS_PREFILL] = "prefill"};
-    const char *s = name(r);
+    const char *s = reader_name(r);
 
     for (size_t i = 0; s && i < LEN(words); i++)
         if (strcmp(words[i], s) == 0) {
             r->c->rows = (RowsServed)i;
             return true;
         }
-    return fail(r, "all, decode or prefill");
+    return reader_fail(r, "all, decode or prefill");
 }
 
 static bool read_expression(Reader *r, NamedText *t)
 {
     t->loc = r->loc;
-    t->text = text_until(r, "");
-    return *t->text || fail(r, "expression");
+    t->text = reader_text(r, "");
+    return *t->text || reader_fail(r, "expression");
 }
 
 /* NAME expression */
 static bool read_named(Reader *r, NamedText *t)
 {
-    t->name = name(r);
-    return t->name ? read_expression(r, t) : fail(r, "name");
+    t->name = reader_name(r);
+    return t->name ? read_expression(r, t) : reader_fail(r, "name");
 }
 
 static bool read_fits(Reader *r)
@@ -562,28 +249,28 @@ static bool read_flops(Reader *r)
 static bool read_scratch(Reader *r)
 {
     return r->c->scratch.n < CONTRACT_MAX_BUFFERS ? read_named(r, arena_push(r->keep, r->c->scratch))
-                                                  : fail(r, "at most four scratch lines");
+                                                  : reader_fail(r, "at most four scratch lines");
 }
 
 static bool read_zeroed(Reader *r)
 {
     return r->c->zeroed.n < CONTRACT_MAX_BUFFERS ? read_named(r, arena_push(r->keep, r->c->zeroed))
-                                                 : fail(r, "at most four zeroed lines");
+                                                 : reader_fail(r, "at most four zeroed lines");
 }
 
 static bool read_tiled(Reader *r)
 {
     return r->c->tiled.n < CONTRACT_MAX_BUFFERS ? read_named(r, arena_push(r->keep, r->c->tiled))
-                                                : fail(r, "at most four tiled lines");
+                                                : reader_fail(r, "at most four tiled lines");
 }
 
 static bool read_leaves(Reader *r)
 {
-    const char *s = name(r);
-    const int i = s ? arg_find(r->c, s) : -1;
+    const char *s = reader_name(r);
+    const int i = s ? reader_arg(r->c, s) : -1;
 
     if (i < 0 || !r->c->args.at[i].out || r->c->args.at[i].stats_of < 0)
-        return fail(r, "output that is stats(y)");
+        return reader_fail(r, "output that is stats(y)");
     r->c->leaves.name = s;
     return read_expression(r, &r->c->leaves);
 }
@@ -613,17 +300,17 @@ static bool read_line(Reader *r)
 #include "lines.def"
 #undef LINE
     };
-    const char *key = name(r);
+    const char *key = reader_name(r);
 
     r->form = "//@ keyword ...";
     if (!key)
-        return fail(r, "keyword");
+        return reader_fail(r, "keyword");
     if (!r->c && strcmp(key, "kernel") != 0)
         return diag_error(r->d, r->loc, "contract: the first line must be: //@ kernel NAME");
     for (size_t i = 0; i < LEN(lines); i++)
         if (strcmp(lines[i].key, key) == 0) {
             r->form = arena_printf(r->keep, "//@ %s %s", key, lines[i].form);
-            spaces(r);
+            reader_spaces(r);
             return lines[i].read(r);
         }
     return diag_error(r->d, r->loc, "contract: there is no line \"%s\"; docs/contracts.md lists them", key);

@@ -17,7 +17,7 @@ static const char *literal_end(const char *p)
     return p + (*p == quote);
 }
 
-/* The end of the comment that opens at p. The newline behind a // is not part of it. */
+/* The end of the comment that opens at p, before the newline if it is a // comment. */
 static const char *comment_end(const char *p)
 {
     if (p[1] == '*') {
@@ -39,8 +39,8 @@ static size_t count_lines(const char *p, const char *end)
     return n;
 }
 
-/* Ends a line of `out`: without blanks at its end, and not at all if it is empty and may go. An empty line behind a
- * backslash stays: it ends a macro. */
+/* Ends a line of `out`: removes blanks at its end, and the line itself if it is empty, unless keep_empty. An empty line
+ * after a backslash stays, since it ends a macro. */
 static size_t end_line(char *out, size_t n, bool keep_empty)
 {
     while (n > 0 && (out[n - 1] == ' ' || out[n - 1] == '\t'))
@@ -57,7 +57,7 @@ const char *text_strip(const char *text, bool keep_lines, Arena *keep)
     const char *p = text;
     size_t n = 0;
 
-    if (strstr(text, "R\"")) /* a raw string has rules of its own: such a text stays as it is */
+    if (strstr(text, "R\"")) /* a text with a raw string is not stripped */
         return text;
     while (*p) {
         const char *end = p + 1;

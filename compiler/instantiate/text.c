@@ -1,7 +1,7 @@
 /* text.c - the CUDA text of an instance: its template with the constants filled in.
  *
- * The contract's lines stay as empty lines, so that NVRTC's line numbers are the template's, and
- * so that a change of the contract alone leaves the code, and with it the cache's key, as it is. */
+ * Contract lines become empty lines: NVRTC's line numbers are those of the template, and a change of a contract that does
+ * not change the constants does not change the text. */
 #include "parts.h"
 
 #include <ctype.h>

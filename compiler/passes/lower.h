@@ -1,7 +1,7 @@
 /* lower.h - the state of one target that its stages read and fill, one after the other.
  *
  *   select    fills `groups` of every program: which kernel computes which values
- *   layout    gives every weight that a group reads its place in the packed block
+ *   layout    gives every weight that a group reads an offset in the packed block
  *   schedule  makes the launch lists: instances, shared where equal, and operands
  *   memory    gives every buffer its offset and writes the plan */
 #ifndef FTXC_LOWER_H

@@ -1,7 +1,7 @@
 /* test_instantiate.c - template to code for every target: constants, cache, workers, resources,
  * NVRTC's reasons.
  *
- * The templates are this file's own: it stands in for the catalog's texts. */
+ * The templates are in this file: it defines catalog_text and catalog_headers itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -318,7 +318,7 @@ static void spills_are_seen(void **state)
     arena_close(a);
 }
 
-/* One instruction of each kind, in the forms that the targets give it. */
+/* One instruction of each kind, as each target encodes it. */
 static void classes_are_seen(void **state)
 {
     static const struct {
@@ -381,7 +381,7 @@ static void compile_one(Arena *a, int n, uint32_t id, const char *target, Code *
     assert_int_equal(calls, 1);
 }
 
-/* What is in the cache is used (a marked entry comes back), what is not whole is not. */
+/* An entry of the cache is used (a marked one comes back), a damaged one is not. */
 static void cache_is_used_and_checked(void **state)
 {
     Arena *a = arena_open();
@@ -441,7 +441,7 @@ static void unwritable_cache_is_no_error(void **state)
     arena_close(a);
 }
 
-/* Two compilers at once, one cache, the same kernels: both succeed with the same bytes. */
+/* Two processes compile the same kernels with one cache: both succeed with the same bytes. */
 static void two_processes_share_the_cache(void **state)
 {
     Arena *a = arena_open();
@@ -525,7 +525,7 @@ static void a_dead_worker_is_named(void **state)
     assert_int_equal(died, 2);
 }
 
-/* Any cut or changed cubin is read without harm. */
+/* A truncated or changed cubin is read without a crash. */
 static void broken_cubins_are_refused(void **state)
 {
     Arena *a = arena_open();

@@ -1,8 +1,8 @@
-/* test_meaning.c - simplify changes how a graph is written, never what it computes: random small
- * decoders are computed in double precision before and after, value for value.
+/* test_meaning.c - simplify does not change what a graph computes: random small decoders are evaluated in double precision
+ * before and after.
  *
- * One sequence of T tokens, positions 0 .. T-1, random weights by name, so both graphs have the
- * same. Every op has its plainest meaning here, straight from ops.def. */
+ * One sequence of T tokens at positions 0 .. T-1. Weights are random numbers that depend on their names, so both graphs
+ * have the same. Every op is evaluated as ops.def defines it. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "compiler/passes/pass.h"
 #include "runtime/base/hash.h"
 
-enum { T = 5, LAYERS = 4, SOURCES = LAYERS /* of cache: those of the source follow */ };
+enum { T = 5, LAYERS = 4, SOURCES = LAYERS /* caches of the source come after those of the layers */ };
 
 typedef struct Tensor {
     double *at;
@@ -50,7 +50,7 @@ static double act(const char *kind, double x)
     return x / (1 + exp(-(strcmp(kind, "quick_gelu") == 0 ? 1.702 : 1) * x)); /* or silu */
 }
 
-/* Rotates a head of E values at position pos; partners stand `step` apart. */
+/* Rotates a head of E values at position pos; the two values of a pair are `step` apart. */
 static void rotate(double *x, const Tensor *table, int64_t pos, int64_t pairs, bool half)
 {
     for (int64_t i = 0; i < pairs; i++) {
@@ -63,7 +63,7 @@ static void rotate(double *x, const Tensor *table, int64_t pos, int64_t pairs, b
     }
 }
 
-/* causal: a token sees what stands before it and itself, else all of the text. */
+/* causal: a token attends to itself and earlier tokens, else to the whole sequence. */
 static void attend(Machine *m, const double *q, int64_t heads, int64_t layer, double scale, int64_t window,
                    double softcap, bool causal, double *y)
 {

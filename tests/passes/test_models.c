@@ -1,6 +1,5 @@
-/* test_models.c - every spec of the tree and every checkout of tests/models goes through all passes
- * for the CPU and for GPUs: every op finds kernels, weights and buffers their places, and the work
- * space is as small as it can be. */
+/* test_models.c - every spec of the tree and every checkout of tests/models is planned for the CPU and for GPUs: every op
+ * has a kernel, every weight and buffer an offset, and the workspace equals its lower bound. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,7 +15,7 @@
 typedef struct Run {
     Arena *keep;
     Catalog catalog;
-    Catalog renamed; /* the same contracts out of files with other names, listed backwards */
+    Catalog renamed; /* the same contracts in files with other names and in reverse order */
     int models;
 } Run;
 
@@ -41,7 +40,7 @@ static Run run_open(void)
     return r;
 }
 
-/* No two buffers that live together overlap, and all lie inside their space. */
+/* No two buffers that are live at the same time overlap, and all lie inside their space. */
 static void check_work(const Plan *plan)
 {
     for (size_t i = 0; i < plan->buffers.n; i++) {
@@ -62,7 +61,7 @@ static void check_work(const Plan *plan)
     }
 }
 
-/* What the reader of artifacts will check, and what the CPU and CUDA devices rely on. */
+/* The invariants that the reader of artifacts checks and on which the devices rely. */
 static void check_plan(const char *path, const Plan *plan, const Packing *packing)
 {
     size_t operands = 0;
@@ -99,18 +98,19 @@ static void check_plan(const char *path, const Plan *plan, const Packing *packin
                  (unsigned long long)plan->head.lower_bound);
 }
 
-/* One target reads a matrix plain or with a gain in it, in one type. */
+/* A target reads a matrix folded or unfolded, not both, in one type. */
 static void check_forms(const char *path, const Packing *p, const char *target)
 {
     for (size_t i = 0; i < p->weights.n; i++)
         for (size_t k = 0; k < i; k++)
             if (p->weights.at[i].value == p->weights.at[k].value && p->weights.at[i].type == p->weights.at[k].type &&
                 p->weights.at[i].kind == FTX_WEIGHT_MATRIX)
-                fail_msg("%s on %s: weight %%%u is packed plain and folded", path, target, p->weights.at[i].value);
+                fail_msg("%s on %s: weight %%%u is packed both folded and unfolded", path, target,
+                         p->weights.at[i].value);
 }
 
-/* Same graph, same plan: what the artifact takes from it is equal, byte for byte. Neither the names of the contracts'
- * files nor their order decide anything: contracts that cost the same go by their rank. */
+/* The same graph gives the same plan, byte for byte, even with the contracts in files with other names and in another
+ * order: candidates of the same cost go by rank. */
 static void check_again(const Run *r, const char *path, const Spec *spec, Target t, const Plan *plan)
 {
     Packing packing = {0};
@@ -155,7 +155,7 @@ static void run_model(Run *r, const char *path, const char *override)
     ir_graph_close(spec.graph);
 }
 
-/* Any legal size works, not a list of them: every kernel's `fits` has another that takes over. */
+/* Odd sizes: for every kernel that does not fit them there is another that does. */
 static void odd_shapes(void **state)
 {
     static const struct {
@@ -196,8 +196,8 @@ static void odd_shapes(void **state)
     arena_close(r.keep);
 }
 
-/* An encoder whose steps have fewer tokens than its small programs have rows: what a step brings, hidden states
- * too, is no larger than a step. */
+/* An encoder whose steps have fewer tokens than its smallest bucket: the buffers of what a step brings, hidden states
+ * included, are no larger than a step. */
 static void few_tokens(void **state)
 {
     static const char text[] =
@@ -217,7 +217,7 @@ static void few_tokens(void **state)
     arena_close(r.keep);
 }
 
-/* A file of specs/ that returns a model; a family returns a function. */
+/* Whether a file of specs/ returns a model; a family returns a function. */
 static bool is_model(const char *path)
 {
     FileMap m;
@@ -259,8 +259,8 @@ static void every_model(void **state)
     arena_close(r.keep);
 }
 
-/* All that an engine holds beside the weights, caches included, for 32 tokens from 32 with beam 4 in
- * fp16, against the workspace that LightSeq states for the same (5.0, 39.7, 158.9 and 635.4 MiB). */
+/* The engine's memory, caches included, for translations of 32 tokens into 32 with 4 beams in fp16 is below the workspace
+ * that LightSeq states for the same (5.0, 39.7, 158.9 and 635.4 MiB). */
 static void translation_memory(void **state)
 {
     static const struct {

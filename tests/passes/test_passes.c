@@ -1,9 +1,9 @@
-/* test_passes.c - golden files: tests/passes/NAME.ir holds what is run, a graph, and after a line
- * `---` what must come out. FTX_UPDATE=1 rewrites that part; the diff is reviewed.
+/* test_passes.c - golden files: tests/passes/NAME.ir has a command, a graph, and after a line `---` the expected output.
+ * FTX_UPDATE=1 rewrites the output; the diff is reviewed.
  *
  *     # run: simplify,precision                   graph passes; prints the graph
  *     # run: select sm_90a                        stages up to that one, on that target; prints its result
- *     # run: why cpu %4                           what `ftxc why` says of a value
+ *     # run: why cpu %4                           what `ftxc why` prints for a value
  *     # precision: weights=bf16 compute=fp32      optional
  *     //@ kernel ...                              contracts for stages, instead of the tree's
  *     graph "..." ...

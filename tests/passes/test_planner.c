@@ -14,8 +14,8 @@ static uint64_t next(uint64_t *seed)
     return *seed >> 33;
 }
 
-/* Runs through time; at each moment every live buffer paints its bytes, none twice. The largest sum
- * of bytes at a moment is the bound, found another way than the planner does. */
+/* At each time every live buffer marks its bytes, none twice. Returns the lower bound: the largest sum of live bytes,
+ * found in another way than the planner does. */
 static uint64_t paint(const Interval *intervals, size_t n, uint64_t peak, uint32_t end)
 {
     unsigned char *bytes = malloc(peak + 1);
@@ -68,10 +68,10 @@ static void random_intervals(void **state)
         all += bound;
         arena_close(a);
     }
-    assert_true(over * 100 < all); /* on average within 1 % of what no plan can beat */
+    assert_true(over * 100 < all); /* on average within 1 % of the lower bound */
 }
 
-/* The shape of a transformer: a residual that stays, and wide values that come and go. */
+/* The intervals of a transformer: a residual that lives long, and wide values that live briefly. */
 static void layers(void **state)
 {
     Arena *a = arena_open();

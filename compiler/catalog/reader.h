@@ -1,0 +1,44 @@
+/* reader.h - reading one `//@` line: what read.c and read_match.c share. */
+#ifndef FTXC_CATALOG_READER_H
+#define FTXC_CATALOG_READER_H
+
+#include "contract.h"
+
+typedef struct Reader {
+    Arena *keep;
+    Contract *c; /* the one being read; NULL before its `kernel` line */
+    struct {
+        Contract **at;
+        size_t n, cap;
+    } all;
+    const char *file; /* as embedded: "rmsnorm.cu" */
+    Loc loc;
+    const char *at;   /* in the line */
+    const char *form; /* of the line, for messages */
+    Diag *d;
+} Reader;
+
+/* "contract: expected WHAT, found ..."; returns false. */
+bool reader_fail(Reader *r, const char *what);
+
+void reader_spaces(Reader *r);
+/* Skips blanks, then the token if it stands there. */
+bool reader_accept(Reader *r, const char *token);
+/* A name, or NULL. */
+const char *reader_name(Reader *r);
+/* The text up to one of the characters `ends` outside parentheses, without blanks around it. */
+const char *reader_text(Reader *r, const char *ends);
+
+/* The argument of that name, or -1. */
+int reader_arg(const Contract *c, const char *s);
+/* The constant of that name, or NULL. */
+ContractConst *reader_const(Contract *c, const char *s);
+/* The kind of a constant with this value: type(x) is a type, op.attr of a number attribute a float, all else an integer. */
+bool reader_const_kind(Reader *r, const char *text, ConstKind *kind);
+
+/* read_match.c: the lines that are compared with the graph. */
+bool read_args(Reader *r);
+bool read_folded(Reader *r);
+bool read_match(Reader *r);
+
+#endif
