@@ -1,13 +1,15 @@
 // act.cuh - element by element: activations, gated units, sums, products, scales. Memory bound.
 //
-// Rows of C outputs; the grid is rows x parts of a row.
+//   x, a, b, y  [M, C]  row-major (glu: x [M, 2C])      one type, computed in fp32
+//
+// blockIdx.x is the row; blocks along y share its columns, each thread taking vectors of up to 16 bytes.
 #pragma once
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "body/act.cuh"
 #include "body/rows.cuh"
 
-// Calls each(row, first column, a vector's width as a type) for the vectors of this thread.
+// Calls each(row, first column) for the vectors of VEC elements that this thread computes.
 template <class K, int VEC, class F> DEVICE void for_vectors(const FtxStep *step, F each)
 {
     launch_dependents();
@@ -21,7 +23,7 @@ template <class K, int VEC, class F> DEVICE void for_vectors(const FtxStep *step
 struct OneArgs { const void *x; const FtxStep *step; void *y; };
 struct TwoArgs { const void *a, *b; const FtxStep *step; void *y; };
 
-// y[t,i] = kind(x[t,i])
+// y[m,i] = kind(x[m,i])
 template <class K> DEVICE void act(const OneArgs &a)
 {
     typedef typename K::T T;
@@ -35,7 +37,7 @@ template <class K> DEVICE void act(const OneArgs &a)
     });
 }
 
-// y[t,i] = kind(x[t,2i]) * x[t,2i+1]
+// y[m,i] = kind(x[m,2i]) * x[m,2i+1]: gate and up projections are interleaved
 template <class K> DEVICE void glu(const OneArgs &a)
 {
     typedef typename K::T T;
@@ -54,7 +56,7 @@ template <class K> DEVICE void glu(const OneArgs &a)
     });
 }
 
-// y[t,i] = a[t,i] + b[t,i], or with MUL their product
+// y[m,i] = a[m,i] + b[m,i], or with MUL their product
 template <class K> DEVICE void two(const TwoArgs &a)
 {
     typedef typename K::T T;
@@ -69,7 +71,7 @@ template <class K> DEVICE void two(const TwoArgs &a)
     });
 }
 
-// y[t,i] = x[t,i] * BY
+// y[m,i] = x[m,i] * BY
 template <class K> DEVICE void scale(const OneArgs &a)
 {
     typedef typename K::T T;

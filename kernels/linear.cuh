@@ -1,19 +1,30 @@
-// linear.cuh - y = epilogue(norm(x) * w^T + b) for up to 16 rows: the hot loop's form (sm_90).
+// linear.cuh - linear layers of 1 to 8 rows on sm_90: the hot loop of decoding.
 //
-//   x [M, K]  16-bit      w [N, K]  16-bit, row-major, K a multiple of 8      sums in fp32
+//   y[m,n] = epilogue(sum_k norm(x)[m,k] * w[n,k] + b[n])         epilogue: activation, GLU, residual, RoPE + cache, or
+//                                                                 segments of logits (body/linear.cuh)
+//   x  [M, K]  16-bit, row-major, K % 8 == 0      g, c [K] fp32   gain and bias of the norm
+//   w  [N, K]  16-bit, row-major                  b [N] fp32, r [M, N]
+//   y  [M, N]  16-bit or fp32                     sums in fp32
 //
-// Bound by reading w, once. Each block takes a run of tiles of 8 weight rows; one warp streams
-// their chunks (8 rows x up to CHUNK_MAX k) through a ring in shared memory by bulk copies of a row each,
-// some rows a turn, starting before the kernel in front has ended; a second one takes the statistic
-// of the norm; eight warps hold x in shared memory and multiply, the
-// weights as the B operand of m16n8k16, warp w taking the blocks of 32 k that are w mod 8.
-// A lane reads 8 consecutive k of its row with one 16-byte access for weights and for x alike: the
-// first four of each lane make one instruction of 16 k, the last four the other. (ldmatrix wants
-// rows 16 bytes apart in their banks; bulk copies to such rows are 3 % slower on an H200.)
+// What limits it: reading w once. A tile is 8 rows of w; block i computes a run of neighbouring tiles. Its warps:
 //
-// At most IN_FLIGHT bytes are requested and not yet arrived: 48 to 64 KB read at the full rate of an
-// H200's SM, and more only lengthens the queue in which everything else waits. Kernels with small
-// matrices take half an SM, so that the next one is resident early.
+//   warps 0..7  load x into shared memory (normalised), then multiply: w is the B operand of mma.m16n8k16, x the A
+//               operand. Warp j takes the blocks of 32 k with number j mod 8; the 8 partial sums are added at the end
+//   warp 8      streams w through a ring in shared memory by bulk copies; it starts before the previous kernel has ended
+//   warps 9..   statistics of an RMS norm, or of the residual's layer norm; needed only at the end
+//
+//   w, 8 rows:  | chunk 0 (up to CHUNK_MAX k) | chunk 1 | ...       a slot of the ring holds a chunk of a tile;
+//                 turn 0: rows 0..3, turn 1: rows 4..7              each turn has an mbarrier of its own
+//
+// A lane reads 8 consecutive k of its row with one 16-byte access, from w and x alike: the first four elements of each
+// lane make one instruction of 16 k, the last four the other. (ldmatrix needs a row pitch without bank conflicts that
+// bulk copies handle 3 % slower on an H200.)
+//
+// At most IN_FLIGHT bytes are requested and have not arrived: 48 to 64 KB reach the full bandwidth of an H200's SM, more
+// only lengthens the queue of other requests. A kernel with a small matrix takes half an SM, so that the next kernel
+// can start on the other half.
+//
+// Order of summation: body/linear.cuh; linear_wide.cuh gives the same bits.
 #pragma once
 #include "device/async.cuh"
 #include "device/block.cuh"
@@ -24,32 +35,32 @@
 
 // Derived from the instance's constants; the template's contract computes the same bytes.
 template <class C> struct LinearShape {
-    static constexpr int M = pow2_at_least(C::M);                        // rows held
-    static constexpr int CHUNKS = ceil_div(C::K, C::CHUNK_MAX);                // of a tile
-    static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256);  // k of a chunk
-    static constexpr int ROW = CHUNK * 2 + 64;         // bytes of a row in the ring: no bank twice
+    static constexpr int M = pow2_at_least(C::M);                               // rows of x in shared memory
+    static constexpr int CHUNKS = ceil_div(C::K, C::CHUNK_MAX);                 // chunks of K of a tile
+    static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256);         // k of a chunk
+    static constexpr int ROW = CHUNK * 2 + 64; // bytes of a row in the ring; 64 more: no bank conflicts
     static constexpr int SLOT = 8 * ROW;
     static constexpr int XROW = round_up(C::K * 2, 128) + 64;
-    static constexpr int ROUND = M >= 16 ? 1 : 16 / M;                   // tiles summed up at a time
-    static constexpr int SUMS = ROUND * 8 * 8 * M;                       // floats of a round
-    static constexpr int EACH = ceil_div(C::K / 8, 256);                 // vectors of x of a thread
-    static constexpr int STATS = C::RES == 2 ? C::M : 1;                 // warps of statistics
-    static constexpr int STAT_AT = 256;                                  // behind the mbarriers
+    static constexpr int ROUND_TILES = M >= 16 ? 1 : 16 / M;                    // tiles between two reductions
+    static constexpr int SUMS = ROUND_TILES * 8 * 8 * M;                        // floats of their sums
+    static constexpr int X_VECTORS = ceil_div(C::K / 8, 256); // vectors of 8 elements of a row of x for each of 256 threads
+    static constexpr int STAT_WARPS = C::RES == 2 ? C::M : 1;                   // warps that compute statistics
+    static constexpr int STAT_AT = 256;                                         // behind the mbarriers
     static constexpr int SUM_AT = STAT_AT + 16 * 8;
-    static constexpr int KEPT = C::SEGMENTS ? SEGMENT_COLUMNS : 0;             // columns of a segment, kept until it is whole
+    static constexpr int KEPT = C::SEGMENTS ? SEGMENT_COLUMNS : 0; // columns of a segment, kept until it is whole
     static constexpr int KEPT_AT = SUM_AT + 2 * SUMS * 4;
     static constexpr int X_AT = KEPT_AT + M * KEPT * 4;
     static constexpr int RING_AT = round_up(X_AT + M * XROW, 128);
-    static constexpr int FIT = (C::SMEM - RING_AT) / SLOT;
-    static constexpr int TURN = CHUNK <= 1024 ? 8 : CHUNK <= 2048 ? 4 : 2; // rows copied at a time, up to 16 KB
-    static constexpr int TURNS = 8 / TURN;                               // of a chunk
-    static constexpr int RING = least(FIT, 32 / (TURNS + 1));            // slots; of 32 mbarriers
-    static constexpr int CAP = most(1, least(C::IN_FLIGHT / (TURN * CHUNK * 2), RING * TURNS)); // turns in flight
+    static constexpr int RING_FIT = (C::SMEM - RING_AT) / SLOT;
+    static constexpr int TURN_ROWS = CHUNK <= 1024 ? 8 : CHUNK <= 2048 ? 4 : 2; // rows in one turn of the producer, up to 16 KB
+    static constexpr int TURNS = 8 / TURN_ROWS;                                 // turns of a chunk
+    static constexpr int RING = least(RING_FIT, 32 / (TURNS + 1)); // slots: what fits, and at most 32 mbarriers
+    static constexpr int TURNS_AHEAD = most(1, least(C::IN_FLIGHT / (TURN_ROWS * CHUNK * 2), RING * TURNS)); // turns in flight
     static_assert(RING >= 2, "shared memory holds fewer than two chunks: M * K is too large");
     static_assert(C::K % 8 == 0, "rows of w must be 16-byte aligned");
 };
 
-// Walks the turns of the chunks of this block's tiles.
+// The order in which the producer copies: turn after turn of a chunk, chunk after chunk of a tile of 8 rows of w.
 template <class C> struct LinearWalk {
     int row, chunk, turn;
     DEVICE void next()
@@ -64,11 +75,11 @@ template <class C> struct LinearWalk {
     }
 };
 
-// One turn of a chunk into its slot, by one warp: a bulk copy a row.
+// Copies one turn into its slot, by one warp: one bulk copy for each row.
 template <class C> DEVICE void linear_copy(const LinearArgs &a, const LinearWalk<C> &at, u32 slot, u32 full)
 {
     typedef LinearShape<C> P;
-    const int k = at.chunk * P::CHUNK, r = at.turn * P::TURN, rows = most(0, least(P::TURN, C::N - at.row - r));
+    const int k = at.chunk * P::CHUNK, r = at.turn * P::TURN_ROWS, rows = most(0, least(P::TURN_ROWS, C::N - at.row - r));
     const int bytes = least(P::CHUNK, C::K - k) * 2;
     if (lane_id() == 0)
         mbarrier_expect(full, bytes * rows);
@@ -78,12 +89,12 @@ template <class C> DEVICE void linear_copy(const LinearArgs &a, const LinearWalk
                   (const typename C::T *)a.w + (i64)(at.row + r + lane_id()) * C::K + k, bytes, full);
 }
 
-// Gains and biases of a layer norm at the vectors that a lane norms, asked for before the kernel in front has
-// ended where registers hold them.
-template <class C> struct LinearVectors {
+// Gains and biases of a layer norm for the vectors of x that a lane normalises. Up to K = 512 they fit registers and are
+// loaded before the previous kernel has ended.
+template <class C> struct LinearNormVectors {
     static constexpr bool AHEAD = C::NORM == 2 && C::K <= 512;
-    static constexpr int EACH = AHEAD ? ceil_div(C::K, 256) : 1;
-    Vec<float, 4> g[EACH][2], c[EACH][2];
+    static constexpr int X_VECTORS = AHEAD ? ceil_div(C::K, 256) : 1;
+    Vec<float, 4> g[X_VECTORS][2], c[X_VECTORS][2];
 
     DEVICE void load_at(const LinearArgs &a, int i, int v)
     {
@@ -97,7 +108,7 @@ template <class C> struct LinearVectors {
     {
         if (AHEAD)
 #pragma unroll
-            for (int i = 0; i < EACH; i++)
+            for (int i = 0; i < X_VECTORS; i++)
                 load_at(a, i, least(i * 32 + lane_id(), C::K / 8 - 1));
     }
     DEVICE uint4_ apply(const LinearArgs &a, uint4_ x, const RowStat &s, int i, int v)
@@ -109,10 +120,11 @@ template <class C> struct LinearVectors {
     }
 };
 
-// x, gathered and normed, into shared memory. Tokens beyond the live ones come along (M rows can be
-// read; of sequences there may be fewer): a row of the product depends on its own row of x alone.
+// Loads x into shared memory, with the layer norm or the gains of the RMS norm applied. Tokens beyond the live ones are
+// loaded too: M rows may always be read, and a row of y depends on its own row of x only. Of sequences (ROWS_S) only
+// live ones are.
 template <class C>
-DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::EACH], LinearVectors<C> &vectors, char *shared)
+DEVICE void linear_load_x(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::X_VECTORS], LinearNormVectors<C> &vectors, char *shared)
 {
     typedef LinearShape<C> P;
     typedef typename C::T T;
@@ -142,19 +154,19 @@ DEVICE void linear_gather(const LinearArgs &a, const uint4_ (&gain)[LinearShape<
         }
         named_barrier_sync(1, 256);
     }
-    constexpr int ALL = C::M * P::EACH;
+    constexpr int ALL = C::M * P::X_VECTORS;
 #pragma unroll
     for (int first = 0; first < ALL; first += 8) {  // eight loads under way at a time
         uint4_ x[8];
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            const int m = (first + j) / P::EACH, v = threadIdx.x + 256 * ((first + j) % P::EACH);
+            const int m = (first + j) / P::X_VECTORS, v = threadIdx.x + 256 * ((first + j) % P::X_VECTORS);
             if (first + j < ALL && m < rows && (VECS % 256 == 0 || v < VECS))
                 x[j] = load_l2((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K + v * 8);
         }
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            const int m = (first + j) / P::EACH, i = (first + j) % P::EACH, v = threadIdx.x + 256 * i;
+            const int m = (first + j) / P::X_VECTORS, i = (first + j) % P::X_VECTORS, v = threadIdx.x + 256 * i;
             if (first + j >= ALL || m >= rows || (VECS % 256 && v >= VECS))
                 continue;
             if (C::NORM == 1)
@@ -189,14 +201,14 @@ template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int 
     }
 }
 
-// RES == 2: the residual is normed here, layer norm of r [M, N]; gains and biases stand in g and c. A warp for each
-// row takes its statistic.
-template <class C, bool ON = C::RES == 2> struct LinearRest {
+// RES == 2: the residual is layernorm(r), r [M, N], with gain g and bias c [N]. One warp computes the statistics of each
+// row.
+template <class C, bool ON = C::RES == 2> struct LinearResidualNorm {
     DEVICE void columns(const LinearArgs &, int) {}
     static DEVICE void stat(const LinearArgs &, int, RowStat *) {}
     DEVICE LinearResidual apply(const LinearResidual &r, const RowStat *, int) const { return r; }
 };
-template <class C> struct LinearRest<C, true> {
+template <class C> struct LinearResidualNorm<C, true> {
     typedef typename C::T T;
     Vec<float, 2> gain, bias; // of columns n, n+1
 
@@ -215,7 +227,7 @@ template <class C> struct LinearRest<C, true> {
         if (lane_id() == 0)
             to[m] = s;
     }
-    // Rounded as the norm's own kernel rounds.
+    // Rounded to 16 bits, as norm.cuh rounds.
     DEVICE LinearResidual apply(LinearResidual r, const RowStat *stat, int m) const
     {
 #pragma unroll
@@ -225,7 +237,7 @@ template <class C> struct LinearRest<C, true> {
     }
 };
 
-// Statistics of rows m, m + step, ... by one warp.
+// RMS statistics of rows m, m + step, ... by one warp.
 template <class C> DEVICE void linear_stats(const LinearArgs &a, int m, int step, RowStat *stat)
 {
     const int rows = C::ROWS_S ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
@@ -236,17 +248,17 @@ template <class C> DEVICE void linear_stats(const LinearArgs &a, int m, int step
     }
 }
 
-// The outputs (row m, columns n and n+1) this thread finishes in a round of `here` tiles.
+// The output (row m, columns n and n + 1) that this thread finishes in a round of `here` tiles; false: none.
 template <class C> DEVICE bool linear_item(int tile, int here, int &m, int &n)
 {
-    here = least(here, LinearShape<C>::ROUND);
-    m = (int)threadIdx.x / (LinearShape<C>::ROUND * 4);
-    const int pair = (int)threadIdx.x - m * (LinearShape<C>::ROUND * 4);
+    here = least(here, LinearShape<C>::ROUND_TILES);
+    m = (int)threadIdx.x / (LinearShape<C>::ROUND_TILES * 4);
+    const int pair = (int)threadIdx.x - m * (LinearShape<C>::ROUND_TILES * 4);
     n = tile * 8 + pair * 2;
     return m < C::M && pair < here * 4 && n < C::N;
 }
 
-// SEGMENTS: the columns kept since the last segment are another, warp m looking after row m. `tile`: the next.
+// SEGMENTS: writes the columns kept since the last segment as a new one, row m by warp m. `tile`: the next tile.
 template <class C> DEVICE void linear_segment(const LinearHeadArgs &a, const float *kept, int first, int tile, int live, int keep)
 {
     typedef LinearShape<C> P;
@@ -260,7 +272,7 @@ template <class C> DEVICE void linear_segment(const LinearHeadArgs &a, const flo
                               inv_temperature_of(a, m, keep));
 }
 
-// SEGMENTS: what stands behind the block's last segment, and how many there are of a row.
+// SEGMENTS: fills the block's unused segments with empty ones, and writes the number of segments of a row.
 template <class C> DEVICE void linear_segments_end(const LinearHeadArgs &a, int count, int live)
 {
     constexpr int TILES = LinearShape<C>::KEPT / 8;
@@ -295,14 +307,14 @@ template <class C, class A> DEVICE void linear(const A &a)
             mbarrier_init_fence();
         }
         warp_sync();
-        for (int i = 0; i < P::CAP && i < total; i++, walk.next())
+        for (int i = 0; i < P::TURNS_AHEAD && i < total; i++, walk.next())
             linear_copy<C>(a, walk, ring + i / P::TURNS * P::SLOT, full + 8 * i);
     }
     block_sync();
     if (warp_id() == 8) {
-        int at = P::CAP % (P::RING * P::TURNS), oldest = 0;
-        u32 parity = P::CAP == P::RING * P::TURNS ? 0 : 1, arrived = 0;
-        for (int i = P::CAP; i < total; i++, walk.next()) {
+        int at = P::TURNS_AHEAD % (P::RING * P::TURNS), oldest = 0;
+        u32 parity = P::TURNS_AHEAD == P::RING * P::TURNS ? 0 : 1, arrived = 0;
+        for (int i = P::TURNS_AHEAD; i < total; i++, walk.next()) {
             mbarrier_wait(empty + 8 * (at / P::TURNS), parity);
             mbarrier_wait(full + 8 * oldest, arrived);
             if (++oldest == P::RING * P::TURNS) {
@@ -319,27 +331,27 @@ template <class C, class A> DEVICE void linear(const A &a)
     }
 
     RowStat *stat = (RowStat *)(shared + P::STAT_AT);
-    if (warp_id() >= 9) {  // the statistics, needed at the end only
+    if (warp_id() >= 9) { // statistics
         wait_for_previous();
         if (C::NORM == 1 && P::M <= 4)
             linear_stats<C>(a, 0, 1, stat);
-        LinearRest<C>::stat(a, warp_id() - 9, stat);
-        named_barrier_arrive(2, 256 + P::STATS * 32);
+        LinearResidualNorm<C>::stat(a, warp_id() - 9, stat);
+        named_barrier_arrive(2, 256 + P::STAT_WARPS * 32);
         return;
     }
-    uint4_ gain[P::EACH];
+    uint4_ gain[P::X_VECTORS];
     if (C::NORM == 1)
 #pragma unroll
-        for (int i = 0; i < P::EACH; i++) {
+        for (int i = 0; i < P::X_VECTORS; i++) {
             const int v = least(threadIdx.x + 256 * i, C::K / 8 - 1);
             gain[i] = pack_gains<typename C::T>(load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4));
         }
-    int m = 0, n = 0;  // this thread's outputs of a round
+    int m = 0, n = 0; // this thread's output of a round
     bool mine = linear_item<C>(first, count, m, n);
     LinearBias bias = linear_bias<C>(a, mine ? n : C::N);
-    LinearRest<C> rest;
+    LinearResidualNorm<C> rest;
     rest.columns(a, mine ? n : 0);
-    LinearVectors<C> vectors;
+    LinearNormVectors<C> vectors;
     vectors.fetch(a);
     wait_for_previous();
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
@@ -348,20 +360,20 @@ template <class C, class A> DEVICE void linear(const A &a)
     if constexpr (C::SEGMENTS)
         keep = warp_id() < live ? keep_of(a, warp_id()) : 0;
     LinearResidual residual = linear_residual<C>(a, m, mine ? n : C::N);
-    linear_gather<C>(a, gain, vectors, shared);
+    linear_load_x<C>(a, gain, vectors, shared);
     named_barrier_sync(1, 256);
     LinearPlace place = {};
     if (mine && m < live)
         place = linear_place<C>(a, token, n);
-    if (C::NORM == 1 && P::M > 4)  // needed at the end only
+    if (C::NORM == 1 && P::M > 4) // needed only at the end
         linear_stats<C>(a, 7 - warp_id(), 8, stat);
 
     const u32 x = shared_address(shared + P::X_AT);
-    float *sums = (float *)(shared + P::SUM_AT);  // [2][ROUND][chain 8][M][8]
+    float *sums = (float *)(shared + P::SUM_AT);  // [2][ROUND_TILES][chain 8][M][8]
     int slot = 0;
     u32 parity = 0;
-    for (int t0 = 0; t0 < count; t0 += P::ROUND) {
-        const int here = least(P::ROUND, count - t0);
+    for (int t0 = 0; t0 < count; t0 += P::ROUND_TILES) {
+        const int here = least(P::ROUND_TILES, count - t0);
         mine = linear_item<C>(first + t0, here, m, n);
         if (t0 && mine && m < live) {
             bias = linear_bias<C>(a, n);
@@ -397,7 +409,7 @@ template <class C, class A> DEVICE void linear(const A &a)
             }
         }
         if (t0 == 0)
-            named_barrier_sync(2, 256 + P::STATS * 32);  // with the statistics' warps
+            named_barrier_sync(2, 256 + P::STAT_WARPS * 32); // with the warps that compute statistics
         else
             named_barrier_sync(1, 256);
         if (mine && m < live) {

@@ -1,22 +1,25 @@
-// linear_attend.cuh - attention of few tokens over their own texts, with the product in front, in one kernel on sm_90a:
+// linear_attend.cuh - q, k, v and attention of an encoder's few tokens in one kernel, on sm_90a.
 //
-//   y = attend(x * w^T + b)     x [M, D], M <= 128 tokens, texts one after another     y [M, H*E]
-//                               or rows of x normed, as in linear_tile
-//   w [3*H*E, D]                queries, keys, values; heads of E = 64     16-bit, sums in fp32
+//   q, k, v = x * w^T + b          y[t] = softmax(q[t] k^T / sqrt(E)) v over the tokens of t's own text
 //
-// With so few tokens nothing is bound by bytes or products: a kernel costs its edge, the wait for x from L2, the wait
-// for its neighbours. So a cluster of 8 blocks takes a head, in two ways that share the work:
+//   x  [M, D]      M <= 128 tokens, text after text; 16-bit, TMA descriptor. With X_STATS x is normed (linear_tile.cuh)
+//   w  [3*H*E, D]  q, k, v projections, heads of E = 64; 16-bit, TMA descriptor      b  [3*H*E] fp32
+//   y  [M, H*E]    sums in fp32
 //
-//   product     by the first warpgroup: a block has 64 tokens, 96 columns (32 each of q, k and v) and half of D; of
-//               all ways to cut the work in 8 the one where a block reads least. The two blocks of one result swap
-//               sums: each finishes 8 of every 16 tokens.
-//   attention   a block has the 32 tokens it finished and its 32 columns of the results, so that it needs the queries'
-//               other columns, all keys, and of the values its columns. Keys travel first. A warp takes 16 tokens and
-//               32 keys, the warps' parts are put together.
+// With so few tokens neither bytes nor products limit it, but latency: the start of a kernel, the wait for x from L2, the
+// wait for other blocks. A cluster of 8 blocks computes one head and shares the work in two ways:
 //
-// All of w is on its way before the kernel in front has ended. Shared memory is used again and again (w, then keys,
-// values, queries and parts; x, then sums), so that there is room beside the blocks of that kernel.
-// Order of sums: first half of D + second half; a text's attention in parts of 32 tokens of the step.
+//   product     rank bits: half of D | half of the head's columns | half of the tokens. A block multiplies 64 tokens, 96
+//               columns (32 each of q, k and v) and half of D, by its first warpgroup; of all ways to cut the work in 8
+//               this one reads least. The two blocks of one result swap sums: each finishes 8 of every 16 tokens
+//   attention   a block has its 32 finished tokens and the 32 columns of y of its half. It receives the other 32 columns
+//               of its queries, all keys, and its columns of all values; keys are sent first. A warp takes 16 queries
+//               and 32 keys; at the end the results of 4 warps are combined (flash decoding)
+//
+// All of w is requested before the previous kernel has ended. Shared memory is used twice (w, then keys, values, queries
+// and results; x, then sums), so that a block fits beside one of the previous kernel on an SM.
+//
+// Order of summation: first half of D + second half; attention in groups of 32 tokens of the step.
 #pragma once
 #include "device/barrier.cuh"
 #include "device/cluster.cuh"
@@ -33,42 +36,42 @@
 #include "body/tile.cuh"
 
 struct LinearAttendArgs {
-    const TensorMap *x, *w; // in tiles of 64 and 32 rows
+    const TensorMap *x, *w; // TMA descriptors, tiles of 64 and 32 rows
     const float *b;         // [3*H*E]
-    const float *xs;        // X_STATS: what was left of the rows of x
+    const float *xs;        // X_STATS: row statistics of x (body/norm.cuh, RowSums)
     const FtxStep *step;
     const FtxRow *rows;
     void *y; // [M, H*E]
 };
 
 template <class C> struct LinearAttendShape {
-    static constexpr int E = 64, HALF = E / 2, NT = 3 * HALF; // columns of a head, of a block's q, k or v, of a block
-    static constexpr int TOKENS = 128, OWN = TOKENS / 4, PARTS = 4;
-    static constexpr int STEPS = ceil_div(C::D, 64), SLOTS = ceil_div(STEPS, 2); // of 64 k: all, of a block
+    static constexpr int E = 64, HALF = E / 2, NT = 3 * HALF; // columns: of a head, of q, k or v in a block, of a block
+    static constexpr int TOKENS = 128, OWN = TOKENS / 4, KEY_GROUPS = 4;
+    static constexpr int STEPS = ceil_div(C::D, 64), SLOTS = ceil_div(STEPS, 2); // steps of 64 k: all, of a block
     static constexpr int W = NT * 128, X = 64 * 128;                             // bytes of a slot's w and x
     using Rows = TileRows<E * 2>;                                                // of keys, queries
     using Halves = TileRows<HALF * 2>;                                           // of values
-    // In the place of w: from the other blocks, once all have read the first slots; parts.
+    // In the place of w, once all blocks have read the first slots: keys, queries and values; then the warps' results.
     static constexpr int K_AT = 0, Q_AT = K_AT + TOKENS * Rows::PITCH, V_AT = Q_AT + OWN * Rows::PITCH;
-    static constexpr int PARTS_AT = V_AT + TOKENS * Halves::PITCH, PART = HALF + 4; // floats of a row of a warp's part
-    static constexpr int STATS_AT = PARTS_AT + PARTS * OWN * PART * 4, ATTEND = STATS_AT + PARTS * OWN * 8;
-    // Bytes that come from the other blocks: of keys and queries, of values.
+    static constexpr int OUT_AT = V_AT + TOKENS * Halves::PITCH, OUT_PITCH = HALF + 4; // floats of a row of a warp's result
+    static constexpr int SOFTMAX_AT = OUT_AT + KEY_GROUPS * OWN * OUT_PITCH * 4, ATTEND_BYTES = SOFTMAX_AT + KEY_GROUPS * OWN * 8;
+    // Bytes received from the other blocks: keys and queries; values.
     static constexpr int KEYS = (7 + 1) * OWN * HALF * 2, VALUES = 3 * OWN * HALF * 2;
-    static constexpr int X_AT = most(SLOTS * W, round_up(ATTEND, 1024));
-    // In the place of the first of x, once this block has read them.
-    static constexpr int SUMS_AT = X_AT, SENT = 64 * NT * 4 / 2;
-    // Steps whose w and x those replace.
-    static constexpr int OVER = most(ceil_div(PARTS_AT, W), ceil_div(SENT, X));
-    static constexpr int TEXT_AT = X_AT + most(SLOTS * X, SENT); // begin and end of the texts of the block's tokens
+    static constexpr int X_AT = most(SLOTS * W, round_up(ATTEND_BYTES, 1024));
+    // In the place of the first slots of x, once this block has read them: sums of the other half of D.
+    static constexpr int SUMS_AT = X_AT, RECEIVED = 64 * NT * 4 / 2;
+    // Steps whose w and x are overwritten: these must have been read.
+    static constexpr int STEPS_BEFORE_REUSE = most(ceil_div(OUT_AT, W), ceil_div(RECEIVED, X));
+    static constexpr int TEXT_AT = X_AT + most(SLOTS * X, RECEIVED); // begin and end of the text of each of the block's tokens
     static constexpr int BARRIER_AT =
-        TEXT_AT + OWN * 2; // full of each slot; free; swapped: q, k, v; keys, values are there
+        TEXT_AT + OWN * 2; // full of each slot; free; sums of q, k, v are here; keys, values are here
     static constexpr int BYTES = BARRIER_AT + (SLOTS + 6) * 8;
     static DEVICE constexpr int kind(int i) { return i == 0 ? 1 : i == 1 ? 0 : 2; } // keys, queries, values
 };
 
-// What this block does.
+// This block's work in its cluster.
 template <class C> struct LinearAttendWork {
-    int rank, head, half, columns, tokens; // half of D, of the columns, of the tokens
+    int rank, head, half, columns, tokens; // which half of D, of the columns, of the tokens
     int s0, steps;
     DEVICE LinearAttendWork()
     {
@@ -81,14 +84,14 @@ template <class C> struct LinearAttendWork {
         s0 = half * (STEPS / 2);
         steps = half ? STEPS - STEPS / 2 : STEPS / 2;
     }
-    // The block's row-th.
+    // The row-th token that this block finishes.
     DEVICE int token(int row) const { return tokens * 64 + row / 8 * 16 + half * 8 + row % 8; }
     // First row of w of the block's columns of q, k or v.
     DEVICE int row(int kind) const { return (kind * C::HEADS + head) * 64 + columns * 32; }
 };
 
 template <class C>
-DEVICE void linear_attend_ask_w(const LinearAttendArgs &a, const LinearAttendWork<C> &t, u32 shared, u32 full)
+DEVICE void linear_attend_load_w(const LinearAttendArgs &a, const LinearAttendWork<C> &t, u32 shared, u32 full)
 {
     typedef LinearAttendShape<C> P;
 #pragma unroll 1
@@ -98,7 +101,7 @@ DEVICE void linear_attend_ask_w(const LinearAttendArgs &a, const LinearAttendWor
             tensor_copy(shared + i * P::W + kind * P::HALF * 128, a.w, t.row(kind), (t.s0 + i) * 64, full + 8 * i);
 }
 template <class C>
-DEVICE void linear_attend_ask_x(const LinearAttendArgs &a, const LinearAttendWork<C> &t, u32 shared, u32 full)
+DEVICE void linear_attend_load_x(const LinearAttendArgs &a, const LinearAttendWork<C> &t, u32 shared, u32 full)
 {
     typedef LinearAttendShape<C> P;
 #pragma unroll 1
@@ -106,7 +109,7 @@ DEVICE void linear_attend_ask_x(const LinearAttendArgs &a, const LinearAttendWor
         tensor_copy(shared + P::X_AT + i * P::X, a.x, t.tokens * 64, (t.s0 + i) * 64, full + 8 * i);
 }
 
-// The texts of the block's tokens, by its last two warps.
+// Finds the text of each of the block's tokens, by its last two warps.
 template <class C>
 DEVICE void linear_attend_texts(const LinearAttendArgs &a, const LinearAttendWork<C> &t, char *shared)
 {
@@ -119,11 +122,11 @@ DEVICE void linear_attend_texts(const LinearAttendArgs &a, const LinearAttendWor
     }
 }
 
-// Sums of the block's half of D: 64 tokens by 96 columns, all steps under way as soon as they are there. `free` of the
-// other half's block is told when its sums may come here, the cluster's barrier when keys, queries and values may: the
-// first steps have been read.
+// Multiplies the block's half of D: 64 tokens by 96 columns; each step is issued as soon as it has landed. Once the steps
+// whose memory is reused have been read, it arrives at `free` of the block of the other half, which may then send its
+// sums, and at the cluster's barrier, after which keys, queries and values may come.
 template <class C>
-DEVICE void linear_attend_products(float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
+DEVICE void linear_attend_multiply(float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
                                    u32 full, u32 free)
 {
     typedef LinearAttendShape<C> P;
@@ -142,8 +145,8 @@ DEVICE void linear_attend_products(float (&d)[LinearAttendShape<C>::NT / 2], con
                 Wgmma<P::NT, typename C::T>::add(d, wgmma_descriptor_at(x, 0, k), wgmma_descriptor_at(w, 0, k));
             wgmma_commit();
         }
-        if (s == least(P::OVER, P::SLOTS - 1)) {
-            wgmma_wait<(P::OVER + 1 < P::SLOTS)>();
+        if (s == least(P::STEPS_BEFORE_REUSE, P::SLOTS - 1)) {
+            wgmma_wait<(P::STEPS_BEFORE_REUSE + 1 < P::SLOTS)>();
             if (lane_id() == 0)
                 cluster_mbarrier_arrive(there);
             cluster_arrive();
@@ -152,15 +155,15 @@ DEVICE void linear_attend_products(float (&d)[LinearAttendShape<C>::NT / 2], con
     wgmma_wait<0>();
 }
 
-// Of a thread's rows g and g + 8 the half-th is finished here, the other in the block of the other half, which is sent
-// its sums: keys, queries, values.
+// Of a thread's rows g and g + 8 this block finishes one (row g + 8 * half); the sums of the other go to the block of the
+// other half of D. Keys first, then queries, then values.
 template <class C>
-DEVICE void linear_attend_swap(const float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
-                               u32 swapped)
+DEVICE void linear_attend_send_sums(const float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
+                               u32 sums_here)
 {
     typedef LinearAttendShape<C> P;
     const u32 there = cluster_map(shared + P::SUMS_AT + threadIdx.x * 16, t.rank ^ 1); // [fours][threads]
-    const u32 count = cluster_map(swapped, t.rank ^ 1);
+    const u32 count = cluster_map(sums_here, t.rank ^ 1);
 #pragma unroll
     for (int n = 0; n < P::NT / 16; n++) {
         const int i = P::kind(n / 2) * 2 + n % 2;
@@ -170,12 +173,12 @@ DEVICE void linear_attend_swap(const float (&d)[LinearAttendShape<C>::NT / 2], c
     }
 }
 
-// q, k and v of this thread's token, as their sums have come, to their places, here and in the blocks that need them;
-// zeros for what is no token.
+// Adds the sums received, and stores q, k and v of this thread's token here and in the blocks that need them; zeros for
+// tokens that are not live.
 template <class C>
-DEVICE void linear_attend_spread(const float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t,
+DEVICE void linear_attend_send_qkv(const float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t,
                                  float scale, const Vec<float, 2> (&bias)[LinearAttendShape<C>::NT / 8], bool live,
-                                 int row, char *shared, u32 swapped, u32 keys)
+                                 int row, char *shared, u32 sums_here, u32 keys)
 {
     typedef LinearAttendShape<C> P;
     const int lane = lane_id() & 3, piece = t.columns * 4 + lane;
@@ -185,7 +188,7 @@ DEVICE void linear_attend_spread(const float (&d)[LinearAttendShape<C>::NT / 2],
     for (int i = 0; i < 3; i++) {
         const int kind = P::kind(i);
         u32 four[4];
-        mbarrier_wait(swapped + 8 * kind, 0);
+        mbarrier_wait(sums_here + 8 * kind, 0);
 #pragma unroll
         for (int n = 0; n < 2; n++) {
             const Vec<float, 4> other = sums[(kind * 2 + n) * 128];
@@ -213,7 +216,7 @@ DEVICE void linear_attend_spread(const float (&d)[LinearAttendShape<C>::NT / 2],
     }
 }
 
-// This warp's 16 queries over its 32 keys: sums of values, largest score and sum of weights to shared memory.
+// Attention of this warp's 16 queries over its 32 keys. To shared memory: weighted sum of values, maximum, sum of weights.
 template <class C> DEVICE void linear_attend_scores(char *shared, u32 keys)
 {
     typedef LinearAttendShape<C> P;
@@ -227,8 +230,8 @@ template <class C> DEVICE void linear_attend_scores(char *shared, u32 keys)
     const u16 *texts = (const u16 *)(shared + P::TEXT_AT) + query + g;
     const int text[2] = {texts[0], texts[8]};
     const int row = warp_id() / 2 * P::OWN + query + g;
-    float *part = (float *)(shared + P::PARTS_AT) + row * P::PART + 2 * t;
-    float *stat = (float *)(shared + P::STATS_AT) + row * 2;
+    float *part = (float *)(shared + P::OUT_AT) + row * P::OUT_PITCH + 2 * t;
+    float *stat = (float *)(shared + P::SOFTMAX_AT) + row * 2;
     float s[4][4] = {}, o[4][4] = {};
     mbarrier_wait(keys, 0);
 #pragma unroll
@@ -243,7 +246,7 @@ template <class C> DEVICE void linear_attend_scores(char *shared, u32 keys)
             mma<T>(s[n + 1], q[0], q[1], q[2], q[3], k[2], k[3]);
         }
     }
-    constexpr float BY = C::SCALE * 1.4426950408889634f; // powers of two
+    constexpr float BY = C::SCALE * 1.4426950408889634f; // for exp2
     float top[2], sum[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -307,34 +310,34 @@ template <class C> DEVICE void linear_attend_scores(char *shared, u32 keys)
             Vec<float, 2> pair;
             pair[0] = o[n][2 * r];
             pair[1] = o[n][2 * r + 1];
-            store(part + r * 8 * P::PART + n * 8, pair);
+            store(part + r * 8 * P::OUT_PITCH + n * 8, pair);
         }
 }
 
-// The warps' parts put together: 4 elements of a token by each thread.
+// Combines the results of the 4 warps of a token, with one softmax; 4 elements by each thread.
 template <class C>
-DEVICE void linear_attend_finish(const LinearAttendArgs &a, const LinearAttendWork<C> &t, int live, const char *shared)
+DEVICE void linear_attend_combine(const LinearAttendArgs &a, const LinearAttendWork<C> &t, int live, const char *shared)
 {
     typedef LinearAttendShape<C> P;
     using T = typename C::T;
     const int row = threadIdx.x / 8, at = threadIdx.x % 8 * 4, token = t.token(row);
-    const float *part = (const float *)(shared + P::PARTS_AT) + row * P::PART + at;
-    const float *stat = (const float *)(shared + P::STATS_AT) + row * 2;
+    const float *part = (const float *)(shared + P::OUT_AT) + row * P::OUT_PITCH + at;
+    const float *stat = (const float *)(shared + P::SOFTMAX_AT) + row * 2;
     float top = negative_infinity(), all = 0.0f;
     Vec<float, 4> sum = zeros<float, 4>();
 #pragma unroll
-    for (int w = 0; w < P::PARTS; w++)
+    for (int w = 0; w < P::KEY_GROUPS; w++)
         top = fmaxf(top, stat[w * P::OWN * 2]);
 #pragma unroll
-    for (int w = 0; w < P::PARTS; w++) {
+    for (int w = 0; w < P::KEY_GROUPS; w++) {
         const float by = exp2_fast(stat[w * P::OWN * 2] - top);
-        const Vec<float, 4> v = load<4>(part + w * P::OWN * P::PART);
+        const Vec<float, 4> v = load<4>(part + w * P::OWN * P::OUT_PITCH);
         all += stat[w * P::OWN * 2 + 1] * by;
 #pragma unroll
         for (int e = 0; e < 4; e++)
             sum[e] += v[e] * by;
     }
-    const float by = divide_fast(1.0f, all); // at least the largest weight of one part, which is 1
+    const float by = divide_fast(1.0f, all); // all >= 1: the largest weight is 1
     const u64 four = pack2<T>(sum[0] * by, sum[1] * by) | (u64)pack2<T>(sum[2] * by, sum[3] * by) << 32;
     if (token < live)
         *(u64 *)((T *)a.y + ((i64)token * C::HEADS + t.head) * P::E + t.columns * P::HALF + at) = four;
@@ -347,9 +350,9 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
     launch_dependents();
     char *shared = shared_memory();
     const LinearAttendWork<C> t;
-    const int live = a.step->tokens; // written between programs only
+    const int live = a.step->tokens; // no kernel of a program writes it
     const u32 base = shared_address(shared), full = shared_address(shared + P::BARRIER_AT);
-    const u32 free = full + 8 * P::SLOTS, swapped = free + 8, keys = swapped + 24;
+    const u32 free = full + 8 * P::SLOTS, sums_here = free + 8, keys = sums_here + 24;
     if (threadIdx.x == 128) {
         tensor_map_prefetch(a.w);
         tensor_map_prefetch(a.x);
@@ -359,52 +362,52 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
         for (int i = 0; i < t.steps; i++)
             mbarrier_expect(full + 8 * i, P::W + P::X);
         for (int i = 0; i < 3; i++)
-            mbarrier_expect(swapped + 8 * i, P::SENT / 3);
+            mbarrier_expect(sums_here + 8 * i, P::RECEIVED / 3);
         mbarrier_expect(keys, P::KEYS);
         mbarrier_expect(keys + 8, P::VALUES);
     }
     block_sync();
     cluster_arrive();
-    const int warp = shuffle(warp_id(), 0); // in a branch that all lanes take, what wgmma reads has uniform registers
+    const int warp = shuffle(warp_id(), 0); // from a shuffle: the compiler knows that all lanes take one branch, so descriptors are in uniform registers
     if (warp < 4) {
-        const int row = warp_id() * 8 + (lane_id() >> 2); // that this thread finishes
+        const int row = warp_id() * 8 + (lane_id() >> 2); // token row that this thread finishes
         float d[P::NT / 2];
         Vec<float, 2> bias[P::NT / 8];
-        QuadSums<C::D, C::X_STATS> sums;
+        RowSums<C::D, C::X_STATS> sums;
 #pragma unroll
         for (int i = 0; i < P::NT / 8; i++)
             bias[i] = C::BIAS ? load<2>(a.b + t.row(i / 4) + i % 4 * 8 + (lane_id() & 3) * 2) : zeros<float, 2>();
         wait_for_previous();
-        sums.ask(a.xs, t.token(row), t.token(row) < live);
-        cluster_wait(); // the others' barriers are there
-        linear_attend_products<C>(d, t, base, full, free);
+        sums.load(a.xs, t.token(row), t.token(row) < live);
+        cluster_wait(); // the other blocks have initialised their mbarriers
+        linear_attend_multiply<C>(d, t, base, full, free);
         mbarrier_wait(free, 0);
         warp_sync();
-        linear_attend_swap<C>(d, t, base, swapped);
-        const float scale = sums.line(C::EPS).scale;
+        linear_attend_send_sums<C>(d, t, base, sums_here);
+        const float scale = sums.affine(C::EPS).scale;
         cluster_wait();
-        linear_attend_spread<C>(d, t, scale, bias, t.token(row) < live, row, shared, swapped, keys);
+        linear_attend_send_qkv<C>(d, t, scale, bias, t.token(row) < live, row, shared, sums_here, keys);
     } else {
-        // Two threads ask: x of a block that begins late is not to wait for all of w.
+        // Two threads issue copies, so that x in a block that starts late does not wait for all of w.
         if (threadIdx.x == 128)
-            linear_attend_ask_w<C>(a, t, base, full);
+            linear_attend_load_w<C>(a, t, base, full);
         if (threadIdx.x >= 192)
             linear_attend_texts<C>(a, t, shared);
         wait_for_previous();
         if (threadIdx.x == 160)
-            linear_attend_ask_x<C>(a, t, base, full);
+            linear_attend_load_x<C>(a, t, base, full);
         warp_sync();
         cluster_wait();
         cluster_arrive();
         cluster_wait();
     }
     block_sync();
-    if (t.token(0) >= live) { // what comes has to come before it ends
+    if (t.token(0) >= live) { // no live token: it may not end before what the others send has arrived
         mbarrier_wait(keys, 0);
         mbarrier_wait(keys + 8, 0);
         return;
     }
     linear_attend_scores<C>(shared, keys);
     block_sync();
-    linear_attend_finish<C>(a, t, live, shared);
+    linear_attend_combine<C>(a, t, live, shared);
 }

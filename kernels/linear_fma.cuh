@@ -1,11 +1,12 @@
-// linear_fma.cuh - y = epilogue(norm(x) * w^T + b) in fp32 throughout, for up to 64 rows.
+// linear_fma.cuh - linear layers in fp32, up to 64 rows: tensor cores have no fp32 form.
 //
-//   x [M, K]      w [N, K]  row-major      any K, N
+//   y[m,n] = epilogue(sum_k norm(x)[m,k] * w[n,k] + b[n])         epilogue: activation, GLU, residual, RoPE + cache
+//                                                                 (body/linear.cuh)
+//   x  [M, K]  row-major      w  [N, K]  row-major      y  [M, N]      g, c [K], b [N], r [M, N]; any K, N
 //
-// The matrix units have no fp32 form, so these are plain multiply-adds. A warp takes 2 or 4 weight rows
-// and up to 8 rows of x at a time: lane l the vectors l, l+32, ... of K, then the lanes are added
-// as a tree. The order depends on K alone. w is read once for each 8 rows of x, from memory the
-// first time and from the caches after that; x and the gains come from the caches.
+// A warp takes 2 or 4 rows of w and up to 8 rows of x at a time. Lane l multiplies vectors l, l + 32, ... of K by plain
+// multiply-adds; then the lanes are added as a tree. The order depends on K alone. w is read again for each 8 rows of x,
+// from the caches; x and the gains come from the caches too. A block has 8 warps and takes every gridDim-th group of rows.
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"
@@ -13,9 +14,9 @@
 
 enum { FMA_THREADS = 256 };
 
-template <class C> constexpr int FMA_ROWS = C::M == 1 ? 2 : 4;  // with one row of x more warps share the work
+template <class C> constexpr int FMA_ROWS = C::M == 1 ? 2 : 4;  // of a warp; 2 where x has one row, so that more warps share the work
 
-// Sums of rows n..n+3 of w with rows m..m+MC-1 of x.
+// Products of rows n .. n + FMA_ROWS - 1 of w with rows m .. m + MC - 1 of x.
 template <class C, int MC>
 DEVICE void fma_tile(const LinearArgs &a, float (&d)[FMA_ROWS<C>][MC], int n, int m, int live, const RowStat *stat)
 {

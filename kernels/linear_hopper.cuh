@@ -1,26 +1,42 @@
-// linear_hopper.cuh - y = epilogue(norm(x) * w^T + b) for 9 to 64 rows on sm_90a.
+// linear_hopper.cuh - linear layers of 9 to 64 rows on sm_90a: tensor cores by wgmma, clusters that split K.
 //
-//   x [M, K]  16-bit, rows 16-byte aligned      w [N, K]  16-bit, row-major      sums in fp32
+//   y[m,n] = epilogue(sum_k norm(x)[m,k] * w[n,k] + b[n])         epilogue: activation, GLU, residual, RoPE + cache, or
+//                                                                 segments of logits (body/linear.cuh)
+//   x  [M, K]  16-bit, row-major, K % 8 == 0      g [K] fp32      gains of an RMS norm
+//   w  [N, K]  16-bit, row-major                  b [N] fp32, r [M, N]
+//   y  [M, N]  16-bit or fp32                     sums in fp32
 //
-// Many rows of x make the traffic between L2 and the SMs the limit: a block that takes TILE_N rows of w
-// reads all of x too, 64 / TILE_N times as much. So TILE_N is large, and a cluster of CLUSTER_SIZE blocks shares TILE_N
-// rows: each takes 1/CLUSTER_SIZE of K, reads that part of x alone, and they exchange sums through shared
-// memory at the end, each finishing TILE_N/CLUSTER_SIZE columns.
+// What limits it: with many rows, the traffic from L2. A block that computes TILE_N columns reads TILE_N rows of w, but
+// also all of x, BLOCK_M / TILE_N times as many bytes. So TILE_N is large, and the CLUSTER_SIZE blocks of a cluster
+// compute the same TILE_N columns, each over its slice of K (split-K):
 //
-//   warps 0..3  a warpgroup: x from shared memory to registers, there times the gains of the norm,
-//               wgmma with w [TILE_N, 64] from shared memory; sums [64, TILE_N] in registers
-//   warps 4, 5  copy w, 64 k a slot of the ring; they start before the kernel in front has ended
-//   warps 6, 7  copy x to the same slots, once it has
+//            K slice 0      K slice 1               sums go through distributed shared memory; block r
+//   x  [M]  | block 0 reads | block 1 reads |       adds slices 0, 1, ... in order for columns
+//   w [TILE_N]              |               |       r * OWN_N .. (r + 1) * OWN_N of the tile
 //
-// Where N is so large that a block takes several times TILE_N rows (PASSES > 1, CLUSTER_SIZE = 1), the next rows
-// of w are read while sums are written, straight from registers. So are those that make segments of the
-// logits (SEGMENTS). Otherwise the ring, free by then, holds the sums, and all warps finish them.
+// A block has 8 warps and a ring of STAGES slots in shared memory, each [w TILE_N x 64 k | x BLOCK_M x 64 k]:
 //
-// Order of summation: in a block as wgmma adds, 16 k after 16 k; then blocks in the order of K. It
-// depends on N and K alone, never on the number of rows, but it is not that of linear.cuh and
-// linear_wide.cuh: a row may differ in the last bits from what the kernel for up to 8 rows gives.
+//   warps 0..3  one warpgroup multiplies: x from shared memory to registers (ldmatrix), there times the gains,
+//               w from shared memory; sums [64, TILE_N] in registers
+//   warps 4, 5  copy w by cp.async; they start before the previous kernel has ended (pdl.cuh)
+//   warps 6, 7  copy x, after the previous kernel
 //
-// Shared memory: [stages][w TILE_N x 128 | x BLOCK_M x 128] | gains | squares | places | barriers.
+//   full[slot]   mbarrier: all copies into the slot have landed       copiers -> warpgroup
+//   empty[slot]  mbarrier: the 4 warps have read the slot             warpgroup -> copiers
+//
+// The RMS norm needs no pass of its own: x * g is multiplied, the squares of x are summed on the way, and the finished
+// sum is multiplied by 1 / rms.
+//
+// Two ways to the end. CLUSTER_SIZE > 1 or one pass: the ring, free by then, receives the sums, and all 8 warps run the
+// epilogue (hopper_finish). DIRECT (N so large that a block computes several tiles of TILE_N, or segments of logits): the
+// warpgroup writes from registers, while the next tile of w is being copied.
+//
+// Order of summation: 16 k after 16 k within a slice, then the slices in order. It depends on N and K, never on the
+// number of rows, so a row has the same bits in any batch of 9 to 64 rows. It is not the order of linear.cuh (up to 8
+// rows): across that border the last bits may differ.
+//
+// Shared memory: ring | gains | sums of squares | cache places | mbarriers.
+// CUTLASS calls this producer and consumer warps; CUDA Programming Guide, "Thread Block Clusters".
 #pragma once
 #include "device/async.cuh"
 #include "device/barrier.cuh"
@@ -34,33 +50,33 @@
 #include "body/linear.cuh"
 
 template <class C> struct HopperShape {
-    static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows of x held
-    static constexpr int THREADS = 256, COPIERS = 64;                  // of w, and of x
-    static constexpr bool DIRECT = C::PASSES > 1 || C::SEGMENTS;          // sums go out from registers
-    static constexpr int STEPS = ceil_div(C::K, 64), EACH = ceil_div(STEPS, C::CLUSTER_SIZE);
+    static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;     // rows of x in shared memory
+    static constexpr int THREADS = 256, COPIERS = 64;                          // threads that copy w, and as many x
+    static constexpr bool DIRECT = C::PASSES > 1 || C::SEGMENTS;               // results are written from registers
+    static constexpr int STEPS = ceil_div(C::K, 64), BLOCK_STEPS = ceil_div(STEPS, C::CLUSTER_SIZE);
     static constexpr int SLOT = (C::TILE_N + BLOCK_M) * 128;
-    static constexpr int PART = C::TILE_N / C::CLUSTER_SIZE;                         // columns this block finishes
-    static constexpr int SUM = BLOCK_M * 8 + 8;                             // floats of a tile of 8 columns
-    static constexpr int GAIN_AT = C::STAGES * SLOT;                   // of this block's k, as x's type
-    static constexpr int SQUARE_AT = GAIN_AT + C::NORM * EACH * 128;   // [CLUSTER_SIZE][BLOCK_M] sums of squares
-    static constexpr int PLACE_AT = SQUARE_AT + C::CLUSTER_SIZE * BLOCK_M * 4;        // append: {page, position} of a row
-    static constexpr int BARRIER_AT = PLACE_AT + BLOCK_M * 8;               // full, empty of each slot; arrived
+    static constexpr int OWN_N = C::TILE_N / C::CLUSTER_SIZE;                  // columns this block finishes
+    static constexpr int SUM = BLOCK_M * 8 + 8; // floats of 8 columns; 8 more: no bank conflicts
+    static constexpr int GAIN_AT = C::STAGES * SLOT;                           // this block's gains, in x's type
+    static constexpr int SQUARE_AT = GAIN_AT + C::NORM * BLOCK_STEPS * 128; // [CLUSTER_SIZE][BLOCK_M] sums of squares of x
+    static constexpr int PLACE_AT = SQUARE_AT + C::CLUSTER_SIZE * BLOCK_M * 4; // append: {page, position} of a row
+    static constexpr int BARRIER_AT = PLACE_AT + BLOCK_M * 8; // full and empty of each slot; sums received
     static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
-    static constexpr int PAIRS = BLOCK_M * (PART / 2), ITEMS = ceil_div(PAIRS, THREADS);  // outputs
-    static constexpr int SENT = (C::CLUSTER_SIZE - 1) * BLOCK_M * (PART + (C::NORM ? 1 : 0)) * 4;    // bytes a block gets
+    static constexpr int PAIRS = BLOCK_M * (OWN_N / 2), ITEMS = ceil_div(PAIRS, THREADS); // outputs
+    static constexpr int RECEIVED_BYTES = (C::CLUSTER_SIZE - 1) * BLOCK_M * (OWN_N + (C::NORM ? 1 : 0)) * 4; // from the other blocks
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
     static_assert(DIRECT || C::TILE_N / 8 * SUM * 4 <= GAIN_AT, "the ring holds the sums");
-    static_assert(!DIRECT || C::CLUSTER_SIZE == 1, "several passes and segments are for a block alone");
-    static_assert(!C::SEGMENTS || C::TILE_N <= SEGMENT_COLUMNS, "a segment is what a block has at hand");
-    static_assert(C::NORM < 2, "a layer norm needs its statistics first");
-    static_assert(C::TILE_N % 32 == 0 && PART % 8 == 0, "columns come in tiles");
+    static_assert(!DIRECT || C::CLUSTER_SIZE == 1, "passes and segments need all of K in one block");
+    static_assert(!C::SEGMENTS || C::TILE_N <= SEGMENT_COLUMNS, "a segment is at most SEGMENT_COLUMNS wide");
+    static_assert(C::NORM < 2, "a layer norm needs the mean before the product");
+    static_assert(C::TILE_N % 32 == 0 && OWN_N % 8 == 0, "columns come in tiles");
 };
 
-// What this block does: rows first .. last of w in passes of TILE_N, steps s0 .. s1 of 64 k. (All go
-// through K in step: tiles that begin elsewhere, and go round, read x up to 20 % slower.)
+// This block's work: columns first .. last in passes of TILE_N, steps s0 .. s1 of 64 k. All blocks walk through K in the
+// same order; starting each at another k reads x up to 20 % slower.
 template <class C> struct HopperWork {
     int rank, first, last, s0, s1;
-    int warp; // all lanes have the same, which the compiler sees: descriptors stand in uniform registers
+    int warp; // from a shuffle, so that the compiler knows it is the same in all lanes: descriptors need uniform registers
     DEVICE HopperWork()
     {
         warp = shuffle(warp_id(), 0);
@@ -78,7 +94,7 @@ template <class C> struct HopperWork {
     }
 };
 
-struct HopperSlot {  // of the ring, and the parity of its barriers
+struct HopperRing { // position in the ring: slot, and the parity of its mbarriers
     int at;
     u32 parity;
     template <class C> DEVICE void next()
@@ -90,16 +106,16 @@ struct HopperSlot {  // of the ring, and the parity of its barriers
     }
 };
 
-// Unit u (16 bytes) of row r of a tile with 64 k.
+// Byte offset of unit u (16 bytes) of row r: rows of 64 k with the 128-byte swizzle (wgmma.cuh).
 DEVICE int hopper_unit(int r, int u) { return r * 128 + (u ^ (r & 7)) * 16; }
 
-// Thread i of the copiers takes unit i % 8 of the rows i / 8, i / 8 + 8, ...
+// Warps 4 and 5: tiles of w into the ring. Thread i copies unit i % 8 of rows i / 8, i / 8 + 8, ...
 template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> at, u32 ring, u32 full, u32 empty)
 {
     typedef HopperShape<C> P;
     typedef typename C::T T;
     const int i = threadIdx.x - 128, r = i >> 3, u = i & 7;
-    HopperSlot slot = {0, 1};
+    HopperRing slot = {0, 1};
     for (int row = at.first; row < at.last; row += C::TILE_N) {
         const int rows = at.last - row - r;
         const T *from = (const T *)a.w + (i64)(row + r) * C::K + u * 8;
@@ -117,6 +133,7 @@ template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> 
     }
 }
 
+// Warps 6 and 7: tiles of x into the same slots, zeros for rows that are not live.
 template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> at, int live, u32 ring, u32 full, u32 empty)
 {
     typedef HopperShape<C> P;
@@ -126,7 +143,7 @@ template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> 
 #pragma unroll
     for (int m = 0; m < P::BLOCK_M / 8; m++)
         source[m] = C::LAST ? source_row<C::LAST>(a.rows, most(0, least(m * 8 + r, live - 1))) : m * 8 + r;
-    HopperSlot slot = {0, 1};
+    HopperRing slot = {0, 1};
     for (int row = at.first; row < at.last; row += C::TILE_N)
         for (int s = at.s0; s < at.s1; s++) {
             const bool inside = C::K % 64 == 0 || s * 64 + u * 8 < C::K;
@@ -142,7 +159,7 @@ template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> 
         }
 }
 
-// append: where the rows' keys and values go, by the copiers of w.
+// append: page and position of each row's key and value, by the threads that copied w.
 template <class C> DEVICE void hopper_places(const LinearArgs &a, int *places)
 {
     const int m = threadIdx.x - 128;
@@ -153,7 +170,7 @@ template <class C> DEVICE void hopper_places(const LinearArgs &a, int *places)
     }
 }
 
-// The gains of this block's k in x's type, zeros beyond K.
+// The norm's gains for this block's k, in x's type; zeros beyond K.
 template <class C> DEVICE void hopper_gains(const LinearArgs &a, HopperWork<C> at, u32 *gains)
 {
     for (int i = threadIdx.x; i < (at.s1 - at.s0) * 32; i += 128) {
@@ -162,25 +179,25 @@ template <class C> DEVICE void hopper_gains(const LinearArgs &a, HopperWork<C> a
     }
 }
 
-// Products of the warpgroup with the rows of w from `row` on.
-template <class C, int ROW = 0> DEVICE void hopper_products(float *d, const u32 (&x)[4], u32 w, int k16)
+// d += x * w^T for 16 k and TILE_N columns, in products of 64 and 32 columns. x: fragments in registers.
+template <class C, int ROW = 0> DEVICE void hopper_multiply(float *d, const u32 (&x)[4], u32 w, int k16)
 {
     typedef typename C::T T;
     if constexpr (C::TILE_N - ROW >= 64) {
         Wgmma<64, T>::add(d + ROW / 2, x, wgmma_descriptor(w, ROW, k16));
-        hopper_products<C, ROW + 64>(d, x, w, k16);
+        hopper_multiply<C, ROW + 64>(d, x, w, k16);
     } else if constexpr (C::TILE_N - ROW >= 32) {
         Wgmma<32, T>::add(d + ROW / 2, x, wgmma_descriptor(w, ROW, k16));
     }
 }
 
-// x of a slot to registers (its squares summed where asked for), times the gains.
+// The warp's 16 rows of x from a slot to registers, times the gains. With `first` their squares are summed.
 template <class C>
-DEVICE void hopper_read(u32 (&v)[4][4], float (&squares)[2], bool first, int warp, u32 x, const u32 *gains)
+DEVICE void hopper_load_x(u32 (&v)[4][4], float (&squares)[2], bool first, int warp, u32 x, const u32 *gains)
 {
     typedef typename C::T T;
     const int lane = lane_id(), m = warp * 16;
-    const int r = lane & 15, u = lane >> 4;  // the row and unit this lane addresses for ldmatrix
+    const int r = lane & 15, u = lane >> 4; // row and unit that this lane passes to ldmatrix
     if (HopperShape<C>::BLOCK_M < 64 && m >= HopperShape<C>::BLOCK_M) {
 #pragma unroll
         for (int i = 0; i < 16; i++)
@@ -211,18 +228,18 @@ DEVICE void hopper_read(u32 (&v)[4][4], float (&squares)[2], bool first, int war
     }
 }
 
-// The products of the next COUNT slots, from the gains of the first on.
+// Multiplies the next COUNT slots; `gains` are those of the first.
 template <class C, int COUNT>
-DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, int warp, HopperSlot &slot, u32 ring, u32 full,
+DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, int warp, HopperRing &slot, u32 ring, u32 full,
                          u32 empty, const u32 *gains)
 {
     u32 v[COUNT][4][4], w[COUNT];
-    HopperSlot next = slot;
+    HopperRing next = slot;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         w[i] = ring + next.at * HopperShape<C>::SLOT;
         mbarrier_wait(full + 8 * next.at, next.parity);
-        hopper_read<C>(v[i], squares, first, warp, w[i] + C::TILE_N * 128, gains + i * 32);
+        hopper_load_x<C>(v[i], squares, first, warp, w[i] + C::TILE_N * 128, gains + i * 32);
         next.next<C>();
     }
     async_proxy_fence();
@@ -231,7 +248,7 @@ DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool fi
     for (int i = 0; i < COUNT; i++)
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            hopper_products<C>(d, v[i][k], w[i], k);
+            hopper_multiply<C>(d, v[i][k], w[i], k);
     wgmma_commit();
     wgmma_wait<0>();
 #pragma unroll
@@ -242,10 +259,10 @@ DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool fi
     }
 }
 
-// One pass over K: d becomes x * w^T; squares (where asked for): of the rows g and g + 8. Two steps
-// at a time, since waiting and reading take as long as the products of a narrow tile.
+// One pass over this block's K: d = x * w^T, and with `first` the sums of squares of rows g and g + 8. Two slots at a
+// time, because waiting and loading x take as long as the products of a narrow tile.
 template <class C>
-DEVICE void hopper_pass(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, HopperWork<C> at, HopperSlot &slot, u32 ring,
+DEVICE void hopper_pass(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, HopperWork<C> at, HopperRing &slot, u32 ring,
                         u32 full, u32 empty, const u32 *gains)
 {
 #pragma unroll
@@ -259,12 +276,12 @@ DEVICE void hopper_pass(float (&d)[C::TILE_N / 2], float (&squares)[2], bool fir
         hopper_steps<C, 1>(d, squares, first, at.warp, slot, ring, full, empty, gains + (steps - 1) * 32);
 }
 
-// Sums of this block's k to the blocks that finish their columns: sums [CLUSTER_SIZE][PART / 8][BLOCK_M][8], of
-// each block of the cluster in turn.
-template <class C> DEVICE void hopper_give(const float (&d)[C::TILE_N / 2], float *sums, u32 arrived, int rank)
+// Sends the sums of this block's K slice to the blocks that finish those columns. Each block receives
+// sums [CLUSTER_SIZE][OWN_N / 8][BLOCK_M][8], the slices in the order of the ranks.
+template <class C> DEVICE void hopper_send_sums(const float (&d)[C::TILE_N / 2], float *sums, u32 arrived, int rank)
 {
     typedef HopperShape<C> P;
-    constexpr int TILES = P::PART / 8;
+    constexpr int TILES = P::OWN_N / 8;
     const int m = warp_id() * 16 + (lane_id() >> 2);
     if (warp_id() * 16 >= P::BLOCK_M)
         return;
@@ -293,7 +310,7 @@ template <class C> DEVICE void hopper_give(const float (&d)[C::TILE_N / 2], floa
     }
 }
 
-// The sums of squares of a warp's rows, complete in all lanes of a row; with a cluster for all of it.
+// Completes the sums of squares of the warp's rows over the lanes of a row, and sends them to all blocks of the cluster.
 template <class C> DEVICE void hopper_squares(float (&squares)[2], float *shared, u32 arrived, int rank)
 {
     typedef HopperShape<C> P;
@@ -316,14 +333,14 @@ template <class C> DEVICE void hopper_squares(float (&squares)[2], float *shared
     }
 }
 
-// Columns row + rank * PART .. of all rows: sums of the cluster's blocks added in order, the norm,
-// the epilogue. What it reads from memory is asked for before the sums are waited for.
+// Finishes this block's OWN_N columns of all rows: adds the slices of K in order, multiplies by the norm's 1 / rms, runs
+// the epilogue. Bias, residual and angles are loaded before the wait for the other blocks' sums.
 template <class C>
 DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *sums, float *squares, const int *places, u32 arrived,
                           int live)
 {
     typedef HopperShape<C> P;
-    constexpr int TILES = P::PART / 8, AHEAD = least(P::ITEMS, C::RES ? 4 : 2);
+    constexpr int TILES = P::OWN_N / 8, AHEAD = least(P::ITEMS, C::RES ? 4 : 2);
 #pragma unroll 1
     for (int begin = 0; begin < P::ITEMS; begin += AHEAD) {
         int m[AHEAD], pair[AHEAD];
@@ -333,9 +350,9 @@ DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *su
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             const int item = threadIdx.x + (begin + i) * P::THREADS;
-            m[i] = item / (P::PART / 2);
-            pair[i] = item % (P::PART / 2);
-            const int n = at.first + at.rank * P::PART + pair[i] * 2;
+            m[i] = item / (P::OWN_N / 2);
+            pair[i] = item % (P::OWN_N / 2);
+            const int n = at.first + at.rank * P::OWN_N + pair[i] * 2;
             if (m[i] >= live || n >= at.last)
                 m[i] = -1;
             bias[i] = linear_bias<C>(a, m[i] < 0 ? C::N : n);
@@ -378,12 +395,12 @@ DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *su
             LinearPlace place = {};
             if constexpr (C::APPEND)
                 place = LinearPlace{AppendRow{places[2 * m[i]], places[2 * m[i] + 1] % C::BLOCK, 0}, angle[i]};
-            linear_out<C>(a, bias[i], residual[i], place, m[i], at.first + at.rank * P::PART + pair[i] * 2, v0, v1);
+            linear_out<C>(a, bias[i], residual[i], place, m[i], at.first + at.rank * P::OWN_N + pair[i] * 2, v0, v1);
         }
     }
 }
 
-// Several passes: the sums of one go out from registers, 8 columns at a time.
+// DIRECT: the epilogue of one pass on the sums in registers, 8 columns at a time.
 template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d)[C::TILE_N / 2], const float (&squares)[2], int row, int last, int live)
 {
     const int g = lane_id() >> 2, t = lane_id() & 3;
@@ -459,13 +476,13 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
         if (C::CLUSTER_SIZE > 1)
-            mbarrier_expect(arrived, P::SENT);
+            mbarrier_expect(arrived, P::RECEIVED_BYTES);
     }
     block_sync();
 
     float d[C::TILE_N / 2], square[2] = {0.0f, 0.0f};
     if (at.warp >= 6) {
-        const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // written between programs only
+        const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // no kernel of a program writes it
         wait_for_previous();
         hopper_copy_x<C>(a, at, live, ring, full, empty);
         if (P::DIRECT)
@@ -482,7 +499,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             hopper_gains<C>(a, at, gains);
             named_barrier_sync(1, 128);
         }
-        HopperSlot slot = {0, 0};
+        HopperRing slot = {0, 0};
         if constexpr (P::DIRECT) {
             wait_for_previous();
             const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
@@ -505,13 +522,13 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
     }
     if constexpr (!P::DIRECT) {
         const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
-        block_sync();  // all have read the ring, which gets the sums
+        block_sync(); // all warps have read the ring, which now receives the sums
         if (C::CLUSTER_SIZE > 1) {
             cluster_arrive();
             cluster_wait();
         }
         if (at.warp < 4) {
-            hopper_give<C>(d, sums, arrived, at.rank);
+            hopper_send_sums<C>(d, sums, arrived, at.rank);
             if (C::NORM == 1)
                 hopper_squares<C>(square, squares, arrived, at.rank);
         }

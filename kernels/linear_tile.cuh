@@ -1,36 +1,45 @@
-// linear_tile.cuh - y = act(x * w^T + b) + r in tiles of TILE_M x TILE_N, for any number of rows, on sm_90a.
+// linear_tile.cuh - linear layers of any number of rows on sm_90a: tiles of TILE_M x TILE_N by wgmma and TMA.
 //
-//   x [M, K], w [N, K]  16-bit, given as maps for the copy engine      sums in fp32
+//   y[m,n] = act(sum_k x[m,k] * w[n,k] + b[n]) + r[m,n]           or RoPE + cache, or segments of logits
 //
-//   the first warps  WARPGROUPS warpgroups: wgmma with both operands in shared memory. With TILE_WARPGROUPS = 1 they take tiles in
-//                    turn, so that one multiplies while the other writes, and hand over as soon as their last
-//                    products are under way; with TILE_WARPGROUPS = 2 each has half of the rows of every tile, which then
-//                    may be twice as wide: fewer bytes for the same products, but nobody multiplies meanwhile
-//   the last warp    asks for the tiles of x and w, 64 k a slot of the ring, tile after tile; the first of w
-//                    before the kernel in front has ended
+//   x  [M, K], w [N, K]  16-bit, row-major, given as TMA descriptors; K % 8 == 0, N % 8 == 0
+//   b  [N] fp32          r, y [M, N]                              sums in fp32
 //
-// Blocks of a cluster share what they read, or the work on a tile:
+// A block has one or two warpgroups that multiply and one producer warp, and a ring of STAGES slots in shared memory,
+// each [x TILE_M x 64 k | w TILE_N x 64 k]:
 //
-//   CLUSTER_M        blocks of CLUSTER_M tiles of rows by one of columns: a tile of w is read once for them, each asks for a part and
-//             it goes to all. A cluster takes every so manieth of such groups of tiles.
-//   SPLIT_K        blocks of one tile, each with its part of K; then each finishes TILE_N / SPLIT_K columns, with sums that
-//             the others send
+//   producer (last warp)  one TMA copy of x and one of w a slot, tile after tile; the first of w before the previous
+//                         kernel has ended
+//   warpgroups            wgmma with both operands in shared memory, sums in registers
 //
-// Norms have no launch: who writes a row leaves sum and sum of squares of its parts (Y_STATS columns each, of fp32 values), and
+//   TILE_WARPGROUPS = 1   pingpong: each warpgroup has tiles of its own; one multiplies while the other runs its epilogue
+//   TILE_WARPGROUPS = 2   cooperative: each has half of the rows of every tile, which may then be twice as wide. Fewer
+//                         bytes for the same products, but nobody multiplies during the epilogue
 //
-//   X_STATS   y = act(layernorm(x) * w^T + b) = act(scale[m] * (x * w'^T) + b'), gain, shift and mean folded into w' and b'
-//           when the model is compiled
+// Blocks of a cluster share reads (CLUSTER_M) or the work on a tile (SPLIT_K):
+//
+//   CLUSTER_M = 2         | tile (i, j)   | block 0     the tile of w is read once: each block requests half of it and
+//                         | tile (i+1, j) | block 1     multicasts it to both. Cluster c takes such groups of tiles
+//                                                       c, c + clusters, c + 2 * clusters, ...
+//   SPLIT_K = 2, 4        one tile, a slice of K for each block; each finishes TILE_N / SPLIT_K columns with the sums
+//                         that the others send
+//
+// Norms need no launch of their own. The kernel that writes a row also writes row statistics: sum and sum of squares of
+// every so many columns, of the fp32 values. From these:
+//
+//   X_STATS   y = act(layernorm(x) * w^T + b) = act(scale[m] * (x * w'^T) + b'); gain, bias and mean of the norm are folded
+//             into w' and b' when the model is compiled (weights/pack.c)
 //   R_STATS   the residual is normed as it is added: two products an element
+//   Y_STATS   this kernel writes statistics of y
 //
-// Sums are asked for beside the first of x, and added up while the products are under way.
-// Order of summation: 16 k after 16 k, then parts of K in order: never by the number of rows.
-// SMEM_EPILOGUE: results of 16 bits go through shared memory, 48 instructions where the way through the quads has 274. What
-// the writing warps do slows the products of the others, with whom they share the registers' ports and the power.
-// The residual comes as one more step of the ring for every 128 columns; with SPLIT_K > 1 a thread reads its few values
-// itself.
+// Order of summation: 16 k after 16 k, then slices of K in order: never by the number of rows.
 //
-// Shared memory: [stages][x TILE_M x 128 | w TILE_N x 128] | stage of each warp | biases, gains | barriers. With SPLIT_K > 1 the ring,
-// free by then, holds sums.
+// SMEM_EPILOGUE: 16-bit results go through shared memory, 48 instructions where the way through shuffles takes 274. What
+// the epilogue issues slows the other warpgroup's products, which share register ports and power. The residual comes by
+// TMA as one more step of the ring for every 128 columns; with SPLIT_K > 1 a thread reads its few values itself.
+//
+// Shared memory: ring | staging of each warp | biases, gains | mbarriers. With SPLIT_K > 1 the ring, free by then,
+// receives the sums. Pingpong and cooperative are CUTLASS's names of these schedules.
 #pragma once
 #include "device/async.cuh"
 #include "device/barrier.cuh"
@@ -50,13 +59,13 @@
 #include "body/rows.cuh"
 
 struct TileArgs {
-    const TensorMap *x, *w; // in tiles of TILE_M and TILE_N / CLUSTER_M rows
+    const TensorMap *x, *w; // TMA descriptors, tiles of TILE_M and TILE_N / CLUSTER_M rows
     const float *b;         // [N]
-    const void *r;          // [M, N] residual: a map in tiles of TILE_M rows; with SPLIT_K > 1 the matrix itself
+    const void *r;          // [M, N] residual: a TMA descriptor, tiles of TILE_M rows; with SPLIT_K > 1 the matrix itself
     const FtxStep *step;
     void *y; // [M, N]
 };
-struct TileCache {      // of a layer: y's columns are q, which goes to y, then k and v
+struct TileCache {      // append: columns of the product are q, which goes to y, then k and v, which go to the cache
     const float *table; // cos, sin
     const FtxToken *token;
     const int *pages;
@@ -65,11 +74,11 @@ struct TileCache {      // of a layer: y's columns are q, which goes to y, then 
 struct TileAppendArgs : TileCache, TileArgs {
 };
 struct TileNorms {
-    const float *rg, *rc; // [N] gain and shift of the residual's norm
-    const float *xs, *rs; // what was left of the rows of x, of the residual: body/norm.cuh, QuadSums
+    const float *rg, *rc; // [N] gain and bias of the residual's norm
+    const float *xs, *rs; // row statistics of x and of the residual: body/norm.cuh, RowSums
 };
 struct TileNormArgs : TileNorms, TileArgs {
-    float *ys; // what is left of y's rows
+    float *ys; // row statistics of y
 };
 struct TileHeadArgs : SegmentArgs, TileArgs {
     FtxSegments *segments; // SEGMENTS: of the rows of y, TILE_N columns each; y itself is written as keep_of() says
@@ -77,67 +86,70 @@ struct TileHeadArgs : SegmentArgs, TileArgs {
 
 template <class C> struct TileShape {
     static constexpr int WORKERS = 128 * C::WARPGROUPS, THREADS = WORKERS + 32;
-    static constexpr bool ONE = C::WARPGROUPS == 1;                                  // tile of a block: grids have all tiles
-    static constexpr int TURNS = C::WARPGROUPS / C::TILE_WARPGROUPS;                            // tiles under way
-    static constexpr int GROUPS = C::TILE_M / 64 / C::TILE_WARPGROUPS;                       // of 64 rows, a warpgroup's
-    static constexpr int BLOCKS = C::CLUSTER_M * C::SPLIT_K;                              // of a cluster
-    static constexpr int RWIDE = least(C::TILE_N, 128);                           // columns of a step of the residual
-    static constexpr int RESIDUAL = C::RES && C::SPLIT_K == 1 ? C::TILE_N / RWIDE : 0; // such steps more, in tiles of 64 columns
-    static constexpr int X = C::TILE_M * 128, R = round_up(RWIDE, 64) * C::TILE_M * 2,
-                         SLOT = most(X + C::TILE_N * 128, (RESIDUAL > 0) * R);
+    static constexpr bool ONE_TILE = C::WARPGROUPS == 1; // a block computes one tile; the grid has all of them
+    static constexpr int TILES_AT_ONCE = C::WARPGROUPS / C::TILE_WARPGROUPS; // tiles that the block works on at a time
+    static constexpr int M_BLOCKS = C::TILE_M / 64 / C::TILE_WARPGROUPS;     // blocks of 64 rows of a warpgroup
+    static constexpr int CLUSTER_SIZE = C::CLUSTER_M * C::SPLIT_K;           // blocks of a cluster
+    static constexpr int R_COLUMNS = least(C::TILE_N, 128);                  // columns of one step of the residual
+    static constexpr int R_STEPS = C::RES && C::SPLIT_K == 1 ? C::TILE_N / R_COLUMNS : 0; // steps of the ring for the residual
+    static constexpr int X = C::TILE_M * 128, R = round_up(R_COLUMNS, 64) * C::TILE_M * 2,
+                         SLOT = most(X + C::TILE_N * 128, (R_STEPS > 0) * R);
     static constexpr int STEPS = ceil_div(C::K, 64);
-    static constexpr int PART = C::TILE_N / C::SPLIT_K;                              // columns that a block finishes
-    static constexpr int STAGE_AT = C::STAGES * SLOT;                       // 16 rows of 64 columns of each warp
-    static constexpr int BIAS_AT = STAGE_AT + C::SMEM_EPILOGUE * 8 * 2048;         // of each warpgroup's tile
-    static constexpr int LINES = C::R_STATS ? 2 : 1;                          // of floats beside a tile: biases, gains
-    static constexpr int BARRIER_AT = BIAS_AT + C::WARPGROUPS * LINES * C::TILE_N * 4; // full, empty of each slot; arrived
+    static constexpr int OWN_N = C::TILE_N / C::SPLIT_K;                            // columns that this block finishes
+    static constexpr int STAGE_AT = C::STAGES * SLOT; // staging: 16 rows of 64 columns for each warp
+    static constexpr int BIAS_AT = STAGE_AT + C::SMEM_EPILOGUE * 8 * 2048; // bias and gain of each tile's columns
+    static constexpr int VECTORS = C::R_STATS ? 2 : 1; // such vectors: biases, and gains of the residual's norm
+    static constexpr int BARRIER_AT = BIAS_AT + C::WARPGROUPS * VECTORS * C::TILE_N * 4; // of each slot: full, empty; sums received
     static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
-    static constexpr bool BIASED = C::BIAS || C::R_STATS;         // the shift of the residual's norm is added to the bias
-    static constexpr bool BEGUN = C::SMEM_EPILOGUE && !C::X_STATS;       // sums begin with it
-    static constexpr int SENT = (C::SPLIT_K - 1) * C::TILE_M * PART * 4; // bytes of sums a block gets
+    static constexpr bool BIASED = C::BIAS || C::R_STATS; // the bias of the residual's norm is added to b
+    static constexpr bool BIAS_FIRST = C::SMEM_EPILOGUE && !C::X_STATS; // sums start with the bias, not with 0
+    static constexpr int RECEIVED_BYTES = (C::SPLIT_K - 1) * C::TILE_M * OWN_N * 4; // sums from the other blocks
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
-    static_assert(C::SPLIT_K == 1 || C::CLUSTER_M * C::WARPGROUPS == 1, "a cluster shares reads or work");
-    static_assert(C::SPLIT_K <= STEPS, "each of SPLIT_K blocks has a step");
-    static_assert(C::WARPGROUPS <= 2, "two take turns, or a tile together");
-    static_assert(RESIDUAL <= 1 || (C::SMEM_EPILOGUE && TURNS == 1 && C::TILE_N % RWIDE == 0), "whole steps of the residual");
+    static_assert(C::SPLIT_K == 1 || C::CLUSTER_M * C::WARPGROUPS == 1, "a cluster shares w or splits K");
+    static_assert(C::SPLIT_K <= STEPS, "each of SPLIT_K blocks needs a step");
+    static_assert(C::WARPGROUPS <= 2, "at most two warpgroups");
+    static_assert(R_STEPS <= 1 || (C::SMEM_EPILOGUE && TILES_AT_ONCE == 1 && C::TILE_N % R_COLUMNS == 0),
+                  "the residual comes in whole steps");
     static_assert(!C::SEGMENTS || (C::SPLIT_K == 1 && !C::RES && sizeof(typename C::OUT) == 4),
-                  "segments are of logits, whole columns of them");
-    static_assert(SENT <= BIAS_AT, "the ring holds the sums");
-    static_assert(C::TILE_M % 64 == 0 && PART % 8 == 0, "tiles of 64 x 8");
-    static_assert(C::TILE_N / C::CLUSTER_M % 8 == 0, "parts of a tile keep its order");
-    static_assert((!C::X_STATS || C::BIAS) && (!C::R_STATS || C::RES), "what norms need");
-    static_assert(!C::Y_STATS || C::Y_STATS == least(PART, RWIDE), "a part of a row is what a block finishes at once");
+                  "segments need logits in fp32, summed over all of K");
+    static_assert(RECEIVED_BYTES <= BIAS_AT, "the ring holds the sums");
+    static_assert(C::TILE_M % 64 == 0 && OWN_N % 8 == 0, "tiles of 64 x 8");
+    static_assert(C::TILE_N / C::CLUSTER_M % 8 == 0, "a slice of w is whole groups of 8 rows");
+    static_assert((!C::X_STATS || C::BIAS) && (!C::R_STATS || C::RES),
+                  "a norm of x needs a bias, a norm of the residual a residual");
+    static_assert(!C::Y_STATS || C::Y_STATS == least(OWN_N, R_COLUMNS),
+                  "statistics are of the columns that a block finishes at once");
 };
 
-// What this block does: steps s0 .. s1 of 64 k of the tiles that its cluster takes.
+// This block's work: steps s0 .. s1 of 64 k of tiles first, first + every, ... (groups of CLUSTER_M tiles).
 template <class C> struct TileWork {
-    static constexpr int ACROSS = ceil_div(C::N, C::TILE_N);                      // tiles side by side
-    static constexpr int EACH = TileShape<C>::STEPS + TileShape<C>::RESIDUAL; // steps of the ring for a tile
-    static constexpr int AHEAD = C::CLUSTER_M == 1; // the first of w is asked for before anything else
+    static constexpr int ACROSS = ceil_div(C::N, C::TILE_N);                 // tiles in a row of tiles
+    static constexpr int EACH = TileShape<C>::STEPS + TileShape<C>::R_STEPS; // steps of the ring for a tile
+    static constexpr int AHEAD = C::CLUSTER_M == 1; // w is requested at once; with multicast only after a cluster barrier
     int rank, rm, s0, s1, first, every, ahead, groups, steps;
     DEVICE TileWork()
     {
         typedef TileShape<C> P;
-        rank = P::BLOCKS > 1 ? cluster_rank() : 0;
+        rank = P::CLUSTER_SIZE > 1 ? cluster_rank() : 0;
         rm = C::SPLIT_K > 1 ? 0 : rank;
         const int part = C::SPLIT_K > 1 ? rank : 0;
         s0 = part * P::STEPS / C::SPLIT_K;
         s1 = (part + 1) * P::STEPS / C::SPLIT_K;
-        first = blockIdx.x / P::BLOCKS;
-        every = gridDim.x / P::BLOCKS;
+        first = blockIdx.x / P::CLUSTER_SIZE;
+        every = gridDim.x / P::CLUSTER_SIZE;
         ahead = least(C::STAGES, s1 - s0);
     }
     DEVICE void count(int live)
     {
         groups = ceil_div(live, C::TILE_M * C::CLUSTER_M) * ACROSS;
-        steps = C::SPLIT_K > 1 ? own() : TileShape<C>::ONE ? EACH : ceil_div(groups - first, every) * EACH;
+        steps = C::SPLIT_K > 1 ? own() : TileShape<C>::ONE_TILE ? EACH : ceil_div(groups - first, every) * EACH;
     }
     DEVICE int own() const { return TileShape<C>::STEPS % C::SPLIT_K ? s1 - s0 : TileShape<C>::STEPS / C::SPLIT_K; }
     DEVICE int row(int group) const { return (group / ACROSS * C::CLUSTER_M + rm) * C::TILE_M; }
     DEVICE int column(int group) const { return group % ACROSS * C::TILE_N; }
 };
 
-struct TileSlot { // of the ring, and the parity of its barriers
+struct TileRing { // position in the ring: slot, and the parity of its mbarriers
     int at;
     u32 parity;
     template <class C> DEVICE void next()
@@ -156,13 +168,13 @@ struct TileSlot { // of the ring, and the parity of its barriers
     }
 };
 
-// The tile of x; this block's part of that of w, to all blocks of the cluster.
-template <class C> DEVICE void tile_ask_x(const TileArgs &a, int row, int s, u32 slot, u32 full)
+// TMA copies into a slot: a tile of x; this block's slice of the tile of w, to all blocks of the cluster.
+template <class C> DEVICE void tile_load_x(const TileArgs &a, int row, int s, u32 slot, u32 full)
 {
     warp_tensor_copy(slot, a.x, row, s * 64, full);
 }
 template <class C>
-DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int s, u32 slot, u32 full)
+DEVICE void tile_load_w(const TileArgs &a, const TileWork<C> &t, int column, int s, u32 slot, u32 full)
 {
     constexpr int ROWS = C::TILE_N / C::CLUSTER_M;
     const u32 to = slot + TileShape<C>::X + t.rm * ROWS * 128;
@@ -172,39 +184,39 @@ DEVICE void tile_ask_w(const TileArgs &a, const TileWork<C> &t, int column, int 
         warp_tensor_copy_multicast(to, a.w, column + t.rm * ROWS, s * 64, full, (1 << C::CLUSTER_M) - 1);
 }
 
-// The first of w, as much as the ring holds; of few rows, what more there is to L2.
-template <class C> DEVICE void tile_begin(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
+// Requests the first steps of w, as many as the ring holds, and prefetches the others into L2.
+template <class C> DEVICE void tile_load_w_ahead(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
 {
     const int column = t.column(t.first);
 #pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
         warp_mbarrier_expect(full + 8 * i, TileShape<C>::X + C::TILE_N * 128);
-        tile_ask_w<C>(a, t, column, t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
+        tile_load_w<C>(a, t, column, t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
     }
 #pragma unroll 1
     for (int i = t.ahead; i < t.s1 - t.s0 && t.AHEAD; i++)
         warp_tensor_prefetch(a.w, column, (t.s0 + i) * 64);
 }
 
-// There are no rows for this block; what it asked for has to come before it ends.
-template <class C> DEVICE void tile_end(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
+// This block has no rows. It may not end before the copies it requested have landed.
+template <class C> DEVICE void tile_drain(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
 {
 #pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
-        tile_ask_x<C>(a, t.row(t.first), t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
+        tile_load_x<C>(a, t.row(t.first), t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
         mbarrier_wait(full + 8 * i, 0);
     }
 }
 
-// One warp keeps the ring full, in loops that are not unrolled: with few rows a block walks through its text once, and
-// waits for that too.
+// The producer warp keeps the ring full. Its loops are not unrolled: with few rows a block executes its code once, and
+// fetching instructions takes time too.
 template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full, u32 empty)
 {
     typedef TileShape<C> P;
     if (!t.AHEAD)
-        tile_begin<C>(a, t, ring, full);
+        tile_load_w_ahead<C>(a, t, ring, full);
     wait_for_previous();
-    TileSlot slot = {0, 1};
+    TileRing slot = {0, 1};
     for (int group = t.first; group < t.groups; group += t.every) {
         const int row = t.row(group), column = t.column(group);
 #pragma unroll 1
@@ -213,24 +225,24 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             if (group != t.first || s - t.s0 >= t.ahead) {
                 mbarrier_wait(empty + 8 * slot.at, slot.parity);
                 warp_mbarrier_expect(barrier, P::X + C::TILE_N * 128);
-                tile_ask_w<C>(a, t, column, s, to, barrier);
+                tile_load_w<C>(a, t, column, s, to, barrier);
             }
-            tile_ask_x<C>(a, row, s, to, barrier);
+            tile_load_x<C>(a, row, s, to, barrier);
             slot.next<C>();
         }
-        for (int i = 0; i < P::RESIDUAL; i++) {
+        for (int i = 0; i < P::R_STEPS; i++) {
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
             warp_mbarrier_expect(full + 8 * slot.at, P::R);
-            for (int n = 0; n < P::RWIDE; n += 64)
+            for (int n = 0; n < P::R_COLUMNS; n += 64)
                 warp_tensor_copy(ring + slot.at * P::SLOT + n * C::TILE_M * 2, (const TensorMap *)a.r, row,
-                                 column + i * P::RWIDE + n, full + 8 * slot.at);
+                                 column + i * P::R_COLUMNS + n, full + 8 * slot.at);
             slot.next<C>();
         }
     }
 }
 
-// This warp has read the slot of a step: all blocks that write to it are told, if any will. (One that nobody waits
-// for might come when the other block has ended.)
+// This warp has read the slot of a step: arrives at the `empty` mbarrier of every block that writes to it, if one will.
+// (An arrival that nobody waits for might reach a block that has ended.)
 template <class C> DEVICE void tile_release(const TileWork<C> &t, int step, u32 empty)
 {
     const int lane = lane_id();
@@ -244,31 +256,31 @@ template <class C> DEVICE void tile_release(const TileWork<C> &t, int step, u32 
     }
 }
 
-// The sums of a tile begin with its bias or with 0 (bias: from the lane's columns on).
-template <class C> DEVICE void tile_start(float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], const float *bias)
+// Sets the sums of a tile to its bias, or to 0. bias: at the lane's columns.
+template <class C> DEVICE void tile_init_sums(float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], const float *bias)
 {
 #pragma unroll
     for (int j = 0; j < C::TILE_N / 8; j++) {
         Vec<float, 2> b = {};
-        if (TileShape<C>::BEGUN && TileShape<C>::BIASED)
+        if (TileShape<C>::BIAS_FIRST && TileShape<C>::BIASED)
             b = *(const Vec<float, 2> *)(bias + j * 8);
 #pragma unroll
-        for (int i = 0; i < TileShape<C>::GROUPS * 4; i++)
+        for (int i = 0; i < TileShape<C>::M_BLOCKS * 4; i++)
             d[i / 4][j * 4 + i % 4] = b[i % 2];
     }
 }
 
-// d += x * w^T of a tile, rows from x0 on, from step `step` of the ring on; the last step's are left under way, for
-// tile_products_end. Where a block has one tile of few steps all addresses are constants: the loop around the
-// products would take longer than they do.
+// d += x * w^T of a tile, rows from x0 on, from step `step` of the ring on. The last step's products are not waited for:
+// tile_multiply_end does. FLAT: a block has one tile of few steps; all is unrolled with constant addresses, since the
+// loop would take longer than its products.
 template <class C>
-DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], const TileWork<C> &t, int x0, int step,
-                          TileSlot &slot, u32 ring, u32 full, u32 empty)
+DEVICE void tile_multiply(float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], const TileWork<C> &t, int x0, int step,
+                          TileRing &slot, u32 ring, u32 full, u32 empty)
 {
     typedef TileShape<C> P;
     constexpr int EACH = ceil_div(P::STEPS, C::SPLIT_K);
-    // More steps would not have their operands in uniform registers.
-    constexpr bool FLAT = P::ONE && EACH * P::GROUPS <= 16 && EACH * C::TILE_N <= 1152;
+    // With more steps the compiler does not keep descriptors in uniform registers.
+    constexpr bool FLAT = P::ONE_TILE && EACH * P::M_BLOCKS <= 16 && EACH * C::TILE_N <= 1152;
 #pragma unroll(FLAT ? EACH : 1)
     for (int s = 0; s < EACH; s++) {
         if (s >= t.own())
@@ -282,56 +294,56 @@ DEVICE void tile_products(float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], const
 #pragma unroll
         for (int k = 0; k < 4; k++)
 #pragma unroll
-            for (int g = 0; g < P::GROUPS; g++)
+            for (int g = 0; g < P::M_BLOCKS; g++)
                 Wgmma<C::TILE_N, typename C::T>::add(d[g], wgmma_descriptor_at(x, g * 64, k), wgmma_descriptor_at(w, 0, k));
         wgmma_commit();
-        if (!FLAT || s - 1 + C::STAGES < EACH + P::RESIDUAL) // the slot will be filled again
+        if (!FLAT || s - 1 + C::STAGES < EACH + P::R_STEPS) // the slot will be filled again
             wgmma_wait<1>();
         if (s > 0)
             tile_release<C>(t, step + s - 1, empty + 8 * slot.before<C>());
         slot.next<C>();
     }
 }
-template <class C> DEVICE void tile_products_end(const TileWork<C> &t, int step, const TileSlot &slot, u32 empty)
+template <class C> DEVICE void tile_multiply_end(const TileWork<C> &t, int step, const TileRing &slot, u32 empty)
 {
     wgmma_wait<0>();
     tile_release<C>(t, step + t.s1 - t.s0 - 1, empty + 8 * slot.before<C>());
 }
 
-// How the lane's rows of a tile, and the residual's, are normed: of what was left of them, asked for early. Row i of
-// the lane is 8 * i + 48 * (i / 2) rows behind its first.
-struct TileNorm {
-    RowLine x, r;
+// Scale and shift of the norms of the lane's rows of x and of the residual, from row statistics that are loaded early.
+// Row i of the lane is its first row + 8 * i + 48 * (i / 2).
+struct TileAffine {
+    RowAffine x, r;
 };
-template <class C> struct TileNormRows {
-    static constexpr int ROWS = TileShape<C>::GROUPS * 2;
-    QuadSums<C::K, C::X_STATS> x[ROWS];
-    QuadSums<C::N, C::R_STATS> r[ROWS];
-    // Sums are added up while the products are under way, or before them where the registers would not hold both.
-    static constexpr int FLOATS = (QuadSums<C::K, C::X_STATS>::FLOATS + QuadSums<C::N, C::R_STATS>::FLOATS) * ROWS;
-    static constexpr bool SOON = C::WARPGROUPS == 2 && C::TILE_N / 2 * TileShape<C>::GROUPS + FLOATS > 144;
-    template <class A> DEVICE void ask(const A &a, int row, int live)
+template <class C> struct TileAffineRows {
+    static constexpr int ROWS = TileShape<C>::M_BLOCKS * 2;
+    RowSums<C::K, C::X_STATS> x[ROWS];
+    RowSums<C::N, C::R_STATS> r[ROWS];
+    // EARLY: finish before the products, since the registers would not hold sums and statistics at once; else beside them.
+    static constexpr int FLOATS = (RowSums<C::K, C::X_STATS>::FLOATS + RowSums<C::N, C::R_STATS>::FLOATS) * ROWS;
+    static constexpr bool EARLY = C::WARPGROUPS == 2 && C::TILE_N / 2 * TileShape<C>::M_BLOCKS + FLOATS > 144;
+    template <class A> DEVICE void load(const A &a, int row, int live)
     {
         if constexpr (C::X_STATS > 0 || C::R_STATS > 0) {
             wait_for_previous();
 #pragma unroll
             for (int i = 0; i < ROWS; i++) {
                 const int m = row + i * 8 + i / 2 * 48;
-                x[i].ask(a.xs, m, m < live);
-                r[i].ask(a.rs, m, m < live);
+                x[i].load(a.xs, m, m < live);
+                r[i].load(a.rs, m, m < live);
             }
         }
     }
-    DEVICE void take(TileNorm (&norm)[ROWS]) const
+    DEVICE void finish(TileAffine (&norm)[ROWS]) const
     {
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
-            norm[i] = {x[i].line(C::EPS), r[i].line(C::R_EPS)};
+            norm[i] = {x[i].affine(C::EPS), r[i].affine(C::R_EPS)};
     }
 };
 
-// What is left of two rows of y, 8 apart, by the quad that has them.
-template <class C> struct TileSums {
+// Row statistics of two rows of y, 8 apart, by the 4 lanes that hold them.
+template <class C> struct TileStats {
     float v[2][2] = {}; // row; sum, squares
     DEVICE void add(int row, const Vec<float, 2> &pair)
     {
@@ -340,8 +352,8 @@ template <class C> struct TileSums {
             v[row][1] = fmaf(pair[0], pair[0], fmaf(pair[1], pair[1], v[row][1]));
         }
     }
-    // Of rows m and m + 8 the part that has column n: each lane keeps one of the four.
-    template <class A> DEVICE void leave(const A &a, int m, int live, int n)
+    // Writes sum and squares of rows m and m + 8 over the Y_STATS columns around n: one of the four by each lane.
+    template <class A> DEVICE void write(const A &a, int m, int live, int n)
     {
         if constexpr (C::Y_STATS > 0) {
             const bool row = lane_id() & 1, squares = lane_id() & 2;
@@ -357,9 +369,9 @@ template <class C> struct TileSums {
     }
 };
 
-// Norm of x, bias, activation and residual on two neighbouring columns; the gains stand behind the biases.
+// The epilogue on two neighbouring columns: norm of x, bias, activation, residual. Gains stand TILE_N behind the biases.
 template <class C>
-DEVICE Vec<float, 2> tile_pair(float v0, float v1, const float *bias, u32 residual, const TileNorm &norm = {})
+DEVICE Vec<float, 2> tile_epilogue(float v0, float v1, const float *bias, u32 residual, const TileAffine &norm = {})
 {
     typedef typename C::T T;
     typedef TileShape<C> P;
@@ -367,7 +379,7 @@ DEVICE Vec<float, 2> tile_pair(float v0, float v1, const float *bias, u32 residu
     Vec<float, 2> v, b = {}, g = {};
     v[0] = v0;
     v[1] = v1;
-    if (P::BIASED && !P::BEGUN)
+    if (P::BIASED && !P::BIAS_FIRST)
         b = *(const Vec<float, 2> *)bias;
     if (C::R_STATS)
         g = *(const Vec<float, 2> *)(bias + C::TILE_N);
@@ -375,7 +387,7 @@ DEVICE Vec<float, 2> tile_pair(float v0, float v1, const float *bias, u32 residu
     for (int i = 0; i < 2; i++) {
         if (C::X_STATS)
             v[i] = fmaf(v[i], norm.x.scale, b[i]);
-        else if (P::BIASED && !P::BEGUN)
+        else if (P::BIASED && !P::BIAS_FIRST)
             v[i] += b[i];
         v[i] = sizeof(typename C::OUT) == 2 ? activate_short<C::ACT>(v[i]) : activate<C::ACT>(v[i]);
         if (C::R_STATS)
@@ -386,7 +398,7 @@ DEVICE Vec<float, 2> tile_pair(float v0, float v1, const float *bias, u32 residu
     return v;
 }
 
-// Where row m of y goes, looked up before its sums are there: to row m, or also to the token's place in the cache.
+// Destination of row m, looked up before its sums are ready: row m of y; with append also a place in the cache.
 struct TileRow {
 };
 template <class C> DEVICE TileRow tile_row(const TileArgs &, int, int)
@@ -397,29 +409,29 @@ template <class C> DEVICE AppendRow tile_row(const TileAppendArgs &a, int m, int
 {
     return m < live ? append_row<C>(a.token[m], a.pages, a.table) : AppendRow{0, 0, a.table};
 }
-template <class C> DEVICE typename C::OUT *tile_place(const TileArgs &a, const TileRow &, int m, int n)
+template <class C> DEVICE typename C::OUT *tile_address(const TileArgs &a, const TileRow &, int m, int n)
 {
     return (typename C::OUT *)a.y + (i64)m * C::N + n;
 }
-template <class C> DEVICE typename C::OUT *tile_place(const TileAppendArgs &a, const AppendRow &to, int m, int n)
+template <class C> DEVICE typename C::OUT *tile_address(const TileAppendArgs &a, const AppendRow &to, int m, int n)
 {
     if (n < C::H * C::E)
         return (typename C::OUT *)a.y + (i64)m * (C::H * C::E) + n;
     return append_cached<C>(a.k, a.v, to, n);
 }
-template <class C> DEVICE void tile_turn(const TileRow &, int, Vec<float, 2> &) {}
-template <class C> DEVICE void tile_turn(const AppendRow &to, int n, Vec<float, 2> &v)
+template <class C> DEVICE void tile_rotate(const TileRow &, int, Vec<float, 2> &) {}
+template <class C> DEVICE void tile_rotate(const AppendRow &to, int n, Vec<float, 2> &v)
 {
     if (C::ROT > 0 && n < C::N)
         append_turn<1>(append_angles<C, 1>(to, n), v);
 }
 
-// Row m of TILES tiles of 8 columns from column n on; sums d[4 * i], d[4 * i + 1] are tile i's, r[i] the residual
-// there, bias that of the lane's columns. Results of 16 bits go through the quad, four tiles at a time, so that a
-// lane writes 16 bytes. It is row i of `sums`.
+// Writes row m, TILES tiles of 8 columns from column n on. Tile i has sums d[4 * i] and d[4 * i + 1] and residual r[i];
+// bias: at the lane's columns. 16-bit results are exchanged among 4 lanes, four tiles at a time, so that each lane writes
+// 16 bytes. i: the row's index in `sums`.
 template <class C, int TILES, class A, class To>
-DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const float *bias, const TileNorm &norm,
-                       TileSums<C> &sums, int i, int m, bool live, int n, const To &to)
+DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const float *bias, const TileAffine &norm,
+                       TileStats<C> &sums, int i, int m, bool live, int n, const To &to)
 {
     typedef typename C::T T;
     const int t = lane_id() & 3;
@@ -427,8 +439,8 @@ DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const 
     u32 v[TILES];
 #pragma unroll
     for (int j = 0; j < FOURS; j++) {
-        Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j], norm);
-        tile_turn<C>(to, n + j * 8 + 2 * t, pair);
+        Vec<float, 2> pair = tile_epilogue<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j], norm);
+        tile_rotate<C>(to, n + j * 8 + 2 * t, pair);
         sums.add(i, pair);
         v[j] = pack2<T>(pair[0], pair[1]);
     }
@@ -438,26 +450,26 @@ DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const 
         u32 four[4] = {v[j], v[j + 1], v[j + 2], v[j + 3]};
         quad_transpose(four);
         if (live && mine < C::N)
-            *(uint4_ *)tile_place<C>(a, to, m, mine) = uint4_{four[0], four[1], four[2], four[3]};
+            *(uint4_ *)tile_address<C>(a, to, m, mine) = uint4_{four[0], four[1], four[2], four[3]};
     }
 #pragma unroll
     for (int j = FOURS; j < TILES; j++) {
         const int at = n + j * 8 + 2 * t;
-        Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j], norm);
-        tile_turn<C>(to, at, pair);
+        Vec<float, 2> pair = tile_epilogue<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j], norm);
+        tile_rotate<C>(to, at, pair);
         sums.add(i, pair);
         if (live && at < C::N)
-            store(tile_place<C>(a, to, m, at), from_floats<typename C::OUT>(pair));
+            store(tile_address<C>(a, to, m, at), from_floats<typename C::OUT>(pair));
     }
 }
 
-// The same for logits: a segment of each row, and what is wished for of the row itself. d: 2 sums of every 8 columns.
+// The same for logits: writes a segment of the row, and of its logits what `keep` says. d: 2 sums of every 8 columns.
 template <class C>
 DEVICE void tile_segment(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int keep, int n)
 {
 #pragma unroll
     for (int j = 0; j < C::TILE_N / 8; j++) {
-        const Vec<float, 2> pair = tile_pair<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, 0);
+        const Vec<float, 2> pair = tile_epilogue<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, 0);
         d[j * 4] = pair[0];
         d[j * 4 + 1] = pair[1];
     }
@@ -465,17 +477,17 @@ DEVICE void tile_segment(const TileHeadArgs &a, float *d, const float *bias, int
                                   d, n, C::N, keep, inv_temperature_of(a, m, keep));
 }
 
-// 16 rows of a warp's tile, from element (row, column) of y on: through the warp's stage, so
-// that eight lanes write 128 bytes of a row. Unit u (16 bytes) of row r stands at u ^ (r & 7), in the stage as in
-// `slot`, which has the residual from there on; bias and norm are of the lane's columns and of its two rows.
+// SMEM_EPILOGUE: writes 16 rows of a warp's tile from (row, column) on through the warp's staging area, so that eight
+// lanes write 128 bytes of a row. Unit u (16 bytes) of row r is at u ^ (r & 7), in the staging area and in `slot`, which
+// has the residual. bias, norm: at the lane's columns, of its two rows.
 template <class C, int COLUMNS, class A>
-DEVICE void tile_stage(const A &a, const float *d, const float *bias, const TileNorm *norm, u32 slot, u32 stage,
+DEVICE void tile_store_staged(const A &a, const float *d, const float *bias, const TileAffine *norm, u32 slot, u32 stage,
                        int row, int live, int column)
 {
     typedef typename C::T T;
     const int lane = lane_id(), r = lane & 15;
-    const u32 at = r * 128 + (lane >> 4 ^ r & 7) * 16; // of the lane's row of a matrix
-    TileSums<C> sums;
+    const u32 at = r * 128 + (lane >> 4 ^ r & 7) * 16; // the row that this lane passes to ldmatrix and stmatrix
+    TileStats<C> sums;
 #pragma unroll
     for (int n = 0; n < COLUMNS; n += 64) {
         const int units = least(COLUMNS - n, 64) / 8;
@@ -490,7 +502,7 @@ DEVICE void tile_stage(const A &a, const float *d, const float *bias, const Tile
             for (int i = 0; i < 4; i++) {
                 const int tile = n / 8 + u + i / 2;
                 const float *sum = d + (tile * 2 + i % 2) * 2;
-                const Vec<float, 2> pair = tile_pair<C>(sum[0], sum[1], bias + tile * 8, old[i], norm[i % 2]);
+                const Vec<float, 2> pair = tile_epilogue<C>(sum[0], sum[1], bias + tile * 8, old[i], norm[i % 2]);
                 sums.add(i % 2, pair);
                 v[i] = pack2<T>(pair[0], pair[1]);
             }
@@ -506,10 +518,10 @@ DEVICE void tile_stage(const A &a, const float *d, const float *bias, const Tile
         }
         warp_sync();
     }
-    sums.leave(a, row + (lane >> 2), live, column);
+    sums.write(a, row + (lane >> 2), live, column);
 }
 
-// The residual of row m (of the tile) from the slot that holds it, for the lane's columns of every 8.
+// The residual of row m of the tile from the slot that holds it, at the lane's columns of every 8.
 template <class C> DEVICE void tile_residual(u32 (&r)[C::TILE_N / 8], const char *slot, int m)
 {
 #pragma unroll
@@ -517,68 +529,68 @@ template <class C> DEVICE void tile_residual(u32 (&r)[C::TILE_N / 8], const char
         r[j] = *(const u32 *)(slot + j / 8 * C::TILE_M * 128 + m * 128 + (j % 8 ^ (m & 7)) * 16 + (lane_id() & 3) * 4);
 }
 
-// The end of a tile whose first element is (row, column): its residual is step `step` of the ring, and m is the
-// warp's first row of it, or the lane's.
+// Finishes a tile whose first element is (row, column). Its residual is step `step` of the ring; m (m0) is the first row
+// of the warp (of the lane) in the tile.
 template <class C, class A>
-DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2],
-                               int step, TileSlot &slot, u32 ring, u32 full, u32 empty, const float *bias,
-                               const TileNorm (&norm)[TileShape<C>::GROUPS * 2], int m, int row, int column, int live)
+DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2],
+                               int step, TileRing &slot, u32 ring, u32 full, u32 empty, const float *bias,
+                               const TileAffine (&norm)[TileShape<C>::M_BLOCKS * 2], int m, int row, int column, int live)
 {
     typedef TileShape<C> P;
-    constexpr int PIECES = most(P::RESIDUAL, 1), COLUMNS = C::TILE_N / PIECES;
+    constexpr int PIECES = most(P::R_STEPS, 1), COLUMNS = C::TILE_N / PIECES;
     const u32 stage = ring + P::STAGE_AT + warp_id() * 2048;
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
-        if (P::RESIDUAL)
+        if (P::R_STEPS)
             mbarrier_wait(full + 8 * slot.at, slot.parity);
 #pragma unroll
-        for (int g = 0; g < P::GROUPS; g++)
-            tile_stage<C, COLUMNS>(a, d[g] + i * COLUMNS / 2, bias + i * COLUMNS, norm + 2 * g,
+        for (int g = 0; g < P::M_BLOCKS; g++)
+            tile_store_staged<C, COLUMNS>(a, d[g] + i * COLUMNS / 2, bias + i * COLUMNS, norm + 2 * g,
                                    ring + slot.at * P::SLOT + (m + g * 64) * 128, stage, row + m + g * 64, live,
                                    column + i * COLUMNS);
-        if (P::RESIDUAL) {
+        if (P::R_STEPS) {
             tile_release<C>(t, step + i, empty + 8 * slot.at);
             slot.next<C>();
         }
     }
 }
 template <class C, class A, class To>
-DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], int step,
-                        TileSlot &slot, const char *shared, u32 full, u32 empty, const float *bias,
-                        const TileNorm (&norm)[TileShape<C>::GROUPS * 2], u32 keeps,
-                        const To (&to)[TileShape<C>::GROUPS * 2], int m0, int row, int column, int live)
+DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], int step,
+                        TileRing &slot, const char *shared, u32 full, u32 empty, const float *bias,
+                        const TileAffine (&norm)[TileShape<C>::M_BLOCKS * 2], u32 keeps,
+                        const To (&to)[TileShape<C>::M_BLOCKS * 2], int m0, int row, int column, int live)
 {
     typedef TileShape<C> P;
-    TileSums<C> sums[P::GROUPS];
-    if (P::RESIDUAL)
+    TileStats<C> sums[P::M_BLOCKS];
+    if (P::R_STEPS)
         mbarrier_wait(full + 8 * slot.at, slot.parity);
 #pragma unroll
-    for (int i = 0; i < P::GROUPS * 2; i++) {
+    for (int i = 0; i < P::M_BLOCKS * 2; i++) {
         const int m = m0 + i * 8 + i / 2 * 48;
         u32 r[C::TILE_N / 8] = {};
-        if constexpr (P::RESIDUAL > 0) {
-            warp_sync(); // that of all rows at once would not fit the registers
+        if constexpr (P::R_STEPS > 0) {
+            warp_sync(); // one row at a time: the residual of all rows would not fit the registers
             tile_residual<C>(r, shared + slot.at * P::SLOT, m);
         }
         if constexpr (C::SEGMENTS) {
-            warp_sync(); // nor would the work on all of them
+            warp_sync(); // here too
             tile_segment<C>(a, d[i / 2] + 2 * (i % 2), bias, row + m, row + m < live, keep_at(keeps, i), column);
         } else
             tile_write<C, C::TILE_N / 8>(a, d[i / 2] + 2 * (i % 2), r, bias, norm[i], sums[i / 2], i % 2, row + m,
                                      row + m < live, column, to[i]);
     }
 #pragma unroll
-    for (int g = 0; g < P::GROUPS; g++)
-        sums[g].leave(a, row + m0 + g * 64, live, column);
-    if (P::RESIDUAL) {
+    for (int g = 0; g < P::M_BLOCKS; g++)
+        sums[g].write(a, row + m0 + g * 64, live, column);
+    if (P::R_STEPS) {
         warp_sync();
         tile_release<C>(t, step, empty + 8 * slot.at);
         slot.next<C>();
     }
 }
 
-// What stands beside a tile: the biases of its columns, and the gains of the residual's norm.
-template <class C, class A> DEVICE void tile_lines(const A &a, float *bias, int column, int first, int threads)
+// Loads the vectors beside a tile into shared memory: biases of its columns, gains of the residual's norm.
+template <class C, class A> DEVICE void tile_load_vectors(const A &a, float *bias, int column, int first, int threads)
 {
     for (int i = first; i < C::TILE_N && TileShape<C>::BIASED; i += threads) {
         const bool is = column + i < C::N;
@@ -590,80 +602,80 @@ template <class C, class A> DEVICE void tile_lines(const A &a, float *bias, int 
     }
 }
 
-// A warpgroup's tiles, one after another, but for the sums of SPLIT_K blocks. The warpgroups wait for slots in turn: a
-// barrier's parity says nothing to one who is two phases behind.
+// SPLIT_K == 1: a warpgroup's tiles, one after another. Pingpong warpgroups multiply in turn, by two named barriers, so
+// that neither waits for a slot two phases behind, where an mbarrier's parity would be ambiguous.
 template <class C, class A>
-DEVICE void tile_work(const A &a, const TileWork<C> &t, char *shared, u32 ring, u32 full, u32 empty, int live)
+DEVICE void tile_consume(const A &a, const TileWork<C> &t, char *shared, u32 ring, u32 full, u32 empty, int live)
 {
     typedef TileShape<C> P;
     const int own = C::WARPGROUPS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % (128 * C::TILE_WARPGROUPS);
-    const int turn = P::TURNS > 1 ? own : 0, place = C::TILE_WARPGROUPS > 1 ? 0 : own;
-    const int x0 = C::TILE_WARPGROUPS > 1 ? own * P::GROUPS * 64 : 0, mw = x0 + shuffle(warp_id(), 0) % 4 * 16,
+    const int turn = P::TILES_AT_ONCE > 1 ? own : 0, place = C::TILE_WARPGROUPS > 1 ? 0 : own;
+    const int x0 = C::TILE_WARPGROUPS > 1 ? own * P::M_BLOCKS * 64 : 0, mw = x0 + shuffle(warp_id(), 0) % 4 * 16,
               m0 = mw + (lane_id() >> 2);
-    float *lines = (float *)(shared + P::BIAS_AT) + place * P::LINES * C::TILE_N;
+    float *lines = (float *)(shared + P::BIAS_AT) + place * P::VECTORS * C::TILE_N;
     const float *bias = lines + (lane_id() & 3) * 2;
-    float d[P::GROUPS][C::TILE_N / 2];
-    TileSlot slot = {0, 0};
+    float d[P::M_BLOCKS][C::TILE_N / 2];
+    TileRing slot = {0, 0};
     int step = turn * t.EACH;
     slot.skip<C>(step);
-    for (int group = t.first + turn * t.every; group < t.groups; group += P::TURNS * t.every) {
+    for (int group = t.first + turn * t.every; group < t.groups; group += P::TILES_AT_ONCE * t.every) {
         const int row = t.row(group), column = t.column(group);
-        TileNormRows<C> rows;
-        TileNorm norm[P::GROUPS * 2];
-        u32 keeps = 0; // of the lane's rows
+        TileAffineRows<C> rows;
+        TileAffine norm[P::M_BLOCKS * 2];
+        u32 keeps = 0; // keep of the lane's rows, 4 bits each
         if constexpr (C::SEGMENTS)
 #pragma unroll
-            for (int i = 0; i < P::GROUPS; i++)
+            for (int i = 0; i < P::M_BLOCKS; i++)
                 keeps |= keeps_of<2>(a, row + m0 + i * 64, live) << 8 * i;
-        tile_lines<C>(a, lines, column, lane, 128 * C::TILE_WARPGROUPS);
+        tile_load_vectors<C>(a, lines, column, lane, 128 * C::TILE_WARPGROUPS);
         named_barrier_sync(3 + place, 128 * C::TILE_WARPGROUPS);
-        tile_start<C>(d, bias);
-        decltype(tile_row<C>(a, 0, 0)) to[P::GROUPS * 2];
+        tile_init_sums<C>(d, bias);
+        decltype(tile_row<C>(a, 0, 0)) to[P::M_BLOCKS * 2];
 #pragma unroll
-        for (int i = 0; i < P::GROUPS * 2; i++)
+        for (int i = 0; i < P::M_BLOCKS * 2; i++)
             to[i] = tile_row<C>(a, row + m0 + i * 8 + i / 2 * 48, live);
-        rows.ask(a, row + m0, live);
-        if (rows.SOON)
-            rows.take(norm);
-        if (P::TURNS > 1 && group != t.first)
-            named_barrier_sync(1 + own, 256); // the other warpgroup's turn is over
-        tile_products<C>(d, t, x0, step, slot, ring, full, empty);
+        rows.load(a, row + m0, live);
+        if (rows.EARLY)
+            rows.finish(norm);
+        if (P::TILES_AT_ONCE > 1 && group != t.first)
+            named_barrier_sync(1 + own, 256); // the other warpgroup has issued its products
+        tile_multiply<C>(d, t, x0, step, slot, ring, full, empty);
         wait_for_previous();
-        if (P::TURNS > 1) {
-            if (P::RESIDUAL)
+        if (P::TILES_AT_ONCE > 1) {
+            if (P::R_STEPS)
                 mbarrier_wait(full + 8 * slot.at, slot.parity);
             if (group + t.every < t.groups)
                 named_barrier_arrive(2 - own, 256);
         }
-        if (!rows.SOON)
-            rows.take(norm);
-        tile_products_end<C>(t, step, slot, empty);
+        if (!rows.EARLY)
+            rows.finish(norm);
+        tile_multiply_end<C>(t, step, slot, empty);
         if constexpr (C::SMEM_EPILOGUE)
             tile_finish_staged<C>(a, t, d, step + P::STEPS, slot, ring, full, empty, bias, norm, mw, row, column, live);
         else
             tile_finish<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, bias, norm, keeps, to, m0, row, column,
                            live);
-        step += P::TURNS * t.EACH;
-        slot.skip<C>((P::TURNS - 1) * t.EACH);
-        named_barrier_sync(3 + place, 128 * C::TILE_WARPGROUPS); // the lines have been read
+        step += P::TILES_AT_ONCE * t.EACH;
+        slot.skip<C>((P::TILES_AT_ONCE - 1) * t.EACH);
+        named_barrier_sync(3 + place, 128 * C::TILE_WARPGROUPS); // the vectors have been read
     }
 }
 
-// Sums of this block's part of K to the blocks that finish them: thread i of each finishes what thread i of all
-// has. `sums` there: [parts but its own][pairs of a thread][threads].
+// SPLIT_K > 1: sends the sums of this block's slice of K to the blocks that finish those columns. Thread i of a block
+// finishes what thread i of all blocks has. Received: sums [other slices][pairs of a thread][threads].
 template <class C>
-DEVICE void tile_give(const float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], float *sums, u32 arrived, int rank)
+DEVICE void tile_send_sums(const float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], float *sums, u32 arrived, int rank)
 {
     typedef TileShape<C> P;
-    constexpr int EACH = P::PART / 4; // pairs of a thread and a group of rows
+    constexpr int EACH = P::OWN_N / 4; // pairs of a thread and a group of rows
 #pragma unroll
     for (int to = 0; to < C::SPLIT_K; to++) {
         if (to == rank)
             continue;
-        float *at = sums + ((rank - (rank > to)) * P::GROUPS * EACH * 128 + threadIdx.x) * 2;
+        float *at = sums + ((rank - (rank > to)) * P::M_BLOCKS * EACH * 128 + threadIdx.x) * 2;
         const u32 there = cluster_map(shared_address(at), to), count = cluster_map(arrived, to);
 #pragma unroll
-        for (int g = 0; g < P::GROUPS; g++)
+        for (int g = 0; g < P::M_BLOCKS; g++)
 #pragma unroll
             for (int i = 0; i < EACH; i++)
                 cluster_send2(there + (g * EACH + i) * 1024, d[g][(to * EACH + i) * 2], d[g][(to * EACH + i) * 2 + 1],
@@ -671,26 +683,26 @@ DEVICE void tile_give(const float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], flo
     }
 }
 
-// The columns that this block finishes: v[g] = parts 0, 1, .. added in order.
+// v[g] = the sums of this block's columns, slices 0, 1, ... added in order.
 template <class C>
-DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2],
-                      const float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2], const float *sums, int rank)
+DEVICE void tile_add_sums(float (&v)[TileShape<C>::M_BLOCKS][TileShape<C>::OWN_N / 2],
+                      const float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], const float *sums, int rank)
 {
     typedef TileShape<C> P;
-    constexpr int EACH = P::PART / 4;
+    constexpr int EACH = P::OWN_N / 4;
 #pragma unroll
-    for (int own = 0; own < C::SPLIT_K; own++) { // a constant in each copy of the body: d stays in registers
+    for (int own = 0; own < C::SPLIT_K; own++) { // `own` is a constant in each copy of the body, so d stays in registers
         if (own != rank)
             continue;
 #pragma unroll
-        for (int g = 0; g < P::GROUPS; g++)
+        for (int g = 0; g < P::M_BLOCKS; g++)
 #pragma unroll
             for (int i = 0; i < EACH; i++) {
                 float v0 = 0.0f, v1 = 0.0f;
 #pragma unroll
                 for (int part = 0; part < C::SPLIT_K; part++) {
                     const float *at =
-                        sums + ((((part - (part > own)) * P::GROUPS + g) * EACH + i) * 128 + (int)threadIdx.x) * 2;
+                        sums + ((((part - (part > own)) * P::M_BLOCKS + g) * EACH + i) * 128 + (int)threadIdx.x) * 2;
                     const float a = part == own ? d[g][(own * EACH + i) * 2] : at[0];
                     const float b = part == own ? d[g][(own * EACH + i) * 2 + 1] : at[1];
                     v0 = part ? v0 + a : a;
@@ -702,43 +714,43 @@ DEVICE void tile_take(float (&v)[TileShape<C>::GROUPS][TileShape<C>::PART / 2],
     }
 }
 
-// The one tile of a cluster whose blocks have parts of K.
+// Finishes the one tile of a cluster that splits K.
 template <class C, class A>
-DEVICE void tile_share(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::GROUPS][C::TILE_N / 2],
-                       const TileNormRows<C> &rows, char *shared, u32 arrived, int live)
+DEVICE void tile_finish_split(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2],
+                       const TileAffineRows<C> &rows, char *shared, u32 arrived, int live)
 {
     typedef TileShape<C> P;
-    constexpr int TILES = P::PART / 8;
-    const int m0 = t.row(t.first) + warp_id() * 16 + (lane_id() >> 2), column = t.rank * P::PART + (lane_id() & 3) * 2;
+    constexpr int TILES = P::OWN_N / 8;
+    const int m0 = t.row(t.first) + warp_id() * 16 + (lane_id() >> 2), column = t.rank * P::OWN_N + (lane_id() & 3) * 2;
     const int n0 = t.column(t.first);
-    float v[P::GROUPS][P::PART / 2];
-    u32 r[P::GROUPS * 2][TILES] = {};
-    decltype(tile_row<C>(a, 0, 0)) to[P::GROUPS * 2];
+    float v[P::M_BLOCKS][P::OWN_N / 2];
+    u32 r[P::M_BLOCKS * 2][TILES] = {};
+    decltype(tile_row<C>(a, 0, 0)) to[P::M_BLOCKS * 2];
 #pragma unroll
-    for (int i = 0; i < P::GROUPS * 2; i++)
+    for (int i = 0; i < P::M_BLOCKS * 2; i++)
         to[i] = tile_row<C>(a, m0 + i * 8 + i / 2 * 48, live);
-    tile_give<C>(d, (float *)shared, arrived, t.rank);
+    tile_send_sums<C>(d, (float *)shared, arrived, t.rank);
     if (C::RES)
 #pragma unroll
-        for (int i = 0; i < P::GROUPS * 2 * TILES; i++) {
+        for (int i = 0; i < P::M_BLOCKS * 2 * TILES; i++) {
             const int m = m0 + i / TILES * 8 + i / TILES / 2 * 48, n = n0 + column + i % TILES * 8;
             if (m < live && n < C::N)
                 r[i / TILES][i % TILES] = *(const u32 *)((const typename C::T *)a.r + (i64)m * C::N + n);
         }
-    TileNorm norm[P::GROUPS * 2];
-    TileSums<C> sums[P::GROUPS];
-    rows.take(norm);
+    TileAffine norm[P::M_BLOCKS * 2];
+    TileStats<C> sums[P::M_BLOCKS];
+    rows.finish(norm);
     mbarrier_wait(arrived, 0);
-    tile_take<C>(v, d, (float *)shared, t.rank);
+    tile_add_sums<C>(v, d, (float *)shared, t.rank);
 #pragma unroll
-    for (int i = 0; i < P::GROUPS * 2; i++) {
+    for (int i = 0; i < P::M_BLOCKS * 2; i++) {
         const int m = m0 + i * 8 + i / 2 * 48;
         tile_write<C, TILES>(a, v[i / 2] + 2 * (i % 2), r[i], (const float *)(shared + P::BIAS_AT) + column, norm[i],
-                             sums[i / 2], i % 2, m, m < live, n0 + t.rank * P::PART, to[i]);
+                             sums[i / 2], i % 2, m, m < live, n0 + t.rank * P::OWN_N, to[i]);
     }
 #pragma unroll
-    for (int g = 0; g < P::GROUPS; g++)
-        sums[g].leave(a, m0 + g * 64, live, n0 + t.rank * P::PART);
+    for (int g = 0; g < P::M_BLOCKS; g++)
+        sums[g].write(a, m0 + g * 64, live, n0 + t.rank * P::OWN_N);
 }
 
 template <class C, class A> DEVICE void linear_tile(const A &a)
@@ -758,51 +770,51 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         mbarrier_init_fence();
         tensor_map_prefetch(a.x);
     }
-    const bool asks = shuffle(warp_id(), 0) == 4 * C::WARPGROUPS; // one for all lanes, which the compiler has to know
-    if (asks && t.AHEAD) {
+    const bool producer = shuffle(warp_id(), 0) == 4 * C::WARPGROUPS; // from a shuffle, so that the compiler knows it is the same in all lanes
+    if (producer && t.AHEAD) {
         warp_sync();
-        tile_begin<C>(a, t, ring, full);
+        tile_load_w_ahead<C>(a, t, ring, full);
     }
-    const int live = live_rows<C::ROWS_S>(a.step); // written between programs only
+    const int live = live_rows<C::ROWS_S>(a.step); // no kernel of a program writes it
     t.count(live);
-    if (t.first >= t.groups) { // all blocks of the cluster
+    if (t.first >= t.groups) { // the same in all blocks of the cluster
         wait_for_previous();
-        if (asks && t.AHEAD)
-            tile_end<C>(a, t, ring, full);
+        if (producer && t.AHEAD)
+            tile_drain<C>(a, t, ring, full);
         return;
     }
     if (C::SPLIT_K > 1 && threadIdx.x == P::WORKERS)
-        mbarrier_expect(arrived, P::SENT);
+        mbarrier_expect(arrived, P::RECEIVED_BYTES);
     block_sync();
-    if (C::CLUSTER_M > 1) { // the others' barriers are there
+    if (C::CLUSTER_M > 1) { // the other blocks have initialised their mbarriers
         cluster_arrive();
         cluster_wait();
     }
-    if (asks) {
+    if (producer) {
         tile_produce<C>(a, t, ring, full, empty);
         if constexpr (C::SEGMENTS)
             if (blockIdx.x == 0 && lane_id() == 0)
                 a.segments->count = ceil_div(C::N, C::TILE_N);
         warp_sync();
     } else if constexpr (C::SPLIT_K == 1) {
-        tile_work<C>(a, t, shared, ring, full, empty, live);
+        tile_consume<C>(a, t, shared, ring, full, empty, live);
     } else {
-        float d[P::GROUPS][C::TILE_N / 2];
-        TileSlot slot = {0, 0};
-        TileNormRows<C> rows;
-        tile_lines<C>(a, (float *)(shared + P::BIAS_AT), t.column(t.first), threadIdx.x, 128);
+        float d[P::M_BLOCKS][C::TILE_N / 2];
+        TileRing slot = {0, 0};
+        TileAffineRows<C> rows;
+        tile_load_vectors<C>(a, (float *)(shared + P::BIAS_AT), t.column(t.first), threadIdx.x, 128);
         named_barrier_sync(1, 128);
-        tile_start<C>(d, nullptr);
-        rows.ask(a, t.row(t.first) + warp_id() * 16 + (lane_id() >> 2), live);
-        tile_products<C>(d, t, 0, 0, slot, ring, full, empty);
-        tile_products_end<C>(t, 0, slot, empty);
+        tile_init_sums<C>(d, nullptr);
+        rows.load(a, t.row(t.first) + warp_id() * 16 + (lane_id() >> 2), live);
+        tile_multiply<C>(d, t, 0, 0, slot, ring, full, empty);
+        tile_multiply_end<C>(t, 0, slot, empty);
         wait_for_previous();
-        cluster_arrive(); // all rings have been read
+        cluster_arrive(); // all blocks have read their rings, which now receive sums
         cluster_wait();
-        tile_share<C>(a, t, d, rows, shared, arrived, live);
+        tile_finish_split<C>(a, t, d, rows, shared, arrived, live);
         return;
     }
-    if (C::SPLIT_K > 1) { // the same barrier
+    if (C::SPLIT_K > 1) { // the producer's part in the barrier above
         cluster_arrive();
         cluster_wait();
     }

@@ -1,19 +1,25 @@
-// linear_wide.cuh - y = epilogue(norm(x) * w^T + b) for up to 64 rows, any K and N, every target.
+// linear_wide.cuh - linear layers of up to 64 rows by mma.sync, any K and N, every target from sm_80 on.
 //
-//   x [M, K]  16-bit      w [N, K]  16-bit, row-major      sums in fp32
+//   y[m,n] = epilogue(sum_k norm(x)[m,k] * w[n,k] + b[n])         epilogue: activation, GLU, residual, RoPE + cache
+//                                                                 (body/linear.cuh)
+//   x  [M, K]  16-bit, row-major                  g, c [K] fp32   gain and bias of the norm
+//   w  [N, K]  16-bit, row-major                  b [N] fp32, r [M, N]
+//   y  [M, N]  16-bit or fp32                     sums in fp32
 //
-// A block holds the sums of TILE_N weight rows for all M rows of x in registers and walks over K in
-// stages of 128: w [TILE_N, 128] and x [M, 128] stream through shared memory by cp.async, weights
-// starting before the kernel in front has ended. Warps are 4 over k (32 of a stage each) times
-// 1 or 2 over m times 1 to 4 over n; fragments as in linear.cuh. x comes from L2 once for each TILE_N rows, so TILE_N is as
-// large as registers allow, and with CLUSTER_SIZE = 2 a pair of blocks shares TILE_N rows: each takes every
-// other stage, reads half of x, and they exchange half of their sums through shared memory.
+// A block computes TILE_N columns for all M rows, with the sums in registers, and walks through K in stages of 128:
+// w [TILE_N, 128] and x [BLOCK_M, 128] come to shared memory by cp.async; w starts before the previous kernel has ended.
 //
-// Order of summation: chain (s mod 2, warp over k) of stage s is the chain of block b = 4s + warp
-// in linear.cuh. Without pairs a block sweeps over the even stages, then over the odd ones.
+//   warps:  4 over the 128 k of a stage (32 each)  x  1 or 2 over the rows  x  1 to 4 over the columns
 //
-// Shared memory: [stages][w TILE_N x 256 | x BLOCK_M x 256 | g, c 512 each] | sums | the pair's or the
-// second sweep's sums | statistics.
+// Each TILE_N columns read x from L2 again, so TILE_N is as large as the registers allow. On sm_90 a pair of blocks
+// (CLUSTER_SIZE = 2) shares TILE_N columns: one takes the even stages, one the odd, so each reads half of x; they swap
+// half of their sums through distributed shared memory, and each finishes half of the rows.
+//
+// Order of summation: that of body/linear.cuh. Warp j over k of stage s has block 4s + j of 32 k, whose chain is (4s + j)
+// mod 8. A block without a partner sweeps over the even stages, then over the odd ones, for the same order.
+//
+// Shared memory: [stages][w TILE_N x 256 | x BLOCK_M x 256 | g, c 512 each] | sums | sums of the other block or of the
+// second sweep | statistics | cache places | mbarrier.
 #pragma once
 #include "device/async.cuh"
 #include "device/block.cuh"
@@ -24,30 +30,30 @@
 #include "body/linear.cuh"
 
 template <class C> struct WideShape {
-    static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;  // rows held
-    static constexpr int GROUPS = C::TILE_N <= 64 ? 2 : 4;                 // of four warps
-    static constexpr int MG = BLOCK_M == 64 ? 2 : 1, NG = GROUPS / MG;      // over m, over n
-    static constexpr int MT = BLOCK_M / 16 / MG, JT = C::TILE_N / NG / 8;       // a warp's tiles
+    static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;         // rows of x in shared memory
+    static constexpr int GROUPS = C::TILE_N <= 64 ? 2 : 4;                         // of four warps
+    static constexpr int MG = BLOCK_M == 64 ? 2 : 1, NG = GROUPS / MG;             // groups over m, over n
+    static constexpr int MT = BLOCK_M / 16 / MG, JT = C::TILE_N / NG / 8; // 16-row and 8-column tiles of a warp
     static constexpr int THREADS = 128 * GROUPS;
-    static constexpr int S = ceil_div(C::K, 128);                      // stages of K
+    static constexpr int S = ceil_div(C::K, 128);                                  // stages of 128 k
     static constexpr int STAGE = (C::TILE_N + BLOCK_M) * 256 + C::NORM * 512;
-    static constexpr int SUM = BLOCK_M * 8 + 8;                             // floats of a tile of 8 columns
-    static constexpr int OTHER = C::CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : SUM;        // the same, second buffer
+    static constexpr int SUM = BLOCK_M * 8 + 8;                                    // floats of a tile of 8 columns
+    static constexpr int OTHER_SUM = C::CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : SUM; // the same, of the second buffer
     static constexpr int SUM_AT = C::STAGES * STAGE;
     static constexpr int OTHER_AT = SUM_AT + C::TILE_N / 8 * SUM * 4;
-    static constexpr int STAT_AT = OTHER_AT + C::TILE_N / 8 * OTHER * 4;
-    static constexpr int PLACE_AT = STAT_AT + BLOCK_M * 8;                  // append: {page, position} of a row
+    static constexpr int STAT_AT = OTHER_AT + C::TILE_N / 8 * OTHER_SUM * 4;
+    static constexpr int PLACE_AT = STAT_AT + BLOCK_M * 8;                         // append: {page, position} of a row
     static constexpr int BARRIER_AT = PLACE_AT + BLOCK_M * 8;
     static constexpr int BYTES = BARRIER_AT + 16;
-    static constexpr bool FAST = C::K % 8 == 0;                        // rows are 16-byte aligned
-    static constexpr bool STREAMED = C::NORM == 1 && FAST;             // squares summed on the way
+    static constexpr bool FAST = C::K % 8 == 0;                                    // rows are 16-byte aligned
+    static constexpr bool STREAMED = C::NORM == 1 && FAST; // squares are summed from the stages, not in a pass of their own
     static constexpr int AT_ONCE = THREADS / 16, STATS = ceil_div(BLOCK_M, AT_ONCE);
-    static constexpr int PAIRS = BLOCK_M / C::CLUSTER_SIZE * (C::TILE_N / 2), ITEMS = ceil_div(PAIRS, THREADS);  // outputs
+    static constexpr int PAIRS = BLOCK_M / C::CLUSTER_SIZE * (C::TILE_N / 2), ITEMS = ceil_div(PAIRS, THREADS); // outputs
     static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
-    static_assert(C::TILE_N % 16 == 0, "two tiles of columns at least");
+    static_assert(C::TILE_N % 16 == 0, "at least two tiles of 8 columns");
 };
 
-// Walks the stages of this block: rows row .. row + TILE_N of w, stage s.
+// The order of the stages of this block: rows row .. row + TILE_N of w, 128 k from s * 128.
 template <class C> struct WideWalk {
     int row, s;
     DEVICE void next(int rank)
@@ -64,12 +70,12 @@ template <class C> struct WideWalk {
     }
 };
 
-// Where unit u (16 bytes) of a row of 256 bytes stands. Odd rows swap their 64-byte halves: the
-// eight lanes of a quarter warp read 4 units of two neighbouring rows without a bank twice.
+// Byte offset of unit u (16 bytes) of a row of 256 bytes. Odd rows swap neighbouring groups of 64 bytes, so that the
+// eight lanes of a quarter warp, which read 4 units of two neighbouring rows, have no bank conflict.
 DEVICE int wide_unit(int row, int u) { return row * 256 + (u ^ (row & 1) << 2) * 16; }
 
-// Eight elements from column k of a row into a 16-byte unit, zeros at and beyond K; all zeros
-// where `row` is NULL. any: an address that may be read.
+// Copies eight elements from column k of a row into a 16-byte unit, zeros at and beyond K; all zeros if `row` is NULL.
+// any: an address that may be read.
 template <class C> DEVICE void wide_copy(u32 to, const typename C::T *row, int k, const void *any)
 {
     if constexpr (WideShape<C>::FAST) {
@@ -87,7 +93,7 @@ template <class C> DEVICE void wide_copy(u32 to, const typename C::T *row, int k
     }
 }
 
-// Thread i copies unit i % 16 of the rows i / 16, i / 16 + AT_ONCE, ...
+// Stage `at` of w, and of g and c of the norm: thread i copies unit i % 16 of rows i / 16, i / 16 + AT_ONCE, ...
 template <class C> DEVICE void wide_load_w(const LinearArgs &a, WideWalk<C> at, int last, u32 stage)
 {
     typedef WideShape<C> P;
@@ -106,6 +112,7 @@ template <class C> DEVICE void wide_load_w(const LinearArgs &a, WideWalk<C> at, 
     }
 }
 
+// The same stage of x.
 template <class C> DEVICE void wide_load_x(const LinearArgs &a, WideWalk<C> at, int live, u32 stage)
 {
     typedef WideShape<C> P;
@@ -124,7 +131,7 @@ template <class C> DEVICE void wide_load_x(const LinearArgs &a, WideWalk<C> at, 
     }
 }
 
-// Where a warp works: chain over k, first row, first tile of 8 columns.
+// A warp's place in the tile: its 32 k of each stage, first row, first tile of 8 columns.
 template <class C> struct WideWarp {
     int kw, m, tile;
     DEVICE WideWarp()
@@ -132,7 +139,7 @@ template <class C> struct WideWarp {
           tile((warp_id() >> 2) % WideShape<C>::NG * WideShape<C>::JT) {}
 };
 
-// This warp's products of one stage: 32 k, that is twice 16 as in linear.cuh.
+// Multiplies this warp's 32 k of one stage: two instructions of 16 k, as in linear.cuh.
 template <class C>
 DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 stage, const RowStat *stat)
 {
@@ -185,7 +192,7 @@ DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 st
             if (j + n < P::JT)
                 w[n] = shared_load16(wa + (j + n) * 2048);
 #pragma unroll
-        for (int h = 0; h < 2; h++)  // the two of one sum stand far apart
+        for (int h = 0; h < 2; h++) // two products into one sum are issued far apart
 #pragma unroll
             for (int n = 0; n < AT_A_TIME; n++)
 #pragma unroll
@@ -195,7 +202,7 @@ DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 st
     }
 }
 
-// Squares of the rows of x in this stage, for the root mean square.
+// Adds the squares of x in this stage, for the root mean square.
 template <class C> DEVICE void wide_squares(float (&s)[WideShape<C>::STATS], u32 stage)
 {
     typedef WideShape<C> P;
@@ -208,7 +215,7 @@ template <class C> DEVICE void wide_squares(float (&s)[WideShape<C>::STATS], u32
     }
 }
 
-// Chains 0..3 of the warps over k, added in order. The warps of chain 3 hold the result.
+// Adds the sums of the four warps over k in their order. The warps with kw == 3 hold the result.
 template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *sums)
 {
     typedef WideShape<C> P;
@@ -240,10 +247,10 @@ template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::MT][WideShap
     }
 }
 
-// The result of a sweep goes to where the epilogue reads it: with pairs, the half of the rows that
-// is the other's to finish goes to the other.
+// Writes the result to where the epilogue reads it. In a pair of blocks, the half of the rows that the other block
+// finishes is sent to it.
 template <class C>
-DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *mine, float *others, u32 arrived, int rank)
+DEVICE void wide_send_sums(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *mine, float *others, u32 arrived, int rank)
 {
     typedef WideShape<C> P;
     const WideWarp<C> at;
@@ -251,7 +258,7 @@ DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *
     if (at.kw != 3)
         return;
 #pragma unroll
-    for (int h = 0; h < (P::MG == 2 ? 1 : 2); h++) {  // the rows of one half: all of this warp's, or half of them
+    for (int h = 0; h < (P::MG == 2 ? 1 : 2); h++) { // a half of the rows: all rows of this warp, or half of them
         constexpr int GROUPS = P::MG == 2 ? 2 * P::MT : P::MT;  // of 8 rows
         if (C::CLUSTER_SIZE == 1 || (P::MG == 2 ? at.m * 2 / P::BLOCK_M : h) == rank) {
             float *to = mine + at.tile * P::SUM + (at.m + g) * 8 + 2 * t;
@@ -265,20 +272,20 @@ DEVICE void wide_give(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *
                     *(Vec<float, 2> *)(to + j * P::SUM + i * 64) = v;
                 }
         } else {
-            const u32 to = cluster_map(shared_address(others + at.tile * P::OTHER + g * 8 + 2 * t), rank ^ 1);
+            const u32 to = cluster_map(shared_address(others + at.tile * P::OTHER_SUM + g * 8 + 2 * t), rank ^ 1);
             const u32 count = cluster_map(arrived, rank ^ 1);
 #pragma unroll
             for (int j = 0; j < P::JT; j++)
 #pragma unroll
                 for (int i = 0; i < GROUPS; i++)
-                    cluster_send2(to + (j * P::OTHER + i * 64) * 4, d[(i + h * GROUPS) / 2][j][(i + h * GROUPS) % 2 * 2],
+                    cluster_send2(to + (j * P::OTHER_SUM + i * 64) * 4, d[(i + h * GROUPS) / 2][j][(i + h * GROUPS) % 2 * 2],
                                   d[(i + h * GROUPS) / 2][j][(i + h * GROUPS) % 2 * 2 + 1], count);
         }
     }
 }
 
-// Finished sums of TILE_N columns from `row` on: the second half of the sum, the norm, the epilogue.
-// What it reads from memory is asked for before the pair meets.
+// Finishes TILE_N columns from `row` on: adds the two halves of the sum, multiplies by the norm's 1 / rms, runs the
+// epilogue. Bias, residual and angles are loaded before the wait for the other block.
 template <class C>
 DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *others, const float *half, const RowStat *stat, const int *places,
                         u32 arrived, u32 parity, int rank, int live, int row, int last)
@@ -316,7 +323,7 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
                 continue;
             const int p = (n[i] - row) / 2;
             const Vec<float, 2> u = *(const Vec<float, 2> *)(sums + (p >> 2) * P::SUM + m[i] * 8 + (p & 3) * 2);
-            const Vec<float, 2> v = *(const Vec<float, 2> *)(others + (p >> 2) * P::OTHER + (m[i] - base) * 8 + (p & 3) * 2);
+            const Vec<float, 2> v = *(const Vec<float, 2> *)(others + (p >> 2) * P::OTHER_SUM + (m[i] - base) * 8 + (p & 3) * 2);
             float v0 = u[0] + v[0], v1 = u[1] + v[1];
             if (C::NORM == 1) {
                 const float scale = P::STREAMED ? rms_scale<C::K>(half[m[i]] + half[P::BLOCK_M + m[i]], C::EPS) : stat[m[i]].scale;
@@ -347,7 +354,7 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     const int last = least((int)((i64)(pair + 1) * tiles / pairs) * 8, C::N);
     const int passes = ceil_div(last - first, C::TILE_N);
     const int total = passes * (C::CLUSTER_SIZE == 1 ? P::S : (P::S + 1 - rank) / 2);
-    const u32 arrived = shared_address(shared + P::BARRIER_AT);  // counts what the other sends
+    const u32 arrived = shared_address(shared + P::BARRIER_AT);  // counts the bytes that the other block sends
     u32 parity = 0;
     if (C::CLUSTER_SIZE == 2) {
         if (threadIdx.x == 0) {
@@ -361,7 +368,7 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     WideWalk<C> walk = {first, C::CLUSTER_SIZE == 1 ? 0 : rank}, ahead = walk;
     for (int i = 0; i < C::STAGES - 1 && i < total; i++, ahead.next(rank))
         wide_load_w<C>(a, ahead, last, ring + i * P::STAGE);
-    const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // written between programs only
+    const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // no kernel of a program writes it
     wait_for_previous();
     ahead = walk;
     for (int i = 0; i < C::STAGES - 1; i++) {
@@ -387,7 +394,7 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     }
 
     float squares[P::STATS] = {};
-    int slot = 0, more = total - (C::STAGES - 1);  // stages to be loaded yet
+    int slot = 0, more = total - (C::STAGES - 1); // stages still to be loaded
     for (int row = first; row < last; row += C::TILE_N) {
 #pragma unroll 1
         for (int sweep = 0; sweep < (C::CLUSTER_SIZE == 1 ? 2 : 1); sweep++) {
@@ -411,12 +418,12 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
             }
             float *to = sweep == 0 ? sums : others;
             if (C::CLUSTER_SIZE == 2) {
-                cluster_wait();  // both have read what they got last time
+                cluster_wait(); // both blocks have read what they received last time
                 if (threadIdx.x == 0)
                     mbarrier_expect(arrived, C::TILE_N * P::BLOCK_M * 2 + (P::STREAMED && row == first ? P::BLOCK_M * 4 : 0));
             }
             wide_reduce<C>(d, to);
-            wide_give<C>(d, to, others, arrived, rank);
+            wide_send_sums<C>(d, to, others, arrived, rank);
             if (P::STREAMED && row == first) {
 #pragma unroll
                 for (int i = 0; i < P::STATS; i++) {

@@ -1,12 +1,12 @@
 // norm.cuh - root-mean-square norm and layer norm of each row.
 //
-//   y[t,:] = g * x[t,:] / rms(x[t,:])                              Zhang & Sennrich 2019, eq. 4
-//   y[t,:] = g * (x[t,:] - mean) / sqrt(var + eps) + c             Ba et al. 2016
+//   y[m,:] = g * x[m,:] / rms(x[m,:])                              Zhang & Sennrich 2019, eq. 4
+//   y[m,:] = g * (x[m,:] - mean) / sqrt(var + eps) + c             Ba et al. 2016
 //
-//   x [rows, C]      g, c [C] fp32      y [rows, C] may alias x
+//   x [M, C]  row-major      g, c [C] fp32      y [M, C]  may alias x
 //
-// LANES threads take one row, a warp or a whole block, and keep it in registers, so x is read once. Sums in
-// fp32, the variance around the mean. Memory bound; a warp a row waits for nobody.
+// LANES threads compute one row, a warp or a whole block, and keep it in registers, so x is read once. Sums are in fp32,
+// the variance around the mean. Memory bound; with a warp for each row there is no barrier.
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"
@@ -23,10 +23,10 @@ struct NormArgs {
 template <class K> DEVICE void norm(const NormArgs &a)
 {
     typedef typename K::T T;
-    constexpr int VEC = vec_width<T>(K::C), STEP = VEC * K::LANES;  // elements read at once
+    constexpr int VEC = vec_width<T>(K::C), STEP = VEC * K::LANES; // elements that all lanes of a row load at once
     constexpr int N = ceil_div(K::C, STEP);
     static_assert(K::LANES == 32 || K::LANES == K::THREADS, "a warp or a block");
-    constexpr bool AHEAD = N * VEC <= 32;  // gains and biases fit into registers, while the kernel in front still runs
+    constexpr bool AHEAD = N * VEC <= 32; // gains and biases fit registers: they are loaded while the previous kernel runs
     SHARED(float, room, 72);
     launch_dependents();
     const int row = blockIdx.x * (K::THREADS / K::LANES) + threadIdx.x / K::LANES, lane = threadIdx.x % K::LANES;
@@ -40,7 +40,7 @@ template <class K> DEVICE void norm(const NormArgs &a)
                 c[i] = load<VEC>(a.c + at);
         }
     }
-    const bool live = row < live_rows<K::ROWS_S>(a.step);  // written between programs only
+    const bool live = row < live_rows<K::ROWS_S>(a.step); // no kernel of a program writes a.step
     wait_for_previous();
     if (!live)
         return;

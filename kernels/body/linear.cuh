@@ -1,12 +1,17 @@
-// linear.cuh - what the forms of linear share: their arguments and what happens to a finished sum.
+// linear.cuh - what the linear kernels share: their arguments and the epilogue on a finished sum.
 //
-//   y = epilogue(norm(x) * w^T + b)
+//   s[m,n] = sum_k norm(x)[m,k] * w[n,k] + b[n]
 //
-// RMS norm is split: x * g goes into the product, the row's 1 / rms is multiplied into the sum,
-// so that no one waits for the statistic. Layer norm is applied to x before the product.
-// An element's sum is added up in an order that depends on K alone (never on how many rows a step
-// has): blocks of 32 k are dealt out to 8 chains, b mod 8, each a sequence of matrix instructions
-// of 16 k; then chains 0..3 and 4..7 are added in order, and the two halves last.
+//   plain     y = act(s)               GLU     y[m, n/2] = act(s[m,n]) * s[m,n+1], n even: gate and up interleaved
+//   residual  y = act(s) + r           append  q to y, k and v to the cache, with RoPE (body/append.cuh)
+//   head      logits y = s, or segments of them (body/segments.cuh)
+//
+// RMS norm is split: the product takes x * g, and the finished sum is multiplied by the row's 1 / rms, so that nothing
+// waits for the statistic. Layer norm is applied to x before the product.
+//
+// Order of summation of linear.cuh and linear_wide.cuh; it depends on K alone, never on the number of rows of a step.
+// Block b of 32 k belongs to chain b mod 8; a chain is a sequence of matrix instructions of 16 k. At the end chains 0..3
+// are added in order, chains 4..7 too, last the two halves.
 #pragma once
 #include "device/io.h"
 #include "device/vec.cuh"
@@ -35,8 +40,8 @@ struct LinearHeadArgs : SegmentArgs, LinearArgs {
     FtxSegments *segments; // SEGMENTS: of the rows of y; y itself is written as keep_of() says
 };
 
-// Eight neighbouring elements of a row of x, as the product wants them.
-// RMS norm: times the gains, which are rounded to x's type as a checkpoint of that type has them.
+// Eight neighbouring elements of a row of x as they are multiplied by w.
+// RMS norm: x * g. The gains are rounded to x's type, in which a checkpoint of that type stores them.
 template <class C> DEVICE uint4_ rms_vector(uint4_ x, uint4_ g)
 {
     typedef typename C::T T;
@@ -46,6 +51,7 @@ template <class T> DEVICE uint4_ pack_gains(const Vec<float, 4> &a, const Vec<fl
 {
     return uint4_{pack2<T>(a[0], a[1]), pack2<T>(a[2], a[3]), pack2<T>(b[0], b[1]), pack2<T>(b[2], b[3])};
 }
+// Layer norm: (x - mean) * scale * g + c.
 template <class C> DEVICE uint4_ layer_vector(uint4_ x, RowStat s, const Vec<float, 4> &g0, const Vec<float, 4> &g1,
                                               const Vec<float, 4> &c0, const Vec<float, 4> &c1)
 {
@@ -57,7 +63,7 @@ template <class C> DEVICE uint4_ layer_vector(uint4_ x, RowStat s, const Vec<flo
     return x;
 }
 
-// What the epilogue reads from memory for columns n, n+1 of row m, asked for before it is needed.
+// What the epilogue reads from memory for columns n, n+1 of row m; loaded before it is needed.
 struct LinearBias { float b[2]; };
 struct LinearResidual { float r[2]; };
 
@@ -90,8 +96,7 @@ template <class C> DEVICE LinearResidual linear_residual(const LinearArgs &a, in
     return v;
 }
 
-// Where row m is appended, and the angle for columns n, n+1; nothing without append. The token
-// comes from the caller, who may have asked for it early.
+// append: the place of row m in the cache, and the RoPE angle for columns n, n+1. The caller loads the token, early.
 struct LinearPlace {
     AppendRow row;
     Vec<float, 2> cs;
@@ -110,7 +115,7 @@ template <class C> DEVICE LinearPlace linear_place(const LinearArgs &a, const Ft
     return p;
 }
 
-// Columns n, n+1 of row m of y (n even; n+1 may be N).
+// Stores columns n, n+1 of row m of y (n even; n+1 may be N).
 template <class C> DEVICE void linear_store(const LinearArgs &a, int m, int n, float v0, float v1)
 {
     typedef typename C::OUT O;
@@ -127,7 +132,7 @@ template <class C> DEVICE void linear_store(const LinearArgs &a, int m, int n, f
     }
 }
 
-// Columns n, n+1 of row m (n even; n+1 may be N). C: the constants of the instance.
+// The epilogue: finishes and stores columns n, n+1 of row m (n even; n+1 may be N). C: the constants of the instance.
 template <class C>
 DEVICE void linear_out(const LinearArgs &a, const LinearBias &b, const LinearResidual &r, const LinearPlace &p, int m, int n,
                        float v0, float v1)

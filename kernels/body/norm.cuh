@@ -1,12 +1,13 @@
-// norm.cuh - statistics of a row in the one order that every kernel uses, so that a row gets the
-// same bits whoever reads it: lane l of a warp takes the vectors l, l+32, ... of VEC elements one
-// after another; then the lanes are added as a tree over 16, last the two halves. At the end: those
-// of a row whose writer has left sums.
+// norm.cuh - statistics of a row for RMS norm and layer norm, in the one order of summation that all kernels use, so
+// that a row gets the same bits from each of them: lane l of a warp adds vectors l, l + 32, ... of VEC elements one after
+// another; then the lanes are added as a tree over 16, last the two halves. At the end: layer norm from row statistics
+// that another kernel wrote.
 #pragma once
 #include "device/l2.cuh"
 #include "device/vec.cuh"
 #include "device/warp.cuh"
 
+// Sum over the lanes of a warp.
 DEVICE float stat_tree(float v)
 {
 #pragma unroll
@@ -22,7 +23,7 @@ template <int VEC, class T> DEVICE float add_sum(float s, const Vec<T, VEC> &v)
         s += to_float(v[i]);
     return s;
 }
-// The sum of (x - mean)^2.
+// Adds (x - mean)^2.
 template <int VEC, class T> DEVICE float add_squares(float s, const Vec<T, VEC> &v, float mean)
 {
 #pragma unroll
@@ -42,7 +43,7 @@ template <int C> DEVICE float rms_scale(float sum, float eps)
     return rsqrtf(sum / C + eps);
 }
 
-// By one warp. NORM 1: root mean square (mean 0), 2: mean and variance. C elements.
+// Statistics of a row of C elements in memory, by one warp. NORM 1: root mean square (mean 0); 2: mean and variance.
 template <int NORM, int C, class T> DEVICE RowStat row_stat(const T *x, float eps)
 {
     constexpr int VEC = vec_width<T>(C), N = C / VEC;
@@ -60,7 +61,7 @@ template <int NORM, int C, class T> DEVICE RowStat row_stat(const T *x, float ep
     return RowStat{mean, rms_scale<C>(stat_tree(s), eps)};
 }
 
-// The same of a row of C elements that a warp holds: lane l the vectors l, l + 32, ... of 8.
+// The same for a row that the warp holds in registers: lane l has vectors l, l + 32, ... of 8 elements.
 template <int NORM, int C, class T> DEVICE RowStat held_stat(const Vec<T, 8> (&x)[ceil_div(C, 256)], float eps)
 {
     float mean = 0.0f, s = 0.0f;
@@ -78,7 +79,7 @@ template <int NORM, int C, class T> DEVICE RowStat held_stat(const Vec<T, 8> (&x
             s = add_squares(s, x[i], mean);
     return RowStat{mean, rms_scale<C>(stat_tree(s), eps)};
 }
-// Row of C elements into a warp's registers, from L2.
+// Loads a row of C elements from L2 into the warp's registers, for held_stat.
 template <int C, class T> DEVICE void hold_row(Vec<T, 8> (&x)[ceil_div(C, 256)], const T *row)
 {
 #pragma unroll
@@ -87,26 +88,26 @@ template <int C, class T> DEVICE void hold_row(Vec<T, 8> (&x)[ceil_div(C, 256)],
             *(uint4_ *)&x[i] = load_l2(row + (i * 32 + lane_id()) * 8);
 }
 
-// Rounded as written: no compiler may contract it differently in two places.
+// One element of a normed row. The intrinsics fix each rounding, so that all kernels compute the same bits.
 DEVICE float norm_apply(float x, RowStat r, float g, float c)
 {
     return __fmaf_rn(__fmul_rn(__fsub_rn(x, r.mean), r.scale), g, c);
 }
 
-// Layer norm of a row of C elements of which its writer has left, for every EACH columns, their sum and the sum of
-// their squares: [rows][SEGMENTS][2]. That cancels, but while the mean is below 2^11 deviations it costs less than the
-// row's own rounding to 16 bits. By the quad that has the row: lane t asks for vectors t, t + 4, ...; all get the same.
-// EACH = 0: the row is not normed.
-struct RowLine {
+// Layer norm from row statistics: for every EACH columns of a row of C elements, the kernel that wrote the row also wrote
+// their sum and the sum of their squares, [rows][GROUPS][2]. Var = E[x^2] - E[x]^2 cancels, but while the mean is below
+// 2^11 standard deviations the error is below the row's own rounding to 16 bits. Four neighbouring lanes work on a row:
+// lane t loads vectors t, t + 4, ...; all get the result. EACH = 0: the row is not normed.
+struct RowAffine {
     float scale, shift;
 }; // y = (x * scale + shift) * g + c
-template <int C, int EACH> struct QuadSums {
-    static constexpr int SEGMENTS = ceil_div(C, EACH), VEC = SEGMENTS % 2 ? 2 : 4, VECTORS = SEGMENTS * 2 / VEC,
+template <int C, int EACH> struct RowSums {
+    static constexpr int GROUPS = ceil_div(C, EACH), VEC = GROUPS % 2 ? 2 : 4, VECTORS = GROUPS * 2 / VEC,
                          FLOATS = ceil_div(VECTORS, 4) * VEC;
     Vec<float, VEC> v[ceil_div(VECTORS, 4)];
-    DEVICE void ask(const float *sums, int row, bool live)
+    DEVICE void load(const float *sums, int row, bool live)
     {
-        const float *from = sums + ((i64)row * SEGMENTS * 2 + (lane_id() & 3) * VEC);
+        const float *from = sums + ((i64)row * GROUPS * 2 + (lane_id() & 3) * VEC);
 #pragma unroll
         for (int i = 0; i < ceil_div(VECTORS, 4); i++) {
             v[i] = zeros<float, VEC>();
@@ -118,7 +119,7 @@ template <int C, int EACH> struct QuadSums {
                 *(u64 *)&v[i] = load_l2_scalar((const u64 *)(from + i * 8));
         }
     }
-    DEVICE RowLine line(float eps) const
+    DEVICE RowAffine affine(float eps) const
     {
         float sum = 0.0f, squares = 0.0f;
 #pragma unroll
@@ -131,11 +132,11 @@ template <int C, int EACH> struct QuadSums {
         constexpr float BY = 1.0f / C;
         const float mean = warp_sum<4>(sum) * BY,
                     scale = rsqrtf(fmaxf(warp_sum<4>(squares) * BY - mean * mean, 0.0f) + eps);
-        return RowLine{scale, -mean * scale};
+        return RowAffine{scale, -mean * scale};
     }
 };
-template <int C> struct QuadSums<C, 0> {
+template <int C> struct RowSums<C, 0> {
     static constexpr int FLOATS = 0;
-    DEVICE void ask(const float *, int, bool) {}
-    DEVICE RowLine line(float) const { return RowLine{1.0f, 0.0f}; }
+    DEVICE void load(const float *, int, bool) {}
+    DEVICE RowAffine affine(float) const { return RowAffine{1.0f, 0.0f}; }
 };

@@ -217,7 +217,7 @@ template <class C> static Launch product(int M, float *error)
     typedef TileShape<C> P;
     const FtxStep s = {.tokens = M, .rows = M};
     const int groups = ceil_div(M, C::TILE_M * C::CLUSTER_M) * ceil_div(C::N, C::TILE_N);
-    const int grid = P::BLOCKS * (C::WARPGROUPS == 2 ? std::min(groups, 132 / P::BLOCKS) : groups);
+    const int grid = P::CLUSTER_SIZE * (C::WARPGROUPS == 2 ? std::min(groups, 132 / P::CLUSTER_SIZE) : groups);
     std::vector<const TensorMap *> weights;
     TileNormArgs a;
 
@@ -238,7 +238,7 @@ template <class C> static Launch product(int M, float *error)
     const Launch launch = [a, grid, weights](int layer) {
         TileNormArgs now = a;
         cudaLaunchAttribute attrs[2] = {};
-        cudaLaunchConfig_t c = config(attrs, P::BLOCKS, grid, P::THREADS, P::BYTES);
+        cudaLaunchConfig_t c = config(attrs, P::CLUSTER_SIZE, grid, P::THREADS, P::BYTES);
         now.w = weights[layer];
         CK(cudaLaunchKernelEx(&c, kernel<C>, now));
     };
