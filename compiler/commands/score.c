@@ -35,7 +35,7 @@ static const Option table[] = {
      0},
     {"--json", 0, OPT_FLAG, NULL, "one object: ids, logprobs, loss, perplexity, windows", AT(json), 0},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
-    {"--threads", 0, OPT_INT, "N", "CPU threads", AT(threads), 0},
+    {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
 #undef AT
