@@ -56,6 +56,25 @@ static int format(lua_State *L)
     return lua_gettop(L);
 }
 
+/* string.rep: an empty text, which Lua would append as often as asked, up to 2^63 times, stays empty. Upvalue: Lua's
+ * own string.rep. */
+static int rep(lua_State *L)
+{
+    size_t text, between;
+
+    luaL_checklstring(L, 1, &text);
+    luaL_optlstring(L, 3, "", &between);
+    if (!text && !between) {
+        luaL_checkinteger(L, 2);
+        lua_pushliteral(L, "");
+        return 1;
+    }
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 1);
+    return 1;
+}
+
 /* --- order -------------------------------------------------------------------------------------- */
 
 /* Whether the value at index i comes before that at j. f: index of a comparison function; 0: the order of keys
@@ -288,6 +307,7 @@ void sandbox_library(lua_State *L)
 
     open_one(L, "string", luaopen_string, strings);
     wrap(L, "format", format);
+    wrap(L, "rep", rep);
     sandbox_strict(L, "string");
     lua_pushliteral(L, "");
     lua_getmetatable(L, -1);

@@ -8,6 +8,7 @@
  *
  * What has no counterpart is refused: word boundaries, classes inside classes, `&&`. */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "parts.h"
@@ -158,15 +159,61 @@ static const char *put_options(Text *t, const char *p)
     return p;
 }
 
+/* How often the innermost part of a pattern is repeated by nested counts: (a{10}){10} is a hundred times a. Few
+ * characters could ask for a match that takes seconds, so more than MOST_REPEATS are refused. */
+enum { MOST_REPEATS = 10000, MOST_DEPTH = 250 };
+
+typedef struct Repeats {
+    long inside[MOST_DEPTH + 1]; /* by open groups: the most repeats of a part of the group */
+    long last;                   /* of the last atom */
+    size_t depth;
+    const char *count_end; /* the '}' of the last count */
+} Repeats;
+
+/* Takes the character at p into account; it is neither escaped nor in a class. False: too many. */
+static bool count_repeats(Repeats *r, const char *p)
+{
+    long times = 1;
+
+    if (r->count_end && p <= r->count_end)
+        return true;
+    if (*p == '(') {
+        if (r->depth == MOST_DEPTH)
+            return false;
+        r->inside[++r->depth] = 1;
+    } else if (*p == ')' && r->depth) {
+        r->last = r->inside[r->depth--];
+    } else if (*p == '{' && isdigit((unsigned char)p[1])) {
+        const char *comma = p + 1 + strspn(p + 1, "0123456789");
+
+        r->count_end = strchr(p, '}');
+        times = strtol(*comma == ',' && isdigit((unsigned char)comma[1]) ? comma + 1 : p + 1, NULL, 10);
+        if (times > MOST_REPEATS)
+            return false;
+        r->last *= times ? times : 1;
+    } else if (!strchr("?*+}", *p)) {
+        r->last = 1;
+    }
+    if (r->inside[r->depth] < r->last)
+        r->inside[r->depth] = r->last;
+    return r->last <= MOST_REPEATS;
+}
+
 bool pattern_translate(const char *pattern, Loc loc, Arena *keep, const char **out, Diag *d)
 {
     Text t = {.keep = keep};
+    Repeats repeats = {.inside = {1}, .last = 1};
     const char *p = pattern;
 
     puts_text(&t, "");
     while (*p) {
         const char *next;
 
+        if (!count_repeats(&repeats, p))
+            return diag_error(d, loc,
+                              "its pre-tokenizer's pattern repeats a part more than %d times, at character %td, which "
+                              "is not supported",
+                              MOST_REPEATS, p - pattern + 1);
         if (*p == '\\') {
             next = put_escape(&t, p + 1, false);
         } else if (*p == '[') {

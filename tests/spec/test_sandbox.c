@@ -67,6 +67,8 @@ static void test_time(void **state)
         {"local t = {} for i = 1, 3e5 do t[i] = -i end\nlocal n = 0\nwhile true do table.sort(t) n = n + 1 end",
          "the spec still runs"},
         {"for i = 1, 3e8 do local x = i end", "the spec still runs"},
+        {"assert((''):rep(1 << 62) == '' and (''):rep(1 << 62, '') == '' and (''):rep(3, 'x') == 'xx')", NULL},
+        {"return (''):rep('x')", "t.lua:1: bad argument"},
     };
 
     (void)state;

@@ -120,6 +120,13 @@ static void test_patterns(void **state)
         {"\\q", NULL},
         {"\\p{L", NULL},
         {"a{1,2}+", NULL},
+        {"(a{100}){100}", "(a{100}){100}"}, /* as often as is allowed */
+        {"(a{100}){1,101}", NULL},
+        {"((a{100}b|c){100}?d){2}", NULL},
+        {"a{101}{100}", NULL},
+        {"a{10001}", NULL},
+        {"a{1000}b{1000}(c{1000}|d{1000})", "a{1000}b{1000}(c{1000}|d{1000})"},
+        {"([{]a{1000}\\(){10}{", "([{]a{1000}\\(){10}{"},
     };
     Arena *keep = arena_open();
     (void)state;
