@@ -78,7 +78,7 @@ int command_help(int argc, char **argv)
     return EXIT_DONE;
 }
 
-/* Ctrl-C, or a terminal that closes, while nothing better is set up: no half-written file stays. */
+/* Ctrl-C or a terminal that closes, unless a command handles them itself: removes files that are half written. */
 static void interrupted(int sig)
 {
     (void)sig;
@@ -93,9 +93,9 @@ int main(int argc, char **argv)
 
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-    if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN) /* nohup's word counts */
+    if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN) /* nohup has asked to ignore it */
         sigaction(SIGHUP, &act, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write() */
+    signal(SIGXFSZ, SIG_IGN); /* beyond a size limit write() fails instead */
     if (argc < 2)
         return command_help(0, NULL) == EXIT_DONE ? EXIT_MISTAKE : EXIT_INTERNAL;
     if (strcmp(argv[1], "--version") == 0) {
