@@ -25,17 +25,27 @@ static bool fits(const Graph *g, Shape s)
 static bool verify_limits(const Graph *g, Diag *d)
 {
     const Limits *l = &g->limits;
-    const int64_t all[] = {l->sequences, l->context, l->tokens,  l->kv_block, l->kv_pages, l->logit_bias,
-                           l->end_ids,   l->source,  l->sources, l->beams,    l->bad_words};
+    const struct {
+        const char *name;
+        int64_t value, least;
+    } all[] = {
+        {"sequences", l->sequences, 1},
+        {"context", l->context, 1},
+        {"tokens", l->tokens, 1},
+        {"kv_block", l->kv_block, 1},
+        {"kv_pages", l->kv_pages, g->kind != FTX_MODEL_ENCODER},
+        {"logit_bias", l->logit_bias, 0},
+        {"end_ids", l->end_ids, 0},
+        {"bad_words", l->bad_words, 0},
+        {"source", l->source, 0},
+        {"sources", l->sources, l->source > 0},
+        {"beams", l->beams, 0},
+    };
 
-    if (l->sequences < 1 || l->context < 1 || l->tokens < 1 || l->kv_block < 1 ||
-        l->kv_pages < (g->kind != FTX_MODEL_ENCODER) || l->logit_bias < 0 || l->end_ids < 0 || l->bad_words < 0 ||
-        l->source < 0 || l->sources < (l->source > 0) || l->beams < 0)
-        return diag_error(d, (Loc){0}, "limits: sequences, context, tokens, kv_block and kv_pages are positive");
     for (size_t i = 0; i < LEN(all); i++)
-        if (all[i] > MAX_LIMIT)
-            return diag_error(d, (Loc){0}, "limits: %lld is above the most, %lld", (long long)all[i],
-                              (long long)MAX_LIMIT);
+        if (all[i].value < all[i].least || all[i].value > MAX_LIMIT)
+            return diag_error(d, (Loc){0}, "limits: %s is %lld, it must be %lld to %lld", all[i].name,
+                              (long long)all[i].value, (long long)all[i].least, (long long)MAX_LIMIT);
     return true;
 }
 

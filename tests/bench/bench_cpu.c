@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/cpu/consts.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/dtype.h"
 
@@ -106,7 +107,11 @@ static void linear(const char *name, int M, int N, int K, DType type, size_t cop
               .ring = w,
               .step = bytes,
               .copies = copies,
-              .k = {N, K, type, 0, glu ? 5 : 0, glu}};
+              .k = {[LINEAR_N] = N,
+                    [LINEAR_K] = K,
+                    [LINEAR_W] = type,
+                    [LINEAR_KIND] = glu ? 5 /* silu */ : 0,
+                    [LINEAR_GLU] = glu}};
     const double s = measure(&l, threads);
 
     printf("%-22s %4d x %6d x %5d %s  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, M, N, K,
@@ -132,8 +137,17 @@ static void attend(const char *name, int T, int context, int H, int G, int E, in
     memcpy(&scale_bits, &scale, sizeof scale);
     for (int i = 0; i < pages; i++)
         table[i] = pages - 1 - i;
-    const int64_t k[] = {H,       G, E, scale_bits, 0, 0, BLOCK, pages, DT_FP32, span, (context + span - 1) / span,
-                         context, 0};
+    const int64_t k[] = {[ATTEND_PAGED_H] = H,
+                         [ATTEND_PAGED_G] = G,
+                         [ATTEND_PAGED_E] = E,
+                         [ATTEND_PAGED_SCALE] = scale_bits,
+                         [ATTEND_PAGED_BLOCK] = BLOCK,
+                         [ATTEND_PAGED_PAGES] = pages,
+                         [ATTEND_PAGED_KV] = DT_FP32,
+                         [ATTEND_PAGED_SPAN] = span,
+                         [ATTEND_PAGED_SPANS] = (context + span - 1) / span,
+                         [ATTEND_PAGED_LENGTH] = context,
+                         [ATTEND_PAGED_BEAM] = 0};
     void *const arg[] = {filled((size_t)T * H * E * 4, DT_FP32),
                          &row,
                          table,
@@ -164,7 +178,7 @@ static void norm(int T, int C, int threads)
               .T = T,
               .S = 1,
               .copies = 1,
-              .k = {C, 0, 0},
+              .k = {[RMSNORM_C] = C},
               .arg = {filled((size_t)T * C * 4, DT_FP32), filled((size_t)C * 4, DT_FP32), malloc((size_t)T * C * 4)}};
 
     printf("%-22s %4d x %d  %d threads  %9.2f us\n", "rmsnorm", T, C, threads, measure(&l, threads) * 1e6);
@@ -182,7 +196,12 @@ static void sample(const char *name, int V, FtxParams p, int threads)
     int32_t y[1];
     FtxRow row = {.q_len = 1, .kv_len = 500, .emit = 1, .prompt = 10, .limit = 1 << 30};
     float *x = filled((size_t)V * 4, DT_FP32);
-    Load l = {.kernel = cpu_kernel("sample"), .T = 1, .S = 1, .copies = 1, .k = {V, 1024, 1, 8, 8}};
+    Load l = {
+        .kernel = cpu_kernel("sample"),
+        .T = 1,
+        .S = 1,
+        .copies = 1,
+        .k = {[SAMPLE_V] = V, [SAMPLE_CONTEXT] = 1024, [SAMPLE_SEQUENCES] = 1, [SAMPLE_ENDS] = 8, [SAMPLE_BIAS] = 8}};
 
     for (int i = 0; i < V; i++)
         x[i] *= 64.0f;

@@ -100,8 +100,9 @@ static void mistakes(void **state)
                         "%12 = linear: the declared shape is [S,10], the op gives [T,10]");
     assert_string_equal(message("output %13", "output %12"), "");
     assert_string_equal(message("output %13", ""), "the graph has no output");
-    assert_string_equal(message("sequences=2", "sequences=0"),
-                        "limits: sequences, context, tokens, kv_block and kv_pages are positive");
+    assert_string_equal(message("sequences=2", "sequences=0"), "limits: sequences is 0, it must be 1 to 2147483647");
+    assert_string_equal(message("tokens=8", "tokens=9999999999"),
+                        "limits: tokens is 9999999999, it must be 1 to 2147483647");
 }
 
 /* One more op after ids, weights, activations, a table and caches; each row has one mistake, if only its shape. */

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/cpu/consts.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 

@@ -73,7 +73,9 @@ static void teardown(Setup *u)
 static void append(Setup *u, int level, int threads)
 {
     const Shape *s = u->s;
-    const int64_t k[] = {s->H, s->G, s->E, s->rot, s->block, u->pages_of, s->kv};
+    const int64_t k[] = {[APPEND_H] = s->H,     [APPEND_G] = s->G,         [APPEND_E] = s->E,
+                         [APPEND_ROT] = s->rot, [APPEND_BLOCK] = s->block, [APPEND_PAGES] = u->pages_of,
+                         [APPEND_KV] = s->kv};
 
     call(kernel_at("append", level),
          (void *const[]){u->x, s->rot ? u->table : NULL, u->token, u->pages, u->k, u->v, u->q}, k, u->T, u->S, threads);
@@ -82,13 +84,19 @@ static void append(Setup *u, int level, int threads)
 static void attend(Setup *u, int level, int threads, FtxRow *rows, int S, int T, float *y)
 {
     const Shape *s = u->s;
-    const int64_t k[] = {s->H,      s->G,
-                         s->E,      number_bits(1.0 / sqrt(s->E)),
-                         s->window, number_bits(s->softcap),
-                         s->block,  u->pages_of,
-                         s->kv,     u->span,
-                         u->spans,  s->context,
-                         0};
+    const int64_t k[] = {[ATTEND_PAGED_H] = s->H,
+                         [ATTEND_PAGED_G] = s->G,
+                         [ATTEND_PAGED_E] = s->E,
+                         [ATTEND_PAGED_SCALE] = number_bits(1.0 / sqrt(s->E)),
+                         [ATTEND_PAGED_WINDOW] = s->window,
+                         [ATTEND_PAGED_SOFTCAP] = number_bits(s->softcap),
+                         [ATTEND_PAGED_BLOCK] = s->block,
+                         [ATTEND_PAGED_PAGES] = u->pages_of,
+                         [ATTEND_PAGED_KV] = s->kv,
+                         [ATTEND_PAGED_SPAN] = u->span,
+                         [ATTEND_PAGED_SPANS] = u->spans,
+                         [ATTEND_PAGED_LENGTH] = s->context,
+                         [ATTEND_PAGED_BEAM] = 0};
 
     call(kernel_at("attend_paged", level),
          (void *const[]){u->q, rows, u->pages, u->k, u->v, NULL, y, u->parts, u->ready}, k, T, S, threads);

@@ -11,7 +11,8 @@ typedef struct Case {
 static void run(int level, const Case *c, const float *x, void *w, const float *b, const float *r, int M, int threads,
                 float *y)
 {
-    const int64_t k[] = {c->N, c->K, c->type, 0, c->kind, c->glu};
+    const int64_t k[] = {
+        [LINEAR_N] = c->N, [LINEAR_K] = c->K, [LINEAR_W] = c->type, [LINEAR_KIND] = c->kind, [LINEAR_GLU] = c->glu};
     void *const arg[] = {(void *)x, w, c->bias ? (void *)b : NULL, c->residual ? (void *)r : NULL, y};
 
     call(kernel_at("linear", level), arg, k, M, 0, threads);

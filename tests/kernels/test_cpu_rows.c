@@ -124,7 +124,13 @@ static void embedding(void **state)
             ref_embed(token, T, (RefTensor){w, wt}, (RefTensor){learned ? p : NULL, pt}, 2, D, wanted[0], CONTEXT,
                       want);
             call(kernel_at("embed", level), (void *const[]){w, learned ? p : NULL, NULL, token, history, y},
-                 (const int64_t[]){D, wt, CONTEXT, 0, learned ? 2 : 0, learned ? (int64_t)pt : 0, 0, 0, 0}, T, 2, 2);
+                 (const int64_t[]){[EMBED_D] = D,
+                                   [EMBED_WT] = wt,
+                                   [EMBED_CONTEXT] = CONTEXT,
+                                   [EMBED_OFFSET] = learned ? 2 : 0,
+                                   [EMBED_PT] = learned ? (int64_t)pt : 0,
+                                   [EMBED_SCALED] = 0},
+                 T, 2, 2);
             assert_memory_equal(y, want, sizeof *y * T * D);
             assert_memory_equal(history, wanted, sizeof history);
             free(w), free(p), free(y), free(want);
@@ -148,7 +154,15 @@ static void embedding_of_texts(void **state)
     }
     for (int level = 0; level < LEVELS; level++) {
         call(kernel_at("embed", level), (void *const[]){w, p, s, token, history, y},
-             (const int64_t[]){D, DT_FP32, 0, 1, 2, DT_FP32, DT_FP32, number_bits(3.5), 1}, T, 1, 2);
+             (const int64_t[]){[EMBED_D] = D,
+                               [EMBED_WT] = DT_FP32,
+                               [EMBED_ENCODE] = 1,
+                               [EMBED_OFFSET] = 2,
+                               [EMBED_PT] = DT_FP32,
+                               [EMBED_ST] = DT_FP32,
+                               [EMBED_BY] = number_bits(3.5),
+                               [EMBED_SCALED] = 1},
+             T, 1, 2);
         assert_close(y, want, T * D, 1e-6, "embedding of texts");
         assert_int_equal(history[0], -7);
     }

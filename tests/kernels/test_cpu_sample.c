@@ -29,7 +29,8 @@ typedef struct Result {
 /* Runs `family` on the row in slot 2, as row 1 of two; the other row emits nothing. probs: [V] or NULL. */
 static Result run(const char *family, int level, const Tail *t, float *probs)
 {
-    const int64_t k[] = {t->V, CONTEXT, SEQUENCES, ENDS, BIAS, WORDS};
+    const int64_t k[] = {[SAMPLE_V] = t->V,    [SAMPLE_CONTEXT] = CONTEXT, [SAMPLE_SEQUENCES] = SEQUENCES,
+                         [SAMPLE_ENDS] = ENDS, [SAMPLE_BIAS] = BIAS,       [SAMPLE_WORDS] = WORDS};
     float *x = malloc(sizeof *x * 2 * t->V), *z = malloc(sizeof *z * 2 * t->V);
     float *y = malloc(sizeof *y * 2 * t->V);
     uint32_t *marks = calloc(2 * t->V, sizeof *marks);

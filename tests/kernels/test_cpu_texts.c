@@ -43,7 +43,11 @@ static void packed(void **state)
             for (int threads = 1; threads <= 5; threads += 4) {
                 memset(y, -1, sizeof *y * (size_t)(T * H * E));
                 call(kernel_at("attend_packed", level), (void *const[]){x, rows, y},
-                     (const int64_t[]){H, G, E, number_bits(0.3)}, T, ROWS, threads);
+                     (const int64_t[]){[ATTEND_PACKED_H] = H,
+                                       [ATTEND_PACKED_G] = G,
+                                       [ATTEND_PACKED_E] = E,
+                                       [ATTEND_PACKED_SCALE] = number_bits(0.3)},
+                     T, ROWS, threads);
                 assert_close(y, want, (size_t)(T * H * E), 4e-6, "attend_packed");
             }
         free(x), free(y), free(want);
@@ -77,7 +81,11 @@ static void sources(void **state)
 
         for (int level = 0; level < LEVELS; level++) {
             call(kernel_at("cross_append", level), (void *const[]){x, rows, token, k, v, NULL},
-                 (const int64_t[]){G, E, SOURCE, type}, T, ROWS, 3);
+                 (const int64_t[]){[CROSS_APPEND_G] = G,
+                                   [CROSS_APPEND_E] = E,
+                                   [CROSS_APPEND_SOURCE] = SOURCE,
+                                   [CROSS_APPEND_KV] = type},
+                 T, ROWS, 3);
             for (int t = 0; t < T; t++)
                 for (int g = 0; g < G; g++)
                     for (int e = 0; e < E; e++)
@@ -94,7 +102,13 @@ static void sources(void **state)
                                     row->src_len, E, 0.3, want + (s * H + h) * E);
                 }
             call(kernel_at("attend_cross", level), (void *const[]){q, NULL, one, rows, k, v, y},
-                 (const int64_t[]){H, G, E, number_bits(0.3), SOURCE, type}, ROWS, ROWS, 3);
+                 (const int64_t[]){[ATTEND_CROSS_H] = H,
+                                   [ATTEND_CROSS_G] = G,
+                                   [ATTEND_CROSS_E] = E,
+                                   [ATTEND_CROSS_SCALE] = number_bits(0.3),
+                                   [ATTEND_CROSS_SOURCE] = SOURCE,
+                                   [ATTEND_CROSS_KV] = type},
+                 ROWS, ROWS, 3);
             assert_close(y, want, (size_t)(ROWS * H * E), 4e-6, "attend_cross");
         }
         free(x), free(q), free(y), free(want), free(k), free(v), free(wanted);
