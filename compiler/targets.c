@@ -26,19 +26,19 @@ const char targets_known[] =
 #undef TARGET_PTX
     "";
 
-const char targets_help[] = "one or more of"
+const char targets_help[] = "a list of"
 #define TARGET(name, id, smem) " " #name
 #define TARGET_PTX(name, id, smem)
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
-                            ", or all of these;"
+                            "; all: each of these; PTX for other GPUs:"
 #define TARGET(name, id, smem)
 #define TARGET_PTX(name, id, smem) " " #name
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
-                            ", or ptx for both: PTX for other GPUs (default: cpu and this machine's GPU)";
+                            "; ptx: both (default: cpu and this machine's GPU)";
 
 static bool find(const char *name, Target *t)
 {

@@ -165,7 +165,8 @@ cp tests/models/tiny-llama/* "$room/checkout"
 (cd "$room/checkout" && "$FTXC" compile . -t cpu -q && [ -f checkout.ftx ])
 says 0 'x.ftx: tiny-llama from the checkout tests/models/tiny-llama, for cpu; .* kernels, weights .*, engine .* MB: KV cache and state' compile tests/models/tiny-llama -t cpu,cpu -o "$room/x.ftx"
 says 0 'tests/models/tiny-llama: there is no tokenizer.json' compile tests/models/tiny-llama -t cpu -o "$room/x.ftx"
-says 0 'cpu sm_80 .* sm_120a, or all of these; compute_80 compute_90, or ptx' compile --help
+says 0 'a list of cpu sm_80 .* sm_120a; all: ' compile --help
+says 0 'compute_80 compute_90; ptx: both' compile --help
 for targets in all ptx; do # taken apart, then each wants NVRTC
     FTX_NVRTC=$room/none says 1 'needs NVRTC' compile tests/models/tiny-llama -t $targets -o "$room/x.ftx"
 done
