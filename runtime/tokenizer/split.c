@@ -142,13 +142,12 @@ static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late,
             continue;
         if ((a->flags & TOK_ADDED_WORD) && (word_before(text, start) || word_after(text + end, n - end)))
             continue;
-        if (start < done) /* its beginning went with the spaces of the token before */
-            continue;
-        if (a->flags & TOK_ADDED_LSTRIP)
+        if ((a->flags & TOK_ADDED_LSTRIP) && start > done)
             start = spaces_before(text, start, done);
         if (a->flags & TOK_ADDED_RSTRIP)
             end = spaces_after(text, end, n);
-        status = pass_on(t, s, late, text, done, start, n, sink, err);
+        if (start > done) /* else it begins in the spaces that the token before has taken: both are tokens */
+            status = pass_on(t, s, late, text, done, start, n, sink, err);
         tok_emit(sink, a->id);
         done = end;
     }

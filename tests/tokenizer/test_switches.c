@@ -1,0 +1,159 @@
+/* test_switches.c - every switch of every part of a tokenizer.json, on a small tokenizer each: ids and texts are what
+ * Hugging Face's tokenizers gives (switches.py made switches.json with it).
+ *
+ * A tokenizer that ftxc refuses must be on the list below with a word of the refusal. */
+#include "stored.h"
+
+/* What is refused. */
+static const struct {
+    const char *name; /* begins the tokenizer's */
+    const char *why;  /* in the message */
+} refused[] = {
+    {"punctuation MergedWith", "has the behavior MergedWith"},
+    {"punctuation Contiguous", "has the behavior Contiguous"},
+    {"punctuation Removed", "has the behavior Removed"},
+    {"split MergedWith", "splits with the behavior MergedWith"},
+    {"split Contiguous", "splits with the behavior Contiguous"},
+    {"split text MergedWith", "splits with the behavior MergedWith"},
+    {"split text Contiguous", "splits with the behavior Contiguous"},
+    {"decoder strip 0 1", "strips the end of the whole text"},
+    {"decoder strip 2 2", "strips the end of the whole text"},
+};
+
+static const char *refusal_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (strncmp(name, refused[i].name, strlen(refused[i].name)) == 0)
+            return refused[i].why;
+    return NULL;
+}
+
+static int wrong;
+
+static void report(const char *name, const char *text, const char *what)
+{
+    print_message("%s, \"%s\": %s\n", name, text, what);
+    wrong++;
+}
+
+static bool equal_ids(const Fixture *f, const json_t *want)
+{
+    if (f->n != json_array_size(want))
+        return false;
+    for (size_t i = 0; i < f->n; i++)
+        if (f->ids[i] != json_integer_value(json_array_get(want, i)))
+            return false;
+    return true;
+}
+
+static const char *list(const Fixture *f, const json_t *want)
+{
+    static char text[2000];
+    size_t n = 0;
+
+    n += (size_t)snprintf(text + n, sizeof text - n, "ids");
+    for (size_t i = 0; i < f->n && n < 900; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, " %d", f->ids[i]);
+    n += (size_t)snprintf(text + n, sizeof text - n, ", expected");
+    for (size_t i = 0; i < json_array_size(want) && n < 1900; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, " %d", (int)json_integer_value(json_array_get(want, i)));
+    return text;
+}
+
+static void check_encode(Fixture *f, const char *name, const json_t *c)
+{
+    const char *text = json_string_value(json_object_get(c, "text"));
+    const size_t bytes = json_string_length(json_object_get(c, "text"));
+    FtxError err;
+
+    if (json_object_get(c, "refused")) {
+        if (tokenizer_encode(f->t, f->s, text, bytes, false, f->ids, f->max, &f->n, &err) == FTX_OK)
+            report(name, text, "is encoded, the library refuses it");
+        return;
+    }
+    for (int framed = 0; framed < 2; framed++) {
+        const json_t *want = json_object_get(c, framed ? "framed" : "ids");
+
+        if (tokenizer_encode(f->t, f->s, text, bytes, framed, f->ids, f->max, &f->n, &err))
+            report(name, text, err.text);
+        else if (!equal_ids(f, want))
+            report(name, text, list(f, want));
+    }
+}
+
+/* In one piece, and in a stream. */
+static void check_decode(Fixture *f, const char *name, const json_t *c)
+{
+    const json_t *ids = json_object_get(c, "decode");
+
+    f->n = json_array_size(ids);
+    for (size_t i = 0; i < f->n; i++)
+        f->ids[i] = (int32_t)json_integer_value(json_array_get(ids, i));
+    for (int skip = 0; skip < 2; skip++) {
+        const json_t *want = json_object_get(c, skip ? "skipped" : "text");
+        size_t bytes;
+        char *text = decode_bytes(f, f->ids, f->n, skip, &bytes);
+
+        if (bytes != json_string_length(want) || memcmp(text, json_string_value(want), bytes) != 0) {
+            char line[3000];
+
+            snprintf(line, sizeof line, "\"%s\" %s %s", text, list(f, NULL), skip ? "(special left out)" : "");
+            report(name, json_string_value(want), line);
+        }
+        free(text);
+    }
+}
+
+static void check_tokenizer(const json_t *one)
+{
+    const char *name = json_string_value(json_object_get(one, "name")), *why = refusal_of(name);
+    char *file = json_dumps(json_object_get(one, "tokenizer"), JSON_COMPACT);
+    Fixture f = {.keep = arena_open()};
+    const json_t *cases = json_object_get(one, "cases");
+    Diag d = {0};
+
+    assert_non_null(file);
+    if (!tokenizer_compile_bytes("small.json", file, strlen(file), f.keep, &f.tables, &f.bytes, &d)) {
+        if (!why || !strstr(d.text, why))
+            report(name, "", d.text);
+        arena_close(f.keep);
+        free(file);
+        return;
+    }
+    if (why)
+        report(name, "", "is on the list of what is refused, and is not");
+    f = begin_tables(f, 1000);
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *c = json_array_get(cases, i);
+
+        if (json_object_get(c, "decode"))
+            check_decode(&f, name, c);
+        else
+            check_encode(&f, name, c);
+    }
+    end(&f);
+    free(file);
+}
+
+static void test_switches(void **state)
+{
+    json_error_t e;
+    json_t *root = json_load_file("tests/tokenizer/switches.json", JSON_ALLOW_NUL, &e);
+    const json_t *all = json_object_get(root, "tokenizers");
+
+    (void)state;
+    if (!root)
+        fail_msg("switches.json:%d: %s", e.line, e.text);
+    assert_true(json_array_size(all) > 100);
+    for (size_t i = 0; i < json_array_size(all); i++)
+        check_tokenizer(json_array_get(all, i));
+    json_decref(root);
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_switches)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
