@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "instantiate/instantiate.h"
 #include "../runtime/ftx.h"
 
 static const char *base_name(const char *path, Arena *keep)
@@ -27,7 +28,7 @@ static const char *quoted(const char *text, Arena *keep)
     return text[strspn(text, safe)] ? arena_printf(keep, "'%s'", text) : text;
 }
 
-const char *build_facts(const CompileOptions *o, const Targets *t, const char *nvrtc, Arena *keep)
+const char *build_facts(const CompileOptions *o, const Targets *t, Arena *keep)
 {
     const char *spec = quoted(base_name(o->spec, keep), keep);
     const char *line = arena_printf(keep, "ftxc compile %s -t ", spec ? spec : "SPEC");
@@ -47,6 +48,6 @@ const char *build_facts(const CompileOptions *o, const Targets *t, const char *n
             line = arena_printf(keep, "%s -D %s", line, text);
     }
     return arena_printf(keep, "ftxc %d.%d\nnvrtc %s\ncommand %s%s%s\n", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
-                        gpu ? nvrtc : "not used", line, o->no_weights ? " --no-weights" : "",
+                        gpu ? nvrtc_version() : "not used", line, o->no_weights ? " --no-weights" : "",
                         o->sidecar ? " --sidecar" : "");
 }

@@ -96,7 +96,7 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
                                      .sidecar = o->sidecar,
                                      .program = o->program,
                                      .program_bytes = o->program_bytes,
-                                     .build = build_facts(o, &targets, nvrtc_version(), keep)};
+                                     .build = build_facts(o, &targets, keep)};
 
         ok = artifact_write(o->out, &parts, report, &(Stage){o, "weights"}, d);
     }

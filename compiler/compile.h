@@ -33,8 +33,8 @@ typedef struct CompileResult {
     const char *notes[2]; /* lines for the user; NULL: none */
 } CompileResult;
 
-/* build.c: the versions and the command that an artifact keeps. nvrtc: its version; NULL where it is not found. */
-const char *build_facts(const CompileOptions *o, const Targets *t, const char *nvrtc, Arena *keep);
+/* build.c: the versions and the command that an artifact keeps. Loads NVRTC only if a target is a GPU. */
+const char *build_facts(const CompileOptions *o, const Targets *t, Arena *keep);
 
 bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *d);
 
