@@ -50,7 +50,7 @@ template <class K> DEVICE void embed(const EmbedArgs &a)
 {
     typedef typename K::OUT O;
     constexpr int VEC = vec_width<typename K::W>(K::D);
-    if (K::EARLY)
+    if (K::EARLY) // the second kernel starts no later one before the previous step is done
         launch_dependents();
     wait_for_previous();
     if (!K::EARLY)

@@ -10,7 +10,7 @@
 //   last block of the row: merges the tiles -> log-sum-exp, arg max -> token, or a draw from `values` (body/draw.cuh)
 //
 // A tile yields maximum and sum of exp of the raw logits (for the log-probability), and maximum, its id and sum of exp
-// of the processed ones. Tiles are merged in an order that does not follow from gridDim.x, nor does the result.
+// of the processed ones. Tiles are merged in an order that does not depend on gridDim.x, so neither does the result.
 //
 // SEGMENTS: the LM head's kernel has written segments of the logits (body/segments.cuh). Where the row's top_needed is
 // not 0, one block reads only these, and the candidates or the few logits they point to. The processors of such a row
@@ -132,12 +132,15 @@ template <class K> DEVICE void publish(const SampleArgs &a, int row, const FtxRo
     }
 }
 
-// One block's tiles of a row, of which share[0] blocks take every share[0]-th range. Whether this block is the last to finish.
+// Words of `share`: how many blocks share the row; whether this one is the last to finish; whether it reads only segments.
+enum { BLOCKS_OF_ROW, IS_LAST, BY_SEGMENTS };
+
+// This block's tiles of a row. Returns whether it is the last of the row's blocks to finish.
 template <class K>
 DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const FtxRow &r, const float *inv_temperature, u32 *facts, float *shift, u32 *share)
 {
     using D = SampleShape<K>;
-    for (int base = blockIdx.x * D::RANGE; base < K::V; base += share[0] * D::RANGE) {
+    for (int base = blockIdx.x * D::RANGE; base < K::V; base += share[BLOCKS_OF_ROW] * D::RANGE) {
         if (!p.simple)
             gather_facts<D::RANGE, D::THREADS>(facts, shift, p, r, a.history + (i64)r.slot * K::CONTEXT, a.ends + row * K::END_IDS,
                                                a.bias + row * K::LOGIT_BIAS, a.bad_words + (i64)r.slot * K::BAD_WORDS,
@@ -148,12 +151,12 @@ DEVICE bool sample_tiles(const SampleArgs &a, int row, const FtxParams &p, const
     }
     block_sync();
     if (threadIdx.x == 0) {
-        share[1] = share[0] == 1 || atomic_add_acq_rel(a.counters + row, 1) == share[0] - 1;
-        if (share[1] && share[0] > 1)
+        share[IS_LAST] = share[BLOCKS_OF_ROW] == 1 || atomic_add_acq_rel(a.counters + row, 1) == share[BLOCKS_OF_ROW] - 1;
+        if (share[IS_LAST] && share[BLOCKS_OF_ROW] > 1)
             a.counters[row] = 0;
     }
     block_sync();
-    return share[1];
+    return share[IS_LAST];
 }
 
 // Applies the processors to the values in the draw's list; false: it is too long. The whole block.
@@ -195,7 +198,7 @@ __device__ void sample(const SampleArgs &a)
     char *shared = shared_memory();
     SHARED(float, sums, 33);
     SHARED(Best, bests, 32);
-    SHARED(u32, share, 3); // how many blocks share the row; whether this one is the last; whether only segments are read
+    SHARED(u32, share, 3);
     // $step, $rows and $params are written between programs, and by this row's last block. In shared memory: as
     // registers they would be a third of all.
     SHARED(FtxRow, row_, 1);
@@ -213,26 +216,26 @@ __device__ void sample(const SampleArgs &a)
     if (threadIdx.x == 32) {
         params_[0] = a.params[row];
         inv_temperature[0] = inv_temperature_of(params_[0]);
-        share[2] = K::SEGMENTS && segments_suffice(params_[0]);
-        share[0] = share[2] ? 1 : gridDim.x;
+        share[BY_SEGMENTS] = K::SEGMENTS && segments_suffice(params_[0]);
+        share[BLOCKS_OF_ROW] = share[BY_SEGMENTS] ? 1 : gridDim.x;
     }
     wait_for_previous();
     block_sync();
-    const auto merged = [&] { return K::SEGMENTS && share[2]; };
-    if (!live || (merged() && blockIdx.x > 0 ? !draws_by_mass(p) || p.top_p >= 1.0f : !r.emit || r.done)) // extra blocks stay only if a top-p row may fall back to all logits
+    const auto by_segments = [&] { return K::SEGMENTS && share[BY_SEGMENTS]; };
+    if (!live || (by_segments() && blockIdx.x > 0 ? !draws_by_mass(p) || p.top_p >= 1.0f : !r.emit || r.done)) // extra blocks stay only if a top-p row may fall back to all logits
         return;
     int token;
     DrawRoom<D> &room = *(DrawRoom<D> *)shared;
 #pragma unroll 1
     for (;;) { // with segments first; again with all logits where they do not decide the token
-        if (!merged() && !sample_tiles<K>(a, row, p, r, inv_temperature, facts, shift, share))
+        if (!by_segments() && !sample_tiles<K>(a, row, p, r, inv_temperature, facts, shift, share))
             return;
 
         // The last block of the row: thread t merges the tiles (or segments) t, t + THREADS, ..., then each warp its
         // threads, then each warp all warps.
         const SampleTile *tiles = a.tiles + (i64)row * D::TILES;
         Best best = {negative_infinity(), 0x7fffffff};
-        const float sum_scale = merged() && draws_by_mass(p) ? inv_temperature[0] : 1.0f; // the sums are of exp(x * sum_scale)
+        const float sum_scale = by_segments() && draws_by_mass(p) ? inv_temperature[0] : 1.0f; // the sums are of exp(x * sum_scale)
         float raw_top = negative_infinity(), raw_sum = 0.0f;
         const auto add = [&](float top, float sum, Best b) {
             const float high = fmaxf(raw_top, top);
@@ -244,7 +247,7 @@ __device__ void sample(const SampleArgs &a)
         const bool draws = p.temperature > 0.0f;
         if (draws && threadIdx.x == THREADS - 1)
             room.random = philox(uint4_{(u32)r.kv_len, (u32)p.sample, 0, 0}, p.seed_low, p.seed_high).x >> 8;
-        if (merged()) {
+        if (by_segments()) {
             if (threadIdx.x == 0)
                 room.segments = RowSegments{segments_of(a.segments, K::V, row), a.logits + (i64)row * K::V, load_l2_scalar(&a.segments->count)};
             read_segments<K::V>(a.segments, row, threadIdx.x, THREADS, room.u.few.segment_top, [&](const FtxSegment &segment) {
@@ -273,14 +276,14 @@ __device__ void sample(const SampleArgs &a)
         best = warp_best(bests[lane_id() % D::WARPS]);
         block_sync();
         raw_sum = block_sum<THREADS>(mine > negative_infinity() ? raw_sum * expf((mine - raw_top) * sum_scale) : 0.0f, sums);
-        if (merged() && draws_by_mass(p)) {
+        if (by_segments() && draws_by_mass(p)) {
             if (Draw<D>::leaves_many(p, raw_sum)) {
                 block_sync();
                 if (blockIdx.x > 0 && threadIdx.x == 0) // still as it was: only the row's last block writes it, and this one counts
                     row_[0] = a.rows[row];
                 if (threadIdx.x == 0) {
-                    share[0] = gridDim.x;
-                    share[2] = 0;
+                    share[BLOCKS_OF_ROW] = gridDim.x;
+                    share[BY_SEGMENTS] = 0;
                 }
                 block_sync();
                 if (!r.emit || r.done)
@@ -299,7 +302,7 @@ __device__ void sample(const SampleArgs &a)
         }
         if (draws && best.value > negative_infinity()) {
             block_sync();
-            if (!merged()) {
+            if (!by_segments()) {
                 float sum = 0.0f;
                 for (int t = threadIdx.x; t < D::TILES; t += THREADS)
                     sum += room.tile_sum[t] * ratio(room.tile_top[t], best.value, inv_temperature[0]);
@@ -309,13 +312,13 @@ __device__ void sample(const SampleArgs &a)
                 block_sync();
             }
             Draw<D> draw = {room, best.value, inv_temperature[0]};
-            token = draw.token(p, share[2], [&] { return merged() && changes(p, r); }, [&] { return lower_list<K>(a, row, room, p, r); });
+            token = draw.token(p, share[BY_SEGMENTS], [&] { return by_segments() && changes(p, r); }, [&] { return lower_list<K>(a, row, room, p, r); });
         }
         if (token >= 0)
             break;
         block_sync();
         if (threadIdx.x == 0)
-            share[2] = 0;
+            share[BY_SEGMENTS] = 0;
         block_sync();
     }
     if (warp_id() != 0)
