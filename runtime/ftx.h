@@ -47,7 +47,7 @@
  * grow begin with their size as the program's compiler saw it: the library reads and writes no more than that, and
  * uses defaults for the fields that the program does not know. Begin such a struct with its FTX_..._INIT, or set
  * `size` to its sizeof and the rest to zero. New fields are added at the end. A size of 0 is refused with FTX_EINVAL;
- * so is a larger struct than the library knows if a field behind the known ones is not zero. FtxError, FtxAllocator,
+ * so is a larger struct than the library knows if a field after the known ones is not zero. FtxError, FtxAllocator,
  * FtxHypothesis and FtxProfile never change. */
 #ifndef FTX_H
 #define FTX_H
@@ -246,10 +246,10 @@ typedef struct FtxRequest {
     const float *bias_values;
     size_t bias_count;
 
-    /* Bad words, in addition to the model's. The last id of a word is never chosen directly behind its other ids, in
+    /* Bad words, in addition to the model's. The last id of a word is never chosen directly after its other ids, in
      * the prompt or in new tokens; a word of one id is never chosen; an end id alone is ignored. As ids: one word
-     * behind another in bad_ids. As texts of at most 255 bytes: the model's tokenizer (a translator's: that of its
-     * sources) makes two words of each, one as a text begins with it and one behind a space. */
+     * after another in bad_ids. As texts of at most 255 bytes: the model's tokenizer (a translator's: that of its
+     * sources) makes two words of each, one as a text begins with it and one after a space. */
     const int32_t *bad_ids;
     const size_t *bad_lengths; /* [bad_count]: ids of each word */
     size_t bad_count;
@@ -378,7 +378,7 @@ FtxStatus ftx_engine_score(FtxEngine *engine, const int32_t *ids, size_t n, floa
  *     ftx_engine_encode(engine, &job, &err);
  *
  * Each text is given as text, as token ids or as hidden states. All arrays are the caller's. Ids and vectors stand
- * packed, one text behind another, or in rows of `stride` tokens, of which the first lengths[i] count; the rest of a
+ * packed, one text after another, or in rows of `stride` tokens, of which the first lengths[i] count; the rest of a
  * row is not read, and is zero in `hidden`. The vectors of a text do not depend on the texts beside it. */
 typedef struct FtxEncode {
     size_t size;              /* FTX_ENCODE_INIT */
@@ -409,7 +409,7 @@ typedef struct FtxEncode {
  * that the tokenizer puts around one. */
 FtxStatus ftx_engine_encode(FtxEngine *engine, const FtxEncode *job, FtxError *err);
 
-/* Time by kernel since profiling was switched on. While it is on, the engine waits behind every launch. *rows are the
+/* Time by kernel since profiling was switched on. While it is on, the engine waits after every launch. *rows are the
  * engine's, *n of them, and valid until it is closed. */
 typedef struct FtxProfile {
     const char *kernel;

@@ -1,9 +1,7 @@
-/* artifact.c - opens an artifact and believes nothing: every offset, count and index is checked
- * against what it points into before it leaves this file.
+/* artifact.c - opens an artifact: every offset, count and index of the file is checked before it is used.
  *
- * The order of the checks is the order of trust: header, section table, extents and checksums,
- * facts, then each plan, inner arrays first. What remains to be trusted is the code itself:
- * kernels are programs, and an artifact is as safe to run as any other program. */
+ * Order of the checks: header, section table, extents and checksums, facts, then each plan, inner arrays first. Code
+ * cannot be checked: kernels are programs, and an artifact is as safe to run as any other program. */
 #include "artifact.h"
 
 #include <inttypes.h>
@@ -56,10 +54,10 @@ static FtxStatus check_header(const Artifact *a, const char *path, FtxError *err
 
 static const struct {
     const char *name;
-    uint32_t size;   /* of an element */
-    uint8_t planned; /* once for each target, else once */
+    uint32_t size;   /* bytes of an element */
+    uint8_t planned; /* one for each target */
     uint8_t text;    /* ends in a NUL */
-    uint8_t late;    /* its checksum is left to artifact_verify */
+    uint8_t late;    /* artifact_verify checks its checksum */
 } kinds[] = {
     [FTX_SEC_FACTS] = {"facts", sizeof(FtxFacts), 0, 0, 0},
     [FTX_SEC_STRINGS] = {"strings", 1, 0, 1, 0},
@@ -220,7 +218,7 @@ static FtxStatus check_weights(Artifact *a, const char *path, FtxError *err)
 
 /* --- plans ----------------------------------------------------------------------------------- */
 
-/* The names that the sizes in named.def are made of. */
+/* The variables of the size expressions in named.def. */
 typedef struct Sizes {
     const FtxFacts *facts;
     uint32_t kv_type, compute_type;
@@ -321,7 +319,7 @@ static FtxStatus check_expr(const ArtifactPlan *p, const uint32_t where[2], bool
     return expr_check(p->exprs + where[0], where[1], VAR_COUNT, err);
 }
 
-/* The constants that runtime/device/cuda/device_cuda.c makes a cuBLASLt call of. */
+/* The constants of a cuBLASLt call (runtime/device/cuda/device_cuda.c). */
 static FtxStatus check_matmul(const int64_t *c, uint32_t n, FtxError *err)
 {
     static const int types[] = {FTX_MM_TYPE_X, FTX_MM_TYPE_W, FTX_MM_TYPE_Y};
@@ -423,7 +421,7 @@ static FtxStatus check_buffer(const Artifact *a, const ArtifactPlan *p, const Ft
     return FTX_OK;
 }
 
-/* An array of a plan, of which pieces of no elements may be named: so it stands somewhere also if it is empty. */
+/* An array of a plan. An empty one has an address, too, because ranges of no elements may refer to it. */
 static const void *plan_array(const Artifact *a, uint32_t kind, uint32_t target, uint32_t *n)
 {
     static const int64_t none;

@@ -25,8 +25,8 @@ typedef struct ArtifactPlan { /* borrowed from the map */
 enum { ARTIFACT_MAX_PLANS = 16 };
 
 typedef struct Artifact {
-    FileMap map;           /* the artifact: all of its file, or what stands behind a program */
-    FileMap file, sidecar; /* what is mapped; file is nothing when the bytes are the caller's */
+    FileMap map;           /* the artifact: the whole file, or the part appended to a program */
+    FileMap file, sidecar; /* the mapped files; `file` is empty if the bytes are the caller's */
     const FtxHeader *header;
     const FtxSection *sections;
     const FtxFacts *facts;
@@ -38,7 +38,7 @@ typedef struct Artifact {
     const int32_t *bad_words; /* NULL: none */
     uint32_t n_bad_words;     /* ids of all of them */
     const void *weight_data;  /* the block; NULL: not stored, random weights only */
-    const void *tables;       /* where weight_data is NULL; see artifact_weight */
+    const void *tables;       /* if weight_data is NULL; see artifact_weight */
     const void *tokenizer;    /* NULL: none */
     size_t tokenizer_bytes;
     ArtifactPlan plans[ARTIFACT_MAX_PLANS];

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-/* The settings of decode.def are what a request of this model asks for, so they hold a request's ranges. */
+/* Decoding defaults have the ranges of decode.def, as in a request. */
 static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
 {
     const struct {

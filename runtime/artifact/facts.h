@@ -6,13 +6,13 @@
 
 static const uint64_t MAX_SPACE = (uint64_t)1 << 46; /* 64 TiB: sums of offsets cannot overflow */
 
-/* Whether an offset is inside the strings; their section ends in a NUL. */
+/* An offset is inside the strings, whose section ends in a NUL. */
 static inline bool artifact_has_string(const Artifact *a, uint32_t str)
 {
     return str < a->strings_bytes;
 }
 
-/* The facts and the bad words; the artifact's strings are there. */
+/* Checks the facts and the bad words; the artifact's strings are set. */
 FtxStatus facts_check(const Artifact *a, FtxError *err);
 
 #endif

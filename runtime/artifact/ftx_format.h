@@ -1,10 +1,10 @@
-/* ftx_format.h - the artifact, field by field. Little-endian; every struct has no padding.
+/* ftx_format.h - the artifact, field by field. Little-endian; no struct has padding.
  *
  *   FtxHeader | sections, each 64-byte aligned (weights 4096) | FtxSection[n] at sections_at
  *
- * A section is an array of one of the structs below, or bytes. Those of a plan exist once for
- * each target (0: the CPU). Offsets, counts and indices are checked by runtime/artifact/artifact.c before
- * anything is believed; the checksum of a section is XXH3-64 of its bytes. */
+ * A section is an array of one of the structs below, or bytes. The sections of a plan exist once for each target (0:
+ * the CPU). Offsets, counts and indices are untrusted: runtime/artifact/artifact.c checks them before they are used.
+ * The checksum of a section is XXH3-64 of its bytes. */
 #ifndef FTX_FORMAT_H
 #define FTX_FORMAT_H
 
@@ -25,22 +25,21 @@ typedef enum FtxSectionKind {
     FTX_SEC_WEIGHT_INDEX, /* FtxWeight[] */
     FTX_SEC_WEIGHTS,      /* bytes, mapped; absent with a sidecar */
     FTX_SEC_TOKENIZER,    /* runtime/tokenizer/tokenizer.h */
-    FTX_SEC_PLAN,         /* FtxPlan, one a target */
-    FTX_SEC_KERNELS,      /* FtxKernel[], a target */
+    FTX_SEC_PLAN,         /* FtxPlan, one for each target */
+    FTX_SEC_KERNELS,      /* FtxKernel[], for each target */
     FTX_SEC_CONSTS,       /* int64[]: constants of kernels; numbers as bits of a double */
     FTX_SEC_PROGRAMS,     /* FtxProgram[] */
     FTX_SEC_LAUNCHES,     /* FtxLaunch[] */
     FTX_SEC_OPERANDS,     /* FtxOperand[] */
     FTX_SEC_EXPRS,        /* int64[]: base/expr.h */
-    FTX_SEC_BUFFERS,      /* FtxBuffer[]: the memory map, for people */
+    FTX_SEC_BUFFERS,      /* FtxBuffer[]: the memory map, for `ftxc show` */
     FTX_SEC_CUBIN,        /* code images, each 64-byte aligned; FtxKernel says which is whose. ELF
                              files; for a PTX target texts that end in a NUL */
     FTX_SEC_PTX,          /* not used: PTX is a target of its own */
     FTX_SEC_SOURCE,       /* the CUDA text: what NVRTC was given */
     FTX_SEC_TABLES,       /* bytes: without stored weights, those of kind TABLE in index order, each
                              at a multiple of 256 */
-    FTX_SEC_BAD_WORDS,    /* int32[]: words that the model never says, as in $bad_words (kernels/device/io.h);
-                             absent where there are none */
+    FTX_SEC_BAD_WORDS,    /* int32[]: the model's bad words, as in $bad_words of io.h; absent: none */
 } FtxSectionKind;
 
 typedef struct FtxHeader { /* 64 bytes */
@@ -64,7 +63,7 @@ typedef struct FtxSection { /* 48 bytes */
     uint64_t reserved2;
 } FtxSection;
 
-/* What a request of this model asks for unless it says otherwise: decode.def's settings and what is beside them. */
+/* What a request of this model asks for by default: the settings of decode.def, and what has no row there. */
 typedef struct FtxDecode { /* 96 bytes */
 #define FIELD_COUNT int32_t
 #define FIELD_NUMBER float
@@ -80,21 +79,19 @@ typedef struct FtxDecode { /* 96 bytes */
     int32_t reserved[2];
 } FtxDecode;
 
-/* When a beam search ends: at the first `beams` hypotheses; when no running one can become better at
- * its present length; or at any length. */
+/* When a beam search ends: see ftx.h. */
 #ifndef FTX_EARLY /* ftx.h has it, too */
 #define FTX_EARLY
 typedef enum FtxEarly { FTX_EARLY_FALSE, FTX_EARLY_TRUE, FTX_EARLY_NEVER } FtxEarly;
 #endif
 
-/* What a model is: a decoder goes on from a prompt, an encoder gives vectors, and of both is made
- * what writes a new text from a source. */
+/* The kinds of models: see ftx.h. */
 #ifndef FTX_MODEL_KIND /* ftx.h has it, too */
 #define FTX_MODEL_KIND
 typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2SEQ } FtxModelKind;
 #endif
 
-/* What makes scores of a classifier's vector: nothing, each for itself, or all together. */
+/* How a classifier's numbers become scores: see ftx.h. */
 #ifndef FTX_SCORING /* ftx.h has it, too */
 #define FTX_SCORING
 typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOFTMAX } FtxScoring;
@@ -114,20 +111,20 @@ typedef struct FtxFacts { /* 296 bytes */
     uint32_t sidecar;           /* str: file beside this one that holds the weights; 0: inside */
     uint32_t positions;         /* learned positions bound the context; 0: no bound */
     uint64_t sidecar_checksum;
-    uint64_t parameters; /* of the model, for people */
+    uint64_t parameters; /* of the model, for `ftxc show` */
     FtxDecode decode;
     uint32_t kind;           /* FtxModelKind */
     uint32_t source_context; /* FTX_MODEL_SEQ2SEQ: tokens of a source at most; else 0 */
     int32_t start;           /* FTX_MODEL_SEQ2SEQ: the decoder's first id; -1: none */
     uint32_t pooled;         /* FTX_MODEL_ENCODER: width of the pooled vector; 0: none */
     uint32_t types;          /* token types; 0: none */
-    uint32_t beams;          /* lanes that a request may have; 0, 1: no beam search */
-    int32_t pad;             /* -1: none. For people: nothing here is ever padded */
+    uint32_t beams;          /* beams that a request may have; 0, 1: no beam search */
+    int32_t pad;             /* -1: none. For `ftxc show`: batches are never padded */
     uint32_t bad_words;      /* ids of all bad words of a request, the model's among them */
     uint32_t source_vocab;   /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
     uint32_t input;          /* FTX_MODEL_ENCODER: width of hidden states in place of ids; 0: takes none */
-    uint32_t n_labels;       /* of a classifier, as many as `pooled`; 0: the pooled vector is none */
-    uint32_t labels;         /* str: their names, a line each */
+    uint32_t n_labels;       /* classifiers: as many as `pooled`; 0: the pooled vector is not that of a classifier */
+    uint32_t labels;         /* str: the classes' names, one a line */
     uint32_t scoring;        /* FtxScoring */
     uint32_t sources;        /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
     uint32_t reserved[3];
@@ -222,10 +219,10 @@ typedef enum FtxAct {
     FTX_ACT_TANH,
 } FtxAct;
 
-/* STEP and DECODE are the decoder's: any mix of prompt chunks and single tokens, and one token of every
- * row. ENCODE takes whole texts: of an encoder it leaves $hidden (and $pooled), of a sequence-to-
- * sequence model the source's keys and values for all layers of the decoder, in $cross_k, $cross_v.
- * HIDDEN is ENCODE with $input in place of what comes before the first layer. */
+/* STEP and DECODE belong to decoders: any mix of prompt chunks and single tokens, and one token of every row. ENCODE
+ * takes whole texts. For an encoder it writes $hidden (and $pooled); for a sequence-to-sequence model the source's
+ * keys and values of all decoder layers, $cross_k and $cross_v. HIDDEN is ENCODE with $input in place of everything
+ * before the first layer. */
 typedef enum FtxProgramKind { FTX_PROG_STEP = 1, FTX_PROG_DECODE, FTX_PROG_ENCODE, FTX_PROG_HIDDEN } FtxProgramKind;
 
 typedef struct FtxProgram { /* 32 bytes */
@@ -243,11 +240,11 @@ typedef struct FtxLaunch { /* 16 bytes */
     uint32_t reserved;
 } FtxLaunch;
 
-/* What a kernel's parameter points to. With tile_rows it is a map for the GPU's copy engine that the runtime
- * makes at open: of a row-major matrix [rows, columns] of a 16-bit type, in tiles of tile_rows x 64. */
+/* What a kernel's parameter points to. With tile_rows it is a TMA descriptor (CUtensorMap), which the runtime makes
+ * when an engine is opened: of a row-major matrix [rows, columns] of a 16-bit type, in tiles of tile_rows x 64. */
 typedef struct FtxOperand { /* 32 bytes */
     uint32_t space;
-    uint32_t tile_rows; /* 0: the bytes themselves */
+    uint32_t tile_rows; /* 0: the operand's bytes */
     uint64_t offset;
     uint32_t rows, columns;
     uint32_t type; /* DType */
@@ -257,7 +254,7 @@ typedef struct FtxOperand { /* 32 bytes */
 typedef struct FtxBuffer { /* 40 bytes */
     uint32_t name;         /* str */
     uint32_t space;
-    uint32_t program;     /* of WORK buffers */
+    uint32_t program;     /* the program of a WORK buffer */
     uint32_t first, last; /* launches of the program between which it lives */
     uint32_t reserved;
     uint64_t offset, bytes;

@@ -1,4 +1,4 @@
-/* trailer.c - finds the artifact behind a program. */
+/* trailer.c - finds the artifact appended to a program. */
 #include "trailer.h"
 
 #include <elf.h>

@@ -1,8 +1,8 @@
-/* trailer.h - an artifact behind a program: `ftxc compile --exe`.
+/* trailer.h - an artifact appended to a program: `ftxc compile --exe`.
  *
  *     program (ELF) | zeros to a page | artifact, as it is in an .ftx file | FtxTrailer
  *
- * The loader of the system reads the program and never looks behind it; ftx reads the end first. */
+ * The system loads the program and ignores what follows it. ftx reads the end of the file first. */
 #ifndef FTX_TRAILER_H
 #define FTX_TRAILER_H
 
@@ -20,11 +20,11 @@ typedef struct FtxTrailer {
 
 FtxTrailer trailer_make(uint64_t offset, uint64_t bytes);
 
-/* The artifact in a file: all of it, or what stands behind a program. A program that has lost its end
- * is refused; what is no program is left to those who know artifacts. */
+/* The artifact in a file: the whole file, or the part appended to a program. A program that has lost its end is refused;
+ * a file that is no program is returned whole. */
 FtxStatus trailer_find(FileMap file, FileMap *artifact, FtxError *err);
 
-/* True: the program at `path` ends where programs end, so there was never an artifact behind it. */
+/* *alone: the program at `path` ends where its ELF file ends, so no artifact was ever appended to it. */
 FtxStatus trailer_alone(const char *path, bool *alone, FtxError *err);
 
 #endif

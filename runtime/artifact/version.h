@@ -6,8 +6,7 @@
 #include "../base/file.h"
 
 /* FTX_EVERSION says what to do: update libftx, or the command that makes the artifact anew. map: at least an
- * FtxHeader; path: the file's, NULL if there is none; program: it is a program with the artifact
- * behind it (--exe). */
+ * FtxHeader. path: the file's; NULL: there is none. program: the artifact is appended to a program (--exe). */
 FtxStatus version_check(FileMap map, const char *path, bool program, FtxError *err);
 
 #endif

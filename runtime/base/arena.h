@@ -1,7 +1,6 @@
-/* arena.h - memory with one lifetime: allocated piece by piece, given back at once.
+/* arena.h - memory with one lifetime: allocated piece by piece, freed at once.
  *
- * The compiler's arenas end the program when memory is out (the runtime has its own, planned
- * memory and does not use them). Everything comes zeroed. */
+ * Only the compiler uses arenas: without memory they end the program. All memory comes zeroed. */
 #ifndef FTX_BASE_ARENA_H
 #define FTX_BASE_ARENA_H
 
@@ -11,11 +10,11 @@
 typedef struct Arena Arena;
 
 Arena *arena_open(void);
-void arena_reset(Arena *a); /* gives everything back, keeps the arena */
+void arena_reset(Arena *a); /* frees everything, keeps the arena */
 void arena_close(Arena *a); /* NULL is fine */
 
 void *arena_alloc(Arena *a, size_t bytes);                   /* aligned to 16 */
-void *arena_grow(Arena *a, void *p, size_t old, size_t now); /* a copy; the old one stays */
+void *arena_grow(Arena *a, void *p, size_t old, size_t now); /* copies; the old array stays */
 char *arena_strdup(Arena *a, const char *s);
 char *arena_strndup(Arena *a, const char *s, size_t n);
 char *arena_printf(Arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));

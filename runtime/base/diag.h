@@ -14,14 +14,14 @@ typedef struct Loc {
 
 typedef struct Diag {
     bool failed;
-    bool machine;    /* no mistake of the user: something is missing on this machine */
+    bool machine;    /* not the user's mistake: the machine lacks something */
     char text[2000]; /* "llama.lua:48: matmul: x is [T,4096], w is [1024,5120]" */
 } Diag;
 
 /* Always false. */
 bool diag_error(Diag *d, Loc loc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* What the file system or the device said no to, which is no mistake of the user. Always false. */
+/* An error of the machine (a file, a device), not of the user. Always false. */
 bool diag_machine(Diag *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #ifdef __clang_analyzer__ /* it sees no other file */

@@ -1,8 +1,8 @@
 /* expr.c - launch expressions: parsed to postfix words, checked, run.
  *
- * The parser folds as it goes. A part whose value is known stays out of the list until something
- * unknown needs it; then its PUSH is put in front of what came after it. Jumps are relative and
- * only forward, so moving a finished part does not break it, and every list ends. */
+ * The parser folds constants. A subexpression with a known value has no words until an operand that is not known
+ * needs it; then its PUSH is inserted before the words that followed. Jumps are relative and only forward, so moving
+ * a finished subexpression does not break it, and every list ends. */
 #include "expr.h"
 
 #include <ctype.h>
@@ -120,12 +120,12 @@ typedef struct Parser {
     Expr *out;
     FtxError *err;
     int nesting;
-    int dead;  /* inside a part that is never run: its arithmetic may fail */
-    int maybe; /* inside a part that may never run: what fails is left to fail then */
+    int dead;  /* inside a subexpression that is never run: its arithmetic may fail */
+    int maybe; /* inside one that may not run: its errors are left to run time */
     bool failed;
 } Parser;
 
-/* What a part turned into: a known value, or words at the end of the list. */
+/* A parsed subexpression: a known value, or words at the end of the list. */
 typedef struct Part {
     bool known;
     int64_t value;
@@ -162,7 +162,7 @@ static Part emitted(void)
     return (Part){false, 0};
 }
 
-/* Makes a known part into words at `at`, where the list ended before what follows it. */
+/* Writes a known value as words at `at`, where the list ended before the words that followed. */
 static void settle(Parser *p, Part a, uint32_t at)
 {
     if (!a.known)
@@ -199,7 +199,7 @@ static Part unary_part(Parser *p, Word w, Part a)
     return emitted();
 }
 
-/* a was parsed when the list had from words, b after it had `middle`. */
+/* The words of a begin at `from`, those of b at `middle`. */
 static Part binary_part(Parser *p, Word w, Part a, Part b, uint32_t middle)
 {
     const char *reason;
@@ -363,8 +363,8 @@ static Part binary(Parser *p, int level)
     return a;
 }
 
-/* Ends `condition ? yes : no` where the list holds [.. condition][yes][no]; the parts that are known
- * are not in it yet. The condition's words end at `middle`, those of yes at `end`. */
+/* Ends `condition ? yes : no`, whose words are [.. condition][yes][no]; known values have none yet. The words of the
+ * condition end at `middle`, those of yes at `end`. */
 static Part choose(Parser *p, Part yes, Part no, uint32_t middle, uint32_t end)
 {
     const uint32_t before = p->out->n;
@@ -459,7 +459,7 @@ FtxStatus expr_parse(const char *text, ExprLookup *lookup, void *user, Expr *out
 
 /* --- checking and running -------------------------------------------------------------------- */
 
-/* Follows the depth of the stack through the list once; where a jump lands, both ways agree. */
+/* Computes the stack depth through the list once; where a jump lands, both ways must agree. */
 FtxStatus expr_check(const int64_t *words, size_t n, size_t n_variables, FtxError *err)
 {
     int depth_at[EXPR_MAX_WORDS + 1];

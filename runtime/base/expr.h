@@ -26,8 +26,7 @@ typedef struct Expr {
     uint32_t n;
 } Expr;
 
-/* What a name means while parsing: a constant to fold in, or a variable by number.
- * Returns false for an unknown name. */
+/* How a name is resolved while parsing: to a constant, or to a variable's number. Returns false for an unknown name. */
 typedef enum ExprKind { EXPR_CONSTANT, EXPR_VARIABLE } ExprKind;
 typedef bool ExprLookup(void *user, const char *name, ExprKind *kind, int64_t *value);
 

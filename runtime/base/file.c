@@ -18,7 +18,7 @@ struct FileOut {
     char path[PATH_BYTES], part[PATH_BYTES + 32];
 };
 
-/* What file_abort_all removes; a slot is taken by storing the pointer last. */
+/* The files that file_abort_all removes. Storing the pointer last makes a slot valid. */
 static FileOut *volatile open_files[OPEN_MAX_FILES];
 
 FtxStatus file_map(const char *path, FileMap *map, FtxError *err)
@@ -83,8 +83,8 @@ static void forget(FileOut *f)
     free(f);
 }
 
-/* A name that nobody else has: the number of the process does not say it alone where containers share a
- * folder. Remembered before it is there, so that Ctrl-C finds it at any time. */
+/* Creates a file with a new name. The process id alone is not unique where containers share a folder. The name is
+ * stored before the file exists, so that Ctrl-C removes it at any time. */
 static int open_part(FileOut *f)
 {
     struct timespec t;
@@ -174,7 +174,7 @@ FtxStatus file_sync(FileOut *out, FtxError *err)
 
     if (fsync(fd))
         s = ftx_fail(err, FTX_EIO, "%s: %s", out->path, strerror(errno));
-    out->fd = -1; /* closed, whatever close says */
+    out->fd = -1; /* closed, even if close fails */
     if (close(fd) && !s)
         s = ftx_fail(err, FTX_EIO, "%s: %s", out->path, strerror(errno));
     return s;

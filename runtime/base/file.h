@@ -13,8 +13,8 @@ typedef struct FileMap {
 FtxStatus file_map(const char *path, FileMap *map, FtxError *err);
 void file_unmap(FileMap *map);
 
-/* What the file says: without the byte order mark (U+FEFF) that some editors put before a text. "" if it is
- * empty; no NUL ends it. */
+/* The text of a file, without the byte order mark (U+FEFF) that some editors write. "" if it is empty; no NUL ends
+ * it. */
 const char *file_text(const FileMap *map, size_t *bytes);
 
 /* A file that appears at `path` only when it is complete: written to a temporary name beside it,
@@ -23,9 +23,9 @@ typedef struct FileOut FileOut;
 FtxStatus file_create(const char *path, FileOut **out, FtxError *err);
 FtxStatus file_write(FileOut *out, const void *p, size_t bytes, FtxError *err);
 FtxStatus file_write_at(FileOut *out, uint64_t offset, const void *p, size_t bytes, FtxError *err);
-FtxStatus file_executable(FileOut *out, FtxError *err); /* who may read it may run it */
-FtxStatus file_sync(FileOut *out, FtxError *err);       /* to the disk; then nothing but commit or abort */
-FtxStatus file_commit(FileOut *out, FtxError *err);     /* syncs, if nobody has */
+FtxStatus file_executable(FileOut *out, FtxError *err); /* everyone who may read it may run it */
+FtxStatus file_sync(FileOut *out, FtxError *err);       /* to the disk; only commit or abort may follow */
+FtxStatus file_commit(FileOut *out, FtxError *err);     /* syncs unless file_sync was called */
 void file_abort(FileOut *out);                          /* NULL is fine */
 
 /* Removes temporary files that are open; safe in a signal handler (Ctrl-C). */

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* From here on a block is mapped on its own: fresh pages are zero and cost nothing untouched. */
+/* Blocks of this size and more are mapped separately: fresh pages are zero, and untouched ones take no memory. */
 static const size_t mapped_bytes = 1 << 20;
-/* And from here on on huge pages, where the system has them. */
+/* Blocks of this size and more ask for huge pages. */
 static const size_t huge_bytes = 8 << 20;
 
 FtxStatus memory_check(const FtxOptions *options, FtxError *err)

@@ -1,9 +1,9 @@
-/* sized.c - the structs of ftx.h that begin with their size: read and written by the size that the caller says. */
+/* sized.c - structs of ftx.h that begin with their size, read and written by the caller's size. */
 #include "sized.h"
 
 #include <string.h>
 
-enum { MOST = 65536 /* a larger size was never set */ };
+enum { MOST = 65536 /* a larger size is garbage */ };
 
 FtxStatus sized_check(const char *name, size_t size, FtxError *err)
 {
@@ -24,7 +24,7 @@ FtxStatus sized_read(const char *name, const void *from, void *to, size_t known,
     for (size_t i = known; i < size; i++)
         if (((const char *)from)[i])
             return ftx_fail(err, FTX_EINVAL,
-                            "%s.size is %zu, this libftx (%d.%d) knows %zu bytes, and a field behind them is set: "
+                            "%s.size is %zu, this libftx (%d.%d) knows %zu bytes, and a field after them is set: "
                             "update libftx",
                             name, size, FTX_VERSION_MAJOR, FTX_VERSION_MINOR, known);
     memcpy(to, from, size < known ? size : known);

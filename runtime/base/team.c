@@ -1,4 +1,4 @@
-/* team.c - threads that stay: spin a little, help where somebody is late, sleep on a futex. */
+/* team.c - worker threads: they spin briefly, take over late shares, then sleep on a futex. */
 #include "team.h"
 
 #include <linux/futex.h>
@@ -12,16 +12,16 @@
 
 enum { MAX_THREADS = 1024 };
 
-/* Turns of waiting loops, each some 10 to 40 ns. */
+/* Turns of waiting loops; a turn takes 10 to 40 ns. */
 enum {
-    GRACE = 50,   /* before the share of another is taken: longer than a line travels between cores */
-    SPINS = 3000, /* before the core is offered to others: longer than the gap between two steps */
+    GRACE = 50,   /* before another thread's share is taken: longer than a cache line takes between cores */
+    SPINS = 3000, /* before the core is yielded: longer than the gap between two steps */
 };
 
-/* Pieces are numbered through the life of a team, so a thread that was put aside with an old number
- * in its hand can do nothing with it: what it would claim has been claimed. */
+/* Pieces are numbered over the life of a team. A thread that was descheduled with an old number finds that piece
+ * already claimed. */
 typedef struct Share {
-    _Alignas(64) _Atomic uint64_t claimed; /* pieces of it that have been begun */
+    _Alignas(64) _Atomic uint64_t claimed; /* pieces of which this share has been begun */
 } Share;
 
 struct Team {
@@ -30,7 +30,7 @@ struct Team {
     int threads;       /* with the caller */
     int started;       /* workers that run */
     pthread_t *worker; /* [threads - 1] */
-    TeamJob *job;      /* of the pieces up to `end`; read by who has claimed a share of one */
+    TeamJob *job;      /* the job of the pieces up to `end`; read only after claiming a share of one */
     void *user;
     uint64_t begin;
     _Alignas(64) _Atomic uint64_t end;  /* pieces there are */
@@ -41,7 +41,7 @@ struct Team {
     Share share[]; /* [threads] */
 };
 
-typedef struct Worker { /* what a new thread is told; it copies it before team_open goes on */
+typedef struct Worker { /* the arguments of a new thread, which copies them before team_open continues */
     Team *team;
     int thread;
     _Atomic bool taken;
@@ -71,7 +71,7 @@ static bool is_done(const Team *t, uint64_t piece)
     return atomic_load_explicit(&t->done, memory_order_acquire) >= (piece + 1) * (uint64_t)t->threads;
 }
 
-/* Until all shares of a piece are done, ours being done. */
+/* Waits until all shares of a piece are done; the caller's is. */
 static void finish_piece(Team *t, uint64_t piece)
 {
     for (int turn = 0; !is_done(t, piece); turn++) {
@@ -86,7 +86,7 @@ static void finish_piece(Team *t, uint64_t piece)
     }
 }
 
-/* Works until all pieces there are now are done. */
+/* Works until every piece published so far is done. */
 static void work_on(Team *t, int me)
 {
     const uint64_t end = atomic_load(&t->end);
@@ -98,7 +98,7 @@ static void work_on(Team *t, int me)
     }
 }
 
-/* Until there is a job after number `turn`. */
+/* Sleeps until there is a job after number `turn`. */
 static void sleep_until(Team *t, uint32_t turn)
 {
     for (int i = 0; i < SPINS; i++) {
@@ -106,7 +106,7 @@ static void sleep_until(Team *t, uint32_t turn)
             return;
         team_pause();
     }
-    /* Sleeper and waker each write, then read what the other wrote: one of them sees it. */
+    /* The sleeper and the waker each write first and then read the other's word, so one of them sees the other. */
     atomic_fetch_add(&t->sleepers, 1);
     while (atomic_load(&t->turn) == turn)
         syscall(SYS_futex, &t->turn, FUTEX_WAIT_PRIVATE, turn, NULL, NULL, 0);
@@ -137,7 +137,7 @@ static void *work(void *p)
     }
 }
 
-/* Signals are the program's: a worker takes none. */
+/* Workers block all signals: these are for the program's own threads. */
 static int start_worker(Team *t, int i)
 {
     Worker w = {.team = t, .thread = i + 1};

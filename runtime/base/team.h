@@ -1,10 +1,10 @@
-/* team.h - threads that stay, for steps that last a fraction of a millisecond.
+/* team.h - worker threads for steps that last a fraction of a millisecond.
  *
- * A job is pieces in order, each cut into as many shares as the team has threads; a piece begins
- * when all shares of the one before are done. Every thread takes its own share first. One that
- * finds a share which nobody has begun after about a microsecond takes it too: a thread that the
- * system has put aside holds up nobody, so a busy machine costs speed and not standstill. (An
- * OpenMP barrier waits for all threads; its region would also belong to the calling thread.) */
+ * A job is a number of pieces in order. Each piece is cut into as many shares as the team has threads, and begins
+ * when all shares of the piece before are done. Every thread takes its own share first. A thread that sees a share
+ * which nobody has begun for about a microsecond takes it as well. So a thread that the system has descheduled
+ * delays nobody: a busy machine makes steps slower but does not stop them. (An OpenMP barrier waits for all threads,
+ * and its region would belong to the calling thread.) */
 #ifndef FTX_TEAM_H
 #define FTX_TEAM_H
 

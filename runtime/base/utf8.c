@@ -1,5 +1,5 @@
-/* utf8.c - UTF-8 as text of unknown origin needs it: Unicode's table 3-7 of well-formed bytes, and
- * for the rest "maximal subparts": each longest start of a character becomes one U+FFFD. */
+/* utf8.c - UTF-8 of unknown origin, by Unicode's table 3-7 of well-formed bytes. Ill-formed bytes are read by
+ * "maximal subparts": each longest start of a character becomes one U+FFFD. */
 #include "utf8.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ Utf8Kind utf8_next(const unsigned char *p, size_t n, size_t *length, uint32_t *c
     more = a < 0xe0 ? 1 : a < 0xf0 ? 2 : 3;
     *code = a & (0x3fu >> more);
     if (a == 0xe0)
-        low = 0xa0; /* no longer than needed */
+        low = 0xa0; /* overlong forms are invalid */
     if (a == 0xed)
         high = 0x9f; /* no surrogates */
     if (a == 0xf0)

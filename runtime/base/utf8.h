@@ -1,4 +1,4 @@
-/* utf8.h - UTF-8 as text of unknown origin needs it. */
+/* utf8.h - UTF-8 of unknown origin: decoding, cleaning, places to cut, classes of characters. */
 #ifndef FTX_UTF8_H
 #define FTX_UTF8_H
 
@@ -14,12 +14,12 @@ typedef enum Utf8Kind {
     UTF8_CUT,       /* the text ends inside a character */
 } Utf8Kind;
 
-/* What stands at the start of p[0..n), n > 0. */
+/* Decodes the start of p[0..n), n > 0. */
 Utf8Kind utf8_next(const unsigned char *p, size_t n, size_t *length, uint32_t *code);
 
 bool utf8_valid(const char *p, size_t n);
-/* Where a text may end at or before byte n, where another may start at or behind it: at a blank, or, where words
- * are long or nobody writes blanks, between characters. */
+/* Where to cut a text: utf8_end at or before byte n, utf8_start at or after it. At a blank; if there is none within
+ * 256 bytes, between two characters. */
 size_t utf8_end(const char *p, size_t n);
 size_t utf8_start(const char *p, size_t bytes, size_t n);
 /* Copies with every invalid piece replaced; at most 3 * n bytes. Returns how many. */

@@ -1,7 +1,8 @@
-/* device.h - what runs a plan: the CPU (device_cpu.c) or a GPU (device_cuda.c), behind one table.
+/* device.h - the table of functions that runs a plan: on the CPU (cpu/device_cpu.c) or on a GPU
+ * (cuda/device_cuda.c).
  *
- * A Device is opened for an artifact's plan: it holds the weights and prepared programs. A Session
- * is one engine's memory on it: the spaces STATE, IO, WORK, OUT in one block, and its stream. */
+ * A Device is opened for an artifact's plan: it holds the weights and prepared programs. A Session is one engine's
+ * memory on it: the spaces STATE, IO, WORK, OUT in one block, and its stream. */
 #ifndef FTX_DEVICE_H
 #define FTX_DEVICE_H
 
@@ -11,12 +12,12 @@
 typedef struct Device Device;
 typedef struct Session Session;
 
-enum { FTX_CHAIN = 5 }; /* runs of a decode program that a device takes at once with less between them */
+enum { FTX_CHAIN = 5 }; /* decode runs that a GPU takes as one graph */
 
 typedef struct DeviceApi {
     const char *name; /* "cpu", "cuda" */
 
-    /* Opens for one plan of the artifact, loads code and weights. random: not 0, fill weights. */
+    /* Opens a device for one plan of the artifact; loads code and weights. o->random_weights: draws them. */
     FtxStatus (*open)(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out, FtxError *err);
     void (*close)(Device *d);
     const char *(*describe)(const Device *d); /* "NVIDIA H200", "cpu (2 threads, AVX-512)" */
@@ -33,15 +34,15 @@ typedef struct DeviceApi {
     /* Enqueues the copy of the first `bytes` of IO. The host may write IO again once a later
      * `settle` or `wait` has returned. */
     FtxStatus (*upload)(Session *s, size_t bytes, FtxError *err);
-    FtxStatus (*settle)(Session *s, FtxError *err); /* until the copies of `upload` are done; programs may run on */
+    FtxStatus (*settle)(Session *s, FtxError *err); /* waits for the copies of `upload`; programs may still run */
     /* Enqueues a copy of host bytes into a named buffer of STATE (page-table rows); the source is
      * copied before return. At most 64 KiB a call. */
     FtxStatus (*write)(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);
     /* Copies from a named buffer; waits. */
     FtxStatus (*read)(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
 
-    /* Enqueues a program so many times, each going on from what the one before it left in IO. T, S: live tokens
-     * and rows, those of the IO block. */
+    /* Enqueues a program `times` times; each run continues from what the one before it left in IO. T, S: live tokens
+     * and rows of the IO block. */
     FtxStatus (*run)(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
     FtxStatus (*wait)(Session *s, FtxError *err); /* until all that was enqueued is done */
     /* Whether OUT may change without `wait` (a GPU) or is final when run returns (the CPU). */
@@ -54,9 +55,9 @@ typedef struct DeviceApi {
 } DeviceApi;
 
 extern const DeviceApi device_cpu;
-extern const DeviceApi device_cuda; /* opens with FTX_ENODEVICE and a reason where there is none */
+extern const DeviceApi device_cuda; /* without a GPU: opens with FTX_ENODEVICE and a reason */
 
-/* CUDA: whether a driver and a device are there, and its target number (901 for an H200). */
+/* CUDA: whether there is a driver and a device, and the device's target number (901 for an H200). */
 FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err);
 
 /* CUDA: what `ftxc doctor` prints of a GPU. A context is opened on it, which shows that it can be used. */

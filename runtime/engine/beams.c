@@ -1,9 +1,8 @@
-/* beams.c - beam search in the engine: a request that has several lanes, each with a row and a slot.
+/* beams.c - beam search in the engine: a request with several lanes (one a beam), each with a row and a slot.
  *
- * The prompt is lane 0's: its tokens are fed once, by one row. From then on all lanes bring one token a
- * step, side by side. Lane 0 has pages for the whole sequence, the others only for what is generated;
- * who reads whose is the device's business (kernels/device/io.h). The host hears of a search when it is
- * over, and fetches what stands in the slots. */
+ * Lane 0 feeds the prompt, in one row. From then on every lane brings one token a step. Lane 0 has pages for the
+ * whole sequence, the others only for new tokens; which lane reads whose pages is kept on the device
+ * (kernels/device/io.h). The host learns of a search only at its end, and copies the hypotheses then. */
 #include <string.h>
 
 #include "engine.h"
@@ -60,13 +59,13 @@ static FtxStatus write_text(FtxEngine *e, FtxHypothesis *h, char *to, FtxError *
     return s;
 }
 
-/* All hypotheses of an engine whose ids are few come with one copy. */
+/* If the hypotheses of all slots are small, one copy fetches them all. */
 static bool together(const FtxEngine *e)
 {
     return (uint64_t)e->slots * e->facts->context * sizeof *e->hyp_ids <= 1 << 20;
 }
 
-/* The lanes of all slots: several searches may end in one step. */
+/* Copies the lanes of all slots, because several searches may end in one step. */
 static FtxStatus fetch_lanes(FtxEngine *e, FtxError *err)
 {
     FtxStatus s = FTX_OK;

@@ -1,9 +1,9 @@
-/* bench.c - time a program with made-up state: ftx_engine_bench.
+/* bench.c - times a program with made-up state: ftx_engine_bench.
  *
- * Made-up sequences have pages of their own and a cache of whatever is there. A decode program
- * advances its rows by itself, so runs follow one another as in real use, each with one more token
- * of context; where the context or the pages end, the rows start anew. A prompt is run from its
- * first chunk to its last for each figure. An encoder is given whole texts at once. */
+ * Made-up sequences have pages of their own; the cache holds whatever is there. A decode program advances its rows
+ * by itself, so runs follow one another as in real use, each with one more token of context. Where the context or
+ * the pages end, the rows start again. A prompt is run from its first chunk to its last. An encoder gets whole
+ * texts. */
 #include "engine.h"
 
 enum { MAX_REPEAT = 1000, SOURCE = 32 /* tokens of a made-up source */ };
@@ -80,7 +80,7 @@ static void leave(Bench *b)
         schedule_release(b->engine, b->request[i]);
 }
 
-/* Every row brings `count` tokens from position `from` on; `runs` times. */
+/* Times `runs` runs in which every row brings `count` tokens from position `from` on. */
 static FtxStatus measure(Bench *b, int from, int count, int runs, double *times, FtxError *err)
 {
     FtxEngine *e = b->engine;
@@ -136,7 +136,7 @@ static FtxStatus measure_prompt(Bench *b, int repeat, double *times, FtxError *e
     return s;
 }
 
-/* Texts whose lengths go in equal steps from 2 * mean - tokens up to tokens; mean 0: all as long. */
+/* Times texts whose lengths go in equal steps from 2 * mean - tokens to tokens; mean 0: all as long. */
 static FtxStatus measure_texts(Bench *b, int repeat, double *times, FtxError *err)
 {
     FtxEngine *e = b->engine;
@@ -171,7 +171,7 @@ static FtxStatus measure_texts(Bench *b, int repeat, double *times, FtxError *er
     return s ? s : e->api->wait(e->session, err);
 }
 
-/* By insertion: at most a thousand, and qsort may allocate. */
+/* Insertion sort: at most a thousand values, and qsort may allocate. */
 static void sort(double *v, int n)
 {
     for (int i = 1; i < n; i++) {

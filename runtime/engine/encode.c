@@ -4,8 +4,8 @@
  *   ───────┴────────┴───────▶ program encode ─▶ $hidden [T,D], $pooled [S,POOL] ─▶ the caller's arrays
  *   hidden states ─▶ $input ─▶ program hidden ──┘
  *
- * Nothing is padded: a padded batch is packed on its way in and spread on its way out. Kernels see a
- * text by itself, so its vectors do not depend on its neighbours. */
+ * Nothing is padded: a padded batch is packed before a step and spread after it. Kernels treat each text by itself,
+ * so its vectors do not depend on the texts beside it. */
 #include <string.h>
 
 #include "engine.h"
@@ -43,7 +43,7 @@ static FtxStatus check_ids(const FtxEngine *e, const int32_t *ids, const int32_t
     return FTX_OK;
 }
 
-/* Tokens that a text may have, and the field that says so. */
+/* The most tokens of a text, and the field that sets it. */
 static size_t most_tokens(const Pack *p, const char **field)
 {
     const FtxEncode *job = p->job;
@@ -61,8 +61,8 @@ static size_t most_tokens(const Pack *p, const char **field)
     return most;
 }
 
-/* One of the texts, for the scratch memory of max_text bytes: what will be cut anyway may be cut before.
- * *less: whether it was. */
+/* Shortens a text of more than max_text bytes, for which there is no scratch memory, if it will be truncated anyway.
+ * *less: it was shortened. */
 static FtxStatus fit_text(const Pack *p, const char *what, const char *text, size_t *bytes, bool *less, FtxError *err)
 {
     const size_t most = p->engine->max_text;
@@ -87,7 +87,7 @@ static FtxStatus find_text(const Pack *p, const char *what, const char *const *t
     return fit_text(p, what, *text, n, less, err);
 }
 
-/* The tokens of text i to `ids` and their types, and how many. */
+/* Writes the tokens of text i and their types, and how many there are. */
 static FtxStatus read_text(const Pack *p, size_t i, int32_t *ids, int32_t *types, size_t *n, FtxError *err)
 {
     static const TokenizerCut cuts[] = {
@@ -112,7 +112,7 @@ static FtxStatus read_text(const Pack *p, size_t i, int32_t *ids, int32_t *types
         return s;
     if (*n > most)
         return ftx_fail(err, FTX_EINVAL, "text: %zu tokens, at most %zu fit (%s)", *n, most, field);
-    if (less && *n < most) /* what was left out before would have been in */
+    if (less && *n < most) /* the bytes left out may have held wanted tokens */
         return ftx_fail(err, FTX_EINVAL, "text: its first %zu bytes have only %zu tokens: use ids", e->max_text, *n);
     if (*n == 0)
         return ftx_fail(err, FTX_EINVAL, "text: it has no tokens");
@@ -148,7 +148,7 @@ static FtxStatus read_ids(const Pack *p, size_t i, size_t at, int32_t *ids, int3
     return check_ids(p->engine, ids, job->types ? types : NULL, *n, err);
 }
 
-/* Hidden states [n, input] in the type that the device computes in, behind those of the texts before. */
+/* Writes hidden states [n, input] in the compute type, after those of earlier texts. */
 static FtxStatus write_input(const Pack *p, const float *from, size_t n, FtxError *err)
 {
     char piece[1 << 14]; /* of at most 64 KiB: DeviceApi.write */
@@ -237,7 +237,7 @@ static FtxStatus flush(Pack *p, FtxError *err)
     return s;
 }
 
-/* Text i joins the pack: its ids and their types, or its hidden states. */
+/* Adds text i to the pack: its ids and their types, or its hidden states. */
 static void join(Pack *p, size_t i, const int32_t *ids, const int32_t *types, int n)
 {
     FtxToken *token = (FtxToken *)engine_io(p->engine, FTX_NAMED_token) + p->tokens;
@@ -299,13 +299,12 @@ static FtxStatus read_one(const Pack *p, size_t i, size_t at, int32_t *ids, int3
                            : read_ids(p, i, at, ids, types, n, err);
 }
 
-/* The next text; a mistake in it is its own if the caller has room for that. */
+/* Takes the next text. With job->errors a wrong text does not end the call. */
 static FtxStatus take_text(Pack *p, size_t i, FtxError *err)
 {
     const FtxEncode *job = p->job;
     FtxEngine *e = p->engine;
-    int32_t *ids = e->request[0].ids, *types = e->request[1].ids; /* [context], and nobody's: an encoder has no
-                                                                      requests */
+    int32_t *ids = e->request[0].ids, *types = e->request[1].ids; /* [context]; an encoder has no requests */
     const size_t at = job->stride ? i * job->stride : p->given;
     FtxError why = {FTX_OK, ""};
     size_t n = 0;
@@ -317,7 +316,7 @@ static FtxStatus take_text(Pack *p, size_t i, FtxError *err)
         job->tokens[i] = s ? 0 : (int32_t)n;
     if (job->errors)
         job->errors[i] = why;
-    if (s && job->errors && job->hidden && job->stride) /* all of its row is padding */
+    if (s && job->errors && job->hidden && job->stride) /* the whole row is padding */
         memset(job->hidden + i * job->stride * e->facts->hidden, 0, job->stride * e->facts->hidden * sizeof(float));
     if (s)
         return job->errors ? FTX_OK : ftx_fail(err, s, "text %zu: %s", i, why.text);

@@ -1,4 +1,4 @@
-/* engine.c - an engine: opened once with all its memory, then submit and step until it is closed. */
+/* engine.c - the engine: opened with all its memory, then requests in, steps, events out. */
 #include "engine.h"
 
 #include <time.h>
@@ -9,7 +9,7 @@
 
 /* --- open and close ------------------------------------------------------------------------------ */
 
-/* The engine and its arrays in one block. Called twice: for the size, and with the block. */
+/* Places the engine and its arrays in one block. Called twice: for the size, then with the block. */
 static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, size_t stream, size_t hyp_text)
 {
     const uint32_t lanes = f->beams > 1 ? f->beams : 0;
@@ -57,12 +57,12 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
         r->stream.text = carve(c, stream, 1);
         r->stream.cap = (uint32_t)stream;
     }
-    for (uint32_t i = 0; i < requests; i++) { /* big, and mostly never touched */
+    for (uint32_t i = 0; i < requests; i++) { /* large, and mostly never touched */
         r = e ? &e->request[i] : &nobody;
         r->ids = carve(c, f->context, sizeof *r->ids);
         r->source = carve(c, f->source_context, sizeof *r->source);
     }
-    for (uint32_t i = 0; i < requests; i++) { /* hardly ever; between the others they would spread those out */
+    for (uint32_t i = 0; i < requests; i++) { /* rarely touched, so they are kept apart from the others */
         r = e ? &e->request[i] : &nobody;
         r->logits = carve(c, f->vocab, sizeof *r->logits);
     }
@@ -83,8 +83,7 @@ static void fill_lists(FtxEngine *e)
     pages_init(&e->pages, e->facts->kv_pages);
 }
 
-/* Sizes were checked with the artifact. Here: that structs stand at their alignment, and that every
- * step has a program. */
+/* Checks what artifact_open does not: the alignment of structs, and a program for every step. */
 static FtxStatus check_programs(const FtxEngine *e, FtxError *err)
 {
     uint32_t program;
@@ -100,7 +99,7 @@ static FtxStatus check_programs(const FtxEngine *e, FtxError *err)
     return FTX_OK;
 }
 
-/* Prompts of more bytes can only be runs of very long tokens (English has 4 bytes a token). */
+/* Only runs of very long tokens make a prompt of more bytes (English has 4 bytes a token). */
 static size_t prompt_bytes(const FtxEngine *e)
 {
     const size_t longest = tokenizer_token_bytes(e->model->tokenizer);
@@ -110,7 +109,7 @@ static size_t prompt_bytes(const FtxEngine *e)
            1024;
 }
 
-/* Text of a hypothesis: room for any tokens. Hardly any of it is ever touched. */
+/* Room for the text of a hypothesis of any tokens. Hardly any of it is ever touched. */
 static size_t hypothesis_bytes(const FtxFacts *f, const Tokenizer *t)
 {
     return f->beams > 1 && t ? ((size_t)f->context + 1) * (tokenizer_token_bytes(t) + 16) : 0;
@@ -136,7 +135,7 @@ static FtxStatus fill_engine(FtxEngine *e, FtxError *err)
     if (s)
         return s;
     e->io = e->api->io(e->session);
-    /* The host only reads results, but for taking old ones away: schedule.c, clear_out. */
+    /* The host writes OUT only in clear_out (schedule.c). */
     e->out = (FtxOut *)((uintptr_t)e->api->out(e->session) + e->plan->named[FTX_NAMED_out]);
     return FTX_OK;
 }
@@ -159,7 +158,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
 
     const Memory memory = o.allocator ? memory_of(&o) : model->memory;
     const FtxFacts *f = model->artifact.facts;
-    /* Every row that decodes must find a token's room in each step. */
+    /* Each sequence that decodes brings a token to every step. */
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
     const size_t stream = stream_bytes(model->tokenizer);
     const size_t hyp_text = hypothesis_bytes(f, model->tokenizer);
@@ -224,7 +223,7 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
     if (s)
         return s;
     if (q.samples > 1 && (uint32_t)q.samples <= e->slots)
-        n = (uint32_t)q.samples; /* more are refused by request_fill */
+        n = (uint32_t)q.samples; /* request_fill refuses more */
     if (e->waiting.n + n > e->slots * WAITING_PER_SEQUENCE || e->unused.n < n)
         return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
     r = list_last(&e->unused, 0);
@@ -250,7 +249,7 @@ FtxStatus ftx_engine_cancel(FtxEngine *e, uint64_t id, FtxError *err)
 {
     bool found = false;
 
-    for (uint32_t i = 0; i < e->requests && id; i++) { /* all samples of it */
+    for (uint32_t i = 0; i < e->requests && id; i++) { /* all its samples */
         Request *r = &e->request[i];
 
         if (r->id != id || r->cancelled || (r->state != REQUEST_WAITING && r->state != REQUEST_RUNNING))
@@ -306,8 +305,8 @@ static void retire(FtxEngine *e, Request *r)
     r->leader = NULL;
 }
 
-/* A running request is over. Its row, if a flight still has it, counts no more; slot and pages go
- * to others only when that flight has landed, since admission comes with composition. */
+/* Ends a running request. The flight ignores its row from now on. Its slot and pages are reused only after that
+ * flight, because requests are admitted between flights. */
 static void end_running(FtxEngine *e, Request *r)
 {
     for (int i = 0; i < e->flight.rows; i++)
@@ -354,8 +353,8 @@ static bool has_come(const FtxOut *o, int length)
     return __atomic_load_n(&o->length, __ATOMIC_ACQUIRE) == length;
 }
 
-/* Spins until the device has written the result: a step takes a fraction of a millisecond. A device
- * that does not answer is asked for its reason. */
+/* Spins until the device has written the result: a step takes a fraction of a millisecond. After `patience` it waits
+ * for the device, which returns its error. */
 static FtxStatus await_result(FtxEngine *e, const FtxOut *o, int length, FtxError *err)
 {
     const double patience = 0.2; /* seconds */
@@ -398,7 +397,7 @@ static FtxFinish finish_of(const Request *r, const FtxOut *o)
     return o->finish == 2 || r->length >= r->limit ? FTX_FINISH_LENGTH : FTX_RUNNING;
 }
 
-/* A group of lanes: nothing to tell before the search is over. */
+/* A beam search has no event before its end. */
 static FtxStatus take_group(FtxEngine *e, Request *r, int length, const FtxOut *o, Events *v, FtxError *err)
 {
     FtxEvent *event;
@@ -415,14 +414,14 @@ static FtxStatus take_group(FtxEngine *e, Request *r, int length, const FtxOut *
     return s;
 }
 
-/* The last token that fits is the model's end, whatever was sampled. Nothing follows it, so the device
- * need not know. */
+/* With forced_eos, the last token that fits is replaced by that end id. Nothing follows it, so the device need not
+ * know. */
 static bool is_forced(const FtxEngine *e, const Request *r, const FtxOut *o)
 {
     return e->facts->decode.forced_eos >= 0 && o->finish != 1 && r->length >= r->limit;
 }
 
-/* The result of row i in the oldest run not read. */
+/* Takes the result of row i in the oldest run that was not read. */
 static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
 {
     const Row *w = &e->flight.row[i];
@@ -475,7 +474,7 @@ static FtxStatus take(FtxEngine *e, Events *v, FtxError *err)
 
 /* --- a step --------------------------------------------------------------------------------------------- */
 
-/* Whether the flight may be run once more as it is. */
+/* The flight may be run once more as it is. */
 static bool goes_on(const FtxEngine *e)
 {
     const Flight *f = &e->flight;
@@ -500,7 +499,7 @@ static FtxStatus take_off(FtxEngine *e, FtxError *err)
     return schedule_upload(e, err);
 }
 
-/* How many runs to enqueue now: as many as may be ahead, but none before there is room for a chain of them. */
+/* How many runs to enqueue now: up to e->ahead, but not before a whole chain (FTX_CHAIN) fits. */
 static int runs_now(const FtxEngine *e)
 {
     const Flight *f = &e->flight;
@@ -531,7 +530,7 @@ static FtxStatus fly(FtxEngine *e, Events *v, FtxError *err)
     return s ? s : take(e, v, err);
 }
 
-/* The device has failed: everybody hears it once. */
+/* The device has failed: every request gets an event. */
 static void end_all(FtxEngine *e, Events *v)
 {
     const RequestList *lists[] = {&e->running, &e->waiting, &e->ending};
@@ -555,12 +554,12 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
         return ftx_fail(err, e->dead.status, "%s", e->dead.text);
     if (max < e->slots || !events)
         return ftx_fail(err, FTX_EINVAL, "events: room for %zu, a step of this model may have %u", max, e->slots);
-    size = events->size; /* of each: they stand so far apart */
+    size = events->size; /* the distance between two events in the caller's array */
     s = sized_check("FtxEvent", size, err);
     if (s)
         return s;
     end_cancelled(e, &v);
-    if (v.max - v.n >= e->slots) /* else the next call goes on */
+    if (v.max - v.n >= e->slots) /* else the step runs in the next call */
         s = fly(e, &v, &why);
     if (s) {
         e->dead = why;

@@ -1,4 +1,4 @@
-/* model.c - open an artifact: choose its device, load weights and code, read the tokenizer. */
+/* model.c - opens an artifact: chooses its device, loads weights and code, opens the tokenizer. */
 #include "model.h"
 
 #include <stdarg.h>
@@ -22,7 +22,7 @@ void model_log(const FtxModel *m, int level, const char *format, ...)
 
 /* --- one device ---------------------------------------------------------------------------------- */
 
-/* What the engine relies on beyond what artifact_open has checked. */
+/* Limits that the engine relies on and artifact_open does not check. */
 static FtxStatus check_limits(const FtxFacts *f, FtxError *err)
 {
     if (f->vocab == 0 || f->context < 2 || f->sequences == 0 || f->tokens == 0 || f->kv_block == 0 ||
@@ -118,7 +118,7 @@ static void list_targets(const Artifact *a, char *text, size_t size)
     }
 }
 
-/* A device and code for it: FTX_OK and the target, or why not. */
+/* Looks for a GPU and code for it: FTX_OK and the target, or the reason. */
 static FtxStatus find_cuda(const Artifact *a, int ordinal, uint32_t *target, FtxError *err)
 {
     const FtxStatus s = device_cuda_probe(ordinal, target, err);
@@ -160,7 +160,7 @@ static FtxStatus open_cuda(Artifact *a, const FtxOptions *o, FtxModel **out, Ftx
     return model_on(&device_cuda, a, target, "", o, out, err);
 }
 
-/* A GPU where there is one that the artifact serves. A GPU that is there and fails is said. */
+/* Takes a GPU if there is one that the artifact has code for, else the CPU. A GPU that fails is reported in the log. */
 static FtxStatus open_auto(const char *path, Artifact *a, const FtxOptions *o, FtxModel **out, FtxError *err)
 {
     FtxError why = {FTX_OK, ""};

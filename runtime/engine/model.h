@@ -1,4 +1,4 @@
-/* model.h - inside of a model: an artifact, its device and its tokenizer. */
+/* model.h - the inside of a model: an artifact, its device and its tokenizer. */
 #ifndef FTX_MODEL_H
 #define FTX_MODEL_H
 
@@ -18,13 +18,13 @@ struct FtxModel {
     void (*log)(void *user, int level, const char *text);
     void *log_user;
     char device_reason[600];
-    atomic_int users; /* the opener and every engine: the last to leave closes */
+    atomic_int users; /* the caller and every engine; the last to leave closes the model */
 };
 
 void model_log(const FtxModel *m, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* A model on one device, for ftx_model_open and for tests with a device of their own. Takes the
- * artifact over, also when it fails. reason: FtxModelInfo.device_reason. */
+/* Opens a model on one device, for ftx_model_open and for tests with a device of their own. Takes the artifact over,
+ * also when it fails. reason: FtxModelInfo.device_reason. */
 FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const char *reason, const FtxOptions *o,
                    FtxModel **out, FtxError *err);
 

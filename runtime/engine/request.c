@@ -1,4 +1,4 @@
-/* request.c - a request as submitted: checked field by field, copied into what was planned for it. */
+/* request.c - checks a submitted request field by field and copies it into memory that was planned for it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "../base/sized.h"
 #include "../base/utf8.h"
 
-/* What a request of this model asks for where the caller says nothing. */
+/* The defaults of the model's requests. */
 static FtxRequest defaults(const FtxModel *model)
 {
     const FtxDecode *d = &model->artifact.facts->decode;
@@ -100,23 +100,23 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
     return s;
 }
 
-/* The raw logits decide: no processor changes them, but for a temperature. */
+/* No processor changes the logits, except the temperature. */
 static bool is_plain(const Request *r, const FtxRequest *q)
 {
     return q->repetition_penalty == 1.0f && q->presence_penalty == 0.0f && q->frequency_penalty == 0.0f &&
            q->no_repeat_ngram == 0 && q->min_new == 0 && q->bias_count == 0 && r->params.n_words == 0;
 }
 
-/* Processors lower values and raise none, so what is not among the best is not after them. */
+/* Processors only lower logits, so a token outside of the largest raw logits stays outside. */
 static bool only_lowers(const FtxRequest *q)
 {
     return q->repetition_penalty >= 1.0f && q->presence_penalty >= 0.0f && q->frequency_penalty >= 0.0f &&
            q->bias_count == 0;
 }
 
-/* How many of the greatest logits the next tokens depend on, ties with the last included: MANY where it is hardly ever
- * more; 0: on others, too. Of a forced id the log-probability is asked for, whatever
- * its rank. Typical needs all that top-k leaves, which a kernel that reads few does not look for. */
+/* FtxParams.top_needed: the next token depends only on this many largest raw logits and their ties. 0: on the whole
+ * row. MANY stands for "rarely more". A forced id needs its log-probability whatever its rank, and typical sampling
+ * needs all that top-k leaves: 0. */
 static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *q)
 {
     enum { MANY = 128 };
@@ -125,15 +125,15 @@ static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *
     if (r->beam.width)
         return plain && r->beam.forced_bos < 0 && r->beam.forced_eos < 0 ? r->beam.width + r->params.n_ends : 0;
     if (q->temperature == 0.0f)
-        return plain ? 1 : 0; /* all logits by many blocks are faster than the best of them by one */
+        return plain ? 1 : 0; /* many blocks search all logits faster than one a few */
     if (typical || q->top_k > MANY || q->top_k >= (int)f->vocab || !only_lowers(q))
         return 0;
     if (q->top_k == 0 &&
-        (q->top_p < 1.0f || q->min_p == 0.0f)) /* parts' sums are at the temperature: no log-probability */
+        (q->top_p < 1.0f || q->min_p == 0.0f)) /* segments give sums at the temperature, no log-probability */
         return plain && (q->temperature == 1.0f || !q->logprobs) ? MANY : 0;
     if (q->top_k == 0)
         return MANY;
-    return !plain ? MANY : q->top_k == 1 ? 2 : q->top_k; /* 1 alone keeps no ties */
+    return !plain ? MANY : q->top_k == 1 ? 2 : q->top_k; /* 1 would lose ties */
 }
 
 static int least(int a, int b)
@@ -218,7 +218,7 @@ static FtxStatus fill_samples(Request *r, const FtxRequest *q, FtxError *err)
     return FTX_OK;
 }
 
-/* The fields of `leader`, in the room of r. */
+/* Makes r another sample of `leader`: copies its fields, keeps r's own arrays. */
 void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample)
 {
     const FtxFacts *f = e->facts;
@@ -228,7 +228,7 @@ void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample)
     r->lane = room.lane;
     r->found = room.found;
     r->ids = memcpy(room.ids, leader->ids, (size_t)leader->prompt * sizeof *r->ids);
-    r->source = room.source; /* only the leader's is read */
+    r->source = room.source; /* only the leader's source is read */
     r->bias = room.bias;
     r->ends = memcpy(room.ends, leader->ends, (size_t)leader->params.n_ends * sizeof *r->ends);
     r->bad_words = room.bad_words;
@@ -334,13 +334,13 @@ static bool is_end(const Request *r, int32_t id)
     return false;
 }
 
-/* A text has hardly more ids than bytes. */
+/* The ids of a bad word's text. */
 typedef struct WordIds {
     int32_t at[WORD_TOKENS];
     size_t n;
 } WordIds;
 
-/* One more word of the request. An end id alone is not meant, as in Hugging Face. */
+/* Adds a word. An end id alone is ignored, as in Hugging Face. */
 static FtxStatus add_word(const FtxEngine *e, Request *r, const char *field, const int32_t *ids, size_t n,
                           FtxError *err)
 {
@@ -383,7 +383,7 @@ static FtxStatus add_id_words(const FtxEngine *e, Request *r, const FtxRequest *
     return s;
 }
 
-/* The ids of a text, as one begins with it or behind a space. */
+/* Tokenizes a bad word as a text that begins with it, or after a space. */
 static FtxStatus word_ids(FtxEngine *e, size_t i, const char *text, bool space, WordIds *to, FtxError *err)
 {
     char bytes[WORD_BYTES + 1] = " ";
@@ -415,7 +415,7 @@ static FtxStatus add_text_words(FtxEngine *e, Request *r, const FtxRequest *q, F
 
         text += strspn(text, " ");
         if (!*text || strlen(text) >= WORD_BYTES || !utf8_valid(text, strlen(text)))
-            return ftx_fail(err, FTX_EINVAL, "bad_words[%zu]: expected 1 to %d bytes of UTF-8 behind its spaces", i,
+            return ftx_fail(err, FTX_EINVAL, "bad_words[%zu]: expected 1 to %d bytes of UTF-8 after its spaces", i,
                             WORD_BYTES - 1);
         snprintf(field, sizeof field, "bad_words[%zu]", i);
         s = word_ids(e, i, text, false, &begins, err);
@@ -429,7 +429,7 @@ static FtxStatus add_text_words(FtxEngine *e, Request *r, const FtxRequest *q, F
     return s;
 }
 
-/* The model's and those that the request brings. */
+/* Adds the model's bad words and the request's. */
 static FtxStatus fill_words(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
     const Artifact *a = &e->model->artifact;
@@ -449,7 +449,7 @@ typedef struct Room {
     int32_t *ids;
     uint32_t most, vocab;
     const char *what; /* "the prompt" */
-    uint32_t whole;   /* the context that it shares with what is written; 0: it has its room to itself */
+    uint32_t whole;   /* the context that prompt and new tokens share; 0: this limit is not the context's */
     FtxTruncate cut;
 } Room;
 
@@ -472,7 +472,7 @@ static FtxStatus check_in(const Room *to, const char *field, size_t i, int32_t i
     return ftx_fail(err, FTX_EINVAL, "%s[%zu]: %d is no token id (0 to %u)", field, i, id, to->vocab - 1);
 }
 
-/* What will be cut anyway may be cut before, for the scratch memory of max_text bytes. */
+/* Drops bytes that will be truncated anyway: the scratch memory takes max_text bytes. */
 static void shorten(TokenizerPair *t, size_t max_text)
 {
     const size_t start = t->cut == TOKENIZER_CUT_START ? utf8_start(t->text, t->bytes, t->bytes - max_text) : 0;
@@ -504,7 +504,7 @@ static FtxStatus fill_text(FtxEngine *e, const Room *to, const FtxRequest *q, in
                         "%s has %zu bytes; for %u tokens the engine takes %zu: tokenize it and pass ids", to->what,
                         text.bytes, to->most, e->max_text);
     s = tokenizer_encode_pair(e->model->tokenizer, e->scratch, &text, to->ids, NULL, to->most, &n, err);
-    if (!s && less && n < to->most) /* what was left out before would have been in */
+    if (!s && less && n < to->most) /* the bytes left out may have held wanted tokens */
         return ftx_fail(err, FTX_EFULL, "%zu bytes of %s have only %zu tokens: tokenize it and pass ids", text.bytes,
                         to->what, n);
     if (!s)
@@ -532,7 +532,7 @@ static FtxStatus fill_ids(const Room *to, const int32_t *ids, size_t n, const ch
     return s;
 }
 
-/* With a source, what is written begins with the start token and the prefix. */
+/* With a source, the output begins with the start token and the prefix. */
 static FtxStatus fill_start(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
     const FtxFacts *f = e->facts;
@@ -595,16 +595,16 @@ static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
     const int room = (int)e->facts->context - r->prompt;
     const int fresh = q->max_new && q->max_new < room ? q->max_new : room;
 
-    if (room < 1) /* a start token and the one that is forced behind it may be all that fits */
+    if (room < 1) /* a start token and the one that is forced after it may be all that fits */
         return ftx_fail(err, FTX_EFULL, "the first %d tokens are given, and the context of %u has no room for another",
                         r->prompt, e->facts->context);
     r->limit = r->prompt + fresh;
-    /* The last token is given out and not fed, so it needs no place in the cache. */
+    /* The last token is returned and not fed, so it needs no place in the cache. */
     r->own_pages = ((uint32_t)r->limit - 1 + e->facts->kv_block - 1) / e->facts->kv_block;
     r->n_pages = r->own_pages;
     if (r->beam.width)
         r->n_pages += (uint32_t)(r->beam.width - 1) * beams_lane_pages(e, r);
-    /* The prompt's last token is fed again for each sample: of it comes the first that is drawn. */
+    /* Each sample feeds the prompt's last token itself: its first new token is drawn from that row. */
     r->shared_pages = (uint32_t)(r->prompt - 1) / e->facts->kv_block;
     r->all_pages = r->n_pages + (r->together - 1) * (r->n_pages - r->shared_pages);
     if (r->all_pages > e->pages.all)

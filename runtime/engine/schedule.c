@@ -1,9 +1,9 @@
-/* schedule.c - who runs in the next step, and the IO block that says so.
+/* schedule.c - chooses the rows of the next step and writes the IO block that describes them.
  *
- * A step has limits.tokens tokens. Rows that decode come first, one token each; what is left goes
- * to prompts in order of admission, as much as fits (dynamic SplitFuse), so a long prompt comes in
- * chunks and nobody waits for it. Pages for prompt and new tokens are taken at admission: a
- * request that runs never lacks memory, and page tables change at admission only. */
+ * A step has limits.tokens tokens. Sequences that decode come first, one token each. The rest goes to prompts in
+ * order of admission, as many tokens as fit (dynamic SplitFuse), so a long prompt comes in chunks and delays nobody.
+ * Pages for prompt and new tokens are taken at admission: a running request never lacks memory, and page tables
+ * change only then. */
 #include <assert.h>
 #include <limits.h>
 #include <string.h>
@@ -59,7 +59,7 @@ bool schedule_can_admit(const FtxEngine *e)
            r->all_pages <= e->pages.n && (e->free_sources || !e->facts->sources);
 }
 
-/* Another sample has the first one's pages of whole prompt tokens, and its source. */
+/* A further sample shares the first one's whole prompt pages, and its source. */
 static FtxStatus follow(FtxEngine *e, Request *r, FtxError *err)
 {
     r->fed = (int)(r->shared_pages * e->facts->kv_block);
@@ -130,7 +130,7 @@ FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
 
 /* --- sources ------------------------------------------------------------------------------------------ */
 
-/* Sources from the i-th running request on, as many as one step takes; gives the next i. */
+/* Packs the sources of running requests from i on, as many as one step takes; returns the next i. */
 static uint32_t pack_sources(FtxEngine *e, uint32_t i, FtxStep *step)
 {
     *step = (FtxStep){0};
@@ -178,7 +178,7 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err)
         if (!s)
             s = e->api->run(e->session, program, step.tokens, step.rows, 1, err);
         if (!s)
-            s = e->api->settle(e->session, err); /* IO is written again for what comes next */
+            s = e->api->settle(e->session, err); /* because IO is written again for the next step */
     }
     return s;
 }
@@ -190,8 +190,8 @@ static bool is_prompt(const Request *r)
     return r->fed < r->prompt;
 }
 
-/* Another sample waits until the first has fed what they share in an earlier step: attention may read
- * what stands in the cache while the kernel that adds to it still runs. */
+/* A further sample starts only after a step in which the first one fed the shared tokens: attention may read the
+ * cache while the kernel that appends to it still runs. */
 static void start_samples(FtxEngine *e)
 {
     for (uint32_t i = 0; i < e->running.n; i++) {
@@ -209,7 +209,7 @@ static Row row_of(Request *r, int count)
     return (Row){.request = r, .count = count, .from = r->fed, .emit = emit};
 }
 
-/* Rows of one token first: then token t of such a row is row t. */
+/* Puts rows of one token first: then token t belongs to row t. */
 static void order_rows(Flight *f, const Row *rows, int n)
 {
     int first = 0;
@@ -252,10 +252,10 @@ void schedule_compose(FtxEngine *e)
         }
     }
     order_rows(f, rows, n);
-    start_samples(e); /* for the next step, before which the first may have ended */
+    start_samples(e); /* for the next step: the first sample may end before it */
 }
 
-/* A decode program where all rows bring one token and get one; it may go on by itself. */
+/* Chooses a decode program if every row brings one token and gets one. The device can repeat it without the host. */
 static void choose_program(FtxEngine *e)
 {
     Flight *f = &e->flight;
@@ -267,7 +267,7 @@ static void choose_program(FtxEngine *e)
         const int left = w->request->limit - (w->from + w->count);
 
         decode = decode && w->count == 1 && w->emit;
-        /* after it the host reads logits, or a group gets the rows of its other lanes */
+        /* after this step the host reads logits, or a beam search gets rows for its other lanes */
         grows = grows || ((w->request->wants_logits || w->request->beam.width) && w->emit &&
                           w->from + w->count == w->request->prompt);
         f->most = left > f->most ? left : f->most;
@@ -323,7 +323,7 @@ static void write_row(FtxEngine *e, int i)
     }
 }
 
-/* No result of an earlier flight may pass for one of this: a row's length may be the same. */
+/* Clears old results: a row of this flight may have the length of an earlier one. */
 static void clear_out(FtxEngine *e)
 {
     for (int ring = 0; ring < FTX_OUT_RING; ring++)
@@ -331,7 +331,7 @@ static void clear_out(FtxEngine *e)
             e->out[(size_t)ring * e->facts->sequences + (size_t)i].length = -1;
 }
 
-/* The part of IO that this step fills: buffers stand in the order of named.def, tokens and biases last. */
+/* The part of IO that this step fills: buffers are in the order of named.def, tokens and biases last. */
 size_t schedule_live_bytes(const FtxEngine *e, int tokens, int biased_rows)
 {
     const uint64_t *at = e->plan->named;
@@ -344,7 +344,7 @@ size_t schedule_live_bytes(const FtxEngine *e, int tokens, int biased_rows)
     return at[FTX_NAMED_token] + sizeof(FtxToken) * (uint64_t)tokens;
 }
 
-/* Which token a lane brings next only the device knows. */
+/* Only the device knows which token a lane brings next. */
 static FtxStatus read_lanes(FtxEngine *e, FtxError *err)
 {
     for (int i = 0; i < e->flight.rows; i++)

@@ -1,11 +1,11 @@
 /* score.c - log-probabilities of a given text: ftx_engine_score.
  *
- * The text's tokens go in as rows of one token each, all of one slot: a step appends all keys and
- * values before its attention, and each row sees the cache up to its own position, so rows of one
- * sequence may stand side by side. Their raw logits are what the next tokens are scored with.
+ * The text's tokens are fed as rows of one token each, all of one slot. A step appends all keys and values before
+ * its attention, and each row sees the cache up to its own position, so rows of one sequence may stand side by side.
+ * The log-probability of the next token comes from each row's raw logits.
  *
- * On a GPU attention begins to read while the kernel that appends still runs, all but a row's own
- * position. There the tokens go in as a chunk of a prompt first, so that what is read early is there. */
+ * On a GPU, attention may read earlier positions while the kernel that appends still runs. There the tokens are
+ * first fed as a prompt chunk. */
 #include <math.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static FtxStatus run_rows(FtxEngine *e, int rows, int tokens, FtxError *err)
     return s;
 }
 
-/* Tokens [at, at + rows) in one step; their log-probabilities of the tokens that follow. */
+/* Runs tokens [at, at + rows) in one step and takes the log-probabilities of the tokens after them. */
 static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *logprobs, FtxError *err)
 {
     const size_t bytes = (size_t)e->facts->vocab * sizeof *r->logits;
@@ -101,7 +101,7 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
     r->n_pages = r->own_pages = ((uint32_t)n + block - 1) / block;
     if (r->n_pages > e->pages.n)
         return ftx_fail(err, FTX_EFULL, "%zu tokens need %u pages, the cache has %u", n, r->n_pages, e->pages.n);
-    if (e->flight.pending && (s = e->api->wait(e->session, err))) /* steps of requests that have ended */
+    if (e->flight.pending && (s = e->api->wait(e->session, err))) /* runs of requests that have ended */
         return s;
     s = schedule_place(e, r, err);
     if (!s)

@@ -1,13 +1,13 @@
 /* stream.c - tokens to text, up to the first stop string.
  *
- * Text is given out as soon as it cannot be part of a stop string: all but the longest end of it
- * that is the beginning of one. Of several stop strings the one that is complete first counts, so
- * the text does not depend on where tokens end; of two that are complete at once, the longer. */
+ * Text is returned as soon as it cannot belong to a stop string: the longest suffix that begins one is held back.
+ * The stop string that is complete first ends the text, so the text does not depend on where tokens end; of two
+ * complete at once, the longer. */
 #include <string.h>
 
 #include "engine.h"
 
-/* Room of one call of tokenizer_stream. */
+/* The most bytes of one call of tokenizer_stream. */
 static size_t token_bytes(const Tokenizer *t)
 {
     return tokenizer_token_bytes(t) + 16;
@@ -18,7 +18,7 @@ size_t stream_bytes(const Tokenizer *t)
     return t ? STOP_BYTES + 2 * token_bytes(t) : 0;
 }
 
-/* Whether a stop string ends at `end`; *start: where the longest of them begins. */
+/* A stop string ends at `end`; *start: where the longest of those begins. */
 static bool stop_ends(const Stream *s, uint32_t end, uint32_t *start)
 {
     bool found = false;
@@ -34,7 +34,7 @@ static bool stop_ends(const Stream *s, uint32_t end, uint32_t *start)
     return found;
 }
 
-/* How many bytes at the end of the text may begin a stop string. */
+/* How many bytes at the end of the text may be the start of a stop string. */
 static uint32_t held_bytes(const Stream *s)
 {
     uint32_t held = 0;

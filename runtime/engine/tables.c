@@ -1,8 +1,7 @@
-/* tables.c - tables by slot that the host writes and kernels read: $pages, $group and $bad_words.
+/* tables.c - tables by slot that the host writes and kernels read: $pages, $group, $bad_words, $history.
  *
- * A copy to a GPU takes microseconds, however short. So a small table has a copy on the host, and what
- * an admission changes goes over at once, row after row between the first and the last that changed.
- * Rows of a large table go over as they are written, only as far as they are. */
+ * A copy to a GPU takes microseconds, however short. So a small table has a copy on the host, and the rows between
+ * the first and the last that changed are sent at once. Rows of a large table are sent as they are written. */
 #include <string.h>
 
 #include "engine.h"

@@ -1,12 +1,13 @@
-/* bpe.c - byte pair encoding: merge the pair of lowest rank, leftmost first, until none is left.
- * Sennrich et al. 2016. Tokens are a doubly linked list, candidates a heap of (rank, place):
- * O(n log n), also for a piece of 10 MB.
+/* bpe.c - byte pair encoding: merges the pair of lowest rank, leftmost first, until none is left. Sennrich et al.
+ * 2016.
+ *
+ * Tokens are a doubly linked list, candidates a heap of (rank, position): O(n log n), also for a piece of 10 MB.
  *
  *   symbols   h e l l o        heap  (rank of "he", 0) (rank of "ll", 2) ...
- *   merge     he . l l o       . is dead; the pairs that "he" makes with its neighbours go in
+ *   merge     he . l l o       . is dead; the pairs of "he" with its neighbours go into the heap
  *
- * A candidate is stale when its place has changed since. Like the Hugging Face library, which
- * this must equal, it is taken for good if the pair that stands there now gives the same token.
+ * A candidate is stale if its position has changed since. As in the Hugging Face library, whose results this must
+ * equal, a stale candidate still counts if the pair now at its position merges to the same token.
  *
  * The first symbols are bytes, each of which is a token, or characters, some of which may be unknown. */
 #include <string.h>
@@ -53,8 +54,8 @@ static uint64_t bpe_pop(uint64_t *heap, size_t *n)
 
 /* --- tables ------------------------------------------------------------------------------------- */
 
-/* The rank of a pair; -1: it does not merge. The walk ends at a free slot, of which tokenizer_open
- * has seen one. */
+/* The rank of a pair; -1: it does not merge. The search ends at a free slot; tokenizer_open has checked that there
+ * is one. */
 static int64_t bpe_rank(const Tokenizer *t, int32_t left, int32_t right)
 {
     const size_t mask = t->n_pairs - 1;
@@ -155,8 +156,8 @@ static bool bpe_falls_back(const Tokenizer *t, const char *p, size_t n)
     return all;
 }
 
-/* An unknown character waits for the next one, with which it may be one token; without an unknown
- * token it gives nothing. Bytes do not end the wait: the library's order. */
+/* An unknown character is held until the next one, because neighbouring unknown characters may become one token.
+ * Without an unknown token it gives nothing. As in the Hugging Face library, byte tokens in between do not end this. */
 static int32_t bpe_characters(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n)
 {
     const int32_t unknown = t->facts->unknown;
@@ -202,8 +203,8 @@ static bool bpe_take_whole(const Tokenizer *t, const char *piece, size_t n, TokS
     return id >= 0;
 }
 
-/* At most n symbols and fewer than n merges, each of which takes one candidate and brings two:
- * there are never 2 n candidates. */
+/* There are at most n symbols and fewer than n merges. Each merge takes one candidate and adds two, so there are
+ * never 2 n candidates. */
 FtxStatus bpe_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink, FtxError *err)
 {
     size_t n_heap = 0;

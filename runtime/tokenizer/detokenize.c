@@ -1,19 +1,19 @@
 /* detokenize.c - ids to text, one token after another, in whole characters.
  *
- * The compiler has worked out what each token gives, as the first of a text and after others; what
- * is left to do here depends on what has come out so far. */
+ * The tables hold the text of each token, as the first of a text and after other tokens. This file does what
+ * depends on the text written so far. */
 #include <string.h>
 
 #include "parts.h"
 #include "../base/utf8.h"
 
-enum { MOST_SPACES = 8 /* held back in a stream; the ninth pushes one out */ };
+enum { MOST_SPACES = 8 /* held back in a stream; a ninth space writes one */ };
 
 typedef struct TextSink {
     char *text;
     size_t max, n;
     bool trim, stream;
-    size_t spaces; /* held back, where a whole text is written */
+    size_t spaces; /* held back while a whole text is written */
 } TextSink;
 
 static void put_text(TextSink *s, const void *p, size_t bytes)
@@ -25,7 +25,8 @@ static void put_text(TextSink *s, const void *p, size_t bytes)
     s->n += bytes;
 }
 
-/* A whole character. With trim, spaces wait for the next other character; the first never come. */
+/* Writes a whole character. With trim, spaces are held back until another character follows; those at the start are
+ * dropped. */
 static void put_character(TokenizerStream *d, const void *p, size_t bytes, TextSink *out)
 {
     if (out->trim && bytes == 1 && *(const char *)p == ' ') {
@@ -47,8 +48,8 @@ static void put_character(TokenizerStream *d, const void *p, size_t bytes, TextS
     put_text(out, p, bytes);
 }
 
-/* One byte of a token: gives out a character when it is whole. A byte that cannot go on what is
- * held makes U+FFFD of that, and is looked at again by itself. */
+/* Takes one byte of a token and writes a character once it is whole. If the byte cannot continue the held bytes,
+ * these become U+FFFD and the byte starts a new character. */
 static void put_byte(TokenizerStream *d, unsigned char byte, TextSink *out)
 {
     d->held[d->n_held++] = byte;

@@ -1,9 +1,9 @@
-/* format.h - the tables of a tokenizer: what FTX_SEC_TOKENIZER holds. Little-endian.
+/* format.h - the tables of a tokenizer: the contents of FTX_SEC_TOKENIZER. Little-endian.
  *
  *   TokHeader | TokPart[n] | parts, each at a multiple of 8
  *
- * A part is an array of one of the structs below, or bytes; offsets count from the header. A
- * runtime refuses a part, a model, a normaliser or a step that it does not know. */
+ * A part is an array of one of the structs below, or bytes; offsets count from the header. The runtime refuses a
+ * part, a model, a normaliser or a step that it does not know. */
 #ifndef FTX_TOKENIZER_FORMAT_H
 #define FTX_TOKENIZER_FORMAT_H
 
@@ -14,7 +14,7 @@ enum { TOK_FORMAT = 2 };
 
 typedef enum TokPartKind {
     TOK_PART_FACTS = 1, /* TokFacts, one */
-    TOK_PART_BYTES,     /* what tokens and patterns are made of */
+    TOK_PART_BYTES,     /* texts of tokens and patterns */
     TOK_PART_TOKENS,    /* TokToken[vocab], by id */
     TOK_PART_ADDED,     /* TokAdded[], sorted by content, first those with TOK_ADDED_LATE unset */
     TOK_PART_NORMS,     /* TokNorm[]: the normaliser */
@@ -22,7 +22,7 @@ typedef enum TokPartKind {
     TOK_PART_MERGES,    /* TokMerge[], by rank */
     TOK_PART_PAIRS,     /* u32[power of two]: hash of (left, right) to rank + 1; 0: free */
     TOK_PART_WORDS,     /* u32[power of two]: hash of bytes to id + 1, with TOK_WHOLE_WORDS */
-    TOK_PART_FRAME,     /* TokFrame[n_single + n_pair]: what stands around a text, around two */
+    TOK_PART_FRAME,     /* TokFrame[n_single + n_pair]: the tokens around a text, and around a pair */
     TOK_PART_PIECES,    /* TokPiece[], in any order */
     TOK_PART_TRIE,      /* TokNode[]: bytes to pieces */
     TOK_PART_CHARSMAP,  /* SentencePiece's precompiled map of characters, as its file has it */
@@ -44,7 +44,7 @@ typedef struct TokPart { /* 24 bytes */
 
 typedef enum TokModel {
     TOK_MODEL_BPE_BYTES = 1,  /* byte-level BPE: a piece begins as its bytes */
-    TOK_MODEL_BPE_CHARACTERS, /* ... as its characters, which the trie knows */
+    TOK_MODEL_BPE_CHARACTERS, /* ... as its characters, which are in the trie */
     TOK_MODEL_WORDPIECE,
     TOK_MODEL_UNIGRAM,
 } TokModel;
@@ -63,7 +63,7 @@ typedef struct TokFacts { /* 1072 bytes */
     uint32_t model;
     uint32_t flags;
     uint32_t n_single, n_pair; /* of TOK_PART_FRAME */
-    int32_t unknown;           /* the token of what no piece covers; -1: that is an error */
+    int32_t unknown;           /* the token for text that no piece covers; -1: such text is an error */
     int32_t unknown_piece;     /* Unigram: the piece that is as good as unknown; -1: none */
     uint32_t max_characters;   /* WordPiece: a longer word is unknown */
     uint32_t tail;             /* WordPiece: the node that the prefix of a word's later pieces leads to; 0: no prefix */
@@ -74,7 +74,7 @@ typedef struct TokFacts { /* 1072 bytes */
 
 enum { TOK_SPECIAL = 1, TOK_PRESENT = 2 /* there is a token of this id */ };
 
-typedef struct TokToken { /* 20 bytes: what decoding gives, in TOK_PART_BYTES */
+typedef struct TokToken { /* 20 bytes: the text of a token, in TOK_PART_BYTES */
     uint32_t offset, bytes;
     uint32_t first_offset, first_bytes; /* as the first token of a text */
     uint32_t flags;
@@ -87,21 +87,21 @@ typedef struct TokFrame { /* 8 bytes */
     uint32_t type;        /* the model's token type */
 } TokFrame;
 
-typedef struct TokPiece { /* 16 bytes: what a text may be cut into */
+typedef struct TokPiece { /* 16 bytes: a piece of text with a token */
     double score;         /* Unigram: log probability */
     int32_t id;
     uint32_t bytes;
 } TokPiece;
 
-/* A double array, Aoe 1989: the child of `node` by a byte is node.base + byte, if that one's
- * parent says so. The root is 0. */
+/* A double array (Aoe 1989): the child of `node` by a byte is node.base + byte, if the parent of that one is `node`.
+ * The root is 0. */
 typedef struct TokNode { /* 12 bytes */
     uint32_t base, parent;
     uint32_t piece; /* piece + 1; 0: none ends here */
 } TokNode;
 
 enum {
-    TOK_ADDED_LATE = 1, /* found after normalising, in what the others leave */
+    TOK_ADDED_LATE = 1, /* searched after normalising, in the text between the early ones */
     TOK_ADDED_LSTRIP = 2,
     TOK_ADDED_RSTRIP = 4,
     TOK_ADDED_WORD = 8, /* only where no word character touches it */
@@ -140,7 +140,7 @@ enum {
     TOK_DUMMY_AFTER = 8,
     TOK_SQUEEZE = 16, /* no spaces at the ends, one between words */
     TOK_ESCAPE = 32,  /* a space becomes U+2581 */
-    TOK_ENDS = 64,    /* the ends are the whole text's, not those beside an added token */
+    TOK_ENDS = 64,    /* ends of the whole text, not of a text beside an added token */
 };
 
 enum { TOK_MAX_NORMS = 16 };
@@ -178,7 +178,7 @@ typedef struct TokStep { /* 16 bytes; offset, bytes: in TOK_PART_BYTES */
 
 typedef struct TokMerge { /* 16 bytes */
     int32_t left, right, result;
-    uint32_t rank; /* the first of the merges that are as urgent; they have one result */
+    uint32_t rank; /* the first rank of merges that rank equally; these have one result */
 } TokMerge;
 
 static inline uint64_t tok_pair_hash(int32_t left, int32_t right)

@@ -2,7 +2,7 @@
  *
  *   "  Ｃafé "   STRIP "Ｃafé"   NFKC "Café"   LOWER "café"   ...
  *
- * Every step is linear in its text. One that would outgrow the buffer is refused. */
+ * Every step takes linear time. A text that would not fit its buffer is refused. */
 #include <string.h>
 #include <utf8proc.h>
 
@@ -47,7 +47,7 @@ static bool norm_is_control(uint32_t c)
     return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
 }
 
-/* The blocks that BERT sets apart. The library begins one of them at 2B920, Unicode at 2B820. */
+/* CJK blocks that BERT puts spaces around. The Hugging Face library begins one of them at 2B920, Unicode at 2B820. */
 static bool norm_is_ideograph(uint32_t c)
 {
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) ||
@@ -126,7 +126,7 @@ static unsigned norm_class(int32_t code)
     return utf8proc_get_property(code)->combining_class & (CLASSES - 1);
 }
 
-/* Marks in the order of their classes, equal ones as they stood. spare: [n] */
+/* Sorts marks by combining class; equal ones keep their order. spare: [n] */
 static void norm_order(int32_t *codes, size_t n, int32_t *spare)
 {
     size_t starts[CLASSES + 1] = {0};
@@ -232,7 +232,7 @@ static FtxStatus norm_replace_pattern(const Tokenizer *t, TokenizerScratch *s, s
         norm_put(o, text + done, at[0] - done);
         norm_put(o, t->bytes + p->with_offset, p->with_bytes);
         done = from = at[1];
-        if (at[1] == at[0]) { /* of no length: on to the next character */
+        if (at[1] == at[0]) { /* an empty match: continue after the next character */
             size_t length = 1;
             uint32_t code;
 
@@ -284,8 +284,7 @@ static void norm_strip(TokenizerScratch *s, const TokNorm *p, const char *text, 
 
 /* --- SentencePiece's map of characters ---------------------------------------------------------- */
 
-/* A unit of its double array (Darts-clone): a label, whether a value follows, and the way to the
- * children. */
+/* A unit of its double array (Darts-clone): a label, whether a value follows, and the offset of the children. */
 static uint32_t map_unit(const Tokenizer *t, size_t at)
 {
     uint32_t unit;
@@ -304,8 +303,8 @@ static bool whole_at(const char *p) /* not inside a character */
     return ((unsigned char)*p & 0xc0) != 0x80;
 }
 
-/* What the start of p becomes, a text ended by a zero; *bytes: how much of p it stands for.
- * longest: of several entries the longest, else the shortest. NULL: nothing. */
+/* The text that replaces the start of p, ended by a zero; *bytes: how many bytes of p it replaces. longest: takes
+ * the longest matching entry, else the shortest. NULL: no entry matches. */
 static const char *map_find(const Tokenizer *t, const char *p, size_t n, bool longest, size_t *bytes)
 {
     const char *found = NULL;
@@ -351,7 +350,7 @@ static size_t norm_grapheme(const char *p, size_t n)
     for (; at < n; at += length) {
         utf8_next((const unsigned char *)p + at, n - at, &length, &code);
         if (before - 0x20 < 0x5f && code - 0x20 < 0x5f)
-            break; /* two printable characters of ASCII */
+            break; /* no grapheme reaches over two printable ASCII characters */
         if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)code, &state))
             break;
         before = code;
@@ -359,8 +358,8 @@ static size_t norm_grapheme(const char *p, size_t n)
     return at;
 }
 
-/* A short grapheme that begins with an entry becomes that entry's text, all of it; else each of its
- * characters does. That drops marks which SentencePiece keeps, and models were made with both. */
+/* If a short grapheme begins with an entry, the whole grapheme becomes that entry's text; otherwise each character
+ * is looked up. This drops marks that SentencePiece keeps; models were made with either. */
 static void norm_charsmap(const Tokenizer *t, const char *text, size_t n, NormOut *o)
 {
     for (size_t at = 0, end; at < n; at = end) {
@@ -496,7 +495,7 @@ FtxStatus norm_text(const Tokenizer *t, TokenizerScratch *s, const char **text, 
 
 /* --- the tables --------------------------------------------------------------------------------- */
 
-/* The texts end with a zero, so that each of them has an end. */
+/* Checks that the texts end with a zero, so that each of them has an end. */
 static FtxStatus check_charsmap(Tokenizer *t, FtxError *err)
 {
     uint32_t bytes;

@@ -1,4 +1,4 @@
-/* parts.h - what the files of the tokenizer share.
+/* parts.h - declarations that the files of the tokenizer share.
  *
  *   text --split.c--> texts between added tokens --normalize.c--> --pretokenize.c--> pieces
  *        --bpe.c, wordpiece.c, unigram.c--> ids                   ids --detokenize.c--> text */
@@ -28,7 +28,7 @@ struct Tokenizer { /* borrowed from the tables, checked by tokenizer_open */
         n_charsmap;
     const unsigned char *map_units, *map_texts; /* in charsmap */
     size_t n_map_units, n_map_texts;
-    size_t n_early;       /* of added: found before normalising */
+    size_t n_early;       /* the first n_early of `added` are searched before normalising */
     size_t longest;       /* text of a token, in bytes */
     size_t longest_piece; /* in bytes */
     bool starts[2][256];  /* first bytes of early and of late added tokens */
@@ -37,7 +37,7 @@ struct Tokenizer { /* borrowed from the tables, checked by tokenizer_open */
 };
 
 typedef struct BpeSymbol { /* a run of bytes that is one token, in a list */
-    int32_t id;            /* -1: it became part of its left neighbour */
+    int32_t id;            /* -1: merged into its left neighbour */
     int32_t prev, next;
 } BpeSymbol;
 
@@ -45,23 +45,23 @@ struct TokenizerScratch {
     size_t max_text;
     size_t room;        /* bytes that a text may have once it is normalised */
     char *clean;        /* [3 * max_text]: a text that had invalid bytes */
-    char *norm[2];      /* [room]: a text before and after a normaliser; with normalisers */
-    char *spaced;       /* [room + 1]: a piece that got a space, or visible spaces */
+    char *norm[2];      /* [room]: input and output of a normaliser step */
+    char *spaced;       /* [room + 1]: a piece with a space added, or with visible spaces */
     int32_t *codes;     /* [2 * room]: with NFC, NFD, NFKC, NFKD */
     BpeSymbol *symbols; /* [room + 1], BPE */
     uint64_t *heap;     /* twice as many, BPE */
-    int32_t *best;      /* [room + 2], Unigram: the piece that the best way to a place ends with */
-    double *scores;     /* [ring], Unigram: of the best ways to the last places */
+    int32_t *best;      /* [room + 2], Unigram: the last piece of the best path to each position */
+    double *scores;     /* [ring], Unigram: scores of the best paths to the last positions */
     size_t ring;        /* power of two, over longest_piece */
-    bool moved;         /* the text at hand does not begin where the whole text does */
-    bool more;          /* ... does not end where it does; told to the normaliser */
+    bool moved;         /* the text being normalised does not begin where the whole text does */
+    bool more;          /* ... does not end where it does */
     bool literal;       /* the text of a special token is text */
     pcre2_match_data *match;
     pcre2_match_context *match_context;
     pcre2_jit_stack *stack;
 };
 
-/* Where ids go, but for the first `drop`: written while there is room, always counted. */
+/* Output ids. The first `drop` are skipped; the others are written while there is room. n counts all. */
 typedef struct TokSink {
     int32_t *ids;
     size_t max, n, drop;
@@ -92,7 +92,7 @@ static inline uint32_t tok_child(const Tokenizer *t, uint32_t node, unsigned cha
     return at < t->n_trie && at && t->trie[at].parent == node ? (uint32_t)at : 0;
 }
 
-/* split.c: added tokens, then the others below. Valid UTF-8. */
+/* split.c: finds added tokens and passes the texts between them on. Valid UTF-8. */
 FtxStatus split_text(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n, TokSink *sink, FtxError *err);
 
 /* normalize.c: *text and *n become the normalised text, which is in s->norm. */
@@ -102,7 +102,7 @@ FtxStatus norm_check(Tokenizer *t, FtxError *err);
 /* pretokenize.c: the pre-tokenizer; n > 0. */
 FtxStatus steps_text(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n, TokSink *sink, FtxError *err);
 
-/* One piece, n > 0. */
+/* The ids of one piece, n > 0. */
 FtxStatus bpe_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink, FtxError *err);
 FtxStatus wordpiece_piece(const Tokenizer *t, const char *piece, size_t n, TokSink *sink, FtxError *err);
 FtxStatus unigram_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink,

@@ -1,5 +1,5 @@
-/* pretokenize.c - the pre-tokenizer: a normalised text goes through the steps, and what is left of it
- * after the last one is pieces for the model.
+/* pretokenize.c - the pre-tokenizer: the steps split a normalised text; the texts after the last step are the
+ * pieces for the model.
  *
  *   "Hi all"   SPLIT, by GPT-2's pattern    "Hi" | " all"
  *   "a, b"     BLANKS, MARKS                "a" | "," | "b"
@@ -33,7 +33,7 @@ static size_t character_bytes(const char *p, size_t n)
     return length;
 }
 
-/* Matches and what is between them. A match of no length ends a piece and is none itself. */
+/* Splits into matches and the texts between them. An empty match ends a piece but is none. */
 static FtxStatus split_by_pattern(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
                                   TokSink *sink, FtxError *err)
 {
@@ -75,7 +75,7 @@ static bool ends_piece(TokStepKind kind, uint32_t code)
     return kind == TOK_STEP_BLANKS ? utf8_is_space(code) : utf8_is_mark(code);
 }
 
-/* White space, which vanishes, or punctuation, which stands alone. */
+/* Splits at white space, which is dropped, or at punctuation marks, each of which is a piece. */
 static FtxStatus split_at_characters(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
                                      TokSink *sink, FtxError *err)
 {
@@ -102,7 +102,7 @@ static FtxStatus split_at_characters(const Tokenizer *t, TokenizerScratch *s, si
     return status;
 }
 
-/* Spaces to the visible character, into s->spaced; *out: how many bytes. */
+/* Writes the text to s->spaced with visible spaces; *out: its bytes. */
 static FtxStatus show_spaces(const Tokenizer *t, TokenizerScratch *s, const TokStep *p, const char *text, size_t n,
                              size_t *out, FtxError *err)
 {
@@ -163,7 +163,7 @@ static FtxStatus run_steps(const Tokenizer *t, TokenizerScratch *s, size_t step,
     }
     if (*text == ' ')
         return run_steps(t, s, step + 1, text, n, sink, err);
-    s->spaced[0] = ' '; /* one step alone writes to `spaced`: tokenizer_open has looked */
+    s->spaced[0] = ' '; /* only one step writes to `spaced`; tokenizer_open has checked that */
     memcpy(s->spaced + 1, text, n);
     return run_steps(t, s, step + 1, s->spaced, n + 1, sink, err);
 }

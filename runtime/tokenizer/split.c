@@ -1,12 +1,12 @@
 /* split.c - added tokens: texts that are one token wherever they stand.
  *
  *   "Hi<|end|> All"   early added tokens   "Hi" | <|end|> | " All"
- *                     the normaliser       each text that is left: " all"
- *                     late added tokens    in what came of it
+ *                     the normaliser       each text between them: " all"
+ *                     late added tokens    in the normalised text
  *                     pretokenize.c        the texts between those
  *
- * Added tokens are found leftmost, the longest first. Their contents are sorted, so that the ones
- * that begin as the text does are a range which every further byte narrows. */
+ * Added tokens are found leftmost, the longest first. Their texts are sorted: those that begin like the input form a
+ * range, which each further byte narrows. */
 #include <string.h>
 
 #include "parts.h"
@@ -24,7 +24,7 @@ static size_t narrow(const Tokenizer *t, size_t lo, size_t hi, size_t depth, uns
         if (depth < a->bytes && (unsigned char)t->bytes[a->offset + depth] >= c)
             hi = mid;
         else
-            lo = mid + 1; /* shorter ones stand first */
+            lo = mid + 1; /* shorter ones come first */
     }
     return lo;
 }
@@ -70,7 +70,7 @@ static bool word_after(const char *p, size_t n)
     return utf8_is_word(code);
 }
 
-/* Where the white space that ends at `at` begins; not before `least`. */
+/* The start of the white space that ends at `at`; not before `least`. */
 static size_t spaces_before(const char *p, size_t at, size_t least)
 {
     while (at > least) {
@@ -104,7 +104,7 @@ static size_t spaces_after(const char *p, size_t at, size_t n)
 static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late, const char *text, size_t n,
                              TokSink *sink, FtxError *err);
 
-/* What no added token of this pass took: the part of text[0..all) from `at` to `end`. */
+/* Passes on the text between two added tokens: text[at..end) of text[0..all). */
 static FtxStatus pass_on(const Tokenizer *t, TokenizerScratch *s, bool late, const char *text, size_t at, size_t end,
                          size_t all, TokSink *sink, FtxError *err)
 {

@@ -1,4 +1,5 @@
-/* tokenizer.c - the tables, checked, and the memory of a call; texts to ids, framed, cut, in pairs. */
+/* tokenizer.c - opens and checks the tables; memory for calls; encodes texts and pairs, with the tokens around them,
+ * truncated if asked. */
 #include "tokenizer.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 enum {
     JIT_STACK_BYTES = 1 << 20,
     GROWTH = 3,            /* an invalid byte becomes the three of U+FFFD */
-    ROOM_GROWTH = 4,       /* what normalising may make of a long text ... */
+    ROOM_GROWTH = 4,       /* how much normalising may lengthen a long text ... */
     ROOM_BYTES = 64 << 10, /* ... and of a short one: one character becomes up to 33 bytes */
 };
 
@@ -95,7 +96,7 @@ static FtxStatus check_tokens(Tokenizer *t, FtxError *err)
     return FTX_OK;
 }
 
-/* One text, or one and the other, each once. */
+/* The frame of a text holds it once; that of a pair holds each text once. */
 static FtxStatus check_frame(const Tokenizer *t, FtxError *err)
 {
     const uint32_t single = t->facts->n_single;
@@ -159,7 +160,7 @@ static FtxStatus check_added(Tokenizer *t, FtxError *err)
     return FTX_OK;
 }
 
-/* A table of slots up to `most`, with a free one at which a search ends. */
+/* Slots hold numbers up to `most`; at least one is free, where a search ends. */
 static FtxStatus check_slots(const uint32_t *slots, size_t n, size_t most, const char *what, FtxError *err)
 {
     bool free_slot = false;
@@ -215,11 +216,13 @@ static FtxStatus compile_pattern(const Tokenizer *t, uint32_t offset, uint32_t b
     if (!*out) {
         PCRE2_UCHAR why[160];
 
+        if (code == PCRE2_ERROR_HEAP_FAILED)
+            return ftx_fail(err, FTX_ENOMEM, "out of memory");
         pcre2_get_error_message(code, why, sizeof why);
         return ftx_fail(err, FTX_EFORMAT, "tokenizer: its pattern fails at character %zu: %s", (size_t)at,
                         (const char *)why);
     }
-    pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without it: slower, the same */
+    pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* if it fails, matching is slower, with the same results */
     return FTX_OK;
 }
 
@@ -269,7 +272,7 @@ static FtxStatus open_tables(Tokenizer *t, const void *tables, size_t bytes, Ftx
 {
     const void *parts[TOK_PART_COUNT] = {0};
     size_t counts[TOK_PART_COUNT] = {0};
-    static const uint64_t none; /* where an empty part stands: texts of no bytes may be named in it */
+    static const uint64_t none; /* the address of empty parts: texts of no bytes may refer to them */
     FtxStatus s = find_parts(tables, bytes, parts, counts, err);
 
     if (s)
@@ -351,7 +354,7 @@ static void warm(const pcre2_code *pattern, TokenizerScratch *s)
         pcre2_match(pattern, (PCRE2_SPTR) "a 1\n", 4, 0, PCRE2_NO_UTF_CHECK, s->match, s->match_context);
 }
 
-/* A first match, so that what PCRE2 allocates when it first needs it is there. */
+/* Runs a pattern once, so that PCRE2 makes its lazy allocations now. */
 static void warm_patterns(const Tokenizer *t, TokenizerScratch *s)
 {
     for (size_t i = 0; i < t->n_steps; i++)
@@ -360,8 +363,7 @@ static void warm_patterns(const Tokenizer *t, TokenizerScratch *s)
         warm(t->norm_patterns[i], s);
 }
 
-/* Steps of one search: some for each byte, so that a long run of spaces passes and a pattern that
- * backtracks without end does not. */
+/* The match limit grows with the text: a long run of spaces passes, a pattern that backtracks without end does not. */
 static FtxStatus open_match(const Tokenizer *t, TokenizerScratch *s)
 {
     const size_t room = s->room;
@@ -403,8 +405,8 @@ static bool has_metaspace(const Tokenizer *t)
     return false;
 }
 
-/* Sized for the worst text, one without a valid byte. Pages that no text needs are never touched:
- * malloc maps blocks of this size, and the system gives their pages on first use. */
+/* Buffers have the size of the worst case, a text without a valid byte. malloc maps blocks of this size, so pages
+ * that are never touched take no memory. */
 static bool open_buffers(const Tokenizer *t, TokenizerScratch *s)
 {
     const uint32_t model = t->facts->model;
@@ -482,7 +484,7 @@ static FtxStatus check_text(const TokenizerScratch *s, size_t bytes, FtxError *e
     return FTX_OK;
 }
 
-/* Of one of the texts at most `keep` tokens, behind the first `drop`. */
+/* Encodes one text and emits at most `keep` of its tokens, after the first `drop`. */
 static FtxStatus put_tokens(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, size_t drop,
                             size_t keep, TokSink *sink, FtxError *err)
 {
@@ -500,8 +502,8 @@ static FtxStatus put_tokens(const Tokenizer *t, TokenizerScratch *s, const char 
     return status;
 }
 
-/* How many tokens of each text stay when n of them may: the longer one loses its end until both
- * are as long, then each in turn. As Hugging Face's longest_first. */
+/* Divides n tokens between two texts: the longer one loses tokens at its end until both are as long, then each in
+ * turn (Hugging Face's longest_first). */
 static void share(size_t n, size_t keep[2])
 {
     const bool swapped = keep[0] > keep[1];
@@ -518,7 +520,7 @@ static void share(size_t n, size_t keep[2])
     keep[!swapped] = more;
 }
 
-/* As only_first and only_second: one text loses what both have too much, and must keep something. */
+/* Hugging Face's only_first and only_second: one text loses all that is too much, and must keep at least one token. */
 static FtxStatus cut_one(size_t n, size_t which, size_t keep[2], FtxError *err)
 {
     const size_t other = keep[1 - which];
@@ -533,7 +535,8 @@ static FtxStatus cut_one(size_t n, size_t which, size_t keep[2], FtxError *err)
     return FTX_OK;
 }
 
-/* Counts first, where something may have to go: the first `drop` of a text, all but the first `keep` behind. */
+/* Counts tokens if something may have to be cut. *drop: tokens to skip at the start of the text; keep: tokens to
+ * keep of each text. */
 static FtxStatus count_tokens(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *p, const TokFrame *frame,
                               size_t n_frame, size_t *drop, size_t keep[2], FtxError *err)
 {

@@ -1,4 +1,4 @@
-/* tokenizer.h - text to ids and back, from tables that the compiler made. */
+/* tokenizer.h - text to ids and back, by tables that the compiler made. */
 #ifndef FTX_TOKENIZER_H
 #define FTX_TOKENIZER_H
 
@@ -6,8 +6,8 @@
 
 typedef struct Tokenizer Tokenizer;
 
-/* tables: borrowed, must outlive the tokenizer; untrusted, checked here. Allocates; encoding and
- * decoding allocate nothing for texts up to `max_text` bytes (more is refused with FTX_EFULL). */
+/* tables: borrowed, must outlive the tokenizer; untrusted, checked here. Opening allocates. Encoding and decoding
+ * texts of up to `max_text` bytes allocates nothing; longer ones are refused with FTX_EFULL. */
 FtxStatus tokenizer_open(const void *tables, size_t bytes, Tokenizer **out, FtxError *err);
 void tokenizer_close(Tokenizer *t);
 
@@ -22,8 +22,7 @@ void tokenizer_scratch_close(TokenizerScratch *s);
 FtxStatus tokenizer_encode(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, bool special,
                            int32_t *ids, size_t max, size_t *n, FtxError *err);
 
-/* Which text loses its end where both are too long: the longer first, or one of them alone. Or a single one
- * its start. */
+/* What truncation cuts: the end of the longer text, of the first or of the second; or the start of a single text. */
 typedef enum TokenizerCut {
     TOKENIZER_CUT_LONGEST,
     TOKENIZER_CUT_FIRST,
@@ -36,40 +35,39 @@ typedef struct TokenizerPair {
     size_t bytes;
     const char *other; /* NULL: a single text */
     size_t other_bytes;
-    bool special; /* with the tokens around texts */
-    bool literal; /* texts of special tokens are text */
-    size_t most;  /* at most so many tokens in all: texts lose what `cut` says; 0: no limit */
+    bool special; /* add the tokens around texts */
+    bool literal; /* do not recognise special tokens in the text */
+    size_t most;  /* most tokens in all; more are cut as `cut` says; 0: no limit */
     TokenizerCut cut;
 } TokenizerPair;
 
-/* types: [max], the token type beside each id; NULL if nobody asks. A cut that would leave nothing of
- * the text it is to fall upon is refused with FTX_EINVAL. */
+/* types: [max], the token type of each id; NULL: not wanted. FTX_EINVAL: the cut would leave nothing of a text. */
 FtxStatus tokenizer_encode_pair(const Tokenizer *t, TokenizerScratch *s, const TokenizerPair *pair, int32_t *ids,
                                 int32_t *types, size_t max, size_t *n, FtxError *err);
 
-/* What the normaliser makes of valid UTF-8; *out is in s, until its next use, or is text itself. */
+/* Normalises valid UTF-8. *out is in s until its next use, or is text itself. */
 FtxStatus tokenizer_normalize(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, const char **out,
                               size_t *n, FtxError *err);
 
 FtxStatus tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char *text,
                            size_t max, size_t *n, FtxError *err);
 
-/* Streaming decode: bytes of one token after another; what comes out is whole UTF-8 characters
- * (an invalid byte becomes U+FFFD). Zero-initialise. */
+/* Streaming decode: tokens go in one after another, whole UTF-8 characters come out (an invalid byte becomes
+ * U+FFFD). Zero-initialise. */
 typedef struct TokenizerStream {
     unsigned char held[4]; /* the start of a character that is not complete */
     uint32_t n_held;
     uint32_t started;  /* a decoder may treat the first token differently */
-    bool keep_special; /* special tokens give their text; else none */
+    bool keep_special; /* special tokens give their text; else nothing */
     bool gave;         /* some text has come out */
     uint8_t spaces;    /* held back: spaces that may be the last */
 } TokenizerStream;
 
-/* Writes what can be written now, at most tokenizer_token_bytes + 16 bytes. flush: the last call.
- * id -1: no token, only what is held (with flush). */
+/* Writes the text that is complete now, at most tokenizer_token_bytes + 16 bytes. flush: the last call. id -1: no
+ * token, only the held text (with flush). */
 FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *s, int32_t id, bool flush, char *text, size_t max,
                            size_t *n, FtxError *err);
 
-size_t tokenizer_token_bytes(const Tokenizer *t); /* a token's text is never longer, in bytes */
+size_t tokenizer_token_bytes(const Tokenizer *t); /* the longest text of a token */
 
 #endif

@@ -1,11 +1,10 @@
 /* unigram.c - the most probable way to cut a text into pieces. Kudo 2018; Viterbi from left to right.
  *
- *   place   0   ▁ 3  h 4  e 5  l 6       best[place]: the piece that the best way to it ends with
+ *   position   0   ▁ 3  h 4  e 5  l 6       best[position]: the last piece of the best path to it
  *
- * The score of a way is the sum of its pieces' scores; of equal ones the first found stays, as in
- * the Hugging Face library. A character that no piece of its own covers can be unknown. Scores are
- * needed for the last `ring` places alone. Time: the text's length times the longest walk in the
- * trie. */
+ * The score of a path is the sum of its pieces' scores; of equal ones the first found stays, as in the Hugging Face
+ * library. A character without a piece of its own can be unknown. Only the scores of the last `ring` positions are
+ * kept. Time: the length of the text times the longest walk in the trie. */
 #include <string.h>
 
 #include "parts.h"
@@ -25,7 +24,7 @@ static void offer(const Tokenizer *t, TokenizerScratch *s, size_t end, double sc
     }
 }
 
-/* Every place between two characters is reached: by a piece of one character or by an unknown one. */
+/* Every position between two characters is reached: by a piece of one character or by an unknown one. */
 static void find_best(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n)
 {
     size_t length;
@@ -57,7 +56,7 @@ static size_t step_bytes(const Tokenizer *t, int32_t piece)
     return piece < 0 ? (size_t)-piece : t->pieces[piece].bytes;
 }
 
-/* From ends to starts: best[place] becomes the piece that begins there. */
+/* Turns the path around: best[position] becomes the piece that begins there. */
 static void turn_around(const Tokenizer *t, TokenizerScratch *s, size_t n)
 {
     int32_t piece = s->best[n];

@@ -1,12 +1,12 @@
-/* wordpiece.c - a word as the longest pieces of a vocabulary, from left to right. Schuster and
- * Nakajima 2012, Devlin et al. 2018.
+/* wordpiece.c - a word as the longest pieces of a vocabulary, from left to right. Schuster and Nakajima 2012, Devlin
+ * et al. 2018.
  *
- *   "unaffable"   un | ##aff | ##able      one place where none fits: the whole word is unknown
+ *   "unaffable"   un | ##aff | ##able      if none fits at some position, the whole word is unknown
  *
  * Pieces inside a word are in the trie below the node of their prefix. */
 #include "parts.h"
 
-/* The longest piece below `node` that text begins with; *bytes: of text. NULL: none. */
+/* The longest piece below `node` at the start of the text; *bytes: its length. NULL: none. */
 static const TokPiece *longest_piece(const Tokenizer *t, uint32_t node, const char *text, size_t n, size_t *bytes)
 {
     const TokPiece *best = NULL;

@@ -57,7 +57,7 @@ static void test_read(void **state)
     assert_true(to.size == sizeof to && to.a == 5 && to.b == 6);
     from.d = 1;
     refused(READ, &err, "Some.size is 24, this libftx (");
-    refused(READ, &err, "knows 16 bytes, and a field behind them is set: update libftx");
+    refused(READ, &err, "knows 16 bytes, and a field after them is set: update libftx");
     from.size = sizeof to; /* what lies behind is not the struct's */
     assert_int_equal(READ, FTX_OK);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

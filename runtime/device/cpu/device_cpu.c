@@ -1,10 +1,10 @@
 /* device_cpu.c - runs a plan on the CPU: C kernels, a team of threads, one launch after another.
  *
- * Weights are read where the file is mapped. A session is one block,
+ * Weights are read from the mapped file. A session is one block,
  *
  *     STATE | IO | WORK | OUT | pointers of all operands | profile rows
  *
- * and run() walks prepared launches: nothing is looked up, nothing is allocated. */
+ * and run() walks prepared launches: it looks nothing up and allocates nothing. */
 #include "../device.h"
 
 #include <math.h>
@@ -120,7 +120,7 @@ static FtxStatus take_weights(Device *d, uint64_t seed, FtxError *err)
         return ftx_fail(err, FTX_EINVAL,
                         "the artifact holds no weights; open it with random weights, or compile it from a checkpoint");
     d->weights = a->weight_data;
-    /* Reading ahead is a wish: it may fail, and costs nothing where the file is cached. */
+    /* madvise may fail; if the file is cached it costs nothing. */
     const uintptr_t page = (uintptr_t)d->weights & ~(uintptr_t)4095;
 
     madvise((void *)page, a->facts->weight_bytes + ((uintptr_t)d->weights - page), MADV_WILLNEED);
@@ -211,7 +211,7 @@ static void lay_out(Session *s, Carve *c)
     s->profile = carve(c, p->n_kernels, sizeof *s->profile);
 }
 
-/* Kernels do not write weights, though their operands are plain pointers. */
+/* Kernels do not write weights, but all operands are plain pointers. */
 static char *writable(const char *p)
 {
     return (char *)(uintptr_t)p;
@@ -286,7 +286,7 @@ static FtxStatus cpu_upload(Session *s, size_t bytes, FtxError *err)
     return FTX_OK;
 }
 
-/* A piece of a named buffer; NULL: outside of it. */
+/* Bytes of a named buffer; NULL: outside of it. */
 static char *named_at(Session *s, int name, size_t offset, size_t bytes)
 {
     const FtxPlan *head = s->device->plan->head;
@@ -333,10 +333,9 @@ static void run_piece(void *user, int piece, int share, int shares)
     run_launch(s, s->first + piece, share, shares);
 }
 
-/* FTX_NAN: looks at the values in WORK that are born at a launch of an fp32 plan ("%12 linear";
- * scratch may hold anything). Rows beyond the live ones hold leftovers, and a buffer does not say
- * whether it has T or S rows; so at most the rows that both readings call live are looked at, and
- * every live logit. */
+/* FTX_NAN: looks for NaN and infinity in the values in WORK that a launch of an fp32 plan wrote ("%12 linear";
+ * scratch may hold anything). Rows after the live ones hold old values, and a buffer does not say whether it has T
+ * or S rows; so only the rows that are live in both cases are checked, and every live logit. */
 static bool has_nan(const float *v, uint64_t n, uint64_t *at)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -385,7 +384,7 @@ static void name_launch(const Session *s, const Prepared *l)
         d->log(d->log_user, 0, text);
 }
 
-/* One launch at a time, and a look after each. */
+/* Runs one launch at a time and checks after each. */
 static FtxStatus run_watched(Session *s, uint32_t n, FtxError *err)
 {
     for (const Prepared *end = s->first + n; s->first < end; s->first++) {

@@ -62,7 +62,7 @@ static FtxStatus load(CublasLtTable *lt, FtxError *err)
 #undef F
     const size_t version = lt->cublasLtGetVersion ? lt->cublasLtGetVersion() : 0;
     if (!missing && version >= OLDEST_VERSION)
-        return FTX_OK; /* it stays for as long as the process */
+        return FTX_OK; /* it stays loaded until the process ends */
     dlclose(handle);
     return ftx_fail(err, FTX_EDEVICE, "cuBLASLt is too old: version %zu.%zu, needed is 12.4 or newer", version / 10000,
                     version / 100 % 100);
@@ -336,8 +336,8 @@ static cublasStatus_t multiply(const LtMatmul *l, const cublasLtMatmulAlgo_t *al
                               (cudaStream_t)stream);
 }
 
-/* An algorithm serves all row counts of its step, says cuBLASLt, but for a few of odd widths: those
- * are asked for by their exact count. */
+/* cuBLASLt says that an algorithm serves all row counts of its step, except a few of odd widths: those are asked for
+ * by their exact count. */
 static FtxStatus run_with(const LtMatmul *l, const cublasLtMatmulAlgo_t *algo, int64_t rows, const LtPointers *p,
                           CUdeviceptr workspace, CUstream stream, FtxError *err)
 {

@@ -2,9 +2,9 @@
  *
  *     y[M,N] = act(x[M,K] w[N,K]^T + b) + r        row-major, summed in fp32 (fp32: never TF32)
  *
- * Only what cuBLASLt computes exactly as written is taken: the activation comes after the residual
- * there, so both together are refused, and so are activations other than relu and tanh's GELU.
- * Nothing is allocated by run: descriptions stand on the stack, algorithms were chosen before. */
+ * Only what cuBLASLt computes exactly as written is taken: its activation comes after the residual, so both together
+ * are refused, and so are activations other than relu and tanh's GELU. Running allocates nothing: descriptors are on
+ * the stack, algorithms were chosen before. */
 #ifndef FTX_CUBLASLT_H
 #define FTX_CUBLASLT_H
 
@@ -34,16 +34,16 @@ typedef struct LtMatmul LtMatmul;
 /* The library's version: 130002 is 13.0.2. */
 FtxStatus lt_version(size_t *version, FtxError *err);
 
-/* The library's handle, one a device: for the context that is current. */
+/* The library's handle, one for each device: of the current context. */
 FtxStatus lt_start(void **handle, FtxError *err);
 void lt_stop(void *handle); /* NULL is fine */
 
-/* Chooses algorithms for every M up to shape->rows: one for each 64 rows. */
+/* Chooses algorithms for every M up to shape->rows, one for each 64 rows. */
 FtxStatus lt_open(const Memory *m, void *handle, const LtShape *shape, LtMatmul **out, FtxError *err);
 void lt_close(LtMatmul *l); /* NULL is fine */
 bool lt_equal(const LtMatmul *l, const LtShape *shape);
 
-/* Bytes that the chosen algorithms need at most; launches of a session share them. */
+/* Workspace bytes of the chosen algorithms; launches of a session share it. */
 size_t lt_workspace(const LtMatmul *l);
 
 FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdeviceptr workspace, CUstream stream,

@@ -1,8 +1,8 @@
 /* device_cuda.c - runs a plan on a GPU: code and weights on the device, programs as CUDA graphs.
  *
- * This file opens the device: which GPU, whether the plan's code is for it, the kernels loaded
- * eagerly, cuBLASLt's algorithms chosen. What needs the driver stands behind its table, so that a
- * machine without one, and a build without CUDA, say so and do everything else. */
+ * This file opens the device: chooses the GPU, checks that the plan's code is for it, loads the kernels eagerly,
+ * chooses cuBLASLt's algorithms. The driver is used through a table, so that a machine without one, or a build
+ * without CUDA, says so and does everything else. */
 #include "device_cuda.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static FtxStatus find_device(const CudaDriver *cu, int ordinal, CUdevice *device
     return s;
 }
 
-/* From sm_90 on the 'a' form is the whole GPU. */
+/* From sm_90 on the 'a' target has all features of the GPU. */
 static uint32_t target_of(int cc)
 {
     return (uint32_t)cc * 10 + (cc >= 90 ? 1 : 0);
@@ -101,8 +101,8 @@ FtxStatus device_cuda_blas(size_t *version, FtxError *err)
     return lt_version(version, err);
 }
 
-/* Whether code for a target runs on compute capability cc: an 'a' target there alone, a plain one
- * on later GPUs of its major number, PTX on all later ones. */
+/* Code for a target runs on compute capability cc: an 'a' target only there, a plain one on later GPUs of its major
+ * number, PTX on all later ones. */
 static bool serves(uint32_t target, int cc)
 {
     const uint32_t of = target / 10, form = target % 10, gpu = (uint32_t)cc;
@@ -176,8 +176,8 @@ static FtxStatus check_parameters(const Device *d, uint32_t i, FtxError *err)
     return s;
 }
 
-/* Room in shared memory. Kernels that overlap all ask for the largest share of it: an SM that has
- * to change the split between two of them would have to drain first. */
+/* Sets dynamic shared memory. Kernels with programmatic dependent launch all ask for the largest carveout: an SM
+ * that has to change the carveout between two of them would drain first. */
 static FtxStatus set_shared_memory(const Device *d, uint32_t i, FtxError *err)
 {
     const FtxKernel *k = &d->plan->kernels[i];

@@ -1,14 +1,14 @@
-/* device_cuda.h - what the files of the CUDA device share.
+/* device_cuda.h - declarations that the files of the CUDA device share.
  *
- *   plan.c           the plan's names, rows and grids; the context. Calls none of the others
+ *   plan.c           names, rows and grids of the plan; the context. Calls none of the others
  *   device_cuda.c    the device: context, code, matrix products; the table of functions
  *   weights.c        the weights: stored or drawn, through pinned memory to the device
  *   session.c        an engine's memory, and the copies into and out of it
  *   program.c        launches: prepared as graphs, or one by one; times
- *   wait.c           waiting, with an end to patience
- *   nan.c            FTX_NAN: looks at what a launch wrote
+ *   wait.c           waits with a time limit
+ *   nan.c            FTX_NAN: checks what a launch wrote
  *
- * Every function of the table makes the device's context current and restores what was. */
+ * Every function of the table makes the device's context current and restores the caller's. */
 #ifndef FTX_DEVICE_CUDA_H
 #define FTX_DEVICE_CUDA_H
 
@@ -27,11 +27,11 @@ struct Device {
     const Artifact *artifact;
     const ArtifactPlan *plan;
     int threads;  /* for filling staging memory */
-    int patience; /* seconds that a program may take, FTX_PATIENCE; 0: any time */
+    int patience; /* seconds that a program may take, FTX_PATIENCE; 0: no limit */
     CUdevice device;
-    CUcontext context; /* the primary one, held */
+    CUcontext context; /* the primary context, retained */
     int64_t sms;
-    atomic_bool lost; /* it does not answer: no call that may wait */
+    atomic_bool lost; /* it stopped answering: make no call that may wait */
     bool overlap;     /* the GPU knows programmatic dependent launch */
     CUdeviceptr weights;
     void *lt;             /* NULL: no launch needs cuBLASLt */
@@ -53,7 +53,7 @@ struct Session {
     char *pinned;      /* OUT | IO | ring */
     CUdeviceptr space[FTX_SPACE_COUNT];
     CUdeviceptr workspace;
-    CUdeviceptr maps; /* CUtensorMap of each tiled operand, in their order */
+    CUdeviceptr descriptors; /* TMA descriptor (CUtensorMap) of each tiled operand, in their order */
     char *io, *out, *ring;
     size_t device_bytes, pinned_bytes;
 
@@ -62,7 +62,7 @@ struct Session {
     bool part_used[RING_PARTS];
     int part;
     size_t part_at;
-    CUevent uploaded; /* passed: the last copy of IO is done */
+    CUevent uploaded; /* recorded after the last copy of IO */
 
     CUdeviceptr *arg;    /* [n_operands] */
     CUgraphExec *graph;  /* [n_programs], NULL: launched one by one */
@@ -75,19 +75,19 @@ struct Session {
     bool profiling, sync, trace, nan;
 };
 
-/* plan.c. cuda_enter makes the device's context current; cuda_leave, after each success, restores what was. */
+/* plan.c. cuda_enter makes the device's context current; cuda_leave, after each success, restores the caller's. */
 FtxStatus cuda_enter(const Device *d, FtxError *err);
 void cuda_leave(const Device *d);
 const char *cuda_launch_label(const Device *d, uint32_t launch); /* "layer 3: qkv" */
 const char *cuda_kernel_name(const Device *d, uint32_t kernel);  /* its entry, or its family */
 
-/* Rows (rows_s) or tokens that program p may bring at most. */
+/* The most rows (rows_s) or tokens of program p. */
 int64_t cuda_most_rows(const Device *d, const FtxProgram *p, bool rows_s);
 
-/* The blocks of a kernel; variables [VAR_COUNT] are those of base/expr.h. */
+/* The grid of a kernel, in blocks; variables [VAR_COUNT] are those of base/expr.h. */
 FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, uint32_t grid[3], FtxError *err);
 
-/* Until all that is enqueued on the stream is done: so many programs. */
+/* Waits until all work on the stream, so many programs, is done. */
 FtxStatus cuda_wait_stream(Device *d, CUstream stream, int programs, FtxError *err, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
 FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *what);

@@ -36,7 +36,7 @@ static void *try_folder(const char *folder, const char *const *names, size_t n)
     return library;
 }
 
-/* Beside the program, in its lib, and in .deps of the source tree that its build folder is in. */
+/* Looks beside the program, in its lib, and in .deps of the source tree that holds its build folder. */
 static void *try_near_program(const char *const *names, size_t n)
 {
     char folder[PATH_BYTES], path[PATH_BYTES + 32];
@@ -94,7 +94,7 @@ static struct {
 #define NAME_OF_(name) #name
 #define NAME_OF(name) NAME_OF_(name)
 
-/* A driver older than our cuda.h may know a function under its first name alone. */
+/* A driver older than our cuda.h may have a function only under its first name. */
 static void *symbol(void *library, const char *name)
 {
     static const char newer[] = "cuEventElapsedTime_v2"; /* same arguments and meaning as the first */

@@ -7,9 +7,8 @@
 
 #include "../../base/error.h"
 
-/* Opens a shared library by the first of its names that is found: in the folder of FTX_CUDA, by the
- * system's linker, near the program, in the toolkit's usual place. NULL: *why (if not NULL) is
- * what the linker said. */
+/* Opens a shared library by the first of its names that is found: in the folder of FTX_CUDA, by the system's linker,
+ * near the program, in the toolkit's usual place. NULL: not found; *why (if not NULL) is the linker's reason. */
 void *cuda_library_open(const char *const *names, size_t n, char *why, size_t why_bytes);
 
 #ifdef FTX_HAVE_CUDA
@@ -36,10 +35,10 @@ typedef struct CudaDriver {
 #undef F
 } CudaDriver;
 
-/* The table; FTX_ENODEVICE with the reason where there is no driver or it is too old. */
+/* The driver's table; FTX_ENODEVICE with the reason if there is no driver or it is too old. */
 FtxStatus cuda_driver(const CudaDriver **out, FtxError *err);
 
-/* Tests: what cuda_driver gives from now on; NULL: the machine's own driver again. */
+/* For tests: the table that cuda_driver returns from now on; NULL: the machine's driver again. */
 void cuda_driver_replace(const CudaDriver *table);
 
 /* Puts "what: CUDA_ERROR_X (text)" into err, if r is an error; FTX_OK otherwise. */

@@ -1,9 +1,8 @@
-/* nan.c - FTX_NAN=1: after a launch, are the values it wrote finite?
+/* nan.c - FTX_NAN=1: checks after a launch that the values it wrote are finite.
  *
- * Looked at are the values of the graph in WORK ('%12' in the memory map; scratch may hold
- * anything) and the logits. Rows beyond the live ones hold leftovers, and a buffer does not say
- * whether it has T or S rows, so at most the rows that both readings call live are looked at, and
- * every live logit. */
+ * Checked are the values of the graph in WORK ('%12' in the memory map; scratch may hold anything) and the logits.
+ * Rows after the live ones hold old values, and a buffer does not say whether it has T or S rows; so only the rows
+ * that are live in both cases are checked, and every live logit. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -14,7 +13,7 @@ enum {
     PADDING = 256, /* bytes at the end of a buffer that may be no values */
 };
 
-/* Looks at n elements on the device. */
+/* Checks n elements on the device. */
 static FtxStatus look(const Session *s, CUdeviceptr at, uint64_t n, DType type, uint32_t launch, FtxError *err)
 {
     const Device *d = s->device;

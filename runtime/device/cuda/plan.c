@@ -1,4 +1,4 @@
-/* plan.c - what the other files of the CUDA device ask of the plan and of the context: names, rows, grids. */
+/* plan.c - names, rows and grids of the plan, and the context, for the other files of the CUDA device. */
 #include "device_cuda.h"
 
 #include "../../base/expr.h"

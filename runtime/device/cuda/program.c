@@ -1,15 +1,14 @@
-/* program.c - programs on a GPU: launch lists, as graphs where they are fixed.
+/* program.c - programs on a GPU: launch lists, as graphs if they are fixed.
  *
- * A program with a bucket has constant grids: its launches are captured once, at open, into a
- * graph that a step launches as a whole. A program without one follows T and S: its grids are
- * computed at each step and its kernels launched one by one, as are all while somebody watches
- * (profile, FTX_SYNC, FTX_TRACE, FTX_NAN).
+ * A program with a bucket has constant grids: its launches are captured once, at open, into a graph that a step
+ * launches as a whole. A program without one depends on T and S: its grids are computed at each step and its kernels
+ * launched one by one. So are all programs while they are watched (profile, FTX_SYNC, FTX_TRACE, FTX_NAN).
  *
- * A kernel that overlaps may start while the one before it still runs, and waits inside; the first
- * launch of a program always waits for what was enqueued before, but within a chain: some runs of a small decode
- * program in one graph, between which the GPU would idle otherwise. There the first kernel, `embed`, lets no other
- * start before the run in front has ended, or the second one does (ENTRY_WAITS), so what kernels read ahead of their
- * wait is what that run left. */
+ * A kernel with programmatic dependent launch may start while the previous one runs, and waits inside. The first
+ * launch of a program waits for all earlier work. A chain is FTX_CHAIN runs of a small decode program in one graph,
+ * without the idle time between two graphs. In a chain either the first kernel, `embed`, triggers its dependents
+ * only when the previous run has ended, or the second kernel waits for that (ENTRY_WAITS). So what a kernel reads
+ * ahead of its wait comes from the finished run. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -103,7 +102,7 @@ static FtxStatus launch_all(Session *s, const FtxProgram *p, int T, int S, int t
 
 /* --- prepared programs ---------------------------------------------------------------------------- */
 
-/* Every kernel of cuBLASLt that a step may need has run once before the first step. */
+/* Runs every cuBLASLt kernel once, before the first step needs it. */
 static FtxStatus warm(Session *s, FtxError *err)
 {
     const Device *d = s->device;
@@ -134,7 +133,7 @@ static FtxStatus capture(Session *s, const FtxProgram *p, int times, CUgraph *gr
     if (status)
         return status;
     status = launch_all(s, p, T, S, times, err);
-    const CUresult r = cu->cuStreamEndCapture(s->stream, graph); /* also after a failure: it ends the recording */
+    const CUresult r = cu->cuStreamEndCapture(s->stream, graph); /* also after a failure, to end the capture */
     return status ? status : cuda_check(cu, r, err, "recording a program");
 }
 
@@ -155,7 +154,7 @@ static FtxStatus make_graph(Session *s, const FtxProgram *p, int times, CUgraphE
     return status;
 }
 
-/* Of more rows a step takes so long that what lies between two does not count. */
+/* With more rows a step is so long that the gap between two does not count. */
 static bool has_chain(const FtxProgram *p)
 {
     return p->kind == FTX_PROG_DECODE && p->bucket && p->bucket <= 64;
@@ -261,7 +260,7 @@ static bool watched(const Session *s)
     return s->profiling || s->sync || s->trace || s->nan;
 }
 
-/* What is looked at after a launch; T and S are the live ones. */
+/* Waits and checks after a launch; T and S are the live ones. */
 static FtxStatus after_launch(Session *s, uint32_t program, uint32_t launch, int T, int S, FtxError *err)
 {
     const Device *d = s->device;
@@ -352,8 +351,8 @@ FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, siz
     return FTX_OK;
 }
 
-/* Runs enqueued back to back with an event between two, as many as there are events for: a time
- * is what a run adds to the one before it. */
+/* Enqueues runs with an event between two, as many as there are events. The time of a run is what it adds to the one
+ * before. */
 static FtxStatus time_some(Session *s, uint32_t program, int T, int S, size_t n, double *times, FtxError *err)
 {
     FtxStatus status = need_events(s, n + 1, err);
@@ -382,7 +381,7 @@ FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repe
         status = cuda_enter(s->device, err);
     if (status)
         return status;
-    s->profiling = false; /* it uses the same events, and what is timed should be as it is */
+    s->profiling = false; /* it uses the same events, and would change what is timed */
     for (size_t done = 0, n; done < (size_t)(repeat > 0 ? repeat : 0) && !status; done += n) {
         n = (size_t)repeat - done;
         n = n < s->max_events - 1 ? n : s->max_events - 1;

@@ -1,10 +1,10 @@
 /* session.c - an engine's memory on a GPU, and the copies into and out of it.
  *
- *   device   STATE | IO | WORK | workspace of cuBLASLt | maps      one block; what programs use is zero at open
- *   pinned   OUT | IO | ring                                       one block of the host
+ *   device   STATE | IO | WORK | workspace of cuBLASLt | TMA descriptors   one block; STATE is zero at open
+ *   pinned   OUT | IO | ring                                              one block of the host
  *
- * OUT is memory of the host that kernels write and the host polls. Everything runs on one stream,
- * in the order of the calls. */
+ * Kernels write OUT in the host's memory, which the host polls. All work is on one stream, in the order of the
+ * calls. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -41,7 +41,7 @@ static size_t lay_out(Session *s, Carve *c, const ArtifactPlan *p)
     CUgraphExec *chain = carve(c, p->n_programs, sizeof *chain);
     uint32_t(*grid)[3] = carve(c, p->n_kernels, sizeof *grid);
     FtxProfile *row = carve(c, p->n_kernels, sizeof *row);
-    uint32_t longest = 64; /* events: one around each launch of a program, or some runs to time */
+    uint32_t longest = 64; /* events: one around each launch of a program, or for some timed runs */
 
     for (uint32_t i = 0; i < p->n_programs; i++)
         if (p->programs[i].n_launches > longest)
@@ -59,7 +59,7 @@ static size_t lay_out(Session *s, Carve *c, const ArtifactPlan *p)
     return c->at;
 }
 
-/* Launches follow one another, so the largest need serves all. */
+/* One workspace serves all launches, which follow one another. */
 static size_t matmul_workspace(const Device *d)
 {
     size_t most = 0;
@@ -70,7 +70,7 @@ static size_t matmul_workspace(const Device *d)
     return most;
 }
 
-static uint64_t map_bytes(const ArtifactPlan *p)
+static uint64_t descriptor_bytes(const ArtifactPlan *p)
 {
     uint64_t bytes = 0;
 
@@ -86,9 +86,9 @@ static FtxStatus take_device_memory(Session *s, FtxError *err)
     const uint64_t io = aligned(bytes[FTX_SPACE_STATE]), work = io + aligned(bytes[FTX_SPACE_IO]);
     const uint64_t workspace = work + aligned(bytes[FTX_SPACE_WORK]);
 
-    const uint64_t maps = workspace + aligned(matmul_workspace(d));
+    const uint64_t descriptors = workspace + aligned(matmul_workspace(d));
 
-    s->device_bytes = maps + map_bytes(d->plan) + DEVICE_ALIGN;
+    s->device_bytes = descriptors + descriptor_bytes(d->plan) + DEVICE_ALIGN;
     FtxStatus status = cuda_check(d->cu, d->cu->cuMemAlloc(&s->block, s->device_bytes), err,
                                   "%.3f GB for the engine's state", (double)s->device_bytes * 1e-9);
     if (status) {
@@ -100,7 +100,7 @@ static FtxStatus take_device_memory(Session *s, FtxError *err)
     s->space[FTX_SPACE_IO] = s->block + io;
     s->space[FTX_SPACE_WORK] = s->block + work;
     s->workspace = s->block + workspace;
-    s->maps = s->block + maps;
+    s->descriptors = s->block + descriptors;
     return FTX_OK;
 }
 
@@ -127,9 +127,8 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
                       "mapping the results' memory");
 }
 
-/* The map of one operand, for the copy engine: tiles of 64 columns, 128 bytes, whose 16-byte units are swizzled
- * within 8 rows. */
-static FtxStatus make_map(const Session *s, const FtxOperand *o, CUtensorMap *map, FtxError *err)
+/* The TMA descriptor of one operand: tiles of 64 columns, 128 bytes, whose 16-byte units are swizzled within 8 rows. */
+static FtxStatus make_descriptor(const Session *s, const FtxOperand *o, CUtensorMap *map, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
     const CUdeviceptr matrix = s->space[o->space] + o->offset;
@@ -142,24 +141,24 @@ static FtxStatus make_map(const Session *s, const FtxOperand *o, CUtensorMap *ma
                           2, (void *)(uintptr_t)matrix, size, stride, tile, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
                           CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                      err, "a map of [%u,%u] in tiles of %u rows", o->rows, o->columns, o->tile_rows);
+                      err, "a TMA descriptor of [%u,%u] in tiles of %u rows", o->rows, o->columns, o->tile_rows);
 }
 
-/* Maps that stand in the ring, to the GPU. */
-static FtxStatus send_maps(Session *s, CUdeviceptr to, size_t n, FtxError *err)
+/* Copies TMA descriptors from the ring to the GPU. */
+static FtxStatus send_descriptors(Session *s, CUdeviceptr to, size_t n, FtxError *err)
 {
     FtxStatus status =
         n ? cuda_check(s->device->cu, s->device->cu->cuMemcpyHtoDAsync(to, s->ring, n * sizeof(CUtensorMap), s->stream),
-                       err, "the maps of matrices")
+                       err, "the TMA descriptors")
           : FTX_OK;
 
-    return status || !n ? status : cuda_wait_stream(s->device, s->stream, 1, err, "copying the maps of matrices");
+    return status || !n ? status : cuda_wait_stream(s->device, s->stream, 1, err, "copying the TMA descriptors");
 }
 
-static FtxStatus make_maps(Session *s, FtxError *err)
+static FtxStatus make_descriptors(Session *s, FtxError *err)
 {
     const ArtifactPlan *p = s->device->plan;
-    CUdeviceptr to = s->maps; /* of the first map in the ring */
+    CUdeviceptr to = s->descriptors; /* address of the first descriptor in the ring */
     CUtensorMap *map = (CUtensorMap *)(void *)s->ring;
     size_t n = 0;
     FtxStatus status = FTX_OK;
@@ -168,15 +167,15 @@ static FtxStatus make_maps(Session *s, FtxError *err)
         if (!p->operands[i].tile_rows)
             continue;
         if (n == RING_PART_BYTES / sizeof *map) {
-            status = send_maps(s, to, n, err);
+            status = send_descriptors(s, to, n, err);
             to += n * sizeof *map;
             n = 0;
         }
         s->arg[i] = to + n * sizeof *map;
         if (!status)
-            status = make_map(s, &p->operands[i], &map[n++], err);
+            status = make_descriptor(s, &p->operands[i], &map[n++], err);
     }
-    return status ? status : send_maps(s, to, n, err);
+    return status ? status : send_descriptors(s, to, n, err);
 }
 
 static void resolve(Session *s)
@@ -221,12 +220,12 @@ static FtxStatus fill_session(Session *s, FtxError *err)
     if (status)
         return status;
     resolve(s);
-    status = make_maps(s, err);
+    status = make_descriptors(s, err);
     if (!status)
         status = zero(s, err);
     if (!status)
         status = cuda_program_prepare(s, err);
-    return status ? status : zero(s, err); /* what was run to warm up left its traces */
+    return status ? status : zero(s, err); /* the warm-up has written there */
 }
 
 static void empty_session(Session *s)

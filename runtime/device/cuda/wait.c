@@ -1,8 +1,8 @@
-/* wait.c - waiting for a GPU that may never answer.
+/* wait.c - waits for a GPU that may never answer.
  *
- * cuStreamSynchronize on a stream whose kernel hangs does not return. So the runtime asks instead,
- * and gives the GPU up after FTX_PATIENCE seconds. Then nothing of it is touched again: destroying
- * a stream or freeing memory waits as well. What it holds goes with the process. */
+ * cuStreamSynchronize on a stream whose kernel hangs does not return. So the runtime polls, and gives the GPU up
+ * after FTX_PATIENCE seconds. Then it calls nothing for this device any more: destroying a stream or freeing memory
+ * waits as well. The process keeps that memory until it ends. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -12,8 +12,8 @@
 
 #include "../../base/team.h"
 
-static const double spin_seconds = 0.02; /* then the core is left to others ... */
-static const long nap_ns = 50 * 1000;    /* ... for so long */
+static const double spin_seconds = 0.02; /* then the thread sleeps between polls ... */
+static const long nap_ns = 50 * 1000;    /* ... for this long */
 
 static double now(void)
 {
@@ -28,7 +28,7 @@ static CUresult ask(const CudaDriver *cu, CUstream stream, CUevent event)
     return event ? cu->cuEventQuery(event) : cu->cuStreamQuery(stream);
 }
 
-/* CUDA_ERROR_NOT_READY: patience is over. */
+/* CUDA_ERROR_NOT_READY: the time limit has passed. */
 static CUresult wait_until_done(const CudaDriver *cu, CUstream stream, CUevent event, double patience)
 {
     CUresult r = ask(cu, stream, event);

@@ -1,9 +1,8 @@
-/* weights.c - the weight block on the device: stored in the artifact, or drawn from a seed.
+/* weights.c - the weight block on the device: copied from the artifact, or drawn from a seed.
  *
- * A stored one goes through two pieces of pinned memory: while one is copied to the device the
- * threads fill the other from the mapped file. One thread reads a file from memory at a fifth of
- * what the bus takes, so a team fills. A random one is drawn where it will stand, by the kernel
- * `random` that every plan for a GPU has; only tables are copied. */
+ * A stored block goes through two pieces of pinned memory: while one is copied to the device, a team of threads
+ * fills the other from the mapped file (one thread would reach a fifth of the bus). Random weights are drawn in
+ * place by the kernel `random`, which every plan for a GPU has; only tables are copied. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -118,7 +117,7 @@ static FtxStatus copy_stored(Device *d, uint64_t bytes, FtxError *err)
 
 /* --- drawn from a seed ------------------------------------------------------------------------ */
 
-/* The plan's kernel of that family that no program launches; n_kernels: none. */
+/* The plan's kernel of a family that no program launches; n_kernels: none. */
 static uint32_t find_kernel(const Device *d, const char *family)
 {
     uint32_t i = 0;
@@ -168,11 +167,11 @@ static FtxStatus draw_one(Device *d, uint32_t kernel, CUdeviceptr fill, CUstream
                       "drawing random weights");
 }
 
-/* What drawing needs beside the block itself. */
+/* Memory for drawing, beside the block itself. */
 typedef struct Drawing {
     uint32_t kernel;
     CUstream stream;
-    FtxFill *fills; /* one a weight, then all tables; pinned */
+    FtxFill *fills; /* one for each weight, then all tables; pinned */
     CUdeviceptr at; /* the fills on the device */
 } Drawing;
 
