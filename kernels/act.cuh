@@ -57,7 +57,7 @@ template <class K> DEVICE void glu(const OneArgs &a)
 }
 
 // y[m,i] = a[m,i] + b[m,i], or with MUL their product
-template <class K> DEVICE void two(const TwoArgs &a)
+template <class K> DEVICE void add_mul(const TwoArgs &a)
 {
     typedef typename K::T T;
     constexpr int VEC = vec_width<T>(K::C);
