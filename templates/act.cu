@@ -1,4 +1,4 @@
-// act.cu - contract and instance of act.cuh: an activation
+// act.cu - contract and instance of act.cuh: an activation function, element by element
 //@ kernel  act
 //@ rank    10
 //@ args    x[M,C] $step -> y

@@ -1,4 +1,4 @@
-// glu.cu - contract and instance of act.cuh: a gated unit, C outputs a row
+// glu.cu - contract and instance of act.cuh: a gated linear unit, C outputs from 2C inputs
 //@ kernel  glu
 //@ rank    170
 //@ args    x[M,2*C] $step -> y[M,C]

@@ -1,4 +1,7 @@
-// linear_append.cu - contract and instance of linear.cuh: up to 8 rows, one pass over w whose columns are rotated and appended to the cache
+// linear_append.cu - contract and instance of linear.cuh: q, k and v of 1 to 8 rows, with RoPE, k and v into the cache
+//
+// Chosen as linear.cu is, where the joined q, k, v projection ends in an append to the KV cache: decode programs of up to 8
+// tokens on sm_90 and newer.
 //@ kernel  linear_append
 //@ rank    200
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
@@ -8,7 +11,8 @@
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
 //@ consts  H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
-//    CHUNK_MAX: rows of 4 KB are read faster than rows of 2 KB, where three chunks of them find room.
+//    A block takes all shared memory of an SM, or half: of a matrix below 32 MB, so that the next kernel can start beside it.
+//    CHUNK_MAX (k of a row in one bulk copy): rows of 4 KB are read faster than rows of 2 KB, if three chunks fit.
 //@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: (SMEM + 1024) / 2 - 1024
 //@ consts  BYTES: N * K >= 16000000 || M * X_ROW_BYTES > 36864 ? SMEM : HALF_SMEM  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
 //@ consts  CHUNK_MAX: BYTES > HALF_SMEM && 108544 + M * X_ROW_BYTES <= BYTES ? 2048 : 1024

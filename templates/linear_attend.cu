@@ -1,5 +1,7 @@
-// linear_attend.cu - contract and instance of linear_attend.cuh: queries, keys, values and attention of an encoder's few
-// tokens
+// linear_attend.cu - contract and instance of linear_attend.cuh: q, k, v and attention of an encoder's few tokens
+//
+// Chosen in encode programs of up to 128 tokens on sm_90a, for heads of 64 elements without shared keys (no GQA), in place of
+// linear_tile and attend_hopper.
 //@ kernel  linear_attend
 //@ rank    210
 //@ args    x[M,D] w[P,D] b[P]:fp32 xs:stats(x) $step $rows -> y[M,A]
@@ -10,10 +12,11 @@
 //@ consts  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim  SCALE: attend_packed.scale
 //@ consts  X_STATS: columns(xs)  EPS: EPS
 //@ fits    !has(xs) || (X_STATS && BIAS)
-//    Bytes of all slots of w, or of what takes their place (keys, values and queries, then parts of attention), and of x.
+//    BYTES: all slots of w or, if that is more, keys, queries, values and results in their place; all slots of x; texts;
+//    mbarriers.
 //@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)  BYTES: max(SLOTS * 12288, 50176) + max(SLOTS * 8192, 12288) + 64 + (SLOTS + 6) * 8
 //@ fits    X != fp32 && X == W && X == Y && ARCH == 90 && ARCH_A == 1 && ENCODE && T_MAX <= 128
-//    15 clusters of 8 run at once.
+//    An H200 runs 15 clusters of 8 blocks at once; more heads need two rounds.
 //@ fits    HEADS <= 15 || (T_MAX > 16 && T_MAX <= 64)
 //@ fits    HEADS == KV_HEADS && HEAD_DIM == 64 && WIDTH % 8 == 0 && BYTES <= SMEM
 //@ tiled   x 64

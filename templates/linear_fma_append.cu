@@ -1,4 +1,6 @@
-// linear_fma_append.cu - contract and instance of linear_fma.cuh: fp32, up to 64 rows whose columns are rotated and appended to the cache
+// linear_fma_append.cu - contract and instance of linear_fma.cuh: q, k and v in fp32, with RoPE, k and v into the cache
+//
+// Chosen as linear_fma.cu is, where the joined q, k, v projection ends in an append to the KV cache.
 //@ kernel  linear_fma_append
 //@ rank    230
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y

@@ -1,4 +1,6 @@
-// linear_fma_head.cu - contract and instance of linear_fma.cuh: fp32, up to 64 rows over the last token of each sequence
+// linear_fma_head.cu - contract and instance of linear_fma.cuh: logits in fp32 of the last token of up to 64 sequences
+//
+// Chosen for an fp32 LM head of up to 64 sampled rows. It writes no segments: the sampler reads the whole row.
 //@ kernel  linear_fma_head
 //@ rank    240
 //@ args    x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N]

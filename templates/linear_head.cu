@@ -1,5 +1,7 @@
-// linear_head.cu - contract and instance of linear.cuh: up to 8 rows, one pass over w over the last token of each sequence,
-//     and parts of the logits
+// linear_head.cu - contract and instance of linear.cuh: logits of the last token of 1 to 8 sequences, and their segments
+//
+// Chosen for the LM head where at most 8 rows are sampled, on sm_90 and newer. Where a sampler or a beam search reads the
+// logits, it also writes segments (body/segments.cuh), so that the row is not read again.
 //@ kernel  linear_head
 //@ rank    250
 //@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
@@ -8,7 +10,9 @@
 //@ match   y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(min(T_MAX, S_MAX))  BIAS: has(b)
 //@ consts  SEGMENTS: logits(y)  KEPT_BYTES: SEGMENTS * M * 1024
-//    CHUNK_MAX: rows of 4 KB are read faster than rows of 2 KB, where three chunks of them find room.
+//    A block takes all shared memory of an SM, or half: of a matrix below 32 MB, so that the next kernel can
+//    start beside it. KEPT_BYTES: logits of a segment until it is whole.
+//    CHUNK_MAX (k of a row in one bulk copy): rows of 4 KB are read faster than rows of 2 KB, if three chunks fit.
 //@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: (SMEM + 1024) / 2 - 1024
 //@ consts  BYTES: N * K >= 16000000 || M * X_ROW_BYTES > 36864 ? SMEM : HALF_SMEM  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
 //@ consts  CHUNK_MAX: BYTES > HALF_SMEM && 108544 + KEPT_BYTES + M * X_ROW_BYTES <= BYTES ? 2048 : 1024

@@ -1,10 +1,14 @@
-// linear_hopper.cu - contract and instance of linear_hopper.cuh: 9 to 64 rows on sm_90a
+// linear_hopper.cu - contract and instance of linear_hopper.cuh: linear layers of 9 to 64 rows on sm_90a
 //
-// Sums are added in another order than in linear.cu (up to 8 rows): same bits for 9 to 64 rows, but
-// not across that border. It costs as much as linear_wide.cu and has the lower rank.
-// CLUSTER_SIZE, TILE_N: blocks fill an SM each. Of clusters of 2, 4, 8 blocks an H200 holds 66, 30, 15 (so the
-// driver's occupancy call); all of a launch run at once. Fewer SMs with wider tiles beat all SMs with
-// narrow ones: x is read 64 / TILE_N times as often as w.
+// Chosen for 16-bit weights in decode programs of 16 to 64 tokens. It costs the same as linear_wide in the model of
+// `select`, so rank decides; measured, it is the faster of the two. Layer norm before it is a launch of its own.
+//
+// CLUSTER_SIZE, TILE_N: each block fills an SM, and all blocks of a launch run at once. An H200 holds 66, 30 and 15
+// clusters of 2, 4 and 8 blocks (so the driver's occupancy call). Fewer SMs with wider tiles beat all SMs with narrow
+// ones, since x is read 64 / TILE_N times as often as w. CLUSTER_N: columns that a cluster computes in all passes.
+//
+// The order of summation is not that of linear.cu (up to 8 rows): a row has the same bits for 9 to 64 rows, but not across
+// that border.
 //@ kernel  linear_hopper
 //@ rank    260
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
@@ -23,7 +27,7 @@
 //@ consts  FIXED_BYTES: NORM * K_STEPS * 128 + CLUSTER_SIZE * BLOCK_M * 4 + BLOCK_M * 8 + 512
 //@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, K_STEPS)), (SMEM - FIXED_BYTES) / SLOT_BYTES)  BYTES: FIXED_BYTES + STAGES * SLOT_BYTES
 //@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && BUCKET > 0 && M > 8 && M <= 64 && STAGES >= 2
-//    Parts of logits: linear_hopper_head.
+//    linear_hopper_head writes logits and their segments.
 //@ fits    logits(y) == 0
 //@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, TILE_N) * CLUSTER_SIZE   block 256   smem BYTES
 //@ moves   2 * N * K

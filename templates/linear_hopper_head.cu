@@ -1,5 +1,7 @@
-// linear_hopper_head.cu - contract and instance of linear_hopper.cuh: 9 to 64 rows on sm_90a over the last token of each sequence,
-//     and parts of the logits
+// linear_hopper_head.cu - contract and instance of linear_hopper.cuh: logits of 9 to 64 rows on sm_90a, and their segments
+//
+// Chosen for the LM head of 9 to 64 sampled rows: over the last token of each sequence (LAST), or over rows that are already
+// selected. With segments all of K is in one block (CLUSTER_SIZE 1); other constants as in linear_hopper.cu.
 //@ kernel  linear_hopper_head
 //@ rank    280
 //@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
@@ -15,7 +17,7 @@
 //@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, K_STEPS)), (SMEM - FIXED_BYTES) / SLOT_BYTES)  BYTES: FIXED_BYTES + STAGES * SLOT_BYTES
 //@ consts  SEGMENTS: logits(y)  LAST: LAST
 //@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
-//    linear_hopper does the others.
+//    linear_hopper computes all others.
 //@ fits    LAST || SEGMENTS
 //@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, TILE_N) * CLUSTER_SIZE   block 256   smem BYTES
 //@ moves   2 * N * K

@@ -1,19 +1,22 @@
-// linear_tile.cu - contract and instance of linear_tile.cuh: encoders' products in 16 bits on sm_90a
+// linear_tile.cu - contract and instance of linear_tile.cuh: linear layers of many rows on sm_90a
 //
-// Measured on the H200 without norms, BERT-base's matrices (tests/gpu/tile_check.cu, us; cuBLASLt's best of 24 beside;
-// docs/decisions/002-norms-folded-into-weights.md says what norms cost in them):
+// Chosen for 16-bit weights in encode programs of any size, and in decode programs of 65 to 512 tokens. Prompts of decoders go
+// to cuBLASLt (matmul.cu): their programs take any number of rows, often few, and these tiles are chosen for T_MAX.
 //
-//   2,240 rows   qkv 13.3 (13.8)   out 6.5 (7.2)   up with GELU 19.2 (22.0 with tanh's)   down 16.7 (17.2)
+// Measured on the H200 without norms, BERT-base's matrices (tests/gpu/tile_check.cu, us; in brackets the best of 24
+// algorithms of cuBLASLt; docs/decisions/002-norms-folded-into-weights.md says what norms cost in them):
 //
-// Many rows: pairs of blocks share w, 128 x 128 for each warpgroup, or 128 x 112 where that leaves little of N over:
-// the last round of the SMs is seldom full, and shorter rounds lose less. Few: small tiles fill the SMs, and parts of K.
-// Where there are most, the power limit sets the clock, and fewer bytes count: products with a residual take 128 x 256
-// by both warpgroups together (49,152 rows at 700 W, out 534 TFLOP/s for 510, down 632 for 599; up with GELU 490 for
-// 519, qkv 600 for 657: their tiles in turn).
-// Up to 128 tokens of texts, tiles are chosen by the time of the whole model: there a kernel whose blocks find
-// room beside those of the kernel in front has its weights at hand, which says more than its time in a row of its kind.
-// Decoders keep the library for their prompts, whose rows may be few in a program for many; in their decode
-// programs of 128 to 512 rows products stand here.
+//   2,240 rows   qkv 13.3 (13.8)   out 6.5 (7.2)   up with GELU 19.2 (22.0 with its tanh form)   down 16.7 (17.2)
+//
+// How tiles are chosen, by rows (T_MAX):
+//   above 1,024, or 257 and more with N >= 2,048: pairs of blocks share w, two pingpong warpgroups with tiles of 128 x 128,
+//     or 128 x 112 if that pads N little: the last round of the SMs is seldom full, and shorter rounds lose less
+//   above 16,384: the power limit sets the clock, so fewer bytes count. Products with a residual take 128 x 256 by both
+//     warpgroups together (49,152 rows at 700 W: out 534 TFLOP/s, pingpong 510; down 632, pingpong 599; without a residual
+//     pingpong is the faster: up with GELU 519, together 490; qkv 657, together 600)
+//   fewer: each block has one tile (ONE_TILE), small enough to fill the SMs, and K is split
+//   encoders up to 128: chosen by the time of the whole model. A block that fits beside those of the previous kernel has
+//     its weights early, which matters more than the kernel's time by itself
 //@ kernel  linear_tile
 //@ rank    290
 //@ args    rg[N]:fp32 rc[N]:fp32 xs:stats(x) rs:stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:stats(y)
@@ -26,27 +29,33 @@
 //@ match   y = act(linear(layernorm(x, g, c), w, b?))       | ACT=act.kind RES=0 EPS=layernorm.eps R_EPS=0
 //@ match   y = add(linear(x, w, b?), layernorm(r, rg, rc))  | ACT=0 RES=1 EPS=0 R_EPS=layernorm.eps
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
-//@ consts  SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)  LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= (ENCODE && T_MAX > 128 ? 2048 : 3072)
-//    Up to 128 tokens of texts, 256 for few columns, parts of K are for many k alone: to send sums takes a block 0.8 us,
-//    8 steps of K. Up to 16, many columns are read in fewer, wider tiles.
+//    The case: SMALL_M few rows; ONE_TILE one tile a block; LONG_K many steps for few tiles; WIDE_N columns for all SMs.
+//@ consts  SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)
+//@ consts  LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= (ENCODE && T_MAX > 128 ? 2048 : 3072)
+//    Encoders up to 128 tokens (256 for few columns) split only a long K: sending sums takes a block 0.8 us, as long as 8
+//    steps of K. Up to 16 tokens, many columns are read in fewer, wider tiles.
 //@ consts  ENC_SMALL: ENCODE && (T_MAX <= 128 || (SMALL_M && N < 1024 && K <= 1024))  ENC_TILE_N: LONG_K || (T_MAX <= 16 && WIDE_N) ? 64 : 48
 //@ consts  ENC_SPLIT_K: LONG_K ? 4 : K > 1024 ? 2 : 1  ENC_STAGES: LONG_K ? 8 : ENC_TILE_N == 64 ? 6 : 7
-//    257 to 512: 64 x 96, where two parts of K for each tile find room at once.
+//    Encoders of 257 to 512 tokens: 64 x 96, if all tiles, with K in two slices, run at once (132 SMs).
 //@ consts  ENC_MID: ENCODE && !SMALL_M && T_MAX <= 512 && ceil_div(T_MAX, 64) * ceil_div(N, 96) <= 66
+//    PAD_112: columns that tiles of 112 compute in vain. LARGE_TILE_N: TILE_N where a block computes several tiles.
 //@ consts  PAD_112: round_up(N, 112) - N  TILE_M: (SMALL_M && (!LONG_K || ENC_SMALL)) || ENC_MID ? 64 : 128
-//@ consts  TILE_WARPGROUPS: !ONE_TILE && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1  LARGE_TILE_N: TILE_WARPGROUPS == 2 ? 256 : T_MAX <= 16384 && 32 * PAD_112 <= N ? 112 : 128
+//@ consts  TILE_WARPGROUPS: !ONE_TILE && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1
+//@ consts  LARGE_TILE_N: TILE_WARPGROUPS == 2 ? 256 : T_MAX <= 16384 && 32 * PAD_112 <= N ? 112 : 128
 //@ consts  TILE_N: ENC_SMALL ? ENC_TILE_N : ENC_MID ? 96 : LONG_K && T_MAX <= 128 ? 32 : WIDE_N ? 96 : ONE_TILE ? 64 : LARGE_TILE_N
-//@ consts  CLUSTER_M: ONE_TILE ? 1 : 2  SPLIT_K: ENC_SMALL ? ENC_SPLIT_K : ENC_MID ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !ONE_TILE || K < 256 || WIDE_N ? 1 : LONG_K ? 4 : 2  WARPGROUPS: ONE_TILE ? 1 : 2
-//@ consts  SMEM_EPILOGUE: WARPGROUPS == 2 && sizeof(Y) == 2  STAGES: ENC_SMALL ? ENC_STAGES : ENC_MID ? 8 : TILE_WARPGROUPS == 2 ? 4 : LONG_K ? 8 : WIDE_N && TILE_N == 96 ? 9 : !ONE_TILE ? 5 : SMALL_M || N >= 1024 || !ENCODE ? 6 : 8
+//@ consts  CLUSTER_M: ONE_TILE ? 1 : 2
+//@ consts  SPLIT_K: ENC_SMALL ? ENC_SPLIT_K : ENC_MID ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !ONE_TILE || K < 256 || WIDE_N ? 1 : LONG_K ? 4 : 2
+//@ consts  WARPGROUPS: ONE_TILE ? 1 : 2  SMEM_EPILOGUE: WARPGROUPS == 2 && sizeof(Y) == 2
+//@ consts  STAGES: ENC_SMALL ? ENC_STAGES : ENC_MID ? 8 : TILE_WARPGROUPS == 2 ? 4 : LONG_K ? 8 : WIDE_N && TILE_N == 96 ? 9 : !ONE_TILE ? 5 : SMALL_M || N >= 1024 || !ENCODE ? 6 : 8
 //@ consts  SLOT_BYTES: max((TILE_M + TILE_N) * 128, SPLIT_K == 1 && RES ? round_up(min(TILE_N, 128), 64) * TILE_M * 2 : 0)
-//    Norms have no launch: who writes a row leaves its sums, by parts of Y_STATS columns.
+//    Norms need no launch: the kernel that writes a row writes its statistics too, over every Y_STATS columns.
 //@ consts  X_STATS: columns(xs)  R_STATS: columns(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
 //@ fits    (!has(xs) || (X_STATS && BIAS)) && (!has(rs) || R_STATS) && (!Y_STATS || (RES && sizeof(Y) == 2))
 //@ consts  BYTES: STAGES * SLOT_BYTES + (SMEM_EPILOGUE ? 16384 : 0) + WARPGROUPS * TILE_N * (R_STATS ? 8 : 4) + (2 * STAGES + 1) * 8
 //@ consts  CLUSTER_SIZE: CLUSTER_M * SPLIT_K
 //@ fits    sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
 //@ fits    N % 8 == 0 && K % 8 == 0 && (ENCODE || (T_MAX > 64 && DECODE && BUCKET > 0))
-//    linear_tile_head does these.
+//    linear_tile_head computes the logits of larger vocabularies.
 //@ fits    logits(y) == 0 || N < 3072
 //@ tiled   x TILE_M
 //@ tiled   w TILE_N / CLUSTER_M

@@ -1,4 +1,8 @@
-// linear_tile_append.cu - contract and instance of linear_tile.cuh: columns of many rows rotated and appended to the cache, on sm_90a
+// linear_tile_append.cu - contract and instance of linear_tile.cuh: q, k and v of many rows on sm_90a, with RoPE, k and v
+// into the cache
+//
+// Chosen for 16-bit weights in decode programs of more than 64 tokens. Up to 64 linear_hopper_append is; prompts go to
+// cuBLASLt and append.
 //@ kernel  linear_tile_append
 //@ rank    300
 //@ args    t:fp32 $token $pages $k $v x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y
@@ -6,7 +10,7 @@
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  KV: type($k)  N: N  K: K  BIAS: has(b)
 //@ consts  H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)
-//    The tiles of linear_tile.
+//    Tiles as in linear_tile.cu, where the constants are explained.
 //@ consts  SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)  LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= 3072
 //@ consts  PAD_112: round_up(N, 112) - N  TILE_M: SMALL_M && !LONG_K ? 64 : 128
 //@ consts  TILE_N: LONG_K && T_MAX <= 128 ? 32 : WIDE_N ? 96 : ONE_TILE ? 64 : 32 * PAD_112 <= N ? 112 : 128

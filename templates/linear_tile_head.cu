@@ -1,11 +1,14 @@
-// linear_tile_head.cu - contract and instance of linear_tile.cuh: logits of many rows and parts of them, on sm_90a
+// linear_tile_head.cu - contract and instance of linear_tile.cuh: logits of many rows on sm_90a, and their segments
+//
+// Chosen for the LM head in decode programs of more than 64 tokens, with a vocabulary of 3,072 and more. Up to 64 rows
+// linear_hopper_head is; a smaller vocabulary goes to linear_tile.
 //@ kernel  linear_tile_head
 //@ rank    310
 //@ args    $params x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] $segments
 //@ match   y = linear(x, w, b?)
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1
-//    Few rows never mean few tiles: N is large. So w is read once for all rows of a cluster, by tiles as high as the rows
-//    allow, and as wide as makes the last round a full one. Never parts of K, so that a block has whole columns.
+//    N is large, so few rows still make many tiles. A cluster reads w once for all its rows. Tiles are as high as the rows
+//    allow, and as wide as fills the last round of the SMs. K is never split: a segment needs finished sums.
 //@ consts  SMALL_M: T_MAX <= 128  TILE_M: SMALL_M ? 64 : 128  TILE_N: SMALL_M ? 128 : T_MAX <= 256 ? 96 : 112  CLUSTER_M: 2  WARPGROUPS: 2
 //@ consts  STAGES: SMALL_M ? 8 : TILE_N == 96 ? 6 : 5  BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
 //@ fits    sizeof(x) == 2 && X == W && Y == fp32 && ARCH == 90 && ARCH_A == 1 && logits(y)

@@ -1,4 +1,10 @@
-// linear_wide.cu - contract and instance of linear_wide.cuh: up to 64 rows
+// linear_wide.cu - contract and instance of linear_wide.cuh: linear layers of up to 64 rows, any K and N, every GPU
+//
+// Chosen for 16-bit weights in decode programs of up to 64 tokens where neither linear nor linear_hopper fits: GPUs before
+// sm_90, other forms of sm_90 than sm_90a above 8 rows, sm_100 and sm_120 above 8 rows, K that is no multiple of 8.
+//
+// TILE_N_MAX: what registers and shared memory hold. CLUSTER_N: columns for each pair of blocks (sm_90) or block, if all SMs
+// take part. WHOLE_SM: a block takes all shared memory of an SM, for matrices of 32 MB and more or where half is too little.
 //@ kernel  linear_wide
 //@ rank    320
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
@@ -24,7 +30,7 @@
 //@ consts  STAGES: min(2 + ceil_div(49152, TILE_N * 256), ((WHOLE_SM == 1 ? SMEM : HALF_SMEM) - SUM_BYTES) / STAGE_BYTES)
 //@ consts  BYTES: SUM_BYTES + STAGES * STAGE_BYTES  BLOCKS_PER_SM: WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64) ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && BUCKET > 0 && M <= 64 && STAGES >= 2
-//    On sm_90a a norm of its own and linear_hopper are faster than layer norm in here.
+//    On sm_90a a layer norm launch and linear_hopper are faster than layer norm in this kernel.
 //@ fits    NORM != 2 || ARCH != 90 || ARCH_A == 0 || K % 8 != 0
 //@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE   block THREADS   smem BYTES
 //@ moves   2 * N * K

@@ -1,4 +1,7 @@
-// linear_wide_head.cu - contract and instance of linear_wide.cuh: up to 64 rows over the last token of each sequence
+// linear_wide_head.cu - contract and instance of linear_wide.cuh: logits of the last token of up to 64 sequences
+//
+// Chosen for the LM head where neither linear_head nor linear_hopper_head fits. It writes no segments: the sampler reads the
+// whole row. Constants as in linear_wide.cu.
 //@ kernel  linear_wide_head
 //@ rank    340
 //@ args    x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N]
@@ -16,7 +19,7 @@
 //@ consts  STAGES: min(2 + ceil_div(49152, TILE_N * 256), ((WHOLE_SM == 1 ? SMEM : HALF_SMEM) - SUM_BYTES) / STAGE_BYTES)
 //@ consts  BYTES: SUM_BYTES + STAGES * STAGE_BYTES  BLOCKS_PER_SM: WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64) ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && M <= 64 && STAGES >= 2
-//    On sm_90a a norm of its own and linear_hopper_head are faster than layer norm in here.
+//    On sm_90a a layer norm launch and linear_hopper_head are faster than layer norm in this kernel.
 //@ fits    NORM != 2 || ARCH != 90 || ARCH_A == 0 || K % 8 != 0
 //@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE   block THREADS   smem BYTES
 //@ moves   2 * N * K

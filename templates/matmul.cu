@@ -1,11 +1,13 @@
 // matmul.cu - contract of a cuBLASLt node:  y[M,N] = act(x[M,K] w[N,K]^T + b) or ... + r.
 //
-// No text: the runtime calls the library with the constants of FtxMatmulConst, in that order. It
-// serves steps of any T, where no row is computed that nobody needs, and decode programs of more than
-// 64 rows, as nodes of a graph; up to T = 64 our own kernels do, with programmatic edges.
+// It has no text: the runtime calls the library with the constants of FtxMatmulConst, in that order.
 //
-// cuBLASLt adds a residual (beta = 1) before its activation, so the two exclude each other here. A
-// bias has the type of y. Its GELU is the tanh form; in fp32 it is not exact enough to rely on.
+// Chosen for steps of any T (prompts; only live rows are computed), and for decode programs of more than 64 rows where
+// linear_tile does not fit. Up to 64 rows the kernels of this folder are: they overlap by programmatic dependent launch, a
+// library call in a CUDA graph does not.
+//
+// cuBLASLt adds a residual (beta = 1) before its activation, so a match has one of them. A bias has the type of y. Its GELU
+// is the tanh form, which is not exact enough in fp32.
 //@ kernel  matmul
 //@ rank    350
 //@ device  matmul

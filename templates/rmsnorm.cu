@@ -1,9 +1,10 @@
-// rmsnorm.cu - contract and instance of norm.cuh: root-mean-square norm
+// rmsnorm.cu - contract and instance of norm.cuh: root-mean-square norm of each row
 //@ kernel  rmsnorm
 //@ rank    400
 //@ args    x[M,C] g[C]:fp32 c[C]:fp32 $step -> y
 //@ match   y = rmsnorm(x, g)
 //@ consts  X: type(x)  Y: type(y)  C: C  EPS: rmsnorm.eps  ROWS_S: rows(x)
+//    LANES: threads of a row: a warp up to 2 KB, else a block.
 //@ consts  LANES: C * sizeof(x) <= 2048 ? 32 : min(1024, round_up(ceil_div(C, 16 / sizeof(x)), 32))
 //@ consts  THREADS: LANES == 32 ? 128 : LANES
 //@ launch  grid ceil_div(M, THREADS / LANES)   block THREADS

@@ -1,4 +1,4 @@
-// scale.cu - contract and instance of act.cuh: a factor
+// scale.cu - contract and instance of act.cuh: activations times a constant
 //@ kernel  scale
 //@ rank    420
 //@ args    x[M,C] $step -> y
