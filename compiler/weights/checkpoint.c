@@ -285,14 +285,29 @@ static bool same_shape(const Tensor *t, const Shape *s)
     return true;
 }
 
-static bool check_weight(const Checkpoint *c, const Spec *spec, const Value *v, Arena *scratch, bool *used, Diag *d)
+/* Whether only the vector of a text is made of this weight, which another pooling does without. */
+static bool is_pooling(const Graph *g, Id weight, Arena *scratch)
 {
+    bool *needed = arena_array(scratch, bool, g->values.n);
+
+    needed[g->output] = true;
+    for (Id id = g->output; id > 0; id--)
+        for (int i = 0; needed[id] && i < IR_MAX_ARGS; i++)
+            needed[ir_value(g, id)->args[i]] = true;
+    return g->pooled && !needed[weight];
+}
+
+static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, Arena *scratch, bool *used, Diag *d)
+{
+    const Value *v = ir_value(spec->graph, id);
     const char *name = ir_word(v, "name");
     const Tensor *t = checkpoint_find(c, spec, name);
 
     if (!t)
-        return diag_error(d, v->loc, "weight \"%s\" %s is missing in %s", name, ir_shape_text(scratch, v->shape),
-                          c->path);
+        return diag_error(
+            d, v->loc, "weight \"%s\" %s is missing in %s%s", name, ir_shape_text(scratch, v->shape), c->path,
+            is_pooling(spec->graph, id, scratch) ? "; -D pooling=none, first or mean compiles the model without it"
+                                                 : "");
     used[t - c->tensors.at] = true;
     if (!same_shape(t, &v->shape))
         return diag_error(d, v->loc, "weight \"%s\": expected %s, found %s as \"%s\" in %s", name,
@@ -312,7 +327,7 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
 
     for (Id id = 1; ok && id < spec->graph->values.n; id++)
         if (ir_value(spec->graph, id)->op == OP_WEIGHT)
-            ok = check_weight(c, spec, ir_value(spec->graph, id), scratch, used, d);
+            ok = check_weight(c, spec, id, scratch, used, d);
     for (size_t i = 0; i < c->tensors.n; i++)
         if (!used[i] && !is_ignored(spec, c->tensors.at[i].name) && !is_head(spec, c->tensors.at[i].name)) {
             first = first ? first : &c->tensors.at[i];
