@@ -202,7 +202,7 @@ static FtxStatus check_weights(Artifact *a, const char *path, FtxError *err)
             return ftx_fail(err, FTX_EFORMAT, "its tables have more bytes than there can be");
     }
     if (!!inner + !!tables + !!a->facts->sidecar != 1)
-        return ftx_fail(err, FTX_EFORMAT, "it does not say in one way where its weights are");
+        return ftx_fail(err, FTX_EFORMAT, "it must have one of a weights section, a tables section and a sidecar");
     if (a->facts->sidecar)
         return open_sidecar(a, path, err);
     if (inner && inner->bytes != a->facts->weight_bytes)

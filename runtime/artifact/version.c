@@ -59,10 +59,11 @@ FtxStatus version_check(FileMap map, const char *path, bool program, FtxError *e
         return FTX_OK;
     command = command_of(map, &n);
     if (command)
-        return ftx_fail(err, FTX_EVERSION, "the artifact is older: %s; make it anew: %.*s%s -o %s", who, (int)n,
+        return ftx_fail(err, FTX_EVERSION, "the artifact is older: %s; make a new one: %.*s%s -o %s", who, (int)n,
                         command, exe, path ? path : "FILE.ftx");
-    return ftx_fail(err, FTX_EVERSION,
-                    "the artifact is older: %s; make it anew: ftxc compile SPEC%s -o %s, where SPEC is the spec or the "
-                    "checkout that it was made from",
-                    who, exe, path ? path : "FILE.ftx");
+    return ftx_fail(
+        err, FTX_EVERSION,
+        "the artifact is older: %s; make a new one: ftxc compile SPEC%s -o %s, where SPEC is the spec or the "
+        "checkout that it was made from",
+        who, exe, path ? path : "FILE.ftx");
 }

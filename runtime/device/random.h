@@ -37,7 +37,7 @@ static inline float random_value(uint32_t key, uint64_t element, float scale)
 
 float random_scale(const FtxWeight *w);
 
-/* Elements [first, last) of weight `index` of the artifact into p, which stands at `first`. */
+/* Elements [first, last) of weight `index` of the artifact into p, whose first element is number `first`. */
 void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t first, uint64_t last, void *p);
 
 #endif

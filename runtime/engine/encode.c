@@ -273,13 +273,14 @@ static FtxStatus check_job(const FtxEngine *e, const FtxEncode *job, FtxError *e
     if (job->input && !e->facts->input)
         return ftx_fail(err, FTX_EINVAL, "input: the model takes no hidden states; nn.embedded in its spec says where");
     if (!job->text && (job->pair || job->truncate || job->max_tokens || job->literal))
-        return ftx_fail(err, FTX_EINVAL, "%s: it goes with text",
+        return ftx_fail(err, FTX_EINVAL, "%s: only for texts",
                         job->pair       ? "pair"
                         : job->literal  ? "literal"
                         : job->truncate ? "truncate"
                                         : "max_tokens");
     if (job->truncate < FTX_TRUNCATE_NONE || job->truncate > FTX_TRUNCATE_SECOND)
-        return ftx_fail(err, FTX_EINVAL, "truncate: there is no way %d", (int)job->truncate);
+        return ftx_fail(err, FTX_EINVAL, "truncate: expected none, longest, first or second (FtxTruncate), found %d",
+                        (int)job->truncate);
     if (job->max_tokens < 0 || (uint32_t)job->max_tokens > e->facts->context)
         return ftx_fail(err, FTX_EINVAL, "max_tokens: %d, expected 1 to %u (limits.context)", job->max_tokens,
                         e->facts->context);
@@ -288,7 +289,7 @@ static FtxStatus check_job(const FtxEngine *e, const FtxEncode *job, FtxError *e
                         "pooled: the model gives a vector a token only; -D pooling=mean when it is "
                         "compiled makes one a text");
     if (job->types && !job->ids)
-        return ftx_fail(err, FTX_EINVAL, "types: they go with ids");
+        return ftx_fail(err, FTX_EINVAL, "types: only with ids");
     return FTX_OK;
 }
 

@@ -90,7 +90,7 @@ static FtxStatus check_programs(const FtxEngine *e, FtxError *err)
 
     for (int i = 0; i < FTX_NAMED_COUNT; i++)
         if (e->plan->named[i] % 16)
-            return ftx_fail(err, FTX_EFORMAT, "plan: named buffer %d stands at %llu, no multiple of 16", i,
+            return ftx_fail(err, FTX_EFORMAT, "plan: named buffer %d is at %llu, not at a multiple of 16", i,
                             (unsigned long long)e->plan->named[i]);
     if ((e->facts->kind != FTX_MODEL_DECODER && !schedule_program(&e->encode, (int)e->facts->tokens, &program)) ||
         (e->facts->input && !schedule_program(&e->hidden, (int)e->facts->tokens, &program)) ||

@@ -186,7 +186,7 @@ static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, 
     if (s)
         return s;
     if (q->beam_groups > 1 && q->beams % q->beam_groups)
-        return ftx_fail(err, FTX_EINVAL, "beam_groups: %d beams make no %d groups of one size", q->beams,
+        return ftx_fail(err, FTX_EINVAL, "beam_groups: %d beams cannot be divided into %d groups of one size", q->beams,
                         q->beam_groups);
     if (q->stop_count)
         return ftx_fail(err, FTX_EINVAL, "stop: a beam search ends at ids, not at text: use stop_ids");

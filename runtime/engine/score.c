@@ -17,8 +17,8 @@ static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, const f
         return ftx_fail(err, e->dead.status, "%s", e->dead.text);
     if (e->facts->kind != FTX_MODEL_DECODER)
         return ftx_fail(err, FTX_EINVAL, "score: %s",
-                        e->facts->kind == FTX_MODEL_ENCODER ? "the model is an encoder, which expects no next token"
-                                                            : "the model writes after a source, and there is none");
+                        e->facts->kind == FTX_MODEL_ENCODER ? "the model is an encoder: it has no next token"
+                                                            : "the model reads a source, and score has none");
     if (!ids || !logprobs)
         return ftx_fail(err, FTX_EINVAL, "score: ids or logprobs is NULL");
     if (engine_busy(e))

@@ -121,7 +121,7 @@ FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *d, int32_t id, b
 
     *n = 0;
     if (d->n_held >= sizeof d->held || d->spaces > MOST_SPACES)
-        return ftx_fail(err, FTX_EINVAL, "tokenizer: a stream that was not zero at its start");
+        return ftx_fail(err, FTX_EINVAL, "tokenizer: a TokenizerStream that was not zeroed before its first use");
     put_token(t, d, id, !d->keep_special, &out);
     if (flush)
         put_rest(d, &out);

@@ -228,7 +228,8 @@ static FtxStatus norm_replace_pattern(const Tokenizer *t, TokenizerScratch *s, s
             break;
         if (found < 0 || at[1] < at[0] || at[0] < done)
             return ftx_fail(err, FTX_EINVAL,
-                            "tokenizer: its normaliser's pattern gives up at byte %zu of a text of %zu", from, n);
+                            "tokenizer: its normaliser's pattern reaches the match limit at byte %zu of a text of %zu",
+                            from, n);
         norm_put(o, text + done, at[0] - done);
         norm_put(o, t->bytes + p->with_offset, p->with_bytes);
         done = from = at[1];

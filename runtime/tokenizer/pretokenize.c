@@ -53,8 +53,8 @@ static FtxStatus split_by_pattern(const Tokenizer *t, TokenizerScratch *s, size_
             PCRE2_UCHAR why[120];
 
             pcre2_get_error_message(found, why, sizeof why);
-            return ftx_fail(err, FTX_EINVAL, "tokenizer: its pattern gives up at byte %zu of a text of %zu: %s", from,
-                            n, found < 0 ? (const char *)why : "a match outside the text");
+            return ftx_fail(err, FTX_EINVAL, "tokenizer: its pattern fails at byte %zu of a text of %zu: %s", from, n,
+                            found < 0 ? (const char *)why : "a match outside the text");
         }
         const size_t start = at[0], end = at[1];
         if (between && start > done)

@@ -42,7 +42,7 @@ static FtxStatus find_parts(const void *tables, size_t bytes, const void *parts[
     const TokPart *p = (const TokPart *)(h + 1);
 
     if (bytes < sizeof *h || (uintptr_t)tables % 8 || memcmp(h->magic, TOK_MAGIC, sizeof h->magic) != 0)
-        return ftx_fail(err, FTX_EFORMAT, "tokenizer: these are no tables");
+        return ftx_fail(err, FTX_EFORMAT, "tokenizer: these are not its tables");
     if (h->format != TOK_FORMAT)
         return ftx_fail(err, FTX_EVERSION, "tokenizer: its tables have format %u, this libftx reads %d", h->format,
                         TOK_FORMAT);

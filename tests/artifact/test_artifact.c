@@ -278,7 +278,7 @@ static void test_versions(void **state)
     h->format = FTX_FORMAT - 1;
     assert_int_equal(artifact_open_bytes(p, n, &a, &err), FTX_EVERSION);
     assert_non_null(strstr(err.text, "the artifact is older"));
-    assert_non_null(strstr(err.text, "make it anew: ftxc compile SPEC"));
+    assert_non_null(strstr(err.text, "make a new one: ftxc compile SPEC"));
     h->magic[0] = 'G';
     assert_int_equal(artifact_open_bytes(p, n, &a, &err), FTX_EFORMAT);
     assert_non_null(strstr(err.text, "not an ftx artifact"));

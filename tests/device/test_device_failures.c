@@ -46,7 +46,7 @@ static void mistakes_are_named(void **state)
     w = world(), w->t.consts[FTX_MM_K] = 13;
     refused(w, FTX_EDEVICE, "cuBLASLt has no algorithm for [M,13] x [128,13]^T in bf16: CUBLAS_STATUS_NOT_SUPPORTED");
     w = world(), w->t.operands[w->t.launches[4].first_operand + 4].offset += 4;
-    refused(w, FTX_EFORMAT, "layer 0: up: operand 4 stands at no multiple of 16 bytes");
+    refused(w, FTX_EFORMAT, "layer 0: up: operand 4 is not at a multiple of 16 bytes");
     w = world(), w->t.artifact.weight_data = NULL;
     refused(w, FTX_EINVAL, "the artifact holds no weights");
     w = world(), fake.free_bytes = 1000;

@@ -558,7 +558,7 @@ static void refusals(void **state)
     r = beam_request(model, prompt, 3, 4, 4, &f);
     r.beam_groups = 3;
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
-    assert_non_null(strstr(err.text, "beam_groups: 4 beams make no 3 groups of one size"));
+    assert_non_null(strstr(err.text, "beam_groups: 4 beams cannot be divided into 3 groups of one size"));
     r = beam_request(model, prompt, 3, 4, 4, &f);
     r.beam_groups = 2;
     r.diversity_rate = -1.0f;

@@ -500,7 +500,7 @@ static void texts(void **state)
     refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .text = text, .max_tokens = 129},
                 "max_tokens: 129, expected 1 to 128");
     refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .ids = tokens, .lengths = tokens, .pair = pair},
-                "pair: it goes with text");
+                "pair: only for texts");
     refuse_text(&t, &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .input = hidden}, "lengths: missing");
     check_words(&t, &words[2]);
     close_texts(&t, golden);

@@ -83,7 +83,7 @@ END
     test "$(ids_of "$room/same" | sed 1d | sort -u | wc -l)" = 2
     "$FTXC" $fable "Once upon a time" --beams 6 --n-best 6 --beam-groups 6 --diversity-rate 99 --json >"$room/diverse"
     test "$(ids_of "$room/diverse" | sed 1d | sed 's/,.*//' | sort -u | wc -l)" = 6
-    refused 'beam_groups: 6 beams make no 4 groups of one size' $fable x --beams 6 --beam-groups 4
+    refused 'beam_groups: 6 beams cannot be divided into 4 groups of one size' $fable x --beams 6 --beam-groups 4
     refused 'diversity_rate: expected 0 to' $fable x --beams 6 --beam-groups 2 --diversity-rate -1
 }
 

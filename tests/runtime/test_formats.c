@@ -33,7 +33,7 @@ static void test_stored(void **state)
         snprintf(path, sizeof path, "tests/runtime/formats/%d.ftx", n);
         s = ftx_model_open(path, &o, &model, &err);
         if (s == FTX_EVERSION)
-            assert_non_null(strstr(err.text, "make it anew: ftxc compile "));
+            assert_non_null(strstr(err.text, "make a new one: ftxc compile "));
         else if (s)
             fail_msg("%s", err.text);
         ftx_model_close(model);
@@ -68,7 +68,7 @@ static void test_command(void **state)
     (void)state;
     make_old(path);
     assert_int_equal(artifact_open(path, &a, &err), FTX_EVERSION);
-    snprintf(wanted, sizeof wanted, "; make it anew: ftxc compile " SPEC " " SETTINGS " -o %s", path);
+    snprintf(wanted, sizeof wanted, "; make a new one: ftxc compile " SPEC " " SETTINGS " -o %s", path);
     command = strstr(err.text, wanted);
     if (!command)
         fail_msg("\"%s\" has no \"%s\"", err.text, wanted);
@@ -104,7 +104,7 @@ static void test_program(void **state)
     assert_int_equal(fwrite(&format, sizeof format, 1, f), 1);
     fclose(f);
     assert_int_equal(artifact_open(path, &a, &err), FTX_EVERSION);
-    snprintf(command, sizeof command, "make it anew: ftxc compile " SPEC " -t cpu --exe -o %s", path);
+    snprintf(command, sizeof command, "make a new one: ftxc compile " SPEC " -t cpu --exe -o %s", path);
     if (!strstr(err.text, command))
         fail_msg("\"%s\" has no \"%s\"", err.text, command);
 }
@@ -140,7 +140,7 @@ static void test_damaged(void **state)
         if (i == SECTION)
             s->bytes = UINT64_MAX - s->offset + 1;
         assert_int_equal(artifact_open_bytes(bytes, map.bytes, &a, &err), FTX_EVERSION);
-        assert_non_null(strstr(err.text, "make it anew: ftxc compile SPEC -o FILE.ftx, where SPEC"));
+        assert_non_null(strstr(err.text, "make a new one: ftxc compile SPEC -o FILE.ftx, where SPEC"));
         free(bytes);
     }
     file_unmap(&map);

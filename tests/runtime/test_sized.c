@@ -22,6 +22,19 @@ static void refused(FtxStatus s, const FtxError *err, const char *text)
         fail_msg("expected '%s' in '%s'", text, err->text);
 }
 
+/* A struct ends with its last field: a later one could lie in padding, which older programs leave undefined. */
+static void test_no_padding(void **state)
+{
+#define ENDS_WITH(type, field) assert_int_equal(offsetof(type, field) + sizeof(((type *)0)->field), sizeof(type))
+    (void)state;
+    ENDS_WITH(FtxOptions, random_weights);
+    ENDS_WITH(FtxModelInfo, workspace_bytes);
+    ENDS_WITH(FtxRequest, user);
+    ENDS_WITH(FtxEvent, hypotheses);
+    ENDS_WITH(FtxEncode, errors);
+#undef ENDS_WITH
+}
+
 static void test_version(void **state)
 {
     char text[20];
@@ -202,8 +215,8 @@ static void test_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version), cmocka_unit_test(test_read),    cmocka_unit_test(test_request),
-        cmocka_unit_test(test_events),  cmocka_unit_test(test_options),
+        cmocka_unit_test(test_version), cmocka_unit_test(test_no_padding), cmocka_unit_test(test_read),
+        cmocka_unit_test(test_request), cmocka_unit_test(test_events),     cmocka_unit_test(test_options),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -267,7 +267,7 @@ static FtxStatus open_matmul(Device *d, const FtxProgram *p, uint32_t launch, Ft
     };
     for (int i = 0; i < 5; i++)
         if (o[i].offset % 16)
-            return ftx_fail(err, FTX_EFORMAT, "%s: operand %d stands at no multiple of 16 bytes",
+            return ftx_fail(err, FTX_EFORMAT, "%s: operand %d is not at a multiple of 16 bytes",
                             cuda_launch_label(d, launch), i);
     for (uint32_t i = 0; i < launch; i++) {
         if (d->matmul[i] && lt_equal(d->matmul[i], &shape)) {

@@ -111,7 +111,7 @@ static FtxStatus load(CudaDriver *cu, FtxError *err)
     int version = 0;
 
     if (asked && !strcmp(asked, "0"))
-        return ftx_fail(err, FTX_ENODEVICE, "no CUDA driver: FTX_CUDA=0 says so");
+        return ftx_fail(err, FTX_ENODEVICE, "the CUDA driver is not used, because FTX_CUDA is 0");
     void *library = cuda_library_open(names, 1, why, sizeof why);
     if (!library)
         return ftx_fail(err, FTX_ENODEVICE, "no CUDA driver on this machine: %s", why);

@@ -57,7 +57,7 @@ static FtxStatus wait_for(Device *d, CUstream stream, CUevent event, int program
         return cuda_check(d->cu, r, err, "%s", what);
     d->lost = true;
     return ftx_fail(err, FTX_EDEVICE,
-                    "%s: the GPU has not answered for %d s (FTX_PATIENCE); it is given up, what it holds is freed when "
+                    "%s: the GPU has not answered for %d s (FTX_PATIENCE); it is given up; its memory is freed when "
                     "the process ends",
                     what, d->patience * programs);
 }
