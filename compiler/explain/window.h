@@ -3,7 +3,7 @@
 #define FTXC_EXPLAIN_WINDOW_H
 
 #include "explain.h"
-#include "../instantiate/parts.h" /* cubin_resources */
+#include "../instantiate/cubin.h"
 #include "../../runtime/artifact/artifact.h"
 
 /* Each returns one of eight static buffers in turn: up to eight results may be used in one printf. */

@@ -12,7 +12,7 @@
  * second operand comes from. The table below was made by assembling each instruction for every target.
  *
  * The file comes from NVRTC or from the cache; still, every offset is checked before it is used. */
-#include "parts.h"
+#include "cubin.h"
 
 #include <string.h>
 
