@@ -229,6 +229,46 @@ static void test_characters(void **state)
     end(&f);
 }
 
+/* Bytes that are no UTF-8: one U+FFFD for each longest start of a character (Unicode 15, section 3.9, table 3-8). */
+static void test_maximal_subparts(void **state)
+{
+#define R "\xef\xbf\xbd"
+#define B(byte) (9 + (byte))
+    Fixture f = begin(SMALL "characters.json", 100);
+    (void)state;
+
+    GIVES(&f, true, R, B(0xe2), B(0x82));                                       /* the start of U+20AC */
+    GIVES(&f, true, R "a", B(0xe2), B(0x82), B('a'));                           /* and not of what follows */
+    GIVES(&f, true, R R R, B(0xe0), B(0x80), B(0x80));                          /* overlong: no byte goes on */
+    GIVES(&f, true, R R R, B(0xed), B(0xa0), B(0x80));                          /* a surrogate */
+    GIVES(&f, true, R "\xc3\xa9", B(0xf0), B(0x9f), B(0x98), B(0xc3), B(0xa9)); /* three of four bytes */
+    GIVES(&f, true, R R R R, B(0xf4), B(0x90), B(0x80), B(0x80));               /* above U+10FFFF */
+    GIVES(&f, true, R R, B(0xff), B(0xbf));
+    GIVES(&f, true, "\xf4\x8f\xbf\xbf", B(0xf4), B(0x8f), B(0xbf), B(0xbf)); /* U+10FFFF itself */
+    end(&f);
+#undef B
+#undef R
+}
+
+/* In a stream a half character waits for its end; an end of the text, which is no token, gives it out as U+FFFD. */
+static void test_half_character_at_the_end(void **state)
+{
+    Fixture f = begin(SMALL "characters.json", 100);
+    TokenizerStream d = {0};
+    char text[64];
+    size_t n;
+    (void)state;
+
+    assert_int_equal(tokenizer_stream(f.t, &d, 9 + 0xc3, false, text, sizeof text, &n, NULL), FTX_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(tokenizer_stream(f.t, &d, -1, true, text, sizeof text, &n, NULL), FTX_OK);
+    assert_int_equal(n, 3);
+    assert_memory_equal(text, "\xef\xbf\xbd", 3);
+    assert_int_equal(tokenizer_stream(f.t, &d, -1, true, text, sizeof text, &n, NULL), FTX_OK);
+    assert_int_equal(n, 0); /* once */
+    end(&f);
+}
+
 static void test_unicode(void **state)
 {
     Fixture f = begin(SMALL "unicode.json", 200);
