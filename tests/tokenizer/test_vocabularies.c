@@ -515,11 +515,22 @@ static void test_literal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_literal),     cmocka_unit_test(test_emb),        cmocka_unit_test(test_verse),
-        cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_no_decoder), cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_unigram),     cmocka_unit_test(test_characters), cmocka_unit_test(test_unicode),
-        cmocka_unit_test(test_spm_unigram), cmocka_unit_test(test_spm_bpe),    cmocka_unit_test(test_spm_damaged),
-        cmocka_unit_test(test_large_texts), cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_literal),
+        cmocka_unit_test(test_emb),
+        cmocka_unit_test(test_verse),
+        cmocka_unit_test(test_wordpiece),
+        cmocka_unit_test(test_no_decoder),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_unigram),
+        cmocka_unit_test(test_characters),
+        cmocka_unit_test(test_unicode),
+        cmocka_unit_test(test_maximal_subparts),
+        cmocka_unit_test(test_half_character_at_the_end),
+        cmocka_unit_test(test_spm_unigram),
+        cmocka_unit_test(test_spm_bpe),
+        cmocka_unit_test(test_spm_damaged),
+        cmocka_unit_test(test_large_texts),
+        cmocka_unit_test(test_growth),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
