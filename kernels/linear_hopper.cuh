@@ -48,6 +48,7 @@
 #include "device/warp.cuh"
 #include "device/wgmma.cuh"
 #include "body/linear.cuh"
+#include "body/ring.cuh"
 
 template <class C> struct HopperShape {
     static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;     // rows of x in shared memory
@@ -94,18 +95,6 @@ template <class C> struct HopperWork {
     }
 };
 
-struct HopperRing { // position in the ring: slot, and the parity of its mbarriers
-    int at;
-    u32 parity;
-    template <class C> DEVICE void next()
-    {
-        if (++at == C::STAGES) {
-            at = 0;
-            parity ^= 1;
-        }
-    }
-};
-
 // Byte offset of unit u (16 bytes) of row r: rows of 64 k with the 128-byte swizzle (wgmma.cuh).
 DEVICE int hopper_unit(int r, int u) { return r * 128 + (u ^ (r & 7)) * 16; }
 
@@ -115,7 +104,7 @@ template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> 
     typedef HopperShape<C> P;
     typedef typename C::T T;
     const int i = threadIdx.x - 128, r = i >> 3, u = i & 7;
-    HopperRing slot = {0, 1};
+    RingSlot<C::STAGES> slot = {0, 1};
     for (int row = at.first; row < at.last; row += C::TILE_N) {
         const int rows = at.last - row - r;
         const T *from = (const T *)a.w + (i64)(row + r) * C::K + u * 8;
@@ -128,7 +117,7 @@ template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> 
                 if (m < rows)
                     copy16(to + m * 128, inside ? from + (i64)m * C::K + s * 64 : a.w, inside ? 16 : 0);
             copy_arrive(full + 8 * slot.at);
-            slot.next<C>();
+            slot.next();
         }
     }
 }
@@ -143,7 +132,7 @@ template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> 
 #pragma unroll
     for (int m = 0; m < P::BLOCK_M / 8; m++)
         source[m] = C::LAST ? source_row<C::LAST>(a.rows, most(0, least(m * 8 + r, live - 1))) : m * 8 + r;
-    HopperRing slot = {0, 1};
+    RingSlot<C::STAGES> slot = {0, 1};
     for (int row = at.first; row < at.last; row += C::TILE_N)
         for (int s = at.s0; s < at.s1; s++) {
             const bool inside = C::K % 64 == 0 || s * 64 + u * 8 < C::K;
@@ -155,7 +144,7 @@ template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> 
                 copy16(to + m * 1024, read ? (const T *)a.x + (i64)source[m] * C::K + s * 64 + u * 8 : a.x, read ? 16 : 0);
             }
             copy_arrive(full + 8 * slot.at);
-            slot.next<C>();
+            slot.next();
         }
 }
 
@@ -230,17 +219,17 @@ DEVICE void hopper_load_x(u32 (&v)[4][4], float (&squares)[2], bool first, int w
 
 // Multiplies the next COUNT slots; `gains` are those of the first.
 template <class C, int COUNT>
-DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, int warp, HopperRing &slot, u32 ring, u32 full,
-                         u32 empty, const u32 *gains)
+DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, int warp, RingSlot<C::STAGES> &slot,
+                         u32 ring, u32 full, u32 empty, const u32 *gains)
 {
     u32 v[COUNT][4][4], w[COUNT];
-    HopperRing next = slot;
+    RingSlot<C::STAGES> next = slot;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         w[i] = ring + next.at * HopperShape<C>::SLOT;
         mbarrier_wait(full + 8 * next.at, next.parity);
         hopper_load_x<C>(v[i], squares, first, warp, w[i] + C::TILE_N * 128, gains + i * 32);
-        next.next<C>();
+        next.next();
     }
     async_proxy_fence();
     wgmma_fence();
@@ -255,15 +244,15 @@ DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool fi
     for (int i = 0; i < COUNT; i++) {
         if (lane_id() == 0)
             mbarrier_arrive(empty + 8 * slot.at);
-        slot.next<C>();
+        slot.next();
     }
 }
 
 // One pass over this block's K: d = x * w^T, and with `first` the sums of squares of rows g and g + 8. Two slots at a
 // time, because waiting and loading x take as long as the products of a narrow tile.
 template <class C>
-DEVICE void hopper_pass(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, HopperWork<C> at, HopperRing &slot, u32 ring,
-                        u32 full, u32 empty, const u32 *gains)
+DEVICE void hopper_pass(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, HopperWork<C> at,
+                        RingSlot<C::STAGES> &slot, u32 ring, u32 full, u32 empty, const u32 *gains)
 {
 #pragma unroll
     for (int i = 0; i < C::TILE_N / 2; i++)
@@ -499,7 +488,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             hopper_gains<C>(a, at, gains);
             named_barrier_sync(1, 128);
         }
-        HopperRing slot = {0, 0};
+        RingSlot<C::STAGES> slot = {0, 0};
         if constexpr (P::DIRECT) {
             wait_for_previous();
             const int live = least(live_rows<C::ROWS_S>(a.step), C::M);

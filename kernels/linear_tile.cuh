@@ -41,85 +41,16 @@
 // Shared memory: ring | staging of each warp | biases, gains | mbarriers. With SPLIT_K > 1 the ring, free by then,
 // receives the sums. Pingpong and cooperative are CUTLASS's names of these schedules.
 #pragma once
-#include "device/async.cuh"
 #include "device/barrier.cuh"
 #include "device/cluster.cuh"
 #include "device/mbarrier.cuh"
-#include "device/mma.cuh"
 #include "device/pdl.cuh"
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
 #include "device/warp.cuh"
 #include "device/wgmma.cuh"
-#include "body/act.cuh"
-#include "body/append.cuh"
-#include "body/norm.cuh"
-#include "body/segments.cuh"
-#include "body/quad.cuh"
-#include "body/rows.cuh"
-
-struct TileArgs {
-    const TensorMap *x, *w; // TMA descriptors, tiles of TILE_M and TILE_N / CLUSTER_M rows
-    const float *b;         // [N]
-    const void *r;          // [M, N] residual: a TMA descriptor, tiles of TILE_M rows; with SPLIT_K > 1 the matrix itself
-    const FtxStep *step;
-    void *y; // [M, N]
-};
-struct TileCache {      // append: columns of the product are q, which goes to y, then k and v, which go to the cache
-    const float *table; // cos, sin
-    const FtxToken *token;
-    const int *pages;
-    void *k, *v;
-};
-struct TileAppendArgs : TileCache, TileArgs {
-};
-struct TileNorms {
-    const float *rg, *rc; // [N] gain and bias of the residual's norm
-    const float *xs, *rs; // row statistics of x and of the residual: body/norm.cuh, RowSums
-};
-struct TileNormArgs : TileNorms, TileArgs {
-    float *ys; // row statistics of y
-};
-struct TileHeadArgs : SegmentArgs, TileArgs {
-    FtxSegments *segments; // SEGMENTS: of the rows of y, TILE_N columns each; y itself is written as keep_of() says
-};
-
-template <class C> struct TileShape {
-    static constexpr int WORKERS = 128 * C::WARPGROUPS, THREADS = WORKERS + 32;
-    static constexpr bool ONE_TILE = C::WARPGROUPS == 1; // a block computes one tile; the grid has all of them
-    static constexpr int TILES_AT_ONCE = C::WARPGROUPS / C::TILE_WARPGROUPS; // tiles that the block works on at a time
-    static constexpr int M_BLOCKS = C::TILE_M / 64 / C::TILE_WARPGROUPS;     // blocks of 64 rows of a warpgroup
-    static constexpr int CLUSTER_SIZE = C::CLUSTER_M * C::SPLIT_K;           // blocks of a cluster
-    static constexpr int R_COLUMNS = least(C::TILE_N, 128);                  // columns of one step of the residual
-    static constexpr int R_STEPS = C::RES && C::SPLIT_K == 1 ? C::TILE_N / R_COLUMNS : 0; // steps of the ring for the residual
-    static constexpr int X = C::TILE_M * 128, R = round_up(R_COLUMNS, 64) * C::TILE_M * 2,
-                         SLOT = most(X + C::TILE_N * 128, (R_STEPS > 0) * R);
-    static constexpr int STEPS = ceil_div(C::K, 64);
-    static constexpr int OWN_N = C::TILE_N / C::SPLIT_K;                            // columns that this block finishes
-    static constexpr int STAGE_AT = C::STAGES * SLOT; // staging: 16 rows of 64 columns for each warp
-    static constexpr int BIAS_AT = STAGE_AT + C::SMEM_EPILOGUE * 8 * 2048; // bias and gain of each tile's columns
-    static constexpr int VECTORS = C::R_STATS ? 2 : 1; // such vectors: biases, and gains of the residual's norm
-    static constexpr int BARRIER_AT = BIAS_AT + C::WARPGROUPS * VECTORS * C::TILE_N * 4; // of each slot: full, empty; sums received
-    static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
-    static constexpr bool BIASED = C::BIAS || C::R_STATS; // the bias of the residual's norm is added to b
-    static constexpr bool BIAS_FIRST = C::SMEM_EPILOGUE && !C::X_STATS; // sums start with the bias, not with 0
-    static constexpr int RECEIVED_BYTES = (C::SPLIT_K - 1) * C::TILE_M * OWN_N * 4; // sums from the other blocks
-    static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
-    static_assert(C::SPLIT_K == 1 || C::CLUSTER_M * C::WARPGROUPS == 1, "a cluster shares w or splits K");
-    static_assert(C::SPLIT_K <= STEPS, "each of SPLIT_K blocks needs a step");
-    static_assert(C::WARPGROUPS <= 2, "at most two warpgroups");
-    static_assert(R_STEPS <= 1 || (C::SMEM_EPILOGUE && TILES_AT_ONCE == 1 && C::TILE_N % R_COLUMNS == 0),
-                  "the residual comes in whole steps");
-    static_assert(!C::SEGMENTS || (C::SPLIT_K == 1 && !C::RES && sizeof(typename C::OUT) == 4),
-                  "segments need logits in fp32, summed over all of K");
-    static_assert(RECEIVED_BYTES <= BIAS_AT, "the ring holds the sums");
-    static_assert(C::TILE_M % 64 == 0 && OWN_N % 8 == 0, "tiles of 64 x 8");
-    static_assert(C::TILE_N / C::CLUSTER_M % 8 == 0, "a slice of w is whole groups of 8 rows");
-    static_assert((!C::X_STATS || C::BIAS) && (!C::R_STATS || C::RES),
-                  "a norm of x needs a bias, a norm of the residual a residual");
-    static_assert(!C::Y_STATS || C::Y_STATS == least(OWN_N, R_COLUMNS),
-                  "statistics are of the columns that a block finishes at once");
-};
+#include "body/ring.cuh"
+#include "body/tile_output.cuh"
 
 // This block's work: steps s0 .. s1 of 64 k of tiles first, first + every, ... (groups of CLUSTER_M tiles).
 template <class C> struct TileWork {
@@ -147,25 +78,6 @@ template <class C> struct TileWork {
     DEVICE int own() const { return TileShape<C>::STEPS % C::SPLIT_K ? s1 - s0 : TileShape<C>::STEPS / C::SPLIT_K; }
     DEVICE int row(int group) const { return (group / ACROSS * C::CLUSTER_M + rm) * C::TILE_M; }
     DEVICE int column(int group) const { return group % ACROSS * C::TILE_N; }
-};
-
-struct TileRing { // position in the ring: slot, and the parity of its mbarriers
-    int at;
-    u32 parity;
-    template <class C> DEVICE void next()
-    {
-        if (++at == C::STAGES) {
-            at = 0;
-            parity ^= 1;
-        }
-    }
-    template <class C> DEVICE int before() const { return at ? at - 1 : C::STAGES - 1; }
-    template <class C> DEVICE void skip(int steps)
-    {
-        at += steps;
-        parity ^= at / C::STAGES & 1;
-        at %= C::STAGES;
-    }
 };
 
 // TMA copies into a slot: a tile of x; this block's slice of the tile of w, to all blocks of the cluster.
@@ -216,7 +128,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
     if (!t.AHEAD)
         tile_load_w_ahead<C>(a, t, ring, full);
     wait_for_previous();
-    TileRing slot = {0, 1};
+    RingSlot<C::STAGES> slot = {0, 1};
     for (int group = t.first; group < t.groups; group += t.every) {
         const int row = t.row(group), column = t.column(group);
 #pragma unroll 1
@@ -228,7 +140,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
                 tile_load_w<C>(a, t, column, s, to, barrier);
             }
             tile_load_x<C>(a, row, s, to, barrier);
-            slot.next<C>();
+            slot.next();
         }
         for (int i = 0; i < P::R_STEPS; i++) {
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
@@ -236,7 +148,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             for (int n = 0; n < P::R_COLUMNS; n += 64)
                 warp_tensor_copy(ring + slot.at * P::SLOT + n * C::TILE_M * 2, (const TensorMap *)a.r, row,
                                  column + i * P::R_COLUMNS + n, full + 8 * slot.at);
-            slot.next<C>();
+            slot.next();
         }
     }
 }
@@ -275,7 +187,7 @@ template <class C> DEVICE void tile_init_sums(float (&d)[TileShape<C>::M_BLOCKS]
 // loop would take longer than its products.
 template <class C>
 DEVICE void tile_multiply(float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], const TileWork<C> &t, int x0, int step,
-                          TileRing &slot, u32 ring, u32 full, u32 empty)
+                          RingSlot<C::STAGES> &slot, u32 ring, u32 full, u32 empty)
 {
     typedef TileShape<C> P;
     constexpr int EACH = ceil_div(P::STEPS, C::SPLIT_K);
@@ -300,240 +212,21 @@ DEVICE void tile_multiply(float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], con
         if (!FLAT || s - 1 + C::STAGES < EACH + P::R_STEPS) // the slot will be filled again
             wgmma_wait<1>();
         if (s > 0)
-            tile_release<C>(t, step + s - 1, empty + 8 * slot.before<C>());
-        slot.next<C>();
+            tile_release<C>(t, step + s - 1, empty + 8 * slot.before());
+        slot.next();
     }
 }
-template <class C> DEVICE void tile_multiply_end(const TileWork<C> &t, int step, const TileRing &slot, u32 empty)
+template <class C> DEVICE void tile_multiply_end(const TileWork<C> &t, int step, const RingSlot<C::STAGES> &slot, u32 empty)
 {
     wgmma_wait<0>();
-    tile_release<C>(t, step + t.s1 - t.s0 - 1, empty + 8 * slot.before<C>());
-}
-
-// Scale and shift of the norms of the lane's rows of x and of the residual, from row statistics that are loaded early.
-// Row i of the lane is its first row + 8 * i + 48 * (i / 2).
-struct TileAffine {
-    RowAffine x, r;
-};
-template <class C> struct TileAffineRows {
-    static constexpr int ROWS = TileShape<C>::M_BLOCKS * 2;
-    RowSums<C::K, C::X_STATS> x[ROWS];
-    RowSums<C::N, C::R_STATS> r[ROWS];
-    // EARLY: finish before the products, since the registers would not hold sums and statistics at once; else beside them.
-    static constexpr int FLOATS = (RowSums<C::K, C::X_STATS>::FLOATS + RowSums<C::N, C::R_STATS>::FLOATS) * ROWS;
-    static constexpr bool EARLY = C::WARPGROUPS == 2 && C::TILE_N / 2 * TileShape<C>::M_BLOCKS + FLOATS > 144;
-    template <class A> DEVICE void load(const A &a, int row, int live)
-    {
-        if constexpr (C::X_STATS > 0 || C::R_STATS > 0) {
-            wait_for_previous();
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) {
-                const int m = row + i * 8 + i / 2 * 48;
-                x[i].load(a.xs, m, m < live);
-                r[i].load(a.rs, m, m < live);
-            }
-        }
-    }
-    DEVICE void finish(TileAffine (&norm)[ROWS]) const
-    {
-#pragma unroll
-        for (int i = 0; i < ROWS; i++)
-            norm[i] = {x[i].affine(C::EPS), r[i].affine(C::R_EPS)};
-    }
-};
-
-// Row statistics of two rows of y, 8 apart, by the 4 lanes that hold them.
-template <class C> struct TileStats {
-    float v[2][2] = {}; // row; sum, squares
-    DEVICE void add(int row, const Vec<float, 2> &pair)
-    {
-        if (C::Y_STATS) {
-            v[row][0] += pair[0] + pair[1];
-            v[row][1] = fmaf(pair[0], pair[0], fmaf(pair[1], pair[1], v[row][1]));
-        }
-    }
-    // Writes sum and squares of rows m and m + 8 over the Y_STATS columns around n: one of the four by each lane.
-    template <class A> DEVICE void write(const A &a, int m, int live, int n)
-    {
-        if constexpr (C::Y_STATS > 0) {
-            const bool row = lane_id() & 1, squares = lane_id() & 2;
-            float one[2];
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                one[i] = (row ? v[1][i] : v[0][i]) + shuffle_xor(row ? v[0][i] : v[1][i], 1);
-            const float sum = (squares ? one[1] : one[0]) + shuffle_xor(squares ? one[0] : one[1], 2);
-            m += row * 8;
-            if (m < live && n < C::N)
-                a.ys[(m * ceil_div(C::N, C::Y_STATS) + n / C::Y_STATS) * 2 + squares] = sum;
-        }
-    }
-};
-
-// The epilogue on two neighbouring columns: norm of x, bias, activation, residual. Gains stand TILE_N behind the biases.
-template <class C>
-DEVICE Vec<float, 2> tile_epilogue(float v0, float v1, const float *bias, u32 residual, const TileAffine &norm = {})
-{
-    typedef typename C::T T;
-    typedef TileShape<C> P;
-    const float old[2] = {C::RES ? low<T>(residual) : 0.0f, C::RES ? high<T>(residual) : 0.0f};
-    Vec<float, 2> v, b = {}, g = {};
-    v[0] = v0;
-    v[1] = v1;
-    if (P::BIASED && !P::BIAS_FIRST)
-        b = *(const Vec<float, 2> *)bias;
-    if (C::R_STATS)
-        g = *(const Vec<float, 2> *)(bias + C::TILE_N);
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        if (C::X_STATS)
-            v[i] = fmaf(v[i], norm.x.scale, b[i]);
-        else if (P::BIASED && !P::BIAS_FIRST)
-            v[i] += b[i];
-        v[i] = sizeof(typename C::OUT) == 2 ? activate_short<C::ACT>(v[i]) : activate<C::ACT>(v[i]);
-        if (C::R_STATS)
-            v[i] = fmaf(fmaf(old[i], norm.r.scale, norm.r.shift), g[i], v[i]);
-        else if (C::RES)
-            v[i] += old[i];
-    }
-    return v;
-}
-
-// Destination of row m, looked up before its sums are ready: row m of y; with append also a place in the cache.
-struct TileRow {
-};
-template <class C> DEVICE TileRow tile_row(const TileArgs &, int, int)
-{
-    return {};
-}
-template <class C> DEVICE AppendRow tile_row(const TileAppendArgs &a, int m, int live)
-{
-    return m < live ? append_row<C>(a.token[m], a.pages, a.table) : AppendRow{0, 0, a.table};
-}
-template <class C> DEVICE typename C::OUT *tile_address(const TileArgs &a, const TileRow &, int m, int n)
-{
-    return (typename C::OUT *)a.y + (i64)m * C::N + n;
-}
-template <class C> DEVICE typename C::OUT *tile_address(const TileAppendArgs &a, const AppendRow &to, int m, int n)
-{
-    if (n < C::H * C::E)
-        return (typename C::OUT *)a.y + (i64)m * (C::H * C::E) + n;
-    return append_cached<C>(a.k, a.v, to, n);
-}
-template <class C> DEVICE void tile_rotate(const TileRow &, int, Vec<float, 2> &) {}
-template <class C> DEVICE void tile_rotate(const AppendRow &to, int n, Vec<float, 2> &v)
-{
-    if (C::ROT > 0 && n < C::N)
-        append_turn<1>(append_angles<C, 1>(to, n), v);
-}
-
-// Writes row m, TILES tiles of 8 columns from column n on. Tile i has sums d[4 * i] and d[4 * i + 1] and residual r[i];
-// bias: at the lane's columns. 16-bit results are exchanged among 4 lanes, four tiles at a time, so that each lane writes
-// 16 bytes. i: the row's index in `sums`.
-template <class C, int TILES, class A, class To>
-DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const float *bias, const TileAffine &norm,
-                       TileStats<C> &sums, int i, int m, bool live, int n, const To &to)
-{
-    typedef typename C::T T;
-    const int t = lane_id() & 3;
-    constexpr int FOURS = sizeof(typename C::OUT) == 2 ? TILES / 4 * 4 : 0;
-    u32 v[TILES];
-#pragma unroll
-    for (int j = 0; j < FOURS; j++) {
-        Vec<float, 2> pair = tile_epilogue<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j], norm);
-        tile_rotate<C>(to, n + j * 8 + 2 * t, pair);
-        sums.add(i, pair);
-        v[j] = pack2<T>(pair[0], pair[1]);
-    }
-#pragma unroll
-    for (int j = 0; j < FOURS; j += 4) {
-        const int mine = n + (j + t) * 8;
-        u32 four[4] = {v[j], v[j + 1], v[j + 2], v[j + 3]};
-        quad_transpose(four);
-        if (live && mine < C::N)
-            *(uint4_ *)tile_address<C>(a, to, m, mine) = uint4_{four[0], four[1], four[2], four[3]};
-    }
-#pragma unroll
-    for (int j = FOURS; j < TILES; j++) {
-        const int at = n + j * 8 + 2 * t;
-        Vec<float, 2> pair = tile_epilogue<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, r[j], norm);
-        tile_rotate<C>(to, at, pair);
-        sums.add(i, pair);
-        if (live && at < C::N)
-            store(tile_address<C>(a, to, m, at), from_floats<typename C::OUT>(pair));
-    }
-}
-
-// The same for logits: writes a segment of the row, and of its logits what `keep` says. d: 2 sums of every 8 columns.
-template <class C>
-DEVICE void tile_segment(const TileHeadArgs &a, float *d, const float *bias, int m, bool live, int keep, int n)
-{
-#pragma unroll
-    for (int j = 0; j < C::TILE_N / 8; j++) {
-        const Vec<float, 2> pair = tile_epilogue<C>(d[j * 4], d[j * 4 + 1], bias + j * 8, 0);
-        d[j * 4] = pair[0];
-        d[j * 4 + 1] = pair[1];
-    }
-    quad_write_segment<C::TILE_N / 8, true>(live ? segments_of(a.segments, C::N, m) + n / C::TILE_N : nullptr, (float *)a.y + (i64)m * C::N,
-                                  d, n, C::N, keep, inv_temperature_of(a, m, keep));
-}
-
-// SMEM_EPILOGUE: writes 16 rows of a warp's tile from (row, column) on through the warp's staging area, so that eight
-// lanes write 128 bytes of a row. Unit u (16 bytes) of row r is at u ^ (r & 7), in the staging area and in `slot`, which
-// has the residual. bias, norm: at the lane's columns, of its two rows.
-template <class C, int COLUMNS, class A>
-DEVICE void tile_store_staged(const A &a, const float *d, const float *bias, const TileAffine *norm, u32 slot, u32 stage,
-                       int row, int live, int column)
-{
-    typedef typename C::T T;
-    const int lane = lane_id(), r = lane & 15;
-    const u32 at = r * 128 + (lane >> 4 ^ r & 7) * 16; // the row that this lane passes to ldmatrix and stmatrix
-    TileStats<C> sums;
-#pragma unroll
-    for (int n = 0; n < COLUMNS; n += 64) {
-        const int units = least(COLUMNS - n, 64) / 8;
-#pragma unroll
-        for (int u = 0; u < 8; u += 2) {
-            if (u >= units)
-                break;
-            u32 v[4], old[4] = {};
-            if constexpr (C::RES)
-                ldmatrix4(old, slot + n * C::TILE_M * 2 + (at ^ u * 16));
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int tile = n / 8 + u + i / 2;
-                const float *sum = d + (tile * 2 + i % 2) * 2;
-                const Vec<float, 2> pair = tile_epilogue<C>(sum[0], sum[1], bias + tile * 8, old[i], norm[i % 2]);
-                sums.add(i % 2, pair);
-                v[i] = pack2<T>(pair[0], pair[1]);
-            }
-            stmatrix4(stage + (at ^ u * 16), v);
-        }
-        warp_sync();
-#pragma unroll(C::Y_STATS ? 2 : 4) // two: registers
-        for (int i = 0; i < 4; i++) {
-            const int k = i * 4 + lane / 8, u = lane % 8;
-            if (row + k < live && u < units && column + n + u * 8 < C::N)
-                *(uint4_ *)((typename C::OUT *)a.y + (u32)((row + k) * C::N + column + n + u * 8)) =
-                    shared_load16(stage + k * 128 + (u ^ k & 7) * 16);
-        }
-        warp_sync();
-    }
-    sums.write(a, row + (lane >> 2), live, column);
-}
-
-// The residual of row m of the tile from the slot that holds it, at the lane's columns of every 8.
-template <class C> DEVICE void tile_residual(u32 (&r)[C::TILE_N / 8], const char *slot, int m)
-{
-#pragma unroll
-    for (int j = 0; j < C::TILE_N / 8; j++)
-        r[j] = *(const u32 *)(slot + j / 8 * C::TILE_M * 128 + m * 128 + (j % 8 ^ (m & 7)) * 16 + (lane_id() & 3) * 4);
+    tile_release<C>(t, step + t.s1 - t.s0 - 1, empty + 8 * slot.before());
 }
 
 // Finishes a tile whose first element is (row, column). Its residual is step `step` of the ring; m (m0) is the first row
 // of the warp (of the lane) in the tile.
 template <class C, class A>
 DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2],
-                               int step, TileRing &slot, u32 ring, u32 full, u32 empty, const float *bias,
+                               int step, RingSlot<C::STAGES> &slot, u32 ring, u32 full, u32 empty, const float *bias,
                                const TileAffine (&norm)[TileShape<C>::M_BLOCKS * 2], int m, int row, int column, int live)
 {
     typedef TileShape<C> P;
@@ -550,13 +243,13 @@ DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d
                                    column + i * COLUMNS);
         if (P::R_STEPS) {
             tile_release<C>(t, step + i, empty + 8 * slot.at);
-            slot.next<C>();
+            slot.next();
         }
     }
 }
 template <class C, class A, class To>
 DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], int step,
-                        TileRing &slot, const char *shared, u32 full, u32 empty, const float *bias,
+                        RingSlot<C::STAGES> &slot, const char *shared, u32 full, u32 empty, const float *bias,
                         const TileAffine (&norm)[TileShape<C>::M_BLOCKS * 2], u32 keeps,
                         const To (&to)[TileShape<C>::M_BLOCKS * 2], int m0, int row, int column, int live)
 {
@@ -585,7 +278,7 @@ DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C
     if (P::R_STEPS) {
         warp_sync();
         tile_release<C>(t, step, empty + 8 * slot.at);
-        slot.next<C>();
+        slot.next();
     }
 }
 
@@ -615,9 +308,9 @@ DEVICE void tile_consume(const A &a, const TileWork<C> &t, char *shared, u32 rin
     float *lines = (float *)(shared + P::BIAS_AT) + place * P::VECTORS * C::TILE_N;
     const float *bias = lines + (lane_id() & 3) * 2;
     float d[P::M_BLOCKS][C::TILE_N / 2];
-    TileRing slot = {0, 0};
+    RingSlot<C::STAGES> slot = {0, 0};
     int step = turn * t.EACH;
-    slot.skip<C>(step);
+    slot.skip(step);
     for (int group = t.first + turn * t.every; group < t.groups; group += P::TILES_AT_ONCE * t.every) {
         const int row = t.row(group), column = t.column(group);
         TileAffineRows<C> rows;
@@ -656,7 +349,7 @@ DEVICE void tile_consume(const A &a, const TileWork<C> &t, char *shared, u32 rin
             tile_finish<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, bias, norm, keeps, to, m0, row, column,
                            live);
         step += P::TILES_AT_ONCE * t.EACH;
-        slot.skip<C>((P::TILES_AT_ONCE - 1) * t.EACH);
+        slot.skip((P::TILES_AT_ONCE - 1) * t.EACH);
         named_barrier_sync(3 + place, 128 * C::TILE_WARPGROUPS); // the vectors have been read
     }
 }
@@ -800,7 +493,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         tile_consume<C>(a, t, shared, ring, full, empty, live);
     } else {
         float d[P::M_BLOCKS][C::TILE_N / 2];
-        TileRing slot = {0, 0};
+        RingSlot<C::STAGES> slot = {0, 0};
         TileAffineRows<C> rows;
         tile_load_vectors<C>(a, (float *)(shared + P::BIAS_AT), t.column(t.first), threadIdx.x, 128);
         named_barrier_sync(1, 128);
