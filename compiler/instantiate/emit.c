@@ -6,8 +6,6 @@
 
 #include "../../runtime/base/file.h"
 
-enum { MAX_HEADERS = 256 };
-
 static bool write_text(const char *dir, const char *name, const char *suffix, const char *text, Diag *d)
 {
     Arena *a = arena_open();

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_FORMAT = 2, MAX_HEADERS = 256, IMAGE_ALIGN = 64 };
+enum { IMAGE_ALIGN = 64 };
 
 typedef struct Unit { /* one instance and its code */
     Instance *instance;
@@ -22,9 +22,9 @@ typedef struct Unit { /* one instance and its code */
 typedef struct Run {
     Plan *plan;
     Arena *keep;
-    Unit *units;           /* one for each instance of the plan; instance NULL: it is not CUDA */
-    size_t *missing;       /* indices of the units that are not in the cache */
-    const char **stripped; /* headers without comments, filled when they are first used */
+    Unit *units;     /* one for each instance of the plan; instance NULL: it is not CUDA */
+    size_t *missing; /* indices of the units that are not in the cache */
+    KeyMaker keys;
     size_t n_missing, n_done, n_all;
     void (*progress)(void *user, uint64_t done, uint64_t all);
     void *user;
@@ -39,36 +39,6 @@ static FILE *text_open(char **at, size_t *n)
     if (!f)
         die("no memory");
     return f;
-}
-
-/* Everything the code follows from: text and headers without their comments, flags, NVRTC. The entry's name is in
- * the text. */
-static Hash128 key_of(Run *r, const char *text)
-{
-    const char *const *names, *const *texts, *flags[NVRTC_MAX_FLAGS];
-    size_t headers[MAX_HEADERS];
-    char architecture[64], *all = NULL;
-    size_t bytes = 0;
-    FILE *f = text_open(&all, &bytes);
-
-    catalog_headers(&names, &texts);
-    fprintf(f, "%d NVRTC %s", KEY_FORMAT, nvrtc_version());
-    const size_t n_flags = nvrtc_flags(r->plan->target, flags, architecture);
-    for (size_t i = 0; i < n_flags; i++)
-        fprintf(f, " %s", flags[i]);
-    fprintf(f, "%c%s%c", 0, text_strip(text, false, r->keep), 0);
-    const size_t n = text_headers(text, headers, MAX_HEADERS);
-    for (size_t i = 0; i < n; i++) {
-        const size_t h = headers[i];
-
-        if (!r->stripped[h])
-            r->stripped[h] = text_strip(texts[h], false, r->keep);
-        fprintf(f, "%s%c%s%c", names[h], 0, r->stripped[h], 0);
-    }
-    fclose(f);
-    const Hash128 key = hash128(all, bytes);
-    free(all);
-    return key;
 }
 
 static void report_progress(Run *r)
@@ -178,8 +148,7 @@ static bool prepare(Run *r)
         if (!is_cuda(instance))
             continue;
         u->instance = instance;
-        u->text = arena_printf(r->keep, "#line 1 \"%s\"\n%s", instance->template_name, text_body(instance, r->keep));
-        u->key = key_of(r, u->text);
+        u->key = key_make(&r->keys, instance, r->plan->target, &u->text);
         if (!cache_read(u->key, r->keep, &code))
             r->missing[r->n_missing++] = i;
         else if (!accept(r, u, code))
@@ -257,7 +226,7 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(v
         return diag_machine(d, "target %s: %s", plan->target.name, nvrtc_missing());
     r.units = arena_array(keep, Unit, n);
     r.missing = arena_array(keep, size_t, n);
-    r.stripped = arena_array(keep, const char *, MAX_HEADERS);
+    r.keys.keep = keep;
     if (!prepare(&r))
         return false;
     sort_missing(&r);

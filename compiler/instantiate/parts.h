@@ -11,6 +11,8 @@
 /* The template with its constants filled in, without a head. Line numbers are those of the template. */
 const char *text_body(const Instance *i, Arena *keep);
 
+enum { MAX_HEADERS = 256 };
+
 /* The embedded headers that a text includes, directly or not: indices into catalog_headers, sorted. */
 size_t text_headers(const char *text, size_t *indices, size_t max);
 
@@ -33,6 +35,16 @@ size_t nvrtc_flags(Target t, const char *flags[NVRTC_MAX_FLAGS], char architectu
 
 /* A cubin, or for a PTX target its text with the NUL. False: *out is NVRTC's log. The caller frees the bytes. */
 bool nvrtc_compile(const char *text, Target t, Bytes *out);
+
+/* --- key.c --- */
+
+typedef struct KeyMaker { /* for many keys: headers are stripped once */
+    Arena *keep;
+    const char *headers[MAX_HEADERS]; /* stripped; NULL: not needed yet */
+} KeyMaker;
+
+/* The text of an instance as NVRTC gets it, and a hash of everything that its code follows from. */
+Hash128 key_make(KeyMaker *k, const Instance *i, Target t, const char **text);
 
 /* --- workers.c --- */
 

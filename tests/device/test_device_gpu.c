@@ -11,6 +11,7 @@
 
 #include "compiler/instantiate/parts.h"
 #include "runtime/device/random.h"
+#include "tests/skip.h"
 
 const char *catalog_text(const char *name) /* the texts are in this file */
 {
@@ -267,14 +268,12 @@ static double run_and_compare(const World *w, const char *weights, Session *s, u
     return sqrt(error / size);
 }
 
-static bool gpu(uint32_t *target)
+static void need_gpu(uint32_t *target)
 {
     FtxError err;
 
-    if (device_cuda_probe(0, target, &err) == FTX_OK)
-        return true;
-    print_message("skipped: %s\n", err.text);
-    return false;
+    if (device_cuda_probe(0, target, &err))
+        SKIP("%s", err.text);
 }
 
 /* Every type, epilogue and way to run: against sums in double. The bound is the rounding of what
@@ -296,8 +295,7 @@ static void products_are_right(void **state)
     uint32_t target;
 
     (void)state;
-    if (!gpu(&target))
-        skip();
+    need_gpu(&target);
     for (size_t i = 0; i < LEN(rows); i++) {
         World *w = world(target, rows[i].type, rows[i].act, rows[i].bias, rows[i].residual, true);
         char *weights = calloc(1, w->t.facts.weight_bytes);
@@ -343,8 +341,7 @@ static void edges_are_timed(void **state)
     double times[200];
 
     (void)state;
-    if (!gpu(&target))
-        skip();
+    need_gpu(&target);
     for (int overlap = 0; overlap < 2; overlap++) {
         World *w = world(target, DT_BF16, FTX_ACT_NONE, false, false, overlap);
         const FtxProfile *rows;
@@ -391,8 +388,7 @@ static void large_weights_arrive(void **state)
     uint32_t target;
 
     (void)state;
-    if (!gpu(&target))
-        skip();
+    need_gpu(&target);
     World *w = world(target, DT_BF16, FTX_ACT_NONE, false, false, true);
     Device *d;
     Session *s;

@@ -13,6 +13,7 @@
 #include "kernels/device/io.h"
 #include "runtime/artifact/artifact.h"
 #include "tests/device/fake_driver.h"
+#include "tests/skip.h"
 
 static const struct {
     const char *spec, *defines;
@@ -121,7 +122,7 @@ static void use(int i)
 
     name_artifact(i);
     if (artifact_open(path, &artifact, &err))
-        skip();
+        SKIP("%s", err.text);
     plan = artifact_plan(&artifact, 901);
     assert_non_null(plan);
 }

@@ -13,7 +13,13 @@ enum { TABLES_MAX_IDS = 400 };
 static inline void tables_use(const void *tables, size_t bytes)
 {
     static const char text[] = "abc  Once <x>\n\n a\xff\xc3\xa9\xe2\x82\xac 12 A\xcc\x81 \xe3\x8e\xa1\xe4\xb8\xad.";
-    const TokenizerPair pair = {text, sizeof text - 1, "b a", 3, true, 11, TOKENIZER_CUT_FIRST};
+    const TokenizerPair pair = {.text = text,
+                                .bytes = sizeof text - 1,
+                                .other = "b a",
+                                .other_bytes = 3,
+                                .special = true,
+                                .most = 11,
+                                .cut = TOKENIZER_CUT_FIRST};
     TokenizerStream stream = {.keep_special = true};
     int32_t ids[TABLES_MAX_IDS];
     TokenizerScratch *scratch;

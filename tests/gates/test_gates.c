@@ -2,11 +2,16 @@
  * code shows: no spills, resources within the target's limits, 16-byte reads of weights and products
  * on the matrix units where they belong. No GPU is needed.
  *
- * Kernels that several models share are compiled once a target. The tiny checkouts of the tests, and
- * fable in fp16, go to one target of each kind only. FTX_GATES=all takes everything everywhere, and adds the
- * other types of every model and models of odd shapes; there what spills is listed, not refused.
- * FTX_GATES=list prints every kernel. Plans for PTX are compiled for the first GPU that would take the text, since only its
- * assembler knows which instructions it has. */
+ * What NVRTC made of a text stands in kernels.txt (table.h), so only texts that are new are compiled, and of the
+ * known ones every SHAREth, which must be as the table says: those whose key leaves the remainder FTX_TURN.
+ * FTX_GATES=update puts new texts into the table; in CI (CI is set) a text that is not there, or a line without a
+ * kernel, is an error. FTX_GATES=remake compiles every text for the table.
+ *
+ * Kernels that several models share are checked once a target. The tiny checkouts of the tests, and fable in fp16,
+ * go to one target of each kind only. FTX_GATES=all compiles everything everywhere, and adds the other types of
+ * every model and models of odd shapes; of those that spill are listed, not refused. FTX_GATES=list prints every
+ * kernel. Plans for PTX are compiled for the first GPU that would take the text, since only its assembler knows
+ * which instructions it has. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +26,9 @@
 #include "compiler/instantiate/parts.h"
 #include "compiler/spec/spec.h"
 #include "runtime/base/file.h"
+#include "table.h"
 #include "tests/models/odd.h"
+#include "tests/skip.h"
 
 typedef enum Reach { TEXTS, EVERYWHERE, SOME } Reach; /* as PTX, too; for every GPU; for one of each kind */
 
@@ -39,13 +46,21 @@ typedef struct Gate {
         GateModel *at;
         size_t n, cap;
     } models;
-    bool all, list;
+    Table table;
+    bool all, list, update, remake, ci;
+    uint64_t turn;
 } Gate;
+
+static const char table_path[] = "tests/gates/kernels.txt";
+enum { SHARE = 16 };
 
 typedef struct Kernel {
     Instance *instance;
     const GateModel *model; /* the first that needs it */
     size_t users;
+    Row row;       /* what its code takes */
+    bool known;    /* the table has its text */
+    bool compiled; /* in this run */
 } Kernel;
 
 typedef struct Kernels {
@@ -72,6 +87,9 @@ static bool begins(const char *s, const char *with)
 /* --- what code must show ----------------------------------------------------------------------- */
 
 static int wrong; /* of the target at hand */
+
+static const char *ran[16]; /* targets whose kernels have been looked at */
+static size_t n_ran;
 
 #define GATE(holds, ...) \
     do { \
@@ -170,7 +188,7 @@ static void collect(Gate *g, Target t, Reach reach, Kernels *all)
                 continue;
             if (!k) {
                 k = arena_push(g->keep, *all);
-                *k = (Kernel){instance, model, 0};
+                *k = (Kernel){.instance = instance, .model = model};
             } else if (strcmp(text_body(k->instance, g->keep), text_body(instance, g->keep)) != 0) {
                 fail_msg("%s is the name of two kernels", instance->entry);
             }
@@ -187,59 +205,134 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Compiles `all`, planned for t, as code for `as`, and checks every kernel. */
+static bool same_resources(const Resources *a, const Resources *b)
+{
+    return memcmp(a, b, sizeof *a) == 0; /* numbers of 32 bits alone: no padding */
+}
+
+/* The kernels of a target that must be compiled; the others have what the table says. */
+static void look_up(Gate *g, Target t, Target as, Kernels *all, Plan *plan)
+{
+    KeyMaker keys = {.keep = g->keep};
+
+    for (size_t i = 0; i < all->n; i++) {
+        Kernel *k = &all->at[i];
+        Row *row = table_find(&g->table, t.name, k->instance->entry);
+        const char *text;
+
+        k->row = (Row){t.name, k->instance->entry, key_make(&keys, k->instance, as, &text).low, {0}, true};
+        k->known = row && row->key == k->row.key && !g->all && !g->table.other;
+        k->compiled = !k->known || g->remake || k->row.key % SHARE == g->turn % SHARE;
+        if (row)
+            row->used = true;
+        if (k->known)
+            k->row.r = row->r;
+        if (k->compiled)
+            *arena_push(g->keep, plan->instances) = k->instance;
+    }
+}
+
+/* Compiles what look_up asked for, and compares it with what the table says. How many texts are new. */
+static size_t take_code(Gate *g, Target t, Kernels *all, Plan *plan, Code *code)
+{
+    Diag d = {0};
+    size_t at = 0, fresh = 0;
+
+    if (plan->instances.n && !instantiate_compile(plan, g->keep, code, NULL, NULL, &d))
+        fail_msg("%s", d.text);
+    for (size_t i = 0; i < all->n; i++) {
+        Kernel *k = &all->at[i];
+        Resources r;
+
+        if (!k->compiled)
+            continue;
+        const Bytes image = {(const char *)code->cubin + code->images[at].at, code->images[at].bytes};
+        assert_true(cubin_resources(image, k->instance->entry, &r));
+        at++;
+        if (k->known && !same_resources(&r, &k->row.r)) {
+            print_message("  %s %s: %s has other figures for the same text\n", t.name, k->instance->entry, table_path);
+            wrong += !g->remake;
+        }
+        k->row.r = r;
+        if (g->update)
+            table_put(&g->table, &k->row);
+        fresh += !k->known;
+    }
+    return fresh;
+}
+
+static size_t unused_lines(const Gate *g, Target t)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < g->table.rows.n; i++)
+        n += !g->table.rows.at[i].used && strcmp(g->table.rows.at[i].target, t.name) == 0;
+    return n;
+}
+
+/* The table is to hold every kernel and nothing else; where nobody looks it must. */
+static void check_table(const Gate *g, Target t, size_t fresh)
+{
+    const size_t unused = unused_lines(g, t);
+
+    if (g->update || g->all || g->table.other || fresh + unused == 0)
+        return;
+    print_message("  %s: %zu kernels are not in %s, %zu of its lines have no kernel: "
+                  "FTX_GATES=update build/tests/gates/test_gates\n",
+                  t.name, fresh, table_path, unused);
+    wrong += g->ci;
+}
+
+/* Checks every kernel of the plans for t, compiled as code for `as`. */
 static void check_target(Gate *g, Target t, Target as, Reach reach)
 {
     Kernels all = {0};
     Plan plan = {.target = as};
-    Code code;
-    Diag d = {0};
+    Code code = {0};
     uint32_t registers = 0, barriers = 0, smem = 0;
     uint64_t counts[CODE_COUNT] = {0};
     const double start = seconds();
 
     collect(g, t, reach, &all);
-    for (size_t i = 0; i < all.n; i++)
-        *arena_push(g->keep, plan.instances) = all.at[i].instance;
-    if (!instantiate_compile(&plan, g->keep, &code, NULL, NULL, &d))
-        fail_msg("%s", d.text);
+    look_up(g, t, as, &all, &plan);
     wrong = 0;
+    const size_t fresh = take_code(g, t, &all, &plan, &code);
+    check_table(g, t, fresh);
     for (size_t i = 0; i < all.n; i++) {
         const Kernel *k = &all.at[i];
         const Instance *instance = k->instance;
-        const Bytes image = {(const char *)code.cubin + code.images[i].at, code.images[i].bytes};
+        const Resources *r = &k->row.r;
         const int before = wrong;
-        Resources r;
 
-        assert_true(cubin_resources(image, instance->entry, &r));
         if (g->list)
             print_message(
                 "  %-60s %3u registers %2u barriers %6u + %6u smem, matrix %u, bulk %u, 16-byte copies %u, loads %u\n",
-                instance->entry, r.registers, r.barriers, r.static_smem, instance->smem, r.code[CODE_MATRIX],
-                r.code[CODE_BULK], r.code[CODE_ASYNC16], r.code[CODE_LOAD16]);
-        check_limits(k, t, &r);
-        check_classes(k, t, &r);
+                instance->entry, r->registers, r->barriers, r->static_smem, instance->smem, r->code[CODE_MATRIX],
+                r->code[CODE_BULK], r->code[CODE_ASYNC16], r->code[CODE_LOAD16]);
+        check_limits(k, t, r);
+        check_classes(k, t, r);
         if (!k->model->odd)
-            check_spills(k, t, &r);
-        else if (r.spill_bytes || r.stack_bytes)
+            check_spills(k, t, r);
+        else if (r->spill_bytes || r->stack_bytes)
             print_message("  spills: %s\n", instance->entry);
         for (int c = 0; c < CODE_COUNT; c++)
-            counts[c] += r.code[c];
-        registers = r.registers > registers ? r.registers : registers;
-        barriers = r.barriers > barriers ? r.barriers : barriers;
-        smem = r.static_smem + instance->smem > smem ? r.static_smem + instance->smem : smem;
+            counts[c] += r->code[c];
+        registers = r->registers > registers ? r->registers : registers;
+        barriers = r->barriers > barriers ? r->barriers : barriers;
+        smem = r->static_smem + instance->smem > smem ? r->static_smem + instance->smem : smem;
         if (wrong > before && g->list)
             print_message("%s\n", text_body(instance, g->keep));
     }
-    print_message(
-        "%-10s %4zu kernels, %5.1f MB, at most %u registers, %u barriers, %u bytes of shared memory; %.1f s\n", as.name,
-        all.n, (double)code.cubin_bytes * 1e-6, registers, barriers, smem, seconds() - start);
+    print_message("%-10s %4zu kernels, %zu of them compiled, %zu new; at most %u registers, %u barriers, %u bytes of "
+                  "shared memory; %.1f s\n",
+                  t.name, all.n, plan.instances.n, fresh, registers, barriers, smem, seconds() - start);
     print_message("          ");
     for (int c = 0; c < CODE_COUNT; c++)
         print_message(" %s %llu", code_class_name((CodeClass)c), (unsigned long long)counts[c]);
     print_message("\n");
     if (wrong)
-        fail_msg("%d of the gates are not held on %s", wrong, as.name);
+        fail_msg("%d of the gates are not held on %s", wrong, t.name);
+    ran[n_ran++] = t.name;
 }
 
 static Target target(const char *name)
@@ -259,8 +352,7 @@ static void need_nvrtc(void)
 #if FTX_REQUIRE_NVRTC
     fail_msg("%s", nvrtc_missing());
 #else
-    print_message("skipped: %s\n", nvrtc_missing());
-    skip();
+    SKIP("%s", nvrtc_missing());
 #endif
 }
 
@@ -399,8 +491,16 @@ static int open_all(void **state)
     const char *gates = getenv("FTX_GATES");
     Diag d = {0};
 
-    gate = (Gate){
-        .keep = arena_open(), .all = gates && strcmp(gates, "all") == 0, .list = gates && strcmp(gates, "list") == 0};
+    gates = gates ? gates : "";
+    gate = (Gate){.keep = arena_open(),
+                  .all = strcmp(gates, "all") == 0,
+                  .list = strcmp(gates, "list") == 0,
+                  .remake = strcmp(gates, "remake") == 0,
+                  .ci = getenv("CI") != NULL,
+                  .turn = getenv("FTX_TURN") ? strtoull(getenv("FTX_TURN"), NULL, 10) : 0};
+    gate.update = gate.remake || strcmp(gates, "update") == 0;
+    if (nvrtc_version())
+        table_read(&gate.table, table_path, gate.keep);
     if (!catalog_open(gate.keep, &gate.catalog, &d))
         fail_msg("%s", d.text);
     add_folder(&gate, "specs");
@@ -414,10 +514,20 @@ static int open_all(void **state)
     return 0;
 }
 
+static bool has_run(const char *target)
+{
+    for (size_t i = 0; i < n_ran; i++)
+        if (strcmp(ran[i], target) == 0)
+            return true;
+    return false;
+}
+
 static int close_all(void **state)
 {
     Gate *g = *state;
 
+    if (g->update && n_ran)
+        table_write(&g->table, table_path, has_run);
     for (size_t i = 0; i < g->models.n; i++)
         ir_graph_close(g->models.at[i].spec.graph);
     arena_close(g->keep);

@@ -17,6 +17,7 @@
 
 #include "compiler/instantiate/parts.h"
 #include "runtime/base/file.h"
+#include "tests/skip.h"
 
 /* --- the catalog of this test ------------------------------------------------------------- */
 
@@ -149,8 +150,7 @@ static void need_nvrtc(void)
 #if FTX_REQUIRE_NVRTC
     fail_msg("%s", nvrtc_missing());
 #else
-    print_message("skipped: %s\n", nvrtc_missing());
-    skip();
+    SKIP("%s", nvrtc_missing());
 #endif
 }
 

@@ -421,19 +421,18 @@ typedef struct Golden {
     char *data;
 } Golden;
 
-static bool golden_open(const char *dir, Golden *g)
+static void golden_open(const char *dir, Golden *g)
 {
-    const char *shared = getenv("FTX_SHARED");
-    char path[4096];
+    char path[400];
     uint64_t n;
     FILE *f;
 
-    snprintf(path, sizeof path, "%s/golden/%s/processors.json", shared ? shared : "../shared", dir);
+    snprintf(path, sizeof path, "tests/models/%s/processors.json", dir);
     g->json = json_load_file(path, 0, NULL);
-    snprintf(path, sizeof path, "%s/golden/%s/processors.safetensors", shared ? shared : "../shared", dir);
+    assert_non_null(g->json);
+    snprintf(path, sizeof path, "tests/models/%s/processors.safetensors", dir);
     f = fopen(path, "rb");
-    if (!g->json || !f)
-        return false;
+    assert_non_null(f);
     assert_int_equal(fread(&n, sizeof n, 1, f), 1);
     g->data = malloc(8 << 20);
 
@@ -444,7 +443,6 @@ static bool golden_open(const char *dir, Golden *g)
     assert_non_null(g->header);
     memmove(g->data, g->data + n, bytes - n);
     fclose(f);
-    return true;
 }
 
 static const float *golden_tensor(const Golden *g, const char *name)
@@ -481,10 +479,7 @@ static void golden(void **state)
         json_t *cases, *one, *processor;
         size_t c, i;
 
-        if (!golden_open(models[m], &g)) {
-            print_message("the golden processors of %s are not here (FTX_SHARED)\n", models[m]);
-            skip();
-        }
+        golden_open(models[m], &g);
         cases = json_object_get(g.json, "cases");
         assert_true(json_array_size(cases) > 0);
         json_array_foreach(cases, c, one)

@@ -4,6 +4,7 @@
 #include "search.h"
 
 #include "drawn.h"
+#include "tests/skip.h"
 
 /* The best hypothesis is the reference's; in 16 bits it may be another where the plain search over the model's own
  * logits finds the same, or was close to it. */
@@ -128,7 +129,7 @@ static void gpt2_fable(void **state)
     snprintf(golden, sizeof golden, "%s/golden/gpt2-fable/beam.json", shared ? shared : "");
     f = fopen(golden, "r");
     if (!f)
-        skip();
+        SKIP("%s is not there: gpt2-fable has 12 MB of weights", golden);
     fclose(f);
     check_trained(spec, "beam-gpt2-fable", golden);
 }
@@ -233,13 +234,6 @@ static Rounding source_rounding(const char *artifact, FtxAct act, bool scaled, i
     return r;
 }
 
-static void verse_path(char *path, size_t size, const char *file)
-{
-    const char *shared = getenv("FTX_SHARED");
-
-    snprintf(path, size, "%s/golden/verse/%s", shared ? shared : "", file);
-}
-
 /* Submits what there is room for; all run to their ends. */
 static void run_all(FtxEngine *engine, const FtxRequest *r, size_t n)
 {
@@ -269,7 +263,7 @@ static void check_verse(FtxModel *model, const char *file, int width, float pena
     FtxEngine *engine = golden_engine(model);
     json_t *golden, *cases;
 
-    verse_path(path, sizeof path, file);
+    snprintf(path, sizeof path, "tests/models/verse/%s", file);
     golden = golden_json(path);
     cases = json_object_get(golden, "cases");
     assert_int_equal(json_array_size(cases), CASES);
@@ -303,15 +297,8 @@ static void verse(void **state)
 {
     FtxModel *model;
     Rounding rounding;
-    char path[1000];
-    FILE *f;
 
     (void)state;
-    verse_path(path, sizeof path, "beam4.json");
-    f = fopen(path, "r");
-    if (!f)
-        skip(); /* before anything is open */
-    fclose(f);
     model = golden_open("specs/verse.lua", "beam-verse", "-D tokenizer= -D decode.width=5");
     rounding = source_rounding("beam-verse", FTX_ACT_SILU, true, 0);
     check_verse(model, "beam4.json", 4, 1.0f, FTX_EARLY_TRUE, &rounding);
@@ -531,7 +518,7 @@ static void logprobs(void **state)
 static void refusals(void **state)
 {
     if (in_16_bits())
-        skip(); /* before anything is open */
+        SKIP("a run in 16 bits: refusals are those of fp32");
 
     static Found f;
     FtxModel *model = golden_open("tests/models/tiny-llama", "beam-refuse",

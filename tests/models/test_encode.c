@@ -6,6 +6,7 @@
 
 #include "golden.h"
 #include "plain_text.h"
+#include "tests/skip.h"
 
 /* A file of the bigger references: in FTX_SHARED, or beside the tree. */
 static const char *shared(const char *name)
@@ -410,7 +411,7 @@ static void texts(void **state)
 
     (void)state;
     if (getenv("FTX_TEST_NO_TEXT"))
-        skip();
+        SKIP("FTX_TEST_NO_TEXT: this machine compiles no tokenizer");
     open_texts(&t, "tiny-bert", "words", small_words, &golden);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         check_words(&t, &words[i]);
@@ -540,10 +541,8 @@ static void open_emb(Emb *e)
     double far = 0.0, kept[2] = {0.0};
     uint64_t n;
 
-    if (!f) {
-        print_message("skipped: %s is not there\n", file);
-        skip();
-    }
+    if (!f)
+        SKIP("%s is not there: emb has 9 MB of weights", file);
     assert_true(fread(bytes, 1, sizeof bytes, f) > 8);
     fclose(f);
     memcpy(&n, bytes, 8);

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "golden.h"
+#include "tests/skip.h"
 
 typedef struct Case {
     FtxModel *model;
@@ -104,7 +105,7 @@ static void text_of_greedy(void **state)
     json_t *j, *cases;
 
     if (margin_allowed() > 0.0)
-        skip();
+        SKIP("in 16 bits texts may part");
     engine = golden_engine(c->model);
     snprintf(path, sizeof path, "%s/greedy.json", c->folder);
     j = golden_json(path);
@@ -239,7 +240,7 @@ int main(void)
     snprintf(folder, sizeof folder, "%s/golden/gpt2-fable", shared ? shared : "");
     f = fopen(folder, "r");
     if (!f) {
-        print_message("gpt2-fable: skipped, no reference files (FTX_SHARED names their folder)\n");
+        print_message("skipped: %s is not there: gpt2-fable has 12 MB of weights\n", folder);
         return failed;
     }
     fclose(f);

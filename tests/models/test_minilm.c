@@ -3,6 +3,7 @@
  * authors print. scripts/minilm fetches it; without FTX_MINILM, its folder, this is skipped. */
 #include "golden.h"
 #include "plain_text.h"
+#include "tests/skip.h"
 
 enum { TEXTS = 6, D = 384, MOST = 64 };
 
@@ -32,8 +33,7 @@ static void minilm(void **state)
 
     (void)state;
     if (!folder) {
-        print_message("skipped: FTX_MINILM names no checkout (scripts/minilm fetches one)\n");
-        skip();
+        SKIP("FTX_MINILM names no checkout (scripts/minilm fetches one)");
     }
     model = golden_open(folder, "minilm", "");
     engine = golden_engine(model);

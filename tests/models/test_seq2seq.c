@@ -7,16 +7,6 @@
 #include "drawn.h"
 #include "plain_source.h"
 
-/* A file of the bigger references: in FTX_SHARED, or beside the tree. */
-static const char *shared(const char *name)
-{
-    static char path[1000];
-    const char *at = getenv("FTX_SHARED");
-
-    snprintf(path, sizeof path, "%s/%s", at ? at : "../shared", name);
-    return path;
-}
-
 enum { MAX_SOURCE = 256, MAX_CASES = 64 };
 
 typedef struct Case {
@@ -305,21 +295,13 @@ static void requests(void **state)
 
 static void verse(void **state)
 {
-    const char *file = shared("golden/verse/greedy.json");
     static Case c[MAX_CASES];
     PlainSource plain;
     FtxModel *model;
     FtxEngine *engine;
-    json_t *golden, *cases;
-    FILE *f = fopen(file, "rb");
+    json_t *golden = golden_json("tests/models/verse/greedy.json"), *cases;
 
     (void)state;
-    if (!f) {
-        print_message("skipped: %s is not there\n", file);
-        skip();
-    }
-    fclose(f);
-    golden = golden_json(file);
     cases = json_object_get(golden, "cases");
     assert_int_equal(json_array_size(cases), MAX_CASES);
     model = golden_open("specs/verse.lua", "verse-ids", "-D tokenizer= -D decode.width=1");

@@ -12,21 +12,6 @@ static void test_fable(void **state)
     each_stored("specs/fable/tokenizer.json", "tests/tokenizer/fable.json", check_both);
 }
 
-static void test_shared(void **state)
-{
-    const char *shared = getenv("FTX_SHARED");
-    char model[512], golden[512];
-    (void)state;
-
-    snprintf(model, sizeof model, "%s/models/gpt2-fable/tokenizer.json", shared ? shared : "../shared");
-    snprintf(golden, sizeof golden, "%s/golden/gpt2-fable/tokenizer.json", shared ? shared : "../shared");
-    if (access(model, R_OK) || access(golden, R_OK)) {
-        print_message("skipped: %s is not there\n", model);
-        skip();
-    }
-    each_stored(model, golden, check_both);
-}
-
 /* --- features, by hand -------------------------------------------------------------------------- */
 
 static void test_merge_order(void **state)
@@ -300,17 +285,11 @@ static void test_large_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fable),
-        cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_merge_order),
-        cmocka_unit_test(test_gpt2_pattern),
-        cmocka_unit_test(test_prefix_space),
-        cmocka_unit_test(test_llama3_style),
-        cmocka_unit_test(test_digits_and_strings),
-        cmocka_unit_test(test_added_tokens),
-        cmocka_unit_test(test_invalid_utf8),
-        cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_fable),        cmocka_unit_test(test_merge_order),
+        cmocka_unit_test(test_gpt2_pattern), cmocka_unit_test(test_prefix_space),
+        cmocka_unit_test(test_llama3_style), cmocka_unit_test(test_digits_and_strings),
+        cmocka_unit_test(test_added_tokens), cmocka_unit_test(test_invalid_utf8),
+        cmocka_unit_test(test_stream),       cmocka_unit_test(test_room),
         cmocka_unit_test(test_large_texts),
     };
 

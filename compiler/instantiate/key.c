@@ -1,0 +1,40 @@
+/* key.c - the key of an instance's code: a hash of everything that the code follows from.
+ *
+ * That is the text and the headers it includes, without their comments, the flags, and NVRTC's version. The
+ * entry's name is in the text. */
+#include "parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { KEY_FORMAT = 2 };
+
+Hash128 key_make(KeyMaker *k, const Instance *i, Target t, const char **text)
+{
+    const char *const *names, *const *texts, *flags[NVRTC_MAX_FLAGS];
+    size_t headers[MAX_HEADERS], bytes = 0;
+    char architecture[64], *all = NULL;
+    FILE *f = open_memstream(&all, &bytes);
+
+    if (!f)
+        die("no memory");
+    *text = arena_printf(k->keep, "#line 1 \"%s\"\n%s", i->template_name, text_body(i, k->keep));
+    catalog_headers(&names, &texts);
+    fprintf(f, "%d NVRTC %s", KEY_FORMAT, nvrtc_version());
+    const size_t n_flags = nvrtc_flags(t, flags, architecture);
+    for (size_t n = 0; n < n_flags; n++)
+        fprintf(f, " %s", flags[n]);
+    fprintf(f, "%c%s%c", 0, text_strip(*text, false, k->keep), 0);
+    const size_t n_headers = text_headers(*text, headers, MAX_HEADERS);
+    for (size_t n = 0; n < n_headers; n++) {
+        const size_t h = headers[n];
+
+        if (!k->headers[h])
+            k->headers[h] = text_strip(texts[h], false, k->keep);
+        fprintf(f, "%s%c%s%c", names[h], 0, k->headers[h], 0);
+    }
+    fclose(f);
+    const Hash128 key = hash128(all, bytes);
+    free(all);
+    return key;
+}
