@@ -279,7 +279,7 @@ void answers_take(Answers *all, const FtxEvent *e)
 
     if (j->first == 0.0)
         j->first = command_seconds();
-    j->prompt_tokens = e->prompt_tokens;
+    j->prompt_tokens = (int)e->prompt_tokens;
     all->tokens += e->token >= 0;
     if (e->hypotheses)
         take_hypotheses(all, j, e);

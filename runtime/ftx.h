@@ -310,11 +310,10 @@ typedef struct FtxEvent {
     int32_t token;    /* -1: none (cancelled, failed, or a beam search) */
     float logprob;    /* of `token` under the raw logits, with FtxRequest.logprobs; else 0 */
     FtxFinish finish;
-    const char
-        *text; /* the new text: whole characters, nothing of an end id; the engine's, valid until its next call */
+    const char *text; /* the new text: whole characters, nothing of an end id; valid until the engine's next call */
     size_t text_bytes;
-    size_t hypotheses; /* of a beam search that has ended; `text` is that of the best */
-    int prompt_tokens; /* tokens of the prompt, or of the source, that the model reads */
+    size_t hypotheses;    /* of a beam search that has ended; `text` is that of the best */
+    size_t prompt_tokens; /* tokens of the prompt or source that the model reads; cut ones do not count */
 } FtxEvent;
 
 /* Opens an engine: memory for FtxModelInfo.sequences requests that run and four times as many that wait; each sample

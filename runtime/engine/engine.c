@@ -294,7 +294,7 @@ static FtxEvent *add_event(Events *v, const Request *r)
                     .sample = r->params.sample,
                     .token = -1,
                     .text = "",
-                    .prompt_tokens = r->n_source ? r->n_source : r->prompt};
+                    .prompt_tokens = (size_t)(r->n_source ? r->n_source : r->prompt)};
     return e;
 }
 

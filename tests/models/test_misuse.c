@@ -196,7 +196,7 @@ static void vectors(void **state)
     j = (FtxEncode){.size = sizeof(FtxEncode), .count = 1, .text = text, .pooled = pooled};
     REFUSED(ftx_engine_encode(o.e, &j, &err), "no tokenizer");
     j.truncate = (FtxTruncate)9;
-    REFUSED(ftx_engine_encode(o.e, &j, &err), "no way 9");
+    REFUSED(ftx_engine_encode(o.e, &j, &err), "found 9");
     j.truncate = FTX_TRUNCATE_NONE;
     j.types = one;
     REFUSED(ftx_engine_encode(o.e, &j, &err), "types: only with ids");

@@ -30,7 +30,7 @@ static void test_no_padding(void **state)
     ENDS_WITH(FtxOptions, random_weights);
     ENDS_WITH(FtxModelInfo, workspace_bytes);
     ENDS_WITH(FtxRequest, user);
-    ENDS_WITH(FtxEvent, hypotheses);
+    ENDS_WITH(FtxEvent, prompt_tokens);
     ENDS_WITH(FtxEncode, errors);
 #undef ENDS_WITH
 }
