@@ -68,7 +68,7 @@ static bool read_shape(const json_t *o, At at, Tensor *t, Diag *d)
             return diag_error(d, at.loc, "tensor \"%.200s\": dimension %u of its shape is not a size", at.tensor, i);
         t->dim[i] = json_integer_value(n);
         if (__builtin_mul_overflow(t->elements, (uint64_t)t->dim[i], &t->elements) || t->elements > UINT64_MAX / 64)
-            return diag_error(d, at.loc, "tensor \"%.200s\": its shape has more than 2^63 elements", at.tensor);
+            return diag_error(d, at.loc, "tensor \"%.200s\": its shape has more than 2^58 elements", at.tensor);
     }
     return true;
 }
