@@ -1,8 +1,8 @@
-// attend_check.cu - attend_decode and attend_prefill on a device against plain loops in double.
+// attend_check.cu - attend_decode and attend_prefill on a GPU against plain loops in double.
 //
-// One step with single tokens and prompt chunks of lengths around page, tile and chunk edges; pages
-// in random order, everything that must not be read set to NaN, results poisoned. Every decode row
-// is computed again alone, and all by few blocks, and must have the same bits.
+// One step with single tokens and prompt chunks, of lengths around the edges of pages, tiles and chunks. Pages are in
+// random order, all that must not be read is NaN, outputs start poisoned. Each decode row is computed again alone, and
+// all rows again by few blocks: the bits must be the same.
 #include "attend_decode.cuh"
 #include "attend_prefill.cuh"
 #include "check.h"
@@ -175,7 +175,7 @@ template <class F> int check(const char *name, uint64_t seed)
         double &w = i / H < dr ? worst_decode : worst_prefill;
         w = std::max(w, sqrt(error[i] / norm[i]));
     }
-    // fp32: rounding of sums over 2048 keys; 16 bits: p and y rounded to 8 (11) bits.
+    // Tolerance. fp32: rounding of sums over 2048 keys; 16 bits: p and y are rounded to 8 (11) bits.
     const double limit = sizeof(T) == 4 ? 1e-5 : Same<T, bf16>::value || Same<KV, bf16>::value ? 8e-3 : 1.5e-3;
     wrong += !(worst_decode < limit) + !(worst_prefill < limit);
 

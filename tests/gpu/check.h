@@ -1,6 +1,6 @@
-// check.h - what the device checks share: memory, random values, launches in graphs, clocks.
+// check.h - what the GPU checks share: memory, random values, launches in graphs, timing.
 //
-// These are programs of their own, not part of the build: `nvcc -std=c++17 -O2 -I kernels
+// Each check is a program of its own, not part of the build: `nvcc -std=c++17 -O2 -I kernels
 // -gencode arch=compute_90a,code=sm_90a -o x tests/gpu/x.cu`. They end with "ok" or a count of
 // what was wrong; with the argument `time` they time the shapes of docs/performance.md.
 #pragma once
@@ -129,7 +129,7 @@ void launch(void (*kernel)(Args), dim3 grid, int block, int smem, Args args, cud
     CU(cudaLaunchKernelEx(&c, kernel, args));
 }
 
-// Microseconds a launch: n launches in one graph, the median of 9 replays after 2.
+// Microseconds of a launch: n launches in one graph, the median of 9 replays after 2 that are not timed.
 inline double time_graph(int n, const std::function<void(int, cudaStream_t)> &one,
                          const std::function<void()> &before = nullptr)
 {

@@ -1,9 +1,9 @@
-// few_check.cu - linear_attend on a device against plain loops in double: texts of a few tokens one after another, rows
-// normed or not.
+// few_check.cu - linear_attend on a GPU against plain loops in double: short texts one after another, with and without
+// layer norm of the rows.
 //
 //     nvcc -O2 -std=c++17 -Ikernels -gencode arch=compute_90a,code=sm_90a -cudart static -o few_check tests/gpu/few_check.cu -ldl
 //
-// What stands behind the last token is NaN. Each launch is made twice, in a chain, and must leave the same bits.
+// Rows after the last token are NaN. Each launch runs twice in a row and must give the same bits.
 #include <cuda.h>
 #include <dlfcn.h>
 

@@ -1,6 +1,5 @@
-// linear_check.cu - runs the instances that linear_check.py wrote: every variant of linear against
-// loops in double, the same bits for every number of rows, and the time of llama's linear layers
-// as CUDA graphs with programmatic edges.
+// linear_check.cu - runs the instances that linear_check.py wrote: each variant of linear against loops in double; the
+// same bits for any number of rows; times of Llama's linear layers in CUDA graphs with programmatic dependent launch.
 //
 //     python3 tests/gpu/linear_check.py DIR
 //     nvcc -O2 -std=c++17 -Ikernels -Itests/gpu -gencode arch=compute_90a,code=sm_90a -cudart static \
@@ -355,7 +354,7 @@ struct Chain {
     char *k, *v;
 };
 
-// us of one replay of `repeat` times the given kernels, each launch with weights of its own
+// Microseconds of one replay: `repeat` times the given kernels, each launch with its own weights.
 static double time_chain(Chain &c, const std::vector<Instance> &list, int repeat, bool overlap, double *bytes)
 {
     FtxStep step = {};

@@ -1,4 +1,4 @@
-// linear_check.h - what linear_check.py writes down about each instance.
+// linear_check.h - the facts of an instance that linear_check.py writes beside its text.
 #pragma once
 struct Instance {
     const char *family;

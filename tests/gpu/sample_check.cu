@@ -1,11 +1,11 @@
-// sample_check.cu - `sample` on a device against a plain version in double: processors, filters,
-// draw, log-probability, ring, next step; random and adversarial logits.
+// sample_check.cu - `sample` on a GPU against a plain version in double: logits processors, filters, draw,
+// log-probability, result ring, next step; random and adversarial logits.
 //
-// Rows that need few, or some more, are done again by segments of their logits, of the former with candidates and NaN for
-// the rest: the same token each.
+// Rows that need only their largest logits, or somewhat more, are sampled again from segments (body/segments.cuh), the
+// former with candidates and NaN for all other logits: the token must be the same.
 //
-// A draw may differ where a filter's border or the uniform number falls within rounding (1e-6 of
-// the whole mass) of a cumulative weight; such cases are counted apart, and must be rare.
+// A draw may differ where the edge of a filter or the uniform number is within rounding (1e-6 of the whole mass) of a
+// cumulative weight. Such cases are counted apart and must be rare.
 #include "sample.cuh"
 #include "check.h"
 
@@ -156,7 +156,7 @@ static int choose(const Row &r, const std::vector<float> &x, double dp, double d
     return last;
 }
 
-// What a kernel of the LM head would leave of a row: segments of many widths, with candidates in place of their logits.
+// What an LM head kernel writes of a row: segments of many widths, with candidates in place of their logits.
 static bool by_mass(const FtxParams &p) { return p.top_needed > MAX_TOP_NEEDED && p.top_k == 0 && (p.top_p < 1.0f || p.min_p == 0.0f) && p.temperature > 0.0f; }
 static void leave_segments(Random &rnd, const FtxParams &p, std::vector<float> &row, const std::vector<int> &widths, FtxSegment *to)
 {
@@ -283,7 +283,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
             if (!many && rnd.below(2))
                 for (int k = rnd.below(C::LOGIT_BIAS + 1); k > 0; k--)
                     r.bias.push_back(FtxBias{rnd.below(V), rnd.below(4) ? rnd.normal() * 5 : -INFINITY});
-            // one entry an id but for sums that are exact
+            // one entry for each id, unless the sums are exact
             std::sort(r.bias.begin(), r.bias.end(), [](auto &a, auto &b) { return a.id < b.id; });
             r.bias.erase(std::unique(r.bias.begin(), r.bias.end(), [](auto &a, auto &b) { return a.id == b.id; }), r.bias.end());
             p.n_bias = (int)r.bias.size();
@@ -354,7 +354,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         dy.fill(0xee);
         dvalues.fill(0xff);
         dtiles.fill(0xff);
-        // The second time with fewer blocks a row.
+        // The second time with fewer blocks for each row.
         const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout, nullptr, dy.p, dtiles.p, dvalues.p, dcounters.p};
         if (round == 0)
             run_sample<C>(a, S);
@@ -417,7 +417,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         wrong += bad[i];
         close += soft[i];
     }
-    // Again, by segments.
+    // Again, from segments.
     std::vector<int> widths;
     for (int left = V; left > 0; left -= widths.back())
         widths.push_back(std::min(left, rnd.below(4) ? 96 + rnd.below(161) : V < 400 ? 1 + rnd.below(90) : 200));

@@ -1,11 +1,11 @@
-// text_check.cu - attend_hopper and attend_packed on a device against plain loops in double; with `time` the shapes
-// of docs/performance.md.
+// text_check.cu - attend_hopper and attend_packed on a GPU against plain loops in double; with `time` the times of the
+// shapes of docs/performance.md.
 //
 //     nvcc -O2 -std=c++17 -Ikernels -gencode arch=compute_90a,code=sm_90a -cudart static \
 //          -o text_check tests/gpu/text_check.cu -ldl
 //
-// Texts of odd lengths stand one after another; what stands behind the last one is NaN, and so is every other text
-// in a second run, where the others must keep their bits.
+// Texts of odd lengths follow one another; rows after the last one are NaN. In a second run each second text is NaN too,
+// and the others must keep their bits.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -32,7 +32,7 @@ template <class F> struct Packed : F {
 template <class C> __global__ void __launch_bounds__(128, C::BLOCKS) hopper_kernel(const AttendHopperArgs a) { attend_hopper<C>(a); }
 template <class C> __global__ void __launch_bounds__(128, C::BLOCKS) packed_kernel(const __grid_constant__ AttendPackedArgs a) { attend_packed<C>(a); }
 
-// Texts on the device, and what is computed of them.
+// Texts on the GPU, and what is computed from them.
 template <class F> struct Texts {
     using T = typename F::T;
     std::vector<FtxRow> row;
@@ -152,7 +152,7 @@ template <class C, class F> int check(const char *name, uint64_t seed)
     double worst = 0;
     for (size_t i = 0; i < error.size(); i++)
         worst = std::max(worst, sqrt(error[i] / norm[i]));
-    // Every other text NaN, many times over: what the others get stays the same.
+    // Each second text NaN, many times: the results of the others stay the same.
     for (size_t i = 0; i < t.row.size(); i += 2)
         memset(x.data() + (size_t)t.row[i].q_start * N, 0xff, (size_t)t.row[i].q_len * N * 2);
     t.x.put(x);

@@ -1,6 +1,6 @@
-// tile_check.cu - linear_tile.cuh on the matrices of BERT in fp16: some results against sums in double, and the
-// times of a product, and of a layer's products and norms, in a CUDA graph with programmatic edges, over the weights
-// of 12 layers in turn. What few rows take in a model shows there alone: its weights come from memory.
+// tile_check.cu - linear_tile.cuh on the matrices of BERT in fp16: some results against sums in double, and times of one
+// product, and of all products and norms of a layer, in a CUDA graph with programmatic dependent launch. Launches take
+// the weights of 12 layers in turn, so that they come from memory as in a model; with few rows that decides the time.
 //
 //     nvcc -O2 -std=c++17 -Ikernels -gencode arch=compute_90a,code=sm_90a -cudart static \
 //          -o tile_check tests/gpu/tile_check.cu -ldl
@@ -72,7 +72,7 @@ __global__ static void fill_bias(float *p)
     p[threadIdx.x + blockIdx.x * blockDim.x] = threadIdx.x / 512.0f - 1.0f;
 }
 
-// Sums and squares of the parts of a matrix's rows, a part a thread.
+// Row statistics of a matrix: sum and squares over `columns` columns each, by one thread each.
 __global__ static void sum_parts(const half *x, float *sums, int M, int C, int columns)
 {
     const int parts = ceil_div(C, columns), i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -87,7 +87,7 @@ __global__ static void sum_parts(const half *x, float *sums, int M, int C, int c
     sums[i * 2] = sum;
     sums[i * 2 + 1] = squares;
 }
-// Worst difference of what a product has left from that of its results, which are rounded.
+// Largest difference between the row statistics a product wrote and those of its results, which are rounded.
 __global__ static void check_parts(const float *a, const float *b, int n, float *worst)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -106,7 +106,7 @@ __device__ static double deviations(const half *row, int C, double *mean)
     *mean = sum / C;
     return 1 / sqrt(squares / C);
 }
-// 64 elements of the last rows, 64 of the last columns, the others anywhere.
+// Checks 64 elements of the last rows, 64 of the last columns, the others anywhere.
 __global__ static void check(const half *x, const half *w, const float *b, const half *r, const half *y, int M, int N,
                              int K, int act, int res, int normed, const float *gains, float *worst)
 {
@@ -166,7 +166,7 @@ static cudaLaunchConfig_t config(cudaLaunchAttribute *attrs, int cluster, int gr
     return c;
 }
 
-// us of one of `launches`, over `runs` rounds of them in a graph.
+// Microseconds of one launch, over `runs` rounds of `launches` in a graph.
 static float time_of(const std::vector<Launch> &launches, int runs)
 {
     float us = 1e9f;
@@ -275,7 +275,7 @@ template <class C> static void run(int M)
            2.0 * M * C::N * C::K / us * 1e-6, error, error < 1e-3f ? "" : " WRONG");
 }
 
-// The layer norm behind a product, for layers in whose time it is.
+// The layer norm after a product, for layers whose time includes it.
 template <int N> struct NormShape {
     using T = half;
     using OUT = half;
@@ -295,7 +295,7 @@ template <int N> static Launch layernorm(int M)
     };
 }
 
-// A layer's four products, norms where they are not in them.
+// The four products of a layer, with norm launches where the products do not include them.
 template <class QKV, class OUT, class UP, class DOWN> static void layer(int M)
 {
     float error[4];
@@ -316,7 +316,7 @@ template <class QKV, class OUT, class UP, class DOWN> static void layer(int M)
     printf(" %7.2f us, errors %.1e %.1e %.1e %.1e\n", us, error[0], error[1], error[2], error[3]);
 }
 
-// The same with norms as launches, and without any launch for them.
+// A layer with norm launches, and one whose products include the norms.
 template <class QKV, class OUT, class UP, class DOWN> static void both(int M)
 {
     constexpr int OUTS = least(OUT::TILE_N / OUT::SPLIT_K, 128), DOWNS = least(DOWN::TILE_N / DOWN::SPLIT_K, 128);

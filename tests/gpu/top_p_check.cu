@@ -1,8 +1,8 @@
-// top_p_check.cu - `sample` with top-p alone against a full sort: cub::DeviceSegmentedSort orders every row,
-// sums in double over it give the nucleus, and the draw walks it by id.
+// top_p_check.cu - `sample` with top-p alone against a full sort: cub::DeviceSegmentedSort sorts each row, sums in double
+// over it give the nucleus, and the draw goes through it by id.
 //
-// A token may differ where the nucleus' border or the uniform number falls within rounding (2e-6 of the
-// whole mass) of a cumulative weight; such cases are counted apart, and must be rare.
+// A token may differ where the edge of the nucleus or the uniform number is within rounding (2e-6 of the whole mass) of
+// a cumulative weight. Such cases are counted apart and must be rare.
 #define CUDA_NO_HALF // the name is ours
 #include "sample.cuh"
 #include "check.h"
@@ -26,7 +26,7 @@ __global__ void make_uniform(const FtxParams *p, u32 *u, int length, int n)
         u[i] = philox(uint4_{(u32)length, (u32)p[i].sample, 0, 0}, p[i].seed_low, p[i].seed_high).x >> 8;
 }
 
-// The token at `u` of the nucleus that holds `share` of a row, which stands in its order.
+// The token that the uniform number `u` draws from the nucleus of mass `share` of a sorted row.
 static int choose(const u64 *place, int V, double share, double u)
 {
     const auto value = [&](int i) {

@@ -1,4 +1,4 @@
-// async.cuh - copies that run beside the program, on the host: they land late.
+// async.cuh - asynchronous copies on the host: they land as late as allowed.
 #pragma once
 #include "device/types.cuh"
 

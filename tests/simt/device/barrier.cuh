@@ -1,4 +1,4 @@
-// barrier.cuh - barriers of a block and of parts of it, on the host.
+// barrier.cuh - barriers of a block and named barriers of some of its warps, on the host.
 #pragma once
 #include "device/types.cuh"
 

@@ -1,5 +1,5 @@
-/* host.h - what the vocabulary of kernels/device/ stands on when a kernel runs on the host. The
- * harness gives these functions; the headers beside this one call them. Read by C and C++. */
+/* host.h - the functions of the harness that replace PTX when a kernel runs on the host. The headers beside this one,
+ * which replace those of kernels/device/, call them. Read by C and C++. */
 #ifndef FTX_SIMT_HOST_H
 #define FTX_SIMT_HOST_H
 

@@ -1,4 +1,4 @@
-/* kernel.h - an entry as the harness knows it. Read by C and by kernel texts. */
+/* kernel.h - what the harness knows of a kernel's entry. Read by C and by kernel texts. */
 #ifndef FTX_SIMT_KERNEL_H
 #define FTX_SIMT_KERNEL_H
 

@@ -1,4 +1,4 @@
-// kernel_text.h - included before every kernel text: what CUDA's own words mean on the host.
+// kernel_text.h - included before each kernel text: the words of CUDA C++ on the host.
 #pragma once
 #include "host.h"
 #include "kernel.h"
@@ -16,7 +16,7 @@
 
 #define HOST static inline __attribute__((always_inline))
 
-// The C library's, without the headers: those know __expf and others by another meaning.
+// Declared here, since the headers of the C library declare __expf and others in another meaning.
 extern "C" {
 float fmaf(float, float, float);
 float fmaxf(float, float);
@@ -149,7 +149,7 @@ HOST unsigned __reduce_min_sync(unsigned, unsigned v)
 {
     return simt_least(v);
 }
-// After the text: its entry, as the harness knows it.
+// Stands after the text: makes its entry known to the harness.
 template <class A> HOST void simt_call(void (*f)(A), const void *a)
 {
     f(*(const A *)a);

@@ -1,4 +1,4 @@
-// l2.cuh - reads past the first cache: reads.
+// l2.cuh - reads from L2 on the host: plain reads.
 #pragma once
 #include "device/types.cuh"
 
@@ -8,5 +8,4 @@ DEVICE uint4_ load_l2(const void *p)
     simt_global_load(p, &v, 16);
     return v;
 }
-// One element.
 template <class T> DEVICE T load_l2_scalar(const T *p) { return *p; }

@@ -1,6 +1,5 @@
-// pdl.cuh - programmatic dependent launch on the host: until its wait a thread of an overlapping
-// launch may touch nothing that an earlier launch of the program wrote, back to the last one that let
-// no other start before its own wait.
+// pdl.cuh - programmatic dependent launch on the host: until its wait, a thread of an overlapping launch may not touch
+// what an earlier launch of the program writes, back to the last launch that started its dependents only after its wait.
 #pragma once
 #include "device/types.cuh"
 
