@@ -25,7 +25,7 @@
 //                         that the others send
 //
 // Norms need no launch of their own. The kernel that writes a row also writes row statistics: sum and sum of squares of
-// every so many columns, of the fp32 values. From these:
+// every X_STATS, R_STATS or Y_STATS columns, of the fp32 values. From these:
 //
 //   X_STATS   y = act(layernorm(x) * w^T + b) = act(scale[m] * (x * w'^T) + b'); gain, bias and mean of the norm are folded
 //             into w' and b' when the model is compiled (weights/pack.c)
@@ -39,7 +39,8 @@
 // TMA as one more step of the ring for every 128 columns; with SPLIT_K > 1 a thread reads its few values itself.
 //
 // Shared memory: ring | staging of each warp | biases, gains | mbarriers. With SPLIT_K > 1 the ring, free by then,
-// receives the sums. Pingpong and cooperative are CUTLASS's names of these schedules.
+// receives the sums. Pingpong and cooperative are CUTLASS's names of these schedules. Arguments, shape and epilogue:
+// body/tile_output.cuh.
 #pragma once
 #include "device/barrier.cuh"
 #include "device/cluster.cuh"
