@@ -20,9 +20,9 @@
 // lane make one instruction of 16 k, the last four the other. (ldmatrix needs a row pitch without bank conflicts that
 // bulk copies handle 3 % slower on an H200.)
 //
-// At most IN_FLIGHT bytes are requested and have not arrived: 48 to 64 KB reach the full bandwidth of an H200's SM, more
-// only lengthens the queue of other requests. A kernel with a small matrix takes half an SM, so that the next kernel
-// can start on the other half.
+// At most IN_FLIGHT bytes are requested and have not arrived: 48 to 64 KB reach the full bandwidth of an H200's SM,
+// more only lengthens the queue of other requests. A kernel with a small matrix takes half an SM, so that the next
+// kernel can start on the other half.
 //
 // Order of summation: body/linear.cuh; linear_wide.cuh gives the same bits.
 #pragma once
@@ -89,8 +89,8 @@ template <class C> DEVICE void linear_copy(const LinearArgs &a, const LinearWalk
                   (const typename C::T *)a.w + (i64)(at.row + r + lane_id()) * C::K + k, bytes, full);
 }
 
-// Gains and biases of a layer norm for the vectors of x that a lane normalises. Up to K = 512 they fit registers and are
-// loaded before the previous kernel has ended.
+// Gains and biases of a layer norm for the vectors of x that a lane normalises. Up to K = 512 they fit registers and
+// are loaded before the previous kernel has ended.
 template <class C> struct LinearNormVectors {
     static constexpr bool AHEAD = C::NORM == 2 && C::K <= 512;
     static constexpr int X_VECTORS = AHEAD ? ceil_div(C::K, 256) : 1;
@@ -201,8 +201,8 @@ template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int 
     }
 }
 
-// RES == 2: the residual is layernorm(r), r [M, N], with gain g and bias c [N]. One warp computes the statistics of each
-// row.
+// RES == 2: the residual is layernorm(r), r [M, N], with gain g and bias c [N]. One warp computes the statistics of
+// each row.
 template <class C, bool ON = C::RES == 2> struct LinearResidualNorm {
     DEVICE void columns(const LinearArgs &, int) {}
     static DEVICE void stat(const LinearArgs &, int, RowStat *) {}

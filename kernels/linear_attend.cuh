@@ -6,8 +6,8 @@
 //   w  [3*H*E, D]  q, k, v projections, heads of E = 64; 16-bit, TMA descriptor      b  [3*H*E] fp32
 //   y  [M, H*E]    sums in fp32
 //
-// With so few tokens neither bytes nor products limit it, but latency: the start of a kernel, the wait for x from L2, the
-// wait for other blocks. A cluster of 8 blocks computes one head and shares the work in two ways:
+// With so few tokens neither bytes nor products limit it, but latency: the start of a kernel, the wait for x from L2,
+// the wait for other blocks. A cluster of 8 blocks computes one head and shares the work in two ways:
 //
 //   product     rank bits: half of D | half of the head's columns | half of the tokens. A block multiplies 64 tokens, 96
 //               columns (32 each of q, k and v) and half of D, by its first warpgroup; of all ways to cut the work in 8
@@ -16,8 +16,8 @@
 //               of its queries, all keys, and its columns of all values; keys are sent first. A warp takes 16 queries
 //               and 32 keys; at the end the results of 4 warps are combined (flash decoding)
 //
-// All of w is requested before the previous kernel has ended. Shared memory is used twice (w, then keys, values, queries
-// and results; x, then sums), so that a block fits beside one of the previous kernel on an SM.
+// All of w is requested before the previous kernel has ended. Shared memory is used twice (w, then keys, values,
+// queries and results; x, then sums), so that a block fits beside one of the previous kernel on an SM.
 //
 // Order of summation: first half of D + second half; attention in groups of 32 tokens of the step.
 #pragma once
@@ -122,9 +122,9 @@ DEVICE void linear_attend_texts(const LinearAttendArgs &a, const LinearAttendWor
     }
 }
 
-// Multiplies the block's half of D: 64 tokens by 96 columns; each step is issued as soon as it has landed. Once the steps
-// whose memory is reused have been read, it arrives at `free` of the block of the other half, which may then send its
-// sums, and at the cluster's barrier, after which keys, queries and values may come.
+// Multiplies the block's half of D: 64 tokens by 96 columns; each step is issued as soon as it has landed. Once the
+// steps whose memory is reused have been read, it arrives at `free` of the block of the other half, which may then send
+// its sums, and at the cluster's barrier, after which keys, queries and values may come.
 template <class C>
 DEVICE void linear_attend_multiply(float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
                                    u32 full, u32 free)
@@ -155,8 +155,8 @@ DEVICE void linear_attend_multiply(float (&d)[LinearAttendShape<C>::NT / 2], con
     wgmma_wait<0>();
 }
 
-// Of a thread's rows g and g + 8 this block finishes one (row g + 8 * half); the sums of the other go to the block of the
-// other half of D. Keys first, then queries, then values.
+// Of a thread's rows g and g + 8 this block finishes one (row g + 8 * half); the sums of the other go to the block of
+// the other half of D. Keys first, then queries, then values.
 template <class C>
 DEVICE void linear_attend_send_sums(const float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
                                u32 sums_here)
@@ -216,7 +216,8 @@ DEVICE void linear_attend_send_qkv(const float (&d)[LinearAttendShape<C>::NT / 2
     }
 }
 
-// Attention of this warp's 16 queries over its 32 keys. To shared memory: weighted sum of values, maximum, sum of weights.
+// Attention of this warp's 16 queries over its 32 keys. To shared memory: weighted sum of values, maximum, sum of
+// weights.
 template <class C> DEVICE void linear_attend_scores(char *shared, u32 keys)
 {
     typedef LinearAttendShape<C> P;

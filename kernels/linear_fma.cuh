@@ -5,8 +5,9 @@
 //   x  [M, K]  row-major      w  [N, K]  row-major      y  [M, N]      g, c [K], b [N], r [M, N]; any K, N
 //
 // A warp takes 2 or 4 rows of w and up to 8 rows of x at a time. Lane l multiplies vectors l, l + 32, ... of K by plain
-// multiply-adds; then the lanes are added as a tree. The order depends on K alone. w is read again for each 8 rows of x,
-// from the caches; x and the gains come from the caches too. A block has 8 warps and takes every gridDim-th group of rows.
+// multiply-adds; then the lanes are added as a tree. The order depends on K alone. w is read again for each 8 rows of
+// x, from the caches; x and the gains come from the caches too. A block has 8 warps and takes every gridDim-th group of
+// rows.
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"

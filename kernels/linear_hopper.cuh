@@ -28,8 +28,8 @@
 // sum is multiplied by 1 / rms.
 //
 // Two ways to the end. CLUSTER_SIZE > 1 or one pass: the ring, free by then, receives the sums, and all 8 warps run the
-// epilogue (hopper_finish). DIRECT (N so large that a block computes several tiles of TILE_N, or segments of logits): the
-// warpgroup writes from registers, while the next tile of w is being copied.
+// epilogue (hopper_finish). DIRECT (N so large that a block computes several tiles of TILE_N, or segments of logits):
+// the warpgroup writes from registers, while the next tile of w is being copied.
 //
 // Order of summation: 16 k after 16 k within a slice, then the slices in order. It depends on N and K, never on the
 // number of rows, so a row has the same bits in any batch of 9 to 64 rows. It is not the order of linear.cuh (up to 8
@@ -73,8 +73,8 @@ template <class C> struct HopperShape {
     static_assert(C::TILE_N % 32 == 0 && OWN_N % 8 == 0, "columns come in tiles");
 };
 
-// This block's work: columns first .. last in passes of TILE_N, steps s0 .. s1 of 64 k. All blocks walk through K in the
-// same order; starting each at another k reads x up to 20 % slower.
+// This block's work: columns first .. last in passes of TILE_N, steps s0 .. s1 of 64 k. All blocks walk through K in
+// the same order; starting each at another k reads x up to 20 % slower.
 template <class C> struct HopperWork {
     int rank, first, last, s0, s1;
     int warp; // from a shuffle, so that the compiler knows it is the same in all lanes: descriptors need uniform registers
@@ -299,7 +299,8 @@ template <class C> DEVICE void hopper_send_sums(const float (&d)[C::TILE_N / 2],
     }
 }
 
-// Completes the sums of squares of the warp's rows over the lanes of a row, and sends them to all blocks of the cluster.
+// Completes the sums of squares of the warp's rows over the lanes of a row, and sends them to all blocks of the
+// cluster.
 template <class C> DEVICE void hopper_squares(float (&squares)[2], float *shared, u32 arrived, int rank)
 {
     typedef HopperShape<C> P;
@@ -322,8 +323,8 @@ template <class C> DEVICE void hopper_squares(float (&squares)[2], float *shared
     }
 }
 
-// Finishes this block's OWN_N columns of all rows: adds the slices of K in order, multiplies by the norm's 1 / rms, runs
-// the epilogue. Bias, residual and angles are loaded before the wait for the other blocks' sums.
+// Finishes this block's OWN_N columns of all rows: adds the slices of K in order, multiplies by the norm's 1 / rms,
+// runs the epilogue. Bias, residual and angles are loaded before the wait for the other blocks' sums.
 template <class C>
 DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *sums, float *squares, const int *places, u32 arrived,
                           int live)

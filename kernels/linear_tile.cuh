@@ -34,9 +34,10 @@
 //
 // Order of summation: 16 k after 16 k, then slices of K in order: never by the number of rows.
 //
-// SMEM_EPILOGUE: 16-bit results go through shared memory, 48 instructions where the way through shuffles takes 274. What
-// the epilogue issues slows the other warpgroup's products, which share register ports and power. The residual comes by
-// TMA as one more step of the ring for every 128 columns; with SPLIT_K > 1 a thread reads its few values itself.
+// SMEM_EPILOGUE: 16-bit results go through shared memory, 48 instructions where the way through shuffles takes 274.
+// What the epilogue issues slows the other warpgroup's products, which share register ports and power. The residual
+// comes by TMA as one more step of the ring for every 128 columns; with SPLIT_K > 1 a thread reads its few values
+// itself.
 //
 // Shared memory: ring | staging of each warp | biases, gains | mbarriers. With SPLIT_K > 1 the ring, free by then,
 // receives the sums. Pingpong and cooperative are CUTLASS's names of these schedules. Arguments, shape and epilogue:
@@ -183,9 +184,9 @@ template <class C> DEVICE void tile_init_sums(float (&d)[TileShape<C>::M_BLOCKS]
     }
 }
 
-// d += x * w^T of a tile, rows from x0 on, from step `step` of the ring on. The last step's products are not waited for:
-// tile_multiply_end does. FLAT: a block has one tile of few steps; all is unrolled with constant addresses, since the
-// loop would take longer than its products.
+// d += x * w^T of a tile, rows from x0 on, from step `step` of the ring on. The last step's products are not waited
+// for: tile_multiply_end does. FLAT: a block has one tile of few steps; all is unrolled with constant addresses, since
+// the loop would take longer than its products.
 template <class C>
 DEVICE void tile_multiply(float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], const TileWork<C> &t, int x0, int step,
                           RingSlot<C::STAGES> &slot, u32 ring, u32 full, u32 empty)
@@ -223,8 +224,8 @@ template <class C> DEVICE void tile_multiply_end(const TileWork<C> &t, int step,
     tile_release<C>(t, step + t.s1 - t.s0 - 1, empty + 8 * slot.before());
 }
 
-// Finishes a tile whose first element is (row, column). Its residual is step `step` of the ring; m (m0) is the first row
-// of the warp (of the lane) in the tile.
+// Finishes a tile whose first element is (row, column). Its residual is step `step` of the ring; m (m0) is the first
+// row of the warp (of the lane) in the tile.
 template <class C, class A>
 DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2],
                                int step, RingSlot<C::STAGES> &slot, u32 ring, u32 full, u32 empty, const float *bias,

@@ -7,7 +7,8 @@
 //   y  [M, N]  16-bit or fp32                     sums in fp32
 //
 // A block computes TILE_N columns for all M rows, with the sums in registers, and walks through K in stages of 128:
-// w [TILE_N, 128] and x [BLOCK_M, 128] come to shared memory by cp.async; w starts before the previous kernel has ended.
+// w [TILE_N, 128] and x [BLOCK_M, 128] come to shared memory by cp.async; w starts before the previous kernel has
+// ended.
 //
 //   warps:  4 over the 128 k of a stage (32 each)  x  1 or 2 over the rows  x  1 to 4 over the columns
 //
@@ -15,8 +16,8 @@
 // (CLUSTER_SIZE = 2) shares TILE_N columns: one takes the even stages, one the odd, so each reads half of x; they swap
 // half of their sums through distributed shared memory, and each finishes half of the rows.
 //
-// Order of summation: that of body/linear.cuh. Warp j over k of stage s has block 4s + j of 32 k, whose chain is (4s + j)
-// mod 8. A block without a partner sweeps over the even stages, then over the odd ones, for the same order.
+// Order of summation: that of body/linear.cuh. Warp j over k of stage s has block 4s + j of 32 k, whose chain is (4s +
+// j) mod 8. A block without a partner sweeps over the even stages, then over the odd ones, for the same order.
 //
 // Shared memory: [stages][w TILE_N x 256 | x BLOCK_M x 256 | g, c 512 each] | sums | sums of the other block or of the
 // second sweep | statistics | cache places | mbarrier.

@@ -5,8 +5,8 @@
 //
 //   x [M, C]  row-major      g, c [C] fp32      y [M, C]  may alias x
 //
-// LANES threads compute one row, a warp or a whole block, and keep it in registers, so x is read once. Sums are in fp32,
-// the variance around the mean. Memory bound; with a warp for each row there is no barrier.
+// LANES threads compute one row, a warp or a whole block, and keep it in registers, so x is read once. Sums are in
+// fp32, the variance around the mean. Memory bound; with a warp for each row there is no barrier.
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"

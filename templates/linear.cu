@@ -1,6 +1,6 @@
 // linear.cu - contract and instance of linear.cuh: linear layers of 1 to 8 rows on sm_90 and newer
 //
-// Chosen for 16-bit weights in decode programs of up to 8 tokens: norm before, activation, GLU or residual after in one
+// Chosen for 16-bit weights in programs of up to 8 tokens: norm before, activation, GLU or residual after in one
 // kernel. Where x does not fit shared memory, or K is no multiple of 8, linear_wide is chosen.
 //@ kernel  linear
 //@ rank    190

@@ -1,6 +1,6 @@
 // linear_append.cu - contract and instance of linear.cuh: q, k and v of 1 to 8 rows, with RoPE, k and v into the cache
 //
-// Chosen as linear.cu is, where the joined q, k, v projection ends in an append to the KV cache: decode programs of up to 8
+// Chosen as linear.cu is, where the joined q, k, v projection ends in an append to the KV cache: programs of up to 8
 // tokens on sm_90 and newer.
 //@ kernel  linear_append
 //@ rank    200

@@ -1,7 +1,7 @@
 // linear_attend.cu - contract and instance of linear_attend.cuh: q, k, v and attention of an encoder's few tokens
 //
-// Chosen in encode programs of up to 128 tokens on sm_90a, for heads of 64 elements without shared keys (no GQA), in place of
-// linear_tile and attend_hopper.
+// Chosen in encode programs of up to 128 tokens on sm_90a, for heads of 64 elements without shared keys (no GQA), in
+// place of linear_tile and attend_hopper.
 //@ kernel  linear_attend
 //@ rank    210
 //@ args    x[M,D] w[P,D] b[P]:fp32 xs:stats(x) $step $rows -> y[M,A]

@@ -1,6 +1,6 @@
 // linear_fma.cu - contract and instance of linear_fma.cuh: linear layers in fp32, up to 64 rows
 //
-// Chosen for fp32 weights in decode programs of up to 64 tokens, on every GPU; above that cuBLASLt is (matmul.cu).
+// Chosen for fp32 weights in programs of up to 64 tokens, on every GPU; above that cuBLASLt is (matmul.cu).
 //@ kernel  linear_fma
 //@ rank    220
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y

@@ -1,7 +1,8 @@
-// linear_head.cu - contract and instance of linear.cuh: logits of the last token of 1 to 8 sequences, and their segments
+// linear_head.cu - contract and instance of linear.cuh: logits of the last token of 1 to 8 sequences, and their
+// segments
 //
-// Chosen for the LM head where at most 8 rows are sampled, on sm_90 and newer. Where a sampler or a beam search reads the
-// logits, it also writes segments (body/segments.cuh), so that the row is not read again.
+// Chosen for the LM head where at most 8 rows are sampled, on sm_90 and newer. Where a sampler or a beam search reads
+// the logits, it also writes segments (body/segments.cuh), so that the row is not read again.
 //@ kernel  linear_head
 //@ rank    250
 //@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments

@@ -1,14 +1,15 @@
 // linear_hopper.cu - contract and instance of linear_hopper.cuh: linear layers of 9 to 64 rows on sm_90a
 //
-// Chosen for 16-bit weights in decode programs of 16 to 64 tokens. It costs the same as linear_wide in the model of
-// `select`, so rank decides; measured, it is the faster of the two. Layer norm before it is a launch of its own.
+// Chosen for 16-bit weights in programs of 9 to 64 tokens (a bucket of 16 or 64). It costs the same as linear_wide in
+// the model of `select`, so rank decides; measured, it is the faster of the two. Layer norm before it is a launch of
+// its own.
 //
 // CLUSTER_SIZE, TILE_N: each block fills an SM, and all blocks of a launch run at once. An H200 holds 66, 30 and 15
 // clusters of 2, 4 and 8 blocks (so the driver's occupancy call). Fewer SMs with wider tiles beat all SMs with narrow
 // ones, since x is read 64 / TILE_N times as often as w. CLUSTER_N: columns that a cluster computes in all passes.
 //
-// The order of summation is not that of linear.cu (up to 8 rows): a row has the same bits for 9 to 64 rows, but not across
-// that border.
+// The order of summation is not that of linear.cu (up to 8 rows): a row has the same bits for 9 to 64 rows, but not
+// across that border.
 //@ kernel  linear_hopper
 //@ rank    260
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y

@@ -1,8 +1,8 @@
-// linear_hopper_append.cu - contract and instance of linear_hopper.cuh: q, k and v of 9 to 64 rows, with RoPE, k and v into
-// the cache
+// linear_hopper_append.cu - contract and instance of linear_hopper.cuh: q, k and v of 9 to 64 rows, with RoPE, k and v
+// into the cache
 //
-// Chosen as linear_hopper.cu is, where the joined q, k, v projection ends in an append to the KV cache. Tiles and clusters
-// are those of linear_hopper.cu.
+// Chosen as linear_hopper.cu is, where the joined q, k, v projection ends in an append to the KV cache. Tiles and
+// clusters are those of linear_hopper.cu.
 //@ kernel  linear_hopper_append
 //@ rank    270
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y

@@ -1,7 +1,8 @@
-// linear_hopper_head.cu - contract and instance of linear_hopper.cuh: logits of 9 to 64 rows on sm_90a, and their segments
+// linear_hopper_head.cu - contract and instance of linear_hopper.cuh: logits of 9 to 64 rows on sm_90a, and their
+// segments
 //
-// Chosen for the LM head of 9 to 64 sampled rows: over the last token of each sequence (LAST), or over rows that are already
-// selected. With segments all of K is in one block (CLUSTER_SIZE 1); other constants as in linear_hopper.cu.
+// Chosen for the LM head of 9 to 64 sampled rows: over the last token of each sequence (LAST), or over rows that are
+// already selected. With segments all of K is in one block (CLUSTER_SIZE 1); other constants as in linear_hopper.cu.
 //@ kernel  linear_hopper_head
 //@ rank    280
 //@ args    $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments

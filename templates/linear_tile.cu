@@ -1,7 +1,8 @@
 // linear_tile.cu - contract and instance of linear_tile.cuh: linear layers of many rows on sm_90a
 //
-// Chosen for 16-bit weights in encode programs of any size, and in decode programs of 65 to 512 tokens. Prompts of decoders go
-// to cuBLASLt (matmul.cu): their programs take any number of rows, often few, and these tiles are chosen for T_MAX.
+// Chosen for 16-bit weights in encode programs of any size, and in decode programs of 65 to 512 tokens. Prompts of
+// decoders go to cuBLASLt (matmul.cu): their programs take any number of rows, often few, and these tiles are chosen
+// for T_MAX.
 //
 // Measured on the H200 without norms, BERT-base's matrices (tests/gpu/tile_check.cu, us; in brackets the best of 24
 // algorithms of cuBLASLt; docs/decisions/002-norms-folded-into-weights.md says what norms cost in them):

@@ -1,5 +1,5 @@
-// linear_tile_append.cu - contract and instance of linear_tile.cuh: q, k and v of many rows on sm_90a, with RoPE, k and v
-// into the cache
+// linear_tile_append.cu - contract and instance of linear_tile.cuh: q, k and v of many rows on sm_90a, with RoPE, k and
+// v into the cache
 //
 // Chosen for 16-bit weights in decode programs of more than 64 tokens. Up to 64 linear_hopper_append is; prompts go to
 // cuBLASLt and append.

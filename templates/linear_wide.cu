@@ -1,10 +1,11 @@
 // linear_wide.cu - contract and instance of linear_wide.cuh: linear layers of up to 64 rows, any K and N, every GPU
 //
-// Chosen for 16-bit weights in decode programs of up to 64 tokens where neither linear nor linear_hopper fits: GPUs before
+// Chosen for 16-bit weights in programs of up to 64 tokens where neither linear nor linear_hopper fits: GPUs before
 // sm_90, other forms of sm_90 than sm_90a above 8 rows, sm_100 and sm_120 above 8 rows, K that is no multiple of 8.
 //
-// TILE_N_MAX: what registers and shared memory hold. CLUSTER_N: columns for each pair of blocks (sm_90) or block, if all SMs
-// take part. WHOLE_SM: a block takes all shared memory of an SM, for matrices of 32 MB and more or where half is too little.
+// TILE_N_MAX: what registers and shared memory hold. CLUSTER_N: columns for each pair of blocks (sm_90) or block, if
+// all SMs take part. WHOLE_SM: a block takes all shared memory of an SM, for matrices of 32 MB and more or where half
+// is too little.
 //@ kernel  linear_wide
 //@ rank    320
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y

@@ -1,7 +1,8 @@
-// linear_wide_append.cu - contract and instance of linear_wide.cuh: q, k and v of up to 64 rows, with RoPE, k and v into the
-// cache
+// linear_wide_append.cu - contract and instance of linear_wide.cuh: q, k and v of up to 64 rows, with RoPE, k and v
+// into the cache
 //
-// Chosen as linear_wide.cu is, where the joined q, k, v projection ends in an append to the KV cache. Constants as there.
+// Chosen as linear_wide.cu is, where the joined q, k, v projection ends in an append to the KV cache. Constants as
+// there.
 //@ kernel  linear_wide_append
 //@ rank    330
 //@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y

@@ -1,7 +1,7 @@
 // linear_wide_head.cu - contract and instance of linear_wide.cuh: logits of the last token of up to 64 sequences
 //
-// Chosen for the LM head where neither linear_head nor linear_hopper_head fits. It writes no segments: the sampler reads the
-// whole row. Constants as in linear_wide.cu.
+// Chosen for the LM head where neither linear_head nor linear_hopper_head fits. It writes no segments: the sampler
+// reads the whole row. Constants as in linear_wide.cu.
 //@ kernel  linear_wide_head
 //@ rank    340
 //@ args    x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N]

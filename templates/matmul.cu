@@ -3,11 +3,11 @@
 // It has no text: the runtime calls the library with the constants of FtxMatmulConst, in that order.
 //
 // Chosen for steps of any T (prompts; only live rows are computed), and for decode programs of more than 64 rows where
-// linear_tile does not fit. Up to 64 rows the kernels of this folder are: they overlap by programmatic dependent launch, a
-// library call in a CUDA graph does not.
+// linear_tile does not fit. Up to 64 rows the kernels of this folder are: they overlap by programmatic dependent
+// launch, a library call in a CUDA graph does not.
 //
-// cuBLASLt adds a residual (beta = 1) before its activation, so a match has one of them. A bias has the type of y. Its GELU
-// is the tanh form, which is not exact enough in fp32.
+// cuBLASLt adds a residual (beta = 1) before its activation, so a match has one of them. A bias has the type of y. Its
+// GELU is the tanh form, which is not exact enough in fp32.
 //@ kernel  matmul
 //@ rank    350
 //@ device  matmul

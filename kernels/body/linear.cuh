@@ -9,9 +9,13 @@
 // RMS norm is split: the product takes x * g, and the finished sum is multiplied by the row's 1 / rms, so that nothing
 // waits for the statistic. Layer norm is applied to x before the product.
 //
+// Constants of an instance (Config in the templates): T type of x and w, OUT type of y, M rows at most; NORM 1 RMS norm
+// of x, 2 layer norm; RES 1 adds r, 2 adds layernorm(r); ACT an FtxAct; ROWS_S 1: rows are sequences, not tokens; LAST
+// 1: row m of x is the last token of sequence m.
+//
 // Order of summation of linear.cuh and linear_wide.cuh; it depends on K alone, never on the number of rows of a step.
-// Block b of 32 k belongs to chain b mod 8; a chain is a sequence of matrix instructions of 16 k. At the end chains 0..3
-// are added in order, chains 4..7 too, last the two halves.
+// Block b of 32 k belongs to chain b mod 8; a chain is a sequence of matrix instructions of 16 k. At the end chains
+// 0..3 are added in order, chains 4..7 too, last the two halves.
 #pragma once
 #include "device/io.h"
 #include "device/vec.cuh"

@@ -1,7 +1,7 @@
 // norm.cuh - statistics of a row for RMS norm and layer norm, in the one order of summation that all kernels use, so
-// that a row gets the same bits from each of them: lane l of a warp adds vectors l, l + 32, ... of VEC elements one after
-// another; then the lanes are added as a tree over 16, last the two halves. At the end: layer norm from row statistics
-// that another kernel wrote.
+// that a row gets the same bits from each of them: lane l of a warp adds vectors l, l + 32, ... of VEC elements one
+// after another; then the lanes are added as a tree over 16, last the two halves. At the end: layer norm from row
+// statistics that another kernel wrote.
 #pragma once
 #include "device/l2.cuh"
 #include "device/vec.cuh"
@@ -94,10 +94,10 @@ DEVICE float norm_apply(float x, RowStat r, float g, float c)
     return __fmaf_rn(__fmul_rn(__fsub_rn(x, r.mean), r.scale), g, c);
 }
 
-// Layer norm from row statistics: for every EACH columns of a row of C elements, the kernel that wrote the row also wrote
-// their sum and the sum of their squares, [rows][GROUPS][2]. Var = E[x^2] - E[x]^2 cancels, but while the mean is below
-// 2^11 standard deviations the error is below the row's own rounding to 16 bits. Four neighbouring lanes work on a row:
-// lane t loads vectors t, t + 4, ...; all get the result. EACH = 0: the row is not normed.
+// Layer norm from row statistics: for every EACH columns of a row of C elements, the kernel that wrote the row also
+// wrote their sum and the sum of their squares, [rows][GROUPS][2]. Var = E[x^2] - E[x]^2 cancels, but while the mean is
+// below 2^11 standard deviations the error is below the row's own rounding to 16 bits. Four neighbouring lanes work on
+// a row: lane t loads vectors t, t + 4, ...; all get the result. EACH = 0: the row is not normed.
 struct RowAffine {
     float scale, shift;
 }; // y = (x * scale + shift) * g + c

@@ -1,8 +1,8 @@
 // tile.cuh - rows of 16-byte pieces in shared memory without bank conflicts: eight rows of one column lie in different
 // banks, and so do eight columns of one row.
 //
-// Rows of whole 128 bytes are swizzled: piece c of row r is at c ^ (r % 8), within its 128 bytes. Other rows are padded to
-// an odd number of pieces. Tiles start at multiples of 128 bytes.
+// Rows of whole 128 bytes are swizzled: piece c of row r is at c ^ (r % 8), within its 128 bytes. Other rows are padded
+// to an odd number of pieces. Tiles start at multiples of 128 bytes.
 #pragma once
 #include "device/types.cuh"
 

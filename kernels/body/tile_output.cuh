@@ -141,7 +141,8 @@ template <class C> struct TileStats {
     }
 };
 
-// The epilogue on two neighbouring columns: norm of x, bias, activation, residual. Gains stand TILE_N behind the biases.
+// The epilogue on two neighbouring columns: norm of x, bias, activation, residual. Gains stand TILE_N behind the
+// biases.
 template <class C>
 DEVICE Vec<float, 2> tile_epilogue(float v0, float v1, const float *bias, u32 residual, const TileAffine &norm = {})
 {
@@ -199,8 +200,8 @@ template <class C> DEVICE void tile_rotate(const AppendRow &to, int n, Vec<float
 }
 
 // Writes row m, TILES tiles of 8 columns from column n on. Tile i has sums d[4 * i] and d[4 * i + 1] and residual r[i];
-// bias: at the lane's columns. 16-bit results are exchanged among 4 lanes, four tiles at a time, so that each lane writes
-// 16 bytes. i: the row's index in `sums`.
+// bias: at the lane's columns. 16-bit results are exchanged among 4 lanes, four tiles at a time, so that each lane
+// writes 16 bytes. i: the row's index in `sums`.
 template <class C, int TILES, class A, class To>
 DEVICE void tile_write(const A &a, const float *d, const u32 (&r)[TILES], const float *bias, const TileAffine &norm,
                        TileStats<C> &sums, int i, int m, bool live, int n, const To &to)
@@ -250,8 +251,8 @@ DEVICE void tile_segment(const TileHeadArgs &a, float *d, const float *bias, int
 }
 
 // SMEM_EPILOGUE: writes 16 rows of a warp's tile from (row, column) on through the warp's staging area, so that eight
-// lanes write 128 bytes of a row. Unit u (16 bytes) of row r is at u ^ (r & 7), in the staging area and in `slot`, which
-// has the residual. bias, norm: at the lane's columns, of its two rows.
+// lanes write 128 bytes of a row. Unit u (16 bytes) of row r is at u ^ (r & 7), in the staging area and in `slot`,
+// which has the residual. bias, norm: at the lane's columns, of its two rows.
 template <class C, int COLUMNS, class A>
 DEVICE void tile_store_staged(const A &a, const float *d, const float *bias, const TileAffine *norm, u32 slot, u32 stage,
                        int row, int live, int column)

@@ -20,7 +20,8 @@ DEVICE void mbarrier_expect(u32 b, u32 bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(b), "r"(bytes) : "memory");
 }
-// mbarrier.arrive (release, of the block's scope): earlier reads and writes of this thread are complete for whoever waits.
+// mbarrier.arrive (release, of the block's scope): earlier reads and writes of this thread are complete for whoever
+// waits.
 DEVICE void mbarrier_arrive(u32 b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(b) : "memory"); }
 // mbarrier.try_wait.parity (acquire): whether the phase is complete; waits a while before it says no.
 DEVICE bool mbarrier_try(u32 b, u32 parity)
