@@ -59,7 +59,7 @@ template <class F> int check(const char *name, uint64_t seed)
     constexpr int H = F::HEADS, G = F::KV_HEADS, E = F::E, B = F::BLOCK, PER_SLOT = ceil_div(F::CONTEXT, B);
     Random rnd{seed};
     std::vector<int> decode = {1, 2, B - 1, B, B + 1, 63, 64, 65, 127, 128, 255, 256, 257, 300, 511, 512, 513, 777, 1025, 2048};
-    std::vector<int> chunk = {2, 5, 17, 33, 64, 130}, before = {0, 1, 250, 0, 31, 300};
+    std::vector<int> chunk = {2, 5, 17, 33, 64, 130, 47, 17}, before = {0, 1, 250, 0, 31, 300, 853, 316};
     const int dr = (int)decode.size(), S = dr + (int)chunk.size();
     std::vector<FtxRow> rows(S);
     std::vector<int> order(S), token_row;
@@ -339,6 +339,11 @@ int main(int argc, char **argv)
         CHECK(half, half, 8, 8, 96, 16);
         CHECK(half, half, 16, 1, 128, 256);
         CHECK(half, half, 3, 1, 256, 64);
+        CHECK(bf16, bf16, 4, 2, 64, 16, 98); // windows of several tiles of keys, whose edge cuts a tile
+        CHECK(half, half, 4, 1, 64, 8, 105);
+        CHECK(bf16, bf16, 4, 2, 128, 16, 112);
+        CHECK(half, half, 2, 2, 64, 16, 600);
+        CHECK(float, float, 2, 1, 32, 8, 105);
         CHECK(float, bf16, 8, 2, 64, 16);
         CHECK(bf16, half, 8, 2, 128, 16);
         printf(wrong ? "%d wrong\n" : "ok\n", wrong);
