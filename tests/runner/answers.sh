@@ -62,6 +62,8 @@ test "$(wc -l <"$room/json")" = 4
 sed -n 2p "$room/json" >"$room/gap"
 has "$room/gap" '"text":"","ids":[],"logprobs":[],"finish":"end"'
 has "$room/gap" '"first_token_ms":null'
+sed -n 3p "$room/json" >"$room/gap"
+has "$room/gap" '"first_token_ms":null'
 
 # A line that cannot be translated keeps its place, and the message says why.
 {

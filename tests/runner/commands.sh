@@ -28,6 +28,10 @@ for command in compile run score tokenize detokenize bench show opt why; do
     says 2 "$command: expected" $command
 done
 says 0 '^ftxc doctor' help doctor
+# Help wraps between words, at 110 columns.
+"$FTXC" help run >"$room/help"
+tr -s '\n ' ' ' <"$room/help" | grep -q -e "to leave room for --max-new) and sources at their start or end; an encoder's texts longest_first"
+test "$(awk 'length > most { most = length } END { print (most <= 110) }' "$room/help")" = 1
 says 0 'FTX_PATIENCE' help env
 says 0 '^rmsnorm ' ops
 says 0 'Exit codes' help
@@ -77,6 +81,11 @@ while [ $done -lt "$n" ]; do
 done >"$room/logprobs"
 list logprobs "$room/windows" | cmp - "$room/logprobs"
 grep -q "\"windows\":$((start / 6))[,}]" "$room/windows"
+# The loss is the mean of what is scored, the perplexity its exponential.
+{ list logprobs "$room/windows"; sed 's/.*"loss":\([^,]*\),"perplexity":\([^,]*\),.*/\1 \2/' "$room/windows"; } |
+    awk 'NF == 2 { loss = $1; perplexity = $2; next } { sum -= $1; n++ }
+         function near(a, b) { return a - b < 1e-5 * b && b - a < 1e-5 * b }
+         END { exit !(near(sum / n, loss) && near(exp(loss), perplexity)) }'
 
 # Texts to ids and back: as arguments, a file, lines, JSON; a mistake keeps its place among the others.
 "$FTXC" tokenize "$fable" "$(cat "$room/tale")" 'Ein König' >"$room/two"
@@ -128,6 +137,7 @@ says 0 '"median_us"' bench "$tiny" --sequences 2 --context 8 --repeat 2 -d cpu -
 says 0 '^encode .* tokens/s' bench "$bert" --sequences 2 --prompt 8 --repeat 2 -d cpu
 says 0 'a step' bench "$tiny" --sequences 1,2 --new 4 --source 6 --repeat 2 -d cpu
 says 2 '0 x 1 tokens after 8: sequences: expected 1 to' bench "$tiny" --sequences 0 --context 8 -d cpu
+says 2 '^decode  *1 ' bench "$tiny" --sequences 0,1 --context 8 --repeat 1 -d cpu # a mistake among others
 says 2 'repeat: expected 1 to 1000' bench "$tiny" --context 8 --repeat 0 -d cpu
 says 2 'sequences: expected 1 or more' bench "$tiny" --sequences 0 --new 4 -d cpu
 says 2 'repeat: expected 1 to 1000, found 0' bench "$tiny" --new 4 --repeat 0 -d cpu
@@ -160,7 +170,12 @@ says 0 '^ftxc [0-9]' --version
 root=$(pwd)
 (cd "$room" && "$FTXC" compile "$root/tests/models/tiny-llama" -t cpu -q --dump P --dump-dir "$room/dump" && cmp tiny-llama.ftx tiny.ftx)
 ls "$room/dump" | grep -q precision
-mkdir "$room/checkout"
+# A place that cannot be written is found before the work.
+says 1 'cannot be written' compile tests/models/tiny-llama -t cpu --dump P --dump-dir "$room/early" -o "$room/no/x.ftx"
+test ! -e "$room/early"
+mkdir "$room/checkout" "$room/named"
+(cd "$room/named" && "$FTXC" compile "$root/specs/fable.lua" -t cpu -q && "$FTXC" compile "$root/specs/fable.lua" -t cpu -q --exe)
+[ -f "$room/named/fable.ftx" ] && [ -x "$room/named/fable" ]
 cp tests/models/tiny-llama/* "$room/checkout"
 (cd "$room/checkout" && "$FTXC" compile . -t cpu -q && [ -f checkout.ftx ])
 says 0 'x.ftx: tiny-llama from the checkout tests/models/tiny-llama, for cpu; .* kernels, weights .*, engine .* MB: KV cache and state' compile tests/models/tiny-llama -t cpu,cpu -o "$room/x.ftx"
@@ -220,6 +235,7 @@ says 2 'stop: an encoder' run "$bert" --ids 5 --stop x -d cpu
 says 2 'no-bos: an encoder' run "$bert" --ids 5 --no-bos -d cpu
 says 2 'greedy: an encoder' run "$bert" --ids 5 --greedy -d cpu
 says 1 'none.txt' run "$fable" --prompt-file none.txt -d cpu
+says 0 '[a-z]' run "$fable" '' $ask # what the model writes behind its begin token
 says 2 'early-stopping: expected' run "$fable" x --early-stopping maybe -d cpu
 says 2 'logit-bias: expected' run "$fable" x --logit-bias 5 -d cpu
 says 2 'stop-id: expected' run "$fable" x --stop-id x -d cpu

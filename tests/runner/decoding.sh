@@ -51,6 +51,7 @@ END
     }
     printf 'The king\nThe queen\n' | "$FTXC" run "$room/fable.ftx" -d cpu -n 10 --batch --json >"$room/lines" 2>"$room/err"
     grep -q "throughput [0-9]* tokens/s; seed $(seed_of "$room/lines" 1); " "$room/err" || fail "$(cat "$room/err")"
+    test "$(seed_of "$room/lines" 2)" = $(($(seed_of "$room/lines" 1) + 1))
     "$FTXC" $fable "The queen" --seed "$(seed_of "$room/lines" 2)" --json | ids_of - >"$room/one"
     ids_of "$room/lines" | sed -n 2p | cmp - "$room/one"
     "$FTXC" run "$room/fable.ftx" x -d cpu -n 3 --seed 18446744073709551615 >"$room/out" 2>"$room/err"
@@ -59,6 +60,11 @@ END
     ! grep seed "$room/out" "$room/err" || fail "greedy has no seed"
     has "$room/out" '"timings":{"first_token_ms":'
     has "$room/out" '"decode_tokens_per_second":'
+
+    # More prompts than are kept at once: each answer in its place.
+    seq 100 | "$FTXC" $fable --batch --greedy -n 2 >"$room/lines"
+    seq 80 100 | "$FTXC" $fable --batch --greedy -n 2 >"$room/other"
+    tail -n 21 "$room/lines" | cmp - "$room/other"
 
     # A word that is written, banned as a text and by its ids: it is written no more.
     "$FTXC" $fable "Once upon a time" --greedy --json >"$room/free"

@@ -38,11 +38,13 @@ refused 2 'expected at most one prompt, found 2' run "$tiny" hello again
 refused 2 'no tokenizer' run "$tiny" hello
 refused 2 '99999 is no token id' run "$tiny" --ids 99999
 refused 2 'expected whole numbers of 32 bits' run "$tiny" --ids ''
+refused 2 'found "5x9"' run "$tiny" --ids 5x9
 refused 2 'top_k: expected 0 to' run "$tiny" --ids 5 --top-k 2000
 for option in --top-k --max-new --min-new --samples --beams --n-best --repetition-window --no-repeat-ngram --threads; do
     refused 2 "$option: expected a whole number of 32 bits" run "$tiny" --ids 5 $option 4294967297 # not 1
 done
 refused 2 'seed: expected a whole number' run "$tiny" --ids 5 --seed 18446744073709551616
+refused 2 'seed: expected a whole number, found "5x"' run "$tiny" --ids 5 --seed 5x
 refused 2 'logit-bias: expected ID=NUMBER' run "$tiny" --ids 5 --logit-bias 4294967301=1
 for device in cuda: cuda:x cuda:-0 'cuda: 1' cuda:1000 cuda:99999999999999999999 ''; do
     refused 2 "expected cpu, cuda, cuda:N or auto, found \"$device\"" run "$tiny" --ids 5 -d "$device"
@@ -54,7 +56,7 @@ done
 refused 2 'temperature: expected a number, found "1e999"' run "$tiny" --ids 5 --temperature 1e999
 refused 2 'the prompt has 50000 tokens' run "$tiny" --ids "$(yes 5 | head -n 50000 | paste -s -d , -)"
 # shellcheck disable=SC2046
-refused 2 'more than 64 arguments' run "$tiny" $(yes x | head -n 100)
+refused 2 'more than 64 arguments' run "$tiny" $(yes x | head -n 64)
 # What a file, an option or a command is called sends nothing to the terminal.
 escape=$(printf 'a\033[31m\302\233b\377')
 refused 1 'a\x1b[31m\xc2\x9bb\xff: No such file' run "$escape" x
