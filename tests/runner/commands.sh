@@ -175,7 +175,8 @@ says 1 'cannot be written' compile tests/models/tiny-llama -t cpu --dump P --dum
 test ! -e "$room/early"
 mkdir "$room/checkout" "$room/named"
 (cd "$room/named" && "$FTXC" compile "$root/specs/fable.lua" -t cpu -q && "$FTXC" compile "$root/specs/fable.lua" -t cpu -q --exe)
-[ -f "$room/named/fable.ftx" ] && [ -x "$room/named/fable" ]
+test -f "$room/named/fable.ftx"
+test -x "$room/named/fable"
 cp tests/models/tiny-llama/* "$room/checkout"
 (cd "$room/checkout" && "$FTXC" compile . -t cpu -q && [ -f checkout.ftx ])
 says 0 'x.ftx: tiny-llama from the checkout tests/models/tiny-llama, for cpu; .* kernels, weights .*, engine .* MB: KV cache and state' compile tests/models/tiny-llama -t cpu,cpu -o "$room/x.ftx"
