@@ -152,6 +152,7 @@ says 2 'need --new' bench "$tiny" --temperature 1 -d cpu
 says 2 'expected 1 token or more' bench "$tiny" --context -5 -d cpu
 says 0 '"generation":4,"source":6' bench "$tiny" --new 4 --source 6 --repeat 1 -d cpu --json
 says 2 'sequences: expected at most 32 whole numbers' bench "$tiny" --sequences 1,,2 -d cpu
+says 2 'sequences: expected at most 32 whole numbers' bench "$tiny" --sequences 1x2 -d cpu
 says 2 'context, --prompt: expected at most 32 whole numbers' bench "$tiny" --prompt x -d cpu
 says 2 'expected cpu, cuda' bench "$tiny" -d gpu
 says 1 'none.ftx' bench none.ftx -d cpu

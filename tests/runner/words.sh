@@ -39,7 +39,6 @@ refused 2 'no tokenizer' run "$tiny" hello
 refused 2 '99999 is no token id' run "$tiny" --ids 99999
 refused 2 'expected whole numbers of 32 bits' run "$tiny" --ids ''
 refused 2 'found "5x9"' run "$tiny" --ids 5x9
-refused 2 'found "5x9"' run "$tiny" --ids 5x9
 refused 2 'top_k: expected 0 to' run "$tiny" --ids 5 --top-k 2000
 for option in --top-k --max-new --min-new --samples --beams --n-best --repetition-window --no-repeat-ngram --threads; do
     refused 2 "$option: expected a whole number of 32 bits" run "$tiny" --ids 5 $option 4294967297 # not 1
