@@ -182,6 +182,38 @@ static void test_compiled(void **state)
     ftx_model_close(narrow);
 }
 
+/* The comments of ftx.h state the ranges of decode.def. */
+static void test_header(void **state)
+{
+    FileMap map;
+    FtxError err;
+    char *text;
+    int stated = 0;
+
+    (void)state;
+    assert_int_equal(file_map("runtime/ftx.h", &map, &err), FTX_OK);
+    text = calloc(1, map.bytes + 1);
+    assert_non_null(text);
+    memcpy(text, map.at, map.bytes);
+#define SAYS_COUNT(name, low, high)
+#define SAYS_EARLY(name, low, high)
+#define SAYS_NUMBER(name, low, high) \
+    do { \
+        const char *field = strstr(text, "    float " name ";"), *end = field ? strchr(field, '\n') : NULL; \
+        const char *range = field ? strstr(field, low " to " high) : NULL; \
+\
+        if (!range || range > end) \
+            fail_msg("ftx.h does not say \"%s to %s\" of %s", low, high, name); \
+        stated++; \
+    } while (0);
+#define DECODE(name, type, low, high, ...) SAYS_##type(#name, #low, #high)
+#include "runtime/decode.def"
+#undef DECODE
+    assert_int_equal(stated, 9);
+    free(text);
+    file_unmap(&map);
+}
+
 static int open_model(void **state)
 {
     char command[900];
@@ -206,7 +238,8 @@ static int close_model(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges), cmocka_unit_test(test_compiled)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges), cmocka_unit_test(test_compiled),
+                                       cmocka_unit_test(test_header)};
 
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
