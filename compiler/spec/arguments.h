@@ -6,6 +6,8 @@
 
 #include "sandbox.h"
 
+#define MAX_SIZE INT32_MAX /* of a dimension */
+
 const char *arg_found(lua_State *L, int i); /* for messages: "nil", "the number 3" */
 int64_t arg_count(lua_State *L, int i, int64_t low, int64_t high, const char *what);
 double arg_number(lua_State *L, int i, const char *what);    /* finite */

@@ -24,7 +24,7 @@ static inline Reader *reader_of(lua_State *L)
     return sandbox_of(L)->user;
 }
 
-/* nn.c. nn_open leaves the module on the stack. */
+/* nn.c and values.c. nn_open leaves the module on the stack. */
 int nn_open(lua_State *L);
 Id nn_value(lua_State *L, int i, const char *what); /* raises an error if it is none */
 Id nn_apply(lua_State *L, Op op, Id x);             /* adds an operation with one argument */

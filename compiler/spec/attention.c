@@ -1,0 +1,207 @@
+/* attention.c - nn.*: heads, rotary positions, caches, attention. */
+#include "arguments.h"
+#include "values.h"
+
+#include <math.h>
+#include <string.h>
+
+static int nn_split_heads(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "split_heads: x");
+    Attrs attrs = {0};
+
+    attrs_int(&attrs, "heads", arg_count(L, 2, 1, 65536, "split_heads: heads"));
+    return value_push(L, value_add(L, OP_SPLIT_HEADS, x, 0, 0, &attrs));
+}
+
+static int nn_join_heads(lua_State *L)
+{
+    return value_push(L, value_add(L, OP_JOIN_HEADS, nn_value(L, 1, "join_heads: x"), 0, 0, NULL));
+}
+
+/* Options of a rope_table: theta, dim, scaling = {kind, factor, low, high, original}. ftx.model sets its length. */
+static void rope_attrs(lua_State *L, int i, int64_t head_dim, Attrs *attrs)
+{
+    static const char *const kinds[] = {"none", "linear", "llama3"};
+    const char *kind = "none";
+    const int64_t dim = arg_option_count(L, i, "dim", 2, head_dim, head_dim, "rope");
+    const double theta = arg_option_number(L, i, "theta", 10000, "rope");
+
+    if (dim % 2)
+        sandbox_fail(L, "rope: dim is %lld, it must be even", (long long)dim);
+    if (theta <= 0)
+        sandbox_fail(L, "rope: theta is %g, it must be positive", theta);
+    attrs_int(attrs, "rot", dim);
+    attrs_float(attrs, "theta", theta);
+    attrs_int(attrs, "positions", 1);
+    if (lua_getfield(L, i, "scaling") == LUA_TNIL)
+        return;
+    i = lua_gettop(L);
+    arg_options(L, i, "kind factor low high original", "rope: scaling");
+    lua_getfield(L, i, "kind");
+    kind = arg_word(L, -1, "rope: scaling.kind");
+    for (size_t k = 0; k <= LEN(kinds); k++) {
+        if (k == LEN(kinds))
+            sandbox_fail(L, "rope: scaling.kind is \"%s\", it must be none, linear or llama3", kind);
+        if (strcmp(kind, kinds[k]) == 0)
+            break;
+    }
+    if (strcmp(kind, "none") == 0)
+        return;
+    attrs_word(attrs, "scaling", kind);
+    attrs_float(attrs, "factor", arg_option_number(L, i, "factor", 0, "rope: scaling"));
+    if (attrs->at[attrs->n - 1].f < 1)
+        sandbox_fail(L, "rope: scaling.factor is %g, it must be 1 or more", attrs->at[attrs->n - 1].f);
+    if (strcmp(kind, "llama3") == 0) {
+        const double low = arg_option_number(L, i, "low", 1, "rope: scaling");
+        const double high = arg_option_number(L, i, "high", 4, "rope: scaling");
+
+        if (low <= 0 || high <= low)
+            sandbox_fail(L, "rope: scaling.low is %g and high %g, they must be positive and low < high", low, high);
+        attrs_float(attrs, "low", low);
+        attrs_float(attrs, "high", high);
+        attrs_int(attrs, "original", arg_option_count(L, i, "original", 1, MAX_SIZE, 0, "rope: scaling"));
+        if (!attrs->at[attrs->n - 1].i)
+            sandbox_fail(L, "rope: scaling.original is missing: the context of the training before the scaling");
+    }
+}
+
+/* nn.rope(x, {theta=, dim=, scaling=, style="half"}): layers with equal options share a table */
+static int nn_rope(lua_State *L)
+{
+    const Graph *g = reader_of(L)->graph;
+    const Id x = nn_value(L, 1, "rope: x");
+    const Shape shape = value_at(L, x)->shape;
+    Attrs table = {0}, attrs = {0};
+    Id found_table = 0;
+
+    lua_settop(L, 2);
+    if (shape.rank != 3)
+        return sandbox_fail(L, "rope: x is %s, it must be [T,heads,head_dim]: split_heads gives that",
+                            ir_shape_text(g->scratch, shape));
+    if (lua_isnil(L, 2))
+        lua_newtable(L), lua_replace(L, 2); /* all defaults */
+    arg_options(L, 2, "theta dim scaling style", "rope");
+    rope_attrs(L, 2, shape.dim[2].n, &table);
+    for (Id id = 1; id < g->values.n && !found_table; id++)
+        if (ir_value(g, id)->op == OP_ROPE_TABLE && attrs_same(ir_value(g, id), &table))
+            found_table = id;
+    if (!found_table)
+        found_table = value_add(L, OP_ROPE_TABLE, 0, 0, 0, &table);
+    if (lua_getfield(L, 2, "style") != LUA_TNIL)
+        attrs_word(&attrs, "style", arg_word(L, -1, "rope: style"));
+    return value_push(L, value_add(L, OP_ROPE, x, found_table, 0, &attrs));
+}
+
+/* nn.cache(k, v): the cache of the next layer */
+static int nn_cache(lua_State *L)
+{
+    Reader *r = reader_of(L);
+    const Id k = nn_value(L, 1, "cache: k"), v = nn_value(L, 2, "cache: v");
+    const Shape shape = value_at(L, k)->shape;
+    Attrs attrs = {0};
+    Id id;
+
+    attrs_int(&attrs, "layer", r->layers);
+    id = value_add(L, OP_CACHE, k, v, 0, &attrs);
+    if (shape.dim[2].n % 8 || shape.dim[2].n < 16 || shape.dim[2].n > 256)
+        return sandbox_fail(L, "cache: head_dim is %lld, it must be a multiple of 8 from 16 to 256",
+                            (long long)shape.dim[2].n);
+    r->layers++;
+    return value_push(L, id);
+}
+
+/* nn.attend(q, cache, {scale=, window=, softcap=}): scale 1/sqrt(head_dim), window in tokens */
+static int nn_attend(lua_State *L)
+{
+    const Id q = nn_value(L, 1, "attend: q"), cache = nn_value(L, 2, "attend: the cache");
+    const Shape shape = value_at(L, q)->shape;
+    Attrs attrs = {0};
+    double scale, softcap = 0;
+    int64_t window = 0;
+
+    lua_settop(L, 3);
+    if (value_at(L, cache)->op != OP_CACHE)
+        return sandbox_fail(L, "attend: the second argument is the result of %s, it must be that of cache",
+                            ir_op_name(value_at(L, cache)->op));
+    scale = shape.rank == 3 ? 1 / sqrt((double)shape.dim[2].n) : 1;
+    if (arg_options(L, 3, "scale window softcap", "attend")) {
+        scale = arg_option_number(L, 3, "scale", scale, "attend");
+        softcap = arg_option_number(L, 3, "softcap", 0, "attend");
+        window = arg_option_count(L, 3, "window", 0, MAX_SIZE, 0, "attend");
+    }
+    attrs_int(&attrs, "layer", ir_int(value_at(L, cache), "layer"));
+    attrs_float(&attrs, "scale", scale);
+    if (window)
+        attrs_int(&attrs, "window", window);
+    if (softcap != 0)
+        attrs_float(&attrs, "softcap", softcap);
+    return value_push(L, value_add(L, OP_ATTEND, q, cache, 0, &attrs));
+}
+
+static void check_head_dim(lua_State *L, const char *who, Shape shape)
+{
+    const int64_t head_dim = shape.rank == 3 ? shape.dim[2].n : 0;
+
+    if (head_dim % 8 || head_dim < 16 || head_dim > 256)
+        sandbox_fail(L, "%s: head_dim is %lld, it must be a multiple of 8 from 16 to 256", who, (long long)head_dim);
+}
+
+/* The option of attention without a cache. */
+static double attend_scale(lua_State *L, int i, Shape q, const char *who)
+{
+    const double scale = q.rank == 3 ? 1 / sqrt((double)q.dim[2].n) : 1;
+
+    lua_settop(L, i);
+    return arg_options(L, i, "scale", who) ? arg_option_number(L, i, "scale", scale, who) : scale;
+}
+
+/* nn.attend_full(q, k, v, {scale=}): every token sees all of its text */
+static int nn_attend_full(lua_State *L)
+{
+    const Id q = nn_value(L, 1, "attend_full: q"), k = nn_value(L, 2, "attend_full: k");
+    const Id v = nn_value(L, 3, "attend_full: v");
+    Attrs attrs = {0};
+
+    check_head_dim(L, "attend_full", value_at(L, q)->shape);
+    attrs_float(&attrs, "scale", attend_scale(L, 4, value_at(L, q)->shape, "attend_full"));
+    return value_push(L, value_add(L, OP_ATTEND_FULL, q, k, v, &attrs));
+}
+
+/* nn.cross_cache(k, v): keys and values of the source for the next layer of the decoder */
+static int nn_cross_cache(lua_State *L)
+{
+    Reader *r = reader_of(L);
+    const Id k = nn_value(L, 1, "cross_cache: k"), v = nn_value(L, 2, "cross_cache: v");
+    Attrs attrs = {0};
+
+    check_head_dim(L, "cross_cache", value_at(L, k)->shape);
+    attrs_int(&attrs, "layer", r->sources++);
+    return value_push(L, value_add(L, OP_CROSS_CACHE, k, v, 0, &attrs));
+}
+
+/* nn.attend_cross(q, cross, {scale=}) */
+static int nn_attend_cross(lua_State *L)
+{
+    const Id q = nn_value(L, 1, "attend_cross: q"), cross = nn_value(L, 2, "attend_cross: the source");
+    Attrs attrs = {0};
+
+    if (value_at(L, cross)->op != OP_CROSS_CACHE)
+        return sandbox_fail(L, "attend_cross: the second argument is the result of %s, it must be that of cross_cache",
+                            ir_op_name(value_at(L, cross)->op));
+    attrs_int(&attrs, "layer", ir_int(value_at(L, cross), "layer"));
+    attrs_float(&attrs, "scale", attend_scale(L, 3, value_at(L, q)->shape, "attend_cross"));
+    return value_push(L, value_add(L, OP_ATTEND_SOURCE, q, cross, 0, &attrs));
+}
+
+const luaL_Reg nn_attention[] = {
+    {"split_heads", nn_split_heads},
+    {"join_heads", nn_join_heads},
+    {"rope", nn_rope},
+    {"cache", nn_cache},
+    {"attend", nn_attend},
+    {"attend_full", nn_attend_full},
+    {"cross_cache", nn_cross_cache},
+    {"attend_cross", nn_attend_cross},
+    {NULL, NULL},
+};
