@@ -45,10 +45,10 @@ struct LinearAttendArgs {
 };
 
 template <class C> struct LinearAttendShape {
-    static constexpr int E = 64, HALF = E / 2, NT = 3 * HALF; // columns: of a head, of q, k or v in a block, of a block
+    static constexpr int E = 64, HALF = E / 2, TILE_N = 3 * HALF; // columns: of a head, of q, k or v in a block, of a block
     static constexpr int TOKENS = 128, OWN = TOKENS / 4, KEY_GROUPS = 4;
     static constexpr int STEPS = ceil_div(C::D, 64), SLOTS = ceil_div(STEPS, 2); // steps of 64 k: all, of a block
-    static constexpr int W = NT * 128, X = 64 * 128;                             // bytes of a slot's w and x
+    static constexpr int W = TILE_N * 128, X = 64 * 128;                             // bytes of a slot's w and x
     using Rows = TileRows<E * 2>;                                                // of keys, queries
     using Halves = TileRows<HALF * 2>;                                           // of values
     // In the place of w, once all blocks have read the first slots: keys, queries and values; then the warps' results.
@@ -59,7 +59,7 @@ template <class C> struct LinearAttendShape {
     static constexpr int KEYS = (7 + 1) * OWN * HALF * 2, VALUES = 3 * OWN * HALF * 2;
     static constexpr int X_AT = most(SLOTS * W, round_up(ATTEND_BYTES, 1024));
     // In the place of the first slots of x, once this block has read them: sums of the other half of D.
-    static constexpr int SUMS_AT = X_AT, RECEIVED = 64 * NT * 4 / 2;
+    static constexpr int SUMS_AT = X_AT, RECEIVED = 64 * TILE_N * 4 / 2;
     // Steps whose w and x are overwritten: these must have been read.
     static constexpr int STEPS_BEFORE_REUSE = most(ceil_div(OUT_AT, W), ceil_div(RECEIVED, X));
     static constexpr int TEXT_AT = X_AT + most(SLOTS * X, RECEIVED); // begin and end of the text of each of the block's tokens
@@ -126,13 +126,13 @@ DEVICE void linear_attend_texts(const LinearAttendArgs &a, const LinearAttendWor
 // steps whose memory is reused have been read, it arrives at `free` of the block of the other half, which may then send
 // its sums, and at the cluster's barrier, after which keys, queries and values may come.
 template <class C>
-DEVICE void linear_attend_multiply(float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
+DEVICE void linear_attend_multiply(float (&d)[LinearAttendShape<C>::TILE_N / 2], const LinearAttendWork<C> &t, u32 shared,
                                    u32 full, u32 free)
 {
     typedef LinearAttendShape<C> P;
     const u32 there = cluster_map(free, t.rank ^ 1);
 #pragma unroll
-    for (int i = 0; i < P::NT / 2; i++)
+    for (int i = 0; i < P::TILE_N / 2; i++)
         d[i] = 0.0f;
 #pragma unroll
     for (int s = 0; s < P::SLOTS; s++) {
@@ -142,7 +142,7 @@ DEVICE void linear_attend_multiply(float (&d)[LinearAttendShape<C>::NT / 2], con
             wgmma_fence();
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                Wgmma<P::NT, typename C::T>::add(d, wgmma_descriptor_at(x, 0, k), wgmma_descriptor_at(w, 0, k));
+                Wgmma<P::TILE_N, typename C::T>::add(d, wgmma_descriptor_at(x, 0, k), wgmma_descriptor_at(w, 0, k));
             wgmma_commit();
         }
         if (s == least(P::STEPS_BEFORE_REUSE, P::SLOTS - 1)) {
@@ -158,14 +158,14 @@ DEVICE void linear_attend_multiply(float (&d)[LinearAttendShape<C>::NT / 2], con
 // Of a thread's rows g and g + 8 this block finishes one (row g + 8 * half); the sums of the other go to the block of
 // the other half of D. Keys first, then queries, then values.
 template <class C>
-DEVICE void linear_attend_send_sums(const float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t, u32 shared,
+DEVICE void linear_attend_send_sums(const float (&d)[LinearAttendShape<C>::TILE_N / 2], const LinearAttendWork<C> &t, u32 shared,
                                u32 sums_here)
 {
     typedef LinearAttendShape<C> P;
     const u32 there = cluster_map(shared + P::SUMS_AT + threadIdx.x * 16, t.rank ^ 1); // [fours][threads]
     const u32 count = cluster_map(sums_here, t.rank ^ 1);
 #pragma unroll
-    for (int n = 0; n < P::NT / 16; n++) {
+    for (int n = 0; n < P::TILE_N / 16; n++) {
         const int i = P::kind(n / 2) * 2 + n % 2;
         const float *v = d + i * 8;
         cluster_send4(there + i * 2048, t.half ? v[0] : v[2], t.half ? v[1] : v[3], t.half ? v[4] : v[6],
@@ -176,8 +176,8 @@ DEVICE void linear_attend_send_sums(const float (&d)[LinearAttendShape<C>::NT / 
 // Adds the sums received, and stores q, k and v of this thread's token here and in the blocks that need them; zeros for
 // tokens that are not live.
 template <class C>
-DEVICE void linear_attend_send_qkv(const float (&d)[LinearAttendShape<C>::NT / 2], const LinearAttendWork<C> &t,
-                                 float scale, const Vec<float, 2> (&bias)[LinearAttendShape<C>::NT / 8], bool live,
+DEVICE void linear_attend_send_qkv(const float (&d)[LinearAttendShape<C>::TILE_N / 2], const LinearAttendWork<C> &t,
+                                 float scale, const Vec<float, 2> (&bias)[LinearAttendShape<C>::TILE_N / 8], bool live,
                                  int row, char *shared, u32 sums_here, u32 keys)
 {
     typedef LinearAttendShape<C> P;
@@ -372,11 +372,11 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
     const int warp = shuffle(warp_id(), 0); // from a shuffle: the compiler knows that all lanes take one branch, so descriptors are in uniform registers
     if (warp < 4) {
         const int row = warp_id() * 8 + (lane_id() >> 2); // token row that this thread finishes
-        float d[P::NT / 2];
-        Vec<float, 2> bias[P::NT / 8];
+        float d[P::TILE_N / 2];
+        Vec<float, 2> bias[P::TILE_N / 8];
         RowSums<C::D, C::X_STATS> sums;
 #pragma unroll
-        for (int i = 0; i < P::NT / 8; i++)
+        for (int i = 0; i < P::TILE_N / 8; i++)
             bias[i] = C::BIAS ? load<2>(a.b + t.row(i / 4) + i % 4 * 8 + (lane_id() & 3) * 2) : zeros<float, 2>();
         wait_for_previous();
         sums.load(a.xs, t.token(row), t.token(row) < live);

@@ -411,7 +411,7 @@ template <class C> DEVICE void hopper_write(const LinearArgs &a, const float (&d
     }
 }
 
-// The same for logits: a segment of each row, and what is wished for of the row itself.
+// DIRECT, logits: writes a segment of each row, and of its logits what `keep` says (body/segments.cuh).
 template <class C>
 DEVICE void hopper_segments(const LinearHeadArgs &a, HopperWork<C> at, float (&d)[C::TILE_N / 2], const float (&squares)[2], int row, int live,
                          u32 keeps)

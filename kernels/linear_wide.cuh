@@ -32,11 +32,11 @@
 
 template <class C> struct WideShape {
     static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;         // rows of x in shared memory
-    static constexpr int GROUPS = C::TILE_N <= 64 ? 2 : 4;                         // of four warps
-    static constexpr int MG = BLOCK_M == 64 ? 2 : 1, NG = GROUPS / MG;             // groups over m, over n
-    static constexpr int MT = BLOCK_M / 16 / MG, JT = C::TILE_N / NG / 8; // 16-row and 8-column tiles of a warp
+    static constexpr int GROUPS = C::TILE_N <= 64 ? 2 : 4;                         // groups of four warps
+    static constexpr int M_GROUPS = BLOCK_M == 64 ? 2 : 1, N_GROUPS = GROUPS / M_GROUPS; // of them over m, over n
+    static constexpr int M_TILES = BLOCK_M / 16 / M_GROUPS, N_TILES = C::TILE_N / N_GROUPS / 8; // 16-row and 8-column tiles of a warp
     static constexpr int THREADS = 128 * GROUPS;
-    static constexpr int S = ceil_div(C::K, 128);                                  // stages of 128 k
+    static constexpr int K_STAGES = ceil_div(C::K, 128);                           // stages of 128 k
     static constexpr int STAGE = (C::TILE_N + BLOCK_M) * 256 + C::NORM * 512;
     static constexpr int SUM = BLOCK_M * 8 + 8;                                    // floats of a tile of 8 columns
     static constexpr int OTHER_SUM = C::CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : SUM; // the same, of the second buffer
@@ -60,9 +60,9 @@ template <class C> struct WideWalk {
     DEVICE void next(int rank)
     {
         s += 2;
-        if (s < WideShape<C>::S)
+        if (s < WideShape<C>::K_STAGES)
             return;
-        if (C::CLUSTER_SIZE == 1 && s % 2 == 0 && WideShape<C>::S > 1) {
+        if (C::CLUSTER_SIZE == 1 && s % 2 == 0 && WideShape<C>::K_STAGES > 1) {
             s = 1;
         } else {
             row += C::TILE_N;
@@ -136,27 +136,27 @@ template <class C> DEVICE void wide_load_x(const LinearArgs &a, WideWalk<C> at, 
 template <class C> struct WideWarp {
     int kw, m, tile;
     DEVICE WideWarp()
-        : kw(warp_id() & 3), m((warp_id() >> 2) / WideShape<C>::NG * WideShape<C>::MT * 16),
-          tile((warp_id() >> 2) % WideShape<C>::NG * WideShape<C>::JT) {}
+        : kw(warp_id() & 3), m((warp_id() >> 2) / WideShape<C>::N_GROUPS * WideShape<C>::M_TILES * 16),
+          tile((warp_id() >> 2) % WideShape<C>::N_GROUPS * WideShape<C>::N_TILES) {}
 };
 
 // Multiplies this warp's 32 k of one stage: two instructions of 16 k, as in linear.cuh.
 template <class C>
-DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 stage, const RowStat *stat)
+DEVICE void wide_stage(float (&d)[WideShape<C>::M_TILES][WideShape<C>::N_TILES][4], u32 stage, const RowStat *stat)
 {
     typedef WideShape<C> P;
     typedef typename C::T T;
-    constexpr int AT_A_TIME = least(P::JT, P::MT == 1 ? 4 : 2);
+    constexpr int AT_A_TIME = least(P::N_TILES, P::M_TILES == 1 ? 4 : 2);
     const WideWarp<C> at;
     const int g = lane_id() >> 2, t = lane_id() & 3;
     const u32 unit = wide_unit(g, at.kw * 4 + t);
     const u32 wa = stage + at.tile * 2048 + unit, xa = stage + (C::TILE_N + at.m) * 256 + unit;
-    u32 x[2][P::MT][4];
+    u32 x[2][P::M_TILES][4];
     {
-        uint4_ gain, rows[P::MT][2];
+        uint4_ gain, rows[P::M_TILES][2];
         Vec<float, 4> vector[2][2];  // gains, biases
 #pragma unroll
-        for (int i = 0; i < P::MT; i++) {
+        for (int i = 0; i < P::M_TILES; i++) {
             rows[i][0] = shared_load16(xa + i * 4096);
             rows[i][1] = shared_load16(xa + i * 4096 + 2048);
         }
@@ -171,7 +171,7 @@ DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 st
             gain = pack_gains<T>(vector[0][0], vector[0][1]);
         }
 #pragma unroll
-        for (int i = 0; i < P::MT; i++)
+        for (int i = 0; i < P::M_TILES; i++)
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 uint4_ v = rows[i][r];
@@ -186,19 +186,19 @@ DEVICE void wide_stage(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], u32 st
             }
     }
 #pragma unroll
-    for (int j = 0; j < P::JT; j += AT_A_TIME) {
+    for (int j = 0; j < P::N_TILES; j += AT_A_TIME) {
         uint4_ w[AT_A_TIME];
 #pragma unroll
         for (int n = 0; n < AT_A_TIME; n++)
-            if (j + n < P::JT)
+            if (j + n < P::N_TILES)
                 w[n] = shared_load16(wa + (j + n) * 2048);
 #pragma unroll
         for (int h = 0; h < 2; h++) // two products into one sum are issued far apart
 #pragma unroll
             for (int n = 0; n < AT_A_TIME; n++)
 #pragma unroll
-                for (int i = 0; i < P::MT; i++)
-                    if (j + n < P::JT)
+                for (int i = 0; i < P::M_TILES; i++)
+                    if (j + n < P::N_TILES)
                         mma<T>(d[i][j + n], x[h][i][0], x[h][i][1], x[h][i][2], x[h][i][3], h ? w[n].z : w[n].x, h ? w[n].w : w[n].y);
     }
 }
@@ -217,7 +217,7 @@ template <class C> DEVICE void wide_squares(float (&s)[WideShape<C>::STATS], u32
 }
 
 // Adds the sums of the four warps over k in their order. The warps with kw == 3 hold the result.
-template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *sums)
+template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::M_TILES][WideShape<C>::N_TILES][4], float *sums)
 {
     typedef WideShape<C> P;
     const WideWarp<C> at;
@@ -226,9 +226,9 @@ template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::MT][WideShap
     for (int p = 0; p < 4; p++) {
         if (at.kw == p)
 #pragma unroll
-            for (int j = 0; j < P::JT; j++)
+            for (int j = 0; j < P::N_TILES; j++)
 #pragma unroll
-                for (int i = 0; i < P::MT * 2; i++) {
+                for (int i = 0; i < P::M_TILES * 2; i++) {
                     Vec<float, 2> *to = (Vec<float, 2> *)(sums + (at.tile + j) * P::SUM + (at.m + i * 8 + g) * 8 + 2 * t);
                     float &v0 = d[i / 2][j][i % 2 * 2], &v1 = d[i / 2][j][i % 2 * 2 + 1];
                     if (p > 0) {
@@ -251,7 +251,7 @@ template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::MT][WideShap
 // Writes the result to where the epilogue reads it. In a pair of blocks, the half of the rows that the other block
 // finishes is sent to it.
 template <class C>
-DEVICE void wide_send_sums(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], float *mine, float *others, u32 arrived, int rank)
+DEVICE void wide_send_sums(float (&d)[WideShape<C>::M_TILES][WideShape<C>::N_TILES][4], float *mine, float *others, u32 arrived, int rank)
 {
     typedef WideShape<C> P;
     const WideWarp<C> at;
@@ -259,12 +259,12 @@ DEVICE void wide_send_sums(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], fl
     if (at.kw != 3)
         return;
 #pragma unroll
-    for (int h = 0; h < (P::MG == 2 ? 1 : 2); h++) { // a half of the rows: all rows of this warp, or half of them
-        constexpr int GROUPS = P::MG == 2 ? 2 * P::MT : P::MT;  // of 8 rows
-        if (C::CLUSTER_SIZE == 1 || (P::MG == 2 ? at.m * 2 / P::BLOCK_M : h) == rank) {
+    for (int h = 0; h < (P::M_GROUPS == 2 ? 1 : 2); h++) { // a half of the rows: all rows of this warp, or half of them
+        constexpr int GROUPS = P::M_GROUPS == 2 ? 2 * P::M_TILES : P::M_TILES;  // of 8 rows
+        if (C::CLUSTER_SIZE == 1 || (P::M_GROUPS == 2 ? at.m * 2 / P::BLOCK_M : h) == rank) {
             float *to = mine + at.tile * P::SUM + (at.m + g) * 8 + 2 * t;
 #pragma unroll
-            for (int j = 0; j < P::JT; j++)
+            for (int j = 0; j < P::N_TILES; j++)
 #pragma unroll
                 for (int i = h * GROUPS; i < (h + 1) * GROUPS; i++) {
                     Vec<float, 2> v;
@@ -276,7 +276,7 @@ DEVICE void wide_send_sums(float (&d)[WideShape<C>::MT][WideShape<C>::JT][4], fl
             const u32 to = cluster_map(shared_address(others + at.tile * P::OTHER_SUM + g * 8 + 2 * t), rank ^ 1);
             const u32 count = cluster_map(arrived, rank ^ 1);
 #pragma unroll
-            for (int j = 0; j < P::JT; j++)
+            for (int j = 0; j < P::N_TILES; j++)
 #pragma unroll
                 for (int i = 0; i < GROUPS; i++)
                     cluster_send2(to + (j * P::OTHER_SUM + i * 64) * 4, d[(i + h * GROUPS) / 2][j][(i + h * GROUPS) % 2 * 2],
@@ -354,7 +354,7 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     const int first = (int)((i64)pair * tiles / pairs) * 8;
     const int last = least((int)((i64)(pair + 1) * tiles / pairs) * 8, C::N);
     const int passes = ceil_div(last - first, C::TILE_N);
-    const int total = passes * (C::CLUSTER_SIZE == 1 ? P::S : (P::S + 1 - rank) / 2);
+    const int total = passes * (C::CLUSTER_SIZE == 1 ? P::K_STAGES : (P::K_STAGES + 1 - rank) / 2);
     const u32 arrived = shared_address(shared + P::BARRIER_AT);  // counts the bytes that the other block sends
     u32 parity = 0;
     if (C::CLUSTER_SIZE == 2) {
@@ -400,9 +400,9 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
 #pragma unroll 1
         for (int sweep = 0; sweep < (C::CLUSTER_SIZE == 1 ? 2 : 1); sweep++) {
             const int h = C::CLUSTER_SIZE == 1 ? sweep : rank;
-            float d[P::MT][P::JT][4] = {};
+            float d[P::M_TILES][P::N_TILES][4] = {};
 #pragma unroll 1
-            for (int s = h; s < P::S; s += 2) {
+            for (int s = h; s < P::K_STAGES; s += 2) {
                 copy_wait<C::STAGES - 2>();
                 block_sync();
                 if (more-- > 0) {
