@@ -186,14 +186,16 @@ static void llama_shapes(void **state)
 {
     (void)state;
     for (int i = 0; i < wanted(FIRST_LLAMA, ODD_LLAMA); i++)
-        check_shape(false, i);
+        if (odd_runs(i))
+            check_shape(false, i);
 }
 
 static void gpt2_shapes(void **state)
 {
     (void)state;
     for (int i = 0; i < wanted(FIRST_GPT2, ODD_GPT2); i++)
-        check_shape(true, i);
+        if (odd_runs(i))
+            check_shape(true, i);
 }
 
 /* --- K ----------------------------------------------------------------------------------------- */
