@@ -710,7 +710,7 @@ static void emb_states(void **state)
     close_emb(&e);
 }
 
-/* What devices are held to in 16 bits, from the models themselves; docs/proof.md has these figures. */
+/* What devices are held to in 16 bits, from the models themselves; docs/testing.md has these figures. */
 static void roundings(void **state)
 {
     static const struct {

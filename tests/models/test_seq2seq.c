@@ -93,7 +93,7 @@ static void open_plain(PlainSource *m, const char *artifact, FtxAct act, bool sc
     plain_source_open(m, path, act, scaled, first_position);
 }
 
-/* What devices are held to in 16 bits, from the models themselves; docs/proof.md has these figures. */
+/* What devices are held to in 16 bits, from the models themselves; docs/testing.md has these figures. */
 static void check_roundings(const char *name, PlainSource *plain, const Case *c, size_t n)
 {
     double fp16 = 0.0, bf16 = 0.0;
