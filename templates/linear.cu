@@ -18,8 +18,9 @@
 //@ match   y = glu(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=glu.kind GLU=1 RES=0
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
 //@ consts  ROWS_S: rows(x)
-//    A block takes all shared memory of an SM, or half: of a matrix below 32 MB, so that the next kernel can start beside it.
-//    CHUNK_MAX (k of a row in one bulk copy): rows of 4 KB are read faster than rows of 2 KB, if three chunks fit.
+//    A block takes all shared memory of an SM; for a matrix below 32 MB it takes half, so that the next kernel can start
+//    beside it. CHUNK_MAX (k of a row in one bulk copy): rows of 4 KB are read faster than rows of 2 KB, if three chunks
+//    fit.
 //@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: (SMEM + 1024) / 2 - 1024
 //@ consts  BYTES: N * K >= 16000000 || M * X_ROW_BYTES > 36864 ? SMEM : HALF_SMEM  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
 //@ consts  CHUNK_MAX: BYTES > HALF_SMEM && 108544 + M * X_ROW_BYTES <= BYTES ? 2048 : 1024
