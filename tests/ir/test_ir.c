@@ -105,6 +105,24 @@ static void mistakes(void **state)
                         "limits: tokens is 9999999999, it must be 1 to 2147483647");
 }
 
+/* Mistakes that the reader finds, before any op is checked. */
+static void text_mistakes(void **state)
+{
+    (void)state;
+    assert_string_equal(message("rmsnorm %3", "a234567890123456789012345678901x %3"),
+                        "t.ir:7: op expected, found \"a2345678901234567890\"");
+    assert_string_equal(message("context=32", "context=99999999999999999999"),
+                        "t.ir:2: integer of 64 bits expected, found \"99999999999999999999\"");
+    assert_string_equal(message("\"norm\"", "\"no\\x00rm\""),
+                        "t.ir:6: character that is not NUL expected, found \"\\x00rm\"} : [8] bf16\"");
+    assert_string_equal(message("{eps=1e-05}", "{eps=1 eps=2}"), "t.ir:7: attribute \"eps\" is given twice");
+    assert_string_equal(message("[16,8]", "[0,8]"), "t.ir:8: a size is 0, it must be 1 to 2^40");
+    assert_string_equal(message("[16,8]", "[1,2,3,4,5]"), "t.ir:8: ] expected, found \",5] bf16\"");
+    assert_string_equal(message("[16,8]", "[1,2,3,4]"), "weight: it must have 1 or 2 dimensions, not 4");
+    assert_string_equal(message("output %13", "output %14"), "t.ir:16: output: the graph has no value %14");
+    assert_string_equal(message("linear %11 %2 -", "linear %11 %2 - - -"), "t.ir:14: more than 4 arguments");
+}
+
 /* One more op after ids, weights, activations, a table and caches; each row has one mistake, if only its shape. */
 static void op_mistakes(void **state)
 {
@@ -123,7 +141,13 @@ static void op_mistakes(void **state)
                                "%11 = split_heads %3 {heads=4} : [T,4,2] none\n"
                                "%12 = weight {name=\"f\"} : [7,8] fp32\n"
                                "%13 = linear %3 %12 - : [T,7] none\n"
-                               "%14 = ";
+                               "%14 = weight {name=\"h\"} : [12,8] none\n"
+                               "%15 = linear %3 %14 - : [T,12] none\n"
+                               "%16 = split_heads %15 {heads=3} : [T,3,4] none\n"
+                               "%17 = weight {name=\"i\"} : [5,9] none\n"
+                               "%18 = sample %9 : [S] i32\n"
+                               "%19 = select_last %3 : [S,8] none\n"
+                               "%20 = ";
     static const struct {
         const char *op, *message;
     } rows[] = {
@@ -194,6 +218,13 @@ static void op_mistakes(void **state)
         {"sample %6", "sample: logits is [T,2,4], it must have 2 dimensions"},
         {"sample %3", "sample: logits are [T,8], they must have a row for each sequence: select_last comes before"},
         {"beam %9 %9", "beam: sampled is [S,8], it must have 1 dimension"},
+        {"act %3 {kind=\"gelu\"}", "act: kind is \"gelu\", it must be one of: "},
+        {"concat %2 %17", "concat: w is [10,8], w is [5,9]; only the first size may differ"},
+        {"pairs %2 {head_dim=4 rot=2}", "pairs: w is [10,8], rot 2 must be even and head_dim 4 divide the rows"},
+        {"attend %16 %7 {layer=0 scale=1}", "attend: q is [T,3,4], the cache holds [T,2,4]: head_dim must be equal"},
+        {"attend_packed %13 {heads=3 kv_heads=2 head_dim=1 scale=1}",
+         "attend_packed: x is [T,7], it must be [T,(3+2*2)*1]"},
+        {"beam %19 %18", "beam: sampled is [S], it must be the sample of the same logits"},
         {"beam %9 %1", "beam: sampled is [T], it must be the sample of the same logits"},
     };
 
@@ -203,7 +234,7 @@ static void op_mistakes(void **state)
         Diag d = {0};
         Graph *g;
 
-        snprintf(text, sizeof text, "%s%s : [T,8] none\noutput %%14\n", head, rows[i].op);
+        snprintf(text, sizeof text, "%s%s : [T,8] none\noutput %%20\n", head, rows[i].op);
         g = ir_parse("m.ir", text, &d);
         if (g)
             ir_verify(g, &d);
@@ -224,6 +255,7 @@ static void asked(void **state)
         const char *message;
     } rows[] = {
         {OP_NONE, 0, NULL, "no such op"},
+        {OP_ADD, 14, NULL, "add: %14 is not defined yet"},
         {OP_ADD, 99, NULL, "add: %99 is not defined yet"},
         {OP_RMSNORM, 4, &wrong, "rmsnorm has no attribute \"ops\"; it has: eps:f"},
         {OP_RMSNORM, 4, &word, "rmsnorm: eps must be a number"},
@@ -261,6 +293,101 @@ static void sweep(void **state)
     assert_string_equal(before, after);
     free(before);
     free(after);
+    ir_graph_close(g);
+}
+
+static const char encoder[] = "graph \"e\"\n"
+                              "limits sequences=2 context=16 tokens=16 kv_block=8 kv_pages=0 logit_bias=0 end_ids=4\n"
+                              "kind encoder\n"
+                              "%1 = ids : [T] i32\n"
+                              "%2 = weight {name=\"e\"} : [4294967296,8] none\n"
+                              "%3 = embed %1 %2 : [T,8] none\n"
+                              "%4 = scale %3 {by=2} : [T,8] none\n"
+                              "%5 = scale %4 {by=3} : [T,8] none\n"
+                              "%6 = scale %4 {by=5} : [T,8] none\n"
+                              "%7 = select_first %6 : [S,8] none\n"
+                              "facts clean\n"
+                              "output %5\npooled %7\nentry %4\n";
+
+/* Which values are read, and which lie behind the value that a caller may bring in place of ids. */
+static void entry(void **state)
+{
+    static const uint32_t uses[] = {0, 1, 1, 1, 3, 1, 1, 1};
+    Diag d = {0};
+    Graph *g = ir_parse("e.ir", encoder, &d);
+    const bool *after;
+
+    (void)state;
+    assert_non_null(g);
+    assert_true(ir_verify(g, &d));
+    assert_memory_equal(ir_uses(g) + 1, uses + 1, sizeof uses - sizeof *uses);
+    after = ir_after_entry(g);
+    for (Id v = 1; v < g->values.n; v++)
+        assert_int_equal(after[v], v > 4);
+    assert_int_equal(g->facts, IR_CLEAN);
+    assert_false(g->facts & IR_PRECISE);
+    assert_true(ir_value(g, 2)->shape.dim[0].n == INT64_C(1) << 32);
+    ir_graph_close(g);
+}
+
+/* ir_sweep keeps an entry that nothing reads, and its output, logits and entry have their new numbers. */
+static void sweep_roots(void **state)
+{
+    Diag d = {0};
+    Graph *g = ir_parse("e.ir", encoder, &d);
+    const Id from[IR_MAX_ARGS] = {3};
+
+    (void)state;
+    g->entry = ir_value_add(g, OP_SELECT_FIRST, from, (Shape){0}, DT_NONE, (Loc){0});
+    g->pooled = 0;
+    ir_sweep(g);
+    assert_int_equal(g->values.n, 7);
+    assert_int_equal(g->output, 5);
+    assert_int_equal(g->entry, 6);
+    assert_int_equal(ir_value(g, g->entry)->op, OP_SELECT_FIRST);
+    ir_graph_close(g);
+
+    g = ir_parse("d.ir",
+                 "%1 = ids : [T] i32\n%2 = weight {name=\"e\"} : [10,8] fp32\n%3 = embed %1 %2 : [T,8] fp32\n"
+                 "%4 = embed %1 %2 : [T,8] fp32\n%5 = select_last %4 : [S,8] fp32\n"
+                 "%6 = linear %5 %2 - : [S,10] fp32\n%7 = sample %6 : [S] i32\noutput %7\n",
+                 &d);
+    ir_sweep(g);
+    assert_int_equal(g->output, 6);
+    assert_int_equal(g->logits, 5);
+    ir_graph_close(g);
+}
+
+/* Keys and values of a source belong to the encoder, and so does all that they are made of. */
+static void encoder_side(void **state)
+{
+    Diag d = {0};
+    Graph *g =
+        ir_parse("s.ir",
+                 "kind seq2seq\n%1 = ids : [T] i32\n%2 = weight {name=\"e\"} : [10,8] fp32\n"
+                 "%3 = embed %1 %2 : [T,8] fp32\n%4 = cross_append %3 {head_dim=4 kv_heads=1 layer=0} : [T,1,4] fp32\n"
+                 "%5 = embed %1 %2 : [T,8] fp32\noutput %5\n",
+                 &d);
+    const bool *side;
+
+    (void)state;
+    assert_non_null(g);
+    side = ir_encoder_side(g);
+    assert_true(side[3] && side[4]);
+    assert_false(side[5]);
+    ir_graph_close(g);
+}
+
+/* A graph may have more values than 16 bits count. */
+static void many(void **state)
+{
+    Graph *g = ir_graph_new("many");
+    Id last = 0;
+
+    (void)state;
+    for (int i = 0; i < 70000; i++)
+        last = ir_value_add(g, OP_IDS, NULL, (Shape){0}, DT_I32, (Loc){0});
+    assert_int_equal(last, 70000);
     ir_graph_close(g);
 }
 
@@ -311,6 +438,10 @@ static void table(void **state)
             assert_true(i < IR_MAX_ARGS && name[0]);
         for (int i = 0; ir_op_attr((Op)op, i, &rule); i++) {
             Value v = {.op = (Op)op};
+            char declared[32];
+
+            snprintf(declared, sizeof declared, "%s:", rule.name);
+            assert_non_null(strstr(ir_op_attrs((Op)op), declared));
 
             if (!rule.required && rule.kind == ATTR_WORD)
                 assert_string_equal(ir_word(&v, rule.name), rule.s);
@@ -321,9 +452,10 @@ static void table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip), cmocka_unit_test(mistakes), cmocka_unit_test(op_mistakes),
-        cmocka_unit_test(asked),      cmocka_unit_test(sweep),    cmocka_unit_test(mangled),
-        cmocka_unit_test(table),
+        cmocka_unit_test(round_trip),  cmocka_unit_test(mistakes),      cmocka_unit_test(op_mistakes),
+        cmocka_unit_test(asked),       cmocka_unit_test(sweep),         cmocka_unit_test(mangled),
+        cmocka_unit_test(table),       cmocka_unit_test(text_mistakes), cmocka_unit_test(entry),
+        cmocka_unit_test(sweep_roots), cmocka_unit_test(encoder_side),  cmocka_unit_test(many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
