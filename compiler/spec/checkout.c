@@ -19,8 +19,9 @@ static bool read_json(const char *path, json_type type, Arena *keep, json_t **ou
     if (file_map(path, &map, &err))
         return diag_error(d, (Loc){0}, "%s", err.text);
     if (map.bytes > MAX_JSON) {
+        bytes = map.bytes;
         file_unmap(&map);
-        return diag_error(d, (Loc){path, 0}, "the file is %zu bytes, %d are allowed", map.bytes, MAX_JSON);
+        return diag_error(d, (Loc){path, 0}, "the file is %zu bytes, %d are allowed", bytes, MAX_JSON);
     }
     *text = file_text(&map, &bytes);
     *out = json_loadb(*text, bytes, JSON_REJECT_DUPLICATES, &why);

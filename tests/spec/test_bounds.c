@@ -1,0 +1,320 @@
+/* test_bounds.c - fields, limits, ops and checkouts at their bounds: what is still a model, and what the message says of
+ * the next step. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "compiler/spec/spec.h"
+#include "runtime/base/file.h"
+#include "tests/temp.h"
+
+typedef struct Reading {
+    Arena *keep;
+    Spec spec;
+    Diag d;
+    bool ok;
+} Reading;
+
+/* defines: words with a space between, or NULL */
+static Reading read_path(const char *path, const char *defines)
+{
+    Reading r = {.keep = arena_open()};
+    Override list[8];
+    size_t n = 0;
+
+    if (defines)
+        for (char *save = NULL, *w = strtok_r(arena_strdup(r.keep, defines), " ", &save); w;
+             w = strtok_r(NULL, " ", &save))
+            list[n++].text = w;
+    r.ok = spec_read(path, list, n, r.keep, &r.spec, &r.d);
+    return r;
+}
+
+static const char *put(const char *name, const void *text, size_t bytes)
+{
+    const char *path = temp_path(name);
+
+    assert_int_equal(file_write_whole(path, text, bytes, NULL), FTX_OK);
+    return path;
+}
+
+static Reading read_text(const char *lua, const char *defines)
+{
+    return read_path(put("spec.lua", lua, strlen(lua)), defines);
+}
+
+static Reading read_good(const char *lua, const char *defines)
+{
+    Reading r = read_text(lua, defines);
+
+    if (!r.ok)
+        fail_msg("%s\n%s", lua, r.d.text);
+    return r;
+}
+
+static void drop(Reading *r)
+{
+    if (r->ok)
+        ir_graph_close(r->spec.graph);
+    arena_close(r->keep);
+}
+
+static size_t count_ops(const Graph *g, Op op)
+{
+    size_t n = 0;
+
+    for (Id id = 1; id < g->values.n; id++)
+        n += ir_value(g, id)->op == op;
+    return n;
+}
+
+/* A decoder, a classifier, and ops one by one: x is [T,64] of 10 ids. */
+#define LLAMA(more) \
+    "local ftx, llama = require 'ftx', require 'llama'\nreturn ftx.model { graph = llama { vocab = 64, hidden = 32, " \
+    "layers = 1, heads = 2, ffn = 48 }, " more " }"
+#define BERT(more) \
+    "local ftx, bert = require 'ftx', require 'bert'\nreturn ftx.model { graph = bert { vocab = 64, hidden = 32, " \
+    "layers = 1, heads = 2, ffn = 48, positions = 64, labels = 3 }, limits = { context = 64 }, " more " }"
+#define NN(body) \
+    "local ftx, nn = require 'ftx', require 'nn'\nlocal ids = nn.ids()\n" \
+    "local function w(name, n, k) return nn.weight(name, { n, k }) end\n" \
+    "local x = nn.embed(ids, w('e', 10, 64))\nlocal h = nn.split_heads(x, 4)\n" \
+    "local function decoder(y) return nn.sample(nn.linear(nn.select_last(y), w('e', 10, 64))) end\n" \
+    "local function encoder(y) return nn.vectors(nn.join_heads(nn.attend_full(h, h, h)) + y) end\n" body
+#define DECODER "return ftx.model { graph = decoder(y), limits = { context = 64 }, start = 0 }"
+#define ENCODER "return ftx.model { graph = encoder(y), limits = { context = 48, tokens = 48 } }"
+/* An encoder of 7 ids beside the decoder: s are its heads. */
+#define SOURCE \
+    "local s = nn.split_heads(nn.embed(ids, w('s', 7, 64)), 4)\ns = nn.attend_full(s, s, s)\n" \
+    "s = nn.split_heads(nn.join_heads(s), 4)\n" \
+    "local function layer(y) local q = nn.split_heads(y, 4) return nn.join_heads(nn.attend(q, nn.cache(q, q))) end\n" \
+    "local function cross(y) return nn.join_heads(nn.attend_cross(nn.split_heads(y, 4), nn.cross_cache(s, s))) end\n"
+
+static void test_mistakes(void **state)
+{
+    static const struct {
+        const char *lua, *defines, *message;
+    } cases[] = {
+        {LLAMA("limits = { context = 64 }, name = 'a\\0b'"), NULL, "name must be a text"},
+        {LLAMA("limits = { context = 1 }"), NULL, "limits.context must be a whole number from 2 to 1048576, got 1"},
+        {LLAMA("limits = { context = 64 }, precision = { weights = 'auto' }"), NULL,
+         "precision.weights must be one of fp32, fp16, bf16, got \"auto\""},
+        {LLAMA("limits = { context = 64 }"), "eos=1x2", "eos must be token ids: 1 or 1,2,3"},
+        {LLAMA("limits = { context = 64 }"), "graph.layers=2 graph.layer=1", "the graph's family has no field 'layer'"},
+        {LLAMA("limits = { context = 64 }, bos = 64"), NULL, "bos must be below the vocabulary's size 64, got 64"},
+        {BERT("labels = { 'a', 'b', 'c', 'd' }"), NULL, "labels must be 3 texts"},
+        {BERT("labels = { 'a', 'b\\nc', 'd' }"), NULL, "labels must be texts of one line each"},
+        {BERT("pooling = 'mean'"), "limits.tokens=32", "limits.tokens must be at least limits.context (64)"},
+        {NN("local k = nn.split_heads(nn.linear(x, w('k', 32, 64)), 2)\n"
+            "local y = nn.join_heads(nn.attend(h, nn.cache(k, k)))\nlocal q = nn.split_heads(y, 4)\n"
+            "y = nn.join_heads(nn.attend(q, nn.cache(q, q)))\n" DECODER),
+         NULL, "this layer has 4 heads, 4 kv_heads, head_dim 16, the first has 4, 2, 16"},
+        {NN(SOURCE "local y = layer(cross(layer(x)))\n" DECODER), NULL,
+         "graph has 2 layers, 1 sources for them and 1 reads of those"},
+        {NN("local y = x\nreturn ftx.model { graph = encoder(y), normalize = true, limits = { context = 8 } }"), NULL,
+         "normalize: there is no pooled vector"},
+        {NN("w('e', 10, 32)"), NULL, "weight e: the shape is [10,32] here and [10,64] on line"},
+        {NN("nn.rope(h, { scaling = { kind = 'llama3', factor = 8, low = 4, high = 4, original = 64 } })"), NULL,
+         "scaling.low is 4 and high 4, they must be positive and low < high"},
+        {NN("local q = nn.split_heads(nn.linear(x, w('q', 40, 64)), 2)\nnn.cache(q, q)"), NULL,
+         "cache: head_dim is 20, it must be a multiple of 8 from 16 to 256"},
+        {NN("local q = nn.split_heads(nn.linear(x, w('q', 528, 64)), 2)\nnn.attend_full(q, q, q)"), NULL,
+         "attend_full: head_dim is 264, it must be a multiple of 8 from 16 to 256"},
+        {NN("nn.rmsnorm(x, nn.weight('g', { 64 }), 2)"), NULL, "rmsnorm: eps must be from 0 to 1, got the number 2"},
+        {NN("nn.checkpoint { renamed = { 'a' } }"), NULL, "checkpoint: renamed must be a list of pairs"},
+        {NN("local t = {} for i = 1, 1001 do t[i] = 'x' end nn.checkpoint { unused = t }"), NULL,
+         "checkpoint: more than 1000 names"},
+        {NN("nn.embedded(x) nn.embedded(x + x)"), NULL, "embedded: it was called before"},
+        {NN("local y = nn.positions(w('p', 50, 64), 3)\n" ENCODER), NULL,
+         "limits.context must be at most 47, the number of the model's learned positions, got 48"},
+        {NN("local y = nn.positions(w('p', 99, 64)) + nn.positions(w('r', 40, 64)) + nn.positions(w('t', 60, "
+            "64))\n" ENCODER),
+         NULL, "limits.context must be at most 40, the number"},
+        {NN(SOURCE "local y = cross(layer(x))\n" DECODER), "limits.source=48 limits.tokens=47",
+         "limits.tokens must be at least limits.source (48): a source is read in one step"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        Reading r = read_text(cases[i].lua, cases[i].defines);
+
+        if (!strstr(r.d.text, cases[i].message))
+            fail_msg("%s\n  expected %s\n  got      %s", cases[i].lua, cases[i].message, r.d.text);
+        drop(&r);
+    }
+}
+
+static void test_limits(void **state)
+{
+    Reading r = read_good(LLAMA("limits = { context = 65, tokens = 16 }, eos = { 1, 2 }, "
+                                "decode = ftx.greedy { no_repeat_ngram = 65 }"),
+                          "limits.end_ids=2 decode.no_repeat_ngram=66 decode.temperature=0.5");
+
+    (void)state;
+    assert_int_equal(r.spec.graph->limits.sequences, 16);
+    assert_int_equal(r.spec.graph->limits.tokens, 16); /* as many as sequences */
+    assert_int_equal(r.spec.graph->limits.kv_pages, 16 * 5);
+    assert_int_equal(r.spec.n_ends, 2);
+    assert_int_equal(r.spec.decode.no_repeat_ngram, 65); /* the context is all that there can be */
+    assert_true(r.spec.decode.temperature == 0.5f);
+    drop(&r);
+
+    r = read_good(LLAMA("limits = { context = 64 }, decode = ftx.beam { width = 6, beam_groups = 4 }"),
+                  "decode.beams=4");
+    assert_int_equal(r.spec.decode.beam_groups, 4); /* divides the beams, not the width */
+    drop(&r);
+
+    /* a -D is of its own path alone */
+    r = read_good(LLAMA("limits = { context = 64, ends = ftx.override('graph.layer') }"), "graph.layers=2");
+    assert_int_equal(r.spec.layers, 2);
+    drop(&r);
+}
+
+static void test_source(void **state)
+{
+    Reading r = read_good(NN(SOURCE "local y = cross(layer(x + nn.positions(nn.sinusoid { dim = 64 })))\n" DECODER),
+                          "limits.source=96 limits.sequences=10 decode.width=4");
+
+    (void)state;
+    assert_int_equal(r.spec.vocab, 10);
+    assert_int_equal(r.spec.source_vocab, 7);
+    assert_int_equal(r.spec.graph->limits.source, 96);
+    assert_int_equal(r.spec.graph->limits.sources, 3); /* 10 sequences of 4 beams */
+    for (Id id = 1; id < r.spec.graph->values.n; id++)
+        if (ir_value(r.spec.graph, id)->op == OP_SINUSOID)
+            assert_int_equal(ir_value(r.spec.graph, id)->shape.dim[0].n, 96);
+    assert_int_equal(count_ops(r.spec.graph, OP_SINUSOID), 1);
+    drop(&r);
+}
+
+/* Ropes share a table only if all of their options are equal. */
+static void test_ropes(void **state)
+{
+    static const struct {
+        const char *lua;
+        size_t tables;
+    } cases[] = {
+        {NN("local a, b = nn.rope(h, { theta = 100 }), nn.rope(h, { theta = 200 })\n"
+            "local y = nn.join_heads(nn.attend(a, nn.cache(b, h)))\n" DECODER),
+         2},
+        {NN("local a, b = nn.rope(h, { scaling = { kind = 'linear', factor = 2 } }), nn.rope(h)\n"
+            "local y = nn.join_heads(nn.attend(a, nn.cache(b, h)))\n" DECODER),
+         2},
+        {NN("local a, b = nn.rope(h, { theta = 100 }), nn.rope(h, { theta = 100 })\n"
+            "local y = nn.join_heads(nn.attend(a, nn.cache(b, h)))\n" DECODER),
+         1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        Reading r = read_good(cases[i].lua, NULL);
+
+        assert_int_equal(count_ops(r.spec.graph, OP_ROPE_TABLE), cases[i].tables);
+        drop(&r);
+    }
+}
+
+/* The name of a spec, the lines of -D in its text, a byte 0, and paths that are not there. */
+static void test_files(void **state)
+{
+    static const char lua[] = LLAMA("limits = { context = 64 }");
+    static const char *const paths[] = {"a/b", "none/x.lua"};
+    Reading r = read_path(put("model-3.2", lua, sizeof lua - 1), "limits.context=32 limits.tokens=24");
+
+    (void)state;
+    assert_true(r.ok);
+    assert_string_equal(r.spec.name, "model-3.2");
+    assert_int_equal(strncmp(r.spec.text, "-- -D limits.context=32\n-- -D limits.tokens=24\nlocal ftx", 56), 0);
+    drop(&r);
+    r = read_path(put("zero.lua", lua, sizeof lua), NULL);
+    assert_non_null(strstr(r.d.text, "zero.lua: not a text file: it has a byte of value 0"));
+    drop(&r);
+    for (size_t i = 0; i < LEN(paths); i++) {
+        char *path = strdup(paths[i]); /* a block of its own: nothing before it may be read */
+
+        assert_non_null(path);
+        r = read_path(path, NULL);
+        assert_int_equal(strstr(r.d.text, "hf download") != NULL, i == 0);
+        drop(&r);
+        free(path);
+    }
+}
+
+static Reading read_checkout(void)
+{
+    return read_path(temp_folder, NULL);
+}
+
+static const char *put_text(const char *name, const char *text)
+{
+    return put(name, text, strlen(text));
+}
+
+static void test_checkouts(void **state)
+{
+    static const char bert[] =
+        "{\"architectures\": [\"BertModel\"], \"vocab_size\": 64, \"hidden_size\": 32, \"num_hidden_layers\": 1, "
+        "\"intermediate_size\": 48, \"max_position_embeddings\": 64, \"num_attention_heads\": 2}";
+    static char large[(16 << 20) + 2];
+    char pooling[300];
+    Reading r;
+
+    (void)state;
+    put_text("config.json", bert);
+    put_text("model.safetensors.index.json", "{}");
+    put_text("generation_config.json", "{\"max_length\": 21}");
+    /* a header that says it is longer than its file, and a file beside an index */
+    put("model.safetensors", "\0\0\x80\0\0\0\0\0{}", 10);
+    r = read_checkout();
+    if (!r.ok)
+        fail_msg("%s", r.d.text);
+    assert_non_null(strstr(r.spec.weights, "/model.safetensors"));
+    assert_null(strstr(r.spec.weights, "index"));
+    assert_non_null(strstr(r.spec.text, "\"max_length\": 21"));
+    drop(&r);
+
+    /* the first pooling module counts; its folder lies in the checkout */
+    snprintf(pooling, sizeof pooling, "%s/1_Pooling", temp_folder);
+    assert_int_equal(file_make_dirs(pooling, NULL), FTX_OK);
+    snprintf(pooling, sizeof pooling, "%s/2_Pooling", temp_folder);
+    assert_int_equal(file_make_dirs(pooling, NULL), FTX_OK);
+    put_text("1_Pooling/config.json", "{\"pooling_mode_mean_tokens\": true}");
+    put_text("2_Pooling/config.json", "{\"pooling_mode_cls_token\": true}");
+    put_text("modules.json", "[{\"type\": \"s.Transformer\", \"path\": \"\"}, {\"type\": \"s.Pooling\", \"path\": "
+                             "\"1_Pooling\"}, {\"type\": \"s.Pooling\", \"path\": \"2_Pooling\"}]");
+    r = read_checkout();
+    if (r.ok)
+        assert_int_equal(count_ops(r.spec.graph, OP_POOL_MEAN), 1);
+    else
+        assert_non_null(strstr(r.d.text, "Pooling"));
+    drop(&r);
+    put_text("modules.json", "[{\"type\": \"s.Pooling\", \"path\": \"..\"}]");
+    r = read_checkout();
+    assert_non_null(strstr(r.d.text, "modules.json: the path of module 0 is not the name of a folder"));
+    drop(&r);
+    unlink(temp_path("1_Pooling/config.json"));
+    unlink(temp_path("2_Pooling/config.json"));
+    rmdir(temp_path("1_Pooling"));
+    rmdir(temp_path("2_Pooling"));
+    unlink(temp_path("modules.json"));
+
+    memset(large, ' ', sizeof large);
+    memcpy(large, bert, sizeof bert - 1);
+    put("config.json", large, sizeof large);
+    r = read_checkout();
+    if (!strstr(r.d.text, "config.json: the file is 16777218 bytes, 16777216 are allowed"))
+        fail_msg("%s", r.d.text);
+    drop(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mistakes), cmocka_unit_test(test_limits), cmocka_unit_test(test_source),
+        cmocka_unit_test(test_ropes),    cmocka_unit_test(test_files),  cmocka_unit_test(test_checkouts),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
