@@ -118,6 +118,53 @@ static void mistakes(void **state)
         "templates/t.cu:7: contract: expression \"columns(x)\": unknown name \"columns(x)\" at \"end\"");
 }
 
+/* Lines at their bounds: as many as there may be, and one more. */
+static void bounds(void **state)
+{
+    static const EmbeddedFile two[] = {{"t.cu", NORM LAUNCH}, {"cpu/t.c", NORM}};
+    char text[2000] = NORM LAUNCH "//@ consts";
+    Arena *keep = arena_open();
+    Catalog c = {0};
+    Diag d = {0};
+
+    (void)state;
+    assert_non_null(strstr(message(NORM LAUNCH "//@ fits append.layer < 4\n"), "unknown name \"append.layer\""));
+    assert_non_null(strstr(message(NORM LAUNCH "//@ fits abcdefghijklmnopqrstuvwx.y < 4\n"), "unknown name \"abcdef"));
+    assert_non_null(strstr(
+        message("//@ kernel a\n//@ rank 1\n//@ args x[A,B,C] -> y\n//@ match y = scale(x)\n" LAUNCH "//@ tiled x 64\n"),
+        "tiled: x is not an argument with two sizes"));
+    assert_non_null(strstr(message("//@ kernel a\n//@ args x[A,B,C,D,E] -> y\n"), "expected ], found \"E]"));
+    assert_non_null(strstr(message("//@ kernel a\n//@ args x x -> y\n"), "argument x is given twice"));
+    assert_non_null(strstr(message("//@ kernel a\n//@ args a b c d e f g h i j k l m n o p q r s t u v w x y\n"),
+                           "argument y is given twice, or there are more than 24"));
+    assert_string_equal(message("//@ kernel a\n//@ rank 1\n//@ args a b c d e f g h i j k l m n o p q r s t u v w x\n"
+                                "//@ match $x = scale(a)\n//@ launch grid 1 block 1\n"),
+                        "");
+    assert_non_null(strstr(message("//@ kernel a\n//@ args x -> y\n//@ match y = "
+                                   "scale(scale(scale(scale(scale(scale(scale(scale(scale(x)))))))))\n"),
+                           "expected op or argument"));
+    assert_non_null(strstr(message("//@ kernel a\n//@ args x xs:stats(x) -> y\n//@ match y = scale(xs)\n"),
+                           "xs is not an argument that a match line can bind"));
+    assert_non_null(strstr(message("//@ kernel a\n//@ args x -> y\n//@ consts C: 5\n//@ match y = scale(x) | C=1\n"),
+                           "constant C is given twice"));
+    assert_non_null(strstr(message(NORM LAUNCH "//@ consts A: 8 bf16\n"), "contract: expression \"8 bf16\""));
+    assert_string_equal(message(NORM LAUNCH "//@ consts A: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"), "");
+    assert_non_null(strstr(message(NORM LAUNCH "//@ consts A: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n"),
+                           "contract: expression \"1 2 3"));
+    assert_string_equal(message("//@ kernel a\n//@ rank 1\n//@ args x[blocks,C] -> y\n//@ match y = scale(x)\n"
+                                "//@ launch grid 2 * blocks block 4\n"),
+                        "");
+    assert_non_null(strstr(message(NORM "//@ launch grid 1, 2, 3, 4 block 5\n"), "one to three expressions"));
+    for (int i = 0; i < 44; i++) /* with those of NORM 48 */
+        snprintf(text + strlen(text), 16, " A%d: 1", i);
+    assert_string_equal(message(text), "");
+    strcat(text, " B: 1");
+    assert_non_null(strstr(message(text), "norm has 49 constants, at most 48 are allowed"));
+    if (!catalog_read(keep, two, 2, &c, &d)) /* contracts of the CPU have ranks of their own */
+        fail_msg("%s", d.text);
+    arena_close(keep);
+}
+
 /* --- matching a graph --------------------------------------------------------------------------- */
 
 static const char *const graph_text =
@@ -235,6 +282,7 @@ static void fused(void **state)
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(constant(fit.instance, "S1")->i, 1);
     assert_int_equal(constant(fit.instance, "NORM")->i, 0);
+    assert_int_equal(fit.scratch[0], 4 * 4 * 10);
     assert_int_equal(expr_run(fit.instance->grid[1].words, fit.instance->grid[1].n, variables, 3, &value, &err), 0);
     assert_int_equal(value, 3);
 
@@ -326,6 +374,120 @@ static void types(void **state)
     bench_close(&t);
 }
 
+/* "add(add(x, x), add(x, x))" and so on. */
+static void put_sums(char *text, int depth)
+{
+    strcat(text, depth ? "add(" : "x");
+    for (int i = 0; depth && i < 2; i++) {
+        put_sums(text, depth - 1);
+        strcat(text, i ? ")" : ", ");
+    }
+}
+
+static Id sums(Graph *g, int depth)
+{
+    Id two[IR_MAX_ARGS] = {3};
+
+    if (!depth)
+        return 3;
+    for (int i = 0; i < 2; i++)
+        two[i] = sums(g, depth - 1);
+    return ir_value_add(g, OP_ADD, two, ir_value(g, 3)->shape, DT_BF16, (Loc){0});
+}
+
+/* A match covers 16 ops, not 17. */
+static void covered(void **state)
+{
+    char text[600] = "//@ kernel a\n//@ rank 1\n//@ args x -> y\n//@ match y = add(x, ";
+    const char *reason = "";
+    Binding b;
+    Bench t;
+    Id two[IR_MAX_ARGS] = {3};
+
+    (void)state;
+    put_sums(text, 4);
+    strcat(text, ")\n//@ match y = add(x, add(x, ");
+    put_sums(text, 4);
+    strcat(text, "))\n//@ launch grid 1 block 1\n");
+    t = bench_open(text);
+    for (int i = 0; i < 2; i++) {
+        two[1] = i ? two[1] : sums(t.g, 4);
+        two[1] = ir_value_add(t.g, OP_ADD, two, ir_value(t.g, 3)->shape, DT_BF16, (Loc){0});
+        t.uses = ir_uses(t.g);
+        assert_int_equal(matches(&t, (uint32_t)i, 0, two[1], &b, &reason), i == 0);
+        if (i == 0)
+            assert_int_equal(b.n_covered, 16);
+    }
+    bench_close(&t);
+}
+
+/* Each sum of a tree may be swapped, for itself; a contract has as many names of sizes as it needs. */
+static void swapped(void **state)
+{
+    Bench t = bench_open("//@ kernel a\n//@ rank 1\n//@ args r[P,Q] s[P,Q] x[M,C] g[C] w[N,K] -> y[A,B]\n"
+                         "//@ match y = add(r, add(s, rmsnorm(x, g)))\n//@ match y = add(r, linear(x, w))\n"
+                         "//@ match y = rmsnorm(x, g)\n//@ tiled r 8\n"
+                         "//@ launch grid M block 1 smem 300000\n");
+    const Id inner[IR_MAX_ARGS] = {3, 5};
+    Id outer[IR_MAX_ARGS] = {0, 7};
+    const char *reason = "";
+    Binding b;
+    Fitted fit;
+    Id root;
+
+    (void)state;
+    outer[0] = ir_value_add(t.g, OP_ADD, inner, ir_value(t.g, 3)->shape, DT_BF16, (Loc){0});
+    root = ir_value_add(t.g, OP_ADD, outer, ir_value(t.g, 3)->shape, DT_BF16, (Loc){0});
+    t.uses = ir_uses(t.g);
+    t.uses[5] = t.uses[7] = 1;
+    for (uint32_t way = 0; way < 4; way++)
+        assert_int_equal(matches(&t, 0, way, root, &b, &reason), way == 1);
+    assert_true(matches(&t, 1, 0, 8, &b, &reason)); /* P Q M C N K A B */
+    assert_true(b.n_dims == 7 || b.n_dims == 8);
+
+    assert_true(matches(&t, 2, 0, 5, &b, &reason));
+    assert_false(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_non_null(strstr(reason, "smem is 300000, it must be 0 to 232448"));
+    t.f.smem = 300000;
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_int_equal(contract_arg_tiled(&b, &fit, 0), 0); /* r is not bound */
+    ir_value(t.g, 4)->shape.dim[0].n = 7;
+    assert_false(matches(&t, 2, 0, 5, &b, &reason));
+    assert_string_equal(reason, "g is [7], its size C differs from the other arguments");
+    ir_value(t.g, 4)->shape.dim[0].n = 12;
+    ir_value(t.g, 3)->shape.dim[0].n = ir_value(t.g, 5)->shape.dim[0].n = 2; /* [2*T,12]: no size of a launch */
+    assert_true(matches(&t, 2, 0, 5, &b, &reason));
+    assert_false(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    bench_close(&t);
+}
+
+/* Logits that the host may read stay in no kernel without a place for them; constants stand where `A: A` puts them. */
+static void places(void **state)
+{
+    static const char *const outputs[] = {"$out", "$logits $out"};
+    const char *reason = "";
+    Binding b;
+    Fitted fit;
+
+    (void)state;
+    for (size_t i = 0; i < LEN(outputs); i++) {
+        char text[300];
+        Bench t;
+
+        snprintf(text, sizeof text,
+                 "//@ kernel a\n//@ rank 1\n//@ args x[M,K] w[N,K] -> %s\n//@ match $out = sample(linear(x, w)) | A=1\n"
+                 "//@ consts B: 2 A: A C: 3\n//@ launch grid 1 block 1\n",
+                 outputs[i]);
+        t = bench_open(text);
+        assert_int_equal(matches(&t, 0, 0, 11, &b, &reason), i == 1);
+        if (i == 1) {
+            assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+            assert_string_equal(fit.instance->consts[1].name, "A");
+        }
+        bench_close(&t);
+    }
+}
+
 /* Contract text with bytes changed at random: read and matched, or refused; never a crash. */
 static void mangled(void **state)
 {
@@ -378,8 +540,9 @@ static void mangled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tree),  cmocka_unit_test(mistakes),   cmocka_unit_test(fused),
-        cmocka_unit_test(types), cmocka_unit_test(statistics), cmocka_unit_test(mangled),
+        cmocka_unit_test(tree),       cmocka_unit_test(mistakes), cmocka_unit_test(fused),  cmocka_unit_test(types),
+        cmocka_unit_test(statistics), cmocka_unit_test(mangled),  cmocka_unit_test(bounds), cmocka_unit_test(covered),
+        cmocka_unit_test(swapped),    cmocka_unit_test(places),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
