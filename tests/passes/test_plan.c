@@ -1,0 +1,175 @@
+/* test_plan.c - what the golden files of stages do not print: operands of the plan, and graphs of many values. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/passes/lower.h"
+
+typedef struct Made {
+    Arena *keep;
+    Graph *g;
+    Packing packing;
+    Plan plan;
+    Lower l;
+    bool ok;
+    Diag d;
+} Made;
+
+/* All stages over a graph, with contracts of the test. */
+static void make(Made *m, const char *contracts, const char *graph, const char *target)
+{
+    const EmbeddedFile own = {strcmp(target, "cpu") == 0 ? "cpu/own.c" : "own.cu", contracts};
+    const Precision precision = {.weights = DT_BF16, .compute = strcmp(target, "cpu") == 0 ? DT_NONE : DT_FP32};
+    Catalog *catalog;
+    Target t;
+
+    *m = (Made){.keep = arena_open()};
+    catalog = arena_new(m->keep, Catalog);
+    m->g = ir_parse("t.ir", graph, &m->d);
+    if (!m->g || !ir_verify(m->g, &m->d) || !catalog_read(m->keep, &own, 1, catalog, &m->d) ||
+        !target_parse(target, &t, &m->d))
+        fail_msg("%s", m->d.text);
+    lower_open(&m->l, m->g, catalog, t, &precision, &m->packing, &m->plan);
+    m->ok = stage_select(&m->l, &m->d) && stage_layout(&m->l, &m->d) && stage_schedule(&m->l, &m->d) &&
+            stage_memory(&m->l, &m->d);
+}
+
+static void drop(Made *m)
+{
+    ir_graph_close(m->g);
+    arena_close(m->keep);
+}
+
+#define KERNEL(name, rank, args, match) \
+    "//@ kernel " name "\n//@ rank " rank "\n//@ args " args "\n//@ match " match "\n//@ launch grid 1 block 32\n"
+#define EMBED KERNEL("embed", "10", "w[V,D] $token -> y[T,D]", "y = embed(ids(), w)")
+#define SCALE(more) KERNEL("scale", "20", "x[T,D] -> y[T,D]", "y = scale(x)") more
+#define CACHE \
+    EMBED KERNEL("append", "30", "x[T,N] $k $v -> q", "q = append(x)") \
+        KERNEL("attend", "40", "q[T,H,E] $k $v -> y", "y = attend_paged(q)") \
+            KERNEL("last", "50", "x[T,D] $rows -> y[S,D]", "y = select_last(x)") \
+                KERNEL("sample", "60", "x[S,V]:fp32 $out -> y", "y = sample(x)")
+#define HEAD(kind, tokens, pages) \
+    "graph \"plan\"\nlimits sequences=4 context=16 tokens=" tokens " kv_block=1024 kv_pages=" pages " logit_bias=0 " \
+    "end_ids=4 beams=1\n" kind "facts clean precise\n%1 = ids : [T] i32\n%2 = weight {name=\"e\"} : [64,64] bf16\n" \
+    "%3 = embed %1 %2 : [T,64] fp32\n"
+#define LAYER(a, b, c, layer, e, heads, size) \
+    a " = append %3 - {head_dim=" e " heads=" heads " kv_heads=1 layer=" layer "} : [T," heads "," e "] fp32\n" b \
+      " = attend_paged " a " {kv_heads=1 layer=" layer " scale=1} : [T," size "] fp32\n" c " = scale " b \
+      " {by=2} : [T," size "] fp32\n"
+
+static FtxOperand operand(const Made *m, size_t launch, size_t at)
+{
+    return m->plan.operands.at[m->plan.launches.at[launch].first_operand + at];
+}
+
+/* Each layer has its own pages; a layer that is left out, another head_dim and a cache beyond 2^46 bytes are refused. */
+static void layers(void **state)
+{
+#define TWO(pages, layer, e, heads, size, last) \
+    HEAD("", "24", pages) \
+    LAYER("%4", "%5", "%6", "0", "16", "2", "32") \
+    LAYER("%7", "%8", "%9", layer, e, heads, size) \
+    "%10 = add %6 " last " : [T,32] fp32\n%11 = select_last %10 : [S,32] fp32\n%12 = sample %11 : [S] i32\noutput " \
+                         "%12\n"
+#define ADDED CACHE SCALE("") KERNEL("add", "70", "a[T,D] b[T,D] -> y[T,D]", "y = add(a, b)")
+    static const struct {
+        const char *graph, *message;
+    } refused[] = {
+        {TWO("2", "2", "16", "2", "32", "%9"), "append: this is layer 1 of the model, its attribute layer is 2"},
+        {TWO("2", "1", "8", "6", "48", "%6"), "append: layer 1 has 1 kv_heads of 8, layer 0 has 1 of 16"},
+        {TWO("2147483647", "1", "16", "2", "32", "%9"), "memory: $k would need "},
+    };
+    uint64_t bytes;
+    Made m;
+
+    (void)state;
+    make(&m, ADDED, TWO("2", "1", "16", "2", "32", "%9"), "cpu");
+    if (!m.ok)
+        fail_msg("%s", m.d.text);
+    bytes = m.plan.head.named_bytes[FTX_NAMED_k];
+    assert_int_equal(bytes, 2 * 2 * 1024 * 16 * 4); /* layers, pages, tokens, head_dim, fp32 */
+    for (size_t i = 1; i <= 2; i++)                 /* launches: embed, append, attend, scale, append, attend ... */
+        assert_int_equal(operand(&m, i + 3, 1).offset - operand(&m, i, 1).offset, bytes / 2);
+    assert_int_equal(m.plan.head.named_bytes[FTX_NAMED_beams], 0); /* one beam is no search */
+    drop(&m);
+    for (size_t i = 0; i < LEN(refused); i++) {
+        make(&m, ADDED, refused[i].graph, "cpu");
+        assert_false(m.ok);
+        if (!strstr(m.d.text, refused[i].message))
+            fail_msg("%s", m.d.text);
+        drop(&m);
+    }
+}
+
+/* A workspace of more than 4 GB, scratch of more than 2 GB, a descriptor of 128 rows a tile and of a step's tokens. */
+static void large(void **state)
+{
+    static const char scales[] = EMBED SCALE("//@ scratch part 3000000000\n//@ tiled x 128\n");
+    Made m;
+    bool found = false;
+
+    (void)state;
+    make(&m, scales,
+         HEAD("kind encoder\n", "33554432", "0") "%4 = scale %3 {by=2} : [T,64] fp32\n"
+                                                 "%5 = scale %4 {by=3} : [T,64] fp32\noutput %5\n",
+         "sm_90a");
+    if (!m.ok)
+        fail_msg("%s", m.d.text);
+    assert_true(m.plan.head.space_bytes[FTX_SPACE_WORK] >= UINT64_C(33554432) * 64 * 4 + UINT64_C(3000000000));
+    for (size_t i = 0; i < m.plan.buffers.n; i++)
+        found |= m.plan.buffers.at[i].bytes == UINT64_C(3000000000);
+    assert_true(found);
+    drop(&m);
+
+    make(&m, scales,
+         HEAD("kind encoder\n", "24", "0") "%4 = scale %3 {by=2} : [T,64] fp32\n"
+                                           "%5 = scale %4 {by=3} : [T,64] fp32\noutput %5\n",
+         "sm_90a");
+    if (!m.ok)
+        fail_msg("%s", m.d.text);
+    for (size_t i = 0; i < m.plan.programs.n; i++) {
+        const FtxProgram *p = &m.plan.programs.at[i];
+        const FtxOperand x = operand(&m, p->first_launch + 1, 0);
+
+        assert_int_equal(x.tile_rows, 128);
+        assert_int_equal(x.columns, 64);
+        assert_int_equal(x.rows, p->bucket == 16 ? 16 : 24); /* the program for 64 tokens has no more than a step */
+    }
+    drop(&m);
+}
+
+/* 300 values and launches: each reads what the one before has written. */
+static void many(void **state)
+{
+    char text[20000] = HEAD("kind encoder\n", "16", "0");
+    Made m;
+
+    (void)state;
+    for (int i = 4; i <= 303; i++)
+        snprintf(text + strlen(text), 100, "%%%d = scale %%%d {by=2} : [T,64] fp32\n", i, i - 1);
+    strcat(text, "output %303\n");
+    make(&m, EMBED SCALE(""), text, "cpu");
+    if (!m.ok)
+        fail_msg("%s", m.d.text);
+    assert_int_equal(m.plan.launches.n, 301);
+    for (size_t i = 1; i < 301; i++) {
+        const FtxOperand x = operand(&m, i, 0), before = operand(&m, i - 1, i == 1 ? 2 : 1);
+
+        assert_int_equal(x.space, FTX_SPACE_WORK);
+        assert_int_equal(x.offset, before.offset);
+    }
+    assert_int_equal(operand(&m, 300, 1).offset, m.plan.head.named[FTX_NAMED_hidden]);
+    drop(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers), cmocka_unit_test(large), cmocka_unit_test(many)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
