@@ -75,7 +75,7 @@ static void layers(void **state)
     LAYER("%4", "%5", "%6", "0", "16", "2", "32") \
     LAYER("%7", "%8", "%9", layer, e, heads, size) \
     "%10 = add %6 " last " : [T,32] fp32\n%11 = select_last %10 : [S,32] fp32\n%12 = sample %11 : [S] i32\noutput " \
-                         "%12\n"
+    "%12\n"
 #define ADDED CACHE SCALE("") KERNEL("add", "70", "a[T,D] b[T,D] -> y[T,D]", "y = add(a, b)")
     static const struct {
         const char *graph, *message;
