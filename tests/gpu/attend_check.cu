@@ -121,7 +121,7 @@ template <class F> int check(const char *name, uint64_t seed)
     step.decode_rows = dr;
     Device<FtxStep> dstep(std::vector<FtxStep>{step});
     using D = DecodeShape<DecodeConfig<F>>;
-    Device<float> partials((size_t)F::MAX_ROWS * D::HEAD_SETS * F::MAX_CHUNKS * D::PART);
+    Device<float> partials((size_t)F::MAX_ROWS * D::HEAD_SETS * F::MAX_CHUNKS * D::PARTIAL);
     Device<u32> counters(F::MAX_ROWS * D::HEAD_SETS);
     dy.fill(0xff);
     partials.fill(0xff);
@@ -255,7 +255,7 @@ template <class F, int W = 0> void time_decode(const char *name, int S, int leng
     Device<FtxStep> dstep(std::vector<FtxStep>{step});
     Device<FtxRow> drows(rows);
     Device<int> dpages(pages);
-    Device<float> partials((size_t)F::MAX_ROWS * D::HEAD_SETS * F::MAX_CHUNKS * D::PART);
+    Device<float> partials((size_t)F::MAX_ROWS * D::HEAD_SETS * F::MAX_CHUNKS * D::PARTIAL);
     Device<u32> counters(F::MAX_ROWS * D::HEAD_SETS);
     counters.fill(0);
     CU(cudaDeviceSynchronize());

@@ -667,12 +667,53 @@ static void print_action(const Action *a)
     print_message("  %s %d\n", names[a->kind], a->n);
 }
 
+/* In a process of its own, as everything that opens a model: a driver that was started does not survive fork(). */
+static void in_child(void (*work)(const void *user), const void *user)
+{
+    int status;
+    const pid_t child = fork();
+
+    if (child == 0) {
+        work(user);
+        exit(0);
+    }
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+}
+
+static void compile_model(const void *user)
+{
+    const size_t i = *(const size_t *)user;
+
+    ftx_model_close(golden_open(models[i].spec, models[i].name, models[i].defines));
+}
+
+typedef struct Left {
+    const char *name;
+    uint64_t seed;
+    const bool *left_out;
+} Left;
+
+static void print_left(const void *user)
+{
+    const Left *l = user;
+    FtxModel *model = open_model(l->name);
+    Storm s;
+
+    open_storm(&s, l->name, model);
+    make_storm(&s, l->seed);
+    for (int i = 0; i < ACTIONS; i++)
+        if (!l->left_out[i])
+            print_action(&s.action[i]);
+    close_storm(&s);
+    ftx_model_close(model);
+}
+
 /* Leaves out halves, quarters ... of the actions as long as it fails; prints what is left. */
 static void shrink(const char *name, Shared *shared, uint64_t seed)
 {
-    FtxModel *model;
-    Storm s;
-    int left = 0;
+    const Left left = {name, seed, shared->left_out};
+    int n = 0;
 
     memset(shared->left_out, 0, sizeof shared->left_out);
     for (int chunk = ACTIONS / 2; chunk; chunk /= 2)
@@ -686,20 +727,13 @@ static void shrink(const char *name, Shared *shared, uint64_t seed)
             if (!fails(name, shared, 1, 0.0, shared->left_out, true))
                 memcpy(shared->left_out, before, sizeof before);
         }
-    model = open_model(name);
-    open_storm(&s, name, model);
-    make_storm(&s, seed);
     print_message("%s: storm %llu fails with these actions alone:\n", name, (unsigned long long)seed);
+    in_child(print_left, &left);
     for (int i = 0; i < ACTIONS; i++)
-        if (!shared->left_out[i]) {
-            print_action(&s.action[i]);
-            left++;
-        }
-    close_storm(&s);
-    ftx_model_close(model);
+        n += !shared->left_out[i];
     shared->seed = seed;
     fails(name, shared, 1, 0.0, shared->left_out, false);
-    fail_msg("%s: FTX_STORM_SEED=%llu repeats it; %d actions of %d are needed", name, (unsigned long long)seed, left,
+    fail_msg("%s: FTX_STORM_SEED=%llu repeats it; %d actions of %d are needed", name, (unsigned long long)seed, n,
              ACTIONS);
 }
 
@@ -712,7 +746,7 @@ static void storm_all(void **state)
     (void)state;
     assert_true(shared != MAP_FAILED);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        ftx_model_close(golden_open(models[i].spec, models[i].name, models[i].defines));
+        in_child(compile_model, &i);
         *shared = (Shared){.seed = only ? strtoull(only, NULL, 10) : 1};
         if (fails(models[i].name, shared, only ? 1 : UINT64_MAX, now() + each, NULL, false))
             shrink(models[i].name, shared, shared->seed);
