@@ -47,7 +47,7 @@ static void drop(Made *m)
 #define KERNEL(name, rank, args, match) \
     "//@ kernel " name "\n//@ rank " rank "\n//@ args " args "\n//@ match " match "\n//@ launch grid 1 block 32\n"
 #define EMBED KERNEL("embed", "10", "w[V,D] $token -> y[T,D]", "y = embed(ids(), w)")
-#define SCALE(more) KERNEL("scale", "20", "x[T,D] -> y[T,D]", "y = scale(x)") more
+#define SCALE(more) KERNEL("scale", "20", "x[T,D] b[D] -> y[T,D]", "y = scale(x)") more /* nothing binds b */
 #define CACHE \
     EMBED KERNEL("append", "30", "x[T,N] $k $v -> q", "q = append(x)") \
         KERNEL("attend", "40", "q[T,H,E] $k $v -> y", "y = attend_paged(q)") \
@@ -153,17 +153,20 @@ static void many(void **state)
     for (int i = 4; i <= 303; i++)
         snprintf(text + strlen(text), 100, "%%%d = scale %%%d {by=2} : [T,64] fp32\n", i, i - 1);
     strcat(text, "output %303\n");
-    make(&m, EMBED SCALE(""), text, "cpu");
+    make(&m, EMBED SCALE("") "//@ kernel spare\n//@ rank 80\n//@ args x -> y\n//@ match none\n", text, "cpu");
     if (!m.ok)
         fail_msg("%s", m.d.text);
     assert_int_equal(m.plan.launches.n, 301);
+    assert_int_equal(m.plan.buffers.n, 300); /* the last value is $hidden */
+    assert_int_equal(m.plan.instances.n, 2); /* without the kernel that no program launches */
     for (size_t i = 1; i < 301; i++) {
-        const FtxOperand x = operand(&m, i, 0), before = operand(&m, i - 1, i == 1 ? 2 : 1);
+        const FtxOperand x = operand(&m, i, 0), before = operand(&m, i - 1, 2);
 
         assert_int_equal(x.space, FTX_SPACE_WORK);
         assert_int_equal(x.offset, before.offset);
+        assert_int_equal(operand(&m, i, 1).space, FTX_SPACE_NULL);
     }
-    assert_int_equal(operand(&m, 300, 1).offset, m.plan.head.named[FTX_NAMED_hidden]);
+    assert_int_equal(operand(&m, 300, 2).offset, m.plan.head.named[FTX_NAMED_hidden]);
     drop(&m);
 }
 
