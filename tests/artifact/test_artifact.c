@@ -2,6 +2,8 @@
  * byte is believed. */
 #include "small.h"
 
+#include <sys/stat.h>
+
 static unsigned char *read_whole(const char *path, size_t *bytes)
 {
     FileMap map;
@@ -85,6 +87,67 @@ static void test_round_trip(void **state)
     assert_true(dtype_load(artifact_weight(&a, 3), 0, DT_FP32) == 1.0f);
     check_plans(&a);
     small_walk(&a);
+    artifact_close(&a);
+    small_end(&s);
+}
+
+/* A folder takes the artifact's place while its weights are written. */
+static void make_folder(void *user, uint64_t done, uint64_t all)
+{
+    (void)done, (void)all;
+    mkdir(user, 0700);
+}
+
+/* An artifact that cannot be put in its place leaves no sidecar. */
+static void test_sidecar_goes(void **state)
+{
+    char path[256], beside[256];
+    Diag d = {0};
+    Small s;
+    (void)state;
+
+    strcpy(path, temp_path("goes.ftx"));
+    strcpy(beside, temp_path("goes.ftxw"));
+    small_begin(&s);
+    s.parts.sidecar = true;
+    assert_false(artifact_write(path, &s.parts, make_folder, path, &d));
+    assert_int_equal(access(beside, F_OK), -1);
+    assert_int_equal(rmdir(path), 0);
+    small_end(&s);
+}
+
+/* More strings than their table has places at first; each is stored once; facts that a decoder does not use are kept. */
+static void test_many_strings(void **state)
+{
+    enum { MANY = 1500 };
+    const char *path = temp_path("many.ftx");
+    const ArtifactPlan *p;
+    Artifact a;
+    FtxError err;
+    Small s;
+    (void)state;
+
+    small_begin(&s);
+    s.spec.pad = 5;
+    s.spec.source_vocab = 9;
+    for (int i = 0; i <= MANY; i++) {
+        FtxBuffer b = s.plans[0].buffers.at[0];
+
+        if (i < MANY)
+            b.name = small_string(&s, &s.plans[0], arena_printf(s.keep, "buffer %d", i));
+        *arena_push(s.keep, s.plans[0].buffers) = b;
+    }
+    write_small(&s, path);
+    if (artifact_open(path, &a, &err))
+        fail_msg("%s", err.text);
+    p = &a.plans[0];
+    assert_int_equal(p->n_buffers, 4 + MANY + 1);
+    for (int i = 0; i < MANY; i++)
+        assert_string_equal(artifact_string(&a, p->buffers[4 + i].name), arena_printf(s.keep, "buffer %d", i));
+    assert_int_equal(p->buffers[4 + MANY].name, p->buffers[0].name);
+    assert_int_equal(a.plans[1].buffers[0].name, p->buffers[0].name);
+    assert_int_equal(a.facts->pad, 5);
+    assert_int_equal(a.facts->source_vocab, 9);
     artifact_close(&a);
     small_end(&s);
 }
@@ -436,6 +499,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_sidecar_goes),
+        cmocka_unit_test(test_many_strings),
         cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_without_weights),
         cmocka_unit_test(test_sidecar),

@@ -103,6 +103,86 @@ static void test_json(void **state)
     free(text);
 }
 
+static size_t count(const char *text, const char *piece)
+{
+    size_t n = 0;
+
+    for (; (text = strstr(text, piece)); text++)
+        n++;
+    return n;
+}
+
+/* A second layer of other kernels, programs of other launches, a name that is no UTF-8. */
+static void test_unlike(void **state)
+{
+    const char *path = temp_path("unlike.ftx");
+    size_t cpu = 0, i;
+    char engine[40], *text;
+    uint64_t bytes = 0;
+    json_t *j, *model, *plan, *section;
+    Diag d = {0};
+    Small s;
+    (void)state;
+
+    small_begin(&s);
+    s.spec.name = "a\xff";
+    s.plans[0].strings.at[s.plans[0].launches.at[1].label] = "layer 1: down";
+    s.plans[0].strings.at[s.plans[0].launches.at[2].label] = "layer 0: second";
+    for (int space = FTX_SPACE_STATE; space < FTX_SPACE_COUNT; space++)
+        bytes += s.plans[0].head.space_bytes[space];
+    if (!artifact_write(path, &s.parts, NULL, NULL, &d))
+        fail_msg("%s", d.text);
+
+    text = show((ShowOptions){0}, path);
+    has(text, "3 logit biases, 4 end ids and 2 ids of bad words a request");
+    has(text, "  bad words    3 4; 15\n");
+    has(text, "1  layer 1: down"); /* not "1 more layer like this" */
+    snprintf(engine, sizeof engine, "  engine %.1f KiB: ", (double)bytes / 1024);
+    has(text, engine);
+    free(text);
+    text = show((ShowOptions){.kernels = true}, path);
+    assert_int_equal(count(text, "  layer 0: second"), 1); /* all programs */
+    assert_int_equal(count(text, "  layer 0: up"), 5);
+    free(text);
+
+    text = show((ShowOptions){.json = true}, path);
+    j = json_loads(text, 0, NULL);
+    assert_non_null(j);
+    model = json_object_get(j, "model");
+    plan = json_array_get(json_object_get(j, "plans"), 0);
+    assert_string_equal(json_string_value(json_object_get(model, "name")), "(not UTF-8)");
+    assert_int_equal(json_integer_value(json_object_get(model, "bad_words")), 2);
+    assert_int_equal(json_array_size(json_object_get(model, "ends")), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(plan, "bytes"), "weights")), s.packing.bytes);
+    section = json_array_get(json_object_get(json_array_get(json_object_get(plan, "programs"), 1), "launches"), 0);
+    assert_string_equal(json_string_value(json_object_get(section, "label")), "layer 0: second");
+    json_array_foreach(json_object_get(j, "sections"), i, section) cpu +=
+        strcmp(json_string_value(json_object_get(section, "target")), "cpu") == 0;
+    assert_int_equal(cpu, 8); /* without code and source */
+    json_decref(j);
+    free(text);
+    small_end(&s);
+}
+
+/* A damaged file is refused where its checksums are looked at, as text too. */
+static void test_damaged(void **state)
+{
+    const char *path = small_file();
+    const ShowOptions o = {.verify = true};
+    FILE *f = fopen(path, "r+b"), *out = tmpfile();
+    FtxError err;
+    (void)state;
+
+    assert_non_null(f);
+    assert_non_null(out);
+    assert_int_equal(fseek(f, 4096, SEEK_SET), 0); /* the weights begin on a page */
+    assert_int_equal(fputc(99, f), 99);
+    assert_int_equal(fclose(f), 0);
+    assert_int_not_equal(explain_show(path, &o, out, &err), FTX_OK);
+    assert_int_equal(ftell(out), 0);
+    fclose(out);
+}
+
 static void test_refused(void **state)
 {
     const ShowOptions o = {0};
@@ -116,8 +196,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text), cmocka_unit_test(test_memory),  cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_json), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_text),    cmocka_unit_test(test_memory),  cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_json),    cmocka_unit_test(test_refused), cmocka_unit_test(test_unlike),
+        cmocka_unit_test(test_damaged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

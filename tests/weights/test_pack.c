@@ -283,6 +283,27 @@ static void test_block(void **state)
     end(&f);
 }
 
+/* Each table begins at a multiple of 256 bytes, without weights too; a table may be packed as bf16. */
+static void test_tables(void **state)
+{
+    Fixture f = begin(NULL);
+    const Id t = rope(f.spec.graph, 4, 10000, 3), u = rope(f.spec.graph, 4, 10000, 5);
+    uint64_t checksum;
+    FileMap map;
+    (void)state;
+
+    plan(&f, t, DT_BF16, FTX_WEIGHT_TABLE, 12);
+    plan(&f, u, DT_FP32, FTX_WEIGHT_TABLE, 20);
+    assert_int_equal(weights_stored_bytes(&f.packing, true), 256 + 80);
+    assert_true(pack(&f, &map, &checksum, 0));
+    assert_int_equal(map.bytes, 256 + 80);
+    for (size_t i = 0; i < 12; i++)
+        assert_true(dtype_load(map.at, i, DT_BF16) == bf16_to_float(bf16_from_float(table(&f, t)[i])));
+    assert_memory_equal((const char *)map.at + 256, table(&f, u), 80);
+    file_unmap(&map);
+    end(&f);
+}
+
 /* Several windows, a length that is not a multiple of a chunk, offsets that are not in the order of the list. */
 static void test_large(void **state)
 {
@@ -348,6 +369,7 @@ static void test_faults(void **state)
     expect_fault("F32", (float[]){0, 1, 2, NAN}, 16, DT_FP32, "tensor \"w\": element [1,1] is NaN");
     expect_fault("F32", (float[]){0, 1, -INFINITY, NAN}, 16, DT_BF16, "tensor \"w\": element [1,0] is -infinity");
     expect_fault("BF16", (uint16_t[]){0, 0x7f80, 0, 0}, 8, DT_BF16, "tensor \"w\": element [0,1] is infinity");
+    expect_fault("BF16", (uint16_t[]){0, 0, 0, 0, 0, 0x7f80}, 12, DT_BF16, "tensor \"w\": element [1,2] is infinity");
     expect_fault("F16", (uint16_t[]){0x7e00, 0, 0, 0}, 8, DT_FP32, "tensor \"w\": element [0,0] is NaN");
     expect_fault("F32", (float[]){0, 1, 70000, 0}, 16, DT_FP16,
                  "weight \"w\": element [1,0] is 70000, more than fp16 can hold");
@@ -476,7 +498,7 @@ int main(void)
         cmocka_unit_test(test_ops),    cmocka_unit_test(test_names),       cmocka_unit_test(test_rope),
         cmocka_unit_test(test_block),  cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_large),
         cmocka_unit_test(test_faults), cmocka_unit_test(test_rounding),    cmocka_unit_test(test_real),
-        cmocka_unit_test(test_folded),
+        cmocka_unit_test(test_folded), cmocka_unit_test(test_tables),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

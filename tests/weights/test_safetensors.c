@@ -125,6 +125,9 @@ static void test_check(void **state)
     assert_non_null(strstr(f.d.text, "two.safetensors: tensor \"net.b\" [1] is not used by tiny"));
 
     f.d = (Diag){0};
+    *arena_push(f.keep, f.spec.ignored) = "net"; /* the whole name, not its beginning */
+    assert_false(checkpoint_check(f.c, &f.spec, &f.d));
+    f.d = (Diag){0};
     *arena_push(f.keep, f.spec.ignored) = "net.b";
     assert_true(checkpoint_check(f.c, &f.spec, &f.d));
 
@@ -155,6 +158,29 @@ static void test_shape_and_prefix(void **state)
     end(&f);
 }
 
+/* Leading sizes of a tensor may be 1 and no more; older names are pairs: the second of one is not the first of another. */
+static void test_shape_and_older_names(void **state)
+{
+    static const char *const renamed[] = {".g", ".gamma", ".b", ".beta"};
+    const char *path = temp_path("two.safetensors");
+    Fixture f = begin();
+    (void)state;
+
+    write_two(path);
+    assert_true(checkpoint_open(path, f.keep, &f.c, &f.d));
+    add_weight(f.spec.graph, "net.w", 3, 0);
+    assert_false(checkpoint_check(f.c, &f.spec, &f.d));
+    assert_non_null(strstr(f.d.text, "weight \"net.w\": expected [3], found [2,3]"));
+    for (size_t i = 0; i < LEN(renamed); i++)
+        *arena_push(f.keep, f.spec.renamed) = renamed[i];
+    f.d = (Diag){0};
+    f.spec.graph->values.n = 1;
+    add_weight(f.spec.graph, "net.gamma", 1, 0);
+    assert_false(checkpoint_check(f.c, &f.spec, &f.d));
+    assert_non_null(strstr(f.d.text, "weight \"net.gamma\" [1] is missing"));
+    end(&f);
+}
+
 /* Masks of old GPT-2 files are bytes: legal where ignored, refused where the spec wants them. */
 static void test_other_types(void **state)
 {
@@ -175,6 +201,19 @@ static void test_other_types(void **state)
     add_weight(f.spec.graph, "h.11.attn.bias", 2, 0);
     assert_false(checkpoint_check(f.c, &f.spec, &f.d));
     assert_non_null(strstr(f.d.text, "is stored as U8"));
+    end(&f);
+}
+
+/* Three values of 4 bits take two bytes. */
+static void test_half_bytes(void **state)
+{
+    const char *path = temp_path("half.safetensors");
+    Fixture f = begin();
+    (void)state;
+
+    write_safetensors(path, "{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", "\1\1", 2);
+    if (!checkpoint_open(path, f.keep, &f.c, &f.d))
+        fail_msg("%s", f.d.text);
     end(&f);
 }
 
@@ -213,6 +252,7 @@ static void test_shards(void **state)
     write_index("\xEF\xBB\xBF{\"weight_map\":{\"b\":\"2.safetensors\"}}", &f, true,
                 NULL); /* as an editor may save it */
     write_index("{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\"}}", &f, false, "it is not");
+    write_index("{\"weight_map\":{\"a\":\"2.safetensors\",\"b\":\"1.safetensors\"}}", &f, false, "it is not");
     write_index("{\"weight_map\":{\"b\":\"2.safetensors\",\"c\":\"3.safetensors\"}}", &f, false, "is both in");
     write_index("{\"weight_map\":{\"a\":\"4.safetensors\"}}", &f, false, "No such file");
     write_index("{\"weight_map\":{\"a\":\"../1.safetensors\"}}", &f, false, "not a file in its folder");
@@ -245,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_header_length),    cmocka_unit_test(test_check),
         cmocka_unit_test(test_shape_and_prefix), cmocka_unit_test(test_other_types),
         cmocka_unit_test(test_shards),           cmocka_unit_test(test_real_files),
+        cmocka_unit_test(test_half_bytes),       cmocka_unit_test(test_shape_and_older_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
