@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <dirent.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <cmocka.h>
@@ -202,6 +204,9 @@ static void text_has_constants_and_heading(void **state)
     assert_non_null(strstr(t, "F = 9.99999975e-06f;") ? "" : strstr(t, "F = 1e-05f;"));
     assert_non_null(strstr(t, "__launch_bounds__(32) scale__n-3(Args a)"));
     assert_null(strchr(strstr(t, "#line"), '@'));
+    Instance *nine = instance(a, "scale.cu", 1);
+    nine->consts[2].f = 1000.00006103515625; /* a float that eight digits do not tell from the next one */
+    assert_non_null(strstr(instantiate_text(nine, (Target){901, "sm_90a"}, a), "F = 1000.00006f;"));
     t = instantiate_text(instance(a, "scale.cu", 1), (Target){1201, "sm_120a"}, a);
     assert_non_null(strstr(t, "arch=compute_120a,code=sm_120a"));
     t = instantiate_text(instance(a, "scale.cu", 1), (Target){802, "compute_80"}, a);
@@ -217,6 +222,7 @@ static void headers_are_those_included(void **state)
     assert_int_equal(text_headers(scale_template, at, 8), 2);
     assert_int_equal(at[0], 0);
     assert_int_equal(at[1], 1);
+    assert_int_equal(text_headers("#include <scale.h>\n#include \"scale.cuh\"\n", at, 8), 2);
     assert_int_equal(text_headers(spill_template, at, 8), 0);
 }
 
@@ -525,6 +531,56 @@ static void a_dead_worker_is_named(void **state)
     assert_int_equal(died, 2);
 }
 
+/* Job 3 has a result whose second page cannot be read, so half of it arrives. */
+static bool half_at_three(void *user, size_t i, Bytes *out)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *p;
+
+    if (i != 3)
+        return crash_at_two(user, 0, out);
+    p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || mprotect(p + page, page, PROT_NONE))
+        return false;
+    memcpy(p, "done", 5);
+    *out = (Bytes){p, 2 * page};
+    return true;
+}
+
+static void half_a_result_is_none(void **state)
+{
+    size_t died, n = 0;
+
+    (void)state;
+    assert_false(workers_run(4, half_at_three, count_done, &n, &died));
+    assert_int_equal(died, 3);
+    assert_true(n <= 3);
+}
+
+static bool stop_at_once(void *user, size_t i, bool ok, Bytes b)
+{
+    (void)i, (void)ok, (void)b;
+    ++*(size_t *)user;
+    return false;
+}
+
+/* Where no pipe can be made the jobs run in this process, until `done` says stop. */
+static void without_workers(void **state)
+{
+    struct rlimit files, none;
+    size_t died, n = 0;
+    bool ok;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    none = (struct rlimit){0, files.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ok = workers_run(2, crash_at_two, stop_at_once, &n, &died);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_false(ok);
+    assert_int_equal(n, 1);
+}
+
 /* A truncated or changed cubin is read without a crash. */
 static void broken_cubins_are_refused(void **state)
 {
@@ -601,6 +657,8 @@ int main(void)
         cmocka_unit_test(two_processes_share_the_cache),
         cmocka_unit_test(broken_kernels_say_why),
         cmocka_unit_test(a_dead_worker_is_named),
+        cmocka_unit_test(half_a_result_is_none),
+        cmocka_unit_test(without_workers),
         cmocka_unit_test(broken_cubins_are_refused),
         cmocka_unit_test(emitted_files_are_whole),
     };

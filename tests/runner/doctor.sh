@@ -53,6 +53,33 @@ found=0
 "$FTXC" doctor x >"$room/out" 2>&1 || found=$?
 test $found = 2 && grep -q 'it takes no arguments, found "x"' "$room/out"
 
+# Libraries of NVRTC made here: one that is too old, one without all functions, and a folder with one that will do.
+if ! FTX_CUDA=0 "$FTXC" doctor | grep -q 'without the CUDA parts'; then
+    nvrtc() { # nvrtc FILE MAJOR MINOR FUNCTION...
+        file=$1 major=$2 minor=$3
+        shift 3
+        {
+            echo "int nvrtcVersion(int *a, int *b) { *a = $major; *b = $minor; return 0; }"
+            for name in "$@"; do echo "int $name(void) { return 0; }"; done
+        } >"$room/nvrtc.c"
+        "${CC:-cc}" -shared -fPIC -w "$room/nvrtc.c" -o "$file"
+    }
+    all=$(sed -n '/^#define NVRTC_FUNCTIONS/,/^static/s/.*F(\(nvrtc[A-Za-z]*\)).*/\1/p' compiler/instantiate/nvrtc.c | grep -v nvrtcVersion)
+    mkdir "$room/nvrtc"
+    # shellcheck disable=SC2086
+    {
+        nvrtc "$room/old.so" 12 3 $all
+        nvrtc "$room/few.so" 12 9 nvrtcGetPTX
+        nvrtc "$room/nvrtc/libnvrtc.so.12" 12 4 $all
+    }
+    doctor 0 FTX_CUDA=0 FTX_NVRTC="$room/old.so"
+    row note nvrtc 'old.so (12.3)'
+    doctor 0 FTX_CUDA=0 FTX_NVRTC="$room/few.so"
+    row note nvrtc 'few.so (not an NVRTC library)'
+    doctor 0 FTX_CUDA=0 FTX_NVRTC="$room/nvrtc"
+    row ok nvrtc '12.4, which compiles'
+fi
+
 # A machine with two GPUs, of which the second is too old: a driver whose functions do nothing but these.
 if FTX_CUDA=0 "$FTXC" doctor | grep -q 'without the CUDA parts'; then
     echo "a build without the CUDA parts: no driver to try"

@@ -2,6 +2,7 @@
 #include "tools.h"
 
 #include "compiler/tokenizer/parts.h"
+#include "runtime/base/file.h"
 #include "runtime/tokenizer/format.h"
 
 static void refused(const Recipe *r, const char *reason)
@@ -34,6 +35,9 @@ static void test_refused(void **state)
             "its pattern fails at character 2");
     refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\bx\"},\"behavior\":\"Isolated\"}"},
             "at character 1, \"\\bx\", which is not supported");
+    refused(
+        &(Recipe){.pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"},
+        "its pre-tokenizer has Digits after ByteLevel");
     refused(&(Recipe){.post = "{\"type\":\"BertProcessing\"}"}, "its post-processor's \"cls\" is no token");
     refused(&(Recipe){.post = "{\"type\":\"Other\"}"}, "its post-processor is Other");
     refused(&(Recipe){.decoder = "{\"type\":\"WordPiece\"}"},
@@ -78,6 +82,12 @@ static void test_refused_models(void **state)
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[\"a b\"]}}", "\"b\" is not in the vocabulary"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[\"ab\"]}}", "merge 0 is not a pair"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[[\"a\"]]}}", "merge 0 is not a pair"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":16777216}}}", "has the id 16777216"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[\"a a a\"]}}", "merge 0 is not a pair"},
+        {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAAA\"}}", "is not base64"},
+        {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\","
+         "\"precompiled_charsmap\":\"AAAA\"},{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}]}}",
+         "two maps of characters"},
     };
     (void)state;
 
@@ -124,6 +134,7 @@ static void test_patterns(void **state)
         {"(a{100}){1,101}", NULL},
         {"((a{100}b|c){100}?d){2}", NULL},
         {"a{101}{100}", NULL},
+        {"\\u00ex", NULL},
         {"a{10001}", NULL},
         {"a{1000}b{1000}(c{1000}|d{1000})", "a{1000}b{1000}(c{1000}|d{1000})"},
         {"([{]a{1000}\\(){10}{", "([{]a{1000}\\(){10}{"},
@@ -140,7 +151,175 @@ static void test_patterns(void **state)
         if (ok)
             assert_string_equal(out, cases[i].to);
     }
+    for (int open = 250; open <= 251; open++) { /* 250 groups may be open */
+        char text[600] = "";
+        const char *out;
+        Diag d = {0};
+
+        memset(text, '(', (size_t)open);
+        memset(text + open, ')', (size_t)open);
+        assert_int_equal(pattern_translate(text, (Loc){0}, keep, &out, &d), open == 250);
+    }
+    assert_string_equal(pattern_quote("{a|b~}", keep), "\\{a\\|b\\~\\}");
     assert_string_equal(pattern_quote("a.b\xc3\xa9 ", keep), "a\\.b\xc3\xa9\\ ");
+    arena_close(keep);
+}
+
+static Fixture begin_text(const char *text)
+{
+    Fixture f = {.keep = arena_open()};
+    Diag d = {0};
+
+    if (!tokenizer_compile_bytes("small.json", text, strlen(text), f.keep, &f.tables, &f.bytes, &d))
+        fail_msg("%s\n%s", text, d.text);
+    return begin_tables(f, 100);
+}
+
+#define MODEL(model, more) "{\"model\":{" model "}" more "}"
+
+/* What switches.json does not have: each rule on a vocabulary of a few tokens. */
+static void test_rules(void **state)
+{
+    static const int32_t bytes[] = {0, 1, 2}, spaces[] = {0, 0};
+    Fixture f;
+    char *text;
+    (void)state;
+
+    /* of two equal merges the later one counts */
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
+                         "\"merges\":[\"a b\",\"b c\",\"a b\"]",
+                         ""));
+    IDS(&f, "abc", 0, 4);
+    end(&f);
+
+    /* eight merges, and pairs that are none of them */
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"aa\":2,\"ab\":3,\"ba\":4,\"bb\":5,\"aab\":6,"
+                         "\"bba\":7,\"aba\":8,\"bab\":9,\"c\":10},\"merges\":[\"a a\",\"a b\",\"b a\",\"b b\",\"aa b\","
+                         "\"bb a\",\"ab a\",\"ba b\"]",
+                         ""));
+    IDS(&f, "cacbc", 10, 0, 10, 1, 10);
+    end(&f);
+
+    /* unknown characters do not fuse where nothing is said */
+    f = begin_text(MODEL("\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0,\"u\":1},\"merges\":[]", ""));
+    IDS(&f, "xya", 1, 1, 0);
+    end(&f);
+
+    /* an unknown character costs 10 more than the worst piece, of which all are good: three are better than "abc" */
+    f = begin_text(MODEL("\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",20],[\"abc\",20]]", ""));
+    IDS(&f, "abc", 0);
+    end(&f);
+
+    /* only <0x41> with two digits and its bracket is a byte */
+    f = begin_text(
+        MODEL("\"type\":\"BPE\",\"vocab\":{\"<0x41x\":0,\"<0x+1>\":1,\"<0x41>\":2},\"merges\":[]",
+              ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}"));
+    text = decode(&f, bytes, 3, false);
+    assert_string_equal(text, "<0x41x<0x+1>A");
+    free(text);
+    end(&f);
+
+    /* as many characters are stripped from each token as it says */
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"   a\":0},\"merges\":[]",
+                         ",\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":2,\"stop\":0}"));
+    text = decode(&f, spaces, 2, false);
+    assert_string_equal(text, " a a");
+    free(text);
+    end(&f);
+
+    /* the first token has a form of the same length, but another one */
+    f = begin_text(
+        MODEL("\"type\":\"BPE\",\"vocab\":{\"\xe2\x96\x81"
+              "a\":0},\"merges\":[]",
+              ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Metaspace\"},{\"type\":\"Replace\","
+              "\"pattern\":{\"String\":\" a\"},\"content\":\"b\"}]}"));
+    text = decode(&f, spaces, 2, false);
+    assert_string_equal(text, "ab");
+    free(text);
+    end(&f);
+
+    /* what a pre-tokenizer does where nothing is said: U+2581 as the mark, digits together, a space before the text */
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"\xe2\x96\x81\":0,\"a\":1,\"\xe2\x96\x81"
+                         "a\":2},"
+                         "\"merges\":[\"\xe2\x96\x81 a\"]",
+                         ",\"pre_tokenizer\":{\"type\":\"Metaspace\"}"));
+    IDS(&f, "a", 2);
+    end(&f);
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"1\":0,\"2\":1,\"12\":2},\"merges\":[\"1 2\"]",
+                         ",\"pre_tokenizer\":{\"type\":\"Digits\"}"));
+    IDS(&f, "12", 2);
+    end(&f);
+    f = begin_recipe(&(Recipe){.pre = "{\"type\":\"ByteLevel\"}"}, 100);
+    IDS(&f, "a", 32, 97);
+    end(&f);
+
+    /* both ends are stripped where nothing is said; ids may be above 65535 */
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"a\":70000,\" \":1},\"merges\":[]",
+                         ",\"normalizer\":{\"type\":\"Strip\"}"));
+    IDS(&f, " a ", 70000);
+    end(&f);
+}
+
+/* As many steps of the normaliser as there is room for, and 300 added tokens, of which two have one content. */
+static void test_many(void **state)
+{
+    for (size_t n = TOK_MAX_NORMS; n <= TOK_MAX_NORMS + 1; n++) {
+        char text[4000] = "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[";
+        Arena *keep = arena_open();
+        Diag d = {0};
+        void *tables;
+        size_t bytes;
+
+        for (size_t i = 0; i < n; i++)
+            strcat(text, i ? ",{\"type\":\"NFC\"}" : "{\"type\":\"NFC\"}");
+        strcat(text, "]},\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}");
+        assert_int_equal(tokenizer_compile_bytes("many.json", text, strlen(text), keep, &tables, &bytes, &d),
+                         n == TOK_MAX_NORMS);
+        arena_close(keep);
+    }
+    {
+        char *text = malloc(40000);
+        Fixture f;
+
+        assert_non_null(text);
+        strcpy(text, "{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"added_tokens\":[");
+        for (int i = 0; i < 300; i++) /* the second and the 257th are <q> */
+            sprintf(text + strlen(text), "%s{\"id\":%d,\"content\":\"<%s%d>\"}", i ? "," : "", 1000 + i,
+                    i == 1 || i == 256 ? "q" : "t", i == 1 || i == 256 ? 0 : i);
+        strcat(text, "]}");
+        f = begin_text(text);
+        IDS(&f, "<q0>", 1001);
+        IDS(&f, "<t299>", 1299);
+        end(&f);
+        free(text);
+    }
+    (void)state;
+}
+
+/* A byte-level model may name an unknown token if every byte has a token, byte 255 too. */
+static void test_all_bytes(void **state)
+{
+    static const char last[] = ",\"\xc3\xbf\":255";
+    const Recipe r = {.model = "\"unk_token\":\"a\","};
+    const char *path = recipe_file(&r);
+    Arena *keep = arena_open();
+    Diag d = {0};
+    FileMap map;
+    char *text, *at;
+    void *tables;
+    size_t bytes;
+    (void)state;
+
+    assert_true(tokenizer_compile(path, keep, &tables, &bytes, &d));
+    assert_int_equal(file_map(path, &map, NULL), FTX_OK);
+    text = arena_strndup(keep, map.at, map.bytes);
+    file_unmap(&map);
+    unlink(path);
+    at = strstr(text, last);
+    assert_non_null(at);
+    memmove(at, at + strlen(last), strlen(at + strlen(last)) + 1);
+    assert_false(tokenizer_compile_bytes("bytes.json", text, strlen(text), keep, &tables, &bytes, &d));
+    assert_non_null(strstr(d.text, "its byte-level BPE model has \"unk_token\""));
     arena_close(keep);
 }
 
@@ -230,7 +409,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused), cmocka_unit_test(test_refused_models), cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_damaged), cmocka_unit_test(test_same_tables),
+        cmocka_unit_test(test_damaged), cmocka_unit_test(test_same_tables),    cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_many),    cmocka_unit_test(test_all_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
