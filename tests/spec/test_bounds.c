@@ -98,6 +98,9 @@ static void test_mistakes(void **state)
         const char *lua, *defines, *message;
     } cases[] = {
         {LLAMA("limits = { context = 64 }, name = 'a\\0b'"), NULL, "name must be a text"},
+        {"local llama = require 'llama'\nlocal g = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48, "
+         "rope = { base = 3 } }",
+         NULL, "spec.lua:2)"}, /* specs/llama.lua:35: ... (from spec.lua:2) */
         {LLAMA("limits = { context = 1 }"), NULL, "limits.context must be a whole number from 2 to 1048576, got 1"},
         {LLAMA("limits = { context = 64 }, precision = { weights = 'auto' }"), NULL,
          "precision.weights must be one of fp32, fp16, bf16, got \"auto\""},
