@@ -260,6 +260,46 @@ static void test_rules(void **state)
     end(&f);
 }
 
+/* SentencePiece's file: a type that there is not, unknown characters beside good pieces, the space of the first token. */
+static void test_sentencepiece(void **state)
+{
+    static SpmFile odd, good, squeezed;
+    Arena *keep = arena_open();
+    Diag d = {0};
+    Fixture f;
+    void *tables;
+    size_t bytes;
+    char *text;
+    (void)state;
+
+    spm_piece(&odd, "<unk>", 0, 2);
+    spm_piece(&odd, "a", 0, 7);
+    assert_false(tokenizer_compile_bytes("small.model", odd.at, odd.n, keep, &tables, &bytes, &d));
+    assert_non_null(strstr(d.text, "piece 1 has no text or an unknown type"));
+    arena_close(keep);
+
+    spm_piece(&good, "<unk>", 0, 2);
+    spm_piece(&good, "abc", 20, 1);
+    spm_trainer(&good, 1, false);
+    spm_normaliser(&good, false, false);
+    f = begin_spm(&good, 100);
+    IDS(&f, "abc", 0); /* three unknown characters are 30, the piece is 20 */
+    end(&f);
+
+    spm_piece(&squeezed, "<unk>", 0, 2);
+    spm_piece(&squeezed,
+              "\xe2\x96\x81"
+              "a",
+              0, 1);
+    spm_trainer(&squeezed, 1, false);
+    spm_normaliser(&squeezed, false, true);
+    f = begin_spm(&squeezed, 100);
+    text = decode(&f, (int32_t[]){1, 1}, 2, false);
+    assert_string_equal(text, "a a");
+    free(text);
+    end(&f);
+}
+
 /* As many steps of the normaliser as there is room for, and 300 added tokens, of which two have one content. */
 static void test_many(void **state)
 {
@@ -408,9 +448,9 @@ static void test_same_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_refused_models), cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_damaged), cmocka_unit_test(test_same_tables),    cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_many),    cmocka_unit_test(test_all_bytes),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_refused_models), cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_damaged),       cmocka_unit_test(test_same_tables),    cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_many),           cmocka_unit_test(test_all_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
