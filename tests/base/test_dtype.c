@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "runtime/base/dtype.h"
 
@@ -39,6 +40,21 @@ static void expect(int k, float f, uint32_t h)
 {
     if (types[k].from(f) != h || types[k].from(-f) != (h | SIGN))
         fail_msg("%s: %.9g became %04x, expected %04x", dtype_name(types[k].type), (double)f, types[k].from(f), h);
+}
+
+/* Also those whose payload is lost or would carry into the exponent. */
+static void no_numbers(void **state)
+{
+    static const uint32_t bits[] = {0x7f800001, 0x7fffffff, 0xff800001, 0xffffffff, 0x7fc00000};
+
+    (void)state;
+    for (int k = 0; k < TYPES; k++)
+        for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
+            float f;
+
+            memcpy(&f, &bits[i], sizeof f);
+            assert_true(isnan(types[k].to(types[k].from(f))));
+        }
 }
 
 /* Halfway to the even one; a bit less or more to the nearer one. */
@@ -84,10 +100,8 @@ static void elements(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pattern),
-        cmocka_unit_test(every_rounding),
-        cmocka_unit_test(too_large),
-        cmocka_unit_test(elements),
+        cmocka_unit_test(every_pattern), cmocka_unit_test(no_numbers), cmocka_unit_test(every_rounding),
+        cmocka_unit_test(too_large),     cmocka_unit_test(elements),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

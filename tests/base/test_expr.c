@@ -71,6 +71,7 @@ static void values(void **state)
         {"pow2(A)", 8},
         {"pow2(8)", 8},
         {"pow2(0)", 1},
+        {"pow2(4611686018427387904)", INT64_C(1) << 62},
         {"min(A, B)", 3},
         {"max(A, B)", 7},
         {"A > B", 1},
@@ -153,6 +154,51 @@ static void errors(void **state)
         while (strlen(deep) < sizeof deep - 5)
             strcat(deep, "+A");
         assert_non_null(strstr(error_of(deep), "too long"));
+        strcpy(deep, "1");
+        while (strlen(deep) < sizeof deep - 5)
+            strcat(deep, "+1");
+        assert_int_equal(value_of(deep), 198); /* long, but not deep */
+        memset(deep, 'x', 64);
+        deep[63] = 0;
+        assert_non_null(strstr(error_of(deep), "unknown name"));
+        strcpy(deep + 63, "x"); /* there is room for 63 bytes and the end */
+        assert_non_null(strstr(error_of(deep), "a number, a name or"));
+    }
+}
+
+/* Word lists at the bounds of what is taken. */
+static void bounds(void **state)
+{
+    enum { PUSH = 1, LOAD, JUMP, JUMP_IF_ZERO, ADD };
+    static const struct {
+        int64_t words[9];
+        size_t n;
+        bool good;
+    } cases[] = {
+        {{LOAD, 1}, 2, true},
+        {{LOAD, 2}, 2, false},
+        {{PUSH, 1, PUSH, 1, JUMP_IF_ZERO, 0}, 6, true},
+        {{PUSH, 1, PUSH, 1, JUMP_IF_ZERO, 1}, 6, false},               /* behind the end */
+        {{PUSH, 1, PUSH, 0, JUMP_IF_ZERO, 1, PUSH, 7, ADD}, 9, false}, /* to an operand */
+        {{PUSH, 1, PUSH, 0, JUMP_IF_ZERO, 2, PUSH, 5, ADD}, 9, false}, /* ADD with one value */
+        {{PUSH, 1, PUSH, 0, JUMP_IF_ZERO, 3, PUSH, 5, ADD}, 9, true},
+    };
+    int64_t deep[EXPR_MAX_WORDS];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if ((expr_check(cases[i].words, cases[i].n, 2, NULL) == FTX_OK) != cases[i].good)
+            fail_msg("case %zu", i);
+    for (int values = 32; values <= 33; values++) { /* the stack holds 32 */
+        size_t n = 0;
+
+        for (int i = 0; i < values; i++) {
+            deep[n++] = PUSH;
+            deep[n++] = i;
+        }
+        for (int i = 1; i < values; i++)
+            deep[n++] = ADD;
+        assert_int_equal(expr_check(deep, n, 0, NULL), values == 32 ? FTX_OK : FTX_EFORMAT);
     }
 }
 
@@ -256,7 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values), cmocka_unit_test(folding),      cmocka_unit_test(errors),
-        cmocka_unit_test(lies),   cmocka_unit_test(known_or_not),
+        cmocka_unit_test(lies),   cmocka_unit_test(known_or_not), cmocka_unit_test(bounds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,10 +6,37 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <errno.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "runtime/base/file.h"
 #include "tests/temp.h"
+
+/* In place of the C library's: see in_pieces. */
+static bool interrupted;
+static size_t piece; /* 0: all at once */
+
+static ssize_t write_piece(long call, int fd, const void *p, size_t n, off_t at)
+{
+    if (interrupted) {
+        interrupted = false;
+        errno = EINTR;
+        return -1;
+    }
+    return syscall(call, fd, p, piece && n > piece ? piece : n, at);
+}
+
+ssize_t write(int fd, const void *p, size_t n)
+{
+    return write_piece(SYS_write, fd, p, n, 0);
+}
+
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    return write_piece(SYS_pwrite64, fd, p, n, at);
+}
 
 static void refused(const char *path, const char *word)
 {
@@ -27,6 +54,8 @@ static void no_such_place(void **state)
 
     (void)state;
     memset(far, 'x', sizeof far - 1);
+    refused(far, "the path is too long");
+    far[4096] = '\0'; /* the first that has no room for its end */
     refused(far, "the path is too long");
     refused("/tmp", "it is a folder");
     refused("", "without a name");
@@ -136,11 +165,72 @@ static void a_mark_is_no_text(void **state)
     text_of("\xEF\xBB", 2, "\xEF\xBB");
 }
 
+/* A signal comes before the first byte, then the disk takes a few bytes at a time. */
+static void in_pieces(void **state)
+{
+    const char *path = temp_path("pieces");
+    FileOut *f;
+
+    (void)state;
+    assert_int_equal(file_create(path, &f, NULL), FTX_OK);
+    interrupted = true;
+    piece = 2;
+    assert_int_equal(file_write(f, "abcde", 5, NULL), FTX_OK);
+    interrupted = true;
+    assert_int_equal(file_write_at(f, 1, "xyz", 3, NULL), FTX_OK);
+    piece = 0;
+    assert_int_equal(file_commit(f, NULL), FTX_OK);
+    assert_text(path, "axyze");
+}
+
+/* A file that cannot take its name leaves nothing, and is not touched after its end. */
+static void no_rest(void **state)
+{
+    const char *path = temp_path("taken");
+    FileOut *f;
+
+    (void)state;
+    assert_int_equal(file_create(path, &f, NULL), FTX_OK);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(file_commit(f, NULL), FTX_EIO);
+    assert_int_equal(count_files("taken"), 1); /* the folder */
+    assert_int_equal(rmdir(path), 0);
+    file_abort_all();
+}
+
+static void mapped(void **state)
+{
+    FtxError err;
+    FileMap map;
+
+    (void)state;
+    assert_int_equal(file_map(temp_path("."), &map, &err), FTX_EIO);
+    assert_non_null(strstr(err.text, "not a regular file"));
+    assert_int_equal(file_write_whole(temp_path("empty"), "", 0, &err), FTX_OK);
+    assert_int_equal(file_map(temp_path("empty"), &map, &err), FTX_OK);
+    assert_int_equal(map.bytes, 0);
+    file_unmap(&map);
+}
+
+static void folders(void **state)
+{
+    char outer[300], inner[320];
+
+    (void)state;
+    snprintf(outer, sizeof outer, "%s", temp_path("outer"));
+    snprintf(inner, sizeof inner, "%s/inner", outer);
+    assert_int_equal(file_make_dirs(inner, NULL), FTX_OK);
+    assert_int_equal(file_make_dirs(inner, NULL), FTX_OK);
+    assert_int_equal(rmdir(inner), 0);
+    assert_int_equal(rmdir(outer), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mark_is_no_text), cmocka_unit_test(no_such_place),    cmocka_unit_test(two_writers),
-        cmocka_unit_test(given_up),          cmocka_unit_test(programs_may_run),
+        cmocka_unit_test(in_pieces),   cmocka_unit_test(no_rest),           cmocka_unit_test(mapped),
+        cmocka_unit_test(folders),     cmocka_unit_test(a_mark_is_no_text), cmocka_unit_test(no_such_place),
+        cmocka_unit_test(two_writers), cmocka_unit_test(given_up),          cmocka_unit_test(programs_may_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -268,10 +268,125 @@ static void groups_of_one(void **state)
     }
 }
 
+/* With equal log-probabilities everywhere the order of ties decides: lower ids first, and of hypotheses of one score
+ * the earlier ones stay. */
+static void ties(void **state)
+{
+    enum { V = 3, WIDTH = 2, LIMIT = 5 };
+    const int32_t prompt = 0, end = 2;
+
+    (void)state;
+    for (int early = FTX_EARLY_FALSE; early <= FTX_EARLY_NEVER; early++) {
+        int32_t ids[WIDTH * LIMIT], found_ids[WIDTH * LIMIT], next_ids[WIDTH * LIMIT], parent[WIDTH], next[WIDTH];
+        int32_t order[WIDTH * V];
+        double score[WIDTH], next_score[WIDTH], total[WIDTH * V], logprobs[WIDTH * V];
+        RefFound hypothesis[WIDTH + 1];
+        RefBeams b = {.width = WIDTH,
+                      .V = V,
+                      .limit = LIMIT,
+                      .n_ends = 1,
+                      .early = early,
+                      .length_penalty = 1.0,
+                      .ends = &end,
+                      .ids = ids,
+                      .found_ids = found_ids,
+                      .next_ids = next_ids,
+                      .parent = parent,
+                      .next = next,
+                      .order = order,
+                      .score = score,
+                      .next_score = next_score,
+                      .total = total,
+                      .hypothesis = hypothesis};
+
+        for (int i = 0; i < WIDTH * V; i++)
+            logprobs[i] = -1.0;
+        ref_beams_begin(&b, &prompt, 1);
+        ref_beams_step(&b, logprobs);
+        assert_int_equal(b.ids[1], 0); /* lane 0; of lane 1 the next id */
+        assert_int_equal(b.ids[LIMIT + 1], 1);
+        ref_beams_step(&b, logprobs);
+        assert_int_equal(b.ids[1], 0);
+        assert_int_equal(b.ids[LIMIT + 1], 0); /* both go on from lane 0 */
+        assert_int_equal(b.ids[2], 0);
+        assert_int_equal(b.ids[LIMIT + 2], 1);
+        assert_int_equal(b.found, 0); /* an end at rank 2 of 2 lanes is no hypothesis */
+        logprobs[end] = logprobs[V + end] = 0.0;
+        for (int i = 0; i < V - 1; i++)
+            logprobs[i] = logprobs[V + i] = -1.5;
+        ref_beams_step(&b, logprobs);
+        assert_int_equal(b.found, 2);
+        assert_int_equal(b.hypothesis[0].row, 0); /* of equal scores the earlier one first */
+        assert_int_equal(b.found_ids[2], 0);
+        assert_int_equal(b.found_ids[LIMIT + 2], 1);
+        assert_int_equal(b.done, 1); /* -3.5 / 3 is no better than -2 / 3 */
+    }
+}
+
+/* A running sequence that could just reach the worst hypothesis cannot pass it: the search is over. */
+static void as_good_is_not_better(void **state)
+{
+    enum { V = 2, LIMIT = 6 };
+    const int32_t prompt = 0, end = 1;
+    int32_t ids[LIMIT], found_ids[LIMIT], next_ids[LIMIT], parent, next, order[V];
+    double score, next_score, total[V], logprobs[V] = {-1.0, -1.0};
+    RefFound hypothesis[2];
+    RefBeams b = {.width = 1,
+                  .V = V,
+                  .limit = LIMIT,
+                  .n_ends = 1,
+                  .early = FTX_EARLY_FALSE,
+                  .length_penalty = 0.0,
+                  .ends = &end,
+                  .ids = ids,
+                  .found_ids = found_ids,
+                  .next_ids = next_ids,
+                  .parent = &parent,
+                  .next = &next,
+                  .order = order,
+                  .score = &score,
+                  .next_score = &next_score,
+                  .total = total,
+                  .hypothesis = hypothesis};
+
+    (void)state;
+    ref_beams_begin(&b, &prompt, 1);
+    ref_beams_step(&b, logprobs); /* id 0 is first */
+    assert_int_equal(b.found, 0);
+    logprobs[1] = -0.5;
+    logprobs[0] = -0.5 - 1e-9;
+    ref_beams_step(&b, logprobs);
+    assert_int_equal(b.found, 1);
+    assert_int_equal(b.hypothesis[0].length, 3);
+    assert_int_equal(b.done, 1);
+
+    /* the same score one token later does not replace it: the search is made to go on by hand */
+    b.done = 0;
+    b.score[0] = hypothesis[0].sum;
+    logprobs[1] = 0.0;
+    logprobs[0] = -1.0;
+    ref_beams_step(&b, logprobs);
+    assert_int_equal(b.hypothesis[0].length, 3);
+
+    /* a hypothesis and a running sequence of the same sum */
+    ref_beams_begin(&b, &prompt, 1);
+    b.n_ends = 0;
+    b.found = 1;
+    hypothesis[0] = (RefFound){.score = -1.0, .sum = -1.0, .length = 2};
+    logprobs[0] = -1.0;
+    logprobs[1] = -2.0;
+    ref_beams_step(&b, logprobs);
+    assert_int_equal(b.done, 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(wide_is_exhaustive), cmocka_unit_test(narrow_is_sound),
-                                       cmocka_unit_test(one_lane_is_greedy), cmocka_unit_test(groups_of_one)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ties),
+                                       cmocka_unit_test(as_good_is_not_better),
+                                       cmocka_unit_test(wide_is_exhaustive),
+                                       cmocka_unit_test(narrow_is_sound),
+                                       cmocka_unit_test(one_lane_is_greedy),
+                                       cmocka_unit_test(groups_of_one)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

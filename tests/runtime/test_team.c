@@ -1,6 +1,8 @@
 /* test_team.c - threads that stay: every share once, pieces in order, awake or asleep. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -55,6 +57,47 @@ static void test_pieces(void **state)
     }
 }
 
+typedef struct Meeting {
+    pthread_t host;
+    atomic_int there, open; /* threads that have come; those that take signals */
+} Meeting;
+
+/* Waits for all others: a share that another thread would have to do as well never comes. */
+static void meet(void *user, int piece, int share, int shares)
+{
+    Meeting *m = user;
+    sigset_t blocked;
+
+    (void)piece;
+    (void)share;
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    if (!pthread_equal(pthread_self(), m->host) && !sigismember(&blocked, SIGTERM))
+        atomic_fetch_add(&m->open, 1);
+    atomic_fetch_add(&m->there, 1);
+    for (int i = 0; i < 20000 && atomic_load(&m->there) < shares; i++)
+        usleep(1000);
+}
+
+/* There are as many threads as asked for; signals are left to those of the program. */
+static void test_threads(void **state)
+{
+    const Memory memory = memory_of(NULL);
+    Meeting m = {.host = pthread_self()};
+    sigset_t before, after;
+    FtxError err;
+    Team *t;
+
+    (void)state;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    assert_int_equal(team_open(&memory, 3, &t, &err), FTX_OK);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    assert_int_equal(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
+    team_run(t, meet, &m, 1);
+    team_close(t);
+    assert_int_equal(atomic_load(&m.there), 3);
+    assert_int_equal(atomic_load(&m.open), 0);
+}
+
 static void test_refused(void **state)
 {
     const Memory m = memory_of(NULL);
@@ -70,7 +113,8 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces), cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
