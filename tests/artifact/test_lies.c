@@ -129,7 +129,7 @@ static const Lie lies[] = {
     FACT("its weights would be 70368744177665 bytes", F(FtxFacts, weight_bytes, ((uint64_t)1 << 46) + 1)),
     FACT("bytes of weights and asks for 70368744177664", F(FtxFacts, weight_bytes, (uint64_t)1 << 46)),
     FACT("max_top_k is -1", F(FtxFacts, decode.max_top_k, -1)),
-    FACT("one way where its weights are", F(FtxFacts, sidecar, 1)),
+    FACT("must have one of a weights section", F(FtxFacts, sidecar, 1)),
 
     WEIGHT(0, "its name is not inside", F(FtxWeight, name, 1 << 20)),
     WEIGHT(0, "its type is 0", F(FtxWeight, type, 0)),
