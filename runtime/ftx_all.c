@@ -20,6 +20,7 @@
 #include "base/sized.c"
 #include "device/random.c"
 #include "base/team.c"
+#include "device/cpu/extents.c"
 #include "device/cpu/device_cpu.c"
 #include "base/utf8.c"
 #include "tokenizer/normalize.c"

@@ -37,6 +37,12 @@ static inline void cpu_share(const CpuCall *c, int64_t n, int64_t *first, int64_
     *last = n * (c->thread + 1) / c->threads;
 }
 
+typedef struct CpuExtents { /* see extents.def */
+    const char *family, *constants, *condition, *operands;
+} CpuExtents;
+
+const CpuExtents *cpu_extents(const char *family); /* NULL: no program runs this kernel */
+
 /* By name ("linear"), at the level of this processor; NULL: no such kernel. */
 CpuKernel *cpu_kernel(const char *family);
 const char *cpu_features(void); /* "AVX-512, BF16" */

@@ -42,6 +42,14 @@ CpuKernel *cpu_kernel(const char *family)
     return strcmp(family, "shift") == 0 ? shift : strcmp(family, "spoil") == 0 ? spoil : NULL;
 }
 
+const CpuExtents *cpu_extents(const char *family)
+{
+    static const CpuExtents rows[] = {{"shift", "PLUS", "1", "? 4 * T * 8; 4 * 16; > 4 * T * 8;"},
+                                      {"spoil", "", "1", "$token; 4; > 4 * T * 8;"}};
+
+    return strcmp(family, "shift") == 0 ? &rows[0] : strcmp(family, "spoil") == 0 ? &rows[1] : NULL;
+}
+
 const char *cpu_features(void)
 {
     return "none";

@@ -19,6 +19,7 @@
 #include "../../base/memory.h"
 #include "../random.h"
 #include "../../base/team.h"
+#include "extents.h"
 
 static const uint32_t named_space[FTX_NAMED_COUNT] = {
 #define NAMED(name, space, bytes, what) FTX_SPACE_##space,
@@ -183,6 +184,8 @@ static FtxStatus cpu_open(const Artifact *a, const ArtifactPlan *plan, const Ftx
     d->log_user = o ? o->log_user : NULL;
     snprintf(d->name, sizeof d->name, "cpu (%d thread%s, %s)", d->threads, d->threads == 1 ? "" : "s", cpu_features());
     s = prepare(d, err);
+    if (!s)
+        s = extents_check(a, plan, err);
     if (!s)
         s = take_weights(d, o ? o->random_weights : 0, err);
     if (s) {
