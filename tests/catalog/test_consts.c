@@ -1,4 +1,5 @@
-/* test_consts.c - kernels/cpu/consts.h is what the contracts say: FTX_UPDATE=1 ctest -R test_consts makes it anew. */
+/* test_consts.c - consts.h and extents.def of kernels/cpu are what the contracts say; FTX_UPDATE=1 ctest -R test_consts
+ * makes consts.h anew. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "compiler/catalog/contract.h"
+#include "kernels/cpu/cpu.h"
 #include "runtime/base/file.h"
 
 static const char path[] = "kernels/cpu/consts.h";
@@ -71,9 +73,51 @@ static void cpu_consts(void **state)
     arena_close(keep);
 }
 
+/* The constants of a contract by name, numbers with a ~. */
+static const char *constant_names(Arena *a, const Contract *k)
+{
+    const char *out = "";
+
+    for (size_t n = 0; n < k->consts.n; n++)
+        out = arena_printf(a, "%s%s%s%s", out, n ? " " : "", k->consts.at[n].kind == CONST_FLOAT ? "~" : "",
+                           k->consts.at[n].value.name);
+    return out;
+}
+
+/* Every kernel of a contract has a row in extents.def, of the same constants and as many operands. */
+static void cpu_extent_rows_fit(void **state)
+{
+    Arena *keep = arena_open();
+    Catalog c = {0};
+    Diag d = {0};
+    size_t rows = 0;
+
+    (void)state;
+    if (!catalog_open(keep, &c, &d))
+        fail_msg("%s", d.text);
+    for (size_t i = 0; i < c.n; i++) {
+        const Contract *k = c.at[i];
+        const CpuExtents *row = k->device == KD_CPU ? cpu_extents(k->family) : NULL;
+        size_t operands = 0;
+
+        if (k->device != KD_CPU)
+            continue;
+        if (!row)
+            fail_msg("kernels/cpu/extents.def has no %s", k->family);
+        assert_string_equal(row->constants, constant_names(keep, k));
+        for (const char *at = row->operands; *at; at++)
+            operands += *at == ';';
+        if (operands != k->args.n + k->scratch.n + k->zeroed.n)
+            fail_msg("kernels/cpu/extents.def: %s has %zu operands", k->family, operands);
+        rows++;
+    }
+    assert_true(rows > 15);
+    arena_close(keep);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cpu_consts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cpu_consts), cmocka_unit_test(cpu_extent_rows_fit)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
