@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <sys/mman.h>
+
 #include "compiler/spec/spec.h"
 #include "runtime/base/file.h"
 #include "tests/temp.h"
@@ -181,7 +183,8 @@ static void test_limits(void **state)
 
 static void test_source(void **state)
 {
-    Reading r = read_good(NN(SOURCE "local y = cross(layer(x + nn.positions(nn.sinusoid { dim = 64 })))\n" DECODER),
+    Reading r = read_good(NN(SOURCE "local z = nn.embed(ids, w('z', 9, 64)) + nn.positions(nn.sinusoid { dim = 64 })\n"
+                                    "local y = cross(layer(z))\n" DECODER),
                           "limits.source=96 limits.sequences=10 decode.width=4");
 
     (void)state;
@@ -259,6 +262,20 @@ static const char *put_text(const char *name, const char *text)
     return put(name, text, strlen(text));
 }
 
+/* Makes the highest hole in the address space one page, before a page that cannot be read: there the next file goes. */
+static void make_hole(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *three = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *one = three;
+
+    assert_true(three != MAP_FAILED);
+    for (int i = 0; i < 10000 && one >= three; i++) { /* fills higher holes */
+        one = mmap(NULL, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(one != MAP_FAILED);
+    }
+    assert_int_equal(munmap(three + page, page), 0);
+}
+
 static void test_checkouts(void **state)
 {
     static const char bert[] =
@@ -273,7 +290,10 @@ static void test_checkouts(void **state)
     put_text("model.safetensors.index.json", "{}");
     put_text("generation_config.json", "{\"max_length\": 21}");
     /* a header that says it is longer than its file, and a file beside an index */
-    put("model.safetensors", "\0\0\x80\0\0\0\0\0{}", 10);
+    memset(large, ' ', 4096);
+    memcpy(large, "\0\0\x80\0\0\0\0\0{", 9);
+    put("model.safetensors", large, 4096);
+    make_hole();
     r = read_checkout();
     if (!r.ok)
         fail_msg("%s", r.d.text);
