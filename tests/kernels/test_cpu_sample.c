@@ -107,6 +107,7 @@ static Tail new_tail(int V, int coarse)
         t.history[i] = random_below(V < 25 ? V : 25);
     t.params.seed_low = random_bits();
     t.params.seed_high = random_bits();
+    t.params.sample = random_below(3);
     return t;
 }
 
@@ -120,6 +121,27 @@ static void put_words(Tail *t, int set)
 
     memcpy(t->words, words, sizeof words);
     t->params.n_words = WORDS;
+}
+
+/* A bad word that is the whole text and one id more; another that has one id more than that. */
+static void words_as_long_as_the_text(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        Tail t = new_tail(40, 0);
+        float probs[40];
+
+        t.row.kv_len = 2;
+        t.row.prompt = 1;
+        memcpy(t.words, (int32_t[]){t.history[0], t.history[1], ~30, 7, t.history[0], t.history[1], ~31},
+               7 * sizeof *t.words);
+        t.params.n_words = 7;
+        check(level, &t, "long words");
+        run("sample_probs", level, &t, probs);
+        assert_true(probs[30] == 0.0f);
+        assert_true(probs[31] > 0.0f);
+        free(t.logits);
+    }
 }
 
 /* Every processor on and off with every other. */
@@ -524,10 +546,17 @@ static void golden(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox),  cmocka_unit_test(combinations), cmocka_unit_test(vocabularies),
-        cmocka_unit_test(corners), cmocka_unit_test(near_ties),    cmocka_unit_test(coldest),
-        cmocka_unit_test(typical), cmocka_unit_test(simple_rows),  cmocka_unit_test(distribution),
+        cmocka_unit_test(philox),
+        cmocka_unit_test(combinations),
+        cmocka_unit_test(vocabularies),
+        cmocka_unit_test(corners),
+        cmocka_unit_test(near_ties),
+        cmocka_unit_test(coldest),
+        cmocka_unit_test(typical),
+        cmocka_unit_test(simple_rows),
+        cmocka_unit_test(distribution),
         cmocka_unit_test(golden),
+        cmocka_unit_test(words_as_long_as_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
