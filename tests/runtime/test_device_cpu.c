@@ -28,13 +28,15 @@ static void shift(const CpuCall *c)
         y[i] = (x ? x[(i + 1) % n] : 0.0f) + w[i % 16] + (float)c->k[0];
 }
 
-/* y[0] = NaN, where the first id of the step is 13. */
+/* y[5] = NaN, where the first id of the step is 13; infinity, where it is 14. */
 static void spoil(const CpuCall *c)
 {
     float *y = c->arg[2];
 
     if (c->thread == 0 && ((FtxToken *)c->arg[0])->id == 13)
         y[5] = NAN;
+    if (c->thread == 0 && ((FtxToken *)c->arg[0])->id == 14)
+        y[5] = INFINITY;
 }
 
 CpuKernel *cpu_kernel(const char *family)
@@ -114,6 +116,7 @@ static void make_plan(Plan *p)
         p->operand[3 * i + 1] = (FtxOperand){.space = FTX_SPACE_WEIGHTS};
         p->operand[3 * i + 2] = (FtxOperand){.space = FTX_SPACE_WORK, .offset = to};
     }
+    p->operand[0] = (FtxOperand){.space = FTX_SPACE_NULL};
     p->operand[18] = (FtxOperand){.space = FTX_SPACE_IO, .offset = p->fake.plan.named[FTX_NAMED_token]};
     p->operand[20] = p->operand[17]; /* spoil writes what the last shift wrote */
     p->buffer[0] = (FtxBuffer){
@@ -244,7 +247,8 @@ static void test_random_weights(void **state)
 static void test_watched(void **state)
 {
     static Bed b;
-    const FtxProfile *rows;
+    FtxProfile *rows;
+    const FtxProfile *rows_again;
     FtxError err;
     size_t n;
 
@@ -255,7 +259,7 @@ static void test_watched(void **state)
     open_bed(&b, &(FtxOptions){.size = sizeof(FtxOptions), .threads = 2, .log = log_line});
     unsetenv("FTX_NAN");
     unsetenv("FTX_TRACE");
-    assert_int_equal(device_cpu.profile(b.session, true, &rows, &n, &err), FTX_OK);
+    assert_int_equal(device_cpu.profile(b.session, true, (const FtxProfile **)&rows, &n, &err), FTX_OK);
     assert_int_equal(n, 3);
     log_lines = 0;
     for (int i = 0; i < 5; i++)
@@ -269,8 +273,35 @@ static void test_watched(void **state)
     set_first_id(&b, 13);
     assert_int_equal(device_cpu.run(b.session, 0, 20, 20, 1, &err), FTX_EDEVICE);
     assert_string_equal(err.text, "layer 0: qkv (spoil): element 5 is not a finite number");
+    set_first_id(&b, 14);
+    assert_int_equal(device_cpu.run(b.session, 0, 20, 20, 1, &err), FTX_EDEVICE);
     set_first_id(&b, 1);
+    rows[0].launches = 0;
+    assert_int_equal(device_cpu.run(b.session, 0, 20, 20, 2, &err), FTX_OK);
+    assert_int_equal(rows[0].launches, 6);
+    assert_int_equal(device_cpu.profile(b.session, false, &rows_again, &n, &err), FTX_OK);
     assert_int_equal(device_cpu.run(b.session, 0, 20, 20, 1, &err), FTX_OK);
+    assert_int_equal(rows[0].launches, 6);
+    close_bed(&b);
+}
+
+/* A program of the last launch alone. */
+static void test_later_program(void **state)
+{
+    static Bed b;
+    FtxError err;
+
+    (void)state;
+    make_plan(&b.plan);
+    b.plan.program[0].first_launch = LAUNCHES - 1;
+    b.plan.program[0].n_launches = 1;
+    b.plan.buffer[0].first = b.plan.buffer[0].last = 0;
+    setenv("FTX_NAN", "1", 1);
+    open_bed(&b, &(FtxOptions){.size = sizeof(FtxOptions), .threads = 2});
+    unsetenv("FTX_NAN");
+    set_first_id(&b, 13);
+    assert_int_equal(device_cpu.run(b.session, 0, 20, 20, 1, &err), FTX_EDEVICE);
+    assert_non_null(strstr(err.text, "(spoil)"));
     close_bed(&b);
 }
 
@@ -287,8 +318,11 @@ static void test_copies(void **state)
     const size_t room = b.plan.fake.plan.named_bytes[FTX_NAMED_pages];
 
     assert_int_equal(device_cpu.write(b.session, FTX_NAMED_pages, 16, pages, sizeof pages, &err), FTX_OK);
+    assert_int_equal(device_cpu.read(b.session, FTX_NAMED_pages, 0, back, sizeof back, &err), FTX_OK);
+    assert_memory_not_equal(back, pages, sizeof pages);
     assert_int_equal(device_cpu.read(b.session, FTX_NAMED_pages, 16, back, sizeof back, &err), FTX_OK);
     assert_memory_equal(back, pages, sizeof pages);
+    assert_int_equal(device_cpu.write(b.session, FTX_NAMED_pages, room - 15, pages, 16, &err), FTX_EINVAL);
     assert_int_equal(device_cpu.write(b.session, FTX_NAMED_pages, room - 8, pages, 16, &err), FTX_EINVAL);
     assert_int_equal(device_cpu.read(b.session, FTX_NAMED_pages, room + 1, back, 0, &err), FTX_EINVAL);
     close_bed(&b);
@@ -306,13 +340,20 @@ static void test_kernel_missing(void **state)
     assert_int_equal(device_cpu.open(&p.fake.artifact, &p.fake.artifact.plans[0], NULL, &d, &err), FTX_EVERSION);
     assert_non_null(strstr(err.text, "'shift_10'"));
     assert_null(d);
+    make_plan(&p);
+    p.kernel[1].kind = FTX_KERNEL_CUDA;
+    assert_int_equal(device_cpu.open(&p.fake.artifact, &p.fake.artifact.plans[0], NULL, &d, &err), FTX_EVERSION);
+    make_plan(&p);
+    p.fake.artifact.weight_data = NULL;
+    assert_int_equal(device_cpu.open(&p.fake.artifact, &p.fake.artifact.plans[0], NULL, &d, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "holds no weights"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs),   cmocka_unit_test(test_random_weights), cmocka_unit_test(test_watched),
-        cmocka_unit_test(test_copies), cmocka_unit_test(test_kernel_missing),
+        cmocka_unit_test(test_copies), cmocka_unit_test(test_kernel_missing), cmocka_unit_test(test_later_program),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
