@@ -1,13 +1,17 @@
-/* fuzz_model.c - any bytes as a model, its checksums made right: a decoder, an encoder, a reader of sources,
- * each with beams or without. What is accepted is opened on the CPU with a bounded allocator, gets an
- * engine and a request, and is closed. No step: kernels are programs, and an artifact is as safe to run
- * as any other. */
+/* fuzz_model.c - edits of a model's artifact, with the right checksums: a decoder, an encoder, a translator with beams.
+ *
+ * The first byte of an input chooses the model and the request, the rest are edits (image.h). What is accepted is opened
+ * on the CPU with a bounded allocator, gets an engine and a request, and is closed. It runs, too, unless an edit changed what is code:
+ * a plan with its kernels, constants, launches and operands is a program, and an artifact is as safe to run as any
+ * other. */
 #include "image.h"
 
 #include "compiler/compile.h"
 #include "runtime/ftx.h"
 
 enum { ROOM = 16 << 20 };
+
+static const int32_t ids[] = {1, 2, 3};
 
 static size_t taken;
 
@@ -35,24 +39,57 @@ static void must_say(FtxStatus s, const FtxError *err)
         fuzz_bug("refused without a reason");
 }
 
-static void ask(FtxModel *m, FtxEngine *e, const FtxModelInfo *info)
+static void encode(FtxEngine *e, const FtxModelInfo *info)
 {
-    static const int32_t ids[] = {1, 2, 3};
+    static float vector[1 << 16];
+    const int32_t lengths[] = {LEN(ids) - 1, 1};
+    FtxEncode job = {.size = sizeof job, .count = LEN(lengths), .ids = ids, .lengths = lengths};
+    FtxError err = {0};
+
+    if (info->pooled && (size_t)info->pooled <= LEN(vector) / LEN(lengths))
+        job.pooled = vector;
+    must_say(ftx_engine_encode(e, &job, &err), &err);
+}
+
+/* wide: a beam search where there is one, else two samples; or the model's own defaults. */
+static void generate(FtxModel *m, FtxEngine *e, const FtxModelInfo *info, bool run, bool wide)
+{
     FtxRequest r = ftx_request_default(m);
+    FtxEvent event[64] = {{.size = sizeof(FtxEvent)}};
+    FtxError err = {0};
+    size_t n;
+
+    r.ids = ids;
+    r.ids_count = LEN(ids);
+    r.max_new = 3;
+    if (wide && info->max_beams > 1) {
+        r.beams = r.n_best = info->max_beams;
+    } else if (wide) {
+        r.samples = 2;
+        r.top_k = 5;
+    }
+    must_say(ftx_engine_submit(e, &r, NULL, &err), &err);
+    for (int steps = 0; run && info->sequences <= (int)LEN(event) && steps < 3 && ftx_engine_busy(e); steps++)
+        must_say(ftx_engine_step(e, event, LEN(event), &n, &err), &err);
+}
+
+static void use(FtxModel *m, FtxEngine *e, bool run, bool wide)
+{
+    FtxModelInfo info;
     FtxError err = {0};
     int32_t found[64];
     size_t n;
 
-    if (info->has_tokenizer)
+    ftx_model_info(m, &info);
+    if (info.has_tokenizer)
         must_say(ftx_tokenize(m, "Once <x> \xff", 10, true, found, LEN(found), &n, &err), &err);
-    if (info->kind == FTX_MODEL_ENCODER)
-        return;
-    r.ids = ids;
-    r.ids_count = LEN(ids);
-    must_say(ftx_engine_submit(e, &r, NULL, &err), &err);
+    if (info.kind != FTX_MODEL_ENCODER)
+        generate(m, e, &info, run, wide);
+    else if (run)
+        encode(e, &info);
 }
 
-static void attempt(const void *p, size_t bytes)
+static void attempt(const void *p, size_t bytes, bool run, bool wide)
 {
     const FtxAllocator allocator = {take, give_back, NULL};
     const FtxOptions o = {.size = sizeof(FtxOptions),
@@ -62,17 +99,15 @@ static void attempt(const void *p, size_t bytes)
                           .random_weights = 1};
     FtxModel *m = NULL;
     FtxEngine *e = NULL;
-    FtxModelInfo info;
     FtxError err = {0};
     FtxStatus s = ftx_model_open(fuzz_file(p, bytes), &o, &m, &err);
 
     must_say(s, &err);
     if (!s) {
-        ftx_model_info(m, &info);
         s = ftx_engine_open(m, &o, &e, &err);
         must_say(s, &err);
         if (!s)
-            ask(m, e, &info);
+            use(m, e, run, wide);
     }
     ftx_engine_close(e);
     ftx_model_close(m);
@@ -80,21 +115,15 @@ static void attempt(const void *p, size_t bytes)
         fuzz_bug("%zu bytes are not given back", taken);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    void *copy = NULL;
+/* --- the models, compiled once ------------------------------------------------------------------- */
 
-    if (size < sizeof(FtxHeader) || posix_memalign(&copy, 64, size))
-        return 0;
-    memcpy(copy, data, size);
-    ((FtxHeader *)copy)->file_bytes = size;
-    small_seal(copy, size);
-    attempt(copy, size);
-    free(copy);
-    return 0;
-}
-
-/* --- seeds -------------------------------------------------------------------------------------- */
+static const struct {
+    const char *name, *spec, *beams;
+} of[] = {
+    {"decoder", "tests/models/tiny-gpt2", NULL},
+    {"encoder", "tests/models/tiny-bert", NULL},
+    {"source-beams", "tests/models/tiny-marian", "decode.width=2"},
+};
 
 static Image compiled(const char *spec, const char *beams)
 {
@@ -116,41 +145,60 @@ static Image compiled(const char *spec, const char *beams)
     return i;
 }
 
-/* Every word of the facts at each size, and every word of the plan's head at the largest. */
-static void hostile_words(Image i, const char *name)
+static Image model(uint32_t k)
 {
-    uint32_t *facts = image_section_bytes(i, FTX_SEC_FACTS), *plan = image_section_bytes(i, FTX_SEC_PLAN);
-    char text[40];
+    static Image images[LEN(of)];
 
-    for (size_t k = 0; k < sizeof(FtxFacts) / sizeof *facts; k++) {
-        snprintf(text, sizeof text, "%s-facts-%zu", name, k);
-        image_u32(i, text, &facts[k]);
-    }
-    for (size_t k = 0; k < sizeof(FtxPlan) / sizeof *plan; k++) {
-        const uint32_t was = plan[k];
+    if (!images[k].at)
+        images[k] = compiled(of[k].spec, of[k].beams);
+    return images[k];
+}
 
-        plan[k] = UINT32_MAX;
-        snprintf(text, sizeof text, "%s-plan-%zu", name, k);
-        fuzz_seed(text, i.at, i.n);
-        plan[k] = was;
+static bool is_code(uint32_t section)
+{
+    switch (section) {
+    case IMAGE_TABLE: /* it can give a section other bytes */
+    case IMAGE_HEADER:
+    case FTX_SEC_PLAN:
+    case FTX_SEC_KERNELS:
+    case FTX_SEC_CONSTS:
+    case FTX_SEC_PROGRAMS:
+    case FTX_SEC_LAUNCHES:
+    case FTX_SEC_OPERANDS: return true;
+    default: return false;
     }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    Choices c = {data, size};
+    const uint32_t what = choose(&c, 2 * LEN(of));
+    const Image i = model(what % LEN(of));
+    void *copy = NULL;
+    bool run = true;
+
+    if (posix_memalign(&copy, 64, i.n))
+        return 0;
+    memcpy(copy, i.at, i.n);
+    for (int edits = 0; c.left && edits < 8; edits++)
+        run &= !is_code(image_edit(i, copy, &c));
+    small_seal(copy, i.n);
+    attempt(copy, i.n, run, what >= LEN(of));
+    free(copy);
+    return 0;
 }
 
 void fuzz_seeds(void)
 {
-    static const struct {
-        const char *name, *spec, *beams;
-    } of[] = {
-        {"decoder", "tests/models/tiny-gpt2", NULL},
-        {"encoder", "tests/models/tiny-bert", NULL},
-        {"source-beams", "tests/models/tiny-marian", "decode.width=2"},
-    };
+    for (uint8_t what = 0; what < 2 * LEN(of); what++) {
+        const Image i = model(what % LEN(of));
+        char name[40];
 
-    for (size_t k = 0; k < LEN(of); k++) {
-        Image i = compiled(of[k].spec, of[k].beams);
-
-        fuzz_seed(of[k].name, i.at, i.n);
-        hostile_words(i, of[k].name);
-        free(i.at);
+        snprintf(name, sizeof name, "%s%s", of[what % LEN(of)].name, what < LEN(of) ? "" : "-wide");
+        fuzz_seed(name, &what, 1);
+        if (what < LEN(of))
+            image_edit_seeds(i, name, what, image_find(i, FTX_SEC_FACTS), 4);
+        if (what == 0)
+            image_edit_seeds(i, name, what, image_find(i, FTX_SEC_PLAN), 8);
     }
 }
