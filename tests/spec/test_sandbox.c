@@ -149,6 +149,38 @@ static void test_long_messages(void **state)
     }
 }
 
+static int load_and_mark(lua_State *L)
+{
+    const int files = *(const int *)lua_touserdata(L, 1);
+    char name[40], text[80];
+
+    for (int i = 0; i < files; i++) {
+        snprintf(name, sizeof name, "a file of the number %d.lua", i);
+        sandbox_load(L, name, "", 0);
+    }
+    snprintf(text, sizeof text, "error('\\001%d\\001: x')", files);
+    sandbox_load(L, "a file of the number 0.lua", text, strlen(text));
+    lua_call(L, 0, 0);
+    return 0;
+}
+
+/* The mark of the file behind the last is a text as any other, however many files there are. */
+static void test_marks(void **state)
+{
+    (void)state;
+    for (int files = 1; files <= 40; files++) {
+        Arena *keep = arena_open();
+        Sandbox s;
+        Diag d = {0};
+
+        sandbox_open(&s, "t.lua", "", PATIENCE, keep, &d);
+        assert_false(sandbox_call(&s, load_and_mark, &files));
+        sandbox_close(&s);
+        assert_non_null(strstr(d.text, "a file of the number 0.lua:1: "));
+        arena_close(keep);
+    }
+}
+
 /* What differs from the usual Lua; more of it in tests/spec/good/language.lua. */
 static void test_order(void **state)
 {
@@ -212,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time),     cmocka_unit_test(test_memory),        cmocka_unit_test(test_ways_out),
         cmocka_unit_test(test_watchdog), cmocka_unit_test(test_long_messages), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_marks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
