@@ -4,6 +4,9 @@
  *   seed -> 24 requests, and a list of actions: submit, cancel, step, score, encode
  *        -> each request alone on an idle engine -> the storm -> compare -> everything was given back
  *
+ * This is what the CPU promises. On a GPU (FTX_TEST_DEVICE=cuda) kernels for few and for many rows add up in other
+ * orders, so the last bits differ there.
+ *
  * A storm that fails is run again with fewer and fewer actions until none can be left out (delta debugging,
  * Zeller 2002), and what is left is printed. Every storm runs in a process of its own.
  *
