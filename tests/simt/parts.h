@@ -120,7 +120,7 @@ struct Fiber {
     Warp *warp;
     unsigned tid;
     uint32_t number;   /* of its accesses in marks: 1 + block * CLOCKS + MAX_MBARRIERS + tid */
-    bool done, waited; /* waited: for the kernel in front */
+    bool done, waited; /* waited: for the previous kernel */
     Know know;
     uint32_t clocks[CLOCKS];
     Know after; /* others have come so far, but what they wrote may not be seen yet */
@@ -202,7 +202,7 @@ struct Block {
     struct Cluster *cluster;
     Grains buffer;     /* its plain writes that no other block sees yet: views.c */
     uint32_t acquired; /* drains of buffers that it has taken in */
-    Grains unfenced;   /* of shared memory: what the copy engines do not see yet */
+    Grains unfenced;   /* of shared memory: what the async proxy (TMA, wgmma) does not see yet */
 };
 
 typedef struct Cluster {
@@ -247,7 +247,7 @@ enum {
     A_ATOMIC = 2,
     A_UNWRITTEN_OK = 4,
     A_ALIGNED = 8,
-    A_ENGINE = 16, /* by a copy engine, not by the thread's own store */
+    A_ENGINE = 16, /* by an asynchronous copy (TMA), not by the thread's own store */
 };
 
 enum { /* of a grain */
@@ -273,7 +273,7 @@ void *memory_reserve(size_t bytes);         /* zeroed, until the end */
 void memory_release(void *p, size_t bytes); /* zeroed again, and the system's meanwhile */
 uint16_t *memory_heap(void);                /* by grain */
 const char *memory_where(const void *p);
-void memory_async_fence(Block *b); /* what it wrote to shared memory is there for the copy engines */
+void memory_async_fence(Block *b); /* what it wrote to shared memory is visible to the async proxy */
 void memory_end_launch(void);
 void memory_start_block(Block *b, unsigned dynamic_bytes);
 void *memory_static(Block *b, const void *site, unsigned bytes, const char *name);

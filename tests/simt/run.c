@@ -510,7 +510,7 @@ bool simt_launch(const SimtLaunch *l)
 
         run_all(order, some_of(order, n / l->kernel->cluster, l->some));
         if (l->overlap && n > 0 && !run.someone_waited && simt_reports() == before)
-            report(SIMT_EARLY, NULL, NULL, "no thread waits for the kernel in front: one behind could overtake both");
+            report(SIMT_EARLY, NULL, NULL, "no thread waits for the previous kernel: one behind could overtake both");
     }
     for (unsigned s = 0; s < MAX_BLOCKS; s++) /* after a hang */
         if (blocks[s])

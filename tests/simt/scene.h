@@ -45,7 +45,7 @@ typedef struct Scene { /* host copies are of what the kernel may change */
 /* Whether the unit reads statistics of this value's rows; then some have a mean that is not 0. */
 bool unit_norms(const Unit *u, Id id);
 void scene_shift_rows(const Value *v, int64_t n, DType type, char *p);
-/* Argument i: those of x as the kernel in front left them, in so many bytes; room for those of y. */
+/* Argument i: those of x as the previous kernel left them, in so many bytes; room for those of y. */
 float *scene_make_stats(Scene *s, size_t i);
 size_t scene_stats_bytes(const Scene *s, size_t i);
 /* Packs anew the weights into which the compiler folds others. */
@@ -55,7 +55,7 @@ void scene_stats(RefTensor x, int64_t from, int64_t n, double *sum, double *squa
 
 /* Data made of `seed`, on the device. */
 void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep);
-/* What the launch in front writes in a program: activations, and the step's keys and values. */
+/* What the previous launch writes in a program: activations, and the step's keys and values. */
 void scene_written_in_front(const Scene *s);
 
 /* Of the scene's seed: 0 .. n-1; -1 .. 1. */

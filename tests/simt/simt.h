@@ -52,7 +52,7 @@ typedef enum SimtCheck {
     SIMT_BARRIER,    /* a barrier used in two ways at once */
     SIMT_MBARRIER,   /* arrivals or bytes that do not add up */
     SIMT_FENCE,      /* a copy that does not see what it must */
-    SIMT_EARLY,      /* an access before the wait for the kernel in front, or no wait at all */
+    SIMT_EARLY,      /* an access before the wait for the previous kernel, or no wait at all */
     SIMT_COLLECTIVE, /* lanes of a warp that do different things together */
     SIMT_HOST,       /* a result that a host which polls may not see, or sees change */
     SIMT_HANG,       /* nobody can go on */
@@ -67,7 +67,7 @@ typedef struct SimtReport {
 const char *simt_check_name(SimtCheck c);
 const char *simt_schedule_name(SimtSchedule s);
 
-/* What stands for a map of the copy engine (device/tensor.cuh): a matrix [rows, columns] of 16 bits. */
+/* What stands for a TMA descriptor (device/tensor.cuh): a matrix [rows, columns] of 16 bits. */
 typedef struct SimtMap {
     const void *matrix;
     unsigned rows, columns, tile_rows;
@@ -99,7 +99,7 @@ typedef struct SimtLaunch {
 
 void simt_schedule(SimtSchedule s, uint64_t seed); /* of the launches that follow */
 
-/* As if a launch stood in front of the next one, which still runs when that starts (overlap) and
+/* As if a launch stood before the next one, which still runs when that starts (overlap) and
  * wrote these bytes. */
 void simt_in_front(void);
 void simt_written_in_front(void *p, size_t bytes);

@@ -653,7 +653,7 @@ void simt_wait_for_previous(void)
     run.current->waited = true;
 }
 
-/* What starts before this launch has waited may start before those in front of it have ended. */
+/* What starts before this launch has waited may start before earlier launches have ended. */
 void simt_launch_dependents(void)
 {
     run.lets_ahead |= !run.current->waited;

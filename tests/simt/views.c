@@ -1,4 +1,4 @@
-/* views.c - what a block sees of global memory, and the copy engines of shared memory: one's own writes
+/* views.c - what a block sees of global memory, and the async proxy of shared memory: one's own writes
  * at once, another's when they are handed over, and not a moment earlier.
  *
  * A plain write waits in the store buffer of its block until a thread of the block releases or fences
@@ -25,7 +25,7 @@ typedef struct View {
 } View;
 
 static View *views;        /* of the heap, by grain */
-static uint16_t *unfenced; /* of shared memory: what the copy engines see; or a plain write that comes last */
+static uint16_t *unfenced; /* of shared memory: what the async proxy sees; or a plain write that comes last */
 static uint32_t drains;    /* in this launch */
 
 static Grains touched; /* have a view in this launch */
@@ -162,7 +162,7 @@ void views_end_launch(uint8_t *state)
     drains = 0;
 }
 
-/* --- shared memory, as the copy engines and wgmma see it ------------------------------------------ */
+/* --- shared memory, as TMA and wgmma see it ------------------------------------------ */
 
 void view_plain_shared(Block *b, const uint16_t *memory, uint8_t *state, size_t first, size_t end)
 {

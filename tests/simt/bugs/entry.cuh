@@ -1,10 +1,10 @@
 // entry.cuh - the beginning of a step behind another one: what may be read ahead of which wait (ENTRY_WAITS).
 // BUG: 0 none, else what is wrong.
 //
-//   the step in front ── entry ── second ── third        length: what every step reads and the last kernel counts up
+//   the previous step ── entry ── second ── third        length: what every step reads and the last kernel counts up
 //
-// The entry lets the second start while the step in front still runs, so the second may read weights alone before its
-// wait; it lets the third start behind that, so the third may read ahead what the step in front has left.
+// The entry lets the second start while the previous step still runs, so the second may read weights alone before its
+// wait; it lets the third start behind that, so the third may read ahead what the previous step has left.
 enum Part { STEP_IN_FRONT, ENTRY, SECOND, THIRD };
 struct Args {
     const float *w; // [32]
@@ -26,7 +26,7 @@ DEVICE void body(const Args &a)
     } else if (a.part == SECOND) {
         const float w = a.w[lane];
         int length = 0;
-        if (BUG == 1) // 1: the length as the step in front may not have left it yet
+        if (BUG == 1) // 1: the length as the previous step may not have left it yet
             length = *a.length;
         if (BUG == 2) // 2: the third may start before that step has ended
             launch_dependents();

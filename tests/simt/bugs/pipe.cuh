@@ -1,4 +1,4 @@
-// pipe.cuh - y = A B^T on the matrix units, tiles by cp.async, after the kernel in front.
+// pipe.cuh - y = A B^T on the matrix units, tiles by cp.async, after the previous kernel.
 // BUG: 0 none, else what is wrong.
 //
 //   a [16, 64] bf16, b [8, 64] bf16   ->   y [16, 8] fp32
@@ -14,9 +14,9 @@ DEVICE void body(const Args &a)
     const u32 at = shared_address(shared);
     const int lane = lane_id(), g = lane / 4, t = lane % 4;
     launch_dependents();
-    if (BUG == 10) // 10: a result is written over what the kernel in front still uses
+    if (BUG == 10) // 10: a result is written over what the previous kernel still uses
         a.y[lane] = 0.0f;
-    if (BUG != 1) // 1: the kernel in front is not waited for
+    if (BUG != 1) // 1: the previous kernel is not waited for
         wait_for_previous();
     for (int n = lane; n < 24 * 8; n += 32) {
         const int r = n / 8, c = n % 8;

@@ -8,7 +8,7 @@ struct Args {
 };
 constexpr int TILES = 5, RING = 2, TILE = 16 * 128;
 
-// Element (row, column) of a tile as the copy engine leaves it.
+// Element (row, column) of a tile as TMA leaves it.
 DEVICE float at(const char *slot, int row, int column)
 {
     const int unit = BUG == 8 ? column / 8 : column / 8 ^ (row & 7); // 8: units as if they were not swizzled
