@@ -60,14 +60,14 @@ static bool constant_of(const ExtentLaunch *l, const char *name, size_t bytes, i
     return i >= 0;
 }
 
-static int64_t most_tokens(const ExtentLaunch *l)
+static int64_t program_tokens(const ExtentLaunch *l)
 {
     return l->program->bucket ? l->program->bucket : l->artifact->facts->tokens;
 }
 
 static int64_t most_rows(const ExtentLaunch *l)
 {
-    const int64_t tokens = most_tokens(l), sequences = l->artifact->facts->sequences;
+    const int64_t tokens = program_tokens(l), sequences = l->artifact->facts->sequences;
 
     return tokens < sequences ? tokens : sequences;
 }
@@ -84,7 +84,7 @@ static bool extent_name(void *user, const char *name, ExprKind *kind, int64_t *v
         const char *name;
         int64_t value;
     } names[] = {
-        {"T", most_tokens(l)},
+        {"T", program_tokens(l)},
         {"S", most_rows(l)},
         {"vocab", f->vocab},
         {"context", f->context},
@@ -105,7 +105,7 @@ static bool extent_name(void *user, const char *name, ExprKind *kind, int64_t *v
 
     *kind = EXPR_CONSTANT;
     if (strcmp(name, "M") == 0) {
-        *value = constant_of(l, "ROWS_S", 6, &by_rows) && by_rows ? most_rows(l) : most_tokens(l);
+        *value = constant_of(l, "ROWS_S", 6, &by_rows) && by_rows ? most_rows(l) : program_tokens(l);
         return true;
     }
     if (strncmp(name, "bytes(", 6) == 0) {
