@@ -650,7 +650,7 @@ static void storms(const char *name, Shared *shared, uint64_t count, double unti
 /* Whether a child fails. quiet: without its words. */
 static bool fails(const char *name, Shared *shared, uint64_t count, double until, const bool *left_out, bool quiet)
 {
-    int status;
+    int status = 0;
     const pid_t child = fork();
 
     if (child == 0) {
@@ -673,7 +673,7 @@ static void print_action(const Action *a)
 /* In a process of its own, as everything that opens a model: a driver that was started does not survive fork(). */
 static void in_child(void (*work)(const void *user), const void *user)
 {
-    int status;
+    int status = 0;
     const pid_t child = fork();
 
     if (child == 0) {

@@ -30,9 +30,11 @@ static Run run_open(void)
         const char *name = embedded_files[i].name;
         const bool cpu = strncmp(name, "cpu/", 4) == 0;
 
-        if (cpu || (strlen(name) > 3 && strcmp(name + strlen(name) - 3, ".cu") == 0))
-            files[n++] = (EmbeddedFile){arena_printf(r.keep, "%s%03zu.%s", cpu ? "cpu/" : "", n, cpu ? "c" : "cu"),
-                                        embedded_files[i].text};
+        if (!cpu && (strlen(name) <= 3 || strcmp(name + strlen(name) - 3, ".cu") != 0))
+            continue;
+        files[n] = (EmbeddedFile){arena_printf(r.keep, "%s%03zu.%s", cpu ? "cpu/" : "", n, cpu ? "c" : "cu"),
+                                  embedded_files[i].text};
+        n++;
     }
     if (!catalog_open(r.keep, &r.catalog, &d) || !catalog_read(r.keep, files, n, &r.renamed, &d))
         fail_msg("%s", d.text);

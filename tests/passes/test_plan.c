@@ -25,7 +25,7 @@ static void make(Made *m, const char *contracts, const char *graph, const char *
     const EmbeddedFile own = {strcmp(target, "cpu") == 0 ? "cpu/own.c" : "own.cu", contracts};
     const Precision precision = {.weights = DT_BF16, .compute = strcmp(target, "cpu") == 0 ? DT_NONE : DT_FP32};
     Catalog *catalog;
-    Target t;
+    Target t = {0};
 
     *m = (Made){.keep = arena_open()};
     catalog = arena_new(m->keep, Catalog);

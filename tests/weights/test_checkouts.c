@@ -152,8 +152,8 @@ static void drop(Read *r)
 static void same_weights(const Read *x, const Read *y, Arena *a)
 {
     for (Id id = 1; id < x->spec.graph->values.n; id++) {
-        float *p, *q;
-        size_t n, m;
+        float *p, *q = NULL;
+        size_t n, m = 0;
         Diag d = {0};
 
         if (ir_value(x->spec.graph, id)->op != OP_WEIGHT)
