@@ -104,9 +104,10 @@ static void lie_of_constants(Lying *l, uint32_t launch)
             *c = INT64_C(1) << 40;
             refused(l, launch, "a large constant");
         }
-        *c = true_value * 1000;
-        if (true_value && is_size(name, n))
+        if (true_value && is_size(name, n)) { /* others are bits of a float */
+            *c = true_value * 1000;
             refused(l, launch, name);
+        }
         *c = true_value;
         name += n + (name[n] == ' ');
     }
