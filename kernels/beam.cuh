@@ -423,7 +423,7 @@ DEVICE bool beam_row(const BeamArgs &a, BeamGroup<K> &g, TopsRoom<BeamShape<K>> 
     return true;
 }
 
-// The block: fills `g` with what is known of row r's search before the wait. A barrier inside; g.score is set after it.
+// The block: fills `g` with the state of row r's search that can be read before the wait. A barrier inside; g.score is set after it.
 template <class K>
 DEVICE void begin_group(const BeamArgs &a, BeamGroup<K> &g, int row, const FtxRow &r, const FtxBeam &beam, bool narrow)
 {
