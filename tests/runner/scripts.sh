@@ -1,5 +1,6 @@
 #!/bin/sh
-# scripts.sh - what new users run first: stages with their seconds, and scripts/minilm behind scripts/story.
+# scripts.sh - what new users run first: stages with their seconds, and scripts/minilm behind scripts/story; what is said
+# of a check that failed.
 set -eu
 tree=$(pwd)
 room=$FTX_BUILD/scripts
@@ -44,4 +45,22 @@ rm "$room/build/ftxc"
 code=0
 (cd "$room/here" && "$tree/scripts/minilm" "$room/build" "$room/models") >"$room/out" 2>"$room/err" || code=$?
 test $code = 1 && grep -q 'run scripts/story first' "$room/err"
-echo "stages and minilm"
+
+# The tests that failed come before the errors, files and tests whose names contain "error" are not named.
+cat >"$room/log" <<END
+[  3%] Building C object room/error.c.o
+   x.c:3:1: runtime error: signed integer overflow
+ 1/4 Test #1: test_errors ......................   Passed    0.02 sec
+ 2/4 Test #2: test_kernels .....................***Failed    0.02 sec
+ 3/4 Test #3: test_steps .......................***Timeout 1500.02 sec
+ 4/4 Test #4: test_texts .......................***Exception: SegFault  0.02 sec
+skipped: test_old -: sanitizers (not in tests/skips.txt)
+END
+scripts/reasons "$room/log" >"$room/out"
+test "$(sed -n '1p' "$room/out" | cut -d. -f1)" = " 2/4 Test #2: test_kernels "
+test "$(wc -l <"$room/out")" = 5 || fail "$(cat "$room/out")"
+grep -q 'test_old' "$room/out"
+test "$(tail -n 1 "$room/out")" = "   x.c:3:1: runtime error: signed integer overflow"
+seq 30 >"$room/log"
+test "$(scripts/reasons "$room/log" | head -n 1)" = 11
+echo "stages, minilm and reasons"
