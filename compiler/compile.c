@@ -77,7 +77,7 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
 
         plans[i].head.space_bytes[FTX_SPACE_WEIGHTS] = packing.bytes;
         if (targets.at[i].id != FTX_TARGET_CPU)
-            ok = (!o->emit || instantiate_emit(&plans[i], o->emit, d)) &&
+            ok = (!o->emit || instantiate_emit(&plans[i], o->emit, d)) && instantiate_list(&plans[i], d) &&
                  instantiate_compile(&plans[i], keep, &codes[i], report, &s, d);
     }
     if (ok && spec.weights && !o->no_weights)

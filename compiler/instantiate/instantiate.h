@@ -28,6 +28,9 @@ bool instantiate_compile(Plan *plan, Arena *keep, Code *code, void (*progress)(v
 /* --emit-cuda DIR: writes every instance of the plan as a file that compiles alone, and the headers that they include. */
 bool instantiate_emit(const Plan *plan, const char *dir, Diag *d);
 
+/* FTX_TEXTS: adds a line to that file for every CUDA instance of the plan: target, entry, hash of the text. */
+bool instantiate_list(const Plan *plan, Diag *d);
+
 const char *cache_folder(Arena *keep); /* of compiled kernels; NULL: there is no cache */
 
 const char *nvrtc_version(void); /* "13.0"; NULL: it cannot be used, nvrtc_missing says why */

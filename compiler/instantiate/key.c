@@ -20,7 +20,7 @@ Hash128 key_make(KeyMaker *k, const Instance *i, Target t, const char **text)
         die("no memory");
     *text = arena_printf(k->keep, "#line 1 \"%s\"\n%s", i->template_name, text_body(i, k->keep));
     catalog_headers(&names, &texts);
-    fprintf(f, "%d NVRTC %s", KEY_FORMAT, nvrtc_version());
+    fprintf(f, "%d NVRTC %s", KEY_FORMAT, k->any_nvrtc ? "any" : nvrtc_version());
     const size_t n_flags = nvrtc_flags(t, flags, architecture);
     for (size_t n = 0; n < n_flags; n++)
         fprintf(f, " %s", flags[n]);

@@ -6,7 +6,9 @@
 # Parts: fp32 bf16 fp16 odd many beam samples ptx encode memory bench texts sequences sanitize (default: fp32 bf16
 # fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT: bench, texts
-# and sequences write results.jsonl there, which docs/results can keep as it is.
+# and sequences write results.jsonl there, which docs/results can keep as it is. FTX_GPU_RESULTS names a file such as
+# docs/results/gpu.json, into which the kernel texts of every part that passes are put; FTX_COMMIT is then the commit, where
+# git cannot say it.
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath "$1")
@@ -16,8 +18,16 @@ out=${FTX_OUT:-$build/gpu}
 mkdir -p "$out"
 export FTXC="$build/ftxc" FTX_BUILD="$out" FTX_SHARED="${FTX_SHARED:-../shared}"
 export FTX_TEST_DEVICE=cuda FTX_TEST_TARGET="${FTX_TEST_TARGET:-sm_90a}"
-failed=0
-rm -f "$out/failed" "$out/results.jsonl"
+all_failed=0
+rm -f "$out/results.jsonl"
+results=${FTX_GPU_RESULTS:-}
+if [ -n "$results" ]; then
+    commit=${FTX_COMMIT:-$(git rev-parse HEAD)} || { echo "FTX_COMMIT must say which commit this is"; exit 2; }
+    gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0) || exit 2
+    driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader -i 0) || exit 2
+    nvrtc=$("$FTXC" doctor | sed -n 's/^ *ok *nvrtc *\([0-9.]*\).*/\1/p')
+    export FTX_TEXTS="$out/texts"
+fi
 
 models() { # models TYPE MARGIN TOLERANCE: tests of the trained and the tiny models
     export FTX_TEST_DEFINE="-D precision.weights=$1" FTX_TEST_MARGIN=$2 FTX_TEST_TOLERANCE=$3 FTX_TEST_LOSS_TOLERANCE=$4
@@ -46,6 +56,8 @@ bench() { # bench SPEC DEFINES OPTIONS: steps or generations with random weights
 }
 
 for part in "$@"; do
+    failed=0
+    rm -f "$out/failed" "$out/texts"
     case $part in
     fp32) models fp32 0 1e-4 1e-3 ;;
     bf16) models bf16 0.35 0.06 0.6 ;;
@@ -160,6 +172,12 @@ for part in "$@"; do
         ;;
     *) echo "no part \"$part\""; exit 2 ;;
     esac
+    [ ! -e "$out/failed" ] || failed=1
+    if [ -n "$results" ] && [ $failed = 0 ]; then
+        tests/gpu/results.py passed "$results" "$part" "$out/texts" "$gpu" "$driver" "$nvrtc" "$commit" || failed=1
+    elif [ -n "$results" ]; then
+        tests/gpu/results.py failed "$results" "$part" "$gpu"
+    fi
+    [ $failed = 0 ] || all_failed=1
 done
-[ ! -e "$out/failed" ] || failed=1
-exit $failed
+exit $all_failed

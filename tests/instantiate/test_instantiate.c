@@ -643,10 +643,57 @@ static void emitted_files_are_whole(void **state)
     arena_close(a);
 }
 
+/* A line for each kernel: its hash changes with the text, not with comments. */
+static void texts_are_listed(void **state)
+{
+    Arena *a = arena_open();
+    Plan p = plan_of(901, "sm_90a");
+    Diag d = {0}, full = {0};
+    char path[300], line[4][200] = {{0}}, entry[100], target[40];
+    unsigned long long key[4] = {0};
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/texts", cache);
+    setenv("FTX_TEXTS", path, 1);
+    *arena_push(a, p.instances) = instance(a, "scale.cu", 3);
+    *arena_push(a, p.instances) = instance(a, "scale.cu", 4);
+    assert_true(instantiate_list(&p, &d));
+    const char *const header = header_texts[0];
+    header_texts[0] = "#pragma once // a remark\n/* another */\n\ntypedef unsigned short bf16;\n";
+    p.instances.n = 1;
+    assert_true(instantiate_list(&p, &d));
+    header_texts[0] = "#pragma once\ntypedef unsigned bf16;\n";
+    assert_true(instantiate_list(&p, &d));
+    header_texts[0] = header;
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    for (int i = 0; i < 4; i++) {
+        assert_non_null(fgets(line[i], sizeof line[i], f));
+        assert_int_equal(sscanf(line[i], "%39s %99s %16llx", target, entry, &key[i]), 3);
+        assert_string_equal(target, "sm_90a");
+        assert_string_equal(entry, i == 1 ? "scale__n4" : "scale__n3");
+    }
+    assert_int_equal(fgetc(f), EOF);
+    fclose(f);
+    unlink(path);
+    assert_true(key[0] == key[2] && key[0] != key[1] && key[0] != key[3]);
+
+    setenv("FTX_TEXTS", "/proc/nowhere/texts", 1);
+    assert_false(instantiate_list(&p, &d));
+    assert_non_null(strstr(d.text, "FTX_TEXTS: cannot open /proc/nowhere/texts"));
+    setenv("FTX_TEXTS", "/dev/full", 1);
+    assert_false(instantiate_list(&p, &full));
+    assert_non_null(strstr(full.text, "FTX_TEXTS: cannot write /dev/full: No space left on device"));
+    unsetenv("FTX_TEXTS");
+    assert_true(instantiate_list(&p, &d));
+    arena_close(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_has_constants_and_heading),
+        cmocka_unit_test(texts_are_listed),
         cmocka_unit_test(headers_are_those_included),
         cmocka_unit_test(comments_are_stripped),
         cmocka_unit_test(all_targets_compile),
