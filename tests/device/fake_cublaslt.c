@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "fake_driver.h"
+#include "fake_parts.h"
 #include "runtime/device/cuda/cublaslt_table.h"
 
 typedef struct FakeDesc { /* in the opaque description */
@@ -10,12 +10,18 @@ typedef struct FakeDesc { /* in the opaque description */
     CUdeviceptr bias;
 } FakeDesc;
 
+typedef struct FakePreference {
+    uint64_t workspace;
+    uint32_t split; /* reduction schemes that are allowed */
+} FakePreference;
+
 typedef struct FakeLayout {
     int type;
     uint64_t rows, columns;
     int64_t ld;
 } FakeLayout;
 
+#undef MAY_FAIL /* these return cuBLASLt's statuses */
 #define MAY_FAIL \
     do { \
         if (fake_fails(__func__)) \
@@ -90,16 +96,27 @@ static cublasStatus_t fake_layout(cublasLtMatrixLayout_t l, size_t bytes, cudaDa
 
 static cublasStatus_t fake_preference(cublasLtMatmulPreference_t p, size_t bytes)
 {
-    (void)p, (void)bytes;
+    const FakePreference f = {.split = ~0u};
+
     MAY_FAIL;
+    if (bytes < sizeof f)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(p, &f, sizeof f);
     return CUBLAS_STATUS_SUCCESS;
 }
 
 static cublasStatus_t fake_prefer(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t a, const void *v,
                                   size_t bytes)
 {
-    (void)p, (void)a, (void)v, (void)bytes;
+    FakePreference f;
+
     MAY_FAIL;
+    memcpy(&f, p, sizeof f);
+    if (a == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        memcpy(&f.workspace, v, bytes);
+    if (a == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+        memcpy(&f.split, v, bytes);
+    memcpy(p, &f, sizeof f);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -111,18 +128,24 @@ static FakeLayout layout(cublasLtMatrixLayout_t l)
     return f;
 }
 
-/* An algorithm is the number of 128 columns it was asked for. */
+/* An algorithm is the number of columns it was asked for, and the workspace it needs: more for fewer columns. */
 static cublasStatus_t fake_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
                                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y,
                                      cublasLtMatmulPreference_t p, int most, cublasLtMatmulHeuristicResult_t *out,
                                      int *n)
 {
-    (void)h, (void)d, (void)a, (void)c, (void)y, (void)p, (void)most;
+    const uint64_t columns = layout(b).columns, needed = 4096 * (1 + 256 / columns);
+    FakePreference f;
+
+    (void)h, (void)d, (void)a, (void)c, (void)y, (void)most;
     MAY_FAIL;
+    memcpy(&f, p, sizeof f);
+    if (f.split != CUBLASLT_REDUCTION_SCHEME_NONE)
+        return CUBLAS_STATUS_INVALID_VALUE;
     memset(out, 0, sizeof *out);
-    out->algo.data[0] = layout(b).columns / 128;
-    out->workspaceSize = 4096 * (1 + out->algo.data[0]); /* fake_matmul looks whether it is there */
-    *n = layout(b).rows == 13 ? 0 : 1;                   /* K = 13: there is none */
+    out->algo.data[0] = columns;
+    out->workspaceSize = out->algo.data[1] = needed < f.workspace ? needed : f.workspace;
+    *n = layout(b).rows == 13 ? 0 : 1; /* K = 13: there is none */
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -139,8 +162,11 @@ static cublasStatus_t fake_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
     memcpy(&f, d, sizeof f);
     if (!f.transposed_a || layout(la).columns != layout(ly).rows || layout(la).rows != layout(lb).rows ||
         layout(lb).columns != layout(ly).columns || layout(la).ld != (int64_t)layout(la).rows ||
-        bytes < 4096 * (1 + algo->data[0]) || !fake_holds((CUdeviceptr)(uintptr_t)workspace, bytes))
+        bytes < algo->data[1] || !fake_holds((CUdeviceptr)(uintptr_t)workspace, bytes))
         abort();
+    if (fake.picky && algo->data[0] != layout(lb).columns)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    l.algo = (long long)algo->data[0];
     l.m = (long long)layout(lb).columns;
     l.n = (long long)layout(la).columns;
     l.k = (long long)layout(la).rows;

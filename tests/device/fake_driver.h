@@ -1,11 +1,13 @@
 /* fake_driver.h - a CUDA driver that runs nothing: device memory comes from malloc, copies happen
- * at once, launches are written down.
+ * at once (or as late as they may), launches are written down.
  *
  * A code image is the text "ENTRY N", one kernel that takes a struct of N pointers, or a cubin of
  * NVRTC. Any one call can be made to fail, the device can hang from any call on, and everything
  * that is opened is counted until it is closed. */
 #ifndef FTX_FAKE_DRIVER_H
 #define FTX_FAKE_DRIVER_H
+
+#include <stdint.h>
 
 #include "runtime/device/cuda/driver.h"
 #include "runtime/device/cuda/cublaslt.h"
@@ -22,7 +24,15 @@ typedef struct FakeLaunch {
     long long m, n, k; /* of a matrix product */
     float beta;
     int epilogue;
+    long long algo; /* the algorithm was chosen for so many rows */
 } FakeLaunch;
+
+typedef struct FakeDescriptor { /* in the opaque TMA descriptor */
+    CUdeviceptr matrix;
+    bool bf16;
+    uint64_t columns, rows, row_bytes;
+    uint32_t tile_columns, tile_rows;
+} FakeDescriptor;
 
 typedef struct Fake {
     /* what the machine is */
@@ -39,7 +49,9 @@ typedef struct Fake {
     FakeLaunch run[4096];
     size_t n_run;
     void (*execute)(const FakeLaunch *l); /* NULL: what is launched does nothing */
-    unsigned long copied_bytes, uploads;
+    bool late;           /* work waits until the host waits for it: what it reads may not change before */
+    bool picky;          /* an algorithm of cuBLASLt serves the row count it was chosen for, no other */
+    unsigned long asked; /* times the host asked whether work is done */
     int driver_calls_that_allocate;
 } Fake;
 
@@ -49,11 +61,5 @@ void fake_reset(void); /* a machine with one sm_90; installs both tables */
 int fake_open_things(void);
 /* Whether [p, p + bytes) is device memory (or mapped host memory) that is allocated. */
 bool fake_holds(CUdeviceptr p, size_t bytes);
-
-/* for fake_cublaslt.c */
-bool fake_fails(const char *function);
-CUresult fake_error(void); /* what the failing call returns */
-void fake_record(CUstream stream, const FakeLaunch *l);
-void fake_install_cublaslt(void);
 
 #endif

@@ -27,12 +27,16 @@ static void mistakes_are_named(void **state)
     (void)state;
     w = world(), strcpy(w->code[1], "linear__x 5");
     refused(w, FTX_EFORMAT, "linear__x takes 40 bytes of parameters, not a struct of 4 pointers");
+    w = world(), strcpy(w->code[1], "linear__x 3");
+    refused(w, FTX_EFORMAT, "linear__x takes 24 bytes of parameters, not a struct of 4 pointers");
     w = world(), strcpy(w->code[1], "linear__y 4");
     refused(w, FTX_EDEVICE, "finding linear__x in its code: CUDA_ERROR_UNKNOWN");
     w = world(), strcpy(w->code[1], "garbage");
     refused(w, FTX_EDEVICE, "loading linear__x: no such code: CUDA_ERROR_UNKNOWN");
     w = world(), w->t.kernels[LINEAR].block = 2048;
     refused(w, FTX_EFORMAT, "linear__x runs in blocks of at most 1024 threads, not of 2048");
+    w = world(), w->t.kernels[LINEAR].block = 0;
+    refused(w, FTX_EFORMAT, "linear__x runs in blocks of at most 1024 threads, not of 0");
     w = world(), w->t.kernels[LINEAR].smem = 300000;
     refused(w, FTX_EDEVICE, "300000 bytes of shared memory for linear__x");
     w = world(), w->t.kernels[EMBED].kind = FTX_KERNEL_CPU;
@@ -45,7 +49,7 @@ static void mistakes_are_named(void **state)
     refused(w, FTX_EFORMAT, "no matrix product of bf16 and i32 into bf16");
     w = world(), w->t.consts[FTX_MM_K] = 13;
     refused(w, FTX_EDEVICE, "cuBLASLt has no algorithm for [M,13] x [128,13]^T in bf16: CUBLAS_STATUS_NOT_SUPPORTED");
-    w = world(), w->t.operands[w->t.launches[4].first_operand + 4].offset += 4;
+    w = world(), w->t.operands[w->t.launches[4].first_operand + 4].offset += 8;
     refused(w, FTX_EFORMAT, "layer 0: up: operand 4 is not at a multiple of 16 bytes");
     w = world(), w->t.artifact.weight_data = NULL;
     refused(w, FTX_EINVAL, "the artifact holds no weights");
@@ -110,6 +114,8 @@ static void every_call_may_fail(void **state)
         FtxError err = {0};
 
         fake_reset();
+        fake.late = true;
+        fake.contexts = 1; /* the program's own: nothing goes with the device's */
         fake.fail_at = n;
         const FtxStatus status = scenario(w, &err);
         const bool all_done = fake.calls < n;
@@ -125,7 +131,9 @@ static void every_call_may_fail(void **state)
         } else if (!may_pass(fake.failed) && fake.calls - n > 40) { /* the last calls close */
             fail_msg("call %lu (%s) failed and nobody said so", n, fake.failed);
         }
-        assert_int_equal(fake_open_things(), 0);
+        assert_int_equal(fake.contexts, 1);
+        if (strcmp(fake.failed, "fake_CtxPushCurrent") != 0 && fake_open_things() > 1)
+            fail_msg("call %lu (%s): %d things stay open", n, fake.failed, fake_open_things() - 1);
         free(w);
     }
     assert_true(loud > 100);
@@ -161,12 +169,60 @@ static void a_hang_is_noticed(void **state)
     fake_reset();
 }
 
+/* A GPU that is given up is not asked again, and nothing of it is closed: that would wait. */
+static void a_lost_gpu_is_left_alone(void **state)
+{
+    World *w = world();
+    FtxError err = {0};
+    Device *d;
+    Session *s;
+
+    (void)state;
+    setenv("FTX_PATIENCE", "1", 1);
+    open_both(w, &one_thread, &d, &s);
+    unsetenv("FTX_PATIENCE");
+    must(device_cuda.run(s, STEP_16, 1, 1, 1, &err), &err);
+    fake.hang_at = fake.calls;
+    assert_int_equal(device_cuda.wait(s, &err), FTX_EDEVICE);
+    const unsigned long asked = fake.asked;
+    const int open = fake_open_things();
+    assert_int_equal(device_cuda.wait(s, &err), FTX_EDEVICE);
+    assert_non_null(strstr(err.text, "the GPU has not answered for 1 s"));
+    device_cuda.session_close(s);
+    device_cuda.close(d);
+    assert_int_equal(fake.asked, asked);
+    assert_int_equal(fake_open_things(), open);
+    free(w);
+}
+
+/* --- code for another GPU ------------------------------------------------------------------------- */
+
+static void code_without_a_binary_is_no_device(void **state)
+{
+    World *w = world();
+    FtxError err;
+    Device *d = NULL;
+
+    (void)state;
+    fake.fail_with = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    for (fake.fail_at = 1; !fake.failed || strcmp(fake.failed, "fake_ModuleLoadDataEx") != 0; fake.fail_at++) {
+        fake.calls = 0;
+        assert_int_not_equal(device_cuda.open(&w->t.artifact, &w->t.plan, &one_thread, &d, &err), FTX_OK);
+    }
+    assert_int_equal(err.status, FTX_ENODEVICE);
+    assert_non_null(strstr(err.text, "loading embed__x"));
+    assert_int_equal(fake_open_things(), 0);
+    free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(mistakes_are_named, reset),
         cmocka_unit_test_setup(every_call_may_fail, reset),
         cmocka_unit_test_setup(a_hang_is_noticed, reset),
+        cmocka_unit_test_setup(a_lost_gpu_is_left_alone, reset),
+        cmocka_unit_test_setup(code_without_a_binary_is_no_device, reset),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,15 +28,18 @@ static void shift(const CpuCall *c)
         y[i] = (x ? x[(i + 1) % n] : 0.0f) + w[i % 16] + (float)c->k[0];
 }
 
-/* y[5] = NaN, where the first id of the step is 13; infinity, where it is 14. */
+/* y[5] = NaN, where the first id of the step is 13; infinity, where it is 14. An id from 1000 on says where NaN goes. */
 static void spoil(const CpuCall *c)
 {
+    const int id = ((FtxToken *)c->arg[0])->id;
     float *y = c->arg[2];
 
-    if (c->thread == 0 && ((FtxToken *)c->arg[0])->id == 13)
-        y[5] = NAN;
-    if (c->thread == 0 && ((FtxToken *)c->arg[0])->id == 14)
-        y[5] = INFINITY;
+    if (c->thread > 0)
+        return;
+    if (id == 13 || id == 14)
+        y[5] = id == 13 ? NAN : INFINITY;
+    if (id >= 1000)
+        y[id - 1000] = NAN;
 }
 
 CpuKernel *cpu_kernel(const char *family)
@@ -305,6 +308,31 @@ static void test_later_program(void **state)
     close_bed(&b);
 }
 
+/* The logits of each live row are looked at, those of other rows are not. */
+static void test_watched_logits(void **state)
+{
+    enum { ROWS = 3 };
+    static Bed b;
+    FtxError err;
+    char text[100];
+
+    (void)state;
+    make_plan(&b.plan);
+    b.plan.operand[20] =
+        (FtxOperand){.space = FTX_SPACE_STATE, .offset = b.plan.fake.plan.named[FTX_NAMED_logits]}; /* of spoil */
+    const int last = ROWS * (int)b.plan.fake.facts.vocab - 1;
+    setenv("FTX_NAN", "1", 1);
+    open_bed(&b, &(FtxOptions){.size = sizeof(FtxOptions), .threads = 2});
+    unsetenv("FTX_NAN");
+    set_first_id(&b, 1000 + last + 1);
+    assert_int_equal(device_cpu.run(b.session, 0, 20, ROWS, 1, &err), FTX_OK);
+    set_first_id(&b, 1000 + last);
+    assert_int_equal(device_cpu.run(b.session, 0, 20, ROWS, 1, &err), FTX_EDEVICE);
+    snprintf(text, sizeof text, "layer 0: qkv (spoil): element %d is not a finite number", last);
+    assert_string_equal(err.text, text);
+    close_bed(&b);
+}
+
 static void test_copies(void **state)
 {
     const int32_t pages[4] = {4, 3, 2, 1};
@@ -352,8 +380,10 @@ static void test_kernel_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs),   cmocka_unit_test(test_random_weights), cmocka_unit_test(test_watched),
-        cmocka_unit_test(test_copies), cmocka_unit_test(test_kernel_missing), cmocka_unit_test(test_later_program),
+        cmocka_unit_test(test_runs),          cmocka_unit_test(test_random_weights),
+        cmocka_unit_test(test_watched),       cmocka_unit_test(test_watched_logits),
+        cmocka_unit_test(test_copies),        cmocka_unit_test(test_kernel_missing),
+        cmocka_unit_test(test_later_program),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

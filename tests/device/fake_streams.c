@@ -1,0 +1,334 @@
+/* fake_streams.c - streams, events, graphs and launches of the fake driver. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_parts.h"
+
+typedef struct FakeGraph {
+    FakeLaunch *at;
+    size_t n;
+} FakeGraph;
+
+struct CUstream_st {
+    FakeGraph *recording; /* NULL: launches run */
+};
+
+struct CUevent_st {
+    CUstream stream;
+    unsigned long number; /* of the first work after it */
+};
+
+/* --- work ----------------------------------------------------------------------------------------- */
+
+typedef enum WorkKind { COPY, CLEAR, LAUNCH } WorkKind;
+
+typedef struct Work {
+    CUstream stream;
+    unsigned long number; /* in the order of all calls */
+    WorkKind kind;
+    void *to;
+    const void *from;
+    unsigned char value;
+    size_t bytes;
+    FakeLaunch launch;
+} Work;
+
+/* What was enqueued and is not done; empty unless fake.late. */
+static Work *waiting;
+static size_t n_waiting;
+static unsigned long issued;
+
+static void do_work(const Work *w)
+{
+    switch (w->kind) {
+    case COPY: memcpy(w->to, w->from, w->bytes); break;
+    case CLEAR: memset(w->to, w->value, w->bytes); break;
+    case LAUNCH:
+        if (fake.execute)
+            fake.execute(&w->launch);
+        break;
+    }
+}
+
+static void enqueue(Work w)
+{
+    w.number = issued++;
+    if (!fake.late) {
+        do_work(&w);
+        return;
+    }
+    waiting = realloc(waiting, (n_waiting + 1) * sizeof *waiting);
+    waiting[n_waiting++] = w;
+}
+
+/* Does the work of a stream that came before `number`. */
+static void finish(CUstream s, unsigned long number)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < n_waiting; i++) {
+        if (waiting[i].stream == s && waiting[i].number < number)
+            do_work(&waiting[i]);
+        else
+            waiting[left++] = waiting[i];
+    }
+    n_waiting = left;
+}
+
+bool fake_in_flight(const void *p, size_t bytes)
+{
+    const char *at = p;
+
+    for (size_t i = 0; i < n_waiting; i++) {
+        const char *to = waiting[i].to, *from = waiting[i].from;
+
+        if ((to >= at && to < at + bytes) || (from >= at && from < at + bytes))
+            return true;
+    }
+    return false;
+}
+
+void fake_forget_work(void)
+{
+    free(waiting);
+    waiting = NULL;
+    n_waiting = 0;
+}
+
+/* Whether the work before `number` is done. A device that hangs is never ready; after an error it runs nothing more. */
+static CUresult ask(CUstream s, unsigned long number, const char *function)
+{
+    fake.asked++;
+    if (fake_fails(function)) {
+        fake_forget_work();
+        return fake_error();
+    }
+    if (fake.hang_at && fake.calls >= fake.hang_at)
+        return CUDA_ERROR_NOT_READY;
+    finish(s, number);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_MemcpyHtoDAsync(CUdeviceptr d, const void *p, size_t bytes, CUstream s)
+{
+    fake_need_context();
+    MAY_FAIL;
+    if (!fake_holds(d, bytes) || !fake_holds((CUdeviceptr)(uintptr_t)p, bytes))
+        abort(); /* outside of memory, or from memory that is not pinned */
+    enqueue((Work){.stream = s, .kind = COPY, .to = (void *)(uintptr_t)d, .from = p, .bytes = bytes});
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_MemsetD8Async(CUdeviceptr d, unsigned char v, size_t bytes, CUstream s)
+{
+    fake_need_context();
+    MAY_FAIL;
+    if (!fake_holds(d, bytes))
+        abort();
+    enqueue((Work){.stream = s, .kind = CLEAR, .to = (void *)(uintptr_t)d, .value = v, .bytes = bytes});
+    return CUDA_SUCCESS;
+}
+
+/* --- streams and events --------------------------------------------------------------------------- */
+
+static CUresult fake_StreamCreate(CUstream *s, unsigned flags)
+{
+    (void)flags;
+    fake_need_context();
+    MAY_FAIL;
+    *s = fake_keep(calloc(1, sizeof **s), free, &fake.streams);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_StreamDestroy(CUstream s)
+{
+    if (s->recording)
+        abort();
+    fake_drop(s);
+    return RESULT;
+}
+
+static CUresult fake_StreamQuery(CUstream s)
+{
+    fake_need_context();
+    if (s->recording)
+        abort();
+    return ask(s, issued, __func__);
+}
+
+static CUresult fake_StreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
+{
+    (void)mode;
+    MAY_FAIL;
+    s->recording = calloc(1, sizeof *s->recording);
+    return CUDA_SUCCESS;
+}
+
+static void free_graph(void *p)
+{
+    FakeGraph *g = p;
+
+    free(g->at);
+    free(g);
+}
+
+static CUresult fake_StreamEndCapture(CUstream s, CUgraph *g)
+{
+    FakeGraph *recorded = s->recording;
+
+    s->recording = NULL;
+    if (fake_fails(__func__)) {
+        free(recorded->at);
+        free(recorded);
+        return fake_error();
+    }
+    *g = fake_keep(recorded, free_graph, &fake.graphs);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_EventCreate(CUevent *e, unsigned flags)
+{
+    (void)flags;
+    fake_need_context();
+    MAY_FAIL;
+    *e = fake_keep(calloc(1, sizeof **e), free, &fake.events);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_EventDestroy(CUevent e)
+{
+    fake_drop(e);
+    return RESULT;
+}
+
+static CUresult fake_EventRecord(CUevent e, CUstream s)
+{
+    MAY_FAIL;
+    *e = (struct CUevent_st){.stream = s, .number = issued};
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_EventQuery(CUevent e)
+{
+    return ask(e->stream, e->number, __func__);
+}
+
+static CUresult fake_EventElapsedTime(float *ms, CUevent a, CUevent b)
+{
+    (void)a, (void)b;
+    MAY_FAIL;
+    *ms = 0.25f;
+    return CUDA_SUCCESS;
+}
+
+/* --- launches and graphs -------------------------------------------------------------------------- */
+
+void fake_record(CUstream s, const FakeLaunch *l)
+{
+    if (s->recording) {
+        FakeGraph *g = s->recording;
+
+        g->at = realloc(g->at, (g->n + 1) * sizeof *g->at);
+        g->at[g->n++] = *l;
+        return;
+    }
+    if (fake.n_run < sizeof fake.run / sizeof *fake.run)
+        fake.run[fake.n_run++] = *l;
+    enqueue((Work){.stream = s, .kind = LAUNCH, .launch = *l});
+}
+
+static CUresult fake_LaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
+{
+    FakeLaunch l = {.grid = {c->gridDimX, c->gridDimY, c->gridDimZ},
+                    .block = c->blockDimX,
+                    .smem = c->sharedMemBytes,
+                    .n_params = f->n_params};
+
+    (void)extra;
+    fake_need_context();
+    MAY_FAIL;
+    if (l.n_params > FAKE_MAX_PARAMS)
+        abort();
+    if (!l.grid[0] || !l.grid[1] || !l.grid[2] || l.grid[1] > 65535 || l.grid[2] > 65535 || !l.block)
+        return CUDA_ERROR_INVALID_VALUE;
+    strcpy(l.kernel, f->name);
+    for (unsigned i = 0; i < c->numAttrs; i++)
+        l.overlap |= c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                     c->attrs[i].value.programmaticStreamSerializationAllowed;
+    memcpy(l.param, params[0], l.n_params * sizeof(CUdeviceptr));
+    fake_record(c->hStream, &l);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_GraphInstantiate(CUgraphExec *e, CUgraph g, unsigned long long flags)
+{
+    const FakeGraph *from = (const FakeGraph *)(const void *)g;
+    FakeGraph *to;
+
+    (void)flags;
+    MAY_FAIL;
+    to = calloc(1, sizeof *to);
+    to->at = malloc((from->n + 1) * sizeof *to->at);
+    if (from->n)
+        memcpy(to->at, from->at, from->n * sizeof *to->at);
+    to->n = from->n;
+    *e = fake_keep(to, free_graph, &fake.execs);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_GraphUpload(CUgraphExec e, CUstream s)
+{
+    (void)e, (void)s;
+    MAY_FAIL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_GraphLaunch(CUgraphExec e, CUstream s)
+{
+    const FakeGraph *g = (const FakeGraph *)(const void *)e;
+
+    fake_need_context();
+    MAY_FAIL;
+    for (size_t i = 0; i < g->n; i++) {
+        FakeLaunch l = g->at[i];
+
+        l.in_graph = true;
+        fake_record(s, &l);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_GraphExecDestroy(CUgraphExec e)
+{
+    fake_drop(e);
+    return RESULT;
+}
+
+static CUresult fake_GraphDestroy(CUgraph g)
+{
+    fake_drop(g);
+    return RESULT;
+}
+
+void fake_add_streams(CudaDriver *t)
+{
+    t->cuMemcpyHtoDAsync = fake_MemcpyHtoDAsync;
+    t->cuMemsetD8Async = fake_MemsetD8Async;
+    t->cuStreamCreate = fake_StreamCreate;
+    t->cuStreamDestroy = fake_StreamDestroy;
+    t->cuStreamQuery = fake_StreamQuery;
+    t->cuStreamBeginCapture = fake_StreamBeginCapture;
+    t->cuStreamEndCapture = fake_StreamEndCapture;
+    t->cuEventCreate = fake_EventCreate;
+    t->cuEventDestroy = fake_EventDestroy;
+    t->cuEventRecord = fake_EventRecord;
+    t->cuEventQuery = fake_EventQuery;
+    t->cuEventElapsedTime = fake_EventElapsedTime;
+    t->cuLaunchKernelEx = fake_LaunchKernelEx;
+    t->cuGraphInstantiate = fake_GraphInstantiate;
+    t->cuGraphUpload = fake_GraphUpload;
+    t->cuGraphLaunch = fake_GraphLaunch;
+    t->cuGraphExecDestroy = fake_GraphExecDestroy;
+    t->cuGraphDestroy = fake_GraphDestroy;
+}

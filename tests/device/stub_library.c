@@ -1,0 +1,30 @@
+/* stub_library.c - a shared library with the driver's and cuBLASLt's functions, which do nothing but tell a version.
+ *
+ * STUB_DRIVER, STUB_BLAS: the versions. STUB_PARTIAL: a function of the driver is missing. */
+#include <string.h>
+
+#include "runtime/device/cuda/cublaslt_table.h"
+#include "runtime/device/cuda/driver.h"
+
+#ifdef STUB_PARTIAL
+#define cuFuncLoad cuFuncLoad_of_a_later_driver
+#endif
+
+static long stub(const char *name, int *p)
+{
+    if (strcmp(name, "cuDriverGetVersion") == 0)
+        *p = STUB_DRIVER;
+    return strcmp(name, "cublasLtGetVersion") == 0 ? STUB_BLAS : 0;
+}
+
+#define NAME_OF_(name) #name
+#define NAME_OF(name) NAME_OF_(name)
+#define F(name) \
+    long stub_##name(int *p) __asm__(NAME_OF(name)); \
+    long stub_##name(int *p) \
+    { \
+        return stub(#name, p); \
+    }
+CUDA_FUNCTIONS(F)
+CUBLASLT_FUNCTIONS(F)
+#undef F
