@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "parts.h"
+#include "../../runtime/base/utf8.h"
 
 /* GPT-2's pattern, the built-in pattern of ByteLevel. Radford et al. 2019. */
 static const char *const GPT2_PATTERN =
@@ -50,7 +51,8 @@ static bool read_split(Build *b, const json_t *o)
 static bool read_metaspace(Build *b, const json_t *o)
 {
     const char *mark = build_text(o, "replacement"), *scheme = build_text(o, "prepend_scheme");
-    uint32_t flags = build_flag(o, "split", true) ? TOK_SPLIT : 0;
+    uint32_t flags = build_flag(o, "split", true) ? TOK_SPLIT : 0, code;
+    size_t bytes;
 
     if (!scheme)
         scheme = build_flag(o, "add_prefix_space", true) ? "always" : "never";
@@ -62,6 +64,9 @@ static bool read_metaspace(Build *b, const json_t *o)
         return diag_error(b->d, b->loc, "its pre-tokenizer's \"prepend_scheme\" is %s", scheme);
     if (!mark || !*mark)
         mark = VISIBLE_SPACE;
+    utf8_next((const unsigned char *)mark, strlen(mark), &bytes, &code);
+    if (mark[bytes])
+        return diag_error(b->d, b->loc, "its pre-tokenizer's \"replacement\" is no single character: \"%.40s\"", mark);
     for (size_t i = 0; i < b->steps.n; i++)
         if (b->steps.at[i].kind == TOK_STEP_METASPACE)
             return diag_error(b->d, b->loc, "its pre-tokenizer has Metaspace twice");

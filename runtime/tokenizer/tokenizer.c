@@ -226,12 +226,19 @@ static FtxStatus compile_pattern(const Tokenizer *t, uint32_t offset, uint32_t b
     return FTX_OK;
 }
 
+static bool is_character(const char *p, size_t n)
+{
+    size_t length;
+    uint32_t code;
+
+    return n && utf8_next((const unsigned char *)p, n, &length, &code) == UTF8_CHARACTER && length == n;
+}
+
 static bool is_step(const Tokenizer *t, const TokStep *p)
 {
     switch ((TokStepKind)p->kind) {
     case TOK_STEP_SPLIT: return is_text(t, p->offset, p->bytes) && utf8_valid(t->bytes + p->offset, p->bytes);
-    case TOK_STEP_METASPACE:
-        return is_text(t, p->offset, p->bytes) && p->bytes && utf8_valid(t->bytes + p->offset, p->bytes);
+    case TOK_STEP_METASPACE: return is_text(t, p->offset, p->bytes) && is_character(t->bytes + p->offset, p->bytes);
     case TOK_STEP_SPACE:
     case TOK_STEP_BLANKS:
     case TOK_STEP_MARKS: return true;

@@ -38,6 +38,7 @@ static void test_refused(void **state)
     refused(
         &(Recipe){.pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"},
         "its pre-tokenizer has Digits after ByteLevel");
+    refused(&(Recipe){.pre = "{\"type\":\"Metaspace\",\"replacement\":\"ab\"}"}, "is no single character: \"ab\"");
     refused(&(Recipe){.post = "{\"type\":\"BertProcessing\"}"}, "its post-processor's \"cls\" is no token");
     refused(&(Recipe){.post = "{\"type\":\"Other\"}"}, "its post-processor is Other");
     refused(&(Recipe){.decoder = "{\"type\":\"WordPiece\"}"},
@@ -167,12 +168,7 @@ static void test_patterns(void **state)
 
 static Fixture begin_text(const char *text)
 {
-    Fixture f = {.keep = arena_open()};
-    Diag d = {0};
-
-    if (!tokenizer_compile_bytes("small.json", text, strlen(text), f.keep, &f.tables, &f.bytes, &d))
-        fail_msg("%s\n%s", text, d.text);
-    return begin_tables(f, 100);
+    return begin_json(text, 100);
 }
 
 #define MODEL(model, more) "{\"model\":{" model "}" more "}"

@@ -121,7 +121,7 @@ static void test_pairs(void **state)
 {
     TokenizerPair p = {.text = "a a a a a", .bytes = 9, .other = "b b b", .other_bytes = 5, .special = true};
     Fixture f = begin(SMALL "wordpiece.json", 100);
-    int32_t two[2] = {-1, -1};
+    int32_t two[2] = {-1, -1}, types[3] = {-1, -1, -1};
     FtxError err;
     size_t n;
     (void)state;
@@ -175,6 +175,8 @@ static void test_pairs(void **state)
     assert_int_equal(tokenizer_encode_pair(f.t, f.s, &p, two, NULL, 2, &n, &err), FTX_OK);
     assert_int_equal(n, 7);
     assert_memory_equal(two, I(2, 4), 8);
+    assert_int_equal(tokenizer_encode_pair(f.t, f.s, &p, two, types, 2, &n, &err), FTX_OK);
+    assert_memory_equal(types, I(0, 0, -1), sizeof types);
     end(&f);
 
     f = begin(SMALL "unigram.json", 100);

@@ -16,6 +16,10 @@
 #include "compiler/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/tokenizer.h"
 
+/* A tokenizer.json of a BPE model; more: other fields. */
+#define BPE(vocab, merges, more) "{\"model\":{\"type\":\"BPE\",\"vocab\":{" vocab "},\"merges\":[" merges "]}," more "}"
+#define NORMALIZER(n) BPE("\"a\":0", "", "\"normalizer\":" n)
+
 #define SMALL "tests/tokenizer/small/" /* tokenizers of a few tokens */
 
 typedef struct Fixture {
@@ -47,6 +51,16 @@ static inline Fixture begin(const char *path, size_t max_text)
 
     if (!tokenizer_compile(path, f.keep, &f.tables, &f.bytes, &d))
         fail_msg("%s", d.text);
+    return begin_tables(f, max_text);
+}
+
+static inline Fixture begin_json(const char *text, size_t max_text)
+{
+    Fixture f = {.keep = arena_open()};
+    Diag d = {0};
+
+    if (!tokenizer_compile_bytes("small.json", text, strlen(text), f.keep, &f.tables, &f.bytes, &d))
+        fail_msg("%s\n%s", text, d.text);
     return begin_tables(f, max_text);
 }
 
@@ -134,6 +148,17 @@ static inline void expect_ids(Fixture *f, const char *text, const int32_t *want,
 
 #define IDS(f, text, ...) \
     expect_ids(f, text, (int32_t[]){__VA_ARGS__}, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+static inline void normalises(Fixture *f, const char *text, const char *want)
+{
+    const char *out;
+    FtxError err;
+    size_t n;
+
+    assert_int_equal(tokenizer_normalize(f->t, f->s, text, strlen(text), &out, &n, &err), FTX_OK);
+    if (n != strlen(want) || memcmp(out, want, n) != 0)
+        fail_msg("\"%s\" becomes \"%.*s\", expected \"%s\"", text, (int)n, out, want);
+}
 
 static inline char *decode_bytes(Fixture *f, const int32_t *ids, size_t n, bool skip, size_t *bytes)
 {
