@@ -144,6 +144,26 @@ static void words_as_long_as_the_text(void **state)
     }
 }
 
+/* The shortest text that can repeat an n-gram: "5 9 5", of which the next 9 would repeat "5 9". */
+static void short_ngram(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        Tail t = new_tail(40, 0);
+        float probs[40];
+
+        t.row.kv_len = 3;
+        t.row.prompt = 1;
+        memcpy(t.history, (int32_t[]){5, 9, 5}, 3 * sizeof *t.history);
+        for (t.params.ngram = 2; t.params.ngram <= 5; t.params.ngram++) {
+            check(level, &t, "short n-gram");
+            run("sample_probs", level, &t, probs);
+            assert_int_equal(probs[9] == 0.0f, t.params.ngram == 2);
+        }
+        free(t.logits);
+    }
+}
+
 /* Every processor on and off with every other. */
 static void combinations(void **state)
 {
@@ -267,6 +287,24 @@ static void near_ties(void **state)
             check(level, &t, "near tie");
             free(t.logits);
         }
+}
+
+/* A temperature so large that every mass is 1: all are exactly as good as min-p asks for. */
+static void hottest(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        Tail t = new_tail(301, 0);
+        float probs[301];
+
+        t.params.temperature = 1e38f;
+        t.params.min_p = 1.0f;
+        run("sample_probs", level, &t, probs);
+        for (int i = 0; i < t.V; i++)
+            assert_true(probs[i] == 1.0f / 301);
+        check(level, &t, "hottest");
+        free(t.logits);
+    }
 }
 
 /* A temperature so small that no quotient is finite: the largest. */
@@ -551,11 +589,13 @@ int main(void)
         cmocka_unit_test(vocabularies),
         cmocka_unit_test(corners),
         cmocka_unit_test(near_ties),
+        cmocka_unit_test(hottest),
         cmocka_unit_test(coldest),
         cmocka_unit_test(typical),
         cmocka_unit_test(simple_rows),
         cmocka_unit_test(distribution),
         cmocka_unit_test(golden),
+        cmocka_unit_test(short_ngram),
         cmocka_unit_test(words_as_long_as_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
