@@ -349,8 +349,6 @@ void sandbox_load(lua_State *L, const char *file, const char *text, size_t bytes
 {
     char name[32];
 
-    if (bytes > SANDBOX_TEXT)
-        sandbox_fail_at(L, (Loc){file, 0}, "the file is %zu bytes, %d are allowed", bytes, SANDBOX_TEXT);
     snprintf(name, sizeof name, "@%c%zu%c", MARK, file_number(sandbox_of(L), file), MARK);
     if (luaL_loadbufferx(L, text, bytes, name, "t") != LUA_OK)
         lua_error(L);
@@ -459,9 +457,6 @@ bool sandbox_call(Sandbox *s, lua_CFunction f, void *argument)
         return diag_error(s->diag, s->refused.file ? s->refused : (Loc){s->subject, 0},
                           "the spec wants more memory than it may have: %d MB, and %d MB for one text or table",
                           SANDBOX_MEMORY >> 20, SANDBOX_BLOCK >> 20);
-    if (lua_type(L, -1) == LUA_TSTRING)
-        unmark(s, lua_tostring(L, -1), text, sizeof text);
-    else
-        snprintf(text, sizeof text, "%s: an error without a text", s->subject);
+    unmark(s, lua_tostring(L, -1), text, sizeof text); /* on_error leaves a text, and so does Lua where that fails */
     return diag_error(s->diag, (Loc){0}, "%s", text);
 }

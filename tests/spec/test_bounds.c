@@ -7,7 +7,9 @@
 #include <cmocka.h>
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
+#include "compiler/spec/sandbox.h"
 #include "compiler/spec/spec.h"
 #include "runtime/base/file.h"
 #include "tests/temp.h"
@@ -42,9 +44,14 @@ static const char *put(const char *name, const void *text, size_t bytes)
     return path;
 }
 
+static const char *put_text(const char *name, const char *text)
+{
+    return put(name, text, strlen(text));
+}
+
 static Reading read_text(const char *lua, const char *defines)
 {
-    return read_path(put("spec.lua", lua, strlen(lua)), defines);
+    return read_path(put_text("spec.lua", lua), defines);
 }
 
 static Reading read_good(const char *lua, const char *defines)
@@ -143,6 +150,36 @@ static void test_mistakes(void **state)
          NULL, "limits.context must be at most 40, the number"},
         {NN(SOURCE "local y = cross(layer(x))\n" DECODER), "limits.source=48 limits.tokens=47",
          "limits.tokens must be at least limits.source (48): a source is read in one step"},
+        {NN(SOURCE "local y = cross(layer(x))\n" DECODER), "limits.sources=17",
+         "limits.sources must be at most limits.sequences (16): each is read by a row of a step"},
+        {NN(SOURCE "local y = cross(layer(x))\n" DECODER), "limits.sequences=3 decode.width=4",
+         "decode.width must be at most limits.sequences (3): each beam is a row of a step"},
+        {NN(SOURCE "s = nn.split_heads(nn.join_heads(s) + nn.positions(w('p', 20, 64)), 4)\n"
+                   "local y = cross(layer(x))\n" DECODER),
+         "limits.source=21", "limits.source must be at most 20, the number of the encoder's learned positions"},
+        {NN(SOURCE "local y = cross(layer(x))\n"
+                   "return ftx.model { graph = decoder(y), limits = { context = 64 } }"),
+         NULL, "start is missing; a decoder with a source needs a first token id"},
+        {NN(SOURCE "s = nn.split_heads(nn.join_heads(s), 2)\nlocal y = layer(x)\n"
+                   "y = nn.join_heads(nn.attend_cross(nn.split_heads(y, 2), nn.cross_cache(s, s)))\n" DECODER),
+         NULL, "the source has 2 kv_heads of 32, the decoder 4 of 16; they must be equal"},
+        {NN("local y = x\n" DECODER), NULL, "graph has no attend: a decoder embeds ids and attends to a cache"},
+        {NN("return ftx.model { graph = nn.vectors(x), limits = { context = 8 } }"), NULL,
+         "graph has no attend_full: an encoder embeds ids and attends to all of a text"},
+        {LLAMA("limits = { context = 64 }, eos = 'x'"), NULL, "eos must be a token id or a list of up to 8, got \"x\""},
+        {LLAMA("limits = { context = 64, end_ids = 1 }, eos = { 1, 2 }"), NULL,
+         "limits.end_ids must be at least 2, the number of eos ids, got 1"},
+        {LLAMA("limits = { context = 64 }, name = ''"), NULL, "name must be one line of 1 to 200 characters, got \"\""},
+        {LLAMA("limits = { context = 64 }, name = true"), NULL, "name must be a text, got true"},
+        {NN("local y = x\nreturn ftx.model { graph = encoder(y), name = x, limits = { context = 8 } }"), NULL,
+         "name must be a text, got a graph value"},
+        {BERT("pooling = 'max'"), NULL, "pooling must be one of model, first, mean, none, got \"max\""},
+        {BERT("normalize = 1"), NULL, "normalize must be true or false, got 1"},
+        {"return require 'ftx'.model(3)", NULL, "ftx.model takes a table, got 3"},
+        {"return require 'ftx'.sample(3)", NULL, "ftx.sample takes a table, got 3"},
+        {"return require 'ftx'.sample { beams = 2 }", NULL, "ftx.sample has no beams; ftx.beam has"},
+        {"return require 'ftx'.beam {}", NULL, "ftx.beam: width is missing; it must be a whole number from 1 to 64"},
+        {"return require 'ftx'.range 'decode.heat'", NULL, "ftx.range: a model has no field 'decode.heat'"},
     };
 
     (void)state;
@@ -153,6 +190,85 @@ static void test_mistakes(void **state)
             fail_msg("%s\n  expected %s\n  got      %s", cases[i].lua, cases[i].message, r.d.text);
         drop(&r);
     }
+}
+
+/* Arguments of builtins that are of another kind than the builtin takes. */
+static void test_arguments(void **state)
+{
+    static const struct {
+        const char *lua, *message;
+    } cases[] = {
+        {NN("nn.linear(x, 'w')"), "spec.lua:8: linear: w must be a graph value, got \"w\""},
+        {NN("nn.rows(w('w', 8, 64), x, 1)"),
+         "rows: from must be a whole number from 0 to 2147483647, got a graph value"},
+        {NN("nn.scale(x, {})"), "scale: by must be a finite number, got a table"},
+        {NN("nn.scale(x, 0 / 0)"), "scale: by must be a finite number, got the number nan"},
+        {NN("nn.act(x, '')"), "act: kind must be a text of 1 to 300 characters, got one that is not"},
+        {NN("nn.act(x, 3)"), "act: kind must be a text of 1 to 300 characters, got the number 3"},
+        {NN("nn.rope(h, 'half')"), "rope: options must be a table, got \"half\""},
+        {NN("nn.rope(h, { the = 1 })"), "rope has no option 'the'; it has: theta dim scaling style"},
+        {NN("nn.rope(h, { scaling = { kind = 'llama3', factor = 8 } })"),
+         "rope: scaling.original is missing: the context of the training before the scaling"},
+        {NN("nn.rope(x)"), "rope: x is [T,64], it must be [T,heads,head_dim]: split_heads gives that"},
+        {NN("nn.attend(h, h)"), "attend: the second argument is the result of split_heads, it must be that of cache"},
+        {NN("nn.attend_cross(h, nn.cache(h, h))"),
+         "attend_cross: the second argument is the result of cache, it must be that of cross_cache"},
+        {NN("nn.weight('n')"), "weight n: the shape must be {N} or {N, K}, got nil"},
+        {NN("nn.weight('n', { 1, 2, 3 })"), "weight n: the shape must be {N} or {N, K}, got another table"},
+        {NN("w('n', 1 << 21, 1 << 20)"), "weight n: [2097152,1048576] is more than 2^40 elements"},
+        {NN("nn.checkpoint { prefixes = 'model.' }"), "checkpoint: prefixes must be a list of names"},
+        {NN("nn.sinusoid()"), "sinusoid takes a table with the field dim"},
+        {NN("nn.sinusoid { dim = 64, theta = 0 }"), "sinusoid: theta is 0, it must be positive"},
+        {NN("nn.concat(x, x)"), "concat: w must be a weight, it is the result of embed"},
+        {NN("local y = x\nftx.model { graph = encoder(y), limits = { context = 8 } }\nnn.sinusoid { dim = 64 }"),
+         "spec.lua:10: sinusoid: nothing can be added to the graph after ftx.model"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        Reading r = read_text(cases[i].lua, NULL);
+
+        if (!strstr(r.d.text, cases[i].message))
+            fail_msg("%s\n  expected %s\n  got      %s", cases[i].lua, cases[i].message, r.d.text);
+        drop(&r);
+    }
+}
+
+static const Value *only_op(const Graph *g, Op op)
+{
+    const Value *found = NULL;
+
+    assert_int_equal(count_ops(g, op), 1);
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == op)
+            found = ir_value(g, id);
+    return found;
+}
+
+/* Builtins and options that no family of the tree uses; shapes are asserted in Lua. */
+static void test_builtins(void **state)
+{
+    Reading r =
+        read_good(NN("assert(tostring(nn.concat(w('a', 3, 64), w('b', 4, 64), w('c', 5, 64))) == 'concat [12,64]')\n"
+                     "assert(tostring(nn.act(x, 'identity')) == 'embed [T,64]')\n"
+                     "assert(tostring(nn.normalize(nn.pool_mean(x))) == 'normalize [S,64]')\n"
+                     "local z = x + nn.positions(nn.sinusoid { dim = 64, span = 32, style = 'neighbour' })\n"
+                     "local q = nn.rope(nn.split_heads(z, 4), { style = 'neighbour' })\n"
+                     "local y = nn.join_heads(nn.attend(q, nn.cache(h, h), { softcap = 30 }))\n" DECODER),
+                  NULL);
+
+    (void)state;
+    assert_string_equal(ir_word(only_op(r.spec.graph, OP_ROPE), "style"), "neighbour");
+    assert_true(ir_float(only_op(r.spec.graph, OP_ATTEND), "softcap") == 30);
+    assert_int_equal(ir_int(only_op(r.spec.graph, OP_SINUSOID), "span"), 32);
+    assert_string_equal(ir_word(only_op(r.spec.graph, OP_SINUSOID), "style"), "neighbour");
+    drop(&r);
+
+    r = read_good(NN(SOURCE "s = nn.split_heads(nn.join_heads(s) + nn.types(w('t', 3, 64)), 4)\n"
+                            "local y = cross(layer(x))\n" DECODER),
+                  NULL);
+    assert_int_equal(r.spec.types, 3);
+    drop(&r);
 }
 
 static void test_limits(void **state)
@@ -173,6 +289,20 @@ static void test_limits(void **state)
     r = read_good(LLAMA("limits = { context = 64 }, decode = ftx.beam { width = 6, beam_groups = 4 }"),
                   "decode.beams=4");
     assert_int_equal(r.spec.decode.beam_groups, 4); /* divides the beams, not the width */
+    drop(&r);
+
+    /* a step of an encoder is as long as a text, where the spec does not say */
+    r = read_good(NN("local y = x\nreturn ftx.model { graph = encoder(y), limits = { context = 600 } }"), NULL);
+    assert_int_equal(r.spec.graph->limits.tokens, 600);
+    drop(&r);
+
+    r = read_good(LLAMA("limits = { context = 64 }, decode = ftx.sample()"), NULL);
+    assert_true(r.spec.decode.temperature == 1);
+    drop(&r);
+
+    r = read_good(BERT("labels = { 'a', 'b', 'c' }"), "labels=");
+    assert_int_equal(r.spec.n_labels, 0);
+    assert_null(r.spec.labels);
     drop(&r);
 
     /* a -D is of its own path alone */
@@ -252,14 +382,62 @@ static void test_files(void **state)
     }
 }
 
+/* Modules beside the spec that are none. */
+static void test_modules(void **state)
+{
+    static char large[SANDBOX_TEXT + 1];
+    static const struct {
+        const char *module, *message;
+    } cases[] = {
+        {"empty", "require: module 'empty' returns nothing"},
+        {"itself", "require: module 'itself' requires itself"},
+        {"large", "large.lua is larger than 1048576 bytes"},
+        {"folder", "folder.lua: not a regular file"},
+    };
+    const char *folder = temp_path("folder.lua");
+
+    (void)state;
+    memset(large, ' ', sizeof large);
+    put("empty.lua", "", 0);
+    put_text("itself.lua", "return require 'itself'");
+    put("large.lua", large, sizeof large);
+    assert_int_equal(file_make_dirs(folder, NULL), FTX_OK);
+    for (size_t i = 0; i < LEN(cases); i++) {
+        char lua[40];
+        Reading r;
+
+        snprintf(lua, sizeof lua, "return require '%s'", cases[i].module);
+        r = read_text(lua, NULL);
+        if (!strstr(r.d.text, cases[i].message))
+            fail_msg("%s\n  expected %s\n  got      %s", lua, cases[i].message, r.d.text);
+        drop(&r);
+    }
+    rmdir(temp_path("folder.lua"));
+}
+
+/* A spec that is there and cannot be opened. */
+static void test_no_descriptor(void **state)
+{
+    const char *path = put_text("spec.lua", "return 1");
+    struct rlimit limit, none;
+    Reading r;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    r = read_path(path, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_false(r.ok);
+    assert_true(r.d.machine);
+    assert_non_null(strstr(r.d.text, "spec.lua: Too many open files"));
+    drop(&r);
+}
+
 static Reading read_checkout(void)
 {
     return read_path(temp_folder, NULL);
-}
-
-static const char *put_text(const char *name, const char *text)
-{
-    return put(name, text, strlen(text));
 }
 
 /* Makes the highest hole in the address space one page, before a page that cannot be read: there the next file goes. */
@@ -339,8 +517,10 @@ static void test_checkouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mistakes), cmocka_unit_test(test_limits), cmocka_unit_test(test_source),
-        cmocka_unit_test(test_ropes),    cmocka_unit_test(test_files),  cmocka_unit_test(test_checkouts),
+        cmocka_unit_test(test_mistakes),  cmocka_unit_test(test_arguments), cmocka_unit_test(test_builtins),
+        cmocka_unit_test(test_limits),    cmocka_unit_test(test_source),    cmocka_unit_test(test_ropes),
+        cmocka_unit_test(test_files),     cmocka_unit_test(test_modules),   cmocka_unit_test(test_no_descriptor),
+        cmocka_unit_test(test_checkouts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

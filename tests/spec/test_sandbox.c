@@ -71,9 +71,14 @@ static void test_time(void **state)
         {"assert((''):rep(1 << 62) == '' and (''):rep(1 << 62, '') == '' and (''):rep(3, 'x') == 'xx')", NULL},
         {"return (''):rep('x')", "t.lua:1: bad argument"},
     };
+    /* few instructions that take long: the clock ends them */
+    static const Text slow = {
+        "local a, b = ('x'):rep(1 << 20), ('x'):rep(1 << 20, '')\nwhile true do local c = a < b end",
+        "t.lua:2: the spec still runs after 1 s: is this loop endless?"};
 
     (void)state;
     run_all(texts, LEN(texts), SANDBOX_SECONDS);
+    run_all(&slow, 1, 1);
 }
 
 static void test_memory(void **state)
@@ -126,6 +131,8 @@ static void test_ways_out(void **state)
         {"return 1 + nil", "t.lua:1: attempt to perform arithmetic on a nil value"},
         {"local t = {} for k in pairs({[t] = 1}) do end", "keys of type table have no order"},
         {"for k in pairs(3) do end", "pairs: a table was expected"},
+        {"table.sort(3)", "t.lua:1: sort: a table was expected, got number"},
+        {"table.sort({}, 3)", "t.lua:1: sort: the second argument is a number, it must be a function"},
         {"local a <close> = nil local b <const> = 3", NULL},
         {"return math.floor(2.5) + #'abc' + math.max(1, 2)", NULL},
     };
