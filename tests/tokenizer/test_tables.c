@@ -89,6 +89,40 @@ static void test_refused_models(void **state)
         {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\","
          "\"precompiled_charsmap\":\"AAAA\"},{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}]}}",
          "two maps of characters"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"decoder\":{\"type\":\"Replace\",\"pattern\":{"
+         "\"Regex\":\"a\"},\"content\":\"\"}}",
+         "its decoder's Replace has a pattern that is not supported"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{"
+         "\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}]}}",
+         "its decoder has ByteFallback after Fuse"},
+        {"{\"normalizer\":{\"type\":\"Prepend\"}}", "its normalizer's Prepend has no \"prepend\""},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"\"},\"behavior\":\"Isolated\"}}",
+         "its pre-tokenizer splits by no pattern"},
+        {"{\"pre_tokenizer\":{\"type\":\"CharDelimiterSplit\"}}", "its pre-tokenizer splits by no character"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\"},{\"type\":"
+         "\"Metaspace\"}]}}",
+         "its pre-tokenizer has Metaspace twice"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\"},{\"type\":"
+         "\"ByteLevel\"}]}}",
+         "its pre-tokenizer has ByteLevel after Metaspace"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"added_tokens\":[{\"id\":1}]}",
+         "added token 0 has no \"content\" or no \"id\""},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"post_processor\":{\"type\":\"TemplateProcessing\","
+         "\"single\":[{\"SpecialToken\":{\"id\":\"[X]\"}}]}}",
+         "its post-processor adds \"[X]\", which has no ids"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"post_processor\":{\"type\":\"TemplateProcessing\","
+         "\"single\":[{\"SpecialToken\":{\"id\":\"[X]\"}}],\"special_tokens\":{\"[X]\":{\"ids\":[7]}}}}",
+         "its post-processor adds the id 7"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"post_processor\":{\"type\":\"TemplateProcessing\","
+         "\"single\":[{\"Sequence\":{\"id\":\"C\"}}]}}",
+         "template has a piece that is not supported"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"post_processor\":{\"type\":\"TemplateProcessing\","
+         "\"single\":[]}}",
+         "template has no place for the text"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"post_processor\":{\"type\":\"Sequence\","
+         "\"processors\":[{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}}]},{\"type\":"
+         "\"BertProcessing\"}]}}",
+         "it has two post-processors that add tokens"},
     };
     (void)state;
 
@@ -120,6 +154,7 @@ static void test_patterns(void **state)
         {"\\p{Han}[\\p{Lu}x]", "\\p{sc:Han}[\\p{Lu}x]"},
         {"[^\\r\\n\\d]", "[^\\r\\n\\p{Nd}]"},
         {"\\h\\v", "[0-9A-Fa-f]\\x{b}"},
+        {"\\D[\\b]", "\\P{Nd}[\\x{8}]"},
         {"\\u00e9", "\\x{00e9}"},
         {"(?mi:.)(?=a)(?:b)(?<!c)", "(?si:.)(?=a)(?:b)(?<!c)"},
         {"a++b\\.", "a++b\\."},
@@ -247,6 +282,38 @@ static void test_rules(void **state)
     end(&f);
     f = begin_recipe(&(Recipe){.pre = "{\"type\":\"ByteLevel\"}"}, 100);
     IDS(&f, "a", 32, 97);
+    end(&f);
+
+    /* of two equal pieces the last one counts */
+    f = begin_text(MODEL("\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"a\",-1],[\"a\",-2]]", ""));
+    IDS(&f, "a", 2);
+    end(&f);
+
+    /* a decoder that replaces nothing */
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]",
+                         ",\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\"}"));
+    text = decode(&f, spaces, 2, false);
+    assert_string_equal(text, "aa");
+    free(text);
+    end(&f);
+
+    /* a whole word with characters that are no bytes is a token no text has */
+    f = begin_text(MODEL("\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{\"a\":0,\"b\":1,\"\xe6\x97\xa5\":2,"
+                         "\"ab\":3},\"merges\":[]",
+                         ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+                         "\"decoder\":{\"type\":\"ByteLevel\"}"));
+    IDS(&f, "ab", 3);
+    IDS(&f, "ba", 1, 0);
+    end(&f);
+
+    /* the capital whose small letter is two characters; marks in the order of their classes */
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"i\":0,\"\xcc\x87\":1},\"merges\":[]",
+                         ",\"normalizer\":{\"type\":\"Lowercase\"}"));
+    IDS(&f, "\xc4\xb0", 0, 1);
+    end(&f);
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\xcc\x81\":1,\"\xcc\xa3\":2},\"merges\":[]",
+                         ",\"normalizer\":{\"type\":\"NFD\"}"));
+    IDS(&f, "a\xcc\x81\xcc\xa3", 0, 2, 1);
     end(&f);
 
     /* both ends are stripped where nothing is said; ids may be above 65535 */
