@@ -1,8 +1,12 @@
-// linear_tile.cu - contract and instance of linear_tile.cuh: linear layers of many rows on sm_90a
+// linear_tile.cu - contracts and instance of linear_tile.cuh: linear layers of many rows on sm_90a
 //
 // Chosen for 16-bit weights in encode programs of any size, and in decode programs of 65 to 512 tokens. Prompts of
 // decoders go to cuBLASLt (matmul.cu): their programs take any number of rows, often few, and these tiles are chosen
 // for T_MAX.
+//
+//   plain    activation or residual after; layer norms before and of the residual by row statistics
+//   append   the joined q, k, v projection of decode programs with RoPE; k and v go to the KV cache
+//   head     logits of decode programs with a vocabulary of 3,072 and more, and their segments (body/segments.cuh)
 //
 // Measured on the H200 without norms, BERT-base's matrices (tests/gpu/tile_check.cu, us; in brackets the best of 24
 // algorithms of cuBLASLt; docs/decisions/002-norms-folded-into-weights.md says what norms cost in them):
@@ -19,50 +23,81 @@
 //   encoders up to 128: chosen by the time of the whole model. A block that fits beside those of the previous kernel has
 //     its weights early, which matters more than the kernel's time by itself
 //@ kernel  linear_tile
-//@ rank    290
-//@ args    rg[N]:fp32 rc[N]:fp32 xs:stats(x) rs:stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:stats(y)
-//@ folded  w b g c
-//@ leaves  ys Y_STATS
-//@ match   y = linear(x, w, b?)                             | ACT=0 RES=0 EPS=0 R_EPS=0
-//@ match   y = act(linear(x, w, b?))                        | ACT=act.kind RES=0 EPS=0 R_EPS=0
-//@ match   y = add(linear(x, w, b?), r)                     | ACT=0 RES=1 EPS=0 R_EPS=0
-//@ match   y = linear(layernorm(x, g, c), w, b?)            | ACT=0 RES=0 EPS=layernorm.eps R_EPS=0
-//@ match   y = act(linear(layernorm(x, g, c), w, b?))       | ACT=act.kind RES=0 EPS=layernorm.eps R_EPS=0
-//@ match   y = add(linear(x, w, b?), layernorm(r, rg, rc))  | ACT=0 RES=1 EPS=0 R_EPS=layernorm.eps
-//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
+//@ variant plain  | SEGMENTS=0
+//@ variant append | ACT=0 RES=0 ROWS_S=0 SEGMENTS=0 TILE_WARPGROUPS=1 SMEM_EPILOGUE=0 X_STATS=0 R_STATS=0 Y_STATS=0
+//@ variant head   | ACT=0 RES=0 SPLIT_K=1 TILE_WARPGROUPS=1 SMEM_EPILOGUE=0 X_STATS=0 R_STATS=0 Y_STATS=0
+//@ plain:  rank 290
+//@ append: rank 300
+//@ head:   rank 310
+//@ plain:  args rg[N]:fp32 rc[N]:fp32 xs:stats(x) rs:stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:stats(y)
+//@ append: args t:fp32 $token $pages $k $v x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y
+//@ head:   args $params x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] $segments
+//@ plain:  folded w b g c
+//@ plain:  leaves ys Y_STATS
+//@ plain:  match y = linear(x, w, b?)                             | ACT=0 RES=0 EPS=0 R_EPS=0
+//@ plain:  match y = act(linear(x, w, b?))                        | ACT=act.kind RES=0 EPS=0 R_EPS=0
+//@ plain:  match y = add(linear(x, w, b?), r)                     | ACT=0 RES=1 EPS=0 R_EPS=0
+//@ plain:  match y = linear(layernorm(x, g, c), w, b?)            | ACT=0 RES=0 EPS=layernorm.eps R_EPS=0
+//@ plain:  match y = act(linear(layernorm(x, g, c), w, b?))       | ACT=act.kind RES=0 EPS=layernorm.eps R_EPS=0
+//@ plain:  match y = add(linear(x, w, b?), layernorm(r, rg, rc))  | ACT=0 RES=1 EPS=0 R_EPS=layernorm.eps
+//@ append: match y = append(linear(x, w, b?), t?)
+//@ head:   match y = linear(x, w, b?)
+//@ plain:  consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
 //    The case: SMALL_M few rows; ONE_TILE one tile a block; LONG_K many steps for few tiles; WIDE_N columns for all SMs.
-//@ consts  SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)
-//@ consts  LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= (ENCODE && T_MAX > 128 ? 2048 : 3072)
+//@ plain:  consts SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)
+//@ plain:  consts LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= (ENCODE && T_MAX > 128 ? 2048 : 3072)
 //    Encoders up to 128 tokens (256 for few columns) split only a long K: sending sums takes a block 0.8 us, as long as 8
 //    steps of K. Up to 16 tokens, many columns are read in fewer, wider tiles.
-//@ consts  ENC_SMALL: ENCODE && (T_MAX <= 128 || (SMALL_M && N < 1024 && K <= 1024))  ENC_TILE_N: LONG_K || (T_MAX <= 16 && WIDE_N) ? 64 : 48
-//@ consts  ENC_SPLIT_K: LONG_K ? 4 : K > 1024 ? 2 : 1  ENC_STAGES: LONG_K ? 8 : ENC_TILE_N == 64 ? 6 : 7
+//@ plain:  consts ENC_SMALL: ENCODE && (T_MAX <= 128 || (SMALL_M && N < 1024 && K <= 1024))  ENC_TILE_N: LONG_K || (T_MAX <= 16 && WIDE_N) ? 64 : 48
+//@ plain:  consts ENC_SPLIT_K: LONG_K ? 4 : K > 1024 ? 2 : 1  ENC_STAGES: LONG_K ? 8 : ENC_TILE_N == 64 ? 6 : 7
 //    Encoders of 257 to 512 tokens: 64 x 96, if all tiles, with K in two slices, run at once (132 SMs).
-//@ consts  ENC_MID: ENCODE && !SMALL_M && T_MAX <= 512 && ceil_div(T_MAX, 64) * ceil_div(N, 96) <= 66
+//@ plain:  consts ENC_MID: ENCODE && !SMALL_M && T_MAX <= 512 && ceil_div(T_MAX, 64) * ceil_div(N, 96) <= 66
 //    PAD_112: columns that tiles of 112 compute in vain. LARGE_TILE_N: TILE_N where a block computes several tiles.
-//@ consts  PAD_112: round_up(N, 112) - N  TILE_M: (SMALL_M && (!LONG_K || ENC_SMALL)) || ENC_MID ? 64 : 128
-//@ consts  TILE_WARPGROUPS: !ONE_TILE && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1
-//@ consts  LARGE_TILE_N: TILE_WARPGROUPS == 2 ? 256 : T_MAX <= 16384 && 32 * PAD_112 <= N ? 112 : 128
-//@ consts  TILE_N: ENC_SMALL ? ENC_TILE_N : ENC_MID ? 96 : LONG_K && T_MAX <= 128 ? 32 : WIDE_N ? 96 : ONE_TILE ? 64 : LARGE_TILE_N
-//@ consts  CLUSTER_M: ONE_TILE ? 1 : 2
-//@ consts  SPLIT_K: ENC_SMALL ? ENC_SPLIT_K : ENC_MID ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !ONE_TILE || K < 256 || WIDE_N ? 1 : LONG_K ? 4 : 2
-//@ consts  WARPGROUPS: ONE_TILE ? 1 : 2  SMEM_EPILOGUE: WARPGROUPS == 2 && sizeof(Y) == 2
-//@ consts  STAGES: ENC_SMALL ? ENC_STAGES : ENC_MID ? 8 : TILE_WARPGROUPS == 2 ? 4 : LONG_K ? 8 : WIDE_N && TILE_N == 96 ? 9 : !ONE_TILE ? 5 : SMALL_M || N >= 1024 || !ENCODE ? 6 : 8
-//@ consts  SLOT_BYTES: max((TILE_M + TILE_N) * 128, SPLIT_K == 1 && RES ? round_up(min(TILE_N, 128), 64) * TILE_M * 2 : 0)
+//@ plain:  consts PAD_112: round_up(N, 112) - N  TILE_M: (SMALL_M && (!LONG_K || ENC_SMALL)) || ENC_MID ? 64 : 128
+//@ plain:  consts TILE_WARPGROUPS: !ONE_TILE && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1
+//@ plain:  consts LARGE_TILE_N: TILE_WARPGROUPS == 2 ? 256 : T_MAX <= 16384 && 32 * PAD_112 <= N ? 112 : 128
+//@ plain:  consts TILE_N: ENC_SMALL ? ENC_TILE_N : ENC_MID ? 96 : LONG_K && T_MAX <= 128 ? 32 : WIDE_N ? 96 : ONE_TILE ? 64 : LARGE_TILE_N
+//@ plain:  consts CLUSTER_M: ONE_TILE ? 1 : 2
+//@ plain:  consts SPLIT_K: ENC_SMALL ? ENC_SPLIT_K : ENC_MID ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !ONE_TILE || K < 256 || WIDE_N ? 1 : LONG_K ? 4 : 2
+//@ plain:  consts WARPGROUPS: ONE_TILE ? 1 : 2  SMEM_EPILOGUE: WARPGROUPS == 2 && sizeof(Y) == 2
+//@ plain:  consts STAGES: ENC_SMALL ? ENC_STAGES : ENC_MID ? 8 : TILE_WARPGROUPS == 2 ? 4 : LONG_K ? 8 : WIDE_N && TILE_N == 96 ? 9 : !ONE_TILE ? 5 : SMALL_M || N >= 1024 || !ENCODE ? 6 : 8
+//@ plain:  consts SLOT_BYTES: max((TILE_M + TILE_N) * 128, SPLIT_K == 1 && RES ? round_up(min(TILE_N, 128), 64) * TILE_M * 2 : 0)
 //    Norms need no launch: the kernel that writes a row writes its statistics too, over every Y_STATS columns.
-//@ consts  X_STATS: columns(xs)  R_STATS: columns(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
-//@ fits    (!has(xs) || (X_STATS && BIAS)) && (!has(rs) || R_STATS) && (!Y_STATS || (RES && sizeof(Y) == 2))
-//@ consts  BYTES: STAGES * SLOT_BYTES + (SMEM_EPILOGUE ? 16384 : 0) + WARPGROUPS * TILE_N * (R_STATS ? 8 : 4) + (2 * STAGES + 1) * 8
-//@ consts  CLUSTER_SIZE: CLUSTER_M * SPLIT_K
-//@ fits    sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
-//@ fits    N % 8 == 0 && K % 8 == 0 && (ENCODE || (T_MAX > 64 && DECODE && BUCKET > 0))
-//    linear_tile_head computes the logits of larger vocabularies.
-//@ fits    logits(y) == 0 || N < 3072
+//@ plain:  consts X_STATS: columns(xs)  R_STATS: columns(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
+//@ plain:  fits (!has(xs) || (X_STATS && BIAS)) && (!has(rs) || R_STATS) && (!Y_STATS || (RES && sizeof(Y) == 2))
+//@ plain:  consts BYTES: STAGES * SLOT_BYTES + (SMEM_EPILOGUE ? 16384 : 0) + WARPGROUPS * TILE_N * (R_STATS ? 8 : 4) + (2 * STAGES + 1) * 8
+//@ plain:  consts CLUSTER_SIZE: CLUSTER_M * SPLIT_K
+//@ plain:  fits sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
+//@ plain:  fits N % 8 == 0 && K % 8 == 0 && (ENCODE || (T_MAX > 64 && DECODE && BUCKET > 0))
+//    The logits of larger vocabularies are those of `head`.
+//@ plain:  fits logits(y) == 0 || N < 3072
+//    append: tiles as those of decode programs above.
+//@ append: consts X: type(x)  W: type(w)  Y: type(y)  KV: type($k)  N: N  K: K  BIAS: has(b)
+//@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
+//@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)
+//@ append: consts SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)  LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= 3072
+//@ append: consts PAD_112: round_up(N, 112) - N  TILE_M: SMALL_M && !LONG_K ? 64 : 128
+//@ append: consts TILE_N: LONG_K && T_MAX <= 128 ? 32 : WIDE_N ? 96 : ONE_TILE ? 64 : 32 * PAD_112 <= N ? 112 : 128
+//@ append: consts CLUSTER_M: ONE_TILE ? 1 : 2  SPLIT_K: T_MAX > 512 || !ONE_TILE || K < 256 || WIDE_N ? 1 : LONG_K ? 4 : 2  WARPGROUPS: ONE_TILE ? 1 : 2
+//@ append: consts STAGES: LONG_K ? 8 : WIDE_N ? 9 : ONE_TILE ? 6 : 5
+//@ append: consts BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
+//@ append: fits sizeof(x) == 2 && X == W && X == Y && X == KV && ARCH == 90 && ARCH_A == 1
+//@ append: fits N % 8 == 0 && K % 8 == 0 && E % 8 == 0 && T_MAX > 64 && DECODE && BUCKET > 0
+//@ head:   consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1
+//    N is large, so few rows still make many tiles. A cluster reads w once for all its rows. Tiles are as high as the rows
+//    allow, and as wide as fills the last round of the SMs. K is never split: a segment needs finished sums.
+//@ head:   consts SMALL_M: T_MAX <= 128  TILE_M: SMALL_M ? 64 : 128  TILE_N: SMALL_M ? 128 : T_MAX <= 256 ? 96 : 112  CLUSTER_M: 2  WARPGROUPS: 2
+//@ head:   consts STAGES: SMALL_M ? 8 : TILE_N == 96 ? 6 : 5  BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
+//@ head:   fits sizeof(x) == 2 && X == W && Y == fp32 && ARCH == 90 && ARCH_A == 1 && logits(y)
+//@ head:   fits N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && N >= 3072 && DECODE && BUCKET > 0
 //@ tiled   x TILE_M
 //@ tiled   w TILE_N / CLUSTER_M
-//@ tiled   r SPLIT_K == 1 ? TILE_M : 0
-//@ launch  grid min(ONE_TILE ? 65535 : SMS / CLUSTER_SIZE, ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_SIZE   block 128 * WARPGROUPS + 32   smem BYTES
-//@ moves   2 * N * K + 2 * M * (K + N)
+//@ plain:  tiled r SPLIT_K == 1 ? TILE_M : 0
+//@ plain:  launch grid min(ONE_TILE ? 65535 : SMS / CLUSTER_SIZE, ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_SIZE   block 128 * WARPGROUPS + 32   smem BYTES
+//@ append: launch grid min(ONE_TILE ? 65535 : SMS / (CLUSTER_M * SPLIT_K), ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_M * SPLIT_K   block 128 * WARPGROUPS + 32   smem BYTES
+//@ head:   launch grid min(SMS / CLUSTER_M, ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_M   block 128 * WARPGROUPS + 32   smem BYTES
+//@ plain, append: moves 2 * N * K + 2 * M * (K + N)
+//@ head:   moves 2 * N * K + 2 * M * K
 //@ flops   2 * M * N * K
 //@ rate    650
 //@ matmul  yes
@@ -72,10 +107,15 @@
 struct Config {
     using T = @X@;
     using OUT = @Y@;
-    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, SEGMENTS = 0;
+//@ append: text     using KV = @KV@;
+    static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, SEGMENTS = @SEGMENTS@;
+//@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int TILE_M = @TILE_M@, TILE_N = @TILE_N@, CLUSTER_M = @CLUSTER_M@, SPLIT_K = @SPLIT_K@, WARPGROUPS = @WARPGROUPS@, TILE_WARPGROUPS = @TILE_WARPGROUPS@, SMEM_EPILOGUE = @SMEM_EPILOGUE@, STAGES = @STAGES@, SMEM = @BYTES@;
     static constexpr int X_STATS = @X_STATS@, R_STATS = @R_STATS@, Y_STATS = @Y_STATS@;
-    static constexpr float EPS = @EPS@, R_EPS = @R_EPS@;
+//@ plain:  text     static constexpr float EPS = @EPS@, R_EPS = @R_EPS@;
+//@ append, head: text     static constexpr float EPS = 0.0f, R_EPS = 0.0f;
 };
 extern "C" __global__ void CLUSTER(Config::CLUSTER_M * Config::SPLIT_K) __launch_bounds__(128 * Config::WARPGROUPS + 32, 1)
-@NAME@(const TileNormArgs a) { linear_tile<Config>(a); }
+//@ plain:  text @NAME@(const TileNormArgs a) { linear_tile<Config>(a); }
+//@ append: text @NAME@(const TileAppendArgs a) { linear_tile<Config>(a); }
+//@ head:   text @NAME@(const TileHeadArgs a) { linear_tile<Config>(a); }

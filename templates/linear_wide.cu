@@ -1,28 +1,46 @@
-// linear_wide.cu - contract and instance of linear_wide.cuh: linear layers of up to 64 rows, any K and N, every GPU
+// linear_wide.cu - contracts and instance of linear_wide.cuh: linear layers of up to 64 rows, any K and N, every GPU
 //
 // Chosen for 16-bit weights in programs of up to 64 tokens where neither linear nor linear_hopper fits: GPUs before
 // sm_90, other forms of sm_90 than sm_90a above 8 rows, sm_100 and sm_120 above 8 rows, K that is no multiple of 8.
+//
+//   plain    norm before, activation, GLU or residual after in one kernel
+//   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
+//   head     logits of the last token of up to 64 sequences. It writes no segments: the sampler reads the whole row
 //
 // TILE_N_MAX: what registers and shared memory hold. CLUSTER_N: columns for each pair of blocks (sm_90) or block, if
 // all SMs take part. WHOLE_SM: a block takes all shared memory of an SM, for matrices of 32 MB and more or where half
 // is too little.
 //@ kernel  linear_wide
-//@ rank    320
-//@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
-//@ match   y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
-//@ match   y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
-//@ match   y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
-//@ match   y = add(linear(x, w, b?), r)                    | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
-//@ match   y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
-//@ match   y = act(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
-//@ match   y = glu(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
-//@ match   y = linear(layernorm(x, g, c), w, b?)           | NORM=2 EPS=layernorm.eps ACT=0 GLU=0 RES=0
-//@ match   y = act(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=act.kind GLU=0 RES=0
-//@ match   y = glu(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=glu.kind GLU=1 RES=0
-//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(T_MAX)  BIAS: has(b)
-//@ consts  ROWS_S: rows(x)
+//@ variant plain  | APPEND=0 LAST=0
+//@ variant append | APPEND=1 LAST=0 ROWS_S=0 ACT=0 GLU=0 RES=0
+//@ variant head   | APPEND=0 LAST=1 ROWS_S=1 ACT=0 GLU=0 RES=0
+//@ plain:  rank 320
+//@ append: rank 330
+//@ head:   rank 340
+//@ plain, append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ head:   args  x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N]
+//@ plain:  match y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
+//@ plain:  match y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
+//@ plain:  match y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
+//@ plain:  match y = add(linear(x, w, b?), r)                    | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
+//@ plain:  match y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
+//@ plain:  match y = act(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
+//@ plain:  match y = glu(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
+//@ plain:  match y = linear(layernorm(x, g, c), w, b?)           | NORM=2 EPS=layernorm.eps ACT=0 GLU=0 RES=0
+//@ plain:  match y = act(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=act.kind GLU=0 RES=0
+//@ plain:  match y = glu(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=glu.kind GLU=1 RES=0
+//@ append: match y = append(linear(x, w, b?), t?)                | NORM=0 EPS=0
+//@ append: match y = append(linear(rmsnorm(x, g), w, b?), t?)    | NORM=1 EPS=rmsnorm.eps
+//@ append: match y = append(linear(layernorm(x, g, c), w, b?), t?)    | NORM=2 EPS=layernorm.eps
+//@ head:   match y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps
+//@ head:   match y = linear(layernorm(select_last(x), g, c), w, b?)   | NORM=2 EPS=layernorm.eps
+//@ head:   match y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
+//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(LAST ? min(T_MAX, S_MAX) : T_MAX)  BIAS: has(b)
+//@ plain:  consts ROWS_S: rows(x)
+//@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
+//@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64  CLUSTER_SIZE: ARCH >= 90 ? 2 : 1
-//@ consts  TILE_N_MAX: SMEM >= 200000 ? (BLOCK_M < 64 ? 128 : ARCH >= 100 ? 64 : 96) : SMEM >= 150000 ? 64 : 32
+//@ consts  TILE_N_MAX: SMEM >= 200000 ? (BLOCK_M < 64 ? 128 : ARCH >= 100 || (LAST && NORM == 2) ? 64 : 96) : SMEM >= 150000 ? 64 : 32
 //@ consts  CLUSTER_N: ceil_div(N, CLUSTER_SIZE == 2 ? 66 : 108)
 //@ consts  TILE_N: min(TILE_N_MAX, CLUSTER_N <= 48 ? round_up(CLUSTER_N, 16) : round_up(CLUSTER_N, 32))  THREADS: TILE_N <= 64 ? 256 : 512
 //@ consts  SUM_BYTES: TILE_N / 2 * (BLOCK_M * 8 + 8 + (CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : BLOCK_M * 8 + 8)) + BLOCK_M * 16 + 16
@@ -30,12 +48,12 @@
 //@ consts  WHOLE_SM: N * K >= 16777216 || SUM_BYTES + 3 * STAGE_BYTES > HALF_SMEM ? 1 : 0
 //@ consts  STAGES: min(2 + ceil_div(49152, TILE_N * 256), ((WHOLE_SM == 1 ? SMEM : HALF_SMEM) - SUM_BYTES) / STAGE_BYTES)
 //@ consts  BYTES: SUM_BYTES + STAGES * STAGE_BYTES  BLOCKS_PER_SM: WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64) ? 1 : 2
-//@ fits    sizeof(x) == 2 && X == W && BUCKET > 0 && M <= 64 && STAGES >= 2
+//@ fits    sizeof(x) == 2 && X == W && (LAST || BUCKET > 0) && M <= 64 && STAGES >= 2
 //    On sm_90a a layer norm launch and linear_hopper are faster than layer norm in this kernel.
 //@ fits    NORM != 2 || ARCH != 90 || ARCH_A == 0 || K % 8 != 0
 //@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE   block THREADS   smem BYTES
 //@ moves   2 * N * K
-//@ flops   2 * T * N * K
+//@ flops   2 * (LAST ? S : T) * N * K
 //@ matmul  yes
 //@ overlap yes
 #include "linear_wide.cuh"
@@ -43,9 +61,11 @@
 struct Config {
     using T = @X@;
     using OUT = @Y@;
+//@ append: text     using KV = @KV@;
     static constexpr int M = @M@, N = @N@, K = @K@;
-    static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = 0;
-    static constexpr int ROWS_S = @ROWS_S@, LAST = 0;
+    static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@;
+//@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
+    static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@;
     static constexpr float EPS = @EPS@;
     static constexpr int TILE_N = @TILE_N@, THREADS = @THREADS@, CLUSTER_SIZE = @CLUSTER_SIZE@, STAGES = @STAGES@, SMEM = @BYTES@;
 };

@@ -29,8 +29,11 @@ typedef struct Instance {
     const char *entry;  /* its extern "C" name, made of the constants; unique */
     KernelDevice device;
     const char *template_name; /* "linear.cu"; NULL for cpu, matmul */
+    const char *variant;       /* "head"; NULL: the contract has no variants */
     Const *consts;
     size_t n_consts;
+    const Const *fixed; /* numbers of the variant, the same in all its instances */
+    size_t n_fixed;
     uint32_t n_operands; /* pointers of the kernel: args, then scratch, then zeroed */
     uint32_t block, smem;
     bool overlap, matmul;
@@ -60,6 +63,8 @@ bool catalog_read(Arena *keep, const EmbeddedFile *files, size_t n, Catalog *c, 
 
 /* Text of an embedded file: "rmsnorm.cu", "rmsnorm.cuh", "device/vec.cuh". NULL: none. */
 const char *catalog_text(const char *name);
+/* The text after `text` if the line at `line` is `//@ NAME, NAME: text ...` and names the variant, else NULL. */
+const char *catalog_text_line(const char *line, const char *variant);
 /* Every embedded .cuh, for NVRTC's header list. */
 size_t catalog_headers(const char *const **names, const char *const **texts);
 

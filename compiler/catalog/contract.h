@@ -64,7 +64,12 @@ struct Contract {
     const char *family;
     KernelDevice device;
     const char *template_name; /* NULL: cpu, matmul */
-    uint32_t rank;             /* decides between candidates of the same cost: the lowest */
+    const char *variant;       /* "head"; NULL: the file has no variant lines for this kernel */
+    struct {
+        Const *at;
+        size_t n, cap;
+    } fixed;       /* numbers of the variant line */
+    uint32_t rank; /* decides between candidates of the same cost: the lowest */
     Loc loc;
     struct {
         ContractArg *at;

@@ -96,6 +96,16 @@ static int const_find(const Contract *c, const char *name, size_t n)
     return -1;
 }
 
+static bool lookup_fixed(const Scope *s, const char *name, int64_t *value)
+{
+    for (size_t i = 0; i < s->c->fixed.n; i++)
+        if (strcmp(s->c->fixed.at[i].name, name) == 0) {
+            *value = s->c->fixed.at[i].i;
+            return true;
+        }
+    return false;
+}
+
 typedef enum Function {
 #define FUNCTION(name, meaning) FUNCTION_##name,
 #include "names.def"
@@ -258,6 +268,8 @@ static bool lookup(void *user, const char *name, ExprKind *kind, int64_t *value)
         *value = s->consts[k].i;
         return s->c->consts.at[k].kind != CONST_FLOAT;
     }
+    if (lookup_fixed(s, name, value))
+        return true;
     if (strchr(name, '('))
         return lookup_function(s, name, value);
     if (strchr(name, '.'))
@@ -562,6 +574,9 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
                      .family = c->family,
                      .device = c->device,
                      .template_name = c->template_name,
+                     .variant = c->variant,
+                     .fixed = c->fixed.at,
+                     .n_fixed = c->fixed.n,
                      .overlap = c->overlap,
                      .matmul = c->matmul,
                      .n_operands = (uint32_t)(c->operands + c->scratch.n + c->zeroed.n),

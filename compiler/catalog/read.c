@@ -176,15 +176,55 @@ static bool read_yes(Reader *r, bool *out)
 
 /* --- lines -------------------------------------------------------------------------------------- */
 
-static bool read_kernel(Reader *r)
+static void begin_contract(Reader *r)
 {
     r->c = arena_new(r->keep, Contract);
     *(Contract **)arena_push(r->keep, r->all) = r->c;
     r->c->loc = r->loc;
-    r->c->family = reader_name(r);
+    r->c->family = r->kernel;
     r->c->device = strncmp(r->file, "cpu/", 4) == 0 ? KD_CPU : KD_CUDA;
     r->c->template_name = r->c->device == KD_CUDA ? r->file : NULL;
-    return r->c->family || reader_fail(r, "name of the kernel");
+}
+
+static bool read_kernel(Reader *r)
+{
+    r->kernel = reader_name(r);
+    r->first = r->all.n;
+    r->begun = false;
+    begin_contract(r);
+    return r->kernel || reader_fail(r, "name of the kernel");
+}
+
+/* NAME | CONSTANT=number ...: the first variant takes the contract that the kernel line began. */
+static bool read_variant(Reader *r)
+{
+    const char *name = reader_name(r);
+
+    if (!name)
+        return reader_fail(r, "name of the variant");
+    if (r->begun)
+        return diag_error(r->d, r->loc, "contract: variant lines stand right after the kernel line");
+    for (size_t i = r->first; i < r->all.n; i++)
+        if (r->all.at[i]->variant && strcmp(r->all.at[i]->variant, name) == 0)
+            return diag_error(r->d, r->loc, "contract: variant %s is given twice", name);
+    if (r->all.at[r->first]->variant)
+        begin_contract(r);
+    r->c->loc = r->loc;
+    r->c->variant = name;
+    if (strcmp(name, "plain") != 0)
+        r->c->family = arena_printf(r->keep, "%s_%s", r->kernel, name);
+    if (reader_accept(r, "|"))
+        for (reader_spaces(r); *r->at; reader_spaces(r)) {
+            Const *k = arena_push(r->keep, r->c->fixed);
+            char *end;
+
+            k->name = reader_name(r);
+            if (!k->name || *r->at != '=' || !isdigit((unsigned char)r->at[1]))
+                return reader_fail(r, "CONSTANT=number");
+            k->i = strtoll(r->at + 1, &end, 10);
+            r->at = end;
+        }
+    return !*r->at || reader_fail(r, "|");
 }
 
 static bool read_rank(Reader *r)
@@ -290,30 +330,103 @@ static bool read_overlap(Reader *r)
     return read_yes(r, &r->c->overlap);
 }
 
+/* The line itself is read when the text of an instance is made. */
+static bool read_text(Reader *r)
+{
+    return (r->labelled && r->c->template_name) ||
+           diag_error(r->d, r->loc, "contract: a text line belongs to a variant of a template: //@ NAME: text ...");
+}
+
+/* Moves past `NAME, NAME:`, which must be variants of the kernel. */
+static bool read_labels(Reader *r)
+{
+    const char *name, *end;
+    size_t n;
+
+    r->labelled = false;
+    while ((end = reader_label(r->at, &name, &n)) != NULL) {
+        bool known = false;
+
+        for (size_t i = r->first; i < r->all.n; i++)
+            known |= r->all.at[i]->variant && strlen(r->all.at[i]->variant) == n &&
+                     strncmp(r->all.at[i]->variant, name, n) == 0;
+        if (!known)
+            return diag_error(r->d, r->loc,
+                              "contract: there is no variant %.*s; the line is: //@ VARIANT, VARIANT: ...", (int)n,
+                              name);
+        r->labelled = true;
+        r->at = end + 1;
+        if (*end == ':')
+            return true;
+    }
+    return !r->labelled || reader_fail(r, "\":\" after the variants");
+}
+
+typedef struct Line {
+    const char *key, *form;
+    bool (*read)(Reader *r);
+} Line;
+
+/* Reads a line for each variant to which it belongs. */
+static bool read_for_variants(Reader *r, const Line *line, const char *whole)
+{
+    const char *from = r->at;
+
+    r->begun = true;
+    for (size_t i = r->first; i < r->all.n; i++) {
+        if (!reader_line_of(whole, r->all.at[i]->variant))
+            continue;
+        r->c = r->all.at[i];
+        r->at = from;
+        if (!line->read(r))
+            return false;
+    }
+    return true;
+}
+
 static bool read_line(Reader *r)
 {
-    static const struct {
-        const char *key, *form;
-        bool (*read)(Reader *r);
-    } lines[] = {
+    static const Line lines[] = {
 #define LINE(key, form, what) {#key, form, read_##key},
 #include "lines.def"
 #undef LINE
     };
-    const char *key = reader_name(r);
+    const char *whole = r->at, *key;
 
     r->form = "//@ keyword ...";
+    if (!read_labels(r))
+        return false;
+    key = reader_name(r);
     if (!key)
         return reader_fail(r, "keyword");
     if (!r->c && strcmp(key, "kernel") != 0)
         return diag_error(r->d, r->loc, "contract: the first line must be: //@ kernel NAME");
     for (size_t i = 0; i < LEN(lines); i++)
         if (strcmp(lines[i].key, key) == 0) {
+            const bool begins = lines[i].read == read_kernel || lines[i].read == read_variant;
+
+            if (begins && r->labelled)
+                return diag_error(r->d, r->loc, "contract: a %s line belongs to no variant", key);
             r->form = arena_printf(r->keep, "//@ %s %s", key, lines[i].form);
             reader_spaces(r);
-            return lines[i].read(r);
+            return begins ? lines[i].read(r) : read_for_variants(r, &lines[i], whole);
         }
     return diag_error(r->d, r->loc, "contract: there is no line \"%s\"; docs/contracts.md lists them", key);
+}
+
+/* A variant fixes a number once, and no other line gives it. */
+static bool check_fixed(Contract *c, Diag *d)
+{
+    for (size_t i = 0; i < c->fixed.n; i++) {
+        const char *name = c->fixed.at[i].name;
+        bool twice = reader_const(c, name) != NULL;
+
+        for (size_t k = 0; k < i; k++)
+            twice |= strcmp(c->fixed.at[k].name, name) == 0;
+        if (twice)
+            return diag_error(d, c->loc, "contract: constant %s is given twice", name);
+    }
+    return true;
 }
 
 /* Checks that concern the contract as a whole. */
@@ -322,6 +435,8 @@ static bool finish(Contract *c, Diag *d)
     if (c->consts.n > CONTRACT_MAX_CONSTS)
         return diag_error(d, c->loc, "contract: %s has %zu constants, at most %d are allowed", c->family, c->consts.n,
                           CONTRACT_MAX_CONSTS);
+    if (!check_fixed(c, d))
+        return false;
     order_consts(c);
     if (!c->rank)
         return diag_error(d, c->loc, "contract: %s has no rank line", c->family);
@@ -349,6 +464,7 @@ static bool is_contract_file(const char *file)
 static bool read_file(Reader *r, const EmbeddedFile *file)
 {
     r->c = NULL;
+    r->first = r->all.n;
     r->file = file->name;
     r->loc = (Loc){tree_path(r->keep, file->name), 0};
     for (const char *line = file->text; *line;) {

@@ -1,4 +1,4 @@
-/* reader.c - words, names and expressions of one `//@` line. */
+/* reader.c - words, names, expressions and labels of one `//@` line. */
 #include "reader.h"
 
 #include <ctype.h>
@@ -81,4 +81,45 @@ bool reader_const_kind(Reader *r, const char *text, ConstKind *kind)
     if (rule.kind == ATTR_FLOAT)
         *kind = CONST_FLOAT;
     return true;
+}
+
+/* --- labels: `NAME, NAME:` before the keyword ----------------------------------------------------- */
+
+static size_t name_length(const char *at)
+{
+    size_t n = 0;
+
+    while (isalnum((unsigned char)at[n]) || at[n] == '_')
+        n++;
+    return n;
+}
+
+const char *reader_label(const char *at, const char **name, size_t *n)
+{
+    *name = at + strspn(at, " \t");
+    *n = name_length(*name);
+    at = *name + *n;
+    return *n && (*at == ':' || *at == ',') ? at : NULL;
+}
+
+const char *reader_line_of(const char *line, const char *variant)
+{
+    bool named = false;
+    const char *name, *end;
+    size_t n;
+
+    for (const char *at = line; (end = reader_label(at, &name, &n)) != NULL; at = end + 1) {
+        named |= variant && strlen(variant) == n && strncmp(variant, name, n) == 0;
+        if (*end == ':')
+            return named ? end + 1 : NULL;
+    }
+    return line;
+}
+
+const char *catalog_text_line(const char *line, const char *variant)
+{
+    const char *at = reader_line_of(line + 3, variant);
+
+    at = at ? at + strspn(at, " \t") : "";
+    return strncmp(at, "text ", 5) == 0 ? at + 5 : NULL;
 }

@@ -6,12 +6,16 @@
 
 typedef struct Reader {
     Arena *keep;
-    Contract *c; /* the one being read; NULL before its `kernel` line */
+    Contract *c; /* the one for which the line is read; NULL before the first `kernel` line */
     struct {
         Contract **at;
         size_t n, cap;
     } all;
-    const char *file; /* as embedded: "rmsnorm.cu" */
+    size_t first;       /* those of `all` from here on are variants of the kernel being read */
+    const char *kernel; /* its name */
+    bool begun;         /* a line other than kernel and variant has been read */
+    bool labelled;      /* the line belongs to some variants alone */
+    const char *file;   /* as embedded: "rmsnorm.cu" */
     Loc loc;
     const char *at;   /* in the line */
     const char *form; /* of the line, for messages */
@@ -28,6 +32,11 @@ bool reader_accept(Reader *r, const char *token);
 const char *reader_name(Reader *r);
 /* The text up to one of the characters `ends` outside parentheses, without blanks around it. */
 const char *reader_text(Reader *r, const char *ends);
+
+/* The end of the label at `at`, a ":" or ","; NULL: there is none. */
+const char *reader_label(const char *at, const char **name, size_t *n);
+/* A line after its labels; NULL: they do not name the variant. */
+const char *reader_line_of(const char *line, const char *variant);
 
 /* The argument of that name, or -1. */
 int reader_arg(const Contract *c, const char *s);

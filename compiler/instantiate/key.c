@@ -1,7 +1,7 @@
 /* key.c - the key of an instance's code: a hash of everything that the code follows from.
  *
- * That is the text and the headers it includes, without their comments, the flags, and NVRTC's version. The
- * entry's name is in the text. */
+ * That is the text and the headers it includes, without their comments, the flags, and NVRTC's version. The entry's name
+ * is in the text. The name of the template is not: the key has the family in its place. */
 #include "parts.h"
 
 #include <stdio.h>
@@ -18,13 +18,15 @@ Hash128 key_make(KeyMaker *k, const Instance *i, Target t, const char **text)
 
     if (!f)
         die("no memory");
-    *text = arena_printf(k->keep, "#line 1 \"%s\"\n%s", i->template_name, text_body(i, k->keep));
+    const char *body = text_body(i, k->keep);
+
+    *text = arena_printf(k->keep, "#line 1 \"%s\"\n%s", i->template_name, body);
     catalog_headers(&names, &texts);
     fprintf(f, "%d NVRTC %s", KEY_FORMAT, k->any_nvrtc ? "any" : nvrtc_version());
     const size_t n_flags = nvrtc_flags(t, flags, architecture);
     for (size_t n = 0; n < n_flags; n++)
         fprintf(f, " %s", flags[n]);
-    fprintf(f, "%c%s%c", 0, text_strip(*text, false, k->keep), 0);
+    fprintf(f, "%c#line 1 \"%s.cu\"\n%s%c", 0, i->family, text_strip(body, false, k->keep), 0);
     const size_t n_headers = text_headers(*text, headers, MAX_HEADERS);
     for (size_t n = 0; n < n_headers; n++) {
         const size_t h = headers[n];

@@ -1,7 +1,7 @@
 /* text.c - the CUDA text of an instance: its template with the constants filled in.
  *
- * Contract lines become empty lines: NVRTC's line numbers are those of the template, and a change of a contract that does
- * not change the constants does not change the text. */
+ * Contract lines become empty lines, but for text lines of the instance's variant: NVRTC's line numbers are those of the
+ * template, and a change of a contract that does not change the constants does not change the text. */
 #include "parts.h"
 
 #include <ctype.h>
@@ -72,21 +72,26 @@ static size_t placeholder(const char *p)
     return n > 1 && p[n] == '@' ? n + 1 : 0;
 }
 
+static const Const *find_const(const Const *at, size_t n_consts, const char *word, size_t n)
+{
+    for (size_t c = 0; c < n_consts; c++)
+        if (strlen(at[c].name) == n && !memcmp(at[c].name, word, n))
+            return &at[c];
+    return NULL;
+}
+
 static void append_word(const Instance *i, Arena *keep, Buffer *b, const char *word, size_t n)
 {
+    const Const *c = find_const(i->consts, i->n_consts, word, n);
     char text[48];
 
-    if (n == 4 && !memcmp(word, "NAME", 4)) {
-        append(keep, b, i->entry, strlen(i->entry));
-        return;
-    }
-    for (size_t c = 0; c < i->n_consts; c++) {
-        if (strlen(i->consts[c].name) == n && !memcmp(i->consts[c].name, word, n)) {
-            const char *value = const_text(&i->consts[c], text);
+    if (!c)
+        c = find_const(i->fixed, i->n_fixed, word, n);
+    if (c || (n == 4 && !memcmp(word, "NAME", 4))) {
+        const char *value = c ? const_text(c, text) : i->entry;
 
-            append(keep, b, value, strlen(value));
-            return;
-        }
+        append(keep, b, value, strlen(value));
+        return;
     }
     die("templates/%s uses @%.*s@, but its contract has no such constant", i->template_name, (int)n, word);
 }
@@ -101,14 +106,16 @@ const char *text_body(const Instance *i, Arena *keep)
     append(keep, &b, "", 0);
     while (*p) {
         const char *end = strchr(p, '\n');
-        const size_t n = end ? (size_t)(end - p) + 1 : strlen(p);
+        const char *const stop = end ? end + 1 : p + strlen(p);
 
-        if (n >= 3 && !memcmp(p, "//@", 3)) {
-            append(keep, &b, "\n", 1);
-            p += n;
-            continue;
+        if (strncmp(p, "//@", 3) == 0) {
+            const char *own = catalog_text_line(p, i->variant);
+
+            p = own ? own : stop;
+            if (!own)
+                append(keep, &b, "\n", 1);
         }
-        for (const char *stop = p + n; p < stop;) {
+        while (p < stop) {
             const size_t word = *p == '@' ? placeholder(p) : 0;
 
             if (word)

@@ -2,7 +2,7 @@
 """expand.py - instances of the templates for the device checks, without the compiler.
 
     expand.py TEMPLATE.cu NAME CONST=value ...     text of the instance
-    as a module: Contract(file).fix(values) gives constants, grid, block, smem
+    as a module: Contract(file, variant).fix(values) gives constants, grid, block, smem
 
 Evaluates the `//@` lines of a template as the catalog does; what the graph and the target would
 give (type(x), N, K, T_MAX, ARCH, SMEM ...) comes as values.
@@ -91,15 +91,23 @@ FUNCTIONS = {
 
 
 class Contract:
-    def __init__(self, path):
-        self.text = open(path).read()
+    def __init__(self, path, variant="plain"):
+        self.lines, self.fixed = [], {}
         self.consts, self.fits, self.launch, self.matches = [], [], {}, []
-        for line in self.text.splitlines():
-            m = re.match(r"//@ (\w+)\s+(.*)", line)
+        for line in open(path).read().splitlines():
+            m = re.match(r"//@ (?:((?:\w+,\s*)*\w+):)?\s*(\w+)\s(.*)", line)
             if not m:
+                self.lines.append("" if line.startswith("//@") else line)
                 continue
-            key, rest = m.groups()
-            if key == "consts":
+            labels, key, rest = m.groups()
+            mine = not labels or variant in re.findall(r"\w+", labels)
+            self.lines.append(rest if mine and key == "text" else "")
+            if not mine:
+                continue
+            rest = rest.strip()
+            if key == "variant" and rest.split()[0] == variant:
+                self.fixed = {n: int(v) for n, v in re.findall(r"(\w+)=(\d+)", rest)}
+            elif key == "consts":
                 for n, v in re.findall(r"([A-Z]\w*):\s+(.*?)(?=\s+[A-Z]\w*:|$)", rest):
                     self.consts.append((n, v))
             elif key == "fits":
@@ -112,7 +120,7 @@ class Contract:
 
     def fix(self, values, sms=132, force={}):
         """All constants (force: instead of what an expression gives); raises ValueError where a `fits` line does not hold."""
-        env = dict(values)
+        env = dict(values, **self.fixed)
         for n, v in self.consts:
             env[n] = force[n] if n in force else evaluate(v, env)
         for f in self.fits:
@@ -141,8 +149,7 @@ class Contract:
             if n in types:
                 return TEXT[v]
             return repr(v) + "f" if isinstance(v, float) else str(v)
-        lines = ["" if l.startswith("//@") else l for l in self.text.splitlines()]
-        return re.sub(r"@([A-Z_][A-Z0-9_]*)@", word, "\n".join(lines)) + "\n"
+        return re.sub(r"@([A-Z_][A-Z0-9_]*)@", word, "\n".join(self.lines)) + "\n"
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, k
     if ONLY not in template or ("hopper" in template and norm == 2):
         return False
     if template not in contracts:
-        contracts[template] = Contract(os.path.join(TEMPLATES, template + ".cu"))
+        kernel, variant = re.fullmatch(r"(\w+?)(?:_(append|head))?", template).groups()
+        contracts[template] = Contract(os.path.join(TEMPLATES, kernel + ".cu"), variant or "plain")
     c = contracts[template]
     y = y or x
     last = template.endswith("head")

@@ -90,12 +90,21 @@ static const char broken_template[] =
     "//@ kernel broken\n\nextern \"C\" __global__ void @NAME@()\n{\n    int a = nothing;\n}\n";
 static const char nameless_template[] = "extern \"C\" __global__ void other() {}\n";
 
+static const char variants_template[] = "//@ kernel scale\n"
+                                        "//@ variant plain | LAST=0\n"
+                                        "//@ variant head | LAST=1\n"
+                                        "//@ head: text     using KV = @T@; // of the head\n"
+                                        "int last = @LAST@, n = @N@;\n"
+                                        "//@ plain, tail: text void @NAME@(Args a);\n"
+                                        "//@ tail,head: text void @NAME@(HeadArgs a);\n";
+
 const char *catalog_text(const char *name)
 {
     return !strcmp(name, "scale.cu")    ? scale_template
            : !strcmp(name, "spill.cu")  ? spill_template
            : !strcmp(name, "kinds.cu")  ? kinds_template
            : !strcmp(name, "broken.cu") ? broken_template
+           : !strcmp(name, "twin.cu")   ? variants_template
            : !strcmp(name, "none.cu")   ? nameless_template
                                         : NULL;
 }
@@ -211,6 +220,26 @@ static void text_has_constants_and_heading(void **state)
     assert_non_null(strstr(t, "arch=compute_120a,code=sm_120a"));
     t = instantiate_text(instance(a, "scale.cu", 1), (Target){802, "compute_80"}, a);
     assert_non_null(strstr(t, "nvcc -arch=compute_80 -std=c++17 -I. -ptx"));
+    arena_close(a);
+}
+
+/* A line for variants stands where it is in their texts, and is empty in others; the numbers of the variant are filled in as
+ * constants are. */
+static void variants_have_their_lines(void **state)
+{
+    (void)state;
+    Arena *a = arena_open();
+    const Const zero = {"LAST", CONST_INT, 0, 0}, one = {"LAST", CONST_INT, 1, 0};
+    Instance *i = instance(a, "twin.cu", 7);
+
+    i->variant = "plain";
+    i->fixed = &zero;
+    i->n_fixed = 1;
+    assert_string_equal(text_body(i, a), "\n\n\n\nint last = 0, n = 7;\nvoid scale__n7(Args a);\n\n");
+    i->variant = "head";
+    i->fixed = &one;
+    assert_string_equal(text_body(i, a), "\n\n\n    using KV = bf16; // of the head\nint last = 1, n = 7;\n\n"
+                                         "void scale__n7(HeadArgs a);\n");
     arena_close(a);
 }
 
@@ -694,6 +723,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_has_constants_and_heading),
         cmocka_unit_test(texts_are_listed),
+        cmocka_unit_test(variants_have_their_lines),
         cmocka_unit_test(headers_are_those_included),
         cmocka_unit_test(comments_are_stripped),
         cmocka_unit_test(all_targets_compile),
