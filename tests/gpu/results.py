@@ -8,7 +8,9 @@
 TEXTS is a file that FTX_TEXTS named (ftxc help env): lines of target, entry and hash. A part that runs again on the same GPU
 takes the place of its last run. A FILE that is wrong ends this program with 1 and the reason."""
 import collections
+import contextlib
 import datetime
+import fcntl
 import json
 import os
 import re
@@ -62,6 +64,15 @@ def read_texts(path):
     return texts
 
 
+@contextlib.contextmanager
+def alone(path):
+    """Several check.sh may write one file: each waits for the other, by a lock on the folder."""
+    folder = os.open(os.path.dirname(path) or '.', os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    yield
+    os.close(folder)
+
+
 def others(path, part, gpu):
     """The runs of a file but those of this part on this GPU."""
     return [run for run in read(path) if (run['part'], run['gpu']) != (part, gpu)] if os.path.exists(path) else []
@@ -70,12 +81,15 @@ def others(path, part, gpu):
 def passed(path, part, texts, gpu, driver, nvrtc, commit):
     texts = {target: {family: ' '.join(sorted(keys)) for family, keys in sorted(families.items())}
              for target, families in sorted(read_texts(texts).items())}
-    write(path, others(path, part, gpu) + [dict(part=part, gpu=gpu, driver=driver, nvrtc=nvrtc, commit=commit,
-                                                date=datetime.date.today().isoformat(), texts=texts)])
+    run = dict(part=part, gpu=gpu, driver=driver, nvrtc=nvrtc, commit=commit, date=datetime.date.today().isoformat(),
+               texts=texts)
+    with alone(path):
+        write(path, others(path, part, gpu) + [run])
 
 
 def failed(path, part, gpu):
-    write(path, others(path, part, gpu))
+    with alone(path):
+        write(path, others(path, part, gpu))
 
 
 def changed(path, texts):

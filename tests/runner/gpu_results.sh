@@ -80,7 +80,20 @@ changed "$file"
 shown "gpu sm_90a: of 5 kernel texts of the specs 1 have passed a comparison with references, 1 more have run, 3 have \
 not run as they are now: many 2 of 2, new 1 of 1"
 
-# Without a commit nothing is run; a file that is wrong is named, and stays.
+# Two at a time lose nothing.
+mkdir "$room/two"
+i=0
+while [ $i -lt 4 ]; do
+    for part in many odd; do
+        tests/gpu/results.py passed "$room/two/gpu.json" $part "$room/texts" "GPU $i" 1 1.1 0123456 &
+    done
+    i=$((i + 1))
+done
+wait
+changed "$room/two/gpu.json"
+test "$(grep -c 'passed at 0123456' "$room/out")" = 8 || fail "8 runs"
+
+# What would be wrong is not written; a file that is wrong is named, and stays.
 ! check 'no commit' fp32 || fail "no commit"
 grep -q '"commit" is "no commit"' "$room/out" || fail "no commit"
 refused() { # refused MESSAGE SED-SCRIPT
