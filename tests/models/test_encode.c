@@ -430,6 +430,7 @@ static void texts(void **state)
     memset(blank, ' ', sizeof blank - 1);
     /* What is refused leaves the others unharmed, and its row empty. */
     memset(hidden, 1, sizeof hidden);
+    tokens[1] = tokens[3] = 99;
     run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
                          .count = 4,
                          .text = text,
@@ -442,6 +443,7 @@ static void texts(void **state)
     assert_int_equal(tokens[0], 5);
     assert_int_equal(errors[1].status, FTX_EINVAL);
     assert_non_null(strstr(errors[1].text, "at most"));
+    assert_true(tokens[1] == 0 && tokens[3] == 0);
     assert_int_equal(tokens[2], 3);
     assert_non_null(strstr(errors[3].text, "text: it is NULL"));
     for (int i = 0; i < 8 * t.info.hidden; i++)

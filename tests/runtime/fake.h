@@ -30,6 +30,7 @@ typedef struct FakeDevice {
     int fail_at;       /* run number that fails; 0: none */
     bool fail_late;    /* the failure shows in wait, not in run */
     bool lose_results; /* runs leave OUT alone */
+    int32_t token;     /* results have it in place of theirs; 0: theirs */
     bool made_up;      /* benchmarks: nobody has written what stands in caches and histories */
     FtxStatus probe;   /* of device_cuda_probe */
     FtxStatus open;    /* of device_cuda.open */

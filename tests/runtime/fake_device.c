@@ -332,7 +332,7 @@ static void run_row(Session *s, int i)
         if (ends[k] == next)
             finish = 1;
     if (!fake.lose_results) {
-        out->token = next;
+        out->token = fake.token ? fake.token : next;
         out->logprob = -(float)next;
         out->finish = finish;
         __atomic_store_n(&out->length, n, __ATOMIC_RELEASE);

@@ -201,6 +201,7 @@ static void test_cancel(void **state)
         for (int i = 0; i < 5; i++)
             step(&b);
         assert_int_equal(ftx_engine_cancel(b.engine, job[0].id, &err), FTX_OK); /* runs */
+        assert_int_equal(ftx_engine_cancel(b.engine, job[0].id, &err), FTX_EINVAL);
         assert_int_equal(ftx_engine_cancel(b.engine, job[2].id, &err), FTX_OK); /* waits */
         assert_int_equal(ftx_engine_cancel(b.engine, job[2].id, &err), FTX_EINVAL);
         assert_int_equal(ftx_engine_cancel(b.engine, 999, &err), FTX_EINVAL);
@@ -324,81 +325,6 @@ static void test_logits(void **state)
             for (uint32_t v = 0; l && v < sizes.vocab; v++)
                 assert_true(l[v] == fake_logit(job[i].prompt, 1 + 3 * i, v));
         }
-        close_bed(&b);
-    }
-}
-
-/* --- a device that fails -------------------------------------------------------------------------------- */
-
-static void test_device_fails(void **state)
-{
-    FakeSizes sizes = fake_sizes();
-
-    (void)state;
-    sizes.n_ends = 0;
-    for (int kind = 0; kind < 4; kind++) {
-        Job job[6];
-        FtxEvent ev[16] = {FTX_EVENT_INIT};
-        FtxError err = {FTX_OK, ""};
-        FtxStatus s = FTX_OK;
-        size_t n = 0;
-        Bed b;
-
-        reset_fake(kind >= 2, 0);
-        fake.fail_at = kind == 1 ? 0 : 7;
-        fake.lose_results = kind == 1;
-        fake.fail_late = kind == 3;
-        open_bed(&b, &sizes);
-        for (int i = 0; i < 6; i++) {
-            make_job(&job[i], 3, (uint64_t)i);
-            submit(&b, &job[i]);
-        }
-        while (!s && ftx_engine_busy(b.engine))
-            s = ftx_engine_step(b.engine, ev, 16, &n, &err);
-        assert_int_equal(s, FTX_EDEVICE);
-        assert_non_null(strstr(err.text, kind == 1 ? "no result" : "has failed"));
-        assert_int_equal(n, 6);
-        for (int i = 0; i < 6; i++)
-            assert_int_equal(ev[i].finish, FTX_FINISH_ERROR);
-        assert_false(ftx_engine_busy(b.engine));
-        assert_int_equal(ftx_engine_step(b.engine, ev, 16, &n, &err), FTX_EDEVICE);
-        assert_int_equal(ftx_engine_submit(b.engine, &job[0].request, NULL, &err), FTX_EDEVICE);
-        close_bed(&b);
-    }
-}
-
-/* --- bench ------------------------------------------------------------------------------------------------ */
-
-static void test_bench(void **state)
-{
-    FakeSizes sizes = fake_sizes();
-    double median, least, most;
-    FtxError err;
-    Bed b;
-    Job j;
-
-    (void)state;
-    sizes.kv_pages = 40;
-    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
-        reset_fake(asynchronous, 0);
-        fake.made_up = true;
-        open_bed(&b, &sizes);
-        assert_int_equal(ftx_engine_bench(b.engine, 3, 1, 30, 25, &median, &least, &most, &err), FTX_OK);
-        assert_true(least <= median && median <= most && least >= 100.0);
-        assert_int_equal(fake.decode_runs, 26);
-        assert_int_equal(ftx_engine_bench(b.engine, 1, 39, 0, 5, &median, &least, &most, &err), FTX_OK);
-        assert_true(least >= 200.0); /* two chunks */
-        assert_int_equal(ftx_engine_bench(b.engine, 4, 1, 39, 5, &median, &least, &most, &err), FTX_OK);
-        assert_int_equal(ftx_engine_bench(b.engine, 4, 1, 40, 5, &median, &least, &most, &err), FTX_EINVAL);
-        assert_int_equal(ftx_engine_bench(b.engine, 5, 1, 4, 5, &median, &least, &most, &err), FTX_EINVAL);
-        assert_idle(b.engine);
-        fake.made_up = false;
-        make_job(&j, 8, 4); /* and it works as before */
-        expect(&b, &j);
-        submit(&b, &j);
-        assert_int_equal(ftx_engine_bench(b.engine, 1, 1, 4, 5, &median, &least, &most, &err), FTX_EINVAL);
-        run(&b);
-        compare(&j);
         close_bed(&b);
     }
 }
@@ -670,14 +596,13 @@ static int name_seed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),        cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),    cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),     cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),       cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_events_fit),   cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_device_fails), cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_leader_ends),  cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_bench),        cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),      cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),  cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),   cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),     cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_events_fit), cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_samples),    cmocka_unit_test(test_leader_ends),
+        cmocka_unit_test(test_long_rows),  cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

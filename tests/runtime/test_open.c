@@ -171,11 +171,13 @@ static void test_limits(void **state)
     const struct {
         const char *word;
         FtxFacts facts;
+        bool no_pages;
     } bad[] = {
-        {"context 1", {.context = 1}},
-        {"4097 sequences", {.sequences = FTX_MAX_SEQUENCES + 1}},
-        {"a step has 20 tokens", {.kind = FTX_MODEL_ENCODER}},
-        {"a step has 20 tokens", {.kind = FTX_MODEL_SEQ2SEQ, .source_context = 21}},
+        {"context 1", {.context = 1}, false},
+        {"kv_pages 0", {.context = 0}, true},
+        {"4097 sequences", {.sequences = FTX_MAX_SEQUENCES + 1}, false},
+        {"a step has 20 tokens", {.kind = FTX_MODEL_ENCODER}, true},
+        {"a step has 20 tokens", {.kind = FTX_MODEL_SEQ2SEQ, .source_context = 21}, false},
     };
     FtxModel *m;
     FtxError err;
@@ -188,6 +190,7 @@ static void test_limits(void **state)
         cpu.facts.context = b->context ? b->context : good.context;
         cpu.facts.sequences = b->sequences ? b->sequences : good.sequences;
         cpu.facts.kind = b->kind;
+        cpu.facts.kv_pages = bad[i].no_pages ? 0 : good.kv_pages;
         cpu.facts.source_context = b->source_context;
         assert_int_equal(open_as("cpu", FTX_DEVICE_CPU, &m, &err), FTX_EFORMAT);
         if (!strstr(err.text, bad[i].word))
@@ -239,6 +242,26 @@ static void test_tokens(void **state)
     ftx_model_close(m);
 }
 
+static void test_labels(void **state)
+{
+    FtxModel *m;
+    FtxError err;
+    size_t n;
+
+    (void)state;
+    cpu.artifact.strings = "no\nyes\nthis is no label";
+    cpu.facts.n_labels = 2;
+    assert_int_equal(open_as("cpu", FTX_DEVICE_CPU, &m, &err), FTX_OK);
+    assert_memory_equal(ftx_model_label(m, 0, &n), "no", 2);
+    assert_int_equal(n, 2);
+    assert_memory_equal(ftx_model_label(m, 1, &n), "yes", 3);
+    assert_int_equal(n, 3);
+    assert_null(ftx_model_label(m, 2, &n));
+    assert_int_equal(n, 0);
+    assert_null(ftx_model_label(m, -1, &n));
+    ftx_model_close(m);
+}
+
 /* Every status has a name of its own. */
 static void test_status_names(void **state)
 {
@@ -260,6 +283,7 @@ int main(void)
         cmocka_unit_test_setup(test_limits, setup),
         cmocka_unit_test_setup(test_order_of_closing, setup),
         cmocka_unit_test_setup(test_tokens, setup),
+        cmocka_unit_test_setup(test_labels, setup),
         cmocka_unit_test(test_status_names),
     };
 

@@ -136,6 +136,8 @@ static void test_refused(void **state)
     const int32_t ids[] = {1, 2, 61}, good[] = {1, 2}, many[] = {1, 2, 3, 4};
     const float values[] = {1.0f, 2.0f, 3.0f}, nan[] = {__builtin_nanf("")};
     const char *empty[] = {"", "x"}, *bad[] = {"\xa9"}, *none[] = {NULL};
+    char word[257] = "";
+    const char *words[] = {word};
     int32_t longest[41] = {0};
     FakeSizes sizes = fake_sizes();
     Bed b;
@@ -198,6 +200,8 @@ static void test_refused(void **state)
     REFUSED(FTX_EINVAL, "stop[0]", (q.stop = empty, q.stop_count = 1));
     REFUSED(FTX_EINVAL, "stop[0]", (q.stop = bad, q.stop_count = 1));
     REFUSED(FTX_EINVAL, "stop[0]", (q.stop = none, q.stop_count = 1));
+    memset(word, 'a', 256);
+    REFUSED(FTX_EINVAL, "stop[0]: expected 1 to 255 bytes of UTF-8, found 256", (q.stop = words, q.stop_count = 1));
     REFUSED(FTX_EINVAL, "at most 16", (q.stop = empty, q.stop_count = 17));
     assert_idle(b.engine);
     close_bed(&b);
