@@ -202,6 +202,39 @@ static void test_without_weights(void **state)
     small_end(&s);
 }
 
+/* Where the weights of a file of its own are not looked for: beside bytes in memory, in another folder, and beside a path
+ * that leaves no room for their name. */
+static void sidecar_names(const char *path)
+{
+    unsigned char copy[1 << 16];
+    char long_path[4096], *name;
+    FtxError err;
+    FileMap map;
+    Artifact a;
+
+    assert_int_equal(file_map(path, &map, &err), FTX_OK);
+    assert_true(map.bytes <= sizeof copy);
+    assert_int_equal(artifact_open_bytes(map.at, map.bytes, &a, &err), FTX_EFORMAT);
+    assert_string_equal(err.text, "its weights are in a file of their own, and it is in memory");
+    memcpy(copy, map.at, map.bytes);
+    name = memmem(copy, map.bytes, "beside.ftxw", 12);
+    assert_non_null(name);
+    name[0] = '/';
+    small_seal(copy, map.bytes);
+    assert_int_equal(file_write_whole(temp_path("s"), copy, map.bytes, &err), FTX_OK);
+    assert_int_equal(artifact_open(temp_path("s"), &a, &err), FTX_EFORMAT);
+    assert_non_null(strstr(err.text, "its weights are said to be in \"/eside.ftxw\", which is no plain file name"));
+
+    assert_int_equal(file_write_whole(temp_path("s"), map.at, map.bytes, &err), FTX_OK);
+    file_unmap(&map);
+    snprintf(long_path, sizeof long_path, "%s", temp_path(""));
+    for (size_t n = strlen(long_path); n < sizeof long_path - 4; n += 2)
+        strcpy(long_path + n, "./");
+    strcat(long_path, "s");
+    assert_int_equal(artifact_open(long_path, &a, &err), FTX_EIO);
+    assert_non_null(strstr(err.text, "the path of its weights is too long"));
+}
+
 static void test_sidecar(void **state)
 {
     char path[256], beside[256];
@@ -231,6 +264,8 @@ static void test_sidecar(void **state)
     assert_non_null(strstr(err.text, "beside.ftxw is damaged"));
     artifact_close(&a);
 
+    sidecar_names(path);
+
     assert_int_equal(truncate(beside, 10), 0);
     assert_int_equal(artifact_open(path, &a, &err), FTX_EFORMAT);
     assert_non_null(strstr(err.text, "has 10 bytes of weights"));
@@ -241,6 +276,45 @@ static void test_sidecar(void **state)
 }
 
 /* A compile that fails over its weights leaves no file, nor a piece of one. */
+/* Without a plan, and with more plans than a reader has room for. */
+static void test_number_of_plans(void **state)
+{
+    static const struct {
+        size_t n;
+        const char *message;
+    } cases[] = {
+        {0, "it has no plan for any target"},
+        {ARTIFACT_MAX_PLANS, NULL},
+        {ARTIFACT_MAX_PLANS + 1, "it has more than 16 plans"},
+    };
+    const char *path = temp_path("plans.ftx");
+    static Plan plans[ARTIFACT_MAX_PLANS + 1];
+    static Code codes[ARTIFACT_MAX_PLANS + 1];
+    Small s;
+    (void)state;
+
+    small_begin(&s);
+    for (size_t i = 0; i < LEN(plans); i++) {
+        plans[i] = s.plans[1];
+        codes[i] = s.codes[1];
+        plans[i].head.target = plans[i].target.id = 801 + 10 * (uint32_t)i;
+    }
+    s.parts.plans = plans;
+    s.parts.codes = codes;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        FtxError err = {0};
+        Artifact a;
+
+        s.parts.n_plans = cases[i].n;
+        write_small(&s, path);
+        assert_int_equal(artifact_open(path, &a, &err), cases[i].message ? FTX_EFORMAT : FTX_OK);
+        if (cases[i].message && !strstr(err.text, cases[i].message))
+            fail_msg("expected \"%s\" in: %s", cases[i].message, err.text);
+        artifact_close(&a);
+    }
+    small_end(&s);
+}
+
 static void test_nothing_half_written(void **state)
 {
     char path[256], command[400];
@@ -511,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_hostile_words),
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_nothing_half_written),
+        cmocka_unit_test(test_number_of_plans),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

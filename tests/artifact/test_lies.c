@@ -346,6 +346,78 @@ static void test_decode_ranges(void **state)
     small_end(&f.small);
 }
 
+/* Tables that overlap: together more bytes than there can be, each of them inside. */
+static void test_large_tables(void **state)
+{
+    File f = file_of(false);
+    FtxFacts *facts = (FtxFacts *)(f.at + section_of(&f, FTX_SEC_FACTS, 0)->offset);
+    FtxWeight *w = (FtxWeight *)(f.at + section_of(&f, FTX_SEC_WEIGHT_INDEX, 0)->offset);
+    FtxError err = {0};
+    Artifact a;
+
+    (void)state;
+    facts->weight_bytes = (uint64_t)1 << 46;
+    for (int i = 1; i < 4; i += 2) { /* the tables of small.h */
+        w[i].rank = 2;
+        w[i].dim[0] = (uint64_t)1 << 44;
+        w[i].dim[1] = 1;
+        w[i].offset = 0;
+        w[i].bytes = (uint64_t)1 << 46;
+    }
+    small_seal(f.at, f.bytes);
+    assert_int_equal(artifact_open_bytes(f.at, f.bytes, &a, &err), FTX_EFORMAT);
+    assert_string_equal(err.text, "its tables have more bytes than there can be");
+    free(f.at);
+    small_end(&f.small);
+}
+
+/* The constants of a cuBLASLt call, each just outside of its range. */
+static void test_matmul(void **state)
+{
+    static const struct {
+        int at;
+        int64_t value;
+        const char *message; /* NULL: accepted */
+    } cases[] = {
+        {FTX_MM_N, 8, NULL},
+        {FTX_MM_N, 0, "constants of a matmul are out of range"},
+        {FTX_MM_N, (int64_t)INT32_MAX + 1, "constants of a matmul are out of range"},
+        {FTX_MM_K, 0, "constants of a matmul are out of range"},
+        {FTX_MM_ROWS_S, 2, "constants of a matmul are out of range"},
+        {FTX_MM_ROWS_S, -1, "constants of a matmul are out of range"},
+        {FTX_MM_ACT, FTX_ACT_TANH + 1, "constants of a matmul are out of range"},
+        {FTX_MM_TYPE_X, 0, "a matmul has the type 0"},
+        {FTX_MM_TYPE_W, DT_I32, "a matmul has the type 4"},
+        {FTX_MM_TYPE_Y, 0, "a matmul has the type 0"},
+    };
+    const char *path = temp_path("matmul.ftx");
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        Const consts[FTX_MM_CONSTS];
+        FtxError err = {0};
+        Artifact a;
+        Diag d = {0};
+        Small s;
+
+        for (int k = 0; k < FTX_MM_CONSTS; k++)
+            consts[k] =
+                (Const){.name = "X", .kind = CONST_INT, .i = k == FTX_MM_ROWS_S || k == FTX_MM_ACT ? 0 : DT_BF16};
+        consts[cases[i].at].i = cases[i].value;
+        small_begin(&s);
+        s.instances[1].device = KD_MATMUL;
+        s.instances[1].consts = consts;
+        s.instances[1].n_consts = FTX_MM_CONSTS;
+        if (!artifact_write(path, &s.parts, NULL, NULL, &d))
+            fail_msg("%s", d.text);
+        assert_int_equal(artifact_open(path, &a, &err), cases[i].message ? FTX_EFORMAT : FTX_OK);
+        if (cases[i].message && !strstr(err.text, cases[i].message))
+            fail_msg("case %zu: \"%s\", expected \"%s\"", i, err.text, cases[i].message);
+        artifact_close(&a);
+        small_end(&s);
+    }
+}
+
 /* Sections: where they lie, what they are of, that none stands twice. */
 static void test_sections(void **state)
 {
@@ -425,10 +497,8 @@ static void test_three_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_decode_ranges),
-        cmocka_unit_test(test_sections),
-        cmocka_unit_test(test_three_tables),
+        cmocka_unit_test(test_lies),         cmocka_unit_test(test_decode_ranges), cmocka_unit_test(test_sections),
+        cmocka_unit_test(test_three_tables), cmocka_unit_test(test_large_tables),  cmocka_unit_test(test_matmul),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

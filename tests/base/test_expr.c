@@ -171,7 +171,7 @@ static void bounds(void **state)
 {
     enum { PUSH = 1, LOAD, JUMP, JUMP_IF_ZERO, ADD };
     static const struct {
-        int64_t words[9];
+        int64_t words[10];
         size_t n;
         bool good;
     } cases[] = {
@@ -182,6 +182,11 @@ static void bounds(void **state)
         {{PUSH, 1, PUSH, 0, JUMP_IF_ZERO, 1, PUSH, 7, ADD}, 9, false}, /* to an operand */
         {{PUSH, 1, PUSH, 0, JUMP_IF_ZERO, 2, PUSH, 5, ADD}, 9, false}, /* ADD with one value */
         {{PUSH, 1, PUSH, 0, JUMP_IF_ZERO, 3, PUSH, 5, ADD}, 9, true},
+        {{PUSH, 1, PUSH, 0, JUMP_IF_ZERO, 4, PUSH, 5, JUMP, 0},
+         10,
+         false}, /* both jump to the end, with 1 and 2 values */
+        {{PUSH, 1}, 0, false},
+        {{PUSH, 1}, EXPR_MAX_WORDS + 1, false},
     };
     int64_t deep[EXPR_MAX_WORDS];
 

@@ -7,10 +7,14 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/base/arena.h"
 #include "runtime/base/file.h"
 #include "tests/temp.h"
 
@@ -225,12 +229,85 @@ static void folders(void **state)
     assert_int_equal(rmdir(outer), 0);
 }
 
+/* A file that cannot be written to its end is not there; one that is closed gets no mode. */
+static void no_room(void **state)
+{
+    void (*const before)(int) = signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit, small;
+    FileOut *out;
+    FtxError err;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const FtxStatus s = file_write_whole(temp_path("long"), "12345", 5, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, before);
+    assert_int_equal(s, FTX_EIO);
+    assert_non_null(strstr(err.text, "long: File too large"));
+    assert_false(file_exists(temp_path("long")));
+
+    assert_int_equal(file_create(temp_path("closed"), &out, &err), FTX_OK);
+    assert_int_equal(file_sync(out, &err), FTX_OK);
+    assert_int_equal(file_executable(out, &err), FTX_EIO);
+    assert_non_null(strstr(err.text, "closed: cannot be made executable: Bad file descriptor"));
+    file_abort(out);
+}
+
+/* What ends the program says why: in a child, whose standard error is read. */
+static void dies(void (*f)(Arena *a), const char *message)
+{
+    static Arena *keep; /* reachable when the program ends */
+    char text[200] = "";
+    int pipes[2], status;
+    pid_t child;
+    size_t n = 0;
+
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    if (child == 0) {
+        dup2(pipes[1], STDERR_FILENO);
+        f(keep = arena_open());
+        _exit(0);
+    }
+    close(pipes[1]);
+    for (ssize_t more; (more = read(pipes[0], text + n, sizeof text - 1 - n)) > 0;)
+        n += (size_t)more;
+    close(pipes[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 3);
+    assert_string_equal(text, message);
+}
+
+static void ask_for_all(Arena *a)
+{
+    volatile size_t all = SIZE_MAX;
+
+    arena_alloc(a, all);
+}
+
+static void format_nonsense(Arena *a)
+{
+    arena_printf(a, "%ls", L"\xfffffff"); /* no character of any locale */
+}
+
+static void the_end(void **state)
+{
+    (void)state;
+    dies(ask_for_all, "ftxc: out of memory: 18446744073709551615 bytes asked for at once\n");
+    dies(format_nonsense, "ftxc: a text could not be formatted: %ls\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_pieces),   cmocka_unit_test(no_rest),           cmocka_unit_test(mapped),
         cmocka_unit_test(folders),     cmocka_unit_test(a_mark_is_no_text), cmocka_unit_test(no_such_place),
         cmocka_unit_test(two_writers), cmocka_unit_test(given_up),          cmocka_unit_test(programs_may_run),
+        cmocka_unit_test(no_room),     cmocka_unit_test(the_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,6 +108,8 @@ static void test_refused(void **state)
     assert_int_equal(team_open(&m, -1, &t, &err), FTX_EINVAL);
     assert_int_equal(team_open(&m, 5000, &t, &err), FTX_EINVAL);
     assert_true(team_default_threads() >= 1);
+    assert_int_equal(team_open(&m, 0, &t, &err), FTX_OK); /* as many as there are processors */
+    team_close(t);
     team_close(NULL);
 }
 
