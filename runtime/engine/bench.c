@@ -144,7 +144,7 @@ static FtxStatus measure_texts(Bench *b, int repeat, double *times, FtxError *er
     FtxToken *token = engine_io(e, FTX_NAMED_token);
     FtxStep *step = engine_io(e, FTX_NAMED_step);
     const int mean = b->context ? b->context : b->tokens, least = 2 * mean > b->tokens ? 2 * mean - b->tokens : 1;
-    uint32_t program = 0;
+    uint32_t program;
     FtxStatus s = e->api->wait(e->session, err);
 
     *step = (FtxStep){.rows = b->sequences};
@@ -160,8 +160,7 @@ static FtxStatus measure_texts(Bench *b, int repeat, double *times, FtxError *er
             token[step->tokens++] =
                 (FtxToken){(int)(((uint32_t)k * 7919u + (uint32_t)i * 104729u) % e->facts->vocab), k, i, 0};
     }
-    if (!s && !schedule_program(&e->encode, step->tokens, &program))
-        s = ftx_fail(err, FTX_EFORMAT, "plan: no program encodes %d tokens", step->tokens);
+    program = schedule_found_program(&e->encode, step->tokens);
     if (!s)
         s = e->api->upload(e->session, schedule_live_bytes(e, step->tokens, 0), err);
     if (!s) /* warm */

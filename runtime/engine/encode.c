@@ -171,11 +171,9 @@ static FtxStatus write_input(const Pack *p, const float *from, size_t n, FtxErro
 static FtxStatus run_pack(Pack *p, FtxError *err)
 {
     FtxEngine *e = p->engine;
+    const uint32_t program = schedule_found_program(p->job->input ? &e->hidden : &e->encode, p->tokens);
     FtxStatus s;
-    uint32_t program;
 
-    if (!schedule_program(p->job->input ? &e->hidden : &e->encode, p->tokens, &program))
-        return ftx_fail(err, FTX_EFORMAT, "plan: no program encodes %d tokens", p->tokens);
     *(FtxStep *)engine_io(e, FTX_NAMED_step) = (FtxStep){.tokens = p->tokens, .rows = p->rows};
     s = e->api->upload(e->session, schedule_live_bytes(e, p->tokens, 0), err);
     if (!s)

@@ -195,6 +195,8 @@ FtxStatus beams_finish(FtxEngine *e, Request *r, FtxEvent *event, FtxError *err)
 void schedule_ladders(FtxEngine *e); /* fills e->step, e->decode, e->encode, e->hidden */
 /* The program that takes a step of so many tokens. */
 bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program);
+/* For at most limits.tokens, for which ftx_engine_open has found a program. */
+uint32_t schedule_found_program(const ProgramLadder *l, int tokens);
 /* Bytes of IO that a step of `tokens` tokens uses; rows from biased_rows on have no biases. */
 size_t schedule_live_bytes(const FtxEngine *e, int tokens, int biased_rows);
 bool schedule_can_admit(const FtxEngine *e);                       /* the first that waits */

@@ -49,6 +49,16 @@ bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program)
     return false;
 }
 
+uint32_t schedule_found_program(const ProgramLadder *l, int tokens)
+{
+    uint32_t program = 0;
+    const bool found = schedule_program(l, tokens, &program);
+
+    assert(found);
+    (void)found;
+    return program;
+}
+
 /* --- admission -------------------------------------------------------------------------------------- */
 
 bool schedule_can_admit(const FtxEngine *e)
@@ -168,15 +178,14 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err)
 
     if (e->facts->kind != FTX_MODEL_SEQ2SEQ)
         return FTX_OK;
-    for (uint32_t i = 0, program = 0; i < e->running.n && !s;) {
+    for (uint32_t i = 0; i < e->running.n && !s;) {
         i = pack_sources(e, i, &step);
         if (step.rows == 0)
             return FTX_OK;
-        if (!schedule_program(&e->encode, step.tokens, &program))
-            return ftx_fail(err, FTX_EFORMAT, "plan: no program encodes %d tokens", step.tokens);
         s = e->api->upload(e->session, schedule_live_bytes(e, step.tokens, 0), err);
         if (!s)
-            s = e->api->run(e->session, program, step.tokens, step.rows, 1, err);
+            s = e->api->run(e->session, schedule_found_program(&e->encode, step.tokens), step.tokens, step.rows, 1,
+                            err);
         if (!s)
             s = e->api->settle(e->session, err); /* because IO is written again for the next step */
     }
@@ -259,7 +268,7 @@ void schedule_compose(FtxEngine *e)
 static void choose_program(FtxEngine *e)
 {
     Flight *f = &e->flight;
-    bool decode = true, grows = false, found;
+    bool decode = true, grows = false;
 
     f->most = 0;
     for (int i = 0; i < f->rows; i++) {
@@ -273,9 +282,8 @@ static void choose_program(FtxEngine *e)
         f->most = left > f->most ? left : f->most;
     }
     decode = decode && schedule_program(&e->decode, f->tokens, &f->program);
-    found = decode || schedule_program(&e->step, f->tokens, &f->program);
-    assert(found); /* ftx_engine_open has looked for a program of limits.tokens */
-    (void)found;
+    if (!decode)
+        f->program = schedule_found_program(&e->step, f->tokens);
     f->again = decode && e->api->asynchronous && !grows;
 }
 

@@ -571,13 +571,47 @@ static void refusals(void **state)
     ftx_model_close(plain);
 }
 
+/* Hypotheses of 200 sequences of 2048 are over 1 MB, so they are copied one by one, not all at once: the same search. */
+static void many_long(void **state)
+{
+    static const char *const defines[] = {"-D limits.sequences=8 -D limits.context=64",
+                                          "-D limits.sequences=200 -D limits.context=2048 -D kv.pages=200"};
+    static const int32_t prompt[] = {5, 40, 61};
+    static Found found[2][2];
+
+    (void)state;
+    if (golden_on_cuda()) /* kernels of other limits round otherwise */
+        return;
+    for (int which = 0; which < 2; which++) {
+        char extra[200], name[40];
+
+        snprintf(extra, sizeof extra, "-D decode.width=4 %s", defines[which]);
+        snprintf(name, sizeof name, "beam-long-%d", which);
+        FtxModel *model = golden_open("tests/models/tiny-llama", name, extra);
+        FtxEngine *engine = golden_engine(model);
+
+        for (int i = 0; i < 2; i++) {
+            const FtxRequest r = beam_request(model, prompt, 3 - (size_t)i, 4, 8 + i, &found[which][i]);
+
+            golden_submit(engine, &r);
+        }
+        finish(engine);
+        ftx_engine_close(engine);
+        ftx_model_close(model);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(found[0][i].n, 4);
+        assert_true(same(&found[0][i], &found[1][i], &(const Rounding){.any = false}));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiny),          cmocka_unit_test(fable),       cmocka_unit_test(gpt2_fable),
         cmocka_unit_test(verse),         cmocka_unit_test(tiny_source), cmocka_unit_test(settings),
         cmocka_unit_test(beside_others), cmocka_unit_test(logprobs),    cmocka_unit_test(refusals),
-        cmocka_unit_test(few_part),
+        cmocka_unit_test(many_long),     cmocka_unit_test(few_part),
     };
 
     return cmocka_run_group_tests_name("beam", tests, NULL, NULL);

@@ -24,20 +24,27 @@ typedef struct Open {
     FtxModelInfo info;
 } Open;
 
-static Open open_model(const char *spec)
+/* more: a tokenizer as an option of ftxc compile, or "" */
+static Open open_with(const char *spec, const char *more)
 {
     char command[3000];
     FtxError err;
     Open o;
 
     snprintf(o.path, sizeof o.path, "%s/misuse-%s.ftx", getenv("FTX_BUILD"), spec);
-    snprintf(command, sizeof command, "%s compile tests/models/%s -t cpu -q -o %s", getenv("FTXC"), spec, o.path);
+    snprintf(command, sizeof command, "%s compile tests/models/%s -t cpu -q -o %s %s", getenv("FTXC"), spec, o.path,
+             more);
     assert_int_equal(system(command), 0);
     if (ftx_model_open(o.path, &options, &o.m, &err) || ftx_engine_open(o.m, NULL, &o.e, &err))
         fail_msg("%s", err.text);
     ftx_model_info(o.m, &o.info);
-    assert_false(o.info.has_tokenizer);
+    assert_int_equal(o.info.has_tokenizer, *more != 0);
     return o;
+}
+
+static Open open_model(const char *spec)
+{
+    return open_with(spec, "");
 }
 
 static void close_model(Open *o)
@@ -206,6 +213,36 @@ static void vectors(void **state)
     close_model(&writer);
 }
 
+/* A tokenizer that puts nothing around a text makes no tokens of an empty one. */
+static void no_tokens(void **state)
+{
+    static const char tokenizer[] = "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}},"
+                                    "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}";
+    const char *const texts[] = {"a a", " "};
+    char path[1000], option[1100];
+    FILE *f;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/misuse-tokenizer.json", getenv("FTX_BUILD"));
+    f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(tokenizer, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    snprintf(option, sizeof option, "-D tokenizer=%s", path);
+
+    Open o = open_with("tiny-bert", option);
+    float *pooled = calloc(2 * (size_t)o.info.pooled, sizeof *pooled);
+    FtxEncode job = {.size = sizeof(FtxEncode), .count = 2, .text = texts, .pooled = pooled};
+
+    assert_non_null(pooled);
+    REFUSED(ftx_engine_encode(o.e, &job, &err), "text: it has no tokens");
+    job.count = 1;
+    assert_int_equal(ftx_engine_encode(o.e, &job, NULL), FTX_OK);
+    free(pooled);
+    close_model(&o);
+    remove(path);
+}
+
 static void times(Open *o, int sequences, int tokens, int context)
 {
     double median = 0, least = 0, most = 0;
@@ -245,13 +282,10 @@ static void bench_and_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opening),
-        cmocka_unit_test(environment),
-        cmocka_unit_test(requests),
-        cmocka_unit_test(texts_without_a_tokenizer),
-        cmocka_unit_test(scores),
-        cmocka_unit_test(vectors),
-        cmocka_unit_test(bench_and_profile),
+        cmocka_unit_test(opening),   cmocka_unit_test(environment),
+        cmocka_unit_test(requests),  cmocka_unit_test(texts_without_a_tokenizer),
+        cmocka_unit_test(scores),    cmocka_unit_test(vectors),
+        cmocka_unit_test(no_tokens), cmocka_unit_test(bench_and_profile),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

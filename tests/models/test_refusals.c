@@ -98,6 +98,12 @@ static void check(Bed *b)
     refuse(b, &r, FTX_EINVAL, "neither text nor ids is set");
     r.text = "z"; /* no piece of the tokenizer, which has no unknown token */
     refuse(b, &r, FTX_EINVAL, "\"z\" is not in its vocabulary, which has no unknown token");
+    r = good; /* bad words that have no ids */
+    r.bad_words = (const char *const[]){"z"};
+    r.bad_words_count = 1;
+    refuse(b, &r, FTX_EINVAL, "bad_words[0]: tokenizer: \"z\" is not in its vocabulary");
+    r.bad_words = (const char *const[]){"\x01"}; /* the normaliser removes it */
+    refuse(b, &r, FTX_EINVAL, "is 0 tokens, expected 1 to 512");
     r = good; /* unknown ids, everywhere */
     many[2] = 320;
     r.ids = many;

@@ -176,6 +176,7 @@ static void test_limits(void **state)
         {"context 1", {.context = 1}, false},
         {"kv_pages 0", {.context = 0}, true},
         {"4097 sequences", {.sequences = FTX_MAX_SEQUENCES + 1}, false},
+        {"5 end ids, room for 4", {.n_ends = 5}, false},
         {"a step has 20 tokens", {.kind = FTX_MODEL_ENCODER}, true},
         {"a step has 20 tokens", {.kind = FTX_MODEL_SEQ2SEQ, .source_context = 21}, false},
     };
@@ -189,6 +190,7 @@ static void test_limits(void **state)
         cpu.facts = good;
         cpu.facts.context = b->context ? b->context : good.context;
         cpu.facts.sequences = b->sequences ? b->sequences : good.sequences;
+        cpu.facts.n_ends = b->n_ends ? b->n_ends : good.n_ends;
         cpu.facts.kind = b->kind;
         cpu.facts.kv_pages = bad[i].no_pages ? 0 : good.kv_pages;
         cpu.facts.source_context = b->source_context;
@@ -234,6 +236,8 @@ static void test_tokens(void **state)
     assert_int_equal(n, 4); /* more than there was room for */
     assert_int_equal(ftx_tokenize(m, "abc", 3, true, ids, 8, &n, &err), FTX_OK);
     assert_int_equal(ids[3], 4);
+    assert_int_equal(ftx_tokenize(m, NULL, 3, true, ids, 8, &n, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "text is NULL");
     assert_int_equal(ftx_detokenize(m, ids + 1, 3, true, text, 8, &n, &err), FTX_OK);
     assert_int_equal(n, 3);
     assert_memory_equal(text, "abc", 3);
