@@ -14,7 +14,7 @@
 
 #include "tensors.h"
 
-static const uint64_t HEADER_MAX_BYTES = 100u << 20; /* the limit of the reference implementation */
+static const uint64_t HEADER_MAX_BYTES = 100000000; /* the limit of the reference implementation */
 
 static const struct {
     const char *name;

@@ -343,7 +343,8 @@ static void test_large(void **state)
     end(&f);
 }
 
-static void expect_fault(const char *type, const void *data, size_t bytes, DType packed, const char *reason)
+static void expect_fault_in(const char *type, const void *data, size_t bytes, DType packed, bool transposed,
+                            const char *reason)
 {
     char path[256], header[200];
     const size_t n = bytes / (strcmp(type, "F32") ? 2 : 4);
@@ -356,11 +357,18 @@ static void expect_fault(const char *type, const void *data, size_t bytes, DType
     strcpy(path, temp_path("fault.safetensors"));
     write_safetensors(path, header, data, bytes);
     f = begin(path);
-    plan(&f, add_weight(f.spec.graph, "w", 2, (int64_t)n / 2), packed, FTX_WEIGHT_MATRIX, n);
+    const Id w = add_weight(f.spec.graph, "w", 2, (int64_t)n / 2);
+    plan(&f, transposed ? add_value(f.spec.graph, OP_TRANSPOSE, w, 0, 0, (int64_t)n / 2, 2) : w, packed,
+         FTX_WEIGHT_MATRIX, n);
     assert_false(pack(&f, &map, &checksum, 0));
     if (!strstr(f.d.text, reason))
         fail_msg("expected \"%s\" in: %s", reason, f.d.text);
     end(&f);
+}
+
+static void expect_fault(const char *type, const void *data, size_t bytes, DType packed, const char *reason)
+{
+    expect_fault_in(type, data, bytes, packed, false, reason);
 }
 
 static void test_faults(void **state)
@@ -370,6 +378,9 @@ static void test_faults(void **state)
     expect_fault("F32", (float[]){0, 1, -INFINITY, NAN}, 16, DT_BF16, "tensor \"w\": element [1,0] is -infinity");
     expect_fault("BF16", (uint16_t[]){0, 0x7f80, 0, 0}, 8, DT_BF16, "tensor \"w\": element [0,1] is infinity");
     expect_fault("BF16", (uint16_t[]){0, 0, 0, 0, 0, 0x7f80}, 12, DT_BF16, "tensor \"w\": element [1,2] is infinity");
+    expect_fault_in("F32", (float[]){0, 1, NAN, 2}, 16, DT_FP32, true, "tensor \"w\": element [1,0] is NaN");
+    expect_fault_in("BF16", (uint16_t[]){0, 0, 0, 0, 0x7f80, 0}, 12, DT_BF16, true,
+                    "tensor \"w\": element [1,1] is infinity");
     expect_fault("F16", (uint16_t[]){0x7e00, 0, 0, 0}, 8, DT_FP32, "tensor \"w\": element [0,0] is NaN");
     expect_fault("F32", (float[]){0, 1, 70000, 0}, 16, DT_FP16,
                  "weight \"w\": element [1,0] is 70000, more than fp16 can hold");

@@ -1,4 +1,7 @@
 /* test_safetensors.c - correct checkpoints, and each way in which one can be wrong. */
+#include <sys/mman.h>
+
+#include "compiler/weights/tensors.h"
 #include "files.h"
 
 typedef struct Fixture {
@@ -101,6 +104,59 @@ static void test_header_length(void **state)
         }
 }
 
+/* A header longer than any, in a file that has it: it is not read. */
+static void test_long_header(void **state)
+{
+    const size_t bytes = (100u << 20) + 4096;
+    unsigned char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const uint64_t n = bytes - 8;
+    TensorList list = {0};
+    Fixture f = begin();
+    (void)state;
+
+    assert_true(at != MAP_FAILED);
+    memcpy(at, &n, sizeof n);
+    assert_false(safetensors_read("long.safetensors", &(FileMap){at, bytes}, f.keep, &list, &f.d));
+    assert_string_equal(f.d.text, "long.safetensors: its header claims 104861688 bytes, at most 100000000 are read");
+    munmap(at, bytes);
+    end(&f);
+}
+
+/* Tensors without elements stand where others begin. */
+static void test_empty_tensors(void **state)
+{
+    const char *path = temp_path("empty.safetensors");
+    const float data[] = {1, 2};
+    Fixture f = begin();
+    (void)state;
+
+    write_safetensors(path,
+                      "{\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                      "\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},"
+                      "\"c\":{\"dtype\":\"F32\",\"shape\":[0,3],\"data_offsets\":[8,8]}}",
+                      data, sizeof data);
+    if (!checkpoint_open(path, f.keep, &f.c, &f.d))
+        fail_msg("%s", f.d.text);
+    add_weight(f.spec.graph, "b", 2, 0);
+    *arena_push(f.keep, f.spec.ignored) = "a";
+    *arena_push(f.keep, f.spec.ignored) = "c";
+    assert_true(checkpoint_check(f.c, &f.spec, &f.d));
+    end(&f);
+}
+
+/* An index that is not there. */
+static void test_no_index(void **state)
+{
+    Fixture f = begin();
+    (void)state;
+
+    assert_false(checkpoint_open(temp_path("none.index.json"), f.keep, &f.c, &f.d));
+    if (!strstr(f.d.text, "none.index.json: No such file or directory"))
+        fail_msg("%s", f.d.text);
+    assert_null(f.c);
+    end(&f);
+}
+
 static void write_two(const char *path)
 {
     const float data[] = {1, 2, 3, 4, 5, 6, 7};
@@ -123,6 +179,14 @@ static void test_check(void **state)
     add_weight(f.spec.graph, "net.w", 2, 3);
     assert_false(checkpoint_check(f.c, &f.spec, &f.d));
     assert_non_null(strstr(f.d.text, "two.safetensors: tensor \"net.b\" [1] is not used by tiny"));
+
+    Spec none = {.name = "none", .graph = ir_graph_new("none")};
+
+    f.d = (Diag){0};
+    assert_false(checkpoint_check(f.c, &none, &f.d));
+    if (!strstr(f.d.text, "tensor \"net.b\" [1] and 1 more are not used by none"))
+        fail_msg("%s", f.d.text);
+    ir_graph_close(none.graph);
 
     f.d = (Diag){0};
     *arena_push(f.keep, f.spec.ignored) = "net"; /* the whole name, not its beginning */
@@ -281,11 +345,19 @@ static void test_real_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_headers),      cmocka_unit_test(test_bad_extents),
-        cmocka_unit_test(test_header_length),    cmocka_unit_test(test_check),
-        cmocka_unit_test(test_shape_and_prefix), cmocka_unit_test(test_other_types),
-        cmocka_unit_test(test_shards),           cmocka_unit_test(test_real_files),
-        cmocka_unit_test(test_half_bytes),       cmocka_unit_test(test_shape_and_older_names),
+        cmocka_unit_test(test_bad_headers),
+        cmocka_unit_test(test_bad_extents),
+        cmocka_unit_test(test_header_length),
+        cmocka_unit_test(test_long_header),
+        cmocka_unit_test(test_empty_tensors),
+        cmocka_unit_test(test_no_index),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_shape_and_prefix),
+        cmocka_unit_test(test_other_types),
+        cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_real_files),
+        cmocka_unit_test(test_half_bytes),
+        cmocka_unit_test(test_shape_and_older_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
