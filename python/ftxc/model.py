@@ -1,0 +1,369 @@
+"""model.py - Model: a compiled model, opened."""
+import asyncio
+import collections
+import ctypes
+import dataclasses
+import threading
+import weakref
+
+import numpy
+
+from . import _abi
+from .encoder import Encoding
+from .library import call, chars, ints, lib, new, text
+from .settings import Request
+from .worker import Worker
+
+
+@dataclasses.dataclass
+class Text:
+    """What generate() returns for one sequence."""
+
+    text: str  # UTF-8, nothing of an end token
+    ids: list  # the new tokens; an end token is the last one
+    finish: str  # "end", "length", "stop" or "cancel"
+    prompt_tokens: int  # tokens of the prompt or source that the model has read
+    seed: int  # of the request: with the same settings it gives the same text again
+    sample: int = 0  # which sample of the request
+    logprobs: list = None  # of each id under the raw logits, with logprobs=True
+    logits: object = None  # numpy float32 [vocab]: of the prompt's last position, with logits=True
+    score: float = None  # beam search: what the search ranks by
+
+    def __str__(self):
+        return self.text
+
+
+@dataclasses.dataclass
+class Piece:
+    """What stream() yields: one new token, the end of a sequence, or both."""
+
+    text: str  # whole characters; may be empty
+    id: int  # -1: none
+    finish: str  # None while the sequence runs
+    sample: int
+    logprob: float
+
+    def __str__(self):
+        return self.text
+
+
+class _Pieces:
+    """Events between the engine's thread and a reader. It does not know the Stream, which may be collected."""
+
+    def __init__(self):
+        self.events, self.ready = collections.deque(), threading.Condition()
+        self.loop = self.awaited = None
+
+    def __call__(self, item):
+        with self.ready:
+            self.events.append(item)
+            self.ready.notify_all()
+            if self.loop:
+                try:
+                    self.loop.call_soon_threadsafe(self.awaited.set)
+                except RuntimeError:  # the loop is closed: nobody reads
+                    self.loop = None
+
+
+class Stream:
+    """The pieces of one request, as an iterator or as an async iterator. Closing it cancels the request.
+
+    The engine does not wait for the reader. `ids`, `prompt_tokens` and `seed` can be read at any time."""
+
+    def __init__(self, worker, request):
+        self._pieces, self._done = _Pieces(), False
+        self._logprobs = request.c.logprobs
+        self.seed, self.prompt_tokens, self.ids = request.c.seed, 0, []
+        self._left = request.texts if request.c.beams <= 1 else 1
+        self._worker = worker
+        self._job = worker.submit(request, self._pieces)
+
+    def _take(self):
+        """The next piece; None: there is none yet. StopIteration at the end."""
+        if self._done:
+            raise StopIteration
+        if not self._pieces.events:
+            return None
+        item = self._pieces.events.popleft()
+        if isinstance(item, Exception):
+            self._done = True
+            raise item
+        self.prompt_tokens = item.prompt_tokens
+        if item.token >= 0:
+            self.ids.append(item.token)
+        if item.hypotheses:
+            self.ids = item.hypotheses[0]["ids"]
+        if item.finish:
+            self._left -= 1
+            self._done = not self._left
+        return Piece(item.text, item.token, item.finish, item.sample, item.logprob if self._logprobs else None)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        with self._pieces.ready:
+            while (piece := self._take()) is None:
+                self._pieces.ready.wait()
+        return piece
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        pieces, loop = self._pieces, asyncio.get_running_loop()
+        while True:
+            with pieces.ready:
+                if pieces.loop is not loop:
+                    pieces.loop, pieces.awaited = loop, asyncio.Event()
+                pieces.awaited.clear()
+                try:
+                    if (piece := self._take()) is not None:
+                        return piece
+                except StopIteration:
+                    raise StopAsyncIteration from None
+            await pieces.awaited.wait()
+
+    def close(self):
+        """Cancels what still runs; iteration ends."""
+        if not self._done:
+            with self._pieces.ready:
+                self._done = True
+                self._pieces.ready.notify_all()
+            self._worker.cancel(self._job)
+
+    async def aclose(self):
+        self.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if not getattr(self, "_done", True) and hasattr(self, "_job"):
+            self.close()
+
+
+class _Collector:
+    """All sequences of one request."""
+
+    def __init__(self, request):
+        self.request, self.error, self.done = request, None, threading.Event()
+        self.texts, self.left = {}, request.texts if request.c.beams <= 1 else 1
+
+    def __call__(self, item):
+        if isinstance(item, Exception):
+            self.error = item
+            self.done.set()
+            return
+        if item.hypotheses:
+            for n, h in enumerate(item.hypotheses):
+                self.texts[n] = Text(h["text"], h["ids"], h["finish"], item.prompt_tokens, self.request.c.seed,
+                                     logprobs=h["logprobs"], score=h["score"])
+        else:
+            self._add(item)
+        if item.logits is not None:
+            self.texts[min(self.texts)].logits = numpy.array(item.logits, numpy.float32)
+        if item.finish:
+            self.left -= 1
+            if not self.left:
+                self.done.set()
+
+    def _add(self, item):
+        t = self.texts.get(item.sample)
+        if t is None:
+            logprobs = [] if self.request.c.logprobs else None
+            t = self.texts[item.sample] = Text("", [], None, item.prompt_tokens, self.request.c.seed, item.sample, logprobs)
+        t.text += item.text
+        if item.token >= 0:
+            t.ids.append(item.token)
+            if t.logprobs is not None:
+                t.logprobs.append(item.logprob)
+        t.finish = item.finish
+
+    def result(self):
+        if self.error:
+            raise self.error
+        texts = [self.texts[n] for n in sorted(self.texts)]
+        return texts[0] if self.request.texts == 1 else texts
+
+
+class Model:
+    """An artifact (`ftxc compile`, ftxc.compile) on a device, with one engine.
+
+        model = ftxc.Model("fable.ftx")
+        print(model.generate("Once upon a time", max_new=50))
+
+    Any thread may use it, several at once: their requests run together. It is closed by close(), by `with`, or when
+    it is collected.
+
+    device   "auto", "cpu", "cuda" or "cuda:N"
+    threads  of the CPU; 0: as many as the process may use
+    random_weights  draw the weights from this seed (artifacts without weights; benchmarks)
+    """
+
+    def __init__(self, path, *, device="auto", threads=0, random_weights=0):
+        options = new(_abi.FtxOptions)
+        kind, _, ordinal = str(device).partition(":")
+        kinds = {"auto": _abi.DeviceKind.FTX_DEVICE_AUTO, "cpu": _abi.DeviceKind.FTX_DEVICE_CPU,
+                 "cuda": _abi.DeviceKind.FTX_DEVICE_CUDA}
+        if kind not in kinds or (ordinal and (kind != "cuda" or not ordinal.isdigit())):
+            raise ValueError(f"device: expected auto, cpu, cuda or cuda:N, found {device!r}")
+        options.device, options.ordinal = kinds[kind], int(ordinal or 0)
+        options.threads, options.random_weights = threads, random_weights
+        self._model = ctypes.c_void_p()
+        call("ftx_model_open", str(path).encode(), ctypes.byref(options), ctypes.byref(self._model))
+        try:
+            self.info = Info(self._model)
+            self._worker = Worker(self._model, self.info)
+        except BaseException:
+            lib.ftx_model_close(self._model)
+            raise
+        self._close = weakref.finalize(self, _close, self._worker, self._model)
+
+    def close(self):
+        """Ends what runs and frees all memory. Later calls raise RuntimeError."""
+        self._close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return f"<ftxc.Model {self.info.name} on {self.info.device}>"
+
+    # --- decoders and translators ---------------------------------------------------------------------------
+
+    def generate(self, prompt, **settings):
+        """Continues a prompt, or translates a source; returns a Text.
+
+        prompt    str, token ids, or a list of them: then a list is returned, and all run together
+        settings  those of `ftxc help run` with _ for -: max_new, temperature, top_k, top_p, min_p, typical_p, seed,
+                  samples, beams, n_best, stop, bad_words, logprobs ...; or by the names of transformers'
+                  GenerationConfig: max_new_tokens, do_sample, num_beams ... What is not given is the model's own
+
+        With samples or n_best above 1 each prompt gives a list of Text.
+        """
+        many = isinstance(prompt, (list, tuple)) and not (prompt and isinstance(prompt[0], (int, numpy.integer, dict)))
+        requests = [self._request(p, settings) for p in (prompt if many else [prompt])]
+        collectors, jobs = [_Collector(r) for r in requests], []
+        try:
+            for c in collectors:
+                jobs.append(self._worker.submit(c.request, c))
+            for c in collectors:
+                c.done.wait()
+            results = [c.result() for c in collectors]
+        except BaseException:  # Ctrl-C, too
+            for job in jobs:
+                self._worker.cancel(job)
+            raise
+        return results if many else results[0]
+
+    def stream(self, prompt, **settings):
+        """As generate() of one prompt, but returns a Stream at once: `for piece in model.stream(...)`, or `async for`.
+        A beam search gives one piece, at its end."""
+        if "n_best" in settings:
+            raise TypeError("n_best: a stream gives the best text only; use generate")
+        return Stream(self._worker, self._request(prompt, settings))
+
+    def score(self, prompt, *, stride=None, literal=False):
+        """Log-probabilities of a text (str or ids): numpy float32 [n - 1], that of token i + 1 at i.
+
+        A text longer than the context is read in windows, each `stride` tokens (default: half the context) after the
+        one before; each scores the tokens that no earlier one has scored, as `ftxc score` does."""
+        ids = self.tokenize(prompt, literal=literal) if isinstance(prompt, str) else [int(i) for i in prompt]
+        context = self.info.context
+        stride = context // 2 if stride is None else stride
+        if not 1 <= stride < context:
+            raise ValueError(f"stride: expected 1 to {context - 1} (the context less 1), found {stride}")
+        around = self.tokenize("") if self.info.has_tokenizer else []
+        begin = around[0] if around and ids[:1] == around[:1] else None
+        out = numpy.zeros(max(len(ids) - 1, 0), numpy.float32)
+        start = done = 0
+        while done < len(ids) or not start:
+            end = min(len(ids), start + context)
+            window = ids[start:end]
+            if start and begin is not None:
+                window[0] = begin
+            values = numpy.zeros(max(len(window) - 1, 1), numpy.float32)
+            pointer = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+            self._worker.call(
+                lambda engine: call("ftx_engine_score", engine, ints(window), len(window), pointer))
+            first = done or 1
+            out[first - 1:end - 1] = values[first - 1 - start:end - 1 - start]
+            done, start = end, start + stride
+        return out
+
+    # --- encoders -------------------------------------------------------------------------------------------
+
+    def encode(self, texts, *, pooling=None, normalize_embeddings=False, to="numpy", **options):
+        """Vectors of texts; see ftxc.encoder.Encoding.encode."""
+        return Encoding(self).encode(texts, pooling, normalize_embeddings, to, **options)
+
+    def forward(self, **inputs):
+        """Hidden states of ids or of hidden states, padded or packed; see ftxc.encoder.Encoding.forward."""
+        return Encoding(self).forward(**inputs)
+
+    # --- tokens ---------------------------------------------------------------------------------------------
+
+    def tokenize(self, string, *, special=True, literal=False):
+        """Text to ids. special: with the tokens that the tokenizer puts around a text. literal: the text of a special
+        token is text, and does not become that token."""
+        data = string.encode()
+        flags = (_abi.Tokenize.FTX_TOKENIZE_SPECIAL if special else 0) | (
+            _abi.Tokenize.FTX_TOKENIZE_LITERAL if literal else 0)
+        room, n = len(data) + 16, ctypes.c_size_t()
+        while True:
+            ids = (ctypes.c_int32 * room)()
+            with self._worker.using():
+                call("ftx_tokenize", self._model, chars(data), len(data), flags, ids, room, ctypes.byref(n))
+            if n.value <= room:
+                return ids[:n.value]
+            room = n.value
+
+    def detokenize(self, ids, *, skip_special=True):
+        """Ids to text, all at once."""
+        ids = [int(i) for i in ids]
+        room, n = 8 * len(ids) + 64, ctypes.c_size_t()
+        while True:
+            out = ctypes.create_string_buffer(room)
+            with self._worker.using():
+                call("ftx_detokenize", self._model, ints(ids), len(ids), skip_special, out, room, ctypes.byref(n))
+            if n.value <= room:
+                return out.raw[:n.value].decode("utf-8", "replace")
+            room = n.value
+
+    def _request(self, prompt, settings):
+        with self._worker.using():
+            return Request(self._model, prompt, settings)
+
+
+def _close(worker, model):
+    if worker.close():
+        lib.ftx_model_close(model)
+
+
+class Info:
+    """Facts of a model: the fields of FtxModelInfo by name; kind and scoring as words; labels as a list of names."""
+
+    def __init__(self, model):
+        c = new(_abi.FtxModelInfo)
+        lib.ftx_model_describe(model, ctypes.byref(c))
+        for name, kind in c._fields_[1:]:
+            value = getattr(c, name)
+            setattr(self, name, text(value) if kind is ctypes.POINTER(ctypes.c_char) else value)
+        self.kind = _abi.ModelKind(c.kind).name[len("FTX_MODEL_"):].lower()
+        self.scoring = _abi.Scoring(c.scoring).name[len("FTX_SCORING_"):].lower()
+        self.labels = [self._label(model, i) for i in range(c.labels)]
+
+    @staticmethod
+    def _label(model, index):
+        n = ctypes.c_size_t()
+        return text(lib.ftx_model_label(model, index, ctypes.byref(n)), n.value)
+
+    def __repr__(self):
+        return f"Info({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"

@@ -1,0 +1,36 @@
+"""test_torch.py - ftxc.torch.Encoder where a BertModel stood: tensors in, the same tensors out."""
+import unittest
+
+import numpy
+
+import models
+
+try:
+    import torch
+except ImportError:
+    torch = None
+    print("skipped: torch is not installed: test_torch.py", flush=True)
+
+
+@unittest.skipUnless(torch, "torch is not installed")
+class Torch(unittest.TestCase):
+    def test_encoder(self):
+        from ftxc.torch import Encoder
+
+        module = Encoder(models.path("bert"), device="cpu", threads=1).eval()
+        ids = torch.tensor([[2, 5, 6, 3], [2, 5, 3, 0]])
+        mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+        out = module(ids, attention_mask=mask, token_type_ids=torch.zeros_like(ids))
+        hidden, pooled = module.model.forward(ids=ids.numpy(), lengths=[4, 3], types=numpy.zeros((2, 4), int))
+        self.assertTrue(torch.equal(out.last_hidden_state, torch.from_numpy(hidden)))
+        self.assertTrue(torch.equal(out.pooler_output, torch.from_numpy(pooled)))
+        with self.assertRaisesRegex(ValueError, "attention_mask"):
+            module(ids, attention_mask=mask.flip(1))
+        with self.assertRaisesRegex(TypeError, "no encoder"):
+            Encoder(models.path("llama"), device="cpu")
+        vectors = module.model.encode(["a", "ab"], to="torch")
+        self.assertTrue(torch.equal(vectors, torch.from_numpy(module.model.encode(["a", "ab"]))))
+
+
+if __name__ == "__main__":
+    unittest.main()
