@@ -189,11 +189,14 @@ static void bounds(void **state)
         {{PUSH, 1}, EXPR_MAX_WORDS + 1, false},
     };
     int64_t deep[EXPR_MAX_WORDS];
+    FtxError err;
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if ((expr_check(cases[i].words, cases[i].n, 2, NULL) == FTX_OK) != cases[i].good)
+        if ((expr_check(cases[i].words, cases[i].n, 2, &err) == FTX_OK) != cases[i].good)
             fail_msg("case %zu", i);
+    assert_int_equal(expr_check(cases[3].words, cases[3].n, 2, &err), FTX_EFORMAT);
+    assert_string_equal(err.text, "expression word 4 jumps out of the list");
     for (int values = 32; values <= 33; values++) { /* the stack holds 32 */
         size_t n = 0;
 

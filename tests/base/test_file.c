@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -88,17 +89,25 @@ static void assert_text(const char *path, const char *wanted)
     assert_string_equal(text, wanted);
 }
 
-/* Files in the folder of temporary ones whose names begin so. */
-static int count_files(const char *start)
+/* Files in the folder of temporary ones whose names begin so; the path of one of them. */
+static int find_files(const char *start, char *path, size_t size)
 {
     DIR *d = opendir(temp_folder);
     int n = 0;
 
     assert_non_null(d);
     for (const struct dirent *e; (e = readdir(d));)
-        n += strncmp(e->d_name, start, strlen(start)) == 0;
+        if (strncmp(e->d_name, start, strlen(start)) == 0) {
+            snprintf(path, size, "%s/%s", temp_folder, e->d_name);
+            n++;
+        }
     closedir(d);
     return n;
+}
+
+static int count_files(const char *start)
+{
+    return find_files(start, (char[1]){0}, 1);
 }
 
 /* Two at once, perhaps of one process number in two containers: each whole, the last one stays. */
@@ -187,19 +196,27 @@ static void in_pieces(void **state)
     assert_text(path, "axyze");
 }
 
-/* A file that cannot take its name leaves nothing, and is not touched after its end. */
+/* A file that cannot take its name leaves nothing; when all files are given up, it is none of them.
+ * First of all tests: the place of the first file is the one it has. */
 static void no_rest(void **state)
 {
     const char *path = temp_path("taken");
+    char part[5000];
     FileOut *f;
+    int other;
 
     (void)state;
     assert_int_equal(file_create(path, &f, NULL), FTX_OK);
+    assert_int_equal(find_files("taken", part, sizeof part), 1);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(file_commit(f, NULL), FTX_EIO);
+    other = open(part, O_CREAT | O_EXCL | O_WRONLY, 0600);
+    assert_true(other >= 0);
+    close(other);
+    file_abort_all();
+    assert_int_equal(unlink(part), 0);
     assert_int_equal(count_files("taken"), 1); /* the folder */
     assert_int_equal(rmdir(path), 0);
-    file_abort_all();
 }
 
 static void mapped(void **state)
@@ -304,7 +321,7 @@ static void the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_pieces),   cmocka_unit_test(no_rest),           cmocka_unit_test(mapped),
+        cmocka_unit_test(no_rest),     cmocka_unit_test(in_pieces),         cmocka_unit_test(mapped),
         cmocka_unit_test(folders),     cmocka_unit_test(a_mark_is_no_text), cmocka_unit_test(no_such_place),
         cmocka_unit_test(two_writers), cmocka_unit_test(given_up),          cmocka_unit_test(programs_may_run),
         cmocka_unit_test(no_room),     cmocka_unit_test(the_end),
