@@ -34,8 +34,7 @@ FtxStatus ftx_context(FtxError *err, FtxStatus status, const char *format, ...)
     va_end(ap);
     memcpy(after, err->text, sizeof after);
     after[sizeof after - 1] = '\0';
-    if (snprintf(err->text, sizeof err->text, "%.480s: %.510s", before, after) < 0)
-        err->text[0] = '\0';
+    snprintf(err->text, sizeof err->text, "%.480s: %.510s", before, after);
     err->status = status;
     return status;
 }

@@ -144,6 +144,9 @@ static void copies_reach_their_places(void **state)
     assert_string_equal(err.text, "bytes 4000 to 4128 of $pages are outside of it");
     assert_int_equal(device_cuda.write(s, FTX_NAMED_out, 0, row, 4, &err), FTX_EINVAL);
     assert_int_equal(device_cuda.read(s, FTX_NAMED_pages, SIZE_MAX, row, 2, &err), FTX_EINVAL);
+    memcpy((char *)(uintptr_t)device_cuda.out(s) + 8, "result", 7); /* results stand where the host reads them */
+    must(device_cuda.read(s, FTX_NAMED_out, 8, back, 7, &err), &err);
+    assert_string_equal(back, "result");
     /* the step's data: what io() holds, to where the kernels look */
     memset(device_cuda.io(s), 0x5A, 4096);
     must(device_cuda.upload(s, 600, &err), &err);

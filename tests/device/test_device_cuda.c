@@ -198,6 +198,25 @@ static void equal_products_share_a_plan(void **state)
     close_both(w, d, s);
 }
 
+/* Kernels of one image share its module, which is unloaded once. */
+static void kernels_share_a_module(void **state)
+{
+    World *w = world();
+    Device *d;
+    Session *s;
+
+    (void)state;
+    open_both(w, &one_thread, &d, &s);
+    assert_int_equal(fake.modules, 4);
+    close_both(w, d, s);
+    w = world();
+    w->t.kernels[RANDOM] = w->t.kernels[EMBED];
+    open_both(w, &one_thread, &d, &s);
+    assert_int_equal(fake.modules, 3);
+    close_both(w, d, s);
+    assert_int_equal(fake.modules, 0);
+}
+
 /* Grids that are too large are refused, also when the same step is tried again. */
 static void large_grids_are_refused(void **state)
 {
@@ -354,6 +373,14 @@ static void trace_and_sync_name_launches(void **state)
     }
     assert_string_equal(err.text, "in embedding (embed__x): CUDA_ERROR_UNKNOWN (made to fail)");
     close_both(w, d, s);
+
+    w = world(); /* nobody to tell */
+    setenv("FTX_TRACE", "1", 1);
+    open_both(w, &one_thread, &d, &s);
+    unsetenv("FTX_TRACE");
+    must(device_cuda.run(s, STEP_ANY, 20, 2, 1, NULL), NULL);
+    assert_false(last_runs(1)->in_graph);
+    close_both(w, d, s);
 }
 
 /* Values and logits are looked at after each launch; scratch and leftovers are not. */
@@ -408,6 +435,7 @@ int main(void)
         cmocka_unit_test_setup(exact_programs_follow_T, reset),
         cmocka_unit_test_setup(products_of_rows_follow_S, reset),
         cmocka_unit_test_setup(equal_products_share_a_plan, reset),
+        cmocka_unit_test_setup(kernels_share_a_module, reset),
         cmocka_unit_test_setup(large_grids_are_refused, reset),
         cmocka_unit_test_setup(older_gpus_do_not_overlap, reset),
         cmocka_unit_test_setup(steps_allocate_nothing, reset),

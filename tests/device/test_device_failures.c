@@ -41,6 +41,8 @@ static void mistakes_are_named(void **state)
     refused(w, FTX_EDEVICE, "300000 bytes of shared memory for linear__x");
     w = world(), w->t.kernels[EMBED].kind = FTX_KERNEL_CPU;
     refused(w, FTX_EFORMAT, "embed__x is no kernel for a GPU");
+    w = world(), w->t.kernels[MATMUL].n_operands = 4;
+    refused(w, FTX_EFORMAT, "matmul has 7 constants and 4 operands, not 7 and 5");
     w = world(), w->t.consts[FTX_MM_ACT] = FTX_ACT_SILU;
     refused(w, FTX_EFORMAT, "layer 0: up: cuBLASLt has no activation 5");
     w = world(), w->t.consts[FTX_MM_ACT] = FTX_ACT_RELU;
@@ -102,6 +104,31 @@ static bool may_pass(const char *function)
         if (strstr(function, words[i]))
             return true;
     return false;
+}
+
+/* What `ftxc doctor` asks: each call that fails is told, and no context stays. */
+static void facts_may_fail(void **state)
+{
+    unsigned long n, loud = 0;
+    CudaFacts f;
+    FtxError err = {0};
+
+    (void)state;
+    assert_int_equal(device_cuda_facts(0, &f, &err), FTX_OK);
+    assert_int_equal(f.target, 901);
+    assert_int_equal(fake_open_things(), 0);
+    for (n = 1;; n++) {
+        fake_reset();
+        fake.fail_at = n;
+        const FtxStatus status = device_cuda_facts(0, &f, &err);
+        if (!fake.failed)
+            break;
+        loud += status != FTX_OK;
+        if (status)
+            assert_non_null(strstr(err.text, "CUDA_ERROR_UNKNOWN"));
+        assert_int_equal(fake_open_things(), 0);
+    }
+    assert_true(loud >= 5);
 }
 
 static void every_call_may_fail(void **state)
@@ -219,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(mistakes_are_named, reset),
+        cmocka_unit_test_setup(facts_may_fail, reset),
         cmocka_unit_test_setup(every_call_may_fail, reset),
         cmocka_unit_test_setup(a_hang_is_noticed, reset),
         cmocka_unit_test_setup(a_lost_gpu_is_left_alone, reset),

@@ -354,6 +354,51 @@ static void test_copies(void **state)
     assert_int_equal(device_cpu.write(b.session, FTX_NAMED_pages, room - 8, pages, 16, &err), FTX_EINVAL);
     assert_int_equal(device_cpu.read(b.session, FTX_NAMED_pages, room + 1, back, 0, &err), FTX_EINVAL);
     close_bed(&b);
+    device_cpu.session_close(NULL);
+    device_cpu.close(NULL);
+}
+
+static size_t most_bytes, given;
+
+static void *take_few(void *user, size_t bytes, size_t align)
+{
+    void *p = NULL;
+
+    (void)user;
+    if (bytes > most_bytes || posix_memalign(&p, align < sizeof p ? sizeof p : align, bytes))
+        return NULL;
+    given += bytes;
+    return p;
+}
+
+static void give_back(void *user, void *p, size_t bytes)
+{
+    (void)user;
+    given -= p ? bytes : 0;
+    free(p);
+}
+
+/* An allocator that has too little for random weights. */
+static void test_no_room_for_weights(void **state)
+{
+    const FtxAllocator few = {take_few, give_back, NULL};
+    const FtxOptions o = {.size = sizeof(FtxOptions), .threads = 1, .allocator = &few, .random_weights = 1};
+    static Plan p;
+    Device *d;
+    FtxError err;
+
+    (void)state;
+    make_plan(&p);
+    p.fake.plan.space_bytes[FTX_SPACE_WEIGHTS] = p.fake.facts.weight_bytes = 1 << 20;
+    most_bytes = (1 << 20) - 1;
+    assert_int_equal(device_cpu.open(&p.fake.artifact, &p.fake.artifact.plans[0], &o, &d, &err), FTX_ENOMEM);
+    assert_non_null(strstr(err.text, "random weights"));
+    assert_null(d);
+    assert_int_equal(given, 0);
+    most_bytes++;
+    assert_int_equal(device_cpu.open(&p.fake.artifact, &p.fake.artifact.plans[0], &o, &d, &err), FTX_OK);
+    device_cpu.close(d);
+    assert_int_equal(given, 0);
 }
 
 static void test_kernel_missing(void **state)
@@ -380,10 +425,10 @@ static void test_kernel_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs),          cmocka_unit_test(test_random_weights),
-        cmocka_unit_test(test_watched),       cmocka_unit_test(test_watched_logits),
-        cmocka_unit_test(test_copies),        cmocka_unit_test(test_kernel_missing),
-        cmocka_unit_test(test_later_program),
+        cmocka_unit_test(test_runs),           cmocka_unit_test(test_random_weights),
+        cmocka_unit_test(test_watched),        cmocka_unit_test(test_watched_logits),
+        cmocka_unit_test(test_copies),         cmocka_unit_test(test_no_room_for_weights),
+        cmocka_unit_test(test_kernel_missing), cmocka_unit_test(test_later_program),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

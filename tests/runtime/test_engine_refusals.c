@@ -87,7 +87,32 @@ static void test_pages(void **state)
          "30 tokens need 8 pages, the cache has 5");
     says(ftx_engine_bench(b.engine, 2, 1, 8, 5, &median, &least, &most, &err), FTX_EFULL, &err,
          "2 sequences of 9 tokens need more than the 5 pages of the cache");
+    says(ftx_engine_bench(b.engine, 1, 0, 8, 5, &median, &least, &most, &err), FTX_EINVAL, &err,
+         "expected 1 token or more after 0 or more");
     assert_idle(b.engine);
+    close_bed(&b);
+}
+
+/* A plan whose buffers of the host are in another order than named.def: all of them go to the device. */
+static void test_order_of_buffers(void **state)
+{
+    const FakeSizes sizes = fake_sizes();
+    Bed b = {.sizes = sizes};
+    Job j;
+
+    (void)state;
+    reset_fake(false, 0);
+    fake_artifact(&b.artifact, &sizes);
+    b.artifact.plan.named[FTX_NAMED_params] = b.artifact.plan.space_bytes[FTX_SPACE_IO];
+    b.artifact.plan.space_bytes[FTX_SPACE_IO] += 1024;
+    assert_int_equal(fake_model(&b.artifact, NULL, &b.model, NULL), FTX_OK);
+    assert_int_equal(ftx_engine_open(b.model, NULL, &b.engine, NULL), FTX_OK);
+    make_job(&j, 3, 1);
+    expect(&b, &j);
+    submit(&b, &j);
+    run(&b);
+    compare(&j);
+    assert_int_equal(fake.uploaded, b.artifact.plan.space_bytes[FTX_SPACE_IO]);
     close_bed(&b);
 }
 
@@ -115,6 +140,9 @@ static void test_encoder(void **state)
     assert_int_equal(ftx_engine_open(m, NULL, &e, &err), FTX_OK);
     says(ftx_engine_encode(e, &encode, &err), FTX_EINVAL, &err,
          "pooled: the model gives a vector a token only; -D pooling=mean when it is compiled makes one a text");
+    const FtxRequest request = {.size = sizeof request, .ids = ids, .ids_count = 2};
+    says(ftx_engine_submit(e, &request, NULL, &err), FTX_EINVAL, &err,
+         "the model is an encoder: it gives vectors, see ftx_engine_encode");
     encode = (FtxEncode){.size = sizeof encode, .count = 1, .input = input, .lengths = lengths};
     says(ftx_engine_encode(e, &encode, &err), FTX_EINVAL, &err,
          "input: the model takes no hidden states; nn.embedded in its spec says where");
@@ -130,7 +158,8 @@ static void test_encoder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_dead), cmocka_unit_test(test_plans),
-                                       cmocka_unit_test(test_pages), cmocka_unit_test(test_encoder)};
+                                       cmocka_unit_test(test_pages), cmocka_unit_test(test_order_of_buffers),
+                                       cmocka_unit_test(test_encoder)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,12 @@ static void test_auto(void **state)
     assert_non_null(strstr(err.text, "compiled for sm_90, not for the CPU"));
     assert_non_null(strstr(err.text, "no fake GPU"));
 
+    const FtxOptions quiet = {.size = sizeof(FtxOptions), .threads = 1}; /* nobody to tell */
+    logged[0] = '\0';
+    assert_int_equal(ftx_model_open("both", &quiet, &m, &err), FTX_OK);
+    assert_device(m, "cpu (1 thread", "no fake GPU");
+    assert_string_equal(logged, "");
+
     fake.probe = FTX_OK; /* a GPU that does not work: a warning */
     fake.open = FTX_EDEVICE;
     assert_int_equal(open_as("both", FTX_DEVICE_AUTO, &m, &err), FTX_OK);

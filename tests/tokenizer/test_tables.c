@@ -52,6 +52,8 @@ static void test_refused(void **state)
     refused(&(Recipe){.merges = {"a b"}, .model = "\"type\":\"Unigram\","}, "not JSON");
 }
 
+#define NINE(x) x "," x "," x "," x "," x "," x "," x "," x "," x
+
 static void test_refused_models(void **state)
 {
     static const struct {
@@ -89,6 +91,8 @@ static void test_refused_models(void **state)
         {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\","
          "\"precompiled_charsmap\":\"AAAA\"},{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}]}}",
          "two maps of characters"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" NINE("{\"type\":\"WhitespaceSplit\"}") "]}}",
+         "its pre-tokenizer has 9 steps, at most 8 are supported"},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"decoder\":{\"type\":\"Replace\",\"pattern\":{"
          "\"Regex\":\"a\"},\"content\":\"\"}}",
          "its decoder's Replace has a pattern that is not supported"},
