@@ -150,6 +150,8 @@ static void errors(void **state)
         memset(deep, '(', sizeof deep);
         deep[sizeof deep - 1] = 0;
         assert_non_null(strstr(error_of(deep), "deep"));
+        memset(deep, '-', sizeof deep - 1);
+        assert_non_null(strstr(error_of(deep), "deep"));
         strcpy(deep, "A");
         while (strlen(deep) < sizeof deep - 5)
             strcat(deep, "+A");
