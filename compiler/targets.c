@@ -7,34 +7,39 @@
 
 _Static_assert((int)MAX_TARGETS == (int)ARTIFACT_MAX_PLANS, "an artifact has a plan for each target");
 
-static const struct {
-    const char *name, *list; /* list: the word that stands for this one and others */
-    uint32_t id, smem;
-} known[] = {
-#define TARGET(name, id, smem) {#name, "all", id, smem},
-#define TARGET_PTX(name, id, smem) {#name, "ptx", id, smem},
+#define CAPABILITY(name, meaning) #name,
+const char *const capability_names[CAPABILITY_COUNT] = {
+#include "targets.def"
+};
+#undef CAPABILITY
+
+enum { TMA = CAPABILITY_TMA, CLUSTER = CAPABILITY_CLUSTER, WGMMA = CAPABILITY_WGMMA };
+
+static const TargetFacts known[] = {
+#define TARGET(name, ...) {#name, "all", __VA_ARGS__},
+#define TARGET_PTX(name, ...) {#name, "ptx", __VA_ARGS__},
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
 };
 
 const char targets_known[] =
-#define TARGET(name, id, smem) #name " "
-#define TARGET_PTX(name, id, smem) #name " "
+#define TARGET(name, ...) #name " "
+#define TARGET_PTX(name, ...) #name " "
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
     "";
 
 const char targets_help[] = "a list of"
-#define TARGET(name, id, smem) " " #name
-#define TARGET_PTX(name, id, smem)
+#define TARGET(name, ...) " " #name
+#define TARGET_PTX(name, ...)
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
                             "; all: each of these; PTX for other GPUs:"
-#define TARGET(name, id, smem)
-#define TARGET_PTX(name, id, smem) " " #name
+#define TARGET(name, ...)
+#define TARGET_PTX(name, ...) " " #name
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
@@ -98,10 +103,10 @@ bool targets_parse(const char *words, Targets *list, Diag *d)
     return ok;
 }
 
-uint32_t target_smem_bytes(Target t)
+const TargetFacts *target_facts(Target t)
 {
     for (size_t i = 0; i < LEN(known); i++)
         if (known[i].id == t.id)
-            return known[i].smem;
-    return 49152; /* every GPU has that much */
+            return &known[i];
+    die("targets.def has no target %u", t.id);
 }

@@ -8,6 +8,19 @@
 #include "../runtime/base/arena.h"
 #include "../runtime/base/diag.h"
 
+/* What contracts may need of a target, as bits. */
+enum {
+#define CAPABILITY(name, meaning) CAPABILITY_INDEX_##name,
+#include "targets.def"
+#undef CAPABILITY
+    CAPABILITY_COUNT
+};
+enum {
+#define CAPABILITY(name, meaning) CAPABILITY_##name = 1 << CAPABILITY_INDEX_##name,
+#include "targets.def"
+#undef CAPABILITY
+};
+
 typedef struct Target {
     uint32_t id;      /* FTX_TARGET_CPU, or 900, 901 ... as in ftx_format.h */
     const char *name; /* "cpu", "sm_90a" */
@@ -20,6 +33,17 @@ typedef struct Targets {
     size_t n;
 } Targets;
 
+/* A row of targets.def, which explains the columns. */
+typedef struct TargetFacts {
+    const char *name, *list; /* list: the word that stands for this one and others */
+    uint32_t id, capabilities;
+    int64_t smem, sm_smem;
+    const char *gpu;
+    int64_t sms;
+    double read_gbs, fp32_tflops, tensor_tflops, launch_us, overlap_us;
+} TargetFacts;
+
+extern const char *const capability_names[CAPABILITY_COUNT];
 extern const char targets_known[]; /* "cpu sm_80 ... ": the names, for messages */
 extern const char targets_help[];  /* what --target of `compile` takes */
 
@@ -30,6 +54,7 @@ bool target_parse(const char *name, Target *t, Diag *d);
  * stands twice counts once. */
 bool targets_parse(const char *words, Targets *list, Diag *d);
 
-uint32_t target_smem_bytes(Target t); /* shared memory that a block may have */
+/* The row of a target that target_parse or targets_parse gave. */
+const TargetFacts *target_facts(Target t);
 
 #endif

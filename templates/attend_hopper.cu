@@ -9,13 +9,14 @@
 //    (docs/decisions/020-attention-of-texts.md).
 //@ consts  ACROSS: ceil_div(HEAD_DIM, 64)  STAGES: 2  BLOCKS: ACROSS == 1 ? 5 : 2
 //@ consts  BYTES: (1 + 2 * STAGES) * ACROSS * 8192 + 24 * STAGES
-//@ fits    sizeof(x) == 2 && type(y) == X && ARCH == 90 && ARCH_A == 1
+//@ needs   WGMMA
+//@ fits    sizeof(x) == 2 && type(y) == X
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 16 == 0 && HEAD_DIM <= 128
 //@ tiled   x 64
 //@ launch  grid HEADS, ceil_div(T, 64) + S    block 128    smem BYTES
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
 //@ flops   4 * T * min(T_MAX, CONTEXT) * HEADS * HEAD_DIM
-//@ rate    400
+//@ rate    40
 //@ overlap yes
 #include "attend_hopper.cuh"
 

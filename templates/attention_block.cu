@@ -25,7 +25,8 @@
 //@ consts  SHARE: min((FIXED + 12 * TILE + 1024 <= SMEM ? 12 : 8) / M, SLICES)  KEY_WARPS: M * SHARE
 //@ consts  STAGES: min(ceil_div(SLICES, SHARE) * ceil_div(TILES, SLICES), (SMEM - 1024 - FIXED) / (KEY_WARPS * TILE))
 //    Not on sm_120a: with M = 1 it would spill some registers there.
-//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && ARCH < 120 && BUCKET > 0 && M <= 8
+//@ needs   TMA CLUSTER
+//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH < 120 && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128 && WINDOW == 0 && CONTEXT <= 256
 //@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && STAGES >= 1
 //@ launch  grid HEADS   block 384   smem FIXED + KEY_WARPS * STAGES * TILE

@@ -22,7 +22,8 @@
 //    MEMORY: more than half of an SM's, so that no block of a `linear` shares the SM: its loads of x would queue behind
 //    all that the next launch of this kernel loads early. (With half an SM, `up` took 1 us longer on an H200.)
 //@ consts  MEMORY: max(BYTES, (SMEM + 1024) / 2)
-//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH >= 90 && BUCKET > 0 && M <= 8
+//@ needs   TMA CLUSTER
+//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128
 //@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && BYTES + 1024 <= SMEM
 //@ launch  grid HEADS   block 256   smem MEMORY

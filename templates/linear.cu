@@ -42,12 +42,13 @@
 //    A block takes all shared memory of an SM; for a matrix below 32 MB it takes half, so that the next kernel can start
 //    beside it. CHUNK_MAX (k of a row in one bulk copy): rows of 4 KB are read faster than rows of 2 KB, if three chunks
 //    fit.
-//@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: (SMEM + 1024) / 2 - 1024
+//@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: SM_SMEM / 2 - 1024
 //@ consts  BYTES: N * K >= 16000000 || M * X_ROW_BYTES > 36864 ? SMEM : HALF_SMEM  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
 //@ consts  CHUNK_MAX: BYTES > HALF_SMEM && 108544 + KEPT_BYTES + M * X_ROW_BYTES <= BYTES ? 2048 : 1024
 //@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, CHUNK_MAX)), 256)  IN_FLIGHT: BYTES > HALF_SMEM ? 49152 : 65536
 //@ plain:  consts THREADS: RES == 2 ? 288 + 32 * M : 320
-//@ fits    sizeof(x) == 2 && X == W && ARCH >= 90 && K % 8 == 0 && (LAST || BUCKET > 0) && M <= 8
+//@ needs   TMA
+//@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && (LAST || BUCKET > 0) && M <= 8
 //@ fits    RES < 2 || (N % 8 == 0 && N <= 2048)
 //@ fits    8704 + KEPT_BYTES + M * X_ROW_BYTES + 3 * 8 * (2 * CHUNK + 64) <= BYTES
 //@ plain, append: launch grid min(SMS, ceil_div(N, 8))   block THREADS   smem BYTES

@@ -11,11 +11,12 @@
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  WIDTH: D  BIAS: has(b)
 //@ consts  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim  SCALE: attend_packed.scale
 //@ consts  X_STATS: columns(xs)  EPS: EPS
+//@ needs   TMA CLUSTER WGMMA
 //@ fits    !has(xs) || (X_STATS && BIAS)
 //    BYTES: all slots of w or, if that is more, keys, queries, values and results in their place; all slots of x; texts;
 //    mbarriers.
 //@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)  BYTES: max(SLOTS * 12288, 50176) + max(SLOTS * 8192, 12288) + 64 + (SLOTS + 6) * 8
-//@ fits    X != fp32 && X == W && X == Y && ARCH == 90 && ARCH_A == 1 && ENCODE && T_MAX <= 128
+//@ fits    X != fp32 && X == W && X == Y && ENCODE && T_MAX <= 128
 //    An H200 runs 15 clusters of 8 blocks at once; more heads need two rounds.
 //@ fits    HEADS <= 15 || (T_MAX > 16 && T_MAX <= 64)
 //@ fits    HEADS == KV_HEADS && HEAD_DIM == 64 && WIDTH % 8 == 0 && BYTES <= SMEM

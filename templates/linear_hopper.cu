@@ -48,7 +48,8 @@
 //@ consts  FIXED_BYTES: NORM * K_STEPS * 128 + CLUSTER_SIZE * BLOCK_M * 4 + BLOCK_M * 8 + 512
 //@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, K_STEPS)), (SMEM - FIXED_BYTES) / SLOT_BYTES)  BYTES: FIXED_BYTES + STAGES * SLOT_BYTES
 //@ head:   consts SEGMENTS: logits(y)  LAST: LAST
-//@ fits    sizeof(x) == 2 && X == W && ARCH == 90 && ARCH_A == 1 && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
+//@ needs   TMA CLUSTER WGMMA
+//@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
 //    Logits and their segments are those of `head`, all else of `plain`.
 //@ plain, append: fits BUCKET > 0 && logits(y) == 0
 //@ head:   fits LAST || SEGMENTS

@@ -64,10 +64,11 @@
 //@ plain:  consts SLOT_BYTES: max((TILE_M + TILE_N) * 128, SPLIT_K == 1 && RES ? round_up(min(TILE_N, 128), 64) * TILE_M * 2 : 0)
 //    Norms need no launch: the kernel that writes a row writes its statistics too, over every Y_STATS columns.
 //@ plain:  consts X_STATS: columns(xs)  R_STATS: columns(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
+//@ needs   TMA CLUSTER WGMMA
 //@ plain:  fits (!has(xs) || (X_STATS && BIAS)) && (!has(rs) || R_STATS) && (!Y_STATS || (RES && sizeof(Y) == 2))
 //@ plain:  consts BYTES: STAGES * SLOT_BYTES + (SMEM_EPILOGUE ? 16384 : 0) + WARPGROUPS * TILE_N * (R_STATS ? 8 : 4) + (2 * STAGES + 1) * 8
 //@ plain:  consts CLUSTER_SIZE: CLUSTER_M * SPLIT_K
-//@ plain:  fits sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES)) && ARCH == 90 && ARCH_A == 1
+//@ plain:  fits sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES))
 //@ plain:  fits N % 8 == 0 && K % 8 == 0 && (ENCODE || (T_MAX > 64 && DECODE && BUCKET > 0))
 //    The logits of larger vocabularies are those of `head`.
 //@ plain:  fits logits(y) == 0 || N < 3072
@@ -81,14 +82,14 @@
 //@ append: consts CLUSTER_M: ONE_TILE ? 1 : 2  SPLIT_K: T_MAX > 512 || !ONE_TILE || K < 256 || WIDE_N ? 1 : LONG_K ? 4 : 2  WARPGROUPS: ONE_TILE ? 1 : 2
 //@ append: consts STAGES: LONG_K ? 8 : WIDE_N ? 9 : ONE_TILE ? 6 : 5
 //@ append: consts BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
-//@ append: fits sizeof(x) == 2 && X == W && X == Y && X == KV && ARCH == 90 && ARCH_A == 1
+//@ append: fits sizeof(x) == 2 && X == W && X == Y && X == KV
 //@ append: fits N % 8 == 0 && K % 8 == 0 && E % 8 == 0 && T_MAX > 64 && DECODE && BUCKET > 0
 //@ head:   consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1
 //    N is large, so few rows still make many tiles. A cluster reads w once for all its rows. Tiles are as high as the rows
 //    allow, and as wide as fills the last round of the SMs. K is never split: a segment needs finished sums.
 //@ head:   consts SMALL_M: T_MAX <= 128  TILE_M: SMALL_M ? 64 : 128  TILE_N: SMALL_M ? 128 : T_MAX <= 256 ? 96 : 112  CLUSTER_M: 2  WARPGROUPS: 2
 //@ head:   consts STAGES: SMALL_M ? 8 : TILE_N == 96 ? 6 : 5  BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
-//@ head:   fits sizeof(x) == 2 && X == W && Y == fp32 && ARCH == 90 && ARCH_A == 1 && logits(y)
+//@ head:   fits sizeof(x) == 2 && X == W && Y == fp32 && logits(y)
 //@ head:   fits N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && N >= 3072 && DECODE && BUCKET > 0
 //@ tiled   x TILE_M
 //@ tiled   w TILE_N / CLUSTER_M
@@ -99,7 +100,7 @@
 //@ plain, append: moves 2 * N * K + 2 * M * (K + N)
 //@ head:   moves 2 * N * K + 2 * M * K
 //@ flops   2 * M * N * K
-//@ rate    650
+//@ rate    65
 //@ matmul  yes
 //@ overlap yes
 #include "linear_tile.cuh"

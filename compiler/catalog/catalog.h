@@ -7,6 +7,7 @@
 
 #include "../embed.h"
 #include "../ir/ir.h"
+#include "../targets.h"
 #include "../../runtime/base/expr.h"
 
 typedef enum KernelDevice { KD_CUDA, KD_CPU, KD_MATMUL } KernelDevice;

@@ -87,16 +87,20 @@ struct Contract {
     struct {
         NamedText *at;
         size_t n, cap;
-    } fits, scratch, zeroed, tiled;
+    } fits, prefer_other, scratch, zeroed, tiled;
     struct {
         int matrix, bias, gain, shift; /* indices of args; gain 0: no `folded` line */
     } folded;
     NamedText leaves; /* text NULL: the kernel writes no row statistics */
+    struct {
+        uint32_t capabilities;
+        Loc loc;
+    } needs;
     RowsServed rows;
     NamedText grid[3], block, smem, moves, flops; /* text NULL: not given */
     bool matmul, overlap;
     bool unmatched; /* "match none" */
-    uint32_t rate;  /* TFLOP/s; 0: not given */
+    uint32_t rate;  /* percent of the target's fp32 or tensor rate; 0: not given */
 };
 
 /* Row statistics of a value: for each row, the sum and the sum of squares of each block of columns. A kernel that
@@ -113,10 +117,8 @@ typedef struct ProgramFacts {
     bool hidden;    /* an encode program that begins at the graph's entry */
     int64_t bucket; /* T of a program of fixed size; 0: any T */
     int64_t t_max, s_max;
-    uint32_t arch; /* 80, 90 ...; 0: CPU */
-    int64_t smem;
+    const TargetFacts *target;
     DType kv;
-    uint32_t target;
     bool segments;    /* LOGIT_SEGMENTS of names.def; set once the kernel of the logits is chosen */
     bool entry_waits; /* ENTRY_WAITS of names.def; set once the second kernel is chosen */
     RowStats *stats;  /* of each value; NULL: no kernel writes any */
@@ -149,8 +151,9 @@ typedef struct Fitted {
     Instance *instance;                                                  /* in `keep` */
     int64_t scratch[CONTRACT_MAX_BUFFERS], zeroed[CONTRACT_MAX_BUFFERS]; /* bytes, one for each line of the contract */
     int64_t tiled[CONTRACT_MAX_BUFFERS];                                 /* rows of a tile */
-    int64_t leaves;      /* columns of a block of the row statistics that it writes; 0: none */
-    double moves, flops; /* at T_MAX and S_MAX; moves < 0: not given */
+    int64_t leaves;           /* columns of a block of the row statistics that it writes; 0: none */
+    double moves, flops;      /* at T_MAX and S_MAX; moves < 0: not given */
+    const NamedText *avoided; /* the `prefer other` line that holds; NULL: none */
 } Fitted;
 
 /* Chooses the constants and evaluates the expressions; false: *reason names the line that does not hold and its values. */

@@ -266,11 +266,39 @@ static bool read_named(Reader *r, NamedText *t)
     return t->name ? read_expression(r, t) : reader_fail(r, "name");
 }
 
+static bool read_needs(Reader *r)
+{
+    r->c->needs.loc = r->loc;
+    do {
+        const char *s = reader_name(r);
+        int i = 0;
+
+        while (s && i < CAPABILITY_COUNT && strcmp(capability_names[i], s) != 0)
+            i++;
+        if (!s || i == CAPABILITY_COUNT)
+            return reader_fail(r, "capability of compiler/targets.def");
+        r->c->needs.capabilities |= 1u << i;
+        reader_spaces(r);
+    } while (*r->at);
+    return true;
+}
+
 static bool read_fits(Reader *r)
 {
     NamedText *t = arena_push(r->keep, r->c->fits);
 
     t->name = "fits";
+    return read_expression(r, t);
+}
+
+static bool read_prefer(Reader *r)
+{
+    NamedText *t;
+
+    if (!reader_accept(r, "other ") || !reader_accept(r, "if "))
+        return reader_fail(r, "other if expression");
+    t = arena_push(r->keep, r->c->prefer_other);
+    t->name = "prefer other";
     return read_expression(r, t);
 }
 
@@ -317,7 +345,7 @@ static bool read_leaves(Reader *r)
 
 static bool read_rate(Reader *r)
 {
-    return read_number(r, 10000, "whole number from 1 to 10000", &r->c->rate);
+    return read_number(r, 100, "whole number from 1 to 100", &r->c->rate);
 }
 
 static bool read_matmul(Reader *r)

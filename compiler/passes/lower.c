@@ -54,19 +54,18 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .bucket = bucket,
         .t_max = t_max,
         .s_max = t_max < m->sequences ? t_max : m->sequences,
-        .arch = l->target.id / 10,
-        .smem = target_smem_bytes(l->target),
+        .target = target_facts(l->target),
         .kv = l->kv,
-        .target = l->target.id,
     };
     return p;
 }
 
 /* Programs of a fixed size above 64 tokens are made where a kernel of ours computes their products, as linear_tile does
- * for encoders in 16 bits on sm_90a. */
+ * for encoders in 16 bits on targets with wgmma. */
 static bool has_large_buckets(const Lower *l, FtxProgramKind kind)
 {
-    return (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN) && l->target.id == 901 && dtype_size(l->compute) == 2;
+    return (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN) &&
+           (target_facts(l->target)->capabilities & CAPABILITY_WGMMA) && dtype_size(l->compute) == 2;
 }
 
 /* The programs of one kind: small ones of a fixed size (buckets), and one for any larger T. */

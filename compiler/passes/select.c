@@ -9,7 +9,7 @@
  * contract may ask what the producer of its input writes (row statistics, segments of logits).
  *
  * Candidates of the same cost: the contract with the lowest rank, then its first match line. The catalog is sorted by
- * rank, so the first candidate is kept.
+ * rank, so the first candidate is kept. A candidate that its contract says to avoid (`prefer other`) loses to all others.
  *
  *   cost of a launch = max(bytes / bandwidth, operations / rate) + launch overhead
  *
@@ -24,18 +24,21 @@ typedef struct Rates {
     double bytes_us, flops_us, launch_us;
 } Rates;
 
-/* Measured on an H200: 4.0 TB/s in a running model; an edge of a CUDA graph takes 1.9 us, a programmatic one 0.6, and
- * filling and draining the GPU about 0.6 more. CPU: two cores. */
+/* What kernels reach of the rates of targets.def, in percent. Measured on an H200 (read 4.0 of 4.8 TB/s in a running model)
+ * and taken to be so on all targets. LIBRARY: cuBLASLt; OURS: kernels without a `rate` line. */
+enum { READ = 83, LIBRARY_FP32 = 75, LIBRARY_TENSOR = 61, OURS_FP32 = 45, OURS_TENSOR = 25 };
+
 static Rates rates_of(const Lower *l, const Contract *c)
 {
-    const bool wide = l->compute == DT_FP32;
-    const double rate = c->rate ? (double)c->rate * 1e6 : wide ? 30e6 : 250e6;
+    const TargetFacts *t = target_facts(l->target);
+    const bool library = c->device == KD_MATMUL, fp32 = l->compute == DT_FP32;
+    const int share = c->rate ? (int)c->rate
+                      : fp32  ? (library ? LIBRARY_FP32 : OURS_FP32)
+                              : (library ? LIBRARY_TENSOR : OURS_TENSOR);
 
-    if (c->device == KD_CPU)
-        return (Rates){20e3, 100e3, 5};
-    if (c->device == KD_MATMUL)
-        return (Rates){4e6, wide ? 50e6 : 600e6, 2.5};
-    return (Rates){4e6, rate, c->overlap ? 1.2 : 2.5};
+    return (Rates){.bytes_us = t->read_gbs * 1e3 * READ / 100,
+                   .flops_us = (fp32 ? t->fp32_tflops : t->tensor_tflops) * 1e6 * share / 100,
+                   .launch_us = c->overlap ? t->overlap_us : t->launch_us};
 }
 
 /* The memory traffic of a contract without a `moves` line: the size of all operands. */
@@ -58,6 +61,14 @@ static double launch_cost(const Lower *l, const Program *p, const Binding *b, co
     const double flops = fit->flops > 0 ? fit->flops / r.flops_us : 0;
 
     return (moves > flops ? moves : flops) + r.launch_us;
+}
+
+/* The cost by which candidates are compared: one with a `prefer other` line that holds loses to any without. */
+static double compared_cost(const Candidate *x)
+{
+    enum { AVOIDED_US = 1000000000 };
+
+    return x->own_us + (x->fit.avoided ? AVOIDED_US : 0);
 }
 
 static bool runs_on_target(const Lower *l, const Contract *c)
@@ -358,7 +369,7 @@ static void choose(Cover *c, Id v)
             best->missing = missing;
             continue;
         }
-        us += all.at[i].own_us;
+        us += compared_cost(&all.at[i]);
         if (rows == ROWS_ALL || (rows == ROWS_DECODE && c->p->facts.decode)) {
             if (is_better(c, v, &all.at[i], us))
                 *best = (Choice){.found = true, .us = us, .one = all.at[i]};
@@ -366,9 +377,12 @@ static void choose(Cover *c, Id v)
         }
         for (size_t k = 0; k < all.n && rows == ROWS_DECODE; k++)
             if (all.at[k].b.contract->rows == ROWS_PREFILL && same_inputs(&all.at[i].b, &all.at[k].b) &&
-                (!best->found || us + all.at[k].own_us < best->us))
-                *best = (Choice){
-                    .found = true, .us = us + all.at[k].own_us, .one = all.at[i], .two = all.at[k], .pair = true};
+                (!best->found || us + compared_cost(&all.at[k]) < best->us))
+                *best = (Choice){.found = true,
+                                 .us = us + compared_cost(&all.at[k]),
+                                 .one = all.at[i],
+                                 .two = all.at[k],
+                                 .pair = true};
     }
 }
 
@@ -503,7 +517,7 @@ static bool cover(Cover *c, bool *root, double *us, Diag *d)
     *us = 0;
     for (Id v = 1; v < g->values.n; v++)
         if (root[v])
-            *us += c->best[v].one.own_us + (c->best[v].pair ? c->best[v].two.own_us : 0);
+            *us += compared_cost(&c->best[v].one) + (c->best[v].pair ? compared_cost(&c->best[v].two) : 0);
     return true;
 }
 

@@ -19,9 +19,13 @@ static void print_candidate(const Lower *l, const Candidate *c, const Program *p
 
     for (size_t i = 0; i < p->groups.n; i++)
         taken |= p->groups.at[i].b.line == c->b.line && p->groups.at[i].b.root == c->b.root;
+    const NamedText *line = c->fits ? c->fit.avoided : NULL;
+    const char *avoided =
+        line ? arena_printf(l->scratch, "  %s:%d: prefer other if %s", line->loc.file, line->loc.line, line->text) : "";
+
     if (c->fits)
-        fprintf(out, "  %c %8.2f us  %s  %s\n", taken ? '*' : ' ', c->own_us, lower_describe(l, &as_group, l->scratch),
-                c->fit.instance->entry);
+        fprintf(out, "  %c %8.2f us  %s  %s%s\n", taken ? '*' : ' ', c->own_us,
+                lower_describe(l, &as_group, l->scratch), c->fit.instance->entry, avoided);
     else
         fprintf(out, "           no   %s  %s\n", lower_describe(l, &as_group, l->scratch), c->reason);
 }
@@ -34,6 +38,11 @@ static bool matched(const Candidate *c)
 
 static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
 {
+    const TargetFacts *t = target_facts(l->target);
+    const char *overlap = "";
+
+    if (t->overlap_us < t->launch_us)
+        overlap = arena_printf(l->scratch, ", or %g if it overlaps the previous one", t->overlap_us);
     fprintf(out, "%s on %s\n", lower_program_name(p, l->scratch), l->target.name);
     for (Id root = v; root < l->g->values.n; root++) { /* matches with their root at v, then larger ones that cover v */
         Candidates all = {0};
@@ -53,9 +62,9 @@ static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
         if (covers(&p->groups.at[i].b, v))
             fprintf(out,
                     "  taken: %s; it is in the cheapest set of launches for the program "
-                    "(a launch costs its bytes or its operations, whichever takes longer, plus %s)\n",
-                    lower_describe(l, &p->groups.at[i], l->scratch),
-                    l->target.id == FTX_TARGET_CPU ? "5 us" : "1.2 to 2.5 us");
+                    "(a launch costs its bytes or its operations at the rates of %s, whichever takes longer, plus "
+                    "%g us%s)\n",
+                    lower_describe(l, &p->groups.at[i], l->scratch), t->gpu, t->launch_us, overlap);
 }
 
 bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, Id v, FILE *out, Diag *d)

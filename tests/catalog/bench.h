@@ -63,7 +63,7 @@ static inline Bench bench_open(const char *contract)
     if (!b.g || !ir_verify(b.g, &d) || !catalog_read(b.keep, &file, 1, &b.c, &d))
         fail_msg("%s", d.text);
     b.f = (ProgramFacts){
-        .g = b.g, .bucket = 16, .t_max = 16, .s_max = 4, .arch = 90, .smem = 232448, .kv = DT_BF16, .target = 901};
+        .g = b.g, .bucket = 16, .t_max = 16, .s_max = 4, .target = target_facts((Target){.id = 901}), .kv = DT_BF16};
     b.uses = ir_uses(b.g);
     return b;
 }

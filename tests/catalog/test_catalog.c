@@ -58,10 +58,9 @@ static void mistakes(void **state)
                         "templates/t.cu:2: contract: there is no line \"grids\"; docs/contracts.md lists them");
     assert_string_equal(message(NORM LAUNCH "//@ tiled z 64\n"),
                         "templates/t.cu:7: contract: tiled: z is not an argument with two sizes");
-    assert_string_equal(
-        message(NORM LAUNCH "//@ rate fast\n"),
-        "templates/t.cu:7: contract: expected whole number from 1 to 10000, found \"fast\"; the line is: "
-        "//@ rate TFLOP/s");
+    assert_string_equal(message(NORM LAUNCH "//@ rate fast\n"),
+                        "templates/t.cu:7: contract: expected whole number from 1 to 100, found \"fast\"; the line is: "
+                        "//@ rate percent");
     assert_string_equal(
         message(NORM LAUNCH "//@ rank 0\n"),
         "templates/t.cu:7: contract: expected whole number from 1 to 1000000, found \"0\"; the line is: "
@@ -92,6 +91,48 @@ static void mistakes(void **state)
     assert_string_equal(
         message(NORM LAUNCH "//@ fits columns(x)\n"),
         "templates/t.cu:7: contract: expression \"columns(x)\": unknown name \"columns(x)\" at \"end\"");
+}
+
+/* Capabilities: their names, and what a target without one says. */
+static void needs(void **state)
+{
+    Bench t = bench_open(
+        "//@ kernel up\n//@ rank 1\n//@ args x[M,C] -> y\n//@ match y = rmsnorm(x, x)\n"
+        "//@ needs TMA WGMMA\n//@ consts A: 2 * WGMMA + TMA  B: SM_SMEM - SMEM\n"
+        "//@ prefer other if C < 12\n//@ prefer other if C == 12\n//@ launch grid 1 block 1\n//@ moves SMS\n");
+    const char *reason = "";
+    Binding b;
+    Fitted fit;
+
+    (void)state;
+    assert_string_equal(
+        message(NORM LAUNCH "//@ needs TMA MMU\n"),
+        "templates/t.cu:7: contract: expected capability of compiler/targets.def, found \"\"; the line is: "
+        "//@ needs NAME NAME");
+    assert_string_equal(
+        message(NORM LAUNCH "//@ needs\n"),
+        "templates/t.cu:7: contract: expected capability of compiler/targets.def, found \"\"; the line is: "
+        "//@ needs NAME NAME");
+    assert_string_equal(message(NORM LAUNCH "//@ prefer others\n"),
+                        "templates/t.cu:7: contract: expected other if expression, found \"others\"; the line is: "
+                        "//@ prefer other if expression");
+    assert_string_equal(message(NORM LAUNCH "//@ prefer other if\n"),
+                        "templates/t.cu:7: contract: expected other if expression, found \"if\"; the line is: "
+                        "//@ prefer other if expression");
+    assert_string_equal(message(NORM LAUNCH "//@ prefer other if D\n"),
+                        "templates/t.cu:7: contract: expression \"D\": unknown name \"D\" at \"end\"");
+    ir_value(t.g, 5)->args[1] = 3;
+    assert_true(matches(&t, 0, 0, 5, &b, &reason));
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_int_equal(constant(fit.instance, "A")->i, 3);
+    assert_int_equal(constant(fit.instance, "B")->i, 1024);
+    assert_true(fit.moves == 132);
+    assert_non_null(fit.avoided);
+    assert_int_equal(fit.avoided->loc.line, 8);
+    t.f.target = target_facts((Target){.id = 1001});
+    assert_false(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_string_equal(reason, "templates/t.cu:5: needs WGMMA, which sm_100a lacks");
+    bench_close(&t);
 }
 
 /* Lines at their bounds: as many as there may be, and one more. */
@@ -152,7 +193,7 @@ static void fused(void **state)
         "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps TILE: 32 8 4 2 BIAS: has(b) S1: rows(x)\n"
         "//@ fits K % TILE == 0 && M_MAX <= 64\n"
         "//@ launch grid N / TILE, M, SMS * 2 block 32 * TILE smem K * 2\n"
-        "//@ scratch part 4 * M * N\n//@ moves N * K * sizeof(w) + M * 4\n//@ tiled w 2 * TILE\n//@ rate 500\n");
+        "//@ scratch part 4 * M * N\n//@ moves N * K * sizeof(w) + M * 4\n//@ tiled w 2 * TILE\n//@ rate 50\n");
     Binding b;
     Fitted fit;
     const char *reason = "";
@@ -187,7 +228,7 @@ static void fused(void **state)
     assert_int_equal(fit.scratch[0], 4 * 16 * 12);
     assert_int_equal(contract_arg_tiled(&b, &fit, 1), 8);
     assert_int_equal(contract_arg_tiled(&b, &fit, 0), 0);
-    assert_int_equal(t.c.at[0]->rate, 500);
+    assert_int_equal(t.c.at[0]->rate, 50);
     assert_true(fit.moves == 12 * 12 * 2 + 16 * 4);
     assert_int_equal(expr_run(fit.instance->grid[1].words, fit.instance->grid[1].n, variables, 3, &value, &err), 0);
     assert_int_equal(value, 5);
@@ -348,6 +389,7 @@ static void swapped(void **state)
     const Id inner[IR_MAX_ARGS] = {3, 5};
     Id outer[IR_MAX_ARGS] = {0, 7};
     const char *reason = "";
+    TargetFacts roomy;
     Binding b;
     Fitted fit;
     Id root;
@@ -365,7 +407,9 @@ static void swapped(void **state)
     assert_true(matches(&t, 2, 0, 5, &b, &reason));
     assert_false(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_non_null(strstr(reason, "smem is 300000, it must be 0 to 232448"));
-    t.f.smem = 300000;
+    roomy = *t.f.target;
+    roomy.smem = 300000;
+    t.f.target = &roomy;
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(contract_arg_tiled(&b, &fit, 0), 0); /* r is not bound */
     ir_value(t.g, 4)->shape.dim[0].n = 7;
@@ -457,9 +501,9 @@ static void mangled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tree),       cmocka_unit_test(mistakes), cmocka_unit_test(fused),  cmocka_unit_test(types),
-        cmocka_unit_test(statistics), cmocka_unit_test(mangled),  cmocka_unit_test(bounds), cmocka_unit_test(covered),
-        cmocka_unit_test(swapped),    cmocka_unit_test(places),
+        cmocka_unit_test(tree),    cmocka_unit_test(needs),      cmocka_unit_test(mistakes), cmocka_unit_test(fused),
+        cmocka_unit_test(types),   cmocka_unit_test(statistics), cmocka_unit_test(mangled),  cmocka_unit_test(bounds),
+        cmocka_unit_test(covered), cmocka_unit_test(swapped),    cmocka_unit_test(places),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

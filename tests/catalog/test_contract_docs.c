@@ -62,6 +62,9 @@ static void lines_and_names(Page *p)
 #define FUNCTION(name, meaning) must_have_name(p, "`", #name, "(x");
 #define WORD(name, value) must_have_name(p, "`", #name, "`");
 #include "compiler/catalog/names.def"
+#define CAPABILITY(name, meaning) must_have_name(p, "`", #name, "`");
+#include "compiler/targets.def"
+#undef CAPABILITY
 #undef NAME
 #undef LAUNCH
 #undef FUNCTION

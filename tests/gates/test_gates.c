@@ -113,8 +113,8 @@ static void check_limits(const Kernel *k, Target t, const Resources *r)
     /* registers are given out to a warp, by 8 a thread; warps by 4 */
     GATE((r->registers + 7) / 8 * 8 * 32 * ((warps + 3) / 4 * 4) <= FILE_REGISTERS, "%u registers of %u threads",
          r->registers, i->block);
-    GATE(smem <= target_smem_bytes(t), "%u + %u bytes of shared memory, %u there are", r->static_smem, i->smem,
-         target_smem_bytes(t));
+    GATE(smem <= target_facts(t)->smem, "%u + %u bytes of shared memory, %lld there are", r->static_smem, i->smem,
+         (long long)target_facts(t)->smem);
     GATE(r->barriers <= MOST_BARRIERS, "%u barriers", r->barriers);
 }
 

@@ -31,7 +31,7 @@ def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, k
     last = template.endswith("head")
     h, g, e, rot = heads or (1, 1, 2, 0)
     v = dict(type_x=x, type_w=x, type_y=y, type_k=kv or x, sizeof_x=SIZE[x], sizeof_w=SIZE[x], N=n, K=k, T_MAX=m,
-             S_MAX=m, BUCKET=m, ARCH=90, ARCH_A=1, SMEM=232448, NORM=norm, EPS=1e-5, ACT=act, GLU=glu, RES=res, has_b=bias,
+             S_MAX=m, BUCKET=m, ARCH=90, TMA=1, CLUSTER=1, WGMMA=1, SMEM=232448, SM_SMEM=233472, NORM=norm, EPS=1e-5, ACT=act, GLU=glu, RES=res, has_b=bias,
              rows_x=0, logits_y=0, LAST=int(last), BEAMS=0, CONTEXT=256, BLOCK=16, append_heads=h, append_kv_heads=g, append_head_dim=e, append_rot=rot)
     try:
         env = c.fix(v, SMS, force)

@@ -67,10 +67,8 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
                           .bucket = c->bucket,
                           .t_max = most,
                           .s_max = most < g->limits.sequences ? most : g->limits.sequences,
-                          .arch = t.id / 10,
-                          .smem = target_smem_bytes(t),
+                          .target = target_facts(t),
                           .kv = c->kv,
-                          .target = t.id,
                           .segments = c->segments};
 }
 
@@ -156,7 +154,7 @@ static Case step_for(const Program *p)
     static const int lengths[] = {7, 290, 1, 16, 33, 8, 40, 65};
     const ProgramFacts *f = &p->facts;
     const Limits *m = &f->g->limits;
-    Case c = {.decode = f->decode, .bucket = (int)f->bucket, .kv = f->kv, .sms = f->arch >= 90 ? 132 : 108};
+    Case c = {.decode = f->decode, .bucket = (int)f->bucket, .kv = f->kv, .sms = f->target->sms};
 
     if (f->decode) {
         for (int i = 0; i < (int)LEN(lengths) && i < (f->t_max > 2 ? f->t_max - 1 : f->t_max); i++)

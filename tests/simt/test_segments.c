@@ -47,10 +47,8 @@ static void fit_form(Forms *f, bool segments)
                                 .bucket = ROWS,
                                 .t_max = ROWS,
                                 .s_max = ROWS,
-                                .arch = 90,
-                                .smem = target_smem_bytes(target),
+                                .target = target_facts(target),
                                 .kv = DT_FP16,
-                                .target = 901,
                                 .segments = segments};
     for (size_t i = 0; i < f->catalog.n; i++) {
         const Contract *k = f->catalog.at[i];
