@@ -100,8 +100,11 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
 
         ok = artifact_write(o->out, &parts, report, &(Stage){o, "weights"}, d);
     }
-    *result = (CompileResult){spec.name, spec.checkout, spec.graph && spec.graph->kind != FTX_MODEL_ENCODER, targets,
-                              .weight_bytes = packing.bytes};
+    *result = (CompileResult){spec.name, spec.checkout, targets, .weight_bytes = packing.bytes};
+    if (spec.graph) {
+        result->kv_pages = (uint64_t)spec.graph->limits.kv_pages;
+        result->kv_block = (uint64_t)spec.graph->limits.kv_block;
+    }
     for (size_t i = 0; ok && i < targets.n; i++) {
         result->plans[i] = plans[i].head;
         result->n_instances += plans[i].instances.n;

@@ -24,10 +24,10 @@ typedef struct CompileOptions {
 
 typedef struct CompileResult {
     const char *name;
-    bool checkout;  /* compiled from a checkout's folder, not from a spec */
-    bool has_cache; /* engines hold a KV cache */
+    bool checkout; /* compiled from a checkout's folder, not from a spec */
     Targets targets;
-    FtxPlan plans[MAX_TARGETS]; /* one a target: what an engine takes, space by space */
+    FtxPlan plans[MAX_TARGETS];  /* one a target: what an engine takes, space by space */
+    uint64_t kv_pages, kv_block; /* the most KV pages of an engine, and the tokens of each; 0: encoders */
     size_t n_instances;
     uint64_t weight_bytes;
     const char *notes[2]; /* lines for the user; NULL: none */

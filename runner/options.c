@@ -51,6 +51,19 @@ static bool parse_seed(const char *text, uint64_t *seed)
     return end != text && !*end && !errno;
 }
 
+/* "512", "64K", "1.5G": bytes, at least 1; units are powers of 1024. */
+static bool parse_bytes(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    const double number = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    const double value = unit ? ldexp(number, 10 * (int)(unit - units + 1)) : number;
+
+    *bytes = value >= 1.0 && value < 9e18 ? (uint64_t)value : 0;
+    return end != text && *bytes && !end[unit != NULL];
+}
+
 static bool parse_number(const char *text, double *number)
 {
     char *end;
@@ -72,6 +85,12 @@ static bool store(const Option *o, const char *value, void *into, char *error, s
     case OPT_TEXT: *(const char **)field = value; break;
     case OPT_INT: number = options_integer(value, (int *)field, &end) && !*end; break;
     case OPT_SEED: number = parse_seed(value, (uint64_t *)field); break;
+    case OPT_BYTES:
+        if (!parse_bytes(value, (uint64_t *)field)) {
+            snprintf(error, bytes, "%s: expected bytes (512M, 4G), found \"%.100s\"", o->name, value);
+            return false;
+        }
+        break;
     case OPT_NUMBER: number = parse_number(value, (double *)field); break;
     case OPT_LIST:
         list = (TextList *)field;

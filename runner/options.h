@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum OptionKind { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_SEED, OPT_NUMBER, OPT_LIST } OptionKind;
+typedef enum OptionKind { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_SEED, OPT_BYTES, OPT_NUMBER, OPT_LIST } OptionKind;
 
 typedef struct Option {
     const char *name; /* "--top-k" */
@@ -18,7 +18,8 @@ typedef struct Option {
     size_t given; /* offsetof a bool that becomes true if the option is given; 0: none (no such bool is at 0) */
 } Option;
 
-/* OPT_FLAG bool, OPT_TEXT const char *, OPT_INT int, OPT_SEED uint64_t, OPT_NUMBER double, OPT_LIST TextList */
+/* OPT_FLAG bool, OPT_TEXT const char *, OPT_INT int, OPT_SEED uint64_t, OPT_BYTES uint64_t ("4G"), OPT_NUMBER double,
+ * OPT_LIST TextList */
 typedef struct TextList {
     const char *at[64];
     size_t n;

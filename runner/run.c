@@ -24,7 +24,7 @@ typedef struct Options {
     bool has_seed, has_max_prompt;
     const char *device, *file, *ids, *types, *prefix, *pair, *truncate;
     int threads, max_prompt;
-    uint64_t random_weights, seed;
+    uint64_t random_weights, kv_memory, seed;
 #define FIELD_COUNT int
 #define FIELD_NUMBER double
 #define FIELD_EARLY const char *
@@ -79,6 +79,9 @@ static const Option table[] = {
     {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits at the last token of the prompt", AT(logits), 0},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
+    {"--kv-memory", 0, OPT_BYTES, "4G",
+     "device memory for the KV cache: bytes, with K, M, G or T (default: what is free, less a reserve)", AT(kv_memory),
+     0},
     {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed (artifacts without weights)",
      AT(random_weights), 0},
     {"--profile", 0, OPT_FLAG, NULL, "time of each kernel and the share of matrix products", AT(profile), 0},
@@ -467,9 +470,10 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
 
         if (all->draws)
             snprintf(seed, sizeof seed, "seed %" PRId64 "; ", (int64_t)r->request.seed);
-        command_print("[%s: %llu tokens in %.3f s, throughput %.0f tokens/s; %sopened in %.0f ms; %s]\n", r->info.name,
-                      (unsigned long long)all->tokens, t, t > 0.0 ? (double)all->tokens / t : 0.0, seed,
-                      open_seconds * 1e3, r->info.device);
+        command_print(
+            "[%s: %llu tokens in %.3f s, throughput %.0f tokens/s; %sKV cache %llu tokens; opened in %.0f ms; %s]\n",
+            r->info.name, (unsigned long long)all->tokens, t, t > 0.0 ? (double)all->tokens / t : 0.0, seed,
+            (unsigned long long)r->info.kv_tokens, open_seconds * 1e3, r->info.device);
     }
     return s                 ? (int)command_exit(s)
            : r->lines.failed ? EXIT_FAILED
@@ -533,6 +537,7 @@ int run(const char *artifact, int argc, char **argv)
         return command_mistake("run", "expected an artifact, and perhaps a prompt");
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("run", "%s", error);
+    open.kv_bytes = o.kv_memory;
     r = command_must(calloc(1, sizeof *r));
     r->o = &o;
     start = command_seconds();

@@ -107,6 +107,13 @@ typedef struct FtxOptions {
     void (*log)(void *user, int level, const char *text); /* NULL: silent. level 0 note, 1 warning */
     void *log_user;
     uint64_t random_weights; /* not 0: draw the weights from this seed instead of reading them (benchmarks) */
+
+    /* Device memory for the KV cache of an engine (ftx_engine_open). It is never more than the spec's limits can use. 0:
+     * what is free when the engine opens, less a reserve of 2 % and at least 256 MiB. So the first of several engines on
+     * a GPU may leave nothing to the others: give each its part. On the CPU memory is used when tokens are written
+     * there, but at once if `allocator` is set. Requests wait while no pages are free. FTX_EINVAL: less than one page
+     * for each sequence; FTX_ENOMEM (the CPU), FTX_EDEVICE: less than that, or than kv_bytes, is free. */
+    uint64_t kv_bytes;
 } FtxOptions;
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
@@ -141,6 +148,11 @@ typedef struct FtxModelInfo {
     bool has_tokenizer;
     uint64_t weight_bytes, engine_bytes; /* memory on the device: of the model, and of each engine */
     uint64_t workspace_bytes;            /* the part of engine_bytes for activations and scratch */
+
+    /* Tokens whose keys and values fit in the KV cache (a part of engine_bytes) of the engine that was opened last;
+     * before the first, as many as the limits can use. 0: encoders. */
+    uint64_t kv_tokens;
+    uint64_t kv_token_bytes; /* device memory for each of them */
 } FtxModelInfo;
 
 /* Maps an artifact, chooses a device and loads weights and code. options may be NULL for all defaults; the allocator's

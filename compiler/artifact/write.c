@@ -124,8 +124,6 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->hidden = s->hidden;
     f->layers = s->layers;
     f->heads = s->heads;
-    f->kv_heads = s->kv_heads;
-    f->head_dim = s->head_dim;
     f->context = (uint32_t)l->context;
     f->sequences = (uint32_t)l->sequences;
     f->tokens = (uint32_t)l->tokens;
@@ -272,6 +270,8 @@ static void plan_sections(Writer *w, const Plan *p, const Code *code)
     section(w, FTX_SEC_OPERANDS, target, p->operands.at, p->operands.n * sizeof *p->operands.at);
     section(w, FTX_SEC_EXPRS, target, exprs.at, exprs.n * sizeof *exprs.at);
     section(w, FTX_SEC_BUFFERS, target, buffers, p->buffers.n * sizeof *buffers);
+    if (p->caches.n)
+        section(w, FTX_SEC_CACHES, target, p->caches.at, p->caches.n * sizeof *p->caches.at);
     if (code->cubin)
         section(w, FTX_SEC_CUBIN, target, code->cubin, code->cubin_bytes);
     if (code->source)

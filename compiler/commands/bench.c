@@ -18,7 +18,7 @@ typedef struct Options {
     bool help, json, profile, has_repeat, has_new, has_temperature;
     bool of_steps, of_generations; /* an option for steps, or for generations, was given */
     const char *device, *sequences, *context, *prompt;
-    uint64_t random_weights;
+    uint64_t random_weights, kv_memory;
     int threads, repeat, new, source, beams, top_k;
     double top_p, temperature;
 } Options;
@@ -49,6 +49,9 @@ static const Option table[] = {
      AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
+    {"--kv-memory", 0, OPT_BYTES, "4G",
+     "device memory for the KV cache: bytes, with K, M, G or T (default: what is free, less a reserve)", AT(kv_memory),
+     0},
     {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed, not 0 (artifacts without weights)",
      AT(random_weights), 0},
     {"--json", 0, OPT_FLAG, NULL, "one object for each measurement, in the form of docs/results", AT(json), 0},
@@ -202,6 +205,17 @@ static bool check_options(const Options *o, char *error, size_t bytes)
     return false;
 }
 
+/* The first line: the model and its memory. */
+static void print_head(const Bench *b)
+{
+    printf("%s on %s, weights %.1f MB, workspace %.1f MB", b->info.name, b->info.device,
+           (double)b->info.weight_bytes * 1e-6, (double)b->info.workspace_bytes * 1e-6);
+    if (b->info.kv_tokens)
+        printf(", KV cache %llu tokens, %.1f MB", (unsigned long long)b->info.kv_tokens,
+               (double)(b->info.kv_tokens * b->info.kv_token_bytes) * 1e-6);
+    putchar('\n');
+}
+
 static int generate_all(const Bench *b, const int32_t *sequences, size_t n)
 {
     FtxError err = {0};
@@ -209,10 +223,10 @@ static int generate_all(const Bench *b, const int32_t *sequences, size_t n)
 
     if (b->o->profile && profile_start(b->engine, &err))
         return command_failed(&err);
-    if (!b->o->json)
-        printf("%s on %s, weights %.1f MB, workspace %.1f MB\n%-8s %9s %8s %9s\n", b->info.name, b->info.device,
-               (double)b->info.weight_bytes * 1e-6, (double)b->info.workspace_bytes * 1e-6, "new", "requests", "beams",
-               "source");
+    if (!b->o->json) {
+        print_head(b);
+        printf("%-8s %9s %8s %9s\n", "new", "requests", "beams", "source");
+    }
     for (size_t i = 0; i < n; i++)
         code = worse(code, generate(b, sequences[i]));
     if (b->o->profile)
@@ -232,9 +246,10 @@ static int time_steps(const Bench *b, const int32_t *sequences, size_t n_sequenc
         !options_numbers(o->prompt ? o->prompt : "0", prompts, LEN(prompts), &n_prompts))
         return command_mistake("bench",
                                "--context, --prompt: expected at most 32 whole numbers of 32 bits with commas between");
-    if (!o->json)
-        printf("%s on %s, weights %.1f MB\n%-8s %9s %8s %9s\n", b->info.name, b->info.device,
-               (double)b->info.weight_bytes * 1e-6, "step", "sequences", "tokens", "context");
+    if (!o->json) {
+        print_head(b);
+        printf("%-8s %9s %8s %9s\n", "step", "sequences", "tokens", "context");
+    }
     for (size_t i = 0; i < n_prompts && encoder; i++)
         for (size_t k = 0; k < n_sequences; k++)
             for (size_t m = 0; m < n_contexts; m++)
@@ -281,6 +296,7 @@ int command_bench(int argc, char **argv)
         return command_mistake("bench", "%s", error);
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("bench", "%s", error);
+    open.kv_bytes = o.kv_memory;
     if (ftx_model_open(rest.at[0], &open, &model, &err) || ftx_engine_open(model, &open, &b.engine, &err)) {
         ftx_model_close(model);
         return command_failed(&err);

@@ -82,13 +82,18 @@ static bool can_write(const char *path)
 }
 
 /* What an engine takes beside the weights. */
+/* Without the KV cache, whose size is decided when an engine opens. */
 static uint64_t engine_bytes(const FtxPlan *p)
 {
-    uint64_t bytes = 0;
+    const uint64_t *bytes = p->space_bytes;
 
-    for (int space = FTX_SPACE_STATE; space < FTX_SPACE_COUNT; space++)
-        bytes += p->space_bytes[space];
-    return bytes;
+    return bytes[FTX_SPACE_STATE] + bytes[FTX_SPACE_IO] + bytes[FTX_SPACE_WORK] + bytes[FTX_SPACE_OUT];
+}
+
+/* Of all tokens that the limits can use. */
+static uint64_t kv_bytes(const CompileResult *r, size_t plan)
+{
+    return r->kv_pages * r->plans[plan].space_bytes[FTX_SPACE_PAGES];
 }
 
 /* The largest engine on the CPU, or on a GPU. */
@@ -105,9 +110,12 @@ static void print_engine(const CompileResult *r, bool gpu)
         return;
     bytes = (double)engine_bytes(&r->plans[most]);
     work = (double)r->plans[most].space_bytes[FTX_SPACE_WORK];
-    printf(", engine%s%s %.1f MB: %sstate %.1f, workspace %.1f (the lower bound %.1f)", r->targets.n > 1 ? " on " : "",
-           r->targets.n > 1 ? r->targets.at[most].name : "", bytes * 1e-6, r->has_cache ? "KV cache and " : "",
-           (bytes - work) * 1e-6, work * 1e-6, (double)r->plans[most].lower_bound * 1e-6);
+    printf(", engine%s%s %.1f MB: state %.1f, workspace %.1f (the lower bound %.1f)", r->targets.n > 1 ? " on " : "",
+           r->targets.n > 1 ? r->targets.at[most].name : "", bytes * 1e-6, (bytes - work) * 1e-6, work * 1e-6,
+           (double)r->plans[most].lower_bound * 1e-6);
+    if (r->kv_pages)
+        printf(", KV cache of up to %llu tokens %.1f MB", (unsigned long long)(r->kv_pages * r->kv_block),
+               (double)kv_bytes(r, most) * 1e-6);
 }
 
 static void print_summary(const char *out, const char *path, const CompileResult *r, double seconds)

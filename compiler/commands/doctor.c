@@ -109,16 +109,15 @@ static void check_cpu(Report *r)
 
 static void check_memory(Report *r)
 {
-    char text[100];
-    const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    const double available = read_line("/proc/meminfo", "MemAvailable", text, sizeof text)
-                                 ? strtod(text, NULL) * 1024.0
-                                 : (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    const bool little = available < 1e9;
+    uint64_t all, available;
+
+    memory_machine(&all, &available);
+
+    const bool little = available < 1000000000;
 
     add(r, "memory", little ? NOTE : OK,
         little ? "models of a billion weights in bf16 need 2 GB and more, and their engine" : NULL,
-        "%.1f GB, available %.1f GB", all * 1e-9, available * 1e-9);
+        "%.1f GB, available %.1f GB", (double)all * 1e-9, (double)available * 1e-9);
 }
 
 static void count_files(const char *folder, size_t *files, double *bytes)

@@ -23,6 +23,7 @@
 typedef struct Options {
     bool help, literal, json, has_stride;
     const char *device, *ids;
+    uint64_t kv_memory;
     int threads, stride;
 } Options;
 
@@ -36,6 +37,9 @@ static const Option table[] = {
     {"--json", 0, OPT_FLAG, NULL, "one object: ids, logprobs, loss, perplexity, windows", AT(json), 0},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
+    {"--kv-memory", 0, OPT_BYTES, "4G",
+     "device memory for the KV cache: bytes, with K, M, G or T (default: what is free, less a reserve)", AT(kv_memory),
+     0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
 #undef AT
@@ -205,6 +209,7 @@ int command_score(int argc, char **argv)
         return command_mistake("score", "--literal is about text, and --ids are given");
     if (!device_parse(o.device, o.threads, 0, &open, error, sizeof error))
         return command_mistake("score", "%s", error);
+    open.kv_bytes = o.kv_memory;
     if (ftx_model_open(rest.at[0], &open, &s.model, &err) || ftx_engine_open(s.model, &open, &s.engine, &err)) {
         code = command_failed(&err);
     } else {

@@ -24,14 +24,13 @@ static json_t *facts_json(const Artifact *a)
     for (uint32_t i = 0; i < f->n_ends; i++)
         json_array_append_new(ends, json_integer(f->ends[i]));
     return json_pack(
-        "{so,so,si,si,si,si,si,si,si,si,si,si,si,si,si,si,so,si,so,so,so}", "name", text(artifact_string(a, f->name)),
+        "{so,so,si,si,si,si,si,si,si,si,si,si,si,si,so,si,so,so,so}", "name", text(artifact_string(a, f->name)),
         "parameters", number(f->parameters), "vocab", (int)f->vocab, "hidden", (int)f->hidden, "layers", (int)f->layers,
-        "heads", (int)f->heads, "kv_heads", (int)f->kv_heads, "head_dim", (int)f->head_dim, "context", (int)f->context,
-        "sequences", (int)f->sequences, "tokens", (int)f->tokens, "kv_block", (int)f->kv_block, "kv_pages",
-        (int)f->kv_pages, "logit_bias", (int)f->logit_bias, "end_ids", (int)f->end_ids, "bad_words",
-        (int)(f->bad_words - a->n_bad_words), "ends", ends, "bos", (int)f->bos, "weight_bytes", number(f->weight_bytes),
-        "sidecar", f->sidecar ? text(artifact_string(a, f->sidecar)) : json_null(), "tokenizer",
-        json_boolean(a->tokenizer));
+        "heads", (int)f->heads, "context", (int)f->context, "sequences", (int)f->sequences, "tokens", (int)f->tokens,
+        "kv_block", (int)f->kv_block, "kv_pages", (int)f->kv_pages, "logit_bias", (int)f->logit_bias, "end_ids",
+        (int)f->end_ids, "bad_words", (int)(f->bad_words - a->n_bad_words), "ends", ends, "bos", (int)f->bos,
+        "weight_bytes", number(f->weight_bytes), "sidecar",
+        f->sidecar ? text(artifact_string(a, f->sidecar)) : json_null(), "tokenizer", json_boolean(a->tokenizer));
 }
 
 static json_t *decode_json(const FtxDecode *d)
@@ -153,17 +152,30 @@ static json_t *buffers_json(const Artifact *a, const ArtifactPlan *p)
     return list;
 }
 
+static json_t *caches_json(const ArtifactPlan *p)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < p->n_caches; i++) {
+        const FtxCache *c = &p->caches[i];
+
+        json_array_append_new(list, json_pack("{si,si,si,ss,si,si}", "kv_heads", (int)c->kv_heads, "k_dim",
+                                              (int)c->k_dim, "v_dim", (int)c->v_dim, "type", dtype_name((DType)c->type),
+                                              "window", (int)c->window, "source", (int)c->source));
+    }
+    return list;
+}
+
 static json_t *plan_json(const Artifact *a, const ArtifactPlan *p)
 {
     json_t *spaces = json_object();
 
     for (uint32_t s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++)
         json_object_set_new(spaces, window_space(s), number(p->head->space_bytes[s]));
-    return json_pack("{ss,ss,ss,ss,so,so,so,so,so}", "target", window_target(p->head->target), "weight_type",
+    return json_pack("{ss,ss,ss,so,so,so,so,so,so}", "target", window_target(p->head->target), "weight_type",
                      dtype_name((DType)p->head->weight_type), "compute_type", dtype_name((DType)p->head->compute_type),
-                     "kv_type", dtype_name((DType)p->head->kv_type), "bytes", spaces, "lower_bound",
-                     number(p->head->lower_bound), "kernels", kernels_json(a, p), "programs", programs_json(a, p),
-                     "buffers", buffers_json(a, p));
+                     "caches", caches_json(p), "bytes", spaces, "lower_bound", number(p->head->lower_bound), "kernels",
+                     kernels_json(a, p), "programs", programs_json(a, p), "buffers", buffers_json(a, p));
 }
 
 FtxStatus show_json(const Artifact *a, const char *path, bool verified, FILE *out, FtxError *err)

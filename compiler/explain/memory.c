@@ -116,7 +116,8 @@ void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
     fprintf(out, "\nmemory of %s: weights once for each model; state, input, workspace and output for each engine\n",
             window_target(p->head->target));
     for (int s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++) {
-        fprintf(out, "  %-10s %10s\n", window_space((uint32_t)s), window_bytes(p->head->space_bytes[s]));
+        fprintf(out, "  %-10s %10s%s\n", window_space((uint32_t)s), window_bytes(p->head->space_bytes[s]),
+                s == FTX_SPACE_PAGES ? "  one KV page; an engine has as many as fit (--kv-memory)" : "");
         for (size_t i = 0; i < FTX_NAMED_COUNT; i++)
             if (named[i].space == (FtxSpace)s && p->head->named_bytes[i])
                 fprintf(out, "    %10s  %10s  $%-8s %s\n", window_bytes(p->head->named[i]),

@@ -77,9 +77,11 @@ static void show_model(const Artifact *a, const char *path, FILE *out)
             a->header->version_major, a->header->version_minor);
     fprintf(out, "  model        %s: %s parameters, %u layers, hidden %u, vocab %u\n", artifact_string(a, f->name),
             window_count(f->parameters), f->layers, f->hidden, f->vocab);
-    fprintf(out, "  attention    %u heads of %u, %u for keys and values\n", f->heads, f->head_dim, f->kv_heads);
-    fprintf(out, "  limits       %u sequences, context %u, %u tokens a step; %u KV pages of %u tokens\n", f->sequences,
-            f->context, f->tokens, f->kv_pages, f->kv_block);
+    fprintf(out, "  attention    %u heads\n", f->heads);
+    fprintf(out, "  limits       %u sequences, context %u, %u tokens a step", f->sequences, f->context, f->tokens);
+    if (f->kv_pages)
+        fprintf(out, "; at most %u KV pages of %u tokens", f->kv_pages, f->kv_block);
+    fputc('\n', out);
     if (f->kind == FTX_MODEL_ENCODER)
         show_vectors(a, out);
     else
@@ -187,18 +189,41 @@ static void show_launches(const Artifact *a, const ArtifactPlan *p, const FtxPro
     }
 }
 
+/* Caches of neighbouring layers that are alike share a line. */
+static void show_caches(const ArtifactPlan *p, FILE *out)
+{
+    for (uint32_t i = 0, n; i < p->n_caches; i += n) {
+        const FtxCache *c = &p->caches[i];
+
+        for (n = 1; i + n < p->n_caches && memcmp(c, c + n, sizeof *c) == 0;)
+            n++;
+        fprintf(out, "  %u %scache%s: %u heads of %u", n, c->source ? "source " : "", n == 1 ? "" : "s", c->kv_heads,
+                c->k_dim);
+        if (c->v_dim != c->k_dim)
+            fprintf(out, " (values %u)", c->v_dim);
+        fprintf(out, ", %s", dtype_name((DType)c->type));
+        if (c->source)
+            fprintf(out, ", sources of %u tokens", c->source);
+        if (c->window)
+            fprintf(out, ", window %u", c->window);
+        fputc('\n', out);
+    }
+}
+
 static void show_plan(const Artifact *a, const ArtifactPlan *p, bool all, FILE *out)
 {
-    const uint64_t *bytes = p->head->space_bytes;
+    const uint64_t *bytes = p->head->space_bytes, page = bytes[FTX_SPACE_PAGES];
 
-    fprintf(out, "\nplan for %s: weights %s, compute %s, KV cache %s\n", window_target(p->head->target),
-            dtype_name((DType)p->head->weight_type), dtype_name((DType)p->head->compute_type),
-            dtype_name((DType)p->head->kv_type));
-    fprintf(out, "  engine %s: %sstate %s, workspace %s (the lower bound %s), input %s, output %s\n",
+    fprintf(out, "\nplan for %s: weights %s, compute %s\n", window_target(p->head->target),
+            dtype_name((DType)p->head->weight_type), dtype_name((DType)p->head->compute_type));
+    fprintf(out, "  engine %s: state %s, workspace %s (the lower bound %s), input %s, output %s\n",
             window_bytes(bytes[FTX_SPACE_STATE] + bytes[FTX_SPACE_WORK] + bytes[FTX_SPACE_IO] + bytes[FTX_SPACE_OUT]),
-            a->facts->kind == FTX_MODEL_ENCODER ? "" : "KV cache and ", window_bytes(bytes[FTX_SPACE_STATE]),
-            window_bytes(bytes[FTX_SPACE_WORK]), window_bytes(p->head->lower_bound), window_bytes(bytes[FTX_SPACE_IO]),
-            window_bytes(bytes[FTX_SPACE_OUT]));
+            window_bytes(bytes[FTX_SPACE_STATE]), window_bytes(bytes[FTX_SPACE_WORK]),
+            window_bytes(p->head->lower_bound), window_bytes(bytes[FTX_SPACE_IO]), window_bytes(bytes[FTX_SPACE_OUT]));
+    if (page)
+        fprintf(out, "  KV cache: %s a token, %s a page; all %u pages %s\n", window_bytes(page / a->facts->kv_block),
+                window_bytes(page), a->facts->kv_pages, window_bytes(page * a->facts->kv_pages));
+    show_caches(p, out);
     for (uint32_t i = 0; i < p->n_programs; i++) {
         fprintf(out, "    %-32s %4u launches, workspace %s\n", window_program(&p->programs[i]),
                 p->programs[i].n_launches, window_bytes(p->programs[i].work_bytes));

@@ -86,7 +86,7 @@ const char *window_shape(const FtxWeight *w)
 
 const char *window_space(uint32_t space)
 {
-    static const char *const names[] = {"none", "weights", "state", "input", "workspace", "output"};
+    static const char *const names[] = {"none", "weights", "state", "input", "workspace", "output", "pages"};
 
     return space < FTX_SPACE_COUNT ? names[space] : "unknown";
 }

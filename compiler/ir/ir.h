@@ -81,7 +81,7 @@ typedef struct Limits {
     int64_t context;             /* tokens of one sequence */
     int64_t tokens;              /* largest T */
     int64_t kv_block;            /* tokens of a KV page */
-    int64_t kv_pages;            /* pages of the KV pool, the same number in every layer */
+    int64_t kv_pages;            /* the most pages of the KV cache */
     int64_t logit_bias, end_ids; /* entries of one request */
     int64_t bad_words;           /* ids of all bad words of a request and of the model together */
     int64_t source;              /* tokens of a source text; 0: the model reads none */

@@ -146,7 +146,6 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     plan->head.target = t.id;
     plan->head.weight_type = p->weights ? p->weights : DT_FP32;
     plan->head.compute_type = l->compute;
-    plan->head.kv_type = l->kv;
     *(const char **)arena_push(l->keep, plan->strings) = "";
 }
 

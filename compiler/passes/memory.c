@@ -1,6 +1,7 @@
 /* memory.c - an offset for every buffer, then the plan in the artifact's structs.
  *
  *   STATE  named buffers of the engine, then the memory of `zeroed` lines
+ *   PAGES  one page of the KV cache: the keys of all layers, then the values
  *   IO     what the host writes for a step, in the order of named.def; only the part in use is copied
  *   OUT    what the host reads
  *   WORK   values between launches, and scratch: packed by lifetime interval (planner.c) in each program; the
@@ -13,6 +14,7 @@
 #include "lower.h"
 #include "planner.h"
 #include "../../kernels/device/io.h"
+#include "../../runtime/artifact/sizes.h"
 
 static const uint64_t ALIGN = 256;
 
@@ -36,104 +38,71 @@ static uint32_t plan_string(Lower *l, const char *s)
 
 /* --- named buffers -------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name, *bytes;
-    FtxSpace space;
-} named[] = {
-#define NAMED(name, space, bytes, what) {#name, bytes, FTX_SPACE_##space},
+static const FtxSpace named_space[] = {
+#define NAMED(name, space, bytes, what) FTX_SPACE_##space,
 #include "../../runtime/artifact/named.def"
 #undef NAMED
 };
 
-/* The names of named.def's expressions. */
-typedef struct Sizes {
-    int64_t S, T, C, B, P, V, L, G, E, KV, BIAS, ENDS, RING, D, POOL, SRC, SOURCES, BEAMS, IN, WORDS;
-} Sizes;
-
-static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *value)
+/* The tokens that attention of a layer looks back; 0: all. */
+static int64_t window_of(const Graph *g, int64_t layer)
 {
-    const Sizes *s = user;
-    const struct {
-        const char *name;
-        int64_t value;
-    } names[] = {
-        {"S", s->S},
-        {"T", s->T},
-        {"C", s->C},
-        {"B", s->B},
-        {"P", s->P},
-        {"V", s->V},
-        {"L", s->L},
-        {"G", s->G},
-        {"E", s->E},
-        {"KV", s->KV},
-        {"BIAS", s->BIAS},
-        {"ENDS", s->ENDS},
-        {"RING", s->RING},
-        {"D", s->D},
-        {"POOL", s->POOL},
-        {"SRC", s->SRC},
-        {"SOURCES", s->SOURCES},
-        {"BEAMS", s->BEAMS},
-        {"IN", s->IN},
-        {"WORDS", s->WORDS},
-    };
-
-    *kind = EXPR_CONSTANT;
-    for (size_t i = 0; i < LEN(names); i++)
-        if (strcmp(names[i].name, name) == 0) {
-            *value = names[i].value;
-            return true;
-        }
-    return false;
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_ATTEND_PAGED && ir_int(ir_value(g, id), "layer") == layer)
+            return ir_int(ir_value(g, id), "window");
+    return 0;
 }
 
-/* Fills the sizes; checks that layers are numbered from 0 and have KV caches of one shape. */
-static bool sizes_of(const Lower *l, Sizes *s, Diag *d)
+/* One cache for each value of op, APPEND or CROSS_APPEND. Checks that layers are numbered from 0. */
+static bool add_caches(const Lower *l, Op op, Diag *d)
 {
-    const Limits *m = &l->g->limits;
+    int64_t layer = 0;
 
-    *s = (Sizes){.S = m->sequences,
-                 .T = m->tokens,
-                 .C = m->context,
-                 .B = m->kv_block,
-                 .P = m->kv_pages,
-                 .KV = (int64_t)dtype_size(l->kv),
-                 .BIAS = m->logit_bias,
-                 .ENDS = m->end_ids,
-                 .WORDS = m->bad_words,
-                 .RING = FTX_OUT_RING};
-    s->SRC = m->source;
-    s->SOURCES = m->sources;
-    s->BEAMS = m->beams > 1 ? m->beams : 0;
-    if (l->g->kind == FTX_MODEL_ENCODER)
-        s->D = ir_value(l->g, l->g->output)->shape.dim[1].n;
-    if (l->g->pooled)
-        s->POOL = ir_value(l->g, l->g->pooled)->shape.dim[1].n;
-    if (l->g->entry)
-        s->IN = ir_value(l->g, l->g->entry)->shape.dim[1].n * (int64_t)dtype_size(l->compute);
-    if (l->g->logits)
-        s->V = ir_value(l->g, l->g->logits)->shape.dim[1].n;
     for (Id id = 1; id < l->g->values.n; id++) {
         const Value *v = ir_value(l->g, id);
 
-        if (v->op != OP_APPEND)
+        if (v->op != op)
             continue;
-        if (s->L && (s->G != ir_int(v, "kv_heads") || s->E != ir_int(v, "head_dim")))
-            return diag_error(
-                d, v->loc,
-                "append: layer %lld has %lld kv_heads of %lld, layer 0 has %lld of %lld; all layers must have "
-                "the same",
-                (long long)ir_int(v, "layer"), (long long)ir_int(v, "kv_heads"), (long long)ir_int(v, "head_dim"),
-                (long long)s->G, (long long)s->E);
-        if (ir_int(v, "layer") != s->L)
-            return diag_error(d, v->loc, "append: this is layer %lld of the model, its attribute layer is %lld",
-                              (long long)s->L, (long long)ir_int(v, "layer"));
-        s->G = ir_int(v, "kv_heads");
-        s->E = ir_int(v, "head_dim");
-        s->L++;
+        if (ir_int(v, "layer") != layer)
+            return diag_error(d, v->loc, "%s: this is layer %lld of the model, its attribute layer is %lld",
+                              ir_op_name(op), (long long)layer, (long long)ir_int(v, "layer"));
+        *arena_push(l->keep, l->plan->caches) =
+            (FtxCache){.kv_heads = (uint32_t)ir_int(v, "kv_heads"),
+                       .k_dim = (uint32_t)ir_int(v, "head_dim"),
+                       .v_dim = (uint32_t)ir_int(v, "head_dim"),
+                       .type = l->kv,
+                       .window = op == OP_APPEND ? (uint32_t)window_of(l->g, layer) : 0,
+                       .source = op == OP_APPEND ? 0 : (uint32_t)l->g->limits.source};
+        layer++;
     }
     return true;
+}
+
+static Sizes sizes_of(const Lower *l)
+{
+    const Graph *g = l->g;
+    const Limits *m = &g->limits;
+    Sizes s = {.S = m->sequences,
+               .T = m->tokens,
+               .C = m->context,
+               .B = m->kv_block,
+               .BIAS = m->logit_bias,
+               .ENDS = m->end_ids,
+               .WORDS = m->bad_words,
+               .RING = FTX_OUT_RING,
+               .SRC = m->source,
+               .SOURCES = m->sources,
+               .BEAMS = m->beams > 1 ? m->beams : 0};
+
+    if (g->kind == FTX_MODEL_ENCODER)
+        s.D = ir_value(g, g->output)->shape.dim[1].n;
+    if (g->pooled)
+        s.POOL = ir_value(g, g->pooled)->shape.dim[1].n;
+    if (g->entry)
+        s.IN = ir_value(g, g->entry)->shape.dim[1].n * (int64_t)dtype_size(l->compute);
+    if (g->logits)
+        s.V = ir_value(g, g->logits)->shape.dim[1].n;
+    return s;
 }
 
 /* Adds a row to the plan's memory map. Named buffers are not in it: the plan's head has their offsets. */
@@ -149,29 +118,24 @@ static void record(Lower *l, const char *name, FtxSpace space, uint32_t program,
 static bool place_named(Lower *l, Diag *d)
 {
     FtxPlan *h = &l->plan->head;
-    Sizes s;
+    Sizes s = sizes_of(l);
+    FtxError err;
 
-    if (!sizes_of(l, &s, d))
+    if (!add_caches(l, OP_APPEND, d) || !add_caches(l, OP_CROSS_APPEND, d))
         return false;
-    for (size_t i = 0; i < LEN(named); i++) {
-        FtxError err;
-        Expr e;
-        int64_t bytes;
+    if (sizes_caches(&s, l->plan->caches.at, l->plan->caches.n, &err))
+        return diag_error(d, (Loc){0}, "memory: %s", err.text);
+    for (int i = 0; i < FTX_NAMED_COUNT; i++) {
+        uint64_t *end = &h->space_bytes[named_space[i]];
 
-        if (expr_parse(named[i].bytes, lookup_size, &s, &e, &err) || expr_run(e.words, e.n, NULL, 0, &bytes, &err))
-            return diag_error(d, (Loc){0},
-                              "memory: $%s is too large (%s): lower limits.sequences, limits.context or limits.tokens",
-                              named[i].name, err.text);
-        h->named[i] = h->space_bytes[named[i].space];
-        h->named_bytes[i] = (uint64_t)bytes;
-        h->space_bytes[named[i].space] = aligned(h->named[i] + (uint64_t)bytes);
+        if (sizes_named(&s, i, &h->named_bytes[i], &err))
+            return diag_error(d, (Loc){0}, "memory: %s: lower limits.sequences, limits.context or limits.tokens",
+                              err.text);
+        h->named[i] = *end;
+        *end = aligned(*end + h->named_bytes[i]);
         assert(i != FTX_NAMED_segments || !s.V || /* named.def repeats this size as an expression */
-               (size_t)bytes == sizeof(FtxSegments) + (size_t)(s.S * FTX_SEGMENTS(s.V)) * sizeof(FtxSegment));
-        if (bytes > INT64_C(1) << 46)
-            return diag_error(
-                d, (Loc){0},
-                "memory: $%s would need %lld bytes: lower limits.sequences, limits.context or limits.tokens",
-                named[i].name, (long long)bytes);
+               (size_t)h->named_bytes[i] ==
+                   sizeof(FtxSegments) + (size_t)(s.S * FTX_SEGMENTS(s.V)) * sizeof(FtxSegment));
     }
     for (size_t i = 0; i < l->zeroed.n; i++) {
         Zeroed *z = &l->zeroed.at[i];
@@ -276,22 +240,37 @@ static FtxOperand with_tiles(const Lower *l, const Program *p, const Launch *lau
     return o;
 }
 
+/* Where the part of a layer begins in $k, $v, $cross_k or $cross_v. */
+static uint64_t cache_offset(const Lower *l, int named, int64_t layer)
+{
+    const bool source = named == FTX_NAMED_cross_k || named == FTX_NAMED_cross_v;
+    const bool is_values = named == FTX_NAMED_v || named == FTX_NAMED_cross_v;
+    uint64_t at = 0;
+
+    for (size_t i = 0; i < l->plan->caches.n && layer > 0; i++) {
+        const FtxCache *c = &l->plan->caches.at[i];
+        uint64_t keys, values;
+
+        if ((c->source != 0) != source)
+            continue;
+        sizes_cache(c, l->g->limits.kv_block, &keys, &values); /* place_named has checked it */
+        at += (is_values ? values : keys) * (source ? (uint64_t)l->g->limits.sources : 1);
+        layer--;
+    }
+    return at;
+}
+
 static FtxOperand operand_place(Lower *l, Program *p, uint32_t launch, const Operand *o)
 {
     const FtxPlan *h = &l->plan->head;
-    uint64_t layers = 0;
 
     switch (o->kind) {
     case OPERAND_NULL: break;
     case OPERAND_WEIGHT:
         return (FtxOperand){.space = FTX_SPACE_WEIGHTS, .offset = l->packing->weights.at[o->at].offset};
     case OPERAND_NAMED:
-        for (Id v = 1; v < l->g->values.n && o->layer > 0; v++)
-            layers += ir_value(l->g, v)->op == OP_APPEND;
-        assert(o->layer <= 0 || layers > 0);
-        return (FtxOperand){.space = named[o->at].space,
-                            .offset = h->named[o->at] +
-                                      (o->layer > 0 ? h->named_bytes[o->at] / layers * (uint64_t)o->layer : 0)};
+        return (FtxOperand){.space = named_space[o->at],
+                            .offset = h->named[o->at] + cache_offset(l, (int)o->at, o->layer)};
     case OPERAND_VALUE:
     case OPERAND_STATS:
         return (FtxOperand){.space = FTX_SPACE_WORK,

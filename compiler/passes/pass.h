@@ -51,6 +51,10 @@ typedef struct Plan {
         size_t n, cap;
     } buffers; /* .name indexes strings */
     struct {
+        FtxCache *at;
+        size_t n, cap;
+    } caches;
+    struct {
         const char **at;
         size_t n, cap;
     } strings; /* [0] is "" */

@@ -93,7 +93,7 @@ void print_schedule(const Lower *l, FILE *out)
 
 void print_memory(const Lower *l, FILE *out)
 {
-    static const char *const spaces[FTX_SPACE_COUNT] = {"", "weights", "state", "io", "work", "out"};
+    static const char *const spaces[FTX_SPACE_COUNT] = {"", "weights", "state", "io", "work", "out", "pages"};
     static const struct {
         const char *name;
         FtxSpace space;

@@ -127,21 +127,6 @@ static void size_tables(Graph *g)
         }
 }
 
-/* Refuses a cache that no machine can hold. Kernels address pages in 64 bits. */
-static void check_cache_bytes(lua_State *L)
-{
-    const Spec *spec = reader_of(L)->spec;
-    const Limits *l = &reader_of(L)->graph->limits;
-    const double gb =
-        8.0 * spec->layers * (double)l->kv_pages * (double)l->kv_block * spec->kv_heads * spec->head_dim / (1 << 30);
-
-    if (gb > 4096)
-        sandbox_fail(L,
-                     "the cache of keys and values would take %.0f GB in fp32, at most 4096 are allowed; lower "
-                     "limits.sequences, limits.context or kv.pages",
-                     gb);
-}
-
 /* The fields pooling and normalize, which replace the family's vector of a text. */
 static void read_pooling(lua_State *L, int t)
 {
@@ -195,7 +180,6 @@ static int ftx_model(lua_State *L)
     if (g->limits.beams > 1)
         g->output = nn_beam(L, g->output);
     size_tables(g);
-    check_cache_bytes(L);
     settings_read(L, 1);
     if (!ir_verify(g, &d))
         return sandbox_fail(L, "%s", d.text);

@@ -14,6 +14,7 @@
 #include "../base/expr.h"
 #include "../base/hash.h"
 #include "facts.h"
+#include "sizes.h"
 #include "trailer.h"
 #include "version.h"
 
@@ -74,6 +75,7 @@ static const struct {
     [FTX_SEC_OPERANDS] = {"operands", sizeof(FtxOperand), 1, 0, 0},
     [FTX_SEC_EXPRS] = {"expressions", sizeof(int64_t), 1, 0, 0},
     [FTX_SEC_BUFFERS] = {"buffers", sizeof(FtxBuffer), 1, 0, 0},
+    [FTX_SEC_CACHES] = {"caches", sizeof(FtxCache), 1, 0, 0},
     [FTX_SEC_CUBIN] = {"code", 1, 1, 0, 0},
     [FTX_SEC_SOURCE] = {"source", 1, 1, 1, 0},
     [FTX_SEC_TABLES] = {"tables", 1, 0, 0, 1},
@@ -218,96 +220,72 @@ static FtxStatus check_weights(Artifact *a, const char *path, FtxError *err)
 
 /* --- plans ----------------------------------------------------------------------------------- */
 
-/* The variables of the size expressions in named.def. */
-typedef struct Sizes {
-    const FtxFacts *facts;
-    uint32_t kv_type, compute_type;
-} Sizes;
-
-static bool size_name(void *user, const char *name, ExprKind *kind, int64_t *value)
-{
-    const Sizes *s = user;
-    const FtxFacts *f = s->facts;
-    const bool encoder = f->kind == FTX_MODEL_ENCODER;
-    const struct {
-        const char *name;
-        int64_t value;
-    } names[] = {
-        {"S", f->sequences},
-        {"T", f->tokens},
-        {"C", f->context},
-        {"B", f->kv_block},
-        {"P", f->kv_pages},
-        {"V", encoder ? 0 : f->vocab},
-        {"L", f->layers},
-        {"G", f->kv_heads},
-        {"E", f->head_dim},
-        {"BIAS", f->logit_bias},
-        {"WORDS", f->bad_words},
-        {"ENDS", f->end_ids},
-        {"RING", FTX_OUT_RING},
-        {"D", encoder ? f->hidden : 0},
-        {"POOL", f->pooled},
-        {"SRC", f->source_context},
-        {"SOURCES", f->sources},
-        {"BEAMS", f->beams > 1 ? f->beams : 0},
-        {"KV", (int64_t)dtype_size((DType)s->kv_type)},
-        {"IN", f->input * (int64_t)dtype_size((DType)s->compute_type)},
-    };
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i].name, name) == 0) {
-            *kind = EXPR_CONSTANT;
-            *value = names[i].value;
-            return true;
-        }
-    return false;
-}
-
-static FtxStatus check_named(const Artifact *a, const FtxPlan *p, FtxError *err)
+static FtxStatus check_named(const Artifact *a, const ArtifactPlan *p, FtxError *err)
 {
     static const struct {
-        const char *name, *bytes;
+        const char *name;
         FtxSpace space;
     } named[] = {
-#define NAMED(name, space, bytes, what) {#name, bytes, FTX_SPACE_##space},
+#define NAMED(name, space, bytes, what) {#name, FTX_SPACE_##space},
 #include "named.def"
 #undef NAMED
     };
-    Sizes sizes = {a->facts, p->kv_type, p->compute_type};
+    const FtxFacts *f = a->facts;
+    const FtxPlan *head = p->head;
+    const bool encoder = f->kind == FTX_MODEL_ENCODER;
+    Sizes sizes = {.S = f->sequences,
+                   .T = f->tokens,
+                   .C = f->context,
+                   .B = f->kv_block,
+                   .V = encoder ? 0 : f->vocab,
+                   .BIAS = f->logit_bias,
+                   .ENDS = f->end_ids,
+                   .WORDS = f->bad_words,
+                   .RING = FTX_OUT_RING,
+                   .D = encoder ? f->hidden : 0,
+                   .POOL = f->pooled,
+                   .SRC = f->source_context,
+                   .SOURCES = f->sources,
+                   .BEAMS = f->beams > 1 ? f->beams : 0,
+                   .IN = f->input * (int64_t)dtype_size((DType)head->compute_type)};
+    FtxStatus s = sizes_caches(&sizes, p->caches, p->n_caches, err);
 
-    for (size_t i = 0; i < FTX_NAMED_COUNT; i++) {
-        Expr e;
-        int64_t least;
-        FtxStatus s = expr_parse(named[i].bytes, size_name, &sizes, &e, err);
+    if (s)
+        return s;
+    if ((sizes.KEYS != 0) == encoder || (sizes.CROSS_KEYS != 0) != (f->kind == FTX_MODEL_SEQ2SEQ))
+        return ftx_fail(err, FTX_EFORMAT, "its %u caches are not those of a model of kind %u", p->n_caches, f->kind);
+    for (int i = 0; i < FTX_NAMED_COUNT; i++) {
+        uint64_t least;
 
-        if (!s)
-            s = expr_run(e.words, e.n, NULL, 0, &least, err);
-        if (s)
-            return ftx_context(err, FTX_EFORMAT, "the size of $%s", named[i].name);
-        if (p->named_bytes[i] < (uint64_t)least ||
-            !inside(p->named[i], p->named_bytes[i], p->space_bytes[named[i].space]))
-            return ftx_fail(err, FTX_EFORMAT,
-                            "$%s has %" PRIu64 " bytes at %" PRIu64 ", it needs %" PRId64 " inside %" PRIu64,
-                            named[i].name, p->named_bytes[i], p->named[i], least, p->space_bytes[named[i].space]);
+        if ((s = sizes_named(&sizes, i, &least, err)))
+            return s;
+        if (head->named_bytes[i] < least ||
+            !inside(head->named[i], head->named_bytes[i], head->space_bytes[named[i].space]))
+            return ftx_fail(
+                err, FTX_EFORMAT, "$%s has %" PRIu64 " bytes at %" PRIu64 ", it needs %" PRIu64 " inside %" PRIu64,
+                named[i].name, head->named_bytes[i], head->named[i], least, head->space_bytes[named[i].space]);
     }
     return FTX_OK;
 }
 
-static FtxStatus check_head(const Artifact *a, const FtxPlan *p, uint32_t target, FtxError *err)
+static FtxStatus check_head(const Artifact *a, const ArtifactPlan *plan, uint32_t target, FtxError *err)
 {
+    const FtxPlan *p = plan->head;
+
     if (p->target != target)
         return ftx_fail(err, FTX_EFORMAT, "its plan is for target %u", p->target);
-    if (p->weight_type < DT_FP32 || p->weight_type > DT_BF16 || p->compute_type < DT_FP32 ||
-        p->compute_type > DT_BF16 || p->kv_type < DT_FP32 || p->kv_type > DT_BF16)
-        return ftx_fail(err, FTX_EFORMAT, "its types are %u, %u, %u", p->weight_type, p->compute_type, p->kv_type);
+    if (p->weight_type < DT_FP32 || p->weight_type > DT_BF16 || p->compute_type < DT_FP32 || p->compute_type > DT_BF16)
+        return ftx_fail(err, FTX_EFORMAT, "its types are %u, %u", p->weight_type, p->compute_type);
     for (int i = 0; i < 8; i++)
         if (p->space_bytes[i] > MAX_SPACE || ((i == FTX_SPACE_NULL || i >= FTX_SPACE_COUNT) && p->space_bytes[i]))
             return ftx_fail(err, FTX_EFORMAT, "its space %d has %" PRIu64 " bytes", i, p->space_bytes[i]);
+    if (a->facts->kv_pages && p->space_bytes[FTX_SPACE_PAGES] > (UINT64_C(1) << 62) / a->facts->kv_pages)
+        return ftx_fail(err, FTX_EFORMAT, "its %u KV pages of %" PRIu64 " bytes are more than there can be",
+                        a->facts->kv_pages, p->space_bytes[FTX_SPACE_PAGES]);
     if (p->space_bytes[FTX_SPACE_WEIGHTS] != a->facts->weight_bytes)
         return ftx_fail(err, FTX_EFORMAT, "it asks for %" PRIu64 " bytes of weights, there are %" PRIu64,
                         p->space_bytes[FTX_SPACE_WEIGHTS], a->facts->weight_bytes);
-    return check_named(a, p, err);
+    return check_named(a, plan, err);
 }
 
 static FtxStatus check_expr(const ArtifactPlan *p, const uint32_t where[2], bool may_be_empty, FtxError *err)
@@ -388,8 +366,8 @@ static FtxStatus check_operand(const ArtifactPlan *p, const FtxOperand *o, FtxEr
         return ftx_fail(err, FTX_EFORMAT, "byte %" PRIu64 " of space %u is not there", o->offset, o->space);
     if (o->tile_rows == 0)
         return FTX_OK;
-    if (o->tile_rows > 256 || o->rows == 0 || o->columns == 0 || o->columns > 1 << 20 || o->columns % 8 ||
-        o->offset % 16 || (o->type != DT_FP16 && o->type != DT_BF16) ||
+    if (o->tile_rows > 256 || o->space == FTX_SPACE_PAGES || o->rows == 0 || o->columns == 0 || o->columns > 1 << 20 ||
+        o->columns % 8 || o->offset % 16 || (o->type != DT_FP16 && o->type != DT_BF16) ||
         !inside(o->offset, 2 * (uint64_t)o->rows * o->columns, p->head->space_bytes[o->space]))
         return ftx_fail(err, FTX_EFORMAT, "a matrix of %u x %u at %" PRIu64 " of space %u in tiles of %u rows", o->rows,
                         o->columns, o->offset, o->space, o->tile_rows);
@@ -446,13 +424,14 @@ static FtxStatus check_plan(Artifact *a, const FtxSection *section, ArtifactPlan
     p->operands = plan_array(a, FTX_SEC_OPERANDS, target, &p->n_operands);
     p->exprs = plan_array(a, FTX_SEC_EXPRS, target, &p->n_exprs);
     p->buffers = plan_array(a, FTX_SEC_BUFFERS, target, &p->n_buffers);
+    p->caches = plan_array(a, FTX_SEC_CACHES, target, &p->n_caches);
     section = find(a, FTX_SEC_CUBIN, target);
     p->cubin = section ? bytes_of(a, section) : NULL;
     p->cubin_bytes = section ? (size_t)section->bytes : 0;
     p->source = array(a, FTX_SEC_SOURCE, target, &n);
     if (p->n_programs == 0)
         return ftx_fail(err, FTX_EFORMAT, "it has no programs");
-    if ((s = check_head(a, p->head, target, err)))
+    if ((s = check_head(a, p, target, err)))
         return s;
     for (uint32_t i = 0; i < p->n_kernels; i++)
         if ((s = check_kernel(a, p, &p->kernels[i], err)))

@@ -16,7 +16,8 @@ typedef struct ArtifactPlan { /* borrowed from the map */
     const FtxOperand *operands;
     const int64_t *exprs;
     const FtxBuffer *buffers;
-    uint32_t n_kernels, n_consts, n_programs, n_launches, n_operands, n_exprs, n_buffers;
+    const FtxCache *caches;
+    uint32_t n_kernels, n_consts, n_programs, n_launches, n_operands, n_exprs, n_buffers, n_caches;
     const void *cubin; /* code images, see FtxKernel.code_at; NULL: none (the CPU) */
     size_t cubin_bytes;
     const char *source; /* NULL: none */

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "sizes.h"
+
 /* Decoding defaults have the ranges of decode.def, as in a request. */
 static FtxStatus check_decode(const FtxDecode *d, FtxError *err)
 {
@@ -53,8 +55,6 @@ static FtxStatus check_numbers(const Artifact *a, FtxError *err)
         {"hidden", f->hidden, 1},
         {"layers", f->layers, 1},
         {"heads", f->heads, 1},
-        {"kv_heads", f->kv_heads, 1},
-        {"head_dim", f->head_dim, 1},
         {"context", f->context, 1},
         {"sequences", f->sequences, 1},
         {"tokens", f->tokens, 1},

@@ -4,8 +4,6 @@
 
 #include "artifact.h"
 
-static const uint64_t MAX_SPACE = (uint64_t)1 << 46; /* 64 TiB: sums of offsets cannot overflow */
-
 /* An offset is inside the strings, whose section ends in a NUL. */
 static inline bool artifact_has_string(const Artifact *a, uint32_t str)
 {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 7 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 8 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -35,7 +35,7 @@ typedef enum FtxSectionKind {
     FTX_SEC_BUFFERS,      /* FtxBuffer[]: the memory map, for `ftxc show` */
     FTX_SEC_CUBIN,        /* code images, each 64-byte aligned; FtxKernel says which is whose. ELF
                              files; for a PTX target texts that end in a NUL */
-    FTX_SEC_PTX,          /* not used: PTX is a target of its own */
+    FTX_SEC_CACHES,       /* FtxCache[]: those of layer 0, 1, ...; encoders have none */
     FTX_SEC_SOURCE,       /* the CUDA text: what NVRTC was given */
     FTX_SEC_TABLES,       /* bytes: without stored weights, those of kind TABLE in index order, each
                              at a multiple of 256 */
@@ -99,10 +99,12 @@ typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOF
 
 enum { FTX_MAX_ENDS = 8, FTX_MAX_SEQUENCES = 4096 };
 
-typedef struct FtxFacts { /* 296 bytes */
+typedef struct FtxFacts { /* 288 bytes */
     uint32_t name;        /* str */
-    uint32_t vocab, hidden, layers, heads, kv_heads, head_dim;
-    uint32_t context, sequences, tokens, kv_block, kv_pages;
+    uint32_t vocab, hidden, layers, heads;
+    uint32_t context, sequences, tokens;
+    uint32_t kv_block;            /* tokens of a KV page */
+    uint32_t kv_pages;            /* the most KV pages that an engine can use; 0: encoders */
     uint32_t logit_bias, end_ids; /* entries a request may bring */
     uint32_t n_ends;
     int32_t ends[FTX_MAX_ENDS]; /* the model's end ids */
@@ -150,6 +152,8 @@ typedef enum FtxSpace {
     FTX_SPACE_IO,    /* written by the host for every step */
     FTX_SPACE_WORK,  /* activations: undefined between launches that name them */
     FTX_SPACE_OUT,   /* read by the host */
+    FTX_SPACE_PAGES, /* KV pages: offsets and bytes are those of one page. An engine takes P pages when it opens, and
+                        offset x is then at byte x * P */
     FTX_SPACE_COUNT,
 } FtxSpace;
 
@@ -164,12 +168,25 @@ enum { FTX_MAX_NAMED = 32 };
 
 typedef struct FtxPlan { /* 600 bytes */
     uint32_t target;
-    uint32_t weight_type, compute_type, kv_type; /* DType */
-    uint64_t space_bytes[8];                     /* by FtxSpace; [WEIGHTS] is the block's size */
-    uint64_t lower_bound;                        /* of WORK: the largest sum of live bytes */
-    uint64_t named[FTX_MAX_NAMED];               /* offset of FTX_NAMED_x in its space */
+    uint32_t weight_type, compute_type; /* DType */
+    uint32_t reserved;
+    uint64_t space_bytes[8];       /* by FtxSpace; [WEIGHTS] is the block's size, [PAGES] that of one page */
+    uint64_t lower_bound;          /* of WORK: the largest sum of live bytes */
+    uint64_t named[FTX_MAX_NAMED]; /* offset of FTX_NAMED_x in its space */
     uint64_t named_bytes[FTX_MAX_NAMED];
 } FtxPlan;
+
+/* The keys and values that attention of one layer reads. A page holds [kv_heads][kv_block] rows of each, $k and $v hold
+ * the pages of all caches, one cache after another. The caches of a sequence-to-sequence model's sources are in $cross_k
+ * and $cross_v, with [kv_heads][source] rows for each source. */
+typedef struct FtxCache { /* 32 bytes */
+    uint32_t kv_heads;
+    uint32_t k_dim, v_dim; /* elements of a row */
+    uint32_t type;         /* DType */
+    uint32_t window;       /* tokens that attention looks back; 0: all */
+    uint32_t source;       /* 0: in pages; else tokens of a source (FtxFacts.source_context) */
+    uint32_t reserved[2];
+} FtxCache;
 
 typedef enum FtxKernelKind {
     FTX_KERNEL_CPU = 1, /* a C function of the runtime, by family name and constants */

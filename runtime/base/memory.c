@@ -1,9 +1,11 @@
 /* memory.c - host memory of the runtime: through FtxOptions.allocator, always zeroed. */
 #include "memory.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Blocks of this size and more are mapped separately: fresh pages are zero, and untouched ones take no memory. */
 static const size_t mapped_bytes = 1 << 20;
@@ -64,6 +66,23 @@ void memory_free(const Memory *m, void *p, size_t bytes)
         munmap(p, bytes);
     else
         free(p);
+}
+
+void memory_machine(uint64_t *all, uint64_t *available)
+{
+    static const char key[] = "MemAvailable:"; /* the page cache is free, too; _SC_AVPHYS_PAGES leaves it out */
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const int f = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    char text[4096] = "";
+    const ssize_t n = f >= 0 ? read(f, text, sizeof text - 1) : 0;
+    const char *at;
+
+    text[n > 0 ? n : 0] = '\0';
+    if (f >= 0)
+        close(f);
+    at = strstr(text, key);
+    *all = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
+    *available = at ? strtoull(at + sizeof key - 1, NULL, 10) * 1024 : (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
 }
 
 FtxStatus memory_fail(FtxError *err, const char *what, uint64_t bytes)

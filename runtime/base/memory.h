@@ -19,6 +19,9 @@ Memory memory_of(const FtxOptions *options); /* options may be NULL */
 void *memory_alloc(const Memory *m, size_t bytes, size_t align);
 void memory_free(const Memory *m, void *p, size_t bytes); /* bytes: as asked for; p may be NULL */
 
+/* Bytes of the machine's memory: all of it, and what programs can have without swapping. */
+void memory_machine(uint64_t *all, uint64_t *available);
+
 FtxStatus memory_fail(FtxError *err, const char *what, uint64_t bytes); /* FTX_ENOMEM */
 
 /* Places arrays in one block: run the layout once with .base NULL to learn the size, then with the block. */

@@ -2,7 +2,7 @@
  * (cuda/device_cuda.c).
  *
  * A Device is opened for an artifact's plan: it holds the weights and prepared programs. A Session is one engine's
- * memory on it: the spaces STATE, IO, WORK, OUT in one block, and its stream. */
+ * memory on it: the spaces STATE, IO, WORK, OUT and PAGES, and its stream. */
 #ifndef FTX_DEVICE_H
 #define FTX_DEVICE_H
 
@@ -22,7 +22,8 @@ typedef struct DeviceApi {
     void (*close)(Device *d);
     const char *(*describe)(const Device *d); /* "NVIDIA H200", "cpu (2 threads, AVX-512)" */
 
-    FtxStatus (*session_open)(Device *d, Session **out, FtxError *err);
+    /* kv_bytes: FtxOptions. pages: how many the KV cache has (cache.h). */
+    FtxStatus (*session_open)(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err);
     void (*session_close)(Session *s);
 
     /* Host pointers of the spaces the host writes (IO) and reads (OUT); fixed for the session. On

@@ -53,8 +53,9 @@ static FtxStatus place(Bench *b, FtxError *err)
 
     b->room = (int)((uint64_t)pages * block < e->facts->context ? pages * block : e->facts->context);
     if (b->tokens + b->context > b->room)
-        return ftx_fail(err, FTX_EFULL, "%d sequences of %d tokens need more than the %u pages of the cache",
-                        b->sequences, b->tokens + b->context, e->pages.all);
+        return ftx_fail(err, FTX_EFULL,
+                        "%d sequences of %d tokens need more than the %u KV pages of %u tokens: raise %s", b->sequences,
+                        b->tokens + b->context, e->pages.all, block, engine_more_pages(e));
     for (int i = 0; i < b->sequences && !s; i++) {
         Request *r = list_last(&e->unused, (uint32_t)i);
 

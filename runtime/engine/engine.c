@@ -80,7 +80,6 @@ static void fill_lists(FtxEngine *e)
         e->free_slot[e->free_slots] = (int32_t)(e->slots - 1 - e->free_slots);
     for (e->free_sources = 0; e->free_sources < e->facts->sources; e->free_sources++)
         e->free_source[e->free_sources] = (int32_t)(e->facts->sources - 1 - e->free_sources);
-    pages_init(&e->pages, e->facts->kv_pages);
 }
 
 /* Checks what artifact_open does not: the alignment of structs, and a program for every step. */
@@ -115,9 +114,10 @@ static size_t hypothesis_bytes(const FtxFacts *f, const Tokenizer *t)
     return f->beams > 1 && t ? ((size_t)f->context + 1) * (tokenizer_token_bytes(t) + 16) : 0;
 }
 
-static FtxStatus fill_engine(FtxEngine *e, FtxError *err)
+static FtxStatus fill_engine(FtxEngine *e, uint64_t kv_bytes, FtxError *err)
 {
     const int most = FTX_OUT_RING - 2;
+    uint32_t pages = 0;
     FtxStatus s = env_int(ENV_FTX_AHEAD, 1, most, most, &e->ahead, err);
 
     if (s)
@@ -131,9 +131,11 @@ static FtxStatus fill_engine(FtxEngine *e, FtxError *err)
         s = tokenizer_scratch_open(e->model->tokenizer, e->max_text, &e->scratch, err);
     }
     if (!s)
-        s = e->api->session_open(e->model->device, &e->session, err);
+        s = e->api->session_open(e->model->device, kv_bytes, &e->session, &pages, err);
     if (s)
         return s;
+    pages_init(&e->pages, pages);
+    atomic_store(&e->model->pages, pages);
     e->io = e->api->io(e->session);
     /* The host writes OUT only in clear_out (schedule.c). */
     e->out = (FtxOut *)((uintptr_t)e->api->out(e->session) + e->plan->named[FTX_NAMED_out]);
@@ -178,7 +180,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     e->api = model->api;
     e->next_id = 1;
     atomic_fetch_add(&model->users, 1);
-    s = fill_engine(e, err);
+    s = fill_engine(e, o.kv_bytes, err);
     if (s) {
         ftx_engine_close(e);
         return s;

@@ -215,6 +215,12 @@ static inline bool engine_busy(const FtxEngine *e)
     return !e->dead.status && (e->waiting.n || e->running.n || e->ending.n);
 }
 
+/* What to raise for more KV pages. */
+static inline const char *engine_more_pages(const FtxEngine *e)
+{
+    return e->pages.all < e->facts->kv_pages ? "kv_bytes (--kv-memory)" : "the spec's kv.pages";
+}
+
 /* A named buffer of the IO block. */
 static inline void *engine_io(const FtxEngine *e, int named)
 {

@@ -71,6 +71,7 @@ FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const cha
     m->log = o ? o->log : NULL;
     m->log_user = o ? o->log_user : NULL;
     snprintf(m->device_reason, sizeof m->device_reason, "%s", reason);
+    atomic_init(&m->pages, m->artifact.facts->kv_pages);
     atomic_init(&m->users, 1);
     s = m->plan ? fill_model(m, o, err) : ftx_fail(err, FTX_ENODEVICE, "the artifact has no code for %s", api->name);
     if (s) {
@@ -229,6 +230,7 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
 {
     const FtxFacts *f = m->artifact.facts;
     const uint64_t *space = m->plan->head->space_bytes;
+    const uint32_t pages = atomic_load(&m->pages);
     const FtxStatus s = sized_check("FtxModelInfo", to->size, NULL);
     const FtxModelInfo info = {
         .name = artifact_string(&m->artifact, f->name),
@@ -250,8 +252,11 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
         .scoring = (FtxScoring)f->scoring,
         .max_beams = f->beams > 1 ? (int)f->beams : 1,
         .weight_bytes = f->weight_bytes,
-        .engine_bytes = space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] + space[FTX_SPACE_OUT],
+        .engine_bytes = space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] + space[FTX_SPACE_OUT] +
+                        space[FTX_SPACE_PAGES] * pages,
         .workspace_bytes = space[FTX_SPACE_WORK],
+        .kv_tokens = (uint64_t)pages * f->kv_block,
+        .kv_token_bytes = space[FTX_SPACE_PAGES] / f->kv_block,
         .has_tokenizer = m->tokenizer != NULL,
     };
 

@@ -18,7 +18,8 @@ struct FtxModel {
     void (*log)(void *user, int level, const char *text);
     void *log_user;
     char device_reason[600];
-    atomic_int users; /* the caller and every engine; the last to leave closes the model */
+    atomic_uint pages; /* KV pages of the engine that was opened last; before the first, the most */
+    atomic_int users;  /* the caller and every engine; the last to leave closes the model */
 };
 
 void model_log(const FtxModel *m, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 typedef struct Pages {
-    int32_t *free;   /* [all]: a stack of n */
+    int32_t *free;   /* [all]: a stack of the pages that were given back */
     uint16_t *users; /* [all]: sequences that use a page */
-    uint32_t n, all;
+    uint32_t n, all; /* n are free */
+    uint32_t fresh;  /* pages from here on were never taken */
 } Pages;
 
 void pages_init(Pages *p, uint32_t all);                    /* all are free; the arrays are the caller's */

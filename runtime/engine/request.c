@@ -609,9 +609,9 @@ static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
     r->all_pages = r->n_pages + (r->together - 1) * (r->n_pages - r->shared_pages);
     if (r->all_pages > e->pages.all)
         return ftx_fail(err, FTX_EFULL,
-                        "a prompt of %d and %d new tokens need %u pages of the cache; there are %u: ask for less, or "
-                        "raise the spec's kv.pages",
-                        r->prompt, fresh, r->all_pages, e->pages.all);
+                        "a prompt of %d and %d new tokens need %u KV pages of %u tokens; there are %u: ask for less, "
+                        "or raise %s",
+                        r->prompt, fresh, r->all_pages, e->facts->kv_block, e->pages.all, engine_more_pages(e));
     return FTX_OK;
 }
 

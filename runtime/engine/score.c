@@ -100,7 +100,8 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
     r->beam = (FtxBeam){0};
     r->n_pages = r->own_pages = ((uint32_t)n + block - 1) / block;
     if (r->n_pages > e->pages.n)
-        return ftx_fail(err, FTX_EFULL, "%zu tokens need %u pages, the cache has %u", n, r->n_pages, e->pages.n);
+        return ftx_fail(err, FTX_EFULL, "%zu tokens need %u KV pages of %u tokens; there are %u: raise %s", n,
+                        r->n_pages, block, e->pages.n, engine_more_pages(e));
     if (e->flight.pending && (s = e->api->wait(e->session, err))) /* runs of requests that have ended */
         return s;
     s = schedule_place(e, r, err);

@@ -70,15 +70,14 @@ static inline void small_plan(Small *s, int which)
 {
     const Limits *l = &s->spec.graph->limits;
     const uint64_t S = (uint64_t)l->sequences, C = (uint64_t)l->context;
-    const uint64_t cache =
-        s->spec.layers * (uint64_t)(l->kv_pages * l->kv_block) * s->spec.kv_heads * s->spec.head_dim * 4;
+    const uint64_t cache = (uint64_t)l->kv_block * s->spec.kv_heads * s->spec.head_dim * 4;
     Plan *p = &s->plans[which];
     Instance *k = &s->instances[which];
 
     p->target = (Target){small_targets[which], "small"};
     p->head.target = p->target.id;
     p->head.weight_type = DT_BF16;
-    p->head.compute_type = p->head.kv_type = DT_FP32;
+    p->head.compute_type = DT_FP32;
     p->head.space_bytes[FTX_SPACE_WEIGHTS] = s->packing.bytes;
     p->head.space_bytes[FTX_SPACE_WORK] = 4096;
     p->head.lower_bound = 4096;
@@ -91,8 +90,13 @@ static inline void small_plan(Small *s, int which)
     small_named(&p->head, &s->spec, FTX_NAMED_pages, FTX_SPACE_STATE, 4 * S * (C / (uint64_t)l->kv_block));
     small_named(&p->head, &s->spec, FTX_NAMED_bad_words, FTX_SPACE_STATE, 4 * S * (uint64_t)l->bad_words);
     small_named(&p->head, &s->spec, FTX_NAMED_history, FTX_SPACE_STATE, 4 * S * C);
-    small_named(&p->head, &s->spec, FTX_NAMED_k, FTX_SPACE_STATE, cache);
-    small_named(&p->head, &s->spec, FTX_NAMED_v, FTX_SPACE_STATE, cache);
+    small_named(&p->head, &s->spec, FTX_NAMED_k, FTX_SPACE_PAGES, cache);
+    small_named(&p->head, &s->spec, FTX_NAMED_v, FTX_SPACE_PAGES, cache);
+    *arena_push(s->keep, p->caches) = (FtxCache){.kv_heads = s->spec.kv_heads,
+                                                 .k_dim = s->spec.head_dim,
+                                                 .v_dim = s->spec.head_dim,
+                                                 .type = DT_FP32,
+                                                 .window = 6};
     small_named(&p->head, &s->spec, FTX_NAMED_logits, FTX_SPACE_STATE, 4 * S * s->spec.vocab);
     small_named(&p->head, &s->spec, FTX_NAMED_segments, FTX_SPACE_STATE,
                 sizeof(FtxSegments) + S * FTX_SEGMENTS(s->spec.vocab) * sizeof(FtxSegment));

@@ -37,6 +37,13 @@ typedef struct Lie {
             __VA_ARGS__ \
         } \
     }
+#define CACHE(why, ...) \
+    { \
+        FTX_SEC_CACHES, 901, 0, why, \
+        { \
+            __VA_ARGS__ \
+        } \
+    }
 #define PLAN(why, ...) \
     { \
         FTX_SEC_PLAN, 901, 0, why, \
@@ -128,6 +135,7 @@ static const Lie lies[] = {
     FACT("its names are not inside the strings", F(FtxFacts, labels, 1 << 20)),
     FACT("its weights would be 70368744177665 bytes", F(FtxFacts, weight_bytes, ((uint64_t)1 << 46) + 1)),
     FACT("bytes of weights and asks for 70368744177664", F(FtxFacts, weight_bytes, (uint64_t)1 << 46)),
+    FACT("its 1 caches are not those of a model of kind 1", F(FtxFacts, kind, FTX_MODEL_ENCODER)),
     FACT("max_top_k is -1", F(FtxFacts, decode.max_top_k, -1)),
     FACT("must have one of a weights section", F(FtxFacts, sidecar, 1)),
 
@@ -150,15 +158,28 @@ static const Lie lies[] = {
     PLAN("its plan is for target 900", F(FtxPlan, target, 900)),
     PLAN("its types are 0,", F(FtxPlan, weight_type, 0)),
     PLAN("its types are", F(FtxPlan, compute_type, DT_I32)),
-    PLAN("its types are", F(FtxPlan, kv_type, 0)),
     PLAN("its space 4 has 70368744177665 bytes", F(FtxPlan, space_bytes[FTX_SPACE_WORK], ((uint64_t)1 << 46) + 1)),
     PLAN(NULL, F(FtxPlan, space_bytes[FTX_SPACE_WORK], (uint64_t)1 << 46)),
     PLAN("its space 0 has 1 bytes", F(FtxPlan, space_bytes[FTX_SPACE_NULL], 1)),
-    PLAN("its space 6 has 1 bytes", F(FtxPlan, space_bytes[FTX_SPACE_COUNT], 1)),
+    PLAN("its space 7 has 1 bytes", F(FtxPlan, space_bytes[FTX_SPACE_COUNT], 1)),
     PLAN("bytes of weights, there are", F(FtxPlan, space_bytes[FTX_SPACE_WEIGHTS], 256)),
     PLAN("$rows has", F(FtxPlan, named_bytes[FTX_NAMED_rows], sizeof(FtxRow))),
     PLAN("$rows has", F(FtxPlan, named[FTX_NAMED_rows], UINT64_MAX - 7)),
     PLAN("$history has", F(FtxPlan, named_bytes[FTX_NAMED_history], 4 * 2 * 8 - 1)),
+
+    PLAN("$v has", F(FtxPlan, space_bytes[FTX_SPACE_PAGES], 383)),
+
+    CACHE("cache 0: 0 kv_heads", F(FtxCache, kv_heads, 0)),
+    CACHE("kv_heads of 0 and 8", F(FtxCache, k_dim, 0)),
+    CACHE("kv_heads of 8 and 0", F(FtxCache, v_dim, 0)),
+    CACHE("type 0, window", F(FtxCache, type, 0)),
+    CACHE("type 4, window", F(FtxCache, type, DT_I32)),
+    CACHE("window 2147483648", F(FtxCache, window, 0x80000000u)),
+    CACHE(NULL, F(FtxCache, window, 0)),
+    CACHE("source 4", F(FtxCache, source, 4)),
+    CACHE("$k has 128 bytes at 0, it needs 256", F(FtxCache, k_dim, 16)),
+    CACHE("$v has 128 bytes at 256, it needs 256", F(FtxCache, v_dim, 16)),
+    CACHE("are too large", F(FtxCache, kv_heads, UINT32_MAX), F(FtxCache, k_dim, UINT32_MAX)),
 
     KERNEL(901, "its kind 1 does not run", F(FtxKernel, kind, FTX_KERNEL_CPU)),
     KERNEL(0, "its kind 2 does not run", F(FtxKernel, kind, FTX_KERNEL_CUDA)),
@@ -182,7 +203,7 @@ static const Lie lies[] = {
     KERNEL(901, NULL, F(FtxKernel, code_bytes, 64)),
     KERNEL(901, "a matmul has 2 constants", F(FtxKernel, kind, FTX_KERNEL_MATMUL)),
 
-    OPERAND(0, "of space 6 is not there", F(FtxOperand, space, FTX_SPACE_COUNT)),
+    OPERAND(0, "of space 7 is not there", F(FtxOperand, space, FTX_SPACE_COUNT)),
     OPERAND(2, "byte 4097 of space 4 is not there", F(FtxOperand, offset, 4097)),
     OPERAND(2, NULL, F(FtxOperand, offset, 4096)),
     OPERAND(2, "in tiles of 257 rows", F(FtxOperand, tile_rows, 257), F(FtxOperand, rows, 8), F(FtxOperand, columns, 8),
@@ -214,7 +235,7 @@ static const Lie lies[] = {
     PROGRAM(0, "its bucket 2147483648", F(FtxProgram, bucket, 0x80000000u)),
     PROGRAM(0, "or its 4097 bytes are too large", F(FtxProgram, work_bytes, 4097)),
 
-    BUFFER(0, "of space 6 are not there", F(FtxBuffer, space, FTX_SPACE_COUNT)),
+    BUFFER(0, "of space 7 are not there", F(FtxBuffer, space, FTX_SPACE_COUNT)),
     BUFFER(0, "are not there", F(FtxBuffer, bytes, 4097)),
     BUFFER(0, "launches 0 to 2 of program 0 are not there", F(FtxBuffer, last, 2)),
     BUFFER(0, "launches 1 to 0", F(FtxBuffer, first, 1)),
@@ -276,6 +297,7 @@ static size_t element_bytes(uint32_t kind)
     case FTX_SEC_LAUNCHES: return sizeof(FtxLaunch);
     case FTX_SEC_PROGRAMS: return sizeof(FtxProgram);
     case FTX_SEC_BUFFERS: return sizeof(FtxBuffer);
+    case FTX_SEC_CACHES: return sizeof(FtxCache);
     }
     fail_msg("section %u has no elements here", kind);
     return 0;
@@ -314,6 +336,24 @@ static void test_lies(void **state)
     (void)state;
     for (size_t i = 0; i < LEN(lies); i++)
         tell(&f, &lies[i], i);
+    free(f.at);
+    small_end(&f.small);
+}
+
+/* All pages together have at most 2^62 bytes. */
+static void test_pages(void **state)
+{
+    const Lie good = PLAN(NULL, F(FtxPlan, space_bytes[FTX_SPACE_PAGES], (uint64_t)1 << 46));
+    Lie bad = good;
+    File f = file_of(true);
+    FtxFacts *facts = (FtxFacts *)(void *)(f.at + section_of(&f, FTX_SEC_FACTS, 0)->offset);
+
+    (void)state;
+    bad.why = "its 65537 KV pages of 70368744177664 bytes are more";
+    facts->kv_pages = 65536;
+    tell(&f, &good, 0);
+    facts->kv_pages = 65537;
+    tell(&f, &bad, 1);
     free(f.at);
     small_end(&f.small);
 }
@@ -429,7 +469,7 @@ static void test_sections(void **state)
         Edit edit;
     } cases[] = {
         {FTX_SEC_FACTS, 0, "of the unknown kind 0", F(FtxSection, kind, 0)},
-        {FTX_SEC_FACTS, 0, "of the unknown kind 17", F(FtxSection, kind, FTX_SEC_PTX)},
+        {FTX_SEC_FACTS, 0, "of the unknown kind 21", F(FtxSection, kind, FTX_SEC_BAD_WORDS + 1)},
         {FTX_SEC_FACTS, 0, "is for rank 1", F(FtxSection, rank, 1)},
         {FTX_SEC_FACTS, 0, "is not inside the file", F(FtxSection, offset, facts->offset + 8)},
         {FTX_SEC_FACTS, 0, "is not inside the file", F(FtxSection, offset, 0)},
@@ -499,6 +539,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lies),         cmocka_unit_test(test_decode_ranges), cmocka_unit_test(test_sections),
         cmocka_unit_test(test_three_tables), cmocka_unit_test(test_large_tables),  cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_pages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

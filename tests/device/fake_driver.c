@@ -232,6 +232,9 @@ static CUresult fake_MemAlloc(CUdeviceptr *p, size_t bytes)
 {
     fake_need_context();
     MAY_FAIL;
+    if (bytes > fake.free_bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    fake.free_bytes -= bytes;
     *p = (CUdeviceptr)(uintptr_t)fake_keep(take(bytes), give_back, &fake.allocations);
     return CUDA_SUCCESS;
 }
@@ -240,6 +243,9 @@ static CUresult fake_MemFree(CUdeviceptr p)
 {
     fake_need_context();
     check_unused((void *)(uintptr_t)p);
+    for (int i = 0; i < MAX_BLOCKS; i++)
+        if (blocks[i].at == (char *)(uintptr_t)p)
+            fake.free_bytes += blocks[i].bytes;
     fake_drop((void *)(uintptr_t)p);
     return RESULT;
 }

@@ -37,7 +37,7 @@ typedef struct FakeDescriptor { /* in the opaque TMA descriptor */
 typedef struct Fake {
     /* what the machine is */
     int gpus, cc, version;
-    size_t free_bytes;
+    size_t free_bytes; /* of the device; allocations take from it */
     /* fault injection: call number `fail_at` (from 1) fails; 0: none */
     unsigned long fail_at, calls;
     CUresult fail_with;    /* 0: CUDA_ERROR_UNKNOWN */

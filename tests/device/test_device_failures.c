@@ -6,11 +6,12 @@ static void refused(World *w, FtxStatus status, const char *text)
 {
     Device *d;
     Session *s = NULL;
+    uint32_t pages;
     FtxError err = {0};
     FtxStatus got = device_cuda.open(&w->t.artifact, &w->t.plan, &one_thread, &d, &err);
 
     if (!got)
-        got = device_cuda.session_open(d, &s, &err);
+        got = device_cuda.session_open(d, 0, &s, &pages, &err);
     if (!strstr(err.text, text))
         fail_msg("'%s' is not in '%s'", text, err.text);
     assert_int_equal(got, status);
@@ -72,10 +73,11 @@ static FtxStatus scenario(World *w, FtxError *err)
     size_t n;
     Device *d = NULL;
     Session *s = NULL;
+    uint32_t pages;
     FtxStatus status = device_cuda.open(&w->t.artifact, &w->t.plan, &one_thread, &d, err);
 
     if (!status)
-        status = device_cuda.session_open(d, &s, err);
+        status = device_cuda.session_open(d, 0, &s, &pages, err);
     for (int i = 0; i < 2 * 130 && !status; i++)
         status = device_cuda.write(s, FTX_NAMED_pages, 0, w->weight_data, 4096, err);
     if (!status)

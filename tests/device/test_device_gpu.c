@@ -303,13 +303,14 @@ static void products_are_right(void **state)
         Device *d;
         Session *s;
         FtxError err;
+        uint32_t pages;
 
         for (uint32_t k = 0; k < 3; k++)
             random_fill(&w->t.artifact, k, 5, 0, w->t.weights[k].bytes / dtype_size(w->type),
                         weights + w->t.weights[k].offset);
         w->t.artifact.weight_data = weights;
         must(device_cuda.open(&w->t.artifact, &w->t.plan, NULL, &d, &err), &err);
-        must(device_cuda.session_open(d, &s, &err), &err);
+        must(device_cuda.session_open(d, 0, &s, &pages, &err), &err);
         for (size_t t = 0; t < LEN(Ts); t++) {
             const double e = run_and_compare(w, weights, s, EXACT, Ts[t]);
 
@@ -349,10 +350,11 @@ static void edges_are_timed(void **state)
         Device *d;
         Session *s;
         FtxError err;
+        uint32_t pages;
 
         w->t.artifact.weight_data = calloc(1, w->t.facts.weight_bytes);
         must(device_cuda.open(&w->t.artifact, &w->t.plan, NULL, &d, &err), &err);
-        must(device_cuda.session_open(d, &s, &err), &err);
+        must(device_cuda.session_open(d, 0, &s, &pages, &err), &err);
         must(device_cuda.time(s, CHAIN, 1, 1, 200, times, &err), &err);
         qsort(times, 200, sizeof *times, by_value);
         print_message("%s: a chain of %d small kernels %.1f us (%.2f us each), least %.1f\n", device_cuda.describe(d),
@@ -393,6 +395,7 @@ static void large_weights_arrive(void **state)
     Device *d;
     Session *s;
     FtxError err;
+    uint32_t pages;
 
     w->t.weights[2].dim[0] = more / N; /* the bias grows into a large matrix */
     w->t.weights[2].bytes = w->t.weights[2].dim[0] * N * 2;
@@ -404,7 +407,7 @@ static void large_weights_arrive(void **state)
     const double from = now();
     must(device_cuda.open(&w->t.artifact, &w->t.plan, NULL, &d, &err), &err);
     const double opened = now();
-    must(device_cuda.session_open(d, &s, &err), &err);
+    must(device_cuda.session_open(d, 0, &s, &pages, &err), &err);
     print_message("%.2f GB: open %.3f s, session %.3f s\n", (double)w->t.facts.weight_bytes * 1e-9, opened - from,
                   now() - opened);
     assert_true(run_and_compare(w, weights, s, EXACT, 70) < 3e-3);

@@ -118,12 +118,14 @@ static inline World *world(void)
 {
     World *w = calloc(1, sizeof *w);
 
-    w->t.facts = (FtxFacts){.sequences = SEQUENCES, .tokens = TOKENS, .weight_bytes = WEIGHT_BYTES};
+    w->t.facts = (FtxFacts){
+        .sequences = SEQUENCES, .tokens = TOKENS, .kv_block = 16, .kv_pages = 8, .weight_bytes = WEIGHT_BYTES};
     w->t.head.target = 901;
     w->t.head.space_bytes[FTX_SPACE_STATE] = 8192;
     w->t.head.space_bytes[FTX_SPACE_IO] = 4096;
     w->t.head.space_bytes[FTX_SPACE_WORK] = 200000;
     w->t.head.space_bytes[FTX_SPACE_OUT] = 512;
+    w->t.head.space_bytes[FTX_SPACE_PAGES] = 256;
     w->t.head.named[FTX_NAMED_pages] = 2048;
     w->t.head.named_bytes[FTX_NAMED_pages] = 4096;
     w->t.head.named_bytes[FTX_NAMED_out] = 512;
@@ -151,9 +153,10 @@ static const FtxOptions one_thread = {.size = sizeof(FtxOptions), .threads = 1};
 static inline void open_both(World *w, const FtxOptions *o, Device **d, Session **s)
 {
     FtxError err = {0};
+    uint32_t pages;
 
     must(device_cuda.open(&w->t.artifact, &w->t.plan, o, d, &err), &err);
-    must(device_cuda.session_open(*d, s, &err), &err);
+    must(device_cuda.session_open(*d, 0, s, &pages, &err), &err);
     assert_int_equal(fake.pushed, 0);
 }
 

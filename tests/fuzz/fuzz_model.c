@@ -164,7 +164,8 @@ static bool is_code(uint32_t section)
     case FTX_SEC_CONSTS:
     case FTX_SEC_PROGRAMS:
     case FTX_SEC_LAUNCHES:
-    case FTX_SEC_OPERANDS: return true;
+    case FTX_SEC_OPERANDS:
+    case FTX_SEC_CACHES: return true;
     default: return false;
     }
 }

@@ -49,6 +49,7 @@ static inline size_t image_element_bytes(uint32_t kind)
     case FTX_SEC_LAUNCHES: return sizeof(FtxLaunch);
     case FTX_SEC_OPERANDS: return sizeof(FtxOperand);
     case FTX_SEC_BUFFERS: return sizeof(FtxBuffer);
+    case FTX_SEC_CACHES: return sizeof(FtxCache);
     case FTX_SEC_CONSTS:
     case FTX_SEC_EXPRS: return sizeof(int64_t);
     case FTX_SEC_BAD_WORDS: return sizeof(int32_t);

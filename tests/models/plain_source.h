@@ -123,7 +123,7 @@ static inline void plain_source_embed(PlainSource *m, bool encoder, const int32_
 static inline void plain_source_attend(PlainSource *m, const float *q, int q_stride, int n, const float *k,
                                        const float *v, int stride, int of, bool causal, float *y)
 {
-    const int D = (int)m->facts->hidden, E = (int)m->facts->head_dim;
+    const int D = (int)m->facts->hidden, E = D / (int)m->facts->heads;
 
     for (int t = 0; t < n; t++)
         for (int i = 0; i < D; i += E)

@@ -123,7 +123,7 @@ static inline void plain_embed(PlainText *m, const int32_t *ids, const int32_t *
 static inline void plain_layer(PlainText *m, int layer, int n, double eps)
 {
     const FtxFacts *f = m->facts;
-    const int D = (int)f->hidden, E = (int)f->head_dim;
+    const int D = (int)f->hidden, E = D / (int)f->heads;
     const FtxRow row = {.q_len = n, .kv_len = n};
     const bool last = layer + 1 == (int)f->layers;
 

@@ -112,11 +112,12 @@ static inline void rounding_end(const char *name, Rounding *r, int n)
 static inline OddShape rounding_shape(PlainWeights *w, const char *activation, int window)
 {
     const FtxFacts *f = w->artifact.facts;
+    const FtxCache *cache = w->artifact.plans[0].caches;
     OddShape s = {.layers = (int)f->layers,
                   .hidden = (int)f->hidden,
                   .heads = (int)f->heads,
-                  .kv_heads = (int)f->kv_heads,
-                  .head_dim = (int)f->head_dim,
+                  .kv_heads = (int)cache->kv_heads,
+                  .head_dim = (int)cache->k_dim,
                   .vocab = (int)f->vocab,
                   .context = 2 * ROUNDING_MOST,
                   .window = window,

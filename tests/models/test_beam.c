@@ -560,7 +560,7 @@ static void refusals(void **state)
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
     r = beam_request(model, prompt, 3, 4, 90, &f); /* 12 pages of the prompt's lane, 12 of each other */
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EFULL);
-    assert_non_null(strstr(err.text, "48 pages"));
+    assert_non_null(strstr(err.text, "48 KV pages"));
     r = beam_request(model, prompt, 3, 4, 4, &f);
     golden_submit(engine, &r);
     finish(engine);

@@ -26,22 +26,27 @@ enum { JOBS = 24, ACTIONS = 220, MAX_IDS = 48, MOST_SAMPLES = 4, LOG_BYTES = 200
 
 static const struct {
     const char *spec, *name, *defines;
+    unsigned pages; /* of the KV cache, by FtxOptions.kv_bytes; 0: as many as the limits use */
 } models[] = {
     {"tests/models/tiny-llama", "storm-llama",
-     "-D limits.sequences=4 -D limits.context=48 -D limits.tokens=12 -D kv.block_size=8 -D kv.pages=16 "
-     "-D decode.width=3"},
+     "-D limits.sequences=4 -D limits.context=48 -D limits.tokens=12 -D kv.block_size=8 "
+     "-D decode.width=3",
+     16},
     {"tests/models/tiny-mistral", "storm-mistral",
-     "-D limits.sequences=3 -D limits.context=40 -D limits.tokens=40 -D kv.block_size=8 -D kv.pages=12"},
+     "-D limits.sequences=3 -D limits.context=40 -D limits.tokens=40 -D kv.block_size=8 -D kv.pages=12", 0},
     {"tests/models/tiny-gpt2", "storm-gpt2",
-     "-D limits.sequences=5 -D limits.context=48 -D limits.tokens=9 -D kv.block_size=16 -D kv.pages=9 "
-     "-D decode.width=2"},
+     "-D limits.sequences=5 -D limits.context=48 -D limits.tokens=9 -D kv.block_size=16 "
+     "-D decode.width=2",
+     9},
     {"tests/models/tiny-bart", "storm-bart",
      "-D limits.sequences=6 -D limits.context=32 -D limits.source=24 -D limits.tokens=26 -D limits.sources=3 "
-     "-D kv.block_size=8 -D decode.width=3"},
+     "-D kv.block_size=8 -D decode.width=3",
+     0},
     {"tests/models/tiny-marian", "storm-marian",
      "-D limits.sequences=4 -D limits.context=24 -D limits.source=16 -D limits.tokens=40 -D kv.block_size=8 "
-     "-D decode.width=2"},
-    {"tests/models/tiny-bert", "storm-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=40"},
+     "-D decode.width=2",
+     10},
+    {"tests/models/tiny-bert", "storm-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=40", 0},
 };
 
 /* What came of one sample, as text: two that are equal are equal bit for bit. */
@@ -573,15 +578,31 @@ static int threads_wanted(void)
     return n ? atoi(n) : 1;
 }
 
+/* As many bytes as the pages of this model's row take; 0: whatever is free. */
+static uint64_t kv_bytes(const Storm *s)
+{
+    const FtxFacts *f = s->model->artifact.facts;
+    unsigned pages = 0;
+
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (strcmp(models[i].name, s->name) == 0)
+            pages = models[i].pages;
+    return pages * f->kv_block * s->info.kv_token_bytes;
+}
+
 static void open_storm(Storm *s, const char *name, FtxModel *model)
 {
+    FtxOptions options = FTX_OPTIONS_INIT;
     FtxError err;
 
     *s = (Storm){.name = name, .model = model};
     ftx_model_info(model, &s->info);
     s->job = calloc(JOBS, sizeof *s->job);
-    if (!s->job || ftx_engine_open(model, NULL, &s->engine, &err))
+    options.kv_bytes = kv_bytes(s);
+    if (!s->job || ftx_engine_open(model, &options, &s->engine, &err))
         storm_fail(s, "%s", err.text);
+    if (options.kv_bytes && s->engine->pages.all >= model->artifact.facts->kv_pages)
+        storm_fail(s, "no fewer pages than the limits use");
 }
 
 static void close_storm(Storm *s)

@@ -53,12 +53,14 @@ static void drop(Made *m)
         KERNEL("attend", "40", "q[T,H,E] $k $v -> y", "y = attend_paged(q)") \
             KERNEL("last", "50", "x[T,D] $rows -> y[S,D]", "y = select_last(x)") \
                 KERNEL("sample", "60", "x[S,V]:fp32 $out -> y", "y = sample(x)")
-#define HEAD(kind, tokens, pages) \
-    "graph \"plan\"\nlimits sequences=4 context=16 tokens=" tokens " kv_block=1024 kv_pages=" pages " logit_bias=0 " \
-    "end_ids=4 beams=1\n" kind "facts clean precise\n%1 = ids : [T] i32\n%2 = weight {name=\"e\"} : [64,64] bf16\n" \
+#define HEAD(kind, tokens, pages) HEAD_OF(kind, "4", "16", tokens, pages)
+#define HEAD_OF(kind, sequences, context, tokens, pages) \
+    "graph \"plan\"\nlimits sequences=" sequences " context=" context " tokens=" tokens \
+    " kv_block=1024 kv_pages=" pages " logit_bias=0 end_ids=4 beams=1\n" kind \
+    "facts clean precise\n%1 = ids : [T] i32\n%2 = weight {name=\"e\"} : [64,64] bf16\n" \
     "%3 = embed %1 %2 : [T,64] fp32\n"
-#define LAYER(a, b, c, layer, e, heads, size) \
-    a " = append %3 - {head_dim=" e " heads=" heads " kv_heads=1 layer=" layer "} : [T," heads "," e "] fp32\n" b \
+#define LAYER(x, a, b, c, layer, e, heads, size) \
+    a " = append " x " - {head_dim=" e " heads=" heads " kv_heads=1 layer=" layer "} : [T," heads "," e "] fp32\n" b \
       " = attend_paged " a " {kv_heads=1 layer=" layer " scale=1} : [T," size "] fp32\n" c " = scale " b \
       " {by=2} : [T," size "] fp32\n"
 
@@ -67,40 +69,70 @@ static FtxOperand operand(const Made *m, size_t launch, size_t at)
     return m->plan.operands.at[m->plan.launches.at[launch].first_operand + at];
 }
 
-/* Each layer has its own pages; a layer that is left out, another head_dim and a cache beyond 2^46 bytes are refused. */
+#define TWO(head, layer, x, e, heads, size, first) \
+    head LAYER("%3", "%4", "%5", "%6", "0", "16", "2", "32") \
+        LAYER(x, "%7", "%8", "%9", layer, e, heads, size) "%10 = add " first " %9 : [T," size \
+                                                          "] fp32\n%11 = select_last %10 : [S," size "] fp32\n" \
+                                                          "%12 = sample %11 : [S] i32\noutput %12\n"
+#define ADDED CACHE SCALE("") KERNEL("add", "70", "a[T,D] b[T,D] -> y[T,D]", "y = add(a, b)")
+
+/* Each layer has its own part of a page, however many pages there may be; the heads of layers may differ. */
 static void layers(void **state)
 {
-#define TWO(pages, layer, e, heads, size, last) \
-    HEAD("", "24", pages) \
-    LAYER("%4", "%5", "%6", "0", "16", "2", "32") \
-    LAYER("%7", "%8", "%9", layer, e, heads, size) \
-    "%10 = add %6 " last " : [T,32] fp32\n%11 = select_last %10 : [S,32] fp32\n%12 = sample %11 : [S] i32\noutput " \
-    "%12\n"
-#define ADDED CACHE SCALE("") KERNEL("add", "70", "a[T,D] b[T,D] -> y[T,D]", "y = add(a, b)")
     static const struct {
-        const char *graph, *message;
-    } refused[] = {
-        {TWO("2", "2", "16", "2", "32", "%9"), "append: this is layer 1 of the model, its attribute layer is 2"},
-        {TWO("2", "1", "8", "6", "48", "%6"), "append: layer 1 has 1 kv_heads of 8, layer 0 has 1 of 16"},
-        {TWO("2147483647", "1", "16", "2", "32", "%9"), "memory: $k would need "},
+        const char *graph;
+        uint64_t second; /* head_dim of layer 1 */
+    } good[] = {
+        {TWO(HEAD("", "24", "2"), "1", "%3", "16", "2", "32", "%6"), 16},
+        {TWO(HEAD("", "24", "2147483647"), "1", "%3", "16", "2", "32", "%6"), 16},
+        {TWO(HEAD("", "24", "2"), "1", "%6", "8", "2", "16", "%9"), 8},
     };
-    uint64_t bytes;
-    Made m;
 
     (void)state;
-    make(&m, ADDED, TWO("2", "1", "16", "2", "32", "%9"), "cpu");
-    if (!m.ok)
-        fail_msg("%s", m.d.text);
-    bytes = m.plan.head.named_bytes[FTX_NAMED_k];
-    assert_int_equal(bytes, 2 * 2 * 1024 * 16 * 4); /* layers, pages, tokens, head_dim, fp32 */
-    for (size_t i = 1; i <= 2; i++)                 /* launches: embed, append, attend, scale, append, attend ... */
-        assert_int_equal(operand(&m, i + 3, 1).offset - operand(&m, i, 1).offset, bytes / 2);
-    assert_int_equal(m.plan.head.named_bytes[FTX_NAMED_beams], 0); /* one beam is no search */
-    drop(&m);
-    for (size_t i = 0; i < LEN(refused); i++) {
-        make(&m, ADDED, refused[i].graph, "cpu");
+    for (size_t i = 0; i < LEN(good); i++) {
+        const uint64_t first = 1024 * 16 * 4, second = 1024 * good[i].second * 4; /* tokens, head_dim, fp32 */
+        Made m;
+
+        make(&m, ADDED, good[i].graph, "cpu");
+        if (!m.ok)
+            fail_msg("%s", m.d.text);
+        assert_int_equal(m.plan.head.named_bytes[FTX_NAMED_k], first + second);
+        assert_int_equal(m.plan.head.named_bytes[FTX_NAMED_v], first + second);
+        assert_int_equal(m.plan.head.space_bytes[FTX_SPACE_PAGES], 2 * (first + second));
+        assert_int_equal(m.plan.caches.n, 2);
+        assert_int_equal(m.plan.caches.at[1].k_dim, good[i].second);
+        for (size_t k = 0; k < 2; k++) /* launches: embed, append, attend, scale, append, attend ... */
+            for (size_t l = 1; l <= 2; l++) {
+                const FtxOperand o = operand(&m, 3 * k + l, 1), v = operand(&m, 3 * k + l, 2);
+
+                assert_int_equal(o.space, FTX_SPACE_PAGES);
+                assert_int_equal(o.offset, k * first);
+                assert_int_equal(v.offset, first + second + k * first);
+            }
+        assert_int_equal(m.plan.head.named_bytes[FTX_NAMED_beams], 0); /* one beam is no search */
+        drop(&m);
+    }
+}
+
+/* A layer that is left out, and a buffer beyond 2^46 bytes are refused. */
+static void refused(void **state)
+{
+    static const struct {
+        const char *graph, *message;
+    } bad[] = {
+        {TWO(HEAD("", "24", "2"), "2", "%3", "16", "2", "32", "%6"),
+         "append: this is layer 1 of the model, its attribute layer is 2"},
+        {TWO(HEAD_OF("", "16384", "2147483647", "16384", "2"), "1", "%3", "16", "2", "32", "%6"),
+         "memory: $history would need 140737488289792 bytes: lower limits.sequences, "},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(bad); i++) {
+        Made m;
+
+        make(&m, ADDED, bad[i].graph, "cpu");
         assert_false(m.ok);
-        if (!strstr(m.d.text, refused[i].message))
+        if (!strstr(m.d.text, bad[i].message))
             fail_msg("%s", m.d.text);
         drop(&m);
     }
@@ -172,7 +204,8 @@ static void many(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers), cmocka_unit_test(large), cmocka_unit_test(many)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers), cmocka_unit_test(refused), cmocka_unit_test(large),
+                                       cmocka_unit_test(many)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,12 @@ refused 1 'cannot be written' compile tests/models/tiny-llama -o /proc/x.ftx
 refused 2 'sm_90b' compile tests/models/tiny-llama -t sm_90b -o "$room/x.ftx"
 refused 2 '0 (all CPUs) to 1024, found 2000' run "$tiny" --ids 5 --threads 2000
 refused 2 'expected cpu, cuda, cuda:N or auto, found "gpu"' run "$tiny" --ids 5 -d gpu
+for bytes in 0 -1 0.5 4GB G 1e30 nan inf 4,5 ''; do
+    refused 2 "--kv-memory: expected bytes (512M, 4G), found \"$bytes\"" run "$tiny" --ids 5 --kv-memory "$bytes"
+done
+refused 2 'is 0.0 MB, and the KV cache needs' run "$tiny" --ids 5 --kv-memory 1.5K
+refused 2 'is 0.0 MB, and the KV cache needs' bench "$tiny" --random-weights 1 --kv-memory 100
+refused 2 'is 0.0 MB, and the KV cache needs' score "$tiny" --ids 5,6 --kv-memory 100
 refused 2 'and a text is given too' run "$tiny" hello --ids 5
 refused 2 'expected at most one prompt, found 2' run "$tiny" hello again
 refused 2 'no tokenizer' run "$tiny" hello

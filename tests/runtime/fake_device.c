@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fake.h"
+#include "runtime/device/cache.h"
 
 FakeDevice fake;
 
@@ -74,7 +75,7 @@ FakeSizes fake_sizes(void)
 static void fake_plan(FakeArtifact *f)
 {
     const FtxFacts *a = &f->facts;
-    const uint64_t S = a->sequences, T = a->tokens, C = a->context, B = a->kv_block, P = a->kv_pages, V = a->vocab;
+    const uint64_t S = a->sequences, T = a->tokens, C = a->context, B = a->kv_block, V = a->vocab;
     const uint64_t bytes[FTX_NAMED_COUNT] = {
         [FTX_NAMED_step] = 64,
         [FTX_NAMED_rows] = sizeof(FtxRow) * S,
@@ -85,7 +86,7 @@ static void fake_plan(FakeArtifact *f)
         [FTX_NAMED_pages] = 4 * S * ((C + B - 1) / B),
         [FTX_NAMED_history] = 4 * S * C,
         [FTX_NAMED_bad_words] = 4 * S * a->bad_words,
-        [FTX_NAMED_k] = 4 * P * B,
+        [FTX_NAMED_k] = 4 * B,
         [FTX_NAMED_v] = 0,
         [FTX_NAMED_logits] = 4 * S * V,
         [FTX_NAMED_out] = sizeof(FtxOut) * FTX_OUT_RING * S,
@@ -183,6 +184,8 @@ struct Session {
     char *block;
     size_t bytes;
     char *host_io, *io, *state, *out;
+    int32_t *kv; /* [pages][kv_block]: keys */
+    uint32_t pages;
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;
@@ -229,11 +232,11 @@ static int32_t *cache(Session *s, int slot, int pos)
         (int32_t *)named_state(s, FTX_NAMED_pages) + (size_t)slot * ((f->context + f->kv_block - 1) / f->kv_block);
     const int32_t page = table[pos / (int)f->kv_block];
 
-    if (page < 0 || page >= (int32_t)f->kv_pages) {
+    if (page < 0 || page >= (int32_t)s->pages) {
         wrong("page %d of slot %d at %d", page, slot, pos);
-        return (int32_t *)named_state(s, FTX_NAMED_k);
+        return s->kv;
     }
-    return (int32_t *)named_state(s, FTX_NAMED_k) + (size_t)page * f->kv_block + (size_t)pos % f->kv_block;
+    return s->kv + (size_t)page * f->kv_block + (size_t)pos % f->kv_block;
 }
 
 /* What io.h promises of a step. */
@@ -262,7 +265,7 @@ static void check_step(Session *s, const Command *c)
         EXPECT(r->kv_len <= r->limit && r->limit <= (int)f->context, "row %d: %d %d", i, r->kv_len, r->limit);
         singles += r->q_len == 1;
         for (int k = 0; k < i; k++)
-            EXPECT(fake.scores || row[k].slot != r->slot, "slot %d twice", r->slot);
+            EXPECT(row[k].slot != r->slot, "slot %d twice", r->slot);
         for (int k = 0; k < params[i].n_bias; k++) {
             const FtxBias *b = &bias[i * (int)f->logit_bias + k];
 
@@ -282,7 +285,7 @@ static void check_step(Session *s, const Command *c)
 }
 
 /* Attention may read what stood in the cache before the step while the step still adds to it: of what the
- * step writes a row sees its own tokens alone, or what stood there already. */
+ * step writes a row sees its own tokens alone. */
 static void check_early_reads(Session *s, const Command *c)
 {
     const FtxRow *row = named_io(s, FTX_NAMED_rows);
@@ -291,8 +294,7 @@ static void check_early_reads(Session *s, const Command *c)
     for (int i = 0; i < c->S; i++)
         for (int p = 0; p < row[i].kv_len - row[i].q_len; p++)
             for (int t = 0; t < c->T; t++)
-                EXPECT(cache(s, row[i].slot, p) != cache(s, token[t].slot, token[t].pos) ||
-                           (fake.scores && *cache(s, row[i].slot, p) == token[t].id),
+                EXPECT(cache(s, row[i].slot, p) != cache(s, token[t].slot, token[t].pos),
                        "row %d reads position %d, which token %d of the same step writes", i, p, t);
 }
 
@@ -315,7 +317,7 @@ static void run_row(Session *s, int i)
     fake.params = *p;
     for (int k = 0; k < r->q_len; k++)
         *cache(s, r->slot, token[k].pos) = history[token[k].pos] = token[k].id;
-    if (!(r->emit || fake.scores) || r->done)
+    if (!r->emit || r->done)
         return;
     for (int k = 0; k < n; k++) {
         ids[k] = *cache(s, r->slot, k);
@@ -324,8 +326,6 @@ static void run_row(Session *s, int i)
     }
     for (uint32_t v = 0; v < f->vocab; v++)
         logits[v] = fake_logit(ids, n, v);
-    if (fake.scores)
-        return;
     next = fake_next(ids, n,
                      fake_words(fake_seed((uint64_t)p->seed_high << 32 | p->seed_low, p->sample), words, p->n_words),
                      f->vocab, ends, p->n_ends, p->min_length);
@@ -467,17 +467,21 @@ static void fake_session_close(Session *s)
     memory_free(&m, s, sizeof *s);
 }
 
-static FtxStatus fake_session_open(Device *d, Session **out, FtxError *err)
+static FtxStatus fake_session_open(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err)
 {
+    const CacheMemory memory = {.all = (uint64_t)1 << 37, .free = (uint64_t)1 << 36, .full = FTX_EDEVICE};
     const uint64_t *space = d->plan->head->space_bytes;
-    Session *s = memory_alloc(&d->memory, sizeof *s, 64);
+    FtxStatus chosen = cache_pages(d->artifact, d->plan, kv_bytes, memory, pages, err);
+    Session *s = chosen ? NULL : memory_alloc(&d->memory, sizeof *s, 64);
 
     *out = NULL;
     if (!s)
-        return memory_fail(err, "a fake session", sizeof *s);
+        return chosen ? chosen : memory_fail(err, "a fake session", sizeof *s);
     s->memory = d->memory;
     s->device = d;
-    s->bytes = 2 * space[FTX_SPACE_IO] + space[FTX_SPACE_STATE] + space[FTX_SPACE_OUT];
+    s->pages = *pages;
+    s->bytes = 2 * space[FTX_SPACE_IO] + space[FTX_SPACE_STATE] + (space[FTX_SPACE_OUT] + 63) / 64 * 64 +
+               cache_bytes(d->plan, s->pages);
     s->block = memory_alloc(&d->memory, s->bytes, 64);
     if (!s->block) {
         const FtxStatus status = memory_fail(err, "a fake session's state", s->bytes);
@@ -490,6 +494,7 @@ static FtxStatus fake_session_open(Device *d, Session **out, FtxError *err)
     s->state = s->host_io + 2 * space[FTX_SPACE_IO];
     s->out = s->state + space[FTX_SPACE_STATE];
     memset(s->out, 0, space[FTX_SPACE_OUT]);
+    s->kv = (int32_t *)(void *)(s->out + (space[FTX_SPACE_OUT] + 63) / 64 * 64);
     fake.sessions++;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);

@@ -67,9 +67,11 @@ static inline void assert_idle(const FtxEngine *e)
     assert_int_equal(e->pages.n, e->pages.all);
     assert_int_equal(e->free_slots, e->slots);
     assert_int_equal(e->unused.n, e->requests);
-    for (uint32_t i = 0; i < e->pages.n; i++)
+    for (uint32_t i = 0; i < e->pages.fresh; i++) { /* all that were taken */
+        assert_true(e->pages.free[i] >= 0 && (uint32_t)e->pages.free[i] < e->pages.fresh);
         for (uint32_t k = 0; k < i; k++)
             assert_int_not_equal(e->pages.free[i], e->pages.free[k]);
+    }
 }
 
 /* So much memory has been touched: a request that comes alone takes the place of the one before it. */

@@ -182,9 +182,11 @@ typedef struct Bed {
 static void open_bed(Bed *b, const FtxOptions *o)
 {
     FtxError err = {FTX_OK, ""};
+    uint32_t pages;
     const Artifact *a = &b->plan.fake.artifact;
 
-    if (device_cpu.open(a, &a->plans[0], o, &b->device, &err) || device_cpu.session_open(b->device, &b->session, &err))
+    if (device_cpu.open(a, &a->plans[0], o, &b->device, &err) ||
+        device_cpu.session_open(b->device, 0, &b->session, &pages, &err))
         fail_msg("%s", err.text);
 }
 

@@ -84,9 +84,9 @@ static void test_pages(void **state)
     reset_fake(false, 0);
     open_bed(&b, &sizes);
     says(ftx_engine_score(b.engine, ids, 30, logprobs, &err), FTX_EFULL, &err,
-         "30 tokens need 8 pages, the cache has 5");
+         "30 tokens need 8 KV pages of 4 tokens; there are 5: raise the spec's kv.pages");
     says(ftx_engine_bench(b.engine, 2, 1, 8, 5, &median, &least, &most, &err), FTX_EFULL, &err,
-         "2 sequences of 9 tokens need more than the 5 pages of the cache");
+         "2 sequences of 9 tokens need more than the 5 KV pages of 4 tokens: raise the spec's kv.pages");
     says(ftx_engine_bench(b.engine, 1, 0, 8, 5, &median, &least, &most, &err), FTX_EINVAL, &err,
          "expected 1 token or more after 0 or more");
     assert_idle(b.engine);

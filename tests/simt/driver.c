@@ -426,7 +426,7 @@ static CUresult host_CtxPopCurrent(CUcontext *c)
 }
 static CUresult host_MemGetInfo(size_t *unused, size_t *all)
 {
-    *unused = *all = (size_t)1 << 30;
+    *unused = *all = (size_t)1 << 40;
     return CUDA_SUCCESS;
 }
 

@@ -2,9 +2,10 @@
  *
  * Weights are read from the mapped file. A session is one block,
  *
- *     STATE | IO | WORK | OUT | pointers of all operands | profile rows
+ *     STATE | IO | WORK | OUT | pointers of all operands | profile rows | PAGES
  *
- * and run() walks prepared launches: it looks nothing up and allocates nothing. */
+ * whose pages take memory only when a kernel has written there;
+ * run() walks prepared launches: it looks nothing up and allocates nothing. */
 #include "../device.h"
 
 #include <math.h>
@@ -17,6 +18,7 @@
 #include "../../base/dtype.h"
 #include "../../base/env.h"
 #include "../../base/memory.h"
+#include "../cache.h"
 #include "../random.h"
 #include "../../base/team.h"
 #include "extents.h"
@@ -55,7 +57,8 @@ struct Session {
     char *block;
     size_t block_bytes;
     char *space[FTX_SPACE_COUNT];
-    void **arg; /* [n_operands] */
+    uint32_t pages; /* of the KV cache */
+    void **arg;     /* [n_operands] */
     FtxProfile *profile;
     bool profiling, trace, nan;
     /* the run in progress */
@@ -212,6 +215,7 @@ static void lay_out(Session *s, Carve *c)
         s->space[held[i]] = carve(c, p->head->space_bytes[held[i]], 1);
     s->arg = carve(c, p->n_operands, sizeof *s->arg);
     s->profile = carve(c, p->n_kernels, sizeof *s->profile);
+    s->space[FTX_SPACE_PAGES] = carve(c, cache_bytes(p, s->pages), 1);
 }
 
 /* Kernels do not write weights, but all operands are plain pointers. */
@@ -228,7 +232,7 @@ static void resolve(Session *s)
     s->space[FTX_SPACE_WEIGHTS] = writable(d->weights);
     for (uint32_t i = 0; i < p->n_operands; i++)
         if (p->operands[i].space != FTX_SPACE_NULL)
-            s->arg[i] = s->space[p->operands[i].space] + p->operands[i].offset;
+            s->arg[i] = s->space[p->operands[i].space] + cache_operand(&p->operands[i], s->pages);
     for (uint32_t i = 0; i < p->n_kernels; i++)
         s->profile[i] = (FtxProfile){.kernel = artifact_string(d->artifact, p->kernels[i].entry),
                                      .matmul = p->kernels[i].matmul != 0};
@@ -246,21 +250,36 @@ static void cpu_session_close(Session *s)
     memory_free(m, s, sizeof *s);
 }
 
-static FtxStatus cpu_session_open(Device *d, Session **out, FtxError *err)
+/* The session's block of memory, with the pages that the machine has room for. */
+static FtxStatus take_block(Session *s, uint64_t kv_bytes, FtxError *err)
+{
+    const Device *d = s->device;
+    CacheMemory memory = {.full = FTX_ENOMEM};
+    Carve size = {NULL, 0};
+    FtxStatus status;
+
+    memory_machine(&memory.all, &memory.free);
+    status = cache_pages(d->artifact, d->plan, kv_bytes, memory, &s->pages, err);
+    if (status)
+        return status;
+    lay_out(s, &size);
+    s->block_bytes = size.at;
+    s->block = memory_alloc(&d->memory, size.at, 4096);
+    return s->block ? FTX_OK : memory_fail(err, "the engine's state", size.at);
+}
+
+static FtxStatus cpu_session_open(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err)
 {
     Session *s = memory_alloc(&d->memory, sizeof *s, 64);
-    Carve size = {NULL, 0};
     FtxStatus status;
 
     *out = NULL;
     if (!s)
         return memory_fail(err, "a session", sizeof *s);
     s->device = d;
-    lay_out(s, &size);
-    s->block_bytes = size.at;
-    s->block = memory_alloc(&d->memory, size.at, 4096);
-    status =
-        s->block ? team_open(&d->memory, d->threads, &s->team, err) : memory_fail(err, "the engine's state", size.at);
+    status = take_block(s, kv_bytes, err);
+    if (!status)
+        status = team_open(&d->memory, d->threads, &s->team, err);
     if (status) {
         cpu_session_close(s);
         return status;
@@ -270,6 +289,7 @@ static FtxStatus cpu_session_open(Device *d, Session **out, FtxError *err)
     s->trace = env_on(ENV_FTX_TRACE);
     s->nan = env_on(ENV_FTX_NAN);
     *out = s;
+    *pages = s->pages;
     return FTX_OK;
 }
 
@@ -289,12 +309,13 @@ static FtxStatus cpu_upload(Session *s, size_t bytes, FtxError *err)
     return FTX_OK;
 }
 
-/* Bytes of a named buffer; NULL: outside of it. */
+/* Bytes of a named buffer; NULL: outside of it, or KV pages, whose bytes are not those of the plan. */
 static char *named_at(Session *s, int name, size_t offset, size_t bytes)
 {
     const FtxPlan *head = s->device->plan->head;
 
-    if (offset > head->named_bytes[name] || bytes > head->named_bytes[name] - offset)
+    if (named_space[name] == FTX_SPACE_PAGES || offset > head->named_bytes[name] ||
+        bytes > head->named_bytes[name] - offset)
         return NULL;
     return s->space[named_space[name]] + head->named[name] + offset;
 }

@@ -93,7 +93,6 @@ static bool extent_name(void *user, const char *name, ExprKind *kind, int64_t *v
         {"logit_bias", f->logit_bias},
         {"bad_words", f->bad_words},
         {"kv_block", f->kv_block},
-        {"kv_pages", f->kv_pages},
         {"beams", f->beams > 1 ? f->beams : 0},
         {"source_context", f->source_context},
         {"sources", f->sources},

@@ -14,6 +14,7 @@
 
 #include "cublaslt.h"
 #include "driver.h"
+#include "../cache.h"
 #include "../device.h"
 #include "../../base/memory.h"
 
@@ -50,7 +51,9 @@ struct Session {
     size_t bytes; /* of this block of host memory */
     CUstream stream;
     CUdeviceptr block; /* STATE | IO | WORK | workspace of cuBLASLt */
-    char *pinned;      /* OUT | IO | ring */
+    CUdeviceptr kv;    /* PAGES; 0: none */
+    uint32_t pages;
+    char *pinned; /* OUT | IO | ring */
     CUdeviceptr space[FTX_SPACE_COUNT];
     CUdeviceptr workspace;
     CUdeviceptr descriptors; /* TMA descriptor (CUtensorMap) of each tiled operand, in their order */
@@ -94,7 +97,7 @@ FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *w
 
 FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err);
 
-FtxStatus cuda_session_open(Device *d, Session **out, FtxError *err);
+FtxStatus cuda_session_open(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err);
 void cuda_session_close(Session *s);
 void *cuda_session_io(Session *s);
 const void *cuda_session_out(Session *s);

@@ -1,6 +1,7 @@
 /* session.c - an engine's memory on a GPU, and the copies into and out of it.
  *
  *   device   STATE | IO | WORK | workspace of cuBLASLt | TMA descriptors   one block; STATE is zero at open
+ *   device   PAGES                                                        another, of what is left; zero at open
  *   pinned   OUT | IO | ring                                              one block of the host
  *
  * Kernels write OUT in the host's memory, which the host polls. All work is on one stream, in the order of the
@@ -104,6 +105,27 @@ static FtxStatus take_device_memory(Session *s, FtxError *err)
     return FTX_OK;
 }
 
+/* Memory for KV pages, after all other device memory of the session. Zeros: kernels multiply what is behind a sequence's
+ * last position by zero, so it must be finite. */
+static FtxStatus take_pages(Session *s, uint64_t kv_bytes, FtxError *err)
+{
+    const Device *d = s->device;
+    size_t unused, all;
+    FtxStatus status = cuda_check(d->cu, d->cu->cuMemGetInfo(&unused, &all), err, "the GPU's memory");
+
+    if (!status)
+        status = cache_pages(d->artifact, d->plan, kv_bytes,
+                             (CacheMemory){.all = all, .free = unused, .full = FTX_EDEVICE}, &s->pages, err);
+    if (status || !cache_bytes(d->plan, s->pages))
+        return status;
+    status = cuda_check(d->cu, d->cu->cuMemAlloc(&s->kv, cache_bytes(d->plan, s->pages)), err,
+                        "%.3f GB for the KV cache", (double)cache_bytes(d->plan, s->pages) * 1e-9);
+    if (status)
+        s->kv = 0;
+    s->space[FTX_SPACE_PAGES] = s->kv;
+    return status;
+}
+
 static FtxStatus take_pinned_memory(Session *s, FtxError *err)
 {
     const Device *d = s->device;
@@ -185,7 +207,7 @@ static void resolve(Session *s)
     for (uint32_t i = 0; i < d->plan->n_operands; i++) {
         const FtxOperand *o = &d->plan->operands[i];
 
-        s->arg[i] = o->space == FTX_SPACE_NULL ? 0 : s->space[o->space] + o->offset;
+        s->arg[i] = o->space == FTX_SPACE_NULL ? 0 : s->space[o->space] + cache_operand(o, s->pages);
     }
     for (uint32_t i = 0; i < d->plan->n_kernels; i++)
         s->profile_row[i] = (FtxProfile){.kernel = cuda_kernel_name(d, i), .matmul = d->plan->kernels[i].matmul != 0};
@@ -194,15 +216,20 @@ static void resolve(Session *s)
 static FtxStatus zero(Session *s, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
-    const size_t bytes = s->workspace - s->block;
-    const FtxStatus status =
-        bytes ? cuda_check(cu, cu->cuMemsetD8Async(s->block, 0, bytes, s->stream), err, "clearing the engine's state")
-              : FTX_OK;
+    const struct {
+        CUdeviceptr at;
+        size_t bytes;
+    } blocks[] = {{s->block, s->workspace - s->block}, {s->kv, cache_bytes(s->device->plan, s->pages)}};
+    FtxStatus status = FTX_OK;
 
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks && !status; i++)
+        if (blocks[i].bytes)
+            status = cuda_check(cu, cu->cuMemsetD8Async(blocks[i].at, 0, blocks[i].bytes, s->stream), err,
+                                "clearing the engine's state");
     return status ? status : cuda_wait_stream(s->device, s->stream, 1, err, "clearing the engine's state");
 }
 
-static FtxStatus fill_session(Session *s, FtxError *err)
+static FtxStatus fill_session(Session *s, uint64_t kv_bytes, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
     FtxStatus status = cuda_check(cu, cu->cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), err, "a stream");
@@ -217,6 +244,8 @@ static FtxStatus fill_session(Session *s, FtxError *err)
         status = take_device_memory(s, err);
     if (!status)
         status = take_pinned_memory(s, err);
+    if (!status)
+        status = take_pages(s, kv_bytes, err);
     if (status)
         return status;
     resolve(s);
@@ -246,6 +275,8 @@ static void empty_session(Session *s)
         cu->cuMemFreeHost(s->pinned);
     if (s->block)
         cu->cuMemFree(s->block);
+    if (s->kv)
+        cu->cuMemFree(s->kv);
     if (s->stream)
         cu->cuStreamDestroy(s->stream);
 }
@@ -264,7 +295,7 @@ void cuda_session_close(Session *s)
     memory_free(&m, s, s->bytes);
 }
 
-FtxStatus cuda_session_open(Device *d, Session **out, FtxError *err)
+FtxStatus cuda_session_open(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err)
 {
     Carve size = {NULL, 0};
     const size_t bytes = lay_out(NULL, &size, d->plan);
@@ -282,7 +313,7 @@ FtxStatus cuda_session_open(Device *d, Session **out, FtxError *err)
     s->nan = env_on(ENV_FTX_NAN);
     status = cuda_enter(d, err);
     if (!status) {
-        status = fill_session(s, err);
+        status = fill_session(s, kv_bytes, err);
         cuda_leave(d);
     }
     if (status) {
@@ -290,6 +321,7 @@ FtxStatus cuda_session_open(Device *d, Session **out, FtxError *err)
         return status;
     }
     *out = s;
+    *pages = s->pages;
     return FTX_OK;
 }
 
@@ -364,8 +396,8 @@ static bool in_named(const Session *s, int named, size_t offset, size_t bytes)
 {
     const FtxPlan *head = s->device->plan->head;
 
-    return named >= 0 && named < FTX_NAMED_COUNT && offset <= head->named_bytes[named] &&
-           bytes <= head->named_bytes[named] - offset;
+    return named >= 0 && named < FTX_NAMED_COUNT && named_space[named] != FTX_SPACE_PAGES &&
+           offset <= head->named_bytes[named] && bytes <= head->named_bytes[named] - offset;
 }
 
 static FtxStatus outside(int named, size_t offset, size_t bytes, FtxError *err)

@@ -1,0 +1,84 @@
+/* sizes.c - the bytes of named buffers, by the expressions of named.def, and of caches. */
+#include "sizes.h"
+
+#include <string.h>
+
+#include "../base/dtype.h"
+#include "../base/expr.h"
+
+static bool size_value(void *user, const char *name, ExprKind *kind, int64_t *value)
+{
+    const Sizes *s = user;
+    const struct {
+        const char *name;
+        int64_t value;
+    } names[] = {
+#define SIZE(name, what) {#name, s->name},
+        SIZES(SIZE)
+#undef SIZE
+    };
+
+    *kind = EXPR_CONSTANT;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i].name, name) == 0) {
+            *value = names[i].value;
+            return true;
+        }
+    return false;
+}
+
+FtxStatus sizes_named(const Sizes *s, int named, uint64_t *bytes, FtxError *err)
+{
+    static const struct {
+        const char *name, *bytes;
+    } rows[] = {
+#define NAMED(name, space, bytes, what) {#name, bytes},
+#include "named.def"
+#undef NAMED
+    };
+    Sizes sizes = *s;
+    Expr e;
+    int64_t n = 0;
+    FtxStatus status = expr_parse(rows[named].bytes, size_value, &sizes, &e, err);
+
+    if (!status)
+        status = expr_run(e.words, e.n, NULL, 0, &n, err);
+    if (status)
+        return ftx_context(err, FTX_EFORMAT, "the size of $%s", rows[named].name);
+    if (n < 0 || (uint64_t)n > MAX_SPACE)
+        return ftx_fail(err, FTX_EFORMAT, "$%s would need %lld bytes", rows[named].name, (long long)n);
+    *bytes = (uint64_t)n;
+    return FTX_OK;
+}
+
+bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *values)
+{
+    uint64_t rows;
+
+    return !__builtin_mul_overflow(c->kv_heads, c->source ? c->source : (uint64_t)kv_block, &rows) &&
+           !__builtin_mul_overflow(rows, dtype_size((DType)c->type), &rows) &&
+           !__builtin_mul_overflow(rows, c->k_dim, keys) && !__builtin_mul_overflow(rows, c->v_dim, values) &&
+           *keys <= MAX_SPACE && *values <= MAX_SPACE;
+}
+
+FtxStatus sizes_caches(Sizes *s, const FtxCache *caches, size_t n, FtxError *err)
+{
+    s->KEYS = s->VALUES = s->CROSS_KEYS = s->CROSS_VALUES = 0;
+    for (size_t i = 0; i < n; i++) {
+        const FtxCache *c = &caches[i];
+        int64_t *k = c->source ? &s->CROSS_KEYS : &s->KEYS, *v = c->source ? &s->CROSS_VALUES : &s->VALUES;
+        uint64_t keys, values;
+
+        if (!c->kv_heads || !c->k_dim || !c->v_dim || c->type < DT_FP32 || c->type > DT_BF16 || c->window > INT32_MAX ||
+            (c->source && c->source != s->SRC))
+            return ftx_fail(err, FTX_EFORMAT, "cache %zu: %u kv_heads of %u and %u, type %u, window %u, source %u", i,
+                            c->kv_heads, c->k_dim, c->v_dim, c->type, c->window, c->source);
+        if (!sizes_cache(c, s->B, &keys, &values) || (uint64_t)*k + keys > MAX_SPACE ||
+            (uint64_t)*v + values > MAX_SPACE)
+            return ftx_fail(err, FTX_EFORMAT, "cache %zu: %u kv_heads of %u and %u are too large", i, c->kv_heads,
+                            c->k_dim, c->v_dim);
+        *k += (int64_t)keys;
+        *v += (int64_t)values;
+    }
+    return FTX_OK;
+}

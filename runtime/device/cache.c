@@ -1,0 +1,41 @@
+/* cache.c - how many pages an engine's KV cache has. */
+#include "cache.h"
+
+/* Kept free of the cache, for what comes later: CUDA graphs, the driver's own memory, other programs. */
+static const uint64_t least_reserve = UINT64_C(256) << 20;
+enum { RESERVE_PART = 50 }; /* and at least 1 / 50 of all memory */
+
+static double mb(uint64_t bytes)
+{
+    return (double)bytes * 1e-6;
+}
+
+FtxStatus cache_pages(const Artifact *a, const ArtifactPlan *p, uint64_t kv_bytes, CacheMemory memory, uint32_t *pages,
+                      FtxError *err)
+{
+    const FtxFacts *f = a->facts;
+    const uint64_t page = p->head->space_bytes[FTX_SPACE_PAGES];
+    const uint32_t least = f->sequences < f->kv_pages ? f->sequences : f->kv_pages;
+    const uint64_t part = memory.all / RESERVE_PART, reserve = part > least_reserve ? part : least_reserve;
+    const uint64_t spare = memory.free > reserve ? memory.free - reserve : 0;
+    const uint64_t fit = page ? (kv_bytes ? kv_bytes : spare) / page : f->kv_pages;
+
+    *pages = fit < f->kv_pages ? (uint32_t)fit : f->kv_pages;
+    if (*pages < least && kv_bytes)
+        return ftx_fail(err, FTX_EINVAL,
+                        "kv_bytes (--kv-memory) is %.1f MB, and the KV cache needs %.1f MB at least, one page of %u "
+                        "tokens for each of %u sequences: raise it",
+                        mb(kv_bytes), mb(page) * least, f->kv_block, least);
+    if (*pages < least)
+        return ftx_fail(err, memory.full,
+                        "the KV cache needs %.1f MB at least, one page of %u tokens for each of %u sequences; free are "
+                        "%.1f MB, of which %.1f MB are kept in reserve: free memory, give other engines less with "
+                        "kv_bytes (--kv-memory), or set it here to use the reserve",
+                        mb(page) * least, f->kv_block, least, mb(memory.free), mb(reserve));
+    if (kv_bytes && cache_bytes(p, *pages) > memory.free)
+        return ftx_fail(err, memory.full,
+                        "the KV cache needs %.1f MB with kv_bytes (--kv-memory) of %.1f MB, and %.1f MB are free: "
+                        "lower it",
+                        mb(cache_bytes(p, *pages)), mb(kv_bytes), mb(memory.free));
+    return FTX_OK;
+}

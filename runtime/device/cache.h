@@ -1,0 +1,29 @@
+/* cache.h - how many pages an engine's KV cache has, and where an operand is among them. */
+#ifndef FTX_DEVICE_CACHE_H
+#define FTX_DEVICE_CACHE_H
+
+#include "../artifact/artifact.h"
+
+/* A device's memory before the pages are taken. */
+typedef struct CacheMemory {
+    uint64_t all, free; /* bytes */
+    FtxStatus full;     /* the status of an engine that does not fit */
+} CacheMemory;
+
+/* As many pages as the limits can use and fit in kv_bytes (FtxOptions), or, if that is 0, in the free memory less a
+ * reserve. Fewer than one page for each sequence are refused. 0 pages: an encoder. */
+FtxStatus cache_pages(const Artifact *a, const ArtifactPlan *p, uint64_t kv_bytes, CacheMemory memory, uint32_t *pages,
+                      FtxError *err);
+
+static inline uint64_t cache_bytes(const ArtifactPlan *p, uint32_t pages)
+{
+    return p->head->space_bytes[FTX_SPACE_PAGES] * pages;
+}
+
+/* The operand's byte in its space. */
+static inline uint64_t cache_operand(const FtxOperand *o, uint32_t pages)
+{
+    return o->space == FTX_SPACE_PAGES ? o->offset * pages : o->offset;
+}
+
+#endif
