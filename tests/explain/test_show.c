@@ -52,7 +52,8 @@ static void test_text(void **state)
     has(text, "kernels of sm_90a");
     has(text, "[4,8]            matrix  a");
     has(text, "plan for compute_80: weights bf16, compute fp32");
-    has(text, "  KV cache: 128 B a token, 512 B a page; all 4 pages 2.0 KiB\n  1 cache: 1 heads of 8, fp32, window 6\n");
+    has(text,
+        "  KV cache: 128 B a token, 512 B a page; all 4 pages 2.0 KiB\n  1 cache: 1 heads of 8, fp32, window 6\n");
     has(text, "step, any number of tokens          2 launches, workspace 4.0 KiB");
     has(text, "0  layer 0: up                          linear__small");
     has(text, "decode, up to 1 sequence ");

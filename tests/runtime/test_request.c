@@ -209,7 +209,8 @@ static void test_refused(void **state)
     sizes.kv_pages = 3; /* 12 tokens */
     sizes.tokenizer = false;
     open_bed(&b, &sizes);
-    REFUSED(FTX_EFULL, "need 4 KV pages of 4 tokens; there are 3: ask for less, or raise the spec's kv.pages", q.max_new = 12);
+    REFUSED(FTX_EFULL, "need 4 KV pages of 4 tokens; there are 3: ask for less, or raise the spec's kv.pages",
+            q.max_new = 12);
     REFUSED(FTX_EINVAL, "no tokenizer", (q.ids = NULL, q.text = "a"));
     REFUSED(FTX_EINVAL, "no tokenizer", (q.stop = empty + 1, q.stop_count = 1));
     REFUSED(FTX_EINVAL, "no tokenizer", (q.bad_words = empty + 1, q.bad_words_count = 1));

@@ -1,12 +1,15 @@
 # plan.py - the plans of an artifact without their names, and the text of each kernel.
 #
-# Reads format 6 and later ones that kept the structs of runtime/artifact/ftx_format.h named below. The artifact was
-# written with recorder.so in place of NVRTC, so the code of a kernel is its text.
+# Reads format 6 and later ones that kept the structs of runtime/artifact/ftx_format.h named below. Since format 8, KV
+# pages have a space of their own; such plans are brought into the form of format 7 (`join_pages`), so that both can be
+# compared. The artifact was written with recorder.so in place of NVRTC, so the code of a kernel is its text.
 import struct
 
 FACTS, STRINGS, WEIGHT_INDEX, WEIGHTS, TOKENIZER, PLAN, KERNELS, CONSTS = 1, 2, 5, 6, 7, 8, 9, 10
 PROGRAMS, LAUNCHES, OPERANDS, EXPRS, BUFFERS, CUBIN, SOURCE, TABLES, BAD_WORDS = 11, 12, 13, 14, 15, 16, 18, 19, 20
 KERNEL_CPU, KERNEL_CUDA = 1, 2
+STATE, PAGES = 2, 6  # spaces
+NAMED_K, NAMED_V, NAMED_LOGITS, NAMED_OUT = 10, 11, 12, 14  # places in named.def
 MARK = b'FTXSAME'
 
 
@@ -31,6 +34,30 @@ class Kernel:
             self.flags, self.text = flags.decode(), text.decode()
 
 
+def join_pages(head, operands, buffers, pages):
+    """KV pages as they were before format 8: all `pages` of $k, then of $v, in STATE in front of $logits."""
+    up = lambda n: (n + 255) // 256 * 256
+    space, named, size = list(head[4:12]), list(head[13:45]), list(head[45:77])
+    at, second = named[NAMED_LOGITS], named[NAMED_V]
+    size[NAMED_K] *= pages
+    size[NAMED_V] *= pages
+    more = up(size[NAMED_K]) + up(size[NAMED_V])
+    for i in range(NAMED_LOGITS, 25):
+        named[i] += more if i != NAMED_OUT else 0
+    named[NAMED_K], named[NAMED_V] = at, at + up(size[NAMED_K])
+    space[STATE], space[PAGES] = space[STATE] + more, 0
+
+    def place(where, offset):
+        if where == PAGES and offset < second:
+            return STATE, at + offset * pages
+        if where == PAGES:
+            return STATE, named[NAMED_V] + (offset - second) * pages
+        return where, offset + (more if where == STATE and offset >= at else 0)
+    operands = [place(o[0], o[2])[:1] + (o[1], place(o[0], o[2])[1]) + o[3:] for o in operands]
+    buffers = [b[:1] + place(b[1], b[6])[:1] + b[2:6] + place(b[1], b[6])[1:] + b[7:] for b in buffers]
+    return head[:4] + tuple(space) + head[12:13] + tuple(named) + tuple(size), operands, buffers
+
+
 class Plan:
     """One target of an artifact. `parts`: what may be compared, by name."""
 
@@ -45,12 +72,15 @@ class Plan:
         self.exprs = tuple(x[0] for x in rows(EXPRS, '<q'))
         cubin = artifact.section(CUBIN, target)
         self.kernels = [Kernel(self, w, artifact, cubin) for w in rows(KERNELS, '<20I')]
+        head, operands, buffers = rows(PLAN, '<4I8QQ64Q')[0], rows(OPERANDS, '<IIQ4I'), rows(BUFFERS, '<6I2Q')
+        if artifact.format >= 8:
+            head, operands, buffers = join_pages(head, operands, buffers, artifact.facts[9])
         self.parts = {
-            'spaces and named blocks': rows(PLAN, '<4I8QQ64Q'),
+            'spaces and named blocks': head[:3] + head[4:],  # head[3]: the type of KV pages, until format 7
             'programs': rows(PROGRAMS, '<4I2Q'),
             'launches': [(kernel, first) for kernel, first, label, _ in rows(LAUNCHES, '<4I')],
-            'operands': rows(OPERANDS, '<IIQ4I'),
-            'buffers': [row[1:] for row in rows(BUFFERS, '<6I2Q')]}
+            'operands': operands,
+            'buffers': [row[1:] for row in buffers]}
 
 
 class Artifact:
@@ -64,6 +94,7 @@ class Artifact:
         for i in range(count):
             kind, target, _, _, offset, n, checksum, _ = struct.unpack_from('<4I4Q', self.bytes, at + 48 * i)
             self.sections[kind, target] = (offset, n, checksum)
+        self.facts = struct.unpack_from('<10I', self.bytes, self.sections[FACTS, 0][0])
         self.plans = {t: Plan(self, t) for kind, t in sorted(self.sections) if kind == PLAN}
         weights = [row[1:4] + row[4:] for row in struct.iter_unpack('<4I6Q', self.section(WEIGHT_INDEX, 0))]
         self.shared = {'weights\' places': weights}
