@@ -1,7 +1,8 @@
 /* artifact.c - opens an artifact: every offset, count and index of the file is checked before it is used.
  *
- * Order of the checks: header, section table, extents and checksums, facts, then each plan, inner arrays first. Code
- * cannot be checked: kernels are programs, and an artifact is as safe to run as any other program. */
+ * Order of the checks: header, section table, extents and checksums, facts, then each plan, inner arrays first. Kernels
+ * for GPUs are programs and cannot be checked. What launches on the CPU may touch is checked when a plan is opened
+ * (device/cpu/extents.c). */
 #include "artifact.h"
 
 #include <inttypes.h>
@@ -18,7 +19,14 @@
 #include "trailer.h"
 #include "version.h"
 
-enum { MAX_SECTIONS = 1024, SECTION_ALIGN = 64, WEIGHT_ALIGN = 256, MAX_BLOCK = 1024, MAX_SMEM = 1 << 20 };
+enum {
+    MAX_SECTIONS = 1024,
+    SECTION_ALIGN = 64,
+    WEIGHT_ALIGN = 256,
+    NAMED_ALIGN = 16, /* the host and kernels read structs and vectors there */
+    MAX_BLOCK = 1024,
+    MAX_SMEM = 1 << 20
+};
 
 /* --- header and section table ---------------------------------------------------------------- */
 
@@ -264,6 +272,13 @@ static FtxStatus check_named(const Artifact *a, const ArtifactPlan *p, FtxError 
             return ftx_fail(
                 err, FTX_EFORMAT, "$%s has %" PRIu64 " bytes at %" PRIu64 ", it needs %" PRIu64 " inside %" PRIu64,
                 named[i].name, head->named_bytes[i], head->named[i], least, head->space_bytes[named[i].space]);
+        if (head->named[i] % NAMED_ALIGN)
+            return ftx_fail(err, FTX_EFORMAT, "$%s is at %" PRIu64 ", no multiple of %d", named[i].name, head->named[i],
+                            NAMED_ALIGN);
+        for (int k = 0; k < i; k++)
+            if (named[k].space == named[i].space && head->named[k] < head->named[i] + head->named_bytes[i] &&
+                head->named[i] < head->named[k] + head->named_bytes[k])
+                return ftx_fail(err, FTX_EFORMAT, "$%s and $%s overlap", named[k].name, named[i].name);
     }
     return FTX_OK;
 }

@@ -166,6 +166,11 @@ static const Lie lies[] = {
     PLAN("$rows has", F(FtxPlan, named_bytes[FTX_NAMED_rows], sizeof(FtxRow))),
     PLAN("$rows has", F(FtxPlan, named[FTX_NAMED_rows], UINT64_MAX - 7)),
     PLAN("$history has", F(FtxPlan, named_bytes[FTX_NAMED_history], 4 * 2 * 8 - 1)),
+    PLAN("$rows is at 8, no multiple of 16", F(FtxPlan, named[FTX_NAMED_rows], 8)),
+    PLAN("$step and $rows overlap", F(FtxPlan, named[FTX_NAMED_rows], 48)),
+    PLAN("$step and $rows overlap", F(FtxPlan, named[FTX_NAMED_step], 256 + 16)),
+    PLAN("$step and $rows overlap", F(FtxPlan, named_bytes[FTX_NAMED_step], 256 + 1)),
+    PLAN(NULL, F(FtxPlan, named_bytes[FTX_NAMED_step], 256)),
 
     PLAN("$v has", F(FtxPlan, space_bytes[FTX_SPACE_PAGES], 383)),
 

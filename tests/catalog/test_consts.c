@@ -10,6 +10,7 @@
 
 #include "compiler/catalog/contract.h"
 #include "kernels/cpu/cpu.h"
+#include "runtime/device/cpu/extents.h"
 #include "runtime/base/file.h"
 
 static const char path[] = "kernels/cpu/consts.h";
@@ -98,17 +99,21 @@ static void cpu_extent_rows_fit(void **state)
     for (size_t i = 0; i < c.n; i++) {
         const Contract *k = c.at[i];
         const CpuExtents *row = k->device == KD_CPU ? cpu_extents(k->family) : NULL;
-        size_t operands = 0;
+        size_t operands = 0, zeroed = 0;
 
         if (k->device != KD_CPU)
             continue;
         if (!row)
             fail_msg("kernels/cpu/extents.def has no %s", k->family);
         assert_string_equal(row->constants, constant_names(keep, k));
-        for (const char *at = row->operands; *at; at++)
+        for (const char *at = row->operands; *at; at++) {
             operands += *at == ';';
+            zeroed += *at == '!';
+        }
         if (operands != k->args.n + k->scratch.n + k->zeroed.n)
             fail_msg("kernels/cpu/extents.def: %s has %zu operands", k->family, operands);
+        assert_int_equal(zeroed, k->zeroed.n);
+        assert_true(operands <= EXTENT_OPERANDS);
         rows++;
     }
     assert_true(rows > 15);

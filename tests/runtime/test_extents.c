@@ -7,10 +7,12 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/cpu.h"
+#include "runtime/device/cpu/extents.h"
 #include "runtime/device/device.h"
 #include "tests/temp.h"
 
-static const char *const models[] = {"tiny-llama", "tiny-gpt2", "tiny-bert", "tiny-marian"};
+static const char *const models[] = {"tiny-llama", "tiny-gpt2", "tiny-bert", "tiny-marian",
+                                     "tiny-marian -D decode.width=2"};
 
 /* Constants that are sizes or types: a thousand times as large they fit nothing. */
 static const char sizes[] = " H G E ROT BLOCK PAGES KV N K W C D WT V F CONTEXT LENGTH SEQUENCES SOURCE SPANS ";
@@ -66,7 +68,7 @@ static void opens(const Lying *l)
     device_cpu.close(d);
 }
 
-static void refused(const Lying *l, uint32_t launch, const char *what)
+static void refused_for(const Lying *l, uint32_t launch, const char *what, const char *reason)
 {
     const FtxKernel *k = &l->plan.kernels[l->plan.launches[launch].kernel];
     FtxError err = {0};
@@ -76,7 +78,14 @@ static void refused(const Lying *l, uint32_t launch, const char *what)
         fail_msg("launch %u, %s: %s was not refused: %s", launch, artifact_string(&l->artifact, k->family), what,
                  err.text);
     assert_non_null(strstr(err.text, "plan: launch "));
+    if (!strstr(err.text, reason))
+        fail_msg("launch %u: '%s' is not in '%s'", launch, reason, err.text);
     assert_null(d);
+}
+
+static void refused(const Lying *l, uint32_t launch, const char *what)
+{
+    refused_for(l, launch, what, "");
 }
 
 /* Whether what follows stands in the list, between spaces. */
@@ -154,21 +163,126 @@ static void lie_of_operands(Lying *l, uint32_t launch)
         const FtxOperand keys = o[4];
 
         o[4].offset = head->named[FTX_NAMED_k] + head->named_bytes[FTX_NAMED_k] - 4;
-        refused(l, launch, "keys that end behind the cache");
+        refused_for(l, launch, "keys that end behind the cache", "it is not inside $k");
         o[4] = keys;
     }
     k->n_operands++;
-    refused(l, launch, "an operand too many");
+    refused_for(l, launch, "an operand too many", "operands, not");
     k->n_operands--;
     k->n_consts++;
     refused(l, launch, "a constant too many");
     k->n_consts--;
 }
 
+static const FtxProgram *program_of(const Lying *l, uint32_t launch)
+{
+    const FtxProgram *p = l->plan.programs;
+
+    while (launch < p->first_launch || launch >= p->first_launch + p->n_launches)
+        p++;
+    return p;
+}
+
+typedef struct Seen { /* lies told */
+    uint32_t launches, overlaps, counters, values, named;
+} Seen;
+
+/* What is written over another operand, or over its last element. */
+static void lie_of_overlaps(Lying *l, uint32_t launch, uint32_t i, const Extent *e, Seen *seen)
+{
+    const FtxKernel *k = &l->kernel[l->plan.launches[launch].kernel];
+    FtxOperand *o = &l->operand[l->plan.launches[launch].first_operand];
+    const FtxOperand whole = o[i];
+
+    for (uint32_t n = 0; n < k->n_operands; n++) {
+        if (n == i || !e[n].bytes || o[n].space == FTX_SPACE_IO || o[n].space == FTX_SPACE_OUT)
+            continue;
+        o[i] = o[n];
+        refused(l, launch, "a result over another operand");
+        o[i].offset = o[n].offset + e[n].bytes - 4;
+        refused(l, launch, "a result over the end of another operand");
+        o[i] = whole;
+        seen->overlaps++;
+    }
+}
+
+/* A place in WORK that no operand of the launch has; the end of WORK: there is none. */
+static uint64_t free_work(const Lying *l, uint32_t launch, const Extent *e, uint64_t bytes)
+{
+    const FtxKernel *k = &l->kernel[l->plan.launches[launch].kernel];
+    const FtxOperand *o = &l->operand[l->plan.launches[launch].first_operand];
+    const uint64_t all = l->plan.head->space_bytes[FTX_SPACE_WORK];
+    uint64_t at = 0;
+
+    for (uint32_t n = 0; n < k->n_operands && at + bytes <= all; n++)
+        if (o[n].space == FTX_SPACE_WORK && o[n].offset < at + bytes && at < o[n].offset + e[n].bytes) {
+            at = (o[n].offset + e[n].bytes + 15) / 16 * 16;
+            n = UINT32_MAX; /* look at all again */
+        }
+    return at + bytes <= all ? at : all;
+}
+
+/* Counters among values, values among counters or over named buffers that hold none. */
+static void lie_of_places(Lying *l, uint32_t launch, uint32_t i, const Extent *e, Seen *seen)
+{
+    static const int values[] = {FTX_NAMED_logits, FTX_NAMED_hidden, FTX_NAMED_pooled, FTX_NAMED_input};
+    static const uint32_t space[] = {
+#define NAMED(name, space, bytes, what) FTX_SPACE_##space,
+#include "runtime/artifact/named.def"
+#undef NAMED
+    };
+    const FtxPlan *head = l->plan.head;
+    FtxOperand *o = &l->operand[l->plan.launches[launch].first_operand];
+    const FtxOperand whole = o[i];
+    const uint64_t work = free_work(l, launch, e, e[i].bytes), state = head->space_bytes[FTX_SPACE_STATE];
+    uint64_t counters = 0; /* they stand behind the last named buffer */
+
+    for (int n = 0; n < FTX_NAMED_COUNT; n++) {
+        bool of_values = false;
+
+        if (space[n] != FTX_SPACE_STATE)
+            continue;
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++)
+            of_values |= n == values[k];
+        if (head->named[n] + head->named_bytes[n] > counters)
+            counters = head->named[n] + head->named_bytes[n];
+        if (of_values || head->named_bytes[n] < e[i].bytes)
+            continue;
+        o[i] = (FtxOperand){.space = FTX_SPACE_STATE, .offset = head->named[n]};
+        refused_for(l, launch, "a result over a named buffer", e[i].zeroed ? "it may not lie at" : "");
+        seen->named++;
+    }
+    if (e[i].zeroed && work < head->space_bytes[FTX_SPACE_WORK]) {
+        o[i] = (FtxOperand){.space = FTX_SPACE_WORK, .offset = work};
+        refused_for(l, launch, "counters among values", "it may not lie at");
+        seen->counters++;
+    } else if (!e[i].zeroed && e[i].bytes <= state - (counters + 15) / 16 * 16) {
+        o[i] = (FtxOperand){.space = FTX_SPACE_STATE, .offset = (counters + 15) / 16 * 16};
+        refused_for(l, launch, "values among counters", "it may not lie at");
+        seen->values++;
+    }
+    o[i] = whole;
+}
+
+static void lie_of_results(Lying *l, uint32_t launch, Seen *seen)
+{
+    const FtxKernel *k = &l->kernel[l->plan.launches[launch].kernel];
+    Extent e[EXTENT_OPERANDS];
+    FtxError err;
+
+    if (extents_of(&l->artifact, &l->plan, program_of(l, launch), &l->plan.launches[launch], e, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < k->n_operands; i++)
+        if (e[i].written && e[i].named < 0 && e[i].bytes) {
+            lie_of_overlaps(l, launch, i, e, seen);
+            lie_of_places(l, launch, i, e, seen);
+        }
+}
+
 /* The first launch of each kernel, and that of each program. */
 static void test_lies(void **state)
 {
-    uint32_t tried = 0;
+    Seen seen = {0};
 
     (void)state;
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
@@ -181,13 +295,14 @@ static void test_lies(void **state)
                 if (l.plan.launches[i].kernel == k) {
                     lie_of_constants(&l, i);
                     lie_of_operands(&l, i);
-                    tried++;
+                    lie_of_results(&l, i, &seen);
+                    seen.launches++;
                     break;
                 }
         opens(&l); /* all lies have been taken back */
         close_lying(&l);
     }
-    assert_true(tried > 30);
+    assert_true(seen.launches > 30 && seen.overlaps > 100 && seen.counters > 6 && seen.values > 10 && seen.named > 30);
 }
 
 int main(void)

@@ -1,9 +1,15 @@
 /* extents.c - checks the constants and operands of each launch against kernels/cpu/extents.def.
  *
  * A kernel on the CPU takes its sizes from constants of the artifact. So a file that lies about them would be code. Here
- * the bytes that a kernel may touch are computed from its constants, and compared with the space that its operand has.
- * Indices that a kernel reads (pages, rows, ids) come from the named buffers that the host fills: each must be just that
- * buffer, and nothing else may be written over it. */
+ * the bytes that a kernel may touch are computed from its constants, and compared with the memory that its operand has:
+ *
+ *   named buffers    what the host and kernels use as indices ($pages, $rows, $token): each operand is just that buffer
+ *   values           activations in WORK, or in a named buffer of values ($logits, $hidden, $pooled, $input)
+ *   zeroed           counters that every launch leaves zero (`zeroed` lines): in STATE, outside of named buffers
+ *   weights          are only read
+ *
+ * Named buffers do not overlap (artifact.c). What a launch writes overlaps none of its other operands: threads would
+ * read half of it, and a kernel would read back other indices than it wrote. */
 #include "extents.h"
 
 #include <ctype.h>
@@ -30,10 +36,10 @@ typedef struct ExtentLaunch { /* a launch of a program */
     const Artifact *artifact;
     const ArtifactPlan *plan;
     const FtxProgram *program;
-    const FtxLaunch *launch;
     const FtxKernel *kernel;
     const FtxOperand *operand; /* [n_operands] */
     const CpuExtents *row;
+    Extent extent[EXTENT_OPERANDS];
 } ExtentLaunch;
 
 /* The index of a constant among those of the row; -1: none. */
@@ -164,93 +170,40 @@ static FtxStatus extent_constants(ExtentLaunch *l, FtxError *err)
     return s;
 }
 
-static bool extents_overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+/* --- sizes ---------------------------------------------------------------------------------------- */
+
+/* text[0..n): operand i of extents.def. Its size is 0 where it is absent. */
+static FtxStatus extent_of(ExtentLaunch *l, uint32_t i, const char *text, size_t n, FtxError *err)
 {
-    return a < b + b_bytes && b < a + a_bytes;
-}
+    Extent *e = &l->extent[i];
+    const char *end = text + n;
+    int64_t bytes = 0;
+    FtxStatus s = FTX_OK;
 
-/* Named buffers that hold values of the model, not what kernels use as indices. */
-static bool holds_values(int named)
-{
-    return named == FTX_NAMED_logits || named == FTX_NAMED_hidden || named == FTX_NAMED_pooled ||
-           named == FTX_NAMED_input;
-}
-
-static bool extent_is_free(const ExtentLaunch *l, const FtxOperand *o, uint64_t bytes)
-{
-    const FtxPlan *head = l->plan->head;
-
-    for (int i = 0; i < FTX_NAMED_COUNT; i++)
-        if (named_buffers[i].space == o->space && !holds_values(i) &&
-            extents_overlap(o->offset, bytes, head->named[i], head->named_bytes[i]))
-            return false;
-    return true;
-}
-
-static FtxStatus extent_memory(const ExtentLaunch *l, const FtxOperand *o, uint64_t bytes, bool written, FtxError *err)
-{
-    const uint64_t all = l->plan->head->space_bytes[o->space];
-
-    if (o->space != FTX_SPACE_WORK && o->space != FTX_SPACE_STATE && (written || o->space != FTX_SPACE_WEIGHTS))
-        return ftx_fail(err, FTX_EFORMAT, "it is in space %u", o->space);
-    if (o->offset % sizeof(float) || o->offset > all || bytes > all - o->offset)
-        return ftx_fail(err, FTX_EFORMAT, "it has %llu bytes at %llu, there are %llu", (unsigned long long)bytes,
-                        (unsigned long long)o->offset, (unsigned long long)all);
-    if (!extent_is_free(l, o, bytes))
-        return ftx_fail(err, FTX_EFORMAT, "it lies over a named buffer");
-    return FTX_OK;
-}
-
-/* bytes -1: the buffer from its start. */
-static FtxStatus extent_named(const ExtentLaunch *l, const FtxOperand *o, const char *name, size_t n, int64_t bytes,
-                              FtxError *err)
-{
-    const FtxPlan *head = l->plan->head;
-
-    for (int i = 0; i < FTX_NAMED_COUNT; i++) {
-        if (strlen(named_buffers[i].name) != n || memcmp(named_buffers[i].name, name, n) != 0)
-            continue;
-        if (o->space != named_buffers[i].space || o->offset < head->named[i])
-            break;
-
-        const uint64_t skip = o->offset - head->named[i], all = head->named_bytes[i];
-
-        if (bytes < 0 ? skip == 0 : skip <= all && (uint64_t)bytes <= all - skip && skip % sizeof(float) == 0)
-            return FTX_OK;
-        break;
-    }
-    return ftx_fail(err, FTX_EFORMAT, "it is not inside $%.*s", (int)n, name);
-}
-
-/* text[0..n): one operand of extents.def. */
-static FtxStatus extent_operand(ExtentLaunch *l, const FtxOperand *o, const char *text, size_t n, FtxError *err)
-{
-    const char *end = text + n, *name = NULL;
-    bool optional = false, written = false;
-    size_t name_bytes = 0;
-    int64_t bytes = -1;
-
-    for (; text < end && strchr(" ?>", *text); text++) {
-        optional |= *text == '?';
-        written |= *text == '>';
+    *e = (Extent){.named = -1};
+    for (; text < end && strchr(" ?>!", *text); text++) {
+        e->optional |= *text == '?';
+        e->written |= *text == '>' || *text == '!';
+        e->zeroed |= *text == '!';
     }
     if (text < end && *text == '$') {
-        for (name = ++text; text < end && (isalnum((unsigned char)*text) || *text == '_');)
-            text++;
-        name_bytes = (size_t)(text - name);
-    }
-    if (o->space == FTX_SPACE_NULL)
-        return optional ? FTX_OK : ftx_fail(err, FTX_EFORMAT, "it is missing");
-    if (text < end) {
-        const FtxStatus s = extent_value(l, text, (size_t)(end - text), &bytes, err);
+        const size_t name = strspn(++text, "abcdefghijklmnopqrstuvwxyz_");
 
-        if (s)
-            return s;
+        for (int k = 0; k < FTX_NAMED_COUNT; k++)
+            if (strlen(named_buffers[k].name) == name && memcmp(named_buffers[k].name, text, name) == 0)
+                e->named = k;
+        text += name;
     }
-    return name ? extent_named(l, o, name, name_bytes, bytes, err) : extent_memory(l, o, (uint64_t)bytes, written, err);
+    if (l->operand[i].space == FTX_SPACE_NULL)
+        return FTX_OK;
+    e->whole = e->named >= 0 && text == end;
+    if (!e->whole)
+        s = extent_value(l, text, (size_t)(end - text), &bytes, err);
+    e->bytes = e->whole ? l->plan->head->named_bytes[e->named] : (uint64_t)bytes;
+    return s;
 }
 
-static FtxStatus extent_launch(ExtentLaunch *l, FtxError *err)
+static FtxStatus extent_sizes(ExtentLaunch *l, FtxError *err)
 {
     const char *at = l->row->operands;
     uint32_t n = 0;
@@ -260,7 +213,7 @@ static FtxStatus extent_launch(ExtentLaunch *l, FtxError *err)
         const size_t bytes = strcspn(at, ";");
 
         if (n < l->kernel->n_operands)
-            s = ftx_context(err, extent_operand(l, &l->operand[n], at, bytes, err), "operand %u", n);
+            s = ftx_context(err, extent_of(l, n, at, bytes, err), "operand %u", n);
         at += bytes + 1;
     }
     if (!s && n != l->kernel->n_operands)
@@ -268,23 +221,128 @@ static FtxStatus extent_launch(ExtentLaunch *l, FtxError *err)
     return s;
 }
 
+/* --- places --------------------------------------------------------------------------------------- */
+
+static bool extents_overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* Whether the operand lies inside a named buffer. */
+static bool extent_inside(const ExtentLaunch *l, const FtxOperand *o, const Extent *e, int named)
+{
+    const FtxPlan *head = l->plan->head;
+
+    if (o->space != named_buffers[named].space || o->offset < head->named[named])
+        return false;
+
+    const uint64_t skip = o->offset - head->named[named], all = head->named_bytes[named];
+
+    return skip <= all && e->bytes <= all - skip;
+}
+
+/* Whether the operand lies in STATE, outside of every named buffer. */
+static bool extent_unnamed(const ExtentLaunch *l, const FtxOperand *o, const Extent *e)
+{
+    const FtxPlan *head = l->plan->head;
+
+    for (int i = 0; i < FTX_NAMED_COUNT; i++)
+        if (named_buffers[i].space == FTX_SPACE_STATE &&
+            extents_overlap(o->offset, e->bytes, head->named[i], head->named_bytes[i]))
+            return false;
+    return o->space == FTX_SPACE_STATE;
+}
+
+/* Whether values may lie there. */
+static bool extent_of_values(const ExtentLaunch *l, const FtxOperand *o, const Extent *e)
+{
+    static const int values[] = {FTX_NAMED_logits, FTX_NAMED_hidden, FTX_NAMED_pooled, FTX_NAMED_input};
+
+    if (o->space == FTX_SPACE_WORK || (o->space == FTX_SPACE_WEIGHTS && !e->written))
+        return true;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (extent_inside(l, o, e, values[i]))
+            return true;
+    return false;
+}
+
+static FtxStatus extent_place(const ExtentLaunch *l, const FtxOperand *o, const Extent *e, FtxError *err)
+{
+    const FtxPlan *head = l->plan->head;
+    const uint64_t all = head->space_bytes[o->space];
+
+    if (o->space == FTX_SPACE_NULL)
+        return e->optional ? FTX_OK : ftx_fail(err, FTX_EFORMAT, "it is missing");
+    if (o->offset % sizeof(float) || o->offset > all || e->bytes > all - o->offset)
+        return ftx_fail(err, FTX_EFORMAT, "it has %llu bytes at %llu, there are %llu", (unsigned long long)e->bytes,
+                        (unsigned long long)o->offset, (unsigned long long)all);
+    if (e->named >= 0 && (!extent_inside(l, o, e, e->named) || (e->whole && o->offset != head->named[e->named])))
+        return ftx_fail(err, FTX_EFORMAT, "it is not inside $%s", named_buffers[e->named].name);
+    if (e->named < 0 && !(e->zeroed ? extent_unnamed(l, o, e) : extent_of_values(l, o, e)))
+        return ftx_fail(err, FTX_EFORMAT, "it may not lie at %llu of space %u", (unsigned long long)o->offset,
+                        o->space);
+    return FTX_OK;
+}
+
+/* Whether operand i overlaps an earlier one, and one of them is written. */
+static FtxStatus extent_apart(const ExtentLaunch *l, uint32_t i, FtxError *err)
+{
+    const FtxOperand *o = l->operand;
+    const Extent *e = l->extent;
+
+    for (uint32_t k = 0; k < i; k++)
+        if (o[k].space == o[i].space && (e[k].written || e[i].written) &&
+            extents_overlap(o[k].offset, e[k].bytes, o[i].offset, e[i].bytes))
+            return ftx_fail(err, FTX_EFORMAT, "it overlaps operand %u", k);
+    return FTX_OK;
+}
+
+static FtxStatus extent_launch(ExtentLaunch *l, FtxError *err)
+{
+    FtxStatus s = extent_sizes(l, err);
+
+    for (uint32_t i = 0; !s && i < l->kernel->n_operands; i++) {
+        s = extent_place(l, &l->operand[i], &l->extent[i], err);
+        if (!s)
+            s = extent_apart(l, i, err);
+        s = ftx_context(err, s, "operand %u", i);
+    }
+    return s;
+}
+
+static FtxStatus extent_find(ExtentLaunch *l, const FtxLaunch *launch, FtxError *err)
+{
+    l->kernel = &l->plan->kernels[launch->kernel];
+    l->operand = &l->plan->operands[launch->first_operand];
+    l->row = cpu_extents(artifact_string(l->artifact, l->kernel->family));
+    return l->row ? FTX_OK : ftx_fail(err, FTX_EFORMAT, "no program runs this kernel");
+}
+
+FtxStatus extents_of(const Artifact *a, const ArtifactPlan *p, const FtxProgram *program, const FtxLaunch *launch,
+                     Extent extent[EXTENT_OPERANDS], FtxError *err)
+{
+    ExtentLaunch l = {.artifact = a, .plan = p, .program = program};
+    FtxStatus s = extent_find(&l, launch, err);
+
+    if (!s)
+        s = extent_sizes(&l, err);
+    memcpy(extent, l.extent, sizeof l.extent);
+    return s;
+}
+
 FtxStatus extents_check(const Artifact *a, const ArtifactPlan *p, FtxError *err)
 {
     for (uint32_t i = 0; i < p->n_programs; i++)
         for (uint32_t k = 0; k < p->programs[i].n_launches; k++) {
-            ExtentLaunch l = {.artifact = a,
-                              .plan = p,
-                              .program = &p->programs[i],
-                              .launch = &p->launches[p->programs[i].first_launch + k]};
-            FtxStatus s;
+            const FtxLaunch *launch = &p->launches[p->programs[i].first_launch + k];
+            ExtentLaunch l = {.artifact = a, .plan = p, .program = &p->programs[i]};
+            FtxStatus s = extent_find(&l, launch, err);
 
-            l.kernel = &p->kernels[l.launch->kernel];
-            l.operand = &p->operands[l.launch->first_operand];
-            l.row = cpu_extents(artifact_string(a, l.kernel->family));
-            s = l.row ? extent_launch(&l, err) : ftx_fail(err, FTX_EFORMAT, "no program runs this kernel");
+            if (!s)
+                s = extent_launch(&l, err);
             if (s)
-                return ftx_context(err, FTX_EFORMAT, "plan: launch %s (%s)", artifact_string(a, l.launch->label),
-                                   artifact_string(a, l.kernel->family));
+                return ftx_context(err, FTX_EFORMAT, "plan: launch %s (%s)", artifact_string(a, launch->label),
+                                   artifact_string(a, p->kernels[launch->kernel].family));
         }
     return FTX_OK;
 }
