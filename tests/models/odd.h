@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/turn.h"
+
+enum { ODD_TURNS = 4 }; /* under the sanitizers each turn runs one shape of so many */
 enum { ODD_LLAMA = 8 * 4 * 5 * 7, ODD_GPT2 = 8 * 5 * 3, ODD_NEW = 5, ODD_MAX_PROMPTS = 8 };
 
 typedef struct OddShape {
@@ -38,19 +41,6 @@ static inline int odd_draw(int i, int question, int n)
     x *= 0x846ca68bu;
     x ^= x >> 16;
     return (int)(x % (uint32_t)n);
-}
-
-/* Whether a test runs shape i. The sanitizers take several times as long, so under them one shape of three is run;
- * FTX_TURN says which, and scripts/test counts it up with the commits. */
-static inline bool odd_runs(int i)
-{
-#ifdef __SANITIZE_ADDRESS__
-    const char *turn = getenv("FTX_TURN");
-
-    return i % 3 == (turn ? atoi(turn) % 3 : 0);
-#else
-    return i >= 0;
-#endif
 }
 
 static inline void odd_prompt(OddShape *s, int length)

@@ -186,7 +186,7 @@ static void llama_shapes(void **state)
 {
     (void)state;
     for (int i = 0; i < wanted(FIRST_LLAMA, ODD_LLAMA); i++)
-        if (odd_runs(i))
+        if (in_turn_sanitized((uint64_t)i, ODD_TURNS))
             check_shape(false, i);
 }
 
@@ -194,7 +194,7 @@ static void gpt2_shapes(void **state)
 {
     (void)state;
     for (int i = 0; i < wanted(FIRST_GPT2, ODD_GPT2); i++)
-        if (odd_runs(i))
+        if (in_turn_sanitized((uint64_t)i, ODD_TURNS))
             check_shape(true, i);
 }
 

@@ -207,7 +207,7 @@ static void shapes(void **state)
 
     (void)state;
     for (int i = 0; i < wanted(); i++) {
-        if (!odd_runs(i))
+        if (!in_turn_sanitized((uint64_t)i, ODD_TURNS))
             continue;
         open_shape(&t, i);
         if (getenv("FTX_ODD"))

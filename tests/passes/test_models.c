@@ -1,5 +1,6 @@
 /* test_models.c - every spec of the tree and every checkout of tests/models is planned for the CPU and for GPUs: every op
- * has a kernel, every weight and buffer an offset, and the workspace equals its lower bound. */
+ * has a kernel, every weight and buffer an offset, and the workspace equals its lower bound. Under the sanitizers a quarter
+ * of them in each turn. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,12 +12,13 @@
 
 #include "compiler/spec/spec.h"
 #include "runtime/base/file.h"
+#include "tests/turn.h"
 
 typedef struct Run {
     Arena *keep;
     Catalog catalog;
     Catalog renamed; /* the same contracts in files with other names and in reverse order */
-    int models;
+    unsigned models;
 } Run;
 
 static Run run_open(void)
@@ -133,6 +135,9 @@ static void check_again(const Run *r, const char *path, const Spec *spec, Target
 
 static void run_model(Run *r, const char *path, const char *override)
 {
+    if (!in_turn_sanitized(r->models++, 4))
+        return;
+
     static const char *const targets[] = {"cpu", "sm_80", "sm_86", "sm_90a", "sm_100a", "sm_120a"};
     const Override overrides[] = {{override}};
     Packing packing = {0};
@@ -153,7 +158,6 @@ static void run_model(Run *r, const char *path, const char *override)
         check_plan(path, &plan, &packing);
         check_again(r, path, &spec, t, &plan);
     }
-    r->models++;
     ir_graph_close(spec.graph);
 }
 

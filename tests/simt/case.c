@@ -11,6 +11,7 @@
 #include "compiler/instantiate/instantiate.h"
 #include "compiler/passes/lower.h"
 #include "compiler/spec/spec.h"
+#include "runtime/base/hash.h"
 
 enum { MAX_UNITS = 2048 };
 
@@ -20,17 +21,19 @@ struct Suite {
     Build *build;
     Unit *at;
     size_t n, launches;
+    unsigned turns; /* one kernel of so many is run */
+    size_t left;    /* kernels of other turns */
     Graph *graphs[MAX_UNITS];
     size_t n_graphs;
 };
 
-Suite *suite_open(const char *dir)
+Suite *suite_open(const char *dir, unsigned turns)
 {
     Arena *keep = arena_open();
     Suite *s = arena_alloc(keep, sizeof *s);
     Diag d = {0};
 
-    *s = (Suite){.keep = keep, .scratch = arena_open(), .build = build_open(dir)};
+    *s = (Suite){.keep = keep, .scratch = arena_open(), .build = build_open(dir), .turns = turns};
     s->at = calloc(MAX_UNITS, sizeof *s->at);
     if (!catalog_open(keep, &s->catalog, &d))
         fail_msg("%s", d.text);
@@ -81,15 +84,26 @@ static RowStats *stats_of(Arena *keep, const Case *c, const Graph *g)
     return stats;
 }
 
+static void add(Suite *s, const Unit *u)
+{
+    const char *entry = u->fit.instance->entry;
+
+    if (!in_turn(hash128(entry, strlen(entry)).low, s->turns)) {
+        s->left++;
+        return;
+    }
+    assert_true(s->n < MAX_UNITS);
+    s->at[s->n++] = *u;
+    build_add(s->build, entry, instantiate_text(u->fit.instance, u->target, s->keep));
+}
+
 /* Programs, layers and models share kernels. */
 static void add_once(Suite *s, const Unit *u)
 {
     for (size_t k = 0; k < s->n; k++)
         if (strcmp(s->at[k].fit.instance->entry, u->fit.instance->entry) == 0)
             return;
-    assert_true(s->n < MAX_UNITS);
-    s->at[s->n++] = *u;
-    build_add(s->build, u->fit.instance->entry, instantiate_text(u->fit.instance, u->target, s->keep));
+    add(s, u);
 }
 
 static void add_unit(Suite *s, const Unit *u)
@@ -99,15 +113,13 @@ static void add_unit(Suite *s, const Unit *u)
     for (size_t k = 0; k < s->n; k++) /* a - b may match two ways: one is enough */
         if (s->at[k].g == u->g && strcmp(s->at[k].fit.instance->entry, i->entry) == 0)
             return;
-    assert_true(s->n < MAX_UNITS);
-    s->at[s->n++] = *u;
-    build_add(s->build, i->entry, instantiate_text(i, u->target, s->keep));
+    add(s, u);
 }
 
 size_t suite_add(Suite *s, const Case *c, const char *name)
 {
     Unit u = {.c = *c, .name = arena_strdup(s->keep, name)};
-    const size_t before = s->n;
+    const size_t before = s->n + s->left;
     const char *reason = NULL;
     uint32_t *uses;
     Graph *g;
@@ -135,7 +147,7 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
                     contract_fit(&u.facts, &u.b, s->keep, s->scratch, &u.fit, &reason))
                     add_unit(s, &u);
     }
-    return s->n - before;
+    return s->n + s->left - before;
 }
 
 /* --- models --------------------------------------------------------------------------------------- */
@@ -233,7 +245,8 @@ size_t suite_add_model(Suite *s, const char *path, const Override *overrides, si
 
 void suite_build(Suite *s)
 {
-    build_run(s->build);
+    if (s->n)
+        build_run(s->build);
 }
 
 static int64_t run_expr(const Expr *e, const int64_t variables[VAR_COUNT])
@@ -305,7 +318,8 @@ void suite_run(Suite *s, int schedules, uint64_t seed)
     scene_failures = 0;
     for (size_t i = 0; i < s->n; i++)
         for (int k = 0; k < schedules; k++)
-            run_unit(s, &s->at[i], (SimtSchedule)((i + (size_t)k) % SIMT_SCHEDULES), seed + (uint64_t)k);
+            if (in_turn((uint64_t)k, (uint64_t)schedules))
+                run_unit(s, &s->at[i], (SimtSchedule)((i + (size_t)k) % SIMT_SCHEDULES), seed + (uint64_t)k);
     if (scene_failures)
         fail_msg("%zu launches went wrong", scene_failures);
 }

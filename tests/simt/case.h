@@ -36,18 +36,19 @@ typedef struct Case {
 
 typedef struct Suite Suite;
 
-Suite *suite_open(const char *dir);
+/* One kernel of `turns` is run, another one in each turn (tests/turn.h). */
+Suite *suite_open(const char *dir, unsigned turns);
 void suite_close(Suite *s);
-/* Takes every kernel that can compute the graph's output; how many. */
+/* Takes every kernel that can compute the graph's output; how many there are. */
 size_t suite_add(Suite *s, const Case *c, const char *name);
 /* Takes every kernel of the model's plan for the target, once, each with a step for the first program
- * that launches it; of products run `blocks` (0: all). How many are new. */
+ * that launches it; of products run `blocks` (0: all). How many are new and run. */
 size_t suite_add_model(Suite *s, const char *path, const Override *overrides, size_t n, const char *target,
                        const char *name, int blocks);
 void suite_build(Suite *s);
 
-/* Runs all under `schedules` of the schedules (each kernel starts with another one) and seeds made
- * of `seed`; fails the test with what was found, or with the first value that is wrong. */
+/* Runs all under `schedules` of the schedules (each kernel starts with another one), of which one in each turn, and seeds
+ * made of `seed`; fails the test with what was found, or with the first value that is wrong. */
 void suite_run(Suite *s, int schedules, uint64_t seed);
 
 /* One line a family: instances, launches. */

@@ -24,12 +24,14 @@ void blocks(void **state);
 
 static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
 
+enum { SUITE_TURNS = SIMT_SANITIZED ? 6 : 1 };
+
 static inline Suite *open_suite(const char *name)
 {
     char dir[600];
 
     snprintf(dir, sizeof dir, "%s/simt-%s%s", getenv("FTX_BUILD"), name, wide ? "-long" : "");
-    return suite_open(dir);
+    return suite_open(dir, SUITE_TURNS);
 }
 
 static inline void finish(Suite *s, uint64_t seed)

@@ -18,19 +18,11 @@
 #include <stdio.h>
 
 #include "device/kernel.h"
+#include "tests/turn.h"
 
 /* Under the address sanitizer plain loads and stores are watched by it, and only what goes through the
  * vocabulary by the harness. */
-#if defined(__SANITIZE_ADDRESS__)
-#define SIMT_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SIMT_SANITIZED 1
-#endif
-#endif
-#ifndef SIMT_SANITIZED
-#define SIMT_SANITIZED 0
-#endif
+#define SIMT_SANITIZED TURN_SANITIZED
 
 typedef enum SimtSchedule {
     SIMT_ROUND_ROBIN,

@@ -1,8 +1,7 @@
 /* test_specs.c - every kernel of every spec of the tree, with the constants that the compiler gives it, on
  * the host against kernels/ref.
  *
- * With FTX_TURN, which scripts/test counts up with the commits, one of the two targets is run: sm_90a in even turns,
- * sm_80 in odd ones. Steps are shorter than a spec's limits allow, and of a product's blocks the first, the last and one
+ * In each turn (tests/turn.h) a quarter of the kernels for sm_90a and sm_80 is run. Steps are shorter than a spec's limits allow, and of a product's blocks the first, the last and one
  * between run, on a grid as large as a GPU's. `test_specs long` takes every target, the two
  * of the short run under two schedules; `test_specs NAME` one spec alone. */
 #include "case.h"
@@ -14,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TURNS = 4 };
 static bool wide;
 static const char *only = "";
 
@@ -63,7 +63,7 @@ static void run_targets(const char *const *targets, size_t n, int schedules, con
     char dir[600];
 
     snprintf(dir, sizeof dir, "%s/simt-specs%s%s", getenv("FTX_BUILD"), name, only);
-    Suite *s = suite_open(dir);
+    Suite *s = suite_open(dir, wide ? 1 : TURNS);
     for (size_t t = 0; t < n; t++)
         for (size_t i = 0; i < sizeof models / sizeof *models; i++)
             if (runs(&models[i]))
@@ -78,11 +78,9 @@ static void specs(void **state)
 {
     static const char *const targets[] = {"sm_90a", "sm_80", "sm_86", "sm_100a", "sm_120a"};
 
-    const char *turn = getenv("FTX_TURN");
-
     (void)state;
     if (!wide)
-        run_targets(targets + (turn ? atoi(turn) % 2 : 0), turn ? 1 : 2, 1, turn ? targets[atoi(turn) % 2] : "");
+        run_targets(targets, 2, 1, "");
     for (size_t t = 0; wide && t < sizeof targets / sizeof *targets; t++) /* all at once are too many for a build */
         run_targets(&targets[t], 1, t < 2 ? 2 : 1, targets[t]);
 }
