@@ -630,7 +630,7 @@ static void searching(void **state)
     for (int segments = 0; segments < 2; segments++) {
         add_beam(s, 57, 4, segments);
         add_beam(s, 1100, 5, segments);
-        add_beam(s, 8203, 3, segments);
+        add_beam(s, 16411, 3, segments);
         add_beam(s, 96, 33, segments);
         for (int i = 0; i < 4 && wide; i++)
             add_beam(s, (const int[]){60, 513, 8192, 33000}[i], (const int[]){2, 8, 5, 3}[i], segments);
