@@ -53,11 +53,11 @@ FtxStatus sizes_named(const Sizes *s, int named, uint64_t *bytes, FtxError *err)
 
 bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *values)
 {
-    uint64_t rows;
+    const uint64_t rows = c->kv_heads * (c->source ? c->source : (uint64_t)kv_block); /* of 32 bits each */
+    uint64_t bytes;                                                                   /* of one element of each row */
 
-    return !__builtin_mul_overflow(c->kv_heads, c->source ? c->source : (uint64_t)kv_block, &rows) &&
-           !__builtin_mul_overflow(rows, dtype_size((DType)c->type), &rows) &&
-           !__builtin_mul_overflow(rows, c->k_dim, keys) && !__builtin_mul_overflow(rows, c->v_dim, values) &&
+    return !__builtin_mul_overflow(rows, dtype_size((DType)c->type), &bytes) &&
+           !__builtin_mul_overflow(bytes, c->k_dim, keys) && !__builtin_mul_overflow(bytes, c->v_dim, values) &&
            *keys <= MAX_SPACE && *values <= MAX_SPACE;
 }
 

@@ -185,6 +185,7 @@ static const Lie lies[] = {
     CACHE("$k has 128 bytes at 0, it needs 256", F(FtxCache, k_dim, 16)),
     CACHE("$v has 128 bytes at 256, it needs 256", F(FtxCache, v_dim, 16)),
     CACHE("are too large", F(FtxCache, kv_heads, UINT32_MAX), F(FtxCache, k_dim, UINT32_MAX)),
+    CACHE("are too large", F(FtxCache, kv_heads, 1u << 31), F(FtxCache, k_dim, 1u << 29)), /* 2^64 bytes */
 
     KERNEL(901, "its kind 1 does not run", F(FtxKernel, kind, FTX_KERNEL_CPU)),
     KERNEL(0, "its kind 2 does not run", F(FtxKernel, kind, FTX_KERNEL_CUDA)),
