@@ -238,6 +238,7 @@ static const Lie lies[] = {
     PROGRAM(0, "its kind is 5", F(FtxProgram, kind, FTX_PROG_HIDDEN + 1)),
     PROGRAM(1, "its launches 3..+2 are not there", F(FtxProgram, first_launch, 3)),
     PROGRAM(1, "its launches", F(FtxProgram, first_launch, UINT32_MAX)),
+    PROGRAM(1, "its launches begin among those of the program before", F(FtxProgram, first_launch, 1)),
     PROGRAM(0, "its bucket 2147483648", F(FtxProgram, bucket, 0x80000000u)),
     PROGRAM(0, "or its 4097 bytes are too large", F(FtxProgram, work_bytes, 4097)),
 
