@@ -324,8 +324,8 @@ static void run_model(const char *path, int beams)
 {
     const FtxOptions o = {.size = sizeof o, .device = FTX_DEVICE_CPU, .threads = 1};
     FtxModelInfo info;
-    FtxModel *m;
-    FtxEngine *e;
+    FtxModel *m = NULL;
+    FtxEngine *e = NULL;
     FtxError err;
 
     if (artifact_open(path, &artifact, &err) || ftx_model_open(path, &o, &m, &err) || ftx_engine_open(m, &o, &e, &err))
