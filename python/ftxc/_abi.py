@@ -88,6 +88,7 @@ class FtxOptions(Structure):
         ("log", CFUNCTYPE(None, c_void_p, c_int, POINTER(c_char))),
         ("log_user", c_void_p),
         ("random_weights", c_uint64),
+        ("kv_bytes", c_uint64),
     ]
 
 
@@ -116,6 +117,8 @@ class FtxModelInfo(Structure):
         ("weight_bytes", c_uint64),
         ("engine_bytes", c_uint64),
         ("workspace_bytes", c_uint64),
+        ("kv_tokens", c_uint64),
+        ("kv_token_bytes", c_uint64),
     ]
 
 

@@ -202,9 +202,10 @@ class Model:
     device   "auto", "cpu", "cuda" or "cuda:N"
     threads  of the CPU; 0: as many as the process may use
     random_weights  draw the weights from this seed (artifacts without weights; benchmarks)
+    kv_bytes  memory for the KV cache; 0: what is free, less a reserve. info.kv_tokens says how many tokens fit
     """
 
-    def __init__(self, path, *, device="auto", threads=0, random_weights=0):
+    def __init__(self, path, *, device="auto", threads=0, random_weights=0, kv_bytes=0):
         options = new(_abi.FtxOptions)
         kind, _, ordinal = str(device).partition(":")
         kinds = {"auto": _abi.DeviceKind.FTX_DEVICE_AUTO, "cpu": _abi.DeviceKind.FTX_DEVICE_CPU,
@@ -212,12 +213,12 @@ class Model:
         if kind not in kinds or (ordinal and (kind != "cuda" or not ordinal.isdigit())):
             raise ValueError(f"device: expected auto, cpu, cuda or cuda:N, found {device!r}")
         options.device, options.ordinal = kinds[kind], int(ordinal or 0)
-        options.threads, options.random_weights = threads, random_weights
+        options.threads, options.random_weights, options.kv_bytes = threads, random_weights, kv_bytes
         self._model = ctypes.c_void_p()
         call("ftx_model_open", str(path).encode(), ctypes.byref(options), ctypes.byref(self._model))
         try:
-            self.info = Info(self._model)
-            self._worker = Worker(self._model, self.info)
+            self._worker = Worker(self._model, Info(self._model), options)
+            self.info = Info(self._model)  # kv_tokens is what the open engine has
         except BaseException:
             lib.ftx_model_close(self._model)
             raise

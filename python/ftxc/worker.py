@@ -46,9 +46,9 @@ def finish_name(value):
 
 
 class Worker:
-    def __init__(self, model, info):
+    def __init__(self, model, info, options):
         self._engine = ctypes.c_void_p()
-        call("ftx_engine_open", model, None, ctypes.byref(self._engine))
+        call("ftx_engine_open", model, ctypes.byref(options), ctypes.byref(self._engine))
         self._vocab, self._most = info.vocab, 4 * info.sequences
         self._events = (_abi.FtxEvent * info.sequences)()
         self._events[0].size = ctypes.sizeof(_abi.FtxEvent)

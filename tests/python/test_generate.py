@@ -43,6 +43,17 @@ class Generate(unittest.TestCase):
     def tearDownClass(cls):
         cls.model.close()
 
+    def test_kv_bytes(self):
+        info = self.model.info
+        least = 16 * info.sequences  # a page has 16 tokens
+        with self.assertRaisesRegex(ValueError, "one page of 16 tokens for each of"):
+            ftxc.Model(self.path, device="cpu", kv_bytes=least * info.kv_token_bytes - 1)
+        with ftxc.Model(self.path, device="cpu", kv_bytes=least * info.kv_token_bytes) as small:
+            self.assertEqual(small.info.kv_tokens, least)
+            self.assertLess(least, info.kv_tokens)
+            self.assertEqual(small.generate("The king", max_new=9, seed=3).text,
+                             self.model.generate("The king", max_new=9, seed=3).text)
+
     def test_as_ftxc_run(self):
         draw = random.Random(5)
         for _ in range(CASES):
