@@ -24,8 +24,11 @@
 //@ consts  TILE: MATRIX || HEAD_DIM <= 64 ? 16 : HEAD_DIM <= 128 ? 8 : 4
 //@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  SLOT: 2 * TILE * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
 //    BLOCKS per SM. Before sm_90, a head_dim that is no multiple of 16 needs more registers than two blocks leave.
-//@ plain:  consts WARPS: 8 4 2  STAGES: 2  BLOCKS: ARCH < 90 && HEAD_DIM % 16 ? 1 : WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
-//@ beams:  consts WARPS: 4 2  STAGES: 2  BLOCKS: WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
+//@ plain:  tune WARPS: 8 4 2
+//@ plain:  consts STAGES: 2  BLOCKS: ARCH < 90 && HEAD_DIM % 16 ? 1 : WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
+//@ beams:  tune WARPS: 4 2
+//@ beams:  consts STAGES: 2  BLOCKS: WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
+//@ order   WARPS
 //@ consts  SHARED: WARPS * (STAGES * SLOT + SET * (round_up(HEAD_DIM, 16) + 6) * 4) + (MATRIX ? 0 : SET * HEAD_DIM * 4) + (MAX_ROWS + 8) * 4
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
 //@ fits    WARPS * SLOT <= 40000 && (WARPS < 8 || MATRIX && SET <= 8)

@@ -9,11 +9,12 @@
 //@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(X)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
 //    ROWS, KEYS: queries and keys of a tile, the first that fit. LINE, PITCH: bytes of a row of a tile, without and with
 //    its padding. SHARED: as in FlashShape.
-//@ consts  ROWS: 128 64 32 16  KEYS: 64 32 16
+//@ tune    ROWS: 128 64 32 16  KEYS: 64 32 16
+//@ order   KEYS
+//    With short texts most rows of a tile of 128 would be empty.
+//@ prefer  ROWS=64 if MATRIX && CONTEXT <= 512
 //@ consts  SHARED: 64 + (MATRIX ? (ROWS + 4 * KEYS) * PITCH : ROWS * (COLUMNS * 4 + 16) + 2 * KEYS * PITCH + 4 * KEYS * (ROWS / 4 + 4) * 4)
 //@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256
-//    With short texts most rows of a tile of 128 would be empty.
-//@ fits    ROWS <= 64 || CONTEXT > 512
 //@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128
 //@ fits    MATRIX ? KEYS < 64 || 2 * SHARED + 2048 <= SMEM : KEYS == 32
 //@ fits    SHARED <= SMEM

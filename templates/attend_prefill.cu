@@ -11,7 +11,8 @@
 //    long tiles of keys. LINE, PITCH: bytes of a row of a tile, without and with its padding. SHARED: as in FlashShape.
 //@ consts  MATRIX: X == KV && X != fp32
 //@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
-//@ consts  ROWS: 128 64 32 16  KEYS: 64 32 16
+//@ tune    ROWS: 128 64 32 16  KEYS: 64 32 16
+//@ order   KEYS
 //@ consts  SHARED: 64 + (MATRIX ? (ROWS + 4 * KEYS) * PITCH : ROWS * (COLUMNS * 4 + 16) + 2 * KEYS * PITCH + 4 * KEYS * (ROWS / 4 + 4) * 4)
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
 //@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128

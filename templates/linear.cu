@@ -43,9 +43,17 @@
 //    beside it. CHUNK_MAX (k of a row in one bulk copy): rows of 4 KB are read faster than rows of 2 KB, if three chunks
 //    fit.
 //@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: SM_SMEM / 2 - 1024
-//@ consts  BYTES: N * K >= 16000000 || M * X_ROW_BYTES > 36864 ? SMEM : HALF_SMEM  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
-//@ consts  CHUNK_MAX: BYTES > HALF_SMEM && 108544 + KEPT_BYTES + M * X_ROW_BYTES <= BYTES ? 2048 : 1024
-//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, CHUNK_MAX)), 256)  IN_FLIGHT: BYTES > HALF_SMEM ? 49152 : 65536
+//@ tune    BYTES: HALF_SMEM SMEM
+//@ prefer  BYTES=SMEM if N * K >= 16000000 || M * X_ROW_BYTES > 36864
+//@ prefer  BYTES=HALF_SMEM
+//@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
+//@ tune    CHUNK_MAX: 1024 2048
+//@ prefer  CHUNK_MAX=2048 if BYTES > HALF_SMEM && 108544 + KEPT_BYTES + M * X_ROW_BYTES <= BYTES
+//@ prefer  CHUNK_MAX=1024
+//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, CHUNK_MAX)), 256)
+//@ tune    IN_FLIGHT: 32768 49152 65536 98304
+//@ prefer  IN_FLIGHT=49152 if BYTES > HALF_SMEM
+//@ prefer  IN_FLIGHT=65536
 //@ plain:  consts THREADS: RES == 2 ? 288 + 32 * M : 320
 //@ needs   TMA
 //@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && (LAST || BUCKET > 0) && M <= 8

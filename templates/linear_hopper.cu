@@ -42,7 +42,13 @@
 //@ plain:  consts ROWS_S: rows(x)
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
-//@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64  CLUSTER_SIZE: logits(y) || N > 8192 ? 1 : N > 4096 ? 2 : K < 4 * N ? 4 : 8
+//@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64
+//@ tune    CLUSTER_SIZE: 1 2 4 8
+//@ order   CLUSTER_SIZE
+//@ prefer  CLUSTER_SIZE=1 if logits(y) || N > 8192
+//@ prefer  CLUSTER_SIZE=2 if N > 4096
+//@ prefer  CLUSTER_SIZE=4 if K < 4 * N
+//@ prefer  CLUSTER_SIZE=8
 //@ consts  CLUSTER_N: ceil_div(N, CLUSTER_SIZE == 1 ? 132 : CLUSTER_SIZE == 2 ? 64 : CLUSTER_SIZE == 4 ? 30 : 15)  PASSES: ceil_div(CLUSTER_N, 256)
 //@ consts  TILE_N: round_up(ceil_div(CLUSTER_N, PASSES), CLUSTER_SIZE == 8 ? 64 : 32)  SLOT_BYTES: (TILE_N + BLOCK_M) * 128  K_STEPS: ceil_div(ceil_div(K, 64), CLUSTER_SIZE)
 //@ consts  FIXED_BYTES: NORM * K_STEPS * 128 + CLUSTER_SIZE * BLOCK_M * 4 + BLOCK_M * 8 + 512
@@ -50,6 +56,9 @@
 //@ head:   consts SEGMENTS: logits(y)  LAST: LAST
 //@ needs   TMA CLUSTER WGMMA
 //@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
+//    Passes and segments need all of K in one block; the ring must hold the sums.
+//@ fits    CLUSTER_SIZE == 1 || (PASSES == 1 && !logits(y))
+//@ fits    PASSES > 1 || logits(y) || TILE_N / 8 * (BLOCK_M * 8 + 8) * 4 <= STAGES * SLOT_BYTES
 //    Logits and their segments are those of `head`, all else of `plain`.
 //@ plain, append: fits BUCKET > 0 && logits(y) == 0
 //@ head:   fits LAST || SEGMENTS

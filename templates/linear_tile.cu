@@ -43,24 +43,48 @@
 //@ append: match y = append(linear(x, w, b?), t?)
 //@ head:   match y = linear(x, w, b?)
 //@ plain:  consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
-//    The case: SMALL_M few rows; ONE_TILE one tile a block; LONG_K many steps for few tiles; WIDE_N columns for all SMs.
+//    SMALL_M: few rows. ONE_TILE: one tile a block. LONG_K: many steps for few tiles. WIDE_N: columns for all SMs.
 //@ plain:  consts SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)
 //@ plain:  consts LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= (ENCODE && T_MAX > 128 ? 2048 : 3072)
 //    Encoders up to 128 tokens (256 for few columns) split only a long K: sending sums takes a block 0.8 us, as long as 8
 //    steps of K. Up to 16 tokens, many columns are read in fewer, wider tiles.
-//@ plain:  consts ENC_SMALL: ENCODE && (T_MAX <= 128 || (SMALL_M && N < 1024 && K <= 1024))  ENC_TILE_N: LONG_K || (T_MAX <= 16 && WIDE_N) ? 64 : 48
-//@ plain:  consts ENC_SPLIT_K: LONG_K ? 4 : K > 1024 ? 2 : 1  ENC_STAGES: LONG_K ? 8 : ENC_TILE_N == 64 ? 6 : 7
+//@ plain:  consts ENC_SMALL: ENCODE && (T_MAX <= 128 || (SMALL_M && N < 1024 && K <= 1024))
 //    Encoders of 257 to 512 tokens: 64 x 96, if all tiles, with K in two slices, run at once (132 SMs).
 //@ plain:  consts ENC_MID: ENCODE && !SMALL_M && T_MAX <= 512 && ceil_div(T_MAX, 64) * ceil_div(N, 96) <= 66
-//    PAD_112: columns that tiles of 112 compute in vain. LARGE_TILE_N: TILE_N where a block computes several tiles.
-//@ plain:  consts PAD_112: round_up(N, 112) - N  TILE_M: (SMALL_M && (!LONG_K || ENC_SMALL)) || ENC_MID ? 64 : 128
-//@ plain:  consts TILE_WARPGROUPS: !ONE_TILE && RES && T_MAX > 16384 && 32 * (round_up(N, 256) - N) <= N ? 2 : 1
-//@ plain:  consts LARGE_TILE_N: TILE_WARPGROUPS == 2 ? 256 : T_MAX <= 16384 && 32 * PAD_112 <= N ? 112 : 128
-//@ plain:  consts TILE_N: ENC_SMALL ? ENC_TILE_N : ENC_MID ? 96 : LONG_K && T_MAX <= 128 ? 32 : WIDE_N ? 96 : ONE_TILE ? 64 : LARGE_TILE_N
+//    PAD_112, PAD_256: columns that tiles of that width compute in vain.
+//@ plain:  consts PAD_112: round_up(N, 112) - N  PAD_256: round_up(N, 256) - N
+//@ plain:  tune TILE_M: 64 128  TILE_WARPGROUPS: 1 2  TILE_N: 32 48 64 96 112 128 256
 //@ plain:  consts CLUSTER_M: ONE_TILE ? 1 : 2
-//@ plain:  consts SPLIT_K: ENC_SMALL ? ENC_SPLIT_K : ENC_MID ? (K > 1024 ? 2 : 1) : T_MAX > 512 || !ONE_TILE || K < 256 || WIDE_N ? 1 : LONG_K ? 4 : 2
+//@ plain:  tune SPLIT_K: 1 2 4
 //@ plain:  consts WARPGROUPS: ONE_TILE ? 1 : 2  SMEM_EPILOGUE: WARPGROUPS == 2 && sizeof(Y) == 2
-//@ plain:  consts STAGES: ENC_SMALL ? ENC_STAGES : ENC_MID ? 8 : TILE_WARPGROUPS == 2 ? 4 : LONG_K ? 8 : WIDE_N && TILE_N == 96 ? 9 : !ONE_TILE ? 5 : SMALL_M || N >= 1024 || !ENCODE ? 6 : 8
+//@ plain:  tune STAGES: 4 5 6 7 8 9
+//@ plain:  order SPLIT_K
+//@ plain:  prefer TILE_M=64  TILE_N=64  TILE_WARPGROUPS=1 SPLIT_K=4 STAGES=8 if ENC_SMALL && LONG_K
+//@ plain:  prefer TILE_M=64  TILE_N=64  TILE_WARPGROUPS=1 SPLIT_K=2 STAGES=6 if ENC_SMALL && WIDE_N && T_MAX <= 16 && K > 1024
+//@ plain:  prefer TILE_M=64  TILE_N=64  TILE_WARPGROUPS=1 SPLIT_K=1 STAGES=6 if ENC_SMALL && WIDE_N && T_MAX <= 16
+//@ plain:  prefer TILE_M=64  TILE_N=48  TILE_WARPGROUPS=1 SPLIT_K=2 STAGES=7 if ENC_SMALL && K > 1024
+//@ plain:  prefer TILE_M=64  TILE_N=48  TILE_WARPGROUPS=1 SPLIT_K=1 STAGES=7 if ENC_SMALL
+//@ plain:  prefer TILE_M=64  TILE_N=96  TILE_WARPGROUPS=1 SPLIT_K=2 STAGES=8 if ENC_MID && K > 1024
+//@ plain:  prefer TILE_M=64  TILE_N=96  TILE_WARPGROUPS=1 SPLIT_K=1 STAGES=8 if ENC_MID
+//@ plain:  prefer TILE_M=128 TILE_N=32  TILE_WARPGROUPS=1 SPLIT_K=4 STAGES=8 if LONG_K && T_MAX <= 128
+//@ plain:  prefer TILE_M=128 TILE_N=64  TILE_WARPGROUPS=1 SPLIT_K=4 STAGES=8 if LONG_K
+//@ plain:  prefer TILE_M=64  TILE_N=96  TILE_WARPGROUPS=1 SPLIT_K=1 STAGES=9 if WIDE_N
+//@ plain:  prefer TILE_M=64  TILE_N=64  TILE_WARPGROUPS=1 SPLIT_K=1 STAGES=6 if SMALL_M && K < 256
+//@ plain:  prefer TILE_M=64  TILE_N=64  TILE_WARPGROUPS=1 SPLIT_K=2 STAGES=6 if SMALL_M
+//@ plain:  prefer TILE_M=128 TILE_N=64  TILE_WARPGROUPS=1 STAGES=8 if ONE_TILE && ENCODE && N < 1024
+//@ plain:  prefer TILE_M=128 TILE_N=64  TILE_WARPGROUPS=1 STAGES=6 if ONE_TILE
+//@ plain:  prefer SPLIT_K=2 if ONE_TILE && T_MAX <= 512 && K >= 256
+//@ plain:  prefer SPLIT_K=1
+//@ plain:  prefer TILE_M=128 TILE_N=256 TILE_WARPGROUPS=2 STAGES=4 if RES && T_MAX > 16384 && 32 * PAD_256 <= N
+//@ plain:  prefer TILE_M=128 TILE_N=112 TILE_WARPGROUPS=1 STAGES=5 if T_MAX <= 16384 && 32 * PAD_112 <= N
+//@ plain:  prefer TILE_M=128 TILE_N=128 TILE_WARPGROUPS=1 STAGES=5
+//    Slices of K: one block a tile, each with a step, and the ring holds the sums that it receives.
+//@ plain:  fits SPLIT_K == 1 || (ONE_TILE && SPLIT_K <= ceil_div(K, 64) && (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 <= STAGES * (TILE_M + TILE_N) * 128)
+//@ plain:  fits TILE_N % (8 * SPLIT_K) == 0 && TILE_N % (8 * CLUSTER_M) == 0 && TILE_WARPGROUPS <= WARPGROUPS
+//    Two warpgroups have 64 rows of a tile each. A warpgroup has registers for 128 x 128 sums.
+//@ plain:  fits TILE_WARPGROUPS == 2 ? TILE_M == 128 : TILE_M * TILE_N <= 128 * 128
+//    The residual comes in steps of 128 columns.
+//@ plain:  fits !RES || SPLIT_K > 1 || TILE_N <= 128 || (SMEM_EPILOGUE && TILE_WARPGROUPS == 2)
 //@ plain:  consts SLOT_BYTES: max((TILE_M + TILE_N) * 128, SPLIT_K == 1 && RES ? round_up(min(TILE_N, 128), 64) * TILE_M * 2 : 0)
 //    Norms need no launch: the kernel that writes a row writes its statistics too, over every Y_STATS columns.
 //@ plain:  consts X_STATS: columns(xs)  R_STATS: columns(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
@@ -77,18 +101,38 @@
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)
 //@ append: consts SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)  LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= 3072
-//@ append: consts PAD_112: round_up(N, 112) - N  TILE_M: SMALL_M && !LONG_K ? 64 : 128
-//@ append: consts TILE_N: LONG_K && T_MAX <= 128 ? 32 : WIDE_N ? 96 : ONE_TILE ? 64 : 32 * PAD_112 <= N ? 112 : 128
-//@ append: consts CLUSTER_M: ONE_TILE ? 1 : 2  SPLIT_K: T_MAX > 512 || !ONE_TILE || K < 256 || WIDE_N ? 1 : LONG_K ? 4 : 2  WARPGROUPS: ONE_TILE ? 1 : 2
-//@ append: consts STAGES: LONG_K ? 8 : WIDE_N ? 9 : ONE_TILE ? 6 : 5
+//@ append: consts PAD_112: round_up(N, 112) - N
+//@ append: tune TILE_M: 64 128  TILE_N: 32 48 64 96 112 128
+//@ append: consts CLUSTER_M: ONE_TILE ? 1 : 2
+//@ append: tune SPLIT_K: 1 2 4
+//@ append: consts WARPGROUPS: ONE_TILE ? 1 : 2
+//@ append: tune STAGES: 4 5 6 7 8 9
+//@ append: order SPLIT_K
+//@ append: prefer TILE_M=128 TILE_N=32  SPLIT_K=4 STAGES=8 if LONG_K && T_MAX <= 128
+//@ append: prefer TILE_M=128 TILE_N=64  SPLIT_K=4 STAGES=8 if LONG_K
+//@ append: prefer TILE_M=64  TILE_N=96  SPLIT_K=1 STAGES=9 if WIDE_N
+//@ append: prefer TILE_M=64  TILE_N=64  SPLIT_K=1 STAGES=6 if SMALL_M && K < 256
+//@ append: prefer TILE_M=64  TILE_N=64  SPLIT_K=2 STAGES=6 if SMALL_M
+//@ append: prefer TILE_M=128 TILE_N=64  SPLIT_K=2 STAGES=6 if ONE_TILE && T_MAX <= 512 && K >= 256
+//@ append: prefer TILE_M=128 TILE_N=64  SPLIT_K=1 STAGES=6 if ONE_TILE
+//@ append: prefer TILE_M=128 TILE_N=112 SPLIT_K=1 STAGES=5 if 32 * PAD_112 <= N
+//@ append: prefer TILE_M=128 TILE_N=128 SPLIT_K=1 STAGES=5
+//@ append: fits SPLIT_K == 1 || (ONE_TILE && SPLIT_K <= ceil_div(K, 64) && (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 <= STAGES * (TILE_M + TILE_N) * 128)
+//@ append: fits TILE_N % (8 * SPLIT_K) == 0 && TILE_N % (8 * CLUSTER_M) == 0
 //@ append: consts BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
 //@ append: fits sizeof(x) == 2 && X == W && X == Y && X == KV
 //@ append: fits N % 8 == 0 && K % 8 == 0 && E % 8 == 0 && T_MAX > 64 && DECODE && BUCKET > 0
 //@ head:   consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1
 //    N is large, so few rows still make many tiles. A cluster reads w once for all its rows. Tiles are as high as the rows
 //    allow, and as wide as fills the last round of the SMs. K is never split: a segment needs finished sums.
-//@ head:   consts SMALL_M: T_MAX <= 128  TILE_M: SMALL_M ? 64 : 128  TILE_N: SMALL_M ? 128 : T_MAX <= 256 ? 96 : 112  CLUSTER_M: 2  WARPGROUPS: 2
-//@ head:   consts STAGES: SMALL_M ? 8 : TILE_N == 96 ? 6 : 5  BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
+//@ head:   consts SMALL_M: T_MAX <= 128
+//@ head:   tune TILE_M: 64 128  TILE_N: 48 64 96 112 128
+//@ head:   consts CLUSTER_M: 2  WARPGROUPS: 2
+//@ head:   tune STAGES: 4 5 6 7 8 9
+//@ head:   prefer TILE_M=64  TILE_N=128 STAGES=8 if SMALL_M
+//@ head:   prefer TILE_M=128 TILE_N=96  STAGES=6 if T_MAX <= 256
+//@ head:   prefer TILE_M=128 TILE_N=112 STAGES=5
+//@ head:   consts BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
 //@ head:   fits sizeof(x) == 2 && X == W && Y == fp32 && logits(y)
 //@ head:   fits N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && N >= 3072 && DECODE && BUCKET > 0
 //@ tiled   x TILE_M

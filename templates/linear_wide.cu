@@ -39,16 +39,29 @@
 //@ plain:  consts ROWS_S: rows(x)
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
-//@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64  CLUSTER_SIZE: CLUSTER ? 2 : 1
+//@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64
+//@ tune    CLUSTER_SIZE: 1 2
+//@ prefer  CLUSTER_SIZE=2 if CLUSTER
+//@ prefer  CLUSTER_SIZE=1
 //@ consts  TILE_N_MAX: SMEM >= 200000 ? (BLOCK_M < 64 ? 128 : ARCH >= 100 || (LAST && NORM == 2) ? 64 : 96) : SMEM >= 150000 ? 64 : 32
 //@ consts  CLUSTER_N: ceil_div(N, CLUSTER_SIZE == 2 ? 66 : 108)
-//@ consts  TILE_N: min(TILE_N_MAX, CLUSTER_N <= 48 ? round_up(CLUSTER_N, 16) : round_up(CLUSTER_N, 32))  THREADS: TILE_N <= 64 ? 256 : 512
+//@ tune    TILE_N: 16 32 48 64 96 128
+//@ prefer  TILE_N=16 if CLUSTER_N <= 16
+//@ prefer  TILE_N=32 if CLUSTER_N <= 32 || TILE_N_MAX == 32
+//@ prefer  TILE_N=48 if CLUSTER_N <= 48
+//@ prefer  TILE_N=64 if CLUSTER_N <= 64 || TILE_N_MAX == 64
+//@ prefer  TILE_N=96 if CLUSTER_N <= 96 || TILE_N_MAX == 96
+//@ prefer  TILE_N=128
+//@ consts  THREADS: TILE_N <= 64 ? 256 : 512
 //@ consts  SUM_BYTES: TILE_N / 2 * (BLOCK_M * 8 + 8 + (CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : BLOCK_M * 8 + 8)) + BLOCK_M * 16 + 16
 //@ consts  STAGE_BYTES: (TILE_N + BLOCK_M) * 256 + NORM * 512  HALF_SMEM: SM_SMEM / 2 - 1024
-//@ consts  WHOLE_SM: N * K >= 16777216 || SUM_BYTES + 3 * STAGE_BYTES > HALF_SMEM ? 1 : 0
+//@ tune    WHOLE_SM: 0 1
+//@ prefer  WHOLE_SM=1 if N * K >= 16777216 || SUM_BYTES + 3 * STAGE_BYTES > HALF_SMEM
+//@ prefer  WHOLE_SM=0
 //@ consts  STAGES: min(2 + ceil_div(49152, TILE_N * 256), ((WHOLE_SM == 1 ? SMEM : HALF_SMEM) - SUM_BYTES) / STAGE_BYTES)
 //@ consts  BYTES: SUM_BYTES + STAGES * STAGE_BYTES  BLOCKS_PER_SM: WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64) ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && (LAST || BUCKET > 0) && M <= 64 && STAGES >= 2
+//@ fits    TILE_N <= TILE_N_MAX && (CLUSTER || CLUSTER_SIZE == 1)
 //    On sm_90a a layer norm launch and linear_hopper are faster than layer norm in this kernel.
 //@ prefer  other if NORM == 2 && WGMMA && K % 8 == 0
 //@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE   block THREADS   smem BYTES

@@ -9,7 +9,7 @@ enum {
     CONTRACT_MAX_ARGS = 24,
     CONTRACT_MAX_DIMS = 16,
     CONTRACT_MAX_CONSTS = 48,
-    CONTRACT_MAX_CANDIDATES = 16,
+    CONTRACT_MAX_VALUES = 16,  /* of a tune line */
     CONTRACT_MAX_COVERED = 16, /* ops of one match line */
     CONTRACT_MAX_BUFFERS = 4,  /* scratch, zeroed and tiled lines, of each */
 };
@@ -52,13 +52,24 @@ typedef struct MatchLine {
 } MatchLine;
 
 typedef struct ContractConst {
-    NamedText value; /* text NULL: a list of candidates, or match lines give the value */
+    NamedText value; /* text NULL: a tune line gives values, or match lines give the value */
     ConstKind kind;
-    int64_t candidate[CONTRACT_MAX_CANDIDATES];
-    size_t n_candidates;
+    const char *values[CONTRACT_MAX_VALUES]; /* of a tune line, expressions */
+    size_t n_values;
+    bool reorders; /* an order line names it */
     bool of_match; /* match lines give the value */
     bool placed;   /* and a consts line "NAME: NAME" the place among the constants */
 } ContractConst;
+
+typedef struct PreferLine { /* values of tuned constants, where a condition holds */
+    struct {
+        NamedText *at;
+        size_t n, cap;
+    } values;
+    NamedText when;   /* text NULL: always */
+    const char *text; /* the line after its keyword */
+    Loc loc;
+} PreferLine;
 
 struct Contract {
     const char *family;
@@ -88,6 +99,10 @@ struct Contract {
         NamedText *at;
         size_t n, cap;
     } fits, prefer_other, scratch, zeroed, tiled;
+    struct {
+        PreferLine *at;
+        size_t n, cap;
+    } prefer;
     struct {
         int matrix, bias, gain, shift; /* indices of args; gain 0: no `folded` line */
     } folded;
@@ -151,14 +166,19 @@ typedef struct Fitted {
     Instance *instance;                                                  /* in `keep` */
     int64_t scratch[CONTRACT_MAX_BUFFERS], zeroed[CONTRACT_MAX_BUFFERS]; /* bytes, one for each line of the contract */
     int64_t tiled[CONTRACT_MAX_BUFFERS];                                 /* rows of a tile */
-    int64_t leaves;           /* columns of a block of the row statistics that it writes; 0: none */
-    double moves, flops;      /* at T_MAX and S_MAX; moves < 0: not given */
-    const NamedText *avoided; /* the `prefer other` line that holds; NULL: none */
+    int64_t leaves;             /* columns of a block of the row statistics that it writes; 0: none */
+    double moves, flops;        /* at T_MAX and S_MAX; moves < 0: not given */
+    const NamedText *avoided;   /* the `prefer other` line that holds; NULL: none */
+    const PreferLine **decided; /* of each constant: the line that gave its value; NULL: none did */
 } Fitted;
 
 /* Chooses the constants and evaluates the expressions; false: *reason names the line that does not hold and its values. */
 bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *out,
                   const char **reason);
+
+/* The same with a given value for each tuned constant: its place in the tune line; those of other constants are not read. */
+bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *places, Arena *keep, Arena *scratch,
+                     Fitted *out, const char **reason);
 
 /* The weights that are folded into operand i when it is packed; all 0: none. */
 Fold contract_arg_fold(const Binding *b, size_t i);

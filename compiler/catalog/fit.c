@@ -1,5 +1,5 @@
-/* fit.c - choose the constants of a match: the first candidate values for which every `fits` line holds. Then evaluate
- * the launch, the sizes of buffers, and what the cost model needs. */
+/* fit.c - choose the constants of a match: of those of `tune` lines the values that `prefer` lines name, else the first for
+ * which every `fits` line holds. Then evaluate the launch, the sizes of buffers, and what the cost model needs. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,34 +50,87 @@ static bool check_fits(Scope *s, Arena *a, const char **reason)
     return true;
 }
 
-/* Chooses the constants from index k on: depth first, in the order of the candidates, until all `fits` lines hold. */
-static bool choose(Scope *s, size_t k, Arena *a, const char **reason)
+static bool fail_at(Loc loc, const FtxError *err, Arena *a, const char **reason)
 {
-    while (k < s->c->consts.n && s->c->consts.at[k].of_match)
-        k++;
-    if (k == s->c->consts.n)
-        return check_fits(s, a, reason);
+    *reason = arena_printf(a, "%s:%d: %s", loc.file, loc.line, err->text);
+    return false;
+}
 
-    const ContractConst *c = &s->c->consts.at[k];
-    FtxError err;
+/* The first prefer line for constant k that holds, and the value it gives; *line NULL: there is none. */
+static bool find_preferred(Scope *s, size_t k, const PreferLine **line, const char **value, Arena *a,
+                           const char **reason)
+{
+    const char *name = s->c->consts.at[k].value.name;
 
-    s->have[k] = false;
-    if (!c->n_candidates) {
-        if (!set_const(s, k, c->value.text, &err)) {
-            *reason = arena_printf(a, "%s:%d: %s", c->value.loc.file, c->value.loc.line, err.text);
-            return false;
-        }
-        s->have[k] = true;
-        return choose(s, k + 1, a, reason);
+    *line = NULL;
+    for (size_t i = 0; i < s->c->prefer.n && !*line; i++) {
+        const PreferLine *p = &s->c->prefer.at[i];
+        int64_t holds = 1;
+        FtxError err;
+
+        *value = NULL;
+        for (size_t n = 0; n < p->values.n; n++)
+            if (strcmp(p->values.at[n].name, name) == 0)
+                *value = p->values.at[n].text;
+        if (*value && p->when.text && !scope_evaluate(s, p->when.text, &holds, &err))
+            return fail_at(p->loc, &err, a, reason);
+        *line = *value && holds ? p : NULL;
     }
-    for (size_t i = 0; i < c->n_candidates; i++) {
-        s->consts[k] = (Const){c->value.name, c->kind, c->candidate[i], 0};
+    return true;
+}
+
+static bool choose(Scope *s, size_t k, Arena *a, const char **reason);
+
+/* Tries the values of a tuned constant: the one of a prefer line alone, or all in their order. */
+static bool choose_tuned(Scope *s, size_t k, Arena *a, const char **reason)
+{
+    const ContractConst *c = &s->c->consts.at[k];
+    const char *const *values = c->values, *preferred;
+    size_t n = c->n_values;
+
+    if (s->places) {
+        values = &c->values[s->places[k]];
+        n = 1;
+    } else if (!find_preferred(s, k, &s->decided[k], &preferred, a, reason)) {
+        return false;
+    } else if (s->decided[k]) {
+        values = &preferred;
+        n = 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        FtxError err;
+
+        s->have[k] = false;
+        s->consts[k] = (Const){c->value.name, c->kind, 0, 0};
+        if (!scope_evaluate(s, values[i], &s->consts[k].i, &err))
+            return fail_at(c->value.loc, &err, a, reason);
         s->have[k] = true;
         if (choose(s, k + 1, a, reason))
             return true;
     }
     s->have[k] = false;
     return false;
+}
+
+/* Chooses the constants from index k on: depth first, in the order of the values, until all `fits` lines hold. */
+static bool choose(Scope *s, size_t k, Arena *a, const char **reason)
+{
+    FtxError err;
+
+    while (k < s->c->consts.n && s->c->consts.at[k].of_match)
+        k++;
+    if (k == s->c->consts.n)
+        return check_fits(s, a, reason);
+
+    const ContractConst *c = &s->c->consts.at[k];
+
+    if (c->n_values)
+        return choose_tuned(s, k, a, reason);
+    s->have[k] = false;
+    if (!set_const(s, k, c->value.text, &err))
+        return fail_at(c->value.loc, &err, a, reason);
+    s->have[k] = true;
+    return choose(s, k + 1, a, reason);
 }
 
 /* Whether the target has all capabilities of the `needs` line. */
@@ -211,9 +264,15 @@ int64_t contract_arg_tiled(const Binding *b, const Fitted *fit, size_t i)
 bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *out,
                   const char **reason)
 {
+    return contract_fit_at(f, b, NULL, keep, scratch, out, reason);
+}
+
+bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *places, Arena *keep, Arena *scratch,
+                     Fitted *out, const char **reason)
+{
     const Contract *c = b->contract;
     const Loc loc = ir_value(f->g, b->root)->loc;
-    Scope s = {.c = c, .f = f, .b = b};
+    Scope s = {.c = c, .f = f, .b = b, .places = places};
     Instance *in;
 
     *out = (Fitted){0};
@@ -250,6 +309,8 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
                      .n_consts = c->consts.n};
     in->consts = arena_array(keep, Const, c->consts.n);
     memcpy(in->consts, s.consts, sizeof *s.consts * c->consts.n);
+    out->decided = arena_array(keep, const PreferLine *, c->consts.n);
+    memcpy(out->decided, s.decided, sizeof *s.decided * c->consts.n);
     if (!fix_launch(&s, in, out, scratch, reason))
         return false;
     for (size_t i = 0; i < c->prefer_other.n && !out->avoided; i++) {
@@ -291,6 +352,20 @@ static bool check_texts(Scope *s, const NamedText *t, size_t n, Diag *d)
     return true;
 }
 
+/* The values of a tuned constant and the conditions that decide between them use constants that stand before it. */
+static bool check_tuned(Scope *s, const ContractConst *k, Diag *d)
+{
+    for (size_t i = 0; i < k->n_values; i++)
+        if (!check_text(s, &(NamedText){k->value.name, k->values[i], k->value.loc}, d))
+            return false;
+    for (size_t i = 0; i < s->c->prefer.n; i++)
+        for (size_t n = 0; n < s->c->prefer.at[i].values.n; n++)
+            if (strcmp(s->c->prefer.at[i].values.at[n].name, k->value.name) == 0 &&
+                !check_text(s, &s->c->prefer.at[i].when, d))
+                return false;
+    return true;
+}
+
 /* Constants in the order in which contract_fit sets them: an expression may use those before it. */
 static bool check_consts(Scope *s, Diag *d)
 {
@@ -318,6 +393,8 @@ static bool check_consts(Scope *s, Diag *d)
                               "contract: %s: the layer cannot be a constant; $k and $v are those of the layer",
                               of->value.name);
         if (!of->of_match && of->kind != CONST_FLOAT && !check_text(s, &of->value, d))
+            return false;
+        if (!check_tuned(s, of, d))
             return false;
         s->have[k] = true;
     }

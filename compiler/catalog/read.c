@@ -10,31 +10,18 @@
 
 /* --- constants and expressions ----------------------------------------------------------------- */
 
-/* Reads a value that is a list of integers, or of types, separated by blanks; false: it is something else. */
-static bool read_candidates(ContractConst *k, const char *text)
+/* The values of a tune line, separated by blanks. */
+static bool read_values(Reader *r, ContractConst *k, const char *text)
 {
-    k->n_candidates = 0;
-    for (const char *at = text; *at;) {
-        char word[24], *end;
-        const size_t n = strcspn(at, " \t");
-        DType type;
+    Reader list = *r;
 
-        if (n >= sizeof word || k->n_candidates == CONTRACT_MAX_CANDIDATES)
-            return false;
-        memcpy(word, at, n);
-        word[n] = 0;
-        type = dtype_parse(word);
-        k->candidate[k->n_candidates] = type ? (int64_t)type : strtoll(word, &end, 10);
-        if (!type && *end)
-            return false;
-        if (k->n_candidates && (k->kind == CONST_TYPE) != (type != DT_NONE))
-            return false;
-        k->kind = type ? CONST_TYPE : CONST_INT;
-        k->n_candidates++;
-        at += n;
-        at += strspn(at, " \t");
+    for (list.at = text; *list.at; reader_spaces(&list)) {
+        if (k->n_values == CONTRACT_MAX_VALUES)
+            return diag_error(r->d, r->loc, "contract: constant %s has more than %d values", k->value.name,
+                              CONTRACT_MAX_VALUES);
+        k->values[k->n_values++] = reader_text(&list, " \t");
     }
-    return k->n_candidates > 0;
+    return true;
 }
 
 /* The start of the next "NAME:" in a consts line, or the end of the line. */
@@ -53,7 +40,8 @@ static const char *next_const(const char *at)
     return at;
 }
 
-static bool read_consts(Reader *r)
+/* NAME: value NAME: value ...; tuned: with several values for each. */
+static bool read_constants(Reader *r, bool tuned)
 {
     for (reader_spaces(r); *r->at; reader_spaces(r)) {
         ContractConst k = {.value.loc = r->loc}, *place;
@@ -71,14 +59,11 @@ static bool read_consts(Reader *r)
             return reader_fail(r, "value");
         text = arena_strndup(r->keep, r->at, (size_t)(stop - r->at));
         r->at = end;
-        if (!read_candidates(&k, text)) {
-            k.n_candidates = 0;
-            k.value.text = text;
-            if (!reader_const_kind(r, text, &k.kind))
-                return false;
-        }
+        if (tuned ? !read_values(r, &k, text) : !reader_const_kind(r, text, &k.kind))
+            return false;
+        k.value.text = tuned ? NULL : text;
         place = reader_const(r->c, k.value.name);
-        if (place && (!place->of_match || place->placed || !k.value.text || strcmp(k.value.text, k.value.name) != 0))
+        if (place && (!place->of_match || place->placed || tuned || strcmp(k.value.text, k.value.name) != 0))
             return diag_error(r->d, r->loc, "contract: constant %s is given twice", k.value.name);
         if (place) { /* "NAME: NAME" after a match line: the match line gives the value, this line the place */
             const size_t i = (size_t)(place - r->c->consts.at);
@@ -91,6 +76,55 @@ static bool read_consts(Reader *r)
         *(ContractConst *)arena_push(r->keep, r->c->consts) = k;
     }
     return true;
+}
+
+static bool read_consts(Reader *r)
+{
+    return read_constants(r, false);
+}
+
+static bool read_tune(Reader *r)
+{
+    return read_constants(r, true);
+}
+
+/* The constant of that name if a tune line gives its values, else NULL. */
+static ContractConst *tuned_const(Contract *c, const char *name)
+{
+    ContractConst *k = reader_const(c, name);
+
+    return k && k->n_values ? k : NULL;
+}
+
+static bool read_order(Reader *r)
+{
+    do {
+        const char *name = reader_name(r);
+        ContractConst *k = name ? tuned_const(r->c, name) : NULL;
+
+        if (!k)
+            return reader_fail(r, "constant of a tune line above");
+        k->reorders = true;
+        reader_spaces(r);
+    } while (*r->at);
+    return true;
+}
+
+/* Whether a value stands in the tune line of its constant. */
+static bool check_preferred(Reader *r, const NamedText *value)
+{
+    const ContractConst *k = tuned_const(r->c, value->name);
+    const char *all = "";
+    bool found = false;
+
+    if (!k)
+        return diag_error(r->d, r->loc, "contract: prefer: no tune line above has %s", value->name);
+    for (size_t i = 0; i < k->n_values; i++) {
+        found |= strcmp(k->values[i], value->text) == 0;
+        all = arena_printf(r->keep, "%s %s", all, k->values[i]);
+    }
+    return found || diag_error(r->d, r->loc, "contract: prefer: %s is not one of the values of %s:%s", value->text,
+                               value->name, all);
 }
 
 /* Constants of match lines come after those of consts lines, unless a consts line "NAME: NAME" gives them a place. */
@@ -291,15 +325,38 @@ static bool read_fits(Reader *r)
     return read_expression(r, t);
 }
 
+/* other if EXPRESSION, or NAME=value NAME=value ... if EXPRESSION, in which the condition may be missing. */
 static bool read_prefer(Reader *r)
 {
-    NamedText *t;
+    const char *text = r->at;
+    bool conditional = false;
+    PreferLine *p;
 
-    if (!reader_accept(r, "other ") || !reader_accept(r, "if "))
-        return reader_fail(r, "other if expression");
-    t = arena_push(r->keep, r->c->prefer_other);
-    t->name = "prefer other";
-    return read_expression(r, t);
+    if (reader_accept(r, "other ")) {
+        NamedText *t = arena_push(r->keep, r->c->prefer_other);
+
+        t->name = "prefer other";
+        return reader_accept(r, "if ") ? read_expression(r, t) : reader_fail(r, "if expression");
+    }
+    p = arena_push(r->keep, r->c->prefer);
+    p->loc = r->loc;
+    p->text = text;
+    while (*r->at && !(conditional = reader_accept(r, "if "))) {
+        NamedText *value = arena_push(r->keep, p->values);
+
+        value->loc = r->loc;
+        value->name = reader_name(r);
+        if (!value->name || !reader_accept(r, "="))
+            return reader_fail(r, "NAME=value or if expression");
+        value->text = reader_text(r, " \t");
+        if (!check_preferred(r, value))
+            return false;
+        reader_spaces(r);
+    }
+    if (!p->values.n)
+        return reader_fail(r, "NAME=value");
+    p->when.name = "prefer";
+    return !conditional || read_expression(r, &p->when);
 }
 
 static bool read_moves(Reader *r)

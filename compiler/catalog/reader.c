@@ -72,6 +72,8 @@ bool reader_const_kind(Reader *r, const char *text, ConstKind *kind)
     AttrRule rule;
 
     *kind = strncmp(text, "type(", 5) == 0 && strcspn(text, ")") == strlen(text) - 1 ? CONST_TYPE : CONST_INT;
+    if (dtype_parse(text))
+        *kind = CONST_TYPE;
     if (!dot || (size_t)(dot - text) >= sizeof op || text[strspn(text, "abcdefghijklmnopqrstuvwxyz_.")])
         return true;
     memcpy(op, text, (size_t)(dot - text));

@@ -42,7 +42,7 @@ const char *reader_line_of(const char *line, const char *variant);
 int reader_arg(const Contract *c, const char *s);
 /* The constant of that name, or NULL. */
 ContractConst *reader_const(Contract *c, const char *s);
-/* The kind of a constant with this value: type(x) is a type, op.attr of a number attribute a float, all else an integer. */
+/* The kind of a constant with this value: type(x) and bf16 are types, op.attr of a number attribute a float, all else an integer. */
 bool reader_const_kind(Reader *r, const char *text, ConstKind *kind);
 
 /* read_match.c: the lines that are compared with the graph. */

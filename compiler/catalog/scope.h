@@ -11,8 +11,10 @@ typedef struct Scope {
     const Binding *b;
     Const consts[CONTRACT_MAX_CONSTS]; /* by index of c->consts */
     bool have[CONTRACT_MAX_CONSTS];
-    bool live;    /* T, S, SMS and live dimensions are variables of the launch */
-    bool at_most; /* T, S and live dimensions have their largest values */
+    const size_t *places;                           /* of contract_fit_at; NULL: prefer lines decide */
+    const PreferLine *decided[CONTRACT_MAX_CONSTS]; /* by which constants have their values */
+    bool live;                                      /* T, S, SMS and live dimensions are variables of the launch */
+    bool at_most;                                   /* T, S and live dimensions have their largest values */
 } Scope;
 
 /* The index of an argument, of a constant with that name of n characters; -1: there is none. */

@@ -12,6 +12,28 @@ static bool covers(const Binding *b, Id v)
     return false;
 }
 
+/* Constants that a tuner may change: the value, all values, and the line that decided. */
+static void print_tuned(const Candidate *c, FILE *out)
+{
+    const Contract *k = c->b.contract;
+
+    for (size_t i = 0; i < k->consts.n; i++) {
+        const ContractConst *t = &k->consts.at[i];
+        const PreferLine *line = c->fit.decided[i];
+
+        if (!t->n_values)
+            continue;
+        fprintf(out, "                 %s = %" PRId64 " of", t->value.name, c->fit.instance->consts[i].i);
+        for (size_t n = 0; n < t->n_values; n++)
+            fprintf(out, " %s", t->values[n]);
+        if (line)
+            fprintf(out, "; %s:%d: prefer %s", line->loc.file, line->loc.line, line->text);
+        else
+            fputs("; the first that fits", out);
+        fputs(t->reorders ? "; it changes the order of sums\n" : "\n", out);
+    }
+}
+
 static void print_candidate(const Lower *l, const Candidate *c, const Program *p, FILE *out)
 {
     const Group as_group = {.b = c->b};
@@ -23,11 +45,13 @@ static void print_candidate(const Lower *l, const Candidate *c, const Program *p
     const char *avoided =
         line ? arena_printf(l->scratch, "  %s:%d: prefer other if %s", line->loc.file, line->loc.line, line->text) : "";
 
-    if (c->fits)
-        fprintf(out, "  %c %8.2f us  %s  %s%s\n", taken ? '*' : ' ', c->own_us,
-                lower_describe(l, &as_group, l->scratch), c->fit.instance->entry, avoided);
-    else
+    if (!c->fits) {
         fprintf(out, "           no   %s  %s\n", lower_describe(l, &as_group, l->scratch), c->reason);
+        return;
+    }
+    fprintf(out, "  %c %8.2f us  %s  %s%s\n", taken ? '*' : ' ', c->own_us, lower_describe(l, &as_group, l->scratch),
+            c->fit.instance->entry, avoided);
+    print_tuned(c, out);
 }
 
 /* Whether the match line matched and only a `fits` line refused: then the reason begins with the contract's file. */

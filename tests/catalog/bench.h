@@ -26,7 +26,7 @@ static inline const char *message(const char *text)
 
 #define NORM \
     "//@ kernel norm\n//@ rank 1\n//@ args x[M,C] g[C]:fp32 -> y[M,C]\n//@ match y = rmsnorm(x, g)\n" \
-    "//@ consts X: type(x) C: C EPS: rmsnorm.eps VEC: 8 4 2 1\n"
+    "//@ consts X: type(x) C: C EPS: rmsnorm.eps VEC: 8\n"
 #define LAUNCH "//@ launch grid M block 256\n"
 
 static const char *const graph_text =

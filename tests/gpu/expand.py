@@ -94,6 +94,7 @@ class Contract:
     def __init__(self, path, variant="plain"):
         self.lines, self.fixed = [], {}
         self.consts, self.fits, self.launch, self.matches = [], [], {}, []
+        self.prefer = []  # ({constant: value}, condition)
         for line in open(path).read().splitlines():
             m = re.match(r"//@ (?:((?:\w+,\s*)*\w+):)?\s*(\w+)\s(.*)", line)
             if not m:
@@ -110,6 +111,12 @@ class Contract:
             elif key == "consts":
                 for n, v in re.findall(r"([A-Z]\w*):\s+(.*?)(?=\s+[A-Z]\w*:|$)", rest):
                     self.consts.append((n, v))
+            elif key == "tune":
+                for n, v in re.findall(r"([A-Z]\w*):\s+(.*?)(?=\s+[A-Z]\w*:|$)", rest):
+                    self.consts.append((n, v.split()))
+            elif key == "prefer" and not rest.startswith("other "):
+                values, _, when = rest.partition(" if ")
+                self.prefer.append((dict(v.split("=") for v in values.split()), when or "1"))
             elif key == "fits":
                 self.fits.append(rest)
             elif key == "launch":
@@ -122,6 +129,8 @@ class Contract:
         """All constants (force: instead of what an expression gives); raises ValueError where a `fits` line does not hold."""
         env = dict(values, **self.fixed)
         for n, v in self.consts:
+            if isinstance(v, list):  # of a tune line: the first prefer line decides, else the first value
+                v = next((p[n] for p, when in self.prefer if n in p and evaluate(when, env)), v[0])
             env[n] = force[n] if n in force else evaluate(v, env)
         for f in self.fits:
             if not evaluate(f, env):
@@ -139,7 +148,7 @@ class Contract:
         return env
 
     def body(self, name, env):
-        types = {n for n, v in self.consts if v.startswith("type(")}
+        types = {n for n, v in self.consts if isinstance(v, str) and v.startswith("type(")}
 
         def word(m):
             n = m.group(1)
