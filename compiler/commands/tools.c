@@ -117,6 +117,28 @@ static const Option why_table[] = {
     {"--help", 'h', OPT_FLAG, NULL, "this text", offsetof(WhyOptions, help), 0},
 };
 
+/* Which values `%20`, `20` or the name of a weight stands for; NULL: none. */
+static bool *find_values(const Graph *g, const char *word, Arena *keep, Diag *d)
+{
+    const char *v = word + (*word == '%');
+    char *end;
+    const unsigned long id = strtoul(v, &end, 10);
+    const bool is_number = end != v && !*end;
+    bool *values = passes_values_of(g, is_number ? "" : word, keep), found = false;
+
+    if (is_number && id > 0 && id < g->values.n)
+        values[id] = true;
+    for (Id i = 1; i < g->values.n; i++)
+        found |= values[i];
+    if (!found)
+        diag_error(
+            d, (Loc){0},
+            "no value \"%s\"; the graph has %%1 to %%%zu, and no weight with these parts in its name: `ftxc why SPEC` "
+            "prints it",
+            word, g->values.n - 1);
+    return found ? values : NULL;
+}
+
 int command_why(int argc, char **argv)
 {
     WhyOptions o = {0};
@@ -133,12 +155,15 @@ int command_why(int argc, char **argv)
     if (!options_parse(why_table, LEN(why_table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("why", "%s", error);
     if (o.help) {
-        printf("ftxc why SPEC|DIR [%%VALUE]\n\nWithout a value: prints the graph after its passes. With one: the "
-               "kernels that could\n"
-               "compute it, the cost of each, and the reason for the choice.\n\n");
+        printf(
+            "ftxc why SPEC|DIR [%%VALUE|NAME]\n\nWithout a value: prints the graph after its passes. With one: the "
+            "kernels that could\n"
+            "compute it, the cost of each, and why it was taken or not. NAME stands for the values that are computed\n"
+            "with a weight; parts of its name may be left out.\n\n");
         options_help(why_table, LEN(why_table));
         printf("\nExamples:\n  ftxc why specs/fable.lua\n"
-               "  ftxc why specs/fable.lua %%20 -t sm_90a\n");
+               "  ftxc why specs/fable.lua %%20 -t sm_90a\n"
+               "  ftxc why specs/fable.lua layers.3.down_proj -t sm_90a\n");
         return EXIT_DONE;
     }
     if (rest.n < 1 || rest.n > 2)
@@ -152,15 +177,12 @@ int command_why(int argc, char **argv)
     if (ok && rest.n == 1)
         ir_print(spec.graph, stdout);
     if (ok && rest.n == 2) {
-        const char *v = rest.at[1] + (rest.at[1][0] == '%');
-        char *end;
-        const unsigned long id = strtoul(v, &end, 10);
+        bool *values = find_values(spec.graph, rest.at[1], keep, &d);
 
-        if (end == v || *end || id == 0 || id >= spec.graph->values.n)
-            ok = diag_error(&d, (Loc){0}, "no value \"%s\"; the graph has %%1 to %%%zu", rest.at[1],
-                            spec.graph->values.n - 1);
-        else
-            ok = passes_why(spec.graph, &catalog, target, &spec.precision, (Id)id, stdout, &d);
+        ok = values != NULL;
+        for (Id v = 1; ok && v < spec.graph->values.n; v++)
+            if (values[v])
+                ok = passes_why(spec.graph, &catalog, target, &spec.precision, v, stdout, &d);
     }
     if (!ok)
         command_print("ftxc: %s\n", d.text);

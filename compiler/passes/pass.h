@@ -91,4 +91,7 @@ bool passes_run_one(Graph *g, const char *name, const Precision *p, Diag *d);
 /* `ftxc why`: the candidates for value v in each program, their costs, and the one taken. */
 bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, Id v, FILE *out, Diag *d);
 
+/* The values that are computed with weights of that name, [values.n]. Parts between dots may be left out: layers.3.down_proj. */
+bool *passes_values_of(const Graph *g, const char *name, Arena *a);
+
 #endif

@@ -34,23 +34,46 @@ static void print_tuned(const Candidate *c, FILE *out)
     }
 }
 
+/* Why a candidate that fits is not taken; "": it is. */
+static const char *why_lost(const Lower *l, const Candidate *c, const Program *p)
+{
+    const Group *taken = NULL, *around = NULL;
+
+    for (size_t i = 0; i < p->groups.n; i++) {
+        const Group *g = &p->groups.at[i];
+
+        if (g->b.root == c->b.root && g->b.line == c->b.line)
+            return "";
+        taken = g->b.root == c->b.root && !taken ? g : taken;
+        around = covers(&g->b, c->b.root) ? g : around;
+    }
+    if (c->fit.avoided)
+        return arena_printf(l->scratch, "lost: %s:%d: prefer other if %s", c->fit.avoided->loc.file,
+                            c->fit.avoided->loc.line, c->fit.avoided->text);
+    if (!taken)
+        return around ? arena_printf(l->scratch, "lost: the launch of %%%u computes this value too", around->b.root)
+                      : "lost: no launch needs this value";
+    if (c->own_us > taken->cost_us)
+        return arena_printf(l->scratch, "lost: %.2f us more", c->own_us - taken->cost_us);
+    if (c->own_us < taken->cost_us)
+        return "lost: what it reads costs more";
+    return c->b.contract == taken->b.contract ? "lost: the same cost, a later match line"
+                                              : arena_printf(l->scratch, "lost: the same cost, rank %u after %u",
+                                                             c->b.contract->rank, taken->b.contract->rank);
+}
+
 static void print_candidate(const Lower *l, const Candidate *c, const Program *p, FILE *out)
 {
     const Group as_group = {.b = c->b};
-    bool taken = false;
-
-    for (size_t i = 0; i < p->groups.n; i++)
-        taken |= p->groups.at[i].b.line == c->b.line && p->groups.at[i].b.root == c->b.root;
-    const NamedText *line = c->fits ? c->fit.avoided : NULL;
-    const char *avoided =
-        line ? arena_printf(l->scratch, "  %s:%d: prefer other if %s", line->loc.file, line->loc.line, line->text) : "";
+    const char *lost;
 
     if (!c->fits) {
         fprintf(out, "           no   %s  %s\n", lower_describe(l, &as_group, l->scratch), c->reason);
         return;
     }
-    fprintf(out, "  %c %8.2f us  %s  %s%s\n", taken ? '*' : ' ', c->own_us, lower_describe(l, &as_group, l->scratch),
-            c->fit.instance->entry, avoided);
+    lost = why_lost(l, c, p);
+    fprintf(out, "  %c %8.2f us  %s  %s%s%s\n", *lost ? ' ' : '*', c->own_us, lower_describe(l, &as_group, l->scratch),
+            c->fit.instance->entry, *lost ? "  " : "", lost);
     print_tuned(c, out);
 }
 
@@ -119,4 +142,36 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
         arena_reset(l.scratch);
     }
     return true;
+}
+
+/* Whether all parts of `name` stand among the parts of `whole` in their order: layers.3.down_proj in
+ * model.layers.3.mlp.down_proj.weight. Parts end at dots. */
+static bool has_parts(const char *whole, const char *name)
+{
+    while (*name) {
+        const size_t n = strcspn(name, "."), m = strcspn(whole, ".");
+
+        if (!*whole)
+            return false;
+        if (n == m && strncmp(name, whole, n) == 0)
+            name += n + (name[n] == '.');
+        whole += m + (whole[m] == '.');
+    }
+    return true;
+}
+
+bool *passes_values_of(const Graph *g, const char *name, Arena *a)
+{
+    bool *of = arena_array(a, bool, g->values.n);
+
+    for (Id v = 1; v < g->values.n; v++) {
+        const Value *value = ir_value(g, v);
+
+        of[v] = value->op == OP_WEIGHT && *name && has_parts(ir_word(value, "name"), name);
+        for (int i = 0; i < IR_MAX_ARGS; i++)
+            of[v] |= value->args[i] && ir_op_is_weight(ir_value(g, value->args[i])->op) && of[value->args[i]];
+    }
+    for (Id v = 1; v < g->values.n; v++)
+        of[v] &= !ir_op_is_weight(ir_value(g, v)->op);
+    return of;
 }

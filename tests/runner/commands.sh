@@ -49,6 +49,13 @@ says 1 'none.ir' opt none.ir --pass=simplify
 
 says 2 'no value "%99999"; the graph has %1 to' why tests/models/tiny-llama %99999 -t cpu
 says 0 'taken: ' why tests/models/tiny-llama %20 -t cpu
+says 0 ' lost: ' why tests/models/tiny-llama %20 -t sm_90a
+says 0 '= linear : ' why tests/models/tiny-llama layers.1.down_proj -t cpu
+test "$("$FTXC" why tests/models/tiny-llama layers.1 -t cpu | grep -c '^%')" -gt "$("$FTXC" why tests/models/tiny-llama layers.1.q_proj -t cpu | grep -c '^%')"
+test "$("$FTXC" why tests/models/tiny-llama layers.1.q_proj -t cpu | grep -c '^%')" = 1
+for name in layers.9.q_proj q_proj.layers q_pro layers.1.q_proj.weight.x '%' '""'; do
+    says 2 "no value \"" why tests/models/tiny-llama "$name" -t cpu
+done
 says 0 'context=64 ' why tests/models/tiny-llama -D limits.context=64
 says 0 'token ids: the host writes them' why tests/models/tiny-llama %2
 says 2 'there is no target "sm_1"' why tests/models/tiny-llama %20 -t sm_1
