@@ -357,7 +357,7 @@ static void refusals(void **state)
     r.samples = 4;
     r.max_new = 59; /* 8 pages each, none of them shared */
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EFULL);
-    assert_non_null(strstr(err.text, "need 32 pages of the cache; there are 16"));
+    assert_non_null(strstr(err.text, "need 32 KV pages of 8 tokens; there are 16"));
     r.max_new = NEW;
     for (int i = 0; i < 4; i++)
         golden_submit(engine, &r);
