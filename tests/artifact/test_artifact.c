@@ -206,7 +206,7 @@ static void test_without_weights(void **state)
  * that leaves no room for their name. */
 static void sidecar_names(const char *path)
 {
-    unsigned char copy[1 << 16];
+    _Alignas(64) unsigned char copy[1 << 16];
     char long_path[4096], *name;
     FtxError err;
     FileMap map;
