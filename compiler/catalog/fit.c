@@ -85,7 +85,7 @@ static bool choose(Scope *s, size_t k, Arena *a, const char **reason);
 static bool choose_tuned(Scope *s, size_t k, Arena *a, const char **reason)
 {
     const ContractConst *c = &s->c->consts.at[k];
-    const char *const *values = c->values, *preferred;
+    const char *const *values = c->values, *preferred = NULL;
     size_t n = c->n_values;
 
     if (s->places) {
