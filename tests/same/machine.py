@@ -1,4 +1,5 @@
 # machine.py - machine code without its names: cubins and PTX from NVRTC, functions of host objects.
+import collections
 import ctypes
 import glob
 import hashlib
@@ -74,10 +75,11 @@ def ptx_parts(data, entry):
         m = re.match(r'\s*(?:\.visible |\.extern |\.weak )?\.(?:global|shared|const)\b.*?([A-Za-z_$][\w$]*)(?:\[\d*\])*( =.*)?;', line)
         if m:
             declared[m.group(1)] = line
-    kept = [line for line in lines
-            if line.strip() and not any(declared[name] == line and words.count(name) == 1 for name in declared)]
+    count = collections.Counter(words)
+    unread = {line for name, line in declared.items() if count[name] == 1}
+    kept = [line for line in lines if line.strip() and line not in unread]
     order = {}
-    for word in words:
+    for word in re.findall(r'[A-Za-z_$%][\w$]*', '\n'.join(kept)):
         if word in declared or word == entry or word.startswith(entry + '_'):
             order.setdefault(word, '$name%d' % len(order))
     return {'text': re.sub(r'[A-Za-z_$%][\w$]*', lambda m: order.get(m.group(), m.group()), '\n'.join(kept))}
