@@ -114,7 +114,7 @@ static void print_engine(const CompileResult *r, bool gpu)
            r->targets.n > 1 ? r->targets.at[most].name : "", bytes * 1e-6, (bytes - work) * 1e-6, work * 1e-6,
            (double)r->plans[most].lower_bound * 1e-6);
     if (r->kv_pages)
-        printf(", KV cache of up to %llu tokens %.1f MB", (unsigned long long)(r->kv_pages * r->kv_block),
+        printf(", KV cache of up to %llu tokens %.1f MB", (unsigned long long)r->kv_pages * r->kv_block,
                (double)kv_bytes(r, most) * 1e-6);
 }
 

@@ -22,6 +22,8 @@
 
 #include "tensors.h"
 #include "../../runtime/base/hash.h"
+#include "../../runtime/base/memory.h"
+#include "../../runtime/base/team.h"
 
 enum { CHUNK_BYTES = 1 << 20, CHUNKS = 16, TABLE_ALIGN = 256 };
 
@@ -316,6 +318,7 @@ typedef struct Stream {
     FileOut *out;
     uint64_t at, done, all; /* file offset of byte 0; bytes so far and in all */
     HashStream *hash;
+    Team *team;            /* NULL: no value was large enough */
     unsigned char *window; /* [CHUNKS][chunk bytes] */
     size_t window_bytes;
     void (*progress)(void *user, uint64_t done, uint64_t all);
@@ -424,44 +427,84 @@ static float *read_fold(const Source *source, const PackedWeight *w, Fault *faul
     return f;
 }
 
-/* Packs a value piece by piece. fold: as in pack_piece. */
+/* A window of a value: pieces of `step` rows, packed and written by the threads of the team. */
+typedef struct Window {
+    const Stream *stream;
+    const Source *source;
+    const PackedWeight *w;
+    const float *fold; /* as in pack_piece */
+    int64_t first, n, step, row;
+    int chunks;
+    unsigned char *at; /* [n][row] of w->type */
+    Fault faults[CHUNKS];
+    FtxError errors[CHUNKS];
+} Window;
+
+/* TeamJob: every so many of the window's pieces. */
+static void pack_share(void *user, int piece, int share, int shares)
+{
+    Window *v = user;
+    const size_t row_bytes = (size_t)v->row * dtype_size(v->w->type);
+    float *f = v->source->type == v->w->type && !v->fold ? NULL : floats(v->step * v->row);
+
+    (void)piece;
+    for (int i = share; i < v->chunks; i += shares) {
+        const int64_t from = i * v->step, left = v->n - from, count = left < v->step ? left : v->step;
+        unsigned char *to = v->at + (size_t)from * row_bytes;
+
+        pack_piece(v->source, v->w, v->fold, v->first + from, count, v->row, f, to, &v->faults[i]);
+        if (!v->faults[i].found)
+            file_write_at(v->stream->out, v->stream->at + v->stream->done + (size_t)from * row_bytes, to,
+                          (size_t)count * row_bytes, &v->errors[i]);
+    }
+    free(f);
+}
+
+static bool put_window(Stream *s, Window *v)
+{
+    const Memory memory = memory_of(NULL);
+    const int cpus = team_default_threads();
+    FtxError err;
+
+    if (v->chunks > 1 && !s->team && team_open(&memory, cpus < CHUNKS ? cpus : CHUNKS, &s->team, &err))
+        return diag_machine(s->d, "%s", err.text);
+    if (v->chunks > 1)
+        team_run(s->team, pack_share, v, 1);
+    else
+        pack_share(v, 0, 0, 1);
+    for (int i = 0; i < v->chunks; i++)
+        if (v->faults[i].found)
+            return report(v->source, v->w->value, v->w->type, &v->faults[i], s->d);
+        else if (v->errors[i].status)
+            return diag_machine(s->d, "%s", v->errors[i].text);
+    account(s, v->at, (size_t)(v->n * v->row) * dtype_size(v->w->type));
+    return true;
+}
+
+/* Packs a value window by window. fold: as in pack_piece. */
 static bool put_rows(Stream *s, const Source *source, const PackedWeight *w, const float *fold)
 {
     const Value *v = ir_value(source->g, w->value);
     const int64_t rows = rows_count(v), row = row_elements(v);
     const int64_t read = w->fold.matrix ? row_elements(ir_value(source->g, w->fold.matrix)) : row;
     const int64_t fit = CHUNK_BYTES / 4 / (read ? read : 1), step = fit > 0 ? fit : 1;
-    const size_t size = dtype_size(w->type), chunk_bytes = (size_t)(step * row) * size;
 
-    for (int64_t from = 0; from < rows; from += step * CHUNKS) {
-        const int64_t left = rows - from, n = left < step * CHUNKS ? left : step * CHUNKS;
+    for (int64_t first = 0; first < rows; first += step * CHUNKS) {
+        const int64_t left = rows - first, n = left < step * CHUNKS ? left : step * CHUNKS;
         const int chunks = (int)((n + step - 1) / step);
-        unsigned char *window = window_of(s, (size_t)chunks * chunk_bytes);
-        Fault faults[CHUNKS] = {0};
-        FtxError errors[CHUNKS] = {0};
+        Window window = {.stream = s,
+                         .source = source,
+                         .w = w,
+                         .fold = fold,
+                         .first = first,
+                         .n = n,
+                         .step = step,
+                         .row = row,
+                         .chunks = chunks,
+                         .at = window_of(s, (size_t)(chunks * step * row) * dtype_size(w->type))};
 
-#pragma omp parallel if (chunks > 1)
-        {
-            float *f = source->type == w->type && !fold ? NULL : floats(step * row);
-
-#pragma omp for schedule(dynamic, 1)
-            for (int i = 0; i < chunks; i++) {
-                const int64_t first = i * step, count = n - first < step ? n - first : step;
-                unsigned char *piece = window + (size_t)i * chunk_bytes;
-
-                pack_piece(source, w, fold, from + first, count, row, f, piece, &faults[i]);
-                if (!faults[i].found)
-                    file_write_at(s->out, s->at + s->done + (size_t)i * chunk_bytes, piece,
-                                  (size_t)(count * row) * size, &errors[i]);
-            }
-            free(f);
-        }
-        for (int i = 0; i < chunks; i++)
-            if (faults[i].found)
-                return report(source, w->value, w->type, &faults[i], s->d);
-            else if (errors[i].status)
-                return diag_machine(s->d, "%s", errors[i].text);
-        account(s, window, (size_t)(n * row) * size);
+        if (!put_window(s, &window))
+            return false;
     }
     return true;
 }
@@ -537,6 +580,7 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
             ok = pad_to(&s, c ? order[i].offset : round_up(s.done, TABLE_ALIGN)) && put_value(&s, source, &order[i]);
     ok = ok && pad_to(&s, s.all);
     *checksum = hash_stream_end(s.hash);
+    team_close(s.team);
     free(s.window);
     free(order);
     return ok;

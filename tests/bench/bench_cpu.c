@@ -6,7 +6,6 @@
  * Weights of a measurement stand in a ring of at least 256 MB where they come from memory (1B shapes), and
  * as many copies as the model has layers where they live in the cache (fable). */
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "kernels/cpu/consts.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/team.h"
 
 static const char *wanted; /* only measurements with this in their name */
 
@@ -47,46 +47,42 @@ typedef struct Load {
     size_t step, copies;
 } Load;
 
-/* Threads meet here between calls, as a step's launches do: they spin. */
-static void meet(int threads, int *round)
+/* TeamJob: one call of the kernel, as a launch of a step. */
+static void call(void *user, int piece, int share, int shares)
 {
-    static int arrived, rounds;
+    const Load *l = user;
+    void *arg[12];
 
-    *round += 1;
-    if (__atomic_add_fetch(&arrived, 1, __ATOMIC_ACQ_REL) == threads) {
-        arrived = 0;
-        __atomic_store_n(&rounds, __atomic_load_n(&rounds, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
-    }
-    while (__atomic_load_n(&rounds, __ATOMIC_ACQUIRE) - *round < 0)
-        continue;
+    memcpy(arg, l->arg, sizeof arg);
+    if (l->ring)
+        arg[1] = (void *)(l->ring + (size_t)piece % l->copies * l->step);
+
+    const CpuCall c = {.arg = arg, .k = l->k, .T = l->T, .S = l->S, .thread = share, .threads = shares};
+    l->kernel(&c);
 }
 
 /* Seconds of one call, the best of several batches. */
 static double measure(Load *l, int threads)
 {
-    static int met; /* rounds of all measurements so far */
+    static Team *team;
+    const int calls = l->copies > 1 ? (int)l->copies : 20;
     double best = 1e9;
+    FtxError err;
 
+    if (!team) {
+        const Memory memory = memory_of(NULL);
+
+        if (team_open(&memory, threads, &team, &err)) {
+            fprintf(stderr, "%s\n", err.text);
+            exit(2);
+        }
+    }
     for (int batch = 0; batch < 25; batch++) {
-        const size_t calls = l->copies > 1 ? l->copies : 20;
         const double start = seconds();
 
-#pragma omp parallel num_threads(threads)
-        for (size_t i = 0; i < calls; i++) {
-            int round = met + (int)i;
-            void *arg[12];
+        team_run(team, call, l, calls);
 
-            memcpy(arg, l->arg, sizeof arg);
-            if (l->ring)
-                arg[1] = (void *)(l->ring + i % l->copies * l->step);
-
-            const CpuCall c = {
-                .arg = arg, .k = l->k, .T = l->T, .S = l->S, .thread = omp_get_thread_num(), .threads = threads};
-            l->kernel(&c);
-            meet(threads, &round);
-        }
-        met += (int)calls;
-        const double took = (seconds() - start) / (double)calls;
+        const double took = (seconds() - start) / calls;
         best = took < best ? took : best;
     }
     return best;
