@@ -13,6 +13,6 @@ typedef struct RequestList {
 
 void list_add(RequestList *l, struct Request *r);            /* at the end */
 void list_remove(RequestList *l, const struct Request *r);   /* which is in it; the others keep their order */
-struct Request *list_last(const RequestList *l, uint32_t i); /* the i-th from the end */
+struct Request *list_last(const RequestList *l, uint32_t i); /* the i-th from the end, which is there */
 
 #endif

@@ -87,11 +87,12 @@ static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *l
 FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *logprobs, FtxError *err)
 {
     const uint32_t block = e->facts->kv_block;
-    Request *r = list_last(&e->unused, 0);
     FtxStatus s = check(e, ids, n, logprobs, err);
+    Request *r;
 
     if (s)
         return s;
+    r = list_last(&e->unused, 0);
     r->id = 0;
     r->wants_logits = false;
     r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = 1, .top_needed = 1};

@@ -93,6 +93,42 @@ static void test_pages(void **state)
     close_bed(&b);
 }
 
+/* As many requests as there can be: no memory of a request is left for what needs the engine for itself. */
+static void test_full(void **state)
+{
+    static const int32_t ids[3] = {1};
+    const FakeSizes sizes = fake_sizes();
+    const unsigned all = 5 * sizes.sequences;
+    float logprobs[3];
+    double median, least, most;
+    FtxError err = {FTX_OK, ""};
+    FtxEvent event[4] = {FTX_EVENT_INIT};
+    size_t n;
+    Job j[20];
+    Bed b;
+
+    (void)state;
+    assert_int_equal(all, 20);
+    reset_fake(false, 0);
+    open_bed(&b, &sizes);
+    for (unsigned i = 0; i < all; i++) {
+        make_job(&j[i], 3, i);
+        j[i].request.max_new = 4;
+        j[i].request.ignore_eos = true;
+        expect(&b, &j[i]);
+        if (i == sizes.sequences) /* the first ones run, the others wait */
+            assert_int_equal(ftx_engine_step(b.engine, event, 4, &n, &err), FTX_OK);
+        submit(&b, &j[i]);
+    }
+    assert_int_equal(b.engine->unused.n, 0);
+    says(ftx_engine_score(b.engine, ids, 3, logprobs, &err), FTX_EINVAL, &err,
+         "requests wait or run: score needs the engine for itself");
+    assert_int_equal(ftx_engine_bench(b.engine, 1, 1, 4, 5, &median, &least, &most, &err), FTX_EINVAL);
+    run(&b);
+    assert_idle(b.engine);
+    close_bed(&b);
+}
+
 /* A plan whose buffers of the host are in another order than named.def: all of them go to the device. */
 static void test_order_of_buffers(void **state)
 {
@@ -157,8 +193,11 @@ static void test_encoder(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dead), cmocka_unit_test(test_plans),
-                                       cmocka_unit_test(test_pages), cmocka_unit_test(test_order_of_buffers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dead),
+                                       cmocka_unit_test(test_plans),
+                                       cmocka_unit_test(test_full),
+                                       cmocka_unit_test(test_pages),
+                                       cmocka_unit_test(test_order_of_buffers),
                                        cmocka_unit_test(test_encoder)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
