@@ -4,11 +4,8 @@
  * weights/weights.h, tokenizer/tokenizer.h, artifact/artifact.h. */
 #include "compile.h"
 
-#include <sys/stat.h>
-
 #include "artifact/artifact.h"
 #include "tokenizer/tokenizer.h"
-#include "../runtime/device/device.h"
 
 typedef struct Stage { /* whose progress is reported */
     const CompileOptions *o;
@@ -23,36 +20,6 @@ static void report(void *user, uint64_t done, uint64_t all)
         s->o->progress(s->o->user, s->what, done, all);
 }
 
-/* Without --target: the CPU, and this machine's GPU where there is one. */
-static const char *default_targets(Arena *keep)
-{
-    uint32_t id;
-
-    if (!nvrtc_version() || device_cuda_probe(0, &id, NULL) != FTX_OK)
-        return "cpu";
-    return arena_printf(keep, "cpu,sm_%u%s", id / 10, id % 10 ? "a" : "");
-}
-
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-static bool check(const CompileOptions *o, const Spec *s, const Targets *t, Diag *d)
-{
-    bool gpu = false;
-
-    for (size_t i = 0; i < t->n; i++)
-        gpu |= t->at[i].id != FTX_TARGET_CPU;
-    if (o->emit && !gpu)
-        return diag_error(d, (Loc){0}, "--emit-cuda: no target is a GPU; name one: -t sm_90a");
-    if (same_file(o->out, o->spec) || same_file(o->out, s->weights) || same_file(o->out, s->tokenizer))
-        return diag_error(d, (Loc){0}, "%s: the artifact would overwrite a file that it is made from", o->out);
-    return true;
-}
-
 bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *d)
 {
     Targets targets = {0};
@@ -65,9 +32,9 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     void *tokenizer = NULL;
     size_t tokenizer_bytes = 0;
     bool ok = passes_check_dump(&o->dump, d) &&
-              targets_parse(o->targets ? o->targets : default_targets(keep), &targets, d) &&
+              targets_parse(o->targets ? o->targets : options_targets(keep), &targets, d) &&
               spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d) &&
-              passes_run_graph(spec.graph, &spec.precision, &o->dump, d) && check(o, &spec, &targets, d) &&
+              passes_run_graph(spec.graph, &spec.precision, &o->dump, d) && options_check(o, &spec, &targets, d) &&
               catalog_open(keep, &catalog, d);
 
     for (size_t i = 0; ok && i < targets.n; i++)
@@ -100,11 +67,12 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
 
         ok = artifact_write(o->out, &parts, report, &(Stage){o, "weights"}, d);
     }
-    *result = (CompileResult){spec.name, spec.checkout, targets, .weight_bytes = packing.bytes};
-    if (spec.graph) {
-        result->kv_pages = (uint64_t)spec.graph->limits.kv_pages;
-        result->kv_block = (uint64_t)spec.graph->limits.kv_block;
-    }
+    *result = (CompileResult){.name = spec.name,
+                              .checkout = spec.checkout,
+                              .targets = targets,
+                              .kv_pages = spec.graph ? (uint64_t)spec.graph->limits.kv_pages : 0,
+                              .kv_block = spec.graph ? (uint64_t)spec.graph->limits.kv_block : 0,
+                              .weight_bytes = packing.bytes};
     for (size_t i = 0; ok && i < targets.n; i++) {
         result->plans[i] = plans[i].head;
         result->n_instances += plans[i].instances.n;

@@ -33,6 +33,10 @@ typedef struct CompileResult {
     const char *notes[2]; /* lines for the user; NULL: none */
 } CompileResult;
 
+/* options.c: the targets of a compile that names none; and options that contradict one another. */
+const char *options_targets(Arena *keep);
+bool options_check(const CompileOptions *o, const Spec *s, const Targets *t, Diag *d);
+
 /* build.c: the versions and the command that an artifact keeps. Loads NVRTC only if a target is a GPU. */
 const char *build_facts(const CompileOptions *o, const Targets *t, Arena *keep);
 
