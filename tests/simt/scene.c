@@ -1,5 +1,5 @@
-/* scene.c - what a kernel works on: rows of a step, their pages and history, random weights and
- * activations, with poison wherever nothing should be read. */
+/* scene.c - data of one launch: the rows of a step, their KV pages and history, random weights and
+ * activations, with NaN wherever the kernel should not read. */
 #include "scene.h"
 
 #include <setjmp.h>
@@ -82,7 +82,7 @@ bool unit_leaves_segments(const Unit *u)
     return false;
 }
 
-/* Rows of the table of token types; 0: there are no types. */
+/* Rows of the token type embedding; 0: the unit has none. */
 static int types_of(const Unit *u)
 {
     for (uint32_t i = 0; i < u->b.n_covered; i++)
@@ -91,7 +91,7 @@ static int types_of(const Unit *u)
     return 0;
 }
 
-/* Rows of a step share sources by two, as lanes of a beam do; those that encode have one each. */
+/* Two rows share a source (an encoder's output), as beam lanes do; in an encode step each row has its own. */
 static int source_of(const Unit *u, int row)
 {
     const int sources = (int)u->g->limits.sources;
@@ -146,7 +146,7 @@ static void make_rows(Scene *s)
     s->step = (FtxStep){.tokens = s->T, .rows = s->S, .decode_rows = c->decode_rows, .processors = 1};
 }
 
-/* Each row has its own pages in any order; entries that nobody needs are 0. */
+/* Each row gets its own pages in random order; on the device unused entries are 0. */
 static void make_pages(Scene *s)
 {
     const Limits *m = &s->u->g->limits;
@@ -168,8 +168,8 @@ static void make_pages(Scene *s)
         }
 }
 
-/* Each row has words that begin as its text ends, some of one id, and some that begin with what stands in memory
- * before the text and is not of it. */
+/* Bad words of each row. Most match the end of the row's history; some have one id; some are longer than the history
+ * and match the memory before it, which the kernel must not read. */
 static void make_words(Scene *s)
 {
     const Limits *m = &s->u->g->limits;
@@ -194,7 +194,7 @@ static void make_words(Scene *s)
     }
 }
 
-/* Positions of a lane behind the prompt may be any lane's. */
+/* After the prompt, each position of a lane may be stored in any lane's slot. */
 static void make_owners(Scene *s)
 {
     const int context = (int)s->u->g->limits.context;
@@ -226,7 +226,7 @@ static void make_tail(Scene *s)
     make_words(s);
 }
 
-/* Gains lie about 1. What is long repeats a piece whose length divides no row's. */
+/* Gains are near 1. A long array repeats a piece of prime length, so that its rows differ. */
 static void fill(char *p, int64_t n, DType type, bool gain, float by)
 {
     enum { PIECE = 524287 }; /* a prime */
@@ -252,7 +252,7 @@ static void random_values(const Value *v, int64_t n, DType type, bool gain, char
                                   : 1.7f / sqrtf((float)last));
 }
 
-/* Row `pos` of a slot and head: in the slot's page, or among the keys of a source. */
+/* Index of the cache row of a slot, KV head and position: in the slot's page, or in the keys of a source. */
 static size_t cache_row(const Scene *s, int slot, int g, int pos)
 {
     const Limits *m = &s->u->g->limits;
@@ -285,7 +285,7 @@ static void fill_cache(Scene *s, int slot, int from, int to)
             }
 }
 
-/* Keys and values of the positions before this step (attention: of the step too), or of the sources. */
+/* Keys and values of the positions before this step (for attention of this step, too), or of the sources. */
 static void make_cache(Scene *s)
 {
     const Unit *u = s->u;
@@ -330,7 +330,7 @@ static size_t segments_bytes(const Unit *u)
     return sizeof(FtxSegments) + (size_t)(u->g->limits.sequences * FTX_SEGMENTS(V)) * sizeof(FtxSegment);
 }
 
-/* What the host says of a step's rows; behind the live ones it is what an engine opens with, for kernels read ahead. */
+/* The host's data of a step's rows. Kernels may read entries after the live rows: these are 0, as in a new engine. */
 static void *upload_rows(const void *rows, int live, size_t all, size_t bytes, const char *name)
 {
     void *device = simt_alloc(all * bytes, name);
@@ -375,7 +375,7 @@ static void make_named(Scene *s)
         upload(s->history, S * (size_t)m->context * 4, S * (size_t)m->context * 4, names[FTX_NAMED_history]);
     s->device[FTX_NAMED_owner] = upload(s->owner, s->u->c.lanes ? S * (size_t)m->context * 4 : 0,
                                         S * (size_t)m->context * 4, names[FTX_NAMED_owner]);
-    if (m->beams > 1) /* between two steps: written by search.c and by the kernel */
+    if (m->beams > 1) /* state kept between steps: written by search.c and by the kernel */
         for (size_t i = 0; i < LEN(searched); i++)
             s->device[searched[i].named] = simt_alloc(S * searched[i].bytes, names[searched[i].named]);
     s->device[FTX_NAMED_out] = simt_alloc(S * FTX_OUT_RING * sizeof(FtxOut), names[FTX_NAMED_out]);
@@ -397,8 +397,8 @@ static void make_flat(float *x, int64_t n, float by, int levels)
         x[i] = by * (float)(scene_below(levels) - 64) / 64.0f;
 }
 
-/* Rows of an activation beyond the live ones hold NaN. The reference reads weights where the kernel does:
- * no kernel may write there. */
+/* Rows of an activation after the live ones hold NaN. The reference reads weights from the device memory, which is
+ * write-protected; it gets a copy of activations. */
 static void *make_input(Scene *s, Id id, DType type, bool gain)
 {
     const Unit *u = s->u;
@@ -437,19 +437,19 @@ static void *make_arg(Scene *s, size_t i)
 
     if (a->named >= 0)
         return s->device[a->named];
-    if (!u->b.arg[i] || a->stats_of >= 0) /* statistics come when what they are of is there */
+    if (!u->b.arg[i] || a->stats_of >= 0) /* scene_make makes statistics once their values exist */
         return NULL;
     if (u->b.arg[i] == u->b.root)
         return s->y = simt_alloc(bytes_of(u, ir_value(u->g, u->b.root)), "y");
     for (size_t k = 0; k < i; k++)
         if (u->b.arg[k] == u->b.arg[i] && u->b.contract->args.at[k].stats_of < 0)
             return s->arg[k];
-    if (ir_value(u->g, u->b.arg[i])->op == OP_CROSS_APPEND) /* it stands in the cache */
+    if (ir_value(u->g, u->b.arg[i])->op == OP_CROSS_APPEND) /* the kernel reads it from the cache */
         return NULL;
     return make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), a->name[strlen(a->name) - 1] == 'g');
 }
 
-/* Maps in place of the matrices that the contract wants tiled. */
+/* Replaces the matrices that the contract wants tiled by TMA descriptors. */
 static void give_maps(Scene *s)
 {
     const Unit *u = s->u;
@@ -542,7 +542,7 @@ void scene_segments(const Scene *s, const float *logits)
     float *left = arena_array(s->keep, float, (size_t)s->S *(size_t)V);
 
     memcpy(left, logits, bytes);
-    simt_fill(to, 0, segments_bytes(u)); /* as an engine's state is at first */
+    simt_fill(to, 0, segments_bytes(u)); /* as in a new engine */
     for (int first = 0, width; first < V; first += width, head.count++) {
         width = scene_below(5) ? V < 400 ? 1 + scene_below(9) : 96 + scene_below(161) : 0;
         width = width < V - first ? width : V - first;
@@ -572,9 +572,9 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
     make_tail(s);
     make_cache(s);
     make_named(s);
-    for (; s->n_args < c->operands; s->n_args++) /* ins and outs stand in this order */
+    for (; s->n_args < c->operands; s->n_args++) /* inputs and outputs, in the contract's order */
         s->arg[s->n_args] = make_arg(s, s->n_args);
-    for (size_t i = c->operands; i < c->args.n; i++) /* no operands, but the reference reads them */
+    for (size_t i = c->operands; i < c->args.n; i++) /* not passed to the kernel; the reference reads them */
         if (u->b.arg[i])
             make_input(s, u->b.arg[i], DT_FP32, (int)i == c->folded.gain);
     scene_fold(s);

@@ -1,8 +1,8 @@
-/* scene.h - one kernel, what it works on in one launch, and what it should leave behind.
+/* scene.h - one kernel, the data of one launch, and the expected results.
  *
- *   case.c    which kernels there are      scene.c   data of a launch      expect.c   what comes out
- *                                          norms.c   statistics, folded weights
- *                                          search.c  data and results of many: the kernel `beam` */
+ *   case.c    which kernels are run        scene.c   data of a launch      expect.c   expected results
+ *                                          norms.c   row statistics, folded weights
+ *                                          search.c  data and results of the launches of `beam` */
 #ifndef FTX_SIMT_SCENE_H
 #define FTX_SIMT_SCENE_H
 
@@ -20,7 +20,7 @@ typedef struct Unit { /* one kernel for one case */
     Fitted fit;
 } Unit;
 
-typedef struct Scene { /* host copies are of what the kernel may change */
+typedef struct Scene { /* the host keeps copies of what the kernel may change */
     const Unit *u;
     Arena *keep;
     int T, S, pages_of;
@@ -31,72 +31,73 @@ typedef struct Scene { /* host copies are of what the kernel may change */
     FtxBias *bias;
     FtxParams params[CASE_ROWS];
     FtxBeam beams[CASE_ROWS];
-    void *cache[2]; /* before the launch: pages, or the sources of a decoder */
+    void *cache[2]; /* keys, values before the launch: KV pages, or those of the encoder's output */
     size_t cache_bytes;
-    RefTensor *input; /* by Id: what the kernel reads */
+    RefTensor *input; /* by value Id: what the kernel reads */
     void *device[FTX_NAMED_COUNT];
-    void *matrix[CONTRACT_MAX_ARGS]; /* of an argument, also where a map of it is given */
+    void *matrix[CONTRACT_MAX_ARGS]; /* the matrix of an argument, also if the kernel gets its TMA descriptor */
     void *arg[CONTRACT_MAX_ARGS + 8];
     size_t n_args;
-    void *y;     /* NULL: there is none */
-    float *left; /* sums and squares of y's rows, [rows][parts][2]; NULL: none are wanted */
+    void *y;     /* the output; NULL: none */
+    float *left; /* row statistics of y: sum, sum of squares, [rows][slices][2]; NULL: not written */
 } Scene;
 
-/* Whether the unit reads statistics of this value's rows; then some have a mean that is not 0. */
+/* Whether the unit reads row statistics of this value. scene_shift_rows gives some of its rows a mean other than 0. */
 bool unit_norms(const Unit *u, Id id);
 void scene_shift_rows(const Value *v, int64_t n, DType type, char *p);
-/* Argument i: those of x as the previous kernel left them, in so many bytes; room for those of y. */
+/* Row statistics for argument i: an input's are filled in as the previous kernel would, y's are left unwritten.
+ * scene_stats_bytes: the size of an input's. */
 float *scene_make_stats(Scene *s, size_t i);
 size_t scene_stats_bytes(const Scene *s, size_t i);
-/* Packs anew the weights into which the compiler folds others. */
+/* Folds gains and shifts into the weights, as the compiler does. */
 void scene_fold(Scene *s);
 /* Sum and sum of squares of columns [from, from + n) of a row; sizes: the sum of their absolute values. */
 void scene_stats(RefTensor x, int64_t from, int64_t n, double *sum, double *squares, double *sizes);
 
-/* Data made of `seed`, on the device. */
+/* Makes the launch's data from `seed` and copies it to the device. */
 void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep);
-/* What the previous launch writes in a program: activations, and the step's keys and values. */
+/* Marks what the previous launch of a program writes: activations, and the step's keys and values. */
 void scene_written_in_front(const Scene *s);
 
-/* Of the scene's seed: 0 .. n-1; -1 .. 1. */
+/* Random numbers from the scene's seed: an integer in 0 .. n-1; a float in -1 .. 1. */
 int scene_below(int n);
 float scene_uniform(void);
 
-/* The op of a unit that reads or writes a cache (append, attention, of sources too); NULL: none. */
+/* The unit's op that reads or writes a cache (append, attention, cross-attention); NULL: none. */
 const Value *unit_cache_op(const Unit *u);
-bool unit_appends(const Unit *u); /* the step's own keys and values to the pages */
+bool unit_appends(const Unit *u); /* it writes the step's keys and values to the KV pages */
 bool unit_of_source(const Unit *u);
 int unit_head_dim(const Unit *u);
 int unit_kv_heads(const Unit *u);
 
-/* Whether the unit writes segments of logits, too. */
+/* Whether the unit also writes segments of the logits. */
 bool unit_leaves_segments(const Unit *u);
 /* The segment of columns [first, first + width) of a row of logits. */
 FtxSegment scene_segment(const float *row, int first, int width, double inv_temperature);
-/* The sums of a row's segments are of exp((x - top) * this). */
+/* The sum of a segment is of exp((x - top) * inv_temperature); this is the row's factor. */
 double scene_inv_temperature(const FtxParams *p);
-/* What it keeps of the row beside that, for the `need` greatest: candidates, in place of the columns, or, kept = -1,
- * all columns. The other columns become NaN. */
+/* What the LM head leaves of a segment's logits if the `need` largest suffice: `kept` candidates at the segment's
+ * start, NaN in its other columns; or kept = -1 and all logits. */
 void scene_keep(float *row, FtxSegment *p, int need);
-/* What an LM head kernel may write for these logits, [S, V]: segments of any width, also empty ones. */
+/* Writes what an LM head kernel may write for logits [S, V]: segments of any width, also empty ones. */
 void scene_segments(const Scene *s, const float *logits);
 
-/* Compares with the reference. If only some blocks ran (Case.blocks), what they wrote. */
+/* Compares with the reference. If only some blocks ran (Case.blocks), compares only what they wrote. */
 void scene_check(Scene *s);
-/* A host that reads the result as soon as it is told of it has this one. */
+/* Checks that a host that polls has read this result. */
 void scene_check_polled(const Scene *s, const FtxOut *o);
-/* What a kernel finds zero it leaves zero. */
+/* Checks that the buffers that are zero before the launch are zero after it. */
 void scene_check_zeroed(const Scene *s);
 
-/* Whether a unit is `beam`, whose launches are steps of searches; of these there are SEARCH_KINDS sets. */
+/* The kernel `beam`: each launch is one step of the searches; there are SEARCH_KINDS sets of settings. */
 enum { SEARCH_KINDS = 3 };
 typedef struct Searches Searches;
 bool unit_searches(const Unit *u);
 Searches *searches_begin(Scene *s, int kind);
-bool searches_next(Searches *all); /* rows and logits of the next step; false: all are over */
+bool searches_next(Searches *all); /* makes rows and logits of the next step; false: all searches are over */
 void searches_check(Searches *all);
 
-/* A finding: said as it comes, counted. */
+/* Prints a wrong result and counts it. */
 void scene_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern size_t scene_failures;
 

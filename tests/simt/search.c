@@ -1,12 +1,12 @@
-/* search.c - what `beam` works on: two searches beside a row that searches nothing, from the ends of their
- * prompts to their own ends, a launch a step; after each, lanes, owners and hypotheses are held against
- * kernels/ref/beam.c.
+/* search.c - data and expected results of `beam`: two beam searches beside a row without one, from the end of
+ * the prompt to the end of the search, one launch for each step. After each launch lanes, owners and hypotheses
+ * are compared with kernels/ref/beam.c.
  *
  *   rows of a step:   0      | row, row + 1, ...         | ...
  *                     plain  | lanes of the first search | of the second, whose prompt ends a step later
  *
- * Between two launches stands what the runtime does, and `embed` for the next tokens. Logits are made up;
- * some ids stand out, among them an end id now and then, so that few totals are near each other. */
+ * Between two launches this file does the work of the runtime and of `embed`. Logits are random; a few ids, at
+ * times an end id, have much larger ones, so that few total scores are near each other. */
 #include "scene.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 enum { NEW = 5, PROMPT = 6, SEARCHES = 2, MAX_WIDTH = 64, OUTSTANDING = 24 };
 #define NEAR 3e-5 /* sums of five log-probabilities in fp32 */
 
-typedef struct Past { /* a step that has been, by lane of its time */
+typedef struct Past { /* an earlier step, indexed by the lanes of that step */
     int32_t *ids;     /* [width, limit] */
     float *logits;    /* [width, V] */
     double *all;      /* [width] log of the sum of exp */
@@ -37,7 +37,7 @@ typedef struct Search {
     int32_t words[6];
     int32_t *slots, *prompt;
     RefBeams ref;
-    Past past[NEW]; /* by generated tokens */
+    Past past[NEW]; /* indexed by the number of generated tokens */
 } Search;
 
 struct Searches {
@@ -45,13 +45,13 @@ struct Searches {
     int V, step, n, rows;
     const float *logits; /* of this step: [rows, V] */
     FtxRow plain;
-    int32_t sampled; /* of the plain row */
+    int32_t sampled; /* token of the plain row */
     Search at[SEARCHES];
     double *logprobs; /* [MAX_WIDTH, V] */
 };
 
 typedef struct Setting {
-    int parts, groups; /* width: so many of 4 parts of the widest; groups: 0 one, -1 a lane each, else as many */
+    int parts, groups; /* width: parts / 4 of limits.beams; groups: this many, 0: one, -1: one for each lane */
     float diversity, penalty;
     int early, forced_bos, forced_eos, n_ends;
     bool processors;
@@ -73,7 +73,7 @@ bool unit_searches(const Unit *u)
     return ir_value(u->g, u->b.root)->op == OP_BEAM;
 }
 
-/* --- beginning ------------------------------------------------------------------------------------ */
+/* --- the first step ------------------------------------------------------------------------------- */
 
 static FtxParams params_of(const Setting *k, const Limits *m)
 {
@@ -119,7 +119,7 @@ static void begin_reference(Searches *all, Search *q, const Setting *k)
     ref_beams_begin(&q->ref, q->prompt, PROMPT);
 }
 
-/* Two words that begin in the prompt, one an end id behind it, and one of one id. */
+/* Bad words: two that begin with the last ids of the prompt, the first with an end id after it; one of one id. */
 static void begin_words(const Searches *all, Search *q)
 {
     const Scene *s = all->s;
@@ -137,7 +137,7 @@ static void begin_search(Searches *all, const Setting *k, int32_t *slots)
     Scene *s = all->s;
     const Limits *m = &s->u->g->limits;
     Search *q = &all->at[all->n];
-    const int width = most(2, (int)m->beams * k->parts / 4); /* of one lane there is no search */
+    const int width = most(2, (int)m->beams * k->parts / 4); /* a search has at least two lanes */
     const int groups = k->groups < 0 ? width : width % most(1, k->groups) ? 0 : k->groups;
 
     q->beam = (FtxBeam){.width = width,
@@ -172,7 +172,7 @@ Searches *searches_begin(Scene *s, int kind)
     all->s = s;
     all->V = (int)ir_value(s->u->g, s->u->b.arg[0])->shape.dim[1].n;
     all->logprobs = arena_array(s->keep, double, (size_t)MAX_WIDTH *(size_t)all->V);
-    for (int i = 0; i < (int)m->sequences; i++) /* a walk over all slots: 5 shares no factor with their number */
+    for (int i = 0; i < (int)m->sequences; i++) /* visits every slot: 5 is coprime to their number */
         slots[i] = (int32_t)((3 + 5 * i) % m->sequences);
     for (int k = 0; k < SEARCHES; k++)
         if (taken + most(2, (int)m->beams * settings[kind][k].parts / 4) <= s->u->facts.s_max) {
@@ -189,7 +189,7 @@ Searches *searches_begin(Scene *s, int kind)
 
 /* --- a step's data -------------------------------------------------------------------------------- */
 
-/* Rows that a search brings to this step: the prompt's, one a lane afterwards. */
+/* Rows of a search in this step: one in the prompt, then one for each lane. */
 static int rows_of(const Searches *all, const Search *q)
 {
     return all->step <= q->begins ? 1 : q->beam.width;
@@ -231,7 +231,8 @@ static void write_search(Searches *all, Search *q, int row)
                   &q->params, &beam, q);
 }
 
-/* Far apart at the top, where it matters which comes first; an end id is there every other time. */
+/* The largest logits are far apart, so that rounding does not change their order; in half of the rows an end id is
+ * among them. */
 static void make_logits(Searches *all, float *x)
 {
     for (int row = 0; row < all->rows; row++, x += all->V) {
@@ -295,7 +296,7 @@ static void remember(Searches *all, Search *q)
 
     *p = (Past){arena_array(keep, int32_t, W * limit), arena_array(keep, float, W *V), arena_array(keep, double, W)};
     memcpy(p->ids, q->ref.ids, W * limit * sizeof *p->ids);
-    for (size_t i = 0; i < W; i++) { /* before the first step all are lane 0 */
+    for (size_t i = 0; i < W; i++) { /* in the first step all lanes read the logits of lane 0 */
         const float *x = all->logits + ((size_t)q->row + (rows_of(all, q) == 1 ? 0 : i)) * V;
 
         memcpy(p->logits + i * V, x, V * sizeof *x);
@@ -320,13 +321,13 @@ static void step_reference(Searches *all, Search *q)
         for (int id = 0; only >= 0 && id < all->V; id++)
             to[id] = id == only ? 0.0 : -INFINITY;
     }
-    if (only >= 0) /* nothing is taken away from the only one */
+    if (only >= 0) /* a forced id has no diversity penalty */
         q->ref.diversity = 0.0;
     ref_beams_step(&q->ref, all->logprobs);
     q->ref.diversity = (double)q->beam.diversity;
 }
 
-/* Of the n-th of a sequence's new ids, under the raw logits of its group's lane that came so far. */
+/* Log-probability of the n-th new id of a sequence, from the raw logits of the group's lane with the same ids before. */
 static double logp_of(const Search *q, int group, const int32_t *ids, int n)
 {
     const Past *p = &q->past[n];
@@ -338,7 +339,7 @@ static double logp_of(const Search *q, int group, const int32_t *ids, int n)
     return NAN;
 }
 
-/* --- what a launch left --------------------------------------------------------------------------- */
+/* --- results of a launch -------------------------------------------------------------------------- */
 
 static bool near(float got, double want)
 {
@@ -348,7 +349,7 @@ static bool near(float got, double want)
 #define WRONG(format, ...) \
     scene_wrong("%s, search of %d, token %d: " format, all->s->u->name, q->beam.width, n - PROMPT, __VA_ARGS__)
 
-/* A lane goes on: its score, where its ids stand, their log-probabilities. */
+/* A lane that continues: its score, the owners of its positions, its ids and their log-probabilities. */
 static void check_lane(const Searches *all, const Search *q, int i, int n)
 {
     const Scene *s = all->s;
@@ -378,7 +379,7 @@ static void check_lane(const Searches *all, const Search *q, int i, int n)
     }
 }
 
-/* The lane in whose slot a hypothesis of the group stands; -1: nowhere. */
+/* The lane whose slot holds this hypothesis; -1: none. */
 static int place_of(const Searches *all, const Search *q, const RefFound *h)
 {
     const Scene *s = all->s;
@@ -496,7 +497,7 @@ void searches_check(Searches *all)
         else if (rows[q->row].kv_len != q->ref.length || rows[q->row].done != q->over)
             scene_wrong("%s: a search was changed that is over, or has not begun", s->u->name);
     }
-    for (int k = 0; k < all->n && scene_failures > before; k++) /* what follows would be wrong, too */
+    for (int k = 0; k < all->n && scene_failures > before; k++) /* later steps would be wrong, too */
         all->at[k].over = true;
     all->step++;
 }

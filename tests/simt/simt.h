@@ -1,14 +1,14 @@
-/* simt.h - CUDA kernels on the host: the text that NVRTC compiles, compiled as C++, one fiber a
- * thread, watched.
+/* simt.h - run CUDA kernels on the host: the text that NVRTC compiles is compiled as C++, each CUDA
+ * thread is a fiber, and every memory access is checked.
  *
  *   build.h    texts -> g++ or clang++ -> a shared object of SimtKernel
- *   device/    what the vocabulary of kernels/device/ means here, found before it on the include path
+ *   device/    host versions of the headers of kernels/device/; the include path finds them first
  *   simt.h     memory, launches, what was found wrong
  *
  * Every load and store of a kernel passes through memory.c: the compiler puts calls before them
- * (the instrumentation of -fsanitize=thread, without its runtime). What orders two threads is
- * tracked by vector clocks (FastTrack, Flanagan & Freund 2009), so a race is found whichever way it
- * falls; what depends on luck (who comes first, when a copy lands) is up to a schedule and a seed. */
+ * (the instrumentation of -fsanitize=thread, without its runtime). Vector clocks track the
+ * happens-before order of threads (FastTrack, Flanagan & Freund 2009), so a race is found whichever
+ * access comes first. A schedule and a seed decide the order of threads and when copies complete. */
 #ifndef FTX_SIMT_H
 #define FTX_SIMT_H
 
@@ -20,34 +20,34 @@
 #include "device/kernel.h"
 #include "tests/turn.h"
 
-/* Under the address sanitizer plain loads and stores are watched by it, and only what goes through the
- * vocabulary by the harness. */
+/* Under AddressSanitizer, the sanitizer checks plain loads and stores; the harness checks only accesses made by
+ * the functions of kernels/device/. */
 #define SIMT_SANITIZED TURN_SANITIZED
 
 typedef enum SimtSchedule {
     SIMT_ROUND_ROBIN,
     SIMT_RANDOM,
     SIMT_LIFO,        /* the last to become ready runs first; blocks start from the last one */
-    SIMT_STARVE_CTA,  /* a block at a time does not run while another can */
+    SIMT_STARVE_CTA,  /* one block at a time runs only when no other block can */
     SIMT_STARVE_WARP, /* the same for a warp */
     SIMT_SCHEDULES,
 } SimtSchedule;
 
 /* The check that found something. */
 typedef enum SimtCheck {
-    SIMT_RACE,       /* two accesses that nothing orders, one of them a write */
-    SIMT_BOUNDS,     /* outside of what was allocated, or of the block's shared memory */
-    SIMT_ALIGN,      /* a vector at an address that is no multiple of its size */
-    SIMT_UNWRITTEN,  /* a read of bytes that nobody wrote */
-    SIMT_IN_FLIGHT,  /* an access to bytes that a copy is still bringing */
+    SIMT_RACE,       /* two accesses without a happens-before order, one of them a write */
+    SIMT_BOUNDS,     /* an access outside an allocation, or outside the block's shared memory */
+    SIMT_ALIGN,      /* a vector at an address that is not a multiple of its size */
+    SIMT_UNWRITTEN,  /* a read of bytes that were never written */
+    SIMT_IN_FLIGHT,  /* an access to memory that an asynchronous copy or wgmma still uses */
     SIMT_CONSTANT,   /* a write to memory that no kernel may write */
-    SIMT_BARRIER,    /* a barrier used in two ways at once */
-    SIMT_MBARRIER,   /* arrivals or bytes that do not add up */
-    SIMT_FENCE,      /* a copy that does not see what it must */
+    SIMT_BARRIER,    /* a barrier used with two thread counts, or a wait without its arrival */
+    SIMT_MBARRIER,   /* more or fewer arrivals or bytes than the mbarrier expects */
+    SIMT_FENCE,      /* a fence is missing before a bulk copy or wgmma */
     SIMT_EARLY,      /* an access before the wait for the previous kernel, or no wait at all */
-    SIMT_COLLECTIVE, /* lanes of a warp that do different things together */
-    SIMT_HOST,       /* a result that a host which polls may not see, or sees change */
-    SIMT_HANG,       /* nobody can go on */
+    SIMT_COLLECTIVE, /* lanes of one warp at different warp-wide operations */
+    SIMT_HOST,       /* a polling host may not see a result yet, or sees it change */
+    SIMT_HANG,       /* no thread can run */
     SIMT_CHECKS,
 } SimtCheck;
 
@@ -59,7 +59,7 @@ typedef struct SimtReport {
 const char *simt_check_name(SimtCheck c);
 const char *simt_schedule_name(SimtSchedule s);
 
-/* What stands for a TMA descriptor (device/tensor.cuh): a matrix [rows, columns] of 16 bits. */
+/* The harness's TMA descriptor (device/tensor.cuh): a matrix [rows, columns] of 16-bit elements. */
 typedef struct SimtMap {
     const void *matrix;
     unsigned rows, columns, tile_rows;
@@ -70,11 +70,11 @@ typedef struct SimtMap {
 void *simt_alloc(size_t bytes, const char *name);
 void simt_free_all(void);
 void simt_free(void *p);
-bool simt_holds(const void *p, size_t bytes);              /* it lies in one piece of memory */
+bool simt_holds(const void *p, size_t bytes);              /* all of it is in one allocation */
 void simt_write(void *to, const void *from, size_t bytes); /* by the host, between launches */
 void simt_fill(void *to, int byte, size_t bytes);
 void simt_protect(void *p, size_t bytes);         /* no kernel may write there */
-void simt_forget(void *p, size_t bytes);          /* nobody has written there */
+void simt_forget(void *p, size_t bytes);          /* marks the bytes as never written */
 bool simt_written(const void *p, size_t bytes);   /* every byte was written */
 bool simt_untouched(const void *p, size_t bytes); /* no byte was written */
 
@@ -84,35 +84,35 @@ typedef struct SimtLaunch {
     const SimtKernel *kernel;
     const void *args;
     unsigned grid[3], block, smem;
-    unsigned some; /* clusters to run at each end of the grid and as many between; 0: all */
-    bool overlap;  /* programmatic: it may start while the launches before it still run */
-    bool strict;   /* it reads no shared memory that nobody wrote; others may, for what they throw away */
+    unsigned some; /* run only the first `some` clusters, the last, and as many in between; 0: all */
+    bool overlap;  /* programmatic dependent launch: it may start while earlier launches still run */
+    bool strict;   /* report reads of unwritten shared memory; else they are allowed, for values that are not used */
 } SimtLaunch;
 
 void simt_schedule(SimtSchedule s, uint64_t seed); /* of the launches that follow */
 
-/* As if a launch stood before the next one, which still runs when that starts (overlap) and
- * wrote these bytes. */
+/* simt_in_front: pretend that a previous launch still runs when the next one, with overlap, starts.
+ * simt_written_in_front: pretend that it wrote these bytes. */
 void simt_in_front(void);
 void simt_written_in_front(void *p, size_t bytes);
 
-/* The host reads these records while kernels run: of each once the word at `flag` in it has been stored. Until
- * simt_free_all. What it saw of a record in the last launch; NULL: nothing new. */
+/* Until simt_free_all, the host polls these records while kernels run: it reads a record when the word at offset
+ * `flag` is stored. simt_host_saw: the copy it read in the last launch; NULL: the flag was not stored. */
 void simt_polled(void *p, size_t bytes, size_t flag, size_t count);
 const void *simt_host_saw(const void *record);
 
-/* Runs a launch to its end. False: something was found; reports say what, where, under which
+/* Runs a launch to its end. False: a check failed; the reports say which, where, and under which
  * schedule and seed. */
 bool simt_launch(const SimtLaunch *l);
 
-/* Checks (1 << SIMT_x) that say nothing from here on: what they would find shows only by its effect. */
+/* Turns these checks (1 << SIMT_x) off from here on: their bugs then show only as wrong results. */
 void simt_mute(unsigned checks);
 
 size_t simt_reports(void);
 const SimtReport *simt_report(size_t i);
 void simt_clear(void);
 
-/* What the last launches did: for tests that want to know that something was exercised. */
+/* Counts of all launches so far, for tests that must know that a mechanism was used. */
 typedef struct SimtCounts {
     uint64_t launches, threads, switches, accesses, collectives, barriers, copies;
 } SimtCounts;

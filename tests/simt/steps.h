@@ -1,4 +1,4 @@
-/* steps.h - a whole model for the host's driver: what the tests of steps share. */
+/* steps.h - compile a whole model for the driver of driver.c; shared by test_steps.c and test_texts.c. */
 #ifndef SIMT_STEPS_H
 #define SIMT_STEPS_H
 
@@ -12,8 +12,8 @@ typedef struct Model {
     size_t n_overrides;
 } Model;
 
-/* What compile.c does, but the code of a kernel is its name, and its text goes to the host. Weights that a plan for
- * the CPU reads are packed, too: all as they are, as plain passes need them. */
+/* As compile.c, but a kernel's code is its name, and its text is compiled for the host. Weights that a plan for the
+ * CPU reads are packed, too: the reference passes of the tests need all weights unchanged. */
 static inline void compile_for_host(const Model *m, const char *path, Build *build)
 {
     Arena *keep = arena_open();

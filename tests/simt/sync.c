@@ -1,11 +1,11 @@
-/* sync.c - what threads do together: barriers, operations of a warp, atomics, clusters; and what
- * they learn of each other by it. */
+/* sync.c - synchronisation of threads: barriers, warp operations, atomics, clusters, and the
+ * happens-before order that each creates. */
 #include "device/host.h"
 #include "parts.h"
 
 #include "runtime/base/dtype.h"
 
-/* What a thread does after it told: later accesses are not part of what it told. */
+/* Advances a thread's clock after a release, so that its later accesses are not part of the release. */
 static void tick(Fiber *f)
 {
     f->clocks[MAX_MBARRIERS + f->tid]++;
@@ -99,7 +99,7 @@ static float element(uint32_t pair, int i, bool bf16)
     return bf16 ? bf16_to_float(half_of(pair, i)) : fp16_to_float(half_of(pair, i));
 }
 
-/* in[0..3] a, in[4..5] b, in sum d: device/mma.cuh says which lane has what. */
+/* Each lane has A in in[0..3], B in in[4..5] and D in sum; device/mma.cuh has the layout of the fragments. */
 static void multiply(Warp *w, bool bf16)
 {
     float a[16][16], b[8][16];
@@ -224,7 +224,7 @@ static void do_together(Warp *w)
     simt_counts.collectives++;
 }
 
-/* Waits until all lanes of the warp are here with the same. */
+/* Waits until all lanes of the warp have called the same operation; the last one performs it. */
 static void together(WarpOp op, unsigned param, const void *pc)
 {
     Fiber *f = run.current;
@@ -248,7 +248,7 @@ static void together(WarpOp op, unsigned param, const void *pc)
     w->lane[f->tid % WARP] = f;
     f->pc = pc;
     if (++w->arrived < WARP) {
-        run_block(WAIT_WARP, f->object, 0, NULL, pc); /* ldmatrix: object is a row */
+        run_block(WAIT_WARP, f->object, 0, NULL, pc); /* ldmatrix: object points to the lane's row */
         return;
     }
     do_together(w);
@@ -267,7 +267,7 @@ static void together(WarpOp op, unsigned param, const void *pc)
         lane->next = q.first;
         q.first = lane;
     }
-    if (run.schedule != SIMT_ROUND_ROBIN) { /* somebody else may come first */
+    if (run.schedule != SIMT_ROUND_ROBIN) { /* another lane may run first */
         run_wake(&q);
         run_pause();
     } else {
@@ -348,7 +348,7 @@ unsigned simt_transpose(unsigned pair)
 
 /* --- atomics ------------------------------------------------------------------------------------ */
 
-/* A word of global memory by which blocks tell each other. */
+/* A word of global memory through which blocks synchronise. */
 typedef struct Word {
     const void *at;
     Know know;
@@ -379,7 +379,7 @@ void sync_reset(void)
     n_words = 0;
 }
 
-/* Of another scope than the block's own. */
+/* Whether this is a release of a scope wider than the block. */
 static bool releases(int order)
 {
     return (order & (SIMT_RELEASE | SIMT_IN_BLOCK)) == SIMT_RELEASE;
@@ -447,7 +447,7 @@ void simt_store(unsigned *p, unsigned v, int order)
     if (releases(order))
         view_release(run.current->block);
     memory_access(p, 4, A_ATOMIC | A_WRITE | A_ALIGNED, PC());
-    if (order & SIMT_RELEASE) /* a plain store ends what was told before */
+    if (order & SIMT_RELEASE) /* a store starts a new release sequence */
         *word_of(p) = (Know){0};
     if (*p != v)
         run.polls = 0;
@@ -488,7 +488,7 @@ unsigned simt_shared_atomic(unsigned *p, int op, unsigned v)
 
 /* --- clusters ----------------------------------------------------------------------------------- */
 
-/* The barrier is the relaxed one: all have come so far, and none of their writes is handed over. */
+/* barrier.cluster.arrive.relaxed: all threads have arrived, but their writes need not be visible yet. */
 static void cluster_complete(Cluster *c)
 {
     for (unsigned i = 0; i < c->n; i++)
@@ -576,7 +576,7 @@ void sync_thread_ends(Fiber *f)
         report(SIMT_COLLECTIVE, f->pc, NULL, "a lane ends while others of its warp wait for it");
         run_abort();
     }
-    if (b->arrived) { /* who has ended is waited for no more */
+    if (b->arrived) { /* the barrier no longer waits for threads that have ended */
         b->expected = f->block->live;
         if (b->arrived >= b->expected)
             complete(b);
@@ -587,7 +587,7 @@ void sync_thread_ends(Fiber *f)
         cluster_complete(c);
 }
 
-/* --- the rest of the vocabulary ----------------------------------------------------------------- */
+/* --- the other functions of kernels/device/ ----------------------------------------------------- */
 
 SimtIndex simt_thread_index(void)
 {
@@ -653,7 +653,7 @@ void simt_wait_for_previous(void)
     run.current->waited = true;
 }
 
-/* What starts before this launch has waited may start before earlier launches have ended. */
+/* A thread that triggers its dependents before its own wait lets them start before earlier launches have ended. */
 void simt_launch_dependents(void)
 {
     run.lets_ahead |= !run.current->waited;

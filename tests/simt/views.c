@@ -1,34 +1,33 @@
-/* views.c - what a block sees of global memory, and the async proxy of shared memory: one's own writes
- * at once, another's when they are handed over, and not a moment earlier.
+/* views.c - which value a block sees in global memory, and the async proxy in shared memory: its own writes
+ * at once, the writes of others only after release and acquire, or after a proxy fence.
  *
  * A plain write waits in the store buffer of its block until a thread of the block releases or fences
- * at a scope that reaches other blocks, at the latest until the launch ends. A plain read of what has
- * left another block's buffer since this block last acquired gives the value from before. So a fence
- * that is missing, too early or of too narrow a scope gives a stale value, under every schedule.
+ * at a scope that reaches other blocks, or the launch ends. If another block's buffer was drained since this
+ * block's last acquire, a plain read gives the old value. So a fence that is missing, too early or of too
+ * narrow a scope gives a stale value, under every schedule.
  *
  *   word of two bytes:   BEFORE ◂── left its buffer ── GLOBAL ◂── drains ── OWN of one block
  *
- * Memory itself holds the value for whoever looked last; the other two lie here. Before an access
- * memory is made to show what its block sees, and no other thread runs until it is done.
+ * Memory holds the value for the last block that accessed the word; View holds the other two. Before an access,
+ * the value that the block sees is swapped into memory; no other thread runs until the access is done.
  *
- * In shared memory, likewise, what plain writes and cp.async leave is not there yet for bulk copies and
- * wgmma until async_proxy_fence: a product reads what stood there before, and of a write and a bulk copy over
- * it the write comes last. */
+ * In shared memory, bulk copies and wgmma do not see plain writes and cp.async until async_proxy_fence: wgmma
+ * reads the old value, and if a bulk copy overwrites an unfenced plain write, the plain write wins. */
 #include "parts.h"
 
 enum { GLOBAL, OWN, BEFORE };
 
 typedef struct View {
     uint16_t value[3];
-    uint8_t shown;                    /* which of them memory holds; its place here is stale */
-    uint32_t owner, drainer, drained; /* stamps of blocks, 0: none; when the last buffer was drained */
+    uint8_t shown;                    /* which of them memory holds; its entry in value is stale */
+    uint32_t owner, drainer, drained; /* block of OWN, block that drained last (0: none); value of `drains` then */
 } View;
 
-static View *views;        /* of the heap, by grain */
-static uint16_t *unfenced; /* of shared memory: what the async proxy sees; or a plain write that comes last */
+static View *views;        /* of the heap, one for each grain */
+static uint16_t *unfenced; /* shared memory as the async proxy sees it; under a bulk copy: the plain write that wins */
 static uint32_t drains;    /* in this launch */
 
-static Grains touched; /* have a view in this launch */
+static Grains touched; /* grains with a view in this launch */
 
 static void note(Grains *list, size_t first, size_t end)
 {
@@ -75,7 +74,7 @@ static int seen_by(const View *v, const Block *b)
     return v->drained > b->acquired && v->drainer != b->stamp ? BEFORE : GLOBAL;
 }
 
-/* What is in the buffer goes where all blocks meet. */
+/* Moves a word from its block's store buffer to global memory. */
 static void drain(View *v, uint16_t *memory)
 {
     show(v, memory, BEFORE);
@@ -103,7 +102,7 @@ void view_write(Block *b, uint16_t *memory, uint8_t *state, size_t first, size_t
             state[i] |= S_VIEW;
             note(&touched, i, i + 1);
         }
-        if (v->owner && v->owner != b->stamp) { /* two blocks write: the other's comes first */
+        if (v->owner && v->owner != b->stamp) { /* two blocks write: the other's write is drained first */
             drains++;
             drain(v, &memory[i]);
         }
@@ -111,7 +110,7 @@ void view_write(Block *b, uint16_t *memory, uint8_t *state, size_t first, size_t
             show(v, &memory[i], OWN);
             continue;
         }
-        show(v, &memory[i], seen_by(v, b)); /* a write of half a grain keeps the rest */
+        show(v, &memory[i], seen_by(v, b)); /* a write of one byte keeps the grain's other byte */
         v->value[v->shown] = memory[i];
         v->shown = OWN;
         v->owner = b->stamp;
@@ -119,7 +118,7 @@ void view_write(Block *b, uint16_t *memory, uint8_t *state, size_t first, size_t
     }
 }
 
-/* Atomics are done where all blocks meet, after the block's own plain writes to the word. */
+/* Atomics act on global memory, after the block's own plain writes to the word. */
 void view_atomic(const Block *b, uint16_t *memory, const uint8_t *state, size_t first, size_t end)
 {
     for (size_t i = first; i < end; i++)
@@ -180,7 +179,7 @@ void view_fence_shared(Block *b, uint8_t *state)
 
     for (size_t k = 0; k < b->unfenced.n; k++)
         for (size_t i = b->unfenced.at[k].first; i < b->unfenced.at[k].end; i++)
-            if (state[i] & S_COPY) /* a copy over it is under way: too early, or too late */
+            if (state[i] & S_COPY) /* a bulk copy into it is in flight: this fence does not order them */
                 note(&later, i, i + 1);
             else
                 state[i] &= (uint8_t)~S_VIEW;
@@ -188,7 +187,7 @@ void view_fence_shared(Block *b, uint8_t *state)
     b->unfenced = later;
 }
 
-/* A bulk copy begins: plain writes that were not fenced are kept, to come after it. */
+/* A bulk copy begins: keeps unfenced plain writes, which overwrite it when it lands. */
 void view_bulk_begins(const uint16_t *memory, const uint8_t *state, size_t first, size_t end)
 {
     for (size_t i = first; i < end; i++)

@@ -1,7 +1,7 @@
-/* wgmma.c - the matrix units that a warpgroup drives: products that run beside the program.
+/* wgmma.c - asynchronous matrix products of a warpgroup (wgmma).
  *
- * A warp's rows of A are taken when a product is begun if they are in registers; what is in shared memory is
- * read when the product is waited for, at the last moment allowed; until then the sums hold poison. */
+ * A in registers is read when wgmma is issued. Operands in shared memory are read at the wait, the last moment
+ * allowed; until then the accumulators hold NaN. */
 #include "device/host.h"
 #include "parts.h"
 
@@ -9,29 +9,29 @@
 
 #include "runtime/base/dtype.h"
 
-enum { K16 = 16, MAX_SUMS = 128 }; /* of a lane */
+enum { K16 = 16, MAX_SUMS = 128 }; /* MAX_SUMS: accumulators of a lane */
 
 typedef struct Product {
     struct Product *next;
     float *d;
-    unsigned n, group; /* columns */
+    unsigned n, group; /* columns of B; commit group */
     bool bf16;
-    uint64_t b, seen; /* seen: of what is in shared memory, when begun */
-    bool across;      /* B's rows are the k */
+    uint64_t b, seen; /* descriptor of B; checksum of the shared operands at issue */
+    bool across;      /* B is n-major: its rows are k */
     bool tile;        /* A is in shared memory, too */
     uint64_t shared_a;
     float a[2][K16]; /* rows g and g + 8 of the warp */
     const void *pc;
 } Product;
 
-typedef struct Sums { /* what d holds once its products are done */
+typedef struct Sums { /* the values of accumulators d once their products are done */
     struct Sums *next;
     float *d;
     unsigned n;
     float value[MAX_SUMS];
 } Sums;
 
-/* B as wgmma_descriptor made it: where row `row` from `base` on has 16 k from k16 on. */
+/* Shared address of a 16-byte unit of a row, from a descriptor of wgmma_descriptor: base, first row, k16. */
 static uint32_t unit_of(uint64_t b, unsigned row, unsigned unit)
 {
     const uint32_t base = (uint32_t)b, r = (uint32_t)(b >> 32 & 0xffff) + row, k16 = (uint32_t)(b >> 48);
@@ -39,7 +39,7 @@ static uint32_t unit_of(uint64_t b, unsigned row, unsigned unit)
     return base + r * 128 + ((k16 * 2 + unit) ^ (r & 7)) * 16;
 }
 
-/* `units` of 16 bytes of a row. */
+/* Checks one row of an operand, `units` of 16 bytes each, and returns a checksum. */
 static uint64_t look_at_row(const Product *p, uint64_t operand, unsigned row, unsigned units)
 {
     uint64_t sum = 0, words[2];
@@ -67,7 +67,7 @@ static unsigned warp_row(const Fiber *f)
     return f->tid / WARP % 4 * 16;
 }
 
-/* The lanes look at the rows together: each at some. A sum of what stands there. */
+/* Each lane checks some rows of the shared operands. Returns the lane's checksum. */
 static uint64_t look(const Product *p)
 {
     const Fiber *f = run.current;
@@ -218,7 +218,7 @@ void simt_wgmma_wait(unsigned pending)
         finish(f, f->products);
         f->products = f->products->next;
     }
-    simt_warp_sync(); /* the lanes wait for each other: what is complete is so for the warp */
+    simt_warp_sync(); /* the products are complete for all lanes of the warp */
     for (Sums **s = &f->sums; *s;) {
         const Product *p = f->products;
 
