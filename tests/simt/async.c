@@ -1,8 +1,8 @@
-/* async.c - copies that land late, and the mbarriers that count them.
+/* async.c - asynchronous copies (cp.async, bulk, tensor) and the mbarriers that count them.
  *
- * From its start until it lands a copy's destination holds poison and nobody may touch it. cp.async
- * lands at the wait of the thread that started it, no earlier; a bulk copy some steps later, when
- * nobody looks. */
+ * While a copy is under way its destination holds poison, and any access to it is reported. A cp.async completes
+ * at the wait of the thread that started it, no earlier. A bulk copy completes a random number of scheduling
+ * steps after its start. */
 #include "device/host.h"
 #include "parts.h"
 
@@ -33,7 +33,7 @@ void simt_copy(unsigned to, const void *from, unsigned bytes, unsigned zeros)
         report(SIMT_ALIGN, PC(), NULL, "a copy of %u bytes from %p to shared address %u", bytes + zeros, from, to);
         run_abort();
     }
-    if (bytes) /* rows beyond the live ones may be copied: their poison must not reach a result */
+    if (bytes) /* kernels may copy unwritten rows past the last valid one; poison in a result then shows their use */
         memory_access(from, bytes, A_READ | A_UNWRITTEN_OK, PC());
     memory_copy_begins(p, bytes + zeros, false, PC());
     if (f->n_copies == f->cap_copies) {
@@ -141,7 +141,7 @@ void simt_mbarrier_init(unsigned address, unsigned arrivals)
     m->done.clock = m->clock[1];
     m->open_after.clock = m->clock[2];
     m->done_after.clock = m->clock[3];
-    know_join(&m->done, &(Know){.clock = run.current->clocks}); /* of its making */
+    know_join(&m->done, &(Know){.clock = run.current->clocks}); /* who waits knows of the initialisation */
     b->mbarrier[b->n_mbarriers++] = m;
     tick(run.current);
 }
@@ -155,8 +155,8 @@ void simt_mbarrier_init_fence(void)
             f->block->mbarrier[i]->fenced = true;
 }
 
-/* Who uses an mbarrier must know that it was made; a block of its cluster, that its making was fenced
- * before all came. */
+/* The initialisation of an mbarrier must happen before its use by the current thread. A thread of another block
+ * also needs simt_mbarrier_init_fence before the cluster's barrier. */
 static void check_made(const Mbarrier *m, const void *pc)
 {
     const Fiber *f = run.current;
@@ -166,7 +166,7 @@ static void check_made(const Mbarrier *m, const void *pc)
         report(SIMT_RACE, pc, NULL, "nothing orders this after the making of the mbarrier");
 }
 
-/* What the block of the mbarrier learns from a thread of any block. */
+/* Adds what thread f knows (from) to an object of block b. f may belong to another block. */
 static void tell(Know *to, const Know *from, const Fiber *f, const Block *b)
 {
     Know told = {0};
@@ -179,7 +179,8 @@ static void tell(Know *to, const Know *from, const Fiber *f, const Block *b)
     know_hear(to, &told, b->number);
 }
 
-/* One lane speaks for its warp: the wait for products was everyone's. */
+/* One lane arrives for its whole warp. All lanes took part in the warp's last wait for wgmma, so the arrival says
+ * that the reads of those products are done in every lane. */
 static void tell_of_products(Know *to, const Fiber *f, const Block *b)
 {
     static uint32_t clock[CLOCKS];
@@ -220,7 +221,7 @@ void simt_mbarrier_arrive(unsigned address, unsigned bytes)
     arrive(run.current->block, find(address, PC()), bytes, PC());
 }
 
-/* The block of a mapped address, which must still run. */
+/* The block that a mapped (shared::cluster) address belongs to. It must not have ended. */
 static Block *block_of(unsigned mapped, const void *pc)
 {
     const Cluster *c = run.current->block->cluster;
@@ -273,13 +274,13 @@ typedef struct Bulk {
     Block *block;
     Mbarrier *mbarrier;
     char *to;
-    const char *from; /* NULL: sent, from `sent` */
+    const char *from; /* NULL: the source is `sent` */
     char sent[16];
-    Copy *copies; /* a thread's cp.async, `bytes` of them: all land, then it counts as an arrival */
+    Copy *copies; /* not NULL: `bytes` is the number of these cp.async; when all have landed, one arrival */
     unsigned bytes;
-    const SimtMap *map; /* a tile from (row, column) of a matrix */
+    const SimtMap *map; /* not NULL: a tile of this matrix, from (row, column) */
     int row, column;
-    uint64_t due; /* step */
+    uint64_t due; /* the scheduling step at which it lands */
 } Bulk;
 enum { MAX_BULK = 1 << 14 };
 static Bulk bulk[MAX_BULK];
@@ -312,7 +313,7 @@ void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbar
     start((Bulk){.block = f->block, .mbarrier = m, .to = p, .from = from, .bytes = bytes});
 }
 
-/* 16-byte unit u of row r of a tile: where it comes from; NULL: outside of the matrix, so zeros. */
+/* Source of 16-byte unit u in row r of a tile. NULL: it lies outside of the matrix and is filled with zeros. */
 static const char *unit_from(const SimtMap *m, int row, int column, unsigned r, unsigned u)
 {
     const int64_t y = (int64_t)row + r, x = (int64_t)column + 8 * u;
@@ -326,7 +327,8 @@ static unsigned unit_to(unsigned r, unsigned u)
     return r * 128 + (u ^ (r & 7)) * 16;
 }
 
-/* A tile to this block, or with a mask to the blocks of its cluster in it, each counting it. */
+/* Copies a tile to this block, or to every block of the cluster that is in the mask. Each destination's mbarrier
+ * counts the bytes. */
 void simt_tensor_copy(unsigned to, const void *map, int row, int column, unsigned mbarrier, unsigned mask)
 {
     const SimtMap *m = map;
@@ -375,7 +377,8 @@ static void land_tile(const Bulk *b, uint32_t number, uint32_t clock)
         }
 }
 
-/* The thread's cp.async so far land together, some steps later, and count as its arrival. */
+/* cp.async.mbarrier.arrive: the cp.async that this thread has started land together some steps later and then
+ * count as its arrival. */
 void simt_copy_arrive(unsigned mbarrier)
 {
     Fiber *f = run.current;
@@ -392,7 +395,7 @@ void simt_copy_arrive(unsigned mbarrier)
     start(b);
 }
 
-/* One thread's word or two to another block of its cluster. */
+/* st.async: stores up to 16 bytes in the shared memory of a block of the cluster; the mbarrier there counts them. */
 void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsigned mbarrier)
 {
     const Cluster *c = run.current->block->cluster;

@@ -1,4 +1,5 @@
-/* attention.c - test_kernels: attention to the cache, to a source, of texts over themselves, and whole blocks of it. */
+/* attention.c - part of test_kernels: attention to the KV cache, cross-attention, attention within packed texts,
+ * and fused attention blocks. */
 #include "kernels.h"
 
 /* --- append, attention -------------------------------------------------------------------------- */
@@ -7,7 +8,7 @@ typedef struct Attend {
     DType t, kv;
     int H, G, E, window;
     double softcap;
-    int rows; /* of a decode step; 0: the mixed step; over 7: a prompt of so many */
+    int rows; /* 1 to 7: rows of a decode step; 0: the mixed step; above 7: tokens of a prompt */
     const char *target;
 } Attend;
 
@@ -36,7 +37,8 @@ static void add_attend(Suite *s, const Attend *a)
     take(s, &g, &c, name);
 }
 
-/* Rows of several chunks: on one block, which takes groups of them; on several, which share rows. */
+/* Long rows, which the kernel splits into chunks. With one multiprocessor a block takes whole groups of chunks;
+ * with more, several blocks share a row. */
 static void add_attend_long(Suite *s, DType t, int sms)
 {
     const char *type = dtype_name(t);
@@ -55,8 +57,8 @@ static void add_attend_long(Suite *s, DType t, int sms)
     take(s, &g, &c, "attend, several chunks");
 }
 
-/* So many heads and rows that a row's keys do not all stand in shared memory at once: with 64 rows four warps
- * take a row's tiles in turn, with 256 one. */
+/* Heads and rows so many that a row's keys do not fit in shared memory at once. With 64 rows four warps take
+ * turns at a row's tiles; with 256 rows one warp takes all of them. */
 static void add_attend_brief(Suite *s, DType t, int rows)
 {
     const char *type = dtype_name(t);
@@ -76,7 +78,8 @@ static void add_attend_brief(Suite *s, DType t, int rows)
     take(s, &g, &c, "attend, keys in turns");
 }
 
-/* A window of several tiles of keys, whose edge cuts a tile: chunks and single tokens of long sequences. */
+/* A sliding window of several tiles of keys that begins inside a tile, for prompt chunks or for single tokens of
+ * long sequences. */
 static void add_attend_window(Suite *s, DType t, int E, int window, bool decode)
 {
     const char *type = dtype_name(t);
@@ -167,7 +170,7 @@ void attention(void **state)
     finish(s, 21);
 }
 
-/* --- attention of texts over themselves ---------------------------------------------------------- */
+/* --- attention within packed texts --------------------------------------------------------------- */
 
 typedef struct Text {
     DType t;
@@ -232,7 +235,7 @@ void texts(void **state)
 typedef struct Block {
     DType t;
     int D, H, E, norm, post, bias; /* post: the residual is normed as well */
-    int rows, source;              /* source: attention to one of at most so many tokens; 0: to the cache */
+    int rows, source;              /* source: most tokens of the cross-attention source; 0: self-attention */
     int rot, lanes;
     double softcap;
     int context; /* 0: 64 */
@@ -255,7 +258,7 @@ static int block_self(Ir *g, const Block *b, int x)
                b->softcap, A, type);
 }
 
-/* What stands for the source has the shape of keys and values; nothing of it is read. */
+/* The input of cross_append only gives the keys and values their shape; the tested kernel does not read it. */
 static int block_cross(Ir *g, const Block *b, int x)
 {
     const char *type = dtype_name(b->t);
@@ -267,7 +270,7 @@ static int block_cross(Ir *g, const Block *b, int x)
                b->H, b->H, b->E, A, type);
 }
 
-/* Few rows in a program for so many that two warps take all tiles of a source, not four. */
+/* A step of few rows in a program for many rows, where two warps (not four) take the tiles of a source. */
 static void add_attend_cross(Suite *s, const Block *b)
 {
     Ir g = {0};
@@ -332,7 +335,7 @@ void blocks(void **state)
         add_block(s, &some[i]);
     add_attend_cross(s, &(Block){.t = DT_FP16, .D = 24, .H = 8, .E = 40, .rows = 7, .source = 200, .lanes = 4});
     add_attend_cross(s, &(Block){.t = DT_BF16, .D = 24, .H = 4, .E = 16, .rows = 6, .source = 64, .lanes = 2});
-    if (wide) /* every number of heads and rows; a warp's first and last tiles of keys, more than it holds */
+    if (wide) /* 1 to 8 heads and rows; lengths from one tile of keys to more than a warp holds at once */
         for (int h = 1; h <= 8; h++)
             for (int k = 0; k < 6; k++) {
                 const int E = (const int[]){64, 16, 40, 80, 24, 112}[(h + k) % 6];

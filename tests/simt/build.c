@@ -1,8 +1,9 @@
-/* build.c - kernel texts to a shared object of the host.
+/* build.c - compiles kernel texts for the host and links them into one shared object.
  *
- * A unit of the compiler takes several texts. Each calls its constants `Config`, so a macro gives that word
- * another name in each. The object's name is a hash of what it is made of, and it is kept: the next run of an
- * unchanged test loads it. The words of comments are not part of the hash. Their lines are: reports name lines. */
+ * Several texts are compiled as one translation unit. Every text calls its constants `Config`, so a macro renames
+ * that word in each. The name of the shared object holds a hash of its sources and flags; a later run of an
+ * unchanged test loads the same file. The hash ignores the text of comments but not their number of lines, since
+ * reports name lines. */
 #include "build.h"
 
 #include <dlfcn.h>
@@ -61,7 +62,7 @@ static void write_file(const char *path, const char *text)
     free(dir);
 }
 
-/* NULL: there is none. */
+/* NULL: the file does not exist. */
 static char *read_file(Arena *keep, const char *path)
 {
     FILE *f = fopen(path, "rb");
@@ -90,7 +91,8 @@ Build *build_open(const char *dir)
     if (!b->cxx)
         b->cxx = "g++";
     b->flags = FLAGS;
-    /* clang else says nothing before a read that a write follows, and addr2line takes one of its files for another */
+    /* By default clang omits the hook of a read that a write to the same place follows, and addr2line misreads the
+     * file table of its DWARF 5. */
     if (!SIMT_SANITIZED && strstr(b->cxx, "clang"))
         b->flags = FLAGS " -mllvm -tsan-instrument-read-before-write=1 -fdebug-default-version=4";
     return b;
@@ -98,7 +100,7 @@ Build *build_open(const char *dir)
 
 void build_close(Build *b)
 {
-    arena_close(b->keep); /* the code stays loaded: reports name places in it */
+    arena_close(b->keep); /* the shared object stays loaded: reports name source lines of it */
 }
 
 void build_add(Build *b, const char *entry, const char *text)
@@ -118,9 +120,9 @@ size_t build_count(const Build *b)
     return b->n;
 }
 
-/* --- what goes in ------------------------------------------------------------------------------- */
+/* --- sources ------------------------------------------------------------------------------------ */
 
-/* The tree's headers, but where tests/simt/device has one of the name, that. */
+/* Writes the kernels' headers. A header of tests/simt/device replaces the one of the same name. */
 static Hash128 write_headers(const Build *b)
 {
     static const char *const own[] = {"kernel_text.h", "host.h", "kernel.h", "wgmma.cuh"};
@@ -146,7 +148,7 @@ static Hash128 write_headers(const Build *b)
     return h;
 }
 
-/* The expression in CLUSTER(...) of a text; "1": none. */
+/* The cluster size: the expression in CLUSTER(...) of a text, "1" if it has none. */
 static const char *cluster_of(Arena *keep, const char *text)
 {
     const char *p = strstr(text, " CLUSTER(");

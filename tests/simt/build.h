@@ -1,5 +1,5 @@
-/* build.h - kernel texts to host code: each text as it is, compiled as C++ with the host's headers in
- * front of kernels/device/, linked into one shared object. */
+/* build.h - compiles kernel texts for the host: each unchanged text as C++, with the headers of
+ * tests/simt/device in place of those of kernels/device, all linked into one shared object. */
 #ifndef FTX_SIMT_BUILD_H
 #define FTX_SIMT_BUILD_H
 
@@ -7,14 +7,14 @@
 
 typedef struct Build Build;
 
-/* dir: where texts and code go, made if missing. The compiler is FTX_SIMT_CXX, else g++. */
+/* dir: where sources and objects are written; created if missing. The compiler is FTX_SIMT_CXX, else g++. */
 Build *build_open(const char *dir);
 void build_close(Build *b);
 
-/* A text whose kernel is called `entry`; the same entry twice is one. */
+/* Adds a text whose kernel is called `entry`. An entry that was added before is ignored. */
 void build_add(Build *b, const char *entry, const char *text);
 
-/* Compiles and loads what was added. A failure prints the compiler's words and aborts the test. */
+/* Compiles and loads what was added. If that fails, the compiler's messages are printed and the test aborts. */
 void build_run(Build *b);
 const SimtKernel *build_kernel(const Build *b, const char *entry);
 size_t build_count(const Build *b);

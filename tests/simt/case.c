@@ -1,4 +1,4 @@
-/* case.c - which kernels run: those that can compute a small graph, or those that a model needs. */
+/* case.c - selects kernels (those that can compute a small graph, or those of a model's plan) and runs them. */
 #include "scene.h"
 
 #include <setjmp.h>
@@ -21,8 +21,8 @@ struct Suite {
     Build *build;
     Unit *at;
     size_t n, launches;
-    unsigned turns; /* one kernel of so many is run */
-    size_t left;    /* kernels of other turns */
+    unsigned turns; /* one kernel of `turns` is run (tests/turn.h) */
+    size_t left;    /* kernels that this turn leaves out */
     Graph *graphs[MAX_UNITS];
     size_t n_graphs;
 };
@@ -97,7 +97,7 @@ static void add(Suite *s, const Unit *u)
     build_add(s->build, entry, instantiate_text(u->fit.instance, u->target, s->keep));
 }
 
-/* Programs, layers and models share kernels. */
+/* Programs, layers and models share kernels, so a kernel that is in the suite already is not added again. */
 static void add_once(Suite *s, const Unit *u)
 {
     for (size_t k = 0; k < s->n; k++)
@@ -110,7 +110,7 @@ static void add_unit(Suite *s, const Unit *u)
 {
     const Instance *i = u->fit.instance;
 
-    for (size_t k = 0; k < s->n; k++) /* a - b may match two ways: one is enough */
+    for (size_t k = 0; k < s->n; k++) /* a pattern may match in two ways (operands swapped); one is enough */
         if (s->at[k].g == u->g && strcmp(s->at[k].fit.instance->entry, i->entry) == 0)
             return;
     add(s, u);
@@ -160,7 +160,7 @@ static void add_row(Case *c, const Limits *m, int q_len, int kv_len)
     c->row[c->rows++].kv_len = kv_len < most ? kv_len : most;
 }
 
-/* A step for a program: few rows, of odd lengths. */
+/* A step that a program can run: few rows, with lengths that are no multiple of a tile. */
 static Case step_for(const Program *p)
 {
     static const int lengths[] = {7, 290, 1, 16, 33, 8, 40, 65};
@@ -202,7 +202,8 @@ static void sample_settings(Case *c)
                                    .seed_low = (unsigned)r * 977u};
 }
 
-/* Blocks of a product share nothing but a cluster: some stand for all. */
+/* True for a linear layer without scratch or zeroed memory. Its blocks exchange data only within a cluster, so
+ * some clusters can be run without the others. */
 static bool blocks_apart(const Contract *k)
 {
     return strncmp(k->family, "linear", 6) == 0 && k->scratch.n == 0 && k->zeroed.n == 0;
@@ -259,7 +260,7 @@ static int64_t run_expr(const Expr *e, const int64_t variables[VAR_COUNT])
     return n;
 }
 
-/* False: something was found, and said. */
+/* False: a check of the harness found an error; its reports have been printed. */
 static bool launch(Suite *suite, const Scene *s, SimtSchedule schedule, uint64_t seed)
 {
     const Unit *u = s->u;

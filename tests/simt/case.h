@@ -1,5 +1,7 @@
-/* case.h - a small graph, a step for it, and every kernel of the catalog that can compute it; or a model
- * and every kernel that it needs: run on the host under the schedules, compared with kernels/ref. */
+/* case.h - suites of kernels that run on the host under several schedules and are compared with kernels/ref.
+ *
+ * A case is a small graph and a step for it; the suite takes every kernel of the catalog that can compute the graph's
+ * output. From a model the suite takes every kernel of its plan. */
 #ifndef FTX_SIMT_CASE_H
 #define FTX_SIMT_CASE_H
 
@@ -11,47 +13,47 @@
 enum { CASE_ROWS = 160, FEW_ROWS = 8 };
 
 typedef struct Case {
-    const char *graph;  /* text; its output is what is computed, its embeds and the like are inputs */
+    const char *graph;  /* its text; the kernel computes its output; values like embeddings are the kernel's inputs */
     const char *target; /* "sm_90a" */
     DType kv;
     bool decode;   /* a decode program: every row brings one token */
     bool encode;   /* an encode program */
-    bool head;     /* what is computed: the logits; the graph's output is a sample of them */
-    bool segments; /* of a sample: the kernel of the logits writes segments of them */
-    int columns;   /* of parts of the statistics that are left of all inputs' rows; 0: of none */
-    bool stats;    /* statistics of the output's rows are wanted */
+    bool head;     /* the kernel computes the logits; the graph's output is a sample of them */
+    bool segments; /* for sampling: the kernel of the logits writes segments of them */
+    int columns;   /* the inputs have row statistics, one part for so many columns; 0: they have none */
+    bool stats;    /* the kernel must write statistics of the output's rows */
     int bucket;    /* 0: exact */
     int rows, decode_rows;
-    int lanes; /* the first rows so many are of one beam search, as long as the first of them; 0: none */
+    int lanes; /* the first `lanes` rows are one beam search, all as long as the first; 0: no beam search */
     struct {
         int q_len, kv_len;
     } row[CASE_ROWS];            /* kv_len: with the step's tokens */
-    FtxParams params[CASE_ROWS]; /* of a sample */
-    int sms;
-    const char *only; /* the family; NULL: all that match */
-    float flat;       /* logits lie so near 0, on few values; 0: anywhere from -5 to 5 */
-    int levels;       /* so many of them; 0: 129 */
-    int blocks;       /* run so many at each end of the grid and between; 0: all */
+    FtxParams params[CASE_ROWS]; /* of sampling */
+    int sms;                     /* multiprocessors of the GPU; 0: 3 */
+    const char *only;            /* the kernel family to test; NULL: all that match */
+    float flat;                  /* logits are `levels` values within this distance of 0; 0: anywhere from -5 to 5 */
+    int levels;                  /* number of different logits if flat; 0: 129 */
+    int blocks;                  /* run so many clusters at each end of the grid and as many between; 0: all */
 } Case;
 
 typedef struct Suite Suite;
 
-/* One kernel of `turns` is run, another one in each turn (tests/turn.h). */
+/* One kernel of `turns` is run, a different one in each turn (tests/turn.h). */
 Suite *suite_open(const char *dir, unsigned turns);
 void suite_close(Suite *s);
-/* Takes every kernel that can compute the graph's output; how many there are. */
+/* Adds every kernel that can compute the graph's output. Returns their number. */
 size_t suite_add(Suite *s, const Case *c, const char *name);
-/* Takes every kernel of the model's plan for the target, once, each with a step for the first program
- * that launches it; of products run `blocks` (0: all). How many are new and run. */
+/* Adds every kernel of the model's plan for the target once, with a step for the first program that launches it.
+ * blocks: as Case.blocks, for linear layers. Returns the number of kernels that are new and will run. */
 size_t suite_add_model(Suite *s, const char *path, const Override *overrides, size_t n, const char *target,
                        const char *name, int blocks);
 void suite_build(Suite *s);
 
-/* Runs all under `schedules` of the schedules (each kernel starts with another one), of which one in each turn, and seeds
- * made of `seed`; fails the test with what was found, or with the first value that is wrong. */
+/* Runs every kernel under `schedules` schedules, beginning with a different one for each kernel, or under one of
+ * them if FTX_TURN is set. Seeds are derived from `seed`. Prints what each launch did wrong and then fails the test. */
 void suite_run(Suite *s, int schedules, uint64_t seed);
 
-/* One line a family: instances, launches. */
+/* Prints the number of cases of each kernel family, then totals. */
 void suite_summary(const Suite *s, FILE *out);
 
 #endif

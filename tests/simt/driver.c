@@ -1,8 +1,8 @@
 /* driver.c - a CUDA driver whose launches run on the host, one after another.
  *
- * Device memory is the harness's. The first block that is allocated holds the weights: but for
- * `random`, which draws them, no kernel may write there. A launch without a programmatic edge starts a chain;
- * those behind it with one may touch nothing of the chain's before their wait. */
+ * Device memory comes from the harness. The first allocation holds the weights; only the kernel `random`, which
+ * fills them, may write there. A launch without the attribute for programmatic dependent launch starts a chain.
+ * A launch with it belongs to the chain: before its wait it must not touch what earlier launches of the chain use. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ struct CUmod_st {
 
 /* --- launches ----------------------------------------------------------------------------------- */
 
-/* Every launch under another schedule. */
+/* Runs one launch. The schedule changes from launch to launch. */
 static CUresult run(const Recorded *r, bool first)
 {
     const SimtLaunch l = {.kernel = r->kernel,
@@ -110,7 +110,7 @@ static CUresult host_GraphLaunch(CUgraphExec e, CUstream s)
     return result;
 }
 
-/* --- what is opened and closed ------------------------------------------------------------------ */
+/* --- allocations, streams, graphs, events ------------------------------------------------------- */
 
 static void *opened(size_t bytes)
 {
@@ -155,7 +155,8 @@ static CUresult host_MemFree(CUdeviceptr p)
     return CUDA_SUCCESS;
 }
 
-/* Pinned memory: the host writes there without asking. */
+/* Pinned memory. The host writes it with plain stores, which the harness does not see, so all of it counts as
+ * written. */
 static CUresult host_MemHostAlloc(void **p, size_t bytes, unsigned flags)
 {
     (void)flags;
@@ -201,7 +202,7 @@ static CUresult host_MemsetD8Async(CUdeviceptr d, unsigned char v, size_t bytes,
     return CUDA_SUCCESS;
 }
 
-/* A SimtMap in the room of the driver's map. */
+/* The harness keeps a SimtMap in the bytes of the CUtensorMap. */
 static CUresult host_TensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *matrix,
                                           const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *tile,
                                           const cuuint32_t *every, CUtensorMapInterleave interleave,
@@ -356,7 +357,7 @@ static CUresult host_FuncGetParamInfo(CUfunction f, size_t i, size_t *at, size_t
     return CUDA_SUCCESS;
 }
 
-/* --- the machine -------------------------------------------------------------------------------- */
+/* --- the device --------------------------------------------------------------------------------- */
 
 static CUresult host_Init(unsigned flags)
 {

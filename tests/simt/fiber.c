@@ -1,6 +1,6 @@
-/* fiber.c - switching between threads of a kernel, each on a stack of its own.
+/* fiber.c - switches between the threads of a kernel, each of which has its own stack.
  *
- * On x86-64 a switch is the six registers that a call must keep; elsewhere it is ucontext's. */
+ * On x86-64 a switch saves and restores the six callee-saved registers; elsewhere it is swapcontext. */
 #include "parts.h"
 
 #if SIMT_SANITIZED
@@ -15,7 +15,7 @@ enum { STACK_BYTES = SIMT_STACK };
 
 static void (*body)(void);
 
-/* Another thread may have left this stack without returning. */
+/* An earlier thread may have ended on this stack without returning, so AddressSanitizer may still mark parts of it. */
 static void clean(const Fiber *f)
 {
 #if SIMT_SANITIZED
@@ -56,7 +56,7 @@ static void first(void)
 {
     after_switch(came_from);
     body();
-    abort(); /* a thread ends in run.c */
+    abort(); /* not reached: a thread's last switch is in run.c */
 }
 
 void fiber_start(Fiber *f, void (*entry)(void))
@@ -65,7 +65,7 @@ void fiber_start(Fiber *f, void (*entry)(void))
 
     clean(f);
     body = entry;
-    *--sp = NULL; /* where `first` would return to; aligns the stack as after a call */
+    *--sp = NULL; /* the return address of `first`; aligns the stack as after a call */
     *--sp = (void *)first;
     for (int i = 0; i < 6; i++)
         *--sp = NULL;
