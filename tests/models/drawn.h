@@ -1,12 +1,12 @@
-/* drawn.h - tiny-marian with the positions that its reference was computed with.
+/* drawn.h - tiny-marian with the position tables that its reference was computed with.
  *
- * Positions of Marian are sines, which checkpoints do not hold. But the weights of tiny-marian were drawn at
- * random, one tensor after another in the order of the module's, and so were the tables of positions: the
- * reference has other positions than the architecture. They follow from the seed. What is drawn here is
- * checked against the shared embedding, which comes first and is stored.
+ * Marian uses sinusoidal positions, which checkpoints do not store. In the model that wrote the reference every
+ * parameter was drawn at random, in the order of the module's parameters, and the two position tables with them. So
+ * the reference was computed with random positions instead of sinusoids. This file draws the same numbers from the
+ * same seed. The shared embedding is drawn first and is stored: the draw is checked against it.
  *
- *   Mersenne Twister of Matsumoto & Nishimura 1998; its lower 24 bits as uniform numbers; sixteen of them
- *   become sixteen normal ones (Box & Muller 1958), the first eight with the second eight */
+ * Generator: Mersenne Twister (Matsumoto & Nishimura 1998). Its lower 24 bits are a uniform number. Sixteen uniform
+ * numbers give sixteen normal ones (Box & Muller 1958): number i is paired with number i + 8. */
 #ifndef FTX_TEST_DRAWN_H
 #define FTX_TEST_DRAWN_H
 
@@ -22,7 +22,7 @@ enum {
     DRAWN_D = 96,
     DRAWN_POSITIONS = 128,
     DRAWN_TABLE = DRAWN_POSITIONS * DRAWN_D,
-    DRAWN_DECODER = 178400, /* numbers before the decoder's positions; the encoder's follow the embedding */
+    DRAWN_DECODER = 178400, /* numbers drawn before the decoder's table; the encoder's follows the embedding */
 };
 
 typedef struct Drawn {
@@ -54,7 +54,7 @@ static inline uint32_t drawn_word(Drawn *g)
     return y ^ (y >> 18);
 }
 
-/* n normal numbers, a multiple of 16, times the spread of embeddings, as they are stored. */
+/* Draws n normal numbers as bf16, with the standard deviation of the embeddings. n is a multiple of 16. */
 static inline void drawn_normals(Drawn *g, int n, uint16_t *bf16)
 {
     for (int at = 0; at < n; at += 16) {
@@ -71,7 +71,7 @@ static inline void drawn_normals(Drawn *g, int n, uint16_t *bf16)
     }
 }
 
-/* The checkpoint with both tables behind what it has, as a file. */
+/* Writes a copy of the checkpoint with both position tables appended. */
 static inline void drawn_write(const char *path, const uint16_t *encoder, const uint16_t *decoder)
 {
     static char bytes[1 << 20] __attribute__((aligned(16)));
@@ -101,7 +101,7 @@ static inline void drawn_write(const char *path, const uint16_t *encoder, const 
     stored = (const uint16_t *)(const void *)(bytes + 8 + head_bytes + json_integer_value(json_array_get(at, 0)));
     for (int i = 0; i < DRAWN_VOCAB * DRAWN_D; i++)
         wrong += stored[i] != embedding[i];
-    assert_in_range(wrong, 0, 10); /* logarithms and cosines differ by a bit, which a few roundings show */
+    assert_in_range(wrong, 0, 10); /* log() and cos() may differ in the last bit, so a few bf16 values do */
     for (int i = 0; i < 2; i++)
         json_object_set_new(head, names[i],
                             json_pack("{ss,s[ii],s[ii]}", "dtype", "BF16", "shape", DRAWN_POSITIONS, DRAWN_D,
@@ -121,7 +121,7 @@ static inline void drawn_write(const char *path, const uint16_t *encoder, const 
     json_decref(head);
 }
 
-/* Compiles it: a Marian with learned positions. */
+/* Compiles that checkpoint as a Marian with learned positions, and opens it. */
 static inline FtxModel *drawn_open(const char *name, const char *defines)
 {
     static uint16_t encoder[DRAWN_TABLE], decoder[DRAWN_TABLE];

@@ -1,4 +1,4 @@
-/* golden.h - what the model tests share: compile a model with the ftxc that was just built, open
+/* golden.h - helpers of the model tests: compile a model with the ftxc that was just built, open
  * it, run a request to its end, read reference files. */
 #ifndef FTX_TEST_GOLDEN_H
 #define FTX_TEST_GOLDEN_H
@@ -16,7 +16,7 @@
 
 #include "runtime/ftx.h"
 
-/* Device the models run on: FTX_TEST_DEVICE=cuda takes the GPU; everything else the CPU. */
+/* Device the models run on: the GPU with FTX_TEST_DEVICE=cuda, otherwise the CPU. */
 static inline bool golden_on_cuda(void)
 {
     const char *device = getenv("FTX_TEST_DEVICE");
@@ -24,7 +24,8 @@ static inline bool golden_on_cuda(void)
     return device && strcmp(device, "cuda") == 0;
 }
 
-/* Where golden_open has its artifact. FTX_TEST_ARTIFACTS: compiled before, on another machine. */
+/* Path of the artifact that golden_open opens. FTX_TEST_ARTIFACTS: a folder of artifacts that were compiled before,
+ * on another machine. */
 static inline void golden_path(const char *name, char *path, size_t size)
 {
     const char *artifacts = getenv("FTX_TEST_ARTIFACTS"), *build = getenv("FTX_BUILD");
@@ -34,8 +35,9 @@ static inline void golden_path(const char *name, char *path, size_t size)
 }
 
 /* Compiles spec (a file or a checkout) into the build folder and opens it. `extra`: more options
- * of ftxc compile, or "". FTX_TEST_TARGET and FTX_TEST_DEFINE choose the target and -D values. The
- * plan for the CPU that stands behind it reads all weights as they are: plain_weights.h finds them. */
+ * of ftxc compile, or "". FTX_TEST_TARGET and FTX_TEST_DEFINE choose the target and -D values.
+ * The last target is always the CPU. Its plan needs every weight under its own name, so
+ * plain_weights.h finds them all in the artifact. */
 static inline FtxModel *golden_open(const char *spec, const char *name, const char *extra)
 {
     const char *ftxc = getenv("FTXC"), *target = getenv("FTX_TEST_TARGET"), *define = getenv("FTX_TEST_DEFINE");
@@ -108,7 +110,7 @@ static inline void golden_take(GoldenAnswer *a, const FtxEvent *e)
     a->finish = e->finish;
 }
 
-/* Runs what was submitted to the end; answers by FtxRequest.user. */
+/* Runs all submitted requests to their ends. FtxRequest.user points to each one's GoldenAnswer. */
 static inline void golden_finish(FtxEngine *engine)
 {
     FtxEvent events[256] = {FTX_EVENT_INIT};

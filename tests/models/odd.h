@@ -1,8 +1,8 @@
-/* odd.h - small models of odd shapes: a list of them, their spec and a checkpoint of random weights.
+/* odd.h - small decoders of unusual shapes: the list of shapes, their specs and checkpoints of random weights.
  *
- * Shape i of a family is the same on every machine. Four sizes go round with periods that have no
- * common divisor, so the first few dozen cover every pair of most and `ODD_LLAMA` of them all
- * combinations; the rest is drawn from i.
+ * Shape i of a family is the same on every machine. The sizes below cycle with i at different
+ * periods: the first few dozen shapes cover most pairs, and the first ODD_LLAMA (ODD_GPT2) shapes
+ * every combination. Most other fields are pseudo-random numbers of i.
  *
  *   llama:  head_dim 8 x heads a kv head 4 x block 5 x hidden 7     gpt2:  head_dim 8 x block 5 x heads 3 */
 #ifndef FTX_TEST_ODD_H
@@ -16,7 +16,7 @@
 
 #include "tests/turn.h"
 
-enum { ODD_TURNS = 4 }; /* under the sanitizers each turn runs one shape of so many */
+enum { ODD_TURNS = 4 }; /* with sanitizers each run takes one shape out of ODD_TURNS */
 enum { ODD_LLAMA = 8 * 4 * 5 * 7, ODD_GPT2 = 8 * 5 * 3, ODD_NEW = 5, ODD_MAX_PROMPTS = 8 };
 
 typedef struct OddShape {
@@ -27,10 +27,10 @@ typedef struct OddShape {
     bool tie, attention_bias, mlp_bias, by_layer;
     const char *rope; /* fields of nn.rope after theta */
     const char *activation, *weights;
-    int prompt[ODD_MAX_PROMPTS], prompts; /* lengths: around the edges of pages and of chunks */
+    int prompt[ODD_MAX_PROMPTS], prompts; /* lengths: just below, at and above multiples of page and chunk */
 } OddShape;
 
-/* A number below n that looks random, of shape i and a question. */
+/* A pseudo-random number below n, fixed for shape i and property `question`. */
 static inline int odd_draw(int i, int question, int n)
 {
     uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)question * 40503u + 12345u;
@@ -51,7 +51,7 @@ static inline void odd_prompt(OddShape *s, int length)
         if (s->prompt[i] == length)
             return;
     s->prompt[s->prompts++] = length;
-    if (length + ODD_NEW > s->context) /* the longest ends where the context ends */
+    if (length + ODD_NEW > s->context) /* the longest prompt and its new tokens fill the context */
         s->context = length + ODD_NEW;
 }
 
@@ -111,7 +111,7 @@ static inline const char *odd_bool(bool b)
     return b ? "true" : "false";
 }
 
-/* The spec's text. weights: a file beside it; NULL: none. */
+/* Text of the spec. weights: checkpoint file in the spec's folder, or NULL. */
 static inline void odd_spec(const OddShape *s, const char *weights, char *out, size_t size)
 {
     char graph[700], file[300] = "";
@@ -164,7 +164,7 @@ static inline void odd_tensor(OddTensors *t, const char *layer, const char *name
     x->spread = spread;
 }
 
-/* Matrices keep the size of what they are applied to: uniform, variance 1 / inputs. */
+/* Uniform with variance 1 / inputs, so that the product has about the variance of its input. */
 static inline void odd_matrix(OddTensors *t, const char *layer, const char *name, int rows, int columns, int inputs)
 {
     float spread = 1.0f;
@@ -208,7 +208,7 @@ static inline void odd_llama(const OddShape *s, OddTensors *t)
     }
 }
 
-/* GPT-2 keeps its matrices as [inputs, outputs]. */
+/* GPT-2 checkpoints store matrices as [inputs, outputs]. */
 static inline void odd_gpt2(const OddShape *s, OddTensors *t)
 {
     static const char *const norms[] = {"ln_1", "ln_2"};
@@ -241,7 +241,7 @@ static inline void odd_gpt2(const OddShape *s, OddTensors *t)
     }
 }
 
-/* Writes tensors as safetensors, fp32. */
+/* Writes the tensors as a safetensors file in fp32. */
 static inline bool odd_write(const OddTensors *t, uint64_t seed, const char *path)
 {
     char header[16384] = "{";

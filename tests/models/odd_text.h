@@ -1,7 +1,7 @@
-/* odd_text.h - small encoders of odd shapes: a list of them, their spec and a checkpoint of random weights.
+/* odd_text.h - small encoders of unusual shapes: the list of shapes, their specs and checkpoints of random weights.
  *
- * Head sizes and numbers of heads go round together: the first 40 have every head size with every number of
- * heads; the rest is drawn. */
+ * The first 40 shapes have every head size with every number of heads. Most other fields are pseudo-random numbers
+ * of the shape's index. */
 #ifndef FTX_TEST_ODD_TEXT_H
 #define FTX_TEST_ODD_TEXT_H
 
@@ -49,7 +49,7 @@ static inline OddText odd_text(int i)
     return s;
 }
 
-/* The spec's text. weights: a file beside it. */
+/* Text of the spec. weights: checkpoint file in the spec's folder. */
 static inline void odd_text_spec(const OddText *s, const char *weights, char *out, size_t size)
 {
     char more[100] = "";

@@ -1,9 +1,9 @@
-/* plain.h - a decoder computed by kernels/ref from the packed weights of an artifact, one sequence at
- * a time: what every device must agree with.
+/* plain.h - reference forward pass of a decoder, one sequence at a time, by kernels/ref from the packed weights of
+ * an artifact. The logits of every device are compared with it.
  *
- * Weights are taken from the artifact as stored (so rounded to its type) and widened to fp32; keys
- * and values are kept in fp32, in one page as long as the context. With `round` the results of every op are
- * rounded to that type, as in plain_text.h. */
+ * Weights have the artifact's storage type and are widened to fp32. Keys and values are kept in
+ * fp32, in one page as long as the context. With `round` the result of every op is rounded to that
+ * type, as in plain_text.h. */
 #ifndef FTX_TEST_PLAIN_H
 #define FTX_TEST_PLAIN_H
 
@@ -148,7 +148,7 @@ static inline void plain_add(Plain *m, int T)
     plain_round(m->round, m->h, n);
 }
 
-/* The logits of row t of what was run. */
+/* Logits of row t of the last plain_run. */
 static inline void plain_logits(Plain *m, int t)
 {
     const OddShape *s = m->shape;
@@ -164,7 +164,8 @@ static inline void plain_logits(Plain *m, int t)
                (RefTensor){NULL, DT_FP32}, 1, s->vocab, D, m->logits);
 }
 
-/* Tokens ids[from, from + T) of one sequence, those before them are in the cache; logits of the last. */
+/* Runs tokens ids[from, from + T) of one sequence and computes the logits of the last one. The tokens before `from`
+ * are in the cache. */
 static inline void plain_run(Plain *m, const int32_t *ids, int T, int from)
 {
     const OddShape *s = m->shape;

@@ -1,8 +1,8 @@
-/* plain_source.h - an encoder-decoder with norms behind each sum, computed by kernels/ref from the packed
- * weights of an artifact: the logits that follow given ids, after a given source.
+/* plain_source.h - reference forward pass of a post-norm encoder-decoder, by kernels/ref from the packed weights of
+ * an artifact: the next-token logits for a given source and given decoder ids.
  *
- * With `round` the results of every op are rounded to that type, as in plain_text.h: how far the logits go
- * from the exact ones is how far a device that computes in that type may go. */
+ * With `round` the result of every op is rounded to that type, as in plain_text.h. The distance of these logits from
+ * the exact ones gives the tolerance for a device that computes in that type. */
 #ifndef FTX_TEST_PLAIN_SOURCE_H
 #define FTX_TEST_PLAIN_SOURCE_H
 
@@ -10,18 +10,18 @@
 
 #include "plain_weights.h"
 
-enum { PLAIN_MOST = 256 }; /* tokens of a side */
+enum { PLAIN_MOST = 256 }; /* most tokens of the encoder, and of the decoder */
 
 typedef struct PlainSource {
     PlainWeights weights;
     const FtxFacts *facts;
     FtxAct act;
-    bool scaled; /* embeddings, by sqrt(D) */
+    bool scaled; /* embeddings are multiplied by sqrt(D) */
     int ffn, first_position, encoder_layers;
     DType round;             /* DT_FP32: no rounding */
-    float *source, *hidden;  /* [n, D]: of the encoder, of the decoder */
+    float *source, *hidden;  /* [n, D]: hidden states of the encoder, of the decoder */
     float *x, *y, *kv, *sum; /* [n, widest] */
-    float *logits, *more;    /* [V]; room for others */
+    float *logits, *more;    /* [V]; [V], for a second set of logits */
 } PlainSource;
 
 static inline void plain_source_open(PlainSource *m, const char *path, FtxAct act, bool scaled, int first_position)
@@ -33,7 +33,7 @@ static inline void plain_source_open(PlainSource *m, const char *path, FtxAct ac
         const char *name = artifact_string(&m->weights.artifact, m->weights.artifact.weights[i].name);
         const char *fc1 = strstr(name, ".fc1.weight");
 
-        if (!fc1 || strcmp(fc1, ".fc1.weight") != 0) /* one with a norm folded into it stands beside the plain one */
+        if (!fc1 || strcmp(fc1, ".fc1.weight") != 0) /* skip ".fc1.weight" + suffix: a copy with a norm folded in */
             continue;
         m->ffn = (int)m->weights.artifact.weights[i].dim[0];
         m->encoder_layers += strncmp(name, "encoder.", 8) == 0;
@@ -63,7 +63,7 @@ static inline void plain_source_keep(const PlainSource *m, float *x, int n)
     plain_round(m->round, x, n);
 }
 
-/* "encoder.layers.%d.fc1" and "weight". */
+/* name: such as "encoder.layers.%d.fc1"; part: "weight" or "bias". */
 static inline RefTensor plain_source_part(PlainSource *m, const char *name, const char *part, int layer)
 {
     char format[120];
@@ -89,7 +89,7 @@ static inline void plain_source_norm(PlainSource *m, const char *name, int layer
     plain_source_keep(m, h, n * D);
 }
 
-/* h + y, and its norm. */
+/* h = norm(h + y) */
 static inline void plain_source_add(PlainSource *m, const char *norm, int layer, int n, const float *y, float *h)
 {
     const int D = (int)m->facts->hidden;
@@ -119,7 +119,8 @@ static inline void plain_source_embed(PlainSource *m, bool encoder, const int32_
         plain_source_norm(m, norm, 0, n, h);
 }
 
-/* Queries [n, D] `stride` apart over keys and values [of, D], heads side by side; causal: up to their own. */
+/* Attention of n queries [n, D] over keys and values [of, D]; the strides are those of rows. causal: a query sees
+ * keys up to its own position. */
 static inline void plain_source_attend(PlainSource *m, const float *q, int q_stride, int n, const float *k,
                                        const float *v, int stride, int of, bool causal, float *y)
 {
@@ -170,7 +171,7 @@ static inline void plain_source_feed(PlainSource *m, bool encoder, int layer, in
                      m->y, h);
 }
 
-/* All of the decoder's rows, by the start token and n ids. */
+/* Runs the encoder on the source, then the decoder on the start token and n ids. */
 static inline void plain_source_run(PlainSource *m, const int32_t *source, int n_source, const int32_t *ids, int n)
 {
     const FtxFacts *f = m->facts;
@@ -193,7 +194,7 @@ static inline void plain_source_run(PlainSource *m, const int32_t *source, int n
     }
 }
 
-/* The logits [V] of the decoder's row n to `to`. */
+/* Writes the logits [V] of the decoder's row n to `to`. */
 static inline void plain_source_logits(PlainSource *m, int n, float *to)
 {
     const int D = (int)m->facts->hidden;
@@ -203,7 +204,7 @@ static inline void plain_source_logits(PlainSource *m, int n, float *to)
                plain_weight(&m->weights, false, "final_logits_bias", 0), 1, (int)m->facts->vocab, D, to);
 }
 
-/* The logits [V] that follow the start token and n ids to `to`. */
+/* Writes the logits [V] after the start token and n ids to `to`. */
 static inline void plain_source(PlainSource *m, const int32_t *source, int n_source, const int32_t *ids, int n,
                                 float *to)
 {
@@ -216,7 +217,7 @@ static inline DType plain_source_type(const PlainSource *m)
     return plain_type(&m->weights);
 }
 
-/* The exact logits to m->logits; gives how far they move if values are kept in `type`. */
+/* Writes the exact logits to m->logits. Returns the largest difference of a logit when values are kept in `type`. */
 static inline double plain_source_rounding(PlainSource *m, DType type, const int32_t *source, int n_source,
                                            const int32_t *ids, int n)
 {
@@ -231,8 +232,8 @@ static inline double plain_source_rounding(PlainSource *m, DType type, const int
     return far;
 }
 
-/* The same; gives how far a device may be from them: 1e-3, and in 16 bits twice what rounding does to the
- * plain pass, since it rounds otherwise and by as much. */
+/* Writes the exact logits to m->logits. Returns the tolerance for a device: 1e-3, and in 16 bits also twice the
+ * effect of rounding on this pass. Twice, since the device's own rounding errors are as large but different ones. */
 static inline double plain_source_allowed(PlainSource *m, const int32_t *source, int n_source, const int32_t *ids,
                                           int n)
 {

@@ -1,8 +1,8 @@
-/* plain_text.h - an encoder computed by kernels/ref from the packed weights of an artifact, one text at a
- * time: what every device must agree with.
+/* plain_text.h - reference forward pass of an encoder, one text at a time, by kernels/ref from the packed weights of
+ * an artifact. The vectors of every device are compared with it.
  *
- * With `round` the results of every op are rounded to that type, as a device keeps them between its
- * kernels: how far that goes from the exact pass is how far a device that computes in that type may go. */
+ * With `round` the result of every op is rounded to that type, as a device stores it between kernels. The distance of
+ * this pass from the exact one gives the tolerance for a device that computes in that type. */
 #ifndef FTX_TEST_PLAIN_TEXT_H
 #define FTX_TEST_PLAIN_TEXT_H
 
@@ -10,9 +10,9 @@
 
 #include "plain_weights.h"
 
-typedef struct PlainNames { /* of the checkpoint; %d: the layer */
+typedef struct PlainNames { /* names of tensors in the checkpoint; %d: the layer */
     const char *norm, *qkv, *out, *attention_norm, *up, *down, *last_norm;
-    const char *head, *classifier; /* over the first token, where there is one; head NULL: none */
+    const char *head, *classifier; /* classification head on the first token; head NULL: none */
 } PlainNames;
 
 static const PlainNames plain_bert = {"embeddings.LayerNorm",
@@ -45,7 +45,7 @@ typedef struct PlainText {
     PlainPool pool;
     bool normalize;
     DType round; /* DT_FP32: no rounding */
-    /* [context, widest], filled by plain_text */
+    /* buffers, [context, widest]; plain_text fills them */
     float *x, *y;
     float *entry, *hidden; /* [n, D]: before the first layer, after the last */
     float *pooled;         /* [P] */
@@ -85,7 +85,7 @@ static inline void plain_text_close(PlainText *m)
     plain_weights_close(&m->weights);
 }
 
-/* As it is kept in memory. */
+/* Rounds n values to m->round, as a device stores them. */
 static inline void plain_keep(const PlainText *m, float *x, int n)
 {
     plain_round(m->round, x, n);
@@ -170,10 +170,10 @@ static inline void plain_pool(PlainText *m, int n)
         ref_normalize(plain_of(m->pooled), 1e-12, 1, P, m->pooled);
 }
 
-/* A text of n ids (types NULL: all 0) to m->entry, m->hidden and m->pooled. */
+/* Runs a text of n ids (types NULL: all 0). Results: m->entry, m->hidden and m->pooled. */
 static inline void plain_text(PlainText *m, const int32_t *ids, const int32_t *types, int n)
 {
-    const double eps = 1e-12; /* of all models here */
+    const double eps = 1e-12; /* the same for all models of these tests */
 
     plain_embed(m, ids, types, n, eps);
     memcpy(m->hidden, m->entry, (size_t)n * m->facts->hidden * sizeof *m->hidden);
@@ -183,14 +183,14 @@ static inline void plain_text(PlainText *m, const int32_t *ids, const int32_t *t
         plain_pool(m, n);
 }
 
-/* --- what rounding does ------------------------------------------------------------------------------- */
+/* --- the effect of rounding --------------------------------------------------------------------------- */
 
-static inline DType plain_text_type(const PlainText *m) /* that the artifact's first plan computes in */
+static inline DType plain_text_type(const PlainText *m) /* compute type of the artifact's first plan */
 {
     return (DType)m->weights.artifact.plans[0].head->compute_type;
 }
 
-/* How far the pass over n ids is from the exact one if its values are kept in `type`. */
+/* Largest difference between the exact pass over n ids and the one that keeps its values in `type`. */
 static inline double plain_text_rounding(PlainText *m, DType type, const int32_t *ids, int n)
 {
     const size_t rows = (size_t)n * m->facts->hidden, P = m->facts->pooled;
@@ -212,14 +212,14 @@ static inline double plain_text_rounding(PlainText *m, DType type, const int32_t
     return far;
 }
 
-/* How far a device may be from the exact pass: 1e-4, and in 16 bits twice what rounding does to the plain
- * one, since it rounds otherwise and by as much. */
+/* Tolerance for a device: 1e-4, and in 16 bits also twice the effect of rounding on the plain pass (`far`). Twice,
+ * since the device's own rounding errors are as large but different ones. */
 static inline double plain_text_allowed(const PlainText *m, double far)
 {
     return plain_text_type(m) == DT_FP32 ? 1e-4 : 1e-4 + 2.0 * far;
 }
 
-/* One of the tree's checkouts, by its name. */
+/* Opens the artifact of a checkout of tests/models; `name` tells the architecture. */
 static inline void plain_text_named(PlainText *m, const char *path, const char *name)
 {
     plain_text_open(m, path, strstr(name, "distil") ? plain_distilbert : plain_bert);

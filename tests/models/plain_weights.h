@@ -1,5 +1,4 @@
-/* plain_weights.h - the packed weights of an artifact by name, widened to fp32: rounded to the type that
- * they are stored in, and no further. */
+/* plain_weights.h - the packed weights of an artifact by name, widened from their storage type to fp32. */
 #ifndef FTX_TEST_PLAIN_WEIGHTS_H
 #define FTX_TEST_PLAIN_WEIGHTS_H
 
@@ -8,8 +7,8 @@
 
 typedef struct PlainWeights {
     Artifact artifact;
-    uint64_t seed;    /* of an artifact without weights, what they are drawn from */
-    float *wide[512]; /* by weight; NULL: nobody has asked for it */
+    uint64_t seed;    /* seed of the random weights of an artifact without weights; else 0 */
+    float *wide[512]; /* by index of the weight; NULL: not read yet */
 } PlainWeights;
 
 static inline void plain_weights_open(PlainWeights *w, const char *path)
@@ -34,7 +33,7 @@ static inline RefTensor plain_of(const float *p)
     return (RefTensor){p, DT_FP32};
 }
 
-/* As a device keeps it in memory. DT_FP32: as it is. */
+/* Rounds x to `type`, as a device stores it. DT_FP32 changes nothing. */
 static inline void plain_round(DType type, float *x, int n)
 {
     for (int i = 0; i < n && type != DT_FP32; i++) {
@@ -45,13 +44,13 @@ static inline void plain_round(DType type, float *x, int n)
     }
 }
 
-/* That the artifact's first plan computes in. */
+/* Compute type of the artifact's first plan. */
 static inline DType plain_type(const PlainWeights *m)
 {
     return (DType)m->artifact.plans[0].head->compute_type;
 }
 
-/* The weight of that name; absent where `must` is not set. */
+/* The weight of that name. If there is none: fails the test with `must`, otherwise returns a null tensor. */
 static inline RefTensor plain_weight(PlainWeights *m, bool must, const char *format, int layer)
 {
     char name[200];

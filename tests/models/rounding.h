@@ -1,9 +1,9 @@
-/* rounding.h - how far a device that computes in 16 bits may move what a decoder says: not chosen, but found by the
- * plain passes over given texts, once exactly and once with the results of every op kept in that type.
+/* rounding.h - tolerances for decoders in 16 bits, measured with the plain passes (plain.h, plain_source.h): each
+ * text is run once exactly and once with the result of every op rounded to that type.
  *
- * A device rounds at other places than the plain pass and by as much: it may be off by twice what that is. Two
- * passes of a device over one text (in steps of other sizes, from a prompt or token by token) may so be four times
- * as far from each other, and the gap between two sums of log-probabilities may be eight times as far. */
+ * Call the measured difference d. A device rounds at other places, by as much: its results may be 2 d from the exact
+ * ones. Two passes of a device over one text (other step sizes, or a prompt against token by token) may then differ
+ * by 4 d, and the gap between two sums of log-probabilities by 8 d. */
 #ifndef FTX_TEST_ROUNDING_H
 #define FTX_TEST_ROUNDING_H
 
@@ -13,7 +13,7 @@
 #include "plain.h"
 #include "plain_source.h"
 
-/* Asked for by FTX_TEST_TOLERANCE=0: what no type changes need not be compiled again. */
+/* FTX_TEST_TOLERANCE=0 marks a run in 16 bits. Checks that do not depend on the type are skipped then. */
 static inline bool in_16_bits(void)
 {
     const char *t = getenv("FTX_TEST_TOLERANCE");
@@ -24,24 +24,24 @@ static inline bool in_16_bits(void)
 enum { ROUNDING_MOST = 24 }; /* tokens of a text */
 
 typedef struct Rounding {
-    bool any;                        /* 0: fp32, which is held to what it always was */
-    double share;                    /* of what is searched for or drawn, that may part */
-    double logit, logprob;           /* of all ids; of those that a search may choose */
-    double total[ROUNDING_MOST + 1]; /* the sum of the log-probabilities of so many ids */
+    bool any;                        /* 0: fp32, the other fields are not used */
+    double share;                    /* share of searches or drawn tokens that may differ from the reference */
+    double logit, logprob;           /* of any id; of ids likely enough to be chosen */
+    double total[ROUNDING_MOST + 1]; /* [n]: of the sum of n log-probabilities */
 } Rounding;
 
-/* In fp16, as measured on an H200, 6 of 100 searches part from the plain one, in bf16 with eight times the rounding
- * more; so many that nothing would be compared do not. */
+/* Measured on an H200: in fp16 6 of 100 searches differ from the plain one. bf16 rounds eight times as coarsely, and
+ * more differ. The limits keep most results compared. */
 static inline void rounding_type(Rounding *r, DType type)
 {
     r->any = type != DT_FP32;
     r->share = type == DT_FP32 ? 0.0 : type == DT_FP16 ? 1.0 / 6.0 : 0.5;
 }
 
-/* Over all tests of a file: searches or tokens, and how many of them part from their reference. */
+/* Counts over all tests of a file: searches or tokens, and how many of them differ ("part") from their reference. */
 typedef struct Partings {
     int all, parted;
-    double share; /* that may, at most */
+    double share; /* limit of parted / all */
 } Partings;
 
 static Partings partings;
@@ -53,7 +53,7 @@ static inline void count_partings(int all, int parted, double share)
     partings.share = fmax(partings.share, share);
 }
 
-/* The last test: in fp32 none; in 16 bits so few that most is compared. */
+/* The last test of a file: in fp32 no result differs; in 16 bits no more than the share that may. */
 static inline void few_part(void **state)
 {
     (void)state;
@@ -61,7 +61,7 @@ static inline void few_part(void **state)
     assert_true(partings.parted <= partings.share * partings.all);
 }
 
-/* What separates two passes of a device, at most. */
+/* Largest allowed differences between two passes of a device. */
 static inline double rounding_logit(const Rounding *r)
 {
     return 4.0 * r->logit;
@@ -75,7 +75,7 @@ static inline double rounding_total(const Rounding *r, int n)
     return 4.0 * (n <= ROUNDING_MOST ? r->total[n] : r->total[ROUNDING_MOST] * n / ROUNDING_MOST);
 }
 
-/* The logits [V] behind the i-th token of a text, exactly and rounded. */
+/* Adds the logits [V] after the i-th token of a text, exact and rounded. */
 static inline void rounding_add(Rounding *r, int V, const float *exact, const float *rounded, int i, double *sum)
 {
     const double likely = 8.0; /* nats below the best */
@@ -97,7 +97,7 @@ static inline void rounding_add(Rounding *r, int V, const float *exact, const fl
     *sum += (double)rounded[best] - (double)exact[best] - shift;
 }
 
-/* Longer texts are off by no less. */
+/* Makes total[] non-decreasing: a longer text never has a smaller tolerance. */
 static inline void rounding_end(const char *name, Rounding *r, int n)
 {
     for (int i = 1; i <= ROUNDING_MOST; i++)
@@ -139,7 +139,8 @@ static inline OddShape rounding_shape(PlainWeights *w, const char *activation, i
     return s;
 }
 
-/* Of an artifact and some texts, [texts][ROUNDING_MOST] ids. seed: of its random weights; 0: it has its own. */
+/* Measures an artifact with some texts, ids [texts][ROUNDING_MOST]. seed: that of its random weights; 0: the artifact
+ * has weights. */
 static inline Rounding rounding_of_decoder(const char *path, uint64_t seed, int window, const int32_t *ids, int texts)
 {
     PlainWeights weights;
@@ -180,7 +181,8 @@ static inline Rounding rounding_of_decoder(const char *path, uint64_t seed, int 
 
 /* --- encoder-decoders ---------------------------------------------------------------------------------- */
 
-/* Its own plain pass is open. Texts follow the start token; each has a source of `n_source` ids. */
+/* Measures an encoder-decoder that the caller has opened. ids [texts][ROUNDING_MOST] follow the start token;
+ * source: [texts][n_source]. */
 static inline Rounding rounding_of_source(const char *name, PlainSource *m, const int32_t *source, int n_source,
                                           const int32_t *ids, int texts)
 {

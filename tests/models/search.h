@@ -1,10 +1,11 @@
-/* search.h - what the tests of beam search share: requests, what becomes of them, and the plain search of
- * kernels/ref over a model's own logits.
+/* search.h - helpers of the beam search tests: requests, their results, and the plain search, which runs the
+ * reference beam search of kernels/ref over the model's own logits.
  *
- * In 16 bits (rounding.h) a search may end otherwise than the plain one, or than itself beside others, where one of
- * the plain one's decisions was close: the gap between what was taken and what was left is within what rounding may
- * do to the sums. What is found must be right for what it is all the same: each log-probability and each score is
- * that of the ids, asked for one by one. How many searches may part is up to each test. */
+ * In 16 bits (rounding.h) a search may return other hypotheses than the plain one, or than the same search in another
+ * batch, but only if a decision of the plain search was close: the gap between a continuation that was kept and one
+ * that was dropped is within the rounding tolerance. The result must still be consistent: each log-probability and
+ * each score is compared with that of its ids, computed by separate prompts. Each test limits how many searches may
+ * differ ("part"). */
 #ifndef FTX_TEST_SEARCH_H
 #define FTX_TEST_SEARCH_H
 
@@ -22,7 +23,7 @@ static inline double tolerance(void)
     return t ? atof(t) : 1e-4;
 }
 
-typedef struct Found { /* what became of a request */
+typedef struct Found { /* the result of a request */
     size_t n, events;
     FtxFinish finish;
     size_t count[MAX_WIDTH];
@@ -31,7 +32,7 @@ typedef struct Found { /* what became of a request */
     float logprob[MAX_WIDTH][MAX_NEW];
     char text[MAX_WIDTH][1000];
     char event_text[1000];
-    int32_t tokens[MAX_NEW]; /* of a request without beams */
+    int32_t tokens[MAX_NEW]; /* of a request without beam search */
     size_t n_tokens;
 } Found;
 
@@ -106,20 +107,20 @@ typedef struct Setting {
     int n_ends;
     int groups;
     float rate;
-    int32_t words[6]; /* as in $bad_words */
+    int32_t words[6]; /* bad words: the last id of each word is stored as ~id, as in $bad_words */
     int n_words;
-    float bias; /* added to the logits of ends[0..2], the first n_ends of which end a hypothesis; 0: none */
+    float bias; /* added to the logits of ends[0..2]; 0: none. Only the first n_ends of them end a hypothesis */
 } Setting;
 
-/* What is searched for: a prompt; or a source, and what the decoder begins with. */
+/* Input of a search: a prompt, or for an encoder-decoder a source and the first ids of the decoder. */
 typedef struct Task {
-    const int32_t *ids; /* the prompt; the start token and the prefix */
+    const int32_t *ids; /* the prompt; with a source: the start token and the prefix */
     int n;
     const int32_t *source;
     int n_source;
 } Task;
 
-/* A request whose prompt is `ids`, the first n of them. */
+/* A request with the first n of `ids` as its prompt (with a source: as start token and prefix). */
 static inline FtxRequest task_request(const FtxModel *model, const Task *t, const int32_t *ids, int n, int width,
                                       int max_new, Found *f)
 {
@@ -129,12 +130,13 @@ static inline FtxRequest task_request(const FtxModel *model, const Task *t, cons
         return r;
     r.ids = t->source;
     r.ids_count = (size_t)t->n_source;
-    r.prefix = n > 1 ? ids + 1 : NULL; /* the start token is the model's */
+    r.prefix = n > 1 ? ids + 1 : NULL; /* the model adds the start token itself */
     r.prefix_count = (size_t)(n - 1);
     return r;
 }
 
-/* Log-probabilities after `ids` with all processors, in double, by a prompt of their own; gives those without. */
+/* Runs `ids` as a prompt. Writes the next log-probabilities after all logits processors to `to`; returns those before
+ * the processors. */
 static inline const float *next_logprobs(FtxEngine *engine, FtxModel *model, const Task *t, const int32_t *ids, int n,
                                          const Setting *s, int vocab, double *to)
 {
@@ -167,7 +169,7 @@ static inline const float *next_logprobs(FtxEngine *engine, FtxModel *model, con
     return raw;
 }
 
-/* Ids and lengths of words in the form of $bad_words. */
+/* Splits words in the form of $bad_words into ids and lengths; returns the number of words. */
 static inline size_t words_of(const int32_t *words, int n, int32_t *ids, size_t *lengths)
 {
     size_t count = 0;
@@ -183,7 +185,7 @@ static inline size_t words_of(const int32_t *words, int n, int32_t *ids, size_t 
 
 static inline FtxRequest setting_request(const FtxModel *model, const Task *t, const Setting *s, Found *found)
 {
-    static int32_t bad_ids[6]; /* until submit */
+    static int32_t bad_ids[6]; /* must stay valid until submit */
     static size_t bad_lengths[6];
     static float bias[3];
     FtxRequest r = task_request(model, t, t->ids, t->n, s->width, s->max_new, found);
@@ -219,7 +221,7 @@ static inline bool is_end(const RefBeams *b, int id)
     return false;
 }
 
-/* Of the step that was just made: the least gap between a continuation that was taken and one that was left. */
+/* The smallest gap in the last step between a continuation that was kept and one that was dropped. */
 static inline double gap_of_step(const RefBeams *b, const bool *ran)
 {
     const int size = b->groups > 1 ? b->width / b->groups : b->width, all = size * b->V;
@@ -227,7 +229,7 @@ static inline double gap_of_step(const RefBeams *b, const bool *ran)
 
     for (int first = 0; first < b->width; first += size) {
         const int32_t *order = b->order + first * b->V;
-        double least = -INFINITY; /* that goes on */
+        double least = -INFINITY; /* the lowest total among the continuations that keep running */
         int running = 0;
 
         for (int rank = 0; ran[first / size] && rank < all; rank++) {
@@ -236,7 +238,7 @@ static inline double gap_of_step(const RefBeams *b, const bool *ran)
 
             if (total == -INFINITY)
                 break;
-            if (end && rank < size && size < all) /* ends here, as long as it is among the first */
+            if (end && rank < size && size < all) /* an end counts only among the first `size` */
                 gap = fmin(gap, total - b->total[order[size]]);
             else if (end)
                 gap = fmin(gap, b->total[order[size - 1]] - total);
@@ -251,7 +253,7 @@ static inline double gap_of_step(const RefBeams *b, const bool *ran)
     return gap;
 }
 
-/* Scores of all hypotheses that a group was offered, best first. */
+/* Scores of all hypotheses that ended so far in a group, best first, including those that were dropped. */
 typedef struct Offers {
     double score[MAX_WIDTH * MAX_NEW];
     int n;
@@ -267,7 +269,8 @@ static inline void offer(Offers *o, double score)
     o->score[at] = score;
 }
 
-/* The same between hypotheses, and between the best that goes on and the worst of them, in scores. */
+/* The smallest gap in scores between a finished hypothesis that is kept and one that is dropped, and between the best
+ * running beam and the worst finished hypothesis, which decides whether the search stops. */
 static inline double gap_of_scores(const RefBeams *b, const bool *ran, Offers *offers)
 {
     const int size = b->groups > 1 ? b->width / b->groups : b->width;
@@ -289,7 +292,7 @@ static inline double gap_of_scores(const RefBeams *b, const bool *ran, Offers *o
             const bool longest = b->early == FTX_EARLY_NEVER && b->length_penalty > 0.0;
             int at = 0;
 
-            while (at < size * b->V - 1 && is_end(b, order[at] % b->V)) /* up to the first that goes on */
+            while (at < size * b->V - 1 && is_end(b, order[at] % b->V)) /* find the best running beam */
                 at++;
             gap = fmin(gap,
                        fabs(b->total[order[at]] / pow((longest ? b->limit : b->length) - b->prompt, b->length_penalty) -
@@ -299,7 +302,7 @@ static inline double gap_of_scores(const RefBeams *b, const bool *ran, Offers *o
     return gap;
 }
 
-/* The most that a score of up to n ids may be off. */
+/* Tolerance of the score of a hypothesis of up to n ids. */
 static inline double score_rounding(const Rounding *r, int n, double penalty)
 {
     double most = 0.0;
@@ -309,7 +312,8 @@ static inline double score_rounding(const Rounding *r, int n, double penalty)
     return most;
 }
 
-/* To its end, in arrays that the next one overwrites. Whether a decision was close. */
+/* Runs the plain search to its end; b points into static arrays, which the next call overwrites. Returns whether a
+ * decision was close. */
 static inline bool plain_search(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s, const Rounding *r,
                                 RefBeams *b)
 {
@@ -319,7 +323,7 @@ static inline bool plain_search(FtxEngine *engine, FtxModel *model, const Task *
     static double logprobs[MAX_WIDTH * MAX_VOCAB];
     static RefFound hypothesis[MAX_WIDTH + 1];
     static Offers offers[MAX_WIDTH];
-    const double more = fmax(1.0, (double)s->repetition); /* what a penalty makes of a difference */
+    const double more = fmax(1.0, (double)s->repetition); /* a repetition penalty multiplies differences */
     const int groups = s->groups > 1 ? s->groups : 1;
     bool close = false;
     FtxModelInfo info;
@@ -368,7 +372,8 @@ static inline bool plain_search(FtxEngine *engine, FtxModel *model, const Task *
     return close;
 }
 
-/* In 16 bits: each log-probability and each score of the best two is what the ids have, by prompts of their own. */
+/* In 16 bits: compares each log-probability and each score of the best two hypotheses with those of separate
+ * prompts of the same ids. */
 static inline void check_own(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s, const Rounding *r,
                              const Found *f)
 {
@@ -398,7 +403,7 @@ static inline void check_own(FtxEngine *engine, FtxModel *model, const Task *t, 
     }
 }
 
-/* Whether what was found is what the plain search finds; `why`: what is not. */
+/* Whether the result equals that of the plain search; `why` names the first difference. */
 static inline bool is_found(const Found *found, const RefBeams *b, const Task *t, const Setting *s, const Rounding *r,
                             char why[200])
 {
@@ -416,7 +421,7 @@ static inline bool is_found(const Found *found, const RefBeams *b, const Task *t
         }
         if ((i && b->hypothesis[i - 1].score - h->score < apart) ||
             (i + 1 < b->found && h->score - b->hypothesis[i + 1].score < apart))
-            continue; /* too close to say which comes first */
+            continue; /* two scores are nearly equal: their order may differ */
         if ((int)found->count[i] != n ||
             memcmp(found->ids[i], b->found_ids + h->row * b->limit + t->n, found->count[i] * sizeof(int32_t)) != 0) {
             snprintf(why, 200, "width %d, groups %d, penalty %g, early %d: hypothesis %d has other ids", s->width,
@@ -427,7 +432,7 @@ static inline bool is_found(const Found *found, const RefBeams *b, const Task *t
     return true;
 }
 
-/* 1: parted from the plain search, where it may. */
+/* Compares one search with the plain one. Returns 1 if they differ and a decision was close; fails if none was. */
 static inline int check_setting(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s, const Rounding *r)
 {
     static Found found;
@@ -449,7 +454,7 @@ static inline int check_setting(FtxEngine *engine, FtxModel *model, const Task *
     return 1;
 }
 
-/* To the bit on the CPU; on a GPU steps of other sizes may sum in another order. */
+/* Bit for bit on the CPU. On a GPU the order of a sum depends on the step size, so scores may differ a little. */
 static inline bool same(const Found *a, const Found *b, const Rounding *r)
 {
     const double off = !golden_on_cuda() ? 0.0 : r->any ? rounding_total(r, MAX_NEW) : tolerance();
