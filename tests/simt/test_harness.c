@@ -1,5 +1,5 @@
-/* test_harness.c - the harness itself: kernels with a seeded bug each, found by the check that should
- * find it; the same kernels without a bug pass under every schedule. */
+/* test_harness.c - tests of the harness itself: each seeded bug of bugs/ is reported by one of the checks
+ * listed for it; the same kernels without a bug pass under every schedule. */
 #include "build.h"
 #include "runtime/base/dtype.h"
 
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A result that is wrong while no check of the harness speaks: the comparison finds it. */
+/* No check reports the bug; the wrong result shows it. */
 enum { VALUES = SIMT_CHECKS };
 
-/* A value that is not handed over: with every check silent the result is wrong, too. */
+/* A value is not released to its reader: the result is wrong even with all checks muted. */
 enum { STALE = SIMT_CHECKS + 1 };
 
 typedef struct Bug {
@@ -52,7 +52,7 @@ static const Bug bugs[] = {
     {"pipe", 4, BY(SIMT_IN_FLIGHT) | BY(SIMT_RACE), "other lanes' cp.async not waited for"},
     {"pipe", 5, BY(SIMT_ALIGN), "ldmatrix of misaligned rows"},
     {"pipe", 6, BY(VALUES), "registers of a fragment swapped"},
-    /* clang halves the vector before anyone can look: then the overlap with the neighbour is found */
+    /* clang splits the vector access, so its alignment is not seen; the race with the next thread is found instead */
     {"pipe", 7, BY(SIMT_ALIGN) | BY(SIMT_RACE), "a misaligned vector"},
     {"pipe", 8, BY(SIMT_UNWRITTEN), "shared memory that nobody wrote"},
     {"pipe", 9, BY(SIMT_BOUNDS), "a row past the end"},
@@ -433,7 +433,7 @@ static void without_bugs(void **state)
             }
 }
 
-/* Which checks spoke in this run; BY(VALUES) if none did and the result is wrong. */
+/* The checks that reported something in this run; BY(VALUES) if none did and the result is wrong. */
 static unsigned spoke(const Bug *b, SimtSchedule schedule, uint64_t seed)
 {
     const bool ok = right(b->file, b->bug, schedule, seed);
@@ -472,7 +472,7 @@ static void seeded_bugs(void **state)
     }
 }
 
-/* A value that is not handed over is not seen: where no check may speak the result itself is wrong. */
+/* With all checks muted, a value that is not released to its reader gives a wrong result. */
 static void stale_values(void **state)
 {
     enum { SEEDS = 4 };
@@ -494,7 +494,7 @@ static void stale_values(void **state)
     simt_mute(0);
 }
 
-/* What depends on luck is the same for the same schedule and seed. */
+/* The same schedule and seed give the same report. */
 static void replay(void **state)
 {
     (void)state;
@@ -512,7 +512,7 @@ static void replay(void **state)
     }
 }
 
-/* A finding names the place in the text, the thread, the schedule and the seed. */
+/* A report names the line of the kernel, the thread, the schedule and the seed. */
 static void places(void **state)
 {
     const char *text;
@@ -536,7 +536,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_bugs),
-#if !SIMT_SANITIZED /* plain accesses are the sanitizer's then: it ends the program */
+#if !SIMT_SANITIZED /* AddressSanitizer ends the program at the first bug that it finds */
         cmocka_unit_test(seeded_bugs),
         cmocka_unit_test(stale_values),
         cmocka_unit_test(replay),

@@ -5,7 +5,7 @@
 
 bool wide;
 
-/* --- rows: embedding, norms, element by element, the last token ---------------------------------- */
+/* --- rows: embeddings, norms, elementwise ops, the last token ------------------------------------ */
 
 static void add_rows(Suite *s, DType t, int C)
 {
@@ -37,7 +37,7 @@ static void add_rows(Suite *s, DType t, int C)
                 add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, t), C, type), C, type);
         else if (strcmp(op, "scaled") == 0)
             add(&g, "scale %%%d {by=1.5} : [T,%d] %s", x, C, type);
-        else if (strcmp(op, "entry") == 0) { /* of an encoder */
+        else if (strcmp(op, "entry") == 0) { /* the embedding of an encoder */
             const int p = add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, t), C, type);
 
             norm(&g, 2, add(&g, "add %%%d %%%d : [T,%d] %s", x, p, C, type), "T", C, t);
@@ -69,7 +69,7 @@ typedef struct Linear {
     DType t;
     int N, K, norm, bias;
     const char *end; /* "", "act", "glu", "add", "rest", "append", "head" */
-    int rows;        /* of a decode step; 0: the mixed step; over 7: a prompt of so many */
+    int rows;        /* 1 to 7: rows of a decode step; 0: the mixed step; more: tokens of one prompt */
     const char *target;
 } Linear;
 
@@ -100,7 +100,7 @@ static void add_linear(Suite *s, const Linear *l)
         add(&g, "glu %%%d {kind=\"silu\"} : [T,%d] %s", y, l->N / 2, type);
     else if (strcmp(l->end, "add") == 0)
         add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, l->N, l->t), l->N, type);
-    else if (strcmp(l->end, "rest") == 0) /* a residual that is normed on the way */
+    else if (strcmp(l->end, "rest") == 0) /* the residual is normalised first */
         add(&g, "add %%%d %%%d : [T,%d] %s", y, norm(&g, 2, input(&g, l->N, l->t), "T", l->N, l->t), l->N, type);
     else if (strcmp(l->end, "append") == 0) /* 2 heads, 1 kv head */
         add(&g, "append %%%d %%%d {layer=0 heads=2 kv_heads=1 head_dim=%d rot=%d} : [T,2,%d] %s", y,
@@ -119,7 +119,7 @@ static void add_linear(Suite *s, const Linear *l)
     take(s, &g, &c, name);
 }
 
-/* Of many rows, in tiles: rows, bucket (0: exact, of at most 1040; 1: of at most 16640). */
+/* A linear layer of many rows, in tiles. bucket 0: exact, limits.tokens=1040; 1: exact, limits.tokens=16640. */
 typedef struct Tiled {
     DType t;
     int N, K, bias;
@@ -127,8 +127,8 @@ typedef struct Tiled {
     int rows, bucket;
 } Tiled;
 
-/* Norms without a launch: columns of the parts whose sums are left of rows that are normed, the residual's or else x's
- * (0: none is), and whether y's are wanted. */
+/* Norms without a launch of their own. columns: width of the slices whose statistics are given, for the residual if
+ * there is one, else for x (0: no norm); sums: whether y's statistics are written. */
 typedef struct Left {
     Tiled of;
     int columns, sums;
@@ -172,7 +172,7 @@ static void add_tiled(Suite *s, const Tiled *l, int columns, int sums)
     take(s, &g, &c, name);
 }
 
-/* Of many single tokens, whose keys and values go to the cache. */
+/* The QKV projection of a decode step of many rows, which writes keys and values to the cache. */
 typedef struct TiledAppend {
     DType t;
     int H, G, E, rot, K, bias, rows, bucket;
@@ -236,7 +236,7 @@ static void tiles(void **state)
         {DT_BF16, 144, 40, 1, "", 20, 64},
         {DT_FP16, 3080, 72, 1, "gelu_erf", 9, 16},
     };
-    /* one tile, two parts of K, four, 128 x 64, pairs of blocks whose warpgroups take turns, or a tile together */
+    /* one tile; K split in 2, in 4; 128 x 64; pairs of blocks whose warpgroups alternate, or compute a tile together */
     static const Left left[] = {
         {{DT_FP16, 3080, 136, 1, "gelu_erf", 70, 128}, 48, 0}, {{DT_BF16, 136, 1048, 1, "silu", 100, 128}, 48, 0},
         {{DT_FP16, 200, 1032, 1, "add", 70, 128}, 96, 1},      {{DT_BF16, 104, 2056, 0, "add", 75, 128}, 24, 1},
@@ -244,7 +244,7 @@ static void tiles(void **state)
         {{DT_FP16, 264, 328, 0, "add", 300, 0}, 112, 1},       {{DT_BF16, 392, 64, 1, "gelu_erf", 129, 0}, 64, 0},
         {{DT_FP16, 136, 456, 1, "", 514, 0}, 112, 0},          {{DT_BF16, 512, 200, 1, "add", 300, 1}, 128, 1},
     };
-    /* 64 columns, 96, 64 in two parts of K, pairs of blocks with 112 */
+    /* 64 columns; 96; 64 and K split in 2; pairs of blocks with 112 columns */
     static const TiledAppend appended[] = {
         {DT_FP16, 2, 1, 40, 0, 72, 1, 70, 128},     {DT_BF16, 16, 2, 160, 0, 72, 0, 70, 128},
         {DT_BF16, 3, 1, 24, 16, 264, 1, 150, 512},  {DT_FP16, 4, 1, 24, 0, 2056, 1, 70, 128},
@@ -274,12 +274,12 @@ static void tiles(void **state)
     finish(s, 37);
 }
 
-/* Logits, and segments of them beside. */
+/* An LM head: logits and their segments. */
 typedef struct Head {
     DType t;
     int N, K, norm, bias, rows, bucket;
     const char *only;
-    int sms; /* 0: as always */
+    int sms; /* 0: the default */
 } Head;
 
 static void add_head(Suite *s, const Head *h)
@@ -396,13 +396,13 @@ static void linear(void **state)
 
 /* --- sampling ----------------------------------------------------------------------------------- */
 
-/* Queries, keys, values and attention of few tokens: texts of these lengths. */
+/* QKV projection and attention in one kernel, for few tokens: texts of these lengths. */
 typedef struct FewTexts {
     DType t;
     int D, H, bias, n, length[5];
 } FewTexts;
 
-/* Columns of the parts whose sums are left of x, which is normed; 0: it is not. */
+/* columns: width of the slices whose statistics are given for x, which is normalised; 0: no norm. */
 static void add_few_texts(Suite *s, const FewTexts *l, int columns)
 {
     const char *type = dtype_name(l->t);
@@ -487,7 +487,7 @@ static void add_sample(Suite *s, int V, int kind, bool segments)
         p->top_k = n % 3 == 0 ? 3 : n % 3 == 1 ? 0 : V;
         p->top_p = n % 4 == 1 ? 0.6f : n % 4 == 2 ? 0.95f : 1.0f;
         p->min_p = n % 6 == 3 ? 0.05f : 0.0f;
-        if ((n % 7 == 2 || n % 7 == 5) && n % 3 != 0) /* of three ids two may be off by the same, but for rounding */
+        if ((n % 7 == 2 || n % 7 == 5) && n % 3 != 0) /* of 3 ids, 2 may be equally typical but for rounding */
             p->typical_p = 0.1f * (float)(1 + n % 9);
         p->repetition = n % 3 == 2 ? 1.3f : 1.0f;
         p->window = n % 4 == 3 ? 5 : 0;
@@ -499,7 +499,7 @@ static void add_sample(Suite *s, int V, int kind, bool segments)
         p->n_ends = n % 4;
         p->min_length = n % 5 == 1 && V > 40 ? 60 : 0;
     }
-    for (int r = kind % 2; r < c.rows && segments && kind > 0; r += 2) { /* draws from few */
+    for (int r = kind % 2; r < c.rows && segments && kind > 0; r += 2) { /* samples from few logits */
         FtxParams *p = &c.params[r];
         const int k = (kind * 3 + r) % 8;
 
@@ -510,12 +510,12 @@ static void add_sample(Suite *s, int V, int kind, bool segments)
         p->top_p = r % 3 ? 0.7f : 1.0f;
         p->min_p = r % 5 == 1 ? 0.1f : 0.0f;
         p->logits = r % 7 == 3;
-        if ((kind + r / 2) % 2 && k < 4) { /* from some more, or by min-p or top-p alone, or from all */
+        if ((kind + r / 2) % 2 && k < 4) { /* from a few more, by min-p or top-p alone, or from all */
             p->top_k = k == 0 || V <= 60 ? 0 : 6 + 12 * k;
             p->top_needed = p->top_k ? p->top_k : 128;
             p->top_p = p->top_k ? p->top_p : r % 4 == 1 ? 1.0f : 0.8f;
             p->min_p = p->top_k || p->top_p < 1.0f ? p->min_p : kind % 2 ? 0.2f : 0.0f;
-        } else if ((kind + r / 2) % 2) { /* with processors that only lower values */
+        } else if ((kind + r / 2) % 2) { /* with processors that only lower logits */
             p->top_needed = 128;
             p->repetition = k % 2 ? 1.4f : 1.0f;
             p->frequency = k == 6 ? 0.3f : 0.0f;
@@ -529,8 +529,8 @@ static void add_sample(Suite *s, int V, int kind, bool segments)
     take(s, &g, &c, name);
 }
 
-/* Values so near each other that lists and bins do not hold what is kept, and many of them equal: in rows by
- * top-p, top-k, both, min-p, and typical ones of many and of few (row 4 emits nothing). */
+/* Logits so close together, many of them equal, that the kept ones overflow the kernel's lists and bins. Row 0: top-p,
+ * 1: top-k, 2: both and min-p, 3: min-p, 4: emits nothing, 5: typical-p of many, 6: of few. */
 static void add_flat(Suite *s, int V, bool segments)
 {
     Ir g = begin();
@@ -551,7 +551,7 @@ static void add_flat(Suite *s, int V, bool segments)
     take(s, &g, &c, segments ? "sample, flat, of segments" : "sample, flat");
 }
 
-/* Draws from few, or from more, of which many are alike: more than a list holds where all are. */
+/* Samples from few or from many of the largest logits; many are equal (levels: how many values differ). */
 static void add_alike(Suite *s, int V, int levels, bool many)
 {
     Ir g = begin();
@@ -605,7 +605,7 @@ static void add_beam(Suite *s, int V, int beams, bool segments)
 {
     Ir g = {.n = 0};
     Case c = {.sms = 8, .segments = segments, .decode = true, .rows = 1, .decode_rows = 1, .row = {{1, 1}}};
-    const int slots = beams > 8 ? beams + 2 : 2 * beams + 2; /* of many lanes one search */
+    const int slots = beams > 8 ? beams + 2 : 2 * beams + 2; /* with many lanes only one search fits */
     char name[60];
 
     g.n = (size_t)snprintf(g.text, sizeof g.text,
@@ -621,7 +621,7 @@ static void add_beam(Suite *s, int V, int beams, bool segments)
     take(s, &g, &c, name);
 }
 
-/* One block a row and several, rows of odd length, more lanes than a warp has. */
+/* Rows of one block and of several, rows of odd length, more lanes than a warp has. */
 static void searching(void **state)
 {
     Suite *s = open_suite("beam");

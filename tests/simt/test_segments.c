@@ -1,5 +1,5 @@
-/* test_segments.c - a search by segments of the logits finds what a search by the logits finds: both forms of `beam` on
- * the same lanes, over rows with ties, with holes, of one value, with values that are no numbers. */
+/* test_segments.c - `beam` on segments of the logits gives the same result as `beam` on all logits: both forms run on
+ * the same searches, on rows with ties, with -inf, with only zeros, with NaN. */
 #include "scene.h"
 
 #include <setjmp.h>
@@ -31,7 +31,7 @@ typedef struct Forms {
     Catalog catalog;
     Build *build;
     int V;
-    Instance *in[2]; /* with segments: [1] */
+    Instance *in[2]; /* [0] without segments, [1] with */
     Fitted fit[2];
 } Forms;
 
@@ -90,10 +90,10 @@ static void close_forms(Forms *f)
     arena_close(f->keep);
 }
 
-/* --- searches on their way -------------------------------------------------------------------------- */
+/* --- state of the searches -------------------------------------------------------------------------- */
 
-/* What the kernel reads and writes; rows 0 to 3: a search on its way, 4: one that begins, 5: no search, 6 to 9: a
- * search whose last step this is, or with processors. */
+/* What the kernel reads and writes. Rows 0 to 3: a search under way; 4: the first step of a search; 5: no search;
+ * 6 to 9: a search, in part of the cases in its last step or with logits processors. */
 typedef struct State {
     FtxStep step;
     FtxRow rows[SLOTS];
@@ -114,7 +114,7 @@ typedef struct State {
 static void begin_search(State *s, int row, int width, int live, int prompt, int length, int limit, bool simple)
 {
     for (int lane = 0; lane < WIDTH; lane++)
-        s->group[row][lane] = row + lane; /* slots as rows, but for the lanes without one yet */
+        s->group[row][lane] = row + lane; /* slots are numbered as rows; the first step has a row for lane 0 only */
     for (int lane = 0; lane < live; lane++) {
         const int r = row + lane;
 
@@ -173,7 +173,7 @@ static void make_state(State *s, int V)
     }
 }
 
-/* Rows of many kinds. */
+/* Six kinds of rows. */
 static void make_logits(float *x, int V, int kind)
 {
     for (int r = 0; r < ROWS; r++, x += V)
@@ -182,16 +182,16 @@ static void make_logits(float *x, int V, int kind)
 
             switch ((kind + r) % 6) {
             case 0: x[i] = v; break;
-            case 1: x[i] = floorf(v); break;                                /* ties by the score */
-            case 2: x[i] = i % (V / 3 + 1) == 1 ? v : -INFINITY; break;     /* fewer values than are asked for */
+            case 1: x[i] = floorf(v); break;                                /* many ties */
+            case 2: x[i] = i % (V / 3 + 1) == 1 ? v : -INFINITY; break;     /* fewer values than lanes need */
             case 3: x[i] = 0.0f * v; break;                                 /* 0 and -0 */
-            case 4: x[i] = i == V - 1 ? 12.0f : i < 3 ? 11.0f : v; break;   /* at the borders */
-            default: x[i] = r == 8 && i == V / 2 ? NAN : -20.0f + 0.1f * v; /* no number in one of them */
+            case 4: x[i] = i == V - 1 ? 12.0f : i < 3 ? 11.0f : v; break;   /* largest at both ends */
+            default: x[i] = r == 8 && i == V / 2 ? NAN : -20.0f + 0.1f * v; /* a NaN in row 8 */
             }
         }
 }
 
-/* --- one launch of each ------------------------------------------------------------------------------ */
+/* --- one launch of each form ------------------------------------------------------------------------- */
 
 static void *give(const void *from, size_t bytes, const char *name)
 {
@@ -294,7 +294,7 @@ static void run_form(const Forms *f, bool segments, const float *logits, State *
     simt_free_all();
 }
 
-/* Sums of exp are added up in other orders. */
+/* The two forms add the exponentials in different orders. */
 static void near(const char *what, const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -1,9 +1,9 @@
 /* test_specs.c - every kernel of every spec of the tree, with the constants that the compiler gives it, on
  * the host against kernels/ref.
  *
- * In each turn (tests/turn.h) a quarter of the kernels for sm_90a and sm_80 is run. Steps are shorter than a spec's limits allow, and of a product's blocks the first, the last and one
- * between run, on a grid as large as a GPU's. `test_specs long` takes every target, the two
- * of the short run under two schedules; `test_specs NAME` one spec alone. */
+ * Each turn (tests/turn.h) runs a quarter of the kernels for sm_90a and sm_80. Steps are shorter than a spec's
+ * limits allow. The grid is as large as on a GPU, but of a linear layer's blocks only the first, the last and one
+ * between run. `test_specs long`: every target, sm_90a and sm_80 under two schedules; `test_specs NAME`: one spec. */
 #include "case.h"
 
 #include <setjmp.h>
@@ -51,13 +51,13 @@ static void add_model(Suite *s, const Model *m, const char *target)
     fflush(stdout);
 }
 
-/* Under the sanitizers, which take several times as long, the first unless another one is asked for. */
+/* Under the sanitizers, which take several times as long, only the first model runs, unless a spec is named. */
 static bool runs(const Model *m)
 {
     return *only ? strcmp(m->name, only) == 0 : !SIMT_SANITIZED || m == models;
 }
 
-/* All models for some of the targets, which share kernels. */
+/* Runs all models for these targets. A kernel that several of them use runs once. */
 static void run_targets(const char *const *targets, size_t n, int schedules, const char *name)
 {
     char dir[600];

@@ -1,5 +1,5 @@
-/* test_steps.c - whole models on the host: compiled by the compiler, driven by the C runtime through
- * a driver whose launches run here, tokens as those that transformers gave. */
+/* test_steps.c - whole decoder models on the host: the compiler compiles them, the C runtime runs them over
+ * driver.c, whose launches run in the harness. The tokens must be those of Hugging Face transformers. */
 #include "driver.h"
 
 #include <math.h>
@@ -21,11 +21,11 @@ static void check_answer(const json_t *golden, const GoldenAnswer *a, size_t mos
             continue;
         if (json_number_value(json_array_get(margin, i)) > tolerance)
             fail_msg("token %zu is %d, should be %lld", i, a->ids[i], json_integer_value(json_array_get(want, i)));
-        return; /* the two best were too close: texts part here */
+        return; /* the two largest logits are too close: from here on the texts may differ */
     }
 }
 
-/* The prompts `first` to `last` of the golden file together, `most` tokens each. */
+/* Runs the prompts `first` to `last` of the golden file in one batch, `most` tokens each. */
 static void generate(FtxModel *model, const json_t *prompts, size_t first, size_t last, size_t most, double tolerance)
 {
     static GoldenAnswer answers[8];
@@ -51,7 +51,7 @@ static void generate(FtxModel *model, const json_t *prompts, size_t first, size_
     ftx_engine_close(engine);
 }
 
-/* Logits are written where they are asked for. */
+/* A request with `logits` set gets the logits; the largest is that of its first token. */
 static void look_at_logits(FtxModel *model, const json_t *prompts)
 {
     static GoldenAnswer answer;
@@ -79,8 +79,8 @@ static void look_at_logits(FtxModel *model, const json_t *prompts)
     ftx_engine_close(engine);
 }
 
-/* Four lanes a prompt, two searches at once: the best of transformers' beam4, cut to `most` tokens only
- * where all 16 are asked for. A greedy request runs beside them. */
+/* Beam searches of four lanes, several at once, and a greedy request beside them. The best hypothesis must be
+ * that of transformers (`beam4` in the golden file). */
 static void search(FtxModel *model, const json_t *prompts, size_t first, size_t last)
 {
     static GoldenAnswer answers[8], beside;
@@ -140,7 +140,7 @@ static void search(FtxModel *model, const json_t *prompts, size_t first, size_t 
     ftx_engine_close(engine);
 }
 
-/* Rows with processors take another way through the kernel. Expected: what the CPU found. */
+/* Rows with logits processors take another path through the kernel. Expected: the result of the CPU kernels. */
 static void search_processed(FtxModel *model, const json_t *prompts)
 {
     static const int32_t want[] = {196, 148, 89};
@@ -183,7 +183,8 @@ static void search_processed(FtxModel *model, const json_t *prompts)
     ftx_engine_close(engine);
 }
 
-/* Words that begin in the prompt and behind it, by beams and greedy side by side: what transformers writes. */
+/* Bad words that begin in the prompt or after it, for a beam search and a greedy request at once. Expected: the
+ * output of transformers. */
 static void search_words(FtxModel *model)
 {
     static const int32_t ids[] = {46, 84, 307, 232, 174, 127, 41};
@@ -229,7 +230,7 @@ static void search_words(FtxModel *model)
     ftx_engine_close(engine);
 }
 
-/* Every weight that `random` draws has the bits that the CPU draws. */
+/* Random weights from the kernel `random` are bitwise equal to those of the CPU. */
 static void check_random(const char *path, const FtxOptions *options)
 {
     FtxOptions o = *options;
@@ -252,7 +253,7 @@ static void check_random(const char *path, const FtxOptions *options)
     artifact_close(&a);
 }
 
-/* Several samples: as many requests on the C kernels, each with its number. */
+/* A request for several samples gives the tokens of as many requests with one sample each on the CPU kernels. */
 static void draw_samples(FtxModel *host)
 {
     static const struct {
@@ -280,7 +281,7 @@ static void draw_samples(FtxModel *host)
         r.max_new = 5;
         r.ignore_eos = true;
         r.samples = prompts[i].samples;
-        r.bad_ids = (const int32_t[]){ids[prompts[i].length - 1], 61, 61, 228}; /* two words of two */
+        r.bad_ids = (const int32_t[]){ids[prompts[i].length - 1], 61, 61, 228}; /* two bad words of two ids */
         r.bad_lengths = (const size_t[]){2, 2};
         r.bad_count = 2;
         golden_submit(engine, &r);
@@ -308,7 +309,7 @@ static void draw_samples(FtxModel *host)
     ftx_model_close(cpu);
 }
 
-/* Diverse groups: what the C kernels find, whose own test compares them with kernels/ref. */
+/* Diverse beam search. Expected: the result of the CPU kernels, which have their own test against kernels/ref. */
 static void search_groups(FtxModel *host)
 {
     static const struct {
@@ -431,11 +432,11 @@ static void gpt2(void **state)
     check_model("tiny-gpt2", "fp32", "16", 1, 1e-3);
 }
 
-/* 16-bit weights and activations: the tensor-core kernels. Texts part where the two best tokens were close. */
+/* 16-bit weights and activations use tensor-core kernels. Texts may differ where the two largest logits are close. */
 static void llama_bf16(void **state)
 {
     (void)state;
-    if (SIMT_SANITIZED) /* slow there, and gpt2_fp16 goes the same ways */
+    if (SIMT_SANITIZED) /* too slow there; gpt2_fp16 covers the tensor-core kernels */
         return;
     check_model("tiny-llama", "bf16", "16", 1, 0.3);
 }
@@ -454,7 +455,7 @@ static void mistral(void **state)
         check_model("tiny-mistral", "fp32", "64", 1, 1e-3);
 }
 
-/* Beam search: lanes that share a prompt, and owners that move. */
+/* Beam search: lanes share the prompt's KV cache, and positions change owners. */
 static void llama_beams(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_texts.c - encoders and encoder-decoders on the host, through the kernels that CUDA runs: vectors
- * and tokens as those that transformers gave. As test_steps.c, for programs that encode. */
+/* test_texts.c - encoders and encoder-decoders on the host, with their CUDA kernels, in the way of test_steps.c.
+ * The vectors and tokens must be those of Hugging Face transformers. */
 #include "driver.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -22,7 +22,7 @@ typedef struct Opened {
     char path[700];
 } Opened;
 
-/* Texts of at most 64 tokens; of all of a step so many. */
+/* Opens a model for texts of at most 64 tokens, and at most `tokens` tokens in a step. */
 static void open_model(Opened *o, const char *name, const char *type, int tokens, const char *more)
 {
     char checkout[100], path[700], dir[600], weights[60], most[60];
@@ -77,7 +77,7 @@ static void check(const char *what, const json_t *want, const float *got, double
         fail_msg("%s: a value differs by %g", what, worst);
 }
 
-/* The first texts that fit into one step, side by side; then each alone. */
+/* Encodes the first two texts in one step, then each alone, then the first from its input hidden states. */
 static void vectors(const char *name, const char *type, const char *more)
 {
     static float hidden[64 * MAX_D], pooled[TEXTS * MAX_D];
@@ -129,7 +129,7 @@ static void vectors(const char *name, const char *type, const char *more)
     close_model(&o, name, type);
 }
 
-/* Weights of an artifact with norms folded into them. */
+/* The number of weights of an artifact into which norms are folded. */
 static int folded(const char *path)
 {
     Artifact a;
@@ -144,7 +144,7 @@ static int folded(const char *path)
     return n;
 }
 
-/* Of more tokens than 64 the norms between two products have no launch. */
+/* With more than 64 tokens, norms between two linear layers have no launch of their own. */
 static void bert_tiles(void **state)
 {
     static const size_t text[] = {2, 1, 2};
@@ -207,7 +207,7 @@ static void roberta_fp16(void **state)
 
 /* --- encoder-decoders -------------------------------------------------------------------------------- */
 
-/* The logits that a source's first token came from, against the plain pass. */
+/* Compares the logits of a source's first token with the reference pass of plain_source.h. */
 static void check_logits(const Opened *o, PlainSource *plain, size_t i, uint64_t id)
 {
     const double allowed = plain_source_allowed(plain, o->ids[i], o->lengths[i], NULL, 0);
@@ -265,8 +265,8 @@ static void bart(void **state)
         translate("tiny-bart", "fp32", 3, thorough ? 20 : 5);
 }
 
-/* The best token is 1.9 ahead of the second at least, and values kept in bf16 move a logit by 0.06. The
- * third source's reference has other positions: tests/models/drawn.h. */
+/* The largest logit is at least 1.9 above the second, and rounding to bf16 moves a logit by 0.06. The third source
+ * is left out: its reference has other positions, see tests/models/drawn.h. */
 static void marian_bf16(void **state)
 {
     (void)state;
@@ -274,8 +274,8 @@ static void marian_bf16(void **state)
         translate("tiny-marian", "bf16", 2, thorough ? 20 : 3);
 }
 
-/* Four lanes a source, two searches at once: lanes share keys of the source, and owners move. Expected: what
- * the CPU found in fp32. */
+/* Two beam searches of four lanes at once: lanes share the keys of their source, and positions change owners.
+ * Expected: the result of the CPU kernels in fp32. */
 static void bart_beams_fp16(void **state)
 {
     static const int32_t want[2][8] = {{119, 119, 294, 294, 294, 294, 294, 294},
