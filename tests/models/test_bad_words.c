@@ -1,10 +1,10 @@
-/* test_bad_words.c - bad words against what Hugging Face transformers (5.23) writes with the same bad_words_ids,
- * greedy and with four beams: brought by requests, all side by side, and as the model's own. */
+/* test_bad_words.c - bad words (ids that may not be generated) against Hugging Face transformers (5.23) with the same
+ * bad_words_ids, greedy and with four beams. The words come with the requests, or are compiled into the model. */
 #include "search.h"
 
 enum { CASES = 7, LONGEST = 12 };
 
-/* Words are in the form of $bad_words. */
+/* words: the last id of each word is stored as ~id, as in $bad_words. */
 typedef struct Case {
     const char *model;
     int n;
@@ -15,7 +15,7 @@ typedef struct Case {
 } Case;
 
 static const Case cases[CASES] = {
-    {"tiny-llama", /* one begins in the prompt, one is never begun, two would be written */
+    {"tiny-llama", /* one word begins in the prompt, one never begins, two would be generated without the ban */
      7,
      {46, 84, 307, 232, 174, 127, 41},
      {41, ~165, 196, ~148, ~137, 5, 46, ~84, 148, 89, ~72, 284, 291, 75, ~127},
@@ -23,7 +23,7 @@ static const Case cases[CASES] = {
      {196, 298, 307, 65, 65, 65, 296, 36, 9, 184, 290, 165},
      {184, 221, 193, 59, 148, 115, 56, 156, 177, 47, 136, 163},
      -2.256260633468628},
-    {"tiny-llama", /* all of the text begins one; another begins with more */
+    {"tiny-llama", /* the whole text is the beginning of one word; another word has a longer beginning */
      1,
      {113},
      {113, ~61, 5, 113, ~229, 229, 10, ~176, 230, ~171, 113, 229, ~113},
@@ -31,7 +31,7 @@ static const Case cases[CASES] = {
      {229, 10, 65, 228, 19, 121, 57, 293, 151, 61, 139, 256},
      {53, 50, 178, 46, 152, 120, 255, 38, 175, 249, 81, 260},
      -2.2661733627319336},
-    {"tiny-gpt2", /* of one id again and again */
+    {"tiny-gpt2", /* words that repeat one id */
      7,
      {46, 84, 307, 232, 174, 127, 41},
      {230, ~230, 41, ~160, 160, 160, ~160, ~34},
@@ -39,7 +39,7 @@ static const Case cases[CASES] = {
      {230, 166, 166, 166, 166, 166, 166, 196, 196, 230, 196, 196},
      {113, 113, 113, 113, 113, 113, 113, 113, 230, 173, 173, 173},
      -1.0224273204803467},
-    {"tiny-gpt2", /* all of the text begins one */
+    {"tiny-gpt2", /* the whole text is the beginning of one word */
      3,
      {46, 84, 307},
      {46, 84, 307, ~222, 307, ~230, 160, ~160, 196, 196, ~196},
@@ -47,7 +47,7 @@ static const Case cases[CASES] = {
      {65, 136, 84, 196, 230, 196, 196, 230, 230, 230, 230, 196},
      {65, 136, 84, 34, 34, 34, 34, 34, 34, 34, 34, 34},
      -1.3086735010147095},
-    {"tiny-marian", /* behind the start token; the end id alone means nothing */
+    {"tiny-marian", /* a word after the start token; a word that is only the end id is ignored */
      11,
      {284, 246, 133, 253, 129, 97, 59, 33, 62, 80, 203},
      {110, ~110, 300, ~110, ~0, ~27},
@@ -100,8 +100,8 @@ static void check(const Case *c, const Found *greedy, const Found *beams)
         fail_msg("%s: score %.6f, expected %.6f", c->model, beams->score[0], c->score);
 }
 
-/* All cases of a model together, each greedy and with beams, beside two that have no words; twice, so that
- * slots have had other words before. */
+/* Each case of a model, greedy and with beams, in one batch with two requests without bad words. Two rounds, so that
+ * slots are reused by requests with other words. */
 static void check_model(const char *name)
 {
     static Found greedy[CASES], beams[CASES], free_greedy, free_beams, alone;
@@ -148,7 +148,7 @@ static void sources(void **state)
     check_model("tiny-bart");
 }
 
-/* Some of the words are the model's, the others come with the request. */
+/* Some words are compiled into the model, the others come with the request. */
 static void of_the_model(void **state)
 {
     static Found greedy, beams;
@@ -169,7 +169,7 @@ static void of_the_model(void **state)
     ftx_model_close(model);
 }
 
-/* Several samples, each with its own past. */
+/* Several samples of one request: a word is banned by the history of each sample. */
 static void samples(void **state)
 {
     enum { SAMPLES = 6, NEW = 40 };
@@ -214,7 +214,7 @@ static void samples(void **state)
                 }
         }
     }
-    assert_true(met[0] > 20); /* else the words would be badly chosen */
+    assert_true(met[0] > 20); /* without the ban these words are generated often */
     assert_int_equal(met[1], 0);
     ftx_engine_close(engine);
     ftx_model_close(model);

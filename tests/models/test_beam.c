@@ -1,17 +1,17 @@
 /* test_beam.c - beam search against Hugging Face transformers and, at other widths, against the plain
- * search of kernels/ref over the same model's logits: alone, beside others, cut short. In 16 bits some may part
- * (search.h); at the end they are counted. */
+ * search of kernels/ref over the same model's logits: alone, together with other requests, cancelled. In 16 bits
+ * some results may differ (search.h); the last test limits their number. */
 #include "search.h"
 
 #include "drawn.h"
 #include "tests/skip.h"
 
-/* The best hypothesis is the reference's; in 16 bits it may be another where the plain search over the model's own
- * logits finds the same, or was close to it. */
+/* The best hypothesis must equal the reference. In 16 bits it may be another if the plain search over the model's own
+ * logits finds the same one, or had a close decision. */
 static void check_best(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s, const Rounding *r,
                        const Found *f, const char *what, const json_t *want, size_t skip, double score)
 {
-    const size_t n = json_array_size(want) - skip; /* behind the start token */
+    const size_t n = json_array_size(want) - skip; /* ids after the start token */
     bool equal = f->count[0] == n;
     char why[200];
     RefBeams b;
@@ -29,7 +29,7 @@ static void check_best(FtxEngine *engine, FtxModel *model, const Task *t, const 
         fail_msg("%s: %s", what, why);
 }
 
-/* The first ids of prompts, one after another, as texts. */
+/* Makes text number `text` of ROUNDING_MOST ids: the prompt, then pseudo-random ids. */
 static void take_text(int32_t *ids, int text, const int32_t *prompt, size_t n, int vocab)
 {
     for (int i = 0; i < ROUNDING_MOST; i++)
@@ -158,7 +158,7 @@ static void check_tiny(const char *name, const char *variant, const char *define
     snprintf(artifact, sizeof artifact, "beam-%s-%s", name, variant);
     model = golden_open(path, artifact, defines);
     engine = golden_engine(model);
-    for (size_t i = 0; i < n; i++) { /* beams and single rows side by side */
+    for (size_t i = 0; i < n; i++) { /* requests with and without beam search in one batch */
         const json_t *one = json_array_get(prompts, i);
         const size_t count = golden_ids(json_object_get(one, "input_ids"), ids[i], MAX_PROMPT);
         FtxRequest r = beam_request(model, ids[i], count, 4, 16, &found[i]);
@@ -212,9 +212,9 @@ static void tiny(void **state)
             check_tiny(models[m], variants[v].name, variants[v].defines);
 }
 
-/* --- a source: `verse` on its held-out sentences ---------------------------------------------------- */
+/* --- encoder-decoders: `verse` on its held-out sentences -------------------------------------------- */
 
-/* By texts that look random. */
+/* Measured on pseudo-random sources and texts. */
 static Rounding source_rounding(const char *artifact, FtxAct act, bool scaled, int first_position)
 {
     enum { LONG = 12 };
@@ -234,7 +234,7 @@ static Rounding source_rounding(const char *artifact, FtxAct act, bool scaled, i
     return r;
 }
 
-/* Submits what there is room for; all run to their ends. */
+/* Submits n requests, stepping while the engine is full, and runs all to their ends. */
 static void run_all(FtxEngine *engine, const FtxRequest *r, size_t n)
 {
     FtxError err;
@@ -415,9 +415,9 @@ static void settings(void **state)
     ftx_model_close(model);
 }
 
-/* --- beside others ------------------------------------------------------------------------------------ */
+/* --- together with other requests --------------------------------------------------------------------- */
 
-/* A search gives the same whoever runs beside it, whoever is cut short, and in whichever slots. */
+/* The result of a search does not depend on other requests, on cancelled ones, or on its slots. */
 static void beside_others(void **state)
 {
     static Found alone, found[6];
@@ -440,7 +440,7 @@ static void beside_others(void **state)
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 6; i++) {
             r = beam_request(model, prompt, 7, i % 2 ? 4 : 3 - 2 * (i % 4 == 0), 16, &found[i]);
-            if (i % 4 == 0) { /* a sampled one */
+            if (i % 4 == 0) { /* a request that samples */
                 r.temperature = 1.0f;
                 r.seed = (uint64_t)round;
                 r.n_best = 1;
@@ -465,7 +465,7 @@ static void beside_others(void **state)
     ftx_model_close(model);
 }
 
-/* Each id's log-probability is the model's, whatever the search went by. */
+/* Reported log-probabilities are the model's own, before the logits processors that the search applies. */
 static void logprobs(void **state)
 {
     FtxModel *model = golden_open("tests/models/tiny-llama", "beam-beside",
@@ -558,7 +558,7 @@ static void refusals(void **state)
     r.stop = stops;
     r.stop_count = 1;
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
-    r = beam_request(model, prompt, 3, 4, 90, &f); /* 12 pages of the prompt's lane, 12 of each other */
+    r = beam_request(model, prompt, 3, 4, 90, &f); /* 12 pages for each of 4 beams */
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EFULL);
     assert_non_null(strstr(err.text, "48 KV pages"));
     r = beam_request(model, prompt, 3, 4, 4, &f);
@@ -571,7 +571,8 @@ static void refusals(void **state)
     ftx_model_close(plain);
 }
 
-/* Hypotheses of 200 sequences of 2048 are over 1 MB, so they are copied one by one, not all at once: the same search. */
+/* The hypotheses of 200 sequences of 2048 tokens exceed 1 MB, so they are copied one by one instead of all at once.
+ * The results must be those of small limits. */
 static void many_long(void **state)
 {
     static const char *const defines[] = {"-D limits.sequences=8 -D limits.context=64",
@@ -580,7 +581,7 @@ static void many_long(void **state)
     static Found found[2][2];
 
     (void)state;
-    if (golden_on_cuda()) /* kernels of other limits round otherwise */
+    if (golden_on_cuda()) /* other limits select other kernels, which round differently */
         return;
     for (int which = 0; which < 2; which++) {
         char extra[200], name[40];

@@ -1,6 +1,6 @@
-/* test_beam_odd.c - beam search of models of odd shapes with random weights, against the plain search of
- * kernels/ref: head sizes 32, 40, 80 of three heads, widths 1, 3, 7, 64, prompts and texts from one token
- * to the whole context; and 300 rows at once. In 16 bits some may part (search.h); at the end they are counted. */
+/* test_beam_odd.c - beam search of models of unusual shapes with random weights, against the plain search of
+ * kernels/ref: three heads of size 32, 40 or 80, widths 1, 3, 7 and 64, lengths from one token to the whole
+ * context, and 300 rows at once. In 16 bits some results may differ (search.h); the last test limits their number. */
 #include "search.h"
 
 enum { CONTEXT = 40, SOURCE = 24, VOCAB = 300, START = 2, SEED = 3 };
@@ -79,7 +79,7 @@ static Rounding shape_rounding(const Shape *s, const char *name)
     return r;
 }
 
-/* Ids that look random, of a task's number. */
+/* Pseudo-random ids, fixed for each task number. */
 static void draw(int32_t *ids, int n, int number)
 {
     for (int i = 0; i < n; i++)
@@ -98,7 +98,7 @@ static Task make_task(const Shape *s, int length, int number)
     return (Task){.ids = ids, .n = length, .source = source, .n_source = 1 + number * 5 % SOURCE};
 }
 
-/* One lane is no search: the likeliest token each time, up to an end id. */
+/* Width 1 is greedy decoding: the likeliest token each time, up to an end id. */
 static void check_greedy(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s, const Rounding *r)
 {
     static double logprobs[VOCAB];
@@ -124,7 +124,7 @@ static void check_greedy(FtxEngine *engine, FtxModel *model, const Task *t, cons
                 second = logprobs[i];
             }
         if (best - second < close)
-            return; /* too close to go on */
+            return; /* two tokens are nearly equal: the texts may differ from here on */
         for (int i = 0; i < s->n_ends; i++)
             end = end || ids[n] == s->ends[i];
         assert_true((size_t)(n - t->n) < found.n_tokens);
@@ -155,7 +155,7 @@ static void check_shape(const Shape *s, const char *name, int number)
          0.0f,
          {0},
          0,
-         0}, /* from one token to the end */
+         0}, /* with a prompt of one token: fills the context */
     };
     const int lengths[] = {s->block - 1, s->block, s->block + 1, 2, CONTEXT - 5, 1};
     FtxModel *model = open_shape(s, name);
@@ -195,8 +195,8 @@ static void sources(void **state)
     check_shape(&(Shape){TRANSFORMER, 80, 3, 65, 90, 8}, "transformer-80", 7);
 }
 
-/* Searches that end and could go on: three ids are likely, of which one, two or all end a hypothesis; with every rule
- * for when a search is over, and lengths that count for, not at all and against a hypothesis. */
+/* When a search ends. A bias makes three ids likely, and one, two or all of them end a hypothesis. Every value of
+ * early_stopping, and negative, zero and positive length penalties. */
 static void endings(void **state)
 {
     static const float penalties[] = {-1.0f, -0.3f, 0.0f, 0.5f, 1.0f, 2.0f};
@@ -241,7 +241,7 @@ static Setting crowd_setting(int i)
                      .groups = 1};
 }
 
-/* Whether two rows without a search may have gone on differently where they do. */
+/* Whether two greedy results first differ at tokens whose log-probabilities are within the tolerance. */
 static bool greedy_close(FtxEngine *engine, FtxModel *model, const Task *t, const Setting *s, const Rounding *r,
                          const Found *a, const Found *b)
 {
@@ -260,7 +260,7 @@ static bool greedy_close(FtxEngine *engine, FtxModel *model, const Task *t, cons
     return fabs(logprobs[a->tokens[n]] - logprobs[b->tokens[n]]) <= 2.0 * rounding_logprob(r);
 }
 
-/* 300 rows: searches of several widths, and single rows, each as if it were alone. */
+/* 300 rows in one batch: searches of several widths and greedy requests, each with the result it has alone. */
 static void check_crowd(const Shape *s, const char *name)
 {
     enum { MOST = 120 };

@@ -1,9 +1,9 @@
-/* test_cut.c - prompts of more bytes than an engine has room for are cut before they are tokenized: never inside a
- * character, wherever the cut falls.
+/* test_cut.c - a prompt with more bytes than the engine has room for is truncated before tokenization, and never
+ * inside a UTF-8 character.
  *
- * The texts have hundreds of soft hyphens, which the normaliser drops, so few tokens stand for many bytes. The prompt
- * has room for two tokens: what a cut leaves of a character would be one of them, the unknown token. The prompt's ids
- * cannot be seen from outside; its logits can. */
+ * The texts have hundreds of soft hyphens, which the normaliser drops, so they have many bytes and few tokens. The
+ * prompt has room for two tokens. Bytes of a cut character would become one of them, the unknown token. The API does
+ * not return the ids of a prompt, so the test compares its logits. */
 #include "golden.h"
 
 enum { VOCAB = 320, MOST = 2 };
@@ -27,7 +27,8 @@ static FtxStatus logits_of(FtxEngine *engine, FtxRequest *r, float *to)
     return FTX_OK;
 }
 
-/* A word, soft hyphens, U+33A1, whose three bytes are the tokens "m" and "2"; or the other way round. */
+/* A word, soft hyphens and U+33A1; with from_start in reverse order. U+33A1 has three bytes and becomes the tokens
+ * "m" and "2". */
 static void make_text(char *text, const char *word, size_t hyphens, bool from_start)
 {
     char *p = stpcpy(text, from_start ? "\xe3\x8e\xa1" : word);
@@ -37,7 +38,7 @@ static void make_text(char *text, const char *word, size_t hyphens, bool from_st
     strcpy(p, from_start ? word : "\xe3\x8e\xa1");
 }
 
-/* The logits after the tokens that a prompt of MOST keeps. */
+/* The logits after the MOST tokens that truncation keeps. */
 static void clean_logits(FtxModel *model, FtxEngine *engine, const char *word, bool from_start, float *to)
 {
     FtxRequest r = ftx_request_default(model);
@@ -56,7 +57,8 @@ static void clean_logits(FtxModel *model, FtxEngine *engine, const char *word, b
 
 static void cut_between_characters(void **state)
 {
-    static const char *const words[] = {"a", "ab"}; /* one token each: the cut falls on every byte of a hyphen */
+    static const char *const words[] = {
+        "a", "ab"}; /* one token each, of 1 and 2 bytes: the cut meets every byte of a hyphen */
     FtxModel *model = golden_open("tests/models/tiny-llama", "cut",
                                   "-D tokenizer=tests/tokenizer/small/unigram.json -D limits.context=24");
     FtxEngine *engine = golden_engine(model);
@@ -77,7 +79,7 @@ static void cut_between_characters(void **state)
             r.no_bos = true;
             r.truncate = from_start ? FTX_TRUNCATE_START : FTX_TRUNCATE_END;
             r.max_prompt = MOST;
-            if (logits_of(engine, &r, got)) { /* what is left has too few tokens to be all of the prompt */
+            if (logits_of(engine, &r, got)) { /* refused: the bytes that remain have too few tokens */
                 refused++;
                 continue;
             }

@@ -1,6 +1,6 @@
-/* test_encode.c - encoders against Hugging Face transformers: vectors within 1e-4, whatever batch
- * they travel in: alone, packed with others, padded, in several steps. Mistakes in one text leave
- * the others unharmed. */
+/* test_encode.c - encoders against Hugging Face transformers: vectors within 1e-4 in every kind of
+ * batch: alone, packed with others, padded, in several steps. An error in one text does not affect
+ * the others. */
 #include <math.h>
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include "plain_text.h"
 #include "tests/skip.h"
 
-/* A file of the bigger references: in FTX_SHARED, or beside the tree. */
+/* Path of a file of the large references: in the folder FTX_SHARED, or in ../shared. */
 static const char *shared(const char *name)
 {
     static char path[4][1000];
@@ -26,7 +26,7 @@ typedef struct Text {
     int32_t ids[128];
     size_t n;
     const json_t *golden;
-    float first[MAX_D], pooled[MAX_D]; /* alone */
+    float first[MAX_D], pooled[MAX_D]; /* results of the text in a batch of its own */
 } Text;
 
 typedef struct Texts {
@@ -34,10 +34,10 @@ typedef struct Texts {
     FtxModel *model;
     FtxEngine *engine;
     FtxModelInfo info;
-    double away; /* that values may differ from the reference */
+    double away; /* tolerance of values against the reference */
 } Texts;
 
-/* A golden vector, if there is one. */
+/* Compares with a vector of the reference, if it has one. */
 static void check(const Texts *t, const char *what, const json_t *want, const float *got, size_t n)
 {
     double worst = 0.0;
@@ -101,7 +101,7 @@ static void alone(const Texts *t, Text *x)
     memcpy(x->first, hidden, (size_t)t->info.hidden * sizeof *hidden);
 }
 
-/* All texts `copies` times, packed, or with rows `stride` apart. */
+/* Encodes all texts `copies` times in one batch: packed, or padded to `stride`. */
 static void together(const Texts *t, size_t copies, size_t stride)
 {
     static int32_t ids[64 * 128], lengths[64];
@@ -110,7 +110,7 @@ static void together(const Texts *t, size_t copies, size_t stride)
     size_t at = 0, rows = 0;
 
     assert_true(count <= 64);
-    memset(ids, -1, sizeof ids); /* what no text has is not read */
+    memset(ids, -1, sizeof ids); /* ids of padding must not be read */
     memset(hidden, 1, sizeof hidden);
     for (size_t i = 0; i < count; i++, at += stride ? stride : t->at[(i - 1) % TEXTS].n) {
         const Text *x = &t->at[i % TEXTS];
@@ -132,7 +132,7 @@ static void together(const Texts *t, size_t copies, size_t stride)
         const Text *x = &t->at[i % TEXTS];
 
         check_text(t, x, hidden + at * D, pooled + i * P);
-        if (!golden_on_cuda()) { /* not one bit */
+        if (!golden_on_cuda()) { /* on the CPU equal bit for bit */
             assert_memory_equal(hidden + at * D, x->first, D * sizeof *hidden);
             if (P)
                 assert_memory_equal(pooled + i * P, x->pooled, P * sizeof *pooled);
@@ -177,7 +177,7 @@ static void close_texts(Texts *t, json_t *golden)
     json_decref(golden);
 }
 
-/* Fewer rows and tokens in a step make the same texts travel in other company. */
+/* With fewer rows and tokens in a step the same texts are batched differently. */
 static void tiny(void **state)
 {
     static const char *const models[] = {"tiny-bert", "tiny-roberta", "tiny-distilbert"};
@@ -204,7 +204,7 @@ static void tiny(void **state)
         }
 }
 
-/* Another vector a text than the family's own. */
+/* A pooling other than the default of the architecture. */
 static void pooling(void **state)
 {
     static Texts t;
@@ -256,7 +256,7 @@ static void mistakes(void **state)
                      .tokens = tokens,
                      .errors = errors};
 
-    run(&t, &job); /* 5 6 with 243 before: fine; 400: unknown; 7 -1: unknown; none */
+    run(&t, &job); /* texts: 243 5 6 is valid; 400 is unknown; 7 -1 has an unknown id; the last is empty */
     assert_int_equal(errors[0].status, FTX_OK);
     assert_int_equal(tokens[0], 3);
     for (int i = 1; i < 4; i++) {
@@ -286,7 +286,7 @@ static void mistakes(void **state)
                                        &err),
                      FTX_EINVAL);
     assert_non_null(strstr(err.text, "hidden_rows: room for 2"));
-    lengths[1] = 2; /* types: 0, 1 and, of 2 kinds, 2 */
+    lengths[1] = 2; /* types 0, 1, 2: the model has only two */
     assert_int_equal(
         ftx_engine_encode(
             t.engine,
@@ -303,11 +303,11 @@ static void mistakes(void **state)
         ftx_engine_submit(t.engine, &(FtxRequest){.size = sizeof(FtxRequest), .ids = ids, .ids_count = 1}, NULL, &err),
         FTX_EINVAL);
     assert_non_null(strstr(err.text, "encoder"));
-    alone(&t, &t.at[1]); /* nothing of that has harmed the engine */
+    alone(&t, &t.at[1]); /* the engine still gives right results */
     close_texts(&t, golden);
 }
 
-/* Types change the vectors, and each text has its own. */
+/* Token types change the vectors, and each text has its own types. */
 static void types(void **state)
 {
     static Texts t;
@@ -341,7 +341,7 @@ static void types(void **state)
 
 /* --- texts ---------------------------------------------------------------------------------------------- */
 
-/* The texts give the same as these ids and types. */
+/* A text, or pair, and the ids and types that it must be tokenized to. */
 typedef struct Words {
     const char *text, *pair;
     FtxTruncate truncate;
@@ -416,7 +416,7 @@ static void texts(void **state)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         check_words(&t, &words[i]);
 
-    text[0] = "a[SEP]"; /* [CLS] a [SEP] [SEP], or the text of one, which has more tokens */
+    text[0] = "a[SEP]"; /* [CLS] a [SEP] [SEP]; with `literal` "[SEP]" is plain text, of more tokens */
     for (int literal = 0; literal < 2; literal++) {
         run(&t,
             &(FtxEncode){
@@ -428,7 +428,7 @@ static void texts(void **state)
     for (size_t i = 0; i + 2 < sizeof long_text; i += 2)
         memcpy(long_text + i, "b ", 2);
     memset(blank, ' ', sizeof blank - 1);
-    /* What is refused leaves the others unharmed, and its row empty. */
+    /* A refused text does not affect the others, and its rows are zero. */
     memset(hidden, 1, sizeof hidden);
     tokens[1] = tokens[3] = 99;
     run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
@@ -449,7 +449,7 @@ static void texts(void **state)
     for (int i = 0; i < 8 * t.info.hidden; i++)
         assert_true(hidden[8 * t.info.hidden + i] == 0.0f);
 
-    /* A text of any length is cut: to the context, or to the stride of a padded batch. */
+    /* A text of any length is truncated: to the context, or to the stride of a padded batch. */
     run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
                          .count = 2,
                          .text = text,
@@ -467,7 +467,7 @@ static void texts(void **state)
                          .hidden = hidden,
                          .tokens = tokens});
     assert_int_equal(tokens[1], 8);
-    for (size_t i = 0; i + 4 < sizeof blank; i += 3) /* no space anywhere */
+    for (size_t i = 0; i + 4 < sizeof blank; i += 3) /* a long text without any space */
         memcpy(blank + i, "\xe4\xb8\xad", 3);
     text[1] = blank;
     run(&t, &(FtxEncode){.size = sizeof(FtxEncode),
@@ -509,9 +509,9 @@ static void texts(void **state)
     close_texts(&t, golden);
 }
 
-/* --- a trained model, where it is --------------------------------------------------------------------- */
+/* --- a trained model, if its files are there ----------------------------------------------------------- */
 
-/* A tensor of a safetensors file of 32-bit numbers; the file stays mapped in memory. */
+/* A tensor of a safetensors file of 32-bit numbers. data: the file's contents after its header. */
 static const float *tensor(const char *file, const json_t *head, const char *data, const char *name)
 {
     const json_t *at = json_array_get(json_object_get(json_object_get(head, name), "data_offsets"), 0);
@@ -583,7 +583,7 @@ static double farthest(const float *a, const float *b, size_t n)
     for (size_t i = 0; i < n; i++) {
         const double d = fabs((double)(a[i] - b[i]));
 
-        far = d <= far ? far : d; /* a NaN stays */
+        far = d <= far ? far : d; /* NaN is kept */
     }
     return far;
 }
@@ -626,7 +626,8 @@ static void emb(void **state)
     close_emb(&e);
 }
 
-/* The same texts packed, from number `first` on round and round: alone, and in ever other company. */
+/* The same texts packed, alone and in batches of several sizes. A batch begins with text `first` and takes every
+ * third text, modulo EMB. */
 static void emb_company(void **state)
 {
     static const struct {
@@ -675,7 +676,8 @@ static void emb_company(void **state)
     close_emb(&e);
 }
 
-/* What stands before the first layer, in place of ids: packed, and as the second of a padded batch. */
+/* Input embeddings (the hidden states before the first layer) instead of ids: packed, and as the second text of a
+ * padded batch. */
 static void emb_states(void **state)
 {
     static float hidden[2 * EMB_LONGEST * EMB_D], pooled[2 * EMB_D];
@@ -686,7 +688,7 @@ static void emb_states(void **state)
 
     (void)state;
     open_emb(&e);
-    first = tensor("outputs", e.head, e.data, "hidden_0_sentence_1"); /* [58, D], of which 9 count */
+    first = tensor("outputs", e.head, e.data, "hidden_0_sentence_1"); /* [58, D], of which 9 rows are the text */
     want = tensor("outputs", e.head, e.data, "single_1_last_hidden_state");
     pooler = tensor("outputs", e.head, e.data, "single_1_pooler_output");
     for (int padded = 0; padded < 2; padded++) {
@@ -712,7 +714,8 @@ static void emb_states(void **state)
     close_emb(&e);
 }
 
-/* What devices are held to in 16 bits, from the models themselves; docs/testing.md has these figures. */
+/* Measures the effect of rounding to 16 bits on each model: the tolerances of devices. docs/testing.md has these
+ * figures. */
 static void roundings(void **state)
 {
     static const struct {
@@ -737,7 +740,7 @@ static void roundings(void **state)
             bf16 = fmax(bf16, plain_text_rounding(&plain, DT_BF16, t.at[k].ids, (int)t.at[k].n));
         }
         print_message("%s: values kept in fp16 go %.1e away, in bf16 %.1e\n", models[i].name, fp16, bf16);
-        assert_true(fp16 > 1e-4 && bf16 > 4.0 * fp16 && bf16 < 16.0 * fp16); /* three bits less */
+        assert_true(fp16 > 1e-4 && bf16 > 4.0 * fp16 && bf16 < 16.0 * fp16); /* bf16 has three mantissa bits less */
         plain_text_close(&plain);
         close_texts(&t, golden);
     }

@@ -7,7 +7,7 @@
 
 typedef struct Case {
     FtxModel *model;
-    const char *folder; /* of greedy.json, logits.json */
+    const char *folder; /* has greedy.json and logits.json */
 } Case;
 
 static FtxRequest greedy_request(const FtxModel *m, const int32_t *ids, size_t n, int max_new, GoldenAnswer *a)
@@ -27,8 +27,8 @@ static FtxRequest greedy_request(const FtxModel *m, const int32_t *ids, size_t n
     return r;
 }
 
-/* In reduced precision a first difference is right only where the recorded gap of the best and the
- * second logit is within the tolerance; after it the texts part. */
+/* Largest recorded gap between the best and the second logit at which a token may differ from the
+ * reference. 0 in fp32. After the first difference the texts are no longer compared. */
 static double margin_allowed(void)
 {
     const char *t = getenv("FTX_TEST_MARGIN");
@@ -179,7 +179,7 @@ static void logits_of_prompts(void **state)
     ftx_engine_close(engine);
 }
 
-/* A whole context of held-out text: the loss of every token. */
+/* The loss of every token of a held-out text as long as the context. */
 static void losses_of_long_text(void **state)
 {
     const Case *c = *state;

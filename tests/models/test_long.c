@@ -1,5 +1,5 @@
-/* test_long.c - limits that no machine can fill: an artifact for 256 sequences of 131,072 tokens opens in little memory,
- * and gives the tokens that one with small limits gives. */
+/* test_long.c - very large limits: an artifact for 256 sequences of 131,072 tokens, whose full KV cache fits no
+ * machine, opens in little memory and gives the same tokens as one with small limits. */
 #include <unistd.h>
 
 #include "golden.h"
@@ -7,7 +7,7 @@
 
 enum { SEQUENCES = 256, CONTEXT = 131072, REQUESTS = 24, PROMPT = 40, NEW = 30, BLOCK = 16 };
 
-/* Bytes of this process that are in memory. */
+/* Resident memory of this process in bytes. */
 static size_t resident(void)
 {
     unsigned long all = 0, now = 0;
@@ -86,7 +86,7 @@ static void test_limits(void **state)
     print_message("%.1f MB more in memory; the KV cache has room for %llu tokens, %.1f MB\n",
                   (double)(after - before) * 1e-6, (unsigned long long)info.kv_tokens,
                   (double)(info.kv_tokens * info.kv_token_bytes) * 1e-6);
-#ifndef __SANITIZE_ADDRESS__ /* the sanitizer keeps books of all memory */
+#ifndef __SANITIZE_ADDRESS__ /* the sanitizer needs memory of its own for all of it */
     assert_true(golden_on_cuda() || after - before < (size_t)48 << 20);
 #endif
     answer(model, e, large);
@@ -96,7 +96,7 @@ static void test_limits(void **state)
     ftx_model_close(model);
 }
 
-/* One page for each sequence, the least there may be: requests wait for pages, and the tokens are the same. */
+/* One KV page for each sequence is the smallest cache. Requests wait for pages, and the tokens stay the same. */
 static void test_least(void **state)
 {
     static GoldenAnswer all[REQUESTS], few[REQUESTS];
@@ -118,7 +118,7 @@ static void test_least(void **state)
     e = open_engine(model, 8 * BLOCK * info.kv_token_bytes);
     ftx_model_info(model, &info);
     assert_int_equal(info.kv_tokens, 8 * BLOCK);
-    answer(model, e, few); /* each needs up to 5 pages of the 8 */
+    answer(model, e, few); /* each request needs up to 5 of the 8 pages */
     same(all, few);
     assert_int_equal(e->pages.n, 8);
     assert_int_equal(e->pages.fresh, 8);

@@ -1,9 +1,9 @@
-/* test_many.c - 64 requests in flight write what each of them writes alone: submitted at once, and
+/* test_many.c - 64 requests in flight give the tokens that each gives alone: submitted at once, and
  * one by one while others run.
  *
  * With fp32 weights every token is the same; on the CPU every log-probability too, bit for bit.
- * In 16 bits (FTX_TEST_TOLERANCE over 1e-3) sums of steps with other numbers of tokens may be
- * rounded otherwise: where texts part, the logits after the common beginning must show that both
+ * In 16 bits (FTX_TEST_TOLERANCE of 1e-3 or more) rounding may depend on the number of tokens in a
+ * step. Where two texts first differ, the logits after their common beginning must show that both
  * tokens were within the tolerance of being chosen. */
 #include <math.h>
 
@@ -36,7 +36,7 @@ static double tolerance(void)
     return t ? atof(t) : 1e-4;
 }
 
-/* Every second is greedy; the others differ in all that may be set. */
+/* Every second request is greedy; the others have various sampling settings. */
 static FtxRequest request_of(const FtxModel *m, int i)
 {
     FtxRequest q = ftx_request_default(m);
@@ -54,8 +54,9 @@ static FtxRequest request_of(const FtxModel *m, int i)
     return q;
 }
 
-/* How far u lies from what chooses `id`: from its share of [0, 1); of a greedy request, how far the
- * logit lies from the largest. In units of the largest logit, and of 1. */
+/* How far `id` is from being chosen. Sampling: the distance of the random number u from the interval
+ * of [0, 1) that belongs to id. Greedy: half the distance of its logit from the best one, relative
+ * to the largest logit. */
 static double away(const FtxRequest *q, const float *logits, const int32_t *history, int length, int prompt, int id)
 {
     const FtxRow row = {.kv_len = length, .prompt = prompt};
@@ -85,8 +86,8 @@ static double away(const FtxRequest *q, const float *logits, const int32_t *hist
     return fmax(fmax(below - ref_uniform(&r), ref_uniform(&r) - below - p[id]), 0.0);
 }
 
-/* The same where the border of the kept set may lie a little to either side: a token at the border
- * of top_k, top_p or typical_p moves the shares of all others. */
+/* The same, when top_k, top_p and typical_p may each be a little smaller or larger: a token that
+ * enters or leaves the kept set changes the probabilities of all others. */
 static double away_at_borders(const FtxRequest *q, const float *logits, const int32_t *history, int length, int prompt,
                               int id)
 {
@@ -109,7 +110,7 @@ static double away_at_borders(const FtxRequest *q, const float *logits, const in
 
 static int32_t prompt_ids[512];
 
-/* Token k of request i is another in `b` than alone. */
+/* Token k of request i differs between `b` and its run alone: checks that both were nearly chosen. */
 static void check_parting(FtxEngine *engine, const FtxModel *model, int i, size_t k, const GoldenAnswer *b,
                           const char *how)
 {
@@ -145,7 +146,7 @@ static void check_parting(FtxEngine *engine, const FtxModel *model, int i, size_
         fail_msg("request %d %s, token %zu: %d, alone %d: %.3f away", i, how, k, b->ids[k], a->ids[k], far);
 }
 
-/* How many texts part. */
+/* 1 if the text of request i differs from its run alone, otherwise 0. */
 static int check_same(FtxEngine *engine, const FtxModel *model, int i, const GoldenAnswer *b, const char *how)
 {
     const GoldenAnswer *a = &run[i].alone;

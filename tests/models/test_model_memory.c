@@ -1,5 +1,5 @@
-/* test_model_memory.c - a real model on the CPU: memory is taken at open and nowhere else, and where it is
- * refused, open fails with a reason and nothing is left behind. */
+/* test_model_memory.c - a real model on the CPU: memory is allocated at open and nowhere else. If an allocation
+ * fails, open fails with a message and frees everything. */
 #include "golden.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -43,7 +43,7 @@ static FtxStatus submit_all(FtxEngine *e, const FtxModel *m, FtxError *err)
     return s;
 }
 
-/* Opens, writes twelve texts, closes. during: allocations between open and close. */
+/* Opens, generates twelve texts, closes. during: number of allocations between open and close. */
 static FtxStatus live_once(int *during, FtxError *err)
 {
     const FtxOptions o = {.size = sizeof(FtxOptions), .device = FTX_DEVICE_CPU, .threads = 2};
@@ -81,7 +81,7 @@ static void test_none_while_running(void **state)
     }
 }
 
-/* An encoder: texts, pairs, ids and hidden states, packed and padded, also those that are refused. */
+/* An encoder: texts, pairs, ids and hidden states, packed and padded, including inputs that are refused. */
 static void test_none_while_encoding(void **state)
 {
     enum { D = 96, ROWS = 64 };
@@ -119,7 +119,7 @@ static void test_none_while_encoding(void **state)
     ftx_model_close(m);
 }
 
-/* Where a library does without (PCRE2 without its compiler), open may well succeed. */
+/* Open may succeed although an allocation failed, if a library can do without it (PCRE2 without its JIT). */
 static void test_every_malloc_fails(void **state)
 {
     int during, failed = 0;

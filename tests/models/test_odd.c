@@ -1,7 +1,7 @@
-/* test_odd.c - small models of odd shapes in both families, and every K of top-k: compiled, run with
- * several requests together, against a forward pass built on kernels/ref.
+/* test_odd.c - small decoders of unusual shapes in both families, and top-k with K from 1 to the
+ * maximum, against a plain forward pass (plain.h). Several requests run together.
  *
- * FTX_ODD: how many shapes of each family; "all" of them takes long. */
+ * FTX_ODD: number of shapes of each family, or "all", which takes long. */
 #include "golden.h"
 #include "plain.h"
 
@@ -43,7 +43,7 @@ static void write_text(const char *path, const char *text)
         fail_msg("%s: %s", path, strerror(errno));
 }
 
-/* The artifact of a shape and, on the way, its spec and weights; `path` is where it lies. */
+/* Writes the spec and the weights of a shape, compiles and opens it. `path` is set to the artifact. */
 static FtxModel *open_shape(const OddShape *s, const char *name, char path[1000])
 {
     const char *folder = getenv("FTX_BUILD"), *artifacts = getenv("FTX_TEST_ARTIFACTS");
@@ -75,7 +75,7 @@ static void draw_ids(Request *r, int vocab, int seed)
         r->ids[i] = odd_draw(seed * 1000 + r->prompt, i, vocab);
 }
 
-/* Largest difference of a logit over the largest logit. */
+/* Largest difference of a logit, relative to the largest logit. */
 static double difference(const float *got, const float *want, int vocab)
 {
     double largest = 0.0, worst = 0.0;
@@ -84,12 +84,12 @@ static double difference(const float *got, const float *want, int vocab)
         const double d = fabs((double)got[i] - (double)want[i]);
 
         largest = fmax(largest, fabs((double)want[i]));
-        worst = d <= worst ? worst : d; /* a NaN stays */
+        worst = d <= worst ? worst : d; /* NaN is kept */
     }
     return worst / largest;
 }
 
-/* The two largest: is `id` the first, or closer to it than the tolerance explains? */
+/* Whether `id` has the best logit, or one within the tolerance of it. parts: id is not the best. */
 static bool is_best(const float *logits, int vocab, int id, bool *parts)
 {
     double best = -INFINITY, largest = 0.0;
@@ -126,7 +126,7 @@ static void check_request(Plain *m, FtxEngine *engine, Request *r, const char *w
         assert_in_range(id, 0, vocab - 1);
         if (!is_best(m->logits, vocab, id, &parts))
             fail_msg("%s: prompt of %d: new token %d is %d, not the best", what, r->prompt, i, id);
-        r->ids[r->prompt + i] = id; /* after a tie the reference follows */
+        r->ids[r->prompt + i] = id; /* after a near tie the reference continues with this token */
         if (i + 1 < ODD_NEW)
             plain_run(m, r->ids, 1, r->prompt + i);
     }
@@ -152,7 +152,7 @@ static void check_shape(bool gpt2, int number)
     model = open_shape(&s, name, path);
     engine = golden_engine(model);
     plain_open(&plain, path, &s);
-    for (int done = 0; done < s.prompts;) { /* as many together as may wait */
+    for (int done = 0; done < s.prompts;) { /* batches of as many requests as the engine can hold */
         int n = 0;
 
         for (; done + n < s.prompts && n < 4 * s.sequences; n++) {
@@ -203,7 +203,7 @@ static void gpt2_shapes(void **state)
 static const int ks[] = {1, 2, 63, 64, 1000, 1024};
 enum { LEN_KS = sizeof ks / sizeof *ks };
 
-/* And other sets that a draw is among. */
+/* Other filters, which keep sets of other sizes. */
 static const struct {
     int top_k;
     float top_p, min_p, typical_p;
@@ -223,8 +223,8 @@ static OddShape small(int vocab)
     return s;
 }
 
-/* The token drawn is the one that the reference's tail draws from the same logits; at a border of two
- * ids, where sums of another order may fall to either side, the neighbour. */
+/* Checks that `got` is the token that the reference sampler draws from the same logits. If the random
+ * number is within 1e-5 of the border between two ids, either is right, since sums are rounded. */
 static void check_draw(const float *logits, int vocab, int length, const FtxRequest *q, int got)
 {
     const FtxRow row = {.kv_len = length, .prompt = length};
@@ -248,7 +248,7 @@ static void check_draw(const float *logits, int vocab, int length, const FtxRequ
     for (int i = 0; i < vocab; i++)
         kept += p[i] > 0.0;
     if (!fewer && q->top_k > 0)
-        assert_true(kept >= (q->top_k < vocab ? q->top_k : vocab)); /* more: ties at the k-th place */
+        assert_true(kept >= (q->top_k < vocab ? q->top_k : vocab)); /* more if there are ties at rank k */
     if (!(p[got] > 0.0) || ref_uniform(&r) < below - 1e-5 || ref_uniform(&r) > below + p[got] + 1e-5)
         fail_msg("vocab %d, top_k %d, top_p %g, min_p %g, typical_p %g, seed %llu: %d drawn (p %g), expected %d", vocab,
                  q->top_k, (double)q->top_p, (double)q->min_p, (double)q->typical_p, (unsigned long long)q->seed, got,
@@ -314,7 +314,7 @@ static void check_vocab(int vocab)
     unlink(path);
 }
 
-/* Some draw among more than 64, among more than 1024 kept by nobody, among fewer than K. */
+/* Vocabularies smaller than the largest K, equal to it and much larger. */
 static void every_k(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* test_odd_text.c - small encoders of odd shapes against a forward pass built on kernels/ref: every length
- * from 1 to the context, batches of 1 to 300 texts, packed and padded, from ids and from hidden states.
+/* test_odd_text.c - small encoders of unusual shapes against a plain forward pass (plain_text.h): every length
+ * from 1 to the context, batches of 1 to 300 texts, packed and padded, from ids and from input embeddings.
  *
- * FTX_ODD: how many shapes; "all" of them takes long. */
+ * FTX_ODD: number of shapes, or "all", which takes long. */
 #include "golden.h"
 #include "odd_text.h"
 #include "plain_text.h"
@@ -27,11 +27,11 @@ typedef struct Shape {
     FtxModel *model;
     FtxEngine *engine;
     PlainText plain;
-    int D, P, count;                 /* texts in a batch at most */
+    int D, P, count;                 /* hidden size, pooled size, number of texts */
     int32_t *ids, *types, *lengths;  /* [count][context], [count] */
-    float *entry, *hidden, *pooled;  /* wanted: [count][context][D], likewise, [count][P] */
-    float *got, *got_pooled, *input; /* as they went in and came out */
-    double away;                     /* that rounding to the device's type may go */
+    float *entry, *hidden, *pooled;  /* expected: [count][context][D], the same, [count][P] */
+    float *got, *got_pooled, *input; /* outputs of the engine, and its input embeddings */
+    double away;                     /* tolerance in the device's type */
 } Shape;
 
 static void open_shape(Shape *t, int number)
@@ -40,7 +40,7 @@ static void open_shape(Shape *t, int number)
                                        [FTX_ACT_GELU_ERF] = "gelu_erf",
                                        [FTX_ACT_GELU_TANH] = "gelu_tanh",
                                        [FTX_ACT_SILU] = "silu"};
-    static const char *const pools[] = {"none", "pooler", "first", "mean"}; /* PlainPool */
+    static const char *const pools[] = {"none", "pooler", "first", "mean"}; /* by PlainPool */
     const char *folder = getenv("FTX_BUILD"), *artifacts = getenv("FTX_TEST_ARTIFACTS");
     char spec[1000], weights[1000], text[2000], name[40];
     const OddText *s = &t->s;
@@ -107,12 +107,12 @@ static double worst(const float *a, const float *b, size_t n)
     for (size_t i = 0; i < n; i++) {
         const double d = fabs((double)a[i] - (double)b[i]);
 
-        far = d <= far ? far : d; /* a NaN stays */
+        far = d <= far ? far : d; /* NaN is kept */
     }
     return far;
 }
 
-/* Texts of all lengths in turn, and what they should give. */
+/* Makes `count` texts of lengths 1, 2, 3 ... in turn, and their expected results. */
 static void make_texts(Shape *t, int count)
 {
     const size_t C = (size_t)t->s.context, rows = (size_t)count * C, D = (size_t)t->D, P = (size_t)t->P;
@@ -151,7 +151,7 @@ static double allowed(Shape *t)
     return plain_text_allowed(&t->plain, far);
 }
 
-/* `n` texts from number `first` on, in one call. */
+/* Encodes n texts, beginning with number `first`, in one call. states: from input embeddings. */
 static void check_batch(Shape *t, int first, int n, bool padded, bool states)
 {
     const size_t C = (size_t)t->s.context, D = (size_t)t->D, P = (size_t)t->P, from = (size_t)first;
@@ -159,7 +159,7 @@ static void check_batch(Shape *t, int first, int n, bool padded, bool states)
     size_t rows = 0;
     FtxError err;
 
-    for (size_t i = from; i < from + (size_t)n; i++) { /* padded: as they stand; what is behind is not read */
+    for (size_t i = from; i < from + (size_t)n; i++) { /* padding holds bad values: it must not be read */
         const size_t at = padded ? (i - from) * C : rows, length = (size_t)t->lengths[i];
 
         memcpy(ids + at, t->ids + i * C, length * sizeof *ids);
@@ -212,7 +212,7 @@ static void shapes(void **state)
         open_shape(&t, i);
         if (getenv("FTX_ODD"))
             print_message("%s\n", t.what);
-        make_texts(&t, t.s.context); /* every length from 1 on */
+        make_texts(&t, t.s.context); /* every length from 1 to the context */
         t.away = allowed(&t);
         for (int way = 0; way < 4; way++)
             check_batch(&t, 0, t.count, way & 1, way & 2);
@@ -221,7 +221,7 @@ static void shapes(void **state)
     }
 }
 
-/* Batches of every size, on a shape so small that they do not take long. */
+/* Batches of many sizes from 1 to MAX_BATCH, on a small shape to save time. */
 static void batches(void **state)
 {
     static Shape t;

@@ -1,5 +1,5 @@
-/* test_refusals.c - what a request may not ask for: a clear message at submit, and whoever waits or runs
- * beside it writes what it would alone; of decoders, and of what reads a source. */
+/* test_refusals.c - invalid requests to decoders and encoder-decoders: submit refuses them with a clear message, and
+ * requests that wait or run meanwhile give the same tokens as alone. */
 #include "search.h"
 
 enum { BESIDE = 3, LONG = 300 };
@@ -46,7 +46,8 @@ static void open_bed(Bed *b, const char *checkout, const char *name)
     }
 }
 
-/* Refused with these words while neighbours wait and run, who notice nothing. */
+/* Submits a bad request while others wait and run: it is refused with a message that contains `words`, and the
+ * results of the others do not change. */
 static void refuse(Bed *b, const FtxRequest *bad, FtxStatus status, const char *words)
 {
     FtxError err = {FTX_OK, ""};
@@ -78,7 +79,7 @@ static void check(Bed *b)
     for (int i = 0; i < LONG; i++)
         many[i] = 5;
     memset(text, 'a', LONG);
-    r.ids = many; /* too long, as ids and as text */
+    r.ids = many; /* too long, first as ids, then as text */
     r.ids_count = b->source ? 41 : 48;
     refuse(b, &r, FTX_EFULL,
            b->source ? "the source has 41 tokens; at most 40 fit"
@@ -87,7 +88,7 @@ static void check(Bed *b)
     r.ids = NULL;
     r.text = text;
     refuse(b, &r, FTX_EFULL, b->source ? "the source has 303 tokens; at most 40 fit" : "the prompt has 303 tokens");
-    r.text = ""; /* empty: this tokenizer would add to it */
+    r.text = ""; /* empty; this tokenizer would add a special token */
     r.no_bos = !b->source;
     refuse(b, &r, FTX_EINVAL, b->source ? "text: it is empty" : "the prompt is empty");
     r = good;
@@ -96,15 +97,15 @@ static void check(Bed *b)
     r = good;
     r.ids = NULL;
     refuse(b, &r, FTX_EINVAL, "neither text nor ids is set");
-    r.text = "z"; /* no piece of the tokenizer, which has no unknown token */
+    r.text = "z"; /* not in the vocabulary, which has no unknown token */
     refuse(b, &r, FTX_EINVAL, "\"z\" is not in its vocabulary, which has no unknown token");
-    r = good; /* bad words that have no ids */
+    r = good; /* bad words that cannot be tokenized */
     r.bad_words = (const char *const[]){"z"};
     r.bad_words_count = 1;
     refuse(b, &r, FTX_EINVAL, "bad_words[0]: tokenizer: \"z\" is not in its vocabulary");
     r.bad_words = (const char *const[]){"\x01"}; /* the normaliser removes it */
     refuse(b, &r, FTX_EINVAL, "is 0 tokens, expected 1 to 512");
-    r = good; /* unknown ids, everywhere */
+    r = good; /* unknown ids in each field that takes ids */
     many[2] = 320;
     r.ids = many;
     refuse(b, &r, FTX_EINVAL, "ids[2]: 320 is no token id");
@@ -123,7 +124,7 @@ static void check(Bed *b)
     r.prefix = (const int32_t[]){3, 777};
     r.prefix_count = 2;
     refuse(b, &r, FTX_EINVAL, b->source ? "prefix[1]: 777 is no token id" : "the model reads no source");
-    r = good; /* wider than what was compiled, and than the vocabulary */
+    r = good; /* more beams than the artifact was compiled for, and than any may have */
     r.beams = 5;
     refuse(b, &r, FTX_EINVAL, "beams: expected 0 to 4, found 5");
     r.beams = 1000;
@@ -150,7 +151,7 @@ static void source(void **state)
     check(&b);
 }
 
-/* A context that the start token and the one forced behind it fill. */
+/* The start token and the forced first token fill the whole context. */
 static void full(void **state)
 {
     FtxModel *model = golden_open("tests/models/tiny-bart", "refusals-full",

@@ -1,8 +1,8 @@
-/* test_samples.c - several sequences from one prompt: the tokens of as many requests, whoever ends
- * first and whatever runs beside them; what they share is computed once and given back once.
+/* test_samples.c - several samples of one prompt: each has the tokens of a separate request, in any order of ending
+ * and beside any other requests. Shared KV pages are computed once and released once.
  *
- * In 16 bits a sample may part from the request of its own where the number drawn lies so near to the border
- * of the token's share that rounding (rounding.h) may have moved it there. */
+ * In 16 bits a sample may differ from the separate request only if the random number is so near to the border of the
+ * token's interval in [0, 1) that rounding (rounding.h) may have moved the border across it. */
 #include <math.h>
 
 #include "rounding.h"
@@ -10,7 +10,7 @@
 
 enum { MOST = 6, NEW = 24, LONGEST = 64 };
 
-typedef struct Answers { /* of a request, by sample */
+typedef struct Answers { /* results of a request, by sample */
     int32_t ids[MOST][NEW];
     float logprob[MOST][NEW];
     size_t n[MOST];
@@ -61,7 +61,7 @@ static FtxRequest request_of(const FtxModel *model, int length, Answers *a)
     r.ids_count = (size_t)length;
     r.temperature = 1.2f;
     r.top_k = length % 3 ? 50 : 0;
-    r.repetition_penalty = 1.3f; /* looks at the shared prompt, too */
+    r.repetition_penalty = 1.3f; /* reads the history, which includes the shared prompt */
     r.no_repeat_ngram = length % 2 ? 2 : 0;
     r.seed = (uint64_t)length;
     r.beams = 1;
@@ -74,11 +74,11 @@ static FtxRequest request_of(const FtxModel *model, int length, Answers *a)
     return r;
 }
 
-static const double most_tokens = 0.01; /* of all that are drawn, that may be others than apart */
+static const double most_tokens = 0.01; /* share of drawn tokens that may differ from separate requests */
 
-/* Whether the number drawn behind `ids` may choose `id` where logits may be `off` away. All logits that move by up
- * to d / T make a share of F another by F (1 - F) (e^2d - 1) at most; a border of top_k that moves, by what
- * is near it. */
+/* Whether the random number after `ids` may choose `id` if each logit may be wrong by `off`. Let d be that error after
+ * penalty and temperature: it changes a cumulative probability F by at most F (1 - F) (e^2d - 1). With top_k, tokens
+ * whose logits are near the k-th one may also enter or leave the kept set: their probability is added. */
 static bool may_choose(const FtxRequest *q, const float *logits, int V, const int32_t *ids, int n, int sample, int id,
                        double off)
 {
@@ -102,7 +102,7 @@ static bool may_choose(const FtxRequest *q, const float *logits, int V, const in
     u = ref_uniform(&r);
     for (int i = 0; i < V; i++) {
         below += i < id ? p[i] : 0.0;
-        least = p[i] > 0.0 ? fmin(least, z[i] / (double)q->temperature) : least; /* of those that top_k leaves */
+        least = p[i] > 0.0 ? fmin(least, z[i] / (double)q->temperature) : least; /* the smallest that top_k keeps */
     }
     for (int i = 0; i < V; i++) {
         const double x = z[i] / (double)q->temperature, weight = exp(x - least);
@@ -114,7 +114,7 @@ static bool may_choose(const FtxRequest *q, const float *logits, int V, const in
     return u >= below - moved && u <= below + p[id] + moved;
 }
 
-/* Token i of sample k is another than apart: only where a draw was close. */
+/* Token i of sample k differs from the separate request: checks that the random number was close to a border. */
 static void check_parting(FtxEngine *engine, const FtxModel *model, const Rounding *r, int length, int k, size_t i,
                           const Answers *together, const Answers *apart, const char *what)
 {
@@ -130,7 +130,7 @@ static void check_parting(FtxEngine *engine, const FtxModel *model, const Roundi
     if (!r->any)
         fail_msg("%s, sample %d, token %zu: %d (%.6f), apart %d (%.6f)", what, k, i, together->ids[k][i],
                  (double)together->logprob[k][i], apart->ids[k][i], (double)apart->logprob[k][i]);
-    if (info.kind == FTX_MODEL_SEQ2SEQ) { /* the decoder has written so far: its start token, and these */
+    if (info.kind == FTX_MODEL_SEQ2SEQ) { /* ids of the decoder: the start token, then the first i tokens */
         again.prefix = apart->ids[k];
         again.prefix_count = i;
         ids[0] = 2;
@@ -157,7 +157,7 @@ static void check_parting(FtxEngine *engine, const FtxModel *model, const Roundi
                  apart->ids[k][i]);
 }
 
-/* On the CPU to the bit; on a GPU prompts in other chunks may sum in another order. */
+/* Bit for bit on the CPU. On a GPU the order of a sum depends on how the prompt is split into chunks. */
 static void compare(FtxEngine *engine, const FtxModel *model, const Rounding *r, int length, const Answers *together,
                     const Answers *apart, int samples, const char *what)
 {
@@ -215,7 +215,7 @@ static void check(FtxModel *model, const char *artifact, const int *lengths, int
     FtxError err;
     int ends[2] = {0};
 
-    for (int i = 0; i < n; i++) { /* each sample as a request of its own */
+    for (int i = 0; i < n; i++) { /* each sample as a separate request */
         r = request_of(model, lengths[i], &apart[i]);
         for (r.sample = 0; r.sample < samples; r.sample++) {
             golden_submit(engine, &r);
@@ -225,7 +225,7 @@ static void check(FtxModel *model, const char *artifact, const int *lengths, int
             ends[apart[i].finish[k] == FTX_FINISH_LENGTH]++;
     }
     assert_true(ends[0] && ends[1]);          /* some end early, some at the limit */
-    for (int round = 0; round < 2; round++) { /* one after another, and all at once beside another request */
+    for (int round = 0; round < 2; round++) { /* alone, then all at once with another request */
         for (int i = 0; i < n; i++) {
             r = request_of(model, lengths[i], &together[i]);
             r.samples = samples;
@@ -251,8 +251,8 @@ static void check(FtxModel *model, const char *artifact, const int *lengths, int
     ftx_engine_close(engine);
 }
 
-/* Prompts around the edges of pages (8) and of steps (16). kv.pages: without sharing the longest would
- * not fit. */
+/* Prompt lengths around multiples of the page (8) and of the step (16). kv.pages: the samples of the longest prompt
+ * fit only if they share pages. */
 static void decoders(void **state)
 {
     static const int lengths[] = {1, 7, 8, 9, 16, 17, 40};
@@ -269,7 +269,7 @@ static void decoders(void **state)
     ftx_model_close(model);
 }
 
-/* Beside lanes of a search, in an artifact compiled for it. */
+/* In an artifact compiled for beam search. */
 static void beside_beams(void **state)
 {
     static const int lengths[] = {9, 24};
@@ -281,7 +281,7 @@ static void beside_beams(void **state)
     ftx_model_close(model);
 }
 
-/* The source is read once, and its slot stays until the last sample has ended. */
+/* The encoder runs once for all samples, and its slot stays in use until the last sample has ended. */
 static void sources(void **state)
 {
     static const int lengths[] = {3, 20, 33};
@@ -294,7 +294,7 @@ static void sources(void **state)
     ftx_model_close(model);
 }
 
-/* Cut short while they wait and while they run; nothing stays behind. */
+/* Samples cancelled while they wait and while they run: every page and slot is free afterwards. */
 static void cancelled(void **state)
 {
     static Answers a[6];
@@ -355,7 +355,7 @@ static void refusals(void **state)
     assert_non_null(strstr(err.text, "samples: 2 at temperature 0"));
     r = request_of(model, 5, &a);
     r.samples = 4;
-    r.max_new = 59; /* 8 pages each, none of them shared */
+    r.max_new = 59; /* 8 pages for each sample, none shared */
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EFULL);
     assert_non_null(strstr(err.text, "need 32 KV pages of 8 tokens; there are 16"));
     r.max_new = NEW;

@@ -1,9 +1,9 @@
-/* test_seq2seq.c - encoder-decoders against Hugging Face transformers, greedy: the tokens equal, for
- * each source alone and for all together, whoever shares the encoder's step; `verse` on its held-out
- * sentences. Logits against a plain pass. Beam search has its own tests.
+/* test_seq2seq.c - encoder-decoders against Hugging Face transformers, greedy: the tokens are equal
+ * for each source alone and for all together, in any batch of the encoder; `verse` on its held-out
+ * sentences. Logits are compared with a plain pass. Beam search has its own tests.
  *
- * On a device that computes in 16 bits a text may part from the reference where two ids are nearer to each
- * other than rounding goes, which the plain pass finds out. */
+ * On a device that computes in 16 bits a text may differ from the reference where the logits of two ids are within
+ * the tolerance, which is measured with the plain pass. */
 #include "drawn.h"
 #include "plain_source.h"
 
@@ -31,7 +31,7 @@ static void submit(FtxEngine *engine, const FtxModel *model, Case *c, int max_ne
     c->id = golden_submit(engine, &r);
 }
 
-/* Whether rounding may have made the i-th token another. */
+/* Whether the i-th token may differ: its logit and the expected one's are within the tolerance. */
 static bool may_part(PlainSource *plain, const Case *c, size_t i)
 {
     const int32_t got = c->answer.ids[i], want = c->want[i];
@@ -56,7 +56,7 @@ static void check(const char *name, const Case *c, PlainSource *plain)
         fail_msg("%s, a source of %zu: %zu tokens, expected %zu", name, c->n, c->answer.n, c->n_want);
 }
 
-/* Raw logits after the first n of what is expected. */
+/* Compares the raw logits after the first n expected tokens. */
 static void check_logits(FtxEngine *engine, const FtxModel *model, PlainSource *plain, const Case *c, size_t n)
 {
     static GoldenAnswer ignored;
@@ -93,7 +93,8 @@ static void open_plain(PlainSource *m, const char *artifact, FtxAct act, bool sc
     plain_source_open(m, path, act, scaled, first_position);
 }
 
-/* What devices are held to in 16 bits, from the models themselves; docs/testing.md has these figures. */
+/* Measures the effect of rounding to 16 bits on a model: the tolerance of devices. docs/testing.md has these
+ * figures. */
 static void check_roundings(const char *name, PlainSource *plain, const Case *c, size_t n)
 {
     double fp16 = 0.0, bf16 = 0.0;
@@ -103,7 +104,7 @@ static void check_roundings(const char *name, PlainSource *plain, const Case *c,
         bf16 = fmax(bf16, plain_source_rounding(plain, DT_BF16, c[i].ids, (int)c[i].n, c[i].want, 5));
     }
     print_message("%s: values kept in fp16 move a logit by %.1e, in bf16 by %.1e\n", name, fp16, bf16);
-    assert_true(fp16 > 1e-4 && bf16 > 4.0 * fp16 && bf16 < 16.0 * fp16); /* three bits less */
+    assert_true(fp16 > 1e-4 && bf16 > 4.0 * fp16 && bf16 < 16.0 * fp16); /* bf16 has three mantissa bits less */
 }
 
 /* --- random weights ----------------------------------------------------------------------------------- */
@@ -115,7 +116,7 @@ static const struct {
     {"narrow", "-D limits.sequences=2 -D limits.source=40 -D limits.tokens=40 -D limits.context=40"},
 };
 
-/* The decoder's ids begin with the start token, which is given. */
+/* The expected ids begin with the start token, which is skipped: the model does not generate it. */
 static size_t read_cases(const json_t *golden, Case *c)
 {
     const json_t *prompts = json_object_get(golden, "prompts");
@@ -131,7 +132,7 @@ static size_t read_cases(const json_t *golden, Case *c)
     return json_array_size(prompts);
 }
 
-/* The three sources one after another, then together. */
+/* Runs the three sources one after another, then together. */
 static void check_tiny(const char *name, FtxModel *model, PlainSource *plain)
 {
     enum { CASES = 3 };
@@ -178,7 +179,7 @@ static void bart(void **state)
     }
 }
 
-/* Marian's reference has positions that were drawn: drawn.h. */
+/* The reference of tiny-marian was computed with random position tables: see drawn.h. */
 static void marian_drawn(void **state)
 {
     (void)state;
@@ -192,8 +193,7 @@ static void marian_drawn(void **state)
     }
 }
 
-/* The checkpoint as it is, with the sines of the architecture, against a forward pass written apart in
- * double precision. */
+/* The checkpoint itself, with sinusoidal positions, against an independent forward pass in double precision. */
 static void marian(void **state)
 {
     static const int ids[] = {110, 27, 238, 258};
@@ -238,7 +238,7 @@ static void marian(void **state)
     json_decref(golden);
 }
 
-/* --- what is refused, and what the decoder begins with ---------------------------------------------------- */
+/* --- refused requests, and prefixes of the decoder -------------------------------------------------------- */
 
 static void requests(void **state)
 {
@@ -267,7 +267,7 @@ static void requests(void **state)
     assert_non_null(strstr(err.text, "the source is empty"));
     submit(engine, model, &c[1], 20);
 
-    r = ftx_request_default(model); /* what it would write anyway changes nothing */
+    r = ftx_request_default(model); /* a prefix of the expected tokens does not change the text */
     r.ids = c[1].ids;
     r.ids_count = c[1].n;
     r.beams = 1;
@@ -280,7 +280,7 @@ static void requests(void **state)
     golden_finish(engine);
     open_plain(&plain, "tiny-bart-narrow", FTX_ACT_GELU_ERF, false, 2);
     check("beside refused ones", &c[1], &plain);
-    c[1].answer.n = c[1].n_want; /* what was given, and what followed */
+    c[1].answer.n = c[1].n_want; /* the prefix and the new tokens */
     memcpy(c[1].answer.ids, c[1].want, 5 * sizeof *answer.ids);
     memcpy(c[1].answer.ids + 5, answer.ids, 15 * sizeof *answer.ids);
     assert_int_equal(answer.n, 15);
@@ -330,7 +330,7 @@ static void verse(void **state)
     json_decref(golden);
 }
 
-/* At the limit a model whose generation_config says so ends with its end id, whatever comes. */
+/* If generation_config says so, the last token at the length limit is the end id. */
 static void forced_end(void **state)
 {
     static Case c;

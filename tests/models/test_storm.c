@@ -1,17 +1,17 @@
-/* test_storm.c - random storms: requests of every kind are submitted, cancelled and stepped in a random order, and
- * each gives bit for bit what it gives alone.
+/* test_storm.c - random sequences of actions ("storms"): requests of every kind are submitted, cancelled and stepped
+ * in random order, and each gives bit for bit what it gives alone.
  *
  *   seed -> 24 requests, and a list of actions: submit, cancel, step, score, encode
- *        -> each request alone on an idle engine -> the storm -> compare -> everything was given back
+ *        -> each request alone on an idle engine -> the storm -> compare -> check that all slots and pages are free
  *
- * This is what the CPU promises. On a GPU (FTX_TEST_DEVICE=cuda) kernels for few and for many rows add up in other
- * orders, so the last bits differ there.
+ * Only the CPU guarantees equal bits. On a GPU (FTX_TEST_DEVICE=cuda) the kernels for few and for many rows sum in
+ * different orders, so the last bits may differ.
  *
- * A storm that fails is run again with fewer and fewer actions until none can be left out (delta debugging,
- * Zeller 2002), and what is left is printed. Every storm runs in a process of its own.
+ * A storm that fails is repeated with fewer and fewer actions until none can be left out (delta debugging,
+ * Zeller 2002), and the remaining actions are printed. Storms run in child processes.
  *
- *   FTX_STORM_SECONDS=20   how long, over all models        FTX_STORM_SEED=17   this storm alone, of every model
- *   FTX_STORM_THREADS=1    2: two engines of one model storm side by side in two threads (for ThreadSanitizer) */
+ *   FTX_STORM_SECONDS=20   time for all models together     FTX_STORM_SEED=17   only this storm, of every model
+ *   FTX_STORM_THREADS=1    2: two engines of one model run storms in two threads (for ThreadSanitizer) */
 #include <pthread.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ enum { JOBS = 24, ACTIONS = 220, MAX_IDS = 48, MOST_SAMPLES = 4, LOG_BYTES = 200
 
 static const struct {
     const char *spec, *name, *defines;
-    unsigned pages; /* of the KV cache, by FtxOptions.kv_bytes; 0: as many as the limits use */
+    unsigned pages; /* KV pages, set by FtxOptions.kv_bytes; 0: the default */
 } models[] = {
     {"tests/models/tiny-llama", "storm-llama",
      "-D limits.sequences=4 -D limits.context=48 -D limits.tokens=12 -D kv.block_size=8 "
@@ -49,7 +49,7 @@ static const struct {
     {"tests/models/tiny-bert", "storm-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=40", 0},
 };
 
-/* What came of one sample, as text: two that are equal are equal bit for bit. */
+/* The result of one sample as text. Equal texts mean that the results are equal bit for bit. */
 typedef struct Log {
     char at[LOG_BYTES];
     size_t n;
@@ -64,16 +64,16 @@ typedef struct Job {
     int samples;
     uint64_t id;
     bool submitted, with_logits;
-    FtxStatus status; /* of its submit alone */
+    FtxStatus status; /* of the submit on the idle engine */
     Log alone[MOST_SAMPLES], got[MOST_SAMPLES];
-    Log *log; /* where events go at present: alone or got */
+    Log *log; /* events are written here: alone or got */
 } Job;
 
 typedef enum ActionKind { SUBMIT, CANCEL, STEP, SCORE, ENCODE } ActionKind;
 
 typedef struct Action {
     ActionKind kind;
-    int n; /* the job; the seed of what is scored or encoded */
+    int n; /* SUBMIT, CANCEL: index of the job. SCORE, ENCODE: seed of the input */
 } Action;
 
 typedef struct Storm {
@@ -96,10 +96,10 @@ static void __attribute__((format(printf, 2, 3), noreturn)) storm_fail(const Sto
     vfprintf(stderr, form, args);
     fputc('\n', stderr);
     va_end(args);
-    _exit(1); /* the child's: nothing is given back */
+    _exit(1); /* ends the child without freeing anything */
 }
 
-/* --- dice ------------------------------------------------------------------------------------------ */
+/* --- random numbers -------------------------------------------------------------------------------- */
 
 static unsigned roll(uint64_t *state, unsigned sides)
 {
@@ -183,7 +183,7 @@ static void set_processors(Storm *s, Job *j)
     q->bad_count = rarely(s, 4) ? 1 + dice(s, 2) : 0;
 }
 
-/* Anything a request may say; now and then what no model takes. */
+/* Makes a random request, which now and then is invalid. */
 static void make_job(Storm *s, Job *j)
 {
     const bool reads = s->info.kind == FTX_MODEL_SEQ2SEQ;
@@ -221,7 +221,7 @@ static void make_job(Storm *s, Job *j)
         set_sampling(s, q);
     q->logprobs = rarely(s, 2);
     q->logits = j->with_logits = rarely(s, 4);
-    if (rarely(s, 15)) { /* what is refused harms nobody */
+    if (rarely(s, 15)) { /* invalid: it is refused and must not affect others */
         const int mistake = (int)dice(s, 4);
 
         q->top_k = mistake == 0 ? s->info.max_top_k + 1 : q->top_k;
@@ -233,7 +233,7 @@ static void make_job(Storm *s, Job *j)
     q->user = j;
 }
 
-/* --- what comes back ---------------------------------------------------------------------------------- */
+/* --- results ------------------------------------------------------------------------------------------ */
 
 static void __attribute__((format(printf, 2, 3))) log_add(Log *l, const char *form, ...)
 {
@@ -243,7 +243,7 @@ static void __attribute__((format(printf, 2, 3))) log_add(Log *l, const char *fo
     l->n += (size_t)vsnprintf(l->at + l->n, l->n < LOG_BYTES ? LOG_BYTES - l->n : 0, form, args);
     va_end(args);
     if (l->n >= LOG_BYTES)
-        abort(); /* the logs are too small */
+        abort(); /* LOG_BYTES is too small */
 }
 
 static void log_hypotheses(const Storm *s, const Job *j, Log *l, const FtxEvent *e)
@@ -262,7 +262,7 @@ static void log_hypotheses(const Storm *s, const Job *j, Log *l, const FtxEvent 
     }
 }
 
-/* A checksum of the prompt's logits, as soon as there are any. */
+/* Logs a checksum of the prompt's logits, as soon as they exist. */
 static void log_logits(const Storm *s, const Job *j, Log *l)
 {
     const float *logits = j->with_logits ? ftx_engine_logits(s->engine, j->id) : NULL;
@@ -304,11 +304,11 @@ static void take_event(const Storm *s, const FtxEvent *e)
     }
 }
 
-/* Room for as many events as a step may have, and not one more. */
+/* One step. The array has room for exactly as many events as a step may return. */
 static void step(const Storm *s)
 {
     const size_t most = (size_t)s->info.sequences;
-    FtxEvent *events = malloc(most * sizeof *events); /* its end is where ASan looks */
+    FtxEvent *events = malloc(most * sizeof *events); /* ASan reports a write past its end */
     FtxError err;
     size_t n;
 
@@ -332,7 +332,7 @@ static void finish(const Storm *s)
     }
 }
 
-/* Nothing is held: slots, pages and sources are free, each once. */
+/* Checks that every slot, page and source is free, and none is free twice. */
 static void check_idle(const Storm *s)
 {
     const FtxEngine *e = s->engine;
@@ -366,7 +366,8 @@ static uint64_t sum_of(uint64_t sum, const float *at, size_t n)
     return sum;
 }
 
-/* The same ids at any time give the same sum; while others run there is a refusal, which changes nothing. */
+/* Scores random ids: the same ids give the same log-probabilities at any time. While requests run, scoring is refused
+ * and changes nothing. */
 static void score(const Storm *s, int seed)
 {
     static const int known = 64;
@@ -413,7 +414,7 @@ static void make_texts(const Storm *s, uint64_t *state, Texts *t)
     }
 }
 
-/* Some texts in one call, in a row or as a batch, some of them refused; then each alone. */
+/* Encodes some texts in one call, packed or padded, some of them invalid; then each alone. */
 static void encode(const Storm *s, int seed)
 {
     uint64_t state = (uint64_t)seed * 7919u;
@@ -538,7 +539,7 @@ static void compare(const Storm *s, int i)
 static void run_storm(Storm *s, uint64_t seed)
 {
     make_storm(s, seed);
-    for (int i = 0; i < ACTIONS; i++) /* alone: what the storm will submit */
+    for (int i = 0; i < ACTIONS; i++) /* first each request of the storm alone */
         if (s->action[i].kind == SUBMIT && !(s->left_out && s->left_out[i])) {
             Job *j = &s->job[s->action[i].n];
 
@@ -566,7 +567,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-typedef struct Shared { /* by a child, while it lives */
+typedef struct Shared { /* memory shared with the child process */
     uint64_t seed, storms;
     bool left_out[ACTIONS];
 } Shared;
@@ -578,7 +579,7 @@ static int threads_wanted(void)
     return n ? atoi(n) : 1;
 }
 
-/* As many bytes as the pages of this model's row take; 0: whatever is free. */
+/* Bytes of the pages in this model's row of models[]; 0: the default. */
 static uint64_t kv_bytes(const Storm *s)
 {
     const FtxFacts *f = s->model->artifact.facts;
@@ -644,7 +645,8 @@ static FtxModel *open_model(const char *name)
     return model;
 }
 
-/* In a process of its own: storms from a seed on, until the time is over; seed + count: so many. */
+/* Runs storms with seeds shared->seed, + 1, ...: at most `count`, at least one, none begun after time `until`. Runs in
+ * a child process. */
 static void storms(const char *name, Shared *shared, uint64_t count, double until, const bool *left_out)
 {
     FtxModel *model = open_model(name);
@@ -668,7 +670,7 @@ static void storms(const char *name, Shared *shared, uint64_t count, double unti
     ftx_model_close(model);
 }
 
-/* Whether a child fails. quiet: without its words. */
+/* Whether these storms fail in a child process. quiet: hides the child's messages. */
 static bool fails(const char *name, Shared *shared, uint64_t count, double until, const bool *left_out, bool quiet)
 {
     int status = 0;
@@ -678,7 +680,7 @@ static bool fails(const char *name, Shared *shared, uint64_t count, double until
         if (quiet && !freopen("/dev/null", "w", stderr))
             _exit(1);
         storms(name, shared, count, until, left_out);
-        exit(0); /* where the leak checker looks */
+        exit(0); /* not _exit(): the leak checker runs at exit */
     }
     assert_true(child > 0 && waitpid(child, &status, 0) == child);
     return status != 0;
@@ -691,7 +693,8 @@ static void print_action(const Action *a)
     print_message("  %s %d\n", names[a->kind], a->n);
 }
 
-/* In a process of its own, as everything that opens a model: a driver that was started does not survive fork(). */
+/* Runs `work` in a child process. The parent never opens a model, since the CUDA driver, once initialised, cannot be
+ * used after fork(). */
 static void in_child(void (*work)(const void *user), const void *user)
 {
     int status = 0;
@@ -733,7 +736,7 @@ static void print_left(const void *user)
     ftx_model_close(model);
 }
 
-/* Leaves out halves, quarters ... of the actions as long as it fails; prints what is left. */
+/* Leaves out halves, quarters ... of the actions while the storm still fails; prints the remaining ones. */
 static void shrink(const char *name, Shared *shared, uint64_t seed)
 {
     const Left left = {name, seed, shared->left_out};
