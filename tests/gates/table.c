@@ -1,4 +1,4 @@
-/* table.c - reads and writes kernels.txt. */
+/* table.c - reads and writes the table of compiled kernels, kernels.txt (format: table.h). */
 #include "table.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 #include "runtime/base/file.h"
 
-enum { WORDS = 7 }; /* numbers of a line before those of the classes */
+enum { WORDS = 7 }; /* numbers of a line before the counts of instruction classes */
 
 static uint32_t *word_at(Resources *r, int i)
 {

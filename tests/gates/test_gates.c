@@ -1,17 +1,17 @@
-/* test_gates.c - every CUDA kernel of every spec of the tree, compiled for every target, and what its
- * code shows: no spills, resources within the target's limits, 16-byte reads of weights and products
- * on the matrix units where they belong. No GPU is needed.
+/* test_gates.c - compiles every CUDA kernel of every spec of the tree for every target and checks the machine code:
+ * no spills, resources within the target's limits, weights read 16 bytes at a time, and matrix instructions in
+ * 16-bit kernels. No GPU is needed.
  *
- * What NVRTC made of a text stands in kernels.txt (table.h), so only texts that are new are compiled, and of the
- * known ones every SHAREth, which must be as the table says: those whose key leaves the remainder FTX_TURN.
- * FTX_GATES=update puts new texts into the table; in CI (CI is set) a text that is not there, or a line without a
- * kernel, is an error. FTX_GATES=remake compiles every text for the table.
+ * The results for each text are kept in kernels.txt (table.h). A run compiles the texts that are new, and of the
+ * known ones 1 in SHARE (key % SHARE == FTX_TURN % SHARE), whose results must equal the table's. FTX_GATES=update
+ * adds new texts to the table. In CI (CI is set) a text that is missing from the table, or a line without a kernel,
+ * is an error. FTX_GATES=remake compiles every text and writes the whole table.
  *
- * Kernels that several models share are checked once a target. The tiny checkouts of the tests, and fable in fp16,
- * go to one target of each kind only. FTX_GATES=all compiles everything everywhere, and adds the other types of
- * every model and models of odd shapes; of those that spill are listed, not refused. FTX_GATES=list prints every
- * kernel. Plans for PTX are compiled for the first GPU that would take the text, since only its assembler knows
- * which instructions it has. */
+ * A kernel that several models share is checked once for each target. The tiny checkouts of the tests, and fable in
+ * fp16, are compiled for one target of each kind only. FTX_GATES=all compiles everything for every GPU, and adds
+ * fp16 and fp32 weights for every model and models of odd shapes; spills in the latter are listed but are no error.
+ * FTX_GATES=list prints every kernel. Plans for a PTX target are compiled for the first GPU that can run that PTX,
+ * because the instructions of a GPU are known only after its assembler has run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,10 +30,11 @@
 #include "tests/models/odd.h"
 #include "tests/skip.h"
 
-typedef enum Reach { TEXTS, EVERYWHERE, SOME } Reach; /* as PTX, too; for every GPU; for one of each kind */
+/* The targets that a model is compiled for: every GPU and PTX; every GPU; one GPU of each kind. */
+typedef enum Reach { TEXTS, EVERYWHERE, SOME } Reach;
 
 typedef struct GateModel {
-    const char *path, *override; /* override NULL: as the spec says */
+    const char *path, *override; /* override: one spec setting to change; NULL: none */
     Spec spec;
     Reach reach;
     bool odd;
@@ -58,8 +59,8 @@ typedef struct Kernel {
     Instance *instance;
     const GateModel *model; /* the first that needs it */
     size_t users;
-    Row row;       /* what its code takes */
-    bool known;    /* the table has its text */
+    Row row;       /* resources of its machine code */
+    bool known;    /* the table has a line for its text */
     bool compiled; /* in this run */
 } Kernel;
 
@@ -68,7 +69,8 @@ typedef struct Kernels {
     size_t n, cap;
 } Kernels;
 
-/* What a GPU has for one block; all have 255 registers a thread and 16 barriers. */
+/* Limits of one block, the same on all targets. MOST_REGISTERS: per thread. FILE_REGISTERS: 32-bit registers of a
+ * multiprocessor. */
 enum { MOST_REGISTERS = 255, MOST_BARRIERS = 16, MOST_THREADS = 1024, FILE_REGISTERS = 65536 };
 
 static int64_t constant(const Instance *i, const char *name, int64_t none)
@@ -84,11 +86,11 @@ static bool begins(const char *s, const char *with)
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-/* --- what code must show ----------------------------------------------------------------------- */
+/* --- checks of one kernel's code --------------------------------------------------------------- */
 
-static int wrong; /* of the target at hand */
+static int wrong; /* failed checks of the current target */
 
-static const char *ran[16]; /* targets whose kernels have been looked at */
+static const char *ran[16]; /* targets whose kernels have been checked */
 static size_t n_ran;
 
 #define GATE(holds, ...) \
@@ -110,7 +112,7 @@ static void check_limits(const Kernel *k, Target t, const Resources *r)
     GATE(r->instructions > 0, "no code");
     GATE(r->registers > 0 && r->registers <= MOST_REGISTERS, "%u registers", r->registers);
     GATE(i->block > 0 && i->block <= MOST_THREADS, "%u threads", i->block);
-    /* registers are given out to a warp, by 8 a thread; warps by 4 */
+    /* registers are allocated per warp, in units of 8 a thread, for a multiple of 4 warps */
     GATE((r->registers + 7) / 8 * 8 * 32 * ((warps + 3) / 4 * 4) <= FILE_REGISTERS, "%u registers of %u threads",
          r->registers, i->block);
     GATE(smem <= target_facts(t)->smem, "%u + %u bytes of shared memory, %lld there are", r->static_smem, i->smem,
@@ -118,7 +120,7 @@ static void check_limits(const Kernel *k, Target t, const Resources *r)
     GATE(r->barriers <= MOST_BARRIERS, "%u barriers", r->barriers);
 }
 
-/* Local arrays and spills cost a trip to memory where a register was meant. */
+/* No stack, spills or local memory: a value that was meant for a register must not go through memory. */
 static void check_spills(const Kernel *k, Target t, const Resources *r)
 {
     const Instance *i = k->instance;
@@ -127,9 +129,9 @@ static void check_spills(const Kernel *k, Target t, const Resources *r)
          "%u bytes of stack, %u bytes moved in local memory", r->stack_bytes, r->spill_bytes);
 }
 
-/* In 16 bits weights are read 16 bytes at a time or in bulk and multiplied on the matrix units, whose operands are
- * at hand in uniform registers (else a step of 64 k took 0.17 us for 0.12); in fp32 they are read so, too. Narrower
- * copies are only for rows that no vector fits. */
+/* Weights are read 16 bytes at a time or by bulk copies, in every type; narrower copies are only for rows that are
+ * no multiple of a vector. 16-bit types are multiplied by matrix instructions. Their operands must be in uniform
+ * registers beforehand: moved there between the products, a step of 64 k took 0.17 us instead of 0.12. */
 static void check_classes(const Kernel *k, Target t, const Resources *r)
 {
     const Instance *i = k->instance;
@@ -146,7 +148,7 @@ static void check_classes(const Kernel *k, Target t, const Resources *r)
     }
     if (attend)
         GATE(wide > 0, "no reads of 16 bytes");
-    if (linear && halves) /* made in each lane they are three and more a product */
+    if (linear && halves) /* operands that each lane computes need three or more moves a product */
         GATE(r->operand_moves < 2 * r->code[CODE_MATRIX],
              "%u operands of %u products are moved to uniform registers between them: the compiler does not see that "
              "they are the same in all lanes",
@@ -167,7 +169,7 @@ static Kernel *known(Kernels *all, const char *entry)
     return NULL;
 }
 
-/* The instances of all models, each once: an entry's name says all that its code depends on. */
+/* Collects the instances of all models, each once. The name of an entry determines its text. */
 static void collect(Gate *g, Target t, Reach reach, Kernels *all)
 {
     for (size_t m = 0; m < g->models.n; m++) {
@@ -207,10 +209,11 @@ static double seconds(void)
 
 static bool same_resources(const Resources *a, const Resources *b)
 {
-    return memcmp(a, b, sizeof *a) == 0; /* numbers of 32 bits alone: no padding */
+    return memcmp(a, b, sizeof *a) == 0; /* all members are 32-bit numbers, so there is no padding */
 }
 
-/* The kernels of a target that must be compiled; the others have what the table says. */
+/* Looks the kernels of a target up in the table. Those that must be compiled are added to `plan`; the others take
+ * their resources from the table. */
 static void look_up(Gate *g, Target t, Target as, Kernels *all, Plan *plan)
 {
     KeyMaker keys = {.keep = g->keep};
@@ -232,7 +235,7 @@ static void look_up(Gate *g, Target t, Target as, Kernels *all, Plan *plan)
     }
 }
 
-/* Compiles what look_up asked for, and compares it with what the table says. How many texts are new. */
+/* Compiles the plan of look_up and compares the results with the table. Returns the number of new texts. */
 static size_t take_code(Gate *g, Target t, Kernels *all, Plan *plan, Code *code)
 {
     Diag d = {0};
@@ -270,7 +273,7 @@ static size_t unused_lines(const Gate *g, Target t)
     return n;
 }
 
-/* The table is to hold every kernel and nothing else; where nobody looks it must. */
+/* The table should hold every kernel and nothing else. In CI a difference is an error, elsewhere it is printed. */
 static void check_table(const Gate *g, Target t, size_t fresh)
 {
     const size_t unused = unused_lines(g, t);
@@ -392,7 +395,7 @@ static void sm_120a(void **state)
     check_named(*state, "sm_120a", SOME);
 }
 
-/* The text itself, and the same plan as code of the first GPU that has all that the text may use. */
+/* Checks the plan compiled for `gpu`, the first GPU that can run this PTX, and that one kernel's PTX is made. */
 static void check_ptx(Gate *g, const char *name, Target gpu)
 {
     const Target t = target(name);
@@ -437,7 +440,7 @@ static void add(Gate *g, const char *path, const char *override, Reach reach, bo
         fail_msg("%s: %s", path, d.text);
 }
 
-/* Model specs of a folder; its checkouts. */
+/* Adds the model specs and the checkouts (folders with a config.json) of a folder. */
 static void add_folder(Gate *g, const char *folder)
 {
     struct dirent **list;
@@ -449,7 +452,7 @@ static void add_folder(Gate *g, const char *folder)
                    *lua = strrchr(name, '.');
         bool model = file_exists(arena_printf(g->keep, "%s/config.json", path)) && strcmp(name, "fable") != 0;
 
-        if (lua && strcmp(lua, ".lua") == 0) { /* a model, not a family */
+        if (lua && strcmp(lua, ".lua") == 0) { /* specs without ftx.model are model families, not models */
             FileMap m;
 
             assert_int_equal(file_map(path, &m, NULL), 0);
@@ -534,7 +537,7 @@ static int close_all(void **state)
     return 0;
 }
 
-/* test_gates [TARGET]: one target alone */
+/* test_gates [TARGET]: checks only this target */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {

@@ -1,4 +1,4 @@
-/* expect.c - what a launch should leave behind, by kernels/ref, and whether it did. */
+/* expect.c - computes the expected result of a launch with kernels/ref and compares. */
 #include "scene.h"
 
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static FtxAct act_of(const Value *v)
     return FTX_ACT_NONE;
 }
 
-typedef struct Wanted { /* what the launch should leave behind */
+typedef struct Wanted { /* expected contents of the caches and the token history after the launch */
     void *cache[2];
     int32_t *history;
 } Wanted;
@@ -53,7 +53,8 @@ static RefCache cache_of(const Scene *s, void *const cache[2])
                       unit_head_dim(s->u)};
 }
 
-/* Under the sanitizers stores are not seen: what is no poison any more was written. */
+/* Under the sanitizers the harness does not see plain stores. There a byte counts as written if it is no longer
+ * poison. */
 static bool was_written(const char *p, size_t bytes)
 {
     if (!SIMT_SANITIZED)
@@ -75,7 +76,7 @@ static const FtxSegment *segments_of_row(const Scene *s, int row)
            (size_t)row * FTX_SEGMENTS((size_t)vocab_of(s->u));
 }
 
-/* The segment of row 0 that holds column n, of those that were written. */
+/* The segment of row 0 that holds column n. NULL: it was not written. */
 static const FtxSegment *part_with(const Scene *s, int n)
 {
     const FtxSegment *p = segments_of_row(s, 0);
@@ -86,7 +87,7 @@ static const FtxSegment *part_with(const Scene *s, int n)
     return NULL;
 }
 
-/* Whether some of what the launch wrote needs column n of a product. */
+/* Whether column n of a linear layer is needed to check what the launch wrote (only some blocks may have run). */
 static bool needed(const Scene *s, int n)
 {
     const Value *root = ir_value(s->u->g, s->u->b.root);
@@ -104,7 +105,7 @@ static bool needed(const Scene *s, int n)
     return false;
 }
 
-/* y = x w^T + b, in the columns that are needed. */
+/* y = x w^T + b, computed only in the columns that are needed. */
 static void linear(const Scene *s, const RefTensor *a, int M, int N, int K, float *y)
 {
     float *part = arena_array(s->keep, float, (size_t)M *(size_t)N);
@@ -123,7 +124,7 @@ static void linear(const Scene *s, const RefTensor *a, int M, int N, int K, floa
     }
 }
 
-/* Row p of the source in slot s, head g, of keys (0) or values (1). */
+/* Offset, in elements, of position p and head g in the source keys or values of a slot. */
 static int64_t source_row(const Scene *s, int slot, int g, int p)
 {
     return (((int64_t)slot * unit_kv_heads(s->u) + g) * s->u->g->limits.source + p) * unit_head_dim(s->u);
@@ -155,13 +156,13 @@ static void attend_cross(const Scene *s, RefTensor q, int H, double scale, float
         }
 }
 
-/* Row `pos` of keys or values of a slot and head. */
+/* Offset, in elements, of position `pos` and head g in the paged keys or values of a slot. */
 static int64_t paged_row(const RefCache *c, int slot, int g, int pos)
 {
     return (((int64_t)c->pages[slot * c->pages_of + pos / c->block] * c->G + g) * c->block + pos % c->block) * c->E;
 }
 
-/* A lane's positions, wherever they are, side by side in one page. */
+/* Copies all positions of a beam search lane, which may lie in pages of other lanes, into one page. */
 static RefCache gather_lane(const Scene *s, const RefCache *c, const FtxRow *row)
 {
     static const int32_t first = 0;
@@ -283,8 +284,8 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
 
 /* --- one launch --------------------------------------------------------------------------------- */
 
-/* Largest difference that rounding explains, as a part of the largest value. The 16-bit types keep 8
- * and 11 bits; the fused norms round once more before the product. */
+/* Largest accepted error, relative to the largest value. bf16 keeps 8 bits and fp16 11; fused norms round once
+ * more before the linear layer. */
 static double tolerance(const Scene *s, DType out)
 {
     DType least = out;
@@ -297,7 +298,7 @@ static double tolerance(const Scene *s, DType out)
     return least == DT_BF16 ? 1.2e-2 : least == DT_FP16 ? 2e-3 : 2e-6 * 8;
 }
 
-/* Where only some blocks ran, what they wrote. */
+/* Compares elements [from, n). If only some blocks ran, only what they wrote. */
 static void compare(const Scene *s, const char *what, const void *got, DType type, const float *want, int64_t n,
                     int64_t from)
 {
@@ -322,8 +323,8 @@ static void compare(const Scene *s, const char *what, const void *got, DType typ
 
 /* --- logits and their segments ---------------------------------------------------------------------- */
 
-/* The greatest of a segment's values, the first of equals, and the sum of exp(x - greatest). near: how far they may
- * be off; 0: x is what the kernel wrote. */
+/* Checks a segment's maximum, its column (the first of equal ones) and the sum of exp((x - maximum) / temperature).
+ * near: accepted error of x; 0: x is what the kernel itself wrote, so the maximum must be exact. */
 static void check_part(const Scene *s, int row, const FtxSegment *p, const float *x, double near)
 {
     const double inv_temperature = scene_inv_temperature(&s->params[row]);
@@ -346,8 +347,8 @@ static void check_part(const Scene *s, int row, const FtxSegment *p, const float
             scene_wrong("%s: row %d: column %d equals %d, the greatest, and comes before it", s->u->name, row, i, at);
 }
 
-/* A segment's candidates are values of the row, and no other is as great as the need-th of them, nor nearly; kept = -1:
- * all its columns are written. */
+/* Checks the candidates of a segment: they are values of the row, and no other value is greater than the least of
+ * them by more than rounding. If kept is -1, all columns of the segment must be written. */
 static void check_kept(int row, const FtxSegment *p, int need, const float *y, const float *x, double near)
 {
     float least = INFINITY;
@@ -377,7 +378,8 @@ static void check_kept(int row, const FtxSegment *p, int need, const float *y, c
             fail_msg("row %d: column %d is greater than a candidate", row, p->first + i);
 }
 
-/* Rows that need their logits have them, others only segments; these cover a row in the order of its columns. */
+/* Checks what an LM head wrote: the logits of rows that need them, and for every row segments that cover its columns
+ * in order. */
 static void check_head(const Scene *s, const float *want)
 {
     const Unit *u = s->u;
@@ -446,7 +448,7 @@ static bool *rows_written(const Scene *s, size_t rows)
     return written;
 }
 
-/* The step's keys and values by tolerance, all others bit by bit. */
+/* Compares the caches: the step's own keys and values with a tolerance, all other rows bit by bit. */
 static void compare_cache(const Scene *s, const Wanted *w)
 {
     const int E = unit_head_dim(s->u);
@@ -518,7 +520,7 @@ static void check_sample(const Scene *s)
         assert_true(simt_written(o, sizeof *o));
         scene_check_polled(s, o);
         if (u->c.segments && scene_inv_temperature(&s->params[r]) != 1)
-            logprob = (double)o->logprob; /* segments' sums do not give it */
+            logprob = (double)o->logprob; /* not checked: the segments' sums are taken at the row's temperature */
         if (o->token != id || o->finish != finish || o->length != n || !(fabs((double)o->logprob - logprob) < 2e-5))
             scene_wrong("%s: row %d: token %d (%g, finish %d, length %d), should be %d (%g, %d, %d)", u->name, r,
                         o->token, (double)o->logprob, o->finish, o->length, id, logprob, finish, n);
@@ -532,8 +534,8 @@ static void check_sample(const Scene *s)
     }
 }
 
-/* Rows of y that this kernel does not serve: [from, to) of the first dimension; a step's attention has
- * one kernel for decode rows and one for prompts. */
+/* The rows of y that this kernel computes: [from, to). Attention may have one kernel for the decode rows of a step
+ * and one for its prompts. */
 static void served(const Scene *s, int64_t rows, int64_t *from, int64_t *to)
 {
     *from = 0;
@@ -544,7 +546,7 @@ static void served(const Scene *s, int64_t rows, int64_t *from, int64_t *to)
         *from = s->step.decode_rows;
 }
 
-/* All of this kernel's rows and no other. */
+/* Checks that the kernel wrote all of its rows [from, to) and no other. */
 static void check_written(const Scene *s, int64_t from, int64_t to, int64_t room, size_t bytes)
 {
     const Unit *u = s->u;
@@ -552,14 +554,14 @@ static void check_written(const Scene *s, int64_t from, int64_t to, int64_t room
 
     if (!u->c.blocks && !simt_written(y + (size_t)from * bytes, (size_t)(to - from) * bytes))
         scene_wrong("%s: %s: some of y was not written", u->name, u->fit.instance->entry);
-    if (!SIMT_SANITIZED && simt_untouched(y, (size_t)room * bytes) && to > from) /* no store is seen there */
+    if (!SIMT_SANITIZED && simt_untouched(y, (size_t)room * bytes) && to > from) /* the sanitizers hide plain stores */
         scene_wrong("%s: %s: nothing was written", u->name, u->fit.instance->entry);
     if (!simt_untouched(y, (size_t)from * bytes) ||
         !simt_untouched(y + (size_t)to * bytes, (size_t)(room - to) * bytes))
         scene_wrong("%s: %s: rows of y were written that are not this kernel's", u->name, u->fit.instance->entry);
 }
 
-/* Statistics that were left of y's rows: of all of them, or with some blocks, of what those wrote. */
+/* Checks the statistics that the kernel left of y's rows. If only some blocks ran, only what they wrote. */
 static void check_stats(const Scene *s, const float *y, int64_t rows, int64_t room, int64_t C)
 {
     const int64_t columns = s->u->fit.leaves, parts = (C + columns - 1) / columns;

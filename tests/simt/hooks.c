@@ -1,8 +1,8 @@
-/* hooks.c - what the compiler calls before every load and store of a kernel (-fsanitize=thread, alignment)
- * and, where it makes calls of them, for copies and fills.
+/* hooks.c - the functions that compiled kernels call before every load and store (-fsanitize=thread,alignment),
+ * and the wrappers of memcpy, memmove and memset.
  *
- * Compiled without any sanitizer, whose compiler knows these names as its own, and left out under the
- * address sanitizer, which has checks of its own. */
+ * This file itself is compiled without sanitizers, because compilers treat these names specially then. Under
+ * AddressSanitizer it is left out: plain loads and stores are checked by that. */
 #include "parts.h"
 
 #define HOOK(bytes) \
@@ -38,7 +38,7 @@ void __tsan_write_range(void *p, size_t bytes);
 void __tsan_init(void);
 void __tsan_func_entry(void *pc);
 void __tsan_func_exit(void);
-void *__wrap_memcpy(void *to, const void *from, size_t n); /* clang makes plain calls of copies */
+void *__wrap_memcpy(void *to, const void *from, size_t n); /* clang turns struct copies into calls of memcpy */
 void *__wrap_memmove(void *to, const void *from, size_t n);
 void *__wrap_memset(void *to, int v, size_t n);
 
@@ -74,7 +74,8 @@ void *__wrap_memset(void *to, int v, size_t n)
     return memset(to, v, n);
 }
 
-/* And where a pointer is no multiple of what its type asks for, also if the access is then split. */
+/* UBSan calls this for a pointer that is not aligned as its type requires, also where the compiler splits the
+ * access into smaller ones. */
 struct TypeMismatch {
     struct {
         const char *file;

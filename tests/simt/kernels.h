@@ -1,7 +1,7 @@
 /* kernels.h - what the files of test_kernels share: steps, and graphs written line by line.
  *
  *   test_kernels.c   rows, products, sampling and searching
- *   attention.c      all kinds of attention */
+ *   attention.c      every kind of attention */
 #ifndef SIMT_KERNELS_H
 #define SIMT_KERNELS_H
 
@@ -54,7 +54,7 @@ static inline void set_rows(Case *c, int n, int decode_rows, const int (*rows)[2
     }
 }
 
-/* Two single tokens, a whole short prompt, a chunk: 2 + 5 + 4 tokens. */
+/* Two decode rows, a whole prompt of 5 tokens and a chunk of 4 tokens of a longer prompt: 11 tokens. */
 static inline void mixed_step(Case *c)
 {
     set_rows(c, 4, 2, (const int[][2]){{1, 9}, {1, 1}, {5, 5}, {4, 15}});
@@ -76,7 +76,7 @@ static inline void decode_step(Case *c, int rows)
 typedef struct Ir {
     char text[6000];
     size_t n;
-    int ids; /* lines so far: the last value's number */
+    int ids; /* values so far, which is the number of the last one */
 } Ir;
 
 static inline int add(Ir *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -111,7 +111,7 @@ static inline int weight(Ir *g, const char *name, int n, int k, DType t)
     return add(g, "weight {name=\"%s\"} : [%d,%d] %s", name, n, k, dtype_name(t));
 }
 
-/* An activation [T,C] that the case's kernel reads. */
+/* An activation [T,C]: an input of the kernel under test. */
 static inline int input(Ir *g, int C, DType t)
 {
     const int w = weight(g, "e", 50, C, t);
@@ -147,7 +147,7 @@ static inline size_t take(Suite *s, Ir *g, Case *c, const char *name)
     return n;
 }
 
-/* A product and its bias, if there is one. */
+/* A linear layer, with a bias if `bias` is not 0. */
 static inline int product(Ir *g, int x, int N, int K, int bias, DType t)
 {
     const int w = weight(g, "w", N, K, t);

@@ -1,22 +1,22 @@
-/* know.c - vector clocks: of which accesses of other threads a thread knows.
+/* know.c - vector clocks: which accesses of other threads happened before the current one.
  *
- * Within a block every thread has a clock for every other (Lamport 1978, Fidge 1988). What is known
- * of other blocks is told rarely, by one thread mostly, so it is kept as shared arrays that are
- * never changed: of two the one that knows all of the other is taken, and only where there is none a third is made. */
+ * Every thread has a clock for every thread of its block (Fidge 1988, after Lamport 1978). Knowledge of other
+ * blocks is passed on rarely, so it is kept as immutable arrays that several threads share. The union of two such
+ * arrays is one of them if it covers the other; only otherwise a third array is allocated. */
 #include "parts.h"
 
 unsigned know_clocks = CLOCKS;
 
-/* A good part of what a test takes: -O3 makes vectors of it, clocks stay far below 2^31. */
+/* Much of a test's time is spent here. Compared as signed (clocks stay far below 2^31), so that -O3 vectorises it. */
 static void join_clocks(uint32_t *restrict to, const uint32_t *restrict from)
 {
-    const unsigned n = know_clocks / WARP * WARP; /* all of them: a block's threads are whole warps */
+    const unsigned n = know_clocks / WARP * WARP; /* all clocks, since know_clocks is a multiple of WARP */
 
     for (unsigned i = 0; i < n; i++)
         to[i] = (int32_t)to[i] > (int32_t)from[i] ? to[i] : from[i];
 }
 
-/* The one that knows all that the other does; NULL: neither. */
+/* The array that covers the other. NULL: neither does. */
 static const uint32_t *later(const uint32_t *a, const uint32_t *b)
 {
     const unsigned n = know_clocks / WARP * WARP;
@@ -128,7 +128,8 @@ bool know_told(const Know *k, uint32_t number, uint32_t clock)
     return told(k, UINT32_MAX, number, clock);
 }
 
-/* Shuffles and matrix products order no memory, but who has a result comes after all lanes' turns. */
+/* Shuffles and matrix products make no memory visible. But a lane that has their result runs after the point at
+ * which every lane of its warp took part. */
 static bool same_warp_before(const Fiber *f, uint32_t number, uint32_t clock)
 {
     const uint32_t block = (number - 1) / CLOCKS, thread = (number - 1) % CLOCKS - MAX_MBARRIERS;

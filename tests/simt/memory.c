@@ -1,22 +1,22 @@
-/* memory.c - device memory, shared memory of blocks, and every access to them.
+/* memory.c - device memory, the blocks' shared memory, and the checks of every access to them.
  *
- * Two bytes have a state (allocated, written, a copy under way ...) and a mark: who wrote them last,
- * at which clock, who has read them since. An access is checked against both, then leaves its own
- * mark. The marks keep two readers of many; who is dropped is up to the seed. */
+ * Each grain (two bytes) has a state (allocated, written, a copy under way ...) and a mark: its last writer with
+ * the writer's clock, and its readers since. An access is checked against both and then recorded in the mark. A
+ * mark has room for two readers; if there are more, the one dropped is chosen at random. */
 #include <dlfcn.h>
 #include <sys/mman.h>
 
 #include "parts.h"
 
 #ifndef SIMT_COUNTED
-#define SIMT_COUNTED 0 /* 1: kernels count their lines (scripts/coverage), in data of their own */
+#define SIMT_COUNTED 0 /* 1: kernels are built for coverage (scripts/coverage) and write their own line counters */
 #endif
 
 #if SIMT_SANITIZED
 #include <sanitizer/asan_interface.h>
 #define HIDE(p, n) __asan_poison_memory_region(p, n)
 #define SHOW(p, n) __asan_unpoison_memory_region(p, n)
-enum { WATCHED = 0 }; /* plain loads and stores are the sanitizer's: they leave no marks */
+enum { WATCHED = 0 }; /* AddressSanitizer checks plain loads and stores; they leave no marks */
 #else
 enum { WATCHED = 1 };
 #define HIDE(p, n) (void)(p)
@@ -31,7 +31,7 @@ enum {
 };
 
 typedef struct Mark {
-    uint32_t written, read; /* stamps of the launch, or of the block whose shared memory it is */
+    uint32_t written, read; /* when: the launch's id (heap), or the stamp of the block (shared memory) */
     uint32_t writer, write_clock;
     uint32_t reader[2], read_clock[2];
     const void *write_pc, *read_pc;
@@ -40,7 +40,7 @@ typedef struct Mark {
 typedef struct Space {
     char *base;
     size_t bytes;
-    uint8_t *state; /* one each GRAIN */
+    uint8_t *state; /* one for each GRAIN */
     Mark *mark;
 } Space;
 
@@ -148,7 +148,7 @@ void simt_free(void *p)
             pieces[i] = pieces[--n_pieces];
             return;
         }
-    abort(); /* not ours, or freed twice */
+    abort(); /* not from simt_alloc, or freed twice */
 }
 
 void simt_free_all(void)
@@ -266,7 +266,7 @@ void *memory_static(Block *b, const void *site, unsigned bytes, const char *name
     return p;
 }
 
-/* --- what is said ------------------------------------------------------------------------------- */
+/* --- text for reports --------------------------------------------------------------------------- */
 
 const char *memory_where(const void *p)
 {
@@ -310,7 +310,7 @@ static bool race_with_writer(const Fiber *f, const Mark *m, uint32_t stamp, bool
            !(write ? know_comes_after : know_of)(f, m->writer, m->write_clock);
 }
 
-/* The reader that nothing orders before this access; 0: none. */
+/* The number of a reader that races with this access; 0: none. */
 static uint32_t race_with_reader(const Fiber *f, const Mark *m, uint32_t stamp)
 {
     if (m->read == stamp)
@@ -332,7 +332,7 @@ static void leave_read(const Fiber *f, Mark *m, uint32_t stamp, const void *pc)
     for (i = 0; i < 2; i++)
         if (m->reader[i] == 0 || m->reader[i] == f->number)
             break;
-    if (i == 2) /* one whom this reader knows of can go */
+    if (i == 2) /* drop a reader that happened before this one: what races with it also races with this one */
         i = know_of(f, m->reader[0], m->read_clock[0])   ? 0
             : know_of(f, m->reader[1], m->read_clock[1]) ? 1
                                                          : (int)run_random(2);
@@ -350,7 +350,8 @@ static void leave_write(Mark *m, uint32_t stamp, uint32_t number, uint32_t clock
     m->reader[0] = m->reader[1] = 0;
 }
 
-/* Before the wait: what launches of the chain wrote, and for a write what they read. */
+/* Before the programmatic wait: an access to what an earlier launch of the chain wrote, or a write to what one
+ * read. */
 static bool too_early(const Mark *m, bool write)
 {
     return (m->written >= run.chain && m->written < run.id) || (write && m->read >= run.chain && m->read < run.id);
@@ -408,10 +409,11 @@ static void check_range(Space *s, const void *p, size_t bytes, uint32_t stamp, u
     }
 }
 
-/* Neither the device's nor this thread's: constant data of the program, or a wild address. */
+/* An access to neither device memory nor the thread's own stack: the kernel's arguments, constant data of the
+ * program, or an invalid address. */
 static void other_memory(const void *p, size_t bytes, unsigned how, const void *pc)
 {
-    static const void *page; /* of constant data, seen before */
+    static const void *page; /* the last page of constant data that was looked up */
     Dl_info info;
 
     if (((uintptr_t)p ^ (uintptr_t)page) < 4096 && page)
@@ -427,10 +429,10 @@ static void other_memory(const void *p, size_t bytes, unsigned how, const void *
         return;
     }
     report(SIMT_BOUNDS, pc, NULL, "%s of %zu bytes: %s", how & A_WRITE ? "write" : "read", bytes, memory_where(p));
-    run_abort(); /* it would be done otherwise */
+    run_abort(); /* else the kernel would now do this access */
 }
 
-/* Written before the launch, and no kernel may write there: what reads it leaves no mark. */
+/* True for memory that was written before the launch and that no kernel may write. Reads of it need no mark. */
 static bool is_constant(const void *p, size_t bytes)
 {
     const size_t first = (size_t)((const char *)p - heap.base) / GRAIN;
@@ -442,7 +444,7 @@ static bool is_constant(const void *p, size_t bytes)
     return true;
 }
 
-/* What the block sees of the heap, at the place of the access. */
+/* Puts into the heap, for the bytes of the access, the values that this block sees (views.c). */
 static void show_heap(Block *b, const void *p, size_t bytes, unsigned how)
 {
     const size_t first = (size_t)((const char *)p - heap.base) / GRAIN;
@@ -616,7 +618,7 @@ void memory_copy_lands(Block *b, void *to, const void *from, size_t bytes, size_
                         (size_t)(state - shared.state) + bytes / GRAIN);
 }
 
-/* An mbarrier is made or taken away: its bytes are no plain memory meanwhile. */
+/* An mbarrier is initialised or invalidated. In between, plain accesses to its bytes are errors. */
 void memory_mbarrier(void *p, bool is)
 {
     uint8_t *state = state_of(&shared, p);

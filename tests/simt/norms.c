@@ -1,5 +1,5 @@
-/* norms.c - norms that have no launch: statistics of rows beside their values, gains and shifts folded into the
- * weights of the product behind. */
+/* norms.c - inputs and checks for norms without a launch of their own: the previous kernel leaves row statistics, and
+ * gain and shift are folded into the weights of the linear layer that follows. */
 #include "scene.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ void scene_stats(RefTensor x, int64_t from, int64_t n, double *sum, double *squa
     }
 }
 
-/* Of all rows of a value together, columns of each. */
+/* Number of statistics parts of a value's rows together, if each part covers so many columns. */
 static int64_t parts_of(const Unit *u, Id id, int64_t columns, int64_t T, int64_t S)
 {
     const Value *v = ir_value(u->g, id);
@@ -77,8 +77,8 @@ float *scene_make_stats(Scene *s, size_t i)
     return p;
 }
 
-/* w'[n,k] = w[n,k] g[k], less the mean of the row. The reference multiplies by what w' was made of, as it was rounded:
- * w'[n,k] / g[k]. */
+/* w'[n,k] = w[n,k] g[k], minus the mean of row n, rounded to `type`. The reference applies the gain itself, so its
+ * weights become w'[n,k] / g[k], with the same rounding. */
 static void fold_gain(Scene *s, Id w, Id g, DType type, char *p)
 {
     const Value *v = ir_value(s->u->g, w);

@@ -1,18 +1,18 @@
-/* polled.c - a host that reads results while kernels run: records with a word that says that they are there.
+/* polled.c - simulates a host that polls for results while kernels run.
  *
- *   data data data flag     the host looks at the flag; once it has changed, at the data, once
+ *   data data data flag     the host polls the flag; when it has changed, it reads the data once
  *
- * What was written before the launch is there. What this launch writes the host sees from a release or fence of
- * the system's scope on, by a thread that knows of the write; the GPU's own scope orders it for other blocks, not
- * for the host. So at the flag's store it is asked, byte for byte, what the host may read, and that is kept; and
- * a record is not written again in this launch. */
+ * The host sees everything written before the launch. A write of this launch becomes visible to the host when a
+ * thread for which the write happened before does a release or fence of system scope. Device scope makes it visible
+ * to other blocks only. At the store of the flag the harness copies the bytes that the host may see by then and
+ * reports those it may not see. Another write to the record in the same launch is reported too. */
 #include "device/host.h"
 #include "parts.h"
 
 static struct {
-    char *at, *seen; /* seen: as the host has it */
+    char *at, *seen; /* seen: the records as the host sees them */
     size_t bytes, flag, count;
-    uint32_t *told; /* [count] the launch that stored the flag last */
+    uint32_t *told; /* [count] the last launch that stored the record's flag */
 } polled;
 
 void polled_reset(void)
@@ -53,7 +53,7 @@ static bool is_polled(const void *p)
     return (size_t)((const char *)p - polled.at) < polled.bytes * polled.count;
 }
 
-/* Whether the host sees a write before a flag that the current thread stores so. */
+/* Whether the host that sees the flag also sees an earlier write. order: of the current thread's store of the flag. */
 static bool handed_over(int order, uint32_t writer, uint32_t clock)
 {
     const Fiber *f = run.current;
@@ -104,6 +104,6 @@ void polled_write(const void *p, size_t bytes, bool plain, const void *pc)
         return;
     if (polled.told[record] == run.id)
         report(SIMT_HOST, pc, NULL, "a result is written again that the host may have read: %s", memory_where(p));
-    else if (plain && at < flag + 4 && at + bytes > flag) /* what it says is not known yet, and too early */
+    else if (plain && at < flag + 4 && at + bytes > flag) /* a plain store of the flag releases nothing */
         tell(record, SIMT_RELAXED, pc);
 }

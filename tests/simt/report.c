@@ -1,5 +1,5 @@
-/* report.c - what is said of a finding: the check, who, the kernel and its schedule, and the places
- * in the text as file:line, through what was inlined. */
+/* report.c - the text of a finding: the check, the thread, the kernel with its schedule and seed, and the source
+ * lines with their inlined callers. */
 #include <dlfcn.h>
 #include <stdarg.h>
 
@@ -81,7 +81,7 @@ void report(SimtCheck c, const void *pc, const void *pc2, const char *format, ..
         return;
     for (size_t i = 0; i < n_findings; i++)
         if (findings[i].report.check == c && findings[i].pc[0] == pc && pc)
-            return; /* said already */
+            return; /* reported already */
     if (n_findings == MAX_REPORTS)
         return;
     va_start(args, format);
@@ -100,7 +100,8 @@ void report(SimtCheck c, const void *pc, const void *pc2, const char *format, ..
 
 /* --- places ------------------------------------------------------------------------------------- */
 
-/* "linear.cuh:140 < linear.cuh:201": the innermost first. */
+/* The source line of a program address and those it was inlined into, innermost first:
+ * "linear.cuh:140 < linear.cuh:201". */
 static char *find_place(const void *pc)
 {
     char command[4400], line[1200], *text = strdup("");
@@ -123,7 +124,7 @@ static char *find_place(const void *pc)
     return text;
 }
 
-/* Places are asked for again and again, and addr2line reads a whole object each time. */
+/* A cache of source lines: the same ones are needed often, and each run of addr2line reads the whole object. */
 static char *name_place(char *text, const void *pc)
 {
     enum { PLACES = 1024 };
@@ -205,7 +206,7 @@ void report_hang(Fiber *const *fibers, size_t n)
     report(SIMT_HANG, NULL, NULL, "%zu threads cannot go on", n);
     if (f == &findings[n_findings])
         return;
-    for (size_t i = 0; i < n;) { /* neighbours that wait for the same are said once */
+    for (size_t i = 0; i < n;) { /* one line for neighbouring threads that wait for the same thing */
         const Fiber *x = fibers[i];
         char what[300];
         size_t j = i + 1;

@@ -1,5 +1,7 @@
-/* run.c - a launch: blocks come in, their threads run until they must wait, a schedule says who is
- * next. When nobody can go on, everyone is asked what for. */
+/* run.c - runs a launch: starts blocks as room allows and switches between their threads.
+ *
+ * A thread runs until it must wait; the schedule then chooses the next. If no thread can run, the report says what
+ * each one waits for. */
 #include <sys/mman.h>
 
 #include "parts.h"
@@ -68,12 +70,12 @@ static void drop_pieces(void)
     }
 }
 
-/* --- who is ready ------------------------------------------------------------------------------- */
+/* --- ready threads and schedules ---------------------------------------------------------------- */
 
 enum { READY_ROOM = 4 * MAX_RESIDENT };
 static Fiber *ready[READY_ROOM]; /* [head, tail), modulo */
 static unsigned head, tail;
-static unsigned victim, mercy; /* who starves; steps until another does */
+static unsigned victim, mercy; /* the block or warp that starves; steps until another one is chosen */
 
 uint32_t run_random(uint32_t n)
 {
@@ -95,7 +97,7 @@ static unsigned starving(const Fiber *f)
     return run.schedule == SIMT_STARVE_CTA ? f->block->slot : f->block->slot * 64 + f->tid / WARP;
 }
 
-/* Any of the blocks at hand, or any of a block's warps, many threads or few. */
+/* A random resident block, or a random warp of one, whatever the blocks' size. */
 static unsigned new_victim(void)
 {
     unsigned at_hand[MAX_BLOCKS], n = 0;
@@ -134,7 +136,8 @@ static Fiber *pick(void)
             victim = new_victim();
             mercy = run_random(2000);
         }
-        for (unsigned i = 0, any = run_random(n); i < n; i++) /* the first found would let pollers alone */
+        for (unsigned i = 0, any = run_random(n); i < n;
+             i++) /* from a random start: else polling threads might run for ever */
             if (starving(ready[(head + (any + i) % n) % READY_ROOM]) != victim)
                 return take(head + (any + i) % n);
         return take(head + run_random(n));
@@ -173,7 +176,7 @@ void run_wake(Queue *q)
 {
     Fiber *list = NULL;
 
-    while (q->first) { /* in the order of their coming */
+    while (q->first) { /* reverses the list: threads become ready in the order in which they began to wait */
         Fiber *f = q->first;
 
         q->first = f->next;
@@ -189,7 +192,7 @@ void run_wake(Queue *q)
     run.polls = 0;
 }
 
-/* Polls that see no change for so long will never. */
+/* After this many polls with no progress of any thread, the launch counts as hanging. */
 static bool polls_in_vain(void)
 {
     return ++run.polls > 100000 + 100 * (uint64_t)run.live;
@@ -250,7 +253,7 @@ static void thread(void)
     f->block->live--;
     run.polls = 0;
     sync_thread_ends(f);
-    if (f->block->live == 0) /* the main stack takes the block away */
+    if (f->block->live == 0) /* run_all, on the main stack, ends the block */
         fiber_switch(f, &fiber_main, true);
     else
         go_on(true);
@@ -267,7 +270,7 @@ static void make_stacks(void)
     memory_stacks(p, SIMT_STACK, MAX_RESIDENT);
     for (unsigned i = 0; i < MAX_RESIDENT; i++) {
         fibers[i].stack = p + (size_t)i * SIMT_STACK;
-        mprotect(fibers[i].stack, 4096, PROT_NONE); /* too deep: a fault */
+        mprotect(fibers[i].stack, 4096, PROT_NONE); /* guard page: a stack overflow faults */
         idle_fibers[n_idle++] = &fibers[MAX_RESIDENT - 1 - i];
     }
 }
@@ -367,7 +370,7 @@ void simt_in_front(void)
     run.lets_ahead = true;
 }
 
-/* Clusters in the order in which they start. */
+/* The order in which clusters start. */
 static unsigned *order_of_clusters(unsigned n)
 {
     unsigned *order = run_keep(sizeof *order * n);
@@ -384,7 +387,8 @@ static unsigned *order_of_clusters(unsigned n)
     return order;
 }
 
-/* Of n clusters in order only the first and last few and any between: how many are left. */
+/* Keeps the first `some` of n clusters, the last `some` and as many at a random place between. Returns how many
+ * are left. */
 static unsigned some_of(unsigned *order, unsigned n, unsigned some)
 {
     unsigned left = 0;
@@ -398,7 +402,7 @@ static unsigned some_of(unsigned *order, unsigned n, unsigned some)
     return left;
 }
 
-/* Brings in the blocks of a cluster; false: no room now. */
+/* Starts the blocks of a cluster. False: there is no room at the moment. */
 static bool start_cluster(unsigned cluster)
 {
     const unsigned n = run.launch->kernel->cluster;
@@ -427,7 +431,7 @@ static bool end_blocks(void)
 
     for (unsigned s = 0; s < MAX_BLOCKS; s++)
         if (blocks[s] && blocks[s]->live == 0) {
-            bool all = true; /* its shared memory stays until its cluster is done */
+            bool all = true; /* a block's shared memory stays until its whole cluster has ended */
 
             for (unsigned i = 0; i < blocks[s]->cluster->n; i++)
                 all = all && blocks[s]->cluster->block[i]->live == 0;
@@ -494,7 +498,7 @@ bool simt_launch(const SimtLaunch *l)
     if (!l->overlap)
         run.chain = run.id;
     else if (!run.lets_ahead)
-        run.chain = run.id - 1; /* those before the last have ended */
+        run.chain = run.id - 1; /* launches before the previous one have ended */
     run.random = run.seed * 0x2545F4914F6CDD1Du;
     run.current = &fiber_main;
     run.live = 0;
