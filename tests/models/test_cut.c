@@ -57,8 +57,7 @@ static void clean_logits(FtxModel *model, FtxEngine *engine, const char *word, b
 
 static void cut_between_characters(void **state)
 {
-    static const char *const words[] = {
-        "a", "ab"}; /* one token each, of 1 and 2 bytes: the cut meets every byte of a hyphen */
+    static const char *const words[] = {"a", "ab"}; /* one token, 1 and 2 bytes: the cut meets every byte of a hyphen */
     FtxModel *model = golden_open("tests/models/tiny-llama", "cut",
                                   "-D tokenizer=tests/tokenizer/small/unigram.json -D limits.context=24");
     FtxEngine *engine = golden_engine(model);

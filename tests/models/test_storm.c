@@ -1,5 +1,5 @@
 /* test_storm.c - random sequences of actions ("storms"): requests of every kind are submitted, cancelled and stepped
- * in random order, and each gives bit for bit what it gives alone.
+ * in random order, and the result of each equals, bit for bit, that of the request alone.
  *
  *   seed -> 24 requests, and a list of actions: submit, cancel, step, score, encode
  *        -> each request alone on an idle engine -> the storm -> compare -> check that all slots and pages are free
