@@ -104,6 +104,6 @@ void polled_write(const void *p, size_t bytes, bool plain, const void *pc)
         return;
     if (polled.told[record] == run.id)
         report(SIMT_HOST, pc, NULL, "a result is written again that the host may have read: %s", memory_where(p));
-    else if (plain && at < flag + 4 && at + bytes > flag) /* a plain store of the flag releases nothing */
+    else if (plain && at < flag + 4 && at + bytes > flag) /* a plain store of the flag, which releases nothing */
         tell(record, SIMT_RELAXED, pc);
 }
