@@ -136,8 +136,7 @@ static Fiber *pick(void)
             victim = new_victim();
             mercy = run_random(2000);
         }
-        for (unsigned i = 0, any = run_random(n); i < n;
-             i++) /* from a random start: else polling threads might run for ever */
+        for (unsigned i = 0, any = run_random(n); i < n; i++) /* from any, or two pollers might run for ever */
             if (starving(ready[(head + (any + i) % n) % READY_ROOM]) != victim)
                 return take(head + (any + i) % n);
         return take(head + run_random(n));
