@@ -47,25 +47,15 @@ struct LinearAttendArgs {
 template <class C> struct LinearAttendShape {
     static constexpr int E = 64, HALF = E / 2, TILE_N = 3 * HALF; // columns: of a head, of q, k or v in a block, of a block
     static constexpr int TOKENS = 128, OWN = TOKENS / 4, KEY_GROUPS = 4;
-    static constexpr int STEPS = ceil_div(C::D, 64), SLOTS = ceil_div(STEPS, 2); // steps of 64 k: all, of a block
+    static constexpr int STEPS = ceil_div(C::D, 64);       // of 64 k; a block has C::SLOTS of them
     static constexpr int W = TILE_N * 128, X = 64 * 128;                             // bytes of a slot's w and x
     using Rows = TileRows<E * 2>;                                                // of keys, queries
     using Halves = TileRows<HALF * 2>;                                           // of values
-    // In the place of w, once all blocks have read the first slots: keys, queries and values; then the warps' results.
-    static constexpr int K_AT = 0, Q_AT = K_AT + TOKENS * Rows::PITCH, V_AT = Q_AT + OWN * Rows::PITCH;
-    static constexpr int OUT_AT = V_AT + TOKENS * Halves::PITCH, OUT_PITCH = HALF + 4; // floats of a row of a warp's result
-    static constexpr int SOFTMAX_AT = OUT_AT + KEY_GROUPS * OWN * OUT_PITCH * 4, ATTEND_BYTES = SOFTMAX_AT + KEY_GROUPS * OWN * 8;
-    // Bytes received from the other blocks: keys and queries; values.
-    static constexpr int KEYS = (7 + 1) * OWN * HALF * 2, VALUES = 3 * OWN * HALF * 2;
-    static constexpr int X_AT = most(SLOTS * W, round_up(ATTEND_BYTES, 1024));
-    // In the place of the first slots of x, once this block has read them: sums of the other half of D.
-    static constexpr int SUMS_AT = X_AT, RECEIVED = 64 * TILE_N * 4 / 2;
+    static constexpr int OUT_PITCH = HALF + 4;                                   // floats of a row of a warp's result
+    // Bytes received from the other blocks: keys and queries; values; sums.
+    static constexpr int KEYS = (7 + 1) * OWN * HALF * 2, VALUES = 3 * OWN * HALF * 2, RECEIVED = 64 * TILE_N * 4 / 2;
     // Steps whose w and x are overwritten: these must have been read.
-    static constexpr int STEPS_BEFORE_REUSE = most(ceil_div(OUT_AT, W), ceil_div(RECEIVED, X));
-    static constexpr int TEXT_AT = X_AT + most(SLOTS * X, RECEIVED); // begin and end of the text of each of the block's tokens
-    static constexpr int BARRIER_AT =
-        TEXT_AT + OWN * 2; // full of each slot; free; sums of q, k, v are here; keys, values are here
-    static constexpr int BYTES = BARRIER_AT + (SLOTS + 6) * 8;
+    static constexpr int STEPS_BEFORE_REUSE = most(ceil_div(C::RESULTS_AT, W), ceil_div(RECEIVED, X));
     static DEVICE constexpr int kind(int i) { return i == 0 ? 1 : i == 1 ? 0 : 2; } // keys, queries, values
 };
 
@@ -106,7 +96,7 @@ DEVICE void linear_attend_load_x(const LinearAttendArgs &a, const LinearAttendWo
     typedef LinearAttendShape<C> P;
 #pragma unroll 1
     for (int i = 0; i < t.steps; i++)
-        tensor_copy(shared + P::X_AT + i * P::X, a.x, t.tokens * 64, (t.s0 + i) * 64, full + 8 * i);
+        tensor_copy(shared + C::X_AT + i * P::X, a.x, t.tokens * 64, (t.s0 + i) * 64, full + 8 * i);
 }
 
 // Finds the text of each of the block's tokens, by its last two warps.
@@ -118,7 +108,7 @@ DEVICE void linear_attend_texts(const LinearAttendArgs &a, const LinearAttendWor
     for (int r = i / P::OWN; r < a.step->rows; r += 2) {
         const int begin = a.rows[r].q_start, end = begin + a.rows[r].q_len;
         if (token >= begin && token < end)
-            ((u16 *)(shared + P::TEXT_AT))[row] = (u16)(begin | end << 8);
+            ((u16 *)(shared + C::TEXTS_AT))[row] = (u16)(begin | end << 8);
     }
 }
 
@@ -135,9 +125,9 @@ DEVICE void linear_attend_multiply(float (&d)[LinearAttendShape<C>::TILE_N / 2],
     for (int i = 0; i < P::TILE_N / 2; i++)
         d[i] = 0.0f;
 #pragma unroll
-    for (int s = 0; s < P::SLOTS; s++) {
+    for (int s = 0; s < C::SLOTS; s++) {
         if (s < t.steps) {
-            const u64 w = wgmma_descriptor(shared + s * P::W, 0, 0), x = wgmma_descriptor(shared + P::X_AT + s * P::X, 0, 0);
+            const u64 w = wgmma_descriptor(shared + s * P::W, 0, 0), x = wgmma_descriptor(shared + C::X_AT + s * P::X, 0, 0);
             mbarrier_wait(full + 8 * s, 0);
             wgmma_fence();
 #pragma unroll
@@ -145,8 +135,8 @@ DEVICE void linear_attend_multiply(float (&d)[LinearAttendShape<C>::TILE_N / 2],
                 Wgmma<P::TILE_N, typename C::T>::add(d, wgmma_descriptor_at(x, 0, k), wgmma_descriptor_at(w, 0, k));
             wgmma_commit();
         }
-        if (s == least(P::STEPS_BEFORE_REUSE, P::SLOTS - 1)) {
-            wgmma_wait<(P::STEPS_BEFORE_REUSE + 1 < P::SLOTS)>();
+        if (s == least(P::STEPS_BEFORE_REUSE, C::SLOTS - 1)) {
+            wgmma_wait<(P::STEPS_BEFORE_REUSE + 1 < C::SLOTS)>();
             if (lane_id() == 0)
                 cluster_mbarrier_arrive(there);
             cluster_arrive();
@@ -162,7 +152,7 @@ DEVICE void linear_attend_send_sums(const float (&d)[LinearAttendShape<C>::TILE_
                                u32 sums_here)
 {
     typedef LinearAttendShape<C> P;
-    const u32 there = cluster_map(shared + P::SUMS_AT + threadIdx.x * 16, t.rank ^ 1); // [fours][threads]
+    const u32 there = cluster_map(shared + C::SUMS_AT + threadIdx.x * 16, t.rank ^ 1); // [fours][threads]
     const u32 count = cluster_map(sums_here, t.rank ^ 1);
 #pragma unroll
     for (int n = 0; n < P::TILE_N / 16; n++) {
@@ -183,7 +173,7 @@ DEVICE void linear_attend_send_qkv(const float (&d)[LinearAttendShape<C>::TILE_N
     typedef LinearAttendShape<C> P;
     const int lane = lane_id() & 3, piece = t.columns * 4 + lane;
     const u32 base = shared_address(shared);
-    const Vec<float, 4> *sums = (const Vec<float, 4> *)(shared + P::SUMS_AT) + threadIdx.x;
+    const Vec<float, 4> *sums = (const Vec<float, 4> *)(shared + C::SUMS_AT) + threadIdx.x;
 #pragma unroll
     for (int i = 0; i < 3; i++) {
         const int kind = P::kind(i);
@@ -203,9 +193,9 @@ DEVICE void linear_attend_send_qkv(const float (&d)[LinearAttendShape<C>::TILE_N
         }
         quad_transpose(four);
         const uint4_ eight = {four[0], four[1], four[2], four[3]};
-        const u32 at = base + (kind == 0   ? P::Q_AT + P::Rows::piece(row, piece)
-                               : kind == 1 ? P::K_AT + P::Rows::piece(t.token(row), piece)
-                                           : P::V_AT + P::Halves::piece(t.token(row), lane));
+        const u32 at = base + (kind == 0   ? C::QUERIES_AT + P::Rows::piece(row, piece)
+                               : kind == 1 ? C::KEYS_AT + P::Rows::piece(t.token(row), piece)
+                                           : C::VALUES_AT + P::Halves::piece(t.token(row), lane));
         shared_store16(at, eight);
 #pragma unroll
         for (int other = 1; other < 8; other++) {
@@ -225,14 +215,14 @@ template <class C> DEVICE void linear_attend_scores(char *shared, u32 keys)
     using Halves = typename P::Halves;
     using T = typename C::T;
     const int lane = lane_id(), g = lane >> 2, t = lane & 3, query = warp_id() % 2 * 16, key = warp_id() / 2 * 32;
-    const u32 q_rows = shared_address(shared) + P::Q_AT + Rows::piece(query + lane % 16, lane / 16);
-    const u32 k_rows = shared_address(shared) + P::K_AT + Rows::piece(key + lane % 8 + lane / 16 * 8, lane / 8 % 2);
-    const u32 v_rows = shared_address(shared) + P::V_AT + Halves::piece(key + lane % 16, lane / 16);
-    const u16 *texts = (const u16 *)(shared + P::TEXT_AT) + query + g;
+    const u32 q_rows = shared_address(shared) + C::QUERIES_AT + Rows::piece(query + lane % 16, lane / 16);
+    const u32 k_rows = shared_address(shared) + C::KEYS_AT + Rows::piece(key + lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const u32 v_rows = shared_address(shared) + C::VALUES_AT + Halves::piece(key + lane % 16, lane / 16);
+    const u16 *texts = (const u16 *)(shared + C::TEXTS_AT) + query + g;
     const int text[2] = {texts[0], texts[8]};
     const int row = warp_id() / 2 * P::OWN + query + g;
-    float *part = (float *)(shared + P::OUT_AT) + row * P::OUT_PITCH + 2 * t;
-    float *stat = (float *)(shared + P::SOFTMAX_AT) + row * 2;
+    float *part = (float *)(shared + C::RESULTS_AT) + row * P::OUT_PITCH + 2 * t;
+    float *stat = (float *)(shared + C::SOFTMAX_AT) + row * 2;
     float s[4][4] = {}, o[4][4] = {};
     mbarrier_wait(keys, 0);
 #pragma unroll
@@ -322,8 +312,8 @@ DEVICE void linear_attend_combine(const LinearAttendArgs &a, const LinearAttendW
     typedef LinearAttendShape<C> P;
     using T = typename C::T;
     const int row = threadIdx.x / 8, at = threadIdx.x % 8 * 4, token = t.token(row);
-    const float *part = (const float *)(shared + P::OUT_AT) + row * P::OUT_PITCH + at;
-    const float *stat = (const float *)(shared + P::SOFTMAX_AT) + row * 2;
+    const float *part = (const float *)(shared + C::RESULTS_AT) + row * P::OUT_PITCH + at;
+    const float *stat = (const float *)(shared + C::SOFTMAX_AT) + row * 2;
     float top = negative_infinity(), all = 0.0f;
     Vec<float, 4> sum = zeros<float, 4>();
 #pragma unroll
@@ -352,13 +342,13 @@ DEVICE void linear_attend(const LinearAttendArgs &a)
     char *shared = shared_memory();
     const LinearAttendWork<C> t;
     const int live = a.step->tokens; // no kernel of a program writes it
-    const u32 base = shared_address(shared), full = shared_address(shared + P::BARRIER_AT);
-    const u32 free = full + 8 * P::SLOTS, sums_here = free + 8, keys = sums_here + 24;
+    const u32 base = shared_address(shared), full = shared_address(shared + C::BARRIERS_AT);
+    const u32 free = full + 8 * C::SLOTS, sums_here = free + 8, keys = sums_here + 24;
     if (threadIdx.x == 128) {
         tensor_map_prefetch(a.w);
         tensor_map_prefetch(a.x);
-        for (int i = 0; i < P::SLOTS + 6; i++)
-            mbarrier_init(full + 8 * i, i == P::SLOTS ? 4 : 1);
+        for (int i = 0; i < C::SLOTS + 6; i++)
+            mbarrier_init(full + 8 * i, i == C::SLOTS ? 4 : 1);
         mbarrier_init_fence();
         for (int i = 0; i < t.steps; i++)
             mbarrier_expect(full + 8 * i, P::W + P::X);

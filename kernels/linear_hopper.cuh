@@ -35,7 +35,7 @@
 // number of rows, so a row has the same bits in any batch of 9 to 64 rows. It is not the order of linear.cuh (up to 8
 // rows): across that border the last bits may differ.
 //
-// Shared memory: ring | gains | sums of squares | cache places | mbarriers.
+// Shared memory: ring | gains | sums of squares | cache places | mbarriers, as the template's shared lines say.
 // CUTLASS calls this producer and consumer warps; CUDA Programming Guide, "Thread Block Clusters".
 #pragma once
 #include "device/async.cuh"
@@ -51,22 +51,13 @@
 #include "body/ring.cuh"
 
 template <class C> struct HopperShape {
-    static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;     // rows of x in shared memory
     static constexpr int THREADS = 256, COPIERS = 64;                          // threads that copy w, and as many x
     static constexpr bool DIRECT = C::PASSES > 1 || C::SEGMENTS;               // results are written from registers
-    static constexpr int STEPS = ceil_div(C::K, 64), BLOCK_STEPS = ceil_div(STEPS, C::CLUSTER_SIZE);
-    static constexpr int SLOT = (C::TILE_N + BLOCK_M) * 128;
+    static constexpr int STEPS = ceil_div(C::K, 64);
     static constexpr int OWN_N = C::TILE_N / C::CLUSTER_SIZE;                  // columns this block finishes
-    static constexpr int SUM = BLOCK_M * 8 + 8; // floats of 8 columns; 8 more: no bank conflicts
-    static constexpr int GAIN_AT = C::STAGES * SLOT;                           // this block's gains, in x's type
-    static constexpr int SQUARE_AT = GAIN_AT + C::NORM * BLOCK_STEPS * 128; // [CLUSTER_SIZE][BLOCK_M] sums of squares of x
-    static constexpr int PLACE_AT = SQUARE_AT + C::CLUSTER_SIZE * BLOCK_M * 4; // append: {page, position} of a row
-    static constexpr int BARRIER_AT = PLACE_AT + BLOCK_M * 8; // full and empty of each slot; sums received
-    static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
-    static constexpr int PAIRS = BLOCK_M * (OWN_N / 2), ITEMS = ceil_div(PAIRS, THREADS); // outputs
-    static constexpr int RECEIVED_BYTES = (C::CLUSTER_SIZE - 1) * BLOCK_M * (OWN_N + (C::NORM ? 1 : 0)) * 4; // from the other blocks
-    static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
-    static_assert(DIRECT || C::TILE_N / 8 * SUM * 4 <= GAIN_AT, "the ring holds the sums");
+    static constexpr int SUM = C::BLOCK_M * 8 + 8; // floats of 8 columns; 8 more: no bank conflicts
+    static constexpr int PAIRS = C::BLOCK_M * (OWN_N / 2), ITEMS = ceil_div(PAIRS, THREADS); // outputs
+    static constexpr int RECEIVED_BYTES = (C::CLUSTER_SIZE - 1) * C::BLOCK_M * (OWN_N + (C::NORM ? 1 : 0)) * 4; // from the other blocks
     static_assert(!DIRECT || C::CLUSTER_SIZE == 1, "passes and segments need all of K in one block");
     static_assert(!C::SEGMENTS || C::TILE_N <= SEGMENT_COLUMNS, "a segment is at most SEGMENT_COLUMNS wide");
     static_assert(C::NORM < 2, "a layer norm needs the mean before the product");
@@ -110,7 +101,7 @@ template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> 
         const T *from = (const T *)a.w + (i64)(row + r) * C::K + u * 8;
         for (int s = at.s0; s < at.s1; s++) {
             const bool inside = C::K % 64 == 0 || s * 64 + u * 8 < C::K;
-            const u32 to = ring + slot.at * P::SLOT + hopper_unit(r, u);
+            const u32 to = ring + slot.at * C::SLOT_BYTES + hopper_unit(r, u);
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
 #pragma unroll
             for (int m = 0; m < C::TILE_N; m += 8)
@@ -128,18 +119,18 @@ template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> 
     typedef HopperShape<C> P;
     typedef typename C::T T;
     const int i = threadIdx.x - 192, r = i >> 3, u = i & 7;
-    int source[P::BLOCK_M / 8];
+    int source[C::BLOCK_M / 8];
 #pragma unroll
-    for (int m = 0; m < P::BLOCK_M / 8; m++)
+    for (int m = 0; m < C::BLOCK_M / 8; m++)
         source[m] = C::LAST ? source_row<C::LAST>(a.rows, most(0, least(m * 8 + r, live - 1))) : m * 8 + r;
     RingSlot<C::STAGES> slot = {0, 1};
     for (int row = at.first; row < at.last; row += C::TILE_N)
         for (int s = at.s0; s < at.s1; s++) {
             const bool inside = C::K % 64 == 0 || s * 64 + u * 8 < C::K;
-            const u32 to = ring + slot.at * P::SLOT + C::TILE_N * 128 + hopper_unit(r, u);
+            const u32 to = ring + slot.at * C::SLOT_BYTES + C::TILE_N * 128 + hopper_unit(r, u);
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
 #pragma unroll
-            for (int m = 0; m < P::BLOCK_M / 8; m++) {
+            for (int m = 0; m < C::BLOCK_M / 8; m++) {
                 const bool read = inside && m * 8 + r < live;
                 copy16(to + m * 1024, read ? (const T *)a.x + (i64)source[m] * C::K + s * 64 + u * 8 : a.x, read ? 16 : 0);
             }
@@ -187,7 +178,7 @@ DEVICE void hopper_load_x(u32 (&v)[4][4], float (&squares)[2], bool first, int w
     typedef typename C::T T;
     const int lane = lane_id(), m = warp * 16;
     const int r = lane & 15, u = lane >> 4; // row and unit that this lane passes to ldmatrix
-    if (HopperShape<C>::BLOCK_M < 64 && m >= HopperShape<C>::BLOCK_M) {
+    if (C::BLOCK_M < 64 && m >= C::BLOCK_M) {
 #pragma unroll
         for (int i = 0; i < 16; i++)
             v[i / 4][i % 4] = 0;
@@ -226,7 +217,7 @@ DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool fi
     RingSlot<C::STAGES> next = slot;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        w[i] = ring + next.at * HopperShape<C>::SLOT;
+        w[i] = ring + next.at * C::SLOT_BYTES;
         mbarrier_wait(full + 8 * next.at, next.parity);
         hopper_load_x<C>(v[i], squares, first, warp, w[i] + C::TILE_N * 128, gains + i * 32);
         next.next();
@@ -272,7 +263,7 @@ template <class C> DEVICE void hopper_send_sums(const float (&d)[C::TILE_N / 2],
     typedef HopperShape<C> P;
     constexpr int TILES = P::OWN_N / 8;
     const int m = warp_id() * 16 + (lane_id() >> 2);
-    if (warp_id() * 16 >= P::BLOCK_M)
+    if (warp_id() * 16 >= C::BLOCK_M)
         return;
     float *from = sums + rank * TILES * P::SUM + m * 8 + (lane_id() & 3) * 2;
 #pragma unroll
@@ -311,9 +302,9 @@ template <class C> DEVICE void hopper_squares(float (&squares)[2], float *shared
         v += shuffle_xor(v, 1);
         v += shuffle_xor(v, 2);
         squares[h] = v;
-        if (P::DIRECT || warp_id() * 16 >= P::BLOCK_M || (lane_id() & 3))
+        if (P::DIRECT || warp_id() * 16 >= C::BLOCK_M || (lane_id() & 3))
             continue;
-        float *at = shared + rank * P::BLOCK_M + m + 8 * h;
+        float *at = shared + rank * C::BLOCK_M + m + 8 * h;
 #pragma unroll
         for (int to = 0; to < C::CLUSTER_SIZE; to++)
             if (to == rank)
@@ -356,11 +347,11 @@ DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *su
                 mbarrier_wait(arrived, 0);
             block_sync();
             if (C::NORM == 1) {
-                if (threadIdx.x < P::BLOCK_M) {
+                if (threadIdx.x < C::BLOCK_M) {
                     float v = squares[threadIdx.x];
 #pragma unroll
                     for (int r = 1; r < C::CLUSTER_SIZE; r++)
-                        v += squares[r * P::BLOCK_M + threadIdx.x];
+                        v += squares[r * C::BLOCK_M + threadIdx.x];
                     squares[threadIdx.x] = rms_scale<C::K>(v, C::EPS);
                 }
                 block_sync();
@@ -453,11 +444,11 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
     launch_dependents();
     char *shared = shared_memory();
     const HopperWork<C> at;
-    const u32 ring = shared_address(shared), full = shared_address(shared + P::BARRIER_AT);
+    const u32 ring = shared_address(shared), full = shared_address(shared + C::BARRIERS_AT);
     const u32 empty = full + 8 * C::STAGES, arrived = empty + 8 * C::STAGES;
-    float *sums = (float *)shared, *squares = (float *)(shared + P::SQUARE_AT);
-    int *places = (int *)(shared + P::PLACE_AT);
-    u32 *gains = (u32 *)(shared + P::GAIN_AT);
+    float *sums = (float *)shared, *squares = (float *)(shared + C::SQUARES_AT);
+    int *places = (int *)(shared + C::PLACES_AT);
+    u32 *gains = (u32 *)(shared + C::GAINS_AT);
     if (threadIdx.x == 128) {
         for (int i = 0; i < C::STAGES; i++) {
             mbarrier_init(full + 8 * i, 2 * P::COPIERS);

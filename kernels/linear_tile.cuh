@@ -105,7 +105,7 @@ template <class C> DEVICE void tile_load_w_ahead(const TileArgs &a, const TileWo
 #pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
         warp_mbarrier_expect(full + 8 * i, TileShape<C>::X + C::TILE_N * 128);
-        tile_load_w<C>(a, t, column, t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
+        tile_load_w<C>(a, t, column, t.s0 + i, ring + i * C::SLOT_BYTES, full + 8 * i);
     }
 #pragma unroll 1
     for (int i = t.ahead; i < t.s1 - t.s0 && t.AHEAD; i++)
@@ -117,7 +117,7 @@ template <class C> DEVICE void tile_drain(const TileArgs &a, const TileWork<C> &
 {
 #pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
-        tile_load_x<C>(a, t.row(t.first), t.s0 + i, ring + i * TileShape<C>::SLOT, full + 8 * i);
+        tile_load_x<C>(a, t.row(t.first), t.s0 + i, ring + i * C::SLOT_BYTES, full + 8 * i);
         mbarrier_wait(full + 8 * i, 0);
     }
 }
@@ -135,7 +135,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
         const int row = t.row(group), column = t.column(group);
 #pragma unroll 1
         for (int s = t.s0; s < t.s1; s++) {
-            const u32 to = ring + slot.at * P::SLOT, barrier = full + 8 * slot.at;
+            const u32 to = ring + slot.at * C::SLOT_BYTES, barrier = full + 8 * slot.at;
             if (group != t.first || s - t.s0 >= t.ahead) {
                 mbarrier_wait(empty + 8 * slot.at, slot.parity);
                 warp_mbarrier_expect(barrier, P::X + C::TILE_N * 128);
@@ -148,7 +148,7 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             mbarrier_wait(empty + 8 * slot.at, slot.parity);
             warp_mbarrier_expect(full + 8 * slot.at, P::R);
             for (int n = 0; n < P::R_COLUMNS; n += 64)
-                warp_tensor_copy(ring + slot.at * P::SLOT + n * C::TILE_M * 2, (const TensorMap *)a.r, row,
+                warp_tensor_copy(ring + slot.at * C::SLOT_BYTES + n * C::TILE_M * 2, (const TensorMap *)a.r, row,
                                  column + i * P::R_COLUMNS + n, full + 8 * slot.at);
             slot.next();
         }
@@ -201,7 +201,7 @@ DEVICE void tile_multiply(float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], con
             break;
         if (FLAT)
             slot = {s % C::STAGES, s / C::STAGES & 1u};
-        const u32 at = ring + slot.at * P::SLOT;
+        const u32 at = ring + slot.at * C::SLOT_BYTES;
         const u64 x = wgmma_descriptor(at, x0, 0), w = wgmma_descriptor(at + P::X, 0, 0);
         mbarrier_wait(full + 8 * slot.at, slot.parity);
         wgmma_fence();
@@ -233,7 +233,7 @@ DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d
 {
     typedef TileShape<C> P;
     constexpr int PIECES = most(P::R_STEPS, 1), COLUMNS = C::TILE_N / PIECES;
-    const u32 stage = ring + P::STAGE_AT + warp_id() * 2048;
+    const u32 stage = ring + C::STAGING_AT + warp_id() * 2048;
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
         if (P::R_STEPS)
@@ -241,7 +241,7 @@ DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d
 #pragma unroll
         for (int g = 0; g < P::M_BLOCKS; g++)
             tile_store_staged<C, COLUMNS>(a, d[g] + i * COLUMNS / 2, bias + i * COLUMNS, norm + 2 * g,
-                                   ring + slot.at * P::SLOT + (m + g * 64) * 128, stage, row + m + g * 64, live,
+                                   ring + slot.at * C::SLOT_BYTES + (m + g * 64) * 128, stage, row + m + g * 64, live,
                                    column + i * COLUMNS);
         if (P::R_STEPS) {
             tile_release<C>(t, step + i, empty + 8 * slot.at);
@@ -265,7 +265,7 @@ DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C
         u32 r[C::TILE_N / 8] = {};
         if constexpr (P::R_STEPS > 0) {
             warp_sync(); // one row at a time: the residual of all rows would not fit the registers
-            tile_residual<C>(r, shared + slot.at * P::SLOT, m);
+            tile_residual<C>(r, shared + slot.at * C::SLOT_BYTES, m);
         }
         if constexpr (C::SEGMENTS) {
             warp_sync(); // here too
@@ -307,7 +307,7 @@ DEVICE void tile_consume(const A &a, const TileWork<C> &t, char *shared, u32 rin
     const int turn = P::TILES_AT_ONCE > 1 ? own : 0, place = C::TILE_WARPGROUPS > 1 ? 0 : own;
     const int x0 = C::TILE_WARPGROUPS > 1 ? own * P::M_BLOCKS * 64 : 0, mw = x0 + shuffle(warp_id(), 0) % 4 * 16,
               m0 = mw + (lane_id() >> 2);
-    float *lines = (float *)(shared + P::BIAS_AT) + place * P::VECTORS * C::TILE_N;
+    float *lines = (float *)(shared + C::VECTORS_AT) + place * P::VECTORS * C::TILE_N;
     const float *bias = lines + (lane_id() & 3) * 2;
     float d[P::M_BLOCKS][C::TILE_N / 2];
     RingSlot<C::STAGES> slot = {0, 0};
@@ -440,7 +440,7 @@ DEVICE void tile_finish_split(const A &a, const TileWork<C> &t, const float (&d)
 #pragma unroll
     for (int i = 0; i < P::M_BLOCKS * 2; i++) {
         const int m = m0 + i * 8 + i / 2 * 48;
-        tile_write<C, TILES>(a, v[i / 2] + 2 * (i % 2), r[i], (const float *)(shared + P::BIAS_AT) + column, norm[i],
+        tile_write<C, TILES>(a, v[i / 2] + 2 * (i % 2), r[i], (const float *)(shared + C::VECTORS_AT) + column, norm[i],
                              sums[i / 2], i % 2, m, m < live, n0 + t.rank * P::OWN_N, to[i]);
     }
 #pragma unroll
@@ -454,7 +454,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     launch_dependents();
     char *shared = shared_memory();
     TileWork<C> t;
-    const u32 ring = shared_address(shared), full = ring + P::BARRIER_AT;
+    const u32 ring = shared_address(shared), full = ring + C::BARRIERS_AT;
     const u32 empty = full + 8 * C::STAGES, arrived = empty + 8 * C::STAGES;
     if (threadIdx.x == P::WORKERS) {
         for (int i = 0; i < C::STAGES; i++) {
@@ -497,7 +497,7 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         float d[P::M_BLOCKS][C::TILE_N / 2];
         RingSlot<C::STAGES> slot = {0, 0};
         TileAffineRows<C> rows;
-        tile_load_vectors<C>(a, (float *)(shared + P::BIAS_AT), t.column(t.first), threadIdx.x, 128);
+        tile_load_vectors<C>(a, (float *)(shared + C::VECTORS_AT), t.column(t.first), threadIdx.x, 128);
         named_barrier_sync(1, 128);
         tile_init_sums<C>(d, nullptr);
         rows.load(a, t.row(t.first) + warp_id() * 16 + (lane_id() >> 2), live);

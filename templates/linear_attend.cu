@@ -13,16 +13,25 @@
 //@ consts  X_STATS: columns(xs)  EPS: EPS
 //@ needs   TMA CLUSTER WGMMA
 //@ fits    !has(xs) || (X_STATS && BIAS)
-//    BYTES: all slots of w or, if that is more, keys, queries, values and results in their place; all slots of x; texts;
-//    mbarriers.
-//@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)  BYTES: max(SLOTS * 12288, 50176) + max(SLOTS * 8192, 12288) + 64 + (SLOTS + 6) * 8
+//    SLOTS: steps of 64 k of a block.
+//@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)
+//@ shared  W        SLOTS * 96 * 128
+//@ shared  KEYS     128 * 128 over W              // in the place of w, once all blocks have read the first slots
+//@ shared  QUERIES  32 * 128 after KEYS
+//@ shared  VALUES   128 * 80 after QUERIES
+//@ shared  RESULTS  4 * 32 * 36 * 4 after VALUES  // of each warp
+//@ shared  SOFTMAX  4 * 32 * 8 after RESULTS
+//@ shared  X        SLOTS * 64 * 128 align 1024
+//@ shared  SUMS     64 * 96 * 4 / 2 over X        // of the other half of D, once this block has read the first slots
+//@ shared  TEXTS    32 * 2                        // begin and end of the text of each of the block's tokens
+//@ shared  BARRIERS (SLOTS + 6) * 8               // full of each slot; free; sums of q, k, v are here; keys, values are here
 //@ fits    X != fp32 && X == W && X == Y && ENCODE && T_MAX <= 128
 //    An H200 runs 15 clusters of 8 blocks at once; more heads need two rounds.
 //@ fits    HEADS <= 15 || (T_MAX > 16 && T_MAX <= 64)
-//@ fits    HEADS == KV_HEADS && HEAD_DIM == 64 && WIDTH % 8 == 0 && BYTES <= SMEM
+//@ fits    HEADS == KV_HEADS && HEAD_DIM == 64 && WIDTH % 8 == 0 && SHARED <= SMEM
 //@ tiled   x 64
 //@ tiled   w 32
-//@ launch  grid HEADS * 8   block 256   smem BYTES
+//@ launch  grid HEADS * 8   block 256
 //@ moves   2 * P * D + 2 * M * (D + A)
 //@ flops   2 * M * P * D
 //@ overlap yes
@@ -30,10 +39,10 @@
 
 struct Config {
     using T = @X@;
-    static constexpr int D = @WIDTH@, HEADS = @HEADS@, BIAS = @BIAS@, X_STATS = @X_STATS@;
+    static constexpr int D = @WIDTH@, HEADS = @HEADS@, BIAS = @BIAS@, X_STATS = @X_STATS@, SLOTS = @SLOTS@;
+    static constexpr int @REGIONS@;
     static constexpr float SCALE = @SCALE@, EPS = @EPS@;
 };
-static_assert(LinearAttendShape<Config>::BYTES == @BYTES@, "contract and kernel disagree");
 
 extern "C" __global__ void CLUSTER(8) __launch_bounds__(256, 1)
 @NAME@(const __grid_constant__ LinearAttendArgs a) { linear_attend<Config>(a); }

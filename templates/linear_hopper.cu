@@ -51,18 +51,22 @@
 //@ prefer  CLUSTER_SIZE=8
 //@ consts  CLUSTER_N: ceil_div(N, CLUSTER_SIZE == 1 ? 132 : CLUSTER_SIZE == 2 ? 64 : CLUSTER_SIZE == 4 ? 30 : 15)  PASSES: ceil_div(CLUSTER_N, 256)
 //@ consts  TILE_N: round_up(ceil_div(CLUSTER_N, PASSES), CLUSTER_SIZE == 8 ? 64 : 32)  SLOT_BYTES: (TILE_N + BLOCK_M) * 128  K_STEPS: ceil_div(ceil_div(K, 64), CLUSTER_SIZE)
-//@ consts  FIXED_BYTES: NORM * K_STEPS * 128 + CLUSTER_SIZE * BLOCK_M * 4 + BLOCK_M * 8 + 512
-//@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, K_STEPS)), (SMEM - FIXED_BYTES) / SLOT_BYTES)  BYTES: FIXED_BYTES + STAGES * SLOT_BYTES
+//@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, K_STEPS)), (SMEM - BESIDE_RING) / SLOT_BYTES)
 //@ head:   consts SEGMENTS: logits(y)  LAST: LAST
+//@ shared  RING     STAGES * SLOT_BYTES
+//@ shared  SUMS     PASSES > 1 || SEGMENTS ? 0 : TILE_N / 8 * (BLOCK_M * 8 + 8) * 4 over RING
+//@ shared  GAINS    NORM * K_STEPS * 128        // of this block, in x's type
+//@ shared  SQUARES  CLUSTER_SIZE * BLOCK_M * 4  // sums of squares of x, of each block of the cluster
+//@ shared  PLACES   BLOCK_M * 8                 // append: {page, position} of a row
+//@ shared  BARRIERS 512                         // full and empty of each of up to 31 slots; sums received
 //@ needs   TMA CLUSTER WGMMA
 //@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
-//    Passes and segments need all of K in one block; the ring must hold the sums.
+//    Passes and segments need all of K in one block.
 //@ fits    CLUSTER_SIZE == 1 || (PASSES == 1 && !logits(y))
-//@ fits    PASSES > 1 || logits(y) || TILE_N / 8 * (BLOCK_M * 8 + 8) * 4 <= STAGES * SLOT_BYTES
 //    Logits and their segments are those of `head`, all else of `plain`.
 //@ plain, append: fits BUCKET > 0 && logits(y) == 0
 //@ head:   fits LAST || SEGMENTS
-//@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, TILE_N) * CLUSTER_SIZE   block 256   smem BYTES
+//@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, TILE_N) * CLUSTER_SIZE   block 256
 //@ moves   2 * N * K
 //@ plain, append: flops 2 * T * N * K
 //@ head:   flops 2 * S * N * K
@@ -79,7 +83,8 @@ struct Config {
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@, SEGMENTS = @SEGMENTS@;
     static constexpr float EPS = @EPS@;
-    static constexpr int TILE_N = @TILE_N@, PASSES = @PASSES@, CLUSTER_SIZE = @CLUSTER_SIZE@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, PASSES = @PASSES@, CLUSTER_SIZE = @CLUSTER_SIZE@;
+    static constexpr int K_STEPS = @K_STEPS@, STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
 extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE) __launch_bounds__(256, 1)
 //@ plain, append: text @NAME@(const LinearArgs a) { linear_hopper<Config>(a); }

@@ -78,8 +78,8 @@
 //@ plain:  prefer TILE_M=128 TILE_N=256 TILE_WARPGROUPS=2 STAGES=4 if RES && T_MAX > 16384 && 32 * PAD_256 <= N
 //@ plain:  prefer TILE_M=128 TILE_N=112 TILE_WARPGROUPS=1 STAGES=5 if T_MAX <= 16384 && 32 * PAD_112 <= N
 //@ plain:  prefer TILE_M=128 TILE_N=128 TILE_WARPGROUPS=1 STAGES=5
-//    Slices of K: one block a tile, each with a step, and the ring holds the sums that it receives.
-//@ plain:  fits SPLIT_K == 1 || (ONE_TILE && SPLIT_K <= ceil_div(K, 64) && (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 <= STAGES * (TILE_M + TILE_N) * 128)
+//    Slices of K: one block a tile, each with a step.
+//@ plain:  fits SPLIT_K == 1 || (ONE_TILE && SPLIT_K <= ceil_div(K, 64))
 //@ plain:  fits TILE_N % (8 * SPLIT_K) == 0 && TILE_N % (8 * CLUSTER_M) == 0 && TILE_WARPGROUPS <= WARPGROUPS
 //    Two warpgroups have 64 rows of a tile each. A warpgroup has registers for 128 x 128 sums.
 //@ plain:  fits TILE_WARPGROUPS == 2 ? TILE_M == 128 : TILE_M * TILE_N <= 128 * 128
@@ -90,7 +90,6 @@
 //@ plain:  consts X_STATS: columns(xs)  R_STATS: columns(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
 //@ needs   TMA CLUSTER WGMMA
 //@ plain:  fits (!has(xs) || (X_STATS && BIAS)) && (!has(rs) || R_STATS) && (!Y_STATS || (RES && sizeof(Y) == 2))
-//@ plain:  consts BYTES: STAGES * SLOT_BYTES + (SMEM_EPILOGUE ? 16384 : 0) + WARPGROUPS * TILE_N * (R_STATS ? 8 : 4) + (2 * STAGES + 1) * 8
 //@ plain:  consts CLUSTER_SIZE: CLUSTER_M * SPLIT_K
 //@ plain:  fits sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES))
 //@ plain:  fits N % 8 == 0 && K % 8 == 0 && (ENCODE || (T_MAX > 64 && DECODE && BUCKET > 0))
@@ -117,9 +116,9 @@
 //@ append: prefer TILE_M=128 TILE_N=64  SPLIT_K=1 STAGES=6 if ONE_TILE
 //@ append: prefer TILE_M=128 TILE_N=112 SPLIT_K=1 STAGES=5 if 32 * PAD_112 <= N
 //@ append: prefer TILE_M=128 TILE_N=128 SPLIT_K=1 STAGES=5
-//@ append: fits SPLIT_K == 1 || (ONE_TILE && SPLIT_K <= ceil_div(K, 64) && (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 <= STAGES * (TILE_M + TILE_N) * 128)
+//@ append: fits SPLIT_K == 1 || (ONE_TILE && SPLIT_K <= ceil_div(K, 64))
 //@ append: fits TILE_N % (8 * SPLIT_K) == 0 && TILE_N % (8 * CLUSTER_M) == 0
-//@ append: consts BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
+//@ append: consts SLOT_BYTES: (TILE_M + TILE_N) * 128
 //@ append: fits sizeof(x) == 2 && X == W && X == Y && X == KV
 //@ append: fits N % 8 == 0 && K % 8 == 0 && E % 8 == 0 && T_MAX > 64 && DECODE && BUCKET > 0
 //@ head:   consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1
@@ -132,15 +131,20 @@
 //@ head:   prefer TILE_M=64  TILE_N=128 STAGES=8 if SMALL_M
 //@ head:   prefer TILE_M=128 TILE_N=96  STAGES=6 if T_MAX <= 256
 //@ head:   prefer TILE_M=128 TILE_N=112 STAGES=5
-//@ head:   consts BYTES: STAGES * (TILE_M + TILE_N) * 128 + WARPGROUPS * TILE_N * 4 + (2 * STAGES + 1) * 8
+//@ head:   consts SLOT_BYTES: (TILE_M + TILE_N) * 128
 //@ head:   fits sizeof(x) == 2 && X == W && Y == fp32 && logits(y)
 //@ head:   fits N % 8 == 0 && K % 8 == 0 && T_MAX > 64 && N >= 3072 && DECODE && BUCKET > 0
+//@ shared  RING     STAGES * SLOT_BYTES
+//@ shared  SUMS     (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 over RING  // received from the other blocks of a tile
+//@ shared  STAGING  SMEM_EPILOGUE * 8 * 2048                                   // 16 rows of 64 columns for each warp
+//@ shared  VECTORS  WARPGROUPS * TILE_N * (R_STATS ? 8 : 4)                    // biases, and gains of the residual's norm
+//@ shared  BARRIERS (2 * STAGES + 1) * 8                                       // of each slot: full, empty; sums received
 //@ tiled   x TILE_M
 //@ tiled   w TILE_N / CLUSTER_M
 //@ plain:  tiled r SPLIT_K == 1 ? TILE_M : 0
-//@ plain:  launch grid min(ONE_TILE ? 65535 : SMS / CLUSTER_SIZE, ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_SIZE   block 128 * WARPGROUPS + 32   smem BYTES
-//@ append: launch grid min(ONE_TILE ? 65535 : SMS / (CLUSTER_M * SPLIT_K), ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_M * SPLIT_K   block 128 * WARPGROUPS + 32   smem BYTES
-//@ head:   launch grid min(SMS / CLUSTER_M, ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_M   block 128 * WARPGROUPS + 32   smem BYTES
+//@ plain:  launch grid min(ONE_TILE ? 65535 : SMS / CLUSTER_SIZE, ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_SIZE   block 128 * WARPGROUPS + 32
+//@ append: launch grid min(ONE_TILE ? 65535 : SMS / (CLUSTER_M * SPLIT_K), ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_M * SPLIT_K   block 128 * WARPGROUPS + 32
+//@ head:   launch grid min(SMS / CLUSTER_M, ceil_div(M, TILE_M * CLUSTER_M) * ceil_div(N, TILE_N)) * CLUSTER_M   block 128 * WARPGROUPS + 32
 //@ plain, append: moves 2 * N * K + 2 * M * (K + N)
 //@ head:   moves 2 * N * K + 2 * M * K
 //@ flops   2 * M * N * K
@@ -155,7 +159,8 @@ struct Config {
 //@ append: text     using KV = @KV@;
     static constexpr int N = @N@, K = @K@, BIAS = @BIAS@, ACT = @ACT@, RES = @RES@, ROWS_S = @ROWS_S@, SEGMENTS = @SEGMENTS@;
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
-    static constexpr int TILE_M = @TILE_M@, TILE_N = @TILE_N@, CLUSTER_M = @CLUSTER_M@, SPLIT_K = @SPLIT_K@, WARPGROUPS = @WARPGROUPS@, TILE_WARPGROUPS = @TILE_WARPGROUPS@, SMEM_EPILOGUE = @SMEM_EPILOGUE@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int TILE_M = @TILE_M@, TILE_N = @TILE_N@, CLUSTER_M = @CLUSTER_M@, SPLIT_K = @SPLIT_K@, WARPGROUPS = @WARPGROUPS@, TILE_WARPGROUPS = @TILE_WARPGROUPS@, SMEM_EPILOGUE = @SMEM_EPILOGUE@, STAGES = @STAGES@;
+    static constexpr int SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
     static constexpr int X_STATS = @X_STATS@, R_STATS = @R_STATS@, Y_STATS = @Y_STATS@;
 //@ plain:  text     static constexpr float EPS = @EPS@, R_EPS = @R_EPS@;
 //@ append, head: text     static constexpr float EPS = 0.0f, R_EPS = 0.0f;

@@ -35,6 +35,8 @@ typedef struct Instance {
     size_t n_consts;
     const Const *fixed; /* numbers of the variant, the same in all its instances */
     size_t n_fixed;
+    Const *regions; /* offsets of the regions of shared memory, NAME_AT, and the end of all, SHARED */
+    size_t n_regions;
     uint32_t n_operands; /* pointers of the kernel: args, then scratch, then zeroed */
     uint32_t block, smem;
     bool overlap, matmul;

@@ -12,6 +12,7 @@ enum {
     CONTRACT_MAX_VALUES = 16,  /* of a tune line */
     CONTRACT_MAX_COVERED = 16, /* ops of one match line */
     CONTRACT_MAX_BUFFERS = 4,  /* scratch, zeroed and tiled lines, of each */
+    CONTRACT_MAX_REGIONS = 16, /* shared lines */
 };
 
 typedef struct ContractArg {
@@ -71,6 +72,17 @@ typedef struct PreferLine { /* values of tuned constants, where a condition hold
     Loc loc;
 } PreferLine;
 
+typedef struct SharedRegion { /* of a block's shared memory */
+    NamedText bytes;
+    enum {
+        SHARED_BEHIND,
+        SHARED_OVER,
+        SHARED_AFTER
+    } place;       /* begins behind all above; where `other` begins; where it ends */
+    int other;     /* index of a region above */
+    int64_t align; /* and at a multiple of so many bytes */
+} SharedRegion;
+
 struct Contract {
     const char *family;
     KernelDevice device;
@@ -103,6 +115,10 @@ struct Contract {
         PreferLine *at;
         size_t n, cap;
     } prefer;
+    struct {
+        SharedRegion *at;
+        size_t n, cap;
+    } shared;
     struct {
         int matrix, bias, gain, shift; /* indices of args; gain 0: no `folded` line */
     } folded;

@@ -170,6 +170,8 @@ static const char *entry_name(const Instance *in, Arena *keep)
         shown = c->kind == CONST_TYPE ? arena_printf(keep, "%s_%s", shown, dtype_name((DType)c->i))
                                       : arena_printf(keep, "%s_%s%lld", shown, lower, (long long)c->i);
     }
+    for (size_t i = 0; i < in->n_regions; i++)
+        facts = arena_printf(keep, "%s %s=%lld", facts, in->regions[i].name, (long long)in->regions[i].i);
     facts = arena_printf(keep, "%s block=%u smem=%u", facts, in->block, in->smem);
     for (int i = 0; i < 3; i++)
         for (uint32_t k = 0; k < in->grid[i].n; k++)
@@ -216,12 +218,14 @@ static double run_at_most(const ProgramFacts *f, const Expr *e)
     return (double)value;
 }
 
-static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *a, const char **reason)
+static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *keep, Arena *a, const char **reason)
 {
     const Contract *c = s->c;
     static const int64_t MAX_BYTES = INT64_C(1) << 46;
-    int64_t block, smem;
+    const int64_t most = s->f->target->smem;
+    int64_t block, smem, shared;
     Expr flops = {0};
+    FtxError err;
 
     s->live = true;
     for (int i = 0; i < 3; i++)
@@ -230,8 +234,16 @@ static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *a, const char
     if (!expression_of(s, &c->moves, &in->moves, a, reason) || !expression_of(s, &c->flops, &flops, a, reason))
         return false;
     s->live = false;
-    if (!number_of(s, &c->block, 0, 1024, &block, a, reason) ||
-        !number_of(s, &c->smem, 0, s->f->target->smem, &smem, a, reason))
+    if (!scope_regions(s, keep, in, &err))
+        return fail_at(c->shared.at[0].bytes.loc, &err, a, reason);
+    shared = in->n_regions ? in->regions[in->n_regions - 1].i : 0;
+    if (shared > most) {
+        *reason = arena_printf(a, "%s:%d: the regions of shared memory take %lld bytes, a block may have %lld",
+                               c->shared.at[0].bytes.loc.file, c->shared.at[0].bytes.loc.line, (long long)shared,
+                               (long long)most);
+        return false;
+    }
+    if (!number_of(s, &c->block, 0, 1024, &block, a, reason) || !number_of(s, &c->smem, shared, most, &smem, a, reason))
         return false;
     in->block = (uint32_t)block;
     in->smem = (uint32_t)smem;
@@ -311,7 +323,7 @@ bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *plac
     memcpy(in->consts, s.consts, sizeof *s.consts * c->consts.n);
     out->decided = arena_array(keep, const PreferLine *, c->consts.n);
     memcpy(out->decided, s.decided, sizeof *s.decided * c->consts.n);
-    if (!fix_launch(&s, in, out, scratch, reason))
+    if (!fix_launch(&s, in, out, keep, scratch, reason))
         return false;
     for (size_t i = 0; i < c->prefer_other.n && !out->avoided; i++) {
         int64_t holds = 0;
@@ -401,11 +413,22 @@ static bool check_consts(Scope *s, Diag *d)
     return true;
 }
 
+static bool check_regions(Scope *s, Diag *d)
+{
+    bool ok = true;
+
+    s->sizing = true;
+    for (size_t i = 0; i < s->c->shared.n && ok; i++)
+        ok = check_text(s, &s->c->shared.at[i].bytes, d);
+    s->sizing = false;
+    return ok;
+}
+
 bool contract_check(const Contract *c, Diag *d)
 {
     Scope s = {.c = c};
 
-    if (!check_consts(&s, d) || !check_texts(&s, c->fits.at, c->fits.n, d) ||
+    if (!check_consts(&s, d) || !check_regions(&s, d) || !check_texts(&s, c->fits.at, c->fits.n, d) ||
         !check_texts(&s, c->prefer_other.at, c->prefer_other.n, d) || !check_text(&s, &c->block, d) ||
         !check_text(&s, &c->smem, d))
         return false;

@@ -45,6 +45,9 @@ ContractConst *reader_const(Contract *c, const char *s);
 /* The kind of a constant with this value: type(x) and bf16 are types, op.attr of a number attribute a float, all else an integer. */
 bool reader_const_kind(Reader *r, const char *text, ConstKind *kind);
 
+/* shared.c */
+bool read_shared(Reader *r);
+
 /* read_match.c: the lines that are compared with the graph. */
 bool read_args(Reader *r);
 bool read_folded(Reader *r);

@@ -257,7 +257,7 @@ static bool lookup(void *user, const char *name, ExprKind *kind, int64_t *value)
         *value = s->consts[k].i;
         return s->c->consts.at[k].kind != CONST_FLOAT;
     }
-    if (lookup_fixed(s, name, value))
+    if (lookup_fixed(s, name, value) || scope_shared(s, name, value))
         return true;
     if (strchr(name, '('))
         return lookup_function(s, name, value);

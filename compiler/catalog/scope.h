@@ -13,6 +13,7 @@ typedef struct Scope {
     bool have[CONTRACT_MAX_CONSTS];
     const size_t *places;                           /* of contract_fit_at; NULL: prefer lines decide */
     const PreferLine *decided[CONTRACT_MAX_CONSTS]; /* by which constants have their values */
+    bool sizing;                                    /* the size of a region of shared memory: no names of regions */
     bool live;                                      /* T, S, SMS and live dimensions are variables of the launch */
     bool at_most;                                   /* T, S and live dimensions have their largest values */
 } Scope;
@@ -23,6 +24,11 @@ int scope_const(const Contract *c, const char *name, size_t n);
 
 /* op.attr: *value is the outermost covered value of that op; NULL: the match has none. */
 bool scope_attribute(const Scope *s, const char *name, AttrRule *rule, const Value **value);
+
+/* shared.c. NAME_AT, BESIDE_NAME, SHARED: false: it is none of them, or a size cannot be evaluated. */
+bool scope_shared(const Scope *s, const char *name, int64_t *value);
+/* in->regions; all constants are known. */
+bool scope_regions(const Scope *s, Arena *keep, Instance *in, FtxError *err);
 
 bool scope_parse(Scope *s, const char *text, Expr *e, FtxError *err);
 bool scope_evaluate(Scope *s, const char *text, int64_t *value, FtxError *err);

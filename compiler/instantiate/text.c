@@ -80,6 +80,17 @@ static const Const *find_const(const Const *at, size_t n_consts, const char *wor
     return NULL;
 }
 
+/* RING_AT = 0, SUMS_AT = 4096, SHARED = 8192 */
+static void append_regions(const Instance *i, Arena *keep, Buffer *b)
+{
+    for (size_t k = 0; k < i->n_regions; k++) {
+        const char *text =
+            arena_printf(keep, "%s%s = %lld", k ? ", " : "", i->regions[k].name, (long long)i->regions[k].i);
+
+        append(keep, b, text, strlen(text));
+    }
+}
+
 static void append_word(const Instance *i, Arena *keep, Buffer *b, const char *word, size_t n)
 {
     const Const *c = find_const(i->consts, i->n_consts, word, n);
@@ -87,6 +98,12 @@ static void append_word(const Instance *i, Arena *keep, Buffer *b, const char *w
 
     if (!c)
         c = find_const(i->fixed, i->n_fixed, word, n);
+    if (!c)
+        c = find_const(i->regions, i->n_regions, word, n);
+    if (!c && n == 7 && !memcmp(word, "REGIONS", 7)) {
+        append_regions(i, keep, b);
+        return;
+    }
     if (c || (n == 4 && !memcmp(word, "NAME", 4))) {
         const char *value = c ? const_text(c, text) : i->entry;
 

@@ -53,19 +53,13 @@ template <class C> struct TileShape {
     static constexpr int CLUSTER_SIZE = C::CLUSTER_M * C::SPLIT_K;           // blocks of a cluster
     static constexpr int R_COLUMNS = least(C::TILE_N, 128);                  // columns of one step of the residual
     static constexpr int R_STEPS = C::RES && C::SPLIT_K == 1 ? C::TILE_N / R_COLUMNS : 0; // steps of the ring for the residual
-    static constexpr int X = C::TILE_M * 128, R = round_up(R_COLUMNS, 64) * C::TILE_M * 2,
-                         SLOT = most(X + C::TILE_N * 128, (R_STEPS > 0) * R);
+    static constexpr int X = C::TILE_M * 128, R = round_up(R_COLUMNS, 64) * C::TILE_M * 2; // bytes of a slot's x, residual
     static constexpr int STEPS = ceil_div(C::K, 64);
     static constexpr int OWN_N = C::TILE_N / C::SPLIT_K;                            // columns that this block finishes
-    static constexpr int STAGE_AT = C::STAGES * SLOT; // staging: 16 rows of 64 columns for each warp
-    static constexpr int BIAS_AT = STAGE_AT + C::SMEM_EPILOGUE * 8 * 2048; // bias and gain of each tile's columns
     static constexpr int VECTORS = C::R_STATS ? 2 : 1; // such vectors: biases, and gains of the residual's norm
-    static constexpr int BARRIER_AT = BIAS_AT + C::WARPGROUPS * VECTORS * C::TILE_N * 4; // of each slot: full, empty; sums received
-    static constexpr int BYTES = BARRIER_AT + (2 * C::STAGES + 1) * 8;
     static constexpr bool BIASED = C::BIAS || C::R_STATS; // the bias of the residual's norm is added to b
     static constexpr bool BIAS_FIRST = C::SMEM_EPILOGUE && !C::X_STATS; // sums start with the bias, not with 0
     static constexpr int RECEIVED_BYTES = (C::SPLIT_K - 1) * C::TILE_M * OWN_N * 4; // sums from the other blocks
-    static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
     static_assert(C::SPLIT_K == 1 || C::CLUSTER_M * C::WARPGROUPS == 1, "a cluster shares w or splits K");
     static_assert(C::SPLIT_K <= STEPS, "each of SPLIT_K blocks needs a step");
     static_assert(C::WARPGROUPS <= 2, "at most two warpgroups");
@@ -73,7 +67,6 @@ template <class C> struct TileShape {
                   "the residual comes in whole steps");
     static_assert(!C::SEGMENTS || (C::SPLIT_K == 1 && !C::RES && sizeof(typename C::OUT) == 4),
                   "segments need logits in fp32, summed over all of K");
-    static_assert(RECEIVED_BYTES <= BIAS_AT, "the ring holds the sums");
     static_assert(C::TILE_M % 64 == 0 && OWN_N % 8 == 0, "tiles of 64 x 8");
     static_assert(C::TILE_N / C::CLUSTER_M % 8 == 0, "a slice of w is whole groups of 8 rows");
     static_assert((!C::X_STATS || C::BIAS) && (!C::R_STATS || C::RES),

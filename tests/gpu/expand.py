@@ -95,6 +95,7 @@ class Contract:
         self.lines, self.fixed = [], {}
         self.consts, self.fits, self.launch, self.matches = [], [], {}, []
         self.prefer = []  # ({constant: value}, condition)
+        self.shared = []  # (region, bytes, "over", "after", "align" or "", region or number)
         for line in open(path).read().splitlines():
             m = re.match(r"//@ (?:((?:\w+,\s*)*\w+):)?\s*(\w+)\s(.*)", line)
             if not m:
@@ -122,6 +123,9 @@ class Contract:
             elif key == "launch":
                 for n, v in re.findall(r"(grid|block|smem)\s+(.*?)(?=\s+(?:grid|block|smem)\b|$)", rest):
                     self.launch[n] = v
+            elif key == "shared":
+                m = re.match(r"(\w+)\s+(.*?)(?:\s+(over|after|align)\s+(\w+))?$", rest.split("//")[0].strip())
+                self.shared.append(m.groups())
             elif key == "match":
                 self.matches.append(rest)
 
@@ -131,14 +135,17 @@ class Contract:
         for n, v in self.consts:
             if isinstance(v, list):  # of a tune line: the first prefer line decides, else the first value
                 v = next((p[n] for p, when in self.prefer if n in p and evaluate(when, env)), v[0])
+            for name in re.findall(r"\bBESIDE_(\w+)", v):
+                env["BESIDE_" + name] = self.place(env, name)["SHARED"]
             env[n] = force[n] if n in force else evaluate(v, env)
+        env.update(self.place(env))
         for f in self.fits:
             if not evaluate(f, env):
                 raise ValueError("fits " + f)
         env["SMS"] = sms
         for n in ("grid", "block", "smem"):
             parts, depth = [""], 0
-            for ch in self.launch.get(n, "0"):
+            for ch in self.launch.get(n, "SHARED" if n == "smem" and self.shared else "0"):
                 depth += (ch == "(") - (ch == ")")
                 if ch == "," and depth == 0:
                     parts.append("")
@@ -147,6 +154,20 @@ class Contract:
             env["LAUNCH_" + n] = [int(evaluate(p, env)) for p in parts]
         return env
 
+    def place(self, env, without=None):
+        """The offsets of the regions of shared memory, and the end of all."""
+        at, end, empty = {}, {None: 0}, {without}
+        for name, size, place, other in self.shared:
+            if other in empty and (place == "over" or place == "after" and other != without):
+                empty.add(name)
+            first = max(end.values())
+            first = at[other] if place == "over" else end[other] if place == "after" else first
+            if place == "align":
+                first = -(-first // int(other)) * int(other)
+            at[name] = first
+            end[name] = first + (0 if name in empty else evaluate(size, env))
+        return dict({n + "_AT": first for n, first in at.items()}, SHARED=max(end.values())) if at else {}
+
     def body(self, name, env):
         types = {n for n, v in self.consts if isinstance(v, str) and v.startswith("type(")}
 
@@ -154,6 +175,8 @@ class Contract:
             n = m.group(1)
             if n == "NAME":
                 return name
+            if n == "REGIONS":
+                return ", ".join("%s = %d" % (r, env[r]) for r in [r[0] + "_AT" for r in self.shared] + ["SHARED"])
             v = env[n]
             if n in types:
                 return TEXT[v]

@@ -36,9 +36,13 @@ struct Shape {
     using OUT = half;
     static constexpr int N = N_, K = K_, TILE_M = TILE_M_, TILE_N = TILE_N_, CLUSTER_M = CLUSTER_M_, SPLIT_K = SPLIT_K_;
     static constexpr int STAGES = STAGES_, WARPGROUPS = WARPGROUPS_, TILE_WARPGROUPS = TILE_WARPGROUPS_;
-    static constexpr int ACT = ACT_, RES = RES_, SMEM_EPILOGUE = WARPGROUPS_ == 2, SMEM = 232448;
+    static constexpr int ACT = ACT_, RES = RES_, SMEM_EPILOGUE = WARPGROUPS_ == 2;
     static constexpr int BIAS = 1, ROWS_S = 0, SEGMENTS = 0, X_STATS = 0, R_STATS = 0, Y_STATS = 0;
     static constexpr float EPS = 1e-12f, R_EPS = 1e-12f;
+    // The regions of shared memory, with room for what Normed and Between add.
+    static constexpr int SLOT_BYTES = most((TILE_M + TILE_N) * 128, SPLIT_K == 1 && RES ? round_up(least(TILE_N, 128), 64) * TILE_M * 2 : 0);
+    static constexpr int STAGING_AT = STAGES * SLOT_BYTES, VECTORS_AT = STAGING_AT + SMEM_EPILOGUE * 16384;
+    static constexpr int BARRIERS_AT = VECTORS_AT + WARPGROUPS * TILE_N * 8, SHARED = BARRIERS_AT + (2 * STAGES + 1) * 8;
 };
 // The rows of x are normed by sums over COLUMNS columns each; or those of the residual, and sums of y's rows are written.
 template <class S, int COLUMNS> struct Normed : S {
@@ -221,7 +225,7 @@ template <class C> static Launch product(int M, float *error)
     std::vector<const TensorMap *> weights;
     TileNormArgs a;
 
-    CK(cudaFuncSetAttribute(kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, P::BYTES));
+    CK(cudaFuncSetAttribute(kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::SHARED));
     CK(cudaMemcpy(step, &s, sizeof s, cudaMemcpyHostToDevice));
     CK(cudaMemset(y, 0xff, (size_t)M * C::N * 2));
     for (int i = 0; i < LAYERS; i++)
@@ -238,7 +242,7 @@ template <class C> static Launch product(int M, float *error)
     const Launch launch = [a, grid, weights](int layer) {
         TileNormArgs now = a;
         cudaLaunchAttribute attrs[2] = {};
-        cudaLaunchConfig_t c = config(attrs, P::CLUSTER_SIZE, grid, P::THREADS, P::BYTES);
+        cudaLaunchConfig_t c = config(attrs, P::CLUSTER_SIZE, grid, P::THREADS, C::SHARED);
         now.w = weights[layer];
         CK(cudaLaunchKernelEx(&c, kernel<C>, now));
     };

@@ -25,8 +25,8 @@ class Kernel:
         self.facts = {
             'kind': self.kind, 'flags': flags, 'operands': operands, 'block': block, 'shared memory': smem,
             'grid': [expr(grid[i], grid[i + 1]) for i in (0, 2, 4)], 'bytes moved': expr(*moves), 'matmul': matmul,
-            # the CPU's kernels take their constants by place; in CUDA texts they have names
-            'constants': consts if self.kind != KERNEL_CUDA else tuple(sorted(consts))}
+            # in a CUDA kernel constants are part of the text, which is compared by itself
+            'constants': consts if self.kind != KERNEL_CUDA else None}
         self.text = self.flags = None
         image = cubin[at:at + size]
         if image[64:64 + len(MARK)] == MARK:
