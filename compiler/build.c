@@ -1,4 +1,4 @@
-/* build.c - the build facts of an artifact: versions, and the command that makes it again.
+/* build.c - the build facts of an artifact: versions, the command that makes it again, and the adapters in it.
  *
  * The command names files without their folders, so that an artifact does not depend on where it was made. */
 #include "compile.h"
@@ -28,7 +28,7 @@ static const char *quoted(const char *text, Arena *keep)
     return text[strspn(text, safe)] ? arena_printf(keep, "'%s'", text) : text;
 }
 
-const char *build_facts(const CompileOptions *o, const Targets *t, Arena *keep)
+const char *build_facts(const CompileOptions *o, const Targets *t, const char *adapters, Arena *keep)
 {
     const char *spec = quoted(base_name(o->spec, keep), keep);
     const char *line = arena_printf(keep, "ftxc compile %s -t ", spec ? spec : "SPEC");
@@ -47,7 +47,12 @@ const char *build_facts(const CompileOptions *o, const Targets *t, Arena *keep)
         if (text)
             line = arena_printf(keep, "%s -D %s", line, text);
     }
-    return arena_printf(keep, "ftxc %d.%d\nnvrtc %s\ncommand %s%s%s\n", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
+    for (size_t i = 0; i < o->n_adapters; i++) {
+        const char *folder = quoted(base_name(o->adapters[i], keep), keep);
+
+        line = arena_printf(keep, "%s --lora %s", line, folder ? folder : "DIR");
+    }
+    return arena_printf(keep, "ftxc %d.%d\nnvrtc %s\ncommand %s%s%s\n%s", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
                         gpu ? nvrtc_version() : "not used", line, o->no_weights ? " --no-weights" : "",
-                        o->sidecar ? " --sidecar" : "");
+                        o->sidecar ? " --sidecar" : "", adapters);
 }

@@ -48,22 +48,27 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
                  instantiate_compile(&plans[i], keep, &codes[i], report, &s, d);
     }
     if (ok && spec.weights && !o->no_weights)
-        ok = checkpoint_open(spec.weights, keep, &checkpoint, d) && checkpoint_check(checkpoint, &spec, d);
+        ok = checkpoint_open(spec.weights, keep, &checkpoint, d);
+    for (size_t i = 0; ok && i < o->n_adapters; i++)
+        ok = checkpoint_adapt(checkpoint, &spec, o->adapters[i], keep, d);
+    if (ok && checkpoint)
+        ok = checkpoint_check(checkpoint, &spec, d);
     if (ok && spec.tokenizer)
         ok = tokenizer_compile(spec.tokenizer, keep, &tokenizer, &tokenizer_bytes, d);
     if (ok && o->out) {
-        const ArtifactParts parts = {.spec = &spec,
-                                     .packing = &packing,
-                                     .plans = plans,
-                                     .codes = codes,
-                                     .n_plans = targets.n,
-                                     .checkpoint = checkpoint,
-                                     .tokenizer = tokenizer,
-                                     .tokenizer_bytes = tokenizer_bytes,
-                                     .sidecar = o->sidecar,
-                                     .program = o->program,
-                                     .program_bytes = o->program_bytes,
-                                     .build = build_facts(o, &targets, keep)};
+        const ArtifactParts parts = {
+            .spec = &spec,
+            .packing = &packing,
+            .plans = plans,
+            .codes = codes,
+            .n_plans = targets.n,
+            .checkpoint = checkpoint,
+            .tokenizer = tokenizer,
+            .tokenizer_bytes = tokenizer_bytes,
+            .sidecar = o->sidecar,
+            .program = o->program,
+            .program_bytes = o->program_bytes,
+            .build = build_facts(o, &targets, checkpoint ? checkpoint_adapters(checkpoint) : "", keep)};
 
         ok = artifact_write(o->out, &parts, report, &(Stage){o, "weights"}, d);
     }

@@ -11,6 +11,8 @@ typedef struct CompileOptions {
     const char *targets; /* "cpu,sm_90a"; NULL: the CPU and the GPU of this machine */
     const Override *overrides;
     size_t n_overrides;
+    const char *const *adapters; /* folders of LoRA adapters, merged in this order */
+    size_t n_adapters;
     bool no_weights;     /* leave them out: random weights only */
     bool sidecar;        /* weights in a file of their own */
     const void *program; /* put the artifact behind this program; NULL: into a file of its own */
@@ -37,8 +39,8 @@ typedef struct CompileResult {
 const char *options_targets(Arena *keep);
 bool options_check(const CompileOptions *o, const Spec *s, const Targets *t, Diag *d);
 
-/* build.c: the versions and the command that an artifact keeps. Loads NVRTC only if a target is a GPU. */
-const char *build_facts(const CompileOptions *o, const Targets *t, Arena *keep);
+/* build.c: the versions, the command and the adapters (lines) that an artifact keeps. Loads NVRTC only if a target is a GPU. */
+const char *build_facts(const CompileOptions *o, const Targets *t, const char *adapters, Arena *keep);
 
 bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *d);
 

@@ -31,6 +31,10 @@ bool options_check(const CompileOptions *o, const Spec *s, const Targets *t, Dia
         gpu |= t->at[i].id != FTX_TARGET_CPU;
     if (o->emit && !gpu)
         return diag_error(d, (Loc){0}, "--emit-cuda: no target is a GPU; name one: -t sm_90a");
+    if (o->n_adapters && o->no_weights)
+        return diag_error(d, (Loc){0}, "--lora: an adapter changes weights, and --no-weights stores none");
+    if (o->n_adapters && !s->weights)
+        return diag_error(d, (Loc){s->path, 0}, "has no weights that --lora could change");
     if (same_file(o->out, o->spec) || same_file(o->out, s->weights) || same_file(o->out, s->tokenizer))
         return diag_error(d, (Loc){0}, "%s: the artifact would overwrite a file that it is made from", o->out);
     return true;

@@ -16,7 +16,7 @@
 typedef struct Options {
     bool help, no_weights, sidecar, exe, quiet, json;
     const char *out, *targets, *emit, *dump, *dump_dir;
-    TextList defines;
+    TextList defines, adapters;
 } Options;
 
 #define AT(field) offsetof(Options, field)
@@ -25,6 +25,8 @@ static const Option table[] = {
      "the artifact to write (default: NAME.ftx, or NAME with --exe, by the name of the spec or folder)", AT(out), 0},
     {"--target", 't', OPT_TEXT, "LIST", targets_help, AT(targets), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
+    {"--lora", 0, OPT_LIST, "DIR", "merge a LoRA adapter of PEFT into the weights; several: in their order",
+     AT(adapters), 0},
     {"--exe", 0, OPT_FLAG, NULL, "write a program that needs nothing else: ./NAME \"Once upon a time\"", AT(exe), 0},
     {"--sidecar", 0, OPT_FLAG, NULL, "write the weights to FILE.ftxw beside the artifact", AT(sidecar), 0},
     {"--no-weights", 0, OPT_FLAG, NULL, "store no weights: run and bench need --random-weights", AT(no_weights), 0},
@@ -175,6 +177,7 @@ int command_compile(int argc, char **argv)
         options_help(table, LEN(table));
         printf("\nExamples:\n  ftxc compile specs/fable.lua -o fable.ftx\n"
                "  ftxc compile ~/models/Llama-3.2-1B -t sm_90a -D limits.context=8192 -D precision.weights=bf16\n"
+               "  ftxc compile ~/models/Llama-3.2-1B --lora ~/adapters/pirate -o pirate.ftx\n"
                "  ftxc compile specs/fable.lua --exe -o story && ./story \"Once upon a time\"\n");
         return EXIT_DONE;
     }
@@ -195,6 +198,8 @@ int command_compile(int argc, char **argv)
         .targets = o.targets,
         .overrides = overrides,
         .n_overrides = o.defines.n,
+        .adapters = o.adapters.at,
+        .n_adapters = o.adapters.n,
         .no_weights = o.no_weights,
         .sidecar = o.sidecar,
         .progress = o.quiet || !isatty(2) ? NULL : progress_line,

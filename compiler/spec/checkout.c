@@ -101,9 +101,8 @@ static bool refuse_adapter(const char *folder, Arena *keep, Diag *d)
     base = base ? arena_printf(keep, " of %.200s", base) : "";
     json_decref(adapter);
     return diag_error(d, (Loc){folder, 0},
-                      "an adapter (LoRA)%s, which ftxc does not read; merge it into its model (in Python: "
-                      "peft's merge_and_unload, then save_pretrained) and compile that folder",
-                      base);
+                      "an adapter%s, not a model; compile its model with the adapter: ftxc compile DIR --lora %s", base,
+                      folder);
 }
 
 bool checkout_read(const char *folder, Arena *keep, Checkout *c, Diag *d)

@@ -232,7 +232,7 @@ static bool matches(const char *pattern, const char *s)
     return !*s;
 }
 
-static bool is_ignored(const Spec *spec, const char *name)
+bool checkpoint_ignores(const Spec *spec, const char *name)
 {
     for (size_t i = 0; i < spec->ignored.n; i++) {
         const char *pattern = spec->ignored.at[i];
@@ -260,7 +260,7 @@ static bool is_head(const Spec *spec, const char *name)
     return false;
 }
 
-static const char *tensor_shape(const Tensor *t, Arena *a)
+const char *tensor_shape(const Tensor *t, Arena *a)
 {
     const char *s = "";
 
@@ -269,8 +269,7 @@ static const char *tensor_shape(const Tensor *t, Arena *a)
     return arena_printf(a, "[%s]", s);
 }
 
-/* A tensor may have additional leading sizes of 1: [1,V] for a bias [V]. */
-static bool same_shape(const Tensor *t, const Shape *s)
+bool tensor_has_shape(const Tensor *t, const Shape *s)
 {
     const uint32_t more = t->rank - s->rank;
 
@@ -302,14 +301,18 @@ static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, Arena *sc
     const Value *v = ir_value(spec->graph, id);
     const char *name = ir_word(v, "name");
     const Tensor *t = checkpoint_find(c, spec, name);
+    const Merge *m = checkpoint_merge(c, name);
 
+    if (t)
+        used[t - c->tensors.at] = true;
+    if (m && m->replaced) /* its shape was checked with the adapter's other tensors */
+        return true;
     if (!t)
         return diag_error(
             d, v->loc, "weight \"%s\" %s is missing in %s%s", name, ir_shape_text(scratch, v->shape), c->path,
             is_pooling(spec->graph, id, scratch) ? "; -D pooling=none, first or mean compiles the model without it"
                                                  : "");
-    used[t - c->tensors.at] = true;
-    if (!same_shape(t, &v->shape))
+    if (!tensor_has_shape(t, &v->shape))
         return diag_error(d, v->loc, "weight \"%s\": expected %s, found %s as \"%s\" in %s", name,
                           ir_shape_text(scratch, v->shape), tensor_shape(t, scratch), t->name, c->path);
     if (t->type == DT_NONE)
@@ -329,7 +332,7 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
         if (ir_value(spec->graph, id)->op == OP_WEIGHT)
             ok = check_weight(c, spec, id, scratch, used, d);
     for (size_t i = 0; i < c->tensors.n; i++)
-        if (!used[i] && !is_ignored(spec, c->tensors.at[i].name) && !is_head(spec, c->tensors.at[i].name)) {
+        if (!used[i] && !checkpoint_ignores(spec, c->tensors.at[i].name) && !is_head(spec, c->tensors.at[i].name)) {
             first = first ? first : &c->tensors.at[i];
             unused++;
         }

@@ -32,6 +32,7 @@ typedef struct Source {
     const Spec *spec;
     const Graph *g;
     DType type; /* of the rows that are read: fp32, or the type in which all their tensors are stored */
+    const Merging *merging;
 } Source;
 
 /* The first value that is refused: NaN, infinity, or too large for the packed type. */
@@ -57,23 +58,6 @@ static int64_t row_elements(const Value *v)
 }
 
 /* --- leaves ---------------------------------------------------------------------------------- */
-
-static uint16_t half_at(const unsigned char *p, uint64_t i)
-{
-    return (uint16_t)(p[2 * i] | p[2 * i + 1] << 8);
-}
-
-static float element(const Tensor *t, uint64_t i)
-{
-    float f;
-
-    if (t->type == DT_BF16)
-        return bf16_to_float(half_at(t->at, i));
-    if (t->type == DT_FP16)
-        return fp16_to_float(half_at(t->at, i));
-    memcpy(&f, t->at + 4 * i, 4);
-    return f;
-}
 
 static void note(Fault *f, const Tensor *t, uint64_t index, float value)
 {
@@ -116,16 +100,16 @@ static void read_elements(const Source *s, const Tensor *t, uint64_t from, uint6
 
     if (!all_finite(p, n, t->type))
         for (uint64_t i = 0; i < n; i++)
-            if (!isfinite(element(t, from + i)))
-                note(fault, t, from + i, element(t, from + i));
+            if (!isfinite(tensor_element(t, from + i)))
+                note(fault, t, from + i, tensor_element(t, from + i));
     if (s->type == t->type)
         memcpy(out, p, n * dtype_size(t->type));
     else if (t->type == DT_BF16)
         for (uint64_t i = 0; i < n; i++)
-            f[i] = bf16_to_float(half_at(p, i));
+            f[i] = bf16_to_float(tensor_half(t, from + i));
     else
         for (uint64_t i = 0; i < n; i++)
-            f[i] = fp16_to_float(half_at(p, i));
+            f[i] = fp16_to_float(tensor_half(t, from + i));
 }
 
 /* Columns [from, from + count) of a stored matrix [K,N] as rows: [count, K]. */
@@ -136,12 +120,12 @@ static void read_columns(const Source *s, const Tensor *t, int64_t from, int64_t
     for (int64_t k = 0; k < rows; k++)
         for (int64_t j = 0; j < count; j++) {
             const uint64_t i = (uint64_t)(k * columns + from + j);
-            const float f = element(t, i);
+            const float f = tensor_element(t, i);
 
             if (s->type == DT_FP32)
                 ((float *)out)[j * rows + k] = f;
             else
-                ((uint16_t *)out)[j * rows + k] = half_at(t->at, i);
+                ((uint16_t *)out)[j * rows + k] = tensor_half(t, i);
             if (!isfinite(f))
                 note(fault, t, i, f);
         }
@@ -162,7 +146,8 @@ static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void 
 
 static const Tensor *tensor_of(const Source *s, const Value *v)
 {
-    const Tensor *t = s->c ? checkpoint_find(s->c, s->spec, ir_word(v, "name")) : NULL;
+    const Merge *m = s->c ? checkpoint_merge(s->c, ir_word(v, "name")) : NULL;
+    const Tensor *t = m && m->replaced ? m->replaced : s->c ? checkpoint_find(s->c, s->spec, ir_word(v, "name")) : NULL;
 
     if (!t || t->type == DT_NONE)
         die("weight %s is read before checkpoint_check", ir_word(v, "name"));
@@ -183,6 +168,7 @@ static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count,
 
     if (a->op == OP_WEIGHT) {
         read_columns(s, tensor_of(s, a), from, count, out, fault);
+        merging_add(s->merging, arg, true, from, count, out);
         return;
     }
     row = malloc((size_t)columns * size); /* rare: the transpose of a computed value */
@@ -232,9 +218,10 @@ static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void 
     const Value *v = ir_value(s->g, id);
     const int64_t row = row_elements(v);
 
-    if (v->op == OP_WEIGHT)
+    if (v->op == OP_WEIGHT) {
         read_elements(s, tensor_of(s, v), (uint64_t)(from * row), (uint64_t)(count * row), out, fault);
-    else if (v->op == OP_TRANSPOSE)
+        merging_add(s->merging, id, false, from, count, out);
+    } else if (v->op == OP_TRANSPOSE)
         transpose_rows(s, v->args[0], from, count, out, fault);
     else if (v->op == OP_CONCAT)
         concat_rows(s, v, from, count, out, fault);
@@ -253,11 +240,14 @@ static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void 
         die("%s is no weight-only op", ir_op_name(v->op));
 }
 
-/* Whether every tensor that a value is made of is stored as `type`. Then its rows are copied without conversion. */
+/* Whether every tensor that a value is made of is stored as `type`, and no adapter adds to it. Then its rows are copied
+ * without conversion. */
 static bool stored_as(const Source *s, Id id, DType type)
 {
     const Value *v = ir_value(s->g, id);
 
+    if (s->merging)
+        return false;
     if (v->op == OP_WEIGHT)
         return tensor_of(s, v)->type == type;
     for (int i = 0; i < IR_MAX_ARGS; i++)
@@ -301,7 +291,7 @@ static bool report(const Source *s, Id id, DType type, const Fault *f, Diag *d)
         index /= n;
     }
     if (f->tensor)
-        diag_error(d, (Loc){s->c->path, 0}, "tensor \"%.200s\": element [%s] is %s", f->tensor->name, at,
+        diag_error(d, (Loc){f->tensor->path, 0}, "tensor \"%.200s\": element [%s] is %s", f->tensor->name, at,
                    isnan(f->value) ? "NaN"
                    : f->value < 0  ? "-infinity"
                                    : "infinity");
@@ -512,17 +502,22 @@ static bool put_rows(Stream *s, const Source *source, const PackedWeight *w, con
 static bool put_value(Stream *s, Source source, const PackedWeight *w)
 {
     const Value *v = ir_value(source.g, w->value);
+    const Id values[] = {w->value, w->fold.gain, w->fold.shift, w->fold.matrix};
     Fault fault = {0};
+    Merging *merging;
     float *fold;
     bool ok;
 
     if (w->bytes != (uint64_t)rows_count(v) * (uint64_t)row_elements(v) * dtype_size(w->type) || w->type < DT_FP32 ||
         w->type > DT_BF16)
         die("weight %%%u is planned as %" PRIu64 " bytes of %s", w->value, w->bytes, dtype_name(w->type));
+    merging = source.c ? merging_open(source.c, source.spec, values, LEN(values)) : NULL;
+    source.merging = merging;
     fold = read_fold(&source, w, &fault);
     if (!fold && stored_as(&source, w->value, w->type))
         source.type = w->type;
     ok = fault.found ? report(&source, w->value, w->type, &fault, s->d) : put_rows(s, &source, w, fold);
+    merging_close(merging);
     free(fold);
     if (ok && source.c && w->bytes >= CHUNK_BYTES)
         checkpoint_forget(source.c);
@@ -558,7 +553,7 @@ uint64_t weights_stored_bytes(const Packing *packing, bool tables_only)
 bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, FileOut *out, uint64_t at,
                   uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user, Diag *d)
 {
-    const Source source = {c, spec, spec->graph, DT_FP32};
+    const Source source = {c, spec, spec->graph, DT_FP32, NULL};
     Stream s = {.out = out,
                 .at = at,
                 .all = weights_stored_bytes(packing, !c),
@@ -588,12 +583,14 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
 
 bool weights_value(const Checkpoint *c, const Spec *spec, Id value, Arena *keep, float **out, size_t *n, Diag *d)
 {
-    const Source source = {c, spec, spec->graph, DT_FP32};
+    Merging *merging = c ? merging_open(c, spec, &value, 1) : NULL;
+    const Source source = {c, spec, spec->graph, DT_FP32, merging};
     const Value *v = ir_value(spec->graph, value);
     Fault fault = {0};
 
     *n = (size_t)(rows_count(v) * row_elements(v));
     *out = arena_array(keep, float, *n);
     read_rows(&source, value, 0, rows_count(v), *out, &fault);
+    merging_close(merging);
     return fault.found ? report(&source, value, DT_FP32, &fault, d) : true;
 }

@@ -149,6 +149,7 @@ static bool read_tensors(json_t *root, const char *path, const unsigned char *da
             return diag_error(d, at.loc, "tensor \"%.200s\" is not described by an object", name);
         t = arena_push(keep, *out);
         t->name = arena_strdup(keep, name);
+        t->path = path;
         t->file = file;
         if (!read_type(o, at, t, &bits, d) || !read_shape(o, at, t, d) ||
             !read_extent(o, at, data, data_bytes, bits, t, d))

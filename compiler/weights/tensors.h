@@ -1,6 +1,8 @@
-/* tensors.h - what the files of this room share: the tensors of a checkpoint. */
+/* tensors.h - what the files of this room share: the tensors of a checkpoint, and what adapters make of them. */
 #ifndef FTXC_TENSORS_H
 #define FTXC_TENSORS_H
+
+#include <string.h>
 
 #include "weights.h"
 
@@ -14,6 +16,7 @@ typedef struct Tensor {
     int64_t dim[TENSOR_MAX_RANK];
     const unsigned char *at; /* little-endian elements, row-major; not aligned */
     uint64_t bytes, elements;
+    const char *path; /* of its file, as given */
     const char *file; /* the base name of its file */
 } Tensor;
 
@@ -22,6 +25,25 @@ typedef struct TensorList {
     size_t n, cap;
 } TensorList;
 
+/* What one adapter adds to a weight: W' = W + scale * B A. */
+typedef struct Delta {
+    const Tensor *a, *b;     /* lora_A [rank, K] and lora_B [N, rank]; a NULL: b is the bias of lora_B, [N] */
+    const Tensor *magnitude; /* DoRA's [N]: each output of W' is then scaled to this norm; NULL: not DoRA */
+    int64_t rank;
+    float scale;
+    bool inputs_first; /* the weight is stored [K,N], as Conv1D and embeddings are, not [N,K] */
+} Delta;
+
+/* What all adapters make of one weight. */
+typedef struct Merge {
+    const char *weight;     /* its name in the graph */
+    const Tensor *replaced; /* stands for the checkpoint's tensor; NULL: nothing does */
+    struct {
+        Delta *at;
+        size_t n, cap;
+    } deltas; /* added in this order */
+} Merge;
+
 struct Checkpoint {
     const char *path; /* as given: what messages name */
     struct {
@@ -29,7 +51,34 @@ struct Checkpoint {
         size_t n, cap;
     } maps;
     TensorList tensors; /* sorted by name */
+    struct {
+        Merge *at;
+        size_t n, cap;
+    } merges;             /* sorted by weight */
+    const char *adapters; /* a line each; NULL: none */
 };
+
+/* Element i, which may be NaN or infinite. Of a type that is read. */
+static inline uint16_t tensor_half(const Tensor *t, uint64_t i)
+{
+    return (uint16_t)(t->at[2 * i] | t->at[2 * i + 1] << 8);
+}
+
+static inline float tensor_element(const Tensor *t, uint64_t i)
+{
+    float f;
+
+    if (t->type == DT_BF16)
+        return bf16_to_float(tensor_half(t, i));
+    if (t->type == DT_FP16)
+        return fp16_to_float(tensor_half(t, i));
+    memcpy(&f, t->at + 4 * i, 4);
+    return f;
+}
+
+/* A tensor may have additional leading sizes of 1: [1,V] for a bias [V]. */
+bool tensor_has_shape(const Tensor *t, const Shape *s);
+const char *tensor_shape(const Tensor *t, Arena *a); /* "[2,3]" */
 
 /* Reads the header of one mapped safetensors file and appends its tensors. */
 bool safetensors_read(const char *path, const FileMap *map, Arena *keep, TensorList *out, Diag *d);
@@ -38,9 +87,24 @@ bool safetensors_read(const char *path, const FileMap *map, Arena *keep, TensorL
  * end (Spec.renamed). NULL: none. */
 const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char *name);
 
+/* Whether the spec lists a tensor of this name as one that may stay unused. */
+bool checkpoint_ignores(const Spec *spec, const char *name);
+
+/* What the adapters make of a weight. NULL: nothing. */
+const Merge *checkpoint_merge(const Checkpoint *c, const char *weight);
+
 /* Releases the pages that were read, so that a large checkpoint takes little memory. A page that is needed again is
  * read from the file. */
 void checkpoint_forget(const Checkpoint *c);
+
+/* The deltas of the weights that some values are made of, ready to be added to rows. NULL: there are none. */
+typedef struct Merging Merging;
+Merging *merging_open(const Checkpoint *c, const Spec *spec, const Id *values, size_t n);
+void merging_close(Merging *m); /* NULL is fine */
+
+/* Adds the deltas of a weight to its rows [from, from + count) in fp32. columns: f holds columns of the stored matrix
+ * instead, as rows. */
+void merging_add(const Merging *m, Id weight, bool columns, int64_t from, int64_t count, float *f);
 
 /* Rows [from, from + count) of a sinusoid value: [count, dim]. */
 void sinusoid_rows(const Value *v, int64_t from, int64_t count, float *out);

@@ -12,6 +12,13 @@ typedef struct Checkpoint Checkpoint; /* its files, mapped until it is closed */
 bool checkpoint_open(const char *path, Arena *keep, Checkpoint **out, Diag *d);
 void checkpoint_close(Checkpoint *c); /* NULL is fine */
 
+/* Notes what an adapter (a folder of PEFT with adapter_config.json and adapter_model.safetensors) makes of the weights.
+ * Every tensor of the adapter must belong to a weight. Before checkpoint_check; several adapters in their order. */
+bool checkpoint_adapt(Checkpoint *c, const Spec *spec, const char *folder, Arena *keep, Diag *d);
+
+/* The adapters, a line each: "lora NAME: rank 8, 24 matrices (c_attn, c_proj)\n"; "": there are none. */
+const char *checkpoint_adapters(const Checkpoint *c);
+
 /* Checks that every WEIGHT of the graph is there with its shape, and that every tensor is used or may stay unused.
  * The message names the tensor, the line of the spec, what was expected and what was found. */
 bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d);

@@ -4,10 +4,13 @@ set -eu
 tree=$(pwd)
 room=$FTX_BUILD/examples
 rm -rf "$room"
-mkdir -p "$room/bin" "$room/models"
+mkdir -p "$room/bin" "$room/models" "$room/adapters/pirate"
 ln -s "$FTXC" "$room/bin/ftxc"
 ln -s "$tree/specs" "$room/specs"
 ln -s "$tree/tests/models/tiny-llama" "$room/models/Llama-3.2-1B" # in ~
+header='{"base_model.model.model.norm.weight":{"dtype":"F32","shape":[96],"data_offsets":[0,384]}}' # 90 bytes
+{ printf '\132\0\0\0\0\0\0\0%s' "$header" && head -c 384 /dev/zero; } >"$room/adapters/pirate/adapter_model.safetensors"
+echo '{"peft_type": "LORA"}' >"$room/adapters/pirate/adapter_config.json"
 PATH=$room/bin:$PATH
 "$FTXC" compile tests/models/tiny-bert -D tokenizer=tests/tokenizer/small/wordpiece.json -t cpu -q -o "$room/minilm.ftx"
 cd "$room"

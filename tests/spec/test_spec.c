@@ -920,8 +920,8 @@ static void test_other_inputs(void **state)
     remove_file(&f, "config.json");
     put(&f, "adapter_config.json", "{\"base_model_name_or_path\": \"meta-llama/Llama-3.2-1B\"}");
     r = read_spec(f.path, NULL);
-    assert_non_null(
-        strstr(r.d.text, "/: an adapter (LoRA) of meta-llama/Llama-3.2-1B, which ftxc does not read; merge"));
+    assert_non_null(strstr(r.d.text, "/: an adapter of meta-llama/Llama-3.2-1B, not a model; compile its model with "
+                                     "the adapter: ftxc compile DIR --lora "));
     drop(&r);
     remove_file(&f, "adapter_config.json");
     remove_folder(&f);
