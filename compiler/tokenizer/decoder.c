@@ -90,13 +90,15 @@ static bool read_step(Build *b, const json_t *o, bool *fused)
     if (strcmp(type, "Strip") == 0)
         return read_strip(b, o, *fused);
     if (*fused)
-        return diag_error(b->d, b->loc, "its decoder has %s after Fuse, which is not supported", type);
+        return diag_error(b->d, b->loc, "its decoder has %s after Fuse or ByteLevel, which is not supported", type);
     if (strcmp(type, "Fuse") == 0)
         *fused = true;
+    else if (strcmp(type, "BPEDecoder") == 0)
+        add(b, DECODE_SUFFIX)->what = keep_text(b, o, "suffix", "</w>");
     else if (strcmp(type, "ByteFallback") == 0)
         add(b, DECODE_BYTES);
     else if (strcmp(type, "ByteLevel") == 0)
-        add(b, DECODE_BYTE_LEVEL);
+        *fused = add(b, DECODE_BYTE_LEVEL) != NULL; /* gives one text */
     else if (strcmp(type, "Metaspace") == 0)
         return read_metaspace(b, o);
     else if (strcmp(type, "WordPiece") == 0)
@@ -110,17 +112,19 @@ static bool read_step(Build *b, const json_t *o, bool *fused)
 
 bool read_decoder(Build *b, const json_t *o)
 {
-    const bool byte_level = strcmp(build_type(o), "ByteLevel") == 0;
     bool fused = false;
 
     if (!o || json_is_null(o)) {
         add(b, DECODE_JOIN);
         return true;
     }
-    if (b->byte_level != byte_level)
-        return diag_error(b->d, b->loc, "its decoder is %s, its pre-tokenizer is %sByteLevel", build_type(o),
-                          b->byte_level ? "" : "not ");
-    return read_step(b, o, &fused);
+    if (!read_step(b, o, &fused))
+        return false;
+    b->bytes_decode = b->decode.n == 1 && b->decode.at[0].kind == DECODE_BYTE_LEVEL;
+    for (size_t i = 0; i < b->decode.n && b->decode.n > 1; i++)
+        if (b->decode.at[i].kind == DECODE_SUFFIX)
+            return diag_error(b->d, b->loc, "its decoder has BPEDecoder beside others, which is not supported");
+    return true;
 }
 
 /* --- applying ----------------------------------------------------------------------------- */
@@ -198,13 +202,20 @@ static Piece decode_byte(Build *b, Piece p)
     return (Piece){out, 1};
 }
 
+static bool has_suffix(const DecodeStep *s, Piece p)
+{
+    const size_t n = strlen(s->what);
+
+    return n && p.n >= n && memcmp(p.at + p.n - n, s->what, n) == 0;
+}
+
 static Piece strip(const DecodeStep *s, Piece p, size_t left, size_t right)
 {
     const size_t n = strlen(s->what);
 
     for (; n && left && starts(p, s->what); left--)
         p = without(p, n);
-    for (; n && right && p.n >= n && memcmp(p.at + p.n - n, s->what, n) == 0; right--)
+    for (; right && has_suffix(s, p); right--)
         p.n -= n;
     return p;
 }
@@ -228,6 +239,7 @@ static Piece decode_one(Build *b, const DecodeStep *s, Piece p, bool first)
         if (first && s->flag && starts(p, VISIBLE_SPACE))
             p = without(p, strlen(VISIBLE_SPACE));
         return replace(b, p, VISIBLE_SPACE, " ");
+    case DECODE_SUFFIX: return has_suffix(s, p) ? (Piece){p.at, p.n - strlen(s->what)} : p;
     case DECODE_JOIN: return first ? p : (Piece){arena_printf(b->keep, " %.*s", (int)p.n, p.at), p.n + 1};
     }
     return p;
@@ -242,8 +254,10 @@ static Piece decode(Build *b, const char *text, bool first)
     return p;
 }
 
-void decode_tokens(Build *b)
+bool decode_tokens(Build *b)
 {
+    const DecodeStep *suffix = b->decode.n && b->decode.at[0].kind == DECODE_SUFFIX ? b->decode.at : NULL;
+
     for (size_t i = 0; i < b->texts.n; i++) {
         TokToken *t = arena_push(b->keep, b->tokens);
         Piece p, first;
@@ -254,10 +268,18 @@ void decode_tokens(Build *b)
         first = decode(b, b->texts.at[i].text, true);
         *t = (TokToken){(uint32_t)b->bytes.n, (uint32_t)p.n, (uint32_t)b->bytes.n, (uint32_t)first.n,
                         b->texts.at[i].flags | TOK_PRESENT};
+        if (suffix && p.n < strlen(b->texts.at[i].text))
+            t->flags |= TOK_GAP;
+        if (suffix && *suffix->what && memmem(p.at, p.n, suffix->what, strlen(suffix->what)))
+            return diag_error(b->d, b->loc,
+                              "token \"%.80s\" has the \"suffix\" of the decoder, \"%.40s\", before its end, which is "
+                              "not supported",
+                              b->texts.at[i].text, suffix->what);
         build_append(b, p.at, p.n);
         if (first.n == p.n && memcmp(first.at, p.at, p.n) == 0)
             continue;
         t->first_offset = (uint32_t)b->bytes.n;
         build_append(b, first.at, first.n);
     }
+    return true;
 }

@@ -1,4 +1,4 @@
-/* model.c - "model" of tokenizer.json: BPE over bytes or characters, WordPiece, Unigram. */
+/* model.c - "model" of tokenizer.json: BPE over bytes or characters, WordPiece, WordLevel, Unigram. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -57,7 +57,8 @@ static bool split_merge(const json_t *v, Arena *keep, const char **left, const c
     return json_array_size(v) == 2 && *left && *right;
 }
 
-static bool read_merges(Build *b, const json_t *merges)
+/* drop: bytes that the right part loses, its prefix. */
+static bool read_merges(Build *b, const json_t *merges, size_t drop)
 {
     for (size_t rank = 0; rank < json_array_size(merges); rank++) {
         const char *text[3];
@@ -65,7 +66,7 @@ static bool read_merges(Build *b, const json_t *merges)
 
         if (!split_merge(json_array_get(merges, rank), b->keep, &text[0], &text[1]))
             return diag_error(b->d, b->loc, "merge %zu is not a pair of tokens", rank);
-        text[2] = arena_printf(b->keep, "%s%s", text[0], text[1]);
+        text[2] = arena_printf(b->keep, "%s%s", text[0], text[1] + (strlen(text[1]) < drop ? strlen(text[1]) : drop));
         for (int i = 0; i < 3; i++)
             if ((id[i] = build_id(b, text[i])) < 0)
                 return diag_error(b->d, b->loc, "merge %zu: \"%.80s\" is not in the vocabulary", rank, text[i]);
@@ -90,57 +91,6 @@ static bool read_unknown(Build *b, const json_t *model)
     return true;
 }
 
-static bool read_bpe_characters(Build *b, const json_t *model)
-{
-    const char *text;
-    json_t *id;
-
-    json_object_foreach(b->vocab, text, id) build_piece(b, text, (int32_t)json_integer_value(id), 0);
-    if (build_flag(model, "byte_fallback", false)) {
-        b->facts.flags |= TOK_BYTE_FALLBACK;
-        build_byte_ids(b);
-    }
-    if (build_flag(model, "fuse_unk", false))
-        b->facts.flags |= TOK_FUSE_UNKNOWN;
-    return read_unknown(b, model);
-}
-
-static bool read_bpe_bytes(Build *b, const json_t *model)
-{
-    static const char *const refused[] = {"unk_token", "byte_fallback"};
-
-    read_bytes(b);
-    for (size_t i = 0; i < LEN(refused); i++)
-        if (is_set(json_object_get(model, refused[i]))) {
-            bool all = i == 0; /* an unknown token is never used where every byte is a token */
-
-            for (int k = 0; k < 256 && all; k++)
-                all = b->facts.byte_id[k] >= 0;
-            if (!all)
-                return diag_error(b->d, b->loc, "its byte-level BPE model has \"%s\", which is not supported",
-                                  refused[i]);
-        }
-    if (b->facts.flags & TOK_WHOLE_WORDS)
-        hash_words(b);
-    return true;
-}
-
-static bool read_bpe(Build *b, const json_t *model)
-{
-    static const char *const refused[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
-
-    b->facts.model = b->byte_level ? TOK_MODEL_BPE_BYTES : TOK_MODEL_BPE_CHARACTERS;
-    for (size_t i = 0; i < LEN(refused); i++)
-        if (is_set(json_object_get(model, refused[i])))
-            return diag_error(b->d, b->loc, "its BPE model has \"%s\", which is not supported", refused[i]);
-    if (build_flag(model, "ignore_merges", false))
-        b->facts.flags |= TOK_WHOLE_WORDS;
-    return (b->byte_level ? read_bpe_bytes(b, model) : read_bpe_characters(b, model)) &&
-           read_merges(b, json_object_get(model, "merges"));
-}
-
-/* --- WordPiece ---------------------------------------------------------------------------------- */
-
 /* The trie's node behind the prefix, where pieces inside words begin. Without such pieces: a node without
  * children. */
 static void find_tail(Build *b, const char *prefix)
@@ -153,6 +103,94 @@ static void find_tail(Build *b, const char *prefix)
     b->facts.tail = (uint32_t)b->trie.n;
     *arena_push(b->keep, b->trie) = (TokNode){UINT32_MAX, UINT32_MAX, 0};
 }
+
+/* Pieces of a word that are not its first begin with the prefix, which no merge repeats; its last ends with the
+ * suffix. */
+static bool read_word_ends(Build *b, const json_t *model, const char *prefix)
+{
+    const char *suffix = build_text(model, "end_of_word_suffix");
+
+    if (suffix && *suffix) {
+        b->facts.suffix_offset = (uint32_t)b->bytes.n;
+        b->facts.suffix_bytes = (uint32_t)strlen(suffix);
+        build_append(b, suffix, strlen(suffix));
+    }
+    if ((b->facts.suffix_bytes || *prefix) && (b->facts.flags & TOK_BYTE_FALLBACK))
+        return diag_error(b->d, b->loc,
+                          "its BPE model has \"byte_fallback\" beside \"%s\", which is not supported; without the one "
+                          "or the other it is",
+                          *prefix ? "continuing_subword_prefix" : "end_of_word_suffix");
+    build_trie(b);
+    find_tail(b, prefix);
+    return true;
+}
+
+static bool read_bpe_characters(Build *b, const json_t *model, const char *prefix)
+{
+    const char *text;
+    json_t *id;
+
+    json_object_foreach(b->vocab, text, id) build_piece(b, text, (int32_t)json_integer_value(id), 0);
+    if (build_flag(model, "byte_fallback", false)) {
+        b->facts.flags |= TOK_BYTE_FALLBACK;
+        build_byte_ids(b);
+    }
+    if (build_flag(model, "fuse_unk", false))
+        b->facts.flags |= TOK_FUSE_UNKNOWN;
+    return read_unknown(b, model) && read_word_ends(b, model, prefix);
+}
+
+/* Whether a piece is merged from its bytes: ByteLevel comes last, and nothing asks for the characters that bytes are
+ * written as. */
+static bool merges_bytes(Build *b, const json_t *model)
+{
+    static const char *const asks[] = {"continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"};
+    bool all = true;
+
+    if (!b->byte_level || b->steps.at[b->steps.n - 1].kind != TOK_STEP_BYTES)
+        return false;
+    for (size_t i = 0; i < LEN(asks); i++)
+        if (is_set(json_object_get(model, asks[i])))
+            return false;
+    read_bytes(b);
+    for (int i = 0; i < 256; i++)
+        all &= b->facts.byte_id[i] >= 0;
+    return (all || !is_set(json_object_get(model, "unk_token"))) &&
+           (b->bytes_decode || !(b->facts.flags & TOK_WHOLE_WORDS));
+}
+
+void build_bytes_model(Build *b)
+{
+    b->facts.model = TOK_MODEL_BPE_BYTES;
+    read_bytes(b);
+    if (b->facts.flags & TOK_WHOLE_WORDS)
+        hash_words(b);
+}
+
+static bool read_bpe(Build *b, const json_t *model)
+{
+    const char *prefix = build_text(model, "continuing_subword_prefix");
+
+    if (is_set(json_object_get(model, "dropout")))
+        return diag_error(b->d, b->loc, "its BPE model has \"dropout\", which is not supported: set it to null");
+    if (!prefix)
+        prefix = "";
+    if (build_flag(model, "ignore_merges", false))
+        b->facts.flags |= TOK_WHOLE_WORDS;
+    if (merges_bytes(b, model)) {
+        b->steps.n--;
+        build_bytes_model(b);
+    } else {
+        b->facts.model = TOK_MODEL_BPE_CHARACTERS;
+        for (int i = 0; i < 256; i++)
+            b->facts.byte_id[i] = -1;
+        if (!read_bpe_characters(b, model, prefix))
+            return false;
+    }
+    return read_merges(b, json_object_get(model, "merges"), strlen(prefix));
+}
+
+/* --- WordPiece ---------------------------------------------------------------------------------- */
 
 static bool read_wordpiece(Build *b, const json_t *model)
 {
@@ -170,6 +208,18 @@ static bool read_wordpiece(Build *b, const json_t *model)
     build_trie(b);
     find_tail(b, prefix ? prefix : "##");
     return read_unknown(b, model);
+}
+
+/* A text is encoded without an unknown token if all its words are tokens. */
+static bool read_wordlevel(Build *b, const json_t *model)
+{
+    const char *unknown = build_text(model, "unk_token"), *text;
+    json_t *id;
+
+    b->facts.model = TOK_MODEL_WORDLEVEL;
+    b->facts.unknown = build_id(b, unknown ? unknown : "<unk>");
+    json_object_foreach(b->vocab, text, id) build_piece(b, text, (int32_t)json_integer_value(id), 0);
+    return true;
 }
 
 /* --- Unigram ------------------------------------------------------------------------------------ */
@@ -250,9 +300,11 @@ bool read_model(Build *b, const json_t *model)
         return diag_error(b->d, b->loc, "has no \"model\"");
     if (strcmp(type, "Unigram") == 0)
         return read_scored_vocab(b, vocab) && read_unigram(b, model);
-    if (strcmp(type, "BPE") != 0 && strcmp(type, "WordPiece") != 0)
-        return diag_error(b->d, b->loc, "its model is %s; BPE, WordPiece and Unigram are supported", type);
+    if (strcmp(type, "BPE") != 0 && strcmp(type, "WordPiece") != 0 && strcmp(type, "WordLevel") != 0)
+        return diag_error(b->d, b->loc, "its model is %s; BPE, WordPiece, Unigram and WordLevel are supported", type);
     if (!read_vocab(b, vocab))
         return false;
-    return strcmp(type, "BPE") == 0 ? read_bpe(b, model) : read_wordpiece(b, model);
+    return strcmp(type, "BPE") == 0         ? read_bpe(b, model)
+           : strcmp(type, "WordPiece") == 0 ? read_wordpiece(b, model)
+                                            : read_wordlevel(b, model);
 }

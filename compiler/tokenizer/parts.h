@@ -42,6 +42,7 @@ typedef enum DecodeKind {
     DECODE_STRIP,         /* what: a character; left, right: how many of a token */
     DECODE_STRIP_WHOLE,   /* the same at the left end of the whole text */
     DECODE_SENTENCEPIECE, /* U+2581 is a space; flag: the first token loses one */
+    DECODE_SUFFIX,        /* what: the end of a word's last token, a space if another token follows */
     DECODE_JOIN           /* no decoder: the tokens' own texts with spaces between */
 } DecodeKind;
 
@@ -112,8 +113,9 @@ typedef struct Build {
     size_t n_pairs, n_words;
     const void *charsmap;
     size_t n_charsmap;
-    bool byte_level; /* the pre-tokenizer has a ByteLevel step */
-    bool framed;     /* a post-processor has set `frame` */
+    bool byte_level;   /* the pre-tokenizer has a ByteLevel step */
+    bool bytes_decode; /* the decoder is ByteLevel alone: the text of a token is its bytes */
+    bool framed;       /* a post-processor has set `frame` */
 } Build;
 
 /* --- build.c: fields of JSON, and what all readers add to the tables ------------------------------ */
@@ -138,12 +140,13 @@ bool build_token_bytes(const Build *b, const char *text, char *out, size_t *n);
 
 /* --- the parts of tokenizer.json, each in its file ---------------------------------------------- */
 
-bool read_model(Build *b, const json_t *model);             /* model.c */
+bool read_model(Build *b, const json_t *model); /* model.c */
+void build_bytes_model(Build *b); /* model.c: BPE over bytes, from vocab, whose texts consist of byte characters */
 bool read_normalizer(Build *b, const json_t *o);            /* normalizer.c */
 bool read_pre_tokenizer(Build *b, const json_t *o);         /* pretokenizer.c */
 bool read_post_processor(Build *b, const json_t *o);        /* post.c */
 bool read_decoder(Build *b, const json_t *o);               /* decoder.c */
-void decode_tokens(Build *b);                               /* decoder.c: texts to tokens */
+bool decode_tokens(Build *b);                               /* decoder.c: texts to tokens */
 bool read_sentencepiece(Build *b, const void *p, size_t n); /* spm.c */
 
 /* trie.c: piece_texts to trie. */

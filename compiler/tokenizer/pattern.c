@@ -6,7 +6,7 @@
  *   \s  Unicode White_Space     \d  \p{Nd}     \w  letters, marks, digits, connectors
  *   \h  a hexadecimal digit     \v  U+000B     (?m:  the dot takes line ends: (?s:
  *
- * What has no counterpart is refused: word boundaries, classes inside classes, `&&`. */
+ * What has no counterpart is refused: word boundaries, negated classes inside classes, `&&`. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +86,12 @@ static const char *put_escape(Text *t, const char *p, bool in_class)
 
     switch (c) {
     case '\0': return NULL;
-    case 's':
-    case 'S': ok = put_set(t, SPACES, c == 'S', in_class); break;
+    case 'S':
+        if (in_class) {
+            puts_text(t, "\\P{White_Space}");
+            break;
+        } /* fall through */
+    case 's': ok = put_set(t, SPACES, c == 'S', in_class); break;
     case 'w':
     case 'W': ok = put_set(t, WORDS, c == 'W', in_class); break;
     case 'h':
@@ -119,9 +123,12 @@ static const char *put_escape(Text *t, const char *p, bool in_class)
     return ok ? p + 1 : NULL;
 }
 
-/* p points behind the bracket. NULL: the class has no counterpart. */
+/* p points behind the bracket. A class inside the class adds its characters: these are written without its brackets,
+ * unless a '-' beside them would make a range. NULL: the class has no counterpart. */
 static const char *put_class(Text *t, const char *p)
 {
+    size_t depth = 0;
+
     puts_text(t, "[");
     if (*p == '^') {
         puts_text(t, "^");
@@ -129,13 +136,23 @@ static const char *put_class(Text *t, const char *p)
     }
     if (*p == ']')
         return NULL;
-    while (*p && *p != ']') {
-        if (*p == '[' || (p[0] == '&' && p[1] == '&'))
+    while (*p && (*p != ']' || depth)) {
+        if (p[0] == '&' && p[1] == '&')
             return NULL;
         if (*p == '\\') {
             p = put_escape(t, p + 1, true);
             if (!p)
                 return NULL;
+        } else if (*p == '[') {
+            if (strchr("^:-]", p[1]) || p[-1] == '-')
+                return NULL;
+            depth++;
+            p++;
+        } else if (*p == ']') {
+            if (p[-1] == '-' || p[1] == '-')
+                return NULL;
+            depth--;
+            p++;
         } else {
             put(t, p++, 1);
         }

@@ -4,11 +4,14 @@
 #include "parts.h"
 #include "../../runtime/base/utf8.h"
 
+enum { MOST_LENGTH = 65535 /* of a repeat in PCRE2 */ };
+
 /* GPT-2's pattern, the built-in pattern of ByteLevel. Radford et al. 2019. */
 static const char *const GPT2_PATTERN =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-static const char *const WORD_PATTERN = "\\w+|[^\\w\\s]+"; /* of Whitespace */
+/* Of Whitespace. Unlike patterns of Split, which are Oniguruma's, this is one of Rust's, where a word may have joiners. */
+static const char *const WORD_PATTERN = "[\\w\\x{200c}\\x{200d}]+|[^\\w\\x{200c}\\x{200d}\\s]+";
 
 static void add_step(Build *b, TokStepKind kind, const char *text, uint32_t flags)
 {
@@ -26,19 +29,40 @@ static bool add_pattern(Build *b, const char *pattern, uint32_t flags)
     return true;
 }
 
+/* What becomes of the matches of a splitting step. invert: what is between the matches counts as matches. */
+static bool read_behavior(Build *b, const json_t *o, const char *otherwise, bool invert, uint32_t *flags)
+{
+    static const struct {
+        const char *name;
+        uint32_t flags[2]; /* as it is, inverted */
+    } behaviors[] = {
+        {"Isolated", {0, 0}},
+        {"Removed", {TOK_DROP_MATCHES, TOK_DROP_BETWEEN}},
+        {"MergedWithPrevious", {TOK_JOIN_PREVIOUS, TOK_JOIN_NEXT}},
+        {"MergedWithNext", {TOK_JOIN_NEXT, TOK_JOIN_PREVIOUS}},
+        {"Contiguous", {TOK_JOIN_ALIKE, TOK_JOIN_ALIKE}},
+    };
+    const char *name = build_text(o, "behavior");
+
+    if (!name)
+        name = otherwise;
+    for (size_t i = 0; i < LEN(behaviors); i++)
+        if (strcmp(name, behaviors[i].name) == 0) {
+            *flags = behaviors[i].flags[invert];
+            return true;
+        }
+    return diag_error(b->d, b->loc, "its pre-tokenizer's %s has the \"behavior\" \"%.40s\", which is not supported",
+                      build_type(o), name);
+}
+
 static bool read_split(Build *b, const json_t *o)
 {
     const json_t *pattern = json_object_get(o, "pattern");
     const char *regex = build_text(pattern, "Regex"), *text = build_text(pattern, "String");
-    const char *behavior = build_text(o, "behavior");
-    const bool removed = behavior && strcmp(behavior, "Removed") == 0;
-    const uint32_t flags = !removed ? 0 : build_flag(o, "invert", false) ? TOK_DROP_BETWEEN : TOK_DROP_MATCHES;
+    uint32_t flags;
 
-    if (!behavior || (!removed && strcmp(behavior, "Isolated") != 0))
-        return diag_error(b->d, b->loc,
-                          "its pre-tokenizer splits with the behavior %s; Isolated and Removed are "
-                          "supported",
-                          behavior ? behavior : "(none)");
+    if (!read_behavior(b, o, "", build_flag(o, "invert", false), &flags))
+        return false;
     if (regex)
         return add_pattern(b, regex, flags);
     if (!text || !*text)
@@ -68,8 +92,10 @@ static bool read_metaspace(Build *b, const json_t *o)
     if (mark[bytes])
         return diag_error(b->d, b->loc, "its pre-tokenizer's \"replacement\" is no single character: \"%.40s\"", mark);
     for (size_t i = 0; i < b->steps.n; i++)
-        if (b->steps.at[i].kind == TOK_STEP_METASPACE)
-            return diag_error(b->d, b->loc, "its pre-tokenizer has Metaspace twice");
+        if (b->steps.at[i].kind == TOK_STEP_METASPACE || b->steps.at[i].kind == TOK_STEP_SPACE)
+            return diag_error(b->d, b->loc, "its pre-tokenizer has Metaspace after %s, which is not supported",
+                              b->steps.at[i].kind == TOK_STEP_SPACE ? "ByteLevel with \"add_prefix_space\""
+                                                                    : "Metaspace");
     add_step(b, TOK_STEP_METASPACE, mark, flags);
     return true;
 }
@@ -79,10 +105,15 @@ static bool read_byte_level(Build *b, const json_t *o)
     for (size_t i = 0; i < b->steps.n; i++)
         if (b->steps.at[i].kind == TOK_STEP_METASPACE)
             return diag_error(b->d, b->loc, "its pre-tokenizer has ByteLevel after Metaspace, which is not supported");
+    if (b->byte_level)
+        return diag_error(b->d, b->loc, "its pre-tokenizer has ByteLevel twice, which is not supported");
     b->byte_level = true;
     if (build_flag(o, "add_prefix_space", true))
         add_step(b, TOK_STEP_SPACE, "", 0);
-    return !build_flag(o, "use_regex", true) || add_pattern(b, GPT2_PATTERN, 0);
+    if (build_flag(o, "use_regex", true) && !add_pattern(b, GPT2_PATTERN, 0))
+        return false;
+    add_step(b, TOK_STEP_BYTES, "", 0);
+    return true;
 }
 
 static bool read_digits(Build *b, const json_t *o)
@@ -105,12 +136,11 @@ static bool read_words(Build *b, const json_t *o)
 
 static bool read_marks(Build *b, const json_t *o)
 {
-    const char *behavior = build_text(o, "behavior");
+    uint32_t flags;
 
-    if (behavior && strcmp(behavior, "Isolated") != 0)
-        return diag_error(b->d, b->loc, "its pre-tokenizer's Punctuation has the behavior %s; Isolated is supported",
-                          behavior);
-    add_step(b, TOK_STEP_MARKS, "", 0);
+    if (!read_behavior(b, o, "Isolated", false, &flags))
+        return false;
+    add_step(b, TOK_STEP_MARKS, "", flags);
     return true;
 }
 
@@ -132,6 +162,16 @@ static bool read_delimiter(Build *b, const json_t *o)
     return true;
 }
 
+static bool read_lengths(Build *b, const json_t *o)
+{
+    const json_t *length = json_object_get(o, "length");
+
+    if (!json_is_integer(length) || json_integer_value(length) < 1 || json_integer_value(length) > MOST_LENGTH)
+        return diag_error(b->d, b->loc, "its pre-tokenizer's FixedLength has no \"length\" of 1 to %d", MOST_LENGTH);
+    add_step(b, TOK_STEP_SPLIT, arena_printf(b->keep, "(?s:.{1,%d})", (int)json_integer_value(length)), 0);
+    return true;
+}
+
 static bool read_step(Build *b, const json_t *o)
 {
     static const struct {
@@ -141,6 +181,7 @@ static bool read_step(Build *b, const json_t *o)
         {"Split", read_split},           {"Digits", read_digits},          {"ByteLevel", read_byte_level},
         {"Metaspace", read_metaspace},   {"WhitespaceSplit", read_blanks}, {"Whitespace", read_words},
         {"BertPreTokenizer", read_bert}, {"Punctuation", read_marks},      {"CharDelimiterSplit", read_delimiter},
+        {"FixedLength", read_lengths},
     };
     const json_t *list = json_object_get(o, "pretokenizers");
     const char *type = build_type(o);
@@ -151,8 +192,6 @@ static bool read_step(Build *b, const json_t *o)
                 return false;
         return true;
     }
-    if (b->byte_level)
-        return diag_error(b->d, b->loc, "its pre-tokenizer has %s after ByteLevel, which is not supported", type);
     for (size_t i = 0; i < LEN(steps); i++)
         if (strcmp(type, steps[i].type) == 0)
             return steps[i].read(b, o);

@@ -173,8 +173,7 @@ static bool finish(Build *b, void **tables, size_t *bytes)
 
     if (b->facts.model != TOK_MODEL_BPE_BYTES && !b->trie.n)
         build_trie(b);
-    decode_tokens(b);
-    if (!normalize_added(b))
+    if (!decode_tokens(b) || !normalize_added(b))
         return false;
     sort_added(b, false);
     *tables = write_tables(b, bytes);
@@ -192,8 +191,8 @@ static bool read_json(Build *b, const json_t *root)
         return diag_error(b->d, b->loc, "is no JSON object");
     return read_normalizer(b, json_object_get(root, "normalizer")) &&
            read_pre_tokenizer(b, json_object_get(root, "pre_tokenizer")) &&
-           read_model(b, json_object_get(root, "model")) && read_added(b, json_object_get(root, "added_tokens")) &&
-           read_decoder(b, json_object_get(root, "decoder")) &&
+           read_decoder(b, json_object_get(root, "decoder")) && read_model(b, json_object_get(root, "model")) &&
+           read_added(b, json_object_get(root, "added_tokens")) &&
            read_post_processor(b, json_object_get(root, "post_processor"));
 }
 

@@ -120,15 +120,17 @@ static void bpe_merge(const Tokenizer *t, TokenizerScratch *s, size_t *n_heap, u
     bpe_offer(t, s, n_heap, at, left->next);
 }
 
-/* The piece of the trie that is the whole text; NULL: none. */
-static const TokPiece *bpe_whole(const Tokenizer *t, const char *text, size_t n)
+/* The piece of one character of a word: after a prefix if it is not the first, before the suffix if it is the last. */
+static const TokPiece *bpe_symbol(const Tokenizer *t, const char *text, size_t n, bool first, bool last)
 {
-    uint32_t node = 0;
+    uint32_t node = first ? 0 : t->facts->tail;
 
+    if (!last || !t->facts->suffix_bytes)
+        return tok_whole(t, node, text, n);
     for (size_t i = 0; i < n; i++)
         if (!(node = tok_child(t, node, (unsigned char)text[i])))
             return NULL;
-    return t->trie[node].piece ? &t->pieces[t->trie[node].piece - 1] : NULL;
+    return tok_whole(t, node, t->bytes + t->facts->suffix_offset, t->facts->suffix_bytes);
 }
 
 static void bpe_add(TokenizerScratch *s, int32_t *count, int32_t id)
@@ -170,7 +172,7 @@ static int32_t bpe_characters(const Tokenizer *t, TokenizerScratch *s, const cha
         uint32_t code;
 
         utf8_next((const unsigned char *)piece + at, n - at, &length, &code);
-        if ((p = bpe_whole(t, piece + at, length))) {
+        if ((p = bpe_symbol(t, piece + at, length, at == 0, at + length == n))) {
             if (waits)
                 bpe_add(s, &count, unknown);
             waits = false;
@@ -197,7 +199,7 @@ static bool bpe_take_whole(const Tokenizer *t, const char *piece, size_t n, TokS
     if (t->facts->model == TOK_MODEL_BPE_BYTES)
         id = bpe_word(t, piece, n);
     else
-        id = (p = bpe_whole(t, piece, n)) ? p->id : -1;
+        id = (p = tok_whole(t, 0, piece, n)) ? p->id : -1;
     if (id >= 0)
         tok_emit(sink, id);
     return id >= 0;

@@ -82,6 +82,9 @@ static void put_token(const Tokenizer *t, TokenizerStream *d, int32_t id, bool s
     special = token->flags & TOK_SPECIAL;
     if (skip_special && special)
         return;
+    if (d->gap)
+        put_byte(d, ' ', out);
+    d->gap = token->flags & TOK_GAP;
     offset = d->started ? token->offset : token->first_offset;
     bytes = d->started ? token->bytes : token->first_bytes;
     for (uint32_t i = 0; i < bytes; i++)

@@ -10,7 +10,10 @@
 #include <stdint.h>
 
 #define TOK_MAGIC "FTXT"
-enum { TOK_FORMAT = 2 };
+enum {
+    TOK_FORMAT = 3,
+    TOK_FORMAT_OLDEST = 2, /* has no TOK_JOIN_*, TOK_STEP_BYTES, TOK_MODEL_WORDLEVEL, suffix, TOK_GAP */
+};
 
 typedef enum TokPartKind {
     TOK_PART_FACTS = 1, /* TokFacts, one */
@@ -47,6 +50,7 @@ typedef enum TokModel {
     TOK_MODEL_BPE_CHARACTERS, /* ... as its characters, which are in the trie */
     TOK_MODEL_WORDPIECE,
     TOK_MODEL_UNIGRAM,
+    TOK_MODEL_WORDLEVEL, /* a piece is a token or unknown */
 } TokModel;
 
 enum {
@@ -66,13 +70,18 @@ typedef struct TokFacts { /* 1072 bytes */
     int32_t unknown;           /* the token for text that no piece covers; -1: such text is an error */
     int32_t unknown_piece;     /* Unigram: the piece that is as good as unknown; -1: none */
     uint32_t max_characters;   /* WordPiece: a longer word is unknown */
-    uint32_t tail;             /* WordPiece: the node that the prefix of a word's later pieces leads to; 0: no prefix */
+    uint32_t tail;             /* WordPiece, BPE of characters: the node that the prefix of later pieces of a word leads
+                                * to; 0: no prefix */
     double unknown_score;      /* Unigram */
-    uint32_t reserved[2];
-    int32_t byte_id[256]; /* the token of one byte; -1: none, the byte gives no token */
+    uint32_t suffix_offset, suffix_bytes; /* BPE of characters: a word's last one ends with this; in TOK_PART_BYTES */
+    int32_t byte_id[256];                 /* the token of one byte; -1: none, the byte gives no token */
 } TokFacts;
 
-enum { TOK_SPECIAL = 1, TOK_PRESENT = 2 /* there is a token of this id */ };
+enum {
+    TOK_SPECIAL = 1,
+    TOK_PRESENT = 2, /* there is a token of this id */
+    TOK_GAP = 4,     /* decoding: a space follows, if another token does */
+};
 
 typedef struct TokToken { /* 20 bytes: the text of a token, in TOK_PART_BYTES */
     uint32_t offset, bytes;
@@ -158,17 +167,22 @@ typedef enum TokStepKind {
     TOK_STEP_BLANKS,    /* white space ends pieces and vanishes */
     TOK_STEP_MARKS,     /* each punctuation mark is a piece */
     TOK_STEP_METASPACE, /* spaces become a visible character, which begins pieces */
+    TOK_STEP_BYTES,     /* each byte becomes the character that stands for it in byte-level vocabularies */
 } TokStepKind;
 
 enum {
-    TOK_DROP_MATCHES = 1,  /* SPLIT */
+    TOK_DROP_MATCHES = 1,  /* SPLIT, MARKS */
     TOK_DROP_BETWEEN = 2,  /* SPLIT */
     TOK_PREPEND = 4,       /* METASPACE: the character before a text that does not begin with it */
     TOK_PREPEND_FIRST = 8, /* ... only at the start of the whole text */
     TOK_SPLIT = 16,        /* METASPACE: pieces end before the character; else one piece */
+    /* SPLIT, MARKS: */
+    TOK_JOIN_PREVIOUS = 32, /* a match is part of the piece before it */
+    TOK_JOIN_NEXT = 64,     /* ... of the piece after it */
+    TOK_JOIN_ALIKE = 128,   /* neighbouring matches are one piece */
 };
 
-enum { TOK_MAX_STEPS = 8 };
+enum { TOK_MAX_STEPS = 16 };
 
 typedef struct TokStep { /* 16 bytes; offset, bytes: in TOK_PART_BYTES */
     uint32_t kind;

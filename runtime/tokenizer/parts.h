@@ -43,14 +43,16 @@ typedef struct BpeSymbol { /* a run of bytes that is one token, in a list */
 
 struct TokenizerScratch {
     size_t max_text;
-    size_t room;        /* bytes that a text may have once it is normalised */
+    size_t room;        /* bytes that a text may have once it is normalised; of a piece (`piece` below) there may be
+                         * twice as many with TOK_STEP_BYTES */
     char *clean;        /* [3 * max_text]: a text that had invalid bytes */
     char *norm[2];      /* [room]: input and output of a normaliser step */
-    char *spaced;       /* [room + 1]: a piece with a space added, or with visible spaces */
+    char *spaced;       /* [piece + 1]: a piece with a space added, or with visible spaces */
+    char *shown;        /* [piece]: a piece with a character for each byte */
     int32_t *codes;     /* [2 * room]: with NFC, NFD, NFKC, NFKD */
-    BpeSymbol *symbols; /* [room + 1], BPE */
+    BpeSymbol *symbols; /* [piece + 1], BPE */
     uint64_t *heap;     /* twice as many, BPE */
-    int32_t *best;      /* [room + 2], Unigram: the last piece of the best path to each position */
+    int32_t *best;      /* [piece + 2], Unigram: the last piece of the best path to each position */
     double *scores;     /* [ring], Unigram: scores of the best paths to the last positions */
     size_t ring;        /* power of two, over longest_piece */
     bool moved;         /* the text being normalised does not begin where the whole text does */
@@ -92,6 +94,15 @@ static inline uint32_t tok_child(const Tokenizer *t, uint32_t node, unsigned cha
     return at < t->n_trie && at && t->trie[at].parent == node ? (uint32_t)at : 0;
 }
 
+/* The piece of the trie that continues from `node` by the whole text; NULL: none. */
+static inline const TokPiece *tok_whole(const Tokenizer *t, uint32_t node, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(node = tok_child(t, node, (unsigned char)text[i])))
+            return NULL;
+    return t->trie[node].piece ? &t->pieces[t->trie[node].piece - 1] : NULL;
+}
+
 /* split.c: finds added tokens and passes the texts between them on. Valid UTF-8. */
 FtxStatus split_text(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n, TokSink *sink, FtxError *err);
 
@@ -104,6 +115,7 @@ FtxStatus steps_text(const Tokenizer *t, TokenizerScratch *s, const char *text, 
 
 /* The ids of one piece, n > 0. */
 FtxStatus bpe_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink, FtxError *err);
+FtxStatus wordlevel_piece(const Tokenizer *t, const char *piece, size_t n, TokSink *sink, FtxError *err);
 FtxStatus wordpiece_piece(const Tokenizer *t, const char *piece, size_t n, TokSink *sink, FtxError *err);
 FtxStatus unigram_piece(const Tokenizer *t, TokenizerScratch *s, const char *piece, size_t n, TokSink *sink,
                         FtxError *err);

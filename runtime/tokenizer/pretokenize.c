@@ -3,6 +3,7 @@
  *
  *   "Hi all"   SPLIT, by GPT-2's pattern    "Hi" | " all"
  *   "a, b"     BLANKS, MARKS                "a" | "," | "b"
+ *   "a b c"    SPLIT " ", JOIN_PREVIOUS     "a " | "b " | "c"
  *   "a b"      METASPACE                    "▁a" | "▁b" */
 #include <string.h>
 
@@ -20,6 +21,7 @@ static FtxStatus emit_piece(const Tokenizer *t, TokenizerScratch *s, const char 
     case TOK_MODEL_BPE_CHARACTERS: return bpe_piece(t, s, text, n, sink, err);
     case TOK_MODEL_WORDPIECE: return wordpiece_piece(t, text, n, sink, err);
     case TOK_MODEL_UNIGRAM: return unigram_piece(t, s, text, n, sink, err);
+    case TOK_MODEL_WORDLEVEL: return wordlevel_piece(t, text, n, sink, err);
     }
     return FTX_OK;
 }
@@ -33,18 +35,74 @@ static size_t character_bytes(const char *p, size_t n)
     return length;
 }
 
-/* Splits into matches and the texts between them. An empty match ends a piece but is none. */
-static FtxStatus split_by_pattern(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
-                                  TokSink *sink, FtxError *err)
+/* --- splitting ---------------------------------------------------------------------------------- */
+
+/* A text is cut into segments: matches, and what is between them. Flags of the step say which segments are joined to
+ * one piece, and which are dropped. */
+typedef struct Cutting {
+    const Tokenizer *t;
+    TokenizerScratch *s;
+    size_t step;
+    const char *text;
+    TokSink *sink;
+    FtxError *err;
+    uint32_t flags;
+    size_t start, end; /* the piece that the next segment may join */
+    bool any;          /* there is one */
+    bool match;        /* its last segment is a match */
+} Cutting;
+
+static FtxStatus flush_piece(Cutting *c)
 {
-    const bool matches = !(t->steps[step].flags & TOK_DROP_MATCHES);
-    const bool between = !(t->steps[step].flags & TOK_DROP_BETWEEN);
+    if (c->start == c->end || (c->flags & (c->match ? TOK_DROP_MATCHES : TOK_DROP_BETWEEN)))
+        return FTX_OK;
+    c->s->moved |= c->start > 0;
+    return run_steps(c->t, c->s, c->step + 1, c->text + c->start, c->end - c->start, c->sink, c->err);
+}
+
+static FtxStatus put_segment(Cutting *c, size_t start, size_t end, bool match)
+{
+    const bool joins = c->any && (c->flags & TOK_JOIN_ALIKE      ? match == c->match
+                                  : c->flags & TOK_JOIN_PREVIOUS ? match && !c->match
+                                  : c->flags & TOK_JOIN_NEXT     ? !match && c->match
+                                                                 : false);
+    FtxStatus status = FTX_OK;
+
+    if (!joins) {
+        status = c->any ? flush_piece(c) : FTX_OK;
+        c->start = start;
+    }
+    c->any = true;
+    c->end = end;
+    c->match = match;
+    return status;
+}
+
+/* The match [start, end), and the text before it that begins at `done`. */
+static FtxStatus put_match(Cutting *c, size_t done, size_t start, size_t end)
+{
+    const FtxStatus status = start > done ? put_segment(c, done, start, false) : FTX_OK;
+
+    return status ? status : put_segment(c, start, end, true);
+}
+
+static FtxStatus end_cutting(Cutting *c, size_t done, size_t n)
+{
+    const FtxStatus status = done < n ? put_segment(c, done, n, false) : FTX_OK;
+
+    return status ? status : flush_piece(c);
+}
+
+/* An empty match ends a piece but is none; where the last match ends there is none. */
+static FtxStatus split_by_pattern(Cutting *c, size_t n)
+{
+    TokenizerScratch *s = c->s;
     size_t done = 0, from = 0;
     FtxStatus status = FTX_OK;
 
     while (!status && from < n) {
-        const int found =
-            pcre2_match(t->patterns[step], (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, s->match, s->match_context);
+        const int found = pcre2_match(c->t->patterns[c->step], (PCRE2_SPTR)c->text, n, from, PCRE2_NO_UTF_CHECK,
+                                      s->match, s->match_context);
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(s->match);
 
         if (found == PCRE2_ERROR_NOMATCH)
@@ -53,21 +111,17 @@ static FtxStatus split_by_pattern(const Tokenizer *t, TokenizerScratch *s, size_
             PCRE2_UCHAR why[120];
 
             pcre2_get_error_message(found, why, sizeof why);
-            return ftx_fail(err, FTX_EINVAL, "tokenizer: its pattern fails at byte %zu of a text of %zu: %s", from, n,
-                            found < 0 ? (const char *)why : "a match outside the text");
+            return ftx_fail(c->err, FTX_EINVAL, "tokenizer: its pattern fails at byte %zu of a text of %zu: %s", from,
+                            n, found < 0 ? (const char *)why : "a match outside the text");
         }
         const size_t start = at[0], end = at[1];
-        if (between && start > done)
-            status = run_steps(t, s, step + 1, text + done, start - done, sink, err);
-        s->moved = true;
-        if (!status && matches && end > start)
-            status = run_steps(t, s, step + 1, text + start, end - start, sink, err);
-        done = end;
-        from = end > start ? end : end < n ? end + character_bytes(text + end, n - end) : n;
+        if (end > start || start > done || !done) {
+            status = put_match(c, done, start, end);
+            done = end;
+        }
+        from = end > start ? end : end < n ? end + character_bytes(c->text + end, n - end) : n;
     }
-    if (!status && between && done < n)
-        status = run_steps(t, s, step + 1, text + done, n - done, sink, err);
-    return status;
+    return status ? status : end_cutting(c, done, n);
 }
 
 static bool ends_piece(TokStepKind kind, uint32_t code)
@@ -75,32 +129,39 @@ static bool ends_piece(TokStepKind kind, uint32_t code)
     return kind == TOK_STEP_BLANKS ? utf8_is_space(code) : utf8_is_mark(code);
 }
 
-/* Splits at white space, which is dropped, or at punctuation marks, each of which is a piece. */
-static FtxStatus split_at_characters(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
-                                     TokSink *sink, FtxError *err)
+/* Splits at white space or at punctuation marks. */
+static FtxStatus split_at_characters(Cutting *c, size_t n)
 {
-    const TokStepKind kind = t->steps[step].kind;
+    const TokStepKind kind = c->t->steps[c->step].kind;
     size_t done = 0, length;
     FtxStatus status = FTX_OK;
 
     for (size_t at = 0; !status && at < n; at += length) {
         uint32_t code;
 
-        utf8_next((const unsigned char *)text + at, n - at, &length, &code);
+        utf8_next((const unsigned char *)c->text + at, n - at, &length, &code);
         if (!ends_piece(kind, code))
             continue;
-        if (at > done)
-            status = run_steps(t, s, step + 1, text + done, at - done, sink, err);
-        s->moved |= kind == TOK_STEP_BLANKS || at > 0;
-        if (!status && kind == TOK_STEP_MARKS)
-            status = run_steps(t, s, step + 1, text + at, length, sink, err);
-        s->moved = true;
+        status = put_match(c, done, at, at + length);
         done = at + length;
     }
-    if (!status && done < n)
-        status = run_steps(t, s, step + 1, text + done, n - done, sink, err);
-    return status;
+    return status ? status : end_cutting(c, done, n);
 }
+
+static FtxStatus split_at(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
+                          TokSink *sink, FtxError *err)
+{
+    const TokStep *p = &t->steps[step];
+    Cutting c = {.t = t, .s = s, .step = step, .text = text, .sink = sink, .err = err, .flags = p->flags};
+
+    if (p->kind == TOK_STEP_SPLIT)
+        return split_by_pattern(&c, n);
+    if (p->kind == TOK_STEP_BLANKS)
+        c.flags |= TOK_DROP_MATCHES;
+    return split_at_characters(&c, n);
+}
+
+/* --- visible spaces and bytes ------------------------------------------------------------------- */
 
 /* Writes the text to s->spaced with visible spaces; *out: its bytes. */
 static FtxStatus show_spaces(const Tokenizer *t, TokenizerScratch *s, const TokStep *p, const char *text, size_t n,
@@ -149,16 +210,37 @@ static FtxStatus split_metaspace(const Tokenizer *t, TokenizerScratch *s, size_t
     return status;
 }
 
+/* Printable bytes stand for themselves, the others are U+0100, U+0101 ... in their order. */
+static uint32_t byte_character(unsigned char byte)
+{
+    if (byte <= 32)
+        return 256u + byte;
+    if (byte >= 127 && byte <= 160)
+        return 256u + 33 + byte - 127;
+    return byte == 173 ? 256u + 33 + 34 : byte;
+}
+
+/* Writes the text to s->shown, one character for each byte. Returns the bytes written: at most 2 * n. */
+static size_t show_bytes(TokenizerScratch *s, const char *text, size_t n)
+{
+    size_t to = 0;
+
+    for (size_t i = 0; i < n; i++)
+        to += utf8_put(byte_character((unsigned char)text[i]), s->shown + to);
+    return to;
+}
+
 static FtxStatus run_steps(const Tokenizer *t, TokenizerScratch *s, size_t step, const char *text, size_t n,
                            TokSink *sink, FtxError *err)
 {
     if (step == t->n_steps)
         return emit_piece(t, s, text, n, sink, err);
     switch ((TokStepKind)t->steps[step].kind) {
-    case TOK_STEP_SPLIT: return split_by_pattern(t, s, step, text, n, sink, err);
+    case TOK_STEP_SPLIT:
     case TOK_STEP_BLANKS:
-    case TOK_STEP_MARKS: return split_at_characters(t, s, step, text, n, sink, err);
+    case TOK_STEP_MARKS: return split_at(t, s, step, text, n, sink, err);
     case TOK_STEP_METASPACE: return split_metaspace(t, s, step, text, n, sink, err);
+    case TOK_STEP_BYTES: return run_steps(t, s, step + 1, s->shown, show_bytes(s, text, n), sink, err);
     case TOK_STEP_SPACE: break;
     }
     if (*text == ' ')

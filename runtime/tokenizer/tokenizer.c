@@ -43,9 +43,9 @@ static FtxStatus find_parts(const void *tables, size_t bytes, const void *parts[
 
     if (bytes < sizeof *h || (uintptr_t)tables % 8 || memcmp(h->magic, TOK_MAGIC, sizeof h->magic) != 0)
         return ftx_fail(err, FTX_EFORMAT, "tokenizer: these are not its tables");
-    if (h->format != TOK_FORMAT)
-        return ftx_fail(err, FTX_EVERSION, "tokenizer: its tables have format %u, this libftx reads %d", h->format,
-                        TOK_FORMAT);
+    if (h->format < TOK_FORMAT_OLDEST || h->format > TOK_FORMAT)
+        return ftx_fail(err, FTX_EVERSION, "tokenizer: its tables have format %u, this libftx reads %d to %d",
+                        h->format, TOK_FORMAT_OLDEST, TOK_FORMAT);
     if (h->parts > TOK_PART_COUNT || bytes - sizeof *h < h->parts * sizeof *p)
         return ftx_fail(err, FTX_EFORMAT, "tokenizer: its list of %u parts is not inside the tables", h->parts);
     for (uint32_t i = 0; i < h->parts; i++) {
@@ -76,7 +76,7 @@ static FtxStatus check_tokens(Tokenizer *t, FtxError *err)
 {
     const uint32_t model = t->facts->model;
 
-    if (model < TOK_MODEL_BPE_BYTES || model > TOK_MODEL_UNIGRAM)
+    if (model < TOK_MODEL_BPE_BYTES || model > TOK_MODEL_WORDLEVEL)
         return ftx_fail(err, FTX_EFORMAT, "tokenizer: model %u is unknown to this libftx", model);
     for (size_t i = 0; i < t->n_tokens; i++) {
         const TokToken *token = &t->tokens[i];
@@ -131,6 +131,8 @@ static FtxStatus check_pieces(Tokenizer *t, FtxError *err)
             return ftx_fail(err, FTX_EFORMAT, "tokenizer: node %zu of its trie is of no piece", i);
     if (t->facts->tail >= t->n_trie)
         return ftx_fail(err, FTX_EFORMAT, "tokenizer: its trie has no node %u", t->facts->tail);
+    if (!is_text(t, t->facts->suffix_offset, t->facts->suffix_bytes))
+        return ftx_fail(err, FTX_EFORMAT, "tokenizer: the suffix of its words is not inside the tables");
     return FTX_OK;
 }
 
@@ -241,14 +243,15 @@ static bool is_step(const Tokenizer *t, const TokStep *p)
     case TOK_STEP_METASPACE: return is_text(t, p->offset, p->bytes) && is_character(t->bytes + p->offset, p->bytes);
     case TOK_STEP_SPACE:
     case TOK_STEP_BLANKS:
-    case TOK_STEP_MARKS: return true;
+    case TOK_STEP_MARKS:
+    case TOK_STEP_BYTES: return true;
     }
     return false;
 }
 
 static FtxStatus check_steps(Tokenizer *t, FtxError *err)
 {
-    size_t spaces = 0;
+    size_t spaces = 0, bytes = 0;
 
     if (t->n_steps > TOK_MAX_STEPS)
         return ftx_fail(err, FTX_EFORMAT, "tokenizer: it has %zu steps, at most %d", t->n_steps, TOK_MAX_STEPS);
@@ -257,7 +260,8 @@ static FtxStatus check_steps(Tokenizer *t, FtxError *err)
         FtxStatus s;
 
         spaces += p->kind == TOK_STEP_SPACE || p->kind == TOK_STEP_METASPACE;
-        if (!is_step(t, p) || spaces > 1)
+        bytes += p->kind == TOK_STEP_BYTES;
+        if (!is_step(t, p) || spaces > 1 || bytes > 1)
             return ftx_fail(err, FTX_EFORMAT, "tokenizer: step %zu is unknown or not inside the tables", i);
         if (p->kind == TOK_STEP_SPLIT && (s = compile_pattern(t, p->offset, p->bytes, &t->patterns[i], err)))
             return s;
@@ -404,10 +408,10 @@ static bool has_norms(const Tokenizer *t, TokNormKind first, TokNormKind last)
     return false;
 }
 
-static bool has_metaspace(const Tokenizer *t)
+static bool has_step(const Tokenizer *t, TokStepKind kind)
 {
     for (size_t i = 0; i < t->n_steps; i++)
-        if (t->steps[i].kind == TOK_STEP_METASPACE)
+        if (t->steps[i].kind == (uint32_t)kind)
             return true;
     return false;
 }
@@ -417,11 +421,13 @@ static bool has_metaspace(const Tokenizer *t)
 static bool open_buffers(const Tokenizer *t, TokenizerScratch *s)
 {
     const uint32_t model = t->facts->model;
-    const size_t room = s->room;
+    const size_t room = s->room, piece = has_step(t, TOK_STEP_BYTES) ? room * 2 + 2 : room; /* bytes of a piece */
     bool ok = true;
 
     s->clean = scratch_array(s->max_text * GROWTH + 1, 1, &ok);
-    s->spaced = scratch_array(room + 1, 1, &ok);
+    s->spaced = scratch_array(piece + 1, 1, &ok);
+    if (has_step(t, TOK_STEP_BYTES))
+        s->shown = scratch_array(piece, 1, &ok);
     if (t->n_norms) {
         s->norm[0] = scratch_array(room + 1, 1, &ok);
         s->norm[1] = scratch_array(room + 1, 1, &ok);
@@ -429,13 +435,13 @@ static bool open_buffers(const Tokenizer *t, TokenizerScratch *s)
     if (has_norms(t, TOK_NORM_NFC, TOK_NORM_NFKD))
         s->codes = scratch_array(room * 2, sizeof *s->codes, &ok);
     if (model == TOK_MODEL_BPE_BYTES || model == TOK_MODEL_BPE_CHARACTERS) {
-        s->symbols = scratch_array(room + 1, sizeof *s->symbols, &ok);
-        s->heap = scratch_array((room + 1) * 2, sizeof *s->heap, &ok);
+        s->symbols = scratch_array(piece + 1, sizeof *s->symbols, &ok);
+        s->heap = scratch_array((piece + 1) * 2, sizeof *s->heap, &ok);
     }
     if (model == TOK_MODEL_UNIGRAM) {
         for (s->ring = 8; s->ring <= t->longest_piece; s->ring *= 2)
             ;
-        s->best = scratch_array(room + 2, sizeof *s->best, &ok);
+        s->best = scratch_array(piece + 2, sizeof *s->best, &ok);
         s->scores = scratch_array(s->ring, sizeof *s->scores, &ok);
     }
     return ok;
@@ -443,18 +449,19 @@ static bool open_buffers(const Tokenizer *t, TokenizerScratch *s)
 
 FtxStatus tokenizer_scratch_open(const Tokenizer *t, size_t max_text, TokenizerScratch **out, FtxError *err)
 {
+    const size_t most = has_step(t, TOK_STEP_BYTES) ? TEXT_MAX_BYTES / 4 : TEXT_MAX_BYTES;
     TokenizerScratch *s = calloc(1, sizeof *s);
 
     *out = NULL;
     if (!s)
         return ftx_fail(err, FTX_ENOMEM, "out of memory");
-    if (max_text > TEXT_MAX_BYTES) {
+    if (max_text > most) {
         free(s);
-        return ftx_fail(err, FTX_EINVAL, "tokenizer: a text of %zu bytes is over the limit of %zu", max_text,
-                        TEXT_MAX_BYTES);
+        return ftx_fail(err, FTX_EINVAL, "tokenizer: a text of %zu bytes is over the limit of %zu", max_text, most);
     }
     s->max_text = max_text;
-    s->room = t->n_norms || has_metaspace(t) ? max_text * ROOM_GROWTH + ROOM_BYTES : max_text * GROWTH + 1;
+    s->room =
+        t->n_norms || has_step(t, TOK_STEP_METASPACE) ? max_text * ROOM_GROWTH + ROOM_BYTES : max_text * GROWTH + 1;
     if (!open_buffers(t, s) || open_match(t, s)) {
         tokenizer_scratch_close(s);
         return ftx_fail(err, FTX_ENOMEM, "out of memory: a text of %zu bytes", max_text);
@@ -469,6 +476,7 @@ void tokenizer_scratch_close(TokenizerScratch *s)
         return;
     free(s->clean);
     free(s->spaced);
+    free(s->shown);
     free(s->norm[0]);
     free(s->norm[1]);
     free(s->codes);

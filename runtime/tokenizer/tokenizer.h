@@ -60,6 +60,7 @@ typedef struct TokenizerStream {
     uint32_t started;  /* a decoder may treat the first token differently */
     bool keep_special; /* special tokens give their text; else nothing */
     bool gave;         /* some text has come out */
+    bool gap;          /* a space stands before the next token */
     uint8_t spaces;    /* held back: spaces that may be the last */
 } TokenizerStream;
 

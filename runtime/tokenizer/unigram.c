@@ -12,7 +12,8 @@
 
 enum { UNREACHED = INT32_MIN }; /* in best; other negative numbers: an unknown character's bytes */
 
-static void offer(const Tokenizer *t, TokenizerScratch *s, size_t end, double score, int32_t piece)
+/* Whether this is the best path to `end` so far. */
+static bool offer(const Tokenizer *t, TokenizerScratch *s, size_t end, double score, int32_t piece)
 {
     double *held = &s->scores[end & (s->ring - 1)];
 
@@ -21,11 +22,14 @@ static void offer(const Tokenizer *t, TokenizerScratch *s, size_t end, double sc
     if (s->best[end] == UNREACHED || score > *held) {
         s->best[end] = piece;
         *held = score;
+        return true;
     }
+    return false;
 }
 
-/* Every position between two characters is reached: by a piece of one character or by an unknown one. */
-static void find_best(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n)
+/* Every position between two characters is reached: by a piece of one character or by an unknown one. Returns where
+ * a vocabulary without an unknown token lacks a character, or n. */
+static size_t find_best(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n)
 {
     size_t length;
 
@@ -46,9 +50,11 @@ static void find_best(const Tokenizer *t, TokenizerScratch *s, const char *text,
             offer(t, s, at + k, here + t->pieces[piece - 1].score, (int32_t)piece - 1);
             single |= k == length;
         }
-        if (!single)
-            offer(t, s, at + length, here + t->facts->unknown_score, -(int32_t)length);
+        if (!single && offer(t, s, at + length, here + t->facts->unknown_score, -(int32_t)length) &&
+            t->facts->unknown < 0)
+            return at;
     }
+    return n;
 }
 
 static size_t step_bytes(const Tokenizer *t, int32_t piece)
@@ -72,8 +78,13 @@ static void turn_around(const Tokenizer *t, TokenizerScratch *s, size_t n)
 
 static FtxStatus emit_unknown_run(const Tokenizer *t, const char *text, size_t n, TokSink *sink, FtxError *err)
 {
+    const TokPiece *whole = t->facts->unknown_piece >= 0 ? tok_whole(t, 0, text, n) : NULL;
     bool bytes = t->facts->flags & TOK_BYTE_FALLBACK;
 
+    if (whole) { /* the text of the unknown token itself */
+        tok_emit(sink, whole->id);
+        return FTX_OK;
+    }
     for (size_t i = 0; i < n && bytes; i++)
         bytes = t->facts->byte_id[(unsigned char)text[i]] >= 0;
     if (!bytes)
@@ -87,8 +98,10 @@ FtxStatus unigram_piece(const Tokenizer *t, TokenizerScratch *s, const char *tex
                         FtxError *err)
 {
     FtxStatus status = FTX_OK;
+    const size_t lacks = find_best(t, s, text, n);
 
-    find_best(t, s, text, n);
+    if (lacks < n)
+        return tok_emit_unknown(t, text + lacks, n - lacks, sink, err);
     turn_around(t, s, n);
     for (size_t at = 0, end; !status && at < n; at = end) {
         int32_t piece = s->best[at];

@@ -1,5 +1,5 @@
-/* wordpiece.c - a word as the longest pieces of a vocabulary, from left to right. Schuster and Nakajima 2012, Devlin
- * et al. 2018.
+/* wordpiece.c - a word as the longest pieces of a vocabulary, from left to right (Schuster and Nakajima 2012, Devlin
+ * et al. 2018), or as one token (WordLevel).
  *
  *   "unaffable"   un | ##aff | ##able      if none fits at some position, the whole word is unknown
  *
@@ -44,5 +44,15 @@ FtxStatus wordpiece_piece(const Tokenizer *t, const char *word, size_t n, TokSin
         }
         tok_emit(sink, p->id);
     }
+    return FTX_OK;
+}
+
+FtxStatus wordlevel_piece(const Tokenizer *t, const char *word, size_t n, TokSink *sink, FtxError *err)
+{
+    const TokPiece *p = tok_whole(t, 0, word, n);
+
+    if (!p)
+        return tok_emit_unknown(t, word, n, sink, err);
+    tok_emit(sink, p->id);
     return FTX_OK;
 }

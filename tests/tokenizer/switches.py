@@ -17,7 +17,8 @@ BYTES = [f"<0x{i:02X}>" for i in range(256)]
 TEXTS = ["ab", "abc", " ab", "ab ", "  ab  c", "a b c", "aab bcab", "A B", "AB Ab", "don't", " n't", "can't 'tn't", "xyz",
          "a xyz b", "axb", "ax yb", "é", "e\u0301", "ßÉ", "中文a", "a中b文", "12 123 3a1", "a.b,c", "a - b!", "...", "a..b--c", "\t\na",
          "a\u00a0b", "a\u3000b", "😀a", "<0x41>abc", "<s>ab</s>", "a<s>b", "ab <x> c", "<x><x>", "<X>ab", "a\u0007b", "ﬁ x", "",
-         " ", "   ", "\ufeffab", "a\u200bb", "ab\n\nab", "Ａb", "n't'tn't", "abcabcabcabc", "a<x> B", "<x>  B b", "a <x>", "<x>\t Bc", "A B AB", " AB AB ", "xAB ABx", "<x>AB B", "B B"]
+         " ", "   ", "\ufeffab", "a\u200bb", "ab\n\nab", "Ａb", "n't'tn't", "abcabcabcabc", "a<x> B", "<x>  B b", "a <x>", "<x>\t Bc", "A B AB", " AB AB ", "xAB ABx", "<x>AB B", "B B",
+         "a\u200db \u200c1", "<unk>", "x<unk>y"]
 
 
 def vocab(pieces):
@@ -109,6 +110,97 @@ def split(pattern, behavior, invert=False, regex=True):
 
 def sequence(kind, *parts):
     return {"type": "Sequence", kind: list(parts)}
+
+
+O200K = ("[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+")
+CL100K = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
+          "\\s+(?!\\S)|\\s+")
+DEEPSEEK = ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|"
+            "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+")
+BLOOM = " ?[^(\\s|[.,!?…。，、।۔،])]+"
+CLIP = "<\\|startoftext\\|>|<\\|endoftext\\|>|'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"
+
+
+def ends_bpe(prefix, suffix, pieces, **options):
+    """Pieces inside and at the end of words, with merges of both."""
+    first = [p + end for p in pieces for end in ("", suffix)]
+    v = vocab(["<unk>", *first, *[prefix + p for p in first], "ab", f"ab{suffix}", f"abc{suffix}", prefix + "bc" + suffix])
+    merges = [["a", prefix + "b"], ["a", prefix + "b" + suffix], ["ab", prefix + "c" + suffix], [prefix + "b", prefix + "c" + suffix]]
+    merges = [m for m in merges if all(p in v for p in [*m, m[0] + m[1][len(prefix):]])]
+    model = bpe(merges=False, continuing_subword_prefix=prefix or None, end_of_word_suffix=suffix or None)
+    model.update(vocab=v, merges=merges)
+    model.update(options)
+    return model
+
+
+def families(ours):
+    """The parts that families of models put together."""
+    unk = {"unk_token": "<unk>"}
+
+    def bytes_of(name, *steps, **options):
+        ours[name] = base(byte_bpe(**options), pre_tokenizer=sequence("pretokenizers", *steps), decoder=bytelevel(),
+                          added_tokens=[added("<s>", special=True), added("<x>")])
+
+    plain = bytelevel(False, False)
+    bytes_of("family qwen", split(CL100K % "", "Isolated"), plain)
+    ours["family qwen"]["normalizer"] = {"type": "NFC"}
+    bytes_of("family llama3", split(CL100K % "{1,3}", "Isolated"), plain, ignore_merges=True)
+    bytes_of("family gpt-oss", split(O200K, "Isolated"), plain, ignore_merges=True)
+    bytes_of("family deepseek3", split("\\p{N}{1,3}", "Isolated"), split("[一-龥\u3040-ゟ゠-ヿ]+", "Isolated"), split(DEEPSEEK, "Isolated"), plain)
+    bytes_of("family deepseek2", split("[\\r\\n]", "Isolated"), split("\\s?[A-Za-zµÀ-ÖØ-öø-ƺ]+", "Isolated"),
+             split("\\s?[!-/:-~！-／：-～‘-‟\u3000-。]+", "Isolated"), split("\\s+$", "Isolated"), split("[一-龥ࠀ-一가-퟿]+", "Isolated"),
+             {"type": "Digits", "individual_digits": True}, plain)
+    for single in (False, True):
+        bytes_of(f"family falcon {single}", {"type": "Punctuation", "behavior": "Contiguous"}, bytelevel(),
+                 {"type": "Digits", "individual_digits": single}, split("[0-9][0-9][0-9]", "Isolated"))
+    bytes_of("family starcoder", {"type": "Digits", "individual_digits": True}, bytelevel())
+    bytes_of("family bloom", split(BLOOM, "Isolated"), plain)
+    ours["family gemma"] = base(bpe(BYTES, **unk, fuse_unk=True, byte_fallback=True),
+                                normalizer={"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+                                pre_tokenizer=split(" ", "MergedWithPrevious", regex=False),
+                                decoder=sequence("decoders", {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                                                 {"type": "ByteFallback"}, {"type": "Fuse"}),
+                                added_tokens=[added("▁▁▁"), added("<x>"), added("<s>", special=True)])
+    letters = sorted(set("".join(byte_bpe()["vocab"])))
+    for unknown in (False, True):
+        some = [c for c in letters if unknown is False or c not in "bé1Ĵ"]
+        ours[f"family clip unk={unknown}"] = base(
+            ends_bpe("", "</w>", some, unk_token="<unk>"),
+            normalizer=sequence("normalizers", {"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "},
+                                {"type": "Lowercase"}),
+            pre_tokenizer=sequence("pretokenizers", split(CLIP, "Removed", True), bytelevel()), decoder=bytelevel(),
+            added_tokens=[added("<s>", special=True)])
+    for prefix in ("", "##"):
+        for suffix in ("", "</w>"):
+            ours[f"word ends '{prefix}' '{suffix}'"] = base(ends_bpe(prefix, suffix, [p for p in PIECES if p not in "d2"], **unk),
+                                                            pre_tokenizer={"type": "BertPreTokenizer"},
+                                                            decoder={"type": "BPEDecoder", "suffix": suffix or "</w>"})
+    ours["word ends ignore_merges"] = base(ends_bpe("", "</w>", PIECES, **unk, ignore_merges=True),
+                                           pre_tokenizer={"type": "WhitespaceSplit"})
+    for name, model in (("bpe", bpe(**unk)), ("unigram", unigram()), ("wordpiece", wordpiece())):
+        ours[f"bytelevel before {name}"] = base(model, pre_tokenizer=bytelevel())
+    ours["bytelevel fallback"] = base(bpe(BYTES, **unk, byte_fallback=True), pre_tokenizer=bytelevel(), decoder=bytelevel())
+    ours["bytelevel decoder alone"] = base(byte_bpe(), pre_tokenizer={"type": "WhitespaceSplit"}, decoder=bytelevel())
+    for decoder in (None, sequence("decoders", {"type": "Replace", "pattern": {"String": "Ġ"}, "content": "a"}, bytelevel())):
+        ours[f"bytelevel ignore_merges {'sequence' if decoder else 'null'}"] = base(byte_bpe(ignore_merges=True),
+                                                                                   pre_tokenizer=bytelevel(), decoder=decoder)
+    for u in ("<unk>", "<none>"):
+        ours[f"wordlevel {u}"] = base({"type": "WordLevel", "unk_token": u, "vocab": vocab(["<unk>", "ab", "a", "don", "'", "12", "é", "中文a", "."])},
+                                      pre_tokenizer={"type": "Whitespace"})
+    ours["wordlevel bytes"] = base({"type": "WordLevel", "unk_token": "<unk>", "vocab": vocab(["<unk>", "ab", "Ġab", "Ġa", "Ã©"])},
+                                   pre_tokenizer=bytelevel(True), decoder=bytelevel())
+    for behavior in ("MergedWithPrevious", "MergedWithNext", "Contiguous", "Isolated"):
+        for invert in (False, True):  # empty matches end pieces, too
+            ours[f"split empty {behavior} invert={invert}"] = base(byte_bpe(), pre_tokenizer=sequence(
+                "pretokenizers", split("b*|(?=c)", behavior, invert), bytelevel(True, False)), decoder=bytelevel())
+    for behavior in ("MergedWithPrevious", "MergedWithNext", "Removed"):
+        ours[f"split then metaspace {behavior}"] = base(bpe(**unk), pre_tokenizer=sequence(
+            "pretokenizers", split("[ab]", behavior), meta("first")), decoder=meta("first"))
+    ours["split class in class"] = base(bpe(**unk), pre_tokenizer=split("[^a[b1[c]] \\S]+|[a[bc]n]+", "Removed"))
+    for n in (1, 3):
+        ours[f"lengths {n}"] = base(bpe(**unk), pre_tokenizer={"type": "FixedLength", "length": n})
 
 
 def all_tokenizers():
@@ -204,6 +296,7 @@ def all_tokenizers():
             added("<s>", special=True), added("</s>", special=True)],
             post_processor={"type": "RobertaProcessing", "sep": ["</s>", 401], "cls": ["<s>", 400], "trim_offsets": True,
                             "add_prefix_space": prefix})
+    families(ours)
     return ours
 
 

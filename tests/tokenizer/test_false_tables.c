@@ -57,6 +57,55 @@ static void test_unknown_norm(void **state)
     end(&f);
 }
 
+/* Tables of the oldest format are read, those of others are not. */
+static void test_format(void **state)
+{
+    Fixture f = begin_json(SMALL_BPE, 100);
+    TokHeader *head = f.tables;
+    FtxError err;
+    Tokenizer *t;
+    (void)state;
+
+    assert_int_equal(head->format, TOK_FORMAT);
+    for (head->format = TOK_FORMAT_OLDEST - 1; head->format <= TOK_FORMAT + 1; head->format++) {
+        const bool known = head->format >= TOK_FORMAT_OLDEST && head->format <= TOK_FORMAT;
+
+        assert_int_equal(tokenizer_open(f.tables, f.bytes, &t, &err), known ? FTX_OK : FTX_EVERSION);
+        if (!known)
+            assert_non_null(strstr(err.text, "this libftx reads 2 to 3"));
+        tokenizer_close(t);
+    }
+    end(&f);
+}
+
+/* The end of words has a place in the tables; bytes become characters once. */
+static void test_new_steps(void **state)
+{
+    Fixture f = begin_json(SMALL_BPE, 100);
+    TokFacts *facts = at_part(&f, TOK_PART_FACTS);
+    TokStep *steps;
+    (void)state;
+
+    facts->suffix_offset = 1;
+    facts->suffix_bytes = UINT32_MAX;
+    opens(&f, false, "the suffix of its words is not inside the tables");
+    end(&f);
+    f = begin_json(BPE("\"a\":0", "",
+                       "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\","
+                       "\"add_prefix_space\":false},{\"type\":\"WhitespaceSplit\"}]}"),
+                   100);
+    steps = at_part(&f, TOK_PART_STEPS);
+    assert_int_equal(steps[1].kind, TOK_STEP_BYTES);
+    assert_int_equal(steps[2].kind, TOK_STEP_BLANKS);
+    steps[2].kind = TOK_STEP_BYTES;
+    opens(&f, false, "step 2 is unknown");
+    steps[2].kind = TOK_STEP_BYTES + 1;
+    opens(&f, false, "step 2 is unknown");
+    steps[2].kind = TOK_STEP_BLANKS;
+    opens(&f, true, "");
+    end(&f);
+}
+
 /* The map of characters: the last text has an end, and an entry whose text would lie behind the last is none. */
 static void test_map(void **state)
 {
@@ -173,9 +222,10 @@ static void test_added(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mark),  cmocka_unit_test(test_unknown_norm), cmocka_unit_test(test_map),
-        cmocka_unit_test(test_parts), cmocka_unit_test(test_last_token),   cmocka_unit_test(test_full_table),
-        cmocka_unit_test(test_trie),  cmocka_unit_test(test_frame),        cmocka_unit_test(test_added),
+        cmocka_unit_test(test_format),       cmocka_unit_test(test_new_steps),  cmocka_unit_test(test_mark),
+        cmocka_unit_test(test_unknown_norm), cmocka_unit_test(test_map),        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_last_token),   cmocka_unit_test(test_full_table), cmocka_unit_test(test_trie),
+        cmocka_unit_test(test_frame),        cmocka_unit_test(test_added),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

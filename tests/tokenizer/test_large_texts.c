@@ -47,6 +47,53 @@ static void test_large_texts(void **state)
     free(text);
 }
 
+/* The same for the kinds of tokenizers that the families of models have: those of switches.json. */
+static void test_large_kinds(void **state)
+{
+    static const char *const names[] = {"family gemma",
+                                        "family falcon False",
+                                        "family deepseek2",
+                                        "family deepseek3",
+                                        "family gpt-oss",
+                                        "family clip unk=True",
+                                        "family bloom",
+                                        "wordlevel bytes",
+                                        "word ends '##' '</w>'",
+                                        "split MergedWithNext invert=False",
+                                        "split Contiguous invert=True",
+                                        "lengths 3"};
+    static const char *const with[] = {"a", " ", "1", "!", "\xc3\xa9"};
+    json_t *root = json_load_file("tests/tokenizer/switches.json", JSON_ALLOW_NUL, NULL), *one;
+    const size_t bytes = 10u << 20;
+    char *text = malloc(bytes);
+    size_t k, seen = 0;
+    (void)state;
+
+    assert_non_null(text);
+    json_array_foreach(json_object_get(root, "tokenizers"), k, one)
+    {
+        for (size_t m = 0; m < LEN(names); m++) {
+            char *file;
+            Fixture f;
+
+            if (strcmp(names[m], json_string_value(json_object_get(one, "name"))) != 0)
+                continue;
+            seen++;
+            file = json_dumps(json_object_get(one, "tokenizer"), JSON_COMPACT);
+            f = begin_json(file, bytes);
+            for (size_t i = 0; i < LEN(with); i++) {
+                fill(text, bytes, with[i]);
+                encode(&f, text, i ? bytes / 10 : bytes, true);
+            }
+            free(file);
+            end(&f);
+        }
+    }
+    assert_int_equal(seen, LEN(names));
+    json_decref(root);
+    free(text);
+}
+
 /* A text that grows beyond the buffer is refused, and the next one is not affected. */
 static void test_growth(void **state)
 {
@@ -67,7 +114,8 @@ static void test_growth(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_large_texts), cmocka_unit_test(test_growth)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_large_texts), cmocka_unit_test(test_large_kinds),
+                                       cmocka_unit_test(test_growth)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,27 +25,38 @@ static void test_refused(void **state)
     (void)state;
     refused(&(Recipe){.normalizer = "{\"type\":\"ByteLevel\"}"}, "its normalizer is ByteLevel, which is not");
     refused(&(Recipe){.pre = "{\"type\":\"UnicodeScripts\"}"}, "its pre-tokenizer has UnicodeScripts");
-    refused(&(Recipe){.pre = "null"}, "its decoder is ByteLevel, its pre-tokenizer is not ByteLevel");
-    refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"MergedWithNext\"}"},
-            "the behavior MergedWithNext");
-    refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a\"},\"behavior\":\"Isolated\"}"},
-            "is not ByteLevel");
+    refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Merged\"}"},
+            "its pre-tokenizer's Split has the \"behavior\" \"Merged\", which is not supported");
+    refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"}}"}, "has the \"behavior\" \"\"");
+    refused(&(Recipe){.pre = "{\"type\":\"Punctuation\",\"behavior\":\"removed\"}"},
+            "its pre-tokenizer's Punctuation has the \"behavior\" \"removed\"");
+    refused(&(Recipe){.pre = "{\"type\":\"FixedLength\",\"length\":0}"}, "FixedLength has no \"length\" of 1 to 65535");
+    refused(&(Recipe){.pre = "{\"type\":\"FixedLength\",\"length\":65536}"}, "FixedLength has no \"length\"");
     refused(&(Recipe){.pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
                              "\"(a\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"use_regex\":false}]}"},
             "its pattern fails at character 2");
     refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\bx\"},\"behavior\":\"Isolated\"}"},
             "at character 1, \"\\bx\", which is not supported");
-    refused(
-        &(Recipe){.pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"},
-        "its pre-tokenizer has Digits after ByteLevel");
+    refused(&(Recipe){.pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":"
+                             "\"ByteLevel\"}]}"},
+            "its pre-tokenizer has ByteLevel twice");
+    refused(&(Recipe){.pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":"
+                             "\"Metaspace\"}]}"},
+            "its pre-tokenizer has Metaspace after ByteLevel with \"add_prefix_space\"");
     refused(&(Recipe){.pre = "{\"type\":\"Metaspace\",\"replacement\":\"ab\"}"}, "is no single character: \"ab\"");
     refused(&(Recipe){.post = "{\"type\":\"BertProcessing\"}"}, "its post-processor's \"cls\" is no token");
     refused(&(Recipe){.post = "{\"type\":\"Other\"}"}, "its post-processor is Other");
-    refused(&(Recipe){.decoder = "{\"type\":\"WordPiece\"}"},
-            "its decoder is WordPiece, its pre-tokenizer is ByteLevel");
-    refused(&(Recipe){.model = "\"byte_fallback\":true,"}, "\"byte_fallback\"");
+    refused(&(Recipe){.decoder = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteLevel\"},{\"type\":"
+                                 "\"WordPiece\"}]}"},
+            "its decoder has WordPiece after Fuse or ByteLevel");
+    refused(&(Recipe){.decoder = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"BPEDecoder\"},{\"type\":\"Fuse\"},"
+                                 "{\"type\":\"Strip\",\"start\":1}]}"},
+            "its decoder has BPEDecoder beside others");
+    refused(&(Recipe){.model = "\"byte_fallback\":true,\"continuing_subword_prefix\":\"#\","},
+            "\"byte_fallback\" beside \"continuing_subword_prefix\"");
+    refused(&(Recipe){.model = "\"byte_fallback\":true,\"end_of_word_suffix\":\"</w>\","},
+            "\"byte_fallback\" beside \"end_of_word_suffix\"");
     refused(&(Recipe){.model = "\"dropout\":0.5,"}, "\"dropout\"");
-    refused(&(Recipe){.model = "\"end_of_word_suffix\":\"</w>\","}, "\"end_of_word_suffix\"");
     refused(&(Recipe){.added = "{\"id\":5,\"content\":\"<x>\"}"}, "the id 5 of another token");
     refused(&(Recipe){.added = "{\"id\":-5,\"content\":\"<x>\"}"}, "has the id -5");
     refused(&(Recipe){.added = "{\"id\":300,\"content\":\"a\"}"}, "has the id 300, in the vocabulary 97");
@@ -61,7 +72,8 @@ static void test_refused_models(void **state)
     } cases[] = {
         {"[]", "no JSON object"},
         {"{}", "has no \"model\""},
-        {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0}}}", "its model is WordLevel"},
+        {"{\"model\":{\"type\":\"Other\",\"vocab\":{\"a\":0}}}",
+         "its model is Other; BPE, WordPiece, Unigram and WordLevel are supported"},
         {"{\"model\":{\"type\":\"BPE\"}}", "has no \"vocab\""},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "has no \"vocab\""},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}", "token 0 is not a text and its score"},
@@ -69,8 +81,8 @@ static void test_refused_models(void **state)
         {"{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"vocab\":{\"a\":0}}}",
          "\"u\" is not in the vocabulary"},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"decoder\":{}}", "its decoder is without a type"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"decoder\":{\"type\":\"BPEDecoder\"}}",
-         "its decoder is BPEDecoder"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"decoder\":{\"type\":\"CTC\"}}",
+         "its decoder is CTC"},
         {"{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":-1,\"vocab\":{\"a\":0}}}",
          "no number of characters"},
         {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA*A\"}}", "is not base64"},
@@ -91,21 +103,23 @@ static void test_refused_models(void **state)
         {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\","
          "\"precompiled_charsmap\":\"AAAA\"},{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}]}}",
          "two maps of characters"},
-        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" NINE("{\"type\":\"WhitespaceSplit\"}") "]}}",
-         "its pre-tokenizer has 9 steps, at most 8 are supported"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" NINE("{\"type\":\"BertPreTokenizer\"}") "]}}",
+         "its pre-tokenizer has 18 steps, at most 16 are supported"},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"decoder\":{\"type\":\"Replace\",\"pattern\":{"
          "\"Regex\":\"a\"},\"content\":\"\"}}",
          "its decoder's Replace has a pattern that is not supported"},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{"
          "\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}]}}",
-         "its decoder has ByteFallback after Fuse"},
+         "its decoder has ByteFallback after Fuse or ByteLevel"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a/b\":0}},\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"/\"}}",
+         "token \"a/b\" has the \"suffix\" of the decoder, \"/\", before its end"},
         {"{\"normalizer\":{\"type\":\"Prepend\"}}", "its normalizer's Prepend has no \"prepend\""},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"\"},\"behavior\":\"Isolated\"}}",
          "its pre-tokenizer splits by no pattern"},
         {"{\"pre_tokenizer\":{\"type\":\"CharDelimiterSplit\"}}", "its pre-tokenizer splits by no character"},
         {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\"},{\"type\":"
          "\"Metaspace\"}]}}",
-         "its pre-tokenizer has Metaspace twice"},
+         "its pre-tokenizer has Metaspace after Metaspace"},
         {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\"},{\"type\":"
          "\"ByteLevel\"}]}}",
          "its pre-tokenizer has ByteLevel after Metaspace"},
@@ -149,6 +163,9 @@ static void test_refused_models(void **state)
     }
 }
 
+#define SPACES \
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+
 static void test_patterns(void **state)
 {
     static const struct {
@@ -164,7 +181,16 @@ static void test_patterns(void **state)
         {"a++b\\.", "a++b\\."},
         {"[[:alpha:]]", NULL},
         {"[a&&b]", NULL},
-        {"[\\S]", NULL},
+        {"[\\Sx]", "[\\P{White_Space}x]"},
+        {"[\\W]", NULL},
+        {"[^a[b[c\\s]]d]", "[^abc" SPACES "d]"},
+        {"[a[^b]]", NULL},
+        {"[[]a]", NULL},
+        {"[a[b]", NULL},
+        {"[a-[z]]", NULL},
+        {"[[a]-z]", NULL},
+        {"[a[-z]]", NULL},
+        {"[[a-]z]", NULL},
         {"[a", NULL},
         {"a\\", NULL},
         {"\\q", NULL},
@@ -240,9 +266,11 @@ static void test_rules(void **state)
     IDS(&f, "xya", 1, 1, 0);
     end(&f);
 
-    /* an unknown character costs 10 more than the worst piece, of which all are good: three are better than "abc" */
+    /* an unknown character costs 10 more than the worst piece, of which all are good: three are better than "abc";
+     * an unknown text that is a token all the same becomes that token */
     f = begin_text(MODEL("\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",20],[\"abc\",20]]", ""));
-    IDS(&f, "abc", 0);
+    IDS(&f, "abcx", 0);
+    IDS(&f, "abc", 1);
     end(&f);
 
     /* only <0x41> with two digits and its bracket is a byte */
@@ -403,7 +431,17 @@ static void test_many(void **state)
     (void)state;
 }
 
-/* A byte-level model may name an unknown token if every byte has a token, byte 255 too. */
+/* Bytes are merged if every byte has a token, byte 255 too, or no unknown token is named; else the characters that
+ * stand for them are. */
+static uint32_t model_of(const void *tables)
+{
+    const TokPart *p = (const TokPart *)((const TokHeader *)tables + 1);
+
+    while (p->kind != TOK_PART_FACTS)
+        p++;
+    return ((const TokFacts *)((const char *)tables + p->offset))->model;
+}
+
 static void test_all_bytes(void **state)
 {
     static const char last[] = ",\"\xc3\xbf\":255";
@@ -424,9 +462,10 @@ static void test_all_bytes(void **state)
     unlink(path);
     at = strstr(text, last);
     assert_non_null(at);
+    assert_int_equal(model_of(tables), TOK_MODEL_BPE_BYTES);
     memmove(at, at + strlen(last), strlen(at + strlen(last)) + 1);
-    assert_false(tokenizer_compile_bytes("bytes.json", text, strlen(text), keep, &tables, &bytes, &d));
-    assert_non_null(strstr(d.text, "its byte-level BPE model has \"unk_token\""));
+    assert_true(tokenizer_compile_bytes("bytes.json", text, strlen(text), keep, &tables, &bytes, &d));
+    assert_int_equal(model_of(tables), TOK_MODEL_BPE_CHARACTERS);
     arena_close(keep);
 }
 
