@@ -113,7 +113,8 @@ static bool is_lossless(uint32_t i)
     const char *name = json_string_value(json_object_get(json_array_get(entries, i), "name"));
 
     return starts(name, "bpe bytes=True") || starts(name, "bytelevel prefix=False") ||
-           starts(name, "bpe ignore_merges") || starts(name, "pre sequence");
+           starts(name, "bpe ignore_merges") || starts(name, "pre sequence") || starts(name, "family llama3") ||
+           starts(name, "family deepseek") || starts(name, "family falcon") || starts(name, "family gpt-oss");
 }
 
 /* Keeps the part, takes that of another tokenizer, none, or a sequence of two. False: it is kept. */
@@ -135,9 +136,28 @@ static bool choose_part(json_t *o, Choices *c, const char *key, const char *list
 
 static json_t *other_value(Choices *c, const json_t *was)
 {
-    static const char *const words[] = {"",         " ",       "a",      "\xe2\x96\x81", "##",    "<unk>",
-                                        "Isolated", "Removed", "always", "first",        "never", "\\s+",
-                                        "(a|b)*ab", "\\p{L}+", "[^a]",   "(?!b)c"};
+    static const char *const words[] = {"",
+                                        " ",
+                                        "a",
+                                        "\xe2\x96\x81",
+                                        "##",
+                                        "<unk>",
+                                        "Isolated",
+                                        "Removed",
+                                        "always",
+                                        "first",
+                                        "never",
+                                        "\\s+",
+                                        "(a|b)*ab",
+                                        "\\p{L}+",
+                                        "[^a]",
+                                        "(?!b)c",
+                                        "[a[b ]]",
+                                        "</w>",
+                                        "b",
+                                        "MergedWithPrevious",
+                                        "MergedWithNext",
+                                        "Contiguous"};
 
     switch (json_typeof(was)) {
     case JSON_TRUE:
@@ -322,7 +342,7 @@ static void small_seeds(void)
 /* Every tokenizer with all texts of its cases; and with parts of others. */
 static void choices_seeds(void)
 {
-    for (uint8_t base = 0; base < 128; base++) {
+    for (uint8_t base = 0; base < 176; base++) {
         const uint8_t mixed[] = {CHOICES, base, 1, base % 4, 61, 3, base, 90, 0, 0, 1, 120, 0, 5, 0, 7, 2, 'b', 38};
         char name[40];
 
