@@ -1,7 +1,9 @@
-/* profile.c - `--profile`: the time of each kernel and the share of matrix products. */
+/* profile.c - `--profile`, the time of each kernel and the share of matrix products; `--trace`, a timeline. */
 #include "profile.h"
 
 #include <stdio.h>
+
+#include "command.h"
 
 FtxStatus profile_start(FtxEngine *engine, FtxError *err)
 {
@@ -27,4 +29,18 @@ void profile_print(FtxEngine *engine)
                     (unsigned long long)rows[i].launches, rows[i].time_us * 1e-3,
                     rows[i].time_us / (double)rows[i].launches, all > 0.0 ? 100.0 * rows[i].time_us / all : 0.0);
     fprintf(stderr, "matmuls: %.1f%% of %.2f ms\n", all > 0.0 ? 100.0 * matmul / all : 0.0, all * 1e-3);
+}
+
+FtxStatus trace_start(FtxEngine *engine, FtxError *err)
+{
+    return ftx_engine_trace_begin(engine, 1 << 20, err);
+}
+
+int trace_finish(FtxEngine *engine, const char *path, int code)
+{
+    FtxError err;
+
+    if (!ftx_engine_trace_end(engine, path, &err))
+        return code;
+    return code == EXIT_DONE || code == EXIT_INTERRUPTED ? command_failed(&err) : code;
 }

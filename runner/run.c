@@ -22,7 +22,7 @@
 typedef struct Options {
     bool help, batch, keep_newline, literal, json, logits, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_seed, has_max_prompt;
-    const char *device, *file, *ids, *types, *prefix, *pair, *truncate;
+    const char *device, *file, *ids, *types, *prefix, *pair, *truncate, *trace;
     int threads, max_prompt;
     uint64_t random_weights, kv_memory, seed;
 #define FIELD_COUNT int
@@ -85,6 +85,9 @@ static const Option table[] = {
     {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed (artifacts without weights)",
      AT(random_weights), 0},
     {"--profile", 0, OPT_FLAG, NULL, "time of each kernel and the share of matrix products", AT(profile), 0},
+    {"--trace", 0, OPT_TEXT, "FILE.json",
+     "when each step, kernel and copy began and ended, for Perfetto (ui.perfetto.dev) or scripts/timeline", AT(trace),
+     0},
     {"--quiet", 'q', OPT_FLAG, NULL, "no last line with statistics", AT(quiet), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
@@ -499,7 +502,7 @@ static int run_open(Run *r, Options *o, const TextList *rest, double open_second
     else if (!o->ids && !o->batch && !(text = read_prompt(r, rest, &bytes)))
         return EXIT_FAILED;
     command_catch_signals();
-    if (o->profile && profile_start(r->engine, &err)) {
+    if ((o->profile && profile_start(r->engine, &err)) || (o->trace && trace_start(r->engine, &err))) {
         free(text);
         return command_failed(&err);
     }
@@ -511,7 +514,7 @@ static int run_open(Run *r, Options *o, const TextList *rest, double open_second
     }
     if (o->profile)
         profile_print(r->engine);
-    return code;
+    return o->trace ? trace_finish(r->engine, o->trace, code) : code;
 }
 
 int run(const char *artifact, int argc, char **argv)

@@ -38,7 +38,8 @@
  *
  * Memory: what the caller passes in stays the caller's and is needed during the call only, unless said otherwise.
  * What the library returns by pointer belongs to the library; each function says until when it is valid. After
- * ftx_engine_open has returned, no call on that engine allocates host or device memory until ftx_engine_close.
+ * ftx_engine_open has returned, no call on that engine but ftx_engine_trace_begin allocates host or device memory until
+ * ftx_engine_close.
  *
  * Threads: any thread may use a model, several at once. An engine may be used by one thread at a time. Two engines of
  * one model may run at the same time.
@@ -435,6 +436,18 @@ FtxStatus ftx_engine_profile(FtxEngine *engine, bool on, const FtxProfile **rows
  * most of `repeat` runs in microseconds. No request may wait or run. */
 FtxStatus ftx_engine_bench(FtxEngine *engine, int sequences, int tokens, int context, int repeat, double *median_us,
                            double *least_us, double *most_us, FtxError *err);
+
+/* Records a timeline from now on: each step, each wait of the host, each kernel and copy of the device, with begin and
+ * end. Memory for `events` of them (64 bytes each) is allocated; later ones are counted and not kept. On a GPU the times
+ * of kernels come from CUPTI, if libcupti is there and records no other engine of the process; else from CUDA events,
+ * and of a program that is one CUDA graph only the whole is timed. FTX_EINVAL: events is 0, or a trace is recorded
+ * already. */
+FtxStatus ftx_engine_trace_begin(FtxEngine *engine, size_t events, FtxError *err);
+
+/* Ends the recording and writes it to `path`, whole or not at all, in the trace-event format (JSON) of Perfetto and
+ * chrome://tracing. Kernels have the names of `ftxc show`. path NULL: it is thrown away. If the device has failed, what
+ * was recorded before is written. FTX_EINVAL: nothing is recorded. FTX_EIO: the file cannot be written. */
+FtxStatus ftx_engine_trace_end(FtxEngine *engine, const char *path, FtxError *err);
 
 /* Ends all requests without events and frees the engine. NULL is allowed. */
 void ftx_engine_close(FtxEngine *engine);

@@ -17,7 +17,7 @@
 typedef struct Options {
     bool help, json, profile, has_repeat, has_new, has_temperature;
     bool of_steps, of_generations; /* an option for steps, or for generations, was given */
-    const char *device, *sequences, *context, *prompt;
+    const char *device, *sequences, *context, *prompt, *trace;
     uint64_t random_weights, kv_memory;
     int threads, repeat, new, source, beams, top_k;
     double top_p, temperature;
@@ -45,6 +45,9 @@ static const Option table[] = {
      AT(top_p), AT(of_generations)},
     {"--profile", 0, OPT_FLAG, NULL, "with --new: time of each kernel; kernels do not overlap then", AT(profile),
      AT(of_generations)},
+    {"--trace", 0, OPT_TEXT, "FILE.json",
+     "when each step, kernel and copy began and ended, for Perfetto (ui.perfetto.dev) or scripts/timeline", AT(trace),
+     0},
     {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30, with --new 20)", AT(repeat),
      AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
@@ -297,13 +300,17 @@ int command_bench(int argc, char **argv)
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("bench", "%s", error);
     open.kv_bytes = o.kv_memory;
-    if (ftx_model_open(rest.at[0], &open, &model, &err) || ftx_engine_open(model, &open, &b.engine, &err)) {
+    if (ftx_model_open(rest.at[0], &open, &model, &err) || ftx_engine_open(model, &open, &b.engine, &err) ||
+        (o.trace && trace_start(b.engine, &err))) {
+        ftx_engine_close(b.engine);
         ftx_model_close(model);
         return command_failed(&err);
     }
     ftx_model_info(model, &b.info);
     join_arguments(&b, argc, argv);
     code = o.new ? generate_all(&b, sequences, n_sequences) : time_steps(&b, sequences, n_sequences);
+    if (o.trace)
+        code = trace_finish(b.engine, o.trace, code);
     ftx_engine_close(b.engine);
     ftx_model_close(model);
     return code;

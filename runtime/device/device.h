@@ -11,6 +11,7 @@
 
 typedef struct Device Device;
 typedef struct Session Session;
+typedef struct Trace Trace; /* trace.h */
 
 enum { FTX_CHAIN = 5 }; /* decode runs that a GPU takes as one graph */
 
@@ -53,6 +54,10 @@ typedef struct DeviceApi {
     FtxStatus (*profile)(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
     /* Device time of `repeat` runs of a program one by one, in microseconds, into times. */
     FtxStatus (*time)(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err);
+
+    /* Records each kernel and copy in t from now on. NULL: no longer; first what has been enqueued is waited for and
+     * recorded. */
+    FtxStatus (*trace)(Session *s, Trace *t, FtxError *err);
 } DeviceApi;
 
 extern const DeviceApi device_cpu;

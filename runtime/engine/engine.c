@@ -139,7 +139,7 @@ static FtxStatus fill_engine(FtxEngine *e, uint64_t kv_bytes, FtxError *err)
     e->io = e->api->io(e->session);
     /* The host writes OUT only in clear_out (schedule.c). */
     e->out = (FtxOut *)((uintptr_t)e->api->out(e->session) + e->plan->named[FTX_NAMED_out]);
-    return FTX_OK;
+    return env_on(ENV_FTX_TRACE) && e->model->log ? tracing_begin(e, 0, err) : FTX_OK;
 }
 
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err)
@@ -197,6 +197,8 @@ void ftx_engine_close(FtxEngine *e)
     const Memory memory = e->memory;
     FtxModel *model = e->model;
 
+    if (e->trace)
+        tracing_end(e, NULL, NULL);
     if (e->session) {
         e->api->wait(e->session, NULL);
         e->api->session_close(e->session);
@@ -371,6 +373,8 @@ static FtxStatus await_result(FtxEngine *e, const FtxOut *o, int length, FtxErro
                 break;
         }
         s = has_come(o, length) ? FTX_OK : e->api->wait(e->session, err);
+        if (e->trace)
+            trace_host(e->trace, "wait for a token", (int64_t)(from * 1e9));
         if (s)
             return s;
     }
@@ -560,6 +564,8 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
     s = sized_check("FtxEvent", size, err);
     if (s)
         return s;
+    const int64_t from = e->trace ? trace_now() : 0;
+
     end_cancelled(e, &v);
     if (v.max - v.n >= e->slots) /* else the step runs in the next call */
         s = fly(e, &v, &why);
@@ -572,6 +578,8 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
     for (size_t i = 0; i < v.n; i++)
         sized_write((char *)events + i * size, size, &v.at[i], sizeof v.at[i]);
     *n = v.n;
+    if (e->trace)
+        trace_host(e->trace, "step", from);
     return s;
 }
 

@@ -13,6 +13,7 @@
 #define FTX_ENGINE_H
 
 #include "../../kernels/device/io.h"
+#include "../device/trace.h"
 #include "list.h"
 #include "model.h"
 #include "pages.h"
@@ -141,6 +142,7 @@ struct FtxEngine {
     const FtxPlan *plan;
     const DeviceApi *api;
     Session *session;
+    Trace *trace; /* NULL: nothing is recorded. Else api and session are those of the trace */
     TokenizerScratch *scratch;
     size_t max_text; /* bytes of a prompt */
 
@@ -208,6 +210,10 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err); /* runs the encoder over
 void schedule_compose(FtxEngine *e);                    /* makes e->flight of the running requests */
 /* Writes e->flight to the IO block and sends it: its program, settings, tokens. Nothing runs yet. */
 FtxStatus schedule_upload(FtxEngine *e, FtxError *err);
+
+/* tracing.c */
+FtxStatus tracing_begin(FtxEngine *e, size_t events, FtxError *err);
+FtxStatus tracing_end(FtxEngine *e, const char *path, FtxError *err); /* path NULL: no file */
 
 /* A request waits, runs or has an event to come. */
 static inline bool engine_busy(const FtxEngine *e)

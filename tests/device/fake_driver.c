@@ -282,6 +282,7 @@ static CUresult fake_MemcpyDtoH(void *p, CUdeviceptr d, size_t bytes)
     if (!fake_holds(d, bytes))
         abort();
     memcpy(p, (void *)(uintptr_t)d, bytes);
+    fake_cupti_copy(NULL, 2, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -345,4 +346,5 @@ void fake_reset(void)
     fake_add_modules(&table);
     cuda_driver_replace(&table);
     fake_install_cublaslt();
+    fake_install_cupti();
 }

@@ -13,6 +13,7 @@
 #include "runtime/device/cuda/cublaslt.h"
 
 enum { FAKE_MAX_PARAMS = 32, FAKE_NAME_BYTES = 128 };
+enum { FAKE_CUPTI_AHEAD = 2000000000 }; /* ns: of CUPTI's clock before CLOCK_MONOTONIC */
 
 typedef struct FakeLaunch {
     char kernel[FAKE_NAME_BYTES]; /* "lt": a matrix product */
@@ -53,6 +54,9 @@ typedef struct Fake {
     bool picky;          /* an algorithm of cuBLASLt serves the row count it was chosen for, no other */
     unsigned long asked; /* times the host asked whether work is done */
     int driver_calls_that_allocate;
+    bool cupti;           /* CUPTI may record */
+    bool split;           /* a matrix product is two kernels */
+    size_t cupti_dropped; /* records that CUPTI says it had no buffer for */
 } Fake;
 
 extern Fake fake;

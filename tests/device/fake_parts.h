@@ -25,6 +25,12 @@ void fake_forget_work(void);
 void fake_add_streams(CudaDriver *table);
 void fake_add_modules(CudaDriver *table);
 void fake_install_cublaslt(void);
+void fake_install_cupti(void);
+
+/* What CUPTI records, if it is on. name: kept by the fake driver. kind: of CUpti_ActivityMemcpyKind. */
+void fake_cupti_kernel(CUstream s, const char *name);
+void fake_cupti_copy(CUstream s, int kind, size_t bytes);
+void fake_cupti_clear(CUstream s, size_t bytes);
 
 #define MAY_FAIL \
     do { \

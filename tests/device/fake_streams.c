@@ -32,6 +32,7 @@ typedef struct Work {
     unsigned char value;
     size_t bytes;
     FakeLaunch launch;
+    const char *name; /* of the kernel */
 } Work;
 
 /* What was enqueued and is not done; empty unless fake.late. */
@@ -42,11 +43,20 @@ static unsigned long issued;
 static void do_work(const Work *w)
 {
     switch (w->kind) {
-    case COPY: memcpy(w->to, w->from, w->bytes); break;
-    case CLEAR: memset(w->to, w->value, w->bytes); break;
+    case COPY:
+        memcpy(w->to, w->from, w->bytes);
+        fake_cupti_copy(w->stream, 1, w->bytes);
+        break;
+    case CLEAR:
+        memset(w->to, w->value, w->bytes);
+        fake_cupti_clear(w->stream, w->bytes);
+        break;
     case LAUNCH:
         if (fake.execute)
             fake.execute(&w->launch);
+        fake_cupti_kernel(w->stream, w->name);
+        if (fake.split && strcmp(w->name, "lt") == 0)
+            fake_cupti_kernel(w->stream, "splitKreduce_kernel");
         break;
     }
 }
@@ -233,9 +243,13 @@ void fake_record(CUstream s, const FakeLaunch *l)
         g->at[g->n++] = *l;
         return;
     }
-    if (fake.n_run < sizeof fake.run / sizeof *fake.run)
+    const char *name = "more than are kept";
+
+    if (fake.n_run < sizeof fake.run / sizeof *fake.run) {
+        name = fake.run[fake.n_run].kernel;
         fake.run[fake.n_run++] = *l;
-    enqueue((Work){.stream = s, .kind = LAUNCH, .launch = *l});
+    }
+    enqueue((Work){.stream = s, .kind = LAUNCH, .launch = *l, .name = name});
 }
 
 static CUresult fake_LaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)

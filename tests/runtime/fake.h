@@ -32,6 +32,8 @@ typedef struct FakeDevice {
     bool lose_results; /* runs leave OUT alone */
     int32_t token;     /* results have it in place of theirs; 0: theirs */
     bool scores;       /* steps are those of ftx_engine_score: rows of one slot, and the logits of each */
+    FtxStatus trace;   /* of DeviceApi.trace */
+    Trace *traced;     /* what it was given last */
     bool made_up;      /* benchmarks: nobody has written what stands in caches and histories */
     FtxStatus probe;   /* of device_cuda_probe */
     FtxStatus open;    /* of device_cuda.open */

@@ -619,12 +619,20 @@ static FtxStatus fake_time(Session *s, uint32_t program, int T, int S, int repea
     return status;
 }
 
+static FtxStatus fake_trace(Session *s, Trace *t, FtxError *err)
+{
+    (void)s;
+    fake.traced = t;
+    return fake.trace ? ftx_fail(err, fake.trace, "the fake device does not trace") : FTX_OK;
+}
+
 #define TABLE(is_asynchronous) \
     { \
         .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, \
         .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
         .upload = fake_upload, .settle = fake_settle, .write = fake_write, .read = fake_read, .run = fake_run, \
         .wait = fake_wait, .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, \
+        .trace = fake_trace, \
     }
 
 const DeviceApi fake_device = TABLE(false);

@@ -255,22 +255,32 @@ static void test_watched(void **state)
     FtxProfile *rows;
     const FtxProfile *rows_again;
     FtxError err;
+    Trace *trace;
     size_t n;
 
     (void)state;
     make_plan(&b.plan);
     setenv("FTX_NAN", "1", 1);
-    setenv("FTX_TRACE", "1", 1);
-    open_bed(&b, &(FtxOptions){.size = sizeof(FtxOptions), .threads = 2, .log = log_line});
+    open_bed(&b, &(FtxOptions){.size = sizeof(FtxOptions), .threads = 2});
     unsetenv("FTX_NAN");
-    unsetenv("FTX_TRACE");
+    assert_int_equal(trace_open(&(Memory){{0}}, 2, log_line, NULL, &trace, &err), FTX_OK);
+    trace->runs = 9;
+    assert_int_equal(device_cpu.trace(b.session, trace, &err), FTX_OK);
     assert_int_equal(device_cpu.profile(b.session, true, (const FtxProfile **)&rows, &n, &err), FTX_OK);
     assert_int_equal(n, 3);
     log_lines = 0;
     for (int i = 0; i < 5; i++)
         assert_int_equal(device_cpu.run(b.session, 0, 20, 20, 1, &err), FTX_OK);
     assert_int_equal(log_lines, 5 * LAUNCHES);
-    assert_string_equal(log_last, "launch layer 0: qkv: spoil T=20 S=20");
+    assert_non_null(strstr(log_last, "launch layer 0: qkv: spoil T=20 S=20: "));
+    assert_int_equal(device_cpu.trace(b.session, NULL, &err), FTX_OK);
+    assert_int_equal(trace->n, 2);
+    assert_int_equal(trace->dropped, 5 * LAUNCHES - 2);
+    assert_string_equal(trace->event[1].kernel, "shift_10");
+    assert_int_equal(trace->event[1].run, 9);
+    assert_int_equal(trace->event[1].track, TRACE_DEVICE);
+    assert_true(trace->event[0].to <= trace->event[1].from && trace->event[1].from < trace->event[1].to);
+    trace_close(trace);
     assert_int_equal(rows[0].launches, 15);
     assert_int_equal(rows[1].launches, 15);
     assert_true(rows[1].matmul && !rows[0].matmul && rows[0].time_us > 0.0);

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "../../../kernels/cpu/cpu.h"
 #include "../../base/dtype.h"
@@ -20,6 +19,7 @@
 #include "../../base/memory.h"
 #include "../cache.h"
 #include "../random.h"
+#include "../trace.h"
 #include "../../base/team.h"
 #include "extents.h"
 
@@ -45,8 +45,6 @@ struct Device {
     const char *weights;
     void *drawn; /* random weights; NULL: the artifact's are used */
     int threads;
-    void (*log)(void *user, int level, const char *text);
-    void *log_user;
     char name[128];
     Prepared launch[]; /* [n_launches] */
 };
@@ -60,20 +58,13 @@ struct Session {
     uint32_t pages; /* of the KV cache */
     void **arg;     /* [n_operands] */
     FtxProfile *profile;
-    bool profiling, trace, nan;
+    bool profiling, nan;
+    Trace *trace; /* NULL: nothing is recorded */
     /* the run in progress */
     const FtxProgram *program;
     const Prepared *first; /* its first launch; watched: the one that runs */
     int T, S;
 };
-
-static double now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
 
 /* --- device ------------------------------------------------------------------------------------ */
 
@@ -183,8 +174,6 @@ static FtxStatus cpu_open(const Artifact *a, const ArtifactPlan *plan, const Ftx
     d->artifact = a;
     d->plan = plan;
     d->threads = o && o->threads ? o->threads : team_default_threads();
-    d->log = o ? o->log : NULL;
-    d->log_user = o ? o->log_user : NULL;
     snprintf(d->name, sizeof d->name, "cpu (%d thread%s, %s)", d->threads, d->threads == 1 ? "" : "s", cpu_features());
     s = prepare(d, err);
     if (!s)
@@ -286,7 +275,6 @@ static FtxStatus cpu_session_open(Device *d, uint64_t kv_bytes, Session **out, u
     }
     lay_out(s, &(Carve){s->block, 0});
     resolve(s);
-    s->trace = env_on(ENV_FTX_TRACE);
     s->nan = env_on(ENV_FTX_NAN);
     *out = s;
     *pages = s->pages;
@@ -398,32 +386,24 @@ static bool makes_nan(const Session *s, uint32_t launch, uint64_t *at)
     return false;
 }
 
-static void name_launch(const Session *s, const Prepared *l)
-{
-    const Device *d = s->device;
-    char text[300];
-
-    snprintf(text, sizeof text, "launch %s: %s T=%d S=%d", l->label, s->profile[l->kernel_index].kernel, s->T, s->S);
-    if (d->log)
-        d->log(d->log_user, 0, text);
-}
-
 /* Runs one launch at a time and checks after each. */
 static FtxStatus run_watched(Session *s, uint32_t n, FtxError *err)
 {
     for (const Prepared *end = s->first + n; s->first < end; s->first++) {
         const Prepared *l = s->first;
         FtxProfile *row = &s->profile[l->kernel_index];
+        const int64_t from = trace_now();
         uint64_t at;
 
-        if (s->trace)
-            name_launch(s, l);
-
-        const double from = now_us();
-
         team_run(s->team, run_piece, s, 1);
+
+        const int64_t to = trace_now();
+
+        if (s->trace)
+            trace_add(s->trace,
+                      (TraceEvent){from, to, l->label, row->kernel, 0, s->T, s->S, s->trace->runs, TRACE_DEVICE});
         if (s->profiling) {
-            row->time_us += now_us() - from;
+            row->time_us += (double)(to - from) * 1e-3;
             row->launches++;
         }
         if (s->nan && makes_nan(s, (uint32_t)(l - s->device->launch), &at))
@@ -472,13 +452,22 @@ static FtxStatus cpu_profile(Session *s, bool on, const FtxProfile **rows, size_
 static FtxStatus cpu_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err)
 {
     for (int i = 0; i < repeat; i++) {
-        const double from = now_us();
+        const int64_t from = trace_now();
         const FtxStatus status = run_once(s, program, T, S, err);
 
         if (status)
             return status;
-        times[i] = now_us() - from;
+        times[i] = (double)(trace_now() - from) * 1e-3;
     }
+    return FTX_OK;
+}
+
+static FtxStatus cpu_trace(Session *s, Trace *t, FtxError *err)
+{
+    (void)err;
+    s->trace = t;
+    if (t)
+        snprintf(t->note, sizeof t->note, "the host's clock around each kernel");
     return FTX_OK;
 }
 
@@ -500,4 +489,5 @@ const DeviceApi device_cpu = {
     .asynchronous = false,
     .profile = cpu_profile,
     .time = cpu_time,
+    .trace = cpu_trace,
 };

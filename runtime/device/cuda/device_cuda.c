@@ -388,8 +388,6 @@ static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const Ft
     d->artifact = a;
     d->plan = plan;
     d->threads = o && o->threads ? o->threads : team_default_threads();
-    d->log = o ? o->log : NULL;
-    d->log_user = o ? o->log_user : NULL;
     s = take_device(d, o ? o->ordinal : 0, err);
     if (!s)
         s = fill_device(d, o ? o->random_weights : 0, err);
@@ -424,6 +422,7 @@ const DeviceApi device_cuda = {
     .asynchronous = true,
     .profile = cuda_program_profile,
     .time = cuda_program_time,
+    .trace = cuda_timeline,
 };
 
 #else /* no cuda.h when this was built */

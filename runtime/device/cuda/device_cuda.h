@@ -5,6 +5,8 @@
  *   weights.c        the weights: stored or drawn, through pinned memory to the device
  *   session.c        an engine's memory, and the copies into and out of it
  *   program.c        launches: prepared as graphs, or one by one; times
+ *   activity.c       what CUPTI has recorded of a stream
+ *   timeline.c       kernels and copies in a Trace
  *   wait.c           waits with a time limit
  *   nan.c            FTX_NAN: checks what a launch wrote
  *
@@ -39,10 +41,10 @@ struct Device {
     CUmodule *module;     /* [n_kernels], NULL where an earlier kernel has the same image */
     CUfunction *function; /* [n_kernels], NULL for matrix products */
     LtMatmul **matmul;    /* [n_launches], NULL for kernels; equal ones are shared */
-    void (*log)(void *user, int level, const char *text);
-    void *log_user;
     char name[256];
 };
+
+typedef struct Timeline Timeline;
 
 enum { WRITE_MAX = 64 << 10, RING_PARTS = 4, RING_PART_BYTES = 4 * WRITE_MAX };
 
@@ -75,7 +77,8 @@ struct Session {
     FtxProfile *profile_row; /* [n_kernels] */
     CUevent *event;          /* [n_events]: made when time or profile first asks */
     size_t n_events, max_events;
-    bool profiling, sync, trace, nan;
+    bool profiling, sync, nan;
+    Timeline *timeline; /* NULL: nothing is traced */
 };
 
 /* plan.c. cuda_enter makes the device's context current; cuda_leave, after each success, restores the caller's. */
@@ -112,6 +115,17 @@ void cuda_program_close(Session *s);
 FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
 FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
 FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err);
+
+/* DeviceApi.trace. While s->timeline is set, a program tells it what it enqueues: first cuda_timeline_run, then each
+ * launch or graph; cuda_timeline_tell when all is enqueued. by_events: an event is behind each launch, so launches do
+ * not overlap. each: FTX_TRACE wants the time of each launch, for which there are no graphs then. */
+FtxStatus cuda_timeline(Session *s, Trace *to, FtxError *err);
+bool cuda_timeline_by_events(const Session *s);
+bool cuda_timeline_each(const Session *s);
+FtxStatus cuda_timeline_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
+FtxStatus cuda_timeline_launch(Session *s, uint32_t launch, FtxError *err);
+FtxStatus cuda_timeline_graph(Session *s, bool chain, FtxError *err);
+FtxStatus cuda_timeline_tell(Session *s, FtxError *err);
 
 /* After launch `launch` of a program with T live tokens in S rows, and a wait. */
 FtxStatus cuda_look_for_nan(const Session *s, uint32_t program, uint32_t launch, int T, int S, FtxError *err);

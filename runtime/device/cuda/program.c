@@ -2,7 +2,8 @@
  *
  * A program with a bucket has constant grids: its launches are captured once, at open, into a graph that a step
  * launches as a whole. A program without one depends on T and S: its grids are computed at each step and its kernels
- * launched one by one. So are all programs while they are watched (profile, FTX_SYNC, FTX_TRACE, FTX_NAN).
+ * launched one by one. So are all programs while they are watched (profile, FTX_SYNC, FTX_NAN, FTX_TRACE without
+ * CUPTI).
  *
  * A kernel with programmatic dependent launch may start while the previous one runs, and waits inside. The first
  * launch of a program waits for all earlier work. A chain is FTX_CHAIN runs of a small decode program in one graph,
@@ -12,8 +13,6 @@
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
-#include <stdio.h>
-
 #include "../../base/expr.h"
 
 /* --- one launch ----------------------------------------------------------------------------------- */
@@ -86,8 +85,10 @@ static FtxStatus launch_matmul(Session *s, const FtxLaunch *l, int T, int S, Ftx
 static FtxStatus launch_one(Session *s, uint32_t launch, bool first, int T, int S, FtxError *err)
 {
     const FtxLaunch *l = &s->device->plan->launches[launch];
+    const FtxStatus status = s->device->matmul[launch] ? launch_matmul(s, l, T, S, err)
+                                                       : launch_kernel(s, l, first || cuda_timeline_by_events(s), err);
 
-    return s->device->matmul[launch] ? launch_matmul(s, l, T, S, err) : launch_kernel(s, l, first, err);
+    return status || !s->timeline ? status : cuda_timeline_launch(s, launch, err);
 }
 
 static FtxStatus launch_all(Session *s, const FtxProgram *p, int T, int S, int times, FtxError *err)
@@ -221,24 +222,6 @@ static FtxStatus wait_for(Session *s, int programs, const char *what, const char
     return cuda_wait_stream(s->device, s->stream, programs, err, "in %s (%s)", what, kernel);
 }
 
-static void say(const Session *s, uint32_t launch, int T, int S)
-{
-    const Device *d = s->device;
-    const uint32_t kernel = d->plan->launches[launch].kernel;
-    const uint32_t *grid = s->grid[kernel];
-    char text[500];
-
-    if (!d->log)
-        return;
-    if (d->matmul[launch])
-        snprintf(text, sizeof text, "launch %s: %s T=%d S=%d", cuda_launch_label(d, launch),
-                 cuda_kernel_name(d, kernel), T, S);
-    else
-        snprintf(text, sizeof text, "launch %s: %s T=%d S=%d grid %u,%u,%u", cuda_launch_label(d, launch),
-                 cuda_kernel_name(d, kernel), T, S, grid[0], grid[1], grid[2]);
-    d->log(d->log_user, 0, text);
-}
-
 /* Adds the time between two events to the row of the kernel between them. */
 static FtxStatus add_times(Session *s, const FtxProgram *p, FtxError *err)
 {
@@ -257,7 +240,7 @@ static FtxStatus add_times(Session *s, const FtxProgram *p, FtxError *err)
 
 static bool watched(const Session *s)
 {
-    return s->profiling || s->sync || s->trace || s->nan;
+    return s->profiling || s->sync || s->nan || cuda_timeline_each(s);
 }
 
 /* Waits and checks after a launch; T and S are the live ones. */
@@ -289,8 +272,6 @@ static FtxStatus run_watched(Session *s, uint32_t program, int T, int S, FtxErro
     for (uint32_t i = 0; i < p->n_launches && !status; i++) {
         const uint32_t launch = p->first_launch + i;
 
-        if (s->trace)
-            say(s, launch, grid_T, grid_S);
         status = launch_one(s, launch, i == 0 || s->profiling, grid_T, grid_S, err);
         if (!status)
             status = after_launch(s, program, launch, T, S, err);
@@ -301,8 +282,10 @@ static FtxStatus run_watched(Session *s, uint32_t program, int T, int S, FtxErro
 static FtxStatus enqueue(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
-    FtxStatus status = FTX_OK;
+    FtxStatus status = s->timeline ? cuda_timeline_run(s, program, T, S, times, err) : FTX_OK;
 
+    if (status)
+        return status;
     if (!watched(s) && !s->graph[program])
         return launch_all(s, &s->device->plan->programs[program], T, S, times, err);
     for (int i = 0, n; i < times && !status; i += n) {
@@ -312,6 +295,8 @@ static FtxStatus enqueue(Session *s, uint32_t program, int T, int S, int times, 
         else
             status = cuda_check(cu, cu->cuGraphLaunch(n > 1 ? s->chain[program] : s->graph[program], s->stream), err,
                                 "launching a program");
+        if (!status && s->timeline && !watched(s))
+            status = cuda_timeline_graph(s, n > 1, err);
     }
     return status;
 }
@@ -338,6 +323,8 @@ FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times
     if (status)
         return status;
     status = enqueue(s, program, T, S, times, err);
+    if (!status && s->timeline)
+        status = cuda_timeline_tell(s, err);
     cuda_leave(s->device);
     return status;
 }

@@ -309,7 +309,6 @@ FtxStatus cuda_session_open(Device *d, uint64_t kv_bytes, Session **out, uint32_
     s->device = d;
     s->bytes = bytes;
     s->sync = env_on(ENV_FTX_SYNC);
-    s->trace = env_on(ENV_FTX_TRACE);
     s->nan = env_on(ENV_FTX_NAN);
     status = cuda_enter(d, err);
     if (!status) {

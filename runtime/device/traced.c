@@ -1,0 +1,107 @@
+/* traced.c - a session whose calls are recorded: a DeviceApi in front of the session's own.
+ *
+ *   engine ──▶ t->api, (Session *)t ──▶ the session's own table
+ *                    │                        │
+ *                    └─ calls ──▶ Trace ◀─────┘ kernels, copies
+ *
+ * While nothing is recorded, the engine calls the session's own table: a trace costs nothing then. */
+#include "trace.h"
+
+static Trace *of(Session *s)
+{
+    return (Trace *)(void *)s;
+}
+
+/* Records a call of the host that began at `from`, and returns its status. */
+static FtxStatus called(Trace *t, TraceEvent e, FtxStatus status)
+{
+    e.to = trace_now();
+    trace_add(t, e);
+    return status;
+}
+
+static FtxStatus traced_upload(Session *s, size_t bytes, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "upload", .from = trace_now(), .bytes = bytes};
+
+    return called(t, e, t->traced->upload(t->session, bytes, err));
+}
+
+static FtxStatus traced_settle(Session *s, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "wait for the upload", .from = trace_now()};
+
+    return called(t, e, t->traced->settle(t->session, err));
+}
+
+static FtxStatus traced_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "write", .from = trace_now(), .bytes = bytes};
+
+    return called(t, e, t->traced->write(t->session, named, offset, p, bytes, err));
+}
+
+static FtxStatus traced_read(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "read", .from = trace_now(), .bytes = bytes};
+
+    return called(t, e, t->traced->read(t->session, named, offset, p, bytes, err));
+}
+
+static FtxStatus traced_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "run", .from = trace_now(), .T = T, .S = S, .run = ++t->runs};
+
+    return called(t, e, t->traced->run(t->session, program, T, S, times, err));
+}
+
+static FtxStatus traced_wait(Session *s, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "wait", .from = trace_now()};
+
+    return called(t, e, t->traced->wait(t->session, err));
+}
+
+static FtxStatus traced_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
+{
+    return of(s)->traced->profile(of(s)->session, on, rows, n, err);
+}
+
+static FtxStatus traced_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "time", .from = trace_now(), .T = T, .S = S, .run = ++t->runs};
+
+    return called(t, e, t->traced->time(t->session, program, T, S, repeat, times, err));
+}
+
+FtxStatus trace_enter(Trace *t, const DeviceApi *api, Session *s, FtxError *err)
+{
+    const FtxStatus status = api->trace(s, t, err);
+
+    if (status)
+        return status;
+    t->traced = api;
+    t->session = s;
+    t->api = *api; /* without io and out, which an engine asks for once, at open */
+    t->api.upload = traced_upload;
+    t->api.settle = traced_settle;
+    t->api.write = traced_write;
+    t->api.read = traced_read;
+    t->api.run = traced_run;
+    t->api.wait = traced_wait;
+    t->api.profile = traced_profile;
+    t->api.time = traced_time;
+    return FTX_OK;
+}
+
+FtxStatus trace_leave(Trace *t, FtxError *err)
+{
+    return t->traced->trace(t->session, NULL, err);
+}
