@@ -216,6 +216,42 @@ static void test_packed(void **state)
     }
 }
 
+/* Rows of merged weights that other rows stand between. */
+static void test_values(void **state)
+{
+    Read r = read_case(json_object_get(cases, "dora"));
+    Graph *g = r.spec.graph;
+    Id k = 0, up = 0;
+    size_t n;
+    (void)state;
+
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_WEIGHT) {
+            k = strcmp(ir_word(ir_value(g, id), "name"), "model.layers.0.self_attn.k_proj.weight") ? k : id;
+            up = strcmp(ir_word(ir_value(g, id), "name"), "model.layers.1.mlp.up_proj.weight") ? up : id;
+        }
+
+    const float *a = value_of(&r, r.c, k, &n), *b = value_of(&r, r.c, up, &n), *f;
+    const Id both = add_value(g, OP_CONCAT, k, up, 0, 256, 96), rows = add_value(g, OP_ROWS, both, 0, 0, 40, 96);
+    const Id turned = add_value(g, OP_TRANSPOSE, both, 0, 0, 96, 256),
+             mixed = add_value(g, OP_INTERLEAVE, k, k, 0, 192, 96);
+
+    ir_attr_int(g, rows, "from", 90);
+    ir_attr_int(g, rows, "count", 40);
+    f = value_of(&r, r.c, rows, &n);
+    assert_memory_equal(f, a + 90 * 96, 6 * 96 * sizeof *f);
+    assert_memory_equal(f + 6 * 96, b, 34 * 96 * sizeof *f);
+    f = value_of(&r, r.c, mixed, &n);
+    for (int i = 0; i < 192; i++)
+        assert_memory_equal(f + i * 96, a + i / 2 * 96, 96 * sizeof *f);
+    f = value_of(&r, r.c, turned, &n);
+    for (int i = 0; i < 96; i++)
+        for (int j = 0; j < 256; j++)
+            assert_true(f[i * 256 + j] == (j < 96 ? a[j * 96 + i] : b[(j - 96) * 96 + i]));
+    check_packed(&r, both, DT_BF16);
+    drop(&r);
+}
+
 static void test_described(void **state)
 {
     Read r = read_case(json_object_get(cases, "all-linear"));
@@ -408,6 +444,25 @@ static void test_tied_equal(void **state)
     drop(&r);
 }
 
+/* Of several tensors that no weight uses one is named; the bias of lora_B needs a scale, too. */
+static void test_unused(void **state)
+{
+    Read r = read_model("tests/models/tiny-gpt2", NULL);
+    json_t *bias = made("{\"base_model.model.transformer.h.0.mlp.c_fc.lora_B.bias\": [300]}");
+    (void)state;
+
+    refused(
+        &r,
+        "{\"base_model.model.a.weight\": [1], \"base_model.model.b.weight\": [1], \"base_model.model.c.bias\": [1]}",
+        "tensor \"base_model.model.a.weight\" and those of 2 more weights: tiny-gpt2 has no weight \"a.weight\"; is");
+    json_object_set_new(json_object_get(bias, "config"), "r", json_integer(0));
+    assert_false(adapt(&r, bias));
+    if (!strstr(r.d.text, "field \"r\" gives transformer.h.0.mlp.c_fc the rank 0"))
+        fail_msg("%s", r.d.text);
+    json_decref(bias);
+    drop(&r);
+}
+
 /* Several adapters that change one weight. */
 static void test_several(void **state)
 {
@@ -417,16 +472,100 @@ static void test_several(void **state)
     (void)state;
 
     assert_true(adapt(&r, first));
-    assert_true(adapt(&r, first));
-    assert_int_equal(checkpoint_merge(r.c, "model.layers.0.self_attn.q_proj.weight")->deltas.n, 2);
     refused(&r, "{\"" Q "weight\": [192, 96]}", "which an earlier adapter changed: the two cannot be merged");
     dora = made("{\"" Q "lora_A.weight\": [2, 96], \"" Q "lora_B.weight\": [192, 2],"
                 " \"" Q "lora_magnitude_vector\": [192]}");
     json_object_set_new(json_object_get(dora, "config"), "use_dora", json_true());
     assert_false(adapt(&r, dora));
     assert_non_null(strstr(r.d.text, "is DoRA's, but an earlier adapter changed"));
+    assert_true(adapt(&r, first));
+    assert_int_equal(checkpoint_merge(r.c, "model.layers.0.self_attn.q_proj.weight")->deltas.n, 2);
     json_decref(dora);
     json_decref(first);
+    drop(&r);
+}
+
+/* What changes nothing may be there: other initialisations, empty fields, a slash at the end of the folder. */
+static void test_accepted(void **state)
+{
+    static const char *const fields[][2] = {
+        {"init_lora_weights", "\"gaussian\""},
+        {"init_lora_weights", "false"},
+        {"init_lora_weights", "\"mica\""},
+        {"from_the_future", "{}"},
+        {"use_bdlora", "null"},
+        {"eva_config", "{\"rho\": 2.0}"},
+        {"rank_pattern", "null"},
+    };
+    const json_t *list = json_array_get(json_object_get(json_object_get(cases, "list"), "adapters"), 0);
+    (void)state;
+
+    for (size_t i = 0; i < LEN(fields); i++) {
+        json_t *adapter = json_deep_copy(list);
+        Read r = read_model("tests/models/tiny-llama", NULL);
+
+        json_object_set_new(json_object_get(adapter, "config"), fields[i][0],
+                            json_loads(fields[i][1], JSON_DECODE_ANY, NULL));
+        if (!adapt(&r, adapter))
+            fail_msg("%s: %s", fields[i][0], r.d.text);
+        checkpoint_close(r.c);
+        assert_true(checkpoint_open(r.spec.weights, r.keep, &r.c, &r.d));
+        assert_true(adapt_folder(&r, arena_printf(r.keep, "%s/", temp_folder)));
+        assert_int_equal(strncmp(checkpoint_adapters(r.c), "lora ftx-test-", 14), 0);
+        json_decref(adapter);
+        drop(&r);
+    }
+}
+
+/* The first pattern that matches counts; it must match to the end of the name, from its beginning or behind a dot. */
+static void test_patterns(void **state)
+{
+    static const struct {
+        const char *alphas;
+        float scale;
+    } patterns[] = {
+        {"{\"q_proj\": 16, \".*_proj\": 1}", 4}, {"{\"proj\": 100, \"q_pro\": 100, \"layers\": 100}", 2},
+        {"{\"model.layers.0..*\": 6}", 1.5f},    {"{\"layers.[1-9]..*\": 100, \"k|self_attn.(q|v)_proj\": 12}", 3},
+        {"{\"_proj|mlp.q_proj\": 100}", 2},
+    };
+    json_t *adapter = json_deep_copy(json_array_get(json_object_get(json_object_get(cases, "list"), "adapters"), 0));
+    (void)state;
+
+    for (size_t i = 0; i < LEN(patterns); i++) {
+        Read r = read_model("tests/models/tiny-llama", NULL);
+
+        json_object_set_new(json_object_get(adapter, "config"), "alpha_pattern",
+                            json_loads(patterns[i].alphas, 0, NULL));
+        if (!adapt(&r, adapter))
+            fail_msg("%s", r.d.text);
+        if (checkpoint_merge(r.c, "model.layers.0.self_attn.q_proj.weight")->deltas.at[0].scale != patterns[i].scale)
+            fail_msg("%s gives another scale than %g", patterns[i].alphas, (double)patterns[i].scale);
+        drop(&r);
+    }
+    json_decref(adapter);
+}
+
+/* A tensor that stands for one of the base is read when the weights are packed. */
+static void test_not_finite(void **state)
+{
+    static const char header[] = "{\"base_model.model.model.norm.weight\":{\"dtype\":\"F32\",\"shape\":[96],"
+                                 "\"data_offsets\":[0,384]}}";
+    Read r = read_model("tests/models/tiny-llama", NULL);
+    float gain[96] = {[7] = NAN}, *f;
+    size_t n;
+    (void)state;
+
+    temp_path("");
+    write_text(temp_path("adapter_config.json"), "{\"peft_type\": \"LORA\"}");
+    write_safetensors(temp_path("adapter_model.safetensors"), header, gain, sizeof gain);
+    assert_true(adapt_folder(&r, temp_folder));
+    for (Id id = 1; id < r.spec.graph->values.n; id++)
+        if (ir_value(r.spec.graph, id)->op == OP_WEIGHT &&
+            strcmp(ir_word(ir_value(r.spec.graph, id), "name"), "model.norm.weight") == 0)
+            assert_false(weights_value(r.c, &r.spec, id, r.keep, &f, &n, &r.d));
+    if (!strstr(r.d.text,
+                "adapter_model.safetensors: tensor \"base_model.model.model.norm.weight\": element [7] is NaN"))
+        fail_msg("%s", r.d.text);
     drop(&r);
 }
 
@@ -460,6 +599,10 @@ static void test_files(void **state)
         if (!strstr(r.d.text, files[i].message))
             fail_msg("expected \"%s\" in: %s", files[i].message, r.d.text);
     }
+    assert_int_equal(truncate(temp_path("adapter_config.json"), 17 << 20), 0);
+    assert_false(adapt_folder(&r, temp_folder));
+    assert_non_null(strstr(r.d.text, "adapter_config.json: the file is 17825792 bytes, 16777216 are allowed"));
+    write_text(temp_path("adapter_config.json"), files[3].config);
     unlink(temp_path("adapter_model.safetensors"));
     assert_false(adapt_folder(&r, temp_folder));
     assert_non_null(strstr(r.d.text, ": has no adapter_model.safetensors"));
@@ -467,7 +610,15 @@ static void test_files(void **state)
     write_text(temp_path("adapter_model.bin"), "PK");
     assert_false(adapt_folder(&r, temp_folder));
     assert_non_null(strstr(r.d.text, "adapter_model.bin is pickled, which is not read"));
+    assert_int_equal(mkdir(temp_path("adapter_model.safetensors"), 0777), 0); /* which cannot be read */
+    assert_false(adapt_folder(&r, temp_folder));
+    assert_non_null(strstr(r.d.text, "adapter_model.safetensors"));
     unlink(temp_path("adapter_config.json"));
+    assert_int_equal(mkdir(temp_path("adapter_config.json"), 0777), 0);
+    assert_false(adapt_folder(&r, temp_folder));
+    assert_non_null(strstr(r.d.text, "adapter_config.json"));
+    assert_int_equal(rmdir(temp_path("adapter_config.json")), 0);
+    assert_int_equal(rmdir(temp_path("adapter_model.safetensors")), 0);
     assert_false(adapt_folder(&r, temp_folder));
     assert_non_null(strstr(r.d.text, ": no adapter: it has no adapter_config.json"));
     assert_false(adapt_folder(&r, "tests/models/lora/nowhere"));
@@ -478,9 +629,11 @@ static void test_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merged),  cmocka_unit_test(test_packed), cmocka_unit_test(test_described),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_tied),   cmocka_unit_test(test_tied_equal),
-        cmocka_unit_test(test_several), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_merged),   cmocka_unit_test(test_packed),     cmocka_unit_test(test_described),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_tied),       cmocka_unit_test(test_tied_equal),
+        cmocka_unit_test(test_several),  cmocka_unit_test(test_files),      cmocka_unit_test(test_values),
+        cmocka_unit_test(test_accepted), cmocka_unit_test(test_not_finite), cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_patterns),
     };
     int failed;
 
