@@ -316,6 +316,15 @@ static bool use_places(Spm *m)
     return true;
 }
 
+static void mark_users(Spm *m)
+{
+    for (size_t i = 0; i < m->pieces.n; i++)
+        if (m->pieces.at[i].type == USER_DEFINED && m->pieces.at[i].id != m->b->facts.unknown) {
+            m->b->texts.at[m->pieces.at[i].id].flags |= TOK_USER;
+            m->b->facts.flags |= TOK_USERS;
+        }
+}
+
 static bool read_ids(Spm *m)
 {
     const char *path = m->b->loc.file, *vocab = beside(m->b, "vocab.json");
@@ -326,13 +335,26 @@ static bool read_ids(Spm *m)
         return diag_error(m->b->d, m->b->loc,
                           "there is a target_vocab.json beside it: one vocabulary for both languages is "
                           "supported");
-    return m->marian ? read_vocab(m, vocab) : use_places(m);
+    if (!(m->marian ? read_vocab(m, vocab) : use_places(m)))
+        return false;
+    mark_users(m);
+    return true;
 }
 
 /* --- the model ---------------------------------------------------------------------------------- */
 
-/* Control, unknown and byte pieces are never matched in a text. */
-static bool add_pieces(Spm *m)
+static size_t character_bytes(const char *text)
+{
+    size_t n = 1;
+
+    while (((unsigned char)text[n] & 0xc0) == 0x80)
+        n++;
+    return n;
+}
+
+/* Control, unknown and byte pieces are never matched in a text. Pieces of the user are matched before all others; in
+ * Unigram they only have a score that is hard to beat, as in SentencePiece 0.2.3. */
+static void add_pieces(Spm *m)
 {
     double least = 0;
     bool any = false;
@@ -340,11 +362,8 @@ static bool add_pieces(Spm *m)
     for (size_t i = 0; i < m->pieces.n; i++) {
         const SpmPiece *p = &m->pieces.at[i];
 
-        if (p->type == UNUSED && m->model == BPE)
-            return diag_error(m->b->d, m->b->loc, "its BPE has the unused piece \"%.80s\", which is not supported",
-                              p->text);
         if (p->type == USER_DEFINED)
-            build_added(m->b, p->text, p->id, 0);
+            build_piece(m->b, p->text, p->id, (float)((double)strlen(p->text) * 0.1f - 0.1));
         if (p->type != NORMAL)
             continue;
         build_piece(m->b, p->text, p->id, p->score);
@@ -353,7 +372,6 @@ static bool add_pieces(Spm *m)
         any = true;
     }
     m->b->facts.unknown_score = (float)((float)least - UNKNOWN_PENALTY);
-    return true;
 }
 
 typedef struct Merge {
@@ -376,44 +394,78 @@ static int by_score(const void *a, const void *b)
 static const TokPiece *piece_at(const Build *b, const char *text)
 {
     const uint32_t node = trie_find(b, text);
+    const TokPiece *p = node && b->trie.at[node].piece ? &b->pieces.at[b->trie.at[node].piece - 1] : NULL;
 
-    return node && b->trie.at[node].piece ? &b->pieces.at[b->trie.at[node].piece - 1] : NULL;
+    return p && b->texts.at[p->id].flags & TOK_USER ? NULL : p;
 }
 
-/* Two pieces can be merged if their texts together are a piece. Merges to a piece with a better score come first; all
- * merges to one piece have the same rank. */
-static void add_merges(Spm *m)
+typedef struct MergeList {
+    Merge *at;
+    size_t n, cap;
+} MergeList;
+
+/* Every way to make piece i of two others. */
+static void add_ways(Spm *m, uint32_t i, MergeList *list)
 {
-    struct {
-        Merge *at;
-        size_t n, cap;
-    } list = {0};
+    Arena *keep = m->b->keep;
+    const SpmPiece *p = &m->pieces.at[i];
+    const size_t n = strlen(p->text);
+
+    for (size_t k = 1; k < n && n <= MOST_LENGTH; k++) {
+        const TokPiece *left, *right;
+
+        if (((unsigned char)p->text[k] & 0xc0) == 0x80)
+            continue;
+        left = piece_at(m->b, arena_strndup(keep, p->text, k));
+        right = left ? piece_at(m->b, p->text + k) : NULL;
+        if (right)
+            *arena_push(keep, *list) = (Merge){p->score, i, (uint32_t)k, left->id, right->id, p->id};
+    }
+}
+
+/* SentencePiece merges by the texts of symbols, the tables by their tokens: each character of a piece must be a piece. */
+static bool has_characters(Spm *m, const SpmPiece *p)
+{
+    for (size_t at = 0, n; p->text[at]; at += n) {
+        n = character_bytes(p->text + at);
+        if (!piece_at(m->b, arena_strndup(m->b->keep, p->text + at, n)))
+            return diag_error(m->b->d, m->b->loc,
+                              "its BPE has the piece \"%.80s\", but none for the character \"%.*s\", which is not "
+                              "supported",
+                              p->text, (int)n, p->text + at);
+    }
+    return true;
+}
+
+/* Two pieces can be merged if their texts together are a piece. Merges to a piece with a better score come first; of
+ * equal scores the leftmost. */
+static bool add_merges(Spm *m)
+{
+    MergeList list = {0};
     Build *b = m->b;
 
     for (uint32_t i = 0; i < m->pieces.n; i++) {
-        const SpmPiece *p = &m->pieces.at[i];
-        const size_t n = strlen(p->text);
+        const size_t before = list.n;
 
-        for (size_t k = 1; k < n && n <= MOST_LENGTH && p->type == NORMAL; k++) {
-            const TokPiece *left, *right;
-
-            if (((unsigned char)p->text[k] & 0xc0) == 0x80)
-                continue;
-            left = piece_at(b, arena_strndup(b->keep, p->text, k));
-            right = left ? piece_at(b, p->text + k) : NULL;
-            if (right)
-                *arena_push(b->keep, list) = (Merge){p->score, i, (uint32_t)k, left->id, right->id, p->id};
-        }
+        if (m->pieces.at[i].type != NORMAL && m->pieces.at[i].type != UNUSED)
+            continue;
+        add_ways(m, i, &list);
+        if (m->pieces.at[i].type == NORMAL ? !has_characters(m, &m->pieces.at[i]) : list.n > before)
+            return m->pieces.at[i].type == UNUSED
+                       ? diag_error(b->d, b->loc, "its BPE has the unused piece \"%.80s\", which is not supported",
+                                    m->pieces.at[i].text)
+                       : false;
     }
     if (list.n)
         qsort(list.at, list.n, sizeof *list.at, by_score);
     for (uint32_t i = 0; i < list.n; i++) {
         const Merge *x = &list.at[i];
-        const uint32_t rank = i && list.at[i - 1].piece == x->piece ? b->merges.at[i - 1].rank : i;
+        const uint32_t rank = i && list.at[i - 1].score == x->score ? b->merges.at[i - 1].rank : i;
 
         *arena_push(b->keep, b->merges) = (TokMerge){x->left, x->right, x->result, rank};
     }
     build_pairs(b);
+    return true;
 }
 
 static void add_bytes(Spm *m)
@@ -448,15 +500,16 @@ bool read_sentencepiece(Build *b, const void *p, size_t n)
     if (m.model != UNIGRAM && m.model != BPE)
         return diag_error(b->d, b->loc, "its model is of the type %llu; Unigram and BPE are supported",
                           (unsigned long long)m.model);
-    if (!read_ids(&m) || !add_pieces(&m))
+    if (!read_ids(&m))
         return false;
+    add_pieces(&m);
     build_trie(b);
     b->facts.model = m.model == BPE ? TOK_MODEL_BPE_CHARACTERS : TOK_MODEL_UNIGRAM;
     b->facts.flags |= TOK_FUSE_UNKNOWN | TOK_SINGLE;
     if (m.bytes)
         add_bytes(&m);
     add_spaces(&m);
-    if (m.model == BPE)
-        add_merges(&m);
+    if (m.model == BPE && !add_merges(&m))
+        return false;
     return read_post_processor(b, NULL); /* the default frame */
 }

@@ -7,7 +7,8 @@
  *   merge     he . l l o       . is dead; the pairs of "he" with its neighbours go into the heap
  *
  * A candidate is stale if its position has changed since. As in the Hugging Face library, whose results this must
- * equal, a stale candidate still counts if the pair now at its position merges to the same token.
+ * equal, a stale candidate still counts if the pair now at its position merges to the same token. In SentencePiece
+ * merges to pieces of one score rank equally.
  *
  * The first symbols are bytes, each of which is a token, or characters, some of which may be unknown. */
 #include <string.h>
@@ -102,16 +103,17 @@ static void bpe_offer(const Tokenizer *t, TokenizerScratch *s, size_t *n_heap, i
 static void bpe_merge(const Tokenizer *t, TokenizerScratch *s, size_t *n_heap, uint64_t key)
 {
     BpeSymbol *left = &s->symbols[(uint32_t)key], *right;
-    const int32_t at = (int32_t)(uint32_t)key, result = t->merges[key >> 32].result;
+    const int32_t at = (int32_t)(uint32_t)key;
+    const uint32_t wanted = (uint32_t)(key >> 32);
     int64_t rank;
 
     if (left->id < 0 || left->next < 0)
         return;
     right = &s->symbols[left->next];
     rank = bpe_rank(t, left->id, right->id);
-    if (rank < 0 || t->merges[rank].result != result)
+    if (rank < 0 || (t->merges[rank].rank != wanted && t->merges[rank].result != t->merges[wanted].result))
         return;
-    left->id = result;
+    left->id = t->merges[rank].result;
     left->next = right->next;
     right->id = -1;
     if (left->next >= 0)
@@ -172,7 +174,8 @@ static int32_t bpe_characters(const Tokenizer *t, TokenizerScratch *s, const cha
         uint32_t code;
 
         utf8_next((const unsigned char *)piece + at, n - at, &length, &code);
-        if ((p = bpe_symbol(t, piece + at, length, at == 0, at + length == n))) {
+        if ((p = tok_user_piece(t, piece + at, n - at, &length)) ||
+            (p = bpe_symbol(t, piece + at, length, at == 0, at + length == n))) {
             if (waits)
                 bpe_add(s, &count, unknown);
             waits = false;

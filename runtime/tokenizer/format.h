@@ -12,7 +12,7 @@
 #define TOK_MAGIC "FTXT"
 enum {
     TOK_FORMAT = 3,
-    TOK_FORMAT_OLDEST = 2, /* has no TOK_JOIN_*, TOK_STEP_BYTES, TOK_MODEL_WORDLEVEL, suffix, TOK_GAP */
+    TOK_FORMAT_OLDEST = 2, /* has no TOK_JOIN_*, TOK_STEP_BYTES, TOK_MODEL_WORDLEVEL, suffix, TOK_GAP, TOK_USER */
 };
 
 typedef enum TokPartKind {
@@ -61,6 +61,7 @@ enum {
     TOK_FIRST_LASTS = 16,  /* decoding: a token is the first until one has given text */
     TOK_GROUPS = 32,       /* decoding: after a special token come a space and a new first token */
     TOK_TRIM = 64,         /* decoding: no spaces at the ends */
+    TOK_USERS = 128,       /* there are tokens with TOK_USER */
 };
 
 typedef struct TokFacts { /* 1072 bytes */
@@ -81,6 +82,7 @@ enum {
     TOK_SPECIAL = 1,
     TOK_PRESENT = 2, /* there is a token of this id */
     TOK_GAP = 4,     /* decoding: a space follows, if another token does */
+    TOK_USER = 8,    /* SentencePiece: a piece of the user, found before all others */
 };
 
 typedef struct TokToken { /* 20 bytes: the text of a token, in TOK_PART_BYTES */
@@ -192,7 +194,7 @@ typedef struct TokStep { /* 16 bytes; offset, bytes: in TOK_PART_BYTES */
 
 typedef struct TokMerge { /* 16 bytes */
     int32_t left, right, result;
-    uint32_t rank; /* the first rank of merges that rank equally; these have one result */
+    uint32_t rank; /* the first rank of merges that rank equally: of these the leftmost comes first */
 } TokMerge;
 
 static inline uint64_t tok_pair_hash(int32_t left, int32_t right)

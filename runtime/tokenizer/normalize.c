@@ -420,11 +420,12 @@ static void norm_pieces(const Tokenizer *t, const TokenizerScratch *s, const Tok
 
     out.after_space = out.squeeze && start;
     for (size_t at = 0; at < n; at += length) {
-        const char *to = map_find(t, text + at, n - at, true, &length);
+        const bool user = tok_user_piece(t, text + at, n - at, &length) != NULL;
+        const char *to = user ? text + at : map_find(t, text + at, n - at, true, &length);
         size_t bytes;
 
         if (to) {
-            bytes = strlen(to);
+            bytes = user ? length : strlen(to);
         } else {
             uint32_t code;
 

@@ -103,6 +103,25 @@ static inline const TokPiece *tok_whole(const Tokenizer *t, uint32_t node, const
     return t->trie[node].piece ? &t->pieces[t->trie[node].piece - 1] : NULL;
 }
 
+/* The longest piece of the user at the start of the text; *bytes: its length. NULL: none. */
+static inline const TokPiece *tok_user_piece(const Tokenizer *t, const char *text, size_t n, size_t *bytes)
+{
+    const TokPiece *best = NULL;
+    uint32_t node = 0;
+
+    if (!(t->facts->flags & TOK_USERS))
+        return NULL;
+    for (size_t i = 0; i < n && (node = tok_child(t, node, (unsigned char)text[i])); i++) {
+        const TokPiece *p = t->trie[node].piece ? &t->pieces[t->trie[node].piece - 1] : NULL;
+
+        if (p && (t->tokens[p->id].flags & TOK_USER)) {
+            best = p;
+            *bytes = i + 1;
+        }
+    }
+    return best;
+}
+
 /* split.c: finds added tokens and passes the texts between them on. Valid UTF-8. */
 FtxStatus split_text(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t n, TokSink *sink, FtxError *err);
 

@@ -183,7 +183,7 @@ static FtxStatus check_merges(const Tokenizer *t, FtxError *err)
 
     for (size_t i = 0; i < t->n_merges; i++)
         if (!is_token(t, t->merges[i].left) || !is_token(t, t->merges[i].right) || !is_token(t, t->merges[i].result) ||
-            t->merges[i].rank > i || t->merges[t->merges[i].rank].result != t->merges[i].result)
+            t->merges[i].rank > i)
             return ftx_fail(err, FTX_EFORMAT, "tokenizer: merge %zu is of no tokens", i);
     s = check_slots(t->pairs, t->n_pairs, t->n_merges, "pairs", err);
     if (!s && (t->facts->flags & TOK_WHOLE_WORDS) && t->facts->model == TOK_MODEL_BPE_BYTES)

@@ -86,6 +86,9 @@ static void test_new_steps(void **state)
     TokStep *steps;
     (void)state;
 
+    ((TokMerge *)at_part(&f, TOK_PART_MERGES))->rank = 1;
+    opens(&f, false, "merge 0 is of no tokens");
+    ((TokMerge *)at_part(&f, TOK_PART_MERGES))->rank = 0;
     facts->suffix_offset = 1;
     facts->suffix_bytes = UINT32_MAX;
     opens(&f, false, "the suffix of its words is not inside the tables");

@@ -173,14 +173,14 @@ static void test_spm_settings(void **state)
     IDS(&f, "a", 1);
     end(&f);
 
-    spm_piece(&equal, "<unk>", 0, 2); /* of pieces of one score the first is merged first */
+    spm_piece(&equal, "<unk>", 0, 2); /* of pieces of one score the leftmost is merged first */
     for (const char *const *p = (const char *const[]){"a", "b", "c", "bc", "ab", "abc", NULL}; *p; p++)
         spm_piece(&equal, *p, -1, 1);
     spm_trainer(&equal, 2, false);
     spm_normaliser(&equal, false, false);
     f = begin_spm(&equal, 100);
     IDS(&f, "abb", 5, 2);
-    IDS(&f, "abc", 6); /* a with bc */
+    IDS(&f, "abc", 6); /* ab with c */
     end(&f);
 
     spm_piece(&odd, "<unk>", 0, 2);
@@ -191,9 +191,16 @@ static void test_spm_settings(void **state)
     d = (Diag){0};
     spm_piece(&unused, "<unk>", 0, 2);
     spm_piece(&unused, "ab", 0, 5);
+    spm_piece(&unused, "a", 0, 1);
+    spm_piece(&unused, "b", 0, 1);
     spm_trainer(&unused, 2, false);
     assert_false(tokenizer_compile_bytes("small.model", unused.at, unused.n, keep, &tables, &bytes, &d));
     assert_string_equal(d.text, "small.model: its BPE has the unused piece \"ab\", which is not supported");
+    d = (Diag){0};
+    spm_piece(&after, "ac", 0, 1);
+    spm_trainer(&after, 2, false);
+    assert_false(tokenizer_compile_bytes("small.model", after.at, after.n, keep, &tables, &bytes, &d));
+    assert_non_null(strstr(d.text, "its BPE has the piece \"a" LOWER "\", but none for the character \"a\""));
     arena_close(keep);
 }
 
