@@ -130,6 +130,9 @@ typedef enum FtxModelKind { FTX_MODEL_DECODER, FTX_MODEL_ENCODER, FTX_MODEL_SEQ2
 typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOFTMAX } FtxScoring;
 #endif
 
+/* The type of numbers in an array. */
+typedef enum FtxType { FTX_FP32, FTX_FP16, FTX_BF16 } FtxType;
+
 /* Facts of a model. Strings belong to the model and are valid until it is closed. */
 typedef struct FtxModelInfo {
     size_t size; /* set by ftx_model_info */
@@ -154,6 +157,8 @@ typedef struct FtxModelInfo {
      * before the first, as many as the limits can use. 0: encoders. */
     uint64_t kv_tokens;
     uint64_t kv_token_bytes; /* device memory for each of them */
+    FtxType input_type;      /* encoders: of hidden states that FtxEncode.input has in device memory */
+    int ordinal;             /* which CUDA device; -1: the CPU */
 } FtxModelInfo;
 
 /* Maps an artifact, chooses a device and loads weights and code. options may be NULL for all defaults; the allocator's
@@ -414,6 +419,15 @@ typedef struct FtxEncode {
     int32_t *tokens;          /* out: [count] tokens of each text, 0 if it was refused; NULL: not wanted */
     FtxError *errors;         /* out: [count] why a text was refused (.status 0: it was not), and the others are
                                  done; NULL: the first wrong text ends the call */
+
+    /* input, hidden and pooled, as far as given, are memory of the model's GPU; input then has FtxModelInfo.input_type,
+     * not float. All other arrays are the host's. Nothing of these three passes through the host. */
+    bool on_device;
+
+    /* With on_device: a CUstream of the caller, in the GPU's primary context. The arrays are read and written after the
+     * work that it holds now. CU_STREAM_LEGACY ((void *)1): the default stream. NULL: after all work of that context;
+     * the call waits for it. When the call returns, the arrays are written, for any stream. */
+    void *stream;
 } FtxEncode;
 
 /* Runs an encoder over the texts and returns when their vectors are written. FTX_EFULL: a text is too long. FTX_EINVAL:

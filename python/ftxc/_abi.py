@@ -34,6 +34,12 @@ class Scoring(IntEnum):
     FTX_SCORING_SOFTMAX = 2
 
 
+class Type(IntEnum):
+    FTX_FP32 = 0
+    FTX_FP16 = 1
+    FTX_BF16 = 2
+
+
 class Tokenize(IntEnum):
     FTX_TOKENIZE_SPECIAL = 1
     FTX_TOKENIZE_LITERAL = 2
@@ -119,6 +125,8 @@ class FtxModelInfo(Structure):
         ("workspace_bytes", c_uint64),
         ("kv_tokens", c_uint64),
         ("kv_token_bytes", c_uint64),
+        ("input_type", c_int),
+        ("ordinal", c_int),
     ]
 
 
@@ -225,6 +233,8 @@ class FtxEncode(Structure):
         ("pooled", POINTER(c_float)),
         ("tokens", POINTER(c_int32)),
         ("errors", POINTER(FtxError)),
+        ("on_device", c_bool),
+        ("stream", c_void_p),
     ]
 
 

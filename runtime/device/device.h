@@ -43,6 +43,16 @@ typedef struct DeviceApi {
     /* Copies from a named buffer; waits. */
     FtxStatus (*read)(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
 
+    /* Memory of the caller on the session's GPU; the CPU has none of these functions. `owns` refuses a pointer to
+     * anything else with FTX_EINVAL. What is enqueued after `follow` begins when what the caller's stream holds is done;
+     * NULL: it waits for all work of the context. `copy` and `clear` are enqueued: from or to a named buffer of STATE,
+     * zeros. */
+    FtxStatus (*owns)(Session *s, const char *field, const void *p, FtxError *err);
+    FtxStatus (*follow)(Session *s, void *stream, FtxError *err);
+    FtxStatus (*copy_in)(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);
+    FtxStatus (*copy_out)(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
+    FtxStatus (*clear)(Session *s, void *p, size_t bytes, FtxError *err);
+
     /* Enqueues a program `times` times; each run continues from what the one before it left in IO. T, S: live tokens
      * and rows of the IO block. */
     FtxStatus (*run)(Session *s, uint32_t program, int T, int S, int times, FtxError *err);

@@ -52,6 +52,43 @@ static FtxStatus traced_read(Session *s, int named, size_t offset, void *p, size
     return called(t, e, t->traced->read(t->session, named, offset, p, bytes, err));
 }
 
+static FtxStatus traced_owns(Session *s, const char *field, const void *p, FtxError *err)
+{
+    return of(s)->traced->owns(of(s)->session, field, p, err);
+}
+
+static FtxStatus traced_follow(Session *s, void *stream, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "follow the caller's stream", .from = trace_now()};
+
+    return called(t, e, t->traced->follow(t->session, stream, err));
+}
+
+static FtxStatus traced_copy_in(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "copy in on the device", .from = trace_now(), .bytes = bytes};
+
+    return called(t, e, t->traced->copy_in(t->session, named, offset, p, bytes, err));
+}
+
+static FtxStatus traced_copy_out(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "copy out on the device", .from = trace_now(), .bytes = bytes};
+
+    return called(t, e, t->traced->copy_out(t->session, named, offset, p, bytes, err));
+}
+
+static FtxStatus traced_clear(Session *s, void *p, size_t bytes, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "clear on the device", .from = trace_now(), .bytes = bytes};
+
+    return called(t, e, t->traced->clear(t->session, p, bytes, err));
+}
+
 static FtxStatus traced_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
     Trace *t = of(s);
@@ -94,6 +131,13 @@ FtxStatus trace_enter(Trace *t, const DeviceApi *api, Session *s, FtxError *err)
     t->api.settle = traced_settle;
     t->api.write = traced_write;
     t->api.read = traced_read;
+    if (api->owns) {
+        t->api.owns = traced_owns;
+        t->api.follow = traced_follow;
+        t->api.copy_in = traced_copy_in;
+        t->api.copy_out = traced_copy_out;
+        t->api.clear = traced_clear;
+    }
     t->api.run = traced_run;
     t->api.wait = traced_wait;
     t->api.profile = traced_profile;

@@ -4,6 +4,8 @@
  *   ───────┴────────┴───────▶ program encode ─▶ $hidden [T,D], $pooled [S,POOL] ─▶ the caller's arrays
  *   hidden states ─▶ $input ─▶ program hidden ──┘
  *
+ * With on_device the caller's hidden states and vectors are memory of the GPU, and are copied there.
+ *
  * Nothing is padded: a padded batch is packed before a step and spread after it. Kernels treat each text by itself,
  * so its vectors do not depend on the texts beside it. */
 #include <string.h>
@@ -148,15 +150,20 @@ static FtxStatus read_ids(const Pack *p, size_t i, size_t at, int32_t *ids, int3
     return check_ids(p->engine, ids, job->types ? types : NULL, *n, err);
 }
 
-/* Writes hidden states [n, input] in the compute type, after those of earlier texts. */
-static FtxStatus write_input(const Pack *p, const float *from, size_t n, FtxError *err)
+/* Writes the hidden states [n, input] of a text, which are at row `row` of the caller's, in the compute type after those
+ * of earlier texts. */
+static FtxStatus write_input(const Pack *p, size_t row, size_t n, FtxError *err)
 {
     char piece[1 << 14]; /* of at most 64 KiB: DeviceApi.write */
     const FtxEngine *e = p->engine;
     const DType type = (DType)e->plan->compute_type;
     const size_t size = dtype_size(type), width = e->facts->input, all = n * width;
+    const float *from = p->job->input + row * width;
     FtxStatus s = FTX_OK;
 
+    if (p->job->on_device) /* it has the compute type there */
+        return e->api->copy_in(e->session, FTX_NAMED_input, (size_t)p->tokens * width * size,
+                               (const char *)(const void *)p->job->input + row * width * size, all * size, err);
     for (size_t at = 0, m; at < all && !s; at += m) {
         m = all - at < sizeof piece / size ? all - at : sizeof piece / size;
         for (size_t i = 0; i < m; i++)
@@ -181,37 +188,58 @@ static FtxStatus run_pack(Pack *p, FtxError *err)
     return s ? s : e->api->wait(e->session, err);
 }
 
+/* Copies results to the caller's array. */
+static FtxStatus fetch(const Pack *p, int named, size_t offset, float *to, size_t bytes, FtxError *err)
+{
+    const FtxEngine *e = p->engine;
+
+    return p->job->on_device ? e->api->copy_out(e->session, named, offset, to, bytes, err)
+                             : e->api->read(e->session, named, offset, to, bytes, err);
+}
+
+/* Sets n tokens of the caller's hidden states, from token `at` of text i on, to zero. */
+static FtxStatus clear_hidden(const Pack *p, size_t i, size_t at, size_t n, FtxError *err)
+{
+    const FtxEngine *e = p->engine;
+    const size_t D = e->facts->hidden;
+    float *to = p->job->hidden + (i * p->job->stride + at) * D;
+
+    if (p->job->on_device)
+        return e->api->clear(e->session, to, n * D * sizeof *to, err);
+    memset(to, 0, n * D * sizeof *to);
+    return FTX_OK;
+}
+
 static FtxStatus take_hidden(const Pack *p, FtxError *err)
 {
     const FtxEncode *job = p->job;
-    FtxEngine *e = p->engine;
+    const FtxEngine *e = p->engine;
     const size_t D = e->facts->hidden, row = D * sizeof(float);
     const FtxRow *rows = rows_of(e);
     FtxStatus s = FTX_OK;
 
     if (!job->stride)
-        return e->api->read(e->session, FTX_NAMED_hidden, 0, job->hidden + p->done * D, (size_t)p->tokens * row, err);
+        return fetch(p, FTX_NAMED_hidden, 0, job->hidden + p->done * D, (size_t)p->tokens * row, err);
     for (int i = 0; i < p->rows && !s; i++) {
-        float *to = job->hidden + p->text_of[i] * job->stride * D;
+        const size_t n = (size_t)rows[i].q_len;
 
-        s = e->api->read(e->session, FTX_NAMED_hidden, (size_t)rows[i].q_start * row, to, (size_t)rows[i].q_len * row,
-                         err);
-        memset(to + (size_t)rows[i].q_len * D, 0, (job->stride - (size_t)rows[i].q_len) * row);
+        s = fetch(p, FTX_NAMED_hidden, (size_t)rows[i].q_start * row, job->hidden + p->text_of[i] * job->stride * D,
+                  n * row, err);
+        if (!s)
+            s = clear_hidden(p, p->text_of[i], n, job->stride - n, err);
     }
     return s;
 }
 
 static FtxStatus take_pooled(const Pack *p, FtxError *err)
 {
-    FtxEngine *e = p->engine;
-    const size_t P = e->facts->pooled, row = P * sizeof(float);
+    const size_t P = p->engine->facts->pooled, row = P * sizeof(float);
     FtxStatus s = FTX_OK;
 
     for (int i = 0, n; i < p->rows && !s; i += n) { /* runs of neighbours */
         for (n = 1; i + n < p->rows && p->text_of[i + n] == p->text_of[i] + (size_t)n; n++)
             ;
-        s = e->api->read(e->session, FTX_NAMED_pooled, (size_t)i * row, p->job->pooled + p->text_of[i] * P,
-                         (size_t)n * row, err);
+        s = fetch(p, FTX_NAMED_pooled, (size_t)i * row, p->job->pooled + p->text_of[i] * P, (size_t)n * row, err);
     }
     return s;
 }
@@ -288,6 +316,10 @@ static FtxStatus check_job(const FtxEngine *e, const FtxEncode *job, FtxError *e
                         "compiled makes one a text");
     if (job->types && !job->ids)
         return ftx_fail(err, FTX_EINVAL, "types: only with ids");
+    if (job->on_device && !e->api->owns)
+        return ftx_fail(err, FTX_EINVAL, "on_device: the model runs on the CPU, whose arrays are the host's");
+    if (job->stream && !job->on_device)
+        return ftx_fail(err, FTX_EINVAL, "stream: only with on_device");
     return FTX_OK;
 }
 
@@ -315,17 +347,32 @@ static FtxStatus take_text(Pack *p, size_t i, FtxError *err)
         job->tokens[i] = s ? 0 : (int32_t)n;
     if (job->errors)
         job->errors[i] = why;
-    if (s && job->errors && job->hidden && job->stride) /* the whole row is padding */
-        memset(job->hidden + i * job->stride * e->facts->hidden, 0, job->stride * e->facts->hidden * sizeof(float));
-    if (s)
-        return job->errors ? FTX_OK : ftx_fail(err, s, "text %zu: %s", i, why.text);
+    if (s && !job->errors)
+        return ftx_fail(err, s, "text %zu: %s", i, why.text);
+    if (s) /* the whole row is padding */
+        return job->hidden && job->stride ? clear_hidden(p, i, 0, job->stride, err) : FTX_OK;
     if ((uint32_t)p->rows == e->slots || p->tokens + (int)n > (int)e->facts->tokens)
         s = flush(p, err);
     if (!s && job->input)
-        s = write_input(p, job->input + at * e->facts->input, n, err);
+        s = write_input(p, at, n, err);
     if (!s)
         join(p, i, job->input ? NULL : ids, types, (int)n);
     return s;
+}
+
+/* Lets the session begin after the caller's work on its arrays. */
+static FtxStatus enter_device(const FtxEngine *e, const FtxEncode *job, FtxError *err)
+{
+    const struct {
+        const char *field;
+        const void *at;
+    } arrays[] = {{"input", job->input}, {"hidden", job->hidden}, {"pooled", job->pooled}};
+    FtxStatus s = FTX_OK;
+
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays && !s; i++)
+        if (arrays[i].at)
+            s = e->api->owns(e->session, arrays[i].field, arrays[i].at, err);
+    return s ? s : e->api->follow(e->session, job->stream, err);
 }
 
 FtxStatus ftx_engine_encode(FtxEngine *e, const FtxEncode *from, FtxError *err)
@@ -337,7 +384,18 @@ FtxStatus ftx_engine_encode(FtxEngine *e, const FtxEncode *from, FtxError *err)
 
     if (!s)
         s = check_job(e, &job, err);
+    if (!s && job.on_device)
+        s = enter_device(e, &job, err);
+    if (s)
+        return s;
     for (size_t i = 0; !s && i < job.count; i++)
         s = take_text(&p, i, err);
-    return s ? s : flush(&p, err);
+    if (!s)
+        s = flush(&p, err);
+    if (job.on_device) { /* also after a mistake: the arrays are the caller's again */
+        const FtxStatus waited = e->api->wait(e->session, s ? NULL : err);
+
+        s = s ? s : waited;
+    }
+    return s;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../base/dtype.h"
 #include "../base/sized.h"
 
 void model_log(const FtxModel *m, int level, const char *format, ...)
@@ -68,6 +69,7 @@ FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const cha
     memset(a, 0, sizeof *a);
     m->plan = artifact_plan(&m->artifact, target);
     m->api = api;
+    m->ordinal = o ? o->ordinal : 0;
     m->log = o ? o->log : NULL;
     m->log_user = o ? o->log_user : NULL;
     snprintf(m->device_reason, sizeof m->device_reason, "%s", reason);
@@ -232,6 +234,7 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
     const uint64_t *space = m->plan->head->space_bytes;
     const uint32_t pages = atomic_load(&m->pages);
     const FtxStatus s = sized_check("FtxModelInfo", to->size, NULL);
+    const uint32_t compute = m->plan->head->compute_type;
     const FtxModelInfo info = {
         .name = artifact_string(&m->artifact, f->name),
         .device = m->api->describe(m->device),
@@ -258,6 +261,10 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
         .kv_tokens = (uint64_t)pages * f->kv_block,
         .kv_token_bytes = space[FTX_SPACE_PAGES] / f->kv_block,
         .has_tokenizer = m->tokenizer != NULL,
+        .input_type = compute == DT_BF16   ? FTX_BF16
+                      : compute == DT_FP16 ? FTX_FP16
+                                           : FTX_FP32,
+        .ordinal = m->plan->head->target == FTX_TARGET_CPU ? -1 : m->ordinal,
     };
 
     if (!s)

@@ -14,6 +14,7 @@ struct FtxModel {
     const ArtifactPlan *plan; /* of the chosen device */
     const DeviceApi *api;
     Device *device;
+    int ordinal;          /* FtxOptions */
     Tokenizer *tokenizer; /* NULL: the artifact has none */
     void (*log)(void *user, int level, const char *text);
     void *log_user;

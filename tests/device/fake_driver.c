@@ -281,8 +281,33 @@ static CUresult fake_MemcpyDtoH(void *p, CUdeviceptr d, size_t bytes)
     MAY_FAIL;
     if (!fake_holds(d, bytes))
         abort();
+    fake.to_host++;
     memcpy(p, (void *)(uintptr_t)d, bytes);
     fake_cupti_copy(NULL, 2, bytes);
+    return CUDA_SUCCESS;
+}
+
+bool fake_is_device(CUdeviceptr p)
+{
+    for (int i = 0; i < MAX_BLOCKS; i++)
+        for (int k = 0; k < MAX_LIVE && blocks[i].at; k++)
+            if (live[k].at == blocks[i].at && p - (uintptr_t)blocks[i].at < blocks[i].bytes)
+                return live[k].count == &fake.allocations;
+    return false;
+}
+
+static CUresult fake_PointerGetAttribute(void *value, CUpointer_attribute a, CUdeviceptr p)
+{
+    fake_need_context();
+    MAY_FAIL;
+    if (!fake_holds(p, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (a == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+        *(CUmemorytype *)value = fake_is_device(p) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    else if (a == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        *(int *)value = fake.memory_of;
+    else
+        return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
@@ -329,6 +354,7 @@ static CudaDriver table = {
     .cuMemFreeHost = fake_MemFreeHost,
     .cuMemHostGetDevicePointer = fake_MemHostGetDevicePointer,
     .cuMemcpyDtoH = fake_MemcpyDtoH,
+    .cuPointerGetAttribute = fake_PointerGetAttribute,
     .cuTensorMapEncodeTiled = fake_TensorMapEncodeTiled,
 };
 

@@ -54,9 +54,11 @@ typedef struct Fake {
     bool picky;          /* an algorithm of cuBLASLt serves the row count it was chosen for, no other */
     unsigned long asked; /* times the host asked whether work is done */
     int driver_calls_that_allocate;
-    bool cupti;           /* CUPTI may record */
-    bool split;           /* a matrix product is two kernels */
-    size_t cupti_dropped; /* records that CUPTI says it had no buffer for */
+    int from_host, to_host, on_device; /* copies that were enqueued */
+    int memory_of;                     /* the GPU whose memory all is */
+    bool cupti;                        /* CUPTI may record */
+    bool split;                        /* a matrix product is two kernels */
+    size_t cupti_dropped;              /* records that CUPTI says it had no buffer for */
 } Fake;
 
 extern Fake fake;

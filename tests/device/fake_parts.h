@@ -17,6 +17,9 @@ bool fake_fails(const char *function); /* counts a call; whether it is the one t
 CUresult fake_error(void);             /* what the failing call returns */
 void fake_need_context(void);          /* ends the test without the device's context */
 
+/* Whether p is in memory of the GPU, rather than in the host's that is mapped. */
+bool fake_is_device(CUdeviceptr p);
+
 /* Work that a stream has not done yet (fake.late). */
 void fake_record(CUstream stream, const FakeLaunch *l);
 bool fake_in_flight(const void *p, size_t bytes); /* a copy reads or writes [p, p + bytes) */

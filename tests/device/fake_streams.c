@@ -21,12 +21,16 @@ struct CUevent_st {
 
 /* --- work ----------------------------------------------------------------------------------------- */
 
-typedef enum WorkKind { COPY, CLEAR, LAUNCH } WorkKind;
+typedef enum WorkKind { COPY, CLEAR, LAUNCH, FOLLOW } WorkKind;
 
 typedef struct Work {
     CUstream stream;
     unsigned long number; /* in the order of all calls */
     WorkKind kind;
+    bool done;
+    int way;        /* of CUpti_ActivityMemcpyKind */
+    CUstream other; /* FOLLOW: what that stream holds before `until` comes first */
+    unsigned long until;
     void *to;
     const void *from;
     unsigned char value;
@@ -40,12 +44,14 @@ static Work *waiting;
 static size_t n_waiting;
 static unsigned long issued;
 
+static void finish(CUstream s, unsigned long number);
+
 static void do_work(const Work *w)
 {
     switch (w->kind) {
     case COPY:
         memcpy(w->to, w->from, w->bytes);
-        fake_cupti_copy(w->stream, 1, w->bytes);
+        fake_cupti_copy(w->stream, w->way, w->bytes);
         break;
     case CLEAR:
         memset(w->to, w->value, w->bytes);
@@ -58,6 +64,7 @@ static void do_work(const Work *w)
         if (fake.split && strcmp(w->name, "lt") == 0)
             fake_cupti_kernel(w->stream, "splitKreduce_kernel");
         break;
+    case FOLLOW: finish(w->other, w->until); break;
     }
 }
 
@@ -72,18 +79,22 @@ static void enqueue(Work w)
     waiting[n_waiting++] = w;
 }
 
-/* Does the work of a stream that came before `number`. */
+/* Does the work of a stream that came before `number`; NULL: of all. */
 static void finish(CUstream s, unsigned long number)
 {
+    static int depth;
     size_t left = 0;
 
-    for (size_t i = 0; i < n_waiting; i++) {
-        if (waiting[i].stream == s && waiting[i].number < number)
+    depth++;
+    for (size_t i = 0; i < n_waiting; i++)
+        if (!waiting[i].done && (!s || waiting[i].stream == s) && waiting[i].number < number) {
+            waiting[i].done = true;
             do_work(&waiting[i]);
-        else
+        }
+    for (size_t i = 0; i < n_waiting && depth == 1; i++)
+        if (!waiting[i].done)
             waiting[left++] = waiting[i];
-    }
-    n_waiting = left;
+    n_waiting = --depth ? n_waiting : left;
 }
 
 bool fake_in_flight(const void *p, size_t bytes)
@@ -126,7 +137,24 @@ static CUresult fake_MemcpyHtoDAsync(CUdeviceptr d, const void *p, size_t bytes,
     MAY_FAIL;
     if (!fake_holds(d, bytes) || !fake_holds((CUdeviceptr)(uintptr_t)p, bytes))
         abort(); /* outside of memory, or from memory that is not pinned */
-    enqueue((Work){.stream = s, .kind = COPY, .to = (void *)(uintptr_t)d, .from = p, .bytes = bytes});
+    fake.from_host++;
+    enqueue((Work){.stream = s, .kind = COPY, .way = 1, .to = (void *)(uintptr_t)d, .from = p, .bytes = bytes});
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
+{
+    fake_need_context();
+    MAY_FAIL;
+    if (!fake_holds(to, bytes) || !fake_holds(from, bytes) || !fake_is_device(to) || !fake_is_device(from))
+        abort();
+    fake.on_device++;
+    enqueue((Work){.stream = s,
+                   .kind = COPY,
+                   .way = 8,
+                   .to = (void *)(uintptr_t)to,
+                   .from = (void *)(uintptr_t)from,
+                   .bytes = bytes});
     return CUDA_SUCCESS;
 }
 
@@ -222,6 +250,23 @@ static CUresult fake_EventRecord(CUevent e, CUstream s)
 static CUresult fake_EventQuery(CUevent e)
 {
     return ask(e->stream, e->number, __func__);
+}
+
+static CUresult fake_StreamWaitEvent(CUstream s, CUevent e, unsigned flags)
+{
+    (void)flags;
+    fake_need_context();
+    MAY_FAIL;
+    enqueue((Work){.stream = s, .kind = FOLLOW, .other = e->stream, .until = e->number});
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_CtxSynchronize(void)
+{
+    fake_need_context();
+    MAY_FAIL;
+    finish(NULL, issued);
+    return CUDA_SUCCESS;
 }
 
 static CUresult fake_EventElapsedTime(float *ms, CUevent a, CUevent b)
@@ -329,6 +374,9 @@ void fake_add_streams(CudaDriver *t)
 {
     t->cuMemcpyHtoDAsync = fake_MemcpyHtoDAsync;
     t->cuMemsetD8Async = fake_MemsetD8Async;
+    t->cuMemcpyDtoDAsync = fake_MemcpyDtoDAsync;
+    t->cuStreamWaitEvent = fake_StreamWaitEvent;
+    t->cuCtxSynchronize = fake_CtxSynchronize;
     t->cuStreamCreate = fake_StreamCreate;
     t->cuStreamDestroy = fake_StreamDestroy;
     t->cuStreamQuery = fake_StreamQuery;

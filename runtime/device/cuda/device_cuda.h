@@ -68,6 +68,7 @@ struct Session {
     int part;
     size_t part_at;
     CUevent uploaded; /* recorded after the last copy of IO */
+    CUevent followed; /* recorded in the caller's stream */
 
     CUdeviceptr *arg;    /* [n_operands] */
     CUgraphExec *graph;  /* [n_programs], NULL: launched one by one */
@@ -107,6 +108,11 @@ const void *cuda_session_out(Session *s);
 FtxStatus cuda_session_upload(Session *s, size_t bytes, FtxError *err);
 FtxStatus cuda_session_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);
 FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
+FtxStatus cuda_session_owns(Session *s, const char *field, const void *p, FtxError *err);
+FtxStatus cuda_session_follow(Session *s, void *stream, FtxError *err);
+FtxStatus cuda_session_copy_in(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);
+FtxStatus cuda_session_copy_out(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
+FtxStatus cuda_session_clear(Session *s, void *p, size_t bytes, FtxError *err);
 FtxStatus cuda_session_settle(Session *s, FtxError *err);
 FtxStatus cuda_session_wait(Session *s, FtxError *err);
 

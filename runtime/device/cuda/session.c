@@ -241,6 +241,8 @@ static FtxStatus fill_session(Session *s, uint64_t kv_bytes, FtxError *err)
     if (!status)
         status = cuda_check(cu, cu->cuEventCreate(&s->uploaded, CU_EVENT_DISABLE_TIMING), err, "an event");
     if (!status)
+        status = cuda_check(cu, cu->cuEventCreate(&s->followed, CU_EVENT_DISABLE_TIMING), err, "an event");
+    if (!status)
         status = take_device_memory(s, err);
     if (!status)
         status = take_pinned_memory(s, err);
@@ -271,6 +273,8 @@ static void empty_session(Session *s)
             cu->cuEventDestroy(s->part_done[i]);
     if (s->uploaded)
         cu->cuEventDestroy(s->uploaded);
+    if (s->followed)
+        cu->cuEventDestroy(s->followed);
     if (s->pinned)
         cu->cuMemFreeHost(s->pinned);
     if (s->block)
@@ -447,6 +451,93 @@ FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_
         return status;
     status = cuda_check(cu, cu->cuMemcpyDtoH(p, s->space[named_space[named]] + at, bytes), err,
                         "copying %zu bytes of $%s", bytes, named_name[named]);
+    cuda_leave(s->device);
+    return status;
+}
+
+/* --- memory of the caller on the GPU ---------------------------------------------------------------- */
+
+FtxStatus cuda_session_owns(Session *s, const char *field, const void *p, FtxError *err)
+{
+    const Device *d = s->device;
+    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)p;
+    CUmemorytype type = CU_MEMORYTYPE_HOST;
+    int ordinal = 0;
+    FtxStatus status = cuda_enter(d, err);
+
+    if (status)
+        return status;
+    CUresult r = d->cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
+    if (!r)
+        r = d->cu->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at);
+    cuda_leave(d);
+    if (r == CUDA_ERROR_INVALID_VALUE || (!r && type != CU_MEMORYTYPE_DEVICE))
+        return ftx_fail(err, FTX_EINVAL, "%s: it is memory of the host, and on_device says that it is the GPU's",
+                        field);
+    if (!r && ordinal != d->device)
+        return ftx_fail(err, FTX_EINVAL, "%s: it is memory of GPU %d, and the model is on GPU %d", field, ordinal,
+                        d->device);
+    return cuda_check(d->cu, r, err, "%s: asking which memory it is", field);
+}
+
+FtxStatus cuda_session_follow(Session *s, void *stream, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    FtxStatus status = cuda_enter(s->device, err);
+
+    if (status)
+        return status;
+    if (!stream) {
+        status = cuda_check(cu, cu->cuCtxSynchronize(), err, "waiting for the caller's work");
+    } else {
+        status = cuda_check(cu, cu->cuEventRecord(s->followed, stream), err, "stream: marking the caller's work");
+        if (!status)
+            status = cuda_check(cu, cu->cuStreamWaitEvent(s->stream, s->followed, 0), err,
+                                "stream: following the caller's work");
+    }
+    cuda_leave(s->device);
+    return status;
+}
+
+/* Enqueues a copy on the GPU: in, from the caller's memory to a named buffer, or out. */
+static FtxStatus copy_on_device(Session *s, int named, size_t offset, CUdeviceptr p, size_t bytes, bool in,
+                                FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+
+    if (!in_named(s, named, offset, bytes) || named_space[named] != FTX_SPACE_STATE)
+        return outside(named, offset, bytes, err);
+
+    const CUdeviceptr ours = s->space[FTX_SPACE_STATE] + s->device->plan->head->named[named] + offset;
+    FtxStatus status = bytes ? cuda_enter(s->device, err) : FTX_OK;
+
+    if (status || !bytes)
+        return status;
+    status = cuda_check(cu, cu->cuMemcpyDtoDAsync(in ? ours : p, in ? p : ours, bytes, s->stream), err,
+                        "copying %zu bytes of $%s on the GPU", bytes, named_name[named]);
+    cuda_leave(s->device);
+    return status;
+}
+
+FtxStatus cuda_session_copy_in(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err)
+{
+    return copy_on_device(s, named, offset, (CUdeviceptr)(uintptr_t)p, bytes, true, err);
+}
+
+FtxStatus cuda_session_copy_out(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err)
+{
+    return copy_on_device(s, named, offset, (CUdeviceptr)(uintptr_t)p, bytes, false, err);
+}
+
+FtxStatus cuda_session_clear(Session *s, void *p, size_t bytes, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    FtxStatus status = bytes ? cuda_enter(s->device, err) : FTX_OK;
+
+    if (status || !bytes)
+        return status;
+    status = cuda_check(cu, cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)p, 0, bytes, s->stream), err,
+                        "clearing %zu bytes of the caller", bytes);
     cuda_leave(s->device);
     return status;
 }
