@@ -2,7 +2,7 @@
 # .incbin, so that nothing is escaped and nothing is slow.
 #
 # Names: templates/x.cu -> "x.cu", kernels/x.cuh -> "x.cuh", kernels/device/x.cuh ->
-# "device/x.cuh", kernels/cpu/x.c -> "cpu/x.c", specs/x.lua -> "specs/x.lua".
+# "device/x.cuh", kernels/cpu/x.c -> "cpu/x.c"; others have their path: specs/x.lua -> "specs/x.lua".
 function(ftx_embed out)
   set(code "/* Made by cmake/embed.cmake. */\n#include \"compiler/embed.h\"\n\n")
   set(rows "")

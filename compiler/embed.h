@@ -1,4 +1,4 @@
-/* embed.h - the texts inside ftxc: specs, templates, kernels. Made by cmake/embed.cmake. */
+/* embed.h - the texts inside ftxc: specs, templates, kernels, a page. Made by cmake/embed.cmake. */
 #ifndef FTXC_EMBED_H
 #define FTXC_EMBED_H
 

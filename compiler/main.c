@@ -26,6 +26,7 @@ static const struct {
     {"detokenize", command_detokenize, "FILE.ftx [IDS...]", "texts of token ids"},
     {"bench", command_bench, "FILE.ftx", "time decode and prompt steps"},
     {"show", command_show, "FILE.ftx", "what is in an artifact: facts, memory map, kernels"},
+    {"page", command_page, "SPEC|DIR|FILE.ftx", "graph, candidates, launches and memory as a page of HTML"},
     {"doctor", command_doctor, "", "what of this machine can be used, what is missing"},
     {"opt", command_opt, "FILE.ir --pass=NAME", "run one pass over a graph's text"},
     {"why", command_why, "SPEC|DIR %VALUE", "candidates of a group and the reason for the choice"},

@@ -219,6 +219,20 @@ static void print_head(const Bench *b)
     putchar('\n');
 }
 
+/* The time of each kernel since profiling was switched on, a line each; `ftxc page` reads them. */
+static void print_kernels(const Bench *b)
+{
+    const FtxProfile *rows;
+    size_t n;
+
+    if (ftx_engine_profile(b->engine, true, &rows, &n, NULL))
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].launches)
+            print_line(b, json_pack("{s:s, s:I, s:f}", "kernel", rows[i].kernel, "launches",
+                                    (json_int_t)rows[i].launches, "time_us", rows[i].time_us));
+}
+
 static int generate_all(const Bench *b, const int32_t *sequences, size_t n)
 {
     FtxError err = {0};
@@ -232,7 +246,9 @@ static int generate_all(const Bench *b, const int32_t *sequences, size_t n)
     }
     for (size_t i = 0; i < n; i++)
         code = worse(code, generate(b, sequences[i]));
-    if (b->o->profile)
+    if (b->o->profile && b->o->json)
+        print_kernels(b);
+    else if (b->o->profile)
         profile_print(b->engine);
     return code;
 }

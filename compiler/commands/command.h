@@ -10,6 +10,7 @@ int command_tokenize(int argc, char **argv);
 int command_detokenize(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_show(int argc, char **argv);
+int command_page(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_opt(int argc, char **argv);
 int command_why(int argc, char **argv);

@@ -301,6 +301,8 @@ static void write_program(Lower *l, uint32_t index)
 
         *arena_push(l->keep, plan->launches) =
             (FtxLaunch){.kernel = launch->instance, .first_operand = (uint32_t)plan->operands.n, .label = label};
+        *arena_push(l->keep, plan->origins) =
+            (LaunchOrigin){launch->group->b.covered, launch->group->b.n_covered, launch->group->cost_us};
         for (uint32_t k = 0; k < launch->n_operands; k++) {
             const FtxOperand o = with_tiles(l, p, launch, k, operand_place(l, p, i, &launch->operands[k]));
 

@@ -25,6 +25,13 @@ typedef struct PackedWeight {
     uint64_t offset, bytes;
 } PackedWeight;
 
+/* What select knows of a launch, for `ftxc page`; no artifact holds it. */
+typedef struct LaunchOrigin {
+    const Id *values; /* that it computes, the root first */
+    uint32_t n_values;
+    double cost_us; /* at the largest T and S of its program */
+} LaunchOrigin;
+
 /* What the runtime needs for one target, in the structs of the artifact. Fields that are strings in the artifact hold
  * indices into `strings` here. */
 typedef struct Plan {
@@ -42,6 +49,10 @@ typedef struct Plan {
         FtxLaunch *at;
         size_t n, cap;
     } launches; /* .kernel indexes instances, .label strings */
+    struct {
+        LaunchOrigin *at;
+        size_t n, cap;
+    } origins; /* of each launch */
     struct {
         FtxOperand *at;
         size_t n, cap;
@@ -90,6 +101,23 @@ bool passes_run_one(Graph *g, const char *name, const Precision *p, Diag *d);
 
 /* `ftxc why`: the candidates for value v in each program, their costs, and the one taken. */
 bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, Id v, FILE *out, Diag *d);
+
+/* A kernel that could compute values of a launch. Texts are valid until the function that gets them returns. */
+typedef struct Considered {
+    uint32_t program, launch; /* the launch as counted in its program */
+    Id root;                  /* the last value that the kernel would compute */
+    bool fits;
+    double cost_us;     /* if it fits: of its launch, without its inputs */
+    const char *kernel; /* "linear (norm, gate and up)" */
+    const char *entry;  /* NULL: it does not fit */
+    const char *reason; /* why it was not taken; "": it was */
+    const char *tuned;  /* its tuned constants, a line each */
+} Considered;
+
+/* `ftxc page`: calls `tell` for the kernels that could compute values of a launch, in the order of the graph. Launches
+ * of one instance in a program are alike: only the first is told of. */
+bool passes_considered(const Graph *g, const Catalog *c, Target t, const Precision *p,
+                       void (*tell)(void *user, const Considered *x), void *user, Diag *d);
 
 /* The values that are computed with weights of that name, [values.n]. Parts between dots may be left out: layers.3.down_proj. */
 bool *passes_values_of(const Graph *g, const char *name, Arena *a);

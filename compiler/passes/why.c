@@ -1,5 +1,6 @@
 /* why.c - `ftxc why`: which kernels could compute a value, what each would cost, and which is taken. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lower.h"
@@ -143,6 +144,107 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
     }
     return true;
 }
+
+/* --- for `ftxc page` ---------------------------------------------------------------------------------- */
+
+typedef struct Teller {
+    const Lower *l;
+    Program *p;
+    uint32_t program;
+    bool *first; /* of each group: no group before it has its instance */
+    void (*tell)(void *user, const Considered *x);
+    void *user;
+} Teller;
+
+static void find_first(Teller *t)
+{
+    const Group *g = t->p->groups.at;
+
+    t->first = arena_array(t->l->scratch, bool, t->p->groups.n);
+    for (size_t i = 0; i < t->p->groups.n; i++) {
+        t->first[i] = true;
+        for (size_t k = 0; k < i && t->first[i]; k++)
+            t->first[i] = strcmp(g[k].fit.instance->entry, g[i].fit.instance->entry) != 0;
+    }
+}
+
+/* Whether the candidate is of interest for a group: it computes one of its values, or only a `fits` line refused it for
+ * the same root. */
+static bool competes(const Lower *l, const Candidate *x, const Group *g)
+{
+    if (!x->fits)
+        return x->b.root == g->b.root && matched(x);
+    for (uint32_t i = 0; i < g->b.n_covered; i++)
+        if (ir_value(l->g, g->b.covered[i])->op != OP_IDS && covers(&x->b, g->b.covered[i]))
+            return true;
+    return false;
+}
+
+static void tell_candidate(const Teller *t, const Candidate *x, uint32_t launch)
+{
+    const Group as_group = {.b = x->b};
+    char *tuned = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&tuned, &bytes);
+
+    if (!out)
+        die("out of memory");
+    if (x->fits)
+        print_tuned(x, out);
+    if (fclose(out))
+        die("out of memory");
+    t->tell(t->user, &(Considered){.program = t->program,
+                                   .launch = launch,
+                                   .root = x->b.root,
+                                   .fits = x->fits,
+                                   .cost_us = x->own_us,
+                                   .kernel = lower_describe(t->l, &as_group, t->l->scratch),
+                                   .entry = x->fits ? x->fit.instance->entry : NULL,
+                                   .reason = x->fits ? why_lost(t->l, x, t->p) : x->reason,
+                                   .tuned = tuned});
+    free(tuned);
+}
+
+static void tell_program(const Teller *t)
+{
+    for (Id root = 1; root < t->l->g->values.n; root++) {
+        Candidates all = {0};
+        bool refused = false;
+
+        for (size_t k = 0; k < t->p->groups.n; k++)
+            refused |= t->first[k] && t->p->groups.at[k].b.root == root;
+        select_candidates(t->l, t->p, t->p->uses, root, refused, &all);
+        for (uint32_t k = 0; k < t->p->groups.n; k++)
+            for (size_t i = 0; i < all.n; i++)
+                if (t->first[k] && competes(t->l, &all.at[i], &t->p->groups.at[k]))
+                    tell_candidate(t, &all.at[i], k);
+    }
+}
+
+bool passes_considered(const Graph *g, const Catalog *c, Target t, const Precision *p,
+                       void (*tell)(void *user, const Considered *x), void *user, Diag *d)
+{
+    Packing packing = {0};
+    Plan plan = {0};
+    Lower l;
+
+    lower_open(&l, g, c, t, p, &packing, &plan);
+    if (!stage_select(&l, d))
+        return false;
+    for (uint32_t i = 0; i < l.programs.n; i++) {
+        Teller teller = {.l = &l, .p = &l.programs.at[i], .program = i, .tell = tell, .user = user};
+
+        if (!select_program(&l, teller.p, d))
+            return false;
+        find_first(&teller);
+        tell_program(&teller);
+        teller.p->fit_cache = NULL;
+        arena_reset(l.scratch);
+    }
+    return true;
+}
+
+/* --- names -------------------------------------------------------------------------------------------- */
 
 /* Whether all parts of `name` stand among the parts of `whole` in their order: layers.3.down_proj in
  * model.layers.3.mlp.down_proj.weight. Parts end at dots. */

@@ -21,7 +21,7 @@ says() { # says CODE WORDS COMMAND...: it ends with that code, and those words a
     fi
 }
 
-for command in compile run score tokenize detokenize bench show opt why; do
+for command in compile run score tokenize detokenize bench show page opt why; do
     says 0 "^ftxc $command" help $command
     says 0 "^ftxc $command" $command --help
     says 2 "$command: " $command --no-such-option
