@@ -89,6 +89,19 @@ bool build_token_bytes(const Build *b, const char *text, char *out, size_t *n)
     return true;
 }
 
+const char *build_byte_text(const Build *b, const void *bytes, size_t n)
+{
+    char *out = arena_alloc(b->keep, 2 * n + 1);
+    size_t to = 0;
+
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t c = 0; c < BYTE_CHARACTERS; c++)
+            if (b->byte_of[c] == ((const unsigned char *)bytes)[i])
+                to += utf8_put(c, out + to);
+    out[to] = '\0';
+    return out;
+}
+
 bool build_byte_ids(Build *b)
 {
     bool any = false;
@@ -98,6 +111,47 @@ bool build_byte_ids(Build *b)
         any |= b->facts.byte_id[i] >= 0;
     }
     return any;
+}
+
+/* --- base64 ------------------------------------------------------------------------------------- */
+
+static int sextet(char c)
+{
+    static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(alphabet, c) : NULL;
+
+    return at ? (int)(at - alphabet) : -1;
+}
+
+unsigned char *build_base64(Arena *keep, const char *text, size_t *bytes)
+{
+    size_t n = strlen(text), to = 0;
+    unsigned char *out = arena_alloc(keep, n / 4 * 3 + 3);
+
+    if (n % 4)
+        return NULL;
+    while (n && text[n - 1] == '=')
+        n--;
+    for (size_t i = 0; i < n; i++) {
+        const int v = sextet(text[i]);
+
+        if (v < 0)
+            return NULL;
+        switch (i % 4) {
+        case 0: out[to] = (unsigned char)(v << 2); break;
+        case 1:
+            out[to++] |= (unsigned char)(v >> 4);
+            out[to] = (unsigned char)(v << 4);
+            break;
+        case 2:
+            out[to++] |= (unsigned char)(v >> 2);
+            out[to] = (unsigned char)(v << 6);
+            break;
+        default: out[to++] |= (unsigned char)v;
+        }
+    }
+    *bytes = to;
+    return out;
 }
 
 /* --- filling the tables ------------------------------------------------------------------------- */

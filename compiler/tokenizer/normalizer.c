@@ -3,48 +3,6 @@
 
 #include "parts.h"
 
-/* --- base64 ------------------------------------------------------------------------------------- */
-
-static int sextet(char c)
-{
-    static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(alphabet, c) : NULL;
-
-    return at ? (int)(at - alphabet) : -1;
-}
-
-/* NULL: not base64. */
-static unsigned char *base64(Arena *keep, const char *text, size_t *bytes)
-{
-    size_t n = strlen(text), to = 0;
-    unsigned char *out = arena_alloc(keep, n / 4 * 3 + 3);
-
-    if (n % 4)
-        return NULL;
-    while (n && text[n - 1] == '=')
-        n--;
-    for (size_t i = 0; i < n; i++) {
-        const int v = sextet(text[i]);
-
-        if (v < 0)
-            return NULL;
-        switch (i % 4) {
-        case 0: out[to] = (unsigned char)(v << 2); break;
-        case 1:
-            out[to++] |= (unsigned char)(v >> 4);
-            out[to] = (unsigned char)(v << 4);
-            break;
-        case 2:
-            out[to++] |= (unsigned char)(v >> 2);
-            out[to] = (unsigned char)(v << 6);
-            break;
-        default: out[to++] |= (unsigned char)v;
-        }
-    }
-    *bytes = to;
-    return out;
-}
-
 /* --- the steps ---------------------------------------------------------------------------------- */
 
 /* StripAccents removes nonspacing marks, which are separate in decomposed text alone. */
@@ -73,7 +31,7 @@ static bool read_charsmap(Build *b, const json_t *o)
         return diag_error(b->d, b->loc, "its normalizer has two maps of characters");
     if (!text || !*text)
         return true;
-    b->charsmap = base64(b->keep, text, &b->n_charsmap);
+    b->charsmap = build_base64(b->keep, text, &b->n_charsmap);
     if (!b->charsmap)
         return diag_error(b->d, b->loc, "its normalizer's map of characters is not base64");
     build_norm(b, TOK_NORM_CHARSMAP, 0, "", "");
@@ -92,7 +50,7 @@ static bool read_replace(Build *b, const json_t *o)
         build_norm(b, TOK_NORM_REPLACE, 0, text, with);
         return true;
     }
-    if (!pattern_translate(regex, b->loc, b->keep, &regex, b->d))
+    if (!pattern_translate(regex, PATTERN_ONIGURUMA, b->loc, b->keep, &regex, b->d))
         return false;
     build_norm(b, TOK_NORM_PATTERN, 0, regex, with);
     return true;

@@ -137,6 +137,9 @@ void build_pairs(Build *b);    /* the hash table of pairs, from merges */
 /* The bytes that a byte-level token stands for, at most strlen(text). False: one of its characters stands for no byte,
  * and the text is copied as it is. */
 bool build_token_bytes(const Build *b, const char *text, char *out, size_t *n);
+/* The text that stands for bytes in a byte-level vocabulary. */
+const char *build_byte_text(const Build *b, const void *bytes, size_t n);
+unsigned char *build_base64(Arena *keep, const char *text, size_t *bytes); /* NULL: not base64 */
 
 /* --- the parts of tokenizer.json, each in its file ---------------------------------------------- */
 
@@ -149,14 +152,28 @@ bool read_decoder(Build *b, const json_t *o);               /* decoder.c */
 bool decode_tokens(Build *b);                               /* decoder.c: texts to tokens */
 bool read_sentencepiece(Build *b, const void *p, size_t n); /* spm.c */
 
+/* --- tiktoken.c: vocabularies of bytes with their ranks -------------------------------------------- */
+
+bool is_tiktoken(const void *p, size_t n); /* whether a file begins as tiktoken's do */
+bool read_tiktoken(Build *b, const void *p, size_t n);
+bool is_tekken(const json_t *root);
+bool read_tekken(Build *b, const json_t *root); /* Mistral's tekken.json */
+
 /* trie.c: piece_texts to trie. */
 void build_trie(Build *b);
 uint32_t trie_find(const Build *b,
                    const char *text); /* the node behind a prefix; 0: there is none, or the prefix is "" */
 
-/* Translates a pattern of Hugging Face's tokenizers (Oniguruma, Ruby syntax) to one for PCRE2 with the same meaning.
- * False: d names the part that has no counterpart. */
-bool pattern_translate(const char *pattern, Loc loc, Arena *keep, const char **out, Diag *d);
+typedef enum PatternSyntax {
+    PATTERN_ONIGURUMA, /* Hugging Face's tokenizers: Ruby's syntax */
+    PATTERN_RUST,      /* tiktoken: the crates regex and fancy_regex */
+} PatternSyntax;
+
+/* Translates a pattern to one for PCRE2 with the same meaning. False: d names the part that has no counterpart. */
+bool pattern_translate(const char *pattern, PatternSyntax syntax, Loc loc, Arena *keep, const char **out, Diag *d);
+
+/* pretokenizer.c: a step that splits by a pattern. */
+bool build_split(Build *b, const char *pattern, PatternSyntax syntax, uint32_t flags);
 
 /* A pattern that matches exactly this text. */
 const char *pattern_quote(const char *text, Arena *keep);

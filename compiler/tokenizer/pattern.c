@@ -1,10 +1,13 @@
-/* pattern.c - from Oniguruma's regular expressions to PCRE2's.
+/* pattern.c - from Oniguruma's and Rust's regular expressions to PCRE2's.
  *
  * Most of their syntax is equal. What differs is written out, so that neither an option nor the version of PCRE2's
  * tables decides what a space or a letter is:
  *
  *   \s  Unicode White_Space     \d  \p{Nd}     \w  letters, marks, digits, connectors
- *   \h  a hexadecimal digit     \v  U+000B     (?m:  the dot takes line ends: (?s:
+ *   \h  a hexadecimal digit     \v  U+000B     (?m:  the dot takes line ends: (?s:, not in Rust's
+ *
+ * In Rust's syntax words have joiners, too; ^ and $ are the ends of the text (in Oniguruma's those of lines, for which
+ * the runtime compiles), and {2}+ keeps what it has matched (in Oniguruma's it repeats).
  *
  * What has no counterpart is refused: word boundaries, negated classes inside classes, `&&`. */
 #include <ctype.h>
@@ -16,12 +19,14 @@
 #define SPACES \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define JOINERS "\\x{200c}\\x{200d}"
 #define HEX "0-9A-Fa-f"
 
 typedef struct Text {
     Arena *keep;
     char *at;
     size_t n, cap;
+    bool rust;
 } Text;
 
 static void put(Text *t, const char *s, size_t n)
@@ -93,7 +98,7 @@ static const char *put_escape(Text *t, const char *p, bool in_class)
         } /* fall through */
     case 's': ok = put_set(t, SPACES, c == 'S', in_class); break;
     case 'w':
-    case 'W': ok = put_set(t, WORDS, c == 'W', in_class); break;
+    case 'W': ok = put_set(t, t->rust ? WORDS JOINERS : WORDS, c == 'W', in_class); break;
     case 'h':
     case 'H': ok = put_set(t, HEX, c == 'H', in_class); break;
     case 'd': puts_text(t, "\\p{Nd}"); break;
@@ -137,8 +142,8 @@ static const char *put_class(Text *t, const char *p)
     if (*p == ']')
         return NULL;
     while (*p && (*p != ']' || depth)) {
-        if (p[0] == '&' && p[1] == '&')
-            return NULL;
+        if (p[0] == p[1] && strchr(t->rust ? "&-~" : "&", *p))
+            return NULL; /* sets less others */
         if (*p == '\\') {
             p = put_escape(t, p + 1, true);
             if (!p)
@@ -166,11 +171,11 @@ static const char *put_class(Text *t, const char *p)
 /* p points behind "(?", to options up to ':' or ')'. Ruby's m is PCRE2's s. */
 static const char *put_options(Text *t, const char *p)
 {
-    const char *end = p + strspn(p, "imx-");
+    const char *end = p + strspn(p, t->rust ? "isx-" : "imx-");
 
     puts_text(t, "(?");
     if (*end != ':' && *end != ')')
-        return p; /* look-around, atomic or non-capturing group: equal */
+        return t->rust && isalpha((unsigned char)*p) ? NULL : p; /* look-around, atomic or non-capturing group: equal */
     for (; p < end; p++)
         put(t, *p == 'm' ? "s" : p, 1);
     return p;
@@ -216,9 +221,9 @@ static bool count_repeats(Repeats *r, const char *p)
     return r->last <= MOST_REPEATS;
 }
 
-bool pattern_translate(const char *pattern, Loc loc, Arena *keep, const char **out, Diag *d)
+bool pattern_translate(const char *pattern, PatternSyntax syntax, Loc loc, Arena *keep, const char **out, Diag *d)
 {
-    Text t = {.keep = keep};
+    Text t = {.keep = keep, .rust = syntax == PATTERN_RUST};
     Repeats repeats = {.inside = {1}, .last = 1};
     const char *p = pattern;
 
@@ -237,8 +242,11 @@ bool pattern_translate(const char *pattern, Loc loc, Arena *keep, const char **o
             next = put_class(&t, p + 1);
         } else if (p[0] == '(' && p[1] == '?') {
             next = put_options(&t, p + 2);
-        } else if (p[0] == '}' && p[1] == '+') {
+        } else if (p[0] == '}' && p[1] == '+' && !t.rust) {
             next = NULL; /* a possessive quantifier in PCRE2, two quantifiers in Ruby */
+        } else if (t.rust && (*p == '^' || *p == '$')) {
+            puts_text(&t, *p == '^' ? "\\A" : "\\z");
+            next = p + 1;
         } else {
             put(&t, p, 1);
             next = p + 1;

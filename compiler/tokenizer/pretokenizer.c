@@ -10,8 +10,7 @@ enum { MOST_LENGTH = 65535 /* of a repeat in PCRE2 */ };
 static const char *const GPT2_PATTERN =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/* Of Whitespace. Unlike patterns of Split, which are Oniguruma's, this is one of Rust's, where a word may have joiners. */
-static const char *const WORD_PATTERN = "[\\w\\x{200c}\\x{200d}]+|[^\\w\\x{200c}\\x{200d}\\s]+";
+static const char *const WORD_PATTERN = "\\w+|[^\\w\\s]+"; /* of Whitespace, in Rust's syntax */
 
 static void add_step(Build *b, TokStepKind kind, const char *text, uint32_t flags)
 {
@@ -19,14 +18,19 @@ static void add_step(Build *b, TokStepKind kind, const char *text, uint32_t flag
     build_append(b, text, strlen(text));
 }
 
-static bool add_pattern(Build *b, const char *pattern, uint32_t flags)
+bool build_split(Build *b, const char *pattern, PatternSyntax syntax, uint32_t flags)
 {
     const char *translated;
 
-    if (!pattern_translate(pattern, b->loc, b->keep, &translated, b->d))
+    if (!pattern_translate(pattern, syntax, b->loc, b->keep, &translated, b->d))
         return false;
     add_step(b, TOK_STEP_SPLIT, translated, flags);
     return true;
+}
+
+static bool add_pattern(Build *b, const char *pattern, uint32_t flags)
+{
+    return build_split(b, pattern, PATTERN_ONIGURUMA, flags);
 }
 
 /* What becomes of the matches of a splitting step. invert: what is between the matches counts as matches. */
@@ -131,7 +135,7 @@ static bool read_blanks(Build *b, const json_t *o)
 static bool read_words(Build *b, const json_t *o)
 {
     (void)o;
-    return add_pattern(b, WORD_PATTERN, TOK_DROP_BETWEEN);
+    return build_split(b, WORD_PATTERN, PATTERN_RUST, TOK_DROP_BETWEEN);
 }
 
 static bool read_marks(Build *b, const json_t *o)

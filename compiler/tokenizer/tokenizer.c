@@ -1,7 +1,8 @@
 /* tokenizer.c - a tokenizer's file to the tables that runtime/tokenizer/format.h describes. Start here.
  *
  *   tokenizer.json ──┐                      texts, pieces,          tables, tried by
- *   source.spm ──────┴─▶ model.c, spm.c ... ─▶ steps (Build) ─▶ the runtime's own reader */
+ *   tokenizer.model ─┼─▶ model.c, spm.c ... ─▶ steps (Build) ─▶ the runtime's own reader
+ *   x.tiktoken ──────┘ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -210,13 +211,15 @@ static bool read_bytes(Build *b, const void *p, size_t n)
     const char *text;
     bool ok;
 
+    if (ends_in(b->loc.file, ".tiktoken") || (ends_in(b->loc.file, ".model") && is_tiktoken(p, n)))
+        return read_tiktoken(b, p, n);
     if (ends_in(b->loc.file, ".spm") || ends_in(b->loc.file, ".model"))
         return read_sentencepiece(b, p, n);
     text = file_text(&(FileMap){p, n}, &n);
     root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!root)
         return diag_error(b->d, b->loc, "is not JSON");
-    ok = read_json(b, root);
+    ok = is_tekken(root) ? read_tekken(b, root) : read_json(b, root);
     json_decref(root);
     return ok;
 }

@@ -1,6 +1,7 @@
 /* test_switches.c - every switch of every part of a tokenizer.json, on a small tokenizer each: ids and texts are what
  * Hugging Face's tokenizers gives (switches.py made switches.json with it). The same for SentencePiece files
- * (spm.py, spm.json, the sentencepiece library).
+ * (spm.py, spm.json, the sentencepiece library), and for tiktoken's files and tekken.json (ranks.py, ranks.json, the
+ * tiktoken library).
  *
  * A tokenizer that ftxc refuses must be on the list below with a word of the refusal. */
 #include "stored.h"
@@ -144,17 +145,49 @@ static char *file_of(const json_t *one, size_t *size)
     return file;
 }
 
+/* The path that the tokenizer is said to have. "beside": the contents of a file whose name is that path with .json. */
+static const char *path_of(const json_t *one, char path[200])
+{
+    char folder[] = "/tmp/ftx-switches-XXXXXX";
+    const char *name = json_string_value(json_object_get(one, "file"));
+    const json_t *beside = json_object_get(one, "beside");
+
+    if (!beside)
+        return name ? name : "small.json";
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, 200, "%s/%s.json", folder, name);
+    assert_int_equal(json_dump_file(beside, path, 0), 0);
+    path[strlen(path) - strlen(".json")] = '\0';
+    return path;
+}
+
+static void remove_beside(const char *path)
+{
+    char beside[200];
+
+    if (*path != '/')
+        return;
+    snprintf(beside, sizeof beside, "%s.json", path);
+    unlink(beside);
+    *strrchr(beside, '/') = '\0';
+    rmdir(beside);
+}
+
 static void check_tokenizer(const json_t *one)
 {
     const char *name = json_string_value(json_object_get(one, "name")), *why = refusal_of(name);
-    const char *path = json_string_value(json_object_get(one, "file"));
+    char room[200];
+    const char *path = path_of(one, room);
     size_t size;
+    bool ok;
     char *file = file_of(one, &size);
     Fixture f = {.keep = arena_open()};
     const json_t *cases = json_object_get(one, "cases");
     Diag d = {0};
 
-    if (!tokenizer_compile_bytes(path ? path : "small.json", file, size, f.keep, &f.tables, &f.bytes, &d)) {
+    ok = tokenizer_compile_bytes(path, file, size, f.keep, &f.tables, &f.bytes, &d);
+    remove_beside(path);
+    if (!ok) {
         if (!why || !strstr(d.text, why))
             report(name, "", d.text);
         arena_close(f.keep);
@@ -205,9 +238,16 @@ static void test_sentencepiece_files(void **state)
     check_file("tests/tokenizer/spm.json", 40);
 }
 
+static void test_ranks(void **state)
+{
+    (void)state;
+    check_file("tests/tokenizer/ranks.json", 16);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_switches), cmocka_unit_test(test_sentencepiece_files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_switches), cmocka_unit_test(test_sentencepiece_files),
+                                       cmocka_unit_test(test_ranks)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

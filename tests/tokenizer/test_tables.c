@@ -211,7 +211,7 @@ static void test_patterns(void **state)
     for (size_t i = 0; i < LEN(cases); i++) {
         const char *out;
         Diag d = {0};
-        const bool ok = pattern_translate(cases[i].from, (Loc){0}, keep, &out, &d);
+        const bool ok = pattern_translate(cases[i].from, PATTERN_ONIGURUMA, (Loc){0}, keep, &out, &d);
 
         assert_int_equal(ok, cases[i].to != NULL);
         if (ok)
@@ -224,7 +224,7 @@ static void test_patterns(void **state)
 
         memset(text, '(', (size_t)open);
         memset(text + open, ')', (size_t)open);
-        assert_int_equal(pattern_translate(text, (Loc){0}, keep, &out, &d), open == 250);
+        assert_int_equal(pattern_translate(text, PATTERN_ONIGURUMA, (Loc){0}, keep, &out, &d), open == 250);
     }
     assert_string_equal(pattern_quote("{a|b~}", keep), "\\{a\\|b\\~\\}");
     assert_string_equal(pattern_quote("a.b\xc3\xa9 ", keep), "a\\.b\xc3\xa9\\ ");
