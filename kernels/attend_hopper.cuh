@@ -39,11 +39,6 @@ struct AttendHopperArgs {
 template <class K> struct TextShape {
     static constexpr int ACROSS = ceil_div(K::E, 64);  // boxes of 64 columns of a head
     static constexpr int LAST = K::E - (ACROSS - 1) * 64; // columns of the last box
-    static constexpr int TILE = ACROSS * 64 * 128;     // bytes of 64 rows of a head
-    static constexpr int SLOT = 2 * TILE;
-    static constexpr int BARRIER_AT = TILE + K::STAGES * SLOT;  // 3 of each slot: keys have arrived, values have arrived, slot is free
-    static constexpr int BYTES = BARRIER_AT + 3 * K::STAGES * 8;
-    static_assert(BYTES <= K::SMEM, "contract and kernel disagree");
     static_assert(K::E % 16 == 0, "whole steps of 16 k");
 };
 
@@ -90,10 +85,10 @@ template <class K> DEVICE void copy_keys(const AttendHopperArgs &a, int row, u32
     typedef TextShape<K> D;
     constexpr int GROUP = K::HEADS / K::KV_HEADS;
     const int column = (K::HEADS + blockIdx.x / GROUP) * K::E;
-    mbarrier_expect(full, D::TILE + with);
+    mbarrier_expect(full, K::TILE_BYTES + with);
     copy_rows<K>(a.x, slot, row, column, full);
-    mbarrier_expect(full + 8, D::TILE);
-    copy_rows<K>(a.x, slot + D::TILE, row, column + K::KV_HEADS * K::E, full + 8);
+    mbarrier_expect(full + 8, K::TILE_BYTES);
+    copy_rows<K>(a.x, slot + K::TILE_BYTES, row, column + K::KV_HEADS * K::E, full + 8);
 }
 
 // The queries and the first STAGES tiles.
@@ -103,7 +98,7 @@ template <class K> DEVICE void copy_first(const AttendHopperArgs &a, const TextP
     copy_rows<K>(a.x, shared, p.start + p.first, blockIdx.x * K::E, full);
 #pragma unroll 1
     for (int i = 0; i < K::STAGES && i * 64 < p.len; i++)
-        copy_keys<K>(a, p.start + i * 64, shared + D::TILE + i * D::SLOT, full + 24 * i, i ? 0 : D::TILE);
+        copy_keys<K>(a, p.start + i * 64, shared + K::RING_AT + i * 2 * K::TILE_BYTES, full + 24 * i, i ? 0 : K::TILE_BYTES);
 }
 
 // --- the warpgroup's 64 queries; accumulators lie as wgmma.cuh says ------------------------------
@@ -250,7 +245,7 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
     typedef TextShape<K> D;
     launch_dependents();
     char *shared = shared_memory();
-    const u32 base = shared_address(shared), full = base + D::BARRIER_AT;
+    const u32 base = shared_address(shared), full = base + K::BARRIERS_AT;
     if (threadIdx.x == 0) {
         tensor_map_prefetch(a.x);
         for (int i = 0; i < K::STAGES; i++) {
@@ -274,7 +269,7 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
     tile.clear();
 #pragma unroll 1
     for (int position = 0; position < p.len; position += 64) {
-        const int ring = D::TILE + slot * D::SLOT, valid = p.len - position;
+        const int ring = K::RING_AT + slot * 2 * K::TILE_BYTES, valid = p.len - position;
         const u32 there = full + 24 * slot;
         float s[32];
         u32 weights[4][4];
@@ -289,9 +284,9 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
         tile.weigh(weights, s);
         mbarrier_wait(there + 8, parity);
         if (valid < 64)
-            clear_values<K>(shared + ring + D::TILE, valid);
+            clear_values<K>(shared + ring + K::TILE_BYTES, valid);
         wgmma_fence();
-        tile.values(weights, wgmma_descriptor(base + ring + D::TILE, 0, 0));
+        tile.values(weights, wgmma_descriptor(base + ring + K::TILE_BYTES, 0, 0));
         wgmma_commit();
         wgmma_wait<0>();
         tile.take();

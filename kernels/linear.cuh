@@ -33,30 +33,17 @@
 #include "device/pdl.cuh"
 #include "body/linear.cuh"
 
-// Derived from the instance's constants; the template's contract computes the same bytes.
 template <class C> struct LinearShape {
     static constexpr int M = pow2_at_least(C::M);                               // rows of x in shared memory
-    static constexpr int CHUNKS = ceil_div(C::K, C::CHUNK_MAX);                 // chunks of K of a tile
-    static constexpr int CHUNK = round_up(ceil_div(C::K, CHUNKS), 256);         // k of a chunk
-    static constexpr int ROW = CHUNK * 2 + 64; // bytes of a row in the ring; 64 more: no bank conflicts
-    static constexpr int SLOT = 8 * ROW;
-    static constexpr int XROW = round_up(C::K * 2, 128) + 64;
+    static constexpr int CHUNKS = ceil_div(C::K, C::CHUNK);                     // chunks of K of a tile
+    static constexpr int ROW = C::SLOT_BYTES / 8;                               // bytes of a row in the ring
     static constexpr int ROUND_TILES = M >= 16 ? 1 : 16 / M;                    // tiles between two reductions
     static constexpr int SUMS = ROUND_TILES * 8 * 8 * M;                        // floats of their sums
     static constexpr int X_VECTORS = ceil_div(C::K / 8, 256); // vectors of 8 elements of a row of x for each of 256 threads
     static constexpr int STAT_WARPS = C::RES == 2 ? C::M : 1;                   // warps that compute statistics
-    static constexpr int STAT_AT = 256;                                         // behind the mbarriers
-    static constexpr int SUM_AT = STAT_AT + 16 * 8;
     static constexpr int KEPT = C::SEGMENTS ? SEGMENT_COLUMNS : 0; // columns of a segment, kept until it is whole
-    static constexpr int KEPT_AT = SUM_AT + 2 * SUMS * 4;
-    static constexpr int X_AT = KEPT_AT + M * KEPT * 4;
-    static constexpr int RING_AT = round_up(X_AT + M * XROW, 128);
-    static constexpr int RING_FIT = (C::SMEM - RING_AT) / SLOT;
-    static constexpr int TURN_ROWS = CHUNK <= 1024 ? 8 : CHUNK <= 2048 ? 4 : 2; // rows in one turn of the producer, up to 16 KB
-    static constexpr int TURNS = 8 / TURN_ROWS;                                 // turns of a chunk
-    static constexpr int RING = least(RING_FIT, 32 / (TURNS + 1)); // slots: what fits, and at most 32 mbarriers
-    static constexpr int TURNS_AHEAD = most(1, least(C::IN_FLIGHT / (TURN_ROWS * CHUNK * 2), RING * TURNS)); // turns in flight
-    static_assert(RING >= 2, "shared memory holds fewer than two chunks: M * K is too large");
+    static constexpr int TURN_ROWS = 8 / C::TURNS;                              // rows in one turn of the producer
+    static constexpr int TURNS_AHEAD = most(1, least(C::IN_FLIGHT / (TURN_ROWS * C::CHUNK * 2), C::SLOTS * C::TURNS)); // turns in flight
     static_assert(C::K % 8 == 0, "rows of w must be 16-byte aligned");
 };
 
@@ -65,7 +52,7 @@ template <class C> struct LinearWalk {
     int row, chunk, turn;
     DEVICE void next()
     {
-        if (++turn < LinearShape<C>::TURNS)
+        if (++turn < C::TURNS)
             return;
         turn = 0;
         if (++chunk == LinearShape<C>::CHUNKS) {
@@ -79,8 +66,8 @@ template <class C> struct LinearWalk {
 template <class C> DEVICE void linear_copy(const LinearArgs &a, const LinearWalk<C> &at, u32 slot, u32 full)
 {
     typedef LinearShape<C> P;
-    const int k = at.chunk * P::CHUNK, r = at.turn * P::TURN_ROWS, rows = most(0, least(P::TURN_ROWS, C::N - at.row - r));
-    const int bytes = least(P::CHUNK, C::K - k) * 2;
+    const int k = at.chunk * C::CHUNK, r = at.turn * P::TURN_ROWS, rows = most(0, least(P::TURN_ROWS, C::N - at.row - r));
+    const int bytes = least(C::CHUNK, C::K - k) * 2;
     if (lane_id() == 0)
         mbarrier_expect(full, bytes * rows);
     warp_sync();
@@ -129,14 +116,14 @@ DEVICE void linear_load_x(const LinearArgs &a, const uint4_ (&gain)[LinearShape<
     typedef LinearShape<C> P;
     typedef typename C::T T;
     constexpr int VECS = C::K / 8;
-    RowStat *stat = (RowStat *)(shared + P::STAT_AT);
+    RowStat *stat = (RowStat *)(shared + C::STATS_AT);
     const int rows = C::ROWS_S ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
     if constexpr (C::NORM == 2 && C::K <= 2048) { // a warp holds a row for its statistic, and norms it then
         for (int m = warp_id(); m < rows; m += 8) {
             Vec<T, 8> row[ceil_div(C::K, 256)];
             hold_row<C::K>(row, (const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K);
             const RowStat s = held_stat<2, C::K>(row, C::EPS);
-            const u32 to = shared_address(shared + P::X_AT + m * P::XROW);
+            const u32 to = shared_address(shared + C::X_AT + m * C::X_ROW_BYTES);
 #pragma unroll
             for (int i = 0; i < ceil_div(C::K, 256); i++) {
                 const int v = i * 32 + lane_id();
@@ -173,7 +160,7 @@ DEVICE void linear_load_x(const LinearArgs &a, const uint4_ (&gain)[LinearShape<
                 x[j] = rms_vector<C>(x[j], gain[i]);
             if (C::NORM == 2)
                 x[j] = layer_vector<C>(x[j], stat[m], load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4), load<4>(a.c + v * 8), load<4>(a.c + v * 8 + 4));
-            shared_store16(shared_address(shared + P::X_AT + m * P::XROW) + v * 16, x[j]);
+            shared_store16(shared_address(shared + C::X_AT + m * C::X_ROW_BYTES) + v * 16, x[j]);
         }
     }
 }
@@ -184,16 +171,16 @@ template <class C> DEVICE void linear_chunk(float (&d)[4], u32 slot, u32 x, int 
     typedef LinearShape<C> P;
     typedef typename C::T T;
     const int g = lane_id() >> 2, t = lane_id() & 3;
-    const int k0 = chunk * P::CHUNK + warp_id() * 32 + t * 8;  // of this lane
+    const int k0 = chunk * C::CHUNK + warp_id() * 32 + t * 8;  // of this lane
     const u32 wa = slot + g * P::ROW + warp_id() * 64 + t * 16;
-    const u32 xa = x + (g & (P::M - 1)) * P::XROW + k0 * 2;
+    const u32 xa = x + (g & (P::M - 1)) * C::X_ROW_BYTES + k0 * 2;
 #pragma unroll
-    for (int j = 0; j < P::CHUNK / 256; j++) {
-        if (P::CHUNKS * P::CHUNK > C::K && chunk * P::CHUNK + (warp_id() + 8 * j) * 32 >= C::K)
+    for (int j = 0; j < C::CHUNK / 256; j++) {
+        if (P::CHUNKS * C::CHUNK > C::K && chunk * C::CHUNK + (warp_id() + 8 * j) * 32 >= C::K)
             break;
         uint4_ w = shared_load16(wa + j * 512), lo = shared_load16(xa + j * 512), hi = lo;
         if (P::M > 8)
-            hi = shared_load16(xa + 8 * P::XROW + j * 512);
+            hi = shared_load16(xa + 8 * C::X_ROW_BYTES + j * 512);
         if (C::K % 32 && k0 + j * 256 >= C::K)
             w = lo = hi = uint4_{0, 0, 0, 0};
         mma<T>(d, lo.x, hi.x, lo.y, hi.y, w.x, w.y);
@@ -290,39 +277,39 @@ template <class C, class A> DEVICE void linear(const A &a)
     typedef LinearShape<C> P;
     launch_dependents();
     char *shared = shared_memory();
-    const u32 full = shared_address(shared), empty = full + 8 * P::RING * P::TURNS;
-    const u32 ring = shared_address(shared + P::RING_AT);
+    const u32 full = shared_address(shared), empty = full + 8 * C::SLOTS * C::TURNS;
+    const u32 ring = shared_address(shared + C::RING_AT);
     const int tiles = ceil_div(C::N, 8);
     const int first = (int)((i64)blockIdx.x * tiles / gridDim.x);
     const int count = (int)((i64)(blockIdx.x + 1) * tiles / gridDim.x) - first;
-    const int total = count * P::CHUNKS * P::TURNS;
+    const int total = count * P::CHUNKS * C::TURNS;
     LinearWalk<C> walk = {first * 8, 0, 0};
 
     if (warp_id() == 8) {
         if (lane_id() == 0) {
-            for (int i = 0; i < P::RING * P::TURNS; i++)
+            for (int i = 0; i < C::SLOTS * C::TURNS; i++)
                 mbarrier_init(full + 8 * i, 1);
-            for (int i = 0; i < P::RING; i++)
+            for (int i = 0; i < C::SLOTS; i++)
                 mbarrier_init(empty + 8 * i, 8);
             mbarrier_init_fence();
         }
         warp_sync();
         for (int i = 0; i < P::TURNS_AHEAD && i < total; i++, walk.next())
-            linear_copy<C>(a, walk, ring + i / P::TURNS * P::SLOT, full + 8 * i);
+            linear_copy<C>(a, walk, ring + i / C::TURNS * C::SLOT_BYTES, full + 8 * i);
     }
     block_sync();
     if (warp_id() == 8) {
-        int at = P::TURNS_AHEAD % (P::RING * P::TURNS), oldest = 0;
-        u32 parity = P::TURNS_AHEAD == P::RING * P::TURNS ? 0 : 1, arrived = 0;
+        int at = P::TURNS_AHEAD % (C::SLOTS * C::TURNS), oldest = 0;
+        u32 parity = P::TURNS_AHEAD == C::SLOTS * C::TURNS ? 0 : 1, arrived = 0;
         for (int i = P::TURNS_AHEAD; i < total; i++, walk.next()) {
-            mbarrier_wait(empty + 8 * (at / P::TURNS), parity);
+            mbarrier_wait(empty + 8 * (at / C::TURNS), parity);
             mbarrier_wait(full + 8 * oldest, arrived);
-            if (++oldest == P::RING * P::TURNS) {
+            if (++oldest == C::SLOTS * C::TURNS) {
                 oldest = 0;
                 arrived ^= 1;
             }
-            linear_copy<C>(a, walk, ring + at / P::TURNS * P::SLOT, full + 8 * at);
-            if (++at == P::RING * P::TURNS) {
+            linear_copy<C>(a, walk, ring + at / C::TURNS * C::SLOT_BYTES, full + 8 * at);
+            if (++at == C::SLOTS * C::TURNS) {
                 at = 0;
                 parity ^= 1;
             }
@@ -330,7 +317,7 @@ template <class C, class A> DEVICE void linear(const A &a)
         return;
     }
 
-    RowStat *stat = (RowStat *)(shared + P::STAT_AT);
+    RowStat *stat = (RowStat *)(shared + C::STATS_AT);
     if (warp_id() >= 9) { // statistics
         wait_for_previous();
         if (C::NORM == 1 && P::M <= 4)
@@ -368,8 +355,8 @@ template <class C, class A> DEVICE void linear(const A &a)
     if (C::NORM == 1 && P::M > 4) // needed only at the end
         linear_stats<C>(a, 7 - warp_id(), 8, stat);
 
-    const u32 x = shared_address(shared + P::X_AT);
-    float *sums = (float *)(shared + P::SUM_AT);  // [2][ROUND_TILES][chain 8][M][8]
+    const u32 x = shared_address(shared + C::X_AT);
+    float *sums = (float *)(shared + C::SUMS_AT);  // [2][ROUND_TILES][chain 8][M][8]
     int slot = 0;
     u32 parity = 0;
     for (int t0 = 0; t0 < count; t0 += P::ROUND_TILES) {
@@ -386,13 +373,13 @@ template <class C, class A> DEVICE void linear(const A &a)
             float d[4] = {};
             for (int c = 0; c < P::CHUNKS; c++) {
 #pragma unroll
-                for (int i = 0; i < P::TURNS; i++)
-                    mbarrier_wait(full + 8 * (slot * P::TURNS + i), parity);
-                linear_chunk<C>(d, ring + slot * P::SLOT, x, c);
+                for (int i = 0; i < C::TURNS; i++)
+                    mbarrier_wait(full + 8 * (slot * C::TURNS + i), parity);
+                linear_chunk<C>(d, ring + slot * C::SLOT_BYTES, x, c);
                 warp_sync();
                 if (lane_id() == 0)
                     mbarrier_arrive(empty + 8 * slot);
-                if (++slot == P::RING) {
+                if (++slot == C::SLOTS) {
                     slot = 0;
                     parity ^= 1;
                 }
@@ -429,7 +416,7 @@ template <class C, class A> DEVICE void linear(const A &a)
                 v1 = __fmul_rn(v1, stat[m].scale);
             }
             if constexpr (C::SEGMENTS) {
-                float *to = (float *)(shared + P::KEPT_AT) + m * P::KEPT + (n - first * 8) % P::KEPT;
+                float *to = (float *)(shared + C::KEPT_AT) + m * P::KEPT + (n - first * 8) % P::KEPT;
                 to[0] = v0 + bias.b[0];
                 to[1] = v1 + bias.b[1];
             } else {
@@ -438,8 +425,8 @@ template <class C, class A> DEVICE void linear(const A &a)
         }
         if constexpr (C::SEGMENTS)
             if ((t0 + here) * 8 % P::KEPT == 0 || t0 + here == count)
-                linear_segment<C>(a, (const float *)(shared + P::KEPT_AT), first, first + t0 + here, live, keep);
-        sums = (float *)(shared + P::SUM_AT) + (sums == (float *)(shared + P::SUM_AT) ? P::SUMS : 0);
+                linear_segment<C>(a, (const float *)(shared + C::KEPT_AT), first, first + t0 + here, live, keep);
+        sums = (float *)(shared + C::SUMS_AT) + (sums == (float *)(shared + C::SUMS_AT) ? P::SUMS : 0);
     }
     if constexpr (C::SEGMENTS)
         linear_segments_end<C>(a, count, live);

@@ -31,26 +31,14 @@
 #include "body/linear.cuh"
 
 template <class C> struct WideShape {
-    static constexpr int BLOCK_M = C::M <= 16 ? 16 : C::M <= 32 ? 32 : 64;         // rows of x in shared memory
-    static constexpr int GROUPS = C::TILE_N <= 64 ? 2 : 4;                         // groups of four warps
-    static constexpr int M_GROUPS = BLOCK_M == 64 ? 2 : 1, N_GROUPS = GROUPS / M_GROUPS; // of them over m, over n
-    static constexpr int M_TILES = BLOCK_M / 16 / M_GROUPS, N_TILES = C::TILE_N / N_GROUPS / 8; // 16-row and 8-column tiles of a warp
-    static constexpr int THREADS = 128 * GROUPS;
+    static constexpr int GROUPS = C::THREADS / 128;                                // groups of four warps
+    static constexpr int M_GROUPS = C::BLOCK_M == 64 ? 2 : 1, N_GROUPS = GROUPS / M_GROUPS; // of them over m, over n
+    static constexpr int M_TILES = C::BLOCK_M / 16 / M_GROUPS, N_TILES = C::TILE_N / N_GROUPS / 8; // 16-row and 8-column tiles of a warp
     static constexpr int K_STAGES = ceil_div(C::K, 128);                           // stages of 128 k
-    static constexpr int STAGE = (C::TILE_N + BLOCK_M) * 256 + C::NORM * 512;
-    static constexpr int SUM = BLOCK_M * 8 + 8;                                    // floats of a tile of 8 columns
-    static constexpr int OTHER_SUM = C::CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : SUM; // the same, of the second buffer
-    static constexpr int SUM_AT = C::STAGES * STAGE;
-    static constexpr int OTHER_AT = SUM_AT + C::TILE_N / 8 * SUM * 4;
-    static constexpr int STAT_AT = OTHER_AT + C::TILE_N / 8 * OTHER_SUM * 4;
-    static constexpr int PLACE_AT = STAT_AT + BLOCK_M * 8;                         // append: {page, position} of a row
-    static constexpr int BARRIER_AT = PLACE_AT + BLOCK_M * 8;
-    static constexpr int BYTES = BARRIER_AT + 16;
     static constexpr bool FAST = C::K % 8 == 0;                                    // rows are 16-byte aligned
     static constexpr bool STREAMED = C::NORM == 1 && FAST; // squares are summed from the stages, not in a pass of their own
-    static constexpr int AT_ONCE = THREADS / 16, STATS = ceil_div(BLOCK_M, AT_ONCE);
-    static constexpr int PAIRS = BLOCK_M / C::CLUSTER_SIZE * (C::TILE_N / 2), ITEMS = ceil_div(PAIRS, THREADS); // outputs
-    static_assert(BYTES <= C::SMEM, "the contract gives less shared memory than the stages need");
+    static constexpr int AT_ONCE = C::THREADS / 16, STATS = ceil_div(C::BLOCK_M, AT_ONCE);
+    static constexpr int PAIRS = C::BLOCK_M / C::CLUSTER_SIZE * (C::TILE_N / 2), ITEMS = ceil_div(PAIRS, C::THREADS); // outputs
     static_assert(C::TILE_N % 16 == 0, "at least two tiles of 8 columns");
 };
 
@@ -109,7 +97,7 @@ template <class C> DEVICE void wide_load_w(const LinearArgs &a, WideWalk<C> at, 
     if (C::NORM && threadIdx.x < 32 * C::NORM) {
         const int k = at.s * 128 + (threadIdx.x & 31) * 4, bytes = least(16, most(0, C::K - k) * 4);
         const float *vector = (threadIdx.x < 32 ? a.g : a.c) + (bytes ? k : 0);
-        copy16(stage + (C::TILE_N + P::BLOCK_M) * 256 + threadIdx.x * 16, vector, bytes);
+        copy16(stage + (C::TILE_N + C::BLOCK_M) * 256 + threadIdx.x * 16, vector, bytes);
     }
 }
 
@@ -122,9 +110,9 @@ template <class C> DEVICE void wide_load_x(const LinearArgs &a, WideWalk<C> at, 
     const T *from = (const T *)a.x + (i64)r * C::K;
     const u32 to = stage + C::TILE_N * 256 + wide_unit(r, u);
 #pragma unroll
-    for (int i = 0; i < ceil_div(P::BLOCK_M, P::AT_ONCE); i++) {
+    for (int i = 0; i < ceil_div(C::BLOCK_M, P::AT_ONCE); i++) {
         const int m = r + i * P::AT_ONCE;
-        if (P::BLOCK_M % P::AT_ONCE && m >= P::BLOCK_M)
+        if (C::BLOCK_M % P::AT_ONCE && m >= C::BLOCK_M)
             break;
         const T *row = C::LAST ? (const T *)a.x + (i64)source_row<C::LAST>(a.rows, most(0, least(m, live - 1))) * C::K
                                : from + (i64)i * P::AT_ONCE * C::K;
@@ -161,7 +149,7 @@ DEVICE void wide_stage(float (&d)[WideShape<C>::M_TILES][WideShape<C>::N_TILES][
             rows[i][1] = shared_load16(xa + i * 4096 + 2048);
         }
         if constexpr (C::NORM != 0) {
-            const u32 va = stage + (C::TILE_N + P::BLOCK_M) * 256 + (at.kw * 32 + t * 8) * 4;
+            const u32 va = stage + (C::TILE_N + C::BLOCK_M) * 256 + (at.kw * 32 + t * 8) * 4;
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 *(uint4_ *)&vector[0][h] = shared_load16(va + h * 16);
@@ -209,7 +197,7 @@ template <class C> DEVICE void wide_squares(float (&s)[WideShape<C>::STATS], u32
     typedef WideShape<C> P;
 #pragma unroll
     for (int i = 0; i < P::STATS; i++) {
-        if (P::BLOCK_M % P::AT_ONCE && threadIdx.x / 16 + i * P::AT_ONCE >= P::BLOCK_M)
+        if (C::BLOCK_M % P::AT_ONCE && threadIdx.x / 16 + i * P::AT_ONCE >= C::BLOCK_M)
             break;
         const uint4_ x = shared_load16(stage + (C::TILE_N + i * P::AT_ONCE) * 256 + wide_unit(threadIdx.x / 16, threadIdx.x & 15));
         s[i] = add_squares(s[i], *(const Vec<typename C::T, 8> *)&x, 0.0f);
@@ -229,7 +217,7 @@ template <class C> DEVICE void wide_reduce(float (&d)[WideShape<C>::M_TILES][Wid
             for (int j = 0; j < P::N_TILES; j++)
 #pragma unroll
                 for (int i = 0; i < P::M_TILES * 2; i++) {
-                    Vec<float, 2> *to = (Vec<float, 2> *)(sums + (at.tile + j) * P::SUM + (at.m + i * 8 + g) * 8 + 2 * t);
+                    Vec<float, 2> *to = (Vec<float, 2> *)(sums + (at.tile + j) * C::SUM + (at.m + i * 8 + g) * 8 + 2 * t);
                     float &v0 = d[i / 2][j][i % 2 * 2], &v1 = d[i / 2][j][i % 2 * 2 + 1];
                     if (p > 0) {
                         const Vec<float, 2> before = *to;
@@ -261,8 +249,8 @@ DEVICE void wide_send_sums(float (&d)[WideShape<C>::M_TILES][WideShape<C>::N_TIL
 #pragma unroll
     for (int h = 0; h < (P::M_GROUPS == 2 ? 1 : 2); h++) { // a half of the rows: all rows of this warp, or half of them
         constexpr int GROUPS = P::M_GROUPS == 2 ? 2 * P::M_TILES : P::M_TILES;  // of 8 rows
-        if (C::CLUSTER_SIZE == 1 || (P::M_GROUPS == 2 ? at.m * 2 / P::BLOCK_M : h) == rank) {
-            float *to = mine + at.tile * P::SUM + (at.m + g) * 8 + 2 * t;
+        if (C::CLUSTER_SIZE == 1 || (P::M_GROUPS == 2 ? at.m * 2 / C::BLOCK_M : h) == rank) {
+            float *to = mine + at.tile * C::SUM + (at.m + g) * 8 + 2 * t;
 #pragma unroll
             for (int j = 0; j < P::N_TILES; j++)
 #pragma unroll
@@ -270,16 +258,16 @@ DEVICE void wide_send_sums(float (&d)[WideShape<C>::M_TILES][WideShape<C>::N_TIL
                     Vec<float, 2> v;
                     v[0] = d[i / 2][j][i % 2 * 2];
                     v[1] = d[i / 2][j][i % 2 * 2 + 1];
-                    *(Vec<float, 2> *)(to + j * P::SUM + i * 64) = v;
+                    *(Vec<float, 2> *)(to + j * C::SUM + i * 64) = v;
                 }
         } else {
-            const u32 to = cluster_map(shared_address(others + at.tile * P::OTHER_SUM + g * 8 + 2 * t), rank ^ 1);
+            const u32 to = cluster_map(shared_address(others + at.tile * C::OTHER_SUM + g * 8 + 2 * t), rank ^ 1);
             const u32 count = cluster_map(arrived, rank ^ 1);
 #pragma unroll
             for (int j = 0; j < P::N_TILES; j++)
 #pragma unroll
                 for (int i = 0; i < GROUPS; i++)
-                    cluster_send2(to + (j * P::OTHER_SUM + i * 64) * 4, d[(i + h * GROUPS) / 2][j][(i + h * GROUPS) % 2 * 2],
+                    cluster_send2(to + (j * C::OTHER_SUM + i * 64) * 4, d[(i + h * GROUPS) / 2][j][(i + h * GROUPS) % 2 * 2],
                                   d[(i + h * GROUPS) / 2][j][(i + h * GROUPS) % 2 * 2 + 1], count);
         }
     }
@@ -292,7 +280,7 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
                         u32 arrived, u32 parity, int rank, int live, int row, int last)
 {
     typedef WideShape<C> P;
-    constexpr int ROWS = P::BLOCK_M / C::CLUSTER_SIZE, AHEAD = least(P::ITEMS, C::APPEND || P::BLOCK_M == 64 ? 2 : 4);
+    constexpr int ROWS = C::BLOCK_M / C::CLUSTER_SIZE, AHEAD = least(P::ITEMS, C::APPEND || C::BLOCK_M == 64 ? 2 : 4);
     const int base = C::CLUSTER_SIZE == 2 ? rank * ROWS : 0;
 #pragma unroll 1
     for (int first = 0; first < P::ITEMS; first += AHEAD) {
@@ -302,7 +290,7 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
         Vec<float, 2> angle[AHEAD];
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
-            const int at = threadIdx.x + (first + i) * P::THREADS;
+            const int at = threadIdx.x + (first + i) * C::THREADS;
             m[i] = base + at / (C::TILE_N / 2);
             n[i] = row + at % (C::TILE_N / 2) * 2;
             if (at >= P::PAIRS || m[i] >= live || n[i] >= last)
@@ -323,11 +311,11 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
             if (m[i] < 0)
                 continue;
             const int p = (n[i] - row) / 2;
-            const Vec<float, 2> u = *(const Vec<float, 2> *)(sums + (p >> 2) * P::SUM + m[i] * 8 + (p & 3) * 2);
-            const Vec<float, 2> v = *(const Vec<float, 2> *)(others + (p >> 2) * P::OTHER_SUM + (m[i] - base) * 8 + (p & 3) * 2);
+            const Vec<float, 2> u = *(const Vec<float, 2> *)(sums + (p >> 2) * C::SUM + m[i] * 8 + (p & 3) * 2);
+            const Vec<float, 2> v = *(const Vec<float, 2> *)(others + (p >> 2) * C::OTHER_SUM + (m[i] - base) * 8 + (p & 3) * 2);
             float v0 = u[0] + v[0], v1 = u[1] + v[1];
             if (C::NORM == 1) {
-                const float scale = P::STREAMED ? rms_scale<C::K>(half[m[i]] + half[P::BLOCK_M + m[i]], C::EPS) : stat[m[i]].scale;
+                const float scale = P::STREAMED ? rms_scale<C::K>(half[m[i]] + half[C::BLOCK_M + m[i]], C::EPS) : stat[m[i]].scale;
                 v0 = __fmul_rn(v0, scale);
                 v1 = __fmul_rn(v1, scale);
             }
@@ -346,8 +334,8 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     launch_dependents();
     char *shared = shared_memory();
     const u32 ring = shared_address(shared);
-    float *sums = (float *)(shared + P::SUM_AT), *others = (float *)(shared + P::OTHER_AT);
-    float *half = (float *)(shared + P::STAT_AT);  // [2][BLOCK_M]: sums of squares of even and odd stages
+    float *sums = (float *)(shared + C::SUMS_AT), *others = (float *)(shared + C::OTHERS_AT);
+    float *half = (float *)(shared + C::STATS_AT);  // [2][BLOCK_M]: sums of squares of even and odd stages
     RowStat *stat = (RowStat *)half;               // layer norm
     const int rank = C::CLUSTER_SIZE == 2 ? blockIdx.x & 1 : 0, pair = blockIdx.x / C::CLUSTER_SIZE, pairs = gridDim.x / C::CLUSTER_SIZE;
     const int tiles = ceil_div(C::N, 8);
@@ -355,7 +343,7 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     const int last = least((int)((i64)(pair + 1) * tiles / pairs) * 8, C::N);
     const int passes = ceil_div(last - first, C::TILE_N);
     const int total = passes * (C::CLUSTER_SIZE == 1 ? P::K_STAGES : (P::K_STAGES + 1 - rank) / 2);
-    const u32 arrived = shared_address(shared + P::BARRIER_AT);  // counts the bytes that the other block sends
+    const u32 arrived = shared_address(shared + C::BARRIER_AT);  // counts the bytes that the other block sends
     u32 parity = 0;
     if (C::CLUSTER_SIZE == 2) {
         if (threadIdx.x == 0) {
@@ -368,18 +356,18 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
 
     WideWalk<C> walk = {first, C::CLUSTER_SIZE == 1 ? 0 : rank}, ahead = walk;
     for (int i = 0; i < C::STAGES - 1 && i < total; i++, ahead.next(rank))
-        wide_load_w<C>(a, ahead, last, ring + i * P::STAGE);
+        wide_load_w<C>(a, ahead, last, ring + i * C::STAGE_BYTES);
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // no kernel of a program writes it
     wait_for_previous();
     ahead = walk;
     for (int i = 0; i < C::STAGES - 1; i++) {
         if (i < total) {
-            wide_load_x<C>(a, ahead, live, ring + i * P::STAGE);
+            wide_load_x<C>(a, ahead, live, ring + i * C::STAGE_BYTES);
             ahead.next(rank);
         }
         copy_commit();
     }
-    int *places = (int *)(shared + P::PLACE_AT);
+    int *places = (int *)(shared + C::PLACES_AT);
     if constexpr (C::APPEND)
         if (threadIdx.x < live) {
             const FtxToken t = a.token[threadIdx.x];
@@ -387,7 +375,7 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
             places[2 * threadIdx.x + 1] = t.pos;
         }
     if (C::NORM && !P::STREAMED) {
-        for (int m = warp_id(); m < live; m += P::THREADS / 32) {
+        for (int m = warp_id(); m < live; m += C::THREADS / 32) {
             const RowStat s = row_stat<C::NORM, C::K>((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);
             if (lane_id() == 0)
                 stat[m] = s;
@@ -406,22 +394,22 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
                 copy_wait<C::STAGES - 2>();
                 block_sync();
                 if (more-- > 0) {
-                    const u32 free = ring + (slot == 0 ? C::STAGES - 1 : slot - 1) * P::STAGE;
+                    const u32 free = ring + (slot == 0 ? C::STAGES - 1 : slot - 1) * C::STAGE_BYTES;
                     wide_load_w<C>(a, ahead, last, free);
                     wide_load_x<C>(a, ahead, live, free);
                     ahead.next(rank);
                 }
                 copy_commit();
                 if (P::STREAMED && row == first)
-                    wide_squares<C>(squares, ring + slot * P::STAGE);
-                wide_stage<C>(d, ring + slot * P::STAGE, stat);
+                    wide_squares<C>(squares, ring + slot * C::STAGE_BYTES);
+                wide_stage<C>(d, ring + slot * C::STAGE_BYTES, stat);
                 slot = slot == C::STAGES - 1 ? 0 : slot + 1;
             }
             float *to = sweep == 0 ? sums : others;
             if (C::CLUSTER_SIZE == 2) {
                 cluster_wait(); // both blocks have read what they received last time
                 if (threadIdx.x == 0)
-                    mbarrier_expect(arrived, C::TILE_N * P::BLOCK_M * 2 + (P::STREAMED && row == first ? P::BLOCK_M * 4 : 0));
+                    mbarrier_expect(arrived, C::TILE_N * C::BLOCK_M * 2 + (P::STREAMED && row == first ? C::BLOCK_M * 4 : 0));
             }
             wide_reduce<C>(d, to);
             wide_send_sums<C>(d, to, others, arrived, rank);
@@ -434,10 +422,10 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
 #pragma unroll
                     for (int x = 8; x; x /= 2)
                         v += shuffle_xor(v, x);
-                    if ((threadIdx.x & 15) == 0 && m < P::BLOCK_M) {
-                        half[h * P::BLOCK_M + m] = v;
+                    if ((threadIdx.x & 15) == 0 && m < C::BLOCK_M) {
+                        half[h * C::BLOCK_M + m] = v;
                         if (C::CLUSTER_SIZE == 2)
-                            cluster_send(cluster_map(shared_address(half + h * P::BLOCK_M + m), rank ^ 1), v,
+                            cluster_send(cluster_map(shared_address(half + h * C::BLOCK_M + m), rank ^ 1), v,
                                          cluster_map(arrived, rank ^ 1));
                     }
                 }

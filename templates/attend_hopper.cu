@@ -8,12 +8,15 @@
 //    ACROSS: boxes of 64 columns of a head. BLOCKS: as many per SM as fit, since they hide each other's latency
 //    (docs/decisions/020-attention-of-texts.md).
 //@ consts  ACROSS: ceil_div(HEAD_DIM, 64)  STAGES: 2  BLOCKS: ACROSS == 1 ? 5 : 2
-//@ consts  BYTES: (1 + 2 * STAGES) * ACROSS * 8192 + 24 * STAGES
+//@ consts  TILE_BYTES: ACROSS * 64 * 128  // 64 rows of a head
+//@ shared  QUERIES  TILE_BYTES             // in the end the results
+//@ shared  RING     STAGES * 2 * TILE_BYTES
+//@ shared  BARRIERS STAGES * 3 * 8         // of each slot: keys have arrived, values have arrived, slot is free
 //@ needs   WGMMA
 //@ fits    sizeof(x) == 2 && type(y) == X
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 16 == 0 && HEAD_DIM <= 128
 //@ tiled   x 64
-//@ launch  grid HEADS, ceil_div(T, 64) + S    block 128    smem BYTES
+//@ launch  grid HEADS, ceil_div(T, 64) + S    block 128
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
 //@ flops   4 * T * min(T_MAX, CONTEXT) * HEADS * HEAD_DIM
 //@ rate    40
@@ -24,7 +27,7 @@ struct Config {
     using T = @X@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, SEQUENCES = @ROOM@;
     static constexpr float SCALE = @SCALE@;
-    static constexpr int STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int STAGES = @STAGES@, TILE_BYTES = @TILE_BYTES@, @REGIONS@;
 };
 extern "C" __global__ void __launch_bounds__(128, @BLOCKS@)
 @NAME@(const AttendHopperArgs a) { attend_hopper<Config>(a); }

@@ -48,9 +48,18 @@
 //@ prefer  BYTES=HALF_SMEM
 //@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
 //@ tune    CHUNK_MAX: 1024 2048
-//@ prefer  CHUNK_MAX=2048 if BYTES > HALF_SMEM && 108544 + KEPT_BYTES + M * X_ROW_BYTES <= BYTES
+//@ prefer  CHUNK_MAX=2048 if BYTES > HALF_SMEM && X_AT + M * X_ROW_BYTES + 128 + 3 * 8 * (2 * 2048 + 64) <= BYTES
 //@ prefer  CHUNK_MAX=1024
-//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, CHUNK_MAX)), 256)
+//    CHUNK: k of a chunk. A slot has 8 rows of it; 64 bytes more: no bank conflicts. TURNS: the producer copies up to 16 KB
+//    of a chunk in one turn. SLOTS: what fits, and at most 32 mbarriers.
+//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, CHUNK_MAX)), 256)  TURNS: CHUNK <= 1024 ? 1 : 2
+//@ consts  SLOT_BYTES: 8 * (2 * CHUNK + 64)  SLOTS: min((BYTES - BESIDE_RING) / SLOT_BYTES, 32 / (TURNS + 1))
+//@ shared  BARRIERS 256
+//@ shared  STATS    16 * 8
+//@ shared  SUMS     2 * 16 * 64 * 4  // of 16 tiles of a row; two of them, taken in turns
+//@ shared  KEPT     KEPT_BYTES
+//@ shared  X        M * X_ROW_BYTES
+//@ shared  RING     SLOTS * SLOT_BYTES align 128
 //@ tune    IN_FLIGHT: 32768 49152 65536 98304
 //@ prefer  IN_FLIGHT=49152 if BYTES > HALF_SMEM
 //@ prefer  IN_FLIGHT=65536
@@ -58,7 +67,8 @@
 //@ needs   TMA
 //@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && (LAST || BUCKET > 0) && M <= 8
 //@ fits    RES < 2 || (N % 8 == 0 && N <= 2048)
-//@ fits    8704 + KEPT_BYTES + M * X_ROW_BYTES + 3 * 8 * (2 * CHUNK + 64) <= BYTES
+//    Three slots behind x, wherever the ring begins.
+//@ fits    X_AT + M * X_ROW_BYTES + 128 + 3 * SLOT_BYTES <= BYTES
 //@ plain, append: launch grid min(SMS, ceil_div(N, 8))   block THREADS   smem BYTES
 //@ head:   launch grid min(min(SMS, 192), ceil_div(N, 8))   block THREADS   smem BYTES
 //@ moves   2 * N * K
@@ -76,7 +86,8 @@ struct Config {
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@, SEGMENTS = @SEGMENTS@;
     static constexpr float EPS = @EPS@;
-    static constexpr int SMEM = @BYTES@, IN_FLIGHT = @IN_FLIGHT@, CHUNK_MAX = @CHUNK_MAX@;
+    static constexpr int IN_FLIGHT = @IN_FLIGHT@, CHUNK = @CHUNK@, TURNS = @TURNS@, X_ROW_BYTES = @X_ROW_BYTES@;
+    static constexpr int SLOTS = @SLOTS@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
 extern "C" __global__ void __launch_bounds__(@THREADS@, @BLOCKS_PER_SM@)
 //@ plain, append: text @NAME@(const LinearArgs a) { linear<Config>(a); }

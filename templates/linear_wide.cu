@@ -53,18 +53,24 @@
 //@ prefer  TILE_N=96 if CLUSTER_N <= 96 || TILE_N_MAX == 96
 //@ prefer  TILE_N=128
 //@ consts  THREADS: TILE_N <= 64 ? 256 : 512
-//@ consts  SUM_BYTES: TILE_N / 2 * (BLOCK_M * 8 + 8 + (CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : BLOCK_M * 8 + 8)) + BLOCK_M * 16 + 16
+//@ consts  SUM: BLOCK_M * 8 + 8  OTHER_SUM: CLUSTER_SIZE == 2 ? BLOCK_M * 4 + 8 : SUM  // floats of a tile of 8 columns
 //@ consts  STAGE_BYTES: (TILE_N + BLOCK_M) * 256 + NORM * 512  HALF_SMEM: SM_SMEM / 2 - 1024
 //@ tune    WHOLE_SM: 0 1
-//@ prefer  WHOLE_SM=1 if N * K >= 16777216 || SUM_BYTES + 3 * STAGE_BYTES > HALF_SMEM
+//@ prefer  WHOLE_SM=1 if N * K >= 16777216 || BESIDE_RING + 3 * STAGE_BYTES > HALF_SMEM
 //@ prefer  WHOLE_SM=0
-//@ consts  STAGES: min(2 + ceil_div(49152, TILE_N * 256), ((WHOLE_SM == 1 ? SMEM : HALF_SMEM) - SUM_BYTES) / STAGE_BYTES)
-//@ consts  BYTES: SUM_BYTES + STAGES * STAGE_BYTES  BLOCKS_PER_SM: WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64) ? 1 : 2
+//@ consts  STAGES: min(2 + ceil_div(49152, TILE_N * 256), ((WHOLE_SM == 1 ? SMEM : HALF_SMEM) - BESIDE_RING) / STAGE_BYTES)
+//@ shared  RING    STAGES * STAGE_BYTES
+//@ shared  SUMS    TILE_N / 8 * SUM * 4
+//@ shared  OTHERS  TILE_N / 8 * OTHER_SUM * 4  // sums of the other block, or of the second sweep
+//@ shared  STATS   BLOCK_M * 8
+//@ shared  PLACES  BLOCK_M * 8                 // append: {page, position} of a row
+//@ shared  BARRIER 16
+//@ consts  BLOCKS_PER_SM: WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64) ? 1 : 2
 //@ fits    sizeof(x) == 2 && X == W && (LAST || BUCKET > 0) && M <= 64 && STAGES >= 2
 //@ fits    TILE_N <= TILE_N_MAX && (CLUSTER || CLUSTER_SIZE == 1)
 //    On sm_90a a layer norm launch and linear_hopper are faster than layer norm in this kernel.
 //@ prefer  other if NORM == 2 && WGMMA && K % 8 == 0
-//@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE   block THREADS   smem BYTES
+//@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE   block THREADS
 //@ moves   2 * N * K
 //@ flops   2 * (LAST ? S : T) * N * K
 //@ matmul  yes
@@ -80,7 +86,8 @@ struct Config {
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@;
     static constexpr float EPS = @EPS@;
-    static constexpr int TILE_N = @TILE_N@, THREADS = @THREADS@, CLUSTER_SIZE = @CLUSTER_SIZE@, STAGES = @STAGES@, SMEM = @BYTES@;
+    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, THREADS = @THREADS@, CLUSTER_SIZE = @CLUSTER_SIZE@;
+    static constexpr int STAGES = @STAGES@, STAGE_BYTES = @STAGE_BYTES@, SUM = @SUM@, OTHER_SUM = @OTHER_SUM@, @REGIONS@;
 };
 extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE) __launch_bounds__(Config::THREADS, @BLOCKS_PER_SM@)
 @NAME@(const LinearArgs a) { linear_wide<Config>(a); }

@@ -93,9 +93,11 @@ bool read_shared(Reader *r)
 
 /* --- offsets ----------------------------------------------------------------------------------- */
 
-/* The offset of each region, and the end of all. `without`: a region that counts as empty, with those in its memory; -1:
- * none. While names are only checked, sizes are not evaluated. */
-static bool place_regions(const Scope *s, int without, int64_t at[CONTRACT_MAX_REGIONS], int64_t *all, FtxError *err)
+/* The offset of each region, and the end of all. Sizes are evaluated of the first `count` regions alone, without that of
+ * region `without` and those in its memory (-1: with all); the others count as empty. While names are only checked, sizes
+ * are parsed. */
+static bool place_regions(const Scope *s, size_t count, int without, int64_t at[CONTRACT_MAX_REGIONS], int64_t *all,
+                          FtxError *err)
 {
     bool empty[CONTRACT_MAX_REGIONS];
     int64_t end[CONTRACT_MAX_REGIONS];
@@ -109,7 +111,7 @@ static bool place_regions(const Scope *s, int without, int64_t at[CONTRACT_MAX_R
         int64_t bytes = 0;
         Expr e;
 
-        empty[i] = (int)i == without || (r->place == SHARED_OVER && empty[r->other]) ||
+        empty[i] = i >= count || (int)i == without || (r->place == SHARED_OVER && empty[r->other]) ||
                    (r->place == SHARED_AFTER && r->other != without && empty[r->other]);
         if (!empty[i] &&
             !(s->f ? scope_evaluate(&sizes, r->bytes.text, &bytes, err) : scope_parse(&sizes, r->bytes.text, &e, err)))
@@ -132,9 +134,10 @@ bool scope_shared(const Scope *s, const char *name, int64_t *value)
     const bool all = strcmp(name, "SHARED") == 0, beside = strncmp(name, "BESIDE_", 7) == 0;
     const bool offset = n > 3 && strcmp(name + n - 3, "_AT") == 0;
     const int i = beside ? find_region(s->c, name + 7, n - 7) : offset ? find_region(s->c, name, n - 3) : -1;
+    const size_t count = offset && i >= 0 ? (size_t)i : s->c->shared.n;
     int64_t at[CONTRACT_MAX_REGIONS];
 
-    if (s->sizing || !s->c->shared.n || (!all && i < 0) || !place_regions(s, beside ? i : -1, at, value, NULL))
+    if (s->sizing || !s->c->shared.n || (!all && i < 0) || !place_regions(s, count, beside ? i : -1, at, value, NULL))
         return false;
     *value = !s->f ? 0 : offset ? at[i] : *value;
     return true;
@@ -145,7 +148,7 @@ bool scope_regions(const Scope *s, Arena *keep, Instance *in, FtxError *err)
     const size_t n = s->c->shared.n;
     int64_t at[CONTRACT_MAX_REGIONS], all;
 
-    if (!place_regions(s, -1, at, &all, err))
+    if (!place_regions(s, n, -1, at, &all, err))
         return false;
     in->n_regions = n ? n + 1 : 0;
     in->regions = arena_array(keep, Const, in->n_regions);

@@ -32,6 +32,13 @@ static void mistakes(void **state)
     assert_string_equal(message(NORM LAUNCH "//@ consts STAGES: (SMEM - BESIDE_RING) / 64\n"
                                             "//@ shared RING STAGES * 64\n//@ shared SUMS STAGES over RING\n"),
                         "");
+    /* an offset depends on the regions above it */
+    assert_string_equal(message(NORM LAUNCH "//@ shared X 64\n//@ consts STAGES: (SMEM - RING_AT) / 64\n"
+                                            "//@ shared RING STAGES * 64\n"),
+                        "");
+    assert_non_null(strstr(message(NORM LAUNCH "//@ consts STAGES: LAST_AT\n//@ shared RING STAGES * 64\n"
+                                               "//@ shared LAST 8\n"),
+                           "unknown name \"LAST_AT\""));
     assert_non_null(strstr(message(NORM LAUNCH "//@ consts STAGES: SHARED\n//@ shared RING STAGES * 64\n"),
                            "unknown name \"SHARED\""));
 }

@@ -12,6 +12,7 @@
 #include "attend_hopper.cuh"
 #include "attend_packed.cuh"
 #include "check.h"
+#include "regions.h"
 
 enum { SEQUENCES_MAX = 200 };
 template <class X, int HEADS_, int KV_HEADS_, int E_> struct Facts {
@@ -23,8 +24,8 @@ template <class X, int HEADS_, int KV_HEADS_, int E_> struct Facts {
     static constexpr int N = (HEADS + 2 * KV_HEADS) * E;
 };
 // The constants that the contracts choose.
-template <class F> struct Hopper : F {
-    static constexpr int STAGES = 2, BLOCKS = F::E > 64 ? 2 : 5, SMEM = 232448;
+template <class F> struct Hopper : TextRegions<F> {
+    static constexpr int BLOCKS = F::E > 64 ? 2 : 5;
 };
 template <class F> struct Packed : F {
     static constexpr int ROWS = 64, KEYS = 64, BLOCKS = 4;
@@ -86,7 +87,7 @@ template <class F> struct Texts {
 template <class C, class F> void run_hopper(Texts<F> &t, cudaStream_t s = 0)
 {
     const AttendHopperArgs a = {(const TensorMap *)t.map.p, t.step.p, t.rows.p, t.y.p};
-    launch(hopper_kernel<C>, dim3(F::HEADS, ceil_div(t.tokens, 64) + (int)t.row.size()), 128, TextShape<C>::BYTES, a, s);
+    launch(hopper_kernel<C>, dim3(F::HEADS, ceil_div(t.tokens, 64) + (int)t.row.size()), 128, C::SHARED, a, s);
 }
 template <class C, class F> void run_packed(Texts<F> &t, cudaStream_t s = 0)
 {
