@@ -3,8 +3,8 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 odd many beam samples ptx encode memory bench texts sequences sanitize (default: fp32 bf16
-# fp16 bench). The reference files of the
+# Parts: fp32 bf16 fp16 odd many beam samples ptx encode device trace memory bench texts sequences sanitize (default:
+# fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT: bench, texts
 # and sequences write results.jsonl there, which docs/results can keep as it is. FTX_GPU_RESULTS names a file such as
 # docs/results/gpu.json, into which the kernel texts of every part that passes are put; FTX_COMMIT is then the commit, where
@@ -113,6 +113,34 @@ for part in "$@"; do
         done
         bench bert-base "" --sequences 8,32 --prompt 128,384
         bench bert-large "" --sequences 128 --prompt 384
+        ;;
+    device) # hidden states and vectors in memory of the GPU: the same bits, and no copy over the host in a trace
+        for type in fp32 bf16 fp16; do
+            "$FTXC" compile tests/models/tiny-bert -t "$FTX_TEST_TARGET" -q -o "$out/device.ftx" -D precision.weights=$type \
+                -D limits.tokens=512 || failed=1
+            "$build/tests/gpu/encode_device" "$out/device.ftx" "$out/device-$type.json" || failed=1
+            "$FTXC" show "$out/device.ftx" --json >"$out/show.json" || failed=1
+            tests/gpu/trace.py "$out/device-$type.json" "$out/show.json" --no-host || failed=1
+        done
+        ;;
+    trace) # timelines: prompts, decode steps as graphs and chains, products of cuBLASLt, beams
+        "$FTXC" compile specs/llama-3.2-1b.lua -t "$FTX_TEST_TARGET" --no-weights -q -o "$out/trace-1b.ftx" || failed=1
+        "$FTXC" compile specs/fable.lua -t "$FTX_TEST_TARGET" -q -o "$out/trace-fable.ftx" || failed=1
+        prompt=$(seq -s , 5 700)
+        while read -r model options; do
+            # shellcheck disable=SC2086
+            "$FTXC" run "$out/trace-$model.ftx" --device cuda -q $options --trace "$out/trace-$model.json" \
+                >"$out/trace.log" || failed=1
+            "$FTXC" show "$out/trace-$model.ftx" --json >"$out/show.json" || failed=1
+            tests/gpu/trace.py "$out/trace-$model.json" "$out/show.json" || failed=1
+            scripts/timeline "$out/trace-$model.json" || failed=1
+            scripts/timeline "$out/trace-$model.json" --run -1 | tail -n 40
+        done <<-end
+			fable --ids 5,6,7 --greedy -n 30
+			1b --ids $prompt --greedy -n 30 --ignore-eos --random-weights 1
+		end
+        FTX_TRACE=1 "$FTXC" run "$out/trace-fable.ftx" --device cuda -q --ids 5,6 --greedy -n 3 2>&1 >"$out/trace.log" |
+            grep -q 'launch embed.* us at ' || { echo "FTX_TRACE names no kernel"; failed=1; }
         ;;
     memory) # eight models of Transformer-big, beam 4, batch 8, 256 tokens: in one process, and in eight
         used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0; }
