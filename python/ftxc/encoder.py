@@ -4,6 +4,7 @@ import ctypes
 import numpy
 
 from . import _abi
+from .device import GpuArray, is_on_gpu, torch_of
 from .library import call, chars, new
 from .settings import word
 
@@ -30,8 +31,20 @@ def pointer(values, kind):
     return values.ctypes.data_as(kind)
 
 
+def place(job, field, values):
+    """Gives the job an array of the host (numpy) or of the GPU (GpuArray), which lives as long as the job."""
+    if not isinstance(values, GpuArray):
+        setattr(job, field, pointer(values, FLOAT))
+        return
+    setattr(job, field, ctypes.cast(ctypes.c_void_p(values.pointer), FLOAT))
+    job.on_device = True
+    job.arrays = (*getattr(job, "arrays", ()), values)
+    streams = {v.stream for v in job.arrays}
+    job.stream = streams.pop() if len(streams) == 1 else None  # several streams: after all work of the GPU
+
+
 def converted(out, to):
-    if to == "numpy":
+    if to in ("numpy", "cuda"):
         return out
     if to == "torch":
         import torch
@@ -39,7 +52,7 @@ def converted(out, to):
         return torch.from_numpy(out) if isinstance(out, numpy.ndarray) else [torch.from_numpy(o) for o in out]
     if to == "list":
         return out.tolist() if isinstance(out, numpy.ndarray) else [o.tolist() for o in out]
-    raise ValueError(f"to: expected numpy, torch or list, found {to!r}")
+    raise ValueError(f"to: expected numpy, torch, cuda or list, found {to!r}")
 
 
 class Encoding:
@@ -59,15 +72,16 @@ class Encoding:
                     "max" are taken over the hidden states; "tokens": the hidden states themselves, a list of
                     [tokens, hidden]
         normalize   divide each vector by its length
-        to          "numpy", "torch" or "list"
+        to          "numpy", "torch" or "list"; "cuda": torch tensors on the model's GPU, to which the vectors come without
+                    a copy over the host
         pairs       a second sentence to each text
         truncate    of texts of more than max_tokens tokens (0: the context): "longest", "first", "second", or "none":
                     they are refused
         """
         if isinstance(texts, str):
             pairs = None if pairs is None else [pairs]
-            out = self.encode([texts], pooling, normalize, "numpy", pairs=pairs, truncate=truncate,
-                              max_tokens=max_tokens, literal=literal)
+            out = self.encode([texts], pooling, normalize, "cuda" if to == "cuda" else "numpy", pairs=pairs,
+                              truncate=truncate, max_tokens=max_tokens, literal=literal)
             return converted(out[0], to)
         texts = list(texts)
         job = new(_abi.FtxEncode)
@@ -75,26 +89,28 @@ class Encoding:
         job.max_tokens, job.literal = max_tokens, literal
         if pairs is not None and len(pairs := list(pairs)) != len(texts):
             raise ValueError(f"pairs: expected {len(texts)}, as many as texts, found {len(pairs)}")
+        arrays = _Cuda(self.info.ordinal) if to == "cuda" else _Host
         if pooling is None:
-            out = self._pooled(job, texts, pairs)
+            out = self._pooled(job, texts, pairs, arrays)
         else:
-            out = self._from_hidden(job, texts, pairs, pooling)
+            out = self._from_hidden(job, texts, pairs, pooling, arrays)
         if normalize:
-            out = [_unit(o) for o in out] if isinstance(out, list) else _unit(out)
+            out = [arrays.unit(o) for o in out] if isinstance(out, list) else arrays.unit(out)
         return converted(out, to)
 
-    def _pooled(self, job, texts, pairs):
+    def _pooled(self, job, texts, pairs, arrays):
         if not self.info.pooled:
             raise TypeError(f"{self.info.name} was compiled without a vector of a text: give pooling=, or compile it "
                             "with pooling=\"mean\"")
-        out = numpy.zeros((len(texts), self.info.pooled), numpy.float32)
-        job.pooled = pointer(out, FLOAT)
-        self._run_texts(job, texts, pairs)
+        out = arrays.zeros((len(texts), self.info.pooled))
+        if texts:
+            place(job, "pooled", arrays.seen(out, "pooled"))
+            self._run_texts(job, texts, pairs)
         return out
 
-    def _from_hidden(self, job, texts, pairs, pooling):
+    def _from_hidden(self, job, texts, pairs, pooling, arrays):
         pools = {"mean": lambda h: h.mean(0), "first": lambda h: h[0], "cls": lambda h: h[0], "last": lambda h: h[-1],
-                 "max": lambda h: h.max(0), "tokens": numpy.array}
+                 "max": arrays.most, "tokens": arrays.copy}
         if pooling not in pools:
             raise ValueError(f"pooling: expected {', '.join(pools)} or None, found {pooling!r}")
         out, start = [], 0
@@ -103,16 +119,17 @@ class Encoding:
             while end < len(texts) and (end == start or rows < ROWS):
                 rows += self._most_tokens(texts[end]) + (self._most_tokens(pairs[end]) if pairs else 0)
                 end += 1
-            hidden = numpy.zeros((rows, self.info.hidden), numpy.float32)
+            hidden = arrays.zeros((rows, self.info.hidden))
             tokens = numpy.zeros(end - start, numpy.int32)
-            job.hidden, job.hidden_rows, job.tokens = pointer(hidden, FLOAT), rows, pointer(tokens, INT)
+            place(job, "hidden", arrays.seen(hidden, "hidden"))
+            job.hidden_rows, job.tokens = rows, pointer(tokens, INT)
             self._run_texts(job, texts[start:end], pairs[start:end] if pairs else None)
-            ends = tokens.cumsum()
-            out += [pools[pooling](hidden[e - n:e]) for n, e in zip(tokens, ends)]
+            ends = tokens.cumsum().tolist()
+            out += [pools[pooling](hidden[e - n:e]) for n, e in zip(tokens.tolist(), ends)]
             start = end
         if pooling == "tokens":
             return out
-        return numpy.stack(out) if out else numpy.zeros((0, self.info.hidden), numpy.float32)
+        return arrays.stack(out) if out else arrays.zeros((0, self.info.hidden))
 
     def _most_tokens(self, text):
         return min(self.info.context, len(text.encode()) + 16)
@@ -142,16 +159,73 @@ class Encoding:
         types     token types, shaped as ids
         out       a float32 array, C-ordered, to write to: [B, S, hidden] or [tokens, hidden]
         Arrays are read and written in place where they have the right type and order (numpy, torch on the CPU, DLPack).
+
+        hidden and out may be C-ordered arrays on the model's GPU (torch tensors there, DLPack,
+        __cuda_array_interface__); nothing of them passes through the host then. hidden has the model's type there
+        (info.input_type; a torch tensor of another is converted there). Without out the result is a torch tensor.
         Returns (hidden states, pooled [B, pooled] or None).
         """
         if (ids is None) == (hidden is None):
             raise TypeError("give either ids or hidden")
+        if hidden is not None and is_on_gpu(hidden):
+            return self._forward_on_gpu(hidden, lengths, types, out)
         given = array(ids, numpy.int32, "ids") if hidden is None else array(hidden, numpy.float32, "hidden")
-        padded = given.ndim == (2 if hidden is None else 3)
-        if not padded and given.ndim != (1 if hidden is None else 2):
-            raise ValueError(f"expected {'[B, S] or [tokens]' if hidden is None else '[B, S, D] or [tokens, D]'}, "
+        if out is not None and is_on_gpu(out):
+            if hidden is not None:
+                raise TypeError("out: hidden is in memory of the host, so out must be, too")
+            job, kept, shape = self._job(given, True, lengths, types)
+            return self._run_on_gpu(job, shape, out, out)
+        job, kept, shape = self._job(given, hidden is None, lengths, types)
+        if hidden is not None:
+            job.input = pointer(given, FLOAT)
+        result = numpy.zeros(shape, numpy.float32) if out is None else self._out(out, shape)
+        job.hidden = pointer(result, FLOAT)
+        pooled = numpy.zeros((job.count, self.info.pooled), numpy.float32) if self.info.pooled else None
+        if pooled is not None:
+            job.pooled = pointer(pooled, FLOAT)
+        self.run(job)
+        return (result if out is None else out), pooled
+
+    def _forward_on_gpu(self, hidden, lengths, types, out):
+        wanted = ("float32", "float16", "bfloat16")[self.info.input_type]
+        if hasattr(hidden, "new_empty"):  # torch
+            import torch
+
+            hidden = hidden.to(getattr(torch, wanted))
+        given = GpuArray(hidden, "hidden")
+        if given.type != wanted:
+            raise TypeError(f"hidden: expected {wanted} (info.input_type), found {given.type}")
+        job, kept, shape = self._job(given, False, lengths, types)
+        place(job, "input", given)
+        return self._run_on_gpu(job, shape, out, hidden)
+
+    def _run_on_gpu(self, job, shape, out, like):
+        """Runs a job whose results come to the GPU of `like`."""
+        if not hasattr(like, "new_empty") and (out is None or self.info.pooled):
+            raise TypeError("expected torch tensors: of others neither the result nor pooled vectors can be made")
+        results = [out, None]
+        if hasattr(like, "new_empty"):
+            import torch
+
+            results = [like.new_empty(shape, dtype=torch.float32) if out is None else out,
+                       like.new_empty((job.count, self.info.pooled), dtype=torch.float32) if self.info.pooled else None]
+        for field, result in zip(("hidden", "pooled"), results):
+            if result is not None:
+                seen = GpuArray(result, "out")
+                if seen.type != "float32" or field == "hidden" and seen.shape != shape:
+                    raise ValueError(f"out: expected a C-ordered float32 array of {list(shape)}")
+                place(job, field, seen)
+        self.run(job)
+        return tuple(results)
+
+    def _job(self, given, are_ids, lengths, types):
+        """A job for ids or hidden states; what must live as long; the shape of its hidden states."""
+        ndim = len(given.shape)
+        padded = ndim == (2 if are_ids else 3)
+        if not padded and ndim != (1 if are_ids else 2):
+            raise ValueError(f"expected {'[B, S] or [tokens]' if are_ids else '[B, S, D] or [tokens, D]'}, "
                              f"found {list(given.shape)}")
-        if hidden is not None and given.shape[-1] != self.info.input:
+        if not are_ids and given.shape[-1] != self.info.input:
             raise ValueError(f"hidden: expected {self.info.input} columns, found {given.shape[-1]}")
         if lengths is None:
             if not padded:
@@ -161,23 +235,15 @@ class Encoding:
         self._check_lengths(lengths, given, padded)
         job = new(_abi.FtxEncode)
         job.count, job.lengths, job.stride = len(lengths), pointer(lengths, INT), given.shape[1] if padded else 0
-        if hidden is None:
+        if are_ids:
             job.ids = pointer(given, INT)
-        else:
-            job.input = pointer(given, FLOAT)
         if types is not None:
             types = array(types, numpy.int32, "types")
             if types.shape != given.shape:
                 raise ValueError(f"types: expected the shape of ids, {list(given.shape)}, found {list(types.shape)}")
             job.types = pointer(types, INT)
-        shape = given.shape[:2 if padded else 1] + (self.info.hidden,)
-        result = numpy.zeros(shape, numpy.float32) if out is None else self._out(out, shape)
-        job.hidden, job.hidden_rows = pointer(result, FLOAT), 0 if padded else shape[0]
-        pooled = numpy.zeros((len(lengths), self.info.pooled), numpy.float32) if self.info.pooled else None
-        if pooled is not None:
-            job.pooled = pointer(pooled, FLOAT)
-        self.run(job)
-        return (result if out is None else out), pooled
+        job.hidden_rows = 0 if padded else given.shape[0]
+        return job, (given, lengths, types), given.shape[:2 if padded else 1] + (self.info.hidden,)
 
     @staticmethod
     def _check_lengths(lengths, given, padded):
@@ -197,6 +263,47 @@ class Encoding:
         return own
 
 
-def _unit(vectors):
-    norms = numpy.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / numpy.where(norms == 0, 1, norms)
+class _Host:
+    """Vectors in numpy's arrays."""
+
+    stack, copy = numpy.stack, numpy.array
+
+    @staticmethod
+    def zeros(shape):
+        return numpy.zeros(shape, numpy.float32)
+
+    @staticmethod
+    def seen(values, name):
+        return values
+
+    @staticmethod
+    def most(hidden):
+        return hidden.max(0)
+
+    @staticmethod
+    def unit(vectors):
+        norms = numpy.linalg.norm(vectors, axis=-1, keepdims=True)
+        return vectors / numpy.where(norms == 0, 1, norms)
+
+
+class _Cuda:
+    """Vectors in torch tensors on a GPU."""
+
+    seen = GpuArray
+
+    def __init__(self, ordinal):
+        self.torch, self.device = torch_of(ordinal)
+        self.stack = self.torch.stack
+
+    def zeros(self, shape):
+        return self.torch.zeros(shape, dtype=self.torch.float32, device=self.device)
+
+    def copy(self, hidden):
+        return hidden.clone()
+
+    def most(self, hidden):
+        return hidden.amax(0)
+
+    def unit(self, vectors):
+        norms = self.torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+        return vectors / norms.where(norms != 0, self.torch.ones_like(norms))

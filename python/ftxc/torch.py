@@ -9,7 +9,8 @@ from .model import Model
 
 class Encoder(torch.nn.Module):
     """Takes `input_ids` [B, S], `attention_mask` and `token_type_ids` as BertModel does, and gives an object with
-    `last_hidden_state` [B, S, hidden] and `pooler_output` [B, pooled] (None without one), on the CPU, in float32.
+    `last_hidden_state` [B, S, hidden] and `pooler_output` [B, pooled] (None without one), in float32: on the CPU, or, if
+    the model runs on the GPU of input_ids, there, without a copy over the host.
 
     A mask must be ones and then zeros in each row, as tokenizers that pad on the right make them."""
 
@@ -29,6 +30,9 @@ class Encoder(torch.nn.Module):
             if (mask != (numpy.arange(mask.shape[1]) < lengths[:, None])).any():
                 raise ValueError("attention_mask: expected ones and then zeros in each row (padding on the right)")
         kinds = None if token_type_ids is None else token_type_ids.cpu().numpy()
-        hidden, pooled = self.model.forward(ids=ids, lengths=lengths, types=kinds)
-        return types.SimpleNamespace(last_hidden_state=torch.from_numpy(hidden),
-                                     pooler_output=None if pooled is None else torch.from_numpy(pooled))
+        there = input_ids.is_cuda and input_ids.device.index == self.model.info.ordinal
+        out = torch.empty((*input_ids.shape, self.model.info.hidden), device=input_ids.device) if there else None
+        hidden, pooled = self.model.forward(ids=ids, lengths=lengths, types=kinds, out=out)
+        if not there:
+            hidden, pooled = torch.from_numpy(hidden), None if pooled is None else torch.from_numpy(pooled)
+        return types.SimpleNamespace(last_hidden_state=hidden, pooler_output=pooled)
