@@ -2,7 +2,7 @@
 # .incbin, so that nothing is escaped and nothing is slow.
 #
 # Names: templates/x.cu -> "x.cu", kernels/x.cuh -> "x.cuh", kernels/device/x.cuh ->
-# "device/x.cuh", kernels/cpu/x.c -> "cpu/x.c"; others have their path: specs/x.lua -> "specs/x.lua".
+# "device/x.cuh", kernels/cpu/x.c -> "cpu/x.c", compiler/ir/forms.def -> "forms.def"; others have their path: specs/x.lua -> "specs/x.lua".
 function(ftx_embed out)
   set(code "/* Made by cmake/embed.cmake. */\n#include \"compiler/embed.h\"\n\n")
   set(rows "")
@@ -10,7 +10,7 @@ function(ftx_embed out)
   set(files ${ARGN})
   list(SORT files)
   foreach(file ${files})
-    string(REGEX REPLACE "^(templates|kernels)/" "" name ${file})
+    string(REGEX REPLACE "^(templates|kernels|compiler/ir)/" "" name ${file})
     string(APPEND code "__asm__(\".section .rodata\\n.balign 16\\nembedded_${i}:\\n.incbin \\\"${CMAKE_SOURCE_DIR}/${file}\\\"\\n.byte 0\\n.previous\\n\");\n")
     string(APPEND code "extern const char embedded_${i}[] __attribute__((visibility(\"hidden\")));\n")
     string(APPEND rows "    {\"${name}\", embedded_${i}},\n")

@@ -33,6 +33,7 @@
 //@ moves   2 * (P + A) * D + S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
 //@ flops   2 * T * (P + A) * D
 //@ overlap yes
+//@ holds   FIRST
 #include "attention_block.cuh"
 
 struct Config {

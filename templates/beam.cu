@@ -2,8 +2,9 @@
 //@ kernel  beam
 //@ rank    130
 //@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out $segments -> y
-//@ match   y = beam(logits, s)
-//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  SEGMENTS: LOGIT_SEGMENTS
+//@ match   y = beam(logits:segments, s)   | SEGMENTS=1
+//@ match   y = beam(logits, s)            | SEGMENTS=0
+//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  SEGMENTS: SEGMENTS
 //    TILES, MOST, SHARED: as in BeamShape. LIST: bytes of TopsRoom.
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
 //@ consts  SHARED: max(32768 + 4 * BIASES, 12 * WIDTH * MOST)

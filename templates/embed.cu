@@ -9,11 +9,12 @@
 //@ match   y = add(scale(embed(ids(), w)), positions(p)) | OFFSET=positions.offset PT=type(p) POSITIONS=1 ST=fp32 TYPES=0 SCALED=1 BY=scale.by
 //@ match   y = add(add(embed(ids(), w), types(s)), positions(p)) | OFFSET=positions.offset PT=type(p) POSITIONS=1 ST=type(s) TYPES=1 SCALED=0 BY=0
 //@ match   y = add(add(embed(ids(), w), positions(p)), types(s)) | OFFSET=positions.offset PT=type(p) POSITIONS=1 ST=type(s) TYPES=1 SCALED=0 BY=0
-//@ consts  WT: type(w)  Y: type(y)  D: D  LENGTH: CONTEXT  SOURCES: ENCODE  EARLY: ENTRY_WAITS
+//@ consts  WT: type(w)  Y: type(y)  D: D  LENGTH: CONTEXT  SOURCES: ENCODE  EARLY: FREE_DEPENDENTS
 //@ consts  THREADS: min(256, round_up(ceil_div(D, 16 / sizeof(w)), 32))
 //@ launch  grid T, ceil_div(D, THREADS * (16 / sizeof(w)))   block THREADS
 //@ moves   T * D * (sizeof(w) + sizeof(y))
 //@ overlap yes
+//@ holds   !EARLY
 #include "embed.cuh"
 
 struct Config {

@@ -30,6 +30,7 @@
 //@ append: match y = append(linear(x, w, b?), t?)                | NORM=0 EPS=0
 //@ append: match y = append(linear(rmsnorm(x, g), w, b?), t?)    | NORM=1 EPS=rmsnorm.eps
 //@ append: match y = append(linear(layernorm(x, g, c), w, b?), t?)    | NORM=2 EPS=layernorm.eps
+//@ head:   gives y as segments SEGMENTS
 //@ head:   match y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps
 //@ head:   match y = linear(layernorm(select_last(x), g, c), w, b?)   | NORM=2 EPS=layernorm.eps
 //@ head:   match y = linear(select_last(x), w, b?)               | NORM=0 EPS=0

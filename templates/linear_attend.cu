@@ -4,15 +4,15 @@
 // place of linear_tile and attend_hopper.
 //@ kernel  linear_attend
 //@ rank    210
-//@ args    x[M,D] w[P,D] b[P]:fp32 xs:stats(x) $step $rows -> y[M,A]
+//@ args    x[M,D] w[P,D] b[P]:fp32 xs:row_stats(x) $step $rows -> y[M,A]
 //@ folded  w b g c
 //@ match   y = attend_packed(linear(x, w, b?))                   | EPS=0
-//@ match   y = attend_packed(linear(layernorm(x, g, c), w, b?))  | EPS=layernorm.eps
+//@ match   y = attend_packed(linear(layernorm(x:row_stats, g, c), w, b?))  | EPS=layernorm.eps
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  WIDTH: D  BIAS: has(b)
 //@ consts  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim  SCALE: attend_packed.scale
-//@ consts  X_STATS: columns(xs)  EPS: EPS
+//@ consts  X_STATS: param(xs)  EPS: EPS
 //@ needs   TMA CLUSTER WGMMA
-//@ fits    !has(xs) || (X_STATS && BIAS)
+//@ fits    !has(xs) || BIAS
 //    SLOTS: steps of 64 k of a block.
 //@ consts  SLOTS: ceil_div(ceil_div(WIDTH, 64), 2)
 //@ shared  W        SLOTS * 96 * 128

@@ -33,6 +33,7 @@
 //@ plain:  match y = glu(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
 //@ append: match y = append(linear(x, w, b?), t?)                | NORM=0 EPS=0
 //@ append: match y = append(linear(rmsnorm(x, g), w, b?), t?)    | NORM=1 EPS=rmsnorm.eps
+//@ head:   gives y as segments SEGMENTS
 //@ head:   match y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps LAST=1
 //@ head:   match y = linear(select_last(x), w, b?)               | NORM=0 EPS=0 LAST=1
 //@ head:   match y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps

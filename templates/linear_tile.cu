@@ -29,17 +29,18 @@
 //@ plain:  rank 290
 //@ append: rank 300
 //@ head:   rank 310
-//@ plain:  args rg[N]:fp32 rc[N]:fp32 xs:stats(x) rs:stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:stats(y)
+//@ plain:  args rg[N]:fp32 rc[N]:fp32 xs:row_stats(x) rs:row_stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:row_stats(y)
 //@ append: args t:fp32 $token $pages $k $v x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y
 //@ head:   args $params x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] $segments
 //@ plain:  folded w b g c
-//@ plain:  leaves ys Y_STATS
+//@ plain:  gives y as row_stats Y_STATS
+//@ head:   gives y as segments SEGMENTS
 //@ plain:  match y = linear(x, w, b?)                             | ACT=0 RES=0 EPS=0 R_EPS=0
 //@ plain:  match y = act(linear(x, w, b?))                        | ACT=act.kind RES=0 EPS=0 R_EPS=0
 //@ plain:  match y = add(linear(x, w, b?), r)                     | ACT=0 RES=1 EPS=0 R_EPS=0
-//@ plain:  match y = linear(layernorm(x, g, c), w, b?)            | ACT=0 RES=0 EPS=layernorm.eps R_EPS=0
-//@ plain:  match y = act(linear(layernorm(x, g, c), w, b?))       | ACT=act.kind RES=0 EPS=layernorm.eps R_EPS=0
-//@ plain:  match y = add(linear(x, w, b?), layernorm(r, rg, rc))  | ACT=0 RES=1 EPS=0 R_EPS=layernorm.eps
+//@ plain:  match y = linear(layernorm(x:row_stats, g, c), w, b?)            | ACT=0 RES=0 EPS=layernorm.eps R_EPS=0
+//@ plain:  match y = act(linear(layernorm(x:row_stats, g, c), w, b?))       | ACT=act.kind RES=0 EPS=layernorm.eps R_EPS=0
+//@ plain:  match y = add(linear(x, w, b?), layernorm(r:row_stats, rg, rc))  | ACT=0 RES=1 EPS=0 R_EPS=layernorm.eps
 //@ append: match y = append(linear(x, w, b?), t?)
 //@ head:   match y = linear(x, w, b?)
 //@ plain:  consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
@@ -87,13 +88,15 @@
 //@ plain:  fits !RES || SPLIT_K > 1 || TILE_N <= 128 || (SMEM_EPILOGUE && TILE_WARPGROUPS == 2)
 //@ plain:  consts SLOT_BYTES: max((TILE_M + TILE_N) * 128, SPLIT_K == 1 && RES ? round_up(min(TILE_N, 128), 64) * TILE_M * 2 : 0)
 //    Norms need no launch: the kernel that writes a row writes its statistics too, over every Y_STATS columns.
-//@ plain:  consts X_STATS: columns(xs)  R_STATS: columns(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
+//@ plain:  consts X_STATS: param(xs)  R_STATS: param(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
 //@ needs   TMA CLUSTER WGMMA
-//@ plain:  fits (!has(xs) || (X_STATS && BIAS)) && (!has(rs) || R_STATS) && (!Y_STATS || (RES && sizeof(Y) == 2))
+//@ plain:  fits (!has(xs) || BIAS) && (!Y_STATS || (RES && sizeof(Y) == 2))
 //@ plain:  consts CLUSTER_SIZE: CLUSTER_M * SPLIT_K
 //@ plain:  fits sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES))
 //@ plain:  fits N % 8 == 0 && K % 8 == 0 && (ENCODE || (T_MAX > 64 && DECODE && BUCKET > 0))
 //    The logits of larger vocabularies are those of `head`.
+//    Norms by row statistics were measured in encoders alone.
+//@ plain:  prefer other if !ENCODE && (has(xs) || has(rs) || has(ys))
 //@ plain:  fits logits(y) == 0 || N < 3072
 //    append: tiles as those of decode programs above.
 //@ append: consts X: type(x)  W: type(w)  Y: type(y)  KV: type($k)  N: N  K: K  BIAS: has(b)

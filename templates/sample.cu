@@ -2,8 +2,9 @@
 //@ kernel  sample
 //@ rank    410
 //@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $bad_words $token $history $out $segments -> y
-//@ match   y = sample(logits)
-//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  SEGMENTS: LOGIT_SEGMENTS
+//@ match   y = sample(logits:segments)    | SEGMENTS=1
+//@ match   y = sample(logits)             | SEGMENTS=0
+//@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  SEGMENTS: SEGMENTS
 //@ consts  TILES: ceil_div(VOCAB, 512)
 //    TILES, SHARED: as in SampleShape. BLOCKS: two per SM where 64 registers are enough: not with a small or odd
 //    vocabulary, nor on sm_86, 89 and 120.

@@ -1,4 +1,5 @@
-/* catalog.h - the contracts of all kernels, read from the `//@` lines of templates/ (CUDA) and kernels/cpu/ (CPU).
+/* catalog.h - the contracts of all kernels, read from the `//@` lines of templates/ (CUDA) and kernels/cpu/ (CPU), and the
+ * forms of values, read from those of compiler/ir/forms.def.
  *
  * docs/contracts.md explains the language, lines.def lists its lines, names.def the names that expressions may use. The
  * texts of templates/ and kernels/ are embedded in ftxc, so contracts are there without the source tree. */
@@ -53,9 +54,13 @@ typedef struct Fold {
     Id matrix, shift; /* of a bias: b[n] + sum over k of w[n,k] c[k] */
 } Fold;
 
+typedef struct Form Form; /* catalog/contract.h; number 0 is plain */
+
 typedef struct Catalog {
     Contract **at; /* CUDA contracts by rank, then CPU contracts by rank; the order of files has no effect */
     size_t n;
+    const Form *forms; /* [n_forms] */
+    size_t n_forms;
 } Catalog;
 
 /* Reads all embedded contracts; a mistake in one is a diagnostic with file and line. */

@@ -6,13 +6,31 @@
 #include "catalog.h"
 
 enum {
-    CONTRACT_MAX_ARGS = 24,
+    CONTRACT_MAX_ARGS = 64,
     CONTRACT_MAX_DIMS = 16,
     CONTRACT_MAX_CONSTS = 48,
     CONTRACT_MAX_VALUES = 16,  /* of a tune line */
     CONTRACT_MAX_COVERED = 16, /* ops of one match line */
-    CONTRACT_MAX_BUFFERS = 4,  /* scratch, zeroed and tiled lines, of each */
+    CONTRACT_MAX_BUFFERS = 8,  /* scratch, zeroed and tiled lines, of each */
     CONTRACT_MAX_REGIONS = 16, /* shared lines */
+    CONTRACT_MAX_FORMS = 16,
+};
+
+typedef struct Companion {
+    const char *name;
+    int named;         /* FTX_NAMED_x; -1: a buffer in the workspace */
+    const char *bytes; /* expression over ROWS, COLUMNS, PARAM */
+} Companion;
+
+/* A form in which a value can lie in memory, as compiler/ir/forms.def declares it. Number 0 is plain. */
+struct Form {
+    const char *name;
+    int64_t instead; /* bytes of an element, in place of the plain value's; 0: the plain value is there, too */
+    struct {
+        Companion *at;
+        size_t n, cap;
+    } companions;
+    Loc loc;
 };
 
 typedef struct ContractArg {
@@ -24,15 +42,18 @@ typedef struct ContractArg {
     const char *dims[IR_MAX_RANK]; /* "M", "2*F" */
     DType type;                    /* required storage type; DT_NONE: any */
     const char *type_of;           /* ":type(y)" */
-    const char *stats_name;        /* ":stats(x)" */
-    int stats_of;                  /* index of that arg; -1: this is not a statistics argument */
+    const char *of_name;           /* ":row_stats(x)": a companion of x */
+    int of;                        /* index of that arg; -1: this is not a companion */
+    uint32_t form, companion;      /* of the catalog; of the form */
 } ContractArg;
 
 /* A node of a match line's tree: an op with its arguments, or an argument of the kernel. */
 typedef struct Pattern Pattern;
 struct Pattern {
-    Op op;                           /* OP_NONE: a kernel argument */
-    int arg;                         /* index into args */
+    Op op;         /* OP_NONE: a kernel argument */
+    int arg;       /* index into args */
+    uint32_t form; /* in which the kernel reads the argument */
+    const char *form_name;
     bool optional;                   /* "b?": the graph's op may lack it */
     const Pattern *sub[IR_MAX_ARGS]; /* NULL: the graph's op must lack it */
 };
@@ -43,8 +64,8 @@ typedef struct NamedText { /* a name, its expression, and their line */
 } NamedText;
 
 typedef struct MatchLine {
-    int out; /* the arg that receives the result; -1: the result is not written to a buffer of its own */
-    const Pattern *root;
+    int out;             /* the arg that receives the result; -1: the result is not written to a buffer of its own */
+    const Pattern *root; /* an argument alone: the kernel converts its form */
     struct {
         NamedText *at;
         size_t n, cap;
@@ -61,6 +82,12 @@ typedef struct ContractConst {
     bool of_match; /* match lines give the value */
     bool placed;   /* and a consts line "NAME: NAME" the place among the constants */
 } ContractConst;
+
+typedef struct GivesLine { /* a form in which the kernel can write its result */
+    int arg;
+    uint32_t form;
+    NamedText param; /* its number; 0: this instance cannot */
+} GivesLine;
 
 typedef struct PreferLine { /* values of tuned constants, where a condition holds */
     struct {
@@ -122,24 +149,22 @@ struct Contract {
     struct {
         int matrix, bias, gain, shift; /* indices of args; gain 0: no `folded` line */
     } folded;
-    NamedText leaves; /* text NULL: the kernel writes no row statistics */
+    struct {
+        GivesLine *at;
+        size_t n, cap;
+    } gives;
+    bool no_plain; /* a form of `gives` stands in place of the plain value */
     struct {
         uint32_t capabilities;
         Loc loc;
     } needs;
     RowsServed rows;
     NamedText grid[3], block, smem, moves, flops; /* text NULL: not given */
+    NamedText holds;                              /* text NULL: its dependents may start before its wait */
     bool matmul, overlap;
     bool unmatched; /* "match none" */
     uint32_t rate;  /* percent of the target's fp32 or tensor rate; 0: not given */
 };
-
-/* Row statistics of a value: for each row, the sum and the sum of squares of each block of columns. A kernel that
- * normalises the rows reads them in place of the whole rows. */
-typedef struct RowStats {
-    bool wanted;     /* some reader could use them: the producer should write them */
-    int64_t columns; /* of a block, as the producer writes them; the last block has the rest; 0: it writes none */
-} RowStats;
 
 /* The program in which a match is tried: what contracts may depend on. */
 typedef struct ProgramFacts {
@@ -150,16 +175,22 @@ typedef struct ProgramFacts {
     int64_t t_max, s_max;
     const TargetFacts *target;
     DType kv;
-    bool segments;    /* LOGIT_SEGMENTS of names.def; set once the kernel of the logits is chosen */
-    bool entry_waits; /* ENTRY_WAITS of names.def; set once the second kernel is chosen */
-    RowStats *stats;  /* of each value; NULL: no kernel writes any */
+    bool free_dependents; /* FREE_DEPENDENTS of names.def; set by edges */
+    int64_t *
+        params; /* [values.n][CONTRACT_MAX_FORMS]: the number of a value's form as its writer gives it; 0: no kernel writes
+                        the value in this form. NULL: all values are plain */
 } ProgramFacts;
+
+/* The number of a value's form in this program; 0: it is not there in this form. */
+int64_t facts_param(const ProgramFacts *f, Id v, uint32_t form);
 
 typedef struct Binding {
     const Contract *contract;
     const MatchLine *line;
     Id root;
-    Id arg[CONTRACT_MAX_ARGS];        /* the value bound to each arg; 0: none */
+    Id arg[CONTRACT_MAX_ARGS]; /* the value bound to each arg; 0: none. A companion has the value that it belongs to */
+    uint8_t form[CONTRACT_MAX_ARGS];  /* in which that value is read or written */
+    uint32_t gives;                   /* the form in which the root is written */
     Id covered[CONTRACT_MAX_COVERED]; /* values that the kernel computes, the root first; ids() included */
     uint32_t n_covered;
     struct {
@@ -172,17 +203,21 @@ typedef struct Binding {
 /* In how many ways a line's tree can be read: each add and mul with its arguments as written, or swapped. */
 uint32_t match_ways(const MatchLine *line);
 
-/* Whether the line's tree, read in one of its ways, matches the graph with its root at v. uses: how many values read
- * each value. On false *reason, where asked for, says why. */
+/* Whether the line's tree, read in one of its ways, matches the graph with its root at v, to be written in the form
+ * `gives`. uses: how many values read each value. On false *reason, where asked for, says why. */
 bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, const MatchLine *line, uint32_t way, Id v,
-              Binding *b, const char **reason, Arena *scratch);
+              uint32_t gives, Binding *b, const char **reason, Arena *scratch);
+
+/* Whether the contract can write its result in a form, for some constants. */
+bool contract_gives(const Contract *c, uint32_t form);
 
 /* A match with its constants chosen. */
 typedef struct Fitted {
     Instance *instance;                                                  /* in `keep` */
     int64_t scratch[CONTRACT_MAX_BUFFERS], zeroed[CONTRACT_MAX_BUFFERS]; /* bytes, one for each line of the contract */
     int64_t tiled[CONTRACT_MAX_BUFFERS];                                 /* rows of a tile */
-    int64_t leaves;             /* columns of a block of the row statistics that it writes; 0: none */
+    int64_t param;              /* the number of the form in which the root is written; plain: 1 */
+    bool holds;                 /* the `holds` line */
     double moves, flops;        /* at T_MAX and S_MAX; moves < 0: not given */
     const NamedText *avoided;   /* the `prefer other` line that holds; NULL: none */
     const PreferLine **decided; /* of each constant: the line that gave its value; NULL: none did */
@@ -195,6 +230,10 @@ bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *s
 /* The same with a given value for each tuned constant: its place in the tune line; those of other constants are not read. */
 bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *places, Arena *keep, Arena *scratch,
                      Fitted *out, const char **reason);
+
+/* Bytes of a companion in the workspace, of a value with so many rows and columns and the form's number; false: they cannot
+ * be computed. */
+bool companion_bytes(const Companion *c, int64_t rows, int64_t columns, int64_t param, int64_t *bytes);
 
 /* The weights that are folded into operand i when it is packed; all 0: none. */
 Fold contract_arg_fold(const Binding *b, size_t i);

@@ -218,6 +218,35 @@ static double run_at_most(const ProgramFacts *f, const Expr *e)
     return (double)value;
 }
 
+/* The number of the form in which the root is to be written. */
+static bool fix_form(Scope *s, Fitted *out, Arena *a, const char **reason)
+{
+    out->param = 1;
+    for (size_t i = 0; i < s->c->gives.n; i++) {
+        const GivesLine *g = &s->c->gives.at[i];
+
+        if (g->form != s->b->gives)
+            continue;
+        if (!number_of(s, &g->param, 0, INT32_MAX, &out->param, a, reason))
+            return false;
+        if (out->param)
+            return true;
+        *reason = arena_printf(a, "%s:%d: gives: %s is 0", g->param.loc.file, g->param.loc.line, g->param.text);
+        return false;
+    }
+    return true;
+}
+
+static bool fix_holds(Scope *s, Fitted *out, Arena *a, const char **reason)
+{
+    int64_t holds = 0;
+
+    if (!number_of(s, &s->c->holds, 0, 1, &holds, a, reason))
+        return false;
+    out->holds = holds != 0;
+    return true;
+}
+
 static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *keep, Arena *a, const char **reason)
 {
     const Contract *c = s->c;
@@ -260,7 +289,7 @@ static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *keep, Arena *
     for (size_t i = 0; i < c->tiled.n; i++)
         if (!number_of(s, &c->tiled.at[i], 0, MAX_TILE_ROWS, &out->tiled[i], a, reason))
             return false;
-    return number_of(s, &c->leaves, 0, INT32_MAX, &out->leaves, a, reason);
+    return fix_form(s, out, a, reason) && fix_holds(s, out, a, reason);
 }
 
 int64_t contract_arg_tiled(const Binding *b, const Fitted *fit, size_t i)
@@ -439,7 +468,10 @@ bool contract_check(const Contract *c, Diag *d)
         if (at < 0 || c->args.at[at].named >= 0 || c->args.at[at].rank != 2)
             return diag_error(d, t->loc, "contract: tiled: %s is not an argument with two sizes", t->name);
     }
-    if (!check_texts(&s, c->tiled.at, c->tiled.n, d) || !check_text(&s, &c->leaves, d))
+    for (size_t i = 0; i < c->gives.n; i++)
+        if (!check_text(&s, &c->gives.at[i].param, d))
+            return false;
+    if (!check_texts(&s, c->tiled.at, c->tiled.n, d) || !check_text(&s, &c->holds, d))
         return false;
     s.at_most = true;
     if (!check_texts(&s, c->scratch.at, c->scratch.n, d) || !check_texts(&s, c->zeroed.at, c->zeroed.n, d))

@@ -74,7 +74,12 @@ static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
             refuse(m, "ids are not in a buffer of their own, but in $token");
             return false;
         }
+        if (!facts_param(m->f, id, p->form)) {
+            refuse(m, "%%%u is not written as %s", id, p->form_name);
+            return false;
+        }
         m->b->arg[p->arg] = id;
+        m->b->form[p->arg] = (uint8_t)p->form;
         return true;
     }
     if (v->op != p->op) {
@@ -220,34 +225,45 @@ static bool can_fold(Matcher *m)
     return true;
 }
 
-/* The statistics of an input are bound if the match has a norm of that input, those of an output if a reader wants them. */
-static void bind_stats(const ProgramFacts *f, Binding *b)
+int64_t facts_param(const ProgramFacts *f, Id v, uint32_t form)
+{
+    if (!f->params || ir_op_is_weight(ir_value(f->g, v)->op))
+        return form == 0;
+    return f->params[v * CONTRACT_MAX_FORMS + form];
+}
+
+bool contract_gives(const Contract *c, uint32_t form)
+{
+    bool out = !form && !c->no_plain;
+
+    for (size_t i = 0; i < c->gives.n; i++)
+        out |= c->gives.at[i].form == form;
+    return out;
+}
+
+/* A companion is bound if its argument is read or written in the form to which it belongs. */
+static void bind_companions(Binding *b)
 {
     for (size_t i = 0; i < b->contract->args.n; i++) {
         const ContractArg *a = &b->contract->args.at[i];
-        const Id of = a->stats_of < 0 ? 0 : b->arg[a->stats_of];
 
-        if (a->out && of && f->stats && f->stats[of].wanted)
-            b->arg[i] = of;
-        for (uint32_t k = 0; of && !a->out && k < b->n_covered; k++) {
-            const Value *v = ir_value(f->g, b->covered[k]);
-
-            if ((v->op == OP_LAYERNORM || v->op == OP_RMSNORM) && v->args[0] == of)
-                b->arg[i] = of;
-        }
+        if (a->of >= 0 && b->form[a->of] == a->form)
+            b->arg[i] = b->arg[a->of];
     }
 }
 
 bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, const MatchLine *line, uint32_t way, Id v,
-              Binding *b, const char **reason, Arena *scratch)
+              uint32_t gives, Binding *b, const char **reason, Arena *scratch)
 {
     Matcher m = {f, uses, c, way, b, reason, scratch};
 
-    *b = (Binding){.contract = c, .line = line, .root = v};
+    *b = (Binding){.contract = c, .line = line, .root = v, .gives = gives};
     if (!match_tree(&m, line->root, v, true))
         return false;
-    if (line->out >= 0)
+    if (line->out >= 0) {
         b->arg[line->out] = v;
+        b->form[line->out] = (uint8_t)gives;
+    }
     for (int names = 1; names >= 0; names--)
         for (size_t i = 0; i < c->args.n; i++)
             if (b->arg[i] && !match_sizes(&m, &c->args.at[i], b->arg[i], names))
@@ -261,7 +277,7 @@ bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, co
         refuse(&m, "%s is %s, it must be %s", a->name, dtype_name(value->type), dtype_name(contract_arg_type(f, b, i)));
         return false;
     }
-    bind_stats(f, b);
+    bind_companions(b);
     return can_fold(&m);
 }
 

@@ -1,4 +1,4 @@
-/* read.c - `//@` lines to contracts: the files, the table of lines, and all lines but those of read_match.c.
+/* read.c - `//@` lines to contracts: the files, the table of lines, and all lines but those of read_match.c and read_form.c.
  *
  * A mistake in a contract is a diagnostic with file and line when ftxc starts; after that, contracts are known to be well
  * formed. */
@@ -374,30 +374,19 @@ static bool read_flops(Reader *r)
 static bool read_scratch(Reader *r)
 {
     return r->c->scratch.n < CONTRACT_MAX_BUFFERS ? read_named(r, arena_push(r->keep, r->c->scratch))
-                                                  : reader_fail(r, "at most four scratch lines");
+                                                  : reader_fail(r, "at most 8 scratch lines");
 }
 
 static bool read_zeroed(Reader *r)
 {
     return r->c->zeroed.n < CONTRACT_MAX_BUFFERS ? read_named(r, arena_push(r->keep, r->c->zeroed))
-                                                 : reader_fail(r, "at most four zeroed lines");
+                                                 : reader_fail(r, "at most 8 zeroed lines");
 }
 
 static bool read_tiled(Reader *r)
 {
     return r->c->tiled.n < CONTRACT_MAX_BUFFERS ? read_named(r, arena_push(r->keep, r->c->tiled))
-                                                : reader_fail(r, "at most four tiled lines");
-}
-
-static bool read_leaves(Reader *r)
-{
-    const char *s = reader_name(r);
-    const int i = s ? reader_arg(r->c, s) : -1;
-
-    if (i < 0 || !r->c->args.at[i].out || r->c->args.at[i].stats_of < 0)
-        return reader_fail(r, "output that is stats(y)");
-    r->c->leaves.name = s;
-    return read_expression(r, &r->c->leaves);
+                                                : reader_fail(r, "at most 8 tiled lines");
 }
 
 static bool read_rate(Reader *r)
@@ -413,6 +402,12 @@ static bool read_matmul(Reader *r)
 static bool read_overlap(Reader *r)
 {
     return read_yes(r, &r->c->overlap);
+}
+
+static bool read_holds(Reader *r)
+{
+    r->c->holds.name = "holds";
+    return read_expression(r, &r->c->holds);
 }
 
 /* The line itself is read when the text of an instance is made. */
@@ -469,6 +464,11 @@ static bool read_for_variants(Reader *r, const Line *line, const char *whole)
     return true;
 }
 
+static bool is_form_line(bool (*read)(Reader *r))
+{
+    return read == read_form || read == read_instead || read == read_companion;
+}
+
 static bool read_line(Reader *r)
 {
     static const Line lines[] = {
@@ -484,11 +484,13 @@ static bool read_line(Reader *r)
     key = reader_name(r);
     if (!key)
         return reader_fail(r, "keyword");
-    if (!r->c && strcmp(key, "kernel") != 0)
-        return diag_error(r->d, r->loc, "contract: the first line must be: //@ kernel NAME");
     for (size_t i = 0; i < LEN(lines); i++)
         if (strcmp(lines[i].key, key) == 0) {
-            const bool begins = lines[i].read == read_kernel || lines[i].read == read_variant;
+            const bool of_form = is_form_line(lines[i].read);
+            const bool begins = of_form || lines[i].read == read_kernel || lines[i].read == read_variant;
+
+            if (!r->c && !of_form && lines[i].read != read_kernel)
+                return diag_error(r->d, r->loc, "contract: the first line must be: //@ kernel NAME");
 
             if (begins && r->labelled)
                 return diag_error(r->d, r->loc, "contract: a %s line belongs to no variant", key);
@@ -532,9 +534,18 @@ static bool finish(Contract *c, Diag *d)
     return contract_check(c, d);
 }
 
+static bool is_forms_file(const char *file)
+{
+    return strcmp(file, "forms.def") == 0;
+}
+
 static const char *tree_path(Arena *keep, const char *file)
 {
-    return arena_printf(keep, "%s/%s", strncmp(file, "cpu/", 4) == 0 ? "kernels" : "templates", file);
+    return arena_printf(keep, "%s/%s",
+                        strncmp(file, "cpu/", 4) == 0 ? "kernels"
+                        : is_forms_file(file)         ? "compiler/ir"
+                                                      : "templates",
+                        file);
 }
 
 static bool is_contract_file(const char *file)
@@ -599,6 +610,10 @@ bool catalog_read(Arena *keep, const EmbeddedFile *files, size_t n, Catalog *c, 
 {
     Reader r = {.keep = keep, .d = d};
 
+    *(Form *)arena_push(keep, r.forms) = (Form){.name = "plain"};
+    for (size_t i = 0; i < n; i++)
+        if (is_forms_file(files[i].name) && !read_file(&r, &files[i]))
+            return false;
     for (size_t i = 0; i < n; i++)
         if (is_contract_file(files[i].name) && !read_file(&r, &files[i]))
             return false;
@@ -607,7 +622,6 @@ bool catalog_read(Arena *keep, const EmbeddedFile *files, size_t n, Catalog *c, 
             return false;
     if (!sort_by_rank(r.all.at, r.all.n, d))
         return false;
-    c->at = r.all.at;
-    c->n = r.all.n;
+    *c = (Catalog){.at = r.all.at, .n = r.all.n, .forms = r.forms.at, .n_forms = r.forms.n};
     return true;
 }

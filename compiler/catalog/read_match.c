@@ -3,21 +3,31 @@
 
 #include <string.h>
 
-static int named_buffer(const char *s)
-{
-    static const char *const names[] = {
-#define NAMED(name, space, bytes, what) #name,
-#include "../../runtime/artifact/named.def"
-#undef NAMED
-    };
-
-    for (size_t i = 0; i < LEN(names); i++)
-        if (strcmp(names[i], s) == 0)
-            return (int)i;
-    return -1;
-}
-
 /* --- args ------------------------------------------------------------------------------------ */
+
+/* FORM(x), or FORM.NAME(x) where the form has several: a companion of x, `name` being the word before the bracket. */
+static bool read_companion_of(Reader *r, ContractArg *a, const char *name)
+{
+    const char *part = NULL;
+    const Form *f;
+
+    while (a->form < r->forms.n && strcmp(r->forms.at[a->form].name, name) != 0)
+        a->form++;
+    if (a->form == r->forms.n)
+        return diag_error(r->d, r->loc, "contract: compiler/ir/forms.def has no form %s", name);
+    f = &r->forms.at[a->form];
+    if (reader_accept(r, ".") && !(part = reader_name(r)))
+        return reader_fail(r, "companion");
+    while (a->companion < f->companions.n && part && strcmp(f->companions.at[a->companion].name, part) != 0)
+        a->companion++;
+    if (a->companion == f->companions.n || f->companions.at[a->companion].named >= 0)
+        return diag_error(r->d, r->loc, "contract: the form %s has no companion%s%s in the workspace", name,
+                          part ? " " : "", part ? part : "");
+    a->type = DT_FP32;
+    return reader_accept(r, "(") && (a->of_name = reader_name(r)) != NULL && reader_accept(r, ")")
+               ? true
+               : reader_fail(r, "FORM(argument)");
+}
 
 static bool read_arg(Reader *r, bool out)
 {
@@ -31,7 +41,7 @@ static bool read_arg(Reader *r, bool out)
         return diag_error(r->d, r->loc, "contract: argument %s is given twice, or there are more than %d", s,
                           CONTRACT_MAX_ARGS);
     a = arena_push(r->keep, r->c->args);
-    *a = (ContractArg){.name = s, .named = is_named ? named_buffer(s) : -1, .out = out, .stats_of = -1};
+    *a = (ContractArg){.name = s, .named = is_named ? reader_named(s) : -1, .out = out, .of = -1};
     if (is_named && a->named < 0)
         return diag_error(r->d, r->loc, "contract: runtime/artifact/named.def has no buffer $%s", s);
     if (*r->at == '[') {
@@ -55,11 +65,8 @@ static bool read_arg(Reader *r, bool out)
         a->type_of = reader_name(r);
         return (a->type_of && reader_accept(r, ")")) || reader_fail(r, "type(argument)");
     }
-    if (s && strcmp(s, "stats") == 0 && reader_accept(r, "(")) {
-        a->stats_name = reader_name(r);
-        a->type = DT_FP32;
-        return (a->stats_name && reader_accept(r, ")")) || reader_fail(r, "stats(argument)");
-    }
+    if (s && (*r->at == '(' || *r->at == '.'))
+        return read_companion_of(r, a, s);
     a->type = s ? dtype_parse(s) : DT_NONE;
     return a->type || reader_fail(r, "type");
 }
@@ -81,12 +88,12 @@ bool read_args(Reader *r)
     for (size_t i = 0; i < r->c->args.n; i++) {
         ContractArg *a = &r->c->args.at[i];
 
-        if (!a->stats_name)
+        if (!a->of_name)
             continue;
-        a->stats_of = reader_arg(r->c, a->stats_name);
-        if (a->stats_of < 0 || r->c->args.at[a->stats_of].out != a->out)
-            return diag_error(r->d, r->loc, "contract: stats(%s): no such argument on the same side of ->",
-                              a->stats_name);
+        a->of = reader_arg(r->c, a->of_name);
+        if (a->of < 0 || r->c->args.at[a->of].out != a->out || r->c->args.at[a->of].of_name)
+            return diag_error(r->d, r->loc, "contract: %s(%s): no such argument on the same side of ->",
+                              r->forms.at[a->form].name, a->of_name);
     }
     r->c->operands = (uint32_t)r->c->args.n;
     return true;
@@ -110,7 +117,7 @@ bool read_folded(Reader *r)
         at[i] = i < 2 ? reader_arg(c, s) : (int)c->args.n;
         if (i >= 2)
             *(ContractArg *)arena_push(r->keep, c->args) =
-                (ContractArg){.name = s, .named = -1, .stats_of = -1, .type = DT_FP32};
+                (ContractArg){.name = s, .named = -1, .of = -1, .type = DT_FP32};
     }
     c->folded.matrix = at[0];
     c->folded.bias = at[1];
@@ -136,9 +143,15 @@ static const Pattern *read_pattern(Reader *r, int depth)
     if (!reader_accept(r, "(")) {
         p->arg = reader_arg(r->c, s);
         p->optional = reader_accept(r, "?");
-        if (p->arg < 0 || r->c->args.at[p->arg].named >= 0 || r->c->args.at[p->arg].stats_of >= 0) {
+        p->form_name = r->forms.at[0].name;
+        if (p->arg < 0 || r->c->args.at[p->arg].named >= 0 || r->c->args.at[p->arg].of >= 0) {
             diag_error(r->d, r->loc, "contract: %s is not an argument that a match line can bind", s);
             return NULL;
+        }
+        if (reader_accept(r, ":")) {
+            if (!reader_form(r, &p->form))
+                return NULL;
+            p->form_name = r->forms.at[p->form].name;
         }
         return p;
     }
@@ -188,8 +201,8 @@ bool read_match(Reader *r)
     m->root = read_pattern(r, 0);
     if (!m->root)
         return false;
-    if (!m->root->op)
-        return reader_fail(r, "op");
+    if (!m->root->op && m->out < 0)
+        return diag_error(r->d, r->loc, "contract: a conversion writes its result to an output");
     if (reader_accept(r, "|"))
         for (reader_spaces(r); *r->at; reader_spaces(r)) {
             NamedText *t = arena_push(r->keep, m->consts);

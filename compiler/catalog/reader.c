@@ -49,6 +49,30 @@ const char *reader_text(Reader *r, const char *ends)
     return arena_strndup(r->keep, from, (size_t)(to - from));
 }
 
+int reader_named(const char *s)
+{
+    static const char *const names[] = {
+#define NAMED(name, space, bytes, what) #name,
+#include "../../runtime/artifact/named.def"
+#undef NAMED
+    };
+
+    for (size_t i = 0; i < LEN(names); i++)
+        if (strcmp(names[i], s) == 0)
+            return (int)i;
+    return -1;
+}
+
+bool reader_form(Reader *r, uint32_t *form)
+{
+    const char *s = reader_name(r);
+
+    for (*form = 0; s && *form < r->forms.n; ++*form)
+        if (strcmp(r->forms.at[*form].name, s) == 0)
+            return true;
+    return s ? diag_error(r->d, r->loc, "contract: compiler/ir/forms.def has no form %s", s) : reader_fail(r, "form");
+}
+
 int reader_arg(const Contract *c, const char *s)
 {
     for (size_t i = 0; i < c->args.n; i++)

@@ -1,4 +1,4 @@
-/* reader.h - reading one `//@` line: what read.c and read_match.c share. */
+/* reader.h - reading one `//@` line: what read.c, read_match.c and read_form.c share. */
 #ifndef FTXC_CATALOG_READER_H
 #define FTXC_CATALOG_READER_H
 
@@ -6,6 +6,10 @@
 
 typedef struct Reader {
     Arena *keep;
+    struct {
+        Form *at;
+        size_t n, cap;
+    } forms;     /* [0] is plain */
     Contract *c; /* the one for which the line is read; NULL before the first `kernel` line */
     struct {
         Contract **at;
@@ -38,8 +42,12 @@ const char *reader_label(const char *at, const char **name, size_t *n);
 /* A line after its labels; NULL: they do not name the variant. */
 const char *reader_line_of(const char *line, const char *variant);
 
+/* FTX_NAMED_x of "x"; -1: runtime/artifact/named.def has no such buffer. */
+int reader_named(const char *s);
 /* The argument of that name, or -1. */
 int reader_arg(const Contract *c, const char *s);
+/* A form by its name, which stands next in the line; false: there is none. */
+bool reader_form(Reader *r, uint32_t *form);
 /* The constant of that name, or NULL. */
 ContractConst *reader_const(Contract *c, const char *s);
 /* The kind of a constant with this value: type(x) and bf16 are types, op.attr of a number attribute a float, all else an integer. */
@@ -52,5 +60,11 @@ bool read_shared(Reader *r);
 bool read_args(Reader *r);
 bool read_folded(Reader *r);
 bool read_match(Reader *r);
+
+/* read_form.c: the lines of forms, and `gives`. */
+bool read_form(Reader *r);
+bool read_instead(Reader *r);
+bool read_companion(Reader *r);
+bool read_gives(Reader *r);
 
 #endif

@@ -1,4 +1,4 @@
-/* lower.c - the programs of a target, and the facts about them on which contracts depend. */
+/* lower.c - the state of one target before its first stage, and where its weights are packed. */
 #include "lower.h"
 
 #include <string.h>
@@ -39,84 +39,6 @@ static int *find_layers(const Graph *g, Arena *keep)
     return layer;
 }
 
-static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
-{
-    const Limits *m = &l->g->limits;
-    Program *p = arena_push(l->keep, l->programs);
-    const int64_t t_max = bucket ? bucket : kind == FTX_PROG_DECODE ? m->sequences : m->tokens;
-
-    p->kind = kind;
-    p->facts = (ProgramFacts){
-        .g = l->g,
-        .decode = kind == FTX_PROG_DECODE,
-        .encode = kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN,
-        .hidden = kind == FTX_PROG_HIDDEN,
-        .bucket = bucket,
-        .t_max = t_max,
-        .s_max = t_max < m->sequences ? t_max : m->sequences,
-        .target = target_facts(l->target),
-        .kv = l->kv,
-    };
-    return p;
-}
-
-/* Programs of a fixed size above 64 tokens are made where a kernel of ours computes their products, as linear_tile does
- * for encoders in 16 bits on targets with wgmma. */
-static bool has_large_buckets(const Lower *l, FtxProgramKind kind)
-{
-    return (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN) &&
-           (target_facts(l->target)->capabilities & CAPABILITY_WGMMA) && dtype_size(l->compute) == 2;
-}
-
-/* The programs of one kind: small ones of a fixed size (buckets), and one for any larger T. */
-static void add_ladder(Lower *l, FtxProgramKind kind)
-{
-    const int64_t tokens = l->g->limits.tokens;
-
-    add_program(l, kind, 16);
-    if (tokens > 16)
-        add_program(l, kind, 64);
-    for (int64_t bucket = 128; has_large_buckets(l, kind) && bucket <= 1024 && bucket <= tokens; bucket *= 2)
-        add_program(l, kind, bucket)->optional = true;
-    if (tokens > 64)
-        add_program(l, kind, 0);
-}
-
-/* Rows of the largest decode program of fixed size. 77 separate launches take a host 0.4 ms a step, as long as an H200
- * computes on 512 rows of Transformer-base; launched as one CUDA graph they take almost nothing. */
-enum { MAX_DECODE_BUCKET = 512 };
-
-/* An encoder has encode programs, and hidden programs where callers may bring hidden states. On the CPU one step program
- * takes any step. On a GPU small steps have programs of fixed size, launched as CUDA graphs, and steps of one token a
- * sequence, the hot loop, have decode programs. */
-static void add_programs(Lower *l)
-{
-    const Limits *m = &l->g->limits;
-
-    if (l->target.id == FTX_TARGET_CPU) {
-        if (l->g->kind != FTX_MODEL_DECODER)
-            add_program(l, FTX_PROG_ENCODE, 0);
-        if (l->g->entry)
-            add_program(l, FTX_PROG_HIDDEN, 0);
-        if (l->g->kind != FTX_MODEL_ENCODER)
-            add_program(l, FTX_PROG_STEP, 0);
-        return;
-    }
-    if (l->g->kind != FTX_MODEL_DECODER)
-        add_ladder(l, FTX_PROG_ENCODE);
-    if (l->g->entry)
-        add_ladder(l, FTX_PROG_HIDDEN);
-    if (l->g->kind == FTX_MODEL_ENCODER)
-        return;
-    add_ladder(l, FTX_PROG_STEP);
-    for (int64_t bucket = 1; bucket <= MAX_DECODE_BUCKET; bucket *= 2) {
-        add_program(l, FTX_PROG_DECODE, bucket);
-        if (bucket >= m->sequences)
-            return;
-    }
-    add_program(l, FTX_PROG_DECODE, 0);
-}
-
 void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Precision *p, Packing *packing, Plan *plan)
 {
     *l = (Lower){.source = g,
@@ -140,8 +62,8 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     memcpy(l->encoder, ir_encoder_side(g), sizeof *l->encoder * g->values.n);
     l->after = arena_array(l->keep, bool, g->values.n);
     memcpy(l->after, ir_after_entry(g), sizeof *l->after * g->values.n);
-    l->launch_norms = arena_array(l->keep, bool, g->values.n);
-    add_programs(l);
+    l->weight_forms = arena_array(l->keep, WeightForm, g->values.n);
+    lower_add_programs(l);
     *plan = (Plan){.target = t};
     plan->head.target = t.id;
     plan->head.weight_type = p->weights ? p->weights : DT_FP32;
@@ -162,15 +84,4 @@ size_t lower_packed_at(const Lower *l, const Program *p, const Binding *b, size_
             return k;
     }
     return SIZE_MAX;
-}
-
-const char *lower_program_name(const Program *p, Arena *a)
-{
-    static const char *const names[] = {[FTX_PROG_STEP] = "step",
-                                        [FTX_PROG_DECODE] = "decode",
-                                        [FTX_PROG_ENCODE] = "encode",
-                                        [FTX_PROG_HIDDEN] = "hidden"};
-    const char *kind = names[p->kind];
-
-    return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;
 }

@@ -1,6 +1,7 @@
 /* lower.h - the state of one target that its stages read and fill, one after the other.
  *
- *   select    fills `groups` of every program: which kernel computes which values
+ *   select    fills `groups` of every program: which kernel computes which values, in which form each is written
+ *   edges     where a launch may let the next one start early, and is compiled so
  *   layout    gives every weight that a group reads an offset in the packed block
  *   schedule  makes the launch lists: instances, shared where equal, and operands
  *   memory    gives every buffer its offset and writes the plan */
@@ -22,19 +23,27 @@ typedef enum OperandKind {
     OPERAND_WEIGHT,
     OPERAND_NAMED,
     OPERAND_VALUE,
-    OPERAND_STATS,
     OPERAND_SCRATCH,
     OPERAND_ZEROED
 } OperandKind;
 
 typedef struct Operand {
     OperandKind kind;
-    Id value;      /* WEIGHT, VALUE, STATS */
+    Id value;      /* WEIGHT, VALUE */
+    uint32_t part; /* VALUE: PLAIN_PART, or what lower_part says of its form */
     uint32_t at;   /* WEIGHT: index in the packing; NAMED: FTX_NAMED_x; SCRATCH, ZEROED: line of the contract */
     int64_t tiled; /* VALUE, WEIGHT: passed as a TMA descriptor with tiles of so many rows; 0: as an address */
     int64_t layer; /* NAMED: that of k, v, cross_k, cross_v */
-    int64_t bytes; /* SCRATCH, ZEROED, STATS */
+    int64_t bytes; /* VALUE, SCRATCH, ZEROED */
 } Operand;
+
+/* A value has a buffer for each part: the plain value, the elements of a form that replaces it, and each companion. */
+enum { PLAIN_PART = 0, MAX_PARTS = 32 };
+/* Part of a form of the catalog: 0: its elements; k: its companion k - 1. */
+static inline uint32_t lower_part(uint32_t form, uint32_t k)
+{
+    return form * MAX_PARTS + k;
+}
 
 typedef struct Launch {
     const Group *group;
@@ -48,7 +57,7 @@ typedef struct Launch {
 typedef struct Buffer {
     const char *name;
     Id value;                 /* 0: scratch */
-    bool stats;               /* it holds the row statistics of the value */
+    uint32_t part;            /* of the value */
     uint32_t launch, scratch; /* scratch: of this launch, this line of its contract */
     uint32_t first, last;     /* lifetime interval in launches, both inclusive */
     uint64_t bytes, offset;
@@ -57,6 +66,7 @@ typedef struct Buffer {
 typedef struct Program {
     FtxProgramKind kind;
     bool optional; /* dropped if a value has no kernel in it; the program for any T is used then */
+    bool dropped;
     ProgramFacts facts;
     struct {
         Group *at;
@@ -72,7 +82,7 @@ typedef struct Program {
     } buffers;
     uint64_t work_bytes, lower_bound;
     const uint32_t *uses;       /* readers of each value in the cover that was taken; in scratch memory */
-    struct FitCache *fit_cache; /* of select; in scratch memory */
+    struct FitCache *fit_cache; /* of candidates.c; in scratch memory */
 } Program;
 
 /* Memory of a `zeroed` line: one buffer for each contract and line, as large as its largest launch needs. */
@@ -82,6 +92,12 @@ typedef struct Zeroed {
     uint64_t bytes, offset;
 } Zeroed;
 
+/* In which form the programs selected so far read a weight. */
+typedef struct WeightForm {
+    bool known;
+    Fold fold;
+} WeightForm;
+
 typedef struct Lower {
     const Graph *source;
     Graph *g; /* a copy of source with the types of this target */
@@ -90,10 +106,11 @@ typedef struct Lower {
     const Precision *precision;
     DType compute, kv;
     /* of each value, [values.n] */
-    int *layer;         /* -1: none */
-    bool *encoder;      /* computed by encode programs */
-    bool *after;        /* computed by programs that begin at the entry */
-    bool *launch_norms; /* norms of this value get a launch in every program */
+    int *layer;    /* -1: none */
+    bool *encoder; /* computed by encode programs */
+    bool *after;   /* computed by programs that begin at the entry */
+    WeightForm *weight_forms;
+    bool unfolded; /* no norm may be folded into a weight */
     struct {
         Program *at;
         size_t n, cap;
@@ -109,6 +126,7 @@ typedef struct Lower {
 
 /* Stages; false: d has the reason. */
 bool stage_select(Lower *l, Diag *d);
+bool stage_edges(Lower *l, Diag *d);
 bool stage_layout(Lower *l, Diag *d);
 bool stage_schedule(Lower *l, Diag *d);
 bool stage_memory(Lower *l, Diag *d);
@@ -118,6 +136,9 @@ bool pass_simplify(Graph *g, const Precision *p, Diag *d);
 bool pass_precision(Graph *g, const Precision *p, Diag *d);
 DType precision_compute(const Precision *p, Target t);
 void precision_apply(Graph *g, const Precision *p, DType compute);
+
+/* Adds the target's programs, none selected yet. */
+void lower_add_programs(Lower *l);
 
 /* Prepares the target: its types, and its programs with their facts; nothing is selected yet. */
 void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Precision *p, Packing *packing, Plan *plan);
@@ -134,9 +155,17 @@ typedef struct Candidates {
     Candidate *at;
     size_t n, cap;
 } Candidates;
-/* Candidates with their root at v, by rank. refused: with those that were refused, and the reason. */
-void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, bool refused, Candidates *out);
+/* COMPUTE: candidates with their root at v. CONVERSIONS: those that make one form of v from another. By rank; refused: with
+ * those that were refused, and the reason. */
+typedef enum CandidateKind { COMPUTE, CONVERSIONS } CandidateKind;
+void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, CandidateKind kind, bool refused,
+                       Candidates *out);
+/* The cost by which candidates are compared: one with a `prefer other` line that holds loses to any without. */
+double candidate_cost(const Candidate *x);
+
 bool select_program(const Lower *l, Program *p, Diag *d);
+/* "no kernel for %5 = rmsnorm ...": v, and the contracts that came closest. Returns false. */
+bool why_missing(const Lower *l, Program *p, const uint32_t *uses, Id v, Diag *d);
 
 /* The index in the packing of operand i, a weight; SIZE_MAX: it is not packed yet. */
 size_t lower_packed_at(const Lower *l, const Program *p, const Binding *b, size_t i);
@@ -147,6 +176,7 @@ const char *lower_program_name(const Program *p, Arena *a); /* "decode 8", "step
 
 /* The result of a stage as text, for --dump and the golden tests. */
 void print_select(const Lower *l, FILE *out);
+void print_edges(const Lower *l, FILE *out);
 void print_layout(const Lower *l, FILE *out);
 void print_schedule(const Lower *l, FILE *out);
 void print_memory(const Lower *l, FILE *out);

@@ -150,38 +150,36 @@ static bool place_named(Lower *l, Diag *d)
 
 /* --- the workspace of a program ---------------------------------------------------------------------- */
 
-static Buffer *buffer_of(Program *p, Id v, bool stats)
+static Buffer *buffer_of(Program *p, Id v, uint32_t part)
 {
     for (size_t i = 0; i < p->buffers.n; i++)
-        if (p->buffers.at[i].value == v && p->buffers.at[i].stats == stats)
+        if (p->buffers.at[i].value == v && p->buffers.at[i].part == part)
             return &p->buffers.at[i];
     return NULL;
 }
 
-static uint64_t value_bytes(const Lower *l, const Program *p, Id v)
+/* "%12 add", "sums of %12 add" (a companion), "q8_rows of %12 add" (the elements of a form). */
+static const char *buffer_name(const Lower *l, Id v, uint32_t part)
 {
-    const Value *value = ir_value(l->g, v);
+    const Form *f = &l->catalog->forms[part / MAX_PARTS];
+    const uint32_t k = part % MAX_PARTS;
+    const char *name = arena_printf(l->keep, "%%%u %s", v, ir_op_name(ir_value(l->g, v)->op));
 
-    return (uint64_t)ir_shape_elements(value->shape, p->facts.t_max, p->facts.s_max) * dtype_size(value->type);
+    return part ? arena_printf(l->keep, "%s of %s", k ? f->companions.at[k - 1].name : f->name, name) : name;
 }
 
-/* The buffers of a program with their lifetime intervals: from the launch that writes a value to the last one that reads
- * it. Row statistics of a value are a buffer of their own. */
+/* The buffers of a program with their lifetime intervals: from the launch that writes a part of a value to the last one
+ * that reads it. */
 static void find_buffers(Lower *l, Program *p)
 {
-    uint32_t *at[2]; /* of the value, of its statistics: index + 1 into buffers */
-
-    for (int i = 0; i < 2; i++)
-        at[i] = arena_array(l->scratch, uint32_t, l->g->values.n);
-
     for (uint32_t i = 0; i < p->launches.n; i++) {
         const Launch *launch = &p->launches.at[i];
 
         for (uint32_t k = 0; k < launch->n_operands; k++) {
             const Operand *o = &launch->operands[k];
-            const bool stats = o->kind == OPERAND_STATS;
+            Buffer *b = o->kind == OPERAND_VALUE ? buffer_of(p, o->value, o->part) : NULL;
 
-            if (o->kind == OPERAND_SCRATCH) {
+            if (o->kind == OPERAND_SCRATCH)
                 *arena_push(l->keep, p->buffers) =
                     (Buffer){.name = arena_printf(l->keep, "%s %s", launch->group->b.contract->family,
                                                   launch->group->b.contract->scratch.at[o->at].name),
@@ -190,19 +188,15 @@ static void find_buffers(Lower *l, Program *p)
                              .first = i,
                              .last = i,
                              .bytes = aligned((uint64_t)o->bytes)};
-            } else if ((o->kind == OPERAND_VALUE || stats) && !at[stats][o->value]) {
-                *arena_push(l->keep, p->buffers) =
-                    (Buffer){.name = arena_printf(l->keep, "%s%%%u %s", stats ? "statistics of " : "", o->value,
-                                                  ir_op_name(ir_value(l->g, o->value)->op)),
-                             .value = o->value,
-                             .stats = stats,
-                             .first = i,
-                             .last = i,
-                             .bytes = aligned(stats ? (uint64_t)o->bytes : value_bytes(l, p, o->value))};
-                at[stats][o->value] = (uint32_t)p->buffers.n;
-            } else if (o->kind == OPERAND_VALUE || stats) {
-                p->buffers.at[at[stats][o->value] - 1].last = i;
-            }
+            else if (o->kind == OPERAND_VALUE && !b)
+                *arena_push(l->keep, p->buffers) = (Buffer){.name = buffer_name(l, o->value, o->part),
+                                                            .value = o->value,
+                                                            .part = o->part,
+                                                            .first = i,
+                                                            .last = i,
+                                                            .bytes = aligned((uint64_t)o->bytes)};
+            else if (b)
+                b->last = i;
         }
     }
 }
@@ -271,10 +265,7 @@ static FtxOperand operand_place(Lower *l, Program *p, uint32_t launch, const Ope
     case OPERAND_NAMED:
         return (FtxOperand){.space = named_space[o->at],
                             .offset = h->named[o->at] + cache_offset(l, (int)o->at, o->layer)};
-    case OPERAND_VALUE:
-    case OPERAND_STATS:
-        return (FtxOperand){.space = FTX_SPACE_WORK,
-                            .offset = buffer_of(p, o->value, o->kind == OPERAND_STATS)->offset};
+    case OPERAND_VALUE: return (FtxOperand){.space = FTX_SPACE_WORK, .offset = buffer_of(p, o->value, o->part)->offset};
     case OPERAND_SCRATCH:
         for (size_t i = 0; i < p->buffers.n; i++)
             if (!p->buffers.at[i].value && p->buffers.at[i].launch == launch && p->buffers.at[i].scratch == o->at)

@@ -1,7 +1,7 @@
 /* pass.h - the passes and the plan that they make.
  *
  *   simplify, precision                  once, on the graph
- *   select, layout, schedule, memory     for each target; they fill a Plan */
+ *   select, edges, layout, schedule, memory     for each target; they fill a Plan */
 #ifndef FTXC_PASS_H
 #define FTXC_PASS_H
 

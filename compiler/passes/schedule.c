@@ -79,14 +79,36 @@ static int64_t layer_of(const Lower *l, const Binding *b)
     return 0;
 }
 
-/* Bytes of the row statistics of v: for each row and block of columns a sum and a sum of squares. */
-static int64_t stats_bytes(const Program *p, Id v)
+/* Bytes of one part of v. */
+static int64_t part_bytes(const Lower *l, const Program *p, Id v, uint32_t part)
 {
-    const Shape s = ir_value(p->facts.g, v)->shape;
-    const int64_t columns = p->facts.stats[v].columns, last = s.dim[s.rank - 1].n;
+    const Value *value = ir_value(l->g, v);
+    const int64_t elements = ir_shape_elements(value->shape, p->facts.t_max, p->facts.s_max);
+    const int64_t columns = value->shape.dim[value->shape.rank - 1].n;
+    const uint32_t form = part / MAX_PARTS, k = part % MAX_PARTS;
+    const Form *f = &l->catalog->forms[form];
+    int64_t bytes;
 
-    return ir_shape_elements(s, p->facts.t_max, p->facts.s_max) / last * ((last + columns - 1) / columns) *
-           (int64_t)sizeof(float[2]);
+    if (!k)
+        return elements * (f->instead ? f->instead : (int64_t)dtype_size(value->type));
+    if (!companion_bytes(&f->companions.at[k - 1], elements / columns, columns, facts_param(&p->facts, v, form),
+                         &bytes))
+        die("form %s: bytes of %s cannot be computed", f->name, f->companions.at[k - 1].name);
+    return bytes;
+}
+
+/* The operand of an argument that is a value in the workspace, or a companion of one. */
+static Operand value_operand(const Lower *l, const Program *p, const Group *g, size_t i, Operand o)
+{
+    const ContractArg *a = &g->b.contract->args.at[i];
+    const uint32_t form = g->b.form[i];
+
+    o.kind = OPERAND_VALUE;
+    o.part = a->of >= 0                             ? lower_part(a->form, a->companion + 1)
+             : l->catalog->forms[form].instead != 0 ? lower_part(form, 0)
+                                                    : PLAIN_PART;
+    o.bytes = part_bytes(l, p, o.value, o.part);
+    return o;
 }
 
 static uint32_t zeroed_at(Lower *l, const Contract *c, uint32_t at, int64_t bytes)
@@ -114,9 +136,8 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
         if (a->named == FTX_NAMED_k || a->named == FTX_NAMED_v || a->named == FTX_NAMED_cross_k ||
             a->named == FTX_NAMED_cross_v)
             o.layer = layer_of(l, &g->b);
-    } else if (v && a->stats_of >= 0) {
-        o.kind = OPERAND_STATS;
-        o.bytes = stats_bytes(p, v);
+    } else if (v && a->of >= 0) {
+        return value_operand(l, p, g, i, o);
     } else if (v && ir_value(l->g, v)->op == OP_CROSS_APPEND) {
         o.kind = OPERAND_NULL; /* its value is in $cross_k and $cross_v */
     } else if (v && v == l->g->entry && p->facts.hidden) {
@@ -136,7 +157,7 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
         o.at = (uint32_t)lower_packed_at(l, p, &g->b, i);
         assert(o.at < l->packing->weights.n); /* layout has packed it */
     } else if (v) {
-        o.kind = OPERAND_VALUE;
+        return value_operand(l, p, g, i, o);
     }
     return o;
 }

@@ -42,8 +42,11 @@ void print_select(const Lower *l, FILE *out)
                 }
                 if (arg->named >= 0)
                     fprintf(out, "$%s", arg->name);
+                else if (b->arg[a] && arg->of >= 0)
+                    fprintf(out, "%s(%%%u)", l->catalog->forms[arg->form].companions.at[arg->companion].name,
+                            b->arg[a]);
                 else if (b->arg[a])
-                    fprintf(out, arg->stats_of < 0 ? "%%%u" : "stats(%%%u)", b->arg[a]);
+                    fprintf(out, b->form[a] ? "%%%u:%s" : "%%%u", b->arg[a], l->catalog->forms[b->form[a]].name);
                 else
                     fputc('-', out);
             }
@@ -56,6 +59,20 @@ void print_select(const Lower *l, FILE *out)
                 print_number(out, &in->consts[c]);
             fputc('\n', out);
         }
+    }
+}
+
+void print_edges(const Lower *l, FILE *out)
+{
+    for (size_t i = 0; i < l->programs.n; i++) {
+        const Program *p = &l->programs.at[i];
+
+        print_program(out, l, p);
+        for (size_t k = 0; k < p->groups.n; k++)
+            if (p->groups.at[k].b.contract->holds.text)
+                fprintf(out, "  group %zu %s: %s\n", k, p->groups.at[k].b.contract->family,
+                        p->groups.at[k].fit.holds ? "holds later launches back until the previous step is done"
+                                                  : "lets the next launch start at once");
     }
 }
 

@@ -43,14 +43,16 @@ static const char *why_lost(const Lower *l, const Candidate *c, const Program *p
     for (size_t i = 0; i < p->groups.n; i++) {
         const Group *g = &p->groups.at[i];
 
-        if (g->b.root == c->b.root && g->b.line == c->b.line)
+        if (g->b.root == c->b.root && g->b.line == c->b.line && g->b.gives == c->b.gives)
             return "";
-        taken = g->b.root == c->b.root && !taken ? g : taken;
+        taken = g->b.root == c->b.root && g->b.gives == c->b.gives && !taken ? g : taken;
         around = covers(&g->b, c->b.root) ? g : around;
     }
     if (c->fit.avoided)
         return arena_printf(l->scratch, "lost: %s:%d: prefer other if %s", c->fit.avoided->loc.file,
                             c->fit.avoided->loc.line, c->fit.avoided->text);
+    if (!taken && c->b.gives)
+        return "lost: no launch reads this form";
     if (!taken)
         return around ? arena_printf(l->scratch, "lost: the launch of %%%u computes this value too", around->b.root)
                       : "lost: no launch needs this value";
@@ -66,15 +68,17 @@ static const char *why_lost(const Lower *l, const Candidate *c, const Program *p
 static void print_candidate(const Lower *l, const Candidate *c, const Program *p, FILE *out)
 {
     const Group as_group = {.b = c->b};
-    const char *lost;
+    const char *lost, *form = "";
 
     if (!c->fits) {
         fprintf(out, "           no   %s  %s\n", lower_describe(l, &as_group, l->scratch), c->reason);
         return;
     }
     lost = why_lost(l, c, p);
-    fprintf(out, "  %c %8.2f us  %s  %s%s%s\n", *lost ? ' ' : '*', c->own_us, lower_describe(l, &as_group, l->scratch),
-            c->fit.instance->entry, *lost ? "  " : "", lost);
+    if (c->b.gives)
+        form = arena_printf(l->scratch, " as %s", l->catalog->forms[c->b.gives].name);
+    fprintf(out, "  %c %8.2f us  %s%s  %s%s%s\n", *lost ? ' ' : '*', c->own_us,
+            lower_describe(l, &as_group, l->scratch), form, c->fit.instance->entry, *lost ? "  " : "", lost);
     print_tuned(c, out);
 }
 
@@ -96,7 +100,9 @@ static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
         Candidates all = {0};
         bool titled = false;
 
-        select_candidates(l, p, p->uses, root, root == v, &all);
+        select_candidates(l, p, p->uses, root, COMPUTE, root == v, &all);
+        if (root == v)
+            select_candidates(l, p, p->uses, root, CONVERSIONS, false, &all);
         for (size_t i = 0; i < all.n; i++) {
             if ((root != v && !covers(&all.at[i].b, v)) || (!all.at[i].fits && !matched(&all.at[i])))
                 continue;
@@ -113,6 +119,39 @@ static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
                     "(a launch costs its bytes or its operations at the rates of %s, whichever takes longer, plus "
                     "%g us%s)\n",
                     lower_describe(l, &p->groups.at[i], l->scratch), t->gpu, t->launch_us, overlap);
+}
+
+/* "no kernel for %5 = rmsnorm ... on sm_90a: closest came ...": the value, and the contracts that came closest. */
+bool why_missing(const Lower *l, Program *p, const uint32_t *uses, Id v, Diag *d)
+{
+    Candidates all = {0};
+    const Value *value;
+    const char *near = "";
+    int shown = 0;
+
+    value = ir_value(l->g, v);
+    select_candidates(l, p, uses, v, COMPUTE, true, &all);
+    for (int matched = 1; matched >= 0; matched--) /* first those that match but do not fit */
+        for (size_t i = 0; i < all.n && shown < 4; i++) {
+            const Contract *k = all.at[i].b.contract;
+            const bool tree = all.at[i].reason && strncmp(all.at[i].reason, k->loc.file, strlen(k->loc.file)) == 0;
+
+            if (all.at[i].fits || !all.at[i].reason || tree != matched || strstr(near, all.at[i].reason))
+                continue;
+            near = matched ? arena_printf(l->scratch, "%s; %s", near, all.at[i].reason)
+                           : arena_printf(l->scratch, "%s; %s:%d: %s", near, k->loc.file, all.at[i].b.line->loc.line,
+                                          all.at[i].reason);
+            shown++;
+        }
+    for (size_t i = 0; i < all.n && !shown; i++)
+        if (all.at[i].fits && all.at[i].b.contract->rows != ROWS_ALL)
+            near = arena_printf(l->scratch, "; %s serves %s rows only", all.at[i].b.contract->family,
+                                all.at[i].b.contract->rows == ROWS_DECODE ? "decode" : "prefill");
+    return diag_error(d, value->loc, "no kernel for %%%u = %s %s %s on %s (program %s)%s%s", v, ir_op_name(value->op),
+                      ir_shape_text(l->scratch, value->shape), dtype_name(value->type), l->target.name,
+                      lower_program_name(p, l->scratch),
+                      *near ? ": closest came " : ": no contract has a match line with this op as its root",
+                      *near ? near + 2 : "");
 }
 
 bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, Id v, FILE *out, Diag *d)
@@ -133,7 +172,7 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
         return true;
     }
     lower_open(&l, g, c, t, p, &packing, &plan);
-    if (!stage_select(&l, d)) /* finds launch_norms, on which the choice in each program depends */
+    if (!stage_select(&l, d)) /* finds weight_forms, on which the choice in each program depends */
         return false;
     for (size_t i = 0; i < l.programs.n; i++) {
         if (!select_program(&l, &l.programs.at[i], d))

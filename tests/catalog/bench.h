@@ -14,12 +14,12 @@
 static inline const char *message(const char *text)
 {
     static Diag d;
-    const EmbeddedFile file = {"t.cu", text};
+    const EmbeddedFile files[] = {{"forms.def", catalog_text("forms.def")}, {"t.cu", text}};
     Arena *keep = arena_open();
     Catalog c = {0};
 
     d = (Diag){0};
-    catalog_read(keep, &file, 1, &c, &d);
+    catalog_read(keep, files, LEN(files), &c, &d);
     arena_close(keep);
     return d.text;
 }
@@ -56,11 +56,11 @@ typedef struct Bench {
 static inline Bench bench_open(const char *contract)
 {
     Bench b = {.keep = arena_open()};
-    const EmbeddedFile file = {"t.cu", contract};
+    const EmbeddedFile files[] = {{"forms.def", catalog_text("forms.def")}, {"t.cu", contract}};
     Diag d = {0};
 
     b.g = ir_parse("t.ir", graph_text, &d);
-    if (!b.g || !ir_verify(b.g, &d) || !catalog_read(b.keep, &file, 1, &b.c, &d))
+    if (!b.g || !ir_verify(b.g, &d) || !catalog_read(b.keep, files, LEN(files), &b.c, &d))
         fail_msg("%s", d.text);
     b.f = (ProgramFacts){
         .g = b.g, .bucket = 16, .t_max = 16, .s_max = 4, .target = target_facts((Target){.id = 901}), .kv = DT_BF16};
@@ -74,9 +74,15 @@ static inline void bench_close(Bench *b)
     ir_graph_close(b->g);
 }
 
+/* With the root in a form. */
+static inline bool matches_as(const Bench *t, uint32_t line, uint32_t form, Id v, Binding *b, const char **reason)
+{
+    return match_at(&t->f, t->uses, t->c.at[0], &t->c.at[0]->matches.at[line], 0, v, form, b, reason, t->keep);
+}
+
 static inline bool matches(const Bench *t, uint32_t line, uint32_t way, Id v, Binding *b, const char **reason)
 {
-    return match_at(&t->f, t->uses, t->c.at[0], &t->c.at[0]->matches.at[line], way, v, b, reason, t->keep);
+    return match_at(&t->f, t->uses, t->c.at[0], &t->c.at[0]->matches.at[line], way, v, 0, b, reason, t->keep);
 }
 
 static inline const Const *constant(const Instance *in, const char *name)

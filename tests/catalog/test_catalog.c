@@ -2,6 +2,8 @@
  * and constants are chosen. */
 #include "bench.h"
 
+#include <stdio.h>
+
 static void tree(void **state)
 {
     Arena *keep = arena_open();
@@ -77,20 +79,16 @@ static void mistakes(void **state)
     assert_string_equal(message(NORM LAUNCH "//@ device cuda\n"),
                         "templates/t.cu:7: contract: expected matmul, found \"cuda\"; the line is: //@ device matmul");
     assert_string_equal(message(NORM "//@ consts C: 5\n"), "templates/t.cu:6: contract: constant C is given twice");
-    assert_string_equal(message("//@ kernel a\n//@ args x xs:stats(z) -> y\n"),
-                        "templates/t.cu:2: contract: stats(z): no such argument on the same side of ->");
-    assert_string_equal(message("//@ kernel a\n//@ args x -> y ys:stats(x)\n"),
-                        "templates/t.cu:2: contract: stats(x): no such argument on the same side of ->");
-    assert_string_equal(message(NORM LAUNCH "//@ leaves y C\n"),
-                        "templates/t.cu:7: contract: expected output that is stats(y), found \" C\"; the line is: "
-                        "//@ leaves ys columns");
+    assert_string_equal(message("//@ kernel a\n//@ args x xs:row_stats(z) -> y\n"),
+                        "templates/t.cu:2: contract: row_stats(z): no such argument on the same side of ->");
+    assert_string_equal(message("//@ kernel a\n//@ args x -> y ys:row_stats(x)\n"),
+                        "templates/t.cu:2: contract: row_stats(x): no such argument on the same side of ->");
     assert_string_equal(message(NORM LAUNCH "//@ folded x g y c\n"),
                         "templates/t.cu:7: contract: folded: y is an argument already");
     assert_string_equal(message(NORM LAUNCH "//@ folded x w g c\n"),
                         "templates/t.cu:7: contract: folded: w is not an argument");
-    assert_string_equal(
-        message(NORM LAUNCH "//@ fits columns(x)\n"),
-        "templates/t.cu:7: contract: expression \"columns(x)\": unknown name \"columns(x)\" at \"end\"");
+    assert_string_equal(message(NORM LAUNCH "//@ fits param(x)\n"),
+                        "templates/t.cu:7: contract: expression \"param(x)\": unknown name \"param(x)\" at \"end\"");
 }
 
 /* Capabilities: their names, and what a target without one says. */
@@ -152,15 +150,22 @@ static void bounds(void **state)
         "tiled: x is not an argument with two sizes"));
     assert_non_null(strstr(message("//@ kernel a\n//@ args x[A,B,C,D,E] -> y\n"), "expected ], found \"E]"));
     assert_non_null(strstr(message("//@ kernel a\n//@ args x x -> y\n"), "argument x is given twice"));
-    assert_non_null(strstr(message("//@ kernel a\n//@ args a b c d e f g h i j k l m n o p q r s t u v w x y\n"),
-                           "argument y is given twice, or there are more than 24"));
-    assert_string_equal(message("//@ kernel a\n//@ rank 1\n//@ args a b c d e f g h i j k l m n o p q r s t u v w x\n"
-                                "//@ match $x = scale(a)\n//@ launch grid 1 block 1\n"),
-                        "");
+    for (int n = CONTRACT_MAX_ARGS; n <= CONTRACT_MAX_ARGS + 1; n++) {
+        char list[1000] = "//@ kernel a\n//@ rank 1\n//@ args";
+
+        for (int i = 0; i < n; i++)
+            sprintf(list + strlen(list), " a%d", i);
+        strcat(list, "\n//@ match $x = scale(a1)\n//@ launch grid 1 block 1\n");
+        assert_string_equal(message(list),
+                            n == CONTRACT_MAX_ARGS
+                                ? ""
+                                : "templates/t.cu:3: contract: argument a64 is given twice, or there are "
+                                  "more than 64");
+    }
     assert_non_null(strstr(message("//@ kernel a\n//@ args x -> y\n//@ match y = "
                                    "scale(scale(scale(scale(scale(scale(scale(scale(scale(x)))))))))\n"),
                            "expected op or argument"));
-    assert_non_null(strstr(message("//@ kernel a\n//@ args x xs:stats(x) -> y\n//@ match y = scale(xs)\n"),
+    assert_non_null(strstr(message("//@ kernel a\n//@ args x xs:row_stats(x) -> y\n//@ match y = scale(xs)\n"),
                            "xs is not an argument that a match line can bind"));
     assert_non_null(strstr(message("//@ kernel a\n//@ args x -> y\n//@ consts C: 5\n//@ match y = scale(x) | C=1\n"),
                            "constant C is given twice"));
@@ -249,59 +254,109 @@ static void fused(void **state)
     bench_close(&t);
 }
 
-/* Row statistics: of an input that the match normalises, as its producer wrote them; of an output if a reader wants them. */
-static void statistics(void **state)
+static const char statistics_contract[] =
+    "//@ kernel lin\n//@ rank 1\n//@ args xs:row_stats(x) x[M,K] w[N,K] b[N] -> ys:row_stats(y) y\n"
+    "//@ folded w b g c\n//@ gives y as row_stats has(ys) ? 4 * P : 9\n"
+    "//@ match y = linear(layernorm(x:row_stats, g, c), w, b?)\n//@ match y = linear(x, w, b?)\n"
+    "//@ consts P: param(xs) F: has(g) S: has(xs)\n//@ launch grid 1 block 1\n";
+
+/* A value in a form other than plain: of an input what its writer says, of an output if it is asked for; its companions. */
+static void forms(void **state)
 {
-    Bench t = bench_open("//@ kernel lin\n//@ rank 1\n//@ args xs:stats(x) x[M,K] w[N,K] b[N] -> ys:stats(y) y\n"
-                         "//@ folded w b g c\n//@ leaves ys has(ys) ? 4 * P : 0\n"
-                         "//@ match y = linear(layernorm(x, g, c), w, b?)\n//@ match y = linear(x, w, b?)\n"
-                         "//@ consts P: columns(xs) F: has(g) S: has(xs)\n//@ launch grid 1 block 1\n");
+    Bench t = bench_open(statistics_contract);
     const Contract *c = t.c.at[0];
-    RowStats stats[12] = {[3] = {.columns = 6}};
+    int64_t params[12 * CONTRACT_MAX_FORMS] = {0};
+    int64_t *of_x = &params[3 * CONTRACT_MAX_FORMS + 1];
     Binding b;
     Fitted fit;
     Fold fold;
     const char *reason = "";
 
     (void)state;
+    assert_string_equal(t.c.forms[1].name, "row_stats");
+    assert_true(contract_gives(c, 0) && contract_gives(c, 1) && !contract_gives(c, 2));
+    for (Id v = 0; v < 12; v++)
+        params[v * CONTRACT_MAX_FORMS] = 1;
+    t.f.params = params;
     ir_value(t.g, 5)->op = OP_LAYERNORM;
     ir_value(t.g, 5)->args[2] = 4;
     assert_int_equal(c->operands, 6);
     assert_int_equal(c->args.n, 8);
     assert_false(matches(&t, 0, 0, 7, &b, &reason));
+    assert_string_equal(reason, "%3 is not written as row_stats");
+    *of_x = 6;
+    assert_false(matches(&t, 0, 0, 7, &b, &reason));
     assert_string_equal(reason, "b is not a weight: the norm cannot be folded"); /* there is none */
     ir_value(t.g, 7)->args[2] = 4;
-    t.f.stats = stats;
     assert_true(matches(&t, 0, 0, 7, &b, &reason));
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(fit.instance->n_operands, 6);
     assert_int_equal(b.arg[0], 3);
-    assert_int_equal(b.arg[4], 0);
+    assert_int_equal(b.form[1], 1);
+    assert_int_equal(b.arg[4], 0); /* the result is plain */
     assert_int_equal(constant(fit.instance, "P")->i, 6);
     assert_int_equal(constant(fit.instance, "F")->i, 1);
     assert_int_equal(constant(fit.instance, "S")->i, 1);
-    assert_int_equal(fit.leaves, 0);
+    assert_int_equal(fit.param, 1);
     fold = contract_arg_fold(&b, 2);
     assert_true(fold.gain == 4 && !fold.matrix && !fold.shift);
     fold = contract_arg_fold(&b, 3);
     assert_true(!fold.gain && fold.matrix == 6 && fold.shift == 4);
 
-    stats[7].wanted = true;
-    assert_true(matches(&t, 0, 0, 7, &b, &reason));
+    assert_true(matches_as(&t, 0, 1, 7, &b, &reason));
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(b.arg[4], 7);
-    assert_int_equal(fit.leaves, 24);
-    stats[3].columns = 0; /* the producer of x wrote none */
-    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
-    assert_int_equal(constant(fit.instance, "P")->i, 0);
-    stats[3].columns = 6;
-    assert_true(matches(&t, 1, 0, 10, &b, &reason)); /* this match has no norm of x: its statistics are not bound */
+    assert_int_equal(fit.param, 24);
+    assert_true(matches_as(&t, 1, 1, 10, &b, &reason)); /* x is read plain: its statistics are not bound */
+    assert_false(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_string_equal(reason, "templates/t.cu:5: gives: has(ys) ? 4 * P : 9 is 0");
+    assert_true(matches(&t, 1, 0, 10, &b, &reason));
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(b.arg[0], 0);
     assert_int_equal(constant(fit.instance, "P")->i, 0);
     fold = contract_arg_fold(&b, 2);
     assert_true(!fold.gain && !fold.matrix && !fold.shift);
     bench_close(&t);
+}
+
+#define FORM_LINE "//@ kernel k\n//@ rank 1\n//@ args x[M,C] xs:row_stats(x) -> y\n"
+
+static void form_mistakes(void **state)
+{
+    static const struct {
+        const char *text, *what;
+    } cases[] = {
+        {"//@ form row_stats\n", "templates/t.cu:1: contract: form row_stats is given twice"},
+        {"//@ form plain\n", "templates/t.cu:1: contract: form plain is given twice"},
+        {"//@ form a\n//@ instead 0\n", "expected whole number from 1 to 16, found \"0\""},
+        {"//@ form a\n//@ instead 17\n", "expected whole number from 1 to 16, found \"17\""},
+        {"//@ form a\n//@ instead 4 x\n", "expected whole number from 1 to 16, found \"4 x\""},
+        {"//@ form a\n//@ companion s ROWS * WIDTH\n", "unknown name \"WIDTH\""},
+        {"//@ form a\n//@ companion $nothing\n", "runtime/artifact/named.def has no buffer $nothing"},
+        {"//@ form\n", "expected name of the form"},
+        {FORM_LINE "//@ form late\n", "templates/t.cu:4: contract: forms stand before the first kernel line"},
+        {FORM_LINE "//@ companion s ROWS\n", "the line belongs to a form: //@ form NAME"},
+        {FORM_LINE "//@ instead 4\n", "the line belongs to a form: //@ form NAME"},
+        {FORM_LINE "//@ gives y as shadow 1\n", "compiler/ir/forms.def has no form shadow"},
+        {FORM_LINE "//@ gives y as plain 1\n", "expected as FORM"},
+        {FORM_LINE "//@ gives x as row_stats 1\n", "expected output"},
+        {FORM_LINE "//@ gives y as row_stats\n", "expected number of the form"},
+        {FORM_LINE "//@ gives y as row_stats 1\n//@ gives y as row_stats 2\n", "y is given twice as row_stats"},
+        {FORM_LINE "//@ match y = act(x:shadow)\n", "compiler/ir/forms.def has no form shadow"},
+        {FORM_LINE "//@ match y = act(xs)\n", "xs is not an argument that a match line can bind"},
+        {FORM_LINE "//@ match z = x\n", "a conversion writes its result to an output"},
+        {"//@ kernel k\n//@ args x xs:row_stats.sums(x) -> y ys:row_stats.more(y)\n",
+         "the form row_stats has no companion more in the workspace"},
+        {"//@ kernel k\n//@ args x xs:segments(x) -> y\n", "the form segments has no companion in the workspace"},
+        {"//@ kernel k\n//@ args x xs:shadow(x) -> y\n", "compiler/ir/forms.def has no form shadow"},
+        {"//@ kernel k\n//@ args x xs:row_stats(x) xt:row_stats(xs) -> y\n",
+         "row_stats(xs): no such argument on the same side of ->"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++)
+        if (!strstr(message(cases[i].text), cases[i].what))
+            fail_msg("%s: expected %s, got %s", cases[i].text, cases[i].what, message(cases[i].text));
 }
 
 /* A type that a contract names is required of an activation and given to a weight; inner values have no other readers. */
@@ -451,9 +506,9 @@ static void places(void **state)
 static void mangled(void **state)
 {
     static const char text[] =
-        "//@ kernel lin\n//@ rank 1\n//@ args x[M,K] w[N,K]:fp32 b[N]:type(w) r[M,2*H] $k -> y[M,N] ys:stats(y)\n"
-        "//@ folded w b g c\n//@ leaves ys N\n"
-        "//@ match y = add(r, linear(rmsnorm(x, b), w, b?)) | NORM=1 RES=has(r)\n"
+        "//@ kernel lin\n//@ rank 1\n//@ args x[M,K] w[N,K]:fp32 b[N]:type(w) r[M,2*H] $k -> y[M,N] ys:row_stats(y)\n"
+        "//@ folded w b g c\n//@ gives y as row_stats N\n"
+        "//@ match y = add(r, linear(rmsnorm(x:plain, b), w, b?)) | NORM=1 RES=has(r)\n"
         "//@ consts X: type(x) N: N K: K EPS: rmsnorm.eps\n//@ tune TILE: 32 8 4 2\n"
         "//@ rows all\n//@ fits K % TILE == 0 && M_MAX <= 64 ? 1 : 0\n"
         "//@ launch grid N / TILE, M, SMS * 2 block 32 * TILE smem K * 2\n"
@@ -465,7 +520,7 @@ static void mangled(void **state)
     (void)state;
     for (int i = 0; i < 4000; i++) {
         char copy[sizeof text];
-        const EmbeddedFile file = {"t.cu", copy};
+        const EmbeddedFile files[] = {{"forms.def", catalog_text("forms.def")}, {"t.cu", copy}};
         Arena *a = arena_open();
         Catalog c = {0};
         Diag d = {0};
@@ -476,7 +531,7 @@ static void mangled(void **state)
             seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
             copy[(seed >> 33) % (sizeof text - 1)] = (char)(9 + (seed >> 20) % 118);
         }
-        ok = catalog_read(a, &file, 1, &c, &d);
+        ok = catalog_read(a, files, LEN(files), &c, &d);
         assert_true(ok != d.failed);
         read += ok;
         for (size_t k = 0; ok && k < c.n; k++)
@@ -487,7 +542,8 @@ static void mangled(void **state)
                         Binding b;
                         Fitted fit;
 
-                        if (match_at(&t.f, t.uses, c.at[k], &c.at[k]->matches.at[line], way, v, &b, &reason, a))
+                        if (match_at(&t.f, t.uses, c.at[k], &c.at[k]->matches.at[line], way, v, (uint32_t)(i % 3), &b,
+                                     &reason, a))
                             contract_fit(&t.f, &b, a, a, &fit, &reason);
                     }
         arena_close(a);
@@ -499,9 +555,9 @@ static void mangled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tree),    cmocka_unit_test(needs),      cmocka_unit_test(mistakes), cmocka_unit_test(fused),
-        cmocka_unit_test(types),   cmocka_unit_test(statistics), cmocka_unit_test(mangled),  cmocka_unit_test(bounds),
-        cmocka_unit_test(covered), cmocka_unit_test(swapped),    cmocka_unit_test(places),
+        cmocka_unit_test(tree),   cmocka_unit_test(needs),   cmocka_unit_test(mistakes),      cmocka_unit_test(fused),
+        cmocka_unit_test(types),  cmocka_unit_test(forms),   cmocka_unit_test(form_mistakes), cmocka_unit_test(mangled),
+        cmocka_unit_test(bounds), cmocka_unit_test(covered), cmocka_unit_test(swapped),       cmocka_unit_test(places),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,7 +81,7 @@ static void variants(void **state)
     assert_int_equal(head->matches.n, 1);
     assert_string_equal(head->args.at[0].name, "w");
     assert_string_equal(plain->args.at[0].name, "x");
-    assert_true(match_at(&t.f, t.uses, head, &head->matches.at[0], 0, 10, &b, &reason, t.keep));
+    assert_true(match_at(&t.f, t.uses, head, &head->matches.at[0], 0, 10, 0, &b, &reason, t.keep));
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(fit.instance->n_consts, 4);
     assert_int_equal(constant(fit.instance, "N")->i, 20);
@@ -91,7 +91,7 @@ static void variants(void **state)
     assert_int_equal(fit.instance->n_fixed, 2);
     assert_string_equal(fit.instance->variant, "head");
     assert_true(fit.flops == 4 * 20);
-    assert_true(match_at(&t.f, t.uses, plain, &plain->matches.at[0], 0, 7, &b, &reason, t.keep));
+    assert_true(match_at(&t.f, t.uses, plain, &plain->matches.at[0], 0, 7, 0, &b, &reason, t.keep));
     assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
     assert_int_equal(fit.instance->n_consts, 2);
     assert_int_equal(constant(fit.instance, "N")->i, 12);

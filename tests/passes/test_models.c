@@ -32,6 +32,10 @@ static Run run_open(void)
         const char *name = embedded_files[i].name;
         const bool cpu = strncmp(name, "cpu/", 4) == 0;
 
+        if (strcmp(name, "forms.def") == 0) {
+            files[n++] = embedded_files[i];
+            continue;
+        }
         if (!cpu && (strlen(name) <= 3 || strcmp(name + strlen(name) - 3, ".cu") != 0))
             continue;
         files[n] = (EmbeddedFile){arena_printf(r.keep, "%s%03zu.%s", cpu ? "cpu/" : "", n, cpu ? "c" : "cu"),

@@ -92,7 +92,8 @@ static bool run_stages(const Golden *f, Graph *g, const char *stage, char *targe
 #include "compiler/passes/passes.def"
 #undef STAGE
     };
-    const EmbeddedFile own = {strncmp(target, "cpu", 3) == 0 ? "cpu/own.c" : "own.cu", f->contracts};
+    const EmbeddedFile own[] = {{"forms.def", catalog_text("forms.def")},
+                                {strncmp(target, "cpu", 3) == 0 ? "cpu/own.c" : "own.cu", f->contracts}};
     Catalog catalog = {0};
     Packing packing = {0};
     Plan plan;
@@ -102,7 +103,7 @@ static bool run_stages(const Golden *f, Graph *g, const char *stage, char *targe
 
     if (value)
         *value++ = 0;
-    if (!(f->contracts ? catalog_read(f->keep, &own, 1, &catalog, d) : catalog_open(f->keep, &catalog, d)) ||
+    if (!(f->contracts ? catalog_read(f->keep, own, LEN(own), &catalog, d) : catalog_open(f->keep, &catalog, d)) ||
         !target_parse(target, &t, d))
         return false;
     if (strcmp(stage, "why") == 0)

@@ -34,8 +34,8 @@ static void make(Made *m, const char *contracts, const char *graph, const char *
         !target_parse(target, &t, &m->d))
         fail_msg("%s", m->d.text);
     lower_open(&m->l, m->g, catalog, t, &precision, &m->packing, &m->plan);
-    m->ok = stage_select(&m->l, &m->d) && stage_layout(&m->l, &m->d) && stage_schedule(&m->l, &m->d) &&
-            stage_memory(&m->l, &m->d);
+    m->ok = stage_select(&m->l, &m->d) && stage_edges(&m->l, &m->d) && stage_layout(&m->l, &m->d) &&
+            stage_schedule(&m->l, &m->d) && stage_memory(&m->l, &m->d);
 }
 
 static void drop(Made *m)

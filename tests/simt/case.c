@@ -71,17 +71,22 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
                           .t_max = most,
                           .s_max = most < g->limits.sequences ? most : g->limits.sequences,
                           .target = target_facts(t),
-                          .kv = c->kv,
-                          .segments = c->segments};
+                          .kv = c->kv};
 }
 
-static RowStats *stats_of(Arena *keep, const Case *c, const Graph *g)
+/* Inputs are there with row statistics too, and logits with segments, if the case says so. */
+static int64_t *params_of(const Suite *s, const Case *c, const Graph *g)
 {
-    RowStats *stats = arena_array(keep, RowStats, g->values.n);
+    int64_t *params = arena_array(s->keep, int64_t, g->values.n * CONTRACT_MAX_FORMS);
 
-    for (Id v = 1; v < g->values.n; v++)
-        stats[v] = v == g->output ? (RowStats){.wanted = c->stats} : (RowStats){.columns = c->columns};
-    return stats;
+    for (Id v = 1; v < g->values.n; v++) {
+        int64_t *of = &params[v * CONTRACT_MAX_FORMS];
+
+        of[0] = 1;
+        of[scene_form(&s->catalog, "row_stats")] = v == g->output ? 0 : c->columns;
+        of[scene_form(&s->catalog, "segments")] = v == g->logits && c->segments;
+    }
+    return params;
 }
 
 static void add(Suite *s, const Unit *u)
@@ -119,6 +124,7 @@ static void add_unit(Suite *s, const Unit *u)
 size_t suite_add(Suite *s, const Case *c, const char *name)
 {
     Unit u = {.c = *c, .name = arena_strdup(s->keep, name)};
+    const uint32_t gives = c->stats ? scene_form(&s->catalog, "row_stats") : 0;
     const size_t before = s->n + s->left;
     const char *reason = NULL;
     uint32_t *uses;
@@ -131,19 +137,20 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
     s->graphs[s->n_graphs++] = g;
     u.g = g;
     u.facts = facts_of(c, g, u.target);
-    if (c->columns || c->stats)
-        u.facts.stats = stats_of(s->keep, c, g);
+    u.facts.params = params_of(s, c, g);
     uses = ir_uses(g);
     for (size_t i = 0; i < s->catalog.n; i++) {
         const Contract *k = s->catalog.at[i];
 
         if (k->device != KD_CUDA || (c->only && strcmp(c->only, k->family) != 0) ||
-            (k->rows == ROWS_DECODE && c->decode_rows == 0) || (k->rows == ROWS_PREFILL && c->decode))
+            (k->rows == ROWS_DECODE && c->decode_rows == 0) || (k->rows == ROWS_PREFILL && c->decode) ||
+            !contract_gives(k, gives))
             continue;
         for (size_t m = 0; m < k->matches.n; m++)
             for (uint32_t way = 0; way < match_ways(&k->matches.at[m]); way++)
-                if (match_at(&u.facts, uses, k, &k->matches.at[m], way, c->head ? g->logits : g->output, &u.b, NULL,
-                             s->scratch) &&
+                if (match_at(&u.facts, uses, k, &k->matches.at[m], way, c->head ? g->logits : g->output, gives, &u.b,
+                             NULL, s->scratch) &&
+                    (!c->segments || unit_reads_form(&u, g->logits)) &&
                     contract_fit(&u.facts, &u.b, s->keep, s->scratch, &u.fit, &reason))
                     add_unit(s, &u);
     }
@@ -225,7 +232,7 @@ size_t suite_add_model(Suite *s, const char *path, const Override *overrides, si
         fail_msg("%s: %s", path, d.text);
     s->graphs[s->n_graphs++] = spec.graph;
     lower_open(&l, spec.graph, &s->catalog, u.target, &spec.precision, &packing, &plan);
-    if (!stage_select(&l, &d))
+    if (!stage_select(&l, &d) || !stage_edges(&l, &d))
         fail_msg("%s: %s", path, d.text);
     for (size_t p = 0; p < l.programs.n; p++)
         for (size_t i = 0; i < l.programs.at[p].groups.n; i++) {

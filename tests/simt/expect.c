@@ -564,7 +564,7 @@ static void check_written(const Scene *s, int64_t from, int64_t to, int64_t room
 /* Checks the statistics that the kernel left of y's rows. If only some blocks ran, only what they wrote. */
 static void check_stats(const Scene *s, const float *y, int64_t rows, int64_t room, int64_t C)
 {
-    const int64_t columns = s->u->fit.leaves, parts = (C + columns - 1) / columns;
+    const int64_t columns = s->u->fit.param, parts = (C + columns - 1) / columns;
 
     for (int64_t i = 0; i < rows * parts; i++) {
         const int64_t from = i % parts * columns, n = columns < C - from ? columns : C - from;

@@ -13,7 +13,7 @@ static int64_t last_of(const Value *v)
 bool unit_norms(const Unit *u, Id id)
 {
     for (size_t i = 0; i < u->b.contract->operands; i++)
-        if (u->b.contract->args.at[i].stats_of >= 0 && !u->b.contract->args.at[i].out && u->b.arg[i] == id)
+        if (u->b.contract->args.at[i].of >= 0 && !u->b.contract->args.at[i].out && u->b.arg[i] == id)
             return true;
     return false;
 }
@@ -42,11 +42,17 @@ static int64_t parts_of(const Unit *u, Id id, int64_t columns, int64_t T, int64_
     return ir_shape_elements(v->shape, T, S) / last_of(v) * ((last_of(v) + columns - 1) / columns);
 }
 
+/* Columns of a block of the statistics in argument i. */
+static int64_t columns_of(const Unit *u, size_t i)
+{
+    return facts_param(&u->facts, u->b.arg[i], u->b.contract->args.at[i].form);
+}
+
 size_t scene_stats_bytes(const Scene *s, size_t i)
 {
     const Unit *u = s->u;
 
-    return (size_t)parts_of(u, u->b.arg[i], u->facts.stats[u->b.arg[i]].columns, s->T, s->S) * 8;
+    return (size_t)parts_of(u, u->b.arg[i], columns_of(u, i), s->T, s->S) * 8;
 }
 
 float *scene_make_stats(Scene *s, size_t i)
@@ -54,7 +60,7 @@ float *scene_make_stats(Scene *s, size_t i)
     const Unit *u = s->u;
     const Id id = u->b.arg[i];
     const bool out = u->b.contract->args.at[i].out;
-    const int64_t columns = !id ? 0 : out ? u->fit.leaves : u->facts.stats[id].columns;
+    const int64_t columns = !id ? 0 : out ? u->fit.param : columns_of(u, i);
 
     if (!columns)
         return NULL;

@@ -69,6 +69,23 @@ int unit_kv_heads(const Unit *u)
     return unit_cache_op(u) ? (int)ir_int(unit_cache_op(u), "kv_heads") : 0;
 }
 
+uint32_t scene_form(const Catalog *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->n_forms; i++)
+        if (strcmp(c->forms[i].name, name) == 0)
+            return i;
+    fail_msg("there is no form %s", name);
+    return 0;
+}
+
+bool unit_reads_form(const Unit *u, Id id)
+{
+    for (size_t i = 0; i < u->b.contract->args.n; i++)
+        if (u->b.arg[i] == id && u->b.form[i] && !u->b.contract->args.at[i].out)
+            return true;
+    return false;
+}
+
 bool unit_leaves_segments(const Unit *u)
 {
     const Instance *in = u->fit.instance;
@@ -437,12 +454,12 @@ static void *make_arg(Scene *s, size_t i)
 
     if (a->named >= 0)
         return s->device[a->named];
-    if (!u->b.arg[i] || a->stats_of >= 0) /* scene_make makes statistics once their values exist */
+    if (!u->b.arg[i] || a->of >= 0) /* scene_make makes statistics once their values exist */
         return NULL;
     if (u->b.arg[i] == u->b.root)
         return s->y = simt_alloc(bytes_of(u, ir_value(u->g, u->b.root)), "y");
     for (size_t k = 0; k < i; k++)
-        if (u->b.arg[k] == u->b.arg[i] && u->b.contract->args.at[k].stats_of < 0)
+        if (u->b.arg[k] == u->b.arg[i] && u->b.contract->args.at[k].of < 0)
             return s->arg[k];
     if (ir_value(u->g, u->b.arg[i])->op == OP_CROSS_APPEND) /* the kernel reads it from the cache */
         return NULL;
@@ -579,10 +596,10 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
             make_input(s, u->b.arg[i], DT_FP32, (int)i == c->folded.gain);
     scene_fold(s);
     for (size_t i = 0; i < c->operands; i++)
-        if (c->args.at[i].stats_of >= 0)
+        if (c->args.at[i].of >= 0)
             s->arg[i] = scene_make_stats(s, i);
     give_maps(s);
-    if (u->facts.segments && ir_value(u->g, u->b.root)->op == OP_SAMPLE)
+    if (u->g->logits && unit_reads_form(u, u->g->logits) && ir_value(u->g, u->b.root)->op == OP_SAMPLE)
         scene_segments(s, s->input[u->g->logits].p);
     for (size_t i = 0; i < c->scratch.n; i++)
         s->arg[s->n_args++] = simt_alloc((size_t)u->fit.scratch[i], c->scratch.at[i].name);
@@ -602,7 +619,7 @@ void scene_written_in_front(const Scene *s)
 
         if (!v || u->b.arg[i] == u->b.root || ir_op_is_weight(v->op) || !s->arg[i])
             continue;
-        if (u->b.contract->args.at[i].stats_of >= 0)
+        if (u->b.contract->args.at[i].of >= 0)
             simt_written_in_front(s->arg[i], scene_stats_bytes(s, i));
         else
             simt_written_in_front(s->matrix[i], (size_t)ir_shape_elements(v->shape, s->T, s->S) * dtype_size(v->type));

@@ -70,6 +70,10 @@ bool unit_of_source(const Unit *u);
 int unit_head_dim(const Unit *u);
 int unit_kv_heads(const Unit *u);
 
+/* The number of a form of compiler/ir/forms.def. */
+uint32_t scene_form(const Catalog *c, const char *name);
+/* Whether the unit reads a value in a form other than plain. */
+bool unit_reads_form(const Unit *u, Id id);
 /* Whether the unit also writes segments of the logits. */
 bool unit_leaves_segments(const Unit *u);
 /* The segment of columns [first, first + width) of a row of logits. */

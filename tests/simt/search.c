@@ -268,7 +268,7 @@ bool searches_next(Searches *all)
     all->sampled = scene_below(all->V);
     simt_write(s->arg[0], logits, sizeof *logits * (size_t)all->rows * (size_t)all->V);
     simt_write(s->arg[1], &all->sampled, sizeof all->sampled);
-    if (s->u->facts.segments)
+    if (unit_reads_form(s->u, s->u->g->logits))
         scene_segments(s, logits);
     return !over;
 }

@@ -37,6 +37,7 @@ typedef struct Forms {
 
 static void fit_form(Forms *f, bool segments)
 {
+    int64_t *params = arena_array(f->keep, int64_t, f->g->values.n * CONTRACT_MAX_FORMS);
     Target target;
     Diag d = {0};
 
@@ -49,7 +50,11 @@ static void fit_form(Forms *f, bool segments)
                                 .s_max = ROWS,
                                 .target = target_facts(target),
                                 .kv = DT_FP16,
-                                .segments = segments};
+                                .params = params};
+
+    for (Id v = 1; v < f->g->values.n; v++)
+        params[v * CONTRACT_MAX_FORMS] = 1;
+    params[f->g->logits * CONTRACT_MAX_FORMS + scene_form(&f->catalog, "segments")] = segments;
     for (size_t i = 0; i < f->catalog.n; i++) {
         const Contract *k = f->catalog.at[i];
         const char *reason;
@@ -57,7 +62,7 @@ static void fit_form(Forms *f, bool segments)
 
         if (k->device != KD_CUDA || strcmp(k->family, "beam") != 0)
             continue;
-        if (!match_at(&facts, ir_uses(f->g), k, &k->matches.at[0], 0, f->g->output, &b, NULL, f->keep) ||
+        if (!match_at(&facts, ir_uses(f->g), k, &k->matches.at[!segments], 0, f->g->output, 0, &b, NULL, f->keep) ||
             !contract_fit(&facts, &b, f->keep, f->keep, &f->fit[segments], &reason))
             fail_msg("beam does not fit");
     }

@@ -1,0 +1,109 @@
+/* read_form.c - the lines of forms.def, and those of a contract that say which forms it writes. */
+#include "reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool read_form(Reader *r)
+{
+    const char *name = reader_name(r);
+    Form *f;
+
+    if (!name)
+        return reader_fail(r, "name of the form");
+    if (r->c)
+        return diag_error(r->d, r->loc, "contract: forms stand before the first kernel line");
+    for (size_t i = 0; i < r->forms.n; i++)
+        if (strcmp(r->forms.at[i].name, name) == 0)
+            return diag_error(r->d, r->loc, "contract: form %s is given twice", name);
+    if (r->forms.n == CONTRACT_MAX_FORMS)
+        return diag_error(r->d, r->loc, "contract: there are more than %d forms", CONTRACT_MAX_FORMS);
+    f = arena_push(r->keep, r->forms);
+    *f = (Form){.name = name, .loc = r->loc};
+    return true;
+}
+
+/* The form that the last `form` line began; NULL: there is none, and r->d says so. */
+static Form *last_form(Reader *r)
+{
+    if (!r->c && r->forms.n > 1)
+        return &r->forms.at[r->forms.n - 1];
+    diag_error(r->d, r->loc, "contract: the line belongs to a form: //@ form NAME");
+    return NULL;
+}
+
+bool read_instead(Reader *r)
+{
+    Form *f = last_form(r);
+    char *end;
+
+    if (!f)
+        return false;
+    f->instead = strtol(r->at, &end, 10);
+    return (end > r->at && !*end && f->instead >= 1 && f->instead <= 16) || reader_fail(r, "whole number from 1 to 16");
+}
+
+static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *value)
+{
+    static const char *const names[] = {"ROWS", "COLUMNS", "PARAM"};
+    const int64_t *sizes = user;
+
+    *kind = sizes ? EXPR_CONSTANT : EXPR_VARIABLE;
+    for (size_t i = 0; i < LEN(names); i++)
+        if (strcmp(name, names[i]) == 0) {
+            *value = sizes ? sizes[i] : 0;
+            return true;
+        }
+    return false;
+}
+
+bool companion_bytes(const Companion *c, int64_t rows, int64_t columns, int64_t param, int64_t *bytes)
+{
+    int64_t sizes[] = {rows, columns, param};
+    Expr e;
+
+    return expr_parse(c->bytes, lookup_size, sizes, &e, NULL) == FTX_OK &&
+           expr_run(e.words, e.n, NULL, 0, bytes, NULL) == FTX_OK && *bytes >= 0;
+}
+
+bool read_companion(Reader *r)
+{
+    Form *f = last_form(r);
+    const bool is_named = f && reader_accept(r, "$");
+    FtxError err = {0};
+    Companion *c;
+
+    if (!f)
+        return false;
+    c = arena_push(r->keep, f->companions);
+    *c = (Companion){.name = reader_name(r), .named = -1};
+    if (!c->name)
+        return reader_fail(r, "name of the companion");
+    if (is_named) {
+        c->named = reader_named(c->name);
+        return c->named >= 0 ||
+               diag_error(r->d, r->loc, "contract: runtime/artifact/named.def has no buffer $%s", c->name);
+    }
+    c->bytes = reader_text(r, "");
+    return expr_parse(c->bytes, lookup_size, NULL, &(Expr){0}, &err) == FTX_OK ||
+           diag_error(r->d, r->loc, "contract: %s", err.text);
+}
+
+/* y as FORM number */
+bool read_gives(Reader *r)
+{
+    GivesLine *g = arena_push(r->keep, r->c->gives);
+    const char *s = reader_name(r);
+
+    g->arg = s ? reader_arg(r->c, s) : -1;
+    if (g->arg < 0 || !r->c->args.at[g->arg].out || r->c->args.at[g->arg].of >= 0 || r->c->args.at[g->arg].named >= 0)
+        return reader_fail(r, "output");
+    if (!reader_accept(r, "as ") || !reader_form(r, &g->form) || !g->form)
+        return reader_fail(r, "as FORM");
+    for (size_t i = 0; i + 1 < r->c->gives.n; i++)
+        if (r->c->gives.at[i].form == g->form)
+            return diag_error(r->d, r->loc, "contract: %s is given twice as %s", s, r->forms.at[g->form].name);
+    g->param = (NamedText){"gives", reader_text(r, ""), r->loc};
+    r->c->no_plain |= r->forms.at[g->form].instead != 0;
+    return *g->param.text || reader_fail(r, "number of the form");
+}

@@ -1,0 +1,155 @@
+/* programs.c - the programs of a target: which there are, the facts about them on which contracts depend, and the stage that
+ * selects the kernels of each. */
+#include <string.h>
+
+#include "lower.h"
+
+static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
+{
+    const Limits *m = &l->g->limits;
+    Program *p = arena_push(l->keep, l->programs);
+    const int64_t t_max = bucket ? bucket : kind == FTX_PROG_DECODE ? m->sequences : m->tokens;
+
+    p->kind = kind;
+    p->facts = (ProgramFacts){
+        .g = l->g,
+        .decode = kind == FTX_PROG_DECODE,
+        .encode = kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN,
+        .hidden = kind == FTX_PROG_HIDDEN,
+        .bucket = bucket,
+        .t_max = t_max,
+        .s_max = t_max < m->sequences ? t_max : m->sequences,
+        .target = target_facts(l->target),
+        .kv = l->kv,
+    };
+    return p;
+}
+
+/* Programs of a fixed size above 64 tokens are made where a kernel of ours computes their products, as linear_tile does
+ * for encoders in 16 bits on targets with wgmma. */
+static bool has_large_buckets(const Lower *l, FtxProgramKind kind)
+{
+    return (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN) &&
+           (target_facts(l->target)->capabilities & CAPABILITY_WGMMA) && dtype_size(l->compute) == 2;
+}
+
+/* The programs of one kind: small ones of a fixed size (buckets), and one for any larger T. */
+static void add_ladder(Lower *l, FtxProgramKind kind)
+{
+    const int64_t tokens = l->g->limits.tokens;
+
+    add_program(l, kind, 16);
+    if (tokens > 16)
+        add_program(l, kind, 64);
+    for (int64_t bucket = 128; has_large_buckets(l, kind) && bucket <= 1024 && bucket <= tokens; bucket *= 2)
+        add_program(l, kind, bucket)->optional = true;
+    if (tokens > 64)
+        add_program(l, kind, 0);
+}
+
+/* Rows of the largest decode program of fixed size. 77 separate launches take a host 0.4 ms a step, as long as an H200
+ * computes on 512 rows of Transformer-base; launched as one CUDA graph they take almost nothing. */
+enum { MAX_DECODE_BUCKET = 512 };
+
+/* An encoder has encode programs, and hidden programs where callers may bring hidden states. On the CPU one step program
+ * takes any step. On a GPU small steps have programs of fixed size, launched as CUDA graphs, and steps of one token a
+ * sequence, the hot loop, have decode programs. */
+void lower_add_programs(Lower *l)
+{
+    const Limits *m = &l->g->limits;
+
+    if (l->target.id == FTX_TARGET_CPU) {
+        if (l->g->kind != FTX_MODEL_DECODER)
+            add_program(l, FTX_PROG_ENCODE, 0);
+        if (l->g->entry)
+            add_program(l, FTX_PROG_HIDDEN, 0);
+        if (l->g->kind != FTX_MODEL_ENCODER)
+            add_program(l, FTX_PROG_STEP, 0);
+        return;
+    }
+    if (l->g->kind != FTX_MODEL_DECODER)
+        add_ladder(l, FTX_PROG_ENCODE);
+    if (l->g->entry)
+        add_ladder(l, FTX_PROG_HIDDEN);
+    if (l->g->kind == FTX_MODEL_ENCODER)
+        return;
+    add_ladder(l, FTX_PROG_STEP);
+    for (int64_t bucket = 1; bucket <= MAX_DECODE_BUCKET; bucket *= 2) {
+        add_program(l, FTX_PROG_DECODE, bucket);
+        if (bucket >= m->sequences)
+            return;
+    }
+    add_program(l, FTX_PROG_DECODE, 0);
+}
+
+const char *lower_program_name(const Program *p, Arena *a)
+{
+    static const char *const names[] = {[FTX_PROG_STEP] = "step",
+                                        [FTX_PROG_DECODE] = "decode",
+                                        [FTX_PROG_ENCODE] = "encode",
+                                        [FTX_PROG_HIDDEN] = "hidden"};
+    const char *kind = names[p->kind];
+
+    return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;
+}
+
+/* --- select ---------------------------------------------------------------------------------------- */
+
+/* Weights as this program reads them: so must all that are selected after it. */
+static void note_weights(Lower *l, const Program *p)
+{
+    for (size_t k = 0; k < p->groups.n; k++) {
+        const Binding *b = &p->groups.at[k].b;
+
+        for (size_t i = 0; i < b->contract->operands; i++)
+            if (b->arg[i] && ir_op_is_weight(ir_value(l->g, b->arg[i])->op))
+                l->weight_forms[b->arg[i]] = (WeightForm){true, contract_arg_fold(b, i)};
+    }
+}
+
+/* Selects every program, the largest first: it decides in which form each weight is packed. An optional one is dropped
+ * where a value has no kernel for it. */
+static bool select_programs(Lower *l, Diag *d)
+{
+    memset(l->weight_forms, 0, sizeof *l->weight_forms * l->g->values.n);
+    for (size_t i = l->programs.n; i-- > 0;) {
+        Program *p = &l->programs.at[i];
+        Diag ignored = {0};
+
+        p->dropped = !select_program(l, p, p->optional ? &ignored : d);
+        if (p->dropped && !p->optional)
+            return false;
+        if (!p->dropped)
+            note_weights(l, p);
+        p->uses = NULL;
+        arena_reset(l->scratch);
+    }
+    return true;
+}
+
+/* Folds norms into weights if every program can read them so. */
+static bool select_all(Lower *l, Diag *d)
+{
+    Diag ignored = {0};
+
+    if (select_programs(l, &ignored))
+        return true;
+    l->unfolded = true;
+    return select_programs(l, d);
+}
+
+bool stage_select(Lower *l, Diag *d)
+{
+    size_t n = 0;
+
+    if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* activations of CPU kernels are fp32 */
+        return diag_error(d, (Loc){0}, "precision.compute is %s, the CPU computes in fp32 only: leave it at auto",
+                          dtype_name(l->compute));
+    if (!select_all(l, d))
+        return false;
+    for (size_t i = 0; i < l->programs.n; i++)
+        if (!l->programs.at[i].dropped)
+            l->programs.at[n++] = l->programs.at[i];
+    l->programs.n = n;
+    return true;
+}
