@@ -88,6 +88,13 @@ static bool matched(const Candidate *c)
     return c->reason && strncmp(c->reason, c->b.contract->loc.file, strlen(c->b.contract->loc.file)) == 0;
 }
 
+/* Those that compute v, and those that make one form of it from another. */
+static void find_candidates(const Lower *l, Program *p, Id v, bool refused, Candidates *all)
+{
+    select_candidates(l, p, p->uses, v, COMPUTE, refused, all);
+    select_candidates(l, p, p->uses, v, CONVERSIONS, false, all);
+}
+
 static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
 {
     const TargetFacts *t = target_facts(l->target);
@@ -100,9 +107,7 @@ static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
         Candidates all = {0};
         bool titled = false;
 
-        select_candidates(l, p, p->uses, root, COMPUTE, root == v, &all);
-        if (root == v)
-            select_candidates(l, p, p->uses, root, CONVERSIONS, false, &all);
+        find_candidates(l, p, root, root == v, &all);
         for (size_t i = 0; i < all.n; i++) {
             if ((root != v && !covers(&all.at[i].b, v)) || (!all.at[i].fits && !matched(&all.at[i])))
                 continue;
@@ -178,7 +183,6 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
         if (!select_program(&l, &l.programs.at[i], d))
             return false;
         explain_program(&l, &l.programs.at[i], v, out);
-        l.programs.at[i].fit_cache = NULL;
         arena_reset(l.scratch);
     }
     return true;
@@ -252,7 +256,7 @@ static void tell_program(const Teller *t)
 
         for (size_t k = 0; k < t->p->groups.n; k++)
             refused |= t->first[k] && t->p->groups.at[k].b.root == root;
-        select_candidates(t->l, t->p, t->p->uses, root, refused, &all);
+        find_candidates(t->l, t->p, root, refused, &all);
         for (uint32_t k = 0; k < t->p->groups.n; k++)
             for (size_t i = 0; i < all.n; i++)
                 if (t->first[k] && competes(t->l, &all.at[i], &t->p->groups.at[k]))
@@ -277,7 +281,6 @@ bool passes_considered(const Graph *g, const Catalog *c, Target t, const Precisi
             return false;
         find_first(&teller);
         tell_program(&teller);
-        teller.p->fit_cache = NULL;
         arena_reset(l.scratch);
     }
     return true;
