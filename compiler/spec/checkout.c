@@ -223,8 +223,8 @@ void checkout_push(lua_State *L, const Checkout *c)
 {
     Arena *keep = sandbox_of(L)->keep;
     const char *weights = checkpoint_path(keep, c->folder);
-    const char *const tokenizers[] = {"tokenizer.json",
-                                      "source.spm"}; /* source.spm: Marian's, with vocab.json for both languages */
+    /* source.spm: Marian's, with vocab.json for both languages */
+    const char *const tokenizers[] = {"tokenizer.json", "tekken.json", "source.spm", "tokenizer.model"};
 
     lua_newtable(L);
     set_text(L, "path", c->folder);
@@ -247,9 +247,9 @@ void checkout_push(lua_State *L, const Checkout *c)
 
 const char *checkout_without_tokenizer(const char *folder, Arena *keep)
 {
-    static const char *const others[] = {
-        "vocab.txt",       "vocab.json",  "merges.txt", "spiece.model",   "target.spm",   "sentencepiece.bpe.model",
-        "tokenizer.model", "tekken.json", "vocab.bpe",  "tiktoken.model", "qwen.tiktoken"};
+    static const char *const others[] = {"vocab.txt",    "vocab.json",     "merges.txt",
+                                         "spiece.model", "target.spm",     "sentencepiece.bpe.model",
+                                         "vocab.bpe",    "tiktoken.model", "qwen.tiktoken"};
     const char *found = "";
 
     for (size_t i = 0; i < LEN(others); i++)

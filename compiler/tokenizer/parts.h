@@ -152,6 +152,10 @@ bool read_decoder(Build *b, const json_t *o);               /* decoder.c */
 bool decode_tokens(Build *b);                               /* decoder.c: texts to tokens */
 bool read_sentencepiece(Build *b, const void *p, size_t n); /* spm.c */
 
+/* beside.c: tokens that tokenizer_config.json adds to so many pieces. *apart: the texts between them are separate ones
+ * for SentencePiece. */
+bool read_tokenizer_config(Build *b, const char *path, int32_t pieces, bool *apart);
+
 /* --- tiktoken.c: vocabularies of bytes with their ranks -------------------------------------------- */
 
 bool is_tiktoken(const void *p, size_t n); /* whether a file begins as tiktoken's do */

@@ -40,6 +40,7 @@ typedef struct Spm {
     const char *unknown_text;
     bool dummy, squeeze, escape;
     bool marian; /* ids from vocab.json */
+    bool apart;  /* texts between added tokens are separate ones */
 } Spm;
 
 /* --- protobuf: bounded reading of fields -------------------------------------------------------- */
@@ -327,7 +328,9 @@ static void mark_users(Spm *m)
 
 static bool read_ids(Spm *m)
 {
+    enum { MODEL_BYTES = sizeof "tokenizer.model" - 1 };
     const char *path = m->b->loc.file, *vocab = beside(m->b, "vocab.json");
+    const char *config = beside(m->b, "tokenizer_config.json");
     const size_t n = strlen(path);
 
     m->marian = n > 4 && strcmp(path + n - 4, ".spm") == 0 && file_exists(vocab);
@@ -338,6 +341,9 @@ static bool read_ids(Spm *m)
     if (!(m->marian ? read_vocab(m, vocab) : use_places(m)))
         return false;
     mark_users(m);
+    m->apart = m->marian;
+    if (strcmp(path + (n < MODEL_BYTES ? 0 : n - MODEL_BYTES), "tokenizer.model") == 0 && file_exists(config))
+        return read_tokenizer_config(m->b, config, (int32_t)m->pieces.n, &m->apart);
     return true;
 }
 
@@ -483,7 +489,7 @@ static void add_spaces(Spm *m)
                (!m->dummy  ? 0u
                 : m->after ? TOK_DUMMY_AFTER
                            : TOK_DUMMY) |
-                   (m->squeeze ? TOK_SQUEEZE : 0u) | (m->escape ? TOK_ESCAPE : 0u) | (m->marian ? 0u : TOK_ENDS),
+                   (m->squeeze ? TOK_SQUEEZE : 0u) | (m->escape ? TOK_ESCAPE : 0u) | (m->apart ? 0u : TOK_ENDS),
                "", "");
     *s = (DecodeStep){.kind = DECODE_SENTENCEPIECE, .what = "", .with = "", .flag = m->dummy || m->squeeze};
     if (m->squeeze)

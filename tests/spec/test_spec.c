@@ -448,10 +448,17 @@ static Folder make_folder(const char *config, const char *generation)
 
 static void remove_folder(const Folder *f)
 {
-    static const char *const names[] = {
-        "config.json",       "generation_config.json", "model.safetensors",     "model.safetensors.index.json",
-        "pytorch_model.bin", "modules.json",           "1_Pooling/config.json", "source.spm",
-        "tokenizer.json"};
+    static const char *const names[] = {"config.json",
+                                        "generation_config.json",
+                                        "model.safetensors",
+                                        "model.safetensors.index.json",
+                                        "pytorch_model.bin",
+                                        "modules.json",
+                                        "1_Pooling/config.json",
+                                        "source.spm",
+                                        "tokenizer.json",
+                                        "tokenizer.model",
+                                        "tekken.json"};
     char path[160];
 
     for (size_t i = 0; i < LEN(names); i++) {
@@ -738,9 +745,10 @@ static void test_checkout_sentences(void **state)
     remove_folder(&f);
 }
 
-/* tokenizer.json, or else Marian's SentencePiece file. */
+/* tokenizer.json, or else tekken.json, Marian's SentencePiece file, tokenizer.model. */
 static void test_checkout_tokenizer(void **state)
 {
+    static const char *const names[] = {"tokenizer.model", "source.spm", "tekken.json", "tokenizer.json"};
     char config[500];
     Folder f;
     Reading r;
@@ -751,14 +759,12 @@ static void test_checkout_tokenizer(void **state)
     r = read_good(f.path, NULL);
     assert_null(r.spec.tokenizer);
     drop(&r);
-    put(&f, "source.spm", "x");
-    r = read_good(f.path, NULL);
-    assert_non_null(strstr(r.spec.tokenizer, "/source.spm"));
-    drop(&r);
-    put(&f, "tokenizer.json", "x");
-    r = read_good(f.path, NULL);
-    assert_non_null(strstr(r.spec.tokenizer, "/tokenizer.json"));
-    drop(&r);
+    for (size_t i = 0; i < LEN(names); i++) {
+        put(&f, names[i], "x");
+        r = read_good(f.path, NULL);
+        assert_string_equal(strrchr(r.spec.tokenizer, '/') + 1, names[i]);
+        drop(&r);
+    }
     remove_folder(&f);
 }
 
