@@ -1,19 +1,24 @@
-/* stub_library.c - a shared library with the driver's and cuBLASLt's functions, which do nothing but tell a version.
+/* stub_library.c - a shared library with the functions of the driver, cuBLASLt and CUPTI, which do nothing but tell a
+ * version.
  *
- * STUB_DRIVER, STUB_BLAS: the versions. STUB_PARTIAL: a function of the driver is missing. */
+ * STUB_DRIVER, STUB_BLAS, STUB_CUPTI: the versions. STUB_PARTIAL: a function of the driver and one of CUPTI are missing. */
 #include <string.h>
 
 #include "runtime/device/cuda/cublaslt_table.h"
+#include "runtime/device/cuda/cupti_table.h"
 #include "runtime/device/cuda/driver.h"
 
 #ifdef STUB_PARTIAL
 #define cuFuncLoad cuFuncLoad_of_a_later_driver
+#define cuptiGetTimestamp cuptiGetTimestamp_of_a_later_version
 #endif
 
 static long stub(const char *name, int *p)
 {
     if (strcmp(name, "cuDriverGetVersion") == 0)
         *p = STUB_DRIVER;
+    if (strcmp(name, "cuptiGetVersion") == 0)
+        *p = STUB_CUPTI;
     return strcmp(name, "cublasLtGetVersion") == 0 ? STUB_BLAS : 0;
 }
 
@@ -27,4 +32,5 @@ static long stub(const char *name, int *p)
     }
 CUDA_FUNCTIONS(F)
 CUBLASLT_FUNCTIONS(F)
+CUPTI_FUNCTIONS(F)
 #undef F

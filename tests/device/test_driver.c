@@ -1,7 +1,8 @@
-/* test_driver.c - the CUDA driver and cuBLASLt as shared libraries: which are taken, and what is said of others. */
+/* test_driver.c - the CUDA driver, cuBLASLt and CUPTI as shared libraries: which are taken, and what is said of others. */
 #include <sys/wait.h>
 
 #include "fake_driver.h"
+#include "runtime/device/cuda/activity.h"
 #include "tables.h"
 #include "tests/temp.h"
 
@@ -29,6 +30,23 @@ static void ask_blas(Answer *a)
     a->first = lt_version(&a->version, &a->why);
     unsetenv("FTX_CUDA");
     a->again = lt_version(&a->version, &a->why_again);
+}
+
+static FtxStatus open_cupti(FtxError *err)
+{
+    static const Memory from_malloc;
+    Activities *a;
+    const FtxStatus s = activity_open(&from_malloc, NULL, NULL, 10, &a, err);
+
+    activity_close(a);
+    return s;
+}
+
+static void ask_cupti(Answer *a)
+{
+    a->first = open_cupti(&a->why);
+    unsetenv("FTX_CUDA");
+    a->again = open_cupti(&a->why_again);
 }
 
 /* A process looks for a library once. So each question is asked in a process of its own: twice, the second time
@@ -59,9 +77,9 @@ static Answer ask(void (*question)(Answer *a), const char *cuda)
 /* The test's folder with a stub under the names of both libraries. */
 static const char *folder_of(const char *stub)
 {
-    const char *names[] = {temp_path("libcuda.so.1"), temp_path("libcublasLt.so.13")};
+    const char *names[] = {temp_path("libcuda.so.1"), temp_path("libcublasLt.so.13"), temp_path("libcupti.so.13")};
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         unlink(names[i]);
         assert_int_equal(symlink(stub, names[i]), 0);
     }
@@ -78,6 +96,7 @@ static void a_new_one_is_taken(void **state)
     a = ask(ask_blas, folder_of(STUB_NEW));
     assert_int_equal(a.first, FTX_OK);
     assert_int_equal(a.version, 120400);
+    assert_int_equal(ask(ask_cupti, folder_of(STUB_NEW)).first, FTX_OK);
 }
 
 static void an_old_one_is_not(void **state)
@@ -91,15 +110,21 @@ static void an_old_one_is_not(void **state)
     a = ask(ask_blas, folder_of(STUB_OLD));
     assert_int_equal(a.first, FTX_EDEVICE);
     assert_string_equal(a.why.text, "cuBLASLt is too old: version 12.3, needed is 12.4 or newer");
+    a = ask(ask_cupti, folder_of(STUB_OLD));
+    assert_int_equal(a.first, FTX_ENODEVICE);
+    assert_string_equal(a.why.text, "CUPTI is too old: version 17, needed is 18 (CUDA 12)");
 }
 
 static void a_missing_function_is_named(void **state)
 {
-    const Answer a = ask(ask_driver, folder_of(STUB_PARTIAL));
+    Answer a = ask(ask_driver, folder_of(STUB_PARTIAL));
 
     (void)state;
     assert_int_equal(a.first, FTX_ENODEVICE);
     assert_string_equal(a.why.text, "the CUDA driver (for CUDA 12.4) has no cuFuncLoad");
+    a = ask(ask_cupti, folder_of(STUB_PARTIAL));
+    assert_int_equal(a.first, FTX_ENODEVICE);
+    assert_string_equal(a.why.text, "CUPTI has no cuptiGetTimestamp");
 }
 
 static void it_is_not_used_where_the_user_says_so(void **state)

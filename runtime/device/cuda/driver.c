@@ -75,7 +75,9 @@ void *cuda_library_open(const char *const *names, size_t n, char *why, size_t wh
         library = try_near_program(names, n);
     if (!library)
         library = try_folder("/usr/local/cuda/lib64", names, n);
-    return library ? library : try_folder("/usr/local/cuda/lib", names, n);
+    if (!library)
+        library = try_folder("/usr/local/cuda/lib", names, n);
+    return library ? library : try_folder("/usr/local/cuda/extras/CUPTI/lib64", names, n);
 }
 
 #ifdef FTX_HAVE_CUDA
