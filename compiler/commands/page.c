@@ -22,7 +22,9 @@ static const Option table[] = {
     {"--target", 't', OPT_TEXT, "LIST", targets_help, AT(targets), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
     {"--measured", 'm', OPT_TEXT, "FILE",
-     "also show measured times: lines of `ftxc bench --json`, of steps or with --profile of kernels", AT(measured), 0},
+     "also show measured times: lines of `ftxc bench --json`, of steps or with --profile of kernels, or a timeline "
+     "that --trace wrote",
+     AT(measured), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
 #undef AT
@@ -84,8 +86,8 @@ int command_page(int argc, char **argv)
         options_help(table, LEN(table));
         printf("\nExamples:\n  ftxc page specs/fable.lua -t sm_90a -o fable.html\n"
                "  ftxc page fable.ftx\n"
-               "  ftxc bench fable.ftx --new 64 --profile --json | tee fable.jsonl\n"
-               "  ftxc page specs/fable.lua -t cpu -m fable.jsonl\n");
+               "  ftxc run fable.ftx \"Once upon a time\" -d cpu --trace fable.json\n"
+               "  ftxc page specs/fable.lua -t cpu -m fable.json\n");
         return EXIT_DONE;
     }
     if (rest.n != 1)

@@ -165,6 +165,7 @@ const heading = ([name, numeric]) => el('th', { scope: 'col', class: numeric && 
 const table = (style, caption, heads, body) =>
   el('table', { class: style }, caption && el('caption', {}, caption), el('thead', {}, el('tr', {}, heads.map(heading))), body);
 const cell = (name, ...kids) => el('td', { 'data-name': name }, ...kids);
+const short = (name, ...kids) => el('td', { 'data-name': name, class: 'short' }, ...kids);
 const number = (name, ...kids) => el('td', { 'data-name': name, class: 'n' }, ...kids);
 const bar = (share, colour, style = '') =>
   el('div', { class: 'bar ' + style, style: { width: 100 * share + '%', background: colour } });
@@ -180,9 +181,19 @@ function estimate(launch) {
   if (!now.one && launch.cost !== null) return launch.cost;
   return moved === null || !p.read_gbs ? null : moved / (p.read_gbs * 1e3) + (kernel.overlaps ? p.overlap_us : p.launch_us);
 }
+
+/* Of a timeline, the mean over runs whose number of tokens is nearest to that of the estimate; of a profile, that over all
+ * launches of the kernel. */
+const traced = new Map(); // label and kernel -> [{T, us}]
+for (const [label, entry, T, , us] of data.measured ? data.measured.launches : []) {
+  const id = label + '\n' + entry;
+  traced.set(id, [...(traced.get(id) || []), { T, us }]);
+}
 function measuredTime(launch) {
-  const row = data.measured && data.measured.kernels[kernelOf(launch).entry];
-  return row ? row[0] : null;
+  const entry = kernelOf(launch).entry, wanted = now.one ? 1 : now.program.T, rows = traced.get(launch.label + '\n' + entry);
+  const away = row => Math.abs(row.T - wanted);
+  if (rows) return rows.reduce((best, row) => (away(row) < away(best) ? row : best)).us;
+  return data.measured && entry in data.measured.kernels ? data.measured.kernels[entry] : null;
 }
 const families = () => [...new Set(now.program.launches.map(l => kernelOf(l).family))];
 const colourOf = launch => `var(--c${families().indexOf(kernelOf(launch).family) % 8})`;
@@ -302,7 +313,8 @@ function drawStep() {
           `of a launch${now.one ? ', for one token of one sequence' : ''}.`
         : `The estimate is that of the cost model, for ${plural(g.T, 'token')} of ${plural(g.S, 'sequence')}: it orders ` +
           'candidates and predicts no times.',
-      hasMeasured && ' Measured: the mean over all launches of a kernel, while one kernel waited for the other.'),
+      hasMeasured && (traced.size ? ' Measured: the mean over the runs in the timeline whose number of tokens is nearest to that.'
+        : ' Measured: the mean over all launches of a kernel, while one kernel waited for the other.')),
     !g.bucket && (g.kind === 'step' || g.kind === 'decode') && el('label', {}, el('input', { type: 'checkbox', checked: now.one,
       onchange: e => { now.one = e.target.checked; drawAll(); $('#step input').focus(); } }), 'estimate for one token of one sequence'),
     total > 0 ? timeline(launches, estimate, total, 'timeline of estimated times, by arrow keys from launch to launch')
@@ -429,8 +441,9 @@ function spacesTable() {
     workspace: 'values between launches: as much as the largest program needs', output: 'read by the host',
     pages: `the KV cache: ${plural(facts.kv_pages, 'page')} of ${bytes(pages)} at most, ${plural(facts.kv_block, 'token')} each`,
   };
-  const sizeOf = s => (s.name === 'pages' ? s.size * facts.kv_pages : s.size), most = Math.max(...now.plan.spaces.map(sizeOf), 1);
-  return table('stack', 'Spaces', [['space'], ['size', 1], ['what it is'], ['']], el('tbody', {}, now.plan.spaces.map(s =>
+  const sizeOf = s => (s.name === 'pages' ? s.size * facts.kv_pages : s.size), shown = now.plan.spaces.filter(sizeOf);
+  const most = Math.max(...shown.map(sizeOf), 1);
+  return table('stack', 'Spaces', [['space'], ['size', 1], ['what it is'], ['']], el('tbody', {}, shown.map(s =>
     el('tr', {}, cell('', el('b', {}, s.name)), number('', bytes(sizeOf(s))), cell('', means[s.name]),
       barCell(bar(sizeOf(s) / most, 'var(--c0)'))))));
 }
@@ -536,8 +549,8 @@ function drawGraph() {
 }
 
 function drawWeights() {
-  const draw1 = (w, i) => el('tr', { id: 'w' + i, tabindex: -1 }, cell('', el('code', {}, w.name)), cell('type', w.type),
-    cell('shape', el('code', {}, w.shape)), number('offset', bytes(w.offset)), number('size', bytes(w.size)));
+  const draw1 = (w, i) => el('tr', { id: 'w' + i, tabindex: -1 }, cell('', el('code', {}, w.name)), short('type', w.type),
+    short('shape', el('code', {}, w.shape)), number('offset', bytes(w.offset)), number('size', bytes(w.size)));
   fill('weights', el('p', {}, `${plural(weights.length, 'tensor')}, as packed into one block that all targets share: `,
     bytes(sum(weights, w => w.size)), '.'),
     table('stack', null, [['name'], ['type'], ['shape'], ['offset', 1], ['size', 1]],

@@ -418,12 +418,13 @@ static void refused(const char *artifact, const char *lines, const char *words)
 static void test_measured(void **state)
 {
     static const char lines[] =
-        "{\"model\":\"small\",\"kernel\":\"linear__small\",\"launches\":4,\"time_us\":10,\"device\":\"here\"}\n"
+        "{\"model\":\"small\",\"kernel\":\"linear__small\",\"launches\":4,\"time_us\":10}\n"
         "{\"model\":\"large\",\"kernel\":\"linear__small\",\"launches\":1,\"time_us\":99}\n"
         "\n"
         "{\"model\":\"small\",\"generation\":64,\"median_ms\":3}\n"
         "{\"model\":\"small\",\"kernel\":\"idle\",\"launches\":0,\"time_us\":0}\n"
-        "{\"model\":\"small\",\"step\":\"decode\",\"sequences\":8,\"tokens\":1,\"context\":128,\"median_us\":66.5}";
+        "{\"model\":\"small\",\"step\":\"decode\",\"sequences\":8,\"tokens\":1,\"context\":128,\"median_us\":66.5,"
+        "\"device\":\"here\"}";
     char artifact[256];
     json_t *measured, *row;
     Opened p;
@@ -436,19 +437,55 @@ static void test_measured(void **state)
     measured = json_object_get(p.data, "measured");
     assert_int_equal(json_object_size(json_object_get(measured, "kernels")), 1);
     row = json_object_get(json_object_get(measured, "kernels"), "linear__small");
-    assert_true(json_real_value(json_array_get(row, 0)) == 2.5);
-    assert_string_equal(json_string_value(json_array_get(row, 2)), "here");
+    assert_true(json_real_value(row) == 2.5);
     assert_int_equal(json_array_size(list(measured, "steps")), 1);
     row = json_array_get(list(measured, "steps"), 0);
     assert_int_equal(whole(row, 1), 8);
     assert_true(json_real_value(json_array_get(row, 4)) == 66.5);
-    assert_true(json_is_null(json_array_get(row, 5)));
+    assert_string_equal(json_string_value(json_array_get(row, 5)), "here");
+    assert_true(json_is_null(json_array_get(row, 6)));
     close_page(&p);
 
-    refused(artifact, "", "no line is about small");
-    refused(artifact, "{\"model\":\"large\",\"step\":\"decode\",\"median_us\":1}\n", "no line is about small");
-    refused(artifact, "{}\n\n[]\n", "measured.jsonl:3: expected a line of `ftxc bench --json`: no object");
+    refused(artifact, "", "nothing in it is about small");
+    refused(artifact, "{\"model\":\"large\",\"step\":\"decode\",\"median_us\":1}\n", "nothing in it is about small");
+    refused(artifact, "{}\n\n[]\n",
+            "measured.jsonl:3: expected a line of `ftxc bench --json`, or a file that --trace wrote: no object");
     refused(artifact, "{}\nkernel  launches\n", "measured.jsonl:2: expected a line");
+    small_end(&s);
+}
+
+/* The timeline of --trace: launches of the same label, kernel and size are one row. */
+static void test_timeline(void **state)
+{
+    static const char event[] =
+        "{\"cat\":\"%s\",\"name\":\"layer 0: up\",\"dur\":%g,\"args\":{\"kernel\":\"linear__small\","
+        "\"run\":1,\"T\":%d,\"S\":1}}";
+    char artifact[256], text[2000] = "{\"otherData\":{\"model\":\"small\"},\n\"traceEvents\":[\n";
+    json_t *rows;
+    Opened p;
+    Small s;
+    (void)state;
+
+    snprintf(text + strlen(text), sizeof text - strlen(text), event, "kernel", 3.0, 1);
+    strcat(text, ",\n");
+    snprintf(text + strlen(text), sizeof text - strlen(text), event, "kernel", 6.0, 4);
+    strcat(text, ",\n");
+    snprintf(text + strlen(text), sizeof text - strlen(text), event, "host", 99.0, 1);
+    strcat(text, ",\n");
+    snprintf(text + strlen(text), sizeof text - strlen(text), event, "kernel", 4.0, 1);
+    strcat(text, "]}\n");
+    small_begin(&s);
+    snprintf(artifact, sizeof artifact, "%s", write_small(&s, "timeline.ftx"));
+    p = open_page((PageOptions){.path = artifact, .artifact = true, .measured = measured_file(text)}, NULL);
+    rows = list(json_object_get(p.data, "measured"), "launches");
+    assert_int_equal(json_array_size(rows), 2);
+    assert_string_equal(json_string_value(json_array_get(json_array_get(rows, 0), 0)), "layer 0: up");
+    assert_string_equal(json_string_value(json_array_get(json_array_get(rows, 0), 1)), "linear__small");
+    for (size_t i = 0; i < 2; i++)
+        assert_true(json_real_value(json_array_get(json_array_get(rows, i), 4)) ==
+                    (whole(json_array_get(rows, i), 2) == 1 ? 3.5 : 6.0));
+    close_page(&p);
+    refused(artifact, "{\"otherData\":{\"model\":\"large\"},\n\"traceEvents\":[]}", "nothing in it is about small");
     small_end(&s);
 }
 
@@ -457,7 +494,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spec),     cmocka_unit_test(test_two_stacks), cmocka_unit_test(test_alone),
         cmocka_unit_test(test_artifact), cmocka_unit_test(test_missing),    cmocka_unit_test(test_names),
-        cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_measured), cmocka_unit_test(test_timeline),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

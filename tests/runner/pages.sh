@@ -35,9 +35,11 @@ test -z "$(ls "$room" | grep -v '^out$')" || fail "a page of a spec that was ref
 grep -q '^{"kernel":"linear__[^"]*","launches":[0-9]*,"time_us":[0-9.e+-]*,"model":"fable",' "$room/fable.jsonl"
 says 0 'cpu.html: .* KB; open it in a browser' specs/fable.lua -t cpu -D limits.context=64 -m "$room/fable.jsonl" -o "$room/cpu.html"
 says 0 'artifact.html' "$room/fable.ftx" -m "$room/fable.jsonl" -o "$room/artifact.html"
+"$FTXC" run "$room/fable.ftx" 'Once upon' -n 5 --greedy -d cpu -q --trace "$room/trace.json" >"$room/out"
+says 0 'traced.html' specs/fable.lua -t cpu -D limits.context=64 -m "$room/trace.json" -o "$room/traced.html"
 says 0 'verse.html' specs/verse.lua -t sm_90a,cpu -o "$room/verse.html"
 says 0 '8b.html' specs/llama-3.1-8b.lua -t sm_90a -o "$room/8b.html"
-says 2 'no line is about verse' specs/verse.lua -t cpu -m "$room/fable.jsonl" -o "$room/x.html"
+says 2 'nothing in it is about verse' specs/verse.lua -t cpu -m "$room/fable.jsonl" -o "$room/x.html"
 (cd "$room" && "$FTXC" page fable.ftx) | grep -q '^page.html: ' && test -s "$room/page.html"
 
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
@@ -89,11 +91,11 @@ function askSearch() {
   const l = now.program.launches[now.program.launches.length - 1], last = '#l' + (now.program.launches.length - 1);
   ask('a launch is found by its label', find(l.label).some(a => a.hash === last));
   ask('nothing is found', find('no such thing at all').length === 0 && /nothing/.test($('#found').textContent));
-  const hit = find(weights[weights.length - 1].name).find(a => a.hash === '#w' + (weights.length - 1));
   drawAll();
-  location.hash = hit.hash;
+  const folded = Object.keys(reveal).filter(id => /^w\d/.test(id)).pop() || 'w0';
+  location.hash = find(weights[folded.slice(1)].name).find(a => a.hash === '#' + folded).hash;
   follow();
-  ask('a weight is found, unfolded and focused', document.activeElement.id === 'w' + (weights.length - 1));
+  ask('a weight is found, unfolded and focused', document.activeElement.id === folded);
   find('');
   ask('an empty search shows nothing', $('#found').hidden);
 }
@@ -130,7 +132,13 @@ function askGraph() {
 function askMeasured() {
   if (!data.measured) return;
   ask('measured launches', now.program.launches.every(l => measuredTime(l) > 0) && /Measured/.test(texts()));
-  ask('measured steps', /Steps as measured/.test(texts()));
+  ask('measured steps', data.measured.steps.length ? /Steps as measured/.test(texts()) : traced.size > 0);
+  if (traced.size) { // of two sizes, the times of the one that is shown
+    const us = measuredTime(now.program.launches[1]);
+    now.one = false;
+    ask('a prompt takes longer', measuredTime(now.program.launches[1]) !== us);
+    now.one = true;
+  }
 }
 function askColours() {
   const dark = () => getComputedStyle(document.documentElement).getPropertyValue('--back').trim();
@@ -177,6 +185,6 @@ END
     ! grep CONSOLE "$room/err" >&2 || fail "$1: the console is not empty"
     echo "$1: $said"
 }
-for page in cpu artifact verse 8b; do
+for page in cpu traced artifact verse 8b; do
     open_in_browser $page
 done
