@@ -1,10 +1,11 @@
 /* compile.c - the whole line: model.lua -> graph -> passes -> instances -> artifact. Start here.
  *
  * Each room is one call, declared in its door: spec/spec.h, passes/pass.h, instantiate/instantiate.h,
- * weights/weights.h, tokenizer/tokenizer.h, artifact/artifact.h. */
+ * weights/weights.h, tokenizer/tokenizer.h, chat/chat.h, artifact/artifact.h. */
 #include "compile.h"
 
 #include "artifact/artifact.h"
+#include "chat/chat.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct Stage { /* whose progress is reported */
@@ -29,8 +30,9 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     Plan plans[MAX_TARGETS] = {0};
     Code codes[MAX_TARGETS] = {0};
     Checkpoint *checkpoint = NULL;
-    void *tokenizer = NULL;
-    size_t tokenizer_bytes = 0;
+    void *tokenizer = NULL, *chat = NULL;
+    size_t tokenizer_bytes = 0, chat_bytes = 0;
+    const char *chat_note = NULL;
     bool ok = passes_check_dump(&o->dump, d) &&
               targets_parse(o->targets ? o->targets : options_targets(keep), &targets, d) &&
               spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d) &&
@@ -54,7 +56,8 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     if (ok && checkpoint)
         ok = checkpoint_check(checkpoint, &spec, d);
     if (ok && spec.tokenizer)
-        ok = tokenizer_compile(spec.tokenizer, keep, &tokenizer, &tokenizer_bytes, d);
+        ok = tokenizer_compile(spec.tokenizer, keep, &tokenizer, &tokenizer_bytes, d) &&
+             chat_read(spec.tokenizer, keep, &chat, &chat_bytes, &chat_note, d);
     if (ok && o->out) {
         const ArtifactParts parts = {
             .spec = &spec,
@@ -65,6 +68,8 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
             .checkpoint = checkpoint,
             .tokenizer = tokenizer,
             .tokenizer_bytes = tokenizer_bytes,
+            .chat = chat,
+            .chat_bytes = chat_bytes,
             .sidecar = o->sidecar,
             .program = o->program,
             .program_bytes = o->program_bytes,
@@ -84,6 +89,7 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     }
     result->notes[0] = spec.note;
     result->notes[1] = ok && checkpoint ? checkpoint_note(checkpoint, &spec, keep) : NULL;
+    result->notes[2] = chat_note;
     checkpoint_close(checkpoint);
     if (spec.graph)
         ir_graph_close(spec.graph);

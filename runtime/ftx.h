@@ -49,7 +49,7 @@
  * uses defaults for the fields that the program does not know. Begin such a struct with its FTX_..._INIT, or set
  * `size` to its sizeof and the rest to zero. New fields are added at the end. A size of 0 is refused with FTX_EINVAL;
  * so is a larger struct than the library knows if a field after the known ones is not zero. FtxError, FtxAllocator,
- * FtxHypothesis and FtxProfile never change. */
+ * FtxMessage, FtxHypothesis and FtxProfile never change. */
 #ifndef FTX_H
 #define FTX_H
 
@@ -159,6 +159,7 @@ typedef struct FtxModelInfo {
     uint64_t kv_token_bytes; /* device memory for each of them */
     FtxType input_type;      /* encoders: of hidden states that FtxEncode.input has in device memory */
     int ordinal;             /* which CUDA device; -1: the CPU */
+    bool has_chat;           /* there are chat templates: ftx_chat */
 } FtxModelInfo;
 
 /* Maps an artifact, chooses a device and loads weights and code. options may be NULL for all defaults; the allocator's
@@ -196,6 +197,39 @@ FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, un
  * and sets *n to the number of bytes there are. FTX_EINVAL: no tokenizer, or an id outside of the vocabulary. */
 FtxStatus ftx_detokenize(const FtxModel *model, const int32_t *ids, size_t count, bool skip_special, char *text,
                          size_t max, size_t *n, FtxError *err);
+
+/* One message of a conversation. */
+typedef struct FtxMessage {
+    const char *role; /* "system", "user", "assistant" ...: the template decides which there are */
+    const char *content;
+    size_t content_bytes; /* 0: strlen(content) */
+} FtxMessage;
+
+/* A conversation, for a model whose artifact holds its chat templates. All texts are UTF-8. */
+typedef struct FtxChat {
+    size_t size;                /* FTX_CHAT_INIT */
+    const FtxMessage *messages; /* [count] ... */
+    size_t count;
+    const char *json;      /* ... or all messages as a JSON array of objects, for contents in parts and tool calls */
+    size_t json_bytes;     /* 0: strlen(json) */
+    const char *tools;     /* JSON array of function descriptions; NULL: none */
+    const char *variables; /* JSON object: further variables of the template, {"enable_thinking": false}; NULL */
+    const char *template_name;  /* one of several templates; NULL: "tool_use" with tools if there is one, "default" */
+    bool add_generation_prompt; /* end with what begins the assistant's answer */
+    uint64_t time;              /* what strftime_now gives, in seconds since 1970; 0: the present time */
+} FtxChat;
+
+/* A conversation to the ids of a prompt, for FtxRequest.ids. Everything in the prompt comes from the template: nothing
+ * is added around it, so a template that writes the BOS token's text makes one BOS token. Special tokens are recognised
+ * in the template's own text only. Texts of the conversation stay text, as with FTX_TOKENIZE_LITERAL.
+ *
+ * Writes at most max ids and sets *n to the number of ids there are. Allocates memory and frees it. FTX_EINVAL: there
+ * are no templates or no tokenizer, a field is wrong, or the template refuses the conversation (err has its text and
+ * the line). FTX_EFULL: the template takes too many steps or too much memory. */
+FtxStatus ftx_chat(const FtxModel *model, const FtxChat *chat, int32_t *ids, size_t max, size_t *n, FtxError *err);
+
+/* The same prompt as text, at most max bytes of it without a terminator; *n: how many there are. */
+FtxStatus ftx_chat_text(const FtxModel *model, const FtxChat *chat, char *text, size_t max, size_t *n, FtxError *err);
 
 /* Which tokens of a too long text are dropped. An encoder's texts: the end of the longer one of a pair (LONGEST), of
  * the first or of the second. A prompt or a source: its start or its end. NONE: the text is refused. */
@@ -480,6 +514,7 @@ template <class Struct> inline Struct ftx_struct_init()
 #define FTX_OPTIONS_INIT ftx_struct_init<FtxOptions>()
 #define FTX_EVENT_INIT ftx_struct_init<FtxEvent>()
 #define FTX_ENCODE_INIT ftx_struct_init<FtxEncode>()
+#define FTX_CHAT_INIT ftx_struct_init<FtxChat>()
 #else
 #define FTX_OPTIONS_INIT \
     { \
@@ -492,6 +527,10 @@ template <class Struct> inline Struct ftx_struct_init()
 #define FTX_ENCODE_INIT \
     { \
         .size = sizeof(FtxEncode) \
+    }
+#define FTX_CHAT_INIT \
+    { \
+        .size = sizeof(FtxChat) \
     }
 #endif
 #endif

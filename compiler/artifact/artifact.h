@@ -16,6 +16,8 @@ typedef struct ArtifactParts {
     const Checkpoint *checkpoint; /* NULL: no weights stored (random at open) */
     const void *tokenizer;        /* compiled tables; NULL: none */
     size_t tokenizer_bytes;
+    const void *chat; /* compiled chat templates; NULL: none */
+    size_t chat_bytes;
     const char *build;   /* text of FTX_SEC_BUILD */
     bool sidecar;        /* weights into FILE.ftxw */
     const void *program; /* goes before the artifact, and makes the file executable; NULL: none */

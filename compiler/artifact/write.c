@@ -402,6 +402,8 @@ bool artifact_write(const char *path, const ArtifactParts *parts,
     text_section(&w, FTX_SEC_BUILD, 0, parts->build);
     if (parts->tokenizer)
         section(&w, FTX_SEC_TOKENIZER, 0, parts->tokenizer, parts->tokenizer_bytes);
+    if (parts->chat)
+        section(&w, FTX_SEC_CHAT, 0, parts->chat, parts->chat_bytes);
     for (size_t i = 0; i < parts->n_plans; i++)
         plan_sections(&w, &parts->plans[i], &parts->codes[i]);
     weight_index(&w);

@@ -88,6 +88,7 @@ static const struct {
     [FTX_SEC_SOURCE] = {"source", 1, 1, 1, 0},
     [FTX_SEC_TABLES] = {"tables", 1, 0, 0, 1},
     [FTX_SEC_BAD_WORDS] = {"bad words", sizeof(int32_t), 0, 0, 0},
+    [FTX_SEC_CHAT] = {"chat templates", 1, 0, 0, 0},
 };
 
 const char *artifact_section_name(uint32_t kind)
@@ -495,6 +496,8 @@ static FtxStatus check_all(Artifact *a, const char *path, FtxError *err)
     a->weights = array(a, FTX_SEC_WEIGHT_INDEX, 0, &a->n_weights);
     a->tokenizer = array(a, FTX_SEC_TOKENIZER, 0, &n);
     a->tokenizer_bytes = n;
+    a->chat = array(a, FTX_SEC_CHAT, 0, &n);
+    a->chat_bytes = n;
     a->bad_words = array(a, FTX_SEC_BAD_WORDS, 0, &a->n_bad_words);
     if ((s = facts_check(a, err)) || (s = check_weights(a, path, err)))
         return s;

@@ -42,6 +42,8 @@ typedef struct Artifact {
     const void *tables;       /* if weight_data is NULL; see artifact_weight */
     const void *tokenizer;    /* NULL: none */
     size_t tokenizer_bytes;
+    const void *chat; /* NULL: none */
+    size_t chat_bytes;
     ArtifactPlan plans[ARTIFACT_MAX_PLANS];
     uint32_t n_plans;
 } Artifact;

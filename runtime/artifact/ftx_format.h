@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 8 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 9 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -40,6 +40,7 @@ typedef enum FtxSectionKind {
     FTX_SEC_TABLES,       /* bytes: without stored weights, those of kind TABLE in index order, each
                              at a multiple of 256 */
     FTX_SEC_BAD_WORDS,    /* int32[]: the model's bad words, as in $bad_words of io.h; absent: none */
+    FTX_SEC_CHAT,         /* runtime/chat/format.h: compiled chat templates; absent: none */
 } FtxSectionKind;
 
 typedef struct FtxHeader { /* 64 bytes */

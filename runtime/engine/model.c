@@ -49,6 +49,8 @@ static FtxStatus fill_model(FtxModel *m, const FtxOptions *o, FtxError *err)
         s = m->api->open(&m->artifact, m->plan, o, &m->device, err);
     if (!s && m->artifact.tokenizer)
         s = tokenizer_open(m->artifact.tokenizer, m->artifact.tokenizer_bytes, &m->tokenizer, err);
+    if (!s && m->artifact.chat)
+        s = chat_open(m->artifact.chat, m->artifact.chat_bytes, &m->chat, err);
     return s;
 }
 
@@ -265,6 +267,7 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
                       : compute == DT_FP16 ? FTX_FP16
                                            : FTX_FP32,
         .ordinal = m->plan->head->target == FTX_TARGET_CPU ? -1 : m->ordinal,
+        .has_chat = m->chat.head != NULL,
     };
 
     if (!s)

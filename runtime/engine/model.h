@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "../chat/chat.h"
 #include "../device/device.h"
 #include "../base/memory.h"
 #include "../tokenizer/tokenizer.h"
@@ -16,6 +17,7 @@ struct FtxModel {
     Device *device;
     int ordinal;          /* FtxOptions */
     Tokenizer *tokenizer; /* NULL: the artifact has none */
+    ChatTable chat;       /* .head NULL: the artifact has no chat templates */
     void (*log)(void *user, int level, const char *text);
     void *log_user;
     char device_reason[600];

@@ -58,6 +58,8 @@ struct TokenizerScratch {
     bool moved;         /* the text being normalised does not begin where the whole text does */
     bool more;          /* ... does not end where it does */
     bool literal;       /* the text of a special token is text */
+    bool literal_part;  /* ... in the part that is normalised: it has bytes of `user` */
+    const unsigned char *user; /* TokenizerPair.user */
     pcre2_match_data *match;
     pcre2_match_context *match_context;
     pcre2_jit_stack *stack;

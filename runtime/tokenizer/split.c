@@ -118,8 +118,17 @@ static FtxStatus pass_on(const Tokenizer *t, TokenizerScratch *s, bool late, con
     if (late)
         return steps_text(t, s, text, n, sink, err);
     s->more = end < all;
+    s->literal_part = s->user && memchr(s->user + at, 1, n);
     status = norm_text(t, s, &text, &n, err);
     return status || !n ? status : split_added(t, s, true, text, n, sink, err);
+}
+
+/* Of the n bytes at `at`, those before the first that is the users'. */
+static size_t not_users(const TokenizerScratch *s, size_t at, size_t n)
+{
+    const unsigned char *found = memchr(s->user + at, 1, n);
+
+    return found ? (size_t)(found - (s->user + at)) : n;
 }
 
 static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late, const char *text, size_t n,
@@ -137,8 +146,13 @@ static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late,
             at++;
             continue;
         }
+        if (!late && s->user && (t->tokens[a->id].flags & TOK_SPECIAL) &&
+            !(a = longest_added(t, lo, hi, text + at, not_users(s, at, a->bytes)))) {
+            at++;
+            continue;
+        }
         at = end = start + a->bytes;
-        if (s->literal && (t->tokens[a->id].flags & TOK_SPECIAL))
+        if ((s->literal || (late && s->literal_part)) && (t->tokens[a->id].flags & TOK_SPECIAL))
             continue;
         if ((a->flags & TOK_ADDED_WORD) && (word_before(text, start) || word_after(text + end, n - end)))
             continue;

@@ -602,6 +602,7 @@ FtxStatus tokenizer_encode_pair(const Tokenizer *t, TokenizerScratch *s, const T
 
     *n = 0;
     s->literal = p->literal;
+    s->user = p->user;
     if ((status = check_text(s, p->bytes, err)) || (p->other && (status = check_text(s, p->other_bytes, err))) ||
         (status = count_tokens(t, s, p, frame, n_frame, &drop, keep, err)))
         return status;

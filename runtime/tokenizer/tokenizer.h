@@ -37,7 +37,10 @@ typedef struct TokenizerPair {
     size_t other_bytes;
     bool special; /* add the tokens around texts */
     bool literal; /* do not recognise special tokens in the text */
-    size_t most;  /* most tokens in all; more are cut as `cut` says; 0: no limit */
+    /* [bytes] of a single text in valid UTF-8: not 0: recognise no special token in which this byte is. A special token
+     * that is looked for in normalised text is not recognised in a part that has such a byte. NULL: none */
+    const unsigned char *user;
+    size_t most; /* most tokens in all; more are cut as `cut` says; 0: no limit */
     TokenizerCut cut;
 } TokenizerPair;
 

@@ -9,6 +9,7 @@
 #include "runtime/artifact/ftx_format.h"
 #include "runtime/base/file.h"
 #include "runtime/base/hash.h"
+#include "runtime/chat/format.h"
 #include "runtime/tokenizer/format.h"
 
 /* What a compiler reads of a C text: no comments, no blanks. */
@@ -38,6 +39,9 @@ static void test_numbers(void **state)
         uint64_t sum;
     } headers[] = {
         {"runtime/artifact/ftx_format.h", FTX_FORMAT, 8, 0x5c603cdb6ef7e737},
+        {"runtime/chat/format.h", CHAT_FORMAT, 1, 0},
+        {"runtime/chat/ops.def", CHAT_FORMAT, 1, 0},
+        {"runtime/chat/names.def", CHAT_FORMAT, 1, 0},
         {"runtime/tokenizer/format.h", TOK_FORMAT, 2, 0x1edc3116ab71668d},
     };
 

@@ -32,6 +32,8 @@ static const Rule rules[] = {
      "the file and its checks stand on the ground alone"},
     {"runtime/tokenizer/*", "", "runtime/*", "runtime/tokenizer/* runtime/base/* runtime/ftx.h",
      "the tokenizer stands on the ground alone"},
+    {"runtime/chat/*", "", "runtime/*", "runtime/chat/* runtime/base/* runtime/ftx.h",
+     "chat templates stand on the ground alone"},
     {"runtime/device/*", "", "runtime/*", "runtime/device/* runtime/artifact/* runtime/base/* runtime/ftx.h",
      "a device knows plans, not requests"},
     {"runtime/device/cpu/*", "", "runtime/device/cuda/*", "", "one device knows nothing of another"},
@@ -76,7 +78,8 @@ static const char doors[] =
     "compiler/compile.h compiler/embed.h compiler/targets.h compiler/targets.def compiler/spec/spec.h compiler/ir/ir.h "
     "compiler/passes/pass.h "
     "compiler/passes/passes.def compiler/catalog/catalog.h compiler/weights/weights.h "
-    "compiler/tokenizer/tokenizer.h compiler/instantiate/instantiate.h compiler/instantiate/cubin.h "
+    "compiler/tokenizer/tokenizer.h compiler/chat/chat.h compiler/instantiate/instantiate.h "
+    "compiler/instantiate/cubin.h "
     "compiler/artifact/artifact.h "
     "compiler/explain/explain.h compiler/commands/command.h";
 
