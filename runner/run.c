@@ -13,6 +13,7 @@
 #include "device.h"
 #include "help.h"
 #include "lines.h"
+#include "messages.h"
 #include "options.h"
 #include "profile.h"
 #include "texts.h"
@@ -22,6 +23,7 @@
 typedef struct Options {
     bool help, batch, keep_newline, literal, json, logits, greedy, ignore_eos, no_bos, profile, quiet;
     bool has_seed, has_max_prompt;
+    const char *messages, *tools, *variables, *template_name;
     const char *device, *file, *ids, *types, *prefix, *pair, *truncate, *trace;
     int threads, max_prompt;
     uint64_t random_weights, kv_memory, seed;
@@ -46,6 +48,16 @@ static const Option table[] = {
     {"--literal", 0, OPT_FLAG, NULL,
      "prompts are text only: <|end_of_text|> or [SEP] in them does not become that special token", AT(literal), 0},
     {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of a text; nothing is added to them", AT(ids), 0},
+    {"--messages", 0, OPT_TEXT, "FILE",
+     "a conversation in place of a text: a JSON array of objects with role and content, which the model's chat "
+     "template "
+     "makes a prompt (-: standard input)",
+     AT(messages), 0},
+    {"--tools", 0, OPT_TEXT, "FILE", "with --messages: a JSON array of the functions that the model may call",
+     AT(tools), 0},
+    {"--variables", 0, OPT_TEXT, "JSON",
+     "with --messages: further variables of the template, {\"enable_thinking\": false}", AT(variables), 0},
+    {"--template", 0, OPT_TEXT, "NAME", "with --messages: which of several chat templates", AT(template_name), 0},
     {"--types", 0, OPT_TEXT, "0,0,1", "encoders: the token types of --ids", AT(types), 0},
     {"--pair", 0, OPT_TEXT, "TEXT", "encoders: the second sentence of the text (with --batch: after a tab)", AT(pair),
      0},
@@ -108,6 +120,12 @@ typedef struct Run {
     FtxTruncate truncate;
     Answers answers;
 } Run;
+
+/* The prompt is ids: given, or made of messages. */
+static bool has_ids(const Options *o)
+{
+    return o->ids || o->messages;
+}
 
 /* --- the request ------------------------------------------------------------------------------ */
 
@@ -373,7 +391,7 @@ static int check_encoder_options(Run *r, const TextList *rest)
         return command_mistake("run", "%s: only an encoder has that", o->pair ? "--pair" : "--types");
     if (r->info.kind == FTX_MODEL_ENCODER && option_of_writing(o))
         return command_mistake("run", "%s: an encoder has no prompt and writes no text", option_of_writing(o));
-    if (o->pair && (o->ids || o->batch || rest->n > 2))
+    if (o->pair && (has_ids(o) || o->batch || rest->n > 2))
         return command_mistake("run", "--pair goes with one text; with --batch second sentences stand behind a tab");
     if (o->types && (!options_list(o->types, &r->types, &n) || n != r->n_ids))
         return command_mistake("run", "--types: expected as many numbers as --ids has, with commas between");
@@ -406,21 +424,29 @@ static int check_prompts(Run *r, Options *o, const TextList *rest)
         return command_mistake("run", "expected at most one prompt, found %zu", rest->n - 1);
     if (o->file && rest->n > 1)
         return command_mistake("run", "--prompt-file takes the place of the prompt, and a text is given too");
-    if (o->ids && o->literal)
-        return command_mistake("run", "--literal is about text, and --ids are given");
-    if (o->ids && (rest->n > 1 || o->file || o->batch))
-        return command_mistake("run", "--ids takes the place of the prompt, and %s is given too",
+    if (o->ids && o->messages)
+        return command_mistake("run", "--messages takes the place of the prompt, and --ids are given too");
+    if (!o->messages && (o->tools || o->variables || o->template_name))
+        return command_mistake("run", "%s: only with --messages",
+                               o->tools       ? "--tools"
+                               : o->variables ? "--variables"
+                                              : "--template");
+    if (has_ids(o) && o->literal)
+        return command_mistake("run", "--literal is about text, and %s are given", o->ids ? "--ids" : "--messages");
+    if (has_ids(o) && (rest->n > 1 || o->file || o->batch))
+        return command_mistake("run", "%s takes the place of the prompt, and %s is given too",
+                               o->ids ? "--ids" : "--messages",
                                rest->n > 1 ? "a text"
                                : o->file   ? "--prompt-file"
                                            : "--batch");
-    if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest->n < 2 && !o->ids && !o->file)
+    if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest->n < 2 && !has_ids(o) && !o->file)
         o->batch = true; /* each line of standard input is a source */
     if (o->keep_newline && o->batch)
         return command_mistake("run", "--keep-newline: each line is a prompt, so no prompt has a newline");
     code = check_encoder_options(r, rest);
     if (code == EXIT_DONE)
         code = read_truncate(r);
-    return code == EXIT_DONE && !o->ids && rest->n < 2 ? open_input(o, &r->lines) : code;
+    return code == EXIT_DONE && !has_ids(o) && rest->n < 2 ? open_input(o, &r->lines) : code;
 }
 
 static int run_encoder(Run *r, const TextList *rest, char *text, size_t bytes)
@@ -428,7 +454,7 @@ static int run_encoder(Run *r, const TextList *rest, char *text, size_t bytes)
     const Options *o = r->o;
     const VectorsJob how = {.truncate = r->truncate,
                             .literal = o->literal,
-                            .ids = o->ids ? r->ids : NULL,
+                            .ids = has_ids(o) ? r->ids : NULL,
                             .types = o->types ? r->types : NULL,
                             .n_ids = r->n_ids,
                             .json = o->json,
@@ -454,7 +480,7 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
     all->draws = r->request.temperature > 0.0f && r->request.beams <= 1;
     all->window = (size_t)r->info.sequences * 16;
     all->jobs = command_must(calloc(all->window, sizeof *all->jobs));
-    if (o->ids || text)
+    if (has_ids(o) || text)
         answers_add(all, text, bytes);
     s = loop(r, &err);
     if (command_stopped && o->json) {
@@ -493,13 +519,18 @@ static int run_open(Run *r, Options *o, const TextList *rest, double open_second
     FtxError err = {0};
     int code = check_prompts(r, o, rest);
 
+    if (code == EXIT_DONE && o->messages) {
+        const MessagesJob job = {o->messages, o->tools, o->variables, o->template_name};
+
+        code = messages_read(r->model, &job, &r->ids, &r->n_ids);
+    }
     if (code == EXIT_DONE)
         code = make_request(r);
     if (code != EXIT_DONE)
         return code;
     if (o->batch && rest->n > 1)
         lines_of(&r->lines, rest->at[1]);
-    else if (!o->ids && !o->batch && !(text = read_prompt(r, rest, &bytes)))
+    else if (!has_ids(o) && !o->batch && !(text = read_prompt(r, rest, &bytes)))
         return EXIT_FAILED;
     command_catch_signals();
     if ((o->profile && profile_start(r->engine, &err)) || (o->trace && trace_start(r->engine, &err))) {

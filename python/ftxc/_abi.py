@@ -127,6 +127,30 @@ class FtxModelInfo(Structure):
         ("kv_token_bytes", c_uint64),
         ("input_type", c_int),
         ("ordinal", c_int),
+        ("has_chat", c_bool),
+    ]
+
+
+class FtxMessage(Structure):
+    _fields_ = [
+        ("role", POINTER(c_char)),
+        ("content", POINTER(c_char)),
+        ("content_bytes", c_size_t),
+    ]
+
+
+class FtxChat(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("messages", POINTER(FtxMessage)),
+        ("count", c_size_t),
+        ("json", POINTER(c_char)),
+        ("json_bytes", c_size_t),
+        ("tools", POINTER(c_char)),
+        ("variables", POINTER(c_char)),
+        ("template_name", POINTER(c_char)),
+        ("add_generation_prompt", c_bool),
+        ("time", c_uint64),
     ]
 
 
@@ -256,6 +280,8 @@ FUNCTIONS = {  # name: (result, [arguments])
     "ftx_model_close": (None, [c_void_p]),
     "ftx_tokenize": (c_int, [c_void_p, POINTER(c_char), c_size_t, c_uint, POINTER(c_int32), c_size_t, POINTER(c_size_t), POINTER(FtxError)]),
     "ftx_detokenize": (c_int, [c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_char), c_size_t, POINTER(c_size_t), POINTER(FtxError)]),
+    "ftx_chat": (c_int, [c_void_p, POINTER(FtxChat), POINTER(c_int32), c_size_t, POINTER(c_size_t), POINTER(FtxError)]),
+    "ftx_chat_text": (c_int, [c_void_p, POINTER(FtxChat), POINTER(c_char), c_size_t, POINTER(c_size_t), POINTER(FtxError)]),
     "ftx_request_fill": (c_int, [c_void_p, POINTER(FtxRequest), POINTER(FtxError)]),
     "ftx_engine_open": (c_int, [c_void_p, POINTER(FtxOptions), POINTER(c_void_p), POINTER(FtxError)]),
     "ftx_engine_submit": (c_int, [c_void_p, POINTER(FtxRequest), POINTER(c_uint64), POINTER(FtxError)]),

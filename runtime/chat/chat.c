@@ -211,7 +211,7 @@ static void bind_variables(Machine *m, const FtxChat *q)
 
 /* --- a rendering ------------------------------------------------------------------------------------ */
 
-static const ChatTemplate *named(Machine *m, const char *name)
+static const ChatTemplate *find_template(Machine *m, const char *name)
 {
     for (uint32_t i = 0; i < m->t.head->templates; i++) {
         const Text *t = m->consts[m->t.templates[i].name].as.text;
@@ -223,16 +223,16 @@ static const ChatTemplate *named(Machine *m, const char *name)
 }
 
 /* As transformers choose: "tool_use" where there are tools and such a template, else "default". */
-static const ChatTemplate *choose(Machine *m, const FtxChat *q)
+static const ChatTemplate *choose_template(Machine *m, const FtxChat *q)
 {
     const ChatTemplate *t = NULL;
 
     if (q->template_name)
-        t = named(m, q->template_name);
+        t = find_template(m, q->template_name);
     else if (q->tools)
-        t = named(m, "tool_use");
+        t = find_template(m, "tool_use");
     if (!t && !q->template_name)
-        t = named(m, "default");
+        t = find_template(m, "default");
     if (!t)
         chat_raise(&m->c, "the model has no chat template \"%.100s\"", q->template_name ? q->template_name : "default");
     return t;
@@ -245,7 +245,7 @@ static void render(Machine *m, const FtxChat *q, ChatText *text)
 
     localtime_r(&now, &m->c.now);
     machine_open(m);
-    t = choose(m, q);
+    t = choose_template(m, q);
     bind_variables(m, q);
     m->out = chat_alloc(&m->c, 1, sizeof *m->out);
     machine_run(m, t->function);

@@ -33,7 +33,7 @@ static int peek(Json *j)
     return j->at < j->n ? (unsigned char)j->text[j->at] : -1;
 }
 
-static bool take(Json *j, char ch)
+static bool take_char(Json *j, char ch)
 {
     if (peek(j) != (unsigned char)ch)
         return false;
@@ -148,12 +148,12 @@ static Value read_list(Json *j, int deep)
     List l = {0};
 
     j->at++;
-    if (take(j, ']'))
+    if (take_char(j, ']'))
         return value_list(j->c, V_LIST, &l);
     do
         list_push(j->c, &l, read_value(j, deep + 1));
-    while (take(j, ','));
-    if (!take(j, ']'))
+    while (take_char(j, ','));
+    if (!take_char(j, ']'))
         refuse(j, "a list without its ]");
     return value_list(j->c, V_LIST, &l);
 }
@@ -163,7 +163,7 @@ static Value read_object(Json *j, int deep)
     const Value v = value_dict(j->c);
 
     j->at++;
-    if (take(j, '}'))
+    if (take_char(j, '}'))
         return v;
     do {
         Value key;
@@ -171,11 +171,11 @@ static Value read_object(Json *j, int deep)
         if (peek(j) != '"')
             refuse(j, "a key is missing");
         key = read_string(j);
-        if (!take(j, ':'))
+        if (!take_char(j, ':'))
             refuse(j, "a : is missing");
         dict_set(j->c, v.as.dict, key, read_value(j, deep + 1));
-    } while (take(j, ','));
-    if (!take(j, '}'))
+    } while (take_char(j, ','));
+    if (!take_char(j, '}'))
         refuse(j, "an object without its }");
     return v;
 }
@@ -227,7 +227,7 @@ Value json_read(Chat *c, const char *what, const char *text, size_t n)
 
 /* --- writing -------------------------------------------------------------------------------------- */
 
-static void write_text(Chat *c, Buffer *b, const Text *t, bool ascii)
+static void write_string(Chat *c, Buffer *b, const Text *t, bool ascii)
 {
     static const char escapes[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
 
@@ -266,7 +266,7 @@ static void write_key(Chat *c, Buffer *b, Value key, const JsonForm *form)
     Buffer text = {0};
 
     if (key.kind == V_STRING) {
-        write_text(c, b, key.as.text, form->ascii);
+        write_string(c, b, key.as.text, form->ascii);
         return;
     }
     if (key.kind == V_TUPLE)
@@ -340,7 +340,7 @@ void json_write(Chat *c, Buffer *b, Value v, const JsonForm *form, int deep)
         value_repr(c, b, v, 0);
         return;
     case V_INT: value_repr(c, b, v, 0); return;
-    case V_STRING: write_text(c, b, v.as.text, form->ascii); return;
+    case V_STRING: write_string(c, b, v.as.text, form->ascii); return;
     case V_LIST:
     case V_TUPLE: write_list(c, b, v.as.list, form, deep); return;
     case V_DICT: write_dict(c, b, v.as.dict, form, deep); return;

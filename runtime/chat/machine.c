@@ -52,7 +52,7 @@ static void push(Machine *m, Value v)
 }
 
 /* The last n values, which are taken off; valid until the next push. */
-static Value *take(Machine *m, size_t n)
+static Value *take_values(Machine *m, size_t n)
 {
     if (n > m->n - m->base)
         chat_raise_status(&m->c, FTX_EFORMAT, "an instruction lacks values");
@@ -62,12 +62,12 @@ static Value *take(Machine *m, size_t n)
 
 static Value pop(Machine *m)
 {
-    return *take(m, 1);
+    return *take_values(m, 1);
 }
 
 static Value *top(Machine *m)
 {
-    take(m, 1);
+    take_values(m, 1);
     return &m->stack[m->n++];
 }
 
@@ -138,7 +138,7 @@ static bool next_item(Machine *m, bool with_loop)
 
 static void keep_item(Machine *m)
 {
-    const Value *v = take(m, 2);
+    const Value *v = take_values(m, 2);
     const Value item = v[0];
     const bool want = value_true(v[1]);
 
@@ -238,9 +238,9 @@ static Value call_method(Machine *m, const Method *method, const Value *args, si
     return method_run(&m->c, method, a, most);
 }
 
-static void call(Machine *m, size_t n, size_t n_names)
+static void call_value(Machine *m, size_t n, size_t n_names)
 {
-    Value *args = take(m, n + 2 * n_names + 1) + 1;
+    Value *args = take_values(m, n + 2 * n_names + 1) + 1;
     const Value f = args[-1], *names = args + n;
     Value v = value_of(V_UNDEFINED);
 
@@ -261,7 +261,7 @@ static void call(Machine *m, size_t n, size_t n_names)
 
 static Value make_dict(Machine *m, size_t n)
 {
-    const Value v = value_dict(&m->c), *pairs = take(m, 2 * n);
+    const Value v = value_dict(&m->c), *pairs = take_values(m, 2 * n);
 
     for (size_t i = 0; i < n; i++)
         dict_set(&m->c, v.as.dict, pairs[2 * i], pairs[2 * i + 1]);
@@ -270,7 +270,7 @@ static Value make_dict(Machine *m, size_t n)
 
 static Value make_list(Machine *m, Kind kind, size_t n)
 {
-    const Value *items = take(m, n);
+    const Value *items = take_values(m, n);
     List l = {0};
 
     for (size_t i = 0; i < n; i++)
@@ -280,10 +280,10 @@ static Value make_list(Machine *m, Kind kind, size_t n)
 
 static Value concat(Machine *m, size_t n)
 {
-    static const Text nothing = {0, "", NULL};
-    List l = {take(m, n), n, n};
+    static const Text no_text = {0, "", NULL};
+    List l = {take_values(m, n), n, n};
 
-    return text_join(&m->c, &nothing, &l);
+    return text_join(&m->c, &no_text, &l);
 }
 
 static bool compare(Machine *m, ChatCompare op, Value a, Value b)
@@ -306,7 +306,7 @@ static bool compare(Machine *m, ChatCompare op, Value a, Value b)
 
 static void set_attribute(Machine *m, Value name)
 {
-    const Value *v = take(m, 2);
+    const Value *v = take_values(m, 2);
 
     if (v[1].kind != V_NAMESPACE)
         chat_raise(&m->c, "cannot assign attribute on non-namespace object");
@@ -351,7 +351,7 @@ static void run_value(Machine *m, const ChatInstr *i)
     case CHAT_MISSING: push(m, value_of(V_MISSING)); return;
     case CHAT_COPY: push(m, *top(m)); return;
     case CHAT_TUCK:
-        a = take(m, 2);
+        a = take_values(m, 2);
         v = a[0];
         a[0] = a[1];
         m->n++;
@@ -360,37 +360,37 @@ static void run_value(Machine *m, const ChatInstr *i)
         return;
     case CHAT_ATTR: *top(m) = lookup_attr(c, *top(m), m->consts[i->arg]); return;
     case CHAT_ITEM:
-        a = take(m, 2);
+        a = take_values(m, 2);
         push(m, lookup_item(c, a[0], a[1]));
         return;
     case CHAT_SLICE:
-        a = take(m, 4);
+        a = take_values(m, 4);
         push(m, lookup_slice(c, a[0], a[1], a[2], a[3]));
         return;
     case CHAT_LIST:
     case CHAT_TUPLE: push(m, make_list(m, i->op == CHAT_LIST ? V_LIST : V_TUPLE, i->arg)); return;
     case CHAT_DICT: push(m, make_dict(m, i->arg)); return;
     case CHAT_BINARY:
-        a = take(m, 2);
+        a = take_values(m, 2);
         push(m, arithmetic(c, (ChatBinary)i->arg, a[0], a[1]));
         return;
     case CHAT_CONCAT: push(m, concat(m, i->arg)); return;
     case CHAT_COMPARE:
-        a = take(m, 2);
+        a = take_values(m, 2);
         push(m, value_bool(compare(m, (ChatCompare)i->arg, a[0], a[1])));
         return;
     case CHAT_NOT: *top(m) = value_bool(!value_true(*top(m))); return;
     case CHAT_NEGATE: *top(m) = value_negate(c, *top(m)); return;
     case CHAT_PLUS: *top(m) = value_negate(c, value_negate(c, *top(m))); return;
     case CHAT_FILTER:
-        a = take(m, i->n);
+        a = take_values(m, i->n);
         push(m, filter_run(c, i->arg, a, i->n));
         return;
     case CHAT_TEST:
-        a = take(m, i->n);
+        a = take_values(m, i->n);
         push(m, value_bool(test_run(c, i->arg, a, i->n)));
         return;
-    case CHAT_CALL: call(m, i->n, i->arg); return;
+    case CHAT_CALL: call_value(m, i->n, i->arg); return;
     case CHAT_ABSENT: {
         const Binding *b = m->scope->first;
 

@@ -56,7 +56,7 @@ static Value has_any(Chat *c, const Text *t, Value parts, bool end)
     return value_bool(found);
 }
 
-static Value find(Chat *c, const Text *t, const Text *what, bool last)
+static Value find_in_text(Chat *c, const Text *t, const Text *what, bool last)
 {
     size_t at = SIZE_MAX, next = 0;
     Text before = {0, t->at, NULL};
@@ -73,7 +73,7 @@ static Value find(Chat *c, const Text *t, const Text *what, bool last)
     return value_int((int64_t)text_length(&before));
 }
 
-static Value count(Chat *c, const Text *t, const Text *what)
+static Value count_text(Chat *c, const Text *t, const Text *what)
 {
     int64_t n = 0;
     size_t at = 0;
@@ -92,7 +92,7 @@ static Value without(Chat *c, const Text *t, const Text *part, bool end)
     return text_slice(c, t, end ? 0 : n, end ? t->n - n : t->n);
 }
 
-static Value join(Chat *c, const Text *between, Value in)
+static Value join_items(Chat *c, const Text *between, Value in)
 {
     const List items = value_items(c, in);
 
@@ -105,16 +105,16 @@ static Value string_method(Chat *c, int id, const Text *t, Value *a)
 {
     switch (id) {
     case METHOD_STRING_capitalize: return text_case(c, t, TEXT_CAPITAL);
-    case METHOD_STRING_count: return count(c, t, need_text(c, a[0]));
+    case METHOD_STRING_count: return count_text(c, t, need_text(c, a[0]));
     case METHOD_STRING_endswith: return has_any(c, t, a[0], true);
-    case METHOD_STRING_find: return find(c, t, need_text(c, a[0]), false);
-    case METHOD_STRING_join: return join(c, t, a[0]);
+    case METHOD_STRING_find: return find_in_text(c, t, need_text(c, a[0]), false);
+    case METHOD_STRING_join: return join_items(c, t, a[0]);
     case METHOD_STRING_lower: return text_case(c, t, TEXT_LOWER);
     case METHOD_STRING_lstrip: return text_trim(c, t, may_text(c, a[0]), true, false);
     case METHOD_STRING_removeprefix: return without(c, t, need_text(c, a[0]), false);
     case METHOD_STRING_removesuffix: return without(c, t, need_text(c, a[0]), true);
     case METHOD_STRING_replace: return text_replace(c, t, need_text(c, a[0]), need_text(c, a[1]), may_int(c, a[2], -1));
-    case METHOD_STRING_rfind: return find(c, t, need_text(c, a[0]), true);
+    case METHOD_STRING_rfind: return find_in_text(c, t, need_text(c, a[0]), true);
     case METHOD_STRING_rsplit: return text_split(c, t, may_text(c, a[0]), may_int(c, a[1], -1), true);
     case METHOD_STRING_rstrip: return text_trim(c, t, may_text(c, a[0]), false, true);
     case METHOD_STRING_split: return text_split(c, t, may_text(c, a[0]), may_int(c, a[1], -1), false);

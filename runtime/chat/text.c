@@ -150,7 +150,7 @@ static size_t find_last(Chat *c, const Text *t, const Text *what, size_t end)
     return SIZE_MAX;
 }
 
-static void split_at(Chat *c, const Text *t, const Text *between, int64_t most, List *l)
+static void split_text_at(Chat *c, const Text *t, const Text *between, int64_t most, List *l)
 {
     size_t at = 0, found;
 
@@ -161,7 +161,7 @@ static void split_at(Chat *c, const Text *t, const Text *between, int64_t most, 
     list_push(c, l, text_slice(c, t, at, t->n));
 }
 
-static void split_at_last(Chat *c, const Text *t, const Text *between, int64_t most, List *l)
+static void split_text_at_last(Chat *c, const Text *t, const Text *between, int64_t most, List *l)
 {
     size_t end = t->n, found;
 
@@ -224,9 +224,9 @@ Value text_split(Chat *c, const Text *t, const Text *at, int64_t most, bool from
     if (at && !at->n)
         chat_raise(c, "empty separator");
     if (at && from_right)
-        split_at_last(c, t, at, most, &l);
+        split_text_at_last(c, t, at, most, &l);
     else if (at)
-        split_at(c, t, at, most, &l);
+        split_text_at(c, t, at, most, &l);
     else if (from_right)
         split_last_words(c, t, most, &l);
     else

@@ -14,7 +14,7 @@
 
 /* --- memory and errors --------------------------------------------------------------------------- */
 
-static _Noreturn void leave(Chat *c, FtxStatus status, const char *format, va_list ap)
+static _Noreturn void leave_rendering(Chat *c, FtxStatus status, const char *format, va_list ap)
 {
     char text[sizeof c->err->text];
 
@@ -34,7 +34,7 @@ void chat_raise(Chat *c, const char *format, ...)
     va_list ap;
 
     va_start(ap, format);
-    leave(c, FTX_EINVAL, format, ap);
+    leave_rendering(c, FTX_EINVAL, format, ap);
 }
 
 void chat_raise_status(Chat *c, FtxStatus status, const char *format, ...)
@@ -42,7 +42,7 @@ void chat_raise_status(Chat *c, FtxStatus status, const char *format, ...)
     va_list ap;
 
     va_start(ap, format);
-    leave(c, status, format, ap);
+    leave_rendering(c, status, format, ap);
 }
 
 void *chat_alloc(Chat *c, size_t count, size_t bytes)
