@@ -4,6 +4,7 @@
  *
  * Blanks before a block tag vanish if the line has nothing else before it; so does the newline behind a block tag or a
  * comment. "-" next to a tag removes all white space on that side, "+" keeps what would vanish. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -274,10 +275,11 @@ static bool lex_number(Lexer *x)
             text[n++] = x->text[i];
     text[n] = '\0';
     t = put(x, whole ? T_INTEGER : T_FLOAT, text, n);
+    errno = 0;
     t->i = whole ? strtoll(text, &stop, 10) : 0;
-    t->f = strtod(text, &stop);
-    if (whole && t->f >= 9223372036854775808.0)
+    if (errno)
         return lex_fail(x, "an integer is beyond 64 bits");
+    t->f = whole ? 0.0 : strtod(text, &stop);
     advance(x, end - x->at);
     return true;
 }

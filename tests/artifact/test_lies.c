@@ -476,7 +476,7 @@ static void test_sections(void **state)
         Edit edit;
     } cases[] = {
         {FTX_SEC_FACTS, 0, "of the unknown kind 0", F(FtxSection, kind, 0)},
-        {FTX_SEC_FACTS, 0, "of the unknown kind 21", F(FtxSection, kind, FTX_SEC_BAD_WORDS + 1)},
+        {FTX_SEC_FACTS, 0, "of the unknown kind 22", F(FtxSection, kind, FTX_SEC_CHAT + 1)},
         {FTX_SEC_FACTS, 0, "is for rank 1", F(FtxSection, rank, 1)},
         {FTX_SEC_FACTS, 0, "is not inside the file", F(FtxSection, offset, facts->offset + 8)},
         {FTX_SEC_FACTS, 0, "is not inside the file", F(FtxSection, offset, 0)},

@@ -155,6 +155,6 @@ def cases(seed, count):
     return out
 
 
-seed, count = int(os.environ.get("FTX_CHAT_SEED", "1")), int(os.environ.get("FTX_CHAT_CASES", "4000"))
+seed, count = int(os.environ.get("FTX_CHAT_SEED", "1")), int(os.environ.get("FTX_CHAT_CASES", "2500"))
 counts = oracle.compare(sys.argv[1], cases(seed, count))
 assert counts["text"] > count // 4 and counts["error"] > count // 20, counts
