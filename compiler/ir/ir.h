@@ -37,7 +37,7 @@ typedef enum Op {
     OP_COUNT,
 } Op;
 
-enum { IR_MAX_ARGS = 4, IR_MAX_RANK = 4 };
+enum { IR_MAX_ARGS = 8, IR_MAX_RANK = 4 };
 
 typedef enum DimKind { DIM_CONST, DIM_T, DIM_S } DimKind;
 typedef struct Dim {
