@@ -4,14 +4,13 @@
  * a value in a form is the cost of its best match plus the costs of the values that the match reads, each in the form in
  * which it is read: dynamic programming in the order of computation (Aho & Johnson 1976; forms are what BURG calls
  * nonterminals, a contract that converts one form into another is a chain rule: Proebsting 1995). It is exact on trees.
- * The launches of the cheapest cover are then taken from the outputs backwards.
+ * The launches are then taken from the outputs backwards.
  *
- * Norms are the exception: a norm with several readers may be launched once, or left to its readers, each of which computes
- * it again. Both covers are made and the cheaper is taken; norms that some reader still needs in memory are launched for
- * all of them, in a second pass over the cover (after Koes & Goldstein 2008, who treat shared values of a graph so).
+ * A norm with several readers may be launched once, or left to its readers, each of which computes it again. Both covers are
+ * made and the cheaper is taken. A norm that some reader still needs in memory is launched for all (Koes & Goldstein 2008).
  *
- * Candidates of the same cost: the contract with the lowest rank, then its first match line. The catalog is sorted by
- * rank, so the first candidate is kept. A candidate that its contract says to avoid (`prefer other`) loses to all others. */
+ * Of candidates of the same cost the first is kept: the catalog is sorted by rank, a contract's match lines as they stand.
+ * One that its contract says to avoid (`prefer other`) loses to all others. */
 #include <string.h>
 
 #include "lower.h"
@@ -333,11 +332,13 @@ static Cover cover_new(const Lower *l, Program *p, const uint32_t *readers)
  * for all: a second pass. */
 static bool cover_deferring(Cover *c)
 {
-    bool all = true;
+    bool all = true, shared = false;
     Id missing;
 
     c->defers = true;
-    if (!cover(c, &missing))
+    for (Id v = 1; v < c->l->g->values.n; v++)
+        shared |= is_norm(c, v) && c->readers[v] > 1;
+    if (!shared || !cover(c, &missing))
         return false;
     for (Id v = 1; v < c->l->g->values.n && !is_small(c->p); v++)
         if (is_deferred(c, v) && c->taken[v])
