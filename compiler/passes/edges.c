@@ -6,16 +6,15 @@
  * The first launch holds, unless the next one does: that reads nothing but weights before its wait, so the two overlap. */
 #include "lower.h"
 
-static bool free_dependents(Lower *l, Program *p, Group *g, Diag *d)
+static bool free_dependents(const Lower *l, const Program *p, Group *g, Diag *d)
 {
+    ProgramFacts facts = p->facts;
     const char *reason;
-    bool fits;
 
-    p->facts.free_dependents = true;
-    fits = contract_fit(&p->facts, &g->b, l->keep, l->scratch, &g->fit, &reason);
-    p->facts.free_dependents = false;
-    return fits || diag_error(d, g->b.contract->loc, "contract: %s fits only if FREE_DEPENDENTS is 0: %s",
-                              g->b.contract->family, reason);
+    facts.free_dependents = true;
+    return contract_fit(&facts, &g->b, l->keep, l->scratch, &g->fit, &reason) ||
+           diag_error(d, g->b.contract->loc, "contract: %s fits only if FREE_DEPENDENTS is 0: %s",
+                      g->b.contract->family, reason);
 }
 
 bool stage_edges(Lower *l, Diag *d)
