@@ -104,7 +104,6 @@ static Hash128 key_of(const Program *p, const Binding *b)
     Key f = {.n = 0};
 
     key_add(&f, (int64_t)(uintptr_t)b->line);
-    key_add(&f, b->gives);
     for (size_t i = 0; i < b->contract->args.n; i++) {
         const Value *v = ir_value(p->facts.g, b->arg[i]);
 

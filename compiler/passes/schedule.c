@@ -59,8 +59,8 @@ const char *lower_describe(const Lower *l, const Group *g, Arena *a)
         for (uint32_t i = 0; i < g->b.n_covered; i++)
             if (g->b.covered[i] == v && role(l->g, v))
                 list = arena_printf(a, "%s%s%s", list, *list ? ", " : "", role(l->g, v));
-    if (strcmp(list, g->b.contract->family) == 0)
-        return list;
+    if (!*list || strcmp(list, g->b.contract->family) == 0)
+        return g->b.contract->family;
     return arena_printf(a, "%s (%s)", g->b.contract->family, list);
 }
 

@@ -222,13 +222,14 @@ static void convert(Cover *c, Id v)
 
 /* --- which launches are taken -------------------------------------------------------------------------- */
 
-/* Whether v is plain in memory by another form in which it is written. */
-static bool has_plain(const Cover *c, Id v)
+/* The forms in which v is to be written, as bits: not plain, if another one has the plain value, too. */
+static uint32_t forms_of(const Cover *c, Id v)
 {
+    bool has_plain = false;
+
     for (uint32_t f = 1; f < c->l->catalog->n_forms; f++)
-        if (c->taken[v] >> f & 1 && !c->l->catalog->forms[f].instead && best_of(c, v, f)->one.b.n_covered)
-            return true;
-    return false;
+        has_plain |= c->taken[v] >> f & 1 && !c->l->catalog->forms[f].instead && best_of(c, v, f)->one.b.n_covered;
+    return has_plain ? c->taken[v] & ~1u : c->taken[v];
 }
 
 /* Where v is there in another form already, a conversion may be cheaper than to compute it twice. Readers were compiled for
@@ -258,23 +259,20 @@ static void take_inputs(const Cover *c, const Candidate *x)
 /* Takes the launches that write v in the forms that later launches read, and says in which forms these read others. */
 static void take(Cover *c, Id v)
 {
-    uint32_t done = 0;
+    uint32_t left, done = 0;
 
     prefer_conversions(c, v);
-    while ((c->taken[v] & ~done) != 0)
-        for (uint32_t f = c->l->catalog->n_forms; f-- > 0;) {
+    while ((left = forms_of(c, v) & ~done) != 0)
+        for (uint32_t f = 0; f < c->l->catalog->n_forms; f++) {
             const Choice *x = best_of(c, v, f);
 
-            if (!((c->taken[v] & ~done) >> f & 1))
+            if (!(left >> f & 1))
                 continue;
             done |= 1u << f;
-            if (!f && has_plain(c, v))
-                continue;
             take_inputs(c, &x->one);
             c->us += candidate_cost(&x->one) + (x->pair ? candidate_cost(&x->two) : 0);
         }
-    if (has_plain(c, v))
-        c->taken[v] &= ~1u;
+    c->taken[v] = forms_of(c, v);
 }
 
 /* Covers all trees. False: *missing, which must be stored, has no kernel. */

@@ -51,8 +51,8 @@ static const char *why_lost(const Lower *l, const Candidate *c, const Program *p
     if (c->fit.avoided)
         return arena_printf(l->scratch, "lost: %s:%d: prefer other if %s", c->fit.avoided->loc.file,
                             c->fit.avoided->loc.line, c->fit.avoided->text);
-    if (!taken && c->b.gives)
-        return "lost: no launch reads this form";
+    if (!taken && (c->b.gives || (around && around->b.root == c->b.root)))
+        return "lost: no launch reads the value in this form";
     if (!taken)
         return around ? arena_printf(l->scratch, "lost: the launch of %%%u computes this value too", around->b.root)
                       : "lost: no launch needs this value";
