@@ -103,7 +103,7 @@ const known = (list, f) => (list.some(x => f(x) !== null) ? sum(list, f) : null)
 
 /* --- tables in which blocks that repeat are folded ---------------------------------------------------- */
 
-/* Runs of equal blocks, [{at, size, n}]. keys: of each row; begins(i): whether a layer begins at row i. */
+/* Runs of equal blocks, [{at, size, n}]. keys: of each row; begins: whether a layer begins there. */
 function folds(keys, begins, from = 0, to = keys.length) {
   let best = { gain: 0 };
   for (let size = 1; size <= (to - from) / 3; size++) {
@@ -119,7 +119,7 @@ function folds(keys, begins, from = 0, to = keys.length) {
   }
   if (!best.gain) return [];
   let at = best.at;
-  while (at < best.at + best.size && !begins(at)) at++;
+  while (at < best.at + best.size && !begins[at]) at++;
   if (at === best.at + best.size) at = best.at;
   const n = Math.floor((best.at + best.rows - at) / best.size), end = at + n * best.size;
   return [...folds(keys, begins, from, at), { at, size: best.size, n }, ...folds(keys, begins, end, to)];
@@ -130,8 +130,12 @@ function folds(keys, begins, from = 0, to = keys.length) {
 function foldedBody(rows, { draw, keyOf, layerOf, idOf, noun }) {
   const body = el('tbody'), columns = rows.length ? draw(rows[0], 0).children.length : 1;
   const layers = rows.map(layerOf);
-  const begins = i => layers[i] !== null && (i === 0 || layers[i] !== layers[i - 1]);
-  let i = 0;
+  let last = null, i = 0;
+  const begins = layers.map(layer => {
+    const begun = layer !== null && layer !== last;
+    last = layer === null ? last : layer;
+    return begun;
+  });
   const drawUpTo = end => {
     for (; i < end; i++) body.append(draw(rows[i], i));
   };
