@@ -32,7 +32,7 @@ typedef struct View { /* of either kind of plan */
 
 static View view_of(const PlanSource *from)
 {
-    View v = {.from = from};
+    View v;
     Target t;
 
     if (from->plan) {

@@ -22,7 +22,7 @@ static Opened open_page(PageOptions o, const char *targets)
 
     if ((targets && !targets_parse(targets, &o.targets, &d)) || !explain_page(&o, p.keep, &p.text, &p.bytes, &d))
         fail_msg("%s", d.text);
-    from = strstr(p.text, "id=\"data\">");
+    from = p.text ? strstr(p.text, "id=\"data\">") : NULL;
     assert_non_null(from);
     p.data = json_loads(from + strlen("id=\"data\">"), JSON_DISABLE_EOF_CHECK, &why);
     if (!p.data)
