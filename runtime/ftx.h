@@ -486,7 +486,7 @@ FtxStatus ftx_engine_bench(FtxEngine *engine, int sequences, int tokens, int con
                            double *least_us, double *most_us, FtxError *err);
 
 /* Records a timeline from now on: each step, each wait of the host, each kernel and copy of the device, with begin and
- * end. Memory for `events` of them (64 bytes each) is allocated; later ones are counted and not kept. On a GPU the times
+ * end. Memory for `events` of them (at most 100 bytes each) is allocated; later ones are counted and not kept. On a GPU the times
  * of kernels come from CUPTI, if libcupti is there and records no other engine of the process; else from CUDA events,
  * and of a program that is one CUDA graph only the whole is timed. FTX_EINVAL: events is 0, or a trace is recorded
  * already. */

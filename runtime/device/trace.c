@@ -117,8 +117,10 @@ static void put(Out *o, const char *format, ...)
 /* A JSON string. Names come from an artifact: what is not ASCII or would end the string is replaced. */
 static void put_string(Out *o, const char *s)
 {
+    const size_t n = strnlen(s, 1000);
+
     put(o, "\"");
-    for (size_t i = 0; s[i] && i < 1000; i++)
+    for (size_t i = 0; i < n; i++)
         put(o, "%c", s[i] >= ' ' && s[i] < 127 && s[i] != '"' && s[i] != '\\' ? s[i] : '?');
     put(o, "\"");
 }

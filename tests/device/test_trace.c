@@ -87,6 +87,7 @@ static void the_file_has_tracks_and_arrows(void **state)
     holds(text, "\"tid\":2,\"ts\":3.500,\"dur\":1.500,\"cat\":\"kernel\",\"name\":\"on the first track\"");
     holds(text, "\"tid\":3,\"ts\":4.000,\"dur\":0.100,\"cat\":\"kernel\",\"name\":\"on the second track\"");
     holds(text, "\"id\":2");
+    assert_null(strstr(strstr(strstr(text, "\"ph\":\"f\"") + 1, "\"ph\":\"f\"") + 1, "\"ph\":\"f\"")); /* two */
     holds(text, "\"cat\":\"copy\",\"name\":\"copy\",\"args\":{\"bytes\":77}}");
     holds(text, "\"cat\":\"program\",\"name\":\"whole\",\"args\":{\"T\":5,\"S\":2}}\n]}\n");
     trace_close(t);

@@ -64,6 +64,7 @@ static void test_file(void **state)
         read_file(path);
         assert_true(count("\"name\":\"step\"") > 1);
         assert_true(count("\"name\":\"run\",\"args\"") > 1 && count("\"name\":\"run\",\"args\"") <= fake.runs - before);
+        assert_true(count("\"name\":\"run\",\"args\":{\"run\":1,\"T\":3,\"S\":1}") == 1);
         assert_true(count("\"name\":\"upload\"") >= 1);
         assert_true(!asynchronous || count("\"name\":\"wait for a token\"") > 1);
         run_job(&b); /* by the device's own table again */

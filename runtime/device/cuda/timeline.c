@@ -160,7 +160,7 @@ static FtxStatus collect_marks(Session *s, FtxError *err)
             trace_add(t->to, t->mark[i]);
     }
     if (t->n_marks > 1) { /* the last event is the first of the next ones */
-        const CUevent first = t->event[0];
+        CUevent first = t->event[0];
 
         t->event[0] = t->event[t->n_marks - 1];
         t->event[t->n_marks - 1] = first;
