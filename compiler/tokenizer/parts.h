@@ -176,6 +176,8 @@ typedef enum PatternSyntax {
 /* Translates a pattern to one for PCRE2 with the same meaning. False: d names the part that has no counterpart. */
 bool pattern_translate(const char *pattern, PatternSyntax syntax, Loc loc, Arena *keep, const char **out, Diag *d);
 
+const char *scripts_pattern(Build *b); /* scripts.c: for PCRE2, of UnicodeScripts */
+
 /* pretokenizer.c: a step that splits by a pattern. */
 bool build_split(Build *b, const char *pattern, PatternSyntax syntax, uint32_t flags);
 

@@ -176,6 +176,13 @@ static bool read_lengths(Build *b, const json_t *o)
     return true;
 }
 
+static bool read_scripts(Build *b, const json_t *o)
+{
+    (void)o;
+    add_step(b, TOK_STEP_SPLIT, scripts_pattern(b), TOK_DROP_BETWEEN);
+    return true;
+}
+
 static bool read_step(Build *b, const json_t *o)
 {
     static const struct {
@@ -185,7 +192,7 @@ static bool read_step(Build *b, const json_t *o)
         {"Split", read_split},           {"Digits", read_digits},          {"ByteLevel", read_byte_level},
         {"Metaspace", read_metaspace},   {"WhitespaceSplit", read_blanks}, {"Whitespace", read_words},
         {"BertPreTokenizer", read_bert}, {"Punctuation", read_marks},      {"CharDelimiterSplit", read_delimiter},
-        {"FixedLength", read_lengths},
+        {"FixedLength", read_lengths},   {"UnicodeScripts", read_scripts},
     };
     const json_t *list = json_object_get(o, "pretokenizers");
     const char *type = build_type(o);

@@ -18,7 +18,7 @@ TEXTS = ["ab", "abc", " ab", "ab ", "  ab  c", "a b c", "aab bcab", "A B", "AB A
          "a xyz b", "axb", "ax yb", "é", "e\u0301", "ßÉ", "中文a", "a中b文", "12 123 3a1", "a.b,c", "a - b!", "...", "a..b--c", "\t\na",
          "a\u00a0b", "a\u3000b", "😀a", "<0x41>abc", "<s>ab</s>", "a<s>b", "ab <x> c", "<x><x>", "<X>ab", "a\u0007b", "ﬁ x", "",
          " ", "   ", "\ufeffab", "a\u200bb", "ab\n\nab", "Ａb", "n't'tn't", "abcabcabcabc", "a<x> B", "<x>  B b", "a <x>", "<x>\t Bc", "A B AB", " AB AB ", "xAB ABx", "<x>AB B", "B B",
-         "a\u200db \u200c1", "<unk>", "x<unk>y"]
+         "a\u200db \u200c1", " ab гд a, ひカー漢ー字 ー a", "ー", "\ue000 a\ue000гa", "a\u0301г\u0301", "<unk>", "x<unk>y"]
 
 
 def vocab(pieces):
@@ -199,6 +199,7 @@ def families(ours):
         ours[f"split then metaspace {behavior}"] = base(bpe(**unk), pre_tokenizer=sequence(
             "pretokenizers", split("[ab]", behavior), meta("first")), decoder=meta("first"))
     ours["split class in class"] = base(bpe(**unk), pre_tokenizer=split("[^a[b1[c]] \\S]+|[a[bc]n]+", "Removed"))
+    ours["scripts"] = base(bpe(**unk), pre_tokenizer={"type": "UnicodeScripts"})
     for n in (1, 3):
         ours[f"lengths {n}"] = base(bpe(**unk), pre_tokenizer={"type": "FixedLength", "length": n})
 

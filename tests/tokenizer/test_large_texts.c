@@ -61,7 +61,8 @@ static void test_large_kinds(void **state)
                                         "word ends '##' '</w>'",
                                         "split MergedWithNext invert=False",
                                         "split Contiguous invert=True",
-                                        "lengths 3"};
+                                        "lengths 3",
+                                        "scripts"};
     static const char *const with[] = {"a", " ", "1", "!", "\xc3\xa9"};
     json_t *root = json_load_file("tests/tokenizer/switches.json", JSON_ALLOW_NUL, NULL), *one;
     const size_t bytes = 10u << 20;
@@ -83,7 +84,7 @@ static void test_large_kinds(void **state)
             f = begin_json(file, bytes);
             for (size_t i = 0; i < LEN(with); i++) {
                 fill(text, bytes, with[i]);
-                encode(&f, text, i ? bytes / 10 : bytes, true);
+                encode(&f, text, i ? bytes / 50 : bytes, true);
             }
             free(file);
             end(&f);

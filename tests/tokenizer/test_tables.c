@@ -24,7 +24,7 @@ static void test_refused(void **state)
 {
     (void)state;
     refused(&(Recipe){.normalizer = "{\"type\":\"ByteLevel\"}"}, "its normalizer is ByteLevel, which is not");
-    refused(&(Recipe){.pre = "{\"type\":\"UnicodeScripts\"}"}, "its pre-tokenizer has UnicodeScripts");
+    refused(&(Recipe){.pre = "{\"type\":\"Other\"}"}, "its pre-tokenizer has Other, which is not supported");
     refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Merged\"}"},
             "its pre-tokenizer's Split has the \"behavior\" \"Merged\", which is not supported");
     refused(&(Recipe){.pre = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"}}"}, "has the \"behavior\" \"\"");
