@@ -24,6 +24,7 @@ static void open_all(void)
 
         spm_piece(&f, "<unk>", 0, 2);
         spm_piece(&f, "a", -2, 1);
+        spm_piece(&f, "b", -3, 1);
         spm_piece(&f, "ab", -1, 1);
         spm_piece(&f, "\xe2\x96\x81", -2, 1);
         for (int byte = 0; byte < 256; byte++) {
