@@ -485,6 +485,11 @@ FtxStatus ftx_engine_profile(FtxEngine *engine, bool on, const FtxProfile **rows
 FtxStatus ftx_engine_bench(FtxEngine *engine, int sequences, int tokens, int context, int repeat, double *median_us,
                            double *least_us, double *most_us, FtxError *err);
 
+/* The same for one step of a decoder in which `sequences` sequences bring a token each after `context` tokens, beside the
+ * first `prompt` tokens of one more. */
+FtxStatus ftx_engine_bench_mixed(FtxEngine *engine, int sequences, int context, int prompt, int repeat,
+                                 double *median_us, double *least_us, double *most_us, FtxError *err);
+
 /* Records a timeline from now on: each step, each wait of the host, each kernel and copy of the device, with begin and
  * end. Memory for `events` of them (at most 100 bytes each) is allocated; later ones are counted and not kept. On a GPU the times
  * of kernels come from CUPTI, if libcupti is there and records no other engine of the process; else from CUDA events,

@@ -1,4 +1,4 @@
-/* commands/bench.c - ftxc bench: times single steps or, with --new, whole generations. */
+/* commands/bench.c - ftxc bench: times single steps, also of two artifacts in turn, or, with --new, whole generations. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "compare.h"
 #include "generation.h"
 #include "../../runner/device.h"
 #include "../../runner/json.h"
@@ -15,9 +16,9 @@
 #include "../../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, json, profile, has_repeat, has_new, has_temperature;
+    bool help, json, profile, compare, has_repeat, has_new, has_temperature;
     bool of_steps, of_generations; /* an option for steps, or for generations, was given */
-    const char *device, *sequences, *context, *prompt, *trace;
+    const char *device, *sequences, *context, *prompt, *mixed, *trace;
     uint64_t random_weights, kv_memory;
     int threads, repeat, new, source, beams, top_k;
     double top_p, temperature;
@@ -32,6 +33,13 @@ static const Option table[] = {
      AT(of_steps)},
     {"--prompt", 0, OPT_TEXT, "512,2048",
      "prompt steps of 512 and of 2048 tokens, one sequence; encoders: longest text", AT(prompt), AT(of_steps)},
+    {"--mixed", 0, OPT_TEXT, "63x2048+1985",
+     "a step in which 63 sequences with 2048 tokens in the cache decode beside 1985 tokens of a prompt; a list, too",
+     AT(mixed), AT(of_steps)},
+    {"--compare", 0, OPT_FLAG, NULL,
+     "two artifacts of one model in turn, A B B A: the difference of B, with an interval that holds it in 95 % of "
+     "cases",
+     AT(compare), AT(of_steps)},
     {"--new", 0, OPT_INT, "N", "whole generations of N tokens, end tokens ignored, by the host's clock", AT(new),
      AT(has_new)},
     {"--source", 0, OPT_INT, "N", "with --new: tokens of each source or prompt (default 32)", AT(source),
@@ -48,8 +56,9 @@ static const Option table[] = {
     {"--trace", 0, OPT_TEXT, "FILE.json",
      "when each step, kernel and copy began and ended, for Perfetto (ui.perfetto.dev) or scripts/timeline", AT(trace),
      0},
-    {"--repeat", 'r', OPT_INT, "N", "runs of each; the median is printed (default 30, with --new 20)", AT(repeat),
-     AT(has_repeat)},
+    {"--repeat", 'r', OPT_INT, "N",
+     "runs of each; the median is printed (default 30, with --new 20); with --compare: rounds A B B A (default 20)",
+     AT(repeat), AT(has_repeat)},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
     {"--kv-memory", 0, OPT_BYTES, "4G",
@@ -64,8 +73,10 @@ static const Option table[] = {
 
 typedef struct Bench {
     const Options *o;
-    FtxEngine *engine;
-    FtxModelInfo info;
+    FtxModel *model[2]; /* the second: of --compare, else NULL */
+    FtxEngine *engine[2];
+    const char *path[2];
+    FtxModelInfo info;  /* of the first */
     char command[1000]; /* as it was typed */
 } Bench;
 
@@ -117,28 +128,70 @@ static void print_line(const Bench *b, json_t *figures)
     runner_json_print(figures);
 }
 
-static int measure(const Bench *b, int sequences, int tokens, int context)
+static json_t *step_fields(const Step *s)
+{
+    return json_pack("{s:i, s:i, s:i}", "sequences", s->sequences, "tokens", s->tokens, "context", s->context);
+}
+
+static FtxStatus measure_one(const Bench *b, const Step *s, FtxError *err)
+{
+    double median, least, most, rate;
+    const FtxStatus status =
+        step_time(b->engine[0], s, b->o->has_repeat ? b->o->repeat : 30, &median, &least, &most, err);
+
+    if (status)
+        return status;
+    rate = step_tokens(s) / median * 1e6;
+    if (b->o->json) {
+        json_t *figures = json_pack("{s:s, s:f, s:f, s:f, s:f}", "step", s->what, "median_us", median, "least_us",
+                                    least, "most_us", most, "tokens_per_second", rate);
+
+        json_object_update_new(figures, step_fields(s));
+        print_line(b, figures);
+    } else {
+        printf("%-8s %9d %8d %9d %11.4f ms [%.4f .. %.4f] %12.0f tokens/s\n", s->what, s->sequences, s->tokens,
+               s->context, median * 1e-3, least * 1e-3, most * 1e-3, rate);
+    }
+    return FTX_OK;
+}
+
+static FtxStatus measure_both(const Bench *b, const Step *s, FtxError *err)
+{
+    const int rounds = b->o->has_repeat ? b->o->repeat : 20;
+    Comparison c;
+    const FtxStatus status = compare_time(b->engine, s, rounds, &c, err);
+    const double percent = 100 / c.a_us;
+
+    if (status)
+        return status;
+    if (b->o->json) {
+        json_t *figures =
+            json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f}", "compare", s->what, "rounds", rounds, "a_us", c.a_us,
+                      "b_us", c.b_us, "difference_us", c.difference_us, "low_us", c.low_us, "high_us", c.high_us);
+
+        json_object_update_new(figures, step_fields(s));
+        json_object_set_new(figures, "a", runner_json_text(b->path[0], strlen(b->path[0])));
+        json_object_set_new(figures, "b", runner_json_text(b->path[1], strlen(b->path[1])));
+        print_line(b, figures);
+    } else {
+        printf("%-8s %9d %8d %9d %11.4f %11.4f ms %+8.2f %% [%+.2f .. %+.2f] %s\n", s->what, s->sequences, s->tokens,
+               s->context, c.a_us * 1e-3, c.b_us * 1e-3, c.difference_us * percent, c.low_us * percent,
+               c.high_us * percent,
+               c.high_us < 0  ? "B is faster"
+               : c.low_us > 0 ? "A is faster"
+                              : "no difference shown");
+    }
+    return FTX_OK;
+}
+
+static int measure(const Bench *b, const Step *s)
 {
     FtxError err = {0};
-    double median, least, most;
 
-    if (ftx_engine_bench(b->engine, sequences, tokens, context, b->o->has_repeat ? b->o->repeat : 30, &median, &least,
-                         &most, &err)) {
-        ftx_context(&err, err.status, "%d x %d tokens after %d", sequences, tokens, context);
+    if (b->engine[1] ? measure_both(b, s, &err) : measure_one(b, s, &err)) {
+        ftx_context(&err, err.status, "%d x %d tokens after %d", s->sequences, s->tokens, s->context);
         return command_failed(&err);
     }
-    const bool encoder = b->info.kind == FTX_MODEL_ENCODER;
-    const int mean = encoder && context ? context : tokens;
-    const double rate = (double)sequences * mean / median * 1e6;
-    const char *what = encoder ? "encode" : tokens == 1 ? "decode" : "prompt";
-
-    if (b->o->json)
-        print_line(b, json_pack("{s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f}", "step", what, "sequences", sequences,
-                                "tokens", tokens, "context", context, "median_us", median, "least_us", least, "most_us",
-                                most, "tokens_per_second", rate));
-    else
-        printf("%-8s %9d %8d %9d %11.4f ms [%.4f .. %.4f] %12.0f tokens/s\n", what, sequences, tokens, context,
-               median * 1e-3, least * 1e-3, most * 1e-3, rate);
     fflush(stdout);
     return EXIT_DONE;
 }
@@ -162,7 +215,7 @@ static int generate(const Bench *b, int sequences)
 
     if (sequences < 1)
         return command_mistake("bench", "--sequences: expected 1 or more, found %d", sequences);
-    if (generation_time(b->engine, &b->info, &g, &t, &err)) {
+    if (generation_time(b->engine[0], &b->info, &g, &t, &err)) {
         ftx_context(&err, err.status, "%d x %d tokens after %d", sequences, g.new, g.source);
         return command_failed(&err);
     }
@@ -200,9 +253,17 @@ static bool check_generation(const Options *o, char *error, size_t bytes)
 static bool check_options(const Options *o, char *error, size_t bytes)
 {
     if (o->has_new && o->of_steps)
-        snprintf(error, bytes, "--context and --prompt are for single steps, and --new is given");
+        snprintf(error, bytes, "--context, --prompt, --mixed and --compare are for single steps, and --new is given");
     else if (!o->has_new && (o->of_generations || o->has_temperature))
         snprintf(error, bytes, "--source, --beams, --temperature, --top-k, --top-p and --profile need --new");
+    else if (o->mixed && (o->sequences || o->context || o->prompt))
+        snprintf(error, bytes,
+                 "--mixed says itself how many sequences, context and prompt: leave --sequences, --context "
+                 "and --prompt out");
+    else if (o->compare && o->trace)
+        snprintf(error, bytes, "--trace records one artifact: leave --compare out");
+    else if (o->compare && o->has_repeat && (o->repeat < COMPARE_LEAST || o->repeat > 1000))
+        snprintf(error, bytes, "--repeat: --compare takes %d to 1000 rounds, found %d", COMPARE_LEAST, o->repeat);
     else
         return !o->has_new || check_generation(o, error, bytes);
     return false;
@@ -225,7 +286,7 @@ static void print_kernels(const Bench *b)
     const FtxProfile *rows;
     size_t n;
 
-    if (ftx_engine_profile(b->engine, true, &rows, &n, NULL))
+    if (ftx_engine_profile(b->engine[0], true, &rows, &n, NULL))
         return;
     for (size_t i = 0; i < n; i++)
         if (rows[i].launches)
@@ -238,7 +299,7 @@ static int generate_all(const Bench *b, const int32_t *sequences, size_t n)
     FtxError err = {0};
     int code = EXIT_DONE;
 
-    if (b->o->profile && profile_start(b->engine, &err))
+    if (b->o->profile && profile_start(b->engine[0], &err))
         return command_failed(&err);
     if (!b->o->json) {
         print_head(b);
@@ -249,38 +310,132 @@ static int generate_all(const Bench *b, const int32_t *sequences, size_t n)
     if (b->o->profile && b->o->json)
         print_kernels(b);
     else if (b->o->profile)
-        profile_print(b->engine);
+        profile_print(b->engine[0]);
     return code;
 }
 
-static int time_steps(const Bench *b, const int32_t *sequences, size_t n_sequences)
+/* "63x2048+1985" at *text, which then is behind it and a comma. */
+static bool read_mixed(const char **text, Step *s)
 {
-    const Options *o = b->o;
-    const bool encoder = b->info.kind == FTX_MODEL_ENCODER;
+    const char *end;
+
+    *s = (Step){.what = "mixed"};
+    if (!options_integer(*text, &s->sequences, &end) || *end != 'x' || !options_integer(end + 1, &s->context, &end) ||
+        *end != '+' || !options_integer(end + 1, &s->tokens, &end) || (*end && *end != ','))
+        return false;
+    *text = *end && end[1] ? end + 1 : end;
+    return !*end || end[1];
+}
+
+/* The steps that the options name. */
+typedef struct Steps {
+    Step *at;
+    size_t n, cap;
+} Steps;
+
+/* False: the reason is in `error`. */
+static bool list_steps(const Options *o, const int32_t *sequences, size_t n_sequences, bool encoder, Arena *keep,
+                       Steps *list, char *error, size_t bytes)
+{
     int32_t contexts[32], prompts[32];
     size_t n_contexts, n_prompts;
-    int code = EXIT_DONE;
 
     if (!options_numbers(o->context ? o->context : "128", contexts, LEN(contexts), &n_contexts) ||
-        !options_numbers(o->prompt ? o->prompt : "0", prompts, LEN(prompts), &n_prompts))
-        return command_mistake("bench",
-                               "--context, --prompt: expected at most 32 whole numbers of 32 bits with commas between");
-    if (!o->json) {
-        print_head(b);
-        printf("%-8s %9s %8s %9s\n", "step", "sequences", "tokens", "context");
+        !options_numbers(o->prompt ? o->prompt : "0", prompts, LEN(prompts), &n_prompts)) {
+        snprintf(error, bytes, "--context, --prompt: expected at most 32 whole numbers of 32 bits with commas between");
+        return false;
     }
-    for (size_t i = 0; i < n_prompts && encoder; i++)
+    for (const char *text = o->mixed; text && (*text || text == o->mixed);)
+        if (!read_mixed(&text, arena_push(keep, *list))) {
+            snprintf(error, bytes, "--mixed: expected SEQUENCESxCONTEXT+PROMPT, as in 63x2048+1985, found \"%.60s\"",
+                     text);
+            return false;
+        }
+    for (size_t i = 0; i < n_prompts && encoder && !o->mixed; i++)
         for (size_t k = 0; k < n_sequences; k++)
             for (size_t m = 0; m < n_contexts; m++)
-                code =
-                    worse(code, measure(b, sequences[k], prompts[i] ? prompts[i] : 128, o->context ? contexts[m] : 0));
-    for (size_t i = 0; i < n_contexts && !encoder; i++)
+                *arena_push(keep, *list) =
+                    (Step){"encode", sequences[k], prompts[i] ? prompts[i] : 128, o->context ? contexts[m] : 0};
+    for (size_t i = 0; i < n_contexts && !encoder && !o->mixed; i++)
         for (size_t k = 0; k < n_sequences; k++)
-            code = worse(code, measure(b, sequences[k], 1, contexts[i]));
+            *arena_push(keep, *list) = (Step){"decode", sequences[k], 1, contexts[i]};
     for (size_t i = 0; i < n_prompts && !encoder; i++)
         if (prompts[i] != 0)
-            code = worse(code, measure(b, 1, prompts[i], 0));
+            *arena_push(keep, *list) = (Step){prompts[i] == 1 ? "decode" : "prompt", 1, prompts[i], 0};
+    return true;
+}
+
+static int time_steps(const Bench *b, const Steps *list)
+{
+    int code = EXIT_DONE;
+
+    if (!b->o->json) {
+        print_head(b);
+        if (b->engine[1])
+            printf("A: %s\nB: %s\n", b->path[0], b->path[1]);
+        printf("%-8s %9s %8s %9s%s\n", "step", "sequences", "tokens", "context",
+               b->engine[1] ? "           A           B       B - A" : "");
+    }
+    for (size_t i = 0; i < list->n; i++)
+        code = worse(code, measure(b, &list->at[i]));
     return code;
+}
+
+/* Memory for the KV caches of two engines on one device: what the steps need, and at most what the limits can use.
+ * 16: a series of decode steps grows; 256: no block is larger. */
+static uint64_t kv_for(const Steps *list, const FtxModelInfo *info)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < list->n; i++) {
+        const Step *s = &list->at[i];
+        const int64_t rows = s->sequences > 0 ? s->sequences : 0, row = (int64_t)s->context + s->tokens + 16 + 256;
+        const uint64_t tokens = (uint64_t)rows * (uint64_t)(row > 0 ? row : 0) + (uint64_t)(row > 0 ? row : 0);
+
+        most = tokens > most ? tokens : most;
+    }
+    return (most < info->kv_tokens ? most : info->kv_tokens) * info->kv_token_bytes;
+}
+
+static void close_all(Bench *b)
+{
+    for (int i = 0; i < 2; i++) {
+        ftx_engine_close(b->engine[i]);
+        ftx_model_close(b->model[i]);
+    }
+}
+
+/* Opens the models, lists the steps, opens the engines and times. */
+static int open_and_time(Bench *b, const TextList *files, FtxOptions *open, const int32_t *sequences,
+                         size_t n_sequences, Arena *keep)
+{
+    const Options *o = b->o;
+    FtxModelInfo info[2];
+    Steps list = {0};
+    FtxError err = {0};
+    char error[300];
+    int code;
+
+    for (size_t i = 0; i < files->n; i++) {
+        if (ftx_model_open(files->at[i], open, &b->model[i], &err))
+            return command_failed(&err);
+        b->path[i] = files->at[i];
+        ftx_model_info(b->model[i], &info[i]);
+    }
+    if (!list_steps(o, sequences, n_sequences, info[0].kind == FTX_MODEL_ENCODER, keep, &list, error, sizeof error) ||
+        (o->compare && !compare_shapes(&info[0], &info[1], error, sizeof error)))
+        return command_mistake("bench", "%s", error);
+    for (size_t i = 0; i < files->n; i++) {
+        if (o->compare && !o->kv_memory)
+            open->kv_bytes = kv_for(&list, &info[i]);
+        if (ftx_engine_open(b->model[i], open, &b->engine[i], &err))
+            return command_failed(&err);
+    }
+    if (o->trace && trace_start(b->engine[0], &err))
+        return command_failed(&err);
+    ftx_model_info(b->model[0], &b->info);
+    code = o->new ? generate_all(b, sequences, n_sequences) : time_steps(b, &list);
+    return o->trace ? trace_finish(b->engine[0], o->trace, code) : code;
 }
 
 int command_bench(int argc, char **argv)
@@ -288,26 +443,29 @@ int command_bench(int argc, char **argv)
     Options o = {.source = 32, .top_p = 1.0};
     TextList rest = {0};
     FtxOptions open;
-    FtxError err = {0};
-    FtxModel *model = NULL;
     Bench b = {.o = &o};
     int32_t sequences[32];
     size_t n_sequences;
     char error[300];
+    Arena *keep;
     int code;
 
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("bench", "%s", error);
     if (o.help) {
-        printf("ftxc bench FILE.ftx [options]\n\nTimes single steps: on a GPU by CUDA events, on the CPU by the "
-               "clock; with --new whole generations.\n\n");
+        printf(
+            "ftxc bench FILE.ftx [options]\nftxc bench --compare A.ftx B.ftx [options]\n\n"
+            "Times single steps: on a GPU by CUDA events, on the CPU by the clock; with --new whole generations.\n\n");
         options_help(table, LEN(table));
         printf("\nExamples:\n  ftxc bench fable.ftx --sequences 1,16 --context 128,512\n"
+               "  ftxc bench fable.ftx --mixed 7x128+64\n"
+               "  ftxc bench --compare fable.ftx fable.ftx --sequences 1,16 --repeat 6\n"
                "  ftxc bench fable.ftx --sequences 4 --new 64 --source 32 --top-k 40 --profile\n");
         return EXIT_DONE;
     }
-    if (rest.n != 1)
-        return command_mistake("bench", "expected one artifact, found %zu arguments", rest.n);
+    if (rest.n != (o.compare ? 2 : 1))
+        return command_mistake("bench", "expected %s, found %zu arguments",
+                               o.compare ? "two artifacts to compare" : "one artifact", rest.n);
     if (!options_numbers(o.sequences ? o.sequences : "1", sequences, LEN(sequences), &n_sequences))
         return command_mistake("bench",
                                "--sequences: expected at most 32 whole numbers of 32 bits with commas between");
@@ -316,18 +474,10 @@ int command_bench(int argc, char **argv)
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("bench", "%s", error);
     open.kv_bytes = o.kv_memory;
-    if (ftx_model_open(rest.at[0], &open, &model, &err) || ftx_engine_open(model, &open, &b.engine, &err) ||
-        (o.trace && trace_start(b.engine, &err))) {
-        ftx_engine_close(b.engine);
-        ftx_model_close(model);
-        return command_failed(&err);
-    }
-    ftx_model_info(model, &b.info);
     join_arguments(&b, argc, argv);
-    code = o.new ? generate_all(&b, sequences, n_sequences) : time_steps(&b, sequences, n_sequences);
-    if (o.trace)
-        code = trace_finish(b.engine, o.trace, code);
-    ftx_engine_close(b.engine);
-    ftx_model_close(model);
+    keep = arena_open();
+    code = open_and_time(&b, &rest, &open, sequences, n_sequences, keep);
+    close_all(&b);
+    arena_close(keep);
     return code;
 }

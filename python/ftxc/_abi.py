@@ -294,6 +294,7 @@ FUNCTIONS = {  # name: (result, [arguments])
     "ftx_engine_encode": (c_int, [c_void_p, POINTER(FtxEncode), POINTER(FtxError)]),
     "ftx_engine_profile": (c_int, [c_void_p, c_bool, POINTER(POINTER(FtxProfile)), POINTER(c_size_t), POINTER(FtxError)]),
     "ftx_engine_bench": (c_int, [c_void_p, c_int, c_int, c_int, c_int, POINTER(c_double), POINTER(c_double), POINTER(c_double), POINTER(FtxError)]),
+    "ftx_engine_bench_mixed": (c_int, [c_void_p, c_int, c_int, c_int, c_int, POINTER(c_double), POINTER(c_double), POINTER(c_double), POINTER(FtxError)]),
     "ftx_engine_trace_begin": (c_int, [c_void_p, c_size_t, POINTER(FtxError)]),
     "ftx_engine_trace_end": (c_int, [c_void_p, POINTER(c_char), POINTER(FtxError)]),
     "ftx_engine_close": (None, [c_void_p]),

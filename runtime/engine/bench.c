@@ -1,9 +1,9 @@
-/* bench.c - times a program with made-up state: ftx_engine_bench.
+/* bench.c - times a program with made-up state: ftx_engine_bench, ftx_engine_bench_mixed.
  *
  * Made-up sequences have pages of their own; the cache holds whatever is there. A decode program advances its rows
  * by itself, so runs follow one another as in real use, each with one more token of context. Where the context or
- * the pages end, the rows start again. A prompt is run from its first chunk to its last. An encoder gets whole
- * texts. */
+ * the pages end, the rows start again. A prompt is run from its first chunk to its last. A mixed step is run from the
+ * same state each time. An encoder gets whole texts. */
 #include "engine.h"
 
 enum { MAX_REPEAT = 1000, SOURCE = 32 /* tokens of a made-up source */ };
@@ -12,21 +12,29 @@ typedef struct Bench {
     FtxEngine *engine;
     Request *request[1024];
     int sequences, tokens, context;
-    int room; /* tokens that the pages of a sequence hold */
+    int prompt; /* tokens of one more sequence, which begins; 0: there is none */
+    int room;   /* tokens that the pages of a sequence hold */
 } Bench;
 
-static FtxStatus check_bench(const FtxEngine *e, int sequences, int tokens, int context, int repeat, FtxError *err)
+/* Why an engine cannot be timed, or FTX_OK. */
+static FtxStatus check_idle(const FtxEngine *e, int repeat, FtxError *err)
 {
-    const FtxFacts *f = e->facts;
-
+    if (e->dead.status)
+        return ftx_fail(err, e->dead.status, "%s", e->dead.text);
     if (engine_busy(e))
         return ftx_fail(err, FTX_EINVAL, "requests wait or run: bench needs the engine for itself");
+    if (repeat < 1 || repeat > MAX_REPEAT)
+        return ftx_fail(err, FTX_EINVAL, "repeat: expected 1 to %d, found %d", MAX_REPEAT, repeat);
+    return FTX_OK;
+}
+
+static FtxStatus check_bench(const FtxEngine *e, int sequences, int tokens, int context, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
     const uint32_t most = e->facts->sources && e->facts->sources < e->slots ? e->facts->sources : e->slots;
 
     if (sequences < 1 || (uint32_t)sequences > most || sequences > 1024)
         return ftx_fail(err, FTX_EINVAL, "sequences: expected 1 to %u, found %d", most, sequences);
-    if (repeat < 1 || repeat > MAX_REPEAT)
-        return ftx_fail(err, FTX_EINVAL, "repeat: expected 1 to %d, found %d", MAX_REPEAT, repeat);
     if (f->kind == FTX_MODEL_ENCODER) {
         if (tokens < 1 || (uint32_t)tokens > f->context || context < 0 || context > tokens ||
             (int64_t)sequences * (context ? context : tokens) > (int64_t)f->tokens)
@@ -43,20 +51,54 @@ static FtxStatus check_bench(const FtxEngine *e, int sequences, int tokens, int 
     return FTX_OK;
 }
 
+/* A mixed step: as many decode rows as there are slots but one, and a prompt. */
+static FtxStatus check_mixed(const FtxEngine *e, int sequences, int context, int prompt, FtxError *err)
+{
+    const FtxFacts *f = e->facts;
+
+    if (f->kind != FTX_MODEL_DECODER)
+        return ftx_fail(err, FTX_EINVAL, "only decoders have steps in which some sequences decode beside a prompt");
+    if (sequences < 1 || (uint32_t)sequences >= e->slots || sequences > 1023)
+        return ftx_fail(err, FTX_EINVAL, "sequences beside a prompt: expected 1 to %u, found %d", e->slots - 1,
+                        sequences);
+    if (prompt < 1 || context < 0)
+        return ftx_fail(err, FTX_EINVAL, "expected a prompt of 1 token or more, and a context of 0 or more");
+    if (context >= (int)f->context || prompt > (int)f->context)
+        return ftx_fail(err, FTX_EINVAL, "1 token after %d, or a prompt of %d, exceeds the context of %u", context,
+                        prompt, f->context);
+    if ((int64_t)sequences + prompt > (int64_t)f->tokens)
+        return ftx_fail(err, FTX_EINVAL, "%d sequences and %d tokens of a prompt exceed the %u tokens of a step",
+                        sequences, prompt, f->tokens);
+    return FTX_OK;
+}
+
+/* Tokens that the i-th sequence has after the step. */
+static int tokens_of(const Bench *b, int i)
+{
+    return i == b->sequences ? b->prompt : b->context + b->tokens;
+}
+
+/* Makes the sequences up. Those of a series of decode steps share all pages, so that they can grow; in a mixed step
+ * each has what it needs. */
 static FtxStatus place(Bench *b, FtxError *err)
 {
     FtxEngine *e = b->engine;
     const uint32_t block = e->facts->kv_block;
     const uint32_t share = e->pages.n / (uint32_t)b->sequences;
-    const uint32_t pages = share < e->pages_of_sequence ? share : e->pages_of_sequence;
+    const uint32_t most = share < e->pages_of_sequence ? share : e->pages_of_sequence;
+    const uint32_t of_prompt = ((uint32_t)b->prompt + block - 1) / block;
+    const uint32_t mixed = ((uint32_t)(b->context + b->tokens) + block - 1) / block;
     FtxStatus s = FTX_OK;
 
-    b->room = (int)((uint64_t)pages * block < e->facts->context ? pages * block : e->facts->context);
-    if (b->tokens + b->context > b->room)
+    b->room = (int)((uint64_t)most * block < e->facts->context ? most * block : e->facts->context);
+    if (b->tokens + b->context > b->room ||
+        (b->prompt && (uint64_t)mixed * (uint32_t)b->sequences + of_prompt > e->pages.n))
         return ftx_fail(err, FTX_EFULL,
-                        "%d sequences of %d tokens need more than the %u KV pages of %u tokens: raise %s", b->sequences,
-                        b->tokens + b->context, e->pages.all, block, engine_more_pages(e));
-    for (int i = 0; i < b->sequences && !s; i++) {
+                        "%d sequences of %d tokens%s need more than the %u KV pages of %u tokens: raise %s",
+                        b->sequences, b->tokens + b->context, b->prompt ? " and a prompt" : "", e->pages.all, block,
+                        engine_more_pages(e));
+    for (int i = 0; i < b->sequences + (b->prompt > 0) && !s; i++) {
+        const uint32_t pages = i == b->sequences ? of_prompt : b->prompt ? mixed : most;
         Request *r = list_last(&e->unused, (uint32_t)i);
 
         b->request[i] = r;
@@ -64,7 +106,7 @@ static FtxStatus place(Bench *b, FtxError *err)
         r->wants_logits = false;
         r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = e->nan, .top_needed = 1};
         r->limit = (int)e->facts->context; /* reached by the last run of a series, if at all */
-        r->prompt = b->context + b->tokens;
+        r->prompt = tokens_of(b, i);
         for (int k = 0; k < r->prompt; k++)
             r->ids[k] = (int32_t)(((uint32_t)k * 7919u + (uint32_t)i * 104729u) % e->facts->vocab);
         r->beam = (FtxBeam){0};
@@ -77,11 +119,11 @@ static FtxStatus place(Bench *b, FtxError *err)
 
 static void leave(Bench *b)
 {
-    for (int i = b->sequences - 1; i >= 0; i--)
+    for (int i = b->sequences - (b->prompt == 0); i >= 0; i--)
         schedule_release(b->engine, b->request[i]);
 }
 
-/* Times `runs` runs in which every row brings `count` tokens from position `from` on. */
+/* Times `runs` runs in which every row brings `count` tokens from position `from` on; the prompt beside them, all. */
 static FtxStatus measure(Bench *b, int from, int count, int runs, double *times, FtxError *err)
 {
     FtxEngine *e = b->engine;
@@ -96,6 +138,11 @@ static FtxStatus measure(Bench *b, int from, int count, int runs, double *times,
     }
     f->rows = b->sequences;
     f->tokens = b->sequences * count;
+    if (b->prompt) {
+        f->row[f->rows++] =
+            (Row){.request = b->request[b->sequences], .first = f->tokens, .count = b->prompt, .emit = true};
+        f->tokens += b->prompt;
+    }
     s = schedule_upload(e, err);
     if (!s)
         s = e->api->time(e->session, f->program, f->tokens, f->rows, runs, times, err);
@@ -134,6 +181,15 @@ static FtxStatus measure_prompt(Bench *b, int repeat, double *times, FtxError *e
         if (i >= 0)
             times[i] = all;
     }
+    return s;
+}
+
+static FtxStatus measure_mixed(Bench *b, int repeat, double *times, FtxError *err)
+{
+    FtxStatus s = measure(b, b->context, 1, 1, times, err); /* warm */
+
+    for (int i = 0; i < repeat && !s; i++)
+        s = measure(b, b->context, 1, 1, times + i, err);
     return s;
 }
 
@@ -192,29 +248,48 @@ static void report(double *times, int n, double *median_us, double *least_us, do
     *most_us = times[n - 1];
 }
 
+/* Times what is made up for decode steps, prompts or a mixed step. */
+static FtxStatus run(Bench *b, int repeat, double *median_us, double *least_us, double *most_us, FtxError *err)
+{
+    double times[MAX_REPEAT];
+    FtxStatus s = place(b, err);
+
+    if (s)
+        return s;
+    s = b->prompt        ? measure_mixed(b, repeat, times, err)
+        : b->tokens == 1 ? measure_decode(b, repeat, times, err)
+                         : measure_prompt(b, repeat, times, err);
+    leave(b);
+    b->engine->flight = (Flight){.row = b->engine->flight.row};
+    if (!s)
+        report(times, repeat, median_us, least_us, most_us);
+    return s;
+}
+
 FtxStatus ftx_engine_bench(FtxEngine *e, int sequences, int tokens, int context, int repeat, double *median_us,
                            double *least_us, double *most_us, FtxError *err)
 {
     double times[MAX_REPEAT];
     Bench b = {.engine = e, .sequences = sequences, .tokens = tokens, .context = context};
-    FtxStatus s = e->dead.status ? ftx_fail(err, e->dead.status, "%s", e->dead.text)
-                                 : check_bench(e, sequences, tokens, context, repeat, err);
+    FtxStatus s = check_idle(e, repeat, err);
 
-    if (!s && e->facts->kind == FTX_MODEL_ENCODER) {
-        s = measure_texts(&b, repeat, times, err);
-        if (!s)
-            report(times, repeat, median_us, least_us, most_us);
-        return s;
-    }
     if (!s)
-        s = place(&b, err);
-    if (s)
-        return s;
-    s = tokens == 1 ? measure_decode(&b, repeat, times, err) : measure_prompt(&b, repeat, times, err);
-    leave(&b);
-    e->flight = (Flight){.row = e->flight.row};
-    if (s)
-        return s;
-    report(times, repeat, median_us, least_us, most_us);
-    return FTX_OK;
+        s = check_bench(e, sequences, tokens, context, err);
+    if (s || e->facts->kind != FTX_MODEL_ENCODER)
+        return s ? s : run(&b, repeat, median_us, least_us, most_us, err);
+    s = measure_texts(&b, repeat, times, err);
+    if (!s)
+        report(times, repeat, median_us, least_us, most_us);
+    return s;
+}
+
+FtxStatus ftx_engine_bench_mixed(FtxEngine *e, int sequences, int context, int prompt, int repeat, double *median_us,
+                                 double *least_us, double *most_us, FtxError *err)
+{
+    Bench b = {.engine = e, .sequences = sequences, .tokens = 1, .context = context, .prompt = prompt};
+    FtxStatus s = check_idle(e, repeat, err);
+
+    if (!s)
+        s = check_mixed(e, sequences, context, prompt, err);
+    return s ? s : run(&b, repeat, median_us, least_us, most_us, err);
 }

@@ -163,6 +163,28 @@ says 2 'sequences: expected at most 32 whole numbers' bench "$tiny" --sequences 
 says 2 'context, --prompt: expected at most 32 whole numbers' bench "$tiny" --prompt x -d cpu
 says 2 'expected cpu, cuda' bench "$tiny" -d gpu
 says 1 'none.ftx' bench none.ftx -d cpu
+says 0 '^mixed  *3  *9  *8 .* tokens/s' bench "$tiny" --mixed 2x8+6,3x8+9 --repeat 2 -d cpu
+test "$(grep -c '^mixed' "$room/out")" = 2
+says 0 '"step":"mixed".*"sequences":3,"tokens":9,"context":8' bench "$tiny" --mixed 3x8+9 --repeat 2 -d cpu --json
+says 2 '16 x 4 tokens after 8: sequences beside a prompt: expected 1 to 15, found 16' bench "$tiny" --mixed 16x8+4 -d cpu
+says 2 'exceed the 512 tokens of a step' bench "$fable" --mixed 15x8+498 -d cpu
+for words in 3x8 3x8+ x8+9 3x8+9, 3x8+9,,3x8+9 3+8x9 3x8+9x ''; do
+    says 2 'mixed: expected SEQUENCESxCONTEXT+PROMPT' bench "$tiny" --mixed "$words" -d cpu
+done
+says 2 'leave --sequences, --context and --prompt out' bench "$tiny" --mixed 3x8+9 --context 8 -d cpu
+says 2 'single steps, and --new is given' bench "$tiny" --mixed 3x8+9 --new 4 -d cpu
+says 2 'only decoders have steps in which' bench "$bert" --mixed 3x8+9 -d cpu
+says 0 '^decode  *2  *1  *8 .* ms .* % \[.*%\?.* [BAn][ o]' bench --compare "$tiny" "$tiny" --sequences 2 --context 8 --repeat 6 -d cpu
+says 0 '"compare":"prompt","rounds":6,"a_us":.*"difference_us":.*"low_us":.*"high_us":.*"b":".*tiny.ftx"' bench --compare "$tiny" "$tiny" --context 8 --prompt 8 --repeat 6 -d cpu --json
+test "$(wc -l <"$room/out")" = 2
+says 0 '^mixed ' bench "$tiny" "$tiny" --compare --mixed 3x8+9 --repeat 6 -d cpu
+says 0 '^encode ' bench --compare "$bert" "$bert" --sequences 2 --prompt 8 --repeat 6 -d cpu
+says 2 'expected two artifacts to compare, found 1' bench --compare "$tiny" -d cpu
+says 2 'expected one artifact, found 2' bench "$tiny" "$tiny" -d cpu
+says 2 'compare: the two are not of one model: tiny-llama has kind .* 0, tiny-bert has 1' bench --compare "$tiny" "$bert" -d cpu
+says 2 'compare takes 6 to 1000 rounds, found 5' bench --compare "$tiny" "$tiny" --repeat 5 -d cpu
+says 2 'trace records one artifact' bench --compare "$tiny" "$tiny" --trace "$room/t.json" -d cpu
+says 1 'none.ftx' bench --compare "$tiny" none.ftx -d cpu
 says 0 'launches .* share' bench "$tiny" --sequences 2 --new 4 --temperature 1 --top-k 5 --repeat 1 -d cpu --profile
 
 says 0 'all checksums are right' show "$tiny" --verify

@@ -43,6 +43,55 @@ static void test_bench(void **state)
     }
 }
 
+/* A mixed step: rows of one token, then the prompt, from the same state each time. */
+static void test_mixed(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    double median, least, most;
+    FtxError err;
+    Bed b;
+    Job j;
+
+    (void)state;
+    sizes.kv_pages = 40;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        reset_fake(asynchronous, 0);
+        fake.made_up = true;
+        open_bed(&b, &sizes);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 3, 30, 17, 5, &median, &least, &most, &err), FTX_OK);
+        assert_true(least <= median && median <= most && least >= 100.0);
+        assert_int_equal(fake.runs, 6);
+        assert_int_equal(fake.uploads, 6);
+        assert_int_equal(fake.decode_runs, 0);
+        assert_int_equal(fake.most_rows, 4);
+        assert_int_equal(fake.most_tokens, 20);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 1, 39, 19, 1, &median, &least, &most, &err), FTX_OK);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 1, 0, 1, 1, &median, &least, &most, &err), FTX_OK);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 4, 30, 4, 5, &median, &least, &most, &err), FTX_EINVAL);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 0, 30, 4, 5, &median, &least, &most, &err), FTX_EINVAL);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 3, 30, 18, 5, &median, &least, &most, &err), FTX_EINVAL);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 3, 30, 0, 5, &median, &least, &most, &err), FTX_EINVAL);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 3, -1, 4, 5, &median, &least, &most, &err), FTX_EINVAL);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 3, 40, 4, 5, &median, &least, &most, &err), FTX_EINVAL);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 3, 30, 4, 0, &median, &least, &most, &err), FTX_EINVAL);
+        assert_idle(b.engine);
+        fake.made_up = false;
+        make_job(&j, 8, 4); /* and it works as before */
+        expect(&b, &j);
+        submit(&b, &j);
+        assert_int_equal(ftx_engine_bench_mixed(b.engine, 1, 4, 4, 5, &median, &least, &most, &err), FTX_EINVAL);
+        run(&b);
+        compare(&j);
+        close_bed(&b);
+    }
+    sizes.kv_pages = 14; /* one short */
+    reset_fake(false, 0);
+    open_bed(&b, &sizes);
+    assert_int_equal(ftx_engine_bench_mixed(b.engine, 1, 39, 17, 5, &median, &least, &most, &err), FTX_EFULL);
+    assert_non_null(strstr(err.text, "1 sequences of 40 tokens and a prompt need more than the 14 KV pages"));
+    close_bed(&b);
+}
+
 /* A request that never was has no logits, also where a bench has taken the place of one that had some. */
 static void test_logits_of_none(void **state)
 {
@@ -69,7 +118,8 @@ static void test_logits_of_none(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bench), cmocka_unit_test(test_logits_of_none)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bench), cmocka_unit_test(test_mixed),
+                                       cmocka_unit_test(test_logits_of_none)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
