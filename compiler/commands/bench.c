@@ -323,8 +323,8 @@ static bool read_mixed(const char **text, Step *s)
     if (!options_integer(*text, &s->sequences, &end) || *end != 'x' || !options_integer(end + 1, &s->context, &end) ||
         *end != '+' || !options_integer(end + 1, &s->tokens, &end) || (*end && *end != ','))
         return false;
-    *text = *end && end[1] ? end + 1 : end;
-    return !*end || end[1];
+    *text = *end && end[1] ? end + 1 : end; /* a comma at the end is no step */
+    return true;
 }
 
 /* The steps that the options name. */
