@@ -345,8 +345,6 @@ static void every_call_may_fail(void **state)
                 free(w);
                 break;
             }
-            if (kind == 2 && strncmp(fake.failed, "cupti_", 6) == 0)
-                printf("%s %d [%s] [%s]\n", fake.failed, status, note, err.text);
             loud += status != FTX_OK;
             if (status && !strstr(err.text, "UNKNOWN") && !strstr(err.text, "CUBLAS_STATUS"))
                 fail_msg("call %lu (%s): no reason in '%s'", n, fake.failed, err.text);
