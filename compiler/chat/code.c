@@ -35,6 +35,7 @@ typedef struct Writer {
     } breaks;           /* of all loops around; each knows where its own begin */
     const size_t *loop; /* the NEXT of the innermost loop that break and continue reach; NULL: none */
     size_t scopes;      /* begun in that loop's body */
+    int conditions;     /* around: what is unknown there is an error only when it is reached, as in Jinja */
     uint32_t loop_name;
     const char *file;
     Arena *keep;
@@ -161,6 +162,7 @@ static bool if_else(Writer *w, const Node *n)
     if (!value(w, n->kids.at[1]))
         return false;
     to_other = emit(w, CHAT_JUMP_FALSE, n->line, 0, 0);
+    w->conditions++;
     if (!value(w, n->kids.at[0]))
         return false;
     to_end = emit(w, CHAT_JUMP, n->line, 0, 0);
@@ -169,6 +171,7 @@ static bool if_else(Writer *w, const Node *n)
         emit(w, CHAT_UNDEFINED, n->line, 0, 0);
     else if (!value(w, n->kids.at[2]))
         return false;
+    w->conditions--;
     land(w, to_end);
     return true;
 }
@@ -217,6 +220,14 @@ static bool apply(Writer *w, const Node *n, bool filter)
     const size_t count = chat_param_count(params);
     const Node *given[8] = {NULL};
 
+    if (row < 0 && w->conditions) {
+        const char *why = arena_printf(w->keep, "No %s named '%s'.", filter ? "filter" : "test", n->text);
+
+        emit(w, CHAT_LOAD, n->line, 0, add_string(w, "raise_exception", strlen("raise_exception")));
+        emit(w, CHAT_CONST, n->line, 0, add_string(w, why, strlen(why)));
+        emit(w, CHAT_CALL, n->line, 1, 0);
+        return true;
+    }
     if (row < 0)
         return code_fail(w, n->line, filter ? "there is no filter " : "there is no test ", n->text);
     if (n->kids.at[0] && !value(w, n->kids.at[0]))
@@ -316,16 +327,20 @@ static bool write_if(Writer *w, const Node *n)
     if (!value(w, n->kids.at[0]))
         return false;
     to_other = emit(w, CHAT_JUMP_FALSE, n->line, 0, 0);
+    w->conditions++;
     if (!statements(w, n->kids.at[1]))
         return false;
+    w->conditions--;
     if (n->kids.n < 3) {
         land(w, to_other);
         return true;
     }
+    w->conditions++;
     to_end = emit(w, CHAT_JUMP, n->line, 0, 0);
     land(w, to_other);
     if (!(n->kids.at[2]->kind == N_IF ? write_if(w, n->kids.at[2]) : statements(w, n->kids.at[2])))
         return false;
+    w->conditions--;
     land(w, to_end);
     return true;
 }

@@ -178,7 +178,7 @@ static void bind_text(Machine *m, const Text *name, Value v)
 
 static void bind_name(Machine *m, const char *name, Value v)
 {
-    const Text t = {strlen(name), name, NULL};
+    const Text t = {strlen(name), name, NULL, false};
 
     bind_text(m, &t, v);
 }

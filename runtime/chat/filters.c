@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const Text empty = {0, "", NULL};
+static const Text empty = {0, "", NULL, false};
 
 static bool is_given(Value v)
 {
@@ -33,6 +33,15 @@ static Value as_text(const Text *t)
 static Value filter_string(Chat *c, Value *a)
 {
     return as_text(value_str(c, a[0]));
+}
+
+static Value filter_safe(Chat *c, Value *a)
+{
+    Text *t = chat_alloc(c, 1, sizeof *t);
+
+    *t = *value_str(c, a[0]);
+    t->safe = true;
+    return as_text(t);
 }
 
 static Value filter_upper(Chat *c, Value *a)
@@ -95,7 +104,7 @@ static Value filter_indent(Chat *c, Value *a)
 
 static Value filter_tojson(Chat *c, Value *a)
 {
-    Text indent = {0}, comma = {2, ", ", NULL}, colon = {2, ": ", NULL};
+    Text indent = {0}, comma = {2, ", ", NULL, false}, colon = {2, ": ", NULL, false};
     JsonForm form = {flag(a[1], false), flag(a[4], false), NULL, &comma, &colon};
     Buffer b = {0};
 
@@ -201,7 +210,7 @@ static Value filter_round(Chat *c, Value *a)
         (memcmp(method->at, "ceil", 4) == 0 || (method->n == 5 && memcmp(method->at, "floor", 5) == 0))) {
         const double scale = pow(10, (double)places);
 
-        return value_float((method->n == 4 ? ceil(x * scale) : floor(x * scale)) / scale);
+        return value_float((method->n == 4 ? ceil(x * scale) : floor(x * scale)) / scale + 0.0); /* no -0.0 */
     }
     if (a[0].kind != V_FLOAT)
         return value_int(a[0].as.i);
@@ -282,7 +291,7 @@ static Value filter_default(Chat *c, Value *a)
 static Value attribute_of(Chat *c, Value v, Value path)
 {
     const List *parts;
-    const Text dot = {1, ".", NULL};
+    const Text dot = {1, ".", NULL, false};
 
     if (path.kind != V_STRING)
         return lookup_item(c, v, path);
@@ -362,7 +371,7 @@ static Value sorted(Chat *c, const List *items, const List *keys, bool falling)
 static Value filter_sort(Chat *c, Value *a)
 {
     const List items = value_items(c, a[0]);
-    const Text comma = {1, ",", NULL};
+    const Text comma = {1, ",", NULL, false};
     List keys = {0};
 
     if (a[3].kind != V_STRING) {

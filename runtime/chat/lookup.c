@@ -167,15 +167,38 @@ static Value repeated(Chat *c, Value v, int64_t times)
     return v.kind == V_STRING ? buffer_value(c, &b) : value_list(c, v.kind, &l);
 }
 
+/* A text beside one that is safe, as markupsafe escapes it. */
+static void put_escaped(Chat *c, Buffer *b, const Text *t, bool beside_safe)
+{
+    static const char marks[] = "&<>'\"";
+    static const char *const escapes[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+
+    if (!beside_safe || t->safe) {
+        buffer_put(c, b, t->at, t->user, t->n);
+        return;
+    }
+    for (size_t i = 0; i < t->n; i++) {
+        const char *found = t->at[i] ? strchr(marks, t->at[i]) : NULL;
+        const char *out = found ? escapes[found - marks] : t->at + i;
+
+        buffer_mark(c, b, out, found ? strlen(out) : 1, t->user && t->user[i]);
+    }
+}
+
 static Value joined(Chat *c, Value x, Value y)
 {
     List l = {0};
     Buffer b = {0};
 
     if (x.kind == V_STRING) {
-        buffer_put(c, &b, x.as.text->at, x.as.text->user, x.as.text->n);
-        buffer_put(c, &b, y.as.text->at, y.as.text->user, y.as.text->n);
-        return buffer_value(c, &b);
+        const bool safe = x.as.text->safe || y.as.text->safe;
+        Text *t = chat_alloc(c, 1, sizeof *t);
+
+        put_escaped(c, &b, x.as.text, safe);
+        put_escaped(c, &b, y.as.text, safe);
+        *t = *buffer_value(c, &b).as.text;
+        t->safe = safe;
+        return (Value){.kind = V_STRING, .as.text = t};
     }
     for (size_t i = 0; i < x.as.list->n + y.as.list->n; i++)
         list_push(c, &l, i < x.as.list->n ? x.as.list->at[i] : y.as.list->at[i - x.as.list->n]);

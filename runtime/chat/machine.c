@@ -280,7 +280,7 @@ static Value make_list(Machine *m, Kind kind, size_t n)
 
 static Value concat(Machine *m, size_t n)
 {
-    static const Text no_text = {0, "", NULL};
+    static const Text no_text = {0, "", NULL, false};
     List l = {take_values(m, n), n, n};
 
     return text_join(&m->c, &no_text, &l);

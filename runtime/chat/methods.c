@@ -59,7 +59,7 @@ static Value has_any(Chat *c, const Text *t, Value parts, bool end)
 static Value find_in_text(Chat *c, const Text *t, const Text *what, bool last)
 {
     size_t at = SIZE_MAX, next = 0;
-    Text before = {0, t->at, NULL};
+    Text before = {0, t->at, NULL, false};
 
     while (at != next && (next = text_find(c, t, what, next)) != SIZE_MAX) {
         at = next;

@@ -39,7 +39,7 @@ static int find_name(const ChatName *rows, size_t n, int kind, const Text *name)
 
 static int find_word(const ChatName *rows, size_t n, const char *name)
 {
-    const Text t = {strlen(name), name, NULL};
+    const Text t = {strlen(name), name, NULL, false};
 
     return find_name(rows, n, V_MISSING, &t);
 }

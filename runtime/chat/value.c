@@ -119,7 +119,7 @@ Value value_text(Chat *c, const char *at, const unsigned char *user, size_t n)
 {
     Text *t = chat_alloc(c, 1, sizeof *t);
 
-    *t = (Text){n, at, user};
+    *t = (Text){n, at, user, false};
     return (Value){.kind = V_STRING, .as.text = t};
 }
 

@@ -21,6 +21,7 @@ typedef struct Text {
     size_t n;
     const char *at;
     const unsigned char *user; /* [n]: not 0: a byte of the users'; NULL: all are the template's */
+    bool safe;                 /* of the filter `safe`: + escapes for HTML what is added */
 } Text;
 
 typedef struct List List;

@@ -146,8 +146,12 @@ class Generator:
                              "loop.cycle('a', 'b')", "loop.depth", "loop.nothing"]), "{")
 
 
+FIXED = ["{{ ('<a>'|safe) + '<b>&' + s }}{{ '\"x\\'' + ('y'|safe) }}{{ 'a<'|safe ~ '<' }}", "{% if no %}{{ s|from_json }}{% endif %}x", "{% if yes %}{{ s|from_json }}{% endif %}",
+         "{{ (s|nothing) if no else 1 }}", "{{ s|nothing }}"]
+
+
 def cases(seed, count):
-    out = []
+    out = [{"templates": {"default": text}, "messages": [], "variables": VARIABLES} for text in FIXED]
     for i in range(count):
         g = Generator(f"{seed}-{i}")
         text = "a {{ " + g.value(3) + " }} z" if i % 3 else g.body(3)
