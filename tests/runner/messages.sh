@@ -56,5 +56,5 @@ refused '--ids are given too' --messages "$room/m.json" --ids 5
 refused 'and a text is given too' x --messages "$room/m.json"
 refused '--messages are given' --messages "$room/m.json" --literal
 echo '{% for x in y %}' >"$room/chat_template.jinja"
-"$FTXC" compile specs/fable.lua -D "tokenizer=$room/tokenizer.json" -t cpu -q -o "$room/y.ftx" 2>&1 |
+"$FTXC" compile specs/fable.lua -D "tokenizer=$room/tokenizer.json" -t cpu -o "$room/y.ftx" 2>&1 |
     grep -q 'chat_template.jinja:1: chat template: a block is not closed, at its end; the artifact has no chat template'
