@@ -159,7 +159,7 @@ typedef struct FtxModelInfo {
     uint64_t kv_token_bytes; /* device memory for each of them */
     FtxType input_type;      /* encoders: of hidden states that FtxEncode.input has in device memory */
     int ordinal;             /* which CUDA device; -1: the CPU */
-    bool has_chat;           /* there are chat templates: ftx_chat */
+    size_t has_chat;         /* 1: there are chat templates: ftx_chat. No bool: a struct ends without padding */
 } FtxModelInfo;
 
 /* Maps an artifact, chooses a device and loads weights and code. options may be NULL for all defaults; the allocator's
@@ -491,9 +491,9 @@ FtxStatus ftx_engine_bench_mixed(FtxEngine *engine, int sequences, int context, 
                                  double *median_us, double *least_us, double *most_us, FtxError *err);
 
 /* Records a timeline from now on: each step, each wait of the host, each kernel and copy of the device, with begin and
- * end. Memory for `events` of them (at most 100 bytes each) is allocated; later ones are counted and not kept. On a GPU the times
- * of kernels come from CUPTI, if libcupti is there and records no other engine of the process; else from CUDA events,
- * and of a program that is one CUDA graph only the whole is timed. FTX_EINVAL: events is 0, or a trace is recorded
+ * end. Memory for `events` of them (at most 100 bytes each) is allocated; later ones are counted and not kept. On a GPU
+ * the times of kernels come from CUPTI, if libcupti is there and records no other engine of the process; else from CUDA
+ * events, and of a program that is one CUDA graph only the whole is timed. FTX_EINVAL: events is 0, or a trace is recorded
  * already. */
 FtxStatus ftx_engine_trace_begin(FtxEngine *engine, size_t events, FtxError *err);
 

@@ -127,7 +127,7 @@ class FtxModelInfo(Structure):
         ("kv_token_bytes", c_uint64),
         ("input_type", c_int),
         ("ordinal", c_int),
-        ("has_chat", c_bool),
+        ("has_chat", c_size_t),
     ]
 
 

@@ -28,10 +28,11 @@ static void test_no_padding(void **state)
 #define ENDS_WITH(type, field) assert_int_equal(offsetof(type, field) + sizeof(((type *)0)->field), sizeof(type))
     (void)state;
     ENDS_WITH(FtxOptions, kv_bytes);
-    ENDS_WITH(FtxModelInfo, ordinal);
+    ENDS_WITH(FtxModelInfo, has_chat);
     ENDS_WITH(FtxRequest, user);
     ENDS_WITH(FtxEvent, prompt_tokens);
     ENDS_WITH(FtxEncode, stream);
+    ENDS_WITH(FtxChat, time);
 #undef ENDS_WITH
 }
 
