@@ -410,7 +410,7 @@ static int open_and_time(Bench *b, const TextList *files, FtxOptions *open, cons
                          size_t n_sequences, Arena *keep)
 {
     const Options *o = b->o;
-    FtxModelInfo info[2];
+    FtxModelInfo info[2] = {0};
     Steps list = {0};
     FtxError err = {0};
     char error[300];

@@ -5,6 +5,7 @@
  * differences by order statistics (Conover 1999, 3.2): it assumes nothing about how times are distributed. */
 #include "compare.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,16 +34,21 @@ double step_tokens(const Step *s)
 
 bool compare_shapes(const FtxModelInfo *a, const FtxModelInfo *b, char *error, size_t bytes)
 {
+    static const char *const kinds[] = {"a decoder", "an encoder", "an encoder-decoder"};
     const struct {
         const char *name;
         int a, b;
     } sizes[] = {
-        {"kind (0 decoder, 1 encoder, 2 encoder-decoder)", (int)a->kind, (int)b->kind},
         {"layers", a->layers, b->layers},
         {"hidden size", a->hidden, b->hidden},
         {"vocabulary", a->vocab, b->vocab},
     };
 
+    if (a->kind != b->kind) {
+        snprintf(error, bytes, "--compare: the two are not of one model: %s is %s, %s is %s", a->name, kinds[a->kind],
+                 b->name, kinds[b->kind]);
+        return false;
+    }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].a != sizes[i].b) {
             snprintf(error, bytes, "--compare: the two are not of one model: %s has %s %d, %s has %d", a->name,
@@ -68,14 +74,13 @@ static double median(const double *sorted, int n)
  * probability of at most 5 %. sum over i < k of C(n, i) / 2^n <= 0.025 */
 static int cut(int n)
 {
-    double p = 1.0, sum;
+    double p = ldexp(1.0, -n), sum = p; /* 2^-1000 is a normal number */
     int k = 0;
 
-    for (int i = 0; i < n; i++)
-        p /= 2; /* 2^-1000 is a normal number */
-    for (sum = p; k < n / 2 && sum <= 0.025; sum += p) {
+    while (k < n / 2 && sum <= 0.025) {
         k++;
         p *= (double)(n - k + 1) / k;
+        sum += p;
     }
     return k;
 }

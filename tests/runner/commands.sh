@@ -181,7 +181,7 @@ says 0 '^mixed ' bench "$tiny" "$tiny" --compare --mixed 3x8+9 --repeat 6 -d cpu
 says 0 '^encode ' bench --compare "$bert" "$bert" --sequences 2 --prompt 8 --repeat 6 -d cpu
 says 2 'expected two artifacts to compare, found 1' bench --compare "$tiny" -d cpu
 says 2 'expected one artifact, found 2' bench "$tiny" "$tiny" -d cpu
-says 2 'compare: the two are not of one model: tiny-llama has kind .* 0, tiny-bert has 1' bench --compare "$tiny" "$bert" -d cpu
+says 2 'compare: the two are not of one model: tiny-llama is a decoder, tiny-bert is an encoder' bench --compare "$tiny" "$bert" -d cpu
 says 2 'compare takes 6 to 1000 rounds, found 5' bench --compare "$tiny" "$tiny" --repeat 5 -d cpu
 says 2 'trace records one artifact' bench --compare "$tiny" "$tiny" --trace "$room/t.json" -d cpu
 says 1 'none.ftx' bench --compare "$tiny" none.ftx -d cpu
