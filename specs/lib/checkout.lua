@@ -2,6 +2,7 @@
 -- specs/hf/ARCHITECTURE.lua knows what the config.json of one architecture means.
 local ftx = require "ftx"
 local hf = require "lib.hf"
+local decoders = require "hf/decoders"
 
 local SEQUENCES = 16 -- limits.sequences
 local MAX_CONTEXT = 4096 -- -D limits.context= asks for more
@@ -15,31 +16,61 @@ local heads = { Model = "Model", ForSequenceClassification = "ForSequenceClassif
                 ForPreTraining = "Model", ForTokenClassification = "Model", ForQuestionAnswering = "Model",
                 ForMultipleChoice = "Model", ForNextSentencePrediction = "Model" }
 
--- The module that reads an architecture, or nil.
+-- What reads an architecture, and the file that it stands in; nil: nothing does.
 local function reader(name)
-  if ftx.has("hf/" .. name) then return "hf/" .. name end
+  if ftx.has("hf/" .. name) then return require("hf/" .. name), "hf/" .. name .. ".lua" end
+  if rawget(decoders, name) then return rawget(decoders, name), "hf/decoders.lua" end
   for encoder, as in pairs(encoders) do
     local head = rawget(heads, string.sub(name, #encoder + 1))
-    if string.sub(name, 1, #encoder) == encoder and head then return "hf/" .. as .. head end
+    if string.sub(name, 1, #encoder) == encoder and head then
+      return require("hf/" .. as .. head), "hf/" .. as .. head .. ".lua"
+    end
   end
 end
 
-local function architecture(config)
-  local list = config:value("architectures")
+-- The architecture that is read and whose name begins most like this one; else one of its kind.
+local function nearest(config, name)
+  local best, length = nil, 3
+  local known = { "LlamaForCausalLM", "MistralForCausalLM", "GPT2LMHeadModel", "MarianMTModel", "BartModel",
+                  "BartForConditionalGeneration" }
+  for class in pairs(decoders.classes) do table.insert(known, class) end
+  for encoder in pairs(encoders) do table.insert(known, encoder .. "Model") end
+  for _, other in ipairs(known) do
+    local n = 0
+    while n < #name and string.sub(name, 1, n + 1) == string.sub(other, 1, n + 1) do n = n + 1 end
+    if n > length then best, length = other, n end
+  end
+  if best then return best end
+  if config:value("is_encoder_decoder") then return "BartForConditionalGeneration" end
+  return (string.sub(name, -11) == "ForCausalLM" or string.sub(name, -11) == "LMHeadModel") and "LlamaForCausalLM" or
+    "BertModel"
+end
+
+-- The architecture's name: of `architectures`, or of the decoder with this `model_type`.
+local function name_of(config)
+  local list, kind = config:value("architectures"), config:value("model_type")
   local name = type(list) == "table" and list[1]
+  if list == nil and type(kind) == "string" then name = rawget(decoders.types, kind) end
   if type(name) ~= "string" then config:refuse("architectures", "a list with one name") end
-  local module = reader(name)
-  if not module then
-    ftx.refuse(config.path, string.format("architectures: %s is not known; ftxc reads GPT2LMHeadModel, " ..
-      "LlamaForCausalLM, MistralForCausalLM, MarianMTModel, BartModel, BartForConditionalGeneration, the encoders " ..
-      "Bert, Roberta, XLMRoberta, Camembert and DistilBert (...Model, ...ForSequenceClassification, and without " ..
-      "their heads ...ForMaskedLM and others), and what a file hf/%s.lua beside config.json describes", name, name))
+  return name
+end
+
+local function architecture(config)
+  local name = name_of(config)
+  local read, path = reader(name)
+  if not path then
+    local part, length = nil, 0
+    for beginning, what in pairs(decoders.lacking) do
+      if string.sub(name, 1, #beginning) == beginning and #beginning > length then part, length = what, #beginning end
+    end
+    ftx.refuse(config.path, string.format("architectures: %s is not known%s; the nearest that ftxc reads is %s. " ..
+      "docs/specs.md says how a file hf/%s.lua beside config.json describes it", name,
+      part and ", and nn.* cannot say it yet: it has " .. part or "", nearest(config, name), name))
   end
-  local read = require(module)
   if type(read) ~= "function" then
-    ftx.refuse(module .. ".lua", "must return a function of config, it returns a " .. type(read))
+    ftx.refuse(path, "must return a function of config, it returns a " .. type(read))
   end
-  return read, module .. ".lua"
+  return read, path
 end
 
 -- The fields of the table that the function of hf/NAME.lua returns: what they must be, and a check.

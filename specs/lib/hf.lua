@@ -9,13 +9,18 @@ local function shown(v)
   return v == nil and "nothing" or tostring(v)
 end
 
+local function is_empty(t)
+  for _ in pairs(t) do return false end
+  return true
+end
+
 local File = {}
 File.__index = File
 
 -- values: the object; prefix: its place in the file, as in "rope_scaling."
 -- tensors: the names of the checkpoint's tensors; false or nil: not known.
 function hf.file(path, values, prefix, tensors)
-  return setmetatable({ path = path, values = values, prefix = prefix or "", tensors = tensors }, File)
+  return setmetatable({ path = path, values = values, prefix = prefix or "", tensors = tensors, read = {} }, File)
 end
 
 function File:refuse(key, expected)
@@ -24,6 +29,7 @@ end
 
 -- A field; nil where it is missing or null. JSON's null is the only userdata in the table.
 function File:value(key)
+  self.read[key] = true
   local v = self.values[key]
   if type(v) == "userdata" then return nil end
   return v
@@ -83,6 +89,16 @@ function File:only(key, expected, ...)
   self:refuse(key, expected)
 end
 
+-- Refuses a field that no method has read, unless it is in `harmless` or turned off: null, false or empty.
+function File:known(harmless)
+  for key, v in pairs(self.values) do
+    local off = type(v) == "userdata" or v == false or v == "" or type(v) == "table" and is_empty(v)
+    if not (self.read[key] or rawget(harmless, key) or off) then
+      ftx.refuse(self.path, string.format("%s%s is not known; it may change the result", self.prefix, key))
+    end
+  end
+end
+
 -- Whether the checkpoint has a tensor of this name, perhaps after a prefix ("bert."); nil: not known.
 function File:stored(name)
   if not self.tensors then return nil end
@@ -120,29 +136,28 @@ function hf.classifier(config, model)
   return model
 end
 
-local function is_empty(t)
-  for _ in pairs(t) do return false end
-  return true
-end
-
 -- The options of nn.rope, from rope_scaling or rope_parameters. If both are there, transformers 5 reads rope_scaling
 -- alone unless it is empty; what that lacks (rope_theta) comes from the fields beside it.
-function hf.rope(config, head_dim)
+-- theta_key, partial_key: names of those fields; rotated: the part of a head that is rotated if no field says so.
+function hf.rope(config, head_dim, theta_key, partial_key, rotated)
   local new, old = config:inside("rope_parameters"), config:inside("rope_scaling")
   if old and is_empty(old.values) then old = nil end
   local at = old or new
   local kinds = { default = "none", linear = "linear", llama3 = "llama3" }
-  local theta = at and at:value("rope_theta") and at or config
-  local partial = at and at:value("partial_rotary_factor") and at or config
-  local dim = head_dim * partial:number("partial_rotary_factor", 0, 1, 1.0)
-  if dim ~= math.floor(dim) or dim % 2 ~= 0 or dim < 2 then
-    partial:refuse("partial_rotary_factor", "a part of head_dim " .. head_dim .. " that is even")
+  local function place(key, beside)
+    if at and at:value(key) then return at, key end
+    return config, beside or key
   end
-  local rope = { theta = theta:number("rope_theta", 1, 1e12, 10000.0), dim = math.tointeger(dim) }
+  local theta, theta_name = place("rope_theta", theta_key)
+  local partial, partial_name = place("partial_rotary_factor", partial_key)
+  local dim = math.floor(head_dim * partial:number(partial_name, 0, 1, rotated or 1.0))
+  if dim % 2 ~= 0 or dim < 2 then
+    partial:refuse(partial_name, "a part of head_dim " .. head_dim .. " that is even")
+  end
+  local rope = { theta = theta:number(theta_name, 1, 1e12, 10000.0), dim = math.tointeger(dim) }
   if not at then return rope end
   local kind = at:word(at:value("rope_type") and "rope_type" or "type", kinds, at == new and "default" or nil)
-  if kind == "none" then return rope end
-  rope.scaling = { kind = kind, factor = at:number("factor", 1, 1e6) }
+  if kind ~= "none" then rope.scaling = { kind = kind, factor = at:number("factor", 1, 1e6) } end
   if kind == "llama3" then
     rope.scaling.low = at:number("low_freq_factor", 1e-6, 1e6)
     rope.scaling.high = at:number("high_freq_factor", 1e-6, 1e6)
@@ -151,6 +166,7 @@ function hf.rope(config, head_dim)
       at:refuse("high_freq_factor", "larger than low_freq_factor " .. rope.scaling.low)
     end
   end
+  if rotated then at:known { type = true, original_max_position_embeddings = true } end
   return rope
 end
 

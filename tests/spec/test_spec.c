@@ -475,6 +475,12 @@ static void remove_folder(const Folder *f)
     "\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, " \
     "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 128"
 #define HEADS ", \"num_attention_heads\": 2"
+#define QWEN2 \
+    "\"architectures\": [\"Qwen2ForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, \"num_hidden_layers\": 1, " \
+    "\"num_key_value_heads\": 2, \"intermediate_size\": 48" HEADS
+#define FALCON \
+    "\"architectures\": [\"FalconForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, " \
+    "\"num_hidden_layers\": 1" HEADS
 
 static void test_checkout_mistakes(void **state)
 {
@@ -484,18 +490,45 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS, NULL, "config.json:1: '}' expected near end of file"},
         {"[1]", NULL, "config.json:1: an object was expected: {...}"},
         {"{}", NULL, "config.json: architectures must be a list with one name, got nothing"},
-        {"{\"architectures\": [\"T5Model\"]}", NULL,
-         "config.json: architectures: T5Model is not known; ftxc reads "
-         "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, MarianMTModel, BartModel, "
-         "BartForConditionalGeneration, the encoders Bert, Roberta, XLMRoberta, Camembert and DistilBert (...Model, "
-         "...ForSequenceClassification, and without their heads ...ForMaskedLM and others), and what a file "
-         "hf/T5Model.lua beside config.json describes"},
+        {"{\"architectures\": [\"T5Model\"], \"is_encoder_decoder\": true}", NULL,
+         "config.json: architectures: T5Model is not known, and nn.* cannot say it yet: it has relative position "
+         "biases; "
+         "the nearest that ftxc reads is BartForConditionalGeneration. docs/specs.md says how a file hf/T5Model.lua "
+         "beside config.json describes it"},
         {"{\"architectures\": [\"BertLMHeadModel\"]}", NULL,
-         "config.json: architectures: BertLMHeadModel is not known; ftxc reads "
-         "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, MarianMTModel, BartModel, "
-         "BartForConditionalGeneration, the encoders Bert, Roberta, XLMRoberta, Camembert and DistilBert (...Model, "
-         "...ForSequenceClassification, and without their heads ...ForMaskedLM and others), and what a file "
-         "hf/BertLMHeadModel.lua beside config.json describes"},
+         "config.json: architectures: BertLMHeadModel is not known; the nearest that ftxc reads is BertModel. "
+         "docs/specs.md says how a file hf/BertLMHeadModel.lua beside config.json describes it"},
+        {"{\"architectures\": [\"Qwen3MoeForCausalLM\"]}", NULL,
+         "config.json: architectures: Qwen3MoeForCausalLM is not known, and nn.* cannot say it yet: it has experts; "
+         "the "
+         "nearest that ftxc reads is Qwen2ForCausalLM. docs/specs.md says how a file hf/Qwen3MoeForCausalLM.lua beside "
+         "config.json describes it"},
+        {"{\"architectures\": [\"XLNetLMHeadModel\"]}", NULL,
+         "config.json: architectures: XLNetLMHeadModel is not known; the nearest that ftxc reads is LlamaForCausalLM. "
+         "docs/specs.md says how a file hf/XLNetLMHeadModel.lua beside config.json describes it"},
+        {"{\"architectures\": [\"YosoModel\"]}", NULL,
+         "config.json: architectures: YosoModel is not known; the nearest that ftxc reads is BertModel. docs/specs.md "
+         "says how a file hf/YosoModel.lua beside config.json describes it"},
+        {"{" QWEN2 ", \"rope_parameters\": {\"rope_type\": \"default\", \"mrope_section\": [2, 2]}}", NULL,
+         "config.json: rope_parameters.mrope_section is not known; it may change the result"},
+        {"{" QWEN2 ", \"layer_types\": [\"full_attention\", \"full_attention\"]}", NULL,
+         "config.json: layer_types must be a list of full_attention and sliding_attention, one for each layer, got a "
+         "list "
+         "or an object"},
+        {"{" QWEN2 ", \"layer_types\": [\"chunked_attention\"]}", NULL,
+         "config.json: layer_types must be a list of full_attention and sliding_attention, one for each layer, got a "
+         "list "
+         "or an object"},
+        {"{" FALCON ", \"alibi\": true}", NULL, "config.json: alibi must be false: ALiBi is not computed, got true"},
+        {"{" FALCON ", \"new_decoder_architecture\": true, \"parallel_attn\": false}", NULL,
+         "config.json: parallel_attn must be true with new_decoder_architecture, got false"},
+        {"{" FALCON ", \"num_ln_in_parallel_attn\": 2}", NULL,
+         "config.json: num_ln_in_parallel_attn must be 1 without new_decoder_architecture, got 2"},
+        {"{\"architectures\": [\"GPTJForCausalLM\"], \"n_embd\": 32, \"n_head\": 2, \"n_layer\": 1, "
+         "\"vocab_size\": 64, \"rotary_dim\": null}",
+         NULL, "config.json: rotary_dim must be an even number up to n_embd / n_head, got nothing"},
+        {"{\"architectures\": [\"OPTForCausalLM\"], \"hidden_size\": 33, \"num_attention_heads\": 2}", NULL,
+         "config.json: num_attention_heads must be a divisor of hidden_size 33, got 2"},
         {"{" LLAMA "}", NULL, "config.json: num_attention_heads must be a whole number from 1 to 1024, got nothing"},
         {"{" LLAMA ", \"num_attention_heads\": \"2\"}", NULL,
          "config.json: num_attention_heads must be a whole number from 1 to 1024, got \"2\""},

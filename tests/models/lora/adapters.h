@@ -25,9 +25,12 @@ static inline float adapter_number(const char *name, uint64_t i)
     return ((float)(x >> 40) - 8388608.0f) * 0x1p-23f;
 }
 
-static inline float adapter_element(const char *name, uint64_t i)
+typedef float AdapterElement(const char *name, size_t rank, uint64_t i);
+
+static inline float adapter_element(const char *name, size_t rank, uint64_t i)
 {
     const float x = adapter_number(name, i);
+    (void)rank;
 
     if (strstr(name, "magnitude"))
         return 1.0f + x * 0.5f;
@@ -46,19 +49,16 @@ static inline void adapter_put(FILE *f, const char *type, float x)
         fwrite(&half, sizeof half, 1, f);
 }
 
-/* Writes adapter_config.json and adapter_model.safetensors of an adapter of golden.json into a folder that is there. */
-static inline void adapter_write(const json_t *adapter, const char *folder)
+/* Writes a safetensors file; tensors: the shape of each name; type: BF16, F16 or F32. */
+static inline void adapter_write_tensors(json_t *tensors, const char *type, AdapterElement *element, const char *path)
 {
-    const char *type = json_string_value(json_object_get(adapter, "dtype")), *name;
-    json_t *header = json_object(), *tensors = json_object_get(adapter, "tensors"), *shape, *size;
+    json_t *header = json_object(), *shape, *size;
+    const char *name;
     json_int_t at = 0;
-    char path[700], *text;
     uint64_t n;
+    char *text;
     FILE *f;
 
-    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
-    if (json_dump_file(json_object_get(adapter, "config"), path, 0))
-        abort();
     json_object_foreach(tensors, name, shape)
     {
         const json_int_t begin = at;
@@ -71,7 +71,6 @@ static inline void adapter_write(const json_t *adapter, const char *folder)
                             json_pack("{ss,sO,s[II]}", "dtype", type, "shape", shape, "data_offsets", begin, at));
     }
     text = json_dumps(header, JSON_COMPACT);
-    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
     remove(path); /* an earlier one may be mapped */
     f = fopen(path, "wb");
     if (!text || !f)
@@ -86,12 +85,25 @@ static inline void adapter_write(const json_t *adapter, const char *folder)
             (uint64_t)(json_integer_value(json_array_get(place, 1)) - json_integer_value(json_array_get(place, 0)));
 
         for (uint64_t i = 0; i < bytes / (strcmp(type, "F32") == 0 ? 4 : 2); i++)
-            adapter_put(f, type, adapter_element(name, i));
+            adapter_put(f, type, element(name, json_array_size(shape), i));
     }
     if (fclose(f))
         abort();
     free(text);
     json_decref(header);
+}
+
+/* Writes adapter_config.json and adapter_model.safetensors of an adapter of golden.json into a folder that is there. */
+static inline void adapter_write(const json_t *adapter, const char *folder)
+{
+    char path[700];
+
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    if (json_dump_file(json_object_get(adapter, "config"), path, 0))
+        abort();
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    adapter_write_tensors(json_object_get(adapter, "tensors"), json_string_value(json_object_get(adapter, "dtype")),
+                          adapter_element, path);
 }
 
 #endif

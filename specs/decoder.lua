@@ -1,0 +1,132 @@
+-- decoder.lua - decoders that differ in their parts: norms and their places, biases, fused matrices, positions,
+-- windows, multipliers. hf/decoders.lua says which parts an architecture of Hugging Face has.
+--
+-- `names` has the names of the tensors, without ".weight" and ".bias". A name that is missing or false is a part that
+-- the model does not have.
+--
+-- T tokens of a step, S sequences, D hidden, H heads, G kv_heads, E head_dim, F ffn, V vocab.
+local nn = require "nn"
+local config = require "lib.config"
+
+local fields = {
+  vocab = config.count(2, 2 ^ 24),
+  hidden = config.count(1, 2 ^ 17),
+  layers = config.count(1, 1024),
+  heads = config.count(1, 1024),
+  kv_heads = config.count(1, 1024),
+  head_dim = config.count(1, 1024),
+  ffn = config.count(1, 2 ^ 20),
+  names = config.options(),
+  norm = config.word { "rms", "layer" },
+  norm_eps = config.number(0, 1),
+  activation = config.word(config.activations),
+  parallel = config.flag(false),                                    -- h + attention + feed-forward, both of h
+  rope = config.options({}),                                        -- see nn.rope; not with learned positions
+  positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
+  first_position = config.count(0, 1024, 0),
+  scale = config.number(0, 1024, 1),                                -- scores * scale
+  windows = config.options({}),                                     -- keys that a token sees, by layer; 0: all
+  groups = config.count(1, 1024, 1),                                -- blocks of heads in names.qkv, each q, k, v
+  qkv_bias = config.flag(false),
+  out_bias = config.flag(false),
+  ffn_bias = config.flag(false),
+  head_bias = config.flag(false),
+  embedding_scale = config.number(0, 2 ^ 20, 1),
+  residual_scale = config.number(0, 2 ^ 20, 1),                     -- of what a block adds
+  logits_scale = config.number(0, 2 ^ 20, 1),
+  tie_embeddings = config.flag(false),
+  unused = config.options({}),                                      -- tensors that older checkpoints have
+}
+
+-- Weight and bias of a linear layer.
+local function weights(name, outputs, inputs, bias)
+  return nn.weight(name .. ".weight", { outputs, inputs }), bias and nn.weight(name .. ".bias", { outputs })
+end
+
+local function project(x, name, outputs, bias)
+  return nn.linear(x, weights(name, outputs, nn.width(x), bias))
+end
+
+local function norm(c, x, name)
+  local d = nn.width(x)
+  local g = nn.weight(name .. ".weight", { d })
+  if c.norm == "rms" then return nn.rmsnorm(x, g, c.norm_eps) end
+  return nn.layernorm(x, g, nn.weight(name .. ".bias", { d }), c.norm_eps)
+end
+
+-- Rows from .. from + count - 1 of each of the blocks first .. last of w, one after another.
+local function rows(w, block, from, count, first, last)
+  if first == last then return nn.rows(w, first * block + from, count) end
+  local middle = (first + last) // 2
+  return nn.concat(rows(w, block, from, count, first, middle), rows(w, block, from, count, middle + 1, last))
+end
+
+-- q [T, H*E], k and v [T, G*E]
+local function projections(c, x, name)
+  local q, kv, n = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.names
+  if not n.qkv then
+    return project(x, name .. n.q, q, c.qkv_bias), project(x, name .. n.k, kv, c.qkv_bias),
+           project(x, name .. n.v, kv, c.qkv_bias)
+  end
+  local w, b = weights(name .. n.qkv, q + 2 * kv, c.hidden, c.qkv_bias)
+  local block, of_q, of_kv = (q + 2 * kv) // c.groups, q // c.groups, kv // c.groups
+  local function part(from, count)
+    local function of(m) return rows(m, block, from, count, 0, c.groups - 1) end
+    return nn.linear(x, of(w), b and of(b))
+  end
+  return part(0, of_q), part(of_q, of_kv), part(of_q + of_kv, of_kv)
+end
+
+local function attention(c, x, name, layer)                         -- x [T, D]
+  local q, k, v = projections(c, x, name)
+  q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
+  if not c.names.positions then q, k = nn.rope(q, c.rope), nn.rope(k, c.rope) end
+  local y = nn.attend(q, nn.cache(k, v), { scale = c.scale, window = c.windows[layer + 1] or 0 })
+  return project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
+end
+
+local function feed_forward(c, x, name)                             -- x [T, D]
+  local n, y = c.names, nil
+  if n.gate_up then
+    local w = nn.weight(name .. n.gate_up .. ".weight", { 2 * c.ffn, c.hidden })
+    y = nn.glu(nn.linear(x, nn.rows(w, 0, c.ffn)), nn.linear(x, nn.rows(w, c.ffn, c.ffn)), c.activation)
+  elseif n.gate then
+    y = nn.glu(project(x, name .. n.gate, c.ffn, c.ffn_bias), project(x, name .. n.up, c.ffn, c.ffn_bias), c.activation)
+  else
+    y = nn.act(project(x, name .. n.up, c.ffn, c.ffn_bias), c.activation)
+  end
+  return project(y, name .. n.down, c.hidden, c.ffn_bias)           -- [T, D]
+end
+
+local function layer(c, h, i)                                       -- h [T, D]
+  local n, name = c.names, c.names.layers .. i .. "."
+  local x = norm(c, h, name .. n.attention_norm)
+  local y = attention(c, x, name, i)
+  if n.after_attention then y = norm(c, y, name .. n.after_attention) end
+  local sum = h + c.residual_scale * y
+  if not c.parallel then x = norm(c, sum, name .. n.ffn_norm)
+  elseif n.ffn_norm then x = norm(c, h, name .. n.ffn_norm) end
+  y = feed_forward(c, x, name)
+  if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
+  return sum + c.residual_scale * y
+end
+
+return function(given)
+  local c = config.read("decoder", given, fields)
+  local n = c.names
+  config.check_heads("decoder", c)
+
+  local unused = { c.tie_embeddings and n.head .. ".weight" or nil }
+  for _, name in ipairs(c.unused) do table.insert(unused, name) end
+  nn.checkpoint { prefixes = { n.prefix }, unused = unused }
+  local embedding = nn.weight(n.embedding .. ".weight", { c.vocab, c.hidden })
+  local h = c.embedding_scale * nn.embed(nn.ids(), embedding)       -- [T, D]
+  if n.positions then
+    h = h + nn.positions(nn.weight(n.positions .. ".weight", { c.positions, c.hidden }), c.first_position)
+  end
+  for i = 0, c.layers - 1 do h = layer(c, h, i) end
+  h = norm(c, nn.select_last(h), n.final_norm)                      -- [S, D]
+  local head = c.tie_embeddings and embedding or nn.weight(n.head .. ".weight", { c.vocab, c.hidden })
+  local logits = nn.linear(h, head, c.head_bias and nn.weight(n.head .. ".bias", { c.vocab }))
+  return nn.sample(c.logits_scale * logits)                         -- [S, V] logits, then tokens
+end

@@ -1,0 +1,295 @@
+-- decoders.lua - config.json of decoders that decoder.lua computes: by architecture the class's defaults, its names of
+-- fields and tensors, and the fields that only it has.
+local hf = require "lib.hf"
+local decoder = require "decoder"
+
+-- LLaMA's; a class has its own where it differs. false: it has no such field or tensor.
+local llama = {
+  norm = "rms", eps = 1e-6, activation = "silu", tie = false, positions = 2048, partial = 1.0, style = "half",
+  unused = { "model.layers.*.self_attn.rotary_emb.inv_freq" },
+  fields = {                                                        -- of config.json
+    hidden = "hidden_size", layers = "num_hidden_layers", heads = "num_attention_heads", ffn = "intermediate_size",
+    kv_heads = "num_key_value_heads", head_dim = "head_dim", eps = "rms_norm_eps", activation = "hidden_act",
+    positions = "max_position_embeddings", theta = "rope_theta", partial = "partial_rotary_factor",
+  },
+  names = {                                                         -- of tensors: see decoder.lua
+    prefix = "model.", embedding = "model.embed_tokens", layers = "model.layers.", final_norm = "model.norm",
+    head = "lm_head", attention_norm = "input_layernorm", ffn_norm = "post_attention_layernorm",
+    q = "self_attn.q_proj", k = "self_attn.k_proj", v = "self_attn.v_proj", out = "self_attn.o_proj",
+    gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj",
+  },
+}
+
+-- A layer's window by layer_types; without that list `windowed(i)` says whether layer i (from 0) has one.
+local function windows(config, layers, window, windowed)
+  local list, made = config:value("layer_types"), {}
+  local kinds = { full_attention = false, sliding_attention = true }
+  for i = 0, layers - 1 do
+    local has = windowed(i)
+    if list then
+      has = type(list) == "table" and kinds[list[i + 1] or ""]
+      if has == nil or #list ~= layers then
+        config:refuse("layer_types", "a list of full_attention and sliding_attention, one for each layer")
+      end
+    end
+    made[i + 1] = has and window or 0
+  end
+  return made
+end
+
+-- The field as it stands: null is not the class's default.
+local function window(config, missing)
+  if config.values.sliding_window == nil then return missing end
+  return config:count("sliding_window", 0, 2 ^ 24, 0)
+end
+
+local function same_window(config, c)
+  c.windows = windows(config, c.layers, window(config, 0), function() return true end)
+end
+
+local function glm(config, c) c.qkv_bias = config:flag("attention_bias", true) end
+
+local classes = {
+  Qwen2ForCausalLM = {
+    type = "qwen2", kv_heads = 32, positions = 32768,
+    set = function(config, c)
+      local use = config:flag("use_sliding_window", false)
+      local first = config:count("max_window_layers", 0, 1024, 28)
+      local size = window(config, 4096)
+      c.windows = windows(config, c.layers, use and size or 0, function(i) return i >= first end)
+      c.qkv_bias = true
+    end,
+  },
+  MinistralForCausalLM = {
+    type = "ministral", kv_heads = 8, positions = 131072,
+    set = function(config, c)
+      c.windows = windows(config, c.layers, window(config, 4096), function() return true end)
+    end,
+  },
+  Phi3ForCausalLM = {
+    type = "phi3", eps = 1e-5, positions = 4096,
+    names = { qkv = "self_attn.qkv_proj", gate_up = "mlp.gate_up_proj" },
+    set = function(config, c)
+      same_window(config, c)
+      config:value("original_max_position_embeddings") -- of longrope, which hf.rope refuses
+    end,
+  },
+  GlmForCausalLM = {
+    type = "glm", kv_heads = 2, head_dim = 128, eps = 1.5625e-7, partial = 0.5, style = "neighbour",
+    positions = 131072, names = { gate_up = "mlp.gate_up_proj" }, set = glm,
+  },
+  Glm4ForCausalLM = {
+    type = "glm4", kv_heads = 2, head_dim = 128, eps = 1.5625e-7, partial = 0.5, style = "neighbour",
+    positions = 131072, set = glm,
+    names = { gate_up = "mlp.gate_up_proj", after_attention = "post_self_attn_layernorm",
+              after_ffn = "post_mlp_layernorm" },
+  },
+  GraniteForCausalLM = {
+    type = "granite",
+    set = function(config, c)
+      c.qkv_bias = config:flag("attention_bias", false)
+      c.out_bias = c.qkv_bias
+      c.ffn_bias = config:flag("mlp_bias", false)
+      c.scale = config:number("attention_multiplier", 1e-6, 1024, 1.0)
+      c.embedding_scale = config:number("embedding_multiplier", 1e-6, 2 ^ 20, 1.0)
+      c.residual_scale = config:number("residual_multiplier", 1e-6, 2 ^ 20, 1.0)
+      c.logits_scale = 1 / config:number("logits_scaling", 1e-6, 1e6, 1.0)
+    end,
+  },
+  StableLmForCausalLM = {
+    type = "stablelm", norm = "layer", eps = 1e-5, kv_heads = 32, partial = 0.25, positions = 4096,
+    fields = { eps = "layer_norm_eps", head_dim = false },
+    set = function(config, c)
+      c.qkv_bias = config:flag("use_qkv_bias", false)
+      c.parallel = config:flag("use_parallel_residual", false)
+      if c.parallel then c.names.ffn_norm = false end
+      config:only("qk_layernorm", "false: norms of queries and keys are not computed", false)
+    end,
+  },
+  Starcoder2ForCausalLM = {
+    type = "starcoder2", norm = "layer", eps = 1e-5, kv_heads = 2, activation = "gelu_pytorch_tanh", tie = true,
+    positions = 4096, fields = { eps = "norm_epsilon" },
+    names = { gate = false, up = "mlp.c_fc", down = "mlp.c_proj" },
+    set = function(config, c)
+      same_window(config, c)
+      config:only("norm_type", "layer_norm", "layer_norm")
+      config:only("mlp_type", "default", "default")
+      c.qkv_bias = config:flag("use_bias", true)
+      c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias
+    end,
+  },
+  PhiForCausalLM = {
+    type = "phi", norm = "layer", eps = 1e-5, activation = "gelu_new", partial = 0.5,
+    fields = { eps = "layer_norm_eps" },
+    names = { ffn_norm = false, gate = false, out = "self_attn.dense", up = "mlp.fc1", down = "mlp.fc2",
+              final_norm = "model.final_layernorm" },
+    set = function(config, c)
+      c.parallel, c.qkv_bias, c.out_bias, c.ffn_bias, c.head_bias = true, true, true, true, true
+      config:only("qk_layernorm", "false: norms of queries and keys are not computed", false)
+    end,
+  },
+  GPTJForCausalLM = {
+    type = "gptj", norm = "layer", eps = 1e-5, activation = "gelu_new", style = "neighbour", widening = 4,
+    fields = { hidden = "n_embd", layers = "n_layer", heads = "n_head", ffn = "n_inner", kv_heads = false,
+               head_dim = false, eps = "layer_norm_epsilon", activation = "activation_function",
+               positions = "n_positions", theta = false },
+    names = { prefix = "transformer.", embedding = "transformer.wte", layers = "transformer.h.",
+              attention_norm = "ln_1", ffn_norm = false, q = "attn.q_proj", k = "attn.k_proj", v = "attn.v_proj",
+              out = "attn.out_proj",
+              gate = false, up = "mlp.fc_in", down = "mlp.fc_out", final_norm = "transformer.ln_f" },
+    unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias" },
+    set = function(config, c)
+      config:only("rotary", "true", true)
+      if config.values.rotary_dim ~= nil and config:value("rotary_dim") == nil then
+        config:refuse("rotary_dim", "an even number up to n_embd / n_head")
+      end
+      c.rope.dim = config:count("rotary_dim", 2, c.head_dim, 64)
+      c.parallel, c.ffn_bias, c.head_bias = true, true, true
+    end,
+  },
+  GPTNeoXForCausalLM = {
+    type = "gpt_neox", norm = "layer", eps = 1e-5, activation = "gelu", partial = 0.25,
+    fields = { kv_heads = false, head_dim = false, eps = "layer_norm_eps", theta = "rotary_emb_base",
+               partial = "rotary_pct" },
+    names = { prefix = "gpt_neox.", embedding = "gpt_neox.embed_in", layers = "gpt_neox.layers.", head = "embed_out",
+              qkv = "attention.query_key_value", out = "attention.dense", gate = false, up = "mlp.dense_h_to_4h",
+              down = "mlp.dense_4h_to_h", final_norm = "gpt_neox.final_layer_norm" },
+    unused = { "gpt_neox.layers.*.attention.bias", "gpt_neox.layers.*.attention.masked_bias",
+               "gpt_neox.layers.*.attention.rotary_emb.inv_freq" },
+    set = function(config, c)
+      c.groups = c.heads
+      c.parallel = config:flag("use_parallel_residual", true)
+      c.qkv_bias = config:flag("attention_bias", true)
+      c.out_bias, c.ffn_bias = c.qkv_bias, true
+    end,
+  },
+  FalconForCausalLM = {
+    type = "falcon", norm = "layer", eps = 1e-5, activation = "gelu", tie = true, widening = 4,
+    fields = { ffn = "ffn_hidden_size", kv_heads = false, head_dim = false, eps = "layer_norm_epsilon",
+               activation = "activation" },
+    names = { prefix = "transformer.", embedding = "transformer.word_embeddings", layers = "transformer.h.",
+              qkv = "self_attention.query_key_value", out = "self_attention.dense", gate = false,
+              up = "mlp.dense_h_to_4h", down = "mlp.dense_4h_to_h", final_norm = "transformer.ln_f" },
+    set = function(config, c)
+      local new = config:flag("new_decoder_architecture", false)
+      local one = config:flag("multi_query", true)
+      local kv_heads = config:count("num_kv_heads", 1, 1024, c.heads)
+      local norms = config:count("num_ln_in_parallel_attn", 1, 2, new and 2 or 1)
+      config:only("alibi", "false: ALiBi is not computed", false)
+      c.kv_heads = new and kv_heads or one and 1 or c.heads
+      c.groups = c.kv_heads
+      c.parallel = config:flag("parallel_attn", true)
+      if new and not c.parallel then config:refuse("parallel_attn", "true with new_decoder_architecture") end
+      if not new and norms == 2 then config:refuse("num_ln_in_parallel_attn", "1 without new_decoder_architecture") end
+      if norms == 2 then c.names.attention_norm, c.names.ffn_norm = "ln_attn", "ln_mlp"
+      elseif c.parallel then c.names.ffn_norm = false end
+      c.qkv_bias = config:flag("bias", false)
+      c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias
+    end,
+  },
+  OPTForCausalLM = {
+    type = "opt", norm = "layer", eps = 1e-5, activation = "relu", tie = true,
+    fields = { ffn = "ffn_dim", kv_heads = false, head_dim = false, eps = false, activation = "activation_function",
+               theta = false },
+    names = { prefix = "model.", embedding = "model.decoder.embed_tokens", positions = "model.decoder.embed_positions",
+              layers = "model.decoder.layers.", attention_norm = "self_attn_layer_norm", ffn_norm = "final_layer_norm",
+              out = "self_attn.out_proj", gate = false, up = "fc1", down = "fc2",
+              final_norm = "model.decoder.final_layer_norm" },
+    set = function(config, c, positions)
+      config:only("do_layer_norm_before", "true: norms after the blocks are not computed", true)
+      config:only("_remove_final_layer_norm", "false", false)
+      config:only("layer_norm_elementwise_affine", "true: norms without weights are not computed", true)
+      config:only("word_embed_proj_dim", "hidden_size " .. c.hidden, c.hidden)
+      c.first_position, c.positions = 2, positions + 2
+      c.qkv_bias = config:flag("enable_bias", true)
+      c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias
+    end,
+  },
+}
+
+-- Fields that change no logits, and those that lib/checkout.lua reads.
+local harmless = {}
+for _, key in ipairs {
+  "_attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled", "_name_or_path",
+  "activation_dropout", "add_cross_attention", "apply_residual_connection_post_layernorm", "architectures",
+  "attention_dropout", "attention_softmax_in_fp32", "attn_pdrop", "auto_map", "bad_words_ids",
+  "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "classifier_dropout",
+  "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "dropout", "dtype",
+  "early_stopping", "embd_pdrop", "embedding_dropout", "encoder_no_repeat_ngram_size", "eos_token_id",
+  "exponential_decay_length_penalty", "ff_factor", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
+  "gradient_checkpointing", "hidden_dropout", "id2label", "init_std", "initializer_range", "is_decoder",
+  "is_encoder_decoder", "label2id", "layerdrop", "length_penalty", "max_length", "min_length", "model_type",
+  "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
+  "output_hidden_states", "output_scores", "pad_token_id", "prefix", "problem_type", "pruned_heads",
+  "quantization_config", "remove_invalid_values", "repetition_penalty", "resid_pdrop", "residual_dropout",
+  "return_dict", "return_dict_in_generate", "scale_attention_softmax_in_fp32", "scale_attn_weights", "sep_token_id",
+  "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+  "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
+  "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
+  "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_return_dict", "vocab_size",
+} do harmless[key] = true end
+
+local function read(config, class)
+  local field = class.fields
+  local hidden = config:count(field.hidden, 1, 2 ^ 17)
+  local heads = config:count(field.heads, 1, 1024)
+  -- A missing field is the class's default, null the value of a LLaMA.
+  local function head_field(name, plain)
+    if not field[name] then return plain end
+    if config.values[field[name]] == nil then return class[name] or plain end
+    return config:count(field[name], 1, 1024, plain)
+  end
+  if not field.head_dim and hidden % heads ~= 0 then
+    config:refuse(field.heads, "a divisor of " .. field.hidden .. " " .. hidden)
+  end
+  local head_dim = head_field("head_dim", hidden // heads)
+  local positions = config:count(field.positions, 1, 2 ^ 24, class.positions)
+  local rope = { theta = 10000.0 }
+  if field.theta then rope = hf.rope(config, head_dim, field.theta, field.partial, class.partial) end
+  rope.style = class.style
+  local c = {
+    vocab = config:count("vocab_size", 2, 2 ^ 24),
+    hidden = hidden,
+    layers = config:count(field.layers, 1, 1024),
+    heads = heads,
+    kv_heads = head_field("kv_heads", heads),
+    head_dim = head_dim,
+    ffn = config:count(field.ffn, 1, 2 ^ 20, class.widening and class.widening * hidden),
+    names = setmetatable({}, { __index = class.names }),
+    norm = class.norm,
+    norm_eps = field.eps and config:number(field.eps, 1e-30, 1, class.eps) or class.eps,
+    activation = config:word(field.activation, hf.activations, class.activation),
+    rope = rope,
+    scale = head_dim ^ -0.5,
+    tie_embeddings = config:flag("tie_word_embeddings", class.tie),
+    unused = class.unused,
+  }
+  class.set(config, c, positions)
+  config:known(harmless)
+  return { positions = positions, graph = decoder(c) }
+end
+
+-- Parts that nn.* does not have, by the beginning of an architecture's name.
+local lacking = {
+  Apertus = "norms of queries and keys", Bloom = "ALiBi", ChatGLM = "rotary positions in two dimensions",
+  Cohere = "LayerNorm without bias", Dbrx = "experts", Deepseek = "latent attention and experts",
+  Exaone4 = "norms of queries and keys", FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
+  Gemma = "RMSNorm with a gain of 1 + weight", Glm4Moe = "experts", GptOss = "attention sinks and experts",
+  GraniteMoe = "experts", Jamba = "a recurrent state and experts", Llama4 = "experts", MPT = "ALiBi",
+  Mamba = "a recurrent state", MiniMax = "experts", Mixtral = "experts", Nemotron = "squared ReLU",
+  OLMo = "LayerNorm without weights", Olmo = "LayerNorm without weights", Olmo2 = "norms of queries and keys",
+  Olmo3 = "norms of queries and keys", Olmoe = "experts", Phimoe = "experts", PhiMoE = "experts", Qwen2Moe = "experts",
+  Qwen3 = "norms of queries and keys", Qwen3Moe = "experts", Qwen3Next = "a recurrent state and experts",
+  T5 = "relative position biases",
+}
+
+-- A function of config for each architecture; types: architectures by model_type.
+local readers = { types = {}, classes = classes, lacking = lacking }
+for name, class in pairs(classes) do
+  setmetatable(class, { __index = llama })
+  if class.fields ~= llama.fields then setmetatable(class.fields, { __index = llama.fields }) end
+  if class.names ~= llama.names then setmetatable(class.names, { __index = llama.names }) end
+  readers[name] = function(config) return read(config, class) end
+  readers.types[class.type] = name
+end
+return readers

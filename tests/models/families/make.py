@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""make.py - one file for each case: a small random decoder of a class of transformers, and what it computes.
+
+    python3 -m venv /tmp/families && /tmp/families/bin/pip install torch transformers
+    /tmp/families/bin/python tests/models/families/make.py [NAME...]      # from the top folder
+
+The numbers of a tensor come from a counter: number i depends on the tensor's name and i alone. The test has the same
+generator (../lora/adapters.h), so a file holds config.json, names and shapes of the tensors, the logits after two
+prompts, and 20 greedy tokens with their margins. All is computed in fp32 by the model as loaded back from disk. Names
+with "-old" have config.json as older versions of transformers wrote it."""
+import json, pathlib, shutil, sys, tempfile
+import numpy, torch, transformers
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+HERE = pathlib.Path("tests/models/families")
+PROMPTS = [[7], [3, 61, 24, 90, 11, 45, 8, 77, 30, 2, 52, 19, 66]]
+TOKENS = 20
+
+COMMON = dict(vocab_size=101, bos_token_id=1, eos_token_id=2, pad_token_id=0, dtype="float32")
+SIZES = dict(COMMON, hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=88,
+             max_position_embeddings=72)
+GQA = dict(SIZES, hidden_size=56, num_attention_heads=6, num_key_value_heads=2, head_dim=24)
+
+
+def rope(theta, partial=None, **more):
+    p = {"rope_type": "default", "rope_theta": theta, **more}
+    return dict(rope_parameters=p if partial is None else {**p, "partial_rotary_factor": partial})
+
+
+LLAMA3 = rope(700.0, rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=16)
+WINDOW = ["max_window_layers", "sliding_window", "use_sliding_window"]
+
+# name: class, settings, changes of config.json (None: the field is removed), fields that others turn off
+CASES = {
+    "qwen2": ("Qwen2", dict(GQA, **rope(1e6), rms_norm_eps=1e-3, sliding_window=None), {}, WINDOW),
+    "qwen2-window": ("Qwen2", dict(GQA, **LLAMA3, tie_word_embeddings=True, use_sliding_window=True, sliding_window=5,
+                                   max_window_layers=1), {"layer_types": None}),
+    "qwen2-old": ("Qwen2", dict(SIZES, num_attention_heads=2, num_key_value_heads=1, hidden_act="gelu"),
+                  {"rope_parameters": None, "rope_theta": 300.0, "head_dim": None, "layer_types": None,
+                   "architectures": None}, WINDOW),
+    "ministral": ("Ministral", dict(GQA, **rope(5e5), sliding_window=6,
+                                    layer_types=["full_attention", "sliding_attention"]), {}),
+    "phi3": ("Phi3", dict(SIZES, num_attention_heads=2, num_key_value_heads=1, sliding_window=7, **rope(900.0, 0.75),
+                          rms_norm_eps=1e-2), {}),
+    "phi3-tied": ("Phi3", dict(SIZES, num_attention_heads=3, num_key_value_heads=3, tie_word_embeddings=True,
+                               **rope(1e4)), {}),
+    "glm": ("Glm", dict(GQA, **rope(2e4, 0.5), rms_norm_eps=1e-3), {}),
+    "glm-old": ("Glm", dict(GQA, attention_bias=False, tie_word_embeddings=True),
+                {"rope_parameters": None, "rope_theta": 300.0}),
+    "glm4": ("Glm4", dict(GQA, **rope(2e4, 0.25), rms_norm_eps=1e-3), {}),
+    "granite": ("Granite", dict(SIZES, num_key_value_heads=1, **rope(4e3), attention_multiplier=0.15,
+                                embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5,
+                                tie_word_embeddings=True), {}),
+    "granite-bias": ("Granite", dict(SIZES, num_key_value_heads=3, **rope(1e4), attention_bias=True, mlp_bias=True), {}),
+    "stablelm": ("StableLm", dict(SIZES, hidden_size=64, num_attention_heads=2, num_key_value_heads=1, use_qkv_bias=True,
+                                  layer_norm_eps=1e-3, **rope(1e4, 0.25)), {}),
+    "stablelm-parallel": ("StableLm", dict(SIZES, hidden_size=64, num_attention_heads=2, num_key_value_heads=2,
+                                           use_parallel_residual=True, tie_word_embeddings=True),
+                          {"rope_parameters": None, "rope_theta": 300.0}),
+    "starcoder2": ("Starcoder2", dict(SIZES, num_key_value_heads=1, sliding_window=6, norm_epsilon=1e-3, **rope(1e5)), {}),
+    "starcoder2-plain": ("Starcoder2", dict(SIZES, num_key_value_heads=3, use_bias=False, tie_word_embeddings=False,
+                                            hidden_act="gelu", **rope(1e4)), {}),
+    "phi": ("Phi", dict(SIZES, hidden_size=80, num_attention_heads=2, num_key_value_heads=1, layer_norm_eps=1e-3,
+                        **rope(1e4, 0.4)), {}),
+    "phi-old": ("Phi", dict(SIZES, hidden_act="relu", num_attention_heads=3),
+                {"rope_parameters": None, "rope_theta": 300.0, "num_key_value_heads": None}),
+    "gptj": ("GPTJ", dict(COMMON, n_embd=72, n_layer=2, n_head=3, n_inner=100, n_positions=72, rotary_dim=8,
+                          layer_norm_epsilon=1e-3), {}),
+    "gptj-old": ("GPTJ", dict(COMMON, n_embd=48, n_layer=2, n_head=2, n_positions=72, rotary_dim=24,
+                              activation_function="gelu"), {"n_inner": None}),
+    "gpt-neox": ("GPTNeoX", dict(SIZES, hidden_size=72, **rope(3e3, 0.5), layer_norm_eps=1e-3), {}),
+    "gpt-neox-old": ("GPTNeoX", dict(SIZES, hidden_size=64, num_attention_heads=4, use_parallel_residual=False,
+                                     attention_bias=False, tie_word_embeddings=True, hidden_act="gelu_new"),
+                     {"rope_parameters": None, "rotary_pct": 0.5, "rotary_emb_base": 500}),
+    "falcon-7b": ("Falcon", dict(SIZES, ffn_hidden_size=88, **rope(1e4), layer_norm_epsilon=1e-3),
+                  {"intermediate_size": None}, ["num_kv_heads"]),
+    "falcon-40b": ("Falcon", dict(SIZES, hidden_size=96, num_attention_heads=6, num_kv_heads=2, bias=True,
+                                  new_decoder_architecture=True, tie_word_embeddings=False, **rope(2e4)),
+                   {"intermediate_size": None, "ffn_hidden_size": None}, ["multi_query"]),
+    "falcon-11b": ("Falcon", dict(SIZES, hidden_size=64, num_attention_heads=4, num_kv_heads=2,
+                                  new_decoder_architecture=True, num_ln_in_parallel_attn=1, **rope(2e4)),
+                   {"intermediate_size": None}, ["multi_query"]),
+    "falcon-plain": ("Falcon", dict(SIZES, multi_query=False, parallel_attn=False, bias=True, activation="gelu_new"),
+                     {"intermediate_size": None, "rope_parameters": None, "rope_theta": 400.0}, ["num_kv_heads"]),
+    "opt": ("OPT", dict(SIZES, ffn_dim=88), {"intermediate_size": None}),
+    "opt-plain": ("OPT", dict(SIZES, ffn_dim=40, enable_bias=False, tie_word_embeddings=False,
+                              activation_function="gelu"), {"intermediate_size": None}),
+}
+
+
+def numbers(name, n):
+    """n numbers from -1 to 1, of 24 bits each."""
+    key = 0xCBF29CE484222325
+    for byte in name.encode():
+        key = (key ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    with numpy.errstate(over="ignore"):
+        x = (numpy.arange(1, n + 1, dtype=numpy.uint64)) * numpy.uint64(0x9E3779B97F4A7C15) + numpy.uint64(key)
+        x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+        x = x ^ (x >> numpy.uint64(31))
+    return ((x >> numpy.uint64(40)).astype(numpy.float32) - numpy.float32(2**23)) * numpy.float32(2**-23)
+
+
+def tensor(name, like):
+    """Gains lie around 1: the vectors that are called weights."""
+    x = numbers(name, like.numel()) * numpy.float32(0.25)
+    gain = like.dim() == 1 and name.endswith(".weight")
+    return torch.from_numpy(x + numpy.float32(1) if gain else x).reshape(like.shape)
+
+
+def answer(model, prompt):
+    ids, margins, first = list(prompt), [], None
+    for _ in range(TOKENS):
+        logits = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
+        first = logits if first is None else first
+        best = logits.topk(2)
+        ids.append(int(best.indices[0]))
+        margins.append(float((best.values[0] - best.values[1]) / logits.abs().max()))
+    return {"ids": prompt, "logits": [float(f"{v:.7g}") for v in first.tolist()], "greedy": ids[len(prompt):],
+            "margins": [float(f"{m:.3g}") for m in margins]}
+
+
+def case(kind, settings, changes, idle=()):
+    room = pathlib.Path(tempfile.mkdtemp())
+    torch.manual_seed(0)
+    made = getattr(transformers, kind + "ForCausalLM")(getattr(transformers, kind + "Config")(**settings))
+    made.save_pretrained(room)
+    path = room / "model.safetensors"
+    with safe_open(path, "pt") as f:
+        tensors = {name: tensor(name, f.get_tensor(name)) for name in f.keys()}
+    save_file(tensors, path, {"format": "pt"})
+    config = json.loads((room / "config.json").read_text())
+    for key, value in changes.items():
+        config.pop(key, None)
+        if value is not None:
+            config[key] = value
+    (room / "config.json").write_text(json.dumps(config))
+    model, loaded = getattr(transformers, kind + "ForCausalLM").from_pretrained(
+        room, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    assert not any(loaded[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), loaded
+    with torch.no_grad():
+        prompts = [answer(model.eval(), p) for p in PROMPTS]
+    shutil.rmtree(room)
+    return {"made_by": f"transformers {transformers.__version__}, torch {torch.__version__}", "config": config,
+            "idle": list(idle), "tensors": {n: list(t.shape) for n, t in sorted(tensors.items())}, "prompts": prompts}
+
+
+torch.set_num_threads(1)
+for name, it in CASES.items():
+    if not sys.argv[1:] or name in sys.argv[1:]:
+        out = case(*it)
+        (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+        print(name, len(out["tensors"]), "tensors, least margin", min(min(p["margins"]) for p in out["prompts"]))

@@ -1,0 +1,301 @@
+/* test_families.c - small random decoders of the classes in specs/hf/decoders.lua against Hugging Face transformers:
+ * logits within 1e-4 of the largest and greedy tokens equal. Every field of their config.json counts: with another
+ * value the graph is another one, or the field is refused. */
+#include <dirent.h>
+#include <math.h>
+#include <sys/stat.h>
+
+#include "compiler/spec/spec.h"
+#include "golden.h"
+#include "lora/adapters.h"
+#include "runtime/base/arena.h"
+#include "tests/temp.h"
+
+enum { MAX_CASES = 64, MAX_PROMPT = 32 };
+
+typedef struct Case {
+    char name[64], folder[600]; /* the checkout that is made of it */
+    json_t *golden;
+} Case;
+
+static Case cases[MAX_CASES];
+static size_t n_cases;
+
+/* As make.py draws it: gains lie around 1. */
+static float element(const char *name, size_t rank, uint64_t i)
+{
+    const size_t n = strlen(name);
+    const float x = adapter_number(name, i) * 0.25f;
+
+    return rank == 1 && n > 7 && strcmp(name + n - 7, ".weight") == 0 ? 1.0f + x : x;
+}
+
+static void write_checkout(Case *c)
+{
+    const char *build = getenv("FTX_BUILD");
+    char path[700];
+
+    snprintf(c->folder, sizeof c->folder, "%s/family-%s", build ? build : "/tmp", c->name);
+    mkdir(c->folder, 0777);
+    snprintf(path, sizeof path, "%s/config.json", c->folder);
+    assert_int_equal(json_dump_file(json_object_get(c->golden, "config"), path, 0), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", c->folder);
+    adapter_write_tensors(json_object_get(c->golden, "tensors"), "F32", element, path);
+}
+
+static int read_cases(void **state)
+{
+    DIR *d = opendir("tests/models/families");
+    struct dirent *e;
+
+    (void)state;
+    if (!d)
+        return -1;
+    while ((e = readdir(d))) {
+        const size_t n = strlen(e->d_name);
+        Case *c = &cases[n_cases];
+        char path[400];
+
+        if (n < 6 || n >= sizeof c->name || strcmp(e->d_name + n - 5, ".json") != 0)
+            continue;
+        assert_true(n_cases < MAX_CASES);
+        snprintf(path, sizeof path, "tests/models/families/%s", e->d_name);
+        snprintf(c->name, sizeof c->name, "%.*s", (int)(n - 5), e->d_name);
+        c->golden = golden_json(path);
+        n_cases++;
+    }
+    closedir(d);
+    return n_cases ? 0 : -1;
+}
+
+static int drop_cases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < n_cases; i++)
+        json_decref(cases[i].golden);
+    return 0;
+}
+
+/* --- logits and tokens --------------------------------------------------------------------------------- */
+
+static double tolerance(void)
+{
+    const char *t = getenv("FTX_TEST_TOLERANCE");
+
+    return t ? atof(t) : 1e-4;
+}
+
+static void check_logits(const Case *c, const float *got, const json_t *want)
+{
+    double largest = 0.0, worst = 0.0;
+
+    assert_non_null(got);
+    for (size_t i = 0; i < json_array_size(want); i++) {
+        const double w = json_number_value(json_array_get(want, i));
+
+        largest = fmax(largest, fabs(w));
+        worst = fmax(worst, fabs(w - (double)got[i]));
+    }
+    if (!(worst <= tolerance() * largest))
+        fail_msg("%s: a logit differs by %g, the largest is %g", c->name, worst, largest);
+}
+
+/* All tokens are equal. With a tolerance of its own a test may part where the margin is small. */
+static void check_tokens(const Case *c, const GoldenAnswer *answer, const json_t *prompt)
+{
+    const json_t *want = json_object_get(prompt, "greedy"), *margins = json_object_get(prompt, "margins");
+    const double least = getenv("FTX_TEST_TOLERANCE") ? 10.0 * tolerance() : 0.0;
+
+    assert_int_equal(answer->n, json_array_size(want));
+    for (size_t i = 0; i < answer->n; i++) {
+        if (answer->ids[i] == json_integer_value(json_array_get(want, i)))
+            continue;
+        if (json_number_value(json_array_get(margins, i)) > least)
+            fail_msg("%s: token %zu is %d, expected %lld", c->name, i, answer->ids[i],
+                     json_integer_value(json_array_get(want, i)));
+        return;
+    }
+}
+
+static void check_case(const Case *c)
+{
+    static GoldenAnswer answer;
+    FtxModel *model = golden_open(c->folder, c->name, "");
+    FtxEngine *engine = golden_engine(model);
+    json_t *prompt;
+    size_t i;
+
+    json_array_foreach(json_object_get(c->golden, "prompts"), i, prompt)
+    {
+        FtxRequest r = ftx_request_default(model);
+        int32_t ids[MAX_PROMPT];
+        uint64_t id;
+
+        answer = (GoldenAnswer){0};
+        r.ids = ids;
+        r.ids_count = golden_ids(json_object_get(prompt, "ids"), ids, MAX_PROMPT);
+        r.temperature = 0.0f;
+        r.max_new = (int)json_array_size(json_object_get(prompt, "greedy"));
+        r.ignore_eos = true;
+        r.logits = true;
+        r.user = &answer;
+        id = golden_submit(engine, &r);
+        golden_finish(engine);
+        check_logits(c, ftx_engine_logits(engine, id), json_object_get(prompt, "logits"));
+        check_tokens(c, &answer, prompt);
+    }
+    assert_true(i >= 2);
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
+static void results(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < n_cases; i++) {
+        write_checkout(&cases[i]);
+        check_case(&cases[i]);
+    }
+}
+
+/* --- config.json ----------------------------------------------------------------------------------------- */
+
+/* The graph of this config.json as text; NULL: it is refused, and `why` says so. */
+static char *graph_of(json_t *config, char *why, size_t bytes)
+{
+    Arena *a = arena_open();
+    Spec spec;
+    Diag d = {0};
+    char *text = NULL;
+    size_t n;
+    FILE *f;
+
+    assert_int_equal(json_dump_file(config, temp_path("config.json"), 0), 0);
+    if (spec_read(temp_folder, &(Override){"weights="}, 1, a, &spec, &d)) {
+        f = open_memstream(&text, &n);
+        ir_print(spec.graph, f);
+        fclose(f);
+    } else {
+        snprintf(why, bytes, "%s", d.text);
+    }
+    arena_close(a);
+    return text;
+}
+
+/* Fields that change no graph: those of training, of the tokens' meaning, and what bounds the context. */
+static bool is_harmless(const char *key)
+{
+    static const char *const keys[] = {
+        "attention_dropout",
+        "attn_pdrop",
+        "bos_token_id",
+        "classifier_dropout",
+        "dropout",
+        "embd_pdrop",
+        "embedding_dropout",
+        "eos_token_id",
+        "hidden_dropout",
+        "init_std",
+        "initializer_range",
+        "layerdrop",
+        "original_max_position_embeddings",
+        "pad_token_id",
+        "resid_pdrop",
+        "residual_dropout",
+        "transformers_version",
+        "use_cache",
+        "dtype",
+        "model_type",
+        "max_position_embeddings",
+        "n_positions",
+        "is_decoder",
+    };
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Another value of a field. */
+static json_t *changed(const json_t *v)
+{
+    if (json_is_boolean(v))
+        return json_boolean(json_is_false(v));
+    if (json_is_integer(v))
+        return json_integer(2 * json_integer_value(v) + 2);
+    if (json_is_real(v))
+        return json_real(json_real_value(v) * 0.5);
+    if (json_is_string(v))
+        return json_string("relu2");
+    return json_integer(2); /* of null */
+}
+
+static bool is_idle(const Case *c, const char *key)
+{
+    json_t *v;
+    size_t i;
+
+    json_array_foreach(json_object_get(c->golden, "idle"), i,
+                       v) if (strcmp(json_string_value(v), key) == 0) return true;
+    return false;
+}
+
+/* With another value of the field `key` in `at`, a part of `config`, the graph is another one or the field is refused.
+ * An idle field is one that another field turns off. */
+static size_t check_field(const Case *c, json_t *config, json_t *at, const char *key, const char *graph)
+{
+    json_t *before = json_incref(json_object_get(at, key));
+    char why[2000] = "", *other;
+
+    json_object_set_new(at, key, changed(before));
+    other = graph_of(config, why, sizeof why);
+    if (is_idle(c, key) ? !other || strcmp(graph, other) != 0 : other ? strcmp(graph, other) == 0 : !*why)
+        fail_msg("%s: another %s changes %s: %s", c->name, key, is_idle(c, key) ? "the graph" : "nothing", why);
+    free(other);
+    json_object_set_new(at, key, before);
+    return !is_idle(c, key);
+}
+
+static void fields(void **state)
+{
+    size_t checked = 0;
+    (void)state;
+
+    for (size_t i = 0; i < n_cases; i++) {
+        json_t *config = json_deep_copy(json_object_get(cases[i].golden, "config")), *v, *inner;
+        json_t *keys = json_deep_copy(config), *rope;
+        char why[2000] = "", *graph = graph_of(config, why, sizeof why), *other;
+        const char *key, *name;
+
+        if (!graph)
+            fail_msg("%s: %s", cases[i].name, why);
+        json_object_foreach(keys, key, v)
+        {
+            rope = json_object_get(config, key);
+            if (json_is_object(v))
+                json_object_foreach(v, name, inner)
+                {
+                    if (!is_harmless(name))
+                        checked += check_field(&cases[i], config, rope, name, graph);
+                }
+            else if (!is_harmless(key))
+                checked += check_field(&cases[i], config, config, key, graph);
+        }
+        json_object_set_new(config, "surprise", json_real(2.0));
+        other = graph_of(config, why, sizeof why);
+        assert_null(other);
+        assert_non_null(strstr(why, "config.json: surprise is not known; it may change the result"));
+        json_decref(keys);
+        json_decref(config);
+        free(graph);
+    }
+    assert_true(checked >= 10 * n_cases);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(fields)};
+
+    return cmocka_run_group_tests(tests, read_cases, drop_cases);
+}
