@@ -189,7 +189,7 @@ static FtxStatus run_pack(Pack *p, FtxError *err)
 }
 
 /* Copies results to the caller's array. */
-static FtxStatus fetch(const Pack *p, int named, size_t offset, float *to, size_t bytes, FtxError *err)
+static FtxStatus copy_result(const Pack *p, int named, size_t offset, float *to, size_t bytes, FtxError *err)
 {
     const FtxEngine *e = p->engine;
 
@@ -219,12 +219,12 @@ static FtxStatus take_hidden(const Pack *p, FtxError *err)
     FtxStatus s = FTX_OK;
 
     if (!job->stride)
-        return fetch(p, FTX_NAMED_hidden, 0, job->hidden + p->done * D, (size_t)p->tokens * row, err);
+        return copy_result(p, FTX_NAMED_hidden, 0, job->hidden + p->done * D, (size_t)p->tokens * row, err);
     for (int i = 0; i < p->rows && !s; i++) {
         const size_t n = (size_t)rows[i].q_len;
 
-        s = fetch(p, FTX_NAMED_hidden, (size_t)rows[i].q_start * row, job->hidden + p->text_of[i] * job->stride * D,
-                  n * row, err);
+        s = copy_result(p, FTX_NAMED_hidden, (size_t)rows[i].q_start * row,
+                        job->hidden + p->text_of[i] * job->stride * D, n * row, err);
         if (!s)
             s = clear_hidden(p, p->text_of[i], n, job->stride - n, err);
     }
@@ -239,7 +239,7 @@ static FtxStatus take_pooled(const Pack *p, FtxError *err)
     for (int i = 0, n; i < p->rows && !s; i += n) { /* runs of neighbours */
         for (n = 1; i + n < p->rows && p->text_of[i + n] == p->text_of[i] + (size_t)n; n++)
             ;
-        s = fetch(p, FTX_NAMED_pooled, (size_t)i * row, p->job->pooled + p->text_of[i] * P, (size_t)n * row, err);
+        s = copy_result(p, FTX_NAMED_pooled, (size_t)i * row, p->job->pooled + p->text_of[i] * P, (size_t)n * row, err);
     }
     return s;
 }
