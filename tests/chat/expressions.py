@@ -147,7 +147,23 @@ class Generator:
 
 
 FIXED = ["{{ ('<a>'|safe) + '<b>&' + s }}{{ '\"x\\'' + ('y'|safe) }}{{ 'a<'|safe ~ '<' }}", "{% if no %}{{ s|from_json }}{% endif %}x", "{% if yes %}{{ s|from_json }}{% endif %}",
-         "{{ (s|nothing) if no else 1 }}", "{{ s|nothing }}"]
+         "{{ (s|nothing) if no else 1 }}", "{{ s|nothing }}",
+         "{{ lines.splitlines() }}{{ lines.splitlines(true) }}{{ 'a\\rb\\x0bc\\u2028d'.splitlines() }}", "{{ csv.rsplit(',', 1) }}{{ s.rsplit() }}{{ ' a b c '.rsplit(none, 1) }}",
+         "{{ 'hello wORLD o\\'neil x1y'.title() }}{{ 'hello wORLD-x'|title }}{{ 'ß'.upper() }}", "{{ -7 % 3 }} {{ 7 % -3 }} {{ -6 % 3 }} {{ -7 // 2 }} {{ 7 // -2 }} {{ -7.5 % 2 }} {{ -7.5 // 2 }}",
+         "{{ d['items'] }}{{ d.items()|list }}{{ d['get'] is defined }}{{ {'get': 1}['get'] }}", "{{ rows[:3]|sort(attribute='role')|map(attribute='name')|list }}{{ rows|sort(attribute='role', reverse=true)|map(attribute='n')|list }}",
+         "{{ s.startswith(('H', 'x')) }}{{ s.endswith(('d', 'x')) }}{{ s.startswith(()) }}", "{% for x in l %}{{ loop.cycle('a', 'b') }}{{ loop.nextitem }}{% endfor %}",
+         "{{ d.get('a') }}{{ d.get('a', 5) }}{{ d.get('q', 5) }}{{ d.get('q') }}", "{{ s[::-1] }}{{ s[3::-2] }}{{ l[:-5:-1] }}{{ l[5:0:-1] }}",
+         "{% for x in l %}{% if x == 1 %}{% continue %}{% endif %}{% for y in l %}{% if y == 2 %}{% break %}{% endif %}{{ x }}{{ y }}{% else %}-{% endfor %}{% endfor %}{{ x }}",
+         "{% for x in [] %}{% else %}{% set q = 1 %}{% for y in l %}{% for z in [] %}{% else %}{% continue %}{% endfor %}{{ y }}{% endfor %}{% endfor %}{{ q }}",
+         "{% set v = 1 %}{% macro m() %}{{ v }}{{ w }}{% endmacro %}{% for w in l %}{% set v = 2 %}{{ m() }}{% endfor %}{% set v = 3 %}{{ m() }}", "{% for x in l if loop %}{{ x }}{% else %}none{% endfor %}",
+         "{{ [1, 'a', 1.0, true]|unique|list }}{{ {1: 'a', true: 'b', 1.0: 'c'} }}", "{{ [1e16, 1e15, 123456789012345680.0, 1e-4, 1e-5, 0.1, -0.0, 1e22] }}{{ (1,) }}{{ () }}",
+         "{{ 'abc'.replace('', '-') }}{{ 'abc'.replace('', '-', 2) }}{{ ''.replace('', 'x') }}", "{{ 'abc'[-1] }}{{ 'abc'[-3] }}{{ 'abc'[-4] }}{{ l[-3] }}",
+         "{{ {'b': 1, 'a': {}, 'c': []}|tojson(sort_keys=true, indent=1) }}{{ u|tojson(ensure_ascii=true) }}", "{{ 'a\\n\\nb'|indent }}|{{ 'a\\n\\nb'|indent(blank=true) }}",
+         "{{ 0|default(1) }}{{ 0|default(1, true) }}{{ none|default(1) }}", "{{ rows|map(attribute='name', default='?')|list }}{{ l|max }}{{ l|min }}{{ mixed|reject('string')|list }}{{ mixed|select('string')|list }}",
+         "{{ s.rfind('o') }}{{ s.find('o') }}{{ u.find('東') }}{{ 'aXa'.removesuffix('a') }}{{ 'aXa'.removeprefix('a') }}", "{% for a, b in ['ab', 'cd'] %}{{ a }}{{ b }}{% endfor %}", "{% set a, b = [1, 2, 3] %}", "{% set a, b = [1] %}",
+         "  {% if yes %}  \n  x\n  {% endif %}\n  {{ 1 }} {% if yes %}\n{% endif %} \n\n", "{{ 1 }}  {% if yes %}a{% endif %}", "{{ '\\x41\\u00e9\\U0001F642\\q' 'y' }}{{ -2|abs }}{{ (1) }}{{ [1, 2,] }}{{ 3 is not odd }}",
+         "{% macro m(a, b=a) %}{% if a %}{{ a }}{% endif %}{{ b }}{% endmacro %}{{ m(1) }}{{ m(1, 2) }}{{ m(b=3, a=0) }}{{ m() }}{{ m(1, 2, 3) }}", "{% set t | upper %}a{% endset %}{{ t }}", "{{ 1 < 2 < 3 }}{{ 1 < 3 < 2 }}{{ 3 < 2 < 5 }}{{ 1 < 2 < 3 < 3 }}",
+         "{{ 'b' > 'abc' }}{{ 'é' < 'z' }}{{ [1, 2] < [1, 3] }}", "{% for x in l %}a{% break %}{% else %}b{% endfor %}{% for x in l %}a{% else %}b{% endfor %}"]
 
 
 def cases(seed, count):

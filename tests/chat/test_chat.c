@@ -282,6 +282,48 @@ static void test_false_sections(void **state)
     close_case(&c);
 }
 
+/* A jump to the other function is refused, wherever it stands. */
+static void test_false_jumps(void **state)
+{
+    ChatTable table;
+    size_t jumps = 0;
+    Diag d = {0};
+    Case c;
+
+    (void)state;
+    assert_true(compile_text(&c, whole, &d));
+    assert_int_equal(chat_open(c.section, c.bytes, &table, NULL), FTX_OK);
+    assert_int_equal(table.functions[0].first, 0);
+    for (uint32_t i = table.functions[1].first; i < table.head->code; i++) {
+        ChatInstr *code = (ChatInstr *)(uintptr_t)table.code;
+        const uint32_t arg = code[i].arg;
+        ChatTable again;
+
+        if (code[i].op != CHAT_JUMP && code[i].op != CHAT_NEXT && code[i].op != CHAT_JUMP_FALSE)
+            continue;
+        jumps++;
+        code[i].arg = 0;
+        assert_int_equal(chat_open(c.section, c.bytes, &again, NULL), FTX_EFORMAT);
+        code[i].arg = arg;
+    }
+    assert_true(jumps > 4);
+    close_case(&c);
+}
+
+/* What JSON writes with escapes is the text itself; half of a pair of surrogates is U+FFFD. */
+static void test_escapes(void **state)
+{
+    FtxChat chat = FTX_CHAT_INIT;
+    Case c;
+
+    (void)state;
+    chat.json = "[{\"a\": \"\\ud83d\\ude42\\u00e9\\n\\/\\\"\"}, {\"a\": \"\\ud83dx\\ude42\\ud83d\\u0041\"}]";
+    assert_int_equal(render_text(&c, "{{ messages[0].a }}|{{ messages[1].a }}", &chat), FTX_OK);
+    assert_int_equal(c.text.n, strlen("\U0001F642\u00e9\n/\"|\ufffdx\ufffd\ufffdA"));
+    assert_memory_equal(c.text.at, "\U0001F642\u00e9\n/\"|\ufffdx\ufffd\ufffdA", c.text.n);
+    close_case(&c);
+}
+
 /* Every size of the block, to the one that suffices: refused, never beyond its end. */
 static void test_little_memory(void **state)
 {
@@ -409,9 +451,11 @@ static void test_model_without(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_users),       cmocka_unit_test(test_without_end),    cmocka_unit_test(test_not_compiled),
-        cmocka_unit_test(test_false_input), cmocka_unit_test(test_false_sections), cmocka_unit_test(test_little_memory),
-        cmocka_unit_test(test_model),       cmocka_unit_test(test_model_without),
+        cmocka_unit_test(test_users),          cmocka_unit_test(test_without_end),
+        cmocka_unit_test(test_not_compiled),   cmocka_unit_test(test_false_input),
+        cmocka_unit_test(test_false_sections), cmocka_unit_test(test_little_memory),
+        cmocka_unit_test(test_false_jumps),    cmocka_unit_test(test_escapes),
+        cmocka_unit_test(test_model),          cmocka_unit_test(test_model_without),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
