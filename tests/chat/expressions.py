@@ -162,7 +162,7 @@ FIXED = ["{{ ('<a>'|safe) + '<b>&' + s }}{{ '\"x\\'' + ('y'|safe) }}{{ 'a<'|safe
          "{{ 0|default(1) }}{{ 0|default(1, true) }}{{ none|default(1) }}", "{{ rows|map(attribute='name', default='?')|list }}{{ l|max }}{{ l|min }}{{ mixed|reject('string')|list }}{{ mixed|select('string')|list }}",
          "{{ s.rfind('o') }}{{ s.find('o') }}{{ u.find('東') }}{{ 'aXa'.removesuffix('a') }}{{ 'aXa'.removeprefix('a') }}", "{% for a, b in ['ab', 'cd'] %}{{ a }}{{ b }}{% endfor %}", "{% set a, b = [1, 2, 3] %}", "{% set a, b = [1] %}",
          "  {% if yes %}  \n  x\n  {% endif %}\n  {{ 1 }} {% if yes %}\n{% endif %} \n\n", "{{ 1 }}  {% if yes %}a{% endif %}", "{{ '\\x41\\u00e9\\U0001F642\\q' 'y' }}{{ -2|abs }}{{ (1) }}{{ [1, 2,] }}{{ 3 is not odd }}",
-         "{% macro m(a, b=a) %}{% if a %}{{ a }}{% endif %}{{ b }}{% endmacro %}{{ m(1) }}{{ m(1, 2) }}{{ m(b=3, a=0) }}{{ m() }}{{ m(1, 2, 3) }}", "{% set t | upper %}a{% endset %}{{ t }}", "{{ 1 < 2 < 3 }}{{ 1 < 3 < 2 }}{{ 3 < 2 < 5 }}{{ 1 < 2 < 3 < 3 }}",
+         "{% macro m(a, b=a) %}{% if a %}{{ a }}{% endif %}{{ b }}{% endmacro %}{{ m(1) }}{{ m(1, 2) }}{{ m(b=3, a=0) }}{{ m() }}", "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "{% set t | upper %}a{% endset %}{{ t }}", "{{ 1 < 2 < 3 }}{{ 1 < 3 < 2 }}{{ 3 < 2 < 5 }}{{ 1 < 2 < 3 < 3 }}",
          "{{ 'b' > 'abc' }}{{ 'é' < 'z' }}{{ [1, 2] < [1, 3] }}", "{% for x in l %}a{% break %}{% else %}b{% endfor %}{% for x in l %}a{% else %}b{% endfor %}"]
 
 
