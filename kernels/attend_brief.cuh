@@ -98,7 +98,7 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
         else
             copy_wait<K::STAGES - 1>();
         warp_sync();
-        state.tile(t.slot(turn), r.length - t.base(turn));
+        state.tile(t.slot(turn), 0, r.length - t.base(turn));
         warp_sync();
         if (turn + K::STAGES < turns)
             t.issue(turn + K::STAGES, false);

@@ -344,7 +344,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
                     state.start();
                 if (tile(i) == last)
                     own(at, r.length, shared);
-                state.tile(at, r.length - tile(i) * C::TILE);
+                state.tile(at, 0, r.length - tile(i) * C::TILE);
                 warp_sync();
                 if (tile(i) + K::SLICES > last)
                     state.put((float *)(shared + S::PARTIAL_AT) + (row() * K::SLICES + slice(i)) * C::PARTIAL, 0, 1);
@@ -419,7 +419,7 @@ template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *
             for (int h = 0; h < 2; h++) {
                 u32 w[4];
                 ldmatrix4(w, C::Rows::pair(wo, j) + (tile * 2 + h) * 16 * C::Rows::PITCH);
-                mma<T>(d[h], w, state.q[j]);
+                mma<T>(d[h], w, state.q[0][j]);
             }
         if (n >= K::D)
             continue;

@@ -4,154 +4,42 @@
 //   start   begins a unit with them                    put    writes the state for the block to add up
 #pragma once
 #include "device/fragment.cuh"
-#include "device/mma.cuh"
 #include "device/vec.cuh"
+#include "body/columns.cuh"
 #include "body/decode_units.cuh"
 
 // On the matrix units.
-template <class K> struct WarpStateMatrix {
+template <class K> struct WarpStateMatrix : Columns<K, ceil_div(DecodeShape<K>::SET, 8), true> {
     using D = DecodeShape<K>;
     using T = typename K::T;
-    static constexpr int NT = ceil_div(D::SET, 8);   // columns of 8 heads
-    static constexpr int STEPS = D::COLUMNS / 16;
-    u32 q[NT][STEPS][2], ahead[NT][STEPS][2]; // queries of this unit and of the next
-    float o[NT][STEPS][4]; // O^T: element e = 16*i + g (+8), head 2t (+1)
-    float top[NT][2], sum[NT][2];
+    static constexpr int GROUPS = ceil_div(D::SET, 8);
+    using C = Columns<K, GROUPS, true>;
+    u32 ahead[GROUPS][C::STEPS][2]; // queries of the next unit
 
     DEVICE void fetch(const DecodeArgs<K> &a, const Unit &u)
     {
-        const int g = lane_id() / 4, t = lane_id() % 4;
         const int kv_head = u.set / D::SETS, from = u.set % D::SETS * D::SET;
 #pragma unroll
-        for (int n = 0; n < NT; n++) {
-            const int in_group = from + n * 8 + g;
-            const bool live = n * 8 + g < D::SET && in_group < D::GROUP;
-            const T *p = (const T *)a.q + ((i64)u.row * K::HEADS + kv_head * D::GROUP + (live ? in_group : 0)) * K::E + 2 * t;
-#pragma unroll
-            for (int i = 0; i < STEPS; i++)
-#pragma unroll
-                for (int h = 0; h < 2; h++)
-                    ahead[n][i][h] = live && i * 16 + h * 8 < K::E ? *(const u32 *)(p + i * 16 + h * 8) : 0;
+        for (int n = 0; n < GROUPS; n++) {
+            const int head = n * 8 + lane_id() / 4, in_group = from + head;
+            const bool live = head < D::SET && in_group < D::GROUP;
+            C::load_query(ahead[n], live ? (const T *)a.q + ((i64)u.row * K::HEADS + kv_head * D::GROUP + in_group) * K::E : nullptr);
         }
     }
     DEVICE void start()
     {
 #pragma unroll
-        for (int n = 0; n < NT; n++) {
+        for (int n = 0; n < GROUPS; n++)
 #pragma unroll
-            for (int i = 0; i < STEPS; i++) {
-                q[n][i][0] = ahead[n][i][0];
-                q[n][i][1] = ahead[n][i][1];
-                o[n][i][0] = o[n][i][1] = o[n][i][2] = o[n][i][3] = 0.0f;
+            for (int i = 0; i < C::STEPS; i++) {
+                C::q[n][i][0] = ahead[n][i][0];
+                C::q[n][i][1] = ahead[n][i][1];
             }
-            top[n][0] = top[n][1] = negative_infinity();
-            sum[n][0] = sum[n][1] = 0.0f;
-        }
+        C::start();
     }
-
-    DEVICE void tile(u32 slot, int position, int first, int end, const float *)
-    {
-        using Rows = typename D::Rows;
-        const int lane = lane_id(), g = lane / 4;
-        const u32 keys = slot + Rows::piece(lane % 16, lane / 16);
-        float s[NT][4], odd[NT][4]; // two independent chains of mma, half as long
-#pragma unroll
-        for (int n = 0; n < NT; n++)
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                s[n][j] = odd[n][j] = 0.0f;
-#pragma unroll
-        for (int i = 0; i < STEPS; i++) {
-            u32 k[4];
-            ldmatrix4(k, Rows::pair(keys, i));
-#pragma unroll
-            for (int n = 0; n < NT; n++)
-                mma<T>(i % 2 ? odd[n] : s[n], k, q[n][i]);
-        }
-#pragma unroll
-        for (int n = 0; n < NT; n++)
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                s[n][j] = exponent<K>(s[n][j] + odd[n][j]);
-        if (position < first || position + D::TILE > end) {
-            const bool dead0 = position + g < first || position + g >= end;
-            const bool dead1 = position + g + 8 < first || position + g + 8 >= end;
-#pragma unroll
-            for (int n = 0; n < NT; n++)
-#pragma unroll
-                for (int j = 0; j < 4; j++)
-                    if (j < 2 ? dead0 : dead1)
-                        s[n][j] = negative_infinity();
-        }
-        u32 p[NT][2];
-        float scale[NT][2], change = 1.0f;
-#pragma unroll
-        for (int n = 0; n < NT; n++) {
-#pragma unroll
-            for (int j = 0; j < 2; j++) {
-                float m = fmaxf(s[n][j], s[n][2 + j]);
-                m = fmaxf(m, shuffle_xor(m, 4));
-                m = fmaxf(m, shuffle_xor(m, 8));
-                m = fmaxf(m, shuffle_xor(m, 16));
-                m = fmaxf(m, top[n][j]);
-                const float base = m == negative_infinity() ? 0.0f : m;
-                scale[n][j] = exp2_fast(top[n][j] - base);
-                change = fminf(change, scale[n][j]);
-                top[n][j] = m;
-                s[n][j] = exp2_fast(s[n][j] - base);
-                s[n][2 + j] = exp2_fast(s[n][2 + j] - base);
-                sum[n][j] = sum[n][j] * scale[n][j] + (s[n][j] + s[n][2 + j]);
-            }
-            p[n][0] = transpose8x8(pack2<T>(s[n][0], s[n][1]));
-            p[n][1] = transpose8x8(pack2<T>(s[n][2], s[n][3]));
-        }
-        if (warp_ballot(change < 1.0f)) { // rare once the largest scores have passed
-#pragma unroll
-            for (int n = 0; n < NT; n++)
-#pragma unroll
-                for (int i = 0; i < STEPS; i++) {
-                    o[n][i][0] *= scale[n][0];
-                    o[n][i][1] *= scale[n][1];
-                    o[n][i][2] *= scale[n][0];
-                    o[n][i][3] *= scale[n][1];
-                }
-        }
-        const u32 values = slot + D::TILE * D::PITCH + Rows::piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
-#pragma unroll
-        for (int i = 0; i < STEPS; i++) {
-            u32 v[4];
-            ldmatrix4_trans(v, Rows::pair(values, i));
-#pragma unroll
-            for (int n = 0; n < NT; n++)
-                mma<T>(o[n][i], v, p[n]);
-        }
-    }
-
+    DEVICE void tile(u32 slot, int position, int first, int end, const float *) { C::tile(slot, first - position, end - position); }
     // out [SET][MERGE_PITCH] values; stats [SET] maxima, then [SET] sums of weights
-    DEVICE void put(float *out, float *stats)
-    {
-        const int g = lane_id() / 4, t = lane_id() % 4;
-#pragma unroll
-        for (int n = 0; n < NT; n++)
-#pragma unroll
-            for (int j = 0; j < 2; j++) {
-                sum[n][j] += shuffle_xor(sum[n][j], 4);
-                sum[n][j] += shuffle_xor(sum[n][j], 8);
-                sum[n][j] += shuffle_xor(sum[n][j], 16);
-                const int head = n * 8 + 2 * t + j;
-                if (head < D::SET) {
-#pragma unroll
-                    for (int i = 0; i < STEPS; i++) {
-                        out[head * D::MERGE_PITCH + i * 16 + g] = o[n][i][j];
-                        out[head * D::MERGE_PITCH + i * 16 + g + 8] = o[n][i][2 + j];
-                    }
-                    if (g == 0) {
-                        stats[head] = top[n][j];
-                        stats[D::SET + head] = sum[n][j];
-                    }
-                }
-            }
-    }
+    DEVICE void put(float *out, float *stats) { C::put(out, D::MERGE_PITCH, stats, stats + D::SET, 1, 0, D::SET); }
 };
 
 // By FMA, for any types. For the scores LANES lanes share a position, each with every LANES-th group of four columns;

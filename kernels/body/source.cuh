@@ -107,7 +107,7 @@ DEVICE void source_attend(const SourceCache &c, SourceWalk<K> walk, SourceWalk<K
             state.start();
         copy_wait<K::STAGES - 1>();
         warp_sync();
-        state.tile(at, walk.keys() - walk.tile * C::TILE);
+        state.tile(at, 0, walk.keys() - walk.tile * C::TILE);
         warp_sync();
         walk.next();
         if (walk.token != first)
