@@ -28,6 +28,7 @@
 #include "device/tensor.cuh"
 #include "device/warp.cuh"
 #include "device/wgmma.cuh"
+#include "body/ring.cuh"
 
 struct AttendHopperArgs {
     const TensorMap *x;
@@ -41,6 +42,8 @@ template <class K> struct TextShape {
     static constexpr int LAST = K::E - (ACROSS - 1) * 64; // columns of the last box
     static_assert(K::E % 16 == 0, "whole steps of 16 k");
 };
+
+template <class K> using TextRing = Ring<K::STAGES, 2 * K::TILE_BYTES, 2>; // parts of a slot: keys, values
 
 // The work of a block: tokens [first, first + 64) of a text.
 struct TextPiece {
@@ -78,27 +81,24 @@ template <class K> DEVICE void copy_rows(const TensorMap *x, u32 to, int row, in
         tensor_copy(to + c * 64 * 128, x, row, column + c * 64, full);
 }
 
-// 64 keys and their values into a slot whose barriers start at `full`. `with`: bytes of queries that the first barrier
-// waits for, too.
-template <class K> DEVICE void copy_keys(const AttendHopperArgs &a, int row, u32 slot, u32 full, u32 with)
+// 64 keys and their values into a slot. `with`: bytes of queries that the keys' barrier waits for, too.
+template <class K> DEVICE void copy_keys(const AttendHopperArgs &a, int row, const TextRing<K> &ring, int slot, u32 with)
 {
-    typedef TextShape<K> D;
     constexpr int GROUP = K::HEADS / K::KV_HEADS;
     const int column = (K::HEADS + blockIdx.x / GROUP) * K::E;
-    mbarrier_expect(full, K::TILE_BYTES + with);
-    copy_rows<K>(a.x, slot, row, column, full);
-    mbarrier_expect(full + 8, K::TILE_BYTES);
-    copy_rows<K>(a.x, slot + K::TILE_BYTES, row, column + K::KV_HEADS * K::E, full + 8);
+    mbarrier_expect(ring.full(slot, 0), K::TILE_BYTES + with);
+    copy_rows<K>(a.x, ring.data(slot), row, column, ring.full(slot, 0));
+    mbarrier_expect(ring.full(slot, 1), K::TILE_BYTES);
+    copy_rows<K>(a.x, ring.data(slot) + K::TILE_BYTES, row, column + K::KV_HEADS * K::E, ring.full(slot, 1));
 }
 
 // The queries and the first STAGES tiles.
-template <class K> DEVICE void copy_first(const AttendHopperArgs &a, const TextPiece &p, u32 shared, u32 full)
+template <class K> DEVICE void copy_first(const AttendHopperArgs &a, const TextPiece &p, u32 queries, const TextRing<K> &ring)
 {
-    typedef TextShape<K> D;
-    copy_rows<K>(a.x, shared, p.start + p.first, blockIdx.x * K::E, full);
+    copy_rows<K>(a.x, queries, p.start + p.first, blockIdx.x * K::E, ring.full(0, 0));
 #pragma unroll 1
     for (int i = 0; i < K::STAGES && i * 64 < p.len; i++)
-        copy_keys<K>(a, p.start + i * 64, shared + K::RING_AT + i * 2 * K::TILE_BYTES, full + 24 * i, i ? 0 : K::TILE_BYTES);
+        copy_keys<K>(a, p.start + i * 64, ring, i, i ? 0 : K::TILE_BYTES);
 }
 
 // --- the warpgroup's 64 queries; accumulators lie as wgmma.cuh says ------------------------------
@@ -218,11 +218,11 @@ DEVICE void mask_scores(float (&s)[32], int valid)
 }
 
 // Zeroes the values from row `valid` on.
-template <class K> DEVICE void clear_values(char *v, int valid)
+template <class K> DEVICE void clear_values(u32 v, int valid)
 {
     for (int c = 0; c < TextShape<K>::ACROSS; c++)
         for (int i = valid * 8 + threadIdx.x; i < 64 * 8; i += 128)
-            *(uint4_ *)(v + c * 64 * 128 + i * 16) = uint4_{0, 0, 0, 0};
+            shared_store16(v + c * 64 * 128 + i * 16, uint4_{0, 0, 0, 0});
     block_sync();
     async_proxy_fence();
 }
@@ -242,17 +242,13 @@ template <class K> DEVICE void write_rows(typename K::T *y, const char *from, in
 template <class K> // K: T HEADS KV_HEADS E SCALE STAGES SEQUENCES SMEM
 __device__ void attend_hopper(const AttendHopperArgs &a)
 {
-    typedef TextShape<K> D;
     launch_dependents();
     char *shared = shared_memory();
-    const u32 base = shared_address(shared), full = base + K::BARRIERS_AT;
+    const u32 base = shared_address(shared);
+    const TextRing<K> ring = {base + K::RING_AT, base + K::BARRIERS_AT};
     if (threadIdx.x == 0) {
         tensor_map_prefetch(a.x);
-        for (int i = 0; i < K::STAGES; i++) {
-            mbarrier_init(full + 24 * i, 1);
-            mbarrier_init(full + 24 * i + 8, 1);
-            mbarrier_init(full + 24 * i + 16, 4);
-        }
+        ring.init(1, 4);
         mbarrier_init_fence();
     }
     const TextPiece p = find_text<K>(a.step, a.rows);  // written between programs only
@@ -260,49 +256,45 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
     if (p.len == 0)
         return;
     if (threadIdx.x == 0)
-        copy_first<K>(a, p, base, full);
+        copy_first<K>(a, p, base, ring);
     block_sync();
 
     TextTile<K> tile;
-    u32 parity = 0;
-    int slot = 0;
+    RingSlot<K::STAGES> slot = {0, 0};
     tile.clear();
 #pragma unroll 1
     for (int position = 0; position < p.len; position += 64) {
-        const int ring = K::RING_AT + slot * 2 * K::TILE_BYTES, valid = p.len - position;
-        const u32 there = full + 24 * slot;
+        const int valid = p.len - position;
+        const u32 keys = ring.data(slot.at), values = keys + K::TILE_BYTES;
         float s[32];
         u32 weights[4][4];
-        mbarrier_wait(there, parity);
+        ring.wait_full(slot, 0);
         wgmma_fence();
-        tile.scores(s, wgmma_descriptor(base, 0, 0), wgmma_descriptor(base + ring, 0, 0));
+        tile.scores(s, wgmma_descriptor(base, 0, 0), wgmma_descriptor(keys, 0, 0));
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_complete(s);
         if (valid < 64)
             mask_scores(s, valid);
         tile.weigh(weights, s);
-        mbarrier_wait(there + 8, parity);
+        ring.wait_full(slot, 1);
         if (valid < 64)
-            clear_values<K>(shared + ring + K::TILE_BYTES, valid);
+            clear_values<K>(values, valid);
         wgmma_fence();
-        tile.values(weights, wgmma_descriptor(base + ring + K::TILE_BYTES, 0, 0));
+        tile.values(weights, wgmma_descriptor(values, 0, 0));
         wgmma_commit();
         wgmma_wait<0>();
         tile.take();
         if (valid > 64 * K::STAGES) {
             if (lane_id() == 0)
-                mbarrier_arrive(there + 16);
+                mbarrier_arrive(ring.empty(slot.at));
             if (threadIdx.x == 0) {
-                mbarrier_wait(there + 16, parity);
-                copy_keys<K>(a, p.start + position + 64 * K::STAGES, base + ring, there, 0);
+                ring.wait_empty(slot);
+                copy_keys<K>(a, p.start + position + 64 * K::STAGES, ring, slot.at, 0);
             }
             warp_sync();
         }
-        if (++slot == K::STAGES) {
-            slot = 0;
-            parity ^= 1;
-        }
+        slot.next();
     }
     const int row = warp_id() * 16;
     tile.finish(shared + row * 128);

@@ -32,6 +32,7 @@
 #include "device/mma.cuh"
 #include "device/pdl.cuh"
 #include "body/linear.cuh"
+#include "body/ring.cuh"
 
 template <class C> struct LinearShape {
     static constexpr int M = pow2_at_least(C::M);                               // rows of x in shared memory
@@ -277,8 +278,7 @@ template <class C, class A> DEVICE void linear(const A &a)
     typedef LinearShape<C> P;
     launch_dependents();
     char *shared = shared_memory();
-    const u32 full = shared_address(shared), empty = full + 8 * C::SLOTS * C::TURNS;
-    const u32 ring = shared_address(shared + C::RING_AT);
+    const Ring<C::SLOTS, C::SLOT_BYTES, C::TURNS> ring = {shared_address(shared + C::RING_AT), shared_address(shared)};
     const int tiles = ceil_div(C::N, 8);
     const int first = (int)((i64)blockIdx.x * tiles / gridDim.x);
     const int count = (int)((i64)(blockIdx.x + 1) * tiles / gridDim.x) - first;
@@ -287,32 +287,23 @@ template <class C, class A> DEVICE void linear(const A &a)
 
     if (warp_id() == 8) {
         if (lane_id() == 0) {
-            for (int i = 0; i < C::SLOTS * C::TURNS; i++)
-                mbarrier_init(full + 8 * i, 1);
-            for (int i = 0; i < C::SLOTS; i++)
-                mbarrier_init(empty + 8 * i, 8);
+            ring.init(1, 8);
             mbarrier_init_fence();
         }
         warp_sync();
         for (int i = 0; i < P::TURNS_AHEAD && i < total; i++, walk.next())
-            linear_copy<C>(a, walk, ring + i / C::TURNS * C::SLOT_BYTES, full + 8 * i);
+            linear_copy<C>(a, walk, ring.data(i / C::TURNS), ring.full(0, i));
     }
     block_sync();
     if (warp_id() == 8) {
-        int at = P::TURNS_AHEAD % (C::SLOTS * C::TURNS), oldest = 0;
-        u32 parity = P::TURNS_AHEAD == C::SLOTS * C::TURNS ? 0 : 1, arrived = 0;
+        RingSlot<C::SLOTS * C::TURNS> turn = {0, 1}, oldest = {0, 0};
+        turn.skip(P::TURNS_AHEAD);
         for (int i = P::TURNS_AHEAD; i < total; i++, walk.next()) {
-            mbarrier_wait(empty + 8 * (at / C::TURNS), parity);
-            mbarrier_wait(full + 8 * oldest, arrived);
-            if (++oldest == C::SLOTS * C::TURNS) {
-                oldest = 0;
-                arrived ^= 1;
-            }
-            linear_copy<C>(a, walk, ring + at / C::TURNS * C::SLOT_BYTES, full + 8 * at);
-            if (++at == C::SLOTS * C::TURNS) {
-                at = 0;
-                parity ^= 1;
-            }
+            mbarrier_wait(ring.empty(turn.at / C::TURNS), turn.parity);
+            mbarrier_wait(ring.full(0, oldest.at), oldest.parity);
+            linear_copy<C>(a, walk, ring.data(turn.at / C::TURNS), ring.full(0, turn.at));
+            oldest.next();
+            turn.next();
         }
         return;
     }
@@ -357,8 +348,7 @@ template <class C, class A> DEVICE void linear(const A &a)
 
     const u32 x = shared_address(shared + C::X_AT);
     float *sums = (float *)(shared + C::SUMS_AT);  // [2][ROUND_TILES][chain 8][M][8]
-    int slot = 0;
-    u32 parity = 0;
+    RingSlot<C::SLOTS> slot = {0, 0};
     for (int t0 = 0; t0 < count; t0 += P::ROUND_TILES) {
         const int here = least(P::ROUND_TILES, count - t0);
         mine = linear_item<C>(first + t0, here, m, n);
@@ -374,15 +364,12 @@ template <class C, class A> DEVICE void linear(const A &a)
             for (int c = 0; c < P::CHUNKS; c++) {
 #pragma unroll
                 for (int i = 0; i < C::TURNS; i++)
-                    mbarrier_wait(full + 8 * (slot * C::TURNS + i), parity);
-                linear_chunk<C>(d, ring + slot * C::SLOT_BYTES, x, c);
+                    ring.wait_full(slot, i);
+                linear_chunk<C>(d, ring.data(slot.at), x, c);
                 warp_sync();
                 if (lane_id() == 0)
-                    mbarrier_arrive(empty + 8 * slot);
-                if (++slot == C::SLOTS) {
-                    slot = 0;
-                    parity ^= 1;
-                }
+                    mbarrier_arrive(ring.empty(slot.at));
+                slot.next();
             }
             const int g = lane_id() >> 2, n = (lane_id() & 3) * 2;
             float *to = sums + ((t * 8 + warp_id()) * P::M + g) * 8 + n;

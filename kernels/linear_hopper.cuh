@@ -64,6 +64,8 @@ template <class C> struct HopperShape {
     static_assert(C::TILE_N % 32 == 0 && OWN_N % 8 == 0, "columns come in tiles");
 };
 
+template <class C> using HopperRing = Ring<C::STAGES, C::SLOT_BYTES>;
+
 // This block's work: columns first .. last in passes of TILE_N, steps s0 .. s1 of 64 k. All blocks walk through K in
 // the same order; starting each at another k reads x up to 20 % slower.
 template <class C> struct HopperWork {
@@ -90,9 +92,8 @@ template <class C> struct HopperWork {
 DEVICE int hopper_unit(int r, int u) { return r * 128 + (u ^ (r & 7)) * 16; }
 
 // Warps 4 and 5: tiles of w into the ring. Thread i copies unit i % 8 of rows i / 8, i / 8 + 8, ...
-template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> at, u32 ring, u32 full, u32 empty)
+template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> at, const HopperRing<C> &ring)
 {
-    typedef HopperShape<C> P;
     typedef typename C::T T;
     const int i = threadIdx.x - 128, r = i >> 3, u = i & 7;
     RingSlot<C::STAGES> slot = {0, 1};
@@ -101,22 +102,21 @@ template <class C> DEVICE void hopper_copy_w(const LinearArgs &a, HopperWork<C> 
         const T *from = (const T *)a.w + (i64)(row + r) * C::K + u * 8;
         for (int s = at.s0; s < at.s1; s++) {
             const bool inside = C::K % 64 == 0 || s * 64 + u * 8 < C::K;
-            const u32 to = ring + slot.at * C::SLOT_BYTES + hopper_unit(r, u);
-            mbarrier_wait(empty + 8 * slot.at, slot.parity);
+            const u32 to = ring.data(slot.at) + hopper_unit(r, u);
+            ring.wait_empty(slot);
 #pragma unroll
             for (int m = 0; m < C::TILE_N; m += 8)
                 if (m < rows)
                     copy16(to + m * 128, inside ? from + (i64)m * C::K + s * 64 : a.w, inside ? 16 : 0);
-            copy_arrive(full + 8 * slot.at);
+            copy_arrive(ring.full(slot.at));
             slot.next();
         }
     }
 }
 
 // Warps 6 and 7: tiles of x into the same slots, zeros for rows that are not live.
-template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> at, int live, u32 ring, u32 full, u32 empty)
+template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> at, int live, const HopperRing<C> &ring)
 {
-    typedef HopperShape<C> P;
     typedef typename C::T T;
     const int i = threadIdx.x - 192, r = i >> 3, u = i & 7;
     int source[C::BLOCK_M / 8];
@@ -127,14 +127,14 @@ template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> 
     for (int row = at.first; row < at.last; row += C::TILE_N)
         for (int s = at.s0; s < at.s1; s++) {
             const bool inside = C::K % 64 == 0 || s * 64 + u * 8 < C::K;
-            const u32 to = ring + slot.at * C::SLOT_BYTES + C::TILE_N * 128 + hopper_unit(r, u);
-            mbarrier_wait(empty + 8 * slot.at, slot.parity);
+            const u32 to = ring.data(slot.at) + C::TILE_N * 128 + hopper_unit(r, u);
+            ring.wait_empty(slot);
 #pragma unroll
             for (int m = 0; m < C::BLOCK_M / 8; m++) {
                 const bool read = inside && m * 8 + r < live;
                 copy16(to + m * 1024, read ? (const T *)a.x + (i64)source[m] * C::K + s * 64 + u * 8 : a.x, read ? 16 : 0);
             }
-            copy_arrive(full + 8 * slot.at);
+            copy_arrive(ring.full(slot.at));
             slot.next();
         }
 }
@@ -211,14 +211,14 @@ DEVICE void hopper_load_x(u32 (&v)[4][4], float (&squares)[2], bool first, int w
 // Multiplies the next COUNT slots; `gains` are those of the first.
 template <class C, int COUNT>
 DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, int warp, RingSlot<C::STAGES> &slot,
-                         u32 ring, u32 full, u32 empty, const u32 *gains)
+                         const HopperRing<C> &ring, const u32 *gains)
 {
     u32 v[COUNT][4][4], w[COUNT];
     RingSlot<C::STAGES> next = slot;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        w[i] = ring + next.at * C::SLOT_BYTES;
-        mbarrier_wait(full + 8 * next.at, next.parity);
+        w[i] = ring.data(next.at);
+        ring.wait_full(next);
         hopper_load_x<C>(v[i], squares, first, warp, w[i] + C::TILE_N * 128, gains + i * 32);
         next.next();
     }
@@ -234,7 +234,7 @@ DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool fi
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         if (lane_id() == 0)
-            mbarrier_arrive(empty + 8 * slot.at);
+            mbarrier_arrive(ring.empty(slot.at));
         slot.next();
     }
 }
@@ -243,7 +243,7 @@ DEVICE void hopper_steps(float (&d)[C::TILE_N / 2], float (&squares)[2], bool fi
 // time, because waiting and loading x take as long as the products of a narrow tile.
 template <class C>
 DEVICE void hopper_pass(float (&d)[C::TILE_N / 2], float (&squares)[2], bool first, HopperWork<C> at,
-                        RingSlot<C::STAGES> &slot, u32 ring, u32 full, u32 empty, const u32 *gains)
+                        RingSlot<C::STAGES> &slot, const HopperRing<C> &ring, const u32 *gains)
 {
 #pragma unroll
     for (int i = 0; i < C::TILE_N / 2; i++)
@@ -251,9 +251,9 @@ DEVICE void hopper_pass(float (&d)[C::TILE_N / 2], float (&squares)[2], bool fir
     const int steps = at.s1 - at.s0;
 #pragma unroll 1
     for (int s = 0; s + 1 < steps; s += 2)
-        hopper_steps<C, 2>(d, squares, first, at.warp, slot, ring, full, empty, gains + s * 32);
+        hopper_steps<C, 2>(d, squares, first, at.warp, slot, ring, gains + s * 32);
     if (steps % 2)
-        hopper_steps<C, 1>(d, squares, first, at.warp, slot, ring, full, empty, gains + (steps - 1) * 32);
+        hopper_steps<C, 1>(d, squares, first, at.warp, slot, ring, gains + (steps - 1) * 32);
 }
 
 // Sends the sums of this block's K slice to the blocks that finish those columns. Each block receives
@@ -444,16 +444,13 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
     launch_dependents();
     char *shared = shared_memory();
     const HopperWork<C> at;
-    const u32 ring = shared_address(shared), full = shared_address(shared + C::BARRIERS_AT);
-    const u32 empty = full + 8 * C::STAGES, arrived = empty + 8 * C::STAGES;
+    const HopperRing<C> ring = {shared_address(shared), shared_address(shared + C::BARRIERS_AT)};
+    const u32 arrived = ring.end();
     float *sums = (float *)shared, *squares = (float *)(shared + C::SQUARES_AT);
     int *places = (int *)(shared + C::PLACES_AT);
     u32 *gains = (u32 *)(shared + C::GAINS_AT);
     if (threadIdx.x == 128) {
-        for (int i = 0; i < C::STAGES; i++) {
-            mbarrier_init(full + 8 * i, 2 * P::COPIERS);
-            mbarrier_init(empty + 8 * i, 4);
-        }
+        ring.init(2 * P::COPIERS, 4);
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
         if (C::CLUSTER_SIZE > 1)
@@ -465,11 +462,11 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
     if (at.warp >= 6) {
         const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // no kernel of a program writes it
         wait_for_previous();
-        hopper_copy_x<C>(a, at, live, ring, full, empty);
+        hopper_copy_x<C>(a, at, live, ring);
         if (P::DIRECT)
             return;
     } else if (at.warp >= 4) {
-        hopper_copy_w<C>(a, at, ring, full, empty);
+        hopper_copy_w<C>(a, at, ring);
         if (P::DIRECT)
             return;
         wait_for_previous();
@@ -488,7 +485,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             if constexpr (C::SEGMENTS)
                 keeps = keeps_of<2, true>(a, at.warp * 16 + (lane_id() >> 2), live);
             for (int row = at.first; row < at.last; row += C::TILE_N) {
-                hopper_pass<C>(d, square, row == at.first, at, slot, ring, full, empty, gains);
+                hopper_pass<C>(d, square, row == at.first, at, slot, ring, gains);
                 if (C::NORM == 1 && row == at.first)
                     hopper_squares<C>(square, squares, arrived, 0);
                 if constexpr (C::SEGMENTS)
@@ -498,7 +495,7 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             }
             return;
         }
-        hopper_pass<C>(d, square, true, at, slot, ring, full, empty, gains);
+        hopper_pass<C>(d, square, true, at, slot, ring, gains);
         wait_for_previous();
     }
     if constexpr (!P::DIRECT) {

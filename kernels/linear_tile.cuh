@@ -82,6 +82,8 @@ template <class C> struct TileWork {
     DEVICE int column(int group) const { return group % ACROSS * C::TILE_N; }
 };
 
+template <class C> using TileRing = Ring<C::STAGES, C::SLOT_BYTES>;
+
 // TMA copies into a slot: a tile of x; this block's slice of the tile of w, to all blocks of the cluster.
 template <class C> DEVICE void tile_load_x(const TileArgs &a, int row, int s, u32 slot, u32 full)
 {
@@ -99,13 +101,13 @@ DEVICE void tile_load_w(const TileArgs &a, const TileWork<C> &t, int column, int
 }
 
 // Requests the first steps of w, as many as the ring holds, and prefetches the others into L2.
-template <class C> DEVICE void tile_load_w_ahead(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
+template <class C> DEVICE void tile_load_w_ahead(const TileArgs &a, const TileWork<C> &t, const TileRing<C> &ring)
 {
     const int column = t.column(t.first);
 #pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
-        warp_mbarrier_expect(full + 8 * i, TileShape<C>::X + C::TILE_N * 128);
-        tile_load_w<C>(a, t, column, t.s0 + i, ring + i * C::SLOT_BYTES, full + 8 * i);
+        warp_mbarrier_expect(ring.full(i), TileShape<C>::X + C::TILE_N * 128);
+        tile_load_w<C>(a, t, column, t.s0 + i, ring.data(i), ring.full(i));
     }
 #pragma unroll 1
     for (int i = t.ahead; i < t.s1 - t.s0 && t.AHEAD; i++)
@@ -113,31 +115,31 @@ template <class C> DEVICE void tile_load_w_ahead(const TileArgs &a, const TileWo
 }
 
 // This block has no rows. It may not end before the copies it requested have landed.
-template <class C> DEVICE void tile_drain(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full)
+template <class C> DEVICE void tile_drain(const TileArgs &a, const TileWork<C> &t, const TileRing<C> &ring)
 {
 #pragma unroll 1
     for (int i = 0; i < t.ahead; i++) {
-        tile_load_x<C>(a, t.row(t.first), t.s0 + i, ring + i * C::SLOT_BYTES, full + 8 * i);
-        mbarrier_wait(full + 8 * i, 0);
+        tile_load_x<C>(a, t.row(t.first), t.s0 + i, ring.data(i), ring.full(i));
+        mbarrier_wait(ring.full(i), 0);
     }
 }
 
 // The producer warp keeps the ring full. Its loops are not unrolled: with few rows a block executes its code once, and
 // fetching instructions takes time too.
-template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C> &t, u32 ring, u32 full, u32 empty)
+template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C> &t, const TileRing<C> &ring)
 {
     typedef TileShape<C> P;
     if (!t.AHEAD)
-        tile_load_w_ahead<C>(a, t, ring, full);
+        tile_load_w_ahead<C>(a, t, ring);
     wait_for_previous();
     RingSlot<C::STAGES> slot = {0, 1};
     for (int group = t.first; group < t.groups; group += t.every) {
         const int row = t.row(group), column = t.column(group);
 #pragma unroll 1
         for (int s = t.s0; s < t.s1; s++) {
-            const u32 to = ring + slot.at * C::SLOT_BYTES, barrier = full + 8 * slot.at;
+            const u32 to = ring.data(slot.at), barrier = ring.full(slot.at);
             if (group != t.first || s - t.s0 >= t.ahead) {
-                mbarrier_wait(empty + 8 * slot.at, slot.parity);
+                ring.wait_empty(slot);
                 warp_mbarrier_expect(barrier, P::X + C::TILE_N * 128);
                 tile_load_w<C>(a, t, column, s, to, barrier);
             }
@@ -145,11 +147,11 @@ template <class C> DEVICE void tile_produce(const TileArgs &a, const TileWork<C>
             slot.next();
         }
         for (int i = 0; i < P::R_STEPS; i++) {
-            mbarrier_wait(empty + 8 * slot.at, slot.parity);
-            warp_mbarrier_expect(full + 8 * slot.at, P::R);
+            ring.wait_empty(slot);
+            warp_mbarrier_expect(ring.full(slot.at), P::R);
             for (int n = 0; n < P::R_COLUMNS; n += 64)
-                warp_tensor_copy(ring + slot.at * C::SLOT_BYTES + n * C::TILE_M * 2, (const TensorMap *)a.r, row,
-                                 column + i * P::R_COLUMNS + n, full + 8 * slot.at);
+                warp_tensor_copy(ring.data(slot.at) + n * C::TILE_M * 2, (const TensorMap *)a.r, row,
+                                 column + i * P::R_COLUMNS + n, ring.full(slot.at));
             slot.next();
         }
     }
@@ -189,7 +191,7 @@ template <class C> DEVICE void tile_init_sums(float (&d)[TileShape<C>::M_BLOCKS]
 // the loop would take longer than its products.
 template <class C>
 DEVICE void tile_multiply(float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], const TileWork<C> &t, int x0, int step,
-                          RingSlot<C::STAGES> &slot, u32 ring, u32 full, u32 empty)
+                          RingSlot<C::STAGES> &slot, const TileRing<C> &ring)
 {
     typedef TileShape<C> P;
     constexpr int EACH = ceil_div(P::STEPS, C::SPLIT_K);
@@ -201,9 +203,9 @@ DEVICE void tile_multiply(float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], con
             break;
         if (FLAT)
             slot = {s % C::STAGES, s / C::STAGES & 1u};
-        const u32 at = ring + slot.at * C::SLOT_BYTES;
+        const u32 at = ring.data(slot.at);
         const u64 x = wgmma_descriptor(at, x0, 0), w = wgmma_descriptor(at + P::X, 0, 0);
-        mbarrier_wait(full + 8 * slot.at, slot.parity);
+        ring.wait_full(slot);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; k++)
@@ -214,51 +216,51 @@ DEVICE void tile_multiply(float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], con
         if (!FLAT || s - 1 + C::STAGES < EACH + P::R_STEPS) // the slot will be filled again
             wgmma_wait<1>();
         if (s > 0)
-            tile_release<C>(t, step + s - 1, empty + 8 * slot.before());
+            tile_release<C>(t, step + s - 1, ring.empty(slot.before()));
         slot.next();
     }
 }
-template <class C> DEVICE void tile_multiply_end(const TileWork<C> &t, int step, const RingSlot<C::STAGES> &slot, u32 empty)
+template <class C> DEVICE void tile_multiply_end(const TileWork<C> &t, int step, const RingSlot<C::STAGES> &slot, const TileRing<C> &ring)
 {
     wgmma_wait<0>();
-    tile_release<C>(t, step + t.s1 - t.s0 - 1, empty + 8 * slot.before());
+    tile_release<C>(t, step + t.s1 - t.s0 - 1, ring.empty(slot.before()));
 }
 
 // Finishes a tile whose first element is (row, column). Its residual is step `step` of the ring; m (m0) is the first
 // row of the warp (of the lane) in the tile.
 template <class C, class A>
 DEVICE void tile_finish_staged(const A &a, const TileWork<C> &t, const float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2],
-                               int step, RingSlot<C::STAGES> &slot, u32 ring, u32 full, u32 empty, const float *bias,
+                               int step, RingSlot<C::STAGES> &slot, const TileRing<C> &ring, const float *bias,
                                const TileAffine (&norm)[TileShape<C>::M_BLOCKS * 2], int m, int row, int column, int live)
 {
     typedef TileShape<C> P;
     constexpr int PIECES = most(P::R_STEPS, 1), COLUMNS = C::TILE_N / PIECES;
-    const u32 stage = ring + C::STAGING_AT + warp_id() * 2048;
+    const u32 stage = ring.slots + C::STAGING_AT + warp_id() * 2048;
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
         if (P::R_STEPS)
-            mbarrier_wait(full + 8 * slot.at, slot.parity);
+            ring.wait_full(slot);
 #pragma unroll
         for (int g = 0; g < P::M_BLOCKS; g++)
             tile_store_staged<C, COLUMNS>(a, d[g] + i * COLUMNS / 2, bias + i * COLUMNS, norm + 2 * g,
-                                   ring + slot.at * C::SLOT_BYTES + (m + g * 64) * 128, stage, row + m + g * 64, live,
+                                   ring.data(slot.at) + (m + g * 64) * 128, stage, row + m + g * 64, live,
                                    column + i * COLUMNS);
         if (P::R_STEPS) {
-            tile_release<C>(t, step + i, empty + 8 * slot.at);
+            tile_release<C>(t, step + i, ring.empty(slot.at));
             slot.next();
         }
     }
 }
 template <class C, class A, class To>
 DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C>::M_BLOCKS][C::TILE_N / 2], int step,
-                        RingSlot<C::STAGES> &slot, const char *shared, u32 full, u32 empty, const float *bias,
+                        RingSlot<C::STAGES> &slot, const TileRing<C> &ring, const char *shared, const float *bias,
                         const TileAffine (&norm)[TileShape<C>::M_BLOCKS * 2], u32 keeps,
                         const To (&to)[TileShape<C>::M_BLOCKS * 2], int m0, int row, int column, int live)
 {
     typedef TileShape<C> P;
     TileStats<C> sums[P::M_BLOCKS];
     if (P::R_STEPS)
-        mbarrier_wait(full + 8 * slot.at, slot.parity);
+        ring.wait_full(slot);
 #pragma unroll
     for (int i = 0; i < P::M_BLOCKS * 2; i++) {
         const int m = m0 + i * 8 + i / 2 * 48;
@@ -279,7 +281,7 @@ DEVICE void tile_finish(const A &a, const TileWork<C> &t, float (&d)[TileShape<C
         sums[g].write(a, row + m0 + g * 64, live, column);
     if (P::R_STEPS) {
         warp_sync();
-        tile_release<C>(t, step, empty + 8 * slot.at);
+        tile_release<C>(t, step, ring.empty(slot.at));
         slot.next();
     }
 }
@@ -300,7 +302,7 @@ template <class C, class A> DEVICE void tile_load_vectors(const A &a, float *bia
 // SPLIT_K == 1: a warpgroup's tiles, one after another. Pingpong warpgroups multiply in turn, by two named barriers, so
 // that neither waits for a slot two phases behind, where an mbarrier's parity would be ambiguous.
 template <class C, class A>
-DEVICE void tile_consume(const A &a, const TileWork<C> &t, char *shared, u32 ring, u32 full, u32 empty, int live)
+DEVICE void tile_consume(const A &a, const TileWork<C> &t, const TileRing<C> &ring, char *shared, int live)
 {
     typedef TileShape<C> P;
     const int own = C::WARPGROUPS > 1 ? shuffle(warp_id(), 0) / 4 : 0, lane = threadIdx.x % (128 * C::TILE_WARPGROUPS);
@@ -334,22 +336,21 @@ DEVICE void tile_consume(const A &a, const TileWork<C> &t, char *shared, u32 rin
             rows.finish(norm);
         if (P::TILES_AT_ONCE > 1 && group != t.first)
             named_barrier_sync(1 + own, 256); // the other warpgroup has issued its products
-        tile_multiply<C>(d, t, x0, step, slot, ring, full, empty);
+        tile_multiply<C>(d, t, x0, step, slot, ring);
         wait_for_previous();
         if (P::TILES_AT_ONCE > 1) {
             if (P::R_STEPS)
-                mbarrier_wait(full + 8 * slot.at, slot.parity);
+                ring.wait_full(slot);
             if (group + t.every < t.groups)
                 named_barrier_arrive(2 - own, 256);
         }
         if (!rows.EARLY)
             rows.finish(norm);
-        tile_multiply_end<C>(t, step, slot, empty);
+        tile_multiply_end<C>(t, step, slot, ring);
         if constexpr (C::SMEM_EPILOGUE)
-            tile_finish_staged<C>(a, t, d, step + P::STEPS, slot, ring, full, empty, bias, norm, mw, row, column, live);
+            tile_finish_staged<C>(a, t, d, step + P::STEPS, slot, ring, bias, norm, mw, row, column, live);
         else
-            tile_finish<C>(a, t, d, step + P::STEPS, slot, shared, full, empty, bias, norm, keeps, to, m0, row, column,
-                           live);
+            tile_finish<C>(a, t, d, step + P::STEPS, slot, ring, shared, bias, norm, keeps, to, m0, row, column, live);
         step += P::TILES_AT_ONCE * t.EACH;
         slot.skip((P::TILES_AT_ONCE - 1) * t.EACH);
         named_barrier_sync(3 + place, 128 * C::TILE_WARPGROUPS); // the vectors have been read
@@ -454,13 +455,10 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     launch_dependents();
     char *shared = shared_memory();
     TileWork<C> t;
-    const u32 ring = shared_address(shared), full = ring + C::BARRIERS_AT;
-    const u32 empty = full + 8 * C::STAGES, arrived = empty + 8 * C::STAGES;
+    const TileRing<C> ring = {shared_address(shared), shared_address(shared) + C::BARRIERS_AT};
+    const u32 arrived = ring.end();
     if (threadIdx.x == P::WORKERS) {
-        for (int i = 0; i < C::STAGES; i++) {
-            mbarrier_init(full + 8 * i, 1);
-            mbarrier_init(empty + 8 * i, 4 * C::TILE_WARPGROUPS * C::CLUSTER_M);
-        }
+        ring.init(1, 4 * C::TILE_WARPGROUPS * C::CLUSTER_M);
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
         tensor_map_prefetch(a.x);
@@ -468,14 +466,14 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
     const bool producer = shuffle(warp_id(), 0) == 4 * C::WARPGROUPS; // from a shuffle, so that the compiler knows it is the same in all lanes
     if (producer && t.AHEAD) {
         warp_sync();
-        tile_load_w_ahead<C>(a, t, ring, full);
+        tile_load_w_ahead<C>(a, t, ring);
     }
     const int live = live_rows<C::ROWS_S>(a.step); // no kernel of a program writes it
     t.count(live);
     if (t.first >= t.groups) { // the same in all blocks of the cluster
         wait_for_previous();
         if (producer && t.AHEAD)
-            tile_drain<C>(a, t, ring, full);
+            tile_drain<C>(a, t, ring);
         return;
     }
     if (C::SPLIT_K > 1 && threadIdx.x == P::WORKERS)
@@ -486,13 +484,13 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         cluster_wait();
     }
     if (producer) {
-        tile_produce<C>(a, t, ring, full, empty);
+        tile_produce<C>(a, t, ring);
         if constexpr (C::SEGMENTS)
             if (blockIdx.x == 0 && lane_id() == 0)
                 a.segments->count = ceil_div(C::N, C::TILE_N);
         warp_sync();
     } else if constexpr (C::SPLIT_K == 1) {
-        tile_consume<C>(a, t, shared, ring, full, empty, live);
+        tile_consume<C>(a, t, ring, shared, live);
     } else {
         float d[P::M_BLOCKS][C::TILE_N / 2];
         RingSlot<C::STAGES> slot = {0, 0};
@@ -501,8 +499,8 @@ template <class C, class A> DEVICE void linear_tile(const A &a)
         named_barrier_sync(1, 128);
         tile_init_sums<C>(d, nullptr);
         rows.load(a, t.row(t.first) + warp_id() * 16 + (lane_id() >> 2), live);
-        tile_multiply<C>(d, t, 0, 0, slot, ring, full, empty);
-        tile_multiply_end<C>(t, 0, slot, empty);
+        tile_multiply<C>(d, t, 0, 0, slot, ring);
+        tile_multiply_end<C>(t, 0, slot, ring);
         wait_for_previous();
         cluster_arrive(); // all blocks have read their rings, which now receive sums
         cluster_wait();
