@@ -139,17 +139,6 @@ template <class C> DEVICE void hopper_copy_x(const LinearArgs &a, HopperWork<C> 
         }
 }
 
-// append: page and position of each row's key and value, by the threads that copied w.
-template <class C> DEVICE void hopper_places(const LinearArgs &a, int *places)
-{
-    const int m = threadIdx.x - 128;
-    if (m < least(live_rows<C::ROWS_S>(a.step), C::M)) {
-        const FtxToken t = a.token[m];
-        places[2 * m] = a.pages[t.slot * C::PAGES + t.pos / C::BLOCK];
-        places[2 * m + 1] = t.pos;
-    }
-}
-
 // The norm's gains for this block's k, in x's type; zeros beyond K.
 template <class C> DEVICE void hopper_gains(const LinearArgs &a, HopperWork<C> at, u32 *gains)
 {
@@ -315,70 +304,52 @@ template <class C> DEVICE void hopper_squares(float (&squares)[2], float *shared
 }
 
 // Finishes this block's OWN_N columns of all rows: adds the slices of K in order, multiplies by the norm's 1 / rms,
-// runs the epilogue. Bias, residual and angles are loaded before the wait for the other blocks' sums.
+// runs the epilogue.
 template <class C>
-DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> at, const float *sums, float *squares, const int *places, u32 arrived,
+DEVICE void hopper_finish(const LinearArgs &a, HopperWork<C> work, const float *sums, float *squares, const int *places, u32 arrived,
                           int live)
 {
     typedef HopperShape<C> P;
     constexpr int TILES = P::OWN_N / 8, AHEAD = least(P::ITEMS, C::RES ? 4 : 2);
-#pragma unroll 1
-    for (int begin = 0; begin < P::ITEMS; begin += AHEAD) {
-        int m[AHEAD], pair[AHEAD];
-        LinearBias bias[AHEAD];
-        LinearResidual residual[AHEAD];
-        Vec<float, 2> angle[AHEAD];
+    const int column = work.first + work.rank * P::OWN_N;
+    const auto at = [&](int i, int &m, int &n) {
+        const int item = threadIdx.x + i * P::THREADS;
+        m = item / (P::OWN_N / 2);
+        n = column + item % (P::OWN_N / 2) * 2;
+        return m < live && n < work.last;
+    };
+    const auto wait = [&] {
+        if (C::CLUSTER_SIZE > 1)
+            mbarrier_wait(arrived, 0);
+        block_sync();
+        if (C::NORM == 1) {
+            if (threadIdx.x < C::BLOCK_M) {
+                float v = squares[threadIdx.x];
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            const int item = threadIdx.x + (begin + i) * P::THREADS;
-            m[i] = item / (P::OWN_N / 2);
-            pair[i] = item % (P::OWN_N / 2);
-            const int n = at.first + at.rank * P::OWN_N + pair[i] * 2;
-            if (m[i] >= live || n >= at.last)
-                m[i] = -1;
-            bias[i] = linear_bias<C>(a, m[i] < 0 ? C::N : n);
-            residual[i] = linear_residual<C>(a, m[i], m[i] < 0 ? C::N : n);
-            if constexpr (C::APPEND)
-                if (m[i] >= 0)
-                    angle[i] = append_angles<C, 1>(AppendRow{0, 0, a.table + (i64)places[2 * m[i] + 1] * C::ROT}, n);
-        }
-        if (begin == 0) {
-            if (C::CLUSTER_SIZE > 1)
-                mbarrier_wait(arrived, 0);
+                for (int r = 1; r < C::CLUSTER_SIZE; r++)
+                    v += squares[r * C::BLOCK_M + threadIdx.x];
+                squares[threadIdx.x] = rms_scale<C::K>(v, C::EPS);
+            }
             block_sync();
-            if (C::NORM == 1) {
-                if (threadIdx.x < C::BLOCK_M) {
-                    float v = squares[threadIdx.x];
-#pragma unroll
-                    for (int r = 1; r < C::CLUSTER_SIZE; r++)
-                        v += squares[r * C::BLOCK_M + threadIdx.x];
-                    squares[threadIdx.x] = rms_scale<C::K>(v, C::EPS);
-                }
-                block_sync();
-            }
         }
+    };
+    const auto sum = [&](int m, int n) {
+        const int pair = (n - column) / 2;
+        const float *from = sums + (pair >> 2) * P::SUM + m * 8 + (pair & 3) * 2;
+        Vec<float, 2> all = load<2>(from);
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            if (m[i] < 0)
-                continue;
-            const float *from = sums + (pair[i] >> 2) * P::SUM + m[i] * 8 + (pair[i] & 3) * 2;
-            float v0 = 0.0f, v1 = 0.0f;
-#pragma unroll
-            for (int r = 0; r < C::CLUSTER_SIZE; r++) {
-                const Vec<float, 2> v = *(const Vec<float, 2> *)(from + r * TILES * P::SUM);
-                v0 = r ? v0 + v[0] : v[0];
-                v1 = r ? v1 + v[1] : v[1];
-            }
-            if (C::NORM == 1) {
-                v0 = __fmul_rn(v0, squares[m[i]]);
-                v1 = __fmul_rn(v1, squares[m[i]]);
-            }
-            LinearPlace place = {};
-            if constexpr (C::APPEND)
-                place = LinearPlace{AppendRow{places[2 * m[i]], places[2 * m[i] + 1] % C::BLOCK, 0}, angle[i]};
-            linear_out<C>(a, bias[i], residual[i], place, m[i], at.first + at.rank * P::OWN_N + pair[i] * 2, v0, v1);
+        for (int r = 1; r < C::CLUSTER_SIZE; r++) {
+            const Vec<float, 2> v = load<2>(from + r * TILES * P::SUM);
+            all[0] += v[0];
+            all[1] += v[1];
         }
-    }
+        if (C::NORM == 1) {
+            all[0] = __fmul_rn(all[0], squares[m]);
+            all[1] = __fmul_rn(all[1], squares[m]);
+        }
+        return all;
+    };
+    linear_finish<C, P::ITEMS, AHEAD>(a, places, at, wait, sum);
 }
 
 // DIRECT: the epilogue of one pass on the sums in registers, 8 columns at a time.
@@ -471,7 +442,8 @@ template <class C, class A> DEVICE void linear_hopper(const A &a)
             return;
         wait_for_previous();
         if constexpr (C::APPEND)
-            hopper_places<C>(a, places);
+            if ((int)threadIdx.x - 128 < least(live_rows<C::ROWS_S>(a.step), C::M))
+                linear_find_place<C>(a, threadIdx.x - 128, places);
     } else {
         if (C::NORM == 1) {
             hopper_gains<C>(a, at, gains);

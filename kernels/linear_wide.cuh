@@ -274,7 +274,7 @@ DEVICE void wide_send_sums(float (&d)[WideShape<C>::M_TILES][WideShape<C>::N_TIL
 }
 
 // Finishes TILE_N columns from `row` on: adds the two halves of the sum, multiplies by the norm's 1 / rms, runs the
-// epilogue. Bias, residual and angles are loaded before the wait for the other block.
+// epilogue.
 template <class C>
 DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *others, const float *half, const RowStat *stat, const int *places,
                         u32 arrived, u32 parity, int rank, int live, int row, int last)
@@ -282,49 +282,31 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
     typedef WideShape<C> P;
     constexpr int ROWS = C::BLOCK_M / C::CLUSTER_SIZE, AHEAD = least(P::ITEMS, C::APPEND || C::BLOCK_M == 64 ? 2 : 4);
     const int base = C::CLUSTER_SIZE == 2 ? rank * ROWS : 0;
-#pragma unroll 1
-    for (int first = 0; first < P::ITEMS; first += AHEAD) {
-        int m[AHEAD], n[AHEAD];
-        LinearBias bias[AHEAD];
-        LinearResidual residual[AHEAD];
-        Vec<float, 2> angle[AHEAD];
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            const int at = threadIdx.x + (first + i) * C::THREADS;
-            m[i] = base + at / (C::TILE_N / 2);
-            n[i] = row + at % (C::TILE_N / 2) * 2;
-            if (at >= P::PAIRS || m[i] >= live || n[i] >= last)
-                m[i] = -1;
-            bias[i] = linear_bias<C>(a, m[i] < 0 ? C::N : n[i]);
-            residual[i] = linear_residual<C>(a, m[i], m[i] < 0 ? C::N : n[i]);
-            if constexpr (C::APPEND)
-                if (m[i] >= 0)
-                    angle[i] = append_angles<C, 1>(AppendRow{0, 0, a.table + (i64)places[2 * m[i] + 1] * C::ROT}, n[i]);
+    const auto at = [&](int i, int &m, int &n) {
+        const int item = threadIdx.x + i * C::THREADS;
+        m = base + item / (C::TILE_N / 2);
+        n = row + item % (C::TILE_N / 2) * 2;
+        return item < P::PAIRS && m < live && n < last;
+    };
+    const auto wait = [&] {
+        if (C::CLUSTER_SIZE == 2)
+            mbarrier_wait(arrived, parity);
+        block_sync();
+    };
+    const auto sum = [&](int m, int n) {
+        const int pair = (n - row) / 2;
+        Vec<float, 2> all = load<2>(sums + (pair >> 2) * C::SUM + m * 8 + (pair & 3) * 2);
+        const Vec<float, 2> v = load<2>(others + (pair >> 2) * C::OTHER_SUM + (m - base) * 8 + (pair & 3) * 2);
+        all[0] += v[0];
+        all[1] += v[1];
+        if (C::NORM == 1) {
+            const float scale = P::STREAMED ? rms_scale<C::K>(half[m] + half[C::BLOCK_M + m], C::EPS) : stat[m].scale;
+            all[0] = __fmul_rn(all[0], scale);
+            all[1] = __fmul_rn(all[1], scale);
         }
-        if (first == 0) {
-            if (C::CLUSTER_SIZE == 2)
-                mbarrier_wait(arrived, parity);
-            block_sync();
-        }
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            if (m[i] < 0)
-                continue;
-            const int p = (n[i] - row) / 2;
-            const Vec<float, 2> u = *(const Vec<float, 2> *)(sums + (p >> 2) * C::SUM + m[i] * 8 + (p & 3) * 2);
-            const Vec<float, 2> v = *(const Vec<float, 2> *)(others + (p >> 2) * C::OTHER_SUM + (m[i] - base) * 8 + (p & 3) * 2);
-            float v0 = u[0] + v[0], v1 = u[1] + v[1];
-            if (C::NORM == 1) {
-                const float scale = P::STREAMED ? rms_scale<C::K>(half[m[i]] + half[C::BLOCK_M + m[i]], C::EPS) : stat[m[i]].scale;
-                v0 = __fmul_rn(v0, scale);
-                v1 = __fmul_rn(v1, scale);
-            }
-            LinearPlace place = {};
-            if constexpr (C::APPEND)
-                place = LinearPlace{AppendRow{places[2 * m[i]], places[2 * m[i] + 1] % C::BLOCK, 0}, angle[i]};
-            linear_out<C>(a, bias[i], residual[i], place, m[i], n[i], v0, v1);
-        }
-    }
+        return all;
+    };
+    linear_finish<C, P::ITEMS, AHEAD>(a, places, at, wait, sum);
 }
 
 template <class C> DEVICE void linear_wide(const LinearArgs &a)
@@ -369,11 +351,8 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     }
     int *places = (int *)(shared + C::PLACES_AT);
     if constexpr (C::APPEND)
-        if (threadIdx.x < live) {
-            const FtxToken t = a.token[threadIdx.x];
-            places[2 * threadIdx.x] = a.pages[t.slot * C::PAGES + t.pos / C::BLOCK];
-            places[2 * threadIdx.x + 1] = t.pos;
-        }
+        if (threadIdx.x < live)
+            linear_find_place<C>(a, threadIdx.x, places);
     if (C::NORM && !P::STREAMED) {
         for (int m = warp_id(); m < live; m += C::THREADS / 32) {
             const RowStat s = row_stat<C::NORM, C::K>((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K, C::EPS);

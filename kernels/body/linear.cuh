@@ -163,3 +163,52 @@ DEVICE void linear_out(const LinearArgs &a, const LinearBias &b, const LinearRes
         linear_store<C>(a, m, n, v0, v1);
     }
 }
+
+// append: page and position of row m's key and value, looked up by one thread.
+template <class C> DEVICE void linear_find_place(const LinearArgs &a, int m, int *places)
+{
+    const FtxToken t = a.token[m];
+    places[2 * m] = a.pages[t.slot * C::PAGES + t.pos / C::BLOCK];
+    places[2 * m + 1] = t.pos;
+}
+
+// The epilogue on ITEMS pairs of columns of each thread, AHEAD at a time. Bias, residual and angles of the first are
+// loaded before the sums are complete.
+//
+//   at(i, m, n)   row and first column of pair i; false: there is none
+//   wait()        returns when the sums are complete
+//   sum(m, n)     the two sums, a norm's 1 / rms included
+//   places        append: {page, position} of each row
+template <class C, int ITEMS, int AHEAD, class At, class Wait, class Sum>
+DEVICE void linear_finish(const LinearArgs &a, const int *places, At at, Wait wait, Sum sum)
+{
+#pragma unroll 1
+    for (int begin = 0; begin < ITEMS; begin += AHEAD) {
+        int m[AHEAD], n[AHEAD];
+        LinearBias bias[AHEAD];
+        LinearResidual residual[AHEAD];
+        Vec<float, 2> angle[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            if (!at(begin + i, m[i], n[i]))
+                m[i] = -1;
+            bias[i] = linear_bias<C>(a, m[i] < 0 ? C::N : n[i]);
+            residual[i] = linear_residual<C>(a, m[i], m[i] < 0 ? C::N : n[i]);
+            if constexpr (C::APPEND)
+                if (m[i] >= 0)
+                    angle[i] = append_angles<C, 1>(AppendRow{0, 0, a.table + (i64)places[2 * m[i] + 1] * C::ROT}, n[i]);
+        }
+        if (begin == 0)
+            wait();
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            if (m[i] < 0)
+                continue;
+            const Vec<float, 2> v = sum(m[i], n[i]);
+            LinearPlace place = {};
+            if constexpr (C::APPEND)
+                place = LinearPlace{AppendRow{places[2 * m[i]], places[2 * m[i] + 1] % C::BLOCK, 0}, angle[i]};
+            linear_out<C>(a, bias[i], residual[i], place, m[i], n[i], v[0], v[1]);
+        }
+    }
+}
