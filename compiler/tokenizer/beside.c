@@ -41,9 +41,10 @@ static bool add_chatglm(Build *b, int32_t first)
                                         "<|user|>", "<|assistant|>", "<|observation|>"};
     const int32_t end = build_id(b, "</s>");
 
+    bool ok = true;
+
     for (int32_t i = 0; i < (int32_t)LEN(names); i++) {
-        if (!build_token(b, names[i], first + i, TOK_SPECIAL))
-            return false;
+        ok = ok && build_token(b, names[i], first + i, TOK_SPECIAL);
         build_added(b, names[i], first + i, 0);
     }
     for (int pair = 0; pair < 2; pair++) {
@@ -55,7 +56,7 @@ static bool add_chatglm(Build *b, int32_t first)
     if (end >= 0)
         build_frame(b, end, 0, true);
     b->framed = true;
-    return true;
+    return ok;
 }
 
 static bool use_config(Build *b, json_t *root, int32_t pieces, bool *apart)
@@ -63,15 +64,11 @@ static bool use_config(Build *b, json_t *root, int32_t pieces, bool *apart)
     json_t *added = json_object_get(root, "added_tokens_decoder"), *o;
     const char *class = build_text(root, "tokenizer_class"), *id;
 
+    bool ok = !class || strcmp(class, "ChatGLMTokenizer") != 0 || add_chatglm(b, pieces);
+
     *apart = build_flag(root, "legacy", true);
-    if (class && strcmp(class, "ChatGLMTokenizer") == 0 && !add_chatglm(b, pieces))
-        return false;
-    json_object_foreach(added, id, o)
-    {
-        if (!add_token_of(b, id, o))
-            return false;
-    }
-    return true;
+    json_object_foreach(added, id, o) ok = ok && add_token_of(b, id, o);
+    return ok;
 }
 
 bool read_tokenizer_config(Build *b, const char *path, int32_t pieces, bool *apart)

@@ -106,6 +106,8 @@ static bool read_metaspace(Build *b, const json_t *o)
 
 static bool read_byte_level(Build *b, const json_t *o)
 {
+    bool ok;
+
     for (size_t i = 0; i < b->steps.n; i++)
         if (b->steps.at[i].kind == TOK_STEP_METASPACE)
             return diag_error(b->d, b->loc, "its pre-tokenizer has ByteLevel after Metaspace, which is not supported");
@@ -114,10 +116,9 @@ static bool read_byte_level(Build *b, const json_t *o)
     b->byte_level = true;
     if (build_flag(o, "add_prefix_space", true))
         add_step(b, TOK_STEP_SPACE, "", 0);
-    if (build_flag(o, "use_regex", true) && !add_pattern(b, GPT2_PATTERN, 0))
-        return false;
+    ok = !build_flag(o, "use_regex", true) || add_pattern(b, GPT2_PATTERN, 0);
     add_step(b, TOK_STEP_BYTES, "", 0);
-    return true;
+    return ok;
 }
 
 static bool read_digits(Build *b, const json_t *o)

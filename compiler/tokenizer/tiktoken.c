@@ -249,7 +249,8 @@ static bool tekken_specials(Build *b, const json_t *root, json_int_t count)
         "[TOOL_CONTENT]",
     };
     const json_t *list = json_object_get(root, "special_tokens");
-    size_t named = json_array_size(list);
+    const size_t named = json_array_size(list);
+    bool ok = true;
 
     for (size_t i = 0; i < named; i++) {
         const json_t *o = json_array_get(list, i), *rank = json_object_get(o, "rank");
@@ -264,14 +265,11 @@ static bool tekken_specials(Build *b, const json_t *root, json_int_t count)
         if (!add_special(b, text, json_integer_value(rank)))
             return false;
     }
-    for (json_int_t i = 0; i < count; i++) {
-        if ((size_t)i < b->texts.n && b->texts.at[i].text)
-            continue;
-        if (!add_special(
-                b, !named && i < (json_int_t)LEN(first) ? first[i] : arena_printf(b->keep, "<SPECIAL_%d>", (int)i), i))
-            return false;
-    }
-    return true;
+    for (json_int_t i = 0; i < count && ok; i++)
+        if ((size_t)i >= b->texts.n || !b->texts.at[i].text)
+            ok = add_special(
+                b, !named && i < (json_int_t)LEN(first) ? first[i] : arena_printf(b->keep, "<SPECIAL_%d>", (int)i), i);
+    return ok;
 }
 
 bool read_tekken(Build *b, const json_t *root)

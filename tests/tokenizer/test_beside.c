@@ -1,6 +1,8 @@
 /* test_beside.c - tokenizer_config.json beside a tokenizer.model: its tokens, ChatGLM's, and what is refused. */
 #include "tools.h"
 
+#include <sys/stat.h>
+
 #include "runtime/base/file.h"
 
 static char folder[] = "/tmp/ftx-beside-XXXXXX";
@@ -102,6 +104,7 @@ static void test_chatglm(void **state)
 static void test_refused(void **state)
 {
     static const char *const cases[][2] = {
+        {"", "tokenizer_config.json: not a regular file"}, /* a folder */
         {"[]", "tokenizer_config.json: is no JSON object"},
         {"{", "tokenizer_config.json: is no JSON object"},
         {"{\"added_tokens_decoder\": {\"x\": {\"content\": \"<x>\"}}}", "\"x\" is no id of a token with \"content\""},
@@ -116,16 +119,22 @@ static void test_refused(void **state)
     };
     (void)state;
 
+    unlink(in_folder("tokenizer_config.json"));
     for (size_t i = 0; i < LEN(cases); i++) {
         Arena *keep = arena_open();
         Diag d = {0};
         void *tables;
         size_t bytes;
 
-        write_config(cases[i][0]);
+        if (*cases[i][0])
+            write_config(cases[i][0]);
+        else
+            assert_int_equal(mkdir(in_folder("tokenizer_config.json"), 0700), 0);
         assert_false(tokenizer_compile(in_folder("tokenizer.model"), keep, &tables, &bytes, &d));
         if (!strstr(d.text, cases[i][1]))
             fail_msg("expected \"%s\" in: %s", cases[i][1], d.text);
+        if (!*cases[i][0])
+            assert_int_equal(rmdir(in_folder("tokenizer_config.json")), 0);
         arena_close(keep);
     }
 }

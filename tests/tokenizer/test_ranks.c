@@ -1,6 +1,8 @@
 /* test_ranks.c - tiktoken's files and tekken.json that are refused, each with its reason; the patterns of Rust. */
 #include "tools.h"
 
+#include <sys/stat.h>
+
 #include "compiler/tokenizer/parts.h"
 
 static char folder[] = "/tmp/ftx-ranks-XXXXXX";
@@ -71,6 +73,10 @@ static void test_tiktoken(void **state)
         write_file("x.tiktoken.json", arguments[i][0]);
         refused(in_folder("x.tiktoken"), "YQ== 1\n", arguments[i][1]);
     }
+    unlink(in_folder("x.tiktoken.json"));
+    assert_int_equal(mkdir(in_folder("x.tiktoken.json"), 0700), 0);
+    refused(in_folder("x.tiktoken"), "YQ== 1\n", "x.tiktoken.json: not a regular file");
+    assert_int_equal(rmdir(in_folder("x.tiktoken.json")), 0);
     write_file("x.tiktoken.json", "{\"pat_str\": \".\", \"special_tokens\": {}}");
     for (size_t i = 0; i < LEN(lines); i++)
         refused(in_folder("x.tiktoken"), lines[i][0], lines[i][1]);

@@ -290,6 +290,13 @@ static void test_rules(void **state)
     free(text);
     end(&f);
 
+    f = begin_text(MODEL("\"type\":\"BPE\",\"vocab\":{\"a   \":0},\"merges\":[]",
+                         ",\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":0,\"stop\":2}"));
+    text = decode(&f, spaces, 2, false);
+    assert_string_equal(text, "a a ");
+    free(text);
+    end(&f);
+
     /* the first token has a form of the same length, but another one */
     f = begin_text(
         MODEL("\"type\":\"BPE\",\"vocab\":{\"\xe2\x96\x81"
