@@ -63,7 +63,7 @@ def model(kind, extra=(), scores=None, seed=7, **options):
 
 def all_models():
     ours = {}
-    users = [("<u>", 0, USER), ("<uu>", 0, USER), ("▁▁▁", 0, USER), ("\n\n", 0, USER), ("ca", 0, USER), ("<tab> x", 0, USER)]
+    users = [("<u>", 0, USER), ("<uu>", 0, USER), ("▁▁▁", 0, USER), ("\n\n", 0, USER), ("ca", 0, USER), ("cab", 0, USER), ("<tab> x", 0, USER)]
     rules = charsmap(("Ａ", "A"), ("ﬁ", "ab"), ("\u3000", " "), ("\u00a0", " "), ("e\u0301", "é"), ("\u200b", ""), ("½", "1.2"), ("\t", " "), ("<", "b"))
     for kind in ("UNIGRAM", "BPE"):
         for dummy in (False, True):

@@ -73,6 +73,13 @@ static void test_added(void **state)
     IDS(&f, "a<s>a", 6, 1, 6);
     end(&f);
 
+    write_config("{\"added_tokens_decoder\": {\"4\": {\"content\": \"a\", \"special\": true}}}");
+    f = begin(in_folder("tokenizer.model"), 100); /* a piece becomes a special token */
+    text = decode(&f, (int32_t[]){5, 4, 5}, 3, true);
+    assert_string_equal(text, "bb");
+    free(text);
+    end(&f);
+
     f = begin(in_folder("other.model"), 100); /* the file is that of tokenizer.model alone */
     IDS(&f, "a<s>a", 6, 0, 4);
     end(&f);
