@@ -32,10 +32,10 @@ typedef struct Writer {
     struct {
         size_t *at;
         size_t n, cap;
-    } breaks;           /* of all loops around; each knows where its own begin */
-    const size_t *loop; /* the NEXT of the innermost loop that break and continue reach; NULL: none */
-    size_t scopes;      /* begun in that loop's body */
-    int conditions;     /* around: what is unknown there is an error only when it is reached, as in Jinja */
+    } breaks;       /* of all loops around; each knows where its own begin */
+    size_t loop;    /* the NEXT of the innermost loop that break and continue reach; SIZE_MAX: none */
+    size_t scopes;  /* begun in that loop's body */
+    int conditions; /* around: what is unknown there is an error only when it is reached, as in Jinja */
     uint32_t loop_name;
     const char *file;
     Arena *keep;
@@ -127,11 +127,11 @@ static bool values(Writer *w, const Node *n)
 /* a < b < c: each comparison keeps its right side for the next. */
 static bool comparisons(Writer *w, const Node *n)
 {
-    size_t first = w->code.n, last = n->kids.n - 1;
+    const size_t last = n->kids.n - 1;
+    size_t first = SIZE_MAX;
 
     if (!value(w, n->kids.at[0]))
         return false;
-    first = SIZE_MAX;
     for (size_t i = 1; i <= last; i++) {
         const Node *next = n->kids.at[i];
 
@@ -363,7 +363,7 @@ static bool write_condition(Writer *w, const Node *n)
 
 static bool write_for(Writer *w, const Node *n)
 {
-    const size_t *outer = w->loop;
+    const size_t outer = w->loop;
     const size_t breaks = w->breaks.n, scopes = w->scopes;
     size_t next, end;
 
@@ -373,7 +373,7 @@ static bool write_for(Writer *w, const Node *n)
     if (n->kids.at[2] && !write_condition(w, n))
         return false;
     next = emit(w, CHAT_NEXT, n->line, 1, 0);
-    w->loop = &next;
+    w->loop = next;
     w->scopes = 1; /* NEXT begins one */
     store(w, n->kids.at[0]);
     if (!statements(w, n->kids.at[3]))
@@ -403,9 +403,9 @@ static bool write_for(Writer *w, const Node *n)
 /* The output of a body as a text on the stack. Loops around it cannot be left from inside. */
 static bool captured(Writer *w, const Node *body)
 {
-    const size_t *outer = w->loop;
+    const size_t outer = w->loop;
 
-    w->loop = NULL;
+    w->loop = SIZE_MAX;
     emit(w, CHAT_SCOPE, body->line, 0, 0);
     emit(w, CHAT_CAPTURE, body->line, 0, 0);
     if (!statements(w, body))
@@ -418,12 +418,12 @@ static bool captured(Writer *w, const Node *body)
 
 static bool leave_loop(Writer *w, const Node *n)
 {
-    if (!w->loop)
+    if (w->loop == SIZE_MAX)
         return code_fail(w, n->line, n->kind == N_BREAK ? "break" : "continue", " outside of a loop");
     for (size_t i = 0; i < w->scopes; i++)
         emit(w, CHAT_END_SCOPE, n->line, 0, 0);
     if (n->kind == N_CONTINUE)
-        emit(w, CHAT_JUMP, n->line, 0, *w->loop);
+        emit(w, CHAT_JUMP, n->line, 0, w->loop);
     else
         *arena_push(w->keep, w->breaks) = emit(w, CHAT_JUMP, n->line, 0, 0);
     return true;
@@ -437,11 +437,11 @@ static bool function(Writer *w, const Node *body, const Node *macro, uint32_t *i
     bool ok = true;
 
     memset(&w->code, 0, sizeof w->code);
-    w->loop = NULL;
+    w->loop = SIZE_MAX;
     for (size_t i = 0; i < n_params; i++)
-        *arena_push(w->keep, w->params) = add_name(w, macro->kids.at[i + 1]);
+        *arena_push(w->keep, w->params) = add_name(w, macro->kids.at[i + 1]); /* cppcheck-suppress nullPointer */
     for (size_t i = 0; i < n_params && ok; i++) {
-        const Node *param = macro->kids.at[i + 1];
+        const Node *param = macro->kids.at[i + 1]; /* cppcheck-suppress nullPointer */
         size_t at;
 
         if (!param->kids.n)
@@ -555,7 +555,7 @@ static void *section_of(Writer *w, const ChatTemplate *templates, size_t n, cons
 bool chat_compile(const ChatSource *sources, size_t n, const ChatToken *tokens, size_t n_tokens, Arena *keep,
                   void **section, size_t *bytes, Diag *d)
 {
-    Writer w = {.loop_name = UINT32_MAX, .keep = keep, .d = d};
+    Writer w = {.loop_name = UINT32_MAX, .loop = SIZE_MAX, .keep = keep, .d = d};
     ChatTemplate *templates = arena_array(keep, ChatTemplate, n);
     ChatVar *vars = arena_array(keep, ChatVar, n_tokens);
 

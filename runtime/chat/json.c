@@ -53,7 +53,7 @@ static uint32_t read_hex(Json *j)
             found = strchr(digits, j->text[j->at] | 0x20);
         if (!found || (j->text[j->at] < 'A' && j->text[j->at] > '9') || j->text[j->at] < '0')
             refuse(j, "\\u needs four hexadecimal digits");
-        code = code << 4 | (uint32_t)(found - digits);
+        code = code << 4 | (uint32_t)(found - digits); /* cppcheck-suppress nullPointerArithmetic */
         j->at++;
     }
     return code;

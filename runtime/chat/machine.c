@@ -242,7 +242,7 @@ static void call_value(Machine *m, size_t n, size_t n_names)
 {
     Value *args = take_values(m, n + 2 * n_names + 1) + 1;
     const Value f = args[-1], *names = args + n;
-    Value v = value_of(V_UNDEFINED);
+    Value v;
 
     if (f.kind == V_MACRO)
         v = call_macro(m, f.as.macro, args, n, names, n_names);

@@ -14,11 +14,10 @@
 
 /* --- memory and errors --------------------------------------------------------------------------- */
 
-static _Noreturn void leave_rendering(Chat *c, FtxStatus status, const char *format, va_list ap)
-{
-    char text[sizeof c->err->text];
+enum { MOST_REASON = sizeof(((FtxError *)0)->text) };
 
-    vsnprintf(text, sizeof text, format, ap);
+static _Noreturn void leave_rendering(Chat *c, FtxStatus status, char *text)
+{
     for (char *p = text; *p; p++)
         if ((unsigned char)*p < ' ')
             *p = ' ';
@@ -31,18 +30,24 @@ static _Noreturn void leave_rendering(Chat *c, FtxStatus status, const char *for
 
 void chat_raise(Chat *c, const char *format, ...)
 {
+    char text[MOST_REASON];
     va_list ap;
 
     va_start(ap, format);
-    leave_rendering(c, FTX_EINVAL, format, ap);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    leave_rendering(c, FTX_EINVAL, text);
 }
 
 void chat_raise_status(Chat *c, FtxStatus status, const char *format, ...)
 {
+    char text[MOST_REASON];
     va_list ap;
 
     va_start(ap, format);
-    leave_rendering(c, status, format, ap);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    leave_rendering(c, status, text);
 }
 
 void *chat_alloc(Chat *c, size_t count, size_t bytes)
