@@ -175,6 +175,7 @@ static char *graph_of(json_t *config, char *why, size_t bytes)
         f = open_memstream(&text, &n);
         ir_print(spec.graph, f);
         fclose(f);
+        ir_graph_close(spec.graph);
     } else {
         snprintf(why, bytes, "%s", d.text);
     }
