@@ -161,6 +161,9 @@ local classes = {
       c.parallel = config:flag("use_parallel_residual", true)
       c.qkv_bias = config:flag("attention_bias", true)
       c.out_bias, c.ffn_bias = c.qkv_bias, true
+      -- some versions of transformers write both names, and read these
+      config:only("rope_theta", "the value of rotary_emb_base", c.rope.theta)
+      config:only("partial_rotary_factor", "the value of rotary_pct", c.rope.dim / c.head_dim)
     end,
   },
   FalconForCausalLM = {
