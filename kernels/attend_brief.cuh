@@ -42,7 +42,7 @@ template <class K> struct BriefTurns {
     int found; // rows of the cache for two turns, 16 lanes each: a look-up is two dependent loads
 
     DEVICE int base(int turn) const { return (first + turn * K::WARPS) * C::TILE; }
-    DEVICE u32 slot(int turn) const { return ring + turn % K::STAGES * C::BYTES; }
+    DEVICE u32 slot(int turn) const { return ring + turn % K::STAGES * K::TILE_BYTES; }
     // Starts the copies of a turn. Turns come in order.
     DEVICE void issue(int turn, bool without_own)
     {
@@ -58,8 +58,8 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
     using C = Columns<K>;
     using D = BriefShape<K>;
     using T = typename K::T;
-    SHARED(float, partials, 4 * D::GROUP * C::PARTIAL);
-    char *tiles = shared_memory() + warp_id() * K::STAGES * C::BYTES;
+    SHARED(float, partials, K::PARTIALS);
+    char *tiles = shared_memory() + warp_id() * K::STAGES * K::TILE_BYTES;
     const int unit = blockIdx.x * D::UNITS + warp_id() / K::WARPS, first = warp_id() % K::WARPS;
     const int row = unit / K::KV_HEADS, head = unit % K::KV_HEADS;
     launch_dependents();
@@ -74,7 +74,7 @@ DEVICE void attend_brief(const AttendBriefArgs &a)
     const int turns = all > first ? ceil_div(all - first, K::WARPS) : 0;
 #pragma unroll 1
     for (int i = 0; i < K::STAGES; i++) {
-        C::pad(tiles + i * C::BYTES);
+        C::pad(tiles + i * K::TILE_BYTES);
         if (i < turns)
             t.issue(i, true);
         copy_commit();

@@ -39,7 +39,7 @@ template <class K> DEVICE void attend_cross_columns(const AttendCrossArgs &a)
     SHARED(int, lengths, K::UNIT);
     const int base = blockIdx.y * K::UNIT, lane = lane_id(), g = lane / 4;
     const SourceCache cache = {a.k, a.v, (int)blockIdx.x};
-    char *tiles = shared_memory() + warp_id() * K::STAGES * C::BYTES;
+    char *tiles = shared_memory() + warp_id() * K::STAGES * K::TILE_BYTES;
     launch_dependents();
 
     // $step, $token and $rows are written between programs only.

@@ -47,7 +47,7 @@ template <class K> struct TileLoader {
     using D = DecodeShape<K>;
     using KV = typename K::KV;
     static constexpr int VECS = K::E * (int)sizeof(KV) / 16; // of a row
-    static constexpr int STEP = D::TILE * K::WARPS;
+    static constexpr int STEP = K::TILE * K::WARPS;
 
     Unit unit;
     int left; // units from `unit` to the block's last
@@ -61,13 +61,13 @@ template <class K> struct TileLoader {
     DEVICE void find_pages()
     {
         page0 = head.page(position);
-        page1 = D::TILE > 8 && position + 8 < unit.end ? head.page(position + 8) : page0;
+        page1 = K::TILE > 8 && position + 8 < unit.end ? head.page(position + 8) : page0;
     }
     // Goes to the first unit, this one or a later one, that has a tile for this warp.
     DEVICE void enter(const DecodeArgs<K> &a)
     {
         while (left) {
-            position = unit.begin + warp_id() * D::TILE;
+            position = unit.begin + warp_id() * K::TILE;
             if (position < unit.end) {
                 head = PagedHead<K>(a.pages, a.k, a.v, K::BEAMS ? a.rows[a.rows[unit.row].group].slot : unit.slot, unit.set / D::SETS);
                 find_pages();
@@ -86,7 +86,7 @@ template <class K> struct TileLoader {
     // BEAMS: a tile whose positions may be in pages of different slots.
     DEVICE void issue_owned(const DecodeArgs<K> &a, u32 to, i64 to_v)
     {
-        constexpr int N = D::TILE * VECS, PAGES = ceil_div(K::CONTEXT, K::BLOCK);
+        constexpr int N = K::TILE * VECS, PAGES = ceil_div(K::CONTEXT, K::BLOCK);
         const int *mine = a.owner + (i64)unit.slot * K::CONTEXT;
 #pragma unroll 1
         for (int i = 0; i < ceil_div(N, 32); i++) {
@@ -100,7 +100,7 @@ template <class K> struct TileLoader {
                     from = (const char *)(head.k + head.at(page, p)) + n % VECS * 16;
                 }
                 copy16(dst, from, live ? 16 : 0);
-                copy16(dst + D::TILE * D::PITCH, from + to_v, live ? 16 : 0);
+                copy16(dst + K::TILE * K::PITCH, from + to_v, live ? 16 : 0);
             }
         }
     }
@@ -108,18 +108,18 @@ template <class K> struct TileLoader {
     DEVICE void issue(const DecodeArgs<K> &a)
     {
         if (left) {
-            if (position + D::TILE >= unit.cut.last)
+            if (position + K::TILE >= unit.cut.last)
                 wait();
-            const u32 to = ring + stage * D::SLOT;
+            const u32 to = ring + stage * K::SLOT_BYTES;
             // Eight positions from a multiple of 8 on are contiguous in their page.
-            constexpr int N = D::TILE * VECS, HALF = 8 * VECS;
+            constexpr int N = K::TILE * VECS, HALF = 8 * VECS;
             const char *k0 = (const char *)(head.k + head.at(page0, position)) + lane_id() * 16;
             const char *k1 = (const char *)(head.k + head.at(page1, position + 8)) + lane_id() * 16 - HALF * 16;
             const i64 to_v = (const char *)head.v - (const char *)head.k;
-            const bool whole = position >= unit.cut.first && position + D::TILE <= unit.end;
+            const bool whole = position >= unit.cut.first && position + K::TILE <= unit.end;
             bool owned = false;
             if constexpr (K::BEAMS) {
-                owned = least(position + D::TILE, unit.end) > unit.shared;
+                owned = least(position + K::TILE, unit.end) > unit.shared;
                 if (owned)
                     issue_owned(a, to, to_v);
             }
@@ -130,7 +130,7 @@ template <class K> struct TileLoader {
                     const u32 dst = to + D::Rows::piece((i * 32 + lane_id()) / VECS, (i * 32 + lane_id()) % VECS);
                     const char *from = (i * 32 < HALF ? k0 : k1) + i * 512;
                     copy16_evict_first(dst, from);
-                    copy16_evict_first(dst + D::TILE * D::PITCH, from + to_v);
+                    copy16_evict_first(dst + K::TILE * K::PITCH, from + to_v);
                 }
             } else { // positions outside of [first, end) are not read but filled with zeros
 #pragma unroll 1
@@ -141,7 +141,7 @@ template <class K> struct TileLoader {
                         const bool live = position + r >= unit.cut.first && position + r < unit.end;
                         const char *from = live ? (n < HALF ? k0 : k1) + i * 512 : (const char *)head.k;
                         copy16(dst, from, live ? 16 : 0);
-                        copy16(dst + D::TILE * D::PITCH, from + to_v, live ? 16 : 0);
+                        copy16(dst + K::TILE * K::PITCH, from + to_v, live ? 16 : 0);
                     }
                 }
             }
@@ -170,7 +170,7 @@ template <class K> DEVICE void put_result(const DecodeArgs<K> &a, int row, int s
 #pragma unroll
     for (int j = 0; j < 4; j++)
         y[j] = o[j] / sum;
-    const int head = set / D::SETS * D::GROUP + set % D::SETS * D::SET;
+    const int head = set / D::SETS * D::GROUP + set % D::SETS * K::SET;
     store((T *)a.y + ((i64)row * K::HEADS + head) * K::E + i, from_floats<T>(y));
 }
 
@@ -195,8 +195,8 @@ template <bool FAST> DEVICE void join(Joined &a, const Joined &b)
 template <class K> DEVICE void add_partials(const DecodeArgs<K> &a, int row, int set, int chunks, bool groups)
 {
     using D = DecodeShape<K>;
-    const float *partial = a.partials + ((i64)row * D::HEAD_SETS + set) * K::MAX_CHUNKS * D::PARTIAL;
-    const int heads = least(D::SET, D::GROUP - set % D::SETS * D::SET);
+    const float *partial = a.partials + ((i64)row * K::HEAD_SETS + set) * K::MAX_CHUNKS * K::PARTIAL;
+    const int heads = least(K::SET, D::GROUP - set % D::SETS * K::SET);
     const int count = groups ? ceil_div(chunks, D::JOIN) : chunks;
     for (int i = threadIdx.x * 4; i < heads * K::E; i += K::WARPS * 128) {
         const int h = i / K::E;
@@ -205,10 +205,10 @@ template <class K> DEVICE void add_partials(const DecodeArgs<K> &a, int row, int
             Joined one[4], group;
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const float *p = partial + (i64)least(c + j, count - 1) * D::PARTIAL;
+                const float *p = partial + (i64)least(c + j, count - 1) * K::PARTIAL;
                 const uint4_ x = load_l2(p + i);
-                one[j].top = load_l2_scalar(p + D::SET * K::E + h);
-                one[j].sum = load_l2_scalar(p + D::SET * K::E + D::SET + h);
+                one[j].top = load_l2_scalar(p + K::SET * K::E + h);
+                one[j].sum = load_l2_scalar(p + K::SET * K::E + K::SET + h);
                 one[j].o[0] = __uint_as_float(x.x);
                 one[j].o[1] = __uint_as_float(x.y);
                 one[j].o[2] = __uint_as_float(x.z);
@@ -217,9 +217,9 @@ template <class K> DEVICE void add_partials(const DecodeArgs<K> &a, int row, int
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 if (c + j < count)
-                    join<D::MATRIX>(group, one[j]);
+                    join<K::MATRIX>(group, one[j]);
                 if (groups || j == 3) {
-                    join<D::MATRIX>(all, group);
+                    join<K::MATRIX>(all, group);
                     group = Joined();
                 }
             }
@@ -245,7 +245,7 @@ template <class K> DEVICE void share_out(const DecodeArgs<K> &a, int rows, int *
         chunks += shuffle(upto, 31);
         groups += ceil_div(n, D::JOIN);
     }
-    const i64 units = (i64)chunks * D::HEAD_SETS;
+    const i64 units = (i64)chunks * K::HEAD_SETS;
     const bool whole = D::JOIN > 1 && units >= 2 * D::JOIN * (i64)gridDim.x;
     if (lane < 2)
         unit[lane] = (int)(units * (blockIdx.x + lane) / gridDim.x);
@@ -256,16 +256,16 @@ template <class K> DEVICE void share_out(const DecodeArgs<K> &a, int rows, int *
     if (!whole)
         return;
     warp_sync();
-    const i64 sets = (i64)warp_sum(groups) * D::HEAD_SETS;
+    const i64 sets = (i64)warp_sum(groups) * K::HEAD_SETS;
     groups = 0;
     for (int base = 0; base < rows; base += 32) { // each border lies in the row of one lane
         const int row = base + lane, n = row < rows ? cut_row<K>(a.rows[row].kv_len).chunks : 0;
         const int m = ceil_div(n, D::JOIN), upto = warp_prefix_sum(m);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const i64 border = sets * (blockIdx.x + i) / gridDim.x - (i64)(groups + upto - m) * D::HEAD_SETS;
-            if (border >= 0 && border < (i64)m * D::HEAD_SETS)
-                unit[i] = before[row] * D::HEAD_SETS + (int)border / m * n + (int)border % m * D::JOIN;
+            const i64 border = sets * (blockIdx.x + i) / gridDim.x - (i64)(groups + upto - m) * K::HEAD_SETS;
+            if (border >= 0 && border < (i64)m * K::HEAD_SETS)
+                unit[i] = before[row] * K::HEAD_SETS + (int)border / m * n + (int)border % m * D::JOIN;
         }
         groups += shuffle(upto, 31);
     }
@@ -276,26 +276,26 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
 {
     using D = DecodeShape<K>;
     using T = typename K::T;
-    using State = typename Pick<D::MATRIX, WarpStateMatrix<K>, WarpStateFma<K>>::Type;
+    using State = typename Pick<K::MATRIX, WarpStateMatrix<K>, WarpStateFma<K>>::Type;
     static_assert(K::HEADS % K::KV_HEADS == 0, "kv heads must divide the heads");
     static_assert(K::E % 8 == 0 && K::BLOCK % 8 == 0 && K::CHUNK % 16 == 0, "multiples of 8, 8, 16");
     constexpr int THREADS = K::WARPS * 32;
 
-    char *ring = shared_memory();                               // [WARPS][STAGES] of SLOT bytes
-    float *merge = (float *)(ring + D::RING);                   // [WARPS][SET][MERGE_PITCH]
-    float *stats = merge + K::WARPS * D::SET * D::MERGE_PITCH;  // [WARPS][2][SET]
-    float *query = stats + K::WARPS * 2 * D::SET;               // [SET][E], FMA form
-    int *before = (int *)(query + D::QUERY / 4);                // [rows + 1] chunks of earlier rows
-    u32 *arrived = (u32 *)(before + K::MAX_ROWS + 1);           // {whether this block was the last, row, set, chunks}
-    int *unit = (int *)(arrived + 4);                           // {first unit, last + 1, whether whole groups}
+    char *shared = shared_memory(), *ring = shared + K::RING_AT; // [WARPS][STAGES] slots
+    float *merge = (float *)(shared + K::MERGE_AT);              // [WARPS][SET][MERGE_PITCH]
+    float *stats = (float *)(shared + K::STATS_AT);              // [WARPS][2][SET]
+    float *query = (float *)(shared + K::QUERY_AT);              // [SET][E], FMA form
+    int *before = (int *)(shared + K::BEFORE_AT);                // [rows + 1] chunks of earlier rows
+    u32 *arrived = (u32 *)(shared + K::ARRIVED_AT);              // {whether this block was the last, row, set, chunks}
+    int *unit = (int *)(shared + K::UNIT_AT);                    // {first unit, last + 1, whether whole groups}
     const int warp = warp_id(), lane = lane_id();
 
     launch_dependents();
-    char *mine = ring + warp * K::STAGES * D::SLOT;
+    char *mine = ring + warp * K::STAGES * K::SLOT_BYTES;
     if constexpr (D::COLUMNS > K::E) { // columns of the tiles that no copy writes
         constexpr int PAD = D::COLUMNS - K::E;
-        for (int i = lane; i < K::STAGES * 2 * D::TILE * PAD; i += 32)
-            *(typename K::KV *)(mine + D::Rows::byte(i / PAD % D::TILE, (K::E + i % PAD) * (int)sizeof(typename K::KV)) + i / PAD / D::TILE * D::TILE * D::PITCH) = from_float<typename K::KV>(0.0f);
+        for (int i = lane; i < K::STAGES * 2 * K::TILE * PAD; i += 32)
+            *(typename K::KV *)(mine + D::Rows::byte(i / PAD % K::TILE, (K::E + i % PAD) * (int)sizeof(typename K::KV)) + i / PAD / K::TILE * K::TILE * K::PITCH) = from_float<typename K::KV>(0.0f);
     }
 
     // $step, $rows and $pages are written between programs only.
@@ -333,10 +333,10 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
     state.fetch(a, next);
     for (int n = first_unit; n < last_unit; n++) {
         const Unit u = next;
-        const int from = u.set % D::SETS * D::SET, heads = least(D::SET, D::GROUP - from);
-        if (!D::MATRIX) {
+        const int from = u.set % D::SETS * K::SET, heads = least(K::SET, D::GROUP - from);
+        if (!K::MATRIX) {
             const int head = u.set / D::SETS * D::GROUP + from;
-            for (int i = threadIdx.x; i < D::SET * K::E; i += THREADS)
+            for (int i = threadIdx.x; i < K::SET * K::E; i += THREADS)
                 query[i] = i < heads * K::E ? to_float(((const T *)a.q)[((i64)u.row * K::HEADS + head) * K::E + i]) : 0.0f;
             block_sync();
         }
@@ -346,18 +346,18 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
             state.fetch(a, next);
         }
 #pragma unroll 1
-        for (int p = u.begin + warp * D::TILE; p < u.end; p += D::TILE * K::WARPS) {
+        for (int p = u.begin + warp * K::TILE; p < u.end; p += K::TILE * K::WARPS) {
             copy_wait<K::STAGES - 1>();
             warp_sync();
-            if constexpr (D::MATRIX)
-                state.tile(shared_address(mine) + stage * D::SLOT, p, u.cut.first, u.end, query);
+            if constexpr (K::MATRIX)
+                state.tile(shared_address(mine) + stage * K::SLOT_BYTES, p, u.cut.first, u.end, query);
             else
-                state.tile(mine + stage * D::SLOT, p, u.cut.first, u.end, query);
+                state.tile(mine + stage * K::SLOT_BYTES, p, u.cut.first, u.end, query);
             warp_sync();
             loader.issue(a);
             stage = stage + 1 == K::STAGES ? 0 : stage + 1;
         }
-        state.put(merge + warp * D::SET * D::MERGE_PITCH, stats + warp * 2 * D::SET);
+        state.put(merge + warp * K::SET * K::MERGE_PITCH, stats + warp * 2 * K::SET);
         block_sync();
 
         // The warps' states, added in order; a warp without a tile has maximum -inf.
@@ -365,18 +365,18 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
         int last_row = arrived[1], last_set = arrived[2], last_chunks = arrived[3];
         const bool ends = !whole || u.chunk % D::JOIN == D::JOIN - 1 || u.chunk == u.cut.chunks - 1;
         const bool alone = u.cut.chunks <= (whole ? D::JOIN : 1); // there is only this partial result
-        float *partial = a.partials + (((i64)u.row * D::HEAD_SETS + u.set) * K::MAX_CHUNKS + (whole ? u.chunk / D::JOIN : u.chunk)) * D::PARTIAL;
+        float *partial = a.partials + (((i64)u.row * K::HEAD_SETS + u.set) * K::MAX_CHUNKS + (whole ? u.chunk / D::JOIN : u.chunk)) * K::PARTIAL;
         for (int i = threadIdx.x * 4; i < heads * K::E; i += THREADS * 4) {
             const int h = i / K::E, e = i % K::E;
             Joined all;
 #pragma unroll
             for (int w = 0; w < K::WARPS; w++)
-                all.top = fmaxf(all.top, stats[w * 2 * D::SET + h]);
+                all.top = fmaxf(all.top, stats[w * 2 * K::SET + h]);
 #pragma unroll
             for (int w = 0; w < K::WARPS; w++) {
-                const float s = power2<D::MATRIX>(stats[w * 2 * D::SET + h] - all.top);
-                const Vec<float, 4> x = load<4>(merge + (w * D::SET + h) * D::MERGE_PITCH + e);
-                all.sum += stats[w * 2 * D::SET + D::SET + h] * s;
+                const float s = power2<K::MATRIX>(stats[w * 2 * K::SET + h] - all.top);
+                const Vec<float, 4> x = load<4>(merge + (w * K::SET + h) * K::MERGE_PITCH + e);
+                all.sum += stats[w * 2 * K::SET + K::SET + h] * s;
 #pragma unroll
                 for (int j = 0; j < 4; j++)
                     all.o[j] += x[j] * s;
@@ -384,7 +384,7 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
             if (whole) {
                 if (u.chunk % D::JOIN == 0)
                     group = Joined();
-                join<D::MATRIX>(group, all);
+                join<K::MATRIX>(group, all);
                 all = group;
             }
             if (!ends)
@@ -394,8 +394,8 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
             } else {
                 store(partial + i, all.o);
                 if (e == 0) {
-                    partial[D::SET * K::E + h] = all.top;
-                    partial[D::SET * K::E + D::SET + h] = all.sum;
+                    partial[K::SET * K::E + h] = all.top;
+                    partial[K::SET * K::E + K::SET + h] = all.sum;
                 }
             }
         }
@@ -409,7 +409,7 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
             done++;
             if (u.chunk == u.cut.chunks - 1 || n + 1 == last_unit) {
                 if (threadIdx.x == 0) {
-                    u32 *counter = a.counters + u.row * D::HEAD_SETS + u.set;
+                    u32 *counter = a.counters + u.row * K::HEAD_SETS + u.set;
                     arrived[0] = done == u.cut.chunks || atomic_add_acq_rel(counter, done) + done == (u32)u.cut.chunks;
                     arrived[1] = u.row;
                     arrived[2] = u.set;

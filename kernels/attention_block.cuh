@@ -45,27 +45,14 @@ struct AttentionBlockArgs {
     void *y;             // [M, D]
 };
 
-// What follows from the constants of an instance; the template's contract computes the same BYTES.
+// What follows from the constants of an instance.
 template <class K> struct AttentionBlockShape {
     using C = Columns<K>;
     static constexpr int M = K::M, GROUPS = K::CROSS ? 1 : 3, SPLIT = K::CROSS ? 8 : 4;
     static constexpr int WARPS = GROUPS * SPLIT, THREADS = WARPS * 32;
     static constexpr int TILES = ceil_div(K::E, 16);                     // tiles of 16 columns of a group (q, k or v)
     static constexpr int STEPS = ceil_div(ceil_div(K::D, 32), SPLIT);    // steps of 32 k of a slice of D
-    static constexpr int COLUMNS = GROUPS * C::WIDE, LINE = COLUMNS + 4; // floats of a row of sums, padded against bank conflicts
-    static constexpr int EACH = round_up(ceil_div(K::D, K::HEADS), 4);   // columns of y that a block finishes
-    static constexpr int XROW = round_up(K::D * 2, 128) + 64;            // bytes of a row of x in shared memory
-    static constexpr int HROW = C::WIDE * 2 + 16;                        // and of a head's q, k or v; both padded
-    static constexpr int TILES_AT = round_up(K::D, 32) * C::Rows::PITCH; // shared memory: wo, then the rings of tiles,
-    static constexpr int X_AT = TILES_AT + K::KEY_WARPS * K::STAGES * C::BYTES;
-    static constexpr int RAW_AT = X_AT + M * XROW;                       // PRE: x itself, beside n(x)
-    static constexpr int SUM_AT = RAW_AT + K::PRE * M * XROW;            // [SPLIT][M][LINE]
-    static constexpr int HEAD_AT = SUM_AT + SPLIT * M * LINE * 4;        // [GROUPS][M] rows of q, k, v; q is replaced by the head's result
-    static constexpr int GAIN_AT = HEAD_AT + GROUPS * M * HROW;          // gains and biases of the norm
-    static constexpr int PARTIAL_AT = GAIN_AT + (K::NORM > 0 ? 8 * K::D : 0); // partial results of attention
-    static constexpr int BIAS_AT = PARTIAL_AT + K::SLICES * M * C::PARTIAL * 4; // of w, then of wo: [COLUMNS], [EACH]
-    static constexpr int HEADS_AT = round_up(BIAS_AT + (COLUMNS + EACH) * 4, 16); // [heads][M][EACH]: what they add to y
-    static constexpr int BYTES = HEADS_AT + K::HEADS * M * EACH * 4;
+    static constexpr int COLUMNS = GROUPS * C::WIDE; // of all groups
     static constexpr int BEHIND = K::STAGES + 1;                         // groups of copies that follow that of the floats
     static_assert(C::WIDE <= 128 && K::D % 8 == 0 && M <= 8 && M <= WARPS, "");
     static_assert(8 * TILES * STEPS + 4 * TILES <= 144, "the weights of a warp do not fit its registers");
@@ -130,14 +117,14 @@ template <class K> struct AttentionBlockWeights {
         for (int j = 0; j < S::STEPS; j++) {
             uint4_ v = {0, 0, 0, 0};
             if (g < S::M && (K::D % (32 * S::SPLIT) == 0 || k(j) < K::D))
-                v = shared_load16(x + g * S::XROW + k(j) * 2);
+                v = shared_load16(x + g * K::X_ROW_BYTES + k(j) * 2);
 #pragma unroll
             for (int i = 0; i < S::TILES; i++) {
                 mma<T>(d[i], w[i][j][0].x, w[i][j][1].x, w[i][j][0].y, w[i][j][1].y, v.x, v.y);
                 mma<T>(d[i], w[i][j][0].z, w[i][j][1].z, w[i][j][0].w, w[i][j][1].w, v.z, v.w);
             }
         }
-        float *to = sums + (slice() * S::M + 2 * t) * S::LINE + group() * S::C::WIDE + 2 * g;
+        float *to = sums + (slice() * S::M + 2 * t) * K::SUM_LINE + group() * S::C::WIDE + 2 * g;
 #pragma unroll
         for (int i = 0; i < S::TILES; i++)
 #pragma unroll
@@ -146,7 +133,7 @@ template <class K> struct AttentionBlockWeights {
                     Vec<float, 2> v;
                     v[0] = d[i][e];
                     v[1] = d[i][2 + e];
-                    store(to + e * S::LINE + i * 16, v);
+                    store(to + e * K::SUM_LINE + i * 16, v);
                 }
     }
 };
@@ -155,7 +142,7 @@ template <class K> struct AttentionBlockWeights {
 template <class K> DEVICE void attention_block_floats(const AttentionBlockArgs &a, int head, char *shared)
 {
     using S = AttentionBlockShape<K>;
-    const u32 gain = shared_address(shared + S::GAIN_AT), bias = shared_address(shared + S::BIAS_AT);
+    const u32 gain = shared_address(shared + K::GAINS_AT), bias = shared_address(shared + K::BIASES_AT);
 #pragma unroll 1
     for (int i = threadIdx.x; i < K::D / 4 && K::NORM > 0; i += S::THREADS) {
         copy16(gain + i * 16, a.g + i * 4);
@@ -166,8 +153,8 @@ template <class K> DEVICE void attention_block_floats(const AttentionBlockArgs &
     for (int i = threadIdx.x; i < S::GROUPS * K::E && K::BIAS; i += S::THREADS)
         copy4(bias + (i / K::E * S::C::WIDE + i % K::E) * 4, a.b + (i / K::E * K::HEADS + head) * K::E + i % K::E);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < S::EACH && head * S::EACH + i < K::D && K::BIAS_OUT; i += S::THREADS)
-        copy4(bias + (S::COLUMNS + i) * 4, a.bo + head * S::EACH + i);
+    for (int i = threadIdx.x; i < K::EACH && head * K::EACH + i < K::D && K::BIAS_OUT; i += S::THREADS)
+        copy4(bias + (S::COLUMNS + i) * 4, a.bo + head * K::EACH + i);
 }
 
 // Starts the copy of the head's columns of wo. Rows are permuted within each 32, row 4i + r to place 8r + i, so that mma
@@ -192,8 +179,8 @@ template <class K> DEVICE void attention_block_norm(const Vec<typename K::T, 8> 
 {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
-    const float *gain = (const float *)(shared + S::GAIN_AT), *bias = gain + K::D;
-    const u32 x = shared_address(shared + S::X_AT + m * S::XROW), raw = shared_address(shared + S::RAW_AT + m * S::XROW);
+    const float *gain = (const float *)(shared + K::GAINS_AT), *bias = gain + K::D;
+    const u32 x = shared_address(shared + K::X_AT + m * K::X_ROW_BYTES), raw = shared_address(shared + K::RAW_AT + m * K::X_ROW_BYTES);
     RowStat s = {};
     if (K::NORM > 0)
         s = held_stat<K::NORM, K::D>(row, K::EPS);
@@ -240,22 +227,22 @@ template <class K> struct AttentionBlockHead {
     }
     DEVICE void finish(int live, char *shared) const
     {
-        const float *sums = (const float *)(shared + S::SUM_AT) + column();
+        const float *sums = (const float *)(shared + K::SUMS_AT) + column();
 #pragma unroll
         for (int i = 0; i < ROUNDS; i++) {
             const int m = row(i);
             if (!some(i, live))
                 break;
-            Vec<float, 2> v = load<2>(sums + m * S::LINE);
+            Vec<float, 2> v = load<2>(sums + m * K::SUM_LINE);
 #pragma unroll
             for (int p = 1; p < S::SPLIT; p++)
-                add_pair(v, load<2>(sums + (p * S::M + m) * S::LINE));
+                add_pair(v, load<2>(sums + (p * S::M + m) * K::SUM_LINE));
             if (K::BIAS)
-                add_pair(v, load<2>((const float *)(shared + S::BIAS_AT) + column()));
+                add_pair(v, load<2>((const float *)(shared + K::BIASES_AT) + column()));
             if constexpr (!K::CROSS)
                 if (K::ROT > 0)
                     append_turn<1>(angle[i], v);
-            store((T *)(shared + S::HEAD_AT + (group() * S::M + m) * S::HROW) + element(), from_floats<T>(v));
+            store((T *)(shared + K::HEAD_AT + (group() * S::M + m) * K::H_ROW_BYTES) + element(), from_floats<T>(v));
         }
     }
 };
@@ -271,7 +258,7 @@ template <class K> DEVICE void attention_block_append(const AttentionBlockArgs &
         const int m = i / VECS % live, kind = i / VECS / live; // kind 1: values
         T *to = (T *)(kind ? a.v : a.k) +
                 (((i64)rows[m].page * K::HEADS + head) * K::BLOCK + (rows[m].at.length - 1) % K::BLOCK) * K::E + i % VECS * 8;
-        *(uint4_ *)to = *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + m) * S::HROW + i % VECS * 16);
+        *(uint4_ *)to = *(const uint4_ *)(shared + K::HEAD_AT + ((1 + kind) * S::M + m) * K::H_ROW_BYTES + i % VECS * 16);
     }
 }
 
@@ -293,7 +280,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     }
     static DEVICE char *slot(int turn, char *shared)
     {
-        return shared + S::TILES_AT + (warp_id() * K::STAGES + turn % K::STAGES) * C::BYTES;
+        return shared + K::TILES_AT + (warp_id() * K::STAGES + turn % K::STAGES) * K::TILE_BYTES;
     }
     static DEVICE void issue(const AttentionBlockArgs &a, const BriefRow &r, int head, int turn, char *shared)
     {
@@ -321,8 +308,8 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
     {
         if (lane_id() < 2 * C::VECS) {
             const int kind = lane_id() / C::VECS, piece = lane_id() % C::VECS;
-            const uint4_ x = *(const uint4_ *)(shared + S::HEAD_AT + ((1 + kind) * S::M + row()) * S::HROW + piece * 16);
-            shared_store16(tile + kind * C::TILE * C::Rows::PITCH + C::Rows::piece((length - 1) % C::TILE, piece), x);
+            const uint4_ x = *(const uint4_ *)(shared + K::HEAD_AT + ((1 + kind) * S::M + row()) * K::H_ROW_BYTES + piece * 16);
+            shared_store16(tile + kind * C::TILE * K::PITCH + C::Rows::piece((length - 1) % C::TILE, piece), x);
         }
         warp_sync();
     }
@@ -333,7 +320,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
         const BriefRow r = rows[row()].at;
         const int last = (r.length - 1) / C::TILE; // the tile of the step's own token
         C state;
-        state.fetch(lane_id() < 4 ? (const typename K::T *)(shared + S::HEAD_AT + row() * S::HROW) : nullptr);
+        state.fetch(lane_id() < 4 ? (const typename K::T *)(shared + K::HEAD_AT + row() * K::H_ROW_BYTES) : nullptr);
 #pragma unroll 1
         for (int i = 0; i < TURNS; i++) {
             const u32 at = shared_address(slot(i, shared));
@@ -347,7 +334,7 @@ template <class K, bool CROSS = K::CROSS> struct AttentionBlockKeys {
                 state.tile(at, 0, r.length - tile(i) * C::TILE);
                 warp_sync();
                 if (tile(i) + K::SLICES > last)
-                    state.put((float *)(shared + S::PARTIAL_AT) + (row() * K::SLICES + slice(i)) * C::PARTIAL, 0, 1);
+                    state.put((float *)(shared + K::PARTIALS_AT) + (row() * K::SLICES + slice(i)) * C::PARTIAL, 0, 1);
             }
             if (i + K::STAGES < TURNS)
                 issue(a, r, head, i + K::STAGES, shared);
@@ -362,7 +349,7 @@ template <class K> struct AttentionBlockKeys<K, true> {
     using C = Columns<K>;
     SourceWalk<K> walk, ahead;
 
-    static DEVICE char *tiles(char *shared) { return shared + S::TILES_AT + warp_id() * K::STAGES * C::BYTES; }
+    static DEVICE char *tiles(char *shared) { return shared + K::TILES_AT + warp_id() * K::STAGES * K::TILE_BYTES; }
     DEVICE void begin(const AttentionBlockArgs &a, int head, int live, char *shared)
     {
         AttentionBlockRow r = {};
@@ -375,8 +362,8 @@ template <class K> struct AttentionBlockKeys<K, true> {
     {
         const int g = lane_id() >> 2;
         source_attend<K>(SourceCache{a.k, a.v, head}, walk, ahead, tiles(shared),
-                         g < live ? (const typename K::T *)(shared + S::HEAD_AT + g * S::HROW) : nullptr,
-                         (float *)(shared + S::PARTIAL_AT) + warp_id() * S::M * C::PARTIAL);
+                         g < live ? (const typename K::T *)(shared + K::HEAD_AT + g * K::H_ROW_BYTES) : nullptr,
+                         (float *)(shared + K::PARTIALS_AT) + warp_id() * S::M * C::PARTIAL);
     }
 };
 
@@ -385,12 +372,12 @@ template <class K> DEVICE void attention_block_join(const AttentionBlockRow *row
 {
     using S = AttentionBlockShape<K>;
     using C = Columns<K>;
-    const float *partial = (const float *)(shared + S::PARTIAL_AT);
+    const float *partial = (const float *)(shared + K::PARTIALS_AT);
 #pragma unroll 1
     for (int i = threadIdx.x * 2; i < live * K::E; i += S::THREADS * 2) {
         const int m = i / K::E, used = least(K::SLICES, ceil_div(rows[m].at.length, C::TILE));
         const Vec<float, 2> y = add_few_partials<K, K::SLICES>(partial + m * (K::CROSS ? 1 : K::SLICES) * C::PARTIAL, used, (K::CROSS ? S::M : 1) * C::PARTIAL, i % K::E);
-        store((typename K::T *)(shared + S::HEAD_AT + m * S::HROW) + i % K::E, from_floats<typename K::T>(y));
+        store((typename K::T *)(shared + K::HEAD_AT + m * K::H_ROW_BYTES) + i % K::E, from_floats<typename K::T>(y));
     }
 }
 
@@ -404,9 +391,9 @@ template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *
     constexpr int ALL = ceil_div(K::D, 32), ROUNDS = ceil_div(ALL, S::WARPS);
     const int lane = lane_id(), g = lane >> 2, t = lane & 3;
     C state; // only to load the B operand, row g of the head's result
-    state.fetch(g < S::M ? (const T *)(shared + S::HEAD_AT + g * S::HROW) : nullptr);
+    state.fetch(g < S::M ? (const T *)(shared + K::HEAD_AT + g * K::H_ROW_BYTES) : nullptr);
     const u32 wo = shared_address(shared) + C::Rows::piece(lane % 16, lane / 16);
-    const u32 mine = shared_address(shared + S::HEADS_AT + head * S::M * S::EACH * 4);
+    const u32 mine = shared_address(shared + K::HEADS_AT + head * S::M * K::EACH * 4);
 #pragma unroll(ROUNDS <= 4 ? ROUNDS : 4)
     for (int i = 0; i < ROUNDS; i++) {
         const int tile = i * S::WARPS + warp_id(), n = tile * 32 + 4 * g;
@@ -418,16 +405,16 @@ template <class K> DEVICE void attention_block_out(int head, u32 arrived, char *
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 u32 w[4];
-                ldmatrix4(w, C::Rows::pair(wo, j) + (tile * 2 + h) * 16 * C::Rows::PITCH);
+                ldmatrix4(w, C::Rows::pair(wo, j) + (tile * 2 + h) * 16 * K::PITCH);
                 mma<T>(d[h], w, state.q[0][j]);
             }
         if (n >= K::D)
             continue;
-        const u32 rank = n / S::EACH, to = cluster_map(mine + n % S::EACH * 4, rank), count = cluster_map(arrived, rank);
+        const u32 rank = n / K::EACH, to = cluster_map(mine + n % K::EACH * 4, rank), count = cluster_map(arrived, rank);
 #pragma unroll
         for (int e = 0; e < 2; e++)
             if (2 * t + e < S::M)
-                cluster_send4(to + (2 * t + e) * S::EACH * 4, d[0][e], d[0][2 + e], d[1][e], d[1][2 + e], count);
+                cluster_send4(to + (2 * t + e) * K::EACH * 4, d[0][e], d[0][2 + e], d[1][e], d[1][2 + e], count);
     }
 }
 
@@ -436,20 +423,20 @@ template <class K> DEVICE void attention_block_finish(const AttentionBlockArgs &
 {
     using S = AttentionBlockShape<K>;
     using T = typename K::T;
-    constexpr int PAIRS = S::EACH / 2;
+    constexpr int PAIRS = K::EACH / 2;
 #pragma unroll 1
     for (int i = threadIdx.x; i < live * PAIRS; i += S::THREADS) {
-        const int m = i / PAIRS, column = i % PAIRS * 2, n = rank * S::EACH + column;
+        const int m = i / PAIRS, column = i % PAIRS * 2, n = rank * K::EACH + column;
         if (n >= K::D)
             continue;
-        const float *from = (const float *)(shared + S::HEADS_AT) + m * S::EACH + column;
+        const float *from = (const float *)(shared + K::HEADS_AT) + m * K::EACH + column;
         Vec<float, 2> v = load<2>(from);
 #pragma unroll
         for (int h = 1; h < K::HEADS; h++)
-            add_pair(v, load<2>(from + h * S::M * S::EACH));
+            add_pair(v, load<2>(from + h * S::M * K::EACH));
         if (K::BIAS_OUT)
-            add_pair(v, load<2>((const float *)(shared + S::BIAS_AT) + S::COLUMNS + column));
-        add_pair(v, to_floats(load<2>((const T *)(shared + (K::PRE ? S::RAW_AT : S::X_AT) + m * S::XROW) + n)));
+            add_pair(v, load<2>((const float *)(shared + K::BIASES_AT) + S::COLUMNS + column));
+        add_pair(v, to_floats(load<2>((const T *)(shared + (K::PRE ? K::RAW_AT : K::X_AT) + m * K::X_ROW_BYTES) + n)));
         store((T *)a.y + (i64)m * K::D + n, from_floats<T>(v));
     }
 }
@@ -471,7 +458,7 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     if (threadIdx.x == 0) {
         mbarrier_init(arrived, 1);
         mbarrier_init_fence();
-        mbarrier_expect(arrived, K::HEADS * S::M * most(0, least(S::EACH, K::D - head * S::EACH)) * 4);
+        mbarrier_expect(arrived, K::HEADS * S::M * most(0, least(K::EACH, K::D - head * K::EACH)) * 4);
     }
     warp_sync();
     cluster_arrive();
@@ -508,7 +495,7 @@ DEVICE void attention_block(const AttentionBlockArgs &a)
     if (warp_id() < live)
         attention_block_norm<K>(row, warp_id(), shared);
     block_sync();
-    weights.multiply(shared_address(shared + S::X_AT), (float *)(shared + S::SUM_AT));
+    weights.multiply(shared_address(shared + K::X_AT), (float *)(shared + K::SUMS_AT));
     block_sync();
     projection.finish(live, shared);
     block_sync();

@@ -49,8 +49,8 @@ template <class C> struct LinearAttendShape {
     static constexpr int TOKENS = 128, OWN = TOKENS / 4, KEY_GROUPS = 4;
     static constexpr int STEPS = ceil_div(C::D, 64);       // of 64 k; a block has C::SLOTS of them
     static constexpr int W = TILE_N * 128, X = 64 * 128;                             // bytes of a slot's w and x
-    using Rows = TileRows<E * 2>;                                                // of keys, queries
-    using Halves = TileRows<HALF * 2>;                                           // of values
+    using Rows = TileRows<128>;                                                  // of keys, queries
+    using Halves = TileRows<80>;                                                 // of values
     static constexpr int OUT_PITCH = HALF + 4;                                   // floats of a row of a warp's result
     // Bytes received from the other blocks: keys and queries; values; sums.
     static constexpr int KEYS = (7 + 1) * OWN * HALF * 2, VALUES = 3 * OWN * HALF * 2, RECEIVED = 64 * TILE_N * 4 / 2;

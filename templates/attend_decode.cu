@@ -16,26 +16,34 @@
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
 //    MAX_ROWS is that of the largest program, so that all programs share one instance. A row's keys are cut into
 //    chunks of CHUNK positions, or of a multiple of it where a row would have more than MAX_CHUNKS.
-//    SET, SLOT, PARTIAL, SHARED: as in DecodeShape. LINE: bytes of a key in shared memory.
+//    SET: heads of a group that are computed together; a larger group reads the keys once for each set. TILE: positions of
+//    a warp's tile. LINE, PITCH: bytes of a key in shared memory, without and with its padding. PARTIAL: floats of a partial
+//    result: sums [SET][HEAD_DIM], maxima [SET], sums of weights [SET].
 //@ consts  CHUNK: 256  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
 //@ consts  MATRIX: X == KV && X != fp32
 //@ consts  SET: min(HEADS / KV_HEADS, MATRIX && HEAD_DIM <= 128 ? 16 : 8)
-//@ consts  SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PARTIAL: round_up(SET * (HEAD_DIM + 2), 4)
+//@ consts  HEAD_SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PARTIAL: round_up(SET * (HEAD_DIM + 2), 4)
 //@ consts  TILE: MATRIX || HEAD_DIM <= 64 ? 16 : HEAD_DIM <= 128 ? 8 : 4
-//@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  SLOT: 2 * TILE * (LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16)
+//@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  SLOT_BYTES: 2 * TILE * PITCH  MERGE_PITCH: round_up(HEAD_DIM, 16) + 4
 //    BLOCKS per SM. Before sm_90, a head_dim that is no multiple of 16 needs more registers than two blocks leave.
 //@ plain:  tune WARPS: 8 4 2
 //@ plain:  consts STAGES: 2  BLOCKS: ARCH < 90 && HEAD_DIM % 16 ? 1 : WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
 //@ beams:  tune WARPS: 4 2
 //@ beams:  consts STAGES: 2  BLOCKS: WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
 //@ order   WARPS
-//@ consts  SHARED: WARPS * (STAGES * SLOT + SET * (round_up(HEAD_DIM, 16) + 6) * 4) + (MATRIX ? 0 : SET * HEAD_DIM * 4) + (MAX_ROWS + 8) * 4
+//@ shared  RING    WARPS * STAGES * SLOT_BYTES
+//@ shared  MERGE   WARPS * SET * MERGE_PITCH * 4
+//@ shared  STATS   WARPS * 2 * SET * 4
+//@ shared  QUERY   MATRIX ? 0 : SET * HEAD_DIM * 4
+//@ shared  BEFORE  (MAX_ROWS + 1) * 4  // chunks of earlier rows
+//@ shared  ARRIVED 4 * 4               // whether this block was the last, row, set, chunks
+//@ shared  UNIT    3 * 4               // first unit, last + 1, whether whole groups
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
-//@ fits    WARPS * SLOT <= 40000 && (WARPS < 8 || MATRIX && SET <= 8)
+//@ fits    WARPS * SLOT_BYTES <= 40000 && (WARPS < 8 || MATRIX && SET <= 8)
 //@ fits    SHARED <= SMEM && BEAM_LANES == (BEAMS > 0)
-//@ launch  grid min(BLOCKS * SMS, S * SETS * MAX_CHUNKS)    block WARPS * 32    smem SHARED
-//@ scratch partials 4 * S_MAX * SETS * MAX_CHUNKS * PARTIAL
-//@ zeroed  counters 4 * S_MAX * SETS
+//@ launch  grid min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
+//@ scratch partials 4 * S_MAX * HEAD_SETS * MAX_CHUNKS * PARTIAL
+//@ zeroed  counters 4 * S_MAX * HEAD_SETS
 //@ moves   S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
 //@ flops   2 * S * CONTEXT * HEADS * HEAD_DIM
 //@ overlap yes
@@ -49,10 +57,10 @@ struct Config {
     static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
     static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@, BEAMS = @BEAM_LANES@;
+    static constexpr bool MATRIX = @MATRIX@;
+    static constexpr int SET = @SET@, HEAD_SETS = @HEAD_SETS@, PARTIAL = @PARTIAL@, TILE = @TILE@, PITCH = @PITCH@;
+    static constexpr int SLOT_BYTES = @SLOT_BYTES@, MERGE_PITCH = @MERGE_PITCH@, @REGIONS@;
 };
-static_assert(DecodeShape<Config>::SHARED <= @SHARED@ && DecodeShape<Config>::PARTIAL == @PARTIAL@ &&
-                  DecodeShape<Config>::HEAD_SETS == @SETS@, "contract and kernel disagree");
-
 extern "C" __global__ void __launch_bounds__(Config::WARPS * 32, Config::BLOCKS)
 //@ plain:  text @NAME@(const __grid_constant__ AttendDecodeArgs a) { attend_decode<Config>(a); }
 //@ beams:  text @NAME@(const __grid_constant__ AttendDecodeBeamsArgs a) { attend_decode<Config>(a); }

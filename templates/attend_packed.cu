@@ -8,19 +8,23 @@
 //@ consts  MATRIX: X != fp32
 //@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(X)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
 //    ROWS, KEYS: queries and keys of a tile, the first that fit. LINE, PITCH: bytes of a row of a tile, without and with
-//    its padding. SHARED: as in FlashShape.
+//    its padding. Q_PITCH: the same of the queries. P_PITCH: floats of a key's weights.
 //@ tune    ROWS: 128 64 32 16  KEYS: 64 32 16
 //@ order   KEYS
 //    With short texts most rows of a tile of 128 would be empty.
 //@ prefer  ROWS=64 if MATRIX && CONTEXT <= 512
-//@ consts  SHARED: 64 + (MATRIX ? (ROWS + 4 * KEYS) * PITCH : ROWS * (COLUMNS * 4 + 16) + 2 * KEYS * PITCH + 4 * KEYS * (ROWS / 4 + 4) * 4)
+//@ consts  Q_PITCH: MATRIX ? PITCH : COLUMNS * 4 + 16  P_PITCH: ROWS / 4 + 4
+//@ shared  QUERIES ROWS * Q_PITCH
+//@ shared  TILES   (MATRIX ? 2 : 1) * 2 * KEYS * PITCH        // keys, values
+//@ shared  WEIGHTS MATRIX ? 0 : 4 * KEYS * P_PITCH * 4        // of the keys, from lane to lane
+//@ shared  PIECE   64                                         // the block's work
 //@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256
 //@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128
 //@ fits    MATRIX ? KEYS < 64 || 2 * SHARED + 2048 <= SMEM : KEYS == 32
 //@ fits    SHARED <= SMEM
 //    Four blocks per SM where registers allow it: most texts are one or two tiles, whose time is latency.
 //@ consts  BLOCKS: MATRIX && ROWS == 64 && HEAD_DIM <= 64 && 4 * (SHARED + 1024) <= SMEM ? 4 : 2
-//@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128    smem SHARED
+//@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
 //@ flops   4 * T * min(T_MAX, CONTEXT) * HEADS * HEAD_DIM
 //@ overlap yes
@@ -32,9 +36,10 @@ struct Config {
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, WINDOW = 0;
     static constexpr float SCALE = @SCALE@, SOFTCAP = 0.0f;
     static constexpr bool CAUSAL = false;
-    static constexpr int ROWS = @ROWS@, KEYS = @KEYS@;
+    static constexpr bool MATRIX = @MATRIX@;
+    static constexpr int ROWS = @ROWS@, KEYS = @KEYS@, COLUMNS = @COLUMNS@, PITCH = @PITCH@, Q_PITCH = @Q_PITCH@, P_PITCH = @P_PITCH@;
+    static constexpr int @REGIONS@;
 };
-static_assert(FlashShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");
 
 extern "C" __global__ void __launch_bounds__(128, @BLOCKS@)
 @NAME@(const __grid_constant__ AttendPackedArgs a) { attend_packed<Config>(a); }

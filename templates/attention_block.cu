@@ -14,22 +14,31 @@
 //@ consts  ROT: append.rot  PAGE: BLOCK  LENGTH: CONTEXT  LANES: min(BEAMS, 1)
 //@ consts  SCALE: attend_paged.scale  SOFTCAP: attend_paged.softcap  WINDOW: attend_paged.window
 //    SLICES: slices of a row's keys. SHARE: warps that share a row. STEPS: steps of 32 k that a warp multiplies; each
-//    takes 8 registers of weights for 16 columns. EACH: columns of y that a block finishes. LINE, PITCH, TILE: bytes of
-//    a head's row, of one row of a tile, of a tile as in Columns. FIXED: bytes of shared memory without the tiles.
+//    takes 8 registers of weights for 16 columns. EACH: columns of y that a block finishes. LINE, PITCH: bytes of a row of
+//    a tile, without and with its padding. X_ROW_BYTES, H_ROW_BYTES, SUM_LINE: of a row of x, of q, k or v, floats of a
+//    row of sums; all padded against bank conflicts.
 //@ consts  TILES: ceil_div(CONTEXT, 16)  SLICES: min(8, TILES)
 //@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 128)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
-//@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
-//@ consts  ROWS: (1 + PRE) * (round_up(2 * WIDTH, 128) + 64) + 16 * (3 * WIDE + 4) + 3 * (LINE + 16) + 4 * HEADS * EACH
-//@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * SLICES * (HEAD_DIM + 2) + 3 * WIDE + EACH
-//@ consts  FIXED: round_up(WIDTH, 32) * PITCH + M * ROWS + round_up(4 * FLOATS, 16)
-//@ consts  SHARE: min((FIXED + 12 * TILE + 1024 <= SMEM ? 12 : 8) / M, SLICES)  KEY_WARPS: M * SHARE
-//@ consts  STAGES: min(ceil_div(SLICES, SHARE) * ceil_div(TILES, SLICES), (SMEM - 1024 - FIXED) / (KEY_WARPS * TILE))
+//@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE_BYTES: 2 * 16 * PITCH
+//@ consts  X_ROW_BYTES: round_up(2 * WIDTH, 128) + 64  H_ROW_BYTES: LINE + 16  SUM_LINE: 3 * WIDE + 4
+//@ consts  SHARE: min((BESIDE_TILES + 12 * TILE_BYTES + 1024 <= SMEM ? 12 : 8) / M, SLICES)  KEY_WARPS: M * SHARE
+//@ consts  STAGES: min(ceil_div(SLICES, SHARE) * ceil_div(TILES, SLICES), (SMEM - 1024 - BESIDE_TILES) / (KEY_WARPS * TILE_BYTES))
+//@ shared  WO       round_up(WIDTH, 32) * PITCH
+//@ shared  TILES    KEY_WARPS * STAGES * TILE_BYTES  // keys and values
+//@ shared  X        M * X_ROW_BYTES
+//@ shared  RAW      PRE * M * X_ROW_BYTES            // x itself, beside n(x)
+//@ shared  SUMS     4 * M * SUM_LINE * 4             // [slices of D][M] rows
+//@ shared  HEAD     3 * M * H_ROW_BYTES              // rows of q, k, v; q is replaced by the head's result
+//@ shared  GAINS    min(NORM, 1) * 2 * WIDTH * 4     // gains and biases of the norm
+//@ shared  PARTIALS SLICES * M * (HEAD_DIM + 2) * 4  // results of the warps
+//@ shared  BIASES   (3 * WIDE + EACH) * 4            // of w, then of wo
+//@ shared  HEADS    HEADS * M * EACH * 4 align 16    // what the heads add to y
 //    Not on sm_120a: with M = 1 it would spill some registers there.
 //@ needs   TMA CLUSTER
 //@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH < 120 && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128 && WINDOW == 0 && CONTEXT <= 256
 //@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && STAGES >= 1
-//@ launch  grid HEADS   block 384   smem FIXED + KEY_WARPS * STAGES * TILE
+//@ launch  grid HEADS   block 384
 //@ moves   2 * (P + A) * D + S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
 //@ flops   2 * T * (P + A) * D
 //@ overlap yes
@@ -43,10 +52,10 @@ struct Config {
     static constexpr int CROSS = 0, NORM = @NORM@, PRE = @PRE@, BIAS = @BIAS@, BIAS_OUT = @BIAS_OUT@;
     static constexpr int FIRST = @FIRST@, ROT = @ROT@, BLOCK = @PAGE@, CONTEXT = @LENGTH@, BEAMS = @LANES@;
     static constexpr int SLICES = @SLICES@, SHARE = @SHARE@, KEY_WARPS = @KEY_WARPS@, STAGES = @STAGES@;
+    static constexpr int PITCH = @PITCH@, TILE_BYTES = @TILE_BYTES@, EACH = @EACH@, X_ROW_BYTES = @X_ROW_BYTES@;
+    static constexpr int H_ROW_BYTES = @H_ROW_BYTES@, SUM_LINE = @SUM_LINE@, @REGIONS@;
     static constexpr float EPS = @EPS@, SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
 };
-static_assert(AttentionBlockShape<Config>::BYTES == @FIXED@ + @KEY_WARPS@ * @STAGES@ * @TILE@ && AttentionBlockShape<Config>::THREADS == 384,
-              "contract and kernel disagree");
 
 extern "C" __global__ void CLUSTER(Config::HEADS) __launch_bounds__(384, 1)
 @NAME@(const __grid_constant__ AttentionBlockArgs a) { attention_block<Config>(a); }

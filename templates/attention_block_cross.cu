@@ -13,19 +13,27 @@
 //@ consts  HEAD_DIM: attend_cross.head_dim  LENGTH: SOURCE  SCALE: attend_cross.scale
 //    KEY_WARPS: warps that share the tiles of keys. STAGES: two where a warp takes more than one tile.
 //@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 256)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
-//@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE: 32 * PITCH
+//@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE_BYTES: 2 * 16 * PITCH
 //@ consts  KEY_WARPS: SOURCE > 64 ? 8 : 4
 //@ consts  STAGES: ceil_div(M, max(BEAMS, 1)) * ceil_div(SOURCE, 16) > KEY_WARPS ? 2 : 1
-//@ consts  ROWS: (1 + PRE) * (round_up(2 * WIDTH, 128) + 64) + 32 * (WIDE + 4) + LINE + 16 + 4 * HEADS * EACH
-//@ consts  FLOATS: min(NORM, 1) * 2 * WIDTH + M * KEY_WARPS * (HEAD_DIM + 2) + WIDE + EACH
-//@ consts  BYTES: round_up(WIDTH, 32) * PITCH + M * ROWS + KEY_WARPS * STAGES * TILE + round_up(4 * FLOATS, 16)
+//@ consts  X_ROW_BYTES: round_up(2 * WIDTH, 128) + 64  H_ROW_BYTES: LINE + 16  SUM_LINE: WIDE + 4
+//@ shared  WO       round_up(WIDTH, 32) * PITCH
+//@ shared  TILES    KEY_WARPS * STAGES * TILE_BYTES     // keys and values
+//@ shared  X        M * X_ROW_BYTES
+//@ shared  RAW      PRE * M * X_ROW_BYTES               // x itself, beside n(x)
+//@ shared  SUMS     8 * M * SUM_LINE * 4                // [slices of D][M] rows
+//@ shared  HEAD     M * H_ROW_BYTES                     // rows of q; q is replaced by the head's result
+//@ shared  GAINS    min(NORM, 1) * 2 * WIDTH * 4        // gains and biases of the norm
+//@ shared  PARTIALS KEY_WARPS * M * (HEAD_DIM + 2) * 4  // results of the warps
+//@ shared  BIASES   (WIDE + EACH) * 4                   // of w, then of wo
+//@ shared  HEADS    HEADS * M * EACH * 4 align 16       // what the heads add to y
 //    MEMORY: more than half of an SM's, so that no block of a `linear` shares the SM: its loads of x would queue behind
 //    all that the next launch of this kernel loads early. (With half an SM, `up` took 1 us longer on an H200.)
-//@ consts  MEMORY: max(BYTES, (SMEM + 1024) / 2)
+//@ consts  MEMORY: max(SHARED, (SMEM + 1024) / 2)
 //@ needs   TMA CLUSTER
 //@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128
-//@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && BYTES + 1024 <= SMEM
+//@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && SHARED + 1024 <= SMEM
 //@ launch  grid HEADS   block 256   smem MEMORY
 //@ moves   4 * A * D + 2 * S * KV_HEADS * SOURCE * HEAD_DIM * sizeof(KV)
 //@ flops   4 * T * A * D
@@ -38,10 +46,10 @@ struct Config {
     static constexpr int M = @M@, D = @WIDTH@, HEADS = @HEADS@, KV_HEADS = HEADS, E = @HEAD_DIM@;
     static constexpr int CROSS = 1, FIRST = 0, NORM = @NORM@, PRE = @PRE@, BIAS = @BIAS@, BIAS_OUT = @BIAS_OUT@;
     static constexpr int SOURCE = @LENGTH@, UNIT = M, KEY_WARPS = @KEY_WARPS@, SLICES = KEY_WARPS, STAGES = @STAGES@;
+    static constexpr int PITCH = @PITCH@, TILE_BYTES = @TILE_BYTES@, EACH = @EACH@, X_ROW_BYTES = @X_ROW_BYTES@;
+    static constexpr int H_ROW_BYTES = @H_ROW_BYTES@, SUM_LINE = @SUM_LINE@, @REGIONS@;
     static constexpr float EPS = @EPS@, SCALE = @SCALE@, SOFTCAP = 0.0f;
 };
-static_assert(AttentionBlockShape<Config>::BYTES == @BYTES@ && AttentionBlockShape<Config>::THREADS == 256,
-              "contract and kernel disagree");
 
 extern "C" __global__ void CLUSTER(Config::HEADS) __launch_bounds__(256, 1)
 @NAME@(const __grid_constant__ AttentionBlockArgs a) { attention_block<Config>(a); }

@@ -58,7 +58,7 @@ template <class K> DEVICE void brief_copy(const BriefCache &c, int found, int fr
         const i64 at = row < 0 ? 0 : (i64)row * K::E + piece % C::VECS * 8;
         const u32 dst = to + C::Rows::piece(n, piece % C::VECS);
         copy16(dst, (const KV *)c.k + at, row < 0 ? 0 : 16);
-        copy16(dst + C::TILE * C::Rows::PITCH, (const KV *)c.v + at, row < 0 ? 0 : 16);
+        copy16(dst + C::TILE * K::PITCH, (const KV *)c.v + at, row < 0 ? 0 : 16);
     }
 }
 
@@ -70,7 +70,7 @@ template <class K> DEVICE void brief_copy_one(const BriefCache &c, int row, int 
     for (int piece = lane_id(); piece < 2 * C::VECS; piece += 32) {
         const bool value = piece >= C::VECS;
         const int offset = piece - value * C::VECS;
-        copy16(to + value * C::TILE * C::Rows::PITCH + C::Rows::piece(n, offset), (const KV *)(value ? c.v : c.k) + (i64)row * K::E + offset * 8);
+        copy16(to + value * C::TILE * K::PITCH + C::Rows::piece(n, offset), (const KV *)(value ? c.v : c.k) + (i64)row * K::E + offset * 8);
     }
 }
 

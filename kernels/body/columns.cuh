@@ -8,7 +8,7 @@
 // traffic. Online softmax (Milakov & Gimelshein 2018) with exponents of 2. LONG: a warp has many tiles; once the largest
 // scores have passed, the sums of most need no new scale.
 //
-//   K: T, E (a multiple of 8), SCALE, SOFTCAP
+//   K: T, E (a multiple of 8), SCALE, SOFTCAP; PITCH, TILE_BYTES: bytes of a row of a tile, of a tile
 #pragma once
 #include "device/async.cuh"
 #include "device/fragment.cuh"
@@ -20,8 +20,7 @@
 template <class K, int GROUPS = 1, bool LONG = false> struct Columns {
     using T = typename K::T;
     static constexpr int TILE = 16, WIDE = round_up(K::E, 16), STEPS = WIDE / 16;
-    using Rows = TileRows<WIDE * 2>;
-    static constexpr int BYTES = 2 * TILE * Rows::PITCH; // of a tile
+    using Rows = TileRows<K::PITCH>;
     static constexpr int PARTIAL = K::E + 2;             // floats
     static constexpr int VECS = K::E / 8;                // 16-byte pieces of a row without its zeros
     u32 q[GROUPS][STEPS][2];
@@ -32,7 +31,7 @@ template <class K, int GROUPS = 1, bool LONG = false> struct Columns {
     static DEVICE void pad(char *tile)
     {
         if (WIDE > K::E && lane_id() < 2 * TILE)
-            shared_store16(shared_address(tile) + lane_id() / TILE * TILE * Rows::PITCH + Rows::piece(lane_id() % TILE, VECS),
+            shared_store16(shared_address(tile) + lane_id() / TILE * TILE * K::PITCH + Rows::piece(lane_id() % TILE, VECS),
                            uint4_{0, 0, 0, 0});
     }
     // Lane 4g + t loads its elements of query g of a group; NULL: there is no such query.
@@ -116,7 +115,7 @@ template <class K, int GROUPS = 1, bool LONG = false> struct Columns {
                     o[n][i][2] *= scale[n][0];
                     o[n][i][3] *= scale[n][1];
                 }
-        const u32 values = at + TILE * Rows::PITCH + Rows::piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+        const u32 values = at + TILE * K::PITCH + Rows::piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
         for (int i = 0; i < STEPS; i++) {
             u32 v[4];

@@ -9,20 +9,20 @@
 #include "body/decode_units.cuh"
 
 // On the matrix units.
-template <class K> struct WarpStateMatrix : Columns<K, ceil_div(DecodeShape<K>::SET, 8), true> {
+template <class K> struct WarpStateMatrix : Columns<K, ceil_div(K::SET, 8), true> {
     using D = DecodeShape<K>;
     using T = typename K::T;
-    static constexpr int GROUPS = ceil_div(D::SET, 8);
+    static constexpr int GROUPS = ceil_div(K::SET, 8);
     using C = Columns<K, GROUPS, true>;
     u32 ahead[GROUPS][C::STEPS][2]; // queries of the next unit
 
     DEVICE void fetch(const DecodeArgs<K> &a, const Unit &u)
     {
-        const int kv_head = u.set / D::SETS, from = u.set % D::SETS * D::SET;
+        const int kv_head = u.set / D::SETS, from = u.set % D::SETS * K::SET;
 #pragma unroll
         for (int n = 0; n < GROUPS; n++) {
             const int head = n * 8 + lane_id() / 4, in_group = from + head;
-            const bool live = head < D::SET && in_group < D::GROUP;
+            const bool live = head < K::SET && in_group < D::GROUP;
             C::load_query(ahead[n], live ? (const T *)a.q + ((i64)u.row * K::HEADS + kv_head * D::GROUP + in_group) * K::E : nullptr);
         }
     }
@@ -39,7 +39,7 @@ template <class K> struct WarpStateMatrix : Columns<K, ceil_div(DecodeShape<K>::
     }
     DEVICE void tile(u32 slot, int position, int first, int end, const float *) { C::tile(slot, first - position, end - position); }
     // out [SET][MERGE_PITCH] values; stats [SET] maxima, then [SET] sums of weights
-    DEVICE void put(float *out, float *stats) { C::put(out, D::MERGE_PITCH, stats, stats + D::SET, 1, 0, D::SET); }
+    DEVICE void put(float *out, float *stats) { C::put(out, K::MERGE_PITCH, stats, stats + K::SET, 1, 0, K::SET); }
 };
 
 // By FMA, for any types. For the scores LANES lanes share a position, each with every LANES-th group of four columns;
@@ -47,11 +47,11 @@ template <class K> struct WarpStateMatrix : Columns<K, ceil_div(DecodeShape<K>::
 template <class K> struct WarpStateFma {
     using D = DecodeShape<K>;
     using KV = typename K::KV;
-    static constexpr int LANES = 32 / D::TILE;          // of one position
+    static constexpr int LANES = 32 / K::TILE;          // of one position
     static constexpr int QUADS = K::E / 4;              // groups of four columns
     static constexpr int N = ceil_div(QUADS, 32);
-    float o[D::SET][N][4];
-    float top[D::SET], sum[D::SET]; // sum: this lane's positions only
+    float o[K::SET][N][4];
+    float top[K::SET], sum[K::SET]; // sum: this lane's positions only
 
     static DEVICE Vec<float, 4> quad(const char *tile, int row, int c)
     {
@@ -63,7 +63,7 @@ template <class K> struct WarpStateFma {
     DEVICE void start()
     {
 #pragma unroll
-        for (int h = 0; h < D::SET; h++) {
+        for (int h = 0; h < K::SET; h++) {
             top[h] = negative_infinity();
             sum[h] = 0.0f;
 #pragma unroll
@@ -74,15 +74,15 @@ template <class K> struct WarpStateFma {
     DEVICE void tile(const char *slot, int position, int first, int end, const float *query)
     {
         const int r = lane_id() / LANES, share = lane_id() % LANES;
-        float s[D::SET];
+        float s[K::SET];
 #pragma unroll
-        for (int h = 0; h < D::SET; h++)
+        for (int h = 0; h < K::SET; h++)
             s[h] = 0.0f;
 #pragma unroll 2
         for (int c = share; c < QUADS; c += LANES) {
             const Vec<float, 4> k = quad(slot, r, c);
 #pragma unroll
-            for (int h = 0; h < D::SET; h++) {
+            for (int h = 0; h < K::SET; h++) {
                 const Vec<float, 4> q = load<4>(query + h * K::E + c * 4);
 #pragma unroll
                 for (int j = 0; j < 4; j++)
@@ -91,7 +91,7 @@ template <class K> struct WarpStateFma {
         }
         const bool live = position + r >= first && position + r < end;
 #pragma unroll
-        for (int h = 0; h < D::SET; h++) {
+        for (int h = 0; h < K::SET; h++) {
 #pragma unroll
             for (int m = LANES / 2; m; m /= 2)
                 s[h] += shuffle_xor(s[h], m);
@@ -112,14 +112,14 @@ template <class K> struct WarpStateFma {
                 for (int j = 0; j < 4; j++)
                     o[h][n][j] *= scale;
         }
-        const char *value = slot + D::TILE * D::PITCH;
-        for (int i = 0; i < D::TILE; i++) {
+        const char *value = slot + K::TILE * K::PITCH;
+        for (int i = 0; i < K::TILE; i++) {
             Vec<float, 4> v[N];
 #pragma unroll
             for (int n = 0; n < N; n++)
                 v[n] = n * 32 + lane_id() < QUADS ? quad(value, i, n * 32 + lane_id()) : zeros<float, 4>();
 #pragma unroll
-            for (int h = 0; h < D::SET; h++) {
+            for (int h = 0; h < K::SET; h++) {
                 const float p = shuffle(s[h], i * LANES);
 #pragma unroll
                 for (int n = 0; n < N; n++)
@@ -132,7 +132,7 @@ template <class K> struct WarpStateFma {
     DEVICE void put(float *out, float *stats)
     {
 #pragma unroll
-        for (int h = 0; h < D::SET; h++) {
+        for (int h = 0; h < K::SET; h++) {
 #pragma unroll
             for (int x = 16; x >= LANES; x /= 2)
                 sum[h] += shuffle_xor(sum[h], x);
@@ -141,10 +141,10 @@ template <class K> struct WarpStateFma {
                 if (n * 32 + lane_id() < QUADS)
 #pragma unroll
                     for (int j = 0; j < 4; j++)
-                        out[h * D::MERGE_PITCH + (n * 32 + lane_id()) * 4 + j] = o[h][n][j];
+                        out[h * K::MERGE_PITCH + (n * 32 + lane_id()) * 4 + j] = o[h][n][j];
             if (lane_id() == 0) {
                 stats[h] = top[h];
-                stats[D::SET + h] = sum[h];
+                stats[K::SET + h] = sum[h];
             }
         }
     }

@@ -35,24 +35,11 @@ template <class K> using DecodeArgs = typename Pick<K::BEAMS, AttendDecodeBeamsA
 
 // What follows from the constants of an instance.
 template <class K> struct DecodeShape {
-    static constexpr bool MATRIX = sizeof(typename K::T) == 2 && Same<typename K::T, typename K::KV>::value;
     static constexpr int GROUP = K::HEADS / K::KV_HEADS;
-    // heads of a group that are computed together; a larger group reads the keys once for each set
-    static constexpr int SET = least(GROUP, MATRIX && K::E <= 128 ? 16 : 8);
-    static constexpr int SETS = ceil_div(GROUP, SET); // of one kv head
-    static constexpr int HEAD_SETS = K::KV_HEADS * SETS;
-    static constexpr int TILE = MATRIX || K::E <= 64 ? 16 : K::E <= 128 ? 8 : 4; // positions of a warp's tile
+    static constexpr int SETS = ceil_div(GROUP, K::SET); // of one kv head
     static constexpr int COLUMNS = round_up(K::E, 16);
-    using Rows = TileRows<COLUMNS * (int)sizeof(typename K::KV)>;
-    static constexpr int PITCH = Rows::PITCH; // bytes
-    static constexpr int SLOT = 2 * TILE * PITCH; // bytes of a ring slot: keys, values
-    static constexpr int RING = K::WARPS * K::STAGES * SLOT;
-    static constexpr int MERGE_PITCH = COLUMNS + 4;
-    static constexpr int MERGE = K::WARPS * SET * (MERGE_PITCH + 2) * 4;
-    static constexpr int QUERY = MATRIX ? 0 : SET * K::E * 4;
-    static constexpr int PARTIAL = round_up(SET * (K::E + 2), 4); // floats: sums [SET][E], maxima [SET], sums of weights [SET]
-    static constexpr int JOIN = SET * K::E <= K::WARPS * 128 ? 4 : 1; // 4 where a thread holds one vector of a group
-    static constexpr int SHARED = RING + MERGE + QUERY + (K::MAX_ROWS + 8) * 4;
+    using Rows = TileRows<K::PITCH>;
+    static constexpr int JOIN = K::SET * K::E <= K::WARPS * 128 ? 4 : 1; // 4 where a thread holds one vector of a group
 };
 
 // How the positions of a row are cut.
@@ -102,7 +89,7 @@ template <class K> DEVICE Unit find_unit(const DecodeArgs<K> &a, const int *befo
     int lo = 0, hi = rows; // before[lo] * HEAD_SETS <= n < before[hi] * HEAD_SETS
     while (hi - lo > 1) {
         const int mid = (lo + hi) / 2;
-        if (before[mid] * D::HEAD_SETS <= n)
+        if (before[mid] * K::HEAD_SETS <= n)
             lo = mid;
         else
             hi = mid;
@@ -110,7 +97,7 @@ template <class K> DEVICE Unit find_unit(const DecodeArgs<K> &a, const int *befo
     Unit u;
     u.row = lo;
     enter_row<K>(a, u);
-    const int rest = n - before[lo] * D::HEAD_SETS;
+    const int rest = n - before[lo] * K::HEAD_SETS;
     u.set = rest / u.cut.chunks;
     u.chunk = rest % u.cut.chunks;
     enter_chunk<K>(u);
@@ -121,7 +108,7 @@ template <class K> DEVICE void advance(const DecodeArgs<K> &a, Unit &u)
 {
     if (++u.chunk == u.cut.chunks) {
         u.chunk = 0;
-        if (++u.set == DecodeShape<K>::HEAD_SETS) {
+        if (++u.set == K::HEAD_SETS) {
             u.set = 0;
             u.row++;
             enter_row<K>(a, u);

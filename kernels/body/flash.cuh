@@ -31,22 +31,12 @@
 
 // What follows from the constants of an instance.
 template <class K> struct FlashShape {
-    static constexpr bool MATRIX = sizeof(typename K::T) == 2 && Same<typename K::T, typename K::KV>::value;
     static constexpr int GROUP = K::HEADS / K::KV_HEADS;
     static constexpr int WARPS = 4, THREADS = 128;
     static constexpr int WARP_ROWS = K::ROWS / WARPS;
-    static constexpr int COLUMNS = MATRIX ? round_up(K::E, 16) : round_up(K::E, 32);
     static constexpr int KV_BYTES = (int)sizeof(typename K::KV);
-    using Rows = TileRows<COLUMNS * KV_BYTES>; // of queries on the matrix units, keys, values
-    static constexpr int PITCH = Rows::PITCH;
-    static constexpr int Q_PITCH = MATRIX ? PITCH : COLUMNS * 4 + 16;
-    static constexpr int QUERY = K::ROWS * Q_PITCH;
-    static constexpr int TILE = K::KEYS * PITCH;
-    static constexpr int STAGES = MATRIX ? 2 : 1;
-    static constexpr int P_PITCH = WARP_ROWS + 4; // floats; FMA form
-    static constexpr int PROBABILITY = MATRIX ? 0 : WARPS * K::KEYS * P_PITCH * 4;
-    static constexpr int PIECE = 64;
-    static constexpr int SHARED = QUERY + STAGES * 2 * TILE + PROBABILITY + PIECE;
+    using Rows = TileRows<K::PITCH>; // of queries on the matrix units, keys, values
+    static constexpr int TILE = K::KEYS * K::PITCH; // bytes
 };
 
 // The work of a block.
@@ -123,12 +113,12 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
     using D = FlashShape<K>;
     using T = typename K::T;
     using Rows = typename D::Rows;
-    constexpr int MT = D::WARP_ROWS / 16, STEPS = D::COLUMNS / 16, NT = K::KEYS / 8;
-    constexpr int VECS = K::E / 8, PAD = D::COLUMNS - K::E;
+    constexpr int MT = D::WARP_ROWS / 16, STEPS = K::COLUMNS / 16, NT = K::KEYS / 8;
+    constexpr int VECS = K::E / 8, PAD = K::COLUMNS - K::E;
     const int lane = lane_id(), g = lane / 4, t = lane % 4;
     char *shared = shared_memory();
     const u32 query = shared_address(shared);
-    const u32 tiles = query + D::QUERY;
+    const u32 tiles = query + K::TILES_AT;
     const int total = piece.q_len * D::GROUP; // matrix rows of the sequence
 
     if constexpr (PAD > 0)
@@ -181,11 +171,11 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
             u32 q[MT][4];
 #pragma unroll
             for (int m = 0; m < MT; m++)
-                ldmatrix4(q[m], Rows::pair(q_rows, i) + m * 16 * D::PITCH);
+                ldmatrix4(q[m], Rows::pair(q_rows, i) + m * 16 * K::PITCH);
 #pragma unroll
             for (int n = 0; n < NT / 2; n++) {
                 u32 k[4];
-                ldmatrix4(k, Rows::pair(tile + k_rows, i) + n * 16 * D::PITCH);
+                ldmatrix4(k, Rows::pair(tile + k_rows, i) + n * 16 * K::PITCH);
 #pragma unroll
                 for (int m = 0; m < MT; m++) {
                     mma<T>(s[m][2 * n], q[m][0], q[m][1], q[m][2], q[m][3], k[0], k[1]);
@@ -284,7 +274,7 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
 #pragma unroll
             for (int i = 0; i < STEPS; i++) {
                 u32 v[4];
-                ldmatrix4_trans(v, Rows::pair(tile + v_rows, i) + n * 16 * D::PITCH);
+                ldmatrix4_trans(v, Rows::pair(tile + v_rows, i) + n * 16 * K::PITCH);
 #pragma unroll
                 for (int m = 0; m < MT; m++) {
                     mma<T>(o[m][2 * i], p[m][0], p[m][1], p[m][2], p[m][3], v[0], v[1]);
@@ -296,7 +286,7 @@ template <class K, class S> DEVICE void attend_matrix(const S &source, const Pie
     copy_wait<0>();
 
     // Each warp writes its results over its queries in shared memory, then to y with 16 bytes a lane.
-    char *mine = shared + warp_id() * D::WARP_ROWS * D::Q_PITCH;
+    char *mine = shared + warp_id() * D::WARP_ROWS * K::Q_PITCH;
     warp_sync(); // all lanes have read the queries
 #pragma unroll
     for (int m = 0; m < MT; m++)
@@ -328,18 +318,18 @@ template <class K, class S> DEVICE void attend_fma(const S &source, const Piece 
     using D = FlashShape<K>;
     using T = typename K::T;
     using KV = typename K::KV;
-    static_assert(D::MATRIX || K::KEYS == 32, "one key a lane");
-    constexpr int R = D::WARP_ROWS, C = D::COLUMNS / 32;
+    static_assert(K::MATRIX || K::KEYS == 32, "one key a lane");
+    constexpr int R = D::WARP_ROWS, C = K::COLUMNS / 32;
     const int lane = lane_id();
     char *shared = shared_memory();
-    float *query = (float *)shared + warp_id() * R * (D::Q_PITCH / 4);
-    const char *keys = shared + D::QUERY, *values = keys + D::TILE;
-    float *prob = (float *)(shared + D::QUERY + 2 * D::TILE) + warp_id() * K::KEYS * D::P_PITCH; // [KEYS][R]
+    float *query = (float *)shared + warp_id() * R * (K::Q_PITCH / 4);
+    const char *keys = shared + K::TILES_AT, *values = keys + D::TILE;
+    float *prob = (float *)(shared + K::WEIGHTS_AT) + warp_id() * K::KEYS * K::P_PITCH; // [KEYS][R]
     const int total = piece.q_len * D::GROUP, i0 = piece.i0 + warp_id() * R;
 
     for (int n = lane; n < R * K::E; n += 32) {
         const int r = n / K::E, c = n % K::E;
-        query[r * (D::Q_PITCH / 4) + c] =
+        query[r * (K::Q_PITCH / 4) + c] =
             i0 + r < total ? to_float(source.query(piece, i0 + r)[c]) : 0.0f;
     }
     float o[R][C], top[R], sum[R];
@@ -366,7 +356,7 @@ template <class K, class S> DEVICE void attend_fma(const S &source, const Piece 
             const Vec<float, 4> k = to_floats(load<4>((const KV *)(keys + D::Rows::byte(lane, c * D::KV_BYTES))));
 #pragma unroll
             for (int r = 0; r < R; r++) {
-                const Vec<float, 4> q = load<4>(query + r * (D::Q_PITCH / 4) + c);
+                const Vec<float, 4> q = load<4>(query + r * (K::Q_PITCH / 4) + c);
 #pragma unroll
                 for (int j = 0; j < 4; j++)
                     s[r] += q[j] * k[j];
@@ -384,7 +374,7 @@ template <class K, class S> DEVICE void attend_fma(const S &source, const Piece 
             const float e = exp2f(x - base);
             top[r] = high;
             sum[r] = sum[r] * scale + warp_sum(e);
-            prob[lane * D::P_PITCH + r] = e;
+            prob[lane * K::P_PITCH + r] = e;
 #pragma unroll
             for (int c = 0; c < C; c++)
                 o[r][c] *= scale;
@@ -398,7 +388,7 @@ template <class K, class S> DEVICE void attend_fma(const S &source, const Piece 
                 v[c] = to_float(*(const KV *)(values + D::Rows::byte(key, (c * 32 + lane) * D::KV_BYTES)));
 #pragma unroll
             for (int r = 0; r < R; r += 4) {
-                const Vec<float, 4> e = load<4>(prob + key * D::P_PITCH + r);
+                const Vec<float, 4> e = load<4>(prob + key * K::P_PITCH + r);
 #pragma unroll
                 for (int j = 0; j < 4; j++)
 #pragma unroll
@@ -417,7 +407,7 @@ template <class K, class S> DEVICE void attend_fma(const S &source, const Piece 
 }
 
 // Finds the block's piece of the rows [from, rows) and computes it.
-template <class K, class S> // K: T KV HEADS KV_HEADS E SCALE CAUSAL WINDOW SOFTCAP ROWS KEYS
+template <class K, class S> // K: T KV MATRIX HEADS KV_HEADS E SCALE CAUSAL WINDOW SOFTCAP ROWS KEYS ... as the templates
 DEVICE void flash(const FtxStep *step, const FtxRow *rows, int from, const S &source)
 {
     static_assert(K::HEADS % K::KV_HEADS == 0, "kv heads must divide the heads");
@@ -426,8 +416,8 @@ DEVICE void flash(const FtxStep *step, const FtxRow *rows, int from, const S &so
     // The piece is in shared memory: the sums need the registers. $step and $rows are written between programs only,
     // so they may be read before the wait.
     using D = FlashShape<K>;
-    static_assert(sizeof(Piece) <= D::PIECE, "room for a piece");
-    Piece &piece = *(Piece *)(shared_memory() + D::SHARED - D::PIECE);
+    static_assert(sizeof(Piece) <= K::SHARED - K::PIECE_AT, "room for a piece");
+    Piece &piece = *(Piece *)(shared_memory() + K::PIECE_AT);
     if (warp_id() == 0) {
         const Piece p = find_piece<K>(step, rows, from);
         if (lane_id() == 0)
@@ -437,7 +427,7 @@ DEVICE void flash(const FtxStep *step, const FtxRow *rows, int from, const S &so
     block_sync();
     if (piece.row < 0)
         return;
-    if constexpr (D::MATRIX)
+    if constexpr (K::MATRIX)
         attend_matrix<K>(source, piece);
     else
         attend_fma<K>(source, piece);

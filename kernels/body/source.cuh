@@ -72,7 +72,7 @@ template <class K> DEVICE void source_issue(const SourceCache &c, const SourceWa
         const i64 at = from + (there ? piece * 8 : 0);
         const u32 dst = to + C::Rows::piece(r, piece % C::VECS);
         copy16(dst, (const KV *)c.k + at, there ? 16 : 0);
-        copy16(dst + C::TILE * C::Rows::PITCH, (const KV *)c.v + at, there ? 16 : 0);
+        copy16(dst + C::TILE * K::PITCH, (const KV *)c.v + at, there ? 16 : 0);
     }
 }
 
@@ -83,8 +83,8 @@ template <class K> DEVICE SourceWalk<K> source_begin(const SourceCache &c, Sourc
 #pragma unroll 1
     for (int i = 0; i < K::STAGES; i++) {
         if (walk.token < walk.live) {
-            C::pad(tiles + i * C::BYTES);
-            source_issue<K>(c, walk, shared_address(tiles) + i * C::BYTES);
+            C::pad(tiles + i * K::TILE_BYTES);
+            source_issue<K>(c, walk, shared_address(tiles) + i * K::TILE_BYTES);
             walk.next();
         }
         copy_commit();
@@ -102,7 +102,7 @@ DEVICE void source_attend(const SourceCache &c, SourceWalk<K> walk, SourceWalk<K
     state.fetch(query);
     for (int held = 0; walk.token < walk.live; held = held + 1 == K::STAGES ? 0 : held + 1) {
         const int first = walk.token, end = walk.next_token();
-        const u32 at = shared_address(tiles) + held * C::BYTES;
+        const u32 at = shared_address(tiles) + held * K::TILE_BYTES;
         if (walk.tile == warp_id())
             state.start();
         copy_wait<K::STAGES - 1>();

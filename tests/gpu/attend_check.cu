@@ -6,6 +6,7 @@
 #include "attend_decode.cuh"
 #include "attend_prefill.cuh"
 #include "check.h"
+#include "regions.h"
 
 // The constants that the contracts choose for 227 KB of shared memory.
 template <class X, class Y, int HEADS_, int KV_HEADS_, int E_, int BLOCK_, int WINDOW_ = 0, int SOFTCAP_ = 0, int ROWS_MAX = 64, int CONTEXT_ = 2048>
@@ -17,22 +18,25 @@ struct Facts {
     static constexpr int MAX_CHUNKS = least(64, ceil_div(CONTEXT + 16, CHUNK));
     static constexpr float SCALE = 0.125f, SOFTCAP = SOFTCAP_;
     static constexpr bool CAUSAL = true;
-    static constexpr bool MATRIX = sizeof(T) == 2 && Same<T, KV>::value;
 };
-template <class F, int W = 0> struct DecodeConfig : F {
-    template <int N> struct Try : F { static constexpr int WARPS = N, STAGES = 2; };
-    static constexpr int STAGES = 2, BEAMS = 0;
-    static constexpr bool fits(int warps, int slot, int shared) { return warps * slot <= 40000 && shared <= 227 * 1024 && (warps < 8 || (F::MATRIX && DecodeShape<Try<8>>::SET <= 8)); }
-    static constexpr int WARPS = W                                                                     ? W
-                                 : fits(8, DecodeShape<Try<8>>::SLOT, DecodeShape<Try<8>>::SHARED) ? 8
-                                 : fits(4, DecodeShape<Try<4>>::SLOT, DecodeShape<Try<4>>::SHARED) ? 4
-                                                                                                   : 2;
-    static constexpr int BLOCKS = WARPS == 4 && DecodeShape<Try<8>>::SET <= 8 && F::MATRIX ? 3 : 2;
+template <class F, int W = 0> struct Warps {
+    template <int N> using Try = DecodeRegions<F, N>;
+    static constexpr bool fits(int warps, int slot, int shared) { return warps * slot <= 40000 && shared <= 227 * 1024 && (warps < 8 || (Try<8>::MATRIX && Try<8>::SET <= 8)); }
+    static constexpr int BEST = W                                          ? W
+                                : fits(8, Try<8>::SLOT_BYTES, Try<8>::SHARED) ? 8
+                                : fits(4, Try<4>::SLOT_BYTES, Try<4>::SHARED) ? 4
+                                                                              : 2;
 };
-template <class F> struct PrefillConfig : F {
-    static constexpr int ROWS = F::MATRIX ? (F::E <= 128 ? 128 : 64) : F::E <= 128 ? 64 : 32;
-    static constexpr int LINE = round_up(F::E, 16) * 2, PITCH = LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16;
-    static constexpr int KEYS = F::MATRIX && 2 * (64 + (ROWS + 256) * PITCH) + 2048 <= 227 * 1024 ? 64 : 32;
+template <class F, int W = 0> struct DecodeConfig : DecodeRegions<F, Warps<F, W>::BEST> {
+    using R = DecodeRegions<F, Warps<F, W>::BEST>;
+    static constexpr int BEAMS = 0, BLOCKS = R::WARPS == 4 && R::SET <= 8 && R::MATRIX ? 3 : 2;
+};
+template <class F> struct Tiles : F {
+    static constexpr bool MATRIX = sizeof(typename F::T) == 2 && Same<typename F::T, typename F::KV>::value;
+    static constexpr int ROWS = MATRIX ? (F::E <= 128 ? 128 : 64) : F::E <= 128 ? 64 : 32;
+    static constexpr int KEYS = MATRIX && 2 * (64 + (ROWS + 256) * padded(round_up(F::E, 16) * 2)) + 2048 <= 227 * 1024 ? 64 : 32;
+};
+template <class F> struct PrefillConfig : FlashRegions<Tiles<F>> {
 };
 template <class C> __global__ void __launch_bounds__(C::WARPS * 32, C::BLOCKS) decode_kernel(const __grid_constant__ AttendDecodeArgs a) { attend_decode<C>(a); }
 template <class C> __global__ void __launch_bounds__(128, 2) prefill_kernel(const __grid_constant__ AttendPrefillArgs a) { attend_prefill<C>(a); }
@@ -42,14 +46,13 @@ static int sms;
 template <class F, int W = 0> void run_decode(AttendDecodeArgs a, int S, cudaStream_t s = 0, int most_blocks = 1 << 20)
 {
     using C = DecodeConfig<F, W>;
-    using D = DecodeShape<C>;
-    launch(decode_kernel<C>, dim3(std::min({C::BLOCKS * sms, S * D::HEAD_SETS * F::MAX_CHUNKS, most_blocks})), C::WARPS * 32, D::SHARED, a, s);
+    launch(decode_kernel<C>, dim3(std::min({C::BLOCKS * sms, S * C::HEAD_SETS * F::MAX_CHUNKS, most_blocks})), C::WARPS * 32, C::SHARED, a, s);
 }
 template <class F> void run_prefill(AttendPrefillArgs a, int T, int S, cudaStream_t s = 0)
 {
     using C = PrefillConfig<F>;
     using D = FlashShape<C>;
-    launch(prefill_kernel<C>, dim3(F::KV_HEADS, ceil_div(T * D::GROUP, C::ROWS) + S), 128, D::SHARED, a, s);
+    launch(prefill_kernel<C>, dim3(F::KV_HEADS, ceil_div(T * D::GROUP, C::ROWS) + S), 128, C::SHARED, a, s);
 }
 
 template <class F> int check(const char *name, uint64_t seed)
@@ -120,7 +123,7 @@ template <class F> int check(const char *name, uint64_t seed)
     step.rows = S;
     step.decode_rows = dr;
     Device<FtxStep> dstep(std::vector<FtxStep>{step});
-    using D = DecodeShape<DecodeConfig<F>>;
+    using D = DecodeConfig<F>;
     Device<float> partials((size_t)F::MAX_ROWS * D::HEAD_SETS * F::MAX_CHUNKS * D::PARTIAL);
     Device<u32> counters(F::MAX_ROWS * D::HEAD_SETS);
     dy.fill(0xff);
@@ -226,7 +229,7 @@ template <class T> __global__ void fill_kernel(T *p, size_t n, u32 seed)
 template <class F, int W = 0> void time_decode(const char *name, int S, int length, int layers)
 {
     using T = typename F::T;
-    using D = DecodeShape<DecodeConfig<F, W>>;
+    using D = DecodeConfig<F, W>;
     const int per_row = ceil_div(length, F::BLOCK), per_slot = ceil_div(F::CONTEXT, F::BLOCK);
     const size_t layer = (size_t)S * per_row * F::KV_HEADS * F::BLOCK * F::E;
     Device<T> k(layer * layers), v(layer * layers), q((size_t)S * F::HEADS * F::E), y(q.n);

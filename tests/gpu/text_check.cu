@@ -27,8 +27,10 @@ template <class X, int HEADS_, int KV_HEADS_, int E_> struct Facts {
 template <class F> struct Hopper : TextRegions<F> {
     static constexpr int BLOCKS = F::E > 64 ? 2 : 5;
 };
-template <class F> struct Packed : F {
+template <class F> struct Tiles : F {
     static constexpr int ROWS = 64, KEYS = 64, BLOCKS = 4;
+};
+template <class F> struct Packed : FlashRegions<Tiles<F>> {
 };
 template <class C> __global__ void __launch_bounds__(128, C::BLOCKS) hopper_kernel(const AttendHopperArgs a) { attend_hopper<C>(a); }
 template <class C> __global__ void __launch_bounds__(128, C::BLOCKS) packed_kernel(const __grid_constant__ AttendPackedArgs a) { attend_packed<C>(a); }
@@ -93,7 +95,7 @@ template <class C, class F> void run_packed(Texts<F> &t, cudaStream_t s = 0)
 {
     const AttendPackedArgs a = {t.x.p, t.step.p, t.rows.p, t.y.p};
     const int group = F::HEADS / F::KV_HEADS;
-    launch(packed_kernel<C>, dim3(F::KV_HEADS, ceil_div(t.tokens * group, C::ROWS) + (int)t.row.size()), 128, FlashShape<C>::SHARED, a, s);
+    launch(packed_kernel<C>, dim3(F::KV_HEADS, ceil_div(t.tokens * group, C::ROWS) + (int)t.row.size()), 128, C::SHARED, a, s);
 }
 
 template <class F> std::vector<typename F::T> draw(const Texts<F> &t, uint64_t seed)
