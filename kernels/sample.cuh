@@ -55,9 +55,7 @@ struct SampleArgs {
 
 template <class K> struct SampleShape {
     static constexpr int THREADS = 512, WARPS = THREADS / 32, TILE = 512, RANGE = WARPS * TILE;
-    static constexpr int V = K::V, TILES = ceil_div(V, TILE), SEGMENTS = K::SEGMENTS;
-    static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4; // bytes: a word an id, and sums of biases
-    static constexpr int SHARED = most(FACTS, (int)sizeof(DrawRoom<SampleShape>));
+    static constexpr int V = K::V, TILES = K::TILES, SEGMENTS = K::SEGMENTS;
 };
 
 // One warp, one tile: writes its SampleTile and, where a token is drawn, the processed values.
@@ -206,7 +204,7 @@ __device__ void sample(const SampleArgs &a)
     SHARED(float, inv_temperature, 1); // 1 / temperature, finite
     const FtxRow &r = row_[0];
     const FtxParams &p = params_[0];
-    u32 *facts = (u32 *)shared;
+    u32 *facts = (u32 *)(shared + K::FACTS_AT);
     float *shift = (float *)(facts + D::RANGE);
 
     launch_dependents();
@@ -225,7 +223,8 @@ __device__ void sample(const SampleArgs &a)
     if (!live || (by_segments() && blockIdx.x > 0 ? !draws_by_mass(p) || p.top_p >= 1.0f : !r.emit || r.done)) // extra blocks stay only if a top-p row may fall back to all logits
         return;
     int token;
-    DrawRoom<D> &room = *(DrawRoom<D> *)shared;
+    static_assert(sizeof(DrawRoom<D>) <= K::SHARED - K::ROOM_AT, "room for a draw");
+    DrawRoom<D> &room = *(DrawRoom<D> *)(shared + K::ROOM_AT);
 #pragma unroll 1
     for (;;) { // with segments first; again with all logits where they do not decide the token
         if (!by_segments() && !sample_tiles<K>(a, row, p, r, inv_temperature, facts, shift, share))

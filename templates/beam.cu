@@ -5,14 +5,15 @@
 //@ match   y = beam(logits:segments, s)   | SEGMENTS=1
 //@ match   y = beam(logits, s)            | SEGMENTS=0
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  SEGMENTS: SEGMENTS
-//    TILES, MOST, SHARED: as in BeamShape. LIST: bytes of TopsRoom.
+//    TILES: of 512 ids. MOST: entries of a row that a search may look at. TOPS: entries of the list of TopsRoom.
 //@ consts  TILES: ceil_div(VOCAB, 512)  MOST: WIDTH + ENDS
-//@ consts  SHARED: max(32768 + 4 * BIASES, 12 * WIDTH * MOST)
-//@ consts  LIST: 8 * (17 * max(32, MOST) + MOST) + 4 * MOST
+//@ consts  TOPS: 17 * max(32, MOST)
+//@ shared  FACTS   32768 + 4 * BIASES      // a word for each of the 8,192 ids of a block, and sums of biases
+//@ shared  ENTRIES 12 * WIDTH * MOST over FACTS
 //    BLOCKS: two per SM where 64 registers are enough: as in sample.cu, and not with SEGMENTS or more than 32 lanes.
 //@ consts  BLOCKS: SEGMENTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32 ? 1 : 2
-//@ fits    SHARED + LIST + 7680 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
-//@ launch  grid SEGMENTS ? 1 : min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
+//@ fits    SHARED + 8 * (TOPS + MOST) + 4 * MOST + 7680 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
+//@ launch  grid SEGMENTS ? 1 : min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512
 //@ scratch tiles (1 - SEGMENTS) * 8 * S_MAX * TILES
 //@ scratch lists (1 - SEGMENTS) * 8 * S_MAX * ceil_div(VOCAB, 8192) * MOST
 //@ scratch best 8 * S_MAX * (MOST + 1)
@@ -26,9 +27,8 @@
 struct Config {
     static constexpr int V = @VOCAB@, CONTEXT = @LENGTH@, SEQUENCES = @SLOTS@;
     static constexpr int LOGIT_BIAS = @BIASES@, BAD_WORDS = @WORDS@, END_IDS = @ENDS@, WIDTH = @WIDTH@, SEGMENTS = @SEGMENTS@;
-    static constexpr int BLOCKS = @BLOCKS@;
+    static constexpr int BLOCKS = @BLOCKS@, TILES = @TILES@, MOST = @MOST@, TOPS = @TOPS@, @REGIONS@;
 };
-static_assert(BeamShape<Config>::SHARED <= @SHARED@ && BeamShape<Config>::MOST == @MOST@, "contract and kernel disagree");
 
 extern "C" __global__ void __launch_bounds__(512, Config::BLOCKS)
 @NAME@(const __grid_constant__ BeamArgs a) { beam<Config>(a); }

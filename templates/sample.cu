@@ -6,12 +6,13 @@
 //@ match   y = sample(logits)             | SEGMENTS=0
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  SEGMENTS: SEGMENTS
 //@ consts  TILES: ceil_div(VOCAB, 512)
-//    TILES, SHARED: as in SampleShape. BLOCKS: two per SM where 64 registers are enough: not with a small or odd
+//    TILES: of 512 ids. BLOCKS: two per SM where 64 registers are enough: not with a small or odd
 //    vocabulary, nor on sm_86, 89 and 120.
 //@ consts  BLOCKS: ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 ? 1 : 2
-//@ consts  SHARED: max(32768 + 4 * BIASES, 16384 + max(24576, 6 * ceil_div(VOCAB, 96) + 7344) + 8 * TILES + 320)
+//@ shared  FACTS 32768 + 4 * BIASES  // a word for each of the 8,192 ids of a block, and sums of biases
+//@ shared  ROOM  16384 + max(24576, 6 * ceil_div(VOCAB, 96) + 7344) + 8 * TILES + 320 over FACTS  // a DrawRoom
 //@ fits    SHARED + 1024 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144
-//@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512    smem SHARED
+//@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512
 //@ scratch tiles 32 * S_MAX * TILES
 //@ scratch values 4 * S_MAX * VOCAB
 //@ zeroed  counters 4 * S_MAX
@@ -22,9 +23,8 @@
 struct Config {
     static constexpr int V = @VOCAB@, CONTEXT = @LENGTH@, SEQUENCES = @SLOTS@;
     static constexpr int LOGIT_BIAS = @BIASES@, BAD_WORDS = @WORDS@, END_IDS = @ENDS@, SEGMENTS = @SEGMENTS@;
-    static constexpr int BLOCKS = @BLOCKS@;
+    static constexpr int BLOCKS = @BLOCKS@, TILES = @TILES@, @REGIONS@;
 };
-static_assert(SampleShape<Config>::SHARED <= @SHARED@, "contract and kernel disagree");
 
 extern "C" __global__ void __launch_bounds__(512, Config::BLOCKS)
 @NAME@(const __grid_constant__ SampleArgs a) { sample<Config>(a); }

@@ -37,14 +37,12 @@ struct BeamArgs {
 
 template <class K> struct BeamShape {
     static constexpr int THREADS = 512, WARPS = THREADS / 32, TILE = 512, RANGE = WARPS * TILE;
-    static constexpr int TILES = ceil_div(K::V, TILE), MOST = K::WIDTH + K::END_IDS;
+    static constexpr int TILES = K::TILES, MOST = K::MOST, TOPS = K::TOPS;
     static constexpr int RANGES = ceil_div(K::V, RANGE);
-    static constexpr int FACTS = (RANGE + K::LOGIT_BIAS) * 4;
     static constexpr int MOVED = 4096; // owners that shared memory holds
     static constexpr int NARROW = least(K::WIDTH, MAX_TOP_NEEDED), FOUND = RowCandidates::MOST; // rows of a narrow search; candidates of a row
     static constexpr int FOUND_AT = round_up(NARROW * MAX_TOP_NEEDED * (int)sizeof(BeamEntry), 16);
     static constexpr int FEW_AT = FOUND_AT + NARROW * FOUND * 8; // segments of each warp
     static constexpr int OWNERS_AT = FEW_AT + WARPS * FewSegments::MOST * (int)sizeof(FtxSegment);
-    static constexpr int SHARED = most(FACTS, K::WIDTH * MOST * (int)sizeof(BeamEntry));
-    static_assert(OWNERS_AT + MOVED * 4 <= SHARED, "a search by candidates needs no more than one by logits");
+    static_assert(OWNERS_AT + MOVED * 4 <= K::SHARED, "a search by candidates needs no more than one by logits");
 };

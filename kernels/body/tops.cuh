@@ -7,7 +7,7 @@
 //
 //   for each round of tiles:  tops_bound | barrier | tops_push | tops_next      then  tops_sort
 //
-//   S: THREADS, TILE, MOST (take at most)
+//   S: THREADS, TILE, MOST (take at most), TOPS (entries of the list)
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
@@ -16,8 +16,9 @@
 
 template <class S> struct TopsRoom { // shared memory
     static constexpr int WARPS = S::THREADS / 32;
-    static constexpr int EACH = most(32, S::MOST);     // a tile appends at most this many places
-    static constexpr int LIST = (WARPS + 1) * EACH;    // one round of tiles, and what earlier rounds left
+    static constexpr int LIST = S::TOPS;               // one round of tiles, and what earlier rounds left
+    static constexpr int EACH = LIST / (WARPS + 1);    // a tile appends at most this many places
+    static_assert(EACH >= most(32, S::MOST), "a tile may append a place a lane, or all that are taken");
     u64 list[LIST], best[S::MOST];
     u32 n;
     u32 bound[WARPS]; // of each warp: order_key of a lower bound of the row's take-th greatest value

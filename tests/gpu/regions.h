@@ -1,4 +1,4 @@
-// regions.h - what the contracts of attention compute for their kernels (templates/attend_*.cu): sizes, and the regions of
+// regions.h - what the contracts of attention and of sampling compute for their kernels (templates/): sizes, and the regions of
 // shared memory. The device checks fix constants by themselves, so they add these.
 #pragma once
 #include "device/types.cuh"
@@ -34,6 +34,13 @@ template <class F, int WARPS_> struct DecodeRegions : F {
     static constexpr int BEFORE_AT = QUERY_AT + (MATRIX ? 0 : SET * F::E * 4),
                          ARRIVED_AT = BEFORE_AT + (F::MAX_ROWS + 1) * 4;
     static constexpr int UNIT_AT = ARRIVED_AT + 16, SHARED = UNIT_AT + 12;
+};
+
+// F: V LOGIT_BIAS
+template <class F> struct SampleRegions : F {
+    static constexpr int TILES = ceil_div(F::V, 512), FACTS_AT = 0, ROOM_AT = 0;
+    static constexpr int SHARED =
+        most(32768 + 4 * F::LOGIT_BIAS, 16384 + most(24576, 6 * ceil_div(F::V, 96) + 7344) + 8 * TILES + 320);
 };
 
 // F: E

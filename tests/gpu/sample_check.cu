@@ -8,17 +8,19 @@
 // cumulative weight. Such cases are counted apart and must be rare.
 #include "sample.cuh"
 #include "check.h"
+#include "regions.h"
 
-template <int V_, bool SEGMENTS_ = false> struct Config {
+template <int V_, bool SEGMENTS_ = false> struct Limits {
     static constexpr int V = V_, CONTEXT = 4096, SEQUENCES = 96, LOGIT_BIAS = 16, BAD_WORDS = 24, END_IDS = 4, SEGMENTS = SEGMENTS_, BLOCKS = V_ < 4096 ? 1 : 2;
 };
+template <int V, bool SEGMENTS = false> using Config = SampleRegions<Limits<V, SEGMENTS>>;
 template <class C> __global__ void __launch_bounds__(512, C::BLOCKS) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
 
 static int sms;
 template <class C> void run_sample(SampleArgs a, int S, cudaStream_t s = 0)
 {
     const int ranges = (C::V + 8191) / 8192, share = std::max(1, 2 * sms / S);
-    launch(sample_kernel<C>, dim3(std::min(ranges, share), S), 512, SampleShape<C>::SHARED, a, s);
+    launch(sample_kernel<C>, dim3(std::min(ranges, share), S), 512, C::SHARED, a, s);
 }
 
 struct Philox {
@@ -339,7 +341,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
     Device<FtxBias> dbias(hbias);
     Device<float> dlogits(hlogits), dvalues((size_t)S * V);
     Device<FtxToken> dtoken(S);
-    Device<SampleTile> dtiles((size_t)S * SampleShape<C>::TILES);
+    Device<SampleTile> dtiles((size_t)S * C::TILES);
     Device<u32> dcounters(S);
     FtxOut *out, *dout;
     CU(cudaHostAlloc(&out, sizeof(FtxOut) * FTX_OUT_RING * C::SEQUENCES, cudaHostAllocMapped));
@@ -359,7 +361,7 @@ template <class C> int check(uint64_t seed, int *near, int *all)
         if (round == 0)
             run_sample<C>(a, S);
         else
-            launch(sample_kernel<C>, dim3(1, S), 512, SampleShape<C>::SHARED, a);
+            launch(sample_kernel<C>, dim3(1, S), 512, C::SHARED, a);
         CU(cudaDeviceSynchronize());
         const std::vector<int> y = dy.get();
         if (round == 0)
@@ -481,7 +483,7 @@ template <class C> void time_sample(const char *name, int S, FtxParams p, float 
     Device<FtxBias> dbias(S * C::LOGIT_BIAS);
     Device<float> dlogits(logits), dvalues((size_t)S * V);
     Device<FtxToken> dtoken(S);
-    Device<SampleTile> dtiles((size_t)S * SampleShape<C>::TILES);
+    Device<SampleTile> dtiles((size_t)S * C::TILES);
     Device<u32> dcounters(S);
     dcounters.fill(0);
     dhistory.fill(0);

@@ -6,11 +6,13 @@
 #define CUDA_NO_HALF // the name is ours
 #include "sample.cuh"
 #include "check.h"
+#include "regions.h"
 #include <cub/device/device_segmented_sort.cuh>
 
-template <int V_> struct Config {
+template <int V_> struct Limits {
     static constexpr int V = V_, CONTEXT = 64, SEQUENCES = 64, LOGIT_BIAS = 4, BAD_WORDS = 4, END_IDS = 4, SEGMENTS = 0, BLOCKS = 1;
 };
+template <int V> using Config = SampleRegions<Limits<V>>;
 template <class C> __global__ void __launch_bounds__(512, C::BLOCKS) sample_kernel(const __grid_constant__ SampleArgs a) { sample<C>(a); }
 
 __global__ void make_places(const float *x, u64 *place, int V, long n)
@@ -92,12 +94,12 @@ template <class C> int check(uint64_t seed, int sms)
     Device<float> dlogits(logits), dvalues((size_t)S * V);
     Device<FtxToken> dtoken(S);
     Device<FtxOut> dout((size_t)FTX_OUT_RING * S);
-    Device<SampleTile> dtiles((size_t)S * SampleShape<C>::TILES);
+    Device<SampleTile> dtiles((size_t)S * C::TILES);
     Device<u32> dcounters(S), du(S);
     Device<u64> place((size_t)S * V), sorted((size_t)S * V);
     dcounters.fill(0);
     const SampleArgs a = {dlogits.p, dstep.p, drows.p, dparams.p, dends.p, dbias.p, dwords.p, dtoken.p, dhistory.p, dout.p, nullptr, dy.p, dtiles.p, dvalues.p, dcounters.p};
-    launch(sample_kernel<C>, dim3(std::min((V + 8191) / 8192, std::max(1, 2 * sms / S)), S), 512, SampleShape<C>::SHARED, a);
+    launch(sample_kernel<C>, dim3(std::min((V + 8191) / 8192, std::max(1, 2 * sms / S)), S), 512, C::SHARED, a);
     make_places<<<(unsigned)(((size_t)S * V + 255) / 256), 256>>>(dlogits.p, place.p, V, (long)S * V);
     make_uniform<<<1, S>>>(dparams.p, du.p, LENGTH, S);
     size_t bytes = 0;
