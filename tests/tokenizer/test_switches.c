@@ -163,7 +163,7 @@ static const char *path_of(const json_t *one, char path[200])
 
 static void remove_beside(const char *path)
 {
-    char beside[200];
+    char beside[220];
 
     if (*path != '/')
         return;
