@@ -13,6 +13,9 @@ import numpy, torch, transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from drawn import numbers
+
 HERE = pathlib.Path("tests/models/families")
 PROMPTS = [[7], [3, 61, 24, 90, 11, 45, 8, 77, 30, 2, 52, 19, 66]]
 TOKENS = 20
@@ -106,19 +109,6 @@ CASES = {
     "opt-plain": ("OPT", dict(SIZES, ffn_dim=40, enable_bias=False, tie_word_embeddings=False,
                               activation_function="gelu"), without("intermediate_size")),
 }
-
-
-def numbers(name, n):
-    """n numbers from -1 to 1, of 24 bits each."""
-    key = 0xCBF29CE484222325
-    for byte in name.encode():
-        key = (key ^ byte) * 0x100000001B3 & (1 << 64) - 1
-    with numpy.errstate(over="ignore"):
-        x = (numpy.arange(1, n + 1, dtype=numpy.uint64)) * numpy.uint64(0x9E3779B97F4A7C15) + numpy.uint64(key)
-        x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-        x = x ^ (x >> numpy.uint64(31))
-    return ((x >> numpy.uint64(40)).astype(numpy.float32) - numpy.float32(2**23)) * numpy.float32(2**-23)
 
 
 def tensor(name, like):

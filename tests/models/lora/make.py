@@ -13,6 +13,9 @@ import numpy, peft, torch, transformers
 from safetensors import safe_open
 from peft import LoraConfig, PeftModel, get_peft_model
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from drawn import numbers
+
 HERE = pathlib.Path("tests/models/lora")
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 PROMPTS = [[0, 17, 200, 45, 9], [5, 6, 7, 250, 33, 80, 12, 4]]
@@ -43,19 +46,6 @@ CASES = {
                                                    target_modules=["q_proj", "v_proj", "fc1"]), "BF16")]),
     "fable": ("specs/fable", "CausalLM", [(dict(r=16, lora_alpha=16, target_modules="all-linear"), "BF16")]),
 }
-
-
-def numbers(name, n):
-    """n numbers from -1 to 1, of 24 bits each."""
-    key = 0xCBF29CE484222325
-    for byte in name.encode():
-        key = (key ^ byte) * 0x100000001B3 & (1 << 64) - 1
-    with numpy.errstate(over="ignore"):
-        x = (numpy.arange(1, n + 1, dtype=numpy.uint64)) * numpy.uint64(0x9E3779B97F4A7C15) + numpy.uint64(key)
-        x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-        x = x ^ (x >> numpy.uint64(31))
-    return ((x >> numpy.uint64(40)).astype(numpy.float32) - numpy.float32(2**23)) * numpy.float32(2**-23)
 
 
 def tensor(name, like):
