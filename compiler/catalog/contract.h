@@ -176,9 +176,9 @@ typedef struct ProgramFacts {
     const TargetFacts *target;
     DType kv;
     bool free_dependents; /* FREE_DEPENDENTS of names.def; set by edges */
-    int64_t *
-        params; /* [values.n][CONTRACT_MAX_FORMS]: the number of a value's form as its writer gives it; 0: no kernel writes
-                        the value in this form. NULL: all values are plain */
+    /* [values.n][CONTRACT_MAX_FORMS]: the number of a value's form as its writer gives it; 0: no kernel writes the value in
+     * this form. NULL: all values are plain */
+    int64_t *params;
 } ProgramFacts;
 
 /* The number of a value's form in this program; 0: it is not there in this form. */

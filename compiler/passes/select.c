@@ -232,15 +232,16 @@ static uint32_t forms_of(const Cover *c, Id v)
     return has_plain ? c->taken[v] & ~1u : c->taken[v];
 }
 
-/* Where v is there in another form already, a conversion may be cheaper than to compute it twice. Readers were compiled for
- * the number of the form, so the conversion must give the same. */
+/* Where v is computed in another form already, a conversion may be cheaper than to compute it twice. Readers were compiled
+ * for the number of the form, so the conversion must give the same. */
 static void prefer_conversions(const Cover *c, Id v)
 {
     for (uint32_t f = 0; f < c->l->catalog->n_forms; f++) {
         const Choice *x = &c->converted[v * c->l->catalog->n_forms + f];
+        const uint32_t from = x->found ? x->one.b.form[x->one.b.line->root->arg] : f;
         Choice *best = best_of(c, v, f);
 
-        if (c->taken[v] >> f & 1 && x->found && c->taken[v] >> x->one.b.form[x->one.b.line->root->arg] & 1 &&
+        if (from != f && (c->taken[v] >> f & c->taken[v] >> from & 1) != 0 && best_of(c, v, from)->one.b.n_covered &&
             x->one.own_us < best->us && x->one.fit.param == best->one.fit.param)
             *best = *x;
     }
@@ -322,7 +323,7 @@ static Cover cover_new(const Lower *l, Program *p, const uint32_t *readers)
                    .launches = arena_array(l->scratch, bool, n),
                    .best = arena_array(l->scratch, Choice, n * forms),
                    .converted = arena_array(l->scratch, Choice, n * forms),
-                   .params = arena_array(l->keep, int64_t, n * CONTRACT_MAX_FORMS),
+                   .params = arena_array(l->scratch, int64_t, n * CONTRACT_MAX_FORMS),
                    .taken = arena_array(l->scratch, uint32_t, n)};
 }
 
@@ -390,7 +391,8 @@ bool select_program(const Lower *l, Program *p, Diag *d)
         return why_missing(l, p, c->uses, missing, d);
     }
     p->uses = c->uses;
-    p->facts.params = c->params;
+    p->facts.params = arena_array(l->keep, int64_t, l->g->values.n * CONTRACT_MAX_FORMS);
+    memcpy(p->facts.params, c->params, sizeof *c->params * l->g->values.n * CONTRACT_MAX_FORMS);
     for (Id v = 1; v < l->g->values.n; v++)
         for (uint32_t f = 0; f < l->catalog->n_forms; f++)
             add_form(c, v, f);

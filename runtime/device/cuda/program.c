@@ -8,7 +8,7 @@
  * A kernel with programmatic dependent launch may start while the previous one runs, and waits inside. The first
  * launch of a program waits for all earlier work. A chain is FTX_CHAIN runs of a small decode program in one graph,
  * without the idle time between two graphs. In a chain either the first kernel, `embed`, triggers its dependents
- * only when the previous run has ended, or the second kernel waits for that (ENTRY_WAITS). So what a kernel reads
+ * only when the previous run has ended, or the second kernel does (compiler/passes/edges.c). So what a kernel reads
  * ahead of its wait comes from the finished run. */
 #include "device_cuda.h"
 

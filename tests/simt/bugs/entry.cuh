@@ -1,4 +1,4 @@
-// entry.cuh - the beginning of a step behind another one: what may be read ahead of which wait (ENTRY_WAITS).
+// entry.cuh - the beginning of a step behind another one: what may be read ahead of which wait (FREE_DEPENDENTS).
 // BUG: 0 none, else what is wrong.
 //
 //   the previous step ── entry ── second ── third        length: what every step reads and the last kernel counts up
