@@ -1,0 +1,217 @@
+/* test_checkout_files.c - what a checkout says of classes, sentence vectors and tokenizers, and files that are neither a
+ * spec nor a checkout. */
+#include "folder.h"
+
+#include <sys/stat.h>
+
+/* A classifier's classes and scoring, as in Hugging Face's pipelines. */
+static void test_checkout_labels(void **state)
+{
+    static const struct {
+        const char *more, *labels;
+        FtxScoring scoring;
+    } cases[] = {
+        {"", "LABEL_0\nLABEL_1\n", FTX_SCORING_SOFTMAX},
+        {", \"id2label\": {\"1\": \"good\", \"0\": \"bad\"}", "bad\ngood\n", FTX_SCORING_SOFTMAX},
+        {", \"num_labels\": 1", "LABEL_0\n", FTX_SCORING_SIGMOID},
+        {", \"problem_type\": \"multi_label_classification\"", "LABEL_0\nLABEL_1\n", FTX_SCORING_SIGMOID},
+        {", \"problem_type\": \"regression\", \"num_labels\": 1", "LABEL_0\n", FTX_SCORING_NONE},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        char config[500];
+        Folder f;
+        Reading r;
+
+        snprintf(config, sizeof config, BERT, "SequenceClassification", cases[i].more);
+        f = make_folder(config, NULL);
+        r = read_good(f.path, NULL);
+        assert_string_equal(r.spec.labels, cases[i].labels);
+        assert_int_equal(r.spec.scoring, cases[i].scoring);
+        assert_int_equal(r.spec.n_labels, r.spec.pooled);
+        drop(&r);
+        r = read_good(f.path, "pooling=mean"); /* another vector has no classes */
+        assert_int_equal(r.spec.n_labels, 0);
+        drop(&r);
+        remove_folder(&f);
+    }
+}
+
+static void put_modules(const Folder *f, const char *kind, const char *pooling)
+{
+    char path[160], text[300];
+
+    snprintf(path, sizeof path, "%s/1_Pooling", f->path);
+    mkdir(path, 0700);
+    snprintf(text, sizeof text,
+             "[{\"type\": \"sentence_transformers.models.Transformer\", \"path\": \"\"}, "
+             "{\"type\": \"sentence_transformers.models.Pooling\", \"path\": \"1_Pooling\"}, "
+             "{\"type\": \"sentence_transformers.models.%s\", \"path\": \"2\"}]",
+             kind);
+    put(f, "modules.json", text);
+    put(f, "1_Pooling/config.json", pooling);
+}
+
+/* The files of sentence-transformers say how the vector of a text is made. */
+static void test_checkout_sentences(void **state)
+{
+    char config[500];
+    Folder f;
+    Reading r;
+
+    (void)state;
+    snprintf(config, sizeof config, BERT, "SequenceClassification", "");
+    f = make_folder(config, NULL);
+    put_modules(&f, "Normalize", "{\"pooling_mode_mean_tokens\": true, \"pooling_mode_cls_token\": false}");
+    r = read_good(f.path, NULL);
+    assert_int_equal(count_ops(r.spec.graph, OP_POOL_MEAN), 1);
+    assert_int_equal(count_ops(r.spec.graph, OP_NORMALIZE), 1);
+    assert_int_equal(r.spec.pooled, 32);
+    drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode_cls_token\": true}");
+    r = read_good(f.path, "normalize=false");
+    assert_int_equal(count_ops(r.spec.graph, OP_SELECT_FIRST), 1);
+    assert_int_equal(count_ops(r.spec.graph, OP_NORMALIZE), 0);
+    drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode_mean_tokens\": true, \"pooling_mode_cls_token\": true}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "one of pooling_mode_cls_token and pooling_mode_mean_tokens must be true"));
+    drop(&r);
+    put_modules(&f, "Dense", "{\"pooling_mode_mean_tokens\": true}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(
+        strstr(r.d.text, "modules.json: module 3 is sentence_transformers.models.Dense; Transformer, Pooling"));
+    drop(&r);
+    r = read_good(f.path, "pooling=first"); /* -D pooling= works although the module is not supported */
+    assert_int_equal(count_ops(r.spec.graph, OP_SELECT_FIRST), 1);
+    drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode\": \"cls\"}");
+    r = read_good(f.path, NULL);
+    assert_int_equal(count_ops(r.spec.graph, OP_SELECT_FIRST), 1);
+    drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode\": \"max\"}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "1_Pooling/config.json: pooling_mode must be one of cls, mean, got \"max\""));
+    drop(&r);
+    put(&f, "modules.json", "[{\"type\": \"x.Pooling\", \"path\": \"../..\"}]");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "the path of module 0 is not the name of a folder"));
+    drop(&r);
+    put(&f, "modules.json", "{}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "modules.json:1: a list was expected: [...]"));
+    drop(&r);
+    remove_folder(&f);
+}
+
+/* tokenizer.json, or else tekken.json, Marian's SentencePiece file, tokenizer.model. */
+static void test_checkout_tokenizer(void **state)
+{
+    static const char *const names[] = {"tokenizer.model", "source.spm", "tekken.json", "tokenizer.json"};
+    char config[500];
+    Folder f;
+    Reading r;
+
+    (void)state;
+    snprintf(config, sizeof config, BERT, "SequenceClassification", "");
+    f = make_folder(config, NULL);
+    r = read_good(f.path, NULL);
+    assert_null(r.spec.tokenizer);
+    drop(&r);
+    for (size_t i = 0; i < LEN(names); i++) {
+        put(&f, names[i], "x");
+        r = read_good(f.path, NULL);
+        assert_string_equal(strrchr(r.spec.tokenizer, '/') + 1, names[i]);
+        drop(&r);
+    }
+    remove_folder(&f);
+}
+
+/* A checkout without a tokenizer is compiled; a note says which files are there instead. */
+static void test_tokenizer_note(void **state)
+{
+    Folder f = make_folder("{" LLAMA HEADS "}", NULL);
+    Reading r = read_good(f.path, NULL);
+
+    (void)state;
+    assert_non_null(strstr(r.spec.note, "there is no tokenizer.json, so the model takes token ids and no text; copy"));
+    drop(&r);
+    put(&f, "vocab.json", "x");
+    put(&f, "merges.txt", "x");
+    r = read_good(f.path, NULL);
+    assert_non_null(strstr(r.spec.note, "To make one from vocab.json, merges.txt: python3 -c '"));
+    assert_non_null(strstr(r.spec.note, "save_pretrained"));
+    drop(&r);
+    r = read_good(f.path, "tokenizer=");
+    assert_null(r.spec.note);
+    drop(&r);
+    put(&f, "tokenizer.json", "x");
+    r = read_good(f.path, NULL);
+    assert_null(r.spec.note);
+    drop(&r);
+    remove_file(&f, "vocab.json");
+    remove_file(&f, "merges.txt");
+    remove_folder(&f);
+    r = read_good("specs/llama-3.2-1b.lua", NULL); /* a spec without a tokenizer is meant so */
+    assert_null(r.spec.note);
+    drop(&r);
+}
+
+/* Inputs that are neither a spec nor a checkout: the message says what they are. */
+static void test_other_inputs(void **state)
+{
+    static const struct {
+        const char *name, *text, *message;
+    } files[] = {
+        {"model.gguf", "GGUF\3", "a GGUF file, which ftxc does not read; compile the Hugging Face checkout"},
+        {"config.json", "{}", "a file of a checkout; compile the folder that it is in"},
+        {"model.safetensors", "x", "weights alone; compile the folder of the checkout"},
+        {"model.safetensors.index.json", "{}", "weights alone; compile the folder of the checkout"},
+        {"pytorch_model.bin", "PK\3\4",
+         "a pickled checkpoint, which ftxc does not read; save the model as safetensors"},
+        {"model.ftx", "FTX1\r\n\x1a\n", "a compiled model; ftxc run and ftxc show take it"},
+    };
+    Folder f = make_folder("{}", NULL);
+    Reading r;
+
+    (void)state;
+    for (size_t i = 0; i < LEN(files); i++) {
+        char path[160];
+
+        snprintf(path, sizeof path, "%s/%s", f.path, files[i].name);
+        put(&f, files[i].name, files[i].text);
+        r = read_spec(path, NULL);
+        if (!strstr(r.d.text, files[i].message))
+            fail_msg("%s", r.d.text);
+        assert_ptr_equal(strstr(r.d.text, path), r.d.text);
+        drop(&r);
+    }
+    remove_file(&f, "model.gguf");
+    remove_file(&f, "model.ftx");
+    remove_file(&f, "config.json");
+    put(&f, "adapter_config.json", "{\"base_model_name_or_path\": \"meta-llama/Llama-3.2-1B\"}");
+    r = read_spec(f.path, NULL);
+    assert_non_null(strstr(r.d.text, "/: an adapter of meta-llama/Llama-3.2-1B, not a model; compile its model with "
+                                     "the adapter: ftxc compile DIR --lora "));
+    drop(&r);
+    remove_file(&f, "adapter_config.json");
+    remove_folder(&f);
+    r = read_spec("meta-llama/Llama-3.2-1B", NULL);
+    assert_true(r.d.machine);
+    assert_string_equal(r.d.text, "meta-llama/Llama-3.2-1B: there is no such file or folder. If it is a model of the "
+                                  "Hugging Face hub, download it first: hf download meta-llama/Llama-3.2-1B "
+                                  "--local-dir Llama-3.2-1B, then ftxc compile Llama-3.2-1B");
+    drop(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_checkout_labels),    cmocka_unit_test(test_checkout_sentences),
+        cmocka_unit_test(test_checkout_tokenizer), cmocka_unit_test(test_tokenizer_note),
+        cmocka_unit_test(test_other_inputs),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
