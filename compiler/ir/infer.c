@@ -4,6 +4,7 @@
 #include "ir.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The op in question, its arguments, and where a diagnostic goes. */
@@ -126,6 +127,26 @@ static bool want_word(const Query *q, const char *name, const char *list)
 
 static const int64_t MANY = INT64_C(1) << 40; /* above any real dimension */
 
+/* The attribute freqs: n frequencies, 0 or more. */
+static bool want_freqs(const Query *q, int64_t n)
+{
+    const char *at = ir_word(q->attrs, "freqs");
+    int64_t found = 0;
+
+    for (char *end; *at; at = end, found++) {
+        const double f = strtod(at, &end);
+
+        if (end == at || !isfinite(f) || f < 0)
+            return diag_error(q->d, q->loc, "rope_table: freqs has \"%.20s\", it must be finite numbers of 0 or more",
+                              at);
+        end += *end == ' ';
+    }
+    if (found == n)
+        return true;
+    return diag_error(q->d, q->loc, "rope_table: freqs are %lld numbers, they must be %lld", (long long)found,
+                      (long long)n);
+}
+
 static bool infer_weight_op(const Query *q, Shape *out)
 {
     const Shape a = q->args[0] ? shape_of(q, 0) : (Shape){0};
@@ -164,6 +185,12 @@ static bool infer_weight_op(const Query *q, Shape *out)
         if (!want_range(q, "from", 0, size(a, 0) - 1) || !want_range(q, "count", 1, size(a, 0) - get(q, "from")))
             return false;
         out->dim[0].n = get(q, "count");
+    } else if (q->op == OP_PLUS) {
+        return want_rank(q, 0, 1);
+    } else if (q->op == OP_FILL) {
+        if (!want_range(q, "count", 1, MANY))
+            return false;
+        *out = ir_shape(1, ir_const(get(q, "count")), (Dim){0}, (Dim){0});
     } else if (q->op == OP_SINUSOID) {
         if (!want_range(q, "dim", 2, MANY) || !want_range(q, "positions", 1, MANY) || !want_range(q, "span", 0, MANY) ||
             !want_word(q, "style", "half neighbour"))
@@ -174,6 +201,8 @@ static bool infer_weight_op(const Query *q, Shape *out)
     } else if (q->op == OP_ROPE_TABLE) {
         if (!want_range(q, "rot", 2, MANY) || !want_range(q, "positions", 1, MANY) ||
             !want_word(q, "scaling", "none linear llama3"))
+            return false;
+        if (*ir_word(q->attrs, "freqs") && !want_freqs(q, get(q, "rot") / 2))
             return false;
         if (get(q, "rot") % 2)
             return diag_error(q->d, q->loc, "rope_table: rot is %lld, it must be even", (long long)get(q, "rot"));
@@ -394,11 +423,13 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_INTERLEAVE:
     case OP_PAIRS:
     case OP_ROWS:
+    case OP_PLUS:
+    case OP_FILL:
     case OP_SINUSOID:
     case OP_ROPE_TABLE:
         if (!infer_weight_op(q, out))
             return false;
-        *out_type = q->op == OP_ROPE_TABLE || q->op == OP_SINUSOID ? DT_FP32 : arg(q, 0)->type;
+        *out_type = ir_op_is_table(q->op) ? DT_FP32 : arg(q, 0)->type;
         for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++)
             if (arg(q, i)->type != *out_type)
                 return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; their types must be equal", ir_op_name(q->op),

@@ -41,6 +41,11 @@ const char *ir_op_result(Op op)
     return ops[op].result;
 }
 
+bool ir_op_is_table(Op op)
+{
+    return op == OP_FILL || op == OP_SINUSOID || op == OP_ROPE_TABLE;
+}
+
 bool ir_op_is_weight(Op op)
 {
     return op == OP_WEIGHT || (op >= OP_TRANSPOSE && op <= OP_ROPE_TABLE);

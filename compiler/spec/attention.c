@@ -19,21 +19,54 @@ static int nn_join_heads(lua_State *L)
     return value_push(L, value_add(L, OP_JOIN_HEADS, nn_value(L, 1, "join_heads: x"), 0, 0, NULL));
 }
 
-/* Options of a rope_table: theta, dim, scaling = {kind, factor, low, high, original}. ftx.model sets its length. */
+/* The list freqs in field -1 as the text that a rope_table keeps: "1 0.5 0.25". */
+static const char *freqs_text(lua_State *L, int64_t n)
+{
+    const int list = lua_gettop(L);
+    luaL_Buffer b;
+
+    if (lua_type(L, list) != LUA_TTABLE || (int64_t)lua_rawlen(L, list) != n)
+        sandbox_fail(L, "rope: freqs must be a list of %lld numbers, one for each pair of dim", (long long)n);
+    luaL_buffinit(L, &b);
+    for (int64_t i = 0; i < n; i++) {
+        char text[32];
+
+        lua_rawgeti(L, list, i + 1);
+        snprintf(text, sizeof text, "%s%.17g", i ? " " : "", arg_number(L, -1, "rope: a number of freqs"));
+        lua_pop(L, 1);
+        luaL_addstring(&b, text);
+    }
+    luaL_pushresult(&b);
+    return lua_tostring(L, -1);
+}
+
+/* Options of a rope_table: dim, amplitude, and freqs or theta and scaling = {kind, factor, low, high, original}.
+ * ftx.model sets its length. */
 static void rope_attrs(lua_State *L, int i, int64_t head_dim, Attrs *attrs)
 {
     static const char *const kinds[] = {"none", "linear", "llama3"};
     const char *kind = "none";
     const int64_t dim = arg_option_count(L, i, "dim", 2, head_dim, head_dim, "rope");
     const double theta = arg_option_number(L, i, "theta", 10000, "rope");
+    const double amplitude = arg_option_number(L, i, "amplitude", 1, "rope");
 
     if (dim % 2)
         sandbox_fail(L, "rope: dim is %lld, it must be even", (long long)dim);
     if (theta <= 0)
         sandbox_fail(L, "rope: theta is %g, it must be positive", theta);
+    if (amplitude <= 0)
+        sandbox_fail(L, "rope: amplitude is %g, it must be positive", amplitude);
     attrs_int(attrs, "rot", dim);
-    attrs_float(attrs, "theta", theta);
     attrs_int(attrs, "positions", 1);
+    if (amplitude != 1)
+        attrs_float(attrs, "amplitude", amplitude);
+    if (lua_getfield(L, i, "freqs") != LUA_TNIL) {
+        attrs_word(attrs, "freqs", freqs_text(L, dim / 2));
+        if (lua_getfield(L, i, "theta") != LUA_TNIL || lua_getfield(L, i, "scaling") != LUA_TNIL)
+            sandbox_fail(L, "rope: freqs stands in place of theta and scaling; give one of them");
+        return;
+    }
+    attrs_float(attrs, "theta", theta);
     if (lua_getfield(L, i, "scaling") == LUA_TNIL)
         return;
     i = lua_gettop(L);
@@ -66,14 +99,13 @@ static void rope_attrs(lua_State *L, int i, int64_t head_dim, Attrs *attrs)
     }
 }
 
-/* nn.rope(x, {theta=, dim=, scaling=, style="half"}): layers with equal options share a table */
+/* nn.rope(x, {theta=, dim=, scaling=, freqs=, amplitude=, style="half"}): layers with equal options share a table */
 static int nn_rope(lua_State *L)
 {
     const Graph *g = reader_of(L)->graph;
     const Id x = nn_value(L, 1, "rope: x");
     const Shape shape = value_at(L, x)->shape;
     Attrs table = {0}, attrs = {0};
-    Id found_table = 0;
 
     lua_settop(L, 2);
     if (shape.rank != 3)
@@ -81,16 +113,11 @@ static int nn_rope(lua_State *L)
                             ir_shape_text(g->scratch, shape));
     if (lua_isnil(L, 2))
         lua_newtable(L), lua_replace(L, 2); /* all defaults */
-    arg_options(L, 2, "theta dim scaling style", "rope");
+    arg_options(L, 2, "theta dim scaling style freqs amplitude", "rope");
     rope_attrs(L, 2, shape.dim[2].n, &table);
-    for (Id id = 1; id < g->values.n && !found_table; id++)
-        if (ir_value(g, id)->op == OP_ROPE_TABLE && attrs_same(ir_value(g, id), &table))
-            found_table = id;
-    if (!found_table)
-        found_table = value_add(L, OP_ROPE_TABLE, 0, 0, 0, &table);
     if (lua_getfield(L, 2, "style") != LUA_TNIL)
         attrs_word(&attrs, "style", arg_word(L, -1, "rope: style"));
-    return value_push(L, value_add(L, OP_ROPE, x, found_table, 0, &attrs));
+    return value_push(L, value_add(L, OP_ROPE, x, value_table(L, OP_ROPE_TABLE, &table), 0, &attrs));
 }
 
 /* nn.cache(k, v): the cache of the next layer */

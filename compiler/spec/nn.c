@@ -75,6 +75,16 @@ static int nn_concat(lua_State *L)
                                    value_maybe(L, 3, "concat: the third weight"), NULL));
 }
 
+/* nn.plus(w, by) */
+static int nn_plus(lua_State *L)
+{
+    const Id w = nn_value(L, 1, "plus: w");
+    Attrs attrs = {0};
+
+    attrs_float(&attrs, "by", arg_number(L, 2, "plus: by"));
+    return value_push(L, value_add(L, OP_PLUS, w, 0, 0, &attrs));
+}
+
 /* nn.checkpoint { prefixes = {"model."}, unused = {"*.inv_freq"} ... }: how checkpoints may differ */
 static int nn_checkpoint(lua_State *L)
 {
@@ -147,7 +157,6 @@ static int nn_types(lua_State *L)
  * share a table. */
 static int nn_sinusoid(lua_State *L)
 {
-    const Graph *g = reader_of(L)->graph;
     Attrs attrs = {0};
     double theta;
 
@@ -164,10 +173,7 @@ static int nn_sinusoid(lua_State *L)
     if (lua_getfield(L, 1, "style") != LUA_TNIL)
         attrs_word(&attrs, "style", arg_word(L, -1, "sinusoid: style"));
     attrs_int(&attrs, "positions", 1);
-    for (Id id = 1; id < g->values.n; id++)
-        if (ir_value(g, id)->op == OP_SINUSOID && attrs_same(ir_value(g, id), &attrs))
-            return value_push(L, id);
-    return value_push(L, value_add(L, OP_SINUSOID, 0, 0, 0, &attrs));
+    return value_push(L, value_table(L, OP_SINUSOID, &attrs));
 }
 
 static int nn_linear(lua_State *L)
@@ -204,18 +210,34 @@ static void set_eps(lua_State *L, Attrs *attrs, int i, const char *what)
     attrs_float(attrs, "eps", eps);
 }
 
+/* A norm's gain or shift: argument i, or `missing` for each element of x. */
+static Id norm_vector(lua_State *L, int i, Id x, double missing, const char *what)
+{
+    const Shape shape = value_at(L, x)->shape;
+    Attrs attrs = {0};
+
+    if (lua_toboolean(L, i))
+        return nn_value(L, i, what);
+    attrs_int(&attrs, "count", shape.rank ? shape.dim[shape.rank - 1].n : 0);
+    attrs_float(&attrs, "value", missing);
+    return value_table(L, OP_FILL, &attrs);
+}
+
+/* nn.rmsnorm(x, g, eps): g may be nil or false */
 static int nn_rmsnorm(lua_State *L)
 {
-    const Id x = nn_value(L, 1, "rmsnorm: x"), g = nn_value(L, 2, "rmsnorm: g");
+    const Id x = nn_value(L, 1, "rmsnorm: x"), g = norm_vector(L, 2, x, 1, "rmsnorm: g");
     Attrs attrs = {0};
 
     set_eps(L, &attrs, 3, "rmsnorm: eps");
     return value_push(L, value_add(L, OP_RMSNORM, x, g, 0, &attrs));
 }
 
+/* nn.layernorm(x, g, b, eps): g and b may be nil or false */
 static int nn_layernorm(lua_State *L)
 {
-    const Id x = nn_value(L, 1, "layernorm: x"), g = nn_value(L, 2, "layernorm: g"), b = nn_value(L, 3, "layernorm: b");
+    const Id x = nn_value(L, 1, "layernorm: x"), g = norm_vector(L, 2, x, 1, "layernorm: g");
+    const Id b = norm_vector(L, 3, x, 0, "layernorm: b");
     Attrs attrs = {0};
 
     set_eps(L, &attrs, 4, "layernorm: eps");
@@ -343,6 +365,7 @@ int nn_open(lua_State *L)
         {"transpose", nn_transpose},
         {"rows", nn_rows},
         {"concat", nn_concat},
+        {"plus", nn_plus},
         {"checkpoint", nn_checkpoint},
         {"ids", nn_ids},
         {"embed", nn_embed},

@@ -98,7 +98,7 @@ Id value_add(lua_State *L, Op op, Id a, Id b, Id c, const Attrs *attrs)
     return value_add_shaped(L, op, (Id[IR_MAX_ARGS]){a, b, c}, attrs ? attrs : &none, (Shape){0});
 }
 
-bool attrs_same(const Value *v, const Attrs *a)
+static bool attrs_same(const Value *v, const Attrs *a)
 {
     if (v->n_attrs != a->n)
         return false;
@@ -110,6 +110,16 @@ bool attrs_same(const Value *v, const Attrs *a)
             return false;
     }
     return true;
+}
+
+Id value_table(lua_State *L, Op op, const Attrs *attrs)
+{
+    const Graph *g = reader_of(L)->graph;
+
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == op && attrs_same(ir_value(g, id), attrs))
+            return id;
+    return value_add(L, op, 0, 0, 0, attrs);
 }
 
 void value_open(lua_State *L, const luaL_Reg *operators)

@@ -6,14 +6,13 @@
 
 /* Attributes of the operation that is being added. Their names are literals. */
 typedef struct Attrs {
-    Attr at[8];
+    Attr at[10];
     uint32_t n;
 } Attrs;
 
 void attrs_int(Attrs *a, const char *name, int64_t i);
 void attrs_float(Attrs *a, const char *name, double f);
 void attrs_word(Attrs *a, const char *name, const char *s);
-bool attrs_same(const Value *v, const Attrs *a);
 
 /* As nn_value, but 0 for nil and for false, so that `c.bias and nn.weight(...)` can be passed on. */
 Id value_maybe(lua_State *L, int i, const char *what);
@@ -22,6 +21,8 @@ Value *value_at(lua_State *L, Id id);
 
 /* Appends an operation to the graph. attrs may be NULL. */
 Id value_add(lua_State *L, Op op, Id a, Id b, Id c, const Attrs *attrs);
+/* The table of this op with these attributes, which all its readers share. */
+Id value_table(lua_State *L, Op op, const Attrs *attrs);
 Id value_add_shaped(lua_State *L, Op op, const Id args[IR_MAX_ARGS], const Attrs *attrs, Shape shape);
 
 void value_open(lua_State *L, const luaL_Reg *operators); /* makes the metatable */

@@ -213,6 +213,15 @@ static void pairs_rows(const Source *s, const Value *v, int64_t from, int64_t co
     }
 }
 
+static void plus_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
+{
+    float *f = out;
+
+    read_rows(s, v->args[0], from, count, out, fault);
+    for (int64_t i = 0; i < count; i++)
+        f[i] += (float)ir_float(v, "by");
+}
+
 static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void *out, Fault *fault)
 {
     const Value *v = ir_value(s->g, id);
@@ -232,6 +241,11 @@ static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void 
         pairs_rows(s, v, from, count, out, fault);
     else if (v->op == OP_ROWS)
         read_rows(s, v->args[0], from + ir_int(v, "from"), count, out, fault);
+    else if (v->op == OP_PLUS)
+        plus_rows(s, v, from, count, out, fault);
+    else if (v->op == OP_FILL)
+        for (int64_t i = 0; i < count; i++)
+            ((float *)out)[i] = (float)ir_float(v, "value");
     else if (v->op == OP_ROPE_TABLE)
         rope_rows(v, from, count, out);
     else if (v->op == OP_SINUSOID)
@@ -240,8 +254,8 @@ static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void 
         die("%s is no weight-only op", ir_op_name(v->op));
 }
 
-/* Whether every tensor that a value is made of is stored as `type`, and no adapter adds to it. Then its rows are copied
- * without conversion. */
+/* Whether every tensor that a value is made of is stored as `type`, and neither an adapter nor an op adds to it. Then its
+ * rows are copied without conversion. */
 static bool stored_as(const Source *s, Id id, DType type)
 {
     const Value *v = ir_value(s->g, id);
@@ -253,7 +267,7 @@ static bool stored_as(const Source *s, Id id, DType type)
     for (int i = 0; i < IR_MAX_ARGS; i++)
         if (v->args[i] && !stored_as(s, v->args[i], type))
             return false;
-    return v->op != OP_ROPE_TABLE && v->op != OP_SINUSOID;
+    return v->op != OP_PLUS && !ir_op_is_table(v->op);
 }
 
 /* --- conversion ------------------------------------------------------------------------------ */

@@ -6,8 +6,10 @@
  *   frequency[i] = 1 / theta^(2i / rot)          Su et al. 2021
  *   linear:  frequency / factor                  position interpolation, Chen et al. 2023
  *   llama3:  wavelength = 2 pi / frequency;  longer than original / low: frequency / factor;
- *            shorter than original / high: as it is; between them a blend of the two */
+ *            shorter than original / high: as it is; between them a blend of the two
+ *   freqs:   the frequencies themselves */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tensors.h"
@@ -37,8 +39,16 @@ static float llama3(const Value *v, float frequency)
     return rest + kept;
 }
 
-static float frequency(const Value *v, int64_t i)
+/* Frequency i. *listed: the rest of the list freqs, which is empty if there is none. */
+static float frequency(const Value *v, int64_t i, const char **listed)
 {
+    if (**listed) {
+        char *end;
+        const double given = strtod(*listed, &end);
+
+        *listed = end;
+        return (float)given;
+    }
     const float rot = (float)ir_int(v, "rot");
     const float f = 1.0f / powf((float)ir_float(v, "theta"), (float)(2 * i) / rot);
     const char *scaling = ir_word(v, "scaling");
@@ -53,15 +63,17 @@ static float frequency(const Value *v, int64_t i)
 void rope_rows(const Value *v, int64_t from, int64_t count, float *out)
 {
     const int64_t half = ir_int(v, "rot") / 2;
+    const float amplitude = (float)ir_float(v, "amplitude");
+    const char *listed = ir_word(v, "freqs");
 
     for (int64_t i = 0; i < half; i++) {
-        const float f = frequency(v, i);
+        const float f = frequency(v, i, &listed);
 
         for (int64_t k = 0; k < count; k++) {
             const float angle = (float)(from + k) * f;
 
-            out[(k * half + i) * 2] = (float)cos((double)angle);
-            out[(k * half + i) * 2 + 1] = (float)sin((double)angle);
+            out[(k * half + i) * 2] = amplitude * (float)cos((double)angle);
+            out[(k * half + i) * 2 + 1] = amplitude * (float)sin((double)angle);
         }
     }
 }

@@ -7,9 +7,10 @@ return function(config, window)
   local hidden = config:count("hidden_size", 1, 2 ^ 17)
   local heads = config:count("num_attention_heads", 1, 1024)
   local head_dim = config:count("head_dim", 1, 1024, hidden // heads)
+  local positions = config:count("max_position_embeddings", 1, 2 ^ 24, 2048)
   config:only("pretraining_tp", "1", 1)
   return {
-    positions = config:count("max_position_embeddings", 1, 2 ^ 24, 2048),
+    positions = positions,
     graph = llama {
       vocab = config:count("vocab_size", 2, 2 ^ 24),
       hidden = hidden,
@@ -18,7 +19,7 @@ return function(config, window)
       kv_heads = config:count("num_key_value_heads", 1, 1024, heads),
       head_dim = head_dim,
       ffn = config:count("intermediate_size", 1, 2 ^ 20),
-      rope = hf.rope(config, head_dim),
+      rope = hf.rope(config, head_dim, positions),
       norm_eps = config:number("rms_norm_eps", 1e-30, 1, 1e-6),
       activation = config:word("hidden_act", hf.activations, "silu"),
       window = window or 0,

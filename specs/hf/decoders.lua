@@ -69,10 +69,7 @@ local classes = {
   Phi3ForCausalLM = {
     type = "phi3", eps = 1e-5, positions = 4096,
     names = { qkv = "self_attn.qkv_proj", gate_up = "mlp.gate_up_proj" },
-    set = function(config, c)
-      same_window(config, c)
-      config:value("original_max_position_embeddings") -- of longrope, which hf.rope refuses
-    end,
+    set = same_window,
   },
   GlmForCausalLM = {
     type = "glm", kv_heads = 2, head_dim = 128, eps = 1.5625e-7, partial = 0.5, style = "neighbour",
@@ -248,7 +245,7 @@ local function read(config, class)
   local head_dim = head_field("head_dim", hidden // heads)
   local positions = config:count(field.positions, 1, 2 ^ 24, class.positions)
   local rope = { theta = 10000.0 }
-  if field.theta then rope = hf.rope(config, head_dim, field.theta, field.partial, class.partial) end
+  if field.theta then rope = hf.rope(config, head_dim, positions, field.theta, field.partial, class.partial) end
   rope.style = class.style
   local c = {
     vocab = config:count("vocab_size", 2, 2 ^ 24),

@@ -5,7 +5,6 @@ local hf = require "lib.hf"
 local decoders = require "hf/decoders"
 
 local SEQUENCES = 16 -- limits.sequences
-local MAX_CONTEXT = 4096 -- -D limits.context= asks for more
 
 -- The names of encoders, and the one whose files in specs/hf/ read them.
 local encoders = { Bert = "Bert", Roberta = "Roberta", XLMRoberta = "Roberta", Camembert = "Roberta",
@@ -267,7 +266,7 @@ return function(checkout)
     local file = generation:value(key) and generation or config
     return file:value(key) and file:count(key, 0, vocab - 1) or nil
   end
-  local context = math.min(model.positions, MAX_CONTEXT)
+  local context = hf.context(model.positions)
   ftx.model {
     name = checkout.name,
     graph = model.graph,

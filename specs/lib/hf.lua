@@ -1,5 +1,6 @@
 -- hf.lua - reads the fields of a Hugging Face JSON file. Each mistake names the file and the field.
 local ftx = require "ftx"
+local rope = require "lib.rope"
 
 local hf = {}
 
@@ -136,38 +137,109 @@ function hf.classifier(config, model)
   return model
 end
 
+-- Tokens of a sequence that the model is compiled for: -D limits.context, else what it can have, up to 4096.
+function hf.context(positions)
+  return tonumber(ftx.override("limits.context") or nil) or math.min(positions, 4096)
+end
+
+-- The field as a list of n numbers.
+local function numbers(file, key, n)
+  return file:get(key, nil, "a list of " .. n .. " positive numbers", function(v)
+    for i = 1, n do
+      if type(v) ~= "table" or #v ~= n or not math.type(v[i]) or v[i] <= 0 then return false end
+    end
+    return true
+  end)
+end
+
+-- A number that may be missing.
+local function maybe(file, key)
+  return file:value(key) and file:number(key, 1e-6, 1e6) or nil
+end
+
+-- Kinds of scaling: functions of the object in the file, theta, the elements that are rotated, and the longest text.
+local scaled = {}
+
+function scaled.linear(at, theta, dim)
+  return { theta = theta, dim = dim, scaling = { kind = "linear", factor = at:number("factor", 1, 1e6) } }
+end
+
+function scaled.llama3(at, theta, dim)
+  local scaling = {
+    kind = "llama3",
+    factor = at:number("factor", 1, 1e6),
+    low = at:number("low_freq_factor", 1e-6, 1e6),
+    high = at:number("high_freq_factor", 1e-6, 1e6),
+    original = at:count("original_max_position_embeddings", 1, 2 ^ 30),
+  }
+  if scaling.high <= scaling.low then
+    at:refuse("high_freq_factor", "larger than low_freq_factor " .. scaling.low)
+  end
+  return { theta = theta, dim = dim, scaling = scaling }
+end
+
+function scaled.dynamic(at, theta, dim, positions)
+  return rope.dynamic(theta, dim, at:number("factor", 1, 1e6), positions, hf.context(positions))
+end
+
+function scaled.yarn(at, theta, dim, positions, beside)
+  local original = (beside or at):count("original_max_position_embeddings", 1, 2 ^ 30, positions)
+  return rope.yarn(theta, dim, {
+    original = original,
+    factor = at:number("factor", 1, 1e6, positions / original),
+    fast = at:number("beta_fast", 1e-6, 1e6, 32),
+    slow = at:number("beta_slow", 1e-6, 1e6, 1),
+    truncate = at:flag("truncate", true),
+    amplitude = maybe(at, "attention_factor"),
+    mscale = maybe(at, "mscale"),
+    mscale_all = maybe(at, "mscale_all_dim"),
+  })
+end
+
+function scaled.longrope(at, theta, dim, positions, beside)
+  local original = (beside or at):count("original_max_position_embeddings", 2, 2 ^ 30, positions)
+  return rope.longrope(theta, dim, {
+    original = original,
+    context = hf.context(positions),
+    factor = at:number("factor", 1e-6, 1e6, positions / original),
+    short = numbers(at, "short_factor", dim // 2),
+    long = numbers(at, "long_factor", dim // 2),
+    amplitude = maybe(at, "attention_factor"),
+  })
+end
+scaled.su = scaled.longrope
+
 -- The options of nn.rope, from rope_scaling or rope_parameters. If both are there, transformers 5 reads rope_scaling
 -- alone unless it is empty; what that lacks (rope_theta) comes from the fields beside it.
--- theta_key, partial_key: names of those fields; rotated: the part of a head that is rotated if no field says so.
-function hf.rope(config, head_dim, theta_key, partial_key, rotated)
+-- positions: max_position_embeddings; theta_key, partial_key: names of the fields beside; rotated: the part of a head
+-- that is rotated if no field says so.
+function hf.rope(config, head_dim, positions, theta_key, partial_key, rotated)
   local new, old = config:inside("rope_parameters"), config:inside("rope_scaling")
   if old and is_empty(old.values) then old = nil end
   local at = old or new
-  local kinds = { default = "none", linear = "linear", llama3 = "llama3" }
+  local kinds = { default = "none", proportional = "proportional" }
+  for name in pairs(scaled) do kinds[name] = name end
   local function place(key, beside)
     if at and at:value(key) then return at, key end
     return config, beside or key
   end
-  local theta, theta_name = place("rope_theta", theta_key)
+  local theta_at, theta_name = place("rope_theta", theta_key)
+  local theta = theta_at:number(theta_name, 1, 1e12, 10000.0)
   local partial, partial_name = place("partial_rotary_factor", partial_key)
-  local dim = math.floor(head_dim * partial:number(partial_name, 0, 1, rotated or 1.0))
-  if dim % 2 ~= 0 or dim < 2 then
+  local part = partial:number(partial_name, 0, 1, rotated or 1.0)
+  local kind = at and at:word(at:value("rope_type") and "rope_type" or "type", kinds, at == new and "default" or nil)
+  local dim = math.tointeger(math.floor(head_dim * part))
+  local beside = config:value("original_max_position_embeddings") and config
+  local made = { theta = theta, dim = dim }
+  if kind == "proportional" then
+    made = rope.proportional(theta, head_dim, part, at:number("factor", 1, 1e6, 1.0))
+  elseif dim % 2 ~= 0 or dim < 2 then
     partial:refuse(partial_name, "a part of head_dim " .. head_dim .. " that is even")
+  elseif scaled[kind] then
+    made = scaled[kind](at, theta, dim, positions, beside)
   end
-  local rope = { theta = theta:number(theta_name, 1, 1e12, 10000.0), dim = math.tointeger(dim) }
-  if not at then return rope end
-  local kind = at:word(at:value("rope_type") and "rope_type" or "type", kinds, at == new and "default" or nil)
-  if kind ~= "none" then rope.scaling = { kind = kind, factor = at:number("factor", 1, 1e6) } end
-  if kind == "llama3" then
-    rope.scaling.low = at:number("low_freq_factor", 1e-6, 1e6)
-    rope.scaling.high = at:number("high_freq_factor", 1e-6, 1e6)
-    rope.scaling.original = at:count("original_max_position_embeddings", 1, 2 ^ 30)
-    if rope.scaling.high <= rope.scaling.low then
-      at:refuse("high_freq_factor", "larger than low_freq_factor " .. rope.scaling.low)
-    end
-  end
-  if rotated then at:known { type = true, original_max_position_embeddings = true } end
-  return rope
+  if at and (made.freqs or rotated) then at:known { type = true, original_max_position_embeddings = true } end
+  return made
 end
 
 return hf

@@ -201,6 +201,14 @@ static void compute(Machine *m, Id id)
         }
         break;
     case OP_ROWS: memcpy(y, x->at + ir_int(v, "from") * x->row, sizeof(double) * (size_t)n); break;
+    case OP_PLUS:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x->at[i] + ir_float(v, "by");
+        break;
+    case OP_FILL:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = ir_float(v, "value");
+        break;
     case OP_SINUSOID:
         for (int64_t p = 0; p < to->rows; p++)
             for (int64_t i = 0; i < to->row / 2; i++) {
@@ -399,12 +407,21 @@ static Id maybe_scale(Maker *m, Id x)
     return coin(m) ? x : add(m, OP_SCALE, x, 0, 0, FLOAT("by", coin(m) ? 0.5 : 1), NO);
 }
 
+/* A weight, 1 + a weight, or ones. */
+static Id gain(Maker *m, int64_t c)
+{
+    if (coin(m))
+        return weight(m, c, 0);
+    return coin(m) ? add(m, OP_PLUS, weight(m, c, 0), 0, 0, FLOAT("by", 1), NO)
+                   : add(m, OP_FILL, 0, 0, 0, INT("count", c), FLOAT("value", 1));
+}
+
 static Id norm_of(Maker *m, Id x)
 {
     const int64_t c = ir_value(m->g, x)->shape.dim[1].n;
 
-    return coin(m) ? add(m, OP_RMSNORM, x, weight(m, c, 0), 0, FLOAT("eps", 1e-5), NO)
-                   : add(m, OP_LAYERNORM, x, weight(m, c, 0), weight(m, c, 0), FLOAT("eps", 1e-5), NO);
+    return coin(m) ? add(m, OP_RMSNORM, x, gain(m, c), 0, FLOAT("eps", 1e-5), NO)
+                   : add(m, OP_LAYERNORM, x, gain(m, c), weight(m, c, 0), FLOAT("eps", 1e-5), NO);
 }
 
 static Id attention(Maker *m, Id x, int layer)

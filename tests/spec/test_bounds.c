@@ -138,6 +138,17 @@ static void test_mistakes(void **state)
         {NN("nn.rope(h, { dim = 7 })"), NULL, "rope: dim is 7, it must be even"},
         {NN("nn.rope(h, { scaling = { kind = 'linear', factor = 0.5 } })"), NULL,
          "rope: scaling.factor is 0.5, it must be 1 or more"},
+        {NN("nn.rope(h, { amplitude = 0 })"), NULL, "rope: amplitude is 0, it must be positive"},
+        {NN("nn.rope(h, { dim = 4, freqs = { 1 } })"), NULL,
+         "rope: freqs must be a list of 2 numbers, one for each pair of dim"},
+        {NN("nn.rope(h, { freqs = 1 })"), NULL, "rope: freqs must be a list of 8 numbers, one for each pair of dim"},
+        {NN("nn.rope(h, { dim = 4, freqs = { 1, 'x' } })"), NULL, "rope: a number of freqs must be a finite number"},
+        {NN("nn.rope(h, { dim = 4, freqs = { 1, -1 } })"), NULL,
+         "rope_table: freqs has \"-1\", it must be finite numbers of 0 or more"},
+        {NN("nn.rope(h, { dim = 4, freqs = { 1, 1 }, theta = 10000 })"), NULL,
+         "rope: freqs stands in place of theta and scaling; give one of them"},
+        {NN("nn.plus(x, 1)"), NULL, "plus: w must be a weight, it is the result of embed"},
+        {NN("nn.plus(w('m', 8, 64), 1)"), NULL, "plus: w is [8,64], it must have 1 dimension"},
         {NN("nn.rmsnorm(x, nn.weight('g', { 64 }), 2)"), NULL, "rmsnorm: eps must be from 0 to 1, got the number 2"},
         {NN("nn.checkpoint { renamed = { 'a' } }"), NULL, "checkpoint: renamed must be a list of pairs"},
         {NN("local t = {} for i = 1, 1001 do t[i] = 'x' end nn.checkpoint { unused = t }"), NULL,
@@ -232,6 +243,37 @@ static void test_arguments(void **state)
             fail_msg("%s\n  expected %s\n  got      %s", cases[i].lua, cases[i].message, r.d.text);
         drop(&r);
     }
+}
+
+/* Norms without gain or shift share a vector of ones and one of zeros for each width; lists of frequencies are shared,
+ * too. */
+static void test_shared_tables(void **state)
+{
+    Reading r = read_text(
+        NN("local y = nn.rmsnorm(nn.layernorm(nn.rmsnorm(x, nil, 1e-5), nil, false, 1e-5), "
+           "nn.plus(nn.weight('g', { 64 }), 1), 1e-5)\n"
+           "local f = { dim = 4, freqs = { 1, 0.1 }, amplitude = 1.5 }\n"
+           "y = y + nn.join_heads(nn.rope(nn.rope(nn.rope(h, f), f), { dim = 4, freqs = { 1, 0.1 } }))\n" ENCODER),
+        NULL);
+    const Graph *g = r.spec.graph;
+    int fills = 0, tables = 0;
+
+    (void)state;
+    if (!r.ok)
+        fail_msg("%s", r.d.text);
+    for (Id id = 1; id < g->values.n; id++) {
+        const Value *v = ir_value(g, id);
+
+        fills += v->op == OP_FILL;
+        tables += v->op == OP_ROPE_TABLE;
+        if (v->op == OP_FILL)
+            assert_true(ir_int(v, "count") == 64 && ir_float(v, "value") == (fills == 1 ? 1 : 0));
+        if (v->op == OP_ROPE_TABLE)
+            assert_string_equal(ir_word(v, "freqs"), "1 0.10000000000000001");
+    }
+    assert_int_equal(fills, 2);
+    assert_int_equal(tables, 2);
+    drop(&r);
 }
 
 static const Value *only_op(const Graph *g, Op op)
@@ -517,10 +559,10 @@ static void test_checkouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mistakes),  cmocka_unit_test(test_arguments), cmocka_unit_test(test_builtins),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_source),    cmocka_unit_test(test_ropes),
-        cmocka_unit_test(test_files),     cmocka_unit_test(test_modules),   cmocka_unit_test(test_no_descriptor),
-        cmocka_unit_test(test_checkouts),
+        cmocka_unit_test(test_mistakes),      cmocka_unit_test(test_arguments), cmocka_unit_test(test_builtins),
+        cmocka_unit_test(test_limits),        cmocka_unit_test(test_source),    cmocka_unit_test(test_ropes),
+        cmocka_unit_test(test_shared_tables), cmocka_unit_test(test_files),     cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_no_descriptor), cmocka_unit_test(test_checkouts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,10 +121,15 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS ", \"hidden_act\": \"mish\"}", NULL,
          "config.json: hidden_act must be one of gelu, gelu_fast, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, silu, "
          "swish, tanh, got \"mish\""},
-        {"{" LLAMA HEADS ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", NULL,
-         "config.json: rope_scaling.type must be one of default, linear, llama3, got \"yarn\""},
-        {"{" LLAMA HEADS ", \"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 4}}", NULL,
-         "config.json: rope_parameters.rope_type must be one of default, linear, llama3, got \"dynamic\""},
+        {"{" LLAMA HEADS ", \"rope_scaling\": {\"type\": \"axial\", \"factor\": 4}}", NULL,
+         "config.json: rope_scaling.type must be one of default, dynamic, linear, llama3, longrope, proportional, su, "
+         "yarn, got \"axial\""},
+        {"{" LLAMA HEADS ", \"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 0.5}}", NULL,
+         "config.json: rope_parameters.factor must be a number from 1 to 1e+06, got 0.5"},
+        {"{" LLAMA HEADS ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"alpha\": 8}}", NULL,
+         "config.json: rope_scaling.alpha is not known; it may change the result"},
+        {"{" LLAMA HEADS ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 2]}}", NULL,
+         "config.json: rope_scaling.short_factor must be a list of 8 positive numbers, got a list or an object"},
         {"{" LLAMA HEADS ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}", NULL,
          "config.json: rope_scaling.low_freq_factor must be a number from 1e-06 to 1e+06, got nothing"},
         {"{" LLAMA HEADS ", \"attention_bias\": 1}", NULL, "config.json: attention_bias must be true or false, got 1"},
@@ -135,7 +140,7 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS ", \"eos_token_id\": 64}", NULL,
          "config.json: eos_token_id must be ids below vocab_size 64, got 64"},
         {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL,
-         "specs/hf/LlamaForCausalLM.lua:13: llama: head_dim must be a "
+         "specs/hf/LlamaForCausalLM.lua:14: llama: head_dim must be a "
          "multiple of 8 from 16 to 256, got 20 (reading config.json)"},
         {"{" LLAMA HEADS "}", "{\"num_beams\": 100}",
          "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},

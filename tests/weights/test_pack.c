@@ -95,6 +95,14 @@ static void test_ops(void **state)
     ir_attr_int(g, id, "from", 3);
     ir_attr_int(g, id, "count", 3);
     elements_are(&f, id, (float[]){6, 7, 10, 11, 12, 13}, 6);
+
+    id = add_value(g, OP_PLUS, v, 0, 0, 4, 0);
+    ir_attr_float(g, id, "by", 1.5);
+    elements_are(&f, id, (float[]){21.5f, 22.5f, 23.5f, 24.5f}, 4);
+    id = add_value(g, OP_FILL, 0, 0, 0, 3, 0);
+    ir_attr_int(g, id, "count", 3);
+    ir_attr_float(g, id, "value", 0.25);
+    elements_are(&f, id, (float[]){0.25f, 0.25f, 0.25f}, 3);
     end(&f);
 }
 
@@ -171,6 +179,26 @@ static void test_rope(void **state)
     s = table(&f, scaled);
     for (int64_t i = 0; i < half; i++)
         assert_true(fabs(frequency(s, half, i) * 4 / frequency(t, half, i) - 1) < 3e-7);
+    end(&f);
+}
+
+/* Given frequencies, and sines and cosines times 1.5. */
+static void test_rope_freqs(void **state)
+{
+    Fixture f = begin(NULL);
+    const double freqs[] = {1, 0.25, 0};
+    const Id id = rope(f.spec.graph, 6, 10000, 5);
+    const float *t;
+    (void)state;
+
+    ir_attr_word(f.spec.graph, id, "freqs", "1 0.25 0");
+    ir_attr_float(f.spec.graph, id, "amplitude", 1.5);
+    t = table(&f, id);
+    for (int p = 0; p < 5; p++)
+        for (int i = 0; i < 3; i++) {
+            assert_true(fabs((double)t[(p * 3 + i) * 2] - 1.5 * cos(p * freqs[i])) < 3e-7);
+            assert_true(fabs((double)t[(p * 3 + i) * 2 + 1] - 1.5 * sin(p * freqs[i])) < 3e-7);
+        }
     end(&f);
 }
 
@@ -506,10 +534,10 @@ static void test_real(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ops),    cmocka_unit_test(test_names),       cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_block),  cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_large),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_rounding),    cmocka_unit_test(test_real),
-        cmocka_unit_test(test_folded), cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_ops),   cmocka_unit_test(test_names),       cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_block), cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_rope_freqs),
+        cmocka_unit_test(test_large), cmocka_unit_test(test_faults),      cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_real),  cmocka_unit_test(test_folded),      cmocka_unit_test(test_tables),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
