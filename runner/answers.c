@@ -147,6 +147,8 @@ static void print_json(const Answers *all, const Job *j)
     json_t *o = answer_json(all, &j->answers[0]);
 
     json_object_set_new(o, "prompt_tokens", j->first > 0.0 ? json_integer(j->prompt_tokens) : json_null());
+    if (all->shows_cached)
+        json_object_set_new(o, "cached_tokens", json_integer(j->cached_tokens));
     if (all->draws)
         json_object_set_new(o, "seed", json_integer((json_int_t)j->seed));
     if (all->samples > 1) {
@@ -280,6 +282,7 @@ void answers_take(Answers *all, const FtxEvent *e)
     if (j->first == 0.0)
         j->first = command_seconds();
     j->prompt_tokens = (int)e->prompt_tokens;
+    j->cached_tokens = (int)e->cached_tokens;
     all->tokens += e->token >= 0;
     if (e->hypotheses)
         take_hypotheses(all, j, e);

@@ -22,6 +22,7 @@ typedef struct Job {
     size_t bytes;
     uint64_t id, seed;
     int prompt_tokens; /* 0: not known yet */
+    int cached_tokens; /* of the prompt */
     bool submitted;
     char *refusal;            /* why the prompt was refused, or NULL */
     Answer *answers;          /* [Answers.samples] */
@@ -37,6 +38,7 @@ typedef struct Answers {
     bool json, batch;     /* how answers are printed */
     bool logits;          /* keep the logits of the last prompt position */
     bool draws;           /* tokens are drawn at random, so the seed is printed */
+    bool shows_cached;    /* "cached_tokens" in JSON */
     int samples;          /* texts from each prompt */
     Job *jobs;            /* [window]: prompt i is in slot i % window */
     size_t window;        /* at most this many prompts are read and not yet printed */

@@ -21,7 +21,7 @@
 #include "../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, batch, keep_newline, literal, json, logits, greedy, ignore_eos, no_bos, profile, quiet;
+    bool help, batch, keep_newline, literal, json, logits, greedy, ignore_eos, no_bos, profile, quiet, prefix_cache;
     bool has_seed, has_max_prompt;
     const char *messages, *tools, *variables, *template_name;
     const char *device, *file, *ids, *types, *prefix, *pair, *truncate, *trace;
@@ -94,6 +94,9 @@ static const Option table[] = {
     {"--kv-memory", 0, OPT_BYTES, "4G",
      "device memory for the KV cache: bytes, with K, M, G or T (default: what is free, less a reserve)", AT(kv_memory),
      0},
+    {"--prefix-cache", 0, OPT_FLAG, NULL,
+     "keep the keys and values of prompts and answers, and read what a later prompt begins with only once",
+     AT(prefix_cache), 0},
     {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed (artifacts without weights)",
      AT(random_weights), 0},
     {"--profile", 0, OPT_FLAG, NULL, "time of each kernel and the share of matrix products", AT(profile), 0},
@@ -477,6 +480,7 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
     all->json = o->json;
     all->batch = o->batch;
     all->logits = o->logits;
+    all->shows_cached = o->prefix_cache;
     all->draws = r->request.temperature > 0.0f && r->request.beams <= 1;
     all->window = (size_t)r->info.sequences * 16;
     all->jobs = command_must(calloc(all->window, sizeof *all->jobs));
@@ -572,6 +576,7 @@ int run(const char *artifact, int argc, char **argv)
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("run", "%s", error);
     open.kv_bytes = o.kv_memory;
+    open.prefix_cache = o.prefix_cache;
     r = command_must(calloc(1, sizeof *r));
     r->o = &o;
     start = command_seconds();

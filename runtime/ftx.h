@@ -115,6 +115,12 @@ typedef struct FtxOptions {
      * there, but at once if `allocator` is set. Requests wait while no pages are free. FTX_EINVAL: less than one page
      * for each sequence; FTX_ENOMEM (the CPU), FTX_EDEVICE: less than that, or than kv_bytes, is free. */
     uint64_t kv_bytes;
+
+    /* 1: an engine keeps the keys and values of requests that have ended until it needs their memory. A prompt that
+     * begins with the same tokens (a system prompt, the earlier turns of a conversation) takes them over page by page
+     * and computes the rest. Decoders only. On the CPU texts do not depend on it. On a GPU the last bits of logits can,
+     * because the rest of a prompt may run in another kernel than the whole. */
+    size_t prefix_cache;
 } FtxOptions;
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
@@ -327,9 +333,10 @@ typedef struct FtxRequest {
     int beam_groups;      /* a divisor of beams; 0, 1: off */
     float diversity_rate; /* 0 to 1000000 */
 
-    bool logprobs; /* fill FtxEvent.logprob and FtxHypothesis.logprobs: log-softmax of the raw logits */
-    bool logits;   /* keep the raw logits of the last prompt position for ftx_engine_logits */
-    void *user;    /* FtxEvent.user of the request's events */
+    bool logprobs;       /* fill FtxEvent.logprob and FtxHypothesis.logprobs: log-softmax of the raw logits */
+    bool logits;         /* keep the raw logits of the last prompt position for ftx_engine_logits */
+    void *user;          /* FtxEvent.user of the request's events */
+    uint64_t cache_salt; /* FtxOptions.prefix_cache: only requests of the same salt share pages */
 } FtxRequest;
 
 /* Fills request->size bytes of *request with the model's defaults. FTX_EINVAL: that size is wrong. Programs call
@@ -366,10 +373,11 @@ typedef struct FtxEvent {
     size_t text_bytes;
     size_t hypotheses;    /* of a beam search that has ended; `text` is that of the best */
     size_t prompt_tokens; /* tokens of the prompt or source that the model reads; cut ones do not count */
+    size_t cached_tokens; /* of these, tokens that FtxOptions.prefix_cache has saved */
 } FtxEvent;
 
 /* Opens an engine: memory for FtxModelInfo.sequences requests that run and four times as many that wait; each sample
- * counts as a request. options may be NULL; only the allocator is read, and the model's is used if it is NULL. On
+ * counts as a request. options may be NULL; allocator (NULL: the model's), kv_bytes and prefix_cache are read. On
  * failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
 
@@ -389,6 +397,28 @@ FtxStatus ftx_engine_step(FtxEngine *engine, FtxEvent *events, size_t max, size_
 
 /* True while a request waits or runs: step again. */
 bool ftx_engine_busy(const FtxEngine *engine);
+
+/* What an engine does now, and has done since it was opened. */
+typedef struct FtxStats {
+    size_t size;                           /* set by ftx_engine_stats */
+    size_t waiting, running;               /* requests; each sample counts as one */
+    size_t pages, free_pages;              /* of the KV cache: all, and those that no request uses */
+    size_t idle_pages;                     /* free pages whose text a prompt can still take over */
+    uint64_t requests;                     /* that have begun to run; with all samples */
+    uint64_t prompt_tokens, cached_tokens; /* of those requests */
+    uint64_t new_tokens;                   /* returned in events */
+} FtxStats;
+
+/* Writes stats->size bytes of *stats. FTX_EINVAL: that size is wrong. Programs call ftx_engine_stats. */
+FtxStatus ftx_engine_read_stats(const FtxEngine *engine, FtxStats *stats);
+static inline FtxStats ftx_engine_stats(const FtxEngine *engine)
+{
+    FtxStats stats;
+
+    stats.size = sizeof stats;
+    ftx_engine_read_stats(engine, &stats);
+    return stats;
+}
 
 /* Cancels a request with all its samples. One of the next steps gives each an event with FTX_FINISH_CANCEL.
  * FTX_EINVAL: it neither waits nor runs. */

@@ -95,6 +95,7 @@ class FtxOptions(Structure):
         ("log_user", c_void_p),
         ("random_weights", c_uint64),
         ("kv_bytes", c_uint64),
+        ("prefix_cache", c_size_t),
     ]
 
 
@@ -204,6 +205,7 @@ class FtxRequest(Structure):
         ("logprobs", c_bool),
         ("logits", c_bool),
         ("user", c_void_p),
+        ("cache_salt", c_uint64),
     ]
 
 
@@ -220,6 +222,22 @@ class FtxEvent(Structure):
         ("text_bytes", c_size_t),
         ("hypotheses", c_size_t),
         ("prompt_tokens", c_size_t),
+        ("cached_tokens", c_size_t),
+    ]
+
+
+class FtxStats(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("waiting", c_size_t),
+        ("running", c_size_t),
+        ("pages", c_size_t),
+        ("free_pages", c_size_t),
+        ("idle_pages", c_size_t),
+        ("requests", c_uint64),
+        ("prompt_tokens", c_uint64),
+        ("cached_tokens", c_uint64),
+        ("new_tokens", c_uint64),
     ]
 
 
@@ -287,6 +305,7 @@ FUNCTIONS = {  # name: (result, [arguments])
     "ftx_engine_submit": (c_int, [c_void_p, POINTER(FtxRequest), POINTER(c_uint64), POINTER(FtxError)]),
     "ftx_engine_step": (c_int, [c_void_p, POINTER(FtxEvent), c_size_t, POINTER(c_size_t), POINTER(FtxError)]),
     "ftx_engine_busy": (c_bool, [c_void_p]),
+    "ftx_engine_read_stats": (c_int, [c_void_p, POINTER(FtxStats)]),
     "ftx_engine_cancel": (c_int, [c_void_p, c_uint64, POINTER(FtxError)]),
     "ftx_engine_hypotheses": (POINTER(FtxHypothesis), [c_void_p, c_uint64, POINTER(c_size_t)]),
     "ftx_engine_logits": (POINTER(c_float), [c_void_p, c_uint64]),

@@ -28,6 +28,7 @@ class Text:
     logprobs: list = None  # of each id under the raw logits, with logprobs=True
     logits: object = None  # numpy float32 [vocab]: of the prompt's last position, with logits=True
     score: float = None  # beam search: what the search ranks by
+    cached_tokens: int = 0  # tokens of the prompt that Model(prefix_cache=True) did not have to compute
 
     def __str__(self):
         return self.text
@@ -161,7 +162,7 @@ class _Collector:
         if item.hypotheses:
             for n, h in enumerate(item.hypotheses):
                 self.texts[n] = Text(h["text"], h["ids"], h["finish"], item.prompt_tokens, self.request.c.seed,
-                                     logprobs=h["logprobs"], score=h["score"])
+                                     logprobs=h["logprobs"], score=h["score"], cached_tokens=item.cached_tokens)
         else:
             self._add(item)
         if item.logits is not None:
@@ -177,6 +178,7 @@ class _Collector:
             logprobs = [] if self.request.c.logprobs else None
             t = self.texts[item.sample] = Text("", [], None, item.prompt_tokens, self.request.c.seed, item.sample, logprobs)
         t.text += item.text
+        t.cached_tokens = item.cached_tokens
         if item.token >= 0:
             t.ids.append(item.token)
             if t.logprobs is not None:
@@ -203,9 +205,10 @@ class Model:
     threads  of the CPU; 0: as many as the process may use
     random_weights  draw the weights from this seed (artifacts without weights; benchmarks)
     kv_bytes  memory for the KV cache; 0: what is free, less a reserve. info.kv_tokens says how many tokens fit
+    prefix_cache  keep keys and values of texts that have ended, for prompts that begin alike (FtxOptions.prefix_cache)
     """
 
-    def __init__(self, path, *, device="auto", threads=0, random_weights=0, kv_bytes=0):
+    def __init__(self, path, *, device="auto", threads=0, random_weights=0, kv_bytes=0, prefix_cache=False):
         options = new(_abi.FtxOptions)
         kind, _, ordinal = str(device).partition(":")
         kinds = {"auto": _abi.DeviceKind.FTX_DEVICE_AUTO, "cpu": _abi.DeviceKind.FTX_DEVICE_CPU,
@@ -214,6 +217,7 @@ class Model:
             raise ValueError(f"device: expected auto, cpu, cuda or cuda:N, found {device!r}")
         options.device, options.ordinal = kinds[kind], int(ordinal or 0)
         options.threads, options.random_weights, options.kv_bytes = threads, random_weights, kv_bytes
+        options.prefix_cache = int(prefix_cache)
         self._model = ctypes.c_void_p()
         call("ftx_model_open", str(path).encode(), ctypes.byref(options), ctypes.byref(self._model))
         try:

@@ -31,11 +31,13 @@ class Job:
 class Event:
     """One FtxEvent, copied; with a search's hypotheses, and the logits of the prompt's last position if asked for."""
 
-    __slots__ = ("token", "text", "finish", "logprob", "sample", "prompt_tokens", "hypotheses", "logits")
+    __slots__ = ("token", "text", "finish", "logprob", "sample", "prompt_tokens", "cached_tokens",
+                 "hypotheses", "logits")
 
     def __init__(self, c):
         self.token, self.logprob, self.sample = c.token, c.logprob, c.sample
         self.finish, self.prompt_tokens = finish_name(c.finish), c.prompt_tokens
+        self.cached_tokens = c.cached_tokens
         self.text = text(c.text, c.text_bytes)
         self.hypotheses, self.logits = [], None
 

@@ -37,3 +37,10 @@ Hash128 hash128(const void *p, size_t bytes)
 
     return (Hash128){h.low64, h.high64};
 }
+
+Hash128 hash128_seeded(const void *p, size_t bytes, uint64_t seed)
+{
+    const XXH128_hash_t h = XXH3_128bits_withSeed(p, bytes, seed);
+
+    return (Hash128){h.low64, h.high64};
+}

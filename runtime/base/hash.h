@@ -17,5 +17,6 @@ void hash_stream_add(HashStream *h, const void *p, size_t bytes);
 uint64_t hash_stream_end(HashStream *h);
 
 Hash128 hash128(const void *p, size_t bytes);
+Hash128 hash128_seeded(const void *p, size_t bytes, uint64_t seed); /* who does not know the seed cannot foresee it */
 
 #endif

@@ -1,7 +1,10 @@
 /* engine.c - the engine: opened with all its memory, then requests in, steps, events out. */
 #include "engine.h"
 
+#include <errno.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../base/env.h"
 #include "../base/sized.h"
@@ -9,8 +12,21 @@
 
 /* --- open and close ------------------------------------------------------------------------------ */
 
+static Prefix *lay_out_prefix(Carve *c, const FtxFacts *f)
+{
+    Prefix none, *p = carve(c, 1, sizeof *p), *to = p ? p : &none;
+
+    to->block = f->kv_block;
+    to->buckets = prefix_buckets(f->kv_pages);
+    to->page = carve(c, f->kv_pages, sizeof *to->page);
+    to->ids = carve(c, (size_t)f->kv_pages * f->kv_block, sizeof *to->ids);
+    to->bucket = carve(c, to->buckets, sizeof *to->bucket);
+    return p;
+}
+
 /* Places the engine and its arrays in one block. Called twice: for the size, then with the block. */
-static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, size_t stream, size_t hyp_text)
+static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, size_t stream, size_t hyp_text,
+                                 bool prefix)
 {
     const uint32_t lanes = f->beams > 1 ? f->beams : 0;
     const uint32_t requests = slots * (WAITING_PER_SEQUENCE + 1);
@@ -41,6 +57,8 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
         to->group_table.rows = carve(c, (size_t)slots * lanes, sizeof *to->group_table.rows);
     to->pages.free = carve(c, f->kv_pages, sizeof *to->pages.free);
     to->pages.users = carve(c, f->kv_pages, sizeof *to->pages.users);
+    if (prefix)
+        to->pages.prefix = lay_out_prefix(c, f);
     to->flight.row = carve(c, slots, sizeof *to->flight.row);
     to->scratch_rows = carve(c, slots, sizeof *to->scratch_rows);
     to->events = carve(c, requests, sizeof *to->events);
@@ -52,6 +70,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
         r->ends = carve(c, f->end_ids, sizeof *r->ends);
         r->bad_words = carve(c, f->bad_words, sizeof *r->bad_words);
         r->pages = carve(c, (size_t)pages * (lanes ? lanes : 1), sizeof *r->pages);
+        r->key = carve(c, prefix ? pages : 0, sizeof *r->key);
         r->lane = carve(c, lanes, sizeof *r->lane);
         r->found = carve(c, lanes, sizeof *r->found);
         r->stream.text = carve(c, stream, 1);
@@ -135,6 +154,8 @@ static FtxStatus fill_engine(FtxEngine *e, uint64_t kv_bytes, FtxError *err)
     if (s)
         return s;
     pages_init(&e->pages, pages);
+    if (e->pages.prefix && getentropy(&e->pages.prefix->seed, sizeof e->pages.prefix->seed))
+        return ftx_fail(err, FTX_EIO, "the prefix cache needs a random number: %s", strerror(errno));
     atomic_store(&e->model->pages, pages);
     e->io = e->api->io(e->session);
     /* The host writes OUT only in clear_out (schedule.c). */
@@ -164,14 +185,15 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
     const size_t stream = stream_bytes(model->tokenizer);
     const size_t hyp_text = hypothesis_bytes(f, model->tokenizer);
+    const bool prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER; /* a translator's pages depend on its source */
 
-    lay_out_engine(&size, f, slots, stream, hyp_text);
+    lay_out_engine(&size, f, slots, stream, hyp_text, prefix);
 
     char *block = memory_alloc(&memory, size.at, 64);
 
     if (!block)
         return memory_fail(err, "the engine", size.at);
-    e = lay_out_engine(&(Carve){block, 0}, f, slots, stream, hyp_text);
+    e = lay_out_engine(&(Carve){block, 0}, f, slots, stream, hyp_text, prefix);
     e->memory = memory;
     e->block_bytes = size.at;
     e->model = model;
@@ -273,6 +295,23 @@ bool ftx_engine_busy(const FtxEngine *e)
     return engine_busy(e);
 }
 
+FtxStatus ftx_engine_read_stats(const FtxEngine *e, FtxStats *stats)
+{
+    const FtxStatus s = sized_check("FtxStats", stats->size, NULL);
+    FtxStats now = e->stats;
+
+    if (s)
+        return s;
+    now.size = stats->size;
+    now.waiting = e->waiting.n;
+    now.running = e->running.n;
+    now.pages = e->pages.all;
+    now.free_pages = e->pages.n;
+    now.idle_pages = e->pages.prefix ? e->pages.prefix->idle : 0;
+    sized_write(stats, stats->size, &now, sizeof now);
+    return FTX_OK;
+}
+
 const float *ftx_engine_logits(const FtxEngine *e, uint64_t id)
 {
     for (uint32_t i = 0; i < e->requests; i++)
@@ -286,6 +325,7 @@ const float *ftx_engine_logits(const FtxEngine *e, uint64_t id)
 typedef struct Events {
     FtxEvent *at;
     size_t n, max;
+    uint32_t block; /* tokens of a page */
 } Events;
 
 static FtxEvent *add_event(Events *v, const Request *r)
@@ -298,7 +338,8 @@ static FtxEvent *add_event(Events *v, const Request *r)
                     .sample = r->params.sample,
                     .token = -1,
                     .text = "",
-                    .prompt_tokens = (size_t)(r->n_source ? r->n_source : r->prompt)};
+                    .prompt_tokens = (size_t)(r->n_source ? r->n_source : r->prompt),
+                    .cached_tokens = r->state == REQUEST_RUNNING ? (size_t)r->found_pages * v->block : 0};
     return e;
 }
 
@@ -307,6 +348,7 @@ static void retire(FtxEngine *e, Request *r)
     list_add(&e->unused, r);
     r->state = REQUEST_FREE;
     r->leader = NULL;
+    r->found_pages = 0;
 }
 
 /* Ends a running request. The flight ignores its row from now on. Its slot and pages are reused only after that
@@ -415,6 +457,7 @@ static FtxStatus take_group(FtxEngine *e, Request *r, int length, const FtxOut *
         return FTX_OK;
     event = add_event(v, r);
     s = beams_finish(e, r, event, err);
+    e->stats.new_tokens += r->n_found ? r->found[0].count : 0;
     if (!s)
         end_running(e, r);
     return s;
@@ -438,6 +481,8 @@ static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
     bool stopped;
     FtxStatus s = await_result(e, o, length, err);
 
+    if (!s)
+        reuse_landed(e, r, length);
     if (!s && r->wants_logits && length == r->prompt)
         s = keep_logits(e, r, i, err);
     if (s)
@@ -447,7 +492,9 @@ static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
     r->fed = length;
     r->length = length + 1;
     r->last = is_forced(e, r, o) ? e->facts->decode.forced_eos : o->token;
+    r->ids[length] = r->last;
     event = add_event(v, r);
+    e->stats.new_tokens++;
     event->token = r->last;
     event->logprob = r->wants_logprob ? o->logprob : 0.0f;
     event->finish = is_forced(e, r, o) ? FTX_FINISH_END : finish_of(r, o);
@@ -471,9 +518,16 @@ static FtxStatus take(FtxEngine *e, Events *v, FtxError *err)
         f->pending = false;
     }
     e->has_lanes = false;
-    for (int i = 0; i < f->rows && !s; i++)
-        if (f->row[i].request && f->row[i].emit && f->row[i].lane == 0)
+    for (int i = 0; i < f->rows && !s; i++) {
+        const Row *w = &f->row[i];
+
+        if (!w->request || w->lane)
+            continue;
+        if (w->emit)
             s = take_row(e, i, v, err);
+        else
+            reuse_landed(e, w->request, w->from + w->count);
+    }
     f->taken++;
     return s;
 }
@@ -481,7 +535,7 @@ static FtxStatus take(FtxEngine *e, Events *v, FtxError *err)
 /* --- a step --------------------------------------------------------------------------------------------- */
 
 /* The flight may be run once more as it is. */
-static bool goes_on(const FtxEngine *e)
+static bool goes_on(FtxEngine *e)
 {
     const Flight *f = &e->flight;
 
@@ -506,7 +560,7 @@ static FtxStatus take_off(FtxEngine *e, FtxError *err)
 }
 
 /* How many runs to enqueue now: up to e->ahead, but not before a whole chain (FTX_CHAIN) fits. */
-static int runs_now(const FtxEngine *e)
+static int runs_now(FtxEngine *e)
 {
     const Flight *f = &e->flight;
     const int left = f->most - f->issued, room = e->ahead - (f->issued - f->taken);
@@ -550,7 +604,7 @@ static void end_all(FtxEngine *e, Events *v)
 
 FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n, FtxError *err)
 {
-    Events v = {e->events, 0, max < e->requests ? max : e->requests};
+    Events v = {e->events, 0, max < e->requests ? max : e->requests, e->facts->kv_block};
     FtxError why = {0};
     FtxStatus s;
     size_t size;

@@ -88,6 +88,13 @@ typedef struct Request {
     uint32_t shared_pages;  /* pages that all of them share */
     uint32_t all_pages;     /* pages of all samples together */
     struct Request *leader; /* in the others: the first, until the shared pages are written */
+
+    /* Prefix cache (prefix.h, reuse.c). */
+    uint64_t salt;        /* FtxRequest.cache_salt */
+    Hash128 *key;         /* [pages of a sequence]: keys of its first pages */
+    uint32_t keys;        /* keys that are computed */
+    uint32_t found_pages; /* the first pages of the prompt that were known at admission */
+    uint32_t known_pages; /* the first pages of the sequence that were found or made known */
     FtxParams params;
     FtxBeam beam; /* width 0: no beam search */
     int n_best;
@@ -176,6 +183,7 @@ struct FtxEngine {
     float *hyp_logps;  /* likewise */
     char *hyp_text;    /* [slots][hyp_text_bytes] */
     size_t hyp_text_bytes;
+    FtxStats stats; /* the counters; ftx_engine_stats fills in the rest */
     uint64_t next_id;
     FtxError dead; /* .status not 0: the device has failed */
 };
@@ -201,7 +209,7 @@ bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program);
 uint32_t schedule_found_program(const ProgramLadder *l, int tokens);
 /* Bytes of IO that a step of `tokens` tokens uses; rows from biased_rows on have no biases. */
 size_t schedule_live_bytes(const FtxEngine *e, int tokens, int biased_rows);
-bool schedule_can_admit(const FtxEngine *e);                       /* the first that waits */
+bool schedule_can_admit(FtxEngine *e);                             /* one of those that wait */
 FtxStatus schedule_admit(FtxEngine *e, FtxError *err);             /* waiting to running, while slots and pages last */
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err); /* gives r a slot and pages */
 FtxStatus schedule_tell(FtxEngine *e, FtxError *err);              /* sends the tables of what was placed */
@@ -210,6 +218,15 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err); /* runs the encoder over
 void schedule_compose(FtxEngine *e);                    /* makes e->flight of the running requests */
 /* Writes e->flight to the IO block and sends it: its program, settings, tokens. Nothing runs yet. */
 FtxStatus schedule_upload(FtxEngine *e, FtxError *err);
+
+/* reuse.c */
+/* Finds the known pages that r's prompt begins with, into r->pages and r->found_pages; returns how many of them are
+ * idle. Nothing is taken. */
+uint32_t reuse_find(FtxEngine *e, Request *r);
+/* After reuse_find: a running request is about to compute the first page that r lacks. */
+bool reuse_awaits(FtxEngine *e, Request *r);
+/* The keys and values of r's first `tokens` tokens are in the cache: makes its full pages known. */
+void reuse_landed(FtxEngine *e, Request *r, int tokens);
 
 /* tracing.c */
 FtxStatus tracing_begin(FtxEngine *e, size_t events, FtxError *err);

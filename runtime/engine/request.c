@@ -233,6 +233,7 @@ void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample)
     r->ends = memcpy(room.ends, leader->ends, (size_t)leader->params.n_ends * sizeof *r->ends);
     r->bad_words = room.bad_words;
     r->pages = room.pages;
+    r->key = room.key;
     r->logits = room.logits;
     r->stream.text = room.stream.text;
     if (f->logit_bias)
@@ -623,6 +624,8 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->stream.bytes = r->stream.out = r->stream.searched = r->stream.n_stops = 0;
     r->cancelled = r->has_logits = false;
     r->fed = 0;
+    r->keys = 0;
+    r->salt = q->cache_salt;
     if (!s)
         s = fill_beam(e, r, q, err);
     if (!s)

@@ -61,42 +61,65 @@ uint32_t schedule_found_program(const ProgramLadder *l, int tokens)
 
 /* --- admission -------------------------------------------------------------------------------------- */
 
-bool schedule_can_admit(const FtxEngine *e)
+/* The index of the first waiting request that can run now; waiting.n: there is none. Requests keep their order, but
+ * one whose prompt begins with pages that another is about to write lets others pass. */
+static uint32_t next_to_admit(FtxEngine *e)
 {
-    const Request *r = e->waiting.n ? e->waiting.at[0] : NULL;
+    for (uint32_t i = 0; i < e->waiting.n; i += e->waiting.at[i]->together) {
+        Request *r = e->waiting.at[i];
 
-    return r && e->free_slots >= (r->beam.width ? (uint32_t)r->beam.width : r->together) &&
-           r->all_pages <= e->pages.n && (e->free_sources || !e->facts->sources);
+        if (e->free_slots < (r->beam.width ? (uint32_t)r->beam.width : r->together) ||
+            (e->facts->sources && !e->free_sources))
+            break;
+
+        const uint32_t idle = reuse_find(e, r);
+
+        if (reuse_awaits(e, r))
+            continue;
+        if (r->all_pages - r->found_pages > e->pages.n - idle)
+            break;
+        return i;
+    }
+    return e->waiting.n;
+}
+
+bool schedule_can_admit(FtxEngine *e)
+{
+    return next_to_admit(e) < e->waiting.n;
 }
 
 /* A further sample shares the first one's whole prompt pages, and its source. */
-static FtxStatus follow(FtxEngine *e, Request *r, FtxError *err)
+static void follow(FtxEngine *e, Request *r)
 {
-    r->fed = (int)(r->shared_pages * e->facts->kv_block);
     r->encoded = true;
     r->source_slot = r->leader->source_slot;
     if (e->facts->sources)
         e->source_users[r->source_slot]++;
+    r->found_pages = r->leader->found_pages;
     memcpy(r->pages, r->leader->pages, r->shared_pages * sizeof *r->pages);
-    pages_share(&e->pages, r->pages, r->shared_pages);
-    return table_put(e, &e->history, r->slot, 0, r->ids, (uint32_t)r->fed, err);
 }
 
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
 {
-    const uint32_t shared = r->leader ? r->shared_pages : 0;
-    const bool taken = pages_take(&e->pages, r->pages + shared, r->n_pages - shared);
+    const uint32_t shared = r->leader ? r->shared_pages : r->found_pages;
     FtxStatus s = FTX_OK;
+    bool taken;
 
-    assert(taken && e->free_slots); /* schedule_can_admit */
-    (void)taken;
-    r->slot = e->free_slot[--e->free_slots];
     if (r->leader) {
-        s = follow(e, r, err);
+        follow(e, r);
     } else if (e->facts->sources) {
         r->source_slot = e->free_source[--e->free_sources];
         e->source_users[r->source_slot] = 1;
     }
+    pages_share(&e->pages, r->pages, shared); /* before others are taken: they may be idle */
+    taken = pages_take(&e->pages, r->pages + shared, r->n_pages - shared);
+    assert(taken && e->free_slots); /* schedule_can_admit */
+    (void)taken;
+    r->slot = e->free_slot[--e->free_slots];
+    r->fed = (int)(shared * e->facts->kv_block);
+    r->known_pages = shared;
+    if (shared)
+        s = table_put(e, &e->history, r->slot, 0, r->ids, (uint32_t)r->fed, err);
     if (!s)
         s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->own_pages, err);
     if (!s && r->params.n_words)
@@ -126,14 +149,17 @@ FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
 {
     FtxStatus s = FTX_OK;
 
-    while (!s && schedule_can_admit(e))
-        for (uint32_t n = e->waiting.at[0]->together; n && !s; n--) {
-            Request *r = e->waiting.at[0];
+    for (uint32_t i; !s && (i = next_to_admit(e)) < e->waiting.n;)
+        for (uint32_t n = e->waiting.at[i]->together; n && !s; n--) {
+            Request *r = e->waiting.at[i];
 
             list_remove(&e->waiting, r);
             r->state = REQUEST_RUNNING;
             list_add(&e->running, r);
             s = schedule_place(e, r, err);
+            e->stats.requests += r->leader == NULL;
+            e->stats.prompt_tokens += r->leader ? 0 : (uint64_t)r->prompt;
+            e->stats.cached_tokens += r->leader ? 0 : (uint64_t)r->fed;
         }
     return s ? s : schedule_tell(e, err);
 }

@@ -27,26 +27,34 @@ enum { JOBS = 24, ACTIONS = 220, MAX_IDS = 48, MOST_SAMPLES = 4, LOG_BYTES = 200
 static const struct {
     const char *spec, *name, *defines;
     unsigned pages; /* KV pages, set by FtxOptions.kv_bytes; 0: the default */
+    bool prefix;    /* with FtxOptions.prefix_cache; each request alone runs without it */
 } models[] = {
     {"tests/models/tiny-llama", "storm-llama",
      "-D limits.sequences=4 -D limits.context=48 -D limits.tokens=12 -D kv.block_size=8 "
      "-D decode.width=3",
-     16},
+     16, false},
+    {"tests/models/tiny-llama", "storm-llama-prefix",
+     "-D limits.sequences=4 -D limits.context=48 -D limits.tokens=12 -D kv.block_size=8 "
+     "-D decode.width=3",
+     16, true},
     {"tests/models/tiny-mistral", "storm-mistral",
-     "-D limits.sequences=3 -D limits.context=40 -D limits.tokens=40 -D kv.block_size=8 -D kv.pages=12", 0},
+     "-D limits.sequences=3 -D limits.context=40 -D limits.tokens=40 -D kv.block_size=8 -D kv.pages=12", 0, false},
     {"tests/models/tiny-gpt2", "storm-gpt2",
      "-D limits.sequences=5 -D limits.context=48 -D limits.tokens=9 -D kv.block_size=16 "
      "-D decode.width=2",
-     9},
+     9, false},
+    {"tests/models/tiny-gpt2", "storm-gpt2-prefix",
+     "-D limits.sequences=5 -D limits.context=48 -D limits.tokens=9 -D kv.block_size=8", 16, true},
     {"tests/models/tiny-bart", "storm-bart",
      "-D limits.sequences=6 -D limits.context=32 -D limits.source=24 -D limits.tokens=26 -D limits.sources=3 "
      "-D kv.block_size=8 -D decode.width=3",
-     0},
+     0, false},
     {"tests/models/tiny-marian", "storm-marian",
      "-D limits.sequences=4 -D limits.context=24 -D limits.source=16 -D limits.tokens=40 -D kv.block_size=8 "
      "-D decode.width=2",
-     10},
-    {"tests/models/tiny-bert", "storm-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=40", 0},
+     10, false},
+    {"tests/models/tiny-bert", "storm-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=40", 0,
+     false},
 };
 
 /* The result of one sample as text. Equal texts mean that the results are equal bit for bit. */
@@ -80,7 +88,8 @@ typedef struct Storm {
     const char *name;
     FtxModel *model;
     FtxModelInfo info;
-    FtxEngine *engine;
+    FtxEngine *engine, *warm, *cold; /* the one in use; that of the storm; that of each request alone */
+    bool prefix;
     uint64_t dice;
     Job *job; /* [JOBS] */
     Action action[ACTIONS];
@@ -183,6 +192,19 @@ static void set_processors(Storm *s, Job *j)
     q->bad_count = rarely(s, 4) ? 1 + dice(s, 2) : 0;
 }
 
+/* Most prompts begin with a part of one of three texts, some with a whole one. */
+static void share_beginning(Storm *s, Job *j)
+{
+    const unsigned text = dice(s, 3);
+    const size_t n = dice(s, (unsigned)s->info.context - 6);
+
+    if (j->request.ids_count < n)
+        j->request.ids_count = n + dice(s, 6);
+    for (size_t i = 0; i < n; i++)
+        j->ids[i] = (int32_t)((i * 7 + text * 31) % (unsigned)s->info.vocab);
+    j->request.cache_salt = rarely(s, 6);
+}
+
 /* Makes a random request, which now and then is invalid. */
 static void make_job(Storm *s, Job *j)
 {
@@ -196,6 +218,8 @@ static void make_job(Storm *s, Job *j)
     q->ids_count = 1 + dice(s, rarely(s, 3) ? room : 9);
     for (size_t i = 0; i < q->ids_count; i++)
         j->ids[i] = any_id(s);
+    if (s->prefix)
+        share_beginning(s, j);
     q->max_new = (int)dice(s, 12);
     if (q->max_new == 0 && !rarely(s, 4))
         q->max_new = 1;
@@ -342,6 +366,8 @@ static void check_idle(const Storm *s)
     if (e->free_slots != e->slots || e->pages.n != e->pages.all)
         storm_fail(s, "%u of %u slots and %u of %u pages are free at the end", e->free_slots, e->slots, e->pages.n,
                    e->pages.all);
+    if (s->prefix && s->engine == s->cold && ftx_engine_stats(e).cached_tokens)
+        storm_fail(s, "the engine without a prefix cache has taken tokens from one");
     for (uint32_t i = 0; i < e->pages.n; i++)
         if (e->pages.users[i])
             storm_fail(s, "page %u has users at the end", i);
@@ -539,6 +565,7 @@ static void compare(const Storm *s, int i)
 static void run_storm(Storm *s, uint64_t seed)
 {
     make_storm(s, seed);
+    s->engine = s->cold;
     for (int i = 0; i < ACTIONS; i++) /* first each request of the storm alone */
         if (s->action[i].kind == SUBMIT && !(s->left_out && s->left_out[i])) {
             Job *j = &s->job[s->action[i].n];
@@ -547,6 +574,7 @@ static void run_storm(Storm *s, uint64_t seed)
             finish(s);
             check_idle(s);
         }
+    s->engine = s->warm;
     for (int i = 0; i < ACTIONS; i++)
         if (!(s->left_out && s->left_out[i]))
             act(s, &s->action[i]);
@@ -579,16 +607,14 @@ static int threads_wanted(void)
     return n ? atoi(n) : 1;
 }
 
-/* Bytes of the pages in this model's row of models[]; 0: the default. */
-static uint64_t kv_bytes(const Storm *s)
+/* The model's row of models[]. */
+static size_t row_of(const Storm *s)
 {
-    const FtxFacts *f = s->model->artifact.facts;
-    unsigned pages = 0;
+    size_t i = 0;
 
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (strcmp(models[i].name, s->name) == 0)
-            pages = models[i].pages;
-    return pages * f->kv_block * s->info.kv_token_bytes;
+    while (strcmp(models[i].name, s->name) != 0)
+        i++;
+    return i;
 }
 
 static void open_storm(Storm *s, const char *name, FtxModel *model)
@@ -599,8 +625,13 @@ static void open_storm(Storm *s, const char *name, FtxModel *model)
     *s = (Storm){.name = name, .model = model};
     ftx_model_info(model, &s->info);
     s->job = calloc(JOBS, sizeof *s->job);
-    options.kv_bytes = kv_bytes(s);
+    s->prefix = models[row_of(s)].prefix;
+    options.kv_bytes = models[row_of(s)].pages * model->artifact.facts->kv_block * s->info.kv_token_bytes;
     if (!s->job || ftx_engine_open(model, &options, &s->engine, &err))
+        storm_fail(s, "%s", err.text);
+    s->warm = s->cold = s->engine;
+    options.prefix_cache = 1;
+    if (s->prefix && ftx_engine_open(model, &options, &s->warm, &err))
         storm_fail(s, "%s", err.text);
     if (options.kv_bytes && s->engine->pages.all >= model->artifact.facts->kv_pages)
         storm_fail(s, "no fewer pages than the limits use");
@@ -608,7 +639,9 @@ static void open_storm(Storm *s, const char *name, FtxModel *model)
 
 static void close_storm(Storm *s)
 {
-    ftx_engine_close(s->engine);
+    if (s->prefix)
+        ftx_engine_close(s->warm);
+    ftx_engine_close(s->cold);
     free(s->job);
 }
 

@@ -38,6 +38,16 @@ END
     test "$(ids_of "$room/three" | sed -n '2,4p' | sort -u | wc -l)" = 3
     "$FTXC" $fable "Once upon a time" --samples 3 >"$room/text"
     test "$(grep -c -- '^--- [012] ---$' "$room/text")" = 3
+    # What prompts have in common at their beginning is read once. The texts are the same.
+    begin="Once upon a time there was a king who had three sons, and the youngest of them was called"
+    printf '%s\n' "$begin Hans." "$begin Simon." >"$room/prompts"
+    "$FTXC" $fable --batch --json --prefix-cache <"$room/prompts" >"$room/kept"
+    "$FTXC" $fable --batch --json <"$room/prompts" >"$room/read"
+    ids_of "$room/kept" >"$room/ids"
+    ids_of "$room/read" | cmp - "$room/ids"
+    has "$room/kept" '"cached_tokens":0'
+    has "$room/kept" '"cached_tokens":16'
+    test "$(grep -c cached_tokens "$room/read")" = 0
     printf 'The king\nThe queen\n' | "$FTXC" $fable --batch --samples 2 --top-k 1 >"$room/lines"
     test "$(sort -u "$room/lines" | wc -l)" -lt "$(wc -l <"$room/lines")" # of one likeliest token all are the same
     "$FTXC" $fable "Once upon a time" --typical-p 0.2 --json | grep -q '"text"'

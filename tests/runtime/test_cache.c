@@ -230,11 +230,11 @@ static void test_order(void **state)
     assert_true(pages_take(&p, taken, 3));
     for (int i = 0; i < 3; i++)
         assert_int_equal(taken[i], i);
-    pages_give(&p, taken, 2); /* 0, then 1 */
+    pages_give(&p, taken, 2); /* 1, then 0 */
     assert_int_equal(p.n, 5);
     assert_true(pages_take(&p, taken, 4));
-    assert_int_equal(taken[0], 1);
-    assert_int_equal(taken[1], 0);
+    assert_int_equal(taken[0], 0);
+    assert_int_equal(taken[1], 1);
     assert_int_equal(taken[2], 3);
     assert_int_equal(taken[3], 4);
     assert_false(pages_take(&p, taken, 2));

@@ -27,10 +27,11 @@ static void test_no_padding(void **state)
 {
 #define ENDS_WITH(type, field) assert_int_equal(offsetof(type, field) + sizeof(((type *)0)->field), sizeof(type))
     (void)state;
-    ENDS_WITH(FtxOptions, kv_bytes);
+    ENDS_WITH(FtxOptions, prefix_cache);
     ENDS_WITH(FtxModelInfo, has_chat);
-    ENDS_WITH(FtxRequest, user);
-    ENDS_WITH(FtxEvent, prompt_tokens);
+    ENDS_WITH(FtxRequest, cache_salt);
+    ENDS_WITH(FtxEvent, cached_tokens);
+    ENDS_WITH(FtxStats, new_tokens);
     ENDS_WITH(FtxEncode, stream);
     ENDS_WITH(FtxChat, time);
 #undef ENDS_WITH
@@ -115,7 +116,7 @@ static void test_request(void **state)
     longer.request.size = sizeof(FtxRequest) - 8;
     assert_int_equal(ftx_request_fill(b.model, &longer.request, &err), FTX_OK);
     assert_true(longer.request.top_p == 1.0f && longer.request.text == NULL);
-    assert_int_equal((uintptr_t)longer.request.user, 0xa5a5a5a5a5a5a5a5);
+    assert_true(longer.request.user == NULL && longer.request.cache_salt == 0xa5a5a5a5a5a5a5a5);
     longer.request.size = sizeof longer;
     assert_int_equal(ftx_request_fill(b.model, &longer.request, &err), FTX_OK);
     assert_true(longer.request.user == NULL && longer.later[0] == 0 && longer.later[1] == 0);

@@ -1,0 +1,67 @@
+/* reuse.c - what of a prompt is in the KV cache already: found at admission, made known when its step has ended.
+ *
+ * At least the prompt's last token is always computed, because its row gives the first new token. Pages of generated
+ * tokens become known, too: the next turn of a conversation begins with them. */
+#include "engine.h"
+
+static const Hash128 *key_of(FtxEngine *e, Request *r, uint32_t page)
+{
+    const Prefix *p = e->pages.prefix;
+
+    for (; r->keys <= page; r->keys++) {
+        const Hash128 root = {r->salt, 0};
+        const Hash128 *before = r->keys ? &r->key[r->keys - 1] : &root;
+
+        r->key[r->keys] = prefix_key(p, before, r->ids + (size_t)r->keys * p->block);
+    }
+    return &r->key[page];
+}
+
+uint32_t reuse_find(FtxEngine *e, Request *r)
+{
+    const Prefix *p = e->pages.prefix;
+    uint32_t idle = 0;
+
+    r->found_pages = 0;
+    if (!p)
+        return 0;
+    for (uint32_t i = 0; i < (uint32_t)(r->prompt - 1) / p->block; i++) {
+        const int32_t page = prefix_find(p, key_of(e, r, i), r->ids + (size_t)i * p->block);
+
+        if (page < 0)
+            break;
+        idle += e->pages.users[page] == 0;
+        r->pages[r->found_pages++] = page;
+    }
+    return idle;
+}
+
+bool reuse_awaits(FtxEngine *e, Request *r)
+{
+    const uint32_t missing = r->found_pages;
+
+    if (!e->pages.prefix || missing == (uint32_t)(r->prompt - 1) / e->pages.prefix->block)
+        return false;
+    for (uint32_t i = 0; i < e->running.n; i++) {
+        Request *other = e->running.at[i];
+
+        if (other->known_pages > missing || (uint32_t)other->prompt < (missing + 1) * e->pages.prefix->block)
+            continue;
+
+        const Hash128 *a = key_of(e, r, missing), *b = key_of(e, other, missing);
+
+        if (a->low == b->low && a->high == b->high)
+            return true;
+    }
+    return false;
+}
+
+void reuse_landed(FtxEngine *e, Request *r, int tokens)
+{
+    const Prefix *p = e->pages.prefix;
+    const int host = r->beam.width && tokens > r->prompt ? r->prompt : tokens; /* tokens that the host knows */
+
+    for (; p && (r->known_pages + 1) * p->block <= (uint32_t)host; r->known_pages++)
+        prefix_keep(e->pages.prefix, r->pages[r->known_pages], key_of(e, r, r->known_pages),
+                    r->ids + (size_t)r->known_pages * p->block);
+}
