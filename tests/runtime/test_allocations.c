@@ -102,12 +102,13 @@ static FtxStatus live_once(const FtxOptions *o, int *during)
 
 static void test_none_while_running(void **state)
 {
+    const FtxOptions keep = {.size = sizeof keep, .prefix_cache = 1};
     int during;
 
     (void)state;
-    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
-        fake = (FakeDevice){.asynchronous = asynchronous};
-        assert_int_equal(live_once(NULL, &during), FTX_OK);
+    for (int i = 0; i < 4; i++) {
+        fake = (FakeDevice){.asynchronous = i / 2};
+        assert_int_equal(live_once(i % 2 ? &keep : NULL, &during), FTX_OK);
         assert_int_equal(during, 0);
         assert_string_equal(fake.wrong, "");
     }
