@@ -159,6 +159,7 @@ bool chat_read(const char *tokenizer, Arena *keep, void **section, size_t *bytes
         !read_template(&f, "default", arena_printf(keep, "%schat_template.jinja", f.folder)) || !read_more(&f))
         return false;
     if (f.sources.n && !chat_compile(f.sources.at, f.sources.n, f.tokens.at, f.tokens.n, keep, section, bytes, &why))
-        *note = arena_printf(keep, "%s; the artifact has no chat template", why.text);
+        *note = arena_printf(keep, "%s; the artifact has no chat template (docs/chat.md says what templates may use)",
+                             why.text);
     return true;
 }

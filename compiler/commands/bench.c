@@ -464,7 +464,7 @@ int command_bench(int argc, char **argv)
         return EXIT_DONE;
     }
     if (rest.n != (o.compare ? 2 : 1))
-        return command_mistake("bench", "expected %s, found %zu arguments",
+        return command_mistake("bench", "expected %s, found %zu",
                                o.compare ? "two artifacts to compare" : "one artifact", rest.n);
     if (!options_numbers(o.sequences ? o.sequences : "1", sequences, LEN(sequences), &n_sequences))
         return command_mistake("bench",

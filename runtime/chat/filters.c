@@ -174,7 +174,7 @@ static Value filter_int(Chat *c, Value *a)
         f = a[0].as.f;
     else if (a[0].kind == V_STRING && !parse_number(c, a[0].as.text, false, &f, NULL))
         f = NAN;
-    if (!isfinite(f))
+    if (isnan(f) || (isinf(f) && a[0].kind == V_STRING))
         return is_given(a[1]) ? a[1] : value_int(0);
     if (fabs(f) >= 9223372036854775808.0)
         chat_raise(c, "an integer is beyond 64 bits");
@@ -458,7 +458,8 @@ static Value filter_join(Chat *c, Value *a)
     return text_join(c, text_or(c, a[1], &empty), &keys);
 }
 
-/* map, select and their like take what is false for nothing, also where it cannot be iterated. */
+/* map, select and their like take what is false for nothing, also where it cannot be iterated. Of nothing no item is
+ * asked for, so that wrong arguments do no harm. */
 static List items_or_none(Chat *c, Value v)
 {
     return value_true(v) ? value_items(c, v) : (List){0};
@@ -471,6 +472,8 @@ static Value filter_map(Chat *c, Value *a)
     List out = {0};
     int id = -1;
 
+    if (!items.n)
+        return value_list(c, V_LIST, &out);
     if (is_given(a[1]) == is_given(a[2]))
         chat_raise(c, "map needs a filter or an attribute");
     if (is_given(a[1]))
@@ -503,7 +506,7 @@ static Value picked(Chat *c, Value in, Value attribute, Value test, Value other,
     int id = -1;
     List out = {0};
 
-    if (is_given(test)) {
+    if (is_given(test) && items.n) {
         id = test.kind == V_STRING ? test_find(test.as.text) : -1;
         if (id < 0)
             chat_raise(c, "no such test");
@@ -534,14 +537,14 @@ static Value filter_reject(Chat *c, Value *a)
 
 static Value filter_selectattr(Chat *c, Value *a)
 {
-    if (!is_given(a[1]))
+    if (!is_given(a[1]) && value_true(a[0]))
         chat_raise(c, "selectattr needs an attribute");
     return picked(c, a[0], a[1], a[2], a[3], true);
 }
 
 static Value filter_rejectattr(Chat *c, Value *a)
 {
-    if (!is_given(a[1]))
+    if (!is_given(a[1]) && value_true(a[0]))
         chat_raise(c, "rejectattr needs an attribute");
     return picked(c, a[0], a[1], a[2], a[3], false);
 }

@@ -173,7 +173,7 @@ static void bind_arguments(Machine *m, const ChatFunction *f, const Value *args,
                            size_t n_names)
 {
     if (n > f->n_params)
-        chat_raise(&m->c, "a macro takes not more than %u argument(s)", f->n_params);
+        chat_raise(&m->c, "a macro takes at most %u argument%s", f->n_params, f->n_params == 1 ? "" : "s");
     for (uint32_t i = 0; i < f->n_params; i++)
         machine_bind(m, m->t.params[f->first_param + i], i < n ? args[i] : value_of(V_MISSING));
     for (size_t k = 0; k < n_names; k++) {

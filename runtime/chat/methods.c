@@ -148,8 +148,10 @@ static Value dict_method(Chat *c, int id, const Dict *d, Value *a)
     List l = {0};
 
     if (id == METHOD_DICT_get) {
-        const Value *found = a[0].kind == V_LIST || a[0].kind == V_DICT ? NULL : dict_find(c, d, a[0]);
+        const Value *found = dict_find(c, d, a[0]);
 
+        if (a[0].kind == V_LIST || a[0].kind == V_DICT)
+            chat_raise(c, "unhashable type: '%s'", value_type(a[0]));
         return found ? *found : a[1].kind == V_MISSING ? value_of(V_NONE) : a[1];
     }
     for (size_t i = 0; i < d->n; i++) {

@@ -17,7 +17,9 @@ static FtxStatus open_rendering(const FtxModel *m, const FtxChat *from, Renderin
 
     *r = (Rendering){0};
     if (!m->chat.head)
-        return ftx_fail(err, FTX_EINVAL, "the artifact has no chat template");
+        return ftx_fail(err, FTX_EINVAL,
+                        "the artifact has no chat template: put chat_template.jinja beside the model's "
+                        "tokenizer and compile again");
     s = sized_read("FtxChat", from, &q, sizeof q, err);
     if (s)
         return s;

@@ -142,6 +142,24 @@ static void given_up(void **state)
     assert_int_equal(count_files("never"), 0);
 }
 
+/* As after Ctrl-C: the files that are being written go, those that are whole stay. */
+static void all_given_up(void **state)
+{
+    const char *path = temp_path("interrupted");
+    FileOut *a, *b;
+
+    (void)state;
+    assert_int_equal(file_write_whole(path, "old", 3, NULL), FTX_OK);
+    assert_int_equal(file_create(path, &a, NULL), FTX_OK);
+    assert_int_equal(file_create(path, &b, NULL), FTX_OK);
+    assert_int_equal(count_files("interrupted"), 3);
+    file_abort_all();
+    assert_int_equal(count_files("interrupted"), 1);
+    assert_text(path, "old");
+    file_abort(a);
+    file_abort(b);
+}
+
 static void programs_may_run(void **state)
 {
     const char *path = temp_path("program");
@@ -321,10 +339,10 @@ static void the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_rest),     cmocka_unit_test(in_pieces),         cmocka_unit_test(mapped),
-        cmocka_unit_test(folders),     cmocka_unit_test(a_mark_is_no_text), cmocka_unit_test(no_such_place),
-        cmocka_unit_test(two_writers), cmocka_unit_test(given_up),          cmocka_unit_test(programs_may_run),
-        cmocka_unit_test(no_room),     cmocka_unit_test(the_end),
+        cmocka_unit_test(no_rest),          cmocka_unit_test(in_pieces),         cmocka_unit_test(mapped),
+        cmocka_unit_test(folders),          cmocka_unit_test(a_mark_is_no_text), cmocka_unit_test(no_such_place),
+        cmocka_unit_test(two_writers),      cmocka_unit_test(given_up),          cmocka_unit_test(all_given_up),
+        cmocka_unit_test(programs_may_run), cmocka_unit_test(no_room),           cmocka_unit_test(the_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

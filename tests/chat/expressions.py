@@ -163,11 +163,46 @@ FIXED = ["{{ ('<a>'|safe) + '<b>&' + s }}{{ '\"x\\'' + ('y'|safe) }}{{ 'a<'|safe
          "{{ s.rfind('o') }}{{ s.find('o') }}{{ u.find('東') }}{{ 'aXa'.removesuffix('a') }}{{ 'aXa'.removeprefix('a') }}", "{% for a, b in ['ab', 'cd'] %}{{ a }}{{ b }}{% endfor %}", "{% set a, b = [1, 2, 3] %}", "{% set a, b = [1] %}",
          "  {% if yes %}  \n  x\n  {% endif %}\n  {{ 1 }} {% if yes %}\n{% endif %} \n\n", "{{ 1 }}  {% if yes %}a{% endif %}", "{{ '\\x41\\u00e9\\U0001F642\\q' 'y' }}{{ -2|abs }}{{ (1) }}{{ [1, 2,] }}{{ 3 is not odd }}",
          "{% macro m(a, b=a) %}{% if a %}{{ a }}{% endif %}{{ b }}{% endmacro %}{{ m(1) }}{{ m(1, 2) }}{{ m(b=3, a=0) }}{{ m() }}", "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "{% set t | upper %}a{% endset %}{{ t }}", "{{ 1 < 2 < 3 }}{{ 1 < 3 < 2 }}{{ 3 < 2 < 5 }}{{ 1 < 2 < 3 < 3 }}",
-         "{{ 'b' > 'abc' }}{{ 'é' < 'z' }}{{ [1, 2] < [1, 3] }}", "{% for x in l %}a{% break %}{% else %}b{% endfor %}{% for x in l %}a{% else %}b{% endfor %}"]
+         "{{ 'b' > 'abc' }}{{ 'é' < 'z' }}{{ [1, 2] < [1, 3] }}", "{% for x in l %}a{% break %}{% else %}b{% endfor %}{% for x in l %}a{% else %}b{% endfor %}",
+         # numbers at their ends
+         "{% set big = f * 1e308 %}{{ big }}{{ -big }}{{ big - big }}{{ [big, -big, big - big]|tojson }}{{ big|round }}{{ -big|round(2) }}{{ big|float }}{{ (big - big)|int(5) }}{{ 'nan'|int(7) }}", "{{ (f * 1e308)|int }}",
+         "{{ 0 ** 0 }}{{ 0 ** 3 }}{{ 1 ** 99 }}{{ (-1) ** 4 }}{{ (-1) ** 7 }}{{ (-1) ** 0 }}{{ 7 ** 3 }}{{ (-2) ** 63 }}", "{{ 0 ** -1 }}", "{{ 0.0 ** -2 }}", "{{ 10.0 ** 400 }}", "{{ 2.0 ** 0.5 }}{{ 0.0 ** 0 }}",
+         "{{ '1.5'|float }}{{ ' 2e3 '|float }}{{ '-7'|int }}{{ '7.9'|int }}{{ 'x'|int(3) }}{{ 'x'|float(3.5) }}{{ ''|int }}{{ '0x1'|int }}", "{{ missing|int }}", "{{ missing|float }}", "{{ missing|abs }}",
+         # what is the same
+         "{{ range == range }}{{ range == dict }}{{ s.strip == s.strip }}{{ s.strip == s.upper }}{{ s.strip == e.strip }}", "{% set a = namespace() %}{% set b = a %}{{ a == b }}{{ a == namespace() }}{{ a in [1, b] }}",
+         "{% macro m() %}{% endmacro %}{% set n = m %}{{ m == n }}{{ m != 1 }}", "{{ {[1]: 2} }}", "{{ {{}: 2} }}", "{{ {(1, 'a'): 2}[(1, 'a')] }}", "{{ [1] in d }}", "{{ {(1,): 2}|tojson }}", "{{ {none: 1, true: 2, 1.5: 3, 7: 4}|tojson }}",
+         # arguments
+         "{{ s|replace('l') }}", "{{ s|map|list }}", "{{ l|map('nothing')|list }}", "{{ l|map(1)|list }}", "{{ l|map('abs', attribute='x')|list }}", "{{ l|select('nothing')|list }}", "{{ l|select('divisibleby')|list }}", "{{ l|select('odd', 1)|list }}",
+         "{{ []|select('nothing')|list }}{{ ''|map('nothing')|list }}{{ none|map|list }}{{ []|selectattr|list }}{{ 0|rejectattr|list }}{{ []|select('odd', 1)|list }}",
+         "{{ rows|selectattr|list }}", "{{ rows|rejectattr|list }}", "{{ 3 is divisibleby }}", "{{ l|tojson(indent='> ') }}{{ l|tojson(indent=true) }}{{ l|tojson(separators=['; ', '=']) }}", "{{ l|tojson(separators=[1, 2]) }}", "{{ l|tojson(separators=[',']) }}",
+         "{{ s.strip(1, 2, 3, 4, 5, 6, 7, 8, 9) }}", "{{ s.upper(1) }}", "{{ s.split(chars='Hd') }}", "{{ csv.split(sep=',', maxsplit=2) }}{{ csv.rsplit(maxsplit=1, sep=',') }}", "{{ s.split('l', sep='l') }}", "{{ s.find(1) }}", "{{ s.join([1]) }}", "{{ s.join(1) }}",
+         "{{ l.index() }}", "{{ l.index(9) }}", "{{ d.get() }}", "{{ d.get([1]) }}", "{{ d.keys(1) }}", "{% for x in l %}{{ loop.cycle() }}{% endfor %}", "{% for x in l %}{{ loop.cycle(x, 9) }}{% endfor %}",
+         "{{ range() }}", "{{ range(1, 2, 0) }}", "{{ range(1, 2, 3, 4) }}", "{{ range('a') }}", "{{ range(stop=3) }}", "{{ range(-9223372036854775807, 9223372036854775807) }}", "{{ range(5, 0, -2)|list }}{{ range(0, 5, -1)|list }}{{ range(-2)|list }}{{ range(true)|list }}",
+         "{{ dict(1) }}", "{{ dict({'a': 1}, b=2) }}{{ dict(a=1) }}{{ dict() }}", "{% set n = namespace({'a': 1}, b=2) %}{{ n.a }}{{ n.b }}", "{{ namespace(1) }}", "{{ namespace() is iterable }}{{ namespace() is mapping }}{{ namespace() is sequence }}{{ namespace(x=0) is defined }}", "{{ raise_exception() }}", "{{ raise_exception('a', 'b') }}", "{{ strftime_now(1) }}",
+         "{{ strftime_now('%Y-%m-%d %H:%M') }}{{ strftime_now('') }}",
+         "{{ l['a':] }}", "{{ l[:1.5] }}", "{{ l[::'a'] }}", "{{ i[1:2] }}", "{{ missing[1:] }}", "{{ d[1:2] }}", "{{ l[none:none:none] }}{{ l[false:true] }}{{ (1, 2, 3)[::2] }}",
+         "{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m|default(1)(2) }}", "{{ 1 is eq(1)(2) }}", "{{ 'a'|upper()(1) }}", "{% macro m(a, b) %}{% endmacro %}{{ m(1, a=2) }}", "{% macro m(a) %}{% endmacro %}{{ m(c=2) }}", "{{ 3(1) }}", "{{ missing(1) }}",
+         "{{ 3|items|list }}", "{{ missing|items|list }}", "{{ missing|dictsort }}", "{{ nil|default(boolean=true) }}[{{ missing|default }}]{{ e|d(true, true) }}", "{{ rows|sort(attribute='n,name') }}", "{{ pairs|sort(attribute='1') }}{{ pairs|sum(attribute=1) }}{{ pairs|map(attribute='0')|join }}",
+         # texts and tags
+         "{{ '\\101\\7\\0\\x2f\\'\\\"\\a\\b\\f\\v\\\n-' }}", "{{ '\\x4' }}", "{{ '\\u12' }}", "é\u00a0{%- if yes %}\u2003é{%- endif %}x \u00a0{{- 1 -}}\u00a0 y", "a\r\nb{{ 1 }}\r\nc\rd{% if yes %}\r\ne{% endif %}\r\n", "x{#- a -#} y {#+ b +#}\n z {#\n#}\nq",
+         "{{ 012 }}", "{{ 1_000 }}{{ 1_0.5e1 }}", "{{ 1__0 }}", "{{ 1a }}", "{{ s ? e }}", "{{ s ! }}", "{{ * }}", "{{ s. }}", "{{ s.'a' }}", "{{ s | 1 }}", "{{ s is }}", "{{ s is 1 }}", "{{ l[1:2:3:4] }}", "{{ l[1 2] }}", "{{ {'a' 1} }}", "{{ {'a': 1, 'b'} }}", "{{ [1 2] }}", "{{ (1 }}",
+         "{{ range(1 2) }}", "{{ range(a=1, 2) }}", "{{ 1 if }}", "{{ not }}", "{{ - }}", "{{ 1 + }}", "{{ 1 < }}", "{{ 1 ~ }}", "{{ s and }}", "{{ }}", "{{ 1, }}{{ 1, 2 }}", "{{ 1 2 }}",
+         "{% if %}{% endif %}", "{% if yes %}{% else %}{% elif no %}{% endif %}", "{% if yes %}", "{% if yes 1 %}{% endif %}", "{% for 1 in l %}{% endfor %}", "{% for s.x in l %}{% endfor %}", "{% for x of l %}{% endfor %}", "{% for x in %}{% endfor %}", "{% for x in l if %}{% endfor %}",
+         "{% for x in l %}", "{% for x in l %}{% else %}", "{% set %}", "{% set 1 %}{% endset %}", "{% set x = %}", "{% set x = 1 2 %}", "{% set x | %}{% endset %}", "{% set x | upper %}", "{% set x %}", "{% set x | upper | trim %} a {% endset %}[{{ x }}]", "{% set ns.x = 1 %}", "{% set ns.x.y = 1 %}",
+         "{% filter %}{% endfilter %}", "{% filter upper %}", "{% filter upper 1 %}{% endfilter %}", "{% filter nothing %}{% endfilter %}", "{% generation %}", "{% generation 1 %}{% endgeneration %}", "{% macro 1() %}{% endmacro %}", "{% macro m %}{% endmacro %}", "{% macro m(1) %}{% endmacro %}",
+         "{% macro m(a b) %}{% endmacro %}", "{% macro m(a=) %}{% endmacro %}", "{% macro m(a) 1 %}{% endmacro %}", "{% macro m(a) %}", "{% nothing %}", "{% break 1 %}", "{% endif %}"]
+
+
+def products():
+    """Every filter, test and method on every kind of value."""
+    values = STRINGS + NUMBERS + LISTS + DICTS + OTHERS
+    filters = sorted({*STRING_FILTERS, *LIST_FILTERS, *DICT_FILTERS, *NUMBER_FILTERS} - {"reverse"})  # it prints an iterator
+    return [f"{{{{ ({v})|{f} }}}}" for v in values for f in filters] + [f"{{{{ ({v}) is {t} }}}}" for v in values for t in TESTS] + \
+        [f"{{{{ {v}.{m} }}}}" for v in STRINGS + LISTS[:8] + DICTS[:3] for m in METHODS]
 
 
 def cases(seed, count):
-    out = [{"templates": {"default": text}, "messages": [], "variables": VARIABLES} for text in FIXED]
+    out = [{"templates": {"default": text}, "messages": [], "variables": VARIABLES} for text in FIXED + products()]
     for i in range(count):
         g = Generator(f"{seed}-{i}")
         text = "a {{ " + g.value(3) + " }} z" if i % 3 else g.body(3)

@@ -1,4 +1,5 @@
 """oracle.py - Jinja2 as transformers sets it up, and the comparison with this tree's templates."""
+import copy
 import datetime
 import json
 import subprocess
@@ -54,7 +55,7 @@ def expected(case):
             template = ENV.from_string(templates[name])
         variables = {"messages": case["messages"], "tools": case.get("tools"), "documents": None,
                      "add_generation_prompt": case.get("prompt", False)}
-        return "text", template.render(**{**case.get("tokens", {}), **variables, **case.get("variables", {})})
+        return "text", template.render(**{**case.get("tokens", {}), **variables, **copy.deepcopy(case.get("variables", {}))})  # |indent changes a list
     except jinja2.exceptions.TemplateError as e:
         return "error", e.message if type(e) is jinja2.exceptions.TemplateError else None
     except Exception as e:  # what Python itself says has other words here

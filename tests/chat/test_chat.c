@@ -11,6 +11,7 @@
 
 #include "compiler/chat/chat.h"
 #include "runtime/chat/chat.h"
+#include "runtime/chat/names.h"
 #include "tests/temp.h"
 
 typedef struct Case {
@@ -130,6 +131,11 @@ static void test_without_end(void **state)
         {"{{ raise_exception('two\nlines') }}", "line 1: two lines"},
         {"{{ nothing.at_all }}", "line 1: 'nothing' is undefined"},
         {"{{ messages.append(1) }}", "line 1: 'append' is undefined"},
+        {"{{ '99999999999999999999' | int }}", "line 1: an integer is beyond 64 bits"},
+        {"{{ 1e300 | int }}", "line 1: an integer is beyond 64 bits"},
+        {"{{ 17 | round(-1) }}", "line 1: round takes 0 to 20 places"},
+        {"{{ strftime_now('x' * 300) }}", "line 1: strftime_now: its format is too long"},
+        {"{{ strftime_now('%c' * 120) }}", "line 1: strftime_now: its text is too long"},
     };
     const FtxChat chat = one_message("x");
 
@@ -167,6 +173,12 @@ static void test_not_compiled(void **state)
         {"{% set 1 = 2 %}", "x.jinja:1: chat template: this cannot be assigned to, at '='"},
         {"{{ 9999999999999999999 }}", "x.jinja:1: chat template: an integer is beyond 64 bits"},
         {"{{ '\\ud800' }}", "x.jinja:1: chat template: an escape in a string is no character"},
+        {"{{ '\\N{BULLET}' }}", "x.jinja:1: chat template: \\N in a string is not supported: write \\u and the number"},
+        {"{{ 0x10 }}", "x.jinja:1: chat template: a number that is not supported"},
+        {"{{ x[] }}", "x.jinja:1: chat template: an index is missing, at '}}'"},
+        {"{{ x[1, 2] }}", "x.jinja:1: chat template: expected ']', at ','"},
+        {"{% set x 1 %}", "x.jinja:1: chat template: expected 'name', at '1'"},
+        {"x\xff", "x.jinja:1: chat template: is not UTF-8"},
     };
     char deep[3000];
 
@@ -204,6 +216,11 @@ static void test_false_input(void **state)
         {"[{\"a\": 01}]", NULL, NULL, "messages: no number of JSON at byte 9"},
         {"[{\"a\": 99999999999999999999}]", NULL, NULL, "messages: an integer beyond 64 bits"},
         {"[{\"a\": \"\\x\"}]", NULL, NULL, "messages: an escape that JSON does not have"},
+        {"[{\"a\": \"\\u12g4\"}]", NULL, NULL, "messages: \\u needs four hexadecimal digits"},
+        {"[{\"a\": 1.}]", NULL, NULL, "messages: no number of JSON"},
+        {"[{\"a\": [1 2]}]", NULL, NULL, "messages: a list without its ]"},
+        {"[{1: 2}]", NULL, NULL, "messages: a key is missing"},
+        {"[{\"a\": 1 2}]", NULL, NULL, "messages: an object without its }"},
         {"[{\"a\": \"\n\"}]", NULL, NULL, "messages: a string without its end"},
         {"[{}] 1", NULL, NULL, "messages: more than one value at byte 5"},
         {"[{\"a\": \"\xff\"}]", NULL, NULL, "messages: is not UTF-8"},
@@ -231,12 +248,79 @@ static void test_false_input(void **state)
     }
 }
 
+/* Messages that are no texts, or given in two ways. */
+static void test_false_messages(void **state)
+{
+    static const FtxMessage rows[][2] = {{{"user", "a", 0}, {NULL, "b", 0}},
+                                         {{"user", "a", 0}, {"us\xc3", "b", 0}},
+                                         {{"user", "a\x80", 0}, {"user", "b", 0}}};
+    static const char *const why[] = {"messages[1].role is NULL", "a role is not UTF-8", "a content is not UTF-8",
+                                      "messages are given twice, as a list and as JSON"};
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        FtxChat chat = FTX_CHAT_INIT;
+        Case c;
+
+        chat.messages = rows[i % 3];
+        chat.count = 2;
+        chat.json = i == 3 ? "[]" : NULL;
+        assert_int_equal(render_text(&c, "x", &chat), FTX_EINVAL);
+        assert_non_null(strstr(c.err.text, why[i]));
+        close_case(&c);
+    }
+}
+
+/* "PART PART ... PART" between two texts. */
+static char *many(const char *before, const char *part, size_t n, const char *behind)
+{
+    char *text = calloc(1, strlen(before) + n * strlen(part) + strlen(behind) + 1), *to = text;
+
+    assert_non_null(text);
+    to = stpcpy(to, before);
+    for (size_t i = 0; i < n; i++)
+        to = stpcpy(to, part);
+    strcpy(to, behind);
+    return text;
+}
+
+/* 200 arguments and 4,000 items are compiled and run; with more of them there is a reason. */
+static void test_too_many(void **state)
+{
+    const FtxChat chat = one_message("x");
+    char *texts[] = {many("{% macro m() %}{% endmacro %}{{ m(", "1,", 200, ") }}"),
+                     many("{{ m(", "1,", 201, ") }}"),
+                     many("{{ m(", "a=1,", 201, ") }}"),
+                     many("{{ [", "1,", 4000, "] | length }}"),
+                     many("{{ [", "1,", 5000, "] | length }}"),
+                     many("{{ ", "(", 201, "1)")};
+    static const char *const why[] = {
+        "line 1: a macro takes at most 0 arguments",    "x.jinja:1: chat template: too many arguments",
+        "x.jinja:1: chat template: too many arguments", NULL,
+        "line 1: more than 4096 values at once",        "x.jinja:1: chat template: brackets are nested too deep"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        Diag d = {0};
+        Case c;
+
+        if (!compile_text(&c, texts[i], &d))
+            assert_string_equal(d.text, why[i]);
+        else if (run_section(&c, &chat))
+            assert_string_equal(c.err.text, why[i]);
+        else
+            assert_null(why[i]);
+        close_case(&c);
+        free(texts[i]);
+    }
+}
+
 /* --- sections that the compiler did not make ---------------------------------------------------------- */
 
-static const char whole[] =
-    "{% macro m(a, b=1) %}{{ a ~ b }}{% endmacro %}{% for x in messages if x.role != 'a' %}"
-    "{{ loop.index }}{{ x.content | default('y') | upper }}{% if 1 < 2 < 3 %}{{ m(x.role) }}{% endif %}"
-    "{% else %}{% set q = [1, (2,), {'a': 1}][::2] %}{% endfor %}{{ range(3) | list }}";
+static const char whole[] = "{% macro m(a, b=1) %}{{ a ~ b }}{% endmacro %}{% for x in messages if x.role != 'a' %}"
+                            "{{ loop.index }}{{ x.content | default('y') | upper }}{% if 1 < 2 < 3 is divisibleby 3 "
+                            "%}{{ m(x.role) }}{% endif %}"
+                            "{% else %}{% set q = [1, (2,), {'a': 1}][::2] %}{% endfor %}{{ range(3) | list }}";
 
 /* Each 32-bit word of the section becomes another: it is refused, or runs within its bounds. */
 static void test_false_sections(void **state)
@@ -251,7 +335,7 @@ static void test_false_sections(void **state)
 
     (void)state;
     assert_true(compile_text(&c, whole, &d));
-    copy = malloc(c.bytes);
+    copy = calloc(1, c.bytes + 8);
     block = malloc(1 << 20);
     assert_true(copy && block);
     for (size_t at = 0; at + 4 <= c.bytes; at += 4)
@@ -272,12 +356,57 @@ static void test_false_sections(void **state)
             accepted++;
         }
     assert_true(accepted > 200 && refused > 500);
-    for (size_t n = 0; n < c.bytes; n++) {
+    memcpy(copy, c.section, c.bytes);
+    for (size_t n = 0; n <= c.bytes + 8; n++) {
         ChatTable table;
 
-        assert_int_not_equal(chat_open(c.section, n, &table, NULL), FTX_OK);
+        assert_int_equal(chat_open(copy, n, &table, NULL), n == c.bytes ? FTX_OK : FTX_EFORMAT);
     }
     free(copy);
+    free(block);
+    close_case(&c);
+}
+
+/* Each instruction becomes every other one that does not jump: values, scopes and texts that it lacks are missed. */
+static void test_false_instructions(void **state)
+{
+    enum { ROOM = 1 << 18 };
+    static const char *const wanted[] = {"an instruction lacks values", "an instruction lacks its loop",
+                                         "a scope ends that never began", "a text ends that never began"};
+    const FtxChat chat = one_message("x");
+    size_t seen[4] = {0};
+    void *block = malloc(ROOM);
+    ChatTable table;
+    Diag d = {0};
+    Case c;
+
+    (void)state;
+    assert_non_null(block);
+    assert_true(compile_text(&c, whole, &d));
+    assert_int_equal(chat_open(c.section, c.bytes, &table, NULL), FTX_OK);
+    for (uint32_t i = 0; i < table.head->code; i++) {
+        ChatInstr *code = (ChatInstr *)(uintptr_t)&table.code[i];
+        const uint8_t op = code->op;
+
+        for (int other = 0; other < CHAT_OP_COUNT; other++) {
+            ChatTable again;
+            ChatText text;
+            FtxError err = {0};
+
+            code->op = (uint8_t)other;
+            if (chat_args[other] == CHAT_ARG_JUMP || chat_open(c.section, c.bytes, &again, NULL))
+                continue;
+            memset(block, 0, ROOM);
+            if (!chat_render(&again, &chat, block, ROOM, &text, &err))
+                continue;
+            assert_true(err.text[0]);
+            for (size_t k = 0; k < 4; k++)
+                seen[k] += strstr(err.text, wanted[k]) != NULL;
+        }
+        code->op = op;
+    }
+    for (size_t k = 0; k < 4; k++)
+        assert_true(seen[k] > 0);
     free(block);
     close_case(&c);
 }
@@ -361,8 +490,24 @@ static const char config[] =
     "{% endfor %}{{ 'assistant:' if add_generation_prompt }}\"},"
     "{\"name\": \"tool_use\", \"template\": \"{{ tools | tojson }}\"}]}";
 
+static bool memory_is_out;
+
+static void *allocate(void *user, size_t bytes, size_t align)
+{
+    (void)user;
+    return memory_is_out ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void release(void *user, void *p, size_t bytes)
+{
+    (void)user, (void)bytes;
+    free(p);
+}
+
 static FtxModel *open_model(const char *more)
 {
+    static const FtxAllocator table = {.alloc = allocate, .release = release};
+    FtxOptions options = FTX_OPTIONS_INIT;
     const char *out = temp_path("x.ftx"), *tokenizer = temp_path("tokenizer.json");
     char command[1000];
     FtxModel *m;
@@ -376,7 +521,8 @@ static FtxModel *open_model(const char *more)
              "cp specs/fable/tokenizer.json %s && %s compile specs/fable.lua -D tokenizer=%s -t cpu -q -o %s",
              tokenizer, getenv("FTXC"), tokenizer, out);
     assert_int_equal(system(command), 0);
-    if (ftx_model_open(out, NULL, &m, &err))
+    options.allocator = &table;
+    if (ftx_model_open(out, &options, &m, &err))
         fail_msg("%s", err.text);
     return m;
 }
@@ -426,6 +572,10 @@ static void test_model(void **state)
     chat.size = 0;
     assert_int_equal(ftx_chat(m, &chat, ids, 200, &n, &err), FTX_EINVAL);
     chat.size = sizeof chat;
+    memory_is_out = true;
+    assert_int_equal(ftx_chat(m, &chat, ids, 200, &n, &err), FTX_ENOMEM);
+    memory_is_out = false;
+    assert_non_null(strstr(err.text, "a chat template"));
     chat.messages = NULL;
     assert_int_equal(ftx_chat(m, &chat, ids, 200, &n, &err), FTX_EINVAL);
     ftx_model_close(m);
@@ -436,7 +586,9 @@ static void test_model_without(void **state)
     const FtxChat chat = one_message("x");
     FtxModel *m = open_model("{\"chat_template\": \"{% include 'x' %}\"}"); /* a note, and no template */
     int32_t ids[10];
+    const char *out = temp_path("ids.ftx");
     FtxModelInfo info;
+    char command[400];
     FtxError err;
     size_t n;
 
@@ -444,7 +596,15 @@ static void test_model_without(void **state)
     ftx_model_info(m, &info);
     assert_false(info.has_chat);
     assert_int_equal(ftx_chat(m, &chat, ids, 10, &n, &err), FTX_EINVAL);
-    assert_string_equal(err.text, "the artifact has no chat template");
+    assert_string_equal(err.text, "the artifact has no chat template: put chat_template.jinja beside the model's "
+                                  "tokenizer and compile again");
+    ftx_model_close(m);
+
+    snprintf(command, sizeof command, "%s compile tests/models/tiny-llama -t cpu -q -o %s", getenv("FTXC"), out);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(ftx_model_open(out, NULL, &m, &err), FTX_OK);
+    assert_int_equal(ftx_chat(m, &chat, ids, 10, &n, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "the artifact has no tokenizer");
     ftx_model_close(m);
 }
 
@@ -452,10 +612,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_users),          cmocka_unit_test(test_without_end),
-        cmocka_unit_test(test_not_compiled),   cmocka_unit_test(test_false_input),
-        cmocka_unit_test(test_false_sections), cmocka_unit_test(test_little_memory),
-        cmocka_unit_test(test_false_jumps),    cmocka_unit_test(test_escapes),
-        cmocka_unit_test(test_model),          cmocka_unit_test(test_model_without),
+        cmocka_unit_test(test_not_compiled),   cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_false_input),    cmocka_unit_test(test_false_messages),
+        cmocka_unit_test(test_false_sections), cmocka_unit_test(test_false_instructions),
+        cmocka_unit_test(test_little_memory),  cmocka_unit_test(test_false_jumps),
+        cmocka_unit_test(test_escapes),        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_model_without),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,6 +123,114 @@ static void kernels_have_their_names_by_cupti(void **state)
     close_both(w, d, s);
 }
 
+/* Copies and clears in memory of the GPU that is the caller's: calls of the host, and what the GPU did. */
+static void work_in_the_callers_memory_is_recorded(void **state)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } calls[] = {{"follow the caller's stream", 0},
+                 {"copy in on the device", 64},
+                 {"clear on the device", 32},
+                 {"copy out on the device", 64},
+                 {"wait", 0}};
+    World *w = world();
+    FtxError err = {0};
+    const CudaDriver *cu;
+    CUcontext context = NULL;
+    CUdeviceptr mine;
+    char back[64];
+    Device *d;
+    Session *s;
+
+    (void)state;
+    open_both(w, &one_thread, &d, &s);
+    must(cuda_driver(&cu, &err), &err);
+    cu->cuCtxPushCurrent(context);
+    assert_int_equal(cu->cuMemAlloc(&mine, 64), CUDA_SUCCESS);
+    cu->cuCtxPopCurrent(&context);
+    void *const p = (void *)(uintptr_t)mine;
+    memset(p, 7, 64);
+
+    Trace *t = begin(w, s, 100, false);
+    Session *traced = (Session *)(void *)t;
+
+    must(t->api.owns(traced, "hidden", p, &err), &err);
+    assert_int_equal(t->api.owns(traced, "hidden", back, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "hidden: it is memory of the host"));
+    must(t->api.follow(traced, NULL, &err), &err);
+    must(t->api.copy_in(traced, FTX_NAMED_pages, 128, p, 64, &err), &err);
+    must(t->api.clear(traced, p, 32, &err), &err);
+    must(t->api.copy_out(traced, FTX_NAMED_pages, 96, p, 64, &err), &err); /* 32 bytes of zeros, 32 of sevens */
+    must(t->api.wait(traced, &err), &err);
+    must(trace_leave(t, &err), &err);
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(((const char *)p)[i], i < 32 ? 0 : 7);
+    for (size_t i = 0; i < 5; i++) {
+        assert_string_equal(t->event[i].name, calls[i].name);
+        assert_int_equal(t->event[i].bytes, calls[i].bytes);
+        assert_int_equal(t->event[i].track, TRACE_HOST);
+    }
+    assert_string_equal(device_events(t), "copy on the GPU 64\nclear 32\ncopy on the GPU 64\n");
+    trace_close(t);
+
+    t = begin(w, s, 100, false); /* what fails is recorded, too */
+    traced = (Session *)(void *)t;
+    assert_int_equal(t->api.copy_out(traced, FTX_NAMED_pages, 4090, p, 64, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "bytes 4090 to 4154 of $pages are outside of it");
+    assert_int_equal(t->api.copy_in(traced, FTX_NAMED_out, 0, p, 64, &err), FTX_EINVAL);
+    must(trace_leave(t, &err), &err);
+    assert_int_equal(t->n, 2);
+    assert_string_equal(device_events(t), "");
+    trace_close(t);
+    cu->cuCtxPushCurrent(context);
+    cu->cuMemFree(mine);
+    cu->cuCtxPopCurrent(&context);
+    close_both(w, d, s);
+}
+
+static int allocations_left = 1 << 20;
+
+static void *allocate(void *user, size_t bytes, size_t align)
+{
+    (void)user;
+    return allocations_left-- > 0 ? aligned_alloc(align, (bytes + align - 1) / align * align) : NULL;
+}
+
+static void release(void *user, void *p, size_t bytes)
+{
+    (void)user, (void)bytes;
+    free(p);
+}
+
+/* Without memory for the timeline, or for CUPTI's rows, nothing is recorded, and the session goes on. */
+static void no_memory_for_a_trace(void **state)
+{
+    static const FtxAllocator table = {.alloc = allocate, .release = release};
+    const FtxOptions options = {.size = sizeof options, .threads = 1, .allocator = &table};
+    World *w = world();
+    FtxError err = {0};
+    Trace *t;
+    Device *d;
+    Session *s;
+
+    (void)state;
+    open_both(w, &options, &d, &s);
+    must(trace_open(&from_malloc, 10, NULL, NULL, &t, &err), &err);
+    for (int left = 0; left < 2; left++) {
+        allocations_left = left;
+        assert_int_equal(trace_enter(t, &device_cuda, s, &err), FTX_ENOMEM);
+        assert_non_null(strstr(err.text, "a trace"));
+        must(device_cuda.run(s, STEP_16, 3, 2, 1, &err), &err);
+    }
+    allocations_left = 1 << 20;
+    must(trace_enter(t, &device_cuda, s, &err), &err);
+    assert_string_equal(t->note, "CUPTI");
+    must(trace_leave(t, &err), &err);
+    trace_close(t);
+    close_both(w, d, s);
+}
+
 /* A kernel that is in no program, one that is missing, and records for which there is no room. */
 static void other_records_do_no_harm(void **state)
 {
@@ -382,7 +490,8 @@ static void a_lost_gpu_ends_the_trace(void **state)
     assert_int_equal(t->api.wait((Session *)(void *)t, &err), FTX_EDEVICE);
     assert_int_equal(trace_leave(t, &err), FTX_EDEVICE);
     assert_non_null(strstr(err.text, "has not answered"));
-    assert_int_equal(t->n, 2); /* run, wait */
+    assert_int_equal(t->n, 2); /* run, wait: for FTX_PATIENCE */
+    assert_true(t->event[1].to - t->event[1].from >= 1000000000);
     trace_close(t);
     device_cuda.session_close(s);
     device_cuda.close(d);
@@ -393,6 +502,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(kernels_have_their_names_by_cupti, reset_all),
+        cmocka_unit_test_setup(work_in_the_callers_memory_is_recorded, reset_all),
+        cmocka_unit_test_setup(no_memory_for_a_trace, reset_all),
         cmocka_unit_test_setup(other_records_do_no_harm, reset_all),
         cmocka_unit_test_setup(events_time_graphs_as_a_whole, reset_all),
         cmocka_unit_test_setup(a_second_session_is_timed_by_events, reset_all),

@@ -1,9 +1,12 @@
 /* test_trace.c - the recorder: what fits is kept, what is told, and the file that is written. */
+#include <glob.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -136,12 +139,34 @@ static void a_long_file_is_whole(void **state)
     trace_close(t);
 }
 
+/* Writes to a file that may have `most` bytes. */
+static FtxStatus write_into(const Trace *t, const char *path, rlim_t most, FtxError *err)
+{
+    void (*const before)(int) = signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit, small;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = most;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const FtxStatus s = trace_write(t, "m", "cpu", path, err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, before);
+    return s;
+}
+
 static void failures_are_told(void **state)
 {
+    const char *path = temp_path("short.json");
     Trace *t = opened(1, false), *none;
+    char pattern[300];
     FtxError err;
+    glob_t left;
 
     (void)state;
+    assert_int_equal(write_into(t, path, 100, &err), FTX_EIO);
+    assert_non_null(strstr(err.text, "short.json: File too large"));
+    assert_int_equal(glob(strcat(strcpy(pattern, path), "*"), 0, NULL, &left), GLOB_NOMATCH); /* no part of it */
     assert_int_equal(trace_write(t, "m", "cpu", "/proc/none/x.json", &err), FTX_EIO);
     assert_non_null(strstr(err.text, "/proc/none/x.json: cannot be written"));
     trace_close(t);
