@@ -1,0 +1,174 @@
+/* tile.h - products of a few rows of x with a few rows of w, for linear.c and experts.c: one tile, and its epilogue.
+ *
+ * Every output is summed in one order, whatever the tile: K is cut into chunks of LINEAR_KC; inside a chunk LANES partial
+ * sums run over k, k + LANES, ... and are added by the tree of vsum4; chunks are added in order. There is no include
+ * guard, since each.h includes a kernel's text once for each level. */
+#ifndef LINEAR_ONCE
+#define LINEAR_ONCE
+enum {
+    LINEAR_KC = 1024,    /* 6 rows of x: 24 KB, half of a 48 KB L1 */
+    LINEAR_MAX_ROWS = 6, /* of a tile, over all levels */
+    LINEAR_MAX_COLS = 8,
+    LINEAR_BLOCK_W = 64, /* rows of w and of x in a piece of work */
+    LINEAR_BLOCK_X = 48,
+};
+
+typedef struct LinearArgs {
+    const float *x, *b, *r;
+    const char *w;
+    float *y;
+    int64_t N, K, type, kind;
+    int glu;
+} LinearArgs;
+#endif
+
+/* out[m][0..cols) (+)= x[m, k0..k1) . w[0..cols)[k0..k1) for `rows` rows; rows, cols and type are
+ * constants. Row m of x begins at element at[m]; without `at` rows stand one after another. */
+ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x, const int64_t *at, int64_t K,
+                                   const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride)
+{
+    const int64_t bytes = type == CPU_FP32 ? 4 : 2;
+    const int lines = (int)(cols * LANES * bytes / 64);
+    Vf sum[LINEAR_MAX_ROWS][LINEAR_MAX_COLS];
+    int64_t k = k0;
+
+#pragma GCC unroll 8
+    for (int m = 0; m < rows; m++)
+#pragma GCC unroll 8
+        for (int n = 0; n < cols; n++)
+            sum[m][n] = vset(0.0f);
+    for (; k + LANES <= k1; k += LANES) {
+        /* Prefetches as many bytes of the next tile's rows as this iteration reads. These are contiguous; without
+         * this the hardware prefetcher has to follow `cols` short streams. */
+        const char *ahead = w[0] + cols * (K + k) * bytes;
+        Vf v[LINEAR_MAX_COLS];
+#pragma GCC unroll 8
+        for (int n = 0; n < lines; n++)
+            __builtin_prefetch(ahead + n * 64, 0, 2);
+#pragma GCC unroll 8
+        for (int n = 0; n < cols; n++)
+            v[n] = vload_as(w[n] + k * bytes, type);
+#pragma GCC unroll 8
+        for (int m = 0; m < rows; m++) {
+            const Vf a = vload(x + (at ? at[m] : m * K) + k);
+#pragma GCC unroll 8
+            for (int n = 0; n < cols; n++)
+                sum[m][n] += a * v[n];
+        }
+    }
+    if (k < k1) {
+        Vf v[LINEAR_MAX_COLS];
+#pragma GCC unroll 8
+        for (int n = 0; n < cols; n++)
+            v[n] = vload_as_n(w[n] + k * bytes, type, k1 - k);
+#pragma GCC unroll 8
+        for (int m = 0; m < rows; m++) {
+            const Vf a = vload_n(x + (at ? at[m] : m * K) + k, k1 - k);
+#pragma GCC unroll 8
+            for (int n = 0; n < cols; n++)
+                sum[m][n] += a * v[n];
+        }
+    }
+#pragma GCC unroll 8
+    for (int m = 0; m < rows; m++)
+#pragma GCC unroll 8
+        for (int n = 0; n < cols; n += 4) {
+            Quad s = vsum4(sum[m][n], sum[m][n + 1], sum[m][n + 2], sum[m][n + 3]), before;
+
+            if (k0 > 0) {
+                memcpy(&before, out + m * stride + n, sizeof before);
+                s += before;
+            }
+            memcpy(out + m * stride + n, &s, sizeof s);
+        }
+}
+
+/* The tiles of a level: as many outputs as registers hold, and with few rows enough independent sums to cover the
+ * latency of the multiply-add. `params` and `at`: what the functions take, and where they find the rows of x. */
+#ifndef TILE_FUNCTION
+#define TILE_FUNCTION(name, params, at, rows, cols, type) \
+    static __attribute__((noinline)) void AT(name##_##type##_##rows) params \
+    { \
+        AT(linear_tile)(rows, cols, type, x, at, K, w, k0, k1, out, stride); \
+    }
+#define TILE_WIDE(name, params, at, type) \
+    TILE_FUNCTION(name, params, at, 1, 8, type) \
+    TILE_FUNCTION(name, params, at, 2, 8, type) \
+    TILE_FUNCTION(name, params, at, 3, 4, type) \
+    TILE_FUNCTION(name, params, at, 4, 4, type) \
+    TILE_FUNCTION(name, params, at, 5, 4, type) \
+    TILE_FUNCTION(name, params, at, 6, 4, type)
+#define TILE_NARROW(name, params, at, type) \
+    TILE_FUNCTION(name, params, at, 1, 8, type) TILE_FUNCTION(name, params, at, 2, 4, type)
+/* The functions of a type with the columns of their tiles, by rows. */
+#define TILE_ROW_WIDE(name, type) \
+    { \
+        {AT(name##_##type##_1), 8}, {AT(name##_##type##_2), 8}, {AT(name##_##type##_3), 4}, \
+            {AT(name##_##type##_4), 4}, {AT(name##_##type##_5), 4}, \
+        { \
+            AT(name##_##type##_6), 4 \
+        } \
+    }
+#define TILE_ROW_NARROW(name, type) \
+    { \
+        {AT(name##_##type##_1), 8}, \
+        { \
+            AT(name##_##type##_2), 4 \
+        } \
+    }
+#endif
+#undef TILE_FUNCTIONS
+#undef TILE_TABLE
+#if TILE_ROWS == 6
+#define TILE_FUNCTIONS(name, params, at) \
+    TILE_WIDE(name, params, at, CPU_FP32) TILE_WIDE(name, params, at, CPU_FP16) TILE_WIDE(name, params, at, CPU_BF16)
+#define TILE_TABLE(name) \
+    { \
+        TILE_ROW_WIDE(name, CPU_FP32), TILE_ROW_WIDE(name, CPU_FP16), TILE_ROW_WIDE(name, CPU_BF16) \
+    }
+#else
+#define TILE_FUNCTIONS(name, params, at) \
+    TILE_NARROW(name, params, at, CPU_FP32) \
+    TILE_NARROW(name, params, at, CPU_FP16) TILE_NARROW(name, params, at, CPU_BF16)
+#define TILE_TABLE(name) \
+    { \
+        TILE_ROW_NARROW(name, CPU_FP32), TILE_ROW_NARROW(name, CPU_FP16), TILE_ROW_NARROW(name, CPU_BF16) \
+    }
+#endif
+
+/* Finishes outputs n0 .. n0+count of row m, whose sums are s: bias, activation or gate, residual. */
+static void AT(linear_finish)(const LinearArgs *a, int64_t m, int64_t n0, int64_t count, float *s)
+{
+    float gate[LINEAR_BLOCK_W];
+
+    if (a->b)
+        for (int64_t i = 0; i < count; i++)
+            s[i] += a->b[n0 + i];
+    if (a->glu) {
+        float *y = a->y + m * (a->N / 2) + n0 / 2;
+
+        count /= 2;
+        for (int64_t i = 0; i < count; i++) {
+            gate[i] = s[2 * i];
+            s[i] = s[2 * i + 1];
+        }
+        for (int64_t i = 0; i < count; i += LANES)
+            if (i + LANES <= count)
+                vstore(y + i, vact(vload(gate + i), a->kind) * vload(s + i));
+            else
+                vstore_n(y + i, vact(vload_n(gate + i, count - i), a->kind) * vload_n(s + i, count - i), count - i);
+        return;
+    }
+    float *y = a->y + m * a->N + n0;
+
+    for (int64_t i = 0; a->kind && i < count; i += LANES)
+        if (i + LANES <= count)
+            vstore(s + i, vact(vload(s + i), a->kind));
+        else
+            vstore_n(s + i, vact(vload_n(s + i, count - i), a->kind), count - i);
+    if (a->r)
+        for (int64_t i = 0; i < count; i++)
+            y[i] = s[i] + a->r[m * a->N + n0 + i];
+    else
+        memcpy(y, s, (size_t)count * sizeof *y);
+}
