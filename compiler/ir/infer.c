@@ -252,6 +252,50 @@ static bool infer_linear(const Query *q, Shape *out)
     return true;
 }
 
+static bool infer_route(const Query *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0);
+    const int64_t experts = size(x, 1), groups = get(q, "groups");
+
+    if (!want_rank(q, 0, 2) || !want_activation(q, 0) || (q->args[1] && !want_vector(q, 1, experts)) ||
+        !want_range(q, "k", 1, experts) || !want_range(q, "sigmoid", 0, 1) || !want_range(q, "chosen", 0, 1) ||
+        !want_range(q, "renorm", 0, 1) || !want_range(q, "best_two", 0, 1) || !want_range(q, "groups", 1, experts) ||
+        !want_range(q, "groups_kept", 1, groups))
+        return false;
+    if (get(q, "sigmoid") && get(q, "chosen"))
+        return diag_error(q->d, q->loc, "route: the softmax over the chosen logits cannot be of sigmoids");
+    if (experts % groups || get(q, "k") > get(q, "groups_kept") * (experts / groups))
+        return diag_error(q->d, q->loc,
+                          "route: logits are %s: groups %lld must divide the experts, and the %lld that are kept have "
+                          "at least k %lld",
+                          text_of(q, 0), (long long)groups, (long long)get(q, "groups_kept"), (long long)get(q, "k"));
+    *out = x;
+    out->dim[1] = ir_const(2 * get(q, "k"));
+    return true;
+}
+
+static bool infer_experts(const Query *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0), routes = shape_of(q, 1), w = shape_of(q, 2);
+    const int64_t experts = get(q, "experts"), k = size(routes, 1) / 2, parts = q->op == OP_EXPERT_SUM ? k : 1;
+
+    if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_rank(q, 2, 2) || !want_weight(q, 2))
+        return false;
+    if (arg(q, 1)->op != OP_ROUTE || !dim_equal(x.dim[0], routes.dim[0]))
+        return diag_error(q->d, q->loc, "%s: routes is %s of %s, it must be that of route for the rows of x %s",
+                          ir_op_name(q->op), text_of(q, 1), ir_op_name(arg(q, 1)->op), text_of(q, 0));
+    if (experts != size(ir_value(q->g, arg(q, 1)->args[0])->shape, 1))
+        return diag_error(q->d, q->loc, "%s: experts is %lld, the routes choose of %s", ir_op_name(q->op),
+                          (long long)experts, ir_shape_text(q->g->scratch, ir_value(q->g, arg(q, 1)->args[0])->shape));
+    if (size(w, 0) % experts || size(x, 1) != parts * size(w, 1))
+        return diag_error(q->d, q->loc, "%s: x is %s, w is %s: it must be [%lld*N,%lld]", ir_op_name(q->op),
+                          text_of(q, 0), text_of(q, 2), (long long)experts, (long long)(size(x, 1) / parts));
+    if (q->args[3] && !want_vector(q, 3, size(w, 0)))
+        return false;
+    *out = ir_shape(2, x.dim[0], ir_const(size(w, 0) / experts * (q->op == OP_EXPERT_SUM ? 1 : k)), (Dim){0});
+    return true;
+}
+
 static bool infer_norm(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
@@ -413,6 +457,9 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
             if (out->dim[i].kind != DIM_CONST || out->dim[i].n < 1 || out->dim[i].n > MANY)
                 return diag_error(q->d, q->loc, "weight: the shape is %s, it must be of positive constants",
                                   ir_shape_text(q->g->scratch, *out));
+        if (!want_range(q, "stack", 0, out->dim[0].n) || (get(q, "stack") && out->dim[0].n % get(q, "stack")))
+            return diag_error(q->d, q->loc, "weight: %s cannot be a stack of %lld", ir_shape_text(q->g->scratch, *out),
+                              (long long)get(q, "stack"));
         return true;
     case OP_IDS:
         *out = ir_shape(1, ir_T(), (Dim){0}, (Dim){0});
@@ -471,6 +518,9 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         *out = x;
         out->dim[1].n /= 2;
         return true;
+    case OP_ROUTE: *out_type = DT_I32; return infer_route(q, out);
+    case OP_EXPERT_LINEAR:
+    case OP_EXPERT_SUM: return infer_experts(q, out);
     case OP_SPLIT_HEADS:
         if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "heads", 1, 1 << 20))
             return false;
@@ -555,6 +605,9 @@ static bool check_args(const Query *q)
             q->op != OP_ATTEND_SOURCE && q->op != OP_ATTEND_CROSS)
             return diag_error(q->d, q->loc, "%s: %s are keys and values of a source, which only attend_cross reads",
                               ir_op_name(q->op), name);
+        if (q->args[i] && arg(q, i)->op == OP_ROUTE &&
+            (i != 1 || (q->op != OP_EXPERT_LINEAR && q->op != OP_EXPERT_SUM)))
+            return diag_error(q->d, q->loc, "%s: %s are routes, only experts read them", ir_op_name(q->op), name);
         if (q->args[i] && arg(q, i)->op == OP_CACHE && q->op != OP_ATTEND)
             return diag_error(q->d, q->loc, "%s: %s is a cache, only attend reads one", ir_op_name(q->op), name);
     }

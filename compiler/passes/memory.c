@@ -158,13 +158,25 @@ static Buffer *buffer_of(Program *p, Id v, uint32_t part)
     return NULL;
 }
 
-/* "%12 add", "sums of %12 add" (a companion), "q8_rows of %12 add" (the elements of a form). */
+/* Whether v is the logits of a router. */
+static bool is_routed(const Graph *g, Id v)
+{
+    for (Id id = v + 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_ROUTE && ir_value(g, id)->args[0] == v)
+            return true;
+    return false;
+}
+
+/* "%12 add", "sums of %12 add" (a companion), "q8_rows of %12 add" (the elements of a form), "i32 of %12 route" (the
+ * routes, and in 16-bit programs a router's logits: FTX_NAN=1 reads the others as values of the compute type). */
 static const char *buffer_name(const Lower *l, Id v, uint32_t part)
 {
     const Form *f = &l->catalog->forms[part / MAX_PARTS];
     const uint32_t k = part % MAX_PARTS;
     const char *name = arena_printf(l->keep, "%%%u %s", v, ir_op_name(ir_value(l->g, v)->op));
 
+    if (!part && (ir_value(l->g, v)->op == OP_ROUTE || (is_routed(l->g, v) && ir_value(l->g, v)->type != l->compute)))
+        return arena_printf(l->keep, "%s of %s", dtype_name(ir_value(l->g, v)->type), name);
     return part ? arena_printf(l->keep, "%s of %s", k ? f->companions.at[k - 1].name : f->name, name) : name;
 }
 

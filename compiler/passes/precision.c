@@ -3,7 +3,7 @@
  *   matrices        precision.weights   converted from the checkpoint's type when they are packed
  *   vectors, tables fp32                they are small, and gains near 1 keep all their digits
  *   activations     the compute type    kernels sum in fp32 whatever the type
- *   logits, pooled  fp32                and the values between the last product and them
+ *   logits, pooled  fp32                and the values between the last product and them; a router's logits, too
  *   hidden          fp32                the hidden states that an encoder returns
  *
  * The compute type depends on the target (auto: fp32 on the CPU, precision.weights on CUDA). The graph itself has the
@@ -40,13 +40,16 @@ void precision_apply(Graph *g, const Precision *p, DType compute)
             v->type = v->shape.rank == 1 ? DT_FP32 : matrix;
         else if (ir_op_is_table(v->op))
             v->type = DT_FP32;
-        else if (v->op == OP_IDS || v->op == OP_SAMPLE || v->op == OP_BEAM)
+        else if (v->op == OP_IDS || v->op == OP_ROUTE || v->op == OP_SAMPLE || v->op == OP_BEAM)
             v->type = DT_I32;
         else if (ir_op_is_weight(v->op))
             v->type = ir_value(g, v->args[0])->type;
         else
             v->type = compute;
     }
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_ROUTE)
+            make_fp32(g, ir_value(g, id)->args[0]);
     make_fp32(g, g->logits);
     make_fp32(g, g->pooled);
     if (g->kind == FTX_MODEL_ENCODER)

@@ -19,6 +19,7 @@ static const char *linear_role(const Graph *g, Id v)
 
     return v == g->logits                                                          ? "lm head"
            : reader == OP_APPEND || reader == OP_ATTEND_PACKED                     ? "qkv"
+           : reader == OP_ROUTE                                                    ? "router"
            : reader == OP_CROSS_APPEND                                             ? "keys and values"
            : reader == OP_ATTEND_CROSS                                             ? "query"
            : x == OP_SELECT_FIRST || x == OP_POOL_MEAN                             ? "pooler"
@@ -46,6 +47,8 @@ static const char *role(const Graph *g, Id v)
     case OP_ATTEND_PAGED:
     case OP_ATTEND_PACKED: return "attention";
     case OP_ATTEND_CROSS: return "attention to the source";
+    case OP_EXPERT_LINEAR: return "experts";
+    case OP_EXPERT_SUM: return "experts, down";
     case OP_IDS: return NULL;
     default: return ir_op_name(value->op);
     }

@@ -217,6 +217,38 @@ const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char 
     return t;
 }
 
+int64_t checkpoint_tensors(const Value *weight)
+{
+    const int64_t stack = ir_int(weight, "stack");
+
+    return stack && strchr(ir_word(weight, "name"), '*') ? stack : 1;
+}
+
+const Tensor *checkpoint_tensor(const Checkpoint *c, const Spec *spec, const Value *weight, int64_t i,
+                                char name[TENSOR_MAX_NAME])
+{
+    const char *pattern = ir_word(weight, "name");
+    const int front = (int)strcspn(pattern, "*");
+
+    if (checkpoint_tensors(weight) == 1)
+        snprintf(name, TENSOR_MAX_NAME, "%s", pattern);
+    else
+        snprintf(name, TENSOR_MAX_NAME, "%.*s%" PRId64 "%s", front, pattern, i, pattern + front + 1);
+    return checkpoint_find(c, spec, name);
+}
+
+/* The shape of each tensor of a weight. */
+static Shape stored_shape(const Value *weight)
+{
+    const int64_t stack = ir_int(weight, "stack");
+    Shape s = weight->shape;
+
+    if (!stack)
+        return s;
+    s.dim[0].n /= stack;
+    return checkpoint_tensors(weight) > 1 ? s : ir_shape(s.rank + 1, ir_const(stack), s.dim[0], s.dim[1]);
+}
+
 /* '*' stands for one or more digits. */
 static bool matches(const char *pattern, const char *s)
 {
@@ -296,12 +328,14 @@ static bool is_pooling(const Graph *g, Id weight, Arena *scratch)
     return g->pooled && !needed[weight];
 }
 
-static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, Arena *scratch, bool *used, Diag *d)
+/* Checks tensor i of a weight. */
+static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, int64_t i, Arena *scratch, bool *used, Diag *d)
 {
     const Value *v = ir_value(spec->graph, id);
-    const char *name = ir_word(v, "name");
-    const Tensor *t = checkpoint_find(c, spec, name);
-    const Merge *m = checkpoint_merge(c, name);
+    const Shape shape = stored_shape(v);
+    const Merge *m = checkpoint_merge(c, ir_word(v, "name"));
+    char name[TENSOR_MAX_NAME];
+    const Tensor *t = checkpoint_tensor(c, spec, v, i, name);
 
     if (t)
         used[t - c->tensors.at] = true;
@@ -309,12 +343,12 @@ static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, Arena *sc
         return true;
     if (!t)
         return diag_error(
-            d, v->loc, "weight \"%s\" %s is missing in %s%s", name, ir_shape_text(scratch, v->shape), c->path,
+            d, v->loc, "weight \"%s\" %s is missing in %s%s", name, ir_shape_text(scratch, shape), c->path,
             is_pooling(spec->graph, id, scratch) ? "; -D pooling=none, first or mean compiles the model without it"
                                                  : "");
-    if (!tensor_has_shape(t, &v->shape))
+    if (!tensor_has_shape(t, &shape))
         return diag_error(d, v->loc, "weight \"%s\": expected %s, found %s as \"%s\" in %s", name,
-                          ir_shape_text(scratch, v->shape), tensor_shape(t, scratch), t->name, c->path);
+                          ir_shape_text(scratch, shape), tensor_shape(t, scratch), t->name, c->path);
     if (t->type == DT_NONE)
         return diag_error(d, v->loc, "weight \"%s\" is stored as %s in %s; F32, F16 and BF16 can be read", name,
                           t->stored, c->path);
@@ -329,8 +363,9 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
     size_t unused = 0;
 
     for (Id id = 1; ok && id < spec->graph->values.n; id++)
-        if (ir_value(spec->graph, id)->op == OP_WEIGHT)
-            ok = check_weight(c, spec, id, scratch, used, d);
+        for (int64_t i = 0;
+             ok && ir_value(spec->graph, id)->op == OP_WEIGHT && i < checkpoint_tensors(ir_value(spec->graph, id)); i++)
+            ok = check_weight(c, spec, id, i, scratch, used, d);
     for (size_t i = 0; i < c->tensors.n; i++)
         if (!used[i] && !checkpoint_ignores(spec, c->tensors.at[i].name) && !is_head(spec, c->tensors.at[i].name)) {
             first = first ? first : &c->tensors.at[i];

@@ -144,10 +144,12 @@ static float *floats(int64_t n)
 
 static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void *out, Fault *fault);
 
-static const Tensor *tensor_of(const Source *s, const Value *v)
+/* Tensor i of a weight, or what an adapter has in its place. */
+static const Tensor *tensor_of(const Source *s, const Value *v, int64_t i)
 {
     const Merge *m = s->c ? checkpoint_merge(s->c, ir_word(v, "name")) : NULL;
-    const Tensor *t = m && m->replaced ? m->replaced : s->c ? checkpoint_find(s->c, s->spec, ir_word(v, "name")) : NULL;
+    char name[TENSOR_MAX_NAME];
+    const Tensor *t = m && m->replaced ? m->replaced : s->c ? checkpoint_tensor(s->c, s->spec, v, i, name) : NULL;
 
     if (!t || t->type == DT_NONE)
         die("weight %s is read before checkpoint_check", ir_word(v, "name"));
@@ -166,8 +168,8 @@ static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count,
     const size_t size = dtype_size(s->type);
     char *row;
 
-    if (a->op == OP_WEIGHT) {
-        read_columns(s, tensor_of(s, a), from, count, out, fault);
+    if (a->op == OP_WEIGHT && !ir_int(a, "stack")) {
+        read_columns(s, tensor_of(s, a, 0), from, count, out, fault);
         merging_add(s->merging, arg, true, from, count, out);
         return;
     }
@@ -222,13 +224,27 @@ static void plus_rows(const Source *s, const Value *v, int64_t from, int64_t cou
         f[i] += (float)ir_float(v, "by");
 }
 
+/* Rows of a weight, which may lie in several tensors of as many rows each. */
+static void weight_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
+{
+    const int64_t row = row_elements(v), each = rows_count(v) / checkpoint_tensors(v);
+
+    for (int64_t n; count; from += n, count -= n) {
+        const int64_t left = each - from % each;
+
+        n = count < left ? count : left;
+        read_elements(s, tensor_of(s, v, from / each), (uint64_t)(from % each * row), (uint64_t)(n * row), out, fault);
+        out = row_at(s, out, n, row);
+    }
+}
+
 static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void *out, Fault *fault)
 {
     const Value *v = ir_value(s->g, id);
     const int64_t row = row_elements(v);
 
     if (v->op == OP_WEIGHT) {
-        read_elements(s, tensor_of(s, v), (uint64_t)(from * row), (uint64_t)(count * row), out, fault);
+        weight_rows(s, v, from, count, out, fault);
         merging_add(s->merging, id, false, from, count, out);
     } else if (v->op == OP_TRANSPOSE)
         transpose_rows(s, v->args[0], from, count, out, fault);
@@ -262,8 +278,9 @@ static bool stored_as(const Source *s, Id id, DType type)
 
     if (s->merging)
         return false;
-    if (v->op == OP_WEIGHT)
-        return tensor_of(s, v)->type == type;
+    for (int64_t i = 0; v->op == OP_WEIGHT && i < checkpoint_tensors(v); i++)
+        if (tensor_of(s, v, i)->type != type)
+            return false;
     for (int i = 0; i < IR_MAX_ARGS; i++)
         if (v->args[i] && !stored_as(s, v->args[i], type))
             return false;

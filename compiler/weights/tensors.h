@@ -6,7 +6,7 @@
 
 #include "weights.h"
 
-enum { TENSOR_MAX_RANK = 8 };
+enum { TENSOR_MAX_RANK = 8, TENSOR_MAX_NAME = 1024 };
 
 typedef struct Tensor {
     const char *name;
@@ -86,6 +86,12 @@ bool safetensors_read(const char *path, const FileMap *map, Arena *keep, TensorL
 /* The tensor of a weight: of its name, of that name without or with a prefix of the spec, or of an older form of its
  * end (Spec.renamed). NULL: none. */
 const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char *name);
+
+/* Tensors of a weight: those of a stack of experts that has a * in its name, or one. */
+int64_t checkpoint_tensors(const Value *weight);
+/* Tensor i of a weight. NULL: none; then name, if it is not NULL, is what was looked for. */
+const Tensor *checkpoint_tensor(const Checkpoint *c, const Spec *spec, const Value *weight, int64_t i,
+                                char name[TENSOR_MAX_NAME]);
 
 /* Whether the spec lists a tensor of this name as one that may stay unused. */
 bool checkpoint_ignores(const Spec *spec, const char *name);

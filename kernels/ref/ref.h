@@ -6,6 +6,7 @@
 #ifndef FTX_REF_H
 #define FTX_REF_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../../runtime/base/dtype.h"
@@ -36,6 +37,19 @@ void ref_linear(RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, floa
 void ref_add(RefTensor a, RefTensor b, int64_t n, float *y);
 void ref_mul(RefTensor a, RefTensor b, int64_t n, float *y);
 void ref_scale(RefTensor x, double by, int64_t n, float *y);
+
+/* Routes as ops.def has them: y [M,2k] i32, experts, then the bits of weights. */
+typedef struct RefRoute {
+    int experts, k, groups, groups_kept;
+    bool sigmoid, chosen, renorm, best_two;
+    double scale;
+} RefRoute;
+void ref_route(RefTensor logits, RefTensor bias, const RefRoute *r, int M, int32_t *y);
+/* y[M,R*N]: x[m] with the matrix of each of its R experts; w [X*N,K], b [X*N] (may be absent) */
+void ref_expert_linear(RefTensor x, const int32_t *routes, RefTensor w, RefTensor b, int M, int R, int N, int K,
+                       float *y);
+/* y[M,N]: the weighted sum over the R parts of x [M,R*K] */
+void ref_expert_sum(RefTensor x, const int32_t *routes, RefTensor w, RefTensor b, int M, int R, int N, int K, float *y);
 
 double ref_act_of(double x, FtxAct kind);
 void ref_act(RefTensor x, FtxAct kind, int64_t n, float *y);

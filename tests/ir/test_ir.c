@@ -118,6 +118,8 @@ static void text_mistakes(void **state)
     assert_string_equal(message("{eps=1e-05}", "{eps=1 eps=2}"), "t.ir:7: attribute \"eps\" is given twice");
     assert_string_equal(message("[16,8]", "[0,8]"), "t.ir:8: a size is 0, it must be 1 to 2^40");
     assert_string_equal(message("[16,8]", "[1,2,3,4,5]"), "t.ir:8: ] expected, found \",5] bf16\"");
+    assert_string_equal(message("weight {name=\"qkv\"}", "weight {name=\"qkv\" stack=3}"),
+                        "weight: [16,8] cannot be a stack of 3");
     assert_string_equal(message("[16,8]", "[1,2,3,4]"), "weight: it must have 1 or 2 dimensions, not 4");
     assert_string_equal(message("output %13", "output %14"), "t.ir:16: output: the graph has no value %14");
     assert_string_equal(message("linear %11 %2 -", "linear %11 %2 - - - - - - -"), "t.ir:14: more than 8 arguments");
@@ -167,6 +169,14 @@ static void op_mistakes(void **state)
         {"sinusoid {dim=3 positions=4}", "sinusoid: dim is 3, it must be even"},
         {"rope_table {rot=3 theta=1 positions=4}", "rope_table: rot is 3, it must be even"},
         {"split_heads %3 {heads=3}", "it cannot be divided into 3 heads"},
+        {"route %3 - {k=9}", "route: k is 9, it must be 1 to 8"},
+        {"route %2 - {k=1}", "route: logits must be an activation, it is a weight"},
+        {"route %3 %4 {k=1}", "route: bias is [7], it must be [8]"},
+        {"route %3 - {k=2 sigmoid=1 chosen=1}", "route: the softmax over the chosen logits cannot be of sigmoids"},
+        {"route %3 - {k=2 groups=3}", "route: logits are [T,8]: groups 3 must divide the experts"},
+        {"route %3 - {k=3 groups=4}", "groups 4 must divide the experts, and the 1 that are kept have at least k 3"},
+        {"route %3 - {k=1 groups=4 groups_kept=5}", "route: groups_kept is 5, it must be 1 to 4"},
+        {"expert_linear %3 %3 %2 - {experts=5}", "expert_linear: routes is [T,8] of embed, it must be that of route"},
         {"glu %4 {kind=\"silu\"}", "glu: x is [7], it must have 2 dimensions"},
         {"add %3 %7", "add: b is a cache, only attend reads one"},
         {"attend_packed %3 {heads=4 kv_heads=2 head_dim=4 scale=1}",

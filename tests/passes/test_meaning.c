@@ -324,6 +324,9 @@ static void compute(Machine *m, Id id)
                 y[t * x->row + i] = x->at[t * x->row + i] / fmax(sqrt(square), ir_float(v, "eps"));
         }
         break;
+    case OP_ROUTE: /* no random decoder has experts; tests/models has */
+    case OP_EXPERT_LINEAR:
+    case OP_EXPERT_SUM:
     case OP_NONE:
     case OP_COUNT: fail();
     }

@@ -106,6 +106,67 @@ static void test_ops(void **state)
     end(&f);
 }
 
+static Id stack(Graph *g, const char *name, int64_t count, int64_t rows, int64_t columns)
+{
+    const Id id = add_weight(g, name, rows, columns);
+
+    ir_attr_int(g, id, "stack", count);
+    return id;
+}
+
+/* Tensors x.0 to x.2 [2,2], v.0 to v.2 [2] and one tensor y [3,2,2] as stacks of three. */
+static void test_stack(void **state)
+{
+    static const char header[] = "{\"x.0\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},"
+                                 "\"x.1\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[16,32]},"
+                                 "\"x.2\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[32,48]},"
+                                 "\"v.0\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[48,56]},"
+                                 "\"v.1\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[56,64]},"
+                                 "\"v.2\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[64,72]},"
+                                 "\"y\":{\"dtype\":\"F32\",\"shape\":[3,2,2],\"data_offsets\":[72,120]}}";
+    static const struct {
+        const char *name, *message;
+        int count, rows, columns;
+    } wrong[] = {
+        {"x.*", "weight \"x.3\" [2,2] is missing in ", 4, 8, 2},
+        {"x.*", "weight \"x.0\": expected [3,2], found [2,2] as \"x.0\"", 3, 9, 2},
+        {"v.*", "weight \"v.0\": expected [3], found [2] as \"v.0\"", 3, 9, 0},
+        {"y", "weight \"y\": expected [2,3,2], found [3,2,2] as \"y\"", 2, 6, 2},
+        {"y", "weight \"y\": expected [6,2], found [3,2,2] as \"y\"", 0, 6, 2},
+    };
+    const char *path = temp_path("stack.safetensors");
+    float data[30];
+    Fixture f;
+    (void)state;
+
+    for (int i = 0; i < 30; i++)
+        data[i] = (float)i;
+    write_safetensors(path, header, data, sizeof data);
+    f = begin(path);
+    Graph *g = f.spec.graph;
+    const Id x = stack(g, "x.*", 3, 6, 2), v = stack(g, "v.*", 3, 6, 0), y = stack(g, "y", 3, 6, 2);
+
+    assert_true(checkpoint_check(f.c, &f.spec, &f.d));
+    elements_are(&f, x, (const float[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 12);
+    elements_are(&f, v, (const float[]){12, 13, 14, 15, 16, 17}, 6);
+    elements_are(&f, y, (const float[]){18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29}, 12);
+    elements_are(&f, add_value(g, OP_INTERLEAVE, x, y, 0, 12, 2),
+                 (const float[]){0, 1, 18, 19, 2, 3, 20, 21, 4, 5, 22, 23, 6, 7, 24, 25, 8, 9, 26, 27, 10, 11, 28, 29},
+                 24);
+    elements_are(&f, add_value(g, OP_TRANSPOSE, x, 0, 0, 2, 6), (const float[]){0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11},
+                 12);
+    assert_string_equal(weights_name(g, x, f.keep), "x.*");
+    end(&f);
+    for (size_t i = 0; i < LEN(wrong); i++) {
+        f = begin(path);
+        stack(f.spec.graph, wrong[i].name, wrong[i].count, wrong[i].rows, wrong[i].columns);
+        assert_false(checkpoint_check(f.c, &f.spec, &f.d));
+        if (!strstr(f.d.text, wrong[i].message))
+            fail_msg("%s", f.d.text);
+        end(&f);
+    }
+}
+
 static void test_names(void **state)
 {
     Fixture f = begin(NULL);
@@ -538,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_block), cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_rope_freqs),
         cmocka_unit_test(test_large), cmocka_unit_test(test_faults),      cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_real),  cmocka_unit_test(test_folded),      cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_stack),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
