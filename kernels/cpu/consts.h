@@ -151,4 +151,37 @@ enum {
     SELECT_LAST_C,
 };
 
+enum {
+    ROUTE_N,
+    ROUTE_K,
+    ROUTE_SIGMOID,
+    ROUTE_CHOSEN,
+    ROUTE_RENORM,
+    ROUTE_GROUPS,
+    ROUTE_KEPT,
+    ROUTE_BEST_TWO,
+    ROUTE_SCALE, /* cpu_number */
+    ROUTE_ROWS_S,
+};
+
+enum {
+    EXPERT_LINEAR_X,
+    EXPERT_LINEAR_N,
+    EXPERT_LINEAR_K,
+    EXPERT_LINEAR_R,
+    EXPERT_LINEAR_W,
+    EXPERT_LINEAR_ROWS_S,
+    EXPERT_LINEAR_KIND,
+    EXPERT_LINEAR_GLU,
+};
+
+enum {
+    EXPERT_SUM_X,
+    EXPERT_SUM_N,
+    EXPERT_SUM_K,
+    EXPERT_SUM_R,
+    EXPERT_SUM_W,
+    EXPERT_SUM_ROWS_S,
+};
+
 #endif
