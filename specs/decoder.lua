@@ -16,6 +16,7 @@ local fields = {
   kv_heads = config.count(1, 1024),
   head_dim = config.count(1, 1024),
   ffn = config.count(1, 2 ^ 20),
+  experts = config.options({}),                                     -- count, k, ffn, order, renorm; see `mixture`
   names = config.options(),
   norm = config.word { "rms", "layer" },
   norm_eps = config.number(0, 1),
@@ -98,6 +99,20 @@ local function feed_forward(c, x, name)                             -- x [T, D]
   return project(y, name .. n.down, c.hidden, c.ffn_bias)           -- [T, D]
 end
 
+-- The k experts that the router chooses for each token.
+local function mixture(c, x, name)                                  -- x [T, D]
+  local n, e = c.names, c.experts
+  local routes = nn.route(project(x, name .. n.router, e.count), { k = e.k, order = e.order, renorm = e.renorm })
+  local function stack(part, rows, columns)
+    return part and nn.stack(name .. part .. ".weight", { e.count, rows, columns })
+  end
+  return nn.experts(x, routes, {                                    -- [T, D]
+    gate = stack(n.expert_gate, e.ffn, c.hidden), up = stack(n.expert_up, e.ffn, c.hidden),
+    gate_up = stack(n.expert_gate_up, 2 * e.ffn, c.hidden), down = stack(n.expert_down, c.hidden, e.ffn),
+    kind = c.activation,
+  })
+end
+
 local function layer(c, h, i)                                       -- h [T, D]
   local n, name = c.names, c.names.layers .. i .. "."
   local x = norm(c, h, name .. n.attention_norm)
@@ -106,7 +121,7 @@ local function layer(c, h, i)                                       -- h [T, D]
   local sum = h + c.residual_scale * y
   if not c.parallel then x = norm(c, sum, name .. n.ffn_norm)
   elseif n.ffn_norm then x = norm(c, h, name .. n.ffn_norm) end
-  y = feed_forward(c, x, name)
+  y = (c.experts.count and mixture or feed_forward)(c, x, name)
   if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
   return sum + c.residual_scale * y
 end

@@ -8,8 +8,7 @@
 
 /* --- weights -------------------------------------------------------------------------------------- */
 
-/* The weight of this name, or 0: a name that is used twice is one weight. */
-static Id known_weight(lua_State *L, const char *name)
+Id nn_known_weight(lua_State *L, const char *name)
 {
     const Graph *g = reader_of(L)->graph;
 
@@ -39,7 +38,7 @@ static int nn_weight(lua_State *L)
     if (ir_shape_elements(shape, 1, 1) > INT64_C(1) << 40)
         return sandbox_fail(L, "weight %s: %s is more than 2^40 elements", name,
                             ir_shape_text(reader_of(L)->graph->scratch, shape));
-    id = known_weight(L, name);
+    id = nn_known_weight(L, name);
     if (id && !ir_shape_equal(value_at(L, id)->shape, shape)) {
         Arena *a = reader_of(L)->graph->scratch;
 
@@ -397,6 +396,7 @@ int nn_open(lua_State *L)
     value_open(L, operators);
     luaL_newlib(L, functions);
     luaL_setfuncs(L, nn_attention, 0);
+    luaL_setfuncs(L, nn_mixtures, 0);
     sandbox_strict(L, "nn");
     return 1;
 }

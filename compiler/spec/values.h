@@ -28,5 +28,9 @@ Id value_add_shaped(lua_State *L, Op op, const Id args[IR_MAX_ARGS], const Attrs
 void value_open(lua_State *L, const luaL_Reg *operators); /* makes the metatable */
 
 extern const luaL_Reg nn_attention[]; /* attention.c: the functions of nn.* about attention */
+extern const luaL_Reg nn_mixtures[];  /* experts.c: those about experts */
+
+/* The weight of this name, or 0: a name that is used twice is one weight. */
+Id nn_known_weight(lua_State *L, const char *name);
 
 #endif

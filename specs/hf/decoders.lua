@@ -49,6 +49,22 @@ end
 
 local function glm(config, c) c.qkv_bias = config:flag("attention_bias", true) end
 
+local function granite(config, c)
+  c.qkv_bias = config:flag("attention_bias", false)
+  c.out_bias = c.qkv_bias
+  c.scale = config:number("attention_multiplier", 1e-6, 1024, 1.0)
+  c.embedding_scale = config:number("embedding_multiplier", 1e-6, 2 ^ 20, 1.0)
+  c.residual_scale = config:number("residual_multiplier", 1e-6, 2 ^ 20, 1.0)
+  c.logits_scale = 1 / config:number("logits_scaling", 1e-6, 1e6, 1.0)
+end
+
+-- Experts in every layer. Newer versions of transformers write num_local_experts in place of num_experts.
+local function experts(config, count, k, ffn)
+  local key = config.values.num_local_experts == nil and "num_experts" or "num_local_experts"
+  count = config:count(key, 1, 1024, count)
+  return { count = count, k = config:count("num_experts_per_tok", 1, count, k), ffn = ffn }
+end
+
 local classes = {
   Qwen2ForCausalLM = {
     type = "qwen2", kv_heads = 32, positions = 32768,
@@ -84,13 +100,28 @@ local classes = {
   GraniteForCausalLM = {
     type = "granite",
     set = function(config, c)
-      c.qkv_bias = config:flag("attention_bias", false)
-      c.out_bias = c.qkv_bias
+      granite(config, c)
       c.ffn_bias = config:flag("mlp_bias", false)
-      c.scale = config:number("attention_multiplier", 1e-6, 1024, 1.0)
-      c.embedding_scale = config:number("embedding_multiplier", 1e-6, 2 ^ 20, 1.0)
-      c.residual_scale = config:number("residual_multiplier", 1e-6, 2 ^ 20, 1.0)
-      c.logits_scale = 1 / config:number("logits_scaling", 1e-6, 1e6, 1.0)
+    end,
+  },
+  GraniteMoeForCausalLM = {
+    type = "granitemoe",
+    names = { router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
+              expert_down = "block_sparse_moe.output_linear" },
+    set = function(config, c)
+      granite(config, c)
+      c.experts = experts(config, 8, 2, c.ffn)
+      c.experts.order = "topk_softmax"
+    end,
+  },
+  MixtralForCausalLM = {
+    type = "mixtral", eps = 1e-5, kv_heads = 8, positions = 131072,
+    names = { router = "block_sparse_moe.gate", expert_gate = "block_sparse_moe.experts.*.w1",
+              expert_up = "block_sparse_moe.experts.*.w3", expert_down = "block_sparse_moe.experts.*.w2" },
+    set = function(config, c)
+      same_window(config, c)
+      c.experts = experts(config, 8, 2, c.ffn)
+      c.experts.renorm = true
     end,
   },
   StableLmForCausalLM = {
@@ -227,6 +258,7 @@ for _, key in ipairs {
   "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
   "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
   "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_return_dict", "vocab_size",
+  "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
 } do harmless[key] = true end
 
 local function read(config, class)
@@ -275,8 +307,8 @@ local lacking = {
   Cohere = "LayerNorm without bias", Dbrx = "experts", Deepseek = "latent attention and experts",
   Exaone4 = "norms of queries and keys", FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
   Gemma = "RMSNorm with a gain of 1 + weight", Glm4Moe = "experts", GptOss = "attention sinks and experts",
-  GraniteMoe = "experts", Jamba = "a recurrent state and experts", Llama4 = "experts", MPT = "ALiBi",
-  Mamba = "a recurrent state", MiniMax = "experts", Mixtral = "experts", Nemotron = "squared ReLU",
+  GraniteMoeHybrid = "a recurrent state", GraniteMoeShared = "shared experts", Jamba = "a recurrent state and experts",
+  Llama4 = "experts", MPT = "ALiBi", Mamba = "a recurrent state", MiniMax = "experts", Nemotron = "squared ReLU",
   OLMo = "LayerNorm without weights", Olmo = "LayerNorm without weights", Olmo2 = "norms of queries and keys",
   Olmo3 = "norms of queries and keys", Olmoe = "experts", Phimoe = "experts", PhiMoE = "experts", Qwen2Moe = "experts",
   Qwen3 = "norms of queries and keys", Qwen3Moe = "experts", Qwen3Next = "a recurrent state and experts",

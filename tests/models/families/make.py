@@ -108,6 +108,17 @@ CASES = {
                                                     "activation_function", "word_embed_proj_dim")),
     "opt-plain": ("OPT", dict(SIZES, ffn_dim=40, enable_bias=False, tie_word_embeddings=False,
                               activation_function="gelu"), without("intermediate_size")),
+    "mixtral": ("Mixtral", dict(GQA, num_local_experts=5, num_experts_per_tok=2, **rope(1e4), rms_norm_eps=1e-3,
+                                sliding_window=6), {}),
+    "mixtral-one": ("Mixtral", dict(SIZES, num_key_value_heads=1, num_local_experts=3, num_experts_per_tok=1,
+                                    tie_word_embeddings=True, hidden_act="gelu"),
+                    {"rope_parameters": None, "rope_theta": 300.0, **without("rms_norm_eps", "head_dim")}),
+    "granitemoe": ("GraniteMoe", dict(SIZES, num_key_value_heads=1, num_local_experts=6, num_experts_per_tok=3,
+                                      **rope(4e3), attention_multiplier=0.15, embedding_multiplier=3.0,
+                                      residual_multiplier=0.4, logits_scaling=2.5, tie_word_embeddings=True), {}),
+    "granitemoe-bias": ("GraniteMoe", dict(SIZES, num_key_value_heads=3, attention_bias=True, **rope(1e4)),
+                        without("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling",
+                                "rms_norm_eps", "num_local_experts", "num_experts_per_tok")),
 }
 
 
