@@ -2,6 +2,7 @@
 #ifndef FTXC_TARGETS_H
 #define FTXC_TARGETS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,7 +41,12 @@ typedef struct TargetFacts {
     int64_t smem, sm_smem;
     const char *gpu;
     int64_t sms;
-    double read_gbs, fp32_tflops, tensor_tflops, launch_us, overlap_us;
+    double read_gbs, fp32_tflops, tensor_tflops;
+    struct { /* percent of these that kernels reach */
+        int read, library_fp32, library_tensor, ours_fp32, ours_tensor;
+    } shares;
+    double launch_us, overlap_us;
+    bool measured; /* shares and launches */
 } TargetFacts;
 
 extern const char *const capability_names[CAPABILITY_COUNT];

@@ -14,17 +14,27 @@
 //    FEW_REGISTERS: bound the kernel by MIN_BLOCKS an SM. 8 blocks (64 registers) where 32 lanes divide a row's pieces
 //    evenly, before sm_100.
 //@ consts  FILLS_GPU: T_MAX > 64 && T_MAX * KV_HEADS > 1056  FEW_REGISTERS: FILLS_GPU && HEAD_DIM <= 64
-//@ consts  WARPS: CONTEXT > 64 && !FILLS_GPU ? 4 : 1  TILES: ceil_div(ceil_div(CONTEXT, 16), WARPS)
-//@ consts  STAGES: T_MAX * KV_HEADS * WARPS <= 1056 ? TILES : FEW_REGISTERS ? 1 : min(TILES, 2)
-//@ consts  MIN_BLOCKS: !FEW_REGISTERS ? 1 : ARCH < 100 && (HEAD_DIM == 64 || HEAD_DIM <= 32) ? 8 : 6
+//@ tune    WARPS: 4 2 1
+//@ order   WARPS
+//@ prefer  WARPS=4 if CONTEXT > 64 && !FILLS_GPU
+//@ prefer  WARPS=1
+//@ consts  TILES: ceil_div(ceil_div(CONTEXT, 16), WARPS)
+//@ tune    STAGES: TILES min(TILES,2) 1
+//@ prefer  STAGES=TILES if T_MAX * KV_HEADS * WARPS <= 1056
+//@ prefer  STAGES=1 if FEW_REGISTERS
+//@ prefer  STAGES=min(TILES,2)
+//@ tune    MIN_BLOCKS: 1 6 8
+//@ prefer  MIN_BLOCKS=1 if !FEW_REGISTERS
+//@ prefer  MIN_BLOCKS=8 if ARCH < 100 && (HEAD_DIM == 64 || HEAD_DIM <= 32)
+//@ prefer  MIN_BLOCKS=6
 //@ consts  LINE: round_up(HEAD_DIM, 16) * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE_BYTES: 2 * 16 * PITCH
 //@ consts  PARTIALS: 4 * (HEADS / KV_HEADS) * (HEAD_DIM + 2)
 //@ shared  TILES 4 * STAGES * TILE_BYTES
 //@ fits    WINDOW == 0 && X == KV && X != fp32
 //@ fits    HEADS % KV_HEADS == 0 && HEADS / KV_HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 256
-//@ fits    CONTEXT <= 256 && SHARED + 4 * PARTIALS <= SMEM
+//@ fits    SHARED + 4 * PARTIALS <= SMEM
 //    With fewer than 40,000 bytes left it has not been measured.
-//@ prefer  other if SHARED + 40000 > SMEM
+//@ prefer  other if CONTEXT > 256 || SHARED + 40000 > SMEM
 //@ launch  grid ceil_div(S * KV_HEADS, 4 / WARPS)   block 128
 //@ moves   S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
 //@ overlap yes

@@ -10,11 +10,17 @@
 //@ consts  UNIT: X == KV && X != fp32 ? (BEAMS > 4 ? 8 : BEAMS > 2 ? 4 : BEAMS > 1 ? 2 : 1) : 0
 //    FILLS_GPU: there are so many blocks that more warps in each would only reduce how many fit on an SM.
 //@ consts  FILLS_GPU: UNIT > 0 && T_MAX > 64 && T_MAX * HEADS > 660 * UNIT
-//@ consts  THREADS: SOURCE > (UNIT > 0 ? 32 : 64) && !FILLS_GPU ? 128 : 64
+//@ tune    THREADS: 128 64 32
+//@ order   THREADS
+//@ prefer  THREADS=128 if SOURCE > (UNIT > 0 ? 32 : 64) && !FILLS_GPU
+//@ prefer  THREADS=64
 //@ consts  LINE: round_up(HEAD_DIM, 16) * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE_BYTES: 2 * 16 * PITCH
-//@ consts  KEY_WARPS: THREADS / 32  STAGES: 2
+//@ consts  KEY_WARPS: THREADS / 32
+//@ tune    STAGES: 2 1 3 4
+//@ prefer  STAGES=2
 //@ shared  TILES UNIT ? KEY_WARPS * STAGES * TILE_BYTES : 0
 //@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 256
+//@ fits    SHARED + KEY_WARPS * UNIT * (HEAD_DIM + 2) * 4 + 1024 <= SMEM
 //@ launch  grid HEADS, ceil_div(T, max(UNIT, 1))   block THREADS
 //@ moves   2 * T * HEADS * HEAD_DIM * sizeof(X) + 2 * S * KV_HEADS * SOURCE * HEAD_DIM * sizeof(KV)
 //@ overlap yes

@@ -19,7 +19,9 @@
 //    SET: heads of a group that are computed together; a larger group reads the keys once for each set. TILE: positions of
 //    a warp's tile. LINE, PITCH: bytes of a key in shared memory, without and with its padding. PARTIAL: floats of a partial
 //    result: sums [SET][HEAD_DIM], maxima [SET], sums of weights [SET].
-//@ consts  CHUNK: 256  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
+//@ tune    CHUNK: 256 128 512
+//@ prefer  CHUNK=256
+//@ consts  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
 //@ consts  MATRIX: X == KV && X != fp32
 //@ consts  SET: min(HEADS / KV_HEADS, MATRIX && HEAD_DIM <= 128 ? 16 : 8)
 //@ consts  HEAD_SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PARTIAL: round_up(SET * (HEAD_DIM + 2), 4)
@@ -27,10 +29,13 @@
 //@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  SLOT_BYTES: 2 * TILE * PITCH  MERGE_PITCH: round_up(HEAD_DIM, 16) + 4
 //    BLOCKS per SM. Before sm_90, a head_dim that is no multiple of 16 needs more registers than two blocks leave.
 //@ plain:  tune WARPS: 8 4 2
-//@ plain:  consts STAGES: 2  BLOCKS: ARCH < 90 && HEAD_DIM % 16 ? 1 : WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
 //@ beams:  tune WARPS: 4 2
-//@ beams:  consts STAGES: 2  BLOCKS: WARPS == 4 && SET <= 8 && MATRIX ? 3 : 2
-//@ order   WARPS
+//@ tune    STAGES: 2 3 4  BLOCKS: 1 2 3 4
+//@ order   CHUNK WARPS
+//@ prefer  STAGES=2
+//@ plain:  prefer BLOCKS=1 if ARCH < 90 && HEAD_DIM % 16
+//@ prefer  BLOCKS=3 if WARPS == 4 && SET <= 8 && MATRIX
+//@ prefer  BLOCKS=2
 //@ shared  RING    WARPS * STAGES * SLOT_BYTES
 //@ shared  MERGE   WARPS * SET * MERGE_PITCH * 4
 //@ shared  STATS   WARPS * 2 * SET * 4
@@ -39,8 +44,9 @@
 //@ shared  ARRIVED 4 * 4               // whether this block was the last, row, set, chunks
 //@ shared  UNIT    3 * 4               // first unit, last + 1, whether whole groups
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
-//@ fits    WARPS * SLOT_BYTES <= 40000 && (WARPS < 8 || MATRIX && SET <= 8)
 //@ fits    SHARED <= SMEM && BEAM_LANES == (BEAMS > 0)
+//    Several blocks per SM; eight warps have few registers each.
+//@ prefer  other if WARPS * SLOT_BYTES > 40000 || (WARPS == 8 && (!MATRIX || SET > 8))
 //@ launch  grid min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
 //@ scratch partials 4 * S_MAX * HEAD_SETS * MAX_CHUNKS * PARTIAL
 //@ zeroed  counters 4 * S_MAX * HEAD_SETS

@@ -7,7 +7,11 @@
 //@ consts  SCALE: attend_packed.scale  ROOM: SEQUENCES
 //    ACROSS: boxes of 64 columns of a head. BLOCKS: as many per SM as fit, since they hide each other's latency
 //    (docs/decisions/020-attention-of-texts.md).
-//@ consts  ACROSS: ceil_div(HEAD_DIM, 64)  STAGES: 2  BLOCKS: ACROSS == 1 ? 5 : 2
+//@ consts  ACROSS: ceil_div(HEAD_DIM, 64)
+//@ tune    STAGES: 2 1 3 4  BLOCKS: 5 4 3 2 1
+//@ prefer  STAGES=2
+//@ prefer  BLOCKS=5 if ACROSS == 1
+//@ prefer  BLOCKS=2
 //@ consts  TILE_BYTES: ACROSS * 64 * 128  // 64 rows of a head
 //@ shared  QUERIES  TILE_BYTES             // in the end the results
 //@ shared  RING     STAGES * 2 * TILE_BYTES

@@ -19,11 +19,15 @@
 //@ shared  WEIGHTS MATRIX ? 0 : 4 * KEYS * P_PITCH * 4        // of the keys, from lane to lane
 //@ shared  PIECE   64                                         // the block's work
 //@ fits    type(y) == X && HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256
-//@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128
-//@ fits    MATRIX ? KEYS < 64 || 2 * SHARED + 2048 <= SMEM : KEYS == 32
+//@ fits    MATRIX ? ROWS >= 64 : KEYS == 32
 //@ fits    SHARED <= SMEM
+//    The sums of more rows do not fit registers. Two blocks per SM are worth more than long tiles of keys.
+//@ prefer  other if MATRIX ? ROWS * HEAD_DIM > 128 * 128 : ROWS > 64 || ROWS * HEAD_DIM > 64 * 128
+//@ prefer  other if MATRIX && KEYS == 64 && 2 * SHARED + 2048 > SMEM
 //    Four blocks per SM where registers allow it: most texts are one or two tiles, whose time is latency.
-//@ consts  BLOCKS: MATRIX && ROWS == 64 && HEAD_DIM <= 64 && 4 * (SHARED + 1024) <= SMEM ? 4 : 2
+//@ tune    BLOCKS: 2 4
+//@ prefer  BLOCKS=4 if MATRIX && ROWS == 64 && HEAD_DIM <= 64 && 4 * (SHARED + 1024) <= SMEM
+//@ prefer  BLOCKS=2
 //@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
 //@ flops   4 * T * min(T_MAX, CONTEXT) * HEADS * HEAD_DIM

@@ -7,9 +7,8 @@
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
-//    ROWS, KEYS: queries and keys of a tile, the first that fit; on the matrix units two blocks per SM are worth more than
-//    long tiles of keys. LINE, PITCH: bytes of a row of a tile, without and with its padding. Q_PITCH: the same of the
-//    queries. P_PITCH: floats of a key's weights.
+//    ROWS, KEYS: queries and keys of a tile, the first that fit. LINE, PITCH: bytes of a row of a tile, without and with
+//    its padding. Q_PITCH: the same of the queries. P_PITCH: floats of a key's weights.
 //@ consts  MATRIX: X == KV && X != fp32
 //@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
 //@ tune    ROWS: 128 64 32 16  KEYS: 64 32 16
@@ -20,9 +19,11 @@
 //@ shared  WEIGHTS MATRIX ? 0 : 4 * KEYS * P_PITCH * 4        // of the keys, from lane to lane
 //@ shared  PIECE   64                                         // the block's work
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
-//@ fits    MATRIX ? ROWS >= 64 && ROWS * HEAD_DIM <= 128 * 128 : ROWS <= 64 && ROWS * HEAD_DIM <= 64 * 128
-//@ fits    MATRIX ? KEYS < 64 || 2 * SHARED + 2048 <= SMEM : KEYS == 32
+//@ fits    MATRIX ? ROWS >= 64 : KEYS == 32
 //@ fits    SHARED <= SMEM
+//    The sums of more rows do not fit registers. Two blocks per SM are worth more than long tiles of keys.
+//@ prefer  other if MATRIX ? ROWS * HEAD_DIM > 128 * 128 : ROWS > 64 || ROWS * HEAD_DIM > 64 * 128
+//@ prefer  other if MATRIX && KEYS == 64 && 2 * SHARED + 2048 > SMEM
 //@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(KV)
 //@ flops   2 * T * T_MAX * HEADS * HEAD_DIM

@@ -17,11 +17,17 @@
 //    takes 8 registers of weights for 16 columns. EACH: columns of y that a block finishes. LINE, PITCH: bytes of a row of
 //    a tile, without and with its padding. X_ROW_BYTES, H_ROW_BYTES, SUM_LINE: of a row of x, of q, k or v, floats of a
 //    row of sums; all padded against bank conflicts.
-//@ consts  TILES: ceil_div(CONTEXT, 16)  SLICES: min(8, TILES)
+//@ consts  TILES: ceil_div(CONTEXT, 16)
+//@ tune    SLICES: min(8,TILES) min(4,TILES) min(2,TILES)
+//@ order   SLICES
+//@ prefer  SLICES=min(8,TILES)
 //@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 128)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
 //@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE_BYTES: 2 * 16 * PITCH
 //@ consts  X_ROW_BYTES: round_up(2 * WIDTH, 128) + 64  H_ROW_BYTES: LINE + 16  SUM_LINE: 3 * WIDE + 4
-//@ consts  SHARE: min((BESIDE_TILES + 12 * TILE_BYTES + 1024 <= SMEM ? 12 : 8) / M, SLICES)  KEY_WARPS: M * SHARE
+//@ tune    SHARE: min(12/M,SLICES) min(8/M,SLICES)
+//@ prefer  SHARE=min(12/M,SLICES) if BESIDE_TILES + 12 * TILE_BYTES + 1024 <= SMEM
+//@ prefer  SHARE=min(8/M,SLICES)
+//@ consts  KEY_WARPS: M * SHARE
 //@ consts  STAGES: min(ceil_div(SLICES, SHARE) * ceil_div(TILES, SLICES), (SMEM - 1024 - BESIDE_TILES) / (KEY_WARPS * TILE_BYTES))
 //@ shared  WO       round_up(WIDTH, 32) * PITCH
 //@ shared  TILES    KEY_WARPS * STAGES * TILE_BYTES  // keys and values
@@ -33,11 +39,12 @@
 //@ shared  PARTIALS SLICES * M * (HEAD_DIM + 2) * 4  // results of the warps
 //@ shared  BIASES   (3 * WIDE + EACH) * 4            // of w, then of wo
 //@ shared  HEADS    HEADS * M * EACH * 4 align 16    // what the heads add to y
-//    Not on sm_120a: with M = 1 it would spill some registers there.
 //@ needs   TMA CLUSTER
-//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && ARCH < 120 && BUCKET > 0 && M <= 8
-//@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128 && WINDOW == 0 && CONTEXT <= 256
+//@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && BUCKET > 0 && M <= 8
+//@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128 && WINDOW == 0
 //@ fits    WIDTH % 8 == 0 && WIDE / 16 * (8 * STEPS + 4) <= 144 && STAGES >= 1
+//    On sm_120a it would spill some registers with M = 1. Longer contexts have not been measured.
+//@ prefer  other if ARCH >= 120 || CONTEXT > 256
 //@ launch  grid HEADS   block 384
 //@ moves   2 * (P + A) * D + S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
 //@ flops   2 * T * (P + A) * D

@@ -14,8 +14,13 @@
 //    KEY_WARPS: warps that share the tiles of keys. STAGES: two where a warp takes more than one tile.
 //@ consts  WIDE: round_up(HEAD_DIM, 16)  STEPS: ceil_div(WIDTH, 256)  EACH: round_up(ceil_div(WIDTH, HEADS), 4)
 //@ consts  LINE: WIDE * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE_BYTES: 2 * 16 * PITCH
-//@ consts  KEY_WARPS: SOURCE > 64 ? 8 : 4
-//@ consts  STAGES: ceil_div(M, max(BEAMS, 1)) * ceil_div(SOURCE, 16) > KEY_WARPS ? 2 : 1
+//@ tune    KEY_WARPS: 8 4 2
+//@ order   KEY_WARPS
+//@ prefer  KEY_WARPS=8 if SOURCE > 64
+//@ prefer  KEY_WARPS=4
+//@ tune    STAGES: 2 1
+//@ prefer  STAGES=2 if ceil_div(M, max(BEAMS, 1)) * ceil_div(SOURCE, 16) > KEY_WARPS
+//@ prefer  STAGES=1
 //@ consts  X_ROW_BYTES: round_up(2 * WIDTH, 128) + 64  H_ROW_BYTES: LINE + 16  SUM_LINE: WIDE + 4
 //@ shared  WO       round_up(WIDTH, 32) * PITCH
 //@ shared  TILES    KEY_WARPS * STAGES * TILE_BYTES     // keys and values
@@ -29,7 +34,8 @@
 //@ shared  HEADS    HEADS * M * EACH * 4 align 16       // what the heads add to y
 //    MEMORY: more than half of an SM's, so that no block of a `linear` shares the SM: its loads of x would queue behind
 //    all that the next launch of this kernel loads early. (With half an SM, `up` took 1 us longer on an H200.)
-//@ consts  MEMORY: max(SHARED, (SMEM + 1024) / 2)
+//@ tune    MEMORY: max(SHARED,(SMEM+1024)/2) SHARED
+//@ prefer  MEMORY=max(SHARED,(SMEM+1024)/2)
 //@ needs   TMA CLUSTER
 //@ fits    X != fp32 && X == W && X == WO && X == Y && X == KV && BUCKET > 0 && M <= 8
 //@ fits    HEADS == KV_HEADS && HEADS <= 8 && HEAD_DIM % 8 == 0 && HEAD_DIM <= 128

@@ -11,7 +11,9 @@
 //@ shared  FACTS   32768 + 4 * BIASES      // a word for each of the 8,192 ids of a block, and sums of biases
 //@ shared  ENTRIES 12 * WIDTH * MOST over FACTS
 //    BLOCKS: two per SM where 64 registers are enough: as in sample.cu, and not with SEGMENTS or more than 32 lanes.
-//@ consts  BLOCKS: SEGMENTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32 ? 1 : 2
+//@ tune    BLOCKS: 1 2
+//@ prefer  BLOCKS=1 if SEGMENTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32
+//@ prefer  BLOCKS=2
 //@ fits    SHARED + 8 * (TOPS + MOST) + 4 * MOST + 7680 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
 //@ launch  grid SEGMENTS ? 1 : min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512
 //@ scratch tiles (1 - SEGMENTS) * 8 * S_MAX * TILES

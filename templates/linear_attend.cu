@@ -26,9 +26,9 @@
 //@ shared  TEXTS    32 * 2                        // begin and end of the text of each of the block's tokens
 //@ shared  BARRIERS (SLOTS + 6) * 8               // full of each slot; free; sums of q, k, v are here; keys, values are here
 //@ fits    X != fp32 && X == W && X == Y && ENCODE && T_MAX <= 128
-//    An H200 runs 15 clusters of 8 blocks at once; more heads need two rounds.
-//@ fits    HEADS <= 15 || (T_MAX > 16 && T_MAX <= 64)
 //@ fits    HEADS == KV_HEADS && HEAD_DIM == 64 && WIDTH % 8 == 0 && SHARED <= SMEM
+//    An H200 runs 15 clusters of 8 blocks at once; more heads need two rounds.
+//@ prefer  other if HEADS > 15 && (T_MAX <= 16 || T_MAX > 64)
 //@ tiled   x 64
 //@ tiled   w 32
 //@ launch  grid HEADS * 8   block 256

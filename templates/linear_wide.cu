@@ -65,9 +65,12 @@
 //@ shared  STATS   BLOCK_M * 8
 //@ shared  PLACES  BLOCK_M * 8                 // append: {page, position} of a row
 //@ shared  BARRIER 16
-//@ consts  BLOCKS_PER_SM: WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64) ? 1 : 2
+//@ tune    BLOCKS_PER_SM: 1 2
+//@ prefer  BLOCKS_PER_SM=1 if WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64)
+//@ prefer  BLOCKS_PER_SM=2
 //@ fits    sizeof(x) == 2 && X == W && (LAST || BUCKET > 0) && M <= 64 && STAGES >= 2
-//@ fits    TILE_N <= TILE_N_MAX && (CLUSTER || CLUSTER_SIZE == 1)
+//@ fits    CLUSTER || CLUSTER_SIZE == 1
+//@ prefer  other if TILE_N > TILE_N_MAX
 //    On sm_90a a layer norm launch and linear_hopper are faster than layer norm in this kernel.
 //@ prefer  other if NORM == 2 && WGMMA && K % 8 == 0
 //@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE   block THREADS

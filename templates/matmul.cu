@@ -16,9 +16,9 @@
 //@ match   y = add(linear(x, w, b?), r)    | ACT=0
 //@ match   y = act(linear(x, w, b?))       | ACT=act.kind
 //@ consts  ROWS_S: M_IS_S  N: N  K: K  X: type(x)  W: type(w)  Y: type(y)  ACT: ACT
-//@ fits    (BUCKET == 0 || T_MAX > 64) && X == W
+//@ fits    X == W
 //@ fits    ACT == none || ACT == relu || (ACT == gelu_tanh && sizeof(X) == 2)
-//@ prefer  other if sizeof(X) == 2 && M_MAX <= 64
+//@ prefer  other if BUCKET > 0 ? T_MAX <= 64 || (sizeof(X) == 2 && M_MAX <= 64) : sizeof(X) == 2 && M_IS_S && M_MAX <= 64
 //@ moves   (N * K + M * K) * sizeof(X) + M * N * sizeof(Y)
 //@ flops   2 * M * N * K
 //@ matmul  yes

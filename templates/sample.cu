@@ -8,7 +8,9 @@
 //@ consts  TILES: ceil_div(VOCAB, 512)
 //    TILES: of 512 ids. BLOCKS: two per SM where 64 registers are enough: not with a small or odd
 //    vocabulary, nor on sm_86, 89 and 120.
-//@ consts  BLOCKS: ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 ? 1 : 2
+//@ tune    BLOCKS: 1 2
+//@ prefer  BLOCKS=1 if ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0
+//@ prefer  BLOCKS=2
 //@ shared  FACTS 32768 + 4 * BIASES  // a word for each of the 8,192 ids of a block, and sums of biases
 //@ shared  ROOM  16384 + max(24576, 6 * ceil_div(VOCAB, 96) + 7344) + 8 * TILES + 320 over FACTS  // a DrawRoom
 //@ fits    SHARED + 1024 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144

@@ -1,5 +1,6 @@
 /* fit.c - choose the constants of a match: of those of `tune` lines the values that `prefer` lines name, else the first for
- * which every `fits` line holds. Then evaluate the launch, the sizes of buffers, and what the cost model needs. */
+ * which every `fits` line holds and, if there are such values, no `prefer other` line. Then evaluate the launch, the sizes of
+ * buffers, and what the cost model needs. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,30 +31,46 @@ static bool set_const(Scope *s, size_t k, const char *text, FtxError *err)
 
 /* --- constants --------------------------------------------------------------------------------- */
 
+static bool fail_at(Loc loc, const FtxError *err, Arena *a, const char **reason)
+{
+    *reason = arena_printf(a, "%s:%d: %s", loc.file, loc.line, err->text);
+    return false;
+}
+
+/* The first `prefer other` line that holds; *line NULL: none does. */
+static bool find_avoided(Scope *s, const NamedText **line, Arena *a, const char **reason)
+{
+    *line = NULL;
+    for (size_t i = 0; i < s->c->prefer_other.n && !*line; i++) {
+        const NamedText *t = &s->c->prefer_other.at[i];
+        int64_t holds = 0;
+        FtxError err;
+
+        if (!scope_evaluate(s, t->text, &holds, &err))
+            return fail_at(t->loc, &err, a, reason);
+        *line = holds ? t : NULL;
+    }
+    return true;
+}
+
 static bool check_fits(Scope *s, Arena *a, const char **reason)
 {
+    const NamedText *avoided = NULL;
+
     for (size_t i = 0; i < s->c->fits.n; i++) {
         const NamedText *fit = &s->c->fits.at[i];
         int64_t holds = 0;
         FtxError err;
 
-        if (!scope_evaluate(s, fit->text, &holds, &err)) {
-            *reason = arena_printf(a, "%s:%d: %s", fit->loc.file, fit->loc.line, err.text);
-            return false;
-        }
+        if (!scope_evaluate(s, fit->text, &holds, &err))
+            return fail_at(fit->loc, &err, a, reason);
         if (!holds) {
             *reason = arena_printf(a, "%s:%d: fits %s (%s)", fit->loc.file, fit->loc.line, fit->text,
                                    scope_values(s, fit->text, a));
             return false;
         }
     }
-    return true;
-}
-
-static bool fail_at(Loc loc, const FtxError *err, Arena *a, const char **reason)
-{
-    *reason = arena_printf(a, "%s:%d: %s", loc.file, loc.line, err->text);
-    return false;
+    return !s->unavoided || (find_avoided(s, &avoided, a, reason) && !avoided);
 }
 
 /* The first prefer line for constant k that holds, and the value it gives; *line NULL: there is none. */
@@ -334,8 +351,14 @@ bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *plac
         }
         s.have[k] = true;
     }
-    if (!choose(&s, 0, scratch, reason))
-        return false;
+    s.unavoided = !places && c->prefer_other.n > 0;
+    if (!choose(&s, 0, scratch, reason)) {
+        if (!s.unavoided)
+            return false;
+        s.unavoided = false;
+        if (!choose(&s, 0, scratch, reason))
+            return false;
+    }
     out->instance = in = arena_new(keep, Instance);
     *in = (Instance){.contract = c,
                      .family = c->family,
@@ -352,15 +375,8 @@ bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *plac
     memcpy(in->consts, s.consts, sizeof *s.consts * c->consts.n);
     out->decided = arena_array(keep, const PreferLine *, c->consts.n);
     memcpy(out->decided, s.decided, sizeof *s.decided * c->consts.n);
-    if (!fix_launch(&s, in, out, keep, scratch, reason))
+    if (!fix_launch(&s, in, out, keep, scratch, reason) || !find_avoided(&s, &out->avoided, scratch, reason))
         return false;
-    for (size_t i = 0; i < c->prefer_other.n && !out->avoided; i++) {
-        int64_t holds = 0;
-
-        if (!number_of(&s, &c->prefer_other.at[i], INT64_MIN, INT64_MAX, &holds, scratch, reason))
-            return false;
-        out->avoided = holds ? &c->prefer_other.at[i] : NULL;
-    }
     in->entry = entry_name(in, keep);
     in->note = loc.file ? arena_printf(keep, "for %%%u of %s:%d", b->root, loc.file, loc.line)
                         : arena_printf(keep, "for %%%u", b->root);

@@ -13,9 +13,10 @@ typedef struct Scope {
     bool have[CONTRACT_MAX_CONSTS];
     const size_t *places;                           /* of contract_fit_at; NULL: prefer lines decide */
     const PreferLine *decided[CONTRACT_MAX_CONSTS]; /* by which constants have their values */
-    bool sizing;                                    /* the size of a region of shared memory: no names of regions */
-    bool live;                                      /* T, S, SMS and live dimensions are variables of the launch */
-    bool at_most;                                   /* T, S and live dimensions have their largest values */
+    bool unavoided; /* constants with which a `prefer other` line holds are left out, too */
+    bool sizing;    /* the size of a region of shared memory: no names of regions */
+    bool live;      /* T, S, SMS and live dimensions are variables of the launch */
+    bool at_most;   /* T, S and live dimensions have their largest values */
 } Scope;
 
 /* The index of an argument, of a constant with that name of n characters; -1: there is none. */

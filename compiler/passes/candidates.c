@@ -13,19 +13,15 @@ typedef struct Rates {
     double bytes_us, flops_us, launch_us;
 } Rates;
 
-/* What kernels reach of the rates of targets.def, in percent. Measured on an H200 (read 4.0 of 4.8 TB/s in a running model)
- * and taken to be so on all targets. LIBRARY: cuBLASLt; OURS: kernels without a `rate` line. */
-enum { READ = 83, LIBRARY_FP32 = 75, LIBRARY_TENSOR = 61, OURS_FP32 = 45, OURS_TENSOR = 25 };
-
 static Rates rates_of(const Lower *l, const Contract *c)
 {
     const TargetFacts *t = target_facts(l->target);
     const bool library = c->device == KD_MATMUL, fp32 = l->compute == DT_FP32;
     const int share = c->rate ? (int)c->rate
-                      : fp32  ? (library ? LIBRARY_FP32 : OURS_FP32)
-                              : (library ? LIBRARY_TENSOR : OURS_TENSOR);
+                      : fp32  ? (library ? t->shares.library_fp32 : t->shares.ours_fp32)
+                              : (library ? t->shares.library_tensor : t->shares.ours_tensor);
 
-    return (Rates){.bytes_us = t->read_gbs * 1e3 * READ / 100,
+    return (Rates){.bytes_us = t->read_gbs * 1e3 * t->shares.read / 100,
                    .flops_us = (fp32 ? t->fp32_tflops : t->tensor_tflops) * 1e6 * share / 100,
                    .launch_us = c->overlap ? t->overlap_us : t->launch_us};
 }

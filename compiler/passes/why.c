@@ -121,9 +121,10 @@ static void explain_program(const Lower *l, Program *p, Id v, FILE *out)
         if (covers(&p->groups.at[i].b, v))
             fprintf(out,
                     "  taken: %s; it is in the cheapest set of launches for the program "
-                    "(a launch costs its bytes or its operations at the rates of %s, whichever takes longer, plus "
+                    "(a launch costs its bytes or its operations at the rates of %s%s, whichever takes longer, plus "
                     "%g us%s)\n",
-                    lower_describe(l, &p->groups.at[i], l->scratch), t->gpu, t->launch_us, overlap);
+                    lower_describe(l, &p->groups.at[i], l->scratch), t->gpu, t->measured ? "" : " (not measured by us)",
+                    t->launch_us, overlap);
 }
 
 /* "no kernel for %5 = rmsnorm ... on sm_90a: closest came ...": the value, and the contracts that came closest. */

@@ -90,6 +90,40 @@ static void decided(void **state)
     bench_close(&t);
 }
 
+/* A `prefer other` line asks for other values before it asks for another kernel. */
+static void avoided(void **state)
+{
+    static const size_t first[] = {99, 0, 0};
+    Bench t =
+        bench_open(TILES LAUNCH "//@ prefer other if PARTS * WIDTH == 32\n//@ prefer other if PARTS * WIDTH < 16\n");
+    Fitted fit = fit_of(&t, NULL, true, NULL);
+
+    (void)state;
+    check(&fit, 8, 0, 2, 0); /* 8 * 4 is 32 */
+    assert_null(fit.avoided);
+    fit = fit_of(&t, first, true, NULL); /* a tuner may take what is avoided */
+    check(&fit, 8, 0, 4, 0);
+    assert_int_equal(fit.avoided->loc.line, 8);
+    bench_close(&t);
+
+    t = bench_open(TILES LAUNCH
+                   "//@ prefer other if C == 12\n//@ fits WIDTH > 8\n"); /* with all values: the first that fits */
+    fit = fit_of(&t, NULL, true, NULL);
+    check(&fit, 12, 0, 4, 0);
+    assert_int_equal(fit.avoided->loc.line, 8);
+    bench_close(&t);
+
+    t = bench_open(TILES LAUNCH "//@ prefer WIDTH=8\n//@ prefer other if WIDTH == 8\n"); /* a line has decided */
+    fit = fit_of(&t, NULL, true, NULL);
+    check(&fit, 8, 8, 4, 0);
+    assert_int_equal(fit.avoided->loc.line, 9);
+    bench_close(&t);
+
+    t = bench_open(TILES LAUNCH "//@ prefer other if WIDTH == 8\n//@ fits PARTS > 4\n");
+    fit_of(&t, NULL, false, "templates/t.cu:9: fits PARTS > 4 (PARTS = 1)");
+    bench_close(&t);
+}
+
 /* A tuner's values take the place of those that prefer lines name, if they fit. */
 static void given(void **state)
 {
@@ -107,7 +141,8 @@ static void given(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mistakes), cmocka_unit_test(decided), cmocka_unit_test(given)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(mistakes), cmocka_unit_test(decided), cmocka_unit_test(avoided),
+                                       cmocka_unit_test(given)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 /* test_space.c - every combination of tuned constants that fits is one that the kernel can be compiled for.
  *
- * For the kernels of a few models, each combination is fitted: what fits has a launch within the target's limits, and the
- * untuned choice is among them. Of each contract and target one combination is compiled, so that static asserts of the
- * kernel see values which no prefer line names. FTX_SPACE=n compiles n of each. */
+ * For each kernel that could compute a value of a few models, also those that `select` does not take, each combination is
+ * fitted: what fits has a launch within the target's limits, and the untuned choice is among them. Of each contract and
+ * target one combination is compiled, so that static asserts of the kernel see values which no prefer line names: another
+ * one in each turn, which tries a third of the kernels (tests/turn.h). FTX_SPACE=n compiles n of each. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,15 +16,16 @@
 #include "compiler/spec/spec.h"
 #include "runtime/base/hash.h"
 #include "tests/skip.h"
+#include "tests/turn.h"
 
 typedef struct Drawn { /* a combination to compile: of its contract one with a small hash */
     const Contract *contract;
     Instance *instance;
-    uint64_t hash;
+    uint64_t entry, hash; /* of the instance's name; of this and the turn */
 } Drawn;
 
 typedef struct Space {
-    Arena *keep;
+    Arena *keep, *scratch; /* scratch: emptied after each combination */
     Catalog catalog;
     Target target;
     struct {
@@ -34,7 +36,7 @@ typedef struct Space {
         Drawn *at;
         size_t n, cap;
     } drawn;
-    size_t each, tried, fitted;
+    size_t each, kernels, tried, fitted;
 } Space;
 
 static bool is_tuned(const Contract *c)
@@ -51,28 +53,33 @@ static bool seen_before(Space *s, const char *name)
     for (size_t i = 0; i < s->seen.n; i++)
         if (strcmp(s->seen.at[i], name) == 0)
             return true;
-    *(const char **)arena_push(s->keep, s->seen) = name;
+    *(const char **)arena_push(s->keep, s->seen) = arena_strdup(s->keep, name);
     return false;
 }
 
-/* Keeps, of each contract, the `each` instances of the smallest hashes. */
-static void draw(Space *s, const Contract *c, Instance *in)
+/* Keeps, of each contract, the `each` instances of the smallest hashes. NULL: this one is not among them; else the place
+ * for it, whose instance is still to be set. */
+static Drawn *draw(Space *s, const Contract *c, const char *entry)
 {
-    const Drawn x = {c, in, hash64(in->entry, strlen(in->entry))};
+    const char *turn = getenv("FTX_TURN");
+    const uint64_t words[] = {hash64(entry, strlen(entry)), turn ? strtoull(turn, NULL, 10) : 0};
+    const Drawn x = {c, NULL, words[0], hash64(words, sizeof words)};
     Drawn *worst = NULL;
     size_t n = 0;
 
     for (size_t i = 0; i < s->drawn.n; i++)
         if (s->drawn.at[i].contract == c) {
-            if (strcmp(s->drawn.at[i].instance->entry, in->entry) == 0)
-                return;
+            if (s->drawn.at[i].entry == x.entry)
+                return NULL;
             n++;
             worst = !worst || s->drawn.at[i].hash > worst->hash ? &s->drawn.at[i] : worst;
         }
     if (n < s->each)
-        *(Drawn *)arena_push(s->keep, s->drawn) = x;
-    else if (worst && x.hash < worst->hash)
-        *worst = x;
+        worst = arena_push(s->keep, s->drawn);
+    else if (!worst || x.hash >= worst->hash)
+        return NULL;
+    *worst = x;
+    return worst;
 }
 
 static void check_launch(const Space *s, const Program *p, const Instance *in)
@@ -104,26 +111,32 @@ static bool advance(const Contract *c, size_t *places)
     return false;
 }
 
-static void try_all(Space *s, const Program *p, const Group *g)
+static void try_all(Space *s, const Program *p, const Candidate *x)
 {
-    const Contract *c = g->b.contract;
+    const Contract *c = x->b.contract;
     size_t places[CONTRACT_MAX_CONSTS] = {0};
     bool untuned = false;
 
     do {
         const char *reason = "";
+        Drawn *drawn;
         Fitted fit;
 
         s->tried++;
-        if (!contract_fit_at(&p->facts, &g->b, places, s->keep, s->keep, &fit, &reason))
-            continue;
-        s->fitted++;
-        untuned |= strcmp(fit.instance->entry, g->fit.instance->entry) == 0;
-        check_launch(s, p, fit.instance);
-        draw(s, c, fit.instance);
+        if (contract_fit_at(&p->facts, &x->b, places, s->scratch, s->scratch, &fit, &reason)) {
+            s->fitted++;
+            untuned |= strcmp(fit.instance->entry, x->fit.instance->entry) == 0;
+            check_launch(s, p, fit.instance);
+            drawn = draw(s, c, fit.instance->entry);
+            if (drawn) {
+                assert_true(contract_fit_at(&p->facts, &x->b, places, s->keep, s->scratch, &fit, &reason));
+                drawn->instance = fit.instance;
+            }
+        }
+        arena_reset(s->scratch);
     } while (advance(c, places));
     if (!untuned)
-        fail_msg("%s: the untuned constants are not among those that fit", g->fit.instance->entry);
+        fail_msg("%s: the untuned constants are not among those that fit", x->fit.instance->entry);
 }
 
 static void try_model(Space *s, const char *path, const char *override)
@@ -141,13 +154,23 @@ static void try_model(Space *s, const char *path, const char *override)
     lower_open(&l, spec.graph, &s->catalog, s->target, &spec.precision, &packing, &plan);
     if (!stage_select(&l, &d))
         fail_msg("%s: %s", path, d.text);
-    for (size_t i = 0; i < l.programs.n; i++)
-        for (size_t k = 0; k < l.programs.at[i].groups.n; k++) {
-            const Group *g = &l.programs.at[i].groups.at[k];
+    for (size_t i = 0; i < l.programs.n; i++) {
+        Program *p = &l.programs.at[i];
 
-            if (is_tuned(g->b.contract) && !seen_before(s, arena_strdup(s->keep, g->fit.instance->entry)))
-                try_all(s, &l.programs.at[i], g);
+        if (!select_program(&l, p, &d)) /* for p->uses, which lasts until the next program */
+            fail_msg("%s: %s", path, d.text);
+        for (Id v = 1; v < l.g->values.n; v++) {
+            Candidates all = {0};
+
+            select_candidates(&l, p, p->uses, v, COMPUTE, false, &all);
+            for (size_t k = 0; k < all.n; k++)
+                if (is_tuned(all.at[k].b.contract) && !seen_before(s, all.at[k].fit.instance->entry) &&
+                    in_turn(s->seen.n, 3)) {
+                    s->kernels++;
+                    try_all(s, p, &all.at[k]);
+                }
         }
+    }
     ir_graph_close(spec.graph);
 }
 
@@ -168,18 +191,23 @@ static void compile_drawn(Space *s)
 
 static void try_target(const char *name)
 {
-    Space s = {.keep = arena_open(), .each = getenv("FTX_SPACE") ? strtoul(getenv("FTX_SPACE"), NULL, 10) : 1};
+    Space s = {.keep = arena_open(),
+               .scratch = arena_open(),
+               .each = getenv("FTX_SPACE") ? strtoul(getenv("FTX_SPACE"), NULL, 10) : 1};
     Diag d = {0};
 
     if (!catalog_open(s.keep, &s.catalog, &d) || !target_parse(name, &s.target, &d))
         fail_msg("%s", d.text);
     try_model(&s, "specs/fable.lua", "decode.width=4");
+    try_model(&s, "specs/fable.lua", "precision.weights=fp32");
+    try_model(&s, "specs/verse.lua", "decode.width=4");
     try_model(&s, "specs/llama-3.2-1b.lua", "limits.sequences=256");
     try_model(&s, "specs/bert-base.lua", NULL);
-    print_message("%s: %zu kernels, %zu of %zu combinations fit\n", name, s.seen.n, s.fitted, s.tried);
-    assert_true(s.fitted > s.seen.n);
+    print_message("%s: %zu kernels, %zu of %zu combinations fit\n", name, s.kernels, s.fitted, s.tried);
+    assert_true(s.kernels > 0 && s.fitted > s.kernels);
     if (nvrtc_version())
         compile_drawn(&s);
+    arena_close(s.scratch);
     arena_close(s.keep);
 }
 
