@@ -489,7 +489,7 @@ static void add_spaces(Spm *m)
                (!m->dummy  ? 0u
                 : m->after ? TOK_DUMMY_AFTER
                            : TOK_DUMMY) |
-                   (m->squeeze ? TOK_SQUEEZE : 0u) | (m->escape ? TOK_ESCAPE : 0u) | (m->apart ? 0u : TOK_ENDS),
+                   (m->squeeze ? TOK_SQUEEZE : 0u) | (m->escape ? TOK_ESCAPE : 0u) | (m->apart ? 0u : TOK_START),
                "", "");
     *s = (DecodeStep){.kind = DECODE_SENTENCEPIECE, .what = "", .with = "", .flag = m->dummy || m->squeeze};
     if (m->squeeze)

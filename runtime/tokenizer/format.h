@@ -151,7 +151,7 @@ enum {
     TOK_DUMMY_AFTER = 8,
     TOK_SQUEEZE = 16, /* no spaces at the ends, one between words */
     TOK_ESCAPE = 32,  /* a space becomes U+2581 */
-    TOK_ENDS = 64,    /* ends of the whole text, not of a text beside an added token */
+    TOK_START = 64,   /* a text behind an added token does not begin: no space before it, its own first one stays */
 };
 
 enum { TOK_MAX_NORMS = 16 };

@@ -411,7 +411,7 @@ static bool ends_with(const NormOut *o, const char *space, size_t n)
 static void norm_pieces(const Tokenizer *t, const TokenizerScratch *s, const TokNorm *p, const char *text, size_t n,
                         NormOut *o)
 {
-    const bool start = !(p->flags & TOK_ENDS) || !s->moved, end = !(p->flags & TOK_ENDS) || !s->more;
+    const bool start = !(p->flags & TOK_START) || !s->moved;
     NormPieces out = {.o = o, .squeeze = p->flags & TOK_SQUEEZE, .escape = p->flags & TOK_ESCAPE};
     const char *space = out.escape ? VISIBLE_SPACE : " ";
     const size_t space_bytes = strlen(space);
@@ -440,9 +440,9 @@ static void norm_pieces(const Tokenizer *t, const TokenizerScratch *s, const Tok
         begun = true;
         pieces_put(&out, to, bytes);
     }
-    while (out.squeeze && begun && end && ends_with(o, space, space_bytes))
+    while (out.squeeze && begun && ends_with(o, space, space_bytes))
         o->n -= space_bytes;
-    if (begun && end && (p->flags & TOK_DUMMY_AFTER))
+    if (begun && (p->flags & TOK_DUMMY_AFTER))
         norm_put(o, space, space_bytes);
 }
 

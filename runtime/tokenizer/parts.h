@@ -56,7 +56,6 @@ struct TokenizerScratch {
     double *scores;     /* [ring], Unigram: scores of the best paths to the last positions */
     size_t ring;        /* power of two, over longest_piece */
     bool moved;         /* the text being normalised does not begin where the whole text does */
-    bool more;          /* ... does not end where it does */
     bool literal;       /* the text of a special token is text */
     bool literal_part;  /* ... in the part that is normalised: it has bytes of `user` */
     const unsigned char *user; /* TokenizerPair.user */

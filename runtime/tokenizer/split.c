@@ -104,9 +104,9 @@ static size_t spaces_after(const char *p, size_t at, size_t n)
 static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late, const char *text, size_t n,
                              TokSink *sink, FtxError *err);
 
-/* Passes on the text between two added tokens: text[at..end) of text[0..all). */
+/* Passes on the text between two added tokens: text[at..end). */
 static FtxStatus pass_on(const Tokenizer *t, TokenizerScratch *s, bool late, const char *text, size_t at, size_t end,
-                         size_t all, TokSink *sink, FtxError *err)
+                         TokSink *sink, FtxError *err)
 {
     size_t n = end - at;
     FtxStatus status;
@@ -117,7 +117,6 @@ static FtxStatus pass_on(const Tokenizer *t, TokenizerScratch *s, bool late, con
     text += at;
     if (late)
         return steps_text(t, s, text, n, sink, err);
-    s->more = end < all;
     s->literal_part = s->user && memchr(s->user + at, 1, n);
     status = norm_text(t, s, &text, &n, err);
     return status || !n ? status : split_added(t, s, true, text, n, sink, err);
@@ -161,12 +160,12 @@ static FtxStatus split_added(const Tokenizer *t, TokenizerScratch *s, bool late,
         if (a->flags & TOK_ADDED_RSTRIP)
             end = spaces_after(text, end, n);
         if (start > done) /* else it begins in the spaces that the token before has taken: both are tokens */
-            status = pass_on(t, s, late, text, done, start, n, sink, err);
+            status = pass_on(t, s, late, text, done, start, sink, err);
         tok_emit(sink, a->id);
         done = end;
     }
     if (!status)
-        status = pass_on(t, s, late, text, done, n, n, sink, err);
+        status = pass_on(t, s, late, text, done, n, sink, err);
     return status;
 }
 

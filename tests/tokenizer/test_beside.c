@@ -17,7 +17,7 @@ static const char *in_folder(const char *name)
     return path;
 }
 
-static void write_model(const char *name)
+static void write_model(const char *name, bool squeeze)
 {
     SpmFile f = {.n = 0};
 
@@ -32,7 +32,7 @@ static void write_model(const char *name)
               "a",
               -1, 1);
     spm_trainer(&f, 2, false);
-    spm_normaliser(&f, true, false);
+    spm_normaliser(&f, true, squeeze);
     assert_int_equal(file_write_whole(in_folder(name), f.at, f.n, NULL), FTX_OK);
 }
 
@@ -83,6 +83,19 @@ static void test_added(void **state)
     f = begin(in_folder("other.model"), 100); /* the file is that of tokenizer.model alone */
     IDS(&f, "a<s>a", 6, 0, 4);
     end(&f);
+
+    /* where spaces are squeezed, those before an added token go; behind one that does not begin a text, one stays */
+    write_model("tokenizer.model", true);
+    write_config("{" ADDED ", \"legacy\": false}");
+    f = begin(in_folder("tokenizer.model"), 100);
+    IDS(&f, "  a  <s>  a <s> ", 6, 1, 6, 1);
+    IDS(&f, "a <s>a", 6, 1, 4);
+    end(&f);
+    write_config("{" ADDED "}");
+    f = begin(in_folder("tokenizer.model"), 100);
+    IDS(&f, "  a  <s>a <s> ", 6, 1, 6, 1);
+    end(&f);
+    write_model("tokenizer.model", false);
 }
 
 static void test_chatglm(void **state)
@@ -151,8 +164,8 @@ static int open_folder(void **state)
     (void)state;
     if (!mkdtemp(folder))
         return -1;
-    write_model("tokenizer.model");
-    write_model("other.model");
+    write_model("tokenizer.model", false);
+    write_model("other.model", false);
     return 0;
 }
 
