@@ -20,12 +20,17 @@ local fields = {
   names = config.options(),
   norm = config.word { "rms", "layer" },
   norm_eps = config.number(0, 1),
+  norm_gain = config.flag(true),
+  norm_bias = config.flag(true),                                    -- of "layer"
+  norm_plus = config.flag(false),                                   -- the gain is 1 + the tensor
   activation = config.word(config.activations),
   parallel = config.flag(false),                                    -- h + attention + feed-forward, both of h
   rope = config.options({}),                                        -- see nn.rope; not with learned positions
+  unrotated = config.options({}),                                   -- by layer: true if it has no RoPE
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
   first_position = config.count(0, 1024, 0),
   scale = config.number(0, 1024, 1),                                -- scores * scale
+  scores_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(score / cap); 0: none
   windows = config.options({}),                                     -- keys that a token sees, by layer; 0: all
   groups = config.count(1, 1024, 1),                                -- blocks of heads in names.qkv, each q, k, v
   qkv_bias = config.flag(false),
@@ -35,6 +40,7 @@ local fields = {
   embedding_scale = config.number(0, 2 ^ 20, 1),
   residual_scale = config.number(0, 2 ^ 20, 1),                     -- of what a block adds
   logits_scale = config.number(0, 2 ^ 20, 1),
+  logits_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(logit / cap); 0: none
   tie_embeddings = config.flag(false),
   unused = config.options({}),                                      -- tensors that older checkpoints have
 }
@@ -50,9 +56,10 @@ end
 
 local function norm(c, x, name)
   local d = nn.width(x)
-  local g = nn.weight(name .. ".weight", { d })
+  local g = c.norm_gain and nn.weight(name .. ".weight", { d })
+  if c.norm_plus then g = nn.plus(g, 1) end
   if c.norm == "rms" then return nn.rmsnorm(x, g, c.norm_eps) end
-  return nn.layernorm(x, g, nn.weight(name .. ".bias", { d }), c.norm_eps)
+  return nn.layernorm(x, g, c.norm_bias and nn.weight(name .. ".bias", { d }), c.norm_eps)
 end
 
 -- Rows from .. from + count - 1 of each of the blocks first .. last of w, one after another.
@@ -81,8 +88,9 @@ end
 local function attention(c, x, name, layer)                         -- x [T, D]
   local q, k, v = projections(c, x, name)
   q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
-  if not c.names.positions then q, k = nn.rope(q, c.rope), nn.rope(k, c.rope) end
-  local y = nn.attend(q, nn.cache(k, v), { scale = c.scale, window = c.windows[layer + 1] or 0 })
+  if not c.names.positions and not c.unrotated[layer + 1] then q, k = nn.rope(q, c.rope), nn.rope(k, c.rope) end
+  local y = nn.attend(q, nn.cache(k, v), { scale = c.scale, window = c.windows[layer + 1] or 0,
+                                              softcap = c.scores_cap })
   return project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
 end
 
@@ -143,5 +151,7 @@ return function(given)
   h = norm(c, nn.select_last(h), n.final_norm)                      -- [S, D]
   local head = c.tie_embeddings and embedding or nn.weight(n.head .. ".weight", { c.vocab, c.hidden })
   local logits = nn.linear(h, head, c.head_bias and nn.weight(n.head .. ".bias", { c.vocab }))
-  return nn.sample(c.logits_scale * logits)                         -- [S, V] logits, then tokens
+  logits = c.logits_scale * logits                                  -- [S, V]
+  if c.logits_cap > 0 then logits = c.logits_cap * nn.act(1 / c.logits_cap * logits, "tanh") end
+  return nn.sample(logits)                                          -- [S] tokens
 end

@@ -508,10 +508,11 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_LAYERNORM: return infer_norm(q, out);
     case OP_ACT:
         *out = x;
-        return want_activation(q, 0) && want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu silu tanh");
+        return want_activation(q, 0) &&
+               want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu relu2 sigmoid silu tanh");
     case OP_GLU:
         if (!want_rank(q, 0, 2) || !want_activation(q, 0) ||
-            !want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu silu tanh"))
+            !want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu relu2 sigmoid silu tanh"))
             return false;
         if (size(x, 1) % 2)
             return diag_error(q->d, q->loc, "glu: x is %s, its rows must have an even length", text_of(q, 0));

@@ -1,5 +1,5 @@
 // act.cuh - activation functions, by FtxAct: 0 none, 1 relu, 2 gelu_erf, 3 gelu_tanh,
-// 4 quick_gelu, 5 silu, 6 tanh. In fp32.
+// 4 quick_gelu, 5 silu, 6 tanh, 7 relu2 (the square of relu), 8 sigmoid. In fp32.
 #pragma once
 #include "device/fragment.cuh"
 #include "device/types.cuh"
@@ -18,6 +18,10 @@ template <int KIND> DEVICE float activate(float x)
         return divide_fast(x, 1.0f + expf(-x));
     else if constexpr (KIND == 6)
         return tanhf(x);
+    else if constexpr (KIND == 7)
+        return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
+    else if constexpr (KIND == 8)
+        return divide_fast(1.0f, 1.0f + expf(-x));
     else
         return x;
 }

@@ -20,7 +20,7 @@
 enum { CPU_FP32 = 1, CPU_FP16 = 2, CPU_BF16 = 3 };
 
 /* Activations, numbered as FtxAct. */
-enum { CPU_NONE, CPU_RELU, CPU_GELU_ERF, CPU_GELU_TANH, CPU_QUICK_GELU, CPU_SILU, CPU_TANH };
+enum { CPU_NONE, CPU_RELU, CPU_GELU_ERF, CPU_GELU_TANH, CPU_QUICK_GELU, CPU_SILU, CPU_TANH, CPU_RELU2, CPU_SIGMOID };
 
 static inline int64_t cpu_type_bytes(int64_t type)
 {

@@ -264,6 +264,8 @@ ALWAYS_INLINE Vf vact(Vf x, int64_t kind)
     case CPU_QUICK_GELU: return x / (1.0f + vexp(x * -1.702f));
     case CPU_SILU: return x / (1.0f + vexp(-x));
     case CPU_TANH: return 1.0f - 2.0f / (1.0f + vexp(2.0f * x));
+    case CPU_RELU2: return vselect(x > 0.0f, x * x, vset(0.0f));
+    case CPU_SIGMOID: return 1.0f / (1.0f + vexp(-x));
     }
     return x;
 }

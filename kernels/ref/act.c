@@ -14,6 +14,9 @@ double ref_act_of(double x, FtxAct kind)
     case FTX_ACT_QUICK_GELU: return x / (1.0 + exp(-1.702 * x));
     case FTX_ACT_SILU: return x / (1.0 + exp(-x));
     case FTX_ACT_TANH: return tanh(x);
+    case FTX_ACT_RELU2: return x > 0.0 ? x * x : 0.0;
+    case FTX_ACT_SIGMOID: return 1.0 / (1.0 + exp(-x));
+    case FTX_ACT_COUNT: break;
     }
     return x;
 }

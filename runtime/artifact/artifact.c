@@ -321,7 +321,7 @@ static FtxStatus check_matmul(const int64_t *c, uint32_t n, FtxError *err)
     if (n < FTX_MM_CONSTS)
         return ftx_fail(err, FTX_EFORMAT, "a matmul has %u constants, it needs %d", n, FTX_MM_CONSTS);
     if (c[FTX_MM_N] < 1 || c[FTX_MM_N] > INT32_MAX || c[FTX_MM_K] < 1 || c[FTX_MM_K] > INT32_MAX ||
-        c[FTX_MM_ROWS_S] < 0 || c[FTX_MM_ROWS_S] > 1 || c[FTX_MM_ACT] < 0 || c[FTX_MM_ACT] > FTX_ACT_TANH)
+        c[FTX_MM_ROWS_S] < 0 || c[FTX_MM_ROWS_S] > 1 || c[FTX_MM_ACT] < 0 || c[FTX_MM_ACT] >= FTX_ACT_COUNT)
         return ftx_fail(err, FTX_EFORMAT, "constants of a matmul are out of range");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (c[types[i]] < DT_FP32 || c[types[i]] > DT_BF16)

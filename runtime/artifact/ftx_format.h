@@ -235,6 +235,9 @@ typedef enum FtxAct {
     FTX_ACT_QUICK_GELU,
     FTX_ACT_SILU,
     FTX_ACT_TANH,
+    FTX_ACT_RELU2, /* relu(x)^2 */
+    FTX_ACT_SIGMOID,
+    FTX_ACT_COUNT,
 } FtxAct;
 
 /* STEP and DECODE belong to decoders: any mix of prompt chunks and single tokens, and one token of every row. ENCODE

@@ -5,7 +5,8 @@ local decoder = require "decoder"
 
 -- LLaMA's; a class has its own where it differs. false: it has no such field or tensor.
 local llama = {
-  norm = "rms", eps = 1e-6, activation = "silu", tie = false, positions = 2048, partial = 1.0, style = "half",
+  norm = "rms", eps = 1e-6, activation = "silu", activations = hf.activations, tie = false, positions = 2048,
+  theta = 10000.0, partial = 1.0, style = "half",
   unused = { "model.layers.*.self_attn.rotary_emb.inv_freq" },
   fields = {                                                        -- of config.json
     hidden = "hidden_size", layers = "num_hidden_layers", heads = "num_attention_heads", ffn = "intermediate_size",
@@ -45,6 +46,36 @@ end
 
 local function same_window(config, c)
   c.windows = windows(config, c.layers, window(config, 0), function() return true end)
+end
+
+-- A number that null turns off: 0; a missing field is the class's default.
+local function cap(config, key, missing)
+  if config.values[key] == nil then return missing end
+  return config:value(key) and config:number(key, 1e-6, 2 ^ 20) or nil
+end
+
+local function same_bias(config, c, key)
+  c.qkv_bias = config:flag(key, false)
+  c.out_bias = c.qkv_bias
+end
+
+-- Gemma's first files say gelu for its tanh form.
+local tanh_activations = {}
+for name, kind in pairs(hf.activations) do tanh_activations[name] = name == "gelu" and "gelu_tanh" or kind end
+
+-- RMSNorm with a gain of 1 + w; embeddings are multiplied by sqrt(hidden) as their type holds it.
+local function gemma(config, c)
+  same_bias(config, c, "attention_bias")
+  c.norm_plus = true
+  c.embedding_scale = hf.rounded(config, c.hidden ^ 0.5)
+  config:only("use_bidirectional_attention", "false: it is for embeddings", false)
+end
+
+-- One LayerNorm without bias before attention and feed-forward.
+local function cohere(config, c)
+  same_bias(config, c, "attention_bias")
+  c.norm_bias, c.parallel = false, true
+  c.logits_scale = config:number("logit_scale", 1e-6, 2 ^ 20, 0.0625)
 end
 
 local function glm(config, c) c.qkv_bias = config:flag("attention_bias", true) end
@@ -218,6 +249,106 @@ local classes = {
       c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias
     end,
   },
+  GemmaForCausalLM = {
+    type = "gemma", kv_heads = 16, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 8192,
+    activations = tanh_activations,
+    set = function(config, c)
+      gemma(config, c)
+      config:only("hidden_activation", "gelu_pytorch_tanh: hidden_act is read", "gelu_pytorch_tanh")
+    end,
+  },
+  Gemma2ForCausalLM = {
+    type = "gemma2", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 8192,
+    fields = { activation = "hidden_activation" },
+    names = { after_attention = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
+              after_ffn = "post_feedforward_layernorm" },
+    set = function(config, c)
+      gemma(config, c)
+      config:value("hidden_act") -- hidden_activation is read
+      c.scale = config:count("query_pre_attn_scalar", 1, 2 ^ 20, 256) ^ -0.5
+      c.windows = windows(config, c.layers, window(config, 4096), function(i) return i % 2 == 0 end)
+      c.scores_cap = cap(config, "attn_logit_softcapping", 50.0)
+      c.logits_cap = cap(config, "final_logit_softcapping", 30.0)
+    end,
+  },
+  OlmoForCausalLM = {
+    type = "olmo", norm = "layer", eps = 1e-5, fields = { eps = false, head_dim = false },
+    set = function(config, c)
+      same_bias(config, c, "attention_bias")
+      c.norm_gain, c.norm_bias = false, false
+      config:only("clip_qkv", "null: queries, keys and values are not clipped")
+    end,
+  },
+  CohereForCausalLM = {
+    type = "cohere", norm = "layer", eps = 1e-5, tie = true, theta = 500000.0, style = "neighbour", positions = 8192,
+    fields = { eps = "layer_norm_eps", head_dim = false },
+    names = { ffn_norm = false },
+    set = function(config, c)
+      cohere(config, c)
+      config:only("use_qk_norm", "false: norms of queries and keys are not computed", false)
+    end,
+  },
+  Cohere2ForCausalLM = {
+    type = "cohere2", norm = "layer", eps = 1e-5, tie = true, style = "neighbour", positions = 8192,
+    fields = { eps = "layer_norm_eps", head_dim = false },
+    names = { ffn_norm = false },
+    set = function(config, c)
+      local every = config:count("sliding_window_pattern", 1, 1024, 4)
+      cohere(config, c)
+      c.windows = windows(config, c.layers, window(config, 4096), function(i) return (i + 1) % every ~= 0 end)
+      for i = 1, c.layers do c.unrotated[i] = c.windows[i] == 0 end
+    end,
+  },
+  NemotronForCausalLM = {
+    type = "nemotron", norm = "layer", eps = 1e-5, activation = "relu2", partial = 0.5, positions = 4096,
+    fields = { eps = "norm_eps" },
+    names = { gate = false },
+    set = function(config, c)
+      same_bias(config, c, "attention_bias")
+      c.ffn_bias = config:flag("mlp_bias", false)
+      c.norm_plus = true
+    end,
+  },
+  SmolLM3ForCausalLM = {
+    type = "smollm3", kv_heads = 4, tie = true, theta = 2000000.0, positions = 32768,
+    set = function(config, c)
+      local every = config:count("no_rope_layer_interval", 1, 1024, 4)
+      local list = config:value("no_rope_layers")
+      local use = config:flag("use_sliding_window", false)
+      local size = window(config, 0)
+      same_bias(config, c, "attention_bias")
+      c.ffn_bias = config:flag("mlp_bias", false)
+      for i = 1, c.layers do
+        local rotated = i % every == 0 and 0 or 1
+        if list then rotated = type(list) == "table" and #list >= c.layers and list[i] end
+        if rotated ~= 0 and rotated ~= 1 then
+          config:refuse("no_rope_layers", "a list with 1 for each layer that has RoPE, 0 for each that has none")
+        end
+        c.unrotated[i] = rotated == 0
+      end
+      c.windows = windows(config, c.layers, use and size or 0, function(i) return c.unrotated[i + 1] end)
+    end,
+  },
+  GPTBigCodeForCausalLM = {
+    type = "gpt_bigcode", norm = "layer", eps = 1e-5, activation = "gelu_pytorch_tanh", tie = true, positions = 1024,
+    widening = 4,
+    fields = { hidden = "n_embd", layers = "n_layer", heads = "n_head", ffn = "n_inner", kv_heads = false,
+               head_dim = false, eps = "layer_norm_epsilon", activation = "activation_function",
+               positions = "n_positions", theta = false },
+    names = { prefix = "transformer.", embedding = "transformer.wte", positions = "transformer.wpe",
+              layers = "transformer.h.", attention_norm = "ln_1", ffn_norm = "ln_2", qkv = "attn.c_attn",
+              out = "attn.c_proj", gate = false, up = "mlp.c_fc", down = "mlp.c_proj",
+              final_norm = "transformer.ln_f" },
+    unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias" },
+    set = function(config, c, positions)
+      c.positions = positions
+      c.kv_heads = config:flag("multi_query", true) and 1 or c.heads
+      c.groups = c.kv_heads
+      c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
+      if not config:flag("scale_attn_weights", true) then c.scale = 1.0 end
+      config:only("num_key_value_heads", "as many as multi_query says, " .. c.kv_heads, c.kv_heads)
+    end,
+  },
   OPTForCausalLM = {
     type = "opt", norm = "layer", eps = 1e-5, activation = "relu", tie = true,
     fields = { ffn = "ffn_dim", kv_heads = false, head_dim = false, eps = false, activation = "activation_function",
@@ -277,7 +408,7 @@ local function read(config, class)
   local head_dim = head_field("head_dim", hidden // heads)
   local positions = config:count(field.positions, 1, 2 ^ 24, class.positions)
   local rope = { theta = 10000.0 }
-  if field.theta then rope = hf.rope(config, head_dim, positions, field.theta, field.partial, class.partial) end
+  if field.theta then rope = hf.rope(config, head_dim, positions, field, class) end
   rope.style = class.style
   local c = {
     vocab = config:count("vocab_size", 2, 2 ^ 24),
@@ -290,8 +421,9 @@ local function read(config, class)
     names = setmetatable({}, { __index = class.names }),
     norm = class.norm,
     norm_eps = field.eps and config:number(field.eps, 1e-30, 1, class.eps) or class.eps,
-    activation = config:word(field.activation, hf.activations, class.activation),
+    activation = config:word(field.activation, class.activations, class.activation),
     rope = rope,
+    unrotated = {},
     scale = head_dim ^ -0.5,
     tie_embeddings = config:flag("tie_word_embeddings", class.tie),
     unused = class.unused,
@@ -304,12 +436,12 @@ end
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
   Apertus = "norms of queries and keys", Bloom = "ALiBi", ChatGLM = "rotary positions in two dimensions",
-  Cohere = "LayerNorm without bias", Dbrx = "experts", Deepseek = "latent attention and experts",
+  Dbrx = "experts", Deepseek = "latent attention and experts",
   Exaone4 = "norms of queries and keys", FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
-  Gemma = "RMSNorm with a gain of 1 + weight", Glm4Moe = "experts", GptOss = "attention sinks and experts",
+  Gemma3 = "norms of queries and keys", Glm4Moe = "experts", GptOss = "attention sinks and experts",
   GraniteMoeHybrid = "a recurrent state", GraniteMoeShared = "shared experts", Jamba = "a recurrent state and experts",
-  Llama4 = "experts", MPT = "ALiBi", Mamba = "a recurrent state", MiniMax = "experts", Nemotron = "squared ReLU",
-  OLMo = "LayerNorm without weights", Olmo = "LayerNorm without weights", Olmo2 = "norms of queries and keys",
+  Llama4 = "experts", MPT = "ALiBi", Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
+  Olmo2 = "norms of queries and keys",
   Olmo3 = "norms of queries and keys", Olmoe = "experts", Phimoe = "experts", PhiMoE = "experts", Qwen2Moe = "experts",
   Qwen3 = "norms of queries and keys", Qwen3Moe = "experts", Qwen3Next = "a recurrent state and experts",
   T5 = "relative position biases",

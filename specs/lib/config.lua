@@ -58,7 +58,7 @@ function config.options(default)
 end
 
 -- The activations that nn.act knows.
-config.activations = { "silu", "gelu_erf", "gelu_tanh", "quick_gelu", "relu", "tanh" }
+config.activations = { "silu", "gelu_erf", "gelu_tanh", "quick_gelu", "relu", "tanh", "relu2", "sigmoid" }
 
 -- The value of -D graph.NAME=; nil: there is none.
 local function overridden(name, field)

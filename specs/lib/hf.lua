@@ -112,8 +112,16 @@ end
 -- Activation names of Hugging Face to those of nn.act.
 hf.activations = {
   silu = "silu", swish = "silu", relu = "relu", gelu = "gelu_erf", quick_gelu = "quick_gelu",
-  gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh", tanh = "tanh",
+  relu2 = "relu2", gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh", tanh = "tanh",
 }
+
+-- A number as the weights' type holds it: some models round constants to it.
+function hf.rounded(config, x)
+  local bits = { fp32 = 24, float32 = 24, fp16 = 11, float16 = 11, bf16 = 8, bfloat16 = 8 }
+  local kind = ftx.override("precision.weights") or config:value("dtype") or config:value("torch_dtype")
+  local unit = 2.0 ^ (math.floor(math.log(x, 2)) + 1 - (bits[kind] or 24))
+  return math.floor(x / unit + 0.5) * unit
+end
 
 -- The number of a classifier's classes: of id2label, else num_labels, else 2.
 function hf.labels(config)
@@ -211,9 +219,9 @@ scaled.su = scaled.longrope
 
 -- The options of nn.rope, from rope_scaling or rope_parameters. If both are there, transformers 5 reads rope_scaling
 -- alone unless it is empty; what that lacks (rope_theta) comes from the fields beside it.
--- positions: max_position_embeddings; theta_key, partial_key: names of the fields beside; rotated: the part of a head
--- that is rotated if no field says so.
-function hf.rope(config, head_dim, positions, theta_key, partial_key, rotated)
+-- positions: max_position_embeddings; names: other names of the fields theta and partial, which stand beside it; class:
+-- their values theta and partial if no field says so. With a class every field must be known.
+function hf.rope(config, head_dim, positions, names, class)
   local new, old = config:inside("rope_parameters"), config:inside("rope_scaling")
   if old and is_empty(old.values) then old = nil end
   local at = old or new
@@ -223,10 +231,10 @@ function hf.rope(config, head_dim, positions, theta_key, partial_key, rotated)
     if at and at:value(key) then return at, key end
     return config, beside or key
   end
-  local theta_at, theta_name = place("rope_theta", theta_key)
-  local theta = theta_at:number(theta_name, 1, 1e12, 10000.0)
-  local partial, partial_name = place("partial_rotary_factor", partial_key)
-  local part = partial:number(partial_name, 0, 1, rotated or 1.0)
+  local theta_at, theta_name = place("rope_theta", names and names.theta)
+  local theta = theta_at:number(theta_name, 1, 1e12, class and class.theta or 10000.0)
+  local partial, partial_name = place("partial_rotary_factor", names and names.partial)
+  local part = partial:number(partial_name, 0, 1, class and class.partial or 1.0)
   local kind = at and at:word(at:value("rope_type") and "rope_type" or "type", kinds, at == new and "default" or nil)
   local dim = math.tointeger(math.floor(head_dim * part))
   local beside = config:value("original_max_position_embeddings") and config
@@ -238,7 +246,7 @@ function hf.rope(config, head_dim, positions, theta_key, partial_key, rotated)
   elseif scaled[kind] then
     made = scaled[kind](at, theta, dim, positions, beside)
   end
-  if at and (made.freqs or rotated) then at:known { type = true, original_max_position_embeddings = true } end
+  if at and (made.freqs or class) then at:known { type = true, original_max_position_embeddings = true } end
   return made
 end
 

@@ -432,7 +432,7 @@ static void test_matmul(void **state)
         {FTX_MM_K, 0, "constants of a matmul are out of range"},
         {FTX_MM_ROWS_S, 2, "constants of a matmul are out of range"},
         {FTX_MM_ROWS_S, -1, "constants of a matmul are out of range"},
-        {FTX_MM_ACT, FTX_ACT_TANH + 1, "constants of a matmul are out of range"},
+        {FTX_MM_ACT, FTX_ACT_COUNT, "constants of a matmul are out of range"},
         {FTX_MM_TYPE_X, 0, "a matmul has the type 0"},
         {FTX_MM_TYPE_W, DT_I32, "a matmul has the type 4"},
         {FTX_MM_TYPE_Y, 0, "a matmul has the type 0"},

@@ -85,7 +85,7 @@ static void epilogues(void **state)
 {
     (void)state;
     for (int level = 0; level < LEVELS; level++)
-        for (int kind = 0; kind <= FTX_ACT_TANH; kind++)
+        for (int kind = 0; kind < FTX_ACT_COUNT; kind++)
             for (int bias = 0; bias < 2; bias++)
                 for (int M = 1; M < 60; M += 19) {
                     const Case base = {.M = M, .N = 134, .K = 24, .type = DT_BF16, .bias = bias, .kind = kind};

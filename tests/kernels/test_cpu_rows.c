@@ -42,7 +42,7 @@ static void activations(void **state)
     (void)state;
     for (int level = 0; level < LEVELS; level++)
         for (int i = 0; i < WIDTHS; i++)
-            for (int kind = 1; kind <= FTX_ACT_TANH; kind++) {
+            for (int kind = 1; kind < FTX_ACT_COUNT; kind++) {
                 const int C = widths[i];
                 float *x = random_tensor((size_t)M * C * 2, DT_FP32, i % 2 ? 8.0f : 0.3f);
                 float *y = malloc(sizeof *y * M * C), *want = malloc(sizeof *y * M * C);
@@ -67,7 +67,7 @@ static void extremes(void **state)
 
     (void)state;
     for (int level = 0; level < LEVELS; level++)
-        for (int kind = 1; kind <= FTX_ACT_TANH; kind++) {
+        for (int kind = 1; kind < FTX_ACT_COUNT; kind++) {
             float y[N];
 
             call(kernel_at("act", level), (void *const[]){(void *)(xs + 1), y + 1}, (const int64_t[]){N - 1, kind, 0},
@@ -75,7 +75,7 @@ static void extremes(void **state)
             for (int i = 1; i < N; i++) {
                 const double want = ref_act_of(xs[i], (FtxAct)kind);
 
-                if (!(fabs(y[i] - want) <= 2e-6 * fabs(want) + 1e-30))
+                if (want > 3.4e38 ? !isinf(y[i]) : !(fabs(y[i] - want) <= 2e-6 * fabs(want) + 1e-30))
                     fail_msg("%s kind %d of %g is %g, should be %g", levels[level], kind, xs[i], y[i], want);
             }
         }

@@ -47,6 +47,10 @@ static double act(const char *kind, double x)
         return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
     if (strcmp(kind, "tanh") == 0)
         return tanh(x);
+    if (strcmp(kind, "relu2") == 0)
+        return x > 0 ? x * x : 0;
+    if (strcmp(kind, "sigmoid") == 0)
+        return 1 / (1 + exp(-x));
     return x / (1 + exp(-(strcmp(kind, "quick_gelu") == 0 ? 1.702 : 1) * x)); /* or silu */
 }
 
@@ -467,9 +471,10 @@ static Id attention(Maker *m, Id x, int layer)
 
 static Id feed_forward(Maker *m, Id x)
 {
-    static const char *const kinds[] = {"silu", "gelu_erf", "gelu_tanh", "relu", "quick_gelu", "tanh"};
+    static const char *const kinds[] = {"silu",       "gelu_erf", "gelu_tanh", "relu",
+                                        "quick_gelu", "tanh",     "relu2",     "sigmoid"};
     const int64_t D = ir_value(m->g, x)->shape.dim[1].n, F = 12;
-    const char *kind = kinds[(m->seed >> 40) % 6];
+    const char *kind = kinds[(m->seed >> 40) % LEN(kinds)];
     const bool bias = coin(m);
     Id gate = linear(m, x, F, bias), up;
 

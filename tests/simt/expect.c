@@ -27,7 +27,8 @@ void scene_wrong(const char *format, ...)
 
 static FtxAct act_of(const Value *v)
 {
-    static const char *const names[] = {"", "relu", "gelu_erf", "gelu_tanh", "quick_gelu", "silu", "tanh"};
+    static const char *const names[] = {"",     "relu", "gelu_erf", "gelu_tanh", "quick_gelu",
+                                        "silu", "tanh", "relu2",    "sigmoid"};
 
     for (int i = 1; i < (int)LEN(names); i++)
         if (strcmp(ir_word(v, "kind"), names[i]) == 0)

@@ -9,11 +9,12 @@ bool wide;
 
 static void add_rows(Suite *s, DType t, int C)
 {
-    static const char *const ops[] = {"act gelu_erf", "act gelu_tanh", "act relu",  "glu silu", "glu quick_gelu",
-                                      "add",          "mul",           "scale",     "norm 1",   "norm 2",
-                                      "last",         "embed",         "positions", "scaled",   "entry"};
+    static const char *const ops[] = {"act gelu_erf", "act gelu_tanh", "act relu",       "act relu2", "act sigmoid",
+                                      "glu silu",     "glu relu2",     "glu quick_gelu", "add",       "mul",
+                                      "scale",        "norm 1",        "norm 2",         "last",      "embed",
+                                      "positions",    "scaled",        "entry"};
 
-    for (int i = 0; i < 15; i++) {
+    for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
         Case c = {0};
         const char *type = dtype_name(t), *op = ops[i];

@@ -119,7 +119,8 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS ", \"quantization_config\": {\"bits\": 4}}", NULL,
          "config.json: quantization_config: quantised checkpoints are not read; take the original one"},
         {"{" LLAMA HEADS ", \"hidden_act\": \"mish\"}", NULL,
-         "config.json: hidden_act must be one of gelu, gelu_fast, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, silu, "
+         "config.json: hidden_act must be one of gelu, gelu_fast, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, "
+         "relu2, silu, "
          "swish, tanh, got \"mish\""},
         {"{" LLAMA HEADS ", \"rope_scaling\": {\"type\": \"axial\", \"factor\": 4}}", NULL,
          "config.json: rope_scaling.type must be one of default, dynamic, linear, llama3, longrope, proportional, su, "

@@ -37,6 +37,9 @@ def without(*names):
 
 LLAMA3 = rope(700.0, rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
+LONGROPE = rope(900.0, 0.75, rope_type="longrope", short_factor=[1 + i / 9 for i in range(9)],
+                long_factor=[1.5 + i for i in range(9)])
+IN_FP32 = ["attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"]
 WINDOW = ["max_window_layers", "sliding_window", "use_sliding_window"]
 
 # name: class, settings, changes of config.json (None: the field is removed), fields that others turn off
@@ -104,6 +107,54 @@ CASES = {
                      {"rope_theta": 400.0,
                       **without("intermediate_size", "rope_parameters", "layer_norm_epsilon", "alibi")},
                      ["num_kv_heads"]),
+    "qwen2-yarn": ("Qwen2", dict(GQA, sliding_window=None, **rope(1e4, rope_type="yarn", factor=4.0, beta_fast=4.0,
+                                                       truncate=False, original_max_position_embeddings=256)), {}, WINDOW),
+    "phi3-long": ("Phi3", dict(SIZES, num_attention_heads=2, sliding_window=None, original_max_position_embeddings=8,
+                               **LONGROPE), without("num_key_value_heads"), (), [PROMPTS[1], PROMPTS[1][:9]]),
+    "phi3-short": ("Phi3", dict(SIZES, num_attention_heads=2, sliding_window=None, original_max_position_embeddings=72,
+                                **LONGROPE), without("num_key_value_heads")),
+    "gemma": ("Gemma", dict(GQA, rms_norm_eps=1e-3, attention_bias=True, tie_word_embeddings=False, **rope(3e3)), {}),
+    "gemma-old": ("Gemma", dict(SIZES, hidden_size=16, num_attention_heads=16),
+                  {"rope_parameters": None, "hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh",
+                   **without("num_key_value_heads", "head_dim", "rms_norm_eps", "tie_word_embeddings")}),
+    "gemma2": ("Gemma2", dict(SIZES, num_attention_heads=6, num_key_value_heads=2, head_dim=24, rms_norm_eps=1e-3,
+                              query_pre_attn_scalar=40, sliding_window=5, attn_logit_softcapping=3.0,
+                              final_logit_softcapping=2.0, hidden_activation="gelu", **rope(3e3)),
+               {"layer_types": None}),
+    "gemma2-plain": ("Gemma2", dict(SIZES, num_attention_heads=4, head_dim=256, attn_logit_softcapping=None,
+                                    attention_bias=True, layer_types=["full_attention", "sliding_attention"],
+                                    sliding_window=6, tie_word_embeddings=False),
+                     without("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "final_logit_softcapping",
+                             "hidden_activation", "rms_norm_eps")),
+    "olmo": ("Olmo", dict(SIZES, num_key_value_heads=1, tie_word_embeddings=True, **rope(3e3)), {}),
+    "olmo-bias": ("Olmo", dict(SIZES, attention_bias=True, **rope(1e4, rope_type="linear", factor=3.0)),
+                  without("num_key_value_heads", "tie_word_embeddings", "hidden_act")),
+    "cohere": ("Cohere", dict(SIZES, num_key_value_heads=1, logit_scale=0.3, layer_norm_eps=1e-3, attention_bias=True,
+                              tie_word_embeddings=False, **rope(1e4)), {}),
+    "cohere-old": ("Cohere", dict(SIZES), {"rope_parameters": None, **without(
+        "num_key_value_heads", "logit_scale", "layer_norm_eps", "tie_word_embeddings")}),
+    "cohere2": ("Cohere2", dict(SIZES, num_key_value_heads=1, logit_scale=0.3, sliding_window=5, **rope(1e4),
+                                layer_types=["sliding_attention", "full_attention"]), without("head_dim")),
+    "cohere2-old": ("Cohere2", dict(SIZES, sliding_window=6, sliding_window_pattern=2),
+                    {"rope_parameters": None, "sliding_window_pattern": 2,
+                     **without("layer_types", "head_dim", "tie_word_embeddings", "layer_norm_eps")}),
+    "nemotron": ("Nemotron", dict(GQA, norm_eps=1e-3, **rope(3e3, 0.25)), {}),
+    "nemotron-bias": ("Nemotron", dict(SIZES, num_key_value_heads=3, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                                       hidden_act="silu", **rope(1e4, 0.5, rope_type="dynamic", factor=4.0)),
+                      {"rope_parameters": None, "rope_scaling": {"type": "dynamic", "factor": 4.0},
+                       **without("norm_eps", "head_dim")}, ["factor"]),
+    "smollm3": ("SmolLM3", dict(SIZES, num_attention_heads=4, hidden_size=64, num_key_value_heads=2,
+                                no_rope_layers=[1, 0], tie_word_embeddings=False, rms_norm_eps=1e-3, **rope(1e4)),
+                without("layer_types"), ["no_rope_layer_interval", "sliding_window", "use_sliding_window"]),
+    "smollm3-window": ("SmolLM3", dict(SIZES, num_attention_heads=4, hidden_size=64, use_sliding_window=True,
+                                       sliding_window=5, no_rope_layer_interval=2, attention_bias=True, mlp_bias=True),
+                       {"rope_parameters": None, **without("layer_types", "no_rope_layers", "num_key_value_heads",
+                                                           "tie_word_embeddings", "rms_norm_eps")}),
+    "gpt-bigcode": ("GPTBigCode", dict(COMMON, n_embd=48, n_layer=2, n_head=3, n_positions=72, layer_norm_epsilon=1e-3),
+                    without("multi_query", "activation_function", "tie_word_embeddings", "n_inner"), IN_FP32),
+    "gpt-bigcode-heads": ("GPTBigCode", dict(COMMON, n_embd=48, n_layer=2, n_head=3, n_positions=72, n_inner=100,
+                                             multi_query=False, scale_attn_weights=False, tie_word_embeddings=False,
+                                             activation_function="gelu"), without("layer_norm_epsilon"), IN_FP32),
     "opt": ("OPT", dict(SIZES, ffn_dim=88), without("intermediate_size", "tie_word_embeddings", "enable_bias",
                                                     "activation_function", "word_embed_proj_dim")),
     "opt-plain": ("OPT", dict(SIZES, ffn_dim=40, enable_bias=False, tie_word_embeddings=False,
@@ -141,7 +192,7 @@ def answer(model, prompt):
             "margins": [float(f"{m:.3g}") for m in margins]}
 
 
-def case(kind, settings, changes, idle=()):
+def case(kind, settings, changes, idle=(), prompts=PROMPTS):
     room = pathlib.Path(tempfile.mkdtemp())
     torch.manual_seed(0)
     made = getattr(transformers, kind + "ForCausalLM")(getattr(transformers, kind + "Config")(**settings))
@@ -160,7 +211,7 @@ def case(kind, settings, changes, idle=()):
         room, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     assert not any(loaded[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), loaded
     with torch.no_grad():
-        prompts = [answer(model.eval(), p) for p in PROMPTS]
+        prompts = [answer(model.eval(), p) for p in prompts]
     shutil.rmtree(room)
     return {"made_by": f"transformers {transformers.__version__}, torch {torch.__version__}", "config": config,
             "idle": list(idle), "tensors": {n: list(t.shape) for n, t in sorted(tensors.items())}, "prompts": prompts}

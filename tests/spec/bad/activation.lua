@@ -1,4 +1,4 @@
--- activation.lua:6: llama: activation must be one of silu, gelu_erf, gelu_tanh, quick_gelu, relu, tanh, got "gelo"
+-- activation.lua:6: llama: activation must be one of silu, gelu_erf, gelu_tanh, quick_gelu, relu, tanh, relu2, sigmoid, got "gelo"
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {
