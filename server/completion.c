@@ -1,0 +1,398 @@
+/* completion.c - /v1/completions and /v1/chat/completions: a request to jobs, their events to an answer.
+ *
+ *     JSON ─worker─▶ Completion: a Part for each prompt ─served_submit─▶ events ─engine's thread─▶ Choices ─▶ the answer
+ *
+ * After served_submit the completion belongs to the engine's thread. */
+#include "completion.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prompt.h"
+#include "../runner/command.h"
+#include "../runtime/base/arena.h"
+
+enum { MOST_PROMPTS = 256 };
+
+static void free_completion(Completion *c)
+{
+    for (size_t i = 0; i < c->n_parts; i++) {
+        free(c->parts[i].ids);
+        free(c->parts[i].text);
+    }
+    for (size_t i = 0; c->choices && i < c->n_parts * (size_t)c->n; i++) {
+        text_free(&c->choices[i].text);
+        free(c->choices[i].ids);
+        free(c->choices[i].logprobs);
+    }
+    free(c->parts);
+    free(c->choices);
+    json_decref(c->root);
+    exchange_release(c->x);
+    free(c);
+}
+
+/* --- events: the engine's thread -------------------------------------------------------------------------- */
+
+static void add_token(Completion *c, Choice *choice, int32_t id, float logprob)
+{
+    if (choice->n_ids == choice->room) {
+        choice->room = choice->room * 2 + 32;
+        choice->ids = command_must(realloc(choice->ids, choice->room * sizeof *choice->ids));
+        choice->logprobs = command_must(realloc(choice->logprobs, choice->room * sizeof *choice->logprobs));
+    }
+    choice->ids[choice->n_ids] = id;
+    choice->logprobs[choice->n_ids++] = logprob;
+    c->new_tokens++;
+}
+
+static const char *word_of(FtxFinish finish)
+{
+    switch (finish) {
+    case FTX_FINISH_LENGTH: return "length";
+    case FTX_FINISH_CANCEL: return "cancel";
+    case FTX_FINISH_ERROR: return "error";
+    case FTX_RUNNING:
+    case FTX_FINISH_END:
+    case FTX_FINISH_STOP: break;
+    }
+    return "stop";
+}
+
+/* The last choice has ended. */
+static void answer_all(Completion *c, FtxFinish finish)
+{
+    Text t = {0};
+
+    c->answered = true;
+    exchange_note(c->x, "model=%s prompt=%zu new=%zu finish=%s", c->m->name, c->prompt_tokens, c->new_tokens,
+                  word_of(finish));
+    if (c->stream) {
+        completion_print_end(&t, c);
+        exchange_write(c->x, &t);
+        exchange_end(c->x);
+        text_free(&t);
+    } else {
+        completion_print(&t, c);
+        answer_json(c->x, &t);
+    }
+}
+
+/* What a stream says of an event: tokens from `first` on are new. */
+static void stream_event(Completion *c, int index, const char *text, size_t bytes, size_t first)
+{
+    Choice *choice = &c->choices[index];
+    Text t = {0};
+
+    if (!choice->begun)
+        completion_print_start(&t, c, index);
+    choice->begun = true;
+    if (bytes || ((c->logprobs || c->return_ids) && choice->n_ids > first))
+        completion_print_text(&t, c, index, text, bytes, first);
+    if (choice->done)
+        completion_print_finish(&t, c, index);
+    exchange_write(c->x, &t);
+    exchange_flush(c->x);
+    text_free(&t);
+}
+
+static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
+{
+    Part *p = (Part *)j;
+    Completion *c = p->all;
+    const int index = p->number * c->n + e->sample - j->request.sample;
+    Choice *choice = &c->choices[index];
+    const size_t first = choice->n_ids;
+
+    if (j->new_tokens && e->prompt_tokens && !p->n_ids) { /* a translator's source: known now */
+        p->n_ids = e->prompt_tokens;
+        c->prompt_tokens += e->prompt_tokens;
+    }
+    if (best)
+        for (size_t i = 0; i < best->count; i++)
+            add_token(c, choice, best->ids[i], best->logprobs ? best->logprobs[i] : 0.0f);
+    else if (e->token >= 0)
+        add_token(c, choice, e->token, e->logprob);
+    choice->finish = e->finish;
+    choice->done = e->finish != FTX_RUNNING;
+    if (e->finish == FTX_FINISH_CANCEL) {
+        exchange_note(c->x, "model=%s prompt=%zu new=%zu finish=cancel", c->m->name, c->prompt_tokens, c->new_tokens);
+        return;
+    }
+    if (c->answered)
+        return;
+    if (c->stream)
+        stream_event(c, index, e->text, e->text_bytes, first);
+    else
+        text_add(&choice->text, e->text, e->text_bytes);
+    if (choice->done) {
+        bool all = true;
+
+        for (size_t i = 0; i < c->n_parts * (size_t)c->n; i++)
+            all = all && c->choices[i].done;
+        if (all)
+            answer_all(c, e->finish);
+    }
+}
+
+static void fail_part(Job *j, int status, const char *why)
+{
+    Completion *c = ((Part *)j)->all;
+    Fault f = {0};
+
+    for (size_t i = 0; i < c->n_parts; i++)
+        c->parts[i].job.dropped = true;
+    if (c->answered)
+        return;
+    c->answered = true;
+    fault(&f, "", "%s", why);
+    f.status = status;
+    answer_fault(c->x, &f);
+}
+
+static void free_part(Job *j)
+{
+    Completion *c = ((Part *)j)->all;
+
+    if (--c->open_parts == 0)
+        free_completion(c);
+}
+
+/* --- the request: a worker ---------------------------------------------------------------------------------- */
+
+static bool read_prompts(Completion *c, Fault *f)
+{
+    json_t *prompt = body_field(c->root, "prompt");
+    const json_t *first = json_array_get(prompt, 0);
+    const bool list = json_is_array(prompt) && !json_is_integer(first);
+
+    if (!json_is_string(prompt) && !json_array_size(prompt))
+        return fault(f, "prompt", "prompt: expected a string, a list of strings, or token ids");
+    c->n_parts = list ? json_array_size(prompt) : 1;
+    if (c->n_parts > MOST_PROMPTS)
+        return fault(f, "prompt", "prompt: at most %d in one request", MOST_PROMPTS);
+    c->parts = command_must(calloc(c->n_parts, sizeof *c->parts));
+    for (size_t i = 0; i < c->n_parts; i++) {
+        Part *p = &c->parts[i];
+        const json_t *v = list ? json_array_get(prompt, i) : prompt;
+
+        if (!prompt_read(c->m, c->root, v, c->echo, p, f))
+            return false;
+    }
+    return true;
+}
+
+/* Fields that both routes have. */
+static bool read_flags(Completion *c, Fault *f)
+{
+    json_t *options = body_field(c->root, "stream_options");
+    int64_t n = 1;
+    const int most = c->m->info.sequences < 128 ? c->m->info.sequences : 128;
+
+    if (!body_bool(c->root, "stream", &c->stream, f) || !body_count(c->root, "n", 1, most, &n, f) ||
+        !body_bool(c->root, "return_token_ids", &c->return_ids, f))
+        return false;
+    c->n = (int)n;
+    if (options && !c->stream)
+        return fault(f, "stream_options", "stream_options: only with \"stream\": true");
+    if (options && !json_is_object(options))
+        return fault(f, "stream_options", "stream_options: expected an object");
+    return body_bool(options, "include_usage", &c->usage, f) &&
+           body_bool(options, "continuous_usage_stats", &c->usage_each, f);
+}
+
+/* Fields that ask for what is not done here; true and values beside the harmless one are refused. */
+static bool refuse_others(const Completion *c, Fault *f)
+{
+    static const struct {
+        const char *name, *why;
+    } no[] = {
+        {"suffix", "text is written after a prompt, not between two"},
+        {"best_of", "ask for n texts and choose"},
+        {"prompt_logprobs", "log-probabilities of prompts are not given; `ftxc score` computes them"},
+        {"guided_json", "grammars are not supported"},
+        {"guided_regex", "grammars are not supported"},
+        {"guided_grammar", "grammars are not supported"},
+        {"guided_choice", "grammars are not supported"},
+        {"structured_outputs", "grammars are not supported"},
+        {"chat_template", "the template is the model's; see chat_template_kwargs"},
+        {"functions", "use tools"},
+        {"function_call", "use tool_choice"},
+        {"audio", "only text is written"},
+        {"include_stop_str_in_output", "a stop string is never part of the text"},
+        {"continue_final_message", "the answer is always a message of its own"},
+    };
+    const json_t *format = body_field(c->root, "response_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+
+    for (size_t i = 0; i < LEN(no); i++) {
+        const json_t *v = body_field(c->root, no[i].name);
+        const bool same = strcmp(no[i].name, "best_of") == 0 && json_integer_value(v) == c->n;
+
+        if (v && !json_is_false(v) && !same)
+            return fault(f, no[i].name, "%s is not supported: %s", no[i].name, no[i].why);
+    }
+    if (format && (!type || strcmp(type, "text") != 0))
+        return fault(f, "response_format",
+                     "response_format: only {\"type\": \"text\"}: the engine takes no grammar yet");
+    return true;
+}
+
+static bool read_logprobs(Completion *c, Fault *f)
+{
+    int64_t top = 0;
+
+    if (c->chat) {
+        if (!body_bool(c->root, "logprobs", &c->logprobs, f) || !body_count(c->root, "top_logprobs", 0, 20, &top, f))
+            return false;
+        if (body_field(c->root, "top_logprobs") && !c->logprobs)
+            return fault(f, "top_logprobs", "top_logprobs: only with \"logprobs\": true");
+    } else {
+        c->logprobs = body_field(c->root, "logprobs") && !json_is_false(body_field(c->root, "logprobs"));
+        if (c->logprobs && !body_count(c->root, "logprobs", 0, 5, &top, f))
+            return false;
+    }
+    if (top)
+        return fault(f, c->chat ? "top_logprobs" : "logprobs",
+                     "%s: only 0: the engine gives the log-probability of the chosen token, not of others",
+                     c->chat ? "top_logprobs" : "logprobs");
+    if (c->logprobs && c->echo)
+        return fault(f, "echo", "echo: not with logprobs: those of a prompt are not given");
+    return true;
+}
+
+/* The most new tokens of each part, from both spellings. */
+static bool read_length(Completion *c, Fault *f)
+{
+    int64_t most = 0;
+    const int context = c->m->info.context;
+
+    if (!body_count(c->root, "max_tokens", 1, 1 << 20, &most, f) ||
+        !body_count(c->root, "max_completion_tokens", 1, 1 << 20, &most, f))
+        return false;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        Part *p = &c->parts[i];
+        const size_t prompt = p->n_ids;
+
+        p->job.request.max_new = (int)most;
+        if (prompt + (size_t)(most ? most : 1) > (size_t)context) {
+            fault(f, c->chat ? "messages" : "prompt",
+                  "This model's maximum context length is %d tokens; %zu tokens of the prompt and %lld of the answer: "
+                  "the request exceeds the context window",
+                  context, prompt, (long long)(most ? most : 1));
+            f->code = "context_length_exceeded";
+            return false;
+        }
+        if (p->job.request.max_new && p->job.request.min_new > p->job.request.max_new)
+            return fault(f, "min_tokens", "min_tokens: %d are more than max_tokens, %d", p->job.request.min_new,
+                         p->job.request.max_new);
+    }
+    return true;
+}
+
+/* The request to the engine of each part. */
+static bool make_jobs(Completion *c, Fault *f)
+{
+    FtxRequest q = ftx_request_default(c->m->model);
+
+    if (clock_gettime(CLOCK_REALTIME, &(struct timespec){0}) == 0) {
+        struct timespec t;
+
+        clock_gettime(CLOCK_REALTIME, &t);
+        q.seed = (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15ull ^ (uint64_t)t.tv_sec;
+    }
+    if (!body_request(c->root, &c->m->info, &q, &c->lists, f))
+        return false;
+    if (c->n > 1 && (q.temperature == 0.0f || q.beams > 1))
+        return fault(f, "n", "n: %d texts without randomness (temperature 0, or beams) would all be the same", c->n);
+    q.samples = c->n;
+    q.n_best = 1;
+    q.logprobs = c->logprobs;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        Part *p = &c->parts[i];
+
+        p->all = c;
+        p->number = (int)i;
+        p->job = (Job){.exchange = c->x, .request = q, .event = take_event, .fail = fail_part, .free = free_part};
+        p->job.request.seed += i;
+        p->job.prompt_tokens = p->n_ids;
+        if (c->m->info.kind == FTX_MODEL_SEQ2SEQ && p->text) {
+            p->job.request.text = p->text;
+            p->job.request.text_bytes = p->text_bytes;
+            if (!p->text_bytes)
+                return fault(f, "prompt", "prompt: the text is empty");
+        } else {
+            p->job.request.ids = p->ids;
+            p->job.request.ids_count = p->n_ids;
+        }
+        c->prompt_tokens += p->n_ids;
+    }
+    return read_length(c, f);
+}
+
+static bool submit(Completion *c, Fault *f)
+{
+    Job **jobs = command_must(calloc(c->n_parts, sizeof *jobs));
+    bool done;
+
+    c->choices = command_must(calloc(c->n_parts * (size_t)c->n, sizeof *c->choices));
+    c->open_parts = c->n_parts;
+    for (size_t i = 0; i < c->n_parts; i++)
+        jobs[i] = &c->parts[i].job;
+    if (c->stream)
+        exchange_stream(c->x);
+    done = server_submit(c->m, jobs, c->n_parts, f);
+    free(jobs);
+    return done;
+}
+
+static bool complete(Server *s, Exchange *x, json_t *root, bool chat, Fault *f)
+{
+    Completion *c = command_must(calloc(1, sizeof *c));
+
+    exchange_hold(x);
+    c->x = x;
+    c->root = json_incref(root);
+    c->chat = chat;
+    c->created = time(NULL);
+    c->m = server_model(s, root, f);
+    if (c->m && c->m->info.kind == FTX_MODEL_ENCODER)
+        fault(f, "model", "`%.100s` is an encoder: it has /v1/embeddings or /v1/score", c->m->name);
+    else if (c->m && read_flags(c, f) && refuse_others(c, f) && (chat || body_bool(root, "echo", &c->echo, f)) &&
+             read_logprobs(c, f)) {
+        bool read;
+
+        if (chat) {
+            c->n_parts = 1;
+            c->parts = command_must(calloc(1, sizeof *c->parts));
+            read = prompt_chat(c->m, root, c->parts, f);
+        } else {
+            read = read_prompts(c, f);
+        }
+        if (read && make_jobs(c, f) && submit(c, f))
+            return true;
+    }
+    free_completion(c);
+    return false;
+}
+
+static bool complete_text(Server *s, Exchange *x, json_t *root, Fault *f)
+{
+    return complete(s, x, root, false, f);
+}
+
+static bool complete_chat(Server *s, Exchange *x, json_t *root, Fault *f)
+{
+    return complete(s, x, root, true, f);
+}
+
+void route_completions(Server *s, Exchange *x)
+{
+    with_body(s, x, complete_text);
+}
+
+void route_chat(Server *s, Exchange *x)
+{
+    with_body(s, x, complete_chat);
+}

@@ -1,0 +1,50 @@
+/* completion.h - a request for text: its prompts, and what was written from each. */
+#ifndef FTX_SERVER_COMPLETION_H
+#define FTX_SERVER_COMPLETION_H
+
+#include "server.h"
+
+/* A text that is written from a prompt. */
+typedef struct Choice {
+    Text text;
+    int32_t *ids; /* [n_ids]: the new tokens */
+    float *logprobs;
+    size_t n_ids, room;
+    size_t characters; /* of the text before the next token, for text_offset */
+    bool begun, done;
+    FtxFinish finish;
+} Choice;
+
+/* A prompt, which is a job of the engine. */
+typedef struct Part {
+    Job job; /* first */
+    struct Completion *all;
+    int number;
+    int32_t *ids; /* [n_ids] */
+    size_t n_ids;
+    char *text; /* of a prompt that is echoed or, for translators, read; NULL */
+    size_t text_bytes;
+} Part;
+
+typedef struct Completion {
+    Exchange *x;
+    Served *m;
+    json_t *root; /* holds the texts of `lists` */
+    bool chat, stream, usage, usage_each, logprobs, echo, return_ids;
+    bool answered;   /* a refusal, or all of it */
+    int n;           /* choices of each part */
+    Part *parts;     /* [n_parts] */
+    Choice *choices; /* [n_parts * n] */
+    size_t n_parts, open_parts, prompt_tokens, new_tokens;
+    time_t created;
+    Lists lists;
+} Completion;
+
+/* The answer of a completion that is done, and what a stream says of an event. */
+void completion_print(Text *t, const Completion *c);
+void completion_print_start(Text *t, const Completion *c, int index); /* the role, or the echo */
+void completion_print_text(Text *t, const Completion *c, int index, const char *text, size_t bytes, size_t first);
+void completion_print_finish(Text *t, const Completion *c, int index);
+void completion_print_end(Text *t, const Completion *c); /* usage, and the end of the stream */
+
+#endif

@@ -1,0 +1,137 @@
+# transcripts.py - what the server says, byte for byte: `transcripts.py --update` writes transcripts.txt anew.
+#
+# Times and log-probabilities are replaced: the first differ with each run, the last digits of the second with the CPU.
+import json
+import os
+import re
+import sys
+
+from client import ROOM, Server, check, compile_model, request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FILE = os.path.join(HERE, "transcripts.txt")
+CHAT = """{{ bos_token }}{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"""
+
+
+def chat_folder():
+    folder = os.path.join(ROOM, "chat")
+    os.makedirs(folder, exist_ok=True)
+    with open("specs/fable/tokenizer.json") as f, open(folder + "/tokenizer.json", "w") as g:
+        g.write(f.read())
+    with open(folder + "/tokenizer_config.json", "w") as f:
+        json.dump({"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>", "chat_template": CHAT}, f)
+    return folder + "/tokenizer.json"
+
+
+keys = os.path.join(ROOM, "keys")
+with open(keys, "w") as f:
+    f.write("# keys\nfirst-key\n\nsecond-key  \n")
+server = Server(compile_model("fable", "-D", "tokenizer=" + chat_folder()), compile_model("verse", spec="specs/verse.lua"),
+                "--api-key-file", keys, "--name", "tales", "--name", "translator", "--cors", "https://example.org")
+KEY = "Authorization: Bearer second-key\r\n"
+found = ""
+
+
+def show(title, method, path, body=None, head=KEY):
+    global found
+    s = server.connect()
+    s.sendall(request(method, path, body, head + "X-Request-Id: id\r\nConnection: close\r\n"))
+    data = b""
+    while True:
+        piece = s.recv(65536)
+        if not piece:
+            break
+        data += piece
+    s.close()
+    head, text = data.decode().split("\r\n\r\n", 1)
+    if "chunked" in head: # how a stream is cut into chunks depends on the time
+        text = "".join(re.split(r"\r\n[0-9a-f]+\r\n", "\r\n" + text)).removesuffix("\r\n\r\n").removesuffix("\r\n")
+    text = re.sub(r'"created":\d+', '"created":TIME', text)
+    text = re.sub(r'"logprob":-?[0-9.e-]+', '"logprob":X', text)
+    text = re.sub(r'"token_logprobs":\[[^\]]*\]', '"token_logprobs":[X]', text)
+    found += f"=== {title}\n{method} {path} {json.dumps(body)[:300] if body is not None else ''}\n" + head.replace("\r", "") + "\n\n" + text + "\n"
+
+
+TEXT = "/v1/completions"
+TALK = "/v1/chat/completions"
+GREEDY = {"model": "tales", "temperature": 0}
+HELLO = dict(GREEDY, messages=[{"role": "user", "content": "Tell a story."}])
+P = dict(GREEDY, prompt="Once upon a time")
+
+show("a text", "POST", TEXT, dict(P, max_tokens=6))
+show("a stream", "POST", TEXT, dict(P, max_tokens=4, stream=True))
+show("a stream with usage", "POST", TEXT, dict(P, max_tokens=3, stream=True, stream_options={"include_usage": True}))
+show("usage in every chunk", "POST", TEXT, dict(P, max_tokens=2, stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True}))
+show("two prompts", "POST", TEXT, dict(GREEDY, prompt=["The king", "The queen"], max_tokens=3))
+show("ids", "POST", TEXT, dict(GREEDY, prompt=[5, 17, 9], max_tokens=3, return_token_ids=True))
+show("lists of ids, echoed", "POST", TEXT, dict(GREEDY, prompt=[[300, 301], [302]], max_tokens=2, echo=True))
+show("an echo in a stream", "POST", TEXT, dict(P, max_tokens=2, echo=True, stream=True))
+show("log-probabilities", "POST", TEXT, dict(P, max_tokens=3, logprobs=0))
+show("log-probabilities in a stream", "POST", TEXT, dict(P, max_tokens=3, logprobs=0, stream=True))
+show("a stop string", "POST", TEXT, dict(P, max_tokens=30, stop=" king"))
+show("stop strings in a stream", "POST", TEXT, dict(P, max_tokens=30, stop=["xyz", " king"], stream=True))
+show("a stop token", "POST", TEXT, dict(P, max_tokens=8, stop_token_ids=[0, 1, 2, 3], ignore_eos=True))
+show("three texts of a seed", "POST", TEXT, dict(P, temperature=0.9, seed=7, n=3, max_tokens=4))
+show("numbers as reals, null as missing, unknown fields", "POST", TEXT, dict(P, max_tokens=2.0, top_k=-1, top_p=None, colour="red"))
+show("a translation", "POST", TEXT, {"model": "translator", "prompt": "In the beginning God created the heaven and the earth."})
+show("a chat", "POST", TALK, dict(HELLO, max_tokens=6))
+show("a chat as a stream", "POST", TALK, dict(HELLO, max_tokens=4, stream=True, stream_options={"include_usage": True}))
+show("log-probabilities of a chat", "POST", TALK, dict(HELLO, max_tokens=2, logprobs=True))
+show("log-probabilities of a chat in a stream", "POST", TALK, dict(HELLO, max_tokens=2, logprobs=True, stream=True))
+show("content in parts", "POST", TALK, dict(HELLO, messages=[{"role": "user", "content": [{"type": "text", "text": "Tell a"}, {"type": "text", "text": "story."}]}], max_completion_tokens=2, max_tokens=9))
+show("models", "GET", "/v1/models")
+show("a model", "GET", "/v1/models/translator")
+show("no such model", "GET", "/v1/models/x")
+show("healthy, without a key", "GET", "/health", head="")
+show("only the head", "HEAD", "/health", head="")
+show("a browser asks first", "OPTIONS", TALK, head="")
+show("no key", "GET", "/v1/models", head="")
+show("a wrong key", "GET", "/v1/models", head="Authorization: Bearer second-kez\r\n")
+show("a part of a key", "GET", "/v1/models", head="Authorization: Bearer first\r\n")
+show("no such path", "GET", "/v2")
+show("another method", "GET", TEXT)
+for title, fields in {
+    "another model": {"model": "gpt-4"},
+    "temperature": {"temperature": 2.1}, "no number": {"temperature": "hot"},
+    "top_p 0": {"top_p": 0}, "top_k": {"top_k": 1025}, "min_p": {"min_p": -0.1},
+    "penalty": {"presence_penalty": -2.5}, "repetition": {"repetition_penalty": 0},
+    "n 0": {"n": 0}, "n 17": {"n": 17}, "n without randomness": {"n": 2},
+    "no tokens": {"max_tokens": 0}, "half a token": {"max_tokens": 1.5}, "min above max": {"min_tokens": 9, "max_tokens": 5},
+    "too many tokens": {"max_tokens": 1020},
+    "17 stops": {"stop": ["a"] * 17}, "an empty stop": {"stop": [""]},
+    "seed": {"seed": 1.5}, "logit_bias": {"logit_bias": {"1": 101}},
+    "stream options": {"stream_options": {"include_usage": True}}, "stream": {"stream": 1},
+    "top log-probabilities": {"logprobs": 3}, "suffix": {"suffix": "end"}, "best_of": {"best_of": 3},
+    "JSON": {"response_format": {"type": "json_object"}},
+}.items():
+    show("refused: " + title, "POST", TEXT, dict(P, **fields))
+M = {"role": "user", "content": "a"}
+for title, fields in {
+    "no messages": {"messages": []}, "no list": {"messages": "hello"},
+    "a role": {"messages": [M, {"role": "king", "content": "a"}]},
+    "no content": {"messages": [M, {"role": "user", "content": None}]},
+    "a picture": {"messages": [M, M, M, {"role": "user", "content": [{"type": "image_url"}]}]},
+    "a template": {"chat_template": "x"}, "variables": {"chat_template_kwargs": {"x": 1}},
+    "top_logprobs alone": {"top_logprobs": 2}, "top_logprobs 21": {"logprobs": True, "top_logprobs": 21},
+    "too long": {"messages": [{"role": "user", "content": "word " * 2000}]},
+}.items():
+    show("refused: " + title, "POST", TALK, dict(HELLO, **fields))
+show("refused: a model without a template", "POST", TALK, dict(HELLO, model="translator"))
+server.stop()
+for line in server.said().split("\n"):
+    check("error" not in line.lower() or "refused" in line or " 4" in line, "the log says " + line)
+
+if "--update" in sys.argv:
+    with open(FILE, "w") as f:
+        f.write(found)
+with open(FILE) as f:
+    want = f.read()
+if want != found:
+    a, b = want.split("=== "), found.split("=== ")
+    for x, y in zip(a, b):
+        if x != y:
+            print("wanted:\n" + x + "\nfound:\n" + y)
+            break
+    check(False, "transcripts.txt")
+print("transcripts:", found.count("=== "), "answers as they were")
