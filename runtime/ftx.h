@@ -121,6 +121,12 @@ typedef struct FtxOptions {
      * and computes the rest. Decoders only. On the CPU texts do not depend on it. On a GPU the last bits of logits can,
      * because the rest of a prompt may run in another kernel than the whole. */
     size_t prefix_cache;
+
+    /* 1: a request takes KV pages as it writes, not all that its max_new could need when it begins. So more requests run
+     * at once. If pages run out, the request with the fewest tokens waits again and later reads its tokens anew, at most
+     * twice; its events do not show it. Decoders; searches and several samples of one prompt take all their pages at
+     * once. Texts do not depend on it, with the restriction of prefix_cache. */
+    size_t overcommit;
 } FtxOptions;
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
@@ -400,13 +406,14 @@ bool ftx_engine_busy(const FtxEngine *engine);
 
 /* What an engine does now, and has done since it was opened. */
 typedef struct FtxStats {
-    size_t size;                           /* set by ftx_engine_stats */
-    size_t waiting, running;               /* requests; each sample counts as one */
-    size_t pages, free_pages;              /* of the KV cache: all, and those that no request uses */
-    size_t idle_pages;                     /* free pages whose text a prompt can still take over */
-    uint64_t requests;                     /* that have begun to run; with all samples */
-    uint64_t prompt_tokens, cached_tokens; /* of those requests */
-    uint64_t new_tokens;                   /* returned in events */
+    size_t size;                             /* set by ftx_engine_stats */
+    size_t waiting, running;                 /* requests; each sample counts as one */
+    size_t pages, free_pages;                /* of the KV cache: all, and those that no request uses */
+    size_t idle_pages;                       /* free pages whose text a prompt can still take over */
+    uint64_t requests;                       /* that have begun to run; with all samples */
+    uint64_t prompt_tokens, cached_tokens;   /* of those requests */
+    uint64_t preemptions, recomputed_tokens; /* FtxOptions.overcommit: requests that gave way; what they lost */
+    uint64_t new_tokens;                     /* returned in events */
 } FtxStats;
 
 /* Writes stats->size bytes of *stats. FTX_EINVAL: that size is wrong. Programs call ftx_engine_stats. */

@@ -54,6 +54,7 @@
 #include "engine/request.c"
 #include "engine/reuse.c"
 #include "engine/beams.c"
+#include "engine/grow.c"
 #include "engine/schedule.c"
 #include "engine/tracing.c"
 #include "engine/engine.c"

@@ -201,6 +201,8 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     e->plan = model->plan->head;
     e->api = model->api;
     e->next_id = 1;
+    if (o.overcommit && f->kind == FTX_MODEL_DECODER)
+        grow_begin(e);
     atomic_fetch_add(&model->users, 1);
     s = fill_engine(e, o.kv_bytes, err);
     if (s) {
@@ -325,7 +327,6 @@ const float *ftx_engine_logits(const FtxEngine *e, uint64_t id)
 typedef struct Events {
     FtxEvent *at;
     size_t n, max;
-    uint32_t block; /* tokens of a page */
 } Events;
 
 static FtxEvent *add_event(Events *v, const Request *r)
@@ -339,7 +340,7 @@ static FtxEvent *add_event(Events *v, const Request *r)
                     .token = -1,
                     .text = "",
                     .prompt_tokens = (size_t)(r->n_source ? r->n_source : r->prompt),
-                    .cached_tokens = r->state == REQUEST_RUNNING ? (size_t)r->found_pages * v->block : 0};
+                    .cached_tokens = (size_t)r->cached};
     return e;
 }
 
@@ -349,6 +350,7 @@ static void retire(FtxEngine *e, Request *r)
     r->state = REQUEST_FREE;
     r->leader = NULL;
     r->found_pages = 0;
+    r->grows = false;
 }
 
 /* Ends a running request. The flight ignores its row from now on. Its slot and pages are reused only after that
@@ -491,15 +493,14 @@ static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
         return take_group(e, r, length, o, v, err);
     r->fed = length;
     r->length = length + 1;
-    r->last = is_forced(e, r, o) ? e->facts->decode.forced_eos : o->token;
-    r->ids[length] = r->last;
+    r->ids[length] = is_forced(e, r, o) ? e->facts->decode.forced_eos : o->token;
     event = add_event(v, r);
     e->stats.new_tokens++;
-    event->token = r->last;
+    event->token = r->ids[length];
     event->logprob = r->wants_logprob ? o->logprob : 0.0f;
     event->finish = is_forced(e, r, o) ? FTX_FINISH_END : finish_of(r, o);
     /* An end id is not text. */
-    s = stream_token(&r->stream, e->model->tokenizer, event->finish == FTX_FINISH_END ? -1 : r->last,
+    s = stream_token(&r->stream, e->model->tokenizer, event->finish == FTX_FINISH_END ? -1 : r->ids[length],
                      event->finish != FTX_RUNNING, &event->text, &event->text_bytes, &stopped, err);
     if (stopped)
         event->finish = FTX_FINISH_STOP;
@@ -546,11 +547,16 @@ static FtxStatus take_off(FtxEngine *e, FtxError *err)
 {
     Flight *f = &e->flight;
     FtxStatus s = f->pending ? e->api->wait(e->session, err) : FTX_OK;
+    bool yielded = false;
 
     f->pending = false;
     f->rows = 0;
-    if (!s)
+    if (!s && e->overcommit)
+        s = grow_all(e, &yielded, err);
+    if (!s && !yielded)
         s = schedule_admit(e, err);
+    if (!s)
+        s = schedule_tell(e, err);
     if (!s)
         s = schedule_encode(e, err);
     if (s || e->running.n == 0)
@@ -604,7 +610,7 @@ static void end_all(FtxEngine *e, Events *v)
 
 FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n, FtxError *err)
 {
-    Events v = {e->events, 0, max < e->requests ? max : e->requests, e->facts->kv_block};
+    Events v = {e->events, 0, max < e->requests ? max : e->requests};
     FtxError why = {0};
     FtxStatus s;
     size_t size;

@@ -74,13 +74,16 @@ typedef struct Request {
     void *user;
     RequestState state;
     bool cancelled, wants_logits, has_logits, wants_logprob;
-    int prompt;                  /* tokens of the prompt */
-    int limit;                   /* most tokens, prompt and new */
-    int fed;                     /* tokens sent to the device */
-    int length;                  /* known tokens: fed, or one more */
-    int32_t last;                /* the token that is known and not fed */
-    int slot;                    /* of a beam search: the slot of lane 0 */
-    uint32_t n_pages, own_pages; /* pages of all lanes; of lane 0 */
+    int prompt;         /* tokens of the prompt */
+    int limit;          /* most tokens, prompt and new */
+    int fed;            /* tokens sent to the device */
+    int length;         /* known tokens: fed, or one more, which stands in ids */
+    int slot;           /* of a beam search: the slot of lane 0 */
+    uint32_t own_pages; /* pages of the whole sequence, of lane 0 */
+    uint32_t n_pages;   /* pages of all lanes; of one that grows, those it has now */
+    bool grows;         /* it takes pages as it grows (grow.c) */
+    int yields;         /* how often it has given way */
+    int cached;         /* tokens of the prompt that were in the cache when it began to run */
 
     /* Several samples are as many requests with one id. The first feeds the prompt; the others share its whole
      * prompt pages and begin after them. */
@@ -101,7 +104,7 @@ typedef struct Request {
     int32_t *lane;        /* [limits.beams]: slots */
     FtxHypothesis *found; /* [limits.beams]: best first */
     uint32_t n_found;
-    int32_t *ids;    /* [context]: the prompt */
+    int32_t *ids;    /* [context]: the prompt, then new tokens but those of beams */
     int32_t *source; /* [source_context]: the source of a sequence-to-sequence model */
     int n_source;
     int32_t source_slot; /* its index in $cross_k and $cross_v */
@@ -183,7 +186,9 @@ struct FtxEngine {
     float *hyp_logps;  /* likewise */
     char *hyp_text;    /* [slots][hyp_text_bytes] */
     size_t hyp_text_bytes;
-    FtxStats stats; /* the counters; ftx_engine_stats fills in the rest */
+    FtxStats stats;  /* the counters; ftx_engine_stats fills in the rest */
+    bool overcommit; /* FtxOptions */
+    float share;     /* of max_new that a request probably uses (grow.c) */
     uint64_t next_id;
     FtxError dead; /* .status not 0: the device has failed */
 };
@@ -218,6 +223,16 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err); /* runs the encoder over
 void schedule_compose(FtxEngine *e);                    /* makes e->flight of the running requests */
 /* Writes e->flight to the IO block and sends it: its program, settings, tokens. Nothing runs yet. */
 FtxStatus schedule_upload(FtxEngine *e, FtxError *err);
+
+/* grow.c */
+void grow_begin(FtxEngine *e);                             /* from now on requests grow */
+bool grow_does(const Request *r);                          /* r takes pages as it grows */
+uint32_t grow_first(const FtxEngine *e, const Request *r); /* pages it takes at admission */
+uint32_t grow_needs(const FtxEngine *e, const Request *r); /* pages that must be there then */
+uint32_t grow_reserve(const FtxEngine *e);                 /* pages that running requests will probably take */
+int grow_room(const FtxEngine *e, const Request *r);       /* tokens that a request can have with its pages */
+/* Between flights: gives pages to the requests that grow. Where there are none, *yielded: some wait again. */
+FtxStatus grow_all(FtxEngine *e, bool *yielded, FtxError *err);
 
 /* reuse.c */
 /* Finds the known pages that r's prompt begins with, into r->pages and r->found_pages; returns how many of them are

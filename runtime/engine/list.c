@@ -8,6 +8,12 @@ void list_add(RequestList *l, struct Request *r)
     l->at[l->n++] = r;
 }
 
+void list_add_first(RequestList *l, struct Request *r)
+{
+    memmove(&l->at[1], &l->at[0], l->n++ * sizeof *l->at);
+    l->at[0] = r;
+}
+
 void list_remove(RequestList *l, const struct Request *r)
 {
     uint32_t i = 0;

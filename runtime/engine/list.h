@@ -11,7 +11,8 @@ typedef struct RequestList {
     uint32_t n;
 } RequestList;
 
-void list_add(RequestList *l, struct Request *r);            /* at the end */
+void list_add(RequestList *l, struct Request *r); /* at the end */
+void list_add_first(RequestList *l, struct Request *r);
 void list_remove(RequestList *l, const struct Request *r);   /* which is in it; the others keep their order */
 struct Request *list_last(const RequestList *l, uint32_t i); /* the i-th from the end, which is there */
 

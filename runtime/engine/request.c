@@ -625,6 +625,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->cancelled = r->has_logits = false;
     r->fed = 0;
     r->keys = 0;
+    r->yields = r->cached = 0;
     r->salt = q->cache_salt;
     if (!s)
         s = fill_beam(e, r, q, err);
@@ -646,6 +647,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
         return s;
     fill_params(e, r, q);
     r->length = r->prompt;
+    r->grows = e->overcommit && !r->beam.width && r->together == 1;
     r->wants_logits = q->logits;
     r->wants_logprob = q->logprobs;
     r->user = q->user;

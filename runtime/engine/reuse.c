@@ -1,7 +1,7 @@
 /* reuse.c - what of a prompt is in the KV cache already: found at admission, made known when its step has ended.
  *
- * At least the prompt's last token is always computed, because its row gives the first new token. Pages of generated
- * tokens become known, too: the next turn of a conversation begins with them. */
+ * At least the last known token is always computed, because its row gives the next one. Pages of generated tokens
+ * become known, too: the next turn of a conversation begins with them. */
 #include "engine.h"
 
 static const Hash128 *key_of(FtxEngine *e, Request *r, uint32_t page)
@@ -25,7 +25,7 @@ uint32_t reuse_find(FtxEngine *e, Request *r)
     r->found_pages = 0;
     if (!p)
         return 0;
-    for (uint32_t i = 0; i < (uint32_t)(r->prompt - 1) / p->block; i++) {
+    for (uint32_t i = 0; i < (uint32_t)(r->length - 1) / p->block; i++) {
         const int32_t page = prefix_find(p, key_of(e, r, i), r->ids + (size_t)i * p->block);
 
         if (page < 0)
@@ -40,12 +40,12 @@ bool reuse_awaits(FtxEngine *e, Request *r)
 {
     const uint32_t missing = r->found_pages;
 
-    if (!e->pages.prefix || missing == (uint32_t)(r->prompt - 1) / e->pages.prefix->block)
+    if (!e->pages.prefix || missing == (uint32_t)(r->length - 1) / e->pages.prefix->block)
         return false;
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *other = e->running.at[i];
 
-        if (other->known_pages > missing || (uint32_t)other->prompt < (missing + 1) * e->pages.prefix->block)
+        if (other->known_pages > missing || (uint32_t)other->length < (missing + 1) * e->pages.prefix->block)
             continue;
 
         const Hash128 *a = key_of(e, r, missing), *b = key_of(e, other, missing);

@@ -2,8 +2,8 @@
  *
  * A step has limits.tokens tokens. Sequences that decode come first, one token each. The rest goes to prompts in
  * order of admission, as many tokens as fit (dynamic SplitFuse), so a long prompt comes in chunks and delays nobody.
- * Pages for prompt and new tokens are taken at admission: a running request never lacks memory, and page tables
- * change only then. */
+ * Pages for prompt and new tokens are taken at admission, so a running request never lacks memory; with
+ * FtxOptions.overcommit they are taken as it grows (grow.c). Page tables change between flights only. */
 #include <assert.h>
 #include <limits.h>
 #include <string.h>
@@ -65,6 +65,8 @@ uint32_t schedule_found_program(const ProgramLadder *l, int tokens)
  * one whose prompt begins with pages that another is about to write lets others pass. */
 static uint32_t next_to_admit(FtxEngine *e)
 {
+    const uint32_t reserve = e->waiting.n ? grow_reserve(e) : 0;
+
     for (uint32_t i = 0; i < e->waiting.n; i += e->waiting.at[i]->together) {
         Request *r = e->waiting.at[i];
 
@@ -76,7 +78,9 @@ static uint32_t next_to_admit(FtxEngine *e)
 
         if (reuse_awaits(e, r))
             continue;
-        if (r->all_pages - r->found_pages > e->pages.n - idle)
+        const uint32_t pages = grow_does(r) ? grow_needs(e, r) : r->all_pages;
+
+        if ((uint64_t)pages - r->found_pages + reserve > e->pages.n - idle)
             break;
         return i;
     }
@@ -105,6 +109,8 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     FtxStatus s = FTX_OK;
     bool taken;
 
+    if (r->grows)
+        r->n_pages = grow_does(r) ? grow_first(e, r) : r->own_pages;
     if (r->leader) {
         follow(e, r);
     } else if (e->facts->sources) {
@@ -118,10 +124,11 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     r->slot = e->free_slot[--e->free_slots];
     r->fed = (int)(shared * e->facts->kv_block);
     r->known_pages = shared;
+    r->cached = r->yields ? r->cached : (int)(r->found_pages * e->facts->kv_block);
     if (shared)
         s = table_put(e, &e->history, r->slot, 0, r->ids, (uint32_t)r->fed, err);
     if (!s)
-        s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->own_pages, err);
+        s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->grows ? r->n_pages : r->own_pages, err);
     if (!s && r->params.n_words)
         s = table_put(e, &e->word_table, r->slot, 0, r->bad_words, (uint32_t)r->params.n_words, err);
     return s || !r->beam.width ? s : beams_place(e, r, err);
@@ -157,11 +164,13 @@ FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
             r->state = REQUEST_RUNNING;
             list_add(&e->running, r);
             s = schedule_place(e, r, err);
-            e->stats.requests += r->leader == NULL;
-            e->stats.prompt_tokens += r->leader ? 0 : (uint64_t)r->prompt;
-            e->stats.cached_tokens += r->leader ? 0 : (uint64_t)r->fed;
+            if (!r->leader && !r->yields) {
+                e->stats.requests++;
+                e->stats.prompt_tokens += (uint64_t)r->prompt;
+                e->stats.cached_tokens += (uint64_t)r->cached;
+            }
         }
-    return s ? s : schedule_tell(e, err);
+    return s;
 }
 
 /* --- sources ------------------------------------------------------------------------------------------ */
@@ -220,9 +229,10 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err)
 
 /* --- composition -------------------------------------------------------------------------------------- */
 
+/* It has tokens to read before it gets a new one: a prompt, or all that it had when it gave way. */
 static bool is_prompt(const Request *r)
 {
-    return r->fed < r->prompt;
+    return r->fed < r->prompt || r->fed < r->length - 1;
 }
 
 /* A further sample starts only after a step in which the first one fed the shared tokens: attention may read the
@@ -239,7 +249,7 @@ static void start_samples(FtxEngine *e)
 
 static Row row_of(Request *r, int count)
 {
-    const bool emit = r->fed + count >= r->prompt;
+    const bool emit = r->fed + count >= r->length;
 
     return (Row){.request = r, .count = count, .from = r->fed, .emit = emit};
 }
@@ -281,7 +291,7 @@ void schedule_compose(FtxEngine *e)
         Request *r = e->running.at[i];
 
         if (is_prompt(r) && !r->leader) {
-            rows[n++] = row_of(r, r->prompt - r->fed < left ? r->prompt - r->fed : left);
+            rows[n++] = row_of(r, r->length - r->fed < left ? r->length - r->fed : left);
             left -= rows[n - 1].count;
             r->fed += rows[n - 1].count;
         }
@@ -306,6 +316,13 @@ static void choose_program(FtxEngine *e)
         grows = grows || ((w->request->wants_logits || w->request->beam.width) && w->emit &&
                           w->from + w->count == w->request->prompt);
         f->most = left > f->most ? left : f->most;
+    }
+    for (int i = 0; i < f->rows; i++) {
+        const Row *w = &f->row[i];
+        const int room = grow_room(e, w->request) - (w->from + w->count);
+
+        if (grow_does(w->request) && room < w->request->limit - (w->from + w->count) && room < f->most)
+            f->most = room; /* then the request gets more pages */
     }
     decode = decode && schedule_program(&e->decode, f->tokens, &f->program);
     if (!decode)
@@ -350,10 +367,7 @@ static void write_row(FtxEngine *e, int i)
     for (int k = 0; k < w->count; k++) {
         const int pos = w->from + k;
 
-        token[k] = (FtxToken){pos < r->prompt ? r->ids[pos]
-                              : r->beam.width ? e->lanes[slot].token
-                                              : r->last,
-                              pos, i, slot};
+        token[k] = (FtxToken){r->beam.width && pos >= r->prompt ? e->lanes[slot].token : r->ids[pos], pos, i, slot};
     }
 }
 

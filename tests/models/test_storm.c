@@ -27,7 +27,7 @@ enum { JOBS = 24, ACTIONS = 220, MAX_IDS = 48, MOST_SAMPLES = 4, LOG_BYTES = 200
 static const struct {
     const char *spec, *name, *defines;
     unsigned pages; /* KV pages, set by FtxOptions.kv_bytes; 0: the default */
-    bool prefix;    /* with FtxOptions.prefix_cache; each request alone runs without it */
+    bool prefix;    /* with FtxOptions.prefix_cache and overcommit; each request alone runs without them */
 } models[] = {
     {"tests/models/tiny-llama", "storm-llama",
      "-D limits.sequences=4 -D limits.context=48 -D limits.tokens=12 -D kv.block_size=8 "
@@ -630,7 +630,7 @@ static void open_storm(Storm *s, const char *name, FtxModel *model)
     if (!s->job || ftx_engine_open(model, &options, &s->engine, &err))
         storm_fail(s, "%s", err.text);
     s->warm = s->cold = s->engine;
-    options.prefix_cache = 1;
+    options.prefix_cache = options.overcommit = 1;
     if (s->prefix && ftx_engine_open(model, &options, &s->warm, &err))
         storm_fail(s, "%s", err.text);
     if (options.kv_bytes && s->engine->pages.all >= model->artifact.facts->kv_pages)

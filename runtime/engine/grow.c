@@ -1,0 +1,134 @@
+/* grow.c - pages for requests that take them as they grow (FtxOptions.overcommit), and which request gives way when
+ * there are none.
+ *
+ * A request is admitted if the pages that the running ones will probably still take leave room for it. How much of its
+ * max_new a request probably uses is guessed: `share` falls while all goes well and rises when a request had to give
+ * way (as the new-token ratio of SGLang). A request that gives way loses its pages and waits in front of all others.
+ * Its tokens are read again when it runs again: they stand in its ids, so it goes on where it was. After MOST_YIELDS of
+ * them a request takes all its pages at admission, as every request does without this option. */
+#include "engine.h"
+
+enum {
+    GROW_TOKENS = 64, /* room for new tokens that a request takes at once: a flight of as many runs needs no host */
+    MOST_YIELDS = 2,
+};
+
+static const float most_share = 0.7f, least_share = 0.1f, falls = 0.99f; /* of each composition */
+
+static uint32_t pages_for(const FtxEngine *e, const Request *r, int64_t tokens)
+{
+    const uint32_t n = (uint32_t)((tokens + e->facts->kv_block - 1) / e->facts->kv_block);
+
+    return n < r->own_pages ? n : r->own_pages;
+}
+
+/* Pages with which r probably ends. */
+static uint32_t probable_pages(const FtxEngine *e, const Request *r)
+{
+    return pages_for(e, r, r->length + (int64_t)(e->share * (float)(r->limit - r->length)));
+}
+
+void grow_begin(FtxEngine *e)
+{
+    e->overcommit = true;
+    e->share = most_share;
+}
+
+bool grow_does(const Request *r)
+{
+    return r->grows && r->yields < MOST_YIELDS;
+}
+
+uint32_t grow_first(const FtxEngine *e, const Request *r)
+{
+    return pages_for(e, r, (int64_t)r->length + GROW_TOKENS);
+}
+
+uint32_t grow_needs(const FtxEngine *e, const Request *r)
+{
+    const uint32_t first = grow_first(e, r), probably = probable_pages(e, r);
+
+    return first > probably ? first : probably;
+}
+
+uint32_t grow_reserve(const FtxEngine *e)
+{
+    uint32_t pages = 0;
+
+    for (uint32_t i = 0; i < e->running.n; i++) {
+        const Request *r = e->running.at[i];
+        const uint32_t probably = probable_pages(e, r);
+
+        if (r->n_pages < probably && grow_does(r))
+            pages += probably - r->n_pages;
+    }
+    return pages;
+}
+
+int grow_room(const FtxEngine *e, const Request *r)
+{
+    return (int)(r->n_pages * e->facts->kv_block) + 1; /* the last token is known and not fed */
+}
+
+/* Of the requests that grow, the one that loses least: with the fewest tokens to read again. */
+static Request *who_yields(const FtxEngine *e)
+{
+    Request *least = NULL;
+
+    for (uint32_t i = 0; i < e->running.n; i++) {
+        Request *r = e->running.at[i];
+
+        if (grow_does(r) && (!least || r->length <= least->length))
+            least = r;
+    }
+    return least;
+}
+
+static void yield_pages(FtxEngine *e, Request *r)
+{
+    schedule_release(e, r);
+    list_remove(&e->running, r);
+    list_add_first(&e->waiting, r);
+    r->state = REQUEST_WAITING;
+    r->yields++;
+    e->share = most_share;
+    e->stats.preemptions++;
+    e->stats.recomputed_tokens += (uint64_t)r->fed;
+}
+
+/* Gives r pages up to `pages` in all, as many as there are; false: fewer than `least`. */
+static bool take_pages(FtxEngine *e, Request *r, uint32_t pages, uint32_t least, FtxStatus *s, FtxError *err)
+{
+    const uint32_t missing = pages > r->n_pages ? pages - r->n_pages : 0;
+    const uint32_t n = missing < e->pages.n ? missing : e->pages.n;
+
+    if (r->n_pages + n < least)
+        return false;
+    pages_take(&e->pages, r->pages + r->n_pages, n);
+    if (n)
+        *s = table_put(e, &e->page_table, r->slot, r->n_pages, r->pages + r->n_pages, n, err);
+    r->n_pages += n;
+    return true;
+}
+
+FtxStatus grow_all(FtxEngine *e, bool *yielded, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    *yielded = false;
+    e->share = e->share > least_share ? e->share * falls : e->share;
+    for (uint32_t i = 0; i < e->running.n && !s;) {
+        Request *r = e->running.at[i];
+        const uint32_t now = pages_for(e, r, r->length), soon = pages_for(e, r, (int64_t)r->length + GROW_TOKENS);
+
+        if (!grow_does(r) || pages_for(e, r, (int64_t)r->length + GROW_TOKENS / 2) <= r->n_pages ||
+            take_pages(e, r, soon, now, &s, err)) {
+            i++;
+            continue;
+        }
+        yield_pages(e, who_yields(e));
+        *yielded = true;
+        i = 0; /* the list has changed */
+    }
+    return s;
+}
