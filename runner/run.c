@@ -21,7 +21,8 @@
 #include "../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, batch, keep_newline, literal, json, logits, greedy, ignore_eos, no_bos, profile, quiet, prefix_cache;
+    bool help, batch, keep_newline, literal, json, logits, greedy, ignore_eos, no_bos, profile, quiet, prefix_cache,
+        overcommit;
     bool has_seed, has_max_prompt;
     const char *messages, *tools, *variables, *template_name;
     const char *device, *file, *ids, *types, *prefix, *pair, *truncate, *trace;
@@ -97,6 +98,9 @@ static const Option table[] = {
     {"--prefix-cache", 0, OPT_FLAG, NULL,
      "keep the keys and values of prompts and answers, and read what a later prompt begins with only once",
      AT(prefix_cache), 0},
+    {"--overcommit", 0, OPT_FLAG, NULL,
+     "prompts take KV memory as their answers grow: more run at once; where memory ends, one waits and is read again",
+     AT(overcommit), 0},
     {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed (artifacts without weights)",
      AT(random_weights), 0},
     {"--profile", 0, OPT_FLAG, NULL, "time of each kernel and the share of matrix products", AT(profile), 0},
@@ -577,6 +581,7 @@ int run(const char *artifact, int argc, char **argv)
         return command_mistake("run", "%s", error);
     open.kv_bytes = o.kv_memory;
     open.prefix_cache = o.prefix_cache;
+    open.overcommit = o.overcommit;
     r = command_must(calloc(1, sizeof *r));
     r->o = &o;
     start = command_seconds();

@@ -96,6 +96,7 @@ class FtxOptions(Structure):
         ("random_weights", c_uint64),
         ("kv_bytes", c_uint64),
         ("prefix_cache", c_size_t),
+        ("overcommit", c_size_t),
     ]
 
 
@@ -237,6 +238,8 @@ class FtxStats(Structure):
         ("requests", c_uint64),
         ("prompt_tokens", c_uint64),
         ("cached_tokens", c_uint64),
+        ("preemptions", c_uint64),
+        ("recomputed_tokens", c_uint64),
         ("new_tokens", c_uint64),
     ]
 

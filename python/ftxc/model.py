@@ -206,9 +206,11 @@ class Model:
     random_weights  draw the weights from this seed (artifacts without weights; benchmarks)
     kv_bytes  memory for the KV cache; 0: what is free, less a reserve. info.kv_tokens says how many tokens fit
     prefix_cache  keep keys and values of texts that have ended, for prompts that begin alike (FtxOptions.prefix_cache)
+    overcommit  take KV memory as texts grow, so that more requests run at once (FtxOptions.overcommit)
     """
 
-    def __init__(self, path, *, device="auto", threads=0, random_weights=0, kv_bytes=0, prefix_cache=False):
+    def __init__(self, path, *, device="auto", threads=0, random_weights=0, kv_bytes=0, prefix_cache=False,
+                 overcommit=False):
         options = new(_abi.FtxOptions)
         kind, _, ordinal = str(device).partition(":")
         kinds = {"auto": _abi.DeviceKind.FTX_DEVICE_AUTO, "cpu": _abi.DeviceKind.FTX_DEVICE_CPU,
@@ -217,7 +219,7 @@ class Model:
             raise ValueError(f"device: expected auto, cpu, cuda or cuda:N, found {device!r}")
         options.device, options.ordinal = kinds[kind], int(ordinal or 0)
         options.threads, options.random_weights, options.kv_bytes = threads, random_weights, kv_bytes
-        options.prefix_cache = int(prefix_cache)
+        options.prefix_cache, options.overcommit = int(prefix_cache), int(overcommit)
         self._model = ctypes.c_void_p()
         call("ftx_model_open", str(path).encode(), ctypes.byref(options), ctypes.byref(self._model))
         try:

@@ -48,6 +48,7 @@ END
     has "$room/kept" '"cached_tokens":0'
     has "$room/kept" '"cached_tokens":16'
     test "$(grep -c cached_tokens "$room/read")" = 0
+    "$FTXC" $fable --batch --json --overcommit --kv-memory 2M <"$room/prompts" | ids_of /dev/stdin | cmp - "$room/ids"
     printf 'The king\nThe queen\n' | "$FTXC" $fable --batch --samples 2 --top-k 1 >"$room/lines"
     test "$(sort -u "$room/lines" | wc -l)" -lt "$(wc -l <"$room/lines")" # of one likeliest token all are the same
     "$FTXC" $fable "Once upon a time" --typical-p 0.2 --json | grep -q '"text"'

@@ -27,7 +27,7 @@ static void test_no_padding(void **state)
 {
 #define ENDS_WITH(type, field) assert_int_equal(offsetof(type, field) + sizeof(((type *)0)->field), sizeof(type))
     (void)state;
-    ENDS_WITH(FtxOptions, prefix_cache);
+    ENDS_WITH(FtxOptions, overcommit);
     ENDS_WITH(FtxModelInfo, has_chat);
     ENDS_WITH(FtxRequest, cache_salt);
     ENDS_WITH(FtxEvent, cached_tokens);
