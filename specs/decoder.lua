@@ -32,6 +32,7 @@ local fields = {
   scale = config.number(0, 1024, 1),                                -- scores * scale
   scores_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(score / cap); 0: none
   windows = config.options({}),                                     -- keys that a token sees, by layer; 0: all
+  norm_heads = config.flag(false),                                  -- names.q_norm, k_norm: of each head, not of all
   groups = config.count(1, 1024, 1),                                -- blocks of heads in names.qkv, each q, k, v
   qkv_bias = config.flag(false),
   out_bias = config.flag(false),
@@ -87,7 +88,13 @@ end
 
 local function attention(c, x, name, layer)                         -- x [T, D]
   local q, k, v = projections(c, x, name)
+  local function normed(of_heads)
+    if not c.names.q_norm or c.norm_heads ~= of_heads then return q, k end
+    return norm(c, q, name .. c.names.q_norm), norm(c, k, name .. c.names.k_norm)
+  end
+  q, k = normed(false)
   q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
+  q, k = normed(true)
   if not c.names.positions and not c.unrotated[layer + 1] then q, k = nn.rope(q, c.rope), nn.rope(k, c.rope) end
   local y = nn.attend(q, nn.cache(k, v), { scale = c.scale, window = c.windows[layer + 1] or 0,
                                               softcap = c.scores_cap })
@@ -123,12 +130,12 @@ end
 
 local function layer(c, h, i)                                       -- h [T, D]
   local n, name = c.names, c.names.layers .. i .. "."
-  local x = norm(c, h, name .. n.attention_norm)
+  local x = n.attention_norm and norm(c, h, name .. n.attention_norm) or h
   local y = attention(c, x, name, i)
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
   local sum = h + c.residual_scale * y
-  if not c.parallel then x = norm(c, sum, name .. n.ffn_norm)
-  elseif n.ffn_norm then x = norm(c, h, name .. n.ffn_norm) end
+  if not c.parallel then x = sum end
+  if n.ffn_norm then x = norm(c, c.parallel and h or sum, name .. n.ffn_norm) end
   y = (c.experts.count and mixture or feed_forward)(c, x, name)
   if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
   return sum + c.residual_scale * y

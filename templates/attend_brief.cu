@@ -3,7 +3,7 @@
 //@ rank    40
 //@ rows    decode
 //@ args    q[T,H,E] $step $rows $pages $k $v $owner -> y
-//@ match   y = attend_paged(q)
+//@ match   y = attend_paged(q, _?)
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT  SCALE: attend_paged.scale  SOFTCAP: attend_paged.softcap
 //@ consts  WINDOW: attend_paged.window  LANES: min(BEAMS, 1)

@@ -10,7 +10,7 @@
 //@ rows    decode
 //@ plain:  args q[T,H,E] $step $rows $pages $k $v -> y
 //@ beams:  args q[T,H,E] $step $rows $pages $k $v $owner -> y
-//@ match   y = attend_paged(q)
+//@ match   y = attend_paged(q, _?)
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT  MAX_ROWS: SEQUENCES
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap

@@ -51,7 +51,7 @@ typedef struct ContractArg {
 typedef struct Pattern Pattern;
 struct Pattern {
     Op op;         /* OP_NONE: a kernel argument */
-    int arg;       /* index into args */
+    int arg;       /* index into args; -1, "_": any value, of which the kernel gets no pointer */
     uint32_t form; /* in which the kernel reads the argument */
     const char *form_name;
     bool optional;                   /* "b?": the graph's op may lack it */

@@ -65,6 +65,8 @@ static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
 {
     const Value *v = ir_value(m->f->g, id);
 
+    if (!p->op && p->arg < 0)
+        return true;
     if (!p->op) {
         if (m->b->arg[p->arg] && m->b->arg[p->arg] != id) {
             refuse(m, "%s would have to be both %%%u and %%%u", m->c->args.at[p->arg].name, m->b->arg[p->arg], id);
@@ -160,9 +162,9 @@ static bool match_sizes(Matcher *m, const ContractArg *a, Id id, bool names)
 
     if (!a->shaped)
         return true;
-    if (!collapse(&s, a->rank)) {
-        refuse(m, "%s is %s, which has too few sizes", a->name,
-               ir_shape_text(m->scratch, ir_value(m->f->g, id)->shape));
+    if (ir_op_is_weight(ir_value(m->f->g, id)->op) ? s.rank != a->rank : !collapse(&s, a->rank)) {
+        refuse(m, "%s is %s, it must have %u sizes", a->name, ir_shape_text(m->scratch, ir_value(m->f->g, id)->shape),
+               a->rank);
         return false;
     }
     for (uint32_t i = 0; i < a->rank; i++) {

@@ -140,6 +140,11 @@ static const Pattern *read_pattern(Reader *r, int depth)
         reader_fail(r, "op or argument");
         return NULL;
     }
+    if (depth && strcmp(s, "_") == 0) {
+        p->arg = -1;
+        p->optional = reader_accept(r, "?");
+        return p;
+    }
     if (!reader_accept(r, "(")) {
         p->arg = reader_arg(r->c, s);
         p->optional = reader_accept(r, "?");
@@ -166,9 +171,13 @@ static const Pattern *read_pattern(Reader *r, int depth)
                        *ir_op_args(p->op) ? ir_op_args(p->op) : "no arguments");
             return NULL;
         }
-        p->sub[n] = read_pattern(r, depth + 1);
-        if (!p->sub[n++])
-            return NULL;
+        if (optional && reader_accept(r, "-")) {
+            n++;
+        } else {
+            p->sub[n] = read_pattern(r, depth + 1);
+            if (!p->sub[n++])
+                return NULL;
+        }
         if (!reader_accept(r, ",") && *r->at != ')') {
             reader_fail(r, "\",\" or \")\"");
             return NULL;

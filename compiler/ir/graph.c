@@ -119,7 +119,7 @@ double ir_float(const Value *v, const char *name)
 /* A default is returned from `defaults`, since `rule` lives on the stack. The table has every default word of ops.def. */
 const char *ir_word(const Value *v, const char *name)
 {
-    static const char *const defaults[] = {"none", "half", ""};
+    static const char *const defaults[] = {"none", "half", "causal", ""};
     const AttrRule rule = rule_of(v, name, ATTR_WORD);
     const Attr *a = ir_attr(v, name);
 
@@ -243,6 +243,13 @@ bool *ir_encoder_side(const Graph *g)
             side[ir_value(g, v)->args[i]] = true;
     }
     return side;
+}
+
+Id ir_base(const Graph *g, Id v)
+{
+    while (ir_op_is_view(ir_value(g, v)->op))
+        v = ir_value(g, v)->args[0];
+    return v;
 }
 
 Id ir_logits(const Graph *g)

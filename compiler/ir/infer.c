@@ -296,58 +296,92 @@ static bool infer_experts(const Query *q, Shape *out)
     return true;
 }
 
+/* A norm of rows [M,C], or of each head of [T,H,E]: then the gain and the bias are [E], or [H,E] if each head has its own. */
 static bool infer_norm(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
 
-    if (!want_rank(q, 0, 2) || !want_activation(q, 0))
+    if (x.rank == 3 ? !want_heads(q, 0) : !want_rank(q, 0, 2) || !want_activation(q, 0))
         return false;
-    for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++)
-        if (!want_vector(q, i, size(x, 1)))
+    for (int i = 1; i < IR_MAX_ARGS; i++) {
+        const Shape w = q->args[i] ? shape_of(q, i) : (Shape){0};
+        const bool own = x.rank == 3 && w.rank == 2 && size(w, 0) == size(x, 1) && size(w, 1) == size(x, 2);
+
+        if (q->args[i] && (own ? !want_weight(q, i) : !want_vector(q, i, size(x, x.rank - 1))))
             return false;
+    }
     *out = x;
     return true;
 }
 
-static bool infer_cache_and_attention(const Query *q, Shape *out)
+/* What k of attend is: keys beside values, the cache of the layer, or a source. */
+static bool want_keys(const Query *q)
+{
+    const Op op = arg(q, 1)->op;
+    const bool source = strcmp(ir_word(q->attrs, "scope"), "source") == 0;
+
+    if (q->args[2]) {
+        if (source)
+            return diag_error(q->d, q->loc, "attend: scope source reads what cross_cache kept, it takes no v");
+        return want_heads(q, 1) && want_heads(q, 2) && want_same(q, 1, 2);
+    }
+    if (source ? op != OP_CROSS_CACHE && op != OP_CROSS_APPEND : op != OP_CACHE)
+        return diag_error(q->d, q->loc, "attend: %s is the result of %s, it must be that of %s",
+                          source ? "cross" : "cache", ir_op_name(op), source ? "cross_cache" : "cache");
+    if (strcmp(ir_word(q->attrs, "scope"), "full") == 0)
+        return diag_error(q->d, q->loc, "attend: scope full cannot read a cache, which lacks later tokens");
+    if (ir_int(arg(q, 1), "layer") != get(q, "layer"))
+        return diag_error(q->d, q->loc, "attend: layer is %lld, that of the %s %lld", (long long)get(q, "layer"),
+                          source ? "source" : "cache", (long long)ir_int(arg(q, 1), "layer"));
+    return true;
+}
+
+static bool infer_attend(const Query *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0), k = shape_of(q, 1), bias = q->args[3] ? shape_of(q, 3) : (Shape){0};
+
+    if (!want_heads(q, 0) || !want_word(q, "scope", "causal full source") || !want_keys(q) ||
+        !want_range(q, "layer", 0, 1 << 20) || !want_range(q, "window", 0, MANY))
+        return false;
+    if (size(k, 2) != size(x, 2) || size(k, 1) < 1 || size(x, 1) % size(k, 1))
+        return diag_error(q->d, q->loc, "attend: q is %s, %s %s: head_dim must be equal and kv_heads divide heads",
+                          text_of(q, 0), q->args[2] ? "k is" : "the cache holds", text_of(q, 1));
+    if (q->args[3] && (!want_weight(q, 3) || !want_rank(q, 3, 2)))
+        return false;
+    if (q->args[3] && (size(bias, 0) != size(x, 1) || size(bias, 1) % 2 == 0))
+        return diag_error(q->d, q->loc, "attend: bias is %s, it must be [%lld,P] with an odd P: distance_bias makes it",
+                          text_of(q, 3), (long long)size(x, 1));
+    for (int i = 4; i < 6; i++)
+        if (q->args[i] && !want_vector(q, i, size(x, 1)))
+            return false;
+    if (strcmp(ir_word(q->attrs, "scope"), "source") == 0 && (get(q, "window") || q->args[3] || q->args[4]))
+        return diag_error(q->d, q->loc, "attend: positions of a source have no distance: no window, bias or slopes");
+    *out = x;
+    return true;
+}
+
+static bool infer_cache(const Query *q, Shape *out)
+{
+    *out = shape_of(q, 0);
+    return want_range(q, "layer", 0, 1 << 20) && want_heads(q, 0) && want_heads(q, 1) && want_same(q, 0, 1);
+}
+
+static bool infer_attend_paged(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
     const int64_t heads = size(x, 1), head_dim = size(x, 2);
 
-    if (!want_range(q, "layer", 0, 1 << 20))
+    if (!want_heads(q, 0) || !want_range(q, "layer", 0, 1 << 20) || !want_range(q, "kv_heads", 1, heads) ||
+        !want_range(q, "window", 0, MANY))
         return false;
-    if (q->op == OP_CACHE) {
-        *out = x;
-        return want_heads(q, 0) && want_heads(q, 1) && want_same(q, 0, 1);
-    }
-    if (q->op == OP_ATTEND) {
-        const Shape c = shape_of(q, 1);
-
-        if (!want_heads(q, 0))
-            return false;
-        if (arg(q, 1)->op != OP_CACHE)
-            return diag_error(q->d, q->loc, "attend: cache is the result of %s, it must be that of cache",
-                              ir_op_name(arg(q, 1)->op));
-        if (head_dim != size(c, 2) || size(c, 1) < 1 || heads % size(c, 1))
-            return diag_error(q->d, q->loc,
-                              "attend: q is %s, the cache holds %s: head_dim must be equal and "
-                              "kv_heads divide heads",
-                              text_of(q, 0), text_of(q, 1));
-        if (ir_int(arg(q, 1), "layer") != get(q, "layer"))
-            return diag_error(q->d, q->loc, "attend: layer is %lld, that of the cache %lld", (long long)get(q, "layer"),
-                              (long long)ir_int(arg(q, 1), "layer"));
-        *out = x;
-        return want_range(q, "window", 0, MANY) && want_range(q, "causal", 0, 1);
-    }
-    if (q->op == OP_ATTEND_PAGED) {
-        if (!want_heads(q, 0) || !want_range(q, "kv_heads", 1, heads) || !want_range(q, "window", 0, MANY))
-            return false;
-        if (heads % get(q, "kv_heads"))
-            return diag_error(q->d, q->loc, "attend_paged: q is %s, kv_heads %lld must divide the heads", text_of(q, 0),
-                              (long long)get(q, "kv_heads"));
-        *out = ir_shape(2, x.dim[0], ir_const(heads * head_dim), (Dim){0});
-        return true;
-    }
+    if (heads % get(q, "kv_heads"))
+        return diag_error(q->d, q->loc, "attend_paged: q is %s, kv_heads %lld must divide the heads", text_of(q, 0),
+                          (long long)get(q, "kv_heads"));
+    if (q->args[1] && (arg(q, 1)->op != OP_CACHE || ir_int(arg(q, 1), "layer") != get(q, "layer") ||
+                       size(shape_of(q, 1), 1) != get(q, "kv_heads") || size(shape_of(q, 1), 2) != head_dim))
+        return diag_error(q->d, q->loc, "attend_paged: cache is %s = %s, it must be the cache of the layer",
+                          text_of(q, 1), ir_op_name(arg(q, 1)->op));
+    *out = ir_shape(2, x.dim[0], ir_const(heads * head_dim), (Dim){0});
     return true;
 }
 
@@ -372,30 +406,19 @@ static bool infer_append(const Query *q, Shape *out)
     return true;
 }
 
-/* cross_cache, cross_append, attend_source, attend_cross. */
+/* cross_append and attend_cross. */
 static bool infer_cross(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0), c = q->args[1] ? shape_of(q, 1) : (Shape){0};
-    int64_t heads = size(x, 1), head_dim = size(x, 2);
+    const int64_t head_dim = get(q, "head_dim");
+    const int64_t heads = q->op == OP_CROSS_APPEND ? 2 * get(q, "kv_heads") : get(q, "heads");
 
-    if (!want_activation(q, 0) || !want_range(q, "layer", 0, 1 << 20))
+    if (!want_activation(q, 0) || !want_range(q, "layer", 0, 1 << 20) || !want_rank(q, 0, 2) ||
+        !want_range(q, "kv_heads", 1, 1 << 20) || !want_range(q, "head_dim", 1, 1 << 20))
         return false;
-    if (q->op == OP_CROSS_CACHE) {
-        *out = x;
-        return want_heads(q, 0) && want_heads(q, 1) && want_same(q, 0, 1);
-    }
-    if (q->op == OP_ATTEND_SOURCE) {
-        if (!want_heads(q, 0))
-            return false;
-    } else {
-        if (!want_rank(q, 0, 2) || !want_range(q, "kv_heads", 1, 1 << 20) || !want_range(q, "head_dim", 1, 1 << 20))
-            return false;
-        head_dim = get(q, "head_dim");
-        heads = q->op == OP_CROSS_APPEND ? 2 * get(q, "kv_heads") : get(q, "heads");
-        if (x.dim[0].kind != DIM_T || heads < 1 || size(x, 1) % head_dim || size(x, 1) / head_dim != heads)
-            return diag_error(q->d, q->loc, "%s: x is %s, it must be [T,%lld*%lld]", ir_op_name(q->op), text_of(q, 0),
-                              (long long)heads, (long long)head_dim);
-    }
+    if (x.dim[0].kind != DIM_T || heads < 1 || size(x, 1) % head_dim || size(x, 1) / head_dim != heads)
+        return diag_error(q->d, q->loc, "%s: x is %s, it must be [T,%lld*%lld]", ir_op_name(q->op), text_of(q, 0),
+                          (long long)heads, (long long)head_dim);
     if (q->op == OP_CROSS_APPEND) {
         *out = ir_shape(3, x.dim[0], ir_const(get(q, "kv_heads")), ir_const(head_dim));
         return true;
@@ -403,8 +426,7 @@ static bool infer_cross(const Query *q, Shape *out)
     if (arg(q, 1)->op != OP_CROSS_CACHE && arg(q, 1)->op != OP_CROSS_APPEND)
         return diag_error(q->d, q->loc, "%s: cross is the result of %s, it must be that of cross_cache",
                           ir_op_name(q->op), ir_op_name(arg(q, 1)->op));
-    if (head_dim != size(c, 2) || size(c, 1) < 1 || heads % size(c, 1) ||
-        (q->op == OP_ATTEND_CROSS && get(q, "kv_heads") != size(c, 1)))
+    if (head_dim != size(c, 2) || size(c, 1) < 1 || heads % size(c, 1) || get(q, "kv_heads") != size(c, 1))
         return diag_error(q->d, q->loc,
                           "%s: q has %lld heads of %lld, the source %s: head_dim must be equal and "
                           "kv_heads divide heads",
@@ -416,22 +438,11 @@ static bool infer_cross(const Query *q, Shape *out)
     return true;
 }
 
-/* attend_full and attend_packed: attention over all tokens of the sequence. */
-static bool infer_full(const Query *q, Shape *out)
+/* attend_packed: attention over all tokens of the sequence. */
+static bool infer_packed(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
 
-    if (q->op == OP_ATTEND_FULL) {
-        if (!want_heads(q, 0) || !want_heads(q, 1) || !want_heads(q, 2) || !want_same(q, 1, 2))
-            return false;
-        if (size(shape_of(q, 1), 2) != size(x, 2) || size(x, 1) % size(shape_of(q, 1), 1))
-            return diag_error(q->d, q->loc,
-                              "attend_full: q is %s, k is %s: head_dim must be equal and kv_heads divide "
-                              "heads",
-                              text_of(q, 0), text_of(q, 1));
-        *out = x;
-        return true;
-    }
     if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "heads", 1, 1 << 20) ||
         !want_range(q, "kv_heads", 1, get(q, "heads")) || !want_range(q, "head_dim", 1, 1 << 20))
         return false;
@@ -539,14 +550,12 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         *out = x;
         return want_heads(q, 0) && want_table(q, 1, size(x, 2), &rot) && want_word(q, "style", "half neighbour");
     case OP_CACHE:
-    case OP_ATTEND:
-    case OP_ATTEND_PAGED: return infer_cache_and_attention(q, out);
+    case OP_CROSS_CACHE: return infer_cache(q, out);
+    case OP_ATTEND: return infer_attend(q, out);
+    case OP_ATTEND_PAGED: return infer_attend_paged(q, out);
     case OP_APPEND: return infer_append(q, out);
-    case OP_ATTEND_FULL:
-    case OP_ATTEND_PACKED: return infer_full(q, out);
-    case OP_CROSS_CACHE:
+    case OP_ATTEND_PACKED: return infer_packed(q, out);
     case OP_CROSS_APPEND:
-    case OP_ATTEND_SOURCE:
     case OP_ATTEND_CROSS: return infer_cross(q, out);
     case OP_NORMALIZE: *out = x; return want_rank(q, 0, 2) && want_activation(q, 0);
     case OP_SELECT_FIRST:
@@ -602,14 +611,14 @@ static bool check_args(const Query *q)
                               ir_op_args(q->op));
         if (!q->args[i] && declared && !optional)
             return diag_error(q->d, q->loc, "%s: %s is missing", ir_op_name(q->op), name);
-        if (q->args[i] && (arg(q, i)->op == OP_CROSS_CACHE || arg(q, i)->op == OP_CROSS_APPEND) &&
-            q->op != OP_ATTEND_SOURCE && q->op != OP_ATTEND_CROSS)
+        if (q->args[i] && (arg(q, i)->op == OP_CROSS_CACHE || arg(q, i)->op == OP_CROSS_APPEND) && q->op != OP_ATTEND &&
+            q->op != OP_ATTEND_CROSS)
             return diag_error(q->d, q->loc, "%s: %s are keys and values of a source, which only attend_cross reads",
                               ir_op_name(q->op), name);
         if (q->args[i] && arg(q, i)->op == OP_ROUTE &&
             (i != 1 || (q->op != OP_EXPERT_LINEAR && q->op != OP_EXPERT_SUM)))
             return diag_error(q->d, q->loc, "%s: %s are routes, only experts read them", ir_op_name(q->op), name);
-        if (q->args[i] && arg(q, i)->op == OP_CACHE && q->op != OP_ATTEND)
+        if (q->args[i] && arg(q, i)->op == OP_CACHE && q->op != OP_ATTEND && q->op != OP_ATTEND_PAGED)
             return diag_error(q->d, q->loc, "%s: %s is a cache, only attend reads one", ir_op_name(q->op), name);
     }
     return true;

@@ -94,8 +94,8 @@ static bool verify_sides(const Graph *g, Diag *d)
         for (int i = 0; i < IR_MAX_ARGS && !encoder[id]; i++) {
             const Op from = ir_value(g, v->args[i])->op;
 
-            if (v->args[i] && encoder[v->args[i]] && !ir_op_is_weight(from) && from != OP_IDS &&
-                v->op != OP_ATTEND_SOURCE && v->op != OP_ATTEND_CROSS)
+            if (v->args[i] && encoder[v->args[i]] && !ir_op_is_weight(from) && from != OP_IDS && v->op != OP_ATTEND &&
+                v->op != OP_ATTEND_CROSS)
                 return diag_error(d, v->loc,
                                   "%%%u = %s reads %%%u = %s of the encoder; the decoder sees it through "
                                   "attend_cross only",

@@ -3,11 +3,22 @@
 
 #include <string.h>
 
+/* The first linear that reads what linear v reads. */
+static Id first_product(const Graph *g, Id v)
+{
+    const Id x = ir_value(g, v)->args[0];
+
+    for (Id id = x + 1; id < v; id++)
+        if (ir_value(g, id)->op == OP_LINEAR && ir_value(g, id)->args[0] == x)
+            return id;
+    return v;
+}
+
 /* The layer of each value, for labels. A layer begins with the values that only its attention reads (norm, product) and
  * ends where the next one begins; select_last ends the last. -1: before or after the layers, or a weight. */
 static int *find_layers(const Graph *g, Arena *keep)
 {
-    int *layer = arena_array(keep, int, g->values.n), now = -1, full = 0;
+    int *layer = arena_array(keep, int, g->values.n), now = -1, texts = 0;
     int *begins = arena_array(keep, int, g->values.n);
     const uint32_t *uses = ir_uses(g);
 
@@ -16,13 +27,16 @@ static int *find_layers(const Graph *g, Arena *keep)
 
         begins[v] = -1;
         const Op op = ir_value(g, v)->op;
+        const bool full = op == OP_ATTEND_PACKED || (op == OP_ATTEND && ir_value(g, v)->args[2]);
 
-        if (op != OP_APPEND && op != OP_CACHE && op != OP_ATTEND_PACKED && op != OP_CROSS_APPEND)
+        if (op != OP_APPEND && op != OP_CACHE && op != OP_CROSS_APPEND && op != OP_CROSS_CACHE && !full)
             continue;
         for (Id x = ir_value(g, v)->args[0]; x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED;
              x = ir_value(g, x)->args[0])
             first = x;
-        begins[first] = op == OP_ATTEND_PACKED ? full++ : (int)ir_int(ir_value(g, v), "layer");
+        if (op == OP_CACHE) /* the product that makes the queries stands before that of the keys */
+            first = first_product(g, first);
+        begins[first] = full ? texts++ : (int)ir_int(ir_value(g, v), "layer");
     }
     for (Id v = 1; v < g->values.n; v++) {
         if (begins[v] >= 0)

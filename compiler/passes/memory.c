@@ -47,32 +47,40 @@ static const FtxSpace named_space[] = {
 /* The tokens that attention of a layer looks back; 0: all. */
 static int64_t window_of(const Graph *g, int64_t layer)
 {
-    for (Id id = 1; id < g->values.n; id++)
-        if (ir_value(g, id)->op == OP_ATTEND_PAGED && ir_int(ir_value(g, id), "layer") == layer)
-            return ir_int(ir_value(g, id), "window");
+    for (Id id = 1; id < g->values.n; id++) {
+        const Value *v = ir_value(g, id);
+        const bool paged = v->op == OP_ATTEND_PAGED || (v->op == OP_ATTEND && ir_value(g, v->args[1])->op == OP_CACHE);
+
+        if (paged && ir_int(v, "layer") == layer)
+            return ir_int(v, "window");
+    }
     return 0;
 }
 
-/* One cache for each value of op, APPEND or CROSS_APPEND. Checks that layers are numbered from 0. */
-static bool add_caches(const Lower *l, Op op, Diag *d)
+/* Adds the caches of the layers, or those of the source. Checks that layers are numbered from 0. */
+static bool add_caches(const Lower *l, bool source, Diag *d)
 {
     int64_t layer = 0;
 
     for (Id id = 1; id < l->g->values.n; id++) {
         const Value *v = ir_value(l->g, id);
+        const bool heads = v->op == OP_CACHE || v->op == OP_CROSS_CACHE; /* k is [T,G,E] */
 
-        if (v->op != op)
+        if (source ? v->op != OP_CROSS_CACHE && v->op != OP_CROSS_APPEND : v->op != OP_CACHE && v->op != OP_APPEND)
             continue;
         if (ir_int(v, "layer") != layer)
             return diag_error(d, v->loc, "%s: this is layer %lld of the model, its attribute layer is %lld",
-                              ir_op_name(op), (long long)layer, (long long)ir_int(v, "layer"));
-        *arena_push(l->keep, l->plan->caches) =
-            (FtxCache){.kv_heads = (uint32_t)ir_int(v, "kv_heads"),
-                       .k_dim = (uint32_t)ir_int(v, "head_dim"),
-                       .v_dim = (uint32_t)ir_int(v, "head_dim"),
-                       .type = l->kv,
-                       .window = op == OP_APPEND ? (uint32_t)window_of(l->g, layer) : 0,
-                       .source = op == OP_APPEND ? 0 : (uint32_t)l->g->limits.source};
+                              ir_op_name(v->op), (long long)layer, (long long)ir_int(v, "layer"));
+
+        const int64_t kv_heads = heads ? v->shape.dim[1].n : ir_int(v, "kv_heads");
+        const int64_t head_dim = heads ? v->shape.dim[2].n : ir_int(v, "head_dim");
+
+        *arena_push(l->keep, l->plan->caches) = (FtxCache){.kv_heads = (uint32_t)kv_heads,
+                                                           .k_dim = (uint32_t)head_dim,
+                                                           .v_dim = (uint32_t)head_dim,
+                                                           .type = l->kv,
+                                                           .window = source ? 0 : (uint32_t)window_of(l->g, layer),
+                                                           .source = source ? (uint32_t)l->g->limits.source : 0};
         layer++;
     }
     return true;
@@ -121,7 +129,7 @@ static bool place_named(Lower *l, Diag *d)
     Sizes s = sizes_of(l);
     FtxError err;
 
-    if (!add_caches(l, OP_APPEND, d) || !add_caches(l, OP_CROSS_APPEND, d))
+    if (!add_caches(l, false, d) || !add_caches(l, true, d))
         return false;
     if (sizes_caches(&s, l->plan->caches.at, l->plan->caches.n, &err))
         return diag_error(d, (Loc){0}, "memory: %s", err.text);
@@ -234,11 +242,12 @@ static void plan_work(Lower *l, Program *p)
 static FtxOperand with_tiles(const Lower *l, const Program *p, const Launch *launch, uint32_t k, FtxOperand o)
 {
     const Operand *from = &launch->operands[k];
-    const Value *v = ir_value(l->g, from->value);
+    const Value *v;
     const int64_t tokens = l->g->limits.tokens, t_max = p->facts.t_max < tokens ? p->facts.t_max : tokens;
 
     if (!from->tiled)
         return o;
+    v = ir_value(l->g, launch->group->b.arg[k]); /* perhaps a view of from->value */
     o.tile_rows = (uint32_t)from->tiled;
     o.columns = (uint32_t)v->shape.dim[v->shape.rank - 1].n;
     o.rows = (uint32_t)(ir_shape_elements(v->shape, t_max, p->facts.s_max) / o.columns);

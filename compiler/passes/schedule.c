@@ -15,17 +15,19 @@ static const char *linear_role(const Graph *g, Id v)
     for (Id id = v + 1; id < g->values.n && !reader; id++)
         if (ir_value(g, id)->args[0] == v || ir_value(g, id)->args[1] == v)
             reader = ir_value(g, id)->op;
-    const Op x = ir_value(g, ir_value(g, v)->args[0])->op;
+    const Op x = ir_value(g, ir_base(g, ir_value(g, v)->args[0]))->op;
 
     return v == g->logits                                                          ? "lm head"
            : reader == OP_APPEND || reader == OP_ATTEND_PACKED                     ? "qkv"
            : reader == OP_ROUTE                                                    ? "router"
            : reader == OP_CROSS_APPEND                                             ? "keys and values"
            : reader == OP_ATTEND_CROSS                                             ? "query"
+           : reader == OP_SPLIT_HEADS                                              ? "heads"
            : x == OP_SELECT_FIRST || x == OP_POOL_MEAN                             ? "pooler"
            : reader == OP_GLU                                                      ? "gate and up"
            : reader == OP_ACT                                                      ? "up"
            : x == OP_ATTEND_PAGED || x == OP_ATTEND_PACKED || x == OP_ATTEND_CROSS ? "out"
+           : x == OP_ATTEND                                                        ? "out"
            : x == OP_GLU || x == OP_ACT                                            ? "down"
                                                                                    : "linear";
 }
@@ -76,7 +78,7 @@ static int64_t layer_of(const Lower *l, const Binding *b)
         const Value *v = ir_value(l->g, b->covered[i]);
 
         if (v->op == OP_APPEND || v->op == OP_ATTEND_PAGED || v->op == OP_CACHE || v->op == OP_ATTEND ||
-            v->op == OP_CROSS_APPEND || v->op == OP_ATTEND_CROSS)
+            v->op == OP_CROSS_APPEND || v->op == OP_CROSS_CACHE || v->op == OP_ATTEND_CROSS)
             return ir_int(v, "layer");
     }
     return 0;
@@ -127,10 +129,15 @@ static uint32_t zeroed_at(Lower *l, const Contract *c, uint32_t at, int64_t byte
     return (uint32_t)i;
 }
 
+static bool is_cache(Op op)
+{
+    return op == OP_CACHE || op == OP_CROSS_CACHE || op == OP_CROSS_APPEND;
+}
+
 static Operand operand_of(const Lower *l, const Program *p, const Group *g, size_t i)
 {
     const ContractArg *a = &g->b.contract->args.at[i];
-    const Id v = g->b.arg[i];
+    const Id v = ir_base(l->g, g->b.arg[i]);
     Operand o = {.value = v, .layer = -1, .tiled = contract_arg_tiled(&g->b, &g->fit, i)};
 
     if (a->named >= 0) {
@@ -141,8 +148,8 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
             o.layer = layer_of(l, &g->b);
     } else if (v && a->of >= 0) {
         return value_operand(l, p, g, i, o);
-    } else if (v && ir_value(l->g, v)->op == OP_CROSS_APPEND) {
-        o.kind = OPERAND_NULL; /* its value is in $cross_k and $cross_v */
+    } else if (v && is_cache(ir_value(l->g, v)->op)) {
+        o.kind = OPERAND_NULL; /* its value is in $k and $v, or in $cross_k and $cross_v */
     } else if (v && v == l->g->entry && p->facts.hidden) {
         o.kind = OPERAND_NAMED;
         o.at = FTX_NAMED_input;

@@ -43,19 +43,23 @@ static Choice *best_of(const Cover *c, Id v, uint32_t form)
     return &c->best[v * c->l->catalog->n_forms + form];
 }
 
-/* Whether this program computes v. Weights and ids are given; values of the encoder are computed by encode programs. */
+/* Whether this program computes v. Weights and ids are given, views lie in the memory of what they are views of; values of
+ * the encoder are computed by encode programs. */
 static bool is_computed(const Cover *c, Id v)
 {
     const Op op = ir_value(c->l->g, v)->op;
 
-    return !ir_op_is_weight(op) && op != OP_IDS && c->l->encoder[v] == c->p->facts.encode &&
+    return !ir_op_is_weight(op) && !ir_op_is_view(op) && op != OP_IDS && c->l->encoder[v] == c->p->facts.encode &&
            (!c->p->facts.hidden || c->l->after[v]);
 }
 
-/* Whether v must be there behind the program's last launch. */
+/* Whether v must be there behind the program's last launch, or before a launch that does not name it: a cache. */
 static bool is_result(const Cover *c, Id v)
 {
-    return v == c->l->g->output || v == c->l->g->pooled || ir_value(c->l->g, v)->op == OP_CROSS_APPEND;
+    const Op op = ir_value(c->l->g, v)->op;
+
+    return v == c->l->g->output || v == c->l->g->pooled || op == OP_CACHE || op == OP_CROSS_CACHE ||
+           op == OP_CROSS_APPEND;
 }
 
 /* Whether v is the root of a tree: every cover writes it to memory. */
@@ -124,7 +128,7 @@ static bool inputs_cost(const Cover *c, const Binding *b, double *us, Id *missin
     *us = 0;
     for (size_t i = 0; i < b->contract->args.n; i++) {
         const ContractArg *a = &b->contract->args.at[i];
-        const Id v = b->arg[i];
+        const Id v = ir_base(c->l->g, b->arg[i]);
         bool again = false;
 
         if (!v || a->out || a->of >= 0 || !is_computed(c, v))
@@ -134,7 +138,7 @@ static bool inputs_cost(const Cover *c, const Binding *b, double *us, Id *missin
             return false;
         }
         for (size_t k = 0; k < i; k++)
-            again |= b->arg[k] == v && b->form[k] == b->form[i];
+            again |= ir_base(c->l->g, b->arg[k]) == v && b->form[k] == b->form[i];
         if (!again)
             *us += v == b->root ? best_of(c, v, b->form[i])->us : input_cost(c, b, v, b->form[i]);
     }
@@ -251,9 +255,10 @@ static void take_inputs(const Cover *c, const Candidate *x)
 {
     for (size_t i = 0; i < x->b.contract->args.n; i++) {
         const ContractArg *a = &x->b.contract->args.at[i];
+        const Id v = ir_base(c->l->g, x->b.arg[i]);
 
-        if (x->b.arg[i] && !a->out && a->of < 0 && is_computed(c, x->b.arg[i]))
-            c->taken[x->b.arg[i]] |= 1u << x->b.form[i];
+        if (v && !a->out && a->of < 0 && is_computed(c, v))
+            c->taken[v] |= 1u << x->b.form[i];
     }
 }
 
@@ -373,13 +378,27 @@ static void add_form(Cover *c, Id v, uint32_t form)
         add_group(c, &x->two);
 }
 
+/* How many launches may read each value: readers of a view read what it is a view of. */
+static const uint32_t *find_readers(const Graph *g)
+{
+    uint32_t *n = ir_uses(g);
+
+    for (Id v = (Id)g->values.n - 1; v > 0; v--)
+        if (ir_op_is_view(ir_value(g, v)->op))
+            n[ir_value(g, v)->args[0]] += n[v] - 1;
+    return n;
+}
+
 bool select_program(const Lower *l, Program *p, Diag *d)
 {
-    const uint32_t *readers = ir_uses(l->g);
+    const uint32_t *readers = find_readers(l->g);
     Cover launched = cover_new(l, p, readers), deferred = cover_new(l, p, readers), *c = &launched;
     Id missing = 0;
     bool found;
 
+    if (ir_op_is_view(ir_value(l->g, l->g->output)->op))
+        return diag_error(d, ir_value(l->g, l->g->output)->loc, "the output is a view: %s computes nothing",
+                          ir_op_name(ir_value(l->g, l->g->output)->op));
     p->fit_cache = NULL;
     p->groups.n = 0;
     found = cover(&launched, &missing);

@@ -5,9 +5,10 @@
  *   v = split_heads(linear(x, wv))                      y = attend_paged(q)
  *   y = join_heads(attend(q, cache(k, v)))
  *
- *   y = join_heads(attend_full(q, k, v))          ->    y = attend_packed(linear(x, wqkv))
+ *   y = join_heads(attend(q, k, v))               ->    y = attend_packed(linear(x, wqkv))
  *   c = cross_cache(k, v)                         ->    c = cross_append(linear(x, wkv))
- *   y = join_heads(attend_source(q, c))           ->    y = attend_cross(linear(x, wq), c)
+ *   y = join_heads(attend(q, c))                  ->    y = attend_cross(linear(x, wq), c)
+ *   y = join_heads(attend(q, cache(k, v)))        ->    y = attend_paged(q, cache(k, v))   where q, k or v is another chain
  *
  *   mul(act(linear(x, wg)), linear(x, wu))        ->    glu(linear(x, interleave(wg, wu)))
  *   select_last(norm(x))                          ->    norm(select_last(x))
@@ -149,6 +150,27 @@ static bool joinable(const Rewrite *r, const Projection *q, const Projection *k,
     return true;
 }
 
+/* Whether v is attention of a scope without what only the general kernel computes. */
+static bool is_plain(const Value *v, const char *scope)
+{
+    return v->op == OP_ATTEND && strcmp(ir_word(v, "scope"), scope) == 0 && !v->args[3] && !v->args[4] && !v->args[5];
+}
+
+/* Attributes of attend_paged; returns their number. */
+static uint32_t paged_attrs(const Value *attend, int64_t kv_heads, double scale, Attr attrs[8])
+{
+    uint32_t n = 0;
+
+    attrs[n++] = attr_int("kv_heads", kv_heads);
+    attrs[n++] = attr_int("layer", ir_int(attend, "layer"));
+    attrs[n++] = attr_float("scale", scale);
+    if (ir_float(attend, "softcap") != 0)
+        attrs[n++] = attr_float("softcap", ir_float(attend, "softcap"));
+    if (ir_int(attend, "window") != 0)
+        attrs[n++] = attr_int("window", ir_int(attend, "window"));
+    return n;
+}
+
 static Id join_attention(Rewrite *r, Id id)
 {
     const Value *join = rewrite_old(r, id), *attend, *cache;
@@ -161,8 +183,7 @@ static Id join_attention(Rewrite *r, Id id)
     if (join->op != OP_JOIN_HEADS)
         return 0;
     attend = rewrite_old(r, join->args[0]);
-    if (attend->op != OP_ATTEND || r->uses[join->args[0]] != 1 || r->uses[attend->args[1]] != 1 ||
-        ir_int(attend, "causal") != 1)
+    if (!is_plain(attend, "causal") || attend->args[2] || r->uses[join->args[0]] != 1 || r->uses[attend->args[1]] != 1)
         return 0;
     cache = rewrite_old(r, attend->args[1]);
     if (!find_projection(r, attend->args[0], &q) || !find_projection(r, cache->args[0], &k) ||
@@ -184,15 +205,24 @@ static Id join_attention(Rewrite *r, Id id)
         attrs[n++] = attr_int("rot", rot);
     x = rewrite_make(r, OP_APPEND, x, table, 0, attrs, n, cache->loc);
 
-    n = 0;
-    attrs[n++] = attr_int("kv_heads", k.heads);
-    attrs[n++] = attr_int("layer", ir_int(attend, "layer"));
-    attrs[n++] = attr_float("scale", ir_float(attend, "scale") * q.scale * k.scale);
-    if (ir_float(attend, "softcap") != 0)
-        attrs[n++] = attr_float("softcap", ir_float(attend, "softcap"));
-    if (ir_int(attend, "window") != 0)
-        attrs[n++] = attr_int("window", ir_int(attend, "window"));
+    n = paged_attrs(attend, k.heads, ir_float(attend, "scale") * q.scale * k.scale, attrs);
     return rewrite_make(r, OP_ATTEND_PAGED, x, 0, 0, attrs, n, attend->loc);
+}
+
+/* Attention whose projections cannot be joined still has the kernels over pages, beside a cache of its own. */
+static Id keep_pages(Rewrite *r, Id id)
+{
+    const Value *join = rewrite_old(r, id), *attend;
+    Attr attrs[8];
+    uint32_t n;
+
+    if (join->op != OP_JOIN_HEADS)
+        return 0;
+    attend = rewrite_old(r, join->args[0]);
+    if (!is_plain(attend, "causal") || attend->args[2] || r->uses[join->args[0]] != 1)
+        return 0;
+    n = paged_attrs(attend, rewrite_old(r, attend->args[1])->shape.dim[1].n, ir_float(attend, "scale"), attrs);
+    return rewrite_make(r, OP_ATTEND_PAGED, r->map[attend->args[0]], r->map[attend->args[1]], 0, attrs, n, attend->loc);
 }
 
 /* --- bidirectional and cross attention --------------------------------------------------------------- */
@@ -207,7 +237,8 @@ static Id join_full(Rewrite *r, Id id)
     if (join->op != OP_JOIN_HEADS)
         return 0;
     attend = rewrite_old(r, join->args[0]);
-    if (attend->op != OP_ATTEND_FULL || r->uses[join->args[0]] != 1 || !find_projection(r, attend->args[0], &q) ||
+    if (!is_plain(attend, "full") || ir_int(attend, "window") || ir_float(attend, "softcap") != 0 ||
+        r->uses[join->args[0]] != 1 || !find_projection(r, attend->args[0], &q) ||
         !find_projection(r, attend->args[1], &k) || !find_projection(r, attend->args[2], &v) || q.rope || k.rope ||
         !joinable(r, &q, &k, &v))
         return 0;
@@ -251,7 +282,8 @@ static Id join_cross(Rewrite *r, Id id)
     if (v->op != OP_JOIN_HEADS)
         return 0;
     attend = rewrite_old(r, v->args[0]);
-    if (attend->op != OP_ATTEND_SOURCE || r->uses[v->args[0]] != 1 || r->uses[attend->args[1]] != 1)
+    if (!is_plain(attend, "source") || ir_float(attend, "softcap") != 0 || r->uses[v->args[0]] != 1 ||
+        r->uses[attend->args[1]] != 1)
         return 0;
     cross = rewrite_old(r, attend->args[1]);
     if (!source_pair(r, cross, &key, &value) || !find_projection(r, attend->args[0], &q) || q.rope)
@@ -341,6 +373,7 @@ bool pass_simplify(Graph *g, const Precision *p, Diag *d)
     while (rewrite_run(g, lift_select))
         ;
     rewrite_run(g, join_attention);
+    rewrite_run(g, keep_pages);
     rewrite_run(g, join_full);
     rewrite_run(g, join_cross);
     rewrite_run(g, join_glu);

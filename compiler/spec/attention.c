@@ -120,52 +120,6 @@ static int nn_rope(lua_State *L)
     return value_push(L, value_add(L, OP_ROPE, x, value_table(L, OP_ROPE_TABLE, &table), 0, &attrs));
 }
 
-/* nn.cache(k, v): the cache of the next layer */
-static int nn_cache(lua_State *L)
-{
-    Reader *r = reader_of(L);
-    const Id k = nn_value(L, 1, "cache: k"), v = nn_value(L, 2, "cache: v");
-    const Shape shape = value_at(L, k)->shape;
-    Attrs attrs = {0};
-    Id id;
-
-    attrs_int(&attrs, "layer", r->layers);
-    id = value_add(L, OP_CACHE, k, v, 0, &attrs);
-    if (shape.dim[2].n % 8 || shape.dim[2].n < 16 || shape.dim[2].n > 256)
-        return sandbox_fail(L, "cache: head_dim is %lld, it must be a multiple of 8 from 16 to 256",
-                            (long long)shape.dim[2].n);
-    r->layers++;
-    return value_push(L, id);
-}
-
-/* nn.attend(q, cache, {scale=, window=, softcap=}): scale 1/sqrt(head_dim), window in tokens */
-static int nn_attend(lua_State *L)
-{
-    const Id q = nn_value(L, 1, "attend: q"), cache = nn_value(L, 2, "attend: the cache");
-    const Shape shape = value_at(L, q)->shape;
-    Attrs attrs = {0};
-    double scale, softcap = 0;
-    int64_t window = 0;
-
-    lua_settop(L, 3);
-    if (value_at(L, cache)->op != OP_CACHE)
-        return sandbox_fail(L, "attend: the second argument is the result of %s, it must be that of cache",
-                            ir_op_name(value_at(L, cache)->op));
-    scale = shape.rank == 3 ? 1 / sqrt((double)shape.dim[2].n) : 1;
-    if (arg_options(L, 3, "scale window softcap", "attend")) {
-        scale = arg_option_number(L, 3, "scale", scale, "attend");
-        softcap = arg_option_number(L, 3, "softcap", 0, "attend");
-        window = arg_option_count(L, 3, "window", 0, MAX_SIZE, 0, "attend");
-    }
-    attrs_int(&attrs, "layer", ir_int(value_at(L, cache), "layer"));
-    attrs_float(&attrs, "scale", scale);
-    if (window)
-        attrs_int(&attrs, "window", window);
-    if (softcap != 0)
-        attrs_float(&attrs, "softcap", softcap);
-    return value_push(L, value_add(L, OP_ATTEND, q, cache, 0, &attrs));
-}
-
 static void check_head_dim(lua_State *L, const char *who, Shape shape)
 {
     const int64_t head_dim = shape.rank == 3 ? shape.dim[2].n : 0;
@@ -174,25 +128,19 @@ static void check_head_dim(lua_State *L, const char *who, Shape shape)
         sandbox_fail(L, "%s: head_dim is %lld, it must be a multiple of 8 from 16 to 256", who, (long long)head_dim);
 }
 
-/* The option of attention without a cache. */
-static double attend_scale(lua_State *L, int i, Shape q, const char *who)
+/* nn.cache(k, v): the cache of the next layer */
+static int nn_cache(lua_State *L)
 {
-    const double scale = q.rank == 3 ? 1 / sqrt((double)q.dim[2].n) : 1;
-
-    lua_settop(L, i);
-    return arg_options(L, i, "scale", who) ? arg_option_number(L, i, "scale", scale, who) : scale;
-}
-
-/* nn.attend_full(q, k, v, {scale=}): every token sees all of its text */
-static int nn_attend_full(lua_State *L)
-{
-    const Id q = nn_value(L, 1, "attend_full: q"), k = nn_value(L, 2, "attend_full: k");
-    const Id v = nn_value(L, 3, "attend_full: v");
+    Reader *r = reader_of(L);
+    const Id k = nn_value(L, 1, "cache: k"), v = nn_value(L, 2, "cache: v");
     Attrs attrs = {0};
+    Id id;
 
-    check_head_dim(L, "attend_full", value_at(L, q)->shape);
-    attrs_float(&attrs, "scale", attend_scale(L, 4, value_at(L, q)->shape, "attend_full"));
-    return value_push(L, value_add(L, OP_ATTEND_FULL, q, k, v, &attrs));
+    attrs_int(&attrs, "layer", r->layers);
+    id = value_add(L, OP_CACHE, k, v, 0, &attrs);
+    check_head_dim(L, "cache", value_at(L, k)->shape);
+    r->layers++;
+    return value_push(L, id);
 }
 
 /* nn.cross_cache(k, v): keys and values of the source for the next layer of the decoder */
@@ -207,18 +155,87 @@ static int nn_cross_cache(lua_State *L)
     return value_push(L, value_add(L, OP_CROSS_CACHE, k, v, 0, &attrs));
 }
 
-/* nn.attend_cross(q, cross, {scale=}) */
-static int nn_attend_cross(lua_State *L)
+/* A weight among the options, or 0. */
+static Id option_value(lua_State *L, int i, const char *name, const char *who)
 {
-    const Id q = nn_value(L, 1, "attend_cross: q"), cross = nn_value(L, 2, "attend_cross: the source");
+    Id id;
+
+    if (!lua_istable(L, i))
+        return 0;
+    lua_getfield(L, i, name);
+    lua_pushfstring(L, "%s: %s", who, name);
+    id = value_maybe(L, -2, lua_tostring(L, -1));
+    lua_pop(L, 2);
+    return id;
+}
+
+/* The options at i, and the op. args: q, k and v. names: the options that this function has. */
+static int add_attend(lua_State *L, int i, const char *who, const char *names, const char *scope, Id args[IR_MAX_ARGS],
+                      Attrs *attrs)
+{
+    const Shape q = value_at(L, args[0])->shape;
+    const double usual = q.rank == 3 ? 1 / sqrt((double)q.dim[2].n) : 1;
+    double scale = usual, softcap = 0;
+    int64_t window = 0;
+
+    lua_settop(L, i);
+    luaL_checkstack(L, 8, NULL);
+    if (arg_options(L, i, names, who)) {
+        scale = arg_option_number(L, i, "scale", usual, who);
+        softcap = arg_option_number(L, i, "softcap", 0, who);
+        window = arg_option_count(L, i, "window", 0, MAX_SIZE, 0, who);
+        if (lua_getfield(L, i, "causal") != LUA_TNIL && lua_toboolean(L, -1))
+            scope = "causal";
+        lua_pop(L, 1);
+    }
+    args[3] = option_value(L, i, "bias", who);
+    args[4] = option_value(L, i, "slopes", who);
+    args[5] = option_value(L, i, "sinks", who);
+    attrs_float(attrs, "scale", scale);
+    if (strcmp(scope, "causal") != 0)
+        attrs_word(attrs, "scope", scope);
+    if (window)
+        attrs_int(attrs, "window", window);
+    if (softcap != 0)
+        attrs_float(attrs, "softcap", softcap);
+    return value_push(L, value_add_shaped(L, OP_ATTEND, args, attrs, (Shape){0}));
+}
+
+/* nn.attend(q, cache, {scale=, window=, softcap=, bias=, slopes=, sinks=}): scale 1/sqrt(head_dim), window in tokens */
+static int nn_attend(lua_State *L)
+{
+    Id args[IR_MAX_ARGS] = {nn_value(L, 1, "attend: q"), nn_value(L, 2, "attend: the cache")};
     Attrs attrs = {0};
 
-    if (value_at(L, cross)->op != OP_CROSS_CACHE)
+    if (value_at(L, args[1])->op != OP_CACHE)
+        return sandbox_fail(L, "attend: the second argument is the result of %s, it must be that of cache",
+                            ir_op_name(value_at(L, args[1])->op));
+    attrs_int(&attrs, "layer", ir_int(value_at(L, args[1]), "layer"));
+    return add_attend(L, 3, "attend", "scale window softcap bias slopes sinks", "causal", args, &attrs);
+}
+
+/* nn.attend_full(q, k, v, {scale=, causal=, window=, softcap=, bias=, slopes=, sinks=}): every token sees all of its text */
+static int nn_attend_full(lua_State *L)
+{
+    Id args[IR_MAX_ARGS] = {nn_value(L, 1, "attend_full: q"), nn_value(L, 2, "attend_full: k"),
+                            nn_value(L, 3, "attend_full: v")};
+    Attrs attrs = {0};
+
+    check_head_dim(L, "attend_full", value_at(L, args[0])->shape);
+    return add_attend(L, 4, "attend_full", "scale causal window softcap bias slopes sinks", "full", args, &attrs);
+}
+
+/* nn.attend_cross(q, cross, {scale=, softcap=, sinks=}) */
+static int nn_attend_cross(lua_State *L)
+{
+    Id args[IR_MAX_ARGS] = {nn_value(L, 1, "attend_cross: q"), nn_value(L, 2, "attend_cross: the source")};
+    Attrs attrs = {0};
+
+    if (value_at(L, args[1])->op != OP_CROSS_CACHE)
         return sandbox_fail(L, "attend_cross: the second argument is the result of %s, it must be that of cross_cache",
-                            ir_op_name(value_at(L, cross)->op));
-    attrs_int(&attrs, "layer", ir_int(value_at(L, cross), "layer"));
-    attrs_float(&attrs, "scale", attend_scale(L, 3, value_at(L, q)->shape, "attend_cross"));
-    return value_push(L, value_add(L, OP_ATTEND_SOURCE, q, cross, 0, &attrs));
+                            ir_op_name(value_at(L, args[1])->op));
+    attrs_int(&attrs, "layer", ir_int(value_at(L, args[1]), "layer"));
+    return add_attend(L, 3, "attend_cross", "scale softcap sinks", "source", args, &attrs);
 }
 
 const luaL_Reg nn_attention[] = {

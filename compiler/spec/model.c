@@ -9,6 +9,12 @@
 
 /* --- the graph -------------------------------------------------------------------------------------- */
 
+/* Whether an attend reads the source. */
+static bool reads_source(const Value *v)
+{
+    return v->op == OP_ATTEND && strcmp(ir_word(v, "scope"), "source") == 0;
+}
+
 static void same_heads(lua_State *L, const Value *v, int64_t heads, int64_t kv_heads, int64_t head_dim)
 {
     Spec *spec = reader_of(L)->spec;
@@ -37,7 +43,7 @@ static void read_encoder_facts(lua_State *L)
             spec->vocab = (uint32_t)ir_value(g, v->args[1])->shape.dim[0].n;
         if (v->op == OP_TYPES)
             spec->types = (uint32_t)x->shape.dim[0].n;
-        if (v->op == OP_ATTEND_FULL)
+        if (v->op == OP_ATTEND)
             same_heads(L, v, v->shape.dim[1].n, ir_value(g, v->args[1])->shape.dim[1].n, v->shape.dim[2].n);
     }
     spec->hidden = (uint32_t)ir_value(g, g->output)->shape.dim[1].n;
@@ -65,7 +71,7 @@ static void read_source_facts(lua_State *L)
             spec->source_vocab = (uint32_t)ir_value(g, v->args[1])->shape.dim[0].n;
         if (v->op == OP_TYPES)
             spec->types = (uint32_t)x->shape.dim[0].n;
-        if (v->op != OP_ATTEND_SOURCE)
+        if (!reads_source(v))
             continue;
         if (ir_value(g, v->args[1])->shape.dim[1].n != spec->kv_heads || v->shape.dim[2].n != spec->head_dim)
             sandbox_fail_at(L, v->loc, "the source has %d kv_heads of %d, the decoder %u of %u; they must be equal",
@@ -98,7 +104,7 @@ static void read_facts(lua_State *L)
             spec->hidden = (uint32_t)s.dim[1].n;
         if (v->op == OP_SAMPLE)
             spec->vocab = (uint32_t)ir_value(g, v->args[0])->shape.dim[1].n;
-        if (v->op == OP_ATTEND) {
+        if (v->op == OP_ATTEND && ir_value(g, v->args[1])->op == OP_CACHE) {
             const Shape k = ir_value(g, v->args[1])->shape;
 
             same_heads(L, v, s.dim[1].n, k.dim[1].n, s.dim[2].n);

@@ -17,7 +17,7 @@
 //@ kernel  attend_paged
 //@ rank    60
 //@ args    q[T,H,E] $rows $pages $k $v $owner -> y
-//@ match   y = attend_paged(q)
+//@ match   y = attend_paged(q, _?)
 //@ consts  H: H  G: attend_paged.kv_heads  E: E
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)

@@ -26,6 +26,37 @@ enum {
 };
 
 enum {
+    CACHE_G,
+    CACHE_E,
+    CACHE_BLOCK,
+    CACHE_PAGES,
+    CACHE_KV,
+};
+
+enum {
+    CROSS_CACHE_G,
+    CROSS_CACHE_E,
+    CROSS_CACHE_SOURCE,
+    CROSS_CACHE_KV,
+};
+
+enum {
+    ROPE_H,
+    ROPE_E,
+    ROPE_ROT,
+    ROPE_HALF,
+};
+
+enum {
+    HEAD_NORM_H,
+    HEAD_NORM_E,
+    HEAD_NORM_LAYER,
+    HEAD_NORM_OWN_G,
+    HEAD_NORM_OWN_B,
+    HEAD_NORM_EPS, /* cpu_number */
+};
+
+enum {
     ATTEND_CROSS_H,
     ATTEND_CROSS_G,
     ATTEND_CROSS_E,
@@ -55,6 +86,23 @@ enum {
     ATTEND_PAGED_SPANS,
     ATTEND_PAGED_LENGTH,
     ATTEND_PAGED_BEAM,
+};
+
+enum {
+    ATTEND_H,
+    ATTEND_G,
+    ATTEND_E,
+    ATTEND_SCALE, /* cpu_number */
+    ATTEND_WINDOW,
+    ATTEND_SOFTCAP, /* cpu_number */
+    ATTEND_PLACE,
+    ATTEND_CAUSAL,
+    ATTEND_SPAN,
+    ATTEND_BLOCK,
+    ATTEND_PAGES,
+    ATTEND_LENGTH,
+    ATTEND_SOURCE,
+    ATTEND_KV,
 };
 
 enum {

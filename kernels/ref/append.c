@@ -49,3 +49,20 @@ void ref_append(RefTensor x, const float *table, const FtxToken *token, int T, i
             }
     }
 }
+
+void ref_rope(RefTensor x, const float *table, const FtxToken *token, int T, int H, int E, int rot, int half, float *y)
+{
+    for (int64_t i = 0; i < (int64_t)T * H; i++) {
+        const float *turn = table + (int64_t)token[i / H].pos * rot;
+
+        for (int e = 0; e < E; e++)
+            y[i * E + e] = (float)ref_at(x, i * E + e);
+        for (int p = 0; p < rot / 2; p++) {
+            const int64_t one = i * E + (half ? p : 2 * p), two = i * E + (half ? p + rot / 2 : 2 * p + 1);
+            const double a = ref_at(x, one), b = ref_at(x, two), cosine = turn[2 * p], sine = turn[2 * p + 1];
+
+            y[one] = (float)(a * cosine - b * sine);
+            y[two] = (float)(b * cosine + a * sine);
+        }
+    }
+}

@@ -52,3 +52,43 @@ void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int
                     y[at + e] = (float)(sum[e] / total);
             }
 }
+
+void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const int64_t *place, int n, int E, int h,
+                     const RefScores *s, float *y)
+{
+    double total = 0.0, top = s->sinks.p ? ref_at(s->sinks, h) : -INFINITY;
+    double sum[512] = {0};
+
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1 && s->sinks.p)
+            total = exp(ref_at(s->sinks, h) - top);
+        for (int j = 0; j < n; j++) {
+            const int half = s->span / 2, away = j - s->i;
+            double score = 0.0;
+
+            if (place[j] < 0)
+                continue;
+            for (int e = 0; e < E; e++)
+                score += ref_at(q, at + e) * ref_at(k, place[j] + e);
+            score *= s->scale;
+            if (s->softcap > 0.0)
+                score = s->softcap * tanh(score / s->softcap);
+            if (s->bias.p)
+                score += ref_at(s->bias, (int64_t)h * s->span + half +
+                                             (away < -half  ? -half
+                                              : away > half ? half
+                                                            : away));
+            if (s->slopes.p)
+                score += ref_at(s->slopes, h) * away;
+            if (pass == 0)
+                top = fmax(top, score);
+            if (pass == 0)
+                continue;
+            total += exp(score - top);
+            for (int e = 0; e < E; e++)
+                sum[e] += exp(score - top) * ref_at(v, place[j] + e);
+        }
+    }
+    for (int e = 0; e < E; e++)
+        y[e] = (float)(sum[e] / total);
+}

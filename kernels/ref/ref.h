@@ -83,6 +83,19 @@ void ref_rope_table(int positions, int rot, double theta, float *table);
 void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int window, double softcap,
                 const RefCache *cache, float *y);
 
+/* What changes the scores of head h of token i of a sequence: cap(scale * q . k) + bias[h, j - i + span/2] + slope[h] * (j - i)
+ * for key j. sinks: e^sink[h] more in the sum of the softmax. Tensors may be absent. */
+typedef struct RefScores {
+    double scale, softcap;
+    RefTensor bias, slopes, sinks; /* [H,span], [H], [H] */
+    int span, i;
+} RefScores;
+/* One head of one token, q[at ..], over n keys and values from element place[j] on; place -1: the token does not see it. */
+void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const int64_t *place, int n, int E, int h,
+                     const RefScores *s, float *y);
+/* x, y [T,H,E]: pairs i and i + rot/2 (half), else 2i and 2i + 1, rotated by table[pos][i] = {cos, sin} */
+void ref_rope(RefTensor x, const float *table, const FtxToken *token, int T, int H, int E, int rot, int half, float *y);
+
 /* One head of one token, q[at ..], over n keys and values at k[from + j * stride], v likewise. */
 void ref_attend_rows(RefTensor q, int64_t at, RefTensor k, RefTensor v, int64_t from, int64_t stride, int n, int E,
                      double scale, float *y);

@@ -95,16 +95,47 @@ local function experts(config, count, k, ffn)
   count = config:count(key, 1, 1024, count)
   return { count = count, k = config:count("num_experts_per_tok", 1, count, k), ffn = ffn }
 end
+local function qwen_windows(config, c)
+  local use = config:flag("use_sliding_window", false)
+  local first = config:count("max_window_layers", 0, 1024, 28)
+  local size = window(config, 4096)
+  c.windows = windows(config, c.layers, use and size or 0, function(i) return i >= first end)
+end
+
+local head_norms = { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
+local post_norms = { attention_norm = false, ffn_norm = false, after_attention = "post_attention_layernorm",
+                     after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
 
 local classes = {
   Qwen2ForCausalLM = {
     type = "qwen2", kv_heads = 32, positions = 32768,
     set = function(config, c)
-      local use = config:flag("use_sliding_window", false)
-      local first = config:count("max_window_layers", 0, 1024, 28)
-      local size = window(config, 4096)
-      c.windows = windows(config, c.layers, use and size or 0, function(i) return i >= first end)
+      qwen_windows(config, c)
       c.qkv_bias = true
+    end,
+  },
+  Qwen3ForCausalLM = {
+    type = "qwen3", kv_heads = 32, head_dim = 128, positions = 32768, names = head_norms,
+    set = function(config, c)
+      qwen_windows(config, c)
+      c.norm_heads = true
+      same_bias(config, c, "attention_bias")
+    end,
+  },
+  Olmo2ForCausalLM = {
+    type = "olmo2", eps = 1e-5, names = post_norms,
+    set = function(config, c) same_bias(config, c, "attention_bias") end,
+  },
+  Exaone4ForCausalLM = {
+    type = "exaone4", eps = 1e-5, kv_heads = 32, names = post_norms,
+    set = function(config, c)
+      local size, pattern = window(config, 4096), 4
+      if type(config:value("sliding_window_pattern")) ~= "string" or not config:value("layer_types") then
+        pattern = config:count("sliding_window_pattern", size > 0 and 1 or 0, 1024, 4) -- "LLLG" says what layer_types says
+      end
+      c.windows = windows(config, c.layers, size, function(i) return size > 0 and (i + 1) % pattern ~= 0 end)
+      for i = 1, c.layers do c.unrotated[i] = size > 0 and c.windows[i] == 0 end
+      c.norm_heads = true
     end,
   },
   MinistralForCausalLM = {
@@ -437,13 +468,12 @@ end
 local lacking = {
   Apertus = "norms of queries and keys", Bloom = "ALiBi", ChatGLM = "rotary positions in two dimensions",
   Dbrx = "experts", Deepseek = "latent attention and experts",
-  Exaone4 = "norms of queries and keys", FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
+  FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
   Gemma3 = "norms of queries and keys", Glm4Moe = "experts", GptOss = "attention sinks and experts",
   GraniteMoeHybrid = "a recurrent state", GraniteMoeShared = "shared experts", Jamba = "a recurrent state and experts",
   Llama4 = "experts", MPT = "ALiBi", Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
-  Olmo2 = "norms of queries and keys",
   Olmo3 = "norms of queries and keys", Olmoe = "experts", Phimoe = "experts", PhiMoE = "experts", Qwen2Moe = "experts",
-  Qwen3 = "norms of queries and keys", Qwen3Moe = "experts", Qwen3Next = "a recurrent state and experts",
+  Qwen3Moe = "experts", Qwen3Next = "a recurrent state and experts",
   T5 = "relative position biases",
 }
 

@@ -21,7 +21,7 @@ static const char *const model =
     "%7 = linear %5 %6 - : [T,16] fp32\n"
     "%8 = rope_table {positions=32 rot=4 theta=10000} : [32,2,2] fp32\n"
     "%9 = append %7 %8 {head_dim=4 heads=2 kv_heads=1 layer=0 rot=4} : [T,2,4] fp32\n"
-    "%10 = attend_paged %9 {kv_heads=1 layer=0 scale=0.5} : [T,8] fp32\n"
+    "%10 = attend_paged %9 - {kv_heads=1 layer=0 scale=0.5} : [T,8] fp32\n"
     "%11 = select_last %10 : [S,8] fp32\n"
     "%12 = linear %11 %2 - : [S,10] fp32\n"
     "%13 = sample %12 : [S] i32\n"
@@ -217,17 +217,27 @@ static void op_mistakes(void **state)
         {"attend %6 %7 {layer=1 scale=1}", "attend: layer is 1, that of the cache 0"},
         {"attend_paged %6 {layer=0 kv_heads=3 scale=1}", "attend_paged: kv_heads is 3, it must be 1 to 2"},
         {"attend_paged %11 {layer=0 kv_heads=3 scale=1}", "q is [T,4,2], kv_heads 3 must divide the heads"},
-        {"attend_full %6 %6 %11 {scale=1}", "attend_full: k is [T,2,4], v is [T,4,2]; they must be equal"},
-        {"attend_full %6 %11 %11 {scale=1}", "attend_full: q is [T,2,4], k is [T,4,2]: head_dim must be equal"},
-        {"cross_cache %2 %6 {layer=0}", "cross_cache: k must be an activation, it is a weight"},
+        {"attend %6 %6 %11 {scale=1}", "attend: k is [T,2,4], v is [T,4,2]; they must be equal"},
+        {"attend %6 %11 %11 {scale=1 scope=\"full\"}", "attend: q is [T,2,4], k is [T,4,2]: head_dim must be equal"},
+        {"attend %6 %6 %6 {scale=1 scope=\"source\"}", "scope source reads what cross_cache kept, it takes no v"},
+        {"attend %6 %7 {layer=0 scale=1 scope=\"full\"}", "scope full cannot read a cache, which lacks later tokens"},
+        {"attend %6 %6 %6 {scale=1 scope=\"half\"}", "scope is \"half\", it must be one of: causal full source"},
+        {"attend %6 %7 - %2 {layer=0 scale=1}", "bias is [10,8], it must be [2,P] with an odd P"},
+        {"attend %6 %7 - - %6 {layer=0 scale=1}", "slopes must be a weight, it is the result of split_heads"},
+        {"attend %6 %7 - - - %2 {layer=0 scale=1}", "sinks is [10,8], it must be [2]"},
+        {"attend_paged %6 %6 {layer=0 kv_heads=2 scale=1}", "cache is [T,2,4] = split_heads, it must be the cache"},
+        {"rmsnorm %6 %2 {eps=0}", "rmsnorm: g is [10,8], it must be [4]"},
+        {"cross_cache %5 %6 {layer=0}", "cross_cache: k must be an activation, it is a weight"},
         {"cross_append %6 {layer=0 kv_heads=1 head_dim=4}", "cross_append: x is [T,2,4], it must have 2 dimensions"},
         {"cross_append %3 {layer=0 kv_heads=2 head_dim=4}", "cross_append: x is [T,8], it must be [T,4*4]"},
         {"cross_append %3 {layer=0 kv_heads=1 head_dim=4}", "the declared shape is [T,8], the op gives [T,1,4]"},
-        {"attend_source %3 %8 {layer=0 scale=1}", "attend_source: q is [T,8], it must have 3 dimensions"},
-        {"attend_source %6 %6 {layer=0 scale=1}", "cross is the result of split_heads, it must be that of cross_cache"},
-        {"attend_source %11 %8 {layer=0 scale=1}", "q has 4 heads of 2, the source [T,2,4]: head_dim must be equal"},
-        {"attend_source %6 %8 {layer=1 scale=1}", "attend_source: layer is 1, that of the source 0"},
-        {"attend_source %6 %8 {layer=0 scale=1}", "the declared shape is [T,8], the op gives [T,2,4]"},
+        {"attend %3 %8 {layer=0 scale=1 scope=\"source\"}", "attend: q is [T,8], it must have 3 dimensions"},
+        {"attend %6 %6 {layer=0 scale=1 scope=\"source\"}",
+         "cross is the result of split_heads, it must be that of cross_cache"},
+        {"attend %11 %8 {layer=0 scale=1 scope=\"source\"}", "q is [T,4,2], the cache holds [T,2,4]: head_dim must be"},
+        {"attend %6 %8 {layer=0 scale=1 scope=\"source\" window=3}", "no window, bias or slopes"},
+        {"attend %6 %8 {layer=1 scale=1 scope=\"source\"}", "attend: layer is 1, that of the source 0"},
+        {"attend %6 %8 {layer=0 scale=1 scope=\"source\"}", "the declared shape is [T,8], the op gives [T,2,4]"},
         {"attend_cross %3 %8 {layer=0 heads=2 kv_heads=1 head_dim=4 scale=1}", "attend_cross: q has 2 heads of 4"},
         {"select_first %6", "select_first: x is [T,2,4], it must have 2 dimensions"},
         {"select_last %9", "select_last: x is [S,8], it must have a row for each token"},

@@ -1,5 +1,5 @@
 /* attention.c - part of test_kernels: attention to the KV cache, cross-attention, attention within packed texts,
- * and fused attention blocks. */
+ * fused attention blocks, and the ops on heads one by one. */
 #include "kernels.h"
 
 /* --- append, attention -------------------------------------------------------------------------- */
@@ -168,6 +168,141 @@ void attention(void **state)
                                             (const int[]){2, 1, 1, 1}[k], e, (const int[]){0, 9, 0, 17}[(k + e) % 4],
                                             k == 3 ? 15.0 : 0.0, (const int[]){0, 7, 45, 0}[(k + e / 8) % 4], NULL});
     finish(s, 21);
+}
+
+/* --- ops on heads, one by one -------------------------------------------------------------------- */
+
+typedef struct Part {
+    DType t, kv;
+    int H, G, E;
+    const char *scope; /* of attend: "causal" over pages; "full" and "rows" (causal) within texts; "source" */
+    int window, span, slopes, sinks, lanes;
+    double softcap;
+} Part;
+
+static int heads_of(Ir *g, int heads, int E, DType t)
+{
+    return add(g, "split_heads %%%d {heads=%d} : [T,%d,%d] %s", input(g, heads * E, t), heads, heads, E, dtype_name(t));
+}
+
+static void add_attend_part(Suite *s, const Part *p)
+{
+    const bool source = strcmp(p->scope, "source") == 0, paged = strcmp(p->scope, "causal") == 0;
+    const char *type = dtype_name(p->t), *scope = strcmp(p->scope, "rows") == 0 ? "causal" : p->scope;
+    Ir g = {0};
+    Case c = {.kv = p->kv, .lanes = p->lanes, .only = "attend", .encode = !source && !paged};
+    char beside[12] = "-", bias[12] = "-", slopes[12] = "-", sinks[12] = "-", name[200];
+    int k;
+
+    g.n =
+        (size_t)snprintf(g.text, sizeof g.text,
+                         "graph \"case\"\nlimits sequences=7 context=64 tokens=150 kv_block=8 kv_pages=72 logit_bias=4 "
+                         "end_ids=4 source=%d sources=%d beams=%d\nkind %s\n",
+                         source ? 75 : 0, source ? 4 : 0, p->lanes, source ? "seq2seq" : "decoder");
+    add(&g, "ids : [T] i32");
+    const int q = heads_of(&g, p->H, p->E, p->t);
+    k = heads_of(&g, p->G, p->E, p->t);
+    const int v = heads_of(&g, p->G, p->E, p->t);
+    if (source || paged)
+        k = add(&g, "%s %%%d %%%d {layer=0} : [T,%d,%d] %s", source ? "cross_cache" : "cache", k, v, p->G, p->E, type);
+    else
+        snprintf(beside, sizeof beside, "%%%d", v);
+    if (p->span)
+        snprintf(bias, sizeof bias, "%%%d", weight(&g, "w", p->H, p->span, p->t));
+    if (p->slopes)
+        snprintf(slopes, sizeof slopes, "%%%d", weight(&g, "s", p->H, 0, p->t));
+    if (p->sinks)
+        snprintf(sinks, sizeof sinks, "%%%d", weight(&g, "z", p->H, 0, p->t));
+    add(&g, "attend %%%d %%%d %s %s %s %s {layer=0 scale=0.2 scope=\"%s\" softcap=%g window=%d} : [T,%d,%d] %s", q, k,
+        beside, bias, slopes, sinks, scope, p->softcap, p->window, p->H, p->E, type);
+    if (p->lanes || source)
+        decode_step(&c, 5);
+    else if (paged)
+        mixed_step(&c);
+    else
+        set_rows(&c, 3, 0, (const int[][2]){{70, 70}, {1, 1}, {41, 41}});
+    snprintf(name, sizeof name, "attend %s %s/%s H=%d G=%d E=%d window=%d span=%d slopes=%d sinks=%d lanes=%d",
+             p->scope, type, dtype_name(p->kv), p->H, p->G, p->E, p->window, p->span, p->slopes, p->sinks, p->lanes);
+    take(s, &g, &c, name);
+}
+
+static void add_rope(Suite *s, DType t, int H, int E, int rot, const char *style)
+{
+    Ir g = begin();
+    Case c = {0};
+    const int x = heads_of(&g, H, E, t);
+
+    mixed_step(&c);
+    add(&g, "rope %%%d %%%d {style=\"%s\"} : [T,%d,%d] %s", x,
+        add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", rot, rot / 2), style, H, E,
+        dtype_name(t));
+    take(s, &g, &c, "rope");
+}
+
+static void add_head_norm(Suite *s, DType t, int H, int E, int kind, bool own_gain, bool own_bias)
+{
+    Ir g = begin();
+    Case c = {0};
+    const int x = heads_of(&g, H, E, t), gain = own_gain ? weight(&g, "g", H, E, t) : weight(&g, "g", E, 0, t);
+    const int bias = kind == 1 ? 0 : own_bias ? weight(&g, "b", H, E, t) : weight(&g, "b", E, 0, t);
+
+    mixed_step(&c);
+    if (kind == 1)
+        add(&g, "rmsnorm %%%d %%%d {eps=1e-5} : [T,%d,%d] %s", x, gain, H, E, dtype_name(t));
+    else
+        add(&g, "layernorm %%%d %%%d %%%d {eps=1e-5} : [T,%d,%d] %s", x, gain, bias, H, E, dtype_name(t));
+    take(s, &g, &c, "norm of heads");
+}
+
+static void add_cache(Suite *s, DType t, DType kv, int G, int E, bool source)
+{
+    Ir g = {0};
+    Case c = {.kv = kv, .encode = source};
+
+    g.n =
+        (size_t)snprintf(g.text, sizeof g.text,
+                         "graph \"case\"\nlimits sequences=7 context=64 tokens=64 kv_block=8 kv_pages=72 logit_bias=4 "
+                         "end_ids=4 source=64 sources=5\nkind %s\n",
+                         source ? "seq2seq" : "decoder");
+    add(&g, "ids : [T] i32");
+    const int k = heads_of(&g, G, E, t), v = heads_of(&g, G, E, t);
+
+    add(&g, "%s %%%d %%%d {layer=0} : [T,%d,%d] %s", source ? "cross_cache" : "cache", k, v, G, E, dtype_name(t));
+    if (source)
+        set_rows(&c, 3, 0, (const int[][2]){{20, 20}, {1, 1}, {41, 41}});
+    else
+        mixed_step(&c);
+    take(s, &g, &c, "cache");
+}
+
+void parts(void **state)
+{
+    static const Part some[] = {
+        {DT_FP32, DT_FP32, 4, 2, 24, "causal", 0, 0, 0, 0, 0, 0},
+        {DT_BF16, DT_BF16, 3, 1, 64, "causal", 5, 9, 1, 1, 0, 20},
+        {DT_FP16, DT_FP32, 2, 2, 40, "causal", 0, 0, 1, 0, 4, 0},
+        {DT_FP32, DT_FP32, 2, 1, 16, "full", 0, 7, 0, 0, 0, 0},
+        {DT_BF16, DT_FP32, 2, 2, 80, "full", 9, 0, 0, 1, 0, 0},
+        {DT_FP16, DT_FP16, 4, 1, 32, "rows", 0, 63, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 1, 1, 48, "rows", 33, 0, 1, 0, 0, 0},
+        {DT_FP32, DT_FP32, 4, 4, 24, "source", 0, 0, 0, 1, 0, 15},
+        {DT_BF16, DT_BF16, 2, 1, 128, "source", 0, 0, 0, 0, 4, 0},
+        {DT_BF16, DT_BF16, 1, 1, 512, "causal", 0, 0, 0, 1, 0, 0},
+    };
+    Suite *s = open_suite("parts");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_attend_part(s, &some[i]);
+    for (int t = 0; t < 3; t++) {
+        add_rope(s, types[t], 3, 40, t == 1 ? 12 : 40, "half");
+        add_rope(s, types[t], 1, 22, t == 1 ? 22 : 6, "neighbour");
+        add_head_norm(s, types[t], 3, (const int[]){24, 128, 20}[t], 1, t == 1, false);
+        add_head_norm(s, types[t], 2, (const int[]){72, 40, 288}[t], 2, t > 0, t > 1);
+        add_cache(s, types[t], types[t], 2, 24, false);
+        add_cache(s, types[t], t ? types[t] : DT_BF16, 3, 40, true);
+    }
+    finish(s, 47);
 }
 
 /* --- attention within packed texts --------------------------------------------------------------- */

@@ -42,18 +42,6 @@ typedef struct Wanted { /* expected contents of the caches and the token history
     int32_t *history;
 } Wanted;
 
-static RefCache cache_of(const Scene *s, void *const cache[2])
-{
-    return (RefCache){cache[0],
-                      cache[1],
-                      s->u->facts.kv,
-                      s->pages,
-                      s->pages_of,
-                      (int)s->u->g->limits.kv_block,
-                      unit_kv_heads(s->u),
-                      unit_head_dim(s->u)};
-}
-
 /* Under the sanitizers the harness does not see plain stores. There a byte counts as written if it is no longer
  * poison. */
 static bool was_written(const char *p, size_t bytes)
@@ -157,43 +145,6 @@ static void attend_cross(const Scene *s, RefTensor q, int H, double scale, float
         }
 }
 
-/* Offset, in elements, of position `pos` and head g in the paged keys or values of a slot. */
-static int64_t paged_row(const RefCache *c, int slot, int g, int pos)
-{
-    return (((int64_t)c->pages[slot * c->pages_of + pos / c->block] * c->G + g) * c->block + pos % c->block) * c->E;
-}
-
-/* Copies all positions of a beam search lane, which may lie in pages of other lanes, into one page. */
-static RefCache gather_lane(const Scene *s, const RefCache *c, const FtxRow *row)
-{
-    static const int32_t first = 0;
-    const int n = row->kv_len;
-    const size_t bytes = (size_t)c->E * dtype_size(c->type);
-    RefCache own = {arena_alloc(s->keep, bytes * (size_t)(n * c->G)),
-                    arena_alloc(s->keep, bytes * (size_t)(n * c->G)),
-                    c->type,
-                    &first,
-                    1,
-                    n,
-                    c->G,
-                    c->E};
-
-    for (int p = 0; p < n; p++) {
-        const int slot = p == n - 1        ? row->slot
-                         : p < row->prompt ? s->rows[row->group].slot
-                                           : s->owner[row->slot * (int)s->u->g->limits.context + p];
-
-        for (int g = 0; g < c->G; g++) {
-            const size_t from = (size_t)paged_row(c, slot, g, p) * dtype_size(c->type),
-                         to = (size_t)(g * n + p) * bytes;
-
-            memcpy((char *)own.k + to, (const char *)c->k + from, bytes);
-            memcpy((char *)own.v + to, (const char *)c->v + from, bytes);
-        }
-    }
-    return own;
-}
-
 static void attend_paged(const Scene *s, const Value *v, RefTensor q, const RefCache *cache, float *y)
 {
     const int H = (int)ir_value(s->u->g, v->args[0])->shape.dim[1].n, window = (int)ir_int(v, "window");
@@ -203,7 +154,7 @@ static void attend_paged(const Scene *s, const Value *v, RefTensor q, const RefC
         RefCache c = *cache;
 
         if (row.lane >= 0) {
-            c = gather_lane(s, cache, &row);
+            c = scene_lane_cache(s, cache, &row);
             row.slot = 0;
         }
         ref_attend(q, &row, 1, H, ir_float(v, "scale"), window, ir_float(v, "softcap"), &c, y);
@@ -228,12 +179,14 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
     if (!root && s->input[id].p)
         return s->input[id];
     for (int i = 0; i < IR_MAX_ARGS; i++)
-        if (v->args[i] && ir_value(g, v->args[i])->op != OP_IDS && ir_value(g, v->args[i])->op != OP_CROSS_APPEND)
+        if (v->args[i] && ir_value(g, v->args[i])->op != OP_IDS && !is_cache(ir_value(g, v->args[i])->op))
             a[i] = evaluate(s, v->args[i], false, w);
     n = ir_shape_elements(v->shape, s->T, s->S);
     M = n / (v->shape.dim[v->shape.rank - 1].n ? v->shape.dim[v->shape.rank - 1].n : 1);
     y = arena_alloc(s->keep, (size_t)n * 4 + 16);
     const int C = (int)v->shape.dim[v->shape.rank - 1].n;
+    if (scene_heads(s, v, a, w->cache, y))
+        return (RefTensor){y, DT_FP32};
     switch (v->op) {
     case OP_EMBED: ref_embed(s->token, s->T, a[1], (RefTensor){0}, 0, C, w->history, (int)g->limits.context, y); break;
     case OP_POSITIONS: rows_of(s, v, a[0], ir_int(v, "offset"), C, y); break;
@@ -255,13 +208,13 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
     case OP_POOL_MEAN: ref_pool_mean(a[0], s->rows, s->S, C, y); break;
     case OP_NORMALIZE: ref_normalize(a[0], ir_float(v, "eps"), (int)M, C, y); break;
     case OP_APPEND: {
-        const RefCache cache = cache_of(s, w->cache);
+        const RefCache cache = scene_cache(s, w->cache);
 
         ref_append(a[0], a[1].p, s->token, s->T, (int)ir_int(v, "heads"), (int)ir_int(v, "rot"), &cache, y);
         break;
     }
     case OP_ATTEND_PAGED: {
-        const RefCache cache = cache_of(s, w->cache);
+        const RefCache cache = scene_cache(s, w->cache);
 
         attend_paged(s, v, a[0], &cache, y);
         break;
@@ -434,7 +387,7 @@ static bool *rows_written(const Scene *s, size_t rows)
 {
     bool *written = arena_array(s->keep, bool, rows);
     const bool source = unit_of_source(s->u);
-    const RefCache c = cache_of(s, s->cache);
+    const RefCache c = scene_cache(s, s->cache);
 
     for (int t = 0; t < s->T; t++)
         for (int g = 0; g < c.G; g++) {
@@ -608,13 +561,13 @@ static void check_values(Scene *s)
     served(s, rows, &from, &to);
     if (unit_leaves_segments(u)) {
         check_head(s, want.p);
-    } else if (v->op != OP_CROSS_APPEND) {
+    } else if (!is_cache(v->op)) {
         check_written(s, from, to, room, (size_t)n * dtype_size(v->type));
         compare(s, "y", s->y, v->type, want.p, to * n, from * n);
         if (s->left)
             check_stats(s, want.p, rows, room, n);
     }
-    if (unit_appends(u) || v->op == OP_CROSS_APPEND)
+    if (unit_appends(u))
         compare_cache(s, &w);
     for (uint32_t i = 0; i < u->b.n_covered; i++)
         if (ir_value(u->g, u->b.covered[i])->op == OP_EMBED && !u->facts.encode)

@@ -21,6 +21,7 @@ void attention(void **state);
 void windows(void **state);
 void texts(void **state);
 void blocks(void **state);
+void parts(void **state);
 
 static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
 

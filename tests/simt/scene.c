@@ -29,46 +29,6 @@ float scene_uniform(void)
     return (float)bits() / 1073741824.0f - 1.0f;
 }
 
-const Value *unit_cache_op(const Unit *u)
-{
-    for (uint32_t i = 0; i < u->b.n_covered; i++) {
-        const Value *v = ir_value(u->g, u->b.covered[i]);
-
-        if (v->op == OP_APPEND || v->op == OP_ATTEND_PAGED || v->op == OP_CROSS_APPEND || v->op == OP_ATTEND_CROSS)
-            return v;
-    }
-    return NULL;
-}
-
-bool unit_appends(const Unit *u)
-{
-    for (uint32_t i = 0; i < u->b.n_covered; i++)
-        if (ir_value(u->g, u->b.covered[i])->op == OP_APPEND)
-            return true;
-    return false;
-}
-
-bool unit_of_source(const Unit *u)
-{
-    const Value *v = unit_cache_op(u);
-
-    return v && (v->op == OP_CROSS_APPEND || v->op == OP_ATTEND_CROSS);
-}
-
-int unit_head_dim(const Unit *u)
-{
-    const Value *v = unit_cache_op(u);
-
-    if (!v)
-        return 0;
-    return v->op == OP_ATTEND_PAGED ? (int)ir_value(u->g, v->args[0])->shape.dim[2].n : (int)ir_int(v, "head_dim");
-}
-
-int unit_kv_heads(const Unit *u)
-{
-    return unit_cache_op(u) ? (int)ir_int(unit_cache_op(u), "kv_heads") : 0;
-}
-
 uint32_t scene_form(const Catalog *c, const char *name)
 {
     for (uint32_t i = 0; i < c->n_forms; i++)
@@ -321,10 +281,10 @@ static void make_cache(Scene *s)
                   : w    ? FTX_NAMED_v
                          : FTX_NAMED_k] = simt_alloc(s->cache_bytes, w ? "values" : "keys");
     }
-    for (int r = 0; r < s->S && v->op != OP_CROSS_APPEND; r++) {
+    for (int r = 0; r < s->S && !(source && unit_appends(u)); r++) {
         const FtxRow *row = &s->rows[r];
 
-        if (v->op != OP_ATTEND_CROSS)
+        if (!source)
             fill_cache(s, row->slot, 0, row->kv_len - (unit_appends(u) ? row->q_len : 0));
         else if (r == 0 || row->src_slot != s->rows[r - 1].src_slot)
             fill_cache(s, row->src_slot, 0, row->src_len);
@@ -461,7 +421,7 @@ static void *make_arg(Scene *s, size_t i)
     for (size_t k = 0; k < i; k++)
         if (u->b.arg[k] == u->b.arg[i] && u->b.contract->args.at[k].of < 0)
             return s->arg[k];
-    if (ir_value(u->g, u->b.arg[i])->op == OP_CROSS_APPEND) /* the kernel reads it from the cache */
+    if (is_cache(ir_value(u->g, u->b.arg[i])->op)) /* the kernel reads it from $k and $v, or $cross_k and $cross_v */
         return NULL;
     return make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), a->name[strlen(a->name) - 1] == 'g');
 }
@@ -624,7 +584,7 @@ void scene_written_in_front(const Scene *s)
         else
             simt_written_in_front(s->matrix[i], (size_t)ir_shape_elements(v->shape, s->T, s->S) * dtype_size(v->type));
     }
-    if (!unit_cache_op(u) || unit_cache_op(u)->op != OP_ATTEND_PAGED || unit_appends(u))
+    if (!unit_cache_op(u) || unit_of_source(u) || unit_appends(u))
         return;
     for (int t = 0; t < s->T; t++)
         for (int g = 0; g < unit_kv_heads(u); g++)

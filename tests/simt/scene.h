@@ -2,6 +2,7 @@
  *
  *   case.c    which kernels are run        scene.c   data of a launch      expect.c   expected results
  *                                          norms.c   row statistics, folded weights
+ *                                          heads.c   caches; expected results of ops on heads
  *                                          search.c  data and results of the launches of `beam` */
 #ifndef FTX_SIMT_SCENE_H
 #define FTX_SIMT_SCENE_H
@@ -65,7 +66,8 @@ float scene_uniform(void);
 
 /* The unit's op that reads or writes a cache (append, attention, cross-attention); NULL: none. */
 const Value *unit_cache_op(const Unit *u);
-bool unit_appends(const Unit *u); /* it writes the step's keys and values to the KV pages */
+bool is_cache(Op op);             /* its result is a cache, which has no buffer */
+bool unit_appends(const Unit *u); /* it writes the step's keys and values to the KV pages, or those of a source */
 bool unit_of_source(const Unit *u);
 int unit_head_dim(const Unit *u);
 int unit_kv_heads(const Unit *u);
@@ -85,6 +87,13 @@ double scene_inv_temperature(const FtxParams *p);
 void scene_keep(float *row, FtxSegment *p, int need);
 /* Writes what an LM head kernel may write for logits [S, V]: segments of any width, also empty ones. */
 void scene_segments(const Scene *s, const float *logits);
+
+/* A paged cache of the layer; of a beam search lane its positions, copied into one page. */
+RefCache scene_cache(const Scene *s, void *const cache[2]);
+RefCache scene_lane_cache(const Scene *s, const RefCache *c, const FtxRow *row);
+/* The result of an op on heads: attend, cache, cross_cache, rope, a norm. a: its arguments; cache: expected contents after it.
+ * False: v is another op. */
+bool scene_heads(const Scene *s, const Value *v, const RefTensor *a, void *const cache[2], float *y);
 
 /* Compares with the reference. If only some blocks ran (Case.blocks), compares only what they wrote. */
 void scene_check(Scene *s);

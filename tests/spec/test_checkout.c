@@ -85,7 +85,7 @@ static void test_checkout_mistakes(void **state)
         {"{\"architectures\": [\"Qwen3MoeForCausalLM\"]}", NULL,
          "config.json: architectures: Qwen3MoeForCausalLM is not known, and nn.* cannot say it yet: it has experts; "
          "the "
-         "nearest that ftxc reads is Qwen2ForCausalLM. docs/specs.md says how a file hf/Qwen3MoeForCausalLM.lua beside "
+         "nearest that ftxc reads is Qwen3ForCausalLM. docs/specs.md says how a file hf/Qwen3MoeForCausalLM.lua beside "
          "config.json describes it"},
         {"{\"architectures\": [\"XLNetLMHeadModel\"]}", NULL,
          "config.json: architectures: XLNetLMHeadModel is not known; the nearest that ftxc reads is LlamaForCausalLM. "

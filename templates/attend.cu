@@ -1,0 +1,27 @@
+// attend.cu - contract and instance of attend.cuh: attention that no other kernel computes
+//@ kernel  attend
+//@ rank    42
+//@ args    q[T,H,E] keys[T,G,E] values[T,G,E] bias[H,P]:fp32 slopes[H]:fp32 sinks[H]:fp32 $step $rows $token $pages $k $v $cross_k $cross_v $owner -> y
+//@ match   y = attend(q, keys, values?, bias, slopes?, sinks?)  | SPAN=P
+//@ match   y = attend(q, keys, values?, -, slopes?, sinks?)
+//@ consts  X: type(q)  KV: type($k)  H: H  G: G  E: E
+//@ consts  SCALE: attend.scale  SOFTCAP: attend.softcap  WINDOW: attend.window  SPAN: SPAN  SLOPES: has(slopes)  SINKS: has(sinks)
+//@ consts  PLACE: has(values) ? 1 : attend.scope == source ? 2 : 0  CAUSAL: attend.scope == causal
+//@ consts  PAGE: BLOCK  LENGTH: CONTEXT  SOURCE_LENGTH: SOURCE  BEAM: PLACE == 0 && BEAMS > 0
+//@ fits    type(y) == X && E % 8 == 0 && E <= 512
+//@ launch  grid H, T   block 128
+//@ moves   2 * sizeof(q) * T * H * E + 2 * T * T_MAX * G * E * sizeof(KV)
+//@ flops   2 * T * T_MAX * H * E
+//@ overlap yes
+#include "attend.cuh"
+
+struct Config {
+    using T = @X@;
+    using KV = @KV@;
+    static constexpr int H = @H@, G = @G@, E = @E@, PLACE = @PLACE@, CAUSAL = @CAUSAL@, WINDOW = @WINDOW@, SPAN = @SPAN@;
+    static constexpr int SLOPES = @SLOPES@, SINKS = @SINKS@, BEAM = @BEAM@, BLOCK = @PAGE@, CONTEXT = @LENGTH@;
+    static constexpr int SOURCE = @SOURCE_LENGTH@, WARPS = 4;
+    static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
+};
+extern "C" __global__ void __launch_bounds__(128)
+@NAME@(const AttendArgs a) { attend<Config>(a); }

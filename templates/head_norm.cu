@@ -1,0 +1,23 @@
+// head_norm.cu - contract and instance of head_norm.cuh: norms over heads
+//@ kernel  head_norm
+//@ rank    34
+//@ args    x[T,H,E] g[E]:fp32 c[E]:fp32 og[H,E]:fp32 oc[H,E]:fp32 $step -> y
+//@ match   y = rmsnorm(x, g)          | NORM=1 OWN_G=0 OWN_C=0 EPS=rmsnorm.eps
+//@ match   y = rmsnorm(x, og)         | NORM=1 OWN_G=1 OWN_C=0 EPS=rmsnorm.eps
+//@ match   y = layernorm(x, g, c)     | NORM=2 OWN_G=0 OWN_C=0 EPS=layernorm.eps
+//@ match   y = layernorm(x, og, c)    | NORM=2 OWN_G=1 OWN_C=0 EPS=layernorm.eps
+//@ match   y = layernorm(x, og, oc)   | NORM=2 OWN_G=1 OWN_C=1 EPS=layernorm.eps
+//@ consts  X: type(x)  H: H  E: E  THREADS: 128
+//@ fits    type(y) == X
+//@ launch  grid ceil_div(T * H, THREADS / 32)   block THREADS
+//@ moves   2 * sizeof(x) * T * H * E
+//@ overlap yes
+#include "head_norm.cuh"
+
+struct Config {
+    using T = @X@;
+    static constexpr int H = @H@, E = @E@, NORM = @NORM@, OWN_G = @OWN_G@, OWN_C = @OWN_C@, THREADS = @THREADS@;
+    static constexpr float EPS = @EPS@;
+};
+extern "C" __global__ void __launch_bounds__(Config::THREADS)
+@NAME@(const HeadNormArgs a) { head_norm<Config>(a); }

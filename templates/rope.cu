@@ -1,0 +1,19 @@
+// rope.cu - contract and instance of rope.cuh: RoPE of heads that no append rotates
+//@ kernel  rope
+//@ rank    32
+//@ args    x[T,H,E] table[P,R,2]:fp32 $step $token -> y
+//@ match   y = rope(x, table)
+//@ consts  X: type(x)  H: H  E: E  ROT: 2 * R  HALF: rope.style == half
+//@ consts  THREADS: min(256, round_up(ceil_div(H * E, 2), 32))
+//@ fits    E % 2 == 0 && type(y) == X
+//@ launch  grid T   block THREADS
+//@ moves   2 * sizeof(x) * T * H * E
+//@ overlap yes
+#include "rope.cuh"
+
+struct Config {
+    using T = @X@;
+    static constexpr int H = @H@, E = @E@, ROT = @ROT@, HALF = @HALF@, THREADS = @THREADS@;
+};
+extern "C" __global__ void __launch_bounds__(Config::THREADS)
+@NAME@(const RopeArgs a) { rope<Config>(a); }

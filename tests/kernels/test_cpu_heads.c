@@ -1,0 +1,293 @@
+/* test_cpu_heads.c - the CPU kernels of heads one by one (attend, cache, rope, norms) against the references: pages in any
+ * order, texts, sources, the lanes of a beam search; windows, biases, slopes, sinks; caches of any type. */
+#include "cpu_test.h"
+
+enum { ROWS = 4, BLOCK = 8, LENGTH = 64, PAGES = LENGTH / BLOCK, SOURCE = 50, KEYS = 2 * ROWS * LENGTH };
+
+typedef struct Step {
+    FtxRow rows[ROWS];
+    FtxToken token[256];
+    int32_t pages[ROWS * PAGES], owner[ROWS * LENGTH];
+    int T;
+} Step;
+
+/* q_len and kv_len of each row. With lanes all rows but the last are one beam search. */
+static Step make_step(const int length[ROWS][2], bool lanes)
+{
+    Step s = {.T = 0};
+
+    for (int i = 0; i < ROWS * PAGES; i++)
+        s.pages[i] = (i * 5 + 3) % (ROWS * PAGES);
+    for (int i = 0; i < ROWS * LENGTH; i++)
+        s.owner[i] = (i * 7 / 3) % (ROWS - 1);
+    for (int r = 0; r < ROWS; r++) {
+        s.rows[r] = (FtxRow){.q_start = s.T,
+                             .q_len = length[r][0],
+                             .kv_len = length[r][1],
+                             .slot = (r + 1) % ROWS,
+                             .src_len = 1 + 16 * r,
+                             .src_slot = (r * 3 + 1) % ROWS,
+                             .prompt = 5,
+                             .lane = lanes && r < ROWS - 1 ? r : -1};
+        for (int i = 0; i < length[r][0]; i++)
+            s.token[s.T++] = (FtxToken){.pos = length[r][1] - length[r][0] + i, .row = r, .slot = s.rows[r].slot};
+    }
+    return s;
+}
+
+static int page_row(const Step *s, const FtxRow *row, int p)
+{
+    const int slot = row->lane < 0 || p == row->kv_len - 1 ? row->slot
+                     : p < row->prompt                     ? s->rows[row->group].slot
+                                                           : s->owner[row->slot * LENGTH + p];
+
+    return s->pages[slot * PAGES + p / BLOCK];
+}
+
+typedef struct Shape {
+    int H, G, E, place, causal, window, span;
+    bool slopes, sinks, lanes;
+    double softcap;
+    DType type;
+} Shape;
+
+/* Element of key j of head g, in pages, rows or sources. */
+static int64_t element(const Step *s, const Shape *x, const FtxRow *row, int g, int j)
+{
+    if (x->place == 1)
+        return ((int64_t)(row->q_start + j) * x->G + g) * x->E;
+    if (x->place == 2)
+        return (((int64_t)row->src_slot * x->G + g) * SOURCE + j) * x->E;
+    return (((int64_t)page_row(s, row, j) * x->G + g) * BLOCK + j % BLOCK) * x->E;
+}
+
+static void expect_attend(const Step *s, const Shape *x, const float *q, const void *k, const void *v, RefScores scores,
+                          float *want)
+{
+    const DType type = x->place == 1 ? DT_FP32 : x->type;
+
+    for (int t = 0; t < s->T; t++)
+        for (int h = 0; h < x->H; h++) {
+            const FtxRow *row = &s->rows[s->token[t].row];
+            const int i = t - row->q_start + (x->place ? 0 : row->kv_len - row->q_len);
+            const int n = x->place == 2 ? row->src_len : x->place == 0 || x->causal ? i + 1 : row->q_len;
+            const bool behind = x->place == 0 || x->causal;
+            int64_t place[KEYS];
+
+            for (int j = 0; j < n; j++)
+                place[j] = x->window && (behind ? i - j >= x->window : abs(i - j) > x->window)
+                               ? -1
+                               : element(s, x, row, h / (x->H / x->G), j);
+            scores.i = i;
+            ref_attend_keys((RefTensor){q, DT_FP32}, ((int64_t)t * x->H + h) * x->E, (RefTensor){k, type},
+                            (RefTensor){v, type}, place, n, x->E, h, &scores, want + ((int64_t)t * x->H + h) * x->E);
+        }
+}
+
+static void check_attend(const Shape *x, const Step *s)
+{
+    const size_t values = (size_t)(s->T * x->H * x->E);
+    const DType type = x->place == 1 ? DT_FP32 : x->type;
+    const size_t cached = (size_t)(x->G * x->E) * (x->place == 1   ? (size_t)s->T
+                                                   : x->place == 2 ? (size_t)(ROWS * SOURCE)
+                                                                   : (size_t)(ROWS * LENGTH));
+    float *q = random_tensor(values, DT_FP32, 2.0f), *y = malloc(values * 4), *want = malloc(values * 4);
+    float *again = malloc(values * 4);
+    void *k = random_tensor(cached, type, 2.0f), *v = random_tensor(cached, type, 2.0f);
+    float *bias = x->span ? random_tensor((size_t)(x->H * x->span), DT_FP32, 2.0f) : NULL;
+    float *slopes = x->slopes ? random_tensor((size_t)x->H, DT_FP32, 0.3f) : NULL;
+    float *sinks = x->sinks ? random_tensor((size_t)x->H, DT_FP32, 3.0f) : NULL;
+    void *const pages_k = x->place == 0 ? k : NULL, *const pages_v = x->place == 0 ? v : NULL;
+    void *const cross_k = x->place == 2 ? k : NULL, *const cross_v = x->place == 2 ? v : NULL;
+    void *const arg[] = {q,
+                         x->place == 1 ? k : NULL,
+                         x->place == 1 ? v : NULL,
+                         bias,
+                         slopes,
+                         sinks,
+                         (void *)s->rows,
+                         (void *)s->token,
+                         (void *)s->pages,
+                         pages_k,
+                         pages_v,
+                         cross_k,
+                         cross_v,
+                         x->lanes ? (void *)s->owner : NULL,
+                         y};
+    const int64_t consts[] = {[ATTEND_H] = x->H,           [ATTEND_G] = x->G,
+                              [ATTEND_E] = x->E,           [ATTEND_SCALE] = number_bits(0.3),
+                              [ATTEND_WINDOW] = x->window, [ATTEND_SOFTCAP] = number_bits(x->softcap),
+                              [ATTEND_PLACE] = x->place,   [ATTEND_CAUSAL] = x->causal,
+                              [ATTEND_SPAN] = x->span,     [ATTEND_BLOCK] = BLOCK,
+                              [ATTEND_PAGES] = PAGES,      [ATTEND_LENGTH] = LENGTH,
+                              [ATTEND_SOURCE] = SOURCE,    [ATTEND_KV] = x->type};
+
+    expect_attend(s, x, q, k, v,
+                  (RefScores){.scale = 0.3,
+                              .softcap = x->softcap,
+                              .bias = {bias, DT_FP32},
+                              .slopes = {slopes, DT_FP32},
+                              .sinks = {sinks, DT_FP32},
+                              .span = x->span},
+                  want);
+    for (int level = 0; level < LEVELS; level++) {
+        memset(y, -1, values * 4);
+        call(kernel_at("attend", level), arg, consts, s->T, ROWS, 1);
+        assert_close(y, want, values, 4e-6, "attend");
+        memcpy(again, y, values * 4);
+        memset(y, -1, values * 4);
+        call(kernel_at("attend", level), arg, consts, s->T, ROWS, 5);
+        assert_memory_equal(y, again, values * 4);
+    }
+    free(q), free(y), free(want), free(again), free(k), free(v), free(bias), free(slopes), free(sinks);
+}
+
+static void attends(void **state)
+{
+    static const int mixed[ROWS][2] = {{1, 40}, {1, 1}, {9, 9}, {5, 64}},
+                     texts[ROWS][2] = {{33, 33}, {1, 1}, {64, 64}, {7, 7}};
+    static const int lanes[ROWS][2] = {{1, 30}, {1, 30}, {1, 30}, {1, 12}};
+    static const Shape shapes[] = {
+        {4, 2, 24, 0, 1, 0, 0, false, false, false, 0, DT_FP32},
+        {3, 1, 40, 0, 1, 6, 9, true, true, false, 12, DT_BF16},
+        {2, 2, 512, 0, 1, 33, 0, false, true, false, 0, DT_FP16},
+        {2, 1, 16, 0, 1, 0, 0, true, false, true, 0, DT_FP32},
+        {2, 2, 72, 0, 1, 9, 127, false, true, true, 0, DT_BF16},
+        {4, 2, 20, 1, 0, 0, 7, false, false, false, 0, DT_FP32},
+        {2, 1, 64, 1, 0, 5, 0, false, true, false, 9, DT_FP32},
+        {3, 3, 32, 1, 1, 0, 0, true, false, false, 0, DT_FP32},
+        {1, 1, 48, 1, 1, 33, 3, false, false, false, 0, DT_FP32},
+        {4, 1, 40, 2, 0, 0, 0, false, true, false, 5, DT_FP32},
+        {2, 2, 128, 2, 0, 0, 0, false, false, false, 0, DT_BF16},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const Step s = make_step(shapes[i].place == 1 ? texts : shapes[i].lanes ? lanes : mixed, shapes[i].lanes);
+
+        check_attend(&shapes[i], &s);
+    }
+}
+
+/* Each row of the cache that this step writes, and no other. */
+static void caches(void **state)
+{
+    static const int length[ROWS][2] = {{1, 40}, {1, 1}, {9, 9}, {5, 50}};
+    const Step s = make_step(length, false);
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const Shape x = {
+            .G = 1 + i % 3, .E = i % 2 ? 40 : 24, .place = i < 3 ? 0 : 2, .type = (DType)(DT_FP32 + i % 3)};
+        const size_t n = (size_t)(ROWS * LENGTH * x.G * x.E), row = (size_t)(s.T * x.G * x.E);
+        float *keys = random_tensor(row, DT_FP32, 2.0f), *values = random_tensor(row, DT_FP32, 2.0f);
+        void *k = calloc(n, 4), *v = calloc(n, 4), *want_k = calloc(n, 4), *want_v = calloc(n, 4);
+
+        for (int t = 0; t < s.T; t++)
+            for (int g = 0; g < x.G; g++)
+                for (int e = 0; e < x.E; e++) {
+                    const int64_t to = element(&s, &x, &s.rows[s.token[t].row], g, s.token[t].pos) + e;
+
+                    dtype_store(want_k, (size_t)to, x.type, keys[(t * x.G + g) * x.E + e]);
+                    dtype_store(want_v, (size_t)to, x.type, values[(t * x.G + g) * x.E + e]);
+                }
+        for (int level = 0; level < LEVELS; level++) {
+            memset(k, 0, n * 4), memset(v, 0, n * 4);
+            if (x.place == 0)
+                call(kernel_at("cache", level), (void *const[]){keys, values, (void *)s.token, (void *)s.pages, k, v},
+                     (const int64_t[]){[CACHE_G] = x.G,
+                                       [CACHE_E] = x.E,
+                                       [CACHE_BLOCK] = BLOCK,
+                                       [CACHE_PAGES] = PAGES,
+                                       [CACHE_KV] = x.type},
+                     s.T, ROWS, 3);
+            else
+                call(kernel_at("cross_cache", level),
+                     (void *const[]){keys, values, (void *)s.rows, (void *)s.token, k, v},
+                     (const int64_t[]){[CROSS_CACHE_G] = x.G,
+                                       [CROSS_CACHE_E] = x.E,
+                                       [CROSS_CACHE_SOURCE] = SOURCE,
+                                       [CROSS_CACHE_KV] = x.type},
+                     s.T, ROWS, 3);
+            assert_memory_equal(k, want_k, n * 4);
+            assert_memory_equal(v, want_v, n * 4);
+        }
+        free(keys), free(values), free(k), free(v), free(want_k), free(want_v);
+    }
+}
+
+static void ropes(void **state)
+{
+    static const int length[ROWS][2] = {{1, 40}, {1, 1}, {9, 9}, {5, 64}};
+    static const int shapes[][4] = {{3, 24, 24, 1}, {1, 22, 6, 0}, {2, 40, 12, 1}, {4, 16, 16, 0}};
+    const Step s = make_step(length, false);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int H = shapes[i][0], E = shapes[i][1], rot = shapes[i][2], half = shapes[i][3];
+        const size_t n = (size_t)(s.T * H * E);
+        float *x = random_tensor(n, DT_FP32, 2.0f), *table = random_tensor((size_t)(LENGTH * rot), DT_FP32, 1.0f);
+        float *y = malloc(n * 4), *want = malloc(n * 4);
+
+        ref_rope((RefTensor){x, DT_FP32}, table, s.token, s.T, H, E, rot, half, want);
+        for (int level = 0; level < LEVELS; level++) {
+            memset(y, -1, n * 4);
+            call(kernel_at("rope", level), (void *const[]){x, table, (void *)s.token, y},
+                 (const int64_t[]){[ROPE_H] = H, [ROPE_E] = E, [ROPE_ROT] = rot, [ROPE_HALF] = half}, s.T, ROWS, 3);
+            assert_close(y, want, n, 1e-6, "rope");
+        }
+        free(x), free(table), free(y), free(want);
+    }
+}
+
+static void norms(void **state)
+{
+    enum { T = 7 };
+    static const int shapes[][5] = {/* H, E, layer norm, each head has its own gain, its own bias */
+                                    {3, 24, 0, 0, 0},
+                                    {2, 37, 0, 1, 0},
+                                    {1, 128, 1, 0, 0},
+                                    {4, 16, 1, 1, 0},
+                                    {2, 70, 1, 1, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int H = shapes[i][0], E = shapes[i][1], layer = shapes[i][2], own_g = shapes[i][3], own_b = shapes[i][4];
+        const size_t n = (size_t)(T * H * E);
+        float *x = random_tensor(n, DT_FP32, 2.0f), *g = random_tensor((size_t)(own_g ? H * E : E), DT_FP32, 1.0f);
+        float *b = random_tensor((size_t)(own_b ? H * E : E), DT_FP32, 1.0f), *y = malloc(n * 4), *want = malloc(n * 4);
+
+        for (int at = 0; at < T * H; at++) {
+            const RefTensor row = {x + at * E, DT_FP32}, gain = {g + (own_g ? at % H * E : 0), DT_FP32};
+
+            x[at * E] += (float)at; /* a mean other than 0 */
+            if (layer)
+                ref_layernorm(row, gain, (RefTensor){b + (own_b ? at % H * E : 0), DT_FP32}, 1e-3, 1, E, want + at * E);
+            else
+                ref_rmsnorm(row, gain, 1e-3, 1, E, want + at * E);
+        }
+        for (int level = 0; level < LEVELS; level++) {
+            memset(y, -1, n * 4);
+            call(kernel_at("head_norm", level),
+                 (void *const[]){x, own_g ? NULL : g, layer && !own_b ? b : NULL, own_g ? g : NULL,
+                                 layer && own_b ? b : NULL, y},
+                 (const int64_t[]){[HEAD_NORM_H] = H,
+                                   [HEAD_NORM_E] = E,
+                                   [HEAD_NORM_LAYER] = layer,
+                                   [HEAD_NORM_OWN_G] = own_g,
+                                   [HEAD_NORM_OWN_B] = own_b,
+                                   [HEAD_NORM_EPS] = number_bits(1e-3)},
+                 T, ROWS, 3);
+            assert_close(y, want, n, 4e-6, "head_norm");
+        }
+        free(x), free(g), free(b), free(y), free(want);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(attends), cmocka_unit_test(caches), cmocka_unit_test(ropes),
+                                       cmocka_unit_test(norms)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
