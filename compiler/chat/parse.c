@@ -12,11 +12,9 @@ static bool at_tag(const Parser *p, const char *name)
     return t->kind == T_BLOCK && t[1].kind == T_NAME && strcmp(t[1].text, name) == 0;
 }
 
-/* {% name %} */
-static bool take_tag(Parser *p, const char *name)
+/* Behind the tag {% name %}, at which a body has ended. */
+static bool skip_tag(Parser *p)
 {
-    if (!at_tag(p, name))
-        return parse_fail(p, "a block is not closed");
     p->at += 2;
     return token_need(p, T_CLOSE, NULL);
 }
@@ -49,9 +47,9 @@ static Node *parse_if(Parser *p)
             inner = next;
         }
     }
-    if (at_tag(p, "else") && (!take_tag(p, "else") || !node_add(p, inner, body(p, last))))
+    if (at_tag(p, "else") && (!skip_tag(p) || !node_add(p, inner, body(p, last))))
         return NULL;
-    return take_tag(p, "endif") ? n : NULL;
+    return skip_tag(p) ? n : NULL;
 }
 
 static Node *parse_for(Parser *p)
@@ -76,14 +74,14 @@ static Node *parse_for(Parser *p)
     }
     if (!token_need(p, T_CLOSE, NULL) || !(inside = body(p, ends)))
         return NULL;
-    if (at_tag(p, "else") && (!take_tag(p, "else") || !(other = body(p, last))))
+    if (at_tag(p, "else") && (!skip_tag(p) || !(other = body(p, last))))
         return NULL;
     *arena_push(p->keep, n->kids) = target;
     *arena_push(p->keep, n->kids) = items;
     *arena_push(p->keep, n->kids) = condition;
     *arena_push(p->keep, n->kids) = inside;
     *arena_push(p->keep, n->kids) = other;
-    return take_tag(p, "endfor") ? n : NULL;
+    return skip_tag(p) ? n : NULL;
 }
 
 static Node *parse_set(Parser *p)
@@ -105,7 +103,7 @@ static Node *parse_set(Parser *p)
     } else if (!token_need(p, T_CLOSE, NULL) || !node_add(p, n, body(p, ends))) {
         return NULL;
     }
-    return take_tag(p, "endset") ? n : NULL;
+    return skip_tag(p) ? n : NULL;
 }
 
 static Node *parse_filter_block(Parser *p)
@@ -116,7 +114,7 @@ static Node *parse_filter_block(Parser *p)
     if (!filters || !token_need(p, T_CLOSE, NULL) || !node_add(p, n, body(p, ends)))
         return NULL;
     node_add(p, n, filters);
-    return take_tag(p, "endfilter") ? n : NULL;
+    return skip_tag(p) ? n : NULL;
 }
 
 /* {% generation %} marks the assistant's text for training; here it is a scope. */
@@ -127,7 +125,7 @@ static Node *parse_generation(Parser *p)
 
     if (!token_need(p, T_CLOSE, NULL) || !node_add(p, n, body(p, ends)))
         return NULL;
-    return take_tag(p, "endgeneration") ? n : NULL;
+    return skip_tag(p) ? n : NULL;
 }
 
 static Node *parse_macro(Parser *p)
@@ -156,7 +154,7 @@ static Node *parse_macro(Parser *p)
         return NULL;
     for (size_t i = 0; i < params.n; i++)
         node_add(p, n, params.at[i]);
-    return take_tag(p, "endmacro") ? n : NULL;
+    return skip_tag(p) ? n : NULL;
 }
 
 static Node *parse_word(Parser *p, NodeKind kind)

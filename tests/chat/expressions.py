@@ -194,15 +194,15 @@ FIXED = ["{{ ('<a>'|safe) + '<b>&' + s }}{{ '\"x\\'' + ('y'|safe) }}{{ 'a<'|safe
 
 
 def products():
-    """Every filter, test and method on every kind of value."""
-    values = STRINGS + NUMBERS + LISTS + DICTS + OTHERS
+    """Every filter, test and method on every variable, as x, and on none."""
     filters = sorted({*STRING_FILTERS, *LIST_FILTERS, *DICT_FILTERS, *NUMBER_FILTERS} - {"reverse"})  # it prints an iterator
-    return [f"{{{{ ({v})|{f} }}}}" for v in values for f in filters] + [f"{{{{ ({v}) is {t} }}}}" for v in values for t in TESTS] + \
-        [f"{{{{ {v}.{m} }}}}" for v in STRINGS + LISTS[:8] + DICTS[:3] for m in METHODS]
+    texts = [f"{{{{ x|{f} }}}}" for f in filters] + [f"{{{{ x is {t} }}}}" for t in TESTS] + [f"{{{{ x.{m} }}}}" for m in METHODS]
+    values = [{"x": v} for v in VARIABLES.values()] + [{}]
+    return [{"templates": {"default": text}, "messages": [], "variables": {**v, "ls": VARIABLES["ls"]}} for text in texts for v in values]
 
 
 def cases(seed, count):
-    out = [{"templates": {"default": text}, "messages": [], "variables": VARIABLES} for text in FIXED + products()]
+    out = [{"templates": {"default": text}, "messages": [], "variables": VARIABLES} for text in FIXED] + products()
     for i in range(count):
         g = Generator(f"{seed}-{i}")
         text = "a {{ " + g.value(3) + " }} z" if i % 3 else g.body(3)

@@ -1,6 +1,7 @@
 """oracle.py - Jinja2 as transformers sets it up, and the comparison with this tree's templates."""
 import copy
 import datetime
+import functools
 import json
 import subprocess
 import sys
@@ -45,14 +46,19 @@ def environment():
 ENV = environment()
 
 
+@functools.lru_cache(maxsize=None)
+def compiled(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ENV.from_string(text)
+
+
 def expected(case):
     """("text", TEXT) or ("error", TEXT of raise_exception or None)."""
     templates = case["templates"]
     name = case.get("name") or ("tool_use" if case.get("tools") is not None and "tool_use" in templates else "default")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            template = ENV.from_string(templates[name])
+        template = compiled(templates[name])
         variables = {"messages": case["messages"], "tools": case.get("tools"), "documents": None,
                      "add_generation_prompt": case.get("prompt", False)}
         return "text", template.render(**{**case.get("tokens", {}), **variables, **copy.deepcopy(case.get("variables", {}))})  # |indent changes a list
