@@ -56,6 +56,8 @@ static void mistakes(void **state)
         "templates/t.cu:4: contract: L: the layer cannot be a constant; $k and $v are those of the layer");
     assert_string_equal(message("//@ kernel a\n//@ args x -> y\n//@ match y = scale(x)\n//@ consts L: scale.bye\n"),
                         "templates/t.cu:4: contract: scale.bye is not an attribute of an op; `ftxc ops` lists them");
+    assert_non_null(strstr(message(NORM LAUNCH "//@ consts L: scales.by\n"), "scales.by is not an attribute of an op"));
+    assert_non_null(strstr(message("//@ kernel a\n//@ args 8x -> y\n"), "expected argument, found \"8x -> y\""));
     assert_string_equal(message("//@ kernel a\n//@ grids 1\n"),
                         "templates/t.cu:2: contract: there is no line \"grids\"; docs/contracts.md lists them");
     assert_string_equal(message(NORM LAUNCH "//@ tiled z 64\n"),

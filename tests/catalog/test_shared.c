@@ -8,6 +8,7 @@ static void mistakes(void **state)
     (void)state;
     assert_string_equal(message(NORM LAUNCH "//@ shared A 8 * C\n//@ shared B 4 over A\n//@ shared D 4 align 16\n"),
                         "");
+    assert_string_equal(message(NORM LAUNCH "//@ consts over_all: 8\n//@ shared A 4 + over_all\n"), "");
     assert_string_equal(message(NORM LAUNCH "//@ shared A 8\n//@ shared A 4\n"),
                         "templates/t.cu:8: contract: region A is given twice");
     assert_string_equal(message(NORM LAUNCH "//@ shared A 8 * Z\n"),

@@ -26,6 +26,10 @@ static void wrong_variants(void **state)
     assert_string_equal(message(TWINS "//@ plain, tail: rank 1\n"),
                         "templates/t.cu:4: contract: there is no variant tail; the line is: //@ VARIANT, VARIANT: ...");
     assert_string_equal(
+        message("//@ kernel lin\n//@ variant plain | A=0\n//@ variant plainer | A=1\n"
+                "//@ plainer: rank 2\n//@ plain: rank 1\n//@ args x[M] -> y\n//@ match y = scale(x)\n" LAUNCH),
+        "");
+    assert_string_equal(
         message("//@ plain: kernel lin\n"),
         "templates/t.cu:1: contract: there is no variant plain; the line is: //@ VARIANT, VARIANT: ...");
     assert_string_equal(
