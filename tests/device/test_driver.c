@@ -129,6 +129,18 @@ static void a_missing_function_is_named(void **state)
     assert_string_equal(a.why.text, "CUPTI has no cuptiGetTimestamp");
 }
 
+/* A folder without any: the machine's own are taken, and where it has none the message says so. */
+static void a_missing_one_is_named(void **state)
+{
+    const Answer cupti = ask(ask_cupti, "/nowhere"), blas = ask(ask_blas, "/nowhere");
+
+    (void)state;
+    if (cupti.first == FTX_ENODEVICE)
+        assert_non_null(strstr(cupti.why.text, "no CUPTI on this machine: libcupti.so"));
+    if (blas.first)
+        assert_non_null(strstr(blas.why.text, "large matrix products need cuBLASLt"));
+}
+
 static void it_is_not_used_where_the_user_says_so(void **state)
 {
     const Answer a = ask(ask_driver, "0");
@@ -144,6 +156,7 @@ int main(void)
         cmocka_unit_test(a_new_one_is_taken),
         cmocka_unit_test(an_old_one_is_not),
         cmocka_unit_test(a_missing_function_is_named),
+        cmocka_unit_test(a_missing_one_is_named),
         cmocka_unit_test(it_is_not_used_where_the_user_says_so),
     };
 
