@@ -140,7 +140,7 @@ static Hash128 write_headers(const Build *b)
         if (host)
             text = host;
         write_file(arena_printf(b->keep, "%s/include/%s", b->dir, name), text);
-        fprintf(sum, "%s\n%s\n", name, text_strip(text, true, b->keep));
+        fprintf(sum, "%s\n%s\n", name, catalog_strip(text, true, b->keep));
     }
     fclose(sum);
     const Hash128 h = hash128(all, bytes);
@@ -242,7 +242,7 @@ void build_run(Build *b)
     fprintf(sum, "%s %s %s %llx%llx\n", b->cxx, b->flags, LINKS, (unsigned long long)headers.low,
             (unsigned long long)headers.high);
     for (size_t i = 0; i < b->n; i++)
-        fprintf(sum, "%s\n%s\n", b->at[i].entry, text_strip(b->at[i].text, true, b->keep));
+        fprintf(sum, "%s\n%s\n", b->at[i].entry, catalog_strip(b->at[i].text, true, b->keep));
     fclose(sum);
     const Hash128 h = hash128(all, bytes);
     free(all);
