@@ -85,6 +85,8 @@ static int64_t *params_of(const Suite *s, const Case *c, const Graph *g)
         of[0] = 1;
         of[scene_form(&s->catalog, "row_stats")] = v == g->output ? 0 : c->columns;
         of[scene_form(&s->catalog, "segments")] = v == g->logits && c->segments;
+        if (ir_value(g, v)->op == OP_ROUTE && v != g->output)
+            of[scene_form(&s->catalog, "by_expert")] = ir_value(g, ir_value(g, v)->args[0])->shape.dim[1].n;
     }
     return params;
 }
@@ -124,7 +126,9 @@ static void add_unit(Suite *s, const Unit *u)
 size_t suite_add(Suite *s, const Case *c, const char *name)
 {
     Unit u = {.c = *c, .name = arena_strdup(s->keep, name)};
-    const uint32_t gives = c->stats ? scene_form(&s->catalog, "row_stats") : 0;
+    const uint32_t gives = c->stats    ? scene_form(&s->catalog, "row_stats")
+                           : c->sorted ? scene_form(&s->catalog, "by_expert")
+                                       : 0;
     const size_t before = s->n + s->left;
     const char *reason = NULL;
     uint32_t *uses;

@@ -22,6 +22,7 @@ typedef struct Case {
     bool segments; /* for sampling: the kernel of the logits writes segments of them */
     int columns;   /* the inputs have row statistics, one part for so many columns; 0: they have none */
     bool stats;    /* the kernel must write statistics of the output's rows */
+    bool sorted;   /* the kernel must sort the rows of routes by expert */
     int bucket;    /* 0: exact */
     int rows, decode_rows;
     int lanes; /* the first `lanes` rows are one beam search, all as long as the first; 0: no beam search */

@@ -192,6 +192,15 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
     case OP_POSITIONS: rows_of(s, v, a[0], ir_int(v, "offset"), C, y); break;
     case OP_TYPES: rows_of(s, v, a[0], 0, C, y); break;
     case OP_LINEAR: linear(s, a, (int)M, C, (int)ir_value(g, v->args[1])->shape.dim[1].n, y); break;
+    case OP_EXPERT_LINEAR:
+    case OP_EXPERT_SUM: {
+        const Shape of = ir_value(g, v->args[2])->shape;
+        const int R = (int)ir_value(g, v->args[1])->shape.dim[1].n / 2;
+
+        (v->op == OP_EXPERT_SUM ? ref_expert_sum : ref_expert_linear)(
+            a[0], a[1].p, a[2], a[3], (int)M, R, (int)(of.dim[0].n / ir_int(v, "experts")), (int)of.dim[1].n, y);
+        break;
+    }
     case OP_ADD: ref_add(a[0], a[1], n, y); break;
     case OP_MUL: ref_mul(a[0], a[1], n, y); break;
     case OP_SCALE: ref_scale(a[0], ir_float(v, "by"), n, y); break;
@@ -589,8 +598,12 @@ void scene_check_zeroed(const Scene *s)
 
 void scene_check(Scene *s)
 {
-    if (ir_value(s->u->g, s->u->b.root)->op == OP_SAMPLE)
+    const Value *v = ir_value(s->u->g, s->u->b.root);
+
+    if (v->op == OP_SAMPLE)
         check_sample(s);
+    else if (v->op == OP_ROUTE)
+        scene_check_routes(s, s->input[v->args[0]], v->args[1] ? s->input[v->args[1]] : (RefTensor){0});
     else
         check_values(s);
     scene_check_zeroed(s);

@@ -1,7 +1,8 @@
 /* kernels.h - what the files of test_kernels share: steps, and graphs written line by line.
  *
  *   test_kernels.c   rows, products, sampling and searching
- *   attention.c      every kind of attention */
+ *   attention.c      every kind of attention
+ *   mixtures.c       routers and experts */
 #ifndef SIMT_KERNELS_H
 #define SIMT_KERNELS_H
 
@@ -22,6 +23,10 @@ void windows(void **state);
 void texts(void **state);
 void blocks(void **state);
 void parts(void **state);
+
+/* mixtures.c */
+void routers(void **state);
+void experts(void **state);
 
 static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
 

@@ -13,7 +13,8 @@ static int64_t last_of(const Value *v)
 bool unit_norms(const Unit *u, Id id)
 {
     for (size_t i = 0; i < u->b.contract->operands; i++)
-        if (u->b.contract->args.at[i].of >= 0 && !u->b.contract->args.at[i].out && u->b.arg[i] == id)
+        if (u->b.contract->args.at[i].of >= 0 && !u->b.contract->args.at[i].out && u->b.arg[i] == id &&
+            ir_value(u->g, id)->op != OP_ROUTE)
             return true;
     return false;
 }

@@ -390,6 +390,8 @@ static void *make_input(Scene *s, Id id, DType type, bool gain)
     simt_fill(p, 0xff, room);
     if (u->c.flat > 0.0f && v->shape.dim[0].kind == DIM_S && type == DT_FP32)
         make_flat((float *)(void *)p, n, u->c.flat, u->c.levels ? u->c.levels : 129);
+    else if (v->op == OP_ROUTE)
+        scene_make_routes(s, v, (int32_t *)(void *)p);
     else
         random_values(v, n, type, gain, p);
     if (unit_norms(u, id))
@@ -557,7 +559,9 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
     scene_fold(s);
     for (size_t i = 0; i < c->operands; i++)
         if (c->args.at[i].of >= 0)
-            s->arg[i] = scene_make_stats(s, i);
+            s->arg[i] = !u->b.arg[i]                                  ? NULL
+                        : ir_value(u->g, u->b.arg[i])->op == OP_ROUTE ? (void *)scene_make_by_expert(s, i)
+                                                                      : scene_make_stats(s, i);
     give_maps(s);
     if (u->g->logits && unit_reads_form(u, u->g->logits) && ir_value(u->g, u->b.root)->op == OP_SAMPLE)
         scene_segments(s, s->input[u->g->logits].p);
@@ -580,7 +584,8 @@ void scene_written_in_front(const Scene *s)
         if (!v || u->b.arg[i] == u->b.root || ir_op_is_weight(v->op) || !s->arg[i])
             continue;
         if (u->b.contract->args.at[i].of >= 0)
-            simt_written_in_front(s->arg[i], scene_stats_bytes(s, i));
+            simt_written_in_front(s->arg[i],
+                                  v->op == OP_ROUTE ? scene_by_expert_bytes(s, i, true) : scene_stats_bytes(s, i));
         else
             simt_written_in_front(s->matrix[i], (size_t)ir_shape_elements(v->shape, s->T, s->S) * dtype_size(v->type));
     }

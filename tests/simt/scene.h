@@ -3,6 +3,7 @@
  *   case.c    which kernels are run        scene.c   data of a launch      expect.c   expected results
  *                                          norms.c   row statistics, folded weights
  *                                          heads.c   caches; expected results of ops on heads
+ *                                          routes.c  routes, and rows by expert
  *                                          search.c  data and results of the launches of `beam` */
 #ifndef FTX_SIMT_SCENE_H
 #define FTX_SIMT_SCENE_H
@@ -39,8 +40,9 @@ typedef struct Scene { /* the host keeps copies of what the kernel may change */
     void *matrix[CONTRACT_MAX_ARGS]; /* the matrix of an argument, also if the kernel gets its TMA descriptor */
     void *arg[CONTRACT_MAX_ARGS + 8];
     size_t n_args;
-    void *y;     /* the output; NULL: none */
-    float *left; /* row statistics of y: sum, sum of squares, [rows][slices][2]; NULL: not written */
+    void *y;                  /* the output; NULL: none */
+    float *left;              /* row statistics of y: sum, sum of squares, [rows][slices][2]; NULL: not written */
+    int32_t *starts, *sorted; /* y's form by_expert; NULL: not written */
 } Scene;
 
 /* Whether the unit reads row statistics of this value. scene_shift_rows gives some of its rows a mean other than 0. */
@@ -54,6 +56,13 @@ size_t scene_stats_bytes(const Scene *s, size_t i);
 void scene_fold(Scene *s);
 /* Sum and sum of squares of columns [from, from + n) of a row; sizes: the sum of their absolute values. */
 void scene_stats(RefTensor x, int64_t from, int64_t n, double *sum, double *squares, double *sizes);
+
+/* Routes of random logits; the form by_expert for argument i, a companion of routes: of an input it is filled in, of y left
+ * unwritten; and what the router's kernel wrote, compared with the reference. */
+void scene_make_routes(const Scene *s, const Value *v, int32_t *y);
+int32_t *scene_make_by_expert(Scene *s, size_t i);
+size_t scene_by_expert_bytes(const Scene *s, size_t i, bool live);
+void scene_check_routes(const Scene *s, RefTensor logits, RefTensor bias);
 
 /* Makes the launch's data from `seed` and copies it to the device. */
 void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep);

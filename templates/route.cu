@@ -1,0 +1,26 @@
+// route.cu - contract and instance of route.cuh: the experts of each row, and the rows of each expert
+//
+// Up to 32 rows are one block, which sorts them by expert without a word to any other.
+//@ kernel  route
+//@ rank    500
+//@ args    x[M,N]:fp32 b[N]:fp32 $step -> y[M,R2] starts:by_expert.starts(y) rows:by_expert.rows(y)
+//@ match   y = route(x, b?)
+//@ gives   y as by_expert N
+//@ consts  N: N  K: route.k  SIGMOID: route.sigmoid  CHOSEN: route.chosen  RENORM: route.renorm
+//@ consts  GROUPS: route.groups  KEPT: route.groups_kept  BEST_TWO: route.best_two  SCALE: route.scale
+//@ consts  BIAS: has(b)  SORTED: has(starts)  ROWS_S: rows(x)  THREADS: 32 * min(M_MAX, N > 256 ? 8 : 32)
+//@ fits    N <= 1024 && K <= 32 && GROUPS <= 32
+//@ zeroed  done 4
+//@ launch  grid min(SMS, ceil_div(M, THREADS / 32))   block THREADS
+//@ moves   4 * M * N
+//@ overlap yes
+#include "route.cuh"
+
+struct Config {
+    static constexpr int N = @N@, K = @K@, SIGMOID = @SIGMOID@, CHOSEN = @CHOSEN@, RENORM = @RENORM@;
+    static constexpr int GROUPS = @GROUPS@, KEPT = @KEPT@, BEST_TWO = @BEST_TWO@, BIAS = @BIAS@, SORTED = @SORTED@;
+    static constexpr int ROWS_S = @ROWS_S@, THREADS = @THREADS@;
+    static constexpr float SCALE = @SCALE@;
+};
+extern "C" __global__ void __launch_bounds__(Config::THREADS)
+@NAME@(const RouteArgs a) { route<Config>(a); }

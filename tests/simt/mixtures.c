@@ -1,0 +1,129 @@
+/* mixtures.c - routers and linear layers of experts. */
+#include "kernels.h"
+
+/* A graph whose steps may have so many tokens. */
+static Ir begin_long(int tokens)
+{
+    Ir g = {0};
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=7 context=%d tokens=%d kv_block=8 kv_pages=512 "
+                           "logit_bias=4 end_ids=4\n",
+                           tokens, tokens);
+    add(&g, "ids : [T] i32");
+    return g;
+}
+
+/* rows 1 to 7: a decode step; 0: the mixed step; more: one prompt in a program for any number of tokens. */
+static void set_step(Case *c, int rows)
+{
+    if (rows == 0)
+        mixed_step(c);
+    else if (rows <= 7)
+        decode_step(c, rows);
+    else
+        set_rows(c, 1, 0, (const int[][2]){{rows, rows}});
+}
+
+typedef struct Router {
+    int X, k, bias, sorted, rows;
+    const char *attrs;
+    const char *target;
+} Router;
+
+static void add_router(Suite *s, const Router *r)
+{
+    Ir g = begin_long(300);
+    Case c = {.target = r->target, .sorted = r->sorted};
+    const int x = input(&g, r->X, DT_FP32);
+    char name[200];
+
+    set_step(&c, r->rows);
+    if (r->bias)
+        add(&g, "route %%%d %%%d {k=%d%s} : [T,%d] i32", x, weight(&g, "b", r->X, 0, DT_FP32), r->k, r->attrs,
+            2 * r->k);
+    else
+        add(&g, "route %%%d - {k=%d%s} : [T,%d] i32", x, r->k, r->attrs, 2 * r->k);
+    snprintf(name, sizeof name, "route X=%d k=%d%s bias=%d sorted=%d rows=%d", r->X, r->k, r->attrs, r->bias, r->sorted,
+             r->rows);
+    take(s, &g, &c, name);
+}
+
+void routers(void **state)
+{
+    static const Router some[] = {
+        {8, 2, 0, 1, 1, " renorm=1", NULL},
+        {8, 2, 0, 0, 3, "", NULL},
+        {5, 5, 1, 1, 7, " sigmoid=1 scale=2.5", NULL},
+        {60, 4, 0, 1, 0, "", "sm_80"},
+        {128, 8, 0, 1, 1, " renorm=1", NULL},
+        {33, 6, 0, 1, 0, " chosen=1 scale=0.5", NULL},
+        {64, 8, 1, 1, 0, " sigmoid=1 renorm=1 groups=8 groups_kept=4 best_two=1 scale=2.5", NULL},
+        {48, 3, 1, 1, 5, " groups=6 groups_kept=2", NULL},
+        {300, 9, 0, 1, 41, " renorm=1", NULL},
+        {40, 4, 1, 1, 150, " chosen=1", "sm_80"},
+        {16, 1, 0, 1, 299, "", NULL},
+    };
+    Suite *s = open_suite("routers");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_router(s, &some[i]);
+    finish(s, 71);
+}
+
+typedef struct Expert {
+    DType t;
+    int X, R, N, K, bias;
+    const char *end; /* of the first layer: "", "glu", "act"; of the sum: "sum", "add" */
+    int rows;
+    const char *target;
+} Expert;
+
+static void add_expert(Suite *s, const Expert *l)
+{
+    const char *type = dtype_name(l->t);
+    const bool sum = strcmp(l->end, "sum") == 0 || strcmp(l->end, "add") == 0;
+    Ir g = begin_long(300);
+    Case c = {.target = l->target};
+    const int x = input(&g, sum ? l->R * l->K : l->K, l->t), width = sum ? l->N : l->R * l->N;
+    const int r = add(&g, "route %%%d - {k=%d renorm=1} : [T,%d] i32", input(&g, l->X, DT_FP32), l->R, 2 * l->R);
+    const int w = weight(&g, "w", l->X * l->N, l->K, l->t), b = l->bias ? weight(&g, "b", l->X * l->N, 0, l->t) : 0;
+    char name[200], bias[16] = "-";
+    int y;
+
+    set_step(&c, l->rows);
+    if (b)
+        snprintf(bias, sizeof bias, "%%%d", b);
+    y = add(&g, "%s %%%d %%%d %%%d %s {experts=%d} : [T,%d] %s", sum ? "expert_sum" : "expert_linear", x, r, w, bias,
+            l->X, width, type);
+    if (strcmp(l->end, "glu") == 0)
+        add(&g, "glu %%%d {kind=\"silu\"} : [T,%d] %s", y, width / 2, type);
+    else if (strcmp(l->end, "act") == 0)
+        add(&g, "act %%%d {kind=\"gelu_tanh\"} : [T,%d] %s", y, width, type);
+    else if (strcmp(l->end, "add") == 0)
+        add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, width, l->t), width, type);
+    snprintf(name, sizeof name, "expert %s X=%d R=%d N=%d K=%d bias=%d %s rows=%d %s", type, l->X, l->R, l->N, l->K,
+             l->bias, l->end, l->rows, l->target ? l->target : "");
+    take(s, &g, &c, name);
+}
+
+void experts(void **state)
+{
+    static const Expert some[] = {
+        {DT_BF16, 8, 2, 72, 264, 0, "glu", 1, NULL},   {DT_BF16, 8, 2, 72, 264, 0, "add", 1, NULL},
+        {DT_FP16, 40, 8, 66, 72, 1, "glu", 3, NULL},   {DT_FP16, 40, 8, 35, 72, 1, "sum", 3, NULL},
+        {DT_FP32, 5, 3, 24, 36, 1, "glu", 7, NULL},    {DT_FP32, 5, 3, 20, 36, 1, "add", 7, NULL},
+        {DT_FP32, 3, 1, 7, 6, 0, "", 0, "sm_80"},      {DT_FP32, 3, 1, 7, 6, 0, "sum", 0, "sm_80"},
+        {DT_BF16, 33, 4, 34, 520, 1, "act", 0, NULL},  {DT_BF16, 33, 4, 34, 520, 0, "add", 0, NULL},
+        {DT_FP16, 6, 2, 40, 24, 0, "glu", 41, NULL},   {DT_BF16, 70, 3, 24, 40, 1, "glu", 150, "sm_80"},
+        {DT_BF16, 70, 3, 24, 40, 1, "add", 150, NULL}, {DT_FP32, 4, 2, 18, 20, 1, "glu", 70, NULL},
+        {DT_FP32, 4, 2, 18, 20, 1, "sum", 70, NULL},
+    };
+    Suite *s = open_suite("experts");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_expert(s, &some[i]);
+    finish(s, 73);
+}
