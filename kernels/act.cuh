@@ -1,6 +1,7 @@
 // act.cuh - element by element: activations, gated units, sums, products, scales. Memory bound.
 //
 //   x, a, b, y  [M, C]  row-major (glu: x [M, 2C])      one type, computed in fp32
+//   mul_by: b [M], w [C] fp32
 //
 // blockIdx.x is the row; blocks along y share its columns, each thread taking vectors of up to 16 bytes.
 #pragma once
@@ -22,6 +23,7 @@ template <class K, int VEC, class F> DEVICE void for_vectors(const FtxStep *step
 
 struct OneArgs { const void *x; const FtxStep *step; void *y; };
 struct TwoArgs { const void *a, *b; const FtxStep *step; void *y; };
+struct FactorArgs { const void *a, *b; const float *w; const FtxStep *step; void *y; };
 
 // y[m,i] = kind(x[m,i])
 template <class K> DEVICE void act(const OneArgs &a)
@@ -67,6 +69,28 @@ template <class K> DEVICE void add_mul(const TwoArgs &a)
 #pragma unroll
         for (int i = 0; i < VEC; i++)
             f[i] = K::MUL ? f[i] * g[i] : f[i] + g[i];
+        store((T *)a.y + row * K::C + at, from_floats<T>(f));
+    });
+}
+
+// y[m,i] = a[m,i] * b[m], or without OF_ROW a[m,i] * w[i]
+template <class K> DEVICE void mul_by(const FactorArgs &a)
+{
+    typedef typename K::T T;
+    constexpr int VEC = vec_width<T>(K::C);
+    for_vectors<K, VEC>(a.step, [&](i64 row, int at) {
+        Vec<float, VEC> f = to_floats(load<VEC>((const T *)a.a + row * K::C + at));
+        if constexpr (K::OF_ROW) {
+            const float by = to_float(((const T *)a.b)[row]);
+#pragma unroll
+            for (int i = 0; i < VEC; i++)
+                f[i] *= by;
+        } else {
+            const Vec<float, VEC> by = load<VEC>(a.w + at);
+#pragma unroll
+            for (int i = 0; i < VEC; i++)
+                f[i] *= by[i];
+        }
         store((T *)a.y + row * K::C + at, from_floats<T>(f));
     });
 }

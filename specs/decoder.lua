@@ -63,13 +63,6 @@ local function norm(c, x, name)
   return nn.layernorm(x, g, c.norm_bias and nn.weight(name .. ".bias", { d }), c.norm_eps)
 end
 
--- Rows from .. from + count - 1 of each of the blocks first .. last of w, one after another.
-local function rows(w, block, from, count, first, last)
-  if first == last then return nn.rows(w, first * block + from, count) end
-  local middle = (first + last) // 2
-  return nn.concat(rows(w, block, from, count, first, middle), rows(w, block, from, count, middle + 1, last))
-end
-
 -- q [T, H*E], k and v [T, G*E]
 local function projections(c, x, name)
   local q, kv, n = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.names
@@ -80,8 +73,8 @@ local function projections(c, x, name)
   local w, b = weights(name .. n.qkv, q + 2 * kv, c.hidden, c.qkv_bias)
   local block, of_q, of_kv = (q + 2 * kv) // c.groups, q // c.groups, kv // c.groups
   local function part(from, count)
-    local function of(m) return rows(m, block, from, count, 0, c.groups - 1) end
-    return nn.linear(x, of(w), b and of(b))
+    local every = c.groups > 1 and block or nil
+    return nn.linear(x, nn.rows(w, from, count, every), b and nn.rows(b, from, count, every))
   end
   return part(0, of_q), part(of_q, of_kv), part(of_q + of_kv, of_kv)
 end

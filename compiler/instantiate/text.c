@@ -172,3 +172,54 @@ const char *instantiate_text(const Instance *i, Target t, Arena *keep)
                         i->template_name, i->note ? ", " : "", i->note ? i->note : "", nvcc_line(i, t, keep),
                         i->template_name, text_body(i, keep));
 }
+
+/* Finds the next `#include "NAME"` from *p on, and moves *p past it. */
+static bool next_include(const char **p, const char **name, size_t *n)
+{
+    for (const char *at = *p; (at = strstr(at, "#include")) != NULL;) {
+        at += 8;
+        const char *quote = at + strspn(at, " \t");
+
+        if (*quote != '"')
+            continue;
+        *name = quote + 1;
+        *n = strcspn(*name, "\"\n");
+        *p = *name + *n;
+        return true;
+    }
+    return false;
+}
+
+static void collect(const char *text, bool *seen)
+{
+    const char *const *names, *const *texts;
+    const size_t count = catalog_headers(&names, &texts);
+    const char *name;
+    size_t n;
+
+    while (next_include(&text, &name, &n)) {
+        for (size_t h = 0; h < count; h++) {
+            if (!seen[h] && strlen(names[h]) == n && !memcmp(names[h], name, n)) {
+                seen[h] = true;
+                collect(texts[h], seen);
+            }
+        }
+    }
+}
+
+size_t text_headers(const char *text, size_t *indices, size_t max)
+{
+    const char *const *names, *const *texts;
+    const size_t count = catalog_headers(&names, &texts);
+    bool *seen = calloc(count + 1, sizeof *seen);
+    size_t n = 0;
+
+    if (!seen)
+        die("no memory");
+    collect(text, seen);
+    for (size_t h = 0; h < count; h++)
+        if (seen[h] && n < max)
+            indices[n++] = h;
+    free(seen);
+    return n;
+}

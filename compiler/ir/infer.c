@@ -182,9 +182,15 @@ static bool infer_weight_op(const Query *q, Shape *out)
             return diag_error(q->d, q->loc, "pairs: w is %s, rot %lld must be even and head_dim %lld divide the rows",
                               text_of(q, 0), (long long)rot, (long long)head_dim);
     } else if (q->op == OP_ROWS) {
-        if (!want_range(q, "from", 0, size(a, 0) - 1) || !want_range(q, "count", 1, size(a, 0) - get(q, "from")))
+        const int64_t every = get(q, "every"), block = every ? every : size(a, 0);
+
+        if (!want_range(q, "every", 0, size(a, 0)) || !want_range(q, "from", 0, block - 1) ||
+            !want_range(q, "count", 1, block - get(q, "from")))
             return false;
-        out->dim[0].n = get(q, "count");
+        if (size(a, 0) % block)
+            return diag_error(q->d, q->loc, "rows: w is %s, every %lld must divide its rows", text_of(q, 0),
+                              (long long)every);
+        out->dim[0].n = size(a, 0) / block * get(q, "count");
     } else if (q->op == OP_PLUS) {
         return want_rank(q, 0, 1);
     } else if (q->op == OP_FILL) {
@@ -294,6 +300,16 @@ static bool infer_experts(const Query *q, Shape *out)
         return false;
     *out = ir_shape(2, x.dim[0], ir_const(size(w, 0) / experts * (q->op == OP_EXPERT_SUM ? 1 : k)), (Dim){0});
     return true;
+}
+
+/* Whether argument 1 of a product, of shape b, has one factor for each row or column of x. */
+static bool is_factor(const Query *q, Shape b, Shape x)
+{
+    if (x.rank != 2)
+        return false;
+    if (ir_op_is_weight(arg(q, 1)->op))
+        return b.rank == 1 && dim_equal(b.dim[0], x.dim[1]);
+    return b.rank == 2 && size(b, 1) == 1 && dim_equal(b.dim[0], x.dim[0]);
 }
 
 /* A norm of rows [M,C], or of each head of [T,H,E]: then the gain and the bias are [E], or [H,E] if each head has its own. */
@@ -512,8 +528,13 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         *out = ir_shape(2, ir_T(), x.dim[1], (Dim){0});
         return true;
     case OP_LINEAR: return infer_linear(q, out);
-    case OP_ADD:
-    case OP_MUL: *out = x; return want_activation(q, 0) && want_activation(q, 1) && want_same(q, 0, 1);
+    case OP_MUL:
+        if (is_factor(q, shape_of(q, 1), x)) {
+            *out = x;
+            return want_activation(q, 0);
+        }
+        /* fall through */
+    case OP_ADD: *out = x; return want_activation(q, 0) && want_activation(q, 1) && want_same(q, 0, 1);
     case OP_SCALE: *out = x; return want_activation(q, 0);
     case OP_RMSNORM:
     case OP_LAYERNORM: return infer_norm(q, out);

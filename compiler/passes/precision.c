@@ -59,6 +59,6 @@ void precision_apply(Graph *g, const Precision *p, DType compute)
 bool pass_precision(Graph *g, const Precision *p, Diag *d)
 {
     (void)d;
-    precision_apply(g, p, precision_compute(p, (Target){.id = FTX_TARGET_CPU, .name = "cpu"}));
+    precision_apply(g, p, precision_compute(p, (Target){FTX_TARGET_CPU, "cpu"}));
     return true;
 }

@@ -4,17 +4,6 @@
 
 #include "lower.h"
 
-const char *lower_program_name(const Program *p, Arena *a)
-{
-    static const char *const names[] = {[FTX_PROG_STEP] = "step",
-                                        [FTX_PROG_DECODE] = "decode",
-                                        [FTX_PROG_ENCODE] = "encode",
-                                        [FTX_PROG_HIDDEN] = "hidden"};
-    const char *kind = names[p->kind];
-
-    return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;
-}
-
 static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
 {
     const Limits *m = &l->g->limits;
@@ -32,9 +21,7 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .s_max = t_max < m->sequences ? t_max : m->sequences,
         .target = target_facts(l->target),
         .kv = l->kv,
-        .tuning = l->target.tuning,
     };
-    p->facts.name = lower_program_name(p, l->keep);
     return p;
 }
 
@@ -93,6 +80,17 @@ void lower_add_programs(Lower *l)
             return;
     }
     add_program(l, FTX_PROG_DECODE, 0);
+}
+
+const char *lower_program_name(const Program *p, Arena *a)
+{
+    static const char *const names[] = {[FTX_PROG_STEP] = "step",
+                                        [FTX_PROG_DECODE] = "decode",
+                                        [FTX_PROG_ENCODE] = "encode",
+                                        [FTX_PROG_HIDDEN] = "hidden"};
+    const char *kind = names[p->kind];
+
+    return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;
 }
 
 /* --- select ---------------------------------------------------------------------------------------- */

@@ -316,7 +316,7 @@ static Id join_glu(Rewrite *r, Id id)
             continue;
         gate = rewrite_old(r, act->args[0]);
         if (gate->op != OP_LINEAR || r->uses[act->args[0]] != 1 || gate->args[0] != up->args[0] ||
-            !gate->args[2] != !up->args[2])
+            !gate->args[2] != !up->args[2] || !ir_shape_equal(gate->shape, up->shape))
             continue;
         w = rewrite_make(r, OP_INTERLEAVE, r->map[gate->args[1]], r->map[up->args[1]], 0, NULL, 0, gate->loc);
         if (gate->args[2])
@@ -340,7 +340,8 @@ static Id fold_concat(Rewrite *r, Id id)
     for (int i = 0; i < IR_MAX_ARGS && v->args[i]; i++) {
         const Value *rows = rewrite_old(r, v->args[i]);
 
-        if (rows->op != OP_ROWS || (i && (rows->args[0] != w || ir_int(rows, "from") != from + count)))
+        if (rows->op != OP_ROWS || ir_int(rows, "every") ||
+            (i && (rows->args[0] != w || ir_int(rows, "from") != from + count)))
             return 0;
         if (!i) {
             w = rows->args[0];

@@ -56,7 +56,7 @@ static int nn_transpose(lua_State *L)
     return value_push(L, value_add(L, OP_TRANSPOSE, nn_value(L, 1, "transpose: w"), 0, 0, NULL));
 }
 
-/* nn.rows(w, from, count): from counts from 0 */
+/* nn.rows(w, from, count [, every]): from counts from 0, in each block of `every` rows */
 static int nn_rows(lua_State *L)
 {
     const Id w = nn_value(L, 1, "rows: w");
@@ -64,6 +64,8 @@ static int nn_rows(lua_State *L)
 
     attrs_int(&attrs, "from", arg_count(L, 2, 0, MAX_SIZE, "rows: from"));
     attrs_int(&attrs, "count", arg_count(L, 3, 1, MAX_SIZE, "rows: count"));
+    if (!lua_isnoneornil(L, 4))
+        attrs_int(&attrs, "every", arg_count(L, 4, 1, MAX_SIZE, "rows: every"));
     return value_push(L, value_add(L, OP_ROWS, w, 0, 0, &attrs));
 }
 
@@ -186,9 +188,19 @@ static int nn_add(lua_State *L)
     return value_push(L, value_add(L, OP_ADD, nn_value(L, 1, "add: a"), nn_value(L, 2, "add: b"), 0, NULL));
 }
 
+/* Whether a value is a vector of factors, or has one factor for each row. */
+static bool is_factor(const Value *v)
+{
+    return ir_op_is_weight(v->op) || (v->shape.rank == 2 && v->shape.dim[1].n == 1);
+}
+
+/* nn.mul(a, b): factors of rows or columns may stand on either side */
 static int nn_mul(lua_State *L)
 {
-    return value_push(L, value_add(L, OP_MUL, nn_value(L, 1, "mul: a"), nn_value(L, 2, "mul: b"), 0, NULL));
+    const Id a = nn_value(L, 1, "mul: a"), b = nn_value(L, 2, "mul: b");
+    const bool swap = is_factor(value_at(L, a)) && !is_factor(value_at(L, b));
+
+    return value_push(L, value_add(L, OP_MUL, swap ? b : a, swap ? a : b, 0, NULL));
 }
 
 static int nn_scale(lua_State *L)

@@ -215,6 +215,20 @@ static void pairs_rows(const Source *s, const Value *v, int64_t from, int64_t co
     }
 }
 
+/* Rows of a ROWS value: a run of each block that they come from. */
+static void rows_of_blocks(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
+{
+    const int64_t each = ir_int(v, "count"), row = row_elements(v);
+
+    for (int64_t n, done = 0; done < count; done += n) {
+        const int64_t block = (from + done) / each, at = (from + done) % each;
+
+        n = each - at < count - done ? each - at : count - done;
+        read_rows(s, v->args[0], block * ir_int(v, "every") + ir_int(v, "from") + at, n, row_at(s, out, done, row),
+                  fault);
+    }
+}
+
 static void plus_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
 {
     float *f = out;
@@ -256,7 +270,7 @@ static void read_rows(const Source *s, Id id, int64_t from, int64_t count, void 
     else if (v->op == OP_PAIRS)
         pairs_rows(s, v, from, count, out, fault);
     else if (v->op == OP_ROWS)
-        read_rows(s, v->args[0], from + ir_int(v, "from"), count, out, fault);
+        rows_of_blocks(s, v, from, count, out, fault);
     else if (v->op == OP_PLUS)
         plus_rows(s, v, from, count, out, fault);
     else if (v->op == OP_FILL)

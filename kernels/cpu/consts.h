@@ -232,4 +232,10 @@ enum {
     EXPERT_SUM_ROWS_S,
 };
 
+enum {
+    MUL_BY_C,
+    MUL_BY_ROWS_S,
+    MUL_BY_OF_ROW,
+};
+
 #endif

@@ -1,4 +1,4 @@
-/* elementwise.c - y = a + b, y = a * b, y = x * BY; all [M,C] fp32, y may alias an operand. */
+/* elementwise.c - y = a + b, y = a * b, y = x * BY; all [M,C] fp32, y may alias an operand. mul_by: b [M], w [C]. */
 //@ kernel  add
 //@ rank    20
 //@ args    a[M,C] b[M,C] -> y
@@ -12,6 +12,14 @@
 //@ match   y = mul(a, b)
 //@ consts  C: C  ROWS_S: rows(a)
 //@ moves   12 * T * C
+
+//@ kernel  mul_by
+//@ rank    330
+//@ args    a[M,C] b[M,1] w[C]:fp32 -> y[M,C]
+//@ match   y = mul(a, b) | OF_ROW=1
+//@ match   y = mul(a, w) | OF_ROW=0
+//@ consts  C: C  ROWS_S: rows(a)  OF_ROW: OF_ROW
+//@ moves   8 * T * C
 
 //@ kernel  scale
 //@ rank    180
@@ -44,6 +52,19 @@ void AT(mul)(const CpuCall *c)
     cpu_share(c, (c->k[MUL_ROWS_S] ? c->S : c->T) * c->k[MUL_C], &first, &last);
     for (int64_t i = first; i < last; i++)
         y[i] = a[i] * b[i];
+}
+
+void AT(mul_by)(const CpuCall *c)
+{
+    const float *a = c->arg[0], *b = c->arg[1], *w = c->arg[2];
+    const int64_t C = c->k[MUL_BY_C];
+    float *y = c->arg[3];
+    int64_t first, last;
+
+    cpu_share(c, c->k[MUL_BY_ROWS_S] ? c->S : c->T, &first, &last);
+    for (int64_t m = first; m < last; m++)
+        for (int64_t i = 0; i < C; i++)
+            y[m * C + i] = a[m * C + i] * (c->k[MUL_BY_OF_ROW] ? b[m] : w[i]);
 }
 
 void AT(scale)(const CpuCall *c)

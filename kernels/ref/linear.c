@@ -27,6 +27,12 @@ void ref_mul(RefTensor a, RefTensor b, int64_t n, float *y)
         y[i] = (float)(ref_at(a, i) * ref_at(b, i));
 }
 
+void ref_mul_by(RefTensor a, RefTensor b, bool of_row, int M, int C, float *y)
+{
+    for (int64_t i = 0; i < (int64_t)M * C; i++)
+        y[i] = (float)(ref_at(a, i) * ref_at(b, of_row ? i / C : i % C));
+}
+
 void ref_scale(RefTensor x, double by, int64_t n, float *y)
 {
     for (int64_t i = 0; i < n; i++)

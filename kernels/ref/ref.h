@@ -7,6 +7,7 @@
 #define FTX_REF_H
 
 #include <stdbool.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../../runtime/base/dtype.h"
@@ -36,6 +37,8 @@ void ref_linear(RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, floa
 
 void ref_add(RefTensor a, RefTensor b, int64_t n, float *y);
 void ref_mul(RefTensor a, RefTensor b, int64_t n, float *y);
+/* y[m,i] = a[m,i] * b[m] (of_row) or * b[i] */
+void ref_mul_by(RefTensor a, RefTensor b, bool of_row, int M, int C, float *y);
 void ref_scale(RefTensor x, double by, int64_t n, float *y);
 
 /* Routes as ops.def has them: y [M,2k] i32, experts, then the bits of weights. */

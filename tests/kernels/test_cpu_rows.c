@@ -97,6 +97,12 @@ static void sums(void **state)
             ref_mul(ra, rb, M * C, want);
             run("mul", level, (void *const[]){a, b, y}, (const int64_t[]){C, i % 2}, i % 2, 2);
             assert_memory_equal(y, want, sizeof *y * M * C);
+            for (int of_row = 0; of_row < 2; of_row++) {
+                ref_mul_by(ra, rb, of_row, M, C, want);
+                run("mul_by", level, (void *const[]){a, of_row ? b : NULL, of_row ? NULL : b, y},
+                    (const int64_t[]){C, i % 2, of_row}, i % 2, 2);
+                assert_memory_equal(y, want, sizeof *y * M * C);
+            }
             ref_scale(ra, 0.375, M * C, want);
             run("scale", level, (void *const[]){a, y}, (const int64_t[]){C, number_bits(0.375), i % 2}, i % 2, 2);
             assert_memory_equal(y, want, sizeof *y * M * C);

@@ -147,6 +147,14 @@ static void norm(const Value *v, const Tensor *x, const Tensor *g, const Tensor 
     }
 }
 
+/* The element of w that multiplies element i of x: w has their shape, a column, or a row. */
+static int64_t factor_of(const Tensor *x, const Tensor *w, int64_t i)
+{
+    if (w->rows * w->row == x->rows * x->row)
+        return i;
+    return w->rows == x->rows ? i / x->row : i % x->row;
+}
+
 static void append(Machine *m, const Value *v, const Tensor *x, const Tensor *table, double *y)
 {
     const int64_t H = ir_int(v, "heads"), G = ir_int(v, "kv_heads"), E = ir_int(v, "head_dim"), N = (H + 2 * G) * E;
@@ -218,7 +226,13 @@ static void compute(Machine *m, Id id)
             memcpy(y + r * x->row, x->at + from * x->row, sizeof(double) * (size_t)x->row);
         }
         break;
-    case OP_ROWS: memcpy(y, x->at + ir_int(v, "from") * x->row, sizeof(double) * (size_t)n); break;
+    case OP_ROWS:
+        for (int64_t r = 0; r < to->rows; r++) {
+            const int64_t count = ir_int(v, "count"), from = r / count * ir_int(v, "every") + ir_int(v, "from");
+
+            memcpy(y + r * x->row, x->at + (from + r % count) * x->row, sizeof(double) * (size_t)x->row);
+        }
+        break;
     case OP_PLUS:
         for (int64_t i = 0; i < n; i++)
             y[i] = x->at[i] + ir_float(v, "by");
@@ -263,7 +277,7 @@ static void compute(Machine *m, Id id)
     case OP_ADD:
     case OP_MUL:
         for (int64_t i = 0; i < n; i++)
-            y[i] = v->op == OP_ADD ? x->at[i] + w->at[i] : x->at[i] * w->at[i];
+            y[i] = v->op == OP_ADD ? x->at[i] + w->at[i] : x->at[i] * w->at[factor_of(x, w, i)];
         break;
     case OP_SCALE:
         for (int64_t i = 0; i < n; i++)
@@ -518,6 +532,12 @@ static Id feed_forward(Maker *m, Id x)
     if (coin(m)) {
         up = linear(m, x, F, coin(m) ? bias : !bias);
         gate = coin(m) ? add(m, OP_MUL, gate, up, 0, NO, NO) : add(m, OP_MUL, up, gate, 0, NO, NO);
+    }
+    if (coin(m)) { /* a gate of one number for each row, and a factor for each column */
+        const Id one = add(m, OP_ACT, linear(m, x, 1, bias), 0, 0, WORD("kind", "sigmoid"), NO);
+
+        gate = add(m, OP_MUL, linear(m, x, F, bias), one, 0, NO, NO);
+        gate = add(m, OP_MUL, gate, weight(m, F, 0), 0, NO, NO);
     }
     return linear(m, gate, D, bias);
 }

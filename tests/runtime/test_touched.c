@@ -385,6 +385,8 @@ static void test_other_kernels(void **state)
     for (int rows_s = 0; rows_s < 2; rows_s++) {
         call("add", (const int64_t[]){21, rows_s}, 4, 2);
         call("mul", (const int64_t[]){21, rows_s}, 4, 2);
+        call("mul_by", (const int64_t[]){21, rows_s, 0}, 4, 2);
+        call("mul_by", (const int64_t[]){21, rows_s, 1}, 4, 2);
         call("scale", (const int64_t[]){21, eps, rows_s}, 4, 2);
         call("normalize", (const int64_t[]){21, eps, rows_s}, 4, 2);
         call("act", (const int64_t[]){21, FTX_ACT_SILU, rows_s}, 4, 2);

@@ -202,7 +202,12 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
         break;
     }
     case OP_ADD: ref_add(a[0], a[1], n, y); break;
-    case OP_MUL: ref_mul(a[0], a[1], n, y); break;
+    case OP_MUL:
+        if (ir_shape_equal(v->shape, ir_value(g, v->args[1])->shape))
+            ref_mul(a[0], a[1], n, y);
+        else
+            ref_mul_by(a[0], a[1], ir_value(g, v->args[1])->shape.rank == 2, (int)M, C, y);
+        break;
     case OP_SCALE: ref_scale(a[0], ir_float(v, "by"), n, y); break;
     case OP_RMSNORM: ref_rmsnorm(a[0], a[1], ir_float(v, "eps"), (int)M, C, y); break;
     case OP_LAYERNORM: ref_layernorm(a[0], a[1], a[2], ir_float(v, "eps"), (int)M, C, y); break;

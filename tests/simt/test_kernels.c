@@ -11,8 +11,8 @@ static void add_rows(Suite *s, DType t, int C)
 {
     static const char *const ops[] = {"act gelu_erf", "act gelu_tanh", "act relu",       "act relu2", "act sigmoid",
                                       "glu silu",     "glu relu2",     "glu quick_gelu", "add",       "mul",
-                                      "scale",        "norm 1",        "norm 2",         "last",      "embed",
-                                      "positions",    "scaled",        "entry"};
+                                      "gated",        "columns",       "scale",          "norm 1",    "norm 2",
+                                      "last",         "embed",         "positions",      "scaled",    "entry"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
@@ -27,6 +27,10 @@ static void add_rows(Suite *s, DType t, int C)
             add(&g, "glu %%%d {kind=\"%s\"} : [T,%d] %s", x, op + 4, C, type);
         else if (strcmp(op, "add") == 0 || strcmp(op, "mul") == 0)
             add(&g, "%s %%%d %%%d : [T,%d] %s", op, x, input(&g, C, t), C, type);
+        else if (strcmp(op, "gated") == 0)
+            add(&g, "mul %%%d %%%d : [T,%d] %s", x, input(&g, 1, t), C, type);
+        else if (strcmp(op, "columns") == 0)
+            add(&g, "mul %%%d %%%d : [T,%d] %s", x, weight(&g, "w", C, 0, DT_FP32), C, type);
         else if (strcmp(op, "scale") == 0)
             add(&g, "scale %%%d {by=0.3} : [T,%d] %s", x, C, type);
         else if (strncmp(op, "norm", 4) == 0)

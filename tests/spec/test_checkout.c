@@ -2,6 +2,7 @@
  * the message of each mistake. */
 #include "folder.h"
 
+#include <math.h>
 #include <sys/stat.h>
 
 static void test_tiny_checkouts(void **state)
@@ -263,6 +264,39 @@ static void test_checkout_fields(void **state)
     remove_folder(&f);
 }
 
+/* Gemma's embeddings are multiplied by the square root of their width, rounded to the type of the weights; its gelu is
+ * the tanh form. */
+static void test_gemma(void **state)
+{
+    static const struct {
+        const char *type, *define;
+        double scale;
+    } cases[] = {{"bfloat16", NULL, 6.9375},
+                 {"float16", NULL, 6.9296875},
+                 {"bfloat16", "precision.weights=fp16", 6.9296875},
+                 {"float32", NULL, 6.928203105926514},
+                 {"bfloat16", "precision.weights=fp32", 6.928203105926514}};
+    (void)state;
+
+    for (size_t i = 0; i < LEN(cases); i++) {
+        char config[600];
+        Folder f;
+        Reading r;
+
+        snprintf(config, sizeof config,
+                 "{\"architectures\": [\"GemmaForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 48, "
+                 "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"num_key_value_heads\": 1, \"head_dim\": 16, "
+                 "\"hidden_act\": \"gelu\", \"dtype\": \"%s\"" HEADS "}",
+                 cases[i].type);
+        f = make_folder(config, NULL);
+        r = read_good(f.path, cases[i].define);
+        assert_true(fabs(ir_float(first_op(r.spec.graph, OP_SCALE), "by") - cases[i].scale) < 1e-12);
+        assert_string_equal(ir_word(first_op(r.spec.graph, OP_ACT), "kind"), "gelu_tanh");
+        drop(&r);
+        remove_folder(&f);
+    }
+}
+
 /* What transformers 5.23 gives for rope_parameters of these files. */
 static void test_two_ropes(void **state)
 {
@@ -352,9 +386,10 @@ static void test_architecture_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiny_checkouts),    cmocka_unit_test(test_trained_checkout),
-        cmocka_unit_test(test_checkout_mistakes), cmocka_unit_test(test_checkout_fields),
-        cmocka_unit_test(test_two_ropes),         cmocka_unit_test(test_architecture_files),
+        cmocka_unit_test(test_tiny_checkouts),     cmocka_unit_test(test_trained_checkout),
+        cmocka_unit_test(test_checkout_mistakes),  cmocka_unit_test(test_checkout_fields),
+        cmocka_unit_test(test_two_ropes),          cmocka_unit_test(test_gemma),
+        cmocka_unit_test(test_architecture_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

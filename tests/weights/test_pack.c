@@ -96,6 +96,14 @@ static void test_ops(void **state)
     ir_attr_int(g, id, "count", 3);
     elements_are(&f, id, (float[]){6, 7, 10, 11, 12, 13}, 6);
 
+    id = add_value(g, OP_CONCAT, a, b, 0, 8, 2); /* rows 1 and 2 of each block of four */
+    id = add_value(g, OP_ROWS, id, 0, 0, 4, 2);
+    ir_attr_int(g, id, "from", 1);
+    ir_attr_int(g, id, "count", 2);
+    ir_attr_int(g, id, "every", 4);
+    elements_are(&f, id, (float[]){2, 3, 4, 5, 12, 13, 14, 15}, 8);
+    elements_are(&f, add_value(g, OP_TRANSPOSE, id, 0, 0, 2, 4), (float[]){2, 4, 12, 14, 3, 5, 13, 15}, 8);
+
     id = add_value(g, OP_PLUS, v, 0, 0, 4, 0);
     ir_attr_float(g, id, "by", 1.5);
     elements_are(&f, id, (float[]){21.5f, 22.5f, 23.5f, 24.5f}, 4);
