@@ -16,7 +16,7 @@ local fields = {
   kv_heads = config.count(1, 1024),
   head_dim = config.count(1, 1024),
   ffn = config.count(1, 2 ^ 20),
-  experts = config.options({}),                                     -- count, k, ffn, order, renorm; see `mixture`
+  experts = config.options({}),                                     -- see `mixture`; dense: layers that have none
   names = config.options(),
   norm = config.word { "rms", "layer" },
   norm_eps = config.number(0, 1),
@@ -107,17 +107,24 @@ local function feed_forward(c, x, name)                             -- x [T, D]
   return project(y, name .. n.down, c.hidden, c.ffn_bias)           -- [T, D]
 end
 
--- The k experts that the router chooses for each token.
+-- The k experts that the router chooses for each token, and a shared one. That has a gate of its own, the sigmoid of one
+-- logit: it is a mixture of one expert.
 local function mixture(c, x, name)                                  -- x [T, D]
   local n, e = c.names, c.experts
   local routes = nn.route(project(x, name .. n.router, e.count), { k = e.k, order = e.order, renorm = e.renorm })
   local function stack(part, rows, columns)
     return part and nn.stack(name .. part .. ".weight", { e.count, rows, columns })
   end
-  return nn.experts(x, routes, {                                    -- [T, D]
+  local y = nn.experts(x, routes, {                                 -- [T, D]
     gate = stack(n.expert_gate, e.ffn, c.hidden), up = stack(n.expert_up, e.ffn, c.hidden),
     gate_up = stack(n.expert_gate_up, 2 * e.ffn, c.hidden), down = stack(n.expert_down, c.hidden, e.ffn),
     kind = c.activation,
+  })
+  if not e.shared then return y end
+  return y + nn.experts(x, nn.route(project(x, name .. n.shared_router, 1), { k = 1, score = "sigmoid" }), {
+    gate = nn.weight(name .. n.shared_gate .. ".weight", { e.shared, c.hidden }),
+    up = nn.weight(name .. n.shared_up .. ".weight", { e.shared, c.hidden }),
+    down = nn.weight(name .. n.shared_down .. ".weight", { c.hidden, e.shared }), kind = c.activation,
   })
 end
 
@@ -129,7 +136,8 @@ local function layer(c, h, i)                                       -- h [T, D]
   local sum = h + c.residual_scale * y
   if not c.parallel then x = sum end
   if n.ffn_norm then x = norm(c, c.parallel and h or sum, name .. n.ffn_norm) end
-  y = (c.experts.count and mixture or feed_forward)(c, x, name)
+  local dense = not c.experts.count or (c.experts.dense and c.experts.dense[i + 1])
+  y = (dense and feed_forward or mixture)(c, x, name)
   if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
   return sum + c.residual_scale * y
 end

@@ -102,6 +102,25 @@ local function qwen_windows(config, c)
   c.windows = windows(config, c.layers, use and size or 0, function(i) return i >= first end)
 end
 
+-- Experts of the size moe_intermediate_size, in some layers; the others are dense.
+local function qwen_experts(config, c, count, k, ffn)
+  local step, only = config:count("decoder_sparse_step", 1, 1024, 1), config:value("mlp_only_layers") or {}
+  c.experts = experts(config, count, k, config:count("moe_intermediate_size", 1, 2 ^ 20, ffn))
+  c.experts.renorm, c.experts.dense = config:flag("norm_topk_prob", false), {}
+  for i = 1, c.layers do c.experts.dense[i] = i % step ~= 0 end
+  if type(only) ~= "table" then config:refuse("mlp_only_layers", "a list of layers") end
+  for _, i in ipairs(only) do
+    if math.type(i) ~= "integer" then config:refuse("mlp_only_layers", "a list of layers") end
+    c.experts.dense[i + 1] = true
+  end
+end
+
+local function expert_names(more)
+  more.router, more.expert_gate = "mlp.gate", "mlp.experts.*.gate_proj"
+  more.expert_up, more.expert_down = "mlp.experts.*.up_proj", "mlp.experts.*.down_proj"
+  return more
+end
+
 local head_norms = { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
 local post_norms = { attention_norm = false, ffn_norm = false, after_attention = "post_attention_layernorm",
                      after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
@@ -120,6 +139,42 @@ local classes = {
       qwen_windows(config, c)
       c.norm_heads = true
       same_bias(config, c, "attention_bias")
+    end,
+  },
+  Qwen3MoeForCausalLM = {
+    type = "qwen3_moe", kv_heads = 4, positions = 32768,
+    names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c)
+      local use, size = config:flag("use_sliding_window", false), window(config, 4096)
+      c.windows = windows(config, c.layers, use and size or 0, function() return true end)
+      c.norm_heads = true
+      same_bias(config, c, "attention_bias")
+      qwen_experts(config, c, 128, 8, 768)
+    end,
+  },
+  Qwen2MoeForCausalLM = {
+    type = "qwen2_moe", kv_heads = 16, positions = 32768,
+    names = expert_names {
+      shared_router = "mlp.shared_expert_gate", shared_gate = "mlp.shared_expert.gate_proj",
+      shared_up = "mlp.shared_expert.up_proj", shared_down = "mlp.shared_expert.down_proj",
+    },
+    set = function(config, c)
+      local use, size = config:flag("use_sliding_window", false), window(config, 4096)
+      local first = config:count("max_window_layers", 0, 1024, 28)
+      c.windows = windows(config, c.layers, use and size or 0, function(i) return i % 2 == 0 and i < first end)
+      c.qkv_bias = config:flag("qkv_bias", true)
+      qwen_experts(config, c, 60, 4, 1408)
+      c.experts.shared = config:count("shared_expert_intermediate_size", 1, 2 ^ 20, 5632)
+    end,
+  },
+  OlmoeForCausalLM = {
+    type = "olmoe", eps = 1e-5, positions = 4096,
+    names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c)
+      same_bias(config, c, "attention_bias")
+      config:only("clip_qkv", "null: clipped queries, keys and values are not computed")
+      c.experts = experts(config, 64, 8, c.ffn)
+      c.experts.renorm = config:flag("norm_topk_prob", false)
     end,
   },
   Olmo2ForCausalLM = {
@@ -472,8 +527,8 @@ local lacking = {
   Gemma3 = "norms of queries and keys", Glm4Moe = "experts", GptOss = "attention sinks and experts",
   GraniteMoeHybrid = "a recurrent state", GraniteMoeShared = "shared experts", Jamba = "a recurrent state and experts",
   Llama4 = "experts", MPT = "ALiBi", Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
-  Olmo3 = "norms of queries and keys", Olmoe = "experts", Phimoe = "experts", PhiMoE = "experts", Qwen2Moe = "experts",
-  Qwen3Moe = "experts", Qwen3Next = "a recurrent state and experts",
+  Olmo3 = "norms of queries and keys", Phimoe = "experts", PhiMoE = "experts",
+  Qwen3Next = "a recurrent state and experts",
   T5 = "relative position biases",
 }
 

@@ -181,6 +181,20 @@ CASES = {
     "granitemoe-bias": ("GraniteMoe", dict(SIZES, num_key_value_heads=3, attention_bias=True, **rope(1e4)),
                         without("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling",
                                 "rms_norm_eps", "num_local_experts", "num_experts_per_tok")),
+    "qwen2-moe": ("Qwen2Moe", dict(SIZES, num_key_value_heads=1, num_experts=7, num_experts_per_tok=3,
+                                   moe_intermediate_size=20, shared_expert_intermediate_size=52, norm_topk_prob=False,
+                                   **rope(1e6), decoder_sparse_step=2), {}, WINDOW),
+    "qwen2-moe-renorm": ("Qwen2Moe", dict(SIZES, num_key_value_heads=3, num_experts=4, num_experts_per_tok=2,
+                                          moe_intermediate_size=36, shared_expert_intermediate_size=24,
+                                          norm_topk_prob=True, qkv_bias=False, mlp_only_layers=[1], **rope(1e4),
+                                          use_sliding_window=True, sliding_window=5, max_window_layers=1),
+                         without("layer_types", "num_local_experts"), ["max_window_layers"]),
+    "qwen3-moe": ("Qwen3Moe", dict(GQA, num_experts=7, num_experts_per_tok=3, moe_intermediate_size=20,
+                                   norm_topk_prob=True, **rope(1e6)), {}, WINDOW + ["intermediate_size"]),
+    "olmoe": ("Olmoe", dict(SIZES, num_key_value_heads=1, num_experts=6, num_experts_per_tok=4, **rope(1e4)), {}),
+    "olmoe-renorm": ("Olmoe", dict(SIZES, num_key_value_heads=3, num_experts=6, num_experts_per_tok=2,
+                                   norm_topk_prob=True, attention_bias=True, tie_word_embeddings=True),
+                     {"rope_parameters": None, "rope_theta": 300.0, **without("rms_norm_eps")}),
 }
 
 
