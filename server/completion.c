@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "message.h"
 #include "prompt.h"
 #include "../runner/command.h"
 #include "../runtime/base/arena.h"
@@ -22,12 +23,13 @@ static void free_completion(Completion *c)
         free(c->parts[i].text);
     }
     for (size_t i = 0; c->choices && i < c->n_parts * (size_t)c->n; i++) {
-        text_free(&c->choices[i].text);
+        message_free(&c->choices[i]);
         free(c->choices[i].ids);
         free(c->choices[i].logprobs);
     }
     free(c->parts);
     free(c->choices);
+    text_free(&c->forced);
     json_decref(c->root);
     exchange_release(c->x);
     free(c);
@@ -80,7 +82,7 @@ static void answer_all(Completion *c, FtxFinish finish)
 }
 
 /* What a stream says of an event: tokens from `first` on are new. */
-static void stream_event(Completion *c, int index, const char *text, size_t bytes, size_t first)
+static void stream_event(Completion *c, int index, int32_t token, const char *text, size_t bytes, size_t first)
 {
     Choice *choice = &c->choices[index];
     Text t = {0};
@@ -88,8 +90,14 @@ static void stream_event(Completion *c, int index, const char *text, size_t byte
     if (!choice->begun)
         completion_print_start(&t, c, index);
     choice->begun = true;
-    if (bytes || ((c->logprobs || c->return_ids) && choice->n_ids > first))
+    if (c->chat && message_parsed(c)) {
+        message_stream(&t, c, index, token, text, bytes, &first);
+    } else if (bytes) {
         completion_print_text(&t, c, index, text, bytes, first);
+        first = SIZE_MAX;
+    }
+    if ((c->logprobs || c->return_ids) && choice->n_ids > first)
+        completion_print_text(&t, c, index, "", 0, first);
     if (choice->done)
         completion_print_finish(&t, c, index);
     exchange_write(c->x, &t);
@@ -123,7 +131,9 @@ static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
     if (c->answered)
         return;
     if (c->stream)
-        stream_event(c, index, e->text, e->text_bytes, first);
+        stream_event(c, index, e->token, e->text, e->text_bytes, first);
+    else if (c->chat && message_parsed(c))
+        message_take(c, index, e->token, e->text, e->text_bytes);
     else
         text_add(&choice->text, e->text, e->text_bytes);
     if (choice->done) {
@@ -337,6 +347,7 @@ static bool submit(Completion *c, Fault *f)
     bool done;
 
     c->choices = command_must(calloc(c->n_parts * (size_t)c->n, sizeof *c->choices));
+    message_open(c);
     c->open_parts = c->n_parts;
     for (size_t i = 0; i < c->n_parts; i++)
         jobs[i] = &c->parts[i].job;
@@ -366,7 +377,8 @@ static bool complete(Server *s, Exchange *x, json_t *root, bool chat, Fault *f)
         if (chat) {
             c->n_parts = 1;
             c->parts = command_must(calloc(1, sizeof *c->parts));
-            read = prompt_chat(c->m, root, c->parts, f);
+            read = message_read_tools(c, f) && prompt_chat(c->m, root, c->tools != TOOLS_NONE, c->parts, f) &&
+                   message_begin(c, c->parts, !s->keep_reasoning, f);
         } else {
             read = read_prompts(c, f);
         }

@@ -3,10 +3,21 @@
 #define FTX_SERVER_COMPLETION_H
 
 #include "server.h"
+#include "tools.h"
+
+/* A call of a tool that a text contains. */
+typedef struct Call {
+    char id[16];
+    Text name, args;
+} Call;
 
 /* A text that is written from a prompt. */
 typedef struct Choice {
-    Text text;
+    Text text, reason;
+    Call *calls; /* [n_calls] */
+    size_t n_calls;
+    Parser parser;
+    bool fed;     /* the parser has begun */
     int32_t *ids; /* [n_ids]: the new tokens */
     float *logprobs;
     size_t n_ids, room;
@@ -31,10 +42,14 @@ typedef struct Completion {
     Served *m;
     json_t *root; /* holds the texts of `lists` */
     bool chat, stream, usage, usage_each, logprobs, echo, return_ids;
-    bool answered;   /* a refusal, or all of it */
-    int n;           /* choices of each part */
-    Part *parts;     /* [n_parts] */
-    Choice *choices; /* [n_parts * n] */
+    bool answered;        /* a refusal, or all of it */
+    ToolStyle tools;      /* NONE: calls are not looked for */
+    bool one_call;        /* further ones are dropped */
+    bool reasons, inside; /* look for reasoning; the prompt begins it */
+    Text forced;          /* what the answer begins with, by tool_choice; it stands in the prompt, too */
+    int n;                /* choices of each part */
+    Part *parts;          /* [n_parts] */
+    Choice *choices;      /* [n_parts * n] */
     size_t n_parts, open_parts, prompt_tokens, new_tokens;
     time_t created;
     Lists lists;
@@ -44,6 +59,9 @@ typedef struct Completion {
 void completion_print(Text *t, const Completion *c);
 void completion_print_start(Text *t, const Completion *c, int index); /* the role, or the echo */
 void completion_print_text(Text *t, const Completion *c, int index, const char *text, size_t bytes, size_t first);
+/* A piece of a message; `call`: which one. *first becomes SIZE_MAX: tokens are told once. */
+void completion_print_piece(Text *t, const Completion *c, int index, Piece piece, size_t call, const char *text,
+                            size_t bytes, size_t *first);
 void completion_print_finish(Text *t, const Completion *c, int index);
 void completion_print_end(Text *t, const Completion *c); /* usage, and the end of the stream */
 

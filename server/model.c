@@ -162,7 +162,8 @@ static void publish(Engine *e)
 
 /* --- the engine's thread --------------------------------------------------------------------------------- */
 
-static void end_job(Engine *e, Job *j, FtxFinish finish)
+/* Counts a job that has ended. This comes before its last words, so that a client finds itself in /metrics. */
+static void count_job(Engine *e, Job *j, FtxFinish finish)
 {
     const double now = command_seconds();
 
@@ -174,13 +175,13 @@ static void end_job(Engine *e, Job *j, FtxFinish finish)
         e->mean_seconds += (now - j->begun - e->mean_seconds) * (e->mean_seconds > 0.0 ? 0.125 : 1.0);
         pthread_mutex_unlock(&e->lock);
     }
-    j->free(j);
 }
 
 static void fail_job(Engine *e, Job *j, int status, const char *why)
 {
+    count_job(e, j, FTX_FINISH_ERROR);
     j->fail(j, status, why);
-    end_job(e, j, FTX_FINISH_ERROR);
+    j->free(j);
 }
 
 static int status_of(FtxStatus s)
@@ -198,10 +199,12 @@ static FtxStatus begin_job(Engine *e, Job *j, FtxError *err)
     if (j->run) {
         publish(e);
         s = j->run(j, e->engine, err);
-        if (s)
+        if (s) {
             fail_job(e, j, status_of(s), err->text);
-        else
-            end_job(e, j, FTX_FINISH_END);
+        } else {
+            count_job(e, j, FTX_FINISH_END);
+            j->free(j);
+        }
     } else {
         s = ftx_engine_submit(e->engine, &j->request, &j->id, err);
         if (s) {
@@ -234,18 +237,21 @@ static void take_event(Engine *e, const FtxEvent *ev)
     }
     j->new_tokens += tokens;
     j->last = now;
+    if (ev->finish != FTX_RUNNING) {
+        e->samples--;
+        j->running--;
+        for (Job **at = &e->active; !j->running && *at; at = &(*at)->next)
+            if (*at == j) {
+                *at = j->next;
+                break;
+            }
+        publish(e);
+        if (!j->running)
+            count_job(e, j, ev->finish);
+    }
     j->event(j, ev, best);
-    if (ev->finish == FTX_RUNNING)
-        return;
-    e->samples--;
-    if (--j->running)
-        return;
-    for (Job **at = &e->active; *at; at = &(*at)->next)
-        if (*at == j) {
-            *at = j->next;
-            break;
-        }
-    end_job(e, j, ev->finish);
+    if (!j->running)
+        j->free(j);
 }
 
 /* All jobs fail; the engine can only be closed. */
@@ -305,7 +311,8 @@ static void *serve_engine(void *user)
             s = begin_job(e, j, &err);
         while ((j = gone)) {
             gone = j->next;
-            end_job(e, j, FTX_FINISH_CANCEL);
+            count_job(e, j, FTX_FINISH_CANCEL);
+            j->free(j);
         }
         if (!s && e->active)
             s = step(e, events, &err);

@@ -4,7 +4,10 @@
 
 #include "http.h"
 #include "metrics.h"
+#include "tools.h"
 #include "../runtime/ftx.h"
+
+enum { MOST_MARKS = 7 };
 
 typedef struct Job Job;
 typedef struct Served Served;
@@ -35,8 +38,8 @@ struct Served {
     FtxModel *model;
     FtxModelInfo info;
     Metrics metrics;
-    int32_t mark_ids[8]; /* special tokens that begin tool calls, see tools.h; -1: not in this vocabulary */
-    bool has_marks;
+    int32_t mark_ids[MOST_MARKS]; /* of message.c's marks: special tokens, which a text does not contain; -1: none */
+    ToolStyle tools;              /* how the model writes calls */
     struct Engine *engine;
 };
 

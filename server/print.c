@@ -4,9 +4,9 @@
 
 #include "completion.h"
 
-static const char *reason(FtxFinish finish)
+static const char *reason(const Choice *c)
 {
-    return finish == FTX_FINISH_LENGTH ? "length" : "stop";
+    return c->finish == FTX_FINISH_LENGTH ? "length" : c->n_calls ? "tool_calls" : "stop";
 }
 
 /* What every object begins with, up to the list of choices. */
@@ -111,6 +111,31 @@ static const Part *part_of(const Completion *c, int index)
     return &c->parts[index / c->n];
 }
 
+static void print_message(Text *t, const Choice *choice)
+{
+    text_put(t, "\"message\":{\"role\":\"assistant\",\"content\":");
+    if (choice->n_calls && !choice->text.n)
+        text_put(t, "null");
+    else
+        text_json(t, choice->text.at, choice->text.n);
+    text_put(t, ",\"refusal\":null");
+    if (choice->reason.n) {
+        text_put(t, ",\"reasoning_content\":");
+        text_json(t, choice->reason.at, choice->reason.n);
+    }
+    for (size_t i = 0; i < choice->n_calls; i++) {
+        const Call *call = &choice->calls[i];
+
+        text_put(t, i ? "," : ",\"tool_calls\":[");
+        text_printf(t, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
+        text_json(t, call->name.at, call->name.n);
+        text_put(t, ",\"arguments\":");
+        text_json(t, call->args.at, call->args.n);
+        text_put(t, "}}");
+    }
+    text_put(t, choice->n_calls ? "]}" : "}");
+}
+
 static void print_choice(Text *t, const Completion *c, int index)
 {
     Choice *choice = &c->choices[index];
@@ -118,9 +143,7 @@ static void print_choice(Text *t, const Completion *c, int index)
 
     text_printf(t, "%s{\"index\":%d,", index ? "," : "", index);
     if (c->chat) {
-        text_put(t, "\"message\":{\"role\":\"assistant\",\"content\":");
-        text_json(t, choice->text.at, choice->text.n);
-        text_put(t, ",\"refusal\":null}");
+        print_message(t, choice);
     } else {
         text_put(t, "\"text\":\"");
         if (c->echo)
@@ -129,7 +152,7 @@ static void print_choice(Text *t, const Completion *c, int index)
         text_put(t, "\"");
     }
     print_logprobs(t, c, choice, 0);
-    text_printf(t, ",\"finish_reason\":\"%s\"", reason(choice->finish));
+    text_printf(t, ",\"finish_reason\":\"%s\"", reason(choice));
     if (c->return_ids) {
         print_ids(t, "prompt_token_ids", p->ids, p->n_ids);
         print_ids(t, "token_ids", choice->ids, choice->n_ids);
@@ -197,11 +220,36 @@ void completion_print_text(Text *t, const Completion *c, int index, const char *
     end_chunk(t, c, &c->choices[index], first, NULL);
 }
 
+void completion_print_piece(Text *t, const Completion *c, int index, Piece piece, size_t call, const char *text,
+                            size_t bytes, size_t *first)
+{
+    Choice *choice = &c->choices[index];
+
+    begin_chunk(t, c, index);
+    switch (piece) {
+    case PIECE_TEXT: text_put(t, "\"delta\":{\"content\":"); break;
+    case PIECE_REASON: text_put(t, "\"delta\":{\"reasoning_content\":"); break;
+    case PIECE_CALL:
+        text_printf(t,
+                    "\"delta\":{\"tool_calls\":[{\"index\":%zu,\"id\":\"%s\",\"type\":\"function\",\"function\":"
+                    "{\"arguments\":\"\",\"name\":",
+                    call, choice->calls[call].id);
+        break;
+    case PIECE_ARGS:
+        text_printf(t, "\"delta\":{\"tool_calls\":[{\"index\":%zu,\"function\":{\"arguments\":", call);
+        break;
+    }
+    text_json(t, text, bytes);
+    text_put(t, piece == PIECE_TEXT || piece == PIECE_REASON ? "}" : "}}]}");
+    end_chunk(t, c, choice, *first, NULL);
+    *first = SIZE_MAX;
+}
+
 void completion_print_finish(Text *t, const Completion *c, int index)
 {
     begin_chunk(t, c, index);
     text_put(t, c->chat ? "\"delta\":{}" : "\"text\":\"\"");
-    end_chunk(t, c, &c->choices[index], SIZE_MAX, reason(c->choices[index].finish));
+    end_chunk(t, c, &c->choices[index], SIZE_MAX, reason(&c->choices[index]));
 }
 
 void completion_print_end(Text *t, const Completion *c)

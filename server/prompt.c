@@ -19,16 +19,12 @@ static bool refused(const FtxError *err, const char *param, Fault *f)
     return false;
 }
 
-bool prompt_tokenize(const Served *m, const json_t *root, const char *text, size_t bytes, int32_t **ids, size_t *n,
-                     Fault *f)
+bool prompt_tokenize(const Served *m, bool special, const char *text, size_t bytes, int32_t **ids, size_t *n, Fault *f)
 {
-    bool special = true;
     size_t room = bytes + 16;
     FtxError err;
 
     *ids = NULL;
-    if (!body_bool(root, "add_special_tokens", &special, f))
-        return false;
     for (*n = 0;;) {
         *ids = command_must(realloc(*ids, room * sizeof **ids));
         if (ftx_tokenize(m->model, text, bytes, special ? FTX_TOKENIZE_SPECIAL : 0, *ids, room, n, &err)) {
@@ -78,14 +74,17 @@ static bool truncate_ids(const json_t *root, Part *p, Fault *f)
 bool prompt_read(const Served *m, const json_t *root, const json_t *v, bool keep_text, Part *p, Fault *f)
 {
     const bool source = m->info.kind == FTX_MODEL_SEQ2SEQ;
+    bool special = true;
 
+    if (!body_bool(root, "add_special_tokens", &special, f))
+        return false;
     if (json_is_string(v)) {
         if (keep_text || source) {
             p->text_bytes = json_string_length(v);
             p->text = command_must(malloc(p->text_bytes + 1));
             memcpy(p->text, json_string_value(v), p->text_bytes + 1);
         }
-        if (!source && !prompt_tokenize(m, root, json_string_value(v), json_string_length(v), &p->ids, &p->n_ids, f))
+        if (!source && !prompt_tokenize(m, special, json_string_value(v), json_string_length(v), &p->ids, &p->n_ids, f))
             return false;
     } else if (json_is_array(v)) {
         Text text = {0};
@@ -226,9 +225,10 @@ static bool render(const Served *m, FtxChat *chat, Part *p, Fault *f)
     return p->n_ids ? true : fault(f, "messages", "messages: the template made an empty prompt of them");
 }
 
-bool prompt_chat(const Served *m, const json_t *root, Part *p, Fault *f)
+bool prompt_chat(const Served *m, const json_t *root, bool with_tools, Part *p, Fault *f)
 {
-    json_t *messages = body_field(root, "messages"), *message, *variables, *tools = body_field(root, "tools");
+    json_t *messages = body_field(root, "messages"), *message, *variables,
+           *tools = with_tools ? body_field(root, "tools") : NULL;
     FtxChat chat = FTX_CHAT_INIT;
     char *texts[3] = {0};
     size_t i;

@@ -16,6 +16,13 @@ static const Route routes[] = {
     {"GET", "/v1/models/", route_models, false, true},
     {"POST", "/v1/completions", route_completions, false, false},
     {"POST", "/v1/chat/completions", route_chat, false, false},
+    {"POST", "/v1/embeddings", route_embeddings, false, false},
+    {"POST", "/v1/score", route_score, false, false},
+    {"POST", "/score", route_score, false, false},
+    {"POST", "/v1/rerank", route_rerank, false, false},
+    {"POST", "/rerank", route_rerank, false, false},
+    {"POST", "/tokenize", route_tokenize, false, false},
+    {"POST", "/detokenize", route_detokenize, false, false},
 };
 
 static bool is_path(const Route *r, Slice path)

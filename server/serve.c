@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "message.h"
 #include "server.h"
 #include "../runner/command.h"
 #include "../runner/device.h"
@@ -23,7 +24,7 @@ enum { MOST_KEYS = 1024, DRAIN_SECONDS = 30, FIRST_FILE = 3 /* of systemd's sock
 
 typedef struct Options {
     bool help, quiet, keep_reasoning;
-    const char *host, *key_file, *device, *cors;
+    const char *host, *key_file, *device, *cors, *tools;
     int port, threads, workers, connections, per_address, queue, queue_seconds, ping, drain;
     uint64_t max_body, queue_tokens, kv_memory, random_weights;
     TextList names;
@@ -48,6 +49,11 @@ static const Option table[] = {
     {"--ping", 0, OPT_INT, "SECONDS", "a comment in streams that are quiet for so long (default 10)", AT(ping), 0},
     {"--drain", 0, OPT_INT, "SECONDS", "after SIGTERM: time for running requests to finish (default 30)", AT(drain), 0},
     {"--cors", 0, OPT_TEXT, "ORIGIN", "pages of this origin (or *) may ask from a browser", AT(cors), 0},
+    {"--tools", 0, OPT_TEXT, "STYLE",
+     "how chat models write calls of tools: hermes (Qwen, too), llama, mistral (default: as the vocabulary suggests)",
+     AT(tools), 0},
+    {"--reasoning-in-content", 0, OPT_FLAG, NULL, "what stands between <think> and </think> stays in the content",
+     AT(keep_reasoning), 0},
     {"--workers", 0, OPT_INT, "N", "threads that read JSON and make prompts (default 2)", AT(workers), 0},
     {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads of each model (default: one for each CPU of this process)", AT(threads),
@@ -246,6 +252,9 @@ static int open_model(Server *s, const char *file, const char *name, const FtxOp
         return command_failed(&err);
     ftx_model_info(m->model, &m->info);
     snprintf(m->name, sizeof m->name, "%s", name ? name : m->info.name);
+    message_marks(m);
+    if (s->tools != TOOLS_NONE)
+        m->tools = s->tools;
     if (!served_start(m, limits, &err)) {
         ftx_model_close(m->model);
         return command_failed(&err);
@@ -347,6 +356,16 @@ static int check_options(const Options *o, const TextList *files)
     return EXIT_DONE;
 }
 
+static bool parse_style(const char *word, ToolStyle *style)
+{
+    static const char *const words[] = {"hermes", "llama", "mistral"}; /* ToolStyle, from 1 on */
+
+    for (size_t i = 0; word && i < LEN(words); i++)
+        if (strcmp(word, words[i]) == 0)
+            *style = (ToolStyle)(i + 1);
+    return !word || *style != TOOLS_NONE;
+}
+
 static int run_server(Server *s, const Options *o, const TextList *files)
 {
     const QueueLimits limits = {.requests = o->queue, .tokens = o->queue_tokens, .seconds = o->queue_seconds};
@@ -402,6 +421,8 @@ int serve(int argc, char **argv)
     code = check_options(&o, &files);
     if (code)
         return code;
+    if (!parse_style(o.tools, &s.tools))
+        return command_mistake("serve", "--tools: expected hermes, llama or mistral, found \"%s\"", o.tools);
     s.quiet = o.quiet;
     s.cors = o.cors;
     s.keep_reasoning = o.keep_reasoning;

@@ -17,6 +17,7 @@ typedef struct Server {
     char **keys; /* [n_keys]; none: everybody may ask */
     size_t n_keys;
     atomic_bool draining;
+    ToolStyle tools;     /* NONE: as the model's vocabulary suggests */
     bool keep_reasoning; /* what stands in <think> stays in the text */
     const char *cors;    /* NULL: no header */
     bool quiet;
@@ -58,6 +59,8 @@ void route_metrics(Server *s, Exchange *x);
 void route_completions(Server *s, Exchange *x);
 void route_chat(Server *s, Exchange *x);
 void route_embeddings(Server *s, Exchange *x);
+void route_score(Server *s, Exchange *x);
+void route_rerank(Server *s, Exchange *x);
 void route_tokenize(Server *s, Exchange *x);
 void route_detokenize(Server *s, Exchange *x);
 

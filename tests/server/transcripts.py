@@ -1,9 +1,11 @@
 # transcripts.py - what the server says, byte for byte: `transcripts.py --update` writes transcripts.txt anew.
 #
 # Times and log-probabilities are replaced: the first differ with each run, the last digits of the second with the CPU.
+import base64
 import json
 import os
 import re
+import struct
 import sys
 
 from client import ROOM, Server, check, compile_model, request
@@ -28,9 +30,17 @@ keys = os.path.join(ROOM, "keys")
 with open(keys, "w") as f:
     f.write("# keys\nfirst-key\n\nsecond-key  \n")
 server = Server(compile_model("fable", "-D", "tokenizer=" + chat_folder()), compile_model("verse", spec="specs/verse.lua"),
-                "--api-key-file", keys, "--name", "tales", "--name", "translator", "--cors", "https://example.org")
+                compile_model("bert", "-D", "tokenizer=tests/tokenizer/small/wordpiece.json", spec="tests/models/tiny-bert"),
+                "--api-key-file", keys, "--name", "tales", "--name", "translator", "--name", "encoder", "--cors", "https://example.org")
 KEY = "Authorization: Bearer second-key\r\n"
 found = ""
+
+
+def vector(text):
+    """Its length and its first number, to two digits."""
+    v = json.loads(text)
+    numbers = v if isinstance(v, list) else struct.unpack(f"<{len(base64.b64decode(v)) // 4}f", base64.b64decode(v))
+    return f"<{len(numbers)} numbers from {numbers[0]:.2f} to {numbers[-1]:.2f}>"
 
 
 def show(title, method, path, body=None, head=KEY):
@@ -47,8 +57,13 @@ def show(title, method, path, body=None, head=KEY):
     head, text = data.decode().split("\r\n\r\n", 1)
     if "chunked" in head: # how a stream is cut into chunks depends on the time
         text = "".join(re.split(r"\r\n[0-9a-f]+\r\n", "\r\n" + text)).removesuffix("\r\n\r\n").removesuffix("\r\n")
+    if "Content-Length" in head:
+        check(int(re.search(r"Content-Length: (\d+)", head).group(1)) == len(text.encode()), title + ": Content-Length")
+        head = re.sub(r"Content-Length: \d+", "Content-Length: right", head)
     text = re.sub(r'"created":\d+', '"created":TIME', text)
     text = re.sub(r'"logprob":-?[0-9.e-]+', '"logprob":X', text)
+    text = re.sub(r'("(?:relevance_)?score":-?[0-9]\.?[0-9]{0,2})[0-9]*', r"\1", text)
+    text = re.sub(r'"embedding":("[^"]*"|\[[^\]]*\])', lambda m: '"embedding":' + vector(m.group(1)), text)
     text = re.sub(r'"token_logprobs":\[[^\]]*\]', '"token_logprobs":[X]', text)
     found += f"=== {title}\n{method} {path} {json.dumps(body)[:300] if body is not None else ''}\n" + head.replace("\r", "") + "\n\n" + text + "\n"
 
@@ -80,6 +95,39 @@ show("a chat as a stream", "POST", TALK, dict(HELLO, max_tokens=4, stream=True, 
 show("log-probabilities of a chat", "POST", TALK, dict(HELLO, max_tokens=2, logprobs=True))
 show("log-probabilities of a chat in a stream", "POST", TALK, dict(HELLO, max_tokens=2, logprobs=True, stream=True))
 show("content in parts", "POST", TALK, dict(HELLO, messages=[{"role": "user", "content": [{"type": "text", "text": "Tell a"}, {"type": "text", "text": "story."}]}], max_completion_tokens=2, max_tokens=9))
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
+show("tools that are not called", "POST", TALK, dict(HELLO, max_tokens=3, tools=TOOLS))
+FORCED = dict(HELLO, max_tokens=4, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "weather"}})
+show("a forced call", "POST", TALK, FORCED)
+show("a forced call in a stream", "POST", TALK, dict(FORCED, stream=True))
+show("no tools", "POST", TALK, dict(HELLO, max_tokens=2, tools=TOOLS, tool_choice="none"))
+E = {"model": "encoder"}
+show("vectors", "POST", "/v1/embeddings", dict(E, input=["a b", "c"]))
+show("vectors in base64", "POST", "/v1/embeddings", dict(E, input=["a b", "c"], encoding_format="base64"))
+show("vectors of ids", "POST", "/v1/embeddings", dict(E, input=[[2, 5, 3], [2, 3]]))
+show("a score", "POST", "/v1/score", dict(E, text_1="a b", text_2=["a b", "c d"]))
+show("scores of as many", "POST", "/score", dict(E, text_1=["a", "b"], text_2=["a", "c"]))
+show("a ranking", "POST", "/v1/rerank", dict(E, query="a b", documents=["c d", "a b"]))
+show("the best, without its text", "POST", "/rerank", dict(E, query="a b", documents=["c d", "a b"], top_n=1, return_documents=False))
+show("token ids", "POST", "/tokenize", {"prompt": "Once upon a time"})
+show("token ids, nothing added", "POST", "/tokenize", {"prompt": "Once upon", "add_special_tokens": False})
+show("token ids of a conversation", "POST", "/tokenize", {"messages": [{"role": "user", "content": "a<|end_of_text|>"}]})
+show("their text", "POST", "/detokenize", {"tokens": [0, 300, 301]})
+for title, path, fields in (
+    ("mixed", "/v1/embeddings", {"input": ["a", [1]]}), ("no input", "/v1/embeddings", {}), ("empty", "/v1/embeddings", {"input": []}),
+    ("empty ids", "/v1/embeddings", {"input": [[]]}), ("an id", "/v1/embeddings", {"input": [99999]}),
+    ("dimensions", "/v1/embeddings", {"input": "a", "dimensions": 8}), ("format", "/v1/embeddings", {"input": "a", "encoding_format": "hex"}),
+    ("too long", "/v1/embeddings", {"input": "a " * 500}), ("an encoder writes nothing", TEXT, {"prompt": "a"}),
+    ("two and three", "/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}), ("two queries", "/rerank", {"query": ["a", "b"], "documents": ["a"]}),
+    ("one document", "/rerank", {"query": "a", "documents": "a"}), ("no text", "/tokenize", {}), ("no ids", "/detokenize", {"tokens": "a"}),
+):
+    show("refused: " + title, "POST", path, dict(E, **fields))
+for title, fields in {
+    "a tool without a name": {"tools": [{"type": "function"}]}, "a tool's name": {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+    "another tool": {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}},
+    "a choice without tools": {"tool_choice": "required"}, "a choice": {"tools": TOOLS, "tool_choice": "any"},
+}.items():
+    show("refused: " + title, "POST", TALK, dict(HELLO, **fields))
 show("models", "GET", "/v1/models")
 show("a model", "GET", "/v1/models/translator")
 show("no such model", "GET", "/v1/models/x")
