@@ -418,8 +418,10 @@ static bool infer_append(const Query *q, Shape *out)
     if (rot != get(q, "rot"))
         return diag_error(q->d, q->loc, "append: rot is %lld, the table rotates %lld", (long long)get(q, "rot"),
                           (long long)rot);
+    if (!q->args[2] != !q->args[3])
+        return diag_error(q->d, q->loc, "append: qg and kg are given together, or neither");
     *out = ir_shape(3, x.dim[0], ir_const(get(q, "heads")), ir_const(get(q, "head_dim")));
-    return true;
+    return !q->args[2] || (want_vector(q, 2, get(q, "head_dim")) && want_vector(q, 3, get(q, "head_dim")));
 }
 
 /* cross_append and attend_cross. */

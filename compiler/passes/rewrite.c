@@ -58,9 +58,9 @@ static Id merge_equal(Rewrite *r, Id id)
     return id;
 }
 
-Id rewrite_make(Rewrite *r, Op op, Id a, Id b, Id c, const Attr *attrs, uint32_t n_attrs, Loc loc)
+Id rewrite_add(Rewrite *r, Op op, const Id args[IR_MAX_ARGS], const Attr *attrs, uint32_t n_attrs, Loc loc)
 {
-    const Id args[IR_MAX_ARGS] = {a, b, c};
+    const Id a = args[0];
     Diag d = {0};
     Shape shape = {0};
     DType type = DT_NONE;

@@ -25,7 +25,11 @@ typedef Id Rule(Rewrite *r, Id v);
 bool rewrite_run(Graph *g, Rule *rule);
 
 /* Appends to the new graph. Shape and type follow from the op; args are new values. */
-Id rewrite_make(Rewrite *r, Op op, Id a, Id b, Id c, const Attr *attrs, uint32_t n_attrs, Loc loc);
+Id rewrite_add(Rewrite *r, Op op, const Id args[IR_MAX_ARGS], const Attr *attrs, uint32_t n_attrs, Loc loc);
+static inline Id rewrite_make(Rewrite *r, Op op, Id a, Id b, Id c, const Attr *attrs, uint32_t n_attrs, Loc loc)
+{
+    return rewrite_add(r, op, (const Id[IR_MAX_ARGS]){a, b, c}, attrs, n_attrs, loc);
+}
 
 static inline const Value *rewrite_old(const Rewrite *r, Id v)
 {

@@ -4,6 +4,7 @@
  *   k = rope(split_heads(linear(x, wk)), t)       ->    q = append(linear(x, wqkv), t)
  *   v = split_heads(linear(x, wv))                      y = attend_paged(q)
  *   y = join_heads(attend(q, cache(k, v)))
+ *   q = rope(rmsnorm(split_heads(..), g), t), k as q   ->   q = append(.., t, pairs(gq), pairs(gk))
  *
  *   y = join_heads(attend(q, k, v))               ->    y = attend_packed(linear(x, wqkv))
  *   c = cross_cache(k, v)                         ->    c = cross_append(linear(x, wkv))
@@ -83,12 +84,13 @@ static Id lift_select(Rewrite *r, Id id)
 
 /* The chain from a linear to the attention, for one of q, k, v. */
 typedef struct Projection {
-    const Value *linear, *rope; /* rope NULL: not rotated */
+    const Value *linear, *norm, *rope; /* NULL: heads are not normed, not rotated */
     int64_t heads, head_dim;
     double scale;
 } Projection;
 
-/* Follows value id back through rope, split_heads and scales, each with one reader, to its linear. */
+/* Follows value id back through rope, a norm of each head, split_heads and scales, each with one reader, to its linear. The
+ * norm stands before rope, and no scale before the norm. */
 static bool find_projection(const Rewrite *r, Id id, Projection *p)
 {
     *p = (Projection){.scale = 1};
@@ -101,12 +103,14 @@ static bool find_projection(const Rewrite *r, Id id, Projection *p)
             p->linear = v;
             return true;
         }
-        if (v->op == OP_ROPE && !p->rope && !p->heads) {
+        if (v->op == OP_ROPE && !p->rope && !p->norm && !p->heads) {
             p->rope = v;
+        } else if (v->op == OP_RMSNORM && !p->norm && !p->heads && rewrite_old(r, v->args[1])->shape.rank == 1) {
+            p->norm = v;
         } else if (v->op == OP_SPLIT_HEADS && !p->heads) {
             p->heads = ir_int(v, "heads");
             p->head_dim = v->shape.dim[2].n;
-        } else if (v->op == OP_SCALE) {
+        } else if (v->op == OP_SCALE && !p->norm) {
             p->scale *= ir_float(v, "by");
         } else {
             return false;
@@ -138,7 +142,9 @@ static bool joinable(const Rewrite *r, const Projection *q, const Projection *k,
 {
     const Id x = q->linear->args[0];
 
-    if (k->linear->args[0] != x || v->linear->args[0] != x || v->rope || v->scale != 1)
+    if (k->linear->args[0] != x || v->linear->args[0] != x || v->rope || v->norm || v->scale != 1)
+        return false;
+    if (!q->norm != !k->norm || (q->norm && ir_float(q->norm, "eps") != ir_float(k->norm, "eps")))
         return false;
     if (!q->linear->args[2] != !k->linear->args[2] || !q->linear->args[2] != !v->linear->args[2])
         return false;
@@ -175,7 +181,7 @@ static Id join_attention(Rewrite *r, Id id)
 {
     const Value *join = rewrite_old(r, id), *attend, *cache;
     Projection q, k, v;
-    Id table = 0, w, b, x;
+    Id table = 0, gains[2] = {0}, w, b, x;
     int64_t rot = 0;
     Attr attrs[8];
     uint32_t n = 0;
@@ -203,7 +209,12 @@ static Id join_attention(Rewrite *r, Id id)
     attrs[n++] = attr_int("layer", ir_int(attend, "layer"));
     if (rot)
         attrs[n++] = attr_int("rot", rot);
-    x = rewrite_make(r, OP_APPEND, x, table, 0, attrs, n, cache->loc);
+    if (q.norm) {
+        attrs[n++] = attr_float("eps", ir_float(q.norm, "eps"));
+        gains[0] = in_pairs(r, &q, r->map[q.norm->args[1]], rot);
+        gains[1] = in_pairs(r, &k, r->map[k.norm->args[1]], rot);
+    }
+    x = rewrite_add(r, OP_APPEND, (const Id[IR_MAX_ARGS]){x, table, gains[0], gains[1]}, attrs, n, cache->loc);
 
     n = paged_attrs(attend, k.heads, ir_float(attend, "scale") * q.scale * k.scale, attrs);
     return rewrite_make(r, OP_ATTEND_PAGED, x, 0, 0, attrs, n, attend->loc);
@@ -240,7 +251,7 @@ static Id join_full(Rewrite *r, Id id)
     if (!is_plain(attend, "full") || ir_int(attend, "window") || ir_float(attend, "softcap") != 0 ||
         r->uses[join->args[0]] != 1 || !find_projection(r, attend->args[0], &q) ||
         !find_projection(r, attend->args[1], &k) || !find_projection(r, attend->args[2], &v) || q.rope || k.rope ||
-        !joinable(r, &q, &k, &v))
+        q.norm || !joinable(r, &q, &k, &v))
         return 0;
     x = rewrite_make(r, OP_LINEAR, r->map[q.linear->args[0]], joined(r, &q, &k, &v, 1, 0), joined(r, &q, &k, &v, 2, 0),
                      NULL, 0, q.linear->loc);
@@ -256,7 +267,8 @@ static bool source_pair(const Rewrite *r, const Value *cross, Projection *k, Pro
 {
     return cross->op == OP_CROSS_CACHE && find_projection(r, cross->args[0], k) &&
            find_projection(r, cross->args[1], v) && k->linear->args[0] == v->linear->args[0] &&
-           !k->linear->args[2] == !v->linear->args[2] && !k->rope && !v->rope && v->scale == 1 && k->heads == v->heads;
+           !k->linear->args[2] == !v->linear->args[2] && !k->rope && !v->rope && !k->norm && !v->norm &&
+           v->scale == 1 && k->heads == v->heads;
 }
 
 /* Each cross_cache is read by one attention, which takes over the scale of the keys. */
@@ -286,7 +298,7 @@ static Id join_cross(Rewrite *r, Id id)
         r->uses[attend->args[1]] != 1)
         return 0;
     cross = rewrite_old(r, attend->args[1]);
-    if (!source_pair(r, cross, &key, &value) || !find_projection(r, attend->args[0], &q) || q.rope)
+    if (!source_pair(r, cross, &key, &value) || !find_projection(r, attend->args[0], &q) || q.rope || q.norm)
         return 0;
     attrs[0] = attr_int("head_dim", q.head_dim);
     attrs[1] = attr_int("heads", q.heads);

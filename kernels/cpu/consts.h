@@ -26,6 +26,17 @@ enum {
 };
 
 enum {
+    APPEND_NORM_H,
+    APPEND_NORM_G,
+    APPEND_NORM_E,
+    APPEND_NORM_ROT,
+    APPEND_NORM_BLOCK,
+    APPEND_NORM_PAGES,
+    APPEND_NORM_KV,
+    APPEND_NORM_EPS, /* cpu_number */
+};
+
+enum {
     CACHE_G,
     CACHE_E,
     CACHE_BLOCK,

@@ -20,7 +20,7 @@ static const char *const model =
     "%6 = weight {name=\"qkv\"} : [16,8] bf16\n"
     "%7 = linear %5 %6 - : [T,16] fp32\n"
     "%8 = rope_table {positions=32 rot=4 theta=10000} : [32,2,2] fp32\n"
-    "%9 = append %7 %8 {head_dim=4 heads=2 kv_heads=1 layer=0 rot=4} : [T,2,4] fp32\n"
+    "%9 = append %7 %8 - - {head_dim=4 heads=2 kv_heads=1 layer=0 rot=4} : [T,2,4] fp32\n"
     "%10 = attend_paged %9 - {kv_heads=1 layer=0 scale=0.5} : [T,8] fp32\n"
     "%11 = select_last %10 : [S,8] fp32\n"
     "%12 = linear %11 %2 - : [S,10] fp32\n"
@@ -214,6 +214,8 @@ static void op_mistakes(void **state)
         {"rope %6 %3", "rope: table must be a weight, it is the result of embed"},
         {"append %3 %5 {layer=0 heads=2 kv_heads=1 head_dim=2 rot=4}",
          "append: table is [16,2,2], it must be [positions,rot/2,2] with rot at most head_dim 2"},
+        {"append %3 - %4 {layer=0 heads=2 kv_heads=1 head_dim=2}", "append: qg and kg are given together, or neither"},
+        {"append %3 - %4 %4 {layer=0 heads=2 kv_heads=1 head_dim=2}", "append: qg is [7], it must be [2]"},
         {"append %3 - {layer=0 heads=2 kv_heads=3 head_dim=2}", "append: kv_heads is 3, it must be 1 to 2"},
         {"append %3 - {layer=0 heads=4 kv_heads=2 head_dim=4}", "append: x is [T,8], it must be [T,(4+2*2)*4]"},
         {"attend %6 %6 {layer=0 scale=1}", "attend: cache is the result of split_heads, it must be that of cache"},

@@ -161,6 +161,13 @@ static void append(Machine *m, const Value *v, const Tensor *x, const Tensor *ta
     double *all = arena_array(m->a, double, T *N);
 
     memcpy(all, x->at, sizeof(double) * (size_t)(T * N));
+    for (int64_t i = 0; i < T * (H + 2 * G) && v->args[2]; i++) {
+        const int64_t head = i % (H + 2 * G);
+        const Tensor heads = {all + i * E, 1, E};
+
+        if (head < H + G)
+            norm(v, &heads, &m->v[v->args[head < H ? 2 : 3]], NULL, all + i * E);
+    }
     for (int64_t t = 0; t < T; t++) {
         for (int64_t h = 0; h < H + G && ir_int(v, "rot"); h++)
             rotate(all + t * N + h * E, table, t, ir_int(v, "rot") / 2, false);

@@ -239,6 +239,22 @@ static void add_rope(Suite *s, DType t, int H, int E, int rot, const char *style
     take(s, &g, &c, "rope");
 }
 
+static void add_append_norm(Suite *s, DType t, DType kv, int E, int rot)
+{
+    Ir g = begin();
+    Case c = {.kv = kv};
+    const int x = input(&g, 7 * E, t), qg = weight(&g, "g", E, 0, t), kg = weight(&g, "h", E, 0, t);
+    char table[12] = "-";
+
+    if (rot)
+        snprintf(table, sizeof table, "%%%d",
+                 add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", rot, rot / 2));
+    mixed_step(&c);
+    add(&g, "append %%%d %s %%%d %%%d {eps=1e-3 layer=0 heads=3 kv_heads=2 head_dim=%d rot=%d} : [T,3,%d] %s", x, table,
+        qg, kg, E, rot, E, dtype_name(t));
+    take(s, &g, &c, "append, normed");
+}
+
 static void add_head_norm(Suite *s, DType t, int H, int E, int kind, bool own_gain, bool own_bias)
 {
     Ir g = begin();
@@ -300,6 +316,8 @@ void parts(void **state)
         add_head_norm(s, types[t], 3, (const int[]){24, 128, 20}[t], 1, t == 1, false);
         add_head_norm(s, types[t], 2, (const int[]){72, 40, 288}[t], 2, t > 0, t > 1);
         add_cache(s, types[t], types[t], 2, 24, false);
+        add_append_norm(s, types[t], types[t], (const int[]){24, 128, 72}[t], (const int[]){24, 0, 16}[t]);
+        add_append_norm(s, types[t], DT_FP32, (const int[]){136, 40, 512}[t], 8);
         add_cache(s, types[t], t ? types[t] : DT_BF16, 3, 40, true);
     }
     finish(s, 47);

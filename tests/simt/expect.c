@@ -224,6 +224,8 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
     case OP_APPEND: {
         const RefCache cache = scene_cache(s, w->cache);
 
+        if (v->args[2])
+            a[0] = scene_normed_heads(s, v, a);
         ref_append(a[0], a[1].p, s->token, s->T, (int)ir_int(v, "heads"), (int)ir_int(v, "rot"), &cache, y);
         break;
     }

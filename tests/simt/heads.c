@@ -193,6 +193,20 @@ static void norm(const Scene *s, const Value *v, const RefTensor *a, float *y)
     }
 }
 
+RefTensor scene_normed_heads(const Scene *s, const Value *v, const RefTensor *a)
+{
+    const int64_t H = ir_int(v, "heads"), G = ir_int(v, "kv_heads"), E = ir_int(v, "head_dim"), all = H + 2 * G;
+    float *y = arena_array(s->keep, float, s->T *all *E);
+
+    for (int64_t i = 0; i < s->T * all; i++)
+        if (i % all < H + G)
+            ref_rmsnorm(part(a[0], i * E), a[i % all < H ? 2 : 3], ir_float(v, "eps"), 1, (int)E, y + i * E);
+        else
+            for (int64_t e = 0; e < E; e++)
+                y[i * E + e] = (float)ref_at(a[0], i * E + e);
+    return (RefTensor){y, DT_FP32};
+}
+
 bool scene_heads(const Scene *s, const Value *v, const RefTensor *a, void *const cache[2], float *y)
 {
     const Shape x = v->shape;

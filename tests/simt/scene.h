@@ -104,6 +104,9 @@ RefCache scene_lane_cache(const Scene *s, const RefCache *c, const FtxRow *row);
  * False: v is another op. */
 bool scene_heads(const Scene *s, const Value *v, const RefTensor *a, void *const cache[2], float *y);
 
+/* The rows of append, heads of q and k normed. */
+RefTensor scene_normed_heads(const Scene *s, const Value *v, const RefTensor *a);
+
 /* Compares with the reference. If only some blocks ran (Case.blocks), compares only what they wrote. */
 void scene_check(Scene *s);
 /* Checks that a host that polls has read this result. */
