@@ -9,6 +9,7 @@ import weakref
 import numpy
 
 from . import _abi
+from .chat import is_messages, render
 from .encoder import Encoding
 from .library import call, chars, ints, lib, new, text
 from .settings import Request
@@ -248,14 +249,16 @@ class Model:
     def generate(self, prompt, **settings):
         """Continues a prompt, or translates a source; returns a Text.
 
-        prompt    str, token ids, or a list of them: then a list is returned, and all run together
+        prompt    str, token ids, messages ([{"role": "user", "content": "Hello"}]: see apply_chat_template), or a list
+                  of them: then a list is returned, and all run together
         settings  those of `ftxc help run` with _ for -: max_new, temperature, top_k, top_p, min_p, typical_p, seed,
                   samples, beams, n_best, stop, bad_words, logprobs ...; or by the names of transformers'
                   GenerationConfig: max_new_tokens, do_sample, num_beams ... What is not given is the model's own
 
         With samples or n_best above 1 each prompt gives a list of Text.
         """
-        many = isinstance(prompt, (list, tuple)) and not (prompt and isinstance(prompt[0], (int, numpy.integer, dict)))
+        many = isinstance(prompt, (list, tuple)) and not (
+            is_messages(prompt) or prompt and isinstance(prompt[0], (int, numpy.integer)))
         requests = [self._request(p, settings) for p in (prompt if many else [prompt])]
         collectors, jobs = [_Collector(r) for r in requests], []
         try:
@@ -344,8 +347,23 @@ class Model:
                 return out.raw[:n.value].decode("utf-8", "replace")
             room = n.value
 
+    def apply_chat_template(self, messages, *, tools=None, template=None, tokenize=True, add_generation_prompt=True,
+                            **variables):
+        """The ids of a conversation's prompt by the model's chat template, as transformers' tokenizers give them.
+
+        messages   a list of dicts with role and content (a str, or parts), tool_calls ...
+        tools      a list of dicts that describe functions
+        template   which of several templates; None: "tool_use" with tools if there is one, else "default"
+        tokenize   False: the text
+        variables  further variables of the template: enable_thinking=False"""
+        with self._worker.using():
+            return render(self._model, messages, tools=tools, template=template, tokenize=tokenize,
+                          add_generation_prompt=add_generation_prompt, **variables)
+
     def _request(self, prompt, settings):
         with self._worker.using():
+            if is_messages(prompt):
+                prompt = render(self._model, prompt)
             return Request(self._model, prompt, settings)
 
 

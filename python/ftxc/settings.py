@@ -18,6 +18,7 @@ TRANSFORMERS = {
     "diversity_penalty": "diversity_rate", "no_repeat_ngram_size": "no_repeat_ngram", "bad_words_ids": "bad_ids",
     "stop_strings": "stop", "eos_token_id": "stop_ids", "sequence_bias": "bias", "decoder_input_ids": "prefix",
 }
+LONG = tuple(name for name, kind in _abi.FtxRequest._fields_ if kind is ctypes.c_uint64)
 LISTS = ("stop", "stop_ids", "bias", "bad_ids", "bad_words", "prefix")
 ALL = sorted([*PLAIN, *LISTS, *WORDS, *TRANSFORMERS, "do_sample", "num_return_sequences"])
 
@@ -88,7 +89,7 @@ class Request:
             self.c.seed = secrets.randbits(63)
         for name in PLAIN.keys() & settings.keys():
             value = _number(name, PLAIN[name], settings.pop(name))
-            low, high = (0, 2**64) if name == "seed" else (-2**31, 2**31)
+            low, high = (0, 2**64) if name in LONG else (-2**31, 2**31)
             if PLAIN[name] is int and not low <= value < high:
                 raise ValueError(f"{name}: expected {low} to {high - 1}, found {value}")
             setattr(self.c, name, value)
@@ -121,8 +122,6 @@ class Request:
             data = self._keep(prompt.encode())
             self.c.text, self.c.text_bytes = chars(data), len(data)
             return
-        if isinstance(prompt, (list, tuple)) and prompt and isinstance(prompt[0], dict):
-            raise TypeError("messages need a chat template, which artifacts do not hold yet: pass the text")
         self.c.ids, self.c.ids_count = self._keep(ints(_list("prompt", prompt, int))), len(prompt)
 
     def _stop(self, value):

@@ -20,16 +20,40 @@ _room = tempfile.mkdtemp()
 atexit.register(shutil.rmtree, _room, True)
 
 
+CHAT = """{{ bos_token }}
+{%- for m in messages %}
+    {%- if m.role not in ('user', 'assistant') %}
+        {{- raise_exception('no turn for ' + m.role) }}
+    {%- endif %}
+    {{- m.role + ': ' + m.content + '\n' }}
+{%- endfor %}
+{{- 'assistant' if add_generation_prompt }}{{ mood }}:
+"""
+
+
+def _chat():
+    """The folder of a tokenizer with two chat templates."""
+    folder = os.path.join(_room, "chat")
+    os.makedirs(os.path.join(folder, "additional_chat_templates"))
+    shutil.copy("specs/fable/tokenizer.json", folder)
+    for name, content in (("tokenizer_config.json", json.dumps({"bos_token": "<|begin_of_text|>"})),
+                          ("chat_template.jinja", CHAT),
+                          ("additional_chat_templates/tool_use.jinja", "{{ tools[0].name }}: {{ messages[0].content }}")):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(content)
+    return os.path.join(folder, "tokenizer.json")
+
+
 def path(name):
     out = os.path.join(_room, name + ".ftx")
     if not os.path.exists(out):
-        spec, fields = SPECS[name]
+        spec, fields = SPECS[name] if name != "chat" else ("specs/fable.lua", {"tokenizer": _chat()})
         ftxc.compile(spec, out, target="cpu", progress=False, **fields)
     return out
 
 
-def model(name):
-    return ftxc.Model(path(name), device="cpu", threads=1)
+def model(name, **options):
+    return ftxc.Model(path(name), device="cpu", threads=1, **options)
 
 
 def ftxc_json(*arguments, stdin=""):

@@ -123,10 +123,11 @@ class Generate(unittest.TestCase):
                 ("a", {"top_p": 2}, ValueError, "top_p"), ("a", {"top_k": "x"}, TypeError, "top_k: expected int"),
                 ("a", {"top_k": 1.5}, TypeError, "top_k"), ("a", {"logprobs": 1}, TypeError, "True or False"),
                 ("a", {"seed": 2**64}, ValueError, "seed"), ("a", {"seed": -1}, ValueError, "seed"),
+                ("a", {"cache_salt": 2**64}, ValueError, "cache_salt"),
                 ("a", {"truncate": "middle"}, TypeError, "none, longest"), ("a", {"stop": [3]}, TypeError, "list of str"),
                 ("a", {"bias": 3}, TypeError, "bias: expected a dict"), ([99999], {}, ftxc.InvalidError, "99999"),
                 ("word " * 2000, {}, ftxc.Error, "2001 tokens|too long|context"),
-                ([{"role": "user", "content": "hi"}], {}, TypeError, "chat template")):
+                ([{"role": "user", "content": "hi"}], {}, ftxc.InvalidError, "chat template")):
             with self.subTest(settings=settings), self.assertRaisesRegex(kind, message):
                 self.model.generate(prompt, **settings)
         self.assertEqual(len(self.model.generate("a", max_new=2, ignore_eos=True).ids), 2)  # and goes on

@@ -28,8 +28,26 @@ class Torch(unittest.TestCase):
             module(ids, attention_mask=mask.flip(1))
         with self.assertRaisesRegex(TypeError, "no encoder"):
             Encoder(models.path("llama"), device="cpu")
+        self.bert_stands_for(module)
         vectors = module.model.encode(["a", "ab"], to="torch")
         self.assertTrue(torch.equal(vectors, torch.from_numpy(module.model.encode(["a", "ab"]))))
+
+    def bert_stands_for(self, module):
+        """transformers' BertModel of the same checkpoint gives the same tensors, up to the order of sums."""
+        try:
+            from transformers import BertModel
+        except ImportError:
+            print("skipped: transformers is not installed: BertModel beside ftxc.torch.Encoder", flush=True)
+            return
+        bert = BertModel.from_pretrained("tests/models/tiny-bert").eval()
+        draw = torch.Generator().manual_seed(1)
+        ids = torch.randint(4, bert.config.vocab_size, (6, 20), generator=draw)
+        mask = (torch.arange(20) < torch.tensor([20, 1, 7, 13, 20, 2])[:, None]).long()
+        with torch.no_grad():
+            theirs = bert(ids, attention_mask=mask)
+        mine = module(ids, attention_mask=mask)
+        far = ((mine.last_hidden_state - theirs.last_hidden_state) * mask[..., None]).abs().max()
+        self.assertLess(far.item(), 1e-4)
 
 
 if __name__ == "__main__":
