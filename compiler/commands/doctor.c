@@ -56,6 +56,7 @@ static const char get_nvrtc[] =
     "install the CUDA toolkit 12.4 or newer, or the Python package nvidia-cuda-nvrtc; FTX_NVRTC names the folder";
 static const char get_cublaslt[] =
     "install the CUDA toolkit 12.4 or newer, or the Python package nvidia-cublas; FTX_CUDA names the folder";
+static const char get_cupti[] = "install the CUDA toolkit 12 or newer, or the Python package nvidia-cuda-cupti";
 
 static void add(Report *r, const char *name, State state, const char *advice, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
@@ -228,6 +229,10 @@ static void check_libraries(Report *r)
     else
         add(r, "cublaslt", OK, NULL, "%zu.%zu, for large matrix products on GPUs", version / 10000,
             version / 100 % 100);
+    if (device_cuda_cupti(&err)) /* without it a trace is measured by events */
+        add(r, "cupti", NOTE, r->gpu ? get_cupti : NULL, "%s", err.text);
+    else
+        add(r, "cupti", OK, NULL, "for --trace: when each kernel began and ended");
 }
 
 /* --- the report --------------------------------------------------------------------------------------- */

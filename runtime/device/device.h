@@ -88,5 +88,7 @@ FtxStatus device_cuda_facts(int ordinal, CudaFacts *facts, FtxError *err);
 
 /* The version of cuBLASLt: 130002 is 13.0.2. */
 FtxStatus device_cuda_blas(size_t *version, FtxError *err);
+/* Whether CUPTI is there, which times each kernel of a trace. */
+FtxStatus device_cuda_cupti(FtxError *err);
 
 #endif

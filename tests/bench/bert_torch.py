@@ -58,13 +58,13 @@ def main():
     shapes = [tuple(map(int, b.split("x"))) for b in options.batch.split(",")]
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         bert.save_pretrained(folder)
-        fields = {"limits.sequences": max(b for b, _ in shapes), "limits.tokens": max(b * s for b, s in shapes)}
+        fields = {"precision.weights": "fp32", "limits.sequences": max(b for b, _ in shapes), "limits.tokens": max(b * s for b, s in shapes)}
         if cuda:
             major, minor = torch.cuda.get_device_capability()
-            fields |= {"precision.weights": "fp16", "precision.compute": "fp16"}
+            fields["precision.weights"] = "fp16"
             target = f"sm_{major}{minor}" + ("a" if major >= 9 else "")
         path = ftxc.compile(folder, folder + "/bert.ftx", target=target if cuda else "cpu", progress=False,
-                            **{"tokenizer": False, **fields})
+                            **fields)
         encoder = Encoder(path, device=options.device)
         bert = bert.to(options.device, torch.float16 if cuda else torch.float32)
         runs = {"ftxc": encoder, "torch": bert, "compiled": torch.compile(bert)}

@@ -12,7 +12,7 @@ FTXC = os.environ["FTXC"]
 SMALL = "tests/tokenizer/small/"
 SPECS = {
     "fable": ("specs/fable.lua", {}),
-    "bert": ("tests/models/tiny-bert", {"tokenizer": SMALL + "wordpiece.json"}),
+    "bert": ("tests/models/tiny-bert", {"tokenizer": SMALL + "wordpiece.json", "precision.weights": "fp32"}),
     "bart": ("tests/models/tiny-bart", {"tokenizer": SMALL + "characters.json"}),
     "llama": ("tests/models/tiny-llama", {}),
 }

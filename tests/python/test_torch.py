@@ -39,7 +39,7 @@ class Torch(unittest.TestCase):
         except ImportError:
             print("skipped: transformers is not installed: BertModel beside ftxc.torch.Encoder", flush=True)
             return
-        bert = BertModel.from_pretrained("tests/models/tiny-bert").eval()
+        bert = BertModel.from_pretrained("tests/models/tiny-bert", dtype=torch.float32).eval()
         draw = torch.Generator().manual_seed(1)
         ids = torch.randint(4, bert.config.vocab_size, (6, 20), generator=draw)
         mask = (torch.arange(20) < torch.tensor([20, 1, 7, 13, 20, 2])[:, None]).long()

@@ -27,6 +27,7 @@ row ok cpu 'CPUs for this process; kernels for'
 row ok memory 'GB, available'
 row note driver ''
 row note nvrtc 'NVRTC\|without the CUDA parts'
+row '[a-z]*' cupti 'CUPTI\|trace\|without the CUDA parts'
 row ok cache "$room/cache: 0 compiled kernels"
 test -z "$(ls "$room/cache")" # the file that shows that it can be written is gone
 echo x >"$room/cache/one"

@@ -92,6 +92,17 @@ void activity_replace(const CuptiTable *table)
     pthread_mutex_unlock(&cupti.lock);
 }
 
+FtxStatus activity_find(FtxError *err)
+{
+    const CuptiTable *table;
+    FtxStatus s;
+
+    pthread_mutex_lock(&cupti.lock);
+    s = find_cupti(&table, err);
+    pthread_mutex_unlock(&cupti.lock);
+    return s;
+}
+
 static const CuptiTable *table_in_use(void)
 {
     return cupti.replaced ? cupti.replaced : &cupti.table;

@@ -26,6 +26,8 @@ FtxStatus activity_open(const Memory *m, CUcontext context, CUstream stream, siz
 FtxStatus activity_take(Activities *a, const Activity **rows, size_t *n, uint64_t *dropped, FtxError *err);
 void activity_close(Activities *a); /* NULL is fine */
 
+FtxStatus activity_find(FtxError *err); /* loads CUPTI. FTX_ENODEVICE: it is not there, or too old */
+
 /* For tests: the table that is used from now on; NULL: the machine's CUPTI again. */
 struct CuptiTable;
 void activity_replace(const struct CuptiTable *table);

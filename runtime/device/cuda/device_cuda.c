@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "activity.h"
 #include "../../base/env.h"
 #include "../../base/team.h"
 
@@ -99,6 +100,11 @@ FtxStatus device_cuda_facts(int ordinal, CudaFacts *f, FtxError *err)
 FtxStatus device_cuda_blas(size_t *version, FtxError *err)
 {
     return lt_version(version, err);
+}
+
+FtxStatus device_cuda_cupti(FtxError *err)
+{
+    return activity_find(err);
 }
 
 /* Code for a target runs on compute capability cc: an 'a' target only there, a plain one on later GPUs of its major
@@ -453,6 +459,11 @@ FtxStatus device_cuda_facts(int ordinal, CudaFacts *f, FtxError *err)
 FtxStatus device_cuda_blas(size_t *version, FtxError *err)
 {
     (void)version;
+    return no_cuda(err);
+}
+
+FtxStatus device_cuda_cupti(FtxError *err)
+{
     return no_cuda(err);
 }
 
