@@ -175,6 +175,11 @@ static void weight_index(Writer *w)
             to->dim[k] = (uint64_t)shape->dim[k].n;
         to->offset = from->offset;
         to->bytes = from->bytes;
+        if (!from->form_name)
+            continue;
+        to->form = string(w, from->form_name);
+        to->group = (uint32_t)from->group;
+        to->zeros = from->zeros;
     }
     section(w, FTX_SEC_WEIGHT_INDEX, 0, index, p->weights.n * sizeof *index);
 }

@@ -26,6 +26,7 @@ typedef struct Companion {
 struct Form {
     const char *name;
     int64_t instead; /* bytes of an element, in place of the plain value's; 0: the plain value is there, too */
+    bool packed;     /* a form of quantised weights (runtime/base/packed.h) */
     struct {
         Companion *at;
         size_t n, cap;
@@ -176,12 +177,14 @@ typedef struct ProgramFacts {
     const TargetFacts *target;
     DType kv;
     bool free_dependents; /* FREE_DEPENDENTS of names.def; set by edges */
+    bool exact;           /* activations keep their type: precision.compute is given */
+    uint32_t packed;      /* forms in which quantised weights can lie, as bits */
     /* [values.n][CONTRACT_MAX_FORMS]: the number of a value's form as its writer gives it; 0: no kernel writes the value in
      * this form. NULL: all values are plain */
     int64_t *params;
 } ProgramFacts;
 
-/* The number of a value's form in this program; 0: it is not there in this form. */
+/* The number of a value's form in this program, of a quantised weight elements of a group; 0: it is not there in this form. */
 int64_t facts_param(const ProgramFacts *f, Id v, uint32_t form);
 
 typedef struct Binding {
@@ -210,6 +213,9 @@ bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, co
 
 /* Whether the contract can write its result in a form, for some constants. */
 bool contract_gives(const Contract *c, uint32_t form);
+
+/* Whether a match line reads an argument in one of these forms (bits). */
+bool contract_reads_packed(const Contract *c, uint32_t forms);
 
 /* A match with its constants chosen. */
 typedef struct Fitted {

@@ -229,9 +229,29 @@ static bool can_fold(Matcher *m)
 
 int64_t facts_param(const ProgramFacts *f, Id v, uint32_t form)
 {
+    if (ir_value(f->g, v)->op == OP_QUANTISE)
+        return f->packed >> form & 1 ? ir_int(ir_value(f->g, v), "group") : 0;
     if (!f->params || ir_op_is_weight(ir_value(f->g, v)->op))
         return form == 0;
     return f->params[v * CONTRACT_MAX_FORMS + form];
+}
+
+static bool reads_form(const Pattern *p, uint32_t forms)
+{
+    bool reads = !p->op && forms >> p->form & 1;
+
+    for (int i = 0; p->op && i < IR_MAX_ARGS; i++)
+        reads |= p->sub[i] && reads_form(p->sub[i], forms);
+    return reads;
+}
+
+bool contract_reads_packed(const Contract *c, uint32_t forms)
+{
+    bool reads = false;
+
+    for (size_t i = 0; i < c->matches.n; i++)
+        reads |= reads_form(c->matches.at[i].root, forms);
+    return reads;
 }
 
 bool contract_gives(const Contract *c, uint32_t form)

@@ -466,7 +466,7 @@ static bool read_for_variants(Reader *r, const Line *line, const char *whole)
 
 static bool is_form_line(bool (*read)(Reader *r))
 {
-    return read == read_form || read == read_instead || read == read_companion;
+    return read == read_form || read == read_instead || read == read_packed || read == read_companion;
 }
 
 static bool read_line(Reader *r)

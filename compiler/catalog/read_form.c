@@ -43,6 +43,17 @@ bool read_instead(Reader *r)
     return (end > r->at && !*end && f->instead >= 1 && f->instead <= 16) || reader_fail(r, "whole number from 1 to 16");
 }
 
+/* A form of quantised weights, which the compiler writes. */
+bool read_packed(Reader *r)
+{
+    Form *f = last_form(r);
+
+    if (!f)
+        return false;
+    f->packed = true;
+    return (reader_accept(r, "16") && !*r->at) || reader_fail(r, "16, the rows of a tile");
+}
+
 static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *value)
 {
     static const char *const names[] = {"ROWS", "COLUMNS", "PARAM"};

@@ -64,6 +64,7 @@ bool read_match(Reader *r);
 /* read_form.c: the lines of forms, and `gives`. */
 bool read_form(Reader *r);
 bool read_instead(Reader *r);
+bool read_packed(Reader *r);
 bool read_companion(Reader *r);
 bool read_gives(Reader *r);
 

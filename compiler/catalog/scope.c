@@ -115,6 +115,12 @@ static bool lookup_sizeof(const Scope *s, const char *x, size_t n, int64_t *valu
     return type != DT_NONE;
 }
 
+/* An attribute of a quantised weight; 0: v is none. */
+static int64_t quantised(const Scope *s, Id v, const char *attr)
+{
+    return ir_value(s->f->g, v)->op == OP_QUANTISE ? ir_int(ir_value(s->f->g, v), attr) : 0;
+}
+
 /* "has(b)" and the other functions of names.def. */
 static bool lookup_function(const Scope *s, const char *name, int64_t *value)
 {
@@ -146,6 +152,8 @@ static bool lookup_function(const Scope *s, const char *name, int64_t *value)
     case FUNCTION_rows: *value = v && ir_value(s->f->g, v)->shape.dim[0].kind == DIM_S; break;
     case FUNCTION_logits: *value = v && v == s->f->g->logits; break;
     case FUNCTION_param: *value = v ? facts_param(s->f, v, s->c->args.at[i].form) : 0; break;
+    case FUNCTION_group: *value = quantised(s, v, "group"); break;
+    case FUNCTION_zeros: *value = quantised(s, v, "zeros"); break;
     case FUNCTION_sizeof:
     case FUNCTION_COUNT: break;
     }
@@ -305,7 +313,7 @@ static const char *type_text(const Scope *s, const char *name, int64_t value)
 
     if ((k < 0 || s->c->consts.at[k].kind != CONST_TYPE) && strncmp(name, "type(", 5) != 0)
         return NULL;
-    return value > 0 && value <= DT_I32 ? dtype_name((DType)value) : NULL;
+    return value > 0 && value <= DT_INT4 ? dtype_name((DType)value) : NULL;
 }
 
 const char *scope_values(Scope *s, const char *text, Arena *a)

@@ -35,7 +35,9 @@ static const char *type_name(DType t)
     case DT_FP16: return "half";
     case DT_BF16: return "bf16";
     case DT_I32: return "int";
-    case DT_NONE: break;
+    case DT_NONE:
+    case DT_INT8:
+    case DT_INT4: break;
     }
     return "void";
 }

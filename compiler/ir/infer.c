@@ -2,6 +2,7 @@
  *
  * The rule of each op stands here once; the spec's `nn.*` and the verifier both call it. */
 #include "ir.h"
+#include "../../runtime/base/packed.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -197,6 +198,16 @@ static bool infer_weight_op(const Query *q, Shape *out)
         if (!want_range(q, "count", 1, MANY))
             return false;
         *out = ir_shape(1, ir_const(get(q, "count")), (Dim){0}, (Dim){0});
+    } else if (q->op == OP_QUANTISE) {
+        const int64_t group = get(q, "group");
+
+        if (!want_rank(q, 0, 2) || !want_word(q, "to", "int8 int4") || !want_range(q, "zeros", 0, 1))
+            return false;
+        if (!packed_group((uint64_t)group, (uint64_t)size(a, 1)))
+            return diag_error(
+                q->d, q->loc,
+                "quantise: w is %s, group is %lld: it must be 32, 64 or 128 and divide the %lld elements of a row",
+                text_of(q, 0), (long long)group, (long long)size(a, 1));
     } else if (q->op == OP_SINUSOID) {
         if (!want_range(q, "dim", 2, MANY) || !want_range(q, "positions", 1, MANY) || !want_range(q, "span", 0, MANY) ||
             !want_word(q, "style", "half neighbour"))
@@ -501,11 +512,14 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_ROWS:
     case OP_PLUS:
     case OP_FILL:
+    case OP_QUANTISE:
     case OP_SINUSOID:
     case OP_ROPE_TABLE:
         if (!infer_weight_op(q, out))
             return false;
         *out_type = ir_op_is_table(q->op) ? DT_FP32 : arg(q, 0)->type;
+        if (q->op == OP_QUANTISE)
+            *out_type = dtype_parse(ir_word(q->attrs, "to"));
         for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++)
             if (arg(q, i)->type != *out_type)
                 return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; their types must be equal", ir_op_name(q->op),
@@ -641,6 +655,9 @@ static bool check_args(const Query *q)
         if (q->args[i] && arg(q, i)->op == OP_ROUTE &&
             (i != 1 || (q->op != OP_EXPERT_LINEAR && q->op != OP_EXPERT_SUM)))
             return diag_error(q->d, q->loc, "%s: %s are routes, only experts read them", ir_op_name(q->op), name);
+        if (q->args[i] && arg(q, i)->op == OP_QUANTISE && q->op != OP_LINEAR)
+            return diag_error(q->d, q->loc, "%s: %s is a quantised weight, only linear reads one", ir_op_name(q->op),
+                              name);
         if (q->args[i] && arg(q, i)->op == OP_CACHE && q->op != OP_ATTEND && q->op != OP_ATTEND_PAGED)
             return diag_error(q->d, q->loc, "%s: %s is a cache, only attend reads one", ir_op_name(q->op), name);
     }

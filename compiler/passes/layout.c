@@ -1,7 +1,8 @@
 /* layout.c - the offset of every weight in the packed block.
  *
- * One block, row-major, serves all programs and targets. A weight that is read in two types, or both folded and
- * unfolded, is packed twice. Weights are packed in the order of their first use, so the hot loop reads memory forward. */
+ * One block serves all programs and targets. Weights are row-major, quantised ones lie in tiles (packed.h). A weight that
+ * is read in two types or forms, or both folded and unfolded, is packed twice. Weights are packed in the order of their first use, so the hot loop reads memory forward. */
+#include "../../runtime/base/packed.h"
 #include "lower.h"
 
 enum { WEIGHT_ALIGN = 256 };
@@ -19,18 +20,26 @@ static FtxWeightKind kind_of(const Graph *g, Id w)
     return FTX_WEIGHT_BIAS;
 }
 
-static void pack(Lower *l, Id w, DType type, Fold fold)
+static void pack(Lower *l, Id w, DType type, Fold fold, uint32_t form)
 {
     Packing *p = l->packing;
-    const int64_t elements = ir_shape_elements(ir_value(l->g, w)->shape, 0, 0);
+    const Value *v = ir_value(l->g, w);
+    const bool codes = v->op == OP_QUANTISE, zeros = codes && ir_int(v, "zeros");
+    const int64_t elements = ir_shape_elements(v->shape, 0, 0), group = codes ? ir_int(v, "group") : 0;
     PackedWeight *to = arena_push(l->keep, p->weights);
 
     *to = (PackedWeight){.value = w,
                          .type = type,
                          .fold = fold,
+                         .form = form,
+                         .form_name = codes ? l->catalog->forms[form].name : NULL,
+                         .group = group,
+                         .zeros = zeros,
                          .kind = kind_of(l->g, w),
                          .offset = p->bytes,
-                         .bytes = (uint64_t)elements * dtype_size(type)};
+                         .bytes = codes ? packed_tiles((uint64_t)v->shape.dim[0].n) *
+                                              packed_tile(type, (uint64_t)v->shape.dim[1].n, (uint64_t)group, zeros)
+                                        : (uint64_t)elements * dtype_size(type)};
     p->bytes = (to->offset + to->bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;
 }
 
@@ -46,7 +55,7 @@ bool stage_layout(Lower *l, Diag *d)
             for (size_t a = 0; a < b->contract->operands; a++)
                 if (b->arg[a] && ir_op_is_weight(ir_value(l->g, b->arg[a])->op) &&
                     lower_packed_at(l, p, b, a) == SIZE_MAX)
-                    pack(l, b->arg[a], contract_arg_type(&p->facts, b, a), contract_arg_fold(b, a));
+                    pack(l, b->arg[a], contract_arg_type(&p->facts, b, a), contract_arg_fold(b, a), b->form[a]);
         }
     }
     return true;

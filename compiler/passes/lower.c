@@ -80,7 +80,7 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     lower_add_programs(l);
     *plan = (Plan){.target = t};
     plan->head.target = t.id;
-    plan->head.weight_type = p->weights ? p->weights : DT_FP32;
+    plan->head.weight_type = p->quant.type ? p->quant.type : p->weights ? p->weights : DT_FP32;
     plan->head.compute_type = l->compute;
     *(const char **)arena_push(l->keep, plan->strings) = "";
 }
@@ -94,7 +94,7 @@ size_t lower_packed_at(const Lower *l, const Program *p, const Binding *b, size_
         const PackedWeight *w = &l->packing->weights.at[k];
 
         if (w->value == b->arg[i] && w->type == type && w->fold.gain == fold.gain && w->fold.matrix == fold.matrix &&
-            w->fold.shift == fold.shift)
+            w->fold.shift == fold.shift && w->form == b->form[i])
             return k;
     }
     return SIZE_MAX;

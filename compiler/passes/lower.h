@@ -134,6 +134,8 @@ bool stage_memory(Lower *l, Diag *d);
 /* Graph passes. */
 bool pass_simplify(Graph *g, const Precision *p, Diag *d);
 bool pass_precision(Graph *g, const Precision *p, Diag *d);
+/* A value `quantise` before each linear whose weight is to be stored as codes. */
+bool quantise_weights(Graph *g, const Quantising *q, Diag *d);
 DType precision_compute(const Precision *p, Target t);
 void precision_apply(Graph *g, const Precision *p, DType compute);
 
@@ -166,6 +168,10 @@ double candidate_cost(const Candidate *x);
 bool select_program(const Lower *l, Program *p, Diag *d);
 /* "no kernel for %5 = rmsnorm ...": v, and the contracts that came closest. Returns false. */
 bool why_missing(const Lower *l, Program *p, const uint32_t *uses, Id v, Diag *d);
+
+/* Whether all parts of `name` stand among the parts of `whole` in their order: layers.3.down_proj in
+ * model.layers.3.mlp.down_proj.weight. Parts end at dots; "*" stands for digits. */
+bool lower_name_has(const char *whole, const char *name);
 
 /* The index in the packing of operand i, a weight; SIZE_MAX: it is not packed yet. */
 size_t lower_packed_at(const Lower *l, const Program *p, const Binding *b, size_t i);

@@ -10,10 +10,21 @@
 #include "../targets.h"
 #include "../../runtime/artifact/ftx_format.h"
 
+/* Which weights of linears are stored as codes, and how. */
+typedef struct Quantising {
+    DType type;          /* INT8, INT4; NONE: no weight is quantised */
+    DType head;          /* of the linear whose result is logits or pooled; FP32 to BF16: it is not quantised */
+    int64_t group;       /* 32, 64, 128; 0: the largest of them that divides the elements of a row */
+    bool zeros;          /* of INT4 weights: each group has a zero, too */
+    const char **except; /* names of weights that are not quantised: * stands for digits */
+    size_t n_except;
+} Quantising;
+
 typedef struct Precision {
-    DType weights; /* matrices as stored */
+    DType weights; /* matrices as stored, but those that are quantised */
     DType compute; /* DT_NONE: auto: fp32 on the CPU, the weights' type on CUDA */
     DType kv;      /* DT_NONE: auto: as compute */
+    Quantising quant;
 } Precision;
 
 /* A weight of the packed block: a weight-only value of the graph, in one type, folded or not. */
@@ -21,6 +32,10 @@ typedef struct PackedWeight {
     Id value;
     DType type;
     Fold fold;
+    uint32_t form;         /* of the catalog; 0: plain, row-major */
+    const char *form_name; /* of quantised weights, in tiles (packed.h): the order of their codes; else NULL */
+    int64_t group;         /* and elements of a row that share a scale; else 0 */
+    bool zeros;            /* and a zero */
     FtxWeightKind kind;
     uint64_t offset, bytes;
 } PackedWeight;

@@ -5,6 +5,7 @@
  *   activations     the compute type    kernels sum in fp32 whatever the type
  *   logits, pooled  fp32                and the values between the last product and them; a router's logits, too
  *   hidden          fp32                the hidden states that an encoder returns
+ *   quantised       int8, int4          of weights that are stored as codes (quantise.c)
  *
  * The compute type depends on the target (auto: fp32 on the CPU, precision.weights on CUDA). The graph itself has the
  * types of the CPU; each target gives its own to a copy. */
@@ -42,6 +43,8 @@ void precision_apply(Graph *g, const Precision *p, DType compute)
             v->type = DT_FP32;
         else if (v->op == OP_IDS || v->op == OP_ROUTE || v->op == OP_SAMPLE || v->op == OP_BEAM)
             v->type = DT_I32;
+        else if (v->op == OP_QUANTISE)
+            v->type = dtype_parse(ir_word(v, "to"));
         else if (ir_op_is_weight(v->op))
             v->type = ir_value(g, v->args[0])->type;
         else
@@ -58,7 +61,8 @@ void precision_apply(Graph *g, const Precision *p, DType compute)
 
 bool pass_precision(Graph *g, const Precision *p, Diag *d)
 {
-    (void)d;
+    if (!quantise_weights(g, &p->quant, d))
+        return false;
     precision_apply(g, p, precision_compute(p, (Target){FTX_TARGET_CPU, "cpu"}));
     return true;
 }

@@ -4,6 +4,16 @@
 
 #include "lower.h"
 
+/* The forms of quantised weights, as bits. */
+static uint32_t packed_forms(const Catalog *c)
+{
+    uint32_t forms = 0;
+
+    for (uint32_t f = 1; f < c->n_forms; f++)
+        forms |= (uint32_t)c->forms[f].packed << f;
+    return forms;
+}
+
 static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
 {
     const Limits *m = &l->g->limits;
@@ -21,6 +31,8 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .s_max = t_max < m->sequences ? t_max : m->sequences,
         .target = target_facts(l->target),
         .kv = l->kv,
+        .exact = l->precision->compute != DT_NONE,
+        .packed = packed_forms(l->catalog),
     };
     return p;
 }
@@ -138,6 +150,28 @@ static bool select_all(Lower *l, Diag *d)
     return select_programs(l, d);
 }
 
+/* Whether the target has kernels for the types of precision.weights and precision.head. */
+static bool reads_quantised(const Lower *l, Diag *d)
+{
+    for (Id v = 1; v < l->g->values.n; v++) {
+        const Value *w = ir_value(l->g, ir_value(l->g, v)->args[1]);
+        const Program *p = &l->programs.at[0];
+        bool read = false;
+
+        if (ir_value(l->g, v)->op != OP_LINEAR || w->op != OP_QUANTISE)
+            continue;
+        for (size_t i = 0; i < l->catalog->n && !read; i++)
+            read = contract_reads_packed(l->catalog->at[i], p->facts.packed) &&
+                   (l->catalog->at[i]->device == KD_CPU) == (l->target.id == FTX_TARGET_CPU);
+        if (!read)
+            return diag_error(d, ir_value(l->g, v)->loc,
+                              "precision.weights: there is no kernel for weights of %s on %s yet: compile for the CPU "
+                              "(-t cpu), or set -D precision.weights=bf16",
+                              dtype_name(w->type), l->target.name);
+    }
+    return true;
+}
+
 bool stage_select(Lower *l, Diag *d)
 {
     size_t n = 0;
@@ -145,7 +179,7 @@ bool stage_select(Lower *l, Diag *d)
     if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* activations of CPU kernels are fp32 */
         return diag_error(d, (Loc){0}, "precision.compute is %s, the CPU computes in fp32 only: leave it at auto",
                           dtype_name(l->compute));
-    if (!select_all(l, d))
+    if (!reads_quantised(l, d) || !select_all(l, d))
         return false;
     for (size_t i = 0; i < l->programs.n; i++)
         if (!l->programs.at[i].dropped)

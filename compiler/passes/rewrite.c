@@ -94,8 +94,13 @@ static Id copy(Rewrite *r, Id v)
 
 bool rewrite_run(Graph *g, Rule *rule)
 {
+    return rewrite_run_with(g, rule, NULL);
+}
+
+bool rewrite_run_with(Graph *g, Rule *rule, const void *user)
+{
     Graph now = *g;
-    Rewrite r = {.old = g, .now = &now};
+    Rewrite r = {.old = g, .now = &now, .user = user};
 
     memset(&now.values, 0, sizeof now.values);
     arena_push(g->keep, now.values);

@@ -16,6 +16,7 @@ typedef struct Rewrite {
     Id *bucket, *next;    /* weights of the new graph by hash */
     size_t cap;           /* of next */
     bool changed;
+    const void *user; /* of rewrite_run_with */
 } Rewrite;
 
 /* The replacement of old value v in the new graph; 0: copy it. */
@@ -23,6 +24,8 @@ typedef Id Rule(Rewrite *r, Id v);
 
 /* Runs one rule over the whole graph; true if it changed anything. */
 bool rewrite_run(Graph *g, Rule *rule);
+/* The same; the rule finds `user` in r->user. */
+bool rewrite_run_with(Graph *g, Rule *rule, const void *user);
 
 /* Appends to the new graph. Shape and type follow from the op; args are new values. */
 Id rewrite_add(Rewrite *r, Op op, const Id args[IR_MAX_ARGS], const Attr *attrs, uint32_t n_attrs, Loc loc);

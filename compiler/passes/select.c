@@ -93,7 +93,7 @@ static bool is_deferred(const Cover *c, Id v)
     bool helps = is_small(c->p);
 
     for (uint32_t f = 1; f < c->l->catalog->n_forms; f++)
-        helps |= facts_param(&c->p->facts, x, f) > 0;
+        helps |= !c->l->catalog->forms[f].instead && facts_param(&c->p->facts, x, f) > 0;
     return c->defers && helps && is_norm(c, v) && c->readers[v] > 1 && !c->launches[v] && v != c->l->g->entry;
 }
 

@@ -89,6 +89,8 @@ void print_layout(const Lower *l, FILE *out)
                 ir_shape_text(l->scratch, ir_value(l->g, w->value)->shape));
         if (w->fold.gain || w->fold.shift)
             fprintf(out, " folded %%%u", w->fold.gain ? w->fold.gain : w->fold.shift);
+        if (w->form_name)
+            fprintf(out, " as %s, groups of %lld%s", w->form_name, (long long)w->group, w->zeros ? " with zeros" : "");
         fputc('\n', out);
     }
     fprintf(out, "%12" PRIu64 " bytes\n", p->bytes);

@@ -289,16 +289,20 @@ bool passes_considered(const Graph *g, const Catalog *c, Target t, const Precisi
 
 /* --- names -------------------------------------------------------------------------------------------- */
 
-/* Whether all parts of `name` stand among the parts of `whole` in their order: layers.3.down_proj in
- * model.layers.3.mlp.down_proj.weight. Parts end at dots. */
-static bool has_parts(const char *whole, const char *name)
+/* Whether a part of a name is another's; "*" stands for digits. */
+static bool same_part(const char *part, size_t n, const char *of, size_t m)
+{
+    return n == 1 && *part == '*' ? m && strspn(of, "0123456789") >= m : n == m && strncmp(part, of, n) == 0;
+}
+
+bool lower_name_has(const char *whole, const char *name)
 {
     while (*name) {
         const size_t n = strcspn(name, "."), m = strcspn(whole, ".");
 
         if (!*whole)
             return false;
-        if (n == m && strncmp(name, whole, n) == 0)
+        if (same_part(name, n, whole, m))
             name += n + (name[n] == '.');
         whole += m + (whole[m] == '.');
     }
@@ -312,7 +316,7 @@ bool *passes_values_of(const Graph *g, const char *name, Arena *a)
     for (Id v = 1; v < g->values.n; v++) {
         const Value *value = ir_value(g, v);
 
-        of[v] = value->op == OP_WEIGHT && *name && has_parts(ir_word(value, "name"), name);
+        of[v] = value->op == OP_WEIGHT && *name && lower_name_has(ir_word(value, "name"), name);
         for (int i = 0; i < IR_MAX_ARGS; i++)
             of[v] |= value->args[i] && ir_op_is_weight(ir_value(g, value->args[i])->op) && of[value->args[i]];
     }

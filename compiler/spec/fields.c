@@ -12,7 +12,7 @@ typedef enum Kind {
     COUNT,  /* a whole number in low..high */
     NUMBER, /* a finite number in low..high */
     TEXT,
-    TYPE,  /* fp32 fp16 bf16; `low` 1: or auto */
+    TYPE,  /* fp32 fp16 bf16; `low` 1: or auto; `high` 1: or int8 int4 */
     IDS,   /* a token id or a list of them */
     WORDS, /* a list of words, each a token id or a list of them */
     TEXTS, /* a list of texts */
@@ -44,9 +44,13 @@ static const Field fields[] = {
     {"normalize", FLAG, 0, 0, 0, false},
     {"labels", TEXTS, 0, 0, 0, false},
     {"scoring", TEXT, 0, 0, 0, false},
-    {"precision.weights", TYPE, 0, 0, DT_BF16, false},
+    {"precision.weights", TYPE, 0, 1, DT_BF16, false},
     {"precision.compute", TYPE, 1, 0, DT_NONE, false},
     {"precision.kv", TYPE, 1, 0, DT_NONE, false},
+    {"precision.group", COUNT, 32, 128, 0, false},
+    {"precision.zeros", FLAG, 0, 0, 0, false},
+    {"precision.head", TYPE, 0, 1, DT_NONE, false},
+    {"precision.except", TEXTS, 0, 0, 0, false},
     {"limits.sequences", COUNT, 1, FTX_MAX_SEQUENCES, 16, false},
     {"limits.context", COUNT, 2, 1 << 20, 0, true},
     {"limits.tokens", COUNT, 1, 1 << 16, 512, false},
@@ -138,7 +142,10 @@ static const char *range_text(Arena *a, const Field *f)
     case COUNT: return arena_printf(a, "a whole number from %.0f to %.0f", f->low, f->high);
     case NUMBER: return arena_printf(a, "a number from %g to %g", f->low, f->high);
     case TEXT: return "a text";
-    case TYPE: return f->low != 0 ? "one of auto, fp32, fp16, bf16" : "one of fp32, fp16, bf16";
+    case TYPE:
+        return f->low != 0    ? "one of auto, fp32, fp16, bf16"
+               : f->high != 0 ? "one of fp32, fp16, bf16, int8, int4"
+                              : "one of fp32, fp16, bf16";
     case IDS: return "a token id or a list of up to 8";
     case WORDS: return "a list of words, each a token id or a list of ids";
     case TEXTS: return "a list of texts";
@@ -207,7 +214,8 @@ DType field_type(lua_State *L, int t, const char *path)
     s = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     if (f->low != 0 && strcmp(s, "auto") == 0)
         type = DT_NONE;
-    else if ((type = dtype_parse(s)), type != DT_FP32 && type != DT_FP16 && type != DT_BF16)
+    else if ((type = dtype_parse(s)), type != DT_FP32 && type != DT_FP16 && type != DT_BF16 &&
+                                          (f->high == 0 || (type != DT_INT8 && type != DT_INT4)))
         field_refuse(L, path, range_text(sandbox_of(L)->keep, f), -1);
     lua_pop(L, 1);
     return type;

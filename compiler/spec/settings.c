@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../../runtime/base/file.h"
+#include "../../runtime/base/packed.h"
 #include "../../runtime/artifact/ftx_format.h"
 
 /* --- limits ------------------------------------------------------------------------------------------ */
@@ -165,13 +166,71 @@ void settings_limits(lua_State *L, int t)
     }
 }
 
+/* The patterns of precision.except. */
+static void read_except(lua_State *L, int t, Quantising *q)
+{
+    Arena *keep = reader_of(L)->box.keep;
+
+    field_push(L, t, "precision.except");
+    if (lua_isnil(L, -1))
+        return;
+    if (!lua_istable(L, -1))
+        field_refuse(L, "precision.except", field_expected(L, "precision.except"), -1);
+    q->n_except = (size_t)lua_rawlen(L, -1);
+    q->except = arena_array(keep, const char *, q->n_except + 1);
+    for (size_t i = 0; i < q->n_except; i++) {
+        lua_rawgeti(L, -1, (lua_Integer)i + 1);
+        if (lua_type(L, -1) != LUA_TSTRING || !lua_rawlen(L, -1) || strlen(lua_tostring(L, -1)) != lua_rawlen(L, -1))
+            field_refuse(L, "precision.except", "names of weights, as in { \"layers.*.down_proj\" }", -1);
+        q->except[i] = arena_strdup(keep, lua_tostring(L, -1));
+        lua_pop(L, 1);
+    }
+}
+
+/* Raises an error for a field that says how weights are quantised where none are. */
+static void refuse_unquantised(lua_State *L, int t)
+{
+    static const char *const names[] = {"precision.group", "precision.zeros", "precision.except"};
+
+    for (size_t i = 0; i < LEN(names); i++) {
+        field_push(L, t, names[i]);
+        if (!lua_isnil(L, -1))
+            field_refuse(L, names[i], "left out unless precision.weights is int8 or int4", -1);
+        lua_pop(L, 1);
+    }
+}
+
+/* Matrices that are not quantised have the type of activations if it has 16 bits, else bf16. */
 static void read_precision(lua_State *L, int t)
 {
     Precision *p = &reader_of(L)->spec->precision;
+    Quantising *q = &p->quant;
+    DType head = field_type(L, t, "precision.head");
 
     p->weights = field_type(L, t, "precision.weights");
     p->compute = field_type(L, t, "precision.compute");
     p->kv = field_type(L, t, "precision.kv");
+    if (!packed_type(p->weights)) {
+        refuse_unquantised(L, t);
+        if (head && head != p->weights)
+            field_refuse(L, "precision.head", "left out unless precision.weights is int8 or int4",
+                         (field_push(L, t, "precision.head"), -1));
+        return;
+    }
+    *q = (Quantising){.type = p->weights, .head = head ? head : DT_INT8};
+    p->weights = p->compute == DT_FP16 ? DT_FP16 : DT_BF16;
+    if (!packed_type(q->head) && q->head != p->weights)
+        field_refuse(L, "precision.head",
+                     lua_pushfstring(L, "one of int8, int4, %s: matrices that are not quantised have the type %s",
+                                     dtype_name(p->weights), dtype_name(p->weights)),
+                     (field_push(L, t, "precision.head"), -1));
+    q->group = field_count(L, t, "precision.group");
+    if (q->group && q->group != 32 && q->group != 64 && q->group != 128)
+        field_refuse(L, "precision.group", "one of 32, 64, 128", (field_push(L, t, "precision.group"), -1));
+    q->zeros = field_flag(L, t, "precision.zeros");
+    if (q->zeros && q->type != DT_INT4)
+        field_refuse(L, "precision.zeros", "false: weights of int8 have no zeros", (lua_pushboolean(L, 1), -1));
+    read_except(L, t, q);
 }
 
 static int32_t read_id(lua_State *L, int t, const char *field)

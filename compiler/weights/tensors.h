@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "weights.h"
+#include "../../runtime/base/packed.h"
 
 enum { TENSOR_MAX_RANK = 8, TENSOR_MAX_NAME = 1024 };
 
@@ -111,6 +112,21 @@ void merging_close(Merging *m); /* NULL is fine */
 /* Adds the deltas of a weight to its rows [from, from + count) in fp32. columns: f holds columns of the stored matrix
  * instead, as rows. */
 void merging_add(const Merging *m, Id weight, bool columns, int64_t from, int64_t count, float *f);
+
+/* Quantised rows: w[r,k] = scales[r, k / group] * (codes[r,k] - zeros[r, k / group]). */
+typedef struct Quantised {
+    DType type;
+    int64_t group;
+    bool with_zeros; /* zeros are stored; else they are all packed_zero(type) */
+    uint8_t *codes;  /* [rows, columns] */
+    float *scales;   /* [rows, columns / group], as fp16 holds them */
+    uint8_t *zeros;  /* the same */
+} Quantised;
+
+/* quantise.c. Rows of finite fp32 values to codes and back; rows to tiles in a form of quantised weights. */
+void quantise_rows(const float *x, int64_t rows, int64_t columns, const Quantised *q);
+void dequantise_rows(const Quantised *q, int64_t rows, int64_t columns, float *x);
+void pack_tiles(const Quantised *q, const char *form, int64_t rows, int64_t columns, uint8_t *out);
 
 /* Rows [from, from + count) of a sinusoid value: [count, dim]. */
 void sinusoid_rows(const Value *v, int64_t from, int64_t count, float *out);

@@ -211,6 +211,24 @@ enum {
 };
 
 enum {
+    QUANTISE_K,
+    QUANTISE_GROUP,
+    QUANTISE_ROWS_S,
+};
+
+enum {
+    LINEAR_Q_N,
+    LINEAR_Q_K,
+    LINEAR_Q_W,
+    LINEAR_Q_GROUP,
+    LINEAR_Q_ZEROS,
+    LINEAR_Q_XGROUP,
+    LINEAR_Q_ROWS_S,
+    LINEAR_Q_KIND,
+    LINEAR_Q_GLU,
+};
+
+enum {
     ROUTE_N,
     ROUTE_K,
     ROUTE_SIGMOID,

@@ -17,7 +17,7 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
 
 /* Storage types, numbered as DType of runtime/base/dtype.h (kernels see no other room). */
-enum { CPU_FP32 = 1, CPU_FP16 = 2, CPU_BF16 = 3 };
+enum { CPU_FP32 = 1, CPU_FP16 = 2, CPU_BF16 = 3, CPU_INT8 = 5, CPU_INT4 = 6 };
 
 /* Activations, numbered as FtxAct. */
 enum { CPU_NONE, CPU_RELU, CPU_GELU_ERF, CPU_GELU_TANH, CPU_QUICK_GELU, CPU_SILU, CPU_TANH, CPU_RELU2, CPU_SIGMOID };
@@ -33,7 +33,8 @@ static inline int64_t cpu_type_bytes(int64_t type)
     F(embed) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(scale) F(rope) F(head_norm) \
     F(append) F(append_norm) F(cache) F(attend) F(attend_paged) F(attend_packed) F(cross_append) F(cross_cache) F(attend_cross) \
     F(select_first) F(select_last) F(pool_mean) F(normalize) F(sample) F(sample_probs) F(beam) F(route) \
-    F(expert_linear) F(expert_sum)
+    F(expert_linear) F(expert_sum) \
+    F(linear_q) F(quantise)
 // clang-format on
 
 #if defined __x86_64__

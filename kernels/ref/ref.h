@@ -35,6 +35,19 @@ void ref_embed(const FtxToken *token, int T, RefTensor w, RefTensor p, int offse
 /* y[M,N] = x[M,K] w[N,K]^T + b[N] (b may be absent) */
 void ref_linear(RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, float *y);
 
+/* Rows of codes: x[r,k] = scales[r, k / group] * (codes[r,k] - zeros[r, k / group]) */
+typedef struct RefCodes {
+    const uint8_t *codes;
+    const float *scales;
+    const uint8_t *zeros;
+    int64_t group;
+} RefCodes;
+
+void ref_dequantise(const RefCodes *w, int64_t rows, int64_t columns, float *x);
+/* Rows of activations as signed codes of 8 bits; sums: of every 32 codes. */
+void ref_quantise(const float *x, int64_t rows, int64_t columns, int64_t group, int8_t *codes, float *scales,
+                  int32_t *sums);
+
 void ref_add(RefTensor a, RefTensor b, int64_t n, float *y);
 void ref_mul(RefTensor a, RefTensor b, int64_t n, float *y);
 /* y[m,i] = a[m,i] * b[m] (of_row) or * b[i] */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../../kernels/device/io.h"
+#include "../base/packed.h"
 #include "../base/dtype.h"
 #include "../base/expr.h"
 #include "../base/hash.h"
@@ -152,12 +153,32 @@ static uint64_t round_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
+/* A quantised weight: tiles of base/packed.h. */
+static FtxStatus check_packed(const Artifact *a, const FtxWeight *w, FtxError *err)
+{
+    const uint64_t N = w->dim[0], K = w->dim[1];
+    uint64_t bytes;
+
+    if (w->rank != 2 || w->kind != FTX_WEIGHT_MATRIX || w->zeros > 1 || !artifact_has_string(a, w->form) ||
+        N > UINT32_MAX || K > UINT32_MAX || !packed_group(w->group, K))
+        return ftx_fail(err, FTX_EFORMAT,
+                        "%" PRIu64 " rows of %" PRIu64 " elements in groups of %u are no quantised weight", N, K,
+                        w->group);
+    if (__builtin_mul_overflow(packed_tiles(N), packed_tile((DType)w->type, K, w->group, w->zeros), &bytes) ||
+        bytes != w->bytes || w->offset % WEIGHT_ALIGN || !inside(w->offset, w->bytes, a->facts->weight_bytes))
+        return ftx_fail(err, FTX_EFORMAT, "%" PRIu64 " bytes at %" PRIu64 " are not what its shape asks for", w->bytes,
+                        w->offset);
+    return FTX_OK;
+}
+
 static FtxStatus check_weight(const Artifact *a, const FtxWeight *w, FtxError *err)
 {
     uint64_t bytes;
 
     if (!artifact_has_string(a, w->name))
         return ftx_fail(err, FTX_EFORMAT, "its name is not inside the strings");
+    if (packed_type((DType)w->type))
+        return check_packed(a, w, err);
     if (w->type != DT_FP32 && w->type != DT_FP16 && w->type != DT_BF16)
         return ftx_fail(err, FTX_EFORMAT, "its type is %u", w->type);
     if (w->rank < 1 || w->rank > 4 || w->kind > FTX_WEIGHT_TABLE)
@@ -290,7 +311,8 @@ static FtxStatus check_head(const Artifact *a, const ArtifactPlan *plan, uint32_
 
     if (p->target != target)
         return ftx_fail(err, FTX_EFORMAT, "its plan is for target %u", p->target);
-    if (p->weight_type < DT_FP32 || p->weight_type > DT_BF16 || p->compute_type < DT_FP32 || p->compute_type > DT_BF16)
+    if ((!packed_type((DType)p->weight_type) && (p->weight_type < DT_FP32 || p->weight_type > DT_BF16)) ||
+        p->compute_type < DT_FP32 || p->compute_type > DT_BF16)
         return ftx_fail(err, FTX_EFORMAT, "its types are %u, %u", p->weight_type, p->compute_type);
     for (int i = 0; i < 8; i++)
         if (p->space_bytes[i] > MAX_SPACE || ((i == FTX_SPACE_NULL || i >= FTX_SPACE_COUNT) && p->space_bytes[i]))

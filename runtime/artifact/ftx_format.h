@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 9 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 10 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -133,13 +133,18 @@ typedef struct FtxFacts { /* 288 bytes */
     uint32_t reserved[3];
 } FtxFacts;
 
-typedef struct FtxWeight { /* 64 bytes */
+typedef struct FtxWeight { /* 80 bytes */
     uint32_t name;         /* str */
     uint32_t type;         /* DType */
     uint32_t rank;
     uint32_t kind; /* FtxWeightKind: how random weights are drawn */
     uint64_t dim[4];
     uint64_t offset, bytes; /* in the weight block; offset is 256-byte aligned */
+    /* int8, int4: tiles of base/packed.h */
+    uint32_t form;  /* str: the order of the codes of a tile, a form of compiler/ir/forms.def; else 0 */
+    uint32_t group; /* elements of a row that share a scale; else 0 */
+    uint32_t zeros; /* 1: groups have zeros */
+    uint32_t reserved;
 } FtxWeight;
 
 /* Random weights (benchmarks, tests): matrices uniform in +-sqrt(3 / last dim), gains 1,

@@ -8,8 +8,8 @@ static const struct {
     const char *name;
     size_t size;
 } types[] = {
-    [DT_NONE] = {"none", 0}, [DT_FP32] = {"fp32", 4}, [DT_FP16] = {"fp16", 2},
-    [DT_BF16] = {"bf16", 2}, [DT_I32] = {"i32", 4},
+    [DT_NONE] = {"none", 0}, [DT_FP32] = {"fp32", 4}, [DT_FP16] = {"fp16", 2}, [DT_BF16] = {"bf16", 2},
+    [DT_I32] = {"i32", 4},   [DT_INT8] = {"int8", 1}, [DT_INT4] = {"int4", 1},
 };
 
 size_t dtype_size(DType t)
@@ -96,7 +96,9 @@ float dtype_load(const void *p, size_t i, DType t)
     case DT_FP16: return fp16_to_float(((const uint16_t *)p)[i]);
     case DT_BF16: return bf16_to_float(((const uint16_t *)p)[i]);
     case DT_I32: return (float)((const int32_t *)p)[i];
-    case DT_NONE: break;
+    case DT_NONE:
+    case DT_INT8:
+    case DT_INT4: break; /* a code is no number without its scale */
     }
     return 0.0f;
 }
@@ -108,6 +110,8 @@ void dtype_store(void *p, size_t i, DType t, float v)
     case DT_FP16: ((uint16_t *)p)[i] = fp16_from_float(v); break;
     case DT_BF16: ((uint16_t *)p)[i] = bf16_from_float(v); break;
     case DT_I32: ((int32_t *)p)[i] = (int32_t)v; break;
-    case DT_NONE: break;
+    case DT_NONE:
+    case DT_INT8:
+    case DT_INT4: break;
     }
 }

@@ -5,9 +5,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum DType { DT_NONE = 0, DT_FP32 = 1, DT_FP16 = 2, DT_BF16 = 3, DT_I32 = 4 } DType;
+/* INT8 and INT4 are the codes of quantised weights (packed.h). */
+typedef enum DType {
+    DT_NONE = 0,
+    DT_FP32 = 1,
+    DT_FP16 = 2,
+    DT_BF16 = 3,
+    DT_I32 = 4,
+    DT_INT8 = 5,
+    DT_INT4 = 6,
+} DType;
 
-size_t dtype_size(DType t);
+size_t dtype_size(DType t);          /* of INT4, two of which share a byte, 1 */
 const char *dtype_name(DType t);     /* "bf16" */
 DType dtype_parse(const char *name); /* DT_NONE: no such type */
 

@@ -1,5 +1,6 @@
 /* random.c - weights drawn from a seed: random.h says how. */
 #include "random.h"
+#include "../base/packed.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,6 +42,32 @@ static void fill_other(uint32_t key, float scale, uint64_t first, uint64_t n, DT
         dtype_store(p, i, type, random_value(key, first + i, scale));
 }
 
+/* Tiles [first, last) of a quantised weight. */
+static void fill_tiles(const FtxWeight *w, uint32_t key, uint64_t first, uint64_t last, unsigned char *p)
+{
+    const uint64_t K = w->dim[1], codes = packed_codes(w->type, K), tile = random_unit(w);
+    const uint64_t scales = K / w->group * PACKED_ROWS;
+    const uint16_t scale = fp16_from_float(random_scale(w) / (float)packed_zero(w->type));
+
+    for (uint64_t t = first; t < last; t++, p += tile) {
+        memset(p + codes, 0, tile - codes);
+        for (uint64_t i = 0; i < codes / 4; i++) {
+            const uint32_t bits = random_word(key, t * (codes / 4) + i);
+
+            memcpy(p + 4 * i, &bits, 4);
+        }
+        for (uint64_t i = 0; i < scales; i++)
+            memcpy(p + codes + 2 * i, &scale, 2);
+        if (w->zeros)
+            memset(p + codes + 2 * scales, (int)packed_zero(w->type), scales);
+    }
+}
+
+size_t random_unit(const FtxWeight *w)
+{
+    return packed_type(w->type) ? packed_tile(w->type, w->dim[1], w->group, w->zeros) : dtype_size(w->type);
+}
+
 void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t first, uint64_t last, void *p)
 {
     const FtxWeight *w = &a->weights[index];
@@ -54,7 +81,9 @@ void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t firs
     case FTX_WEIGHT_GAIN: fill_constant(w, 1.0f, n, p); return;
     case FTX_WEIGHT_BIAS: fill_constant(w, 0.0f, n, p); return;
     case FTX_WEIGHT_MATRIX:
-        if (w->type == DT_FP32)
+        if (packed_type(w->type))
+            fill_tiles(w, key, first, last, p);
+        else if (w->type == DT_FP32)
             fill_fp32(key, scale, first, n, p);
         else if (w->type == DT_BF16)
             fill_bf16(key, scale, first, n, p);

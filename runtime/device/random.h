@@ -9,7 +9,10 @@
  *     value  = ((bits >> 8) * 2^-23 - 1) * scale,    scale = sqrt(3 / last dim) as fp32
  *
  * uniform in [-scale, scale): variance 1 / last dim, so activations keep their size. Stored by
- * rounding to the weight's type. Matrices are drawn so; gains are 1, biases 0, tables copied. */
+ * rounding to the weight's type. Matrices are drawn so; gains are 1, biases 0, tables copied.
+ *
+ * Quantised weights have random codes: word i of tile t is `bits` of element t * words + i. All groups have the scale that
+ * gives the same variance, and the zero of symmetric weights. */
 #ifndef FTX_RANDOM_H
 #define FTX_RANDOM_H
 
@@ -28,16 +31,22 @@ static inline uint32_t random_key(uint64_t seed, uint32_t index)
     return random_mix(random_mix(random_mix((uint32_t)seed + 0x9e3779b9u) ^ (uint32_t)(seed >> 32)) + index);
 }
 
+static inline uint32_t random_word(uint32_t key, uint64_t element)
+{
+    return random_mix(random_mix((uint32_t)element ^ key) + (uint32_t)(element >> 32) + key);
+}
+
 static inline float random_value(uint32_t key, uint64_t element, float scale)
 {
-    const uint32_t bits = random_mix(random_mix((uint32_t)element ^ key) + (uint32_t)(element >> 32) + key);
-
-    return ((float)(bits >> 8) * 0x1p-23f - 1.0f) * scale;
+    return ((float)(random_word(key, element) >> 8) * 0x1p-23f - 1.0f) * scale;
 }
 
 float random_scale(const FtxWeight *w);
 
-/* Elements [first, last) of weight `index` of the artifact into p, whose first element is number `first`. */
+/* Bytes of the smallest piece that can be drawn: an element, of a quantised weight a tile. */
+size_t random_unit(const FtxWeight *w);
+
+/* Pieces [first, last) of weight `index` of the artifact into p, where piece `first` begins. */
 void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t first, uint64_t last, void *p);
 
 #endif

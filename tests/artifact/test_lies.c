@@ -6,7 +6,7 @@
 
 #include "small.h"
 
-enum { EDITS = 4 };
+enum { EDITS = 5 };
 
 typedef struct Edit {
     size_t at, bytes; /* of the field in its element */
@@ -142,6 +142,13 @@ static const Lie lies[] = {
     WEIGHT(0, "its name is not inside", F(FtxWeight, name, 1 << 20)),
     WEIGHT(0, "its type is 0", F(FtxWeight, type, 0)),
     WEIGHT(0, "its type is 4", F(FtxWeight, type, DT_I32)),
+    WEIGHT(0, "are no quantised weight", F(FtxWeight, type, DT_INT8)),
+    WEIGHT(0, "are no quantised weight", F(FtxWeight, type, DT_INT4), F(FtxWeight, rank, 2), F(FtxWeight, dim[1], 96),
+           F(FtxWeight, group, 64)),
+    WEIGHT(0, "are no quantised weight", F(FtxWeight, type, DT_INT4), F(FtxWeight, rank, 2), F(FtxWeight, dim[1], 96),
+           F(FtxWeight, group, 32), F(FtxWeight, zeros, 2)),
+    WEIGHT(0, "864 bytes at 0 are not what its shape asks for", F(FtxWeight, type, DT_INT4), F(FtxWeight, rank, 2),
+           F(FtxWeight, dim[1], 96), F(FtxWeight, group, 32), F(FtxWeight, bytes, 864)), /* a multiple of 64 */
     WEIGHT(0, "its rank is 0", F(FtxWeight, rank, 0)),
     WEIGHT(0, "its rank is 5", F(FtxWeight, rank, 5)),
     WEIGHT(0, "its kind 4", F(FtxWeight, kind, FTX_WEIGHT_TABLE + 1)),

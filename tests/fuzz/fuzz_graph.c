@@ -72,7 +72,7 @@ static void find_kernels(const Graph *g, const Precision *p)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const Precision p = {DT_BF16, DT_NONE, DT_NONE};
+    const Precision p = {.weights = DT_BF16};
     Diag d = {0};
     char *text;
     Graph *g;

@@ -4,7 +4,7 @@
  *     # run: simplify,precision                   graph passes; prints the graph
  *     # run: select sm_90a                        stages up to that one, on that target; prints its result
  *     # run: why cpu %4                           what `ftxc why` prints for a value
- *     # precision: weights=bf16 compute=fp32      optional
+ *     # precision: weights=bf16 compute=fp32      optional; quant=int4 head=int8 ...: read_quantising
  *     //@ kernel ...                              contracts for stages, instead of the tree's
  *     graph "..." ...
  *
@@ -50,6 +50,21 @@ static DType type_after(const char *text, const char *key)
     return dtype_parse(word);
 }
 
+/* quant=int4 head=int8 group=64 zeros except=NAME: how weights are quantised; without quant= none is. */
+static Quantising read_quantising(Arena *keep, const char *text)
+{
+    Quantising q = {.type = type_after(text, "quant="), .head = type_after(text, "head=")};
+    const char *group = text ? strstr(text, "group=") : NULL, *except = text ? strstr(text, "except=") : NULL;
+
+    q.group = group ? atoi(group + 6) : 0;
+    q.zeros = text && strstr(text, "zeros");
+    if (except) {
+        q.except = arena_array(keep, const char *, 1);
+        q.except[q.n_except++] = arena_strdup(keep, except + 7);
+    }
+    return q;
+}
+
 static Golden read_golden(Arena *keep, const char *path)
 {
     Golden f = {.keep = keep, .path = path};
@@ -78,6 +93,7 @@ static Golden read_golden(Arena *keep, const char *path)
     f.precision.weights = type_after(directive(&f, "precision"), "weights=");
     f.precision.compute = type_after(directive(&f, "precision"), "compute=");
     f.precision.kv = type_after(directive(&f, "precision"), "kv=");
+    f.precision.quant = read_quantising(keep, directive(&f, "precision"));
     return f;
 }
 

@@ -314,6 +314,7 @@ static const struct {
     {"tiny-llama", "-D limits.sequences=8 -D limits.context=304 -D limits.tokens=64", 0},
     {"tiny-mistral", "-D limits.sequences=6 -D limits.context=48 -D limits.tokens=16 -D decode.width=3", 3},
     {"tiny-gpt2", "-D limits.sequences=3 -D limits.context=48 -D limits.tokens=16 -D precision.kv=bf16", 0},
+    {"tiny-llama", "-D limits.sequences=3 -D limits.context=48 -D limits.tokens=16 -D precision.weights=int4 -D precision.group=32", 0},
     {"tiny-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=32", 0},
     {"tiny-distilbert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=32", 0},
     {"tiny-marian", "-D limits.sequences=8 -D limits.context=32 -D limits.tokens=32 -D decode.width=4", 4},

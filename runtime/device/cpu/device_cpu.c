@@ -78,7 +78,7 @@ static void draw(void *user, int piece, int share, int shares)
 {
     const Draw *d = user;
     const FtxWeight *w = &d->artifact->weights[piece];
-    const size_t size = dtype_size(w->type);
+    const size_t size = random_unit(w);
     const uint64_t n = w->bytes / size;
     const uint64_t first = n * (uint64_t)share / (uint64_t)shares;
     const uint64_t last = n * (uint64_t)(share + 1) / (uint64_t)shares;

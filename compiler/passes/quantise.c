@@ -1,0 +1,131 @@
+/* quantise.c - which weights are stored as codes: precision.weights = "int8" or "int4".
+ *
+ *     before                               after
+ *     %4 = weight {name="up"}              %4 = weight {name="up"}
+ *     %5 = linear %3 %4 -                  %5 = quantise %4 {group=128 to="int8"}
+ *                                          %6 = linear %3 %5 -
+ *
+ * The weights of linears are quantised, each a row (an output) at a time in groups of its elements. The others are not:
+ * embeddings, also where the head shares them, norms, biases, tables, experts and what chooses them. The last linear before logits or a pooled vector
+ * is the head, which has a type of its own. */
+#include <string.h>
+
+#include "../../runtime/base/packed.h"
+#include "rewrite.h"
+#include "lower.h"
+
+typedef struct Chosen {
+    DType type; /* NONE: not quantised */
+    int64_t group;
+} Chosen;
+
+typedef struct Choices {
+    const Quantising *q;
+    const Chosen *of; /* of each linear */
+} Choices;
+
+/* The linear whose result is `of`, but for elementwise ops behind it; 0: there is none. */
+static Id head_of(const Graph *g, Id of)
+{
+    while (of && ir_value(g, of)->op != OP_LINEAR) {
+        const Op op = ir_value(g, of)->op;
+
+        if (op != OP_SCALE && op != OP_ACT && op != OP_ADD && op != OP_MUL && op != OP_NORMALIZE)
+            return 0;
+        of = ir_value(g, of)->args[0];
+    }
+    return of;
+}
+
+/* Whether a tensor of weight w has the name of a pattern of precision.except; notes the patterns that were found. */
+static bool is_excepted(const Graph *g, const Quantising *q, Id w, bool *found)
+{
+    const Value *v = ir_value(g, w);
+    bool excepted = false;
+
+    for (size_t i = 0; i < q->n_except && v->op == OP_WEIGHT; i++)
+        if (lower_name_has(ir_word(v, "name"), q->except[i]))
+            excepted = found[i] = true;
+    for (int i = 0; i < IR_MAX_ARGS; i++)
+        excepted |= v->args[i] && is_excepted(g, q, v->args[i], found);
+    return excepted;
+}
+
+/* The name of a tensor of weight w, for messages. */
+static const char *tensor_of(const Graph *g, Id w)
+{
+    while (ir_value(g, w)->op != OP_WEIGHT && ir_value(g, w)->args[0])
+        w = ir_value(g, w)->args[0];
+    return ir_value(g, w)->op == OP_WEIGHT ? ir_word(ir_value(g, w), "name") : ir_op_name(ir_value(g, w)->op);
+}
+
+static bool choose_group(const Graph *g, const Quantising *q, Id linear, Chosen *c, Diag *d)
+{
+    const Value *v = ir_value(g, linear);
+    const int64_t columns = ir_value(g, v->args[1])->shape.dim[1].n;
+
+    for (c->group = q->group ? q->group : 128; c->group >= 32; c->group /= 2)
+        if (packed_group((uint64_t)c->group, (uint64_t)columns))
+            return true;
+        else if (q->group)
+            break;
+    if (q->group)
+        return diag_error(d, v->loc,
+                          "precision.group is %lld, which does not divide the %lld elements of a row of \"%s\": set "
+                          "another, or name the weight in precision.except",
+                          (long long)q->group, (long long)columns, tensor_of(g, v->args[1]));
+    return diag_error(d, v->loc,
+                      "\"%s\" has rows of %lld elements, which no group of 32, 64 or 128 divides: name the weight in "
+                      "precision.except",
+                      tensor_of(g, v->args[1]), (long long)columns);
+}
+
+static bool choose(const Graph *g, const Quantising *q, Chosen *of, Diag *d)
+{
+    const Id logits = head_of(g, g->logits), pooled = head_of(g, g->pooled);
+    bool *found = arena_array(g->scratch, bool, q->n_except + 1), *routes = arena_array(g->scratch, bool, g->values.n);
+
+    for (Id v = 1; v < g->values.n; v++)
+        if (ir_value(g, v)->op == OP_ROUTE)
+            routes[ir_value(g, v)->args[0]] = true;
+    for (Id v = 1; v < g->values.n; v++) {
+        if (ir_value(g, v)->op != OP_LINEAR || routes[v] || is_excepted(g, q, ir_value(g, v)->args[1], found))
+            continue;
+        of[v].type = v == logits || v == pooled ? q->head : q->type;
+        if (packed_type(of[v].type) && !choose_group(g, q, v, &of[v], d))
+            return false;
+    }
+    for (size_t i = 0; i < q->n_except; i++)
+        if (!found[i])
+            return diag_error(d, (Loc){0}, "precision.except: no linear reads a weight \"%s\"", q->except[i]);
+    return true;
+}
+
+static Id quantise_linear(Rewrite *r, Id id)
+{
+    const Choices *all = r->user;
+    const Value *v = rewrite_old(r, id);
+    const Chosen *c = &all->of[id];
+    const Attr attrs[] = {{.name = "group", .kind = ATTR_INT, .i = c->group},
+                          {.name = "to", .kind = ATTR_WORD, .s = dtype_name(c->type)},
+                          {.name = "zeros", .kind = ATTR_INT, .i = 1}};
+    Id w;
+
+    if (!packed_type(c->type))
+        return 0;
+    w = rewrite_make(r, OP_QUANTISE, r->map[v->args[1]], 0, 0, attrs, all->q->zeros && c->type == DT_INT4 ? 3 : 2,
+                     v->loc);
+    return rewrite_make(r, OP_LINEAR, r->map[v->args[0]], w, r->map[v->args[2]], NULL, 0, v->loc);
+}
+
+bool quantise_weights(Graph *g, const Quantising *q, Diag *d)
+{
+    Chosen *of = arena_array(g->scratch, Chosen, g->values.n);
+
+    if (!q->type)
+        return true;
+    if (!choose(g, q, of, d))
+        return false;
+    rewrite_run_with(g, quantise_linear, &(Choices){q, of});
+    return true;
+}

@@ -1,0 +1,177 @@
+/* quantise.c - rows of weights to codes, scales and zeros, and those to tiles (runtime/base/packed.h).
+ *
+ *   int8         scale = largest magnitude / 127, code = 128 + the nearest integer to w / scale
+ *   int4         codes 8 - 8 .. 8 + 7; of 40 scales, from 0.6 to 1.05 times the largest magnitude / 7 and of both signs, the
+ *                one whose squared error is least
+ *   int4, zeros  scale = (largest - smallest) / 15, zero = the nearest integer to -smallest / scale
+ *
+ * Scales are rounded to fp16 first, codes are chosen for the rounded scale. What a group leaves is a function of its
+ * elements alone. */
+#include <math.h>
+#include <string.h>
+
+#include "tensors.h"
+
+enum { STEPS = 20, LANES = 4 };
+typedef float Vec __attribute__((vector_size(LANES * sizeof(float))));
+typedef int32_t Mask __attribute__((vector_size(LANES * sizeof(float))));
+
+static Vec select_lanes(Mask m, Vec yes, Vec no)
+{
+    return (Vec)(((Mask)yes & m) | ((Mask)no & ~m));
+}
+
+static Vec load(const float *p)
+{
+    Vec v;
+
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* The nearest integers of x / scale, between low and high. */
+static Vec nearest(Vec x, float inverse, float low, float high)
+{
+    const Vec magic = (Vec){0} + 0x1.8p23f; /* adding it rounds to an integer, ties to even */
+    Vec q = x * inverse;
+
+    q = select_lanes(q < low, (Vec){0} + low, select_lanes(q > high, (Vec){0} + high, q));
+    return (q + magic) - magic;
+}
+
+/* The scale as it will be stored: infinite if it is too large for fp16. The inverse of 0 is taken as 0. */
+static float round_scale(float scale, float *inverse)
+{
+    const float rounded = fp16_to_float(fp16_from_float(scale));
+
+    *inverse = rounded != 0 ? 1.0f / rounded : 0.0f;
+    return rounded;
+}
+
+static float squared_error(const float *x, int64_t n, float scale, float inverse)
+{
+    Vec sum = {0};
+    float all = 0;
+
+    for (int64_t i = 0; i < n; i += LANES) {
+        const Vec v = load(x + i), e = v - nearest(v, inverse, -8.0f, 7.0f) * scale;
+
+        sum += e * e;
+    }
+    for (int l = 0; l < LANES; l++)
+        all += sum[l];
+    return all;
+}
+
+static float search_scale(const float *x, int64_t n, float largest)
+{
+    float least = INFINITY, inverse, best = round_scale(largest / 7.0f, &inverse);
+
+    for (int i = 0; i < 2 * STEPS; i++) {
+        const float part = 0.6f + 0.45f * (float)(i / 2) / (STEPS - 1);
+        const float scale = round_scale((i % 2 ? -1.0f : 1.0f) * part * largest / 7.0f, &inverse);
+        const float error = squared_error(x, n, scale, inverse);
+
+        if (error < least) {
+            least = error;
+            best = scale;
+        }
+    }
+    return best;
+}
+
+/* One group: its codes, and the scale (rounded to fp16); returns the zero. */
+static uint8_t quantise_group(const float *x, int64_t n, DType type, bool zeros, uint8_t *codes, float *scale)
+{
+    const float low = type == DT_INT8 ? -127.0f : -8.0f, high = type == DT_INT8 ? 127.0f : 7.0f;
+    float most = 0, least = 0, inverse;
+    float zero = (float)packed_zero(type);
+
+    for (int64_t i = 0; i < n; i++) {
+        most = x[i] > most ? x[i] : most;
+        least = x[i] < least ? x[i] : least;
+    }
+    if (zeros) {
+        *scale = round_scale((most - least) / 15.0f, &inverse);
+        zero = nearest((Vec){-least}, inverse, 0.0f, 15.0f)[0];
+    } else if (type == DT_INT8) {
+        *scale = (most > -least ? most : -least) / 127.0f;
+    } else {
+        *scale = search_scale(x, n, most > -least ? most : -least);
+    }
+    *scale = round_scale(*scale, &inverse);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const Vec q = nearest(load(x + i), inverse, zeros ? -zero : low, zeros ? 15.0f - zero : high) + zero;
+
+        for (int l = 0; l < LANES; l++)
+            codes[i + l] = (uint8_t)q[l];
+    }
+    return (uint8_t)zero;
+}
+
+void quantise_rows(const float *x, int64_t rows, int64_t columns, const Quantised *q)
+{
+    const int64_t groups = columns / q->group;
+
+    for (int64_t g = 0; g < rows * groups; g++)
+        q->zeros[g] =
+            quantise_group(x + g * q->group, q->group, q->type, q->with_zeros, q->codes + g * q->group, &q->scales[g]);
+}
+
+void dequantise_rows(const Quantised *q, int64_t rows, int64_t columns, float *x)
+{
+    for (int64_t i = 0; i < rows * columns; i++) {
+        const int64_t g = i / q->group;
+
+        x[i] = q->scales[g] * (float)(q->codes[i] - q->zeros[g]);
+    }
+}
+
+/* --- tiles ------------------------------------------------------------------------------------------- */
+
+/* The form r16x4 of forms.def: vectors of 4 (int4: 2 x 4) codes of each row. */
+static void order_r16x4(const Quantised *q, int64_t row, int64_t rows, int64_t columns, uint8_t *tile)
+{
+    const bool half = q->type == DT_INT4;
+    const int64_t step = half ? 8 : 4;
+
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < columns; k++) {
+            const uint8_t code = q->codes[(row + r) * columns + k];
+            uint8_t *at = tile + k / step * (4 * PACKED_ROWS) + 4 * r + k % 4;
+
+            *at = half && k % 8 >= 4 ? (uint8_t)(*at | code << 4) : code;
+        }
+}
+
+static const struct {
+    const char *form;
+    void (*order)(const Quantised *q, int64_t row, int64_t rows, int64_t columns, uint8_t *tile);
+} orders[] = {{"r16x4", order_r16x4}};
+
+void pack_tiles(const Quantised *q, const char *form, int64_t rows, int64_t columns, uint8_t *out)
+{
+    const uint64_t bytes = packed_tile(q->type, (uint64_t)columns, (uint64_t)q->group, q->with_zeros);
+    const int64_t groups = columns / q->group;
+    size_t o = 0;
+
+    while (o < LEN(orders) && strcmp(orders[o].form, form) != 0)
+        o++;
+    if (o == LEN(orders))
+        die("the form %s has no order of codes", form);
+    memset(out, 0, bytes * packed_tiles((uint64_t)rows));
+    for (int64_t row = 0; row < rows; row += PACKED_ROWS, out += bytes) {
+        const int64_t n = rows - row < PACKED_ROWS ? rows - row : PACKED_ROWS;
+        uint8_t *scales = out + packed_codes(q->type, (uint64_t)columns), *zeros = scales + 2 * PACKED_ROWS * groups;
+
+        orders[o].order(q, row, n, columns, out);
+        for (int64_t g = 0; g < groups; g++)
+            for (int64_t r = 0; r < n; r++) {
+                const uint16_t scale = fp16_from_float(q->scales[(row + r) * groups + g]);
+
+                memcpy(scales + 2 * (g * PACKED_ROWS + r), &scale, sizeof scale);
+                if (q->with_zeros)
+                    zeros[g * PACKED_ROWS + r] = q->zeros[(row + r) * groups + g];
+            }
+    }
+}

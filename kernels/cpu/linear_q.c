@@ -1,0 +1,338 @@
+/* linear_q.c - y[M,N] = x[M,K] w[N,K]^T + b with quantised weights; activation, gate or residual as in linear.c.
+ *
+ *   w   tiles of 16 rows (runtime/base/packed.h) in the form r16x4: groups of GROUP elements of a row share a scale
+ *   x   codes of 8 bits [M,K] with scales xs [M, K / XGROUP] and sums xt [M, K / 32] (quantise.c); without xs fp32 [M,K]
+ *
+ * With codes all products of a group are summed as integers, exactly, and groups are added in order:
+ *
+ *   y[m,n] = sum over groups g of (scale[n,g] xs[m,g]) (sum of code[n,k] x[m,k] - zero[n,g] sum of x[m,k])
+ *
+ * With fp32 rows the sums of (code - zero) x are fp32. Either way a row's bits do not depend on M, tiles or threads.
+ *
+ * A vector of weights has 4 elements of LANES rows, which meet 4 broadcast elements of a row of x: TILE_ROWS rows of x times
+ * QUANT_TILES tiles are in registers, and a single row of x takes twice as many tiles, since each sum is a chain. */
+//@ kernel  linear_q
+//@ rank    220
+//@ args    x[M,K] xs:int8_rows.scales(x) xt:int8_rows.sums(x) w[N,K] b[N]:fp32 r[M,N] -> y
+//@ match   y = linear(x:int8_rows, w:r16x4, b?)         | KIND=0 GLU=0
+//@ match   y = add(linear(x:int8_rows, w:r16x4, b?), r) | KIND=0 GLU=0
+//@ match   y = act(linear(x:int8_rows, w:r16x4, b?))    | KIND=act.kind GLU=0
+//@ match   y = glu(linear(x:int8_rows, w:r16x4, b?))    | KIND=glu.kind GLU=1
+//@ match   y = linear(x, w:r16x4, b?)                 | KIND=0 GLU=0
+//@ match   y = add(linear(x, w:r16x4, b?), r)         | KIND=0 GLU=0
+//@ match   y = act(linear(x, w:r16x4, b?))            | KIND=act.kind GLU=0
+//@ match   y = glu(linear(x, w:r16x4, b?))            | KIND=glu.kind GLU=1
+//@ consts  N: N  K: K  W: type(w)  GROUP: group(w)  ZEROS: zeros(w)  XGROUP: param(xs)  ROWS_S: rows(x)
+//@ fits    EXACT ? XGROUP == 0 : XGROUP > 0 && XGROUP % GROUP == 0
+//@ moves   N * K * (W == int8 ? 8 : 4) / 8
+//@ flops   2 * T * N * K
+//@ matmul  yes
+#ifndef LEVEL
+#define BODY "linear_q.c"
+#include "each.h"
+#else
+#include "tile.h"
+
+#ifndef QUANT_ONCE
+#define QUANT_ONCE
+enum {
+    QUANT_ROWS = 16,    /* of a tile of weights */
+    QUANT_KC = 1024,    /* elements of a row between two visits of a block of rows of x: tiles and x stay in L1 */
+    QUANT_BLOCK_X = 48, /* rows of x in a piece of work */
+    QUANT_MAX_TILES = 4,
+};
+
+typedef struct QuantArgs {
+    const char *x; /* codes; without xs floats */
+    const float *xs;
+    const int32_t *xt;
+    const uint8_t *w;
+    int64_t K, group, xgroup;
+    int64_t tile, scales, zeros; /* bytes of a tile; where its scales and zeros begin. zeros 0: there are none */
+    int bits;
+} QuantArgs;
+#endif
+
+typedef uint8_t AT(QuantVb) __attribute__((vector_size(LANES)));
+
+enum { AT(QUANT_PARTS) = QUANT_ROWS / LANES };
+
+/* a * b + c. A compiler that is free to fuse them does so in one loop and not in another, and bits would depend on rows. */
+ALWAYS_INLINE Vf AT(quant_fma)(Vf a, Vf b, Vf c)
+{
+#if LANES == 16
+    return (Vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif LANES == 8
+    return (Vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined __aarch64__
+    for (int l = 0; l < LANES; l++)
+        c[l] = __builtin_fmaf(a[l], b[l], c[l]);
+    return c;
+#else
+    return a * b + c;
+#endif
+}
+
+/* Four codes of x in every lane. */
+ALWAYS_INLINE Vi AT(quant_codes)(const char *x)
+{
+    int32_t four;
+
+    memcpy(&four, x, sizeof four);
+    return (Vi){0} + four;
+}
+
+/* sum + the products of 4 unsigned codes of w and 4 signed ones of x, lane by lane; bits: of a code of w. */
+ALWAYS_INLINE Vi AT(quant_dot)(Vi sum, Vi w, Vi x, int bits)
+{
+#if LANES == 16
+    /* _mm512_dpbusd_epi32, for which a compiler would ask for a target that not all AVX-512 processors are */
+    (void)bits;
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
+    return sum;
+#elif LANES == 8
+    const __m256i odd = _mm256_srli_epi16((__m256i)w, 8), even = _mm256_and_si256((__m256i)w, _mm256_set1_epi16(255));
+
+    if (bits == 4) /* 2 * 15 * 127 fits into 16 bits */
+        return sum + (Vi)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)w, (__m256i)x), _mm256_set1_epi16(1));
+    return sum + (Vi)_mm256_madd_epi16(odd, _mm256_srai_epi16((__m256i)x, 8)) +
+           (Vi)_mm256_madd_epi16(even, _mm256_srai_epi16(_mm256_slli_epi16((__m256i)x, 8), 8));
+#elif defined __x86_64__
+    const __m128i odd = _mm_srli_epi16((__m128i)w, 8), even = _mm_and_si128((__m128i)w, _mm_set1_epi16(255));
+
+    (void)bits;
+    return sum + (Vi)_mm_madd_epi16(odd, _mm_srai_epi16((__m128i)x, 8)) +
+           (Vi)_mm_madd_epi16(even, _mm_srai_epi16(_mm_slli_epi16((__m128i)x, 8), 8));
+#else
+    (void)bits;
+    for (int j = 0; j < 4; j++)
+        sum += ((Vi)((Vu)w >> (8 * j)) & 255) * ((Vi)((Vu)x << (24 - 8 * j)) >> 24);
+    return sum;
+#endif
+}
+
+ALWAYS_INLINE Vi AT(quant_load)(const uint8_t *p)
+{
+    Vi v;
+
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Scales and zeros of LANES rows of a group. */
+ALWAYS_INLINE Vf AT(quant_scales)(const QuantArgs *q, const uint8_t *w, int64_t g, int part)
+{
+    return vload_as(w + q->scales + (g * QUANT_ROWS + part * LANES) * 2, CPU_FP16);
+}
+
+ALWAYS_INLINE Vi AT(quant_zeros)(const QuantArgs *q, const uint8_t *w, int64_t g, int part)
+{
+    AT(QuantVb) z;
+
+    if (!q->zeros)
+        return (Vi){0} + (q->bits == 4 ? 8 : 128);
+    memcpy(&z, w + q->zeros + g * QUANT_ROWS + part * LANES, sizeof z);
+    return __builtin_convertvector(z, Vi);
+}
+
+/* totals[m][..] (+)= groups [g0, g1) of rows m of x times `tiles` tiles of w; rows, tiles and bits are constants. */
+ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const QuantArgs *q, int64_t m0,
+                                      const uint8_t *const *w, int64_t g0, int64_t g1, float *totals, int64_t stride)
+{
+    enum { PARTS = AT(QUANT_PARTS) };
+    const int64_t vector = QUANT_ROWS * 4, step = bits == 4 ? 8 : 4;
+    const Vi low = (Vi){0} + 0x0f0f0f0f;
+
+    for (int64_t g = g0; g < g1; g++) {
+        Vi sum[TILE_ROWS][QUANT_MAX_TILES * PARTS];
+
+#pragma GCC unroll 8
+        for (int m = 0; m < rows; m++) {
+            const int32_t *parts = q->xt + ((m0 + m) * q->K + g * q->group) / 32;
+            int32_t of_x = 0;
+
+            for (int64_t i = 0; i < q->group / 32; i++)
+                of_x += parts[i];
+#pragma GCC unroll 16
+            for (int t = 0; t < tiles * PARTS; t++)
+                sum[m][t] = AT(quant_zeros)(q, w[t / PARTS], g, t % PARTS) * -of_x;
+        }
+        for (int64_t k = g * q->group; k < (g + 1) * q->group; k += step) {
+            Vi codes[QUANT_MAX_TILES * PARTS];
+
+#pragma GCC unroll 16
+            for (int t = 0; t < tiles * PARTS; t++)
+                codes[t] = AT(quant_load)(w[t / PARTS] + k / step * vector + t % PARTS * LANES * 4);
+#pragma GCC unroll 8
+            for (int m = 0; m < rows; m++) {
+                const Vi x = AT(quant_codes)(q->x + (m0 + m) * q->K + k);
+#pragma GCC unroll 16
+                for (int t = 0; t < tiles * PARTS; t++)
+                    sum[m][t] = AT(quant_dot)(sum[m][t], bits == 4 ? codes[t] & low : codes[t], x, bits);
+            }
+#pragma GCC unroll 8
+            for (int m = 0; m < rows && bits == 4; m++) {
+                const Vi x = AT(quant_codes)(q->x + (m0 + m) * q->K + k + 4);
+#pragma GCC unroll 16
+                for (int t = 0; t < tiles * PARTS; t++)
+                    sum[m][t] = AT(quant_dot)(sum[m][t], (Vi)((Vu)codes[t] >> 4) & low, x, bits);
+            }
+        }
+#pragma GCC unroll 16
+        for (int t = 0; t < tiles * PARTS; t++) {
+            const Vf scale = AT(quant_scales)(q, w[t / PARTS], g, t % PARTS);
+#pragma GCC unroll 8
+            for (int m = 0; m < rows; m++) {
+                const float xs = q->xs[((m0 + m) * q->K + g * q->group) / q->xgroup];
+                float *to = totals + m * stride + t * LANES;
+                const Vf before = g ? vload(to) : vset(0.0f);
+
+                vstore(to, AT(quant_fma)(__builtin_convertvector(sum[m][t], Vf), scale * xs, before));
+            }
+        }
+    }
+}
+
+/* The same for rows of fp32. */
+ALWAYS_INLINE void AT(quant_floats)(int rows, int tiles, int bits, const QuantArgs *q, int64_t m0,
+                                    const uint8_t *const *w, int64_t g0, int64_t g1, float *totals, int64_t stride)
+{
+    enum { PARTS = AT(QUANT_PARTS) };
+    const int64_t vector = QUANT_ROWS * 4, step = bits == 4 ? 8 : 4;
+    const float *x = (const float *)(const void *)q->x + m0 * q->K;
+
+    for (int64_t g = g0; g < g1; g++)
+        for (int t = 0; t < tiles * PARTS; t++) {
+            const Vi zero = AT(quant_zeros)(q, w[t / PARTS], g, t % PARTS);
+            const Vf scale = AT(quant_scales)(q, w[t / PARTS], g, t % PARTS);
+            Vf sum[TILE_ROWS];
+
+#pragma GCC unroll 8
+            for (int m = 0; m < rows; m++)
+                sum[m] = vset(0.0f);
+            for (int64_t k = g * q->group; k < (g + 1) * q->group; k += step) {
+                const Vu codes = (Vu)AT(quant_load)(w[t / PARTS] + k / step * vector + t % PARTS * LANES * 4);
+#pragma GCC unroll 8
+                for (int j = 0; j < step; j++) {
+                    const Vu code = bits == 4 ? codes >> (j / 4 * 4 + j % 4 * 8) & 15 : codes >> (j * 8) & 255;
+                    const Vf v = __builtin_convertvector((Vi)code - zero, Vf);
+#pragma GCC unroll 8
+                    for (int m = 0; m < rows; m++)
+                        sum[m] = AT(quant_fma)(v, vset(x[m * q->K + k + j]), sum[m]);
+                }
+            }
+#pragma GCC unroll 8
+            for (int m = 0; m < rows; m++) {
+                float *to = totals + m * stride + t * LANES;
+
+                vstore(to, AT(quant_fma)(sum[m], scale, g ? vload(to) : vset(0.0f)));
+            }
+        }
+}
+
+/* Functions for 1 to TILE_ROWS rows of x, by what x is (codes, floats) and the bits of a code of w. */
+#define QUANT_TILES(rows) ((rows) == 1 ? 2 * TILE_TILES : TILE_TILES)
+#if LANES == 16
+#define TILE_TILES 2
+#else
+#define TILE_TILES 1
+#endif
+#define QUANT_RUN(x, rows, bits) \
+    static __attribute__((noinline)) void AT(quant_##x##_##bits##_##rows)(const QuantArgs *q, int64_t m0, \
+                                                                          const uint8_t *const *w, int64_t g0, \
+                                                                          int64_t g1, float *totals, int64_t stride) \
+    { \
+        AT(quant_##x)(rows, QUANT_TILES(rows), bits, q, m0, w, g0, g1, totals, stride); \
+    }
+#define QUANT_TABLE_2(F, x, bits) F(x, 1, bits) F(x, 2, bits)
+#if TILE_ROWS == 6
+#define QUANT_EACH(F, x, bits) QUANT_TABLE_2(F, x, bits) F(x, 3, bits) F(x, 4, bits) F(x, 5, bits) F(x, 6, bits)
+#else
+#define QUANT_EACH(F, x, bits) QUANT_TABLE_2(F, x, bits)
+#endif
+QUANT_EACH(QUANT_RUN, integers, 8)
+QUANT_EACH(QUANT_RUN, integers, 4)
+QUANT_EACH(QUANT_RUN, floats, 8)
+QUANT_EACH(QUANT_RUN, floats, 4)
+
+#define QUANT_NAME(x, rows, bits) AT(quant_##x##_##bits##_##rows),
+static void (*const AT(quant_runs)[2][2][TILE_ROWS])(const QuantArgs *q, int64_t m0, const uint8_t *const *w,
+                                                     int64_t g0, int64_t g1, float *totals, int64_t stride) = {
+    {{QUANT_EACH(QUANT_NAME, integers, 8)}, {QUANT_EACH(QUANT_NAME, integers, 4)}},
+    {{QUANT_EACH(QUANT_NAME, floats, 8)}, {QUANT_EACH(QUANT_NAME, floats, 4)}}};
+
+/* Rows m0 .. m0+height of x times the tiles of weight rows n0 .. n0+count. */
+static void AT(quant_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0, int64_t height, int64_t n0,
+                            int64_t count)
+{
+    float totals[QUANT_BLOCK_X][QUANT_MAX_TILES * QUANT_ROWS];
+    const int64_t groups = q->K / q->group, tiles = (height + TILE_ROWS - 1) / TILE_ROWS;
+    const int64_t step = tiles == 1 ? groups : QUANT_KC / q->group;
+    const uint8_t *w[QUANT_MAX_TILES]; /* past the end the last tile again; these sums are not used */
+
+    for (int64_t i = 0; i < QUANT_MAX_TILES; i++) {
+        const int64_t n = n0 + i * QUANT_ROWS;
+
+        w[i] = q->w + (n < a->N ? n : a->N - 1) / QUANT_ROWS * q->tile;
+    }
+    for (int64_t g = 0; g < groups; g += step)
+        for (int64_t i = 0; i < tiles; i++) { /* of about equal height */
+            const int64_t m = height * i / tiles, rows = height * (i + 1) / tiles - m;
+
+            AT(quant_runs)
+            [!q->xs][q->bits == 4][rows - 1](q, m0 + m, w, g, g + step < groups ? g + step : groups, totals[m],
+                                             QUANT_MAX_TILES * QUANT_ROWS);
+        }
+    for (int64_t m = 0; m < height; m++)
+        AT(linear_finish)(a, m0 + m, n0, count, totals[m]);
+}
+
+void AT(linear_q)(const CpuCall *c)
+{
+    const int64_t K = c->k[LINEAR_Q_K], groups = K / c->k[LINEAR_Q_GROUP], bits = c->k[LINEAR_Q_W] == CPU_INT4 ? 4 : 8;
+    const int64_t codes = QUANT_ROWS * K * bits / 8, scales = QUANT_ROWS * 2 * groups;
+    const int64_t zeros = c->k[LINEAR_Q_ZEROS] ? QUANT_ROWS * groups : 0;
+    const LinearArgs a = {.b = c->arg[4],
+                          .r = c->arg[5],
+                          .y = c->arg[6],
+                          .N = c->k[LINEAR_Q_N],
+                          .K = K,
+                          .kind = c->k[LINEAR_Q_KIND],
+                          .glu = c->k[LINEAR_Q_GLU] != 0};
+    const QuantArgs q = {.x = c->arg[0],
+                         .xs = c->arg[1],
+                         .xt = c->arg[2],
+                         .w = c->arg[3],
+                         .K = K,
+                         .group = c->k[LINEAR_Q_GROUP],
+                         .xgroup = c->k[LINEAR_Q_XGROUP],
+                         .tile = (codes + scales + zeros + 63) / 64 * 64,
+                         .scales = codes,
+                         .zeros = zeros ? codes + scales : 0,
+                         .bits = (int)bits};
+    const int64_t M = c->k[LINEAR_Q_ROWS_S] ? c->S : c->T;
+    const int64_t rows_w = QUANT_ROWS * QUANT_TILES(M);
+    const int64_t blocks_w = (a.N + rows_w - 1) / rows_w, blocks_x = (M + QUANT_BLOCK_X - 1) / QUANT_BLOCK_X;
+    int64_t first, last;
+
+#if LANES == 16
+    if (!__builtin_cpu_supports("avx512vnni")) {
+        linear_q_avx2(c);
+        return;
+    }
+#endif
+    cpu_share(c, blocks_w * blocks_x, &first, &last);
+    for (int64_t at = first; at < last; at++) {
+        const int64_t n0 = at / blocks_x * rows_w, m0 = at % blocks_x * QUANT_BLOCK_X;
+
+        AT(quant_block)
+        (&a, &q, m0, M - m0 < QUANT_BLOCK_X ? M - m0 : QUANT_BLOCK_X, n0, a.N - n0 < rows_w ? a.N - n0 : rows_w);
+    }
+}
+#undef QUANT_TILES
+#undef TILE_TILES
+#undef QUANT_RUN
+#undef QUANT_TABLE_2
+#undef QUANT_EACH
+#undef QUANT_NAME
+#endif

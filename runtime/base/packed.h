@@ -1,0 +1,52 @@
+/* packed.h - how quantised weights lie in memory: tiles of 16 rows.
+ *
+ *   w[n,k] = scale[n, k / group] * (code[n,k] - zero[n, k / group])
+ *
+ *   tile: | codes of 16 rows | scales fp16 [K / group][16] | zeros uint8 [K / group][16] | 0 up to a multiple of 64 bytes |
+ *
+ * Codes are unsigned, of 8 or 4 bits. Symmetric weights have no zeros in memory: their zero is 128 (int8) or 8 (int4).
+ * The form of a weight (compiler/ir/forms.def) says in which order the codes of a tile stand. The rows of a last tile
+ * that do not exist have scales of 0. */
+#ifndef FTX_BASE_PACKED_H
+#define FTX_BASE_PACKED_H
+
+#include <stdbool.h>
+
+#include "dtype.h"
+
+enum { PACKED_ROWS = 16, PACKED_ALIGN = 64 };
+
+static inline bool packed_type(DType t)
+{
+    return t == DT_INT8 || t == DT_INT4;
+}
+
+static inline uint32_t packed_zero(DType t)
+{
+    return t == DT_INT8 ? 128 : 8;
+}
+
+/* Whether rows of K elements can be in groups of so many. */
+static inline bool packed_group(uint64_t group, uint64_t K)
+{
+    return (group == 32 || group == 64 || group == 128) && K && K % group == 0;
+}
+
+static inline uint64_t packed_codes(DType t, uint64_t K) /* bytes of the codes of a tile */
+{
+    return PACKED_ROWS * K / (t == DT_INT4 ? 2 : 1);
+}
+
+static inline uint64_t packed_tile(DType t, uint64_t K, uint64_t group, bool zeros) /* bytes of a tile */
+{
+    const uint64_t bytes = packed_codes(t, K) + PACKED_ROWS * (K / group) * (zeros ? 3 : 2);
+
+    return (bytes + PACKED_ALIGN - 1) / PACKED_ALIGN * PACKED_ALIGN;
+}
+
+static inline uint64_t packed_tiles(uint64_t rows)
+{
+    return (rows + PACKED_ROWS - 1) / PACKED_ROWS;
+}
+
+#endif

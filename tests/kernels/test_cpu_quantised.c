@@ -1,0 +1,274 @@
+/* test_cpu_quantised.c - the CPU's kernels of quantised weights against the reference: codes of activations bit by bit,
+ * products within the rounding of fp32, and a row's bits whatever its neighbours, tiles and threads. */
+#include "cpu_test.h"
+
+#include "runtime/base/packed.h"
+
+typedef struct Case {
+    int M, N, K, group;
+    DType type;
+    bool zeros, exact;
+    int bias, residual, kind, glu;
+} Case;
+
+/* A matrix of random codes and the tiles that forms.def describes. */
+typedef struct Matrix {
+    uint8_t *codes, *zeros, *tiles;
+    float *scales, *values; /* values: what the codes stand for */
+} Matrix;
+
+/* Where code k of row n stands in the tiles of the form r16x4, by the words of forms.def. */
+static uint8_t *code_at(const Case *c, uint8_t *tiles, uint64_t tile, int n, int k, int *shift)
+{
+    const int per = c->type == DT_INT4 ? 8 : 4;
+
+    *shift = c->type == DT_INT4 && k % 8 >= 4 ? 4 : 0;
+    return tiles + (uint64_t)(n / 16) * tile + (uint64_t)(k / per) * 64 + (uint64_t)(4 * (n % 16) + k % 4);
+}
+
+static Matrix matrix_new(const Case *c)
+{
+    const size_t codes = (size_t)c->N * c->K, groups = codes / c->group, per_row = (size_t)c->K / c->group;
+    const uint64_t tile = packed_tile(c->type, c->K, c->group, c->zeros), code_bytes = packed_codes(c->type, c->K);
+    Matrix m = {.codes = malloc(codes), .zeros = malloc(groups), .scales = malloc(groups * sizeof(float))};
+
+    m.values = malloc(codes * sizeof(float));
+    m.tiles = aligned_alloc(64, packed_tiles(c->N) * tile);
+    memset(m.tiles, 0, packed_tiles(c->N) * tile);
+    for (size_t g = 0; g < groups; g++) {
+        uint8_t *scales = m.tiles + g / per_row / 16 * tile + code_bytes;
+        const size_t at = g % per_row * 16 + g / per_row % 16;
+        const uint16_t scale = fp16_from_float(random_float() * 0.01f);
+
+        m.scales[g] = fp16_to_float(scale);
+        m.zeros[g] = c->zeros ? (uint8_t)random_below(16) : (uint8_t)packed_zero(c->type);
+        memcpy(scales + 2 * at, &scale, 2);
+        if (c->zeros)
+            scales[32 * per_row + at] = m.zeros[g];
+    }
+    for (size_t i = 0; i < codes; i++) {
+        int shift;
+        uint8_t *at = code_at(c, m.tiles, tile, (int)(i / c->K), (int)(i % c->K), &shift);
+
+        m.codes[i] = (uint8_t)random_below(c->type == DT_INT4 ? 16 : 256);
+        *at = (uint8_t)(*at | m.codes[i] << shift);
+    }
+    ref_dequantise(&(RefCodes){m.codes, m.scales, m.zeros, c->group}, c->N, c->K, m.values);
+    return m;
+}
+
+static void matrix_free(Matrix *m)
+{
+    free(m->codes), free(m->zeros), free(m->tiles), free(m->scales), free(m->values);
+}
+
+typedef struct Rows { /* of x, as a kernel reads them */
+    float *x, *scales;
+    int8_t *codes;
+    int32_t *sums;
+    int group;
+} Rows;
+
+static Rows rows_new(int M, int K)
+{
+    const size_t n = (size_t)M * K;
+    Rows r = {.x = malloc(n * sizeof(float)), .codes = malloc(n), .group = K % 128 == 0 ? 128 : K % 64 == 0 ? 64 : 32};
+
+    r.scales = malloc(n / r.group * sizeof(float));
+    r.sums = malloc(n / 32 * sizeof(int32_t));
+    for (size_t i = 0; i < n; i++)
+        r.x[i] = random_float() * (float)(1 << i / 32 % 5);
+    return r;
+}
+
+static void rows_free(Rows *r)
+{
+    free(r->x), free(r->scales), free(r->codes), free(r->sums);
+}
+
+static void quantise(int level, Rows *r, int M, int K, int threads)
+{
+    const int64_t k[] = {[QUANTISE_K] = K, [QUANTISE_GROUP] = r->group, [QUANTISE_ROWS_S] = 0};
+
+    call(kernel_at("quantise", level), (void *const[]){r->x, r->codes, r->scales, r->sums}, k, M, 0, threads);
+}
+
+/* Rows [from, from + M) of x times the matrix. */
+static void run(int level, const Case *c, const Rows *x, const Matrix *w, const float *b, const float *r, int from,
+                int M, int threads, float *y)
+{
+    const int64_t k[] = {
+        [LINEAR_Q_N] = c->N,         [LINEAR_Q_K] = c->K,         [LINEAR_Q_W] = c->type,
+        [LINEAR_Q_GROUP] = c->group, [LINEAR_Q_ZEROS] = c->zeros, [LINEAR_Q_XGROUP] = c->exact ? 0 : x->group,
+        [LINEAR_Q_KIND] = c->kind,   [LINEAR_Q_GLU] = c->glu};
+    const size_t at = (size_t)from * c->K, width = c->glu ? c->N / 2 : c->N;
+    void *const arg[] = {c->exact ? (void *)(x->x + at) : x->codes + at,
+                         c->exact ? NULL : x->scales + at / x->group,
+                         c->exact ? NULL : x->sums + at / 32,
+                         w->tiles,
+                         c->bias ? (void *)b : NULL,
+                         c->residual ? (void *)(r + from * width) : NULL,
+                         y};
+
+    call(kernel_at("linear_q", level), arg, k, M, 0, threads);
+}
+
+static void check(int level, const Case *c)
+{
+    const int width = c->glu ? c->N / 2 : c->N;
+    const size_t n = (size_t)c->M * c->K, out = (size_t)c->M * width;
+    float *b = random_tensor(c->N, DT_FP32, 1.0f), *r = random_tensor(out, DT_FP32, 1.0f);
+    float *want = malloc(sizeof *want * c->M * c->N), *y = malloc(sizeof *y * out), *alone = malloc(sizeof *y * width);
+    Rows x = rows_new(c->M, c->K);
+    Matrix w = matrix_new(c);
+    char what[200];
+
+    if (!c->exact) {
+        quantise(level, &x, c->M, c->K, 2);
+        for (size_t i = 0; i < n; i++)
+            x.x[i] = (float)x.codes[i] * x.scales[i / x.group];
+    }
+    ref_linear((RefTensor){x.x, DT_FP32}, (RefTensor){w.values, DT_FP32}, (RefTensor){c->bias ? b : NULL, DT_FP32},
+               c->M, c->N, c->K, want);
+    if (c->glu)
+        ref_glu((RefTensor){want, DT_FP32}, (FtxAct)c->kind, c->M, width, want);
+    else
+        ref_act((RefTensor){want, DT_FP32}, (FtxAct)c->kind, (int64_t)out, want);
+    if (c->residual)
+        ref_add((RefTensor){want, DT_FP32}, (RefTensor){r, DT_FP32}, (int64_t)out, want);
+    snprintf(what, sizeof what,
+             "linear_q %s M=%d N=%d K=%d %s group=%d zeros=%d exact=%d bias=%d residual=%d kind=%d glu=%d",
+             levels[level], c->M, c->N, c->K, dtype_name(c->type), c->group, c->zeros, c->exact, c->bias, c->residual,
+             c->kind, c->glu);
+    run(level, c, &x, &w, b, r, 0, c->M, 1, y);
+    assert_close(y, want, out, 3e-6, what);
+    for (int m = 0; m < c->M; m += 1 + c->M / 3) {
+        run(level, c, &x, &w, b, r, m, 1, 1 + m % 3, alone);
+        if (memcmp(alone, y + (size_t)m * width, sizeof *y * width) != 0)
+            fail_msg("%s: row %d has other bits alone", what, m);
+    }
+    memcpy(want, y, sizeof *y * out);
+    run(level, c, &x, &w, b, r, 0, c->M, 5, y);
+    assert_memory_equal(y, want, sizeof *y * out);
+    rows_free(&x);
+    matrix_free(&w);
+    free(b), free(r), free(want), free(y), free(alone);
+}
+
+static void shapes(void **state)
+{
+    static const int rows[] = {1, 2, 3, 5, 6, 7, 13, 50}, outputs[] = {1, 15, 16, 17, 48, 100};
+    static const int columns[] = {32, 64, 96, 128, 192, 384};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < 96; i++) {
+            const int K = columns[i % 6];
+            int group = 32 << i / 6 % 3;
+
+            while (K % group)
+                group /= 2;
+            check(level, &(Case){.M = rows[i % 8],
+                                 .N = outputs[i / 2 % 6],
+                                 .K = K,
+                                 .group = group,
+                                 .type = i / 3 % 2 ? DT_INT4 : DT_INT8,
+                                 .zeros = i / 3 % 2 && i / 4 % 2,
+                                 .exact = i / 16 % 2});
+        }
+}
+
+/* K over several chunks, rows of x over several blocks. */
+static void large(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int exact = 0; exact < 2; exact++) {
+            check(level, &(Case){.M = 9, .N = 40, .K = 2176, .group = 128, .type = DT_INT8, .exact = exact});
+            check(level,
+                  &(Case){.M = 101, .N = 70, .K = 64, .group = 32, .type = DT_INT4, .zeros = true, .exact = exact});
+            check(level, &(Case){.M = 1, .N = 200, .K = 4096, .group = 64, .type = DT_INT4, .exact = exact});
+        }
+}
+
+static void epilogues(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int kind = 0; kind <= FTX_ACT_TANH; kind++)
+            for (int M = 1; M < 60; M += 19) {
+                Case c = {.M = M, .N = 134, .K = 64, .group = 32, .type = kind % 2 ? DT_INT8 : DT_INT4, .kind = kind};
+
+                c.bias = kind % 3 == 0;
+                check(level, &c);
+                c.glu = 1;
+                check(level, &c);
+                c.glu = 0;
+                c.residual = 1;
+                check(level, &c);
+            }
+}
+
+/* The largest sums of integers: every code at an end of its range. */
+static void extremes(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < 4; i++) {
+            const Case c = {.M = 1, .N = 16, .K = 128, .group = 128, .type = i / 2 ? DT_INT4 : DT_INT8};
+            Matrix w = matrix_new(&c);
+            Rows x = rows_new(1, c.K);
+            float y[16];
+
+            memset(w.tiles, i % 2 ? 0 : 255, packed_codes(c.type, c.K));
+            for (int k = 0; k < c.K; k++)
+                x.x[k] = 1.0f;
+            quantise(level, &x, 1, c.K, 1);
+            run(level, &c, &x, &w, NULL, NULL, 0, 1, 1, y);
+            for (int n = 0; n < 16; n++) {
+                const int code = i % 2 ? 0 : c.type == DT_INT4 ? 15 : 255;
+                const double want = (code - (double)packed_zero(c.type)) * 128 * 127 * x.scales[0] * w.scales[n];
+
+                assert_true(fabs(y[n] - want) <= 1e-6 * fabs(want));
+            }
+            rows_free(&x);
+            matrix_free(&w);
+        }
+}
+
+static void codes(void **state)
+{
+    enum { M = 7, K = 256 };
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int threads = 1; threads < 4; threads++) {
+            Rows x = rows_new(M, K);
+            int8_t want[M * K];
+            float scales[M * K / 128];
+            int32_t sums[M * K / 32];
+
+            for (int i = 0; i < 128; i++) {
+                x.x[2 * 128 + i] = 0.0f;
+                x.x[3 * 128 + i] = i == 77 ? -1e-35f : 0.0f; /* below the smallest scale */
+                x.x[4 * 128 + i] = i == 5 ? NAN : 1.0f;      /* not finite: no value of the product is */
+                x.x[5 * 128 + i] = i == 127 ? -INFINITY : 3e38f;
+                x.x[6 * 128 + i] = (float)(i - 64) * 0.5f + 63.5f; /* ties */
+            }
+            quantise(level, &x, M, K, threads);
+            ref_quantise(x.x, M, K, 128, want, scales, sums);
+            assert_memory_equal(x.codes, want, sizeof want);
+            assert_memory_equal(x.sums, sums, sizeof sums);
+            for (size_t g = 0; g < sizeof scales / sizeof *scales; g++)
+                assert_true(isnan(scales[g]) ? isnan(x.scales[g]) : x.scales[g] == scales[g]);
+            rows_free(&x);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes),   cmocka_unit_test(large), cmocka_unit_test(epilogues),
+        cmocka_unit_test(extremes), cmocka_unit_test(codes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
