@@ -1,0 +1,179 @@
+/* test_quantised.c - what quantised weights cost in accuracy: fable and verse against themselves in fp32, by perplexity of a
+ * held-out text and by the Kullback-Leibler divergence of next tokens. */
+#include <math.h>
+
+#include "golden.h"
+
+enum { TEXT = 1024, EVERY = 13, MOST = 520, SOURCES = 24 };
+
+typedef struct Kind {
+    const char *name, *overrides;
+    double divergence, perplexity; /* bounds: of the mean divergence; of perplexity, in percent of that in fp32 */
+} Kind;
+
+/* Sum of p log(p / q) over the vocabulary, p and q by their logits. */
+static double divergence(const float *p, const float *q, int n)
+{
+    double all_p = 0, all_q = 0, sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        all_p += exp((double)p[i]);
+        all_q += exp((double)q[i]);
+    }
+    for (int i = 0; i < n; i++)
+        sum += exp((double)p[i]) / all_p * ((double)p[i] - log(all_p) - (double)q[i] + log(all_q));
+    return sum;
+}
+
+static FtxRequest next_token(FtxModel *m, GoldenAnswer *a)
+{
+    FtxRequest r = ftx_request_default(m);
+
+    *a = (GoldenAnswer){0};
+    r.temperature = 0.0f;
+    r.beams = 1;
+    r.ignore_eos = true;
+    r.max_new = 1;
+    r.logits = true;
+    r.user = a;
+    return r;
+}
+
+static void keep_logits(FtxEngine *e, FtxRequest *r, int vocab, float *to)
+{
+    const uint64_t id = golden_submit(e, r);
+
+    golden_finish(e);
+    memcpy(to, ftx_engine_logits(e, id), sizeof *to * (size_t)vocab);
+}
+
+/* Logits behind every EVERY-th token of the text, and its perplexity. */
+static float *text_logits(FtxModel *m, const int32_t *ids, int vocab, double *perplexity)
+{
+    float *logits = malloc(sizeof *logits * (size_t)(vocab * (MOST / EVERY)));
+    static float logprobs[TEXT];
+    static GoldenAnswer a;
+    FtxEngine *e = golden_engine(m);
+    FtxError err;
+    double sum = 0;
+
+    for (int i = 0; i < MOST / EVERY; i++) {
+        FtxRequest r = next_token(m, &a);
+
+        r.ids = ids;
+        r.ids_count = (size_t)(i + 1) * EVERY;
+        keep_logits(e, &r, vocab, logits + (size_t)(i * vocab));
+    }
+    if (ftx_engine_score(e, ids, TEXT, logprobs, &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < TEXT - 1; i++)
+        sum -= (double)logprobs[i];
+    *perplexity = exp(sum / (TEXT - 1));
+    ftx_engine_close(e);
+    return logits;
+}
+
+/* Logits of the first token of translations. */
+static float *source_logits(FtxModel *m, const json_t *cases, int vocab)
+{
+    float *logits = malloc(sizeof *logits * (size_t)(vocab * SOURCES));
+    static GoldenAnswer a;
+    FtxEngine *e = golden_engine(m);
+
+    for (int i = 0; i < SOURCES; i++) {
+        int32_t source[512];
+        FtxRequest r = next_token(m, &a);
+
+        r.ids_count = golden_ids(json_object_get(json_array_get(cases, (size_t)i), "source_ids"), source, 512);
+        r.ids = source;
+        keep_logits(e, &r, vocab, logits + (size_t)(i * vocab));
+    }
+    ftx_engine_close(e);
+    return logits;
+}
+
+static double mean_divergence(const float *p, const float *q, int n, int vocab)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += divergence(p + (size_t)(i * vocab), q + (size_t)(i * vocab), vocab);
+    return sum / n;
+}
+
+static void check(const char *model, const Kind *k, double got, double perplexity, double exact)
+{
+    const double more = exact > 0 ? 100 * (perplexity / exact - 1) : 0;
+
+    print_message("%s, %s: divergence %.5f, perplexity %+.2f %%\n", model, k->name, got, more);
+    assert_true(got > 0 && got < k->divergence);
+    assert_true(more < k->perplexity);
+}
+
+static void fable(void **state)
+{
+    static const Kind kinds[] = {
+        {"int8", "-D precision.weights=int8", 0.002, 0.5},
+        {"int8, fp32 activations", "-D precision.weights=int8 -D precision.compute=fp32", 0.002, 0.5},
+        {"int4, groups of 128", "-D precision.weights=int4", 0.12, 12},
+        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.09, 9},
+        {"int4, groups of 32 with zeros", "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true",
+         0.09, 9},
+        {"int4 but for down_proj", "-D precision.weights=int4 -D precision.except=layers.*.down_proj", 0.1, 10},
+    };
+    FtxModel *m = golden_open("specs/fable.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
+    json_t *j = golden_json("tests/models/fable/long.json");
+    static int32_t ids[TEXT];
+    FtxModelInfo info;
+    double exact, perplexity;
+    float *want, *got;
+    (void)state;
+
+    ftx_model_info(m, &info);
+    assert_int_equal(golden_ids(json_object_get(j, "ids"), ids, TEXT), TEXT);
+    want = text_logits(m, ids, info.vocab, &exact);
+    ftx_model_close(m);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        m = golden_open("specs/fable.lua", "quantised", kinds[i].overrides);
+        got = text_logits(m, ids, info.vocab, &perplexity);
+        check("fable", &kinds[i], mean_divergence(want, got, MOST / EVERY, info.vocab), perplexity, exact);
+        free(got);
+        ftx_model_close(m);
+    }
+    free(want);
+    json_decref(j);
+}
+
+static void verse(void **state)
+{
+    static const Kind kinds[] = {
+        {"int8", "-D precision.weights=int8", 0.002, 1},
+        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.1, 1},
+    };
+    FtxModel *m = golden_open("specs/verse.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
+    json_t *j = golden_json("tests/models/verse/greedy.json"), *cases = json_object_get(j, "cases");
+    FtxModelInfo info;
+    float *want, *got;
+    (void)state;
+
+    ftx_model_info(m, &info);
+    assert_true(json_array_size(cases) >= SOURCES);
+    want = source_logits(m, cases, info.vocab);
+    ftx_model_close(m);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        m = golden_open("specs/verse.lua", "quantised", kinds[i].overrides);
+        got = source_logits(m, cases, info.vocab);
+        check("verse", &kinds[i], mean_divergence(want, got, SOURCES, info.vocab), 1, 1);
+        free(got);
+        ftx_model_close(m);
+    }
+    free(want);
+    json_decref(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fable), cmocka_unit_test(verse)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
