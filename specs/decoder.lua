@@ -26,6 +26,7 @@ local fields = {
   activation = config.word(config.activations),
   parallel = config.flag(false),                                    -- h + attention + feed-forward, both of h
   rope = config.options({}),                                        -- see nn.rope; not with learned positions
+  rope_windowed = config.options({}),                               -- of layers with a window; empty: as the others
   unrotated = config.options({}),                                   -- by layer: true if it has no RoPE
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
   first_position = config.count(0, 1024, 0),
@@ -88,9 +89,10 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   q, k = normed(false)
   q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
   q, k = normed(true)
-  if not c.names.positions and not c.unrotated[layer + 1] then q, k = nn.rope(q, c.rope), nn.rope(k, c.rope) end
-  local y = nn.attend(q, nn.cache(k, v), { scale = c.scale, window = c.windows[layer + 1] or 0,
-                                              softcap = c.scores_cap })
+  local window = c.windows[layer + 1] or 0
+  local rope = window > 0 and c.rope_windowed.theta and c.rope_windowed or c.rope
+  if not c.names.positions and not c.unrotated[layer + 1] then q, k = nn.rope(q, rope), nn.rope(k, rope) end
+  local y = nn.attend(q, nn.cache(k, v), { scale = c.scale, window = window, softcap = c.scores_cap })
   return project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
 end
 

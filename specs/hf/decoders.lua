@@ -357,6 +357,23 @@ local classes = {
       c.logits_cap = cap(config, "final_logit_softcapping", 30.0)
     end,
   },
+  Gemma3ForCausalLM = {
+    type = "gemma3_text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,
+    fields = { activation = "hidden_activation", theta = false },
+    names = { after_attention = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
+              after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c, positions)
+      gemma(config, c)
+      config:value("hidden_act") -- hidden_activation is read
+      c.norm_heads = true
+      c.scale = config:count("query_pre_attn_scalar", 1, 2 ^ 20, 256) ^ -0.5
+      local pattern = config:count("sliding_window_pattern", 1, 1024, config:count("_sliding_window_pattern", 1, 1024, 6))
+      c.windows = windows(config, c.layers, window(config, 4096), function(i) return (i + 1) % pattern ~= 0 end)
+      config:only("attn_logit_softcapping", "null: the class does not read it")
+      c.logits_cap = cap(config, "final_logit_softcapping", nil)
+      c.rope, c.rope_windowed = hf.two_ropes(config, c.head_dim, positions)
+    end,
+  },
   OlmoForCausalLM = {
     type = "olmo", norm = "layer", eps = 1e-5, fields = { eps = false, head_dim = false },
     set = function(config, c)
@@ -524,7 +541,7 @@ local lacking = {
   Apertus = "norms of queries and keys", Bloom = "ALiBi", ChatGLM = "rotary positions in two dimensions",
   Dbrx = "experts", Deepseek = "latent attention and experts",
   FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
-  Gemma3 = "norms of queries and keys", Glm4Moe = "experts", GptOss = "attention sinks and experts",
+  Glm4Moe = "experts", GptOss = "attention sinks and experts",
   GraniteMoeHybrid = "a recurrent state", GraniteMoeShared = "shared experts", Jamba = "a recurrent state and experts",
   Llama4 = "experts", MPT = "ALiBi", Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
   Olmo3 = "norms of queries and keys", Phimoe = "experts", PhiMoE = "experts",

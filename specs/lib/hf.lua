@@ -250,4 +250,19 @@ function hf.rope(config, head_dim, positions, names, class)
   return made
 end
 
+-- Rotary positions of layers that see all of the text and of windowed ones: rope_parameters by kind of layer, or in older
+-- files rope_theta and rope_scaling for the first, rope_local_base_freq for the second.
+function hf.two_ropes(config, head_dim, positions)
+  local new, whole, windowed = config:inside("rope_parameters"), { theta = 1000000.0 }, { theta = 10000.0 }
+  local near = config:number("rope_local_base_freq", 1, 1e12, 10000.0)
+  if not new then return hf.rope(config, head_dim, positions, nil, whole), { theta = near, dim = head_dim } end
+  local function of(kind, class)
+    local values = new:inside(kind)
+    return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), head_dim, positions, nil, class)
+  end
+  local made, other = of("full_attention", whole), of("sliding_attention", windowed)
+  new:known {}
+  return made, other
+end
+
 return hf

@@ -62,6 +62,19 @@ CASES = {
                                 rms_norm_eps=1e-3), without("layer_types")),
     "exaone4-full": ("Exaone4", dict(SIZES, num_key_value_heads=3, sliding_window=None, layer_types=["full_attention"] * 2,
                                      tie_word_embeddings=True), without("rms_norm_eps"), ["sliding_window_pattern"]),
+    "gemma3": ("Gemma3", dict(GQA, num_hidden_layers=3, num_attention_heads=4, sliding_window=5, query_pre_attn_scalar=40,
+                              rms_norm_eps=1e-3, final_logit_softcapping=4.0,
+                              layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                              rope_parameters={"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3e3},
+                                               "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}}),
+               without("_sliding_window_pattern", "sliding_window_pattern")),
+    "gemma3-old": ("Gemma3", dict(GQA, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
+                                  sliding_window=4, sliding_window_pattern=2, attention_bias=True,
+                                  tie_word_embeddings=False),
+                   {"sliding_window_pattern": 2, "rope_theta": 4000.0, "rope_local_base_freq": 300.0,
+                    "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+                    **without("layer_types", "rope_parameters", "_sliding_window_pattern", "query_pre_attn_scalar",
+                              "rms_norm_eps", "hidden_activation")}),
     "ministral": ("Ministral", dict(GQA, **rope(5e5), sliding_window=6,
                                     layer_types=["full_attention", "sliding_attention"]), {}),
     "phi3": ("Phi3", dict(SIZES, num_attention_heads=2, num_key_value_heads=1, sliding_window=7, **rope(900.0, 0.75),
@@ -217,10 +230,14 @@ def answer(model, prompt):
             "margins": [float(f"{m:.3g}") for m in margins]}
 
 
+def config_of(kind):
+    return getattr(transformers, kind + "TextConfig", None) or getattr(transformers, kind + "Config")
+
+
 def case(kind, settings, changes, idle=(), prompts=PROMPTS):
     room = pathlib.Path(tempfile.mkdtemp())
     torch.manual_seed(0)
-    made = getattr(transformers, kind + "ForCausalLM")(getattr(transformers, kind + "Config")(**settings))
+    made = getattr(transformers, kind + "ForCausalLM")(config_of(kind)(**settings))
     made.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
