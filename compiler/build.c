@@ -52,7 +52,7 @@ const char *build_facts(const CompileOptions *o, const Targets *t, const char *a
 
         line = arena_printf(keep, "%s --lora %s", line, folder ? folder : "DIR");
     }
-    return arena_printf(keep, "ftxc %d.%d\nnvrtc %s\ncommand %s%s%s\n%s", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
+    return arena_printf(keep, "ftxc %d.%d\nnvrtc %s\ncommand %s%s%s\n%s%s", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
                         gpu ? nvrtc_version() : "not used", line, o->no_weights ? " --no-weights" : "",
-                        o->sidecar ? " --sidecar" : "", adapters);
+                        o->sidecar ? " --sidecar" : "", adapters, tunings_lines(t, keep));
 }

@@ -37,7 +37,7 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
               targets_parse(o->targets ? o->targets : options_targets(keep), &targets, d) &&
               spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d) &&
               passes_run_graph(spec.graph, &spec.precision, &o->dump, d) && options_check(o, &spec, &targets, d) &&
-              catalog_open(keep, &catalog, d);
+              catalog_open(keep, &catalog, d) && tunings_find(o->tune, !o->targets, &spec, &targets, keep, d);
 
     for (size_t i = 0; ok && i < targets.n; i++)
         ok = passes_run_target(spec.graph, &catalog, targets.at[i], &spec.precision, &packing, &plans[i], &o->dump, d);
@@ -90,6 +90,7 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     result->notes[0] = spec.note;
     result->notes[1] = ok && checkpoint ? checkpoint_note(checkpoint, &spec, keep) : NULL;
     result->notes[2] = chat_note;
+    result->notes[3] = ok ? tunings_note(&targets, &catalog, keep) : NULL;
     checkpoint_close(checkpoint);
     if (spec.graph)
         ir_graph_close(spec.graph);

@@ -9,6 +9,7 @@ typedef struct CompileOptions {
     const char *spec;    /* model.lua, or the folder of a Hugging Face checkout */
     const char *out;     /* the artifact; NULL: compile, write nothing */
     const char *targets; /* "cpu,sm_90a"; NULL: the CPU and the GPU of this machine */
+    const char *tune;    /* a tuning file; "none": no file; NULL: those that are found */
     const Override *overrides;
     size_t n_overrides;
     const char *const *adapters; /* folders of LoRA adapters, merged in this order */
@@ -32,12 +33,18 @@ typedef struct CompileResult {
     uint64_t kv_pages, kv_block; /* the most KV pages of an engine, and the tokens of each; 0: encoders */
     size_t n_instances;
     uint64_t weight_bytes;
-    const char *notes[3]; /* lines for the user; NULL: none */
+    const char *notes[4]; /* lines for the user; NULL: none */
 } CompileResult;
 
 /* options.c: the targets of a compile that names none; and options that contradict one another. */
 const char *options_targets(Arena *keep);
 bool options_check(const CompileOptions *o, const Spec *s, const Targets *t, Diag *d);
+
+/* tunings.c: gives the targets what was measured on their GPUs; here: unnamed ones are this machine's. After their plans are
+ * made: a line about it, NULL: nothing; and the lines that an artifact keeps. */
+bool tunings_find(const char *file, bool here, const Spec *spec, Targets *t, Arena *keep, Diag *d);
+const char *tunings_note(const Targets *t, const Catalog *c, Arena *keep);
+const char *tunings_lines(const Targets *t, Arena *keep);
 
 /* build.c: the versions, the command and the adapters (lines) that an artifact keeps. Loads NVRTC only if a target is a GPU. */
 const char *build_facts(const CompileOptions *o, const Targets *t, const char *adapters, Arena *keep);

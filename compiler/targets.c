@@ -16,40 +16,61 @@ const char *const capability_names[CAPABILITY_COUNT] = {
 enum { TMA = CAPABILITY_TMA, CLUSTER = CAPABILITY_CLUSTER, WGMMA = CAPABILITY_WGMMA };
 
 static const TargetFacts known[] = {
-#define TARGET(name, ...) {#name, "all", __VA_ARGS__},
-#define TARGET_PTX(name, ...) {#name, "ptx", __VA_ARGS__},
+#define TARGET(name, ...) {#name, "all", __VA_ARGS__, NULL},
+#define TARGET_PTX(name, ...) {#name, "ptx", __VA_ARGS__, NULL},
+#define TARGET_GPU(name, ...) {#name, "", __VA_ARGS__},
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
+#undef TARGET_GPU
 };
 
 const char targets_known[] =
 #define TARGET(name, ...) #name " "
 #define TARGET_PTX(name, ...) #name " "
+#define TARGET_GPU(name, ...) #name " "
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
+#undef TARGET_GPU
     "";
 
 const char targets_help[] = "a list of"
 #define TARGET(name, ...) " " #name
 #define TARGET_PTX(name, ...)
+#define TARGET_GPU(name, ...)
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
-                            "; all: each of these; PTX for other GPUs:"
+#undef TARGET_GPU
+                            "; all: each of these; one GPU of a kind:"
+#define TARGET(name, ...)
+#define TARGET_PTX(name, ...)
+#define TARGET_GPU(name, ...) " " #name
+#include "targets.def"
+#undef TARGET
+#undef TARGET_PTX
+#undef TARGET_GPU
+                            "; PTX for other GPUs:"
 #define TARGET(name, ...)
 #define TARGET_PTX(name, ...) " " #name
+#define TARGET_GPU(name, ...)
 #include "targets.def"
 #undef TARGET
 #undef TARGET_PTX
+#undef TARGET_GPU
                             "; ptx: both (default: cpu and this machine's GPU)";
+
+static Target target_of(const TargetFacts *f)
+{
+    return (Target){.id = f->id, .name = f->name, .device = f->device};
+}
 
 static bool find(const char *name, Target *t)
 {
     for (size_t i = 0; i < LEN(known); i++)
         if (strcmp(known[i].name, name) == 0) {
-            *t = (Target){known[i].id, known[i].name};
+            *t = target_of(&known[i]);
             return true;
         }
     return false;
@@ -64,7 +85,10 @@ static bool add(Targets *list, Target t, Diag *d)
 {
     for (size_t i = 0; i < list->n; i++)
         if (list->at[i].id == t.id)
-            return true;
+            return strcmp(list->at[i].name, t.name) == 0 ||
+                   diag_error(d, (Loc){0},
+                              "--target: %s and %s have the same machine code; an artifact holds one of them",
+                              list->at[i].name, t.name);
     if (list->n == MAX_TARGETS)
         return diag_error(d, (Loc){0}, "--target: more than %d targets", MAX_TARGETS);
     list->at[list->n++] = t;
@@ -79,7 +103,7 @@ static bool add_word(Targets *list, const char *word, Diag *d)
     for (size_t i = 0; i < LEN(known) && ok; i++)
         if (strcmp(known[i].list, word) == 0) {
             is_list = true;
-            ok = add(list, (Target){known[i].id, known[i].name}, d);
+            ok = add(list, target_of(&known[i]), d);
         }
     if (is_list)
         return ok;
@@ -105,6 +129,9 @@ bool targets_parse(const char *words, Targets *list, Diag *d)
 
 const TargetFacts *target_facts(Target t)
 {
+    for (size_t i = 0; i < LEN(known); i++)
+        if (t.name && known[i].id == t.id && strcmp(known[i].name, t.name) == 0)
+            return &known[i];
     for (size_t i = 0; i < LEN(known); i++)
         if (known[i].id == t.id)
             return &known[i];

@@ -22,9 +22,13 @@ enum {
 #undef CAPABILITY
 };
 
+typedef struct Tuning Tuning; /* catalog/tuning.h */
+
 typedef struct Target {
-    uint32_t id;      /* FTX_TARGET_CPU, or 900, 901 ... as in ftx_format.h */
-    const char *name; /* "cpu", "sm_90a" */
+    uint32_t id;        /* FTX_TARGET_CPU, or 900, 901 ... as in ftx_format.h */
+    const char *name;   /* "cpu", "sm_90a", "h200" */
+    const char *device; /* the GPU's name, as its driver gives it; NULL: any GPU of this kind */
+    Tuning *tuning;     /* what was measured on that GPU; NULL: nothing */
 } Target;
 
 enum { MAX_TARGETS = 16 }; /* of one artifact */
@@ -46,7 +50,8 @@ typedef struct TargetFacts {
         int read, library_fp32, library_tensor, ours_fp32, ours_tensor;
     } shares;
     double launch_us, overlap_us;
-    bool measured; /* shares and launches */
+    bool measured;      /* shares and launches */
+    const char *device; /* the GPU's name, of a target that is one GPU; else NULL */
 } TargetFacts;
 
 extern const char *const capability_names[CAPABILITY_COUNT];
@@ -57,7 +62,7 @@ extern const char targets_help[];  /* what --target of `compile` takes */
 bool target_parse(const char *name, Target *t, Diag *d);
 
 /* A list of names with commas between; `all` stands for every TARGET, `ptx` for every TARGET_PTX. A name that
- * stands twice counts once. */
+ * stands twice counts once. A GPU and its kind, or two GPUs of one kind, cannot both be named. */
 bool targets_parse(const char *words, Targets *list, Diag *d);
 
 /* The row of a target that target_parse or targets_parse gave. */

@@ -18,14 +18,12 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-enum { MAX_HEADERS = 256 };
-
 size_t catalog_headers(const char *const **names, const char *const **texts)
 {
-    static const char *all_names[MAX_HEADERS], *all_texts[MAX_HEADERS];
+    static const char *all_names[CATALOG_MAX_HEADERS], *all_texts[CATALOG_MAX_HEADERS];
     size_t n = 0;
 
-    for (size_t i = 0; i < embedded_count && n < MAX_HEADERS; i++) {
+    for (size_t i = 0; i < embedded_count && n < CATALOG_MAX_HEADERS; i++) {
         const char *name = embedded_files[i].name;
 
         if (!ends_with(name, ".cuh") && !ends_with(name, ".h"))

@@ -74,6 +74,17 @@ const char *catalog_text(const char *name);
 /* The text after `text` if the line at `line` is `//@ NAME, NAME: text ...` and names the variant, else NULL. */
 const char *catalog_text_line(const char *line, const char *variant);
 /* Every embedded .cuh, for NVRTC's header list. */
+enum { CATALOG_MAX_HEADERS = 256 };
 size_t catalog_headers(const char *const **names, const char *const **texts);
+
+/* The embedded headers that a text includes, directly or not: indices into catalog_headers, sorted. */
+size_t catalog_includes(const char *text, size_t *indices, size_t max);
+
+/* strip.c: the text without comments and blanks at the end of lines; without keep_lines also without empty lines. */
+const char *catalog_strip(const char *text, bool keep_lines, Arena *keep);
+
+/* Of everything that kernels of a template follow from, but for constants and target: its contracts, its text and the
+ * headers that it includes, these two without comments. 0: there is no such template. */
+uint64_t catalog_hash(const char *name, Arena *scratch);
 
 #endif

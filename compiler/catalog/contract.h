@@ -167,6 +167,13 @@ struct Contract {
     uint32_t rate;  /* percent of the target's fp32 or tensor rate; 0: not given */
 };
 
+typedef struct TuningEntry TuningEntry; /* tuning.h */
+
+typedef struct TunedConst { /* a value for a tuned constant */
+    const char *name;
+    int64_t value;
+} TunedConst;
+
 /* The program in which a match is tried: what contracts may depend on. */
 typedef struct ProgramFacts {
     const Graph *g; /* with the types of the target */
@@ -179,6 +186,8 @@ typedef struct ProgramFacts {
     bool free_dependents; /* FREE_DEPENDENTS of names.def; set by edges */
     bool exact;           /* activations keep their type: precision.compute is given */
     uint32_t packed;      /* forms in which quantised weights can lie, as bits */
+    const char *name;     /* "decode 8" */
+    Tuning *tuning;       /* what was measured on the target's GPU; NULL: nothing */
     /* [values.n][CONTRACT_MAX_FORMS]: the number of a value's form as its writer gives it; 0: no kernel writes the value in
      * this form. NULL: all values are plain */
     int64_t *params;
@@ -227,15 +236,21 @@ typedef struct Fitted {
     double moves, flops;        /* at T_MAX and S_MAX; moves < 0: not given */
     const NamedText *avoided;   /* the `prefer other` line that holds; NULL: none */
     const PreferLine **decided; /* of each constant: the line that gave its value; NULL: none did */
+    TuningEntry *tuned;         /* the entry of a tuning file that was followed; NULL: none */
 } Fitted;
 
-/* Chooses the constants and evaluates the expressions; false: *reason names the line that does not hold and its values. */
+/* Chooses the constants and evaluates the expressions; false: *reason names the line that does not hold and its values.
+ * Follows the entry of f->tuning for this match, if there is one that applies (tuning.h). */
 bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *out,
                   const char **reason);
 
 /* The same with a given value for each tuned constant: its place in the tune line; those of other constants are not read. */
 bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *places, Arena *keep, Arena *scratch,
                      Fitted *out, const char **reason);
+
+/* The same with values for some tuned constants, by name; the others are chosen as always. */
+bool contract_fit_with(const ProgramFacts *f, const Binding *b, const TunedConst *use, size_t n, Arena *keep,
+                       Arena *scratch, Fitted *out, const char **reason);
 
 /* Bytes of a companion in the workspace, of a value with so many rows and columns and the form's number; false: they cannot
  * be computed. */

@@ -7,6 +7,7 @@
 
 #include "../../runtime/base/hash.h"
 #include "scope.h"
+#include "tuning.h"
 
 enum { MAX_TILE_ROWS = 256 }; /* of a TMA box */
 
@@ -98,16 +99,28 @@ static bool find_preferred(Scope *s, size_t k, const PreferLine **line, const ch
 
 static bool choose(Scope *s, size_t k, Arena *a, const char **reason);
 
-/* Tries the values of a tuned constant: the one of a prefer line alone, or all in their order. */
+static const TunedConst *given_value(const Scope *s, const char *name)
+{
+    for (size_t i = 0; i < s->n_use; i++)
+        if (strcmp(s->use[i].name, name) == 0)
+            return &s->use[i];
+    return NULL;
+}
+
+/* Tries the values of a tuned constant: the one that is given or that of a prefer line alone, or all in their order. */
 static bool choose_tuned(Scope *s, size_t k, Arena *a, const char **reason)
 {
     const ContractConst *c = &s->c->consts.at[k];
     const char *const *values = c->values, *preferred = NULL;
+    const TunedConst *given = given_value(s, c->value.name);
     size_t n = c->n_values;
 
     if (s->places) {
         values = &c->values[s->places[k]];
         n = 1;
+    } else if (given) {
+        *reason = arena_printf(a, "%s:%d: tune: %lld is not a value of %s", c->value.loc.file, c->value.loc.line,
+                               (long long)given->value, c->value.name);
     } else if (!find_preferred(s, k, &s->decided[k], &preferred, a, reason)) {
         return false;
     } else if (s->decided[k]) {
@@ -121,6 +134,8 @@ static bool choose_tuned(Scope *s, size_t k, Arena *a, const char **reason)
         s->consts[k] = (Const){c->value.name, c->kind, 0, 0};
         if (!scope_evaluate(s, values[i], &s->consts[k].i, &err))
             return fail_at(c->value.loc, &err, a, reason);
+        if (given && s->consts[k].i != given->value)
+            continue;
         s->have[k] = true;
         if (choose(s, k + 1, a, reason))
             return true;
@@ -319,18 +334,12 @@ int64_t contract_arg_tiled(const Binding *b, const Fitted *fit, size_t i)
     return 0;
 }
 
-bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *out,
-                  const char **reason)
+static bool fit(Scope s, Arena *keep, Arena *scratch, Fitted *out, const char **reason)
 {
-    return contract_fit_at(f, b, NULL, keep, scratch, out, reason);
-}
-
-bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *places, Arena *keep, Arena *scratch,
-                     Fitted *out, const char **reason)
-{
-    const Contract *c = b->contract;
+    const ProgramFacts *f = s.f;
+    const Binding *b = s.b;
+    const Contract *c = s.c;
     const Loc loc = ir_value(f->g, b->root)->loc;
-    Scope s = {.c = c, .f = f, .b = b, .places = places};
     Instance *in;
 
     *out = (Fitted){0};
@@ -351,7 +360,7 @@ bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *plac
         }
         s.have[k] = true;
     }
-    s.unavoided = !places && c->prefer_other.n > 0;
+    s.unavoided = !s.places && c->prefer_other.n > 0;
     if (!choose(&s, 0, scratch, reason)) {
         if (!s.unavoided)
             return false;
@@ -380,6 +389,27 @@ bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *plac
     in->entry = entry_name(in, keep);
     in->note = loc.file ? arena_printf(keep, "for %%%u of %s:%d", b->root, loc.file, loc.line)
                         : arena_printf(keep, "for %%%u", b->root);
+    return true;
+}
+
+bool contract_fit_with(const ProgramFacts *f, const Binding *b, const TunedConst *use, size_t n, Arena *keep,
+                       Arena *scratch, Fitted *out, const char **reason)
+{
+    return fit((Scope){.c = b->contract, .f = f, .b = b, .use = use, .n_use = n}, keep, scratch, out, reason);
+}
+
+bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *places, Arena *keep, Arena *scratch,
+                     Fitted *out, const char **reason)
+{
+    return fit((Scope){.c = b->contract, .f = f, .b = b, .places = places}, keep, scratch, out, reason);
+}
+
+bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *out,
+                  const char **reason)
+{
+    if (!contract_fit_with(f, b, NULL, 0, keep, scratch, out, reason))
+        return false;
+    tuning_follow(f, b, keep, scratch, out);
     return true;
 }
 

@@ -11,7 +11,9 @@ typedef struct Scope {
     const Binding *b;
     Const consts[CONTRACT_MAX_CONSTS]; /* by index of c->consts */
     bool have[CONTRACT_MAX_CONSTS];
-    const size_t *places;                           /* of contract_fit_at; NULL: prefer lines decide */
+    const size_t *places;  /* of contract_fit_at; NULL: `use` and prefer lines decide */
+    const TunedConst *use; /* of contract_fit_with */
+    size_t n_use;
     const PreferLine *decided[CONTRACT_MAX_CONSTS]; /* by which constants have their values */
     bool unavoided; /* constants with which a `prefer other` line holds are left out, too */
     bool sizing;    /* the size of a region of shared memory: no names of regions */

@@ -15,7 +15,7 @@
 
 typedef struct Options {
     bool help, no_weights, sidecar, exe, quiet, json;
-    const char *out, *targets, *emit, *dump, *dump_dir;
+    const char *out, *targets, *tune, *emit, *dump, *dump_dir;
     TextList defines, adapters;
 } Options;
 
@@ -24,6 +24,8 @@ static const Option table[] = {
     {"--output", 'o', OPT_TEXT, "FILE",
      "the artifact to write (default: NAME.ftx, or NAME with --exe, by the name of the spec or folder)", AT(out), 0},
     {"--target", 't', OPT_TEXT, "LIST", targets_help, AT(targets), 0},
+    {"--tune", 0, OPT_TEXT, "FILE", "constants measured by ftxc tune on a GPU (default: files that are found; none)",
+     AT(tune), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
     {"--lora", 0, OPT_LIST, "DIR", "merge a LoRA adapter of PEFT into the weights; several: in their order",
      AT(adapters), 0},
@@ -196,6 +198,7 @@ int command_compile(int argc, char **argv)
         .spec = rest.at[0],
         .out = o.out ? o.out : default_out(rest.at[0], o.exe, keep),
         .targets = o.targets,
+        .tune = o.tune,
         .overrides = overrides,
         .n_overrides = o.defines.n,
         .adapters = o.adapters.at,

@@ -5,7 +5,7 @@
 
 #include "command.h"
 #include "../../runner/options.h"
-#include "../spec/spec.h"
+#include "../compile.h"
 #include "../../runtime/base/file.h"
 
 int command_ops(int argc, char **argv)
@@ -106,13 +106,15 @@ int command_opt(int argc, char **argv)
 
 typedef struct WhyOptions {
     bool help;
-    const char *target;
+    const char *target, *tune;
     TextList defines;
 } WhyOptions;
 
 static const Option why_table[] = {
-    {"--target", 't', OPT_TEXT, "NAME", "one target, such as cpu, sm_80 or sm_90a (default cpu)",
+    {"--target", 't', OPT_TEXT, "NAME", "one target, such as cpu, sm_80 or h200 (default cpu)",
      offsetof(WhyOptions, target), 0},
+    {"--tune", 0, OPT_TEXT, "FILE", "constants measured by ftxc tune on a GPU (default: files that are found; none)",
+     offsetof(WhyOptions, tune), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec", offsetof(WhyOptions, defines), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", offsetof(WhyOptions, help), 0},
 };
@@ -144,7 +146,7 @@ int command_why(int argc, char **argv)
     WhyOptions o = {0};
     TextList rest = {0};
     Override overrides[LEN(o.defines.at)];
-    Target target;
+    Targets targets = {.n = 1};
     Catalog catalog;
     Spec spec = {0};
     Diag d = {0};
@@ -171,9 +173,10 @@ int command_why(int argc, char **argv)
     keep = arena_open();
     for (size_t i = 0; i < o.defines.n; i++)
         overrides[i].text = o.defines.at[i];
-    ok = target_parse(o.target ? o.target : "cpu", &target, &d) &&
+    ok = target_parse(o.target ? o.target : "cpu", &targets.at[0], &d) &&
          spec_read(rest.at[0], overrides, o.defines.n, keep, &spec, &d) &&
-         passes_run_graph(spec.graph, &spec.precision, &(Dump){0}, &d) && catalog_open(keep, &catalog, &d);
+         passes_run_graph(spec.graph, &spec.precision, &(Dump){0}, &d) && catalog_open(keep, &catalog, &d) &&
+         tunings_find(o.tune, false, &spec, &targets, keep, &d);
     if (ok && rest.n == 1)
         ir_print(spec.graph, stdout);
     if (ok && rest.n == 2) {
@@ -182,7 +185,7 @@ int command_why(int argc, char **argv)
         ok = values != NULL;
         for (Id v = 1; ok && v < spec.graph->values.n; v++)
             if (values[v])
-                ok = passes_why(spec.graph, &catalog, target, &spec.precision, v, stdout, &d);
+                ok = passes_why(spec.graph, &catalog, targets.at[0], &spec.precision, v, stdout, &d);
     }
     if (!ok)
         command_print("ftxc: %s\n", d.text);

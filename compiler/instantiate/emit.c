@@ -23,7 +23,7 @@ bool instantiate_emit(const Plan *plan, const char *dir, Diag *d)
 {
     const char *const *names, *const *texts;
     Arena *a = arena_open();
-    size_t headers[MAX_HEADERS];
+    size_t headers[CATALOG_MAX_HEADERS];
     bool ok = true;
 
     catalog_headers(&names, &texts);
@@ -33,7 +33,7 @@ bool instantiate_emit(const Plan *plan, const char *dir, Diag *d)
         if (instance->device != KD_CUDA)
             continue;
         const char *text = instantiate_text(instance, plan->target, a);
-        const size_t n = text_headers(text, headers, MAX_HEADERS);
+        const size_t n = catalog_includes(text, headers, CATALOG_MAX_HEADERS);
         ok = write_text(dir, instance->entry, ".cu", text, d);
         for (size_t h = 0; ok && h < n; h++)
             ok = write_text(dir, names[headers[h]], "", texts[headers[h]], d);

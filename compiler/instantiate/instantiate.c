@@ -105,8 +105,8 @@ static bool unit_done(void *user, size_t i, bool ok, Bytes b)
 static size_t text_bytes(const char *text)
 {
     const char *const *names, *const *texts;
-    size_t headers[MAX_HEADERS], bytes = strlen(text);
-    const size_t n = text_headers(text, headers, MAX_HEADERS);
+    size_t headers[CATALOG_MAX_HEADERS], bytes = strlen(text);
+    const size_t n = catalog_includes(text, headers, CATALOG_MAX_HEADERS);
 
     catalog_headers(&names, &texts);
     for (size_t i = 0; i < n; i++)
@@ -185,13 +185,13 @@ static const char *join_sources(Run *r)
     const char *const *names, *const *texts;
     const size_t count = catalog_headers(&names, &texts);
     bool *used = arena_array(r->keep, bool, count + 1);
-    size_t headers[MAX_HEADERS], bytes = 0;
+    size_t headers[CATALOG_MAX_HEADERS], bytes = 0;
     char *all = NULL;
     FILE *f = text_open(&all, &bytes);
     Arena *a = arena_open();
 
     for (size_t i = 0; i < r->plan->instances.n; i++) {
-        const size_t n = r->units[i].text ? text_headers(r->units[i].text, headers, MAX_HEADERS) : 0;
+        const size_t n = r->units[i].text ? catalog_includes(r->units[i].text, headers, CATALOG_MAX_HEADERS) : 0;
 
         for (size_t h = 0; h < n; h++)
             used[headers[h]] = true;

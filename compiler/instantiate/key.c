@@ -12,7 +12,7 @@ enum { KEY_FORMAT = 2 };
 Hash128 key_make(KeyMaker *k, const Instance *i, Target t, const char **text)
 {
     const char *const *names, *const *texts, *flags[NVRTC_MAX_FLAGS];
-    size_t headers[MAX_HEADERS], bytes = 0;
+    size_t headers[CATALOG_MAX_HEADERS], bytes = 0;
     char architecture[64], *all = NULL;
     FILE *f = open_memstream(&all, &bytes);
 
@@ -26,13 +26,13 @@ Hash128 key_make(KeyMaker *k, const Instance *i, Target t, const char **text)
     const size_t n_flags = nvrtc_flags(t, flags, architecture);
     for (size_t n = 0; n < n_flags; n++)
         fprintf(f, " %s", flags[n]);
-    fprintf(f, "%c#line 1 \"%s.cu\"\n%s%c", 0, i->family, text_strip(body, false, k->keep), 0);
-    const size_t n_headers = text_headers(*text, headers, MAX_HEADERS);
+    fprintf(f, "%c#line 1 \"%s.cu\"\n%s%c", 0, i->family, catalog_strip(body, false, k->keep), 0);
+    const size_t n_headers = catalog_includes(*text, headers, CATALOG_MAX_HEADERS);
     for (size_t n = 0; n < n_headers; n++) {
         const size_t h = headers[n];
 
         if (!k->headers[h])
-            k->headers[h] = text_strip(texts[h], false, k->keep);
+            k->headers[h] = catalog_strip(texts[h], false, k->keep);
         fprintf(f, "%s%c%s%c", names[h], 0, k->headers[h], 0);
     }
     fclose(f);

@@ -11,22 +11,12 @@
 /* The template with its constants filled in, without a head. Line numbers are those of the template. */
 const char *text_body(const Instance *i, Arena *keep);
 
-enum { MAX_HEADERS = 256 };
-
-/* The embedded headers that a text includes, directly or not: indices into catalog_headers, sorted. */
-size_t text_headers(const char *text, size_t *indices, size_t max);
-
 /* "sm_90a", "compute_80": the value of --gpu-architecture. */
 void text_architecture(Target t, char out[32]);
 static inline bool target_is_ptx(Target t)
 {
     return t.id % 10 == 2;
 }
-
-/* --- strip.c --- */
-
-/* The text without comments and blanks at the end of lines; without keep_lines also without empty lines. */
-const char *text_strip(const char *text, bool keep_lines, Arena *keep);
 
 /* --- nvrtc.c --- */
 
@@ -41,7 +31,7 @@ bool nvrtc_compile(const char *text, Target t, Bytes *out);
 typedef struct KeyMaker { /* for many keys: headers are stripped once */
     Arena *keep;
     bool any_nvrtc;                   /* the same key for every version of NVRTC: it names the text, not the code */
-    const char *headers[MAX_HEADERS]; /* stripped; NULL: not needed yet */
+    const char *headers[CATALOG_MAX_HEADERS]; /* stripped; NULL: not needed yet */
 } KeyMaker;
 
 /* The text of an instance as NVRTC gets it, and a hash of everything that its code follows from. */

@@ -63,6 +63,6 @@ bool pass_precision(Graph *g, const Precision *p, Diag *d)
 {
     if (!quantise_weights(g, &p->quant, d))
         return false;
-    precision_apply(g, p, precision_compute(p, (Target){FTX_TARGET_CPU, "cpu"}));
+    precision_apply(g, p, precision_compute(p, (Target){.id = FTX_TARGET_CPU, .name = "cpu"}));
     return true;
 }

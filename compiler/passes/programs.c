@@ -14,6 +14,17 @@ static uint32_t packed_forms(const Catalog *c)
     return forms;
 }
 
+const char *lower_program_name(const Program *p, Arena *a)
+{
+    static const char *const names[] = {[FTX_PROG_STEP] = "step",
+                                        [FTX_PROG_DECODE] = "decode",
+                                        [FTX_PROG_ENCODE] = "encode",
+                                        [FTX_PROG_HIDDEN] = "hidden"};
+    const char *kind = names[p->kind];
+
+    return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;
+}
+
 static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
 {
     const Limits *m = &l->g->limits;
@@ -33,7 +44,9 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .kv = l->kv,
         .exact = l->precision->compute != DT_NONE,
         .packed = packed_forms(l->catalog),
+        .tuning = l->target.tuning,
     };
+    p->facts.name = lower_program_name(p, l->keep);
     return p;
 }
 
@@ -92,17 +105,6 @@ void lower_add_programs(Lower *l)
             return;
     }
     add_program(l, FTX_PROG_DECODE, 0);
-}
-
-const char *lower_program_name(const Program *p, Arena *a)
-{
-    static const char *const names[] = {[FTX_PROG_STEP] = "step",
-                                        [FTX_PROG_DECODE] = "decode",
-                                        [FTX_PROG_ENCODE] = "encode",
-                                        [FTX_PROG_HIDDEN] = "hidden"};
-    const char *kind = names[p->kind];
-
-    return p->facts.bucket ? arena_printf(a, "%s %lld", kind, (long long)p->facts.bucket) : kind;
 }
 
 /* --- select ---------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lower.h"
+#include "../catalog/tuning.h"
 
 static bool covers(const Binding *b, Id v)
 {
@@ -13,7 +14,22 @@ static bool covers(const Binding *b, Id v)
     return false;
 }
 
-/* Constants that a tuner may change: the value, all values, and the line that decided. */
+static bool names(const TuningEntry *e, const char *constant)
+{
+    for (size_t i = 0; i < e->use.n; i++)
+        if (strcmp(e->use.at[i].name, constant) == 0)
+            return true;
+    return false;
+}
+
+static void print_measured(const TuningEntry *e, FILE *out)
+{
+    fprintf(out, "; %s", e->file->name);
+    if (e->us > 0)
+        fprintf(out, ": %s takes %.2f us with it, %.2f us without", e->program, e->us, e->untuned_us);
+}
+
+/* Constants that a tuner may change: the value, all values, and the line or file that decided. */
 static void print_tuned(const Candidate *c, FILE *out)
 {
     const Contract *k = c->b.contract;
@@ -27,7 +43,9 @@ static void print_tuned(const Candidate *c, FILE *out)
         fprintf(out, "                 %s = %" PRId64 " of", t->value.name, c->fit.instance->consts[i].i);
         for (size_t n = 0; n < t->n_values; n++)
             fprintf(out, " %s", t->values[n]);
-        if (line)
+        if (c->fit.tuned && names(c->fit.tuned, t->value.name))
+            print_measured(c->fit.tuned, out);
+        else if (line)
             fprintf(out, "; %s:%d: prefer %s", line->loc.file, line->loc.line, line->text);
         else
             fputs("; the first that fits", out);
@@ -48,6 +66,8 @@ static const char *why_lost(const Lower *l, const Candidate *c, const Program *p
         taken = g->b.root == c->b.root && g->b.gives == c->b.gives && !taken ? g : taken;
         around = covers(&g->b, c->b.root) ? g : around;
     }
+    if (c->fit.tuned && c->fit.tuned->avoid)
+        return arena_printf(l->scratch, "lost: %s: another kernel was measured to be faster", c->fit.tuned->file->name);
     if (c->fit.avoided)
         return arena_printf(l->scratch, "lost: %s:%d: prefer other if %s", c->fit.avoided->loc.file,
                             c->fit.avoided->loc.line, c->fit.avoided->text);

@@ -2,6 +2,7 @@
 #ifndef FTXC_SPEC_H
 #define FTXC_SPEC_H
 
+#include "../catalog/tuning.h"
 #include "../ir/ir.h"
 #include "../passes/pass.h"
 
@@ -48,5 +49,8 @@ typedef struct Override { /* -D limits.context=256 */
 /* Reads a spec file or, for a folder with config.json, a checkout. False: d has file, line or
  * field, what was expected and what was found. Everything lives in `keep`. */
 bool spec_read(const char *path, const Override *overrides, size_t n, Arena *keep, Spec *spec, Diag *d);
+
+/* Reads the text of a tuning file, called `name` in messages, and adds the file and its entries. */
+bool spec_read_tuning(const char *name, const char *text, Arena *keep, Tuning *into, Diag *d);
 
 #endif

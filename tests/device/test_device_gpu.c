@@ -158,7 +158,7 @@ static Bytes compile(uint32_t target, DType type)
     snprintf(text, sizeof text, "#define TYPE %d\n#define K %d\n#define N %d\n%s", (int)type, K, N, source);
     if (!nvrtc_version())
         fail_msg("%s", nvrtc_missing());
-    if (!nvrtc_compile(text, (Target){target, ""}, &b))
+    if (!nvrtc_compile(text, (Target){.id = target, .name = ""}, &b))
         fail_msg("%s", (const char *)b.at);
     return b;
 }

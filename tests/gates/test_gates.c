@@ -423,7 +423,7 @@ static void compute_80(void **state)
 
 static void compute_90(void **state)
 {
-    check_ptx(*state, "compute_90", (Target){900, "sm_90"});
+    check_ptx(*state, "compute_90", (Target){.id = 900, .name = "sm_90"});
 }
 
 /* --- models ------------------------------------------------------------------------------------ */

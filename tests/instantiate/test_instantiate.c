@@ -204,7 +204,7 @@ static void text_has_constants_and_heading(void **state)
 {
     (void)state;
     Arena *a = arena_open();
-    const char *t = instantiate_text(instance(a, "scale.cu", -3), (Target){901, "sm_90a"}, a);
+    const char *t = instantiate_text(instance(a, "scale.cu", -3), (Target){.id = 901, .name = "sm_90a"}, a);
 
     assert_non_null(strstr(t, "// made by ftxc from scale.cu, for %37 of llama.lua:48\n"));
     assert_non_null(strstr(t, "nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++17 -I. -cubin scale__n-3.cu"));
@@ -215,10 +215,10 @@ static void text_has_constants_and_heading(void **state)
     assert_null(strchr(strstr(t, "#line"), '@'));
     Instance *nine = instance(a, "scale.cu", 1);
     nine->consts[2].f = 1000.00006103515625; /* a float that eight digits do not tell from the next one */
-    assert_non_null(strstr(instantiate_text(nine, (Target){901, "sm_90a"}, a), "F = 1000.00006f;"));
-    t = instantiate_text(instance(a, "scale.cu", 1), (Target){1201, "sm_120a"}, a);
+    assert_non_null(strstr(instantiate_text(nine, (Target){.id = 901, .name = "sm_90a"}, a), "F = 1000.00006f;"));
+    t = instantiate_text(instance(a, "scale.cu", 1), (Target){.id = 1201, .name = "sm_120a"}, a);
     assert_non_null(strstr(t, "arch=compute_120a,code=sm_120a"));
-    t = instantiate_text(instance(a, "scale.cu", 1), (Target){802, "compute_80"}, a);
+    t = instantiate_text(instance(a, "scale.cu", 1), (Target){.id = 802, .name = "compute_80"}, a);
     assert_non_null(strstr(t, "nvcc -arch=compute_80 -std=c++17 -I. -ptx"));
     arena_close(a);
 }
@@ -248,11 +248,11 @@ static void headers_are_those_included(void **state)
     (void)state;
     size_t at[8];
 
-    assert_int_equal(text_headers(scale_template, at, 8), 2);
+    assert_int_equal(catalog_includes(scale_template, at, 8), 2);
     assert_int_equal(at[0], 0);
     assert_int_equal(at[1], 1);
-    assert_int_equal(text_headers("#include <scale.h>\n#include \"scale.cuh\"\n", at, 8), 2);
-    assert_int_equal(text_headers(spill_template, at, 8), 0);
+    assert_int_equal(catalog_includes("#include <scale.h>\n#include \"scale.cuh\"\n", at, 8), 2);
+    assert_int_equal(catalog_includes(spill_template, at, 8), 0);
 }
 
 static void comments_are_stripped(void **state)
@@ -280,16 +280,18 @@ static void comments_are_stripped(void **state)
 
     (void)state;
     for (size_t i = 0; i < LEN(cases); i++) {
-        assert_string_equal(text_strip(cases[i].text, true, a), cases[i].lines);
-        assert_string_equal(text_strip(cases[i].text, false, a), cases[i].code);
+        assert_string_equal(catalog_strip(cases[i].text, true, a), cases[i].lines);
+        assert_string_equal(catalog_strip(cases[i].text, false, a), cases[i].code);
     }
     arena_close(a);
 }
 
 static void all_targets_compile(void **state)
 {
-    static const Target targets[] = {{800, "sm_80"},    {860, "sm_86"},    {890, "sm_89"},     {901, "sm_90a"},
-                                     {1001, "sm_100a"}, {1201, "sm_120a"}, {802, "compute_80"}};
+    static const Target targets[] = {{.id = 800, .name = "sm_80"},     {.id = 860, .name = "sm_86"},
+                                     {.id = 890, .name = "sm_89"},     {.id = 901, .name = "sm_90a"},
+                                     {.id = 1001, .name = "sm_100a"},  {.id = 1201, .name = "sm_120a"},
+                                     {.id = 802, .name = "compute_80"}};
     Arena *a = arena_open();
 
     (void)state;

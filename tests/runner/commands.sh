@@ -217,6 +217,21 @@ for targets in all ptx; do # taken apart, then each wants NVRTC
     FTX_NVRTC=$room/none says 1 'needs NVRTC' compile tests/models/tiny-llama -t $targets -o "$room/x.ftx"
 done
 says 2 'no target is named; known: cpu sm_80 .* compute_90 all ptx' compile tests/models/tiny-llama -t , -o "$room/x.ftx"
+# Tuning files: --tune names one; else the spec's folder and the user's are searched by the name of the GPU.
+says 0 'GPU of a kind: h200 h100; PTX' compile --help
+says 2 'h200 and sm_90a have the same machine code' compile tests/models/tiny-llama -t h200,sm_90a -o "$room/x.ftx"
+mkdir -p "$room/tuned/tune" "$room/user/ftxc/tune"
+cp specs/fable.lua "$room/tuned"
+echo 'return { gpu = "NVIDIA H200", entries = {} }' >"$room/h200.lua"
+says 0 'on h200' why specs/fable.lua %20 -t h200 --tune "$room/h200.lua"
+says 2 'h200.lua: the file is for NVIDIA H200, and no target is that GPU; -t names one: cpu' why specs/fable.lua %20 -t sm_90a --tune "$room/h200.lua"
+says 1 'none.lua: ' why specs/fable.lua %20 -t h200 --tune none.lua
+sed 's/H200/H100/' "$room/h200.lua" >"$room/tuned/tune/nvidia-h200.lua"
+says 2 'tune/nvidia-h200.lua: the file is for NVIDIA H100, and by its name for NVIDIA H200' why "$room/tuned/fable.lua" %20 -t h200
+says 0 'on h200' why "$room/tuned/fable.lua" %20 -t h200 --tune none
+says 0 'on sm_90a' why "$room/tuned/fable.lua" %20 -t sm_90a
+mv "$room/tuned/tune/nvidia-h200.lua" "$room/user/ftxc/tune"
+XDG_CONFIG_HOME=$room/user says 2 'user/ftxc/tune/nvidia-h200.lua: the file is for NVIDIA H100' why "$room/tuned/fable.lua" %20 -t h200
 says 2 'emit-cuda: no target is a GPU' compile tests/models/tiny-llama -t cpu --emit-cuda "$room/cuda" -o "$room/x.ftx"
 says 2 'no-weights stores none' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
 for file in fable.lua fable/model.safetensors fable/tokenizer.json; do

@@ -2,7 +2,7 @@
  *
  * The key of a cached kernel is made of this, so that a new comment does not compile it again. Each comment becomes one
  * blank, as in C; blanks at the end of a line are removed. */
-#include "parts.h"
+#include "catalog.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static size_t end_line(char *out, size_t n, bool keep_empty)
     return n;
 }
 
-const char *text_strip(const char *text, bool keep_lines, Arena *keep)
+const char *catalog_strip(const char *text, bool keep_lines, Arena *keep)
 {
     char *out = arena_alloc(keep, strlen(text) + 2);
     const char *p = text;

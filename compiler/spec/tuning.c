@@ -1,0 +1,151 @@
+/* tuning.c - reads a tuning file: Lua that returns a table of entries (docs/tuning.md). */
+#include <string.h>
+
+#include "../../runtime/base/hash.h"
+#include "sandbox.h"
+#include "spec.h"
+
+typedef struct TuningReader {
+    const char *text;
+    TuningFile *file;
+    Tuning *into;
+    lua_Integer entry; /* that is being read; 0: none */
+} TuningReader;
+
+static void fail(lua_State *L, const char *field, const char *expected) __attribute__((noreturn));
+static void fail(lua_State *L, const char *field, const char *expected)
+{
+    const TuningReader *r = sandbox_of(L)->user;
+    const Loc whole = {sandbox_of(L)->subject, 0};
+
+    if (r->entry)
+        sandbox_fail_at(L, whole, "entry %d: %s: expected %s, found %s", (int)r->entry, field, expected,
+                        luaL_typename(L, -1));
+    sandbox_fail_at(L, whole, "%s: expected %s, found %s", field, expected, luaL_typename(L, -1));
+}
+
+static const char *text_field(lua_State *L, int table, const char *field)
+{
+    const char *text;
+    size_t n;
+
+    lua_getfield(L, table, field);
+    text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
+    if (!text || strlen(text) != n || strpbrk(text, "\n\"\\"))
+        fail(L, field, "a line of text");
+    text = arena_strdup(sandbox_of(L)->keep, text);
+    lua_pop(L, 1);
+    return text;
+}
+
+static bool flag_field(lua_State *L, int table, const char *field)
+{
+    bool on;
+
+    lua_getfield(L, table, field);
+    if (!lua_isboolean(L, -1) && !lua_isnil(L, -1))
+        fail(L, field, "true or false");
+    on = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return on;
+}
+
+static double time_field(lua_State *L, int table, const char *field)
+{
+    double us;
+
+    lua_getfield(L, table, field);
+    us = lua_isnil(L, -1) ? 0 : lua_tonumber(L, -1);
+    if (!lua_isnil(L, -1) && (lua_type(L, -1) != LUA_TNUMBER || !(us > 0 && us < 1e12)))
+        fail(L, field, "microseconds");
+    lua_pop(L, 1);
+    return us;
+}
+
+/* In the order of the names: Lua's order of a table's fields follows from addresses. */
+static void add_constant(lua_State *L, TuningEntry *e, const char *name, int64_t value)
+{
+    Arena *keep = sandbox_of(L)->keep;
+    size_t at = e->use.n;
+
+    arena_push(keep, e->use);
+    for (; at > 0 && strcmp(e->use.at[at - 1].name, name) > 0; at--)
+        e->use.at[at] = e->use.at[at - 1];
+    e->use.at[at] = (TunedConst){arena_strdup(keep, name), value};
+}
+
+static void read_use(lua_State *L, int table, TuningEntry *e)
+{
+    lua_getfield(L, table, "use");
+    if (e->avoid ? !lua_isnil(L, -1) : !lua_istable(L, -1))
+        fail(L, "use", e->avoid ? "nothing beside avoid" : "a table of constants");
+    lua_pushnil(L);
+    while (!e->avoid && lua_next(L, -2)) {
+        int whole = 0;
+        const int64_t value = lua_tointegerx(L, -1, &whole);
+
+        if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TNUMBER || !whole)
+            fail(L, "use", "NAME = whole number");
+        add_constant(L, e, lua_tostring(L, -2), value);
+        lua_pop(L, 1);
+    }
+    lua_settop(L, table);
+}
+
+static void read_entry(lua_State *L, TuningReader *r)
+{
+    const int table = lua_gettop(L);
+    TuningEntry e = {.file = r->file};
+
+    if (!lua_istable(L, table))
+        fail(L, "entries", "a table");
+    e.kernel = text_field(L, table, "kernel");
+    e.hash = text_field(L, table, "hash");
+    e.program = text_field(L, table, "program");
+    e.shape = text_field(L, table, "shape");
+    e.avoid = flag_field(L, table, "avoid");
+    e.us = time_field(L, table, "us");
+    e.untuned_us = time_field(L, table, "untuned");
+    read_use(L, table, &e);
+    *(TuningEntry *)arena_push(sandbox_of(L)->keep, r->into->entries) = e;
+}
+
+static int run_tuning(lua_State *L)
+{
+    TuningReader *r = sandbox_of(L)->user;
+
+    sandbox_load(L, sandbox_of(L)->subject, r->text, strlen(r->text));
+    lua_newtable(L); /* no names: the file is data */
+    lua_setupvalue(L, -2, 1);
+    lua_call(L, 0, 1);
+    if (!lua_istable(L, -1))
+        return sandbox_fail_at(L, (Loc){sandbox_of(L)->subject, 0},
+                               "a tuning file returns a table, this one returned %s", luaL_typename(L, -1));
+    r->file->device = text_field(L, 2, "gpu");
+    r->file->any_order = flag_field(L, 2, "any_order");
+    lua_getfield(L, 2, "entries");
+    if (!lua_istable(L, 3))
+        fail(L, "entries", "a list");
+    for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, 3); i++) {
+        r->entry = i;
+        lua_rawgeti(L, 3, i);
+        read_entry(L, r);
+        lua_settop(L, 3);
+    }
+    return 0;
+}
+
+bool spec_read_tuning(const char *name, const char *text, Arena *keep, Tuning *into, Diag *d)
+{
+    TuningReader r = {.text = text, .file = arena_new(keep, TuningFile), .into = into};
+    Sandbox box;
+    bool ok;
+
+    *r.file = (TuningFile){.name = arena_strdup(keep, name), .hash = hash64(text, strlen(text))};
+    sandbox_open(&box, name, "", SANDBOX_SECONDS, keep, d);
+    box.user = &r;
+    ok = sandbox_call(&box, run_tuning, NULL);
+    sandbox_close(&box);
+    *(TuningFile **)arena_push(keep, into->files) = r.file;
+    return ok;
+}

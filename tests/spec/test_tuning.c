@@ -1,0 +1,277 @@
+/* test_tuning.c - tuning files: what a file may hold, which of its entries a compile follows, and which it ignores. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/passes/lower.h"
+#include "compiler/spec/spec.h"
+
+/* --- reading and writing ------------------------------------------------------------------------------ */
+
+static const char *message(const char *text, Arena *keep)
+{
+    Tuning t = {0};
+    Diag d = {0};
+
+    return spec_read_tuning("t.lua", text, keep, &t, &d) ? "" : arena_strdup(keep, d.text);
+}
+
+#define FILE_OF(entries) "return { gpu = \"NVIDIA H200\", entries = { " entries " } }"
+#define KEY "kernel = \"k\", hash = \"h\", program = \"decode 8\", shape = \"N=8\""
+
+static void mistakes(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } rows[] = {
+        {FILE_OF(""), ""},
+        {FILE_OF("{ " KEY ", use = { A = 2 }, us = 1.5, untuned = 2 }"), ""},
+        {FILE_OF("{ " KEY ", avoid = true }"), ""},
+        {"return 1", "t.lua: a tuning file returns a table, this one returned number"},
+        {"return { entries = {} }", "t.lua: gpu: expected a line of text, found nil"},
+        {"return { gpu = \"a\\nb\", entries = {} }", "t.lua: gpu: expected a line of text, found string"},
+        {"return { gpu = \"g\" }", "t.lua: entries: expected a list, found nil"},
+        {"return { gpu = \"g\", any_order = 1, entries = {} }",
+         "t.lua: any_order: expected true or false, found number"},
+        {FILE_OF("1"), "t.lua: entry 1: entries: expected a table, found number"},
+        {FILE_OF("{ " KEY ", avoid = true }, {}"), "t.lua: entry 2: kernel: expected a line of text, found nil"},
+        {FILE_OF("{ " KEY " }"), "t.lua: entry 1: use: expected a table of constants, found nil"},
+        {FILE_OF("{ " KEY ", use = { A = 2.5 } }"), "t.lua: entry 1: use: expected NAME = whole number, found number"},
+        {FILE_OF("{ " KEY ", use = { 2 } }"), "t.lua: entry 1: use: expected NAME = whole number, found number"},
+        {FILE_OF("{ " KEY ", use = { A = \"2\" } }"),
+         "t.lua: entry 1: use: expected NAME = whole number, found string"},
+        {FILE_OF("{ " KEY ", use = { A = 2 }, avoid = true }"),
+         "t.lua: entry 1: use: expected nothing beside avoid, found table"},
+        {FILE_OF("{ " KEY ", use = {}, us = -1 }"), "t.lua: entry 1: us: expected microseconds, found number"},
+        {"print(1) return {}", "t.lua:1: attempt to call a nil value (global 'print')"},
+    };
+    Arena *keep = arena_open();
+
+    (void)state;
+    for (size_t i = 0; i < LEN(rows); i++)
+        assert_string_equal(message(rows[i].text, keep), rows[i].message);
+    arena_close(keep);
+}
+
+/* What is written is read back, sorted by kernel, shape and program, whatever the order. */
+static void written(void **state)
+{
+    Arena *keep = arena_open();
+    Tuning t = {0}, again = {0};
+    const char *text, *first, *second, *third;
+    Diag d = {0};
+
+    (void)state;
+    assert_true(spec_read_tuning(
+        "t.lua",
+        "return { gpu = \"NVIDIA H200\", any_order = true, entries = {\n"
+        "{ kernel = \"b\", hash = \"1\", program = \"step\", shape = \"N=1\", avoid = true },\n"
+        "{ kernel = \"a\", hash = \"1\", program = \"step\", shape = \"N=2\", use = { Z = 1, B = -2 } },\n"
+        "{ kernel = \"a\", hash = \"1\", program = \"decode 8\", shape = \"N=2\", use = {}, us = 1.25, "
+        "untuned = 2 } } }",
+        keep, &t, &d));
+    text = tuning_text(t.files.at[0], t.entries.at, t.entries.n, keep);
+    first = strstr(text, "decode 8");
+    second = strstr(text, "use = { B = -2, Z = 1 }");
+    third = strstr(text, "avoid = true");
+    assert_true(first && first < second && second < third);
+    assert_non_null(strstr(text, "use = { }, us = 1.250, untuned = 2.000 },\n"));
+    assert_true(spec_read_tuning("t.lua", text, keep, &again, &d));
+    assert_string_equal(tuning_text(again.files.at[0], again.entries.at, again.entries.n, keep), text);
+    assert_true(again.files.at[0]->any_order);
+    arena_close(keep);
+}
+
+/* --- following ------------------------------------------------------------------------------------------ */
+
+typedef struct Bench {
+    Arena *keep;
+    Catalog catalog;
+    Spec spec;
+    Lower l;
+    Tuning tuning;
+    TuningFile file;
+} Bench;
+
+static void select_all(Bench *b)
+{
+    static Packing packing;
+    static Plan plan;
+    Target target;
+    Diag d = {0};
+
+    assert_true(target_parse("h200", &target, &d));
+    target.tuning = &b->tuning;
+    packing = (Packing){0};
+    plan = (Plan){0};
+    lower_open(&b->l, b->spec.graph, &b->catalog, target, &b->spec.precision, &packing, &plan);
+    if (!stage_select(&b->l, &d))
+        fail_msg("%s", d.text);
+    tuning_check(&b->tuning, &b->catalog, b->keep);
+}
+
+static Bench bench_open(bool any_order)
+{
+    Bench b = {.keep = arena_open(), .file = {.name = "tune/nvidia-h200.lua", .device = "NVIDIA H200", .hash = 15}};
+    Diag d = {0};
+
+    b.file.any_order = any_order;
+    if (!spec_read("specs/fable.lua", NULL, 0, b.keep, &b.spec, &d) ||
+        !passes_run_graph(b.spec.graph, &b.spec.precision, &(Dump){0}, &d) || !catalog_open(b.keep, &b.catalog, &d))
+        fail_msg("%s", d.text);
+    return b;
+}
+
+static void bench_close(Bench *b)
+{
+    ir_graph_close(b->spec.graph);
+    arena_close(b->keep);
+}
+
+/* The first launch of a family in a program. */
+static const Group *find(const Bench *b, const char *program, const char *family)
+{
+    for (size_t i = 0; i < b->l.programs.n; i++)
+        for (size_t k = 0; k < b->l.programs.at[i].groups.n; k++) {
+            const Group *g = &b->l.programs.at[i].groups.at[k];
+
+            if (strcmp(b->l.programs.at[i].facts.name, program) == 0 && strcmp(g->b.contract->family, family) == 0)
+                return g;
+        }
+    fail_msg("%s has no %s", program, family);
+    return NULL;
+}
+
+static int64_t constant(const Group *g, const char *name)
+{
+    for (size_t i = 0; i < g->fit.instance->n_consts; i++)
+        if (strcmp(g->fit.instance->consts[i].name, name) == 0)
+            return g->fit.instance->consts[i].i;
+    fail_msg("no constant %s", name);
+    return 0;
+}
+
+static TuningEntry *add(Bench *b, const char *program, const char *family, const char *name, int64_t value)
+{
+    TuningEntry e = {.kernel = family, .program = program, .file = &b->file, .us = 90, .untuned_us = 100};
+    const Group *g = find(b, program, family);
+    const ProgramFacts *facts = NULL;
+
+    for (size_t i = 0; i < b->l.programs.n; i++)
+        if (strcmp(b->l.programs.at[i].facts.name, program) == 0)
+            facts = &b->l.programs.at[i].facts;
+    e.hash = tuning_hash(g->b.contract, b->keep);
+    e.shape = tuning_shape(facts, &g->b, g->fit.instance, b->keep);
+    if (name)
+        *(TunedConst *)arena_push(b->keep, e.use) = (TunedConst){name, value};
+    e.avoid = !name;
+    if (!b->tuning.files.n)
+        *(TuningFile **)arena_push(b->keep, b->tuning.files) = &b->file;
+    *(TuningEntry *)arena_push(b->keep, b->tuning.entries) = e;
+    return &b->tuning.entries.at[b->tuning.entries.n - 1];
+}
+
+static void followed(void **state)
+{
+    static const char head[] = "tuning h200: nvidia-h200.lua 000000000000000f\ntuned linear, decode 8, T=8 S=8 X=bf16 ";
+    Bench b = bench_open(false);
+    const char *lines;
+
+    (void)state;
+    select_all(&b);
+    assert_null(tuning_note(&b.tuning, b.keep));
+    assert_int_equal(constant(find(&b, "decode 8", "linear"), "IN_FLIGHT"), 65536);
+    add(&b, "decode 8", "linear", "IN_FLIGHT", 32768);
+    select_all(&b);
+    assert_int_equal(constant(find(&b, "decode 8", "linear"), "IN_FLIGHT"), 32768);
+    assert_int_equal(constant(find(&b, "decode 8", "linear"), "CHUNK_MAX"), 1024); /* as without the entry */
+    assert_int_equal(constant(find(&b, "decode 4", "linear"), "IN_FLIGHT"), 65536);
+    assert_ptr_equal(find(&b, "decode 8", "linear")->fit.tuned, &b.tuning.entries.at[0]);
+    assert_string_equal(tuning_note(&b.tuning, b.keep), "tune/nvidia-h200.lua: 1 of 1 entries used");
+    lines = tuning_lines(&b.tuning, "h200", b.keep);
+    assert_ptr_equal(strstr(lines, head), lines);
+    assert_non_null(strstr(lines, ": IN_FLIGHT=32768\n"));
+    bench_close(&b);
+}
+
+/* Constants that depend on tuned ones are not part of the shape; all others are. */
+static void shapes(void **state)
+{
+    Bench b = bench_open(false);
+    const Group *g;
+    const char *shape;
+
+    (void)state;
+    select_all(&b);
+    g = find(&b, "decode 8", "linear");
+    shape = tuning_shape(&(ProgramFacts){.t_max = 8, .s_max = 4}, &g->b, g->fit.instance, b.keep);
+    assert_int_equal(strncmp(shape, "T=8 S=4 X=bf16 W=bf16 Y=bf16 N=", 31), 0);
+    assert_non_null(strstr(shape, " X_ROW_BYTES="));
+    assert_null(strstr(shape, "BYTES=HALF"));
+    assert_null(strstr(shape, " SLOTS="));      /* names BYTES */
+    assert_null(strstr(shape, " SLOT_BYTES=")); /* names CHUNK, which names CHUNK_MAX */
+    assert_null(strstr(shape, " IN_FLIGHT="));
+    bench_close(&b);
+}
+
+static void ignored(void **state)
+{
+    Bench b = bench_open(false);
+
+    (void)state;
+    select_all(&b);
+    add(&b, "decode 8", "linear", "IN_FLIGHT", 32768)->hash = "0123456789abcdef"; /* another text */
+    add(&b, "decode 8", "linear", "IN_FLIGHT", 1000);                             /* no value of the tune line */
+    add(&b, "decode 8", "linear", "M", 4);                                        /* no tuned constant */
+    add(&b, "decode 8", "linear", "IN_FLIGHT", 32768)->program = "decode 3";
+    add(&b, "decode 8", "linear", "IN_FLIGHT", 32768)->shape = "T=8 S=8 N=1";
+    add(&b, "step 64", "linear_hopper", "CLUSTER_SIZE", 1); /* changes the order of sums: 4 without it */
+    add(&b, "step 64", "linear_hopper", NULL, 0);           /* another kernel */
+    add(&b, "step 16", "linear_hopper", "CLUSTER_SIZE", 4); /* the order that it has */
+    select_all(&b);
+    assert_int_equal(constant(find(&b, "decode 8", "linear"), "IN_FLIGHT"), 65536);
+    assert_int_equal(constant(find(&b, "step 64", "linear_hopper"), "CLUSTER_SIZE"), 4);
+    assert_string_equal(tuning_note(&b.tuning, b.keep),
+                        "tune/nvidia-h200.lua: 1 of 8 entries used; ignored: 1 of older kernels, 2 not legal, "
+                        "2 that change the order of sums (the file was made without --any-order)");
+    bench_close(&b);
+}
+
+static void any_order(void **state)
+{
+    Bench b = bench_open(true);
+
+    (void)state;
+    select_all(&b);
+    add(&b, "step 64", "linear_hopper", "CLUSTER_SIZE", 1);
+    select_all(&b);
+    assert_int_equal(constant(find(&b, "step 64", "linear_hopper"), "CLUSTER_SIZE"), 1);
+    b.tuning.entries.n = 0;
+    select_all(&b);
+    {
+        const Group *g = find(&b, "step 64", "linear_hopper");
+        const Id root = g->b.root;
+
+        add(&b, "step 64", "linear_hopper", NULL, 0);
+        select_all(&b);
+        for (size_t i = 0; i < b.l.programs.n; i++)
+            for (size_t k = 0; k < b.l.programs.at[i].groups.n; k++)
+                if (strcmp(b.l.programs.at[i].facts.name, "step 64") == 0 &&
+                    b.l.programs.at[i].groups.at[k].b.root == root)
+                    assert_string_equal(b.l.programs.at[i].groups.at[k].b.contract->family, "linear_wide");
+    }
+    bench_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mistakes), cmocka_unit_test(written), cmocka_unit_test(followed),
+        cmocka_unit_test(shapes),   cmocka_unit_test(ignored), cmocka_unit_test(any_order),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
