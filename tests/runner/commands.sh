@@ -222,6 +222,7 @@ says 0 'GPU of a kind: h200 h100; PTX' compile --help
 says 2 'h200 and sm_90a have the same machine code' compile tests/models/tiny-llama -t h200,sm_90a -o "$room/x.ftx"
 mkdir -p "$room/tuned/tune" "$room/user/ftxc/tune"
 cp specs/fable.lua "$room/tuned"
+ln -s "$root/specs/fable" "$room/tuned/fable"
 echo 'return { gpu = "NVIDIA H200", entries = {} }' >"$room/h200.lua"
 says 0 'on h200' why specs/fable.lua %20 -t h200 --tune "$room/h200.lua"
 says 2 'h200.lua: the file is for NVIDIA H200, and no target is that GPU; -t names one: cpu' why specs/fable.lua %20 -t sm_90a --tune "$room/h200.lua"
