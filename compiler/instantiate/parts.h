@@ -30,7 +30,7 @@ bool nvrtc_compile(const char *text, Target t, Bytes *out);
 
 typedef struct KeyMaker { /* for many keys: headers are stripped once */
     Arena *keep;
-    bool any_nvrtc;                   /* the same key for every version of NVRTC: it names the text, not the code */
+    bool any_nvrtc; /* the same key for every version of NVRTC: it names the text, not the code */
     const char *headers[CATALOG_MAX_HEADERS]; /* stripped; NULL: not needed yet */
 } KeyMaker;
 

@@ -74,7 +74,7 @@ static inline void small_plan(Small *s, int which)
     Plan *p = &s->plans[which];
     Instance *k = &s->instances[which];
 
-    p->target = (Target){small_targets[which], "small"};
+    p->target = (Target){.id = small_targets[which], .name = "small"};
     p->head.target = p->target.id;
     p->head.weight_type = DT_BF16;
     p->head.compute_type = DT_FP32;
