@@ -6,6 +6,7 @@
 
 #include "commands/command.h"
 #include "../runner/run.h"
+#include "../server/load.h"
 #include "../server/serve.h"
 #include "../runtime/base/arena.h"
 #include "../runtime/base/file.h"
@@ -23,6 +24,7 @@ static const struct {
     {"compile", command_compile, "SPEC|DIR -o FILE.ftx", "compile a model spec or a Hugging Face checkout"},
     {"run", run_artifact, "FILE.ftx [PROMPT]", "write text with a compiled model"},
     {"serve", serve, "FILE.ftx [FILE.ftx...]", "answer HTTP requests, as OpenAI's interface describes them"},
+    {"load", load, "", "send requests to a server and time its answers"},
     {"score", command_score, "FILE.ftx [TEXTFILE]", "loss and perplexity of a text under a model"},
     {"tokenize", command_tokenize, "FILE.ftx [TEXT...]", "token ids of texts"},
     {"detokenize", command_detokenize, "FILE.ftx [IDS...]", "texts of token ids"},

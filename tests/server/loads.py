@@ -1,0 +1,43 @@
+# loads.py - `ftxc load` against `ftxc serve`: every request is answered once, times are in order, a seed gives one plan.
+import json
+import os
+import subprocess
+
+from client import FTXC, ROOM, Server, check, compile_model
+
+server = Server(compile_model("fable"), "--queue", "1000", "--quiet")
+
+
+def load(*arguments, code=0):
+    out = os.path.join(ROOM, "times.json")
+    done = subprocess.run([FTXC, "load", "--port", str(server.port), "--out", out, *arguments], capture_output=True, text=True)
+    check(done.returncode == code, f"load {arguments}: {done.returncode}: {done.stdout}{done.stderr}")
+    with open(out) as f:
+        return json.load(f), done.stdout
+
+
+first, said = load("--requests", "30", "--rate", "40", "--input", "30", "--output", "8", "--prefix", "10", "--groups", "3")
+check("30 of 30 answered, 0 left early, 0 failed" in said, said)
+for r in first:
+    check(r["whole"] and r["status"] == 200 and r["tokens"] == r["output"], f"a request: {r}")
+    check(len(r["times"]) <= r["tokens"] and r["times"] == sorted(r["times"]) and r["times"][0] >= r["planned"], f"its times: {r}")
+check([r["planned"] for r in first] == sorted(r["planned"] for r in first), "the order of arrivals")
+check(0.2 < first[-1]["planned"] < 3, f"30 arrivals at 40 a second took {first[-1]['planned']} s")
+plan = [(r["planned"], r["input"], r["output"]) for r in first]
+again, _ = load("--requests", "30", "--rate", "40", "--input", "30", "--output", "8", "--groups", "3")
+check(plan == [(r["planned"], r["input"], r["output"]) for r in again], "one seed, two plans")
+other, _ = load("--requests", "30", "--rate", "40", "--input", "30", "--output", "8", "--seed", "2")
+check(plan != [(r["planned"], r["input"], r["output"]) for r in other], "two seeds, one plan")
+
+# a quarter leave: they end at the server, too, and nothing is left
+done = server.metric("vllm:request_success_total")
+mixed, said = load("--requests", "60", "--input", "20", "--output", "30", "--cancel", "0.25", "--spread", "0.3")
+left = [r for r in mixed if not r["whole"]]
+check(left and f"{60 - len(left)} of 60 answered, {len(left)} left early, 0 failed" in said, said)
+server.wait_for("every request ends once", lambda: server.metric("vllm:request_success_total") == done + 60)
+check(server.metric("vllm:num_requests_running") == server.metric("vllm:num_requests_waiting") == 0, "nothing is left")
+server.wait_for("connections close", lambda: server.metric("ftx:connections") == 1)
+_, said = load("--requests", "2", "--model", "other", code=1)
+check("0 of 2 answered" in said and "2 failed" in said, said)
+server.stop()
+print("loads: 152 requests")
