@@ -11,6 +11,7 @@
 
 #include "message.h"
 #include "prompt.h"
+#include "response.h"
 #include "../runner/command.h"
 #include "../runtime/base/arena.h"
 
@@ -71,12 +72,18 @@ static void answer_all(Completion *c, FtxFinish finish)
     exchange_note(c->x, "model=%s prompt=%zu new=%zu finish=%s", c->m->name, c->prompt_tokens, c->new_tokens,
                   word_of(finish));
     if (c->stream) {
-        completion_print_end(&t, c);
+        if (c->responses)
+            response_end(&t, c);
+        else
+            completion_print_end(&t, c);
         exchange_write(c->x, &t);
         exchange_end(c->x);
         text_free(&t);
     } else {
-        completion_print(&t, c);
+        if (c->responses)
+            response_print(&t, c, true);
+        else
+            completion_print(&t, c);
         answer_json(c->x, &t);
     }
 }
@@ -87,7 +94,9 @@ static void stream_event(Completion *c, int index, int32_t token, const char *te
     Choice *choice = &c->choices[index];
     Text t = {0};
 
-    if (!choice->begun)
+    if (!choice->begun && c->responses)
+        response_start(&t, c);
+    else if (!choice->begun)
         completion_print_start(&t, c, index);
     choice->begun = true;
     if (c->chat && message_parsed(c)) {
@@ -98,7 +107,7 @@ static void stream_event(Completion *c, int index, int32_t token, const char *te
     }
     if ((c->logprobs || c->return_ids) && choice->n_ids > first)
         completion_print_text(&t, c, index, "", 0, first);
-    if (choice->done)
+    if (choice->done && !c->responses)
         completion_print_finish(&t, c, index);
     exchange_write(c->x, &t);
     exchange_flush(c->x);
@@ -358,7 +367,7 @@ static bool submit(Completion *c, Fault *f)
     return done;
 }
 
-static bool complete(Server *s, Exchange *x, json_t *root, bool chat, Fault *f)
+static bool complete(Server *s, Exchange *x, json_t *root, bool chat, bool responses, Fault *f)
 {
     Completion *c = command_must(calloc(1, sizeof *c));
 
@@ -366,6 +375,7 @@ static bool complete(Server *s, Exchange *x, json_t *root, bool chat, Fault *f)
     c->x = x;
     c->root = json_incref(root);
     c->chat = chat;
+    c->responses = responses;
     c->created = time(NULL);
     c->m = server_model(s, root, f);
     if (c->m && c->m->info.kind == FTX_MODEL_ENCODER)
@@ -391,17 +401,31 @@ static bool complete(Server *s, Exchange *x, json_t *root, bool chat, Fault *f)
 
 static bool complete_text(Server *s, Exchange *x, json_t *root, Fault *f)
 {
-    return complete(s, x, root, false, f);
+    return complete(s, x, root, false, false, f);
 }
 
 static bool complete_chat(Server *s, Exchange *x, json_t *root, Fault *f)
 {
-    return complete(s, x, root, true, f);
+    return complete(s, x, root, true, false, f);
+}
+
+static bool complete_response(Server *s, Exchange *x, json_t *root, Fault *f)
+{
+    json_t *chat = response_to_chat(root, f);
+    const bool done = chat && complete(s, x, chat, true, true, f);
+
+    json_decref(chat);
+    return done;
 }
 
 void route_completions(Server *s, Exchange *x)
 {
     with_body(s, x, complete_text);
+}
+
+void route_responses(Server *s, Exchange *x)
+{
+    with_body(s, x, complete_response);
 }
 
 void route_chat(Server *s, Exchange *x)

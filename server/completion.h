@@ -42,14 +42,16 @@ typedef struct Completion {
     Served *m;
     json_t *root; /* holds the texts of `lists` */
     bool chat, stream, usage, usage_each, logprobs, echo, return_ids;
-    bool answered;        /* a refusal, or all of it */
-    ToolStyle tools;      /* NONE: calls are not looked for */
-    bool one_call;        /* further ones are dropped */
-    bool reasons, inside; /* look for reasoning; the prompt begins it */
-    Text forced;          /* what the answer begins with, by tool_choice; it stands in the prompt, too */
-    int n;                /* choices of each part */
-    Part *parts;          /* [n_parts] */
-    Choice *choices;      /* [n_parts * n] */
+    bool answered;          /* a refusal, or all of it */
+    bool responses;         /* in the form of /v1/responses */
+    size_t sequence, items; /* of its stream: events and items so far */
+    ToolStyle tools;        /* NONE: calls are not looked for */
+    bool one_call;          /* further ones are dropped */
+    bool reasons, inside;   /* look for reasoning; the prompt begins it */
+    Text forced;            /* what the answer begins with, by tool_choice; it stands in the prompt, too */
+    int n;                  /* choices of each part */
+    Part *parts;            /* [n_parts] */
+    Choice *choices;        /* [n_parts * n] */
     size_t n_parts, open_parts, prompt_tokens, new_tokens;
     time_t created;
     Lists lists;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "prompt.h"
+#include "response.h"
 #include "../runner/command.h"
 #include "../runtime/base/arena.h"
 
@@ -181,7 +182,7 @@ void message_free(Choice *choice)
 
 bool message_parsed(const Completion *c)
 {
-    return c->tools != TOOLS_NONE || c->reasons;
+    return c->tools != TOOLS_NONE || c->reasons || c->responses;
 }
 
 /* Nine letters and digits, as Mistral's templates want them, of the request's id and the call's place. */
@@ -216,13 +217,17 @@ static void take_piece(void *user, Piece piece, const char *text, size_t bytes)
 
     if ((piece == PIECE_CALL || piece == PIECE_ARGS) && s->c->one_call && choice->parser.calls > 1)
         return;
+    if (s->c->responses && piece == PIECE_TEXT && call)
+        return; /* a message is one item, before the calls */
     if (piece == PIECE_CALL) {
+        if (s->chunks && s->c->responses)
+            response_close(s->chunks, s->c);
         choice->calls = command_must(realloc(choice->calls, (choice->n_calls + 1) * sizeof *call));
         call = &choice->calls[choice->n_calls];
         *call = (Call){0};
         make_id(s->c, s->index, choice->n_calls++, call->id);
     }
-    if (s->chunks) {
+    if (s->chunks && !s->c->responses) {
         completion_print_piece(s->chunks, s->c, s->index, piece, choice->n_calls ? choice->n_calls - 1 : 0, text, bytes,
                                s->first);
         return;
@@ -233,6 +238,8 @@ static void take_piece(void *user, Piece piece, const char *text, size_t bytes)
     case PIECE_CALL: text_add(&call->name, text, bytes); break;
     case PIECE_ARGS: text_add(&call->args, text, bytes); break;
     }
+    if (s->chunks)
+        response_piece(s->chunks, s->c, piece, text, bytes);
 }
 
 /* The text of an event and, if its token is a mark that texts leave out, the mark. */

@@ -16,6 +16,7 @@ static const Route routes[] = {
     {"GET", "/v1/models/", route_models, false, true},
     {"POST", "/v1/completions", route_completions, false, false},
     {"POST", "/v1/chat/completions", route_chat, false, false},
+    {"POST", "/v1/responses", route_responses, false, false},
     {"POST", "/v1/embeddings", route_embeddings, false, false},
     {"POST", "/v1/score", route_score, false, false},
     {"POST", "/score", route_score, false, false},

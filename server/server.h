@@ -58,6 +58,7 @@ void route_models(Server *s, Exchange *x);
 void route_metrics(Server *s, Exchange *x);
 void route_completions(Server *s, Exchange *x);
 void route_chat(Server *s, Exchange *x);
+void route_responses(Server *s, Exchange *x);
 void route_embeddings(Server *s, Exchange *x);
 void route_score(Server *s, Exchange *x);
 void route_rerank(Server *s, Exchange *x);

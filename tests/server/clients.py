@@ -58,6 +58,11 @@ def with_openai():
     check([len(v.embedding) for v in vectors.data] == [96, 96] and isinstance(vectors.data[0].embedding[0], float), "vectors")
     same = client.embeddings.create(model="tiny-bert", input=["a b", "c"], encoding_format="float")
     check(max(abs(a - b) for a, b in zip(same.data[0].embedding, vectors.data[0].embedding)) < 1e-6, "base64 and numbers")
+    answer = client.responses.create(model="fable", input="Tell a story.", max_output_tokens=6, temperature=0)
+    check(answer.output_text and answer.usage.output_tokens == 6 and answer.status == "incomplete", "a response")
+    events = list(client.responses.create(model="fable", input="Tell a story.", max_output_tokens=6, temperature=0, stream=True))
+    check("".join(e.delta for e in events if e.type == "response.output_text.delta") == answer.output_text, "its stream")
+    check(events[-1].response.output_text == answer.output_text, "the end of its stream")
     for kind, ask in (
         (openai.NotFoundError, lambda: client.chat.completions.create(model="gpt", messages=SAY)),
         (openai.BadRequestError, lambda: client.chat.completions.create(model="fable", messages=SAY, temperature=9)),
@@ -85,6 +90,7 @@ def with_langchain_openai():
 
 
 def with_litellm():
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True" # nothing is fetched
     import litellm
     litellm.telemetry = False
     ask = {"model": "openai/fable", "api_base": URL, "api_key": "secret", "messages": SAY, "temperature": 0}

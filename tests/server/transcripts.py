@@ -12,7 +12,7 @@ from client import ROOM, Server, check, compile_model, request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILE = os.path.join(HERE, "transcripts.txt")
-CHAT = """{{ bos_token }}{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}
+CHAT = """{{ bos_token }}{% for m in messages %}{{ m.role + ': ' + (m.content or '') + '\\n' }}{% endfor %}
 {%- if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"""
 
 
@@ -60,7 +60,7 @@ def show(title, method, path, body=None, head=KEY):
     if "Content-Length" in head:
         check(int(re.search(r"Content-Length: (\d+)", head).group(1)) == len(text.encode()), title + ": Content-Length")
         head = re.sub(r"Content-Length: \d+", "Content-Length: right", head)
-    text = re.sub(r'"created":\d+', '"created":TIME', text)
+    text = re.sub(r'"(created|created_at)":\d+', r'"\1":TIME', text)
     text = re.sub(r'"logprob":-?[0-9.e-]+', '"logprob":X', text)
     text = re.sub(r'("(?:relevance_)?score":-?[0-9]\.?[0-9]{0,2})[0-9]*', r"\1", text)
     text = re.sub(r'"embedding":("[^"]*"|\[[^\]]*\])', lambda m: '"embedding":' + vector(m.group(1)), text)
@@ -128,6 +128,18 @@ for title, fields in {
     "a choice without tools": {"tool_choice": "required"}, "a choice": {"tools": TOOLS, "tool_choice": "any"},
 }.items():
     show("refused: " + title, "POST", TALK, dict(HELLO, **fields))
+R = {"model": "tales", "temperature": 0, "max_output_tokens": 3}
+ASK = "/v1/responses"
+FLAT = dict(R, input="Tell a story.", tools=[dict(TOOLS[0]["function"], type="function")], tool_choice={"type": "function", "name": "weather"})
+show("a response", "POST", ASK, dict(R, input="Tell a story.", instructions="Be brief."))
+show("a response as a stream", "POST", ASK, dict(R, input=[{"role": "user", "content": [{"type": "input_text", "text": "Tell a story."}]}], stream=True))
+show("a response that calls", "POST", ASK, FLAT)
+show("a response that calls, as a stream", "POST", ASK, dict(FLAT, stream=True))
+show("a response to a call", "POST", ASK, dict(R, input=[{"role": "user", "content": "a"}, {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"},
+                                                        {"type": "function_call_output", "call_id": "c", "output": "rain"}]))
+for title, fields in {"earlier": {"previous_response_id": "x"}, "later": {"background": True}, "no input": {"input": None}, "an item": {"input": [5]},
+                      "JSON": {"text": {"format": {"type": "json_object"}}}, "a built-in tool": {"tools": [{"type": "web_search"}]}}.items():
+    show("refused: " + title, "POST", ASK, dict(R, **dict({"input": "a"}, **fields)))
 show("models", "GET", "/v1/models")
 show("a model", "GET", "/v1/models/translator")
 show("no such model", "GET", "/v1/models/x")
