@@ -1,4 +1,4 @@
-// act.cuh - element by element: activations, gated units, sums, products, scales. Memory bound.
+// act.cuh - element by element: activations, gated units, sums, products, scales, copies of columns. Memory bound.
 //
 //   x, a, b, y  [M, C]  row-major (glu: x [M, 2C])      one type, computed in fp32
 //   mul_by: b [M], w [C] fp32
@@ -92,6 +92,27 @@ template <class K> DEVICE void mul_by(const FactorArgs &a)
                 f[i] *= by[i];
         }
         store((T *)a.y + row * K::C + at, from_floats<T>(f));
+    });
+}
+
+// y[m,i] = x[m,FROM + i], x [M, N]
+template <class K> DEVICE void slice(const OneArgs &a)
+{
+    typedef typename K::T T;
+    constexpr int VEC = vec_width<T>(K::C | K::N | K::FROM);
+    for_vectors<K, VEC>(a.step, [&](i64 row, int at) {
+        store((T *)a.y + row * K::C + at, load<VEC>((const T *)a.x + row * K::N + K::FROM + at));
+    });
+}
+
+// y[m,:] = a[m,:], b[m,:], a [M, A], b [M, C - A]
+template <class K> DEVICE void join(const TwoArgs &a)
+{
+    typedef typename K::T T;
+    constexpr int VEC = vec_width<T>(K::C | K::A);
+    for_vectors<K, VEC>(a.step, [&](i64 row, int at) {
+        const T *from = at < K::A ? (const T *)a.a + row * K::A + at : (const T *)a.b + row * (K::C - K::A) + at - K::A;
+        store((T *)a.y + row * K::C + at, load<VEC>(from));
     });
 }
 

@@ -552,6 +552,20 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         /* fall through */
     case OP_ADD: *out = x; return want_activation(q, 0) && want_activation(q, 1) && want_same(q, 0, 1);
     case OP_SCALE: *out = x; return want_activation(q, 0);
+    case OP_SLICE:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "from", 0, size(x, 1) - 1) ||
+            !want_range(q, "count", 1, size(x, 1) - get(q, "from")))
+            return false;
+        *out = ir_shape(2, x.dim[0], ir_const(get(q, "count")), (Dim){0});
+        return true;
+    case OP_JOIN:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_rank(q, 1, 2) || !want_activation(q, 1))
+            return false;
+        if (!dim_equal(x.dim[0], shape_of(q, 1).dim[0]))
+            return diag_error(q->d, q->loc, "join: a is %s, b is %s; they must have equally many rows", text_of(q, 0),
+                              text_of(q, 1));
+        *out = ir_shape(2, x.dim[0], ir_const(size(x, 1) + size(shape_of(q, 1), 1)), (Dim){0});
+        return true;
     case OP_RMSNORM:
     case OP_LAYERNORM: return infer_norm(q, out);
     case OP_ACT:

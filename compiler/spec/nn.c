@@ -203,6 +203,22 @@ static int nn_mul(lua_State *L)
     return value_push(L, value_add(L, OP_MUL, swap ? b : a, swap ? a : b, 0, NULL));
 }
 
+/* nn.slice(x, from, count): from counts from 0 */
+static int nn_slice(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "slice: x");
+    Attrs attrs = {0};
+
+    attrs_int(&attrs, "from", arg_count(L, 2, 0, MAX_SIZE, "slice: from"));
+    attrs_int(&attrs, "count", arg_count(L, 3, 1, MAX_SIZE, "slice: count"));
+    return value_push(L, value_add(L, OP_SLICE, x, 0, 0, &attrs));
+}
+
+static int nn_join(lua_State *L)
+{
+    return value_push(L, value_add(L, OP_JOIN, nn_value(L, 1, "join: a"), nn_value(L, 2, "join: b"), 0, NULL));
+}
+
 static int nn_scale(lua_State *L)
 {
     const Id x = nn_value(L, 1, "scale: x");
@@ -384,6 +400,8 @@ int nn_open(lua_State *L)
         {"linear", nn_linear},
         {"add", nn_add},
         {"mul", nn_mul},
+        {"slice", nn_slice},
+        {"join", nn_join},
         {"scale", nn_scale},
         {"rmsnorm", nn_rmsnorm},
         {"layernorm", nn_layernorm},

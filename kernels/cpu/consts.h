@@ -267,4 +267,17 @@ enum {
     MUL_BY_OF_ROW,
 };
 
+enum {
+    SLICE_C,
+    SLICE_N,
+    SLICE_FROM,
+    SLICE_ROWS_S,
+};
+
+enum {
+    JOIN_A,
+    JOIN_B,
+    JOIN_ROWS_S,
+};
+
 #endif

@@ -30,8 +30,9 @@ static inline int64_t cpu_type_bytes(int64_t type)
 /* All kernels by name; each exists at every level. */
 // clang-format off
 #define CPU_FAMILIES(F) \
-    F(embed) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(scale) F(rope) F(head_norm) \
-    F(append) F(append_norm) F(cache) F(attend) F(attend_paged) F(attend_packed) F(cross_append) F(cross_cache) F(attend_cross) \
+    F(embed) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(slice) F(join) F(scale) F(rope) \
+    F(head_norm) F(append) F(append_norm) F(cache) F(attend) F(attend_paged) F(attend_packed) F(cross_append) \
+    F(cross_cache) F(attend_cross) \
     F(select_first) F(select_last) F(pool_mean) F(normalize) F(sample) F(sample_probs) F(beam) F(route) \
     F(expert_linear) F(expert_sum) \
     F(linear_q) F(quantise)

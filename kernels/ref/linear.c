@@ -33,6 +33,13 @@ void ref_mul_by(RefTensor a, RefTensor b, bool of_row, int M, int C, float *y)
         y[i] = (float)(ref_at(a, i) * ref_at(b, of_row ? i / C : i % C));
 }
 
+void ref_columns(RefTensor a, int A, int from, RefTensor b, int M, int C, float *y)
+{
+    for (int64_t m = 0; m < M; m++)
+        for (int64_t i = 0; i < C; i++)
+            y[m * C + i] = (float)(from + i < A ? ref_at(a, m * A + from + i) : ref_at(b, m * (C - A) + i - A));
+}
+
 void ref_scale(RefTensor x, double by, int64_t n, float *y)
 {
     for (int64_t i = 0; i < n; i++)

@@ -52,6 +52,8 @@ void ref_add(RefTensor a, RefTensor b, int64_t n, float *y);
 void ref_mul(RefTensor a, RefTensor b, int64_t n, float *y);
 /* y[m,i] = a[m,i] * b[m] (of_row) or * b[i] */
 void ref_mul_by(RefTensor a, RefTensor b, bool of_row, int M, int C, float *y);
+/* y [M,C]: columns of a [M,A] beginning with `from`; behind its last, if from is 0, those of b [M,C-A] */
+void ref_columns(RefTensor a, int A, int from, RefTensor b, int M, int C, float *y);
 void ref_scale(RefTensor x, double by, int64_t n, float *y);
 
 /* Routes as ops.def has them: y [M,2k] i32, experts, then the bits of weights. */

@@ -103,6 +103,13 @@ static void sums(void **state)
                     (const int64_t[]){C, i % 2, of_row}, i % 2, 2);
                 assert_memory_equal(y, want, sizeof *y * M * C);
             }
+            const int from = C / 3, n = C - C / 3 - C / 4; /* a: rows of C; b: rows of n */
+            ref_columns(ra, C, from, rb, M, n, want);
+            run("slice", level, (void *const[]){a, y}, (const int64_t[]){n, C, from, i % 2}, i % 2, 2);
+            assert_memory_equal(y, want, sizeof *y * M * n);
+            ref_columns(ra, from, 0, rb, M, C, want);
+            run("join", level, (void *const[]){a, b, y}, (const int64_t[]){from, C - from, i % 2}, i % 2, 2);
+            assert_memory_equal(y, want, sizeof *y * M * C);
             ref_scale(ra, 0.375, M * C, want);
             run("scale", level, (void *const[]){a, y}, (const int64_t[]){C, number_bits(0.375), i % 2}, i % 2, 2);
             assert_memory_equal(y, want, sizeof *y * M * C);

@@ -356,6 +356,17 @@ static void compute(Machine *m, Id id)
             for (int64_t i = 0; i < n; i++)
                 y[i] += x->at[t * x->row + i] / T;
         break;
+    case OP_SLICE:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x->at[i / to->row * x->row + ir_int(v, "from") + i % to->row];
+        break;
+    case OP_JOIN:
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t r = i / to->row, c = i % to->row;
+
+            y[i] = c < x->row ? x->at[r * x->row + c] : w->at[r * w->row + c - x->row];
+        }
+        break;
     case OP_NORMALIZE:
         for (int64_t t = 0; t < x->rows; t++) {
             double square = 0;
@@ -545,6 +556,7 @@ static Id feed_forward(Maker *m, Id x)
 
         gate = add(m, OP_MUL, linear(m, x, F, bias), one, 0, NO, NO);
         gate = add(m, OP_MUL, gate, weight(m, F, 0), 0, NO, NO);
+        gate = add(m, OP_JOIN, add(m, OP_SLICE, gate, 0, 0, INT("from", 8), INT("count", 4)), gate, 0, NO, NO);
     }
     return linear(m, gate, D, bias);
 }

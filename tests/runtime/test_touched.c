@@ -390,6 +390,8 @@ static void test_other_kernels(void **state)
         call("mul", (const int64_t[]){21, rows_s}, 4, 2);
         call("mul_by", (const int64_t[]){21, rows_s, 0}, 4, 2);
         call("mul_by", (const int64_t[]){21, rows_s, 1}, 4, 2);
+        call("slice", (const int64_t[]){7, 21, 14, rows_s}, 4, 2);
+        call("join", (const int64_t[]){8, 13, rows_s}, 4, 2);
         call("scale", (const int64_t[]){21, eps, rows_s}, 4, 2);
         call("normalize", (const int64_t[]){21, eps, rows_s}, 4, 2);
         call("act", (const int64_t[]){21, FTX_ACT_SILU, rows_s}, 4, 2);

@@ -208,6 +208,11 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
         else
             ref_mul_by(a[0], a[1], ir_value(g, v->args[1])->shape.rank == 2, (int)M, C, y);
         break;
+    case OP_SLICE:
+    case OP_JOIN:
+        ref_columns(a[0], (int)ir_value(g, v->args[0])->shape.dim[1].n, v->op == OP_SLICE ? (int)ir_int(v, "from") : 0,
+                    a[1], (int)M, C, y);
+        break;
     case OP_SCALE: ref_scale(a[0], ir_float(v, "by"), n, y); break;
     case OP_RMSNORM: ref_rmsnorm(a[0], a[1], ir_float(v, "eps"), (int)M, C, y); break;
     case OP_LAYERNORM: ref_layernorm(a[0], a[1], a[2], ir_float(v, "eps"), (int)M, C, y); break;

@@ -12,7 +12,8 @@ static void add_rows(Suite *s, DType t, int C)
     static const char *const ops[] = {"act gelu_erf", "act gelu_tanh", "act relu",       "act relu2", "act sigmoid",
                                       "glu silu",     "glu relu2",     "glu quick_gelu", "add",       "mul",
                                       "gated",        "columns",       "scale",          "norm 1",    "norm 2",
-                                      "last",         "embed",         "positions",      "scaled",    "entry"};
+                                      "last",         "embed",         "positions",      "scaled",    "entry",
+                                      "slice",        "join"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
@@ -27,6 +28,10 @@ static void add_rows(Suite *s, DType t, int C)
             add(&g, "glu %%%d {kind=\"%s\"} : [T,%d] %s", x, op + 4, C, type);
         else if (strcmp(op, "add") == 0 || strcmp(op, "mul") == 0)
             add(&g, "%s %%%d %%%d : [T,%d] %s", op, x, input(&g, C, t), C, type);
+        else if (strcmp(op, "slice") == 0)
+            add(&g, "slice %%%d {count=%d from=%d} : [T,%d] %s", x, C - C / 3 - C / 4, C / 4, C - C / 3 - C / 4, type);
+        else if (strcmp(op, "join") == 0)
+            add(&g, "join %%%d %%%d : [T,%d] %s", x, input(&g, C / 2 + 4, t), C + C / 2 + 4, type);
         else if (strcmp(op, "gated") == 0)
             add(&g, "mul %%%d %%%d : [T,%d] %s", x, input(&g, 1, t), C, type);
         else if (strcmp(op, "columns") == 0)
