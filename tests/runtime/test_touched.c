@@ -20,7 +20,7 @@
 #include "runtime/ftx.h"
 #include "tests/temp.h"
 
-enum { PAGE = 1 << 16, ROOM = 16 << 20, THREADS = 20, SHORTER = 4, FAMILIES = 30, ANY = 4 << 10 };
+enum { PAGE = 1 << 16, ROOM = 16 << 20, THREADS = 20, SHORTER = 4, FAMILIES = 48, ANY = 4 << 10 };
 
 typedef enum End { AT_END, AT_START } End;
 
