@@ -74,9 +74,10 @@ static json_t *weights_json(const Artifact *a)
 
         for (uint32_t k = 0; k < w->rank; k++)
             json_array_append_new(shape, number(w->dim[k]));
-        json_array_append_new(list, json_pack("{so,ss,ss,so,so,so}", "name", text(artifact_string(a, w->name)), "type",
-                                              dtype_name((DType)w->type), "kind", window_weight_kind(w->kind), "shape",
-                                              shape, "offset", number(w->offset), "bytes", number(w->bytes)));
+        json_array_append_new(list, json_pack("{so,ss,ss,so,so,so,si}", "name", text(artifact_string(a, w->name)),
+                                              "type", dtype_name((DType)w->type), "kind", window_weight_kind(w->kind),
+                                              "shape", shape, "offset", number(w->offset), "bytes", number(w->bytes),
+                                              "group", (int)w->group));
     }
     return list;
 }

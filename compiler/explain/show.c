@@ -111,15 +111,32 @@ static void show_sections(const Artifact *a, FILE *out)
     }
 }
 
+static uint64_t weight_elements(const FtxWeight *w)
+{
+    uint64_t n = 1;
+
+    for (uint32_t i = 0; i < w->rank; i++)
+        n *= w->dim[i];
+    return n ? n : 1;
+}
+
 static void show_weights(const Artifact *a, FILE *out)
 {
-    fprintf(out, "\nweights\n       offset       bytes  type  shape            kind    name\n");
+    uint64_t bytes = 0, elements = 0;
+
+    fprintf(out, "\nweights\n       offset       bytes  type   bits  shape            kind    name\n");
     for (uint32_t i = 0; i < a->n_weights; i++) {
         const FtxWeight *w = &a->weights[i];
 
-        fprintf(out, "   %10s  %10s  %-4s  %-16s %-7s %s\n", window_bytes(w->offset), window_bytes(w->bytes),
-                dtype_name((DType)w->type), window_shape(w), window_weight_kind(w->kind), artifact_string(a, w->name));
+        fprintf(out, "   %10s  %10s  %-4s %6.2f  %-16s %-7s %s\n", window_bytes(w->offset), window_bytes(w->bytes),
+                dtype_name((DType)w->type), 8.0 * (double)w->bytes / (double)weight_elements(w), window_shape(w),
+                window_weight_kind(w->kind), artifact_string(a, w->name));
+        bytes += w->kind == FTX_WEIGHT_TABLE ? 0 : w->bytes;
+        elements += w->kind == FTX_WEIGHT_TABLE ? 0 : weight_elements(w);
     }
+    if (elements)
+        fprintf(out, "   %.2f bits a weight, scales included, computed tables not\n",
+                8.0 * (double)bytes / (double)elements);
 }
 
 /* --- plans ----------------------------------------------------------------------------------- */

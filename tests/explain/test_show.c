@@ -50,7 +50,8 @@ static void test_text(void **state)
     has(text, "compiled for top_k up to 50, beams up to 1");
     has(text, "build        ftxc test");
     has(text, "kernels of sm_90a");
-    has(text, "[4,8]            matrix  a");
+    has(text, "bf16  16.00  [4,8]            matrix  a");
+    has(text, "\n    bits a weight, scales included, computed tables not\n");
     has(text, "plan for compute_80: weights bf16, compute fp32");
     has(text,
         "  KV cache: 128 B a token, 512 B a page; all 4 pages 2.0 KiB\n  1 cache: 1 heads of 8, fp32, window 6\n");

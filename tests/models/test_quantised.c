@@ -115,11 +115,11 @@ static void fable(void **state)
     static const Kind kinds[] = {
         {"int8", "-D precision.weights=int8", 0.002, 0.5},
         {"int8, fp32 activations", "-D precision.weights=int8 -D precision.compute=fp32", 0.002, 0.5},
-        {"int4, groups of 128", "-D precision.weights=int4", 0.12, 12},
-        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.09, 9},
+        {"int4, groups of 128", "-D precision.weights=int4", 0.09, 9},
+        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.085, 6},
         {"int4, groups of 32 with zeros", "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true",
          0.09, 9},
-        {"int4 but for down_proj", "-D precision.weights=int4 -D precision.except=layers.*.down_proj", 0.1, 10},
+        {"int4 but for down_proj", "-D precision.weights=int4 -D precision.except=layers.*.down_proj", 0.08, 7},
     };
     FtxModel *m = golden_open("specs/fable.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
     json_t *j = golden_json("tests/models/fable/long.json");
@@ -148,7 +148,7 @@ static void verse(void **state)
 {
     static const Kind kinds[] = {
         {"int8", "-D precision.weights=int8", 0.002, 1},
-        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.1, 1},
+        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.006, 1},
     };
     FtxModel *m = golden_open("specs/verse.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
     json_t *j = golden_json("tests/models/verse/greedy.json"), *cases = json_object_get(j, "cases");
