@@ -32,6 +32,7 @@ local fields = {
   first_position = config.count(0, 1024, 0),
   scale = config.number(0, 1024, 1),                                -- scores * scale
   scores_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(score / cap); 0: none
+  alibi = config.flag(false),                                       -- slopes in place of rope
   windows = config.options({}),                                     -- keys that a token sees, by layer; 0: all
   norm_heads = config.flag(false),                                  -- names.q_norm, k_norm: of each head, not of all
   groups = config.count(1, 1024, 1),                                -- blocks of heads in names.qkv, each q, k, v
@@ -91,8 +92,10 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   q, k = normed(true)
   local window = c.windows[layer + 1] or 0
   local rope = window > 0 and c.rope_windowed.theta and c.rope_windowed or c.rope
-  if not c.names.positions and not c.unrotated[layer + 1] then q, k = nn.rope(q, rope), nn.rope(k, rope) end
-  local y = nn.attend(q, nn.cache(k, v), { scale = c.scale, window = window, softcap = c.scores_cap })
+  local turned = not (c.names.positions or c.alibi or c.unrotated[layer + 1])
+  if turned then q, k = nn.rope(q, rope), nn.rope(k, rope) end
+  local y = nn.attend(q, nn.cache(k, v), { scale = c.scale, window = window, softcap = c.scores_cap,
+                                           slopes = c.alibi and nn.alibi(c.heads) })
   return project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
 end
 
@@ -157,6 +160,7 @@ return function(given)
   if n.positions then
     h = h + nn.positions(nn.weight(n.positions .. ".weight", { c.positions, c.hidden }), c.first_position)
   end
+  if n.embedding_norm then h = norm(c, h, n.embedding_norm) end
   for i = 0, c.layers - 1 do h = layer(c, h, i) end
   h = norm(c, nn.select_last(h), n.final_norm)                      -- [S, D]
   local head = c.tie_embeddings and embedding or nn.weight(n.head .. ".weight", { c.vocab, c.hidden })

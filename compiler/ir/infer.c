@@ -198,6 +198,10 @@ static bool infer_weight_op(const Query *q, Shape *out)
         if (!want_range(q, "count", 1, MANY))
             return false;
         *out = ir_shape(1, ir_const(get(q, "count")), (Dim){0}, (Dim){0});
+    } else if (q->op == OP_ALIBI) {
+        if (!want_range(q, "heads", 1, 1 << 20))
+            return false;
+        *out = ir_shape(1, ir_const(get(q, "heads")), (Dim){0}, (Dim){0});
     } else if (q->op == OP_QUANTISE) {
         const int64_t group = get(q, "group");
 
@@ -512,6 +516,7 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_ROWS:
     case OP_PLUS:
     case OP_FILL:
+    case OP_ALIBI:
     case OP_QUANTISE:
     case OP_SINUSOID:
     case OP_ROPE_TABLE:

@@ -175,7 +175,7 @@ typedef struct AttrRule {
 } AttrRule;
 bool ir_op_attr(Op op, int i, AttrRule *rule);
 bool ir_op_attr_named(Op op, const char *name, AttrRule *rule);
-bool ir_op_is_table(Op op);       /* FILL, SINUSOID, ROPE_TABLE: fp32 weights without a tensor */
+bool ir_op_is_table(Op op);       /* FILL, ALIBI, SINUSOID, ROPE_TABLE: fp32 weights without a tensor */
 bool ir_op_is_weight(Op op);      /* its result is known at compile time: WEIGHT .. ROPE_TABLE, without IDS */
 bool ir_op_is_view(Op op);        /* its result is its argument in another shape, in the same memory */
 Id ir_base(const Graph *g, Id v); /* v, or what it is a view of */

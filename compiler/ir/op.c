@@ -43,7 +43,7 @@ const char *ir_op_result(Op op)
 
 bool ir_op_is_table(Op op)
 {
-    return op == OP_FILL || op == OP_SINUSOID || op == OP_ROPE_TABLE;
+    return op == OP_FILL || op == OP_ALIBI || op == OP_SINUSOID || op == OP_ROPE_TABLE;
 }
 
 bool ir_op_is_weight(Op op)

@@ -238,7 +238,17 @@ static int nn_attend_cross(lua_State *L)
     return add_attend(L, 3, "attend_cross", "scale softcap sinks", "source", args, &attrs);
 }
 
+/* nn.alibi(heads): slopes for attend */
+static int nn_alibi(lua_State *L)
+{
+    Attrs attrs = {0};
+
+    attrs_int(&attrs, "heads", arg_count(L, 1, 1, 65536, "alibi: heads"));
+    return value_push(L, value_table(L, OP_ALIBI, &attrs));
+}
+
 const luaL_Reg nn_attention[] = {
+    {"alibi", nn_alibi},
     {"split_heads", nn_split_heads},
     {"join_heads", nn_join_heads},
     {"rope", nn_rope},

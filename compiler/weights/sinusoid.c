@@ -1,4 +1,4 @@
-/* sinusoid.c - the table of sinusoidal positions, computed in double precision and rounded once.
+/* sinusoid.c - the table of sinusoidal positions and the slopes of ALiBi, computed in double precision and rounded once.
  *
  *   angle[p, i] = p * theta^(-i / span)      i < dim / 2;  Vaswani et al. 2017: span = dim / 2
  *   half: row p is sin(angle[p, 0 ..]), cos(angle[p, 0 ..]);  neighbour: sin, cos, sin, cos ... */
@@ -6,6 +6,19 @@
 #include <string.h>
 
 #include "tensors.h"
+
+/* Press et al. 2022, and the code that came with it for heads that are no power of two. */
+void alibi_rows(const Value *v, int64_t from, int64_t count, float *out)
+{
+    const int64_t heads = ir_int(v, "heads");
+    int64_t whole = 1;
+
+    while (2 * whole <= heads)
+        whole *= 2;
+    for (int64_t h = from; h < from + count; h++)
+        out[h - from] = (float)(h < whole ? pow(2, -8.0 * (double)(h + 1) / (double)whole)
+                                          : pow(2, -4.0 * (double)(2 * (h - whole) + 1) / (double)whole));
+}
 
 void sinusoid_rows(const Value *v, int64_t from, int64_t count, float *out)
 {

@@ -129,6 +129,7 @@ void dequantise_rows(const Quantised *q, int64_t rows, int64_t columns, float *x
 void pack_tiles(const Quantised *q, const char *form, int64_t rows, int64_t columns, uint8_t *out);
 
 /* Rows [from, from + count) of a sinusoid value: [count, dim]. */
+void alibi_rows(const Value *v, int64_t from, int64_t count, float *out);
 void sinusoid_rows(const Value *v, int64_t from, int64_t count, float *out);
 /* Rows [from, from + count) of a rope_table value: [count, rot/2, {cos, sin}]. */
 void rope_rows(const Value *v, int64_t from, int64_t count, float *out);

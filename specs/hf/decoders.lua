@@ -452,6 +452,21 @@ local classes = {
       config:only("num_key_value_heads", "as many as multi_query says, " .. c.kv_heads, c.kv_heads)
     end,
   },
+  BloomForCausalLM = {
+    type = "bloom", norm = "layer", eps = 1e-5, activation = "gelu_pytorch_tanh", tie = true, widening = 4,
+    fields = { layers = "n_layer", heads = "n_head", kv_heads = false, head_dim = false, ffn = false,
+               eps = "layer_norm_epsilon", activation = false, positions = false, theta = false },
+    names = { prefix = "transformer.", embedding = "transformer.word_embeddings", layers = "transformer.h.",
+              embedding_norm = "transformer.word_embeddings_layernorm", qkv = "self_attention.query_key_value",
+              out = "self_attention.dense", gate = false, up = "mlp.dense_h_to_4h", down = "mlp.dense_4h_to_h",
+              final_norm = "transformer.ln_f" },
+    set = function(config, c)
+      config:only("apply_residual_connection_post_layernorm", "false", false)
+      for _, name in ipairs { "pretraining_tp", "slow_but_exact", "seq_length" } do config:value(name) end
+      c.alibi, c.groups = true, c.heads
+      c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
+    end,
+  },
   OPTForCausalLM = {
     type = "opt", norm = "layer", eps = 1e-5, activation = "relu", tie = true,
     fields = { ffn = "ffn_dim", kv_heads = false, head_dim = false, eps = false, activation = "activation_function",
@@ -538,7 +553,7 @@ end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
-  Apertus = "norms of queries and keys", Bloom = "ALiBi", ChatGLM = "rotary positions in two dimensions",
+  Apertus = "norms of queries and keys", ChatGLM = "rotary positions in two dimensions",
   Dbrx = "experts", Deepseek = "latent attention and experts",
   FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
   Glm4Moe = "experts", GptOss = "attention sinks and experts",

@@ -11,7 +11,7 @@
 #include "runtime/base/arena.h"
 #include "tests/temp.h"
 
-enum { MAX_CASES = 64, MAX_PROMPT = 32 };
+enum { MAX_CASES = 96, MAX_PROMPT = 32 };
 
 typedef struct Case {
     char name[64], folder[600]; /* the checkout that is made of it */

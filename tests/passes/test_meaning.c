@@ -248,6 +248,10 @@ static void compute(Machine *m, Id id)
         for (int64_t i = 0; i < n; i++)
             y[i] = ir_float(v, "value");
         break;
+    case OP_ALIBI:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = pow(2, -(double)(i + 1));
+        break;
     case OP_SINUSOID:
         for (int64_t p = 0; p < to->rows; p++)
             for (int64_t i = 0; i < to->row / 2; i++) {
@@ -380,6 +384,7 @@ static void compute(Machine *m, Id id)
     case OP_ROUTE: /* no random decoder has experts; tests/models has */
     case OP_EXPERT_LINEAR:
     case OP_EXPERT_SUM:
+    case OP_QUANTISE: /* no random decoder has one */
     case OP_NONE:
     case OP_COUNT: fail();
     }

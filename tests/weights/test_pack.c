@@ -111,6 +111,9 @@ static void test_ops(void **state)
     ir_attr_int(g, id, "count", 3);
     ir_attr_float(g, id, "value", 0.25);
     elements_are(&f, id, (float[]){0.25f, 0.25f, 0.25f}, 3);
+    id = add_value(g, OP_ALIBI, 0, 0, 0, 6, 0); /* four heads, then the first and the third of eight */
+    ir_attr_int(g, id, "heads", 6);
+    elements_are(&f, id, (float[]){0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f}, 6);
     end(&f);
 }
 
