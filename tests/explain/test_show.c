@@ -51,7 +51,7 @@ static void test_text(void **state)
     has(text, "build        ftxc test");
     has(text, "kernels of sm_90a");
     has(text, "bf16  16.00  [4,8]            matrix  a");
-    has(text, "\n    bits a weight, scales included, computed tables not\n");
+    has(text, "\n   19.20 bits a weight, scales included, computed tables not\n");
     has(text, "plan for compute_80: weights bf16, compute fp32");
     has(text,
         "  KV cache: 128 B a token, 512 B a page; all 4 pages 2.0 KiB\n  1 cache: 1 heads of 8, fp32, window 6\n");
