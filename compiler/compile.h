@@ -10,6 +10,7 @@ typedef struct CompileOptions {
     const char *out;     /* the artifact; NULL: compile, write nothing */
     const char *targets; /* "cpu,sm_90a"; NULL: the CPU and the GPU of this machine */
     const char *tune;    /* a tuning file; "none": no file; NULL: those that are found */
+    Tuning *trial;       /* of all GPU targets, in place of files: `ftxc tune`; NULL: none */
     const Override *overrides;
     size_t n_overrides;
     const char *const *adapters; /* folders of LoRA adapters, merged in this order */
@@ -40,7 +41,12 @@ typedef struct CompileResult {
 const char *options_targets(Arena *keep);
 bool options_check(const CompileOptions *o, const Spec *s, const Targets *t, Diag *d);
 
-/* tunings.c: gives the targets what was measured on their GPUs; here: unnamed ones are this machine's. After their plans are
+/* tunings.c: where `ftxc tune` writes by default; the folder of that; and one file. */
+const char *tunings_default(const Spec *spec, const char *device, Arena *keep);
+const char *tunings_folder(const char *path, Arena *keep);
+bool tunings_read(const char *path, Arena *keep, Tuning *into, Diag *d);
+
+/* Gives the targets what was measured on their GPUs; here: unnamed ones are this machine's. After their plans are
  * made: a line about it, NULL: nothing; and the lines that an artifact keeps. */
 bool tunings_find(const char *file, bool here, const Spec *spec, Targets *t, Arena *keep, Diag *d);
 const char *tunings_note(const Targets *t, const Catalog *c, Arena *keep);

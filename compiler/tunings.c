@@ -9,7 +9,7 @@
 
 enum { MAX_TUNING_FILE = 1 << 20 };
 
-static bool read_file(const char *path, Arena *keep, Tuning *into, Diag *d)
+bool tunings_read(const char *path, Arena *keep, Tuning *into, Diag *d)
 {
     const char *text;
     FileMap map;
@@ -32,7 +32,7 @@ static bool read_if_there(const char *path, const char *device, Arena *keep, Tun
 {
     if (!file_exists(path))
         return true;
-    if (!read_file(path, keep, into, d))
+    if (!tunings_read(path, keep, into, d))
         return false;
     return strcmp(into->files.at[into->files.n - 1]->device, device) == 0 ||
            diag_error(d, (Loc){path, 0}, "the file is for %s, and by its name for %s",
@@ -49,6 +49,23 @@ static const char *folder_of(const Spec *spec, Arena *keep)
     return slash ? arena_strndup(keep, spec->path, (size_t)(slash - spec->path) + 1) : "";
 }
 
+static const char *file_of(const char *device, Arena *keep)
+{
+    return arena_printf(keep, "tune/%s.lua", tuning_file_name(device, keep));
+}
+
+const char *tunings_default(const Spec *spec, const char *device, Arena *keep)
+{
+    return arena_printf(keep, "%s%s", folder_of(spec, keep), file_of(device, keep));
+}
+
+const char *tunings_folder(const char *path, Arena *keep)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? arena_strndup(keep, path, (size_t)(slash - path)) : ".";
+}
+
 static const char *user_folder(Arena *keep)
 {
     const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -60,10 +77,9 @@ static const char *user_folder(Arena *keep)
 
 static bool search(const Spec *spec, const char *device, Arena *keep, Tuning *into, Diag *d)
 {
-    const char *file = arena_printf(keep, "tune/%s.lua", tuning_file_name(device, keep)), *user = user_folder(keep);
-    const char *shipped = catalog_text(file);
+    const char *file = file_of(device, keep), *user = user_folder(keep), *shipped = catalog_text(file);
 
-    return read_if_there(arena_printf(keep, "%s%s", folder_of(spec, keep), file), device, keep, into, d) &&
+    return read_if_there(tunings_default(spec, device, keep), device, keep, into, d) &&
            (!user || read_if_there(arena_printf(keep, "%s%s", user, file), device, keep, into, d)) &&
            (!shipped || spec_read_tuning(file, shipped, keep, into, d));
 }
@@ -87,7 +103,7 @@ bool tunings_find(const char *file, bool here, const Spec *spec, Targets *t, Are
         return true;
     if (file) {
         given = arena_new(keep, Tuning);
-        if (!read_file(file, keep, given, d))
+        if (!tunings_read(file, keep, given, d))
             return false;
     }
     for (size_t i = 0; i < t->n; i++) {

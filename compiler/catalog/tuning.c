@@ -136,9 +136,11 @@ void tuning_follow(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *
 
         if (strcmp(e->kernel, b->contract->family) != 0 || strcmp(e->program, f->name) != 0)
             continue;
-        hash = hash ? hash : tuning_hash(b->contract, scratch);
         shape = shape ? shape : tuning_shape(f, b, fit->instance, scratch);
-        if (strcmp(e->hash, hash) != 0 || strcmp(e->shape, shape) != 0)
+        if (strcmp(e->shape, shape) != 0)
+            continue;
+        hash = hash ? hash : tuning_hash(b->contract, scratch);
+        if (strcmp(e->hash, hash) != 0)
             continue;
         e->state = follow(e, f, b, keep, scratch, fit);
         if (e->state == TUNING_USED)
@@ -151,11 +153,15 @@ void tuning_follow(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *
 void tuning_check(Tuning *t, const Catalog *c, Arena *scratch)
 {
     for (size_t i = 0; i < c->n; i++) {
-        const char *hash = c->at[i]->device == KD_CPU ? NULL : tuning_hash(c->at[i], scratch);
+        const char *hash = NULL;
 
-        for (size_t k = 0; hash && k < t->entries.n; k++)
-            if (strcmp(t->entries.at[k].kernel, c->at[i]->family) == 0 && strcmp(t->entries.at[k].hash, hash) != 0)
+        for (size_t k = 0; c->at[i]->device != KD_CPU && k < t->entries.n; k++) {
+            if (strcmp(t->entries.at[k].kernel, c->at[i]->family) != 0)
+                continue;
+            hash = hash ? hash : tuning_hash(c->at[i], scratch);
+            if (strcmp(t->entries.at[k].hash, hash) != 0)
                 t->entries.at[k].state = TUNING_OLD;
+        }
     }
 }
 

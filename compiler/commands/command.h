@@ -6,6 +6,7 @@
 
 int command_compile(int argc, char **argv);
 int command_score(int argc, char **argv);
+int command_tune(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_detokenize(int argc, char **argv);
 int command_bench(int argc, char **argv);

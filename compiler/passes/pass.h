@@ -134,6 +134,13 @@ typedef struct Considered {
 bool passes_considered(const Graph *g, const Catalog *c, Target t, const Precision *p,
                        void (*tell)(void *user, const Considered *x), void *user, Diag *d);
 
+/* `ftxc tune`: adds a case for each kernel of the plan that has tuned constants, in the programs that are wanted. Their number
+ * is their place among all programs of the target. */
+typedef struct TuneCases TuneCases; /* tune/tune.h */
+bool passes_tunable(const Graph *g, const Catalog *c, Target t, const Precision *p, bool any_order,
+                    bool (*wanted)(void *user, FtxProgramKind kind, int64_t bucket), void *user, TuneCases *cases,
+                    Arena *keep, Diag *d);
+
 /* The values that are computed with weights of that name, [values.n]. Parts between dots may be left out: layers.3.down_proj. */
 bool *passes_values_of(const Graph *g, const char *name, Arena *a);
 

@@ -8,6 +8,7 @@
 
 #include "compiler/passes/lower.h"
 #include "compiler/spec/spec.h"
+#include "compiler/tune/tune.h"
 
 /* --- reading and writing ------------------------------------------------------------------------------ */
 
@@ -266,11 +267,87 @@ static void any_order(void **state)
     bench_close(&b);
 }
 
+/* --- what a tuner may try ------------------------------------------------------------------------------ */
+
+static bool only_64(void *user, FtxProgramKind kind, int64_t bucket)
+{
+    (*(int *)user)++;
+    return kind == FTX_PROG_STEP && bucket == 64;
+}
+
+static const ContractConst *find_constant(const Contract *c, const char *name)
+{
+    for (size_t i = 0; i < c->consts.n; i++)
+        if (strcmp(c->consts.at[i].value.name, name) == 0)
+            return &c->consts.at[i];
+    fail_msg("no constant %s", name);
+    return NULL;
+}
+
+/* A candidate, followed as an entry, gives its own instance; without any order no constant of an order line differs. */
+static void candidates(void **state)
+{
+    (void)state;
+    for (int any_order = 0; any_order < 2; any_order++) {
+        Bench b = bench_open(any_order);
+        bool ordered = false, avoids = false;
+        TuneCases cases = {0};
+        size_t followed = 0;
+        Target target;
+        int asked = 0;
+        Diag d = {0};
+
+        assert_true(target_parse("h200", &target, &d));
+        assert_true(passes_tunable(b.spec.graph, &b.catalog, target, &b.spec.precision, any_order, only_64, &asked,
+                                   &cases, b.keep, &d));
+        select_all(&b);
+        assert_int_equal(asked, b.l.programs.n);
+        assert_int_equal(cases.programs, b.l.programs.n);
+        assert_true(cases.n >= 4);
+        for (size_t i = 0; i < cases.n; i++) {
+            TuneCase *c = &cases.at[i];
+            const Group *untuned = find(&b, "step 64", c->kernel);
+
+            assert_string_equal(c->program, "step 64");
+            assert_true(c->cost_us > 0);
+            for (size_t k = 0; k < c->candidates.n; k++) {
+                const TuneCandidate *x = &c->candidates.at[k];
+
+                avoids |= x->avoid;
+                assert_true(x->avoid || strcmp(x->entry, c->entry) != 0);
+                for (size_t n = 0; n < x->n && strcmp(untuned->fit.instance->entry, c->entry) == 0; n++)
+                    ordered |= find_constant(untuned->b.contract, x->use[n].name)->reorders &&
+                               constant(untuned, x->use[n].name) != x->use[n].value;
+            }
+            if (!c->candidates.n || c->candidates.at[0].avoid || strcmp(untuned->fit.instance->entry, c->entry) != 0)
+                continue;
+            {
+                TuningEntry e = {
+                    .kernel = c->kernel, .hash = c->hash, .program = c->program, .shape = c->shape, .file = &b.file};
+
+                for (size_t n = 0; n < c->candidates.at[0].n; n++)
+                    *(TunedConst *)arena_push(b.keep, e.use) = c->candidates.at[0].use[n];
+                b.tuning.entries.n = 0;
+                *(TuningEntry *)arena_push(b.keep, b.tuning.entries) = e;
+                select_all(&b);
+                assert_string_equal(find(&b, "step 64", c->kernel)->fit.instance->entry, c->candidates.at[0].entry);
+                b.tuning.entries.n = 0;
+                select_all(&b);
+                followed++;
+            }
+        }
+        assert_true(followed > 0);
+        assert_int_equal(ordered, any_order);
+        assert_int_equal(avoids, any_order);
+        bench_close(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mistakes), cmocka_unit_test(written), cmocka_unit_test(followed),
-        cmocka_unit_test(shapes),   cmocka_unit_test(ignored), cmocka_unit_test(any_order),
+        cmocka_unit_test(mistakes), cmocka_unit_test(written),   cmocka_unit_test(followed),   cmocka_unit_test(shapes),
+        cmocka_unit_test(ignored),  cmocka_unit_test(any_order), cmocka_unit_test(candidates),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

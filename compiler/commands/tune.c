@@ -1,0 +1,430 @@
+/* commands/tune.c - ftxc tune: finds the constants with which a model is fastest on this machine's GPU.
+ *
+ * Each variant is compiled as a model without weights into a folder of its own, opened with random weights, and timed by
+ * ftx_engine_bench. tune/search.c decides what is tried. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "progress.h"
+#include "../compile.h"
+#include "../tune/tune.h"
+#include "../../runner/options.h"
+#include "../../runtime/base/file.h"
+#include "../../runtime/device/device.h"
+
+typedef struct Options {
+    bool help, any_order, quiet;
+    const char *out, *buckets;
+    int minutes, context;
+    uint64_t kv_memory;
+    TextList defines;
+} Options;
+
+enum { MINUTES = 10, CONTEXT = 128, REPEAT = 5 };
+
+#define AT(field) offsetof(Options, field)
+static const Option table[] = {
+    {"--output", 'o', OPT_TEXT, "FILE",
+     "the tuning file; what it holds of other kernels stays (default: tune/GPU.lua beside the spec)", AT(out), 0},
+    {"--minutes", 0, OPT_INT, "N", "stop after about so many minutes (default 10)", AT(minutes), 0},
+    {"--any-order", 0, OPT_FLAG, NULL, "also try what changes the order of sums, and other kernels: texts may differ",
+     AT(any_order), 0},
+    {"--buckets", 0, OPT_TEXT, "LIST", "only programs of these sizes: 1,8,64; 0: those of any size (default: all)",
+     AT(buckets), 0},
+    {"--context", 0, OPT_INT, "N", "tokens before those of a decode step (default 128)", AT(context), 0},
+    {"--kv-memory", 0, OPT_BYTES, "4G", "device memory for the KV cache of each of two engines (default 4G)",
+     AT(kv_memory), 0},
+    {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
+    {"--quiet", 'q', OPT_FLAG, NULL, "no progress", AT(quiet), 0},
+    {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
+};
+#undef AT
+
+typedef struct Program { /* of the target, as ftx_engine_bench runs it; sequences 0: it is not tuned */
+    int sequences, tokens, context;
+} Program;
+
+typedef struct Tuner {
+    const Options *o;
+    Arena *keep;
+    CompileOptions compile;
+    const char *folder, *target;
+    const char *out;
+    TuningFile file;
+    Tuning before; /* the entries of the file that is there */
+    Spec spec;
+    struct {
+        Program *at;
+        size_t n, cap;
+    } programs;
+    double end; /* of the time, in seconds */
+    ProgressLine progress;
+    bool unwritten; /* the file could not be written */
+    char why[2000]; /* the last thing could not be built or measured */
+} Tuner;
+
+typedef struct Variant {
+    FtxModel *model;
+    FtxEngine *engine;
+    size_t profiled; /* the program whose kernels were timed alone, + 1; 0: none */
+    const FtxProfile *rows;
+    double *alone_us; /* of each row */
+    size_t n_rows;
+} Variant;
+
+static void drop(void *user, void *variant)
+{
+    Variant *v = variant;
+
+    (void)user;
+    ftx_engine_close(v->engine);
+    ftx_model_close(v->model);
+    free(v->alone_us);
+    free(v);
+}
+
+static bool fail(Tuner *t, const char *why)
+{
+    snprintf(t->why, sizeof t->why, "%s", why);
+    return false;
+}
+
+static bool open_variant(Tuner *t, const char *path, void **variant)
+{
+    Variant *v = command_must(calloc(1, sizeof *v));
+    FtxOptions o = FTX_OPTIONS_INIT;
+    FtxError err;
+
+    o.device = FTX_DEVICE_CUDA;
+    o.random_weights = 1;
+    o.kv_bytes = t->o->kv_memory;
+    if (ftx_model_open(path, &o, &v->model, &err) || ftx_engine_open(v->model, &o, &v->engine, &err)) {
+        drop(t, v);
+        return fail(t, err.text);
+    }
+    *variant = v;
+    return true;
+}
+
+static bool build(void *user, const TuningEntry *entries, size_t n, void **variant)
+{
+    Tuner *t = user;
+    Arena *keep = arena_open();
+    Tuning trial = {0};
+    CompileOptions o = t->compile;
+    CompileResult r;
+    Diag d = {0};
+    bool ok;
+
+    for (size_t i = 0; i < n; i++) {
+        *(TuningEntry *)arena_push(keep, trial.entries) = entries[i];
+        trial.entries.at[i].state = TUNING_UNUSED;
+    }
+    o.trial = &trial;
+    ok = compile(&o, keep, &r, &d) ? open_variant(t, o.out, variant) : fail(t, d.text);
+    arena_close(keep);
+    return ok;
+}
+
+static bool bench(Tuner *t, const Variant *v, size_t at, int repeat, double *us)
+{
+    const Program *p = &t->programs.at[at];
+    double least, most;
+    FtxError err;
+
+    if (!p->sequences)
+        return false;
+    return ftx_engine_bench(v->engine, p->sequences, p->tokens, p->context, repeat, us, &least, &most, &err) ==
+               FTX_OK ||
+           fail(t, err.text);
+}
+
+static bool time_program(void *user, void *variant, size_t at, double *us)
+{
+    return bench(user, variant, at, REPEAT, us);
+}
+
+/* Profiles the program: the mean of each kernel's launches in three runs, each launched by itself. */
+static bool profile(Tuner *t, Variant *v, size_t at)
+{
+    double program, *before;
+    FtxError err;
+    size_t n = 0;
+    bool ok = ftx_engine_profile(v->engine, true, &v->rows, &n, &err) == FTX_OK && bench(t, v, at, 1, &program);
+
+    free(v->alone_us);
+    v->alone_us = command_must(calloc(n + 1, sizeof *v->alone_us));
+    v->n_rows = n;
+    before = command_must(calloc(2 * n + 1, sizeof *before));
+    for (size_t i = 0; i < n; i++) {
+        before[2 * i] = v->rows[i].time_us;
+        before[2 * i + 1] = (double)v->rows[i].launches;
+    }
+    ok = ok && bench(t, v, at, 3, &program);
+    for (size_t i = 0; ok && i < n; i++)
+        if ((double)v->rows[i].launches > before[2 * i + 1])
+            v->alone_us[i] = (v->rows[i].time_us - before[2 * i]) / ((double)v->rows[i].launches - before[2 * i + 1]);
+    free(before);
+    ftx_engine_profile(v->engine, false, &v->rows, &n, &err);
+    v->profiled = ok ? at + 1 : 0;
+    return ok;
+}
+
+static bool time_alone(void *user, void *variant, size_t at, const char *entry, double *us)
+{
+    Variant *v = variant;
+
+    if (v->profiled != at + 1 && !profile(user, v, at))
+        return false;
+    for (size_t i = 0; i < v->n_rows; i++)
+        if (strcmp(v->rows[i].kernel, entry) == 0)
+            *us = v->alone_us[i];
+    return *us > 0;
+}
+
+static bool stop(void *user)
+{
+    const Tuner *t = user;
+
+    return command_stopped || command_seconds() > t->end;
+}
+
+static void say(void *user, const char *what, size_t done, size_t all)
+{
+    Tuner *t = user;
+
+    if (!t->o->quiet && isatty(STDERR_FILENO))
+        progress_line(&t->progress, what, done, all);
+}
+
+/* --- the file ---------------------------------------------------------------------------------------- */
+
+static bool is_measured(const TuningEntry *e, const TuningEntry *entries, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(e->kernel, entries[i].kernel) == 0 && strcmp(e->program, entries[i].program) == 0 &&
+            strcmp(e->shape, entries[i].shape) == 0)
+            return true;
+    return false;
+}
+
+static bool write_file(Tuner *t, const char *text, FtxError *err)
+{
+    FileOut *out;
+
+    if (file_create(t->out, &out, err))
+        return false;
+    if (file_write_at(out, 0, text, strlen(text), err)) {
+        file_abort(out);
+        return false;
+    }
+    return file_commit(out, err) == FTX_OK;
+}
+
+/* What was found, and the entries of the file for other kernels, programs and shapes. */
+static void keep_entries(void *user, const TuningEntry *entries, size_t n)
+{
+    Tuner *t = user;
+    Arena *keep = arena_open();
+    TuningEntry *all = arena_array(keep, TuningEntry, n + t->before.entries.n);
+    FtxError err;
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        all[count++] = entries[i];
+    for (size_t i = 0; i < t->before.entries.n; i++)
+        if (!is_measured(&t->before.entries.at[i], entries, n))
+            all[count++] = t->before.entries.at[i];
+    if (!write_file(t, tuning_text(&t->file, all, count, keep), &err)) {
+        command_say(err.text);
+        t->unwritten = true;
+    }
+    arena_close(keep);
+}
+
+/* --- what is tuned ------------------------------------------------------------------------------------- */
+
+static bool in_list(const char *list, int64_t bucket)
+{
+    for (const char *p = list; p && *p;) {
+        char *end;
+        const long long value = strtoll(p, &end, 10);
+
+        if (end == p)
+            return false;
+        if (value == bucket)
+            return true;
+        p = end + (*end == ',');
+    }
+    return !list;
+}
+
+static int least_of(int64_t a, int64_t b)
+{
+    return (int)(a < b ? a : b);
+}
+
+/* The step that runs a program. Called for each program in the order of the target's. */
+static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
+{
+    Tuner *t = user;
+    const Limits *l = &t->spec.graph->limits;
+    const bool encoder = t->spec.graph->kind == FTX_MODEL_ENCODER;
+    const int64_t most = bucket ? bucket : l->tokens;
+    Program p = {0};
+
+    if (kind == FTX_PROG_DECODE)
+        p = (Program){least_of(bucket ? bucket : l->sequences, l->sequences), 1,
+                      least_of(t->o->context, l->context - 64)};
+    else if (kind == FTX_PROG_STEP && !encoder)
+        p = (Program){1, least_of(most, l->context), 0};
+    else if (kind == FTX_PROG_ENCODE && encoder)
+        p = (Program){least_of((most + l->context - 1) / l->context, l->sequences), least_of(most, l->context), 0};
+    if (p.context < 0)
+        p.context = 0;
+    if (!in_list(t->o->buckets, bucket))
+        p.sequences = 0;
+    *(Program *)arena_push(t->keep, t->programs) = p;
+    return p.sequences > 0;
+}
+
+static void report(const TuneCases *cases, const TuneResult *r, const Tuner *t)
+{
+    for (size_t p = 0; p < cases->programs; p++) {
+        const char *name = NULL;
+
+        for (size_t i = 0; i < cases->n && !name; i++)
+            name = cases->at[i].at == p ? cases->at[i].program : NULL;
+        if (name && r->untuned_us && r->untuned_us[p] > 0)
+            printf("%-12s %10.2f us untuned %10.2f us tuned  %+6.2f %%\n", name, r->untuned_us[p], r->tuned_us[p],
+                   100 * (r->tuned_us[p] / r->untuned_us[p] - 1));
+    }
+    printf("%s: %zu entries for %s%s\n", t->out, r->n, t->file.device,
+           r->stopped ? "; stopped before the last comparison with the untuned model" : "");
+}
+
+/* --- the command --------------------------------------------------------------------------------------- */
+
+static bool find_gpu(Tuner *t, Targets *targets, Diag *d)
+{
+    CudaFacts facts;
+    FtxError err;
+
+    if (device_cuda_facts(0, &facts, &err))
+        return diag_machine(d, "tune measures on a GPU: %s", err.text);
+    t->target = arena_printf(t->keep, "sm_%u%s", facts.target / 10, facts.target % 10 ? "a" : "");
+    t->file.device = arena_strdup(t->keep, facts.name);
+    return targets_parse(t->target, targets, d);
+}
+
+/* The file that is there already. */
+static bool read_before(Tuner *t, Diag *d)
+{
+    if (!file_exists(t->out))
+        return true;
+    if (!tunings_read(t->out, t->keep, &t->before, d))
+        return false;
+    if (strcmp(t->before.files.at[0]->device, t->file.device) != 0)
+        return diag_error(d, (Loc){t->out, 0}, "the file is for %s, and this GPU is %s", t->before.files.at[0]->device,
+                          t->file.device);
+    return t->before.files.at[0]->any_order == t->file.any_order || !t->before.entries.n ||
+           diag_error(d, (Loc){t->out, 0}, "the file was made %s --any-order; name another by -o",
+                      t->file.any_order ? "without" : "with");
+}
+
+static bool make_folder(Tuner *t, Diag *d)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *path = (char *)(uintptr_t)arena_printf(t->keep, "%s/ftxc-tune-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+
+    t->folder = mkdtemp(path);
+    return t->folder || diag_machine(d, "%s: %s", path, strerror(errno));
+}
+
+static bool tune(Tuner *t, Diag *d)
+{
+    const TuneMachine machine = {t, build, drop, time_program, time_alone, stop, say, keep_entries};
+    Precision *precision = &t->spec.precision;
+    Targets targets = {0};
+    TuneCases cases = {0};
+    Catalog catalog;
+    TuneResult r;
+    FtxError err;
+
+    if (!find_gpu(t, &targets, d) ||
+        !spec_read(t->compile.spec, t->compile.overrides, t->compile.n_overrides, t->keep, &t->spec, d) ||
+        !passes_run_graph(t->spec.graph, precision, &(Dump){0}, d) || !catalog_open(t->keep, &catalog, d))
+        return false;
+    t->out = t->o->out ? t->o->out : tunings_default(&t->spec, t->file.device, t->keep);
+    if (!read_before(t, d) || !passes_tunable(t->spec.graph, &catalog, targets.at[0], precision, t->file.any_order,
+                                              wanted, t, &cases, t->keep, d))
+        return false;
+    if (!cases.n)
+        return diag_error(d, (Loc){t->compile.spec, 0}, "no kernel with tuned constants in these programs on %s",
+                          t->target);
+    if (!t->o->out && file_make_dirs(tunings_folder(t->out, t->keep), &err))
+        return diag_machine(d, "%s", err.text);
+    if (!make_folder(t, d))
+        return false;
+    t->compile.out = arena_printf(t->keep, "%s/model.ftx", t->folder);
+    t->compile.targets = t->target;
+    if (!tune_search(&cases, &t->file, &machine, t->keep, &r))
+        return diag_machine(d, "%s", t->why);
+    report(&cases, &r, t);
+    return !t->unwritten || diag_machine(d, "%s was not written", t->out);
+}
+
+int command_tune(int argc, char **argv)
+{
+    Options o = {.minutes = MINUTES, .context = CONTEXT, .kv_memory = UINT64_C(4) << 30};
+    TextList rest = {0};
+    Override overrides[LEN(o.defines.at)];
+    Tuner t = {.o = &o};
+    Diag d = {0};
+    char error[300];
+    bool ok;
+
+    if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
+        return command_mistake("tune", "%s", error);
+    if (o.help) {
+        printf("ftxc tune SPEC|DIR [options]\n\nTimes the kernels of a model with other constants on this machine's "
+               "GPU, and writes "
+               "those that make it\nfaster into a file, which ftxc compile follows.\n\n");
+        options_help(table, LEN(table));
+        printf("\nExamples:\n  ftxc tune specs/llama-3.2-1b.lua --minutes 5\n"
+               "  ftxc tune ~/models/Llama-3.2-1B --buckets 1,8 --any-order -o fast.lua\n");
+        return EXIT_DONE;
+    }
+    if (rest.n != 1)
+        return command_mistake("tune", "expected one spec or folder, found %zu arguments", rest.n);
+    if (o.minutes < 1 || o.minutes > 1000)
+        return command_mistake("tune", "--minutes: expected 1 to 1000, found %d", o.minutes);
+    if (o.context < 0)
+        return command_mistake("tune", "--context: expected 0 or more, found %d", o.context);
+    if (o.buckets && (!*o.buckets || o.buckets[strspn(o.buckets, "0123456789,")]))
+        return command_mistake("tune", "--buckets: expected numbers with commas between, found \"%s\"", o.buckets);
+    for (size_t i = 0; i < o.defines.n; i++)
+        overrides[i].text = o.defines.at[i];
+    t.keep = arena_open();
+    t.file.any_order = o.any_order;
+    t.end = command_seconds() + 60.0 * o.minutes;
+    t.compile =
+        (CompileOptions){.spec = rest.at[0], .overrides = overrides, .n_overrides = o.defines.n, .no_weights = true};
+    command_catch_signals();
+    ok = tune(&t, &d);
+    if (!ok)
+        command_print("ftxc: %s\n", d.text);
+    if (t.folder) {
+        unlink(t.compile.out);
+        rmdir(t.folder);
+    }
+    if (t.spec.graph)
+        ir_graph_close(t.spec.graph);
+    arena_close(t.keep);
+    return !ok ? d.machine ? EXIT_FAILED : EXIT_MISTAKE : command_stopped ? EXIT_INTERRUPTED : EXIT_DONE;
+}

@@ -1,0 +1,69 @@
+/* tune.h - which constants make a model faster: the search of `ftxc tune`.
+ *
+ * A case is a kernel with tuned constants in one program. Its candidates are tried in two steps:
+ *
+ *   alone      every candidate once, each launch by itself, with the weights cold as they are between two layers. This only
+ *              prunes: what is more than 5 % slower than the best is left out
+ *   in place   the whole program, with and without the candidate, in turn (A B B A). A candidate is taken if the program gets
+ *              faster by more than 0.5 % and by more than the noise that was measured
+ *
+ * At the end each program is compared with the untuned one; where that is not slower by 0.5 %, all its entries are dropped.
+ * Programs do not depend on each other, so a variant has the next candidate of every program at once. */
+#ifndef FTXC_TUNE_H
+#define FTXC_TUNE_H
+
+#include "../catalog/tuning.h"
+
+typedef struct TuneCandidate {
+    const TunedConst *use; /* a value for each tuned constant */
+    size_t n;
+    bool avoid;        /* in place of values: let another kernel compute it */
+    const char *entry; /* of its instance; avoid: NULL */
+    double alone_us;   /* 0: not measured */
+    bool dropped;      /* it cannot be built, or it is too slow */
+} TuneCandidate;
+
+typedef struct TuneCase {
+    const char *kernel, *hash, *program, *shape; /* as in a tuning file */
+    size_t at;                                   /* the program's number */
+    double cost_us;                              /* of all its launches in the program, by the cost model */
+    const char *entry;                           /* of the untuned instance */
+    double alone_us;                             /* of that one */
+    struct {
+        TuneCandidate *at;
+        size_t n, cap;
+    } candidates; /* those that differ least from the untuned values come first */
+} TuneCase;
+
+typedef struct TuneCases {
+    TuneCase *at;
+    size_t n, cap;
+    size_t programs; /* of the target */
+} TuneCases;
+
+/* What a search needs of the world. */
+typedef struct TuneMachine {
+    void *user;
+    /* A model that follows these entries. False: it cannot be built. */
+    bool (*build)(void *user, const TuningEntry *entries, size_t n, void **variant);
+    void (*drop)(void *user, void *variant);
+    /* Microseconds of a run of program `at`; of one launch of a kernel by itself. False: it cannot be measured. */
+    bool (*time)(void *user, void *variant, size_t at, double *us);
+    bool (*alone)(void *user, void *variant, size_t at, const char *entry, double *us);
+    bool (*stop)(void *user); /* the time is over, or the user wants to end */
+    void (*say)(void *user, const char *what, size_t done, size_t all);
+    /* Entries that were found in place so far, or all that were confirmed. */
+    void (*keep)(void *user, const TuningEntry *entries, size_t n);
+} TuneMachine;
+
+typedef struct TuneResult {
+    const TuningEntry *entries;
+    size_t n;
+    const double *untuned_us, *tuned_us; /* of each program; 0: it was not confirmed */
+    bool stopped;
+} TuneResult;
+
+/* `file` is what the entries belong to. False: the untuned model cannot be built or measured. */
+bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m, Arena *keep, TuneResult *out);
+
+#endif
