@@ -233,6 +233,15 @@ says 0 'on h200' why "$room/tuned/fable.lua" %20 -t h200 --tune none
 says 0 'on sm_90a' why "$room/tuned/fable.lua" %20 -t sm_90a
 mv "$room/tuned/tune/nvidia-h200.lua" "$room/user/ftxc/tune"
 XDG_CONFIG_HOME=$room/user says 2 'user/ftxc/tune/nvidia-h200.lua: the file is for NVIDIA H100' why "$room/tuned/fable.lua" %20 -t h200
+# ftxc tune: its mistakes, and what it says without a GPU.
+says 2 'expected one spec or folder, found 0 arguments' tune
+says 2 'expected one spec or folder, found 2 arguments' tune a.lua b.lua
+says 2 'minutes: expected 1 to 1000, found 0' tune a.lua --minutes 0
+says 2 'minutes: expected 1 to 1000, found 1001' tune a.lua --minutes 1001
+says 2 'context: expected 0 or more, found -1' tune a.lua --context -1
+says 2 'buckets: expected numbers with commas between, found "8;9"' tune a.lua --buckets '8;9'
+says 2 'buckets: expected numbers with commas between, found ""' tune a.lua --buckets ''
+FTX_CUDA=0 says 1 'tune measures on a GPU: ' tune specs/fable.lua
 says 2 'emit-cuda: no target is a GPU' compile tests/models/tiny-llama -t cpu --emit-cuda "$room/cuda" -o "$room/x.ftx"
 says 2 'no-weights stores none' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
 for file in fable.lua fable/model.safetensors fable/tokenizer.json; do

@@ -46,6 +46,7 @@ while IFS= read -r line; do
             line="ftxc serve fable.ftx --port 0 -q 2>served & p=\$!; until grep -q ': ready' served; do sleep 0.1; done
                 ${line%%#*} --port \$(sed -n 's/.*listening on .*:\([0-9]*\)\$/\1/p' served); s=\$?; kill \$p; wait \$p; exit \$s"
             ;;
+        'ftxc tune'*) line="! ${line%%#*}" ;; # it wants a GPU, and says so
         'ftxc serve'*) line="timeout -s TERM 4 ${line%%#*} --port 0; grep -q '^ftxc: ready' err" ;; # until it is stopped
     esac
     HOME=$room FTX_CUDA=0 sh -c "$line" >out 2>err </dev/null || {
