@@ -165,6 +165,9 @@ void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, C
 /* The cost by which candidates are compared: one with a `prefer other` line that holds loses to any without. */
 double candidate_cost(const Candidate *x);
 
+/* Why attention v is computed in parts, in place of the fused kernels; NULL: it is not, or v is no attention. */
+const char *apart_reason(const Graph *g, Id v, Arena *a);
+
 bool select_program(const Lower *l, Program *p, Diag *d);
 /* "no kernel for %5 = rmsnorm ...": v, and the contracts that came closest. Returns false. */
 bool why_missing(const Lower *l, Program *p, const uint32_t *uses, Id v, Diag *d);

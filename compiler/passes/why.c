@@ -197,6 +197,12 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
               out);
         return true;
     }
+    if (ir_op_is_view(value->op)) {
+        fprintf(out, "a view: it lies in the memory of %%%u\n", ir_base(g, v));
+        return true;
+    }
+    if (apart_reason(g, v, g->scratch))
+        fprintf(out, "computed in parts: %s\n", apart_reason(g, v, g->scratch));
     lower_open(&l, g, c, t, p, &packing, &plan);
     if (!stage_select(&l, d)) /* finds weight_forms, on which the choice in each program depends */
         return false;
