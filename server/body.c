@@ -258,7 +258,8 @@ static bool read_stop_ids(const json_t *root, const FtxModelInfo *info, FtxReque
         return fault(f, "stop_token_ids", "stop_token_ids: expected a list of at most %d token ids", MOST_STOP_IDS);
     if (!body_ids(v, "stop_token_ids", info->vocab, &ids, &n, f))
         return false;
-    memcpy(lists->stop_ids, ids, n * sizeof *ids);
+    if (ids)
+        memcpy(lists->stop_ids, ids, n * sizeof *ids);
     free(ids);
     q->stop_ids = lists->stop_ids;
     q->stop_ids_count = n;

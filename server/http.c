@@ -383,7 +383,7 @@ static void accept_all(Http *h, double now)
 {
     static const char full[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
                                "Connection: close\r\n\r\n";
-    struct sockaddr_storage from;
+    struct sockaddr_storage from = {0};
     unsigned char address[16];
 
     for (;;) {
@@ -592,13 +592,15 @@ Http *http_open(const HttpOptions *o, char *error, size_t error_bytes)
 
 int http_port(const Http *h)
 {
-    struct sockaddr_storage a;
+    struct sockaddr_storage a = {0};
     socklen_t bytes = sizeof a;
+    uint16_t port = 0;
 
     if (getsockname(h->listener, (struct sockaddr *)&a, &bytes))
         return 0;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&a)->sin6_port
-                                         : ((struct sockaddr_in *)(void *)&a)->sin_port);
+    memcpy(&port, (const char *)&a + offsetof(struct sockaddr_in, sin_port),
+           sizeof port); /* of IPv6 it stands there, too */
+    return ntohs(port);
 }
 
 size_t http_connections(const Http *h)

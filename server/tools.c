@@ -51,7 +51,7 @@ static size_t find_mark(const Text *t, const char *mark, bool *whole)
 {
     const size_t m = strlen(mark);
 
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0; t->at && i < t->n; i++) {
         const size_t n = t->n - i < m ? t->n - i : m;
 
         if (memcmp(t->at + i, mark, n) == 0) {
@@ -262,11 +262,13 @@ static bool read_reason(Parser *p, bool last, PieceSink sink, void *user)
 static bool read_start(Parser *p, bool last)
 {
     const size_t skip = blanks(p->held.at, p->held.n);
-    Text rest = {p->held.at ? p->held.at + skip : NULL, p->held.n - skip, 0};
+    Text rest = {p->held.at, 0, 0};
     bool whole;
 
-    if (!rest.n && !last)
+    if (!rest.at || (skip == p->held.n && !last))
         return false;
+    rest.at += skip;
+    rest.n = p->held.n - skip;
     if (p->reasons && rest.n && find_mark(&rest, think, &whole) == 0) {
         if (!whole && !last)
             return false;
