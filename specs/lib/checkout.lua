@@ -104,8 +104,12 @@ end
 
 -- seq2seq: the architecture reads a source
 local function refuse_unknown_meaning(config, seq2seq)
-  if config:value("quantization_config") ~= nil then
-    ftx.refuse(config.path, "quantization_config: quantised checkpoints are not read; take the original one")
+  local quantised = config:value("quantization_config")
+  if quantised ~= nil then
+    local method = type(quantised) == "table" and quantised.quant_method
+    ftx.refuse(config.path, "quantization_config: checkpoints that are quantised"
+      .. (type(method) == "string" and " (" .. method .. ")" or "")
+      .. " are not read; compile the original one with -D precision.weights=int8 or int4")
   end
   if not seq2seq then config:only("is_encoder_decoder", "false", false) end
   config:only("add_cross_attention", "false", false)
