@@ -83,11 +83,11 @@ static void test_checkout_mistakes(void **state)
         {"{\"architectures\": [\"BertLMHeadModel\"]}", NULL,
          "config.json: architectures: BertLMHeadModel is not known; the nearest that ftxc reads is BertModel. "
          "docs/specs.md says how a file hf/BertLMHeadModel.lua beside config.json describes it"},
-        {"{\"architectures\": [\"Qwen3MoeForCausalLM\"]}", NULL,
-         "config.json: architectures: Qwen3MoeForCausalLM is not known, and nn.* cannot say it yet: it has experts; "
-         "the "
-         "nearest that ftxc reads is Qwen3ForCausalLM. docs/specs.md says how a file hf/Qwen3MoeForCausalLM.lua beside "
-         "config.json describes it"},
+        {"{\"architectures\": [\"GraniteMoeSharedForCausalLM\"]}", NULL,
+         "config.json: architectures: GraniteMoeSharedForCausalLM is not known, and nn.* cannot say it yet: it has "
+         "shared "
+         "experts; the nearest that ftxc reads is GraniteMoeForCausalLM. docs/specs.md says how a file "
+         "hf/GraniteMoeSharedForCausalLM.lua beside config.json describes it"},
         {"{\"architectures\": [\"XLNetLMHeadModel\"]}", NULL,
          "config.json: architectures: XLNetLMHeadModel is not known; the nearest that ftxc reads is LlamaForCausalLM. "
          "docs/specs.md says how a file hf/XLNetLMHeadModel.lua beside config.json describes it"},
