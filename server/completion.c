@@ -126,6 +126,9 @@ static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
         p->n_ids = e->prompt_tokens;
         c->prompt_tokens += e->prompt_tokens;
     }
+    if (!p->counted) /* once for each prompt, whatever its samples */
+        c->cached_tokens += e->cached_tokens;
+    p->counted = true;
     if (best)
         for (size_t i = 0; i < best->count; i++)
             add_token(c, choice, best->ids[i], best->logprobs ? best->logprobs[i] : 0.0f);

@@ -33,7 +33,8 @@ typedef struct Part {
     int number;
     int32_t *ids; /* [n_ids] */
     size_t n_ids;
-    char *text; /* of a prompt that is echoed or, for translators, read; NULL */
+    bool counted; /* its cached tokens */
+    char *text;   /* of a prompt that is echoed or, for translators, read; NULL */
     size_t text_bytes;
 } Part;
 
@@ -52,7 +53,7 @@ typedef struct Completion {
     int n;                  /* choices of each part */
     Part *parts;            /* [n_parts] */
     Choice *choices;        /* [n_parts * n] */
-    size_t n_parts, open_parts, prompt_tokens, new_tokens;
+    size_t n_parts, open_parts, prompt_tokens, new_tokens, cached_tokens;
     time_t created;
     Lists lists;
 } Completion;

@@ -150,22 +150,37 @@ static void print_number(Text *t, const char *name, const char *kind, const char
 
 static double running(const MetricsRow *r)
 {
-    return (double)r->running;
+    return (double)r->stats.running;
 }
 
 static double waiting(const MetricsRow *r)
 {
-    return (double)r->waiting;
+    return (double)(r->waiting + r->stats.waiting);
 }
 
 static double cache(const MetricsRow *r)
 {
-    return r->cache;
+    return r->stats.pages ? (double)(r->stats.pages - r->stats.free_pages) / (double)r->stats.pages : 0.0;
 }
 
 static double prompt_tokens(const MetricsRow *r)
 {
     return (double)r->metrics->prompt_tokens;
+}
+
+static double queries(const MetricsRow *r)
+{
+    return (double)r->stats.prompt_tokens;
+}
+
+static double hits(const MetricsRow *r)
+{
+    return (double)r->stats.cached_tokens;
+}
+
+static double preemptions(const MetricsRow *r)
+{
+    return (double)r->stats.preemptions;
 }
 
 static double new_tokens(const MetricsRow *r)
@@ -199,10 +214,15 @@ void metrics_print(Text *t, const MetricsRow *rows, size_t n, size_t connections
         pthread_mutex_lock(&rows[i].metrics->lock);
     print_number(t, "num_requests_running", "gauge", "samples that run", rows, n, running);
     print_number(t, "num_requests_waiting", "gauge", "requests that wait", rows, n, waiting);
-    print_number(t, "kv_cache_usage_perc", "gauge", "share of the KV cache promised to running requests, 0 to 1", rows,
-                 n, cache);
+    print_number(t, "kv_cache_usage_perc", "gauge", "share of the KV cache that running requests use, 0 to 1", rows, n,
+                 cache);
     print_number(t, "prompt_tokens_total", "counter", "tokens of prompts", rows, n, prompt_tokens);
     print_number(t, "generation_tokens_total", "counter", "tokens written", rows, n, new_tokens);
+    print_number(t, "prefix_cache_queries_total", "counter", "tokens of prompts that have begun to run", rows, n,
+                 queries);
+    print_number(t, "prefix_cache_hits_total", "counter", "of these, tokens that were in the KV cache", rows, n, hits);
+    print_number(t, "num_preemptions_total", "counter", "requests that gave way for want of KV pages", rows, n,
+                 preemptions);
     head(t, "request_success_total", "counter", "requests that have ended");
     for (size_t i = 0; i < n; i++)
         print_success(t, &rows[i]);

@@ -42,8 +42,8 @@ void metrics_refused(Metrics *m);
 typedef struct MetricsRow {
     const char *model;
     Metrics *metrics;
-    size_t running, waiting;
-    double cache; /* the share of the KV cache that is promised to running requests */
+    size_t waiting; /* before the engine */
+    FtxStats stats;
     int context;
     uint64_t kv_tokens;
 } MetricsRow;

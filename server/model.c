@@ -23,7 +23,8 @@ typedef struct Engine {
     pthread_mutex_t lock; /* of all until `active` */
     pthread_cond_t arrived;
     Job *first, **last; /* waiting */
-    size_t waiting, waiting_tokens, running, promised;
+    size_t waiting, waiting_tokens;
+    FtxStats stats;      /* of the engine, after its last step */
     double mean_seconds; /* of a job, the late ones count more */
     bool stop, failed;
     /* the engine's thread */
@@ -40,14 +41,6 @@ static int samples_of(const Job *j)
 static bool unwanted(const Job *j)
 {
     return j->dropped || exchange_gone(j->exchange);
-}
-
-/* Tokens of the KV cache that the engine keeps for a job. */
-static size_t promise(const Served *m, const Job *j)
-{
-    const size_t most = (size_t)m->info.context, sum = j->prompt_tokens + (size_t)j->request.max_new;
-
-    return (j->request.max_new && sum < most ? sum : most) * (size_t)samples_of(j);
 }
 
 /* --- the queue ------------------------------------------------------------------------------------------- */
@@ -97,14 +90,13 @@ bool served_alive(Served *m)
     return !failed;
 }
 
-void served_load(Served *m, size_t *running, size_t *waiting, double *cache)
+void served_load(Served *m, size_t *waiting, FtxStats *stats)
 {
     Engine *e = m->engine;
 
     pthread_mutex_lock(&e->lock);
-    *running = e->running;
     *waiting = e->waiting;
-    *cache = m->info.kv_tokens ? fmin(1.0, (double)e->promised / (double)m->info.kv_tokens) : 0.0;
+    *stats = e->stats;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -148,15 +140,10 @@ static Job *next_job(Engine *e, Job **gone)
 
 static void publish(Engine *e)
 {
-    size_t promised = 0, running = 0;
+    const FtxStats stats = ftx_engine_stats(e->engine);
 
-    for (Job *j = e->active; j; j = j->next) {
-        promised += promise(e->m, j);
-        running += (size_t)j->running;
-    }
     pthread_mutex_lock(&e->lock);
-    e->promised = promised;
-    e->running = running;
+    e->stats = stats;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -338,7 +325,7 @@ bool served_start(Served *m, const QueueLimits *limits, FtxError *err)
     e->m = m;
     e->limits = *limits;
     e->last = &e->first;
-    if (ftx_engine_open(m->model, NULL, &e->engine, err)) {
+    if (ftx_engine_open(m->model, &m->options, &e->engine, err)) {
         free(e);
         return false;
     }

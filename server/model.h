@@ -37,6 +37,7 @@ struct Served {
     char name[200];
     FtxModel *model;
     FtxModelInfo info;
+    FtxOptions options; /* of the engine */
     Metrics metrics;
     int32_t mark_ids[MOST_MARKS]; /* of message.c's marks: special tokens, which a text does not contain; -1: none */
     ToolStyle tools;              /* how the model writes calls */
@@ -49,7 +50,7 @@ typedef struct QueueLimits {
     int seconds; /* a job that would probably wait longer is refused */
 } QueueLimits;
 
-/* Starts the engine's thread. m->model, name and info are set. False: the reason is in err. */
+/* Starts the engine's thread. m->model, name, info and options are set. False: the reason is in err. */
 bool served_start(Served *m, const QueueLimits *limits, FtxError *err);
 /* Ends all jobs without events, closes engine and model. */
 void served_stop(Served *m);
@@ -58,7 +59,7 @@ void served_stop(Served *m);
  * there may be room. 503: the device has failed. */
 int served_submit(Served *m, Job *const *jobs, size_t n, int *retry);
 
-bool served_alive(Served *m); /* false: the device has failed */
-void served_load(Served *m, size_t *running, size_t *waiting, double *cache);
+bool served_alive(Served *m);                                  /* false: the device has failed */
+void served_load(Served *m, size_t *waiting, FtxStats *stats); /* waiting: not yet the engine's */
 
 #endif

@@ -166,7 +166,7 @@ void completion_print(Text *t, const Completion *c)
     for (int i = 0; i < (int)c->n_parts * c->n; i++)
         print_choice(t, c, i);
     text_put(t, "],\"usage\":");
-    answer_usage(t, c->prompt_tokens, c->new_tokens);
+    answer_usage(t, c->prompt_tokens, c->new_tokens, c->cached_tokens);
     text_put(t, "}");
 }
 
@@ -188,7 +188,7 @@ static void end_chunk(Text *t, const Completion *c, Choice *choice, size_t first
     text_put(t, "}]");
     if (c->usage_each) {
         text_put(t, ",\"usage\":");
-        answer_usage(t, c->prompt_tokens, c->new_tokens);
+        answer_usage(t, c->prompt_tokens, c->new_tokens, c->cached_tokens);
     } else if (c->usage) {
         text_put(t, ",\"usage\":null");
     }
@@ -258,7 +258,7 @@ void completion_print_end(Text *t, const Completion *c)
         text_put(t, "data: ");
         print_head(t, c, ".chunk");
         text_put(t, "],\"usage\":");
-        answer_usage(t, c->prompt_tokens, c->new_tokens);
+        answer_usage(t, c->prompt_tokens, c->new_tokens, c->cached_tokens);
         text_put(t, "}\n\n");
     }
     text_put(t, "data: [DONE]\n\n");

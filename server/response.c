@@ -208,9 +208,9 @@ void response_print(Text *t, const Completion *c, bool done)
     text_put(t, ",\"tools\":[],\"usage\":");
     if (done)
         text_printf(t,
-                    "{\"input_tokens\":%zu,\"input_tokens_details\":{\"cached_tokens\":0},\"output_tokens\":%zu,"
+                    "{\"input_tokens\":%zu,\"input_tokens_details\":{\"cached_tokens\":%zu},\"output_tokens\":%zu,"
                     "\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":%zu}",
-                    c->prompt_tokens, c->new_tokens, c->prompt_tokens + c->new_tokens);
+                    c->prompt_tokens, c->cached_tokens, c->new_tokens, c->prompt_tokens + c->new_tokens);
     else
         text_put(t, "null");
     text_put(t, "}");

@@ -104,12 +104,12 @@ void answer_json(Exchange *x, Text *body)
     text_free(body);
 }
 
-void answer_usage(Text *t, size_t prompt_tokens, size_t new_tokens)
+void answer_usage(Text *t, size_t prompt_tokens, size_t new_tokens, size_t cached_tokens)
 {
     text_printf(t,
                 "{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu,"
-                "\"prompt_tokens_details\":{\"cached_tokens\":0}}",
-                prompt_tokens, new_tokens, prompt_tokens + new_tokens);
+                "\"prompt_tokens_details\":{\"cached_tokens\":%zu}}",
+                prompt_tokens, new_tokens, prompt_tokens + new_tokens, cached_tokens);
 }
 
 void with_body(Server *s, Exchange *x, bool (*run)(Server *s, Exchange *x, json_t *root, Fault *f))
@@ -223,7 +223,7 @@ void route_metrics(Server *s, Exchange *x)
 
         rows[i] = (MetricsRow){
             .model = m->name, .metrics = &m->metrics, .context = m->info.context, .kv_tokens = m->info.kv_tokens};
-        served_load(m, &rows[i].running, &rows[i].waiting, &rows[i].cache);
+        served_load(m, &rows[i].waiting, &rows[i].stats);
     }
     metrics_print(&t, rows, s->n_models, http_connections(s->http));
     free(rows);

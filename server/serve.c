@@ -23,7 +23,7 @@
 enum { MOST_KEYS = 1024, DRAIN_SECONDS = 30, FIRST_FILE = 3 /* of systemd's sockets */ };
 
 typedef struct Options {
-    bool help, quiet, keep_reasoning;
+    bool help, quiet, keep_reasoning, no_prefix_cache, no_overcommit;
     const char *host, *key_file, *device, *cors, *tools;
     int port, threads, workers, connections, per_address, queue, queue_seconds, ping, drain;
     uint64_t max_body, queue_tokens, kv_memory, random_weights;
@@ -60,6 +60,10 @@ static const Option table[] = {
      0},
     {"--kv-memory", 0, OPT_BYTES, "4G",
      "device memory for the KV cache of each model (default: what is free, less a reserve)", AT(kv_memory), 0},
+    {"--no-prefix-cache", 0, OPT_FLAG, NULL, "read every prompt whole, also where an earlier one began alike",
+     AT(no_prefix_cache), 0},
+    {"--no-overcommit", 0, OPT_FLAG, NULL,
+     "a request gets KV memory for all of its max_tokens when it begins (default: as it writes)", AT(no_overcommit), 0},
     {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed (artifacts without weights)",
      AT(random_weights), 0},
     {"--quiet", 'q', OPT_FLAG, NULL, "no line for each request", AT(quiet), 0},
@@ -251,6 +255,7 @@ static int open_model(Server *s, const char *file, const char *name, const FtxOp
     if (ftx_model_open(file, options, &m->model, &err))
         return command_failed(&err);
     ftx_model_info(m->model, &m->info);
+    m->options = *options;
     snprintf(m->name, sizeof m->name, "%s", name ? name : m->info.name);
     message_marks(m);
     if (s->tools != TOOLS_NONE)
@@ -376,6 +381,8 @@ static int run_server(Server *s, const Options *o, const TextList *files)
     if (!device_parse(o->device, o->threads, o->random_weights, &options, error, sizeof error))
         return command_mistake("serve", "%s", error);
     options.kv_bytes = o->kv_memory;
+    options.prefix_cache = !o->no_prefix_cache;
+    options.overcommit = !o->no_overcommit;
     if (o->key_file && !read_keys(s, o->key_file))
         return EXIT_FAILED;
     s->models = command_must(calloc(files->n, sizeof *s->models));

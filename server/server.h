@@ -45,7 +45,7 @@ Served *server_model(Server *s, const json_t *root, Fault *f);
 bool server_submit(Served *m, Job *const *jobs, size_t n, Fault *f);
 
 /* The keys and values of every usage object. */
-void answer_usage(Text *t, size_t prompt_tokens, size_t new_tokens);
+void answer_usage(Text *t, size_t prompt_tokens, size_t new_tokens, size_t cached_tokens);
 
 /* Runs in a worker: `run` gets the parsed body. What it refuses is answered. */
 void with_body(Server *s, Exchange *x, bool (*run)(Server *s, Exchange *x, json_t *root, Fault *f));
