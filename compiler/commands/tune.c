@@ -25,7 +25,7 @@ typedef struct Options {
     TextList defines;
 } Options;
 
-enum { MINUTES = 10, CONTEXT = 128, REPEAT = 5 };
+enum { MINUTES = 10, CONTEXT = 128, MOST_CONTEXT = 2048, REPEAT = 5 };
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
@@ -36,7 +36,8 @@ static const Option table[] = {
      AT(any_order), 0},
     {"--buckets", 0, OPT_TEXT, "LIST", "only programs of these sizes: 1,8,64; 0: those of any size (default: all)",
      AT(buckets), 0},
-    {"--context", 0, OPT_INT, "N", "tokens before those of a decode step (default 128)", AT(context), 0},
+    {"--context", 0, OPT_INT, "N",
+     "tokens before those of a decode step (default 128); 2048 are timed, too, if the limits allow", AT(context), 0},
     {"--kv-memory", 0, OPT_BYTES, "4G", "device memory for the KV cache of each of two engines (default 4G)",
      AT(kv_memory), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
@@ -46,7 +47,8 @@ static const Option table[] = {
 #undef AT
 
 typedef struct Program { /* of the target, as ftx_engine_bench runs it; sequences 0: it is not tuned */
-    int sequences, tokens, context;
+    int sequences, tokens, context[TUNE_POINTS];
+    size_t points;
 } Program;
 
 typedef struct Tuner {
@@ -131,7 +133,7 @@ static bool build(void *user, const TuningEntry *entries, size_t n, void **varia
     return ok;
 }
 
-static bool bench(Tuner *t, const Variant *v, size_t at, int repeat, double *us)
+static bool bench(Tuner *t, const Variant *v, size_t at, size_t point, int repeat, double *us)
 {
     const Program *p = &t->programs.at[at];
     double least, most;
@@ -139,14 +141,19 @@ static bool bench(Tuner *t, const Variant *v, size_t at, int repeat, double *us)
 
     if (!p->sequences)
         return false;
-    return ftx_engine_bench(v->engine, p->sequences, p->tokens, p->context, repeat, us, &least, &most, &err) ==
+    return ftx_engine_bench(v->engine, p->sequences, p->tokens, p->context[point], repeat, us, &least, &most, &err) ==
                FTX_OK ||
            fail(t, err.text);
 }
 
-static bool time_program(void *user, void *variant, size_t at, double *us)
+static size_t points(void *user, size_t at)
 {
-    return bench(user, variant, at, REPEAT, us);
+    return ((Tuner *)user)->programs.at[at].points;
+}
+
+static bool time_program(void *user, void *variant, size_t at, size_t point, double *us)
+{
+    return bench(user, variant, at, point, REPEAT, us);
 }
 
 /* Profiles the program: the mean of each kernel's launches in three runs, each launched by itself. */
@@ -155,7 +162,7 @@ static bool profile(Tuner *t, Variant *v, size_t at)
     double program, *before;
     FtxError err;
     size_t n = 0;
-    bool ok = ftx_engine_profile(v->engine, true, &v->rows, &n, &err) == FTX_OK && bench(t, v, at, 1, &program);
+    bool ok = ftx_engine_profile(v->engine, true, &v->rows, &n, &err) == FTX_OK && bench(t, v, at, 0, 1, &program);
 
     free(v->alone_us);
     v->alone_us = command_must(calloc(n + 1, sizeof *v->alone_us));
@@ -165,7 +172,7 @@ static bool profile(Tuner *t, Variant *v, size_t at)
         before[2 * i] = v->rows[i].time_us;
         before[2 * i + 1] = (double)v->rows[i].launches;
     }
-    ok = ok && bench(t, v, at, 3, &program);
+    ok = ok && bench(t, v, at, 0, 3, &program);
     for (size_t i = 0; ok && i < n; i++)
         if ((double)v->rows[i].launches > before[2 * i + 1])
             v->alone_us[i] = (v->rows[i].time_us - before[2 * i]) / ((double)v->rows[i].launches - before[2 * i + 1]);
@@ -269,6 +276,16 @@ static int least_of(int64_t a, int64_t b)
     return (int)(a < b ? a : b);
 }
 
+/* The longest context of a decode step, at most 2048: what the limits allow and the KV cache of --kv-memory is sure to hold. */
+static int most_context(const Tuner *t, int sequences)
+{
+    const Limits *l = &t->spec.graph->limits;
+    const int64_t pages = l->kv_pages / (sequences ? sequences : 1), tokens = pages * l->kv_block - 64;
+    const int context = least_of(tokens, l->context - 64);
+
+    return context > MOST_CONTEXT ? MOST_CONTEXT : context > 0 ? context : 0;
+}
+
 /* The step that runs a program. Called for each program in the order of the target's. */
 static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
 {
@@ -278,15 +295,18 @@ static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
     const int64_t most = bucket ? bucket : l->tokens;
     Program p = {0};
 
-    if (kind == FTX_PROG_DECODE)
-        p = (Program){least_of(bucket ? bucket : l->sequences, l->sequences), 1,
-                      least_of(t->o->context, l->context - 64)};
-    else if (kind == FTX_PROG_STEP && !encoder)
-        p = (Program){1, least_of(most, l->context), 0};
-    else if (kind == FTX_PROG_ENCODE && encoder)
-        p = (Program){least_of((most + l->context - 1) / l->context, l->sequences), least_of(most, l->context), 0};
-    if (p.context < 0)
-        p.context = 0;
+    if (kind == FTX_PROG_DECODE) {
+        p = (Program){.sequences = least_of(bucket ? bucket : l->sequences, l->sequences), .tokens = 1, .points = 2};
+        p.context[0] = least_of(t->o->context, l->context > 64 ? l->context - 64 : 0);
+        p.context[1] = most_context(t, p.sequences);
+        p.points = p.context[1] > p.context[0] ? 2 : 1;
+    } else if (kind == FTX_PROG_STEP && !encoder) {
+        p = (Program){.sequences = 1, .tokens = least_of(most, l->context), .points = 1};
+    } else if (kind == FTX_PROG_ENCODE && encoder) {
+        p = (Program){.sequences = least_of((most + l->context - 1) / l->context, l->sequences),
+                      .tokens = least_of(most, l->context),
+                      .points = 1};
+    }
     if (!in_list(t->o->buckets, bucket))
         p.sequences = 0;
     *(Program *)arena_push(t->keep, t->programs) = p;
@@ -348,7 +368,7 @@ static bool make_folder(Tuner *t, Diag *d)
 
 static bool tune(Tuner *t, Diag *d)
 {
-    const TuneMachine machine = {t, build, drop, time_program, time_alone, stop, say, keep_entries};
+    const TuneMachine machine = {t, build, drop, points, time_program, time_alone, stop, say, keep_entries};
     Precision *precision = &t->spec.precision;
     Targets targets = {0};
     TuneCases cases = {0};

@@ -11,11 +11,11 @@ enum {
     ROUNDS = 6,     /* A B B A */
     CONFIRMED = 10, /* rounds of the last comparison */
 };
-static const double SLOWER_ALONE = 1.05, LEAST_GAIN = 0.005;
+static const double SLOWER_ALONE = 1.05, LEAST_GAIN = 0.005, LEAST_LOSS = 0.001;
 
 typedef struct Best { /* of the candidates of a case */
     TuneCandidate *x; /* NULL: none is faster */
-    double us, untuned_us, gain_us;
+    double us, untuned_us, gain;
 } Best;
 
 typedef struct Search {
@@ -32,7 +32,8 @@ typedef struct Search {
         TuneCase **at;
         size_t n, cap;
     } * of;        /* [programs]: its cases, the one with the largest cost first */
-    double *noise; /* [programs] of one run; < 0: the program cannot be measured */
+    double *noise; /* [programs][TUNE_POINTS] of one run */
+    bool *timed;   /* [programs]: it can be measured */
     Best *best;    /* [programs]: of the cases that are being tried */
     size_t done, all;
 } Search;
@@ -196,11 +197,17 @@ static void search_alone(Search *s)
 
 /* --- in place -------------------------------------------------------------------------------------- */
 
-/* The medians of both over rounds A B B A, and of their difference in a round. */
-static bool compare(Search *s, void *a, void *b, size_t at, size_t rounds, double *a_us, double *b_us, double *gain_us)
+typedef struct Comparison {
+    double a_us, b_us; /* of the point with the largest gain */
+    double gain;       /* the sum of all points', as a share of their times */
+    bool faster;       /* at one point by more than the noise and half a percent, and slower at none */
+} Comparison;
+
+/* The medians of both over rounds A B B A at one point, and of their difference in a round. */
+static bool compare_at(Search *s, void *a, void *b, size_t at, size_t point, size_t rounds, double us[3])
 {
     void *const order[] = {a, b, b, a};
-    double us[3][CONFIRMED];
+    double all[3][CONFIRMED];
 
     for (size_t r = 0; r < rounds; r++) {
         double sum[2] = {0, 0};
@@ -208,49 +215,68 @@ static bool compare(Search *s, void *a, void *b, size_t at, size_t rounds, doubl
         for (int turn = 0; turn < 4; turn++) {
             double one = 0;
 
-            if (stopped(s) || !s->m->time(s->m->user, order[turn], at, &one))
+            if (stopped(s) || !s->m->time(s->m->user, order[turn], at, point, &one))
                 return false;
             sum[turn == 1 || turn == 2] += 0.5 * one;
         }
-        us[0][r] = sum[0];
-        us[1][r] = sum[1];
-        us[2][r] = sum[0] - sum[1];
+        all[0][r] = sum[0];
+        all[1][r] = sum[1];
+        all[2][r] = sum[0] - sum[1];
     }
-    *a_us = median(us[0], rounds);
-    *b_us = median(us[1], rounds);
-    *gain_us = median(us[2], rounds);
+    for (int i = 0; i < 3; i++)
+        us[i] = median(all[i], rounds);
+    return true;
+}
+
+static bool compare(Search *s, void *a, void *b, size_t at, size_t rounds, Comparison *out)
+{
+    double best = -INFINITY;
+    bool slower = false;
+
+    *out = (Comparison){0};
+    for (size_t point = 0; point < s->m->points(s->m->user, at); point++) {
+        const double noise = 3 * s->noise[at * TUNE_POINTS + point] / sqrt((double)rounds);
+        double us[3], gain;
+
+        if (!compare_at(s, a, b, at, point, rounds, us))
+            return false;
+        gain = us[2] / us[0];
+        out->gain += gain;
+        out->faster |= gain > LEAST_GAIN && us[2] > noise;
+        slower |= us[2] < -noise && gain < -LEAST_LOSS;
+        if (gain > best) {
+            best = gain;
+            out->a_us = us[0];
+            out->b_us = us[1];
+        }
+    }
+    out->faster &= !slower;
     return true;
 }
 
 /* The distance of the quartiles of a normal distribution is 1.35 sigma. */
-static void measure_noise(Search *s, size_t at)
+static bool measure_noise(Search *s, size_t at)
 {
     double us[SAMPLES];
 
-    s->noise[at] = -1;
-    for (size_t i = 0; i < SAMPLES; i++)
-        if (stopped(s) || !s->m->time(s->m->user, s->base, at, &us[i]))
-            return;
-    qsort(us, SAMPLES, sizeof *us, by_size);
-    s->noise[at] = (us[SAMPLES * 3 / 4] - us[SAMPLES / 4]) / 1.35;
-}
-
-static bool is_gain(const Search *s, size_t at, double a_us, double gain_us)
-{
-    const double noise = 3 * s->noise[at] / sqrt(ROUNDS);
-
-    return gain_us > a_us * LEAST_GAIN && gain_us > noise;
+    for (size_t point = 0; point < s->m->points(s->m->user, at); point++) {
+        for (size_t i = 0; i < SAMPLES; i++)
+            if (stopped(s) || !s->m->time(s->m->user, s->base, at, point, &us[i]))
+                return false;
+        qsort(us, SAMPLES, sizeof *us, by_size);
+        s->noise[at * TUNE_POINTS + point] = (us[SAMPLES * 3 / 4] - us[SAMPLES / 4]) / 1.35;
+    }
+    return true;
 }
 
 static void measure_in_place(Search *s, void *variant, const Trial *trials, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const size_t at = trials[i].c->at;
-        double a = 0, b = 0, gain = 0;
+        Comparison c;
 
-        if (compare(s, s->base, variant, at, ROUNDS, &a, &b, &gain) && is_gain(s, at, a, gain) &&
-            gain > s->best[at].gain_us)
-            s->best[at] = (Best){trials[i].x, b, a, gain};
+        if (compare(s, s->base, variant, at, ROUNDS, &c) && c.faster && c.gain > s->best[at].gain)
+            s->best[at] = (Best){trials[i].x, c.b_us, c.a_us, c.gain};
     }
 }
 
@@ -276,7 +302,7 @@ static bool search_case(Search *s, size_t k)
 
         more = false;
         for (size_t p = 0; p < programs; p++) {
-            TuneCase *c = k < s->of[p].n && s->noise[p] >= 0 ? s->of[p].at[k] : NULL;
+            TuneCase *c = k < s->of[p].n && s->timed[p] ? s->of[p].at[k] : NULL;
 
             for (size_t i = 0, seen = 0; c && i < c->candidates.n; i++)
                 if (!c->candidates.at[i].dropped && seen++ == j) {
@@ -316,11 +342,11 @@ static void confirm(Search *s, TuneResult *out)
     built = build(s, NULL, 0, &untuned);
     s->taken.n = taken;
     for (size_t p = 0; built && p < s->cases->programs; p++) {
-        double gain = 0;
+        Comparison c = {0};
 
-        keeps[p] = s->noise[p] >= 0 &&
-                   compare(s, untuned, s->base, p, CONFIRMED, &untuned_us[p], &tuned_us[p], &gain) &&
-                   gain > untuned_us[p] * LEAST_GAIN;
+        keeps[p] = s->timed[p] && compare(s, untuned, s->base, p, CONFIRMED, &c) && c.faster;
+        untuned_us[p] = c.a_us;
+        tuned_us[p] = c.b_us;
     }
     if (built)
         s->m->drop(s->m->user, untuned);
@@ -358,13 +384,14 @@ bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m,
     *out = (TuneResult){0};
     s.of = arena_alloc(keep, sizeof *s.of * cases->programs);
     memset(s.of, 0, sizeof *s.of * cases->programs);
-    s.noise = arena_array(keep, double, cases->programs);
+    s.noise = arena_array(keep, double, cases->programs *TUNE_POINTS);
+    s.timed = arena_array(keep, bool, cases->programs);
     most = sort_cases(&s);
     if (!build(&s, NULL, 0, &s.base))
         return false;
     search_alone(&s);
     for (size_t p = 0; p < cases->programs; p++)
-        measure_noise(&s, p);
+        s.timed[p] = measure_noise(&s, p);
     s.done = 0;
     s.all = most;
     for (size_t k = 0; k < most && s.base && !stopped(&s); k++) {

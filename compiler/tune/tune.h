@@ -4,8 +4,9 @@
  *
  *   alone      every candidate once, each launch by itself, with the weights cold as they are between two layers. This only
  *              prunes: what is more than 5 % slower than the best is left out
- *   in place   the whole program, with and without the candidate, in turn (A B B A). A candidate is taken if the program gets
- *              faster by more than 0.5 % and by more than the noise that was measured
+ *   in place   the whole program, with and without the candidate, in turn (A B B A), with little context and with much. A
+ *              candidate is taken if the program gets faster in one of these by more than 0.5 % and by more than the noise that
+ *              was measured, and slower in none by more than the noise
  *
  * At the end each program is compared with the untuned one; where that is not slower by 0.5 %, all its entries are dropped.
  * Programs do not depend on each other, so a variant has the next candidate of every program at once. */
@@ -41,14 +42,18 @@ typedef struct TuneCases {
     size_t programs; /* of the target */
 } TuneCases;
 
+enum { TUNE_POINTS = 2 };
+
 /* What a search needs of the world. */
 typedef struct TuneMachine {
     void *user;
     /* A model that follows these entries. False: it cannot be built. */
     bool (*build)(void *user, const TuningEntry *entries, size_t n, void **variant);
     void (*drop)(void *user, void *variant);
+    /* In how many steps a program is timed, at most TUNE_POINTS: few and many tokens of context. */
+    size_t (*points)(void *user, size_t at);
     /* Microseconds of a run of program `at`; of one launch of a kernel by itself. False: it cannot be measured. */
-    bool (*time)(void *user, void *variant, size_t at, double *us);
+    bool (*time)(void *user, void *variant, size_t at, size_t point, double *us);
     bool (*alone)(void *user, void *variant, size_t at, const char *entry, double *us);
     bool (*stop)(void *user); /* the time is over, or the user wants to end */
     void (*say)(void *user, const char *what, size_t done, size_t all);

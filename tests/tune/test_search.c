@@ -14,6 +14,7 @@ enum { PROGRAMS = 2, MOST_CASES = 4, CANDIDATES = 6 };
 typedef struct Effect {
     double place, alone;
     bool fails;
+    double second; /* as place, at the second point */
 } Effect;
 
 typedef struct World {
@@ -24,6 +25,7 @@ typedef struct World {
     double fades;        /* effects are so many percent smaller once two entries are followed */
     uint64_t random;
     int timed, stop_at; /* runs; 0: never */
+    size_t points;
     int open, built, told, tried[MOST_CASES][CANDIDATES];
     size_t kept;
     TuningFile file;
@@ -81,7 +83,13 @@ static double noise(World *w)
     return w->noise * ((double)(w->random >> 40) / (double)(1 << 24) - 0.5);
 }
 
-static bool time_program(void *user, void *variant, size_t at, double *us)
+static size_t points(void *user, size_t at)
+{
+    assert_true(at < PROGRAMS);
+    return ((World *)user)->points;
+}
+
+static bool time_program(void *user, void *variant, size_t at, size_t point, double *us)
 {
     const Variant *v = variant;
     World *w = user;
@@ -92,7 +100,7 @@ static bool time_program(void *user, void *variant, size_t at, double *us)
         followed += v->follows[i] >= 0;
     for (size_t i = 0; i < w->cases.n; i++)
         if (w->cases.at[i].at == at && v->follows[i] >= 0) {
-            percent += v->at[i].place * (followed > 1 ? 1 - w->fades / 100 : 1);
+            percent += (point ? v->at[i].second : v->at[i].place) * (followed > 1 ? 1 - w->fades / 100 : 1);
             w->tried[i][v->follows[i]]++;
         }
     *us = 10 * percent;
@@ -138,7 +146,7 @@ static World world(size_t n)
 {
     static const char *const kernels[] = {"first", "first", "second", "second"}, *const programs[] = {"decode 1",
                                                                                                       "step"};
-    World w = {.keep = arena_open(), .noise = 0.1, .random = 1};
+    World w = {.keep = arena_open(), .noise = 0.1, .random = 1, .points = 1};
 
     w.cases.programs = PROGRAMS;
     for (size_t i = 0; i < n; i++) {
@@ -164,7 +172,7 @@ static World world(size_t n)
 
 static TuneResult search(World *w)
 {
-    const TuneMachine machine = {w, build, drop, time_program, time_alone, stop, say, keep_entries};
+    const TuneMachine machine = {w, build, drop, points, time_program, time_alone, stop, say, keep_entries};
     TuneResult r;
 
     assert_true(tune_search(&w->cases, &w->file, &machine, w->keep, &r));
@@ -246,8 +254,8 @@ static void pruned(void **state)
     TuneResult r;
 
     (void)state;
-    w.effect[0][0] = (Effect){-5, 6, false};
-    w.effect[0][5] = (Effect){-2, -3, false};
+    w.effect[0][0] = (Effect){.place = -5, .alone = 6};
+    w.effect[0][5] = (Effect){.place = -2, .alone = -3};
     r = search(&w);
     assert_int_equal(r.n, 1);
     check_entry(&r.entries[0], "first", "decode 1", 5);
@@ -317,6 +325,23 @@ static void interrupted(void **state)
     assert_int_equal(most, 3);
 }
 
+/* With much context what is faster with little may be slower: it is not taken; the best by both is. */
+static void contexts(void **state)
+{
+    World w = world(2);
+    TuneResult r;
+
+    (void)state;
+    w.points = TUNE_POINTS;
+    w.effect[0][1] = (Effect){.place = -5, .second = 1};
+    w.effect[0][2] = (Effect){.place = -2, .second = 0};
+    w.effect[0][3] = (Effect){.place = 0, .second = -3};
+    r = search(&w);
+    assert_int_equal(r.n, 1);
+    check_entry(&r.entries[0], "first", "decode 1", 3);
+    arena_close(w.keep);
+}
+
 /* The same times give the same entries. */
 static void repeatable(void **state)
 {
@@ -344,7 +369,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal),       cmocka_unit_test(faster),      cmocka_unit_test(drift),
         cmocka_unit_test(pruned),      cmocka_unit_test(unbuildable), cmocka_unit_test(confirmed),
-        cmocka_unit_test(interrupted), cmocka_unit_test(repeatable),
+        cmocka_unit_test(interrupted), cmocka_unit_test(contexts),    cmocka_unit_test(repeatable),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
