@@ -385,7 +385,6 @@ static void compute(Machine *m, Id id)
     case OP_ROUTE:
     case OP_EXPERT_LINEAR:
     case OP_EXPERT_SUM:
-    case OP_QUANTISE: /* no random decoder has one */
     case OP_NONE:
     case OP_COUNT: fail();
     }
