@@ -312,11 +312,11 @@ static int listen_and_serve(Server *s, const Options *o)
                      .stop = stop,
                      .refuse = refuse,
                      .user = s};
-    char header[300], error[300] = "";
+    char error[300] = "";
 
     if (o->cors) {
-        snprintf(header, sizeof header, "Access-Control-Allow-Origin: %.200s\r\n", o->cors);
-        h.header = header;
+        snprintf(s->header, sizeof s->header, "Access-Control-Allow-Origin: %.200s\r\n", o->cors);
+        h.header = s->header;
     }
     allow_files(o->connections);
     s->http = http_open(&h, error, sizeof error);

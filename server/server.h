@@ -20,6 +20,7 @@ typedef struct Server {
     ToolStyle tools;     /* NONE: as the model's vocabulary suggests */
     bool keep_reasoning; /* what stands in <think> stays in the text */
     const char *cors;    /* NULL: no header */
+    char header[300];    /* lines of every answer */
     bool quiet;
     double drain_seconds;
     time_t started;
