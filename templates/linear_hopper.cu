@@ -4,8 +4,8 @@
 // the model of `select`, so rank decides; measured, it is the faster of the two. Layer norm before it is a launch of
 // its own.
 //
-//   plain    RMSNorm before, activation, GLU or residual after in one kernel
-//   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
+//   plain    RMSNorm before, activation or GLU after in one kernel; without a norm linear_swapped is faster
+//   append   RMSNorm and the joined q, k, v projection with RoPE; k and v go to the KV cache
 //   head     logits of the last token of each sequence (LAST) or of rows that are already selected, and their segments
 //
 // CLUSTER_SIZE, TILE_N: each block fills an SM, and all blocks of a launch run at once. An H200 holds 66, 30 and 15
@@ -24,14 +24,9 @@
 //@ head:   rank 280
 //@ plain, append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
 //@ head:   args  $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
-//@ plain:  match y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
-//@ plain:  match y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
-//@ plain:  match y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
-//@ plain:  match y = add(linear(x, w, b?), r)                    | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
 //@ plain:  match y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
 //@ plain:  match y = act(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
 //@ plain:  match y = glu(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
-//@ append: match y = append(linear(x, w, b?), t?)                | NORM=0 EPS=0
 //@ append: match y = append(linear(rmsnorm(x, g), w, b?), t?)    | NORM=1 EPS=rmsnorm.eps
 //@ head:   gives y as segments SEGMENTS
 //@ head:   match y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps LAST=1

@@ -1,6 +1,6 @@
 // linear_wide.cu - contracts and instance of linear_wide.cuh: linear layers of up to 64 rows, any K and N, every GPU
 //
-// Chosen for 16-bit weights in programs of up to 64 tokens where neither linear nor linear_hopper fits: GPUs before
+// Chosen for 16-bit weights in programs of up to 64 tokens where none of linear, linear_swapped and linear_hopper fits: GPUs before
 // sm_90, other forms of sm_90 than sm_90a above 8 rows, sm_100 and sm_120 above 8 rows, K that is no multiple of 8.
 //
 //   plain    norm before, activation, GLU or residual after in one kernel

@@ -95,6 +95,7 @@ class Contract:
         self.lines, self.fixed = [], {}
         self.consts, self.fits, self.launch, self.matches = [], [], {}, []
         self.prefer = []  # ({constant: value}, condition)
+        self.tiled = {}   # argument: rows of a tile
         self.shared = []  # (region, bytes, "over", "after", "align" or "", region or number)
         for line in open(path).read().splitlines():
             m = re.match(r"//@ (?:((?:\w+,\s*)*\w+):)?\s*(\w+)\s(.*)", line)
@@ -126,6 +127,9 @@ class Contract:
             elif key == "shared":
                 m = re.match(r"(\w+)\s+(.*?)(?:\s+(over|after|align)\s+(\w+))?$", rest.split("//")[0].strip())
                 self.shared.append(m.groups())
+            elif key == "tiled":
+                n, v = rest.split(None, 1)
+                self.tiled[n] = v
             elif key == "match":
                 self.matches.append(rest)
 
@@ -142,6 +146,8 @@ class Contract:
         for f in self.fits:
             if not evaluate(f, env):
                 raise ValueError("fits " + f)
+        for n, v in self.tiled.items():
+            env["TILED_" + n] = evaluate(v, env)
         env["SMS"] = sms
         for n in ("grid", "block", "smem"):
             parts, depth = [""], 0

@@ -3,7 +3,7 @@
 //
 //     python3 tests/gpu/linear_check.py DIR
 //     nvcc -O2 -std=c++17 -Ikernels -Itests/gpu -gencode arch=compute_90a,code=sm_90a -cudart static \
-//          -o DIR/linear_check tests/gpu/linear_check.cu DIR/part*.cu
+//          -o DIR/linear_check tests/gpu/linear_check.cu DIR/part*.cu -ldl
 //     DIR/linear_check [check|time|all] [part of a sequence's name]
 #include <algorithm>
 #include <cmath>
@@ -13,9 +13,12 @@
 #include <map>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include <cuda.h>
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 
 #include "linear_check.h"
 #include "body/linear.cuh"
@@ -27,7 +30,7 @@ static void expect_ok(cudaError_t e, const char *what, int line)
     fprintf(stderr, "linear_check.cu:%d %s: %s\n", line, what, cudaGetErrorString(e));
     exit(1);
 }
-#define CK(x) expect_ok((x), #x, __LINE__)
+#define CK(x) expect_ok((cudaError_t)(x), #x, __LINE__)
 
 extern const Instance part0[], part1[], part2[], part3[];
 extern const int part0_count, part1_count, part2_count, part3_count;
@@ -110,8 +113,51 @@ static double activation(int kind, double x)
     return x;
 }
 
-static void launch(const Instance &i, const LinearArgs &a, bool overlap)
+// TMA descriptors. The host makes them; send_maps() copies them to the device, before the launches run.
+enum { MAPS = 1 << 14, MAP = 128 };
+static decltype(&cuTensorMapEncodeTiled) encode;
+static char *device_maps;
+static std::vector<CUtensorMap> host_maps;
+static std::map<std::tuple<const void *, int, int, int, int>, int> map_of;
+
+static const void *find_map(const void *matrix, int rows, int columns, int tile_rows, int type)
 {
+    int &at = map_of[{matrix, rows, columns, tile_rows, type}];
+    if (at == 0) {
+        const cuuint64_t size[] = {(cuuint64_t)columns, (cuuint64_t)rows}, stride[] = {2 * (cuuint64_t)columns};
+        const cuuint32_t tile[] = {64, (cuuint32_t)tile_rows}, every[] = {1, 1};
+        CUtensorMap m;
+        CK(encode(&m, type == 3 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, (void *)matrix, size, stride,
+                  tile, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+        host_maps.push_back(m);
+        at = (int)host_maps.size();
+        CK(at > MAPS);
+    }
+    return device_maps + (size_t)(at - 1) * MAP;
+}
+static void send_maps()
+{
+    CK(cudaMemcpy(device_maps, host_maps.data(), host_maps.size() * MAP, cudaMemcpyHostToDevice));
+}
+static void forget_maps()
+{
+    host_maps.clear();
+    map_of.clear();
+}
+// The arguments as the kernel takes them.
+static LinearArgs mapped(const Instance &i, LinearArgs a)
+{
+    if (i.tile_x)
+        a.x = find_map(a.x, i.last ? TOKENS : i.m, i.k, i.tile_x, i.x);
+    if (i.tile_w)
+        a.w = find_map(a.w, i.n, i.k, i.tile_w, i.x);
+    return a;
+}
+
+static void launch(const Instance &i, LinearArgs a, bool overlap)
+{
+    a = mapped(i, a);
     cudaLaunchConfig_t c = {};
     c.gridDim = dim3(i.grid);
     c.blockDim = dim3(i.block);
@@ -153,7 +199,7 @@ struct Problem {  // inputs and the reference of one key
     Buffer x, w, g, c, b, r, table, step, token, rows, pages, k, v, y;
     std::vector<double> want, want_k;  // outputs; and for append the values of k then v by row
     int out = 0;
-    std::map<int, std::vector<char>> first;  // bits of a row; Hopper's form has its own order of sums
+    std::map<int, std::vector<char>> first;  // bits of a row; Hopper's form has an order of sums for each size of clusters
 };
 
 static void make(Problem &p, const Instance &i)
@@ -285,6 +331,8 @@ static void check(Problem &p, const Instance &i)
                     (FtxStep *)p.step.device, (FtxToken *)p.token.device, (FtxRow *)p.rows.device, (int *)p.pages.device,
                     p.k.device, p.v.device, p.y.device};
     prepare(i);
+    mapped(i, a);
+    send_maps();
     launch(i, a, true);
     CK(cudaStreamSynchronize(stream));
     CK(cudaGetLastError());
@@ -310,7 +358,7 @@ static void check(Problem &p, const Instance &i)
             compare(c.get(at, i.kv), p.want_k[(size_t)m * 2 * i.G * i.E + n]);
             bits.insert(bits.end(), c.host.begin() + at * size_of(i.kv), c.host.begin() + (at + 1) * size_of(i.kv));
         }
-        std::vector<char> &first = p.first[strstr(i.family, "hopper") ? MAX_M + m : m];
+        std::vector<char> &first = p.first[strstr(i.family, "hopper") || strstr(i.family, "swapped") ? i.cluster * MAX_M + m : m];
         if (first.empty())
             first = bits;
         else if (first == bits)
@@ -382,6 +430,7 @@ static double time_chain(Chain &c, const std::vector<Instance> &list, int repeat
         }
     CK(cudaStreamEndCapture(stream, &graph));
     CK(cudaGraphInstantiate(&exec, graph, 0));
+    send_maps();
     cudaEvent_t t0, t1;
     CK(cudaEventCreate(&t0)), CK(cudaEventCreate(&t1));
     std::vector<double> t;
@@ -461,6 +510,9 @@ int main(int argc, char **argv)
     cudaDeviceProp pr;
     CK(cudaGetDeviceProperties(&pr, 0));
     CK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CK(cudaMalloc(&device_maps, (size_t)MAPS * MAP));
+    encode = (decltype(encode))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuTensorMapEncodeTiled");
+    CK(!encode);
     printf("%s, %d SMs, seed %u\n", pr.name, pr.multiProcessorCount, seed);
     std::vector<Instance> all;
     all.insert(all.end(), part0, part0 + part0_count), all.insert(all.end(), part1, part1 + part1_count);
@@ -481,6 +533,7 @@ int main(int argc, char **argv)
                 }
             for (Buffer *d : {&p.x, &p.w, &p.g, &p.c, &p.b, &p.r, &p.table, &p.step, &p.token, &p.rows, &p.pages, &p.k, &p.v, &p.y})
                 d->close();
+            forget_maps();
         }
         printf("%d failures\n", failures);
     }

@@ -6,7 +6,9 @@ struct Instance {
     int x, y, kv; // DType: 1 fp32, 2 fp16, 3 bf16
     int n, k, m, norm, bias, act, glu, res, append, H, G, E, ROT, last;
     int grid, block, smem;
-    const char *seq; // timed sequence, or ""
+    int tile_x, tile_w; // rows of the tiles of a TMA descriptor; 0: the kernel takes the address
+    int cluster;        // blocks of a cluster
+    const char *seq;    // timed sequence, or ""
     const char *note;
     int id;
 };

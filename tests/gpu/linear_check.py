@@ -19,9 +19,18 @@ ONLY = sys.argv[2] if len(sys.argv) > 2 else ""
 rows, contracts = [], {}
 
 
+def norms(template):
+    """The norms that a template's match lines have: 0 none, 1 RMS norm, 2 layer norm."""
+    if "swapped" in template:
+        return (0,)
+    if "hopper" in template:
+        return (0, 1) if "head" in template else (1,)
+    return (0, 1, 2)
+
+
 def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, kv=None, y=None, seq="", force={}):
     """One instance. heads: (H, G, E, ROT) of append. seq: belongs to a timed sequence."""
-    if ONLY not in template or ("hopper" in template and norm == 2):
+    if ONLY not in template or norm not in norms(template):
         return False
     if template not in contracts:
         kernel, variant = re.fullmatch(r"(\w+?)(?:_(append|head))?", template).groups()
@@ -42,13 +51,14 @@ def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, k
     body = re.sub(r'^#include.*$', "", c.body(name, env), flags=re.M)
     facts = dict(x=x, y=y, kv=kv or x, n=n, k=k, m=m, norm=norm, bias=bias, act=act, glu=glu, res=res, append=int(bool(heads)),
                  H=h, G=g, E=e, ROT=rot, last=int(last), grid=env["LAUNCH_grid"][0], block=env["LAUNCH_block"][0],
-                 smem=env["LAUNCH_smem"][0])
+                 smem=env["LAUNCH_smem"][0], tile_x=env.get("TILED_x", 0), tile_w=env.get("TILED_w", 0),
+                 cluster=env.get("CLUSTER_SIZE", 1))
     rows.append((template, name, body, facts, seq, f'N{env.get("TILE_N","-")} P{env.get("PASSES","-")} CL{env.get("CLUSTER_SIZE","-")} ST{env.get("STAGES","-")} {force or ""}'))
     return True
 
 
 def every(x, n, k, ms, **kw):
-    """The narrow form where it fits, the wide form always, Hopper's where it fits, for each bucket."""
+    """The narrow form where it fits, the wide form always, those of Hopper where they fit, for each bucket."""
     suffix = "_append" if kw.get("heads") else "_head" if kw.pop("last", 0) else ""
     for m in ms:
         if x == FP32:
@@ -57,6 +67,8 @@ def every(x, n, k, ms, **kw):
             add("linear" + suffix, x, n, k, m, **kw)
             add("linear_wide" + suffix, x, n, k, m, **kw)
             add("linear_hopper" + suffix, x, n, k, m, **kw)
+            if suffix != "_head":
+                add("linear_swapped" + suffix, x, n, k, m, **kw)
 
 
 def checks():
@@ -80,6 +92,19 @@ def checks():
     every(BF16, 20000, 200, (16, 64), bias=1, res=1)
     every(BF16, 33801, 328, (16, 32, 64), norm=1, bias=1)
     every(FP16, 50258, 128, (16, 64), norm=1, y=FP32, last=1)
+    every(FP16, 40, 8, (16, 32, 64), bias=1, act=2)
+    every(BF16, 2048, 2048, (16, 32, 64), res=1, bias=1)
+    every(BF16, 512, 520, (16, 64), res=1)
+    every(FP16, 768, 3072, (16, 32, 64), norm=1, bias=1, act=3)
+    every(BF16, 6145, 72, (16, 64), norm=1)
+    every(FP16, 6144, 4096, (16, 32, 64), norm=1, heads=(32, 8, 128, 128))
+    every(FP16, 34000, 72, (16, 64), norm=1, glu=1, act=5)
+    every(BF16, 40000, 192, (16, 32, 64), y=FP32, last=1)
+    for n, tile in enumerate((32, 64, 96, 128, 160, 192, 224, 256)):  # all tiles and clusters
+        for size in (1, 2, 4, 8):
+            force = {"TILE_N": tile, "CLUSTER_SIZE": size}
+            add("linear_swapped", BF16, 1000, 712, (64, 32, 16)[n % 3], bias=1, res=1, force=force)
+            add("linear_swapped", FP16, 1001, 1096, (32, 64, 16)[n % 3], act=5, force=force)
     every(FP32, 640, 384, (1, 8, 64), norm=1, heads=(6, 2, 64, 64))
     every(FP32, 300, 301, (1, 16), norm=2, bias=1, act=2)
     every(FP32, 4096, 2048, (1, 64), norm=1, glu=1, act=5)
@@ -98,7 +123,8 @@ def layer(tag, model, m, wide, force=lambda n, k, wide: {}):
                                          (2 * f, h, dict(norm=1, glu=1, act=5)), (h, f, dict(res=1))]):
         suffix = "_append" if step == 0 else ""
         if wide == "hopper":
-            add("linear_hopper" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, True), **kw)
+            form = "linear_hopper" if kw.get("norm") else "linear_swapped"
+            add(form + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, True), **kw)
         elif wide or not add("linear" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, False), **kw):
             add("linear_wide" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, True), **kw)
 
@@ -139,7 +165,7 @@ def main():
         parts[i % len(parts)].append(r)
     for i, part in enumerate(parts):
         with open(os.path.join(out, f"part{i}.cu"), "w") as f:
-            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
+            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_swapped.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
             for template, name, body, facts, seq, note in part:
                 f.write(f"namespace n{name} {{\n{body}}}\n")
             f.write(f"extern const Instance part{i}[] = {{\n")

@@ -124,6 +124,11 @@ static void add_linear(Suite *s, const Linear *l)
         set_rows(&c, 1, 0, (const int[][2]){{l->rows, l->rows}});
         c.bucket = 64;
     }
+    if (l->N > 1000) { /* blocks exchange data within a cluster only */
+        c.only = "linear_swapped";
+        c.blocks = 1;
+        c.sms = 132;
+    }
     snprintf(name, sizeof name, "linear %s N=%d K=%d norm=%d bias=%d %s rows=%d %s", type, l->N, l->K, l->norm, l->bias,
              l->end, l->rows, l->target ? l->target : "");
     take(s, &g, &c, name);
@@ -385,11 +390,21 @@ static void linear(void **state)
         {DT_FP16, 33, 136, 0, 1, "add", 33, NULL},  {DT_BF16, 40, 96, 0, 1, "rest", 3, NULL},
         {DT_FP16, 264, 136, 0, 0, "rest", 7, NULL}, {DT_BF16, 800, 264, 0, 1, "", 2, NULL},
     };
+    /* Two of linear_hopper, then linear_swapped: a cluster of 8; tiles of 112 columns in clusters of 2, of 96 in clusters
+     * of 4, of 72; the cache */
+    static const Linear hopper[] = {
+        {DT_BF16, 72, 304, 1, 1, "glu", 33, NULL},    {DT_FP16, 40, 1096, 1, 0, "act", 9, NULL},
+        {DT_FP16, 100, 600, 0, 1, "", 33, NULL},      {DT_BF16, 6146, 72, 0, 0, "glu", 40, NULL},
+        {DT_FP16, 2056, 1032, 0, 1, "add", 20, NULL}, {DT_BF16, 9002, 136, 0, 1, "act", 9, NULL},
+        {DT_FP16, 96, 72, 0, 1, "append", 30, NULL},
+    };
     Suite *s = open_suite("linear");
 
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_linear(s, &some[i]);
+    for (size_t i = 0; i < sizeof hopper / sizeof *hopper; i++)
+        add_linear(s, &hopper[i]);
     if (wide) {
         static const char *const ends[] = {"", "act", "glu", "add", "append", "head"};
 
