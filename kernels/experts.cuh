@@ -6,20 +6,19 @@
 //   x [M, K] or [M, R*K], w [X*N, K]   one type, row-major      b [X*N] fp32, r and y [M, N]
 //   routes [M, 2R], starts [X + 1], rows [M*R]: the form by_expert of routes (compiler/ir/forms.def)
 //
-// What limits them: reading the matrices of the experts that are hit. Lane l of a warp multiplies vectors l, l + 32, ...
-// of K by plain multiply-adds, then the lanes are added as a tree: the order depends on K alone. expert_sum adds the
-// experts of a row by their number.
+// What limits them: reading the matrices of the experts that are hit, once each. Lane l of a warp multiplies vectors
+// l, l + 32, ... of K by plain multiply-adds, then the lanes are added as a tree: the order depends on K alone. Block (c, j)
+// computes a run of columns of the j-th expert that is hit, for all of its rows, 8 at a time; blocks beyond the last such
+// expert end at once. A warp has COLUMNS columns.
 //
-//   expert_linear   block (c, j): a run of columns of the j-th expert that is hit, for all of its rows. Blocks beyond
-//                   the last such expert end at once
-//   expert_sum      a warp takes COLUMNS columns and goes through the pairs of row and expert, by expert, PAIRS at a
-//                   time; the rows of one expert read w from the first-level cache. A block has TOKENS rows of y
+// expert_sum writes the weighted products of each pair of row and expert to `parts`. The last of the R warps that have
+// columns of a row adds its parts in the order of the row's experts: so a row's bits do not depend on the others.
 #pragma once
-#include "device/block.cuh"
+#include "device/atomic.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
+#include "device/warp.cuh"
 #include "body/act.cuh"
-#include "body/rows.cuh"
 
 struct ExpertArgs {
     const void *x;
@@ -27,11 +26,14 @@ struct ExpertArgs {
     const void *w;
     const float *b;
     const void *r;
-    const FtxStep *step;
     void *y;
 };
+struct ExpertSumArgs : ExpertArgs {
+    float *parts; // [M*R, N]
+    u32 *arrived; // [M, groups of COLUMNS columns]
+};
 
-enum { EXPERT_THREADS = 256, EXPERT_WARPS = 8 };
+enum { EXPERT_WARPS = 8 };
 
 // The number of the j-th expert that some row has; -1: so many are not hit. By a whole warp.
 template <int X> DEVICE int expert_hit(const int *starts, int j)
@@ -75,124 +77,92 @@ DEVICE void expert_products(float (&d)[NR][MC], const typename C::T *const (&w)[
             d[r][i] = warp_sum(d[r][i]);
 }
 
-// Columns n .. n + NR - 1 of expert e for the pairs rows[0..MC).
-template <class C, int NR, int MC> DEVICE void expert_tile(const ExpertArgs &a, int e, int n, const int *rows)
+// Finishes column n of a pair, and with GLU the next one.
+template <class C, class A> DEVICE void expert_out(const A &a, int e, int pair, int n, float v0, float v1)
 {
     typedef typename C::T T;
+    if (C::BIAS) {
+        v0 += a.b[e * C::N + n];
+        if (C::GLU)
+            v1 += a.b[e * C::N + n + 1];
+    }
+    if constexpr (C::SUM)
+        a.parts[(i64)pair * C::N + n] = __uint_as_float((u32)a.routes[(i64)(pair / C::R) * 2 * C::R + C::R + pair % C::R]) * v0;
+    else if constexpr (C::GLU)
+        ((T *)a.y)[(i64)pair * (C::N / 2) + n / 2] = from_float<T>(activate<C::ACT>(v0) * v1);
+    else
+        ((T *)a.y)[(i64)pair * C::N + n] = from_float<T>(activate<C::ACT>(v0));
+}
+
+// This warp's columns, from n on, of expert e for the first `count`, at most MC, of these pairs.
+template <class C, int MC, class A> DEVICE void expert_tile(const A &a, int e, int n, const int *rows, int count)
+{
+    typedef typename C::T T;
+    constexpr int NR = C::COLUMNS;
     const T *w[NR], *x[MC];
     float d[NR][MC] = {};
 #pragma unroll
     for (int r = 0; r < NR; r++)
         w[r] = (const T *)a.w + ((i64)e * C::N + least(n + r, C::N - 1)) * C::K;
 #pragma unroll
-    for (int i = 0; i < MC; i++)
-        x[i] = (const T *)a.x + (i64)(rows[i] / C::R) * C::K;
+    for (int i = 0; i < MC; i++) {
+        const int pair = rows[least(i, count - 1)];
+        x[i] = (const T *)a.x + (i64)(C::SUM ? pair : pair / C::R) * C::K;
+    }
     expert_products<C, NR, MC>(d, w, x);
 #pragma unroll
     for (int i = 0; i < MC; i++)
 #pragma unroll
-        for (int r = 0; r < NR; r += C::GLU ? 2 : 1) {
-            const int at = n + r;
-            if (lane_id() != i * NR + r || at >= C::N)
-                continue;
-            float v0 = d[r][i], v1 = C::GLU ? d[r + C::GLU][i] : 0.0f;
-            if (C::BIAS) {
-                v0 += a.b[e * C::N + at];
-                if (C::GLU)
-                    v1 += a.b[e * C::N + at + 1];
-            }
-            if constexpr (C::GLU)
-                ((T *)a.y)[(i64)rows[i] * (C::N / 2) + at / 2] = from_float<T>(activate<C::ACT>(v0) * v1);
-            else
-                ((T *)a.y)[(i64)rows[i] * C::N + at] = from_float<T>(activate<C::ACT>(v0));
-        }
+        for (int r = 0; r < NR; r += C::GLU ? 2 : 1)
+            if (lane_id() == i * NR + r && i < count && n + r < C::N)
+                expert_out<C>(a, e, rows[i], n + r, d[r][i], d[r + C::GLU][i]);
 }
 
-template <class C> DEVICE void expert_linear(const ExpertArgs &a)
-{
-    constexpr int NR = C::COLUMNS;
-    launch_dependents();
-    wait_for_previous();
-    const int e = expert_hit<C::X>(a.starts, blockIdx.y), n = (blockIdx.x * EXPERT_WARPS + warp_id()) * NR;
-    if (e < 0 || n >= C::N)
-        return;
-    const int *rows = a.rows + a.starts[e];
-    int left = a.starts[e + 1] - a.starts[e];
-    for (; left >= 4; left -= 4, rows += 4)
-        expert_tile<C, NR, 4>(a, e, n, rows);
-    if (left >= 2) {
-        expert_tile<C, NR, 2>(a, e, n, rows);
-        left -= 2;
-        rows += 2;
-    }
-    if (left)
-        expert_tile<C, NR, 1>(a, e, n, rows);
-}
-
-// The products of PAIRS pairs, from the q-th on, with column n.
-template <class C, int PAIRS> DEVICE void expert_pairs(const ExpertArgs &a, int q, int n, int first, float *sums)
-{
-    typedef typename C::T T;
-    constexpr int VEC = vec_width<T>(C::K);
-    const T *w[PAIRS], *x[PAIRS];
-    float d[PAIRS] = {};
-    int pair[PAIRS], e[PAIRS];
-#pragma unroll
-    for (int i = 0; i < PAIRS; i++) {
-        pair[i] = a.rows[q + i];
-        e[i] = a.routes[(i64)(pair[i] / C::R) * 2 * C::R + pair[i] % C::R];
-        w[i] = (const T *)a.w + ((i64)e[i] * C::N + n) * C::K;
-        x[i] = (const T *)a.x + (i64)pair[i] * C::K;
-    }
-#pragma unroll 2
-    for (int v = lane_id() * VEC; v < C::K; v += 32 * VEC) {
-        Vec<T, VEC> wv[PAIRS], xv[PAIRS];
-#pragma unroll
-        for (int i = 0; i < PAIRS; i++) {
-            wv[i] = load<VEC>(w[i] + v);
-            xv[i] = load<VEC>(x[i] + v);
-        }
-#pragma unroll
-        for (int i = 0; i < PAIRS; i++)
-#pragma unroll
-            for (int k = 0; k < VEC; k++)
-                d[i] = fmaf(to_float(wv[i][k]), to_float(xv[i][k]), d[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < PAIRS; i++) {
-        const int m = pair[i] / C::R;
-        float v = warp_sum(d[i]);
-        if (lane_id() != 0 || m < first || m >= first + C::TOKENS)
-            continue;
-        if (C::BIAS)
-            v += a.b[e[i] * C::N + n];
-        sums[m - first] += __uint_as_float((u32)a.routes[(i64)m * 2 * C::R + C::R + pair[i] % C::R]) * v;
-    }
-}
-
-template <class C> DEVICE void expert_sum(const ExpertArgs &a)
+// Adds the parts of those rows whose last part is this warp's.
+template <class C> DEVICE void expert_add(const ExpertSumArgs &a, int n, const int *rows, int count)
 {
     typedef typename C::T T;
     typedef typename C::OUT O;
-    SHARED(float, room, EXPERT_WARPS * C::TOKENS);
-    float *sums = room + warp_id() * C::TOKENS;
+    constexpr int GROUPS = ceil_div(C::N, C::COLUMNS);
+    warp_sync();
+    for (int i = lane_id(); i < count; i += 32) {
+        const int m = rows[i] / C::R;
+        u32 *arrived = &a.arrived[m * GROUPS + n / C::COLUMNS];
+        if (atomic_add_acq_rel(arrived, 1) + 1 < C::R)
+            continue;
+        for (int at = n; at < least(n + C::COLUMNS, C::N); at++) {
+            float sum = 0.0f;
+#pragma unroll
+            for (int k = 0; k < C::R; k++)
+                sum += a.parts[((i64)m * C::R + k) * C::N + at];
+            if (C::RES)
+                sum += to_float(((const T *)a.r)[(i64)m * C::N + at]);
+            ((O *)a.y)[(i64)m * C::N + at] = from_float<O>(sum);
+        }
+        *arrived = 0;
+    }
+}
+
+template <class C, class A> DEVICE void expert(const A &a)
+{
     launch_dependents();
     wait_for_previous();
-    const int all = live_rows<C::ROWS_S>(a.step), first = blockIdx.y * C::TOKENS, pairs = all * C::R;
-    const int n = blockIdx.x * EXPERT_WARPS + warp_id();
-    if (n >= C::N || first >= all)
+    const int e = expert_hit<C::X>(a.starts, blockIdx.y), n = (blockIdx.x * EXPERT_WARPS + warp_id()) * C::COLUMNS;
+    if (e < 0 || n >= C::N)
         return;
-    for (int m = lane_id(); m < C::TOKENS; m += 32)
-        sums[m] = 0.0f;
-    warp_sync();
-    int q = 0;
-    for (; q + 4 <= pairs; q += 4)
-        expert_pairs<C, 4>(a, q, n, first, sums);
-    for (; q < pairs; q++)
-        expert_pairs<C, 1>(a, q, n, first, sums);
-    warp_sync();
-    for (int m = lane_id(); m < least(C::TOKENS, all - first); m += 32) {
-        const i64 at = (i64)(first + m) * C::N + n;
-        ((O *)a.y)[at] = from_float<O>(C::RES ? sums[m] + to_float(((const T *)a.r)[at]) : sums[m]);
+    const int *rows = a.rows + a.starts[e];
+    const int count = a.starts[e + 1] - a.starts[e];
+    for (int i = 0; i < count; i += 8) {
+        const int left = count - i;
+        if (left > 4)
+            expert_tile<C, 8>(a, e, n, rows + i, left);
+        else if (left > 2)
+            expert_tile<C, 4>(a, e, n, rows + i, left);
+        else if (left == 2)
+            expert_tile<C, 2>(a, e, n, rows + i, left);
+        else
+            expert_tile<C, 1>(a, e, n, rows + i, left);
     }
+    if constexpr (C::SUM)
+        expert_add<C>(a, n, rows, count);
 }

@@ -353,7 +353,7 @@ typedef struct Word {
     const void *at;
     Know know;
 } Word;
-enum { MAX_WORDS = 1 << 12 };
+enum { MAX_WORDS = 1 << 15 };
 static Word words[MAX_WORDS];
 static size_t n_words;
 
