@@ -121,7 +121,8 @@ static void test_checkout_mistakes(void **state)
          "config.json: quantization_config: checkpoints that are quantised are not read; compile the original one with "
          "-D precision.weights=int8 or int4"},
         {"{" LLAMA HEADS ", \"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4}}", NULL,
-         "config.json: quantization_config: checkpoints that are quantised (awq) are not read; compile the original"},
+         "config.json: quantization_config: checkpoints that are quantised (awq) are not read; compile the original "
+         "one with -D precision.weights=int8 or int4"},
         {"{" LLAMA HEADS ", \"hidden_act\": \"mish\"}", NULL,
          "config.json: hidden_act must be one of gelu, gelu_fast, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, "
          "relu2, silu, "
