@@ -29,13 +29,11 @@ static bool all_token(Slice s)
     return s.n > 0;
 }
 
-/* Where the empty line ends; 0: it has not come yet. *bad: a CR or LF stands alone. */
+/* Where the empty line ends; 0: it has not come yet. *bad: an LF stands alone (a CR is in no value). */
 static size_t find_end(const char *p, size_t n, bool *bad)
 {
     for (size_t i = 0; i < n; i++) {
         if (p[i] == '\n' && (i == 0 || p[i - 1] != '\r'))
-            *bad = true;
-        if (p[i] == '\r' && i + 1 < n && p[i + 1] != '\n')
             *bad = true;
         if (*bad)
             return 0;

@@ -150,6 +150,7 @@ show("no key", "GET", "/v1/models", head="")
 show("a wrong key", "GET", "/v1/models", head="Authorization: Bearer second-kez\r\n")
 show("a part of a key", "GET", "/v1/models", head="Authorization: Bearer first\r\n")
 show("no such path", "GET", "/v2")
+show("no such path, without a key", "GET", "/v2", head="")
 show("another method", "GET", TEXT)
 for title, fields in {
     "another model": {"model": "gpt-4"},
