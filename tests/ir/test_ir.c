@@ -234,6 +234,7 @@ static void op_mistakes(void **state)
         {"attend %6 %7 {layer=0 scale=1 scope=\"full\"}", "scope full cannot read a cache, which lacks later tokens"},
         {"attend %6 %6 %6 {scale=1 scope=\"half\"}", "scope is \"half\", it must be one of: causal full source"},
         {"attend %6 %7 - %2 {layer=0 scale=1}", "bias is [10,8], it must be [2,P] with an odd P"},
+        {"attend %6 %7 - %17 {layer=0 scale=1}", "bias is [5,9], it must be [2,P] with an odd P"},
         {"attend %6 %7 - - %6 {layer=0 scale=1}", "slopes must be a weight, it is the result of split_heads"},
         {"attend %6 %7 - - - %2 {layer=0 scale=1}", "sinks is [10,8], it must be [2]"},
         {"attend_paged %6 %6 {layer=0 kv_heads=2 scale=1}", "cache is [T,2,4] = split_heads, it must be the cache"},
