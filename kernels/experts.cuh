@@ -8,7 +8,7 @@
 //
 // What limits them: reading the matrices of the experts that are hit, once each. Lane l of a warp multiplies vectors
 // l, l + 32, ... of K by plain multiply-adds, then the lanes are added as a tree: the order depends on K alone. Block (c, j)
-// computes a run of columns of the j-th expert that is hit, for all of its rows, 8 at a time; blocks beyond the last such
+// computes a run of columns of the j-th expert that is hit, for all of its rows, 4 at a time; blocks beyond the last such
 // expert end at once. A warp has COLUMNS columns.
 //
 // expert_sum writes the weighted products of each pair of row and expert to `parts`. The last of the R warps that have
@@ -130,6 +130,7 @@ template <class C> DEVICE void expert_add(const ExpertSumArgs &a, int n, const i
         u32 *arrived = &a.arrived[m * GROUPS + n / C::COLUMNS];
         if (atomic_add_acq_rel(arrived, 1) + 1 < C::R)
             continue;
+#pragma unroll 1
         for (int at = n; at < least(n + C::COLUMNS, C::N); at++) {
             float sum = 0.0f;
 #pragma unroll
@@ -152,11 +153,9 @@ template <class C, class A> DEVICE void expert(const A &a)
         return;
     const int *rows = a.rows + a.starts[e];
     const int count = a.starts[e + 1] - a.starts[e];
-    for (int i = 0; i < count; i += 8) {
+    for (int i = 0; i < count; i += 4) {
         const int left = count - i;
-        if (left > 4)
-            expert_tile<C, 8>(a, e, n, rows + i, left);
-        else if (left > 2)
+        if (left > 2)
             expert_tile<C, 4>(a, e, n, rows + i, left);
         else if (left == 2)
             expert_tile<C, 2>(a, e, n, rows + i, left);

@@ -36,6 +36,6 @@ struct Config {
     static constexpr int X = @X@, N = @N@, K = @K@, R = @R@, BIAS = @BIAS@;
     static constexpr int SUM = @SUM@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, STAGE_BYTES = @STAGE_BYTES@, @REGIONS@;
 };
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(256)
 //@ linear: text @NAME@(const ExpertTileArgs a) { expert_tile<Config>(a); }
 //@ sum:    text @NAME@(const ExpertTileSumArgs a) { expert_tile<Config>(a); }

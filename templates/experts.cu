@@ -36,6 +36,6 @@ struct Config {
     static constexpr int X = @X@, N = @N@, K = @K@, R = @R@, BIAS = @BIAS@, SUM = @SUM@;
     static constexpr int ACT = @ACT@, GLU = @GLU@, RES = @RES@, COLUMNS = @COLUMNS@;
 };
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 2)
 //@ linear: text @NAME@(const ExpertArgs a) { expert<Config>(a); }
 //@ sum:    text @NAME@(const ExpertSumArgs a) { expert<Config>(a); }
