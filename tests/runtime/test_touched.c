@@ -79,7 +79,9 @@ static Family *family_of(const char *name)
 
 static bool encodes(const char *family, const CpuCall *c)
 {
-    return strcmp(family, "cross_append") == 0 || (strcmp(family, "embed") == 0 && c->k[EMBED_ENCODE]);
+    return strcmp(family, "cross_append") == 0 || strcmp(family, "cross_cache") == 0 ||
+           (strcmp(family, "embed") == 0 && c->k[EMBED_ENCODE]) ||
+           (strcmp(family, "attend") == 0 && c->k[ATTEND_PLACE] == 1);
 }
 
 /* The sizes of the operands of a call; a plan of this one launch, with as many tokens as the call has. */
@@ -311,21 +313,24 @@ static const struct {
     const char *name, *overrides;
     int beams;
 } models[] = {
-    {"tiny-llama", "-D limits.sequences=8 -D limits.context=304 -D limits.tokens=64", 0},
-    {"tiny-mistral", "-D limits.sequences=6 -D limits.context=48 -D limits.tokens=16 -D decode.width=3", 3},
-    {"tiny-gpt2", "-D limits.sequences=3 -D limits.context=48 -D limits.tokens=16 -D precision.kv=bf16", 0},
-    {"tiny-llama",
+    {"models/tiny-llama", "-D limits.sequences=8 -D limits.context=304 -D limits.tokens=64", 0},
+    {"models/tiny-mistral", "-D limits.sequences=6 -D limits.context=48 -D limits.tokens=16 -D decode.width=3", 3},
+    {"models/tiny-gpt2", "-D limits.sequences=3 -D limits.context=48 -D limits.tokens=16 -D precision.kv=bf16", 0},
+    {"models/tiny-llama",
      "-D limits.sequences=3 -D limits.context=48 -D limits.tokens=16 -D precision.weights=int4 -D precision.group=32",
      0},
-    {"tiny-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=32", 0},
-    {"tiny-distilbert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=32", 0},
-    {"tiny-marian", "-D limits.sequences=8 -D limits.context=32 -D limits.tokens=32 -D decode.width=4", 4},
-    {"tiny-bart", "-D limits.sequences=2 -D limits.context=32 -D limits.tokens=32 -D precision.weights=fp16", 0},
+    {"models/tiny-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=32", 0},
+    {"models/tiny-distilbert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=32", 0},
+    {"models/tiny-marian", "-D limits.sequences=8 -D limits.context=32 -D limits.tokens=32 -D decode.width=4", 4},
+    {"runtime/touched/decoder.lua", "--no-weights", 0},
+    {"runtime/touched/decoder.lua", "--no-weights -D limits.sequences=3 -D decode.width=3", 3},
+    {"runtime/touched/translator.lua", "--no-weights", 0},
+    {"models/tiny-bart", "-D limits.sequences=2 -D limits.context=32 -D limits.tokens=32 -D precision.weights=fp16", 0},
 };
 
 static void run_model(const char *path, int beams)
 {
-    const FtxOptions o = {.size = sizeof o, .device = FTX_DEVICE_CPU, .threads = 1};
+    const FtxOptions o = {.size = sizeof o, .device = FTX_DEVICE_CPU, .threads = 1, .random_weights = 7};
     FtxModelInfo info;
     FtxModel *m = NULL;
     FtxEngine *e = NULL;
@@ -351,8 +356,8 @@ static void test_models(void **state)
         const char *path = temp_path("touched.ftx");
         char command[700];
 
-        snprintf(command, sizeof command, "%s compile tests/models/%s -t cpu -q -o %s %s", getenv("FTXC"),
-                 models[i].name, path, models[i].overrides);
+        snprintf(command, sizeof command, "%s compile tests/%s -t cpu -q -o %s %s", getenv("FTXC"), models[i].name,
+                 path, models[i].overrides);
         assert_int_equal(system(command), 0);
         run_model(path, models[i].beams);
     }
@@ -414,9 +419,19 @@ static const struct {
     {"append", 1, "nothing follows the last position of a context, so no token stands there"},
     {"append", 4, "the same"},
     {"append", 5, "the same"},
+    {"append_norm", 1, "the same"},
+    {"append_norm", 6, "the same"},
+    {"append_norm", 7, "the same"},
+    {"attend", 9, "the same"},
+    {"attend", 10, "the same"},
     {"attend_paged", 3, "the same"},
     {"attend_paged", 4, "the same"},
+    {"cache", 4, "the same"},
+    {"cache", 5, "the same"},
+    {"rope", 1, "the same"},
+    {"route", 5, "of a cache line for the count of threads only the count is used"},
     {"beam", 18, "the same"},
+    {"expert_linear", 1, "of a choice only the expert is read; its weight is expert_sum's"},
     {"beam", 19, "of a row's last entry only the first half is used, its shift"},
 };
 
