@@ -3,7 +3,7 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 odd many beam samples ptx encode device trace memory bench texts sequences sanitize (default:
+# Parts: fp32 bf16 fp16 families odd many beam samples ptx encode device trace memory bench texts sequences sanitize (default:
 # fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT: bench, texts
 # and sequences write results.jsonl there, which docs/results can keep as it is. FTX_GPU_RESULTS names a file such as
@@ -62,6 +62,12 @@ for part in "$@"; do
     fp32) models fp32 0 1e-4 1e-3 ;;
     bf16) models bf16 0.35 0.06 0.6 ;;
     fp16) models fp16 0.05 0.01 0.1 ;;
+    families) # two-layer twins of each checkpoint that is read; at once, since compiling takes the most
+        one fp32 1e-4 families &
+        one bf16 0.06 families &
+        one fp16 0.01 families &
+        wait
+        ;;
     odd) # FTX_ODD: how many shapes of each family
         one fp32 1e-4 odd
         one bf16 0.06 odd
