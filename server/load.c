@@ -131,7 +131,7 @@ static void print_request(Load *l, Request *r)
     for (int i = 0; i < r->input; i++)
         text_printf(&body, "%s%d", i ? "," : "", 10 + (int)(draw(i < o->prefix ? &group : l) * (o->vocab - 10)));
     text_printf(&body,
-                "],\"max_tokens\":%d,\"ignore_eos\":true,\"temperature\":0,\"stream\":true,"
+                "],\"max_tokens\":%d,\"ignore_eos\":true,\"temperature\":0,\"stream\":true,\"return_token_ids\":true,"
                 "\"stream_options\":{\"include_usage\":true}",
                 r->output);
     if (o->model) {
@@ -176,6 +176,12 @@ static void begin_request(Load *l, int i)
         end_request(r);
 }
 
+/* A model without a tokenizer writes ids and no text; servers without return_token_ids write text. */
+static bool has_token(const char *event)
+{
+    return strncmp(event, "data: ", 6) == 0 && (strstr(event, "\"token_ids\":[") || !strstr(event, "\"text\":\"\""));
+}
+
 /* One event of the stream, terminated. False: the client leaves. */
 static bool take_event(Request *r, const char *event, double now)
 {
@@ -185,7 +191,7 @@ static bool take_event(Request *r, const char *event, double now)
         r->whole = true;
     } else if (usage) {
         r->tokens = strtoull(usage + strlen("\"completion_tokens\":"), NULL, 10);
-    } else if (strncmp(event, "data: ", 6) == 0 && !strstr(event, "\"text\":\"\"")) {
+    } else if (has_token(event)) {
         if (r->n_times == r->room) {
             r->room = r->room * 2 + 64;
             r->times = command_must(realloc(r->times, r->room * sizeof *r->times));

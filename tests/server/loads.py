@@ -40,4 +40,12 @@ server.wait_for("connections close", lambda: server.metric("ftx:connections") ==
 _, said = load("--requests", "2", "--model", "other", code=1)
 check("0 of 2 answered" in said and "2 failed" in said, said)
 server.stop()
-print("loads: 152 requests")
+
+# a model without a tokenizer writes ids and no text
+server = Server(compile_model("ids", "-D", "limits.tokens=64", spec="tests/models/tiny-llama"), "--quiet")
+ids, said = load("--requests", "10", "--input", "12", "--output", "6", "--vocab", "90", "--most", "20")
+check("10 of 10 answered, 0 left early, 0 failed" in said, said)
+for r in ids:
+    check(r["tokens"] == r["output"] == len(r["times"]), f"a request: {r}")
+server.stop()
+print("loads: 162 requests")
