@@ -1,0 +1,144 @@
+/* infer_attention.c - the shapes of attention: caches, sources, and what reads them. */
+#include "query.h"
+
+#include <string.h>
+
+/* What k of attend is: keys beside values, the cache of the layer, or a source. */
+static bool want_keys(const Query *q)
+{
+    const Op op = arg(q, 1)->op;
+    const bool source = strcmp(ir_word(q->attrs, "scope"), "source") == 0;
+
+    if (q->args[2]) {
+        if (source)
+            return diag_error(q->d, q->loc, "attend: scope source reads what cross_cache kept, it takes no v");
+        return want_heads(q, 1) && want_heads(q, 2) && want_same(q, 1, 2);
+    }
+    if (source ? op != OP_CROSS_CACHE && op != OP_CROSS_APPEND : op != OP_CACHE)
+        return diag_error(q->d, q->loc, "attend: %s is the result of %s, it must be that of %s",
+                          source ? "cross" : "cache", ir_op_name(op), source ? "cross_cache" : "cache");
+    if (strcmp(ir_word(q->attrs, "scope"), "full") == 0)
+        return diag_error(q->d, q->loc, "attend: scope full cannot read a cache, which lacks later tokens");
+    if (ir_int(arg(q, 1), "layer") != get(q, "layer"))
+        return diag_error(q->d, q->loc, "attend: layer is %lld, that of the %s %lld", (long long)get(q, "layer"),
+                          source ? "source" : "cache", (long long)ir_int(arg(q, 1), "layer"));
+    return true;
+}
+
+bool infer_attend(const Query *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0), k = shape_of(q, 1), bias = q->args[3] ? shape_of(q, 3) : (Shape){0};
+
+    if (!want_heads(q, 0) || !want_word(q, "scope", "causal full source") || !want_keys(q) ||
+        !want_range(q, "layer", 0, 1 << 20) || !want_range(q, "window", 0, MANY))
+        return false;
+    if (size(k, 2) != size(x, 2) || size(k, 1) < 1 || size(x, 1) % size(k, 1))
+        return diag_error(q->d, q->loc, "attend: q is %s, %s %s: head_dim must be equal and kv_heads divide heads",
+                          text_of(q, 0), q->args[2] ? "k is" : "the cache holds", text_of(q, 1));
+    if (q->args[3] && (!want_weight(q, 3) || !want_rank(q, 3, 2)))
+        return false;
+    if (q->args[3] && (size(bias, 0) != size(x, 1) || size(bias, 1) % 2 == 0))
+        return diag_error(q->d, q->loc, "attend: bias is %s, it must be [%lld,P] with an odd P: distance_bias makes it",
+                          text_of(q, 3), (long long)size(x, 1));
+    for (int i = 4; i < 6; i++)
+        if (q->args[i] && !want_vector(q, i, size(x, 1)))
+            return false;
+    if (strcmp(ir_word(q->attrs, "scope"), "source") == 0 && (get(q, "window") || q->args[3] || q->args[4]))
+        return diag_error(q->d, q->loc, "attend: positions of a source have no distance: no window, bias or slopes");
+    *out = x;
+    return true;
+}
+
+bool infer_cache(const Query *q, Shape *out)
+{
+    *out = shape_of(q, 0);
+    return want_range(q, "layer", 0, 1 << 20) && want_heads(q, 0) && want_heads(q, 1) && want_same(q, 0, 1);
+}
+
+bool infer_attend_paged(const Query *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0);
+    const int64_t heads = size(x, 1), head_dim = size(x, 2);
+
+    if (!want_heads(q, 0) || !want_range(q, "layer", 0, 1 << 20) || !want_range(q, "kv_heads", 1, heads) ||
+        !want_range(q, "window", 0, MANY))
+        return false;
+    if (heads % get(q, "kv_heads"))
+        return diag_error(q->d, q->loc, "attend_paged: q is %s, kv_heads %lld must divide the heads", text_of(q, 0),
+                          (long long)get(q, "kv_heads"));
+    if (q->args[1] && (arg(q, 1)->op != OP_CACHE || ir_int(arg(q, 1), "layer") != get(q, "layer") ||
+                       size(shape_of(q, 1), 1) != get(q, "kv_heads") || size(shape_of(q, 1), 2) != head_dim))
+        return diag_error(q->d, q->loc, "attend_paged: cache is %s = %s, it must be the cache of the layer",
+                          text_of(q, 1), ir_op_name(arg(q, 1)->op));
+    *out = ir_shape(2, x.dim[0], ir_const(heads * head_dim), (Dim){0});
+    return true;
+}
+
+bool infer_append(const Query *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0);
+    int64_t rot = 0;
+
+    if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "layer", 0, 1 << 20) ||
+        !want_range(q, "heads", 1, 1 << 20) || !want_range(q, "kv_heads", 1, get(q, "heads")) ||
+        !want_range(q, "head_dim", 1, 1 << 20))
+        return false;
+    if (x.dim[0].kind != DIM_T || size(x, 1) != (get(q, "heads") + 2 * get(q, "kv_heads")) * get(q, "head_dim"))
+        return diag_error(q->d, q->loc, "append: x is %s, it must be [T,(%lld+2*%lld)*%lld]", text_of(q, 0),
+                          (long long)get(q, "heads"), (long long)get(q, "kv_heads"), (long long)get(q, "head_dim"));
+    if (q->args[1] && !want_table(q, 1, get(q, "head_dim"), &rot))
+        return false;
+    if (rot != get(q, "rot"))
+        return diag_error(q->d, q->loc, "append: rot is %lld, the table rotates %lld", (long long)get(q, "rot"),
+                          (long long)rot);
+    if (!q->args[2] != !q->args[3])
+        return diag_error(q->d, q->loc, "append: qg and kg are given together, or neither");
+    *out = ir_shape(3, x.dim[0], ir_const(get(q, "heads")), ir_const(get(q, "head_dim")));
+    return !q->args[2] || (want_vector(q, 2, get(q, "head_dim")) && want_vector(q, 3, get(q, "head_dim")));
+}
+
+bool infer_cross(const Query *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0), c = q->args[1] ? shape_of(q, 1) : (Shape){0};
+    const int64_t head_dim = get(q, "head_dim");
+    const int64_t heads = q->op == OP_CROSS_APPEND ? 2 * get(q, "kv_heads") : get(q, "heads");
+
+    if (!want_activation(q, 0) || !want_range(q, "layer", 0, 1 << 20) || !want_rank(q, 0, 2) ||
+        !want_range(q, "kv_heads", 1, 1 << 20) || !want_range(q, "head_dim", 1, 1 << 20))
+        return false;
+    if (x.dim[0].kind != DIM_T || heads < 1 || size(x, 1) % head_dim || size(x, 1) / head_dim != heads)
+        return diag_error(q->d, q->loc, "%s: x is %s, it must be [T,%lld*%lld]", ir_op_name(q->op), text_of(q, 0),
+                          (long long)heads, (long long)head_dim);
+    if (q->op == OP_CROSS_APPEND) {
+        *out = ir_shape(3, x.dim[0], ir_const(get(q, "kv_heads")), ir_const(head_dim));
+        return true;
+    }
+    if (arg(q, 1)->op != OP_CROSS_CACHE && arg(q, 1)->op != OP_CROSS_APPEND)
+        return diag_error(q->d, q->loc, "%s: cross is the result of %s, it must be that of cross_cache",
+                          ir_op_name(q->op), ir_op_name(arg(q, 1)->op));
+    if (head_dim != size(c, 2) || size(c, 1) < 1 || heads % size(c, 1) || get(q, "kv_heads") != size(c, 1))
+        return diag_error(q->d, q->loc,
+                          "%s: q has %lld heads of %lld, the source %s: head_dim must be equal and "
+                          "kv_heads divide heads",
+                          ir_op_name(q->op), (long long)heads, (long long)head_dim, text_of(q, 1));
+    if (ir_int(arg(q, 1), "layer") != get(q, "layer"))
+        return diag_error(q->d, q->loc, "%s: layer is %lld, that of the source %lld", ir_op_name(q->op),
+                          (long long)get(q, "layer"), (long long)ir_int(arg(q, 1), "layer"));
+    *out = x;
+    return true;
+}
+
+bool infer_packed(const Query *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0);
+
+    if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "heads", 1, 1 << 20) ||
+        !want_range(q, "kv_heads", 1, get(q, "heads")) || !want_range(q, "head_dim", 1, 1 << 20))
+        return false;
+    if (x.dim[0].kind != DIM_T || size(x, 1) != (get(q, "heads") + 2 * get(q, "kv_heads")) * get(q, "head_dim") ||
+        get(q, "heads") % get(q, "kv_heads"))
+        return diag_error(q->d, q->loc, "attend_packed: x is %s, it must be [T,(%lld+2*%lld)*%lld]", text_of(q, 0),
+                          (long long)get(q, "heads"), (long long)get(q, "kv_heads"), (long long)get(q, "head_dim"));
+    *out = ir_shape(2, x.dim[0], ir_const(get(q, "heads") * get(q, "head_dim")), (Dim){0});
+    return true;
+}
