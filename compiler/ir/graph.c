@@ -218,6 +218,16 @@ uint32_t *ir_uses(const Graph *g)
     return uses;
 }
 
+uint32_t *ir_readers(const Graph *g)
+{
+    uint32_t *n = ir_uses(g);
+
+    for (Id v = (Id)g->values.n - 1; v > 0; v--)
+        if (ir_op_is_view(ir_value(g, v)->op))
+            n[ir_value(g, v)->args[0]] += n[v] - 1;
+    return n;
+}
+
 bool *ir_after_entry(const Graph *g)
 {
     bool *after = arena_array(g->scratch, bool, g->values.n);

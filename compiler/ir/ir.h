@@ -143,6 +143,8 @@ bool ir_infer(const Graph *g, Op op, const Id args[IR_MAX_ARGS], const Attr *att
 void ir_sweep(Graph *g);
 /* How many times each value is read, as an argument or as an output of the graph; [values.n], in g->scratch. */
 uint32_t *ir_uses(const Graph *g);
+/* How many launches may read each value: readers of a view read what it is a view of. */
+uint32_t *ir_readers(const Graph *g);
 /* Which values the encoder computes: all of an encoder model, none of a decoder, and of seq2seq those that the keys
  * and values of the source depend on. [values.n], in g->scratch. */
 bool *ir_encoder_side(const Graph *g);
@@ -177,6 +179,7 @@ bool ir_op_attr(Op op, int i, AttrRule *rule);
 bool ir_op_attr_named(Op op, const char *name, AttrRule *rule);
 bool ir_op_is_table(Op op);       /* FILL, ALIBI, SINUSOID, ROPE_TABLE: fp32 weights without a tensor */
 bool ir_op_is_weight(Op op);      /* its result is known at compile time: WEIGHT .. ROPE_TABLE, without IDS */
+bool ir_op_is_norm(Op op);        /* LAYERNORM, RMSNORM */
 bool ir_op_is_view(Op op);        /* its result is its argument in another shape, in the same memory */
 Id ir_base(const Graph *g, Id v); /* v, or what it is a view of */
 

@@ -51,6 +51,11 @@ bool ir_op_is_weight(Op op)
     return op == OP_WEIGHT || (op >= OP_TRANSPOSE && op <= OP_ROPE_TABLE);
 }
 
+bool ir_op_is_norm(Op op)
+{
+    return op == OP_LAYERNORM || op == OP_RMSNORM;
+}
+
 bool ir_op_is_view(Op op)
 {
     return op == OP_SPLIT_HEADS || op == OP_JOIN_HEADS;

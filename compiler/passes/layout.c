@@ -15,7 +15,7 @@ static FtxWeightKind kind_of(const Graph *g, Id w)
     if (ir_value(g, w)->shape.rank > 1)
         return FTX_WEIGHT_MATRIX;
     for (Id v = w + 1; v < g->values.n; v++)
-        if ((ir_value(g, v)->op == OP_RMSNORM || ir_value(g, v)->op == OP_LAYERNORM) && ir_value(g, v)->args[1] == w)
+        if (ir_op_is_norm(ir_value(g, v)->op) && ir_value(g, v)->args[1] == w)
             return FTX_WEIGHT_GAIN;
     return FTX_WEIGHT_BIAS;
 }

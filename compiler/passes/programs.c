@@ -176,11 +176,14 @@ static bool reads_quantised(const Lower *l, Diag *d)
 
 bool stage_select(Lower *l, Diag *d)
 {
+    const Value *output = ir_value(l->g, l->g->output);
     size_t n = 0;
 
     if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* activations of CPU kernels are fp32 */
         return diag_error(d, (Loc){0}, "precision.compute is %s, the CPU computes in fp32 only: leave it at auto",
                           dtype_name(l->compute));
+    if (ir_op_is_view(output->op))
+        return diag_error(d, output->loc, "the output is a view: %s computes nothing", ir_op_name(output->op));
     if (!reads_quantised(l, d) || !select_all(l, d))
         return false;
     for (size_t i = 0; i < l->programs.n; i++)

@@ -43,8 +43,7 @@ static Choice *best_of(const Cover *c, Id v, uint32_t form)
     return &c->best[v * c->l->catalog->n_forms + form];
 }
 
-/* Whether this program computes v. Weights and ids are given, views lie in the memory of what they are views of; values of
- * the encoder are computed by encode programs. */
+/* Whether a kernel of this program computes v: the encoder's values are those of encode programs, a view has no kernel. */
 static bool is_computed(const Cover *c, Id v)
 {
     const Op op = ir_value(c->l->g, v)->op;
@@ -70,19 +69,15 @@ static bool must_be_stored(const Cover *c, Id v)
 
 /* --- norms that are left to their readers ------------------------------------------------------------ */
 
-/* So few rows are normalised by each reader at no cost that could be measured. */
-enum { FEW_ROWS = 8 };
-
+/* Few rows are normalised by each reader at no cost that could be measured. */
 static bool is_small(const Program *p)
 {
-    return p->facts.bucket > 0 && p->facts.bucket <= FEW_ROWS;
+    return p->facts.bucket > 0 && p->facts.bucket <= 8;
 }
 
 static bool is_norm(const Cover *c, Id v)
 {
-    const Op op = ir_value(c->l->g, v)->op;
-
-    return op == OP_LAYERNORM || op == OP_RMSNORM;
+    return ir_op_is_norm(ir_value(c->l->g, v)->op);
 }
 
 /* Whether norm v is left to its readers. Many rows: only if its input is written in a form that spares each of them a pass
@@ -378,27 +373,13 @@ static void add_form(Cover *c, Id v, uint32_t form)
         add_group(c, &x->two);
 }
 
-/* How many launches may read each value: readers of a view read what it is a view of. */
-static const uint32_t *find_readers(const Graph *g)
-{
-    uint32_t *n = ir_uses(g);
-
-    for (Id v = (Id)g->values.n - 1; v > 0; v--)
-        if (ir_op_is_view(ir_value(g, v)->op))
-            n[ir_value(g, v)->args[0]] += n[v] - 1;
-    return n;
-}
-
 bool select_program(const Lower *l, Program *p, Diag *d)
 {
-    const uint32_t *readers = find_readers(l->g);
+    const uint32_t *readers = ir_readers(l->g);
     Cover launched = cover_new(l, p, readers), deferred = cover_new(l, p, readers), *c = &launched;
     Id missing = 0;
     bool found;
 
-    if (ir_op_is_view(ir_value(l->g, l->g->output)->op))
-        return diag_error(d, ir_value(l->g, l->g->output)->loc, "the output is a view: %s computes nothing",
-                          ir_op_name(ir_value(l->g, l->g->output)->op));
     p->fit_cache = NULL;
     p->groups.n = 0;
     found = cover(&launched, &missing);
