@@ -7,7 +7,8 @@ mkdir -p "$room/scripts" "$room/docs"
 scripts/plots --check
 cp scripts/plots "$room/scripts"
 cp -r docs/results docs/plots "$room/docs"
-sed -i 's/"median_us": 664.0/"median_us": 665.0/' "$room"/docs/results/*-h200-steps.jsonl
-if cmp -s docs/results/*-h200-steps.jsonl "$room"/docs/results/*-h200-steps.jsonl; then echo "nothing was changed" >&2; exit 1; fi
+newest=$(find docs/results -name '*-h200-steps.jsonl' | sort | tail -n 1)
+sed -i '1s/"median_us": */"median_us": 9/' "$room/$newest"
+if cmp -s "$newest" "$room/$newest"; then echo "nothing was changed" >&2; exit 1; fi
 if "$room/scripts/plots" --check 2>"$room/said"; then echo "a changed result is not seen" >&2; exit 1; fi
 grep -q 'decode-128 differ' "$room/said"
