@@ -232,7 +232,7 @@ local classes = {
     end,
   },
   MixtralForCausalLM = {
-    type = "mixtral", eps = 1e-5, kv_heads = 8, positions = 131072,
+    type = "mixtral", eps = 1e-5, kv_heads = 8, theta = 1000000.0, positions = 131072,
     names = { router = "block_sparse_moe.gate", expert_gate = "block_sparse_moe.experts.*.w1",
               expert_up = "block_sparse_moe.experts.*.w3", expert_down = "block_sparse_moe.experts.*.w2" },
     set = function(config, c)

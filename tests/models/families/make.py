@@ -191,7 +191,7 @@ CASES = {
                                 sliding_window=6), {}),
     "mixtral-one": ("Mixtral", dict(SIZES, num_key_value_heads=1, num_local_experts=3, num_experts_per_tok=1,
                                     tie_word_embeddings=True, hidden_act="gelu"),
-                    {"rope_parameters": None, "rope_theta": 300.0, **without("rms_norm_eps", "head_dim")}),
+                    {"rope_parameters": None, **without("rms_norm_eps", "head_dim")}),
     "granitemoe": ("GraniteMoe", dict(SIZES, num_key_value_heads=1, num_local_experts=6, num_experts_per_tok=3,
                                       **rope(4e3), attention_multiplier=0.15, embedding_multiplier=3.0,
                                       residual_multiplier=0.4, logits_scaling=2.5, tie_word_embeddings=True), {}),
