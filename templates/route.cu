@@ -1,6 +1,7 @@
 // route.cu - contract and instance of route.cuh: the experts of each row, and the rows of each expert
 //
-// Up to 32 rows are one block, which sorts them by expert without a word to any other.
+// Up to 32 rows are one block, which sorts them by expert without a word to any other. Scores in shared memory take up to
+// 32 KiB: groups need room for twice as many, so half as many rows.
 //@ kernel  route
 //@ rank    500
 //@ args    x[M,N]:fp32 b[N]:fp32 $step -> y[M,R2] starts:by_expert.starts(y) rows:by_expert.rows(y)
@@ -8,7 +9,8 @@
 //@ gives   y as by_expert N
 //@ consts  N: N  K: route.k  SIGMOID: route.sigmoid  CHOSEN: route.chosen  RENORM: route.renorm
 //@ consts  GROUPS: route.groups  KEPT: route.groups_kept  BEST_TWO: route.best_two  SCALE: route.scale
-//@ consts  BIAS: has(b)  SORTED: has(starts)  ROWS_S: rows(x)  THREADS: 32 * min(M_MAX, N > 256 ? 8 : 32)
+//@ consts  BIAS: has(b)  SORTED: has(starts)  ROWS_S: rows(x)
+//@ consts  THREADS: 32 * min(M_MAX, (N > 256 ? 8 : 32) / (KEPT < GROUPS ? 2 : 1))
 //@ fits    N <= 1024 && K <= 32 && GROUPS <= 32
 //@ zeroed  done 4
 //@ launch  grid min(SMS, ceil_div(M, THREADS / 32))   block THREADS

@@ -60,6 +60,8 @@ void routers(void **state)
         {33, 6, 0, 1, 0, " chosen=1 scale=0.5", NULL},
         {64, 8, 1, 1, 0, " sigmoid=1 renorm=1 groups=8 groups_kept=4 best_two=1 scale=2.5", NULL},
         {48, 3, 1, 1, 5, " groups=6 groups_kept=2", NULL},
+        {256, 8, 1, 1, 0, " sigmoid=1 renorm=1 groups=8 groups_kept=4 best_two=1", "sm_80"},
+        {1024, 8, 1, 1, 0, " groups=32 groups_kept=3", NULL},
         {300, 9, 0, 1, 41, " renorm=1", NULL},
         {40, 4, 1, 1, 150, " chosen=1", "sm_80"},
         {16, 1, 0, 1, 299, "", NULL},
