@@ -58,12 +58,14 @@ static void close_lying(Lying *l)
     artifact_close(&l->artifact);
 }
 
+static const FtxOptions random_weights = {.size = sizeof random_weights, .random_weights = 1};
+
 static void opens(const Lying *l)
 {
     FtxError err;
     Device *d;
 
-    if (device_cpu.open(&l->artifact, &l->plan, NULL, &d, &err))
+    if (device_cpu.open(&l->artifact, &l->plan, &random_weights, &d, &err))
         fail_msg("%s", err.text);
     device_cpu.close(d);
 }
@@ -74,7 +76,7 @@ static void refused_for(const Lying *l, uint32_t launch, const char *what, const
     FtxError err = {0};
     Device *d = NULL;
 
-    if (device_cpu.open(&l->artifact, &l->plan, NULL, &d, &err) != FTX_EFORMAT)
+    if (device_cpu.open(&l->artifact, &l->plan, &random_weights, &d, &err) != FTX_EFORMAT)
         fail_msg("launch %u, %s: %s was not refused: %s", launch, artifact_string(&l->artifact, k->family), what,
                  err.text);
     assert_non_null(strstr(err.text, "plan: launch "));
@@ -305,9 +307,70 @@ static void test_lies(void **state)
     assert_true(seen.launches > 30 && seen.overlaps > 100 && seen.counters > 6 && seen.values > 10 && seen.named > 30);
 }
 
+/* The first launch of a kernel. */
+static uint32_t launch_of(const Lying *l, const char *family)
+{
+    uint32_t i = 0;
+
+    while (i < l->plan.n_launches &&
+           strcmp(artifact_string(&l->artifact, l->plan.kernels[l->plan.launches[i].kernel].family), family) != 0)
+        i++;
+    assert_true(i < l->plan.n_launches);
+    return i;
+}
+
+/* The rows of each expert are two buffers, which are there together. */
+static void test_half_a_form(void **state)
+{
+    Lying l;
+    FtxOperand *o;
+    uint32_t launch;
+
+    (void)state;
+    open_lying(&l, "../runtime/touched/decoder.lua --no-weights");
+    opens(&l);
+    launch = launch_of(&l, "route");
+    o = &l.operand[l.plan.launches[launch].first_operand];
+    for (int i = 3; i < 5; i++) {
+        const FtxOperand whole = o[i];
+
+        assert_int_not_equal(whole.space, FTX_SPACE_NULL);
+        o[i].space = FTX_SPACE_NULL;
+        refused_for(&l, launch, "one of starts and rows", "its constants do not fit");
+        o[i] = whole;
+    }
+    opens(&l);
+    close_lying(&l);
+}
+
+/* The encoder of a translator turns heads by positions of the source, which may be longer than the context. */
+static void test_long_source(void **state)
+{
+    enum { CONTEXT = 32, SOURCE = 40, ROT = 16 };
+    Lying l;
+    FtxOperand *table;
+    uint32_t launch;
+    uint64_t all;
+
+    (void)state;
+    open_lying(&l, "../runtime/touched/translator.lua --no-weights -D limits.source=40");
+    assert_int_equal(l.artifact.facts->context, CONTEXT);
+    assert_int_equal(l.artifact.facts->source_context, SOURCE);
+    launch = launch_of(&l, "rope");
+    assert_int_equal(program_of(&l, launch)->kind, FTX_PROG_ENCODE);
+    table = &l.operand[l.plan.launches[launch].first_operand + 1];
+    all = l.plan.head->space_bytes[table->space];
+    table->offset = all - sizeof(float[SOURCE][ROT]);
+    opens(&l);
+    table->offset = all - sizeof(float[CONTEXT][ROT]);
+    refused_for(&l, launch, "a table as long as the context", "operand 1");
+    close_lying(&l);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lies), cmocka_unit_test(test_half_a_form),
+                                       cmocka_unit_test(test_long_source)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

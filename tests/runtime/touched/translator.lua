@@ -8,7 +8,7 @@ local function heads(x, name) return nn.split_heads(nn.linear(x, nn.weight(name,
 local function out(y, name) return nn.linear(nn.join_heads(y), nn.weight(name, { D, H * E })) end
 
 local s = nn.embed(nn.ids(), w)
-s = s + out(nn.attend_full(heads(s, "eq"), heads(s, "ek"), heads(s, "ev"),
+s = s + out(nn.attend_full(nn.rope(heads(s, "eq")), nn.rope(heads(s, "ek")), heads(s, "ev"),
   { bias = nn.weight("bias", { H, 7 }), slopes = nn.weight("slopes", { H }), window = 4 }), "eo")
 
 local h = nn.embed(nn.ids(), w)
