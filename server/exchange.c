@@ -55,6 +55,9 @@ void exchange_note(Exchange *x, const char *format, ...)
     va_start(ap, format);
     vsnprintf(a->note, sizeof a->note, format, ap);
     va_end(ap);
+    for (char *p = a->note; *p; p++) /* it may quote the client, and a log has a line for each request */
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = ' ';
     pthread_mutex_unlock(&a->lock);
 }
 

@@ -154,7 +154,8 @@ static void print_choice(Text *t, const Completion *c, int index)
     print_logprobs(t, c, choice, 0);
     text_printf(t, ",\"finish_reason\":\"%s\"", reason(choice));
     if (c->return_ids) {
-        print_ids(t, "prompt_token_ids", p->ids, p->n_ids);
+        if (p->ids) /* a translator's text is tokenized by the engine */
+            print_ids(t, "prompt_token_ids", p->ids, p->n_ids);
         print_ids(t, "token_ids", choice->ids, choice->n_ids);
     }
     text_put(t, "}");

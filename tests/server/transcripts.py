@@ -90,6 +90,7 @@ show("a stop token", "POST", TEXT, dict(P, max_tokens=8, stop_token_ids=[0, 1, 2
 show("three texts of a seed", "POST", TEXT, dict(P, temperature=0.9, seed=7, n=3, max_tokens=4))
 show("numbers as reals, null as missing, unknown fields", "POST", TEXT, dict(P, max_tokens=2.0, top_k=-1, top_p=None, colour="red"))
 show("a translation", "POST", TEXT, {"model": "translator", "prompt": "In the beginning God created the heaven and the earth."})
+show("a translation with ids", "POST", TEXT, {"model": "translator", "prompt": "Amen.", "max_tokens": 3, "return_token_ids": True})
 show("a chat", "POST", TALK, dict(HELLO, max_tokens=6))
 show("a chat as a stream", "POST", TALK, dict(HELLO, max_tokens=4, stream=True, stream_options={"include_usage": True}))
 show("log-probabilities of a chat", "POST", TALK, dict(HELLO, max_tokens=2, logprobs=True))
@@ -153,7 +154,7 @@ show("no such path", "GET", "/v2")
 show("no such path, without a key", "GET", "/v2", head="")
 show("another method", "GET", TEXT)
 for title, fields in {
-    "another model": {"model": "gpt-4"},
+    "another model": {"model": "gpt-4"}, "a model of two lines": {"model": "gpt\nforged line"},
     "temperature": {"temperature": 2.1}, "no number": {"temperature": "hot"},
     "top_p 0": {"top_p": 0}, "top_k": {"top_k": 1025}, "min_p": {"min_p": -0.1},
     "penalty": {"presence_penalty": -2.5}, "repetition": {"repetition_penalty": 0},
@@ -181,6 +182,7 @@ for title, fields in {
 show("refused: a model without a template", "POST", TALK, dict(HELLO, model="translator"))
 server.stop()
 for line in server.said().split("\n"):
+    check(not line.startswith("forged"), "a client has written a line of the log")
     check("error" not in line.lower() or "refused" in line or " 4" in line, "the log says " + line)
 
 if "--update" in sys.argv:
