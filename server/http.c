@@ -3,7 +3,7 @@
  *     bytes in ─head.c─▶ Exchange ─handle─▶ any thread: exchange_write ─mail, eventfd─▶ pump: frames ─▶ bytes out
  *
  * A connection has at most one exchange. While it is unanswered no more is read, so that a client cannot fill memory by
- * pipelining; EPOLLRDHUP alone is watched then. */
+ * pipelining; EPOLLRDHUP alone is watched then. Nor is more read while many bytes of earlier answers wait. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -22,7 +22,7 @@
 #include "../runner/command.h"
 #include "../runtime/base/arena.h"
 
-enum { READ_BYTES = 64 << 10, LINGER_SECONDS = 2 };
+enum { READ_BYTES = 64 << 10, MOST_UNREAD = 64 << 10, LINGER_SECONDS = 2 };
 
 /* What epoll says of a file that is no connection. */
 enum { LISTENER = 1u << 30, MAIL, SIGNALS };
@@ -53,9 +53,16 @@ struct Http {
 
 /* --- connections ------------------------------------------------------------------------------------------ */
 
+/* The client does not read its answers: its next requests wait. */
+static bool is_full(const Conn *c)
+{
+    return !c->x && c->out.n > MOST_UNREAD;
+}
+
 static void watch(Http *h, Conn *c)
 {
-    const uint32_t want = (c->x || c->half ? 0u : EPOLLIN) | (c->half ? 0u : EPOLLRDHUP) | (c->out.n ? EPOLLOUT : 0u);
+    const uint32_t want = (c->x || c->half || is_full(c) ? 0u : EPOLLIN) | (c->half || is_full(c) ? 0u : EPOLLRDHUP) |
+                          (c->out.n ? EPOLLOUT : 0u);
     struct epoll_event e = {.events = want, .data.u32 = (uint32_t)(c - h->conns)};
 
     if (want != c->events && epoll_ctl(h->epoll, EPOLL_CTL_MOD, c->fd, &e) == 0)
@@ -303,15 +310,20 @@ static int take_body(Http *h, Conn *c, double now)
     return pump(h, c, now) ? 0 : -1;
 }
 
+static bool may_advance(const Conn *c)
+{
+    return !c->x && !c->closing && !is_full(c) && (c->in.n || c->in_body);
+}
+
 /* Goes on with what was read. */
 static void advance(Http *h, Conn *c, double now)
 {
     int more = 0;
 
-    while (!more && !c->x && !c->closing && (c->in.n || c->in_body))
-        more = c->in_body ? take_body(h, c, now) : take_head(h, c, now);
-    if (c->fd >= 0)
-        send_out(h, c, now);
+    do {
+        while (!more && may_advance(c))
+            more = c->in_body ? take_body(h, c, now) : take_head(h, c, now);
+    } while (c->fd >= 0 && send_out(h, c, now) && !more && may_advance(c)); /* there may be room now */
 }
 
 static void receive(Http *h, Conn *c, double now)
@@ -350,7 +362,8 @@ static void serve_conn(Http *h, Conn *c, uint32_t events, double now)
     }
     if (events & EPOLLRDHUP)
         c->half = true;
-    send_out(h, c, now);
+    if (send_out(h, c, now) && c->in.n)
+        advance(h, c, now); /* requests that waited for room */
 }
 
 /* --- the loop --------------------------------------------------------------------------------------------- */
@@ -456,12 +469,13 @@ static void check_times(Http *h, double now)
 
             if (c->x->stream && now - c->x->written > h->o.ping_seconds) {
                 exchange_write(&c->x->x, &ping);
-                pump(h, c, now);
+                if (pump(h, c, now) && !c->x) /* as in take_mail */
+                    advance(h, c, now);
             }
         } else if (c->in_body && age > h->o.body_seconds) {
             c->in_body = false;
             refuse(h, c, 408, "the body did not arrive in time", now);
-        } else if (!c->in_body && c->in.n && age > h->o.head_seconds) {
+        } else if (!c->in_body && c->in.n && !is_full(c) && age > h->o.head_seconds) {
             refuse(h, c, 408, "the head did not arrive in time", now);
         } else if (!c->in_body && !c->in.n && (h->finishing || age > h->o.idle_seconds)) {
             close_conn(h, c);

@@ -134,6 +134,29 @@ while rest.count(b"HTTP/1.1 200") < 3:
 check(rest.index(b"completion_tokens") < rest.index(b'"version"'), "the order of answers")
 s.close()
 
+# who sends requests and reads no answers must wait; then all are answered
+s = server.connect()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 15)
+s.settimeout(2)
+one = request("GET", "/metrics")
+flood = one * ((1 << 21) // len(one))
+sent = 0
+try:
+    while sent < len(flood):
+        sent += s.send(flood[sent:sent + 10000])
+except socket.timeout:
+    pass
+check(sent < len(flood), "2 MB of requests are read, and no answer is")
+s.settimeout(60)
+answers, rest = 0, b""
+while answers < sent // len(one):
+    piece = s.recv(1 << 20)
+    check(piece, f"closed after {answers} answers of {sent // len(one)}")
+    rest += piece
+    answers += rest.count(b"HTTP/1.1 200 OK")
+    rest = rest[-14:] if b"HTTP/1.1 200 OK" not in rest[-14:] else b""
+s.close()
+
 # slow ones: a byte now and then does not keep a head open for ever
 slow = server.connect()
 slow.sendall(GET)
