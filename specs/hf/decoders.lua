@@ -8,6 +8,7 @@ local llama = {
   norm = "rms", eps = 1e-6, activation = "silu", activations = hf.activations, tie = false, positions = 2048,
   theta = 10000.0, partial = 1.0, style = "half",
   unused = { "model.layers.*.self_attn.rotary_emb.inv_freq" },
+  older = {},                                                       -- other names of fields, which win where they are
   fields = {                                                        -- of config.json
     hidden = "hidden_size", layers = "num_hidden_layers", heads = "num_attention_heads", ffn = "intermediate_size",
     kv_heads = "num_key_value_heads", head_dim = "head_dim", eps = "rms_norm_eps", activation = "hidden_act",
@@ -456,13 +457,17 @@ local classes = {
     type = "bloom", norm = "layer", eps = 1e-5, activation = "gelu_pytorch_tanh", tie = true, widening = 4,
     fields = { layers = "n_layer", heads = "n_head", kv_heads = false, head_dim = false, ffn = false,
                eps = "layer_norm_epsilon", activation = false, positions = false, theta = false },
+    older = { hidden = "n_embed", layers = "num_hidden_layers", heads = "num_attention_heads" },
     names = { prefix = "transformer.", embedding = "transformer.word_embeddings", layers = "transformer.h.",
               embedding_norm = "transformer.word_embeddings_layernorm", qkv = "self_attention.query_key_value",
               out = "self_attention.dense", gate = false, up = "mlp.dense_h_to_4h", down = "mlp.dense_4h_to_h",
               final_norm = "transformer.ln_f" },
     set = function(config, c)
       config:only("apply_residual_connection_post_layernorm", "false", false)
-      for _, name in ipairs { "pretraining_tp", "slow_but_exact", "seq_length" } do config:value(name) end
+      for _, name in ipairs {
+        "pretraining_tp", "slow_but_exact", "seq_length", "bias_dropout_fusion", "masked_softmax_fusion",
+        "offset_alibi", "skip_bias_add",
+      } do config:value(name) end
       c.alibi, c.groups = true, c.heads
       c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
     end,
@@ -506,12 +511,15 @@ for _, key in ipairs {
   "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
   "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
   "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
-  "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_return_dict", "vocab_size",
+  "unk_token_id", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_return_dict", "vocab_size",
   "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
 } do harmless[key] = true end
 
 local function read(config, class)
-  local field = class.fields
+  local field = setmetatable({}, { __index = class.fields })
+  for name, old in pairs(class.older) do
+    if config.values[old] ~= nil then field[name] = old end
+  end
   local hidden = config:count(field.hidden, 1, 2 ^ 17)
   local heads = config:count(field.heads, 1, 1024)
   -- A missing field is the class's default, null the value of a LLaMA.
