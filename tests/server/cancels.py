@@ -87,9 +87,9 @@ for how in ("close", "reset", "half"):
     queued.close()
     server.wait_for("all is free", lambda: running() == 0)
 
-# quiet streams get comments; a queued one, too
-long = [begin(LONG), begin(LONG)]
-server.wait_for("both run", lambda: running() == 2)
+# quiet streams get comments; a queued one, too. Four rounds of long ones before it take some seconds
+long = [begin(LONG) for _ in range(8)]
+server.wait_for("two run, six wait", lambda: running() == 2 and waiting() == 6)
 queued = begin(dict(SHORT, stream=True))
 data = queued.recv(1000)
 check(b"text/event-stream" in data, "a queued stream begins with a comment")
