@@ -5,6 +5,9 @@
 #include "sandbox.h"
 #include "spec.h"
 
+/* What is read is kept: a short program could make it larger than memory. */
+enum { MAX_TEXT = 4096, MAX_ENTRIES = 1 << 14 };
+
 typedef struct TuningReader {
     const char *text;
     TuningFile *file;
@@ -33,6 +36,8 @@ static const char *text_field(lua_State *L, int table, const char *field)
     text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
     if (!text || strlen(text) != n || strpbrk(text, "\n\"\\"))
         fail(L, field, "a line of text");
+    if (n > MAX_TEXT)
+        fail(L, field, "at most 4096 bytes");
     text = arena_strdup(sandbox_of(L)->keep, text);
     lua_pop(L, 1);
     return text;
@@ -86,6 +91,8 @@ static void read_use(lua_State *L, int table, TuningEntry *e)
 
         if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TNUMBER || !whole)
             fail(L, "use", "NAME = whole number");
+        if (e->use.n == CONTRACT_MAX_CONSTS)
+            fail(L, "use", "no more constants than a kernel has");
         add_constant(L, e, lua_tostring(L, -2), value);
         lua_pop(L, 1);
     }
@@ -126,6 +133,8 @@ static int run_tuning(lua_State *L)
     lua_getfield(L, 2, "entries");
     if (!lua_istable(L, 3))
         fail(L, "entries", "a list");
+    if (lua_rawlen(L, 3) > MAX_ENTRIES)
+        fail(L, "entries", "at most 16384 entries");
     for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, 3); i++) {
         r->entry = i;
         lua_rawgeti(L, 3, i);

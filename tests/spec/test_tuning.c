@@ -47,6 +47,18 @@ static void mistakes(void **state)
         {FILE_OF("{ " KEY ", use = { A = 2 }, avoid = true }"),
          "t.lua: entry 1: use: expected nothing beside avoid, found table"},
         {FILE_OF("{ " KEY ", use = {}, us = -1 }"), "t.lua: entry 1: us: expected microseconds, found number"},
+        {"return { gpu = (\"g\"):rep(4097), entries = {} }", "t.lua: gpu: expected at most 4096 bytes, found string"},
+        {"return { gpu = (\"g\"):rep(4096), entries = {} }", ""},
+        {"local l = {} for i = 1, 16385 do l[i] = 1 end return { gpu = \"g\", entries = l }",
+         "t.lua: entries: expected at most 16384 entries, found table"},
+        {"local l = {} for i = 1, 16384 do l[i] = 1 end return { gpu = \"g\", entries = l }",
+         "t.lua: entry 1: entries: expected a table, found number"},
+        {"local u = {} for i = 1, 49 do u[\"c\" .. i] = i end return { gpu = \"g\", entries = { { " KEY
+         ", use = u } } }",
+         "t.lua: entry 1: use: expected no more constants than a kernel has, found number"},
+        {"local u = {} for i = 1, 48 do u[\"c\" .. i] = i end return { gpu = \"g\", entries = { { " KEY
+         ", use = u } } }",
+         ""},
         {"print(1) return {}", "t.lua:1: attempt to call a nil value (global 'print')"},
     };
     Arena *keep = arena_open();
