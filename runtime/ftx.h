@@ -383,8 +383,8 @@ typedef struct FtxEvent {
 } FtxEvent;
 
 /* Opens an engine: memory for FtxModelInfo.sequences requests that run and four times as many that wait; each sample
- * counts as a request. options may be NULL; allocator (NULL: the model's), kv_bytes and prefix_cache are read. On
- * failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
+ * counts as a request. options may be NULL; allocator (NULL: the model's), kv_bytes, prefix_cache and overcommit are
+ * read. On failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
 
 /* Adds a request to those that wait. It is copied: its pointers are needed during the call only. *id, if id is not
