@@ -217,11 +217,15 @@ const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char 
     return t;
 }
 
+/* Whether each expert of a stack has a tensor of its own. */
+static bool is_numbered(const Value *weight)
+{
+    return ir_int(weight, "stack") && strchr(ir_word(weight, "name"), '*');
+}
+
 int64_t checkpoint_tensors(const Value *weight)
 {
-    const int64_t stack = ir_int(weight, "stack");
-
-    return stack && strchr(ir_word(weight, "name"), '*') ? stack : 1;
+    return is_numbered(weight) ? ir_int(weight, "stack") : 1;
 }
 
 const Tensor *checkpoint_tensor(const Checkpoint *c, const Spec *spec, const Value *weight, int64_t i,
@@ -230,7 +234,7 @@ const Tensor *checkpoint_tensor(const Checkpoint *c, const Spec *spec, const Val
     const char *pattern = ir_word(weight, "name");
     const int front = (int)strcspn(pattern, "*");
 
-    if (checkpoint_tensors(weight) == 1)
+    if (!is_numbered(weight))
         snprintf(name, TENSOR_MAX_NAME, "%s", pattern);
     else
         snprintf(name, TENSOR_MAX_NAME, "%.*s%" PRId64 "%s", front, pattern, i, pattern + front + 1);
@@ -246,7 +250,7 @@ static Shape stored_shape(const Value *weight)
     if (!stack)
         return s;
     s.dim[0].n /= stack;
-    return checkpoint_tensors(weight) > 1 ? s : ir_shape(s.rank + 1, ir_const(stack), s.dim[0], s.dim[1]);
+    return is_numbered(weight) ? s : ir_shape(s.rank + 1, ir_const(stack), s.dim[0], s.dim[1]);
 }
 
 /* '*' stands for one or more digits. */

@@ -199,6 +199,8 @@ CASES = {
     "mixtral-one": ("Mixtral", dict(SIZES, num_key_value_heads=1, num_local_experts=3, num_experts_per_tok=1,
                                     tie_word_embeddings=True, hidden_act="gelu"),
                     {"rope_parameters": None, **without("rms_norm_eps", "head_dim")}),
+    "mixtral-sole": ("Mixtral", dict(SIZES, num_key_value_heads=3, num_local_experts=1, num_experts_per_tok=1,
+                                     **rope(1e4)), {}),
     "granitemoe": ("GraniteMoe", dict(SIZES, num_key_value_heads=1, num_local_experts=6, num_experts_per_tok=3,
                                       **rope(4e3), attention_multiplier=0.15, embedding_multiplier=3.0,
                                       residual_multiplier=0.4, logits_scaling=2.5, tie_word_embeddings=True), {}),
