@@ -155,10 +155,10 @@ static bool infer_experts(const Query *q, Shape *out)
 
     if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_rank(q, 2, 2) || !want_weight(q, 2))
         return false;
-    if (arg(q, 1)->op != OP_ROUTE || !dim_equal(x.dim[0], routes.dim[0]))
+    if (arg(q, 1)->op != OP_ROUTE || k < 1 || !dim_equal(x.dim[0], routes.dim[0]))
         return diag_error(q->d, q->loc, "%s: routes is %s of %s, it must be that of route for the rows of x %s",
                           ir_op_name(q->op), text_of(q, 1), ir_op_name(arg(q, 1)->op), text_of(q, 0));
-    if (experts != size(ir_value(q->g, arg(q, 1)->args[0])->shape, 1))
+    if (experts < 1 || experts != size(ir_value(q->g, arg(q, 1)->args[0])->shape, 1))
         return diag_error(q->d, q->loc, "%s: experts is %lld, the routes choose of %s", ir_op_name(q->op),
                           (long long)experts, ir_shape_text(q->g->scratch, ir_value(q->g, arg(q, 1)->args[0])->shape));
     if (size(w, 0) % experts || size(x, 1) != parts * size(w, 1))

@@ -57,7 +57,7 @@ static TuneCandidate candidate_of(const Contract *c, const Instance *in, Arena *
 static void find_candidates(const Program *p, const Group *g, TuneCase *t, bool any_order, Arena *keep)
 {
     const Contract *c = g->b.contract;
-    size_t places[CONTRACT_MAX_CONSTS] = {0}, differs[MAX_CANDIDATES], tried = 0;
+    size_t places[CONTRACT_MAX_CONSTS] = {0}, differs[MAX_CANDIDATES] = {0}, tried = 0;
     Arena *scratch = arena_open();
 
     do {

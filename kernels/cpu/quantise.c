@@ -28,7 +28,7 @@ ALWAYS_INLINE Vi AT(quantise_round)(Vf x)
 #elif defined __x86_64__
     return (Vi)_mm_cvtps_epi32((__m128)x);
 #else
-    Vi i;
+    Vi i = {0};
 
     for (int l = 0; l < LANES; l++)
         i[l] = (int32_t)__builtin_rintf(x[l]);

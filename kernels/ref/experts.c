@@ -1,6 +1,7 @@
 /* experts.c - the choice of experts for each row, and linear layers of experts. */
 #include "ref.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ static int ref_best(const double *p, int n, bool *taken)
     for (int i = 0; i < n; i++)
         if (!taken[i] && (best < 0 || p[i] > p[best]))
             best = i;
+    assert(best >= 0);
     taken[best] = true;
     return best;
 }
@@ -33,7 +35,8 @@ static void ref_softmax_of(double *p, int n)
 static void ref_route_row(RefTensor logits, int64_t at, RefTensor bias, const RefRoute *r, int32_t *y)
 {
     const int n = r->experts, size = n / r->groups;
-    double score[REF_EXPERTS], choice[REF_EXPERTS], group[REF_EXPERTS], weight[REF_EXPERTS], sum = 0.0;
+    double score[REF_EXPERTS] = {0}, choice[REF_EXPERTS] = {0}, group[REF_EXPERTS] = {0}, weight[REF_EXPERTS] = {0};
+    double sum = 0.0;
     bool taken[REF_EXPERTS] = {false}, kept[REF_EXPERTS] = {false};
 
     for (int i = 0; i < n; i++)

@@ -44,8 +44,9 @@ bool reuse_awaits(FtxEngine *e, Request *r)
         return false;
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *other = e->running.at[i];
+        const int known = other->beam.width ? other->prompt : other->length; /* tokens that stand in its ids */
 
-        if (other->known_pages > missing || (uint32_t)other->length < (missing + 1) * e->pages.prefix->block)
+        if (other->known_pages > missing || (uint32_t)known < (missing + 1) * e->pages.prefix->block)
             continue;
 
         const Hash128 *a = key_of(e, r, missing), *b = key_of(e, other, missing);

@@ -184,7 +184,7 @@ static Instance *instance(Arena *a, const char *template_name, int n)
 
 static Plan plan_of(uint32_t id, const char *name)
 {
-    return (Plan){.target = {id, name}};
+    return (Plan){.target = {.id = id, .name = name}};
 }
 
 static void check_image(const Plan *p, const Code *c, size_t i)
