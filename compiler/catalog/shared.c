@@ -100,12 +100,13 @@ static bool place_regions(const Scope *s, size_t count, int without, int64_t at[
                           FtxError *err)
 {
     bool empty[CONTRACT_MAX_REGIONS];
-    int64_t end[CONTRACT_MAX_REGIONS];
+    int64_t end[CONTRACT_MAX_REGIONS] = {0};
     Scope sizes = *s; /* a size uses constants alone */
 
     sizes.live = sizes.at_most = false;
     sizes.sizing = true;
     *all = 0;
+    memset(at, 0, CONTRACT_MAX_REGIONS * sizeof *at);
     for (size_t i = 0; i < s->c->shared.n; i++) {
         const SharedRegion *r = &s->c->shared.at[i];
         int64_t bytes = 0;

@@ -185,7 +185,7 @@ static void plus_rows(const Source *s, const Value *v, int64_t from, int64_t cou
 
     rows_read(s, v->args[0], from, count, out, fault);
     for (int64_t i = 0; i < count; i++)
-        f[i] += (float)ir_float(v, "by");
+        f[i] += (float)ir_float(v, "by"); /* NOLINT(clang-analyzer-core.uninitialized.Assign): rows_read fills them */
 }
 
 /* Rows of a weight, which may lie in several tensors of as many rows each. */

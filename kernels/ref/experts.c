@@ -39,6 +39,7 @@ static void ref_route_row(RefTensor logits, int64_t at, RefTensor bias, const Re
     double sum = 0.0;
     bool taken[REF_EXPERTS] = {false}, kept[REF_EXPERTS] = {false};
 
+    assert(size > 0 && n <= REF_EXPERTS);
     for (int i = 0; i < n; i++)
         score[i] = ref_at(logits, at + i);
     for (int i = 0; i < n && r->sigmoid; i++)
