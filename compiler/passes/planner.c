@@ -126,10 +126,10 @@ static uint64_t lower_excess(Interval *intervals, uint32_t *best, size_t n, uint
 
         seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         from = (size_t)(seed >> 40) % n;
-        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): `place` has set all offsets */
         while (tries++ < n && intervals[best[from]].offset + intervals[best[from]].bytes <= bound)
             from = (from + 1) % n;
         memcpy(order, best, n * sizeof *order);
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): it is a remainder by more than 0 */
         move_to_front(order, from, from ? (size_t)(seed >> 16) % from : 0);
         place(intervals, order, n, spare);
         if (excess_of(intervals, n, bound) <= least) {
