@@ -67,6 +67,7 @@ static void heads_are_refused(void **state)
         {505, "GET / HTTP/1.2\r\nHost: a\r\n\r\n"},
         {400, "GET / http/1.1\r\nHost: a\r\n\r\n"},
         {400, "GET / HTTP/1.1\nHost: a\r\n\r\n"},
+        {400, "GET / HTTP/1.1\r\nHost: a\nX: 1\r\n\r\n"}, /* read as "Host:" if an LF ended the line */
         {400, "GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\nHost : a\r\n\r\n"},
