@@ -123,8 +123,8 @@ typedef struct FtxOptions {
     size_t prefix_cache;
 
     /* 1: a request takes KV pages as it writes, not all that its max_new could need when it begins. So more requests run
-     * at once. If pages run out, the request with the fewest tokens waits again and later reads its tokens anew, at most
-     * twice; its events do not show it. Decoders; searches and several samples of one prompt take all their pages at
+     * at once. If pages run out, the request with the fewest tokens is preempted: it is requeued, and its keys and values
+     * are recomputed when it runs again, at most twice; its events do not show it. Decoders; searches and several samples of one prompt take all their pages at
      * once. Texts do not depend on it, with the restriction of prefix_cache. */
     size_t overcommit;
 } FtxOptions;
@@ -412,7 +412,7 @@ typedef struct FtxStats {
     size_t idle_pages;                       /* free pages whose text a prompt can still take over */
     uint64_t requests;                       /* that have begun to run; with all samples */
     uint64_t prompt_tokens, cached_tokens;   /* of those requests */
-    uint64_t preemptions, recomputed_tokens; /* FtxOptions.overcommit: requests that gave way; what they lost */
+    uint64_t preemptions, recomputed_tokens; /* FtxOptions.overcommit: and what they lost */
     uint64_t new_tokens;                     /* returned in events */
 } FtxStats;
 

@@ -11,6 +11,7 @@
 
 #include "../runner/command.h"
 #include "../runtime/base/arena.h"
+#include "../runtime/base/hash.h"
 
 bool fault(Fault *f, const char *param, const char *format, ...)
 {
@@ -294,6 +295,20 @@ static bool read_bias(const json_t *root, const FtxModelInfo *info, FtxRequest *
     return true;
 }
 
+/* A text of the client; requests of another one share no pages of the KV cache. */
+static bool read_salt(const json_t *root, FtxRequest *q, Fault *f)
+{
+    const char *salt = NULL;
+
+    if (!body_text(root, "cache_salt", &salt, f))
+        return false;
+    if (salt && !*salt)
+        return fault(f, "cache_salt", "cache_salt: expected a string that is not empty");
+    if (salt)
+        q->cache_salt = hash128_seeded(salt, strlen(salt), 0).low;
+    return true;
+}
+
 bool body_request(const json_t *root, const FtxModelInfo *info, FtxRequest *q, Lists *lists, Fault *f)
 {
     const json_t *seed = body_field(root, "seed");
@@ -305,6 +320,6 @@ bool body_request(const json_t *root, const FtxModelInfo *info, FtxRequest *q, L
         return fault(f, "seed", "seed: expected a whole number of 64 bits");
     if (seed)
         q->seed = (uint64_t)json_integer_value(seed);
-    return body_bool(root, "ignore_eos", &q->ignore_eos, f) && read_stop(root, q, lists, f) &&
+    return body_bool(root, "ignore_eos", &q->ignore_eos, f) && read_salt(root, q, f) && read_stop(root, q, lists, f) &&
            read_stop_ids(root, info, q, lists, f) && read_bias(root, info, q, lists, f);
 }

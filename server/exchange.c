@@ -81,18 +81,24 @@ void exchange_flush(Exchange *x)
         command_say("an event could not be written: answers may wait for a second");
 }
 
-void exchange_answer(Exchange *x, int status, const char *type, const Text *body)
+bool exchange_answer(Exchange *x, int status, const char *type, const Text *body)
 {
     Answer *a = (Answer *)x;
+    bool begun;
 
-    atomic_store(&a->stream, false);
     pthread_mutex_lock(&a->lock);
-    a->status = status;
-    a->type = type;
-    text_add(&a->out, body->at, body->n);
-    a->ended = true;
+    begun = a->status != 0;
+    if (!begun) {
+        atomic_store(&a->stream, false);
+        a->status = status;
+        a->type = type;
+        text_add(&a->out, body->at, body->n);
+        a->ended = true;
+    }
     pthread_mutex_unlock(&a->lock);
-    exchange_flush(x);
+    if (!begun)
+        exchange_flush(x);
+    return !begun;
 }
 
 void exchange_stream(Exchange *x)
@@ -132,15 +138,4 @@ void exchange_end(Exchange *x)
     a->ended = true;
     pthread_mutex_unlock(&a->lock);
     exchange_flush(x);
-}
-
-bool exchange_begun(Exchange *x)
-{
-    Answer *a = (Answer *)x;
-    bool begun;
-
-    pthread_mutex_lock(&a->lock);
-    begun = a->status != 0;
-    pthread_mutex_unlock(&a->lock);
-    return begun;
 }

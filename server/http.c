@@ -406,8 +406,10 @@ static void accept_all(Http *h, double now)
         struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP};
         Conn *c;
 
+        if (fd < 0 && (errno == ECONNABORTED || errno == EINTR))
+            continue; /* others may wait behind it */
         if (fd < 0) {
-            h->accepting = errno == EMFILE || errno == ENFILE; /* again when one is closed, or in a second */
+            h->accepting = errno != EAGAIN; /* after an error: again when one is closed, or in a second */
             return;
         }
         read_address(&from, address);

@@ -65,15 +65,14 @@ bool exchange_gone(const Exchange *x);
 /* A line of the answer's head, without CR LF; before the answer. */
 void exchange_header(Exchange *x, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void exchange_note(Exchange *x, const char *format, ...) __attribute__((format(printf, 2, 3))); /* for `ended` */
-/* A whole answer. `type`: of its content. */
-void exchange_answer(Exchange *x, int status, const char *type, const Text *body);
+/* A whole answer. `type`: of its content. False: a stream has begun, be it with a comment, and nothing was written: an
+ * error must be an event then. */
+bool exchange_answer(Exchange *x, int status, const char *type, const Text *body);
 /* A stream of server-sent events: exchange_stream, exchange_write, exchange_end. Comments are sent from
  * exchange_stream on. What was written is sent after exchange_flush, which exchange_end and exchange_answer call. */
 void exchange_stream(Exchange *x);
 void exchange_write(Exchange *x, const Text *events);
 void exchange_end(Exchange *x);
 void exchange_flush(Exchange *x);
-/* True if bytes of the answer may have been sent: an error must be an event then. */
-bool exchange_begun(Exchange *x);
 
 #endif

@@ -221,7 +221,7 @@ void metrics_print(Text *t, const MetricsRow *rows, size_t n, size_t connections
     print_number(t, "prefix_cache_queries_total", "counter", "tokens of prompts that have begun to run", rows, n,
                  queries);
     print_number(t, "prefix_cache_hits_total", "counter", "of these, tokens that were in the KV cache", rows, n, hits);
-    print_number(t, "num_preemptions_total", "counter", "requests that gave way for want of KV pages", rows, n,
+    print_number(t, "num_preemptions_total", "counter", "requests preempted for want of KV pages", rows, n,
                  preemptions);
     head(t, "request_success_total", "counter", "requests that have ended");
     for (size_t i = 0; i < n; i++)

@@ -81,19 +81,18 @@ void answer_fault(Exchange *x, const Fault *f)
     Text t = {0};
 
     exchange_note(x, "refused: %s", f->why);
-    if (exchange_begun(x)) { /* the head says 200: the error is an event */
+    print_fault(&t, f);
+    if (f->retry)
+        exchange_header(x, "Retry-After: %d", f->retry);
+    if (f->status == 401)
+        exchange_header(x, "WWW-Authenticate: Bearer");
+    if (!exchange_answer(x, f->status, "application/json", &t)) { /* the head says 200: the error is an event */
+        t.n = 0;
         text_put(&t, "data: ");
         print_fault(&t, f);
         text_put(&t, "\n\ndata: [DONE]\n\n");
         exchange_write(x, &t);
         exchange_end(x);
-    } else {
-        print_fault(&t, f);
-        if (f->retry)
-            exchange_header(x, "Retry-After: %d", f->retry);
-        if (f->status == 401)
-            exchange_header(x, "WWW-Authenticate: Bearer");
-        exchange_answer(x, f->status, "application/json", &t);
     }
     text_free(&t);
 }

@@ -547,13 +547,13 @@ static FtxStatus take_off(FtxEngine *e, FtxError *err)
 {
     Flight *f = &e->flight;
     FtxStatus s = f->pending ? e->api->wait(e->session, err) : FTX_OK;
-    bool yielded = false;
+    bool preempted = false;
 
     f->pending = false;
     f->rows = 0;
     if (!s && e->overcommit)
-        s = grow_all(e, &yielded, err);
-    if (!s && !yielded)
+        s = grow_all(e, &preempted, err);
+    if (!s && !preempted)
         s = schedule_admit(e, err);
     if (!s)
         s = schedule_tell(e, err);

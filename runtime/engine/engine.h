@@ -82,7 +82,7 @@ typedef struct Request {
     uint32_t own_pages; /* pages of the whole sequence, of lane 0 */
     uint32_t n_pages;   /* pages of all lanes; of one that grows, those it has now */
     bool grows;         /* it takes pages as it grows (grow.c) */
-    int yields;         /* how often it has given way */
+    int preemptions;    /* how often it has been preempted */
     int cached;         /* tokens of the prompt that were in the cache when it began to run */
 
     /* Several samples are as many requests with one id. The first feeds the prompt; the others share its whole
@@ -231,8 +231,8 @@ uint32_t grow_first(const FtxEngine *e, const Request *r); /* pages it takes at 
 uint32_t grow_needs(const FtxEngine *e, const Request *r); /* pages that must be there then */
 uint32_t grow_reserve(const FtxEngine *e);                 /* pages that running requests will probably take */
 int grow_room(const FtxEngine *e, const Request *r);       /* tokens that a request can have with its pages */
-/* Between flights: gives pages to the requests that grow. Where there are none, *yielded: some wait again. */
-FtxStatus grow_all(FtxEngine *e, bool *yielded, FtxError *err);
+/* Between flights: gives pages to the requests that grow. Where there are none, *preempted: some wait again. */
+FtxStatus grow_all(FtxEngine *e, bool *preempted, FtxError *err);
 
 /* reuse.c */
 /* Finds the known pages that r's prompt begins with, into r->pages and r->found_pages; returns how many of them are

@@ -1,16 +1,17 @@
-/* grow.c - pages for requests that take them as they grow (FtxOptions.overcommit), and which request gives way when
+/* grow.c - pages for requests that take them as they grow (FtxOptions.overcommit), and which request is preempted when
  * there are none.
  *
  * A request is admitted if the pages that the running ones will probably still take leave room for it. How much of its
- * max_new a request probably uses is guessed: `share` falls while all goes well and rises when a request had to give
- * way (as the new-token ratio of SGLang). A request that gives way loses its pages and waits in front of all others.
- * Its tokens are read again when it runs again: they stand in its ids, so it goes on where it was. After MOST_YIELDS of
- * them a request takes all its pages at admission, as every request does without this option. */
+ * max_new a request probably uses is guessed: `share` falls while all goes well and rises when a request is preempted
+ * (as the new-token ratio of SGLang). A preempted request loses its pages and is requeued before all others of its
+ * priority. When it runs again, the keys and values of its tokens are recomputed: they stand in its ids, so it
+ * continues where it was. After MOST_PREEMPTIONS a request takes all its pages at admission, as every request does
+ * without this option. */
 #include "engine.h"
 
 enum {
     GROW_TOKENS = 64, /* room for new tokens that a request takes at once: a flight of as many runs needs no host */
-    MOST_YIELDS = 2,
+    MOST_PREEMPTIONS = 2,
 };
 
 static const float most_share = 0.7f, least_share = 0.1f, falls = 0.99f; /* of each composition */
@@ -36,7 +37,7 @@ void grow_begin(FtxEngine *e)
 
 bool grow_does(const Request *r)
 {
-    return r->grows && r->yields < MOST_YIELDS;
+    return r->grows && r->preemptions < MOST_PREEMPTIONS;
 }
 
 uint32_t grow_first(const FtxEngine *e, const Request *r)
@@ -70,8 +71,8 @@ int grow_room(const FtxEngine *e, const Request *r)
     return (int)(r->n_pages * e->facts->kv_block) + 1; /* the last token is known and not fed */
 }
 
-/* Of the requests that grow, the one that loses least: with the fewest tokens to read again. */
-static Request *who_yields(const FtxEngine *e)
+/* Of the requests that grow, the one with the fewest tokens to recompute. */
+static Request *find_victim(const FtxEngine *e)
 {
     Request *least = NULL;
 
@@ -84,13 +85,13 @@ static Request *who_yields(const FtxEngine *e)
     return least;
 }
 
-static void yield_pages(FtxEngine *e, Request *r)
+static void preempt(FtxEngine *e, Request *r)
 {
     schedule_release(e, r);
     list_remove(&e->running, r);
     list_add_first(&e->waiting, r);
     r->state = REQUEST_WAITING;
-    r->yields++;
+    r->preemptions++;
     e->share = most_share;
     e->stats.preemptions++;
     e->stats.recomputed_tokens += (uint64_t)r->fed;
@@ -111,11 +112,11 @@ static bool take_pages(FtxEngine *e, Request *r, uint32_t pages, uint32_t least,
     return true;
 }
 
-FtxStatus grow_all(FtxEngine *e, bool *yielded, FtxError *err)
+FtxStatus grow_all(FtxEngine *e, bool *preempted, FtxError *err)
 {
     FtxStatus s = FTX_OK;
 
-    *yielded = false;
+    *preempted = false;
     e->share = e->share > least_share ? e->share * falls : e->share;
     for (uint32_t i = 0; i < e->running.n && !s;) {
         Request *r = e->running.at[i];
@@ -126,8 +127,8 @@ FtxStatus grow_all(FtxEngine *e, bool *yielded, FtxError *err)
             i++;
             continue;
         }
-        yield_pages(e, who_yields(e));
-        *yielded = true;
+        preempt(e, find_victim(e));
+        *preempted = true;
         i = 0; /* the list has changed */
     }
     return s;

@@ -243,7 +243,7 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
         .device_reason = m->device_reason,
         .vocab = (int)f->vocab,
         .context = (int)f->context,
-        .sequences = (int)f->sequences,
+        .sequences = (int)(f->sequences < f->tokens ? f->sequences : f->tokens), /* each brings a token to a step */
         .step_tokens = (int)f->tokens,
         .layers = (int)f->layers,
         .hidden = (int)f->hidden,

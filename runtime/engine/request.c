@@ -625,7 +625,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->cancelled = r->has_logits = false;
     r->fed = 0;
     r->keys = 0;
-    r->yields = r->cached = 0;
+    r->preemptions = r->cached = 0;
     r->salt = q->cache_salt;
     if (!s)
         s = fill_beam(e, r, q, err);

@@ -124,7 +124,7 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     r->slot = e->free_slot[--e->free_slots];
     r->fed = (int)(shared * e->facts->kv_block);
     r->known_pages = shared;
-    r->cached = r->yields ? r->cached : (int)(r->found_pages * e->facts->kv_block);
+    r->cached = r->preemptions ? r->cached : (int)(r->found_pages * e->facts->kv_block);
     if (shared)
         s = table_put(e, &e->history, r->slot, 0, r->ids, (uint32_t)r->fed, err);
     if (!s)
@@ -164,7 +164,7 @@ FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
             r->state = REQUEST_RUNNING;
             list_add(&e->running, r);
             s = schedule_place(e, r, err);
-            if (!r->leader && !r->yields) {
+            if (!r->leader && !r->preemptions) {
                 e->stats.requests++;
                 e->stats.prompt_tokens += (uint64_t)r->prompt;
                 e->stats.cached_tokens += (uint64_t)r->cached;
@@ -229,7 +229,7 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err)
 
 /* --- composition -------------------------------------------------------------------------------------- */
 
-/* It has tokens to read before it gets a new one: a prompt, or all that it had when it gave way. */
+/* It has tokens to read before it gets a new one: a prompt, or all that it had when it was preempted. */
 static bool is_prompt(const Request *r)
 {
     return r->fed < r->prompt || r->fed < r->length - 1;

@@ -593,16 +593,51 @@ static int name_seed(void **state)
     return 0;
 }
 
+/* As many sequences run at once as a step has tokens. */
+static void test_small_steps(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    FtxModelInfo info;
+    Job job[3];
+    Bed b;
+
+    (void)state;
+    sizes.tokens = 2;
+    reset_fake(false, 0);
+    open_bed(&b, &sizes);
+    ftx_model_info(b.model, &info);
+    assert_int_equal(info.sequences, 2);
+    for (int i = 0; i < 3; i++) {
+        make_job(&job[i], 3, (uint64_t)i);
+        expect(&b, &job[i]);
+        submit(&b, &job[i]);
+    }
+    step(&b);
+    assert_int_equal(ftx_engine_stats(b.engine).running, 2);
+    run(&b);
+    for (int i = 0; i < 3; i++)
+        compare(&job[i]);
+    close_bed(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),      cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),  cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),   cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),     cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_events_fit), cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_samples),    cmocka_unit_test(test_leader_ends),
-        cmocka_unit_test(test_long_rows),  cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),
+        cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),
+        cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_events_fit),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_leader_ends),
+        cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_small_steps),
+        cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_grow.c - FtxOptions.overcommit on the fake device: requests take pages as they grow and give way when there are
- * none; tokens, texts and the number of events are those of the request alone. */
+/* test_grow.c - FtxOptions.overcommit on the fake device: requests take pages as they grow and are preempted when there
+ * are none; tokens, texts and the number of events are those of the request alone. */
 #include "jobs.h"
 
 static void open_growing(Bed *b, const FakeSizes *sizes, bool asynchronous, bool prefix)
@@ -67,8 +67,8 @@ static void test_together(void **state)
     }
 }
 
-/* Pages run out: some requests give way, come back, and nobody sees it. */
-static void yields(bool asynchronous, bool prefix)
+/* Pages run out: some requests are preempted, run again, and their events do not show it. */
+static void preemptions(bool asynchronous, bool prefix)
 {
     const FakeSizes sizes = large_sizes(60);
     Job job[6];
@@ -87,7 +87,7 @@ static void yields(bool asynchronous, bool prefix)
     while (ftx_engine_busy(b.engine)) {
         step(&b);
         for (uint32_t i = 0; i < b.engine->requests; i++)
-            most = b.engine->request[i].yields > most ? b.engine->request[i].yields : most;
+            most = b.engine->request[i].preemptions > most ? b.engine->request[i].preemptions : most;
     }
     for (int i = 0; i < 6; i++)
         compare(&job[i]);
@@ -101,14 +101,14 @@ static void yields(bool asynchronous, bool prefix)
     close_bed(&b);
 }
 
-static void test_yields(void **state)
+static void test_preemptions(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
-        yields(i & 1, i & 2);
+        preemptions(i & 1, i & 2);
 }
 
-/* What a request that gives way has to read again: with a prefix cache, only what others have taken of its pages. */
+/* What a preempted request has to recompute: with a prefix cache, only what others have taken of its pages. */
 static void test_reads_again(void **state)
 {
     const FakeSizes sizes = large_sizes(60);
@@ -130,7 +130,7 @@ static void test_reads_again(void **state)
         tokens[prefix] = 0;
         while (ftx_engine_busy(b.engine)) {
             step(&b);
-            if (b.engine->waiting.n) /* the shorter one gives way */
+            if (b.engine->waiting.n) /* the shorter one is preempted */
                 assert_ptr_equal(b.engine->waiting.at[0]->user, &job[1]);
             for (int i = 0; i < b.engine->flight.rows; i++)
                 tokens[prefix] += (uint64_t)b.engine->flight.row[i].count;
@@ -143,7 +143,7 @@ static void test_reads_again(void **state)
     assert_true(tokens[1] < tokens[0]);
 }
 
-/* A request alone takes all the pages there are; one that has given way twice takes all of its pages at once. */
+/* A request alone takes all the pages there are; one that was preempted twice takes all of its pages at once. */
 static void test_limits(void **state)
 {
     const FakeSizes sizes = large_sizes(50);
@@ -163,7 +163,7 @@ static void test_limits(void **state)
     make_job(&j, 3, 1);
     expect(&b, &j);
     submit(&b, &j);
-    b.engine->waiting.at[0]->yields = 2;
+    b.engine->waiting.at[0]->preemptions = 2;
     step(&b);
     assert_int_equal(ftx_engine_stats(b.engine).free_pages, 0);
     run(&b);
@@ -219,7 +219,7 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_together), cmocka_unit_test(test_yields), cmocka_unit_test(test_reads_again),
+        cmocka_unit_test(test_together), cmocka_unit_test(test_preemptions), cmocka_unit_test(test_reads_again),
         cmocka_unit_test(test_limits),   cmocka_unit_test(test_random),
     };
 
