@@ -82,6 +82,18 @@ static bool infer_weight_op(const Query *q, Shape *out)
         if (!want_range(q, "heads", 1, 1 << 20))
             return false;
         *out = ir_shape(1, ir_const(get(q, "heads")), (Dim){0}, (Dim){0});
+    } else if (q->op == OP_DISTANCE_BIAS) {
+        const int64_t max_distance = get(q, "max_distance");
+        const int64_t exact = q->args[0] && a.rank == 2 ? size(a, 0) / (get(q, "causal") ? 2 : 4) : 0;
+
+        if (!want_rank(q, 0, 2) || !want_range(q, "causal", 0, 1) || !want_range(q, "max_distance", 2, 1 << 20))
+            return false;
+        if (exact < 1 || max_distance <= exact)
+            return diag_error(q->d, q->loc,
+                              "distance_bias: w is %s, max_distance %lld: a row for each of %d buckets or more, and "
+                              "max_distance above the %lld distances that have a bucket each",
+                              text_of(q, 0), (long long)max_distance, get(q, "causal") ? 2 : 4, (long long)exact);
+        *out = ir_shape(2, a.dim[1], ir_const(2 * max_distance + 1), (Dim){0});
     } else if (q->op == OP_QUANTISE) {
         const int64_t group = get(q, "group");
 
@@ -228,12 +240,13 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_PLUS:
     case OP_FILL:
     case OP_ALIBI:
+    case OP_DISTANCE_BIAS:
     case OP_QUANTISE:
     case OP_SINUSOID:
     case OP_ROPE_TABLE:
         if (!infer_weight_op(q, out))
             return false;
-        *out_type = ir_op_is_table(q->op) ? DT_FP32 : arg(q, 0)->type;
+        *out_type = ir_op_is_table(q->op) || q->op == OP_DISTANCE_BIAS ? DT_FP32 : arg(q, 0)->type;
         if (q->op == OP_QUANTISE)
             *out_type = dtype_parse(ir_word(q->attrs, "to"));
         for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++)

@@ -247,8 +247,24 @@ static int nn_alibi(lua_State *L)
     return value_push(L, value_table(L, OP_ALIBI, &attrs));
 }
 
+/* nn.distance_bias(w, {max_distance=128, causal=false}): a bias for attend, of a table with a row for each bucket */
+static int nn_distance_bias(lua_State *L)
+{
+    const Id w = nn_value(L, 1, "distance_bias: w");
+    Attrs attrs = {0};
+
+    lua_settop(L, 2);
+    if (arg_options(L, 2, "max_distance causal", "distance_bias")) {
+        attrs_int(&attrs, "max_distance", arg_option_count(L, 2, "max_distance", 2, MAX_SIZE, 128, "distance_bias"));
+        if (lua_getfield(L, 2, "causal") != LUA_TNIL && lua_toboolean(L, -1))
+            attrs_int(&attrs, "causal", 1);
+    }
+    return value_push(L, value_add(L, OP_DISTANCE_BIAS, w, 0, 0, &attrs));
+}
+
 const luaL_Reg nn_attention[] = {
     {"alibi", nn_alibi},
+    {"distance_bias", nn_distance_bias},
     {"split_heads", nn_split_heads},
     {"join_heads", nn_join_heads},
     {"rope", nn_rope},

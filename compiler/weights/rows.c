@@ -256,6 +256,8 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
             ((float *)out)[i] = (float)ir_float(v, "value");
     else if (v->op == OP_ALIBI)
         alibi_rows(v, from, count, out);
+    else if (v->op == OP_DISTANCE_BIAS)
+        distance_rows(s, v, from, count, out, fault);
     else if (v->op == OP_QUANTISE)
         quantised_rows(s, v, from, count, out, fault);
     else if (v->op == OP_ROPE_TABLE)

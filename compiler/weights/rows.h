@@ -46,6 +46,8 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
 /* Whether every tensor that a value is made of is stored as `type`, and nothing is computed from its elements. Then its
  * rows are copied without conversion. */
 bool rows_stored_as(const Source *s, Id id, DType type);
+/* distance.c. Rows of a distance_bias value. */
+void distance_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault);
 /* Arrays for rows of a quantised value; the caller frees its scales, the beginning of all. */
 Quantised rows_quantised(const Value *v, int64_t rows);
 

@@ -381,7 +381,8 @@ static void compute(Machine *m, Id id)
                 y[t * x->row + i] = x->at[t * x->row + i] / fmax(sqrt(square), ir_float(v, "eps"));
         }
         break;
-    case OP_QUANTISE: /* no random decoder has quantised weights or experts; tests/models has */
+    case OP_QUANTISE: /* no random decoder has quantised weights, buckets or experts; tests/models has */
+    case OP_DISTANCE_BIAS:
     case OP_ROUTE:
     case OP_EXPERT_LINEAR:
     case OP_EXPERT_SUM:

@@ -117,6 +117,58 @@ static void test_ops(void **state)
     end(&f);
 }
 
+/* The first distance of each bucket of one side, computed by T5 of transformers 5.23. With nine buckets the logarithms of
+ * 8, 16 and 64 decide, which torch rounds to fp32. */
+static void test_distances(void **state)
+{
+    static const struct {
+        int causal, buckets, max_distance, n, first[32];
+    } rows[] = {
+        {0, 32, 128, 16, {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91}},
+        {1, 32, 128, 32, {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                          16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113}},
+        {0, 7, 13, 3, {0, 1, 4}},
+        {1, 6, 11, 6, {0, 1, 2, 3, 5, 8}},
+        {1, 9, 128, 9, {0, 1, 2, 3, 4, 8, 16, 32, 64}},
+    };
+    const char *path = temp_path("distances.safetensors");
+    (void)state;
+
+    for (size_t r = 0; r < LEN(rows); r++) {
+        const int far = rows[r].max_distance, columns = 2 * far + 1, buckets = rows[r].buckets;
+        float data[64], *got;
+        char header[100];
+        size_t n;
+
+        for (int i = 0; i < 2 * buckets; i++)
+            data[i] = (float)i;
+        snprintf(header, sizeof header, "{\"w\":{\"dtype\":\"F32\",\"shape\":[%d,2],\"data_offsets\":[0,%d]}}", buckets,
+                 8 * buckets);
+        write_safetensors(path, header, data, (size_t)(8 * buckets));
+        Fixture f = begin(path);
+        const Id w = add_weight(f.spec.graph, "w", buckets, 2);
+        const Id id = add_value(f.spec.graph, OP_DISTANCE_BIAS, w, 0, 0, 2, columns);
+
+        ir_attr_int(f.spec.graph, id, "max_distance", far);
+        ir_attr_int(f.spec.graph, id, "causal", rows[r].causal);
+        assert_true(weights_value(f.c, &f.spec, id, f.keep, &got, &n, &f.d));
+        assert_int_equal(n, 2 * columns);
+        for (int d = -far; d <= far; d++)
+            for (int h = 0; h < 2; h++) {
+                const int away = d <= 0 ? -d : rows[r].causal ? 0 : d;
+                int bucket = rows[r].n - 1;
+
+                while (rows[r].first[bucket] > away)
+                    bucket--;
+                bucket += d > 0 && !rows[r].causal ? buckets / 2 : 0;
+                if (got[h * columns + far + d] != data[2 * bucket + h])
+                    fail_msg("%d buckets: head %d, distance %d has %g, expected that of bucket %d", buckets, h, d,
+                             (double)got[h * columns + far + d], bucket);
+            }
+        end(&f);
+    }
+}
+
 static Id stack(Graph *g, const char *name, int64_t count, int64_t rows, int64_t columns)
 {
     const Id id = add_weight(g, name, rows, columns);
@@ -383,6 +435,24 @@ static void test_block(void **state)
     end(&f);
 }
 
+/* Four buckets, two of each side. */
+static void test_distances_packed(void **state)
+{
+    Fixture f = begin(small());
+    Graph *g = f.spec.graph;
+    const Id id = add_value(g, OP_DISTANCE_BIAS, add_weight(g, "a", 4, 2), 0, 0, 2, 7);
+    uint64_t checksum;
+    FileMap map;
+    (void)state;
+
+    ir_attr_int(g, id, "max_distance", 3);
+    plan(&f, id, DT_FP32, FTX_WEIGHT_MATRIX, 14);
+    assert_true(pack(&f, &map, &checksum, 0));
+    assert_memory_equal(map.at, ((const float[]){2, 2, 2, 0, 6, 6, 6, 3, 3, 3, 1, 7, 7, 7}), 56);
+    file_unmap(&map);
+    end(&f);
+}
+
 /* Each table begins at a multiple of 256 bytes, without weights too; a table may be packed as bf16. */
 static void test_tables(void **state)
 {
@@ -610,7 +680,7 @@ int main(void)
         cmocka_unit_test(test_block), cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_rope_freqs),
         cmocka_unit_test(test_large), cmocka_unit_test(test_faults),      cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_real),  cmocka_unit_test(test_folded),      cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_stack),
+        cmocka_unit_test(test_stack), cmocka_unit_test(test_distances),   cmocka_unit_test(test_distances_packed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
