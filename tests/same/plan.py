@@ -96,11 +96,17 @@ class Artifact:
             self.sections[kind, target] = (offset, n, checksum)
         self.facts = struct.unpack_from('<10I', self.bytes, self.sections[FACTS, 0][0])
         self.plans = {t: Plan(self, t) for kind, t in sorted(self.sections) if kind == PLAN}
-        weights = [row[1:4] + row[4:] for row in struct.iter_unpack('<4I6Q', self.section(WEIGHT_INDEX, 0))]
+        # From format 10 on a row ends with the form of packed codes, their groups and zeros.
+        row_form = '<4I6Q' if self.format < 10 else '<4I6Q4I'
+        rows = struct.iter_unpack(row_form, self.section(WEIGHT_INDEX, 0))
+        weights = [row[1:10] + (self.packed(row) if any(row[10:]) else ()) for row in rows]
         self.shared = {'weights\' places': weights}
         for name, kind in (('weights', WEIGHTS), ('tokenizer', TOKENIZER), ('tables', TABLES), ('bad words', BAD_WORDS)):
             self.shared[name] = self.sections.get((kind, 0), (0, 0, 0))[1:]
         del self.bytes  # all that is needed is taken
+
+    def packed(self, row):
+        return (self.string(row[10]), *row[11:13])
 
     def section(self, kind, target):
         at, n, _ = self.sections.get((kind, target), (0, 0, 0))
