@@ -21,6 +21,18 @@ static void report(void *user, uint64_t done, uint64_t all)
         s->o->progress(s->o->user, s->what, done, all);
 }
 
+/* The checkpoint and its adapters; NULL: weights are left out. */
+static bool open_weights(const CompileOptions *o, const Spec *spec, Arena *keep, Checkpoint **c, Diag *d)
+{
+    bool ok = !spec->weights || o->no_weights || checkpoint_open(spec->weights, keep, c, d);
+
+    for (size_t i = 0; ok && *c && i < o->n_adapters; i++)
+        ok = checkpoint_adapt(*c, spec, o->adapters[i], keep, d);
+    if (ok && *c && !spec->precision.dequantise)
+        checkpoint_mark(*c, spec);
+    return ok;
+}
+
 bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *d)
 {
     Targets targets = {0};
@@ -36,8 +48,9 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     bool ok =
         passes_check_dump(&o->dump, d) && targets_parse(o->targets ? o->targets : options_targets(keep), &targets, d) &&
         spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d) &&
-        passes_run_graph(spec.graph, &spec.precision, &o->dump, d) && options_check(o, &spec, &targets, d) &&
-        catalog_open(keep, &catalog, d) && (o->trial || tunings_find(o->tune, !o->targets, &spec, &targets, keep, d));
+        open_weights(o, &spec, keep, &checkpoint, d) && passes_run_graph(spec.graph, &spec.precision, &o->dump, d) &&
+        options_check(o, &spec, &targets, d) && catalog_open(keep, &catalog, d) &&
+        (o->trial || tunings_find(o->tune, !o->targets, &spec, &targets, keep, d));
 
     for (size_t i = 0; o->trial && i < targets.n; i++)
         targets.at[i].tuning = o->trial;
@@ -51,10 +64,6 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
             ok = (!o->emit || instantiate_emit(&plans[i], o->emit, d)) && instantiate_list(&plans[i], d) &&
                  instantiate_compile(&plans[i], keep, &codes[i], report, &s, d);
     }
-    if (ok && spec.weights && !o->no_weights)
-        ok = checkpoint_open(spec.weights, keep, &checkpoint, d);
-    for (size_t i = 0; ok && i < o->n_adapters; i++)
-        ok = checkpoint_adapt(checkpoint, &spec, o->adapters[i], keep, d);
     if (ok && checkpoint)
         ok = checkpoint_check(checkpoint, &spec, d);
     if (ok && spec.tokenizer)

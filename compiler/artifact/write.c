@@ -179,7 +179,7 @@ static void weight_index(Writer *w)
             continue;
         to->form = string(w, from->form_name);
         to->group = (uint32_t)from->group;
-        to->zeros = from->zeros;
+        to->scales = from->scales;
     }
     section(w, FTX_SEC_WEIGHT_INDEX, 0, index, p->weights.n * sizeof *index);
 }

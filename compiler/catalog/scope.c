@@ -153,7 +153,7 @@ static bool lookup_function(const Scope *s, const char *name, int64_t *value)
     case FUNCTION_logits: *value = v && v == s->f->g->logits; break;
     case FUNCTION_param: *value = v ? facts_param(s->f, v, s->c->args.at[i].form) : 0; break;
     case FUNCTION_group: *value = quantised(s, v, "group"); break;
-    case FUNCTION_zeros: *value = quantised(s, v, "zeros"); break;
+    case FUNCTION_scales: *value = quantised(s, v, "scales"); break;
     case FUNCTION_sizeof:
     case FUNCTION_COUNT: break;
     }

@@ -28,6 +28,18 @@ static bool want_freqs(const Query *q, int64_t n)
                       (long long)n);
 }
 
+/* Codes of type `name` in rows of a shape: as packed.h has them. */
+static bool want_codes(const Query *q, const Shape *s, const char *name)
+{
+    if (!want_word(q, name, "int8 int4") || !want_range(q, "scales", 0, PACKED_SCALES_COUNT - 1))
+        return false;
+    if (s->rank == 2 && packed_group((uint64_t)get(q, "group"), (uint64_t)s->dim[1].n))
+        return true;
+    return diag_error(q->d, q->loc,
+                      "%s: w is %s, group is %lld: it must be 16, 32, 64 or 128 and divide the elements of a row",
+                      ir_op_name(q->op), ir_shape_text(q->g->scratch, *s), (long long)get(q, "group"));
+}
+
 static bool infer_weight_op(const Query *q, Shape *out)
 {
     const Shape a = q->args[0] ? shape_of(q, 0) : (Shape){0};
@@ -95,15 +107,7 @@ static bool infer_weight_op(const Query *q, Shape *out)
                               text_of(q, 0), (long long)max_distance, get(q, "causal") ? 2 : 4, (long long)exact);
         *out = ir_shape(2, a.dim[1], ir_const(2 * max_distance + 1), (Dim){0});
     } else if (q->op == OP_QUANTISE) {
-        const int64_t group = get(q, "group");
-
-        if (!want_rank(q, 0, 2) || !want_word(q, "to", "int8 int4") || !want_range(q, "zeros", 0, 1))
-            return false;
-        if (!packed_group((uint64_t)group, (uint64_t)size(a, 1)))
-            return diag_error(
-                q->d, q->loc,
-                "quantise: w is %s, group is %lld: it must be 32, 64 or 128 and divide the %lld elements of a row",
-                text_of(q, 0), (long long)group, (long long)size(a, 1));
+        return want_rank(q, 0, 2) && want_range(q, "stored", 0, 1) && want_codes(q, out, "to");
     } else if (q->op == OP_SINUSOID) {
         if (!want_range(q, "dim", 2, MANY) || !want_range(q, "positions", 1, MANY) || !want_range(q, "span", 0, MANY) ||
             !want_word(q, "style", "half neighbour"))
@@ -227,7 +231,7 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         if (!want_range(q, "stack", 0, out->dim[0].n) || (get(q, "stack") && out->dim[0].n % get(q, "stack")))
             return diag_error(q->d, q->loc, "weight: %s cannot be a stack of %lld", ir_shape_text(q->g->scratch, *out),
                               (long long)get(q, "stack"));
-        return true;
+        return !*ir_word(q->attrs, "codes") || want_codes(q, out, "codes");
     case OP_IDS:
         *out = ir_shape(1, ir_T(), (Dim){0}, (Dim){0});
         *out_type = DT_I32;

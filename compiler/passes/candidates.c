@@ -106,7 +106,7 @@ static Hash128 key_of(const Program *p, const Binding *b)
         key_add(&f, b->arg[i] ? (int64_t)v->type + 1 : 0);
         key_add(&f, b->form[i]);
         key_add(&f, b->arg[i] ? facts_param(&p->facts, b->arg[i], b->form[i]) : 0);
-        key_add(&f, v->op == OP_QUANTISE ? ir_int(v, "zeros") : 0);
+        key_add(&f, v->op == OP_QUANTISE ? ir_int(v, "scales") : 0);
         for (uint32_t k = 0; b->arg[i] && k < v->shape.rank; k++) {
             key_add(&f, v->shape.dim[k].kind);
             key_add(&f, v->shape.dim[k].n);

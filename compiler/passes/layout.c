@@ -24,7 +24,8 @@ static void pack(Lower *l, Id w, DType type, Fold fold, uint32_t form)
 {
     Packing *p = l->packing;
     const Value *v = ir_value(l->g, w);
-    const bool codes = v->op == OP_QUANTISE, zeros = codes && ir_int(v, "zeros");
+    const bool codes = v->op == OP_QUANTISE;
+    const PackedScales scales = codes ? (PackedScales)ir_int(v, "scales") : PACKED_FP16;
     const int64_t elements = ir_shape_elements(v->shape, 0, 0), group = codes ? ir_int(v, "group") : 0;
     PackedWeight *to = arena_push(l->keep, p->weights);
 
@@ -34,11 +35,11 @@ static void pack(Lower *l, Id w, DType type, Fold fold, uint32_t form)
                          .form = form,
                          .form_name = codes ? l->catalog->forms[form].name : NULL,
                          .group = group,
-                         .zeros = zeros,
+                         .scales = scales,
                          .kind = kind_of(l->g, w),
                          .offset = p->bytes,
                          .bytes = codes ? packed_tiles((uint64_t)v->shape.dim[0].n) *
-                                              packed_tile(type, (uint64_t)v->shape.dim[1].n, (uint64_t)group, zeros)
+                                              packed_tile(type, (uint64_t)v->shape.dim[1].n, (uint64_t)group, scales)
                                         : (uint64_t)elements * dtype_size(type)};
     p->bytes = (to->offset + to->bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;
 }

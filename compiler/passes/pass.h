@@ -9,6 +9,7 @@
 #include "../ir/ir.h"
 #include "../targets.h"
 #include "../../runtime/artifact/ftx_format.h"
+#include "../../runtime/base/packed.h"
 
 /* Which weights of linears are stored as codes, and how. */
 typedef struct Quantising {
@@ -25,6 +26,7 @@ typedef struct Precision {
     DType compute; /* DT_NONE: auto: fp32 on the CPU, the weights' type on CUDA */
     DType kv;      /* DT_NONE: auto: as compute */
     Quantising quant;
+    bool dequantise; /* codes of the checkpoint are read as numbers, and stored as the other weights are */
 } Precision;
 
 /* A weight of the packed block: a weight-only value of the graph, in one type, folded or not. */
@@ -35,7 +37,7 @@ typedef struct PackedWeight {
     uint32_t form;         /* of the catalog; 0: plain, row-major */
     const char *form_name; /* of quantised weights, in tiles (packed.h): the order of their codes; else NULL */
     int64_t group;         /* and elements of a row that share a scale; else 0 */
-    bool zeros;            /* and a zero */
+    PackedScales scales;   /* and what stands behind the codes */
     FtxWeightKind kind;
     uint64_t offset, bytes;
 } PackedWeight;

@@ -1,4 +1,5 @@
-/* quantise.c - which weights are stored as codes: precision.weights = "int8" or "int4".
+/* quantise.c - which weights are stored as codes: those that the checkpoint has as codes, and with precision.weights = "int8"
+ * or "int4" the others.
  *
  *     before                               after
  *     %4 = weight {name="up"}              %4 = weight {name="up"}
@@ -7,7 +8,10 @@
  *
  * The weights of linears are quantised, each a row (an output) at a time in groups of its elements. The others are not:
  * embeddings, also where the head shares them, norms, biases, tables, experts and what chooses them. The last linear before logits or a pooled vector
- * is the head, which has a type of its own. */
+ * is the head, which has a type of its own.
+ *
+ * What is joined of several tensors of codes has the least form that holds all of them exactly: the more bits, the smaller
+ * group, scales in fp32 if one has them, zeros or minima if one has them. */
 #include <string.h>
 
 #include "../../runtime/base/packed.h"
@@ -17,12 +21,9 @@
 typedef struct Chosen {
     DType type; /* NONE: not quantised */
     int64_t group;
+    PackedScales scales;
+    bool stored; /* the checkpoint has these codes */
 } Chosen;
-
-typedef struct Choices {
-    const Quantising *q;
-    const Chosen *of; /* of each linear */
-} Choices;
 
 /* The linear whose result is `of`, but for elementwise ops behind it; 0: there is none. */
 static Id head_of(const Graph *g, Id of)
@@ -80,7 +81,42 @@ static bool choose_group(const Graph *g, const Quantising *q, Id linear, Chosen 
                       tensor_of(g, v->args[1]), (long long)columns);
 }
 
-static bool choose(const Graph *g, const Quantising *q, Chosen *of, Diag *d)
+static bool has_zeros(const Chosen *c)
+{
+    return c->scales == PACKED_FP16_ZEROS || c->scales == PACKED_FP32_MINIMA;
+}
+
+static Chosen join(Chosen a, Chosen b)
+{
+    const bool fp32 = a.scales >= PACKED_FP32 || b.scales >= PACKED_FP32, zeros = has_zeros(&a) || has_zeros(&b);
+
+    if (!a.stored || !b.stored)
+        return (Chosen){0};
+    return (Chosen){.type = a.type == b.type ? a.type : DT_INT8,
+                    .group = a.group < b.group ? a.group : b.group,
+                    .scales = fp32    ? zeros ? PACKED_FP32_MINIMA : PACKED_FP32
+                              : zeros ? PACKED_FP16_ZEROS
+                                      : PACKED_FP16,
+                    .stored = true};
+}
+
+/* The codes that the checkpoint has of a weight. */
+static Chosen stored_codes(const Graph *g, Id w)
+{
+    const Value *v = ir_value(g, w);
+    Chosen c = {0};
+
+    if (v->op == OP_WEIGHT && *ir_word(v, "codes"))
+        c = (Chosen){dtype_parse(ir_word(v, "codes")), ir_int(v, "group"), (PackedScales)ir_int(v, "scales"), true};
+    else if (v->op == OP_CONCAT || v->op == OP_INTERLEAVE || v->op == OP_PAIRS || v->op == OP_ROWS)
+        c = stored_codes(g, v->args[0]);
+    for (int i = 1; i < IR_MAX_ARGS && v->args[i]; i++)
+        c = join(c, stored_codes(g, v->args[i]));
+    return c;
+}
+
+/* any: whether a weight is quantised */
+static bool choose(const Graph *g, const Quantising *q, Chosen *of, bool *any, Diag *d)
 {
     const Id logits = head_of(g, g->logits), pooled = head_of(g, g->pooled);
     bool *found = arena_array(g->scratch, bool, q->n_except + 1), *routes = arena_array(g->scratch, bool, g->values.n);
@@ -89,9 +125,19 @@ static bool choose(const Graph *g, const Quantising *q, Chosen *of, Diag *d)
         if (ir_value(g, v)->op == OP_ROUTE)
             routes[ir_value(g, v)->args[0]] = true;
     for (Id v = 1; v < g->values.n; v++) {
-        if (ir_value(g, v)->op != OP_LINEAR || routes[v] || is_excepted(g, q, ir_value(g, v)->args[1], found))
+        const Id w = ir_value(g, v)->args[1];
+        bool excepted;
+
+        if (ir_value(g, v)->op != OP_LINEAR || routes[v])
             continue;
+        excepted = is_excepted(g, q, w, found);
+        of[v] = stored_codes(g, w);
+        *any |= of[v].stored;
+        if (of[v].stored || excepted || !q->type)
+            continue;
+        *any = true;
         of[v].type = v == logits || v == pooled ? q->head : q->type;
+        of[v].scales = q->zeros && of[v].type == DT_INT4 ? PACKED_FP16_ZEROS : PACKED_FP16;
         if (packed_type(of[v].type) && !choose_group(g, q, v, &of[v], d))
             return false;
     }
@@ -103,18 +149,17 @@ static bool choose(const Graph *g, const Quantising *q, Chosen *of, Diag *d)
 
 static Id quantise_linear(Rewrite *r, Id id)
 {
-    const Choices *all = r->user;
     const Value *v = rewrite_old(r, id);
-    const Chosen *c = &all->of[id];
+    const Chosen *c = (const Chosen *)r->user + id;
     const Attr attrs[] = {{.name = "group", .kind = ATTR_INT, .i = c->group},
                           {.name = "to", .kind = ATTR_WORD, .s = dtype_name(c->type)},
-                          {.name = "zeros", .kind = ATTR_INT, .i = 1}};
+                          {.name = "scales", .kind = ATTR_INT, .i = (int64_t)c->scales},
+                          {.name = "stored", .kind = ATTR_INT, .i = 1}};
     Id w;
 
     if (!packed_type(c->type))
         return 0;
-    w = rewrite_make(r, OP_QUANTISE, r->map[v->args[1]], 0, 0, attrs, all->q->zeros && c->type == DT_INT4 ? 3 : 2,
-                     v->loc);
+    w = rewrite_make(r, OP_QUANTISE, r->map[v->args[1]], 0, 0, attrs, c->stored ? 4 : c->scales ? 3 : 2, v->loc);
     return rewrite_make(r, OP_LINEAR, r->map[v->args[0]], w, r->map[v->args[2]], NULL, 0, v->loc);
 }
 
@@ -122,10 +167,11 @@ bool quantise_weights(Graph *g, const Quantising *q, Diag *d)
 {
     Chosen *of = arena_array(g->scratch, Chosen, g->values.n);
 
-    if (!q->type)
-        return true;
-    if (!choose(g, q, of, d))
+    bool any = false;
+
+    if (!choose(g, q, of, &any, d))
         return false;
-    rewrite_run_with(g, quantise_linear, &(Choices){q, of});
+    if (any)
+        rewrite_run_with(g, quantise_linear, of);
     return true;
 }

@@ -79,6 +79,7 @@ void print_edges(const Lower *l, FILE *out)
 void print_layout(const Lower *l, FILE *out)
 {
     static const char *const kinds[] = {"matrix", "gain", "bias", "table"};
+    static const char *const scales[] = {"", " with zeros", " with fp32 scales", " with fp32 scales and minima"};
     const Packing *p = l->packing;
 
     for (size_t i = 0; i < p->weights.n; i++) {
@@ -90,7 +91,7 @@ void print_layout(const Lower *l, FILE *out)
         if (w->fold.gain || w->fold.shift)
             fprintf(out, " folded %%%u", w->fold.gain ? w->fold.gain : w->fold.shift);
         if (w->form_name)
-            fprintf(out, " as %s, groups of %lld%s", w->form_name, (long long)w->group, w->zeros ? " with zeros" : "");
+            fprintf(out, " as %s, groups of %lld%s", w->form_name, (long long)w->group, scales[w->scales]);
         fputc('\n', out);
     }
     fprintf(out, "%12" PRIu64 " bytes\n", p->bytes);

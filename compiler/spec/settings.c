@@ -210,6 +210,7 @@ static void read_precision(lua_State *L, int t)
     p->weights = field_type(L, t, "precision.weights");
     p->compute = field_type(L, t, "precision.compute");
     p->kv = field_type(L, t, "precision.kv");
+    p->dequantise = field_flag(L, t, "precision.dequantise");
     if (!packed_type(p->weights)) {
         refuse_unquantised(L, t);
         if (head && head != p->weights)

@@ -353,10 +353,32 @@ static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, int64_t i
     if (!tensor_has_shape(t, &shape))
         return diag_error(d, v->loc, "weight \"%s\": expected %s, found %s as \"%s\" in %s", name,
                           ir_shape_text(scratch, shape), tensor_shape(t, scratch), t->name, c->path);
+    if (m && m->deltas.n && t->coded)
+        return diag_error(d, v->loc,
+                          "weight \"%s\" is stored as codes of few bits in %s: an adapter is merged into the original "
+                          "checkpoint only",
+                          name, c->path);
     if (t->type == DT_NONE)
         return diag_error(d, v->loc, "weight \"%s\" is stored as %s in %s; F32, F16 and BF16 can be read", name,
                           t->stored, c->path);
     return true;
+}
+
+void checkpoint_mark(const Checkpoint *c, const Spec *spec)
+{
+    Graph *g = spec->graph;
+
+    for (Id id = 1; id < g->values.n; id++) {
+        const Value *v = ir_value(g, id);
+        const bool one = v->op == OP_WEIGHT && !ir_int(v, "stack") && !checkpoint_merge(c, ir_word(v, "name"));
+        const Tensor *t = one ? checkpoint_find(c, spec, ir_word(v, "name")) : NULL;
+
+        if (!t || !t->coded || !t->coded->form.type || !tensor_has_shape(t, &v->shape))
+            continue;
+        ir_attr_word(g, id, "codes", dtype_name(t->coded->form.type));
+        ir_attr_int(g, id, "group", t->coded->form.group);
+        ir_attr_int(g, id, "scales", (int64_t)t->coded->form.scales);
+    }
 }
 
 bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)

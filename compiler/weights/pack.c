@@ -166,35 +166,32 @@ static void fold_shift(const Source *source, Id matrix, const float *shift, int6
 static size_t packed_bytes(const PackedWeight *w, int64_t rows, int64_t row)
 {
     if (w->form_name)
-        return packed_tiles((uint64_t)rows) * packed_tile(w->type, (uint64_t)row, (uint64_t)w->group, w->zeros);
+        return packed_tiles((uint64_t)rows) * packed_tile(w->type, (uint64_t)row, (uint64_t)w->group, w->scales);
     return (size_t)(rows * row) * dtype_size(w->type);
 }
 
-/* Whether fp16 holds all scales; notes the first element whose scale it does not hold. */
-static bool scales_fit(const Quantised *q, int64_t groups, int64_t first, Fault *fault)
+/* Notes the first element whose scale fp16 does not hold. */
+static void check_scales(const CodedForm *form, void *codes, int64_t first, int64_t count, int64_t row, Fault *fault)
 {
-    for (int64_t g = 0; g < groups; g++)
-        if (!isfinite(q->scales[g])) {
-            rows_note(fault, NULL, (uint64_t)(first + g * q->group), INFINITY);
-            return false;
-        }
-    return true;
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t g = 0; g < row / form->group; g++)
+            if (!isfinite(coded_row(form, row, codes, r).scales[g]))
+                rows_note(fault, NULL, (uint64_t)((first + r) * row + g * form->group), INFINITY);
 }
 
-/* Quantises the rows of a piece (fp32, in f) into tiles. */
+/* The rows of a piece as codes (f: room for them as fp32) in tiles. */
 static void pack_quantised(const Source *source, const PackedWeight *w, int64_t first, int64_t count, int64_t row,
                            float *f, void *out, Fault *fault)
 {
     const Value *v = ir_value(source->g, w->value);
-    const Quantised q = rows_quantised(v, count);
+    const CodedForm form = rows_form(v);
+    void *codes = rows_codes(source, v, first, count, f, fault);
 
-    rows_read(source, v->args[0], first, count, f, fault);
-    if (!fault->found) {
-        quantise_rows(f, count, row, &q);
-        if (scales_fit(&q, count * (row / w->group), first * row, fault))
-            pack_tiles(&q, w->form_name, count, row, out);
-    }
-    free(q.scales);
+    if (!fault->found)
+        check_scales(&form, codes, first, count, row, fault);
+    if (!fault->found)
+        pack_tiles(&form, w->form_name, count, row, codes, out);
+    free(codes);
 }
 
 /* Packs the rows of a piece: copies them, or reads them as fp32 (into f), folds and converts them. fold: the gain or
@@ -367,7 +364,7 @@ uint64_t weights_stored_bytes(const Packing *packing, bool tables_only)
 bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, FileOut *out, uint64_t at,
                   uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user, Diag *d)
 {
-    const Source source = {c, spec, spec->graph, DT_FP32, NULL};
+    const Source source = {c, spec, spec->graph, DT_FP32, NULL, NULL};
     Stream s = {.out = out,
                 .at = at,
                 .all = weights_stored_bytes(packing, !c),
@@ -398,7 +395,7 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
 bool weights_value(const Checkpoint *c, const Spec *spec, Id value, Arena *keep, float **out, size_t *n, Diag *d)
 {
     Merging *merging = c ? merging_open(c, spec, &value, 1) : NULL;
-    const Source source = {c, spec, spec->graph, DT_FP32, merging};
+    const Source source = {c, spec, spec->graph, DT_FP32, merging, NULL};
     const Value *v = ir_value(spec->graph, value);
     Fault fault = {0};
 

@@ -81,7 +81,7 @@ static float search_scale(const float *x, int64_t n, float largest)
 }
 
 /* One group: its codes, and the scale (rounded to fp16); returns the zero. */
-static uint8_t quantise_group(const float *x, int64_t n, DType type, bool zeros, uint8_t *codes, float *scale)
+static float quantise_group(const float *x, int64_t n, DType type, bool zeros, uint8_t *codes, float *scale)
 {
     const float low = type == DT_INT8 ? -127.0f : -8.0f, high = type == DT_INT8 ? 127.0f : 7.0f;
     float most = 0, least = 0, inverse;
@@ -106,38 +106,27 @@ static uint8_t quantise_group(const float *x, int64_t n, DType type, bool zeros,
         for (int l = 0; l < LANES; l++)
             codes[i + l] = (uint8_t)q[l];
     }
-    return (uint8_t)zero;
+    return zero;
 }
 
-void quantise_rows(const float *x, int64_t rows, int64_t columns, const Quantised *q)
+void quantise_row(const float *x, int64_t columns, const CodedForm *f, const CodedRow *to)
 {
-    const int64_t groups = columns / q->group;
-
-    for (int64_t g = 0; g < rows * groups; g++)
-        q->zeros[g] =
-            quantise_group(x + g * q->group, q->group, q->type, q->with_zeros, q->codes + g * q->group, &q->scales[g]);
-}
-
-void dequantise_rows(const Quantised *q, int64_t rows, int64_t columns, float *x)
-{
-    for (int64_t i = 0; i < rows * columns; i++) {
-        const int64_t g = i / q->group;
-
-        x[i] = q->scales[g] * (float)(q->codes[i] - q->zeros[g]);
-    }
+    for (int64_t g = 0; g < columns / f->group; g++)
+        to->offsets[g] = quantise_group(x + g * f->group, f->group, f->type, f->scales == PACKED_FP16_ZEROS,
+                                        to->codes + g * f->group, &to->scales[g]);
 }
 
 /* --- tiles ------------------------------------------------------------------------------------------- */
 
 /* The form r16x4 of forms.def: vectors of 4 (int4: 2 x 4) codes of each row. */
-static void order_r16x4(const Quantised *q, int64_t row, int64_t rows, int64_t columns, uint8_t *tile)
+static void order_r16x4(DType type, const CodedRow *rows, int64_t n, int64_t columns, uint8_t *tile)
 {
-    const bool half = q->type == DT_INT4;
+    const bool half = type == DT_INT4;
     const int64_t step = half ? 8 : 4;
 
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = 0; r < n; r++)
         for (int64_t k = 0; k < columns; k++) {
-            const uint8_t code = q->codes[(row + r) * columns + k];
+            const uint8_t code = rows[r].codes[k];
             uint8_t *at = tile + k / step * (4 * PACKED_ROWS) + 4 * r + k % 4;
 
             *at = half && k % 8 >= 4 ? (uint8_t)(*at | code << 4) : code;
@@ -146,13 +135,29 @@ static void order_r16x4(const Quantised *q, int64_t row, int64_t rows, int64_t c
 
 static const struct {
     const char *form;
-    void (*order)(const Quantised *q, int64_t row, int64_t rows, int64_t columns, uint8_t *tile);
+    void (*order)(DType type, const CodedRow *rows, int64_t n, int64_t columns, uint8_t *tile);
 } orders[] = {{"r16x4", order_r16x4}};
 
-void pack_tiles(const Quantised *q, const char *form, int64_t rows, int64_t columns, uint8_t *out)
+/* A scale and a zero or minimum, as they stand in a tile. */
+static void put_scale(PackedScales s, float scale, float offset, uint8_t *scales, uint8_t *zeros)
 {
-    const uint64_t bytes = packed_tile(q->type, (uint64_t)columns, (uint64_t)q->group, q->with_zeros);
-    const int64_t groups = columns / q->group;
+    const uint16_t half = fp16_from_float(scale);
+
+    if (s >= PACKED_FP32)
+        memcpy(scales, &scale, sizeof scale);
+    else
+        memcpy(scales, &half, sizeof half);
+    if (s == PACKED_FP16_ZEROS)
+        *zeros = (uint8_t)offset;
+    else if (s == PACKED_FP32_MINIMA)
+        memcpy(zeros, &offset, sizeof offset);
+}
+
+void pack_tiles(const CodedForm *f, const char *form, int64_t rows, int64_t columns, void *codes, uint8_t *out)
+{
+    const uint64_t bytes = packed_tile(f->type, (uint64_t)columns, (uint64_t)f->group, f->scales);
+    const uint64_t scale = packed_scale(f->scales), zero = packed_zeros(f->scales);
+    const int64_t groups = columns / f->group;
     size_t o = 0;
 
     while (o < LEN(orders) && strcmp(orders[o].form, form) != 0)
@@ -162,16 +167,18 @@ void pack_tiles(const Quantised *q, const char *form, int64_t rows, int64_t colu
     memset(out, 0, bytes * packed_tiles((uint64_t)rows));
     for (int64_t row = 0; row < rows; row += PACKED_ROWS, out += bytes) {
         const int64_t n = rows - row < PACKED_ROWS ? rows - row : PACKED_ROWS;
-        uint8_t *scales = out + packed_codes(q->type, (uint64_t)columns), *zeros = scales + 2 * PACKED_ROWS * groups;
+        uint8_t *scales = out + packed_codes(f->type, (uint64_t)columns);
+        uint8_t *zeros = scales + scale * PACKED_ROWS * (uint64_t)groups;
+        CodedRow of[PACKED_ROWS];
 
-        orders[o].order(q, row, n, columns, out);
+        for (int64_t r = 0; r < n; r++)
+            of[r] = coded_row(f, columns, codes, row + r);
+        orders[o].order(f->type, of, n, columns, out);
         for (int64_t g = 0; g < groups; g++)
             for (int64_t r = 0; r < n; r++) {
-                const uint16_t scale = fp16_from_float(q->scales[(row + r) * groups + g]);
+                const uint64_t at = (uint64_t)(g * PACKED_ROWS + r);
 
-                memcpy(scales + 2 * (g * PACKED_ROWS + r), &scale, sizeof scale);
-                if (q->with_zeros)
-                    zeros[g * PACKED_ROWS + r] = q->zeros[(row + r) * groups + g];
+                put_scale(f->scales, of[r].scales[g], of[r].offsets[g], scales + scale * at, zeros + zero * at);
             }
     }
 }

@@ -44,12 +44,41 @@ bool rows_finite(const unsigned char *p, uint64_t n, DType type)
     return !(carried & sign);
 }
 
+/* Whole rows of a tensor of codes as fp32. */
+static void read_values(const Tensor *t, uint64_t from, uint64_t n, float *out, Fault *fault)
+{
+    const uint64_t columns = (uint64_t)t->dim[t->rank - 1];
+
+    for (uint64_t i = 0; i < n; i += columns)
+        coded_values(t, (int64_t)((from + i) / columns), out + i);
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(out[i]))
+            rows_note(fault, t, from + i, out[i]);
+}
+
+/* One row of a tensor of codes. */
+static void read_codes(const Source *s, const Tensor *t, int64_t row, void *out, Fault *fault)
+{
+    const int64_t columns = t->dim[t->rank - 1];
+    const CodedRow to = coded_row(s->form, columns, out, 0);
+
+    coded_read(t, row, s->form, &to);
+    for (int64_t g = 0; g < columns / s->form->group; g++)
+        if (!isfinite(to.scales[g]) || !isfinite(to.offsets[g]))
+            rows_note(fault, t, (uint64_t)(row * columns + g * s->form->group),
+                      isfinite(to.scales[g]) ? to.offsets[g] : to.scales[g]);
+}
+
 /* Elements [from, from + n) of a tensor, as they are stored or as fp32. */
 static void read_elements(const Source *s, const Tensor *t, uint64_t from, uint64_t n, void *out, Fault *fault)
 {
     const unsigned char *p = t->at + from * dtype_size(t->type);
     float *f = out;
 
+    if (t->coded) {
+        read_values(t, from, n, out, fault);
+        return;
+    }
     if (!rows_finite(p, n, t->type))
         for (uint64_t i = 0; i < n; i++)
             if (!isfinite(tensor_element(t, from + i)))
@@ -108,7 +137,8 @@ static const Tensor *tensor_of(const Source *s, const Value *v, int64_t i)
 
 static void *row_at(const Source *s, void *rows, int64_t i, int64_t elements)
 {
-    return (char *)rows + (size_t)(i * elements) * dtype_size(s->type);
+    return (char *)rows +
+           (size_t)i * (s->form ? coded_row_bytes(s->form, elements) : (size_t)elements * dtype_size(s->type));
 }
 
 static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count, void *out, Fault *fault)
@@ -118,12 +148,12 @@ static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count,
     const size_t size = dtype_size(s->type);
     char *row;
 
-    if (a->op == OP_WEIGHT && !ir_int(a, "stack")) {
+    if (a->op == OP_WEIGHT && !ir_int(a, "stack") && !tensor_of(s, a, 0)->coded) {
         read_columns(s, tensor_of(s, a, 0), from, count, out, fault);
         merging_add(s->merging, arg, true, from, count, out);
         return;
     }
-    row = malloc((size_t)columns * size); /* rare: the transpose of a computed value */
+    row = malloc((size_t)columns * size); /* rare: the transpose of a computed value, or of codes */
     if (!row)
         die("out of memory: %" PRId64 " elements", columns);
     for (int64_t k = 0; k < rows; k++) {
@@ -197,37 +227,53 @@ static void weight_rows(const Source *s, const Value *v, int64_t from, int64_t c
         const int64_t left = each - from % each;
 
         n = count < left ? count : left;
-        read_elements(s, tensor_of(s, v, from / each), (uint64_t)(from % each * row), (uint64_t)(n * row), out, fault);
+        for (int64_t i = 0; s->form && i < n; i++)
+            read_codes(s, tensor_of(s, v, from / each), from % each + i, row_at(s, out, i, row), fault);
+        if (!s->form)
+            read_elements(s, tensor_of(s, v, from / each), (uint64_t)(from % each * row), (uint64_t)(n * row), out,
+                          fault);
         out = row_at(s, out, n, row);
     }
 }
 
-Quantised rows_quantised(const Value *v, int64_t rows)
+CodedForm rows_form(const Value *v)
 {
-    const int64_t columns = row_elements(v), group = ir_int(v, "group");
-    const size_t codes = (size_t)(rows * columns), groups = codes / (size_t)group;
-    Quantised q = {.type = dtype_parse(ir_word(v, "to")), .group = group, .with_zeros = ir_int(v, "zeros") != 0};
+    return (CodedForm){dtype_parse(ir_word(v, "to")), (PackedScales)ir_int(v, "scales"), ir_int(v, "group")};
+}
 
-    q.scales = malloc(groups * sizeof *q.scales + codes + groups);
-    if (!q.scales)
-        die("out of memory: %zu codes", codes);
-    q.codes = (uint8_t *)(q.scales + groups);
-    q.zeros = q.codes + codes;
-    return q;
+void *rows_codes(const Source *s, const Value *v, int64_t from, int64_t count, float *f, Fault *fault)
+{
+    const CodedForm form = rows_form(v);
+    const int64_t columns = row_elements(v);
+    const bool stored = ir_int(v, "stored") != 0;
+    Source as = *s;
+    void *codes = malloc(coded_row_bytes(&form, columns) * (size_t)count);
+
+    if (!codes)
+        die("out of memory: %" PRId64 " rows of codes", count);
+    as.form = stored ? &form : NULL;
+    rows_read(&as, v->args[0], from, count, stored ? codes : f, fault);
+    for (int64_t r = 0; !stored && !fault->found && r < count; r++) {
+        const CodedRow to = coded_row(&form, columns, codes, r);
+
+        quantise_row(f + r * columns, columns, &form, &to);
+    }
+    return codes;
 }
 
 /* The rows of a quantised value, which are to be read as fp32, as its readers will see them. */
 static void quantised_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault)
 {
-    const Quantised q = rows_quantised(v, count);
+    void *codes = rows_codes(s, v, from, count, out, fault);
+    const CodedForm form = rows_form(v);
     const int64_t columns = row_elements(v);
 
-    rows_read(s, v->args[0], from, count, out, fault);
-    if (!fault->found) {
-        quantise_rows(out, count, columns, &q);
-        dequantise_rows(&q, count, columns, out);
+    for (int64_t r = 0; !fault->found && r < count; r++) {
+        const CodedRow row = coded_row(&form, columns, codes, r);
+
+        coded_row_values(&form, columns, &row, out + r * columns);
     }
-    free(q.scales);
+    free(codes);
 }
 
 void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, Fault *fault)
@@ -237,7 +283,8 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
 
     if (v->op == OP_WEIGHT) {
         weight_rows(s, v, from, count, out, fault);
-        merging_add(s->merging, id, false, from, count, out);
+        if (!s->form)
+            merging_add(s->merging, id, false, from, count, out);
     } else if (v->op == OP_TRANSPOSE)
         transpose_rows(s, v->args[0], from, count, out, fault);
     else if (v->op == OP_CONCAT)
@@ -275,7 +322,7 @@ bool rows_stored_as(const Source *s, Id id, DType type)
     if (s->merging)
         return false;
     for (int64_t i = 0; v->op == OP_WEIGHT && i < checkpoint_tensors(v); i++)
-        if (tensor_of(s, v, i)->type != type)
+        if (tensor_of(s, v, i)->coded || tensor_of(s, v, i)->type != type)
             return false;
     for (int i = 0; i < IR_MAX_ARGS; i++)
         if (v->args[i] && !rows_stored_as(s, v->args[i], type))

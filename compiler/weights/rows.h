@@ -10,6 +10,7 @@ typedef struct Source {
     const Graph *g;
     DType type; /* of the rows that are read: fp32, or the type in which all their tensors are stored */
     const Merging *merging;
+    const CodedForm *form; /* rows are read as codes (coded_row); NULL: as elements of `type` */
 } Source;
 
 /* The first value that is refused: NaN, infinity, or too large for the packed type. */
@@ -48,7 +49,8 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
 bool rows_stored_as(const Source *s, Id id, DType type);
 /* distance.c. Rows of a distance_bias value. */
 void distance_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault);
-/* Arrays for rows of a quantised value; the caller frees its scales, the beginning of all. */
-Quantised rows_quantised(const Value *v, int64_t rows);
+/* The form of a quantised value; and its rows as codes, which the caller frees. f: room for them as fp32. */
+CodedForm rows_form(const Value *v);
+void *rows_codes(const Source *s, const Value *v, int64_t from, int64_t count, float *f, Fault *fault);
 
 #endif

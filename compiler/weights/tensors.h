@@ -4,21 +4,22 @@
 
 #include <string.h>
 
+#include "coded.h"
 #include "weights.h"
-#include "../../runtime/base/packed.h"
 
 enum { TENSOR_MAX_RANK = 8, TENSOR_MAX_NAME = 1024 };
 
 typedef struct Tensor {
     const char *name;
     const char *stored; /* the type as the file calls it: "BF16" */
-    DType type;         /* DT_NONE: a type that is not read ("I64"); refused where it is used */
+    DType type;         /* DT_NONE: a type that is not read ("I64"); refused where it is used. Of codes DT_FP32 */
     uint32_t rank;
     int64_t dim[TENSOR_MAX_RANK];
     const unsigned char *at; /* little-endian elements, row-major; not aligned */
     uint64_t bytes, elements;
-    const char *path; /* of its file, as given */
-    const char *file; /* the base name of its file */
+    const char *path;   /* of its file, as given */
+    const char *file;   /* the base name of its file */
+    const Coded *coded; /* how codes are read, in place of `at`; NULL: elements are stored as numbers */
 } Tensor;
 
 typedef struct TensorList {
@@ -113,20 +114,9 @@ void merging_close(Merging *m); /* NULL is fine */
  * instead, as rows. */
 void merging_add(const Merging *m, Id weight, bool columns, int64_t from, int64_t count, float *f);
 
-/* Quantised rows: w[r,k] = scales[r, k / group] * (codes[r,k] - zeros[r, k / group]). */
-typedef struct Quantised {
-    DType type;
-    int64_t group;
-    bool with_zeros; /* zeros are stored; else they are all packed_zero(type) */
-    uint8_t *codes;  /* [rows, columns] */
-    float *scales;   /* [rows, columns / group], as fp16 holds them */
-    uint8_t *zeros;  /* the same */
-} Quantised;
-
-/* quantise.c. Rows of finite fp32 values to codes and back; rows to tiles in a form of quantised weights. */
-void quantise_rows(const float *x, int64_t rows, int64_t columns, const Quantised *q);
-void dequantise_rows(const Quantised *q, int64_t rows, int64_t columns, float *x);
-void pack_tiles(const Quantised *q, const char *form, int64_t rows, int64_t columns, uint8_t *out);
+/* quantise.c. A row of finite fp32 values to codes; rows of codes (coded_row) to tiles in a form of quantised weights. */
+void quantise_row(const float *x, int64_t columns, const CodedForm *f, const CodedRow *to);
+void pack_tiles(const CodedForm *f, const char *form, int64_t rows, int64_t columns, void *codes, uint8_t *out);
 
 /* Rows [from, from + count) of a sinusoid value: [count, dim]. */
 void alibi_rows(const Value *v, int64_t from, int64_t count, float *out);

@@ -1,13 +1,16 @@
 /* linear_q.c - y[M,N] = x[M,K] w[N,K]^T + b with quantised weights; activation, gate or residual as in linear.c.
  *
- *   w   tiles of 16 rows (runtime/base/packed.h) in the form r16x4: groups of GROUP elements of a row share a scale
+ *   w   tiles of 16 rows (runtime/base/packed.h) in the form r16x4: groups of GROUP elements of a row share a scale, and
+ *       SCALES says what else a group has
  *   x   codes of 8 bits [M,K] with scales xs [M, K / XGROUP] and sums xt [M, K / 32] (quantise.c); without xs fp32 [M,K]
  *
  * With codes all products of a group are summed as integers, exactly, and groups are added in order:
  *
  *   y[m,n] = sum over groups g of (scale[n,g] xs[m,g]) (sum of code[n,k] x[m,k] - zero[n,g] sum of x[m,k])
  *
- * With fp32 rows the sums of (code - zero) x are fp32. Either way a row's bits do not depend on M, tiles or threads.
+ * With minima in place of zeros the integers are sums of code x, and minimum[n,g] xs[m,g] (sum of x[m,k]) is subtracted in
+ * fp32. With fp32 rows the sums of (code - zero) x, or of (scale code - minimum) x, are fp32. Either way a row's bits do not
+ * depend on M, tiles or threads.
  *
  * A vector of weights has 4 elements of LANES rows, which meet 4 broadcast elements of a row of x: TILE_ROWS rows of x times
  * QUANT_TILES tiles are in registers, and a single row of x takes twice as many tiles, since each sum is a chain. */
@@ -22,7 +25,7 @@
 //@ match   y = add(linear(x, w:r16x4, b?), r)         | KIND=0 GLU=0
 //@ match   y = act(linear(x, w:r16x4, b?))            | KIND=act.kind GLU=0
 //@ match   y = glu(linear(x, w:r16x4, b?))            | KIND=glu.kind GLU=1
-//@ consts  N: N  K: K  W: type(w)  GROUP: group(w)  ZEROS: zeros(w)  XGROUP: param(xs)  ROWS_S: rows(x)
+//@ consts  N: N  K: K  W: type(w)  GROUP: group(w)  SCALES: scales(w)  XGROUP: param(xs)  ROWS_S: rows(x)
 //@ fits    EXACT ? XGROUP == 0 : XGROUP > 0 && XGROUP % GROUP == 0
 //@ moves   N * K * (W == int8 ? 8 : 4) / 8
 //@ flops   2 * T * N * K
@@ -48,8 +51,9 @@ typedef struct QuantArgs {
     const int32_t *xt;
     const uint8_t *w;
     int64_t K, group, xgroup;
-    int64_t tile, scales, zeros; /* bytes of a tile; where its scales and zeros begin. zeros 0: there are none */
+    int64_t tile, scales, zeros; /* bytes of a tile; where its scales and its zeros or minima begin */
     int bits;
+    bool fp32, have_zeros, have_minima; /* fp32: the scales are */
 } QuantArgs;
 #endif
 
@@ -122,17 +126,39 @@ ALWAYS_INLINE Vi AT(quant_load)(const uint8_t *p)
 /* Scales and zeros of LANES rows of a group. */
 ALWAYS_INLINE Vf AT(quant_scales)(const QuantArgs *q, const uint8_t *w, int64_t g, int part)
 {
-    return vload_as(w + q->scales + (g * QUANT_ROWS + part * LANES) * 2, CPU_FP16);
+    const int64_t at = g * QUANT_ROWS + part * LANES;
+
+    return q->fp32 ? vload_as(w + q->scales + at * 4, CPU_FP32) : vload_as(w + q->scales + at * 2, CPU_FP16);
 }
 
 ALWAYS_INLINE Vi AT(quant_zeros)(const QuantArgs *q, const uint8_t *w, int64_t g, int part)
 {
     AT(QuantVb) z;
 
-    if (!q->zeros)
+    if (q->have_minima)
+        return (Vi){0};
+    if (!q->have_zeros)
         return (Vi){0} + (q->bits == 4 ? 8 : 128);
     memcpy(&z, w + q->zeros + g * QUANT_ROWS + part * LANES, sizeof z);
     return __builtin_convertvector(z, Vi);
+}
+
+ALWAYS_INLINE Vf AT(quant_minima)(const QuantArgs *q, const uint8_t *w, int64_t g, int part)
+{
+    return vload_as(w + q->zeros + (g * QUANT_ROWS + part * LANES) * 4, CPU_FP32);
+}
+
+/* The sum of a group of codes of row m of x. */
+ALWAYS_INLINE int32_t AT(quant_sum)(const QuantArgs *q, int64_t m, int64_t g)
+{
+    const int32_t *parts = q->xt + (m * q->K + g * q->group) / 32;
+    int32_t sum = 0;
+
+    for (int64_t i = 0; i < q->group / 32; i++)
+        sum += parts[i];
+    for (int64_t i = 0; q->group == 16 && i < 16; i++)
+        sum += q->x[m * q->K + g * 16 + i];
+    return sum;
 }
 
 /* totals[m][..] (+)= groups [g0, g1) of rows m of x times `tiles` tiles of w; rows, tiles and bits are constants. */
@@ -148,11 +174,8 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
 
 #pragma GCC unroll 8
         for (int m = 0; m < rows; m++) {
-            const int32_t *parts = q->xt + ((m0 + m) * q->K + g * q->group) / 32;
-            int32_t of_x = 0;
+            const int32_t of_x = AT(quant_sum)(q, m0 + m, g);
 
-            for (int64_t i = 0; i < q->group / 32; i++)
-                of_x += parts[i];
 #pragma GCC unroll 16
             for (int t = 0; t < tiles * PARTS; t++)
                 sum[m][t] = AT(quant_zeros)(q, w[t / PARTS], g, t % PARTS) * -of_x;
@@ -190,6 +213,16 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
                 vstore(to, AT(quant_fma)(__builtin_convertvector(sum[m][t], Vf), scale * xs, before));
             }
         }
+        for (int m = 0; q->have_minima && m < rows; m++) {
+            const float xs = q->xs[((m0 + m) * q->K + g * q->group) / q->xgroup];
+            const Vf less = vset(-xs * (float)AT(quant_sum)(q, m0 + m, g));
+
+            for (int t = 0; t < tiles * PARTS; t++) {
+                float *to = totals + m * stride + t * LANES;
+
+                vstore(to, AT(quant_fma)(AT(quant_minima)(q, w[t / PARTS], g, t % PARTS), less, vload(to)));
+            }
+        }
     }
 }
 
@@ -205,6 +238,7 @@ ALWAYS_INLINE void AT(quant_floats)(int rows, int tiles, int bits, const QuantAr
         for (int t = 0; t < tiles * PARTS; t++) {
             const Vi zero = AT(quant_zeros)(q, w[t / PARTS], g, t % PARTS);
             const Vf scale = AT(quant_scales)(q, w[t / PARTS], g, t % PARTS);
+            const Vf minima = q->have_minima ? AT(quant_minima)(q, w[t / PARTS], g, t % PARTS) : vset(0.0f);
             Vf sum[TILE_ROWS];
 
 #pragma GCC unroll 8
@@ -215,7 +249,8 @@ ALWAYS_INLINE void AT(quant_floats)(int rows, int tiles, int bits, const QuantAr
 #pragma GCC unroll 8
                 for (int j = 0; j < step; j++) {
                     const Vu code = bits == 4 ? codes >> (j / 4 * 4 + j % 4 * 8) & 15 : codes >> (j * 8) & 255;
-                    const Vf v = __builtin_convertvector((Vi)code - zero, Vf);
+                    const Vf whole = __builtin_convertvector((Vi)code - zero, Vf);
+                    const Vf v = q->have_minima ? AT(quant_fma)(whole, scale, -minima) : whole;
 #pragma GCC unroll 8
                     for (int m = 0; m < rows; m++)
                         sum[m] = AT(quant_fma)(v, vset(x[m * q->K + k + j]), sum[m]);
@@ -225,7 +260,7 @@ ALWAYS_INLINE void AT(quant_floats)(int rows, int tiles, int bits, const QuantAr
             for (int m = 0; m < rows; m++) {
                 float *to = totals + m * stride + t * LANES;
 
-                vstore(to, AT(quant_fma)(sum[m], scale, g ? vload(to) : vset(0.0f)));
+                vstore(to, AT(quant_fma)(sum[m], q->have_minima ? vset(1.0f) : scale, g ? vload(to) : vset(0.0f)));
             }
         }
 }
@@ -290,8 +325,10 @@ static void AT(quant_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0,
 void AT(linear_q)(const CpuCall *c)
 {
     const int64_t K = c->k[LINEAR_Q_K], groups = K / c->k[LINEAR_Q_GROUP], bits = c->k[LINEAR_Q_W] == CPU_INT4 ? 4 : 8;
-    const int64_t codes = QUANT_ROWS * K * bits / 8, scales = QUANT_ROWS * 2 * groups;
-    const int64_t zeros = c->k[LINEAR_Q_ZEROS] ? QUANT_ROWS * groups : 0;
+    const int64_t codes = QUANT_ROWS * K * bits / 8;
+    const int64_t kind = c->k[LINEAR_Q_SCALES]; /* PackedScales of runtime/base/packed.h */
+    const int64_t scales = QUANT_ROWS * groups * (kind >= 2 ? 4 : 2);
+    const int64_t zeros = QUANT_ROWS * groups * (kind == 1 ? 1 : kind == 3 ? 4 : 0);
     const LinearArgs a = {.b = c->arg[4],
                           .r = c->arg[5],
                           .y = c->arg[6],
@@ -308,8 +345,11 @@ void AT(linear_q)(const CpuCall *c)
                          .xgroup = c->k[LINEAR_Q_XGROUP],
                          .tile = (codes + scales + zeros + 63) / 64 * 64,
                          .scales = codes,
-                         .zeros = zeros ? codes + scales : 0,
-                         .bits = (int)bits};
+                         .zeros = codes + scales,
+                         .bits = (int)bits,
+                         .fp32 = kind >= 2,
+                         .have_zeros = kind == 1,
+                         .have_minima = kind == 3};
     const int64_t M = c->k[LINEAR_Q_ROWS_S] ? c->S : c->T;
     const int64_t rows_w = QUANT_ROWS * QUANT_TILES(M);
     const int64_t blocks_w = (a.N + rows_w - 1) / rows_w, blocks_x = (M + QUANT_BLOCK_X - 1) / QUANT_BLOCK_X;

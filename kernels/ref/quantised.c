@@ -6,8 +6,11 @@
 
 void ref_dequantise(const RefCodes *w, int64_t rows, int64_t columns, float *x)
 {
-    for (int64_t i = 0; i < rows * columns; i++)
-        x[i] = w->scales[i / w->group] * (float)(w->codes[i] - w->zeros[i / w->group]);
+    for (int64_t i = 0; i < rows * columns; i++) {
+        const float scale = w->scales[i / w->group], offset = w->offsets[i / w->group];
+
+        x[i] = w->minima ? scale * (float)w->codes[i] - offset : scale * ((float)w->codes[i] - offset);
+    }
 }
 
 /* In fp32, as kernels compute it, so that codes can be compared bit by bit. */

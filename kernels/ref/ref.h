@@ -35,12 +35,13 @@ void ref_embed(const FtxToken *token, int T, RefTensor w, RefTensor p, int offse
 /* y[M,N] = x[M,K] w[N,K]^T + b[N] (b may be absent) */
 void ref_linear(RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, float *y);
 
-/* Rows of codes: x[r,k] = scales[r, k / group] * (codes[r,k] - zeros[r, k / group]) */
+/* Rows of codes: x[r,k] = scales[r, k / group] * (codes[r,k] - offsets[r, k / group]) */
 typedef struct RefCodes {
     const uint8_t *codes;
     const float *scales;
-    const uint8_t *zeros;
+    const float *offsets; /* zeros; with minima those */
     int64_t group;
+    bool minima; /* x[r,k] = scales[..] * codes[r,k] - offsets[..] */
 } RefCodes;
 
 void ref_dequantise(const RefCodes *w, int64_t rows, int64_t columns, float *x);

@@ -159,12 +159,13 @@ static FtxStatus check_packed(const Artifact *a, const FtxWeight *w, FtxError *e
     const uint64_t N = w->dim[0], K = w->dim[1];
     uint64_t bytes;
 
-    if (w->rank != 2 || w->kind != FTX_WEIGHT_MATRIX || w->zeros > 1 || !artifact_has_string(a, w->form) ||
-        N > UINT32_MAX || K > UINT32_MAX || !packed_group(w->group, K))
+    if (w->rank != 2 || w->kind != FTX_WEIGHT_MATRIX || w->scales >= PACKED_SCALES_COUNT ||
+        !artifact_has_string(a, w->form) || N > UINT32_MAX || K > UINT32_MAX || !packed_group(w->group, K))
         return ftx_fail(err, FTX_EFORMAT,
                         "%" PRIu64 " rows of %" PRIu64 " elements in groups of %u are no quantised weight", N, K,
                         w->group);
-    if (__builtin_mul_overflow(packed_tiles(N), packed_tile((DType)w->type, K, w->group, w->zeros), &bytes) ||
+    if (__builtin_mul_overflow(packed_tiles(N), packed_tile((DType)w->type, K, w->group, (PackedScales)w->scales),
+                               &bytes) ||
         bytes != w->bytes || w->offset % WEIGHT_ALIGN || !inside(w->offset, w->bytes, a->facts->weight_bytes))
         return ftx_fail(err, FTX_EFORMAT, "%" PRIu64 " bytes at %" PRIu64 " are not what its shape asks for", w->bytes,
                         w->offset);

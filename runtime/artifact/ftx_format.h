@@ -141,9 +141,9 @@ typedef struct FtxWeight { /* 80 bytes */
     uint64_t dim[4];
     uint64_t offset, bytes; /* in the weight block; offset is 256-byte aligned */
     /* int8, int4: tiles of base/packed.h */
-    uint32_t form;  /* str: the order of the codes of a tile, a form of compiler/ir/forms.def; else 0 */
-    uint32_t group; /* elements of a row that share a scale; else 0 */
-    uint32_t zeros; /* 1: groups have zeros */
+    uint32_t form;   /* str: the order of the codes of a tile, a form of compiler/ir/forms.def; else 0 */
+    uint32_t group;  /* elements of a row that share a scale; else 0 */
+    uint32_t scales; /* PackedScales of base/packed.h */
     uint32_t reserved;
 } FtxWeight;
 

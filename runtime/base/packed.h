@@ -2,9 +2,10 @@
  *
  *   w[n,k] = scale[n, k / group] * (code[n,k] - zero[n, k / group])
  *
- *   tile: | codes of 16 rows | scales fp16 [K / group][16] | zeros uint8 [K / group][16] | 0 up to a multiple of 64 bytes |
+ *   tile: | codes of 16 rows | scales [K / group][16] | zeros or minima [K / group][16] | 0 up to a multiple of 64 bytes |
  *
  * Codes are unsigned, of 8 or 4 bits. Symmetric weights have no zeros in memory: their zero is 128 (int8) or 8 (int4).
+ * Weights with minima are w = scale * code - minimum.
  * The form of a weight (compiler/ir/forms.def) says in which order the codes of a tile stand. The rows of a last tile
  * that do not exist have scales of 0. */
 #ifndef FTX_BASE_PACKED_H
@@ -15,6 +16,15 @@
 #include "dtype.h"
 
 enum { PACKED_ROWS = 16, PACKED_ALIGN = 64 };
+
+/* What stands behind the codes of a tile. */
+typedef enum PackedScales {
+    PACKED_FP16,        /* scales in fp16 */
+    PACKED_FP16_ZEROS,  /* scales in fp16, zeros in uint8 */
+    PACKED_FP32,        /* scales in fp32 */
+    PACKED_FP32_MINIMA, /* scales and minima in fp32 */
+    PACKED_SCALES_COUNT
+} PackedScales;
 
 static inline bool packed_type(DType t)
 {
@@ -29,7 +39,7 @@ static inline uint32_t packed_zero(DType t)
 /* Whether rows of K elements can be in groups of so many. */
 static inline bool packed_group(uint64_t group, uint64_t K)
 {
-    return (group == 32 || group == 64 || group == 128) && K && K % group == 0;
+    return (group == 16 || group == 32 || group == 64 || group == 128) && K && K % group == 0;
 }
 
 static inline uint64_t packed_codes(DType t, uint64_t K) /* bytes of the codes of a tile */
@@ -37,9 +47,19 @@ static inline uint64_t packed_codes(DType t, uint64_t K) /* bytes of the codes o
     return PACKED_ROWS * K / (t == DT_INT4 ? 2 : 1);
 }
 
-static inline uint64_t packed_tile(DType t, uint64_t K, uint64_t group, bool zeros) /* bytes of a tile */
+static inline uint64_t packed_scale(PackedScales s) /* bytes of a scale */
 {
-    const uint64_t bytes = packed_codes(t, K) + PACKED_ROWS * (K / group) * (zeros ? 3 : 2);
+    return s >= PACKED_FP32 ? 4 : 2;
+}
+
+static inline uint64_t packed_zeros(PackedScales s) /* bytes of a zero or a minimum */
+{
+    return s == PACKED_FP16_ZEROS ? 1 : s == PACKED_FP32_MINIMA ? 4 : 0;
+}
+
+static inline uint64_t packed_tile(DType t, uint64_t K, uint64_t group, PackedScales s) /* bytes of a tile */
+{
+    const uint64_t bytes = packed_codes(t, K) + PACKED_ROWS * (K / group) * (packed_scale(s) + packed_zeros(s));
 
     return (bytes + PACKED_ALIGN - 1) / PACKED_ALIGN * PACKED_ALIGN;
 }

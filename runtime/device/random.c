@@ -46,8 +46,9 @@ static void fill_other(uint32_t key, float scale, uint64_t first, uint64_t n, DT
 static void fill_tiles(const FtxWeight *w, uint32_t key, uint64_t first, uint64_t last, unsigned char *p)
 {
     const uint64_t K = w->dim[1], codes = packed_codes(w->type, K), tile = random_unit(w);
-    const uint64_t scales = K / w->group * PACKED_ROWS;
-    const uint16_t scale = fp16_from_float(random_scale(w) / (float)packed_zero(w->type));
+    const uint64_t groups = K / w->group * PACKED_ROWS, bytes = packed_scale((PackedScales)w->scales);
+    const float scale = random_scale(w) / (float)packed_zero(w->type), minimum = scale * (float)packed_zero(w->type);
+    const uint16_t half = fp16_from_float(scale);
 
     for (uint64_t t = first; t < last; t++, p += tile) {
         memset(p + codes, 0, tile - codes);
@@ -56,16 +57,19 @@ static void fill_tiles(const FtxWeight *w, uint32_t key, uint64_t first, uint64_
 
             memcpy(p + 4 * i, &bits, 4);
         }
-        for (uint64_t i = 0; i < scales; i++)
-            memcpy(p + codes + 2 * i, &scale, 2);
-        if (w->zeros)
-            memset(p + codes + 2 * scales, (int)packed_zero(w->type), scales);
+        for (uint64_t i = 0; i < groups; i++)
+            memcpy(p + codes + bytes * i, bytes == 2 ? (const void *)&half : &scale, bytes);
+        if (w->scales == PACKED_FP16_ZEROS)
+            memset(p + codes + bytes * groups, (int)packed_zero(w->type), groups);
+        for (uint64_t i = 0; w->scales == PACKED_FP32_MINIMA && i < groups; i++)
+            memcpy(p + codes + bytes * groups + 4 * i, &minimum, 4);
     }
 }
 
 size_t random_unit(const FtxWeight *w)
 {
-    return packed_type(w->type) ? packed_tile(w->type, w->dim[1], w->group, w->zeros) : dtype_size(w->type);
+    return packed_type(w->type) ? packed_tile(w->type, w->dim[1], w->group, (PackedScales)w->scales)
+                                : dtype_size(w->type);
 }
 
 void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t first, uint64_t last, void *p)

@@ -7,14 +7,15 @@
 typedef struct Case {
     int M, N, K, group;
     DType type;
-    bool zeros, exact;
+    PackedScales scales;
+    bool exact;
     int bias, residual, kind, glu;
 } Case;
 
 /* A matrix of random codes and the tiles that forms.def describes. */
 typedef struct Matrix {
-    uint8_t *codes, *zeros, *tiles;
-    float *scales, *values; /* values: what the codes stand for */
+    uint8_t *codes, *tiles;
+    float *scales, *offsets, *values; /* offsets: zeros or minima; values: what the codes stand for */
 } Matrix;
 
 /* Where code k of row n stands in the tiles of the form r16x4, by the words of forms.def. */
@@ -29,22 +30,28 @@ static uint8_t *code_at(const Case *c, uint8_t *tiles, uint64_t tile, int n, int
 static Matrix matrix_new(const Case *c)
 {
     const size_t codes = (size_t)c->N * c->K, groups = codes / c->group, per_row = (size_t)c->K / c->group;
-    const uint64_t tile = packed_tile(c->type, c->K, c->group, c->zeros), code_bytes = packed_codes(c->type, c->K);
-    Matrix m = {.codes = malloc(codes), .zeros = malloc(groups), .scales = malloc(groups * sizeof(float))};
+    const uint64_t tile = packed_tile(c->type, c->K, c->group, c->scales), code_bytes = packed_codes(c->type, c->K);
+    const uint64_t scale_bytes = packed_scale(c->scales), zero_bytes = packed_zeros(c->scales);
+    Matrix m = {
+        .codes = malloc(codes), .scales = malloc(groups * sizeof(float)), .offsets = malloc(groups * sizeof(float))};
 
     m.values = malloc(codes * sizeof(float));
     m.tiles = aligned_alloc(64, packed_tiles(c->N) * tile);
     memset(m.tiles, 0, packed_tiles(c->N) * tile);
     for (size_t g = 0; g < groups; g++) {
         uint8_t *scales = m.tiles + g / per_row / 16 * tile + code_bytes;
+        uint8_t *zeros = scales + 16 * scale_bytes * per_row;
         const size_t at = g % per_row * 16 + g / per_row % 16;
-        const uint16_t scale = fp16_from_float(random_float() * 0.01f);
+        const float any = random_float() * 0.01f;
+        const uint16_t half = fp16_from_float(any);
+        const uint8_t zero = (uint8_t)random_below(16);
 
-        m.scales[g] = fp16_to_float(scale);
-        m.zeros[g] = c->zeros ? (uint8_t)random_below(16) : (uint8_t)packed_zero(c->type);
-        memcpy(scales + 2 * at, &scale, 2);
-        if (c->zeros)
-            scales[32 * per_row + at] = m.zeros[g];
+        m.scales[g] = scale_bytes == 2 ? fp16_to_float(half) : any;
+        m.offsets[g] = c->scales == PACKED_FP32_MINIMA  ? random_float() * 0.1f
+                       : c->scales == PACKED_FP16_ZEROS ? (float)zero
+                                                        : (float)packed_zero(c->type);
+        memcpy(scales + scale_bytes * at, scale_bytes == 2 ? (const void *)&half : &any, scale_bytes);
+        memcpy(zeros + zero_bytes * at, zero_bytes == 1 ? (const void *)&zero : &m.offsets[g], zero_bytes);
     }
     for (size_t i = 0; i < codes; i++) {
         int shift;
@@ -53,13 +60,14 @@ static Matrix matrix_new(const Case *c)
         m.codes[i] = (uint8_t)random_below(c->type == DT_INT4 ? 16 : 256);
         *at = (uint8_t)(*at | m.codes[i] << shift);
     }
-    ref_dequantise(&(RefCodes){m.codes, m.scales, m.zeros, c->group}, c->N, c->K, m.values);
+    ref_dequantise(&(RefCodes){m.codes, m.scales, m.offsets, c->group, c->scales == PACKED_FP32_MINIMA}, c->N, c->K,
+                   m.values);
     return m;
 }
 
 static void matrix_free(Matrix *m)
 {
-    free(m->codes), free(m->zeros), free(m->tiles), free(m->scales), free(m->values);
+    free(m->codes), free(m->offsets), free(m->tiles), free(m->scales), free(m->values);
 }
 
 typedef struct Rows { /* of x, as a kernel reads them */
@@ -98,8 +106,8 @@ static void run(int level, const Case *c, const Rows *x, const Matrix *w, const 
                 int M, int threads, float *y)
 {
     const int64_t k[] = {
-        [LINEAR_Q_N] = c->N,         [LINEAR_Q_K] = c->K,         [LINEAR_Q_W] = c->type,
-        [LINEAR_Q_GROUP] = c->group, [LINEAR_Q_ZEROS] = c->zeros, [LINEAR_Q_XGROUP] = c->exact ? 0 : x->group,
+        [LINEAR_Q_N] = c->N,         [LINEAR_Q_K] = c->K,           [LINEAR_Q_W] = c->type,
+        [LINEAR_Q_GROUP] = c->group, [LINEAR_Q_SCALES] = c->scales, [LINEAR_Q_XGROUP] = c->exact ? 0 : x->group,
         [LINEAR_Q_KIND] = c->kind,   [LINEAR_Q_GLU] = c->glu};
     const size_t at = (size_t)from * c->K, width = c->glu ? c->N / 2 : c->N;
     void *const arg[] = {c->exact ? (void *)(x->x + at) : x->codes + at,
@@ -137,8 +145,8 @@ static void check(int level, const Case *c)
     if (c->residual)
         ref_add((RefTensor){want, DT_FP32}, (RefTensor){r, DT_FP32}, (int64_t)out, want);
     snprintf(what, sizeof what,
-             "linear_q %s M=%d N=%d K=%d %s group=%d zeros=%d exact=%d bias=%d residual=%d kind=%d glu=%d",
-             levels[level], c->M, c->N, c->K, dtype_name(c->type), c->group, c->zeros, c->exact, c->bias, c->residual,
+             "linear_q %s M=%d N=%d K=%d %s group=%d scales=%d exact=%d bias=%d residual=%d kind=%d glu=%d",
+             levels[level], c->M, c->N, c->K, dtype_name(c->type), c->group, c->scales, c->exact, c->bias, c->residual,
              c->kind, c->glu);
     run(level, c, &x, &w, b, r, 0, c->M, 1, y);
     assert_close(y, want, out, 3e-6, what);
@@ -164,7 +172,7 @@ static void shapes(void **state)
     for (int level = 0; level < LEVELS; level++)
         for (int i = 0; i < 96; i++) {
             const int K = columns[i % 6];
-            int group = 32 << i / 6 % 3;
+            int group = 16 << i / 6 % 4;
 
             while (K % group)
                 group /= 2;
@@ -173,7 +181,7 @@ static void shapes(void **state)
                                  .K = K,
                                  .group = group,
                                  .type = i / 3 % 2 ? DT_INT4 : DT_INT8,
-                                 .zeros = i / 3 % 2 && i / 4 % 2,
+                                 .scales = (PackedScales)(i / 5 % 4),
                                  .exact = i / 16 % 2});
         }
 }
@@ -185,8 +193,20 @@ static void large(void **state)
     for (int level = 0; level < LEVELS; level++)
         for (int exact = 0; exact < 2; exact++) {
             check(level, &(Case){.M = 9, .N = 40, .K = 2176, .group = 128, .type = DT_INT8, .exact = exact});
-            check(level,
-                  &(Case){.M = 101, .N = 70, .K = 64, .group = 32, .type = DT_INT4, .zeros = true, .exact = exact});
+            check(level, &(Case){.M = 101,
+                                 .N = 70,
+                                 .K = 64,
+                                 .group = 32,
+                                 .type = DT_INT4,
+                                 .scales = PACKED_FP16_ZEROS,
+                                 .exact = exact});
+            check(level, &(Case){.M = 50,
+                                 .N = 40,
+                                 .K = 2176,
+                                 .group = 16,
+                                 .type = DT_INT8,
+                                 .scales = PACKED_FP32_MINIMA,
+                                 .exact = exact});
             check(level, &(Case){.M = 1, .N = 200, .K = 4096, .group = 64, .type = DT_INT4, .exact = exact});
         }
 }

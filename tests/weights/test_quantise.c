@@ -21,24 +21,30 @@ static float normal(void)
 }
 
 typedef struct Rows {
-    Quantised q;
+    CodedRow first; /* of the rows */
+    void *codes;
     float *back; /* what the codes stand for */
 } Rows;
 
 static Rows quantised(const float *x, int64_t rows, int64_t columns, DType type, int64_t group, bool zeros)
 {
-    const size_t n = (size_t)(rows * columns), groups = n / (size_t)group;
-    Rows r = {.q = {type, group, zeros, malloc(n), malloc(groups * sizeof(float)), malloc(groups)}};
+    const CodedForm form = {type, zeros ? PACKED_FP16_ZEROS : PACKED_FP16, group};
+    Rows r = {.codes = malloc((size_t)rows * coded_row_bytes(&form, columns)),
+              .back = malloc((size_t)(rows * columns) * sizeof(float))};
 
-    r.back = malloc(n * sizeof(float));
-    quantise_rows(x, rows, columns, &r.q);
-    dequantise_rows(&r.q, rows, columns, r.back);
+    for (int64_t i = 0; i < rows; i++) {
+        const CodedRow row = coded_row(&form, columns, r.codes, i);
+
+        quantise_row(x + i * columns, columns, &form, &row);
+        coded_row_values(&form, columns, &row, r.back + i * columns);
+    }
+    r.first = coded_row(&form, columns, r.codes, 0);
     return r;
 }
 
 static void rows_free(Rows *r)
 {
-    free(r->q.codes), free(r->q.scales), free(r->q.zeros), free(r->back);
+    free(r->codes), free(r->back);
 }
 
 /* Codes of a group whose scale is known: multiples of 1 / 64 are exact. */
@@ -52,18 +58,18 @@ static void known(void **state)
         x[i] = i < 32 ? (float)(i - 5) * 127 / 64 : (float)(i % 16) / 64 - 0.0625f;
     x[0] = -127 * 2.0f;
     r = quantised(x, 1, 64, DT_INT8, 32, false);
-    assert_true(r.q.scales[0] == 2.0f);
-    assert_int_equal(r.q.codes[0], 1);
+    assert_true(r.first.scales[0] == 2.0f);
+    assert_int_equal(r.first.codes[0], 1);
     for (int i = 1; i < 32; i++)
-        assert_int_equal(r.q.codes[i], 128 + (int)nearbyint(x[i] / 2));
-    assert_int_equal(r.q.zeros[0], 128);
+        assert_int_equal(r.first.codes[i], 128 + (int)nearbyint(x[i] / 2));
+    assert_true(r.first.offsets[0] == 128);
     rows_free(&r);
 
     r = quantised(x + 32, 1, 32, DT_INT4, 32, true); /* 16 steps of 1 / 64 from -4 / 64 */
-    assert_true(r.q.scales[0] == 1.0f / 64);
-    assert_int_equal(r.q.zeros[0], 4);
+    assert_true(r.first.scales[0] == 1.0f / 64);
+    assert_true(r.first.offsets[0] == 4);
     for (int i = 0; i < 32; i++) {
-        assert_int_equal(r.q.codes[i], i % 16);
+        assert_int_equal(r.first.codes[i], i % 16);
         assert_true(r.back[i] == x[32 + i]);
     }
     rows_free(&r);
@@ -71,7 +77,7 @@ static void known(void **state)
     for (int i = 0; i < 32; i++)
         x[i] = (float)(8 - i % 16) / 64; /* -7 / 64 .. 8 / 64: only a negative scale has all of them */
     r = quantised(x, 1, 32, DT_INT4, 32, false);
-    assert_true(r.q.scales[0] <= 0);
+    assert_true(r.first.scales[0] <= 0);
     rows_free(&r);
 }
 
@@ -175,18 +181,18 @@ static void close_matrix(Fixture *f)
     arena_close(f->keep);
 }
 
-static Id quantise(Graph *g, Id w, int64_t rows, int64_t columns, const char *to, int64_t group, bool zeros)
+static Id quantise(Graph *g, Id w, int64_t rows, int64_t columns, const char *to, int64_t group, PackedScales scales)
 {
     const Id id = add_value(g, OP_QUANTISE, w, 0, 0, rows, columns);
 
     ir_attr_int(g, id, "group", group);
     ir_attr_word(g, id, "to", to);
-    ir_attr_int(g, id, "zeros", zeros);
+    ir_attr_int(g, id, "scales", (int64_t)scales);
     ir_value(g, id)->type = dtype_parse(to);
     return id;
 }
 
-static bool pack(Fixture *f, Id id, DType type, int64_t group, bool zeros)
+static bool pack(Fixture *f, Id id, DType type, int64_t group, PackedScales scales)
 {
     const Shape s = ir_value(f->spec.graph, id)->shape;
     const PackedWeight w = {.value = id,
@@ -194,9 +200,9 @@ static bool pack(Fixture *f, Id id, DType type, int64_t group, bool zeros)
                             .form = 1,
                             .form_name = "r16x4",
                             .group = group,
-                            .zeros = zeros,
+                            .scales = scales,
                             .bytes = packed_tiles((uint64_t)s.dim[0].n) *
-                                     packed_tile(type, (uint64_t)s.dim[1].n, (uint64_t)group, zeros)};
+                                     packed_tile(type, (uint64_t)s.dim[1].n, (uint64_t)group, scales)};
     char path[256];
     uint64_t checksum;
     FtxError err;
@@ -216,21 +222,31 @@ static bool pack(Fixture *f, Id id, DType type, int64_t group, bool zeros)
 }
 
 /* Element [n,k] of tiles in the form r16x4, read by the words of packed.h and forms.def. */
-static float element_at(const Fixture *f, DType type, int64_t columns, int64_t group, bool zeros, int64_t n, int64_t k)
+static float element_at(const Fixture *f, DType type, int64_t columns, int64_t group, PackedScales kind, int64_t n,
+                        int64_t k)
 {
-    const uint64_t tile = packed_tile(type, (uint64_t)columns, (uint64_t)group, zeros);
+    const uint64_t tile = packed_tile(type, (uint64_t)columns, (uint64_t)group, kind);
     const unsigned char *t = (const unsigned char *)f->map.at + (uint64_t)(n / 16) * tile;
-    const unsigned char *scales = t + packed_codes(type, (uint64_t)columns);
+    const unsigned char *scales = t + packed_codes(type, (uint64_t)columns), *zeros = scales + columns / group * 32;
     const int64_t per = type == DT_INT4 ? 8 : 4, g = k / group * 16 + n % 16;
     int code = t[k / per * 64 + n % 16 * 4 + k % 4], zero = type == DT_INT4 ? 8 : 128;
-    uint16_t scale;
+    uint16_t half;
+    float scale, minimum;
 
     if (type == DT_INT4)
         code = k % 8 < 4 ? code & 15 : code >> 4;
-    memcpy(&scale, scales + 2 * g, 2);
-    if (zeros)
-        zero = scales[columns / group * 32 + g];
-    return fp16_to_float(scale) * (float)(code - zero);
+    memcpy(&half, scales + 2 * g, 2);
+    if (kind >= PACKED_FP32)
+        memcpy(&scale, scales + 4 * g, 4);
+    else
+        scale = fp16_to_float(half);
+    if (kind == PACKED_FP32_MINIMA) {
+        memcpy(&minimum, scales + columns / group * 64 + 4 * g, 4);
+        return scale * (float)code - minimum;
+    }
+    if (kind == PACKED_FP16_ZEROS)
+        zero = zeros[g];
+    return scale * (float)(code - zero);
 }
 
 /* Tiles of large and cut matrices hold what weights_value says that their readers see. */
@@ -239,10 +255,11 @@ static void tiles(void **state)
     static const struct {
         int64_t rows, columns, group;
         const char *type;
-        bool zeros;
+        PackedScales scales;
     } cases[] = {
-        {16, 32, 32, "int8", false},    {37, 128, 64, "int4", false},     {5, 96, 32, "int4", true},
-        {4000, 384, 128, "int4", true}, {40, 300032, 128, "int8", false}, {1001, 256, 64, "int8", false},
+        {16, 32, 32, "int8", PACKED_FP16},      {37, 128, 64, "int4", PACKED_FP16},
+        {5, 96, 32, "int4", PACKED_FP16_ZEROS}, {4000, 384, 128, "int4", PACKED_FP16_ZEROS},
+        {40, 300032, 128, "int8", PACKED_FP16}, {1001, 256, 64, "int8", PACKED_FP16},
     };
     (void)state;
 
@@ -258,11 +275,11 @@ static void tiles(void **state)
             x[k] = (float)uniform() - 0.4f;
         f = open_matrix(x, rows, columns);
         id = quantise(f.spec.graph, add_weight(f.spec.graph, "w", rows, columns), rows, columns, cases[i].type, group,
-                      cases[i].zeros);
-        if (!weights_value(f.c, &f.spec, id, f.keep, &want, &n, &f.d) || !pack(&f, id, type, group, cases[i].zeros))
+                      cases[i].scales);
+        if (!weights_value(f.c, &f.spec, id, f.keep, &want, &n, &f.d) || !pack(&f, id, type, group, cases[i].scales))
             fail_msg("%s", f.d.text);
         for (int64_t k = 0; k<rows * columns; k += rows * columns> 100000 ? 61 : 1)
-            if (element_at(&f, type, columns, group, cases[i].zeros, k / columns, k % columns) != want[k])
+            if (element_at(&f, type, columns, group, cases[i].scales, k / columns, k % columns) != want[k])
                 fail_msg("case %zu: element [%d,%d]", i, (int)(k / columns), (int)(k % columns));
         file_unmap(&f.map);
         close_matrix(&f);
@@ -282,10 +299,10 @@ static void transposed(void **state)
         x[i] = (float)(i % 3 * 1000 + i / 3);
     f = open_matrix(x, 64, 3);
     w = add_value(f.spec.graph, OP_TRANSPOSE, add_weight(f.spec.graph, "w", 64, 3), 0, 0, 3, 64);
-    assert_true(pack(&f, quantise(f.spec.graph, w, 3, 64, "int8", 64, false), DT_INT8, 64, false));
+    assert_true(pack(&f, quantise(f.spec.graph, w, 3, 64, "int8", 64, PACKED_FP16), DT_INT8, 64, PACKED_FP16));
     for (int n = 0; n < 3; n++)
         for (int k = 0; k < 64; k++)
-            assert_true(fabsf(element_at(&f, DT_INT8, 64, 64, false, n, k) - (float)(n * 1000 + k)) < 9.0f);
+            assert_true(fabsf(element_at(&f, DT_INT8, 64, 64, PACKED_FP16, n, k) - (float)(n * 1000 + k)) < 9.0f);
     file_unmap(&f.map);
     close_matrix(&f);
 }
@@ -307,19 +324,197 @@ static void refused(void **state)
 
         x[64 + 35] = cases[i].value;
         f = open_matrix(x, 2, 64);
-        assert_false(pack(&f, quantise(f.spec.graph, add_weight(f.spec.graph, "w", 2, 64), 2, 64, "int8", 32, false),
-                          DT_INT8, 32, false));
+        assert_false(pack(&f,
+                          quantise(f.spec.graph, add_weight(f.spec.graph, "w", 2, 64), 2, 64, "int8", 32, PACKED_FP16),
+                          DT_INT8, 32, PACKED_FP16));
         if (!strstr(f.d.text, cases[i].reason))
             fail_msg("expected \"%s\" in: %s", cases[i].reason, f.d.text);
         close_matrix(&f);
     }
 }
 
+/* --- tensors of codes --------------------------------------------------------------------------------------- */
+
+/* A made-up tensor: all that is read of it follows from its number, the row and the column. */
+typedef struct Made {
+    CodedForm form;
+    int number;
+} Made;
+
+static uint8_t made_code(const Made *m, int64_t n, int64_t k)
+{
+    return (uint8_t)((n * 7 + k * 3 + m->number) % (m->form.type == DT_INT4 ? 16 : 256));
+}
+
+static float made_scale(const Made *m, int64_t n, int64_t g)
+{
+    return (float)(1 + n % 5 + 3 * g + m->number) / 64;
+}
+
+static float made_offset(const Made *m, int64_t n, int64_t g)
+{
+    const int64_t any = (n + 2 * g + m->number) % 16;
+
+    return m->form.scales == PACKED_FP16_ZEROS    ? (float)any
+           : m->form.scales == PACKED_FP32_MINIMA ? (float)any / 32
+           : m->form.type == DT_INT4              ? 8
+                                                  : 128;
+}
+
+static float made_value(const Made *m, int64_t n, int64_t k)
+{
+    const int64_t g = k / m->form.group;
+    const float scale = made_scale(m, n, g), offset = made_offset(m, n, g), code = made_code(m, n, k);
+
+    return m->form.scales == PACKED_FP32_MINIMA ? scale * code - offset : scale * (code - offset);
+}
+
+static void made_row(const Tensor *t, int64_t row, const CodedRow *to)
+{
+    const Made *m = t->coded->parts;
+
+    for (int64_t g = 0; g < t->dim[1] / m->form.group; g++) {
+        to->scales[g] = m->number == 9 && row == 3 && g == 1 ? NAN : made_scale(m, row, g);
+        if (m->form.scales == PACKED_FP16_ZEROS || m->form.scales == PACKED_FP32_MINIMA)
+            to->offsets[g] = made_offset(m, row, g);
+    }
+    for (int64_t k = 0; k < t->dim[1]; k++)
+        to->codes[k] = made_code(m, row, k);
+}
+
+static Fixture open_made(const Made *made, size_t n, int64_t rows, int64_t columns)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    Fixture f = {.keep = arena_open()};
+
+    f.spec.graph = ir_graph_new("tiny");
+    f.c = arena_new(f.keep, Checkpoint);
+    f.c->path = "made";
+    for (size_t i = 0; i < n; i++) {
+        Coded *coded = arena_new(f.keep, Coded);
+        Tensor *t = arena_push(f.keep, f.c->tensors);
+
+        *coded = (Coded){.form = made[i].form, .codes = made_row, .parts = &made[i]};
+        *t = (Tensor){.name = names[i],
+                      .stored = "made",
+                      .type = DT_FP32,
+                      .rank = 2,
+                      .dim = {rows, columns},
+                      .elements = (uint64_t)(rows * columns),
+                      .path = "made",
+                      .file = "made",
+                      .coded = coded};
+    }
+    return f;
+}
+
+static Id stored(Graph *g, Id w, int64_t rows, int64_t columns, const CodedForm *f)
+{
+    const Id id = quantise(g, w, rows, columns, dtype_name(f->type), f->group, f->scales);
+
+    ir_attr_int(g, id, "stored", 1);
+    return id;
+}
+
+/* Joined, permuted and cut rows of three tensors, in a form that holds theirs: every element is the stored one. */
+static void joined(void **state)
+{
+    enum { N = 24, K = 128, E = 12, ROT = 8 };
+    static const struct {
+        CodedForm a, b, as;
+    } cases[] = {
+        {{DT_INT4, PACKED_FP16, 128}, {DT_INT4, PACKED_FP16, 128}, {DT_INT4, PACKED_FP16, 128}},
+        {{DT_INT4, PACKED_FP16, 32}, {DT_INT4, PACKED_FP16_ZEROS, 64}, {DT_INT4, PACKED_FP16_ZEROS, 32}},
+        {{DT_INT4, PACKED_FP32_MINIMA, 32}, {DT_INT8, PACKED_FP32, 16}, {DT_INT8, PACKED_FP32_MINIMA, 16}},
+        {{DT_INT4, PACKED_FP16, 128}, {DT_INT8, PACKED_FP16, 64}, {DT_INT8, PACKED_FP16, 64}},
+        {{DT_INT4, PACKED_FP16_ZEROS, 64}, {DT_INT8, PACKED_FP16, 64}, {DT_INT8, PACKED_FP16_ZEROS, 64}},
+        {{DT_INT4, PACKED_FP16_ZEROS, 64}, {DT_INT4, PACKED_FP32, 64}, {DT_INT4, PACKED_FP32_MINIMA, 64}},
+        {{DT_INT4, PACKED_FP16, 32}, {DT_INT8, PACKED_FP32, 32}, {DT_INT8, PACKED_FP32, 32}},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < LEN(cases); i++) {
+        const Made made[] = {{cases[i].a, 1}, {cases[i].b, 2}, {cases[i].a, 3}};
+        const CodedForm *as = &cases[i].as;
+        Fixture f = open_made(made, 3, N, K);
+        Graph *g = f.spec.graph;
+        const Id a = add_weight(g, "a", N, K), b = add_weight(g, "b", N, K), c = add_weight(g, "c", N, K);
+        const Id pairs = add_value(g, OP_PAIRS, a, 0, 0, N, K), cut = add_value(g, OP_ROWS, c, 0, 0, 10, K);
+        const Id mixed = add_value(g, OP_INTERLEAVE, b, c, 0, 2 * N, K);
+        const Id all = stored(g, add_value(g, OP_CONCAT, pairs, mixed, cut, N + 2 * N + 10, K), 3 * N + 10, K, as);
+
+        ir_attr_int(g, pairs, "head_dim", E);
+        ir_attr_int(g, pairs, "rot", ROT);
+        ir_attr_int(g, cut, "from", 5);
+        ir_attr_int(g, cut, "count", 10);
+        if (!pack(&f, all, as->type, as->group, as->scales))
+            fail_msg("%s", f.d.text);
+        for (int n = 0; n < 3 * N + 10; n++)
+            for (int k = 0; k < K; k++) {
+                const int e = n % E;
+                const Made *m = n < N ? &made[0] : n < 3 * N ? &made[1 + n % 2] : &made[2];
+                const int row = n >= 3 * N ? n - 3 * N + 5
+                                : n >= N   ? (n - N) / 2
+                                : e >= ROT ? n
+                                           : n - e + e / 2 + e % 2 * ROT / 2;
+
+                if (element_at(&f, as->type, K, as->group, as->scales, n, k) != made_value(m, row, k))
+                    fail_msg("case %zu: element [%d,%d]", i, n, k);
+            }
+        file_unmap(&f.map);
+        close_matrix(&f);
+    }
+}
+
+/* The same tensors as numbers: for embeddings, transposed, and for weights of other types. */
+static void as_numbers(void **state)
+{
+    enum { N = 6, K = 64 };
+    const Made made[] = {{{DT_INT4, PACKED_FP32_MINIMA, 32}, 1}};
+    Fixture f = open_made(made, 1, N, K);
+    Id ids[2];
+    float *got;
+    size_t n;
+    (void)state;
+
+    ids[0] = add_weight(f.spec.graph, "a", N, K);
+    ids[1] = add_value(f.spec.graph, OP_TRANSPOSE, ids[0], 0, 0, K, N);
+    for (int turned = 0; turned < 2; turned++) {
+        assert_true(weights_value(f.c, &f.spec, ids[turned], f.keep, &got, &n, &f.d));
+        for (int i = 0; i < N * K; i++)
+            assert_true(got[i] == (turned ? made_value(made, i % N, i / N) : made_value(made, i / K, i % K)));
+    }
+    close_matrix(&f);
+}
+
+/* Codes that the checkpoint has are noted in the graph; a scale that is no number is found when it is packed. */
+static void marked(void **state)
+{
+    const Made made[] = {{{DT_INT4, PACKED_FP16, 32}, 9}, {{DT_NONE, PACKED_FP16, 32}, 1}};
+    Fixture f = open_made(made, 2, 8, 64);
+    Graph *g = f.spec.graph;
+    const Id a = add_weight(g, "a", 8, 64), b = add_weight(g, "b", 8, 64), other = add_weight(g, "a", 4, 64);
+    const Id missing = add_weight(g, "none", 8, 64);
+    (void)state;
+
+    checkpoint_mark(f.c, &f.spec);
+    assert_string_equal(ir_word(ir_value(g, a), "codes"), "int4");
+    assert_int_equal(ir_int(ir_value(g, a), "group"), 32);
+    assert_string_equal(ir_word(ir_value(g, b), "codes"), "");
+    assert_string_equal(ir_word(ir_value(g, other), "codes"), "");
+    assert_string_equal(ir_word(ir_value(g, missing), "codes"), "");
+    assert_false(pack(&f, stored(g, a, 8, 64, &made[0].form), DT_INT4, 32, PACKED_FP16));
+    if (!strstr(f.d.text, "tensor \"a\": element [3,32] is NaN"))
+        fail_msg("%s", f.d.text);
+    close_matrix(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known), cmocka_unit_test(edges),      cmocka_unit_test(errors),
-        cmocka_unit_test(tiles), cmocka_unit_test(transposed), cmocka_unit_test(refused),
+        cmocka_unit_test(known),  cmocka_unit_test(edges),      cmocka_unit_test(errors),
+        cmocka_unit_test(tiles),  cmocka_unit_test(transposed), cmocka_unit_test(refused),
+        cmocka_unit_test(joined), cmocka_unit_test(as_numbers), cmocka_unit_test(marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
