@@ -202,6 +202,38 @@ def families(ours):
     ours["scripts"] = base(bpe(**unk), pre_tokenizer={"type": "UnicodeScripts"})
     for n in (1, 3):
         ours[f"lengths {n}"] = base(bpe(**unk), pre_tokenizer={"type": "FixedLength", "length": n})
+    translators(ours)
+
+
+def framed(*tokens):
+    """A post-processor: "A" and "B" are the texts, the others special tokens."""
+    def of(names):
+        return [{"Sequence": {"id": n, "type_id": 0}} if n in "AB" else {"SpecialToken": {"id": n, "type_id": 0}} for n in names]
+    both = tokens[:tokens.index("A") + 1] + ("B",) + tokens[tokens.index("A") + 1:]
+    return {"type": "TemplateProcessing", "single": of(tokens), "pair": of(both),
+            "special_tokens": {n: {"id": n, "ids": [0], "tokens": [n]} for n in tokens if n != "A"}}
+
+
+def translators(ours):
+    """As transformers 5.23 makes them: T5, NLLB, mBART, Pegasus."""
+    def replace(pattern):
+        return {"type": "Replace", "pattern": {"Regex": pattern}, "content": " "}
+
+    words = sequence("pretokenizers", {"type": "WhitespaceSplit"}, meta())
+
+    def special(*names):
+        return [added(n, special=True) for n in names]
+
+    ours["family t5"] = base(unigram(), pre_tokenizer=words, decoder=meta(), post_processor=framed("A", "</s>"),
+                             added_tokens=special("</s>", "<s>", "<x>"))
+    ours["family nllb"] = base(bpe(unk_token="<unk>", fuse_unk=True), normalizer=replace(" {2,}"), pre_tokenizer=meta(),
+                               decoder=meta(), post_processor=framed("<x>", "A", "</s>"),
+                               added_tokens=special("</s>", "<x>", "<s>"))
+    ours["family mbart"] = base(unigram(), pre_tokenizer=words, decoder=meta(), post_processor=framed("A", "</s>", "<x>"),
+                                added_tokens=special("</s>", "<x>", "<s>"))
+    ours["family pegasus"] = base(unigram(), normalizer=sequence("normalizers", replace("\\n"), replace(" {2,}")),
+                                  pre_tokenizer=meta(), decoder=meta(), post_processor=framed("A", "</s>"),
+                                  added_tokens=special("</s>", "<x>"))
 
 
 def all_tokenizers():
