@@ -1,10 +1,10 @@
 -- transformer-big.lua - the shape of the big model of Vaswani et al. 2017; weights are random.
 local ftx = require "ftx"
-local transformer = require "transformer"
+local seq2seq = require "seq2seq"
 
 return ftx.model {
   name = "transformer-big",
-  graph = transformer { vocab = 30000, hidden = 1024, encoder_layers = 6, decoder_layers = 6, heads = 16, ffn = 4096 },
+  graph = seq2seq { vocab = 30000, hidden = 1024, encoder_layers = 6, decoder_layers = 6, heads = 16, ffn = 4096 },
   eos = 0,
   start = 1,
   precision = { weights = "fp16" },

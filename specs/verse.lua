@@ -1,12 +1,12 @@
 -- verse.lua - 9 million parameters that translate English to German; its weights lie beside this file.
 local ftx = require "ftx"
-local marian = require "marian"
+local seq2seq = require "seq2seq"
 
 return ftx.model {
   name = "verse",
-  graph = marian {
+  graph = seq2seq {
     vocab = 8000, hidden = 256, encoder_layers = 4, decoder_layers = 4, heads = 4, ffn = 1024,
-    activation = "silu",
+    activation = "silu", logits_bias = "final_logits_bias",
   },
   weights = "verse/model.safetensors",
   tokenizer = "verse/tokenizer.json",

@@ -121,13 +121,29 @@ static void read_facts(lua_State *L)
         read_source_facts(L);
 }
 
+/* The row of a table of positions at which those of a text begin. */
+static int64_t first_row(const Graph *g, Id table)
+{
+    int64_t first = 0;
+
+    for (Id id = 1; id < g->values.n; id++) {
+        const Value *v = ir_value(g, id);
+
+        if (v->op == OP_POSITIONS && v->args[0] == table && ir_int(v, "offset") > first)
+            first = ir_int(v, "offset");
+    }
+    return first;
+}
+
 /* Sets the length of the tables of positions, which follows from the limits. */
 static void size_tables(Graph *g)
 {
-    const int64_t n = g->limits.context > g->limits.source ? g->limits.context : g->limits.source;
+    const int64_t longest = g->limits.context > g->limits.source ? g->limits.context : g->limits.source;
 
     for (Id id = 1; id < g->values.n; id++)
         if (ir_value(g, id)->op == OP_ROPE_TABLE || ir_value(g, id)->op == OP_SINUSOID) {
+            const int64_t n = longest + first_row(g, id);
+
             ir_attr_int(g, id, "positions", n);
             ir_value(g, id)->shape.dim[0] = ir_const(n);
         }

@@ -173,7 +173,7 @@ static int nn_sinusoid(lua_State *L)
         attrs_int(&attrs, "span", arg_option_count(L, 1, "span", 0, MAX_SIZE, 0, "sinusoid"));
     if (lua_getfield(L, 1, "style") != LUA_TNIL)
         attrs_word(&attrs, "style", arg_word(L, -1, "sinusoid: style"));
-    attrs_int(&attrs, "positions", 1);
+    attrs_int(&attrs, "positions", 1 << 20); /* any offset of nn.positions is below */
     return value_push(L, value_table(L, OP_SINUSOID, &attrs));
 }
 

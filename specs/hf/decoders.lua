@@ -569,7 +569,6 @@ local lacking = {
   Llama4 = "experts", MPT = "ALiBi", Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
   Olmo3 = "norms of queries and keys", Phimoe = "experts", PhiMoE = "experts",
   Qwen3Next = "a recurrent state and experts",
-  T5 = "relative position biases",
 }
 
 -- A function of config for each architecture; types: architectures by model_type.

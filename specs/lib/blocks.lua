@@ -1,4 +1,4 @@
--- blocks.lua - linears, norms, attention and feed-forward of encoders and encoder-decoders, by names of weights.
+-- blocks.lua - linears, norms, attention and feed-forward of encoders, by names of weights.
 --
 -- T tokens, D hidden, H heads, E head_dim, F ffn.
 local nn = require "nn"
@@ -24,18 +24,6 @@ end
 function blocks.attend_full(x, names, heads)                        -- x [T, D]
   local q, k, v = blocks.heads(x, names.q, heads), blocks.heads(x, names.k, heads), blocks.heads(x, names.v, heads)
   return blocks.project(nn.join_heads(nn.attend_full(q, k, v)), names.out, nn.width(x))
-end
-
--- Every token attends to itself and the tokens before it, through the cache.
-function blocks.attend_causal(x, names, heads)
-  local q, k, v = blocks.heads(x, names.q, heads), blocks.heads(x, names.k, heads), blocks.heads(x, names.v, heads)
-  return blocks.project(nn.join_heads(nn.attend(q, nn.cache(k, v))), names.out, nn.width(x))
-end
-
--- Every token attends to all of its source. source: the encoder's output.
-function blocks.attend_source(x, source, names, heads)
-  local cross = nn.cross_cache(blocks.heads(source, names.k, heads), blocks.heads(source, names.v, heads))
-  return blocks.project(nn.join_heads(nn.attend_cross(blocks.heads(x, names.q, heads), cross)), names.out, nn.width(x))
 end
 
 -- A linear to F, the activation, a linear back to D.

@@ -3,6 +3,7 @@
 local ftx = require "ftx"
 local hf = require "lib.hf"
 local decoders = require "hf/decoders"
+local seq2seqs = require "hf/seq2seqs"
 
 local SEQUENCES = 16 -- limits.sequences
 
@@ -19,6 +20,7 @@ local heads = { Model = "Model", ForSequenceClassification = "ForSequenceClassif
 local function reader(name)
   if ftx.has("hf/" .. name) then return require("hf/" .. name), "hf/" .. name .. ".lua" end
   if rawget(decoders, name) then return rawget(decoders, name), "hf/decoders.lua" end
+  if rawget(seq2seqs, name) then return rawget(seq2seqs, name), "hf/seq2seqs.lua" end
   for encoder, as in pairs(encoders) do
     local head = rawget(heads, string.sub(name, #encoder + 1))
     if string.sub(name, 1, #encoder) == encoder and head then
@@ -30,9 +32,9 @@ end
 -- The architecture that is read and whose name begins most like this one; else one of its kind.
 local function nearest(config, name)
   local best, length = nil, 3
-  local known = { "LlamaForCausalLM", "MistralForCausalLM", "GPT2LMHeadModel", "MarianMTModel", "BartModel",
-                  "BartForConditionalGeneration" }
+  local known = { "LlamaForCausalLM", "MistralForCausalLM", "GPT2LMHeadModel" }
   for class in pairs(decoders.classes) do table.insert(known, class) end
+  for class in pairs(seq2seqs.classes) do table.insert(known, class) end
   for encoder in pairs(encoders) do table.insert(known, encoder .. "Model") end
   for _, other in ipairs(known) do
     local n = 0
@@ -45,11 +47,13 @@ local function nearest(config, name)
     "BertModel"
 end
 
--- The architecture's name: of `architectures`, or of the decoder with this `model_type`.
+-- The architecture's name: of `architectures`, or that of this `model_type`.
 local function name_of(config)
   local list, kind = config:value("architectures"), config:value("model_type")
   local name = type(list) == "table" and list[1]
-  if list == nil and type(kind) == "string" then name = rawget(decoders.types, kind) end
+  if list == nil and type(kind) == "string" then
+    name = rawget(decoders.types, kind) or rawget(seq2seqs.types, kind)
+  end
   if type(name) ~= "string" then config:refuse("architectures", "a list with one name") end
   return name
 end

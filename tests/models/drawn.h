@@ -147,10 +147,11 @@ static inline FtxModel *drawn_open(const char *name, const char *defines)
     f = fopen(spec, "w");
     assert_non_null(f);
     fprintf(f,
-            "local ftx, marian = require 'ftx', require 'marian'\n"
+            "local ftx, seq2seq = require 'ftx', require 'seq2seq'\n"
             "return ftx.model { name = 'drawn', weights = 'test-%s.safetensors', start = 300, pad = 300, eos = 0,\n"
-            "limits = { context = %d }, graph = marian { vocab = %d, hidden = %d, encoder_layers = 2,\n"
-            "decoder_layers = 2, heads = 4, ffn = 160, positions = %d } }\n",
+            "limits = { context = %d }, graph = seq2seq { vocab = %d, hidden = %d, encoder_layers = 2,\n"
+            "decoder_layers = 2, heads = 4, ffn = 160, positions = %d,\n"
+            "logits_bias = 'final_logits_bias' } }\n",
             name, DRAWN_POSITIONS, DRAWN_VOCAB, DRAWN_D, DRAWN_POSITIONS);
     assert_int_equal(fclose(f), 0);
     model = golden_open(spec, name, defines);

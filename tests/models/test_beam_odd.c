@@ -29,7 +29,7 @@ static void write_spec(const char *path, const Shape *s)
         fprintf(f, "graph = require 'gpt2' { layers = 2, hidden = %d, heads = 3, positions = %d, ", hidden, CONTEXT);
     else
         fprintf(f,
-                "start = %d, graph = require 'transformer' { encoder_layers = 1, decoder_layers = 2, hidden = %d, "
+                "start = %d, graph = require 'seq2seq' { encoder_layers = 1, decoder_layers = 2, hidden = %d, "
                 "heads = 3, ",
                 START, hidden);
     fprintf(f, "ffn = 91, vocab = %d, tie_embeddings = false } }\n", VOCAB);

@@ -1,5 +1,5 @@
-/* test_families.c - small random decoders of the classes in specs/hf/decoders.lua against Hugging Face transformers:
- * logits within 1e-4 of the largest and greedy tokens equal. Every field of their config.json counts: with another
+/* test_families.c - small random models of the classes in specs/hf/decoders.lua and seq2seqs.lua against Hugging Face
+ * transformers: logits within 1e-4 of the largest, greedy tokens and beams equal. Every field of their config.json counts: with another
  * value the graph is another one, or the field is refused. */
 #include <dirent.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "runtime/base/arena.h"
 #include "tests/temp.h"
 
-enum { MAX_CASES = 96, MAX_PROMPT = 32 };
+enum { MAX_CASES = 160, MAX_PROMPT = 32, MORE = 12 };
 
 typedef struct Case {
     char name[64], folder[600]; /* the checkout that is made of it */
@@ -39,6 +39,9 @@ static void write_checkout(Case *c)
     mkdir(c->folder, 0777);
     snprintf(path, sizeof path, "%s/config.json", c->folder);
     assert_int_equal(json_dump_file(json_object_get(c->golden, "config"), path, 0), 0);
+    snprintf(path, sizeof path, "%s/generation_config.json", c->folder);
+    if (json_object_get(c->golden, "generation"))
+        assert_int_equal(json_dump_file(json_object_get(c->golden, "generation"), path, 0), 0);
     snprintf(path, sizeof path, "%s/model.safetensors", c->folder);
     adapter_write_tensors(json_object_get(c->golden, "tensors"), "F32", element, path);
 }
@@ -117,6 +120,45 @@ static void check_tokens(const Case *c, const GoldenAnswer *answer, const json_t
     }
 }
 
+/* A search as generation_config.json says it. Without tolerance its hypotheses are equal, the best first. */
+static void check_beams(const Case *c, const FtxModel *model, FtxEngine *engine, const json_t *prompt)
+{
+    const json_t *beams = json_object_get(prompt, "beams"), *want;
+    static GoldenAnswer answer;
+    FtxRequest r = ftx_request_default(model);
+    int32_t ids[MAX_PROMPT];
+    const FtxHypothesis *h;
+    uint64_t id;
+    size_t n, b;
+
+    if (!beams)
+        return;
+    answer = (GoldenAnswer){0};
+    r.ids = ids;
+    r.ids_count = golden_ids(json_object_get(prompt, "ids"), ids, MAX_PROMPT);
+    r.max_new = MORE;
+    r.user = &answer;
+    id = golden_submit(engine, &r);
+    golden_finish(engine);
+    h = ftx_engine_hypotheses(engine, id, &n);
+    assert_non_null(h);
+    assert_int_equal(n, json_array_size(beams));
+    json_array_foreach(beams, b, want)
+    {
+        const json_t *expected = json_object_get(want, "ids");
+        const double score = json_number_value(json_object_get(want, "score"));
+
+        if (getenv("FTX_TEST_TOLERANCE"))
+            continue;
+        if (!(fabs((double)h[b].score - score) <= 1e-4 * fabs(score)) || h[b].count != json_array_size(expected))
+            fail_msg("%s: hypothesis %zu has %zu ids and score %g, expected %zu and %g", c->name, b, h[b].count,
+                     (double)h[b].score, json_array_size(expected), score);
+        for (size_t i = 0; i < h[b].count; i++)
+            if (h[b].ids[i] != json_integer_value(json_array_get(expected, i)))
+                fail_msg("%s: hypothesis %zu: token %zu is %d", c->name, b, i, h[b].ids[i]);
+    }
+}
+
 static void check_case(const Case *c)
 {
     static GoldenAnswer answer;
@@ -135,6 +177,7 @@ static void check_case(const Case *c)
         r.ids = ids;
         r.ids_count = golden_ids(json_object_get(prompt, "ids"), ids, MAX_PROMPT);
         r.temperature = 0.0f;
+        r.beams = 1;
         r.max_new = (int)json_array_size(json_object_get(prompt, "greedy"));
         r.ignore_eos = true;
         r.logits = true;
@@ -143,6 +186,7 @@ static void check_case(const Case *c)
         golden_finish(engine);
         check_logits(c, ftx_engine_logits(engine, id), json_object_get(prompt, "logits"));
         check_tokens(c, &answer, prompt);
+        check_beams(c, model, engine, prompt);
     }
     assert_true(i >= 2);
     ftx_engine_close(engine);
@@ -187,19 +231,32 @@ static char *graph_of(json_t *config, char *why, size_t bytes)
 static bool is_harmless(const char *key)
 {
     static const char *const keys[] = {
+        "activation_dropout",
         "attention_dropout",
         "attn_pdrop",
         "bos_token_id",
+        "classif_dropout",
         "classifier_dropout",
+        "decoder_layerdrop",
+        "decoder_start_token_id",
         "dropout",
+        "dropout_rate",
         "embd_pdrop",
         "embedding_dropout",
+        "encoder_layerdrop",
         "eos_token_id",
+        "extra_pos_embeddings",
+        "force_bos_token_to_be_generated",
+        "forced_eos_token_id",
         "hidden_dropout",
+        "id2label",
         "init_std",
+        "initializer_factor",
         "initializer_range",
+        "label2id",
         "layerdrop",
         "original_max_position_embeddings",
+        "output_past",
         "output_router_logits",
         "pad_token_id",
         "resid_pdrop",
@@ -277,7 +334,7 @@ static void fields(void **state)
         json_object_foreach(keys, key, v)
         {
             rope = json_object_get(config, key);
-            if (json_is_object(v))
+            if (json_is_object(v) && !is_harmless(key))
                 json_object_foreach(v, name, inner)
                 {
                     if (!is_harmless(name))

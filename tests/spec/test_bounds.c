@@ -392,6 +392,15 @@ static void test_source(void **state)
             assert_int_equal(ir_value(r.spec.graph, id)->shape.dim[0].n, 96);
     assert_int_equal(count_ops(r.spec.graph, OP_SINUSOID), 1);
     drop(&r);
+
+    r = read_good(NN(SOURCE "local p = nn.sinusoid { dim = 64 }\n"
+                            "local z = nn.embed(ids, w('z', 9, 64)) + nn.positions(p, 3) + nn.positions(p, 2)\n"
+                            "local y = cross(layer(z))\n" DECODER),
+                  "limits.source=96");
+    for (Id id = 1; id < r.spec.graph->values.n; id++)
+        if (ir_value(r.spec.graph, id)->op == OP_SINUSOID)
+            assert_int_equal(ir_value(r.spec.graph, id)->shape.dim[0].n, 99);
+    drop(&r);
 }
 
 /* Ropes share a table only if all of their options are equal. */

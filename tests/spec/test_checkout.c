@@ -67,6 +67,8 @@ static void test_trained_checkout(void **state)
     "\"architectures\": [\"FalconForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, " \
     "\"num_hidden_layers\": 1" HEADS
 
+#define T5 "\"model_type\": \"t5\", \"vocab_size\": 64, \"d_kv\": 16"
+
 static void test_checkout_mistakes(void **state)
 {
     static const struct {
@@ -76,8 +78,7 @@ static void test_checkout_mistakes(void **state)
         {"[1]", NULL, "config.json:1: an object was expected: {...}"},
         {"{}", NULL, "config.json: architectures must be a list with one name, got nothing"},
         {"{\"architectures\": [\"T5Model\"], \"is_encoder_decoder\": true}", NULL,
-         "config.json: architectures: T5Model is not known, and nn.* cannot say it yet: it has relative position "
-         "biases; "
+         "config.json: architectures: T5Model is not known; "
          "the nearest that ftxc reads is BartForConditionalGeneration. docs/specs.md says how a file hf/T5Model.lua "
          "beside config.json describes it"},
         {"{\"architectures\": [\"BertLMHeadModel\"]}", NULL,
@@ -114,6 +115,21 @@ static void test_checkout_mistakes(void **state)
          NULL, "config.json: rotary_dim must be an even number up to n_embd / n_head, got nothing"},
         {"{\"architectures\": [\"OPTForCausalLM\"], \"hidden_size\": 33, \"num_attention_heads\": 2}", NULL,
          "config.json: num_attention_heads must be a divisor of hidden_size 33, got 2"},
+        {"{" T5 ", \"feed_forward_proj\": \"gated-mish\"}", NULL,
+         "config.json: feed_forward_proj must be an activation that nn.act knows, got \"gated-mish\""},
+        {"{" T5 ", \"feed_forward_proj\": \"gated-gelu\", \"dense_act_fn\": \"gelu\"}", NULL,
+         "config.json: dense_act_fn must be gelu_new, as feed_forward_proj says, got \"gelu\""},
+        {"{" T5 ", \"is_gated_act\": true}", NULL,
+         "config.json: is_gated_act must be false, as feed_forward_proj says, got true"},
+        {"{" T5 ", \"is_encoder_decoder\": false}", NULL, "config.json: is_encoder_decoder must be true, got false"},
+        {"{\"model_type\": \"m2m_100\", \"vocab_size\": 64, \"d_model\": 33}", NULL,
+         "config.json: d_model must be an even number of 4 or more, got 33"},
+        {"{\"model_type\": \"mbart\", \"vocab_size\": 64, \"num_hidden_layers\": 6}", NULL,
+         "config.json: num_hidden_layers must be encoder_layers, 12, got 6"},
+        {"{\"model_type\": \"pegasus\", \"vocab_size\": 64, \"normalize_before\": false}", NULL,
+         "config.json: normalize_before must be true, got false"},
+        {"{\"model_type\": \"marian\", \"vocab_size\": 64, \"decoder_vocab_size\": 63}", NULL,
+         "config.json: decoder_vocab_size must be vocab_size 64, got 63"},
         {"{" LLAMA "}", NULL, "config.json: num_attention_heads must be a whole number from 1 to 1024, got nothing"},
         {"{" LLAMA ", \"num_attention_heads\": \"2\"}", NULL,
          "config.json: num_attention_heads must be a whole number from 1 to 1024, got \"2\""},

@@ -272,9 +272,10 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS):
             "idle": list(idle), "tensors": {n: list(t.shape) for n, t in sorted(tensors.items())}, "prompts": prompts}
 
 
-torch.set_num_threads(1)
-for name, it in CASES.items():
-    if not sys.argv[1:] or name in sys.argv[1:]:
-        out = case(*it)
-        (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
-        print(name, len(out["tensors"]), "tensors, least margin", min(min(p["margins"]) for p in out["prompts"]))
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name, it in CASES.items():
+        if not sys.argv[1:] or name in sys.argv[1:]:
+            out = case(*it)
+            (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+            print(name, len(out["tensors"]), "tensors, least margin", min(min(p["margins"]) for p in out["prompts"]))

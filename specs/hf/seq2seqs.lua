@@ -1,0 +1,171 @@
+-- seq2seqs.lua - config.json of encoder-decoders that seq2seq.lua computes: by architecture the class's defaults, and the
+-- fields that only it has.
+local hf = require "lib.hf"
+local seq2seq = require "seq2seq"
+
+-- BART's; a class has its own where it differs.
+local bart = {
+  scale_embedding = false, activation = "gelu", logits_bias = "final_logits_bias",
+  pre = false, embedding_norm = true, fixed = false,                -- of fields that older files have; see `read_bart`
+}
+
+-- What older files say of a class must be true of it.
+local function only(config, key, value)
+  config:only(key, tostring(value), value)
+end
+
+local function read_bart(config, class)
+  local positions = config:count("max_position_embeddings", 1, 2 ^ 20, 1024)
+  local vocab = config:count("vocab_size", 2, 2 ^ 24)
+  only(config, "normalize_before", class.pre)
+  only(config, "add_final_layer_norm", class.pre)
+  only(config, "normalize_embedding", class.embedding_norm)
+  only(config, "static_position_embeddings", class.fixed)
+  only(config, "add_bias_logits", false)
+  local c = {
+    vocab = vocab,
+    hidden = config:count("d_model", 1, 2 ^ 17, 1024),
+    encoder_layers = config:count("encoder_layers", 1, 1024, 12),
+    decoder_layers = config:count("decoder_layers", 1, 1024, 12),
+    encoder_heads = config:count("encoder_attention_heads", 1, 1024, 16),
+    heads = config:count("decoder_attention_heads", 1, 1024, 16),
+    encoder_ffn = config:count("encoder_ffn_dim", 1, 2 ^ 20, 4096),
+    ffn = config:count("decoder_ffn_dim", 1, 2 ^ 20, 4096),
+    activation = config:word("activation_function", hf.activations, class.activation),
+    norm = class.pre and "pre" or "post",
+    final_norm = class.pre,
+    norm_embedding = class.embedding_norm,
+    scale_embedding = config:flag("scale_embedding", class.scale_embedding),
+    tie_embeddings = config:flag("tie_word_embeddings", true),
+    logits_bias = class.logits_bias,
+  }
+  config:only("num_hidden_layers", "encoder_layers, " .. c.encoder_layers, c.encoder_layers)
+  if not class.fixed then
+    c.positions, c.first_position = positions + 2, 2
+  end
+  if c.logits_bias == "final_logits_bias" and config:stored("final_logits_bias") == false then c.logits_bias = "none" end
+  if class.set then class.set(config, c) end
+  return c, positions
+end
+
+-- T5's class of activations: "relu", or "gated-silu" for a gated feed-forward. "gated-gelu" means the tanh form.
+local function activation(config, missing)
+  local text = config:get("feed_forward_proj", missing, "an activation, or gated- and an activation", function(v)
+    return type(v) == "string"
+  end)
+  local gated, name = string.sub(text, 1, 6) == "gated-", text
+  if gated then name = string.sub(text, 7) end
+  if text == "gated-gelu" then name = "gelu_new" end
+  if rawget(hf.activations, name) == nil then config:refuse("feed_forward_proj", "an activation that nn.act knows") end
+  config:only("dense_act_fn", name .. ", as feed_forward_proj says", name)
+  config:only("is_gated_act", tostring(gated) .. ", as feed_forward_proj says", gated)
+  return hf.activations[name], gated
+end
+
+-- T5 has no limit of positions: n_positions is what it was trained with.
+local function read_t5(config, class)
+  local heads = config:count("num_heads", 1, 1024, class.heads)
+  local layers = config:count("num_layers", 1, 1024, class.layers)
+  local kind, gated = activation(config, class.activation)
+  local tied = config:flag("tie_word_embeddings", true)
+  local stored = config:stored("lm_head.weight")
+  local c = {
+    vocab = config:count("vocab_size", 2, 2 ^ 24),
+    hidden = config:count("d_model", 1, 2 ^ 17, 512),
+    encoder_layers = layers,
+    decoder_layers = config:count("num_decoder_layers", 1, 1024, layers),
+    heads = heads,
+    head_dim = config:count("d_kv", 1, 1024, 64),
+    ffn = config:count("d_ff", 1, 2 ^ 20, class.ffn),
+    activation = kind,
+    gated = gated,
+    norm = "pre", norm_kind = "rms", final_norm = true,
+    norm_eps = config:number("layer_norm_epsilon", 1e-30, 1, 1e-6),
+    bias = false, scale_scores = false, scale_embedding = false,
+    buckets = config:count("relative_attention_num_buckets", 4, 2 ^ 16, 32),
+    max_distance = config:count("relative_attention_max_distance", 2, 2 ^ 20, 128),
+    buckets_each = class.buckets_each,
+    tie_embeddings = not stored,
+    names = {
+      layers = ".block.", final_norm = ".final_layer_norm",
+      attention_norm = "layer.0.layer_norm", attention = "layer.0.SelfAttention.",
+      buckets = "layer.0.SelfAttention.relative_attention_bias",
+      source_norm = "layer.1.layer_norm", source = "layer.1.EncDecAttention.",
+      q = "q", k = "k", v = "v", out = "o",
+      encoder_ffn_norm = "layer.1.layer_norm", encoder_ffn = "layer.1.DenseReluDense.",
+      decoder_ffn_norm = "layer.2.layer_norm", decoder_ffn = "layer.2.DenseReluDense.",
+      gate = "wi_0", up = gated and "wi_1" or "wi", down = "wo",
+    },
+    unused = { "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight" },
+  }
+  -- The head is the embedding unless the file has one. tie_word_embeddings says whether its input is scaled.
+  if stored == nil then c.tie_embeddings = tied end
+  if class.scaled then c.scale_output = config:flag("scale_decoder_outputs", tied) end
+  return c, config:count("n_positions", 1, 2 ^ 20, 512)
+end
+
+local classes = {
+  BartForConditionalGeneration = { type = "bart" },
+  BartModel = {},                                                   -- without a head: the embedding is the head
+  MarianMTModel = {
+    type = "marian", embedding_norm = false, fixed = true,
+    set = function(config, c)
+      local target = config:count("decoder_vocab_size", 2, 2 ^ 24, c.vocab)
+      local shared = config:flag("share_encoder_decoder_embeddings", true)
+      if shared and target ~= c.vocab then config:refuse("decoder_vocab_size", "vocab_size " .. c.vocab) end
+      c.source_vocab, c.vocab = shared and 0 or c.vocab, target
+    end,
+  },
+  MBartForConditionalGeneration = { type = "mbart", pre = true },
+  PegasusForConditionalGeneration = { type = "pegasus", pre = true, embedding_norm = false, fixed = true },
+  M2M100ForConditionalGeneration = {
+    type = "m2m_100", pre = true, embedding_norm = false, fixed = true, scale_embedding = true, activation = "relu",
+    logits_bias = "none",
+    set = function(config, c)                                       -- fairseq's sines; the first is for the pad id + 1
+      if c.hidden % 2 ~= 0 or c.hidden < 4 then config:refuse("d_model", "an even number of 4 or more") end
+      c.sinusoid = { span = c.hidden // 2 - 1 }
+      c.first_position = config:count("pad_token_id", 0, c.vocab - 1, 1) + 1
+    end,
+  },
+  T5ForConditionalGeneration = { type = "t5", layers = 6, heads = 8, ffn = 2048, activation = "relu", scaled = true },
+  T5WithLMHeadModel = { layers = 6, heads = 8, ffn = 2048, activation = "relu", scaled = true },
+  MT5ForConditionalGeneration = { type = "mt5", layers = 8, heads = 6, ffn = 1024, activation = "gated-gelu" },
+  UMT5ForConditionalGeneration = {
+    type = "umt5", layers = 8, heads = 6, ffn = 1024, activation = "gated-gelu", scaled = true, buckets_each = true,
+  },
+}
+
+-- Fields that change no logits, and those that lib/checkout.lua reads.
+local harmless = {}
+for _, key in ipairs {
+  "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "_num_labels", "activation_dropout",
+  "add_cross_attention", "architectures", "attention_dropout", "auto_map", "bad_words_ids", "begin_suppress_tokens",
+  "bos_token_id", "chunk_size_feed_forward", "classif_dropout", "classifier_dropout", "cross_attention_hidden_size",
+  "decoder_layerdrop", "decoder_start_token_id", "diversity_penalty", "do_blenderbot_90_layernorm", "do_sample",
+  "dropout", "dropout_rate", "dtype", "early_stopping", "encoder_layerdrop", "encoder_no_repeat_ngram_size",
+  "eos_token_id", "exponential_decay_length_penalty", "extra_pos_embeddings", "finetuning_task",
+  "force_bos_token_to_be_generated", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
+  "init_std", "initializer_factor", "initializer_range", "is_decoder", "is_encoder_decoder", "label2id",
+  "length_penalty", "max_length", "max_new_tokens", "min_length", "model_type", "no_repeat_ngram_size",
+  "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
+  "output_hidden_states", "output_past", "output_scores", "pad_token_id", "prefix", "problem_type", "pruned_heads",
+  "quantization_config", "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate",
+  "save_step", "scalable_attention", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature",
+  "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
+  "transformers_version", "typical_p", "unk_token_id", "use_bfloat16", "use_cache", "use_return_dict",
+} do harmless[key] = true end
+
+-- A function of config for each architecture; types: architectures by model_type.
+local readers = { types = {}, classes = classes }
+for name, class in pairs(classes) do
+  local of_t5 = class.heads ~= nil
+  if not of_t5 then setmetatable(class, { __index = bart }) end
+  readers[name] = function(config)
+    config:only("is_encoder_decoder", "true", true)
+    local c, positions = (of_t5 and read_t5 or read_bart)(config, class)
+    config:known(harmless)
+    return { positions = positions, source = positions, graph = seq2seq(c) }
+  end
+  if class.type then readers.types[class.type] = name end
+end
+return readers

@@ -1,0 +1,187 @@
+-- seq2seq.lua - encoders and decoders that differ in their parts: norms and their places, positions, biases, gates.
+-- Without options it is Vaswani et al. 2017. hf/seq2seqs.lua says which parts an architecture of Hugging Face has.
+--
+-- T tokens of a step: of all sources in the encoder, of all texts that are generated in the decoder. S
+-- sequences, D hidden, H heads, E head_dim, F ffn, V vocab.
+local nn = require "nn"
+local config = require "lib.config"
+
+-- Names of tensors, without ".weight" and ".bias", behind "encoder" or "decoder".
+local names = {
+  layers = ".layers.", final_norm = ".layer_norm", positions = ".embed_positions",
+  embedding_norm = ".layernorm_embedding",
+  attention_norm = "self_attn_layer_norm", attention = "self_attn.",
+  source_norm = "encoder_attn_layer_norm", source = "encoder_attn.",
+  q = "q_proj", k = "k_proj", v = "v_proj", out = "out_proj",
+  encoder_ffn_norm = "final_layer_norm", encoder_ffn = "", decoder_ffn_norm = "final_layer_norm", decoder_ffn = "",
+  up = "fc1", down = "fc2", gate = "",
+  buckets = "",                                                     -- the table of biases, in a layer
+}
+
+local fields = {
+  vocab = config.count(2, 2 ^ 24),
+  source_vocab = config.count(0, 2 ^ 24, 0),                        -- 0: one embedding for both sides
+  hidden = config.count(1, 2 ^ 17),
+  encoder_layers = config.count(1, 1024),
+  decoder_layers = config.count(1, 1024),
+  heads = config.count(1, 1024),                                    -- of the decoder
+  encoder_heads = config.count(0, 1024, 0),                         -- 0: as the decoder
+  head_dim = config.count(0, 1024, 0),                              -- 0: hidden / heads
+  ffn = config.count(1, 2 ^ 20),                                    -- of the decoder
+  encoder_ffn = config.count(0, 2 ^ 20, 0),                         -- 0: as the decoder
+  activation = config.word(config.activations, "relu"),
+  gated = config.flag(false),                                       -- activation(gate) * up
+  norm = config.word({ "post", "pre" }, "post"),                    -- after each residual sum, or before each block
+  norm_kind = config.word({ "layer", "rms" }, "layer"),
+  norm_eps = config.number(0, 1, 1e-5),
+  norm_embedding = config.flag(false),                              -- a norm after the embedding
+  final_norm = config.flag(false),                                  -- a norm after the last layer (with pre)
+  bias = config.flag(true),                                         -- of linears
+  scale_scores = config.flag(true),                                 -- by E^-1/2
+  positions = config.count(0, 2 ^ 20, 0),                           -- rows of the learned table; 0: sinusoidal
+  first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first position
+  sinusoid = config.options({}),                                    -- theta, span, style: see nn.sinusoid
+  buckets = config.count(0, 2 ^ 16, 0),                             -- biases by distance in place of positions; 0: none
+  max_distance = config.count(2, 2 ^ 20, 128),                      -- see nn.distance_bias
+  buckets_each = config.flag(false),                                -- each layer has its own biases, not one for all
+  scale_embedding = config.flag(true),                              -- by sqrt(D)
+  scale_output = config.flag(false),                                -- of the decoder, by 1 / sqrt(D)
+  tie_embeddings = config.flag(true),                               -- of the decoder and its head
+  logits_bias = config.word({ "none", "final_logits_bias", "lm_head.bias" }, "none"),
+  names = config.options({}),                                       -- those that differ from the table above
+  unused = config.options({}),                                      -- tensors that older checkpoints have
+}
+
+local function project(c, x, name, outputs)
+  local w = nn.weight(name .. ".weight", { outputs, nn.width(x) })
+  return nn.linear(x, w, c.bias and nn.weight(name .. ".bias", { outputs }))
+end
+
+local function norm(c, x, name)
+  local g = nn.weight(name .. ".weight", { c.hidden })
+  if c.norm_kind == "rms" then return nn.rmsnorm(x, g, c.norm_eps) end
+  return nn.layernorm(x, g, nn.weight(name .. ".bias", { c.hidden }), c.norm_eps)
+end
+
+-- One of the two sides: name is "encoder" or "decoder", width H*E.
+local function side(c, name, heads, ffn)
+  return { name = name, heads = heads, width = c.head_dim > 0 and c.head_dim * heads or c.hidden, ffn = ffn,
+           scale = not c.scale_scores and 1 or nil }                -- of scores; nil: E^-1/2
+end
+
+-- The embedded tokens of a side.                                      [T, D]
+local function embed(c, s, embedding)
+  local h = nn.embed(nn.ids(), embedding)
+  if c.scale_embedding then h = h * math.sqrt(c.hidden) end
+  if c.positions > 0 then
+    local w = nn.weight(s.name .. c.names.positions .. ".weight", { c.positions, c.hidden })
+    h = h + nn.positions(w, c.first_position)
+  elseif c.buckets == 0 then
+    local options = { dim = c.hidden }
+    for k, v in pairs(c.sinusoid) do options[k] = v end
+    h = h + nn.positions(nn.sinusoid(options), c.first_position)
+  end
+  return c.norm_embedding and norm(c, h, s.name .. c.names.embedding_norm) or h
+end
+
+-- h + block(h), with the norm before the block or after the sum
+local function add(c, h, name, block)
+  if c.norm == "pre" then return h + block(norm(c, h, name)) end
+  return norm(c, h + block(h), name)
+end
+
+-- One of q, k, v of x [T, D] or of the source.                         [T, H, E]
+local function heads(c, s, x, name) return nn.split_heads(project(c, x, name, s.width), s.heads) end
+
+-- Every token attends to all of its text, in the decoder to itself and the tokens before it.
+local function attention(c, s, x, layer)                            -- x [T, D]
+  local n, options, y = layer .. c.names.attention, { scale = s.scale }, nil
+  if c.buckets > 0 then
+    if c.buckets_each or not s.bias then
+      local w = nn.weight(layer .. c.names.buckets .. ".weight", { c.buckets, s.heads })
+      s.bias = nn.distance_bias(w, { max_distance = c.max_distance, causal = s.name == "decoder" })
+    end
+    options.bias = s.bias
+  end
+  local q, k, v = heads(c, s, x, n .. c.names.q), heads(c, s, x, n .. c.names.k), heads(c, s, x, n .. c.names.v)
+  if s.name == "encoder" then
+    y = nn.attend_full(q, k, v, options)
+  else
+    y = nn.attend(q, nn.cache(k, v), options)
+  end
+  return project(c, nn.join_heads(y), n .. c.names.out, c.hidden)
+end
+
+-- Every token attends to all of its source, the encoder's output.
+local function attention_to_source(c, s, x, source, layer)
+  local n = layer .. c.names.source
+  local cross = nn.cross_cache(heads(c, s, source, n .. c.names.k), heads(c, s, source, n .. c.names.v))
+  local y = nn.attend_cross(heads(c, s, x, n .. c.names.q), cross, { scale = s.scale })
+  return project(c, nn.join_heads(y), n .. c.names.out, c.hidden)
+end
+
+local function feed_forward(c, s, x, layer)
+  local n, y = layer .. c.names[s.name .. "_ffn"], nil
+  if c.gated then
+    y = nn.glu(project(c, x, n .. c.names.gate, s.ffn), project(c, x, n .. c.names.up, s.ffn), c.activation)
+  else
+    y = nn.act(project(c, x, n .. c.names.up, s.ffn), c.activation)
+  end
+  return project(c, y, n .. c.names.down, c.hidden)
+end
+
+local function encoder(c, s, embedding)
+  local h = embed(c, s, embedding)
+  for i = 0, c.encoder_layers - 1 do
+    local layer = s.name .. c.names.layers .. i .. "."
+    h = add(c, h, layer .. c.names.attention_norm, function(x) return attention(c, s, x, layer) end)
+    h = add(c, h, layer .. c.names.encoder_ffn_norm, function(x) return feed_forward(c, s, x, layer) end)
+  end
+  return c.final_norm and norm(c, h, s.name .. c.names.final_norm) or h
+end
+
+local function decoder(c, s, embedding, source)
+  local h = embed(c, s, embedding)
+  for i = 0, c.decoder_layers - 1 do
+    local layer = s.name .. c.names.layers .. i .. "."
+    h = add(c, h, layer .. c.names.attention_norm, function(x) return attention(c, s, x, layer) end)
+    h = add(c, h, layer .. c.names.source_norm, function(x) return attention_to_source(c, s, x, source, layer) end)
+    h = add(c, h, layer .. c.names.decoder_ffn_norm, function(x) return feed_forward(c, s, x, layer) end)
+  end
+  h = nn.select_last(h)                                             -- [S, D]
+  return c.final_norm and norm(c, h, s.name .. c.names.final_norm) or h
+end
+
+return function(given)
+  local c = config.read("seq2seq", given, fields)
+  if c.head_dim == 0 then
+    config.split_hidden("seq2seq", { hidden = c.hidden, heads = c.heads })
+  else
+    config.check_heads("seq2seq", { heads = c.heads, kv_heads = c.heads, head_dim = c.head_dim })
+  end
+  c.names = setmetatable(c.names, { __index = names })
+
+  local unused = { -- copies of the shared embedding, and tables that are computed
+    "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "shared.weight", "lm_head.weight",
+    "encoder.embed_positions.weight", "decoder.embed_positions.weight",
+    c.logits_bias == "none" and "final_logits_bias" or nil,
+  }
+  for _, name in ipairs(c.unused) do table.insert(unused, name) end
+  nn.checkpoint { prefixes = { "model." }, unused = unused }
+  local target, source
+  if c.source_vocab == 0 then
+    target = nn.weight("shared.weight", { c.vocab, c.hidden })
+    source = target
+  else
+    target = nn.weight("decoder.embed_tokens.weight", { c.vocab, c.hidden })
+    source = nn.weight("encoder.embed_tokens.weight", { c.source_vocab, c.hidden })
+  end
+  local of_source = side(c, "encoder", c.encoder_heads > 0 and c.encoder_heads or c.heads,
+                         c.encoder_ffn > 0 and c.encoder_ffn or c.ffn)
+  local h = encoder(c, of_source, source)                           -- [T, D]
+  h = decoder(c, side(c, "decoder", c.heads, c.ffn), target, h)     -- [S, D]
+  if c.scale_output then h = c.hidden ^ -0.5 * h end
+  local head = c.tie_embeddings and target or nn.weight("lm_head.weight", { c.vocab, c.hidden })
+  local bias = c.logits_bias ~= "none" and nn.weight(c.logits_bias, { c.vocab })
+  return nn.sample(nn.linear(h, head, bias))                        -- [S, V] logits, then tokens
+end
