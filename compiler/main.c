@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "commands/command.h"
+#include "../runner/chat.h"
 #include "../runner/run.h"
 #include "../server/load.h"
 #include "../server/serve.h"
@@ -23,6 +24,7 @@ static const struct {
 } commands[] = {
     {"compile", command_compile, "SPEC|DIR -o FILE.ftx", "compile a model spec or a Hugging Face checkout"},
     {"run", run_artifact, "FILE.ftx [PROMPT]", "write text with a compiled model"},
+    {"chat", chat, "FILE.ftx", "talk with a compiled chat model"},
     {"serve", serve, "FILE.ftx [FILE.ftx...]", "answer HTTP requests, as OpenAI's interface describes them"},
     {"load", load, "", "send requests to a server and time its answers"},
     {"score", command_score, "FILE.ftx [TEXTFILE]", "loss and perplexity of a text under a model"},

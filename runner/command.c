@@ -13,9 +13,8 @@
 
 const char *command_program = "ftxc";
 
-static void print_plain(const char *text)
+void command_write(FILE *to, const char *text, size_t n)
 {
-    const size_t n = strlen(text);
     size_t length;
 
     for (size_t i = 0; i < n; i += length) {
@@ -24,10 +23,10 @@ static void print_plain(const char *text)
         const bool control = (code < ' ' && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0);
 
         if (kind == UTF8_CHARACTER && !control)
-            fwrite(text + i, 1, length, stderr);
+            fwrite(text + i, 1, length, to);
         else
             for (size_t k = 0; k < length; k++)
-                fprintf(stderr, "\\x%02x", (unsigned char)text[i + k]);
+                fprintf(to, "\\x%02x", (unsigned char)text[i + k]);
     }
 }
 
@@ -39,7 +38,7 @@ static void print_arguments(const char *format, va_list ap)
         fprintf(stderr, "%s: out of memory\n", command_program);
         return;
     }
-    print_plain(text);
+    command_write(stderr, text, strlen(text));
     free(text);
 }
 
@@ -122,10 +121,9 @@ volatile sig_atomic_t command_stopped;
 /* The current step ends first. A second signal ends the program at once. */
 static void stop(int sig)
 {
-    (void)sig;
     if (command_stopped)
         _exit(EXIT_INTERRUPTED);
-    command_stopped = 1;
+    command_stopped = sig;
 }
 
 void command_catch_signals(void)

@@ -3,6 +3,7 @@
 #define FTX_RUNNER_COMMAND_H
 
 #include <signal.h>
+#include <stdio.h>
 
 #include "../runtime/ftx.h"
 
@@ -21,8 +22,11 @@ void command_help_exit(void);
 /* The name that messages begin with: "ftxc", or the name by which a program with a model inside was started. */
 extern const char *command_program;
 
-/* Prints to standard error. Control characters and invalid UTF-8 appear as \xNN, so that no file name, option or
- * artifact can send commands to the terminal. */
+/* Writes n bytes. Control characters but newlines and tabs, and invalid UTF-8, appear as \xNN, so that no file name,
+ * option, artifact or model can send commands to the terminal. */
+void command_write(FILE *to, const char *text, size_t n);
+
+/* Prints to standard error, as command_write does. */
 void command_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Prints "PROGRAM: TEXT" to standard error. */
@@ -39,7 +43,8 @@ void *command_must(void *p);
 
 double command_seconds(void); /* of a monotonic clock */
 
-/* Set by SIGINT and SIGTERM after command_catch_signals; a read that waits returns. */
+/* After command_catch_signals: the number of the signal, SIGINT or SIGTERM, that has come; 0: none. A read that waits
+ * returns. */
 extern volatile sig_atomic_t command_stopped;
 void command_catch_signals(void);
 

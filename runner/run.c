@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "answers.h"
@@ -16,27 +15,19 @@
 #include "messages.h"
 #include "options.h"
 #include "profile.h"
+#include "settings.h"
 #include "texts.h"
 #include "../runtime/base/arena.h"
 #include "../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, batch, keep_newline, literal, json, logits, greedy, ignore_eos, no_bos, profile, quiet, prefix_cache,
-        overcommit;
-    bool has_seed, has_max_prompt;
+    bool help, batch, keep_newline, literal, json, logits, no_bos, profile, quiet, prefix_cache, overcommit;
+    bool has_max_prompt;
     const char *messages, *tools, *variables, *template_name;
     const char *device, *file, *ids, *types, *prefix, *pair, *truncate, *trace;
     int threads, max_prompt;
-    uint64_t random_weights, kv_memory, seed;
-#define FIELD_COUNT int
-#define FIELD_NUMBER double
-#define FIELD_EARLY const char *
-#define DECODE(name, type, ...) \
-    bool has_##name; \
-    FIELD_##type name;
-#include "../runtime/decode.def"
-#undef DECODE
-    TextList stop, stop_ids, bias, bad_words, bad_ids;
+    uint64_t random_weights, kv_memory;
+    Settings settings;
 } Options;
 
 #define AT(field) offsetof(Options, field)
@@ -69,24 +60,7 @@ static const Option table[] = {
     {"--max-prompt", 0, OPT_INT, "N", "most tokens of a prompt or source; 0: as many as fit", AT(max_prompt),
      AT(has_max_prompt)},
     {"--prefix-ids", 0, OPT_TEXT, "5,17", "translators: token ids that the translation begins with", AT(prefix), 0},
-    {"--greedy", 'g', OPT_FLAG, NULL, "always the most likely token: temperature 0, no beams", AT(greedy), 0},
-#define OPT_COUNT OPT_INT
-#define OPT_EARLY OPT_TEXT
-#define RANGE_COUNT(low, high) " (" low " to " high ")"
-#define RANGE_NUMBER RANGE_COUNT
-#define RANGE_EARLY(low, high)
-#define DECODE(name, type, low, high, missing, letter, option, arg, help) \
-    {option, letter, OPT_##type, arg, help RANGE_##type(#low, #high), AT(name), AT(has_##name)},
-#include "../runtime/decode.def"
-#undef DECODE
-    {"--logit-bias", 0, OPT_LIST, "ID=X", "add X to the logit of a token; may be repeated", AT(bias), 0},
-    {"--bad-words", 0, OPT_LIST, "TEXT", "never write this text; may be repeated", AT(bad_words), 0},
-    {"--bad-word-ids", 0, OPT_LIST, "5,17", "never write these tokens in a row; may be repeated", AT(bad_ids), 0},
-    {"--seed", 's', OPT_SEED, "N", "seed of the random choice, 64 bits (default: from the clock)", AT(seed),
-     AT(has_seed)},
-    {"--stop", 0, OPT_LIST, "TEXT", "end before this text appears; may be repeated", AT(stop), 0},
-    {"--stop-id", 0, OPT_LIST, "ID", "end after this token; may be repeated", AT(stop_ids), 0},
-    {"--ignore-eos", 0, OPT_FLAG, NULL, "do not end after the model's end tokens", AT(ignore_eos), 0},
+#include "settings_options.def"
     {"--no-bos", 0, OPT_FLAG, NULL, "do not add the tokens that the tokenizer puts around a prompt", AT(no_bos), 0},
     {"--json", 0, OPT_FLAG, NULL, "one object for each prompt, see below", AT(json), 0},
     {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits at the last token of the prompt", AT(logits), 0},
@@ -118,10 +92,8 @@ typedef struct Run {
     FtxEngine *engine;
     FtxModelInfo info;
     FtxRequest request;            /* the spec's defaults and the options */
+    SettingsLists lists;           /* to which the request points */
     int32_t *ids, *types, *prefix; /* [n_ids], [n_ids], [request.prefix_count] */
-    int32_t stop_ids[64], bias_ids[64], bad_ids[1 << 12];
-    size_t bad_lengths[64];
-    float bias_values[64];
     size_t n_ids;
     Lines lines; /* standard input or a file */
     FtxTruncate truncate;
@@ -159,111 +131,33 @@ static char *read_prompt(Run *r, const TextList *rest, size_t *bytes)
     return text;
 }
 
-static bool early_parse(const char *word, FtxEarly *early)
-{
-    static const char *const words[] = {"false", "true", "never"}; /* FtxEarly */
-
-    for (size_t i = 0; i < LEN(words); i++)
-        if (strcmp(word, words[i]) == 0) {
-            *early = (FtxEarly)i;
-            return true;
-        }
-    return false;
-}
-
-/* "5=-1.5" */
-static bool parse_bias(const char *text, int32_t *id, float *value)
-{
-    const char *equals;
-    char *end;
-
-    if (!options_integer(text, id, &equals) || *equals != '=')
-        return false;
-    *value = strtof(equals + 1, &end);
-    return end != equals + 1 && !*end;
-}
-
-/* --bad-words and --bad-word-ids. */
-static int take_bad_words(Run *r)
-{
-    const Options *o = r->o;
-    FtxRequest *q = &r->request;
-    size_t n = 0;
-
-    for (size_t i = 0; i < o->bad_ids.n; n += r->bad_lengths[i++])
-        if (!options_numbers(o->bad_ids.at[i], r->bad_ids + n, LEN(r->bad_ids) - n, &r->bad_lengths[i]))
-            return command_mistake(
-                "run", "--bad-word-ids: expected whole numbers of 32 bits with commas between, found \"%.100s\"",
-                o->bad_ids.at[i]);
-    q->bad_ids = r->bad_ids;
-    q->bad_lengths = r->bad_lengths;
-    q->bad_count = o->bad_ids.n;
-    q->bad_words = o->bad_words.at;
-    q->bad_words_count = o->bad_words.n;
-    return EXIT_DONE;
-}
-
 /* The spec's defaults, replaced by the options; submit refuses what exceeds a compiled maximum. */
 static int make_request(Run *r)
 {
     const Options *o = r->o;
     FtxRequest *q = &r->request;
+    int code;
 
     *q = ftx_request_default(r->model);
-    if (o->greedy) { /* also if the spec asks for beams */
-        q->temperature = 0.0f;
-        q->beams = q->beam_groups = q->n_best = 1;
-    }
-#define TAKE_COUNT(name) q->name = o->name
-#define TAKE_NUMBER(name) q->name = (float)o->name
-#define TAKE_EARLY(name) \
-    if (!early_parse(o->name, &q->name)) \
-    return command_mistake("run", "--early-stopping: expected true, false or never, found \"%s\"", o->name)
-#define DECODE(name, type, ...) \
-    if (o->has_##name) \
-        TAKE_##type(name);
-#include "../runtime/decode.def"
-#undef DECODE
+    code = settings_apply("run", &o->settings, &r->lists, q);
+    if (code != EXIT_DONE)
+        return code;
     if (o->has_max_prompt)
         q->max_prompt = o->max_prompt;
-    if (o->greedy && (q->temperature != 0.0f || q->beams > 1))
-        return command_mistake("run", "--greedy is always the likeliest token, no beams: not with %s",
-                               q->beams > 1 ? "--beams" : "--temperature");
-    if (!o->json && (o->logits || o->has_n_best))
+    if (!o->json && (o->logits || o->settings.has_n_best))
         return command_mistake("run", "%s: only with --json", o->logits ? "--logits" : "--n-best");
     if (o->prefix && !options_list(o->prefix, &r->prefix, &q->prefix_count))
         return command_mistake(
             "run", "--prefix-ids: expected whole numbers of 32 bits with commas between, found \"%.100s\"", o->prefix);
     q->prefix = q->prefix_count ? r->prefix : NULL;
-    if (!o->has_samples && (q->temperature == 0.0f || q->beams > 1))
-        q->samples = 1; /* the spec's number of samples is meant for drawing */
     r->answers.samples =
         q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* other numbers: submit refuses them */
-    q->seed = o->has_seed ? o->seed : (uint64_t)time(NULL) * 2654435761u;
     q->truncate = r->truncate;
-    q->ignore_eos = o->ignore_eos;
     q->no_bos = o->no_bos;
     q->literal = o->literal;
     q->logprobs = o->json;
     q->logits = o->logits;
-    q->stop = o->stop.at;
-    q->stop_count = o->stop.n;
-    for (size_t i = 0; i < o->stop_ids.n; i++) {
-        size_t n;
-
-        if (!options_numbers(o->stop_ids.at[i], &r->stop_ids[i], 1, &n))
-            return command_mistake("run", "--stop-id: expected a token id, found \"%s\"", o->stop_ids.at[i]);
-    }
-    q->stop_ids = r->stop_ids;
-    q->stop_ids_count = o->stop_ids.n;
-    for (size_t i = 0; i < o->bias.n; i++) {
-        if (!parse_bias(o->bias.at[i], &r->bias_ids[i], &r->bias_values[i]))
-            return command_mistake("run", "--logit-bias: expected ID=NUMBER, found \"%s\"", o->bias.at[i]);
-    }
-    q->bias_ids = r->bias_ids;
-    q->bias_values = r->bias_values;
-    q->bias_count = o->bias.n;
-    return take_bad_words(r);
+    return EXIT_DONE;
 }
 
 /* --- the loop ------------------------------------------------------------------------------------- */
@@ -381,12 +275,12 @@ static const char *option_of_writing(const Options *o)
             (table[i].kind == OPT_LIST && ((const TextList *)(at + table[i].at))->n))
             return table[i].name;
     }
-    return o->greedy       ? "--greedy"
-           : o->prefix     ? "--prefix-ids"
-           : o->ignore_eos ? "--ignore-eos"
-           : o->no_bos     ? "--no-bos"
-           : o->logits     ? "--logits"
-                           : NULL;
+    return o->settings.greedy       ? "--greedy"
+           : o->prefix              ? "--prefix-ids"
+           : o->settings.ignore_eos ? "--ignore-eos"
+           : o->no_bos              ? "--no-bos"
+           : o->logits              ? "--logits"
+                                    : NULL;
 }
 
 static int check_encoder_options(Run *r, const TextList *rest)

@@ -13,6 +13,9 @@ header='{"base_model.model.model.norm.weight":{"dtype":"F32","shape":[96],"data_
 echo '{"peft_type": "LORA"}' >"$room/adapters/pirate/adapter_config.json"
 PATH=$room/bin:$PATH
 "$FTXC" compile tests/models/tiny-bert -D tokenizer=tests/tokenizer/small/wordpiece.json -t cpu -q -o "$room/minilm.ftx"
+cp specs/fable/tokenizer.json "$room"
+echo '{"chat_template": "{% for m in messages %}{{ m.content }} {% endfor %}"}' >"$room/tokenizer_config.json"
+"$FTXC" compile specs/fable.lua -D "tokenizer=$room/tokenizer.json" -t cpu -q -o "$room/qwen.ftx"
 cd "$room"
 printf 'Once upon a time\nThe king\n' >prompts.txt
 printf 'No one knows his name.\nI like it.\n' >sentences.txt
@@ -46,6 +49,8 @@ while IFS= read -r line; do
             line="ftxc serve fable.ftx --port 0 -q 2>served & p=\$!; until grep -q ': ready' served; do sleep 0.1; done
                 ${line%%#*} --port \$(sed -n 's/.*listening on .*:\([0-9]*\)\$/\1/p' served); s=\$?; kill \$p; wait \$p; exit \$s"
             ;;
+        'ftxc chat'*'<'*) ;;
+        'ftxc chat'*) line="echo Hello | ${line%%#*}" ;;
         'ftxc tune'*) line="! ${line%%#*}" ;; # it wants a GPU, and says so
         'ftxc serve'*) line="timeout -s TERM 4 ${line%%#*} --port 0; grep -q '^ftxc: ready' err" ;; # until it is stopped
     esac
