@@ -65,6 +65,7 @@ typedef struct Request {
     size_t leave; /* after so many pieces; 0: stays */
     int fd;       /* -1: not sent, or done */
     int status;   /* HTTP's; 0: none came */
+    int error;    /* errno of the connection; 0: the server closed it, if it did not answer */
     bool done, chunked, whole;
     Chunks chunks;
     Text send, in, body;
@@ -172,8 +173,10 @@ static void begin_request(Load *l, int i)
     print_request(l, r);
     r->fd = socket(l->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (r->fd < 0 || (connect(r->fd, (struct sockaddr *)&l->address, l->address_bytes) && errno != EINPROGRESS) ||
-        setsockopt(r->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) || epoll_ctl(l->epoll, EPOLL_CTL_ADD, r->fd, &e))
+        setsockopt(r->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) || epoll_ctl(l->epoll, EPOLL_CTL_ADD, r->fd, &e)) {
+        r->error = errno;
         end_request(r);
+    }
 }
 
 /* A model without a tokenizer writes ids and no text; servers without return_token_ids write text. */
@@ -245,6 +248,8 @@ static void serve_request(Load *l, int i, uint32_t events)
         n = send(r->fd, r->send.at, r->send.n, MSG_NOSIGNAL);
         if (n > 0)
             text_drop(&r->send, (size_t)n);
+        if (n < 0)
+            r->error = errno;
         if (!r->send.n) {
             struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
 
@@ -256,6 +261,8 @@ static void serve_request(Load *l, int i, uint32_t events)
     n = recv(r->fd, buffer, sizeof buffer, 0);
     if (n > 0)
         text_add(&r->in, buffer, (size_t)n);
+    if (n < 0 && !r->error)
+        r->error = errno;
     if ((n < 0 && errno != EAGAIN && errno != EINTR) || n == 0 ||
         (n > 0 && !take_bytes(r, command_seconds() - l->start)))
         end_request(r);
@@ -316,6 +323,24 @@ static double time_per_token(const Request *r)
     return r->tokens > 1 ? (r->last - r->first) / (double)(r->tokens - 1) : 0.0;
 }
 
+/* Why the first of the requests without an answer has none. */
+static void print_reason(const Load *l)
+{
+    for (int i = 0; i < l->o->requests; i++) {
+        const Request *r = &l->requests[i];
+
+        if (is_whole(r) || (r->leave && r->n_times == r->leave))
+            continue;
+        if (r->status)
+            command_print("ftxc load: request %d: HTTP status %d%s\n", i, r->status,
+                          r->status == 200 ? ", and the stream was cut" : "");
+        else
+            command_print("ftxc load: request %d: %s\n", i,
+                          r->error ? strerror(r->error) : "the server closed the connection, or answered too late");
+        return;
+    }
+}
+
 static int print_results(const Load *l)
 {
     const int n = l->o->requests;
@@ -352,6 +377,7 @@ static int print_results(const Load *l)
     free(first);
     free(each);
     free(gaps);
+    print_reason(l);
     return whole + left == (size_t)n ? EXIT_DONE : EXIT_FAILED;
 }
 

@@ -46,7 +46,7 @@ while IFS= read -r line; do
     case $line in # kernels of GPUs need NVRTC, which not everybody has; asking why needs none
         *compile*' -t sm_90a'*) line=$(echo "$line" | sed 's/ -t sm_90a/ -t cpu/') ;;
         'ftxc load'*) # of a server that is there
-            line="ftxc serve fable.ftx --port 0 -q 2>served & p=\$!; until grep -q ': ready' served; do sleep 0.1; done
+            line=": >served; ftxc serve fable.ftx --port 0 -q 2>>served & p=\$!; until grep -q ': ready' served; do sleep 0.1; done
                 ${line%%#*} --port \$(sed -n 's/.*listening on .*:\([0-9]*\)\$/\1/p' served); s=\$?; kill \$p; wait \$p; exit \$s"
             ;;
         'ftxc chat'*'<'*) ;;

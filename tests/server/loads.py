@@ -13,7 +13,7 @@ def load(*arguments, code=0):
     done = subprocess.run([FTXC, "load", "--port", str(server.port), "--out", out, *arguments], capture_output=True, text=True)
     check(done.returncode == code, f"load {arguments}: {done.returncode}: {done.stdout}{done.stderr}")
     with open(out) as f:
-        return json.load(f), done.stdout
+        return json.load(f), done.stdout + done.stderr
 
 
 first, said = load("--requests", "30", "--rate", "40", "--input", "30", "--output", "8", "--prefix", "10", "--groups", "3")
@@ -38,8 +38,10 @@ server.wait_for("every request ends once", lambda: server.metric("vllm:request_s
 check(server.metric("vllm:num_requests_running") == server.metric("vllm:num_requests_waiting") == 0, "nothing is left")
 server.wait_for("connections close", lambda: server.metric("ftx:connections") == 1)
 _, said = load("--requests", "2", "--model", "other", code=1)
-check("0 of 2 answered" in said and "2 failed" in said, said)
+check("0 of 2 answered" in said and "2 failed" in said and "request 0: HTTP status 404" in said, said)
 server.stop()
+_, said = load("--requests", "3", code=1)
+check("request 0: Connection refused" in said, said)
 
 # a model without a tokenizer writes ids and no text
 server = Server(compile_model("ids", "-D", "limits.tokens=64", spec="tests/models/tiny-llama"), "--quiet")
