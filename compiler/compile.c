@@ -101,6 +101,7 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     result->notes[0] = spec.note;
     result->notes[1] = ok && checkpoint ? checkpoint_note(checkpoint, &spec, keep) : NULL;
     result->notes[2] = chat_note;
+    result->notes[4] = ok && checkpoint ? checkpoint_stored(checkpoint) : NULL;
     result->notes[3] = ok ? tunings_note(&targets, &catalog, keep) : NULL;
     checkpoint_close(checkpoint);
     if (spec.graph)

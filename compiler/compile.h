@@ -34,7 +34,7 @@ typedef struct CompileResult {
     uint64_t kv_pages, kv_block; /* the most KV pages of an engine, and the tokens of each; 0: encoders */
     size_t n_instances;
     uint64_t weight_bytes;
-    const char *notes[4]; /* lines for the user; NULL: none */
+    const char *notes[5]; /* lines for the user; NULL: none */
 } CompileResult;
 
 /* options.c: the targets of a compile that names none; and options that contradict one another. */

@@ -168,8 +168,9 @@ static bool reads_quantised(const Lower *l, Diag *d)
         if (!read)
             return diag_error(d, ir_value(l->g, v)->loc,
                               "precision.weights: there is no kernel for weights of %s on %s yet: compile for the CPU "
-                              "(-t cpu), or set -D precision.weights=bf16",
-                              dtype_name(w->type), l->target.name);
+                              "(-t cpu), or set -D precision.%s",
+                              dtype_name(w->type), l->target.name,
+                              ir_int(w, "stored") ? "dequantise=true" : "weights=bf16");
     }
     return true;
 }

@@ -6,15 +6,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "tensors.h"
+#include "stored.h"
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const Tensor *)a)->name, ((const Tensor *)b)->name);
 }
 
-/* Sorts the tensors by name. A name in two files is an error. */
-static bool sort_tensors(Checkpoint *c, Diag *d)
+bool checkpoint_sort(Checkpoint *c, Diag *d)
 {
     if (c->tensors.n)
         qsort(c->tensors.at, c->tensors.n, sizeof *c->tensors.at, by_name);
@@ -88,7 +87,7 @@ static bool add_shards(Checkpoint *c, const json_t *root, Arena *keep, Diag *d)
         for (size_t k = first; k < c->tensors.n; k++)
             c->tensors.at[k].file = files.at[i];
     }
-    if (!sort_tensors(c, d))
+    if (!checkpoint_sort(c, d))
         return false;
     json_object_foreach(map, name, v)
     {
@@ -153,7 +152,8 @@ bool checkpoint_open(const char *path, Arena *keep, Checkpoint **out, Diag *d)
     if (ends_with(c->path, ".json"))
         ok = add_index(c, keep, d);
     else
-        ok = add_file(c, c->path, keep, d) && sort_tensors(c, d);
+        ok = add_file(c, c->path, keep, d) && checkpoint_sort(c, d);
+    ok = ok && stored_read(c, keep, d);
     if (!ok) {
         checkpoint_close(c);
         *out = NULL;
@@ -177,7 +177,7 @@ void checkpoint_forget(const Checkpoint *c)
             madvise((void *)(uintptr_t)c->maps.at[i].at, c->maps.at[i].bytes, MADV_DONTNEED);
 }
 
-static const Tensor *find_exact(const Checkpoint *c, const char *name)
+const Tensor *checkpoint_named(const Checkpoint *c, const char *name)
 {
     const Tensor key = {.name = name};
 
@@ -187,7 +187,7 @@ static const Tensor *find_exact(const Checkpoint *c, const char *name)
 /* Looks for a name as it is, then without and with each prefix. */
 static const Tensor *find_prefixed(const Checkpoint *c, const Spec *spec, const char *name)
 {
-    const Tensor *t = find_exact(c, name);
+    const Tensor *t = checkpoint_named(c, name);
 
     for (size_t i = 0; !t && i < spec->prefixes.n; i++) {
         const char *prefix = spec->prefixes.at[i];
@@ -195,9 +195,9 @@ static const Tensor *find_prefixed(const Checkpoint *c, const Spec *spec, const 
         char longer[1024];
 
         if (strncmp(name, prefix, n) == 0)
-            t = find_exact(c, name + n);
+            t = checkpoint_named(c, name + n);
         else if (snprintf(longer, sizeof longer, "%s%s", prefix, name) < (int)sizeof longer)
-            t = find_exact(c, longer);
+            t = checkpoint_named(c, longer);
     }
     return t;
 }
@@ -405,6 +405,11 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
                         tensor_shape(first, scratch), unused - 1, spec->name);
     arena_close(scratch);
     return ok;
+}
+
+const char *checkpoint_stored(const Checkpoint *c)
+{
+    return c->stored;
 }
 
 const char *checkpoint_note(const Checkpoint *c, const Spec *spec, Arena *keep)

@@ -42,6 +42,9 @@ typedef struct Coded {
      * fp32; NULL: they are computed from codes. */
     void (*codes)(const struct Tensor *t, int64_t row, const CodedRow *to);
     void (*values)(const struct Tensor *t, int64_t row, float *to);
+    /* Column n of matrix x of [X,K,N] (x 0: of [K,N]) as fp32, where a file has it in a row: what a transpose reads. NULL:
+     * a transpose reads rows. */
+    void (*column)(const struct Tensor *t, int64_t x, int64_t n, float *to);
     const void *parts; /* the reader's own: the tensors of the file */
 } Coded;
 

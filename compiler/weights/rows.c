@@ -93,12 +93,23 @@ static void read_elements(const Source *s, const Tensor *t, uint64_t from, uint6
             f[i] = fp16_to_float(tensor_half(t, from + i));
 }
 
+/* Column n of a tensor of codes that has columns. */
+static void read_column(const Tensor *t, int64_t n, int64_t rows, float *out, Fault *fault)
+{
+    t->coded->column(t, 0, n, out);
+    for (int64_t k = 0; k < rows; k++)
+        if (!isfinite(out[k]))
+            rows_note(fault, t, (uint64_t)(k * t->dim[t->rank - 1] + n), out[k]);
+}
+
 /* Columns [from, from + count) of a stored matrix [K,N] as rows: [count, K]. */
 static void read_columns(const Source *s, const Tensor *t, int64_t from, int64_t count, void *out, Fault *fault)
 {
     const int64_t rows = t->dim[0], columns = t->dim[1];
 
-    for (int64_t k = 0; k < rows; k++)
+    for (int64_t j = 0; t->coded && j < count; j++)
+        read_column(t, from + j, rows, (float *)out + j * rows, fault);
+    for (int64_t k = 0; !t->coded && k < rows; k++)
         for (int64_t j = 0; j < count; j++) {
             const uint64_t i = (uint64_t)(k * columns + from + j);
             const float f = tensor_element(t, i);
@@ -148,7 +159,8 @@ static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count,
     const size_t size = dtype_size(s->type);
     char *row;
 
-    if (a->op == OP_WEIGHT && !ir_int(a, "stack") && !tensor_of(s, a, 0)->coded) {
+    if (a->op == OP_WEIGHT && !ir_int(a, "stack") &&
+        (!tensor_of(s, a, 0)->coded || tensor_of(s, a, 0)->coded->column)) {
         read_columns(s, tensor_of(s, a, 0), from, count, out, fault);
         merging_add(s->merging, arg, true, from, count, out);
         return;

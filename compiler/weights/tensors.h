@@ -58,6 +58,7 @@ struct Checkpoint {
         size_t n, cap;
     } merges;             /* sorted by weight */
     const char *adapters; /* a line each; NULL: none */
+    const char *stored;   /* a line about quantised matrices; NULL: there are none */
 };
 
 /* Element i, which may be NaN or infinite. Of a type that is read. */
@@ -84,6 +85,12 @@ const char *tensor_shape(const Tensor *t, Arena *a); /* "[2,3]" */
 
 /* Reads the header of one mapped safetensors file and appends its tensors. */
 bool safetensors_read(const char *path, const FileMap *map, Arena *keep, TensorList *out, Diag *d);
+
+/* Sorts the tensors by name. A name in two files is an error. */
+bool checkpoint_sort(Checkpoint *c, Diag *d);
+
+/* The tensor of exactly this name; NULL: none. */
+const Tensor *checkpoint_named(const Checkpoint *c, const char *name);
 
 /* The tensor of a weight: of its name, of that name without or with a prefix of the spec, or of an older form of its
  * end (Spec.renamed). NULL: none. */

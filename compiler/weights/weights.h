@@ -39,6 +39,9 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
 
 uint64_t weights_stored_bytes(const Packing *packing, bool tables_only);
 
+/* One line about matrices that the checkpoint has quantised; NULL: there are none. */
+const char *checkpoint_stored(const Checkpoint *c);
+
 /* The name of a weight: that of its tensor; of several tensors "layers.0.{q,k,v}_proj.weight". */
 const char *weights_name(const Graph *g, Id value, Arena *keep);
 /* The name of a packed weight, such as "layers.0.up_proj.weight folded with layers.0.norm.weight". */

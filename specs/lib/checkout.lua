@@ -108,13 +108,7 @@ end
 
 -- seq2seq: the architecture reads a source
 local function refuse_unknown_meaning(config, seq2seq)
-  local quantised = config:value("quantization_config")
-  if quantised ~= nil then
-    local method = type(quantised) == "table" and quantised.quant_method
-    ftx.refuse(config.path, "quantization_config: checkpoints that are quantised"
-      .. (type(method) == "string" and " (" .. method .. ")" or "")
-      .. " are not read; compile the original one with -D precision.weights=int8 or int4")
-  end
+  config:value("quantization_config") -- the reader of the checkpoint follows it (compiler/weights/stored.c)
   if not seq2seq then config:only("is_encoder_decoder", "false", false) end
   config:only("add_cross_attention", "false", false)
   config:only("is_decoder", "true", true, false)

@@ -133,12 +133,6 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA "}", NULL, "config.json: num_attention_heads must be a whole number from 1 to 1024, got nothing"},
         {"{" LLAMA ", \"num_attention_heads\": \"2\"}", NULL,
          "config.json: num_attention_heads must be a whole number from 1 to 1024, got \"2\""},
-        {"{" LLAMA HEADS ", \"quantization_config\": {\"bits\": 4}}", NULL,
-         "config.json: quantization_config: checkpoints that are quantised are not read; compile the original one with "
-         "-D precision.weights=int8 or int4"},
-        {"{" LLAMA HEADS ", \"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4}}", NULL,
-         "config.json: quantization_config: checkpoints that are quantised (awq) are not read; compile the original "
-         "one with -D precision.weights=int8 or int4"},
         {"{" LLAMA HEADS ", \"hidden_act\": \"mish\"}", NULL,
          "config.json: hidden_act must be one of gelu, gelu_fast, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, "
          "relu2, silu, "

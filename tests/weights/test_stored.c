@@ -1,0 +1,362 @@
+/* test_stored.c - checkpoints that were quantised before: their numbers bit for bit as stored/make.py multiplies them out,
+ * the form in which codes are kept, and what is refused. */
+#include "files.h"
+
+#include <jansson.h>
+#include <math.h>
+
+#include "compiler/weights/stored.h"
+
+enum { ROWS = 32, COLUMNS = 128 };
+
+static const struct {
+    const char *name;
+    CodedForm form; /* NONE: the matrices become numbers */
+} cases[] = {
+    {"gptq", {DT_INT4, PACKED_FP16_ZEROS, 32}},
+    {"gptq-sym", {DT_INT4, PACKED_FP16, 128}},
+    {"gptq-v2", {DT_INT4, PACKED_FP16_ZEROS, 64}},
+    {"gptq-8", {DT_INT8, PACKED_FP16_ZEROS, 32}},
+    {"gptq-row", {DT_INT4, PACKED_FP16_ZEROS, 128}},
+    {"gptq-bf16", {DT_INT4, PACKED_FP32_MINIMA, 32}},
+    {"awq", {DT_INT4, PACKED_FP16_ZEROS, 32}},
+    {"awq-old", {DT_INT4, PACKED_FP16_ZEROS, 64}},
+    {"pack", {DT_INT4, PACKED_FP32, 32}},
+    {"pack-zeros", {DT_INT4, PACKED_FP16_ZEROS, 64}},
+    {"pack-8", {DT_INT8, PACKED_FP32, 128}},
+    {"pack-8-zeros", {DT_INT8, PACKED_FP32_MINIMA, 128}},
+    {"int8", {DT_INT8, PACKED_FP32, 128}},
+    {"int8-zeros", {DT_INT8, PACKED_FP16_ZEROS, 128}},
+    {"float", {DT_NONE, 0, 0}},
+    {"float-tensor", {DT_NONE, 0, 0}},
+    {"float-block", {DT_NONE, 0, 0}},
+    {"float-group", {DT_NONE, 0, 0}},
+    {"fp8", {DT_NONE, 0, 0}},
+    {"fp8-block", {DT_NONE, 0, 0}},
+};
+
+static float *read_floats(const char *name, size_t n)
+{
+    float *f = malloc(n * sizeof *f);
+    char path[200];
+    FILE *in;
+
+    snprintf(path, sizeof path, "tests/weights/stored/%s/want.bin", name);
+    in = fopen(path, "rb");
+    assert_non_null(in);
+    assert_int_equal(fread(f, sizeof *f, n, in), n);
+    assert_int_equal(fgetc(in), EOF);
+    fclose(in);
+    return f;
+}
+
+static Id stored_value(Graph *g, Id w)
+{
+    const Value *v = ir_value(g, w);
+    const Id id = add_value(g, OP_QUANTISE, w, 0, 0, ROWS, COLUMNS);
+
+    ir_attr_word(g, id, "to", ir_word(v, "codes"));
+    ir_attr_int(g, id, "group", ir_int(v, "group"));
+    ir_attr_int(g, id, "scales", ir_int(v, "scales"));
+    ir_attr_int(g, id, "stored", 1);
+    return id;
+}
+
+static void check_values(const Checkpoint *c, const Spec *spec, Id id, Arena *keep, const float *want, const char *what)
+{
+    Diag d = {0};
+    float *got;
+    size_t n;
+
+    if (!weights_value(c, spec, id, keep, &got, &n, &d))
+        fail_msg("%s: %s", what, d.text);
+    for (size_t i = 0; i < n; i++)
+        if (got[i] != want[i])
+            fail_msg("%s: element %zu is %.9g, expected %.9g", what, i, (double)got[i], (double)want[i]);
+}
+
+/* Every matrix as numbers, and those that keep their codes also by way of the codes. */
+static void values(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        float *want = read_floats(cases[i].name, 2 * ROWS * COLUMNS);
+        Spec spec = {.graph = ir_graph_new("tiny")};
+        Arena *keep = arena_open();
+        char path[200];
+        Checkpoint *c;
+        Diag d = {0};
+
+        snprintf(path, sizeof path, "tests/weights/stored/%s", cases[i].name);
+        if (!checkpoint_open(path, keep, &c, &d))
+            fail_msg("%s", d.text);
+        assert_non_null(checkpoint_stored(c));
+        for (int m = 0; m < 2; m++) {
+            const Id id = add_weight(spec.graph, m ? "b.weight" : "a.weight", ROWS, COLUMNS);
+
+            checkpoint_mark(c, &spec);
+            assert_string_equal(ir_word(ir_value(spec.graph, id), "codes"),
+                                cases[i].form.type ? dtype_name(cases[i].form.type) : "");
+            check_values(c, &spec, id, keep, want + m * ROWS * COLUMNS, cases[i].name);
+            if (!cases[i].form.type)
+                continue;
+            assert_int_equal(ir_int(ir_value(spec.graph, id), "group"), cases[i].form.group);
+            assert_int_equal(ir_int(ir_value(spec.graph, id), "scales"), cases[i].form.scales);
+            check_values(c, &spec, stored_value(spec.graph, id), keep, want + m * ROWS * COLUMNS, cases[i].name);
+        }
+        assert_true(checkpoint_check(c, &spec, &d)); /* every other tensor is used */
+        checkpoint_close(c);
+        ir_graph_close(spec.graph);
+        arena_close(keep);
+        free(want);
+    }
+}
+
+/* The experts of gpt-oss: as the class has them, their columns too, and bf16 holds all of them. */
+static void experts(void **state)
+{
+    enum { X = 2, N = 32, K = 128 };
+    float *want = read_floats("mxfp4", X * N * K), column[K];
+    Spec spec = {.graph = ir_graph_new("tiny")};
+    Arena *keep = arena_open();
+    Checkpoint *c;
+    Diag d = {0};
+    const Id id = add_weight(spec.graph, "a", X * K, N);
+    const Tensor *t;
+    (void)state;
+
+    ir_attr_int(spec.graph, id, "stack", X);
+    if (!checkpoint_open("tests/weights/stored/mxfp4", keep, &c, &d))
+        fail_msg("%s", d.text);
+    check_values(c, &spec, id, keep, want, "mxfp4");
+    assert_true(checkpoint_check(c, &spec, &d));
+    t = checkpoint_named(c, "a");
+    for (int x = 0; x < X; x++)
+        for (int n = 0; n < N; n++) {
+            t->coded->column(t, x, n, column);
+            for (int k = 0; k < K; k++)
+                assert_true(column[k] == want[(x * K + k) * N + n]);
+        }
+    for (int i = 0; i < X * N * K; i++)
+        assert_true(bf16_to_float(bf16_from_float(want[i])) == want[i]);
+    checkpoint_close(c);
+    ir_graph_close(spec.graph);
+    arena_close(keep);
+    free(want);
+}
+
+/* --- refused ------------------------------------------------------------------------------------------------ */
+
+/* A checkpoint of tensors of zeros; header: "name type rows columns" lines. */
+static bool apply(const char *config, const char *tensors, Diag *d)
+{
+    static unsigned char zeros[1 << 16];
+    Arena *keep = arena_open();
+    Checkpoint *c;
+    char header[4000] = "{", path[256];
+    size_t n = 1, bytes = 0;
+    json_error_t why;
+    json_t *json = json_loads(config, 0, &why);
+    bool ok;
+
+    assert_non_null(json);
+    for (const char *at = tensors; *at; at += strcspn(at, ";"), at += *at == ';') {
+        char name[64], type[16], shape[64];
+        size_t elements = 1;
+
+        assert_int_equal(sscanf(at, "%63s %15s %63[0-9,]", name, type, shape), 3);
+        for (const char *s = shape; *s; s += strcspn(s, ","), s += *s == ',')
+            elements *= (size_t)atoi(s);
+        elements *= strcmp(type, "I64") == 0                           ? 8
+                    : strstr(type, "32")                               ? 4
+                    : strcmp(type, "F16") == 0 || strstr(type, "BF16") ? 2
+                                                                       : 1;
+        n += (size_t)snprintf(header + n, sizeof header - n,
+                              "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", n > 1 ? "," : "",
+                              name, type, shape, bytes, bytes + elements);
+        bytes += elements;
+    }
+    snprintf(header + n, sizeof header - n, "}");
+    strcpy(path, temp_path("stored.safetensors"));
+    assert_true(bytes <= sizeof zeros);
+    write_safetensors(path, header, zeros, bytes);
+    if (!checkpoint_open(path, keep, &c, d))
+        fail_msg("%s", d->text);
+    ok = stored_apply(c, json, "config.json", keep, d);
+    checkpoint_close(c);
+    json_decref(json);
+    arena_close(keep);
+    return ok;
+}
+
+#define GPTQ "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32"
+#define AWQ "{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":32"
+#define PACK "{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\""
+#define SCHEME(of) PACK ",\"config_groups\":{\"x\":{\"weights\":{" of "}}}}"
+#define FP8 "{\"quant_method\":\"fp8\""
+#define MXFP4 "{\"quant_method\":\"mxfp4\"}"
+#define PACKED "a.weight_packed I32 16,8;a.weight_shape I64 2;a.weight_scale F16 16,2"
+
+static void refused(void **state)
+{
+    static const struct {
+        const char *config, *tensors, *reason;
+    } bad[] = {
+        {"{}", "", "has no \"quant_method\""},
+        {"{\"quant_method\":\"new\"}", "", "the method \"new\" is not read; compile the original"},
+        {"{\"quant_method\":\"bitsandbytes\"}", "", "bitsandbytes is not read: its values are indices of a table"},
+        {"{\"quant_method\":\"torchao\"}", "", "torchao is not read: its tensors are pickled classes; compile the"},
+        {"{\"quant_method\":\"hqq\"}", "", "hqq is not read"},
+        {"{\"quant_method\":\"modelopt\"}", "", "modelopt is not read: save the model with quant_method fp8"},
+        {GPTQ ",\"bits\":3}", "", "GPTQ with bits 3 is not read, only 4 and 8"},
+        {GPTQ ",\"group_size\":\"x\"}", "", "\"group_size\" must be a whole number"},
+        {GPTQ ",\"checkpoint_format\":\"marlin\"}", "", "GPTQ's format \"marlin\" is not read"},
+        {GPTQ ",\"dynamic\":{\"-:x\":{}}}", "", "\"dynamic\" gives modules bits and groups of their own"},
+        {GPTQ "}", "a.qweight I32 8,16", "tensor \"a.qweight\" has no \"a.scales\" beside it"},
+        {GPTQ "}", "a.qweight I8 8,16", "tensor \"a.qweight\" is stored as I8, expected I32"},
+        {GPTQ "}", "a.qweight I32 8", "tensor \"a.qweight\" is not a matrix"},
+        {GPTQ "}", "a.qweight I32 8,16;a.scales F16 2,16", "has no \"a.qzeros\" beside it"},
+        {GPTQ "}", "a.qweight I32 8,16;a.scales I8 2,16", "\"a.scales\" is stored as I8, expected F16 BF16 F32"},
+        {GPTQ "}", "a.qweight I32 8,16;a.scales F16 3,16;a.qzeros I32 2,2", "\"a.scales\" is [3,16], expected [2,16]"},
+        {GPTQ "}", "a.qweight I32 8,16;a.scales F16 2,16;a.qzeros I32 2,3", "\"a.qzeros\" is [2,3], expected [2,2]"},
+        {GPTQ "}", "a.qweight I32 9,16;a.scales F16 2,16;a.qzeros I32 2,2", "group_size 32 must divide a row"},
+        {GPTQ "}", "a.qweight I32 8,12;a.scales F16 2,12;a.qzeros I32 2,1",
+         "group_size 32 must divide a row, 8 the rows"},
+        {GPTQ ",\"group_size\":8}", "a.qweight I32 8,16;a.scales F16 8,16;a.qzeros I32 8,2",
+         "has groups of 8 elements; 16 must divide a group"},
+        {GPTQ "}", "a.qweight I32 8,16;a.scales F16 2,16;a.qzeros I32 2,2;a.g_idx I32 64",
+         "tensor \"a.g_idx\" has group 0 at element 32: the elements of a group do not stand side by side (desc_act)"},
+        {GPTQ "}", "a.qweight I32 8,16;a.scales F16 2,16;a.qzeros I32 2,2;a.g_idx I32 63", "does not have 64 elements"},
+        {AWQ ",\"bits\":8}", "", "AWQ with bits 8 is not read, only 4"},
+        {AWQ ",\"version\":\"gemv\"}", "", "AWQ's version \"gemv\" is not read, only gemm"},
+        {AWQ ",\"modules_to_not_convert\":[\"x\",\"mlp\"]}", "l.mlp.qweight I32 64,2",
+         "tensor \"l.mlp.qweight\" has codes, yet modules_to_not_convert names \"mlp\""},
+        {AWQ "}", "a.qweight I32 64,2;a.scales F16 2,15;a.qzeros I32 2,2", "\"a.scales\" is [2,15], expected [2,16]"},
+        {PACK ",\"transform_config\":{\"a\":1}}", "", "\"transform_config\" rotates matrices"},
+        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"}", "",
+         "the format \"nvfp4-pack-quantized\" of compressed-tensors is not read"},
+        {PACK ",\"config_groups\":{\"x\":{\"format\":\"marlin-24\"}}}", "", "the format \"marlin-24\""},
+        {PACK "}", "a.weight_packed I32 16,8", "has no \"a.weight_shape\" beside it"},
+        {PACK "}", PACKED, "is [16,8], which is not 0 rows of 0 codes"},
+        {PACK ",\"ignore\":[\"a\"]}", PACKED, "is quantised, yet \"ignore\" of quantization_config names its module"},
+        {SCHEME("\"num_bits\":4"), "a.weight I8 16,64;a.weight_scale F16 16,1",
+         "tensor \"a.weight\" has values of 8 bits (int), quantization_config says 4 (int)"},
+        {SCHEME("\"group_size\":32"), "a.weight I8 16,64;a.weight_scale F16 16,1",
+         "has groups of 64 elements, quantization_config says 32"},
+        {SCHEME("\"symmetric\":false"), "a.weight I8 16,64;a.weight_scale F16 16,1",
+         "has no zeros, quantization_config says symmetric=false"},
+        {SCHEME("\"symmetric\":true"), "a.weight I8 16,64;a.weight_scale F16 16,1;a.weight_zero_point I8 16,1",
+         "has zeros, quantization_config says symmetric=true"},
+        {PACK "}", "a.weight I8 16,64;a.weight_scale F16 16,3", "has 3 groups, which do not divide the 64 elements"},
+        {PACK "}", "a.weight I8 16,64;a.weight_scale F16 15,2", "\"a.weight_scale\" is [15,2], expected [16,2]"},
+        {PACK "}", "a.weight I8 16,64;a.weight_scale F16 16,1;a.weight_zero_point I8 16,2",
+         "is [16,2], expected [16,1]"},
+        {PACK "}", "a.weight I8 16,40;a.weight_scale F16 16,1", "has groups of 40 elements; 16 must divide a group"},
+        {PACK "}", "a.weight F8_E5M2 16,64;a.weight_scale F16 16,1", "is stored as F8_E5M2, expected F8_E4M3"},
+        {SCHEME("\"type\":\"float\",\"strategy\":\"block\""), "a.weight F8_E4M3 16,64;a.weight_scale F16 1,1",
+         "\"block_structure\" must be two sizes"},
+        {FP8 ",\"fmt\":\"e5m2\"}", "", "fp8 of the kind \"e5m2\" is not read"},
+        {FP8 ",\"weight_block_size\":[128]}", "", "\"weight_block_size\" must be two sizes"},
+        {FP8 ",\"weight_block_size\":[128,0]}", "", "\"weight_block_size\" must be two sizes"},
+        {FP8 "}", "a.weight F8_E4M3 16,64", "has no \"a.weight_scale\" beside it"},
+        {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 15", "is not [16,1]: a scale for each 1 x"},
+        {FP8 ",\"weight_block_size\":[16,16]}", "a.weight F8_E4M3 16,60;a.weight_scale_inv F32 1,3",
+         "tensor \"a.weight_scale_inv\" is not [1,4]: a scale for each 16 x 16 elements"},
+        {FP8 ",\"modules_to_not_convert\":[\"a\"]}", "a.weight F8_E4M3 16,64;a.weight_scale F32 1",
+         "is stored as F8_E4M3, yet quantization_config leaves its module out"},
+        {MXFP4, "a_blocks U8 2,4,3,15", "tensor \"a_blocks\" is not [experts, rows, K / 32, 16]"},
+        {MXFP4, "a_blocks U8 2,4,3,16", "tensor \"a_blocks\" has no \"a_scales\" beside it"},
+        {MXFP4, "a_blocks U8 2,4,3,16;a_scales U8 2,4,4",
+         "tensor \"a_scales\" does not have a scale for each 16 bytes"},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < LEN(bad); i++) {
+        Diag d = {0};
+
+        if (apply(bad[i].config, bad[i].tensors, &d))
+            fail_msg("%s was not refused: %s", bad[i].tensors, bad[i].config);
+        if (!strstr(d.text, bad[i].reason))
+            fail_msg("expected \"%s\" in: %s", bad[i].reason, d.text);
+    }
+}
+
+/* A configuration may name a module that is not quantised; tensors that nothing reads are taken with their matrix. */
+static void accepted(void **state)
+{
+    static const char *const good[][2] = {
+        {GPTQ ",\"group_size\":-1}", "a.qweight I32 8,16;a.scales F16 1,16;a.qzeros I32 1,2;a.g_idx I32 64"},
+        {GPTQ ",\"dynamic\":{},\"new\":[1]}", "b.weight F16 4,4"},
+        {AWQ ",\"modules_to_not_convert\":null}", "a.qweight I32 64,2;a.scales F16 2,16;a.qzeros I32 2,2"},
+        {PACK ",\"ignore\":[\"b\",7]}", "a.weight I8 16,64;a.weight_scale F16 16;b.weight F16 4,4"},
+        {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16;a.input_scale F32 1"},
+        {FP8 ",\"weight_block_size\":null}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16,1"},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < LEN(good); i++) {
+        Diag d = {0};
+
+        if (!apply(good[i][0], good[i][1], &d))
+            fail_msg("%s", d.text);
+    }
+}
+
+/* What is no number is found where it is packed: a code of e4m3, a scale of MXFP4, a scale of GPTQ. */
+static void not_finite(void **state)
+{
+    static const struct {
+        const char *config, *header, *reason;
+        unsigned char bytes[64];
+        int64_t rows, columns;
+    } bad[] = {
+        {FP8 "}",
+         "{\"a.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,16],\"data_offsets\":[0,32]},"
+         "\"a.weight_scale\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[32,36]}}",
+         "tensor \"a.weight\": element [1,2] is NaN",
+         {[18] = 0xff, [34] = 0x80, [35] = 0x3f},
+         2,
+         16},
+        {MXFP4,
+         "{\"a.weight_blocks\":{\"dtype\":\"U8\",\"shape\":[1,2,1,16],\"data_offsets\":[0,32]},"
+         "\"a.weight_scales\":{\"dtype\":\"U8\",\"shape\":[1,2,1],\"data_offsets\":[32,34]}}",
+         "tensor \"a.weight\": element [0,0,1] is NaN",
+         {[33] = 0xff},
+         32,
+         2},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < LEN(bad); i++) {
+        Spec spec = {.graph = ir_graph_new("tiny")};
+        Arena *keep = arena_open();
+        json_error_t why;
+        json_t *config = json_loads(bad[i].config, 0, &why);
+        char path[256];
+        Checkpoint *c;
+        Diag d = {0};
+        float *got;
+        size_t n;
+
+        strcpy(path, temp_path("nan.safetensors"));
+        write_safetensors(path, bad[i].header, bad[i].bytes, i ? 34 : 36);
+        assert_true(checkpoint_open(path, keep, &c, &d) && stored_apply(c, config, "config.json", keep, &d));
+        assert_false(weights_value(c, &spec, add_weight(spec.graph, "a.weight", bad[i].rows, bad[i].columns), keep,
+                                   &got, &n, &d));
+        if (!strstr(d.text, bad[i].reason))
+            fail_msg("expected \"%s\" in: %s", bad[i].reason, d.text);
+        checkpoint_close(c);
+        json_decref(config);
+        ir_graph_close(spec.graph);
+        arena_close(keep);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values),   cmocka_unit_test(experts),    cmocka_unit_test(refused),
+        cmocka_unit_test(accepted), cmocka_unit_test(not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
