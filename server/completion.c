@@ -191,9 +191,9 @@ static bool read_prompts(Completion *c, Fault *f)
 
     if (!json_is_string(prompt) && !json_array_size(prompt))
         return fault(f, "prompt", "prompt: expected a string, a list of strings, or token ids");
-    c->n_parts = list ? json_array_size(prompt) : 1;
-    if (c->n_parts > MOST_PROMPTS)
+    if (list && json_array_size(prompt) > MOST_PROMPTS)
         return fault(f, "prompt", "prompt: at most %d in one request", MOST_PROMPTS);
+    c->n_parts = list ? json_array_size(prompt) : 1;
     c->parts = command_must(calloc(c->n_parts, sizeof *c->parts));
     for (size_t i = 0; i < c->n_parts; i++) {
         Part *p = &c->parts[i];

@@ -95,6 +95,7 @@ static const char variants_template[] = "//@ kernel scale\n"
                                         "//@ variant head | LAST=1\n"
                                         "//@ head: text     using KV = @T@; // of the head\n"
                                         "int last = @LAST@, n = @N@;\n"
+                                        "enum { @REGIONS@ };\n"
                                         "//@ plain, tail: text void @NAME@(Args a);\n"
                                         "//@ tail,head: text void @NAME@(HeadArgs a);\n";
 
@@ -229,17 +230,25 @@ static void variants_have_their_lines(void **state)
 {
     (void)state;
     Arena *a = arena_open();
-    const Const zero = {"LAST", CONST_INT, 0, 0}, one = {"LAST", CONST_INT, 1, 0};
+    /* a name that begins like another one is another one */
+    const Const zero[] = {{"LASTS", CONST_INT, 5, 0}, {"LAST", CONST_INT, 0, 0}}, one = {"LAST", CONST_INT, 1, 0};
+    Const regions[] = {{"RING_AT", CONST_INT, 0, 0}, {"SUMS_AT", CONST_INT, 4096, 0}};
     Instance *i = instance(a, "twin.cu", 7);
 
     i->variant = "plain";
-    i->fixed = &zero;
-    i->n_fixed = 1;
-    assert_string_equal(text_body(i, a), "\n\n\n\nint last = 0, n = 7;\nvoid scale__n7(Args a);\n\n");
+    i->fixed = zero;
+    i->n_fixed = 2;
+    i->regions = regions;
+    i->n_regions = 2;
+    assert_string_equal(text_body(i, a), "\n\n\n\nint last = 0, n = 7;\nenum { RING_AT = 0, SUMS_AT = 4096 };\n"
+                                         "void scale__n7(Args a);\n\n");
     i->variant = "head";
     i->fixed = &one;
-    assert_string_equal(text_body(i, a), "\n\n\n    using KV = bf16; // of the head\nint last = 1, n = 7;\n\n"
-                                         "void scale__n7(HeadArgs a);\n");
+    i->n_fixed = 1;
+    i->n_regions = 0;
+    assert_string_equal(text_body(i, a),
+                        "\n\n\n    using KV = bf16; // of the head\nint last = 1, n = 7;\nenum {  };\n\n"
+                        "void scale__n7(HeadArgs a);\n");
     arena_close(a);
 }
 

@@ -13,6 +13,16 @@ fail() {
 }
 
 scripts/mutants list / >"$room/list" || fail "$(grep STALE "$room/list")"
+PYTHONDONTWRITEBYTECODE=1 python3 - <<END || fail "an entry is in no share, or in two"
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+spec = spec_from_loader("mutants", SourceFileLoader("mutants", "scripts/mutants"))
+script = module_from_spec(spec)
+spec.loader.exec_module(script)
+entries = script.read_lists()
+shares = [m.number for turn in range(20, 40) for m in script.share(entries, turn)]
+assert sorted(shares) == [m.number for m in entries]
+END
 
 cp scripts/mutants "$room/scripts"
 cd "$room"
@@ -65,9 +75,12 @@ test "$(cut -f 1,4 tests/mutants/last.tsv | sed 1d)" = "seen	runtime/clamp.c: a 
 survived	runtime/clamp.c: bounds above 3 are not held, which the test does not ask
 broken	runtime/clamp.c: the number is not there" || fail "$(cat tests/mutants/last.tsv)"
 
-# Entry 0 alone is in share 0 and in share 20; what was seen is not left; what does not apply ends a share at once.
-scripts/mutants share 20 -j 1 >out 2>&1 || fail "$(cat out)"
-grep -q '^1 mutants: 1 seen$' out
+# A few entries are all in share 0, which comes again as share 20; what was seen is not left; what does not apply ends a
+# share at once.
+scripts/mutants share 20 -j 1 >out 2>&1 && fail "$(cat out)"
+grep -q '^3 mutants: 1 broken, 1 survived, 1 seen$' out
+scripts/mutants share 1 -j 1 >out 2>&1 && fail "share 1 has entries"
+grep -q 'no entry is chosen' out
 scripts/mutants left 'a negative' >out 2>&1 && fail "what was seen is left"
 grep -q 'no entry is chosen' out
 sed 's/never below/below/; s/x : most/(x) : most/' runtime/clamp.c >clamp && mv clamp runtime/clamp.c

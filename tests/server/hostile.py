@@ -91,6 +91,8 @@ raw(POST + b"Content-Length: 2\r\nExpect: teapot\r\n\r\n{}", [417], "an expectat
 raw(POST + b"Content-Length: 9999999\r\n\r\n{", [413], "a body of 10 MB")
 raw(POST + b"Content-Length: 20\r\n\r\n{", [0], "half a body", half=True)
 raw(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", [415], "text/plain")
+raw(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/jsonl\r\nContent-Length: 14\r\n\r\n" + b'{"prompt":"a"}', [415], "JSON lines")
+raw(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: 14\r\n\r\n" + b'{"prompt":"a"}', [200], "JSON in UTF-8")
 # JSON
 body("(" * 60000, [400], "60,000 parentheses")
 body("[" * 1000000, [400], "lists 1,000,000 deep")

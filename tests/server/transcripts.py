@@ -80,6 +80,9 @@ show("a stream with usage", "POST", TEXT, dict(P, max_tokens=3, stream=True, str
 show("usage in every chunk", "POST", TEXT, dict(P, max_tokens=2, stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True}))
 show("two prompts", "POST", TEXT, dict(GREEDY, prompt=["The king", "The queen"], max_tokens=3))
 show("ids", "POST", TEXT, dict(GREEDY, prompt=[5, 17, 9], max_tokens=3, return_token_ids=True))
+show("ids in a stream", "POST", TEXT, dict(P, max_tokens=2, stream=True, return_token_ids=True))
+show("the last ids of a prompt", "POST", TEXT, dict(GREEDY, prompt=[5, 17, 9], max_tokens=1, truncate_prompt_tokens=2, return_token_ids=True))
+show("nothing added to a prompt", "POST", TEXT, dict(P, max_tokens=1, add_special_tokens=False, return_token_ids=True))
 show("lists of ids, echoed", "POST", TEXT, dict(GREEDY, prompt=[[300, 301], [302]], max_tokens=2, echo=True))
 show("an echo in a stream", "POST", TEXT, dict(P, max_tokens=2, echo=True, stream=True))
 show("log-probabilities", "POST", TEXT, dict(P, max_tokens=3, logprobs=0))
@@ -88,9 +91,14 @@ show("a stop string", "POST", TEXT, dict(P, max_tokens=30, stop=" king"))
 show("stop strings in a stream", "POST", TEXT, dict(P, max_tokens=30, stop=["xyz", " king"], stream=True))
 show("a stop token", "POST", TEXT, dict(P, max_tokens=8, stop_token_ids=[0, 1, 2, 3], ignore_eos=True))
 show("three texts of a seed", "POST", TEXT, dict(P, temperature=0.9, seed=7, n=3, max_tokens=4))
+show("two texts of each of two equal prompts", "POST", TEXT, dict(GREEDY, prompt=["The king", "The king"], temperature=1, seed=7, n=2, max_tokens=4))
+show("a long prompt", "POST", TEXT, dict(GREEDY, prompt="word " * 40, max_tokens=1))
+show("two texts of a prompt that is known", "POST", TEXT, dict(GREEDY, prompt="word " * 40, temperature=1, seed=7, n=2, max_tokens=1))
+show("the whole context, and best_of that is n", "POST", TEXT, dict(P, max_tokens=1018, best_of=1, stop=" there"))
 show("numbers as reals, null as missing, unknown fields", "POST", TEXT, dict(P, max_tokens=2.0, top_k=-1, top_p=None, colour="red"))
 show("a translation", "POST", TEXT, {"model": "translator", "prompt": "In the beginning God created the heaven and the earth."})
 show("a translation with ids", "POST", TEXT, {"model": "translator", "prompt": "Amen.", "max_tokens": 3, "return_token_ids": True})
+show("a translation of a list", "POST", TEXT, {"model": "translator", "prompt": ["Amen.", "Amen."], "max_tokens": 3})
 show("a chat", "POST", TALK, dict(HELLO, max_tokens=6))
 show("a chat as a stream", "POST", TALK, dict(HELLO, max_tokens=4, stream=True, stream_options={"include_usage": True}))
 show("log-probabilities of a chat", "POST", TALK, dict(HELLO, max_tokens=2, logprobs=True))
@@ -99,6 +107,7 @@ show("content in parts", "POST", TALK, dict(HELLO, messages=[{"role": "user", "c
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
 show("tools that are not called", "POST", TALK, dict(HELLO, max_tokens=3, tools=TOOLS))
 FORCED = dict(HELLO, max_tokens=4, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "weather"}})
+show("log-probabilities beside tools, in a stream", "POST", TALK, dict(HELLO, max_tokens=2, tools=TOOLS, logprobs=True, stream=True))
 show("a forced call", "POST", TALK, FORCED)
 show("a forced call in a stream", "POST", TALK, dict(FORCED, stream=True))
 show("no tools", "POST", TALK, dict(HELLO, max_tokens=2, tools=TOOLS, tool_choice="none"))
@@ -150,7 +159,10 @@ show("a browser asks first", "OPTIONS", TALK, head="")
 show("no key", "GET", "/v1/models", head="")
 show("a wrong key", "GET", "/v1/models", head="Authorization: Bearer second-kez\r\n")
 show("a part of a key", "GET", "/v1/models", head="Authorization: Bearer first\r\n")
+show("a comment of the file is no key", "GET", "/v1/models", head="Authorization: Bearer # keys\r\n")
 show("no such path", "GET", "/v2")
+show("a longer path", "GET", "/healthz")
+show("a path that has no room", "GET", "/v1/models/" + "a" * 250)
 show("no such path, without a key", "GET", "/v2", head="")
 show("another method", "GET", TEXT)
 for title, fields in {
@@ -160,7 +172,9 @@ for title, fields in {
     "penalty": {"presence_penalty": -2.5}, "repetition": {"repetition_penalty": 0},
     "n 0": {"n": 0}, "n 17": {"n": 17}, "n without randomness": {"n": 2},
     "no tokens": {"max_tokens": 0}, "half a token": {"max_tokens": 1.5}, "min above max": {"min_tokens": 9, "max_tokens": 5},
-    "too many tokens": {"max_tokens": 1020},
+    "too many tokens": {"max_tokens": 1020}, "one token too many": {"max_tokens": 1019},
+    "too many prompts": {"prompt": ["a"] * 257}, "an echo with log-probabilities": {"echo": True, "logprobs": 0},
+    "no token": {"prompt": "", "add_special_tokens": False},
     "17 stops": {"stop": ["a"] * 17}, "an empty stop": {"stop": [""]},
     "seed": {"seed": 1.5}, "logit_bias": {"logit_bias": {"1": 101}},
     "stream options": {"stream_options": {"include_usage": True}}, "stream": {"stream": 1},

@@ -81,6 +81,27 @@ static void known(void **state)
     rows_free(&r);
 }
 
+/* Codes are the nearest to the scale as it is stored, in fp16. */
+static void rounded(void **state)
+{
+    enum { N = 4096, GROUP = 128 };
+    float *x = malloc(N * sizeof *x);
+    Rows r;
+    (void)state;
+
+    for (int i = 0; i < N; i++)
+        x[i] = normal();
+    r = quantised(x, 1, N, DT_INT8, GROUP, false);
+    for (int i = 0; i < N; i++) {
+        const float off = fabsf(x[i] - r.back[i]) / r.q.scales[i / GROUP];
+
+        if (off > 0.5001f && r.q.codes[i] != 1 && r.q.codes[i] != 255)
+            fail_msg("element %d is %.4f steps from its code", i, (double)off);
+    }
+    rows_free(&r);
+    free(x);
+}
+
 /* Zeros, and magnitudes whose scale fp16 does not hold: no code makes a value that is not finite. */
 static void edges(void **state)
 {
@@ -512,9 +533,9 @@ static void marked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known),  cmocka_unit_test(edges),      cmocka_unit_test(errors),
-        cmocka_unit_test(tiles),  cmocka_unit_test(transposed), cmocka_unit_test(refused),
-        cmocka_unit_test(joined), cmocka_unit_test(as_numbers), cmocka_unit_test(marked),
+        cmocka_unit_test(known),      cmocka_unit_test(rounded),    cmocka_unit_test(edges),   cmocka_unit_test(errors),
+        cmocka_unit_test(tiles),      cmocka_unit_test(transposed), cmocka_unit_test(refused), cmocka_unit_test(joined),
+        cmocka_unit_test(as_numbers), cmocka_unit_test(marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
