@@ -33,9 +33,10 @@ static size_t depth_of(const char *p, size_t n)
     bool text = false;
 
     for (size_t i = 0; i < n && most <= MOST_DEPTH; i++) {
-        if (text) {
-            i += p[i] == '\\';
-            text = i >= n || p[i] != '"';
+        if (text && p[i] == '\\') {
+            i++; /* a quote behind it ends no string */
+        } else if (text) {
+            text = p[i] != '"';
         } else if (p[i] == '"') {
             text = true;
         } else if (p[i] == '{' || p[i] == '[') {

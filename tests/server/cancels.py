@@ -134,6 +134,7 @@ while True:
     answer = read_answer(s)
     if answer is None or answer.status == 503:
         break
+    check(answer.head.get("connection") != "close", "a request is taken after SIGTERM")
     check(time.time() < deadline, "it takes requests after SIGTERM")
 check(answer is None or "retry-after" in answer.head, "503 without Retry-After")
 for s in many[2:]:

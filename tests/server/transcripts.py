@@ -92,8 +92,10 @@ show("stop strings in a stream", "POST", TEXT, dict(P, max_tokens=30, stop=["xyz
 show("a stop token", "POST", TEXT, dict(P, max_tokens=8, stop_token_ids=[0, 1, 2, 3], ignore_eos=True))
 show("three texts of a seed", "POST", TEXT, dict(P, temperature=0.9, seed=7, n=3, max_tokens=4))
 show("two texts of each of two equal prompts", "POST", TEXT, dict(GREEDY, prompt=["The king", "The king"], temperature=1, seed=7, n=2, max_tokens=4))
+show("two texts of each of two prompts, echoed", "POST", TEXT, dict(GREEDY, prompt=[[300], [302]], temperature=1, seed=7, n=2, max_tokens=1, echo=True))
 show("a long prompt", "POST", TEXT, dict(GREEDY, prompt="word " * 40, max_tokens=1))
 show("two texts of a prompt that is known", "POST", TEXT, dict(GREEDY, prompt="word " * 40, temperature=1, seed=7, n=2, max_tokens=1))
+show("as deep as can be, and brackets in strings", "POST", TEXT, dict(P, prompt="[[{\\\"" * 20, max_tokens=1, colour=json.loads("[" * 63 + "]" * 63)))
 show("the whole context, and best_of that is n", "POST", TEXT, dict(P, max_tokens=1018, best_of=1, stop=" there"))
 show("numbers as reals, null as missing, unknown fields", "POST", TEXT, dict(P, max_tokens=2.0, top_k=-1, top_p=None, colour="red"))
 show("a translation", "POST", TEXT, {"model": "translator", "prompt": "In the beginning God created the heaven and the earth."})
@@ -174,6 +176,7 @@ for title, fields in {
     "no tokens": {"max_tokens": 0}, "half a token": {"max_tokens": 1.5}, "min above max": {"min_tokens": 9, "max_tokens": 5},
     "too many tokens": {"max_tokens": 1020}, "one token too many": {"max_tokens": 1019},
     "too many prompts": {"prompt": ["a"] * 257}, "an echo with log-probabilities": {"echo": True, "logprobs": 0},
+    "too deep": {"colour": json.loads("[" * 64 + "]" * 64)}, "an id that is not there": {"prompt": [1, 99999]},
     "no token": {"prompt": "", "add_special_tokens": False},
     "17 stops": {"stop": ["a"] * 17}, "an empty stop": {"stop": [""]},
     "seed": {"seed": 1.5}, "logit_bias": {"logit_bias": {"1": 101}},
