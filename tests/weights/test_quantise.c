@@ -93,9 +93,9 @@ static void rounded(void **state)
         x[i] = normal();
     r = quantised(x, 1, N, DT_INT8, GROUP, false);
     for (int i = 0; i < N; i++) {
-        const float off = fabsf(x[i] - r.back[i]) / r.q.scales[i / GROUP];
+        const float off = fabsf(x[i] - r.back[i]) / r.first.scales[i / GROUP];
 
-        if (off > 0.5001f && r.q.codes[i] != 1 && r.q.codes[i] != 255)
+        if (off > 0.5001f && r.first.codes[i] != 1 && r.first.codes[i] != 255)
             fail_msg("element %d is %.4f steps from its code", i, (double)off);
     }
     rows_free(&r);
