@@ -9,6 +9,8 @@
 //   WINDOW      0: no limit; else the last WINDOW keys up to i, with PLACE 1 and not CAUSAL those at most WINDOW away
 //   bias        [H, SPAN] fp32, column j - i + SPAN/2, the nearest there is; slopes, sinks [H] fp32. Each may be NULL
 //   sinks       a key more with this score and no value
+//   CHUNK       0: none; else a token sees its own run of CHUNK keys up to itself: runs begin at multiples of CHUNK
+//   ROUNDED     slopes are multiplied by j and by SCALE in place of j - i, with slope, j and their product as bf16 holds them
 //
 // A block takes one head of one token. Warp w takes tiles of 32 keys w, w + WARPS, ... from the first key that the token
 // sees; a lane has one score of a tile, and of the sum of values columns lane, lane + 32, ... The warps' results are added in
@@ -59,7 +61,10 @@ template <class K> struct AttendRows {
     }
 };
 
-template <class K> // K: T KV H G E PLACE CAUSAL WINDOW SPAN BEAM BLOCK CONTEXT SOURCE SCALE SOFTCAP WARPS
+// x as bf16 holds it.
+DEVICE float as_bf16(float x) { return to_float(from_float<bf16>(x)); }
+
+template <class K> // K: T KV H G E PLACE CAUSAL WINDOW SPAN BEAM BLOCK CONTEXT SOURCE SCALE SOFTCAP WARPS CHUNK ROUNDED
 DEVICE void attend(const AttendArgs &a)
 {
     typedef typename K::T T;
@@ -77,7 +82,8 @@ DEVICE void attend(const AttendArgs &a)
     const AttendRows<K> cached{a, row, h / (K::H / K::G)};
     const int i = t - row.q_start + (K::PLACE == 0 ? row.kv_len - row.q_len : 0);
     const int end = K::PLACE == 2 ? row.src_len : K::PLACE == 0 || K::CAUSAL ? i + 1 : row.q_len;
-    const int first = K::WINDOW > 0 ? most(0, i - K::WINDOW + (K::PLACE == 0 || K::CAUSAL ? 1 : 0)) : 0;
+    const int near = K::WINDOW > 0 ? most(0, i - K::WINDOW + (K::PLACE == 0 || K::CAUSAL ? 1 : 0)) : 0;
+    const int first = K::CHUNK > 0 ? most(near, i - i % (K::CHUNK > 0 ? K::CHUNK : 1)) : near;
     const int last = K::WINDOW > 0 ? least(end, i + K::WINDOW + 1) : end;
     const i64 at = ((i64)t * K::H + h) * K::E;
 
@@ -104,7 +110,9 @@ DEVICE void attend(const AttendArgs &a)
                 s = tanhf(s / (K::SOFTCAP > 0.0f ? K::SOFTCAP : 1.0f)) * K::SOFTCAP;
             if (K::SPAN > 0)
                 s += a.bias[h * K::SPAN + most(-HALF, least(HALF, j - i)) + HALF];
-            if (K::SLOPES)
+            if (K::SLOPES && K::ROUNDED)
+                s = fmaf(as_bf16(as_bf16(a.slopes[h]) * as_bf16((float)j)), K::SCALE, s);
+            else if (K::SLOPES)
                 s = fmaf(a.slopes[h], (float)(j - i), s);
             s *= LOG2E;
         }

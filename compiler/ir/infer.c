@@ -49,10 +49,14 @@ static bool infer_weight_op(const Query *q, Shape *out)
             return false;
     *out = a;
     if (q->op == OP_TRANSPOSE) {
-        if (!want_rank(q, 0, 2))
+        const int64_t stack = get(q, "stack");
+
+        if (!want_rank(q, 0, 2) || !want_range(q, "stack", 1, size(a, 0)))
             return false;
-        out->dim[0] = a.dim[1];
-        out->dim[1] = a.dim[0];
+        if (size(a, 0) % stack)
+            return diag_error(q->d, q->loc, "transpose: w is %s, stack %lld must divide its rows", text_of(q, 0),
+                              (long long)stack);
+        *out = ir_shape(2, ir_const(stack * size(a, 1)), ir_const(size(a, 0) / stack), (Dim){0});
     } else if (q->op == OP_CONCAT) {
         for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++) {
             const Shape b = shape_of(q, i);
@@ -214,6 +218,59 @@ static bool infer_norm(const Query *q, Shape *out)
     return true;
 }
 
+static bool infer_glu(const Query *q, Shape *out)
+{
+    if (!want_rank(q, 0, 2) || !want_activation(q, 0))
+        return false;
+    if (size(shape_of(q, 0), 1) % 2)
+        return diag_error(q->d, q->loc, "%s: x is %s, its rows must have an even length", ir_op_name(q->op),
+                          text_of(q, 0));
+    *out = shape_of(q, 0);
+    out->dim[1].n /= 2;
+    return true;
+}
+
+/* Columns of rows [M,N], or of each head of [T,H,N]. */
+static bool infer_slice(const Query *q, Shape *out)
+{
+    const Shape x = shape_of(q, 0);
+    const uint32_t last = q->op == OP_SLICE_HEADS ? 2 : 1;
+
+    if ((last == 2 ? !want_heads(q, 0) : !want_rank(q, 0, 2) || !want_activation(q, 0)) ||
+        !want_range(q, "from", 0, size(x, last) - 1) || !want_range(q, "count", 1, size(x, last) - get(q, "from")))
+        return false;
+    *out = x;
+    out->dim[last] = ir_const(get(q, "count"));
+    return true;
+}
+
+/* Columns of a and of b; of heads, b may have one for all. */
+static bool infer_join(const Query *q, Shape *out)
+{
+    const Shape a = shape_of(q, 0), b = shape_of(q, 1);
+    const uint32_t last = q->op == OP_JOIN_PARTS ? 2 : 1;
+
+    if (last == 2 ? !want_heads(q, 0) || !want_heads(q, 1)
+                  : !want_rank(q, 0, 2) || !want_activation(q, 0) || !want_rank(q, 1, 2) || !want_activation(q, 1))
+        return false;
+    if (!dim_equal(a.dim[0], b.dim[0]))
+        return diag_error(q->d, q->loc, "%s: a is %s, b is %s; they must have equally many rows", ir_op_name(q->op),
+                          text_of(q, 0), text_of(q, 1));
+    if (last == 2 && size(b, 1) != size(a, 1) && size(b, 1) != 1)
+        return diag_error(q->d, q->loc, "%s: a is %s, b is %s; b must have as many heads, or one", ir_op_name(q->op),
+                          text_of(q, 0), text_of(q, 1));
+    *out = a;
+    out->dim[last] = ir_const(size(a, last) + size(b, last));
+    return true;
+}
+
+static bool want_token_rows(const Query *q)
+{
+    if (shape_of(q, 0).dim[0].kind == DIM_T)
+        return true;
+    return diag_error(q->d, q->loc, "%s: x is %s, it must have a row for each token", ir_op_name(q->op), text_of(q, 0));
+}
+
 static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
 {
     const Shape x = q->args[0] ? shape_of(q, 0) : (Shape){0};
@@ -286,19 +343,24 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_ADD: *out = x; return want_activation(q, 0) && want_activation(q, 1) && want_same(q, 0, 1);
     case OP_SCALE: *out = x; return want_activation(q, 0);
     case OP_SLICE:
-        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "from", 0, size(x, 1) - 1) ||
-            !want_range(q, "count", 1, size(x, 1) - get(q, "from")))
-            return false;
-        *out = ir_shape(2, x.dim[0], ir_const(get(q, "count")), (Dim){0});
-        return true;
+    case OP_SLICE_HEADS: return infer_slice(q, out);
     case OP_JOIN:
-        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_rank(q, 1, 2) || !want_activation(q, 1))
-            return false;
-        if (!dim_equal(x.dim[0], shape_of(q, 1).dim[0]))
-            return diag_error(q->d, q->loc, "join: a is %s, b is %s; they must have equally many rows", text_of(q, 0),
-                              text_of(q, 1));
-        *out = ir_shape(2, x.dim[0], ir_const(size(x, 1) + size(shape_of(q, 1), 1)), (Dim){0});
-        return true;
+    case OP_JOIN_PARTS: return infer_join(q, out);
+    case OP_CLAMP:
+        *out = x;
+        if (want_activation(q, 0) && ir_float(q->attrs, "low") >= ir_float(q->attrs, "high"))
+            return diag_error(q->d, q->loc, "clamp: low is %g, it must be less than high %g", ir_float(q->attrs, "low"),
+                              ir_float(q->attrs, "high"));
+        return want_activation(q, 0);
+    case OP_SCALE_BY_POSITION:
+        *out = x;
+        return want_rank(q, 0, 2) && want_activation(q, 0) && want_token_rows(q) &&
+               want_range(q, "every", 1, 1 << 30) && want_range(q, "offset", 0, 1 << 20);
+    case OP_GLU_CLAMPED:
+        if (ir_float(q->attrs, "limit") <= 0)
+            return diag_error(q->d, q->loc, "glu_clamped: limit is %g, it must be positive",
+                              ir_float(q->attrs, "limit"));
+        return infer_glu(q, out);
     case OP_RMSNORM:
     case OP_LAYERNORM: return infer_norm(q, out);
     case OP_ACT:
@@ -306,15 +368,15 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         return want_activation(q, 0) &&
                want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu relu2 sigmoid silu tanh");
     case OP_GLU:
-        if (!want_rank(q, 0, 2) || !want_activation(q, 0) ||
-            !want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu relu2 sigmoid silu tanh"))
-            return false;
-        if (size(x, 1) % 2)
-            return diag_error(q->d, q->loc, "glu: x is %s, its rows must have an even length", text_of(q, 0));
+        return want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu relu2 sigmoid silu tanh") && infer_glu(q, out);
+    case OP_ROUTE: *out_type = DT_I32; return infer_route(q, out);
+    case OP_ROUTE_WEIGHTS:
+        if (arg(q, 0)->op != OP_ROUTE)
+            return diag_error(q->d, q->loc, "route_weights: routes is the result of %s, it must be that of route",
+                              ir_op_name(arg(q, 0)->op));
         *out = x;
         out->dim[1].n /= 2;
         return true;
-    case OP_ROUTE: *out_type = DT_I32; return infer_route(q, out);
     case OP_EXPERT_LINEAR:
     case OP_EXPERT_SUM: return infer_experts(q, out);
     case OP_SPLIT_HEADS:
@@ -345,11 +407,8 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_SELECT_FIRST:
     case OP_POOL_MEAN:
     case OP_SELECT_LAST:
-        if (!want_rank(q, 0, 2) || !want_activation(q, 0))
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_token_rows(q))
             return false;
-        if (x.dim[0].kind != DIM_T)
-            return diag_error(q->d, q->loc, "%s: x is %s, it must have a row for each token", ir_op_name(q->op),
-                              text_of(q, 0));
         *out = x;
         out->dim[0] = ir_S();
         return true;
@@ -399,7 +458,7 @@ static bool check_args(const Query *q)
             q->op != OP_ATTEND_CROSS)
             return diag_error(q->d, q->loc, "%s: %s are keys and values of a source, which only attend_cross reads",
                               ir_op_name(q->op), name);
-        if (q->args[i] && arg(q, i)->op == OP_ROUTE &&
+        if (q->args[i] && arg(q, i)->op == OP_ROUTE && q->op != OP_ROUTE_WEIGHTS &&
             (i != 1 || (q->op != OP_EXPERT_LINEAR && q->op != OP_EXPERT_SUM)))
             return diag_error(q->d, q->loc, "%s: %s are routes, only experts read them", ir_op_name(q->op), name);
         if (q->args[i] && arg(q, i)->op == OP_QUANTISE && q->op != OP_LINEAR)

@@ -45,6 +45,13 @@ bool infer_attend(const Query *q, Shape *out)
             return false;
     if (strcmp(ir_word(q->attrs, "scope"), "source") == 0 && (get(q, "window") || q->args[3] || q->args[4]))
         return diag_error(q->d, q->loc, "attend: positions of a source have no distance: no window, bias or slopes");
+    if (!want_range(q, "chunk", 0, MANY) || !want_range(q, "rounded", 0, 1))
+        return false;
+    if (get(q, "chunk") && strcmp(ir_word(q->attrs, "scope"), "causal") != 0)
+        return diag_error(q->d, q->loc, "attend: chunk is for scope causal, the scope is %s",
+                          ir_word(q->attrs, "scope"));
+    if (get(q, "rounded") && !q->args[4])
+        return diag_error(q->d, q->loc, "attend: rounded is for slopes, there are none");
     *out = x;
     return true;
 }

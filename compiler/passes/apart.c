@@ -27,7 +27,7 @@ static Id in_the_way(const Graph *g, Id id)
 /* What attend has beside q, k and v. NULL: nothing. */
 static const char *addition(const Value *v)
 {
-    return v->args[3] ? "a bias" : v->args[4] ? "slopes" : v->args[5] ? "sinks" : NULL;
+    return v->args[3] ? "a bias" : v->args[4] ? "slopes" : v->args[5] ? "sinks" : ir_int(v, "chunk") ? "chunks" : NULL;
 }
 
 const char *apart_reason(const Graph *g, Id id, Arena *a)

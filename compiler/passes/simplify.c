@@ -159,7 +159,8 @@ static bool joinable(const Rewrite *r, const Projection *q, const Projection *k,
 /* Whether v is attention of a scope without what only the general kernel computes. */
 static bool is_plain(const Value *v, const char *scope)
 {
-    return v->op == OP_ATTEND && strcmp(ir_word(v, "scope"), scope) == 0 && !v->args[3] && !v->args[4] && !v->args[5];
+    return v->op == OP_ATTEND && strcmp(ir_word(v, "scope"), scope) == 0 && !v->args[3] && !v->args[4] && !v->args[5] &&
+           !ir_int(v, "chunk");
 }
 
 /* Attributes of attend_paged; returns their number. */

@@ -176,7 +176,8 @@ static int add_attend(lua_State *L, int i, const char *who, const char *names, c
     const Shape q = value_at(L, args[0])->shape;
     const double usual = q.rank == 3 ? 1 / sqrt((double)q.dim[2].n) : 1;
     double scale = usual, softcap = 0;
-    int64_t window = 0;
+    int64_t window = 0, chunk = 0;
+    bool rounded = false;
 
     lua_settop(L, i);
     luaL_checkstack(L, 8, NULL);
@@ -186,7 +187,9 @@ static int add_attend(lua_State *L, int i, const char *who, const char *names, c
         window = arg_option_count(L, i, "window", 0, MAX_SIZE, 0, who);
         if (lua_getfield(L, i, "causal") != LUA_TNIL && lua_toboolean(L, -1))
             scope = "causal";
-        lua_pop(L, 1);
+        chunk = arg_option_count(L, i, "chunk", 0, MAX_SIZE, 0, who);
+        rounded = lua_getfield(L, i, "rounded") != LUA_TNIL && lua_toboolean(L, -1);
+        lua_pop(L, 2);
     }
     args[3] = option_value(L, i, "bias", who);
     args[4] = option_value(L, i, "slopes", who);
@@ -198,10 +201,15 @@ static int add_attend(lua_State *L, int i, const char *who, const char *names, c
         attrs_int(attrs, "window", window);
     if (softcap != 0)
         attrs_float(attrs, "softcap", softcap);
+    if (chunk)
+        attrs_int(attrs, "chunk", chunk);
+    if (rounded)
+        attrs_int(attrs, "rounded", 1);
     return value_push(L, value_add_shaped(L, OP_ATTEND, args, attrs, (Shape){0}));
 }
 
-/* nn.attend(q, cache, {scale=, window=, softcap=, bias=, slopes=, sinks=}): scale 1/sqrt(head_dim), window in tokens */
+/* nn.attend(q, cache, {scale=, window=, chunk=, softcap=, bias=, slopes=, rounded=, sinks=}): scale 1/sqrt(head_dim), window
+ * and chunk in tokens */
 static int nn_attend(lua_State *L)
 {
     Id args[IR_MAX_ARGS] = {nn_value(L, 1, "attend: q"), nn_value(L, 2, "attend: the cache")};
@@ -211,7 +219,7 @@ static int nn_attend(lua_State *L)
         return sandbox_fail(L, "attend: the second argument is the result of %s, it must be that of cache",
                             ir_op_name(value_at(L, args[1])->op));
     attrs_int(&attrs, "layer", ir_int(value_at(L, args[1]), "layer"));
-    return add_attend(L, 3, "attend", "scale window softcap bias slopes sinks", "causal", args, &attrs);
+    return add_attend(L, 3, "attend", "scale window chunk softcap bias slopes rounded sinks", "causal", args, &attrs);
 }
 
 /* nn.attend_full(q, k, v, {scale=, causal=, window=, softcap=, bias=, slopes=, sinks=}): every token sees all of its text */
@@ -238,12 +246,14 @@ static int nn_attend_cross(lua_State *L)
     return add_attend(L, 3, "attend_cross", "scale softcap sinks", "source", args, &attrs);
 }
 
-/* nn.alibi(heads): slopes for attend */
+/* nn.alibi(heads [, most]): slopes for attend */
 static int nn_alibi(lua_State *L)
 {
     Attrs attrs = {0};
 
     attrs_int(&attrs, "heads", arg_count(L, 1, 1, 65536, "alibi: heads"));
+    if (!lua_isnoneornil(L, 2) && arg_number(L, 2, "alibi: most") != 8)
+        attrs_float(&attrs, "most", arg_number(L, 2, "alibi: most"));
     return value_push(L, value_table(L, OP_ALIBI, &attrs));
 }
 

@@ -105,6 +105,12 @@ static int nn_route(lua_State *L)
     return value_push(L, value_add(L, OP_ROUTE, logits, weight_option(L, 2, "bias", "route"), 0, &attrs));
 }
 
+/* nn.route_weights(routes): the weights of the chosen experts */
+static int nn_route_weights(lua_State *L)
+{
+    return value_push(L, value_add(L, OP_ROUTE_WEIGHTS, nn_value(L, 1, "route_weights: routes"), 0, 0, NULL));
+}
+
 /* Gate and up, or what they are made of, as one weight whose rows are theirs in turn. The rows of gate_up are so already
  * (interleaved), or in each expert those of the gate, then those of up. */
 static Id gate_and_up(lua_State *L, const char *gate, const char *up, const char *both, int64_t experts,
@@ -135,10 +141,12 @@ static int nn_experts(lua_State *L)
     const Id x = nn_value(L, 1, "experts: x"), routes = nn_value(L, 2, "experts: routes");
     Attrs experts = {0}, kind = {0};
     bool interleaved;
+    Op gate = OP_GLU;
     Id w, b, down, h;
 
     luaL_checkstack(L, 32, NULL);
-    if (!arg_options(L, 3, "gate up gate_up down gate_bias up_bias gate_up_bias down_bias kind interleaved", "experts"))
+    if (!arg_options(L, 3, "gate up gate_up down gate_bias up_bias gate_up_bias down_bias kind interleaved alpha limit",
+                     "experts"))
         return sandbox_fail(L, "experts takes a table with the fields gate, up, down and kind");
     if (value_at(L, routes)->op != OP_ROUTE)
         return sandbox_fail(L, "experts: routes must be the result of nn.route");
@@ -149,10 +157,16 @@ static int nn_experts(lua_State *L)
     down = weight_option(L, 3, "down", "experts");
     if (!w || !down)
         return sandbox_fail(L, "experts: %s is missing", w ? "down" : "gate");
-    lua_getfield(L, 3, "kind");
-    attrs_word(&kind, "kind", arg_word(L, -1, "experts: kind"));
+    if (lua_getfield(L, 3, "limit") != LUA_TNIL) {
+        attrs_float(&kind, "limit", arg_number(L, -1, "experts: limit"));
+        attrs_float(&kind, "alpha", arg_option_number(L, 3, "alpha", 1, "experts"));
+        gate = OP_GLU_CLAMPED;
+    } else {
+        lua_getfield(L, 3, "kind");
+        attrs_word(&kind, "kind", arg_word(L, -1, "experts: kind"));
+    }
     h = value_add_shaped(L, OP_EXPERT_LINEAR, (Id[IR_MAX_ARGS]){x, routes, w, b}, &experts, (Shape){0});
-    h = value_add(L, OP_GLU, h, 0, 0, &kind);
+    h = value_add(L, gate, h, 0, 0, &kind);
     return value_push(L,
                       value_add_shaped(L, OP_EXPERT_SUM,
                                        (Id[IR_MAX_ARGS]){h, routes, down, weight_option(L, 3, "down_bias", "experts")},
@@ -160,8 +174,6 @@ static int nn_experts(lua_State *L)
 }
 
 const luaL_Reg nn_mixtures[] = {
-    {"stack", nn_stack},
-    {"route", nn_route},
-    {"experts", nn_experts},
-    {NULL, NULL},
+    {"stack", nn_stack},     {"route", nn_route}, {"route_weights", nn_route_weights},
+    {"experts", nn_experts}, {NULL, NULL},
 };

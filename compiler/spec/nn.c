@@ -51,9 +51,16 @@ static int nn_weight(lua_State *L)
     return value_push(L, value_add_shaped(L, OP_WEIGHT, (Id[IR_MAX_ARGS]){0}, &attrs, shape));
 }
 
+/* nn.transpose(w [, stack]): stack: w has so many matrices one after another, each is transposed */
 static int nn_transpose(lua_State *L)
 {
-    return value_push(L, value_add(L, OP_TRANSPOSE, nn_value(L, 1, "transpose: w"), 0, 0, NULL));
+    const Id w = nn_value(L, 1, "transpose: w");
+    const int64_t stack = lua_isnoneornil(L, 2) ? 1 : arg_count(L, 2, 1, MAX_SIZE, "transpose: stack");
+    Attrs attrs = {0};
+
+    if (stack > 1)
+        attrs_int(&attrs, "stack", stack);
+    return value_push(L, value_add(L, OP_TRANSPOSE, w, 0, 0, &attrs));
 }
 
 /* nn.rows(w, from, count [, every]): from counts from 0, in each block of `every` rows */
@@ -203,7 +210,7 @@ static int nn_mul(lua_State *L)
     return value_push(L, value_add(L, OP_MUL, swap ? b : a, swap ? a : b, 0, NULL));
 }
 
-/* nn.slice(x, from, count): from counts from 0 */
+/* nn.slice(x, from, count): from counts from 0; of heads, elements of each */
 static int nn_slice(lua_State *L)
 {
     const Id x = nn_value(L, 1, "slice: x");
@@ -211,12 +218,14 @@ static int nn_slice(lua_State *L)
 
     attrs_int(&attrs, "from", arg_count(L, 2, 0, MAX_SIZE, "slice: from"));
     attrs_int(&attrs, "count", arg_count(L, 3, 1, MAX_SIZE, "slice: count"));
-    return value_push(L, value_add(L, OP_SLICE, x, 0, 0, &attrs));
+    return value_push(L, value_add(L, value_at(L, x)->shape.rank == 3 ? OP_SLICE_HEADS : OP_SLICE, x, 0, 0, &attrs));
 }
 
 static int nn_join(lua_State *L)
 {
-    return value_push(L, value_add(L, OP_JOIN, nn_value(L, 1, "join: a"), nn_value(L, 2, "join: b"), 0, NULL));
+    const Id a = nn_value(L, 1, "join: a"), b = nn_value(L, 2, "join: b");
+
+    return value_push(L, value_add(L, value_at(L, a)->shape.rank == 3 ? OP_JOIN_PARTS : OP_JOIN, a, b, 0, NULL));
 }
 
 static int nn_scale(lua_State *L)
@@ -226,6 +235,35 @@ static int nn_scale(lua_State *L)
 
     attrs_float(&attrs, "by", arg_number(L, 2, "scale: by"));
     return value_push(L, value_add(L, OP_SCALE, x, 0, 0, &attrs));
+}
+
+/* nn.clamp(x, low, high) */
+static int nn_clamp(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "clamp: x");
+    Attrs attrs = {0};
+
+    attrs_float(&attrs, "low", arg_number(L, 2, "clamp: low"));
+    attrs_float(&attrs, "high", arg_number(L, 3, "clamp: high"));
+    return value_push(L, value_add(L, OP_CLAMP, x, 0, 0, &attrs));
+}
+
+/* nn.scale_by_position(x, {by=, every=, offset=}) */
+static int nn_scale_by_position(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "scale_by_position: x");
+    Attrs attrs = {0};
+    int64_t offset;
+
+    luaL_checkstack(L, 8, NULL);
+    if (!arg_options(L, 2, "by every offset", "scale_by_position"))
+        return sandbox_fail(L, "scale_by_position takes a table with the fields by and every");
+    attrs_float(&attrs, "by", arg_option_number(L, 2, "by", 0, "scale_by_position"));
+    attrs_int(&attrs, "every", arg_option_count(L, 2, "every", 0, MAX_SIZE, 0, "scale_by_position"));
+    offset = arg_option_count(L, 2, "offset", 0, MAX_SIZE, 0, "scale_by_position");
+    if (offset)
+        attrs_int(&attrs, "offset", offset);
+    return value_push(L, value_add(L, OP_SCALE_BY_POSITION, x, 0, 0, &attrs));
 }
 
 static void set_eps(lua_State *L, Attrs *attrs, int i, const char *what)
@@ -403,6 +441,8 @@ int nn_open(lua_State *L)
         {"slice", nn_slice},
         {"join", nn_join},
         {"scale", nn_scale},
+        {"clamp", nn_clamp},
+        {"scale_by_position", nn_scale_by_position},
         {"rmsnorm", nn_rmsnorm},
         {"layernorm", nn_layernorm},
         {"act", nn_act},

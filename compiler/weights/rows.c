@@ -93,25 +93,24 @@ static void read_elements(const Source *s, const Tensor *t, uint64_t from, uint6
             f[i] = fp16_to_float(tensor_half(t, from + i));
 }
 
-/* Column n of a tensor of codes that has columns. */
-static void read_column(const Tensor *t, int64_t n, int64_t rows, float *out, Fault *fault)
+/* Column n of matrix x of a tensor of codes that has columns. */
+static void read_column(const Tensor *t, int64_t x, int64_t n, int64_t rows, float *out, Fault *fault)
 {
-    t->coded->column(t, 0, n, out);
+    t->coded->column(t, x, n, out);
     for (int64_t k = 0; k < rows; k++)
         if (!isfinite(out[k]))
-            rows_note(fault, t, (uint64_t)(k * t->dim[t->rank - 1] + n), out[k]);
+            rows_note(fault, t, (uint64_t)((x * rows + k) * t->dim[t->rank - 1] + n), out[k]);
 }
 
-/* Columns [from, from + count) of a stored matrix [K,N] as rows: [count, K]. */
-static void read_columns(const Source *s, const Tensor *t, int64_t from, int64_t count, void *out, Fault *fault)
+/* Columns [from, from + count) of matrix x of a tensor of matrices [rows,columns] as rows: [count, rows]. */
+static void read_columns(const Source *s, const Tensor *t, int64_t x, int64_t rows, int64_t columns, int64_t from,
+                         int64_t count, void *out, Fault *fault)
 {
-    const int64_t rows = t->dim[0], columns = t->dim[1];
-
     for (int64_t j = 0; t->coded && j < count; j++)
-        read_column(t, from + j, rows, (float *)out + j * rows, fault);
+        read_column(t, x, from + j, rows, (float *)out + j * rows, fault);
     for (int64_t k = 0; !t->coded && k < rows; k++)
         for (int64_t j = 0; j < count; j++) {
-            const uint64_t i = (uint64_t)(k * columns + from + j);
+            const uint64_t i = (uint64_t)((x * rows + k) * columns + from + j);
             const float f = tensor_element(t, i);
 
             if (s->type == DT_FP32)
@@ -152,28 +151,45 @@ static void *row_at(const Source *s, void *rows, int64_t i, int64_t elements)
            (size_t)i * (s->form ? coded_row_bytes(s->form, elements) : (size_t)elements * dtype_size(s->type));
 }
 
-static void transpose_rows(const Source *s, Id arg, int64_t from, int64_t count, void *out, Fault *fault)
+/* Columns [from, from + count) of `rows` rows of value `arg`, from row `first` on. */
+static void transpose_block(const Source *s, Id arg, int64_t first, int64_t rows, int64_t from, int64_t count,
+                            void *out, Fault *fault)
 {
     const Value *a = ir_value(s->g, arg);
-    const int64_t rows = rows_count(a), columns = row_elements(a);
+    const int64_t columns = row_elements(a), each = a->op == OP_WEIGHT ? rows_count(a) / checkpoint_tensors(a) : 0;
+    const bool whole = a->op == OP_WEIGHT && !ir_int(a, "stack") && rows == rows_count(a);
+    const Tensor *t = a->op == OP_WEIGHT ? tensor_of(s, a, first / each) : NULL;
     const size_t size = dtype_size(s->type);
     char *row;
 
-    if (a->op == OP_WEIGHT && !ir_int(a, "stack") &&
-        (!tensor_of(s, a, 0)->coded || tensor_of(s, a, 0)->coded->column)) {
-        read_columns(s, tensor_of(s, a, 0), from, count, out, fault);
-        merging_add(s->merging, arg, true, from, count, out);
+    if (t && (!t->coded || t->coded->column) && each % rows == 0 && (whole || !s->merging)) {
+        read_columns(s, t, first % each / rows, rows, columns, from, count, out, fault);
+        if (whole)
+            merging_add(s->merging, arg, true, from, count, out);
         return;
     }
     row = malloc((size_t)columns * size); /* rare: the transpose of a computed value, or of codes */
     if (!row)
         die("out of memory: %" PRId64 " elements", columns);
     for (int64_t k = 0; k < rows; k++) {
-        rows_read(s, arg, k, 1, row, fault);
+        rows_read(s, arg, first + k, 1, row, fault);
         for (int64_t j = 0; j < count; j++)
             memcpy(row_at(s, out, j * rows + k, 1), row + (size_t)(from + j) * size, size);
     }
     free(row);
+}
+
+static void transpose_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
+{
+    const int64_t rows = row_elements(v), columns = rows_count(v) / ir_int(v, "stack");
+
+    for (int64_t n; count; from += n, count -= n) {
+        const int64_t left = columns - from % columns;
+
+        n = count < left ? count : left;
+        transpose_block(s, v->args[0], from / columns * rows, rows, from % columns, n, out, fault);
+        out = row_at(s, out, n, rows);
+    }
 }
 
 static void concat_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
@@ -298,7 +314,7 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
         if (!s->form)
             merging_add(s->merging, id, false, from, count, out);
     } else if (v->op == OP_TRANSPOSE)
-        transpose_rows(s, v->args[0], from, count, out, fault);
+        transpose_rows(s, v, from, count, out, fault);
     else if (v->op == OP_CONCAT)
         concat_rows(s, v, from, count, out, fault);
     else if (v->op == OP_INTERLEAVE)

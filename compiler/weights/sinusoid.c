@@ -11,13 +11,14 @@
 void alibi_rows(const Value *v, int64_t from, int64_t count, float *out)
 {
     const int64_t heads = ir_int(v, "heads");
+    const double most = ir_float(v, "most");
     int64_t whole = 1;
 
     while (2 * whole <= heads)
         whole *= 2;
     for (int64_t h = from; h < from + count; h++)
-        out[h - from] = (float)(h < whole ? pow(2, -8.0 * (double)(h + 1) / (double)whole)
-                                          : pow(2, -4.0 * (double)(2 * (h - whole) + 1) / (double)whole));
+        out[h - from] = (float)(h < whole ? pow(2, -most * (double)(h + 1) / (double)whole)
+                                          : pow(2, -most / 2 * (double)(2 * (h - whole) + 1) / (double)whole));
 }
 
 void sinusoid_rows(const Value *v, int64_t from, int64_t count, float *out)

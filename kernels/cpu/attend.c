@@ -9,6 +9,8 @@
  *   WINDOW      0: no limit; else the last WINDOW keys up to i, without CAUSAL those at most WINDOW away
  *   bias        [H,SPAN] fp32, column j - i + SPAN/2, the nearest there is; slopes, sinks [H] fp32. Each may be absent
  *   sinks       a key more with this score and no value
+ *   CHUNK       0: none; else a token sees its own run of CHUNK keys up to itself: runs begin at multiples of CHUNK
+ *   ROUNDED     slopes are multiplied by j and by SCALE in place of j - i, with slope, j and their product as bf16 holds them
  *
  * A piece of work is one head of one token; its keys are taken in blocks of ATTEND_BLOCK with online softmax (Milakov &
  * Gimelshein 2018), from the first one that it sees. So the bits of a result depend on the token's position alone. */
@@ -20,6 +22,7 @@
 //@ consts  H: H  G: G  E: E  SCALE: attend.scale  WINDOW: attend.window  SOFTCAP: attend.softcap
 //@ consts  PLACE: has(values) ? 1 : attend.scope == source ? 2 : 0  CAUSAL: attend.scope == causal  SPAN: SPAN
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  LENGTH: CONTEXT  SOURCE: SOURCE  KV: type($k)
+//@ consts  CHUNK: attend.chunk  ROUNDED: attend.rounded
 //@ fits    E <= 512
 //@ moves   T * H * E * 8
 #ifndef LEVEL
@@ -30,6 +33,17 @@
 #ifndef GENERAL_ONCE
 #define GENERAL_ONCE
 enum { GENERAL_BLOCK = 32, GENERAL_HEAD_DIM = 512, GENERAL_PAGES = 0, GENERAL_ROWS, GENERAL_SOURCE };
+
+/* x as bf16 holds it: rounded to nearest, ties to even. */
+static inline float general_bf16(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
 #endif
 
 /* One head of one token. */
@@ -91,7 +105,9 @@ static float AT(general_score)(const AT(General) * a, int64_t j, const float *ke
         s = vtanh(vset(s / cap))[0] * cap;
     if (bias)
         s += bias[a->h * c->k[ATTEND_SPAN] + (away < -half ? -half : away > half ? half : away) + half];
-    if (slopes)
+    if (slopes && c->k[ATTEND_ROUNDED])
+        s += general_bf16(general_bf16(slopes[a->h]) * general_bf16((float)j)) * (float)cpu_number(c, ATTEND_SCALE);
+    else if (slopes)
         s += slopes[a->h] * (float)away;
     return s;
 }
@@ -143,6 +159,8 @@ static void AT(general_token)(const CpuCall *c, int64_t t, int64_t h)
         first = a.i - window + behind > 0 ? a.i - window + behind : 0;
         last = a.i + window + 1 < last ? a.i + window + 1 : last;
     }
+    if (c->k[ATTEND_CHUNK] && first < a.i - a.i % c->k[ATTEND_CHUNK])
+        first = a.i - a.i % c->k[ATTEND_CHUNK];
     for (int64_t e = 0; e < E; e++)
         a.q[e] = x[e] * scale;
     a.most = sinks ? sinks[h] : -__builtin_inff();

@@ -114,6 +114,8 @@ enum {
     ATTEND_LENGTH,
     ATTEND_SOURCE,
     ATTEND_KV,
+    ATTEND_CHUNK,
+    ATTEND_ROUNDED,
 };
 
 enum {
@@ -278,6 +280,46 @@ enum {
     JOIN_A,
     JOIN_B,
     JOIN_ROWS_S,
+};
+
+enum {
+    CLAMP_LOW, /* cpu_number */
+    CLAMP_C,
+    CLAMP_HIGH, /* cpu_number */
+    CLAMP_ROWS_S,
+};
+
+enum {
+    GLU_CLAMPED_ALPHA, /* cpu_number */
+    GLU_CLAMPED_F,
+    GLU_CLAMPED_LIMIT, /* cpu_number */
+    GLU_CLAMPED_ROWS_S,
+};
+
+enum {
+    SCALE_BY_POSITION_C,
+    SCALE_BY_POSITION_BY, /* cpu_number */
+    SCALE_BY_POSITION_EVERY,
+    SCALE_BY_POSITION_OFFSET,
+};
+
+enum {
+    SLICE_HEADS_H,
+    SLICE_HEADS_E,
+    SLICE_HEADS_N,
+    SLICE_HEADS_FROM,
+};
+
+enum {
+    JOIN_PARTS_H,
+    JOIN_PARTS_A,
+    JOIN_PARTS_B,
+    JOIN_PARTS_HB,
+};
+
+enum {
+    ROUTE_WEIGHTS_C,
+    ROUTE_WEIGHTS_ROWS_S,
 };
 
 #endif

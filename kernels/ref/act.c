@@ -21,6 +21,43 @@ double ref_act_of(double x, FtxAct kind)
     return x;
 }
 
+static double ref_within(double x, double low, double high)
+{
+    return fmin(fmax(x, low), high);
+}
+
+void ref_clamp(RefTensor x, double low, double high, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (float)ref_within(ref_at(x, i), low, high);
+}
+
+void ref_glu_clamped(RefTensor x, double alpha, double limit, int M, int F, float *y)
+{
+    for (int64_t i = 0; i < (int64_t)M * F; i++) {
+        const double g = fmin(ref_at(x, 2 * i), limit), u = ref_within(ref_at(x, 2 * i + 1), -limit, limit);
+
+        y[i] = (float)(g / (1.0 + exp(-alpha * g)) * (u + 1.0));
+    }
+}
+
+void ref_scale_by_position(RefTensor x, const FtxToken *token, int T, int C, double by, int every, int offset, float *y)
+{
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t i = 0; i < C; i++)
+            y[t * C + i] = (float)(ref_at(x, t * C + i) *
+                                   (1.0 + by * log(1.0 + floor((double)(token[t].pos + offset) / (double)every))));
+}
+
+void ref_join_parts(RefTensor a, RefTensor b, int T, int H, int A, int HB, int B, float *y)
+{
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t e = 0; e < A + B; e++)
+                y[(t * H + h) * (A + B) + e] =
+                    (float)(e < A ? ref_at(a, (t * H + h) * A + e) : ref_at(b, (t * HB + h % HB) * B + e - A));
+}
+
 void ref_act(RefTensor x, FtxAct kind, int64_t n, float *y)
 {
     for (int64_t i = 0; i < n; i++)

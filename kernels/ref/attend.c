@@ -53,6 +53,11 @@ void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int
             }
 }
 
+static double ref_bf16(double x)
+{
+    return bf16_to_float(bf16_from_float((float)x));
+}
+
 void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const int64_t *place, int n, int E, int h,
                      const RefScores *s, float *y)
 {
@@ -78,7 +83,9 @@ void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const in
                                              (away < -half  ? -half
                                               : away > half ? half
                                                             : away));
-            if (s->slopes.p)
+            if (s->slopes.p && s->rounded)
+                score += s->scale * ref_bf16(ref_bf16(ref_at(s->slopes, h)) * ref_bf16(j));
+            else if (s->slopes.p)
                 score += ref_at(s->slopes, h) * away;
             if (pass == 0)
                 top = fmax(top, score);

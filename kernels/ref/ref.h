@@ -75,6 +75,15 @@ void ref_act(RefTensor x, FtxAct kind, int64_t n, float *y);
 /* y[m,i] = kind(x[m,2i]) * x[m,2i+1], x [M,2F] */
 void ref_glu(RefTensor x, FtxAct kind, int M, int F, float *y);
 
+void ref_clamp(RefTensor x, double low, double high, int64_t n, float *y);
+/* y[m,i] = g * sigmoid(alpha * g) * (u + 1): g = x[m,2i] at most limit, u = x[m,2i+1] at most limit away from 0 */
+void ref_glu_clamped(RefTensor x, double alpha, double limit, int M, int F, float *y);
+/* y[t,i] = x[t,i] * (1 + by * log(1 + floor((position + offset) / every))) */
+void ref_scale_by_position(RefTensor x, const FtxToken *token, int T, int C, double by, int every, int offset,
+                           float *y);
+/* y [T,H,A+B]: in each head the elements of a [T,H,A], then those of b [T,HB,B]; HB is H or 1 */
+void ref_join_parts(RefTensor a, RefTensor b, int T, int H, int A, int HB, int B, float *y);
+
 void ref_rmsnorm(RefTensor x, RefTensor g, double eps, int M, int C, float *y);
 void ref_layernorm(RefTensor x, RefTensor g, RefTensor b, double eps, int M, int C, float *y);
 
@@ -103,11 +112,12 @@ void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int
                 const RefCache *cache, float *y);
 
 /* What changes the scores of head h of token i of a sequence: cap(scale * q . k) + bias[h, j - i + span/2] + slope[h] * (j - i)
- * for key j. sinks: e^sink[h] more in the sum of the softmax. Tensors may be absent. */
+ * for key j; rounded: scale * (slope[h] * j) in place of the last, with both and their product as bf16 holds them. sinks: e^sink[h] more in the sum of the softmax. Tensors may be absent. */
 typedef struct RefScores {
     double scale, softcap;
     RefTensor bias, slopes, sinks; /* [H,span], [H], [H] */
     int span, i;
+    bool rounded;
 } RefScores;
 /* One head of one token, q[at ..], over n keys and values from element place[j] on; place -1: the token does not see it. */
 void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const int64_t *place, int n, int E, int h,

@@ -49,6 +49,8 @@ typedef struct Shape {
     bool slopes, sinks, lanes;
     double softcap;
     DType type;
+    int chunk;
+    bool rounded;
 } Shape;
 
 /* Element of key j of head g, in pages, rows or sources. */
@@ -75,7 +77,8 @@ static void expect_attend(const Step *s, const Shape *x, const float *q, const v
             int64_t place[KEYS];
 
             for (int j = 0; j < n; j++)
-                place[j] = x->window && (behind ? i - j >= x->window : abs(i - j) > x->window)
+                place[j] = (x->window && (behind ? i - j >= x->window : abs(i - j) > x->window)) ||
+                                   (x->chunk && i / x->chunk != j / x->chunk)
                                ? -1
                                : element(s, x, row, h / (x->H / x->G), j);
             scores.i = i;
@@ -120,7 +123,8 @@ static void check_attend(const Shape *x, const Step *s)
                               [ATTEND_PLACE] = x->place,   [ATTEND_CAUSAL] = x->causal,
                               [ATTEND_SPAN] = x->span,     [ATTEND_BLOCK] = BLOCK,
                               [ATTEND_PAGES] = PAGES,      [ATTEND_LENGTH] = LENGTH,
-                              [ATTEND_SOURCE] = SOURCE,    [ATTEND_KV] = x->type};
+                              [ATTEND_SOURCE] = SOURCE,    [ATTEND_KV] = x->type,
+                              [ATTEND_CHUNK] = x->chunk,   [ATTEND_ROUNDED] = x->rounded};
 
     expect_attend(s, x, q, k, v,
                   (RefScores){.scale = 0.3,
@@ -128,7 +132,8 @@ static void check_attend(const Shape *x, const Step *s)
                               .bias = {bias, DT_FP32},
                               .slopes = {slopes, DT_FP32},
                               .sinks = {sinks, DT_FP32},
-                              .span = x->span},
+                              .span = x->span,
+                              .rounded = x->rounded},
                   want);
     for (int level = 0; level < LEVELS; level++) {
         memset(y, -1, values * 4);
@@ -148,17 +153,21 @@ static void attends(void **state)
                      texts[ROWS][2] = {{33, 33}, {1, 1}, {64, 64}, {7, 7}};
     static const int lanes[ROWS][2] = {{1, 30}, {1, 30}, {1, 30}, {1, 12}};
     static const Shape shapes[] = {
-        {4, 2, 24, 0, 1, 0, 0, false, false, false, 0, DT_FP32},
-        {3, 1, 40, 0, 1, 6, 9, true, true, false, 12, DT_BF16},
-        {2, 2, 512, 0, 1, 33, 0, false, true, false, 0, DT_FP16},
-        {2, 1, 16, 0, 1, 0, 0, true, false, true, 0, DT_FP32},
-        {2, 2, 72, 0, 1, 9, 127, false, true, true, 0, DT_BF16},
-        {4, 2, 20, 1, 0, 0, 7, false, false, false, 0, DT_FP32},
-        {2, 1, 64, 1, 0, 5, 0, false, true, false, 9, DT_FP32},
-        {3, 3, 32, 1, 1, 0, 0, true, false, false, 0, DT_FP32},
-        {1, 1, 48, 1, 1, 33, 3, false, false, false, 0, DT_FP32},
-        {4, 1, 40, 2, 0, 0, 0, false, true, false, 5, DT_FP32},
-        {2, 2, 128, 2, 0, 0, 0, false, false, false, 0, DT_BF16},
+        {4, 2, 24, 0, 1, 0, 0, false, false, false, 0, DT_FP32, 0, false},
+        {3, 1, 40, 0, 1, 6, 9, true, true, false, 12, DT_BF16, 0, false},
+        {2, 2, 512, 0, 1, 33, 0, false, true, false, 0, DT_FP16, 0, false},
+        {2, 1, 16, 0, 1, 0, 0, true, false, true, 0, DT_FP32, 0, false},
+        {2, 2, 72, 0, 1, 9, 127, false, true, true, 0, DT_BF16, 0, false},
+        {4, 2, 20, 1, 0, 0, 7, false, false, false, 0, DT_FP32, 0, false},
+        {2, 1, 64, 1, 0, 5, 0, false, true, false, 9, DT_FP32, 0, false},
+        {3, 3, 32, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 0, false},
+        {1, 1, 48, 1, 1, 33, 3, false, false, false, 0, DT_FP32, 0, false},
+        {4, 1, 40, 2, 0, 0, 0, false, true, false, 5, DT_FP32, 0, false},
+        {2, 2, 128, 2, 0, 0, 0, false, false, false, 0, DT_BF16, 0, false},
+        {2, 1, 24, 0, 1, 0, 0, false, true, false, 0, DT_FP32, 8, false},
+        {2, 2, 16, 0, 1, 3, 0, false, false, false, 0, DT_FP32, 16, false},
+        {3, 1, 40, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 5, true},
+        {2, 2, 32, 0, 1, 0, 0, true, false, false, 0, DT_FP32, 0, true},
     };
 
     (void)state;
@@ -167,6 +176,26 @@ static void attends(void **state)
 
         check_attend(&shapes[i], &s);
     }
+}
+
+/* Elements of heads, and those of two values beside each other; the second may have one head for all. */
+static void head_parts(void **state)
+{
+    enum { T = 5, H = 3, A = 10, B = 7 };
+    float *a = random_tensor(T * H * A, DT_FP32, 1.0f), *b = random_tensor(T * H * B, DT_FP32, 1.0f);
+    float y[T * H * (A + B)], want[T * H * (A + B)];
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int heads = 1; heads <= H; heads += H - 1) {
+            ref_join_parts((RefTensor){a, DT_FP32}, (RefTensor){b, DT_FP32}, T, H, A, heads, B, want);
+            call(kernel_at("join_parts", level), (void *const[]){a, b, y}, (const int64_t[]){H, A, B, heads}, T, 1, 2);
+            assert_memory_equal(y, want, sizeof y);
+            ref_columns((RefTensor){a, DT_FP32}, A, 3, (RefTensor){0}, T * H, A - 4, want);
+            call(kernel_at("slice_heads", level), (void *const[]){a, y}, (const int64_t[]){H, A - 4, A, 3}, T, 1, 2);
+            assert_memory_equal(y, want, sizeof *y * T * H * (A - 4));
+        }
+    free(a), free(b);
 }
 
 /* Each row of the cache that this step writes, and no other. */
@@ -286,8 +315,8 @@ static void norms(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(attends), cmocka_unit_test(caches), cmocka_unit_test(ropes),
-                                       cmocka_unit_test(norms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(head_parts), cmocka_unit_test(attends),
+                                       cmocka_unit_test(caches), cmocka_unit_test(ropes), cmocka_unit_test(norms)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,6 +117,39 @@ static void sums(void **state)
         }
 }
 
+/* Elements within bounds, gates within limits, scales by position, weights of routes. */
+static void limits(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < WIDTHS; i++) {
+            const int C = widths[i];
+            float *x = random_tensor((size_t)M * C * 2, DT_FP32, 3.0f), *y = malloc(sizeof *y * M * C);
+            float *want = malloc(sizeof *y * M * C);
+            const RefTensor rx = {x, DT_FP32};
+            FtxToken token[M];
+
+            for (int t = 0; t < M; t++)
+                token[t].pos = t * 5;
+            ref_clamp(rx, -0.5, 1.25, M * C, want);
+            run("clamp", level, (void *const[]){x, y},
+                (const int64_t[]){number_bits(-0.5), C, number_bits(1.25), i % 2}, i % 2, 2);
+            assert_memory_equal(y, want, sizeof *y * M * C);
+            ref_glu_clamped(rx, 1.5, 0.75, M, C, want);
+            run("glu_clamped", level, (void *const[]){x, y},
+                (const int64_t[]){number_bits(1.5), C, number_bits(0.75), i % 2}, i % 2, 2);
+            assert_close(y, want, (size_t)M * C, 1e-6, "glu_clamped");
+            ref_scale_by_position(rx, token, M, C, 0.3, 4, 2, want);
+            run("scale_by_position", level, (void *const[]){x, token, y}, (const int64_t[]){C, number_bits(0.3), 4, 2},
+                0, 2);
+            assert_close(y, want, (size_t)M * C, 1e-6, "scale_by_position");
+            run("route_weights", level, (void *const[]){x, y}, (const int64_t[]){C, i % 2}, i % 2, 2);
+            for (int m = 0; m < M; m++)
+                assert_memory_equal(y + m * C, x + (2 * m + 1) * C, sizeof *y * (size_t)C);
+            free(x), free(y), free(want);
+        }
+}
+
 static void embedding(void **state)
 {
     enum { V = 300, P = 40, CONTEXT = 33, SLOTS = 3, T = 7 };
@@ -203,7 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms),     cmocka_unit_test(activations), cmocka_unit_test(extremes),
         cmocka_unit_test(sums),      cmocka_unit_test(embedding),   cmocka_unit_test(embedding_of_texts),
-        cmocka_unit_test(last_rows),
+        cmocka_unit_test(last_rows), cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -371,6 +371,10 @@ static void compute(Machine *m, Id id)
             y[i] = c < x->row ? x->at[r * x->row + c] : w->at[r * w->row + c - x->row];
         }
         break;
+    case OP_CLAMP:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = fmin(fmax(x->at[i], ir_float(v, "low")), ir_float(v, "high"));
+        break;
     case OP_NORMALIZE:
         for (int64_t t = 0; t < x->rows; t++) {
             double square = 0;
@@ -381,8 +385,13 @@ static void compute(Machine *m, Id id)
                 y[t * x->row + i] = x->at[t * x->row + i] / fmax(sqrt(square), ir_float(v, "eps"));
         }
         break;
-    case OP_QUANTISE: /* no random decoder has quantised weights, buckets or experts; tests/models has */
+    case OP_QUANTISE: /* no random decoder has quantised weights, buckets, experts or latent attention; tests/models has */
     case OP_DISTANCE_BIAS:
+    case OP_GLU_CLAMPED:
+    case OP_SCALE_BY_POSITION:
+    case OP_ROUTE_WEIGHTS:
+    case OP_SLICE_HEADS:
+    case OP_JOIN_PARTS:
     case OP_ROUTE:
     case OP_EXPERT_LINEAR:
     case OP_EXPERT_SUM:

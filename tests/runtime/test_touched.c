@@ -369,6 +369,7 @@ static void call(const char *family, const int64_t *k, int T, int S)
 {
     static float values[4 * ANY];
     FtxRow rows[2] = {{.q_len = 3}, {.q_start = 3, .q_len = 1}};
+    FtxToken token[4] = {{.pos = 1}, {.pos = 2}, {.pos = 9}, {.pos = 3}};
     void *arg[4] = {values, values + ANY, values + 2 * ANY, values + 3 * ANY};
     const CpuCall c = {.arg = arg, .k = k, .T = T, .S = S, .threads = 1};
 
@@ -376,6 +377,8 @@ static void call(const char *family, const int64_t *k, int T, int S)
         values[i] = (float)(i % 17) - 8.0f;
     if (strstr(cpu_extents(family)->operands, "$rows"))
         arg[1] = rows;
+    if (strstr(cpu_extents(family)->operands, "$token"))
+        arg[1] = token;
     guard(family, &c);
 }
 
@@ -398,10 +401,17 @@ static void test_other_kernels(void **state)
         call("slice", (const int64_t[]){7, 21, 14, rows_s}, 4, 2);
         call("join", (const int64_t[]){8, 13, rows_s}, 4, 2);
         call("scale", (const int64_t[]){21, eps, rows_s}, 4, 2);
+        call("clamp", (const int64_t[]){eps, 21, eps, rows_s}, 4, 2);
+        call("glu_clamped", (const int64_t[]){eps, 21, eps, rows_s}, 4, 2);
+        call("route_weights", (const int64_t[]){21, rows_s}, 4, 2);
         call("normalize", (const int64_t[]){21, eps, rows_s}, 4, 2);
         call("act", (const int64_t[]){21, FTX_ACT_SILU, rows_s}, 4, 2);
         call("glu", (const int64_t[]){21, FTX_ACT_SILU, rows_s}, 4, 2);
     }
+    call("scale_by_position", (const int64_t[]){21, eps, 4, 1}, 4, 2);
+    call("slice_heads", (const int64_t[]){3, 4, 7, 3}, 4, 2);
+    call("join_parts", (const int64_t[]){3, 4, 5, 1}, 4, 2);
+    call("join_parts", (const int64_t[]){3, 4, 5, 3}, 4, 2);
     call("pool_mean", (const int64_t[]){21}, 4, 2);
     call("select_last", (const int64_t[]){21}, 4, 2);
     call("select_first", (const int64_t[]){21}, 4, 2);

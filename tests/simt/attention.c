@@ -178,6 +178,7 @@ typedef struct Part {
     const char *scope; /* of attend: "causal" over pages; "full" and "rows" (causal) within texts; "source" */
     int window, span, slopes, sinks, lanes;
     double softcap;
+    int chunk, rounded;
 } Part;
 
 static int heads_of(Ir *g, int heads, int E, DType t)
@@ -213,17 +214,35 @@ static void add_attend_part(Suite *s, const Part *p)
         snprintf(slopes, sizeof slopes, "%%%d", weight(&g, "s", p->H, 0, p->t));
     if (p->sinks)
         snprintf(sinks, sizeof sinks, "%%%d", weight(&g, "z", p->H, 0, p->t));
-    add(&g, "attend %%%d %%%d %s %s %s %s {layer=0 scale=0.2 scope=\"%s\" softcap=%g window=%d} : [T,%d,%d] %s", q, k,
-        beside, bias, slopes, sinks, scope, p->softcap, p->window, p->H, p->E, type);
+    add(&g,
+        "attend %%%d %%%d %s %s %s %s {chunk=%d layer=0 rounded=%d scale=0.2 scope=\"%s\" softcap=%g window=%d} : "
+        "[T,%d,%d] %s",
+        q, k, beside, bias, slopes, sinks, p->chunk, p->rounded, scope, p->softcap, p->window, p->H, p->E, type);
     if (p->lanes || source)
         decode_step(&c, 5);
     else if (paged)
         mixed_step(&c);
     else
         set_rows(&c, 3, 0, (const int[][2]){{70, 70}, {1, 1}, {41, 41}});
-    snprintf(name, sizeof name, "attend %s %s/%s H=%d G=%d E=%d window=%d span=%d slopes=%d sinks=%d lanes=%d",
-             p->scope, type, dtype_name(p->kv), p->H, p->G, p->E, p->window, p->span, p->slopes, p->sinks, p->lanes);
+    snprintf(name, sizeof name, "attend %s %s/%s H=%d G=%d E=%d window=%d span=%d slopes=%d sinks=%d lanes=%d chunk=%d",
+             p->scope, type, dtype_name(p->kv), p->H, p->G, p->E, p->window, p->span, p->slopes, p->sinks, p->lanes,
+             p->chunk);
     take(s, &g, &c, name);
+}
+
+/* Elements of heads, or those of two values beside each other; HB: heads of the second. */
+static void add_head_parts(Suite *s, DType t, int H, int A, int HB, int B)
+{
+    Ir g = begin();
+    Case c = {0};
+    const int a = heads_of(&g, H, A, t);
+
+    mixed_step(&c);
+    if (HB)
+        add(&g, "join_parts %%%d %%%d : [T,%d,%d] %s", a, heads_of(&g, HB, B, t), H, A + B, dtype_name(t));
+    else
+        add(&g, "slice_heads %%%d {count=%d from=%d} : [T,%d,%d] %s", a, B, A - B - 1, H, B, dtype_name(t));
+    take(s, &g, &c, "parts of heads");
 }
 
 static void add_rope(Suite *s, DType t, int H, int E, int rot, const char *style)
@@ -294,16 +313,20 @@ static void add_cache(Suite *s, DType t, DType kv, int G, int E, bool source)
 void parts(void **state)
 {
     static const Part some[] = {
-        {DT_FP32, DT_FP32, 4, 2, 24, "causal", 0, 0, 0, 0, 0, 0},
-        {DT_BF16, DT_BF16, 3, 1, 64, "causal", 5, 9, 1, 1, 0, 20},
-        {DT_FP16, DT_FP32, 2, 2, 40, "causal", 0, 0, 1, 0, 4, 0},
-        {DT_FP32, DT_FP32, 2, 1, 16, "full", 0, 7, 0, 0, 0, 0},
-        {DT_BF16, DT_FP32, 2, 2, 80, "full", 9, 0, 0, 1, 0, 0},
-        {DT_FP16, DT_FP16, 4, 1, 32, "rows", 0, 63, 0, 0, 0, 0},
-        {DT_FP32, DT_FP32, 1, 1, 48, "rows", 33, 0, 1, 0, 0, 0},
-        {DT_FP32, DT_FP32, 4, 4, 24, "source", 0, 0, 0, 1, 0, 15},
-        {DT_BF16, DT_BF16, 2, 1, 128, "source", 0, 0, 0, 0, 4, 0},
-        {DT_BF16, DT_BF16, 1, 1, 512, "causal", 0, 0, 0, 1, 0, 0},
+        {DT_FP32, DT_FP32, 4, 2, 24, "causal", 0, 0, 0, 0, 0, 0, 0, 0},
+        {DT_BF16, DT_BF16, 3, 1, 64, "causal", 5, 9, 1, 1, 0, 20, 0, 0},
+        {DT_FP16, DT_FP32, 2, 2, 40, "causal", 0, 0, 1, 0, 4, 0, 0, 0},
+        {DT_FP32, DT_FP32, 2, 1, 16, "full", 0, 7, 0, 0, 0, 0, 0, 0},
+        {DT_BF16, DT_FP32, 2, 2, 80, "full", 9, 0, 0, 1, 0, 0, 0, 0},
+        {DT_FP16, DT_FP16, 4, 1, 32, "rows", 0, 63, 0, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 1, 1, 48, "rows", 33, 0, 1, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 4, 4, 24, "source", 0, 0, 0, 1, 0, 15, 0, 0},
+        {DT_BF16, DT_BF16, 2, 1, 128, "source", 0, 0, 0, 0, 4, 0, 0, 0},
+        {DT_BF16, DT_BF16, 1, 1, 512, "causal", 0, 0, 0, 1, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 2, 1, 24, "causal", 0, 0, 0, 1, 0, 0, 4, 0},
+        {DT_BF16, DT_BF16, 2, 2, 40, "causal", 3, 0, 0, 0, 0, 0, 8, 0},
+        {DT_FP32, DT_FP32, 3, 1, 32, "rows", 0, 0, 1, 0, 0, 0, 16, 1},
+        {DT_FP16, DT_FP32, 2, 2, 16, "causal", 0, 0, 1, 0, 0, 0, 0, 1},
     };
     Suite *s = open_suite("parts");
 
@@ -315,6 +338,9 @@ void parts(void **state)
         add_rope(s, types[t], 1, 22, t == 1 ? 22 : 6, "neighbour");
         add_head_norm(s, types[t], 3, (const int[]){24, 128, 20}[t], 1, t == 1, false);
         add_head_norm(s, types[t], 2, (const int[]){72, 40, 288}[t], 2, t > 0, t > 1);
+        add_head_parts(s, types[t], 3, 24, 0, 10);
+        add_head_parts(s, types[t], 3, 16, 1, 8);
+        add_head_parts(s, types[t], 2, 7, 2, 300);
         add_cache(s, types[t], types[t], 2, 24, false);
         add_append_norm(s, types[t], types[t], (const int[]){24, 128, 72}[t], (const int[]){24, 0, 16}[t]);
         add_append_norm(s, types[t], DT_FP32, (const int[]){136, 40, 512}[t], 8);

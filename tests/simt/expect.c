@@ -213,6 +213,16 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
         ref_columns(a[0], (int)ir_value(g, v->args[0])->shape.dim[1].n, v->op == OP_SLICE ? (int)ir_int(v, "from") : 0,
                     a[1], (int)M, C, y);
         break;
+    case OP_CLAMP: ref_clamp(a[0], ir_float(v, "low"), ir_float(v, "high"), n, y); break;
+    case OP_GLU_CLAMPED: ref_glu_clamped(a[0], ir_float(v, "alpha"), ir_float(v, "limit"), (int)M, C, y); break;
+    case OP_SCALE_BY_POSITION:
+        ref_scale_by_position(a[0], s->token, s->T, C, ir_float(v, "by"), (int)ir_int(v, "every"),
+                              (int)ir_int(v, "offset"), y);
+        break;
+    case OP_ROUTE_WEIGHTS:
+        for (int64_t m = 0; m < M; m++)
+            memcpy(y + m * C, (const int32_t *)a[0].p + m * 2 * C + C, (size_t)C * sizeof *y);
+        break;
     case OP_SCALE: ref_scale(a[0], ir_float(v, "by"), n, y); break;
     case OP_RMSNORM: ref_rmsnorm(a[0], a[1], ir_float(v, "eps"), (int)M, C, y); break;
     case OP_LAYERNORM: ref_layernorm(a[0], a[1], a[2], ir_float(v, "eps"), (int)M, C, y); break;

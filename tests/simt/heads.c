@@ -141,6 +141,7 @@ static void attend(const Scene *s, const Value *v, const RefTensor *a, void *con
                    .bias = a[3],
                    .slopes = a[4],
                    .sinks = a[5],
+                   .rounded = ir_int(v, "rounded") != 0,
                    .span = v->args[3] ? (int)ir_value(g, v->args[3])->shape.dim[1].n : 0};
     int64_t at[2048];
 
@@ -149,11 +150,12 @@ static void attend(const Scene *s, const Value *v, const RefTensor *a, void *con
             const FtxRow *row = &s->rows[s->token[t].row];
             const int i = t - row->q_start + (beside || reads_source(v) ? 0 : row->kv_len - row->q_len);
             const int n = reads_source(v) ? row->src_len : beside && full ? row->q_len : i + 1;
-            const int window = (int)ir_int(v, "window");
+            const int window = (int)ir_int(v, "window"), chunk = (int)ir_int(v, "chunk");
 
             for (int j = 0; j < n; j++)
-                at[j] =
-                    (window && (full ? abs(i - j) > window : i - j >= window)) ? -1 : key_at(s, v, row, h / (H / G), j);
+                at[j] = (window && (full ? abs(i - j) > window : i - j >= window)) || (chunk && i / chunk != j / chunk)
+                            ? -1
+                            : key_at(s, v, row, h / (H / G), j);
             r.i = i;
             ref_attend_keys(a[0], ((int64_t)t * H + h) * E, k, values, at, n, E, h, &r, y + ((int64_t)t * H + h) * E);
         }
@@ -215,7 +217,14 @@ bool scene_heads(const Scene *s, const Value *v, const RefTensor *a, void *const
         attend(s, v, a, cache, y);
     else if (v->op == OP_CACHE || v->op == OP_CROSS_CACHE)
         keep(s, v, a, cache);
-    else if (v->op == OP_ROPE)
+    else if (v->op == OP_SLICE_HEADS)
+        ref_columns(a[0], (int)ir_value(s->u->g, v->args[0])->shape.dim[2].n, (int)ir_int(v, "from"), (RefTensor){0},
+                    s->T * (int)x.dim[1].n, (int)x.dim[2].n, y);
+    else if (v->op == OP_JOIN_PARTS) {
+        const Shape l = ir_value(s->u->g, v->args[0])->shape, r = ir_value(s->u->g, v->args[1])->shape;
+
+        ref_join_parts(a[0], a[1], s->T, (int)l.dim[1].n, (int)l.dim[2].n, (int)r.dim[1].n, (int)r.dim[2].n, y);
+    } else if (v->op == OP_ROPE)
         ref_rope(a[0], a[1].p, s->token, s->T, (int)x.dim[1].n, (int)x.dim[2].n,
                  2 * (int)ir_value(s->u->g, v->args[1])->shape.dim[1].n, strcmp(ir_word(v, "style"), "half") == 0, y);
     else if ((v->op == OP_RMSNORM || v->op == OP_LAYERNORM) && x.rank == 3)

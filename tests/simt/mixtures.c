@@ -49,6 +49,17 @@ static void add_router(Suite *s, const Router *r)
     take(s, &g, &c, name);
 }
 
+static void add_route_weights(Suite *s, DType t, int X, int k)
+{
+    Ir g = begin_long(300);
+    Case c = {0};
+    const int r = add(&g, "route %%%d - {k=%d} : [T,%d] i32", input(&g, X, DT_FP32), k, 2 * k);
+
+    set_step(&c, 0);
+    add(&g, "route_weights %%%d : [T,%d] %s", r, k, dtype_name(t));
+    take(s, &g, &c, "weights of routes");
+}
+
 void routers(void **state)
 {
     static const Router some[] = {
@@ -71,6 +82,8 @@ void routers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_router(s, &some[i]);
+    add_route_weights(s, DT_FP32, 8, 1);
+    add_route_weights(s, DT_BF16, 40, 7);
     finish(s, 71);
 }
 

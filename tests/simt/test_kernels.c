@@ -13,13 +13,13 @@ static void add_rows(Suite *s, DType t, int C)
                                       "glu silu",     "glu relu2",     "glu quick_gelu", "add",       "mul",
                                       "gated",        "columns",       "scale",          "norm 1",    "norm 2",
                                       "last",         "embed",         "positions",      "scaled",    "entry",
-                                      "slice",        "join"};
+                                      "slice",        "join",          "clamp",          "limits",    "tempered"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
         Case c = {0};
         const char *type = dtype_name(t), *op = ops[i];
-        const int x = input(&g, strncmp(op, "glu", 3) == 0 ? 2 * C : C, t);
+        const int x = input(&g, strncmp(op, "glu", 3) == 0 || strcmp(op, "limits") == 0 ? 2 * C : C, t);
 
         mixed_step(&c);
         if (strncmp(op, "act", 3) == 0)
@@ -32,6 +32,12 @@ static void add_rows(Suite *s, DType t, int C)
             add(&g, "slice %%%d {count=%d from=%d} : [T,%d] %s", x, C - C / 3 - C / 4, C / 4, C - C / 3 - C / 4, type);
         else if (strcmp(op, "join") == 0)
             add(&g, "join %%%d %%%d : [T,%d] %s", x, input(&g, C / 2 + 4, t), C + C / 2 + 4, type);
+        else if (strcmp(op, "clamp") == 0)
+            add(&g, "clamp %%%d {low=-0.3 high=0.4} : [T,%d] %s", x, C, type);
+        else if (strcmp(op, "limits") == 0)
+            add(&g, "glu_clamped %%%d {alpha=1.7 limit=0.6} : [T,%d] %s", x, C, type);
+        else if (strcmp(op, "tempered") == 0)
+            add(&g, "scale_by_position %%%d {by=0.7 every=4 offset=1} : [T,%d] %s", x, C, type);
         else if (strcmp(op, "gated") == 0)
             add(&g, "mul %%%d %%%d : [T,%d] %s", x, input(&g, 1, t), C, type);
         else if (strcmp(op, "columns") == 0)

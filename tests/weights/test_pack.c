@@ -114,6 +114,10 @@ static void test_ops(void **state)
     id = add_value(g, OP_ALIBI, 0, 0, 0, 6, 0); /* four heads, then the first and the third of eight */
     ir_attr_int(g, id, "heads", 6);
     elements_are(&f, id, (float[]){0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f}, 6);
+    id = add_value(g, OP_ALIBI, 0, 0, 0, 3, 0);
+    ir_attr_int(g, id, "heads", 3);
+    ir_attr_float(g, id, "most", 4);
+    elements_are(&f, id, (float[]){0.25f, 0.0625f, 0.5f}, 3);
     end(&f);
 }
 
@@ -218,6 +222,19 @@ static void test_stack(void **state)
                  24);
     elements_are(&f, add_value(g, OP_TRANSPOSE, x, 0, 0, 2, 6), (const float[]){0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11},
                  12);
+    /* each matrix of a stack, whether it has tensors of its own or is made of others; the rows read may span matrices */
+    const Id stacks[] = {x, y, add_value(g, OP_CONCAT, x, y, 0, 12, 2)};
+
+    for (int i = 0; i < 3; i++) {
+        const Id id = add_value(g, OP_TRANSPOSE, stacks[i], 0, 0, i == 2 ? 12 : 6, 2);
+
+        ir_attr_int(g, id, "stack", i == 2 ? 6 : 3);
+        elements_are(&f, id,
+                     i == 1 ? (const float[]){18, 20, 19, 21, 22, 24, 23, 25, 26, 28, 27, 29}
+                            : (const float[]){0,  2,  1,  3,  4,  6,  5,  7,  8,  10, 9,  11,
+                                              18, 20, 19, 21, 22, 24, 23, 25, 26, 28, 27, 29},
+                     i == 2 ? 24 : 12);
+    }
     assert_string_equal(weights_name(g, x, f.keep), "x.*");
     end(&f);
     for (size_t i = 0; i < LEN(wrong); i++) {
